@@ -1,0 +1,30 @@
+# ropeway_room(NAME [DEPS room...] [LIBS target...] [TEST_LIBS target...])
+#
+# One static library `ropeway_NAME` from the folder's *.cc (and cpu/*.cc), and, with ROPEWAY_TESTS,
+# one test program `NAME_test` from its *_test.cc, each test labelled with the room's name.
+# Files named test_*.{h,cc} belong to the tests alone.
+function(ropeway_room NAME)
+  cmake_parse_arguments(R "" "" "DEPS;LIBS;TEST_LIBS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS *.cc cpu/*.cc)
+  set(tests ${sources})
+  list(FILTER tests INCLUDE REGEX "(_test\\.cc|/test_[^/]*\\.cc)$")
+  list(FILTER sources EXCLUDE REGEX "(_test\\.cc|/test_[^/]*\\.cc)$")
+  set(lib ropeway_${NAME})
+  if(sources)
+    add_library(${lib} STATIC ${sources})
+    set(scope PUBLIC)
+  else()
+    add_library(${lib} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(${lib} ${scope} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                             $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
+  list(TRANSFORM R_DEPS PREPEND ropeway_)
+  target_link_libraries(${lib} ${scope} ${R_DEPS} ${R_LIBS})
+  if(ROPEWAY_TESTS AND tests)
+    add_executable(${NAME}_test ${tests})
+    target_link_libraries(${NAME}_test PRIVATE ${lib} ${R_TEST_LIBS} GTest::gmock GTest::gtest_main)
+    gtest_discover_tests(${NAME}_test PROPERTIES LABELS ${NAME} TIMEOUT 300
+                         DISCOVERY_TIMEOUT 60)
+  endif()
+endfunction()

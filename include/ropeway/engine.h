@@ -1,0 +1,103 @@
+// The public face of Ropeway as a library: submit requests, then wait, poll or stream.
+//
+//   auto engine = ropeway::Engine::Create({.model_path = "model.gguf"});
+//   if (!engine.ok()) { ... engine.status().message() ... }
+//   ropeway::Request request;
+//   request.prompt = "Once upon a time";
+//   auto handle = (*engine)->Submit(std::move(request));
+//   if (handle.ok()) std::cout << handle->Wait().value().text;
+#ifndef ROPEWAY_ENGINE_H_
+#define ROPEWAY_ENGINE_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ropeway/options.h"
+#include "ropeway/request.h"
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+class Engine;
+
+// Refers to one submitted request. Cheap to copy; must not outlive its Engine. Dropping a handle
+// neither cancels nor ends the request. Thread-safe.
+class RequestHandle {
+ public:
+  RequestHandle() = default;
+
+  RequestId id() const { return id_; }
+
+  // Blocks until the request ended, or `timeout` is over (kDeadlineExceeded; the request goes on).
+  // May be called any number of times, also after the end; the result is kept until the last handle
+  // of this request is gone.
+  StatusOr<Result> Wait(std::optional<std::chrono::nanoseconds> timeout = std::nullopt) const;
+
+  // The result if the request ended, else nullopt. Never blocks.
+  std::optional<Result> Poll() const;
+
+  // Asks that the request end as kCancelled. Returns at once; without effect after the end.
+  void Cancel() const;
+
+ private:
+  friend class Engine;
+  struct State;
+  std::shared_ptr<State> state_;
+  RequestId id_ = 0;
+};
+
+// Called on the engine's output thread for each delta, in order; return false to cancel. Must not
+// block and must not call back into Wait.
+using StreamCallback = std::function<bool(RequestId, const Delta&)>;
+
+// A running engine: a loaded model with its threads. Thread-safe.
+class Engine {
+ public:
+  // Loads the model and starts the threads. Fails with one sentence that names the file's or
+  // option's field at fault.
+  static StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options);
+
+  // Cancels what still runs, then joins all threads.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Queues `request` and returns in far under 1 ms, before its prompt is encoded. Fails only for a
+  // full queue (kResourceExhausted), a stopping engine (kUnavailable) or a malformed request
+  // (kInvalidArgument); all else is reported in the Result.
+  StatusOr<RequestHandle> Submit(Request request, StreamCallback on_delta = nullptr);
+
+  // Submits in order: element i of the reply belongs to element i of `requests`, and no later
+  // request is queued before an earlier one.
+  std::vector<StatusOr<RequestHandle>> SubmitMany(std::vector<Request> requests);
+
+  // The results of requests that ended since the last call, in order of their ends; each result
+  // exactly once over all callers. Requests submitted with a stream callback are included. At most
+  // `max_results`; 0 is all. An engine keeps at most 100,000 uncollected results and drops the
+  // oldest beyond.
+  std::vector<Result> PollFinished(size_t max_results = 0);
+
+  // Asks that the request end as kCancelled; kNotFound if no such request runs.
+  Status Cancel(RequestId id);
+
+  // Refuses new requests from now on, and waits until all accepted ones ended or `deadline` is over;
+  // what still runs then is cancelled. Returns kDeadlineExceeded if anything had to be cancelled.
+  Status Drain(std::chrono::nanoseconds deadline);
+
+  // The resolved limit on prompt plus output tokens of one request.
+  int max_model_len() const;
+  const std::string& model_name() const;
+
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_H_

@@ -1,0 +1,118 @@
+// What a caller asks (Request) and what comes back (Delta, Result): plain values of the public API.
+#ifndef ROPEWAY_REQUEST_H_
+#define ROPEWAY_REQUEST_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+// Names one accepted request within one engine's life; never reused, never 0.
+using RequestId = uint64_t;
+
+// A token's number in the model's vocabulary.
+using TokenId = int32_t;
+
+// How the next token is drawn. A pure function of (logits, these parameters, the sequence's ids and
+// prompt length, seed, choice index, position): see docs/numerics.md.
+struct SamplingParams {
+  float temperature = 1.0F;  // [0, 2]. 0 is greedy: the highest logit, ties to the lowest id.
+  int32_t top_k = 0;         // Keep the k most probable tokens; 0 or -1: all.
+  float top_p = 1.0F;        // (0, 1]. Keep the smallest set whose probabilities reach top_p.
+  float min_p = 0.0F;        // [0, 1]. Drop tokens below min_p times the most probable one.
+  std::optional<uint64_t> seed;  // Absent: drawn at admission, and stored with the request.
+};
+
+// One chat message, before the chat template.
+struct ChatMessage {
+  std::string role;
+  std::string content;
+};
+
+// One request for generation.
+struct Request {
+  // The prompt: text (encoded with special tokens recognised), token ids (used as they are), or a
+  // chat (rendered by the model's chat template, with the generation prompt).
+  std::variant<std::string, std::vector<TokenId>, std::vector<ChatMessage>> prompt;
+
+  std::string model;  // The served name; "" or "default" for the default model.
+
+  // At most this many tokens are generated; at least 1. Absent: what max_model_len leaves.
+  std::optional<int32_t> max_tokens;
+  SamplingParams sampling;
+  std::vector<std::string> stop;  // At most 16 strings, none empty. Excluded from the text.
+  bool ignore_eos = false;        // Do not end at the model's end tokens.
+
+  // Log-probabilities of the raw model distribution: absent: none; k: that of each generated token
+  // and the k most probable ones (0 <= k <= 20).
+  std::optional<int32_t> logprobs;
+
+  std::string tenant;  // Whose request this is; "" where there is one tenant only.
+};
+
+// A token and the logarithm of its probability.
+struct TokenLogprob {
+  TokenId id = 0;
+  float logprob = 0.0F;
+};
+
+// One generated token as the output reports it.
+struct OutputToken {
+  TokenId id = 0;
+  // The token's own bytes (may be a part of a UTF-8 character).
+  std::string bytes;
+  float logprob = 0.0F;                   // Valid where Request.logprobs was set.
+  std::vector<TokenLogprob> top_logprobs; // Most probable first; ties to the lowest id.
+  std::vector<std::string> top_bytes;     // The bytes of each of top_logprobs.
+  // Where this token's text begins: bytes of generated text before it.
+  uint64_t text_offset = 0;
+};
+
+// What became known since the last delta of one request.
+struct Delta {
+  std::string text;  // Valid UTF-8; may be empty (a character or a possible stop string is pending).
+  std::vector<OutputToken> tokens;  // The tokens accepted since the last delta.
+};
+
+enum class FinishReason {
+  kStop,    // An end token or a stop string.
+  kLength,  // max_tokens or max_model_len was reached.
+  kCancelled,
+  kFailed,
+};
+
+// "stop", "length", "cancelled", "failed".
+const char* FinishReasonName(FinishReason reason);
+
+struct Usage {
+  int32_t prompt_tokens = 0;
+  int32_t completion_tokens = 0;
+  int32_t cached_tokens = 0;  // Prompt tokens taken from the prefix cache.
+};
+
+// How a request ended, once per accepted request.
+struct Finish {
+  FinishReason reason = FinishReason::kStop;
+  Usage usage;
+  uint64_t seed = 0;            // The seed that was used.
+  int32_t preemptions = 0;      // How often it was preempted.
+  uint64_t first_token_step = 0;  // The engine step that produced its first token.
+};
+
+// A finished request, collected: what Wait and Poll return.
+struct Result {
+  RequestId id = 0;
+  Status status;  // OK for kStop and kLength; else why it ended.
+  std::string text;
+  std::vector<OutputToken> tokens;
+  Finish finish;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_REQUEST_H_

@@ -1,0 +1,34 @@
+// All time passes through a Clock, so that the simulation can run the same code in virtual time.
+#ifndef ROPEWAY_BASE_CLOCK_H_
+#define ROPEWAY_BASE_CLOCK_H_
+
+#include <chrono>
+
+namespace ropeway {
+
+// Nanoseconds since an arbitrary start; never goes back.
+using TimePoint = std::chrono::nanoseconds;
+using Duration = std::chrono::nanoseconds;
+
+// Seconds as a double, for metrics and reports.
+inline double ToSeconds(Duration d) { return std::chrono::duration<double>(d).count(); }
+
+// Thread rule: Now() may be called from any thread.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual TimePoint Now() const = 0;
+};
+
+// The machine's monotonic clock.
+class RealClock final : public Clock {
+ public:
+  TimePoint Now() const override {
+    return std::chrono::duration_cast<Duration>(
+        std::chrono::steady_clock::now().time_since_epoch());
+  }
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_BASE_CLOCK_H_

@@ -1,0 +1,76 @@
+// One step's work (Batch) and its outcome (StepResult): plain values between scheduler, engine and
+// executor. Built and read by the engine thread alone.
+#ifndef ROPEWAY_CORE_BATCH_H_
+#define ROPEWAY_CORE_BATCH_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "ropeway/request.h"
+
+namespace ropeway {
+
+// A KV block: an index into the executor's pool.
+using BlockId = int32_t;
+
+// Tokens in one KV block. A constant of NUMERICS_VERSION (docs/numerics.md), not an option.
+inline constexpr int kBlockTokens = 16;
+
+// What the sampler needs beside the logits; see SamplingParams.
+struct SampleSpec {
+  SamplingParams params;
+  uint64_t seed = 0;         // Resolved: params.seed, or the one drawn at admission.
+  uint32_t choice = 0;       // Index among a request's n choices.
+  int32_t prompt_len = 0;
+  int32_t num_logprobs = -1; // -1: none; k >= 0: the chosen token's and the k best ones'.
+};
+
+// A run of consecutive positions of one sequence: a prefill chunk or a decode (one token).
+struct BatchItem {
+  uint64_t sequence = 0;            // The engine's name of the sequence; only echoed back.
+  int32_t start = 0;                // Absolute position of tokens[0].
+  std::vector<TokenId> tokens;      // The ids at positions [start, start + tokens.size()).
+  // Block i holds positions [i * kBlockTokens, (i + 1) * kBlockTokens); covers at least
+  // start + tokens.size() positions. Positions before `start` are already written.
+  std::vector<BlockId> blocks;
+  bool sample = false;              // Sample the token after the last of `tokens`.
+  // Valid where sample: the sequence's ids up to and with tokens.back() are what the sampler may
+  // look at; this milestone's samplers need none of them.
+  SampleSpec spec;
+};
+
+// Copies one block's bytes before the step computes.
+struct BlockCopy {
+  BlockId from = 0;
+  BlockId to = 0;
+};
+
+// One forward pass over all its items.
+struct Batch {
+  uint64_t step = 0;
+  std::vector<BlockCopy> copies;
+  std::vector<BatchItem> items;
+
+  int num_tokens() const {
+    int n = 0;
+    for (const BatchItem& item : items) n += static_cast<int>(item.tokens.size());
+    return n;
+  }
+};
+
+// The token sampled for one item with `sample`.
+struct Sampled {
+  uint64_t sequence = 0;
+  TokenId token = 0;
+  float logprob = 0.0F;                    // Valid where spec.num_logprobs >= 0.
+  std::vector<TokenLogprob> top_logprobs;  // spec.num_logprobs entries.
+};
+
+// In the order of the batch's items that sample.
+struct StepResult {
+  std::vector<Sampled> sampled;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_CORE_BATCH_H_

@@ -1,0 +1,81 @@
+// The Backend seam: where the server (and the gateway) hand requests to, and how output returns.
+#ifndef ROPEWAY_ENGINE_BACKEND_H_
+#define ROPEWAY_ENGINE_BACKEND_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ropeway/request.h"
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+// Receives one request's output: OnAdmitted at most once and first, OnDelta any number of times, then
+// exactly one of OnFinish or OnError. Calls come in order, one at a time, from the backend's threads;
+// they must not block. Owned by the backend from Submit until the end; the backend drops it then.
+class OutputSink {
+ public:
+  virtual ~OutputSink() = default;
+
+  // The request is encoded, checked and queued: a stream's headers may leave now.
+  virtual void OnAdmitted(RequestId id, int32_t prompt_tokens) = 0;
+
+  // New text and tokens. Returns false to cancel (the reader is gone): OnFinish(kCancelled) follows.
+  virtual bool OnDelta(RequestId id, Delta delta) = 0;
+
+  // The end of an admitted request.
+  virtual void OnFinish(RequestId id, const Finish& finish) = 0;
+
+  // The end of a request that was refused after Submit (e.g. prompt too long) or failed.
+  virtual void OnError(RequestId id, const Status& status) = 0;
+};
+
+struct ModelInfo {
+  std::string id;            // The served name.
+  int32_t max_model_len = 0;
+  int64_t created = 0;       // Unix seconds.
+};
+
+// For /livez and /readyz.
+struct Health {
+  bool live = true;    // The loop makes progress, or there is nothing to do.
+  bool ready = true;   // New requests are admitted.
+  std::string reason;  // Why not, for a person; empty when both hold.
+};
+
+// Thread rule: every method from any thread.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // Queues the request and returns in far under 1 ms. On failure the sink is dropped uncalled:
+  // kInvalidArgument (malformed), kNotFound (no such model), kResourceExhausted (queue full),
+  // kUnavailable (stopping). After success the sink gets exactly one end.
+  virtual StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink) = 0;
+
+  // Asks that the request end as kCancelled; without effect where it ended.
+  virtual void Cancel(RequestId id) = 0;
+
+  virtual std::vector<ModelInfo> Models() const = 0;
+
+  virtual Health GetHealth() const = 0;
+
+  // The backend's metrics in the Prometheus text format.
+  virtual std::string MetricsText() const = 0;
+
+  // Seconds after which a refused request may be tried again; at least 1.
+  virtual int RetryAfterSeconds() const = 0;
+
+  virtual StatusOr<std::vector<TokenId>> Tokenize(const std::string& text, bool add_special) const = 0;
+  virtual StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const = 0;
+
+  // Refuses new requests from now on; waits until all ended, or cancels the rest at `deadline`.
+  // kDeadlineExceeded if anything had to be cancelled.
+  virtual Status Drain(std::chrono::nanoseconds deadline) = 0;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_BACKEND_H_

@@ -1,0 +1,148 @@
+// The Kernels seam: every floating-point operation of a forward pass, as one table of functions per
+// instruction set. reference.cc defines the meaning of each to the bit; every other table must give
+// the same bits for the same inputs (docs/numerics.md). No kernel's result depends on how many rows
+// are computed together, nor on how the work is split between threads.
+//
+// Thread rule: pure functions of their arguments; distinct output ranges may be computed at once.
+#ifndef ROPEWAY_KERNELS_KERNELS_H_
+#define ROPEWAY_KERNELS_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ropeway {
+
+// Raised with every change that may change a bit of any KV byte or log-probability.
+inline constexpr int kNumericsVersion = 1;
+
+// Constants of kNumericsVersion.
+inline constexpr int kKvBlockTokens = 16;   // Tokens in one KV block.
+inline constexpr int kSoftmaxTokens = 64;   // Softmax rescales once per so many, at absolute multiples.
+inline constexpr int kSplitTokens = 1024;   // A context is split, and merged in order, at multiples.
+
+// Layout constants, without influence on results.
+inline constexpr int kPanelCols = 16;       // Output features in one weight panel.
+inline constexpr int kRowGroup = 4;         // Rows are packed in groups of so many.
+
+// How the weights are stored in the file, and kept in memory.
+enum class WeightType : uint8_t { kF32, kF16, kQ4_0, kQ4_1, kQ8_0 };
+const char* WeightTypeName(WeightType type);
+
+// Elements of one quantisation block: 32, or 1 for kF32 and kF16.
+int WeightBlockElements(WeightType type);
+// Bytes of one row of k elements as GGUF stores it. REQUIRES: k % WeightBlockElements(type) == 0.
+size_t WeightRowBytes(WeightType type, int k);
+
+// A weight matrix [n, k] repacked into panels of 16 output features each, in the file's bit width.
+struct Matrix {
+  WeightType type = WeightType::kF32;
+  int32_t n = 0;  // Output features; the last panel is padded with zero weights.
+  int32_t k = 0;  // Input features.
+  const std::byte* panels = nullptr;  // 64-byte aligned, MatrixBytes(type, n, k) bytes, not owned.
+
+  int num_panels() const { return (n + kPanelCols - 1) / kPanelCols; }
+};
+
+size_t PanelBytes(WeightType type, int k);  // Bytes of one panel; a multiple of 64.
+size_t MatrixBytes(WeightType type, int n, int k);
+
+// Repacks panels [panel_begin, panel_end) of GGUF rows (`rows`: [n][WeightRowBytes(type, k)]) into
+// `panels` (the start of the whole matrix). Allocates nothing.
+void PackPanels(WeightType type, int n, int k, const std::byte* rows, int panel_begin, int panel_end,
+                std::byte* panels);
+
+// Dequantises row `row` of the matrix: out[k]. The embedding look-up.
+void UnpackRow(const Matrix& matrix, int row, float* out);
+
+// Bytes that pack_rows needs for `rows` rows of k elements to be multiplied with weights of `type`.
+size_t PackedRowsBytes(WeightType type, int rows, int k);
+
+// One attention problem: `rows` consecutive query positions of one sequence, against one KV head.
+struct AttentionArgs {
+  // Query row r, head h of the group: q + r * q_stride + h * head_dim (not yet scaled).
+  const float* q = nullptr;
+  int64_t q_stride = 0;
+  float scale = 1.0F;           // Multiplies each element of q first (one rounding).
+  int32_t rows = 0;
+  int32_t start = 0;            // Absolute position of row 0; row r sees positions 0 .. start + r.
+  int32_t group = 1;            // Query heads that share this KV head.
+  int32_t head_dim = 0;         // A multiple of 16.
+
+  // Block b of the sequence holds K as [head_dim][16] f16 at kv + blocks[b] * block_stride, and V as
+  // [16][head_dim] f16 right behind it. (`kv` already points to the right layer and KV head.)
+  const std::byte* kv = nullptr;
+  size_t block_stride = 0;
+  const int32_t* blocks = nullptr;
+};
+
+// Floats of one (row, head) in a partial attention result: o[head_dim], then m, l, then padding.
+inline constexpr int PartialFloats(int head_dim) { return head_dim + 16; }
+
+struct Kernels {
+  const char* name;  // "reference", "avx2", "avx512vnni"
+
+  // Packs rows [row_begin, row_end) of x ([rows][x_stride] f32, k used) for multiplication with
+  // weights of `type`; quantised types: blocks of 32 as int8 with one f32 scale and their sum.
+  // REQUIRES: row_begin % kRowGroup == 0; row_end % kRowGroup == 0 or row_end is the last row.
+  void (*pack_rows)(WeightType type, const float* x, int64_t x_stride, int row_begin, int row_end,
+                    int k, std::byte* packed);
+
+  // y[r][c] = sum over k of w[c][k] * x[r][k], for all `rows` rows and the columns of panels
+  // [panel_begin, panel_end) that are < w.n. y: [rows][y_stride] f32.
+  void (*matmul)(const Matrix& w, const std::byte* packed, int rows, int panel_begin, int panel_end,
+                 float* y, int64_t y_stride);
+
+  // y = x / sqrt(mean(x^2) + eps) * weight, n elements (RMSNorm, Zhang & Sennrich 2019, eq. 4).
+  void (*rms_norm)(const float* x, const float* weight, int n, float eps, float* y);
+
+  // Rotates pairs (2i, 2i+1), i < rope_dim / 2, of each of `heads` heads in place (RoFormer, Su et al.
+  // 2021, eq. 34). cos_sin: cos[rope_dim / 2], then sin[rope_dim / 2], of the row's position.
+  void (*rope)(float* x, int heads, int head_dim, int rope_dim, const float* cos_sin);
+
+  // y = silu(gate) * up (SwiGLU, Shazeer 2020, eq. 6). y may be gate or up.
+  void (*swiglu)(const float* gate, const float* up, int n, float* y);
+
+  // x += y.
+  void (*add)(float* x, const float* y, int n);
+
+  // Writes one token's K and V of one head into slot 0..15 of a block (K [head_dim][16], V
+  // [16][head_dim], f16, round to nearest even).
+  void (*store_kv)(const float* k, const float* v, int head_dim, int slot, std::byte* block);
+
+  // Attention of all rows and heads over the positions of split `split` ([split * kSplitTokens,
+  // (split + 1) * kSplitTokens)) that each row sees, unnormalised. Entry (r, h) of `partial` begins at
+  // ((r * group + h) * PartialFloats(head_dim)). A row that sees none of the split gets l = 0.
+  // Positions after a row's own are never read into its result.
+  void (*attention)(const AttentionArgs& args, int split, float* partial);
+
+  // Merges `splits` partials of one (row, head) in order, and normalises: out[head_dim]. Partial s
+  // begins at partials + s * split_stride.
+  void (*attention_merge)(const float* partials, int splits, int64_t split_stride, int head_dim,
+                          float* out);
+
+  // The index of the largest element; ties go to the lowest index. NaN is never the largest; 0 if
+  // all are NaN. REQUIRES: n >= 1.
+  int32_t (*argmax)(const float* x, int n);
+
+  // log(sum(exp(x))), stable, in the fixed order of docs/numerics.md. REQUIRES: n >= 1.
+  float (*log_sum_exp)(const float* x, int n);
+
+  // y[i] = exp(x[i] - shift).
+  void (*exp_shifted)(const float* x, int n, float shift, float* y);
+};
+
+// The best table that this machine can run, or the one that the environment variable ROPEWAY_ISA
+// names (reference, avx2, avx512vnni). nullptr if it names none, or one that this CPU cannot run;
+// `error` (if given) then points to a sentence that says which.
+const Kernels* ChooseKernels(const char** error);
+
+// A table by name; nullptr if unknown, or if this CPU cannot run it.
+const Kernels* KernelsByName(const char* name);
+
+extern const Kernels kReferenceKernels;
+extern const Kernels kAvx2Kernels;         // Call only where cpuid has AVX2, FMA and F16C.
+extern const Kernels kAvx512VnniKernels;   // ... and AVX-512 F, BW, DQ, VL and VNNI.
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_KERNELS_KERNELS_H_
