@@ -1,0 +1,52 @@
+// Which tables this CPU can run, and which one is used.
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/kernels.h"
+
+namespace ropeway {
+namespace {
+
+struct Candidate {
+  const Kernels* kernels;
+  bool (*runs_here)();
+};
+
+// Best first.
+const Candidate kCandidates[] = {
+    {&kReferenceKernels, [] { return true; }},
+};
+
+}  // namespace
+
+const Kernels* KernelsByName(const char* name) {
+  for (const Candidate& candidate : kCandidates) {
+    if (std::strcmp(candidate.kernels->name, name) == 0) {
+      return candidate.runs_here() ? candidate.kernels : nullptr;
+    }
+  }
+  return nullptr;
+}
+
+const Kernels* ChooseKernels(const char** error) {
+  const char* forced = std::getenv("ROPEWAY_ISA");
+  if (forced == nullptr || forced[0] == '\0') {
+    for (const Candidate& candidate : kCandidates) {
+      if (candidate.runs_here()) return candidate.kernels;
+    }
+  }
+  const Kernels* kernels = KernelsByName(forced);
+  if (kernels != nullptr) return kernels;
+  if (error != nullptr) {
+    *error =
+        "ROPEWAY_ISA names an instruction set that does not exist (reference, avx2, avx512vnni)";
+    for (const Candidate& candidate : kCandidates) {
+      if (std::strcmp(candidate.kernels->name, forced) == 0) {
+        *error = "ROPEWAY_ISA names an instruction set that this CPU cannot run";
+      }
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace ropeway
