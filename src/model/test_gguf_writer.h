@@ -1,0 +1,115 @@
+// For tests: writes GGUF files from code, and a tiny random llama model that runs in microseconds.
+// Other rooms' tests link ropeway_test_gguf; the program make_tiny_model writes the same to a file.
+#ifndef ROPEWAY_MODEL_TEST_GGUF_WRITER_H_
+#define ROPEWAY_MODEL_TEST_GGUF_WRITER_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "model/gguf.h"
+
+namespace ropeway {
+
+// `values` as GGUF stores them in `type`, block after block. REQUIRES: whole blocks.
+std::string QuantiseForGguf(WeightType type, std::span<const float> values);
+
+// ggml's number of a weight type.
+uint32_t GgmlTypeOf(WeightType type);
+
+// Collects metadata and tensors, then writes them. The Set functions replace a key of the same
+// name; the Add functions always append, so that broken files can be made too.
+class GgufWriter {
+ public:
+  explicit GgufWriter(uint32_t version = 3) : version_(version) {}
+
+  void SetUint32(std::string_view key, uint32_t value);
+  void SetUint64(std::string_view key, uint64_t value);
+  void SetInt32(std::string_view key, int32_t value);
+  void SetFloat32(std::string_view key, float value);
+  void SetBool(std::string_view key, bool value);
+  void SetString(std::string_view key, std::string_view value);
+  void SetStrings(std::string_view key, const std::vector<std::string>& values);
+  void SetInt32s(std::string_view key, const std::vector<int32_t>& values);
+  void SetFloat32s(std::string_view key, const std::vector<float>& values);
+  void Remove(std::string_view key);
+
+  // Appends an entry of any type with its value's bytes as they stand in the file.
+  void AddRaw(std::string_view key, uint32_t type, std::string bytes);
+
+  // `values` in GGUF order (shape[0] is contiguous), converted to `type`.
+  void SetTensor(std::string_view name, const std::vector<uint64_t>& shape, WeightType type,
+                 std::span<const float> values);
+  // Appends a tensor with any type number and bytes; `offset_shift` is added to its true offset.
+  void AddRawTensor(std::string_view name, const std::vector<uint64_t>& shape, uint32_t type,
+                    std::string bytes, uint64_t offset_shift = 0);
+  void RemoveTensor(std::string_view name);
+
+  // Where tensor data is aligned; also written as general.alignment unless 32.
+  void SetAlignment(uint32_t alignment);
+
+  std::string Bytes() const;
+
+ private:
+  struct Entry {
+    std::string key;
+    uint32_t type;
+    std::string bytes;
+  };
+  struct Tensor {
+    std::string name;
+    std::vector<uint64_t> shape;
+    uint32_t type;
+    std::string bytes;
+    uint64_t offset_shift;
+  };
+  void Set(std::string_view key, GgufType type, std::string bytes);
+
+  uint32_t version_;
+  uint32_t alignment_ = 32;
+  std::vector<Entry> entries_;
+  std::vector<Tensor> tensors_;
+};
+
+// A file in the temporary folder that is removed with the object.
+class TempFile {
+ public:
+  explicit TempFile(std::string_view bytes, std::string_view suffix = ".gguf");
+  ~TempFile();
+  TempFile(const TempFile&) = delete;
+  TempFile& operator=(const TempFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+struct TinyLlamaOptions {
+  uint64_t seed = 1;
+  int layers = 2;
+  int hidden = 64;
+  int heads = 4;
+  int kv_heads = 2;
+  int head_dim = 16;
+  int ffn = 96;
+  int context_length = 512;
+  bool tied = true;                          // No output.weight.
+  WeightType embedding = WeightType::kQ8_0;  // token_embd.weight, and output.weight where untied.
+  WeightType weights = WeightType::kQ4_1;    // All other matrices ...
+  bool mixed = false;                        // ... or each next one of the next type.
+};
+
+// A random llama model, the same on every machine. Byte-level BPE: ids 0 <|endoftext|>,
+// 1 <|im_start|> (BOS), 2 <|im_end|> (EOS), 3 + b the byte b, then kTinyMerges merged tokens; so
+// the vocabulary is no multiple of a panel. Different prompts have different greedy continuations.
+GgufWriter TinyLlama(const TinyLlamaOptions& options = {});
+
+inline constexpr int kTinyMerges = 8;
+inline constexpr int kTinyVocab = 3 + 256 + kTinyMerges;
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_MODEL_TEST_GGUF_WRITER_H_
