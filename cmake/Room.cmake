@@ -24,7 +24,9 @@ function(ropeway_room NAME)
   if(ROPEWAY_TESTS AND tests)
     add_executable(${NAME}_test ${tests})
     target_link_libraries(${NAME}_test PRIVATE ${lib} ${R_TEST_LIBS} GTest::gmock GTest::gtest_main)
-    gtest_discover_tests(${NAME}_test PROPERTIES LABELS ${NAME} TIMEOUT 300
-                         DISCOVERY_TIMEOUT 60)
+    gtest_discover_tests(${NAME}_test DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${NAME} TIMEOUT 300
+                         # Two properties, since a list of two variables does not survive here.
+                         ENVIRONMENT ROPEWAY_TEST_MODEL=${ROPEWAY_TEST_MODEL}
+                         ENVIRONMENT_MODIFICATION ROPEWAY_VOCAB_DIR=set:${ROPEWAY_VOCAB_DIR})
   endif()
 endfunction()

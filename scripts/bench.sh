@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# bench.sh [flags of bench/compare.py...]: ropeway and llama-server side by side; CSV and table in
+# bench/results/.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+"$root/scripts/setup.sh" build
+server=$("$root/scripts/build_llama_server.sh")
+model=$("$root/scripts/fetch_model.sh")
+"$root/scripts/build.sh" release
+exec "$venv/bin/python" "$root/bench/compare.py" --ropeway "$root/build/release/ropeway" \
+  --llama-server "$server" --model "$model" "$@"

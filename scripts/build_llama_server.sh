@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# build_llama_server.sh: prints the path of llama-server, the peer of `make bench`, built first
+# where it is missing (about 10 minutes on 2 cores, once): for this machine's CPU, optimised.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+source=$("$root/scripts/fetch_llama_source.sh")
+build=$cache/llama/build
+server=$build/bin/llama-server
+
+# The program runs and says its version: a build that was killed halfway does neither.
+if ! "$server" --version >/dev/null 2>&1; then
+  say "Building llama-server once, about 10 minutes on 2 cores"
+  cmake -S "$source" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
+    -DGGML_NATIVE=ON -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF \
+    -DLLAMA_BUILD_EXAMPLES=OFF >&2 || die "cmake failed for llama.cpp (see above)"
+  ninja -C "$build" llama-server >&2 || die "the build of llama-server failed (see above)"
+fi
+echo "$server"

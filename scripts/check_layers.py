@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""check_layers.py [ROOT]: holds every #include (and every room's DEPS) against the table of rooms.
+
+Prints one line for each arrow that is not allowed, each cycle and each unknown room; exit code 1
+if there is one. A file named x_test.cc, or test_x.{h,cc}, is a test: it may include any room, and
+only tests may include it.
+"""
+
+import pathlib
+import re
+import sys
+
+# The rooms (docs/architecture.md), lowest first, and what each may include besides itself and
+# include/ropeway. An entry with a slash opens one header only.
+ALLOWED = {
+    "base": [],
+    "core": ["base"],
+    "tokenizer": ["base"],
+    "kernels": ["base"],
+    "model": ["base", "kernels"],
+    "kvcache": ["base", "core"],
+    "policy": ["base", "core"],
+    "scheduler": ["base", "core", "policy", "kvcache"],
+    "executor": ["base", "core", "kernels", "model"],
+    "store": ["base", "core"],
+    "engine": ["base", "core", "tokenizer", "kernels", "model", "kvcache", "policy", "scheduler",
+               "executor", "store"],
+    "gateway": ["base", "core", "policy", "store", "engine/backend.h"],
+    "server": ["base", "core", "store", "engine/backend.h"],
+}
+PUBLIC = "include"  # include/ropeway: open to every room, includes none.
+WIRING = "main"  # src/main.cc: the only program file that may include every room.
+OUTSIDE = ["sim", "bench", "tests", "examples"]  # May include anything; no room includes them.
+
+SUFFIXES = {".h", ".hpp", ".cc", ".cpp", ".inc", ".cu", ".cuh"}
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*(?:include|import)[ \t]*(["<])([^">\n]+)[">]', re.MULTILINE)
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+ROOM_DEPS = re.compile(r"ropeway_room\(\s*(\w+)([^)]*)\)")
+
+
+def is_test(path):
+    return path.stem.endswith("_test") or path.name.startswith("test_")
+
+
+def place_of(path):
+    """The room (or PUBLIC, WIRING or an outside folder) that `path`, relative to the root, is in."""
+    parts = path.parts
+    if parts[0] != "src":
+        return parts[0]
+    if parts == ("src", "main.cc"):
+        return WIRING
+    return parts[1] if len(parts) > 2 else str(path)
+
+
+def find_cycle(arrows):
+    """One cycle in the graph {node: nodes} as a list that ends where it starts, or None."""
+    done, trail = set(), []
+
+    def visit(node):
+        if node in trail:
+            return trail[trail.index(node):] + [node]
+        if node in done:
+            return None
+        trail.append(node)
+        for following in sorted(arrows.get(node, ())):
+            cycle = visit(following)
+            if cycle:
+                return cycle
+        trail.pop()
+        done.add(node)
+        return None
+
+    for node in sorted(arrows):
+        cycle = visit(node)
+        if cycle:
+            return cycle
+    return None
+
+
+class Tree:
+    """The sources of one checkout and the arrows between them."""
+
+    def __init__(self, root):
+        self.root = root
+        self.files = sorted(
+            p.relative_to(root)
+            for folder in ["src", PUBLIC] + OUTSIDE
+            for p in (root / folder).rglob("*")
+            if p.suffix in SUFFIXES
+        )
+        self.known = set(self.files)
+
+    def resolve(self, source, quote, name):
+        """The file of ours that this #include means, relative to the root; None for a library's."""
+        bases = [pathlib.Path("src"), pathlib.Path(PUBLIC), pathlib.Path()]
+        if quote == '"':
+            bases.insert(0, source.parent)
+        for base in bases:
+            path = pathlib.Path(*_normal((base / name).parts))
+            if path in self.known:
+                return path
+        return None
+
+    def arrows(self):
+        """Yields (source, target or None, the name as written)."""
+        for source in self.files:
+            text = COMMENT.sub("", (self.root / source).read_text(errors="replace"))
+            for quote, name in INCLUDE.findall(text):
+                yield source, self.resolve(source, quote, name), name
+
+
+def _normal(parts):
+    result = []
+    for part in parts:
+        if part == ".." and result:
+            result.pop()
+        elif part != ".":
+            result.append(part)
+    return result
+
+
+def arrow_error(source, target):
+    """Why the file `source` may not include the file `target`, or None."""
+    here, there = place_of(source), place_of(target)
+    if is_test(target) and not is_test(source) and here not in OUTSIDE:
+        return "only tests may include a test's file"
+    if here == there or here in OUTSIDE:
+        return None
+    if there in OUTSIDE:
+        return f"nothing in src or include may include {there}/"
+    if here == PUBLIC:
+        return "include/ropeway includes no room"
+    if there == PUBLIC or here == WIRING or is_test(source):
+        return None
+    inside = "/".join(target.parts[1:])
+    if there in ALLOWED.get(here, ()) or inside in ALLOWED.get(here, ()):
+        return None
+    return f"{here} may include only: {', '.join(ALLOWED.get(here, [])) or 'include/ropeway'}"
+
+
+def check(root):
+    """All that is wrong in the checkout at `root`, one line each."""
+    problems = []
+    cycle = find_cycle({room: {d.split("/")[0] for d in deps} for room, deps in ALLOWED.items()})
+    if cycle:
+        problems.append("cycle in the table of rooms: " + " -> ".join(cycle))
+
+    tree = Tree(root)
+    for source in tree.files:
+        place = place_of(source)
+        if source.parts[0] == "src" and place not in ALLOWED and place != WIRING:
+            problems.append(f"{source}: no room of the table")
+
+    graph = {}
+    for source, target, name in tree.arrows():
+        if target is None:
+            if name.split("/")[0] in list(ALLOWED) + ["ropeway"] + OUTSIDE:
+                problems.append(f"{source}: includes {name}, which does not exist")
+            continue
+        graph.setdefault(str(source), set()).add(str(target))
+        error = arrow_error(source, target)
+        if error:
+            problems.append(f"{source}: includes {target}: {error}")
+    cycle = find_cycle(graph)
+    if cycle:
+        problems.append("cycle: " + " -> ".join(cycle))
+
+    for lists in sorted((root / "src").glob("*/CMakeLists.txt")):
+        for room, rest in ROOM_DEPS.findall(lists.read_text()):
+            allowed = {d.split("/")[0] for d in ALLOWED.get(room, [])}
+            words = iter(rest.split())
+            linked = []
+            for word in words:
+                if word in ("DEPS", "LIBS", "TEST_LIBS"):
+                    keyword = word
+                elif keyword == "DEPS":
+                    linked.append(word)
+            for dep in linked:
+                if dep not in allowed:
+                    problems.append(f"{lists.relative_to(root)}: {room} may not depend on {dep}")
+    return problems
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent
+    problems = check(root.resolve())
+    print("\n".join(problems), file=sys.stderr, end="\n" if problems else "")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""check_old_cpus.py [BUILD]: runs the program of BUILD (default build/dev) on emulated older CPUs.
+
+One has AVX2 and no AVX-512, one has neither (qemu-user 7.2 emulates no AVX-512). On each, the
+kernels' tests and a served completion must run without an illegal instruction, and the completion
+must be what this machine's own CPU says, log-probabilities included.
+"""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# The CPU, and the instruction set that the dispatch must find there.
+CPUS = [("Haswell-noTSX", "avx2"), ("Nehalem", "reference")]
+REQUEST = {"prompt": "The rope never stops", "max_tokens": 3, "temperature": 0, "logprobs": 1}
+START_SECONDS = 240
+REPLY_SECONDS = 240
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def get(url, body=None, timeout=10):
+    data = json.dumps(body).encode() if body is not None else None
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=timeout) as reply:
+        return json.loads(reply.read() or b"{}") if data else reply.status
+
+
+def wait_ready(server, address):
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            sys.exit(f"the server ended with status {server.returncode}"
+                     f"{' (illegal instruction)' if server.returncode == -4 else ''}")
+        try:
+            get(address + "/readyz")
+            return
+        except OSError:
+            time.sleep(0.2)
+    sys.exit(f"the server was not ready in {START_SECONDS} s")
+
+
+def completion(program, model, emulator):
+    """The one choice that the server answers REQUEST with."""
+    port = free_port()
+    server = subprocess.Popen(
+        emulator + [program, "serve", "--model", model, "--port", str(port), "--threads", "1",
+                    "--kv-cache-size", "16MiB"], stdout=subprocess.DEVNULL)
+    try:
+        address = f"http://127.0.0.1:{port}"
+        wait_ready(server, address)
+        return get(address + "/v1/completions", REQUEST, REPLY_SECONDS)["choices"]
+    finally:
+        server.terminate()
+        try:
+            server.wait(30)
+        except subprocess.TimeoutExpired:
+            server.kill()
+
+
+def main():
+    build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "dev").resolve()
+    model = os.environ.get("ROPEWAY_TEST_MODEL") or subprocess.check_output(
+        [ROOT / "scripts" / "fetch_model.sh"], text=True).strip()
+    program = build / "ropeway"
+    native = completion(program, model, [])
+    for cpu, isa in CPUS:
+        emulator = ["qemu-x86_64", "-cpu", cpu]
+        start = time.monotonic()
+        print(f"{cpu}: kernels_test", flush=True)
+        subprocess.run(emulator + [build / "src" / "kernels" / "kernels_test", "--gtest_brief=1"],
+                       check=True, timeout=600, stderr=subprocess.DEVNULL)
+        print(f"{cpu}: a served completion, expected to run on {isa}", flush=True)
+        emulated = completion(program, model, emulator)
+        if emulated != native:
+            sys.exit(f"{cpu} says\n{json.dumps(emulated)}\nand this CPU\n{json.dumps(native)}")
+        print(f"{cpu}: good ({time.monotonic() - start:.0f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+# Sourced by the other scripts: the root of the checkout, the cache, and how to speak.
+# Needs bash and coreutils only: a bare Debian has nothing else when the first script starts.
+# shellcheck shell=bash disable=SC2034
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${XDG_CACHE_HOME:-${HOME:?HOME is not set}/.cache}/ropeway
+venv=$root/.venv
+
+# Standard output belongs to results (fetch_model.sh prints a path); people read standard error.
+say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
+die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# check_sha256 FILE SUM: does the file have this sum?
+check_sha256() { [ "$(sha256sum <"$1")" = "$2  -" ]; }
+
+# workspace DIR: makes DIR and sets $work to a folder in it (so that a finished file can be moved
+# into place in one step) that goes away with the script. Also removes what a killed run left.
+workspace() {
+  mkdir -p "$1" || die "cannot write to $1 (set XDG_CACHE_HOME to a folder that you own)"
+  find "$1" -maxdepth 1 -name '.partial.*' -mmin +1440 -exec rm -rf {} +
+  work=$(mktemp -d "$1/.partial.XXXXXX")
+  trap 'rm -rf "$work"' EXIT
+}
+
+# pip_download PACKAGE==VERSION [pip flags...]: into $work, with pip's own progress bar.
+pip_download() {
+  "$venv/bin/python" -m pip download --quiet --quiet --progress-bar on --no-deps --dest "$work" \
+    "${@:2}" "$1" >&2 || die "could not download $1 from the Python package index: is this machine online?"
+}

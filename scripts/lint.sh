@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# lint.sh: format, rooms, shell, Python, names of machines, clang-tidy. Needs `./test` (or
+# scripts/setup.sh test) once before. Says all that is wrong, not only the first thing.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+cd "$root"
+
+"$root/scripts/setup.sh" test
+"$root/scripts/venv.sh" pip
+failed=()
+# step NAME COMMAND...: one check; what it prints is shown, with its time.
+step() {
+  local name=$1 start=$SECONDS
+  shift
+  if "$@"; then
+    say "$name: good ($((SECONDS - start)) s)"
+  else
+    say "$name: FAILED ($((SECONDS - start)) s)"
+    failed+=("$name")
+  fi
+}
+
+tracked() { git ls-files -z -- "$@"; }
+
+format() { tracked '*.cc' '*.h' | xargs -0 -r clang-format --dry-run -Werror; }
+layers() { "$venv/bin/python" scripts/check_layers.py; }
+shell() { { tracked '*.sh'; tracked run test .ci/run; } | xargs -0 shellcheck -x -P SCRIPTDIR; }
+python() {
+  tracked '*.py' | xargs -0 -r "$venv/bin/python" -c 'import ast, sys
+for name in sys.argv[1:]:
+    with open(name, encoding="utf-8") as source:
+        ast.parse(source.read(), name)'
+}
+# The brackets keep this file from matching itself.
+places() {
+  ! git grep -nIE -e '/[w]ork/|/[r]oot/|/[h]ome/[a-z]|/[t]mp/[A-Za-z0-9]|[.]librar[y]' \
+    -e 'pypi[.]org|pythonhosted[.]org|deb[.]debian[.]org|snapshot[.]debian[.]org' -- . ':!LICENSE'
+}
+# The rooms without templates of Boost: they are where a bug costs most, and tidy reads them in time.
+tidy() {
+  [ -f build/dev/compile_commands.json ] || cmake --preset dev >/dev/null || return 1
+  tracked src/{base,core,tokenizer,model,kvcache,policy,scheduler,executor,engine}/'*.cc' |
+    grep -zv -e '_test\.cc$' -e '/test_' |
+    timeout 280 xargs -0 -r -n 2 -P "$(nproc)" clang-tidy-16 -p build/dev --quiet --warnings-as-errors='*' \
+      --extra-arg=-Wno-unknown-warning-option 2> >(grep -vE '^[0-9]+ warnings? (generated|treated)' >&2)
+}
+
+step "clang-format" format
+step "rooms" layers
+step "shellcheck" shell
+step "python" python
+step "places and hosts" places
+step "clang-tidy" tidy
+
+[ ${#failed[@]} = 0 ] || die "failed: ${failed[*]}"

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# sanitize.sh asan|tsan [ctest flags...]: asan runs the unit tests of all rooms and the simulation
+# under AddressSanitizer and UBSan, tsan those that run threads under ThreadSanitizer.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+preset=${1:-}
+case $preset in
+  asan) target=unit_tests labels='^(base|core|tokenizer|kernels|model|kvcache|policy|scheduler|executor|engine|server|sim)$' ;;
+  tsan) target=thread_tests labels='^(base|executor|engine|server)$' ;;
+  *) die "usage: sanitize.sh asan|tsan [ctest flags]" ;;
+esac
+shift
+
+"$root/scripts/setup.sh" test
+ROPEWAY_TEST_MODEL=$("$root/scripts/fetch_model.sh")
+export ROPEWAY_TEST_MODEL
+
+export ASAN_OPTIONS=halt_on_error=1:detect_stack_use_after_return=1:strict_string_checks=1
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$root/scripts/tsan.supp
+without_aslr=()
+if [ "$preset" = tsan ] && setarch "$(uname -m)" -R true 2>/dev/null; then
+  # GCC 12's tsan knows no address spaces with more than 28 random bits, which newer kernels have.
+  without_aslr=(setarch "$(uname -m)" -R)
+fi
+"${without_aslr[@]}" "$root/scripts/build.sh" "$preset" --target "$target"
+"${without_aslr[@]}" "$root/scripts/ctest.sh" "$preset" -L "$labels" "$@"
