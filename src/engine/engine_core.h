@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "core/batch.h"
+#include "core/sequence_state.h"
 #include "executor/executor.h"
 #include "policy/scheduling_policy.h"
 #include "ropeway/request.h"
@@ -53,7 +54,15 @@ struct EngineCoreOptions {
   int max_num_seqs = 64;
   int max_num_batched_tokens = 512;
   int32_t max_model_len = 0;                    // Already lowered to what the pool holds.
-  std::function<bool(TokenId)> is_end;
+  std::function<bool(TokenId)> is_end = nullptr;  // Empty: no token ends a sequence.
+  int max_prefill_chunk = 0;                    // Tokens of one sequence in one step; 0: no such limit.
+  // Check integrity after each step or Finish that leaves the core idle; what is broken ends the
+  // process (base/check.h).
+#ifdef NDEBUG
+  bool check_integrity = false;
+#else
+  bool check_integrity = true;
+#endif
 };
 
 // A snapshot for metrics and health; plain numbers.
@@ -68,13 +77,21 @@ struct CoreStats {
   uint64_t steps = 0;
   uint64_t preemptions = 0;
   int last_rows = 0;              // Tokens of the last step.
-  int last_prefill_rows = 0;      // Of these, those of prefill chunks (more than a decode's one token).
+  int last_prefill_rows = 0;      // Of these, those of prefill chunks.
+  int last_items = 0;             // Sequences in the last step.
+  RequestId blocked_id = 0;       // The first of the queue that did not start; 0: none waits.
+  const char* blocked_by = "";    // The rule that kept it waiting.
 };
 
 class EngineCore {
  public:
-  using EmitFn = std::function<void(std::vector<CoreEvent>)>;  // Called at most once per step.
+  // Called at most once per step, with all its events in order. Must not call back into the core.
+  using EmitFn = std::function<void(std::vector<CoreEvent>)>;
 
+  // What the constructor requires: limits of at least 1, and max_model_len positions in the pool.
+  static Status CheckOptions(const EngineCoreOptions& options, const KvLayout& layout);
+
+  // REQUIRES: CheckOptions(options, layout) is OK; ends the process otherwise.
   // `executor` (already initialised, with `layout`), `policy` and `clock` must outlive the core.
   EngineCore(const EngineCoreOptions& options, const KvLayout& layout, Executor* executor,
              SchedulingPolicy* policy, const Clock* clock, EmitFn emit);
@@ -82,18 +99,31 @@ class EngineCore {
   EngineCore(const EngineCore&) = delete;
   EngineCore& operator=(const EngineCore&) = delete;
 
-  // Queues a request. kInvalidArgument for one that can never fit; no event follows then.
+  // Queues a request. No event follows a failure: kInvalidArgument, with the field at fault, for a
+  // request that can never fit or an id in use; kUnavailable once the device is lost.
   Status Add(CoreRequest request);
 
   // Ends a request, whatever its state: its blocks are back on return, and kFinished with `reason` is
-  // emitted with the next step (or at once where there is nothing to run). Unknown ids are ignored.
+  // emitted with the next step, or before this returns if the core is idle then. Unknown ids are
+  // ignored. REQUIRES: reason is not kFailed.
   void Finish(RequestId id, FinishReason reason);
 
-  // One step. Returns false where there was nothing to do: no sequence waits or runs.
+  // One step. Returns false where there was nothing to do: no sequence waits or runs. If the executor
+  // fails, the device is lost: every sequence, also the waiting ones, ends as kFailed with that reason,
+  // and Add refuses from then on.
+  // A step with last_rows == 0 although sequences are there is a bug; stats() names who is blocked by
+  // what.
   bool Step();
 
+  // No sequence waits or runs, and all events are emitted.
   bool idle() const;
   const CoreStats& stats() const;
+
+  // OK, or why the device was lost.
+  const Status& device_status() const;
+
+  // How often each move of the transition table was made.
+  const TransitionCounts& transitions() const;
 
   // Checks free + cached + held == all, reference counts against block tables, and every sequence's
   // state against its queue; the sentence says what is broken. O(blocks + sequences).

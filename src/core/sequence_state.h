@@ -1,0 +1,77 @@
+// The states of a sequence and every legal move between them, in one table (sequence_state.cc).
+//
+// | state      | owner                     | exit                              | bound | |
+// ---------- | ------------------------- | --------------------------------- |
+// ------------------------ | | waiting    | the scheduler's queue     | start, abort, fail | those
+// ranked before it   | |            |                           | | end; each ends within    | | |
+// |                                   | its max_tokens           | | prefilling | the scheduler's
+// running   | caught up, preempt, abort, fail   | its ids: at least one    | |            | list;
+// holds all blocks    |                                   | is computed per step     | | | of its
+// ids                |                                   |                          | | decoding |
+// the scheduler's running   | end, preempt, abort, fail         | max_tokens steps         | | |
+// list; holds its blocks    |                                   |                          | |
+// preempted  | the scheduler's queue;    | resume, abort, fail               | as waiting: it keeps
+// its | |            | holds no block            |                                   | arrival
+// order            | | finished   | nobody: destroyed at once |                                   |
+// |
+#ifndef ROPEWAY_CORE_SEQUENCE_STATE_H_
+#define ROPEWAY_CORE_SEQUENCE_STATE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace ropeway {
+
+enum class SequenceState : uint8_t { kWaiting, kPrefilling, kDecoding, kPreempted, kFinished };
+inline constexpr size_t kNumSequenceStates = 5;
+
+enum class SequenceEvent : uint8_t {
+  kStart,     // Gets a place and its blocks for the first time.
+  kCaughtUp,  // All its known ids are computed and the next one is sampled.
+  kPreempt,   // Gives its place and blocks back for another one; its ids stay.
+  kResume,    // Gets a place and its blocks again; its ids are computed anew.
+  kEnd,       // Sampled an end token or its last allowed token.
+  kAbort,     // Ended from outside: a cancel, or a stop string seen by the output side.
+  kFail,      // The device is lost.
+};
+inline constexpr size_t kNumSequenceEvents = 7;
+
+const char* SequenceStateName(SequenceState state);
+const char* SequenceEventName(SequenceEvent event);
+
+// One legal move.
+struct SequenceTransition {
+  SequenceState from;
+  SequenceEvent event;
+  SequenceState to;
+};
+
+// All legal moves; what is not in it is a bug.
+std::span<const SequenceTransition> SequenceTransitions();
+
+// Where `event` leads from `from`; nullopt for an illegal move.
+std::optional<SequenceState> NextState(SequenceState from, SequenceEvent event);
+
+// How often each move was made: [state before][event].
+using TransitionCounts = std::array<std::array<uint64_t, kNumSequenceEvents>, kNumSequenceStates>;
+
+// Makes the moves and counts them. One per engine core, which owns it.
+// Thread rule: the engine thread.
+class SequenceMover {
+ public:
+  // Moves sequence `id` from `*state` by `event`. An illegal move ends the process (base/check.h),
+  // in every build: no input can cause one, and the blocks of such a sequence are nobody's.
+  void Move(uint64_t id, SequenceState* state, SequenceEvent event);
+
+  const TransitionCounts& counts() const { return counts_; }
+
+ private:
+  TransitionCounts counts_{};
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_CORE_SEQUENCE_STATE_H_

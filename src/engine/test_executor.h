@@ -1,0 +1,146 @@
+// An executor without a model, for tests and the simulation. Its tokens depend on what a real one's
+// depend on: the ids of the whole context, READ BACK through the sequence's block table. So a block
+// that is shared by mistake, given away too early or not recomputed changes the text.
+#ifndef ROPEWAY_ENGINE_TEST_EXECUTOR_H_
+#define ROPEWAY_ENGINE_TEST_EXECUTOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "executor/executor.h"
+
+namespace ropeway {
+
+class TestExecutor final : public Executor {
+ public:
+  static constexpr size_t kBytesPerToken = 8;
+  static constexpr int kVocabSize = 1000;
+
+  struct Slot {
+    TokenId token = -1;
+    int32_t position = -1;
+  };
+
+  StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
+                          int max_num_seqs) override {
+    const size_t block_bytes = kBlockTokens * kBytesPerToken;
+    const auto blocks = static_cast<int32_t>(static_cast<size_t>(kv_cache_bytes) / block_bytes);
+    max_tokens_ = max_num_batched_tokens;
+    max_seqs_ = max_num_seqs;
+    slots_.assign(static_cast<size_t>(blocks) * kBlockTokens, Slot{});
+    return KvLayout{blocks, block_bytes};
+  }
+
+  // Bytes of a pool of `blocks` blocks.
+  static int64_t PoolBytes(int32_t blocks) {
+    return int64_t{blocks} * kBlockTokens * static_cast<int64_t>(kBytesPerToken);
+  }
+
+  void Launch(const Batch& batch) override { batch_ = &batch; }
+
+  StatusOr<StepResult> Wait() override {
+    CheckBatch(*batch_);
+    // All writes before all reads, as in a forward pass: else an item could read what a later one
+    // of the same step overwrites.
+    for (const BatchItem& item : batch_->items) {
+      for (size_t i = 0; i < item.tokens.size(); ++i) {
+        const auto position = item.start + static_cast<int32_t>(i);
+        if (Slot* slot = Find(item, position)) *slot = {item.tokens[i], position};
+      }
+    }
+    StepResult result;
+    for (const BatchItem& item : batch_->items) {
+      const auto length = item.start + static_cast<int32_t>(item.tokens.size());
+      const uint64_t hash = ContextHash(item, length);
+      if (!item.sample) continue;
+      Sampled sampled;
+      sampled.sequence = item.sequence;
+      sampled.token = static_cast<TokenId>(hash % kVocabSize);
+      if (item.spec.num_logprobs >= 0) {
+        sampled.logprob = -static_cast<float>(hash >> 40) * 0x1p-24F;
+      }
+      result.sampled.push_back(std::move(sampled));
+    }
+    return result;
+  }
+
+  void ReadBlock(BlockId, std::span<std::byte>) const override {}
+  void WriteBlock(BlockId, std::span<const std::byte>) override {}
+
+  // The first thing a batch asked that no executor can do, or a slot whose position is not that of
+  // the context read through it; empty: none.
+  const std::string& violation() const { return violation_; }
+
+  // What a test may do to the slots' contents behind the engine's back.
+  std::vector<Slot>& slots() { return slots_; }
+
+ private:
+  void Violate(const BatchItem& item, const std::string& what) {
+    if (violation_.empty()) {
+      violation_ = "sequence " + std::to_string(item.sequence) + ": " + what;
+    }
+  }
+
+  void CheckBatch(const Batch& batch) {
+    std::set<uint64_t> names;
+    std::set<BlockId> written;
+    for (const BatchItem& item : batch.items) {
+      if (!names.insert(item.sequence).second) Violate(item, "is in the batch twice");
+      if (item.tokens.empty()) Violate(item, "has no token in the batch");
+      const int32_t end = item.start + static_cast<int32_t>(item.tokens.size());
+      for (int32_t b = item.start / kBlockTokens; b * kBlockTokens < end; ++b) {
+        if (static_cast<size_t>(b) >= item.blocks.size()) break;
+        if (!written.insert(item.blocks[static_cast<size_t>(b)]).second) {
+          Violate(item, "writes a block that another one of the batch writes");
+        }
+      }
+    }
+    if (batch.num_tokens() > max_tokens_) Violate(batch.items[0], "batch beyond the token budget");
+    if (static_cast<int>(batch.items.size()) > max_seqs_) {
+      Violate(batch.items[0], "batch beyond max_num_seqs");
+    }
+  }
+
+  Slot* Find(const BatchItem& item, int32_t position) {
+    const auto index = static_cast<size_t>(position / kBlockTokens);
+    if (index >= item.blocks.size()) {
+      Violate(item, "no block for position " + std::to_string(position));
+      return nullptr;
+    }
+    const size_t slot = static_cast<size_t>(item.blocks[index]) * kBlockTokens +
+                        static_cast<size_t>(position % kBlockTokens);
+    if (item.blocks[index] < 0 || slot >= slots_.size()) {
+      Violate(item, "block " + std::to_string(item.blocks[index]) + " does not exist");
+      return nullptr;
+    }
+    return &slots_[slot];
+  }
+
+  uint64_t ContextHash(const BatchItem& item, int32_t length) {
+    uint64_t hash = item.spec.seed;
+    for (int32_t position = 0; position < length; ++position) {
+      const Slot* slot = Find(item, position);
+      if (slot == nullptr) return 0;
+      if (slot->position != position) {
+        Violate(item, "position " + std::to_string(position) + " reads the K/V of position " +
+                          std::to_string(slot->position));
+      }
+      hash = Mix64(hash, static_cast<uint64_t>(slot->token) + 1);
+    }
+    return hash;
+  }
+
+  std::vector<Slot> slots_;  // [block][kBlockTokens]
+  const Batch* batch_ = nullptr;
+  int max_tokens_ = 0;
+  int max_seqs_ = 0;
+  std::string violation_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_TEST_EXECUTOR_H_

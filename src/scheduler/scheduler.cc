@@ -1,0 +1,231 @@
+#include "scheduler/scheduler.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_set>
+
+namespace ropeway {
+namespace {
+
+void Erase(std::vector<Sequence*>* list, Sequence* sequence) {
+  const auto it = std::find(list->begin(), list->end(), sequence);
+  if (it == list->end()) return;
+  *it = list->back();
+  list->pop_back();
+}
+
+bool Before(int64_t rank_a, const Sequence& a, int64_t rank_b, const Sequence& b) {
+  return rank_a != rank_b ? rank_a < rank_b : a.order < b.order;
+}
+
+}  // namespace
+
+const char* BlockedByName(BlockedBy rule) {
+  switch (rule) {
+    case BlockedBy::kNothing:
+      return "nothing";
+    case BlockedBy::kPlaces:
+      return "max_num_seqs";
+    case BlockedBy::kTokens:
+      return "max_num_batched_tokens";
+    case BlockedBy::kBlocks:
+      return "free KV blocks";
+    case BlockedBy::kPreemption:
+      return "a preemption in this step";
+  }
+  return "unknown";
+}
+
+Scheduler::Scheduler(const SchedulerOptions& options, SchedulingPolicy* policy, KvCacheManager* kv,
+                     SequenceMover* mover)
+    : options_(options),
+      max_running_(std::min(options.max_num_seqs, options.max_num_batched_tokens)),
+      policy_(policy),
+      kv_(kv),
+      mover_(mover) {}
+
+void Scheduler::Add(Sequence* sequence) { queue_.push_back(sequence); }
+
+void Scheduler::Remove(Sequence* sequence, SequenceEvent event) {
+  if (sequence->state == SequenceState::kPreempted) --num_preempted_;
+  Erase(sequence->running() ? &running_ : &queue_, sequence);
+  kv_->Release(&sequence->blocks);
+  mover_->Move(sequence->id, &sequence->state, event);
+  policy_->OnFinished(*sequence);
+}
+
+const Schedule& Scheduler::Plan(TimePoint now) {
+  schedule_.items.clear();
+  schedule_.preempted.clear();
+  schedule_.started.clear();
+  schedule_.copies.clear();
+  schedule_.num_tokens = 0;
+  schedule_.num_prefill_tokens = 0;
+  schedule_.head = nullptr;
+  schedule_.head_blocked_by = BlockedBy::kNothing;
+  RankRunning(now);
+  PlanDecodes();
+  PlanPrefills();
+  StartFromQueue(now);
+  return schedule_;
+}
+
+void Scheduler::RankRunning(TimePoint now) {
+  ranked_.clear();
+  for (Sequence* sequence : running_) ranked_.push_back({policy_->Rank(*sequence, now), sequence});
+  std::sort(ranked_.begin(), ranked_.end(), [](const Ranked& a, const Ranked& b) {
+    return Before(a.rank, *a.sequence, b.rank, *b.sequence);
+  });
+}
+
+void Scheduler::PlanDecodes() {
+  for (size_t i = 0; i < ranked_.size(); ++i) {
+    Sequence* sequence = ranked_[i].sequence;
+    // One that an earlier one preempted in this step is no longer decoding.
+    if (sequence->state == SequenceState::kDecoding && MakeRoom(i)) Give(sequence, 1);
+  }
+}
+
+bool Scheduler::MakeRoom(size_t index) {
+  Sequence* sequence = ranked_[index].sequence;
+  while (!kv_->Allocate(&sequence->blocks, sequence->computed + 1)) {
+    // Those without work yet: prefilling ones wherever they rank, and decoding ones from here on.
+    candidates_.clear();
+    for (size_t i = 0; i < ranked_.size(); ++i) {
+      const Sequence* other = ranked_[i].sequence;
+      const bool pending = i >= index || other->state == SequenceState::kPrefilling;
+      if (other->running() && pending) candidates_.push_back(other);
+    }
+    const Sequence* victim = candidates_[policy_->PickVictim(candidates_)];
+    for (const Ranked& ranked : ranked_) {
+      if (ranked.sequence == victim) Preempt(ranked.sequence);
+    }
+    if (victim == sequence) return false;
+  }
+  return true;
+}
+
+void Scheduler::Preempt(Sequence* sequence) {
+  mover_->Move(sequence->id, &sequence->state, SequenceEvent::kPreempt);
+  kv_->Release(&sequence->blocks);
+  sequence->computed = 0;
+  ++sequence->preemptions;
+  Erase(&running_, sequence);
+  queue_.push_back(sequence);
+  ++num_preempted_;
+  schedule_.preempted.push_back(sequence);
+}
+
+void Scheduler::PlanPrefills() {
+  for (const Ranked& ranked : ranked_) {
+    if (ranked.sequence->state == SequenceState::kPrefilling) GiveChunk(ranked.sequence);
+  }
+}
+
+void Scheduler::StartFromQueue(TimePoint now) {
+  while (!queue_.empty()) {
+    BlockedBy blocked = BlockedBy::kNothing;
+    if (!schedule_.preempted.empty()) {
+      blocked = BlockedBy::kPreemption;
+    } else if (num_running() >= max_running_) {
+      blocked = BlockedBy::kPlaces;
+    } else if (tokens_left() == 0) {
+      blocked = BlockedBy::kTokens;
+    }
+    const size_t first = FirstOfQueue(now);
+    Sequence* sequence = queue_[first];
+    // One position more than its ids: else the token that its prefill samples could find no block,
+    // and the whole prefill would be for nothing.
+    if (blocked == BlockedBy::kNothing &&
+        !kv_->Allocate(&sequence->blocks, sequence->num_ids() + 1)) {
+      blocked = BlockedBy::kBlocks;
+    }
+    if (blocked != BlockedBy::kNothing) {
+      schedule_.head = sequence;
+      schedule_.head_blocked_by = blocked;
+      return;
+    }
+    Start(first);
+    GiveChunk(sequence);
+  }
+}
+
+size_t Scheduler::FirstOfQueue(TimePoint now) const {
+  size_t first = 0;
+  int64_t first_rank = policy_->Rank(*queue_[0], now);
+  for (size_t i = 1; i < queue_.size(); ++i) {
+    const int64_t rank = policy_->Rank(*queue_[i], now);
+    if (Before(rank, *queue_[i], first_rank, *queue_[first])) {
+      first = i;
+      first_rank = rank;
+    }
+  }
+  return first;
+}
+
+void Scheduler::Start(size_t queue_index) {
+  Sequence* sequence = queue_[queue_index];
+  queue_[queue_index] = queue_.back();
+  queue_.pop_back();
+  running_.push_back(sequence);
+  if (sequence->state == SequenceState::kPreempted) {
+    --num_preempted_;
+    mover_->Move(sequence->id, &sequence->state, SequenceEvent::kResume);
+  } else {
+    mover_->Move(sequence->id, &sequence->state, SequenceEvent::kStart);
+    schedule_.started.push_back(sequence);
+  }
+}
+
+void Scheduler::GiveChunk(Sequence* sequence) {
+  int32_t chunk = std::min(sequence->num_ids() - sequence->computed, tokens_left());
+  if (options_.max_prefill_chunk > 0) chunk = std::min(chunk, options_.max_prefill_chunk);
+  if (chunk <= 0) return;
+  schedule_.num_prefill_tokens += chunk;
+  Give(sequence, chunk);
+}
+
+void Scheduler::Give(Sequence* sequence, int32_t num_tokens) {
+  const int32_t start = sequence->computed;
+  schedule_.items.push_back(
+      {sequence, start, num_tokens, start + num_tokens == sequence->num_ids()});
+  schedule_.num_tokens += num_tokens;
+  policy_->OnScheduled(*sequence, num_tokens);
+}
+
+Status Scheduler::CheckIntegrity() const {
+  std::unordered_set<const Sequence*> seen;
+  int preempted = 0;
+  const auto broken = [](const Sequence& s, const char* what) {
+    return Status(StatusCode::kInternal, "sequence " + std::to_string(s.id) + " (" +
+                                             SequenceStateName(s.state) + ") " + what);
+  };
+  for (const Sequence* s : running_) {
+    if (!seen.insert(s).second) return broken(*s, "is listed twice");
+    if (!s->running()) return broken(*s, "is on the running list");
+    if (s->computed >= s->num_ids()) return broken(*s, "has computed all its ids and not ended");
+    if (static_cast<int32_t>(s->blocks.size()) < BlocksFor(s->computed)) {
+      return broken(*s, "has more positions computed than its blocks hold");
+    }
+  }
+  for (const Sequence* s : queue_) {
+    if (!seen.insert(s).second) return broken(*s, "is listed twice");
+    if (s->state != SequenceState::kWaiting && s->state != SequenceState::kPreempted) {
+      return broken(*s, "is in the queue");
+    }
+    if (!s->blocks.empty() || s->computed != 0) return broken(*s, "holds blocks");
+    if (s->state == SequenceState::kPreempted) ++preempted;
+  }
+  if (preempted != num_preempted_) {
+    return {StatusCode::kInternal, "the scheduler counts " + std::to_string(num_preempted_) +
+                                       " preempted sequences, " + std::to_string(preempted) +
+                                       " are"};
+  }
+  if (num_running() > max_running_) {
+    return {StatusCode::kInternal, std::to_string(num_running()) + " sequences run, more than " +
+                                       std::to_string(max_running_)};
+  }
+  return {};
+}
+
+}  // namespace ropeway
