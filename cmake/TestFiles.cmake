@@ -1,6 +1,6 @@
 # The files that tests read and git does not hold; ./test fetches them and says where they are. The
 # defaults are where it puts them. A test whose file is missing fails; it does not skip.
-if(DEFINED ENV{XDG_CACHE_HOME})
+if(NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
   set(cache $ENV{XDG_CACHE_HOME}/ropeway)
 else()
   set(cache $ENV{HOME}/.cache/ropeway)

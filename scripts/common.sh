@@ -26,6 +26,6 @@ workspace() {
 
 # pip_download PACKAGE==VERSION [pip flags...]: into $work, with pip's own progress bar.
 pip_download() {
-  "$venv/bin/python" -m pip download --quiet --quiet --progress-bar on --no-deps --dest "$work" \
-    "${@:2}" "$1" >&2 || die "could not download $1 from the Python package index: is this machine online?"
+  "$venv/bin/python" -m pip download --disable-pip-version-check --no-cache-dir --no-deps \
+    --dest "$work" "${@:2}" "$1" >&2 || die "could not download $1 from the Python package index: is this machine online?"
 }
