@@ -1,0 +1,24 @@
+// From a model file's metadata to a tokenizer and a chat template: the glue between two rooms that
+// do not know each other.
+#ifndef ROPEWAY_ENGINE_MODEL_VOCABULARY_H_
+#define ROPEWAY_ENGINE_MODEL_VOCABULARY_H_
+
+#include <memory>
+
+#include "model/gguf.h"
+#include "ropeway/status.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/vocabulary.h"
+
+namespace ropeway {
+
+// Copies the tokenizer.* metadata out of the file, which is not needed afterwards. Fails with one
+// sentence that names a key of the wrong type, or one that is missing.
+StatusOr<Vocabulary> ReadVocabulary(const GgufFile& file);
+
+// The tokenizer of a model file (or of one that holds a vocabulary only).
+StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const GgufFile& file);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_MODEL_VOCABULARY_H_

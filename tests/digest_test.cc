@@ -1,0 +1,111 @@
+// The bits themselves, checked in: one prompt's KV bytes and log-probabilities on the default model
+// have the same SHA-256 under every instruction set and on every machine. A change of bits needs a
+// new kNumericsVersion (kernels.h) and with it a new line in tests/data/digest.txt.
+#include <gtest/gtest.h>
+#include <openssl/evp.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "executor/cpu_executor.h"
+#include "sameness_harness.h"
+
+namespace ropeway::testing {
+namespace {
+
+class Sha256 {
+ public:
+  Sha256() { EVP_DigestInit_ex(context_, EVP_sha256(), nullptr); }
+  ~Sha256() { EVP_MD_CTX_free(context_); }
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+
+  void Add(const void* data, size_t size) { EVP_DigestUpdate(context_, data, size); }
+
+  std::string Hex() {
+    unsigned char bytes[32];
+    EVP_DigestFinal_ex(context_, bytes, nullptr);
+    std::string hex;
+    for (unsigned char byte : bytes) {
+      hex += "0123456789abcdef"[byte >> 4];
+      hex += "0123456789abcdef"[byte & 15];
+    }
+    return hex;
+  }
+
+ private:
+  EVP_MD_CTX* context_ = EVP_MD_CTX_new();
+};
+
+// The version's line of tests/data/digest.txt: "VERSION SHA-256".
+std::string CheckedInDigest() {
+  std::ifstream file(ROPEWAY_DIGEST_FILE);
+  int version = 0;
+  for (std::string hex; file >> version >> hex;) {
+    if (version == kNumericsVersion) return hex;
+  }
+  return "(none for this kNumericsVersion)";
+}
+
+constexpr int kPromptTokens = 33;
+constexpr int kTokens = 48;  // Three whole blocks: no byte of them is left unwritten.
+
+// Prefills the prompt as one chunk, then decodes greedily up to kTokens ids.
+std::string DigestOf(const Kernels* kernels) {
+  const std::shared_ptr<const Model> model = TestModel();
+  CpuExecutor executor(model, kernels, 2);
+  const size_t block_bytes = model->config().kv_block_bytes();
+  auto layout = executor.Init(static_cast<int64_t>(4 * block_bytes), kPromptTokens, 1);
+  if (!layout.ok()) return layout.status().message();
+
+  Batch batch;
+  BatchItem& item = batch.items.emplace_back();
+  for (int i = 0; i < kPromptTokens; ++i) item.tokens.push_back(1000 + 97 * i);
+  item.blocks = {2, 0, 3, 1};
+  item.sample = true;
+  item.spec.params.temperature = 0;
+  item.spec.prompt_len = kPromptTokens;
+  item.spec.num_logprobs = 5;
+
+  Sha256 sha;
+  for (int known = kPromptTokens; known <= kTokens; ++known) {
+    executor.Launch(batch);
+    const auto result = executor.Wait();
+    if (!result.ok()) return result.status().message();
+    const Sampled& sampled = result->sampled[0];
+    sha.Add(&sampled.token, sizeof sampled.token);
+    sha.Add(&sampled.logprob, sizeof sampled.logprob);
+    for (const TokenLogprob& top : sampled.top_logprobs) {
+      sha.Add(&top.id, sizeof top.id);
+      sha.Add(&top.logprob, sizeof top.logprob);
+    }
+    item.start = known;
+    item.tokens = {sampled.token};
+  }
+  std::vector<std::byte> bytes(block_bytes);
+  for (BlockId block : {2, 0, 3}) {
+    executor.ReadBlock(block, bytes);
+    sha.Add(bytes.data(), bytes.size());
+  }
+  return sha.Hex();
+}
+
+class Digest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Digest, EqualsTheCheckedInOne) {
+  const Kernels* kernels = KernelsByName(GetParam());
+  if (kernels == nullptr) {
+    GTEST_SKIP() << "needs hardware: a CPU that runs " << GetParam();
+  }
+  EXPECT_STREQ(kernels->name, GetParam());
+  EXPECT_EQ(DigestOf(kernels), CheckedInDigest());
+}
+
+INSTANTIATE_TEST_SUITE_P(InstructionSets, Digest,
+                         ::testing::Values("reference", "avx2", "avx512vnni"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace ropeway::testing

@@ -1,0 +1,166 @@
+#include "sameness_harness.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdlib>
+#include <random>
+
+#include "base/clock.h"
+#include "executor/cpu_executor.h"
+#include "policy/fcfs.h"
+
+namespace ropeway::testing {
+namespace {
+
+constexpr int kMaxModelLen = 768;
+
+// Passes everything on to the real executor and notes each batch's shape.
+class RecordingExecutor final : public Executor {
+ public:
+  RecordingExecutor(Executor* real, RunShape* shape) : real_(real), shape_(shape) {}
+
+  StatusOr<KvLayout> Init(int64_t bytes, int tokens, int seqs) override {
+    return real_->Init(bytes, tokens, seqs);
+  }
+  void Launch(const Batch& batch) override {
+    bool prefill = false;
+    bool decode = false;
+    for (const BatchItem& item : batch.items) {
+      const int rows = static_cast<int>(item.tokens.size());
+      const bool is_decode = item.start >= item.spec.prompt_len && rows == 1;
+      (is_decode ? decode : prefill) = true;
+      if (!is_decode) shape_->chunks.insert(rows);
+      shape_->rows += rows;
+    }
+    ++shape_->steps;
+    if (prefill && decode) ++shape_->mixed_steps;
+    real_->Launch(batch);
+  }
+  StatusOr<StepResult> Wait() override { return real_->Wait(); }
+  void ReadBlock(BlockId block, std::span<std::byte> bytes) const override {
+    real_->ReadBlock(block, bytes);
+  }
+  void WriteBlock(BlockId block, std::span<const std::byte> bytes) override {
+    real_->WriteBlock(block, bytes);
+  }
+
+ private:
+  Executor* real_;
+  RunShape* shape_;
+};
+
+void Record(const std::vector<CoreEvent>& events, std::map<RequestId, Output>* outputs) {
+  for (const CoreEvent& event : events) {
+    if (event.kind != CoreEvent::Kind::kToken) continue;
+    Output& output = (*outputs)[event.id];
+    output.tokens.push_back(event.sampled.token);
+    output.logprob_bits.push_back(std::bit_cast<uint32_t>(event.sampled.logprob));
+    for (const TokenLogprob& top : event.sampled.top_logprobs) {
+      output.logprob_bits.push_back(static_cast<uint32_t>(top.id));
+      output.logprob_bits.push_back(std::bit_cast<uint32_t>(top.logprob));
+    }
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const Model> TestModel() {
+  static const std::shared_ptr<const Model> model = [] {
+    const char* path = std::getenv("ROPEWAY_TEST_MODEL");
+    if (path == nullptr) {
+      ADD_FAILURE() << "ROPEWAY_TEST_MODEL must name the default model's file";
+      std::abort();
+    }
+    auto file = GgufFile::Open(path);
+    if (!file.ok()) {
+      ADD_FAILURE() << file.status().message();
+      std::abort();
+    }
+    auto loaded = Model::Load(**file, 2, kMaxModelLen);
+    if (!loaded.ok()) {
+      ADD_FAILURE() << loaded.status().message();
+      std::abort();
+    }
+    return std::shared_ptr<const Model>(*std::move(loaded));
+  }();
+  return model;
+}
+
+std::vector<CoreRequest> DifferentRequests(int count) {
+  std::mt19937_64 random(20261121);
+  auto pick = [&](int low, int high) {
+    return static_cast<int32_t>(static_cast<uint64_t>(low) +
+                                random() % static_cast<uint64_t>(high - low + 1));
+  };
+  std::vector<CoreRequest> requests;
+  for (int i = 0; i < count; ++i) {
+    CoreRequest request;
+    request.id = static_cast<RequestId>(i + 1);
+    const int length = i % 15 == 3 ? pick(513, 560) : pick(1, 40 + 4 * i);
+    for (int t = 0; t < length; ++t) request.prompt.push_back(pick(300, 20000));
+    request.max_tokens = pick(8, 40);
+    request.ignore_eos = i % 3 != 0;
+    SampleSpec& spec = request.spec;
+    spec.seed = random();
+    spec.params.temperature = i % 2 == 0 ? 0.0F : 0.9F;
+    if (i % 4 == 1) spec.params.top_p = 0.9F;
+    if (i % 4 == 3) spec.params.top_k = 40;
+    if (i % 8 == 5) spec.params.min_p = 0.05F;
+    spec.num_logprobs = i % 5;
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+RunResult RunCrowd(const std::vector<CoreRequest>& requests, const CrowdOptions& options,
+                   const Kernels* kernels) {
+  RunResult result;
+  const std::shared_ptr<const Model> model = TestModel();
+  CpuExecutor cpu(model, kernels, options.threads);
+  RecordingExecutor executor(&cpu, &result.shape);
+  EngineCoreOptions core_options;
+  core_options.max_num_seqs = options.max_num_seqs;
+  core_options.max_num_batched_tokens = 576;
+  core_options.max_prefill_chunk = options.chunk;
+  core_options.max_model_len = kMaxModelLen;
+  core_options.is_end = [](TokenId id) { return id == 2; };
+  const auto bytes = static_cast<int64_t>(model->config().kv_block_bytes());
+  auto layout = executor.Init(options.pool_blocks * bytes, core_options.max_num_batched_tokens,
+                              core_options.max_num_seqs);
+  if (!layout.ok()) {
+    ADD_FAILURE() << layout.status().message();
+    return result;
+  }
+
+  const RealClock clock;
+  FcfsPolicy policy;
+  EngineCore core(core_options, *layout, &executor, &policy, &clock,
+                  [&](std::vector<CoreEvent> events) { Record(events, &result.outputs); });
+  std::mt19937_64 random(options.arrival_seed);
+  size_t next = 0;
+  while (next < requests.size() || !core.idle()) {
+    while (next < requests.size() &&
+           (options.arrival_seed == 0 || core.idle() || random() % 3 != 0)) {
+      const Status added = core.Add(requests[next++]);
+      EXPECT_TRUE(added.ok()) << added.message();
+    }
+    core.Step();
+  }
+  const Status sound = core.CheckIntegrity();
+  EXPECT_TRUE(sound.ok()) << sound.message();
+  result.shape.preemptions = core.stats().preemptions;
+  return result;
+}
+
+std::map<RequestId, Output> RunAlone(const std::vector<CoreRequest>& requests,
+                                     const Kernels* kernels) {
+  std::map<RequestId, Output> outputs;
+  for (const CoreRequest& request : requests) {
+    RunResult result = RunCrowd({request}, {}, kernels);
+    outputs.merge(result.outputs);
+  }
+  return outputs;
+}
+
+}  // namespace ropeway::testing
