@@ -12,8 +12,8 @@
 namespace ropeway {
 
 struct EncodeOptions {
-  bool add_special = true;      // Add what the model's file says begins (or ends) a text, e.g. BOS.
-  bool parse_special = true;    // Recognise special tokens written in the text.
+  bool add_special = true;    // Add what the model's file says begins (or ends) a text, e.g. BOS.
+  bool parse_special = true;  // Recognise special tokens written in the text.
 };
 
 // Const and thread-safe after construction.
@@ -22,7 +22,8 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // Any bytes are valid input; bytes that are not UTF-8 round-trip too.
-  virtual std::vector<TokenId> Encode(std::string_view text, const EncodeOptions& options) const = 0;
+  virtual std::vector<TokenId> Encode(std::string_view text,
+                                      const EncodeOptions& options) const = 0;
 
   // The bytes that a token stands for; a special (control) token's are empty unless `with_special`.
   // REQUIRES: 0 <= id < vocab_size(). Valid as long as the tokenizer.

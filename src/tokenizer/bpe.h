@@ -1,0 +1,79 @@
+// Byte-level BPE, the tokenizer of GPT-2, Llama 3, Qwen2, SmolLM and many others.
+#ifndef ROPEWAY_TOKENIZER_BPE_H_
+#define ROPEWAY_TOKENIZER_BPE_H_
+
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ropeway/status.h"
+#include "tokenizer/merge_table.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/special_tokens.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/vocabulary.h"
+
+namespace ropeway {
+
+// Encodes as Hugging Face `tokenizers` does with the same vocabulary and merges. User-defined
+// tokens are recognised in any text, control tokens with parse_special only. No Unicode
+// normalisation: what was encoded comes back byte for byte. Bytes that are not UTF-8 become one
+// token each.
+//
+// A vocabulary need not have a token for each of the 256 bytes (SmolLM2's lacks 21 that hardly
+// occur, such as 0x04 and 0xF5); such bytes are left out, as `tokenizers` leaves them out.
+class BpeTokenizer final : public Tokenizer {
+ public:
+  // Fails with one sentence that names the GGUF field at fault.
+  static StatusOr<std::unique_ptr<BpeTokenizer>> Create(Vocabulary vocabulary);
+
+  std::vector<TokenId> Encode(std::string_view text, const EncodeOptions& options) const override;
+  std::string_view Bytes(TokenId id, bool with_special = false) const override;
+  bool IsEnd(TokenId id) const override { return is_end_[static_cast<size_t>(id)]; }
+  bool IsSpecial(TokenId id) const override { return is_special_[static_cast<size_t>(id)]; }
+  int32_t vocab_size() const override { return static_cast<int32_t>(vocabulary_.tokens.size()); }
+  std::optional<TokenId> Find(std::string_view token) const override;
+  std::optional<TokenId> bos() const override { return vocabulary_.bos; }
+  std::optional<TokenId> eos() const override { return vocabulary_.eos; }
+
+  // Whether a byte of text can be encoded.
+  bool HasByte(uint8_t byte) const { return byte_ids_[byte] >= 0; }
+
+ private:
+  BpeTokenizer(Vocabulary vocabulary, PreTokenizer pre_tokenizer);
+
+  Status Init();
+  Status InitTokens();
+  Status InitMerges();
+  void InitEnds();
+  bool IsAdded(TokenId id) const;
+
+  // Each appends to `ids`.
+  void EncodeOrdinary(std::string_view text, std::vector<TokenId>& ids) const;
+  void EncodeValid(std::string_view text, std::vector<TokenId>& ids) const;
+  void EncodePiece(std::string_view piece, std::vector<TokenId>& ids) const;
+
+  Vocabulary vocabulary_;
+  PreTokenizer pre_tokenizer_;
+  bool add_bos_ = false;
+  bool add_eos_ = false;
+
+  std::unordered_map<std::string_view, TokenId> ids_;  // By the text in the file; views of it.
+  std::array<TokenId, 256> byte_ids_{};                // -1: the vocabulary lacks the byte.
+  MergeTable merges_{{}};
+  SpecialTokens user_defined_;  // Recognised always.
+  SpecialTokens all_added_;     // Those and the control tokens.
+  size_t longest_token_ = 0;    // In bytes of text that it stands for.
+
+  std::string bytes_;            // What all tokens stand for, one after the other.
+  std::vector<size_t> offsets_;  // [vocab_size + 1] into bytes_.
+  std::vector<bool> is_special_;
+  std::vector<bool> is_end_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_TOKENIZER_BPE_H_

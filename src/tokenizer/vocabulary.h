@@ -1,0 +1,49 @@
+// What a model file says about its tokenizer, as plain values. Filled by the engine from the file's
+// metadata; a tokenizer's factory checks it, so nothing in it need be trusted.
+#ifndef ROPEWAY_TOKENIZER_VOCABULARY_H_
+#define ROPEWAY_TOKENIZER_VOCABULARY_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ropeway/request.h"
+
+namespace ropeway {
+
+// The values of tokenizer.ggml.token_type.
+enum class TokenType : int32_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6,
+};
+
+// Each field's comment names its GGUF key.
+struct Vocabulary {
+  std::string model;                // tokenizer.ggml.model, e.g. "gpt2" for byte-level BPE.
+  std::string pre;                  // tokenizer.ggml.pre: which pre-tokenizer.
+  std::vector<std::string> tokens;  // tokenizer.ggml.tokens, by id, as written in the file.
+  std::vector<int32_t> types;  // tokenizer.ggml.token_type, one per token, or none: all normal.
+  std::vector<std::string> merges;  // tokenizer.ggml.merges, "left right", best first.
+
+  std::optional<TokenId> bos;  // tokenizer.ggml.bos_token_id
+  std::optional<TokenId> eos;  // tokenizer.ggml.eos_token_id
+  std::optional<TokenId> eot;  // tokenizer.ggml.eot_token_id
+  std::optional<TokenId> eom;  // tokenizer.ggml.eom_token_id
+  std::optional<TokenId> unk;  // tokenizer.ggml.unknown_token_id
+
+  // Whether a text begins with bos or ends with eos; absent: what the pre-tokenizer's family does.
+  std::optional<bool> add_bos;    // tokenizer.ggml.add_bos_token
+  std::optional<bool> add_eos;    // tokenizer.ggml.add_eos_token
+  bool add_space_prefix = false;  // tokenizer.ggml.add_space_prefix; no meaning for byte-level BPE.
+
+  std::string chat_template;  // tokenizer.chat_template; "" if the file has none.
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_TOKENIZER_VOCABULARY_H_
