@@ -12,15 +12,23 @@
 #include <variant>
 #include <vector>
 
+#include "model/ggml_types.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
 
 // The GGUF metadata value types, by the file's numbers.
+// clang-format off
 enum class GgufType : uint32_t {
   kUint8 = 0, kInt8 = 1, kUint16 = 2, kInt16 = 3, kUint32 = 4, kInt32 = 5, kFloat32 = 6, kBool = 7,
   kString = 8, kArray = 9, kUint64 = 10, kInt64 = 11, kFloat64 = 12,
 };
+// clang-format on
+
+// "uint32", "string", ...
+const char* GgufTypeName(GgufType type);
+// Bytes of one number or bool; 0 for strings and arrays.
+size_t GgufTypeBytes(GgufType type);
 
 // A metadata array. Views point into the mapped file.
 struct GgufArray {
@@ -30,18 +38,15 @@ struct GgufArray {
   std::vector<std::string_view> strings;  // Where type is kString.
 };
 
-// All integers and bools as int64/uint64, floats as double.
+// Unsigned integers as uint64_t, signed ones as int64_t, floats as double.
 using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string_view, GgufArray>;
 
 struct GgufTensor {
   std::string_view name;
-  std::vector<uint64_t> shape;   // GGUF order: shape[0] is the contiguous one (input features).
-  uint32_t type = 0;             // ggml type number; GgmlTypeName names it.
+  std::vector<uint64_t> shape;      // GGUF order: shape[0] is the contiguous one (input features).
+  uint32_t type = 0;                // ggml type number; GgmlTypeName names it.
   std::span<const std::byte> data;  // Within the file; empty where the type's size is unknown.
 };
-
-// "F32", "Q4_1", ...; "type 99" for an unknown one.
-std::string GgmlTypeName(uint32_t type);
 
 // An open file. Immutable and thread-safe; the views it hands out live as long as it.
 class GgufFile {
@@ -69,13 +74,17 @@ class GgufFile {
   const GgufTensor* FindTensor(std::string_view name) const;
   const Entry* Find(std::string_view key) const;
 
+  // How many bytes of file stand before the first tensor's data.
+  uint64_t data_offset() const { return data_offset_; }
+
   // Typed look-ups. nullopt where the key is absent; kDataLoss naming the key where it has another
   // type or is out of [min, max].
   StatusOr<std::optional<uint64_t>> GetUint(std::string_view key, uint64_t min, uint64_t max) const;
   StatusOr<std::optional<double>> GetFloat(std::string_view key) const;
   StatusOr<std::optional<bool>> GetBool(std::string_view key) const;
   StatusOr<std::optional<std::string_view>> GetString(std::string_view key) const;
-  StatusOr<const GgufArray*> GetArray(std::string_view key, GgufType element) const;  // null: absent
+  StatusOr<const GgufArray*> GetArray(std::string_view key,
+                                      GgufType element) const;  // null: absent
 
   // Tells the kernel that the pages of `data` (a tensor's) are not needed any more.
   void Release(std::span<const std::byte> data) const;
@@ -86,8 +95,12 @@ class GgufFile {
   std::string path_;
   std::span<const std::byte> map_;
   uint32_t version_ = 0;
+  uint64_t data_offset_ = 0;
   std::vector<Entry> metadata_;
   std::vector<GgufTensor> tensors_;
+  // Indices into metadata_ and tensors_, sorted by name.
+  std::vector<uint32_t> metadata_order_;
+  std::vector<uint32_t> tensor_order_;
 };
 
 }  // namespace ropeway

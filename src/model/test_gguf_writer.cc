@@ -116,22 +116,6 @@ std::string QuantiseForGguf(WeightType type, std::span<const float> values) {
   return out;
 }
 
-uint32_t GgmlTypeOf(WeightType type) {
-  switch (type) {
-    case WeightType::kF32:
-      return 0;
-    case WeightType::kF16:
-      return 1;
-    case WeightType::kQ4_0:
-      return 2;
-    case WeightType::kQ4_1:
-      return 3;
-    case WeightType::kQ8_0:
-      return 8;
-  }
-  return ~uint32_t{0};
-}
-
 void GgufWriter::Set(std::string_view key, GgufType type, std::string bytes) {
   Entry entry{std::string(key), static_cast<uint32_t>(type), std::move(bytes)};
   const auto at = std::ranges::find(entries_, entry.key, &Entry::key);

@@ -17,9 +17,6 @@ namespace ropeway {
 // `values` as GGUF stores them in `type`, block after block. REQUIRES: whole blocks.
 std::string QuantiseForGguf(WeightType type, std::span<const float> values);
 
-// ggml's number of a weight type.
-uint32_t GgmlTypeOf(WeightType type);
-
 // Collects metadata and tensors, then writes them. The Set functions replace a key of the same
 // name; the Add functions always append, so that broken files can be made too.
 class GgufWriter {

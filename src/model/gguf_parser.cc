@@ -1,0 +1,345 @@
+#include "model/gguf_parser.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace ropeway {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "GGUF numbers are read as they stand");
+
+constexpr uint64_t kMaxNameBytes = 65535;  // The format's bound on keys.
+constexpr uint32_t kMaxDims = 4;
+constexpr uint64_t kMaxAlignment = 1 << 20;
+constexpr uint64_t kMaxEntries = UINT32_MAX;  // The order tables hold 32-bit indices.
+
+// The fewest bytes that one of them takes in a file, whatever it holds.
+constexpr uint64_t kMinEntryBytes = 8 + 1 + 4 + 1;
+constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
+constexpr uint64_t kMinStringBytes = 8;
+
+// Indices of `items` sorted by what `name` gives; on return *duplicate is an index whose name
+// occurred before, or -1.
+template <typename Items, typename Name>
+std::vector<uint32_t> SortByName(const Items& items, Name name, int64_t* duplicate) {
+  std::vector<uint32_t> order(items.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::sort(order, {}, [&](uint32_t i) { return std::pair(name(items[i]), i); });
+  *duplicate = -1;
+  for (size_t i = 1; i < order.size(); ++i) {
+    if (name(items[order[i - 1]]) == name(items[order[i]])) *duplicate = order[i];
+  }
+  return order;
+}
+
+}  // namespace
+
+Status GgufParser::Parse() {
+  if (ParseHeader() && ParseMetadata() && ParseAlignment() && ParseTensors() && PlaceTensors()) {
+    return {};
+  }
+  return status_;
+}
+
+bool GgufParser::Fail(const std::string& field, const std::string& what) {
+  status_ =
+      Status(StatusCode::kDataLoss, fmt::format("{}: {}: {}", file_->path_, field, what), field);
+  return false;
+}
+
+bool GgufParser::TakeBytes(const std::string& field, uint64_t count,
+                           std::span<const std::byte>* bytes) {
+  if (count > remaining()) {
+    return Fail(field, fmt::format("{} bytes at byte {} are needed, but the file has {} bytes",
+                                   count, pos_, map_.size()));
+  }
+  *bytes = map_.subspan(pos_, count);
+  pos_ += count;
+  return true;
+}
+
+bool GgufParser::TakeString(const std::string& field, std::string_view* text) {
+  uint64_t length = 0;
+  std::span<const std::byte> bytes;
+  if (!Take(field, &length) || !TakeBytes(field, length, &bytes)) return false;
+  *text = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  return true;
+}
+
+// Keys and tensor names are ASCII in the format; anything else is a sign of corruption, and would
+// reach logs and terminals.
+bool GgufParser::TakeName(const std::string& field, std::string_view* name) {
+  if (!TakeString(field, name)) return false;
+  if (name->empty()) return Fail(field, "the name is empty");
+  if (name->size() > kMaxNameBytes) {
+    return Fail(field, fmt::format("the name has {} bytes; at most {} are allowed", name->size(),
+                                   kMaxNameBytes));
+  }
+  const auto printable = [](char c) { return c >= 0x20 && c < 0x7F; };
+  if (!std::ranges::all_of(*name, printable)) {
+    return Fail(field, "the name has a byte that is not printable ASCII");
+  }
+  return true;
+}
+
+bool GgufParser::TakeType(const std::string& field, GgufType* type) {
+  uint32_t number = 0;
+  if (!Take(field, &number)) return false;
+  if (number > static_cast<uint32_t>(GgufType::kFloat64)) {
+    return Fail(field, fmt::format("value type {} is unknown", number));
+  }
+  *type = static_cast<GgufType>(number);
+  return true;
+}
+
+bool GgufParser::TakeBool(const std::string& field, bool* value) {
+  uint8_t byte = 0;
+  if (!Take(field, &byte)) return false;
+  if (byte > 1) return Fail(field, fmt::format("a bool is 0 or 1, not {}", byte));
+  *value = byte == 1;
+  return true;
+}
+
+bool GgufParser::ParseHeader() {
+  std::span<const std::byte> magic;
+  if (!TakeBytes("magic", 4, &magic)) return false;
+  if (std::memcmp(magic.data(), "GGUF", 4) != 0) {
+    return Fail("magic", "the file does not begin with \"GGUF\"; it is not a GGUF file");
+  }
+  if (!Take("version", &file_->version_)) return false;
+  const uint32_t version = file_->version_;
+  if (version != 0 && (version & 0xFFFFU) == 0) {
+    return Fail("version", "the file is big-endian, which is not supported");
+  }
+  if (version != 2 && version != 3) {
+    return Fail("version",
+                fmt::format("version {} is not supported; versions 2 and 3 are", version));
+  }
+  if (!Take("tensor count", &tensor_count_) || !Take("metadata count", &metadata_count_)) {
+    return false;
+  }
+  const auto check = [&](const char* field, uint64_t count, uint64_t min_bytes) {
+    if (count <= remaining() / min_bytes && count <= kMaxEntries) return true;
+    return Fail(field,
+                fmt::format("{} is more than a file of {} bytes can hold", count, map_.size()));
+  };
+  return check("tensor count", tensor_count_, kMinTensorBytes) &&
+         check("metadata count", metadata_count_, kMinEntryBytes);
+}
+
+bool GgufParser::ParseMetadata() {
+  for (uint64_t i = 0; i < metadata_count_; ++i) {
+    if (!ParseEntry(i)) return false;
+  }
+  int64_t duplicate = -1;
+  file_->metadata_order_ = SortByName(
+      file_->metadata_, [](const GgufFile::Entry& entry) { return entry.key; }, &duplicate);
+  if (duplicate >= 0) {
+    const auto& entry = file_->metadata_[static_cast<size_t>(duplicate)];
+    return Fail(fmt::format("metadata \"{}\"", entry.key), "the key occurs twice");
+  }
+  return true;
+}
+
+bool GgufParser::ParseEntry(uint64_t index) {
+  GgufFile::Entry entry{};
+  if (!TakeName(fmt::format("metadata key {}", index), &entry.key)) return false;
+  const std::string field = fmt::format("metadata \"{}\"", entry.key);
+  if (!TakeType(field, &entry.type) || !ParseValue(field, entry.type, &entry.value)) return false;
+  file_->metadata_.push_back(std::move(entry));
+  return true;
+}
+
+bool GgufParser::ParseValue(const std::string& field, GgufType type, GgufValue* value) {
+  switch (type) {
+    case GgufType::kUint8:
+      return TakeAs<uint8_t, uint64_t>(field, value);
+    case GgufType::kInt8:
+      return TakeAs<int8_t, int64_t>(field, value);
+    case GgufType::kUint16:
+      return TakeAs<uint16_t, uint64_t>(field, value);
+    case GgufType::kInt16:
+      return TakeAs<int16_t, int64_t>(field, value);
+    case GgufType::kUint32:
+      return TakeAs<uint32_t, uint64_t>(field, value);
+    case GgufType::kInt32:
+      return TakeAs<int32_t, int64_t>(field, value);
+    case GgufType::kUint64:
+      return TakeAs<uint64_t, uint64_t>(field, value);
+    case GgufType::kInt64:
+      return TakeAs<int64_t, int64_t>(field, value);
+    case GgufType::kFloat32:
+      return TakeAs<float, double>(field, value);
+    case GgufType::kFloat64:
+      return TakeAs<double, double>(field, value);
+    case GgufType::kBool: {
+      bool flag = false;
+      if (!TakeBool(field, &flag)) return false;
+      *value = flag;
+      return true;
+    }
+    case GgufType::kString: {
+      std::string_view text;
+      if (!TakeString(field, &text)) return false;
+      *value = text;
+      return true;
+    }
+    case GgufType::kArray: {
+      GgufArray array;
+      if (!ParseArray(field, &array)) return false;
+      *value = std::move(array);
+      return true;
+    }
+  }
+  return Fail(field, "the value type is unknown");
+}
+
+bool GgufParser::ParseArray(const std::string& field, GgufArray* array) {
+  if (!TakeType(field, &array->type) || !Take(field, &array->count)) return false;
+  if (array->type == GgufType::kArray) return Fail(field, "arrays within arrays are not supported");
+  const bool strings = array->type == GgufType::kString;
+  const uint64_t min_bytes = strings ? kMinStringBytes : GgufTypeBytes(array->type);
+  if (array->count > remaining() / min_bytes) {
+    return Fail(field,
+                fmt::format("{} elements at byte {} are more than the file's {} bytes can hold",
+                            array->count, pos_, map_.size()));
+  }
+  if (!strings) return TakeBytes(field, array->count * min_bytes, &array->data);
+  array->strings.reserve(array->count);
+  for (uint64_t i = 0; i < array->count; ++i) {
+    std::string_view text;
+    if (!TakeString(field, &text)) return false;
+    array->strings.push_back(text);
+  }
+  return true;
+}
+
+bool GgufParser::ParseAlignment() {
+  constexpr const char* kKey = "general.alignment";
+  auto alignment = file_->GetUint(kKey, 1, kMaxAlignment);
+  if (!alignment.ok()) {
+    status_ = alignment.status();
+    return false;
+  }
+  alignment_ = alignment->value_or(alignment_);
+  if (!std::has_single_bit(alignment_)) {
+    return Fail(fmt::format("metadata \"{}\"", kKey),
+                fmt::format("{} is no power of two", alignment_));
+  }
+  return true;
+}
+
+bool GgufParser::ParseTensors() {
+  for (uint64_t i = 0; i < tensor_count_; ++i) {
+    if (!ParseTensorInfo(i)) return false;
+  }
+  int64_t duplicate = -1;
+  file_->tensor_order_ = SortByName(
+      file_->tensors_, [](const GgufTensor& tensor) { return tensor.name; }, &duplicate);
+  if (duplicate >= 0) {
+    const GgufTensor& tensor = file_->tensors_[static_cast<size_t>(duplicate)];
+    return Fail(fmt::format("tensor \"{}\"", tensor.name), "the name occurs twice");
+  }
+  return true;
+}
+
+bool GgufParser::ParseTensorInfo(uint64_t index) {
+  GgufTensor tensor;
+  if (!TakeName(fmt::format("name of tensor {}", index), &tensor.name)) return false;
+  const std::string field = fmt::format("tensor \"{}\"", tensor.name);
+  uint64_t offset = 0;
+  if (!ParseShape(field, &tensor) || !Take(field, &tensor.type) || !Take(field, &offset)) {
+    return false;
+  }
+  if (offset % alignment_ != 0) {
+    return Fail(field,
+                fmt::format("offset {} is no multiple of the alignment {}", offset, alignment_));
+  }
+  file_->tensors_.push_back(std::move(tensor));
+  offsets_.push_back(offset);
+  return true;
+}
+
+bool GgufParser::ParseShape(const std::string& field, GgufTensor* tensor) {
+  uint32_t dims = 0;
+  if (!Take(field, &dims)) return false;
+  if (dims < 1 || dims > kMaxDims) {
+    return Fail(field, fmt::format("{} dimensions; 1 to {} are supported", dims, kMaxDims));
+  }
+  uint64_t elements = 1;
+  for (uint32_t i = 0; i < dims; ++i) {
+    uint64_t dim = 0;
+    if (!Take(field, &dim)) return false;
+    if (dim == 0) return Fail(field, fmt::format("dimension {} is 0", i));
+    // A signed 64-bit count of elements is what every user of the shape may rely on.
+    if (__builtin_mul_overflow(elements, dim, &elements) || elements > INT64_MAX) {
+      return Fail(field, fmt::format("dimension {} is {}, which makes too many elements", i, dim));
+    }
+    tensor->shape.push_back(dim);
+  }
+  return true;
+}
+
+bool GgufParser::PlaceTensors() {
+  // Cannot overflow: pos_ is within a mapped file, and the alignment is at most kMaxAlignment.
+  file_->data_offset_ = (pos_ + alignment_ - 1) & ~(alignment_ - 1);
+  for (size_t i = 0; i < offsets_.size(); ++i) {
+    if (!PlaceTensor(&file_->tensors_[i], offsets_[i])) return false;
+  }
+  return CheckOverlaps();
+}
+
+bool GgufParser::PlaceTensor(GgufTensor* tensor, uint64_t offset) {
+  const std::string field = fmt::format("tensor \"{}\"", tensor->name);
+  const uint64_t file_bytes = map_.size();
+  uint64_t begin = 0;
+  if (__builtin_add_overflow(file_->data_offset_, offset, &begin) || begin > file_bytes) {
+    return Fail(field, fmt::format("offset {} is beyond the end of the file, which has {} bytes",
+                                   offset, file_bytes));
+  }
+  const GgmlTypeInfo* type = FindGgmlType(tensor->type);
+  if (type == nullptr) return true;  // Named where it is used; its size is not known.
+  if (tensor->shape[0] % type->block_elements != 0) {
+    return Fail(field, fmt::format("dimension 0 is {}, no multiple of {}'s block of {}",
+                                   tensor->shape[0], type->name, type->block_elements));
+  }
+  uint64_t blocks = 1;
+  for (uint64_t dim : tensor->shape) blocks *= dim;  // Checked in ParseShape.
+  blocks /= type->block_elements;
+  uint64_t bytes = 0;
+  uint64_t end = 0;
+  if (__builtin_mul_overflow(blocks, uint64_t{type->block_bytes}, &bytes) ||
+      __builtin_add_overflow(begin, bytes, &end)) {
+    return Fail(field, "the data's size does not fit in 64 bits");
+  }
+  if (end > file_bytes) {
+    return Fail(field,
+                fmt::format("data ends at byte {}, but the file has {} bytes", end, file_bytes));
+  }
+  tensor->data = map_.subspan(begin, bytes);
+  return true;
+}
+
+// Tensors that share bytes would let a small file ask for any amount of memory when it is loaded.
+bool GgufParser::CheckOverlaps() {
+  std::vector<const GgufTensor*> placed;
+  for (const GgufTensor& tensor : file_->tensors_) {
+    if (!tensor.data.empty()) placed.push_back(&tensor);
+  }
+  const auto begin = [](const GgufTensor* tensor) { return tensor->data.data(); };
+  std::ranges::sort(placed, {}, begin);
+  for (size_t i = 1; i < placed.size(); ++i) {
+    if (begin(placed[i - 1]) + placed[i - 1]->data.size() > begin(placed[i])) {
+      return Fail(fmt::format("tensor \"{}\"", placed[i]->name),
+                  fmt::format("its data overlaps that of \"{}\"", placed[i - 1]->name));
+    }
+  }
+  return true;
+}
+
+}  // namespace ropeway
