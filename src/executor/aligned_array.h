@@ -1,0 +1,34 @@
+// A fixed-size array of plain values at a cache line's boundary, not initialised.
+#ifndef ROPEWAY_EXECUTOR_ALIGNED_ARRAY_H_
+#define ROPEWAY_EXECUTOR_ALIGNED_ARRAY_H_
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <type_traits>
+
+namespace ropeway {
+
+template <typename T>
+class AlignedArray {
+  static_assert(std::is_trivial_v<T>);
+
+ public:
+  AlignedArray() = default;
+  // Throws std::bad_alloc. Pages are taken from the system only when they are first written.
+  explicit AlignedArray(size_t size)
+      : data_(static_cast<T*>(::operator new (size * sizeof(T), std::align_val_t{kAlignment}))) {}
+
+  T* data() const { return data_.get(); }
+
+ private:
+  static constexpr size_t kAlignment = 64;
+  struct Free {
+    void operator()(T* p) const { ::operator delete (p, std::align_val_t{kAlignment}); }
+  };
+  std::unique_ptr<T, Free> data_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_EXECUTOR_ALIGNED_ARRAY_H_

@@ -1,0 +1,88 @@
+#include "executor/cpu_executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+
+namespace ropeway {
+
+static_assert(kBlockTokens == kKvBlockTokens, "core and kernels mean the same block");
+
+CpuExecutor::CpuExecutor(std::shared_ptr<const Model> model, const Kernels* kernels, int threads)
+    : model_(std::move(model)), kernels_(kernels), threads_(threads) {}
+
+CpuExecutor::~CpuExecutor() = default;
+
+StatusOr<KvLayout> CpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
+                                     int max_num_seqs) {
+  if (kv_cache_bytes < 0) return InvalidArgument("must not be negative", "kv_cache_bytes");
+  if (threads_ < 1) return InvalidArgument("must be at least 1", "threads");
+  if (max_num_batched_tokens < 1) {
+    return InvalidArgument("must be at least 1", "max_num_batched_tokens");
+  }
+  if (max_num_seqs < 1) return InvalidArgument("must be at least 1", "max_num_seqs");
+  auto pool = KvPool::Create(model_->config(), kv_cache_bytes);
+  if (!pool.ok()) return pool.status();
+  try {
+    PlanLimits limits;
+    limits.workers = threads_;
+    limits.max_rows = max_num_batched_tokens;
+    limits.max_seqs = max_num_seqs;
+    limits.vocab_size = model_->config().vocab_size;
+    limits.max_positions = model_->max_positions();
+    limits.num_blocks = (*pool)->num_blocks();
+    limits.num_kv_heads = model_->config().num_kv_heads;
+    pool_ = std::move(*pool);
+    team_ = std::make_unique<WorkerTeam>(threads_);
+    plan_ = std::make_unique<StepPlan>(limits);
+    pass_ = std::make_unique<ForwardPass>(*model_, *kernels_, *pool_, team_.get(), limits);
+  } catch (const std::exception& e) {  // No memory, or no more threads.
+    return Status(StatusCode::kResourceExhausted,
+                  std::string("cannot set up the executor: ") + e.what());
+  }
+  return KvLayout{pool_->num_blocks(), pool_->block_bytes()};
+}
+
+void CpuExecutor::Launch(const Batch& batch) { batch_ = &batch; }
+
+StepResult CpuExecutor::PrepareResult(const Batch& batch) const {
+  StepResult result;
+  for (const BatchItem& item : batch.items) {
+    if (!item.sample) continue;
+    Sampled& sampled = result.sampled.emplace_back();
+    sampled.sequence = item.sequence;
+    sampled.top_logprobs.resize(
+        static_cast<size_t>(std::clamp(item.spec.num_logprobs, 0, model_->config().vocab_size)));
+  }
+  return result;
+}
+
+StatusOr<StepResult> CpuExecutor::Wait() {
+  const Batch* batch = std::exchange(batch_, nullptr);
+  if (batch == nullptr) return Status(StatusCode::kInternal, "Wait without Launch");
+  try {
+    if (Status status = plan_->Build(*batch); !status.ok()) return status;
+    StepResult result = PrepareResult(*batch);
+    for (const BlockCopy& copy : batch->copies) {
+      if (copy.from == copy.to) continue;
+      std::memcpy(pool_->Block(copy.to).data(), pool_->Block(copy.from).data(),
+                  pool_->block_bytes());
+    }
+    if (!batch->items.empty()) pass_->Run(*batch, plan_.get(), &result.sampled);
+    return result;
+  } catch (const std::exception& e) {
+    return Status(StatusCode::kInternal, std::string("a step failed: ") + e.what());
+  }
+}
+
+void CpuExecutor::ReadBlock(BlockId block, std::span<std::byte> bytes) const {
+  std::memcpy(bytes.data(), pool_->Block(block).data(), bytes.size());
+}
+
+void CpuExecutor::WriteBlock(BlockId block, std::span<const std::byte> bytes) {
+  std::memcpy(pool_->Block(block).data(), bytes.data(), bytes.size());
+}
+
+}  // namespace ropeway

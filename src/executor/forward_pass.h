@@ -1,0 +1,129 @@
+// One forward pass of architecture `llama` over the rows of a StepPlan, by a team of workers.
+//
+// Two ways to share the work, chosen per row set by the plan, with the same results:
+//  - by output features (few rows): every worker normalises and packs all rows for itself, computes
+//    its part of each matrix's panels, and there is a barrier after each matrix;
+//  - by rows (many): every worker takes its own rows through all matrices, with barriers around
+//    attention only.
+#ifndef ROPEWAY_EXECUTOR_FORWARD_PASS_H_
+#define ROPEWAY_EXECUTOR_FORWARD_PASS_H_
+
+#include <vector>
+
+#include "base/worker_team.h"
+#include "core/batch.h"
+#include "executor/aligned_array.h"
+#include "executor/kv_pool.h"
+#include "executor/sampler.h"
+#include "executor/step_plan.h"
+#include "kernels/kernels.h"
+#include "model/model.h"
+
+namespace ropeway {
+
+// Thread rule: Run from one thread; the team's workers compute inside it.
+class ForwardPass {
+ public:
+  // Allocates all that a step needs (throws std::bad_alloc). The arguments must outlive it.
+  ForwardPass(const Model& model, const Kernels& kernels, const KvPool& pool, WorkerTeam* team,
+              const PlanLimits& limits);
+
+  // Computes K, V and the sampled tokens. `results`: one per sampled row, with `top_logprobs` as
+  // long as wanted. Allocates nothing. REQUIRES: `plan` was built from `batch`.
+  void Run(const Batch& batch, StepPlan* plan, std::vector<Sampled>* results);
+
+ private:
+  // One worker's own memory. Rows count from the first of its slice (x) or of the current tile.
+  struct Worker {
+    int id = 0;
+    AlignedArray<float> x;           // [slice rows][hidden]: the residual stream.
+    AlignedArray<float> norm;        // [kRowGroup][hidden]
+    AlignedArray<std::byte> packed;  // [tile rows], packed for one matrix
+    AlignedArray<float> gate;        // [tile rows][intermediate]
+    AlignedArray<float> up;          // [tile rows][kFfnPanels * kPanelCols]
+    AlignedArray<float> y;           // [tile rows][hidden]
+    AlignedArray<float> partial;     // [splits][kAttentionTileRows][group][PartialFloats]
+    Sampler sampler;
+
+    explicit Worker(const Kernels* kernels, int vocab_size) : sampler(kernels, vocab_size) {}
+  };
+
+  // A run of rows of one slice that passes through a phase together.
+  struct Tile {
+    int row = 0;  // Index in the row set.
+    int rows = 0;
+    int x = 0;  // Index of its first row in Worker::x.
+  };
+
+  struct Step {
+    const Batch* batch;
+    StepPlan* plan;
+    std::vector<Sampled>* results;
+  };
+
+  // What RunLayer's phases need to know about where they are.
+  struct Context {
+    const Step* step;
+    const RowSet* set;
+    UnitQueue* queues;
+    Slice slice;
+    int layer;
+  };
+
+  enum Projections { kQ = 1, kKv = 2 };
+
+  void RunWorker(const Step& step, Worker* w);
+  void Embed(const Context& c, Worker* w);
+  void ComputeQkv(const Context& c, int projections, Worker* w);
+  void RopeAndStore(const Context& c, int row, int kv_head, int projections);
+  void Attend(const Context& c, Worker* w);
+  void AttendUnit(const Context& c, const AttentionUnit& unit, Worker* w);
+  void MergeDeferred(const Context& c, const Worker& w);
+  void ComputeOutputAndFfn(const Context& c, Worker* w);
+  void ComputeFfn(const Context& c, const Tile& tile, Worker* w);
+  void KeepSampledRows(const Context& all, const Worker& w);
+  void SampleRows(const Step& step, const Slice& slice, Worker* w);
+
+  // packed = RMSNorm(x rows [x_row, x_row + rows)) for matrices of `type`.
+  void NormAndPack(const float* x, int rows, const float* weight, WeightType type, Worker* w);
+  // Panels of `m` that are this slice's: y[rows][stride] = packed * m.
+  void Multiply(const Matrix& m, const Slice& slice, int rows, float* y, int64_t stride,
+                const Worker& w);
+  // x rows += the product of `packed` and `m`.
+  void MultiplyAndAdd(const Matrix& m, const Slice& slice, const Tile& tile, Worker* w);
+
+  template <typename Fn>
+  void ForEachTile(const Slice& slice, Fn fn);
+  // A barrier where workers share rows.
+  void SyncParts(const Slice& slice) {
+    if (slice.parts > 1) team_->Barrier();
+  }
+
+  const Model& model_;
+  const LlamaConfig& config_;
+  const Kernels& kernels_;
+  const KvPool& pool_;
+  WorkerTeam* const team_;
+  const int group_;    // Query heads per KV head.
+  const float scale_;  // Of attention scores.
+  const int max_splits_;
+  int tile_rows_ = 0;
+  int logits_rows_ = 0;  // Rows of `logits_`.
+  int64_t logits_stride_ = 0;
+
+  // Shared by all workers, indexed by row of the set.
+  AlignedArray<float> q_;          // [rows][q_size]
+  AlignedArray<float> k_;          // [rows][kv_size]
+  AlignedArray<float> v_;          // [rows][kv_size]
+  AlignedArray<float> attention_;  // [rows][q_size]
+  AlignedArray<float> ffn_;        // [shared rows][intermediate], where workers share rows
+  AlignedArray<float> y_;          // [shared rows][hidden], likewise
+  AlignedArray<float> final_x_;    // [sampled rows][hidden]
+  AlignedArray<float> logits_;     // [logits rows][vocabulary, padded]
+  AlignedArray<float> deferred_;   // [pairs][splits][group][PartialFloats]
+  std::vector<Worker> workers_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_EXECUTOR_FORWARD_PASS_H_

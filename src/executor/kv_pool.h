@@ -1,0 +1,53 @@
+// The KV cache's memory on this machine: blocks of f16, laid out [block][layer][KV head]{K, V}.
+#ifndef ROPEWAY_EXECUTOR_KV_POOL_H_
+#define ROPEWAY_EXECUTOR_KV_POOL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "core/batch.h"
+#include "model/model.h"
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+// Thread rule: distinct slots may be written at once; the pool itself is immutable after Create.
+class KvPool {
+ public:
+  // Maps as many whole blocks as `bytes` holds, at least one. kResourceExhausted where the system
+  // gives no such memory. Pages are taken when they are first written.
+  static StatusOr<std::unique_ptr<KvPool>> Create(const LlamaConfig& config, int64_t bytes);
+  ~KvPool();
+  KvPool(const KvPool&) = delete;
+  KvPool& operator=(const KvPool&) = delete;
+
+  int32_t num_blocks() const { return num_blocks_; }
+  size_t block_bytes() const { return block_bytes_; }
+
+  // Where block 0 holds K, then V, of (layer, head); block b's lie b * block_bytes() behind.
+  std::byte* At(int layer, int kv_head) const {
+    return data_ + (static_cast<size_t>(layer) * static_cast<size_t>(num_kv_heads_) +
+                    static_cast<size_t>(kv_head)) *
+                       head_bytes_;
+  }
+
+  std::span<std::byte> Block(BlockId block) const {
+    return {data_ + static_cast<size_t>(block) * block_bytes_, block_bytes_};
+  }
+
+ private:
+  KvPool() = default;
+
+  std::byte* data_ = nullptr;
+  size_t mapped_bytes_ = 0;
+  size_t block_bytes_ = 0;
+  size_t head_bytes_ = 0;
+  int32_t num_kv_heads_ = 0;
+  int32_t num_blocks_ = 0;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_EXECUTOR_KV_POOL_H_

@@ -1,0 +1,145 @@
+#include "executor/step_plan.h"
+
+#include <algorithm>
+#include <string>
+
+#include "kernels/kernels.h"
+
+namespace ropeway {
+namespace {
+
+// What a unit costs beside its dot products, in units of one row over one position.
+constexpr int64_t kUnitOverhead = 64;
+
+int SplitsUpTo(int position) { return position / kSplitTokens + 1; }
+
+int64_t Cost(const AttentionUnit& unit, int position) {
+  const int64_t begin = int64_t{unit.split_begin} * kSplitTokens;
+  const int64_t end =
+      std::min<int64_t>(int64_t{unit.split_end} * kSplitTokens, position + unit.rows);
+  return kUnitOverhead + unit.rows * std::max<int64_t>(end - begin, 0);
+}
+
+Status Broken(const std::string& what) {
+  return Status(StatusCode::kInternal, "malformed batch: " + what);
+}
+
+}  // namespace
+
+Slice SliceOf(const RowSet& set, int worker, int workers) {
+  if (!set.by_rows) return {0, set.size(), worker, workers};
+  return {ShareBegin(set.size(), worker, workers), ShareBegin(set.size(), worker + 1, workers), 0,
+          1};
+}
+
+StepPlan::StepPlan(const PlanLimits& limits)
+    : limits_(limits),
+      all_queues_(new UnitQueue[static_cast<size_t>(limits.workers)]),
+      sampled_queues_(new UnitQueue[static_cast<size_t>(limits.workers)]) {}
+
+Status StepPlan::Check(const Batch& batch) const {
+  if (batch.num_tokens() > limits_.max_rows) return Broken("too many tokens");
+  if (batch.items.size() > static_cast<size_t>(limits_.max_seqs)) return Broken("too many items");
+  const auto bad_block = [this](BlockId b) { return b < 0 || b >= limits_.num_blocks; };
+  for (const BlockCopy& copy : batch.copies) {
+    if (bad_block(copy.from) || bad_block(copy.to)) return Broken("no such block to copy");
+  }
+  for (const BatchItem& item : batch.items) {
+    if (item.tokens.empty()) return Broken("an item without tokens");
+    const int64_t end = int64_t{item.start} + static_cast<int64_t>(item.tokens.size());
+    if (item.start < 0 || end > limits_.max_positions) return Broken("position out of range");
+    if (static_cast<int64_t>(item.blocks.size()) * kBlockTokens < end) {
+      return Broken("too few blocks");
+    }
+    if (std::any_of(item.blocks.begin(), item.blocks.end(), bad_block)) {
+      return Broken("no such block");
+    }
+    for (const TokenId token : item.tokens) {
+      if (token < 0 || token >= limits_.vocab_size) return Broken("no such token");
+    }
+  }
+  return {};
+}
+
+Status StepPlan::Build(const Batch& batch) {
+  if (Status status = Check(batch); !status.ok()) return status;
+  for (RowSet* set : {&all_, &sampled_}) {
+    set->item.clear();
+    set->position.clear();
+    set->units.clear();
+  }
+  sampled_rows_.clear();
+  for (size_t i = 0; i < batch.items.size(); ++i) {
+    const BatchItem& item = batch.items[i];
+    const int first_row = all_.size();
+    const int rows = static_cast<int>(item.tokens.size());
+    for (int r = 0; r < rows; ++r) {
+      all_.item.push_back(static_cast<int32_t>(i));
+      all_.position.push_back(item.start + r);
+    }
+    AddUnits(first_row, rows, item.start, &all_);
+    if (item.sample) {
+      sampled_rows_.push_back(first_row + rows - 1);
+      AddUnits(sampled_.size(), 1, item.start + rows - 1, &sampled_);
+      sampled_.item.push_back(static_cast<int32_t>(i));
+      sampled_.position.push_back(item.start + rows - 1);
+    }
+  }
+  Finish(&all_, all_queues_.get());
+  Finish(&sampled_, sampled_queues_.get());
+  return {};
+}
+
+void StepPlan::AddUnits(int first_row, int rows, int start, RowSet* set) const {
+  for (int r = 0; r < rows; r += kAttentionTileRows) {
+    const int tile = std::min(kAttentionTileRows, rows - r);
+    for (int head = 0; head < limits_.num_kv_heads; ++head) {
+      set->units.push_back({first_row + r, tile, head, 0, SplitsUpTo(start + r + tile - 1)});
+    }
+  }
+}
+
+// Too few units for the workers: one for each split, as long as there are single rows only.
+void StepPlan::SplitUnits(RowSet* set) const {
+  set->deferred_merge = false;
+  if (limits_.workers == 1 ||
+      set->units.size() > static_cast<size_t>(MaxDeferredPairs(limits_.workers))) {
+    return;
+  }
+  bool long_context = false;
+  for (const AttentionUnit& unit : set->units) {
+    if (unit.rows > 1) return;
+    long_context = long_context || unit.split_end > 1;
+  }
+  if (!long_context) return;
+  set->deferred_merge = true;
+  const std::vector<AttentionUnit> whole = std::move(set->units);
+  set->units.clear();
+  for (const AttentionUnit& unit : whole) {
+    for (int split = 0; split < unit.split_end; ++split) {
+      set->units.push_back({unit.row, unit.rows, unit.kv_head, split, split + 1});
+    }
+  }
+}
+
+void StepPlan::Finish(RowSet* set, UnitQueue* queues) const {
+  set->by_rows = limits_.workers > 1 && set->size() >= kMinRowsPerWorker * limits_.workers;
+  SplitUnits(set);
+  const auto cost = [set](const AttentionUnit& unit) {
+    return Cost(unit, set->position[static_cast<size_t>(unit.row)]);
+  };
+  int64_t total = 0;
+  for (const AttentionUnit& unit : set->units) total += cost(unit);
+  size_t next = 0;
+  int64_t done = 0;
+  for (int worker = 0; worker < limits_.workers; ++worker) {
+    UnitQueue& queue = queues[worker];
+    queue.begin = static_cast<int32_t>(next);
+    const int64_t until = total * (worker + 1) / limits_.workers;
+    while (next < set->units.size() && done < until) done += cost(set->units[next++]);
+    queue.end = static_cast<int32_t>(next);
+    queue.next.store(queue.begin, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace ropeway
