@@ -2,8 +2,8 @@
 """check_layers.py [ROOT]: holds every #include (and every room's DEPS) against the table of rooms.
 
 Prints one line for each arrow that is not allowed, each cycle and each unknown room; exit code 1
-if there is one. A file named x_test.cc, or test_x.{h,cc}, is a test: it may include any room, and
-only tests may include it.
+if there is one. A file named x_test.cc, or test_x.{h,cc}, is a test, and so is a program in a room's
+tools/: it may include any room, and only tests may include it.
 """
 
 import pathlib
@@ -39,7 +39,8 @@ ROOM_DEPS = re.compile(r"ropeway_room\(\s*(\w+)([^)]*)\)")
 
 
 def is_test(path):
-    return path.stem.endswith("_test") or path.name.startswith("test_")
+    return (path.stem.endswith("_test") or path.name.startswith("test_")
+            or path.parent.name == "tools")
 
 
 def place_of(path):

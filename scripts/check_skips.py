@@ -11,7 +11,7 @@ import re
 import sys
 import xml.etree.ElementTree
 
-REASON = re.compile(r"needs hardware: \S")
+REASON = re.compile(r"(needs|missing) hardware: \S")
 
 
 def unexplained(report):
