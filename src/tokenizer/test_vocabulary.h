@@ -1,0 +1,20 @@
+// A small byte-level vocabulary for tests.
+#ifndef ROPEWAY_TOKENIZER_TEST_VOCABULARY_H_
+#define ROPEWAY_TOKENIZER_TEST_VOCABULARY_H_
+
+#include <string>
+#include <vector>
+
+#include "tokenizer/vocabulary.h"
+
+namespace ropeway {
+
+// The 256 bytes (in the order of the byte: a byte's id is its value), then one token for each of
+// `merges` ("left right"), then `control` and `user_defined`.
+Vocabulary MakeVocabulary(const std::string& pre, const std::vector<std::string>& merges,
+                          const std::vector<std::string>& control = {},
+                          const std::vector<std::string>& user_defined = {});
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_TOKENIZER_TEST_VOCABULARY_H_
