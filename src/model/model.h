@@ -4,39 +4,15 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "kernels/kernels.h"
 #include "model/gguf.h"
+#include "model/llama_config.h"
+#include "model/weight_arena.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
-
-// The hyperparameters of architecture `llama`, each checked against the tensors' shapes.
-struct LlamaConfig {
-  int32_t num_layers = 0;
-  int32_t hidden_size = 0;
-  int32_t num_heads = 0;
-  int32_t num_kv_heads = 0;  // Divides num_heads.
-  int32_t head_dim = 0;      // A multiple of 16, at most 256.
-  int32_t rope_dim = 0;      // Even, at most head_dim.
-  int32_t intermediate_size = 0;
-  int32_t vocab_size = 0;
-  int32_t context_length = 0;
-  float rms_norm_eps = 1e-5F;
-  bool tied_output = false;
-
-  int32_t q_size() const { return num_heads * head_dim; }
-  int32_t kv_size() const { return num_kv_heads * head_dim; }
-  // One KV block over all layers and heads: [layer][kv head]{K [head_dim][16], V [16][head_dim]}
-  // f16.
-  size_t kv_head_block_bytes() const { return size_t{2} * kKvBlockTokens * head_dim * 2; }
-  size_t kv_block_bytes() const {
-    return kv_head_block_bytes() * static_cast<size_t>(num_kv_heads) *
-           static_cast<size_t>(num_layers);
-  }
-};
 
 struct LlamaLayer {
   const float* attention_norm = nullptr;  // [hidden_size]
@@ -53,9 +29,10 @@ struct LlamaLayer {
 // Thread rule: immutable after Load; shared freely.
 class Model {
  public:
-  // Repacks the weights of an open GGUF file, with `threads` threads, and releases the file's
-  // mapped pages as it goes. The file is not needed afterwards. `max_positions`: rows of the RoPE
-  // table; 0: the model's context length.
+  // Repacks the weights of an open GGUF file, with `threads` threads (at least 1; any number gives
+  // the same bytes), and releases the file's mapped pages as it goes. The file is not needed
+  // afterwards. `max_positions`: rows of the RoPE table, at most the model's context length; 0: all
+  // of these. Errors as for BindLlamaTensors, or kResourceExhausted where memory is short.
   static StatusOr<std::unique_ptr<Model>> Load(const GgufFile& file, int threads,
                                                int32_t max_positions = 0);
   ~Model();
@@ -66,9 +43,7 @@ class Model {
   const Matrix& token_embedding() const { return token_embedding_; }  // [vocab_size, hidden_size]
   const std::vector<LlamaLayer>& layers() const { return layers_; }
   const float* output_norm() const { return output_norm_; }  // [hidden_size]
-  const Matrix& output() const {
-    return output_;
-  }  // [vocab_size, hidden_size]; may be the embedding.
+  const Matrix& output() const { return output_; }           // As the embedding, which it may be.
 
   // cos[rope_dim / 2], then sin[rope_dim / 2] for `position`; scaling included.
   const float* rope_row(int32_t position) const {
@@ -80,7 +55,6 @@ class Model {
   Model() = default;
   friend class ModelLoader;
 
-  struct Arena;  // 64-byte aligned memory (large pages where there are some) of all weights.
   LlamaConfig config_;
   Matrix token_embedding_;
   Matrix output_;
@@ -88,7 +62,7 @@ class Model {
   std::vector<LlamaLayer> layers_;
   std::vector<float> rope_;
   int32_t max_positions_ = 0;
-  std::unique_ptr<Arena> arena_;
+  WeightArena arena_;  // What all matrices and norms point into.
 };
 
 }  // namespace ropeway

@@ -1,0 +1,38 @@
+// Rotary position embedding: frequencies with their scaling, and the table of cosines and sines.
+#ifndef ROPEWAY_MODEL_ROPE_H_
+#define ROPEWAY_MODEL_ROPE_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ropeway {
+
+enum class RopeScaling { kNone, kLinear, kYarn };
+
+struct RopeParams {
+  int32_t dim = 0;  // Even: dim / 2 pairs of each head are rotated.
+  double freq_base = 10000.0;
+  RopeScaling scaling = RopeScaling::kNone;
+  double factor = 1.0;                  // Contexts are stretched by so much; at least 1.
+  int32_t original_context_length = 0;  // Before stretching; kYarn only.
+  double attention_factor = 1.0;        // Multiplies cosine and sine.
+  double beta_fast = 32.0;              // kYarn: pairs that turn more often are not stretched.
+  double beta_slow = 1.0;               // kYarn: pairs that turn less often are stretched in full.
+};
+
+// Radians per position of each of the dim / 2 pairs. `divisors`: one per pair, or empty
+// (Llama 3.1's scaling, which its files carry ready-made as the tensor rope_freqs.weight).
+std::vector<double> RopeFrequencies(const RopeParams& params, std::span<const float> divisors);
+
+// What cosine and sine are multiplied with.
+double RopeMagnitude(const RopeParams& params);
+
+// The row of one position: cos[dim / 2], then sin[dim / 2], computed in double and rounded once.
+// REQUIRES: position * frequency < 2^28.
+void FillRopeRow(std::span<const double> frequencies, double magnitude, int32_t position,
+                 float* row);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_MODEL_ROPE_H_

@@ -1,0 +1,54 @@
+#include "model/weight_arena.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <utility>
+
+namespace ropeway {
+namespace {
+
+constexpr size_t kLargePage = size_t{2} << 20;
+
+}  // namespace
+
+StatusOr<WeightArena> WeightArena::Make(size_t bytes) {
+  if (bytes == 0) return WeightArena();
+  const Status refused(StatusCode::kResourceExhausted,
+                       fmt::format("no memory for {} bytes of weights", bytes));
+  // One large page more than needed, so that the arena can begin at the start of one; what lies
+  // before and after is given back.
+  size_t reserved = 0;
+  if (__builtin_add_overflow(bytes, kLargePage, &reserved)) return refused;
+  void* map = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (map == MAP_FAILED) return refused;
+  auto* begin = static_cast<std::byte*>(map);
+  const size_t head = (kLargePage - reinterpret_cast<uintptr_t>(begin) % kLargePage) % kLargePage;
+  constexpr size_t kPage = 4096;  // x86-64's.
+  const size_t kept = (bytes + kPage - 1) / kPage * kPage;
+  if (head > 0) munmap(begin, head);
+  const size_t tail_begin = head + kept;
+  if (tail_begin < reserved) munmap(begin + tail_begin, reserved - tail_begin);
+  WeightArena arena;
+  arena.data_ = begin + head;
+  arena.bytes_ = bytes;
+  // Only a wish: fewer address translations in each sweep over the weights.
+  madvise(arena.data_, bytes, MADV_HUGEPAGE);
+  return arena;
+}
+
+WeightArena::~WeightArena() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+WeightArena::WeightArena(WeightArena&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+WeightArena& WeightArena::operator=(WeightArena&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+}  // namespace ropeway

@@ -1,0 +1,38 @@
+// One piece of memory for all weights of a model, in large pages where the machine has them.
+#ifndef ROPEWAY_MODEL_WEIGHT_ARENA_H_
+#define ROPEWAY_MODEL_WEIGHT_ARENA_H_
+
+#include <cstddef>
+
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+// Owns its memory; movable. Thread rule: as for a plain array.
+class WeightArena {
+ public:
+  // Every piece of the arena begins at a multiple of this (a cache line, a vector register).
+  static constexpr size_t kAlignment = 64;
+  static constexpr size_t Padded(size_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+  // `bytes` zero bytes, none of them resident yet. kResourceExhausted if the machine refuses.
+  static StatusOr<WeightArena> Make(size_t bytes);
+
+  WeightArena() = default;  // Empty.
+  ~WeightArena();
+  WeightArena(WeightArena&& other) noexcept;
+  WeightArena& operator=(WeightArena&& other) noexcept;
+
+  std::byte* data() const { return data_; }
+  size_t size() const { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_MODEL_WEIGHT_ARENA_H_
