@@ -12,8 +12,22 @@ struct Candidate {
   bool (*runs_here)();
 };
 
+// The compiler's feature test also asks the operating system whether it saves the registers.
+bool HasAvx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("f16c");
+}
+
+bool HasAvx512Vnni() {
+  return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512vnni");
+}
+
 // Best first.
 const Candidate kCandidates[] = {
+    {&kAvx512VnniKernels, HasAvx512Vnni},
+    {&kAvx2Kernels, HasAvx2},
     {&kReferenceKernels, [] { return true; }},
 };
 
@@ -34,6 +48,7 @@ const Kernels* ChooseKernels(const char** error) {
     for (const Candidate& candidate : kCandidates) {
       if (candidate.runs_here()) return candidate.kernels;
     }
+    return &kReferenceKernels;
   }
   const Kernels* kernels = KernelsByName(forced);
   if (kernels != nullptr) return kernels;

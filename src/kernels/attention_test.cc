@@ -1,0 +1,250 @@
+// Attention: every table against the reference by bits, at the edges of blocks, softmax groups and
+// splits, with garbage in the slots that no row may see; the reference against double precision.
+#include <cstring>
+
+#include "kernels/test_util.h"
+
+namespace ropeway::testing {
+namespace {
+
+struct Problem {
+  int rows;
+  int start;
+  int group;
+  int head_dim;
+};
+
+// A paged KV cache of one head in shuffled blocks. Slots behind the last position are NaN.
+class Cache {
+ public:
+  Cache(const Problem& problem, Rng& rng)
+      : positions_(problem.start + problem.rows),
+        head_dim_(problem.head_dim),
+        stride_(static_cast<size_t>(4 * kKvBlockTokens * problem.head_dim + 64)),
+        blocks_(static_cast<size_t>((positions_ + kKvBlockTokens - 1) / kKvBlockTokens)) {
+    bytes_.assign(stride_ * blocks_.size(), std::byte{0x7E});  // f16 0x7E7E: NaN
+    for (size_t b = 0; b < blocks_.size(); ++b) blocks_[b] = static_cast<int32_t>(b);
+    std::shuffle(blocks_.begin(), blocks_.end(), rng);
+    for (int t = 0; t < positions_; ++t) {
+      for (std::vector<float>* row : {&k_, &v_}) {
+        for (int d = 0; d < head_dim_; ++d) row->push_back(Normal(rng));
+      }
+    }
+    Fill(positions_);
+  }
+
+  // Stores positions [0, count); everything behind them is NaN.
+  void Fill(int count) {
+    std::fill(bytes_.begin(), bytes_.end(), std::byte{0x7E});
+    for (int t = 0; t < count; ++t) {
+      std::byte* block =
+          bytes_.data() +
+          static_cast<size_t>(blocks_[static_cast<size_t>(t / kKvBlockTokens)]) * stride_;
+      kReferenceKernels.store_kv(&k_[static_cast<size_t>(t * head_dim_)],
+                                 &v_[static_cast<size_t>(t * head_dim_)], head_dim_,
+                                 t % kKvBlockTokens, block);
+    }
+  }
+
+  AttentionArgs Args(const Problem& problem, const std::vector<float>& q) const {
+    return {.q = q.data(),
+            .q_stride = problem.group * problem.head_dim + 5,
+            .scale = 1.0F / std::sqrt(static_cast<float>(problem.head_dim)),
+            .rows = problem.rows,
+            .start = problem.start,
+            .group = problem.group,
+            .head_dim = problem.head_dim,
+            .kv = bytes_.data(),
+            .block_stride = stride_,
+            .blocks = blocks_.data()};
+  }
+
+  float k(int t, int d) const { return Rounded(k_, t, d); }
+  float v(int t, int d) const { return Rounded(v_, t, d); }
+
+ private:
+  float Rounded(const std::vector<float>& from, int t, int d) const {
+    return HalfToFloat(FloatToHalf(from[static_cast<size_t>(t * head_dim_ + d)]));
+  }
+
+  int positions_;
+  int head_dim_;
+  size_t stride_;
+  std::vector<int32_t> blocks_;
+  std::vector<float> k_;
+  std::vector<float> v_;
+  std::vector<std::byte> bytes_;
+};
+
+std::vector<float> Queries(const Problem& problem, Rng& rng) {
+  std::vector<float> q(static_cast<size_t>(problem.rows * (problem.group * problem.head_dim + 5)));
+  for (float& value : q) value = 3.0F * Normal(rng);
+  return q;
+}
+
+int Splits(const Problem& problem) {
+  return (problem.start + problem.rows + kSplitTokens - 1) / kSplitTokens;
+}
+
+// Partial results of all splits: [split][row][head][PartialFloats].
+std::vector<float> Partials(const Kernels& kernels, const Problem& problem,
+                            const AttentionArgs& args) {
+  const int entry = PartialFloats(problem.head_dim);
+  const int per_split = problem.rows * problem.group * entry;
+  std::vector<float> partial(static_cast<size_t>(Splits(problem) * per_split), 99.0F);
+  for (int s = 0; s < Splits(problem); ++s) {
+    kernels.attention(args, s, partial.data() + s * per_split);
+  }
+  // What follows m and l is padding without a meaning.
+  for (size_t i = 0; i < partial.size(); ++i) {
+    if (static_cast<int>(i) % entry >= problem.head_dim + 2) partial[i] = 0.0F;
+  }
+  return partial;
+}
+
+std::vector<float> Merge(const Kernels& kernels, const Problem& problem,
+                         const std::vector<float>& partials) {
+  const int entries = problem.rows * problem.group;
+  const int entry = PartialFloats(problem.head_dim);
+  std::vector<float> out(static_cast<size_t>(entries * problem.head_dim));
+  for (int i = 0; i < entries; ++i) {
+    kernels.attention_merge(partials.data() + i * entry, Splits(problem),
+                            static_cast<int64_t>(entries) * entry, problem.head_dim,
+                            out.data() + i * problem.head_dim);
+  }
+  return out;
+}
+
+std::string Describe(const Problem& p) {
+  return "rows " + std::to_string(p.rows) + " start " + std::to_string(p.start) + " group " +
+         std::to_string(p.group) + " head_dim " + std::to_string(p.head_dim);
+}
+
+class AttentionTest : public TableTest {
+ protected:
+  void Check(const Problem& problem) {
+    SCOPED_TRACE(Describe(problem));
+    Rng rng(static_cast<uint32_t>(problem.start * 100 + problem.rows));
+    Cache cache(problem, rng);
+    const std::vector<float> q = Queries(problem, rng);
+    const AttentionArgs args = cache.Args(problem, q);
+    const std::vector<float> expected = Partials(reference_, problem, args);
+    const std::vector<float> actual = Partials(*kernels_, problem, args);
+    ASSERT_TRUE(AllSameBits(expected, actual));
+    const std::vector<float> merged = Merge(*kernels_, problem, actual);
+    ASSERT_TRUE(AllSameBits(Merge(reference_, problem, expected), merged));
+    for (const float value : merged) ASSERT_TRUE(std::isfinite(value));
+  }
+};
+
+TEST_P(AttentionTest, EqualsReferenceForEveryTile) {
+  for (int rows = 1; rows <= 20; ++rows) {
+    for (int group = 1; group <= 4; ++group) Check({rows, 55, group, 64});
+  }
+}
+
+TEST_P(AttentionTest, EqualsReferenceAtEveryEdge) {
+  for (const int start : {0, 15, 16, 47, 48, 63, 64, 65, 130, 1022, 1023, 1024, 1030, 2050}) {
+    for (const int rows : {1, 2, 7}) Check({rows, start, 3, 64});
+  }
+}
+
+TEST_P(AttentionTest, EqualsReferenceForEveryHeadSize) {
+  for (const int head_dim : {16, 32, 80, 112, 128, 256}) {
+    for (const int rows : {1, 6}) Check({rows, 90, 3, head_dim});
+  }
+}
+
+TEST_P(AttentionTest, EqualsReferenceForHostileValues) {
+  for (const float bad : {HUGE_VALF, -HUGE_VALF, std::nanf("")}) {
+    const Problem problem = {5, 70, 3, 64};
+    Rng rng(3);
+    Cache cache(problem, rng);
+    std::vector<float> q = Queries(problem, rng);
+    q[40] = bad;
+    q[500] = 1e38F;
+    q[900] = -1e-40F;
+    const AttentionArgs args = cache.Args(problem, q);
+    const std::vector<float> expected = Partials(reference_, problem, args);
+    ASSERT_TRUE(AllSameBits(expected, Partials(*kernels_, problem, args)));
+    ASSERT_TRUE(
+        AllSameBits(Merge(reference_, problem, expected), Merge(*kernels_, problem, expected)));
+  }
+}
+
+// A row of a chunk equals the same row alone, when later positions were never written.
+TEST_P(AttentionTest, RowsAreAlone) {
+  const Problem problem = {80, 1000, 3, 64};
+  Rng rng(4);
+  Cache cache(problem, rng);
+  const std::vector<float> q = Queries(problem, rng);
+  const AttentionArgs args = cache.Args(problem, q);
+  const std::vector<float> together = Merge(*kernels_, problem, Partials(*kernels_, problem, args));
+  for (int r = 0; r < problem.rows; r += 3) {
+    const Problem alone = {1, problem.start + r, problem.group, problem.head_dim};
+    cache.Fill(alone.start + 1);
+    AttentionArgs one = args;
+    one.q += r * args.q_stride;
+    one.rows = 1;
+    one.start = alone.start;
+    const int width = problem.group * problem.head_dim;
+    const auto row = together.begin() + r * width;
+    ASSERT_TRUE(
+        AllSameBits({row, row + width}, Merge(*kernels_, alone, Partials(*kernels_, alone, one))))
+        << "row " << r;
+  }
+}
+
+TEST_P(AttentionTest, StoresTheSameBytes) {
+  for (const int head_dim : {16, 64, 80}) {
+    Rng rng(9);
+    std::vector<float> k;
+    std::vector<float> v;
+    for (int i = 0; i < head_dim; ++i) {
+      k.push_back(Activation(Values::kExtreme, rng));
+      v.push_back(Normal(rng) * 1e-5F);
+    }
+    const size_t bytes = static_cast<size_t>(4 * kKvBlockTokens * head_dim);
+    std::vector<std::byte> expected(bytes, std::byte{0x33});
+    std::vector<std::byte> actual = expected;
+    for (const int slot : {0, 7, 15}) {
+      reference_.store_kv(k.data(), v.data(), head_dim, slot, expected.data());
+      kernels_->store_kv(k.data(), v.data(), head_dim, slot, actual.data());
+    }
+    EXPECT_EQ(expected, actual);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tables, AttentionTest, ::testing::Values("avx2", "avx512vnni"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(ReferenceAttention, IsCloseToDoublePrecision) {
+  const Problem problem = {3, 1100, 2, 64};
+  Rng rng(10);
+  Cache cache(problem, rng);
+  const std::vector<float> q = Queries(problem, rng);
+  const AttentionArgs args = cache.Args(problem, q);
+  const std::vector<float> out =
+      Merge(kReferenceKernels, problem, Partials(kReferenceKernels, problem, args));
+  for (int r = 0; r < problem.rows; ++r) {
+    for (int h = 0; h < problem.group; ++h) {
+      const float* query = q.data() + r * args.q_stride + h * problem.head_dim;
+      std::vector<double> o(static_cast<size_t>(problem.head_dim), 0.0);
+      double l = 0;
+      for (int t = 0; t <= problem.start + r; ++t) {
+        double score = 0;
+        for (int d = 0; d < problem.head_dim; ++d) score += double{query[d]} * cache.k(t, d);
+        const double p = std::exp(score * args.scale);
+        l += p;
+        for (int d = 0; d < problem.head_dim; ++d) o[static_cast<size_t>(d)] += p * cache.v(t, d);
+      }
+      for (int d = 0; d < problem.head_dim; ++d) {
+        const size_t at = static_cast<size_t>((r * problem.group + h) * problem.head_dim + d);
+        EXPECT_NEAR(out[at], o[static_cast<size_t>(d)] / l, 2e-5) << r << ' ' << h << ' ' << d;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ropeway::testing

@@ -1,0 +1,145 @@
+// Packing activation rows (layout.h) with AVX2 instructions, four rows at a time; the meaning is
+// that of reference_matmul.cc. Included by one file of each instruction set.
+#ifndef ROPEWAY_KERNELS_CPU_PACK_INL_H_
+#define ROPEWAY_KERNELS_CPU_PACK_INL_H_
+
+#include "kernels/kernels.h"
+#include "kernels/layout.h"
+
+namespace ropeway {
+namespace {
+
+// Rows of a group that do not exist read from here, again and again.
+alignas(64) const float kZeroRow[kQuantBlock] = {};
+
+struct GroupRows {
+  const float* row[4];
+  size_t step[4];  // Floats from one block to the next: 32, or 0 for a row that does not exist.
+};
+
+// The largest magnitude's bits of each row's 32 elements, in four lanes. As unsigned or signed
+// integers alike, bits of magnitudes are ordered as their values, NaN above infinity.
+RW_INLINE __m128i MaxMagnitudes(const __m256 (&x)[4][4]) {
+  const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
+  __m256i row[4];
+  for (int r = 0; r < 4; ++r) {
+    __m256i max = _mm256_and_si256(_mm256_castps_si256(x[r][0]), magnitude);
+    for (int i = 1; i < 4; ++i) {
+      max = _mm256_max_epi32(max, _mm256_and_si256(_mm256_castps_si256(x[r][i]), magnitude));
+    }
+    row[r] = max;
+  }
+  const __m256i rows01 = _mm256_max_epi32(_mm256_unpacklo_epi32(row[0], row[1]),
+                                          _mm256_unpackhi_epi32(row[0], row[1]));
+  const __m256i rows23 = _mm256_max_epi32(_mm256_unpacklo_epi32(row[2], row[3]),
+                                          _mm256_unpackhi_epi32(row[2], row[3]));
+  const __m256i all = _mm256_max_epi32(_mm256_unpacklo_epi64(rows01, rows23),
+                                       _mm256_unpackhi_epi64(rows01, rows23));
+  return _mm_max_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+}
+
+// Scale d, factor 127 / max and, as all-ones lanes, whether the block counts (not zero, not NaN).
+struct Scales {
+  __m128 d;
+  __m128 inverse;
+  __m128 counts;
+};
+
+RW_INLINE Scales ScalesOf(__m128i max_bits) {
+  const __m128 max = _mm_castsi128_ps(max_bits);
+  const __m128 c127 = _mm_set1_ps(127.0F);
+  const __m128i broken = _mm_cmpgt_epi32(max_bits, _mm_set1_epi32(RW_INF_BITS - 1));
+  const __m128i large = _mm_cmpgt_epi32(max_bits, _mm_set1_epi32(RW_QUANT_MIN_BITS - 1));
+  const __m128 counts = _mm_castsi128_ps(_mm_andnot_si128(broken, large));
+  const __m128 nan = _mm_castsi128_ps(_mm_and_si128(broken, _mm_set1_epi32(RW_NAN_BITS)));
+  return {_mm_or_ps(_mm_and_ps(_mm_div_ps(max, c127), counts), nan),
+          _mm_and_ps(_mm_div_ps(c127, max), counts), counts};
+}
+
+RW_INLINE __m256 BroadcastLane(__m128 a, int lane) {
+  return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(a), _mm256_set1_epi32(lane));
+}
+
+// 32 elements of one row to int8, in 4-byte groups 0 2 4 6 | 1 3 5 7.
+RW_INLINE __m256i QuantiseRow(const __m256 (&x)[4], __m256 inverse, __m256 counts) {
+  __m256i q[4];
+  for (int i = 0; i < 4; ++i) {
+    q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_and_ps(x[i], counts), inverse));
+  }
+  return _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+}
+
+RW_INLINE void PackBlock(WeightType type, const __m256 (&x)[4][4], uint8_t* to) {
+  const Scales scales = ScalesOf(MaxMagnitudes(x));
+  __m256i q[4];
+  for (int r = 0; r < 4; ++r) {
+    q[r] = QuantiseRow(x[r], BroadcastLane(scales.inverse, r), BroadcastLane(scales.counts, r));
+  }
+  // Transposed, the halves of one register are lines 2i and 2i + 1 of the packed block.
+  const __m256i lo01 = _mm256_unpacklo_epi32(q[0], q[1]);
+  const __m256i lo23 = _mm256_unpacklo_epi32(q[2], q[3]);
+  const __m256i hi01 = _mm256_unpackhi_epi32(q[0], q[1]);
+  const __m256i hi23 = _mm256_unpackhi_epi32(q[2], q[3]);
+  const __m256i lines[4] = {_mm256_unpacklo_epi64(lo01, lo23), _mm256_unpackhi_epi64(lo01, lo23),
+                            _mm256_unpacklo_epi64(hi01, hi23), _mm256_unpackhi_epi64(hi01, hi23)};
+  __m256i sum16 = _mm256_setzero_si256();
+  for (int i = 0; i < 4; ++i) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 32 * i), lines[i]);
+    sum16 = _mm256_add_epi16(sum16, _mm256_maddubs_epi16(_mm256_set1_epi8(1), lines[i]));
+  }
+  const __m256i sum32 = _mm256_madd_epi16(sum16, _mm256_set1_epi16(1));
+  const __m128i sum =
+      _mm_add_epi32(_mm256_castsi256_si128(sum32), _mm256_extracti128_si256(sum32, 1));
+  _mm_storeu_ps(reinterpret_cast<float*>(to + kPackedScaleOffset), scales.d);
+  __m128i aux;
+  if (type == WeightType::kQ4_1) {
+    aux = _mm_castps_si128(_mm_mul_ps(scales.d, _mm_cvtepi32_ps(sum)));
+  } else {
+    const int shift = type == WeightType::kQ4_0 ? 3 : 7;
+    aux = _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32(sum, shift));
+  }
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to + kPackedAuxOffset), aux);
+}
+
+static void PackGroup(WeightType type, GroupRows rows, int k, uint8_t* group) {
+  for (int b = 0; b < k / static_cast<int>(kQuantBlock); ++b) {
+    __m256 x[4][4];
+    for (int r = 0; r < 4; ++r) {
+      for (int i = 0; i < 4; ++i) x[r][i] = _mm256_loadu_ps(rows.row[r] + 8 * i);
+      rows.row[r] += rows.step[r];
+    }
+    PackBlock(type, x, group + static_cast<size_t>(b) * kPackedBlockBytes);
+  }
+}
+
+static void PackFloats(const float* x, int64_t x_stride, int rows, int k, float* group) {
+  for (int i = 0; i < k; ++i) {
+    for (int r = 0; r < kRowGroup; ++r) {
+      group[i * kRowGroup + r] = r < rows ? x[r * x_stride + i] : 0.0F;
+    }
+  }
+}
+
+static void PackRows(WeightType type, const float* x, int64_t x_stride, int row_begin, int row_end,
+                     int k, std::byte* packed) {
+  const size_t group_bytes = PackedRowsBytes(type, kRowGroup, k);
+  for (int first = row_begin; first < row_end; first += kRowGroup) {
+    std::byte* group = packed + static_cast<size_t>(first / kRowGroup) * group_bytes;
+    const int count = row_end - first < kRowGroup ? row_end - first : kRowGroup;
+    if (type == WeightType::kF32 || type == WeightType::kF16) {
+      PackFloats(x + first * x_stride, x_stride, count, k, reinterpret_cast<float*>(group));
+      continue;
+    }
+    GroupRows rows;
+    for (int r = 0; r < kRowGroup; ++r) {
+      rows.row[r] = r < count ? x + (first + r) * x_stride : kZeroRow;
+      rows.step[r] = r < count ? static_cast<size_t>(kQuantBlock) : 0;
+    }
+    PackGroup(type, rows, k, reinterpret_cast<uint8_t*>(group));
+  }
+}
+
+}  // namespace
+}  // namespace ropeway
+
+#endif  // ROPEWAY_KERNELS_CPU_PACK_INL_H_

@@ -1,0 +1,194 @@
+// Element-wise kernels and reductions: every table against the reference by bits, and exp, log and
+// the rest against the C library in double precision.
+#include <cstring>
+#include <limits>
+
+#include "kernels/reference.h"
+#include "kernels/test_util.h"
+
+namespace ropeway::testing {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+std::vector<float> Vector(int n, Values values, uint32_t seed) {
+  Rng rng(seed);
+  std::vector<float> x(static_cast<size_t>(n));
+  for (float& value : x) value = Activation(values, rng);
+  return x;
+}
+
+class ElementwiseTest : public TableTest {};
+
+// Calls check(n, values) for every length that can have a tail, and every kind of values.
+template <typename Check>
+void ForLengths(Check check) {
+  for (const Values values : {Values::kNormal, Values::kExtreme, Values::kHostile}) {
+    for (int n = 1; n <= 50; ++n) check(n, values);
+    check(576, values);
+    check(1537, values);
+  }
+}
+
+TEST_P(ElementwiseTest, RmsNorm) {
+  ForLengths([&](int n, Values values) {
+    const auto x = Vector(n, values, 1);
+    const auto weight = Vector(n, Values::kNormal, 2);
+    std::vector<float> expected(x.size());
+    std::vector<float> actual(x.size());
+    reference_.rms_norm(x.data(), weight.data(), n, 1e-5F, expected.data());
+    kernels_->rms_norm(x.data(), weight.data(), n, 1e-5F, actual.data());
+    ASSERT_TRUE(AllSameBits(expected, actual)) << n;
+  });
+}
+
+TEST_P(ElementwiseTest, Rope) {
+  for (const int rope_dim : {2, 6, 8, 30, 64}) {
+    for (const Values values : {Values::kNormal, Values::kExtreme}) {
+      const auto cos_sin = Vector(rope_dim, Values::kNormal, 3);
+      auto expected = Vector(5 * 64, values, 4);
+      auto actual = expected;
+      reference_.rope(expected.data(), 5, 64, rope_dim, cos_sin.data());
+      kernels_->rope(actual.data(), 5, 64, rope_dim, cos_sin.data());
+      ASSERT_TRUE(AllSameBits(expected, actual)) << rope_dim;
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, SwiGluAndAdd) {
+  ForLengths([&](int n, Values values) {
+    const auto gate = Vector(n, values, 5);
+    const auto up = Vector(n, values, 6);
+    std::vector<float> expected(gate.size());
+    auto actual = gate;
+    reference_.swiglu(gate.data(), up.data(), n, expected.data());
+    kernels_->swiglu(actual.data(), up.data(), n, actual.data());
+    ASSERT_TRUE(AllSameBits(expected, actual)) << n;
+    reference_.add(expected.data(), up.data(), n);
+    kernels_->add(actual.data(), up.data(), n);
+    ASSERT_TRUE(AllSameBits(expected, actual)) << n;
+  });
+}
+
+TEST_P(ElementwiseTest, Reductions) {
+  ForLengths([&](int n, Values values) {
+    const auto x = Vector(n, values, static_cast<uint32_t>(n));
+    ASSERT_EQ(reference_.argmax(x.data(), n), kernels_->argmax(x.data(), n)) << n;
+    ASSERT_TRUE(SameBits(reference_.log_sum_exp(x.data(), n), kernels_->log_sum_exp(x.data(), n)))
+        << n;
+    std::vector<float> expected(x.size());
+    std::vector<float> actual(x.size());
+    reference_.exp_shifted(x.data(), n, 3.5F, expected.data());
+    kernels_->exp_shifted(x.data(), n, 3.5F, actual.data());
+    ASSERT_TRUE(AllSameBits(expected, actual)) << n;
+  });
+}
+
+TEST_P(ElementwiseTest, ArgMaxTiesAndNan) {
+  const float nan = std::nanf("");
+  for (const int n : {1, 5, 16, 33, 100}) {
+    std::vector<float> x(static_cast<size_t>(n), nan);
+    EXPECT_EQ(kernels_->argmax(x.data(), n), 0);
+    x.back() = -kInf;
+    EXPECT_EQ(kernels_->argmax(x.data(), n), n - 1);
+    x.assign(x.size(), -1.0F);
+    EXPECT_EQ(kernels_->argmax(x.data(), n), 0);
+    x[static_cast<size_t>(n / 2)] = -0.0F;
+    x.back() = 0.0F;
+    EXPECT_EQ(kernels_->argmax(x.data(), n), n / 2);
+  }
+}
+
+TEST_P(ElementwiseTest, ExpAtEveryKindOfArgument) {
+  std::vector<float> x = {0.0F,       -0.0F,       kInf,   -kInf,     std::nanf(""), 88.72283F,
+                          88.722839F, 88.7228394F, 89.0F,  -87.3365F, -87.33654F,    -87.3366F,
+                          -104.0F,    1e30F,       -1e30F, 1e-45F};
+  // Every 4001st number there is.
+  for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 4001) {
+    x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  }
+  const int n = static_cast<int>(x.size());
+  std::vector<float> expected(x.size());
+  std::vector<float> actual(x.size());
+  reference_.exp_shifted(x.data(), n, 0.0F, expected.data());
+  kernels_->exp_shifted(x.data(), n, 0.0F, actual.data());
+  EXPECT_TRUE(AllSameBits(expected, actual));
+}
+
+// log of one number each: log_sum_exp of copies of 0 is log(count).
+TEST_P(ElementwiseTest, LogOfCounts) {
+  std::vector<float> zeros(3000, 0.0F);
+  for (int n = 1; n <= 3000; n += 7) {
+    ASSERT_TRUE(
+        SameBits(reference_.log_sum_exp(zeros.data(), n), kernels_->log_sum_exp(zeros.data(), n)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tables, ElementwiseTest, ::testing::Values("avx2", "avx512vnni"),
+                         [](const auto& info) { return std::string(info.param); });
+
+double UlpsApart(float actual, double exact) {
+  const double ulp = std::ldexp(1.0, std::max(-149, std::ilogb(exact) - 23));
+  return std::abs(static_cast<double>(actual) - exact) / ulp;
+}
+
+TEST(ReferenceMath, ExpIsWithinTwoUlps) {
+  double worst = 0;
+  for (float x = -87.33F; x < 88.72F; x += 0.000613F) {
+    worst = std::max(worst, UlpsApart(reference::Exp(x), std::exp(static_cast<double>(x))));
+  }
+  EXPECT_LT(worst, 2.0);
+  EXPECT_EQ(reference::Exp(0.0F), 1.0F);
+  EXPECT_EQ(reference::Exp(-0.0F), 1.0F);
+  EXPECT_EQ(reference::Exp(88.8F), kInf);
+  EXPECT_EQ(reference::Exp(kInf), kInf);
+  EXPECT_EQ(reference::Exp(-87.4F), 0.0F);
+  EXPECT_EQ(reference::Exp(-kInf), 0.0F);
+  EXPECT_TRUE(std::isnan(reference::Exp(std::nanf(""))));
+}
+
+TEST(ReferenceMath, LogIsWithinTwoUlps) {
+  double worst = 0;
+  for (uint32_t bits = 1; bits < 0x7F800000U; bits += 4099) {
+    const float x = std::bit_cast<float>(bits);
+    if (x == 1.0F) continue;
+    worst = std::max(worst, UlpsApart(reference::Log(x), std::log(static_cast<double>(x))));
+  }
+  EXPECT_LT(worst, 2.0);
+  EXPECT_EQ(reference::Log(1.0F), 0.0F);
+  EXPECT_EQ(reference::Log(0.0F), -kInf);
+  EXPECT_EQ(reference::Log(kInf), kInf);
+  EXPECT_TRUE(std::isnan(reference::Log(-1.0F)));
+  EXPECT_TRUE(std::isnan(reference::Log(std::nanf(""))));
+}
+
+TEST(ReferenceMath, RmsNormAndSwiGluFollowTheirFormulas) {
+  const auto x = Vector(100, Values::kNormal, 11);
+  const auto w = Vector(100, Values::kNormal, 12);
+  std::vector<float> y(100);
+  kReferenceKernels.rms_norm(x.data(), w.data(), 100, 1e-5F, y.data());
+  double squares = 0;
+  for (const float value : x) squares += double{value} * value;
+  for (size_t i = 0; i < 100; ++i) {
+    EXPECT_NEAR(y[i], x[i] / std::sqrt(squares / 100 + 1e-5) * w[i], 2e-6);
+  }
+  kReferenceKernels.swiglu(x.data(), w.data(), 100, y.data());
+  for (size_t i = 0; i < 100; ++i) {
+    EXPECT_NEAR(y[i], x[i] / (1 + std::exp(-double{x[i]})) * w[i], 1e-6);
+  }
+}
+
+TEST(ReferenceMath, RopeTurnsNeighbours) {
+  std::vector<float> x = {1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F};
+  const std::vector<float> cos_sin = {0.0F, 1.0F, 1.0F, 0.0F};
+  kReferenceKernels.rope(x.data(), 1, 6, 4, cos_sin.data());
+  EXPECT_EQ(x, (std::vector<float>{-2.0F, 1.0F, 3.0F, 4.0F, 5.0F, 6.0F}));
+}
+
+TEST(ReferenceMath, LogSumExpIsStable) {
+  const std::vector<float> x = {1000.0F, 1000.0F, -1000.0F};
+  EXPECT_NEAR(kReferenceKernels.log_sum_exp(x.data(), 3), 1000.0 + std::log(2.0), 1e-4);
+}
+
+}  // namespace
+}  // namespace ropeway::testing

@@ -1,0 +1,215 @@
+// Packing and multiplying: every table against the reference by bits, and the reference against
+// double precision on dequantised weights.
+#include <cstring>
+#include <tuple>
+
+#include "kernels/test_util.h"
+
+namespace ropeway::testing {
+namespace {
+
+struct Problem {
+  WeightType type;
+  int n;
+  int k;
+  int rows;
+  Values values;
+};
+
+std::vector<float> Activations(const Problem& problem, Rng& rng) {
+  std::vector<float> x(static_cast<size_t>(problem.rows) * static_cast<size_t>(problem.k));
+  for (float& value : x) value = Activation(problem.values, rng);
+  if (problem.values == Values::kExtreme && problem.rows > 1) {
+    // One row at the limit in every element, with one sign.
+    for (int i = 0; i < problem.k; ++i) x[static_cast<size_t>(i)] = -3.0F;
+  }
+  return x;
+}
+
+std::vector<std::byte> PackAll(const Kernels& kernels, const Problem& problem, const float* x,
+                               int rows) {
+  std::vector<std::byte> packed(PackedRowsBytes(problem.type, rows, problem.k), std::byte{0x5A});
+  kernels.pack_rows(problem.type, x, problem.k, 0, rows, problem.k, packed.data());
+  return packed;
+}
+
+std::vector<float> Multiply(const Kernels& kernels, const Matrix& w,
+                            const std::vector<std::byte>& packed, int rows) {
+  std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(w.n), 7.0F);
+  kernels.matmul(w, packed.data(), rows, 0, w.num_panels(), y.data(), w.n);
+  return y;
+}
+
+class MatMulTest : public TableTest {
+ protected:
+  void Check(const Problem& problem) {
+    SCOPED_TRACE(std::string(WeightTypeName(problem.type)) + " n " + std::to_string(problem.n) +
+                 " k " + std::to_string(problem.k) + " rows " + std::to_string(problem.rows) +
+                 " values " + std::to_string(static_cast<int>(problem.values)));
+    Rng rng(static_cast<uint32_t>(problem.n * 1000 + problem.k + problem.rows));
+    AlignedBytes panels(MatrixBytes(problem.type, problem.n, problem.k));
+    const Matrix w =
+        Pack(problem.type, problem.n, problem.k,
+             RandomRows(problem.type, problem.n, problem.k, problem.values, rng), &panels);
+    const std::vector<float> x = Activations(problem, rng);
+    const auto expected_packed = PackAll(reference_, problem, x.data(), problem.rows);
+    const auto packed = PackAll(*kernels_, problem, x.data(), problem.rows);
+    if (problem.values != Values::kHostile) {
+      ASSERT_EQ(packed, expected_packed);
+    }
+    ASSERT_TRUE(AllSameBits(Multiply(reference_, w, expected_packed, problem.rows),
+                            Multiply(*kernels_, w, packed, problem.rows)));
+  }
+};
+
+TEST_P(MatMulTest, EqualsReferenceForEveryRowCount) {
+  for (const WeightType type : kAllWeightTypes) {
+    for (int rows = 1; rows <= 33; ++rows) Check({type, 80, 96, rows, Values::kNormal});
+  }
+}
+
+TEST_P(MatMulTest, EqualsReferenceForEveryShape) {
+  for (const WeightType type : kAllWeightTypes) {
+    for (const int k : {32, 64, 160, 576}) {
+      for (const int n : {1, 8, 9, 16, 17, 63, 64, 100}) {
+        for (const int rows : {1, 2, 5, 13}) Check({type, n, k, rows, Values::kNormal});
+      }
+    }
+  }
+}
+
+TEST_P(MatMulTest, EqualsReferenceAtTheLimitsOfIntegers) {
+  for (const WeightType type : kAllWeightTypes) {
+    for (const int rows : {1, 3, 4, 12, 17}) Check({type, 50, 352, rows, Values::kExtreme});
+  }
+}
+
+TEST_P(MatMulTest, EqualsReferenceForInfinitiesAndNan) {
+  for (const WeightType type : kAllWeightTypes) {
+    for (const int rows : {1, 4, 9, 25}) Check({type, 50, 352, rows, Values::kHostile});
+  }
+}
+
+// A row's product does not depend on the rows beside it, nor on how panels are shared out.
+TEST_P(MatMulTest, RowsAreAlone) {
+  for (const WeightType type : kAllWeightTypes) {
+    Rng rng(5);
+    const Problem problem = {type, 150, 288, 33, Values::kNormal};
+    AlignedBytes panels(MatrixBytes(type, problem.n, problem.k));
+    const Matrix w = Pack(type, problem.n, problem.k,
+                          RandomRows(type, problem.n, problem.k, Values::kNormal, rng), &panels);
+    const std::vector<float> x = Activations(problem, rng);
+    const std::vector<float> together =
+        Multiply(*kernels_, w, PackAll(*kernels_, problem, x.data(), problem.rows), problem.rows);
+    for (int r = 0; r < problem.rows; ++r) {
+      const auto packed = PackAll(*kernels_, problem, x.data() + r * problem.k, 1);
+      std::vector<float> alone(static_cast<size_t>(w.n));
+      for (int p = 0; p < w.num_panels(); p += 3) {
+        kernels_->matmul(w, packed.data(), 1, p, std::min(p + 3, w.num_panels()), alone.data(),
+                         w.n);
+      }
+      const auto row = together.begin() + static_cast<int64_t>(r) * w.n;
+      ASSERT_TRUE(AllSameBits({row, row + w.n}, alone)) << "row " << r;
+    }
+  }
+}
+
+TEST_P(MatMulTest, WritesOnlyItsPanelsAndRows) {
+  for (const WeightType type : kAllWeightTypes) {
+    Rng rng(6);
+    const Problem problem = {type, 90, 64, 6, Values::kNormal};
+    AlignedBytes panels(MatrixBytes(type, problem.n, problem.k));
+    const Matrix w = Pack(type, problem.n, problem.k,
+                          RandomRows(type, problem.n, problem.k, Values::kNormal, rng), &panels);
+    const std::vector<float> x = Activations(problem, rng);
+    const auto packed = PackAll(*kernels_, problem, x.data(), problem.rows);
+    const int stride = 101;
+    std::vector<float> y(static_cast<size_t>(stride * (problem.rows + 1)), 42.0F);
+    kernels_->matmul(w, packed.data(), problem.rows, 4, 6, y.data(), stride);
+    for (int i = 0; i < static_cast<int>(y.size()); ++i) {
+      const int column = i % stride;
+      const bool written = i / stride < problem.rows && column >= 64 && column < w.n;
+      EXPECT_EQ(y[static_cast<size_t>(i)] != 42.0F, written) << i;
+    }
+  }
+}
+
+TEST_P(MatMulTest, PacksInPiecesAsAtOnce) {
+  for (const WeightType type : kAllWeightTypes) {
+    Rng rng(7);
+    const Problem problem = {type, 0, 96, 19, Values::kNormal};
+    const std::vector<float> x = Activations(problem, rng);
+    const auto at_once = PackAll(*kernels_, problem, x.data(), problem.rows);
+    std::vector<std::byte> packed(at_once.size());
+    for (const auto& [begin, end] : {std::pair{8, 16}, std::pair{0, 8}, std::pair{16, 19}}) {
+      kernels_->pack_rows(type, x.data(), problem.k, begin, end, problem.k, packed.data());
+    }
+    EXPECT_EQ(packed, at_once);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tables, MatMulTest, ::testing::Values("avx2", "avx512vnni"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// Relative root mean square error of the reference against exact products.
+double ErrorAgainstDouble(WeightType type) {
+  Rng rng(8);
+  const Problem problem = {type, 64, 576, 9, Values::kNormal};
+  AlignedBytes panels(MatrixBytes(type, problem.n, problem.k));
+  const Matrix w = Pack(type, problem.n, problem.k,
+                        RandomRows(type, problem.n, problem.k, Values::kNormal, rng), &panels);
+  const std::vector<float> x = Activations(problem, rng);
+  const std::vector<float> y =
+      Multiply(kReferenceKernels, w, PackAll(kReferenceKernels, problem, x.data(), problem.rows),
+               problem.rows);
+  double error = 0;
+  double norm = 0;
+  std::vector<float> weights(static_cast<size_t>(w.k));
+  for (int c = 0; c < w.n; ++c) {
+    UnpackRow(w, c, weights.data());
+    for (int r = 0; r < problem.rows; ++r) {
+      double exact = 0;
+      for (int i = 0; i < w.k; ++i) {
+        exact += static_cast<double>(weights[static_cast<size_t>(i)]) *
+                 x[static_cast<size_t>(r * w.k + i)];
+      }
+      error += std::pow(y[static_cast<size_t>(r * w.n + c)] - exact, 2);
+      norm += exact * exact;
+    }
+  }
+  return std::sqrt(error / norm);
+}
+
+TEST(ReferenceMatMul, IsCloseToDoublePrecision) {
+  EXPECT_LT(ErrorAgainstDouble(WeightType::kF32), 1e-6);
+  EXPECT_LT(ErrorAgainstDouble(WeightType::kF16), 1e-6);
+  // 8-bit activations: about 0.5 %.
+  EXPECT_LT(ErrorAgainstDouble(WeightType::kQ4_0), 0.008);
+  EXPECT_LT(ErrorAgainstDouble(WeightType::kQ4_1), 0.008);
+  EXPECT_LT(ErrorAgainstDouble(WeightType::kQ8_0), 0.008);
+}
+
+TEST(ReferenceMatMul, QuantisesByTheRule) {
+  std::vector<float> x(32, 0.0F);
+  x[0] = -254.0F;  // d = 2
+  x[1] = 1.0F;     // 0.5: tie to 0
+  x[2] = 3.0F;     // 1.5: tie to 2
+  x[3] = -5.0F;    // -2.5: tie to -2
+  x[31] = 254.0F;
+  std::vector<std::byte> packed(PackedRowsBytes(WeightType::kQ4_1, 1, 32));
+  kReferenceKernels.pack_rows(WeightType::kQ4_1, x.data(), 32, 0, 1, 32, packed.data());
+  EXPECT_EQ(static_cast<int8_t>(packed[0]), -127);
+  EXPECT_EQ(static_cast<int8_t>(packed[1]), 0);
+  EXPECT_EQ(static_cast<int8_t>(packed[2]), 2);
+  EXPECT_EQ(static_cast<int8_t>(packed[3]), -2);
+  EXPECT_EQ(static_cast<int8_t>(packed[7 * 16 + 3]), 127);
+  float d = 0;
+  float s = 1;
+  std::memcpy(&d, &packed[128], 4);
+  std::memcpy(&s, &packed[144], 4);
+  EXPECT_EQ(d, 2.0F);
+  EXPECT_EQ(s, 0.0F);
+}
+
+}  // namespace
+}  // namespace ropeway::testing

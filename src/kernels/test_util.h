@@ -1,0 +1,150 @@
+// Shared by this room's tests: tables under test, comparison by bits, aligned matrices of all
+// kinds.
+#ifndef ROPEWAY_KERNELS_TEST_UTIL_H_
+#define ROPEWAY_KERNELS_TEST_UTIL_H_
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/half.h"
+#include "kernels/kernels.h"
+
+namespace ropeway::testing {
+
+// A test over each table that is not the reference. Skips where the CPU lacks it.
+class TableTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    kernels_ = KernelsByName(GetParam());
+    if (kernels_ == nullptr) {
+      GTEST_SKIP() << "needs hardware: "
+                   << (std::string(GetParam()) == "avx2" ? "AVX2, FMA, F16C" : "AVX-512 VNNI");
+    }
+    ASSERT_STREQ(kernels_->name, GetParam());
+    ASSERT_NE(kernels_->matmul, reference_.matmul);
+  }
+
+  const Kernels& reference_ = kReferenceKernels;
+  const Kernels* kernels_ = nullptr;
+};
+
+inline bool SameBits(float a, float b) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
+  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+}
+
+inline ::testing::AssertionResult AllSameBits(const std::vector<float>& expected,
+                                              const std::vector<float>& actual) {
+  if (expected.size() != actual.size()) return ::testing::AssertionFailure() << "sizes differ";
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (!SameBits(expected[i], actual[i])) {
+      return ::testing::AssertionFailure() << "at " << i << " of " << expected.size()
+                                           << ": expected " << expected[i] << ", got " << actual[i];
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+// 64-byte aligned bytes.
+class AlignedBytes {
+ public:
+  explicit AlignedBytes(size_t size)
+      : size_(size),
+        bytes_(static_cast<std::byte*>(std::aligned_alloc(64, (size + 63) / 64 * 64 + 64))) {
+    for (size_t i = 0; i < size; ++i) bytes_.get()[i] = std::byte{0xA5};
+  }
+  std::byte* get() { return bytes_.get(); }
+  size_t size() const { return size_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const { std::free(p); }
+  };
+  size_t size_;
+  std::unique_ptr<std::byte, Free> bytes_;
+};
+
+using Rng = std::mt19937;
+
+inline float Normal(Rng& rng) { return std::normal_distribution<float>()(rng); }
+
+// What the values of a test are like.
+enum class Values { kNormal, kExtreme, kHostile };
+
+// Activations: kExtreme has zeros, -0, denormals and huge values, kHostile infinities and NaN too.
+inline float Activation(Values values, Rng& rng) {
+  if (values == Values::kNormal) return Normal(rng);
+  switch (rng() % (values == Values::kExtreme ? 8 : 200)) {
+    case 0:
+      return 0.0F;
+    case 1:
+      return -0.0F;
+    case 2:
+      return 1e-42F;
+    case 3:
+      return -3e-39F;
+    case 4:
+      return values == Values::kExtreme ? 1e30F : HUGE_VALF;
+    case 5:
+      return values == Values::kExtreme ? -1e30F : std::nanf("");
+    case 6:
+      return 0.5F;  // Ties in rounding, with a neighbour of 127.
+    default:
+      return 127.0F * (static_cast<float>(rng() % 511) / 255.0F - 1.0F);
+  }
+}
+
+// Rows of a matrix as GGUF stores them. kExtreme: the integers that sum up highest.
+inline std::vector<std::byte> RandomRows(WeightType type, int n, int k, Values values, Rng& rng) {
+  const size_t row_bytes = WeightRowBytes(type, k);
+  std::vector<std::byte> rows(row_bytes * static_cast<size_t>(n));
+  const auto put_half = [&](size_t at, float value) {
+    uint16_t half = FloatToHalf(value);
+    if (values == Values::kHostile && rng() % 50 == 0) half = static_cast<uint16_t>(rng());
+    std::memcpy(&rows[at], &half, 2);
+  };
+  if (type == WeightType::kF32 || type == WeightType::kF16) {
+    for (size_t i = 0; i < static_cast<size_t>(n) * static_cast<size_t>(k); ++i) {
+      const float value = values == Values::kHostile ? Activation(values, rng) : Normal(rng);
+      if (type == WeightType::kF32) {
+        std::memcpy(&rows[4 * i], &value, 4);
+      } else {
+        put_half(2 * i, value);
+      }
+    }
+    return rows;
+  }
+  const size_t block_bytes = row_bytes / static_cast<size_t>(k / 32);
+  const std::byte highest = type == WeightType::kQ8_0 ? std::byte{0x80} : std::byte{0xFF};
+  for (size_t at = 0; at < rows.size(); at += block_bytes) {
+    for (size_t i = 0; i < block_bytes; ++i) {
+      rows[at + i] =
+          values == Values::kExtreme && rng() % 8 != 0 ? highest : static_cast<std::byte>(rng());
+    }
+    put_half(at, 0.05F * Normal(rng));
+    if (type == WeightType::kQ4_1) put_half(at + 2, 0.3F * Normal(rng));
+  }
+  return rows;
+}
+
+inline Matrix Pack(WeightType type, int n, int k, const std::vector<std::byte>& rows,
+                   AlignedBytes* panels) {
+  const Matrix matrix = {.type = type, .n = n, .k = k, .panels = panels->get()};
+  PackPanels(type, n, k, rows.data(), 0, matrix.num_panels(), panels->get());
+  return matrix;
+}
+
+inline constexpr WeightType kAllWeightTypes[] = {
+    WeightType::kF32, WeightType::kF16, WeightType::kQ4_0, WeightType::kQ4_1, WeightType::kQ8_0};
+
+}  // namespace ropeway::testing
+
+#endif  // ROPEWAY_KERNELS_TEST_UTIL_H_
