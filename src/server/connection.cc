@@ -1,0 +1,149 @@
+#include "server/connection.h"
+
+#include <spdlog/spdlog.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include "server/generation.h"
+#include "server/plain_handlers.h"
+
+namespace ropeway {
+namespace {
+
+namespace asio = boost::asio;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kLinger{1000};
+
+// Counts a request as in progress, for the time of its answer.
+class ActiveScope {
+ public:
+  explicit ActiveScope(ServerContext* context) : context_(context) { ++context_->active; }
+  ~ActiveScope() { --context_->active; }
+  ActiveScope(const ActiveScope&) = delete;
+  ActiveScope& operator=(const ActiveScope&) = delete;
+
+ private:
+  ServerContext* const context_;
+};
+
+bool IsGeneration(Route route) {
+  return route == Route::kCompletions || route == Route::kChatCompletions;
+}
+
+HttpReply MethodNotAllowed(const RouteMatch& match) {
+  HttpReply reply = ErrorReply({405, "This path takes " + std::string(match.allow) + " only.",
+                                "invalid_request_error", "", ""});
+  reply.headers.emplace_back("Allow", std::string(match.allow));
+  return reply;
+}
+
+HttpReply TooManyConnections() {
+  HttpReply reply = ErrorReply({503, "The server has too many connections.",
+                                "service_unavailable_error", "", "unavailable"});
+  reply.headers.emplace_back("Retry-After", "1");
+  return reply;
+}
+
+size_t MaxReceived(const ServerLimits& limits) {
+  // The headers of one request are parsed from what was received, so they must fit.
+  return std::max(limits.max_pipelined_bytes, limits.max_header_bytes + 1024);
+}
+
+}  // namespace
+
+Connection::Connection(asio::ip::tcp::socket socket, ServerContext* context)
+    : stream_(std::make_shared<SocketStream>(std::move(socket), MaxReceived(context->limits()),
+                                             context->limits().write_timeout)),
+      context_(context) {}
+
+void Connection::Start(bool refuse, std::function<void()> done) {
+  auto finished = [self = shared_from_this(), done = std::move(done)](std::exception_ptr error) {
+    // Only running out of memory throws; this connection pays for it, the others go on.
+    if (error) spdlog::error("A connection ended by an exception");
+    self->stream_->Close();
+    done();
+  };
+  asio::co_spawn(stream_->executor(), Run(refuse), std::move(finished));
+}
+
+void Connection::Stop(bool when_idle) {
+  asio::post(stream_->executor(), [self = shared_from_this(), when_idle] {
+    if (!when_idle || self->idle_) self->stream_->Close();
+  });
+}
+
+asio::awaitable<void> Connection::Run(bool refuse) {
+  stream_->Start();
+  if (refuse) {
+    HttpReply reply = TooManyConnections();
+    Framing framing;
+    framing.keep_alive = false;
+    co_await Send(std::move(reply), framing, "refused");
+  }
+  bool go_on = !refuse;
+  while (go_on) go_on = co_await ServeOne();
+  if (!stream_->gone()) co_await stream_->Linger(kLinger);
+}
+
+// Reads and answers one request; false where the connection is to end.
+asio::awaitable<bool> Connection::ServeOne() {
+  idle_ = true;
+  const auto idle_deadline = SteadyClock::now() + context_->limits().idle_timeout;
+  while (stream_->received().empty()) {
+    if (stream_->gone() || context_->closing) co_return false;
+    const bool in_time = co_await stream_->Wait(idle_deadline);
+    if (!in_time) co_return false;
+  }
+  idle_ = false;
+  ReadOutcome read = co_await ReadHttpRequest(stream_.get(), context_->limits());
+  if (read.refusal) {
+    Framing framing;
+    framing.http_1_0 = read.http_1_0;
+    framing.keep_alive = false;
+    co_await Send(*std::move(read.refusal), framing, "refused");
+  }
+  if (!read.request) co_return false;
+  const bool go_on = co_await Answer(*std::move(read.request));
+  co_return go_on;
+}
+
+asio::awaitable<bool> Connection::Answer(HttpRequest request) {
+  const ActiveScope active(context_);
+  const auto start = SteadyClock::now();
+  const RouteMatch match = MatchRoute(request.method, request.target);
+  if (!context_->accepting) request.framing.keep_alive = false;
+  const Framing framing = request.framing;
+  bool keep_alive = false;
+  if (match.route != Route::kUnknown && !match.method_allowed) {
+    HttpReply reply = MethodNotAllowed(match);
+    keep_alive = co_await Send(std::move(reply), framing, RouteName(match.route));
+  } else if (!IsGeneration(match.route)) {
+    HttpReply reply = AnswerPlain(match, context_);
+    keep_alive = co_await Send(std::move(reply), framing, RouteName(match.route));
+  } else {
+    stream_->set_answering(true);
+    const bool chat = match.route == Route::kChatCompletions;
+    const Sent sent = co_await Generate(stream_, context_, std::move(request), chat);
+    stream_->set_answering(false);
+    context_->metrics.CountRequest(RouteName(match.route), sent.status);
+    const std::chrono::duration<double, std::milli> took = SteadyClock::now() - start;
+    spdlog::debug("{} -> {} in {:.1f} ms", RouteName(match.route), sent.status, took.count());
+    keep_alive = sent.keep_alive;
+  }
+  co_return keep_alive;
+}
+
+asio::awaitable<bool> Connection::Send(HttpReply reply, Framing framing, std::string_view route) {
+  context_->metrics.CountRequest(route, reply.status);
+  spdlog::debug("{} -> {}", route, reply.status);
+  std::string bytes = Serialize(reply, framing);
+  const bool written = co_await stream_->Write(std::move(bytes));
+  co_return written&& framing.keep_alive;
+}
+
+}  // namespace ropeway

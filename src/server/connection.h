@@ -1,0 +1,46 @@
+// One client's connection: reads requests, answers them in order, until either side ends it.
+#ifndef ROPEWAY_SERVER_CONNECTION_H_
+#define ROPEWAY_SERVER_CONNECTION_H_
+
+#include <atomic>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "server/http_reply.h"
+#include "server/request_reader.h"
+#include "server/router.h"
+#include "server/server_context.h"
+#include "server/socket_stream.h"
+
+namespace ropeway {
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  // `socket`'s executor must be a strand. `context` must outlive the connection.
+  Connection(boost::asio::ip::tcp::socket socket, ServerContext* context);
+
+  // Serves until the end, then calls `done` on the connection's strand. With `refuse`, every client
+  // is told that the server has too many connections. Call once.
+  void Start(bool refuse, std::function<void()> done);
+
+  // Ends the connection: at once, cancelling what runs, or with `when_idle` after the request in
+  // progress. Any thread.
+  void Stop(bool when_idle);
+
+ private:
+  boost::asio::awaitable<void> Run(bool refuse);
+  boost::asio::awaitable<bool> ServeOne();
+  boost::asio::awaitable<bool> Answer(HttpRequest request);
+  boost::asio::awaitable<bool> Send(HttpReply reply, Framing framing, std::string_view route);
+
+  const std::shared_ptr<SocketStream> stream_;
+  ServerContext* const context_;
+  bool idle_ = true;  // Between requests. On the strand.
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_SERVER_CONNECTION_H_

@@ -1,0 +1,190 @@
+#include "server/http_server.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "server/connection.h"
+#include "server/server_context.h"
+
+namespace ropeway {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+// Beyond max_connections so many more are told so; the rest is closed without a word.
+constexpr size_t kRefusalPlaces = 64;
+constexpr std::chrono::milliseconds kAcceptPause{50};
+
+StatusOr<tcp::endpoint> Resolve(asio::io_context* io, const ServerOptions& options) {
+  error_code error;
+  const asio::ip::address address = asio::ip::make_address(options.host, error);
+  if (!error) return tcp::endpoint(address, options.port);
+  tcp::resolver resolver(*io);
+  auto found = resolver.resolve(options.host, std::to_string(options.port), error);
+  if (error || found.empty()) {
+    return InvalidArgument(fmt::format("The host '{}' is no address and cannot be resolved: {}.",
+                                       options.host, error.message()),
+                           "host");
+  }
+  return found.begin()->endpoint();
+}
+
+Status ListenError(const ServerOptions& options, error_code error) {
+  if (error == asio::error::address_in_use) {
+    return {StatusCode::kUnavailable,
+            fmt::format("Port {} on {} is already in use.", options.port, options.host), "port"};
+  }
+  if (error == asio::error::access_denied) {
+    return {StatusCode::kUnavailable,
+            fmt::format("Port {} on {} may not be used by this user.", options.port, options.host),
+            "port"};
+  }
+  return InvalidArgument(
+      fmt::format("Cannot listen on {}:{}: {}.", options.host, options.port, error.message()),
+      "host");
+}
+
+}  // namespace
+
+class HttpServer::Impl {
+ public:
+  Impl(const ServerOptions& options, Backend* backend)
+      : context_(options, backend), acceptor_(asio::make_strand(io_)) {}
+
+  Status Start() {
+    Status status = Listen();
+    if (!status.ok()) return status;
+    asio::co_spawn(acceptor_.get_executor(), Accept(), asio::detached);
+    for (int i = 0; i < std::max(1, context_.options.io_threads); ++i) {
+      threads_.emplace_back([this] { io_.run(); });
+    }
+    return {};
+  }
+
+  uint16_t port() const { return port_; }
+
+  void StopAccepting() { context_.accepting = false; }
+
+  void Stop(std::chrono::milliseconds grace) {
+    if (threads_.empty()) return;
+    context_.accepting = false;
+    context_.closing = true;
+    asio::post(acceptor_.get_executor(), [this] {
+      error_code ignored;
+      acceptor_.close(ignored);
+    });
+    StopConnections(true);
+    const auto deadline = std::chrono::steady_clock::now() + grace;
+    while (context_.active > 0 && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    // The threads end when nothing is left to do; a connection taken in meanwhile is in the set
+    // too, or sees `closing` at its first step.
+    StopConnections(false);
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+ private:
+  Status Listen() {
+    StatusOr<tcp::endpoint> endpoint = Resolve(&io_, context_.options);
+    if (!endpoint.ok()) return endpoint.status();
+    error_code error;
+    acceptor_.open(endpoint->protocol(), error);
+    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error) acceptor_.bind(*endpoint, error);
+    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    if (error) return ListenError(context_.options, error);
+    port_ = acceptor_.local_endpoint(error).port();
+    return {};
+  }
+
+  asio::awaitable<void> Accept() {
+    while (acceptor_.is_open()) {
+      error_code error;
+      auto strand = asio::make_strand(io_);
+      tcp::socket socket =
+          co_await acceptor_.async_accept(strand, asio::redirect_error(asio::use_awaitable, error));
+      if (!error) {
+        Serve(std::move(socket));
+      } else if (acceptor_.is_open()) {
+        // Out of file descriptors, most likely: some come back as connections end.
+        spdlog::warn("Cannot accept a connection: {}", error.message());
+        asio::steady_timer pause(acceptor_.get_executor(), kAcceptPause);
+        co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
+      }
+    }
+  }
+
+  void Serve(tcp::socket socket) {
+    error_code ignored;
+    socket.set_option(tcp::no_delay(true), ignored);
+    const ServerLimits& limits = context_.limits();
+    if (limits.send_buffer_bytes > 0) {
+      socket.set_option(asio::socket_base::send_buffer_size(limits.send_buffer_bytes), ignored);
+    }
+    bool refuse = false;
+    std::shared_ptr<Connection> connection;
+    {
+      std::lock_guard lock(mutex_);
+      const auto most = static_cast<size_t>(std::max(1, limits.max_connections));
+      if (context_.closing || connections_.size() >= most + kRefusalPlaces) return;
+      refuse = connections_.size() >= most;
+      connection = std::make_shared<Connection>(std::move(socket), &context_);
+      connections_.insert(connection);
+    }
+    context_.metrics.ConnectionOpened();
+    std::weak_ptr<Connection> weak = connection;
+    connection->Start(refuse, [this, weak] {
+      context_.metrics.ConnectionClosed();
+      std::lock_guard lock(mutex_);
+      connections_.erase(weak.lock());
+    });
+  }
+
+  void StopConnections(bool when_idle) {
+    std::lock_guard lock(mutex_);
+    for (const auto& connection : connections_) connection->Stop(when_idle);
+  }
+
+  asio::io_context io_;
+  ServerContext context_;
+  tcp::acceptor acceptor_;
+  uint16_t port_ = 0;
+  std::vector<std::thread> threads_;
+  std::mutex mutex_;
+  std::unordered_set<std::shared_ptr<Connection>> connections_;  // Guarded by mutex_.
+};
+
+HttpServer::HttpServer(const ServerOptions& options, Backend* backend)
+    : impl_(std::make_unique<Impl>(options, backend)) {}
+
+HttpServer::~HttpServer() { Stop(); }
+
+Status HttpServer::Start() { return impl_->Start(); }
+
+uint16_t HttpServer::port() const { return impl_->port(); }
+
+void HttpServer::StopAccepting() { impl_->StopAccepting(); }
+
+void HttpServer::Stop(std::chrono::milliseconds grace) { impl_->Stop(grace); }
+
+}  // namespace ropeway

@@ -1,0 +1,48 @@
+// The HTTP server: OpenAI's API, health and metrics over a Backend.
+#ifndef ROPEWAY_SERVER_HTTP_SERVER_H_
+#define ROPEWAY_SERVER_HTTP_SERVER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "engine/backend.h"
+#include "ropeway/status.h"
+#include "server/server_options.h"
+
+namespace ropeway {
+
+// Thread rule: Start, StopAccepting and Stop from one thread at a time; port() from any after
+// Start.
+class HttpServer {
+ public:
+  // `backend` must outlive the server.
+  HttpServer(const ServerOptions& options, Backend* backend);
+  // Stops without grace.
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  // Binds, listens and starts the I/O threads. kInvalidArgument for a host that cannot be used,
+  // kUnavailable for a port that is taken or forbidden. Call once.
+  Status Start();
+
+  // The port that is listened on. REQUIRES: Start succeeded.
+  uint16_t port() const;
+
+  // From now on new generation requests are refused with 503 and every connection closes after its
+  // answer; what runs goes on, and the health routes still answer.
+  void StopAccepting();
+
+  // Closes the listening socket and idle connections, waits for at most `grace` until the answers
+  // in progress are sent, cancels the rest, and joins the threads. Idempotent.
+  void Stop(std::chrono::milliseconds grace = std::chrono::milliseconds(0));
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_SERVER_HTTP_SERVER_H_

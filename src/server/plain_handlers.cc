@@ -1,0 +1,77 @@
+#include "server/plain_handlers.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "server/openai_response.h"
+
+namespace ropeway {
+namespace {
+
+HttpReply HealthReply(bool good, const std::string& reason) {
+  nlohmann::ordered_json body = {{"status", good ? "ok" : "unavailable"}};
+  if (!good) body["reason"] = reason;
+  HttpReply reply;
+  reply.status = good ? 200 : 503;
+  reply.body = body.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return reply;
+}
+
+HttpReply AnswerHealth(Route route, const ServerContext& context) {
+  const Health health = context.backend->GetHealth();
+  if (route == Route::kLivez) return HealthReply(health.live, health.reason);
+  if (!context.accepting) return HealthReply(false, "The server is stopping.");
+  const bool good = route == Route::kReadyz ? health.ready : health.live && health.ready;
+  return HealthReply(good, health.reason);
+}
+
+HttpReply AnswerMetrics(const ServerContext& context) {
+  HttpReply reply;
+  reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  reply.body = context.backend->MetricsText() + context.metrics.Text();
+  return reply;
+}
+
+HttpReply AnswerModel(std::string_view name, const Backend& backend) {
+  StatusOr<ModelInfo> model = FindModel(std::string(name), backend);
+  if (!model.ok()) return ErrorReply(ToApiError(model.status()));
+  HttpReply reply;
+  reply.body = ModelJson(*model);
+  return reply;
+}
+
+}  // namespace
+
+StatusOr<ModelInfo> FindModel(const std::string& name, const Backend& backend) {
+  std::vector<ModelInfo> models = backend.Models();
+  const bool any = name.empty() || name == "default";
+  for (ModelInfo& model : models) {
+    if (any || model.id == name) return std::move(model);
+  }
+  return Status(StatusCode::kNotFound,
+                fmt::format("The model '{}' does not exist.", name.substr(0, 200)), "model");
+}
+
+HttpReply AnswerPlain(const RouteMatch& match, ServerContext* context) {
+  switch (match.route) {
+    case Route::kModels: {
+      HttpReply reply;
+      reply.body = ModelsJson(context->backend->Models());
+      return reply;
+    }
+    case Route::kModel:
+      return AnswerModel(match.argument, *context->backend);
+    case Route::kLivez:
+    case Route::kReadyz:
+    case Route::kHealth:
+      return AnswerHealth(match.route, *context);
+    case Route::kMetrics:
+      return AnswerMetrics(*context);
+    default:
+      return ErrorReply({404, "There is nothing at this path.", "invalid_request_error", "", ""});
+  }
+}
+
+}  // namespace ropeway

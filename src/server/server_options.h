@@ -1,0 +1,43 @@
+// How the HTTP server is set up: where it listens, and every bound on what one client may cost.
+#ifndef ROPEWAY_SERVER_SERVER_OPTIONS_H_
+#define ROPEWAY_SERVER_SERVER_OPTIONS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace ropeway {
+
+struct ServerLimits {
+  size_t max_body_bytes = size_t{8} << 20;  // A larger request body is refused with 413.
+  size_t max_header_bytes = size_t{32}
+                            << 10;  // Request line and headers; more is refused with 431.
+  // Bytes of further requests kept while one is being answered; a client that sends more is cut
+  // off.
+  size_t max_pipelined_bytes = size_t{64} << 10;
+  // Output of one stream that waits for a slow reader; beyond either, the request is cancelled.
+  size_t max_stream_bytes = size_t{1} << 20;
+  size_t max_stream_events = 1000;
+  int send_buffer_bytes = 256 << 10;  // The kernel's send buffer per connection; 0: its default.
+  int max_connections = 4096;         // Connections beyond are answered 503 and closed.
+  int max_json_depth = 32;
+  size_t max_json_values = 1'000'000;  // Values and keys in one body.
+
+  std::chrono::milliseconds header_timeout{
+      10'000};                                     // First byte of a request to end of its headers.
+  std::chrono::milliseconds body_timeout{60'000};  // End of headers to end of body.
+  std::chrono::milliseconds idle_timeout{75'000};  // Between requests of one connection.
+  std::chrono::milliseconds write_timeout{30'000};  // For the client to take what one write sends.
+};
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";  // An IP address or a host name.
+  uint16_t port = 0;               // 0: any free one; see HttpServer::port().
+  int io_threads = 1;              // At least 1.
+  ServerLimits limits;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_SERVER_SERVER_OPTIONS_H_

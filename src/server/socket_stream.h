@@ -1,0 +1,84 @@
+// One client's socket: a read is always outstanding, so its end is seen at once, whatever else the
+// connection is doing; and writes that the client must take in a bounded time.
+#ifndef ROPEWAY_SERVER_SOCKET_STREAM_H_
+#define ROPEWAY_SERVER_SOCKET_STREAM_H_
+
+#include <array>
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace ropeway {
+
+// Thread rule: every method on the socket's executor, a strand; PostSignal and PostClose from any
+// thread.
+class SocketStream : public std::enable_shared_from_this<SocketStream> {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  // At most `max_received` bytes wait to be consumed: reading pauses there.
+  SocketStream(boost::asio::ip::tcp::socket socket, size_t max_received,
+               std::chrono::milliseconds write_timeout);
+
+  boost::asio::any_io_executor executor() { return socket_.get_executor(); }
+
+  // Begins to read. Call once, after the stream is owned by a shared_ptr.
+  void Start() { ReadMore(); }
+
+  // What was received and not consumed yet; valid until the next co_await or Consume.
+  std::string_view received() const { return received_; }
+  void Consume(size_t bytes);
+
+  // The client closed its side, the connection broke, or Close was called. What was received before
+  // may still be consumed.
+  bool gone() const { return gone_; }
+
+  // While set, the client's end closes the socket at once (which ends a write in progress), and so
+  // does a client that sends more than `max_received` bytes ahead of its answers.
+  void set_answering(bool answering);
+
+  // Waits for news: bytes, the client's end, or a Signal. One coroutine at a time. False once
+  // `deadline` is over.
+  boost::asio::awaitable<bool> Wait(Deadline deadline);
+
+  // Sends all of `data`; false if the connection broke or the client did not take it in time. One
+  // coroutine at a time.
+  boost::asio::awaitable<bool> Write(std::string data);
+
+  // Ends the sending side and drops what still arrives, for at most `limit`: a socket closed with
+  // unread input resets the connection, and the client may lose the answer.
+  boost::asio::awaitable<void> Linger(std::chrono::milliseconds limit);
+
+  void Close();
+  void Signal();
+  void PostSignal();
+  void PostClose();
+
+ private:
+  void ReadMore();
+  void OnRead(boost::system::error_code error, size_t bytes);
+
+  boost::asio::ip::tcp::socket socket_;
+  boost::asio::steady_timer news_timer_;  // Its cancellation is the news.
+  boost::asio::steady_timer write_timer_;
+  const size_t max_received_;
+  const std::chrono::milliseconds write_timeout_;
+
+  std::array<char, 8192> chunk_;  // Where the outstanding read writes to.
+  std::string received_;
+  bool reading_ = false;
+  bool gone_ = false;
+  bool answering_ = false;
+  bool lingering_ = false;
+  bool signalled_ = false;
+  uint64_t writes_ = 0;  // Names the write that a timer belongs to.
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_SERVER_SOCKET_STREAM_H_
