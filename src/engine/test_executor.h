@@ -5,7 +5,7 @@
 #define ROPEWAY_ENGINE_TEST_EXECUTOR_H_
 
 #include <cstdint>
-#include <functional>
+#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,13 +17,14 @@ namespace ropeway {
 
 class TestExecutor final : public Executor {
  public:
-  static constexpr size_t kBytesPerToken = 8;
   static constexpr int kVocabSize = 1000;
 
+  // The "K/V" of one position.
   struct Slot {
     TokenId token = -1;
     int32_t position = -1;
   };
+  static constexpr size_t kBytesPerToken = sizeof(Slot);
 
   StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                           int max_num_seqs) override {
@@ -68,15 +69,16 @@ class TestExecutor final : public Executor {
     return result;
   }
 
-  void ReadBlock(BlockId, std::span<std::byte>) const override {}
-  void WriteBlock(BlockId, std::span<const std::byte>) override {}
+  void ReadBlock(BlockId block, std::span<std::byte> bytes) const override {
+    std::memcpy(bytes.data(), &slots_[static_cast<size_t>(block) * kBlockTokens], bytes.size());
+  }
+  void WriteBlock(BlockId block, std::span<const std::byte> bytes) override {
+    std::memcpy(&slots_[static_cast<size_t>(block) * kBlockTokens], bytes.data(), bytes.size());
+  }
 
   // The first thing a batch asked that no executor can do, or a slot whose position is not that of
   // the context read through it; empty: none.
   const std::string& violation() const { return violation_; }
-
-  // What a test may do to the slots' contents behind the engine's back.
-  std::vector<Slot>& slots() { return slots_; }
 
  private:
   void Violate(const BatchItem& item, const std::string& what) {

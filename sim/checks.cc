@@ -1,0 +1,162 @@
+#include "checks.h"
+
+#include <bit>
+
+namespace ropeway::sim {
+namespace {
+
+std::string Name(RequestId id) { return "request " + std::to_string(id); }
+
+}  // namespace
+
+void Checks::Violate(const std::string& check, const std::string& message) {
+  violations_.emplace(check, message);
+}
+
+void Checks::OnAdd(const SimRequest& made, const Status& answer, const Status& device,
+                   uint64_t step) {
+  const RequestId id = made.request.id;
+  if (!answer.ok()) {
+    const bool huge = !made.can_fit && answer.code() == StatusCode::kInvalidArgument;
+    const bool lost = !device.ok() && answer.code() == StatusCode::kUnavailable;
+    if (!huge && !lost) Violate("failed", Name(id) + " was refused: " + answer.message());
+    return;
+  }
+  if (!made.can_fit) Violate("failed", Name(id) + " can never fit and was accepted");
+  Record& record = records_[id];
+  record.made = made;
+  record.order = records_.size();
+  open_.insert(id);
+  // The oldest one gets a token's work in each step, and needs at most its length twice: once
+  // computed, once more after a preemption just before it became the oldest. Two steps of margin
+  // for what an end leaves to the next step.
+  const auto each = static_cast<uint64_t>(2 * setup_.core.max_model_len + 2);
+  record.must_end_by = step + each * open_.size();
+}
+
+void Checks::OnDuplicate(const Status& answer, const Status& device) {
+  const bool refused = answer.code() == StatusCode::kInvalidArgument && answer.field() == "id";
+  const bool lost = !device.ok() && answer.code() == StatusCode::kUnavailable;
+  if (!refused && !lost) Violate("two_ends", "an id in use was accepted again");
+}
+
+void Checks::OnFinishAsked(RequestId id, FinishReason reason, uint64_t step) {
+  const auto it = records_.find(id);
+  if (it == records_.end() || it->second.ended || it->second.finish_asked) return;
+  it->second.finish_asked = true;
+  it->second.asked_reason = reason;
+  it->second.asked_step = step;
+}
+
+void Checks::OnEvents(const std::vector<CoreEvent>& events, const Status& device) {
+  for (const CoreEvent& event : events) {
+    const auto it = records_.find(event.id);
+    if (it == records_.end()) {
+      Violate("two_ends", "an event for " + Name(event.id) + ", which was not accepted");
+      continue;
+    }
+    Record& record = it->second;
+    if (record.ended) {
+      Violate("two_ends", Name(event.id) + " had an event after its end");
+      continue;
+    }
+    switch (event.kind) {
+      case CoreEvent::Kind::kStarted:
+        OnStarted(event, &record);
+        break;
+      case CoreEvent::Kind::kToken:
+        OnToken(event, &record);
+        break;
+      case CoreEvent::Kind::kPreempted:
+        ++record.preemptions;
+        break;
+      case CoreEvent::Kind::kFinished:
+      case CoreEvent::Kind::kFailed:
+        OnEnd(event, device, &record);
+        break;
+    }
+  }
+}
+
+void Checks::OnStarted(const CoreEvent& event, Record* record) {
+  if (record->started) Violate("end_fields", Name(event.id) + " started twice");
+  record->started = true;
+  for (const RequestId other : open_) {
+    const Record& earlier = records_.at(other);
+    if (earlier.order >= record->order || earlier.started || earlier.finish_asked) continue;
+    Violate("fcfs_order", Name(event.id) + " ran its first step before " + Name(other) +
+                              ", which arrived earlier");
+  }
+}
+
+void Checks::OnToken(const CoreEvent& event, Record* record) {
+  if (!record->started) Violate("end_fields", Name(event.id) + " has a token before its start");
+  if (record->finish_asked) {
+    Violate("two_ends", Name(event.id) + " has a token after Finish returned");
+  }
+  if (record->output.empty()) record->first_token_step = event.step;
+  record->output.push_back({event.sampled.token, std::bit_cast<uint32_t>(event.sampled.logprob)});
+}
+
+void Checks::OnEnd(const CoreEvent& event, const Status& device, Record* record) {
+  record->ended = true;
+  record->reason = event.reason;
+  open_.erase(event.id);
+  const auto wrong = [&](const std::string& what) {
+    Violate("end_fields", Name(event.id) + ": " + what);
+  };
+  const CoreRequest& request = record->made.request;
+  const auto length = static_cast<int32_t>(record->output.size());
+  if (event.completion_tokens != length) {
+    wrong("ends with " + std::to_string(event.completion_tokens) + " tokens, " +
+          std::to_string(length) + " were emitted");
+  }
+  if (event.prompt_tokens != static_cast<int32_t>(request.prompt.size())) wrong("prompt_tokens");
+  if (event.preemptions != record->preemptions) wrong("preemptions");
+  if (event.first_token_step != record->first_token_step) wrong("first_token_step");
+
+  if (event.kind == CoreEvent::Kind::kFailed) {
+    if (device.ok() || event.status.ok()) {
+      Violate("failed", Name(event.id) + " failed: " + event.status.message());
+    }
+    return;
+  }
+  if (record->finish_asked) {
+    if (event.reason != record->asked_reason) wrong("another reason than asked for");
+    if (event.step > record->asked_step + 1) wrong("its abort was not emitted with the next step");
+    return;
+  }
+  const bool stopped = length > 0 && !request.ignore_eos && IsEnd(record->output.back().token);
+  const bool full = length == request.max_tokens;
+  if (event.reason == FinishReason::kStop ? !stopped
+                                          : event.reason != FinishReason::kLength || !full) {
+    wrong("ended without a cause");
+  }
+}
+
+void Checks::AfterStep(const CoreStats& stats) {
+  if (stats.free_blocks + stats.cached_blocks + stats.held_blocks != stats.total_blocks) {
+    Violate("integrity", "free + cached + held blocks are not all blocks");
+  }
+  if (stats.last_rows == 0 && !open_.empty()) {
+    Violate("no_progress", "step " + std::to_string(stats.steps) + " had no work; " +
+                               Name(stats.blocked_id) + " waits for " + stats.blocked_by);
+  }
+  for (const RequestId id : open_) {
+    if (stats.steps <= records_.at(id).must_end_by) continue;
+    Violate("waited_too_long", Name(id) + " has not ended in step " + std::to_string(stats.steps) +
+                                   (records_.at(id).started ? "" : " and never started") +
+                                   "; it must have by step " +
+                                   std::to_string(records_.at(id).must_end_by));
+  }
+}
+
+void Checks::OnIntegrity(const Status& status) {
+  if (!status.ok()) Violate("integrity", status.message());
+}
+
+void Checks::AtEnd() {
+  for (const RequestId id : open_) Violate("no_end", Name(id) + " was accepted and never ended");
+}
+
+}  // namespace ropeway::sim

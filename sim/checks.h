@@ -1,0 +1,84 @@
+// What must hold for every run: design.md's invariants 2 to 4 and the order of starts, seen from
+// outside the engine core, by its answers and events alone.
+#ifndef ROPEWAY_SIM_CHECKS_H_
+#define ROPEWAY_SIM_CHECKS_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/engine_core.h"
+#include "setup.h"
+
+namespace ropeway::sim {
+
+// A generated token as far as sameness goes.
+struct Output {
+  TokenId token = 0;
+  uint32_t logprob_bits = 0;
+  bool operator==(const Output&) const = default;
+};
+
+// One accepted request as the outside saw it.
+struct Record {
+  SimRequest made;
+  uint64_t order = 0;        // Of acceptance.
+  uint64_t must_end_by = 0;  // Step.
+  bool started = false;
+  bool ended = false;
+  bool finish_asked = false;  // Cancelled, or ended at a stop string.
+  FinishReason asked_reason = FinishReason::kStop;
+  uint64_t asked_step = 0;  // The last step before the first Finish.
+  uint64_t first_token_step = 0;
+  int32_t preemptions = 0;
+  FinishReason reason = FinishReason::kStop;
+  std::vector<Output> output;
+};
+
+// The checks, by the name under which a violation is reported:
+//   integrity        free + cached + held = all, and all the core's own bookkeeping
+//   no_end           an accepted request never ended
+//   two_ends         a request ended twice, or had an event after its end
+//   waited_too_long  a request was not done when all before it and itself must have been
+//   fcfs_order       a later arrival ran its first step before an earlier one
+//   same_text        tokens or log-probs differ from those of an undisturbed run
+//   same_trace       one seed, two traces
+//   kv               a context was read or written through a wrong block table
+//   failed           a request failed or was refused for another reason than its own or the
+//   device's end_fields       an end's reason or counts are wrong no_progress      a step without
+//   work while somebody waits
+class Checks {
+ public:
+  explicit Checks(const Setup& setup) : setup_(setup) {}
+
+  void OnAdd(const SimRequest& made, const Status& answer, const Status& device, uint64_t step);
+  // An id in use was offered again.
+  void OnDuplicate(const Status& answer, const Status& device);
+  void OnFinishAsked(RequestId id, FinishReason reason, uint64_t step);
+  void OnEvents(const std::vector<CoreEvent>& events, const Status& device);
+  void AfterStep(const CoreStats& stats);
+  void OnIntegrity(const Status& status);
+  void AtEnd();
+
+  void Violate(const std::string& check, const std::string& message);
+
+  const std::map<RequestId, Record>& records() const { return records_; }
+  // The first message of each check that failed.
+  const std::map<std::string, std::string>& violations() const { return violations_; }
+
+ private:
+  void OnStarted(const CoreEvent& event, Record* record);
+  void OnToken(const CoreEvent& event, Record* record);
+  void OnEnd(const CoreEvent& event, const Status& device, Record* record);
+
+  const Setup& setup_;
+  std::map<RequestId, Record> records_;
+  std::set<RequestId> open_;  // Accepted and not ended.
+  std::map<std::string, std::string> violations_;
+};
+
+}  // namespace ropeway::sim
+
+#endif  // ROPEWAY_SIM_CHECKS_H_

@@ -1,0 +1,86 @@
+#include "plant.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "kvcache/kv_cache_manager.h"
+#include "policy/fcfs.h"
+
+namespace ropeway::sim {
+namespace {
+
+constexpr std::array<std::pair<Plant, const char*>, 7> kNames = {{{Plant::kNone, "none"},
+                                                                  {Plant::kLeak, "leak"},
+                                                                  {Plant::kLost, "lost"},
+                                                                  {Plant::kDouble, "double"},
+                                                                  {Plant::kStarve, "starve"},
+                                                                  {Plant::kReorder, "reorder"},
+                                                                  {Plant::kDiff, "diff"}}};
+
+class PlantedPolicy final : public SchedulingPolicy {
+ public:
+  explicit PlantedPolicy(Plant plant) : plant_(plant) {}
+
+  const char* name() const override { return "planted"; }
+
+  int64_t Rank(const Sequence& sequence, TimePoint now) const override {
+    if (plant_ == Plant::kStarve && sequence.id == kStarvedId) {
+      return std::numeric_limits<int64_t>::max();
+    }
+    const int64_t rank = fcfs_.Rank(sequence, now);
+    return plant_ == Plant::kReorder ? rank ^ 1 : rank;
+  }
+
+  size_t PickVictim(std::span<const Sequence* const> candidates) const override {
+    return fcfs_.PickVictim(candidates);
+  }
+
+  void OnScheduled(const Sequence& sequence, int32_t /*tokens*/) override {
+    if (plant_ != Plant::kLeak) return;
+    // Forget a block that holds nothing yet: its reference stays, no table names it, no text
+    // changes.
+    auto& blocks = const_cast<Sequence&>(sequence).blocks;
+    if (static_cast<int32_t>(blocks.size()) > BlocksFor(sequence.num_ids())) blocks.pop_back();
+  }
+
+  void OnFinished(const Sequence& /*sequence*/) override {}
+
+ private:
+  const Plant plant_;
+  FcfsPolicy fcfs_;
+};
+
+}  // namespace
+
+const char* PlantName(Plant plant) { return kNames[static_cast<size_t>(plant)].second; }
+
+std::optional<Plant> ParsePlant(std::string_view name) {
+  for (const auto& [plant, its_name] : kNames) {
+    if (name == its_name) return plant;
+  }
+  return std::nullopt;
+}
+
+std::unique_ptr<SchedulingPolicy> MakePolicy(Plant plant) {
+  if (plant == Plant::kNone) return std::make_unique<FcfsPolicy>();
+  return std::make_unique<PlantedPolicy>(plant);
+}
+
+void Tamper(Plant plant, std::vector<CoreEvent>* events) {
+  if (plant != Plant::kLost && plant != Plant::kDouble) return;
+  const auto end = std::find_if(events->begin(), events->end(), [](const CoreEvent& event) {
+    return event.id == kLostId &&
+           (event.kind == CoreEvent::Kind::kFinished || event.kind == CoreEvent::Kind::kFailed);
+  });
+  if (end == events->end()) return;
+  if (plant == Plant::kLost) {
+    events->erase(end);
+  } else {
+    const CoreEvent copy = *end;
+    events->push_back(copy);
+  }
+}
+
+}  // namespace ropeway::sim

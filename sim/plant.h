@@ -1,0 +1,42 @@
+// Planted bugs: what the simulation must catch, to prove that it would see a real one. They sit in
+// wrappers around the engine core (its policy, executor and event stream), never in production
+// code.
+#ifndef ROPEWAY_SIM_PLANT_H_
+#define ROPEWAY_SIM_PLANT_H_
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "engine/engine_core.h"
+#include "policy/scheduling_policy.h"
+
+namespace ropeway::sim {
+
+enum class Plant {
+  kNone,
+  kLeak,     // A block is not given back.
+  kLost,     // A request never ends.
+  kDouble,   // A request ends twice.
+  kStarve,   // A waiting request is passed for ever.
+  kReorder,  // A later arrival starts first.
+  kDiff,     // The text differs after a preemption (in SimExecutor).
+};
+
+const char* PlantName(Plant plant);
+std::optional<Plant> ParsePlant(std::string_view name);
+
+// First come, first served, or what `plant` makes of it.
+std::unique_ptr<SchedulingPolicy> MakePolicy(Plant plant);
+
+// The requests that plants single out.
+inline constexpr RequestId kStarvedId = 4;
+inline constexpr RequestId kLostId = 3;
+
+// What `plant` makes of the core's events.
+void Tamper(Plant plant, std::vector<CoreEvent>* events);
+
+}  // namespace ropeway::sim
+
+#endif  // ROPEWAY_SIM_PLANT_H_

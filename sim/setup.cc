@@ -1,0 +1,121 @@
+#include "setup.h"
+
+#include <algorithm>
+
+#include "base/random.h"
+#include "kvcache/kv_cache_manager.h"
+
+namespace ropeway::sim {
+namespace {
+
+template <typename T>
+T OneOf(Random& random, std::initializer_list<T> values) {
+  return values.begin()[random.Below(values.size())];
+}
+
+void DrawFaults(Random& random, Setup* setup) {
+  const std::pair<const char*, double> points[] = {
+      {"slow_step", 0.02},       {"device_lost", 0.003}, {"wrong_answer", 0.003},
+      {"delayed_inbox", 0.1},    {"burst", 0.1},         {"clock_jump", 0.01},
+      {"cancel_at_once", 0.05},  {"cancel_twice", 0.5},  {"cancel_at_end", 0.2},
+      {"cancel_after_end", 0.2}, {"duplicate_id", 0.1},  {"cancel_preempted", 0.1},
+      {"lost_in_need", 0.05}};
+  for (const auto& [name, p] : points) {
+    // A lost device ends the run early: most seeds go without.
+    const std::string point = name;
+    const bool fatal = point == "device_lost" || point == "lost_in_need" || point == "wrong_answer";
+    if (random.Chance(fatal ? 0.2 : 0.5)) setup->faults[point] = p;
+  }
+}
+
+// A load under which one request can be passed for ever: always somebody else in line.
+void MakeEndless(Setup* setup) {
+  setup->users = setup->core.max_num_seqs + 4;
+  setup->num_requests = 100000;
+  setup->cancel_share = 0;
+  setup->stop_share = 0;
+  setup->huge_share = 0;
+  setup->faults.clear();
+}
+
+}  // namespace
+
+Setup MakeSetup(uint64_t seed, Plant plant) {
+  SeededRandom random(Mix64(seed, 1));
+  Setup setup;
+  setup.seed = seed;
+  setup.plant = plant;
+  EngineCoreOptions& core = setup.core;
+  core.max_num_seqs = OneOf(random, {1, 2, 3, 5, 8, 16});
+  core.max_num_batched_tokens = OneOf(random, {1, 2, 7, 16, 33, 64, 256});
+  core.max_prefill_chunk = OneOf(random, {0, 0, 1, 7, 64});
+  core.max_model_len = static_cast<int32_t>(random.Between(20, 160));
+  core.check_integrity = false;  // The simulation checks, and names the seed.
+  // From a pool that holds one longest sequence to one that holds three, small ones more often.
+  const auto longest = static_cast<uint64_t>(BlocksFor(core.max_model_len));
+  setup.blocks = static_cast<int32_t>(longest + random.Below(1 + random.Below(2 * longest)));
+  setup.num_requests = static_cast<int>(random.Between(5, 120));
+  setup.users = random.Chance(0.4) ? static_cast<int>(random.Between(1, 20)) : 0;
+  setup.mean_gap_us = OneOf<int64_t>(random, {10, 1000, 5000, 30000});
+  // Short prompts with long outputs are what runs a pool dry.
+  setup.longest_prompt =
+      static_cast<int32_t>(random.Chance(0.5) ? 16 : random.Between(1, core.max_model_len - 1));
+  setup.longest_output = static_cast<int32_t>(random.Between(1, core.max_model_len - 1));
+  setup.cancel_share = OneOf(random, {0.0, 0.1, 0.5});
+  setup.stop_share = OneOf(random, {0.0, 0.2});
+  setup.huge_share = OneOf(random, {0.0, 0.1});
+  DrawFaults(random, &setup);
+  if (plant == Plant::kStarve) MakeEndless(&setup);
+  return setup;
+}
+
+std::string Describe(const Setup& setup) {
+  std::string text =
+      "max_num_seqs=" + std::to_string(setup.core.max_num_seqs) +
+      " max_num_batched_tokens=" + std::to_string(setup.core.max_num_batched_tokens) +
+      " max_prefill_chunk=" + std::to_string(setup.core.max_prefill_chunk) +
+      " max_model_len=" + std::to_string(setup.core.max_model_len) +
+      " blocks=" + std::to_string(setup.blocks) +
+      " requests=" + std::to_string(setup.num_requests) + " users=" + std::to_string(setup.users) +
+      " mean_gap_us=" + std::to_string(setup.mean_gap_us) +
+      " prompt<=" + std::to_string(setup.longest_prompt) +
+      " output<=" + std::to_string(setup.longest_output) +
+      " cancels=" + std::to_string(setup.cancel_share) +
+      " stops=" + std::to_string(setup.stop_share) + " huge=" + std::to_string(setup.huge_share) +
+      " faults=";
+  for (const auto& [name, p] : setup.faults) text += name + ",";
+  if (setup.faults.empty()) text += "none";
+  return text;
+}
+
+SimRequest MakeRequest(const Setup& setup, int index, TimePoint previous) {
+  SeededRandom random(Mix64(setup.seed, 1000 + static_cast<uint64_t>(index)));
+  const int64_t limit = setup.core.max_model_len;
+  SimRequest made;
+  CoreRequest& request = made.request;
+  request.id = static_cast<RequestId>(index) + 1;
+  made.at = previous + std::chrono::microseconds(random.Between(0, 2 * setup.mean_gap_us));
+  int64_t prompt = random.Between(1, setup.longest_prompt);
+  int64_t output = random.Between(1, std::min<int64_t>(setup.longest_output, limit - prompt));
+  made.can_fit = !random.Chance(setup.huge_share);
+  if (!made.can_fit) (random.Chance(0.5) ? prompt : output) += limit;
+  // Few different first tokens: many prompts begin alike.
+  const uint64_t family = random.Below(3);
+  for (int64_t i = 0; i < prompt; ++i) {
+    const uint64_t token = i < 20 ? Mix64(family, static_cast<uint64_t>(i)) : random.Next64();
+    request.prompt.push_back(static_cast<TokenId>(token % 1000));
+  }
+  request.max_tokens = static_cast<int32_t>(output);
+  request.spec.seed = random.Next64();
+  request.spec.num_logprobs = random.Chance(0.5) ? 0 : -1;
+  request.ignore_eos = random.Chance(0.3);
+  if (random.Chance(setup.cancel_share)) {
+    made.cancel_after = std::chrono::microseconds(random.Between(0, 300000));
+  }
+  if (random.Chance(setup.stop_share)) {
+    made.stop_after = static_cast<int32_t>(random.Between(1, output));
+  }
+  return made;
+}
+
+}  // namespace ropeway::sim

@@ -1,0 +1,70 @@
+// What one seed stands for: the engine's limits, the load and the faults, all drawn from it.
+#ifndef ROPEWAY_SIM_SETUP_H_
+#define ROPEWAY_SIM_SETUP_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "engine/engine_core.h"
+#include "plant.h"
+
+namespace ropeway::sim {
+
+// Fault points, each with its effect:
+//   slow_step         the step takes 100 times as long
+//   device_lost       the executor fails, once and for all
+//   lost_in_need      the executor fails in the step after a preemption
+//   wrong_answer      the executor leaves out a sampled token, which counts as a lost device
+//   delayed_inbox     what has arrived is delivered a step later
+//   burst             the next requests arrive together
+//   clock_jump        an hour passes
+//   cancel_at_once    a request is cancelled before its first step
+//   cancel_twice      a cancel is delivered twice
+//   cancel_at_end     a cancel arrives before the step that would end the request
+//   cancel_preempted  a cancel arrives after a preemption
+//   cancel_after_end  a cancel arrives after the end
+//   duplicate_id      a request with an id in use arrives
+struct Setup {
+  uint64_t seed = 0;
+  Plant plant = Plant::kNone;
+  EngineCoreOptions core;  // Without is_end; see IsEnd.
+  int32_t blocks = 0;
+  int num_requests = 0;
+  // Closed loop: so many users, each of whom sends his next request when the last one ended. 0:
+  // open loop, requests arrive by the clock whether or not the engine keeps up.
+  int users = 0;
+  int64_t mean_gap_us = 0;  // Open loop: mean time between two arrivals.
+  int32_t longest_prompt = 0;
+  int32_t longest_output = 0;
+  double cancel_share = 0;               // Requests with a cancel at a random moment.
+  double stop_share = 0;                 // Requests that the output side ends at a stop string.
+  double huge_share = 0;                 // Requests that can never fit.
+  std::map<std::string, double> faults;  // Probabilities.
+};
+
+Setup MakeSetup(uint64_t seed, Plant plant);
+
+// One line with all of it.
+std::string Describe(const Setup& setup);
+
+// About one token in a hundred ends a sequence.
+inline bool IsEnd(TokenId token) { return token % 101 == 7; }
+
+// A request as the seed has it. Request k is the same whatever happened before it.
+struct SimRequest {
+  CoreRequest request;
+  TimePoint at{};  // Open loop.
+  bool can_fit = true;
+  std::optional<Duration> cancel_after;  // After its arrival.
+  int32_t stop_after = 0;                // Tokens after which a stop string is complete; 0: none.
+};
+
+// `index` counts from 0; the request's id is index + 1. REQUIRES: open-loop callers ask in order,
+// with the time of the one before as `previous`.
+SimRequest MakeRequest(const Setup& setup, int index, TimePoint previous);
+
+}  // namespace ropeway::sim
+
+#endif  // ROPEWAY_SIM_SETUP_H_

@@ -1,0 +1,51 @@
+// The simulation's device: TestExecutor's tokens, a cost in virtual time, and faults.
+#ifndef ROPEWAY_SIM_SIM_EXECUTOR_H_
+#define ROPEWAY_SIM_SIM_EXECUTOR_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/random.h"
+#include "engine/test_executor.h"
+#include "executor/executor.h"
+#include "plant.h"
+#include "sim_clock.h"
+
+namespace ropeway::sim {
+
+// A step costs 1 ms, 50 us a row and 1 us for each 10 positions that a row attends to.
+class SimExecutor final : public Executor {
+ public:
+  // `clock` and `faults` must outlive it.
+  SimExecutor(SimClock* clock, FaultPoints* faults, Plant plant)
+      : clock_(clock), faults_(faults), plant_(plant) {}
+
+  StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
+                          int max_num_seqs) override;
+  void Launch(const Batch& batch) override;
+  StatusOr<StepResult> Wait() override;
+  void ReadBlock(BlockId block, std::span<std::byte> bytes) const override;
+  void WriteBlock(BlockId block, std::span<const std::byte> bytes) override;
+
+  // The next step fails.
+  void LoseDevice() { lost_ = true; }
+
+  // What no executor could have computed; empty: nothing (see TestExecutor).
+  const std::string& violation() const { return device_.violation(); }
+
+ private:
+  void CorruptRecomputed();
+
+  SimClock* const clock_;
+  FaultPoints* const faults_;
+  const Plant plant_;
+  TestExecutor device_;
+  Batch batch_;
+  bool lost_ = false;
+  std::map<uint64_t, int32_t> written_;  // Plant::kDiff: by sequence, positions ever computed.
+};
+
+}  // namespace ropeway::sim
+
+#endif  // ROPEWAY_SIM_SIM_EXECUTOR_H_

@@ -1,0 +1,257 @@
+#include "simulation.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+namespace ropeway::sim {
+namespace {
+
+// No run of any seed comes near it; a plant that stops all progress ends here.
+constexpr uint64_t kMaxSteps = 200000;
+
+const char* KindName(CoreEvent::Kind kind) {
+  static constexpr const char* kNames[] = {"started", "token", "preempted", "finished", "failed"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+// The setup without disturbance: every request meets an empty engine with room for all.
+Setup Undisturbed(Setup setup) {
+  setup.plant = Plant::kNone;
+  setup.faults.clear();
+  setup.core.max_num_seqs = 4;
+  setup.core.max_num_batched_tokens = 512;
+  setup.core.max_prefill_chunk = 0;
+  setup.blocks *= 100;
+  setup.num_requests = 0;
+  return setup;
+}
+
+// The complete outputs of the requests in `records`, alone in an undisturbed engine.
+std::map<RequestId, std::vector<Output>> ReferenceOutputs(
+    const Setup& original, const std::map<RequestId, Record>& records) {
+  const Setup setup = Undisturbed(original);
+  SimClock clock;
+  SeededRandom random(0);
+  FaultPoints faults(&random);
+  SimExecutor executor(&clock, &faults, Plant::kNone);
+  const auto policy = MakePolicy(Plant::kNone);
+  EngineCoreOptions options = setup.core;
+  options.is_end = IsEnd;
+  const KvLayout layout = *executor.Init(TestExecutor::PoolBytes(setup.blocks),
+                                         options.max_num_batched_tokens, options.max_num_seqs);
+  std::map<RequestId, std::vector<Output>> outputs;
+  Checks checks(setup);
+  EngineCore core(options, layout, &executor, policy.get(), &clock,
+                  [&](std::vector<CoreEvent> events) { checks.OnEvents(events, {}); });
+  for (const auto& [id, record] : records) {
+    checks.OnAdd(record.made, core.Add(record.made.request), {}, core.stats().steps);
+    while (core.Step()) {
+    }
+    outputs[id] = checks.records().at(id).output;
+  }
+  return outputs;
+}
+
+void CompareTexts(const Setup& setup, const std::map<RequestId, Record>& records, Report* report) {
+  const auto reference = ReferenceOutputs(setup, records);
+  for (const auto& [id, record] : records) {
+    const std::vector<Output>& whole = reference.at(id);
+    const bool complete =
+        record.ended && !record.finish_asked &&
+        (record.reason == FinishReason::kStop || record.reason == FinishReason::kLength);
+    const bool same = record.output.size() <= whole.size() &&
+                      std::equal(record.output.begin(), record.output.end(), whole.begin()) &&
+                      (!complete || record.output.size() == whole.size());
+    if (same) continue;
+    report->violations.emplace("same_text", "request " + std::to_string(id) + " (" +
+                                                std::to_string(record.preemptions) +
+                                                " preemptions) has another text than undisturbed");
+  }
+}
+
+}  // namespace
+
+Report RunSeed(uint64_t seed, Plant plant, bool verbose) {
+  const Setup setup = MakeSetup(seed, plant);
+  Report report = Simulation(setup, verbose).Run();
+  if (plant == Plant::kStarve) return report;  // Its line is endless: nothing to compare.
+  const Report again = Simulation(setup, false).Run();
+  if (again.digest != report.digest) {
+    report.violations.emplace("same_trace", "two runs of one seed have different traces");
+  }
+  CompareTexts(setup, report.records, &report);
+  return report;
+}
+
+Simulation::Simulation(const Setup& setup, bool verbose)
+    : setup_(setup),
+      verbose_(verbose),
+      fault_random_(Mix64(setup.seed, 2)),
+      check_random_(Mix64(setup.seed, 3)),
+      faults_(&fault_random_),
+      executor_(&clock_, &faults_, setup.plant),
+      policy_(MakePolicy(setup.plant)),
+      checks_(setup_) {
+  for (const auto& [name, p] : setup.faults) faults_.Enable(name, p);
+  EngineCoreOptions options = setup.core;
+  options.is_end = IsEnd;
+  const KvLayout layout = *executor_.Init(TestExecutor::PoolBytes(setup.blocks),
+                                          options.max_num_batched_tokens, options.max_num_seqs);
+  core_ = std::make_unique<EngineCore>(options, layout, &executor_, policy_.get(), &clock_,
+                                       [this](std::vector<CoreEvent> events) {
+                                         Tamper(setup_.plant, &events);
+                                         Receive(std::move(events));
+                                       });
+}
+
+Report Simulation::Run() {
+  for (int i = 0; i < std::max(setup_.users, 1); ++i) ScheduleArrival();
+  while (!Hopeless()) {
+    DeliverDue();
+    if (!core_->idle()) {
+      Step();
+      continue;
+    }
+    checks_.OnIntegrity(core_->CheckIntegrity());
+    if (inbox_.empty()) break;
+    clock_.AdvanceTo(inbox_.begin()->first);
+  }
+  // A run that was broken off leaves others without an end, which is not what is wrong with it.
+  if (!Hopeless()) checks_.AtEnd();
+  return {.violations = checks_.violations(),
+          .digest = digest_,
+          .records = checks_.records(),
+          .faults_fired = faults_.fired(),
+          .transitions = core_->transitions(),
+          .stats = core_->stats(),
+          .mixed_steps = mixed_steps_};
+}
+
+bool Simulation::Hopeless() const {
+  return checks_.violations().contains("no_progress") ||
+         checks_.violations().contains("waited_too_long") || core_->stats().steps > kMaxSteps;
+}
+
+// Puts the next request of the seed into the inbox, at its time.
+void Simulation::ScheduleArrival() {
+  if (next_request_ >= setup_.num_requests) return;
+  SimRequest made = MakeRequest(setup_, next_request_, last_arrival_);
+  ++next_request_;
+  if (burst_left_ > 0) {
+    --burst_left_;
+    made.at = last_arrival_;
+  } else if (faults_.Fires("burst")) {
+    burst_left_ = 5;
+  }
+  if (setup_.users > 0) made.at = clock_.Now();
+  last_arrival_ = made.at;
+  inbox_.emplace(made.at, Input{.kind = Input::Kind::kArrival, .id = 0, .made = std::move(made)});
+}
+
+void Simulation::DeliverDue() {
+  if (!core_->idle() && faults_.Fires("delayed_inbox")) return;
+  while (!inbox_.empty() && inbox_.begin()->first <= clock_.Now()) {
+    Input input = std::move(inbox_.begin()->second);
+    inbox_.erase(inbox_.begin());
+    Deliver(std::move(input));
+  }
+}
+
+void Simulation::Deliver(Input input) {
+  switch (input.kind) {
+    case Input::Kind::kArrival:
+      Arrive(std::move(input.made));
+      break;
+    case Input::Kind::kStop:
+      Finish(input.id, FinishReason::kStop);
+      break;
+    case Input::Kind::kCancel:
+      Finish(input.id, FinishReason::kCancelled);
+      if (faults_.Fires("cancel_twice")) Finish(input.id, FinishReason::kCancelled);
+      break;
+  }
+}
+
+void Simulation::Arrive(SimRequest made) {
+  if (setup_.users == 0) ScheduleArrival();  // Open loop: one is always under way.
+  const RequestId id = made.request.id;
+  if (verbose_) {
+    std::printf("%10.3f ms  request %llu arrives: prompt %zu, max_tokens %d\n",
+                ToSeconds(clock_.Now()) * 1e3, static_cast<unsigned long long>(id),
+                made.request.prompt.size(), made.request.max_tokens);
+  }
+  made.request.arrival = clock_.Now();
+  const Status answer = core_->Add(made.request);
+  Trace(Mix64(id, static_cast<uint64_t>(answer.code())));
+  checks_.OnAdd(made, answer, core_->device_status(), core_->stats().steps);
+  if (!answer.ok()) {
+    if (setup_.users > 0) ScheduleArrival();  // The user tries his next one.
+    return;
+  }
+  if (made.cancel_after.has_value()) {
+    inbox_.emplace(clock_.Now() + *made.cancel_after,
+                   Input{.kind = Input::Kind::kCancel, .id = id, .made = {}});
+  }
+  if (faults_.Fires("duplicate_id")) {
+    checks_.OnDuplicate(core_->Add(made.request), core_->device_status());
+  }
+  if (faults_.Fires("cancel_at_once")) Finish(id, FinishReason::kCancelled);
+}
+
+void Simulation::Finish(RequestId id, FinishReason reason) {
+  checks_.OnFinishAsked(id, reason, core_->stats().steps);
+  core_->Finish(id, reason);
+}
+
+void Simulation::Step() {
+  if (faults_.Fires("clock_jump")) clock_.Advance(std::chrono::hours(1));
+  core_->Step();
+  const CoreStats& stats = core_->stats();
+  if (stats.last_prefill_rows > 0 && stats.last_prefill_rows < stats.last_rows) ++mixed_steps_;
+  Trace(static_cast<uint64_t>(clock_.Now().count()));
+  Trace(Mix64(static_cast<uint64_t>(stats.last_rows), static_cast<uint64_t>(stats.free_blocks)));
+  checks_.AfterStep(stats);
+  if (!executor_.violation().empty()) checks_.Violate("kv", executor_.violation());
+  if (check_random_.Chance(0.2)) checks_.OnIntegrity(core_->CheckIntegrity());
+}
+
+void Simulation::Receive(std::vector<CoreEvent> events) {
+  checks_.OnEvents(events, core_->device_status());
+  for (const CoreEvent& event : events) {
+    Trace(Mix64(event.id, static_cast<uint64_t>(event.kind)));
+    Trace(Mix64(static_cast<uint64_t>(event.sampled.token), static_cast<uint64_t>(event.reason)));
+    if (verbose_) {
+      std::printf("%10.3f ms  step %llu: request %llu %s\n", ToSeconds(clock_.Now()) * 1e3,
+                  static_cast<unsigned long long>(event.step),
+                  static_cast<unsigned long long>(event.id), KindName(event.kind));
+    }
+    React(event);
+  }
+}
+
+// What the outside does because of an event: through the inbox, as the core must not be called from
+// its own emit.
+void Simulation::React(const CoreEvent& event) {
+  const auto it = checks_.records().find(event.id);
+  if (it == checks_.records().end()) return;
+  const SimRequest& made = it->second.made;
+  const auto send = [&](Input::Kind kind) {
+    inbox_.emplace(clock_.Now(), Input{.kind = kind, .id = event.id, .made = {}});
+  };
+  if (event.kind == CoreEvent::Kind::kToken) {
+    const auto length = static_cast<int32_t>(it->second.output.size());
+    if (length == made.stop_after) send(Input::Kind::kStop);
+    if (length == made.request.max_tokens - 1 && faults_.Fires("cancel_at_end")) {
+      send(Input::Kind::kCancel);
+    }
+  } else if (event.kind == CoreEvent::Kind::kPreempted) {
+    if (faults_.Fires("cancel_preempted")) send(Input::Kind::kCancel);
+    if (faults_.Fires("lost_in_need")) executor_.LoseDevice();
+  } else if (event.kind == CoreEvent::Kind::kFinished || event.kind == CoreEvent::Kind::kFailed) {
+    if (faults_.Fires("cancel_after_end")) send(Input::Kind::kCancel);
+    if (setup_.users > 0) ScheduleArrival();
+  }
+}
+
+}  // namespace ropeway::sim
