@@ -105,7 +105,9 @@ void TensorBinder::BindEmbedding() {
   const std::string name = "token_embd.weight";
   const GgufTensor* tensor = file_.FindTensor(name);
   if (tensor == nullptr) {
-    Fail(StatusCode::kDataLoss, Field(name), "the tensor is missing");
+    Fail(StatusCode::kDataLoss, Field(name),
+         file_.tensors().empty() ? "the file has no tensors, only metadata"
+                                 : "the tensor is missing");
     return;
   }
   const uint64_t vocab = tensor->shape.size() == 2 ? tensor->shape[1] : 0;

@@ -1,0 +1,206 @@
+#include "model/describe.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <type_traits>
+#include <vector>
+
+#include "model/llama_tensors.h"
+
+namespace ropeway {
+namespace {
+
+constexpr size_t kMaxTextBytes = 72;     // Of one string.
+constexpr size_t kMaxElementBytes = 24;  // Of one string in an array.
+constexpr uint64_t kMaxElements = 6;     // Of one array.
+
+using Buffer = std::back_insert_iterator<std::string>;
+
+// The bytes of the UTF-8 character at the start of `text` if it is valid and fit for a terminal: no
+// control character (C0, DEL, C1); else 0.
+size_t PrintableBytes(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const uint8_t lead = byte(0);
+  if (lead < 0x80) return lead >= 0x20 && lead != 0x7F ? 1 : 0;
+  const size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || text.size() < length) return 0;
+  uint32_t code = lead & (0xFFU >> (length + 1));
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+    code = code << 6 | (byte(i) & 0x3FU);
+  }
+  const uint32_t smallest = length == 4 ? 0x10000 : length == 3 ? 0x800 : 0xA0;
+  const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+  return code >= smallest && code <= 0x10FFFF && !surrogate ? length : 0;
+}
+
+// Element `index` of an array of numbers or bools.
+std::string NumberAt(const GgufArray& array, uint64_t index) {
+  const std::byte* at = array.data.data() + index * GgufTypeBytes(array.type);
+  const auto as = [&]<typename T>(T value) {
+    std::memcpy(&value, at, sizeof value);
+    return fmt::format("{}", value);
+  };
+  switch (array.type) {
+    case GgufType::kUint8:
+      return as(uint8_t{});
+    case GgufType::kInt8:
+      return as(int8_t{});
+    case GgufType::kUint16:
+      return as(uint16_t{});
+    case GgufType::kInt16:
+      return as(int16_t{});
+    case GgufType::kUint32:
+      return as(uint32_t{});
+    case GgufType::kInt32:
+      return as(int32_t{});
+    case GgufType::kUint64:
+      return as(uint64_t{});
+    case GgufType::kInt64:
+      return as(int64_t{});
+    case GgufType::kFloat32:
+      return as(float{});
+    case GgufType::kFloat64:
+      return as(double{});
+    case GgufType::kBool:
+      return *at != std::byte{0} ? "true" : "false";
+    case GgufType::kString:
+    case GgufType::kArray:
+      break;
+  }
+  return "?";
+}
+
+std::string ArrayText(const GgufArray& array) {
+  std::string out = "[";
+  for (uint64_t i = 0; i < std::min(array.count, kMaxElements); ++i) {
+    if (i > 0) out += ", ";
+    out += array.type == GgufType::kString ? QuoteForTerminal(array.strings[i], kMaxElementBytes)
+                                           : NumberAt(array, i);
+  }
+  return out + (array.count > kMaxElements ? ", ...]" : "]");
+}
+
+std::string TypeText(const GgufFile::Entry& entry) {
+  const auto* array = std::get_if<GgufArray>(&entry.value);
+  if (array == nullptr) return GgufTypeName(entry.type);
+  return fmt::format("{}[{}]", GgufTypeName(array->type), array->count);
+}
+
+std::string ValueText(const GgufFile::Entry& entry) {
+  return std::visit(
+      [&]<typename T>(const T& value) -> std::string {
+        if constexpr (std::is_same_v<T, std::string_view>) {
+          return QuoteForTerminal(value, kMaxTextBytes);
+        } else if constexpr (std::is_same_v<T, GgufArray>) {
+          return ArrayText(value);
+        } else if constexpr (std::is_same_v<T, double>) {
+          // A float32 in as few digits as a float32 needs.
+          return entry.type == GgufType::kFloat32 ? fmt::format("{}", static_cast<float>(value))
+                                                  : fmt::format("{}", value);
+        } else {
+          return fmt::format("{}", value);
+        }
+      },
+      entry.value);
+}
+
+void AppendMetadata(const GgufFile& file, Buffer out) {
+  size_t width = 0;
+  for (const auto& entry : file.metadata()) width = std::max(width, entry.key.size());
+  width = std::min<size_t>(width, 48);
+  fmt::format_to(out, "\nMetadata\n");
+  for (const auto& entry : file.metadata()) {
+    fmt::format_to(out, "  {:<{}}  {:<14}  {}\n", entry.key, width, TypeText(entry),
+                   ValueText(entry));
+  }
+}
+
+void AppendTensors(const GgufFile& file, Buffer out) {
+  struct Total {
+    uint64_t tensors = 0;
+    uint64_t bytes = 0;
+  };
+  std::map<std::string, Total> totals;
+  size_t width = 0;
+  for (const GgufTensor& tensor : file.tensors()) width = std::max(width, tensor.name.size());
+  width = std::min<size_t>(width, 48);
+  fmt::format_to(out, "\nTensors (name, type, shape with the contiguous dimension first, bytes)\n");
+  for (const GgufTensor& tensor : file.tensors()) {
+    const std::string type = GgmlTypeName(tensor.type);
+    const bool known = FindGgmlType(tensor.type) != nullptr;
+    fmt::format_to(out, "  {:<{}}  {:<7}  {:<16}  {}\n", tensor.name, width, type,
+                   fmt::format("[{}]", fmt::join(tensor.shape, ", ")),
+                   known ? fmt::format("{}", tensor.data.size()) : "unknown");
+    Total& total = totals[type];
+    ++total.tensors;
+    total.bytes += tensor.data.size();
+  }
+  fmt::format_to(out, "\nTotals\n");
+  for (const auto& [type, total] : totals) {
+    fmt::format_to(out, "  {:<7}  {} tensors, {} bytes\n", type, total.tensors, total.bytes);
+  }
+}
+
+void AppendVerdict(const GgufFile& file, Buffer out) {
+  const StatusOr<LlamaTensors> tensors = BindLlamaTensors(file);
+  if (!tensors.ok()) {
+    // The message begins with the path, which stands at the top already.
+    std::string_view reason = tensors.status().message();
+    if (reason.starts_with(file.path())) reason.remove_prefix(file.path().size() + 2);
+    fmt::format_to(out, "\nRopeway cannot run this model: {}\n", reason);
+    return;
+  }
+  const LlamaConfig& c = tensors->config;
+  fmt::format_to(
+      out,
+      "\nRopeway can run this model: llama, {} layers, hidden size {}, {} heads ({} for "
+      "keys and values) of {}, vocabulary {}, context {}, {} output; {} KV bytes per token\n",
+      c.num_layers, c.hidden_size, c.num_heads, c.num_kv_heads, c.head_dim, c.vocab_size,
+      c.context_length, c.tied_output ? "tied" : "separate", c.kv_block_bytes() / kKvBlockTokens);
+}
+
+}  // namespace
+
+std::string QuoteForTerminal(std::string_view text, size_t max_bytes) {
+  std::string out = "\"";
+  size_t i = 0;
+  while (i < text.size() && i < max_bytes) {
+    const char c = text[i];
+    if (const size_t length = PrintableBytes(text.substr(i)); length > 0) {
+      if (c == '"' || c == '\\') out += '\\';
+      out += text.substr(i, length);
+      i += length;
+      continue;
+    }
+    if (c == '\n') {
+      out += "\\n";
+    } else {
+      fmt::format_to(std::back_inserter(out), "\\x{:02X}", static_cast<uint8_t>(c));
+    }
+    ++i;
+  }
+  out += '"';
+  if (i < text.size()) fmt::format_to(std::back_inserter(out), "... ({} bytes)", text.size());
+  return out;
+}
+
+std::string DescribeGguf(const GgufFile& file) {
+  std::string text;
+  const Buffer out(text);
+  fmt::format_to(out, "{}: GGUF version {}, {} bytes, {} metadata entries, {} tensors\n",
+                 file.path(), file.version(), file.file_bytes(), file.metadata().size(),
+                 file.tensors().size());
+  AppendMetadata(file, out);
+  AppendTensors(file, out);
+  AppendVerdict(file, out);
+  return text;
+}
+
+}  // namespace ropeway

@@ -1,0 +1,307 @@
+#include "model/gguf.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "model/describe.h"
+#include "model/test_gguf_writer.h"
+#include "model/test_largest_allocation.h"
+
+namespace ropeway {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Raw little-endian bytes, for values that the writer would not write.
+template <typename... T>
+std::string Raw(T... values) {
+  std::string out;
+  (out.append(reinterpret_cast<const char*>(&values), sizeof values), ...);
+  return out;
+}
+
+constexpr auto Number(GgufType type) { return static_cast<uint32_t>(type); }
+
+GgufWriter SmallFile(uint32_t version = 3) {
+  GgufWriter writer(version);
+  writer.SetString("general.architecture", "llama");
+  writer.SetUint32("a.uint32", 7);
+  writer.SetUint64("a.uint64", uint64_t{1} << 40);
+  writer.SetInt32("a.int32", -3);
+  writer.SetFloat32("a.float", 0.5F);
+  writer.SetBool("a.bool", true);
+  writer.SetStrings("a.strings", {"x", "", "yz"});
+  writer.SetInt32s("a.ints", {1, -2, 3});
+  writer.AddRaw("a.int8", Number(GgufType::kInt8), Raw(int8_t{-1}));
+  writer.AddRaw("a.double", Number(GgufType::kFloat64), Raw(2.5));
+  writer.SetTensor("t.f32", {3}, WeightType::kF32, std::vector<float>{1, 2, 3});
+  writer.SetTensor("t.q80", {32, 2}, WeightType::kQ8_0, std::vector<float>(64, 1.0F));
+  return writer;
+}
+
+// The message of a file that must not open.
+std::string ErrorOf(const std::string& bytes) {
+  const TempFile temp(bytes);
+  const auto file = GgufFile::Open(temp.path());
+  if (file.ok()) return "opened";
+  EXPECT_EQ(file.status().code(), StatusCode::kDataLoss);
+  EXPECT_THAT(file.status().message(), HasSubstr(temp.path()));
+  EXPECT_EQ(file.status().message().find('\n'), std::string::npos);
+  return file.status().message();
+}
+
+std::string ErrorOf(const GgufWriter& writer) { return ErrorOf(writer.Bytes()); }
+
+// `bytes` with `value` written at `at`.
+template <typename T>
+std::string With(std::string bytes, size_t at, T value) {
+  std::memcpy(bytes.data() + at, &value, sizeof value);
+  return bytes;
+}
+
+TEST(GgufTest, ReadsVersionsTwoAndThree) {
+  for (const uint32_t version : {2U, 3U}) {
+    const TempFile temp(SmallFile(version).Bytes());
+    const auto opened = GgufFile::Open(temp.path());
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    const GgufFile& file = **opened;
+    EXPECT_EQ(file.version(), version);
+    EXPECT_EQ(file.metadata().size(), 10U);
+    EXPECT_EQ(file.metadata()[1].key, "a.uint32");
+    EXPECT_EQ(file.GetUint("a.uint32", 0, 100).value(), 7U);
+    EXPECT_EQ(file.GetUint("a.uint64", 0, UINT64_MAX).value(), uint64_t{1} << 40);
+    EXPECT_EQ(file.GetFloat("a.float").value(), 0.5);
+    EXPECT_EQ(file.GetFloat("a.double").value(), 2.5);
+    EXPECT_EQ(file.GetBool("a.bool").value(), true);
+    EXPECT_EQ(file.GetString("general.architecture").value(), "llama");
+    EXPECT_EQ(std::get<int64_t>(file.Find("a.int32")->value), -3);
+    EXPECT_EQ(std::get<int64_t>(file.Find("a.int8")->value), -1);
+    const GgufArray* strings = file.GetArray("a.strings", GgufType::kString).value();
+    EXPECT_THAT(strings->strings, ElementsAre("x", "", "yz"));
+    const GgufArray* ints = file.GetArray("a.ints", GgufType::kInt32).value();
+    EXPECT_EQ(ints->count, 3U);
+    EXPECT_EQ(ints->data.size(), 12U);
+    const GgufTensor* tensor = file.FindTensor("t.f32");
+    ASSERT_NE(tensor, nullptr);
+    EXPECT_THAT(tensor->shape, ElementsAre(3U));
+    float last = 0.0F;
+    std::memcpy(&last, tensor->data.data() + 8, 4);
+    EXPECT_EQ(last, 3.0F);
+    EXPECT_EQ(file.FindTensor("t.q80")->data.size(), 68U);
+    EXPECT_EQ(file.data_offset() % 32, 0U);
+    EXPECT_EQ(file.FindTensor("t.none"), nullptr);
+  }
+}
+
+TEST(GgufTest, LookUpsSayWhatIsWrong) {
+  const TempFile temp(SmallFile().Bytes());
+  const auto opened = GgufFile::Open(temp.path());
+  ASSERT_TRUE(opened.ok());
+  const GgufFile& file = **opened;
+  EXPECT_EQ(file.GetUint("none", 0, 1).value(), std::nullopt);
+  EXPECT_EQ(file.GetArray("none", GgufType::kString).value(), nullptr);
+  EXPECT_THAT(file.GetUint("a.uint32", 8, 9).status().message(),
+              HasSubstr("metadata \"a.uint32\": 7 is out of range; it must be from 8 to 9"));
+  EXPECT_THAT(file.GetUint("a.int32", 0, 9).status().message(), HasSubstr("-3 is out of range"));
+  EXPECT_THAT(file.GetUint("a.float", 0, 9).status().message(),
+              HasSubstr("an integer is expected, the file has float32"));
+  EXPECT_FALSE(file.GetFloat("a.uint32").ok());
+  EXPECT_FALSE(file.GetBool("a.uint32").ok());
+  EXPECT_FALSE(file.GetString("a.uint32").ok());
+  EXPECT_FALSE(file.GetArray("a.uint32", GgufType::kString).ok());
+  EXPECT_THAT(file.GetArray("a.ints", GgufType::kString).status().message(),
+              HasSubstr("\"a.ints\": an array of string is expected, the file has int32"));
+}
+
+TEST(GgufTest, ReleasedPagesReadTheSame) {
+  GgufWriter writer;
+  std::vector<float> values(10000);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  writer.SetTensor("t", {10000}, WeightType::kF32, values);
+  const TempFile temp(writer.Bytes());
+  const auto file = GgufFile::Open(temp.path());
+  ASSERT_TRUE(file.ok());
+  const std::span<const std::byte> data = (*file)->FindTensor("t")->data;
+  (*file)->Release(data);
+  (*file)->Release(data.first(1));
+  EXPECT_EQ(std::memcmp(data.data(), values.data(), data.size()), 0);
+}
+
+TEST(GgufTest, RefusesWhatIsNoRegularFile) {
+  EXPECT_EQ(GgufFile::Open("/nonexistent/x.gguf").status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(GgufFile::Open("/").status().message(), HasSubstr("is a directory"));
+  EXPECT_THAT(GgufFile::Open("/dev/null").status().message(), HasSubstr("not a regular file"));
+  EXPECT_THAT(ErrorOf(""), HasSubstr("the file is empty"));
+  EXPECT_THAT(ErrorOf("PK\x03\x04 no model"), HasSubstr("magic"));
+  const std::string fifo = TempFile("").path();  // Free again: the object is gone.
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_THAT(GgufFile::Open(fifo).status().message(), HasSubstr("not a regular file"));
+  unlink(fifo.c_str());
+  if (geteuid() != 0) {  // Root may read everything.
+    const TempFile secret(SmallFile().Bytes());
+    chmod(secret.path().c_str(), 0);
+    EXPECT_THAT(GgufFile::Open(secret.path()).status().message(), HasSubstr("Permission denied"));
+  }
+}
+
+TEST(GgufTest, EveryTruncationIsAnError) {
+  const std::string whole = SmallFile().Bytes();
+  ASSERT_LT(whole.size(), 1000U);
+  for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
+    EXPECT_NE(ErrorOf(whole.substr(0, bytes)), "opened") << bytes;
+  }
+  EXPECT_EQ(ErrorOf(whole), "opened");
+  EXPECT_THAT(ErrorOf(whole.substr(0, whole.size() - 1)),
+              HasSubstr("tensor \"t.q80\": data ends at byte " + std::to_string(whole.size()) +
+                        ", but the file has " + std::to_string(whole.size() - 1) + " bytes"));
+}
+
+// Changes each byte of the header in several ways; whatever still opens must be fit to be used.
+TEST(GgufTest, NoCorruptByteCrashes) {
+  const std::string whole = SmallFile().Bytes();
+  const TempFile temp(whole);
+  std::FILE* file = std::fopen(temp.path().c_str(), "r+b");
+  ASSERT_NE(file, nullptr);
+  const auto put = [&](size_t at, int byte) {
+    std::fseek(file, static_cast<long>(at), SEEK_SET);
+    std::fputc(byte, file);
+    std::fflush(file);
+  };
+  int refused = 0;
+  for (size_t at = 0; at < whole.size(); ++at) {
+    const int byte = static_cast<uint8_t>(whole[at]);
+    for (const int other : {0, 0xFF, byte ^ 1, byte ^ 0x80, (byte + 1) & 0xFF, 0x7F}) {
+      put(at, other);
+      const auto opened = GgufFile::Open(temp.path());
+      if (!opened.ok()) {
+        ++refused;
+        EXPECT_EQ(opened.status().code(), StatusCode::kDataLoss);
+        continue;
+      }
+      EXPECT_FALSE(DescribeGguf(**opened).empty());
+      uint64_t sum = 0;  // Every byte of every tensor can be read.
+      for (const GgufTensor& tensor : (*opened)->tensors()) {
+        for (const std::byte b : tensor.data) sum += static_cast<uint64_t>(b);
+      }
+      EXPECT_LT(sum, 1000000U);
+    }
+    put(at, byte);
+  }
+  std::fclose(file);
+  EXPECT_GT(refused, 500);
+}
+
+TEST(GgufTest, HostileHeadersNameTheField) {
+  const std::string whole = SmallFile().Bytes();
+  EXPECT_THAT(ErrorOf(With(whole, 4, uint32_t{1})),
+              HasSubstr("version: version 1 is not supported"));
+  EXPECT_THAT(ErrorOf(With(whole, 4, uint32_t{0x03000000})), HasSubstr("big-endian"));
+  EXPECT_THAT(ErrorOf(With(whole, 8, UINT64_MAX)),
+              HasSubstr("tensor count: 18446744073709551615 is"));
+  EXPECT_THAT(ErrorOf(With(whole, 8, uint64_t{1} << 32)), HasSubstr("tensor count"));
+  EXPECT_THAT(ErrorOf(With(whole, 16, uint64_t{1} << 62)), HasSubstr("metadata count"));
+  EXPECT_NE(ErrorOf(With(whole, 16, uint64_t{11})), "opened");
+  // The first key's length.
+  EXPECT_THAT(ErrorOf(With(whole, 24, UINT64_MAX)), HasSubstr("metadata key 0"));
+  EXPECT_THAT(ErrorOf(With(whole, 24, uint64_t{0})),
+              HasSubstr("metadata key 0: the name is empty"));
+  EXPECT_THAT(ErrorOf(With(whole, 32, '\n')), HasSubstr("metadata key 0: the name has a byte"));
+}
+
+TEST(GgufTest, HostileMetadataNamesTheKey) {
+  const auto error = [](GgufType type, std::string bytes) {
+    GgufWriter writer = SmallFile();
+    writer.AddRaw("bad", Number(type), std::move(bytes));
+    return ErrorOf(writer);
+  };
+  EXPECT_THAT(error(static_cast<GgufType>(13), ""), HasSubstr("\"bad\": value type 13 is unknown"));
+  EXPECT_THAT(error(GgufType::kBool, Raw(uint8_t{2})),
+              HasSubstr("\"bad\": a bool is 0 or 1, not 2"));
+  EXPECT_THAT(error(GgufType::kString, Raw(UINT64_MAX)),
+              HasSubstr("metadata \"bad\": 1844674407370"));
+  EXPECT_THAT(error(GgufType::kArray, Raw(Number(GgufType::kArray), uint64_t{1})),
+              HasSubstr("\"bad\": arrays within arrays"));
+  EXPECT_THAT(error(GgufType::kArray, Raw(uint32_t{99}, uint64_t{1})),
+              HasSubstr("\"bad\": value type 99"));
+  // 2^61 elements of 8 bytes are 0 bytes modulo 2^64.
+  EXPECT_THAT(error(GgufType::kArray, Raw(Number(GgufType::kUint64), uint64_t{1} << 61)),
+              HasSubstr("\"bad\": 2305843009213693952 elements"));
+  EXPECT_THAT(error(GgufType::kArray, Raw(Number(GgufType::kString), uint64_t{1} << 60)),
+              HasSubstr("\"bad\": 1152921504606846976 elements"));
+  GgufWriter twice = SmallFile();
+  twice.AddRaw("a.bool", Number(GgufType::kBool), Raw(uint8_t{1}));
+  EXPECT_THAT(ErrorOf(twice), HasSubstr("metadata \"a.bool\": the key occurs twice"));
+}
+
+TEST(GgufTest, HostileTensorsAreNamed) {
+  const auto error = [](const std::vector<uint64_t>& shape, uint32_t type, size_t bytes,
+                        uint64_t offset_shift = 0) {
+    GgufWriter writer = SmallFile();
+    writer.AddRawTensor("bad", shape, type, std::string(bytes, '\0'), offset_shift);
+    return ErrorOf(writer);
+  };
+  EXPECT_EQ(error({8}, 0, 32), "opened");
+  EXPECT_EQ(error({8}, 99, 32), "opened");  // Unknown types are named where they are used.
+  EXPECT_THAT(error({}, 0, 4), HasSubstr("tensor \"bad\": 0 dimensions"));
+  EXPECT_THAT(error({1, 1, 1, 1, 1}, 0, 4), HasSubstr("tensor \"bad\": 5 dimensions"));
+  EXPECT_THAT(error({8, 0}, 0, 4), HasSubstr("tensor \"bad\": dimension 1 is 0"));
+  EXPECT_THAT(error({uint64_t{1} << 33, uint64_t{1} << 33}, 0, 4),
+              HasSubstr("tensor \"bad\": dimension 1 is 8589934592"));
+  EXPECT_THAT(error({UINT64_MAX}, 0, 4), HasSubstr("tensor \"bad\": dimension 0"));
+  EXPECT_THAT(error({uint64_t{1} << 62}, 0, 4), HasSubstr("tensor \"bad\": the data's size"));
+  EXPECT_THAT(error({33}, 8, 64),
+              HasSubstr("tensor \"bad\": dimension 0 is 33, no multiple of Q8_0"));
+  EXPECT_THAT(error({8}, 0, 28), HasSubstr("tensor \"bad\": data ends at byte"));
+  EXPECT_THAT(error({8}, 0, 32, 16), HasSubstr("tensor \"bad\": offset 144 is no multiple of"));
+  EXPECT_THAT(error({8}, 0, 32, uint64_t{1} << 63), HasSubstr("tensor \"bad\": offset"));
+  EXPECT_THAT(error({8}, 0, 32, uint64_t{0} - 192), HasSubstr("tensor \"bad\": offset 184467"));
+  // Points back at t.q80's data.
+  EXPECT_THAT(error({8}, 0, 32, uint64_t{0} - 96), HasSubstr("overlaps"));
+  GgufWriter twice = SmallFile();
+  twice.AddRawTensor("t.f32", {1}, 0, std::string(4, '\0'));
+  EXPECT_THAT(ErrorOf(twice), HasSubstr("tensor \"t.f32\": the name occurs twice"));
+}
+
+TEST(GgufTest, AlignmentIsAPowerOfTwoAndHeeded) {
+  GgufWriter wide = SmallFile();
+  wide.SetAlignment(256);
+  const TempFile temp(wide.Bytes());
+  const auto file = GgufFile::Open(temp.path());
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_EQ((*file)->data_offset() % 256, 0U);
+  for (const uint32_t bad : {0U, 24U, uint32_t{1} << 30}) {
+    GgufWriter writer = SmallFile();
+    writer.SetUint32("general.alignment", bad);
+    EXPECT_THAT(ErrorOf(writer), HasSubstr("general.alignment"));
+  }
+  GgufWriter text = SmallFile();
+  text.SetString("general.alignment", "32");
+  EXPECT_THAT(ErrorOf(text), HasSubstr("general.alignment"));
+}
+
+TEST(GgufTest, ASmallHostileFileAllocatesLittle) {
+  const std::string whole = SmallFile().Bytes();
+  std::vector<std::string> files;
+  for (size_t at = 8; at + 8 <= whole.size(); ++at) {
+    files.push_back(With(whole, at, uint64_t{1} << 28));
+    files.push_back(With(whole, at, uint64_t{1} << 40));
+  }
+  TakeLargestAllocation();
+  for (const std::string& bytes : files) {
+    const TempFile temp(bytes);
+    const auto file = GgufFile::Open(temp.path());
+    if (file.ok()) DescribeGguf(**file);
+  }
+  EXPECT_LT(TakeLargestAllocation(), size_t{64} << 10);
+}
+
+}  // namespace
+}  // namespace ropeway

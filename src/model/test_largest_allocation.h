@@ -1,0 +1,15 @@
+// For tests: the largest single allocation that this program asked operator new for.
+#ifndef ROPEWAY_MODEL_TEST_LARGEST_ALLOCATION_H_
+#define ROPEWAY_MODEL_TEST_LARGEST_ALLOCATION_H_
+
+#include <cstddef>
+
+namespace ropeway {
+
+// Bytes of the largest allocation since the last call, which this call begins anew. 0 under
+// AddressSanitizer, which has an operator new of its own.
+size_t TakeLargestAllocation();
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_MODEL_TEST_LARGEST_ALLOCATION_H_
