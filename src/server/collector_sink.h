@@ -14,9 +14,6 @@ class CollectorSink final : public ServerSink {
   // Without `keep_tokens` only the text is kept.
   CollectorSink(bool keep_tokens, WakeFn wake);
 
-  // Appends `delta` to `all`.
-  static void Merge(Delta delta, Delta* all);
-
  protected:
   // Merges all into one delta.
   bool Keep(Delta delta, std::vector<Delta>* pending) override;

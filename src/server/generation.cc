@@ -29,6 +29,8 @@ class Submitted {
   Submitted(const Submitted&) = delete;
   Submitted& operator=(const Submitted&) = delete;
 
+  bool Ended() { return sink_->Ended(); }
+
   ServerSink::Output Take() {
     ServerSink::Output output = sink_->Take();
     if (output.end) ended_ = true;
@@ -67,28 +69,20 @@ SocketStream::Deadline Never() { return SocketStream::Deadline::max(); }
 
 asio::awaitable<Sent> SendReply(SocketStream* stream, HttpReply reply, Framing framing) {
   Sent sent;
-  sent.status = reply.status;
   std::string bytes = Serialize(reply, framing);
   const bool written = co_await stream->Write(std::move(bytes));
+  if (written) sent.status = reply.status;
   sent.keep_alive = written && framing.keep_alive;
   co_return sent;
 }
 
 asio::awaitable<Sent> SendWhole(SocketStream* stream, ServerContext* context, Submitted* submitted,
                                 const AnswerHead& head, Framing framing) {
-  ServerSink::Output output = submitted->Take();
-  while (!output.end) {
+  while (!submitted->Ended()) {
     if (stream->gone()) co_return Sent{};
     co_await stream->Wait(Never());
-    ServerSink::Output more = submitted->Take();
-    // What was taken on an earlier, spurious wake-up comes first.
-    if (!output.deltas.empty() && !more.deltas.empty()) {
-      CollectorSink::Merge(std::move(more.deltas.front()), &output.deltas.front());
-      more.deltas.clear();
-    }
-    if (more.deltas.empty()) more.deltas = std::move(output.deltas);
-    output = std::move(more);
   }
+  ServerSink::Output output = submitted->Take();
   const Status status = EndStatus(*output.end);
   HttpReply reply;
   if (status.ok()) {
@@ -136,12 +130,13 @@ asio::awaitable<Sent> SendStream(SocketStream* stream, ServerContext* context, S
       sent.status = 200;
     }
     bytes += StreamBytes(output, framing, &events);
-    const bool written = bytes.empty() || co_await stream->Write(std::move(bytes));
-    if (!written || stream->gone()) co_return sent;
-    if (output.end) {
+    bool written = true;
+    if (!bytes.empty()) written = co_await stream->Write(std::move(bytes));
+    if (written && output.end) {
       sent.keep_alive = framing.keep_alive;
       co_return sent;
     }
+    if (!written || stream->gone()) co_return Sent{};
     co_await stream->Wait(Never());
   }
 }

@@ -12,7 +12,7 @@ namespace ropeway {
 
 // What was sent.
 struct Sent {
-  int status = 499;  // Of HTTP; 499: the client left before anything was sent.
+  int status = 499;  // Of HTTP; 499: the client left before the end.
   bool keep_alive = false;
 };
 

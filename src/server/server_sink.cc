@@ -12,6 +12,12 @@ ServerSink::Output ServerSink::Take() {
   return taken;
 }
 
+bool ServerSink::Ended() {
+  std::lock_guard lock(mutex_);
+  signalled_ = false;
+  return pending_.end.has_value();
+}
+
 void ServerSink::Close() {
   WakeFn dropped;  // Destroyed after the lock is released: it may own what locks in turn.
   std::lock_guard lock(mutex_);

@@ -34,6 +34,9 @@ class ServerSink : public OutputSink {
   };
   Output Take();
 
+  // Whether the end arrived; it stays to be taken. Like Take, asks to be woken by what comes next.
+  bool Ended();
+
   // The connection's last call: `wake` is not called any more once this returned, and further
   // deltas ask the backend to cancel.
   void Close();

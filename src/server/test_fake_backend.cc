@@ -1,0 +1,211 @@
+#include "server/test_fake_backend.h"
+
+#include <utility>
+
+namespace ropeway {
+
+FakeBackend::FakeBackend() : script_([](const Request&) { return FakeScript(); }) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+FakeBackend::~FakeBackend() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void FakeBackend::set_script(ScriptFn script) {
+  std::lock_guard lock(mutex_);
+  script_ = std::move(script);
+}
+
+void FakeBackend::set_refusal(Status refusal) {
+  std::lock_guard lock(mutex_);
+  refusal_ = std::move(refusal);
+}
+
+void FakeBackend::set_health(Health health) {
+  std::lock_guard lock(mutex_);
+  health_ = std::move(health);
+}
+
+void FakeBackend::set_step_pause(std::chrono::microseconds pause) {
+  std::lock_guard lock(mutex_);
+  pause_ = pause;
+}
+
+std::vector<Request> FakeBackend::submitted() const {
+  std::lock_guard lock(mutex_);
+  return submitted_;
+}
+
+int FakeBackend::active() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<int>(running_.size());
+}
+
+int FakeBackend::cancels() const {
+  std::lock_guard lock(mutex_);
+  return cancels_;
+}
+
+int FakeBackend::refused_deltas() const {
+  std::lock_guard lock(mutex_);
+  return refused_deltas_;
+}
+
+int64_t FakeBackend::deltas() const {
+  std::lock_guard lock(mutex_);
+  return deltas_;
+}
+
+bool FakeBackend::WaitFor(const std::function<bool()>& holds) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::seconds(10), holds);
+}
+
+bool FakeBackend::WaitIdle() const {
+  return WaitFor([this] { return running_.empty(); });
+}
+
+bool FakeBackend::WaitActive(int count) const {
+  return WaitFor([this, count] { return static_cast<int>(running_.size()) == count; });
+}
+
+bool FakeBackend::WaitDeltas(int64_t count) const {
+  return WaitFor([this, count] { return deltas_ >= count; });
+}
+
+StatusOr<RequestId> FakeBackend::Submit(Request request, std::shared_ptr<OutputSink> sink) {
+  std::lock_guard lock(mutex_);
+  if (!refusal_.ok()) return refusal_;
+  submitted_.push_back(request);
+  const RequestId id = next_id_++;
+  Running running;
+  running.script = script_(request);
+  running.request = std::move(request);
+  running.sink = std::move(sink);
+  running_.emplace(id, std::move(running));
+  changed_.notify_all();
+  return id;
+}
+
+void FakeBackend::Cancel(RequestId id) {
+  std::lock_guard lock(mutex_);
+  auto found = running_.find(id);
+  if (found == running_.end()) return;
+  ++cancels_;
+  found->second.cancelled = true;
+  changed_.notify_all();
+}
+
+std::vector<ModelInfo> FakeBackend::Models() const {
+  ModelInfo model;
+  model.id = "fake-model";
+  model.max_model_len = 2048;
+  model.created = 1700000000;
+  return {model};
+}
+
+Health FakeBackend::GetHealth() const {
+  std::lock_guard lock(mutex_);
+  return health_;
+}
+
+StatusOr<std::vector<TokenId>> FakeBackend::Tokenize(const std::string& text, bool) const {
+  return std::vector<TokenId>(text.begin(), text.end());
+}
+
+StatusOr<std::string> FakeBackend::Detokenize(const std::vector<TokenId>& ids) const {
+  return std::string(ids.begin(), ids.end());
+}
+
+Status FakeBackend::Drain(std::chrono::nanoseconds) {
+  set_refusal({StatusCode::kUnavailable, "The engine is stopping."});
+  return WaitIdle() ? Status() : Status(StatusCode::kDeadlineExceeded, "Requests still ran.");
+}
+
+void FakeBackend::Run() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (running_.empty()) {
+      changed_.wait(lock);
+      continue;
+    }
+    std::vector<RequestId> ids;
+    for (const auto& [id, unused] : running_) ids.push_back(id);
+    for (RequestId id : ids) {
+      Running* running = &running_.at(id);  // Only this thread erases; map nodes do not move.
+      Running state = *running;
+      lock.unlock();  // As a real backend: a sink may be called while Submit and Cancel arrive.
+      const bool goes_on = Step(id, &state);
+      lock.lock();
+      state.cancelled = state.cancelled || running->cancelled;
+      if (goes_on) {
+        *running = std::move(state);
+      } else {
+        running_.erase(id);
+      }
+    }
+    changed_.notify_all();
+    changed_.wait_for(lock, pause_);
+  }
+}
+
+bool FakeBackend::Step(RequestId id, Running* running) {
+  const FakeScript& script = running->script;
+  OutputSink& sink = *running->sink;
+  Finish finish;
+  finish.usage = {.prompt_tokens = 3, .completion_tokens = running->emitted, .cached_tokens = 1};
+  finish.reason = FinishReason::kLength;
+  if (running->cancelled) {
+    finish.reason = FinishReason::kCancelled;
+    if (running->admitted) {
+      sink.OnFinish(id, finish);
+    } else {
+      sink.OnError(id, {StatusCode::kCancelled, "Cancelled while it waited."});
+    }
+    return false;
+  }
+  if (script.fail_unadmitted) {
+    sink.OnError(id, script.failure);
+    return false;
+  }
+  if (!script.admit) return true;
+  if (!running->admitted) {
+    running->admitted = true;
+    sink.OnAdmitted(id, 3);
+    return true;
+  }
+  if (running->emitted == script.fail_after) {
+    sink.OnError(id, script.failure);
+    return false;
+  }
+  if (!script.endless && running->emitted == running->request.max_tokens.value_or(5)) {
+    sink.OnFinish(id, finish);
+    return false;
+  }
+  Delta delta;
+  delta.text = script.text(running->emitted);
+  OutputToken token;
+  token.id = running->emitted;
+  token.bytes = delta.text;
+  token.logprob = -0.5F;
+  for (int i = 0; i < running->request.logprobs.value_or(0); ++i) {
+    token.top_logprobs.push_back({i, -0.5F - static_cast<float>(i)});
+    token.top_bytes.push_back(i == 0 ? delta.text : fmt::format("t{}", i));
+  }
+  delta.tokens.push_back(std::move(token));
+  ++running->emitted;
+  const bool wanted = sink.OnDelta(id, std::move(delta));
+  if (!wanted) running->cancelled = true;
+  std::lock_guard lock(mutex_);
+  ++deltas_;
+  if (!wanted) ++refused_deltas_;
+  return true;
+}
+
+}  // namespace ropeway

@@ -1,0 +1,97 @@
+// A Backend for the server's tests: a thread of its own emits scripted output, one delta a request
+// and step, and keeps account of what was asked of it.
+#ifndef ROPEWAY_SERVER_TEST_FAKE_BACKEND_H_
+#define ROPEWAY_SERVER_TEST_FAKE_BACKEND_H_
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/backend.h"
+
+namespace ropeway {
+
+// What becomes of one request.
+struct FakeScript {
+  bool admit = true;     // Else it waits unadmitted, without an end, until it is cancelled.
+  bool endless = false;  // Else it ends after max_tokens deltas.
+  int fail_after = -1;   // OnError(failure) after so many deltas; -1: never. Beforehand if 0 and
+  bool fail_unadmitted = false;  // this is set.
+  Status failure;
+  std::function<std::string(int)> text = [](int i) { return fmt::format("w{} ", i); };
+};
+
+class FakeBackend final : public Backend {
+ public:
+  using ScriptFn = std::function<FakeScript(const Request&)>;
+
+  FakeBackend();
+  ~FakeBackend() override;
+
+  // Test controls; any thread.
+  void set_script(ScriptFn script);
+  void set_refusal(Status refusal);  // What Submit fails with from now on; OK: nothing.
+  void set_health(Health health);
+  void set_step_pause(std::chrono::microseconds pause);
+  std::vector<Request> submitted() const;
+  int active() const;
+  int cancels() const;         // Cancel calls for requests that ran.
+  int refused_deltas() const;  // OnDelta calls that returned false.
+  int64_t deltas() const;      // OnDelta calls in all.
+  // Whether nothing runs any more within 10 s.
+  bool WaitIdle() const;
+  bool WaitActive(int count) const;
+  bool WaitDeltas(int64_t count) const;
+
+  StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink) override;
+  void Cancel(RequestId id) override;
+  std::vector<ModelInfo> Models() const override;
+  Health GetHealth() const override;
+  std::string MetricsText() const override { return "fake_metric 1\n"; }
+  int RetryAfterSeconds() const override { return 7; }
+  StatusOr<std::vector<TokenId>> Tokenize(const std::string&, bool) const override;
+  StatusOr<std::string> Detokenize(const std::vector<TokenId>&) const override;
+  Status Drain(std::chrono::nanoseconds deadline) override;
+
+ private:
+  struct Running {
+    Request request;
+    FakeScript script;
+    std::shared_ptr<OutputSink> sink;
+    bool admitted = false;
+    bool cancelled = false;
+    int emitted = 0;
+  };
+
+  void Run();
+  // Advances one request; false where it ended.
+  bool Step(RequestId id, Running* running);
+  bool WaitFor(const std::function<bool()>& holds) const;
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  ScriptFn script_;
+  Status refusal_;
+  Health health_;
+  std::chrono::microseconds pause_{100};
+  std::map<RequestId, Running> running_;
+  std::vector<Request> submitted_;
+  RequestId next_id_ = 1;
+  int cancels_ = 0;
+  int refused_deltas_ = 0;
+  int64_t deltas_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_SERVER_TEST_FAKE_BACKEND_H_
