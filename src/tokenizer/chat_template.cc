@@ -1,0 +1,80 @@
+#include "tokenizer/chat_template.h"
+
+#include <exception>
+#include <utility>
+
+#include "tokenizer/jinja_error.h"
+#include "tokenizer/jinja_interpreter.h"
+#include "tokenizer/jinja_parser.h"
+
+namespace ropeway {
+namespace {
+
+constexpr char kField[] = "tokenizer.chat_template";
+
+constexpr size_t kMaxSourceBytes = size_t{1} << 20U;
+constexpr int64_t kMaxSteps = 2'000'000;
+// A template makes each message's text a few times over: once for each "+" and once to write it.
+constexpr size_t kMaxBytes = size_t{64} << 20U;
+constexpr size_t kMaxBytesPerInputByte = 32;
+
+std::string At(int line) { return std::string(kField) + ", line " + std::to_string(line) + ": "; }
+
+}  // namespace
+
+struct ChatTemplate::Program {
+  jinja::Body body;
+};
+
+ChatTemplate::ChatTemplate(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
+
+StatusOr<ChatTemplate> ChatTemplate::Parse(std::string source) {
+  if (source.size() > kMaxSourceBytes) {
+    return Status(
+        StatusCode::kUnimplemented,
+        std::string(kField) + ": it is longer than " + std::to_string(kMaxSourceBytes) + " bytes",
+        kField);
+  }
+  try {
+    return ChatTemplate(std::make_shared<const Program>(Program{jinja::Parse(source)}));
+  } catch (const jinja::Error& error) {
+    return Status(StatusCode::kUnimplemented, At(error.line) + error.what(), kField);
+  } catch (const std::exception& error) {
+    return Status(StatusCode::kInternal, std::string(kField) + ": " + error.what(), kField);
+  }
+}
+
+StatusOr<std::string> ChatTemplate::Render(const std::vector<ChatMessage>& messages,
+                                           bool add_generation_prompt, std::string_view bos_token,
+                                           std::string_view eos_token) const {
+  using jinja::Value;
+  size_t bytes = 0;
+  jinja::List list;
+  list.reserve(messages.size());
+  for (const ChatMessage& message : messages) {
+    bytes += message.role.size() + message.content.size();
+    list.push_back(Value::Of(
+        jinja::Dict{{"role", Value::Of(message.role)}, {"content", Value::Of(message.content)}}));
+  }
+  jinja::Dict globals = {
+      {"messages", Value::Of(std::move(list))},
+      {"add_generation_prompt", Value::Of(add_generation_prompt)},
+      {"bos_token", Value::Of(std::string(bos_token))},
+      {"eos_token", Value::Of(std::string(eos_token))},
+      // What a chat without them has in Hugging Face's renderer.
+      {"tools", Value()},
+      {"documents", Value()},
+  };
+  try {
+    return jinja::Render(program_->body, std::move(globals),
+                         {kMaxSteps, kMaxBytes + kMaxBytesPerInputByte * bytes});
+  } catch (const jinja::Raised& raised) {
+    return InvalidArgument(raised.what(), "messages");
+  } catch (const jinja::Error& error) {
+    return InvalidArgument(At(error.line) + error.what(), "messages");
+  } catch (const std::exception& error) {
+    return Status(StatusCode::kInternal, std::string(kField) + ": " + error.what(), kField);
+  }
+}
+
+}  // namespace ropeway
