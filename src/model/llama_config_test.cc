@@ -1,0 +1,251 @@
+#include "model/llama_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "model/llama_tensors.h"
+#include "model/test_gguf_writer.h"
+
+namespace ropeway {
+namespace {
+
+using ::testing::HasSubstr;
+
+StatusOr<LlamaTensors> Bind(const GgufWriter& writer) {
+  const TempFile temp(writer.Bytes());
+  const auto file = GgufFile::Open(temp.path());
+  if (!file.ok()) return file.status();
+  StatusOr<LlamaTensors> tensors = BindLlamaTensors(**file);
+  // The tensors' pointers end with the file; the configuration does not.
+  if (tensors.ok()) tensors->layers.clear();
+  return tensors;
+}
+
+using Edit = std::function<void(GgufWriter*)>;
+
+LlamaConfig ConfigWith(const Edit& edit, const TinyLlamaOptions& options = {}) {
+  GgufWriter writer = TinyLlama(options);
+  edit(&writer);
+  const auto tensors = Bind(writer);
+  EXPECT_TRUE(tensors.ok()) << tensors.status().message();
+  return tensors.ok() ? tensors->config : LlamaConfig();
+}
+
+std::string ErrorWith(const Edit& edit, StatusCode code = StatusCode::kDataLoss) {
+  GgufWriter writer = TinyLlama();
+  edit(&writer);
+  const auto tensors = Bind(writer);
+  if (tensors.ok()) return "accepted";
+  EXPECT_EQ(tensors.status().code(), code) << tensors.status().message();
+  EXPECT_FALSE(tensors.status().field().empty());
+  return tensors.status().message();
+}
+
+std::string UnsupportedWith(const Edit& edit) {
+  return ErrorWith(edit, StatusCode::kUnimplemented);
+}
+
+TEST(LlamaConfigTest, ReadsTheTinyModel) {
+  const LlamaConfig c = ConfigWith([](GgufWriter*) {});
+  EXPECT_EQ(c.num_layers, 2);
+  EXPECT_EQ(c.hidden_size, 64);
+  EXPECT_EQ(c.num_heads, 4);
+  EXPECT_EQ(c.num_kv_heads, 2);
+  EXPECT_EQ(c.head_dim, 16);
+  EXPECT_EQ(c.rope_dim, 16);
+  EXPECT_EQ(c.intermediate_size, 96);
+  EXPECT_EQ(c.vocab_size, kTinyVocab);
+  EXPECT_EQ(c.context_length, 512);
+  EXPECT_EQ(c.rms_norm_eps, 1e-5F);
+  EXPECT_TRUE(c.tied_output);
+  EXPECT_EQ(c.rope.dim, 16);
+  EXPECT_EQ(c.rope.scaling, RopeScaling::kNone);
+  EXPECT_EQ(c.kv_block_bytes(), 2U * 2 * 2 * 16 * 16 * 2);
+}
+
+TEST(LlamaConfigTest, FillsInWhatMayBeAbsent) {
+  TinyLlamaOptions options;
+  options.kv_heads = 4;
+  const LlamaConfig c = ConfigWith(
+      [](GgufWriter* w) {
+        w->Remove("llama.attention.head_count_kv");
+        w->Remove("llama.attention.key_length");
+        w->Remove("llama.attention.value_length");
+        w->Remove("llama.rope.dimension_count");
+        w->Remove("llama.rope.freq_base");
+        w->Remove("llama.vocab_size");
+        w->Remove("tokenizer.ggml.tokens");
+      },
+      options);
+  EXPECT_EQ(c.num_kv_heads, 4);
+  EXPECT_EQ(c.head_dim, 16);
+  EXPECT_EQ(c.rope_dim, 16);
+  EXPECT_EQ(c.rope.freq_base, 10000.0);
+}
+
+TEST(LlamaConfigTest, RequiredKeysAreNamed) {
+  for (const char* key : {"general.architecture", "llama.block_count", "llama.context_length",
+                          "llama.embedding_length", "llama.feed_forward_length",
+                          "llama.attention.head_count", "llama.attention.layer_norm_rms_epsilon"}) {
+    EXPECT_THAT(ErrorWith([&](GgufWriter* w) { w->Remove(key); }),
+                HasSubstr(std::string("metadata \"") + key + "\": the key is missing"));
+    EXPECT_THAT(ErrorWith([&](GgufWriter* w) { w->SetBool(key, true); }), HasSubstr(key));
+  }
+}
+
+TEST(LlamaConfigTest, HostileNumbersAreNamed) {
+  const auto with = [](const char* key, uint32_t value) {
+    return ErrorWith([&](GgufWriter* w) { w->SetUint32(key, value); });
+  };
+  for (const char* key :
+       {"llama.block_count", "llama.context_length", "llama.embedding_length",
+        "llama.feed_forward_length", "llama.attention.head_count", "llama.attention.head_count_kv",
+        "llama.attention.key_length", "llama.attention.value_length", "llama.rope.dimension_count",
+        "llama.vocab_size"}) {
+    EXPECT_THAT(with(key, 0), HasSubstr(key));
+    EXPECT_THAT(with(key, 0xFFFFFFFFU), HasSubstr(key));
+    EXPECT_THAT(ErrorWith([&](GgufWriter* w) { w->SetInt32(key, -1); }), HasSubstr(key));
+    EXPECT_THAT(ErrorWith([&](GgufWriter* w) { w->SetUint64(key, uint64_t{1} << 32 | 64); }),
+                HasSubstr(key));
+  }
+  EXPECT_THAT(with("llama.attention.head_count_kv", 3), HasSubstr("3 does not divide"));
+  EXPECT_THAT(with("llama.rope.dimension_count", 15), HasSubstr("15 is odd"));
+  EXPECT_THAT(ErrorWith([](GgufWriter* w) {
+                w->Remove("llama.attention.key_length");
+                w->SetUint32("llama.attention.head_count", 6);
+              }),
+              HasSubstr("6 does not divide the embedding length 64"));
+  EXPECT_THAT(UnsupportedWith([](GgufWriter* w) {
+                w->SetUint32("llama.attention.key_length", 24);
+                w->SetUint32("llama.attention.value_length", 24);
+              }),
+              HasSubstr("key_length\": a head of 24 elements"));
+  EXPECT_THAT(
+      UnsupportedWith([](GgufWriter* w) { w->SetUint32("llama.attention.value_length", 32); }),
+      HasSubstr("value_length\": 32 differs"));
+  EXPECT_THAT(UnsupportedWith([](GgufWriter* w) { w->SetUint32("llama.embedding_length", 65); }),
+              HasSubstr("65 is no multiple of 32"));
+  for (const float eps : {0.0F, -1.0F, 1.0F, std::numeric_limits<float>::quiet_NaN()}) {
+    EXPECT_THAT(ErrorWith([&](GgufWriter* w) {
+                  w->SetFloat32("llama.attention.layer_norm_rms_epsilon", eps);
+                }),
+                HasSubstr("layer_norm_rms_epsilon"));
+  }
+  EXPECT_THAT(ErrorWith([](GgufWriter* w) { w->SetFloat32("llama.rope.freq_base", 0.0F); }),
+              HasSubstr("freq_base"));
+}
+
+TEST(LlamaConfigTest, WhatWouldChangeResultsIsRefusedByName) {
+  const auto number = [](const char* key, uint32_t value) {
+    return UnsupportedWith([&](GgufWriter* w) { w->SetUint32(key, value); });
+  };
+  EXPECT_THAT(number("llama.expert_count", 8),
+              HasSubstr("llama.expert_count\": 8 is not supported"));
+  EXPECT_THAT(number("llama.attention.sliding_window", 4096), HasSubstr("sliding_window"));
+  EXPECT_THAT(UnsupportedWith([](GgufWriter* w) { w->SetBool("llama.attention.causal", false); }),
+              HasSubstr("llama.attention.causal"));
+  EXPECT_THAT(UnsupportedWith([](GgufWriter* w) { w->SetFloat32("llama.logit_scale", 2.0F); }),
+              HasSubstr("llama.logit_scale"));
+  EXPECT_THAT(UnsupportedWith([](GgufWriter* w) { w->SetFloat32("llama.attention.scale", 0.5F); }),
+              HasSubstr("llama.attention.scale"));
+  EXPECT_THAT(UnsupportedWith([](GgufWriter* w) {
+                w->SetInt32s("llama.attention.sliding_window", {1, 2});
+              }),
+              HasSubstr("only a single number"));
+  EXPECT_THAT(UnsupportedWith([](GgufWriter* w) { w->SetString("general.architecture", "qwen2"); }),
+              HasSubstr("\"qwen2\" is not supported; \"llama\" is"));
+  // The values at which they change nothing.
+  ConfigWith([](GgufWriter* w) {
+    w->SetUint32("llama.expert_count", 0);
+    w->SetBool("llama.attention.causal", true);
+    w->SetFloat32("llama.logit_scale", 1.0F);
+    w->SetFloat32("llama.attention.scale", 0.25F);
+  });
+}
+
+TEST(LlamaConfigTest, ReadsRopeScaling) {
+  const auto scaled = [](const char* type, float factor) {
+    return ConfigWith([&](GgufWriter* w) {
+      w->SetString("llama.rope.scaling.type", type);
+      w->SetFloat32("llama.rope.scaling.factor", factor);
+      w->SetUint32("llama.rope.scaling.original_context_length", 128);
+      w->SetFloat32("llama.rope.scaling.attn_factor", 1.5F);
+    });
+  };
+  const LlamaConfig linear = scaled("linear", 4.0F);
+  EXPECT_EQ(linear.rope.scaling, RopeScaling::kLinear);
+  EXPECT_EQ(linear.rope.factor, 4.0);
+  EXPECT_EQ(linear.rope.attention_factor, 1.5);
+  const LlamaConfig yarn = scaled("yarn", 4.0F);
+  EXPECT_EQ(yarn.rope.scaling, RopeScaling::kYarn);
+  EXPECT_EQ(yarn.rope.original_context_length, 128);
+  EXPECT_EQ(yarn.rope.beta_fast, 32.0);
+  EXPECT_EQ(scaled("none", 4.0F).rope.scaling, RopeScaling::kNone);
+  EXPECT_EQ(scaled("linear", 1.0F).rope.scaling, RopeScaling::kNone);
+  const LlamaConfig legacy =
+      ConfigWith([](GgufWriter* w) { w->SetFloat32("llama.rope.scale_linear", 2.0F); });
+  EXPECT_EQ(legacy.rope.scaling, RopeScaling::kLinear);
+  EXPECT_EQ(legacy.rope.factor, 2.0);
+  EXPECT_THAT(
+      UnsupportedWith([](GgufWriter* w) { w->SetString("llama.rope.scaling.type", "longrope"); }),
+      HasSubstr("\"longrope\" is not supported"));
+  EXPECT_THAT(ErrorWith([](GgufWriter* w) {
+                w->SetFloat32("llama.rope.scaling.factor", std::numeric_limits<float>::infinity());
+              }),
+              HasSubstr("llama.rope.scaling.factor"));
+}
+
+TEST(LlamaTensorsTest, TensorsAreCheckedAgainstTheMetadata) {
+  EXPECT_THAT(ErrorWith([](GgufWriter* w) { w->RemoveTensor("blk.1.attn_v.weight"); }),
+              HasSubstr("tensor \"blk.1.attn_v.weight\": the tensor is missing"));
+  EXPECT_THAT(ErrorWith([](GgufWriter* w) { w->SetUint32("llama.block_count", 3); }),
+              HasSubstr("tensor \"blk.2.attn_norm.weight\": the tensor is missing"));
+  EXPECT_THAT(ErrorWith([](GgufWriter* w) { w->SetUint32("llama.embedding_length", 96); }),
+              HasSubstr("tensor \"token_embd.weight\": its shape is [64, 267], but the metadata "
+                        "asks for [96, 267]"));
+  EXPECT_THAT(
+      ErrorWith([](GgufWriter* w) { w->SetUint32("llama.vocab_size", 268); }),
+      HasSubstr("metadata \"llama.vocab_size\": 268 tokens, but token_embd.weight has 267"));
+  EXPECT_THAT(ErrorWith([](GgufWriter* w) { w->SetStrings("tokenizer.ggml.tokens", {"a"}); }),
+              HasSubstr("metadata \"tokenizer.ggml.tokens\": 1 tokens"));
+  EXPECT_THAT(UnsupportedWith([](GgufWriter* w) {
+                w->SetTensor("blk.0.attn_q.bias", {1}, WeightType::kF32, std::vector<float>{1});
+              }),
+              HasSubstr("tensor \"blk.0.attn_q.bias\""));
+  // One layer fewer leaves the other's tensors over.
+  EXPECT_THAT(UnsupportedWith([](GgufWriter* w) { w->SetUint32("llama.block_count", 1); }),
+              HasSubstr("tensor \"blk.1.attn_norm.weight\""));
+  EXPECT_THAT(UnsupportedWith([](GgufWriter* w) {
+                w->SetTensor("output_norm.weight", {64}, WeightType::kQ8_0, std::vector<float>(64));
+              }),
+              HasSubstr("tensor \"output_norm.weight\": type Q8_0 is not supported here"));
+  EXPECT_THAT(
+      UnsupportedWith([](GgufWriter* w) {
+        w->RemoveTensor("blk.0.ffn_up.weight");
+        w->AddRawTensor("blk.0.ffn_up.weight", {64, 96}, 30, std::string(64 * 96 * 2, '\0'));
+      }),
+      HasSubstr("tensor \"blk.0.ffn_up.weight\": type BF16 is not supported"));
+}
+
+TEST(LlamaTensorsTest, RopeDivisorsAreReadAndChecked) {
+  GgufWriter writer = TinyLlama();
+  std::vector<float> divisors = {1, 1, 1, 2, 4, 8, 8, 8};
+  writer.SetTensor("rope_freqs.weight", {8}, WeightType::kF32, divisors);
+  const auto tensors = Bind(writer);
+  ASSERT_TRUE(tensors.ok()) << tensors.status().message();
+  EXPECT_EQ(tensors->rope_divisors, divisors);
+  for (const float bad : {0.0F, -1.0F, std::numeric_limits<float>::quiet_NaN()}) {
+    divisors[3] = bad;
+    EXPECT_THAT(ErrorWith([&](GgufWriter* w) {
+                  w->SetTensor("rope_freqs.weight", {8}, WeightType::kF32, divisors);
+                }),
+                HasSubstr("tensor \"rope_freqs.weight\": element 3"));
+  }
+}
+
+}  // namespace
+}  // namespace ropeway

@@ -1,0 +1,254 @@
+#include "model/model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "kernels/half.h"
+#include "model/test_gguf_writer.h"
+#include "model/test_largest_allocation.h"
+
+namespace ropeway {
+namespace {
+
+using ::testing::HasSubstr;
+
+uint16_t HalfAt(const std::byte* at) {
+  uint16_t bits = 0;
+  std::memcpy(&bits, at, sizeof bits);
+  return bits;
+}
+
+// Element i of row `row`, straight from the file's bytes: an own reading of the formats, so that
+// the panels are held against something else than their own inverse.
+float FileElement(const GgufTensor& tensor, int row, int i) {
+  const WeightType type = *WeightTypeOf(tensor.type);
+  const size_t row_bytes = WeightRowBytes(type, static_cast<int>(tensor.shape[0]));
+  const std::byte* at = tensor.data.data() + static_cast<size_t>(row) * row_bytes;
+  const auto block = static_cast<size_t>(i / 32);
+  const auto in = static_cast<size_t>(i % 32);
+  const auto nibble = [&](const std::byte* bytes) {
+    const int byte = static_cast<int>(bytes[in % 16]);
+    return in < 16 ? byte & 15 : byte >> 4;
+  };
+  switch (type) {
+    case WeightType::kF32: {
+      float value = 0.0F;
+      std::memcpy(&value, at + static_cast<size_t>(i) * 4, 4);
+      return value;
+    }
+    case WeightType::kF16:
+      return HalfToFloat(HalfAt(at + static_cast<size_t>(i) * 2));
+    case WeightType::kQ8_0:
+      at += block * 34;
+      return HalfToFloat(HalfAt(at)) * static_cast<float>(static_cast<int8_t>(at[2 + in]));
+    case WeightType::kQ4_0:
+      at += block * 18;
+      return HalfToFloat(HalfAt(at)) * static_cast<float>(nibble(at + 2) - 8);
+    case WeightType::kQ4_1:
+      at += block * 20;
+      return std::fma(HalfToFloat(HalfAt(at)), static_cast<float>(nibble(at + 4)),
+                      HalfToFloat(HalfAt(at + 2)));
+  }
+  return NAN;
+}
+
+void ExpectSameRows(const Matrix& matrix, const GgufFile& file, const std::string& name) {
+  SCOPED_TRACE(name);
+  const GgufTensor* tensor = file.FindTensor(name);
+  ASSERT_NE(tensor, nullptr);
+  EXPECT_EQ(matrix.type, *WeightTypeOf(tensor->type));
+  ASSERT_EQ(static_cast<uint64_t>(matrix.k), tensor->shape[0]);
+  ASSERT_EQ(static_cast<uint64_t>(matrix.n), tensor->shape[1]);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(matrix.panels) % 64, 0U);
+  std::vector<float> row(static_cast<size_t>(matrix.k));
+  for (int r = 0; r < matrix.n; ++r) {
+    UnpackRow(matrix, r, row.data());
+    for (int i = 0; i < matrix.k; ++i) {
+      ASSERT_EQ(row[static_cast<size_t>(i)], FileElement(*tensor, r, i)) << r << " " << i;
+    }
+  }
+}
+
+void ExpectSameNorm(const float* norm, const GgufFile& file, const std::string& name) {
+  const GgufTensor* tensor = file.FindTensor(name);
+  ASSERT_NE(tensor, nullptr) << name;
+  for (int i = 0; i < static_cast<int>(tensor->shape[0]); ++i) {
+    EXPECT_EQ(norm[i], FileElement(*tensor, 0, i)) << name;
+  }
+}
+
+void ExpectModelIsFile(const Model& model, const GgufFile& file) {
+  ExpectSameRows(model.token_embedding(), file, "token_embd.weight");
+  const bool tied = model.config().tied_output;
+  ExpectSameRows(model.output(), file, tied ? "token_embd.weight" : "output.weight");
+  EXPECT_EQ(model.output().panels == model.token_embedding().panels, tied);
+  ExpectSameNorm(model.output_norm(), file, "output_norm.weight");
+  for (size_t i = 0; i < model.layers().size(); ++i) {
+    const LlamaLayer& layer = model.layers()[i];
+    const std::string prefix = "blk." + std::to_string(i) + ".";
+    ExpectSameNorm(layer.attention_norm, file, prefix + "attn_norm.weight");
+    ExpectSameNorm(layer.ffn_norm, file, prefix + "ffn_norm.weight");
+    ExpectSameRows(layer.q, file, prefix + "attn_q.weight");
+    ExpectSameRows(layer.k, file, prefix + "attn_k.weight");
+    ExpectSameRows(layer.v, file, prefix + "attn_v.weight");
+    ExpectSameRows(layer.o, file, prefix + "attn_output.weight");
+    ExpectSameRows(layer.gate, file, prefix + "ffn_gate.weight");
+    ExpectSameRows(layer.up, file, prefix + "ffn_up.weight");
+    ExpectSameRows(layer.down, file, prefix + "ffn_down.weight");
+  }
+}
+
+// A model loaded from what `writer` writes, with the file beside it for comparison.
+struct Loaded {
+  explicit Loaded(const GgufWriter& writer, int threads = 1, int32_t max_positions = 0)
+      : temp(writer.Bytes()), file(GgufFile::Open(temp.path()).value()) {
+    auto result = Model::Load(*file, threads, max_positions);
+    if (result.ok()) {
+      model = *std::move(result);
+    } else {
+      status = result.status();
+    }
+  }
+  TempFile temp;
+  std::unique_ptr<GgufFile> file;
+  std::unique_ptr<Model> model;
+  Status status;
+};
+
+class ModelTypeTest : public ::testing::TestWithParam<WeightType> {};
+
+TEST_P(ModelTypeTest, PanelsHoldWhatTheFileHolds) {
+  TinyLlamaOptions options;
+  options.weights = GetParam();
+  options.embedding = GetParam();
+  options.tied = false;
+  const Loaded loaded(TinyLlama(options));
+  ASSERT_NE(loaded.model, nullptr) << loaded.status.message();
+  EXPECT_FALSE(loaded.model->config().tied_output);
+  ExpectModelIsFile(*loaded.model, *loaded.file);
+}
+
+INSTANTIATE_TEST_SUITE_P(AllTypes, ModelTypeTest,
+                         ::testing::Values(WeightType::kF32, WeightType::kF16, WeightType::kQ4_0,
+                                           WeightType::kQ4_1, WeightType::kQ8_0),
+                         [](const auto& info) { return std::string(WeightTypeName(info.param)); });
+
+TEST(ModelTest, TiedOutputIsTheEmbedding) {
+  TinyLlamaOptions options;
+  options.mixed = true;
+  const Loaded loaded(TinyLlama(options));
+  ASSERT_NE(loaded.model, nullptr) << loaded.status.message();
+  EXPECT_TRUE(loaded.model->config().tied_output);
+  ExpectModelIsFile(*loaded.model, *loaded.file);
+}
+
+TEST(ModelTest, HalfPrecisionNormsAreConverted) {
+  GgufWriter writer = TinyLlama();
+  std::vector<float> norm(64);
+  for (size_t i = 0; i < norm.size(); ++i) norm[i] = 0.5F + static_cast<float>(i) / 64.0F;
+  writer.SetTensor("blk.0.ffn_norm.weight", {64}, WeightType::kF16, norm);
+  const Loaded loaded(writer);
+  ASSERT_NE(loaded.model, nullptr) << loaded.status.message();
+  for (size_t i = 0; i < norm.size(); ++i)
+    EXPECT_EQ(loaded.model->layers()[0].ffn_norm[i], norm[i]);
+}
+
+// Bytes of every matrix of the model, padding included.
+std::string AllPanels(const Model& model) {
+  std::string bytes;
+  const auto add = [&](const Matrix& m) {
+    bytes.append(reinterpret_cast<const char*>(m.panels), MatrixBytes(m.type, m.n, m.k));
+  };
+  add(model.token_embedding());
+  add(model.output());
+  for (const LlamaLayer& l : model.layers()) {
+    for (const Matrix* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) add(*m);
+  }
+  return bytes;
+}
+
+TEST(ModelTest, ThreadsDoNotChangeAByte) {
+  TinyLlamaOptions options;
+  options.mixed = true;
+  options.hidden = 256;  // Several jobs a matrix.
+  options.ffn = 1024;
+  options.tied = false;
+  const GgufWriter writer = TinyLlama(options);
+  const Loaded one(writer, 1);
+  const Loaded two(writer, 2);
+  const Loaded seven(writer, 7);
+  ASSERT_NE(one.model, nullptr) << one.status.message();
+  ASSERT_NE(two.model, nullptr) << two.status.message();
+  ASSERT_NE(seven.model, nullptr) << seven.status.message();
+  EXPECT_EQ(AllPanels(*one.model), AllPanels(*two.model));
+  EXPECT_EQ(AllPanels(*one.model), AllPanels(*seven.model));
+  const size_t floats = static_cast<size_t>(512) * 16;
+  EXPECT_EQ(std::memcmp(one.model->rope_row(0), two.model->rope_row(0), floats * 4), 0);
+}
+
+TEST(ModelTest, RopeTableHoldsEveryPosition) {
+  GgufWriter writer = TinyLlama();
+  const std::vector<float> divisors = {1, 1, 1, 1, 1, 1, 1, 8};
+  writer.SetTensor("rope_freqs.weight", {8}, WeightType::kF32, divisors);
+  writer.SetFloat32("llama.rope.scaling.factor", 2.0F);
+  const Loaded loaded(writer, 2);
+  ASSERT_NE(loaded.model, nullptr) << loaded.status.message();
+  EXPECT_EQ(loaded.model->max_positions(), 512);
+  for (const int position : {0, 1, 255, 256, 511}) {
+    const float* row = loaded.model->rope_row(position);
+    for (size_t i = 0; i < 8; ++i) {
+      const double angle =
+          position * std::pow(10000.0, -static_cast<double>(i) / 8) / divisors[i] / 2.0;
+      EXPECT_NEAR(row[i], std::cos(angle), 6.1e-8);
+      EXPECT_NEAR(row[8 + i], std::sin(angle), 6.1e-8);
+    }
+  }
+  EXPECT_EQ(Loaded(writer, 1, 100).model->max_positions(), 100);
+  EXPECT_EQ(Loaded(writer, 1, 10000).model->max_positions(), 512);
+}
+
+TEST(ModelTest, AHugeContextIsRefusedBeforeMemoryIsAsked) {
+  GgufWriter writer = TinyLlama();
+  writer.SetUint32("llama.context_length", 1 << 24);
+  TakeLargestAllocation();
+  const Loaded loaded(writer);
+  EXPECT_EQ(loaded.status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(loaded.status.message(), HasSubstr("metadata \"llama.context_length\": 16777216"));
+  EXPECT_LT(TakeLargestAllocation(), size_t{1} << 20);
+  EXPECT_NE(Loaded(writer, 1, 64).model, nullptr);
+}
+
+TEST(ModelTest, TheTinyModelIsTheSameEveryTime) {
+  EXPECT_EQ(TinyLlama().Bytes(), TinyLlama().Bytes());
+  TinyLlamaOptions other;
+  other.seed = 2;
+  EXPECT_NE(TinyLlama().Bytes(), TinyLlama(other).Bytes());
+}
+
+// The real file: read through the map before, and after the load dropped its pages.
+TEST(ModelTest, LoadsTheDefaultModel) {
+  const char* path = std::getenv("ROPEWAY_TEST_MODEL");
+  if (path == nullptr) GTEST_SKIP() << "ROPEWAY_TEST_MODEL is not set";
+  const auto file = GgufFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  const auto model = Model::Load(**file, 2);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  const LlamaConfig& config = (*model)->config();
+  EXPECT_EQ(config.num_layers, 30);
+  EXPECT_EQ(config.vocab_size, 49152);
+  EXPECT_EQ(config.head_dim, 64);
+  EXPECT_EQ(config.rope.freq_base, 100000.0);
+  EXPECT_TRUE(config.tied_output);
+  ExpectSameRows((*model)->layers()[29].down, **file, "blk.29.ffn_down.weight");
+  ExpectSameRows((*model)->layers()[7].k, **file, "blk.7.attn_k.weight");
+  ExpectSameNorm((*model)->output_norm(), **file, "output_norm.weight");
+}
+
+}  // namespace
+}  // namespace ropeway
