@@ -7,5 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 server=$("$root/scripts/build_llama_server.sh")
 model=$("$root/scripts/fetch_model.sh")
 "$root/scripts/build.sh" release
-exec "$venv/bin/python" "$root/bench/compare.py" --ropeway "$root/build/release/ropeway" \
-  --llama-server "$server" --model "$model" "$@"
+cd "$root"
+exec "$venv/bin/python" bench/compare.py --ropeway build/release/ropeway --llama-server "$server" \
+  --load build/release/bench/bench_load --step-bench build/release/bench/step_bench \
+  --model "$model" "$@"

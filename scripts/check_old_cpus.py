@@ -7,6 +7,7 @@ instruction, and the completion must be what this machine's own CPU says, log-pr
 """
 
 import json
+import os
 import pathlib
 import socket
 import subprocess
@@ -16,8 +17,8 @@ import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# The CPU, and the instruction set that the dispatch must find there.
-CPUS = [("Haswell-noTSX", "avx2"), ("Nehalem", "reference")]
+# The CPU, the best instruction set there, and the next one, which it does not have.
+CPUS = [("Haswell-noTSX", "avx2", "avx512vnni"), ("Nehalem", "reference", "avx2")]
 # As the file's own tokenizer reads it, at 20 rows and at one; the tiny model knows single bytes.
 REQUEST = {"prompt": "The rope never stops", "max_tokens": 8, "temperature": 0, "logprobs": 2,
            "ignore_eos": True}
@@ -52,12 +53,32 @@ def wait_ready(server, address):
     sys.exit(f"the server was not ready in {START_SECONDS} s")
 
 
-def completion(program, model, emulator):
-    """The one choice that the server answers REQUEST with."""
-    port = free_port()
-    server = subprocess.Popen(
+def serve(program, model, emulator, isa, port):
+    """A server that uses `isa`, or where that is None, what it finds best."""
+    environment = {name: value for name, value in os.environ.items() if name != "ROPEWAY_ISA"}
+    if isa:
+        environment["ROPEWAY_ISA"] = isa
+    return subprocess.Popen(
         emulator + [program, "serve", "--model", model, "--port", str(port), "--threads", "1",
-                    "--kv-cache-size", "16MiB"], stdout=subprocess.DEVNULL)
+                    "--kv-cache-size", "16MiB"], stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, env=environment)
+
+
+def refused(program, model, emulator, isa):
+    """Does the program end with an error, and no signal, where it is told to use `isa`?"""
+    server = serve(program, model, emulator, isa, free_port())
+    try:
+        return server.wait(START_SECONDS) == 1
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        server.kill()
+
+
+def completion(program, model, emulator, isa=None):
+    """The choices that the server answers REQUEST with."""
+    port = free_port()
+    server = serve(program, model, emulator, isa, port)
     try:
         address = f"http://127.0.0.1:{port}"
         wait_ready(server, address)
@@ -76,18 +97,24 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         model = pathlib.Path(folder) / "tiny.gguf"
         subprocess.run([rooms / "model" / "make_tiny_model", model], check=True)
-        native = completion(build / "ropeway", model, [])
-        for cpu, isa in CPUS:
+        program = build / "ropeway"
+        native = completion(program, model, [])
+        for cpu, best, missing in CPUS:
             start = time.monotonic()
             emulator = ["qemu-x86_64", "-cpu", cpu]
             print(f"{cpu}: kernels_test", flush=True)
             # qemu names on standard error each feature of the CPU that it leaves out.
             subprocess.run(emulator + [rooms / "kernels" / "kernels_test", "--gtest_brief=1"],
-                           check=True, timeout=600, stderr=subprocess.DEVNULL)
-            print(f"{cpu}: a served completion, to run on {isa}", flush=True)
-            emulated = completion(build / "ropeway", model, emulator)
-            if emulated != native:
-                sys.exit(f"{cpu} says\n{json.dumps(emulated)}\nand this CPU\n{json.dumps(native)}")
+                           check=True, timeout=600, stderr=subprocess.DEVNULL,
+                           stdout=subprocess.DEVNULL)
+            for isa in (None, best):
+                print(f"{cpu}: a served completion, on {isa or 'what it finds'}", flush=True)
+                emulated = completion(program, model, emulator, isa)
+                if emulated != native:
+                    sys.exit(f"{cpu} says\n{json.dumps(emulated)}\n"
+                             f"and this CPU\n{json.dumps(native)}")
+            if not refused(program, model, emulator, missing):
+                sys.exit(f"{cpu}: ROPEWAY_ISA={missing} is not refused")
             print(f"{cpu}: good ({time.monotonic() - start:.0f} s)", flush=True)
 
 

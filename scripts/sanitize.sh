@@ -12,8 +12,7 @@ esac
 shift
 
 "$root/scripts/setup.sh" test
-ROPEWAY_TEST_MODEL=$("$root/scripts/fetch_model.sh")
-export ROPEWAY_TEST_MODEL
+"$root/scripts/fetch_model.sh" >/dev/null
 
 export ASAN_OPTIONS=halt_on_error=1:detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
