@@ -97,9 +97,9 @@ std::vector<CoreRequest> DifferentRequests(int count) {
   for (int i = 0; i < count; ++i) {
     CoreRequest request;
     request.id = static_cast<RequestId>(i + 1);
-    const int length = i % 15 == 3 ? pick(513, 560) : pick(1, 40 + 4 * i);
+    const int length = i == 0 ? 1 : i % 15 == 3 ? pick(513, 560) : pick(60, 120 + 6 * i);
     for (int t = 0; t < length; ++t) request.prompt.push_back(pick(300, 20000));
-    request.max_tokens = pick(8, 40);
+    request.max_tokens = pick(24, 64);
     request.ignore_eos = i % 3 != 0;
     SampleSpec& spec = request.spec;
     spec.seed = random();

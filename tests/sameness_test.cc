@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kRequests = 30;
 
-// All of these need a little more than the longest request's 38 blocks, and far less than all want.
-constexpr int kSmallPool = 100;
+// More than the longest request's 39 blocks, and far less than all want together.
+constexpr int kSmallPool = 150;
 
 const std::map<RequestId, Output>& Alone() {
   static const std::map<RequestId, Output> outputs =
