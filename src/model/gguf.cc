@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <new>
 #include <system_error>
 
 #include "model/gguf_parser.h"
@@ -136,8 +137,12 @@ StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
   std::unique_ptr<GgufFile> file(new GgufFile());
   file->path_ = path;
   file->map_ = *map;
-  const Status status = GgufParser(file.get()).Parse();
-  if (!status.ok()) return status;
+  try {
+    const Status status = GgufParser(file.get()).Parse();
+    if (!status.ok()) return status;
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kResourceExhausted, path + ": no memory for the file's tables");
+  }
   return file;
 }
 

@@ -51,8 +51,9 @@ struct GgufTensor {
 // An open file. Immutable and thread-safe; the views it hands out live as long as it.
 class GgufFile {
  public:
-  // kNotFound if it cannot be opened, kDataLoss with one sentence naming the field if it is not a
-  // sound GGUF file.
+  // kNotFound if it cannot be opened or is no regular file, kDataLoss with one sentence naming the
+  // field if it is not a sound GGUF file. A file that is cut short while it is open kills the
+  // reader (SIGBUS): replace model files, do not rewrite them in place.
   static StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
   ~GgufFile();
   GgufFile(const GgufFile&) = delete;

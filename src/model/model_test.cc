@@ -1,11 +1,14 @@
 #include "model/model.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -222,6 +225,39 @@ TEST(ModelTest, AHugeContextIsRefusedBeforeMemoryIsAsked) {
   EXPECT_THAT(loaded.status.message(), HasSubstr("metadata \"llama.context_length\": 16777216"));
   EXPECT_LT(TakeLargestAllocation(), size_t{1} << 20);
   EXPECT_NE(Loaded(writer, 1, 64).model, nullptr);
+}
+
+// Writes eight random bytes, or a small number, anywhere before the tensors' data: the file is
+// refused or the model loads.
+TEST(ModelTest, NoCorruptHeaderCrashesTheLoader) {
+  const std::string whole = TinyLlama().Bytes();
+  const TempFile temp(whole);
+  const uint64_t header = GgufFile::Open(temp.path()).value()->data_offset();
+  const int fd = open(temp.path().c_str(), O_WRONLY);
+  ASSERT_GE(fd, 0);
+  std::mt19937_64 random(7);
+  int refused = 0;
+  int loaded = 0;
+  for (int i = 0; i < 1500; ++i) {
+    const auto at = static_cast<size_t>(random() % (header - 8));
+    // Halves of the attempts aim at the configuration, which is a small part of the header.
+    const size_t place = i % 2 == 0 ? at : at % 900;
+    const uint64_t value = i % 3 == 0 ? random() : random() % 300;
+    const size_t width = i % 5 == 0 ? 1 : i % 5 == 1 ? 8 : 4;
+    ASSERT_EQ(pwrite(fd, &value, width, static_cast<off_t>(place)), static_cast<ssize_t>(width));
+    const auto file = GgufFile::Open(temp.path());
+    if (file.ok()) {
+      const auto model = Model::Load(**file, 1);
+      ++(model.ok() ? loaded : refused);
+    } else {
+      ++refused;
+    }
+    const auto original = static_cast<ssize_t>(width);
+    ASSERT_EQ(pwrite(fd, whole.data() + place, width, static_cast<off_t>(place)), original);
+  }
+  close(fd);
+  EXPECT_GT(refused, 300);
+  EXPECT_GT(loaded, 100);  // Else the test no longer reaches the loader.
 }
 
 TEST(ModelTest, TheTinyModelIsTheSameEveryTime) {

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "model/portable_math.h"
@@ -100,6 +102,25 @@ TEST(RopeTest, YarnKeepsFastPairsAndStretchesSlowOnes) {
   EXPECT_NEAR(RopeMagnitude(params), 0.1 * std::log(4.0) + 1.0, 1e-15);
   params.attention_factor = 0.5;
   EXPECT_NEAR(RopeMagnitude(params), 0.05 * std::log(4.0) + 0.5, 1e-15);
+}
+
+// The bits must be the same on every machine; the digest is FNV-1a.
+TEST(RopeTest, TableBitsAreTheSameEverywhere) {
+  RopeParams params = Params(64);
+  params.freq_base = 100000.0;
+  params.scaling = RopeScaling::kYarn;
+  params.factor = 8.0;
+  params.original_context_length = 1024;
+  const std::vector<double> frequencies = RopeFrequencies(params, {});
+  std::vector<float> row(64);
+  uint64_t digest = 0xCBF29CE484222325U;
+  for (int position = 0; position < 8192; ++position) {
+    FillRopeRow(frequencies, RopeMagnitude(params), position, row.data());
+    for (const float value : row) {
+      digest = (digest ^ std::bit_cast<uint32_t>(value)) * 0x100000001B3U;
+    }
+  }
+  EXPECT_EQ(digest, 0xB24AF2A45DF173E5U);
 }
 
 }  // namespace
