@@ -112,6 +112,12 @@ class Builder final : public nlohmann::json_sax<json> {
 }  // namespace
 
 StatusOr<json> ReadJson(std::string_view text, const JsonBounds& bounds) {
+  // The library takes a NUL byte for the end of its input, and would ignore what follows.
+  const size_t nul = text.find('\0');
+  if (nul != std::string_view::npos) {
+    return InvalidArgument("The body is not valid JSON at byte " + std::to_string(nul + 1) +
+                           ": a NUL byte");
+  }
   Builder builder(bounds);
   if (!json::sax_parse(text.begin(), text.end(), &builder)) {
     return InvalidArgument(builder.failure());

@@ -117,7 +117,7 @@ ClientReply TestClient::Read() {
   bool whole = true;
   if (reply.headers.count("content-length") != 0) {
     whole = ReadExactly(std::stoul(reply.headers["content-length"]), &reply.body);
-  } else if (reply.headers["transfer-encoding"] == "chunked") {
+  } else if (reply.headers.count("transfer-encoding") != 0) {
     for (size_t size = 1; whole && size > 0;) {
       std::string line;
       whole = ReadLine(&line);

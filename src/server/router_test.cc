@@ -1,0 +1,50 @@
+#include "server/router.h"
+
+#include <gtest/gtest.h>
+
+#include "server/http_reply.h"
+
+namespace ropeway {
+namespace {
+
+TEST(Router, MatchesPathsExactly) {
+  EXPECT_EQ(MatchRoute("POST", "/v1/completions").route, Route::kCompletions);
+  EXPECT_EQ(MatchRoute("POST", "/v1/chat/completions?x=1").route, Route::kChatCompletions);
+  EXPECT_EQ(MatchRoute("GET", "/v1/models").route, Route::kModels);
+  EXPECT_EQ(MatchRoute("GET", "/v1/models/a/b").argument, "a/b");
+  for (const char* path : {"", "/", "*", "/v1", "/v1/", "/v1/models/", "/v1/completions/",
+                           "/V1/completions", "//v1/completions", "/livez/..", "http://h/livez"}) {
+    EXPECT_EQ(MatchRoute("GET", path).route, Route::kUnknown) << path;
+  }
+}
+
+TEST(Router, ChecksTheMethod) {
+  EXPECT_TRUE(MatchRoute("HEAD", "/livez").method_allowed);
+  EXPECT_FALSE(MatchRoute("POST", "/livez").method_allowed);
+  EXPECT_FALSE(MatchRoute("GET", "/v1/completions").method_allowed);
+  EXPECT_FALSE(MatchRoute("post", "/v1/completions").method_allowed);
+  EXPECT_EQ(MatchRoute("PUT", "/v1/completions").allow, "POST");
+}
+
+TEST(Router, UnknownPathsShareOneName) {
+  EXPECT_EQ(RouteName(MatchRoute("GET", "/secret").route), "other");
+  EXPECT_EQ(RouteName(MatchRoute("GET", "/v1/models/x").route), "/v1/models/{model}");
+  EXPECT_EQ(RouteName(Route::kMetrics), "/metrics");
+}
+
+TEST(HttpReply, ChunksAreFramed) {
+  std::string out;
+  AppendChunk("hello, sixteen b", {}, &out);
+  AppendChunk("", {}, &out);
+  AppendLastChunk({}, &out);
+  EXPECT_EQ(out, "10\r\nhello, sixteen b\r\n0\r\n\r\n");
+  Framing old;
+  old.http_1_0 = true;
+  out.clear();
+  AppendChunk("raw", old, &out);
+  AppendLastChunk(old, &out);
+  EXPECT_EQ(out, "raw");
+}
+
+}  // namespace
+}  // namespace ropeway

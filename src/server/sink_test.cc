@@ -1,0 +1,117 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "server/collector_sink.h"
+#include "server/sse_sink.h"
+
+namespace ropeway {
+namespace {
+
+struct Wakes {
+  int plain = 0;
+  int overflow = 0;
+  ServerSink::WakeFn Fn() {
+    return [this](bool over) { ++(over ? overflow : plain); };
+  }
+};
+
+Delta Text(const std::string& text) {
+  Delta delta;
+  delta.text = text;
+  return delta;
+}
+
+TEST(SseSink, HandsOverInOrderAndOnce) {
+  Wakes wakes;
+  SseSink sink(1 << 20, 100, wakes.Fn());
+  sink.OnAdmitted(1, 3);
+  EXPECT_TRUE(sink.OnDelta(1, Text("a")));
+  EXPECT_TRUE(sink.OnDelta(1, Text("b")));
+  EXPECT_EQ(wakes.plain, 1);  // One wake until something is taken.
+  ServerSink::Output output = sink.Take();
+  EXPECT_TRUE(output.admitted);
+  ASSERT_EQ(output.deltas.size(), 2U);
+  EXPECT_EQ(output.deltas[1].text, "b");
+  EXPECT_FALSE(output.end.has_value());
+  Finish finish;
+  finish.reason = FinishReason::kLength;
+  sink.OnFinish(1, finish);
+  EXPECT_EQ(wakes.plain, 2);
+  output = sink.Take();
+  EXPECT_TRUE(output.admitted);
+  EXPECT_TRUE(output.deltas.empty());
+  ASSERT_TRUE(output.end.has_value());
+  EXPECT_EQ(output.end->finish.reason, FinishReason::kLength);
+}
+
+TEST(SseSink, BoundsEventsAndBytes) {
+  Wakes wakes;
+  SseSink events(1 << 20, 3, wakes.Fn());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(events.OnDelta(1, Text("x")));
+  EXPECT_FALSE(events.OnDelta(1, Text("x")));
+  EXPECT_EQ(wakes.overflow, 1);
+  EXPECT_FALSE(events.OnDelta(1, Text("x")));  // It stays refused.
+  EXPECT_EQ(wakes.overflow, 1);
+
+  SseSink bytes(10'000, 1000, wakes.Fn());
+  EXPECT_TRUE(bytes.OnDelta(1, Text(std::string(50'000, 'x'))));  // One alone is taken.
+  bytes.Take();
+  EXPECT_TRUE(bytes.OnDelta(1, Text(std::string(6'000, 'x'))));
+  EXPECT_FALSE(bytes.OnDelta(1, Text(std::string(6'000, 'x'))));
+}
+
+TEST(SseSink, TakingMakesRoom) {
+  Wakes wakes;
+  SseSink sink(2'000, 2, wakes.Fn());
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE(sink.OnDelta(1, Text(std::string(500, 'x')))) << i;
+    sink.Take();
+  }
+}
+
+TEST(SseSink, ClosedAsksForCancelAndWakesNobody) {
+  Wakes wakes;
+  SseSink sink(1 << 20, 100, wakes.Fn());
+  sink.Close();
+  EXPECT_FALSE(sink.OnDelta(1, Text("a")));
+  sink.OnFinish(1, Finish());
+  EXPECT_EQ(wakes.plain + wakes.overflow, 0);
+}
+
+TEST(CollectorSink, CollectsUntilTheEnd) {
+  for (bool keep_tokens : {false, true}) {
+    Wakes wakes;
+    CollectorSink sink(keep_tokens, wakes.Fn());
+    for (const char* text : {"a", "b", "c"}) {
+      Delta delta = Text(text);
+      delta.tokens.resize(2);
+      EXPECT_TRUE(sink.OnDelta(1, delta));
+    }
+    EXPECT_EQ(wakes.plain, 0);
+    EXPECT_FALSE(sink.Ended());
+    sink.OnError(1, {StatusCode::kInternal, "why"});
+    EXPECT_EQ(wakes.plain, 1);
+    EXPECT_TRUE(sink.Ended());
+    ServerSink::Output output = sink.Take();
+    ASSERT_EQ(output.deltas.size(), 1U);
+    EXPECT_EQ(output.deltas[0].text, "abc");
+    EXPECT_EQ(output.deltas[0].tokens.size(), keep_tokens ? 6U : 0U);
+    EXPECT_EQ(output.end->status.message(), "why");
+  }
+}
+
+// Asking whether the end arrived must not swallow the wake that tells of it.
+TEST(CollectorSink, WakesForTheEndAfterAdmission) {
+  Wakes wakes;
+  CollectorSink sink(false, wakes.Fn());
+  sink.OnAdmitted(1, 3);
+  EXPECT_EQ(wakes.plain, 1);
+  EXPECT_FALSE(sink.Ended());
+  sink.OnFinish(1, Finish());
+  EXPECT_EQ(wakes.plain, 2);
+}
+
+}  // namespace
+}  // namespace ropeway
