@@ -97,6 +97,13 @@ TEST_P(ElementwiseTest, ArgMaxTiesAndNan) {
     x.back() = 0.0F;
     EXPECT_EQ(kernels_->argmax(x.data(), n), n / 2);
   }
+  // A NaN does not hide what its virtual lane met before it.
+  for (int lane = 0; lane < 16; ++lane) {
+    std::vector<float> x(100, -1.0F);
+    x[static_cast<size_t>(lane)] = 5.0F;
+    for (size_t i = static_cast<size_t>(lane) + 16; i < x.size(); i += 16) x[i] = nan;
+    EXPECT_EQ(kernels_->argmax(x.data(), 100), lane);
+  }
 }
 
 TEST_P(ElementwiseTest, ExpAtEveryKindOfArgument) {
