@@ -15,11 +15,7 @@ class Parser {
  public:
   explicit Parser(std::vector<Token> tokens) : stream_(std::move(tokens)), expressions_(stream_) {}
 
-  Body ParseAll() {
-    Body body = ParseBody({});
-    if (!stream_.Is(TokenKind::kEnd)) stream_.Fail("unexpected tag '" + TagName() + "'");
-    return body;
-  }
+  Body ParseAll() { return ParseBody({}); }
 
  private:
   // The name of the tag that begins at the stream's place.

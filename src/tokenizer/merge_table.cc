@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <limits>
 
 namespace ropeway {
@@ -16,19 +17,10 @@ uint64_t PairOf(TokenId left, TokenId right) {
   return uint64_t{static_cast<uint32_t>(left)} << 32U | static_cast<uint32_t>(right);
 }
 
-// A pair of neighbours that may merge. It is out of date once one of them has merged otherwise.
-struct Candidate {
-  uint32_t rank;
-  uint32_t at;  // Where the left one begins.
-  TokenId left;
-  TokenId right;
-  TokenId merged;
-
-  // For a heap whose top is the lowest rank, the leftmost of equals.
-  bool operator<(const Candidate& other) const {
-    return rank != other.rank ? rank > other.rank : at > other.at;
-  }
-};
+// A pair of neighbours that may merge, as one number: its rank, then where the left one begins. The
+// lowest goes first. Out of date once one of the two has merged otherwise; what stands there now
+// has another rank then, as a rank is one pair's.
+uint64_t CandidateOf(uint32_t rank, uint32_t at) { return uint64_t{rank} << 32U | at; }
 
 // A token in a list linked both ways; a merge keeps the left one and unlinks the right one.
 struct Node {
@@ -93,42 +85,42 @@ void MergeTable::ApplyShort(std::vector<TokenId>& ids) const {
 void MergeTable::ApplyLong(std::vector<TokenId>& ids) const {
   const auto count = static_cast<uint32_t>(ids.size());
   std::vector<Node> nodes(count);
-  std::vector<Candidate> heap;
-  const auto candidate = [&](uint32_t at, TokenId left, TokenId right) {
+  std::vector<uint64_t> heap;  // The lowest candidate on top.
+  const auto add = [&](uint32_t at, TokenId left, TokenId right) {
     const Slot* slot = Find(left, right);
-    if (slot == nullptr) return false;
-    heap.push_back({slot->rank, at, left, right, slot->merged});
-    return true;
+    if (slot != nullptr) heap.push_back(CandidateOf(slot->rank, at));
+    return slot != nullptr;
   };
-
   for (uint32_t i = 0; i < count; ++i) {
     nodes[i] = {ids[i], i == 0 ? kNone : i - 1, i + 1 == count ? kNone : i + 1};
-    if (i + 1 < count) candidate(i, ids[i], ids[i + 1]);
+    if (i + 1 < count) add(i, ids[i], ids[i + 1]);
   }
-  std::make_heap(heap.begin(), heap.end());
+  std::make_heap(heap.begin(), heap.end(), std::greater<>());
 
   while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end());
-    const Candidate best = heap.back();
+    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+    const auto rank = static_cast<uint32_t>(heap.back() >> 32U);
+    const auto at = static_cast<uint32_t>(heap.back());
     heap.pop_back();
-    Node& left = nodes[best.at];
-    if (left.id != best.left || left.next == kNone) continue;
+    Node& left = nodes[at];
+    if (left.id == kUnlinked || left.next == kNone) continue;
     Node& right = nodes[left.next];
-    if (right.id != best.right) continue;
+    const Slot* slot = Find(left.id, right.id);
+    if (slot == nullptr || slot->rank != rank) continue;
 
-    left.id = best.merged;
+    left.id = slot->merged;
     right.id = kUnlinked;
     left.next = right.next;
-    if (right.next != kNone) nodes[right.next].previous = best.at;
+    if (right.next != kNone) nodes[right.next].previous = at;
 
-    const auto offer = [&](uint32_t at) {
-      if (at == kNone || nodes[at].next == kNone) return;
-      if (candidate(at, nodes[at].id, nodes[nodes[at].next].id)) {
-        std::push_heap(heap.begin(), heap.end());
+    const auto offer = [&](uint32_t place) {
+      if (place == kNone || nodes[place].next == kNone) return;
+      if (add(place, nodes[place].id, nodes[nodes[place].next].id)) {
+        std::push_heap(heap.begin(), heap.end(), std::greater<>());
       }
     };
     offer(left.previous);
-    offer(best.at);
+    offer(at);
   }
 
   ids.clear();
