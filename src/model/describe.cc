@@ -123,6 +123,7 @@ void AppendMetadata(const GgufFile& file, Buffer out) {
 }
 
 void AppendTensors(const GgufFile& file, Buffer out) {
+  if (file.tensors().empty()) return;  // A vocabulary: the first line says so.
   struct Total {
     uint64_t tensors = 0;
     uint64_t bytes = 0;
@@ -144,7 +145,8 @@ void AppendTensors(const GgufFile& file, Buffer out) {
   }
   fmt::format_to(out, "\nTotals\n");
   for (const auto& [type, total] : totals) {
-    fmt::format_to(out, "  {:<7}  {} tensors, {} bytes\n", type, total.tensors, total.bytes);
+    fmt::format_to(out, "  {:<7}  {} tensor{}, {} bytes\n", type, total.tensors,
+                   total.tensors == 1 ? "" : "s", total.bytes);
   }
 }
 
