@@ -2,6 +2,7 @@
 // what is bound by memory. Weights and KV rotate over more memory than the caches hold where the
 // name says cold.
 #include <benchmark/benchmark.h>
+#include <sys/mman.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -23,7 +24,12 @@ struct Free {
 using Bytes = std::unique_ptr<std::byte, Free>;
 
 Bytes Allocate(size_t size) {
-  return Bytes(static_cast<std::byte*>(std::aligned_alloc(64, (size + 4095) / 4096 * 4096)));
+  // Large pages, as the model's weights and the KV pool have them.
+  constexpr size_t kLargePage = size_t{2} << 20;
+  const size_t rounded = (size + kLargePage - 1) / kLargePage * kLargePage;
+  void* memory = std::aligned_alloc(kLargePage, rounded);
+  madvise(memory, rounded, MADV_HUGEPAGE);
+  return Bytes(static_cast<std::byte*>(memory));
 }
 
 // Copies of one random matrix.
@@ -37,13 +43,14 @@ struct Weights {
     const uint16_t scale = FloatToHalf(0.01F);
     for (size_t at = 0; at < rows.size(); at += block) std::memcpy(&rows[at], &scale, 2);
     const size_t bytes = MatrixBytes(type, n, k);
+    memory = Allocate(bytes * static_cast<size_t>(copies));
     for (int i = 0; i < copies; ++i) {
-      memory.push_back(Allocate(bytes));
-      matrices.push_back({.type = type, .n = n, .k = k, .panels = memory.back().get()});
-      PackPanels(type, n, k, rows.data(), 0, matrices.back().num_panels(), memory.back().get());
+      std::byte* panels = memory.get() + static_cast<size_t>(i) * bytes;
+      matrices.push_back({.type = type, .n = n, .k = k, .panels = panels});
+      PackPanels(type, n, k, rows.data(), 0, matrices.back().num_panels(), panels);
     }
   }
-  std::vector<Bytes> memory;
+  Bytes memory;
   std::vector<Matrix> matrices;
 };
 

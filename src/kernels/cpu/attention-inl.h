@@ -25,12 +25,17 @@ struct AttentionTile {
   float alpha[16];                                    // The old sums' factor.
   float* out[kTileQueries];                           // Entries of the partial result.
   int row[kTileQueries];
-  int seen[kTileQueries];  // Positions of the present group that the query sees.
+  int seen[kTileQueries];              // Positions of the present group that the query sees.
+  const uint8_t* ahead[kGroupBlocks];  // What to prefetch while V of each block is read.
 };
 
 RW_INLINE const uint8_t* BlockAt(const AttentionArgs& args, int block) {
   return reinterpret_cast<const uint8_t*>(args.kv) +
          static_cast<size_t>(args.blocks[block]) * args.block_stride;
+}
+
+RW_INLINE void Prefetch(const uint8_t* at) {
+  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
 }
 
 // Scores of T queries against B whole blocks from `block` on; p columns from `column` on.
@@ -46,7 +51,11 @@ static inline void ScoreBlocks(const AttentionArgs& args, int block, int column,
   const int head_dim = args.head_dim;
   for (int d = 0; d < head_dim; ++d) {
     Vec column_k[B];
-    for (int b = 0; b < B; ++b) column_k[b] = LoadHalf(k[b] + d * kKvBlockTokens * 2);
+    for (int b = 0; b < B; ++b) {
+      column_k[b] = LoadHalf(k[b] + d * kKvBlockTokens * 2);
+      // V lies right behind K, in as many bytes.
+      if (d % 2 == 0) Prefetch(k[b] + (head_dim + d) * kKvBlockTokens * 2);
+    }
     for (int t = 0; t < T; ++t) {
       const Vec q = Set1(tile->q[t][d]);
       for (int b = 0; b < B; ++b) acc[t][b] = Fma(q, column_k[b], acc[t][b]);
@@ -123,7 +132,10 @@ static inline void AddValues(const AttentionArgs& args, int block, int begin, in
                        static_cast<size_t>(dim) * 2;
     const int block_end = (i / kKvBlockTokens + 1) * kKvBlockTokens;
     const int stop = block_end < end ? block_end : end;
-    for (; i < stop; ++i, v += row_bytes) {
+    const uint8_t* ahead = tile->ahead[i / kKvBlockTokens] + (i % kKvBlockTokens) * row_bytes +
+                           static_cast<size_t>(dim) * 2;
+    for (; i < stop; ++i, v += row_bytes, ahead += row_bytes) {
+      for (int c = 0; c < C; c += 2) Prefetch(ahead + 32 * c);
       Vec value[C];
       for (int c = 0; c < C; ++c) value[c] = LoadHalf(v + 32 * c);
       for (int t = 0; t < T; ++t) {
@@ -163,6 +175,12 @@ static void AttendTile(const AttentionArgs& args, int split_begin, AttentionTile
     for (int t = 0; t < T; ++t) {
       const int seen = args.start + tile->row[t] + 1 - begin;
       tile->seen[t] = seen < most ? seen : most;
+    }
+    // The next group's K, or where there is none, what is at hand anyway.
+    for (int b = 0; b < kGroupBlocks; ++b) {
+      const int next =
+          begin + kSoftmaxTokens + b * kKvBlockTokens < end ? block + kGroupBlocks + b : block;
+      tile->ahead[b] = BlockAt(args, next);
     }
     Scores<T>(args, block, (most + kKvBlockTokens - 1) / kKvBlockTokens, tile);
     Softmax(T, args.head_dim, begin == split_begin, tile);

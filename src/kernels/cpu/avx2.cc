@@ -24,10 +24,6 @@ RW_INLINE __m256 BroadcastFloat(const uint8_t* at) {
   return _mm256_broadcast_ss(reinterpret_cast<const float*>(at));
 }
 
-RW_INLINE void Prefetch(const uint8_t* at) {
-  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
-}
-
 RW_INLINE __m256i LoadInts(const uint8_t* at) {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(at));
 }

@@ -35,10 +35,6 @@ RW_INLINE __m512 BroadcastFloat(const uint8_t* at) {
   return _mm512_set1_ps(value);
 }
 
-RW_INLINE void Prefetch(const uint8_t* at) {
-  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
-}
-
 // Block b of a panel for R rows: acc[r] gains what docs/numerics.md says.
 template <int R>
 RW_INLINE void BlockQ4(const uint8_t* lines, __m512 d, const __m512i (&start)[R],

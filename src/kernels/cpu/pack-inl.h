@@ -9,14 +9,6 @@
 namespace ropeway {
 namespace {
 
-// Rows of a group that do not exist read from here, again and again.
-alignas(64) const float kZeroRow[kQuantBlock] = {};
-
-struct GroupRows {
-  const float* row[4];
-  size_t step[4];  // Floats from one block to the next: 32, or 0 for a row that does not exist.
-};
-
 // The largest magnitude's bits of each row's 32 elements, in four lanes. As unsigned or signed
 // integers alike, bits of magnitudes are ordered as their values, NaN above infinity.
 RW_INLINE __m128i MaxMagnitudes(const __m256 (&x)[4][4]) {
@@ -69,11 +61,15 @@ RW_INLINE __m256i QuantiseRow(const __m256 (&x)[4], __m256 inverse, __m256 count
   return _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
 }
 
+// The first N rows of x to one packed block; the other rows become zero.
+template <int N>
 RW_INLINE void PackBlock(WeightType type, const __m256 (&x)[4][4], uint8_t* to) {
   const Scales scales = ScalesOf(MaxMagnitudes(x));
   __m256i q[4];
   for (int r = 0; r < 4; ++r) {
-    q[r] = QuantiseRow(x[r], BroadcastLane(scales.inverse, r), BroadcastLane(scales.counts, r));
+    q[r] =
+        r < N ? QuantiseRow(x[r], BroadcastLane(scales.inverse, r), BroadcastLane(scales.counts, r))
+              : _mm256_setzero_si256();
   }
   // Transposed, the halves of one register are lines 2i and 2i + 1 of the packed block.
   const __m256i lo01 = _mm256_unpacklo_epi32(q[0], q[1]);
@@ -101,14 +97,17 @@ RW_INLINE void PackBlock(WeightType type, const __m256 (&x)[4][4], uint8_t* to) 
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to + kPackedAuxOffset), aux);
 }
 
-static void PackGroup(WeightType type, GroupRows rows, int k, uint8_t* group) {
+template <int N>
+static void PackGroup(WeightType type, const float* x, int64_t x_stride, int k, uint8_t* group) {
   for (int b = 0; b < k / static_cast<int>(kQuantBlock); ++b) {
-    __m256 x[4][4];
+    __m256 block[4][4];
     for (int r = 0; r < 4; ++r) {
-      for (int i = 0; i < 4; ++i) x[r][i] = _mm256_loadu_ps(rows.row[r] + 8 * i);
-      rows.row[r] += rows.step[r];
+      for (int i = 0; i < 4; ++i) {
+        block[r][i] = r < N ? _mm256_loadu_ps(x + r * x_stride + 8 * i) : _mm256_setzero_ps();
+      }
     }
-    PackBlock(type, x, group + static_cast<size_t>(b) * kPackedBlockBytes);
+    PackBlock<N>(type, block, group + static_cast<size_t>(b) * kPackedBlockBytes);
+    x += kQuantBlock;
   }
 }
 
@@ -126,16 +125,25 @@ static void PackRows(WeightType type, const float* x, int64_t x_stride, int row_
   for (int first = row_begin; first < row_end; first += kRowGroup) {
     std::byte* group = packed + static_cast<size_t>(first / kRowGroup) * group_bytes;
     const int count = row_end - first < kRowGroup ? row_end - first : kRowGroup;
+    const float* from = x + first * x_stride;
     if (type == WeightType::kF32 || type == WeightType::kF16) {
-      PackFloats(x + first * x_stride, x_stride, count, k, reinterpret_cast<float*>(group));
+      PackFloats(from, x_stride, count, k, reinterpret_cast<float*>(group));
       continue;
     }
-    GroupRows rows;
-    for (int r = 0; r < kRowGroup; ++r) {
-      rows.row[r] = r < count ? x + (first + r) * x_stride : kZeroRow;
-      rows.step[r] = r < count ? static_cast<size_t>(kQuantBlock) : 0;
+    uint8_t* to = reinterpret_cast<uint8_t*>(group);
+    switch (count) {
+      case 1:
+        PackGroup<1>(type, from, x_stride, k, to);
+        break;
+      case 2:
+        PackGroup<2>(type, from, x_stride, k, to);
+        break;
+      case 3:
+        PackGroup<3>(type, from, x_stride, k, to);
+        break;
+      default:
+        PackGroup<4>(type, from, x_stride, k, to);
     }
-    PackGroup(type, rows, k, reinterpret_cast<uint8_t*>(group));
   }
 }
 
