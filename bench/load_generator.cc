@@ -38,12 +38,9 @@ std::string Body(const LoadOptions& options, int seq) {
   std::uniform_int_distribution<int> id(options.first_token_id, options.last_token_id);
   Json prompt = Json::array();
   for (int i = 0; i < options.prompt_tokens; ++i) prompt.push_back(id(random));
-  return Json{{"prompt", prompt},
-              {"max_tokens", options.output_tokens},
-              {"temperature", 0},
-              {"ignore_eos", true},
-              {"stream", true},
-              {"stream_options", {{"include_usage", true}}}}
+  return Json{{"prompt", prompt}, {"max_tokens", options.output_tokens},
+              {"temperature", 0}, {"ignore_eos", true},
+              {"stream", true},   {"stream_options", {{"include_usage", true}}}}
       .dump();
 }
 

@@ -1,5 +1,5 @@
-// A closed-loop load generator for OpenAI-compatible servers: each user asks, reads the whole streamed
-// answer, and asks again.
+// A closed-loop load generator for OpenAI-compatible servers: each user asks, reads the whole
+// streamed answer, and asks again.
 #ifndef ROPEWAY_BENCH_LOAD_GENERATOR_H_
 #define ROPEWAY_BENCH_LOAD_GENERATOR_H_
 
@@ -12,12 +12,12 @@ namespace ropeway::bench {
 struct LoadOptions {
   std::string host = "127.0.0.1";
   int port = 8080;
-  int users = 16;            // Requests in flight.
-  int requests = 64;         // In all; each user takes the next as it becomes free.
+  int users = 16;     // Requests in flight.
+  int requests = 64;  // In all; each user takes the next as it becomes free.
   int prompt_tokens = 90;
-  int output_tokens = 64;    // Exactly: end tokens are ignored.
-  uint64_t seed = 1;         // Of the prompts: random token ids, so that no cache can help.
-  int first_token_id = 1000; // Prompt ids are drawn from [first_token_id, last_token_id].
+  int output_tokens = 64;     // Exactly: end tokens are ignored.
+  uint64_t seed = 1;          // Of the prompts: random token ids, so that no cache can help.
+  int first_token_id = 1000;  // Prompt ids are drawn from [first_token_id, last_token_id].
   int last_token_id = 40000;
 };
 
@@ -37,7 +37,7 @@ struct LoadRecord {
 struct LoadReport {
   std::vector<LoadRecord> records;  // By seq.
   double wall_seconds = 0;
-  double cpu_seconds = 0;           // The generator's own, user and system.
+  double cpu_seconds = 0;  // The generator's own, user and system.
 };
 
 // Runs the load with one thread a user. Blocks until all requests ended.

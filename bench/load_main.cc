@@ -1,5 +1,5 @@
-// bench_load: drives one server with a closed loop, prints one JSON line of figures, and writes a CSV
-// of all requests where asked. bench/compare.py alternates it between servers.
+// bench_load: drives one server with a closed loop, prints one JSON line of figures, and writes a
+// CSV of all requests where asked. bench/compare.py alternates it between servers.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
