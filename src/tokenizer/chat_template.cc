@@ -13,7 +13,9 @@ namespace {
 constexpr char kField[] = "tokenizer.chat_template";
 
 constexpr size_t kMaxSourceBytes = size_t{1} << 20U;
-constexpr int64_t kMaxSteps = 2'000'000;
+// No template in use takes a hundred steps a message.
+constexpr int64_t kMaxSteps = 200'000;
+constexpr int64_t kMaxStepsPerMessage = 1000;
 // A template makes each message's text a few times over: once for each "+" and once to write it.
 constexpr size_t kMaxBytes = size_t{64} << 20U;
 constexpr size_t kMaxBytesPerInputByte = 32;
@@ -65,9 +67,11 @@ StatusOr<std::string> ChatTemplate::Render(const std::vector<ChatMessage>& messa
       {"tools", Value()},
       {"documents", Value()},
   };
+  const jinja::Budget budget(
+      kMaxSteps + kMaxStepsPerMessage * static_cast<int64_t>(messages.size()),
+      kMaxBytes + kMaxBytesPerInputByte * bytes);
   try {
-    return jinja::Render(program_->body, std::move(globals),
-                         {kMaxSteps, kMaxBytes + kMaxBytesPerInputByte * bytes});
+    return jinja::Render(program_->body, std::move(globals), budget);
   } catch (const jinja::Raised& raised) {
     return InvalidArgument(raised.what(), "messages");
   } catch (const jinja::Error& error) {
