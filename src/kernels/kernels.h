@@ -16,13 +16,13 @@ namespace ropeway {
 inline constexpr int kNumericsVersion = 1;
 
 // Constants of kNumericsVersion.
-inline constexpr int kKvBlockTokens = 16;   // Tokens in one KV block.
-inline constexpr int kSoftmaxTokens = 64;   // Softmax rescales once per so many, at absolute multiples.
-inline constexpr int kSplitTokens = 1024;   // A context is split, and merged in order, at multiples.
+inline constexpr int kKvBlockTokens = 16;  // Tokens in one KV block.
+inline constexpr int kSoftmaxTokens = 64;  // Softmax rescales once per so many, at multiples.
+inline constexpr int kSplitTokens = 1024;  // A context is split, and merged in order, at multiples.
 
 // Layout constants, without influence on results.
-inline constexpr int kPanelCols = 16;       // Output features in one weight panel.
-inline constexpr int kRowGroup = 4;         // Rows are packed in groups of so many.
+inline constexpr int kPanelCols = 16;  // Output features in one weight panel.
+inline constexpr int kRowGroup = 4;    // Rows are packed in groups of so many.
 
 // How the weights are stored in the file, and kept in memory.
 enum class WeightType : uint8_t { kF32, kF16, kQ4_0, kQ4_1, kQ8_0 };
@@ -48,8 +48,8 @@ size_t MatrixBytes(WeightType type, int n, int k);
 
 // Repacks panels [panel_begin, panel_end) of GGUF rows (`rows`: [n][WeightRowBytes(type, k)]) into
 // `panels` (the start of the whole matrix). Allocates nothing.
-void PackPanels(WeightType type, int n, int k, const std::byte* rows, int panel_begin, int panel_end,
-                std::byte* panels);
+void PackPanels(WeightType type, int n, int k, const std::byte* rows, int panel_begin,
+                int panel_end, std::byte* panels);
 
 // Dequantises row `row` of the matrix: out[k]. The embedding look-up.
 void UnpackRow(const Matrix& matrix, int row, float* out);
@@ -62,14 +62,14 @@ struct AttentionArgs {
   // Query row r, head h of the group: q + r * q_stride + h * head_dim (not yet scaled).
   const float* q = nullptr;
   int64_t q_stride = 0;
-  float scale = 1.0F;           // Multiplies each element of q first (one rounding).
+  float scale = 1.0F;  // Multiplies each element of q first (one rounding).
   int32_t rows = 0;
-  int32_t start = 0;            // Absolute position of row 0; row r sees positions 0 .. start + r.
-  int32_t group = 1;            // Query heads that share this KV head.
-  int32_t head_dim = 0;         // A multiple of 16.
+  int32_t start = 0;     // Absolute position of row 0; row r sees positions 0 .. start + r.
+  int32_t group = 1;     // Query heads that share this KV head.
+  int32_t head_dim = 0;  // A multiple of 16, at most 256.
 
-  // Block b of the sequence holds K as [head_dim][16] f16 at kv + blocks[b] * block_stride, and V as
-  // [16][head_dim] f16 right behind it. (`kv` already points to the right layer and KV head.)
+  // Block b of the sequence holds K as [head_dim][16] f16 at kv + blocks[b] * block_stride, and V
+  // as [16][head_dim] f16 right behind it. (`kv` already points to the right layer and KV head.)
   const std::byte* kv = nullptr;
   size_t block_stride = 0;
   const int32_t* blocks = nullptr;
@@ -95,8 +95,8 @@ struct Kernels {
   // y = x / sqrt(mean(x^2) + eps) * weight, n elements (RMSNorm, Zhang & Sennrich 2019, eq. 4).
   void (*rms_norm)(const float* x, const float* weight, int n, float eps, float* y);
 
-  // Rotates pairs (2i, 2i+1), i < rope_dim / 2, of each of `heads` heads in place (RoFormer, Su et al.
-  // 2021, eq. 34). cos_sin: cos[rope_dim / 2], then sin[rope_dim / 2], of the row's position.
+  // Rotates pairs (2i, 2i+1), i < rope_dim / 2, of each of `heads` heads in place (RoFormer, Su et
+  // al. 2021, eq. 34). cos_sin: cos[rope_dim / 2], then sin[rope_dim / 2], of the row's position.
   void (*rope)(float* x, int heads, int head_dim, int rope_dim, const float* cos_sin);
 
   // y = silu(gate) * up (SwiGLU, Shazeer 2020, eq. 6). y may be gate or up.
@@ -110,8 +110,8 @@ struct Kernels {
   void (*store_kv)(const float* k, const float* v, int head_dim, int slot, std::byte* block);
 
   // Attention of all rows and heads over the positions of split `split` ([split * kSplitTokens,
-  // (split + 1) * kSplitTokens)) that each row sees, unnormalised. Entry (r, h) of `partial` begins at
-  // ((r * group + h) * PartialFloats(head_dim)). A row that sees none of the split gets l = 0.
+  // (split + 1) * kSplitTokens)) that each row sees, unnormalised. Entry (r, h) begins at partial +
+  // (r * group + h) * PartialFloats(head_dim). A row that sees none of the split gets l = 0.
   // Positions after a row's own are never read into its result.
   void (*attention)(const AttentionArgs& args, int split, float* partial);
 
@@ -140,8 +140,8 @@ const Kernels* ChooseKernels(const char** error);
 const Kernels* KernelsByName(const char* name);
 
 extern const Kernels kReferenceKernels;
-extern const Kernels kAvx2Kernels;         // Call only where cpuid has AVX2, FMA and F16C.
-extern const Kernels kAvx512VnniKernels;   // ... and AVX-512 F, BW, DQ, VL and VNNI.
+extern const Kernels kAvx2Kernels;        // Call only where cpuid has AVX2, FMA and F16C.
+extern const Kernels kAvx512VnniKernels;  // ... and AVX-512 F, BW, DQ, VL and VNNI.
 
 }  // namespace ropeway
 
