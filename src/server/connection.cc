@@ -100,7 +100,7 @@ asio::awaitable<bool> Connection::ServeOne() {
     if (!in_time) co_return false;
   }
   idle_ = false;
-  ReadOutcome read = co_await ReadHttpRequest(stream_.get(), context_->limits());
+  ReadOutcome read = co_await ReadHttpRequest(stream_.get(), context_->limits(), &context_->bodies);
   if (read.refusal) {
     Framing framing;
     framing.http_1_0 = read.http_1_0;

@@ -191,6 +191,8 @@ asio::awaitable<Sent> Generate(std::shared_ptr<SocketStream> stream, ServerConte
   Backend* backend = context->backend;
   Status refusal;
   StatusOr<ApiRequest> api = Validate(request, chat, context);
+  request.body = std::string();  // It may be large, and is not needed any more.
+  request.body_hold.Release();
   StatusOr<ModelInfo> model = Status(StatusCode::kNotFound, "");
   if (!api.ok()) refusal = api.status();
   if (refusal.ok()) {
@@ -199,7 +201,6 @@ asio::awaitable<Sent> Generate(std::shared_ptr<SocketStream> stream, ServerConte
   }
   Sent sent;
   if (refusal.ok()) {
-    request.body = std::string();  // It may be large, and is not needed any more.
     const AnswerHead head = HeadOf(*api, *model, context);
     std::shared_ptr<ServerSink> sink = MakeSink(*api, stream, context);
     StatusOr<RequestId> id = backend->Submit(std::move(api->request), sink);

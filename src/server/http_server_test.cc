@@ -247,6 +247,34 @@ TEST_F(HttpServerTest, ChunkedBodyIsTaken) {
   EXPECT_EQ(std::get<std::string>(backend_.submitted().at(0).prompt), "hello");
 }
 
+// The server is full while the first body is on its way, and not for longer: neither after it was
+// answered nor after its client left.
+TEST_F(HttpServerTest, BodiesTogetherAreBounded) {
+  server_->Stop();
+  ServerLimits limits;
+  limits.max_bodies_bytes = 5000;
+  StartServer(limits);
+  const std::string body = R"({"prompt":")" + std::string(3000, 'x') + "\"}";
+  const std::string bytes = PostBytes("/v1/completions", body);
+  auto status_becomes = [&](int wanted) {
+    for (int i = 0; i < 500; ++i) {
+      if (TestClient(port()).Post("/v1/completions", body).status == wanted) return true;
+    }
+    return false;
+  };
+  auto half = std::make_unique<TestClient>(port());
+  half->Send(bytes.substr(0, bytes.size() - 10));
+  EXPECT_TRUE(status_becomes(503));
+  half->Send(bytes.substr(bytes.size() - 10));
+  EXPECT_EQ(half->Read().status, 200);
+  EXPECT_TRUE(status_becomes(200));
+  half = std::make_unique<TestClient>(port());
+  half->Send(bytes.substr(0, bytes.size() - 10));
+  EXPECT_TRUE(status_becomes(503));
+  half.reset();
+  EXPECT_TRUE(status_becomes(200));
+}
+
 TEST_F(HttpServerTest, ExpectContinueIsAnswered) {
   TestClient client(port());
   const std::string body = R"({"prompt":"a"})";

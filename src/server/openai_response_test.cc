@@ -161,9 +161,10 @@ TEST(Utf8, InvalidBytesAreReplacedOneByOne) {
   const std::string r = "\xef\xbf\xbd";
   EXPECT_EQ(ReplaceInvalidUtf8("\xff"), r);
   EXPECT_EQ(ReplaceInvalidUtf8("x\xc3"), std::string("x").append(r));
-  EXPECT_EQ(ReplaceInvalidUtf8("\xc0\xaf"), r + r);                         // Overlong.
-  EXPECT_EQ(ReplaceInvalidUtf8("\xed\xa0\x80"), r + r + r);                 // A surrogate.
-  EXPECT_EQ(ReplaceInvalidUtf8("\xf4\x90\x80\x80z"), std::string(r + r + r + r).append("z"));  // Above U+10FFFF.
+  EXPECT_EQ(ReplaceInvalidUtf8("\xc0\xaf"), r + r);          // Overlong.
+  EXPECT_EQ(ReplaceInvalidUtf8("\xed\xa0\x80"), r + r + r);  // A surrogate.
+  EXPECT_EQ(ReplaceInvalidUtf8("\xf4\x90\x80\x80z"),
+            std::string(r + r + r + r).append("z"));  // Above U+10FFFF.
   EXPECT_EQ(TokenKey("plain"), "plain");
   EXPECT_EQ(TokenKey("a\xff"), "bytes:\\x61\\xff");
 }

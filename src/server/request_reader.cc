@@ -45,6 +45,19 @@ std::optional<HttpReply> RefuseHeaders(const Parser::value_type& message) {
   return std::nullopt;
 }
 
+// The most bytes that the body may have.
+size_t BodyBytes(const Parser& parser, const ServerLimits& limits) {
+  if (parser.chunked()) return limits.max_body_bytes;
+  return static_cast<size_t>(parser.content_length().value_or(0));
+}
+
+HttpReply TooManyBodies() {
+  HttpReply reply = ErrorReply({503, "Too many large requests are on their way.",
+                                "service_unavailable_error", "", "unavailable"});
+  reply.headers.emplace_back("Retry-After", "1");
+  return reply;
+}
+
 HttpRequest Release(Parser* parser) {
   HttpRequest request;
   request.framing.http_1_0 = parser->get().version() < 11;
@@ -67,8 +80,10 @@ error_code Feed(SocketStream* stream, Parser* parser) {
 
 }  // namespace
 
-asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream, ServerLimits limits) {
+asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream, const ServerLimits& limits,
+                                             ByteBudget* bodies) {
   ReadOutcome outcome;
+  ByteBudget::Hold hold;
   Parser parser;
   parser.eager(true);
   parser.header_limit(static_cast<uint32_t>(limits.max_header_bytes));
@@ -88,6 +103,8 @@ asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream, ServerLimits 
       headers_seen = true;
       deadline = std::chrono::steady_clock::now() + limits.body_timeout;
       outcome.refusal = RefuseHeaders(parser.get());
+      const size_t size = BodyBytes(parser, limits);
+      if (!outcome.refusal && !bodies->Take(size, &hold)) outcome.refusal = TooManyBodies();
       if (outcome.refusal) co_return outcome;
       if (!parser.is_done() && !parser.get()[http::field::expect].empty()) {
         std::string go_on = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -97,6 +114,7 @@ asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream, ServerLimits 
     }
     if (parser.is_done()) {
       outcome.request = Release(&parser);
+      outcome.request->body_hold = std::move(hold);
       co_return outcome;
     }
     if (stream->gone()) co_return outcome;

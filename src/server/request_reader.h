@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "server/byte_budget.h"
 #include "server/http_reply.h"
 #include "server/server_options.h"
 #include "server/socket_stream.h"
@@ -16,6 +17,7 @@ struct HttpRequest {
   std::string method;
   std::string target;
   std::string body;
+  ByteBudget::Hold body_hold;  // For as long as `body` is kept.
   Framing framing;
 };
 
@@ -28,8 +30,9 @@ struct ReadOutcome {
 };
 
 // Reads one request. REQUIRES: at least one byte was received, from which the header timeout
-// counts.
-boost::asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream, ServerLimits limits);
+// counts; `limits` and `bodies` outlive the coroutine, and `bodies` what it returns.
+boost::asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream,
+                                                    const ServerLimits& limits, ByteBudget* bodies);
 
 }  // namespace ropeway
 

@@ -17,7 +17,10 @@ std::string RandomName() {
 }  // namespace
 
 ServerContext::ServerContext(ServerOptions options, Backend* backend)
-    : options(std::move(options)), backend(backend), run_(RandomName()) {}
+    : options(std::move(options)),
+      backend(backend),
+      bodies(this->options.limits.max_bodies_bytes),
+      run_(RandomName()) {}
 
 std::string ServerContext::NewId(const char* prefix) {
   return fmt::format("{}-{}{:08x}", prefix, run_, ++count_);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/backend.h"
+#include "server/byte_budget.h"
 #include "server/server_metrics.h"
 #include "server/server_options.h"
 
@@ -21,6 +22,7 @@ class ServerContext {
   const ServerLimits& limits() const { return options.limits; }
   Backend* const backend;
   ServerMetrics metrics;
+  ByteBudget bodies;
   std::atomic<bool> accepting{true};  // New generation requests are taken.
   std::atomic<bool> closing{false};   // Connections end after the request in progress.
   std::atomic<int> active{0};         // Requests received whole and not answered yet.

@@ -13,6 +13,9 @@ struct ServerLimits {
   size_t max_body_bytes = size_t{8} << 20;  // A larger request body is refused with 413.
   size_t max_header_bytes = size_t{32}
                             << 10;  // Request line and headers; more is refused with 431.
+  // Bodies of all connections together, from their headers until they are parsed; what would exceed
+  // it is refused with 503.
+  size_t max_bodies_bytes = size_t{256} << 20;
   // Bytes of further requests kept while one is being answered; a client that sends more is cut
   // off.
   size_t max_pipelined_bytes = size_t{64} << 10;

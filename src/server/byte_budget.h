@@ -1,0 +1,56 @@
+// A bound on the bytes that all connections together hold.
+#ifndef ROPEWAY_SERVER_BYTE_BUDGET_H_
+#define ROPEWAY_SERVER_BYTE_BUDGET_H_
+
+#include <atomic>
+#include <cstddef>
+#include <utility>
+
+namespace ropeway {
+
+// Thread-safe. Must outlive what was taken from it.
+class ByteBudget {
+ public:
+  explicit ByteBudget(size_t bytes) : left_(bytes) {}
+
+  // A part of the budget, given back at its end.
+  class Hold {
+   public:
+    Hold() = default;
+    Hold(Hold&& other) noexcept
+        : budget_(std::exchange(other.budget_, nullptr)), bytes_(other.bytes_) {}
+    Hold& operator=(Hold&& other) noexcept {
+      std::swap(budget_, other.budget_);
+      std::swap(bytes_, other.bytes_);
+      return *this;
+    }
+    ~Hold() { Release(); }
+
+    void Release() {
+      if (budget_ != nullptr) std::exchange(budget_, nullptr)->left_ += bytes_;
+    }
+
+   private:
+    friend class ByteBudget;
+    ByteBudget* budget_ = nullptr;
+    size_t bytes_ = 0;
+  };
+
+  // False, and nothing taken, where fewer than `bytes` are left. REQUIRES: `hold` holds nothing.
+  bool Take(size_t bytes, Hold* hold) {
+    size_t left = left_.load();
+    do {
+      if (left < bytes) return false;
+    } while (!left_.compare_exchange_weak(left, left - bytes));
+    hold->budget_ = this;
+    hold->bytes_ = bytes;
+    return true;
+  }
+
+ private:
+  std::atomic<size_t> left_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_SERVER_BYTE_BUDGET_H_
