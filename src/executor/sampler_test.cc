@@ -128,7 +128,7 @@ TEST(SamplerTest, SortedAndUnsortedOrderHaveTheSameDistribution) {
   fold(p, &by_value);
   for (const SampleSpec& spec : {Spec(1), Spec(1, 2999), Spec(1, 0, 0.9999F)}) {
     std::vector<int> counts(11);
-    fold(Histogram(logits, spec, 3000), &counts);
+    fold(Histogram(logits, spec, 1000), &counts);
     EXPECT_LT(ChiSquare(counts, by_value), 29.6);  // 10 degrees of freedom: probability 0.001.
   }
 }

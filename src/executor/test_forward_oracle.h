@@ -1,0 +1,22 @@
+// For tests: the forward pass written down plainly, in double, one position after another, sharing
+// nothing with the executor but the model's dequantised weights.
+#ifndef ROPEWAY_EXECUTOR_TEST_FORWARD_ORACLE_H_
+#define ROPEWAY_EXECUTOR_TEST_FORWARD_ORACLE_H_
+
+#include <vector>
+
+#include "model/model.h"
+#include "ropeway/request.h"
+
+namespace ropeway {
+
+// The logits after each of `tokens`: [tokens][vocabulary].
+std::vector<std::vector<double>> OracleLogits(const Model& model,
+                                              const std::vector<TokenId>& tokens);
+
+// The cosine of the angle between a and b, each with its mean taken off.
+double CenteredCosine(const std::vector<double>& a, const std::vector<double>& b);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_EXECUTOR_TEST_FORWARD_ORACLE_H_
