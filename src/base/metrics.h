@@ -1,0 +1,46 @@
+// A registry of metrics in Prometheus's sense: a thin layer over prometheus-cpp.
+#ifndef ROPEWAY_BASE_METRICS_H_
+#define ROPEWAY_BASE_METRICS_H_
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ropeway {
+
+using Counter = prometheus::Counter;      // Increment(by = 1)
+using Gauge = prometheus::Gauge;          // Set(value)
+using Histogram = prometheus::Histogram;  // Observe(value)
+
+// Upper edges of buckets: 1-2.5-5 steps.
+std::vector<double> LatencyBuckets();       // Seconds, 1 ms to 250 s: whole requests, queues.
+std::vector<double> ShortLatencyBuckets();  // Seconds, 100 us to 10 s: tokens, steps.
+std::vector<double> CountBuckets();         // Powers of two, 1 to 4096.
+
+// Names are whole, with unit: "ropeway_queue_time_seconds". What the Add methods return lives as
+// long as the registry, and is thread-safe. Thread rule: every method from any thread.
+class Metrics {
+ public:
+  using Labels = std::map<std::string, std::string>;
+
+  // The same name may be added again with other labels.
+  Counter* AddCounter(const std::string& name, const std::string& help, const Labels& labels = {});
+  Gauge* AddGauge(const std::string& name, const std::string& help, const Labels& labels = {});
+  Histogram* AddHistogram(const std::string& name, const std::string& help,
+                          std::vector<double> buckets, const Labels& labels = {});
+
+  // All metrics in the Prometheus text format.
+  std::string Text() const;
+
+ private:
+  prometheus::Registry registry_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_BASE_METRICS_H_

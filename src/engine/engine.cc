@@ -1,0 +1,208 @@
+#include "ropeway/engine.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "engine/llm_engine.h"
+#include "engine/open_engine.h"
+
+namespace ropeway {
+namespace {
+
+constexpr size_t kMaxUncollected = 100000;
+
+// A timeout beyond it would overflow the clock's count.
+constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
+
+// The results that PollFinished has not given out yet. Thread-safe.
+class FinishedQueue {
+ public:
+  void Add(std::shared_ptr<const Result> result) {
+    const std::lock_guard lock(mu_);
+    if (results_.size() >= kMaxUncollected) results_.pop_front();
+    results_.push_back(std::move(result));
+  }
+
+  std::vector<std::shared_ptr<const Result>> Take(size_t max_results) {
+    const std::lock_guard lock(mu_);
+    std::vector<std::shared_ptr<const Result>> taken;
+    while (!results_.empty() && (max_results == 0 || taken.size() < max_results)) {
+      taken.push_back(std::move(results_.front()));
+      results_.pop_front();
+    }
+    return taken;
+  }
+
+ private:
+  std::mutex mu_;
+  std::deque<std::shared_ptr<const Result>> results_;
+};
+
+Status EndStatus(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+    case FinishReason::kLength:
+      return {};
+    case FinishReason::kCancelled:
+      return {StatusCode::kCancelled, "the request was cancelled"};
+    case FinishReason::kFailed:
+      break;
+  }
+  return {StatusCode::kInternal, "the request failed"};
+}
+
+}  // namespace
+
+// Where a request's result will be; shared by its handles and its sink.
+struct RequestHandle::State {
+  LlmEngine* engine = nullptr;
+  std::mutex mu;
+  std::condition_variable ended;
+  std::shared_ptr<const Result> result;  // Guarded by mu; null until the end.
+
+  void End(std::shared_ptr<const Result> value) {
+    {
+      const std::lock_guard lock(mu);
+      result = std::move(value);
+    }
+    ended.notify_all();
+  }
+};
+
+class Engine::Impl {
+ public:
+  StatusOr<RequestHandle> Submit(Request request, StreamCallback on_delta);
+
+  RealClock clock;
+  SystemRandom random;
+  FinishedQueue finished;
+  std::unique_ptr<LlmEngine> engine;  // Last: its threads use the others.
+
+ private:
+  class CollectorSink;
+};
+
+// Collects one request's output into its Result.
+class Engine::Impl::CollectorSink final : public OutputSink {
+ public:
+  CollectorSink(std::shared_ptr<RequestHandle::State> state, FinishedQueue* finished,
+                StreamCallback on_delta)
+      : state_(std::move(state)), finished_(finished), on_delta_(std::move(on_delta)) {}
+
+  void OnAdmitted(RequestId, int32_t prompt_tokens) override {
+    result_.finish.usage.prompt_tokens = prompt_tokens;
+  }
+
+  bool OnDelta(RequestId id, Delta delta) override {
+    const bool more = !on_delta_ || on_delta_(id, delta);
+    result_.text += delta.text;
+    for (OutputToken& token : delta.tokens) result_.tokens.push_back(std::move(token));
+    return more;
+  }
+
+  void OnFinish(RequestId id, const Finish& finish) override {
+    result_.finish = finish;
+    result_.status = EndStatus(finish.reason);
+    End(id);
+  }
+
+  void OnError(RequestId id, const Status& status) override {
+    const bool cancelled = status.code() == StatusCode::kCancelled;
+    result_.finish.reason = cancelled ? FinishReason::kCancelled : FinishReason::kFailed;
+    result_.finish.usage.completion_tokens = static_cast<int32_t>(result_.tokens.size());
+    result_.status = status;
+    End(id);
+  }
+
+ private:
+  void End(RequestId id) {
+    result_.id = id;
+    auto result = std::make_shared<const Result>(std::move(result_));
+    finished_->Add(result);
+    state_->End(std::move(result));
+  }
+
+  const std::shared_ptr<RequestHandle::State> state_;
+  FinishedQueue* const finished_;
+  const StreamCallback on_delta_;
+  Result result_;
+};
+
+StatusOr<RequestHandle> Engine::Impl::Submit(Request request, StreamCallback on_delta) {
+  RequestHandle handle;
+  handle.state_ = std::make_shared<RequestHandle::State>();
+  handle.state_->engine = engine.get();
+  StatusOr<RequestId> id = engine->Submit(
+      std::move(request),
+      std::make_shared<CollectorSink>(handle.state_, &finished, std::move(on_delta)));
+  if (!id.ok()) return id.status();
+  handle.id_ = *id;
+  return handle;
+}
+
+StatusOr<Result> RequestHandle::Wait(std::optional<std::chrono::nanoseconds> timeout) const {
+  if (state_ == nullptr) return InvalidArgument("this handle refers to no request");
+  const auto ended = [this] { return state_->result != nullptr; };
+  std::unique_lock lock(state_->mu);
+  if (!timeout) {
+    state_->ended.wait(lock, ended);
+  } else if (!state_->ended.wait_for(lock, std::min(*timeout, kLongestWait), ended)) {
+    return Status(StatusCode::kDeadlineExceeded, "the request has not ended yet");
+  }
+  return *state_->result;
+}
+
+std::optional<Result> RequestHandle::Poll() const {
+  if (state_ == nullptr) return std::nullopt;
+  const std::lock_guard lock(state_->mu);
+  if (state_->result == nullptr) return std::nullopt;
+  return *state_->result;
+}
+
+void RequestHandle::Cancel() const {
+  if (state_ != nullptr) state_->engine->Cancel(id_);
+}
+
+StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  StatusOr<std::unique_ptr<LlmEngine>> engine = OpenEngine(options, &impl->clock, &impl->random);
+  if (!engine.ok()) return engine.status();
+  impl->engine = *std::move(engine);
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+StatusOr<RequestHandle> Engine::Submit(Request request, StreamCallback on_delta) {
+  return impl_->Submit(std::move(request), std::move(on_delta));
+}
+
+std::vector<StatusOr<RequestHandle>> Engine::SubmitMany(std::vector<Request> requests) {
+  std::vector<StatusOr<RequestHandle>> handles;
+  handles.reserve(requests.size());
+  for (Request& request : requests) handles.push_back(impl_->Submit(std::move(request), nullptr));
+  return handles;
+}
+
+std::vector<Result> Engine::PollFinished(size_t max_results) {
+  std::vector<Result> results;
+  for (const auto& result : impl_->finished.Take(max_results)) results.push_back(*result);
+  return results;
+}
+
+Status Engine::Cancel(RequestId id) {
+  if (impl_->engine->TryCancel(id)) return {};
+  return {StatusCode::kNotFound, "no request " + std::to_string(id) + " is running"};
+}
+
+Status Engine::Drain(std::chrono::nanoseconds deadline) { return impl_->engine->Drain(deadline); }
+int Engine::max_model_len() const { return impl_->engine->max_model_len(); }
+const std::string& Engine::model_name() const { return impl_->engine->served_name(); }
+
+}  // namespace ropeway

@@ -1,0 +1,211 @@
+#include "engine/engine_loop.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <exception>
+#include <utility>
+
+namespace ropeway {
+namespace {
+
+// A loop that cannot go on must not use a whole core to find that out.
+constexpr auto kBlockedPause = std::chrono::milliseconds(5);
+
+// Weight of the newest request in the mean run time: the last 20 or so count.
+constexpr double kMeanWeight = 0.05;
+
+}  // namespace
+
+EngineLoop::EngineLoop(const EngineCoreOptions& options, const KvLayout& layout,
+                       std::unique_ptr<Executor> executor, const Clock* clock,
+                       EngineMetrics* metrics, OutputProcessor* output, DequeuedFn dequeued)
+    : executor_(std::move(executor)),
+      clock_(clock),
+      metrics_(metrics),
+      output_(output),
+      dequeued_(std::move(dequeued)),
+      core_(options, layout, executor_.get(), &policy_, clock_,
+            [this](std::vector<CoreEvent> events) { Emit(std::move(events)); }),
+      inbox_(1),
+      stats_(core_.stats()),
+      last_progress_(clock_->Now()),
+      thread_([this] { Run(); }) {}
+
+EngineLoop::~EngineLoop() { Stop(); }
+
+void EngineLoop::Add(FrontEnd::Prepared prepared) { inbox_.ForcePush(std::move(prepared)); }
+
+void EngineLoop::Finish(RequestId id, FinishReason reason) {
+  inbox_.ForcePush(FinishAsk{id, reason});
+}
+
+void EngineLoop::Stop() {
+  if (!thread_.joinable()) return;
+  inbox_.Close();
+  thread_.join();
+}
+
+void EngineLoop::Run() {
+  while (true) {
+    try {
+      RunUntilClosed();
+      break;
+    } catch (const std::exception& e) {
+      // What the core then knows of its blocks is not to be trusted any more.
+      Lose({StatusCode::kInternal, std::string("the engine thread failed: ") + e.what()});
+    }
+  }
+  FinishAll();
+}
+
+void EngineLoop::FinishAll() {
+  if (lost_) return;
+  std::vector<RequestId> ids;  // The last Finish emits, and so empties live_.
+  ids.reserve(live_.size());
+  for (const auto& entry : live_) ids.push_back(entry.first);
+  for (const RequestId id : ids) core_.Finish(id, FinishReason::kCancelled);
+}
+
+void EngineLoop::RunUntilClosed() {
+  while (true) {
+    const bool idle = lost_ || core_.idle();
+    if (idle && !lost_) Publish(clock_->Now(), true);
+    std::vector<Message> messages = idle ? inbox_.WaitPopAll() : inbox_.PopAll();
+    for (Message& message : messages) {
+      std::visit([this](auto& kind) { Handle(kind); }, message);
+    }
+    if (messages.empty() && inbox_.closed()) return;
+    if (!lost_ && !core_.idle()) Step();
+  }
+}
+
+void EngineLoop::Handle(FrontEnd::Prepared& arrival) {
+  const std::shared_ptr<LiveRequest>& live = arrival.live;
+  const RequestId id = live->id;
+  const auto prompt_tokens = static_cast<int32_t>(arrival.core.prompt.size());
+  Status status = lost_ ? device_status() : core_.Add(std::move(arrival.core));
+  if (!status.ok()) {
+    dequeued_(live.get());
+    output_->Refuse(live, std::move(status));
+    return;
+  }
+  live_.emplace(id, live);
+  output_->Admit(live, prompt_tokens);
+  // A cancel that overtook the arrival found nothing to end.
+  if (live->cancel_asked.load()) core_.Finish(id, FinishReason::kCancelled);
+}
+
+void EngineLoop::Handle(FinishAsk& ask) {
+  if (!lost_) core_.Finish(ask.id, ask.reason);
+}
+
+void EngineLoop::Step() {
+  const TimePoint begin = clock_->Now();
+  // A step must not look stalled because the loop slept before it.
+  {
+    const std::lock_guard lock(mu_);
+    if (!busy_) last_progress_ = begin;
+    busy_ = true;
+  }
+  core_.Step();
+  const TimePoint end = clock_->Now();
+  const CoreStats& stats = core_.stats();
+  const bool progress = stats.last_rows > 0;
+  if (progress) {
+    metrics_->step_rows->Observe(stats.last_rows);
+    metrics_->step_time->Observe(ToSeconds(end - begin));
+  }
+  Publish(end, progress);
+  if (!core_.device_status().ok()) {
+    Lose(core_.device_status());
+  } else if (!progress && !core_.idle() && inbox_.size() == 0) {
+    spdlog::warn("step {} computed nothing: request {} is blocked by {}", stats.steps,
+                 stats.blocked_id, stats.blocked_by);
+    std::this_thread::sleep_for(kBlockedPause);
+  }
+}
+
+void EngineLoop::Publish(TimePoint now, bool progress) {
+  const std::lock_guard lock(mu_);
+  stats_ = core_.stats();
+  busy_ = !core_.idle();
+  if (progress || !busy_) last_progress_ = now;
+}
+
+void EngineLoop::Emit(std::vector<CoreEvent> events) {
+  const TimePoint now = clock_->Now();
+  for (const CoreEvent& event : events) {
+    const auto it = live_.find(event.id);
+    if (it == live_.end()) continue;
+    LiveRequest& live = *it->second;
+    switch (event.kind) {
+      case CoreEvent::Kind::kStarted:
+        live.started = now;
+        metrics_->queue_time->Observe(ToSeconds(now - live.arrival));
+        dequeued_(&live);
+        break;
+      case CoreEvent::Kind::kToken:
+        break;
+      case CoreEvent::Kind::kPreempted:
+        metrics_->preemptions->Increment();
+        break;
+      case CoreEvent::Kind::kFinished:
+      case CoreEvent::Kind::kFailed:
+        OnEnded(live, now);
+        dequeued_(&live);
+        live_.erase(it);
+        break;
+    }
+  }
+  output_->Emit(std::move(events), now);
+}
+
+void EngineLoop::OnEnded(const LiveRequest& live, TimePoint now) {
+  if (live.started == TimePoint{}) return;
+  const double seconds = ToSeconds(now - live.started);
+  const double mean = mean_run_seconds_.load();
+  mean_run_seconds_.store(mean == 0.0 ? seconds : mean + kMeanWeight * (seconds - mean));
+}
+
+void EngineLoop::Lose(Status status) {
+  spdlog::error("the engine cannot go on: {}", status.message());
+  lost_ = true;
+  {
+    const std::lock_guard lock(mu_);
+    device_status_ = status;
+    stats_ = core_.stats();
+    stats_.waiting = stats_.running = stats_.preempted = 0;
+    busy_ = false;
+  }
+  for (auto& [id, live] : live_) {
+    dequeued_(live.get());
+    output_->Refuse(live, status);
+  }
+  live_.clear();
+}
+
+CoreStats EngineLoop::stats() const {
+  const std::lock_guard lock(mu_);
+  return stats_;
+}
+
+Status EngineLoop::device_status() const {
+  const std::lock_guard lock(mu_);
+  return device_status_;
+}
+
+Status EngineLoop::CheckProgress() const {
+  const TimePoint now = clock_->Now();
+  const std::lock_guard lock(mu_);
+  if (!device_status_.ok()) return device_status_;
+  if (!busy_ || now - last_progress_ < kStallLimit) return {};
+  std::string reason = fmt::format("no step made progress for {:.0f} s, after step {}",
+                                   ToSeconds(now - last_progress_), stats_.steps);
+  if (stats_.blocked_id != 0) {
+    reason += fmt::format("; request {} is blocked by {}", stats_.blocked_id, stats_.blocked_by);
+  }
+  return {StatusCode::kInternal, std::move(reason)};
+}
+
+}  // namespace ropeway

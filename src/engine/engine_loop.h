@@ -1,0 +1,101 @@
+// The engine thread: the one owner of the EngineCore, and so of all sequences, blocks and queues.
+#ifndef ROPEWAY_ENGINE_ENGINE_LOOP_H_
+#define ROPEWAY_ENGINE_ENGINE_LOOP_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "base/bounded_queue.h"
+#include "base/clock.h"
+#include "engine/backend.h"
+#include "engine/engine_core.h"
+#include "engine/engine_metrics.h"
+#include "engine/front_end.h"
+#include "engine/output_processor.h"
+#include "policy/fcfs.h"
+
+namespace ropeway {
+
+// loop: drain the inbox (arrivals, finishes) -> core.Step() -> emit; asleep while idle.
+//
+// Thread rule: every method from any thread, but Stop from one, which is not the engine thread.
+class EngineLoop {
+ public:
+  // A request left the queue: it started, or ended before it could.
+  using DequeuedFn = std::function<void(LiveRequest*)>;
+
+  // All pointers must outlive it. REQUIRES: EngineCore::CheckOptions(options, layout) is OK.
+  EngineLoop(const EngineCoreOptions& options, const KvLayout& layout,
+             std::unique_ptr<Executor> executor, const Clock* clock, EngineMetrics* metrics,
+             OutputProcessor* output, DequeuedFn dequeued);
+  ~EngineLoop();
+  EngineLoop(const EngineLoop&) = delete;
+  EngineLoop& operator=(const EngineLoop&) = delete;
+
+  // Both are answered within one step and never wait. The inbox's length is bounded by the number
+  // of live requests: each arrives once, and is finished from outside at most twice.
+  void Add(FrontEnd::Prepared prepared);
+  void Finish(RequestId id, FinishReason reason);
+
+  // Ends all requests as cancelled, and the thread.
+  void Stop();
+
+  CoreStats stats() const;
+  // kOk while the engine computes; else why it can no more.
+  Status device_status() const;
+  // Not live when there is work and no step made progress for kStallLimit: names the request at the
+  // head of the queue and the rule that blocks it.
+  Status CheckProgress() const;
+  // Mean time from a request's first step to its end; 0: none has ended yet.
+  double mean_run_seconds() const { return mean_run_seconds_.load(); }
+
+  static constexpr Duration kStallLimit = std::chrono::seconds(30);
+
+ private:
+  struct FinishAsk {
+    RequestId id;
+    FinishReason reason;
+  };
+  using Message = std::variant<FrontEnd::Prepared, FinishAsk>;
+
+  void Run();
+  void RunUntilClosed();
+  void FinishAll();
+  void Handle(FrontEnd::Prepared& arrival);
+  void Handle(FinishAsk& ask);
+  void Step();
+  void Emit(std::vector<CoreEvent> events);
+  void OnEnded(const LiveRequest& live, TimePoint now);
+  void Lose(Status status);
+  void Publish(TimePoint now, bool progress);
+
+  const std::unique_ptr<Executor> executor_;
+  const Clock* const clock_;
+  EngineMetrics* const metrics_;
+  OutputProcessor* const output_;
+  const DequeuedFn dequeued_;
+  FcfsPolicy policy_;
+  EngineCore core_;    // The engine thread's once that runs.
+  bool lost_ = false;  // The engine thread's.
+  std::unordered_map<RequestId, std::shared_ptr<LiveRequest>> live_;  // The engine thread's.
+  BoundedQueue<Message> inbox_;
+
+  std::atomic<double> mean_run_seconds_{0.0};
+  mutable std::mutex mu_;
+  CoreStats stats_;  // Guarded by mu_, as are the next three.
+  Status device_status_;
+  bool busy_ = false;  // Work was there at the last look.
+  TimePoint last_progress_{};
+  std::thread thread_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_ENGINE_LOOP_H_

@@ -1,0 +1,49 @@
+#include "engine/engine_metrics.h"
+
+namespace ropeway {
+
+EngineMetrics::EngineMetrics()
+    : time_to_first_token(metrics_.AddHistogram(
+          "ropeway_time_to_first_token_seconds",
+          "From the request's arrival to its first generated token.", LatencyBuckets())),
+      inter_token_latency(metrics_.AddHistogram("ropeway_inter_token_latency_seconds",
+                                                "Between two generated tokens of one request.",
+                                                ShortLatencyBuckets())),
+      queue_time(metrics_.AddHistogram("ropeway_request_queue_time_seconds",
+                                       "From the request's arrival to its first step.",
+                                       LatencyBuckets())),
+      e2e_latency(metrics_.AddHistogram("ropeway_e2e_request_latency_seconds",
+                                        "From the request's arrival to its end.",
+                                        LatencyBuckets())),
+      step_rows(metrics_.AddHistogram("ropeway_step_rows",
+                                      "Rows (tokens of all sequences) of one forward pass.",
+                                      CountBuckets())),
+      step_time(metrics_.AddHistogram("ropeway_step_time_seconds",
+                                      "One engine step, from scheduling to emitting.",
+                                      ShortLatencyBuckets())),
+      num_running(metrics_.AddGauge("ropeway_num_requests_running",
+                                    "Requests that prefill or decode now.")),
+      num_waiting(metrics_.AddGauge(
+          "ropeway_num_requests_waiting",
+          "Requests accepted and not yet started, and preempted ones that wait for blocks.")),
+      kv_cache_usage(metrics_.AddGauge("ropeway_kv_cache_usage_ratio",
+                                       "Part of the KV cache's blocks that sequences hold.")),
+      preemptions(metrics_.AddCounter(
+          "ropeway_num_preemptions_total",
+          "How often a sequence gave its blocks back, to be computed again later.")),
+      prompt_tokens(metrics_.AddCounter("ropeway_prompt_tokens_total",
+                                        "Prompt tokens of requests that got their first token.")),
+      generation_tokens(metrics_.AddCounter("ropeway_generation_tokens_total",
+                                            "Tokens generated and delivered.")),
+      refused(metrics_.AddCounter("ropeway_request_refused_total",
+                                  "Requests ended before they were queued: prompt too long, "
+                                  "cancelled while it was encoded, and the like.")) {
+  for (const FinishReason reason : {FinishReason::kStop, FinishReason::kLength,
+                                    FinishReason::kCancelled, FinishReason::kFailed}) {
+    finished_[static_cast<size_t>(reason)] =
+        metrics_.AddCounter("ropeway_request_success_total", "Requests that ended, by reason.",
+                            {{"finished_reason", FinishReasonName(reason)}});
+  }
+}
+
+}  // namespace ropeway

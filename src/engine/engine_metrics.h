@@ -1,0 +1,46 @@
+// What an engine counts: vLLM's nouns with "ropeway_" before and the unit behind.
+#ifndef ROPEWAY_ENGINE_ENGINE_METRICS_H_
+#define ROPEWAY_ENGINE_ENGINE_METRICS_H_
+
+#include <array>
+#include <string>
+
+#include "base/metrics.h"
+#include "ropeway/request.h"
+
+namespace ropeway {
+
+// Thread-safe.
+class EngineMetrics {
+ private:
+  Metrics metrics_;  // First: what follows points into it.
+
+ public:
+  EngineMetrics();
+
+  Histogram* const time_to_first_token;
+  Histogram* const inter_token_latency;
+  Histogram* const queue_time;
+  Histogram* const e2e_latency;
+  Histogram* const step_rows;
+  Histogram* const step_time;
+  Gauge* const num_running;
+  Gauge* const num_waiting;
+  Gauge* const kv_cache_usage;
+  Counter* const preemptions;
+  Counter* const prompt_tokens;
+  Counter* const generation_tokens;
+  Counter* const refused;  // Accepted by Submit, then ended by OnError before it was queued.
+
+  // Admitted requests by how they ended.
+  Counter* finished(FinishReason reason) const { return finished_[static_cast<size_t>(reason)]; }
+
+  std::string Text() const { return metrics_.Text(); }
+
+ private:
+  std::array<Counter*, 4> finished_;  // By FinishReason.
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_ENGINE_METRICS_H_

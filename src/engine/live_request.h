@@ -1,0 +1,52 @@
+// One accepted request on its way through the engine's threads.
+#ifndef ROPEWAY_ENGINE_LIVE_REQUEST_H_
+#define ROPEWAY_ENGINE_LIVE_REQUEST_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "base/clock.h"
+#include "engine/backend.h"
+#include "ropeway/request.h"
+
+namespace ropeway {
+
+// Shared by the threads that a request passes; each field says whose it is.
+struct LiveRequest {
+  // Where the request is. Left by one compare-and-exchange, so that of a cancel and the hand-over
+  // to the engine exactly one wins.
+  enum class Stage : uint8_t {
+    kFrontEnd,  // Not yet handed to the engine thread.
+    kEngine,    // Handed over: only the engine thread ends it now.
+    kEnded,     // Ended in the front end: refused or cancelled.
+  };
+
+  // Set before the request is shared, read by all.
+  RequestId id = 0;
+  uint64_t seed = 0;
+  TimePoint arrival{};
+
+  Request request;                   // The front end's until kEngine, then the output thread's.
+  std::shared_ptr<OutputSink> sink;  // The output thread's.
+  TimePoint started{};               // The engine thread's; valid once it started.
+
+  std::atomic<Stage> stage{Stage::kFrontEnd};
+  std::atomic<bool> cancel_asked{false};
+  std::atomic<bool> counted_as_queued{true};
+
+  // True for the one caller that ends the request in the front end.
+  bool EndInFrontEnd() {
+    Stage expected = Stage::kFrontEnd;
+    return stage.compare_exchange_strong(expected, Stage::kEnded);
+  }
+  // True if the request is the engine thread's from now on; false if it was ended before.
+  bool HandOver() {
+    Stage expected = Stage::kFrontEnd;
+    return stage.compare_exchange_strong(expected, Stage::kEngine);
+  }
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_LIVE_REQUEST_H_

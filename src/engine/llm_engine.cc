@@ -1,0 +1,334 @@
+#include "engine/llm_engine.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "engine/engine_loop.h"
+#include "engine/engine_metrics.h"
+#include "engine/front_end.h"
+#include "engine/output_processor.h"
+#include "engine/request_check.h"
+
+namespace ropeway {
+namespace {
+
+constexpr int kMaxRetryAfterSeconds = 60;
+
+// How long Drain waits for what it cancelled: a step takes far less.
+constexpr auto kCancelGrace = std::chrono::seconds(10);
+
+// A deadline beyond it would overflow the clock's count.
+constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
+
+Status CheckEngineOptions(const EngineOptions& options) {
+  const auto at_least = [](int64_t value, int64_t least, const char* name) {
+    if (value >= least) return Status();
+    return InvalidArgument(fmt::format("{} must be at least {}, not {}", name, least, value), name);
+  };
+  for (Status status : {at_least(options.max_num_seqs, 1, "max_num_seqs"),
+                        at_least(options.max_num_batched_tokens, 1, "max_num_batched_tokens"),
+                        at_least(options.max_queued_requests, 1, "max_queued_requests"),
+                        at_least(options.frontend_threads, 1, "frontend_threads"),
+                        at_least(options.kv_cache_bytes, 1, "kv_cache_bytes"),
+                        at_least(options.max_model_len, 0, "max_model_len")}) {
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+int32_t ResolveMaxModelLen(const LlmEngineConfig& config, const KvLayout& layout) {
+  const int64_t asked = config.options.max_model_len;
+  const int64_t model = config.model_context_length;
+  const int64_t wanted = asked == 0 ? model : std::min(asked, model);
+  const int64_t pool = int64_t{layout.num_blocks} * kBlockTokens;
+  const int64_t resolved = std::min(wanted, pool);
+  if (resolved < wanted) {
+    spdlog::info("max_model_len is lowered from {} to {}: what the KV cache of {} blocks holds",
+                 wanted, resolved, layout.num_blocks);
+  } else if (resolved < asked) {
+    spdlog::info("max_model_len is lowered from {} to {}: the model's context length", asked,
+                 resolved);
+  }
+  return static_cast<int32_t>(resolved);
+}
+
+}  // namespace
+
+class LlmEngine::Impl {
+ public:
+  Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor,
+       const EngineCoreOptions& core_options, const KvLayout& layout);
+  ~Impl();
+
+  StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink);
+  bool TryCancel(RequestId id);
+  Status Drain(std::chrono::nanoseconds deadline);
+  Health GetHealth() const;
+  std::string MetricsText() const;
+  int RetryAfterSeconds() const;
+
+  const LlmEngineConfig& config() const { return config_; }
+  int32_t max_model_len() const { return max_model_len_; }
+
+ private:
+  Status CheckModel(const std::string& model) const;
+  // REQUIRES: mu_ is held.
+  Status CheckAdmission() const;
+  void CancelLive(const std::shared_ptr<LiveRequest>& live);
+  void CancelAll();
+  void Dequeue(LiveRequest* live);
+  void OnEnded(RequestId id);
+
+  const LlmEngineConfig config_;
+  const int32_t max_model_len_;
+  EngineMetrics metrics_;
+  const PromptEncoder encoder_;
+
+  mutable std::mutex mu_;
+  std::condition_variable ended_;
+  bool accepting_ = true;  // Guarded by mu_, as are the next two.
+  RequestId next_id_ = 1;
+  std::unordered_map<RequestId, std::shared_ptr<LiveRequest>>
+      live_;                    // Accepted, without their end.
+  std::atomic<int> queued_{0};  // Accepted, not started. Raised under mu_ only.
+
+  // Destroyed from the last to the first: each hands on to the one before.
+  OutputProcessor output_;
+  EngineLoop loop_;
+  FrontEnd front_end_;
+};
+
+LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor,
+                      const EngineCoreOptions& core_options, const KvLayout& layout)
+    : config_(std::move(config)),
+      max_model_len_(core_options.max_model_len),
+      encoder_(config_.tokenizer, config_.render_chat, max_model_len_),
+      output_(
+          config_.tokenizer.get(), &metrics_, config_.clock,
+          [this](RequestId id, FinishReason reason) { loop_.Finish(id, reason); },
+          [this](RequestId id) { OnEnded(id); }),
+      loop_(core_options, layout, std::move(executor), config_.clock, &metrics_, &output_,
+            [this](LiveRequest* live) { Dequeue(live); }),
+      front_end_(
+          &encoder_, config_.options.frontend_threads,
+          static_cast<size_t>(config_.options.max_queued_requests),
+          [this](FrontEnd::Prepared prepared) { loop_.Add(std::move(prepared)); },
+          [this](std::shared_ptr<LiveRequest> live, Status status) {
+            Dequeue(live.get());
+            output_.Refuse(std::move(live), std::move(status));
+          }) {}
+
+LlmEngine::Impl::~Impl() {
+  {
+    const std::lock_guard lock(mu_);
+    accepting_ = false;
+  }
+  CancelAll();
+  front_end_.Stop();
+  loop_.Stop();
+  output_.Stop();
+}
+
+Status LlmEngine::Impl::CheckModel(const std::string& model) const {
+  if (model.empty() || model == "default" || model == config_.served_name) return {};
+  return {StatusCode::kNotFound,
+          fmt::format("the model \"{}\" does not exist; this server has \"{}\"",
+                      model.substr(0, 100), config_.served_name),
+          "model"};
+}
+
+Status LlmEngine::Impl::CheckAdmission() const {
+  if (!accepting_) {
+    return {StatusCode::kUnavailable, "the engine is stopping and accepts no new requests"};
+  }
+  if (Status status = loop_.device_status(); !status.ok()) {
+    return {StatusCode::kUnavailable, "the engine has failed: " + status.message()};
+  }
+  if (queued_.load() >= config_.options.max_queued_requests) {
+    return {StatusCode::kResourceExhausted,
+            fmt::format("the queue is full: {} requests wait already (max_queued_requests)",
+                        config_.options.max_queued_requests)};
+  }
+  return {};
+}
+
+StatusOr<RequestId> LlmEngine::Impl::Submit(Request request, std::shared_ptr<OutputSink> sink) {
+  if (Status status = CheckModel(request.model); !status.ok()) return status;
+  if (Status status = CheckRequest(request); !status.ok()) return status;
+  auto live = std::make_shared<LiveRequest>();
+  live->request = std::move(request);
+  live->sink = std::move(sink);
+  live->arrival = config_.clock->Now();
+  const std::lock_guard lock(mu_);
+  if (Status status = CheckAdmission(); !status.ok()) return status;
+  const RequestId id = next_id_;
+  live->id = id;
+  const std::optional<uint64_t>& seed = live->request.sampling.seed;
+  live->seed = seed ? *seed : config_.random->Next64();
+  live_.emplace(id, live);
+  ++queued_;
+  if (!front_end_.TryAdd(std::move(live))) {
+    live_.erase(id);
+    --queued_;
+    return Status(StatusCode::kResourceExhausted, "the queue of prompts to encode is full");
+  }
+  ++next_id_;
+  return id;
+}
+
+bool LlmEngine::Impl::TryCancel(RequestId id) {
+  std::shared_ptr<LiveRequest> live;
+  {
+    const std::lock_guard lock(mu_);
+    const auto it = live_.find(id);
+    if (it == live_.end()) return false;
+    live = it->second;
+  }
+  CancelLive(live);
+  return true;
+}
+
+void LlmEngine::Impl::CancelLive(const std::shared_ptr<LiveRequest>& live) {
+  if (live->cancel_asked.exchange(true)) return;
+  if (live->EndInFrontEnd()) {
+    Dequeue(live.get());
+    output_.Refuse(live, {StatusCode::kCancelled, "the request was cancelled"});
+  } else {
+    loop_.Finish(live->id, FinishReason::kCancelled);
+  }
+}
+
+void LlmEngine::Impl::CancelAll() {
+  std::vector<std::shared_ptr<LiveRequest>> all;
+  {
+    const std::lock_guard lock(mu_);
+    for (const auto& entry : live_) all.push_back(entry.second);
+  }
+  for (const auto& live : all) CancelLive(live);
+}
+
+void LlmEngine::Impl::Dequeue(LiveRequest* live) {
+  if (live->counted_as_queued.exchange(false)) --queued_;
+}
+
+void LlmEngine::Impl::OnEnded(RequestId id) {
+  const std::lock_guard lock(mu_);
+  live_.erase(id);
+  if (live_.empty()) ended_.notify_all();
+}
+
+Status LlmEngine::Impl::Drain(std::chrono::nanoseconds deadline) {
+  const auto all_ended = [this] { return live_.empty(); };
+  {
+    std::unique_lock lock(mu_);
+    accepting_ = false;
+    if (ended_.wait_for(lock, std::min(deadline, kLongestWait), all_ended)) return {};
+  }
+  CancelAll();
+  std::unique_lock lock(mu_);
+  const size_t left = live_.size();
+  ended_.wait_for(lock, kCancelGrace, all_ended);
+  return {StatusCode::kDeadlineExceeded,
+          fmt::format("{} requests had to be cancelled at the deadline", left)};
+}
+
+Health LlmEngine::Impl::GetHealth() const {
+  Health health;
+  if (Status progress = loop_.CheckProgress(); !progress.ok()) {
+    health.live = health.ready = false;
+    health.reason = progress.message();
+    return health;
+  }
+  const std::lock_guard lock(mu_);
+  health.ready = accepting_;
+  if (!accepting_) health.reason = "the engine is stopping";
+  return health;
+}
+
+std::string LlmEngine::Impl::MetricsText() const {
+  const CoreStats stats = loop_.stats();
+  metrics_.num_running->Set(stats.running);
+  metrics_.num_waiting->Set(std::max(0, queued_.load()) + stats.preempted);
+  metrics_.kv_cache_usage->Set(
+      stats.total_blocks == 0 ? 0.0 : static_cast<double>(stats.held_blocks) / stats.total_blocks);
+  return metrics_.Text();
+}
+
+// As many requests as may run leave in each mean run time; those that wait leave before one more.
+int LlmEngine::Impl::RetryAfterSeconds() const {
+  const double places = std::max(1, std::min(config_.options.max_num_seqs, loop_.stats().running));
+  const double seconds = loop_.mean_run_seconds() * (queued_.load() + 1) / places;
+  return static_cast<int>(std::clamp(std::ceil(seconds), 1.0, double{kMaxRetryAfterSeconds}));
+}
+
+StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
+  const EngineOptions& options = config.options;
+  if (Status status = CheckEngineOptions(options); !status.ok()) return status;
+  StatusOr<KvLayout> layout = config.executor->Init(
+      options.kv_cache_bytes, options.max_num_batched_tokens, options.max_num_seqs);
+  if (!layout.ok()) return layout.status();
+  EngineCoreOptions core;
+  core.max_num_seqs = options.max_num_seqs;
+  core.max_num_batched_tokens = options.max_num_batched_tokens;
+  core.max_model_len = ResolveMaxModelLen(config, *layout);
+  core.is_end = [tokenizer = config.tokenizer](TokenId id) { return tokenizer->IsEnd(id); };
+  if (Status status = EngineCore::CheckOptions(core, *layout); !status.ok()) return status;
+  try {
+    std::unique_ptr<Executor> executor = std::move(config.executor);
+    return std::unique_ptr<LlmEngine>(new LlmEngine(
+        std::make_unique<Impl>(std::move(config), std::move(executor), core, *layout)));
+  } catch (const std::exception& e) {
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("cannot start the engine's threads: {}", e.what()),
+                  "frontend_threads");
+  }
+}
+
+LlmEngine::LlmEngine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LlmEngine::~LlmEngine() = default;
+
+StatusOr<RequestId> LlmEngine::Submit(Request request, std::shared_ptr<OutputSink> sink) {
+  return impl_->Submit(std::move(request), std::move(sink));
+}
+void LlmEngine::Cancel(RequestId id) { impl_->TryCancel(id); }
+bool LlmEngine::TryCancel(RequestId id) { return impl_->TryCancel(id); }
+Health LlmEngine::GetHealth() const { return impl_->GetHealth(); }
+std::string LlmEngine::MetricsText() const { return impl_->MetricsText(); }
+int LlmEngine::RetryAfterSeconds() const { return impl_->RetryAfterSeconds(); }
+Status LlmEngine::Drain(std::chrono::nanoseconds deadline) { return impl_->Drain(deadline); }
+int32_t LlmEngine::max_model_len() const { return impl_->max_model_len(); }
+const std::string& LlmEngine::served_name() const { return impl_->config().served_name; }
+
+std::vector<ModelInfo> LlmEngine::Models() const {
+  return {{served_name(), max_model_len(), impl_->config().created}};
+}
+
+StatusOr<std::vector<TokenId>> LlmEngine::Tokenize(const std::string& text,
+                                                   bool add_special) const {
+  return impl_->config().tokenizer->Encode(text,
+                                           {.add_special = add_special, .parse_special = true});
+}
+
+StatusOr<std::string> LlmEngine::Detokenize(const std::vector<TokenId>& ids) const {
+  const Tokenizer& tokenizer = *impl_->config().tokenizer;
+  std::string text;
+  for (const TokenId id : ids) {
+    if (id < 0 || id >= tokenizer.vocab_size()) {
+      return InvalidArgument(fmt::format("token id {} is not in the model's vocabulary of {}", id,
+                                         tokenizer.vocab_size()),
+                             "tokens");
+    }
+    text += tokenizer.Bytes(id, true);
+  }
+  return text;
+}
+
+}  // namespace ropeway

@@ -1,0 +1,68 @@
+// The Backend that computes here: front end, engine thread and output thread around an EngineCore.
+#ifndef ROPEWAY_ENGINE_LLM_ENGINE_H_
+#define ROPEWAY_ENGINE_LLM_ENGINE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "engine/backend.h"
+#include "engine/prompt_encoder.h"
+#include "executor/executor.h"
+#include "ropeway/options.h"
+#include "tokenizer/tokenizer.h"
+
+namespace ropeway {
+
+// The parts of an engine. `options` is resolved: threads and kv_cache_bytes are set (threads is not
+// used here); max_model_len may be 0 and is lowered to what the model and the KV pool hold.
+struct LlmEngineConfig {
+  EngineOptions options;
+  std::string served_name;
+  int32_t model_context_length = 0;
+  int64_t created = 0;  // Unix seconds, for Models().
+  std::shared_ptr<const Tokenizer> tokenizer;
+  ChatRenderer render_chat;  // Empty: chats are refused.
+  std::unique_ptr<Executor> executor;
+  const Clock* clock = nullptr;  // Must outlive the engine.
+  Random* random = nullptr;      // For absent seeds; must outlive the engine; one call at a time.
+};
+
+// See Backend. An absent max_tokens means what max_model_len leaves; one that is larger can never
+// fit and is refused (OnError). completion_tokens counts the end token, as in vLLM.
+class LlmEngine final : public Backend {
+ public:
+  // Initialises the executor and starts the threads. kInvalidArgument with the option at fault.
+  static StatusOr<std::unique_ptr<LlmEngine>> Create(LlmEngineConfig config);
+
+  // Cancels what still runs; every sink has had its end when it returns.
+  ~LlmEngine() override;
+
+  StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink) override;
+  void Cancel(RequestId id) override;
+  std::vector<ModelInfo> Models() const override;
+  Health GetHealth() const override;
+  std::string MetricsText() const override;
+  int RetryAfterSeconds() const override;
+  StatusOr<std::vector<TokenId>> Tokenize(const std::string& text, bool add_special) const override;
+  StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const override;
+  Status Drain(std::chrono::nanoseconds deadline) override;
+
+  // As Cancel; false where no such request is under way.
+  bool TryCancel(RequestId id);
+
+  int32_t max_model_len() const;
+  const std::string& served_name() const;
+
+ private:
+  class Impl;
+  explicit LlmEngine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_LLM_ENGINE_H_

@@ -1,0 +1,31 @@
+// What this machine has for an engine: cores and memory, within the limits set for this process.
+#ifndef ROPEWAY_ENGINE_MACHINE_H_
+#define ROPEWAY_ENGINE_MACHINE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace ropeway {
+
+// Physical cores that this process may run on: of the CPUs in its affinity mask, each core once,
+// and no more than the control group's CPU quota. At least 1.
+int PhysicalCores();
+
+// Bytes of memory that can be had without swapping: MemAvailable, and what the control group's
+// limit leaves. 0 where the system does not say.
+int64_t AvailableMemoryBytes();
+
+// The parsers behind them, for tests.
+
+// The CPUs that share a core with others and with `cpu` read from `root`
+// (/sys/devices/system/cpu), as the lowest of its siblings; `cpu` itself where it is not said.
+int CoreOf(const std::string& root, int cpu);
+// Bytes of MemAvailable in the text of /proc/meminfo.
+std::optional<int64_t> ParseMemAvailable(const std::string& meminfo);
+// Whole CPUs, rounded up, in the text of a control group's cpu.max; nullopt: no limit.
+std::optional<int> ParseCpuMax(const std::string& cpu_max);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_MACHINE_H_

@@ -1,0 +1,147 @@
+#include "engine/open_engine.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+#include "engine/machine.h"
+#include "engine/model_vocabulary.h"
+#include "executor/cpu_executor.h"
+#include "kernels/kernels.h"
+#include "model/gguf.h"
+#include "model/model.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/chat_template.h"
+
+namespace ropeway {
+namespace {
+
+constexpr int64_t kMaxDefaultKvBytes = int64_t{4} << 30;
+constexpr int64_t kUnknownMemoryBytes = int64_t{1} << 30;
+
+std::string ServedName(const EngineOptions& options) {
+  if (!options.served_model_name.empty()) return options.served_model_name;
+  const std::filesystem::path name = std::filesystem::path(options.model_path).filename();
+  return name.extension() == ".gguf" ? name.stem().string() : name.string();
+}
+
+// A chat template that Ropeway cannot read is no reason not to serve completions: chats are refused
+// with what is the matter with it.
+ChatRenderer MakeChatRenderer(const Vocabulary& vocabulary, const Tokenizer& tokenizer) {
+  if (vocabulary.chat_template.empty()) return nullptr;
+  StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(vocabulary.chat_template);
+  if (!parsed.ok()) {
+    spdlog::warn("chats are refused: the model's chat template cannot be used: {}",
+                 parsed.status().message());
+    return [status = parsed.status()](const auto&) -> StatusOr<std::string> { return status; };
+  }
+  const auto text_of = [&tokenizer](std::optional<TokenId> id) {
+    return id ? std::string(tokenizer.Bytes(*id, true)) : std::string();
+  };
+  return [chat_template = *std::move(parsed), bos = text_of(tokenizer.bos()),
+          eos = text_of(tokenizer.eos())](const std::vector<ChatMessage>& messages) {
+    return chat_template.Render(messages, true, bos, eos);
+  };
+}
+
+Status AddTokenizer(const GgufFile& file, LlmEngineConfig* config) {
+  StatusOr<Vocabulary> vocabulary = ReadVocabulary(file);
+  if (!vocabulary.ok()) return vocabulary.status();
+  StatusOr<std::unique_ptr<BpeTokenizer>> tokenizer = BpeTokenizer::Create(*vocabulary);
+  if (!tokenizer.ok()) return tokenizer.status();
+  config->tokenizer = *std::move(tokenizer);
+  config->render_chat = MakeChatRenderer(*vocabulary, *config->tokenizer);
+  return {};
+}
+
+Status CheckOptions(const EngineOptions& options) {
+  if (options.model_path.empty()) return InvalidArgument("no model is given", "model_path");
+  if (options.threads < 0 || options.threads > 1024) {
+    return InvalidArgument(
+        fmt::format("threads must be between 0 and 1024, not {}", options.threads), "threads");
+  }
+  if (options.kv_cache_bytes < 0) {
+    return InvalidArgument("kv_cache_bytes must not be negative", "kv_cache_bytes");
+  }
+  if (options.max_model_len < 0) {
+    return InvalidArgument("max_model_len must not be negative", "max_model_len");
+  }
+  if (options.max_num_seqs < 1) {
+    return InvalidArgument("max_num_seqs must be at least 1", "max_num_seqs");
+  }
+  return {};
+}
+
+StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const Clock* clock,
+                                          Random* random) {
+  if (Status status = CheckOptions(options); !status.ok()) return status;
+  const char* error = "";
+  const Kernels* kernels = ChooseKernels(&error);
+  if (kernels == nullptr) return InvalidArgument(error, "ROPEWAY_ISA");
+  LlmEngineConfig config;
+  config.options = options;
+  if (options.threads == 0) config.options.threads = PhysicalCores();
+  const int threads = config.options.threads;
+  StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(options.model_path);
+  if (!file.ok()) return file.status();
+  if (Status status = AddTokenizer(**file, &config); !status.ok()) return status;
+  StatusOr<std::unique_ptr<Model>> loaded = Model::Load(**file, threads);
+  if (!loaded.ok()) return loaded.status();
+  const std::shared_ptr<const Model> model = *std::move(loaded);
+  file->reset();
+  const LlamaConfig& shape = model->config();
+  if (shape.vocab_size != config.tokenizer->vocab_size()) {
+    return Status(StatusCode::kDataLoss,
+                  fmt::format("the model's embedding has {} tokens, its tokenizer {}",
+                              shape.vocab_size, config.tokenizer->vocab_size()),
+                  "tokenizer.ggml.tokens");
+  }
+  config.model_context_length = model->max_positions();
+  config.served_name = ServedName(options);
+  config.created = static_cast<int64_t>(std::time(nullptr));
+  config.clock = clock;
+  config.random = random;
+  if (options.kv_cache_bytes == 0) {
+    const int32_t longest = options.max_model_len == 0
+                                ? config.model_context_length
+                                : std::min(options.max_model_len, config.model_context_length);
+    config.options.kv_cache_bytes = DefaultKvCacheBytes(
+        AvailableMemoryBytes(), options.max_num_seqs, longest, shape.kv_block_bytes());
+  }
+  config.executor = std::make_unique<CpuExecutor>(model, kernels, threads);
+  spdlog::info("{}: {} kernels, {} threads, {:.1f} MiB for the KV cache", config.served_name,
+               kernels->name, threads,
+               static_cast<double>(config.options.kv_cache_bytes) / (1 << 20));
+  return LlmEngine::Create(std::move(config));
+}
+
+}  // namespace
+
+int64_t DefaultKvCacheBytes(int64_t available_bytes, int max_num_seqs, int32_t max_model_len,
+                            size_t block_bytes) {
+  const int64_t available = available_bytes > 0 ? available_bytes : kUnknownMemoryBytes;
+  const auto block = static_cast<int64_t>(block_bytes);
+  const int64_t blocks_each = (int64_t{max_model_len} + kBlockTokens - 1) / kBlockTokens;
+  const int64_t usable_blocks = blocks_each * max_num_seqs;
+  const int64_t blocks = std::min(available / 4, kMaxDefaultKvBytes) / block;
+  return std::max<int64_t>(1, std::min(blocks, usable_blocks)) * block;
+}
+
+StatusOr<std::unique_ptr<LlmEngine>> OpenEngine(const EngineOptions& options, const Clock* clock,
+                                                Random* random) {
+  try {
+    return Open(options, clock, random);
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kResourceExhausted, "not enough memory to load the model",
+                  "model_path");
+  } catch (const std::exception& e) {
+    return Status(StatusCode::kInternal, fmt::format("loading the model failed: {}", e.what()),
+                  "model_path");
+  }
+}
+
+}  // namespace ropeway

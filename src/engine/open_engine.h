@@ -1,0 +1,27 @@
+// From options to a running engine: opens the model file and puts the real parts together.
+#ifndef ROPEWAY_ENGINE_OPEN_ENGINE_H_
+#define ROPEWAY_ENGINE_OPEN_ENGINE_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/llm_engine.h"
+#include "ropeway/options.h"
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+// Loads the model and starts the engine. `clock` and `random` must outlive it; `random` is called
+// by one thread at a time. Fails with one sentence that names the file's or option's field at
+// fault.
+StatusOr<std::unique_ptr<LlmEngine>> OpenEngine(const EngineOptions& options, const Clock* clock,
+                                                Random* random);
+
+// The KV pool's default size: a quarter of `available_bytes` (0: unknown, taken as 1 GiB), at most
+// 4 GiB, at most what max_num_seqs sequences of max_model_len tokens can fill, at least one block.
+int64_t DefaultKvCacheBytes(int64_t available_bytes, int max_num_seqs, int32_t max_model_len,
+                            size_t block_bytes);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_OPEN_ENGINE_H_

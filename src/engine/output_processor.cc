@@ -1,0 +1,138 @@
+#include "engine/output_processor.h"
+
+#include <exception>
+#include <string>
+#include <utility>
+
+namespace ropeway {
+namespace {
+
+// Steps that the engine may be ahead of the sinks.
+constexpr size_t kMaxQueuedSteps = 1024;
+
+}  // namespace
+
+OutputProcessor::OutputProcessor(const Tokenizer* tokenizer, EngineMetrics* metrics,
+                                 const Clock* clock, AskFinishFn ask_finish, EndedFn ended)
+    : tokenizer_(tokenizer),
+      metrics_(metrics),
+      clock_(clock),
+      ask_finish_(std::move(ask_finish)),
+      ended_(std::move(ended)),
+      queue_(kMaxQueuedSteps),
+      thread_([this] { Loop(); }) {}
+
+OutputProcessor::~OutputProcessor() { Stop(); }
+
+void OutputProcessor::Admit(std::shared_ptr<LiveRequest> live, int32_t prompt_tokens) {
+  queue_.ForcePush(Admitted{std::move(live), prompt_tokens});
+}
+
+void OutputProcessor::Refuse(std::shared_ptr<LiveRequest> live, Status status) {
+  queue_.ForcePush(Refused{std::move(live), std::move(status)});
+}
+
+void OutputProcessor::Emit(std::vector<CoreEvent> events, TimePoint at) {
+  queue_.WaitPush(Emitted{std::move(events), at});
+}
+
+void OutputProcessor::Stop() {
+  if (!thread_.joinable()) return;
+  queue_.Close();
+  thread_.join();
+}
+
+void OutputProcessor::Loop() {
+  while (true) {
+    std::vector<Message> messages = queue_.WaitPopAll();
+    if (messages.empty()) break;  // Closed, and nothing is left.
+    for (Message& message : messages) {
+      std::visit([this](auto& kind) { Handle(kind); }, message);
+    }
+  }
+  while (!outputs_.empty()) {
+    const RequestId id = outputs_.begin()->first;
+    outputs_.begin()->second.Finish(FinishReason::kCancelled, clock_->Now());
+    Forget(id);
+  }
+}
+
+void OutputProcessor::Handle(Admitted& message) {
+  const RequestId id = message.live->id;
+  RequestOutput& output =
+      outputs_.try_emplace(id, std::move(message.live), message.prompt_tokens, tokenizer_, metrics_)
+          .first->second;
+  if (!output.Admit()) ask_finish_(id, FinishReason::kCancelled);
+}
+
+void OutputProcessor::Handle(Refused& message) {
+  const RequestId id = message.live->id;
+  if (const auto it = outputs_.find(id); it != outputs_.end()) {
+    it->second.Fail(message.status, clock_->Now());
+  } else if (message.live->sink != nullptr) {
+    metrics_->refused->Increment();
+    RefuseSink(message.live.get(), message.status);
+  } else {
+    return;  // It ended before.
+  }
+  Forget(id);
+}
+
+void OutputProcessor::Handle(Emitted& message) {
+  for (const CoreEvent& event : message.events) HandleEvent(event, message.at);
+}
+
+void OutputProcessor::HandleEvent(const CoreEvent& event, TimePoint at) {
+  const auto it = outputs_.find(event.id);
+  if (it == outputs_.end()) return;  // Ended here already, by a stop string.
+  RequestOutput& output = it->second;
+  switch (event.kind) {
+    case CoreEvent::Kind::kStarted:
+      return;
+    case CoreEvent::Kind::kToken:
+      AddToken(event.id, &output, event, at);
+      return;
+    case CoreEvent::Kind::kPreempted:
+      output.CountPreemption();
+      return;
+    case CoreEvent::Kind::kFinished:
+      output.Finish(event.reason, at);
+      break;
+    case CoreEvent::Kind::kFailed:
+      output.Fail(event.status, at);
+      break;
+  }
+  Forget(event.id);
+}
+
+void OutputProcessor::AddToken(RequestId id, RequestOutput* output, const CoreEvent& event,
+                               TimePoint at) {
+  if (output->closed()) return;
+  Status failure;
+  try {
+    switch (output->AddToken(event, at)) {
+      case RequestOutput::Verdict::kGoOn:
+        return;
+      case RequestOutput::Verdict::kReaderGone:
+        // Its end follows when the engine has its blocks back.
+        ask_finish_(id, FinishReason::kCancelled);
+        return;
+      case RequestOutput::Verdict::kStopString:
+        ask_finish_(id, FinishReason::kStop);
+        output->Finish(FinishReason::kStop, at);
+        break;
+    }
+  } catch (const std::exception& e) {
+    ask_finish_(id, FinishReason::kCancelled);
+    output->Fail({StatusCode::kInternal, std::string("turning tokens to text failed: ") + e.what()},
+                 at);
+  }
+  Forget(id);
+}
+
+void OutputProcessor::Forget(RequestId id) {
+  outputs_.erase(id);
+  ended_(id);
+}
+
+}  // namespace ropeway

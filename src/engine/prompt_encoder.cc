@@ -1,0 +1,102 @@
+#include "engine/prompt_encoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ropeway {
+
+PromptEncoder::PromptEncoder(std::shared_ptr<const Tokenizer> tokenizer, ChatRenderer render_chat,
+                             int32_t max_model_len)
+    : tokenizer_(std::move(tokenizer)),
+      render_chat_(std::move(render_chat)),
+      max_model_len_(max_model_len) {
+  for (TokenId id = 0; id < tokenizer_->vocab_size(); ++id) {
+    longest_token_ = std::max(longest_token_, tokenizer_->Bytes(id, true).size());
+  }
+}
+
+StatusOr<CoreRequest> PromptEncoder::Encode(LiveRequest* live) const {
+  Request& request = live->request;
+  StatusOr<std::vector<TokenId>> ids = EncodePrompt(&request);
+  if (!ids.ok()) return ids.status();
+  const StatusOr<int32_t> max_tokens = ResolveMaxTokens(request, ids->size());
+  if (!max_tokens.ok()) return max_tokens.status();
+  CoreRequest core;
+  core.id = live->id;
+  core.prompt = *std::move(ids);
+  core.max_tokens = *max_tokens;
+  core.spec.params = request.sampling;
+  core.spec.seed = live->seed;
+  core.spec.num_logprobs = request.logprobs.value_or(-1);
+  core.ignore_eos = request.ignore_eos;
+  core.arrival = live->arrival;
+  core.tenant = request.tenant;
+  return core;
+}
+
+StatusOr<std::vector<TokenId>> PromptEncoder::EncodePrompt(Request* request) const {
+  if (auto* ids = std::get_if<std::vector<TokenId>>(&request->prompt)) {
+    if (Status status = CheckIds(*ids); !status.ok()) return status;
+    return std::move(*ids);
+  }
+  if (auto* text = std::get_if<std::string>(&request->prompt)) {
+    const std::string taken = std::move(*text);
+    return EncodeText(taken, true);
+  }
+  const auto messages = std::move(std::get<std::vector<ChatMessage>>(request->prompt));
+  if (!render_chat_) {
+    return InvalidArgument("this model has no chat template; use a completion with a text prompt",
+                           "messages");
+  }
+  StatusOr<std::string> text = render_chat_(messages);
+  if (!text.ok()) return text.status();
+  // The template itself writes what begins a text.
+  return EncodeText(*text, false);
+}
+
+StatusOr<std::vector<TokenId>> PromptEncoder::EncodeText(const std::string& text,
+                                                         bool add_special) const {
+  // What cannot fit however it is encoded is refused before megabytes of it are.
+  const size_t least = text.size() / longest_token_;
+  if (least > static_cast<size_t>(max_model_len_)) {
+    return InvalidArgument(
+        fmt::format("the prompt has {} bytes, which is at least {} tokens, but max_model_len is {}",
+                    text.size(), least, max_model_len_),
+        "prompt");
+  }
+  return tokenizer_->Encode(text, {.add_special = add_special, .parse_special = true});
+}
+
+Status PromptEncoder::CheckIds(const std::vector<TokenId>& ids) const {
+  const TokenId limit = tokenizer_->vocab_size();
+  for (const TokenId id : ids) {
+    if (id >= 0 && id < limit) continue;
+    return InvalidArgument(
+        fmt::format("the prompt's token id {} is not in the model's vocabulary of {}", id, limit),
+        "prompt");
+  }
+  return {};
+}
+
+StatusOr<int32_t> PromptEncoder::ResolveMaxTokens(const Request& request,
+                                                  size_t prompt_tokens) const {
+  if (prompt_tokens == 0) return InvalidArgument("the prompt has no tokens", "prompt");
+  const int64_t left = int64_t{max_model_len_} - static_cast<int64_t>(prompt_tokens);
+  if (left < 1) {
+    return InvalidArgument(fmt::format("the prompt has {} tokens, but max_model_len is {}, and at "
+                                       "least one token is to be generated",
+                                       prompt_tokens, max_model_len_),
+                           "prompt");
+  }
+  if (!request.max_tokens) return static_cast<int32_t>(left);
+  if (*request.max_tokens <= left) return *request.max_tokens;
+  return InvalidArgument(
+      fmt::format("the prompt has {} tokens + max_tokens {} = {}, but max_model_len is {}",
+                  prompt_tokens, *request.max_tokens,
+                  prompt_tokens + static_cast<size_t>(*request.max_tokens), max_model_len_),
+      "max_tokens");
+}
+
+}  // namespace ropeway

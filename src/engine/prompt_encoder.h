@@ -1,0 +1,48 @@
+// From a request's prompt to token ids that fit.
+#ifndef ROPEWAY_ENGINE_PROMPT_ENCODER_H_
+#define ROPEWAY_ENGINE_PROMPT_ENCODER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine_core.h"
+#include "engine/live_request.h"
+#include "tokenizer/tokenizer.h"
+
+namespace ropeway {
+
+// Renders a chat with the generation prompt; const and thread-safe.
+using ChatRenderer = std::function<StatusOr<std::string>(const std::vector<ChatMessage>&)>;
+
+// Thread rule: const and thread-safe.
+class PromptEncoder {
+ public:
+  // `render_chat` may be empty: then a chat is refused.
+  PromptEncoder(std::shared_ptr<const Tokenizer> tokenizer, ChatRenderer render_chat,
+                int32_t max_model_len);
+
+  // Applies the chat template, encodes, and resolves max_tokens. kInvalidArgument with the field at
+  // fault for a prompt that is empty, too long, or holds ids that the model lacks. Takes the prompt
+  // out of the request.
+  StatusOr<CoreRequest> Encode(LiveRequest* live) const;
+
+ private:
+  StatusOr<std::vector<TokenId>> EncodePrompt(Request* request) const;
+  StatusOr<std::vector<TokenId>> EncodeText(const std::string& text, bool add_special) const;
+  Status CheckIds(const std::vector<TokenId>& ids) const;
+  // The number of tokens to generate, or why the request can never fit.
+  StatusOr<int32_t> ResolveMaxTokens(const Request& request, size_t prompt_tokens) const;
+
+  const std::shared_ptr<const Tokenizer> tokenizer_;
+  const ChatRenderer render_chat_;
+  const int32_t max_model_len_;
+  size_t longest_token_ = 1;  // In bytes of text.
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_PROMPT_ENCODER_H_

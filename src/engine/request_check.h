@@ -1,0 +1,18 @@
+// What can be said against a request without looking at its prompt's content.
+#ifndef ROPEWAY_ENGINE_REQUEST_CHECK_H_
+#define ROPEWAY_ENGINE_REQUEST_CHECK_H_
+
+#include "ropeway/request.h"
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+inline constexpr int kMaxStopStrings = 16;
+inline constexpr int kMaxLogprobs = 20;
+
+// kInvalidArgument with the field at fault, or OK. Takes constant time in the prompt's length.
+Status CheckRequest(const Request& request);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_REQUEST_CHECK_H_

@@ -1,0 +1,77 @@
+// One request's output: from token ids to text, stop strings and the sink.
+#ifndef ROPEWAY_ENGINE_REQUEST_OUTPUT_H_
+#define ROPEWAY_ENGINE_REQUEST_OUTPUT_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/engine_core.h"
+#include "engine/engine_metrics.h"
+#include "engine/live_request.h"
+#include "tokenizer/detokenizer.h"
+#include "tokenizer/stop_matcher.h"
+#include "tokenizer/tokenizer.h"
+
+namespace ropeway {
+
+// Begins with OnAdmitted, ends with exactly one of Finish or Fail. No exception of the sink leaves
+// it: a sink that throws is treated as one whose reader is gone, and still gets its end.
+//
+// An end token counts as generated and is reported with its log-prob, as in vLLM; its text is not
+// shown. A stop string's tokens count too, those after it do not.
+// Thread rule: the output thread.
+class RequestOutput {
+ public:
+  enum class Verdict {
+    kGoOn,
+    kStopString,  // The text ended at a stop string.
+    kReaderGone,  // The sink wants no more.
+  };
+
+  // `tokenizer` and `metrics` must outlive it.
+  RequestOutput(std::shared_ptr<LiveRequest> live, int32_t prompt_tokens,
+                const Tokenizer* tokenizer, EngineMetrics* metrics);
+
+  // Tells the sink that the request is queued. False where it threw: it wants no more.
+  bool Admit();
+
+  // Takes a kToken event emitted at `at` and hands on what became known. REQUIRES: !closed().
+  Verdict AddToken(const CoreEvent& event, TimePoint at);
+  // Whether an earlier verdict, or Admit, said that no more tokens are wanted.
+  bool closed() const { return verdict_ != Verdict::kGoOn; }
+  void CountPreemption() { ++preemptions_; }
+
+  // The request ended at `at`: hands on what was held back, then the end, and drops the sink.
+  void Finish(FinishReason reason, TimePoint at);
+  void Fail(const Status& status, TimePoint at);
+
+ private:
+  bool Hidden(TokenId token) const;
+  OutputToken MakeToken(const Sampled& sampled) const;
+  void Measure(TimePoint at);
+  // False where the sink wants no more.
+  bool Send(Delta delta);
+  void CountEnd(FinishReason reason, TimePoint at);
+
+  const std::shared_ptr<LiveRequest> live_;
+  const Tokenizer* const tokenizer_;
+  EngineMetrics* const metrics_;
+  Detokenizer detokenizer_;
+  StopMatcher stops_;
+  const int32_t prompt_tokens_;
+  int32_t completion_tokens_ = 0;
+  int32_t preemptions_ = 0;
+  uint64_t first_token_step_ = 0;
+  uint64_t text_bytes_ = 0;  // Of all tokens so far, before stop strings are cut.
+  TimePoint last_token_{};
+  Verdict verdict_ = Verdict::kGoOn;
+};
+
+// Ends a request that was never admitted: its sink gets `status` and is dropped.
+void RefuseSink(LiveRequest* live, const Status& status);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_REQUEST_OUTPUT_H_
