@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "tokenizer/byte_alphabet.h"
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace ropeway {
 namespace {

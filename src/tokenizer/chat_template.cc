@@ -30,7 +30,7 @@ struct ChatTemplate::Program {
 
 ChatTemplate::ChatTemplate(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
 
-StatusOr<ChatTemplate> ChatTemplate::Parse(std::string source) {
+StatusOr<ChatTemplate> ChatTemplate::Parse(const std::string& source) {
   if (source.size() > kMaxSourceBytes) {
     return Status(
         StatusCode::kUnimplemented,

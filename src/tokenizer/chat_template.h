@@ -20,7 +20,7 @@ class ChatTemplate {
  public:
   // Fails where the template has what is not supported, naming the line: a chat is never rendered
   // differently from what the model was trained with.
-  static StatusOr<ChatTemplate> Parse(std::string source);
+  static StatusOr<ChatTemplate> Parse(const std::string& source);
 
   // The prompt. Fails where the template refuses the messages (raise_exception: the message is its
   // own), uses what is not there, or does not end within a bounded number of steps and bytes.

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace ropeway {
 namespace {

@@ -205,9 +205,9 @@ Value Evaluator::Visit(int line, const Arithmetic& node) {
 
 Value Evaluator::Visit(int line, const Comparison& node) {
   Value left = Evaluate(*node.first);
-  for (const auto& [op, expression] : node.rest) {
-    Value right = Evaluate(*expression);
-    const auto holds = Guarded(line, [&] { return Compare(op, left, right); });
+  for (const auto& part : node.rest) {
+    Value right = Evaluate(*part.second);
+    const bool holds = Guarded(line, [&] { return Compare(part.first, left, right); });
     if (!holds) return Value::Of(false);
     left = std::move(right);
   }

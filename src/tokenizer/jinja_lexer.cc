@@ -6,7 +6,7 @@
 
 #include "tokenizer/jinja_error.h"
 #include "tokenizer/jinja_value.h"
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace ropeway::jinja {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace ropeway::jinja {
 namespace {
