@@ -48,6 +48,12 @@ void Checks::OnFinishAsked(RequestId id, FinishReason reason, uint64_t step) {
   it->second.asked_step = step;
 }
 
+void Checks::OnFinishReturned(RequestId id, bool nobody_left) {
+  if (nobody_left && open_.contains(id)) {
+    Violate("no_end", Name(id) + " ended with nobody left, and its end was not emitted");
+  }
+}
+
 void Checks::OnEvents(const std::vector<CoreEvent>& events, const Status& device) {
   for (const CoreEvent& event : events) {
     const auto it = records_.find(event.id);
@@ -68,7 +74,7 @@ void Checks::OnEvents(const std::vector<CoreEvent>& events, const Status& device
         OnToken(event, &record);
         break;
       case CoreEvent::Kind::kPreempted:
-        ++record.preemptions;
+        OnPreempted(event, &record);
         break;
       case CoreEvent::Kind::kFinished:
       case CoreEvent::Kind::kFailed:
@@ -81,6 +87,7 @@ void Checks::OnEvents(const std::vector<CoreEvent>& events, const Status& device
 void Checks::OnStarted(const CoreEvent& event, Record* record) {
   if (record->started) Violate("end_fields", Name(event.id) + " started twice");
   record->started = true;
+  record->runs = true;
   for (const RequestId other : open_) {
     const Record& earlier = records_.at(other);
     if (earlier.order >= record->order || earlier.started || earlier.finish_asked) continue;
@@ -89,11 +96,23 @@ void Checks::OnStarted(const CoreEvent& event, Record* record) {
   }
 }
 
+void Checks::OnPreempted(const CoreEvent& event, Record* record) {
+  ++record->preemptions;
+  record->runs = false;
+  for (const RequestId other : open_) {
+    const Record& later = records_.at(other);
+    if (later.order <= record->order || !later.runs || later.finish_asked) continue;
+    Violate("fcfs_order",
+            Name(event.id) + " gave way while " + Name(other) + ", which arrived later, ran on");
+  }
+}
+
 void Checks::OnToken(const CoreEvent& event, Record* record) {
   if (!record->started) Violate("end_fields", Name(event.id) + " has a token before its start");
   if (record->finish_asked) {
     Violate("two_ends", Name(event.id) + " has a token after Finish returned");
   }
+  record->runs = true;
   if (record->output.empty()) record->first_token_step = event.step;
   record->output.push_back({event.sampled.token, std::bit_cast<uint32_t>(event.sampled.logprob)});
 }

@@ -27,6 +27,7 @@ struct Record {
   uint64_t order = 0;        // Of acceptance.
   uint64_t must_end_by = 0;  // Step.
   bool started = false;
+  bool runs = false;  // As far as events tell: a resumed one only from its next token on.
   bool ended = false;
   bool finish_asked = false;  // Cancelled, or ended at a stop string.
   FinishReason asked_reason = FinishReason::kStop;
@@ -42,7 +43,8 @@ struct Record {
 //   no_end           an accepted request never ended
 //   two_ends         a request ended twice, or had an event after its end
 //   waited_too_long  a request was not done when all before it and itself must have been
-//   fcfs_order       a later arrival ran its first step before an earlier one
+//   fcfs_order       a later arrival ran its first step before an earlier one, or kept its blocks
+//                    when an earlier one had to give way
 //   same_text        tokens or log-probs differ from those of an undisturbed run
 //   same_trace       one seed, two traces
 //   kv               a context was read or written through a wrong block table
@@ -58,6 +60,8 @@ class Checks {
   void OnDuplicate(const Status& answer, const Status& device);
   void OnFinishAsked(RequestId id, FinishReason reason, uint64_t step);
   void OnEvents(const std::vector<CoreEvent>& events, const Status& device);
+  // Finish returned. `nobody_left`: no sequence waits or runs.
+  void OnFinishReturned(RequestId id, bool nobody_left);
   void AfterStep(const CoreStats& stats);
   void OnIntegrity(const Status& status);
   void AtEnd();
@@ -69,6 +73,7 @@ class Checks {
   const std::map<std::string, std::string>& violations() const { return violations_; }
 
  private:
+  void OnPreempted(const CoreEvent& event, Record* record);
   void OnStarted(const CoreEvent& event, Record* record);
   void OnToken(const CoreEvent& event, Record* record);
   void OnEnd(const CoreEvent& event, const Status& device, Record* record);

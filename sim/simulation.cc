@@ -202,6 +202,8 @@ void Simulation::Arrive(SimRequest made) {
 void Simulation::Finish(RequestId id, FinishReason reason) {
   checks_.OnFinishAsked(id, reason, core_->stats().steps);
   core_->Finish(id, reason);
+  const CoreStats& stats = core_->stats();
+  checks_.OnFinishReturned(id, stats.waiting + stats.running + stats.preempted == 0);
 }
 
 void Simulation::Step() {

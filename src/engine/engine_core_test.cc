@@ -65,13 +65,14 @@ class EngineCoreTest : public testing::Test {
     if (event.kind == Kind::kFinished || event.kind == Kind::kFailed) ended_[event.id] = event;
   }
 
-  Status Add(RequestId id, int32_t prompt_len, int32_t max_tokens) {
+  Status Add(RequestId id, int32_t prompt_len, int32_t max_tokens, bool ignore_eos = false) {
     CoreRequest request;
     request.id = id;
     for (int32_t i = 0; i < prompt_len; ++i) {
       request.prompt.push_back(static_cast<TokenId>(id * 100) + i);
     }
     request.max_tokens = max_tokens;
+    request.ignore_eos = ignore_eos;
     request.spec.seed = id;
     return core_->Add(std::move(request));
   }
@@ -147,6 +148,12 @@ TEST_F(EngineCoreTest, EndsAtAnEndTokenUnlessIgnored) {
   EXPECT_EQ(tokens_.at(1), std::vector<TokenId>(all.begin(), all.begin() + 4));
   EXPECT_EQ(ended_.at(1).reason, FinishReason::kStop);
   EXPECT_EQ(ended_.at(1).completion_tokens, 4);
+  tokens_.clear();
+  ended_.clear();
+  ASSERT_TRUE(Add(1, 5, 10, /*ignore_eos=*/true).ok());
+  RunToEnd();
+  EXPECT_EQ(tokens_.at(1), all);
+  EXPECT_EQ(ended_.at(1).reason, FinishReason::kLength);
 }
 
 TEST_F(EngineCoreTest, RefusesWhatCanNeverFitAndNamesTheField) {

@@ -243,5 +243,28 @@ TEST_F(SchedulerTest, ThePolicyDecidesTheOrder) {
   EXPECT_EQ(Step(), "2:5+1* 1:0+9*");
 }
 
+// A policy that gives up the oldest: the scheduler offers it only those without work in this step.
+class OldestGivesWay final : public SchedulingPolicy {
+ public:
+  const char* name() const override { return "oldest_gives_way"; }
+  int64_t Rank(const Sequence& sequence, TimePoint) const override {
+    return static_cast<int64_t>(sequence.order);
+  }
+  size_t PickVictim(std::span<const Sequence* const>) const override { return 0; }
+  void OnScheduled(const Sequence&, int32_t) override {}
+  void OnFinished(const Sequence&) override {}
+};
+
+TEST_F(SchedulerTest, WhatHasWorkInThisStepIsNoVictim) {
+  OldestGivesWay policy;
+  Start(4, {.max_num_seqs = 4, .max_num_batched_tokens = 100}, &policy);
+  Add(20);
+  Add(31);
+  EXPECT_EQ(Step(), "1:0+20* 2:0+31*");
+  EXPECT_EQ(Step(), "1:20+1* 2:31+1*");
+  EXPECT_EQ(Step(), "1:21+1*") << "the first has its token: the second can only give way itself";
+  EXPECT_EQ(preempted_, "2");
+}
+
 }  // namespace
 }  // namespace ropeway
