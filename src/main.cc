@@ -13,6 +13,8 @@
 #include <iostream>
 #include <thread>
 
+#include "base/clock.h"
+#include "base/random.h"
 #include "engine/llm_engine.h"
 #include "engine/model_vocabulary.h"
 #include "engine/open_engine.h"
@@ -93,8 +95,8 @@ void WaitForEnd() {
 
 void PrintAddress(const ServeFlags& flags, uint16_t port, const std::string& model) {
   const bool ipv6 = flags.server.host.find(':') != std::string::npos;
-  const std::string url =
-      fmt::format(ipv6 ? "http://[{}]:{}" : "http://{}:{}", flags.server.host, port);
+  const std::string& host = flags.server.host;
+  const std::string url = fmt::format("http://{}:{}", ipv6 ? "[" + host + "]" : host, port);
   std::fputs(fmt::format("Ropeway {} serves {} on {}\nTry:\n"
                          "  curl {}/v1/chat/completions -H 'Content-Type: application/json' -d "
                          "'{{\"messages\": [{{\"role\": \"user\", \"content\": \"What is a "
@@ -113,7 +115,9 @@ int Serve(ServeFlags flags) {
   signal(SIGPIPE, SIG_IGN);
 
   flags.engine.model_path = ResolveModel(flags.model);
-  auto engine = OpenEngine(flags.engine);
+  const RealClock clock;
+  SystemRandom random;
+  auto engine = OpenEngine(flags.engine, &clock, &random);
   if (!engine.ok()) return Fail(engine.status());
   HttpServer server(flags.server, engine->get());
   if (Status status = server.Start(); !status.ok()) return Fail(status);

@@ -7,28 +7,12 @@
 #include <cstdint>
 #include <iterator>
 
+#include "base/utf8.h"
+
 namespace ropeway {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// The length of the valid UTF-8 character at the start of `s`, or 0: no overlong forms, surrogates
-// or numbers above U+10FFFF. REQUIRES: !s.empty().
-size_t CharacterLength(std::string_view s) {
-  auto byte = [&](size_t i) { return static_cast<uint8_t>(s[i]); };
-  const uint8_t lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
-  if (length == 0 || s.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  if (lead == 0xE0 && byte(1) < 0xA0) return 0;
-  if (lead == 0xED && byte(1) > 0x9F) return 0;
-  if (lead == 0xF0 && byte(1) < 0x90) return 0;
-  if (lead == 0xF4 && byte(1) > 0x8F) return 0;
-  return length;
-}
 
 Json Bytes(std::string_view bytes) {
   Json list = Json::array();
@@ -48,29 +32,13 @@ size_t TopCount(const OutputToken& token) {
 
 }  // namespace
 
-std::string ReplaceInvalidUtf8(std::string_view bytes) {
-  std::string out;
-  while (!bytes.empty()) {
-    const size_t length = CharacterLength(bytes);
-    out.append(length == 0 ? "\xEF\xBF\xBD" : bytes.substr(0, length));
-    bytes.remove_prefix(std::max<size_t>(length, 1));
+std::string TokenKey(std::string_view bytes) {
+  if (IsValidUtf8(bytes)) return std::string(bytes);
+  std::string out = "bytes:";
+  for (char c : bytes) {
+    fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<uint8_t>(c));
   }
   return out;
-}
-
-std::string TokenKey(std::string_view bytes) {
-  for (std::string_view rest = bytes; !rest.empty();) {
-    const size_t length = CharacterLength(rest);
-    if (length == 0) {
-      std::string out = "bytes:";
-      for (char c : bytes) {
-        fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<uint8_t>(c));
-      }
-      return out;
-    }
-    rest.remove_prefix(length);
-  }
-  return std::string(bytes);
 }
 
 double FiniteLogprob(float logprob) {

@@ -11,9 +11,6 @@
 
 namespace ropeway {
 
-// `bytes` with each byte that is not part of valid UTF-8 replaced by U+FFFD.
-std::string ReplaceInvalidUtf8(std::string_view bytes);
-
 // A token as a key that no other token's bytes share: its text, or "bytes:\xe2\x96" where that is
 // not valid UTF-8. OpenAI writes completions' tokens so.
 std::string TokenKey(std::string_view bytes);

@@ -1,0 +1,44 @@
+// UTF-8, one character at a time.
+#ifndef ROPEWAY_BASE_UTF8_H_
+#define ROPEWAY_BASE_UTF8_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ropeway {
+
+enum class Utf8Kind {
+  kValid,      // A whole character.
+  kInvalid,    // Bytes that no continuation can make valid.
+  kTruncated,  // The text ends inside what may still become a character.
+};
+
+struct Utf8Step {
+  Utf8Kind kind = Utf8Kind::kValid;
+  // Bytes it covers, 1 to 4. For kInvalid and kTruncated the maximal subpart (Unicode, 3.9): the
+  // longest part that begins a well-formed character, else one byte. A "replace" decoder writes one
+  // U+FFFD for each.
+  size_t length = 0;
+  char32_t code_point = 0;  // For kValid.
+};
+
+// What stands at text[at]. REQUIRES: at < text.size().
+Utf8Step StepUtf8(std::string_view text, size_t at);
+
+// Appends the character. REQUIRES: code_point is a Unicode scalar value.
+void AppendUtf8(char32_t code_point, std::string& text);
+
+// U+FFFD, which stands for bytes that are not UTF-8.
+inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
+
+// `bytes` decoded as a whole, each maximal subpart of bytes that are not UTF-8 replaced by U+FFFD.
+std::string ReplaceInvalidUtf8(std::string_view bytes);
+
+// Whether `bytes` is nothing but whole characters.
+bool IsValidUtf8(std::string_view bytes);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_BASE_UTF8_H_
