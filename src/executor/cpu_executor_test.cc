@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <fstream>
 #include <numeric>
 #include <random>
 #include <string>
@@ -446,6 +447,16 @@ TEST(CpuExecutorTest, InitChecksItsArgumentsAndFillsTheBudget) {
   const auto layout = init(2, static_cast<int64_t>(block_bytes * 7 + 1), 8, 2);
   EXPECT_EQ(layout.value().num_blocks, 7);
   EXPECT_EQ(layout.value().block_bytes, block_bytes);
+}
+
+TEST(CpuExecutorTest, APoolThatDoesNotFitIsRefused) {
+  int overcommit = 0;
+  std::ifstream("/proc/sys/vm/overcommit_memory") >> overcommit;
+  if (overcommit == 1) return;  // Such a system promises any memory.
+  CpuExecutor executor(TinyModel(), Best(), 1);
+  const Status status = executor.Init(int64_t{1} << 50, 1, 1).status();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.field(), "kv_cache_bytes");
 }
 
 TEST(CpuExecutorTest, AMalformedBatchIsRefused) {

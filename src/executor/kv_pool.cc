@@ -17,8 +17,7 @@ StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const LlamaConfig& config, int6
   pool->num_blocks_ =
       static_cast<int32_t>(std::clamp<int64_t>(fitting, 1, std::numeric_limits<int32_t>::max()));
   const size_t size = static_cast<size_t>(pool->num_blocks_) * pool->block_bytes_;
-  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
     return Status(StatusCode::kResourceExhausted,
                   "cannot allocate a KV cache of " + std::to_string(size) + " bytes",
