@@ -19,21 +19,21 @@ inline constexpr int kBlockTokens = 16;
 // What the sampler needs beside the logits; see SamplingParams.
 struct SampleSpec {
   SamplingParams params;
-  uint64_t seed = 0;         // Resolved: params.seed, or the one drawn at admission.
-  uint32_t choice = 0;       // Index among a request's n choices.
+  uint64_t seed = 0;    // Resolved: params.seed, or the one drawn at admission.
+  uint32_t choice = 0;  // Index among a request's n choices.
   int32_t prompt_len = 0;
-  int32_t num_logprobs = -1; // -1: none; k >= 0: the chosen token's and the k best ones'.
+  int32_t num_logprobs = -1;  // -1: none; k >= 0: the chosen token's and the k best ones'.
 };
 
 // A run of consecutive positions of one sequence: a prefill chunk or a decode (one token).
 struct BatchItem {
-  uint64_t sequence = 0;            // The engine's name of the sequence; only echoed back.
-  int32_t start = 0;                // Absolute position of tokens[0].
-  std::vector<TokenId> tokens;      // The ids at positions [start, start + tokens.size()).
+  uint64_t sequence = 0;        // The engine's name of the sequence; only echoed back.
+  int32_t start = 0;            // Absolute position of tokens[0].
+  std::vector<TokenId> tokens;  // The ids at positions [start, start + tokens.size()).
   // Block i holds positions [i * kBlockTokens, (i + 1) * kBlockTokens); covers at least
   // start + tokens.size() positions. Positions before `start` are already written.
   std::vector<BlockId> blocks;
-  bool sample = false;              // Sample the token after the last of `tokens`.
+  bool sample = false;  // Sample the token after the last of `tokens`.
   // Valid where sample: the sequence's ids up to and with tokens.back() are what the sampler may
   // look at; this milestone's samplers need none of them.
   SampleSpec spec;

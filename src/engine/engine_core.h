@@ -1,5 +1,5 @@
-// The engine loop without threads: owns all sequences, blocks and queues, and runs one step at a time.
-// LlmEngine calls it from the one engine thread; the simulation calls it in virtual time.
+// The engine loop without threads: owns all sequences, blocks and queues, and runs one step at a
+// time. LlmEngine calls it from the one engine thread; the simulation calls it in virtual time.
 //
 //   step = schedule -> executor.Launch -> Wait -> apply -> emit
 //
@@ -26,36 +26,36 @@ namespace ropeway {
 // A request as the front end hands it over: encoded, checked, limits resolved.
 struct CoreRequest {
   RequestId id = 0;
-  std::vector<TokenId> prompt;   // At least 1 id.
-  int32_t max_tokens = 1;        // Resolved; prompt.size() + max_tokens <= max_model_len.
-  SampleSpec spec;               // Seed resolved; prompt_len is set by the core.
+  std::vector<TokenId> prompt;  // At least 1 id.
+  int32_t max_tokens = 1;       // Resolved; prompt.size() + max_tokens <= max_model_len.
+  SampleSpec spec;              // Seed resolved; prompt_len is set by the core.
   bool ignore_eos = false;
-  TimePoint arrival{};           // When Submit was called.
+  TimePoint arrival{};  // When Submit was called.
   std::string tenant;
 };
 
-// What happened to a request in a step, in order. After kFinished or kFailed the core knows the id no
-// more and its blocks are back.
+// What happened to a request in a step, in order. After kFinished or kFailed the core knows the id
+// no more and its blocks are back.
 struct CoreEvent {
   enum class Kind { kStarted, kToken, kPreempted, kFinished, kFailed };
   Kind kind = Kind::kToken;
   RequestId id = 0;
   uint64_t step = 0;
-  Sampled sampled;                              // kToken. An end token is reported too, before kFinished.
-  FinishReason reason = FinishReason::kStop;    // kFinished.
-  int32_t prompt_tokens = 0;                    // kFinished.
-  int32_t completion_tokens = 0;                // kFinished: an end token is counted.
-  int32_t preemptions = 0;                      // kFinished.
-  uint64_t first_token_step = 0;                // kFinished.
-  Status status;                                // kFailed.
+  Sampled sampled;  // kToken. An end token is reported too, before kFinished.
+  FinishReason reason = FinishReason::kStop;  // kFinished.
+  int32_t prompt_tokens = 0;                  // kFinished.
+  int32_t completion_tokens = 0;              // kFinished: an end token is counted.
+  int32_t preemptions = 0;                    // kFinished.
+  uint64_t first_token_step = 0;              // kFinished.
+  Status status;                              // kFailed.
 };
 
 struct EngineCoreOptions {
   int max_num_seqs = 64;
   int max_num_batched_tokens = 512;
-  int32_t max_model_len = 0;                    // Already lowered to what the pool holds.
+  int32_t max_model_len = 0;                      // Already lowered to what the pool holds.
   std::function<bool(TokenId)> is_end = nullptr;  // Empty: no token ends a sequence.
-  int max_prefill_chunk = 0;                    // Tokens of one sequence in one step; 0: no such limit.
+  int max_prefill_chunk = 0;  // Tokens of one sequence in one step; 0: no such limit.
   // Check integrity after each step or Finish that leaves the core idle; what is broken ends the
   // process (base/check.h).
 #ifdef NDEBUG
@@ -67,20 +67,20 @@ struct EngineCoreOptions {
 
 // A snapshot for metrics and health; plain numbers.
 struct CoreStats {
-  int waiting = 0;        // Never ran yet.
-  int running = 0;        // Prefilling or decoding.
-  int preempted = 0;      // Ran, and wait for blocks.
+  int waiting = 0;    // Never ran yet.
+  int running = 0;    // Prefilling or decoding.
+  int preempted = 0;  // Ran, and wait for blocks.
   int free_blocks = 0;
   int held_blocks = 0;
   int cached_blocks = 0;
   int total_blocks = 0;
   uint64_t steps = 0;
   uint64_t preemptions = 0;
-  int last_rows = 0;              // Tokens of the last step.
-  int last_prefill_rows = 0;      // Of these, those of prefill chunks.
-  int last_items = 0;             // Sequences in the last step.
-  RequestId blocked_id = 0;       // The first of the queue that did not start; 0: none waits.
-  const char* blocked_by = "";    // The rule that kept it waiting.
+  int last_rows = 0;            // Tokens of the last step.
+  int last_prefill_rows = 0;    // Of these, those of prefill chunks.
+  int last_items = 0;           // Sequences in the last step.
+  RequestId blocked_id = 0;     // The first of the queue that did not start; 0: none waits.
+  const char* blocked_by = "";  // The rule that kept it waiting.
 };
 
 class EngineCore {
@@ -103,16 +103,15 @@ class EngineCore {
   // request that can never fit or an id in use; kUnavailable once the device is lost.
   Status Add(CoreRequest request);
 
-  // Ends a request, whatever its state: its blocks are back on return, and kFinished with `reason` is
-  // emitted with the next step, or before this returns if the core is idle then. Unknown ids are
+  // Ends a request, whatever its state: its blocks are back on return, and kFinished with `reason`
+  // is emitted with the next step, or before this returns if the core is idle then. Unknown ids are
   // ignored. REQUIRES: reason is not kFailed.
   void Finish(RequestId id, FinishReason reason);
 
-  // One step. Returns false where there was nothing to do: no sequence waits or runs. If the executor
-  // fails, the device is lost: every sequence, also the waiting ones, ends as kFailed with that reason,
-  // and Add refuses from then on.
-  // A step with last_rows == 0 although sequences are there is a bug; stats() names who is blocked by
-  // what.
+  // One step. Returns false where there was nothing to do: no sequence waits or runs. If the
+  // executor fails, the device is lost: every sequence, also the waiting ones, ends as kFailed with
+  // that reason, and Add refuses from then on. A step with last_rows == 0 although sequences are
+  // there is a bug; stats() names who is blocked by what.
   bool Step();
 
   // No sequence waits or runs, and all events are emitted.
