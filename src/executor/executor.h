@@ -14,8 +14,8 @@ namespace ropeway {
 
 // The KV pool as the executor laid it out.
 struct KvLayout {
-  int32_t num_blocks = 0;   // Blocks in the pool: ids 0 .. num_blocks - 1.
-  size_t block_bytes = 0;   // Bytes of one block over all layers and heads; also a tier's unit.
+  int32_t num_blocks = 0;  // Blocks in the pool: ids 0 .. num_blocks - 1.
+  size_t block_bytes = 0;  // Bytes of one block over all layers and heads; also a tier's unit.
 };
 
 // Thread rule: all calls from the one engine thread, which may compute inside Wait.
