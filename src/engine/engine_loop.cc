@@ -102,6 +102,7 @@ void EngineLoop::Handle(FinishAsk& ask) {
 
 void EngineLoop::Step() {
   const TimePoint begin = clock_->Now();
+  step_begin_ = begin;
   // A step must not look stalled because the loop slept before it.
   {
     const std::lock_guard lock(mu_);
@@ -141,8 +142,8 @@ void EngineLoop::Emit(std::vector<CoreEvent> events) {
     LiveRequest& live = *it->second;
     switch (event.kind) {
       case CoreEvent::Kind::kStarted:
-        live.started = now;
-        metrics_->queue_time->Observe(ToSeconds(now - live.arrival));
+        live.started = step_begin_;
+        metrics_->queue_time->Observe(ToSeconds(step_begin_ - live.arrival));
         dequeued_(&live);
         break;
       case CoreEvent::Kind::kToken:
@@ -150,8 +151,10 @@ void EngineLoop::Emit(std::vector<CoreEvent> events) {
       case CoreEvent::Kind::kPreempted:
         metrics_->preemptions->Increment();
         break;
-      case CoreEvent::Kind::kFinished:
       case CoreEvent::Kind::kFailed:
+      case CoreEvent::Kind::kFinished:
+        // Before its sink knows: who submits again after a failure must be refused.
+        if (!event.status.ok()) SetDeviceStatus(event.status);
         OnEnded(live, now);
         dequeued_(&live);
         live_.erase(it);
@@ -171,9 +174,9 @@ void EngineLoop::OnEnded(const LiveRequest& live, TimePoint now) {
 void EngineLoop::Lose(Status status) {
   spdlog::error("the engine cannot go on: {}", status.message());
   lost_ = true;
+  SetDeviceStatus(status);
   {
     const std::lock_guard lock(mu_);
-    device_status_ = status;
     stats_ = core_.stats();
     stats_.waiting = stats_.running = stats_.preempted = 0;
     busy_ = false;
@@ -183,6 +186,11 @@ void EngineLoop::Lose(Status status) {
     output_->Refuse(live, status);
   }
   live_.clear();
+}
+
+void EngineLoop::SetDeviceStatus(const Status& status) {
+  const std::lock_guard lock(mu_);
+  device_status_ = status;
 }
 
 CoreStats EngineLoop::stats() const {

@@ -74,6 +74,7 @@ class EngineLoop {
   void Emit(std::vector<CoreEvent> events);
   void OnEnded(const LiveRequest& live, TimePoint now);
   void Lose(Status status);
+  void SetDeviceStatus(const Status& status);
   void Publish(TimePoint now, bool progress);
 
   const std::unique_ptr<Executor> executor_;
@@ -82,9 +83,11 @@ class EngineLoop {
   OutputProcessor* const output_;
   const DequeuedFn dequeued_;
   FcfsPolicy policy_;
-  EngineCore core_;    // The engine thread's once that runs.
-  bool lost_ = false;  // The engine thread's.
-  std::unordered_map<RequestId, std::shared_ptr<LiveRequest>> live_;  // The engine thread's.
+  EngineCore core_;  // The engine thread's once that runs.
+  // The engine thread's, as is live_.
+  bool lost_ = false;
+  TimePoint step_begin_{};  // Of the newest step.
+  std::unordered_map<RequestId, std::shared_ptr<LiveRequest>> live_;
   BoundedQueue<Message> inbox_;
 
   std::atomic<double> mean_run_seconds_{0.0};

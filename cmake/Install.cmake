@@ -1,0 +1,25 @@
+# What `cmake --install` puts where: the library and its public headers, found by
+# find_package(ropeway) as ropeway::engine, and the program where it is built.
+include(CMakePackageConfigHelpers)
+
+# ropeway_engine, and every room that it links.
+set(rooms base core tokenizer kernels model kvcache policy scheduler executor engine)
+foreach(room ${rooms})
+  set_target_properties(ropeway_${room} PROPERTIES EXPORT_NAME ${room})
+  target_include_directories(ropeway_${room} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  install(TARGETS ropeway_${room} EXPORT ropewayTargets
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endforeach()
+unset(rooms)
+
+install(DIRECTORY include/ropeway DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(EXPORT ropewayTargets NAMESPACE ropeway:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ropeway)
+configure_package_config_file(cmake/ropewayConfig.cmake.in ${CMAKE_BINARY_DIR}/ropewayConfig.cmake
+                              INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ropeway)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/ropewayConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/ropewayConfig.cmake ${CMAKE_BINARY_DIR}/ropewayConfigVersion.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ropeway)
+if(TARGET ropeway)
+  install(TARGETS ropeway RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()

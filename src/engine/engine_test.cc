@@ -1,0 +1,207 @@
+#include "ropeway/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "model/test_gguf_writer.h"
+
+namespace ropeway {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// A real engine over a tiny random model.
+class EngineTest : public testing::Test {
+ protected:
+  void Start(int frontend_threads = 1, int max_num_seqs = 8) {
+    EngineOptions options;
+    options.model_path = file_.path();
+    options.served_model_name = "tiny";
+    options.threads = 1;
+    options.kv_cache_bytes = 1 << 20;
+    options.max_num_seqs = max_num_seqs;
+    options.frontend_threads = frontend_threads;
+    auto engine = Engine::Create(options);
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    engine_ = *std::move(engine);
+  }
+
+  static Request Greedy(const std::string& prompt, int32_t max_tokens) {
+    Request request;
+    request.prompt = prompt;
+    request.max_tokens = max_tokens;
+    request.sampling.temperature = 0.0F;
+    request.ignore_eos = true;
+    return request;
+  }
+
+  TempFile file_{TinyLlama().Bytes()};
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(EngineTest, SubmitsAndWaits) {
+  Start();
+  const auto handle = engine_->Submit(Greedy("Once upon a time", 12));
+  ASSERT_TRUE(handle.ok());
+  const StatusOr<Result> result = handle->Wait(seconds(20));
+  ASSERT_TRUE(result.ok());
+  EXPECT_TRUE(result->status.ok());
+  EXPECT_EQ(result->id, handle->id());
+  EXPECT_EQ(result->tokens.size(), 12U);
+  EXPECT_EQ(result->finish.reason, FinishReason::kLength);
+  EXPECT_EQ(engine_->model_name(), "tiny");
+  EXPECT_EQ(engine_->max_model_len(), 512);
+  // The result stays, and the same request gives the same tokens again.
+  EXPECT_EQ(handle->Poll()->text, result->text);
+  const auto again = engine_->Submit(Greedy("Once upon a time", 12));
+  EXPECT_EQ(again->Wait()->text, result->text);
+  EXPECT_NE(again->id(), handle->id());
+}
+
+TEST_F(EngineTest, WaitEndsAtItsTimeoutAndTheRequestGoesOn) {
+  Start();
+  const auto handle = engine_->Submit(Greedy("Once", 400));
+  ASSERT_TRUE(handle.ok());
+  EXPECT_EQ(handle->Wait(milliseconds(0)).status().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(handle->Wait(std::chrono::nanoseconds::max())->tokens.size(), 400U);
+  EXPECT_FALSE(RequestHandle().Wait().ok());
+  EXPECT_FALSE(RequestHandle().Poll());
+}
+
+TEST_F(EngineTest, StreamsWhatTheResultHolds) {
+  Start();
+  std::mutex mu;
+  std::string text;
+  size_t tokens = 0;
+  const auto handle = engine_->Submit(Greedy("Stream", 20), [&](RequestId, const Delta& delta) {
+    const std::lock_guard lock(mu);
+    text += delta.text;
+    tokens += delta.tokens.size();
+    return true;
+  });
+  const Result result = *handle->Wait();
+  const std::lock_guard lock(mu);
+  EXPECT_EQ(text, result.text);
+  EXPECT_EQ(tokens, 20U);
+}
+
+TEST_F(EngineTest, AStreamThatReturnsFalseIsACancel) {
+  Start();
+  int calls = 0;
+  const auto handle = engine_->Submit(Greedy("Stream", 400),
+                                      [&calls](RequestId, const Delta&) { return ++calls < 5; });
+  const Result result = *handle->Wait();
+  EXPECT_EQ(result.finish.reason, FinishReason::kCancelled);
+  EXPECT_EQ(result.status.code(), StatusCode::kCancelled);
+  EXPECT_EQ(calls, 5);
+  EXPECT_EQ(result.tokens.size(), 5U);
+}
+
+TEST_F(EngineTest, CancelByHandleAndById) {
+  Start();
+  const auto first = engine_->Submit(Greedy("one", 500));
+  const auto second = engine_->Submit(Greedy("two", 500));
+  first->Cancel();
+  EXPECT_TRUE(engine_->Cancel(second->id()).ok());
+  EXPECT_EQ(first->Wait()->finish.reason, FinishReason::kCancelled);
+  EXPECT_EQ(second->Wait()->finish.reason, FinishReason::kCancelled);
+  EXPECT_EQ(engine_->Cancel(12345).code(), StatusCode::kNotFound);
+}
+
+TEST_F(EngineTest, SubmitManyKeepsOrderWithSeveralFrontEndThreads) {
+  Start(4, 1);
+  std::vector<Request> requests;
+  for (int i = 0; i < 30; ++i) {
+    // The first of each six takes longest to encode.
+    requests.push_back(Greedy(std::string(i % 6 == 0 ? 400 : 3, 'a'), 1));
+  }
+  requests[7].max_tokens = 0;
+  const auto handles = engine_->SubmitMany(std::move(requests));
+  ASSERT_EQ(handles.size(), 30U);
+  RequestId last_id = 0;
+  uint64_t last_step = 0;
+  for (size_t i = 0; i < handles.size(); ++i) {
+    ASSERT_EQ(handles[i].ok(), i != 7);
+    if (i == 7) continue;
+    EXPECT_GT(handles[i]->id(), last_id);
+    last_id = handles[i]->id();
+    const Result result = *handles[i]->Wait();
+    EXPECT_GT(result.finish.first_token_step, last_step) << i;
+    last_step = result.finish.first_token_step;
+  }
+}
+
+TEST_F(EngineTest, PollFinishedGivesEachResultOnce) {
+  Start(2);
+  std::set<RequestId> submitted;
+  for (int i = 0; i < 40; ++i) {
+    const auto handle = engine_->Submit(Greedy("request " + std::to_string(i), 1 + i % 7));
+    ASSERT_TRUE(handle.ok());
+    submitted.insert(handle->id());
+  }
+  std::mutex mu;
+  std::multiset<RequestId> polled;
+  std::vector<std::thread> pollers;
+  for (int t = 0; t < 3; ++t) {
+    pollers.emplace_back([&] {
+      const auto patience = std::chrono::steady_clock::now() + seconds(20);
+      while (std::chrono::steady_clock::now() < patience) {
+        const std::vector<Result> results = engine_->PollFinished(4);
+        EXPECT_LE(results.size(), 4U);
+        const std::lock_guard lock(mu);
+        for (const Result& result : results) polled.insert(result.id);
+        if (polled.size() >= submitted.size()) return;
+      }
+    });
+  }
+  for (std::thread& poller : pollers) poller.join();
+  EXPECT_THAT(polled, testing::ElementsAreArray(submitted));
+  EXPECT_TRUE(engine_->PollFinished().empty());
+}
+
+TEST_F(EngineTest, RefusalsAfterSubmitAreInTheResult) {
+  Start();
+  const auto handle = engine_->Submit(Greedy(std::string(2000, 'x'), 1));
+  ASSERT_TRUE(handle.ok());
+  const Result result = *handle->Wait();
+  EXPECT_EQ(result.status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(result.finish.reason, FinishReason::kFailed);
+  EXPECT_EQ(result.id, handle->id());
+}
+
+TEST_F(EngineTest, DrainRefusesAndEndsAll) {
+  Start();
+  const auto handle = engine_->Submit(Greedy("last", 50));
+  EXPECT_TRUE(engine_->Drain(seconds(20)).ok());
+  EXPECT_TRUE(handle->Poll().has_value());
+  EXPECT_EQ(engine_->Submit(Greedy("late", 1)).status().code(), StatusCode::kUnavailable);
+}
+
+TEST_F(EngineTest, AFileThatIsNoModelIsRefused) {
+  EngineOptions options;
+  EXPECT_EQ(Engine::Create(options).status().field(), "model_path");
+  options.model_path = file_.path() + ".missing";
+  EXPECT_EQ(Engine::Create(options).status().code(), StatusCode::kNotFound);
+  const TempFile text("This is no model.");
+  options.model_path = text.path();
+  EXPECT_EQ(Engine::Create(options).status().code(), StatusCode::kDataLoss);
+  options.model_path = file_.path();
+  options.threads = -1;
+  EXPECT_EQ(Engine::Create(options).status().field(), "threads");
+}
+
+TEST(FinishReasonTest, Names) {
+  EXPECT_STREQ(FinishReasonName(FinishReason::kStop), "stop");
+  EXPECT_STREQ(FinishReasonName(FinishReason::kLength), "length");
+  EXPECT_STREQ(FinishReasonName(FinishReason::kCancelled), "cancelled");
+  EXPECT_STREQ(FinishReasonName(FinishReason::kFailed), "failed");
+}
+
+}  // namespace
+}  // namespace ropeway

@@ -1,0 +1,56 @@
+#include "engine/open_engine.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "engine/machine.h"
+
+namespace ropeway {
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+TEST(DefaultKvCacheBytesTest, TakesAQuarterWithinItsBounds) {
+  constexpr size_t kBlock = 1 << 20;
+  // Enough sequences to fill any pool.
+  EXPECT_EQ(DefaultKvCacheBytes(8 * kGiB, 1000, 8192, kBlock), 2 * kGiB);
+  EXPECT_EQ(DefaultKvCacheBytes(64 * kGiB, 1000, 8192, kBlock), 4 * kGiB);
+  // Two sequences of 100 tokens fill 14 blocks.
+  EXPECT_EQ(DefaultKvCacheBytes(8 * kGiB, 2, 100, kBlock), 14 * int64_t{kBlock});
+  // Whole blocks, at least one; unknown is 1 GiB.
+  EXPECT_EQ(DefaultKvCacheBytes(1, 64, 100, kBlock), int64_t{kBlock});
+  EXPECT_EQ(DefaultKvCacheBytes(0, 1000, 8192, kBlock), kGiB / 4);
+  EXPECT_EQ(DefaultKvCacheBytes(kGiB, 1000, 8192, 3000) % 3000, 0);
+}
+
+TEST(MachineTest, ReadsWhatTheSystemSays) {
+  EXPECT_EQ(ParseMemAvailable("MemTotal: 9 kB\nMemAvailable:    1234 kB\nX: 1 kB\n"), 1234 * 1024);
+  EXPECT_EQ(ParseMemAvailable("MemTotal: 9 kB\n"), std::nullopt);
+  EXPECT_EQ(ParseCpuMax("max 100000\n"), std::nullopt);
+  EXPECT_EQ(ParseCpuMax("150000 100000\n"), 2);
+  EXPECT_EQ(ParseCpuMax("100000 100000\n"), 1);
+  EXPECT_EQ(ParseCpuMax(""), std::nullopt);
+  EXPECT_GE(PhysicalCores(), 1);
+  EXPECT_GT(AvailableMemoryBytes(), 0);
+}
+
+TEST(MachineTest, SiblingsShareACore) {
+  std::string pattern = (std::filesystem::temp_directory_path() / "ropeway_XXXXXX").string();
+  ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+  for (const auto& [cpu, siblings] : {std::pair{2, "2,6\n"}, {6, "2,6\n"}, {3, "3-4\n"}}) {
+    const std::string folder = pattern + "/cpu" + std::to_string(cpu) + "/topology";
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder + "/thread_siblings_list") << siblings;
+  }
+  EXPECT_EQ(CoreOf(pattern, 2), 2);
+  EXPECT_EQ(CoreOf(pattern, 6), 2);
+  EXPECT_EQ(CoreOf(pattern, 3), 3);
+  EXPECT_EQ(CoreOf(pattern, 9), 9);
+  std::filesystem::remove_all(pattern);
+}
+
+}  // namespace
+}  // namespace ropeway

@@ -1,0 +1,216 @@
+#include "engine/test_fakes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+namespace ropeway {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(20);
+
+const std::array<char, 256>& AllBytes() {
+  static const std::array<char, 256> bytes = [] {
+    std::array<char, 256> all{};
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<char>(i);
+    return all;
+  }();
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<TokenId> ByteTokenizer::Encode(std::string_view text, const EncodeOptions&) const {
+  if (text.find(kPoison) != std::string_view::npos) throw std::bad_alloc();
+  if (text.starts_with(kSlow)) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::vector<TokenId> ids;
+  for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+  return ids;
+}
+
+std::string_view ByteTokenizer::Bytes(TokenId id, bool with_special) const {
+  if (id < 256) return {&AllBytes()[static_cast<size_t>(id)], 1};
+  if (!with_special) return {};
+  return id == kEnd ? "<end>" : "<ctl>";
+}
+
+std::optional<TokenId> ByteTokenizer::Find(std::string_view token) const {
+  if (token == "<end>") return kEnd;
+  if (token == "<ctl>") return kControl;
+  return std::nullopt;
+}
+
+void EchoControl::CloseGate() {
+  const std::lock_guard lock(mu_);
+  gate_open_ = false;
+}
+
+void EchoControl::OpenGate() {
+  {
+    const std::lock_guard lock(mu_);
+    gate_open_ = true;
+  }
+  opened_.notify_all();
+}
+
+void EchoControl::PassGate() {
+  std::unique_lock lock(mu_);
+  opened_.wait(lock, [this] { return gate_open_; });
+}
+
+std::vector<uint64_t> EchoControl::FirstSteps() {
+  const std::lock_guard lock(mu_);
+  return first_steps_;
+}
+
+void EchoControl::NoteFirstStep(uint64_t sequence) {
+  const std::lock_guard lock(mu_);
+  if (std::find(first_steps_.begin(), first_steps_.end(), sequence) == first_steps_.end()) {
+    first_steps_.push_back(sequence);
+  }
+}
+
+StatusOr<KvLayout> EchoExecutor::Init(int64_t kv_cache_bytes, int, int) {
+  const size_t block_bytes = kBlockTokens * sizeof(TokenId);
+  const size_t blocks = std::max<size_t>(1, static_cast<size_t>(kv_cache_bytes) / block_bytes);
+  slots_.assign(blocks * kBlockTokens, 0);
+  return KvLayout{static_cast<int32_t>(blocks), block_bytes};
+}
+
+TokenId* EchoExecutor::At(const BatchItem& item, int32_t position) {
+  const auto block = static_cast<size_t>(item.blocks[static_cast<size_t>(position / kBlockTokens)]);
+  return &slots_[block * kBlockTokens + static_cast<size_t>(position % kBlockTokens)];
+}
+
+StatusOr<StepResult> EchoExecutor::Wait() {
+  control_->PassGate();
+  const int step = ++control_->steps;
+  if (const int64_t micros = control_->step_micros.load(); micros > 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(micros));
+  }
+  if (step == control_->fail_at_step) {
+    return Status(StatusCode::kInternal, "the device fell off the bus");
+  }
+  if (step == control_->throw_at_step) throw std::runtime_error("out of luck");
+  for (const BatchItem& item : batch_->items) {
+    for (size_t i = 0; i < item.tokens.size(); ++i) {
+      *At(item, item.start + static_cast<int32_t>(i)) = item.tokens[i];
+    }
+  }
+  StepResult result;
+  for (const BatchItem& item : batch_->items) {
+    if (item.start == 0) control_->NoteFirstStep(item.sequence);
+    if (!item.sample) continue;
+    const int32_t length = item.start + static_cast<int32_t>(item.tokens.size());
+    Sampled sampled;
+    sampled.sequence = item.sequence;
+    sampled.token = *At(item, length - item.spec.prompt_len);
+    if (item.spec.num_logprobs >= 0) sampled.logprob = -0.5F;
+    for (int32_t k = 0; k < item.spec.num_logprobs; ++k) {
+      sampled.top_logprobs.push_back({k, -static_cast<float>(k)});
+    }
+    result.sampled.push_back(std::move(sampled));
+  }
+  return result;
+}
+
+void TestSink::Check(RequestId id, bool good, const char* violation) {
+  if (id_ == 0) id_ = id;
+  if (id != id_) violation = "the id changed", good = false;
+  if (seen_.ends > 0) violation = "a call after the end", good = false;
+  if (!good && seen_.violation.empty()) seen_.violation = violation;
+}
+
+void TestSink::OnAdmitted(RequestId id, int32_t prompt_tokens) {
+  const std::lock_guard lock(mu_);
+  Check(id, !seen_.admitted && seen_.deltas == 0, "OnAdmitted not once and first");
+  seen_.admitted = true;
+  seen_.prompt_tokens = prompt_tokens;
+}
+
+bool TestSink::OnDelta(RequestId id, Delta delta) {
+  const std::lock_guard lock(mu_);
+  const bool acts = does_ != OnDeltaDoes::kGoOn && seen_.deltas >= from_;
+  Check(id, seen_.admitted, "OnDelta before OnAdmitted");
+  Check(id, !acts || seen_.deltas == from_, "OnDelta after the sink wanted no more");
+  ++seen_.deltas;
+  seen_.text += delta.text;
+  for (OutputToken& token : delta.tokens) seen_.tokens.push_back(std::move(token));
+  changed_.notify_all();
+  if (acts && does_ == OnDeltaDoes::kThrow) throw std::runtime_error("the sink is broken");
+  return !acts;
+}
+
+void TestSink::OnFinish(RequestId id, const Finish& finish) {
+  const std::lock_guard lock(mu_);
+  Check(id, seen_.admitted, "OnFinish before OnAdmitted");
+  seen_.finish = finish;
+  ++seen_.ends;
+  changed_.notify_all();
+}
+
+void TestSink::OnError(RequestId id, const Status& status) {
+  const std::lock_guard lock(mu_);
+  Check(id, !status.ok(), "OnError with an OK status");
+  seen_.error = status;
+  ++seen_.ends;
+  changed_.notify_all();
+}
+
+TestSink::Seen TestSink::Get() const {
+  const std::lock_guard lock(mu_);
+  return seen_;
+}
+
+TestSink::Seen TestSink::WaitEnd() const {
+  std::unique_lock lock(mu_);
+  changed_.wait_for(lock, kPatience, [this] { return seen_.ends > 0; });
+  EXPECT_EQ(seen_.ends, 1);
+  EXPECT_EQ(seen_.violation, "");
+  return seen_;
+}
+
+bool TestSink::WaitDeltas(int count) const {
+  std::unique_lock lock(mu_);
+  return changed_.wait_for(lock, kPatience, [&] { return seen_.deltas >= count; });
+}
+
+TestEngine::TestEngine() {
+  options.kv_cache_bytes = EchoExecutor::PoolBytes(4096);
+  options.threads = 1;
+}
+
+TestEngine::~TestEngine() { control->OpenGate(); }
+
+void TestEngine::Start() {
+  LlmEngineConfig config;
+  config.options = options;
+  config.served_name = "echo";
+  config.model_context_length = context_length;
+  config.created = 1;
+  config.tokenizer = std::make_shared<ByteTokenizer>();
+  config.render_chat = render_chat;
+  config.executor = std::make_unique<EchoExecutor>(control);
+  config.clock = &clock;
+  config.random = &random;
+  StatusOr<std::unique_ptr<LlmEngine>> created = LlmEngine::Create(std::move(config));
+  ASSERT_TRUE(created.ok()) << created.status().message();
+  engine = *std::move(created);
+}
+
+RequestId TestEngine::Submit(const std::string& text, int32_t max_tokens,
+                             std::shared_ptr<OutputSink> sink) {
+  Request request;
+  request.prompt = text;
+  request.max_tokens = max_tokens;
+  const StatusOr<RequestId> id = engine->Submit(std::move(request), std::move(sink));
+  EXPECT_TRUE(id.ok()) << id.status().message();
+  return id.ok() ? *id : 0;
+}
+
+}  // namespace ropeway

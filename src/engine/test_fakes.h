@@ -1,0 +1,156 @@
+// Parts of an engine without a model: a tokenizer of bytes and an executor that echoes.
+#ifndef ROPEWAY_ENGINE_TEST_FAKES_H_
+#define ROPEWAY_ENGINE_TEST_FAKES_H_
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/backend.h"
+#include "engine/llm_engine.h"
+#include "executor/executor.h"
+#include "tokenizer/tokenizer.h"
+
+namespace ropeway {
+
+// Ids 0 .. 255 are the bytes, 256 is the end token "<end>", 257 a control token "<ctl>".
+class ByteTokenizer final : public Tokenizer {
+ public:
+  static constexpr TokenId kEnd = 256;
+  static constexpr TokenId kControl = 257;
+
+  std::vector<TokenId> Encode(std::string_view text, const EncodeOptions&) const override;
+  std::string_view Bytes(TokenId id, bool with_special) const override;
+  bool IsEnd(TokenId id) const override { return id == kEnd; }
+  bool IsSpecial(TokenId id) const override { return id >= kEnd; }
+  int32_t vocab_size() const override { return 258; }
+  std::optional<TokenId> Find(std::string_view token) const override;
+  std::optional<TokenId> bos() const override { return std::nullopt; }
+  std::optional<TokenId> eos() const override { return kEnd; }
+
+  // A text that holds it throws std::bad_alloc when it is encoded.
+  static constexpr const char* kPoison = "POISON";
+  // Text that begins so takes 20 ms to encode.
+  static constexpr const char* kSlow = "SLOW";
+};
+
+// What a test does to a running EchoExecutor. Outlives it.
+struct EchoControl {
+  std::atomic<int64_t> step_micros{0};  // How long a step takes.
+  std::atomic<int> fail_at_step{0};     // 0: never.
+  std::atomic<int> throw_at_step{0};    // 0: never.
+  std::atomic<int> steps{0};
+
+  // Steps wait while it is closed.
+  void CloseGate();
+  void OpenGate();
+  void PassGate();
+
+  // The sequences in the order of their first step.
+  std::vector<uint64_t> FirstSteps();
+  void NoteFirstStep(uint64_t sequence);
+
+ private:
+  std::mutex mu_;
+  std::condition_variable opened_;
+  bool gate_open_ = true;
+  std::vector<uint64_t> first_steps_;
+};
+
+// Generates the prompt again and again: token i is prompt[i % prompt length], read back through the
+// block table. So a test writes the output that it wants as the prompt.
+class EchoExecutor final : public Executor {
+ public:
+  explicit EchoExecutor(std::shared_ptr<EchoControl> control) : control_(std::move(control)) {}
+
+  StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
+                          int max_num_seqs) override;
+  void Launch(const Batch& batch) override { batch_ = &batch; }
+  StatusOr<StepResult> Wait() override;
+  void ReadBlock(BlockId, std::span<std::byte>) const override {}
+  void WriteBlock(BlockId, std::span<const std::byte>) override {}
+
+  static int64_t PoolBytes(int64_t blocks) {
+    return blocks * kBlockTokens * static_cast<int64_t>(sizeof(TokenId));
+  }
+
+ private:
+  TokenId* At(const BatchItem& item, int32_t position);
+
+  const std::shared_ptr<EchoControl> control_;
+  const Batch* batch_ = nullptr;
+  std::vector<TokenId> slots_;  // [block][kBlockTokens]
+};
+
+// Collects one request's output, and checks the sink's contract as it does.
+class TestSink final : public OutputSink {
+ public:
+  enum class OnDeltaDoes { kGoOn, kStop, kThrow };
+
+  // From delta `from` on (0 is the first) OnDelta does `does`.
+  explicit TestSink(OnDeltaDoes does = OnDeltaDoes::kGoOn, int from = 0)
+      : does_(does), from_(from) {}
+
+  void OnAdmitted(RequestId id, int32_t prompt_tokens) override;
+  bool OnDelta(RequestId id, Delta delta) override;
+  void OnFinish(RequestId id, const Finish& finish) override;
+  void OnError(RequestId id, const Status& status) override;
+
+  // What there was so far. `violation` is the first breach of the contract.
+  struct Seen {
+    std::string text;
+    std::vector<OutputToken> tokens;
+    int deltas = 0;
+    int ends = 0;
+    bool admitted = false;
+    int32_t prompt_tokens = 0;
+    std::optional<Finish> finish;
+    Status error;
+    std::string violation;
+  };
+  Seen Get() const;
+  // Waits for the end, for at most 20 s, and returns what was seen.
+  Seen WaitEnd() const;
+  // Waits for delta number `count`, for at most 20 s; false if it did not come.
+  bool WaitDeltas(int count) const;
+
+ private:
+  void Check(RequestId id, bool good, const char* violation);
+
+  const OnDeltaDoes does_;
+  const int from_;
+  mutable std::mutex mu_;
+  mutable std::condition_variable changed_;
+  Seen seen_;
+  RequestId id_ = 0;
+};
+
+// An LlmEngine of the fakes. Change what is to differ before Start.
+struct TestEngine {
+  TestEngine();
+  ~TestEngine();  // Opens the gate first.
+
+  // Fails the test where Create fails.
+  void Start();
+  // Submits text; fails the test where that is refused.
+  RequestId Submit(const std::string& text, int32_t max_tokens, std::shared_ptr<OutputSink> sink);
+
+  RealClock clock;
+  SeededRandom random{1};
+  EngineOptions options;
+  ChatRenderer render_chat;
+  int32_t context_length = 4096;
+  std::shared_ptr<EchoControl> control = std::make_shared<EchoControl>();
+  std::unique_ptr<LlmEngine> engine;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_TEST_FAKES_H_
