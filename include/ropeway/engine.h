@@ -84,8 +84,9 @@ class Engine {
   // Asks that the request end as kCancelled; kNotFound if no such request runs.
   Status Cancel(RequestId id);
 
-  // Refuses new requests from now on, and waits until all accepted ones ended or `deadline` is over;
-  // what still runs then is cancelled. Returns kDeadlineExceeded if anything had to be cancelled.
+  // Refuses new requests from now on, and waits until all accepted ones ended or `deadline` is
+  // over; what still runs then is cancelled. Returns kDeadlineExceeded if anything had to be
+  // cancelled.
   Status Drain(std::chrono::nanoseconds deadline);
 
   // The resolved limit on prompt plus output tokens of one request.

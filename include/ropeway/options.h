@@ -9,18 +9,18 @@
 namespace ropeway {
 
 struct EngineOptions {
-  std::string model_path;        // A GGUF file.
-  std::string served_model_name; // Absent (""): the file's name without ".gguf".
+  std::string model_path;         // A GGUF file.
+  std::string served_model_name;  // Absent (""): the file's name without ".gguf".
 
-  int threads = 0;               // Compute threads; 0: physical cores. Never changes a result.
-  int max_num_seqs = 64;         // Sequences that run at once. At least 1.
+  int threads = 0;                   // Compute threads; 0: physical cores. Never changes a result.
+  int max_num_seqs = 64;             // Sequences that run at once. At least 1.
   int max_num_batched_tokens = 512;  // Rows of one forward pass. At least 1.
-  int64_t kv_cache_bytes = 0;    // KV pool; 0: a quarter of the free memory, at most 4 GiB.
+  int64_t kv_cache_bytes = 0;        // KV pool; 0: a quarter of the free memory, at most 4 GiB.
   // Prompt plus output tokens of one request; 0: the model's context length. Lowered at start to
   // what the KV pool holds.
   int max_model_len = 0;
   int max_queued_requests = 1000;  // Accepted and not yet running; more are refused.
-  int frontend_threads = 1;      // Threads that apply chat templates and encode.
+  int frontend_threads = 1;        // Threads that apply chat templates and encode.
 };
 
 }  // namespace ropeway

@@ -21,10 +21,10 @@ using TokenId = int32_t;
 // How the next token is drawn. A pure function of (logits, these parameters, the sequence's ids and
 // prompt length, seed, choice index, position): see docs/numerics.md.
 struct SamplingParams {
-  float temperature = 1.0F;  // [0, 2]. 0 is greedy: the highest logit, ties to the lowest id.
-  int32_t top_k = 0;         // Keep the k most probable tokens; 0 or -1: all.
-  float top_p = 1.0F;        // (0, 1]. Keep the smallest set whose probabilities reach top_p.
-  float min_p = 0.0F;        // [0, 1]. Drop tokens below min_p times the most probable one.
+  float temperature = 1.0F;      // [0, 2]. 0 is greedy: the highest logit, ties to the lowest id.
+  int32_t top_k = 0;             // Keep the k most probable tokens; 0 or -1: all.
+  float top_p = 1.0F;            // (0, 1]. Keep the smallest set whose probabilities reach top_p.
+  float min_p = 0.0F;            // [0, 1]. Drop tokens below min_p times the most probable one.
   std::optional<uint64_t> seed;  // Absent: drawn at admission, and stored with the request.
 };
 
@@ -66,16 +66,17 @@ struct OutputToken {
   TokenId id = 0;
   // The token's own bytes (may be a part of a UTF-8 character).
   std::string bytes;
-  float logprob = 0.0F;                   // Valid where Request.logprobs was set.
-  std::vector<TokenLogprob> top_logprobs; // Most probable first; ties to the lowest id.
-  std::vector<std::string> top_bytes;     // The bytes of each of top_logprobs.
+  float logprob = 0.0F;                    // Valid where Request.logprobs was set.
+  std::vector<TokenLogprob> top_logprobs;  // Most probable first; ties to the lowest id.
+  std::vector<std::string> top_bytes;      // The bytes of each of top_logprobs.
   // Where this token's text begins: bytes of generated text before it.
   uint64_t text_offset = 0;
 };
 
 // What became known since the last delta of one request.
 struct Delta {
-  std::string text;  // Valid UTF-8; may be empty (a character or a possible stop string is pending).
+  std::string
+      text;  // Valid UTF-8; may be empty (a character or a possible stop string is pending).
   std::vector<OutputToken> tokens;  // The tokens accepted since the last delta.
 };
 
@@ -99,8 +100,8 @@ struct Usage {
 struct Finish {
   FinishReason reason = FinishReason::kStop;
   Usage usage;
-  uint64_t seed = 0;            // The seed that was used.
-  int32_t preemptions = 0;      // How often it was preempted.
+  uint64_t seed = 0;              // The seed that was used.
+  int32_t preemptions = 0;        // How often it was preempted.
   uint64_t first_token_step = 0;  // The engine step that produced its first token.
 };
 

@@ -14,15 +14,15 @@ namespace ropeway {
 // The kind of failure; HTTP maps each to one status code (src/server).
 enum class StatusCode {
   kOk,
-  kInvalidArgument,     // The caller's input is wrong: names the field and what was expected. (400)
-  kNotFound,            // No such model, request or file. (404)
-  kResourceExhausted,   // A queue or a bound is full; trying again later may succeed. (429)
-  kUnavailable,         // Stopping or stopped: no new work is accepted. (503)
-  kDeadlineExceeded,    // The given time was up.
-  kCancelled,           // The caller, or the caller's client, cancelled.
-  kDataLoss,            // A file is truncated or corrupt.
-  kUnimplemented,       // Understood but not supported; the message names what.
-  kInternal,            // A bug in Ropeway.
+  kInvalidArgument,    // The caller's input is wrong: names the field and what was expected. (400)
+  kNotFound,           // No such model, request or file. (404)
+  kResourceExhausted,  // A queue or a bound is full; trying again later may succeed. (429)
+  kUnavailable,        // Stopping or stopped: no new work is accepted. (503)
+  kDeadlineExceeded,   // The given time was up.
+  kCancelled,          // The caller, or the caller's client, cancelled.
+  kDataLoss,           // A file is truncated or corrupt.
+  kUnimplemented,      // Understood but not supported; the message names what.
+  kInternal,           // A bug in Ropeway.
 };
 
 // Success, or a code with one clear sentence for a person.

@@ -1,19 +1,17 @@
 // The states of a sequence and every legal move between them, in one table (sequence_state.cc).
 //
-// | state      | owner                     | exit                              | bound | |
-// ---------- | ------------------------- | --------------------------------- |
-// ------------------------ | | waiting    | the scheduler's queue     | start, abort, fail | those
-// ranked before it   | |            |                           | | end; each ends within    | | |
-// |                                   | its max_tokens           | | prefilling | the scheduler's
-// running   | caught up, preempt, abort, fail   | its ids: at least one    | |            | list;
-// holds all blocks    |                                   | is computed per step     | | | of its
-// ids                |                                   |                          | | decoding |
-// the scheduler's running   | end, preempt, abort, fail         | max_tokens steps         | | |
-// list; holds its blocks    |                                   |                          | |
-// preempted  | the scheduler's queue;    | resume, abort, fail               | as waiting: it keeps
-// its | |            | holds no block            |                                   | arrival
-// order            | | finished   | nobody: destroyed at once |                                   |
-// |
+// clang-format off
+// | state      | owner                                        | exit                            | bound                                       |
+// | ---------- | -------------------------------------------- | ------------------------------- | ------------------------------------------- |
+// | waiting    | the scheduler's queue                        | start, abort, fail              | those ranked before it; each ends within    |
+// |            |                                              |                                 | its max_tokens                              |
+// | prefilling | the scheduler's running list; holds all      | caught up, preempt, abort, fail | its ids: at least one is computed per step  |
+// |            | blocks of its ids                            |                                 |                                             |
+// | decoding   | the scheduler's running list; holds its      | end, preempt, abort, fail       | max_tokens steps                            |
+// |            | blocks                                       |                                 |                                             |
+// | preempted  | the scheduler's queue; holds no block        | resume, abort, fail             | as waiting: it keeps its arrival order      |
+// | finished   | nobody: destroyed at once                    |                                 |                                             |
+// clang-format on
 #ifndef ROPEWAY_CORE_SEQUENCE_STATE_H_
 #define ROPEWAY_CORE_SEQUENCE_STATE_H_
 

@@ -12,9 +12,10 @@
 
 namespace ropeway {
 
-// Receives one request's output: OnAdmitted at most once and first, OnDelta any number of times, then
-// exactly one of OnFinish or OnError. Calls come in order, one at a time, from the backend's threads;
-// they must not block. Owned by the backend from Submit until the end; the backend drops it then.
+// Receives one request's output: OnAdmitted at most once and first, OnDelta any number of times,
+// then exactly one of OnFinish or OnError. Calls come in order, one at a time, from the backend's
+// threads; they must not block. Owned by the backend from Submit until the end; the backend drops
+// it then.
 class OutputSink {
  public:
   virtual ~OutputSink() = default;
@@ -22,7 +23,8 @@ class OutputSink {
   // The request is encoded, checked and queued: a stream's headers may leave now.
   virtual void OnAdmitted(RequestId id, int32_t prompt_tokens) = 0;
 
-  // New text and tokens. Returns false to cancel (the reader is gone): OnFinish(kCancelled) follows.
+  // New text and tokens. Returns false to cancel (the reader is gone): OnFinish(kCancelled)
+  // follows.
   virtual bool OnDelta(RequestId id, Delta delta) = 0;
 
   // The end of an admitted request.
@@ -33,9 +35,9 @@ class OutputSink {
 };
 
 struct ModelInfo {
-  std::string id;            // The served name.
+  std::string id;  // The served name.
   int32_t max_model_len = 0;
-  int64_t created = 0;       // Unix seconds.
+  int64_t created = 0;  // Unix seconds.
 };
 
 // For /livez and /readyz.
@@ -68,7 +70,8 @@ class Backend {
   // Seconds after which a refused request may be tried again; at least 1.
   virtual int RetryAfterSeconds() const = 0;
 
-  virtual StatusOr<std::vector<TokenId>> Tokenize(const std::string& text, bool add_special) const = 0;
+  virtual StatusOr<std::vector<TokenId>> Tokenize(const std::string& text,
+                                                  bool add_special) const = 0;
   virtual StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const = 0;
 
   // Refuses new requests from now on; waits until all ended, or cancels the rest at `deadline`.
