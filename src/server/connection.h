@@ -2,7 +2,6 @@
 #ifndef ROPEWAY_SERVER_CONNECTION_H_
 #define ROPEWAY_SERVER_CONNECTION_H_
 
-#include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <functional>

@@ -5,52 +5,20 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "server/test_client.h"
-#include "server/test_fake_backend.h"
+#include "server/test_server.h"
 
 namespace ropeway {
 namespace {
 
 using nlohmann::json;
-using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-class HttpServerTest : public testing::Test {
- protected:
-  void StartServer(ServerLimits limits = {}, int io_threads = 1) {
-    ServerOptions options;
-    options.limits = limits;
-    options.io_threads = io_threads;
-    server_ = std::make_unique<HttpServer>(options, &backend_);
-    Status status = server_->Start();
-    ASSERT_TRUE(status.ok()) << status.message();
-  }
-
-  void SetUp() override { StartServer(); }
-
-  // After every test, whatever it did: nothing is left in the backend.
-  void TearDown() override {
-    server_->Stop();
-    EXPECT_TRUE(backend_.WaitIdle());
-  }
-
-  uint16_t port() const { return server_->port(); }
-
-  FakeBackend backend_;
-  std::unique_ptr<HttpServer> server_;
-};
-
-FakeScript Endless(const Request&) {
-  FakeScript script;
-  script.endless = true;
-  return script;
-}
+using HttpServerTest = ServerTest;
 
 json ErrorOf(const ClientReply& reply) {
   json body = json::parse(reply.body, nullptr, false);
@@ -205,201 +173,6 @@ TEST_F(HttpServerTest, LateFailureIs500WhenSentWhole) {
   EXPECT_EQ(ErrorOf(reply)["type"], "server_error");
 }
 
-TEST_F(HttpServerTest, LargeBodyIs413AndTheAnswerArrives) {
-  TestClient client(port());
-  // Sent whole although it is refused after its headers: the refusal must still be readable.
-  std::string body(size_t{9} << 20, ' ');
-  std::thread sender([&] { client.Send(PostBytes("/v1/completions", body)); });
-  ClientReply reply = client.Read();
-  sender.join();
-  EXPECT_EQ(reply.status, 413);
-  EXPECT_EQ(reply.headers["connection"], "close");
-}
-
-TEST_F(HttpServerTest, LargeChunkedBodyIs413) {
-  server_->Stop();
-  ServerLimits limits;
-  limits.max_body_bytes = 1000;
-  StartServer(limits);
-  TestClient client(port());
-  std::string chunk = "400\r\n" + std::string(0x400, ' ') + "\r\n";
-  client.Send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
-  client.Send(chunk);
-  EXPECT_EQ(client.Read().status, 413);
-}
-
-TEST_F(HttpServerTest, BodyNearTheLimitIsTaken) {
-  TestClient client(port());
-  std::string text(size_t{7} << 20, 'x');
-  ClientReply reply =
-      client.Post("/v1/completions", R"({"max_tokens":1,"prompt":")" + text + "\"}");
-  EXPECT_EQ(reply.status, 200);
-  ASSERT_EQ(backend_.submitted().size(), 1U);
-  EXPECT_EQ(std::get<std::string>(backend_.submitted()[0].prompt).size(), text.size());
-}
-
-TEST_F(HttpServerTest, ChunkedBodyIsTaken) {
-  TestClient client(port());
-  client.Send(
-      "POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
-      "6\r\n{\"prom\r\nb\r\npt\":\"hello\"\r\n1\r\n}\r\n0\r\n\r\n");
-  EXPECT_EQ(client.Read().status, 200);
-  EXPECT_EQ(std::get<std::string>(backend_.submitted().at(0).prompt), "hello");
-}
-
-// The server is full while the first body is on its way, and not for longer: neither after it was
-// answered nor after its client left.
-TEST_F(HttpServerTest, BodiesTogetherAreBounded) {
-  server_->Stop();
-  ServerLimits limits;
-  limits.max_bodies_bytes = 5000;
-  StartServer(limits);
-  const std::string body = R"({"prompt":")" + std::string(3000, 'x') + "\"}";
-  const std::string bytes = PostBytes("/v1/completions", body);
-  auto status_becomes = [&](int wanted) {
-    for (int i = 0; i < 500; ++i) {
-      if (TestClient(port()).Post("/v1/completions", body).status == wanted) return true;
-    }
-    return false;
-  };
-  auto half = std::make_unique<TestClient>(port());
-  half->Send(bytes.substr(0, bytes.size() - 10));
-  EXPECT_TRUE(status_becomes(503));
-  half->Send(bytes.substr(bytes.size() - 10));
-  EXPECT_EQ(half->Read().status, 200);
-  EXPECT_TRUE(status_becomes(200));
-  half = std::make_unique<TestClient>(port());
-  half->Send(bytes.substr(0, bytes.size() - 10));
-  EXPECT_TRUE(status_becomes(503));
-  half.reset();
-  EXPECT_TRUE(status_becomes(200));
-}
-
-TEST_F(HttpServerTest, ExpectContinueIsAnswered) {
-  TestClient client(port());
-  const std::string body = R"({"prompt":"a"})";
-  std::string bytes = PostBytes("/v1/completions", body, "Expect: 100-continue\r\n");
-  client.Send(bytes.substr(0, bytes.size() - body.size()));
-  EXPECT_EQ(client.ReadHead().status, 100);
-  client.Send(body);
-  EXPECT_EQ(client.Read().status, 200);
-}
-
-TEST_F(HttpServerTest, UnknownExpectationsAndEncodingsAreRefused) {
-  TestClient first(port());
-  first.Send(PostBytes("/v1/completions", "{}", "Expect: magic\r\n"));
-  EXPECT_EQ(first.Read().status, 417);
-  TestClient second(port());
-  second.Send(PostBytes("/v1/completions", "{}", "Content-Encoding: gzip\r\n"));
-  EXPECT_EQ(second.Read().status, 415);
-}
-
-TEST_F(HttpServerTest, LargeHeadersAre431) {
-  TestClient client(port());
-  client.Send("GET /livez HTTP/1.1\r\nHost: t\r\nX-Fill: " + std::string(40000, 'x') + "\r\n\r\n");
-  EXPECT_EQ(client.Read().status, 431);
-  TestClient endless(port());
-  endless.Send("GET /" + std::string(60000, 'x'));
-  EXPECT_EQ(endless.Read().status, 431);
-}
-
-TEST_F(HttpServerTest, GarbageIs400AndClosed) {
-  for (const std::string& garbage :
-       {std::string("\x16\x03\x01\x02\x00\x01\x00\x01", 8), std::string("hello\r\n\r\n"),
-        std::string(3000, '\0'), std::string("GET / HTTP/9.9\r\n\r\n"),
-        std::string("POST /v1/completions HTTP/1.1\r\nContent-Length: -1\r\n\r\n"),
-        std::string(
-            "POST /v1/completions HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n")}) {
-    TestClient client(port());
-    client.Send(garbage);
-    client.CloseSendingSide();
-    ClientReply reply = client.Read();
-    EXPECT_TRUE(reply.status == 400 || reply.status == 413 || reply.status == 0) << reply.status;
-    EXPECT_TRUE(client.ReadToEnd().has_value());
-  }
-  EXPECT_EQ(TestClient(port()).Get("/livez").status, 200);
-}
-
-TEST_F(HttpServerTest, KeepAliveServesManyRequests) {
-  TestClient client(port());
-  for (int i = 0; i < 20; ++i) {
-    ClientReply reply =
-        client.Post("/v1/completions", R"({"prompt":"a","max_tokens":1,"stream":)" +
-                                           std::string(i % 2 == 0 ? "true}" : "false}"));
-    ASSERT_EQ(reply.status, 200) << i;
-    EXPECT_EQ(reply.headers["connection"], "keep-alive");
-  }
-}
-
-TEST_F(HttpServerTest, ConnectionCloseIsObeyed) {
-  TestClient client(port());
-  client.Send(PostBytes("/v1/completions", R"({"prompt":"a"})", "Connection: close\r\n"));
-  ClientReply reply = client.Read();
-  EXPECT_EQ(reply.status, 200);
-  EXPECT_EQ(reply.headers["connection"], "close");
-  EXPECT_EQ(client.ReadToEnd(), "");
-}
-
-TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
-  TestClient client(port());
-  std::string all;
-  for (int i = 1; i <= 5; ++i) {
-    all += PostBytes("/v1/completions", R"({"prompt":"a","max_tokens":)" + std::to_string(i) + "}");
-  }
-  client.Send(all);
-  for (int i = 1; i <= 5; ++i) {
-    ClientReply reply = client.Read();
-    ASSERT_EQ(reply.status, 200);
-    EXPECT_EQ(json::parse(reply.body)["usage"]["completion_tokens"], i);
-  }
-}
-
-TEST_F(HttpServerTest, TooMuchPipeliningIsCutOff) {
-  backend_.set_script(Endless);
-  TestClient client(port());
-  client.Send(PostBytes("/v1/completions", R"({"prompt":"a"})"));
-  ASSERT_TRUE(backend_.WaitActive(1));
-  client.Send(std::string(200'000, 'x'));
-  EXPECT_TRUE(backend_.WaitIdle());
-}
-
-TEST_F(HttpServerTest, SlowRequestsTimeOut) {
-  server_->Stop();
-  ServerLimits limits;
-  limits.header_timeout = milliseconds(100);
-  limits.body_timeout = milliseconds(100);
-  limits.idle_timeout = milliseconds(100);
-  StartServer(limits);
-  TestClient headers(port());
-  headers.Send("GET /livez HT");
-  EXPECT_EQ(headers.Read().status, 408);
-  TestClient body(port());
-  body.Send("POST /v1/completions HTTP/1.1\r\nContent-Length: 10\r\n\r\n{");
-  EXPECT_EQ(body.Read().status, 408);
-  TestClient idle(port());
-  EXPECT_EQ(idle.ReadToEnd(), "");  // Closed without a word.
-}
-
-TEST_F(HttpServerTest, ConnectionsAreCapped) {
-  server_->Stop();
-  ServerLimits limits;
-  limits.max_connections = 2;
-  StartServer(limits);
-  TestClient a(port());
-  auto b = std::make_unique<TestClient>(port());
-  EXPECT_EQ(a.Get("/livez").status, 200);
-  EXPECT_EQ(b->Get("/livez").status, 200);
-  TestClient c(port());
-  EXPECT_EQ(c.Get("/livez").status, 503);
-  b.reset();
-  bool served = false;  // The place is free as soon as the server saw the end.
-  for (int i = 0; i < 500 && !served; ++i) {
-    served = TestClient(port()).Get("/livez").status == 200;
-    if (!served) std::this_thread::sleep_for(milliseconds(10));
-  }
-  EXPECT_TRUE(served);
-}
-
 TEST_F(HttpServerTest, SixteenClientsAtOnce) {
   server_->Stop();
   StartServer({}, 2);
@@ -467,7 +240,7 @@ TEST_F(HttpServerTest, StopAcceptingRefusesNewAndFinishesOld) {
 }
 
 TEST_F(HttpServerTest, StopCancelsWhatRuns) {
-  backend_.set_script(Endless);
+  backend_.set_script(EndlessScript);
   TestClient stream(port());
   TestClient whole(port());
   TestClient idle(port());

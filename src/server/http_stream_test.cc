@@ -4,15 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "server/http_server.h"
-#include "server/test_client.h"
-#include "server/test_fake_backend.h"
+#include "server/test_server.h"
 
 namespace ropeway {
 namespace {
@@ -20,31 +17,9 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-class HttpStreamTest : public testing::Test {
+class HttpStreamTest : public ServerTest {
  protected:
-  void StartServer(ServerLimits limits = {}) {
-    ServerOptions options;
-    options.limits = limits;
-    options.io_threads = 2;
-    server_ = std::make_unique<HttpServer>(options, &backend_);
-    Status status = server_->Start();
-    ASSERT_TRUE(status.ok()) << status.message();
-  }
-
-  void SetUp() override { StartServer(); }
-
-  void TearDown() override {
-    server_->Stop();
-    EXPECT_TRUE(backend_.WaitIdle());
-  }
-
-  void SetEndless() {
-    backend_.set_script([](const Request&) {
-      FakeScript script;
-      script.endless = true;
-      return script;
-    });
-  }
+  void SetUp() override { StartServer({}, 2); }
 
   // The events of one streamed request.
   std::vector<std::string> Stream(const std::string& path, const std::string& body) {
@@ -54,9 +29,6 @@ class HttpStreamTest : public testing::Test {
     EXPECT_THAT(reply.headers["content-type"], HasSubstr("text/event-stream"));
     return Events(reply.body);
   }
-
-  FakeBackend backend_;
-  std::unique_ptr<HttpServer> server_;
 };
 
 TEST_F(HttpStreamTest, CompletionChunksInOrder) {
@@ -148,7 +120,7 @@ TEST_F(HttpStreamTest, Http10StreamEndsWithTheConnection) {
 
 TEST_F(HttpStreamTest, VanishingMidStreamIsACancel) {
   for (bool reset : {false, true}) {
-    SetEndless();
+    backend_.set_script(EndlessScript);
     TestClient client(server_->port());
     client.Send(PostBytes("/v1/completions", R"({"prompt":"a","stream":true})"));
     ASSERT_EQ(client.ReadHead().status, 200);
@@ -182,7 +154,7 @@ TEST_F(HttpStreamTest, VanishingWhileWaitingIsACancel) {
 }
 
 TEST_F(HttpStreamTest, VanishingDuringAWholeAnswerIsACancel) {
-  SetEndless();
+  backend_.set_script(EndlessScript);
   TestClient client(server_->port());
   client.Send(PostBytes("/v1/completions", R"({"prompt":"a"})"));
   ASSERT_TRUE(backend_.WaitDeltas(3));
@@ -255,7 +227,7 @@ TEST_F(HttpStreamTest, LogprobsInBothShapes) {
 }
 
 TEST_F(HttpStreamTest, ManyClientsComeAndGo) {
-  SetEndless();
+  backend_.set_script(EndlessScript);
   std::vector<std::thread> threads;
   for (int c = 0; c < 8; ++c) {
     threads.emplace_back([this, c] {

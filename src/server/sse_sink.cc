@@ -1,5 +1,6 @@
 #include "server/sse_sink.h"
 
+#include <string>
 #include <utility>
 
 namespace ropeway {

@@ -1,0 +1,50 @@
+// A server over a fake backend, for tests with real sockets.
+#ifndef ROPEWAY_SERVER_TEST_SERVER_H_
+#define ROPEWAY_SERVER_TEST_SERVER_H_
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "server/http_server.h"
+#include "server/test_client.h"
+#include "server/test_fake_backend.h"
+
+namespace ropeway {
+
+// The script of requests that run until they are cancelled.
+inline FakeScript EndlessScript(const Request&) {
+  FakeScript script;
+  script.endless = true;
+  return script;
+}
+
+class ServerTest : public testing::Test {
+ protected:
+  // In place of the server that runs, if one does.
+  void StartServer(ServerLimits limits = {}, int io_threads = 1) {
+    ServerOptions options;
+    options.limits = limits;
+    options.io_threads = io_threads;
+    server_ = std::make_unique<HttpServer>(options, &backend_);
+    Status status = server_->Start();
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+
+  void SetUp() override { StartServer(); }
+
+  // After every test, whatever it did: nothing is left in the backend.
+  void TearDown() override {
+    server_->Stop();
+    EXPECT_TRUE(backend_.WaitIdle());
+  }
+
+  uint16_t port() const { return server_->port(); }
+
+  FakeBackend backend_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_SERVER_TEST_SERVER_H_
