@@ -99,11 +99,17 @@ int Main(int argc, char** argv) {
   double seconds = 0.5;
   std::string only;
   CLI::App app{"Times the executor's steps"};
-  app.add_option("--model", path, "GGUF file")->required();
+  bool barrier_only = false;
+  app.add_option("--model", path, "GGUF file");
   app.add_option("--threads", threads, "compute threads");
   app.add_option("--seconds", seconds, "time per shape");
   app.add_option("--only", only, "one shape's name");
+  app.add_flag("--barrier", barrier_only, "print the nanoseconds of a barrier, and nothing else");
   CLI11_PARSE(app, argc, argv);
+  if (barrier_only) {
+    fmt::print("{:.0f}\n", BarrierNanoseconds(threads));
+    return 0;
+  }
 
   const char* error = nullptr;
   const Kernels* kernels = ChooseKernels(&error);
