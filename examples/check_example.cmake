@@ -3,7 +3,7 @@
 execute_process(COMMAND ${MAKE_MODEL} ${MODEL} COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${EXAMPLE} ${MODEL} alpha beta gamma OUTPUT_VARIABLE out ENCODING NONE
                 COMMAND_ERROR_IS_FATAL ANY)
-foreach(pattern "^streamed: [^\n]" "\\[0\\] alpha ->" "\\[1\\] beta ->" "\\[2\\] gamma ->"
+foreach(pattern "streamed: [^\n]" "\\[0\\] alpha ->" "\\[1\\] beta ->" "\\[2\\] gamma ->"
                 "\\((length|stop), [0-9]+ prompt tokens, [1-9][0-9]* generated\\)")
   if(NOT out MATCHES "${pattern}")
     message(FATAL_ERROR "the example printed nothing like \"${pattern}\":\n${out}")
