@@ -132,6 +132,16 @@ class TestSink final : public OutputSink {
   RequestId id_ = 0;
 };
 
+// The real time plus `skipped`.
+class SkippingClock final : public Clock {
+ public:
+  TimePoint Now() const override { return real_.Now() + std::chrono::seconds(skipped.load()); }
+  std::atomic<int64_t> skipped{0};  // Seconds.
+
+ private:
+  RealClock real_;
+};
+
 // An LlmEngine of the fakes. Change what is to differ before Start.
 struct TestEngine {
   TestEngine();
@@ -142,7 +152,7 @@ struct TestEngine {
   // Submits text; fails the test where that is refused.
   RequestId Submit(const std::string& text, int32_t max_tokens, std::shared_ptr<OutputSink> sink);
 
-  RealClock clock;
+  SkippingClock clock;
   SeededRandom random{1};
   EngineOptions options;
   ChatRenderer render_chat;

@@ -1,0 +1,374 @@
+// LlmEngine under load, cancels, failures and at its end.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "engine/llm_engine.h"
+#include "engine/test_fakes.h"
+
+namespace ropeway {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+using Does = TestSink::OnDeltaDoes;
+
+std::shared_ptr<TestSink> NewSink() { return std::make_shared<TestSink>(); }
+
+Request TextRequest(const std::string& text) {
+  Request request;
+  request.prompt = text;
+  return request;
+}
+
+double CpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds_of = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+}
+
+TEST(LlmEngineThreadsTest, AFullQueueRefusesAndTakesMoreLater) {
+  TestEngine test;
+  test.options.max_queued_requests = 3;
+  test.control->CloseGate();
+  test.Start();
+  std::vector<std::shared_ptr<TestSink>> sinks;
+  const auto submit = [&] {
+    sinks.push_back(NewSink());
+    Request request = TextRequest("abc");
+    request.max_tokens = 3;
+    const StatusOr<RequestId> id = test.engine->Submit(request, sinks.back());
+    if (!id.ok()) sinks.pop_back();
+    return id.ok() ? Status() : id.status();
+  };
+  // No first step ends while the gate is closed, so all of them count as waiting.
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(submit().ok());
+  for (int i = 0; i < 3; ++i) {
+    const Status status = submit();
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+    EXPECT_THAT(status.message(), HasSubstr("max_queued_requests"));
+  }
+  EXPECT_THAT(test.engine->MetricsText(), HasSubstr("ropeway_num_requests_waiting 3\n"));
+  EXPECT_EQ(test.engine->RetryAfterSeconds(), 1);
+  EXPECT_TRUE(test.engine->GetHealth().ready);
+  test.control->OpenGate();
+  for (const auto& sink : sinks) EXPECT_EQ(sink->WaitEnd().text, "abc");
+  EXPECT_TRUE(submit().ok());
+  EXPECT_EQ(sinks.back()->WaitEnd().text, "abc");
+}
+
+TEST(LlmEngineThreadsTest, CancelEndsARunningRequest) {
+  TestEngine test;
+  test.control->step_micros = 1000;
+  test.Start();
+  auto sink = NewSink();
+  const RequestId id = test.Submit("abc", 4000, sink);
+  ASSERT_TRUE(sink->WaitDeltas(3));
+  const int steps = test.control->steps;
+  test.engine->Cancel(id);
+  const TestSink::Seen seen = sink->WaitEnd();
+  EXPECT_EQ(seen.finish->reason, FinishReason::kCancelled);
+  EXPECT_EQ(seen.finish->usage.completion_tokens, seen.deltas);
+  EXPECT_LE(test.control->steps, steps + 100) << "far more than the step in which it came";
+  // Its sink is told a moment before it is forgotten.
+  ASSERT_TRUE(test.engine->Drain(seconds(20)).ok());
+  EXPECT_FALSE(test.engine->TryCancel(id));
+}
+
+TEST(LlmEngineThreadsTest, CancelEndsAQueuedRequestBeforeItsFirstStep) {
+  TestEngine test;
+  test.options.max_num_seqs = 1;
+  test.Start();
+  auto first = NewSink();
+  test.Submit("a", 2, first);
+  first->WaitEnd();
+  test.control->CloseGate();
+  auto running = NewSink();
+  test.Submit("abc", 3, running);
+  auto queued = NewSink();
+  const RequestId id = test.Submit("def", 3, queued);
+  test.engine->Cancel(id);
+  test.control->OpenGate();
+  const TestSink::Seen seen = queued->WaitEnd();
+  EXPECT_EQ(seen.deltas, 0);
+  if (seen.finish) {
+    EXPECT_EQ(seen.finish->reason, FinishReason::kCancelled);
+  } else {
+    EXPECT_EQ(seen.error.code(), StatusCode::kCancelled);
+  }
+  EXPECT_EQ(running->WaitEnd().text, "abc");
+}
+
+TEST(LlmEngineThreadsTest, CancelEndsARequestBeforeItsTurnToBeEncoded) {
+  TestEngine test;
+  test.Start();
+  std::vector<std::shared_ptr<TestSink>> slow;
+  for (int i = 0; i < 20; ++i) {
+    slow.push_back(NewSink());
+    test.Submit(ByteTokenizer::kSlow, 1, slow.back());
+  }
+  auto sink = NewSink();
+  const RequestId id = test.Submit("abc", 1, sink);
+  test.engine->Cancel(id);
+  const TestSink::Seen seen = sink->WaitEnd();
+  EXPECT_EQ(seen.error.code(), StatusCode::kCancelled);
+  EXPECT_EQ(slow.back()->Get().ends, 0) << "the cancel waited for the encoding of others";
+}
+
+TEST(LlmEngineThreadsTest, ASinkThatWantsNoMoreIsACancel) {
+  TestEngine test;
+  test.Start();
+  for (const Does does : {Does::kStop, Does::kThrow}) {
+    auto sink = std::make_shared<TestSink>(does, 2);
+    test.Submit("abc", 4000, sink);
+    const TestSink::Seen seen = sink->WaitEnd();
+    EXPECT_EQ(seen.finish->reason, FinishReason::kCancelled);
+    EXPECT_EQ(seen.deltas, 3);
+    EXPECT_EQ(seen.finish->usage.completion_tokens, 3);
+  }
+  auto sink = NewSink();
+  test.Submit("abc", 3, sink);
+  EXPECT_EQ(sink->WaitEnd().text, "abc");
+}
+
+TEST(LlmEngineThreadsTest, AnExceptionInOneRequestFailsItAlone) {
+  TestEngine test;
+  test.Start();
+  auto poisoned = NewSink();
+  auto healthy = NewSink();
+  test.Submit(ByteTokenizer::kPoison, 3, poisoned);
+  test.Submit("abc", 3, healthy);
+  EXPECT_EQ(poisoned->WaitEnd().error.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(healthy->WaitEnd().text, "abc");
+}
+
+TEST(LlmEngineThreadsTest, RequestsStartInOrderOfSubmitWithSeveralFrontEndThreads) {
+  TestEngine test;
+  test.options.frontend_threads = 4;
+  test.options.max_num_seqs = 1;
+  test.Start();
+  std::vector<std::shared_ptr<TestSink>> sinks;
+  std::vector<uint64_t> ids;
+  for (int i = 0; i < 40; ++i) {
+    sinks.push_back(NewSink());
+    // Every fifth takes far longer to encode than those after it.
+    ids.push_back(test.Submit(i % 5 == 0 ? ByteTokenizer::kSlow : "quick", 1, sinks.back()));
+  }
+  for (const auto& sink : sinks) EXPECT_EQ(sink->WaitEnd().finish->reason, FinishReason::kLength);
+  EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
+  EXPECT_EQ(test.control->FirstSteps(), ids);
+}
+
+TEST(LlmEngineThreadsTest, NobodyFailsWhenBlocksRunOut) {
+  TestEngine test;
+  test.options.kv_cache_bytes = EchoExecutor::PoolBytes(8);
+  test.options.max_model_len = 128;
+  test.Start();
+  std::vector<std::shared_ptr<TestSink>> sinks;
+  for (int i = 0; i < 6; ++i) {
+    sinks.push_back(NewSink());
+    test.Submit("0123456789", 60, sinks.back());
+  }
+  int preemptions = 0;
+  for (const auto& sink : sinks) {
+    const TestSink::Seen seen = sink->WaitEnd();
+    EXPECT_EQ(seen.text, "012345678901234567890123456789012345678901234567890123456789");
+    preemptions += seen.finish->preemptions;
+  }
+  EXPECT_GT(preemptions, 0);
+  EXPECT_THAT(test.engine->MetricsText(),
+              HasSubstr("ropeway_num_preemptions_total " + std::to_string(preemptions) + "\n"));
+}
+
+TEST(LlmEngineThreadsTest, MaxModelLenIsLoweredToThePool) {
+  TestEngine test;
+  test.options.kv_cache_bytes = EchoExecutor::PoolBytes(3);
+  test.Start();
+  EXPECT_EQ(test.engine->max_model_len(), 3 * kBlockTokens);
+}
+
+TEST(LlmEngineThreadsTest, DrainWaitsForWhatRuns) {
+  TestEngine test;
+  test.control->step_micros = 500;
+  test.Start();
+  auto sink = NewSink();
+  test.Submit("abc", 60, sink);
+  EXPECT_TRUE(test.engine->Drain(seconds(20)).ok());
+  EXPECT_EQ(sink->Get().ends, 1);
+  EXPECT_EQ(sink->Get().finish->reason, FinishReason::kLength);
+  EXPECT_EQ(test.engine->Submit(TextRequest("x"), NewSink()).status().code(),
+            StatusCode::kUnavailable);
+  EXPECT_FALSE(test.engine->GetHealth().ready);
+  EXPECT_TRUE(test.engine->GetHealth().live);
+}
+
+TEST(LlmEngineThreadsTest, DrainCancelsAtItsDeadline) {
+  TestEngine test;
+  test.control->step_micros = 1000;
+  test.Start();
+  auto sink = NewSink();
+  test.Submit("abc", 4000, sink);
+  ASSERT_TRUE(sink->WaitDeltas(1));
+  const Status status = test.engine->Drain(milliseconds(20));
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(sink->Get().ends, 1);
+  EXPECT_EQ(sink->Get().finish->reason, FinishReason::kCancelled);
+}
+
+TEST(LlmEngineThreadsTest, TheDestructorEndsEveryRequest) {
+  TestEngine test;
+  test.control->step_micros = 1000;
+  test.options.max_num_seqs = 2;
+  test.Start();
+  std::vector<std::shared_ptr<TestSink>> sinks;
+  for (int i = 0; i < 10; ++i) {
+    sinks.push_back(NewSink());
+    test.Submit(i % 3 == 0 ? ByteTokenizer::kSlow : "abc", 4000, sinks.back());
+  }
+  ASSERT_TRUE(sinks[0]->WaitDeltas(1));
+  test.engine.reset();
+  for (const auto& sink : sinks) {
+    EXPECT_EQ(sink->Get().ends, 1);
+    EXPECT_EQ(sink->Get().violation, "");
+    EXPECT_EQ(sink.use_count(), 1) << "the sink is still held";
+  }
+}
+
+TEST(LlmEngineThreadsTest, EverySinkHasOneEndUnderRandomCancels) {
+  TestEngine test;
+  test.options.frontend_threads = 2;
+  test.options.max_num_seqs = 4;
+  test.options.kv_cache_bytes = EchoExecutor::PoolBytes(12);
+  test.options.max_model_len = 128;
+  test.Start();
+  constexpr int kThreads = 4;
+  constexpr int kRequests = 60;
+  std::vector<std::thread> clients;
+  std::vector<std::vector<std::shared_ptr<TestSink>>> sinks(kThreads);
+  for (size_t t = 0; t < kThreads; ++t) {
+    clients.emplace_back([&test, &mine = sinks[t], t] {
+      SeededRandom random(t);
+      std::vector<RequestId> ids;
+      for (int i = 0; i < kRequests; ++i) {
+        mine.push_back(random.Chance(0.2) ? std::make_shared<TestSink>(
+                                                Does::kStop, static_cast<int>(random.Below(20)))
+                                          : NewSink());
+        Request request = TextRequest("some text to echo");
+        request.max_tokens = static_cast<int32_t>(random.Between(1, 60));
+        if (random.Chance(0.3)) request.stop = {"text"};
+        const StatusOr<RequestId> id = test.engine->Submit(request, mine.back());
+        EXPECT_TRUE(id.ok());
+        ids.push_back(*id);
+        if (random.Chance(0.3)) test.engine->Cancel(ids[random.Below(ids.size())]);
+        if (random.Chance(0.1)) std::this_thread::sleep_for(milliseconds(1));
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_TRUE(test.engine->Drain(seconds(20)).ok());
+  test.engine.reset();
+  std::map<FinishReason, int> reasons;
+  for (const auto& mine : sinks) {
+    for (const auto& sink : mine) {
+      const TestSink::Seen seen = sink->Get();
+      EXPECT_EQ(seen.ends, 1);
+      EXPECT_EQ(seen.violation, "");
+      if (seen.finish) {
+        ++reasons[seen.finish->reason];
+        EXPECT_EQ(seen.finish->usage.completion_tokens, static_cast<int>(seen.tokens.size()));
+      }
+    }
+  }
+  EXPECT_GT(reasons[FinishReason::kLength], 0);
+  EXPECT_GT(reasons[FinishReason::kStop], 0);
+  EXPECT_GT(reasons[FinishReason::kCancelled], 0);
+}
+
+TEST(LlmEngineThreadsTest, AFailedDeviceFailsAllAndRefusesMore) {
+  for (const bool throws : {false, true}) {
+    TestEngine test;
+    (throws ? test.control->throw_at_step : test.control->fail_at_step) = 5;
+    test.options.max_num_seqs = 2;
+    test.Start();
+    std::vector<std::shared_ptr<TestSink>> sinks;
+    test.control->CloseGate();
+    for (int i = 0; i < 5; ++i) {
+      sinks.push_back(NewSink());
+      test.Submit("abc", 100, sinks.back());
+    }
+    test.control->OpenGate();
+    for (const auto& sink : sinks) {
+      const TestSink::Seen seen = sink->WaitEnd();
+      EXPECT_FALSE(seen.error.ok());
+      EXPECT_THAT(seen.error.message(), HasSubstr(throws ? "out of luck" : "fell off the bus"));
+    }
+    EXPECT_EQ(test.engine->Submit(TextRequest("x"), NewSink()).status().code(),
+              StatusCode::kUnavailable);
+    const Health health = test.engine->GetHealth();
+    EXPECT_FALSE(health.live);
+    EXPECT_FALSE(health.ready);
+    EXPECT_THAT(health.reason, HasSubstr(throws ? "out of luck" : "fell off the bus"));
+    EXPECT_TRUE(test.engine->Drain(seconds(20)).ok());
+  }
+}
+
+TEST(LlmEngineThreadsTest, AStepThatDoesNotEndIsSeen) {
+  TestEngine test;
+  test.Start();
+  auto sink = NewSink();
+  test.Submit("abc", 3, sink);
+  sink->WaitEnd();
+  test.clock.skipped += 100;
+  EXPECT_TRUE(test.engine->GetHealth().live) << "an idle engine is no stalled one";
+  test.control->CloseGate();
+  sink = NewSink();
+  test.Submit("abc", 3, sink);
+  // The step begins at some moment after Submit; from then on time is skipped until it is seen.
+  const auto patience = std::chrono::steady_clock::now() + seconds(20);
+  while (test.engine->GetHealth().live && std::chrono::steady_clock::now() < patience) {
+    std::this_thread::sleep_for(milliseconds(1));
+    test.clock.skipped += 10;
+  }
+  EXPECT_FALSE(test.engine->GetHealth().ready);
+  EXPECT_THAT(test.engine->GetHealth().reason, HasSubstr("no step made progress for"));
+  test.control->OpenGate();
+  EXPECT_EQ(sink->WaitEnd().text, "abc");
+  EXPECT_TRUE(test.engine->Drain(seconds(20)).ok());
+  EXPECT_TRUE(test.engine->GetHealth().live);
+}
+
+TEST(LlmEngineThreadsTest, AnIdleEngineUsesNoCpu) {
+  TestEngine test;
+  test.Start();
+  auto sink = NewSink();
+  test.Submit("abc", 3, sink);
+  sink->WaitEnd();
+  const double before = CpuSeconds();
+  std::this_thread::sleep_for(milliseconds(300));
+  EXPECT_LT(CpuSeconds() - before, 0.03);
+}
+
+TEST(LlmEngineThreadsTest, SubmitReturnsAtOnceHoweverLongThePrompt) {
+  TestEngine test;
+  test.Start();
+  std::vector<std::shared_ptr<TestSink>> sinks;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 10; ++i) {
+    sinks.push_back(NewSink());
+    test.Submit(ByteTokenizer::kSlow, 1, sinks.back());
+  }
+  // Encoding them takes 200 ms.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(100));
+  for (const auto& sink : sinks) sink->WaitEnd();
+}
+
+}  // namespace
+}  // namespace ropeway
