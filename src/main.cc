@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -93,6 +94,15 @@ void WaitForEnd() {
   }).detach();
 }
 
+// Each connection takes a descriptor; the usual soft limit of 1,024 is below the server's own
+// bound.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 void PrintAddress(const ServeFlags& flags, uint16_t port, const std::string& model) {
   const bool ipv6 = flags.server.host.find(':') != std::string::npos;
   const std::string& host = flags.server.host;
@@ -113,6 +123,7 @@ int Serve(ServeFlags flags) {
   const sigset_t signals = EndSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  RaiseDescriptorLimit();
 
   flags.engine.model_path = ResolveModel(flags.model);
   const RealClock clock;

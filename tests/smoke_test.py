@@ -241,7 +241,8 @@ class SmokeTest(unittest.TestCase):
 
 class CommandLineTest(unittest.TestCase):
     def run_program(self, *words):
-        return subprocess.run([ARGS.ropeway, *words], capture_output=True, text=True, check=False)
+        return subprocess.run([ARGS.ropeway, *words], capture_output=True, text=True, check=False,
+                              timeout=60)
 
     def test_bad_input_is_one_sentence_and_exit_code_1(self):
         missing = "no/such/model.gguf"

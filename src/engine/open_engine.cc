@@ -111,6 +111,11 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const Cl
                                 : std::min(options.max_model_len, config.model_context_length);
     config.options.kv_cache_bytes = DefaultKvCacheBytes(
         AvailableMemoryBytes(), options.max_num_seqs, longest, shape.kv_block_bytes());
+  } else if (options.kv_cache_bytes < static_cast<int64_t>(shape.kv_block_bytes())) {
+    return InvalidArgument(
+        fmt::format("kv_cache_bytes (--kv-cache-size) is {}, but one block of {} tokens takes {}",
+                    options.kv_cache_bytes, kBlockTokens, shape.kv_block_bytes()),
+        "kv_cache_bytes");
   }
   config.executor = std::make_unique<CpuExecutor>(model, kernels, threads);
   spdlog::info("{}: {} kernels, {} threads, {:.1f} MiB for the KV cache", config.served_name,

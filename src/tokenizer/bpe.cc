@@ -4,8 +4,8 @@
 #include <limits>
 #include <utility>
 
-#include "tokenizer/byte_alphabet.h"
 #include "base/utf8.h"
+#include "tokenizer/byte_alphabet.h"
 
 namespace ropeway {
 namespace {

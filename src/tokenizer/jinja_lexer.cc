@@ -4,9 +4,9 @@
 #include <array>
 #include <charconv>
 
+#include "base/utf8.h"
 #include "tokenizer/jinja_error.h"
 #include "tokenizer/jinja_value.h"
-#include "base/utf8.h"
 
 namespace ropeway::jinja {
 namespace {
