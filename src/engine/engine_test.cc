@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <future>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -66,9 +67,17 @@ TEST_F(EngineTest, SubmitsAndWaits) {
 
 TEST_F(EngineTest, WaitEndsAtItsTimeoutAndTheRequestGoesOn) {
   Start();
-  const auto handle = engine_->Submit(Greedy("Once", 400));
+  // Without the promise a tiny model may be done before this thread gets to wait.
+  std::promise<void> go_on;
+  const auto handle =
+      engine_->Submit(Greedy("Once", 400), [gate = go_on.get_future().share()](auto, const auto&) {
+        gate.wait();
+        return true;
+      });
   ASSERT_TRUE(handle.ok());
   EXPECT_EQ(handle->Wait(milliseconds(0)).status().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(handle->Wait(milliseconds(1)).status().code(), StatusCode::kDeadlineExceeded);
+  go_on.set_value();
   EXPECT_EQ(handle->Wait(std::chrono::nanoseconds::max())->tokens.size(), 400U);
   EXPECT_FALSE(RequestHandle().Wait().ok());
   EXPECT_FALSE(RequestHandle().Poll());
