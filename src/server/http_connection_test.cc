@@ -106,6 +106,35 @@ TEST_F(HttpConnectionTest, UnknownExpectationsAndEncodingsAreRefused) {
   EXPECT_EQ(second.Read().status, 415);
 }
 
+// What the parser cannot take piece by piece is refused at once: nothing more would be read, not
+// even the client's end.
+TEST_F(HttpConnectionTest, EndlessChunkHeadersAndTrailersAreRefused) {
+  const std::string head =
+      "POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n";
+  std::string trailers = "0\r\n";
+  for (int i = 0; i < 20'000; ++i) trailers += "Name: value\r\n";
+  for (const std::string& endless : {"1;" + std::string(200'000, 'a'), trailers}) {
+    TestClient client(port());
+    client.Send(head + endless);
+    EXPECT_EQ(client.Read().status, 400);
+  }
+}
+
+TEST_F(HttpConnectionTest, TransferEncodingsOtherThanChunkedAreRefused) {
+  for (const char* encoding : {"gzip", "gzip, chunked", "identity"}) {
+    TestClient client(port());
+    client.Send(PostBytes("/v1/completions", R"({"prompt":"a"})",
+                          std::string("Transfer-Encoding: ") + encoding + "\r\n"));
+    ClientReply reply = client.Read();
+    EXPECT_EQ(reply.status, 400) << encoding;
+    EXPECT_EQ(reply.headers["connection"], "close") << encoding;
+  }
+  TestClient without_length(port());
+  without_length.Send(
+      "POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: gzip\r\n\r\n");
+  EXPECT_EQ(without_length.Read().headers["connection"], "close");
+}
+
 TEST_F(HttpConnectionTest, LargeHeadersAre431) {
   TestClient client(port());
   client.Send("GET /livez HTTP/1.1\r\nHost: t\r\nX-Fill: " + std::string(40000, 'x') + "\r\n\r\n");

@@ -29,6 +29,9 @@ HttpReply RefuseParse(error_code error, const ServerLimits& limits) {
     return Refusal(
         431, "The headers are larger than " + std::to_string(limits.max_header_bytes) + " bytes.");
   }
+  if (error == http::error::buffer_overflow) {
+    return Refusal(400, "A chunk's header or the trailers are too long.");
+  }
   return Refusal(400, "This is not valid HTTP: " + error.message() + ".");
 }
 
@@ -37,6 +40,10 @@ std::optional<HttpReply> RefuseHeaders(const Parser::value_type& message) {
   auto encoding = message[http::field::content_encoding];
   if (!encoding.empty() && !iequals(encoding, "identity")) {
     return Refusal(415, "Content-Encoding is not supported.");
+  }
+  auto transfer = message[http::field::transfer_encoding];
+  if (!transfer.empty() && !iequals(transfer, "chunked")) {
+    return Refusal(400, "Transfer-Encoding is not supported but as chunked.");
   }
   auto expect = message[http::field::expect];
   if (!expect.empty() && !iequals(expect, "100-continue")) {
@@ -75,6 +82,8 @@ error_code Feed(SocketStream* stream, Parser* parser) {
   const std::string_view received = stream->received();
   const size_t used = parser->put(asio::buffer(received.data(), received.size()), error);
   stream->Consume(used);
+  // The parser waits for the end of something that does not fit, and reading has paused.
+  if (error == http::error::need_more && stream->full()) error = http::error::buffer_overflow;
   return error;
 }
 

@@ -21,7 +21,7 @@ SocketStream::SocketStream(asio::ip::tcp::socket socket, size_t max_received,
       write_timeout_(write_timeout) {}
 
 void SocketStream::ReadMore() {
-  if (reading_ || gone_ || received_.size() >= max_received_) return;
+  if (reading_ || gone_ || full()) return;
   reading_ = true;
   socket_.async_read_some(
       asio::buffer(chunk_),
@@ -35,7 +35,7 @@ void SocketStream::OnRead(error_code error, size_t bytes) {
     if (answering_) Close();
   } else {
     if (!lingering_) received_.append(chunk_.data(), bytes);
-    if (answering_ && received_.size() >= max_received_) Close();
+    if (answering_ && full()) Close();
   }
   Signal();
   ReadMore();
@@ -48,7 +48,7 @@ void SocketStream::Consume(size_t bytes) {
 
 void SocketStream::set_answering(bool answering) {
   answering_ = answering;
-  if (answering && (gone_ || received_.size() >= max_received_)) Close();
+  if (answering && (gone_ || full())) Close();
 }
 
 asio::awaitable<bool> SocketStream::Wait(Deadline deadline) {

@@ -33,6 +33,8 @@ class SocketStream : public std::enable_shared_from_this<SocketStream> {
   // What was received and not consumed yet; valid until the next co_await or Consume.
   std::string_view received() const { return received_; }
   void Consume(size_t bytes);
+  // Nothing more is read, not even the client's end, until something is consumed.
+  bool full() const { return received_.size() >= max_received_; }
 
   // The client closed its side, the connection broke, or Close was called. What was received before
   // may still be consumed.
