@@ -42,9 +42,9 @@ Gauge* Metrics::AddGauge(const std::string& name, const std::string& help, const
 }
 
 Histogram* Metrics::AddHistogram(const std::string& name, const std::string& help,
-                                 std::vector<double> buckets, const Labels& labels) {
-  return &prometheus::BuildHistogram().Name(name).Help(help).Register(registry_).Add(
-      labels, std::move(buckets));
+                                 const std::vector<double>& buckets, const Labels& labels) {
+  return &prometheus::BuildHistogram().Name(name).Help(help).Register(registry_).Add(labels,
+                                                                                     buckets);
 }
 
 std::string Metrics::Text() const {

@@ -32,7 +32,7 @@ class Metrics {
   Counter* AddCounter(const std::string& name, const std::string& help, const Labels& labels = {});
   Gauge* AddGauge(const std::string& name, const std::string& help, const Labels& labels = {});
   Histogram* AddHistogram(const std::string& name, const std::string& help,
-                          std::vector<double> buckets, const Labels& labels = {});
+                          const std::vector<double>& buckets, const Labels& labels = {});
 
   // All metrics in the Prometheus text format.
   std::string Text() const;

@@ -71,11 +71,13 @@ void EngineLoop::RunUntilClosed() {
   while (true) {
     const bool idle = lost_ || core_.idle();
     if (idle && !lost_) Publish(clock_->Now(), true);
+    // Asked before the pop: what is pushed between a pop and the close must still be handled.
+    const bool closed = inbox_.closed();
     std::vector<Message> messages = idle ? inbox_.WaitPopAll() : inbox_.PopAll();
     for (Message& message : messages) {
       std::visit([this](auto& kind) { Handle(kind); }, message);
     }
-    if (messages.empty() && inbox_.closed()) return;
+    if (messages.empty() && closed) return;
     if (!lost_ && !core_.idle()) Step();
   }
 }
@@ -171,7 +173,7 @@ void EngineLoop::OnEnded(const LiveRequest& live, TimePoint now) {
   mean_run_seconds_.store(mean == 0.0 ? seconds : mean + kMeanWeight * (seconds - mean));
 }
 
-void EngineLoop::Lose(Status status) {
+void EngineLoop::Lose(const Status& status) {
   spdlog::error("the engine cannot go on: {}", status.message());
   lost_ = true;
   SetDeviceStatus(status);

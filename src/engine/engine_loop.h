@@ -73,7 +73,7 @@ class EngineLoop {
   void Step();
   void Emit(std::vector<CoreEvent> events);
   void OnEnded(const LiveRequest& live, TimePoint now);
-  void Lose(Status status);
+  void Lose(const Status& status);
   void SetDeviceStatus(const Status& status);
   void Publish(TimePoint now, bool progress);
 

@@ -20,8 +20,8 @@ constexpr float kMaxDivisor = 1e9F;
 // Finds tensors one after another and keeps the first failure.
 class TensorBinder {
  public:
-  TensorBinder(const GgufFile& file, LlamaConfig config) : file_(file) {
-    result_.config = std::move(config);
+  TensorBinder(const GgufFile& file, const LlamaConfig& config) : file_(file) {
+    result_.config = config;
   }
 
   StatusOr<LlamaTensors> Bind() {
