@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/byte_budget.h"
 #include "base/clock.h"
 #include "engine/backend.h"
 #include "ropeway/request.h"
@@ -27,6 +28,7 @@ struct LiveRequest {
   uint64_t seed = 0;
   TimePoint arrival{};
 
+  ByteBudget::Hold bytes;            // What `request` takes of LlmEngineConfig::max_request_bytes.
   Request request;                   // The front end's until kEngine, then the output thread's.
   std::shared_ptr<OutputSink> sink;  // The output thread's.
   TimePoint started{};               // The engine thread's; valid once it started.

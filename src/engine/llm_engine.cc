@@ -10,7 +10,9 @@
 #include <mutex>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 
+#include "base/byte_budget.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_metrics.h"
 #include "engine/front_end.h"
@@ -27,6 +29,21 @@ constexpr auto kCancelGrace = std::chrono::seconds(10);
 
 // A deadline beyond it would overflow the clock's count.
 constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
+
+size_t BytesOf(const std::string& text) { return text.size(); }
+size_t BytesOf(const std::vector<TokenId>& ids) { return ids.size() * sizeof(TokenId); }
+size_t BytesOf(const std::vector<ChatMessage>& messages) {
+  size_t bytes = messages.size() * sizeof(ChatMessage);
+  for (const ChatMessage& message : messages) bytes += message.role.size() + message.content.size();
+  return bytes;
+}
+
+// What a request takes in memory, as far as its sender decides.
+size_t BytesOf(const Request& request) {
+  size_t bytes = std::visit([](const auto& prompt) { return BytesOf(prompt); }, request.prompt);
+  for (const std::string& stop : request.stop) bytes += stop.size();
+  return bytes + request.tenant.size();
+}
 
 Status CheckEngineOptions(const EngineOptions& options) {
   const auto at_least = [](int64_t value, int64_t least, const char* name) {
@@ -91,6 +108,7 @@ class LlmEngine::Impl {
   const int32_t max_model_len_;
   EngineMetrics metrics_;
   const PromptEncoder encoder_;
+  ByteBudget request_bytes_;
 
   mutable std::mutex mu_;
   std::condition_variable ended_;
@@ -111,6 +129,7 @@ LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor
     : config_(std::move(config)),
       max_model_len_(core_options.max_model_len),
       encoder_(config_.tokenizer, config_.render_chat, max_model_len_),
+      request_bytes_(config_.max_request_bytes),
       output_(
           config_.tokenizer.get(), &metrics_, config_.clock,
           [this](RequestId id, FinishReason reason) { loop_.Finish(id, reason); },
@@ -167,8 +186,15 @@ StatusOr<RequestId> LlmEngine::Impl::Submit(Request request, std::shared_ptr<Out
   live->request = std::move(request);
   live->sink = std::move(sink);
   live->arrival = config_.clock->Now();
+  const size_t bytes = std::min(BytesOf(live->request), config_.max_request_bytes);
   const std::lock_guard lock(mu_);
   if (Status status = CheckAdmission(); !status.ok()) return status;
+  if (!request_bytes_.Take(bytes, &live->bytes)) {
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("the requests under way leave less than the {} bytes of this one, of "
+                              "{} for all",
+                              bytes, config_.max_request_bytes));
+  }
   const RequestId id = next_id_;
   live->id = id;
   const std::optional<uint64_t>& seed = live->request.sampling.seed;
@@ -227,14 +253,15 @@ void LlmEngine::Impl::OnEnded(RequestId id) {
 
 Status LlmEngine::Impl::Drain(std::chrono::nanoseconds deadline) {
   const auto all_ended = [this] { return live_.empty(); };
+  size_t left = 0;
   {
     std::unique_lock lock(mu_);
     accepting_ = false;
     if (ended_.wait_for(lock, std::min(deadline, kLongestWait), all_ended)) return {};
+    left = live_.size();
   }
   CancelAll();
   std::unique_lock lock(mu_);
-  const size_t left = live_.size();
   ended_.wait_for(lock, kCancelGrace, all_ended);
   return {StatusCode::kDeadlineExceeded,
           fmt::format("{} requests had to be cancelled at the deadline", left)};

@@ -27,6 +27,9 @@ struct LlmEngineConfig {
   std::shared_ptr<const Tokenizer> tokenizer;
   ChatRenderer render_chat;  // Empty: chats are refused.
   std::unique_ptr<Executor> executor;
+  // What the texts and ids of all requests under way may take together; a request beyond is refused
+  // with kResourceExhausted. One alone is taken, however large.
+  size_t max_request_bytes = size_t{256} << 20;
   const Clock* clock = nullptr;  // Must outlive the engine.
   Random* random = nullptr;      // For absent seeds; must outlive the engine; one call at a time.
 };

@@ -65,6 +65,43 @@ TEST(LlmEngineThreadsTest, AFullQueueRefusesAndTakesMoreLater) {
   EXPECT_EQ(sinks.back()->WaitEnd().text, "abc");
 }
 
+TEST(LlmEngineThreadsTest, TheTextOfAllRequestsIsBounded) {
+  TestEngine test;
+  test.max_request_bytes = 10000;
+  test.options.max_num_seqs = 2;
+  test.control->CloseGate();
+  test.Start();
+  const std::string text(3500, 'x');
+  std::vector<std::shared_ptr<TestSink>> sinks = {NewSink(), NewSink()};
+  for (const auto& sink : sinks) test.Submit(text, 2, sink);
+  Request third = TextRequest(text);
+  third.max_tokens = 2;
+  const Status refused = test.engine->Submit(third, NewSink()).status();
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.message(), HasSubstr("bytes"));
+  sinks.push_back(NewSink());
+  test.Submit("a small one still has room", 2, sinks.back());
+  test.control->OpenGate();
+  for (const auto& sink : sinks) EXPECT_EQ(sink->WaitEnd().finish->reason, FinishReason::kLength);
+  // What ended gives its bytes back, a moment after its sink was told.
+  const auto patience = std::chrono::steady_clock::now() + seconds(20);
+  bool taken = false;
+  while (!taken && std::chrono::steady_clock::now() < patience) {
+    taken = test.engine->Submit(third, NewSink()).ok();
+    if (!taken) std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_TRUE(taken);
+}
+
+TEST(LlmEngineThreadsTest, ARequestLargerThanTheBoundIsTakenAlone) {
+  TestEngine test;
+  test.max_request_bytes = 100;
+  test.Start();
+  auto sink = NewSink();
+  test.Submit(std::string(200, 'x'), 2, sink);
+  EXPECT_EQ(sink->WaitEnd().text, "xx");
+}
+
 TEST(LlmEngineThreadsTest, CancelEndsARunningRequest) {
   TestEngine test;
   test.control->step_micros = 1000;
@@ -221,6 +258,19 @@ TEST(LlmEngineThreadsTest, DrainCancelsAtItsDeadline) {
   EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
   EXPECT_EQ(sink->Get().ends, 1);
   EXPECT_EQ(sink->Get().finish->reason, FinishReason::kCancelled);
+}
+
+TEST(LlmEngineThreadsTest, DrainSaysHowManyItCancelled) {
+  TestEngine test;
+  test.control->step_micros = 1000;
+  test.Start();
+  std::vector<std::shared_ptr<TestSink>> sinks;
+  for (int i = 0; i < 30; ++i) {
+    sinks.push_back(NewSink());
+    test.Submit(ByteTokenizer::kSlow, 4000, sinks.back());
+  }
+  EXPECT_THAT(test.engine->Drain(milliseconds(0)).message(), HasSubstr("30 requests"));
+  for (const auto& sink : sinks) EXPECT_EQ(sink->Get().ends, 1);
 }
 
 TEST(LlmEngineThreadsTest, TheDestructorEndsEveryRequest) {

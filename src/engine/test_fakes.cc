@@ -192,6 +192,7 @@ void TestEngine::Start() {
   config.options = options;
   config.served_name = "echo";
   config.model_context_length = context_length;
+  config.max_request_bytes = max_request_bytes;
   config.created = 1;
   config.tokenizer = std::make_shared<ByteTokenizer>();
   config.render_chat = render_chat;

@@ -157,6 +157,7 @@ struct TestEngine {
   EngineOptions options;
   ChatRenderer render_chat;
   int32_t context_length = 4096;
+  size_t max_request_bytes = size_t{1} << 30;
   std::shared_ptr<EchoControl> control = std::make_shared<EchoControl>();
   std::unique_ptr<LlmEngine> engine;
 };

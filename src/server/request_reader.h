@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "server/byte_budget.h"
+#include "base/byte_budget.h"
 #include "server/http_reply.h"
 #include "server/server_options.h"
 #include "server/socket_stream.h"

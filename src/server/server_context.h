@@ -5,8 +5,8 @@
 #include <atomic>
 #include <string>
 
+#include "base/byte_budget.h"
 #include "engine/backend.h"
-#include "server/byte_budget.h"
 #include "server/server_metrics.h"
 #include "server/server_options.h"
 

@@ -1,6 +1,6 @@
-// A bound on the bytes that all connections together hold.
-#ifndef ROPEWAY_SERVER_BYTE_BUDGET_H_
-#define ROPEWAY_SERVER_BYTE_BUDGET_H_
+// A bound on the bytes that many holders take together.
+#ifndef ROPEWAY_BASE_BYTE_BUDGET_H_
+#define ROPEWAY_BASE_BYTE_BUDGET_H_
 
 #include <atomic>
 #include <cstddef>
@@ -53,4 +53,4 @@ class ByteBudget {
 
 }  // namespace ropeway
 
-#endif  // ROPEWAY_SERVER_BYTE_BUDGET_H_
+#endif  // ROPEWAY_BASE_BYTE_BUDGET_H_
