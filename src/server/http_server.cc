@@ -13,6 +13,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <exception>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -125,13 +126,23 @@ class HttpServer::Impl {
       tcp::socket socket =
           co_await acceptor_.async_accept(strand, asio::redirect_error(asio::use_awaitable, error));
       if (!error) {
-        Serve(std::move(socket));
+        TryServe(std::move(socket));
       } else if (acceptor_.is_open()) {
         // Out of file descriptors, most likely: some come back as connections end.
         spdlog::warn("Cannot accept a connection: {}", error.message());
         asio::steady_timer pause(acceptor_.get_executor(), kAcceptPause);
         co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
       }
+    }
+  }
+
+  // Memory that is not to be had costs this connection, not all later ones: what leaves the
+  // accepting coroutine would end it in silence.
+  void TryServe(tcp::socket socket) {
+    try {
+      Serve(std::move(socket));
+    } catch (const std::exception& e) {
+      spdlog::error("Cannot serve a connection: {}", e.what());
     }
   }
 
