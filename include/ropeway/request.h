@@ -45,7 +45,7 @@ struct Request {
   // At most this many tokens are generated; at least 1. Absent: what max_model_len leaves.
   std::optional<int32_t> max_tokens;
   SamplingParams sampling;
-  std::vector<std::string> stop;  // At most 16 strings, none empty. Excluded from the text.
+  std::vector<std::string> stop;  // At most 16, of 1 to 1024 bytes. Excluded from the text.
   bool ignore_eos = false;        // Do not end at the model's end tokens.
 
   // Log-probabilities of the raw model distribution: absent: none; k: that of each generated token

@@ -123,8 +123,11 @@ void EngineLoop::Step() {
   if (!core_.device_status().ok()) {
     Lose(core_.device_status());
   } else if (!progress && !core_.idle() && inbox_.size() == 0) {
-    spdlog::warn("step {} computed nothing: request {} is blocked by {}", stats.steps,
-                 stats.blocked_id, stats.blocked_by);
+    if (warned_id_ != stats.blocked_id) {
+      warned_id_ = stats.blocked_id;
+      spdlog::warn("step {} computed nothing: request {} is blocked by {}", stats.steps,
+                   stats.blocked_id, stats.blocked_by);
+    }
     std::this_thread::sleep_for(kBlockedPause);
   }
 }

@@ -86,7 +86,8 @@ class EngineLoop {
   EngineCore core_;  // The engine thread's once that runs.
   // The engine thread's, as is live_.
   bool lost_ = false;
-  TimePoint step_begin_{};  // Of the newest step.
+  RequestId warned_id_ = 0;  // Whose blocking is logged; the engine thread's.
+  TimePoint step_begin_{};   // Of the newest step.
   std::unordered_map<RequestId, std::shared_ptr<LiveRequest>> live_;
   BoundedQueue<Message> inbox_;
 

@@ -171,6 +171,7 @@ TEST(LlmEngineTest, MalformedRequestsAreRefusedByNameOfTheField) {
   EXPECT_EQ(field_of([](Request& r) { r.sampling.min_p = 1.5F; }), "min_p");
   EXPECT_EQ(field_of([](Request& r) { r.stop = {"a", ""}; }), "stop");
   EXPECT_EQ(field_of([](Request& r) { r.stop.assign(17, "a"); }), "stop");
+  EXPECT_EQ(field_of([](Request& r) { r.stop = {std::string(1025, 'a')}; }), "stop");
   EXPECT_EQ(field_of([](Request& r) { r.logprobs = 21; }), "logprobs");
   EXPECT_EQ(field_of([](Request& r) { r.prompt = std::vector<TokenId>{}; }), "prompt");
   EXPECT_EQ(field_of([](Request& r) { r.prompt = std::vector<ChatMessage>{}; }), "messages");

@@ -38,6 +38,11 @@ Status CheckStops(const std::vector<std::string>& stops) {
   }
   for (const std::string& stop : stops) {
     if (stop.empty()) return InvalidArgument("stop must not hold an empty string", "stop");
+    if (stop.size() > kMaxStopBytes) {
+      return InvalidArgument(fmt::format("a stop string may have at most {} bytes, not {}",
+                                         kMaxStopBytes, stop.size()),
+                             "stop");
+    }
   }
   return {};
 }

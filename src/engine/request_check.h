@@ -2,12 +2,15 @@
 #ifndef ROPEWAY_ENGINE_REQUEST_CHECK_H_
 #define ROPEWAY_ENGINE_REQUEST_CHECK_H_
 
+#include <cstddef>
+
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
 
 inline constexpr int kMaxStopStrings = 16;
+inline constexpr size_t kMaxStopBytes = 1024;
 inline constexpr int kMaxLogprobs = 20;
 
 // kInvalidArgument with the field at fault, or OK. Takes constant time in the prompt's length.
