@@ -142,11 +142,17 @@ int Serve(ServeFlags flags) {
   return 0;
 }
 
+// The exit code of a command whose answer is its output: half of it is no success.
+int EndOutput() {
+  std::cout.flush();
+  return std::cout.good() ? 0 : Fail("the output could not be written");
+}
+
 int Inspect(const std::string& path) {
   auto file = GgufFile::Open(ResolveModel(path));
   if (!file.ok()) return Fail(file.status());
   std::cout << DescribeGguf(**file);
-  return 0;
+  return EndOutput();
 }
 
 int Tokenize(const TokenizeFlags& flags) {
@@ -157,11 +163,11 @@ int Tokenize(const TokenizeFlags& flags) {
   if (flags.batch) {
     std::ios::sync_with_stdio(false);
     const Status status = TokenizeLines(**tokenizer, std::cin, std::cout);
-    return status.ok() ? 0 : Fail(status);
+    return status.ok() ? EndOutput() : Fail(status);
   }
   const std::vector<TokenId> ids = (*tokenizer)->Encode(flags.text, {});
-  fmt::print("{}\n", fmt::join(ids, " "));
-  return 0;
+  std::cout << fmt::format("{}\n", fmt::join(ids, " "));
+  return EndOutput();
 }
 
 void AddServe(CLI::App* app, ServeFlags* flags) {

@@ -269,6 +269,14 @@ class CommandLineTest(unittest.TestCase):
         self.assertEqual(self.run_program("tokenize", "--model", ARGS.model, "Hello world").stdout.split(),
                          ["19556", "905"])
 
+    def test_output_that_is_lost_is_no_success(self):
+        for words in (["inspect", ARGS.model], ["tokenize", "--model", ARGS.model, "Hello world"]):
+            with self.subTest(words=words), open("/dev/full", "w") as full:
+                reply = subprocess.run([ARGS.ropeway, *words], stdout=full, stderr=subprocess.PIPE,
+                                       text=True, check=False, timeout=60)
+                self.assertEqual(reply.returncode, 1)
+                self.assertEqual(reply.stderr, "ropeway: the output could not be written\n")
+
     def test_memory_bound(self):
         server = Server("--kv-cache-size", "256MiB")
         try:

@@ -145,7 +145,8 @@ void ConfigReader::CheckForeignKeys() {
 void ConfigReader::ReadSizes() {
   LlamaConfig& c = config_;
   c.num_layers = Uint("llama.block_count", 1, kMaxLayers);
-  c.context_length = Uint("llama.context_length", 1, kMaxContext);
+  // A request takes two positions at least: one of its prompt, one that is generated.
+  c.context_length = Uint("llama.context_length", 2, kMaxContext);
   c.hidden_size = Uint("llama.embedding_length", 32, kMaxWidth);
   c.intermediate_size = Uint("llama.feed_forward_length", 32, kMaxWidth);
   if (c.hidden_size % 32 != 0) {

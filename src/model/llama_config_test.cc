@@ -112,6 +112,7 @@ TEST(LlamaConfigTest, HostileNumbersAreNamed) {
     EXPECT_THAT(ErrorWith([&](GgufWriter* w) { w->SetUint64(key, uint64_t{1} << 32 | 64); }),
                 HasSubstr(key));
   }
+  EXPECT_THAT(with("llama.context_length", 1), HasSubstr("context_length\": 1 is out of range"));
   EXPECT_THAT(with("llama.attention.head_count_kv", 3), HasSubstr("3 does not divide"));
   EXPECT_THAT(with("llama.rope.dimension_count", 15), HasSubstr("15 is odd"));
   EXPECT_THAT(ErrorWith([](GgufWriter* w) {
