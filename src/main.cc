@@ -7,11 +7,14 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <iostream>
+#include <memory>
 #include <thread>
 
 #include "base/clock.h"
@@ -71,28 +74,45 @@ struct TokenizeFlags {
   bool batch = false;
 };
 
-sigset_t EndSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  return signals;
-}
+// Takes SIGTERM and SIGINT on a thread of its own: while the model loads one of them ends the
+// process at once; later the first asks for the end, and a second one, while the first is being
+// served, ends the process at once.
+class EndSignals {
+ public:
+  // Call before any other thread starts: all of them inherit the mask that leaves these signals to
+  // us.
+  EndSignals() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    std::thread([signals, state = state_] {
+      int signal = 0;
+      sigwait(&signals, &signal);
+      if (!state->serving) _exit(0);
+      state->first.set_value(signal);
+      sigwait(&signals, &signal);
+      _exit(1);
+    }).detach();
+  }
 
-// Blocks until the program is asked to end. A second request, while the first is being served, ends
-// the process at once.
-void WaitForEnd() {
-  const sigset_t signals = EndSignals();
-  int signal = 0;
-  sigwait(&signals, &signal);
-  spdlog::info("{}: no new requests; what runs may finish within {} s",
-               signal == SIGTERM ? "SIGTERM" : "SIGINT", kDrainTimeout.count());
-  std::thread([signals] {
-    int second = 0;
-    sigwait(&signals, &second);
-    _exit(1);
-  }).detach();
-}
+  // Blocks until the program is asked to end.
+  void Wait() {
+    const int signal = state_->first.get_future().get();
+    spdlog::info("{}: no new requests; what runs may finish within {} s",
+                 signal == SIGTERM ? "SIGTERM" : "SIGINT", kDrainTimeout.count());
+  }
+
+  void set_serving() { state_->serving = true; }
+
+ private:
+  struct State {
+    std::atomic<bool> serving = false;
+    std::promise<int> first;
+  };
+  const std::shared_ptr<State> state_ = std::make_shared<State>();  // Outlived by its thread.
+};
 
 // Each connection takes a descriptor; the usual soft limit of 1,024 is below the server's own
 // bound.
@@ -118,10 +138,7 @@ void PrintAddress(const ServeFlags& flags, uint16_t port, const std::string& mod
 }
 
 int Serve(ServeFlags flags) {
-  // Before any thread starts: all of them inherit the mask, and only WaitForEnd takes these
-  // signals.
-  const sigset_t signals = EndSignals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  EndSignals end;
   signal(SIGPIPE, SIG_IGN);
   RaiseDescriptorLimit();
 
@@ -131,10 +148,11 @@ int Serve(ServeFlags flags) {
   auto engine = OpenEngine(flags.engine, &clock, &random);
   if (!engine.ok()) return Fail(engine.status());
   HttpServer server(flags.server, engine->get());
+  end.set_serving();
   if (Status status = server.Start(); !status.ok()) return Fail(status);
   PrintAddress(flags, server.port(), (*engine)->Models().front().id);
 
-  WaitForEnd();
+  end.Wait();
   server.StopAccepting();
   const Status drained = (*engine)->Drain(kDrainTimeout);
   if (!drained.ok()) spdlog::warn("{}", drained.message());

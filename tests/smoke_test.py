@@ -239,6 +239,22 @@ class SmokeTest(unittest.TestCase):
         self.assertIn("curl", output)
 
 
+class SignalTest(unittest.TestCase):
+    def test_a_second_signal_ends_at_once(self):
+        server = Server()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            pool.submit(server.request, "POST", "/v1/completions", {
+                "prompt": "x", "max_tokens": 8000, "ignore_eos": True})
+            while server.metric("ropeway_num_requests_running") < 1:
+                time.sleep(0.01)
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+            start = time.monotonic()
+            code, _ = server.stop()
+            self.assertLess(time.monotonic() - start, 2)
+            self.assertEqual(code, 1)
+
+
 class CommandLineTest(unittest.TestCase):
     def run_program(self, *words):
         return subprocess.run([ARGS.ropeway, *words], capture_output=True, text=True, check=False,
