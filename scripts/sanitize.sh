@@ -14,7 +14,9 @@ shift
 "$root/scripts/setup.sh" test
 "$root/scripts/fetch_model.sh" >/dev/null
 
-export ASAN_OPTIONS=halt_on_error=1:detect_stack_use_after_return=1:strict_string_checks=1
+# Not detect_stack_use_after_return: GCC 12 aligns its fake frames to 32 bytes, and an AVX-512 store to
+# a local array then faults (GCC bug 110027).
+export ASAN_OPTIONS=halt_on_error=1:detect_stack_use_after_return=0:strict_string_checks=1
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$root/scripts/tsan.supp
 without_aslr=()
