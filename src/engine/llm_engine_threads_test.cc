@@ -376,6 +376,12 @@ TEST(LlmEngineThreadsTest, AStepThatDoesNotEndIsSeen) {
   auto sink = NewSink();
   test.Submit("abc", 3, sink);
   sink->WaitEnd();
+  // The sink's end comes out of the step, a moment before the loop says that it is idle.
+  const auto idle_by = std::chrono::steady_clock::now() + seconds(20);
+  while (test.engine->MetricsText().find("ropeway_num_requests_running 0") == std::string::npos &&
+         std::chrono::steady_clock::now() < idle_by) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
   test.clock.skipped += 100;
   EXPECT_TRUE(test.engine->GetHealth().live) << "an idle engine is no stalled one";
   test.control->CloseGate();
