@@ -10,9 +10,9 @@ namespace ropeway {
 namespace {
 
 TEST(ThreadPoolTest, RunsAllJobsOnOneThreadInOrder) {
-  ThreadPool pool(1, 100);
   std::vector<int> ran;
   std::promise<void> done;
+  ThreadPool pool(1, 100);  // Last, to join its threads before what they use goes away.
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(pool.TryAdd([&ran, i] { ran.push_back(i); }));
   EXPECT_TRUE(pool.TryAdd([&done] { done.set_value(); }));
   done.get_future().wait();
@@ -20,9 +20,9 @@ TEST(ThreadPoolTest, RunsAllJobsOnOneThreadInOrder) {
 }
 
 TEST(ThreadPoolTest, RefusesBeyondItsCapacityAndAfterStop) {
-  ThreadPool pool(1, 2);
   std::promise<void> running;
   std::promise<void> release;
+  ThreadPool pool(1, 2);
   ASSERT_TRUE(pool.TryAdd([&] {
     running.set_value();
     release.get_future().wait();
@@ -41,10 +41,10 @@ TEST(ThreadPoolTest, RefusesBeyondItsCapacityAndAfterStop) {
 }
 
 TEST(ThreadPoolTest, JobsRunAtTheSameTimeOnSeveralThreads) {
-  ThreadPool pool(2, 10);
   std::promise<void> first;
   std::promise<void> second;
   std::promise<void> done;
+  ThreadPool pool(2, 10);
   // Each waits for the other: one thread alone would never finish.
   ASSERT_TRUE(pool.TryAdd([&] {
     first.set_value();
