@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "tokenizer/bpe.h"
 
@@ -89,12 +90,16 @@ StatusOr<Vocabulary> ReadVocabulary(const GgufFile& file) {
   return vocabulary;
 }
 
+StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(Vocabulary vocabulary) {
+  auto tokenizer = BpeTokenizer::Create(std::move(vocabulary));
+  if (!tokenizer.ok()) return tokenizer.status();
+  return std::unique_ptr<Tokenizer>(*std::move(tokenizer));
+}
+
 StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const GgufFile& file) {
   StatusOr<Vocabulary> vocabulary = ReadVocabulary(file);
   if (!vocabulary.ok()) return vocabulary.status();
-  auto tokenizer = BpeTokenizer::Create(*std::move(vocabulary));
-  if (!tokenizer.ok()) return tokenizer.status();
-  return std::unique_ptr<Tokenizer>(*std::move(tokenizer));
+  return MakeTokenizer(*std::move(vocabulary));
 }
 
 }  // namespace ropeway

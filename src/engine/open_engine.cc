@@ -14,7 +14,6 @@
 #include "kernels/kernels.h"
 #include "model/gguf.h"
 #include "model/model.h"
-#include "tokenizer/bpe.h"
 #include "tokenizer/chat_template.h"
 
 namespace ropeway {
@@ -51,7 +50,7 @@ ChatRenderer MakeChatRenderer(const Vocabulary& vocabulary, const Tokenizer& tok
 Status AddTokenizer(const GgufFile& file, LlmEngineConfig* config) {
   StatusOr<Vocabulary> vocabulary = ReadVocabulary(file);
   if (!vocabulary.ok()) return vocabulary.status();
-  StatusOr<std::unique_ptr<BpeTokenizer>> tokenizer = BpeTokenizer::Create(*vocabulary);
+  StatusOr<std::unique_ptr<Tokenizer>> tokenizer = MakeTokenizer(*vocabulary);
   if (!tokenizer.ok()) return tokenizer.status();
   config->tokenizer = *std::move(tokenizer);
   config->render_chat = MakeChatRenderer(*vocabulary, *config->tokenizer);

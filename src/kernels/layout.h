@@ -5,17 +5,16 @@
 //   F32:  [k][16] f32.    F16: [k][16] f16 (padded to 64 bytes).
 //   Q4_1: per b: [16] f16 d, [16] f16 m, 4 lines of 64 bytes. Line j holds bytes 4j .. 4j + 3 of
 //         each column's 16 GGUF bytes: low nibbles are inputs 4j .., high nibbles 16 + 4j ..
-//   Q4_0: per two blocks: [2][16] f16 d, [2] x 4 lines as above. An odd last block has an unused
-//   twin. Q8_0: per two blocks: [2][16] f16 d, [2] x 8 lines of 64 bytes. Line j holds inputs 4j ..
-//   4j + 3
-//         of each column, plus 128 as unsigned bytes. An odd last block has an unused twin.
+//   Q4_0: per two blocks: [2][16] f16 d, [2] x 4 lines as above.
+//   Q8_0: per two blocks: [2][16] f16 d, [2] x 8 lines of 64 bytes. Line j holds inputs
+//         4j .. 4j + 3 of each column, plus 128 as unsigned bytes.
+//   Of Q4_0 and Q8_0, an odd last block has an unused twin.
 //
 // Packed activation rows, in groups of kRowGroup = 4 (r = row in the group; missing rows are zero):
 //   F32, F16: [k][4] f32.
-//   quantised: per b one block of kPackedBlockBytes: [8][4 rows][4] int8 (inputs 4j .. 4j + 3 of
-//   each
-//         row in line j), [4] f32 scale d, [4] 32-bit aux: Q4_1: f32 d * sum; Q4_0: int32 -8 * sum;
-//         Q8_0: int32 -128 * sum.
+//   quantised: per b one block of kPackedBlockBytes: [8][4 rows][4] int8 (line j: inputs
+//         4j .. 4j + 3 of each row), [4] f32 scale d, [4] 32-bit aux: Q4_1: f32 d * sum;
+//         Q4_0: int32 -8 * sum; Q8_0: int32 -128 * sum.
 #ifndef ROPEWAY_KERNELS_LAYOUT_H_
 #define ROPEWAY_KERNELS_LAYOUT_H_
 
