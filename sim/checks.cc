@@ -70,6 +70,8 @@ void Checks::OnEvents(const std::vector<CoreEvent>& events, const Status& device
       case CoreEvent::Kind::kStarted:
         OnStarted(event, &record);
         break;
+      case CoreEvent::Kind::kPromptScored:
+        break;
       case CoreEvent::Kind::kToken:
         OnToken(event, &record);
         break;

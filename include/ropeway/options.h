@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_OPTIONS_H_
 #define ROPEWAY_OPTIONS_H_
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,6 +22,9 @@ struct EngineOptions {
   int max_model_len = 0;
   int max_queued_requests = 1000;  // Accepted and not yet running; more are refused.
   int frontend_threads = 1;        // Threads that apply chat templates and encode.
+  // Any request ends by then, also one that asks for a longer timeout; 0: no such limit.
+  std::chrono::milliseconds request_timeout{0};
+  std::string chat_template;  // Jinja text to use instead of the model file's; "": the file's.
 };
 
 }  // namespace ropeway

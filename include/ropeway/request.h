@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_REQUEST_H_
 #define ROPEWAY_REQUEST_H_
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,20 +19,41 @@ using RequestId = uint64_t;
 // A token's number in the model's vocabulary.
 using TokenId = int32_t;
 
+// What is added to one token's logit.
+struct LogitBias {
+  TokenId id = 0;
+  float bias = 0.0F;  // [-100, 100]; -100 forbids the token in practice.
+};
+
 // How the next token is drawn. A pure function of (logits, these parameters, the sequence's ids and
-// prompt length, seed, choice index, position): see docs/numerics.md.
+// prompt length, seed, choice index, position): see docs/numerics.md. Log-probs that are reported
+// are those of the raw distribution, before any of this.
 struct SamplingParams {
-  float temperature = 1.0F;      // [0, 2]. 0 is greedy: the highest logit, ties to the lowest id.
-  int32_t top_k = 0;             // Keep the k most probable tokens; 0 or -1: all.
-  float top_p = 1.0F;            // (0, 1]. Keep the smallest set whose probabilities reach top_p.
-  float min_p = 0.0F;            // [0, 1]. Drop tokens below min_p times the most probable one.
+  float temperature = 1.0F;  // [0, 2]. 0 is greedy: the highest logit, ties to the lowest id.
+  int32_t top_k = 0;         // Keep the k most probable tokens; 0 or -1: all.
+  float top_p = 1.0F;        // (0, 1]. Keep the smallest set whose probabilities reach top_p.
+  float min_p = 0.0F;        // [0, 1]. Drop tokens below min_p times the most probable one.
+  // (0, 1]. Locally typical sampling (Meister et al. 2023, section 3): keep the tokens whose
+  // surprisal is nearest to the entropy, until their probabilities reach typical_p.
+  float typical_p = 1.0F;
+  float presence_penalty = 0.0F;   // [-2, 2]. Off the logit of each token generated so far.
+  float frequency_penalty = 0.0F;  // [-2, 2]. Likewise, once for each time it was generated.
+  // (0, 10]. Logits of tokens in the prompt or generated so far are divided by it where positive,
+  // multiplied where negative (Keskar et al. 2019, section 4.1).
+  float repetition_penalty = 1.0F;
+  std::vector<LogitBias> logit_bias;  // At most 1024, of distinct tokens of the vocabulary.
+  // No end token, stop token or stop string ends the output before so many tokens: at least 0, at
+  // most max_tokens.
+  int32_t min_tokens = 0;
   std::optional<uint64_t> seed;  // Absent: drawn at admission, and stored with the request.
 };
 
 // One chat message, before the chat template.
 struct ChatMessage {
-  std::string role;
+  std::string role;  // Any name that the template knows.
   std::string content;
+  std::string name = {};          // Of the speaker, or of the tool; "": none.
+  std::string tool_call_id = {};  // Of a tool's message; "": none.
 };
 
 // One request for generation.
@@ -42,15 +64,29 @@ struct Request {
 
   std::string model;  // The served name; "" or "default" for the default model.
 
-  // At most this many tokens are generated; at least 1. Absent: what max_model_len leaves.
+  // At most this many tokens are generated. 0: none, which is for prompt_logprobs; the prompt may
+  // then be as long as max_model_len. Absent: what max_model_len leaves.
   std::optional<int32_t> max_tokens;
   SamplingParams sampling;
+  // Which of several answers to the same request and seed (OpenAI's n): choice 0 is the one that a
+  // request without a choice gets.
+  uint32_t choice = 0;
   std::vector<std::string> stop;  // At most 16, of 1 to 1024 bytes. Excluded from the text.
-  bool ignore_eos = false;        // Do not end at the model's end tokens.
+  // Tokens that end the output, as the model's end tokens do; at most 128. Counted and reported,
+  // but their text is not shown.
+  std::vector<TokenId> stop_token_ids;
+  bool ignore_eos = false;  // Do not end at the model's end tokens.
 
   // Log-probabilities of the raw model distribution: absent: none; k: that of each generated token
   // and the k most probable ones (0 <= k <= 20).
   std::optional<int32_t> logprobs;
+
+  // As logprobs, for the tokens of the prompt, each given those before it (teacher-forced).
+  std::optional<int32_t> prompt_logprobs;
+
+  // From Submit on; a request that has not ended by then fails with kDeadlineExceeded. Above 0.
+  // Absent: EngineOptions::request_timeout.
+  std::optional<std::chrono::milliseconds> timeout;
 
   std::string tenant;  // Whose request this is; "" where there is one tenant only.
 };
@@ -66,18 +102,24 @@ struct OutputToken {
   TokenId id = 0;
   // The token's own bytes (may be a part of a UTF-8 character).
   std::string bytes;
-  float logprob = 0.0F;                    // Valid where Request.logprobs was set.
+  // Valid where Request.logprobs was set, or prompt_logprobs for the prompt's tokens. NaN for the
+  // prompt's first token, which nothing comes before.
+  float logprob = 0.0F;
   std::vector<TokenLogprob> top_logprobs;  // Most probable first; ties to the lowest id.
   std::vector<std::string> top_bytes;      // The bytes of each of top_logprobs.
-  // Where this token's text begins: bytes of generated text before it.
+  // Where this token's text begins: bytes of generated text before it, or of the prompt's tokens
+  // before it.
   uint64_t text_offset = 0;
 };
 
 // What became known since the last delta of one request.
 struct Delta {
-  std::string
-      text;  // Valid UTF-8; may be empty (a character or a possible stop string is pending).
+  // Valid UTF-8; may be empty (a character or a possible stop string is pending).
+  std::string text;
   std::vector<OutputToken> tokens;  // The tokens accepted since the last delta.
+  // With Request.prompt_logprobs: the prompt's tokens, in order, over one or more deltas that come
+  // before all generated ones.
+  std::vector<OutputToken> prompt_tokens = {};
 };
 
 enum class FinishReason {
@@ -108,7 +150,8 @@ struct Finish {
 // A finished request, collected: what Wait and Poll return.
 struct Result {
   RequestId id = 0;
-  Status status;  // OK for kStop and kLength; else why it ended.
+  Status status;                           // OK for kStop and kLength; else why it ended.
+  std::vector<OutputToken> prompt_tokens;  // With Request.prompt_logprobs.
   std::string text;
   std::vector<OutputToken> tokens;
   Finish finish;

@@ -4,6 +4,7 @@
 #define ROPEWAY_CORE_BATCH_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ropeway/request.h"
@@ -22,7 +23,10 @@ struct SampleSpec {
   uint64_t seed = 0;    // Resolved: params.seed, or the one drawn at admission.
   uint32_t choice = 0;  // Index among a request's n choices.
   int32_t prompt_len = 0;
-  int32_t num_logprobs = -1;  // -1: none; k >= 0: the chosen token's and the k best ones'.
+  int32_t num_logprobs = -1;         // -1: none; k >= 0: the chosen token's and the k best ones'.
+  int32_t num_prompt_logprobs = -1;  // Likewise, for the positions of the item that are scored.
+  // Never sampled while fewer than params.min_tokens were generated: what would end the sequence.
+  std::vector<TokenId> end_ids;
 };
 
 // A run of consecutive positions of one sequence: a prefill chunk or a decode (one token).
@@ -34,9 +38,16 @@ struct BatchItem {
   // start + tokens.size() positions. Positions before `start` are already written.
   std::vector<BlockId> blocks;
   bool sample = false;  // Sample the token after the last of `tokens`.
-  // Valid where sample: the sequence's ids up to and with tokens.back() are what the sampler may
-  // look at; this milestone's samplers need none of them.
-  SampleSpec spec;
+  // The ids at [score_begin, score_end) are scored: the log-prob of each given those before it.
+  // Empty, or start < score_begin < score_end <= start + tokens.size() + 1: the row of the id
+  // before is part of this item.
+  int32_t score_begin = 0;
+  int32_t score_end = 0;
+  // Valid where sample, or where ids are scored: all ids that the sequence has now, by position.
+  // The sampler's penalties are counted from them anew each time, so a resumed sequence has nothing
+  // to rebuild. The engine's; valid until Wait returns.
+  std::span<const TokenId> ids;
+  SampleSpec spec;  // Valid where `ids` is.
 };
 
 // Copies one block's bytes before the step computes.
@@ -66,9 +77,18 @@ struct Sampled {
   std::vector<TokenLogprob> top_logprobs;  // spec.num_logprobs entries.
 };
 
-// In the order of the batch's items that sample.
+// The log-prob of one id of a prompt.
+struct Scored {
+  uint64_t sequence = 0;
+  int32_t position = 0;  // Of the id.
+  TokenId token = 0;
+  float logprob = 0.0F;
+  std::vector<TokenLogprob> top_logprobs;  // spec.num_prompt_logprobs entries.
+};
+
 struct StepResult {
-  std::vector<Sampled> sampled;
+  std::vector<Sampled> sampled;  // In the order of the batch's items that sample.
+  std::vector<Scored> scored;    // In the order of the batch's items, then of positions.
 };
 
 }  // namespace ropeway

@@ -21,16 +21,21 @@ struct Sequence {
   uint64_t id = 0;           // The request's id.
   std::vector<TokenId> ids;  // The prompt, then what was generated.
   int32_t prompt_len = 0;    // At least 1.
-  int32_t max_tokens = 0;    // At least 1.
+  int32_t max_tokens = 0;    // 0: ends when its prompt is computed.
   bool ignore_eos = false;
+  std::vector<TokenId> stop_ids;  // Sorted; each ends the sequence, as an end token does.
   SampleSpec spec;
   std::string tenant;
   TimePoint arrival{};
+  TimePoint deadline = TimePoint::max();
   uint64_t order = 0;  // Arrival order within the core: 0, 1, 2, ...
 
   SequenceState state = SequenceState::kWaiting;
   int32_t computed = 0;         // Positions [0, computed) have their K/V in `blocks`.
   std::vector<BlockId> blocks;  // The block table; empty unless prefilling or decoding.
+  // Ids of the prompt below it are scored, and their log-probs emitted: not computed again after a
+  // preemption. Only with spec.num_prompt_logprobs >= 0.
+  int32_t scored = 0;
   int32_t preemptions = 0;
   uint64_t first_token_step = 0;  // 0: no token yet.
 

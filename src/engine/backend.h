@@ -30,7 +30,8 @@ class OutputSink {
   // The end of an admitted request.
   virtual void OnFinish(RequestId id, const Finish& finish) = 0;
 
-  // The end of a request that was refused after Submit (e.g. prompt too long) or failed.
+  // The end of a request that was refused after Submit (e.g. prompt too long) or failed, also after
+  // OnAdmitted and deltas; kDeadlineExceeded: its timeout was over.
   virtual void OnError(RequestId id, const Status& status) = 0;
 };
 
@@ -38,6 +39,14 @@ struct ModelInfo {
   std::string id;  // The served name.
   int32_t max_model_len = 0;
   int64_t created = 0;  // Unix seconds.
+};
+
+// One request under way, for those who look after a server.
+struct RequestInfo {
+  RequestId id = 0;
+  std::string tenant;
+  bool started = false;      // Its first step has begun.
+  double age_seconds = 0.0;  // Since Submit.
 };
 
 // For /livez and /readyz.
@@ -70,8 +79,16 @@ class Backend {
   // Seconds after which a refused request may be tried again; at least 1.
   virtual int RetryAfterSeconds() const = 0;
 
+  // All requests accepted and without their end, in order of their ids.
+  virtual std::vector<RequestInfo> Requests() const = 0;
+
+  // These three may take milliseconds per megabyte: not for I/O threads.
   virtual StatusOr<std::vector<TokenId>> Tokenize(const std::string& text,
                                                   bool add_special) const = 0;
+  // The chat rendered by the model's template, encoded.
+  virtual StatusOr<std::vector<TokenId>> TokenizeChat(const std::vector<ChatMessage>& messages,
+                                                      bool add_generation_prompt,
+                                                      bool add_special) const = 0;
   virtual StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const = 0;
 
   // Refuses new requests from now on; waits until all ended, or cancels the rest at `deadline`.

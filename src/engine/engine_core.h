@@ -27,20 +27,25 @@ namespace ropeway {
 struct CoreRequest {
   RequestId id = 0;
   std::vector<TokenId> prompt;  // At least 1 id.
-  int32_t max_tokens = 1;       // Resolved; prompt.size() + max_tokens <= max_model_len.
-  SampleSpec spec;              // Seed resolved; prompt_len is set by the core.
+  int32_t max_tokens = 1;  // Resolved, at least 0; prompt.size() + max_tokens <= max_model_len.
+  SampleSpec spec;         // Seed resolved; prompt_len is set by the core.
   bool ignore_eos = false;
-  TimePoint arrival{};  // When Submit was called.
+  std::vector<TokenId> stop_ids;          // In any order.
+  TimePoint arrival{};                    // When Submit was called.
+  TimePoint deadline = TimePoint::max();  // Fails with kDeadlineExceeded then.
   std::string tenant;
 };
 
 // What happened to a request in a step, in order. After kFinished or kFailed the core knows the id
 // no more and its blocks are back.
 struct CoreEvent {
-  enum class Kind { kStarted, kToken, kPreempted, kFinished, kFailed };
+  enum class Kind { kStarted, kPromptScored, kToken, kPreempted, kFinished, kFailed };
   Kind kind = Kind::kToken;
   RequestId id = 0;
   uint64_t step = 0;
+  // kPromptScored, where the request wants prompt log-probs: the next ids of its prompt. The first
+  // event of a request begins with the id at position 0, whose log-prob is NaN.
+  std::vector<Scored> scored;
   Sampled sampled;  // kToken. An end token is reported too, before kFinished.
   FinishReason reason = FinishReason::kStop;  // kFinished.
   int32_t prompt_tokens = 0;                  // kFinished.

@@ -151,6 +151,7 @@ void EngineLoop::Emit(std::vector<CoreEvent> events) {
         metrics_->queue_time->Observe(ToSeconds(step_begin_ - live.arrival));
         dequeued_(&live);
         break;
+      case CoreEvent::Kind::kPromptScored:
       case CoreEvent::Kind::kToken:
         break;
       case CoreEvent::Kind::kPreempted:

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/byte_budget.h"
 #include "base/clock.h"
@@ -27,6 +28,7 @@ struct LiveRequest {
   RequestId id = 0;
   uint64_t seed = 0;
   TimePoint arrival{};
+  std::string tenant;
 
   ByteBudget::Hold bytes;            // What `request` takes of LlmEngineConfig::max_request_bytes.
   Request request;                   // The front end's until kEngine, then the output thread's.

@@ -91,6 +91,7 @@ class LlmEngine::Impl {
   Health GetHealth() const;
   std::string MetricsText() const;
   int RetryAfterSeconds() const;
+  std::vector<RequestInfo> Requests() const;
 
   const LlmEngineConfig& config() const { return config_; }
   int32_t max_model_len() const { return max_model_len_; }
@@ -185,6 +186,7 @@ StatusOr<RequestId> LlmEngine::Impl::Submit(Request request, std::shared_ptr<Out
   auto live = std::make_shared<LiveRequest>();
   live->request = std::move(request);
   live->sink = std::move(sink);
+  live->tenant = live->request.tenant;
   live->arrival = config_.clock->Now();
   const size_t bytes = std::min(BytesOf(live->request), config_.max_request_bytes);
   const std::lock_guard lock(mu_);
@@ -296,6 +298,21 @@ int LlmEngine::Impl::RetryAfterSeconds() const {
   return static_cast<int>(std::clamp(std::ceil(seconds), 1.0, double{kMaxRetryAfterSeconds}));
 }
 
+std::vector<RequestInfo> LlmEngine::Impl::Requests() const {
+  const TimePoint now = config_.clock->Now();
+  std::vector<RequestInfo> all;
+  {
+    const std::lock_guard lock(mu_);
+    all.reserve(live_.size());
+    for (const auto& [id, live] : live_) {
+      all.push_back({id, live->tenant, !live->counted_as_queued, ToSeconds(now - live->arrival)});
+    }
+  }
+  std::sort(all.begin(), all.end(),
+            [](const RequestInfo& a, const RequestInfo& b) { return a.id < b.id; });
+  return all;
+}
+
 StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   const EngineOptions& options = config.options;
   if (Status status = CheckEngineOptions(options); !status.ok()) return status;
@@ -342,6 +359,18 @@ StatusOr<std::vector<TokenId>> LlmEngine::Tokenize(const std::string& text,
                                                    bool add_special) const {
   return impl_->config().tokenizer->Encode(text,
                                            {.add_special = add_special, .parse_special = true});
+}
+
+std::vector<RequestInfo> LlmEngine::Requests() const { return impl_->Requests(); }
+
+StatusOr<std::vector<TokenId>> LlmEngine::TokenizeChat(const std::vector<ChatMessage>& messages,
+                                                       bool add_generation_prompt,
+                                                       bool add_special) const {
+  const ChatRenderer& render = impl_->config().render_chat;
+  if (!render) return NoChatTemplate();
+  StatusOr<std::string> text = render(messages, add_generation_prompt);
+  if (!text.ok()) return text.status();
+  return Tokenize(*text, add_special);
 }
 
 StatusOr<std::string> LlmEngine::Detokenize(const std::vector<TokenId>& ids) const {

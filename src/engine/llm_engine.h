@@ -50,7 +50,11 @@ class LlmEngine final : public Backend {
   Health GetHealth() const override;
   std::string MetricsText() const override;
   int RetryAfterSeconds() const override;
+  std::vector<RequestInfo> Requests() const override;
   StatusOr<std::vector<TokenId>> Tokenize(const std::string& text, bool add_special) const override;
+  StatusOr<std::vector<TokenId>> TokenizeChat(const std::vector<ChatMessage>& messages,
+                                              bool add_generation_prompt,
+                                              bool add_special) const override;
   StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const override;
   Status Drain(std::chrono::nanoseconds deadline) override;
 

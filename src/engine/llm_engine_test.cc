@@ -225,7 +225,7 @@ TEST(LlmEngineTest, WhatCanNeverFitEndsAsAnError) {
 
 TEST(LlmEngineTest, ChatsGoThroughTheTemplate) {
   TestEngine test;
-  test.render_chat = [](const std::vector<ChatMessage>& messages) -> StatusOr<std::string> {
+  test.render_chat = [](const std::vector<ChatMessage>& messages, bool) -> StatusOr<std::string> {
     if (messages[0].role == "bad") return InvalidArgument("no such role", "messages");
     return "<" + messages[0].content + ">";
   };

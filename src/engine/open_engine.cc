@@ -36,14 +36,16 @@ ChatRenderer MakeChatRenderer(const Vocabulary& vocabulary, const Tokenizer& tok
   if (!parsed.ok()) {
     spdlog::warn("chats are refused: the model's chat template cannot be used: {}",
                  parsed.status().message());
-    return [status = parsed.status()](const auto&) -> StatusOr<std::string> { return status; };
+    return
+        [status = parsed.status()](const auto&, bool) -> StatusOr<std::string> { return status; };
   }
   const auto text_of = [&tokenizer](std::optional<TokenId> id) {
     return id ? std::string(tokenizer.Bytes(*id, true)) : std::string();
   };
   return [chat_template = *std::move(parsed), bos = text_of(tokenizer.bos()),
-          eos = text_of(tokenizer.eos())](const std::vector<ChatMessage>& messages) {
-    return chat_template.Render(messages, true, bos, eos);
+          eos = text_of(tokenizer.eos())](const std::vector<ChatMessage>& messages,
+                                          bool add_generation_prompt) {
+    return chat_template.Render(messages, add_generation_prompt, bos, eos);
   };
 }
 

@@ -88,6 +88,7 @@ void OutputProcessor::HandleEvent(const CoreEvent& event, TimePoint at) {
   RequestOutput& output = it->second;
   switch (event.kind) {
     case CoreEvent::Kind::kStarted:
+    case CoreEvent::Kind::kPromptScored:
       return;
     case CoreEvent::Kind::kToken:
       AddToken(event.id, &output, event, at);

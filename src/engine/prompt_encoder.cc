@@ -7,6 +7,11 @@
 
 namespace ropeway {
 
+Status NoChatTemplate() {
+  return InvalidArgument("this model has no chat template; use a completion with a text prompt",
+                         "messages");
+}
+
 PromptEncoder::PromptEncoder(std::shared_ptr<const Tokenizer> tokenizer, ChatRenderer render_chat,
                              int32_t max_model_len)
     : tokenizer_(std::move(tokenizer)),
@@ -46,11 +51,8 @@ StatusOr<std::vector<TokenId>> PromptEncoder::EncodePrompt(Request* request) con
     return EncodeText(taken, true);
   }
   const auto messages = std::move(std::get<std::vector<ChatMessage>>(request->prompt));
-  if (!render_chat_) {
-    return InvalidArgument("this model has no chat template; use a completion with a text prompt",
-                           "messages");
-  }
-  StatusOr<std::string> text = render_chat_(messages);
+  if (!render_chat_) return NoChatTemplate();
+  StatusOr<std::string> text = render_chat_(messages, true);
   if (!text.ok()) return text.status();
   // The template itself writes what begins a text.
   return EncodeText(*text, false);

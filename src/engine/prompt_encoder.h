@@ -15,8 +15,12 @@
 
 namespace ropeway {
 
-// Renders a chat with the generation prompt; const and thread-safe.
-using ChatRenderer = std::function<StatusOr<std::string>(const std::vector<ChatMessage>&)>;
+// Renders a chat, with the generation prompt where asked for; const and thread-safe.
+using ChatRenderer = std::function<StatusOr<std::string>(const std::vector<ChatMessage>&,
+                                                         bool add_generation_prompt)>;
+
+// What becomes of a chat where there is no template.
+Status NoChatTemplate();
 
 // Thread rule: const and thread-safe.
 class PromptEncoder {

@@ -119,6 +119,23 @@ StatusOr<std::vector<TokenId>> FakeBackend::Tokenize(const std::string& text, bo
   return std::vector<TokenId>(text.begin(), text.end());
 }
 
+StatusOr<std::vector<TokenId>> FakeBackend::TokenizeChat(const std::vector<ChatMessage>& messages,
+                                                         bool add_generation_prompt, bool) const {
+  std::string text;
+  for (const ChatMessage& message : messages) text += message.role + ":" + message.content + "\n";
+  if (add_generation_prompt) text += "assistant:";
+  return std::vector<TokenId>(text.begin(), text.end());
+}
+
+std::vector<RequestInfo> FakeBackend::Requests() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<RequestInfo> all;
+  for (const auto& [id, running] : running_) {
+    all.push_back({id, running.request.tenant, running.admitted, 0.0});
+  }
+  return all;
+}
+
 StatusOr<std::string> FakeBackend::Detokenize(const std::vector<TokenId>& ids) const {
   return std::string(ids.begin(), ids.end());
 }

@@ -57,7 +57,10 @@ class FakeBackend final : public Backend {
   Health GetHealth() const override;
   std::string MetricsText() const override { return "fake_metric 1\n"; }
   int RetryAfterSeconds() const override { return 7; }
+  std::vector<RequestInfo> Requests() const override;
   StatusOr<std::vector<TokenId>> Tokenize(const std::string&, bool) const override;
+  StatusOr<std::vector<TokenId>> TokenizeChat(const std::vector<ChatMessage>&, bool,
+                                              bool) const override;
   StatusOr<std::string> Detokenize(const std::vector<TokenId>&) const override;
   Status Drain(std::chrono::nanoseconds deadline) override;
 
