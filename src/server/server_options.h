@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace ropeway {
 
@@ -34,11 +35,29 @@ struct ServerLimits {
   std::chrono::milliseconds write_timeout{30'000};  // For the client to take what one write sends.
 };
 
+// Who may use the API. The name is the tenant of the key's requests, and all that logs and metrics
+// ever show of it.
+struct ApiKey {
+  std::string name;
+  std::string key;  // A secret.
+};
+
 struct ServerOptions {
   std::string host = "127.0.0.1";  // An IP address or a host name.
   uint16_t port = 0;               // 0: any free one; see HttpServer::port().
   int io_threads = 1;              // At least 1.
   ServerLimits limits;
+
+  // PEM files: the certificate with its chain, and its private key. Both or neither; with them the
+  // port speaks TLS only.
+  std::string tls_cert;
+  std::string tls_key;
+
+  // Any of them opens the API (`Authorization: Bearer <key>`); none: the API is open to everybody.
+  // From a file: ReadApiKeys (api_keys.h). One given without a name is called "default".
+  std::vector<ApiKey> api_keys;
+  // Opens /admin/..., and /metrics and /version; "": the admin paths answer 403.
+  std::string admin_key;
 };
 
 }  // namespace ropeway

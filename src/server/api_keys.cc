@@ -1,0 +1,172 @@
+#include "server/api_keys.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+namespace ropeway {
+namespace {
+
+constexpr size_t kMaxNameBytes = 64;
+constexpr size_t kMinKeyBytes = 8;
+constexpr size_t kMaxKeyBytes = 512;
+constexpr size_t kMaxFileBytes = size_t{4} << 20;
+constexpr size_t kMaxKeys = 1000;
+
+bool IsNameChar(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+         c == '_' || c == '.';
+}
+
+bool IsKeyChar(char c) { return c > ' ' && c < '\x7f'; }
+
+// What is wrong with a key, as the end of a sentence; "" if nothing is. Never shows the key itself.
+std::string KeyFault(std::string_view key) {
+  if (key.size() < kMinKeyBytes) return fmt::format("needs at least {} characters", kMinKeyBytes);
+  if (key.size() > kMaxKeyBytes) return fmt::format("has more than {} characters", kMaxKeyBytes);
+  if (!std::all_of(key.begin(), key.end(), IsKeyChar)) {
+    return "may hold visible ASCII characters only, and no space";
+  }
+  return "";
+}
+
+std::string NameFault(std::string_view name) {
+  if (name.empty() || name.size() > kMaxNameBytes ||
+      !std::all_of(name.begin(), name.end(), IsNameChar)) {
+    return fmt::format("must be 1 to {} letters, digits, '-', '_' or '.'", kMaxNameBytes);
+  }
+  return "";
+}
+
+// What is wrong with keys[i] by itself or beside those before it.
+std::string EntryFault(const std::vector<ApiKey>& keys, size_t i) {
+  if (std::string fault = NameFault(keys[i].name); !fault.empty()) return "'name' " + fault;
+  if (std::string fault = KeyFault(keys[i].key); !fault.empty()) {
+    return fmt::format("the key '{}' {}", keys[i].name, fault);
+  }
+  for (size_t k = 0; k < i; ++k) {
+    if (keys[k].name == keys[i].name)
+      return fmt::format("the name '{}' is given twice", keys[i].name);
+    if (keys[k].key == keys[i].key) {
+      return fmt::format("'{}' and '{}' have the same key", keys[k].name, keys[i].name);
+    }
+  }
+  return "";
+}
+
+void WarnIfReadable(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) == 0 && (info.st_mode & (S_IRGRP | S_IROTH)) != 0) {
+    spdlog::warn("Other users can read the API keys in {}; chmod 600 it", path);
+  }
+}
+
+StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  if (file) {
+    text.resize(kMaxFileBytes + 1);
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  }
+  if (!file.is_open() || file.bad() || (file.fail() && !file.eof())) {
+    return Status(StatusCode::kNotFound, fmt::format("The API key file {} cannot be read.", path));
+  }
+  if (text.size() > kMaxFileBytes) {
+    return InvalidArgument(
+        fmt::format("The API key file {} is larger than {} bytes.", path, kMaxFileBytes));
+  }
+  return text;
+}
+
+Status At(const std::string& path, const toml::source_region& place, const std::string& fault) {
+  return InvalidArgument(fmt::format("{}, line {}: {}.", path, place.begin.line, fault));
+}
+
+// One [[keys]] table.
+StatusOr<ApiKey> ReadEntry(const std::string& path, const toml::table& table) {
+  ApiKey entry;
+  for (const auto& [field, node] : table) {
+    std::string* out = nullptr;
+    if (field.str() == "name") out = &entry.name;
+    if (field.str() == "key") out = &entry.key;
+    if (out == nullptr) {
+      return At(path, field.source(), fmt::format("the field '{}' is unknown", field.str()));
+    }
+    const auto* text = node.as_string();
+    if (text == nullptr) {
+      return At(path, node.source(), fmt::format("'{}' must be a string", field.str()));
+    }
+    *out = text->get();
+  }
+  for (const char* field : {"name", "key"}) {
+    if (!table.contains(field))
+      return At(path, table.source(), fmt::format("'{}' is missing", field));
+  }
+  return entry;
+}
+
+StatusOr<std::vector<ApiKey>> ReadEntries(const std::string& path, const toml::table& file) {
+  for (const auto& [field, unused] : file) {
+    if (field.str() != "keys") {
+      return At(path, field.source(), fmt::format("the field '{}' is unknown", field.str()));
+    }
+  }
+  const toml::array* list = file["keys"].as_array();
+  if (list == nullptr || list->empty()) {
+    return InvalidArgument(fmt::format("The API key file {} has no [[keys]] table.", path));
+  }
+  if (list->size() > kMaxKeys) {
+    return InvalidArgument(fmt::format("{} has more than {} keys.", path, kMaxKeys));
+  }
+  std::vector<ApiKey> keys;
+  for (const toml::node& node : *list) {
+    const toml::table* table = node.as_table();
+    if (table == nullptr) return At(path, node.source(), "'keys' must be [[keys]] tables");
+    StatusOr<ApiKey> entry = ReadEntry(path, *table);
+    if (!entry.ok()) return entry.status();
+    keys.push_back(*std::move(entry));
+    const std::string fault = EntryFault(keys, keys.size() - 1);
+    if (!fault.empty()) return At(path, table->source(), fault);
+  }
+  return keys;
+}
+
+}  // namespace
+
+StatusOr<std::vector<ApiKey>> ReadApiKeys(const std::string& path) {
+  StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return text.status();
+  WarnIfReadable(path);
+  try {
+    return ReadEntries(path, toml::parse(*text, path));
+  } catch (const toml::parse_error& error) {
+    // Only the place: the description may show what stands there, and that may be a key.
+    return At(path, error.source(), "this is not valid TOML");
+  }
+}
+
+Status CheckApiKeys(const std::vector<ApiKey>& keys, const std::string& admin_key) {
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const std::string fault = EntryFault(keys, i);
+    if (!fault.empty()) return InvalidArgument(fmt::format("API keys: {}.", fault), "api_keys");
+    if (keys[i].key == admin_key) {
+      return InvalidArgument(
+          fmt::format("The admin key must be another one than the API key '{}'.", keys[i].name),
+          "admin_key");
+    }
+  }
+  if (admin_key.empty()) return {};
+  const std::string fault = KeyFault(admin_key);
+  if (!fault.empty()) return InvalidArgument(fmt::format("The admin key {}.", fault), "admin_key");
+  return {};
+}
+
+}  // namespace ropeway
