@@ -27,12 +27,21 @@ struct ServerLimits {
   int max_connections = 4096;         // Connections beyond are answered 503 and closed.
   int max_json_depth = 32;
   size_t max_json_values = 1'000'000;  // Values and keys in one body.
+  int max_choices = 128;               // Prompts times `n` of one request.
+  // Threads for what would hold up an I/O thread: large bodies, /tokenize and /detokenize. At least
+  // one; and jobs of theirs that run or wait: beyond, requests that need one are refused with 429.
+  int helper_threads = 1;
+  int max_helper_jobs = 64;
+  size_t max_inline_body_bytes = size_t{32} << 10;  // Larger bodies are parsed by a helper thread.
 
   std::chrono::milliseconds header_timeout{
       10'000};                                     // First byte of a request to end of its headers.
   std::chrono::milliseconds body_timeout{60'000};  // End of headers to end of body.
   std::chrono::milliseconds idle_timeout{75'000};  // Between requests of one connection.
   std::chrono::milliseconds write_timeout{30'000};  // For the client to take what one write sends.
+  // A stream that has sent nothing for so long sends a comment line, so that proxies keep it open;
+  // 0: never.
+  std::chrono::milliseconds keep_alive_interval{10'000};
 };
 
 // Who may use the API. The name is the tenant of the key's requests, and all that logs and metrics
