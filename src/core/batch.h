@@ -75,6 +75,9 @@ struct Sampled {
   TokenId token = 0;
   float logprob = 0.0F;                    // Valid where spec.num_logprobs >= 0.
   std::vector<TokenLogprob> top_logprobs;  // spec.num_logprobs entries.
+  // The row held no logit above minus infinity (a broken model, or every token forbidden); token
+  // is meaningless: this sequence cannot go on, the others of the batch can.
+  bool invalid = false;
 };
 
 // The log-prob of one id of a prompt.
@@ -82,7 +85,7 @@ struct Scored {
   uint64_t sequence = 0;
   int32_t position = 0;  // Of the id.
   TokenId token = 0;
-  float logprob = 0.0F;
+  float logprob = 0.0F;                    // NaN where the model is broken, at this row alone.
   std::vector<TokenLogprob> top_logprobs;  // spec.num_prompt_logprobs entries.
 };
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,13 @@ class TestExecutor final : public Executor {
     int32_t position = -1;
   };
   static constexpr size_t kBytesPerToken = sizeof(Slot);
+
+  // The log-prob of `token` after `context`: what a scored id must get, whatever the chunks.
+  static float ScoreOf(std::span<const TokenId> context, TokenId token) {
+    uint64_t hash = kScoreSeed;
+    for (const TokenId id : context) hash = Mix64(hash, static_cast<uint64_t>(id) + 1);
+    return LogprobOf(Mix64(hash, static_cast<uint64_t>(token) + 1));
+  }
 
   StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                           int max_num_seqs) override {
@@ -58,13 +66,14 @@ class TestExecutor final : public Executor {
     StepResult result;
     for (const BatchItem& item : batch_->items) {
       const auto length = item.start + static_cast<int32_t>(item.tokens.size());
+      Score(item, &result.scored);
       const uint64_t hash = ContextHash(item, length);
       if (!item.sample) continue;
       Sampled sampled;
       sampled.sequence = item.sequence;
       sampled.token = static_cast<TokenId>(hash % kVocabSize);
       if (item.spec.num_logprobs >= 0) {
-        sampled.logprob = -static_cast<float>(hash >> 40) * 0x1p-24F;
+        sampled.logprob = LogprobOf(hash);
       }
       result.sampled.push_back(std::move(sampled));
     }
@@ -83,6 +92,10 @@ class TestExecutor final : public Executor {
   const std::string& violation() const { return violation_; }
 
  private:
+  static constexpr uint64_t kScoreSeed = 0x5C02E;
+
+  static float LogprobOf(uint64_t hash) { return -static_cast<float>(hash >> 40) * 0x1p-24F; }
+
   void Violate(const BatchItem& item, const std::string& what) {
     if (violation_.empty()) {
       violation_ = "sequence " + std::to_string(item.sequence) + ": " + what;
@@ -128,6 +141,36 @@ class TestExecutor final : public Executor {
       return nullptr;
     }
     return &slots_[slot];
+  }
+
+  // Like ScoreOf, with the context read back through the block table.
+  void Score(const BatchItem& item, std::vector<Scored>* scored) {
+    if (item.score_begin == item.score_end) return;
+    const auto end = item.start + static_cast<int32_t>(item.tokens.size());
+    if (item.score_begin <= item.start || item.score_begin > item.score_end ||
+        item.score_end > end + 1 || item.ids.size() < static_cast<size_t>(item.score_end)) {
+      Violate(item, "scores ids [" + std::to_string(item.score_begin) + ", " +
+                        std::to_string(item.score_end) + ") with the tokens [" +
+                        std::to_string(item.start) + ", " + std::to_string(end) + ") and " +
+                        std::to_string(item.ids.size()) + " ids");
+      return;
+    }
+    uint64_t hash = kScoreSeed;
+    for (int32_t position = 0; position + 1 < item.score_end; ++position) {
+      const Slot* slot = Find(item, position);
+      if (slot == nullptr) return;
+      hash = Mix64(hash, static_cast<uint64_t>(slot->token) + 1);
+      if (position + 1 < item.score_begin) continue;
+      Scored& s = scored->emplace_back();
+      s.sequence = item.sequence;
+      s.position = position + 1;
+      s.token = item.ids[static_cast<size_t>(position) + 1];
+      s.logprob = LogprobOf(Mix64(hash, static_cast<uint64_t>(s.token) + 1));
+      for (int32_t rank = 0; rank < item.spec.num_prompt_logprobs; ++rank) {
+        const uint64_t best = Mix64(hash, static_cast<uint64_t>(rank) << 32);
+        s.top_logprobs.push_back({static_cast<TokenId>(best % kVocabSize), LogprobOf(best)});
+      }
+    }
   }
 
   uint64_t ContextHash(const BatchItem& item, int32_t length) {
