@@ -1,0 +1,161 @@
+#include "cli/flags.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "cli/units.h"
+
+namespace ropeway {
+namespace {
+
+// CLI11 joins the placeholder and the validators' descriptions with it.
+constexpr char kSeparator = ':';
+
+template <typename T>
+bool ParseAll(const std::string& text, T* value) {
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, *value);
+  return error == std::errc() && rest == end;
+}
+
+// An option whose value is read by `parse`, a function from text to StatusOr.
+template <typename Parse, typename Keep>
+CLI::Option* AddParsed(CLI::App* app, const std::string& name, const std::string& placeholder,
+                       const std::string& description, Parse parse, Keep keep) {
+  const CLI::callback_t callback = [name, parse, keep](const CLI::results_t& results) {
+    auto value = parse(results.at(0));
+    if (!value.ok()) throw CLI::ValidationError(name, value.status().message());
+    keep(*value);
+    return true;
+  };
+  return app->add_option(name, CLI::callback_t(callback), description)
+      ->type_name(placeholder)
+      ->expected(1);
+}
+
+auto DurationFrom(std::chrono::milliseconds least) {
+  return [least](const std::string& text) -> StatusOr<std::chrono::milliseconds> {
+    auto value = ParseDuration(text);
+    if (!value.ok() || *value >= least) return value;
+    return InvalidArgument(
+        fmt::format("expected at least {}, not '{}'", FormatDuration(least), text));
+  };
+}
+
+auto SizeFrom(int64_t least) {
+  return [least](const std::string& text) -> StatusOr<int64_t> {
+    auto value = ParseSize(text);
+    if (!value.ok() || *value >= least) return value;
+    return InvalidArgument(fmt::format("expected at least {}, not '{}'", FormatSize(least), text));
+  };
+}
+
+}  // namespace
+
+CLI::Validator IntBetween(int64_t least, int64_t most) {
+  const std::string bounds = fmt::format("{} to {}", least, most);
+  return {[=](std::string& text) {
+            int64_t value = 0;
+            if (ParseAll(text, &value) && value >= least && value <= most) return std::string();
+            return fmt::format("expected a whole number, {}, not '{}'", bounds, text);
+          },
+          bounds};
+}
+
+CLI::Validator NumberBetween(double least, double most) {
+  const std::string bounds = fmt::format("{:g} to {:g}", least, most);
+  return {[=](std::string& text) {
+            double value = 0;
+            if (ParseAll(text, &value) && value >= least && value <= most) return std::string();
+            return fmt::format("expected a number, {}, not '{}'", bounds, text);
+          },
+          bounds};
+}
+
+CLI::Option* AddText(CLI::App* app, const std::string& name, std::string* value,
+                     const std::string& placeholder, const std::string& description) {
+  return app->add_option(name, *value, description)->type_name(placeholder)->capture_default_str();
+}
+
+CLI::Option* AddTexts(CLI::App* app, const std::string& name, std::vector<std::string>* values,
+                      const std::string& placeholder, const std::string& description) {
+  // By hand: for a vector CLI11 would take "[a,b]" for two values, and all words that follow.
+  const CLI::callback_t callback = [values](const CLI::results_t& results) {
+    *values = results;
+    return true;
+  };
+  return app->add_option(name, CLI::callback_t(callback), description)
+      ->type_name(placeholder)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+}
+
+CLI::Option* AddChoice(CLI::App* app, const std::string& name, std::string* value,
+                       const std::vector<std::string>& choices, const std::string& description) {
+  const std::string list = fmt::format("{}", fmt::join(choices, "|"));
+  const CLI::Validator one_of(
+      [choices](std::string& text) {
+        for (const std::string& choice : choices) {
+          if (choice == text) return std::string();
+        }
+        return fmt::format("expected {}, not '{}'", fmt::join(choices, ", "), text);
+      },
+      list);
+  return app->add_option(name, *value, description)
+      ->type_name("NAME")
+      ->check(one_of)
+      ->capture_default_str();
+}
+
+CLI::Option* AddDuration(CLI::App* app, const std::string& name, std::chrono::milliseconds* value,
+                         const std::string& description, std::chrono::milliseconds least) {
+  return AddParsed(app, name, kTimePlaceholder, description, DurationFrom(least),
+                   [value](std::chrono::milliseconds parsed) { *value = parsed; })
+      ->default_str(FormatDuration(*value));
+}
+
+CLI::Option* AddDuration(CLI::App* app, const std::string& name,
+                         std::optional<std::chrono::milliseconds>* value,
+                         const std::string& description, std::chrono::milliseconds least) {
+  return AddParsed(app, name, kTimePlaceholder, description, DurationFrom(least),
+                   [value](std::chrono::milliseconds parsed) { *value = parsed; });
+}
+
+CLI::Option* AddSize(CLI::App* app, const std::string& name, int64_t* value, int64_t least,
+                     const std::string& description) {
+  return AddParsed(app, name, kSizePlaceholder, description, SizeFrom(least),
+                   [value](int64_t parsed) { *value = parsed; })
+      ->default_str(FormatSize(*value));
+}
+
+CLI::Option* AddSize(CLI::App* app, const std::string& name, size_t* value, int64_t least,
+                     const std::string& description) {
+  return AddParsed(app, name, kSizePlaceholder, description, SizeFrom(least),
+                   [value](int64_t parsed) { *value = static_cast<size_t>(parsed); })
+      ->default_str(FormatSize(static_cast<int64_t>(*value)));
+}
+
+std::string PlaceholderOf(const CLI::Option& option) {
+  if (option.get_expected_max() == 0) return "";
+  const std::string name = option.get_type_name();
+  return name.substr(0, name.find(kSeparator));
+}
+
+std::vector<std::string> ChoicesOf(const CLI::Option& option) {
+  const std::string bounds = BoundsOf(option);
+  if (PlaceholderOf(option) != "NAME" || bounds.empty()) return {};
+  return CLI::detail::split(bounds, '|');
+}
+
+std::string BoundsOf(const CLI::Option& option) {
+  const std::string name = option.get_type_name();
+  const size_t at = name.find(kSeparator);
+  return at == std::string::npos ? "" : name.substr(at + 1);
+}
+
+}  // namespace ropeway
