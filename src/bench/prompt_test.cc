@@ -1,0 +1,42 @@
+#include "bench/prompt.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace ropeway {
+namespace {
+
+using Json = nlohmann::json;
+
+TEST(RequestBody, OfACompletionOfIds) {
+  RequestShape shape;
+  shape.model = "a \"model\"";
+  shape.ignore_eos = true;
+  Prompt prompt;
+  prompt.ids = {5, 6};
+  prompt.max_tokens = 3;
+  EXPECT_EQ(Json::parse(RequestBody(shape, prompt, 9)),
+            Json::parse(R"({"model":"a \"model\"","prompt":[5,6],"temperature":0.0,"max_tokens":3,
+                "ignore_eos":true,"stream":true,"stream_options":{"include_usage":true}})"));
+  EXPECT_EQ(prompt.Shown(), "[5,6]");
+}
+
+TEST(RequestBody, OfAChatOfText) {
+  RequestShape shape;
+  shape.chat = true;
+  shape.stream = false;
+  shape.temperature = 0.5;
+  Prompt prompt;
+  prompt.text = "Say \"hi\"\n";
+  EXPECT_EQ(Json::parse(RequestBody(shape, prompt, 9)),
+            Json::parse(R"({"model":"","messages":[{"role":"user","content":"Say \"hi\"\n"}],
+                "temperature":0.5,"seed":9})"));
+  EXPECT_EQ(prompt.Shown(), prompt.text);
+  prompt.messages = R"([{"role":"system","content":"x"}])";
+  EXPECT_EQ(Json::parse(RequestBody(shape, prompt, 9))["messages"][0]["role"], "system");
+  EXPECT_EQ(prompt.Shown(), prompt.messages);
+}
+
+}  // namespace
+}  // namespace ropeway

@@ -1,0 +1,49 @@
+// One request as its client saw it.
+#ifndef ROPEWAY_BENCH_REQUEST_RECORD_H_
+#define ROPEWAY_BENCH_REQUEST_RECORD_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ropeway {
+
+// Why a request failed: the kinds that the summary counts, beside "HTTP <status>".
+namespace error_kind {
+inline constexpr char kConnect[] = "no connection";
+inline constexpr char kReset[] = "connection reset";
+inline constexpr char kEarlyEnd[] = "early end";
+inline constexpr char kTimeout[] = "timeout";
+inline constexpr char kBadReply[] = "bad reply";
+inline constexpr char kErrorEvent[] = "error event";
+inline constexpr char kNetwork[] = "network";
+// Not a failure of the server: Ctrl-C came first.
+inline constexpr char kInterrupted[] = "interrupted";
+}  // namespace error_kind
+
+// Times in seconds of the monotonic clock. All but `due` count from the moment the request was due:
+// in a closed loop when its user became free, in an open loop its arrival, so that waiting for a
+// place (--max-concurrency) is part of what is measured.
+struct RequestRecord {
+  int run_num = 0;             // From 1; 0 is the warm-up.
+  int seq = 0;                 // From 0, in the order in which they were due.
+  int status = 0;              // Of HTTP; 0: no answer.
+  std::string error_kind;      // Empty: a whole answer arrived.
+  std::string error;           // One sentence.
+  double due = 0;              // After the run's start.
+  double latency = 0;          // To the end of the answer, or to the failure.
+  std::optional<double> ttft;  // To the first piece of text; only streams have one.
+  std::vector<float> gaps;     // Between pieces of text.
+  int64_t input_tokens = 0;    // As the server counted (usage).
+  int64_t output_tokens = 0;
+  bool estimated = false;  // The server counted nothing: output_tokens is the number of pieces.
+  std::optional<int64_t> batch_num;  // The reply's ropeway.batch_num.
+  std::string output;                // The text, where it was to be kept.
+
+  bool ok() const { return error_kind.empty(); }
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_BENCH_REQUEST_RECORD_H_

@@ -1,0 +1,69 @@
+// Server-sent events out of bytes cut anywhere.
+#ifndef ROPEWAY_BENCH_SSE_PARSER_H_
+#define ROPEWAY_BENCH_SSE_PARSER_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace ropeway {
+
+// Follows the HTML standard, 9.2.6: lines end in LF, CR or CRLF; a line with a colon first is a
+// comment; several data lines of one event are joined by LF; an event ends at an empty line, and
+// one without data is none. Fields other than `data` are skipped.
+// Thread rule: one thread at a time.
+class SseParser {
+ public:
+  // An event with more bytes than this fails the stream.
+  static constexpr size_t kMaxEventBytes = size_t{8} << 20;
+
+  // Takes the next bytes and calls on_data(std::string_view) for each event that they complete.
+  // False: an event is too long; nothing more may be fed.
+  template <typename OnData>
+  bool Feed(std::string_view bytes, OnData on_data) {
+    while (!bytes.empty()) {
+      const size_t end = bytes.find_first_of("\r\n");
+      if (after_cr_ && end == 0 && bytes[0] == '\n') {  // The second half of a CRLF.
+        after_cr_ = false;
+        bytes.remove_prefix(1);
+        continue;
+      }
+      after_cr_ = false;
+      if (end == std::string_view::npos) {
+        line_.append(bytes);
+        return Fits();
+      }
+      const std::string_view head = bytes.substr(0, end);
+      after_cr_ = bytes[end] == '\r';
+      bytes.remove_prefix(end + 1);
+      bool complete = false;
+      if (line_.empty()) {
+        complete = EndLine(head);
+      } else {
+        line_.append(head);
+        complete = EndLine(line_);
+        line_.clear();
+      }
+      if (!Fits()) return false;
+      if (complete) {
+        on_data(std::string_view(data_));
+        data_.clear();
+      }
+    }
+    return true;
+  }
+
+ private:
+  bool Fits() const { return line_.size() + data_.size() <= kMaxEventBytes; }
+  // Takes a whole line; true: it ends an event, whose text is data_.
+  bool EndLine(std::string_view line);
+
+  std::string line_;  // One that has no end yet.
+  std::string data_;
+  bool has_data_ = false;
+  bool after_cr_ = false;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_BENCH_SSE_PARSER_H_

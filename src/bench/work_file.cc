@@ -1,0 +1,259 @@
+#include "bench/work_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace ropeway {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMaxLineBytes = size_t{64} << 20;
+constexpr double kMaxTokens = 100e6;
+
+// The lines of a file that are not empty, with their numbers.
+class Lines {
+ public:
+  explicit Lines(const std::string& path) : path_(path), file_(path) {}
+
+  bool open() const { return file_.is_open(); }
+
+  bool Next() {
+    while (std::getline(file_, line_)) {
+      ++number_;
+      if (line_.ends_with('\r')) line_.pop_back();
+      if (line_.find_first_not_of(" \t") != std::string::npos) return true;
+    }
+    return false;
+  }
+
+  const std::string& text() const { return line_; }
+
+  Status Unreadable() const {
+    return {StatusCode::kNotFound, fmt::format("The file '{}' cannot be read.", path_)};
+  }
+  Status Wrong(std::string_view what) const {
+    return InvalidArgument(fmt::format("{}, line {}: {}.", path_, number_, what));
+  }
+  Status Empty() const { return InvalidArgument(fmt::format("{} holds no requests.", path_)); }
+
+ private:
+  const std::string path_;
+  std::ifstream file_;
+  std::string line_;
+  int number_ = 0;
+};
+
+// A whole number of tokens; -1 for anything else.
+int TokenCount(double value) {
+  if (!(value >= 0 && value <= kMaxTokens) || value != std::floor(value)) return -1;
+  return std::max(1, static_cast<int>(value));
+}
+
+std::optional<double> Number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+// "2023-11-16 18:17:03.9799600", as seconds of an epoch.
+std::optional<double> DateAndTime(const std::string& text) {
+  int year = 0;
+  unsigned month = 0;
+  unsigned day = 0;
+  int hour = 0;
+  int minute = 0;
+  double second = 0;
+  // NOLINTNEXTLINE(cert-err34-c): what cannot be a date is refused below.
+  if (std::sscanf(text.c_str(), "%d-%u-%u%*1[ T]%d:%d:%lf", &year, &month, &day, &hour, &minute,
+                  &second) != 6) {
+    return std::nullopt;
+  }
+  using std::chrono::sys_days;
+  const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(month),
+                                         std::chrono::day(day)};
+  if (!date.ok() || hour < 0 || hour > 23 || minute < 0 || minute > 59 || !(second >= 0) ||
+      second >= 61) {
+    return std::nullopt;
+  }
+  return static_cast<double>(sys_days(date).time_since_epoch().count()) * 86400.0 + hour * 3600.0 +
+         minute * 60.0 + second;
+}
+
+// Reads the ids of `json` into `ids`; false if one is no token id.
+bool ReadIds(const Json& json, std::vector<int32_t>* ids) {
+  for (const Json& id : json) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX) return false;
+    ids->push_back(id.get<int32_t>());
+  }
+  return !ids->empty();
+}
+
+// Fills `prompt` from a data set's line; the reply says what is wrong, empty: nothing.
+std::string_view ReadPrompt(const Json& line, bool chat, Prompt* prompt) {
+  if (line.contains("max_tokens")) {
+    const Json& bound = line["max_tokens"];
+    if (!bound.is_number_unsigned() || bound == 0 || bound.get<uint64_t>() > 100'000'000) {
+      return "\"max_tokens\" must be a whole number of at least 1";
+    }
+    prompt->max_tokens = bound.get<int>();
+  }
+  if (line.contains("messages")) {
+    if (!chat) return "\"messages\" need --endpoint chat";
+    if (!line["messages"].is_array() || line["messages"].empty()) {
+      return "\"messages\" must be a list of messages";
+    }
+    prompt->messages = line["messages"].dump(-1, ' ', false, Json::error_handler_t::replace);
+    return {};
+  }
+  const Json* asked = line.contains("prompt") ? &line["prompt"] : nullptr;
+  if (asked == nullptr && line.contains("turns") && line["turns"].is_array() &&
+      !line["turns"].empty()) {
+    asked = &line["turns"][0];
+  }
+  if (asked == nullptr) return "no \"prompt\", \"messages\" or \"turns\"";
+  if (asked->is_string()) {
+    prompt->text = asked->get<std::string>();
+    return prompt->text.empty() ? "the prompt is empty" : std::string_view();
+  }
+  if (!asked->is_array() || !ReadIds(*asked, &prompt->ids)) {
+    return "\"prompt\" must be a text or a list of token ids";
+  }
+  return chat ? "token ids need --endpoint completions" : std::string_view();
+}
+
+struct Column {
+  const char* name;
+  enum Meaning { kInput, kOutput, kSeconds, kMilliseconds, kDate } meaning;
+};
+
+constexpr std::array kColumns = {
+    Column{"ContextTokens", Column::kInput},    Column{"num_prefill_tokens", Column::kInput},
+    Column{"input_tokens", Column::kInput},     Column{"input_length", Column::kInput},
+    Column{"GeneratedTokens", Column::kOutput}, Column{"num_decode_tokens", Column::kOutput},
+    Column{"output_tokens", Column::kOutput},   Column{"output_length", Column::kOutput},
+    Column{"arrival_s", Column::kSeconds},      Column{"TIMESTAMP", Column::kDate},
+    Column{"timestamp", Column::kMilliseconds},
+};
+
+// Puts one field into `entry`. False: its text is none of its kind.
+bool TakeField(Column::Meaning meaning, const std::string& text, TraceEntry* entry) {
+  if (meaning == Column::kDate) {
+    entry->arrival = DateAndTime(text);
+    return entry->arrival.has_value();
+  }
+  const std::optional<double> value = Number(text);
+  if (!value) return false;
+  if (meaning == Column::kSeconds) entry->arrival = *value;
+  if (meaning == Column::kMilliseconds) entry->arrival = *value / 1000;
+  if (meaning == Column::kInput) entry->input_tokens = TokenCount(*value);
+  if (meaning == Column::kOutput) entry->output_tokens = TokenCount(*value);
+  return entry->input_tokens >= 0 && entry->output_tokens >= 0;
+}
+
+std::vector<std::string> SplitAtCommas(const std::string& line) {
+  std::vector<std::string> fields(1);
+  for (const char c : line) {
+    if (c == ',') {
+      fields.emplace_back();
+    } else {
+      fields.back() += c;
+    }
+  }
+  return fields;
+}
+
+// The named fields of one line: of CSV under `header`, or of a JSON object.
+bool ReadEntry(const std::string& line, const std::vector<std::string>& header, TraceEntry* entry) {
+  if (header.empty()) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_object()) return false;
+    for (const Column& column : kColumns) {
+      const auto found = json.find(column.name);
+      if (found == json.end()) continue;
+      const std::string text = found->is_string() ? found->get<std::string>() : found->dump();
+      if (!TakeField(column.meaning, text, entry)) return false;
+    }
+  } else {
+    const std::vector<std::string> fields = SplitAtCommas(line);
+    if (fields.size() != header.size()) return false;
+    for (size_t i = 0; i < fields.size(); ++i) {
+      const auto* column = std::find_if(kColumns.begin(), kColumns.end(),
+                                        [&](const Column& c) { return c.name == header[i]; });
+      if (column != kColumns.end() && !TakeField(column->meaning, fields[i], entry)) return false;
+    }
+  }
+  return entry->input_tokens > 0 && entry->output_tokens > 0;
+}
+
+}  // namespace
+
+StatusOr<std::vector<Prompt>> ReadDataset(const std::string& path, bool chat, int max_tokens,
+                                          int limit) {
+  Lines lines(path);
+  if (!lines.open()) return lines.Unreadable();
+  std::vector<Prompt> prompts;
+  while (static_cast<int>(prompts.size()) < limit && lines.Next()) {
+    if (lines.text().size() > kMaxLineBytes) return lines.Wrong("it is longer than 64 MiB");
+    const Json line = Json::parse(lines.text(), nullptr, false);
+    if (!line.is_object()) return lines.Wrong("it is no JSON object");
+    Prompt prompt;
+    prompt.max_tokens = max_tokens;
+    if (const std::string_view wrong = ReadPrompt(line, chat, &prompt); !wrong.empty()) {
+      return lines.Wrong(wrong);
+    }
+    prompts.push_back(std::move(prompt));
+  }
+  if (prompts.empty()) return lines.Empty();
+  return prompts;
+}
+
+StatusOr<Trace> ReadTrace(const std::string& path, int limit, int max_tokens) {
+  Lines lines(path);
+  if (!lines.open()) return lines.Unreadable();
+  Trace trace;
+  std::vector<std::string> header;
+  bool first = true;
+  double before = 0;
+  while (static_cast<int>(trace.entries.size()) < limit && lines.Next()) {
+    if (first && !lines.text().starts_with('{')) header = SplitAtCommas(lines.text());
+    if (std::exchange(first, false) && !header.empty()) continue;
+    TraceEntry entry;
+    if (!ReadEntry(lines.text(), header, &entry)) {
+      return lines.Wrong(
+          "a trace needs the numbers of its input and output tokens, as the "
+          "documentation of --trace names them");
+    }
+    if (max_tokens > 0 && int64_t{entry.input_tokens} + entry.output_tokens > max_tokens) {
+      ++trace.too_long;
+      continue;
+    }
+    if (entry.arrival) {
+      if (!trace.entries.empty() && *entry.arrival < before) {
+        return lines.Wrong("it arrives before the line above it");
+      }
+      before = *entry.arrival;
+    }
+    trace.entries.push_back(entry);
+  }
+  if (trace.entries.empty()) return lines.Empty();
+  const std::optional<double> start = trace.entries.front().arrival;
+  for (TraceEntry& entry : trace.entries) {
+    if (start && entry.arrival) *entry.arrival -= *start;
+  }
+  return trace;
+}
+
+}  // namespace ropeway
