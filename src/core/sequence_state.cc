@@ -15,7 +15,8 @@ constexpr SequenceTransition kTransitions[] = {
     {S::kWaiting, E::kFail, S::kFinished},
 
     {S::kPrefilling, E::kCaughtUp, S::kDecoding}, {S::kPrefilling, E::kPreempt, S::kPreempted},
-    {S::kPrefilling, E::kAbort, S::kFinished},    {S::kPrefilling, E::kFail, S::kFinished},
+    {S::kPrefilling, E::kEnd, S::kFinished},      {S::kPrefilling, E::kAbort, S::kFinished},
+    {S::kPrefilling, E::kFail, S::kFinished},
 
     {S::kDecoding, E::kPreempt, S::kPreempted},   {S::kDecoding, E::kEnd, S::kFinished},
     {S::kDecoding, E::kAbort, S::kFinished},      {S::kDecoding, E::kFail, S::kFinished},

@@ -5,8 +5,8 @@
 // | ---------- | -------------------------------------------- | ------------------------------- | ------------------------------------------- |
 // | waiting    | the scheduler's queue                        | start, abort, fail              | those ranked before it; each ends within    |
 // |            |                                              |                                 | its max_tokens                              |
-// | prefilling | the scheduler's running list; holds all      | caught up, preempt, abort, fail | its ids: at least one is computed per step  |
-// |            | blocks of its ids                            |                                 |                                             |
+// | prefilling | the scheduler's running list; holds all      | caught up, end, preempt, abort, | its ids: at least one is computed per step  |
+// |            | blocks of its ids                            | fail                            |                                             |
 // | decoding   | the scheduler's running list; holds its      | end, preempt, abort, fail       | max_tokens steps                            |
 // |            | blocks                                       |                                 |                                             |
 // | preempted  | the scheduler's queue; holds no block        | resume, abort, fail             | as waiting: it keeps its arrival order      |
@@ -31,9 +31,10 @@ enum class SequenceEvent : uint8_t {
   kCaughtUp,  // All its known ids are computed and the next one is sampled.
   kPreempt,   // Gives its place and blocks back for another one; its ids stay.
   kResume,    // Gets a place and its blocks again; its ids are computed anew.
-  kEnd,       // Sampled an end token or its last allowed token.
+  kEnd,       // Sampled an end token or its last allowed token; or its prompt is computed and it
+              // wants no token.
   kAbort,     // Ended from outside: a cancel, or a stop string seen by the output side.
-  kFail,      // The device is lost.
+  kFail,      // Cannot go on: the device is lost, its time is over, memory is short, no logits.
 };
 inline constexpr size_t kNumSequenceEvents = 7;
 

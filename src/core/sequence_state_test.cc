@@ -20,6 +20,7 @@ TEST(SequenceStateTest, TheTableIsTheWholeTruth) {
       {S::kPrefilling,
        {{E::kCaughtUp, S::kDecoding},
         {E::kPreempt, S::kPreempted},
+        {E::kEnd, S::kFinished},
         {E::kAbort, S::kFinished},
         {E::kFail, S::kFinished}}},
       {S::kDecoding,

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
+#include <iterator>
+#include <list>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "engine/failure.h"
 #include "engine/llm_engine.h"
 #include "engine/open_engine.h"
 
@@ -22,25 +25,29 @@ constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
 // The results that PollFinished has not given out yet. Thread-safe.
 class FinishedQueue {
  public:
-  void Add(std::shared_ptr<const Result> result) {
+  // A list of one, made ahead: a result is never lost for want of memory.
+  using Node = std::list<std::shared_ptr<const Result>>;
+
+  void Add(Node node) noexcept {
     const std::lock_guard lock(mu_);
     if (results_.size() >= kMaxUncollected) results_.pop_front();
-    results_.push_back(std::move(result));
+    results_.splice(results_.end(), node);
   }
 
-  std::vector<std::shared_ptr<const Result>> Take(size_t max_results) {
+  Node Take(size_t max_results) {
     const std::lock_guard lock(mu_);
-    std::vector<std::shared_ptr<const Result>> taken;
-    while (!results_.empty() && (max_results == 0 || taken.size() < max_results)) {
-      taken.push_back(std::move(results_.front()));
-      results_.pop_front();
+    Node taken;
+    auto end = results_.end();
+    if (max_results != 0 && max_results < results_.size()) {
+      end = std::next(results_.begin(), static_cast<int64_t>(max_results));
     }
+    taken.splice(taken.end(), results_, results_.begin(), end);
     return taken;
   }
 
  private:
   std::mutex mu_;
-  std::deque<std::shared_ptr<const Result>> results_;
+  Node results_;
 };
 
 Status EndStatus(FinishReason reason) {
@@ -49,11 +56,11 @@ Status EndStatus(FinishReason reason) {
     case FinishReason::kLength:
       return {};
     case FinishReason::kCancelled:
-      return {StatusCode::kCancelled, "the request was cancelled"};
+      return MakeStatus(StatusCode::kCancelled, "the request was cancelled");
     case FinishReason::kFailed:
       break;
   }
-  return {StatusCode::kInternal, "the request failed"};
+  return MakeStatus(StatusCode::kInternal, "the request failed");
 }
 
 }  // namespace
@@ -87,62 +94,79 @@ class Engine::Impl {
   class CollectorSink;
 };
 
-// Collects one request's output into its Result.
+// Collects one request's output into its Result. What the end needs is allocated with it.
 class Engine::Impl::CollectorSink final : public OutputSink {
  public:
   CollectorSink(std::shared_ptr<RequestHandle::State> state, FinishedQueue* finished,
                 StreamCallback on_delta)
-      : state_(std::move(state)), finished_(finished), on_delta_(std::move(on_delta)) {}
+      : state_(std::move(state)),
+        finished_(finished),
+        on_delta_(std::move(on_delta)),
+        result_(std::make_shared<Result>()),
+        node_(1) {}
 
   void OnAdmitted(RequestId, int32_t prompt_tokens) override {
-    result_.finish.usage.prompt_tokens = prompt_tokens;
+    result_->finish.usage.prompt_tokens = prompt_tokens;
   }
 
   bool OnDelta(RequestId id, Delta delta) override {
     const bool more = !on_delta_ || on_delta_(id, delta);
-    result_.text += delta.text;
-    for (OutputToken& token : delta.tokens) result_.tokens.push_back(std::move(token));
-    return more;
+    try {
+      result_->text += delta.text;
+      for (OutputToken& token : delta.tokens) result_->tokens.push_back(std::move(token));
+      for (OutputToken& token : delta.prompt_tokens) {
+        result_->prompt_tokens.push_back(std::move(token));
+      }
+    } catch (const std::bad_alloc&) {
+      incomplete_ = true;
+    }
+    return more && !incomplete_;
   }
 
   void OnFinish(RequestId id, const Finish& finish) override {
-    result_.finish = finish;
-    result_.status = EndStatus(finish.reason);
-    End(id);
+    result_->finish = finish;
+    if (incomplete_) result_->finish.reason = FinishReason::kFailed;
+    End(id, incomplete_ ? OutOfMemory() : EndStatus(finish.reason));
   }
 
   void OnError(RequestId id, const Status& status) override {
     const bool cancelled = status.code() == StatusCode::kCancelled;
-    result_.finish.reason = cancelled ? FinishReason::kCancelled : FinishReason::kFailed;
-    result_.finish.usage.completion_tokens = static_cast<int32_t>(result_.tokens.size());
-    result_.status = status;
-    End(id);
+    result_->finish.reason = cancelled ? FinishReason::kCancelled : FinishReason::kFailed;
+    result_->finish.usage.completion_tokens = static_cast<int32_t>(result_->tokens.size());
+    End(id, CopyStatus(status));
   }
 
  private:
-  void End(RequestId id) {
-    result_.id = id;
-    auto result = std::make_shared<const Result>(std::move(result_));
-    finished_->Add(result);
-    state_->End(std::move(result));
+  void End(RequestId id, Status status) {
+    result_->id = id;
+    result_->status = std::move(status);
+    node_.front() = result_;
+    finished_->Add(std::move(node_));
+    state_->End(std::move(result_));
   }
 
   const std::shared_ptr<RequestHandle::State> state_;
   FinishedQueue* const finished_;
   const StreamCallback on_delta_;
-  Result result_;
+  std::shared_ptr<Result> result_;
+  FinishedQueue::Node node_;
+  bool incomplete_ = false;  // There was no memory for a part of the output.
 };
 
 StatusOr<RequestHandle> Engine::Impl::Submit(Request request, StreamCallback on_delta) {
-  RequestHandle handle;
-  handle.state_ = std::make_shared<RequestHandle::State>();
-  handle.state_->engine = engine.get();
-  StatusOr<RequestId> id = engine->Submit(
-      std::move(request),
-      std::make_shared<CollectorSink>(handle.state_, &finished, std::move(on_delta)));
-  if (!id.ok()) return id.status();
-  handle.id_ = *id;
-  return handle;
+  try {
+    RequestHandle handle;
+    handle.state_ = std::make_shared<RequestHandle::State>();
+    handle.state_->engine = engine.get();
+    StatusOr<RequestId> id = engine->Submit(
+        std::move(request),
+        std::make_shared<CollectorSink>(handle.state_, &finished, std::move(on_delta)));
+    if (!id.ok()) return id.status();
+    handle.id_ = *id;
+    return handle;
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
 }
 
 StatusOr<Result> RequestHandle::Wait(std::optional<std::chrono::nanoseconds> timeout) const {

@@ -1,11 +1,18 @@
 #include "engine/engine_core.h"
 
+#include <algorithm>
+#include <iterator>
+#include <limits>
 #include <map>
+#include <new>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
 #include "core/sequence.h"
+#include "engine/batch_builder.h"
+#include "engine/failure.h"
 #include "kvcache/kv_cache_manager.h"
 #include "scheduler/scheduler.h"
 
@@ -23,7 +30,8 @@ class EngineCore::Impl {
         scheduler_({.max_num_seqs = options.max_num_seqs,
                     .max_num_batched_tokens = options.max_num_batched_tokens,
                     .max_prefill_chunk = options.max_prefill_chunk},
-                   policy, &kv_, &mover_) {
+                   policy, &kv_, &mover_),
+        builder_(std::min(options.max_num_seqs, options.max_num_batched_tokens)) {
     UpdateStats();
   }
 
@@ -37,14 +45,29 @@ class EngineCore::Impl {
   Status CheckIntegrity() const;
 
  private:
+  using Sequences = std::map<RequestId, std::unique_ptr<Sequence>>;
+
   Status CheckRequest(const CoreRequest& request) const;
+  void Insert(CoreRequest request);
+  // Makes room for the events of a step of `sequences` sequences.
+  void ReserveEvents(size_t sequences);
+  void FailOverdue(TimePoint now);
   void AddScheduleEvents(const Schedule& schedule);
+  void NoteSchedule(const Schedule& schedule);
   void BuildBatch(const Schedule& schedule);
-  Status CheckResult(const Schedule& schedule, const StepResult& result) const;
-  void Apply(const Schedule& schedule, StepResult* result);
+  void Compute();
+  void CountRows();
+  StatusOr<StepResult> Execute();
+  void OnShortOfMemory();
+  void Apply(StepResult* result);
+  void TakeScored(BatchBuilder::Work* work, size_t item, StepResult* result, size_t* next);
   void Accept(Sequence* sequence, Sampled sampled);
-  // Ends the sequence and destroys it.
-  void End(Sequence* sequence, SequenceEvent event, FinishReason reason);
+  bool EndsAt(const Sequence& sequence, TokenId token) const;
+  // Ends the sequence and destroys it; `status` says why it failed.
+  void End(Sequence* sequence, SequenceEvent event, FinishReason reason, Status status = {});
+  void Fail(Sequence* sequence, Status status) {
+    End(sequence, SequenceEvent::kFail, FinishReason::kFailed, std::move(status));
+  }
   void LoseDevice(Status status);
   void EmitAll();
   void UpdateStats();
@@ -57,15 +80,18 @@ class EngineCore::Impl {
   KvCacheManager kv_;
   SequenceMover mover_;
   Scheduler scheduler_;
+  BatchBuilder builder_;
   Status device_status_;
 
-  std::map<RequestId, std::unique_ptr<Sequence>> sequences_;
+  Sequences sequences_;
+  std::set<std::pair<TimePoint, RequestId>> deadlines_;  // Of those that have one.
   uint64_t next_order_ = 0;
   uint64_t step_ = 0;
   uint64_t preemptions_ = 0;
-  std::vector<CoreEvent> events_;       // Not emitted yet.
-  Batch batch_;                         // Its items keep their vectors' memory from step to step.
-  std::vector<BatchItem> spare_items_;  // Items beyond this step's number, for the same reason.
+  int memory_tries_ = 0;  // Steps in a row for which memory was short.
+  // Not emitted yet. Its memory is taken ahead, for one end of each sequence and in a step for all
+  // of that step's: what has happened is never lost for want of memory.
+  std::vector<CoreEvent> events_;
   CoreStats stats_;
 };
 
@@ -77,14 +103,14 @@ Status EngineCore::Impl::CheckRequest(const CoreRequest& request) const {
     return InvalidArgument("request id " + std::to_string(request.id) + " is in use", "id");
   }
   if (request.prompt.empty()) return InvalidArgument("the prompt has no tokens", "prompt");
-  if (request.max_tokens < 1) {
+  if (request.max_tokens < 0) {
     return InvalidArgument(
-        "max_tokens is " + std::to_string(request.max_tokens) + ", must be at least 1",
+        "max_tokens is " + std::to_string(request.max_tokens) + ", must be at least 0",
         "max_tokens");
   }
   const int64_t limit = options_.max_model_len;
   const auto prompt = static_cast<int64_t>(request.prompt.size());
-  if (prompt + 1 > limit) {
+  if (prompt > limit || (prompt == limit && request.max_tokens > 0)) {
     return InvalidArgument("the prompt has " + std::to_string(prompt) +
                                " tokens, which leaves none to generate of max_model_len " +
                                std::to_string(limit),
@@ -100,22 +126,50 @@ Status EngineCore::Impl::CheckRequest(const CoreRequest& request) const {
 }
 
 Status EngineCore::Impl::Add(CoreRequest request) {
-  if (Status status = CheckRequest(request); !status.ok()) return status;
+  try {
+    if (Status status = CheckRequest(request); !status.ok()) return status;
+    Insert(std::move(request));
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+  UpdateStats();
+  return {};
+}
+
+void EngineCore::Impl::Insert(CoreRequest request) {
   auto sequence = std::make_unique<Sequence>();
   sequence->id = request.id;
   sequence->prompt_len = static_cast<int32_t>(request.prompt.size());
   sequence->ids = std::move(request.prompt);
   sequence->max_tokens = request.max_tokens;
   sequence->ignore_eos = request.ignore_eos;
-  sequence->spec = request.spec;
+  sequence->stop_ids = std::move(request.stop_ids);
+  std::sort(sequence->stop_ids.begin(), sequence->stop_ids.end());
+  sequence->spec = std::move(request.spec);
   sequence->spec.prompt_len = sequence->prompt_len;
   sequence->tenant = std::move(request.tenant);
   sequence->arrival = request.arrival;
-  sequence->order = next_order_++;
-  scheduler_.Add(sequence.get());
-  sequences_.emplace(request.id, std::move(sequence));
-  UpdateStats();
-  return {};
+  sequence->deadline = request.deadline;
+  sequence->order = next_order_;
+  ReserveEvents(sequences_.size() + 1);
+  const auto it = sequences_.emplace(request.id, std::move(sequence)).first;
+  try {
+    if (request.deadline != TimePoint::max()) deadlines_.emplace(request.deadline, request.id);
+    scheduler_.Add(it->second.get());
+  } catch (...) {
+    deadlines_.erase({request.deadline, request.id});
+    sequences_.erase(it);
+    throw;
+  }
+  ++next_order_;
+}
+
+void EngineCore::Impl::ReserveEvents(size_t sequences) {
+  // Each that runs can be preempted or started, and be scored, get a token and end; each other one
+  // can end.
+  const size_t running = std::min(sequences, static_cast<size_t>(options_.max_num_seqs));
+  const size_t most = events_.size() + sequences + 4 * running;
+  if (events_.capacity() < most) events_.reserve(2 * most);
 }
 
 void EngineCore::Impl::Finish(RequestId id, FinishReason reason) {
@@ -130,27 +184,28 @@ void EngineCore::Impl::Finish(RequestId id, FinishReason reason) {
 bool EngineCore::Impl::Step() {
   if (idle()) return false;
   ++step_;
-  const Schedule& schedule = scheduler_.Plan(clock_->Now());
-  AddScheduleEvents(schedule);
-  stats_.last_rows = schedule.num_tokens;
-  stats_.last_prefill_rows = schedule.num_prefill_tokens;
-  stats_.last_items = static_cast<int>(schedule.items.size());
-  stats_.blocked_id = schedule.head != nullptr ? schedule.head->id : 0;
-  stats_.blocked_by = schedule.head != nullptr ? BlockedByName(schedule.head_blocked_by) : "";
-  if (!schedule.items.empty()) {
+  const TimePoint now = clock_->Now();
+  stats_.last_rows = stats_.last_prefill_rows = stats_.last_items = 0;
+  try {
+    ReserveEvents(sequences_.size());
+    FailOverdue(now);
+    const Schedule& schedule = scheduler_.Plan(now);
+    AddScheduleEvents(schedule);
+    NoteSchedule(schedule);
     BuildBatch(schedule);
-    executor_->Launch(batch_);
-    StatusOr<StepResult> result = executor_->Wait();
-    Status status = result.ok() ? CheckResult(schedule, *result) : result.status();
-    if (status.ok()) {
-      Apply(schedule, &*result);
-    } else {
-      LoseDevice(std::move(status));
-    }
+    if (!builder_.work().empty()) Compute();
+  } catch (const std::bad_alloc&) {
+    OnShortOfMemory();
   }
   UpdateStats();
   EmitAll();
   return true;
+}
+
+void EngineCore::Impl::FailOverdue(TimePoint now) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    Fail(sequences_.at(deadlines_.begin()->second).get(), RequestTimeout());
+  }
 }
 
 void EngineCore::Impl::AddScheduleEvents(const Schedule& schedule) {
@@ -163,60 +218,113 @@ void EngineCore::Impl::AddScheduleEvents(const Schedule& schedule) {
   }
 }
 
+void EngineCore::Impl::NoteSchedule(const Schedule& schedule) {
+  stats_.blocked_id = schedule.head != nullptr ? schedule.head->id : 0;
+  stats_.blocked_by = schedule.head != nullptr ? BlockedByName(schedule.head_blocked_by) : "";
+}
+
 void EngineCore::Impl::BuildBatch(const Schedule& schedule) {
-  batch_.step = step_;
-  batch_.copies.assign(schedule.copies.begin(), schedule.copies.end());
-  while (batch_.items.size() > schedule.items.size()) {
-    spare_items_.push_back(std::move(batch_.items.back()));
-    batch_.items.pop_back();
-  }
-  while (batch_.items.size() < schedule.items.size()) {
-    if (spare_items_.empty()) spare_items_.emplace_back();
-    batch_.items.push_back(std::move(spare_items_.back()));
-    spare_items_.pop_back();
-  }
-  for (size_t i = 0; i < schedule.items.size(); ++i) {
-    const ScheduledItem& scheduled = schedule.items[i];
-    const Sequence& sequence = *scheduled.sequence;
-    BatchItem& item = batch_.items[i];
-    const auto first = sequence.ids.begin() + scheduled.start;
-    item.sequence = sequence.id;
-    item.start = scheduled.start;
-    item.tokens.assign(first, first + scheduled.num_tokens);
-    item.blocks.assign(sequence.blocks.begin(), sequence.blocks.end());
-    item.sample = scheduled.sample;
-    item.spec = sequence.spec;
-  }
-}
-
-// An executor that answers for other sequences than asked can no more be trusted than one that
-// fails.
-Status EngineCore::Impl::CheckResult(const Schedule& schedule, const StepResult& result) const {
-  size_t n = 0;
+  builder_.Begin(step_, schedule.copies);
   for (const ScheduledItem& item : schedule.items) {
-    if (!item.sample) continue;
-    if (n >= result.sampled.size() || result.sampled[n].sequence != item.sequence->id) {
-      return {StatusCode::kInternal, "the executor sampled no token for sequence " +
-                                         std::to_string(item.sequence->id) + " in step " +
-                                         std::to_string(step_)};
+    try {
+      builder_.Add(item);
+    } catch (const std::bad_alloc&) {
+      Fail(item.sequence, OutOfMemory());
     }
-    ++n;
   }
-  if (n == result.sampled.size()) return {};
-  return {StatusCode::kInternal, "the executor sampled " + std::to_string(result.sampled.size()) +
-                                     " tokens in step " + std::to_string(step_) + ", asked for " +
-                                     std::to_string(n)};
 }
 
-void EngineCore::Impl::Apply(const Schedule& schedule, StepResult* result) {
-  size_t n = 0;
-  for (const ScheduledItem& item : schedule.items) {
-    item.sequence->computed += item.num_tokens;
-    if (item.sample) Accept(item.sequence, std::move(result->sampled[n++]));
+void EngineCore::Impl::Compute() {
+  StatusOr<StepResult> result = Execute();
+  if (!result.ok() && result.status().code() == StatusCode::kResourceExhausted) {
+    OnShortOfMemory();
+    return;
   }
+  memory_tries_ = 0;
+  Status status = result.ok() ? builder_.CheckResult(*result) : result.status();
+  if (!status.ok()) {
+    LoseDevice(std::move(status));
+    return;
+  }
+  CountRows();
+  Apply(&*result);
+}
+
+void EngineCore::Impl::CountRows() {
+  for (const BatchBuilder::Work& work : builder_.work()) {
+    const bool decodes = work.planned.sequence->state == SequenceState::kDecoding;
+    stats_.last_rows += work.planned.num_tokens;
+    if (!decodes) stats_.last_prefill_rows += work.planned.num_tokens;
+    ++stats_.last_items;
+  }
+}
+
+StatusOr<StepResult> EngineCore::Impl::Execute() {
+  try {
+    executor_->Launch(builder_.batch());
+    return executor_->Wait();
+  } catch (const std::exception&) {
+    return CurrentFailure("the executor");
+  }
+}
+
+// The K/V of the step may be written or not: it is computed again, to the same bits.
+void EngineCore::Impl::OnShortOfMemory() {
+  stats_.blocked_id = sequences_.empty() ? 0 : sequences_.begin()->first;
+  stats_.blocked_by = "memory";
+  if (++memory_tries_ < kMaxMemoryTries || sequences_.empty()) return;
+  memory_tries_ = 0;
+  Sequence* newest = sequences_.begin()->second.get();
+  for (const auto& [id, sequence] : sequences_) {
+    const bool better = sequence->running() == newest->running() ? sequence->order > newest->order
+                                                                 : sequence->running();
+    if (better) newest = sequence.get();
+  }
+  Fail(newest, OutOfMemory());
+}
+
+void EngineCore::Impl::Apply(StepResult* result) {
+  size_t sampled = 0;
+  size_t scored = 0;
+  for (size_t i = 0; i < builder_.work().size(); ++i) {
+    BatchBuilder::Work& work = builder_.work()[i];
+    Sequence* sequence = work.planned.sequence;
+    sequence->computed += work.planned.num_tokens;
+    TakeScored(&work, i, result, &scored);
+    if (work.planned.sample) {
+      Accept(sequence, std::move(result->sampled[sampled++]));
+    } else if (sequence->max_tokens == 0 && sequence->computed == sequence->num_ids()) {
+      End(sequence, SequenceEvent::kEnd, FinishReason::kLength);
+    }
+  }
+}
+
+void EngineCore::Impl::TakeScored(BatchBuilder::Work* work, size_t item, StepResult* result,
+                                  size_t* next) {
+  Sequence* sequence = work->planned.sequence;
+  if (sequence->spec.num_prompt_logprobs < 0) return;
+  const BatchItem& asked = builder_.batch().items[item];
+  if (sequence->scored == 0) {
+    work->scored.push_back({.sequence = sequence->id,
+                            .position = 0,
+                            .token = sequence->ids[0],
+                            .logprob = std::numeric_limits<float>::quiet_NaN(),
+                            .top_logprobs = {}});
+    sequence->scored = 1;
+  }
+  for (int32_t position = asked.score_begin; position < asked.score_end; ++position) {
+    work->scored.push_back(std::move(result->scored[(*next)++]));
+    sequence->scored = position + 1;
+  }
+  if (work->scored.empty()) return;
+  AddEvent(CoreEvent::Kind::kPromptScored, sequence->id).scored = std::move(work->scored);
 }
 
 void EngineCore::Impl::Accept(Sequence* sequence, Sampled sampled) {
+  if (sampled.invalid) {
+    Fail(sequence, MakeStatus(StatusCode::kInternal, "the model produced no finite logit"));
+    return;
+  }
   const TokenId token = sampled.token;
   if (sequence->state == SequenceState::kPrefilling) {
     mover_.Move(sequence->id, &sequence->state, SequenceEvent::kCaughtUp);
@@ -224,14 +332,22 @@ void EngineCore::Impl::Accept(Sequence* sequence, Sampled sampled) {
   if (sequence->first_token_step == 0) sequence->first_token_step = step_;
   sequence->ids.push_back(token);
   AddEvent(CoreEvent::Kind::kToken, sequence->id).sampled = std::move(sampled);
-  if (!sequence->ignore_eos && options_.is_end && options_.is_end(token)) {
+  if (EndsAt(*sequence, token)) {
     End(sequence, SequenceEvent::kEnd, FinishReason::kStop);
   } else if (sequence->generated() >= sequence->max_tokens) {
     End(sequence, SequenceEvent::kEnd, FinishReason::kLength);
   }
 }
 
-void EngineCore::Impl::End(Sequence* sequence, SequenceEvent event, FinishReason reason) {
+// The sampler keeps out what would end a sequence before min_tokens; this holds whatever it does.
+bool EngineCore::Impl::EndsAt(const Sequence& sequence, TokenId token) const {
+  if (sequence.generated() <= sequence.spec.params.min_tokens) return false;
+  if (!sequence.ignore_eos && options_.is_end && options_.is_end(token)) return true;
+  return std::binary_search(sequence.stop_ids.begin(), sequence.stop_ids.end(), token);
+}
+
+void EngineCore::Impl::End(Sequence* sequence, SequenceEvent event, FinishReason reason,
+                           Status status) {
   scheduler_.Remove(sequence, event);
   const bool failed = event == SequenceEvent::kFail;
   CoreEvent& e =
@@ -241,14 +357,15 @@ void EngineCore::Impl::End(Sequence* sequence, SequenceEvent event, FinishReason
   e.completion_tokens = sequence->generated();
   e.preemptions = sequence->preemptions;
   e.first_token_step = sequence->first_token_step;
-  if (failed) e.status = device_status_;
+  e.status = std::move(status);
+  deadlines_.erase({sequence->deadline, sequence->id});
   sequences_.erase(sequence->id);
 }
 
 void EngineCore::Impl::LoseDevice(Status status) {
   device_status_ = std::move(status);
   while (!sequences_.empty()) {
-    End(sequences_.begin()->second.get(), SequenceEvent::kFail, FinishReason::kFailed);
+    Fail(sequences_.begin()->second.get(), CopyStatus(device_status_));
   }
 }
 
@@ -261,11 +378,16 @@ CoreEvent& EngineCore::Impl::AddEvent(CoreEvent::Kind kind, RequestId id) {
 }
 
 void EngineCore::Impl::EmitAll() {
-  if (options_.check_integrity && sequences_.empty()) Check(CheckIntegrity());
-  if (events_.empty()) return;
   std::vector<CoreEvent> events;
-  events.reserve(events_.size());
-  events.swap(events_);
+  try {
+    if (options_.check_integrity && sequences_.empty()) Check(CheckIntegrity());
+    events.reserve(events_.size());
+  } catch (const std::bad_alloc&) {
+    return;  // With the next step.
+  }
+  if (events_.empty()) return;
+  events.assign(std::make_move_iterator(events_.begin()), std::make_move_iterator(events_.end()));
+  events_.clear();
   emit_(std::move(events));
 }
 

@@ -105,19 +105,26 @@ class EngineCore {
   EngineCore& operator=(const EngineCore&) = delete;
 
   // Queues a request. No event follows a failure: kInvalidArgument, with the field at fault, for a
-  // request that can never fit or an id in use; kUnavailable once the device is lost.
+  // request that can never fit or an id in use; kUnavailable once the device is lost;
+  // kResourceExhausted where memory is short.
   Status Add(CoreRequest request);
 
   // Ends a request, whatever its state: its blocks are back on return, and kFinished with `reason`
   // is emitted with the next step, or before this returns if the core is idle then. Unknown ids are
-  // ignored. REQUIRES: reason is not kFailed.
+  // ignored. REQUIRES: reason is not kFailed. Never throws.
   void Finish(RequestId id, FinishReason reason);
 
-  // One step. Returns false where there was nothing to do: no sequence waits or runs. If the
-  // executor fails, the device is lost: every sequence, also the waiting ones, ends as kFailed with
-  // that reason, and Add refuses from then on. A step with last_rows == 0 although sequences are
-  // there is a bug; stats() names who is blocked by what.
+  // One step. Returns false where there was nothing to do: no sequence waits or runs. First, those
+  // whose deadline is over end as kFailed with kDeadlineExceeded, whatever their state.
+  // If the executor fails, the device is lost: every sequence, also the waiting ones, ends as
+  // kFailed with that reason, and Add refuses from then on.
+  // Memory that is short for one sequence fails that one (kResourceExhausted). Where it is short
+  // for the step as a whole, the step changes nothing (last_rows == 0, blocked_by "memory") and is
+  // to be tried again; the newest sequence fails after kMaxMemoryTries such steps. Else a step with
+  // last_rows == 0 although sequences are there is a bug; stats() names who is blocked by what.
+  // Never throws.
   bool Step();
+  static constexpr int kMaxMemoryTries = 10;
 
   // No sequence waits or runs, and all events are emitted.
   bool idle() const;

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <new>
 
 #include "engine/test_executor.h"
 #include "policy/fcfs.h"
@@ -15,32 +17,51 @@ using Kind = CoreEvent::Kind;
 
 class FixedClock final : public Clock {
  public:
-  TimePoint Now() const override { return TimePoint{1}; }
+  TimePoint Now() const override { return now; }
+  TimePoint now{1};
 };
 
-// Fails every step from `fail_at` on (1 is the first), or answers for the wrong sequence.
+// What FailingExecutor does.
+enum class Fault { kFails, kAnswersForOthers, kScoresOthers, kIsShortOfMemory, kHasNoLogit };
+
+// Has a fault in every step from `fail_at` on (1 is the first), in `times` steps.
 class FailingExecutor final : public Executor {
  public:
-  FailingExecutor(TestExecutor* inner, int fail_at, bool wrong_answer)
-      : inner_(inner), fail_at_(fail_at), wrong_answer_(wrong_answer) {}
+  FailingExecutor(TestExecutor* inner, int fail_at, Fault fault, int times = 1000)
+      : inner_(inner), fail_at_(fail_at), fault_(fault), times_(times) {}
   StatusOr<KvLayout> Init(int64_t bytes, int tokens, int seqs) override {
     return inner_->Init(bytes, tokens, seqs);
   }
   void Launch(const Batch& batch) override { inner_->Launch(batch); }
   StatusOr<StepResult> Wait() override {
     StatusOr<StepResult> result = inner_->Wait();
-    if (++steps_ < fail_at_) return result;
-    if (!wrong_answer_) return Status(StatusCode::kUnavailable, "the device fell off the bus");
-    for (Sampled& sampled : result->sampled) sampled.sequence += 1000;
+    if (++steps_ < fail_at_ || steps_ >= fail_at_ + times_) return result;
+    switch (fault_) {
+      case Fault::kFails:
+        return Status(StatusCode::kUnavailable, "the device fell off the bus");
+      case Fault::kAnswersForOthers:
+        for (Sampled& sampled : result->sampled) sampled.sequence += 1000;
+        break;
+      case Fault::kScoresOthers:
+        for (Scored& scored : result->scored) ++scored.position;
+        break;
+      case Fault::kIsShortOfMemory:
+        throw std::bad_alloc();
+      case Fault::kHasNoLogit:
+        result->sampled.at(0).invalid = true;
+        break;
+    }
     return result;
   }
   void ReadBlock(BlockId, std::span<std::byte>) const override {}
   void WriteBlock(BlockId, std::span<const std::byte>) override {}
+  int steps() const { return steps_; }
 
  private:
   TestExecutor* const inner_;
   const int fail_at_;
-  const bool wrong_answer_;
+  const Fault fault_;
+  const int times_;
   int steps_ = 0;
 };
 
@@ -62,19 +83,39 @@ class EngineCoreTest : public testing::Test {
     log_.push_back(event);
     EXPECT_FALSE(ended_.contains(event.id)) << "an event after the end of " << event.id;
     if (event.kind == Kind::kToken) tokens_[event.id].push_back(event.sampled.token);
+    for (const Scored& scored : event.scored) scored_[event.id].push_back(scored);
     if (event.kind == Kind::kFinished || event.kind == Kind::kFailed) ended_[event.id] = event;
   }
 
-  Status Add(RequestId id, int32_t prompt_len, int32_t max_tokens, bool ignore_eos = false) {
+  static CoreRequest MakeRequest(RequestId id, int32_t prompt_len, int32_t max_tokens) {
     CoreRequest request;
     request.id = id;
     for (int32_t i = 0; i < prompt_len; ++i) {
       request.prompt.push_back(static_cast<TokenId>(id * 100) + i);
     }
     request.max_tokens = max_tokens;
-    request.ignore_eos = ignore_eos;
     request.spec.seed = id;
+    return request;
+  }
+
+  Status Add(RequestId id, int32_t prompt_len, int32_t max_tokens, bool ignore_eos = false) {
+    CoreRequest request = MakeRequest(id, prompt_len, max_tokens);
+    request.ignore_eos = ignore_eos;
     return core_->Add(std::move(request));
+  }
+
+  // Each id of the prompt once, in order, with the log-prob that it must have.
+  void ExpectScored(const CoreRequest& request) {
+    const std::vector<Scored>& scored = scored_[request.id];
+    ASSERT_EQ(scored.size(), request.prompt.size());
+    EXPECT_TRUE(std::isnan(scored[0].logprob));
+    for (size_t i = 0; i < scored.size(); ++i) {
+      EXPECT_EQ(scored[i].position, static_cast<int32_t>(i));
+      EXPECT_EQ(scored[i].token, request.prompt[i]);
+      if (i == 0) continue;
+      EXPECT_EQ(scored[i].logprob,
+                TestExecutor::ScoreOf({request.prompt.data(), i}, request.prompt[i]));
+    }
   }
 
   void StepChecked() {
@@ -115,6 +156,7 @@ class EngineCoreTest : public testing::Test {
   std::unique_ptr<EngineCore> core_;
   std::vector<CoreEvent> log_;
   std::map<RequestId, std::vector<TokenId>> tokens_;
+  std::map<RequestId, std::vector<Scored>> scored_;
   std::map<RequestId, CoreEvent> ended_;
 };
 
@@ -156,10 +198,182 @@ TEST_F(EngineCoreTest, EndsAtAnEndTokenUnlessIgnored) {
   EXPECT_EQ(ended_.at(1).reason, FinishReason::kLength);
 }
 
+TEST_F(EngineCoreTest, EndsAtAStopIdWhateverEndTokensDo) {
+  Start(8, {});
+  ASSERT_TRUE(Add(1, 5, 10).ok());
+  RunToEnd();
+  const std::vector<TokenId> all = tokens_.at(1);
+  tokens_.clear();
+  ended_.clear();
+  CoreRequest request = MakeRequest(1, 5, 10);
+  request.ignore_eos = true;
+  request.stop_ids = {all[8], all[3], 999999};
+  ASSERT_TRUE(core_->Add(request).ok());
+  RunToEnd();
+  EXPECT_EQ(tokens_.at(1), std::vector<TokenId>(all.begin(), all.begin() + 4));
+  EXPECT_EQ(ended_.at(1).reason, FinishReason::kStop);
+  EXPECT_EQ(ended_.at(1).completion_tokens, 4);
+  // No end before min_tokens, also where the sampler should let one through.
+  ended_.clear();
+  request.spec.params.min_tokens = 5;
+  ASSERT_TRUE(core_->Add(request).ok());
+  RunToEnd();
+  EXPECT_EQ(ended_.at(1).completion_tokens, 9);
+  EXPECT_EQ(ended_.at(1).reason, FinishReason::kStop);
+}
+
+TEST_F(EngineCoreTest, NoTokenWantedEndsWithThePrompt) {
+  Start(4, {.max_num_batched_tokens = 10});
+  CoreRequest request = MakeRequest(1, 64, 0);
+  request.spec.num_prompt_logprobs = 2;
+  ASSERT_TRUE(core_->Add(request).ok());
+  RunToEnd();
+  EXPECT_EQ(ended_.at(1).reason, FinishReason::kLength);
+  EXPECT_EQ(ended_.at(1).completion_tokens, 0);
+  EXPECT_EQ(CountOf(1, Kind::kToken), 0);
+  EXPECT_EQ(core_->stats().steps, 7U);
+  ExpectScored(request);
+  EXPECT_EQ(scored_.at(1)[5].top_logprobs.size(), 2U);
+  ASSERT_TRUE(Add(2, 1, 0).ok());
+  RunToEnd();
+  EXPECT_EQ(KindsOf(2), (std::vector<Kind>{Kind::kStarted, Kind::kFinished}));
+}
+
+TEST_F(EngineCoreTest, AOneTokenPromptIsScoredToo) {
+  Start(4, {});
+  CoreRequest request = MakeRequest(1, 1, 2);
+  request.spec.num_prompt_logprobs = 0;
+  ASSERT_TRUE(core_->Add(request).ok());
+  RunToEnd();
+  ExpectScored(request);
+  EXPECT_EQ(KindsOf(1), (std::vector<Kind>{Kind::kStarted, Kind::kPromptScored, Kind::kToken,
+                                           Kind::kToken, Kind::kFinished}));
+}
+
+// Of invariant 1: chunks and preemption change no log-prob of a prompt, and score no id twice.
+TEST_F(EngineCoreTest, PromptsAreScoredOnceChunkedAndPreempted) {
+  for (const int chunk : {1, 7, 0}) {
+    scored_.clear();
+    ended_.clear();
+    tokens_.clear();
+    Start(9, {.max_num_batched_tokens = 32, .max_prefill_chunk = chunk});
+    std::vector<CoreRequest> requests;
+    for (RequestId id = 1; id <= 6; ++id) {
+      requests.push_back(MakeRequest(id, static_cast<int32_t>(5 + id * 9), 30));
+      requests.back().spec.num_prompt_logprobs = 0;
+      ASSERT_TRUE(core_->Add(requests.back()).ok());
+    }
+    RunToEnd();
+    EXPECT_GT(core_->stats().preemptions, 0U) << "the pool was not small enough";
+    for (const CoreRequest& request : requests) ExpectScored(request);
+  }
+}
+
+// A victim in the middle of its prompt goes on where its scores ended.
+TEST_F(EngineCoreTest, APreemptionWithinThePromptScoresTheRestOnly) {
+  Start(6, {.max_num_batched_tokens = 3});
+  CoreRequest first = MakeRequest(1, 14, 60);
+  CoreRequest second = MakeRequest(2, 60, 2);
+  second.spec.num_prompt_logprobs = 0;
+  ASSERT_TRUE(core_->Add(first).ok());
+  ASSERT_TRUE(core_->Add(second).ok());
+  while (scored_[2].empty()) StepChecked();
+  RunToEnd();
+  EXPECT_GT(ended_.at(2).preemptions, 0);
+  ExpectScored(second);
+}
+
+TEST_F(EngineCoreTest, DeadlinesEndRequestsInEveryState) {
+  Start(4, {.max_num_seqs = 2});
+  const auto add = [this](RequestId id, int32_t prompt, int64_t deadline) {
+    CoreRequest request = MakeRequest(id, prompt, 40);
+    request.deadline = TimePoint{deadline};
+    ASSERT_TRUE(core_->Add(request).ok());
+  };
+  add(1, 16, 1000);
+  add(2, 16, 30);
+  add(3, 4, 20);
+  while (core_->stats().preempted == 0) StepChecked();
+  EXPECT_TRUE(ended_.empty());
+  clock_.now = TimePoint{20};
+  StepChecked();
+  EXPECT_EQ(ended_.size(), 1U) << "the waiting one";
+  EXPECT_EQ(ended_.at(3).kind, Kind::kFailed);
+  EXPECT_EQ(ended_.at(3).status.code(), StatusCode::kDeadlineExceeded);
+  clock_.now = TimePoint{999};
+  StepChecked();
+  EXPECT_EQ(ended_.size(), 2U) << "the preempted one";
+  EXPECT_EQ(ended_.at(2).preemptions, 1);
+  EXPECT_GT(ended_.at(2).completion_tokens, 0);
+  clock_.now = TimePoint{1000};
+  ASSERT_TRUE(core_->Step());
+  EXPECT_EQ(ended_.at(1).status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(core_->idle());
+  EXPECT_TRUE(core_->device_status().ok());
+  EXPECT_EQ(core_->stats().free_blocks, 4);
+}
+
+TEST_F(EngineCoreTest, ARowWithoutLogitsFailsItsRequestAlone) {
+  FailingExecutor failing(&executor_, 2, Fault::kHasNoLogit, 1);
+  Start(8, {}, &failing);
+  ASSERT_TRUE(Add(1, 4, 5).ok());
+  ASSERT_TRUE(Add(2, 4, 5).ok());
+  RunToEnd();
+  EXPECT_EQ(ended_.at(1).kind, Kind::kFailed);
+  EXPECT_EQ(ended_.at(1).status.code(), StatusCode::kInternal);
+  EXPECT_EQ(ended_.at(1).status.message(), "the model produced no finite logit");
+  EXPECT_EQ(ended_.at(1).completion_tokens, 1);
+  EXPECT_EQ(ended_.at(2).completion_tokens, 5);
+  EXPECT_TRUE(core_->device_status().ok());
+}
+
+TEST_F(EngineCoreTest, AnExecutorThatScoresWhatNobodyAskedIsLost) {
+  FailingExecutor failing(&executor_, 1, Fault::kScoresOthers);
+  Start(8, {}, &failing);
+  CoreRequest request = MakeRequest(1, 9, 5);
+  request.spec.num_prompt_logprobs = 0;
+  ASSERT_TRUE(core_->Add(request).ok());
+  ASSERT_TRUE(core_->Step());
+  EXPECT_NE(ended_.at(1).status.message().find("did not score position 1 of sequence 1"),
+            std::string::npos);
+}
+
+TEST_F(EngineCoreTest, AStepShortOfMemoryIsTriedAgain) {
+  Start(8, {});
+  ASSERT_TRUE(Add(1, 20, 5).ok());
+  RunToEnd();
+  const std::vector<TokenId> expected = tokens_.at(1);
+  tokens_.clear();
+  ended_.clear();
+  FailingExecutor failing(&executor_, 2, Fault::kIsShortOfMemory, EngineCore::kMaxMemoryTries - 1);
+  Start(8, {}, &failing);
+  ASSERT_TRUE(Add(1, 20, 5).ok());
+  while (!core_->idle()) {
+    ASSERT_TRUE(core_->Step());
+    const bool short_of_memory = core_->stats().last_rows == 0;
+    EXPECT_EQ(std::string(core_->stats().blocked_by) == "memory", short_of_memory);
+    EXPECT_TRUE(core_->CheckIntegrity().ok());
+  }
+  EXPECT_EQ(tokens_.at(1), expected);
+  EXPECT_EQ(failing.steps(), 5 + EngineCore::kMaxMemoryTries - 1);
+}
+
+TEST_F(EngineCoreTest, MemoryThatStaysShortEndsTheNewestOnesInTurn) {
+  FailingExecutor failing(&executor_, 2, Fault::kIsShortOfMemory, 2 * EngineCore::kMaxMemoryTries);
+  Start(8, {.max_num_seqs = 2}, &failing);
+  for (const RequestId id : {1, 2, 3}) ASSERT_TRUE(Add(id, 4, 5).ok());
+  while (!core_->idle()) ASSERT_TRUE(core_->Step());
+  EXPECT_EQ(ended_.at(2).status.code(), StatusCode::kResourceExhausted) << "the newest that runs";
+  EXPECT_EQ(ended_.at(3).status.code(), StatusCode::kResourceExhausted) << "then the newest";
+  EXPECT_EQ(ended_.at(1).completion_tokens, 5);
+  EXPECT_TRUE(core_->device_status().ok());
+}
+
 TEST_F(EngineCoreTest, RefusesWhatCanNeverFitAndNamesTheField) {
   Start(4, {.max_model_len = 60});
   EXPECT_EQ(Add(1, 0, 5).field(), "prompt");
-  EXPECT_EQ(Add(1, 5, 0).field(), "max_tokens");
+  EXPECT_EQ(Add(1, 5, -1).field(), "max_tokens");
+  EXPECT_EQ(Add(1, 61, 0).field(), "prompt");
   EXPECT_EQ(Add(1, 60, 1).field(), "prompt");
   EXPECT_EQ(Add(1, 50, 11).field(), "max_tokens");
   EXPECT_TRUE(core_->idle());
@@ -238,9 +452,9 @@ TEST_F(EngineCoreTest, FinishWhilePreempted) {
 }
 
 TEST_F(EngineCoreTest, ALostDeviceFailsAllWithTheReason) {
-  for (bool wrong_answer : {false, true}) {
+  for (const bool wrong_answer : {false, true}) {
     ended_.clear();
-    FailingExecutor failing(&executor_, 2, wrong_answer);
+    FailingExecutor failing(&executor_, 2, wrong_answer ? Fault::kAnswersForOthers : Fault::kFails);
     Start(8, {.max_num_seqs = 1}, &failing);
     ASSERT_TRUE(Add(1, 4, 5).ok());
     ASSERT_TRUE(Add(2, 4, 5).ok());

@@ -141,6 +141,8 @@ void EngineLoop::Publish(TimePoint now, bool progress) {
 
 void EngineLoop::Emit(std::vector<CoreEvent> events) {
   const TimePoint now = clock_->Now();
+  // Before any sink knows: who submits again after that failure must be refused.
+  if (!core_.device_status().ok()) SetDeviceStatus(core_.device_status());
   for (const CoreEvent& event : events) {
     const auto it = live_.find(event.id);
     if (it == live_.end()) continue;
@@ -159,8 +161,6 @@ void EngineLoop::Emit(std::vector<CoreEvent> events) {
         break;
       case CoreEvent::Kind::kFailed:
       case CoreEvent::Kind::kFinished:
-        // Before its sink knows: who submits again after a failure must be refused.
-        if (!event.status.ok()) SetDeviceStatus(event.status);
         OnEnded(live, now);
         dequeued_(&live);
         live_.erase(it);

@@ -31,8 +31,9 @@ EngineMetrics::EngineMetrics()
       preemptions(metrics_.AddCounter(
           "ropeway_num_preemptions_total",
           "How often a sequence gave its blocks back, to be computed again later.")),
-      prompt_tokens(metrics_.AddCounter("ropeway_prompt_tokens_total",
-                                        "Prompt tokens of requests that got their first token.")),
+      prompt_tokens(metrics_.AddCounter(
+          "ropeway_prompt_tokens_total",
+          "Prompt tokens of requests that got their first token, or wanted none.")),
       generation_tokens(metrics_.AddCounter("ropeway_generation_tokens_total",
                                             "Tokens generated and delivered.")),
       refused(metrics_.AddCounter("ropeway_request_refused_total",

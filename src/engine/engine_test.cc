@@ -65,6 +65,35 @@ TEST_F(EngineTest, SubmitsAndWaits) {
   EXPECT_NE(again->id(), handle->id());
 }
 
+// Teacher-forced scores of a text are those that it got when it was generated, to the bit.
+TEST_F(EngineTest, ScoresAPromptAsItWasGenerated) {
+  Start();
+  Request request;
+  request.prompt = std::vector<TokenId>{1, 2, 3};
+  request.sampling.temperature = 0.0F;
+  request.ignore_eos = true;
+  request.logprobs = 2;
+  request.max_tokens = 10;
+  const Result generated = *engine_->Submit(request)->Wait();
+  ASSERT_EQ(generated.tokens.size(), 10U);
+  EXPECT_TRUE(generated.prompt_tokens.empty());
+  auto& ids = std::get<std::vector<TokenId>>(request.prompt);
+  for (const OutputToken& token : generated.tokens) ids.push_back(token.id);
+  request.prompt_logprobs = 2;
+  request.max_tokens = 0;
+  const Result scored = *engine_->Submit(request)->Wait();
+  EXPECT_EQ(scored.finish.reason, FinishReason::kLength);
+  EXPECT_TRUE(scored.tokens.empty());
+  ASSERT_EQ(scored.prompt_tokens.size(), 13U);
+  for (size_t i = 0; i < 10; ++i) {
+    const OutputToken& expected = generated.tokens[i];
+    const OutputToken& token = scored.prompt_tokens[i + 3];
+    EXPECT_EQ(token.id, expected.id);
+    EXPECT_EQ(token.logprob, expected.logprob) << i;
+    EXPECT_EQ(token.top_bytes, expected.top_bytes);
+  }
+}
+
 TEST_F(EngineTest, WaitEndsAtItsTimeoutAndTheRequestGoesOn) {
   Start();
   // Without the promise a tiny model may be done before this thread gets to wait.
@@ -130,7 +159,7 @@ TEST_F(EngineTest, SubmitManyKeepsOrderWithSeveralFrontEndThreads) {
     // The first of each six takes longest to encode.
     requests.push_back(Greedy(std::string(i % 6 == 0 ? 400 : 3, 'a'), 1));
   }
-  requests[7].max_tokens = 0;
+  requests[7].max_tokens = -1;
   const auto handles = engine_->SubmitMany(std::move(requests));
   ASSERT_EQ(handles.size(), 30U);
   RequestId last_id = 0;

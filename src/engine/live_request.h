@@ -28,6 +28,7 @@ struct LiveRequest {
   RequestId id = 0;
   uint64_t seed = 0;
   TimePoint arrival{};
+  TimePoint deadline = TimePoint::max();  // It fails with kDeadlineExceeded then.
   std::string tenant;
 
   ByteBudget::Hold bytes;            // What `request` takes of LlmEngineConfig::max_request_bytes.

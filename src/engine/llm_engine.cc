@@ -34,15 +34,30 @@ size_t BytesOf(const std::string& text) { return text.size(); }
 size_t BytesOf(const std::vector<TokenId>& ids) { return ids.size() * sizeof(TokenId); }
 size_t BytesOf(const std::vector<ChatMessage>& messages) {
   size_t bytes = messages.size() * sizeof(ChatMessage);
-  for (const ChatMessage& message : messages) bytes += message.role.size() + message.content.size();
+  for (const ChatMessage& message : messages) {
+    bytes += message.role.size() + message.content.size() + message.name.size() +
+             message.tool_call_id.size();
+  }
   return bytes;
 }
 
 // What a request takes in memory, as far as its sender decides.
 size_t BytesOf(const Request& request) {
   size_t bytes = std::visit([](const auto& prompt) { return BytesOf(prompt); }, request.prompt);
-  for (const std::string& stop : request.stop) bytes += stop.size();
-  return bytes + request.tenant.size();
+  for (const std::string& stop : request.stop) bytes += sizeof(stop) + stop.size();
+  bytes += request.sampling.logit_bias.size() * sizeof(LogitBias);
+  return bytes + BytesOf(request.stop_token_ids) + request.tenant.size();
+}
+
+// When the request fails: the smaller of what it asks and what the engine allows counts.
+TimePoint DeadlineOf(TimePoint arrival, const Request& request, const EngineOptions& options) {
+  using std::chrono::milliseconds;
+  const milliseconds most = options.request_timeout;
+  milliseconds timeout = most.count() > 0 ? most : milliseconds::max();
+  if (request.timeout) timeout = std::min(timeout, *request.timeout);
+  // Compared in milliseconds: more of them than this do not fit the clock's count.
+  if (timeout >= std::chrono::duration_cast<milliseconds>(kLongestWait)) return TimePoint::max();
+  return arrival + timeout;
 }
 
 Status CheckEngineOptions(const EngineOptions& options) {
@@ -55,7 +70,8 @@ Status CheckEngineOptions(const EngineOptions& options) {
                         at_least(options.max_queued_requests, 1, "max_queued_requests"),
                         at_least(options.frontend_threads, 1, "frontend_threads"),
                         at_least(options.kv_cache_bytes, 1, "kv_cache_bytes"),
-                        at_least(options.max_model_len, 0, "max_model_len")}) {
+                        at_least(options.max_model_len, 0, "max_model_len"),
+                        at_least(options.request_timeout.count(), 0, "request_timeout")}) {
     if (!status.ok()) return status;
   }
   return {};
@@ -188,6 +204,7 @@ StatusOr<RequestId> LlmEngine::Impl::Submit(Request request, std::shared_ptr<Out
   live->sink = std::move(sink);
   live->tenant = live->request.tenant;
   live->arrival = config_.clock->Now();
+  live->deadline = DeadlineOf(live->arrival, live->request, config_.options);
   const size_t bytes = std::min(BytesOf(live->request), config_.max_request_bytes);
   const std::lock_guard lock(mu_);
   if (Status status = CheckAdmission(); !status.ok()) return status;

@@ -63,6 +63,97 @@ TEST(LlmEngineTest, EndTokenIsCountedAndNotShown) {
   EXPECT_EQ(seen.finish->usage.completion_tokens, 5);
 }
 
+TEST(LlmEngineTest, AStopTokenIsCountedAndNotShown) {
+  TestEngine test;
+  test.Start();
+  Request request = TextRequest("one. two");
+  request.stop_token_ids = {'.', 't'};
+  auto sink = NewSink();
+  ASSERT_TRUE(test.engine->Submit(request, sink).ok());
+  TestSink::Seen seen = sink->WaitEnd();
+  EXPECT_EQ(seen.text, "one");
+  EXPECT_EQ(seen.finish->reason, FinishReason::kStop);
+  EXPECT_EQ(seen.finish->usage.completion_tokens, 4);
+  EXPECT_EQ(seen.tokens.back().bytes, ".");
+}
+
+TEST(LlmEngineTest, StopStringsAreNotLookedForBeforeMinTokens) {
+  TestEngine test;
+  test.Start();
+  Request request = TextRequest("ENDEND");
+  request.stop = {"END"};
+  const auto run = [&](int32_t min_tokens) {
+    request.sampling.min_tokens = min_tokens;
+    auto sink = NewSink();
+    EXPECT_TRUE(test.engine->Submit(request, sink).ok());
+    return sink->WaitEnd();
+  };
+  EXPECT_EQ(run(0).text, "");
+  EXPECT_EQ(run(1).text, "");
+  // The E is shown before anybody looks: the first END that begins after it ends the text.
+  const TestSink::Seen seen = run(2);
+  EXPECT_EQ(seen.text, "END");
+  EXPECT_EQ(seen.finish->usage.completion_tokens, 6);
+  EXPECT_EQ(seen.finish->reason, FinishReason::kStop);
+}
+
+TEST(LlmEngineTest, PromptLogprobsComeFirstAndTellWhereEachTokenBegins) {
+  TestEngine test;
+  test.options.max_num_batched_tokens = 2;
+  test.Start();
+  Request request = TextRequest("abc");
+  std::get<std::string>(request.prompt) += "de";
+  request.prompt_logprobs = 1;
+  request.max_tokens = 2;
+  auto sink = NewSink();
+  ASSERT_TRUE(test.engine->Submit(request, sink).ok());
+  const TestSink::Seen seen = sink->WaitEnd();
+  EXPECT_EQ(seen.text, "ab");
+  ASSERT_EQ(seen.prompt.size(), 5U);
+  EXPECT_TRUE(std::isnan(seen.prompt[0].logprob));
+  EXPECT_TRUE(seen.prompt[0].top_logprobs.empty());
+  for (size_t i = 1; i < 5; ++i) {
+    EXPECT_EQ(seen.prompt[i].bytes, std::string(1, "abcde"[i]));
+    EXPECT_EQ(seen.prompt[i].text_offset, i);
+    EXPECT_EQ(seen.prompt[i].logprob, -0.25F * static_cast<float>(i));
+    EXPECT_EQ(seen.prompt[i].top_bytes.size(), 1U);
+  }
+  EXPECT_EQ(seen.tokens[0].logprob, 0.0F) << "not asked for";
+}
+
+TEST(LlmEngineTest, NoTokenIsAValidWish) {
+  TestEngine test;
+  test.options.max_model_len = 32;
+  test.Start();
+  Request request = TextRequest(std::string(32, 'x'));
+  request.prompt_logprobs = 0;
+  request.max_tokens = 0;
+  auto sink = NewSink();
+  ASSERT_TRUE(test.engine->Submit(request, sink).ok());
+  const TestSink::Seen seen = sink->WaitEnd();
+  EXPECT_EQ(seen.prompt.size(), 32U);
+  EXPECT_TRUE(seen.tokens.empty());
+  EXPECT_EQ(seen.finish->reason, FinishReason::kLength);
+  EXPECT_EQ(seen.finish->usage.prompt_tokens, 32);
+  EXPECT_EQ(seen.finish->usage.completion_tokens, 0);
+  ASSERT_TRUE(test.engine->Drain(seconds(20)).ok());
+  EXPECT_THAT(test.engine->MetricsText(), HasSubstr("ropeway_prompt_tokens_total 32\n"));
+}
+
+TEST(LlmEngineTest, AModelWithoutLogitsFailsThatRequestAndNoOther) {
+  TestEngine test;
+  test.control->no_logit_for = 1;
+  test.Start();
+  auto broken = NewSink();
+  auto healthy = NewSink();
+  test.Submit("abc", 5, broken);
+  test.Submit("abc", 5, healthy);
+  EXPECT_EQ(broken->WaitEnd().error.message(), "the model produced no finite logit");
+  EXPECT_EQ(broken->Get().text, "a");
+  EXPECT_EQ(healthy->WaitEnd().text, "abcab");
+  EXPECT_TRUE(test.engine->GetHealth().live) << "no device is lost";
+}
+
 TEST(LlmEngineTest, AbsentMaxTokensMeansWhatIsLeft) {
   TestEngine test;
   test.options.max_model_len = 40;
@@ -163,7 +254,28 @@ TEST(LlmEngineTest, MalformedRequestsAreRefusedByNameOfTheField) {
     EXPECT_EQ(id.status().code(), StatusCode::kInvalidArgument);
     return id.status().field();
   };
-  EXPECT_EQ(field_of([](Request& r) { r.max_tokens = 0; }), "max_tokens");
+  EXPECT_EQ(field_of([](Request& r) { r.max_tokens = -1; }), "max_tokens");
+  EXPECT_EQ(field_of([](Request& r) { r.sampling.min_tokens = -1; }), "min_tokens");
+  EXPECT_EQ(field_of([](Request& r) { r.max_tokens = 3, r.sampling.min_tokens = 4; }),
+            "min_tokens");
+  EXPECT_EQ(field_of([](Request& r) { r.sampling.typical_p = 0; }), "typical_p");
+  EXPECT_EQ(field_of([](Request& r) { r.sampling.typical_p = NAN; }), "typical_p");
+  EXPECT_EQ(field_of([](Request& r) { r.sampling.presence_penalty = 2.5F; }), "presence_penalty");
+  EXPECT_EQ(field_of([](Request& r) { r.sampling.frequency_penalty = NAN; }), "frequency_penalty");
+  EXPECT_EQ(field_of([](Request& r) { r.sampling.repetition_penalty = 0; }), "repetition_penalty");
+  EXPECT_EQ(field_of([](Request& r) { r.sampling.repetition_penalty = INFINITY; }),
+            "repetition_penalty");
+  EXPECT_EQ(field_of([](Request& r) { r.sampling.logit_bias = {{1, NAN}}; }), "logit_bias");
+  EXPECT_EQ(field_of([](Request& r) { r.sampling.logit_bias = {{1, 101}}; }), "logit_bias");
+  EXPECT_EQ(field_of([](Request& r) {
+              r.sampling.logit_bias = {{1, 1}, {2, 1}, {1, 2}};
+            }),
+            "logit_bias");
+  EXPECT_EQ(field_of([](Request& r) { r.sampling.logit_bias.resize(1025); }), "logit_bias");
+  EXPECT_EQ(field_of([](Request& r) { r.stop_token_ids.resize(129); }), "stop_token_ids");
+  EXPECT_EQ(field_of([](Request& r) { r.timeout = std::chrono::milliseconds(0); }), "timeout");
+  EXPECT_EQ(field_of([](Request& r) { r.prompt_logprobs = 21; }), "prompt_logprobs");
+  EXPECT_EQ(field_of([](Request& r) { r.prompt_logprobs = -1; }), "prompt_logprobs");
   EXPECT_EQ(field_of([](Request& r) { r.sampling.temperature = -1; }), "temperature");
   EXPECT_EQ(field_of([](Request& r) { r.sampling.temperature = NAN; }), "temperature");
   EXPECT_EQ(field_of([](Request& r) { r.sampling.top_k = -2; }), "top_k");
@@ -217,8 +329,25 @@ TEST(LlmEngineTest, WhatCanNeverFitEndsAsAnError) {
   EXPECT_EQ(status.field(), "max_tokens");
   EXPECT_THAT(status.message(),
               HasSubstr("10 tokens + max_tokens 23 = 33, but max_model_len is 32"));
+  request.max_tokens = 0;
+  request.prompt = std::string(33, 'x');
+  EXPECT_EQ(error_of(request).message(), "the prompt has 33 tokens, but max_model_len is 32");
+  request.max_tokens.reset();
+  request.prompt = "0123456789";
+  request.sampling.min_tokens = 23;
+  EXPECT_EQ(error_of(request).message(),
+            "min_tokens is 23, but the prompt's 10 tokens leave only 22 of max_model_len 32");
+  request.sampling.min_tokens = 0;
   request.prompt = std::vector<TokenId>{1, 258};
   EXPECT_THAT(error_of(request).message(), HasSubstr("token id 258"));
+  request.prompt = "x";
+  request.stop_token_ids = {5, -1};
+  EXPECT_EQ(error_of(request).message(),
+            "stop_token_ids's token id -1 is not in the model's vocabulary of 258");
+  request.stop_token_ids.clear();
+  request.sampling.logit_bias = {{258, 1.0F}};
+  EXPECT_EQ(error_of(request).field(), "logit_bias");
+  request.sampling.logit_bias.clear();
   request.prompt = std::vector<ChatMessage>{{"user", "hi"}};
   EXPECT_EQ(error_of(request).field(), "messages");
 }

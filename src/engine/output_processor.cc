@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "engine/failure.h"
+
 namespace ropeway {
 namespace {
 
@@ -88,10 +90,10 @@ void OutputProcessor::HandleEvent(const CoreEvent& event, TimePoint at) {
   RequestOutput& output = it->second;
   switch (event.kind) {
     case CoreEvent::Kind::kStarted:
-    case CoreEvent::Kind::kPromptScored:
       return;
+    case CoreEvent::Kind::kPromptScored:
     case CoreEvent::Kind::kToken:
-      AddToken(event.id, &output, event, at);
+      AddOutput(&output, event, at);
       return;
     case CoreEvent::Kind::kPreempted:
       output.CountPreemption();
@@ -106,12 +108,12 @@ void OutputProcessor::HandleEvent(const CoreEvent& event, TimePoint at) {
   Forget(event.id);
 }
 
-void OutputProcessor::AddToken(RequestId id, RequestOutput* output, const CoreEvent& event,
-                               TimePoint at) {
+void OutputProcessor::AddOutput(RequestOutput* output, const CoreEvent& event, TimePoint at) {
   if (output->closed()) return;
-  Status failure;
+  const RequestId id = event.id;
   try {
-    switch (output->AddToken(event, at)) {
+    const bool token = event.kind == CoreEvent::Kind::kToken;
+    switch (token ? output->AddToken(event, at) : output->AddScored(event)) {
       case RequestOutput::Verdict::kGoOn:
         return;
       case RequestOutput::Verdict::kReaderGone:
@@ -123,10 +125,10 @@ void OutputProcessor::AddToken(RequestId id, RequestOutput* output, const CoreEv
         output->Finish(FinishReason::kStop, at);
         break;
     }
-  } catch (const std::exception& e) {
+  } catch (const std::exception&) {
+    const Status failure = CurrentFailure("turning tokens to text");
     ask_finish_(id, FinishReason::kCancelled);
-    output->Fail({StatusCode::kInternal, std::string("turning tokens to text failed: ") + e.what()},
-                 at);
+    output->Fail(failure, at);
   }
   Forget(id);
 }

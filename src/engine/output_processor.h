@@ -67,7 +67,8 @@ class OutputProcessor {
   void Handle(Refused& message);
   void Handle(Emitted& message);
   void HandleEvent(const CoreEvent& event, TimePoint at);
-  void AddToken(RequestId id, RequestOutput* output, const CoreEvent& event, TimePoint at);
+  // kToken and kPromptScored.
+  void AddOutput(RequestOutput* output, const CoreEvent& event, TimePoint at);
   // Forgets an ended request and reports its end.
   void Forget(RequestId id);
 

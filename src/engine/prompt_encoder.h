@@ -30,21 +30,26 @@ class PromptEncoder {
                 int32_t max_model_len);
 
   // Applies the chat template, encodes, and resolves max_tokens. kInvalidArgument with the field at
-  // fault for a prompt that is empty, too long, or holds ids that the model lacks. Takes the prompt
-  // out of the request.
+  // fault for a prompt that is empty or too long, for min_tokens above the resolved max_tokens, and
+  // for ids that the model lacks, wherever they stand. Takes the prompt out of the request.
   StatusOr<CoreRequest> Encode(LiveRequest* live) const;
 
  private:
   StatusOr<std::vector<TokenId>> EncodePrompt(Request* request) const;
   StatusOr<std::vector<TokenId>> EncodeText(const std::string& text, bool add_special) const;
-  Status CheckIds(const std::vector<TokenId>& ids) const;
+  // `what` and `field` name where the id stands.
+  Status CheckId(TokenId id, const char* what, const char* field) const;
+  Status CheckIds(const Request& request) const;
+  // What would end the sequence.
+  std::vector<TokenId> EndIds(const Request& request) const;
   // The number of tokens to generate, or why the request can never fit.
   StatusOr<int32_t> ResolveMaxTokens(const Request& request, size_t prompt_tokens) const;
 
   const std::shared_ptr<const Tokenizer> tokenizer_;
   const ChatRenderer render_chat_;
   const int32_t max_model_len_;
-  size_t longest_token_ = 1;  // In bytes of text.
+  size_t longest_token_ = 1;      // In bytes of text.
+  std::vector<TokenId> end_ids_;  // The model's end tokens.
 };
 
 }  // namespace ropeway

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -42,22 +43,27 @@ bool RequestOutput::Admit() {
 }
 
 bool RequestOutput::Hidden(TokenId token) const {
-  return tokenizer_->IsSpecial(token) || (!live_->request.ignore_eos && tokenizer_->IsEnd(token));
+  const Request& request = live_->request;
+  const std::vector<TokenId>& stops = request.stop_token_ids;
+  return tokenizer_->IsSpecial(token) || (!request.ignore_eos && tokenizer_->IsEnd(token)) ||
+         std::find(stops.begin(), stops.end(), token) != stops.end();
 }
 
-OutputToken RequestOutput::MakeToken(const Sampled& sampled) const {
+OutputToken RequestOutput::MakeToken(TokenId id, uint64_t text_offset) const {
   OutputToken token;
-  token.id = sampled.token;
-  token.bytes = tokenizer_->Bytes(sampled.token, true);
-  token.text_offset = text_bytes_;
-  if (live_->request.logprobs) {
-    token.logprob = sampled.logprob;
-    token.top_logprobs = sampled.top_logprobs;
-    for (const TokenLogprob& top : token.top_logprobs) {
-      token.top_bytes.emplace_back(tokenizer_->Bytes(top.id, true));
-    }
-  }
+  token.id = id;
+  token.bytes = tokenizer_->Bytes(id, true);
+  token.text_offset = text_offset;
   return token;
+}
+
+void RequestOutput::AddLogprobs(float logprob, const std::vector<TokenLogprob>& top,
+                                OutputToken* token) const {
+  token->logprob = logprob;
+  token->top_logprobs = top;
+  for (const TokenLogprob& each : top) {
+    token->top_bytes.emplace_back(tokenizer_->Bytes(each.id, true));
+  }
 }
 
 void RequestOutput::Measure(TimePoint at) {
@@ -74,14 +80,33 @@ void RequestOutput::Measure(TimePoint at) {
 RequestOutput::Verdict RequestOutput::AddToken(const CoreEvent& event, TimePoint at) {
   if (completion_tokens_++ == 0) first_token_step_ = event.step;
   Measure(at);
+  const Sampled& sampled = event.sampled;
   Delta delta;
-  delta.tokens.push_back(MakeToken(event.sampled));
-  if (!Hidden(event.sampled.token)) {
-    const std::string_view bytes = tokenizer_->Bytes(event.sampled.token);
-    text_bytes_ += bytes.size();
-    StopMatcher::Step step = stops_.Append(detokenizer_.Append(bytes));
+  OutputToken& token = delta.tokens.emplace_back(MakeToken(sampled.token, text_bytes_));
+  if (live_->request.logprobs) AddLogprobs(sampled.logprob, sampled.top_logprobs, &token);
+  if (!Hidden(sampled.token)) {
+    StopMatcher::Step step = AddText(tokenizer_->Bytes(sampled.token));
     delta.text = std::move(step.text);
     if (step.stop) verdict_ = Verdict::kStopString;
+  }
+  if (!Send(std::move(delta))) verdict_ = Verdict::kReaderGone;
+  return verdict_;
+}
+
+StopMatcher::Step RequestOutput::AddText(std::string_view bytes) {
+  text_bytes_ += bytes.size();
+  std::string text = detokenizer_.Append(bytes);
+  if (completion_tokens_ < live_->request.sampling.min_tokens) return {std::move(text), {}};
+  return stops_.Append(text);
+}
+
+RequestOutput::Verdict RequestOutput::AddScored(const CoreEvent& event) {
+  Delta delta;
+  delta.prompt_tokens.reserve(event.scored.size());
+  for (const Scored& scored : event.scored) {
+    OutputToken& token = delta.prompt_tokens.emplace_back(MakeToken(scored.token, prompt_bytes_));
+    AddLogprobs(scored.logprob, scored.top_logprobs, &token);
+    prompt_bytes_ += token.bytes.size();
   }
   if (!Send(std::move(delta))) verdict_ = Verdict::kReaderGone;
   return verdict_;
@@ -126,6 +151,10 @@ void RequestOutput::Fail(const Status& status, TimePoint at) {
 }
 
 void RequestOutput::CountEnd(FinishReason reason, TimePoint at) {
+  // A prompt that was all there was to compute is done with the end, not with a first token.
+  if (reason == FinishReason::kLength && completion_tokens_ == 0) {
+    metrics_->prompt_tokens->Increment(prompt_tokens_);
+  }
   metrics_->finished(reason)->Increment();
   metrics_->e2e_latency->Observe(ToSeconds(at - live_->arrival));
 }

@@ -19,8 +19,9 @@ namespace ropeway {
 // Begins with OnAdmitted, ends with exactly one of Finish or Fail. No exception of the sink leaves
 // it: a sink that throws is treated as one whose reader is gone, and still gets its end.
 //
-// An end token counts as generated and is reported with its log-prob, as in vLLM; its text is not
-// shown. A stop string's tokens count too, those after it do not.
+// An end token or stop token counts as generated and is reported with its log-prob, as in vLLM; its
+// text is not shown. A stop string's tokens count too, those after it do not. The text of the first
+// min_tokens - 1 tokens is not looked at for stop strings, nor as the beginning of one.
 // Thread rule: the output thread.
 class RequestOutput {
  public:
@@ -39,6 +40,8 @@ class RequestOutput {
 
   // Takes a kToken event emitted at `at` and hands on what became known. REQUIRES: !closed().
   Verdict AddToken(const CoreEvent& event, TimePoint at);
+  // Takes a kPromptScored event and hands its log-probs on. REQUIRES: !closed().
+  Verdict AddScored(const CoreEvent& event);
   // Whether an earlier verdict, or Admit, said that no more tokens are wanted.
   bool closed() const { return verdict_ != Verdict::kGoOn; }
   void CountPreemption() { ++preemptions_; }
@@ -49,7 +52,10 @@ class RequestOutput {
 
  private:
   bool Hidden(TokenId token) const;
-  OutputToken MakeToken(const Sampled& sampled) const;
+  OutputToken MakeToken(TokenId id, uint64_t text_offset) const;
+  void AddLogprobs(float logprob, const std::vector<TokenLogprob>& top, OutputToken* token) const;
+  // What the text `bytes` of the newest token lets be shown.
+  StopMatcher::Step AddText(std::string_view bytes);
   void Measure(TimePoint at);
   // False where the sink wants no more.
   bool Send(Delta delta);
@@ -64,7 +70,8 @@ class RequestOutput {
   int32_t completion_tokens_ = 0;
   int32_t preemptions_ = 0;
   uint64_t first_token_step_ = 0;
-  uint64_t text_bytes_ = 0;  // Of all tokens so far, before stop strings are cut.
+  uint64_t text_bytes_ = 0;    // Of all tokens so far, before stop strings are cut.
+  uint64_t prompt_bytes_ = 0;  // Of the prompt's tokens so far, with those of special tokens.
   TimePoint last_token_{};
   Verdict verdict_ = Verdict::kGoOn;
 };

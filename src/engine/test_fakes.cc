@@ -25,6 +25,16 @@ const std::array<char, 256>& AllBytes() {
 
 }  // namespace
 
+namespace {
+
+std::vector<TokenLogprob> TopLogprobs(int32_t count) {
+  std::vector<TokenLogprob> top;
+  for (int32_t k = 0; k < count; ++k) top.push_back({k, -static_cast<float>(k)});
+  return top;
+}
+
+}  // namespace
+
 std::vector<TokenId> ByteTokenizer::Encode(std::string_view text, const EncodeOptions&) const {
   if (text.find(kPoison) != std::string_view::npos) throw std::bad_alloc();
   if (text.starts_with(kSlow)) std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -104,6 +114,14 @@ StatusOr<StepResult> EchoExecutor::Wait() {
   }
   StepResult result;
   for (const BatchItem& item : batch_->items) {
+    for (int32_t position = item.score_begin; position < item.score_end; ++position) {
+      Scored& scored = result.scored.emplace_back();
+      scored.sequence = item.sequence;
+      scored.position = position;
+      scored.token = item.ids[static_cast<size_t>(position)];
+      scored.logprob = -0.25F * static_cast<float>(position);
+      scored.top_logprobs = TopLogprobs(item.spec.num_prompt_logprobs);
+    }
     if (item.start == 0) control_->NoteFirstStep(item.sequence);
     if (!item.sample) continue;
     const int32_t length = item.start + static_cast<int32_t>(item.tokens.size());
@@ -111,9 +129,9 @@ StatusOr<StepResult> EchoExecutor::Wait() {
     sampled.sequence = item.sequence;
     sampled.token = *At(item, length - item.spec.prompt_len);
     if (item.spec.num_logprobs >= 0) sampled.logprob = -0.5F;
-    for (int32_t k = 0; k < item.spec.num_logprobs; ++k) {
-      sampled.top_logprobs.push_back({k, -static_cast<float>(k)});
-    }
+    sampled.top_logprobs = TopLogprobs(item.spec.num_logprobs);
+    sampled.invalid =
+        item.sequence == control_->no_logit_for.load() && length > item.spec.prompt_len;
     result.sampled.push_back(std::move(sampled));
   }
   return result;
@@ -141,6 +159,8 @@ bool TestSink::OnDelta(RequestId id, Delta delta) {
   ++seen_.deltas;
   seen_.text += delta.text;
   for (OutputToken& token : delta.tokens) seen_.tokens.push_back(std::move(token));
+  Check(id, delta.prompt_tokens.empty() || seen_.tokens.empty(), "the prompt after the output");
+  for (OutputToken& token : delta.prompt_tokens) seen_.prompt.push_back(std::move(token));
   changed_.notify_all();
   if (acts && does_ == OnDeltaDoes::kThrow) throw std::runtime_error("the sink is broken");
   return !acts;

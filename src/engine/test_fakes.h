@@ -46,6 +46,8 @@ struct EchoControl {
   std::atomic<int64_t> step_micros{0};  // How long a step takes.
   std::atomic<int> fail_at_step{0};     // 0: never.
   std::atomic<int> throw_at_step{0};    // 0: never.
+  // The sequence for which there is no logit from its second token on; 0: none.
+  std::atomic<uint64_t> no_logit_for{0};
   std::atomic<int> steps{0};
 
   // Steps wait while it is closed.
@@ -65,7 +67,8 @@ struct EchoControl {
 };
 
 // Generates the prompt again and again: token i is prompt[i % prompt length], read back through the
-// block table. So a test writes the output that it wants as the prompt.
+// block table. So a test writes the output that it wants as the prompt. The log-prob of a prompt's
+// id is minus a quarter of its position.
 class EchoExecutor final : public Executor {
  public:
   explicit EchoExecutor(std::shared_ptr<EchoControl> control) : control_(std::move(control)) {}
@@ -107,6 +110,7 @@ class TestSink final : public OutputSink {
   struct Seen {
     std::string text;
     std::vector<OutputToken> tokens;
+    std::vector<OutputToken> prompt;  // What the deltas said of the prompt's tokens.
     int deltas = 0;
     int ends = 0;
     bool admitted = false;

@@ -14,6 +14,10 @@ void Erase(std::vector<Sequence*>* list, Sequence* sequence) {
   list->pop_back();
 }
 
+// Positions that a sequence's blocks ever cover. Its last token is never computed, but to start it
+// must have a block for the next one.
+int32_t LongestTable(const Sequence& sequence) { return sequence.prompt_len + sequence.max_tokens; }
+
 bool Before(int64_t rank_a, const Sequence& a, int64_t rank_b, const Sequence& b) {
   return rank_a != rank_b ? rank_a < rank_b : a.order < b.order;
 }
@@ -42,9 +46,23 @@ Scheduler::Scheduler(const SchedulerOptions& options, SchedulingPolicy* policy, 
       max_running_(std::min(options.max_num_seqs, options.max_num_batched_tokens)),
       policy_(policy),
       kv_(kv),
-      mover_(mover) {}
+      mover_(mover) {
+  const auto places = static_cast<size_t>(max_running_);
+  running_.reserve(places);
+  ranked_.reserve(places);
+  candidates_.reserve(places);
+  schedule_.items.reserve(places);
+  schedule_.preempted.reserve(places);
+  schedule_.started.reserve(places);
+}
 
-void Scheduler::Add(Sequence* sequence) { queue_.push_back(sequence); }
+void Scheduler::Add(Sequence* sequence) {
+  sequence->blocks.reserve(static_cast<size_t>(BlocksFor(LongestTable(*sequence))));
+  // All who run may come back to the queue.
+  const size_t most = queue_.size() + running_.size() + 1;
+  if (queue_.capacity() < most) queue_.reserve(2 * most);
+  queue_.push_back(sequence);
+}
 
 void Scheduler::Remove(Sequence* sequence, SequenceEvent event) {
   if (sequence->state == SequenceState::kPreempted) --num_preempted_;
@@ -134,10 +152,11 @@ void Scheduler::StartFromQueue(TimePoint now) {
     }
     const size_t first = FirstOfQueue(now);
     Sequence* sequence = queue_[first];
-    // One position more than its ids: else the token that its prefill samples could find no block,
-    // and the whole prefill would be for nothing.
+    // One position more than its ids, where it wants one: else the token that its prefill samples
+    // could find no block, and the whole prefill would be for nothing.
     if (blocked == BlockedBy::kNothing &&
-        !kv_->Allocate(&sequence->blocks, sequence->num_ids() + 1)) {
+        !kv_->Allocate(&sequence->blocks,
+                       std::min(sequence->num_ids() + 1, LongestTable(*sequence)))) {
       blocked = BlockedBy::kBlocks;
     }
     if (blocked != BlockedBy::kNothing) {
@@ -187,8 +206,8 @@ void Scheduler::GiveChunk(Sequence* sequence) {
 
 void Scheduler::Give(Sequence* sequence, int32_t num_tokens) {
   const int32_t start = sequence->computed;
-  schedule_.items.push_back(
-      {sequence, start, num_tokens, start + num_tokens == sequence->num_ids()});
+  const bool sample = start + num_tokens == sequence->num_ids() && sequence->max_tokens > 0;
+  schedule_.items.push_back({sequence, start, num_tokens, sample});
   schedule_.num_tokens += num_tokens;
   policy_->OnScheduled(*sequence, num_tokens);
 }

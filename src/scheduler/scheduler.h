@@ -26,7 +26,8 @@ struct ScheduledItem {
   Sequence* sequence = nullptr;
   int32_t start = 0;
   int32_t num_tokens = 0;
-  bool sample = false;  // The last id is part of it: its successor is sampled.
+  // The last id is part of it: its successor is sampled, unless the sequence wants no token.
+  bool sample = false;
 };
 
 // What keeps the first sequence of the queue from starting.
@@ -52,8 +53,7 @@ struct Schedule {
 //    victim among the running ones without work in this step gives its blocks back, until the block
 //    is there or the sequence itself was the victim.
 // 2. Each prefilling sequence gets a chunk, in rank order, from the tokens left. It holds the
-// blocks
-//    of all its ids since it started.
+//    blocks of all its ids since it started.
 // 3. Sequences of the queue (waiting and preempted) start in rank order while a place, a token and
 //    the blocks for all their ids and one more are there. The first that does not fit ends this:
 //    nobody passes it. A step that preempted starts nobody, for its blocks were short.
@@ -68,7 +68,9 @@ class Scheduler {
   Scheduler(const SchedulerOptions& options, SchedulingPolicy* policy, KvCacheManager* kv,
             SequenceMover* mover);
 
-  // Queues a waiting sequence. REQUIRES: its ids and max_tokens fit the whole pool.
+  // Queues a waiting sequence. Takes here, or throws std::bad_alloc with nothing changed, all
+  // memory that the other methods will need for it. REQUIRES: its ids and max_tokens fit the whole
+  // pool.
   void Add(Sequence* sequence);
 
   // Takes the sequence out by `event` (end, abort or fail), whatever its state, and gives its

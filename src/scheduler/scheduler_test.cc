@@ -20,12 +20,13 @@ class SchedulerTest : public testing::Test {
                                              kv_.get(), &mover_);
   }
 
-  Sequence* Add(int32_t prompt_len) {
+  Sequence* Add(int32_t prompt_len, int32_t max_tokens = 1000) {
     auto sequence = std::make_unique<Sequence>();
     sequence->id = sequences_.size() + 1;
     sequence->order = sequences_.size();
     sequence->ids.assign(static_cast<size_t>(prompt_len), 0);
     sequence->prompt_len = prompt_len;
+    sequence->max_tokens = max_tokens;
     scheduler_->Add(sequence.get());
     sequences_.push_back(std::move(sequence));
     return sequences_.back().get();
@@ -76,6 +77,14 @@ class SchedulerTest : public testing::Test {
   std::string preempted_;  // Of the last step: ids in order.
   std::string head_;
 };
+
+TEST_F(SchedulerTest, AWholePoolOfPromptStartsWhereNoTokenIsWanted) {
+  Start(2, {.max_num_seqs = 2, .max_num_batched_tokens = 20});
+  Add(32, 0);
+  EXPECT_EQ(Step(), "1:0+20");
+  EXPECT_EQ(scheduler_->Plan(TimePoint{0}).items[0].num_tokens, 12);
+  EXPECT_FALSE(scheduler_->Plan(TimePoint{0}).items[0].sample);
+}
 
 TEST_F(SchedulerTest, NothingToDo) {
   Start(4, {.max_num_seqs = 2, .max_num_batched_tokens = 8});

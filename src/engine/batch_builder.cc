@@ -1,0 +1,114 @@
+#include "engine/batch_builder.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace ropeway {
+namespace {
+
+Status Unexpected(uint64_t step, const std::string& what) {
+  return {StatusCode::kInternal, "the executor " + what + " in step " + std::to_string(step)};
+}
+
+// The ids of the prompt that this item's rows predict and that were not scored before.
+void SetScoreRange(const ScheduledItem& planned, BatchItem* item) {
+  const Sequence& sequence = *planned.sequence;
+  item->score_begin = item->score_end = 0;
+  if (sequence.spec.num_prompt_logprobs < 0) return;
+  // Nothing comes before position 0, so no row predicts it.
+  const int32_t begin = std::max(planned.start + 1, sequence.scored);
+  const int32_t end = std::min(planned.start + planned.num_tokens + 1, sequence.prompt_len);
+  if (begin >= end) return;
+  item->score_begin = begin;
+  item->score_end = end;
+}
+
+}  // namespace
+
+BatchBuilder::BatchBuilder(int max_items) {
+  const auto n = static_cast<size_t>(max_items);
+  batch_.items.reserve(n);
+  work_.reserve(n);
+  spare_items_.reserve(n);
+}
+
+void BatchBuilder::Begin(uint64_t step, const std::vector<BlockCopy>& copies) {
+  while (!batch_.items.empty()) {
+    spare_items_.push_back(std::move(batch_.items.back()));
+    batch_.items.pop_back();
+  }
+  work_.clear();
+  batch_.step = step;
+  batch_.copies.assign(copies.begin(), copies.end());
+}
+
+void BatchBuilder::Add(const ScheduledItem& planned) {
+  Sequence& sequence = *planned.sequence;
+  if (spare_items_.empty()) spare_items_.emplace_back();
+  BatchItem& item = spare_items_.back();
+  const auto first = sequence.ids.begin() + planned.start;
+  item.sequence = sequence.id;
+  item.start = planned.start;
+  item.tokens.assign(first, first + planned.num_tokens);
+  item.blocks.assign(sequence.blocks.begin(), sequence.blocks.end());
+  item.sample = planned.sample;
+  SetScoreRange(planned, &item);
+  const bool scores = item.score_begin < item.score_end;
+  Work work{planned, {}};
+  if (scores || (sequence.spec.num_prompt_logprobs >= 0 && sequence.scored == 0)) {
+    work.scored.reserve(static_cast<size_t>(item.score_end - item.score_begin) + 1);
+  }
+  if (item.sample && sequence.ids.size() == sequence.ids.capacity()) {
+    sequence.ids.reserve(2 * sequence.ids.size());
+  }
+  if (item.sample || scores) {
+    item.ids = sequence.ids;
+    item.spec = sequence.spec;
+  } else {
+    item.ids = {};
+  }
+  // From here on nothing throws.
+  batch_.items.push_back(std::move(item));
+  spare_items_.pop_back();
+  work_.push_back(std::move(work));
+}
+
+Status BatchBuilder::CheckResult(const StepResult& result) const {
+  if (Status status = CheckSampled(result); !status.ok()) return status;
+  return CheckScored(result);
+}
+
+Status BatchBuilder::CheckSampled(const StepResult& result) const {
+  size_t n = 0;
+  for (const BatchItem& item : batch_.items) {
+    if (!item.sample) continue;
+    if (n >= result.sampled.size() || result.sampled[n].sequence != item.sequence) {
+      return Unexpected(batch_.step,
+                        "sampled no token for sequence " + std::to_string(item.sequence));
+    }
+    ++n;
+  }
+  if (n == result.sampled.size()) return {};
+  return Unexpected(batch_.step, "sampled " + std::to_string(result.sampled.size()) +
+                                     " tokens, not the " + std::to_string(n) + " asked for,");
+}
+
+Status BatchBuilder::CheckScored(const StepResult& result) const {
+  size_t n = 0;
+  for (const BatchItem& item : batch_.items) {
+    for (int32_t position = item.score_begin; position < item.score_end; ++position, ++n) {
+      if (n < result.scored.size() && result.scored[n].sequence == item.sequence &&
+          result.scored[n].position == position) {
+        continue;
+      }
+      return Unexpected(batch_.step, "did not score position " + std::to_string(position) +
+                                         " of sequence " + std::to_string(item.sequence));
+    }
+  }
+  if (n == result.scored.size()) return {};
+  return Unexpected(batch_.step, "scored " + std::to_string(result.scored.size()) +
+                                     " ids, not the " + std::to_string(n) + " asked for,");
+}
+
+}  // namespace ropeway
