@@ -13,11 +13,38 @@ constexpr Entry kEntries[] = {
     {"/v1/completions", Route::kCompletions, true},
     {"/v1/chat/completions", Route::kChatCompletions, true},
     {"/v1/models", Route::kModels, false},
+    {"/tokenize", Route::kTokenize, true},
+    {"/detokenize", Route::kDetokenize, true},
+    {"/version", Route::kVersion, false},
     {"/livez", Route::kLivez, false},
     {"/readyz", Route::kReadyz, false},
     {"/health", Route::kHealth, false},
     {"/metrics", Route::kMetrics, false},
+    {"/admin/requests", Route::kAdminRequests, false},
+    {"/admin/drain", Route::kAdminDrain, true},
 };
+
+constexpr std::string_view kModelPrefix = "/v1/models/";
+constexpr std::string_view kAdminRequestPrefix = "/admin/requests/";
+constexpr std::string_view kCancelEnding = "/cancel";
+
+bool IsSchemeChar(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '+' ||
+         c == '-' || c == '.';
+}
+
+// The path of `target` without its query.
+std::string_view PathOf(std::string_view target) {
+  target = target.substr(0, target.find('?'));
+  const size_t colon = target.find("://");
+  if (target.starts_with('/') || colon == std::string_view::npos || colon == 0) return target;
+  for (char c : target.substr(0, colon)) {
+    if (!IsSchemeChar(c)) return target;
+  }
+  target.remove_prefix(colon + 3);
+  const size_t slash = target.find('/');
+  return slash == std::string_view::npos ? "/" : target.substr(slash);
+}
 
 RouteMatch Match(Route route, bool post, std::string_view method) {
   RouteMatch match;
@@ -30,14 +57,20 @@ RouteMatch Match(Route route, bool post, std::string_view method) {
 }  // namespace
 
 RouteMatch MatchRoute(std::string_view method, std::string_view target) {
-  std::string_view path = target.substr(0, target.find('?'));
+  const std::string_view path = PathOf(target);
   for (const Entry& entry : kEntries) {
     if (path == entry.path) return Match(entry.route, entry.post, method);
   }
-  constexpr std::string_view kModelPrefix = "/v1/models/";
   if (path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size()) {
     RouteMatch match = Match(Route::kModel, false, method);
     match.argument = path.substr(kModelPrefix.size());
+    return match;
+  }
+  if (path.starts_with(kAdminRequestPrefix) && path.ends_with(kCancelEnding) &&
+      path.size() > kAdminRequestPrefix.size() + kCancelEnding.size()) {
+    RouteMatch match = Match(Route::kAdminCancel, true, method);
+    match.argument = path.substr(kAdminRequestPrefix.size(),
+                                 path.size() - kAdminRequestPrefix.size() - kCancelEnding.size());
     return match;
   }
   return {};
@@ -47,7 +80,8 @@ std::string_view RouteName(Route route) {
   for (const Entry& entry : kEntries) {
     if (entry.route == route) return entry.path;
   }
-  return route == Route::kModel ? "/v1/models/{model}" : "other";
+  if (route == Route::kModel) return "/v1/models/{model}";
+  return route == Route::kAdminCancel ? "/admin/requests/{id}/cancel" : "other";
 }
 
 }  // namespace ropeway

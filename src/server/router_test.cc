@@ -12,10 +12,43 @@ TEST(Router, MatchesPathsExactly) {
   EXPECT_EQ(MatchRoute("POST", "/v1/chat/completions?x=1").route, Route::kChatCompletions);
   EXPECT_EQ(MatchRoute("GET", "/v1/models").route, Route::kModels);
   EXPECT_EQ(MatchRoute("GET", "/v1/models/a/b").argument, "a/b");
-  for (const char* path : {"", "/", "*", "/v1", "/v1/", "/v1/models/", "/v1/completions/",
-                           "/V1/completions", "//v1/completions", "/livez/..", "http://h/livez"}) {
+  for (const char* path : {"",
+                           "/",
+                           "*",
+                           "/v1",
+                           "/v1/",
+                           "/v1/models/",
+                           "/v1/completions/",
+                           "/V1/completions",
+                           "//v1/completions",
+                           "/livez/..",
+                           "://h/livez",
+                           "h/livez",
+                           "ht tp://h/livez",
+                           "http://h",
+                           "http:/livez",
+                           "/admin",
+                           "/admin/",
+                           "/admin/requests/",
+                           "/admin/requests//cancel",
+                           "/admin/requests/1"}) {
     EXPECT_EQ(MatchRoute("GET", path).route, Route::kUnknown) << path;
   }
+}
+
+TEST(Router, WholeUrlsAreTargetsToo) {
+  EXPECT_EQ(MatchRoute("GET", "http://any.host:8080/livez").route, Route::kLivez);
+  EXPECT_EQ(MatchRoute("POST", "HTTPS://h/v1/completions?x=http://y/z").route, Route::kCompletions);
+  EXPECT_EQ(MatchRoute("GET", "http://h/v1/models/http://x").argument, "http://x");
+  EXPECT_EQ(MatchRoute("GET", "/v1/models/a://b/livez").argument, "a://b/livez");
+}
+
+TEST(Router, NamesARequestOfTheAdminPaths) {
+  const RouteMatch match = MatchRoute("POST", "/admin/requests/17/cancel");
+  EXPECT_EQ(match.route, Route::kAdminCancel);
+  EXPECT_EQ(match.argument, "17");
+  EXPECT_FALSE(MatchRoute("GET", "/admin/requests/17/cancel").method_allowed);
+  EXPECT_EQ(RouteName(match.route), "/admin/requests/{id}/cancel");
 }
 
 TEST(Router, ChecksTheMethod) {

@@ -1,0 +1,111 @@
+#include "server/access.h"
+
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ropeway {
+namespace {
+
+bool IsAdmin(Route route) {
+  return route == Route::kAdminRequests || route == Route::kAdminCancel ||
+         route == Route::kAdminDrain;
+}
+
+bool IsPublic(Route route) {
+  return route == Route::kLivez || route == Route::kReadyz || route == Route::kHealth;
+}
+
+char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+// The token of "Bearer <token>"; "" where the header is anything else.
+std::string_view BearerToken(std::string_view header) {
+  constexpr std::string_view kScheme = "bearer ";
+  if (header.size() <= kScheme.size() ||
+      !std::equal(kScheme.begin(), kScheme.end(), header.begin(),
+                  [](char want, char got) { return want == Lower(got); })) {
+    return {};
+  }
+  header.remove_prefix(kScheme.size());
+  const size_t first = header.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return header.substr(first, header.find_last_not_of(" \t") + 1 - first);
+}
+
+HttpReply Unauthorized(bool presented) {
+  HttpReply reply =
+      ErrorReply({401,
+                  presented ? "The API key is wrong."
+                            : "This path needs an API key: send 'Authorization: Bearer <key>'.",
+                  "invalid_request_error", "", "invalid_api_key"});
+  reply.headers.emplace_back(
+      "WWW-Authenticate",
+      presented ? R"(Bearer realm="ropeway", error="invalid_token")" : R"(Bearer realm="ropeway")");
+  return reply;
+}
+
+HttpReply Forbidden(const char* message) {
+  return ErrorReply({403, message, "invalid_request_error", "", "forbidden"});
+}
+
+}  // namespace
+
+Access::Access(const std::vector<ApiKey>& keys, const std::string& admin_key) {
+  for (const ApiKey& key : keys) {
+    names_.push_back(key.name);
+    digests_.push_back(DigestOf(key.key));
+  }
+  if (!admin_key.empty()) admin_ = DigestOf(admin_key);
+}
+
+Access::Digest Access::DigestOf(std::string_view key) {
+  Digest digest;
+  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
+  return digest;
+}
+
+// Digests are compared, so that the length of a key is no matter, and all of them, so that the
+// place of the right one is none.
+Access::Presented Access::Identify(std::string_view authorization) const {
+  Presented presented;
+  const std::string_view token = BearerToken(authorization);
+  if (token.empty()) return presented;
+  presented.any = true;
+  const Digest digest = DigestOf(token);
+  for (size_t i = 0; i < digests_.size(); ++i) {
+    const size_t equal = CRYPTO_memcmp(digest.data(), digests_[i].data(), digest.size()) == 0;
+    const size_t mask = 0 - equal;  // All bits or none.
+    presented.tenant = (i & mask) | (presented.tenant & ~mask);
+  }
+  if (admin_) presented.admin = CRYPTO_memcmp(digest.data(), admin_->data(), digest.size()) == 0;
+  return presented;
+}
+
+Access::Verdict Access::Check(Route route, std::string_view authorization) const {
+  Verdict verdict;
+  if (IsPublic(route) || (digests_.empty() && !IsAdmin(route))) return verdict;
+  const Presented presented = Identify(authorization);
+  if (IsAdmin(route)) {
+    if (!admin_) {
+      verdict.refusal = Forbidden(
+          "The admin paths are closed: start the server with an admin key (--admin-key) to open "
+          "them.");
+    } else if (presented.tenant != kNone) {
+      verdict.refusal = Forbidden("The admin paths need the admin key, not an API key.");
+    } else if (!presented.admin) {
+      verdict.refusal = Unauthorized(presented.any);
+    }
+    return verdict;
+  }
+  if (presented.tenant != kNone) {
+    verdict.tenant = names_[presented.tenant];
+    return verdict;
+  }
+  const bool takes_admin = route == Route::kMetrics || route == Route::kVersion;
+  if (!(takes_admin && presented.admin)) verdict.refusal = Unauthorized(presented.any);
+  return verdict;
+}
+
+}  // namespace ropeway

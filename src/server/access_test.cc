@@ -1,0 +1,90 @@
+#include "server/access.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace ropeway {
+namespace {
+
+using testing::HasSubstr;
+
+const std::vector<ApiKey> kKeys = {{"team-a", "sk-team-a-1"}, {"team-b", "sk-team-b-2"}};
+
+int StatusOf(const Access& access, Route route, const std::string& authorization) {
+  const Access::Verdict verdict = access.Check(route, authorization);
+  return verdict.refusal ? verdict.refusal->status : 200;
+}
+
+TEST(Access, WithoutKeysTheApiIsOpen) {
+  const Access access({}, "");
+  for (Route route : {Route::kCompletions, Route::kMetrics, Route::kUnknown, Route::kLivez}) {
+    EXPECT_EQ(StatusOf(access, route, ""), 200);
+    EXPECT_EQ(StatusOf(access, route, "Bearer anything"), 200);
+  }
+  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer anything").tenant, "");
+}
+
+TEST(Access, TheKeysNameIsTheTenant) {
+  const Access access(kKeys, "admin-key-3");
+  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer sk-team-a-1").tenant, "team-a");
+  EXPECT_EQ(access.Check(Route::kChatCompletions, "bearer  sk-team-b-2 ").tenant, "team-b");
+}
+
+TEST(Access, EverythingButHealthNeedsAKey) {
+  const Access access(kKeys, "");
+  for (Route route : {Route::kCompletions, Route::kModels, Route::kTokenize, Route::kMetrics,
+                      Route::kVersion, Route::kUnknown}) {
+    EXPECT_EQ(StatusOf(access, route, "Bearer sk-team-b-2"), 200);
+    for (const char* wrong : {"", "Bearer", "Bearer ", "Bearer sk-team-a-", "Bearer sk-team-a-12",
+                              "Basic sk-team-a-1", "sk-team-a-1", "Bearer SK-TEAM-A-1",
+                              "Bearer sk-team-a-1 sk-team-a-1", "Bearersk-team-a-1"}) {
+      EXPECT_EQ(StatusOf(access, route, wrong), 401) << wrong;
+    }
+  }
+  for (Route route : {Route::kLivez, Route::kReadyz, Route::kHealth}) {
+    EXPECT_EQ(StatusOf(access, route, ""), 200);
+  }
+}
+
+TEST(Access, RefusalsSayHowAndShowNoKey) {
+  const Access access(kKeys, "");
+  for (const char* header : {"", "Bearer sk-team-a-0"}) {
+    const HttpReply reply = *access.Check(Route::kCompletions, header).refusal;
+    EXPECT_THAT(reply.body, HasSubstr(R"("code":"invalid_api_key")"));
+    EXPECT_THAT(reply.body, HasSubstr(R"("type":"invalid_request_error")"));
+    EXPECT_THAT(reply.body, testing::Not(HasSubstr("sk-team")));
+    ASSERT_EQ(reply.headers.size(), 1U);
+    EXPECT_EQ(reply.headers[0].first, "WWW-Authenticate");
+    EXPECT_THAT(reply.headers[0].second, HasSubstr("Bearer"));
+  }
+}
+
+TEST(Access, AdminPathsTakeTheAdminKeyAlone) {
+  const Access access(kKeys, "admin-key-3");
+  for (Route route : {Route::kAdminRequests, Route::kAdminCancel, Route::kAdminDrain}) {
+    EXPECT_EQ(StatusOf(access, route, "Bearer admin-key-3"), 200);
+    EXPECT_EQ(StatusOf(access, route, ""), 401);
+    EXPECT_EQ(StatusOf(access, route, "Bearer admin-key-4"), 401);
+    EXPECT_EQ(StatusOf(access, route, "Bearer sk-team-a-1"), 403);
+  }
+  EXPECT_EQ(StatusOf(access, Route::kMetrics, "Bearer admin-key-3"), 200);
+  EXPECT_EQ(StatusOf(access, Route::kVersion, "Bearer admin-key-3"), 200);
+  EXPECT_EQ(StatusOf(access, Route::kCompletions, "Bearer admin-key-3"), 401);
+}
+
+TEST(Access, WithoutAnAdminKeyTheAdminPathsSayHowToOpenThem) {
+  for (const auto& keys : {std::vector<ApiKey>(), kKeys}) {
+    const Access access(keys, "");
+    for (const char* header : {"", "Bearer ", "Bearer sk-team-a-1"}) {
+      const Access::Verdict verdict = access.Check(Route::kAdminDrain, header);
+      ASSERT_TRUE(verdict.refusal.has_value());
+      EXPECT_EQ(verdict.refusal->status, 403);
+      EXPECT_THAT(verdict.refusal->body, HasSubstr("--admin-key"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ropeway

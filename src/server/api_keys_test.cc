@@ -1,0 +1,121 @@
+#include "server/api_keys.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+
+namespace ropeway {
+namespace {
+
+using testing::HasSubstr;
+
+class ApiKeysTest : public testing::Test {
+ protected:
+  ~ApiKeysTest() override { std::remove(path_.c_str()); }
+
+  StatusOr<std::vector<ApiKey>> Read(const std::string& text, mode_t mode = 0600) {
+    std::remove(path_.c_str());
+    std::ofstream(path_) << text;
+    chmod(path_.c_str(), mode);
+    return ReadApiKeys(path_);
+  }
+
+  // The refusal names the file and this line, says this, and shows no key.
+  void ExpectRefused(const std::string& text, int line, const std::string& says) {
+    const auto keys = Read(text);
+    ASSERT_FALSE(keys.ok()) << text;
+    EXPECT_EQ(keys.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(keys.status().message(), HasSubstr(path_)) << text;
+    if (line > 0) {
+      EXPECT_THAT(keys.status().message(), HasSubstr("line " + std::to_string(line) + ":")) << text;
+    }
+    EXPECT_THAT(keys.status().message(), HasSubstr(says)) << text;
+    EXPECT_THAT(keys.status().message(), testing::Not(HasSubstr("secret"))) << text;
+  }
+
+  const std::string path_ = testing::TempDir() + "api_keys_test_" +
+                            testing::UnitTest::GetInstance()->current_test_info()->name() + ".toml";
+};
+
+TEST_F(ApiKeysTest, ReadsNamedKeys) {
+  const auto keys = Read(
+      "# Ours.\n[[keys]]\nname = \"team-a\"\nkey = \"secret-0001\"\n\n"
+      "[[keys]]\nkey = 'secret-0002'\nname = \"b.2_x\"\n");
+  ASSERT_TRUE(keys.ok()) << keys.status().message();
+  ASSERT_EQ(keys->size(), 2U);
+  EXPECT_EQ((*keys)[0].name, "team-a");
+  EXPECT_EQ((*keys)[0].key, "secret-0001");
+  EXPECT_EQ((*keys)[1].name, "b.2_x");
+  EXPECT_EQ((*keys)[1].key, "secret-0002");
+}
+
+TEST_F(ApiKeysTest, NamesTheLineAtFault) {
+  const std::string good = "[[keys]]\nname = \"a\"\nkey = \"secret-0001\"\n";
+  ExpectRefused(good + "[[keys]]\nname = \"b\"\nkey = \"secret-0002\"\nquota = 3\n", 7, "'quota'");
+  ExpectRefused(good + "[[keys]]\nname = \"a\"\nkey = \"secret-0002\"\n", 4, "given twice");
+  ExpectRefused(good + "[[keys]]\nname = \"b\"\nkey = \"secret-0001\"\n", 4, "the same key");
+  ExpectRefused(good + "[[keys]]\nname = \"b\"\nkey = \"\"\n", 4, "at least 8");
+  ExpectRefused(good + "[[keys]]\nname = \"b\"\nkey = \"secret\"\n", 4, "at least 8");
+  ExpectRefused(good + "[[keys]]\nname = \"b\"\nkey = \"secret with space\"\n", 4, "visible ASCII");
+  ExpectRefused(good + "[[keys]]\nname = \"b\"\nkey = \"secret-\u00e9\u00e9\"\n", 4, "visible");
+  ExpectRefused(good + "[[keys]]\nname = \"b c\"\nkey = \"secret-0002\"\n", 4, "'name'");
+  ExpectRefused(good + "[[keys]]\nname = \"\"\nkey = \"secret-0002\"\n", 4, "'name'");
+  ExpectRefused(good + "[[keys]]\nname = \"b\"\nkey = 12345678\n", 6, "must be a string");
+  ExpectRefused(good + "[[keys]]\nkey = \"secret-0002\"\n", 4, "'name' is missing");
+  ExpectRefused(good + "[[keys]]\nname = \"b\"\n", 4, "'key' is missing");
+  ExpectRefused("other = 1\n" + good, 1, "'other'");
+  ExpectRefused("[[keys]]\nname = \"a\"\nkey = \"secret-0001\n", 3, "not valid TOML");
+  ExpectRefused("[[keys]]\nkey = \"secret-0001\"\nkey = \"secret-0002\"\n", 3, "not valid TOML");
+}
+
+TEST_F(ApiKeysTest, NothingInTheFileIsRefused) {
+  for (const char* text :
+       {"", "# Nothing.\n", "keys = []\n", "keys = 3\n", "[keys]\nname = \"a\"\n"}) {
+    ExpectRefused(text, 0, "has no [[keys]] table");
+  }
+  ExpectRefused("keys = [1]\n", 1, "[[keys]]");
+}
+
+TEST_F(ApiKeysTest, MissingFilesAndFoldersAreNamed) {
+  for (const std::string& path : {std::string("no/such/keys.toml"), testing::TempDir()}) {
+    const auto keys = ReadApiKeys(path);
+    ASSERT_FALSE(keys.ok());
+    EXPECT_EQ(keys.status().code(), StatusCode::kNotFound);
+    EXPECT_THAT(keys.status().message(), HasSubstr(path));
+  }
+}
+
+TEST_F(ApiKeysTest, AFileThatOthersReadIsAWarning) {
+  std::ostringstream log;
+  auto logger = std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log));
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(logger);
+  const std::string text = "[[keys]]\nname = \"a\"\nkey = \"secret-0001\"\n";
+  EXPECT_TRUE(Read(text, 0600).ok());
+  EXPECT_EQ(log.str(), "");
+  EXPECT_TRUE(Read(text, 0644).ok());
+  EXPECT_THAT(log.str(), HasSubstr(path_));
+  EXPECT_THAT(log.str(), testing::Not(HasSubstr("secret")));
+  spdlog::set_default_logger(before);
+}
+
+TEST(CheckApiKeys, HoldsForKeysOfTheCommandLineToo) {
+  EXPECT_TRUE(CheckApiKeys({}, "").ok());
+  EXPECT_TRUE(CheckApiKeys({{"default", "secret-0001"}}, "secret-0002").ok());
+  EXPECT_EQ(CheckApiKeys({{"default", "short"}}, "").field(), "api_keys");
+  EXPECT_EQ(CheckApiKeys({{"a", "secret-0001"}, {"a", "secret-0002"}}, "").field(), "api_keys");
+  EXPECT_EQ(CheckApiKeys({{"a", "secret-0001"}}, "secret-0001").field(), "admin_key");
+  EXPECT_EQ(CheckApiKeys({}, "short").field(), "admin_key");
+}
+
+}  // namespace
+}  // namespace ropeway
