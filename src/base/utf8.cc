@@ -77,6 +77,19 @@ std::string ReplaceInvalidUtf8(std::string_view bytes) {
   return text;
 }
 
+std::string PrintableText(std::string_view bytes) {
+  std::string text;
+  text.reserve(bytes.size());
+  for (size_t at = 0; at < bytes.size();) {
+    const Utf8Step step = StepUtf8(bytes, at);
+    const char32_t c = step.code_point;
+    const bool printable = step.kind == Utf8Kind::kValid && c >= 0x20 && (c < 0x7F || c > 0x9F);
+    text.append(printable ? bytes.substr(at, step.length) : kReplacementCharacter);
+    at += step.length;
+  }
+  return text;
+}
+
 bool IsValidUtf8(std::string_view bytes) {
   for (size_t at = 0; at < bytes.size();) {
     const Utf8Step step = StepUtf8(bytes, at);

@@ -36,6 +36,10 @@ inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 // `bytes` decoded as a whole, each maximal subpart of bytes that are not UTF-8 replaced by U+FFFD.
 std::string ReplaceInvalidUtf8(std::string_view bytes);
 
+// ReplaceInvalidUtf8 with control characters (C0, DEL, C1) replaced too: what a sentence for a
+// person may quote of a file or a request, on a terminal or in a log.
+std::string PrintableText(std::string_view bytes);
+
 // Whether `bytes` is nothing but whole characters.
 bool IsValidUtf8(std::string_view bytes);
 

@@ -40,6 +40,13 @@ TEST(Utf8Test, ReplacesMaximalSubparts) {
   EXPECT_EQ(ReplaceInvalidUtf8("\xF1\x80\x80"), Times(1));
 }
 
+TEST(Utf8Test, PrintableTextMovesNoCursor) {
+  EXPECT_EQ(PrintableText("a \xC3\xA9~"), "a \xC3\xA9~");
+  EXPECT_EQ(PrintableText("\x1B[2J\n"), Times(1) + "[2J" + Times(1));
+  EXPECT_EQ(PrintableText("\x7F\xC2\x80\xC2\x9F\xC2\xA0"), Times(3) + "\xC2\xA0");
+  EXPECT_EQ(PrintableText("\xFFz\xF0\x9F"), Times(1) + "z" + Times(1));
+}
+
 TEST(Utf8Test, TellsTruncatedFromInvalid) {
   EXPECT_EQ(StepUtf8("\xF0\x9F", 0).kind, Utf8Kind::kTruncated);
   EXPECT_EQ(StepUtf8("\xF0\x9F", 0).length, 2U);

@@ -1,4 +1,6 @@
 // Which tables this CPU can run, and which one is used.
+#include <cpuid.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -12,10 +14,18 @@ struct Candidate {
   bool (*runs_here)();
 };
 
+// clang 16's feature test does not know f16c.
+bool HasF16c() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
 // The compiler's feature test also asks the operating system whether it saves the registers.
 bool HasAvx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c");
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c();
 }
 
 bool HasAvx512Vnni() {

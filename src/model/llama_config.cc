@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "base/utf8.h"
+
 namespace ropeway {
 namespace {
 
@@ -125,7 +127,8 @@ void ConfigReader::CheckArchitecture() {
     Fail(StatusCode::kDataLoss, kKey, "the key is missing");
   } else if (**name != "llama") {
     Fail(StatusCode::kUnimplemented, kKey,
-         fmt::format("\"{:.64}\" is not supported; \"llama\" is", **name));
+         fmt::format("\"{}\" is not supported; \"llama\" is",
+                     PrintableText((*name)->substr(0, 64))));
   }
 }
 

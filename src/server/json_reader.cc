@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/utf8.h"
+
 namespace ropeway {
 namespace {
 
@@ -120,7 +122,7 @@ StatusOr<json> ReadJson(std::string_view text, const JsonBounds& bounds) {
   }
   Builder builder(bounds);
   if (!json::sax_parse(text.begin(), text.end(), &builder)) {
-    return InvalidArgument(builder.failure());
+    return InvalidArgument(ReplaceInvalidUtf8(builder.failure()));
   }
   return builder.TakeRoot();
 }

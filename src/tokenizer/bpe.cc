@@ -36,7 +36,7 @@ Status CheckCounts(const Vocabulary& vocabulary) {
   const size_t tokens = vocabulary.tokens.size();
   if (vocabulary.model != "gpt2") {
     return {StatusCode::kUnimplemented,
-            "tokenizer.ggml.model: \"" + vocabulary.model.substr(0, 64) +
+            "tokenizer.ggml.model: \"" + PrintableText(vocabulary.model.substr(0, 64)) +
                 "\" is not supported; supported: gpt2 (byte-level BPE)",
             "tokenizer.ggml.model"};
   }
@@ -239,7 +239,10 @@ void BpeTokenizer::EncodeValid(std::string_view text, std::vector<TokenId>& ids)
 
 void BpeTokenizer::EncodePiece(std::string_view piece, std::vector<TokenId>& ids) const {
   if (pre_tokenizer_.ignore_merges() && piece.size() <= longest_token_) {
-    if (const std::optional<TokenId> whole = Find(ToByteLetters(piece))) {
+    // Added tokens are written in plain text, not in the byte alphabet: they are none of the
+    // merges'.
+    const std::optional<TokenId> whole = Find(ToByteLetters(piece));
+    if (whole && !IsAdded(*whole)) {
       ids.push_back(*whole);
       return;
     }

@@ -63,6 +63,16 @@ TEST(BpeTokenizerTest, MergesByRankWithinPieces) {
   EXPECT_EQ(tokenizer->Bytes(259), " w");
 }
 
+// Found by fuzzing: with ignore_merges, a piece whose byte letters read like an added token was
+// that token, even a control token in text that is not to be parsed for them.
+TEST(BpeTokenizerTest, APieceIsNeverTheAddedTokenThatItsLettersSpell) {
+  const auto tokenizer = Make(MakeVocabulary("llama-bpe", {}, {"stop"}, {"Ã©"}));
+  EXPECT_EQ(tokenizer->Encode("stop", kPlain), (Ids{'s', 't', 'o', 'p'}));
+  EXPECT_EQ(tokenizer->Encode("stop", kParse), Ids{256});
+  EXPECT_EQ(tokenizer->Encode("é", kPlain), (Ids{0xC3, 0xA9}));
+  EXPECT_EQ(tokenizer->Encode("Ã©", kPlain), Ids{257});
+}
+
 TEST(BpeTokenizerTest, BeginsAndEndsTextsAsTheFileSays) {
   Vocabulary vocabulary = MakeVocabulary("gpt-2", {}, {"<s>", "</s>"});
   vocabulary.bos = 256;

@@ -3,6 +3,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/utf8.h"
 #include "tokenizer/jinja_error.h"
 #include "tokenizer/jinja_interpreter.h"
 #include "tokenizer/jinja_parser.h"
@@ -40,7 +41,7 @@ StatusOr<ChatTemplate> ChatTemplate::Parse(const std::string& source) {
   try {
     return ChatTemplate(std::make_shared<const Program>(Program{jinja::Parse(source)}));
   } catch (const jinja::Error& error) {
-    return Status(StatusCode::kUnimplemented, At(error.line) + error.what(), kField);
+    return Status(StatusCode::kUnimplemented, At(error.line) + PrintableText(error.what()), kField);
   } catch (const std::exception& error) {
     return Status(StatusCode::kInternal, std::string(kField) + ": " + error.what(), kField);
   }
@@ -75,7 +76,7 @@ StatusOr<std::string> ChatTemplate::Render(const std::vector<ChatMessage>& messa
   } catch (const jinja::Raised& raised) {
     return InvalidArgument(raised.what(), "messages");
   } catch (const jinja::Error& error) {
-    return InvalidArgument(At(error.line) + error.what(), "messages");
+    return InvalidArgument(At(error.line) + PrintableText(error.what()), "messages");
   } catch (const std::exception& error) {
     return Status(StatusCode::kInternal, std::string(kField) + ": " + error.what(), kField);
   }

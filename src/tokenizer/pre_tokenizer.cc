@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "base/utf8.h"
+
 namespace ropeway {
 namespace {
 
@@ -74,10 +76,10 @@ Status NotSupported(const std::string& name) {
   for (const Family& family : Families()) {
     names.append(names.empty() ? "" : ", ").append(family.name);
   }
-  return {
-      StatusCode::kUnimplemented,
-      "tokenizer.ggml.pre: \"" + name.substr(0, 64) + "\" is not supported; supported: " + names,
-      "tokenizer.ggml.pre"};
+  return {StatusCode::kUnimplemented,
+          "tokenizer.ggml.pre: \"" + PrintableText(name.substr(0, 64)) +
+              "\" is not supported; supported: " + names,
+          "tokenizer.ggml.pre"};
 }
 
 }  // namespace

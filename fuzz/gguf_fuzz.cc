@@ -1,0 +1,86 @@
+// A model file: the parser, `inspect`'s report, the vocabulary with its tokenizer and chat
+// template, the configuration, and the whole load where the file is small and sound enough to come
+// so far.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "base/utf8.h"
+#include "engine/model_vocabulary.h"
+#include "fuzz/fuzz_target.h"
+#include "model/describe.h"
+#include "model/gguf.h"
+#include "model/llama_tensors.h"
+#include "model/model.h"
+#include "tokenizer/chat_template.h"
+
+namespace ropeway {
+namespace {
+
+// A file in memory that has a path, for the parser maps files only.
+class MemoryFile {
+ public:
+  MemoryFile(const uint8_t* data, size_t size) : fd_(memfd_create("gguf", MFD_CLOEXEC)) {
+    Require(fd_ >= 0 && write(fd_, data, size) == static_cast<ssize_t>(size), "no memory file");
+  }
+  ~MemoryFile() { close(fd_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
+
+ private:
+  int fd_;
+};
+
+void CheckDescription(const std::string& text) {
+  Require(IsValidUtf8(text), "the description is not UTF-8");
+  for (const char c : text) {
+    Require(c == '\n' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7F),
+            "the description holds a control character");
+  }
+}
+
+void CheckVocabulary(const GgufFile& file) {
+  const auto vocabulary = ReadVocabulary(file);
+  if (!vocabulary.ok()) {
+    RequirePrintableRefusal(vocabulary.status());
+    return;
+  }
+  if (const auto parsed = ChatTemplate::Parse(vocabulary->chat_template); !parsed.ok()) {
+    RequirePrintableRefusal(parsed.status());
+  }
+  const auto tokenizer = MakeTokenizer(*vocabulary);
+  if (!tokenizer.ok()) {
+    RequirePrintableRefusal(tokenizer.status());
+    return;
+  }
+  for (const TokenId id : (*tokenizer)->Encode("Hello <|im_start|> world", {})) {
+    Require(id >= 0 && id < (*tokenizer)->vocab_size(), "an id outside the vocabulary");
+  }
+}
+
+void CheckModel(const GgufFile& file) {
+  if (const auto tensors = BindLlamaTensors(file); !tensors.ok()) {
+    RequirePrintableRefusal(tensors.status());
+    return;
+  }
+  const auto model = Model::Load(file, /*threads=*/1, /*max_positions=*/16);
+  if (!model.ok()) RequirePrintableRefusal(model.status());
+}
+
+}  // namespace
+}  // namespace ropeway
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const ropeway::MemoryFile bytes(data, size);
+  const auto file = ropeway::GgufFile::Open(bytes.path());
+  if (!file.ok()) {
+    ropeway::RequirePrintableRefusal(file.status());
+    return 0;
+  }
+  ropeway::CheckDescription(ropeway::DescribeGguf(**file));
+  ropeway::CheckVocabulary(**file);
+  ropeway::CheckModel(**file);
+  return 0;
+}

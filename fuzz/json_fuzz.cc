@@ -1,0 +1,57 @@
+// A request's body, at both endpoints that generate.
+#include <cmath>
+#include <string_view>
+
+#include "fuzz/fuzz_target.h"
+#include "server/openai_request.h"
+
+namespace ropeway {
+namespace {
+
+// What the engine is promised of every request that was understood (include/ropeway/request.h).
+void CheckSampling(const SamplingParams& s) {
+  Require(s.temperature >= 0 && s.temperature <= 2, "temperature");
+  Require(s.top_p > 0 && s.top_p <= 1, "top_p");
+  Require(s.min_p >= 0 && s.min_p <= 1, "min_p");
+  Require(s.top_k >= -1, "top_k");
+  Require(s.typical_p > 0 && s.typical_p <= 1, "typical_p");
+  Require(std::fabs(s.presence_penalty) <= 2, "presence_penalty");
+  Require(std::fabs(s.frequency_penalty) <= 2, "frequency_penalty");
+  Require(s.repetition_penalty > 0 && s.repetition_penalty <= 10, "repetition_penalty");
+  Require(s.min_tokens >= 0, "min_tokens");
+  Require(s.logit_bias.size() <= 1024, "logit_bias");
+  for (const LogitBias& bias : s.logit_bias) {
+    Require(bias.id >= 0 && std::fabs(bias.bias) <= 100, "logit_bias");
+  }
+}
+
+void CheckRequest(const Request& request) {
+  CheckSampling(request.sampling);
+  Require(!request.max_tokens || *request.max_tokens >= 0, "max_tokens");
+  Require(!request.logprobs || (*request.logprobs >= 0 && *request.logprobs <= 20), "logprobs");
+  Require(!request.timeout || request.timeout->count() > 0, "timeout");
+  Require(request.stop.size() <= 16, "stop");
+  for (const std::string& stop : request.stop) {
+    Require(!stop.empty() && stop.size() <= 1024, "stop");
+  }
+  Require(request.stop_token_ids.size() <= 128, "stop_token_ids");
+}
+
+void CheckBody(std::string_view body, bool chat) {
+  const auto parsed = ParseApiRequest(body, chat, JsonBounds());
+  if (parsed.ok()) {
+    CheckRequest(parsed->request);
+  } else {
+    RequireRefusal(parsed.status());
+  }
+}
+
+}  // namespace
+}  // namespace ropeway
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view body(reinterpret_cast<const char*>(data), size);
+  ropeway::CheckBody(body, /*chat=*/false);
+  ropeway::CheckBody(body, /*chat=*/true);
+  return 0;
+}

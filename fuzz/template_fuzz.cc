@@ -1,0 +1,45 @@
+// A chat template: parsed, and where it is understood, rendered for two chats. libFuzzer's -timeout
+// (scripts/fuzz.sh) and ctest's bound the time; memory is bounded likewise.
+#include <string>
+#include <vector>
+
+#include "fuzz/fuzz_target.h"
+#include "tokenizer/chat_template.h"
+
+namespace ropeway {
+namespace {
+
+const std::vector<std::vector<ChatMessage>>& Chats() {
+  static const std::vector<std::vector<ChatMessage>> chats = {
+      {{"user", "Hello"}},
+      {{"system", "You are brief. \xC3\xA9\n"},
+       {"user", "What is 1 + 1? <|im_end|>"},
+       {"assistant", " 2 "},
+       {"user", ""}},
+  };
+  return chats;
+}
+
+}  // namespace
+}  // namespace ropeway
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string source(reinterpret_cast<const char*>(data), size);
+  const auto parsed = ropeway::ChatTemplate::Parse(source);
+  if (!parsed.ok()) {
+    ropeway::RequirePrintableRefusal(parsed.status());
+    return 0;
+  }
+  for (const auto& chat : ropeway::Chats()) {
+    const auto first = parsed->Render(chat, true, "<s>", "</s>");
+    if (!first.ok()) {
+      ropeway::Require(first.status().code() != ropeway::StatusCode::kInternal,
+                       "rendering is an internal error: " + first.status().message());
+      continue;
+    }
+    if (source.find("now") != std::string::npos) continue;  // strftime_now may tell another time.
+    const auto second = parsed->Render(chat, true, "<s>", "</s>");
+    ropeway::Require(second.ok() && *first == *second, "rendered twice it is another text");
+  }
+  return 0;
+}

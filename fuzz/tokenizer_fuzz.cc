@@ -1,0 +1,95 @@
+// A text: encoded and decoded with a small vocabulary and every kind of pre-tokenizer, detokenized
+// in pieces, and searched for a stop string.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/utf8.h"
+#include "fuzz/fuzz_target.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/detokenizer.h"
+#include "tokenizer/stop_matcher.h"
+#include "tokenizer/test_vocabulary.h"
+
+namespace ropeway {
+namespace {
+
+using Ids = std::vector<TokenId>;
+
+std::unique_ptr<Tokenizer> Make(const char* pre) {
+  Vocabulary vocabulary =
+      MakeVocabulary(pre, {"h e", "l l", "he ll", "Ġ w", "a a", "aa aa", "Ċ Ċ", "1 2"},
+                     {"<|im_start|>", "<|im_end|>", "<|im"}, {"[user]", "Ã©"});
+  auto tokenizer = BpeTokenizer::Create(std::move(vocabulary));
+  Require(tokenizer.ok(), pre);
+  return *std::move(tokenizer);
+}
+
+const std::vector<std::unique_ptr<Tokenizer>>& Tokenizers() {
+  static const auto all = [] {
+    std::vector<std::unique_ptr<Tokenizer>> made;
+    for (const char* pre : {"gpt-2", "llama-bpe", "qwen2", "smollm"}) made.push_back(Make(pre));
+    return made;
+  }();
+  return all;
+}
+
+// The vocabulary has all bytes, so nothing may be lost: what was encoded comes back to the byte.
+void CheckRoundTrip(const Tokenizer& tokenizer, std::string_view text) {
+  for (const bool parse_special : {false, true}) {
+    const Ids ids = tokenizer.Encode(text, {.add_special = false, .parse_special = parse_special});
+    std::string decoded;
+    for (const TokenId id : ids) {
+      Require(id >= 0 && id < tokenizer.vocab_size(), "an id outside the vocabulary");
+      Require(parse_special || !tokenizer.IsSpecial(id), "a control token out of ordinary text");
+      decoded += tokenizer.Bytes(id, /*with_special=*/true);
+    }
+    Require(decoded == text, "the ids stand for another text");
+    Require(ids.size() <= text.size(), "more tokens than bytes");
+  }
+}
+
+// However the bytes are cut, the pieces are whole characters and make the same text.
+void CheckDetokenizer(std::string_view text) {
+  const std::string whole = ReplaceInvalidUtf8(text);
+  for (const size_t step : {size_t{1}, size_t{3}, size_t{7}}) {
+    Detokenizer detokenizer;
+    std::string joined;
+    for (size_t at = 0; at < text.size(); at += step) {
+      const std::string piece = detokenizer.Append(text.substr(at, step));
+      Require(IsValidUtf8(piece), "a part of a character was emitted");
+      joined += piece;
+    }
+    joined += detokenizer.Finish();
+    Require(joined == whole, "detokenized in pieces it is another text");
+  }
+}
+
+// The matcher, fed byte after byte, stops where a plain search finds the stop string.
+void CheckStops(std::string_view text) {
+  if (text.empty()) return;
+  const std::string stop(text.substr(text.size() / 2, 3));
+  StopMatcher matcher({stop});
+  std::string emitted;
+  bool stopped = false;
+  for (size_t at = 0; at < text.size() && !stopped; ++at) {
+    const StopMatcher::Step step = matcher.Append(text.substr(at, 1));
+    emitted += step.text;
+    stopped = step.stop.has_value();
+  }
+  Require(stopped, "a stop string in the text was passed over");
+  Require(emitted == text.substr(0, text.find(stop)), "the text before the stop string differs");
+}
+
+}  // namespace
+}  // namespace ropeway
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  for (const auto& tokenizer : ropeway::Tokenizers()) ropeway::CheckRoundTrip(*tokenizer, text);
+  ropeway::CheckDetokenizer(text);
+  ropeway::CheckStops(text);
+  return 0;
+}
