@@ -49,12 +49,21 @@ void CpuExecutor::Launch(const Batch& batch) { batch_ = &batch; }
 
 StepResult CpuExecutor::PrepareResult(const Batch& batch) const {
   StepResult result;
+  const auto wanted = [this](int32_t logprobs) {
+    return static_cast<size_t>(std::clamp(logprobs, 0, model_->config().vocab_size));
+  };
   for (const BatchItem& item : batch.items) {
+    for (int32_t position = item.score_begin; position < item.score_end; ++position) {
+      Scored& scored = result.scored.emplace_back();
+      scored.sequence = item.sequence;
+      scored.position = position;
+      scored.token = item.ids[static_cast<size_t>(position)];
+      scored.top_logprobs.resize(wanted(item.spec.num_prompt_logprobs));
+    }
     if (!item.sample) continue;
     Sampled& sampled = result.sampled.emplace_back();
     sampled.sequence = item.sequence;
-    sampled.top_logprobs.resize(
-        static_cast<size_t>(std::clamp(item.spec.num_logprobs, 0, model_->config().vocab_size)));
+    sampled.top_logprobs.resize(wanted(item.spec.num_logprobs));
   }
   return result;
 }
@@ -70,7 +79,7 @@ StatusOr<StepResult> CpuExecutor::Wait() {
       std::memcpy(pool_->Block(copy.to).data(), pool_->Block(copy.from).data(),
                   pool_->block_bytes());
     }
-    if (!batch->items.empty()) pass_->Run(*batch, plan_.get(), &result.sampled);
+    if (!batch->items.empty()) pass_->Run(*batch, plan_.get(), &result);
     return result;
   } catch (const std::exception& e) {
     return Status(StatusCode::kInternal, std::string("a step failed: ") + e.what());

@@ -3,235 +3,22 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <fstream>
-#include <numeric>
-#include <random>
 #include <string>
 
 #include "executor/test_forward_oracle.h"
-#include "model/test_gguf_writer.h"
+#include "executor/test_runner.h"
 
-namespace ropeway {
+namespace ropeway::testing {
 namespace {
-
-constexpr int64_t kPoolBytes = int64_t{4} << 20;
-
-std::shared_ptr<const Model> LoadTiny(const TinyLlamaOptions& options = {}) {
-  const TempFile file(TinyLlama(options).Bytes());
-  auto gguf = GgufFile::Open(file.path());
-  if (!gguf.ok()) throw std::runtime_error(gguf.status().message());
-  auto model = Model::Load(**gguf, 1);
-  if (!model.ok()) throw std::runtime_error(model.status().message());
-  return std::move(*model);
-}
-
-const std::shared_ptr<const Model>& TinyModel() {
-  static const auto& model = *new std::shared_ptr<const Model>(LoadTiny());
-  return model;
-}
-
-// What one sequence is to do, and what came out.
-struct Sequence {
-  std::vector<TokenId> ids;  // The prompt; generated tokens are appended.
-  int32_t prompt_len = 0;
-  int32_t generate = 0;
-  int32_t computed = 0;  // Positions whose K and V are written.
-  int32_t joins = 0;     // At this step.
-  SampleSpec spec;
-  std::vector<BlockId> blocks;
-  std::vector<Sampled> sampled;
-
-  bool done() const { return static_cast<int32_t>(sampled.size()) == generate; }
-};
-
-Sequence MakeSequence(int prompt_len, int generate, uint64_t seed, float temperature) {
-  Sequence sequence;
-  std::mt19937 random(static_cast<uint32_t>(seed));
-  for (int i = 0; i < prompt_len; ++i) {
-    sequence.ids.push_back(static_cast<TokenId>(random() % kTinyVocab));
-  }
-  sequence.prompt_len = prompt_len;
-  sequence.generate = generate;
-  sequence.spec.params.temperature = temperature;
-  sequence.spec.params.top_p = seed % 3 == 0 ? 0.9F : 1.0F;
-  sequence.spec.params.top_k = seed % 4 == 0 ? 20 : 0;
-  sequence.spec.seed = seed;
-  sequence.spec.prompt_len = prompt_len;
-  sequence.spec.num_logprobs = 5;
-  return sequence;
-}
-
-// How to run sequences; none of it may change what comes out.
-struct How {
-  const Kernels* kernels = nullptr;  // nullptr: the best ones.
-  int threads = 1;
-  int chunk = 1024;
-  int max_rows = 64;
-  uint32_t shuffle = 0;  // Seed of the order of block ids.
-  bool poison = false;   // The pool is full of NaN first.
-};
-
-const Kernels* Best() { return ChooseKernels(nullptr); }
-
-// Steps all sequences to their ends in common batches. Returns the mean rows per step.
-class Runner {
- public:
-  Runner(std::shared_ptr<const Model> model, const How& how, int max_seqs)
-      : how_(how),
-        executor_(std::move(model), how.kernels != nullptr ? how.kernels : Best(), how.threads) {
-    auto layout = executor_.Init(kPoolBytes, how.max_rows, max_seqs);
-    if (!layout.ok()) throw std::runtime_error(layout.status().message());
-    layout_ = *layout;
-    free_.resize(static_cast<size_t>(layout_.num_blocks));
-    std::iota(free_.begin(), free_.end(), 0);
-    if (how.shuffle != 0) std::shuffle(free_.begin(), free_.end(), std::mt19937(how.shuffle));
-    if (!how.poison) return;
-    const std::vector<std::byte> nan(layout_.block_bytes, std::byte{0xFF});
-    for (BlockId block = 0; block < layout_.num_blocks; ++block) executor_.WriteBlock(block, nan);
-  }
-
-  double Run(std::vector<Sequence>* sequences) {
-    int steps = 0;
-    int rows = 0;
-    for (int step = 0;; ++step) {
-      Batch batch;
-      std::vector<Sequence*> sampling;
-      bool left = false;
-      int budget = how_.max_rows;
-      for (Sequence& s : *sequences) {
-        left = left || !s.done();
-        if (s.done() || step < s.joins || budget == 0) continue;
-        AddItem(&s, &budget, &batch);
-        if (batch.items.back().sample) sampling.push_back(&s);
-      }
-      if (!left) break;
-      if (batch.items.empty()) continue;
-      ++steps;
-      rows += batch.num_tokens();
-      executor_.Launch(batch);
-      auto result = executor_.Wait();
-      if (!result.ok()) throw std::runtime_error(result.status().message());
-      EXPECT_EQ(result->sampled.size(), sampling.size());
-      for (size_t i = 0; i < sampling.size(); ++i) {
-        sampling[i]->sampled.push_back(result->sampled[i]);
-        sampling[i]->ids.push_back(result->sampled[i].token);
-      }
-    }
-    return static_cast<double>(rows) / steps;
-  }
-
-  // The bytes of a sequence's full blocks, in the order of its positions.
-  std::vector<std::byte> KvBytes(const Sequence& s) {
-    std::vector<std::byte> all;
-    for (int b = 0; b < s.computed / kBlockTokens; ++b) {
-      std::vector<std::byte> bytes(layout_.block_bytes);
-      executor_.ReadBlock(s.blocks[static_cast<size_t>(b)], bytes);
-      all.insert(all.end(), bytes.begin(), bytes.end());
-    }
-    return all;
-  }
-
-  CpuExecutor& executor() { return executor_; }
-  const KvLayout& layout() const { return layout_; }
-
- private:
-  void AddItem(Sequence* s, int* budget, Batch* batch) {
-    const auto left = static_cast<int32_t>(s->ids.size()) - s->computed;
-    const int32_t count = std::min({left, how_.chunk, *budget});
-    *budget -= count;
-    BatchItem item;
-    item.start = s->computed;
-    item.tokens.assign(s->ids.begin() + s->computed, s->ids.begin() + s->computed + count);
-    s->computed += count;
-    while (static_cast<int32_t>(s->blocks.size()) * kBlockTokens < s->computed) {
-      s->blocks.push_back(free_.at(next_free_++));
-    }
-    item.blocks = s->blocks;
-    item.sample = count == left;
-    item.spec = s->spec;
-    batch->items.push_back(std::move(item));
-  }
-
-  const How how_;
-  CpuExecutor executor_;
-  KvLayout layout_;
-  std::vector<BlockId> free_;
-  size_t next_free_ = 0;
-};
-
-// Twelve requests of all kinds.
-std::vector<Sequence> Crowd() {
-  std::vector<Sequence> crowd;
-  const std::vector<int> prompts = {1, 5, 16, 17, 33, 64, 90, 2, 130, 31, 48, 7};
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    crowd.push_back(MakeSequence(prompts[i], 9, i + 1, i % 3 == 0 ? 0.0F : 0.9F));
-    crowd.back().joins = static_cast<int32_t>(i / 2);
-  }
-  return crowd;
-}
-
-struct Outcome {
-  std::vector<Sampled> sampled;
-  std::vector<std::byte> kv;
-};
-
-std::vector<Outcome> RunTogether(const std::shared_ptr<const Model>& model, const How& how,
-                                 std::vector<Sequence> sequences, double* mean_rows = nullptr) {
-  Runner runner(model, how, static_cast<int>(sequences.size()));
-  const double rows = runner.Run(&sequences);
-  if (mean_rows != nullptr) *mean_rows = rows;
-  std::vector<Outcome> outcomes;
-  for (const Sequence& s : sequences) outcomes.push_back({s.sampled, runner.KvBytes(s)});
-  return outcomes;
-}
-
-std::vector<Outcome> RunAlone(const std::shared_ptr<const Model>& model, const How& how,
-                              const std::vector<Sequence>& sequences) {
-  std::vector<Outcome> outcomes;
-  for (Sequence s : sequences) {
-    s.joins = 0;
-    outcomes.push_back(RunTogether(model, how, {s})[0]);
-  }
-  return outcomes;
-}
-
-uint32_t Bits(float x) { return std::bit_cast<uint32_t>(x); }
-
-// Whether tokens, log-prob bits and KV bytes are the same; says where not.
-bool Same(const std::vector<Outcome>& a, const std::vector<Outcome>& b, std::string* where) {
-  for (size_t s = 0; s < a.size(); ++s) {
-    *where = "sequence " + std::to_string(s);
-    if (a[s].sampled.size() != b[s].sampled.size()) return false;
-    for (size_t t = 0; t < a[s].sampled.size(); ++t) {
-      *where = "sequence " + std::to_string(s) + ", token " + std::to_string(t);
-      const Sampled& x = a[s].sampled[t];
-      const Sampled& y = b[s].sampled[t];
-      if (x.token != y.token || Bits(x.logprob) != Bits(y.logprob)) return false;
-      if (x.top_logprobs.size() != y.top_logprobs.size()) return false;
-      for (size_t i = 0; i < x.top_logprobs.size(); ++i) {
-        if (x.top_logprobs[i].id != y.top_logprobs[i].id) return false;
-        if (Bits(x.top_logprobs[i].logprob) != Bits(y.top_logprobs[i].logprob)) return false;
-      }
-    }
-    *where = "the KV bytes of sequence " + std::to_string(s);
-    if (a[s].kv != b[s].kv) return false;
-  }
-  return true;
-}
-
-void ExpectSame(const std::vector<Outcome>& a, const std::vector<Outcome>& b,
-                const std::string& what) {
-  std::string where;
-  EXPECT_TRUE(Same(a, b, &where)) << what << ": differs at " << where;
-}
 
 // Log-probs over the whole vocabulary after the last of `ids`, with `chunk` tokens a step.
 std::vector<double> Distribution(const std::shared_ptr<const Model>& model,
                                  const std::vector<TokenId>& ids, const How& how) {
   Sequence s;
   s.ids = ids;
+  s.prompt_len = static_cast<int32_t>(ids.size());
   s.generate = 1;
   s.spec.params.temperature = 0;
   s.spec.num_logprobs = model->config().vocab_size;
@@ -296,7 +83,8 @@ TEST(CpuExecutorTest, SmallStepBudgetsChangeNothing) {
     auto sequences = crowd;
     runner.Run(&sequences);
     std::vector<Outcome> outcomes;
-    for (const Sequence& s : sequences) outcomes.push_back({s.sampled, runner.KvBytes(s)});
+    for (const Sequence& s : sequences)
+      outcomes.push_back({s.sampled, s.scored, runner.KvBytes(s)});
     ExpectSame(alone, outcomes, std::to_string(max_rows) + " rows");
   }
 }
@@ -493,4 +281,4 @@ TEST(CpuExecutorTest, AnEmptyBatchSamplesNothing) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::testing

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 namespace ropeway {
 namespace {
@@ -51,7 +52,6 @@ ForwardPass::ForwardPass(const Model& model, const Kernels& kernels, const KvPoo
       scale_(1.0F / std::sqrt(static_cast<float>(config_.head_dim))),
       max_splits_((model.max_positions() + kSplitTokens - 1) / kSplitTokens) {
   const int rows = limits.max_rows;
-  const int sampled = std::min(limits.max_seqs, rows);
   const int workers = team->size();
   // Rows that all workers compute together, and rows of one worker's slice, at most.
   const int shared = workers == 1 ? 1 : std::min(rows, kMinRowsPerWorker * workers - 1);
@@ -59,9 +59,8 @@ ForwardPass::ForwardPass(const Model& model, const Kernels& kernels, const KvPoo
   tile_rows_ = std::max(shared, std::min(own, kTileRows));
   logits_stride_ = RoundUp(config_.vocab_size, kPanelCols);
   const size_t logits_row_bytes = Product(logits_stride_, sizeof(float));
-  logits_rows_ =
-      static_cast<int>(std::clamp<size_t>(kMaxLogitsBytes / logits_row_bytes, 1,
-                                          static_cast<size_t>(std::min(sampled, kMaxLogitsRows))));
+  logits_rows_ = static_cast<int>(std::clamp<size_t>(
+      kMaxLogitsBytes / logits_row_bytes, 1, static_cast<size_t>(std::min(rows, kMaxLogitsRows))));
 
   const int partial = group_ * PartialFloats(config_.head_dim);
   q_ = AlignedArray<float>(Product(rows, config_.q_size()));
@@ -70,7 +69,7 @@ ForwardPass::ForwardPass(const Model& model, const Kernels& kernels, const KvPoo
   attention_ = AlignedArray<float>(Product(rows, config_.q_size()));
   ffn_ = AlignedArray<float>(Product(shared, config_.intermediate_size));
   y_ = AlignedArray<float>(Product(shared, config_.hidden_size));
-  final_x_ = AlignedArray<float>(Product(sampled, config_.hidden_size));
+  final_x_ = AlignedArray<float>(Product(rows, config_.hidden_size));
   logits_ = AlignedArray<float>(Product(logits_rows_, logits_stride_));
   deferred_ = AlignedArray<float>(
       Product(StepPlan::MaxDeferredPairs(workers), Product(max_splits_, partial)));
@@ -88,8 +87,8 @@ ForwardPass::ForwardPass(const Model& model, const Kernels& kernels, const KvPoo
   }
 }
 
-void ForwardPass::Run(const Batch& batch, StepPlan* plan, std::vector<Sampled>* results) {
-  const Step step = {&batch, plan, results};
+void ForwardPass::Run(const Batch& batch, StepPlan* plan, StepResult* result) {
+  const Step step = {&batch, plan, result};
   team_->Run([&](int worker) { RunWorker(step, &workers_[static_cast<size_t>(worker)]); });
 }
 
@@ -104,19 +103,19 @@ void ForwardPass::RunWorker(const Step& step, Worker* w) {
     Attend(all, w);
     ComputeOutputAndFfn(all, w);
   }
-  // Of the last layer, only its K and V are needed but for the rows that sample.
+  // Of the last layer, only its K and V are needed but for the rows whose logits are wanted.
   ComputeQkv(all, kKv, w);
-  if (plan.sampled().size() == 0) return;
-  KeepSampledRows(all, *w);
+  if (plan.outputs().size() == 0) return;
+  KeepOutputRows(all, *w);
   team_->Barrier();
-  const Context sampled = {&step, &plan.sampled(), plan.sampled_queues(),
-                           SliceOf(plan.sampled(), w->id, workers), last};
-  std::memcpy(w->x.data(), final_x_.data() + Product(sampled.slice.row_begin, config_.hidden_size),
-              Product(sampled.slice.rows(), config_.hidden_size) * sizeof(float));
-  ComputeQkv(sampled, kQ, w);
-  Attend(sampled, w);
-  ComputeOutputAndFfn(sampled, w);
-  SampleRows(step, sampled.slice, w);
+  const Context outputs = {&step, &plan.outputs(), plan.output_queues(),
+                           SliceOf(plan.outputs(), w->id, workers), last};
+  std::memcpy(w->x.data(), final_x_.data() + Product(outputs.slice.row_begin, config_.hidden_size),
+              Product(outputs.slice.rows(), config_.hidden_size) * sizeof(float));
+  ComputeQkv(outputs, kQ, w);
+  Attend(outputs, w);
+  ComputeOutputAndFfn(outputs, w);
+  ComputeOutputs(step, outputs.slice, w);
 }
 
 void ForwardPass::Embed(const Context& c, Worker* w) {
@@ -339,20 +338,21 @@ void ForwardPass::ComputeFfn(const Context& c, const Tile& tile, Worker* w) {
 }
 
 // Copies what the last layer computes further to where every worker finds it.
-void ForwardPass::KeepSampledRows(const Context& all, const Worker& w) {
+void ForwardPass::KeepOutputRows(const Context& all, const Worker& w) {
   if (all.slice.parts > 1 && w.id != 0) return;  // All have the same rows.
-  const std::vector<int32_t>& rows = all.step->plan->sampled_rows();
+  const std::vector<OutputRow>& rows = all.step->plan->output_rows();
   const size_t bytes = static_cast<size_t>(config_.hidden_size) * sizeof(float);
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] < all.slice.row_begin || rows[i] >= all.slice.row_end) continue;
+    if (rows[i].row < all.slice.row_begin || rows[i].row >= all.slice.row_end) continue;
     std::memcpy(final_x_.data() + i * static_cast<size_t>(config_.hidden_size),
-                w.x.data() + Product(rows[i] - all.slice.row_begin, config_.hidden_size), bytes);
+                w.x.data() + Product(rows[i].row - all.slice.row_begin, config_.hidden_size),
+                bytes);
   }
 }
 
-void ForwardPass::SampleRows(const Step& step, const Slice& slice, Worker* w) {
+void ForwardPass::ComputeOutputs(const Step& step, const Slice& slice, Worker* w) {
   const int hidden = config_.hidden_size;
-  const RowSet& set = step.plan->sampled();
+  const RowSet& set = step.plan->outputs();
   if (slice.parts == 1 || w->id == 0) {
     std::memcpy(final_x_.data() + Product(slice.row_begin, hidden), w->x.data(),
                 Product(slice.rows(), hidden) * sizeof(float));
@@ -366,13 +366,23 @@ void ForwardPass::SampleRows(const Step& step, const Slice& slice, Worker* w) {
     Multiply(model_.output(), all, rows, logits_.data(), logits_stride_, *w);
     team_->Barrier();
     for (int r = w->id; r < rows; r += team_->size()) {
-      const size_t row = static_cast<size_t>(begin + r);
-      const BatchItem& item = step.batch->items[static_cast<size_t>(set.item[row])];
-      w->sampler.Sample(
-          {logits_.data() + Product(r, logits_stride_), static_cast<size_t>(config_.vocab_size)},
-          item.spec, int64_t{set.position[row]} + 1, &(*step.results)[row]);
+      SampleOrScore(step, begin + r, logits_.data() + Product(r, logits_stride_), w);
     }
   }
+}
+
+void ForwardPass::SampleOrScore(const Step& step, int output, const float* logits, Worker* w) {
+  const auto index = static_cast<size_t>(output);
+  const std::span<const float> row(logits, static_cast<size_t>(config_.vocab_size));
+  const OutputRow& wanted = step.plan->output_rows()[index];
+  if (wanted.sampled < 0) {
+    w->sampler.Score(row, &step.result->scored[static_cast<size_t>(wanted.scored)]);
+    return;
+  }
+  const RowSet& set = step.plan->outputs();
+  const BatchItem& item = step.batch->items[static_cast<size_t>(set.item[index])];
+  w->sampler.Sample(row, item.spec, item.ids, int64_t{set.position[index]} + 1,
+                    &step.result->sampled[static_cast<size_t>(wanted.sampled)]);
 }
 
 }  // namespace ropeway

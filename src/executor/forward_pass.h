@@ -28,9 +28,10 @@ class ForwardPass {
   ForwardPass(const Model& model, const Kernels& kernels, const KvPool& pool, WorkerTeam* team,
               const PlanLimits& limits);
 
-  // Computes K, V and the sampled tokens. `results`: one per sampled row, with `top_logprobs` as
-  // long as wanted. Allocates nothing. REQUIRES: `plan` was built from `batch`.
-  void Run(const Batch& batch, StepPlan* plan, std::vector<Sampled>* results);
+  // Computes K, V, the sampled tokens and the scores. `result`: an entry per output row, each with
+  // its `top_logprobs` as long as wanted, and the id to score. Allocates nothing.
+  // REQUIRES: `plan` was built from `batch`.
+  void Run(const Batch& batch, StepPlan* plan, StepResult* result);
 
  private:
   // One worker's own memory. Rows count from the first of its slice (x) or of the current tile.
@@ -58,7 +59,7 @@ class ForwardPass {
   struct Step {
     const Batch* batch;
     StepPlan* plan;
-    std::vector<Sampled>* results;
+    StepResult* result;
   };
 
   // What RunLayer's phases need to know about where they are.
@@ -81,8 +82,9 @@ class ForwardPass {
   void MergeDeferred(const Context& c, const Worker& w);
   void ComputeOutputAndFfn(const Context& c, Worker* w);
   void ComputeFfn(const Context& c, const Tile& tile, Worker* w);
-  void KeepSampledRows(const Context& all, const Worker& w);
-  void SampleRows(const Step& step, const Slice& slice, Worker* w);
+  void KeepOutputRows(const Context& all, const Worker& w);
+  void ComputeOutputs(const Step& step, const Slice& slice, Worker* w);
+  void SampleOrScore(const Step& step, int output, const float* logits, Worker* w);
 
   // packed = RMSNorm(x rows [x_row, x_row + rows)) for matrices of `type`.
   void NormAndPack(const float* x, int rows, const float* weight, WeightType type, Worker* w);
@@ -118,7 +120,7 @@ class ForwardPass {
   AlignedArray<float> attention_;  // [rows][q_size]
   AlignedArray<float> ffn_;        // [shared rows][intermediate], where workers share rows
   AlignedArray<float> y_;          // [shared rows][hidden], likewise
-  AlignedArray<float> final_x_;    // [sampled rows][hidden]
+  AlignedArray<float> final_x_;    // [rows][hidden]: the output rows
   AlignedArray<float> logits_;     // [logits rows][vocabulary, padded]
   AlignedArray<float> deferred_;   // [pairs][splits][group][PartialFloats]
   std::vector<Worker> workers_;

@@ -1,77 +1,75 @@
 #include "executor/sampler.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
 #include "base/philox.h"
+#include "executor/weight_sum.h"
 
 namespace ropeway {
 namespace {
 
-constexpr size_t kSumBlock = 1024;
-constexpr size_t kSumLanes = 8;
 constexpr float kMinExponent = -87.0F;  // exp() of less is not a normal float.
-
-// Buckets for the partial sort: wide enough to hold few tokens near the maximum, where it matters.
-// They only decide how much is sorted, never the order.
-constexpr size_t kBuckets = 1024;
-constexpr float kBucketsPerUnit = 32.0F;
 constexpr size_t kFirstSorted = 64;
-
-float NanToLowest(float x) { return std::isnan(x) ? -std::numeric_limits<float>::infinity() : x; }
-
-size_t BucketOf(float logit, float max) {
-  const float distance = (max - logit) * kBucketsPerUnit;
-  // Written so that NaN (from a NaN logit, or infinity minus infinity) goes to the last one.
-  return distance < static_cast<float>(kBuckets - 1) ? static_cast<size_t>(distance) : kBuckets - 1;
-}
-
-double BlockSum(const float* w, size_t n) {
-  std::array<double, kSumLanes> s{};
-  size_t i = 0;
-  for (; i + kSumLanes <= n; i += kSumLanes) {
-    for (size_t lane = 0; lane < kSumLanes; ++lane) s[lane] += double{w[i + lane]};
-  }
-  for (size_t lane = 0; i < n; ++i, ++lane) s[lane] += double{w[i]};
-  return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
-}
 
 }  // namespace
 
 Sampler::Sampler(const Kernels* kernels, int vocab_size)
-    : kernels_(kernels), weights_(static_cast<size_t>(vocab_size)), bucket_size_(kBuckets) {
-  sorted_.reserve(static_cast<size_t>(vocab_size));
-}
+    : kernels_(kernels),
+      adjuster_(vocab_size),
+      typical_(vocab_size),
+      order_(static_cast<size_t>(vocab_size)),
+      weights_(static_cast<size_t>(vocab_size)),
+      scratch_(static_cast<size_t>(vocab_size)) {}
 
-void Sampler::Sample(std::span<const float> logits, const SampleSpec& spec, int64_t position,
-                     Sampled* out) {
-  out->token = Draw(logits, spec, position);
-  if (spec.num_logprobs < 0) return;
-  const int n = static_cast<int>(logits.size());
-  const float normalizer = kernels_->log_sum_exp(logits.data(), n);
-  out->logprob = logits[static_cast<size_t>(out->token)] - normalizer;
-  if (out->top_logprobs.empty()) return;
-  BeginOrder(logits, logits[static_cast<size_t>(kernels_->argmax(logits.data(), n))]);
-  EnsureSorted(logits, std::min(out->top_logprobs.size(), logits.size()));
-  for (size_t i = 0; i < out->top_logprobs.size() && i < logits.size(); ++i) {
-    out->top_logprobs[i] = {sorted_[i].id, sorted_[i].logit - normalizer};
+void Sampler::Sample(std::span<const float> logits, const SampleSpec& spec,
+                     std::span<const TokenId> ids, int64_t position, Sampled* out) {
+  out->token = Draw(adjuster_.Adjust(logits, spec, ids, position), spec, position, &out->invalid);
+  if (spec.num_logprobs >= 0) {
+    ReportLogprobs(logits, out->token, &out->logprob, out->top_logprobs);
   }
 }
 
-TokenId Sampler::Draw(std::span<const float> logits, const SampleSpec& spec, int64_t position) {
+void Sampler::Score(std::span<const float> logits, Scored* out) {
+  ReportLogprobs(logits, out->token, &out->logprob, out->top_logprobs);
+}
+
+void Sampler::ReportLogprobs(std::span<const float> logits, TokenId token, float* logprob,
+                             std::span<TokenLogprob> top) {
+  const int n = static_cast<int>(logits.size());
+  const float normalizer = kernels_->log_sum_exp(logits.data(), n);
+  *logprob = logits[static_cast<size_t>(token)] - normalizer;
+  const size_t count = std::min(top.size(), logits.size());
+  if (count == 0) return;
+  order_.Begin(logits, logits[static_cast<size_t>(kernels_->argmax(logits.data(), n))]);
+  order_.Ensure(count);
+  for (size_t i = 0; i < count; ++i) top[i] = {order_[i].id, order_[i].key - normalizer};
+}
+
+TokenId Sampler::Draw(std::span<const float> logits, const SampleSpec& spec, int64_t position,
+                      bool* invalid) {
   const SamplingParams& params = spec.params;
   const TokenId best = kernels_->argmax(logits.data(), static_cast<int>(logits.size()));
   const float max = logits[static_cast<size_t>(best)];
+  *invalid = !(max > -std::numeric_limits<float>::infinity());
   if (!(params.temperature > 0.0F) || !std::isfinite(max)) return best;
 
   const double u = SampleUniform(spec.seed, spec.choice, static_cast<uint64_t>(position));
   ComputeWeights(logits, max, params.temperature);
   const bool top_k = params.top_k > 0 && static_cast<size_t>(params.top_k) < logits.size();
-  if (!top_k && !(params.top_p < 1.0F)) return DrawInIdOrder(params.min_p, u);
-  BeginOrder(logits, max);
-  return DrawSorted(logits, params, u);
+  const bool sorted = top_k || params.top_p < 1.0F;
+  if (sorted) order_.Begin(logits, max);
+  float least = std::min(params.min_p, 1.0F);  // The best token has weight 1 and stays.
+  if (params.typical_p < 1.0F) {
+    if (top_k) {
+      order_.Ensure(static_cast<size_t>(params.top_k));
+      order_.KeepWeights(static_cast<size_t>(params.top_k), scratch_, weights_);
+    }
+    typical_.Apply(logits, max, params.temperature, params.typical_p, weights_);
+    least *= *std::max_element(weights_.begin(), weights_.end());
+  }
+  return sorted ? DrawSorted(logits, params, least, u) : DrawInIdOrder(least, u);
 }
 
 void Sampler::ComputeWeights(std::span<const float> logits, float max, float temperature) {
@@ -88,16 +86,11 @@ void Sampler::ComputeWeights(std::span<const float> logits, float max, float tem
 }
 
 double Sampler::TotalWeight() const {
-  double total = 0;
-  for (size_t begin = 0; begin < weights_.size(); begin += kSumBlock) {
-    total += BlockSum(weights_.data() + begin, std::min(kSumBlock, weights_.size() - begin));
-  }
-  return total;
+  return SumInBlocks(weights_.size(), [this](size_t i) { return double{weights_[i]}; });
 }
 
-TokenId Sampler::DrawInIdOrder(float min_p, double u) {
-  if (min_p > 0.0F) {
-    const float least = std::min(min_p, 1.0F);  // The best token has weight 1 and stays.
+TokenId Sampler::DrawInIdOrder(float least, double u) {
+  if (least > 0.0F) {
     for (float& w : weights_) w = w >= least ? w : 0.0F;
   }
   const double target = u * TotalWeight();
@@ -105,7 +98,7 @@ TokenId Sampler::DrawInIdOrder(float min_p, double u) {
   TokenId last = 0;  // The last one with a weight, where rounding leaves `sum` below `target`.
   for (size_t begin = 0; begin < weights_.size(); begin += kSumBlock) {
     const size_t n = std::min(kSumBlock, weights_.size() - begin);
-    const double after = sum + BlockSum(weights_.data() + begin, n);
+    const double after = sum + BlockSum(begin, n, [this](size_t i) { return double{weights_[i]}; });
     if (after > sum) {
       const bool here = after > target;
       double within = sum;
@@ -122,15 +115,16 @@ TokenId Sampler::DrawInIdOrder(float min_p, double u) {
   return last;
 }
 
-TokenId Sampler::DrawSorted(std::span<const float> logits, const SamplingParams& params, double u) {
+TokenId Sampler::DrawSorted(std::span<const float> logits, const SamplingParams& params,
+                            float least, double u) {
   const auto weight = [this](size_t rank) {
-    return double{weights_[static_cast<size_t>(sorted_[rank].id)]};
+    return double{weights_[static_cast<size_t>(order_[rank].id)]};
   };
   const size_t vocab = logits.size();
   size_t kept = vocab;
   if (params.top_k > 0 && static_cast<size_t>(params.top_k) < vocab) {
     kept = static_cast<size_t>(params.top_k);
-    EnsureSorted(logits, kept);
+    order_.Ensure(kept);
   }
   if (params.top_p < 1.0F) {
     double total = 0;
@@ -142,56 +136,26 @@ TokenId Sampler::DrawSorted(std::span<const float> logits, const SamplingParams&
     const double enough = double{params.top_p} * total;
     double sum = 0;
     for (size_t rank = 0; rank < kept; ++rank) {
-      if (rank >= sorted_.size()) {
-        EnsureSorted(logits, std::min(kept, std::max(kFirstSorted, rank * 8)));
-      }
+      if (rank >= order_.sorted()) order_.Ensure(std::min(kept, std::max(kFirstSorted, rank * 8)));
       sum += weight(rank);
       if (sum >= enough) kept = rank + 1;
     }
   }
-  const double least = double{std::min(params.min_p, 1.0F)};
   double total = 0;
   // Weights fall along the order but for the exponential's last bit, hence each one is looked at.
   for (size_t rank = 0; rank < kept; ++rank) {
-    if (weight(rank) >= least) total += weight(rank);
+    if (weight(rank) >= double{least}) total += weight(rank);
   }
   const double target = u * total;
   double sum = 0;
   size_t chosen = 0;
   for (size_t rank = 0; rank < kept; ++rank) {
-    if (!(weight(rank) >= least) || !(weight(rank) > 0)) continue;
+    if (!(weight(rank) >= double{least}) || !(weight(rank) > 0)) continue;
     chosen = rank;
     sum += weight(rank);
     if (sum > target) break;
   }
-  return sorted_[chosen].id;
-}
-
-void Sampler::BeginOrder(std::span<const float> logits, float max) {
-  sorted_.clear();
-  buckets_sorted_ = 0;
-  order_max_ = max;
-  std::fill(bucket_size_.begin(), bucket_size_.end(), 0);
-  for (const float logit : logits) ++bucket_size_[BucketOf(logit, max)];
-}
-
-void Sampler::EnsureSorted(std::span<const float> logits, size_t count) {
-  if (sorted_.size() >= count) return;
-  const size_t begin = buckets_sorted_;
-  const size_t old_size = sorted_.size();
-  for (size_t size = old_size; size < count; ++buckets_sorted_) {
-    size += static_cast<size_t>(bucket_size_[buckets_sorted_]);
-  }
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const size_t bucket = BucketOf(logits[i], order_max_);
-    if (bucket >= begin && bucket < buckets_sorted_) {
-      sorted_.push_back({NanToLowest(logits[i]), static_cast<TokenId>(i)});
-    }
-  }
-  std::sort(sorted_.begin() + static_cast<std::ptrdiff_t>(old_size), sorted_.end(),
-            [](const Candidate& a, const Candidate& b) {
-              return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
-            });
+  return order_[chosen].id;
 }
 
 }  // namespace ropeway

@@ -31,7 +31,7 @@ Sampled SampleOnce(const std::vector<float>& logits, const SampleSpec& spec, int
   Sampler sampler(kernels, static_cast<int>(logits.size()));
   Sampled out;
   out.top_logprobs.resize(static_cast<size_t>(std::max(spec.num_logprobs, 0)));
-  sampler.Sample(logits, spec, position, &out);
+  sampler.Sample(logits, spec, {}, position, &out);
   return out;
 }
 
@@ -41,7 +41,7 @@ std::vector<int> Histogram(const std::vector<float>& logits, const SampleSpec& s
   std::vector<int> counts(logits.size());
   Sampled out;
   for (int position = 0; position < draws; ++position) {
-    sampler.Sample(logits, spec, position, &out);
+    sampler.Sample(logits, spec, {}, position, &out);
     ++counts.at(static_cast<size_t>(out.token));
   }
   return counts;
@@ -98,9 +98,15 @@ TEST(SamplerTest, NanIsLeastLikely) {
 }
 
 TEST(SamplerTest, UnusableLogitsStillGiveAToken) {
-  for (const SampleSpec& spec : {Spec(0), Spec(1), Spec(1, 2), Spec(1, 0, 0.5F, 0.5F)}) {
+  SampleSpec typical = Spec(1);
+  typical.params.typical_p = 0.5F;
+  for (const SampleSpec& spec : {Spec(0), Spec(1), Spec(1, 2), Spec(1, 0, 0.5F, 0.5F), typical}) {
     EXPECT_EQ(SampleOnce({kNan, kNan, kNan}, spec).token, 0);
+    EXPECT_TRUE(SampleOnce({kNan, kNan, kNan}, spec).invalid);
     EXPECT_EQ(SampleOnce({-kInf, -kInf, -kInf}, spec).token, 0);
+    EXPECT_TRUE(SampleOnce({-kInf, kNan, -kInf}, spec).invalid);
+    EXPECT_FALSE(SampleOnce({-kInf, kInf, kNan}, spec).invalid);
+    EXPECT_FALSE(SampleOnce({-kInf, -3e38F, -kInf}, spec).invalid);
     EXPECT_EQ(SampleOnce({0.0F, kInf, kInf}, spec).token, 1);
     EXPECT_EQ(SampleOnce({-kInf, 0.0F, -kInf}, spec).token, 1);
     EXPECT_EQ(SampleOnce({1.0F}, spec).token, 0);
@@ -251,6 +257,52 @@ TEST(SamplerTest, TopLogprobsOfAWideRangeAreInOrder) {
     return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
   });
   for (size_t i = 0; i < 20; ++i) EXPECT_EQ(out.top_logprobs[i].id, ids[i]) << i;
+}
+
+TEST(SamplerTest, LogprobsAreThoseBeforeBiasesAndPenalties) {
+  const std::vector<float> logits = {0.5F, 2.0F, -1.0F, 1.5F, 0.0F};
+  SampleSpec plain = Spec(0);
+  plain.num_logprobs = 5;
+  SampleSpec spec = plain;
+  spec.params.logit_bias = {{2, 50.0F}};
+  const Sampled biased = SampleOnce(logits, spec);
+  const Sampled raw = SampleOnce(logits, plain);
+  EXPECT_EQ(biased.token, 2);
+  EXPECT_NEAR(biased.logprob, std::log(Softmax(logits, 1.0)[2]), 1e-5);
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(biased.top_logprobs[i].id, raw.top_logprobs[i].id);
+    EXPECT_EQ(biased.top_logprobs[i].logprob, raw.top_logprobs[i].logprob);
+  }
+}
+
+TEST(SamplerTest, ScoreReportsWhatSampleWould) {
+  const auto logits = SomeLogits(300);
+  SampleSpec spec = Spec(1);
+  spec.num_logprobs = 7;
+  Sampler sampler(&kReferenceKernels, 300);
+  for (int64_t position = 0; position < 20; ++position) {
+    const Sampled sampled = SampleOnce(logits, spec, position);
+    Scored scored;
+    scored.token = sampled.token;
+    scored.top_logprobs.resize(7);
+    sampler.Score(logits, &scored);
+    EXPECT_EQ(scored.logprob, sampled.logprob);
+    for (size_t i = 0; i < 7; ++i) {
+      EXPECT_EQ(scored.top_logprobs[i].id, sampled.top_logprobs[i].id);
+      EXPECT_EQ(scored.top_logprobs[i].logprob, sampled.top_logprobs[i].logprob);
+    }
+  }
+}
+
+TEST(SamplerTest, ARowWhoseTokensAreAllForbiddenIsInvalid) {
+  SampleSpec spec = Spec(1);
+  spec.end_ids = {0, 1, 2};
+  spec.params.min_tokens = 1;
+  EXPECT_TRUE(SampleOnce({1.0F, 2.0F, 3.0F}, spec).invalid);
+  EXPECT_FALSE(SampleOnce({1.0F, 2.0F, 3.0F}, spec, 1).invalid);
+  spec.end_ids = {2};
+  EXPECT_NE(SampleOnce({1.0F, 2.0F, 300.0F}, spec).token, 2);
+  EXPECT_EQ(SampleOnce({1.0F, 2.0F, 300.0F}, spec, 1).token, 2);
 }
 
 TEST(SamplerTest, EveryInstructionSetDrawsTheSame) {

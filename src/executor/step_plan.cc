@@ -1,8 +1,10 @@
 #include "executor/step_plan.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 
+#include "executor/logit_adjuster.h"
 #include "kernels/kernels.h"
 
 namespace ropeway {
@@ -20,6 +22,11 @@ int64_t Cost(const AttentionUnit& unit, int position) {
   return kUnitOverhead + unit.rows * std::max<int64_t>(end - begin, 0);
 }
 
+bool AreTokens(std::span<const TokenId> ids, int vocab_size) {
+  return std::all_of(ids.begin(), ids.end(),
+                     [vocab_size](TokenId id) { return id >= 0 && id < vocab_size; });
+}
+
 Status Broken(const std::string& what) {
   return Status(StatusCode::kInternal, "malformed batch: " + what);
 }
@@ -35,7 +42,7 @@ Slice SliceOf(const RowSet& set, int worker, int workers) {
 StepPlan::StepPlan(const PlanLimits& limits)
     : limits_(limits),
       all_queues_(new UnitQueue[static_cast<size_t>(limits.workers)]),
-      sampled_queues_(new UnitQueue[static_cast<size_t>(limits.workers)]) {}
+      output_queues_(new UnitQueue[static_cast<size_t>(limits.workers)]) {}
 
 Status StepPlan::Check(const Batch& batch) const {
   if (batch.num_tokens() > limits_.max_rows) return Broken("too many tokens");
@@ -45,30 +52,57 @@ Status StepPlan::Check(const Batch& batch) const {
     if (bad_block(copy.from) || bad_block(copy.to)) return Broken("no such block to copy");
   }
   for (const BatchItem& item : batch.items) {
-    if (item.tokens.empty()) return Broken("an item without tokens");
-    const int64_t end = int64_t{item.start} + static_cast<int64_t>(item.tokens.size());
-    if (item.start < 0 || end > limits_.max_positions) return Broken("position out of range");
-    if (static_cast<int64_t>(item.blocks.size()) * kBlockTokens < end) {
-      return Broken("too few blocks");
-    }
-    if (std::any_of(item.blocks.begin(), item.blocks.end(), bad_block)) {
-      return Broken("no such block");
-    }
-    for (const TokenId token : item.tokens) {
-      if (token < 0 || token >= limits_.vocab_size) return Broken("no such token");
-    }
+    if (Status status = CheckItem(item); !status.ok()) return status;
   }
   return {};
 }
 
+Status StepPlan::CheckItem(const BatchItem& item) const {
+  if (item.tokens.empty()) return Broken("an item without tokens");
+  const int64_t end = int64_t{item.start} + static_cast<int64_t>(item.tokens.size());
+  if (item.start < 0 || end > limits_.max_positions) return Broken("position out of range");
+  if (static_cast<int64_t>(item.blocks.size()) * kBlockTokens < end) {
+    return Broken("too few blocks");
+  }
+  if (std::any_of(item.blocks.begin(), item.blocks.end(),
+                  [this](BlockId b) { return b < 0 || b >= limits_.num_blocks; })) {
+    return Broken("no such block");
+  }
+  if (!AreTokens(item.tokens, limits_.vocab_size)) return Broken("no such token");
+  return CheckIds(item);
+}
+
+// The ids beyond the item's own tokens, where something is to be made of them.
+Status StepPlan::CheckIds(const BatchItem& item) const {
+  const int64_t end = int64_t{item.start} + static_cast<int64_t>(item.tokens.size());
+  const auto known = static_cast<int64_t>(item.ids.size());
+  if (item.sample && LogitAdjuster::NeedsIds(item.spec.params)) {
+    if (known != end) return Broken("penalties without the ids before the token");
+    if (!AreTokens(item.ids, limits_.vocab_size)) return Broken("no such id");
+  }
+  if (item.score_begin == item.score_end) return {};
+  if (item.score_begin <= item.start || item.score_begin > item.score_end ||
+      item.score_end > end + 1) {
+    return Broken("scored ids whose rows are not in the item");
+  }
+  if (item.sample && item.score_end > end) return Broken("a row that is sampled and scored");
+  if (known < item.score_end) return Broken("scored ids that are not there");
+  const std::span<const TokenId> scored =
+      item.ids.subspan(static_cast<size_t>(item.score_begin),
+                       static_cast<size_t>(item.score_end - item.score_begin));
+  return AreTokens(scored, limits_.vocab_size) ? Status() : Broken("no such id to score");
+}
+
 Status StepPlan::Build(const Batch& batch) {
   if (Status status = Check(batch); !status.ok()) return status;
-  for (RowSet* set : {&all_, &sampled_}) {
+  for (RowSet* set : {&all_, &outputs_}) {
     set->item.clear();
     set->position.clear();
     set->units.clear();
   }
-  sampled_rows_.clear();
+  output_rows_.clear();
+  num_sampled_ = 0;
+  num_scored_ = 0;
   for (size_t i = 0; i < batch.items.size(); ++i) {
     const BatchItem& item = batch.items[i];
     const int first_row = all_.size();
@@ -78,16 +112,28 @@ Status StepPlan::Build(const Batch& batch) {
       all_.position.push_back(item.start + r);
     }
     AddUnits(first_row, rows, item.start, &all_);
-    if (item.sample) {
-      sampled_rows_.push_back(first_row + rows - 1);
-      AddUnits(sampled_.size(), 1, item.start + rows - 1, &sampled_);
-      sampled_.item.push_back(static_cast<int32_t>(i));
-      sampled_.position.push_back(item.start + rows - 1);
-    }
+    AddOutputs(i, item, first_row);
   }
   Finish(&all_, all_queues_.get());
-  Finish(&sampled_, sampled_queues_.get());
+  Finish(&outputs_, output_queues_.get());
   return {};
+}
+
+void StepPlan::AddOutputs(size_t index, const BatchItem& item, int first_row) {
+  const int first_output = outputs_.size();
+  const auto add = [&](int position, int32_t sampled, int32_t scored) {
+    output_rows_.push_back({first_row + position - item.start, sampled, scored});
+    outputs_.item.push_back(static_cast<int32_t>(index));
+    outputs_.position.push_back(position);
+  };
+  // The row of an id's log-prob is that of the id before.
+  for (int id = item.score_begin; id < item.score_end; ++id) add(id - 1, -1, num_scored_++);
+  const int scored = outputs_.size() - first_output;
+  AddUnits(first_output, scored, item.score_begin - 1, &outputs_);
+  if (!item.sample) return;
+  const int last = item.start + static_cast<int>(item.tokens.size()) - 1;
+  add(last, num_sampled_++, -1);
+  AddUnits(first_output + scored, 1, last, &outputs_);
 }
 
 void StepPlan::AddUnits(int first_row, int rows, int start, RowSet* set) const {

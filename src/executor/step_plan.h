@@ -60,6 +60,13 @@ struct RowSet {
   int size() const { return static_cast<int>(item.size()); }
 };
 
+// A row whose logits are wanted: for the token that comes after it, either drawn or already known.
+struct OutputRow {
+  int32_t row = 0;      // Its index among all rows.
+  int32_t sampled = 0;  // Index in StepResult.sampled, or -1 ...
+  int32_t scored = 0;   // ... and then that in StepResult.scored.
+};
+
 // The part of a RowSet that is one worker's: some rows, and of each matrix's panels part `part` of
 // `parts`.
 struct Slice {
@@ -88,29 +95,34 @@ class StepPlan {
   // kInternal where the batch breaks Launch's requirements: computing it would corrupt memory.
   Status Build(const Batch& batch);
 
-  const RowSet& all() const { return all_; }          // Every token of the batch.
-  const RowSet& sampled() const { return sampled_; }  // The rows that sample, in item order.
-  // Of each sampled row, its index in all().
-  const std::vector<int32_t>& sampled_rows() const { return sampled_rows_; }
+  const RowSet& all() const { return all_; }  // Every token of the batch.
+  // The rows whose logits are wanted, in the order of items, then of positions.
+  const RowSet& outputs() const { return outputs_; }
+  const std::vector<OutputRow>& output_rows() const { return output_rows_; }  // Of each.
 
   UnitQueue* all_queues() { return all_queues_.get(); }
-  UnitQueue* sampled_queues() { return sampled_queues_.get(); }
+  UnitQueue* output_queues() { return output_queues_.get(); }
 
   // At most so many (row, KV head) pairs have a deferred merge.
   static int MaxDeferredPairs(int workers) { return 2 * workers; }
 
  private:
   Status Check(const Batch& batch) const;
+  Status CheckItem(const BatchItem& item) const;
+  Status CheckIds(const BatchItem& item) const;
+  void AddOutputs(size_t index, const BatchItem& item, int first_row);
   void AddUnits(int first_row, int rows, int start, RowSet* set) const;
   void SplitUnits(RowSet* set) const;
   void Finish(RowSet* set, UnitQueue* queues) const;
 
   const PlanLimits limits_;
   RowSet all_;
-  RowSet sampled_;
-  std::vector<int32_t> sampled_rows_;
+  RowSet outputs_;
+  std::vector<OutputRow> output_rows_;
+  int32_t num_sampled_ = 0;
+  int32_t num_scored_ = 0;
   std::unique_ptr<UnitQueue[]> all_queues_;
-  std::unique_ptr<UnitQueue[]> sampled_queues_;
+  std::unique_ptr<UnitQueue[]> output_queues_;
 };
 
 }  // namespace ropeway

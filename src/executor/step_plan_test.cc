@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <span>
 #include <tuple>
 
 #include "kernels/kernels.h"
@@ -28,6 +29,12 @@ void AddItem(int start, int tokens, bool sample, Batch* batch) {
   item.tokens.assign(static_cast<size_t>(tokens), 1);
   item.blocks.assign(static_cast<size_t>((start + tokens) / kBlockTokens + 1), 0);
   item.sample = sample;
+}
+
+std::vector<int32_t> OutputRows(const StepPlan& plan) {
+  std::vector<int32_t> rows;
+  for (const OutputRow& output : plan.output_rows()) rows.push_back(output.row);
+  return rows;
 }
 
 Batch MixedBatch() {
@@ -74,9 +81,9 @@ TEST(StepPlanTest, RowsAreTheBatchInOrder) {
   EXPECT_EQ(plan.all().position[1], 0);
   EXPECT_EQ(plan.all().position[50], 49);
   EXPECT_EQ(plan.all().position[91], 1039);
-  EXPECT_EQ(plan.sampled_rows(), std::vector<int32_t>({0, 51, 91}));
-  EXPECT_EQ(plan.sampled().position, std::vector<int32_t>({100, 3000, 1039}));
-  EXPECT_EQ(plan.sampled().item, std::vector<int32_t>({0, 2, 3}));
+  EXPECT_EQ(OutputRows(plan), std::vector<int32_t>({0, 51, 91}));
+  EXPECT_EQ(plan.outputs().position, std::vector<int32_t>({100, 3000, 1039}));
+  EXPECT_EQ(plan.outputs().item, std::vector<int32_t>({0, 2, 3}));
 }
 
 TEST(StepPlanTest, AttentionIsDealtOutOnceWhateverTheWorkers) {
@@ -85,9 +92,92 @@ TEST(StepPlanTest, AttentionIsDealtOutOnceWhateverTheWorkers) {
     for (int repeat = 0; repeat < 2; ++repeat) {  // A plan is used again and again.
       ASSERT_TRUE(plan.Build(MixedBatch()).ok());
       ExpectComplete(plan.all(), plan.all_queues(), workers);
-      ExpectComplete(plan.sampled(), plan.sampled_queues(), workers);
+      ExpectComplete(plan.outputs(), plan.output_queues(), workers);
     }
   }
+}
+
+TEST(StepPlanTest, ScoredRowsComeBeforeTheSampledOneOfTheirItem) {
+  const std::vector<TokenId> ids(200, 1);
+  Batch batch;
+  AddItem(10, 30, true, &batch);
+  batch.items[0].score_begin = 15;
+  batch.items[0].score_end = 40;  // The row of the last id is the one before the sampled row.
+  AddItem(50, 1, true, &batch);
+  AddItem(100, 20, false, &batch);
+  batch.items[2].score_begin = 101;
+  batch.items[2].score_end = 121;  // Every row, the last one too.
+  for (BatchItem& item : batch.items) item.ids = ids;
+  batch.items[0].ids = batch.items[0].ids.first(40);
+  for (int workers : {1, 2, 4}) {
+    StepPlan plan(Limits(workers));
+    ASSERT_TRUE(plan.Build(batch).ok());
+    ExpectComplete(plan.outputs(), plan.output_queues(), workers);
+    ASSERT_EQ(plan.outputs().size(), 25 + 1 + 1 + 20);
+    const auto& rows = plan.output_rows();
+    EXPECT_EQ(rows[0].row, 4);
+    EXPECT_EQ(plan.outputs().position[0], 14);
+    EXPECT_EQ(rows[24].row, 28);
+    EXPECT_EQ(rows[24].scored, 24);
+    EXPECT_EQ(rows[24].sampled, -1);
+    EXPECT_EQ(rows[25].row, 29);
+    EXPECT_EQ(rows[25].sampled, 0);
+    EXPECT_EQ(rows[25].scored, -1);
+    EXPECT_EQ(rows[26].row, 30);
+    EXPECT_EQ(rows[26].sampled, 1);
+    EXPECT_EQ(rows[27].row, 31);
+    EXPECT_EQ(rows[27].scored, 25);
+    EXPECT_EQ(rows[46].row, 50);
+    EXPECT_EQ(plan.outputs().position[46], 119);
+  }
+}
+
+TEST(StepPlanTest, BrokenIdsAreRefused) {
+  StepPlan plan(Limits(1));
+  const std::vector<TokenId> ids(40, 1);
+  const auto accepts = [&](int begin, int end, bool sample, std::span<const TokenId> known) {
+    Batch batch;
+    AddItem(10, 20, sample, &batch);
+    batch.items[0].score_begin = begin;
+    batch.items[0].score_end = end;
+    batch.items[0].ids = known;
+    return plan.Build(batch).ok();
+  };
+  EXPECT_TRUE(accepts(0, 0, true, {}));
+  EXPECT_TRUE(accepts(11, 31, false, ids));
+  EXPECT_TRUE(accepts(11, 30, true, std::span(ids).first(30)));
+  EXPECT_FALSE(accepts(10, 20, false, ids));  // The row before is not in the item.
+  EXPECT_FALSE(accepts(20, 15, false, ids));
+  EXPECT_FALSE(accepts(11, 32, false, ids));
+  EXPECT_FALSE(accepts(-5, -3, false, ids));
+  EXPECT_FALSE(accepts(11, 31, false, std::span(ids).first(30)));
+  EXPECT_FALSE(accepts(11, 31, false, {}));
+  EXPECT_FALSE(accepts(11, 31, true, ids));  // One row cannot be both.
+  for (const TokenId bad : {-1, 100}) {
+    std::vector<TokenId> wrong = ids;
+    wrong[29] = bad;
+    EXPECT_FALSE(accepts(11, 31, false, wrong));
+    EXPECT_TRUE(accepts(11, 29, false, wrong));
+  }
+}
+
+TEST(StepPlanTest, PenaltiesWantAllIdsAndOnlyTheyDo) {
+  StepPlan plan(Limits(1));
+  Batch batch;
+  AddItem(10, 20, true, &batch);
+  BatchItem& item = batch.items[0];
+  const std::vector<TokenId> ids(31, 1);
+  const std::vector<TokenId> wrong(30, 100);
+  item.spec.params.presence_penalty = 1.0F;
+  EXPECT_FALSE(plan.Build(batch).ok());
+  item.ids = ids;
+  EXPECT_FALSE(plan.Build(batch).ok());
+  item.ids = std::span(ids).first(30);
+  EXPECT_TRUE(plan.Build(batch).ok());
+  item.ids = wrong;
+  EXPECT_FALSE(plan.Build(batch).ok());
+  item.sample = false;
+  EXPECT_TRUE(plan.Build(batch).ok());
 }
 
 TEST(StepPlanTest, OneLongDecodeIsSplitAmongWorkers) {

@@ -1,0 +1,222 @@
+#include "executor/test_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+
+namespace ropeway::testing {
+
+std::shared_ptr<const Model> LoadTiny(const TinyLlamaOptions& options) {
+  const TempFile file(TinyLlama(options).Bytes());
+  auto gguf = GgufFile::Open(file.path());
+  if (!gguf.ok()) throw std::runtime_error(gguf.status().message());
+  auto model = Model::Load(**gguf, 1);
+  if (!model.ok()) throw std::runtime_error(model.status().message());
+  return std::move(*model);
+}
+
+const std::shared_ptr<const Model>& TinyModel() {
+  static const auto& model = *new std::shared_ptr<const Model>(LoadTiny());
+  return model;
+}
+
+const Kernels* Best() { return ChooseKernels(nullptr); }
+
+Sequence MakeSequence(int prompt_len, int generate, uint64_t seed, float temperature) {
+  Sequence sequence;
+  std::mt19937 random(static_cast<uint32_t>(seed));
+  for (int i = 0; i < prompt_len; ++i) {
+    sequence.ids.push_back(static_cast<TokenId>(random() % kTinyVocab));
+  }
+  sequence.prompt_len = prompt_len;
+  sequence.generate = generate;
+  sequence.spec.params.temperature = temperature;
+  sequence.spec.params.top_p = seed % 3 == 0 ? 0.9F : 1.0F;
+  sequence.spec.params.top_k = seed % 4 == 0 ? 20 : 0;
+  sequence.spec.seed = seed;
+  sequence.spec.prompt_len = prompt_len;
+  sequence.spec.num_logprobs = 5;
+  return sequence;
+}
+
+// Twelve requests of all kinds.
+std::vector<Sequence> Crowd() {
+  std::vector<Sequence> crowd;
+  const std::vector<int> prompts = {1, 5, 16, 17, 33, 64, 90, 2, 130, 31, 48, 7};
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    crowd.push_back(MakeSequence(prompts[i], 9, i + 1, i % 3 == 0 ? 0.0F : 0.9F));
+    crowd.back().joins = static_cast<int32_t>(i / 2);
+  }
+  return crowd;
+}
+
+Runner::Runner(std::shared_ptr<const Model> model, const How& how, int max_seqs)
+    : how_(how),
+      executor_(std::move(model), how.kernels != nullptr ? how.kernels : Best(), how.threads) {
+  auto layout = executor_.Init(kPoolBytes, how.max_rows, max_seqs);
+  if (!layout.ok()) throw std::runtime_error(layout.status().message());
+  layout_ = *layout;
+  free_.resize(static_cast<size_t>(layout_.num_blocks));
+  std::iota(free_.begin(), free_.end(), 0);
+  if (how.shuffle != 0) std::shuffle(free_.begin(), free_.end(), std::mt19937(how.shuffle));
+  if (!how.poison) return;
+  const std::vector<std::byte> nan(layout_.block_bytes, std::byte{0xFF});
+  for (BlockId block = 0; block < layout_.num_blocks; ++block) executor_.WriteBlock(block, nan);
+}
+
+double Runner::Run(std::vector<Sequence>* sequences) {
+  int steps = 0;
+  int rows = 0;
+  for (int step = 0;; ++step) {
+    Batch batch;
+    std::vector<Sequence*> in_batch;
+    bool left = false;
+    int budget = how_.max_rows;
+    for (Sequence& s : *sequences) {
+      left = left || !s.done();
+      if (s.done() || step < s.joins || budget == 0) continue;
+      AddItem(&s, &budget, &batch);
+      in_batch.push_back(&s);
+    }
+    if (!left) break;
+    if (batch.items.empty()) continue;
+    ++steps;
+    rows += batch.num_tokens();
+    executor_.Launch(batch);
+    auto result = executor_.Wait();
+    if (!result.ok()) throw std::runtime_error(result.status().message());
+    Take(*result, in_batch, batch);
+  }
+  return static_cast<double>(rows) / steps;
+}
+
+// Results come in the order of items, and carry no index of theirs.
+void Runner::Take(const StepResult& result, const std::vector<Sequence*>& in_batch,
+                  const Batch& batch) {
+  size_t sampled = 0;
+  size_t scored = 0;
+  for (size_t i = 0; i < batch.items.size(); ++i) {
+    const BatchItem& item = batch.items[i];
+    for (int32_t position = item.score_begin; position < item.score_end; ++position) {
+      in_batch[i]->scored.push_back(result.scored.at(scored++));
+    }
+    if (!item.sample) continue;
+    in_batch[i]->sampled.push_back(result.sampled.at(sampled++));
+    in_batch[i]->ids.push_back(in_batch[i]->sampled.back().token);
+  }
+  EXPECT_EQ(sampled, result.sampled.size());
+  EXPECT_EQ(scored, result.scored.size());
+}
+
+std::vector<std::byte> Runner::KvBytes(const Sequence& s) {
+  std::vector<std::byte> all;
+  for (int b = 0; b < s.computed / kBlockTokens; ++b) {
+    std::vector<std::byte> bytes(layout_.block_bytes);
+    executor_.ReadBlock(s.blocks[static_cast<size_t>(b)], bytes);
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  }
+  return all;
+}
+
+void Runner::AddItem(Sequence* s, int* budget, Batch* batch) {
+  const auto left = static_cast<int32_t>(s->ids.size()) - s->computed;
+  const int32_t count = std::min({left, how_.chunk, *budget});
+  *budget -= count;
+  BatchItem item;
+  item.start = s->computed;
+  item.tokens.assign(s->ids.begin() + s->computed, s->ids.begin() + s->computed + count);
+  s->computed += count;
+  while (static_cast<int32_t>(s->blocks.size()) * kBlockTokens < s->computed) {
+    s->blocks.push_back(free_.at(next_free_++));
+  }
+  item.blocks = s->blocks;
+  item.sample = count == left && s->generate > 0;
+  item.ids = s->ids;
+  item.sequence = static_cast<uint64_t>(batch->items.size());
+  if (s->spec.num_prompt_logprobs >= 0) {
+    item.score_begin = std::max(item.start + 1, static_cast<int32_t>(s->scored.size()) + 1);
+    item.score_end = std::min(item.start + count + 1, s->prompt_len);
+    if (item.score_begin >= item.score_end) item.score_begin = item.score_end = 0;
+  }
+  item.spec = s->spec;
+  batch->items.push_back(std::move(item));
+}
+
+std::vector<Outcome> RunTogether(const std::shared_ptr<const Model>& model, const How& how,
+                                 std::vector<Sequence> sequences, double* mean_rows) {
+  Runner runner(model, how, static_cast<int>(sequences.size()));
+  const double rows = runner.Run(&sequences);
+  if (mean_rows != nullptr) *mean_rows = rows;
+  std::vector<Outcome> outcomes;
+  for (const Sequence& s : sequences) outcomes.push_back({s.sampled, s.scored, runner.KvBytes(s)});
+  return outcomes;
+}
+
+std::vector<Outcome> RunAlone(const std::shared_ptr<const Model>& model, const How& how,
+                              const std::vector<Sequence>& sequences) {
+  std::vector<Outcome> outcomes;
+  for (Sequence s : sequences) {
+    s.joins = 0;
+    outcomes.push_back(RunTogether(model, how, {s})[0]);
+  }
+  return outcomes;
+}
+
+uint32_t Bits(float x) { return std::bit_cast<uint32_t>(x); }
+
+namespace {
+
+bool SameLogprobs(float a, const std::vector<TokenLogprob>& a_top, float b,
+                  const std::vector<TokenLogprob>& b_top) {
+  return Bits(a) == Bits(b) && std::equal(a_top.begin(), a_top.end(), b_top.begin(), b_top.end(),
+                                          [](const TokenLogprob& x, const TokenLogprob& y) {
+                                            return x.id == y.id &&
+                                                   Bits(x.logprob) == Bits(y.logprob);
+                                          });
+}
+
+bool SameSampled(const Sampled& a, const Sampled& b) {
+  return a.token == b.token && a.invalid == b.invalid &&
+         SameLogprobs(a.logprob, a.top_logprobs, b.logprob, b.top_logprobs);
+}
+
+bool SameScored(const Scored& a, const Scored& b) {
+  return a.token == b.token && a.position == b.position &&
+         SameLogprobs(a.logprob, a.top_logprobs, b.logprob, b.top_logprobs);
+}
+
+}  // namespace
+
+bool Same(const std::vector<Outcome>& a, const std::vector<Outcome>& b, std::string* where) {
+  *where = "the number of sequences";
+  if (a.size() != b.size()) return false;
+  for (size_t s = 0; s < a.size(); ++s) {
+    const std::string sequence = "sequence " + std::to_string(s);
+    *where = sequence;
+    if (a[s].sampled.size() != b[s].sampled.size()) return false;
+    if (a[s].scored.size() != b[s].scored.size()) return false;
+    for (size_t t = 0; t < a[s].scored.size(); ++t) {
+      *where = sequence + ", score " + std::to_string(t);
+      if (!SameScored(a[s].scored[t], b[s].scored[t])) return false;
+    }
+    for (size_t t = 0; t < a[s].sampled.size(); ++t) {
+      *where = sequence + ", token " + std::to_string(t);
+      if (!SameSampled(a[s].sampled[t], b[s].sampled[t])) return false;
+    }
+    *where = "the KV bytes of " + sequence;
+    if (a[s].kv != b[s].kv) return false;
+  }
+  return true;
+}
+
+void ExpectSame(const std::vector<Outcome>& a, const std::vector<Outcome>& b,
+                const std::string& what) {
+  std::string where;
+  EXPECT_TRUE(Same(a, b, &where)) << what << ": differs at " << where;
+}
+
+}  // namespace ropeway::testing

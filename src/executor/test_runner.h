@@ -1,0 +1,107 @@
+// For tests: sequences stepped through a CpuExecutor over a tiny model in common batches, without
+// engine and scheduler, and what came out compared to the bit.
+#ifndef ROPEWAY_EXECUTOR_TEST_RUNNER_H_
+#define ROPEWAY_EXECUTOR_TEST_RUNNER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "executor/cpu_executor.h"
+#include "model/test_gguf_writer.h"
+
+namespace ropeway::testing {
+
+inline constexpr int64_t kPoolBytes = int64_t{4} << 20;
+
+// Loads a model that TinyLlama makes; TinyModel is that of the default options, loaded once.
+std::shared_ptr<const Model> LoadTiny(const TinyLlamaOptions& options = {});
+const std::shared_ptr<const Model>& TinyModel();
+
+// The best kernels of this machine.
+const Kernels* Best();
+
+// What one sequence is to do, and what came out.
+struct Sequence {
+  std::vector<TokenId> ids;  // The prompt; generated tokens are appended.
+  int32_t prompt_len = 0;
+  int32_t generate = 0;
+  int32_t computed = 0;  // Positions whose K and V are written.
+  int32_t joins = 0;     // At this step.
+  SampleSpec spec;
+  std::vector<BlockId> blocks;
+  std::vector<Sampled> sampled;
+  std::vector<Scored> scored;  // With spec.num_prompt_logprobs >= 0: of the prompt from position 1.
+
+  bool done() const {
+    return static_cast<int32_t>(sampled.size()) == generate &&
+           (generate > 0 || computed == prompt_len);
+  }
+};
+
+// A random prompt; the seed also decides about top_k and top_p.
+Sequence MakeSequence(int prompt_len, int generate, uint64_t seed, float temperature);
+
+// Twelve requests of all kinds.
+std::vector<Sequence> Crowd();
+
+// How to run sequences; none of it may change what comes out.
+struct How {
+  const Kernels* kernels = nullptr;  // nullptr: the best ones.
+  int threads = 1;
+  int chunk = 1024;
+  int max_rows = 64;
+  uint32_t shuffle = 0;  // Seed of the order of block ids.
+  bool poison = false;   // The pool is full of NaN first.
+};
+
+// Steps sequences to their ends in common batches.
+class Runner {
+ public:
+  // Throws std::runtime_error where the executor fails.
+  Runner(std::shared_ptr<const Model> model, const How& how, int max_seqs);
+
+  // Returns the mean rows per step.
+  double Run(std::vector<Sequence>* sequences);
+
+  // The bytes of a sequence's full blocks, in the order of its positions.
+  std::vector<std::byte> KvBytes(const Sequence& s);
+
+  CpuExecutor& executor() { return executor_; }
+  const KvLayout& layout() const { return layout_; }
+
+ private:
+  void AddItem(Sequence* s, int* budget, Batch* batch);
+  void Take(const StepResult& result, const std::vector<Sequence*>& in_batch, const Batch& batch);
+
+  const How how_;
+  CpuExecutor executor_;
+  KvLayout layout_;
+  std::vector<BlockId> free_;
+  size_t next_free_ = 0;
+};
+
+struct Outcome {
+  std::vector<Sampled> sampled;
+  std::vector<Scored> scored;
+  std::vector<std::byte> kv;
+};
+
+std::vector<Outcome> RunTogether(const std::shared_ptr<const Model>& model, const How& how,
+                                 std::vector<Sequence> sequences, double* mean_rows = nullptr);
+// Each in an executor of its own.
+std::vector<Outcome> RunAlone(const std::shared_ptr<const Model>& model, const How& how,
+                              const std::vector<Sequence>& sequences);
+
+uint32_t Bits(float x);
+
+// Whether tokens, log-prob bits, scores and KV bytes are the same; says where not.
+bool Same(const std::vector<Outcome>& a, const std::vector<Outcome>& b, std::string* where);
+void ExpectSame(const std::vector<Outcome>& a, const std::vector<Outcome>& b,
+                const std::string& what);
+
+}  // namespace ropeway::testing
+
+#endif  // ROPEWAY_EXECUTOR_TEST_RUNNER_H_
