@@ -5,15 +5,16 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <utility>
-#include <vector>
 
 namespace ropeway {
 
-// First in, first out. Thread rule: every method from any thread.
+// First in, first out. Only a push takes memory: where there is none it throws std::bad_alloc, the
+// item and the queue are as before, and it may be tried again. Thread rule: every method from any
+// thread.
 template <typename T>
 class BoundedQueue {
  public:
@@ -22,8 +23,8 @@ class BoundedQueue {
   BoundedQueue(const BoundedQueue&) = delete;
   BoundedQueue& operator=(const BoundedQueue&) = delete;
 
-  // False, and `item` is dropped, where the queue is full or closed.
-  bool TryPush(T item) {
+  // False, and `item` stays, where the queue is full or closed.
+  bool TryPush(T&& item) {
     {
       const std::lock_guard lock(mu_);
       if (closed_ || items_.size() >= capacity_) return false;
@@ -33,8 +34,8 @@ class BoundedQueue {
     return true;
   }
 
-  // Waits while the queue is full. False, and `item` is dropped, where it is closed.
-  bool WaitPush(T item) {
+  // Waits while the queue is full. False, and `item` stays, where it is closed.
+  bool WaitPush(T&& item) {
     {
       std::unique_lock lock(mu_);
       not_full_.wait(lock, [this] { return closed_ || items_.size() < capacity_; });
@@ -46,8 +47,8 @@ class BoundedQueue {
   }
 
   // Pushes beyond the capacity too: for items whose number something else bounds, from threads that
-  // must not wait. False, and `item` is dropped, where the queue is closed.
-  bool ForcePush(T item) {
+  // must not wait. False, and `item` stays, where the queue is closed.
+  bool ForcePush(T&& item) {
     {
       const std::lock_guard lock(mu_);
       if (closed_) return false;
@@ -58,13 +59,13 @@ class BoundedQueue {
   }
 
   // All items; none where the queue is empty. Never waits.
-  std::vector<T> PopAll() {
+  std::list<T> PopAll() {
     std::unique_lock lock(mu_);
     return TakeAll(&lock);
   }
 
   // Waits until there is an item, the queue is closed or `timeout` is over; then as PopAll.
-  std::vector<T> WaitPopAll(std::optional<std::chrono::nanoseconds> timeout = std::nullopt) {
+  std::list<T> WaitPopAll(std::optional<std::chrono::nanoseconds> timeout = std::nullopt) {
     std::unique_lock lock(mu_);
     const auto ready = [this] { return closed_ || !items_.empty(); };
     if (timeout) {
@@ -108,19 +109,19 @@ class BoundedQueue {
   }
 
  private:
-  std::vector<T> TakeAll(std::unique_lock<std::mutex>* lock) {
-    std::deque<T> items;
+  std::list<T> TakeAll(std::unique_lock<std::mutex>* lock) {
+    std::list<T> items;
     items.swap(items_);
     lock->unlock();
     not_full_.notify_all();
-    return {std::make_move_iterator(items.begin()), std::make_move_iterator(items.end())};
+    return items;
   }
 
   const size_t capacity_;
   mutable std::mutex mu_;
   std::condition_variable not_empty_;
   std::condition_variable not_full_;
-  std::deque<T> items_;
+  std::list<T> items_;
   bool closed_ = false;
 };
 

@@ -16,8 +16,16 @@ TEST(BoundedQueueTest, FullRefusesAndForcePushDoesNot) {
   EXPECT_TRUE(queue.TryPush(2));
   EXPECT_FALSE(queue.TryPush(3));
   EXPECT_TRUE(queue.ForcePush(4));
-  EXPECT_EQ(queue.PopAll(), (std::vector<int>{1, 2, 4}));
+  EXPECT_EQ(queue.PopAll(), (std::list<int>{1, 2, 4}));
   EXPECT_TRUE(queue.TryPush(5));
+}
+
+TEST(BoundedQueueTest, WhatIsRefusedStaysWithItsOwner) {
+  BoundedQueue<std::unique_ptr<int>> queue(1);
+  auto item = std::make_unique<int>(1);
+  EXPECT_TRUE(queue.TryPush(std::make_unique<int>(0)));
+  EXPECT_FALSE(queue.TryPush(std::move(item)));
+  EXPECT_NE(item, nullptr);  // NOLINT(bugprone-use-after-move): that is what is tested.
 }
 
 TEST(BoundedQueueTest, ClosedRefusesAllButGivesWhatIsThere) {
@@ -64,7 +72,7 @@ TEST(BoundedQueueTest, NothingIsLostBetweenManyProducersAndConsumers) {
   }
   for (int p = 0; p < 3; ++p) {
     producers.emplace_back([&queue] {
-      for (int i = 1; i <= 1000; ++i) queue.WaitPush(i);
+      for (int i = 1; i <= 1000; ++i) queue.WaitPush(int{i});
     });
   }
   for (std::thread& thread : producers) thread.join();

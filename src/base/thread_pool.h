@@ -23,6 +23,7 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   // Queues `job`, which must not throw. False where `capacity` jobs wait already, or after Stop.
+  // Throws std::bad_alloc, with nothing queued.
   bool TryAdd(std::function<void()> job);
 
   // Waits for the jobs that run, destroys those that wait unrun, and joins the threads.

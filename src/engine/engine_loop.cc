@@ -1,10 +1,12 @@
 #include "engine/engine_loop.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <exception>
 #include <utility>
+
+#include "base/log.h"
+#include "engine/failure.h"
 
 namespace ropeway {
 namespace {
@@ -34,10 +36,12 @@ EngineLoop::EngineLoop(const EngineCoreOptions& options, const KvLayout& layout,
 
 EngineLoop::~EngineLoop() { Stop(); }
 
-void EngineLoop::Add(FrontEnd::Prepared prepared) { inbox_.ForcePush(std::move(prepared)); }
+void EngineLoop::Add(FrontEnd::Prepared prepared) { Push(std::move(prepared)); }
 
-void EngineLoop::Finish(RequestId id, FinishReason reason) {
-  inbox_.ForcePush(FinishAsk{id, reason});
+void EngineLoop::Finish(RequestId id, FinishReason reason) { Push(FinishAsk{id, reason}); }
+
+void EngineLoop::Push(Message message) {
+  RetryUntilMemory([&] { return inbox_.ForcePush(std::move(message)); });
 }
 
 void EngineLoop::Stop() {
@@ -51,9 +55,9 @@ void EngineLoop::Run() {
     try {
       RunUntilClosed();
       break;
-    } catch (const std::exception& e) {
+    } catch (const std::exception&) {
       // What the core then knows of its blocks is not to be trusted any more.
-      Lose({StatusCode::kInternal, std::string("the engine thread failed: ") + e.what()});
+      Lose(CurrentFailure("the engine thread"));
     }
   }
   FinishAll();
@@ -61,10 +65,14 @@ void EngineLoop::Run() {
 
 void EngineLoop::FinishAll() {
   if (lost_) return;
-  std::vector<RequestId> ids;  // The last Finish emits, and so empties live_.
-  ids.reserve(live_.size());
-  for (const auto& entry : live_) ids.push_back(entry.first);
-  for (const RequestId id : ids) core_.Finish(id, FinishReason::kCancelled);
+  // The last Finish emits, and so empties live_.
+  for (auto it = live_.begin(); it != live_.end();) {
+    const RequestId id = it->first;
+    ++it;
+    core_.Finish(id, FinishReason::kCancelled);
+  }
+  // Its events wait where there was no memory to emit them.
+  while (!core_.idle()) core_.Step();
 }
 
 void EngineLoop::RunUntilClosed() {
@@ -73,29 +81,39 @@ void EngineLoop::RunUntilClosed() {
     if (idle && !lost_) Publish(clock_->Now(), true);
     // Asked before the pop: what is pushed between a pop and the close must still be handled.
     const bool closed = inbox_.closed();
-    std::vector<Message> messages = idle ? inbox_.WaitPopAll() : inbox_.PopAll();
+    std::list<Message> messages = idle ? inbox_.WaitPopAll() : inbox_.PopAll();
+    if (messages.empty() && closed) return;
     for (Message& message : messages) {
       std::visit([this](auto& kind) { Handle(kind); }, message);
     }
-    if (messages.empty() && closed) return;
     if (!lost_ && !core_.idle()) Step();
   }
 }
 
 void EngineLoop::Handle(FrontEnd::Prepared& arrival) {
-  const std::shared_ptr<LiveRequest>& live = arrival.live;
-  const RequestId id = live->id;
+  const std::shared_ptr<LiveRequest> live = arrival.live;
   const auto prompt_tokens = static_cast<int32_t>(arrival.core.prompt.size());
-  Status status = lost_ ? device_status() : core_.Add(std::move(arrival.core));
-  if (!status.ok()) {
+  if (Status status = TakeOver(&arrival); !status.ok()) {
     dequeued_(live.get());
     output_->Refuse(live, std::move(status));
     return;
   }
-  live_.emplace(id, live);
   output_->Admit(live, prompt_tokens);
   // A cancel that overtook the arrival found nothing to end.
-  if (live->cancel_asked.load()) core_.Finish(id, FinishReason::kCancelled);
+  if (live->cancel_asked.load()) core_.Finish(live->id, FinishReason::kCancelled);
+}
+
+Status EngineLoop::TakeOver(FrontEnd::Prepared* arrival) {
+  try {
+    if (lost_) return device_status();
+    const RequestId id = arrival->live->id;
+    live_.emplace(id, arrival->live);
+    Status status = core_.Add(std::move(arrival->core));
+    if (!status.ok()) live_.erase(id);
+    return status;
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
 }
 
 void EngineLoop::Handle(FinishAsk& ask) {
@@ -125,8 +143,8 @@ void EngineLoop::Step() {
   } else if (!progress && !core_.idle() && inbox_.size() == 0) {
     if (warned_id_ != stats.blocked_id) {
       warned_id_ = stats.blocked_id;
-      spdlog::warn("step {} computed nothing: request {} is blocked by {}", stats.steps,
-                   stats.blocked_id, stats.blocked_by);
+      Log().warn("step {} computed nothing: request {} is blocked by {}", stats.steps,
+                 stats.blocked_id, stats.blocked_by);
     }
     std::this_thread::sleep_for(kBlockedPause);
   }
@@ -178,7 +196,7 @@ void EngineLoop::OnEnded(const LiveRequest& live, TimePoint now) {
 }
 
 void EngineLoop::Lose(const Status& status) {
-  spdlog::error("the engine cannot go on: {}", status.message());
+  Log().error("the engine cannot go on: {}", status.message());
   lost_ = true;
   SetDeviceStatus(status);
   {
@@ -189,14 +207,14 @@ void EngineLoop::Lose(const Status& status) {
   }
   for (auto& [id, live] : live_) {
     dequeued_(live.get());
-    output_->Refuse(live, status);
+    output_->Refuse(live, CopyStatus(status));
   }
   live_.clear();
 }
 
 void EngineLoop::SetDeviceStatus(const Status& status) {
   const std::lock_guard lock(mu_);
-  device_status_ = status;
+  device_status_ = CopyStatus(status);
 }
 
 CoreStats EngineLoop::stats() const {

@@ -68,7 +68,9 @@ class EngineLoop {
   void Run();
   void RunUntilClosed();
   void FinishAll();
+  void Push(Message message);
   void Handle(FrontEnd::Prepared& arrival);
+  Status TakeOver(FrontEnd::Prepared* arrival);
   void Handle(FinishAsk& ask);
   void Step();
   void Emit(std::vector<CoreEvent> events);

@@ -1,7 +1,6 @@
 #include "engine/llm_engine.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,8 +12,10 @@
 #include <variant>
 
 #include "base/byte_budget.h"
+#include "base/log.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_metrics.h"
+#include "engine/failure.h"
 #include "engine/front_end.h"
 #include "engine/output_processor.h"
 #include "engine/request_check.h"
@@ -84,11 +85,11 @@ int32_t ResolveMaxModelLen(const LlmEngineConfig& config, const KvLayout& layout
   const int64_t pool = int64_t{layout.num_blocks} * kBlockTokens;
   const int64_t resolved = std::min(wanted, pool);
   if (resolved < wanted) {
-    spdlog::info("max_model_len is lowered from {} to {}: what the KV cache of {} blocks holds",
-                 wanted, resolved, layout.num_blocks);
+    Log().info("max_model_len is lowered from {} to {}: what the KV cache of {} blocks holds",
+               wanted, resolved, layout.num_blocks);
   } else if (resolved < asked) {
-    spdlog::info("max_model_len is lowered from {} to {}: the model's context length", asked,
-                 resolved);
+    Log().info("max_model_len is lowered from {} to {}: the model's context length", asked,
+               resolved);
   }
   return static_cast<int32_t>(resolved);
 }
@@ -116,6 +117,9 @@ class LlmEngine::Impl {
   Status CheckModel(const std::string& model) const;
   // REQUIRES: mu_ is held.
   Status CheckAdmission() const;
+  // Gives the request its id and hands it to the front end; throws std::bad_alloc with nothing
+  // kept.
+  StatusOr<RequestId> Queue(const std::shared_ptr<LiveRequest>& live);
   void CancelLive(const std::shared_ptr<LiveRequest>& live);
   void CancelAll();
   void Dequeue(LiveRequest* live);
@@ -154,7 +158,7 @@ LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor
       loop_(core_options, layout, std::move(executor), config_.clock, &metrics_, &output_,
             [this](LiveRequest* live) { Dequeue(live); }),
       front_end_(
-          &encoder_, config_.options.frontend_threads,
+          &encoder_, config_.clock, config_.options.frontend_threads,
           static_cast<size_t>(config_.options.max_queued_requests),
           [this](FrontEnd::Prepared prepared) { loop_.Add(std::move(prepared)); },
           [this](std::shared_ptr<LiveRequest> live, Status status) {
@@ -197,14 +201,22 @@ Status LlmEngine::Impl::CheckAdmission() const {
 }
 
 StatusOr<RequestId> LlmEngine::Impl::Submit(Request request, std::shared_ptr<OutputSink> sink) {
-  if (Status status = CheckModel(request.model); !status.ok()) return status;
-  if (Status status = CheckRequest(request); !status.ok()) return status;
-  auto live = std::make_shared<LiveRequest>();
-  live->request = std::move(request);
-  live->sink = std::move(sink);
-  live->tenant = live->request.tenant;
-  live->arrival = config_.clock->Now();
-  live->deadline = DeadlineOf(live->arrival, live->request, config_.options);
+  try {
+    if (Status status = CheckModel(request.model); !status.ok()) return status;
+    if (Status status = CheckRequest(request); !status.ok()) return status;
+    auto live = std::make_shared<LiveRequest>();
+    live->request = std::move(request);
+    live->sink = std::move(sink);
+    live->tenant = live->request.tenant;
+    live->arrival = config_.clock->Now();
+    live->deadline = DeadlineOf(live->arrival, live->request, config_.options);
+    return Queue(live);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+}
+
+StatusOr<RequestId> LlmEngine::Impl::Queue(const std::shared_ptr<LiveRequest>& live) {
   const size_t bytes = std::min(BytesOf(live->request), config_.max_request_bytes);
   const std::lock_guard lock(mu_);
   if (Status status = CheckAdmission(); !status.ok()) return status;
@@ -220,13 +232,21 @@ StatusOr<RequestId> LlmEngine::Impl::Submit(Request request, std::shared_ptr<Out
   live->seed = seed ? *seed : config_.random->Next64();
   live_.emplace(id, live);
   ++queued_;
-  if (!front_end_.TryAdd(std::move(live))) {
+  const auto forget = [this, id] {
     live_.erase(id);
     --queued_;
-    return Status(StatusCode::kResourceExhausted, "the queue of prompts to encode is full");
+  };
+  try {
+    if (front_end_.TryAdd(live)) {
+      ++next_id_;
+      return id;
+    }
+  } catch (const std::bad_alloc&) {
+    forget();
+    throw;
   }
-  ++next_id_;
-  return id;
+  forget();
+  return Status(StatusCode::kResourceExhausted, "the queue of prompts to encode is full");
 }
 
 bool LlmEngine::Impl::TryCancel(RequestId id) {
@@ -245,19 +265,16 @@ void LlmEngine::Impl::CancelLive(const std::shared_ptr<LiveRequest>& live) {
   if (live->cancel_asked.exchange(true)) return;
   if (live->EndInFrontEnd()) {
     Dequeue(live.get());
-    output_.Refuse(live, {StatusCode::kCancelled, "the request was cancelled"});
+    output_.Refuse(live, MakeStatus(StatusCode::kCancelled, "the request was cancelled"));
   } else {
     loop_.Finish(live->id, FinishReason::kCancelled);
   }
 }
 
 void LlmEngine::Impl::CancelAll() {
-  std::vector<std::shared_ptr<LiveRequest>> all;
-  {
-    const std::lock_guard lock(mu_);
-    for (const auto& entry : live_) all.push_back(entry.second);
-  }
-  for (const auto& live : all) CancelLive(live);
+  // None of the threads that it sends to takes mu_ while it holds what this waits for.
+  const std::lock_guard lock(mu_);
+  for (const auto& [id, live] : live_) CancelLive(live);
 }
 
 void LlmEngine::Impl::Dequeue(LiveRequest* live) {

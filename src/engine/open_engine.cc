@@ -1,13 +1,13 @@
 #include "engine/open_engine.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
 #include <utility>
 
+#include "base/log.h"
 #include "engine/machine.h"
 #include "engine/model_vocabulary.h"
 #include "executor/cpu_executor.h"
@@ -34,8 +34,8 @@ ChatRenderer MakeChatRenderer(const Vocabulary& vocabulary, const Tokenizer& tok
   if (vocabulary.chat_template.empty()) return nullptr;
   StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(vocabulary.chat_template);
   if (!parsed.ok()) {
-    spdlog::warn("chats are refused: the model's chat template cannot be used: {}",
-                 parsed.status().message());
+    Log().warn("chats are refused: the model's chat template cannot be used: {}",
+               parsed.status().message());
     return
         [status = parsed.status()](const auto&, bool) -> StatusOr<std::string> { return status; };
   }
@@ -119,9 +119,9 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const Cl
         "kv_cache_bytes");
   }
   config.executor = std::make_unique<CpuExecutor>(model, kernels, threads);
-  spdlog::info("{}: {} kernels, {} threads, {:.1f} MiB for the KV cache", config.served_name,
-               kernels->name, threads,
-               static_cast<double>(config.options.kv_cache_bytes) / (1 << 20));
+  Log().info("{}: {} kernels, {} threads, {:.1f} MiB for the KV cache", config.served_name,
+             kernels->name, threads,
+             static_cast<double>(config.options.kv_cache_bytes) / (1 << 20));
   return LlmEngine::Create(std::move(config));
 }
 

@@ -27,15 +27,18 @@ OutputProcessor::OutputProcessor(const Tokenizer* tokenizer, EngineMetrics* metr
 OutputProcessor::~OutputProcessor() { Stop(); }
 
 void OutputProcessor::Admit(std::shared_ptr<LiveRequest> live, int32_t prompt_tokens) {
-  queue_.ForcePush(Admitted{std::move(live), prompt_tokens});
+  Message message = Admitted{std::move(live), prompt_tokens};
+  RetryUntilMemory([&] { return queue_.ForcePush(std::move(message)); });
 }
 
 void OutputProcessor::Refuse(std::shared_ptr<LiveRequest> live, Status status) {
-  queue_.ForcePush(Refused{std::move(live), std::move(status)});
+  Message message = Refused{std::move(live), std::move(status)};
+  RetryUntilMemory([&] { return queue_.ForcePush(std::move(message)); });
 }
 
 void OutputProcessor::Emit(std::vector<CoreEvent> events, TimePoint at) {
-  queue_.WaitPush(Emitted{std::move(events), at});
+  Message message = Emitted{std::move(events), at};
+  RetryUntilMemory([&] { return queue_.WaitPush(std::move(message)); });
 }
 
 void OutputProcessor::Stop() {
@@ -46,7 +49,7 @@ void OutputProcessor::Stop() {
 
 void OutputProcessor::Loop() {
   while (true) {
-    std::vector<Message> messages = queue_.WaitPopAll();
+    std::list<Message> messages = queue_.WaitPopAll();
     if (messages.empty()) break;  // Closed, and nothing is left.
     for (Message& message : messages) {
       std::visit([this](auto& kind) { Handle(kind); }, message);
@@ -60,11 +63,19 @@ void OutputProcessor::Loop() {
 }
 
 void OutputProcessor::Handle(Admitted& message) {
-  const RequestId id = message.live->id;
-  RequestOutput& output =
-      outputs_.try_emplace(id, std::move(message.live), message.prompt_tokens, tokenizer_, metrics_)
-          .first->second;
-  if (!output.Admit()) ask_finish_(id, FinishReason::kCancelled);
+  const std::shared_ptr<LiveRequest>& live = message.live;
+  const RequestId id = live->id;
+  try {
+    const auto it =
+        outputs_.try_emplace(id, live, message.prompt_tokens, tokenizer_, metrics_).first;
+    if (!it->second.Admit()) ask_finish_(id, FinishReason::kCancelled);
+  } catch (const std::exception&) {
+    const Status failure = CurrentFailure("admitting the request");
+    ask_finish_(id, FinishReason::kCancelled);
+    metrics_->refused->Increment();
+    RefuseSink(live.get(), failure);
+    Forget(id);
+  }
 }
 
 void OutputProcessor::Handle(Refused& message) {

@@ -18,7 +18,8 @@
 namespace ropeway {
 
 // The only one to call a sink, so its calls come one at a time and in order. Each request that is
-// passed to Admit or Refuse gets exactly one end.
+// passed to Admit or Refuse gets exactly one end, also where memory is short: Admit, Refuse and
+// Emit then wait for it, and what fails in one request's output fails that request.
 //
 // Thread rule: Admit, Refuse and Emit from any thread; Stop from one, not the output thread.
 class OutputProcessor {

@@ -1,10 +1,11 @@
 #include "engine/request_output.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <exception>
 #include <utility>
+
+#include "base/log.h"
+#include "engine/failure.h"
 
 namespace ropeway {
 namespace {
@@ -17,9 +18,9 @@ bool CallSink(RequestId id, Fn&& fn) {
     fn();
     return true;
   } catch (const std::exception& e) {
-    spdlog::warn("request {}: its sink failed: {}", id, e.what());
+    Log().warn("request {}: its sink failed: {}", id, e.what());
   } catch (...) {
-    spdlog::warn("request {}: its sink failed", id);
+    Log().warn("request {}: its sink failed", id);
   }
   return false;
 }
@@ -118,19 +119,27 @@ bool RequestOutput::Send(Delta delta) {
   return CallSink(id, [&] { more = live_->sink->OnDelta(id, std::move(delta)); }) && more;
 }
 
+FinishReason RequestOutput::SendRest(FinishReason reason) {
+  StopMatcher::Step step = stops_.Append(detokenizer_.Finish());
+  if (step.stop) {
+    reason = FinishReason::kStop;
+  } else {
+    step.text += stops_.Finish();
+  }
+  if (step.text.empty()) return reason;
+  Delta rest;
+  rest.text = std::move(step.text);
+  return Send(std::move(rest)) ? reason : FinishReason::kCancelled;
+}
+
 void RequestOutput::Finish(FinishReason reason, TimePoint at) {
   if (verdict_ == Verdict::kReaderGone) reason = FinishReason::kCancelled;
   if (verdict_ == Verdict::kGoOn) {
-    StopMatcher::Step step = stops_.Append(detokenizer_.Finish());
-    if (step.stop) {
-      reason = FinishReason::kStop;
-    } else {
-      step.text += stops_.Finish();
-    }
-    if (!step.text.empty()) {
-      Delta rest;
-      rest.text = std::move(step.text);
-      if (!Send(std::move(rest))) reason = FinishReason::kCancelled;
+    try {
+      reason = SendRest(reason);
+    } catch (const std::exception&) {
+      Fail(CurrentFailure("turning tokens to text"), at);
+      return;
     }
   }
   ropeway::Finish finish;

@@ -59,6 +59,8 @@ class RequestOutput {
   void Measure(TimePoint at);
   // False where the sink wants no more.
   bool Send(Delta delta);
+  // Hands on what was held back; the reason is that of the end then.
+  FinishReason SendRest(FinishReason reason);
   void CountEnd(FinishReason reason, TimePoint at);
 
   const std::shared_ptr<LiveRequest> live_;
