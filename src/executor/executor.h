@@ -33,8 +33,9 @@ class Executor {
   // REQUIRES: no pass is under way; the batch's items name distinct sequences and within limits.
   virtual void Launch(const Batch& batch) = 0;
 
-  // Ends the pass begun by Launch. A failed Status means that the device is lost: the engine fails
-  // what runs. The reply is valid until the next Launch.
+  // Ends the pass begun by Launch. kResourceExhausted: memory was short, and the same positions may
+  // be computed again. Any other failure means that the device is lost: the engine fails what runs.
+  // The reply is valid until the next Launch.
   virtual StatusOr<StepResult> Wait() = 0;
 
   // Copies a block's bytes out of or into the pool. REQUIRES: no pass is under way;
