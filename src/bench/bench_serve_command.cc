@@ -94,9 +94,4 @@ CLI::App* AddBenchServe(CLI::App* bench, BenchServeFlags* f) {
   return app;
 }
 
-int RunBenchServe(const BenchServeFlags&) {
-  std::fputs("ropeway: bench serve is not complete yet.\n", stderr);
-  return 1;
-}
-
 }  // namespace ropeway

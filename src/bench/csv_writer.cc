@@ -1,0 +1,52 @@
+#include "bench/csv_writer.h"
+
+#include <fmt/format.h>
+
+namespace ropeway {
+namespace {
+
+constexpr char kHeader[] =
+    "run_num,seq,status,batch_num,input_tokens,output_tokens,total_tokens,latency,ttft,"
+    "tokens_per_sec,prompt,output_prompt,error,error_kind,due,tpot,tokens_estimated\r\n";
+
+std::string OrEmpty(const std::optional<double>& value) {
+  return value ? fmt::format("{:.6f}", *value) : "";
+}
+
+void WriteRow(const RequestRecord& r, const std::string& prompt, std::ostream* out) {
+  const std::string rate =
+      r.ok() && r.latency > 0
+          ? fmt::format("{:.3f}", static_cast<double>(r.output_tokens) / r.latency)
+          : "";
+  *out << fmt::format("{},{},{},{},{},{},{},{:.6f},{},{},", r.run_num, r.seq, r.status,
+                      r.batch_num ? std::to_string(*r.batch_num) : "", r.input_tokens,
+                      r.output_tokens, r.input_tokens + r.output_tokens, r.latency, OrEmpty(r.ttft),
+                      rate)
+       << CsvField(prompt) << ',' << CsvField(r.output) << ',' << CsvField(r.error)
+       << fmt::format(",{},{:.6f},{},{}\r\n", CsvField(r.error_kind), r.due,
+                      OrEmpty(TimePerOutputToken(r)), r.estimated ? 1 : 0);
+}
+
+}  // namespace
+
+std::string CsvField(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
+void WriteCsv(const std::vector<RunResult>& runs,
+              const std::function<std::string(int, int)>& prompt_of, std::ostream* out) {
+  *out << kHeader;
+  for (const RunResult& run : runs) {
+    for (const RequestRecord& record : run.records) {
+      WriteRow(record, prompt_of(record.run_num, record.seq), out);
+    }
+  }
+}
+
+}  // namespace ropeway

@@ -1,0 +1,52 @@
+#include "bench/csv_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace ropeway {
+namespace {
+
+TEST(CsvWriter, QuotesAsRfc4180Says) {
+  EXPECT_EQ(CsvField(""), "");
+  EXPECT_EQ(CsvField("plain text; 'x'"), "plain text; 'x'");
+  EXPECT_EQ(CsvField("a,b"), "\"a,b\"");
+  EXPECT_EQ(CsvField("say \"hi\""), "\"say \"\"hi\"\"\"");
+  EXPECT_EQ(CsvField("two\nlines"), "\"two\nlines\"");
+  EXPECT_EQ(CsvField("\r"), "\"\r\"");
+}
+
+TEST(CsvWriter, WritesARowPerRequest) {
+  RequestRecord good;
+  good.run_num = 1;
+  good.seq = 0;
+  good.status = 200;
+  good.due = 0.25;
+  good.latency = 2;
+  good.ttft = 0.5;
+  good.input_tokens = 3;
+  good.output_tokens = 4;
+  good.batch_num = 17;
+  good.output = "a \"b\"";
+  RequestRecord bad;
+  bad.run_num = 1;
+  bad.seq = 1;
+  bad.latency = 1;
+  bad.error_kind = error_kind::kTimeout;
+  bad.error = "no answer, within 1 s";
+  std::vector<RunResult> runs(1);
+  runs[0].records = {good, bad};
+  std::ostringstream out;
+  WriteCsv(
+      runs, [](int run, int seq) { return "p" + std::to_string(run) + "," + std::to_string(seq); },
+      &out);
+  EXPECT_EQ(out.str(),
+            "run_num,seq,status,batch_num,input_tokens,output_tokens,total_tokens,latency,ttft,"
+            "tokens_per_sec,prompt,output_prompt,error,error_kind,due,tpot,tokens_estimated\r\n"
+            "1,0,200,17,3,4,7,2.000000,0.500000,2.000,\"p1,0\",\"a \"\"b\"\"\",,,0.250000,0.500000,"
+            "0\r\n"
+            "1,1,0,,0,0,0,1.000000,,,\"p1,1\",,\"no answer, within 1 s\",timeout,0.000000,,0\r\n");
+}
+
+}  // namespace
+}  // namespace ropeway

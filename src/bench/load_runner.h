@@ -1,0 +1,49 @@
+// One run of load: who asks when, and what came back.
+#ifndef ROPEWAY_BENCH_LOAD_RUNNER_H_
+#define ROPEWAY_BENCH_LOAD_RUNNER_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/http_client.h"
+#include "bench/progress.h"
+#include "bench/summary.h"
+
+namespace ropeway {
+
+struct LoadShape {
+  int count = 1;                 // Requests.
+  std::vector<double> arrivals;  // Open loop: when each is due, in seconds, rising. Empty: closed.
+  int concurrency = 1;           // In flight at most: in a closed loop the users.
+  double timeout = 300;          // Seconds, of each request, from its sending.
+  bool keep_text = false;        // Of the answers.
+};
+
+// Runs one load on one thread, the caller's.
+class LoadRunner {
+ public:
+  using BodyOf = std::function<std::string(int seq)>;
+
+  // `client` must outlive it, and so must `progress`, which may be null. Each body is made when its
+  // request is sent.
+  LoadRunner(const HttpClient* client, std::string path, LoadShape shape, BodyOf body_of,
+             Progress* progress);
+
+  // Blocks until every request has ended; or, after SIGINT or SIGTERM, until those in flight are
+  // broken off, which then have error_kind::kInterrupted; those not yet sent are in no record.
+  // While it runs the process's handlers of these two signals are its own; a second signal ends the
+  // process. `label`: of the progress.
+  RunResult Run(int run_num, const std::string& label);
+
+ private:
+  const HttpClient* const client_;
+  const std::string path_;
+  const LoadShape shape_;
+  const BodyOf body_of_;
+  Progress* const progress_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_BENCH_LOAD_RUNNER_H_

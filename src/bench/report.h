@@ -1,0 +1,38 @@
+// The summary, for people and for machines.
+#ifndef ROPEWAY_BENCH_REPORT_H_
+#define ROPEWAY_BENCH_REPORT_H_
+
+#include <string>
+#include <vector>
+
+#include "bench/summary.h"
+
+namespace ropeway {
+
+// All that is told of a load.
+struct Report {
+  std::string url;
+  std::string endpoint;
+  std::string model;
+  std::string load;    // "closed loop, 16 users".
+  std::string work;    // What was asked.
+  std::string answer;  // "streamed, end tokens ignored, temperature 0".
+  std::vector<std::string> notes;
+  bool stream = true;
+  GoodputLimits goodput;
+  Summary all;
+  std::vector<Summary> runs;
+  int cpus = 1;
+};
+
+// Above this share of the machine the generator disturbs what it measures.
+inline constexpr double kMaxCpuShare = 0.05;
+
+// Several lines of text.
+std::string ReportText(const Report& report);
+// One JSON object; docs/benchmarks.md names its members.
+std::string ReportJson(const Report& report);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_BENCH_REPORT_H_

@@ -1,0 +1,81 @@
+// An OpenAI-compatible server that does what a test tells it to, bytes and pauses included.
+#ifndef ROPEWAY_BENCH_TEST_FAKE_SERVER_H_
+#define ROPEWAY_BENCH_TEST_FAKE_SERVER_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ropeway {
+
+// What the server sends back on one connection, in order.
+struct FakeReply {
+  std::vector<std::string> writes;      // Each one send() of its own.
+  std::chrono::milliseconds pause{0};   // Before each write but the first.
+  bool reset = false;                   // Ends with a reset in place of an orderly close.
+  bool hang = false;                    // Stays open and silent until the client leaves.
+};
+
+// A request as it came.
+struct FakeRequest {
+  std::string method;
+  std::string path;
+  std::string headers;  // With the request line.
+  std::string body;
+};
+
+// One thread per connection; listens on a free port of the loopback address.
+class FakeServer {
+ public:
+  using Script = std::function<FakeReply(const FakeRequest&)>;
+
+  // `script` is called by the connections' threads, several at a time.
+  explicit FakeServer(Script script);
+  ~FakeServer();
+  FakeServer(const FakeServer&) = delete;
+  FakeServer& operator=(const FakeServer&) = delete;
+
+  uint16_t port() const { return port_; }
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  // The largest number of requests in flight at once, GETs not counted.
+  int most_in_flight() const { return most_in_flight_; }
+  std::vector<FakeRequest> requests() const;
+
+ private:
+  void Accept();
+  void Serve(int fd);
+
+  const Script script_;
+  int listener_ = -1;
+  uint16_t port_ = 0;
+  std::atomic<bool> stopping_ = false;
+  std::atomic<int> in_flight_ = 0;
+  std::atomic<int> most_in_flight_ = 0;
+  mutable std::mutex mutex_;
+  std::vector<FakeRequest> requests_;
+  std::vector<std::jthread> connections_;  // Of the accepting thread.
+  std::jthread acceptor_;
+};
+
+// A whole reply with Content-Length.
+FakeReply JsonReply(const std::string& body, int status = 200);
+// An event stream of these payloads, ended by [DONE] unless told otherwise; chunked, or else up to
+// the end of the connection.
+std::string EventStream(const std::vector<std::string>& payloads, const std::string& newline = "\n",
+                        bool done = true);
+FakeReply StreamReply(const std::string& events, bool chunked = true);
+// Cuts a reply's bytes into writes of `size` bytes.
+FakeReply Cut(const FakeReply& reply, size_t size);
+
+// A server that knows every feature: lists the model "fake", counts the prompt's ids (or words, and
+// 5 more), answers max_tokens tokens " t".
+FakeReply WellBehaved(const FakeRequest& request);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_BENCH_TEST_FAKE_SERVER_H_
