@@ -19,6 +19,8 @@ function(ropeway_room NAME)
   endif()
   target_include_directories(${lib} ${scope} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                              $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
+  # Said to the users of the installed library too: the public headers need it.
+  target_compile_features(${lib} ${scope} cxx_std_20)
   list(TRANSFORM R_DEPS PREPEND ropeway_)
   target_link_libraries(${lib} ${scope} ${R_DEPS} ${R_LIBS})
   if(ROPEWAY_TESTS AND tests)
