@@ -51,14 +51,26 @@ class RecordingExecutor final : public Executor {
 };
 
 void Record(const std::vector<CoreEvent>& events, std::map<RequestId, Output>* outputs) {
+  const auto note = [](float logprob, const std::vector<TokenLogprob>& tops,
+                       std::vector<uint32_t>* bits) {
+    bits->push_back(std::bit_cast<uint32_t>(logprob));
+    for (const TokenLogprob& top : tops) {
+      bits->push_back(static_cast<uint32_t>(top.id));
+      bits->push_back(std::bit_cast<uint32_t>(top.logprob));
+    }
+  };
   for (const CoreEvent& event : events) {
-    if (event.kind != CoreEvent::Kind::kToken) continue;
     Output& output = (*outputs)[event.id];
-    output.tokens.push_back(event.sampled.token);
-    output.logprob_bits.push_back(std::bit_cast<uint32_t>(event.sampled.logprob));
-    for (const TokenLogprob& top : event.sampled.top_logprobs) {
-      output.logprob_bits.push_back(static_cast<uint32_t>(top.id));
-      output.logprob_bits.push_back(std::bit_cast<uint32_t>(top.logprob));
+    if (event.kind == CoreEvent::Kind::kFailed) ADD_FAILURE() << event.status.message();
+    if (event.kind == CoreEvent::Kind::kToken) {
+      EXPECT_FALSE(event.sampled.invalid);
+      output.tokens.push_back(event.sampled.token);
+      note(event.sampled.logprob, event.sampled.top_logprobs, &output.logprob_bits);
+    }
+    for (const Scored& scored : event.scored) {
+      EXPECT_EQ(scored.position, static_cast<int32_t>(output.scored.size()));
+      output.scored.push_back(scored.token);
+      note(scored.logprob, scored.top_logprobs, &output.scored_bits);
     }
   }
 }
@@ -87,6 +99,32 @@ std::shared_ptr<const Model> TestModel() {
   return model;
 }
 
+namespace {
+
+// All that a request can ask of the sampler beyond temperature, top_k, top_p and min_p.
+void AddRareParameters(int i, CoreRequest* request) {
+  SamplingParams& params = request->spec.params;
+  if (i % 6 == 2) {
+    params.repetition_penalty = 1.2F;
+    params.presence_penalty = 0.5F;
+    params.frequency_penalty = -0.3F;
+  }
+  if (i % 7 == 4) {
+    for (TokenId id = 5; id < 40000; id += 97) params.logit_bias.push_back({id, 0.03F * 97});
+  }
+  if (i % 9 == 5) {
+    request->ignore_eos = false;
+    request->spec.end_ids = {2, 198};
+    request->stop_ids = {198};
+    params.min_tokens = request->max_tokens / 2;
+  }
+  if (i % 10 == 7) params.typical_p = 0.9F;
+  if (i % 5 == 1) request->spec.num_prompt_logprobs = i % 4;
+  if (i == 11) request->max_tokens = 0;  // Only scores its prompt.
+}
+
+}  // namespace
+
 std::vector<CoreRequest> DifferentRequests(int count) {
   std::mt19937_64 random(20261121);
   auto pick = [&](int low, int high) {
@@ -108,9 +146,20 @@ std::vector<CoreRequest> DifferentRequests(int count) {
     if (i % 4 == 3) spec.params.top_k = 40;
     if (i % 8 == 5) spec.params.min_p = 0.05F;
     spec.num_logprobs = i % 5;
+    AddRareParameters(i, &request);
     requests.push_back(std::move(request));
   }
   return requests;
+}
+
+std::vector<CoreRequest> ChoicesOf(CoreRequest request, uint32_t n) {
+  std::vector<CoreRequest> choices;
+  for (uint32_t choice = 0; choice < n; ++choice) {
+    request.spec.choice = choice;
+    choices.push_back(request);
+    ++request.id;
+  }
+  return choices;
 }
 
 RunResult RunCrowd(const std::vector<CoreRequest>& requests, const CrowdOptions& options,

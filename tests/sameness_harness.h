@@ -20,6 +20,8 @@ namespace ropeway::testing {
 struct Output {
   std::vector<TokenId> tokens;
   std::vector<uint32_t> logprob_bits;  // Of each token, then of its top log-probs.
+  std::vector<TokenId> scored;         // With prompt log-probs: the prompt, and likewise the bits.
+  std::vector<uint32_t> scored_bits;
   bool operator==(const Output&) const = default;
 };
 
@@ -50,8 +52,12 @@ struct RunResult {
 std::shared_ptr<const Model> TestModel();
 
 // `count` different requests: short and long prompts (two of over 512 tokens), greedy and sampled,
-// with and without log-probs. Ids 1 .. count.
+// with and without log-probs, with every sampling parameter, some with log-probs of their prompts
+// (one with nothing else). Ids 1 .. count.
 std::vector<CoreRequest> DifferentRequests(int count);
+
+// The choices 0 .. n - 1 of one request (OpenAI's n), with ids from its own on.
+std::vector<CoreRequest> ChoicesOf(CoreRequest request, uint32_t n);
 
 // Runs all requests to their ends in one engine.
 RunResult RunCrowd(const std::vector<CoreRequest>& requests, const CrowdOptions& options,

@@ -14,21 +14,31 @@ constexpr int kRequests = 30;
 // More than the longest request's 39 blocks, and far less than all want together.
 constexpr int kSmallPool = 150;
 
+// The crowd: different requests, and three choices of one of them.
+constexpr RequestId kFirstChoice = 100;
+std::vector<CoreRequest> Requests() {
+  std::vector<CoreRequest> requests = DifferentRequests(kRequests);
+  CoreRequest chosen = requests[7];
+  chosen.id = kFirstChoice;
+  for (CoreRequest& choice : ChoicesOf(chosen, 3)) requests.push_back(std::move(choice));
+  return requests;
+}
+
 const std::map<RequestId, Output>& Alone() {
-  static const std::map<RequestId, Output> outputs =
-      RunAlone(DifferentRequests(kRequests), ChooseKernels(nullptr));
+  static const std::map<RequestId, Output> outputs = RunAlone(Requests(), ChooseKernels(nullptr));
   return outputs;
 }
 
 class Sameness : public ::testing::TestWithParam<CrowdOptions> {};
 
 TEST_P(Sameness, CrowdEqualsAlone) {
-  const RunResult crowd =
-      RunCrowd(DifferentRequests(kRequests), GetParam(), ChooseKernels(nullptr));
-  ASSERT_EQ(crowd.outputs.size(), static_cast<size_t>(kRequests));
+  const RunResult crowd = RunCrowd(Requests(), GetParam(), ChooseKernels(nullptr));
+  ASSERT_EQ(crowd.outputs.size(), Requests().size());
   for (const auto& [id, output] : Alone()) {
     EXPECT_EQ(crowd.outputs.at(id).tokens, output.tokens) << "request " << id;
     EXPECT_EQ(crowd.outputs.at(id).logprob_bits, output.logprob_bits) << "request " << id;
+    EXPECT_EQ(crowd.outputs.at(id).scored, output.scored) << "request " << id;
+    EXPECT_EQ(crowd.outputs.at(id).scored_bits, output.scored_bits) << "request " << id;
   }
   // It counts only if it really was a crowd.
   EXPECT_GE(crowd.shape.mean_rows(), 8);
@@ -56,6 +66,67 @@ INSTANTIATE_TEST_SUITE_P(
       return "Chunk" + std::to_string(o.chunk) + "Threads" + std::to_string(o.threads) + "Pool" +
              std::to_string(o.pool_blocks);
     });
+
+// That the requests ask for what they are there for; the tests above hold for whatever comes out.
+TEST(SamenessRequests, ParametersHaveTheirEffect) {
+  int scored = 0;
+  for (const CoreRequest& request : Requests()) {
+    const Output& output = Alone().at(request.id);
+    const bool scores = request.spec.num_prompt_logprobs >= 0;
+    scored += scores ? 1 : 0;
+    EXPECT_EQ(output.scored, scores ? request.prompt : std::vector<TokenId>());
+    EXPECT_GE(static_cast<int32_t>(output.tokens.size()), request.spec.params.min_tokens);
+    if (request.max_tokens == 0) {
+      EXPECT_TRUE(output.tokens.empty());
+    }
+  }
+  EXPECT_GE(scored, 6);
+  // Choice 0 is what a request without choices gets; the others differ.
+  const CoreRequest base = Requests()[7];
+  EXPECT_EQ(Alone().at(kFirstChoice), Alone().at(base.id));
+  EXPECT_NE(Alone().at(kFirstChoice + 1).tokens, Alone().at(base.id).tokens);
+  EXPECT_NE(Alone().at(kFirstChoice + 2).tokens, Alone().at(kFirstChoice + 1).tokens);
+  // Each of the sampler's parameters turns a request's tokens into others.
+  for (CoreRequest request : Requests()) {
+    const SamplingParams& p = request.spec.params;
+    if (p.repetition_penalty == 1.0F && p.logit_bias.empty() && p.typical_p == 1.0F) continue;
+    if (request.id >= kFirstChoice || request.max_tokens == 0) continue;
+    SamplingParams plain = p;
+    plain.repetition_penalty = plain.typical_p = 1.0F;
+    plain.presence_penalty = plain.frequency_penalty = 0.0F;
+    plain.logit_bias.clear();
+    request.spec.params = plain;
+    const auto without = RunAlone({request}, ChooseKernels(nullptr));
+    EXPECT_NE(without.at(request.id).tokens, Alone().at(request.id).tokens) << request.id;
+  }
+}
+
+// Teacher-forced log-probs of a text that was generated are those reported with its tokens.
+TEST(SamenessScoring, GeneratedTextScoresAsItWasReported) {
+  for (CoreRequest request : Requests()) {
+    if (request.id != 2 && request.id != 10) continue;
+    request.spec.num_logprobs = 3;
+    const Output generated = RunAlone({request}, ChooseKernels(nullptr)).at(request.id);
+    ASSERT_GT(generated.tokens.size(), 10U);
+    const size_t prompt = request.prompt.size();
+    request.prompt.insert(request.prompt.end(), generated.tokens.begin(), generated.tokens.end());
+    request.max_tokens = 0;
+    request.spec.num_prompt_logprobs = 3;
+    request.spec.params = {};
+    for (const int chunk : {1, 50, 512}) {
+      const RunResult run =
+          RunCrowd({request}, {.chunk = chunk, .threads = 2}, ChooseKernels(nullptr));
+      const Output& scored = run.outputs.at(request.id);
+      ASSERT_EQ(scored.scored, request.prompt);
+      // Per id a log-prob and three pairs; nothing is known of the tops of the first.
+      ASSERT_GE(scored.scored_bits.size(), generated.logprob_bits.size());
+      const std::vector<uint32_t> tail(
+          scored.scored_bits.end() - static_cast<std::ptrdiff_t>(generated.logprob_bits.size()),
+          scored.scored_bits.end());
+      EXPECT_EQ(tail, generated.logprob_bits) << "chunks of " << chunk << ", after " << prompt;
+    }
+  }
+}
 
 // A planted kernel: with two rows or more it adds up the first and the second half of each sum
 // apart, as a kernel tuned for batches might. Only then does the company change a request's bits.
