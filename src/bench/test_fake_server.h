@@ -15,10 +15,10 @@ namespace ropeway {
 
 // What the server sends back on one connection, in order.
 struct FakeReply {
-  std::vector<std::string> writes;      // Each one send() of its own.
-  std::chrono::milliseconds pause{0};   // Before each write but the first.
-  bool reset = false;                   // Ends with a reset in place of an orderly close.
-  bool hang = false;                    // Stays open and silent until the client leaves.
+  std::vector<std::string> writes;     // Each one send() of its own.
+  std::chrono::milliseconds pause{0};  // Before each write but the first.
+  bool reset = false;                  // Ends with a reset in place of an orderly close.
+  bool hang = false;                   // Stays open and silent until the client leaves.
 };
 
 // A request as it came.

@@ -1,0 +1,224 @@
+#include "bench/load_runner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "bench/test_fake_server.h"
+
+namespace ropeway {
+namespace {
+
+using testing::HasSubstr;
+
+// Runs `shape` against a server with this script.
+RunResult Load(const FakeServer& server, const LoadShape& shape) {
+  auto client = HttpClient::Open(*ParseBaseUrl(server.url()), "key", false);
+  EXPECT_TRUE(client.ok());
+  LoadRunner runner(
+      client->get(), "/completions", shape,
+      [](int seq) {
+        return R"({"prompt":[1,2,3],"max_tokens":2,"stream":true,"seq":)" + std::to_string(seq) +
+               "}";
+      },
+      nullptr);
+  return runner.Run(1, "");
+}
+
+RequestRecord One(FakeServer::Script script, double timeout = 20) {
+  const FakeServer server(std::move(script));
+  LoadShape shape;
+  shape.timeout = timeout;
+  shape.keep_text = true;
+  RunResult result = Load(server, shape);
+  EXPECT_EQ(result.records.size(), 1U);
+  EXPECT_FALSE(result.interrupted);
+  return result.records.at(0);
+}
+
+// The script that answers everything with `reply`.
+FakeServer::Script Always(FakeReply reply) {
+  return [reply = std::move(reply)](const FakeRequest&) { return reply; };
+}
+
+std::string Text(const std::string& text) { return R"({"choices":[{"text":")" + text + R"("}]})"; }
+
+const char kUsage[] =
+    R"({"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2},"ropeway":{"batch_num":9}})";
+
+TEST(LoadRunner, AClosedLoopKeepsItsUsersBusyAndNoMore) {
+  const FakeServer server([](const FakeRequest& request) {
+    FakeReply reply = WellBehaved(request);
+    reply.writes.insert(reply.writes.begin(), "");
+    reply.pause = std::chrono::milliseconds(20);
+    return reply;
+  });
+  LoadShape shape;
+  shape.count = 20;
+  shape.concurrency = 4;
+  const RunResult result = Load(server, shape);
+  ASSERT_EQ(result.records.size(), 20U);
+  for (size_t i = 0; i < result.records.size(); ++i) {
+    const RequestRecord& record = result.records[i];
+    EXPECT_TRUE(record.ok()) << record.error;
+    EXPECT_EQ(record.run_num, 1);
+    EXPECT_EQ(record.seq, static_cast<int>(i));
+    EXPECT_EQ(record.output_tokens, 2);
+    EXPECT_GE(record.latency, 0.02);
+    EXPECT_LE(record.ttft.value(), record.latency);
+  }
+  EXPECT_EQ(server.most_in_flight(), 4);
+  EXPECT_GE(result.wall_seconds, 0.1);  // 20 requests of 20 ms by 4 users.
+  const FakeRequest request = server.requests().front();
+  EXPECT_THAT(request.headers, HasSubstr("POST /v1/completions HTTP/1.1\r\n"));
+  EXPECT_THAT(request.headers, HasSubstr("Authorization: Bearer key\r\n"));
+}
+
+TEST(LoadRunner, AnOpenLoopSendsWhenTheTimeHasComeAndBoundsWhatIsInFlight) {
+  const FakeServer server([](const FakeRequest& request) {
+    FakeReply reply = WellBehaved(request);
+    reply.writes.insert(reply.writes.begin(), "");
+    reply.pause = std::chrono::milliseconds(60);
+    return reply;
+  });
+  LoadShape shape;
+  shape.count = 4;
+  shape.arrivals = {0, 0, 0, 0.05};
+  shape.concurrency = 2;
+  const RunResult result = Load(server, shape);
+  ASSERT_EQ(result.records.size(), 4U);
+  EXPECT_EQ(server.most_in_flight(), 2);
+  // The third waits for a place, and that is part of its time.
+  EXPECT_GE(result.records[2].latency, 0.12);
+  EXPECT_EQ(result.records[3].due, 0.05);
+  EXPECT_GE(result.wall_seconds, 0.12);
+}
+
+TEST(LoadRunner, ReadsStreamsHoweverTheyAreCut) {
+  const std::vector<std::string> events = {Text("a"), Text("b"), kUsage};
+  const std::string with_comments = ": hello\n\n" + EventStream(events) + ": bye\n\n";
+  for (const std::string& stream : {with_comments, EventStream(events, "\r\n")}) {
+    for (const bool chunked : {true, false}) {
+      for (const size_t size : {1, 7, 100000}) {
+        const RequestRecord record = One(Always(Cut(StreamReply(stream, chunked), size)));
+        EXPECT_TRUE(record.ok()) << record.error;
+        EXPECT_EQ(record.output, "ab");
+        EXPECT_EQ(record.input_tokens, 3);
+        EXPECT_EQ(record.output_tokens, 2);
+        EXPECT_EQ(record.batch_num, 9);
+        EXPECT_EQ(record.gaps.size(), 1U);
+      }
+    }
+  }
+}
+
+TEST(LoadRunner, MeasuresTheGapsBetweenPieces) {
+  FakeReply reply = StreamReply(EventStream({Text("a")}, "\n", false), false);
+  reply.writes.push_back(EventStream({Text("b"), kUsage}));
+  reply.pause = std::chrono::milliseconds(50);
+  const RequestRecord record = One(Always(reply));
+  ASSERT_TRUE(record.ok()) << record.error;
+  ASSERT_EQ(record.gaps.size(), 1U);
+  EXPECT_GE(record.gaps[0], 0.045F);  // Both ends are seen a little late.
+  EXPECT_GE(record.latency, *record.ttft + 0.045);
+}
+
+TEST(LoadRunner, EachFailureHasAKindAndAReason) {
+  RequestRecord record = One(Always(JsonReply(R"({"error":{"message":"Full."}})", 429)));
+  EXPECT_EQ(record.error_kind, "HTTP 429");
+  EXPECT_EQ(record.error, "Full.");
+
+  record = One(Always(StreamReply(EventStream({Text("a"), R"({"error":{"message":"Died."}})"}))));
+  EXPECT_EQ(record.error_kind, error_kind::kErrorEvent);
+  EXPECT_EQ(record.error, "Died.");
+
+  record = One(Always(StreamReply(EventStream({Text("a")}, "\n", false))));
+  EXPECT_EQ(record.error_kind, error_kind::kEarlyEnd);
+
+  FakeReply half = JsonReply(R"({"choices":[]})");
+  half.writes[0].resize(half.writes[0].size() - 5);
+  EXPECT_EQ(One(Always(half)).error_kind, error_kind::kEarlyEnd);
+  EXPECT_EQ(One(Always({})).error_kind, error_kind::kEarlyEnd);
+
+  half = StreamReply(EventStream({Text("a")}, "\n", false), false);
+  half.reset = true;
+  half.pause = std::chrono::milliseconds(50);
+  half.writes.emplace_back("");
+  record = One(Always(half));
+  EXPECT_EQ(record.error_kind, error_kind::kReset);
+  EXPECT_EQ(record.status, 200);
+
+  EXPECT_EQ(One(Always({{"SSH-2.0-OpenSSH_9.2\r\n"}})).error_kind, error_kind::kBadReply);
+  EXPECT_EQ(One(Always(JsonReply("<html>"))).error_kind, error_kind::kBadReply);
+}
+
+TEST(LoadRunner, AStalledServerIsATimeout) {
+  FakeReply stalled = StreamReply(EventStream({Text("a")}, "\n", false), false);
+  stalled.hang = true;
+  const RequestRecord record = One(Always(stalled), 0.3);
+  EXPECT_EQ(record.error_kind, error_kind::kTimeout);
+  EXPECT_THAT(record.error, HasSubstr("within 0.3 s, while reading the answer"));
+  EXPECT_TRUE(record.ttft.has_value());
+
+  FakeReply silent;
+  silent.hang = true;
+  EXPECT_EQ(One(Always(silent), 0.3).error_kind, error_kind::kTimeout);
+}
+
+TEST(LoadRunner, AServerThatIsNotThereFailsEachRequest) {
+  LoadShape shape;
+  shape.count = 3;
+  uint16_t port = 0;
+  { port = FakeServer(WellBehaved).port(); }
+  auto client =
+      HttpClient::Open(*ParseBaseUrl("http://127.0.0.1:" + std::to_string(port)), "", false);
+  ASSERT_TRUE(client.ok());
+  LoadRunner runner(
+      client->get(), "/completions", shape, [](int) { return "{}"; }, nullptr);
+  const RunResult result = runner.Run(1, "");
+  ASSERT_EQ(result.records.size(), 3U);
+  for (const RequestRecord& record : result.records) {
+    EXPECT_EQ(record.error_kind, error_kind::kConnect);
+    EXPECT_THAT(record.error, HasSubstr("refused"));
+  }
+}
+
+TEST(LoadRunner, OneBadAnswerLeavesTheOthersAlone) {
+  const FakeServer server([](const FakeRequest& request) {
+    if (request.body.find("\"seq\":1}") != std::string::npos) {
+      FakeReply reset;
+      reset.reset = true;
+      return reset;
+    }
+    return WellBehaved(request);
+  });
+  LoadShape shape;
+  shape.count = 6;
+  const RunResult result = Load(server, shape);
+  for (const RequestRecord& record : result.records) {
+    EXPECT_EQ(record.ok(), record.seq != 1) << record.seq << ": " << record.error;
+  }
+}
+
+TEST(LoadRunner, ASignalEndsTheRunAndKeepsWhatThereIs) {
+  FakeReply endless = StreamReply(EventStream({Text("a")}, "\n", false), false);
+  endless.hang = true;
+  const FakeServer server([&](const FakeRequest& request) {
+    if (request.body.find("\"seq\":0}") != std::string::npos) return WellBehaved(request);
+    kill(getpid(), SIGINT);  // The run's handler stands: it has sent requests.
+    return endless;
+  });
+  LoadShape shape;
+  shape.count = 9;
+  const RunResult result = Load(server, shape);
+  EXPECT_TRUE(result.interrupted);
+  ASSERT_EQ(result.records.size(), 2U);
+  EXPECT_TRUE(result.records[0].ok()) << result.records[0].error;
+  EXPECT_EQ(result.records[1].error_kind, error_kind::kInterrupted);
+}
+
+}  // namespace
+}  // namespace ropeway
