@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -81,6 +82,8 @@ StatusOr<StepResult> CpuExecutor::Wait() {
     }
     if (!batch->items.empty()) pass_->Run(*batch, plan_.get(), &result);
     return result;
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kResourceExhausted, "out of memory");  // Needs none itself.
   } catch (const std::exception& e) {
     return Status(StatusCode::kInternal, std::string("a step failed: ") + e.what());
   }
