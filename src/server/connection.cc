@@ -11,6 +11,7 @@
 
 #include "server/generation.h"
 #include "server/plain_handlers.h"
+#include "server/tokenize_handlers.h"
 
 namespace ropeway {
 namespace {
@@ -57,9 +58,10 @@ size_t MaxReceived(const ServerLimits& limits) {
 
 }  // namespace
 
-Connection::Connection(asio::ip::tcp::socket socket, ServerContext* context)
+Connection::Connection(asio::ip::tcp::socket socket, ServerContext* context,
+                       asio::ssl::context* tls)
     : stream_(std::make_shared<SocketStream>(std::move(socket), MaxReceived(context->limits()),
-                                             context->limits().write_timeout)),
+                                             context->limits().write_timeout, tls)),
       context_(context) {}
 
 void Connection::Start(bool refuse, std::function<void()> done) {
@@ -79,7 +81,9 @@ void Connection::Stop(bool when_idle) {
 }
 
 asio::awaitable<void> Connection::Run(bool refuse) {
-  stream_->Start();
+  const bool started =
+      co_await stream_->Start(SteadyClock::now() + context_->limits().header_timeout);
+  if (!started) co_return;
   if (refuse) {
     HttpReply reply = TooManyConnections();
     Framing framing;
@@ -91,23 +95,28 @@ asio::awaitable<void> Connection::Run(bool refuse) {
   if (!stream_->gone()) co_await stream_->Linger(kLinger);
 }
 
+asio::awaitable<bool> Connection::AwaitRequest() {
+  const auto deadline = SteadyClock::now() + context_->limits().idle_timeout;
+  while (true) {
+    // Empty lines before a request are no part of it (RFC 9112, section 2.2).
+    const size_t begin = stream_->received().find_first_not_of("\r\n");
+    const bool any = begin != std::string_view::npos;
+    stream_->Consume(any ? begin : stream_->received().size());
+    if (any) co_return true;
+    if (stream_->gone() || context_->closing) co_return false;
+    const bool in_time = co_await stream_->Wait(deadline);
+    if (!in_time) co_return false;
+  }
+}
+
 // Reads and answers one request; false where the connection is to end.
 asio::awaitable<bool> Connection::ServeOne() {
   idle_ = true;
-  const auto idle_deadline = SteadyClock::now() + context_->limits().idle_timeout;
-  while (stream_->received().empty()) {
-    if (stream_->gone() || context_->closing) co_return false;
-    const bool in_time = co_await stream_->Wait(idle_deadline);
-    if (!in_time) co_return false;
-  }
+  const bool comes = co_await AwaitRequest();
+  if (!comes) co_return false;
   idle_ = false;
-  ReadOutcome read = co_await ReadHttpRequest(stream_.get(), context_->limits(), &context_->bodies);
-  if (read.refusal) {
-    Framing framing;
-    framing.http_1_0 = read.http_1_0;
-    framing.keep_alive = false;
-    co_await Send(*std::move(read.refusal), framing, "refused");
-  }
+  ReadOutcome read = co_await ReadHttpRequest(stream_.get(), context_);
+  if (read.refusal) co_await Send(*std::move(read.refusal), read.framing, read.route);
   if (!read.request) co_return false;
   const bool go_on = co_await Answer(*std::move(read.request));
   co_return go_on;
@@ -122,6 +131,12 @@ asio::awaitable<bool> Connection::Answer(HttpRequest request) {
   bool keep_alive = false;
   if (match.route != Route::kUnknown && !match.method_allowed) {
     HttpReply reply = MethodNotAllowed(match);
+    keep_alive = co_await Send(std::move(reply), framing, RouteName(match.route));
+  } else if (match.route == Route::kTokenize || match.route == Route::kDetokenize) {
+    stream_->set_answering(true);
+    const bool detokenize = match.route == Route::kDetokenize;
+    HttpReply reply = co_await AnswerTokenizer(context_, std::move(request), detokenize);
+    stream_->set_answering(false);
     keep_alive = co_await Send(std::move(reply), framing, RouteName(match.route));
   } else if (!IsGeneration(match.route)) {
     HttpReply reply = AnswerPlain(match, context_);

@@ -19,7 +19,9 @@ namespace ropeway {
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   // `socket`'s executor must be a strand. `context` must outlive the connection.
-  Connection(boost::asio::ip::tcp::socket socket, ServerContext* context);
+  // `tls`: null for plain HTTP; must outlive the connection too.
+  Connection(boost::asio::ip::tcp::socket socket, ServerContext* context,
+             boost::asio::ssl::context* tls);
 
   // Serves until the end, then calls `done` on the connection's strand. With `refuse`, every client
   // is told that the server has too many connections. Call once.
@@ -34,6 +36,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<bool> ServeOne();
   boost::asio::awaitable<bool> Answer(HttpRequest request);
   boost::asio::awaitable<bool> Send(HttpReply reply, Framing framing, std::string_view route);
+
+  // Waits for the first byte of a request; false where none comes.
+  boost::asio::awaitable<bool> AwaitRequest();
 
   const std::shared_ptr<SocketStream> stream_;
   ServerContext* const context_;

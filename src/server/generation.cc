@@ -203,6 +203,7 @@ asio::awaitable<Sent> Generate(std::shared_ptr<SocketStream> stream, ServerConte
   if (refusal.ok()) {
     const AnswerHead head = HeadOf(*api, *model, context);
     std::shared_ptr<ServerSink> sink = MakeSink(*api, stream, context);
+    api->request.tenant = std::move(request.tenant);
     StatusOr<RequestId> id = backend->Submit(std::move(api->request), sink);
     if (id.ok()) {
       Submitted submitted(backend, *id, std::move(sink));

@@ -1,4 +1,5 @@
 // What one connection may send, and how long it may take, over real sockets.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -148,9 +149,9 @@ TEST_F(HttpConnectionTest, GarbageIs400AndClosed) {
   for (const std::string& garbage :
        {std::string("\x16\x03\x01\x02\x00\x01\x00\x01", 8), std::string("hello\r\n\r\n"),
         std::string(3000, '\0'), std::string("GET / HTTP/9.9\r\n\r\n"),
-        std::string("POST /v1/completions HTTP/1.1\r\nContent-Length: -1\r\n\r\n"),
-        std::string(
-            "POST /v1/completions HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n")}) {
+        std::string("POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: -1\r\n\r\n"),
+        std::string("POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: "
+                    "99999999999999999999\r\n\r\n")}) {
     TestClient client(port());
     client.Send(garbage);
     client.CloseSendingSide();
@@ -215,7 +216,7 @@ TEST_F(HttpConnectionTest, SlowRequestsTimeOut) {
   headers.Send("GET /livez HT");
   EXPECT_EQ(headers.Read().status, 408);
   TestClient body(port());
-  body.Send("POST /v1/completions HTTP/1.1\r\nContent-Length: 10\r\n\r\n{");
+  body.Send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\n{");
   EXPECT_EQ(body.Read().status, 408);
   TestClient idle(port());
   EXPECT_EQ(idle.ReadToEnd(), "");  // Closed without a word.
@@ -231,7 +232,11 @@ TEST_F(HttpConnectionTest, ConnectionsAreCapped) {
   EXPECT_EQ(a.Get("/livez").status, 200);
   EXPECT_EQ(b->Get("/livez").status, 200);
   TestClient c(port());
-  EXPECT_EQ(c.Get("/livez").status, 503);
+  ClientReply refused = c.Get("/livez");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.headers["retry-after"], "1");
+  EXPECT_THAT(a.Get("/metrics").body,
+              testing::HasSubstr("ropeway_http_refused_connections_total 1"));
   b.reset();
   bool served = false;  // The place is free as soon as the server saw the end.
   for (int i = 0; i < 500 && !served; ++i) {

@@ -14,6 +14,10 @@ std::string_view Reason(int status) {
       return "OK";
     case 400:
       return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 403:
+      return "Forbidden";
     case 404:
       return "Not Found";
     case 405:
@@ -34,8 +38,6 @@ std::string_view Reason(int status) {
       return "Internal Server Error";
     case 503:
       return "Service Unavailable";
-    case 504:
-      return "Gateway Timeout";
     default:
       return "Unknown";
   }

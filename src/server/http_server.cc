@@ -1,6 +1,7 @@
 #include "server/http_server.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -21,8 +22,10 @@
 #include <utility>
 #include <vector>
 
+#include "server/api_keys.h"
 #include "server/connection.h"
 #include "server/server_context.h"
+#include "server/tls.h"
 
 namespace ropeway {
 namespace {
@@ -69,14 +72,18 @@ Status ListenError(const ServerOptions& options, error_code error) {
 class HttpServer::Impl {
  public:
   Impl(const ServerOptions& options, Backend* backend)
-      : context_(options, backend), acceptor_(asio::make_strand(io_)) {}
+      : keys_(CheckApiKeys(options.api_keys, options.admin_key)),
+        context_(options, backend),
+        acceptor_(asio::make_strand(io_)) {}
 
   Status Start() {
-    Status status = Listen();
+    Status status = keys_;
+    if (status.ok()) status = LoadTls();
+    if (status.ok()) status = Listen();
     if (!status.ok()) return status;
     asio::co_spawn(acceptor_.get_executor(), Accept(), asio::detached);
     for (int i = 0; i < std::max(1, context_.options.io_threads); ++i) {
-      threads_.emplace_back([this] { io_.run(); });
+      threads_.emplace_back([this] { RunThread(); });
     }
     return {};
   }
@@ -106,6 +113,33 @@ class HttpServer::Impl {
   }
 
  private:
+  // Connections catch what they throw; what is thrown between them, when memory is out, must not
+  // end the process.
+  void RunThread() {
+    pthread_setname_np(pthread_self(), "ropeway-io");
+    while (true) {
+      try {
+        io_.run();
+        return;
+      } catch (const std::exception& e) {
+        spdlog::error("An I/O thread goes on after: {}", e.what());
+      }
+    }
+  }
+
+  Status LoadTls() {
+    const ServerOptions& options = context_.options;
+    if (options.tls_cert.empty() && options.tls_key.empty()) return {};
+    if (options.tls_cert.empty() || options.tls_key.empty()) {
+      const char* missing = options.tls_cert.empty() ? "tls_cert" : "tls_key";
+      return InvalidArgument("TLS needs both a certificate and its key.", missing);
+    }
+    auto tls = MakeTlsContext(options.tls_cert, options.tls_key);
+    if (!tls.ok()) return tls.status();
+    tls_ = *std::move(tls);
+    return {};
+  }
+
   Status Listen() {
     StatusOr<tcp::endpoint> endpoint = Resolve(&io_, context_.options);
     if (!endpoint.ok()) return endpoint.status();
@@ -119,30 +153,30 @@ class HttpServer::Impl {
     return {};
   }
 
+  // Memory that is not to be had costs a connection, not all later ones: what leaves this coroutine
+  // would end it in silence.
   asio::awaitable<void> Accept() {
     while (acceptor_.is_open()) {
-      error_code error;
-      auto strand = asio::make_strand(io_);
-      tcp::socket socket =
-          co_await acceptor_.async_accept(strand, asio::redirect_error(asio::use_awaitable, error));
-      if (!error) {
-        TryServe(std::move(socket));
-      } else if (acceptor_.is_open()) {
-        // Out of file descriptors, most likely: some come back as connections end.
-        spdlog::warn("Cannot accept a connection: {}", error.message());
-        asio::steady_timer pause(acceptor_.get_executor(), kAcceptPause);
-        co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
+      try {
+        co_await AcceptOne();
+      } catch (const std::exception& e) {
+        spdlog::error("Cannot serve a connection: {}", e.what());
       }
     }
   }
 
-  // Memory that is not to be had costs this connection, not all later ones: what leaves the
-  // accepting coroutine would end it in silence.
-  void TryServe(tcp::socket socket) {
-    try {
+  asio::awaitable<void> AcceptOne() {
+    error_code error;
+    auto strand = asio::make_strand(io_);
+    tcp::socket socket =
+        co_await acceptor_.async_accept(strand, asio::redirect_error(asio::use_awaitable, error));
+    if (!error) {
       Serve(std::move(socket));
-    } catch (const std::exception& e) {
-      spdlog::error("Cannot serve a connection: {}", e.what());
+    } else if (acceptor_.is_open()) {
+      // Out of file descriptors, most likely: some come back as connections end.
+      spdlog::warn("Cannot accept a connection: {}", error.message());
+      asio::steady_timer pause(acceptor_.get_executor(), kAcceptPause);
+      co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
     }
   }
 
@@ -158,18 +192,27 @@ class HttpServer::Impl {
     {
       std::lock_guard lock(mutex_);
       const auto most = static_cast<size_t>(std::max(1, limits.max_connections));
-      if (context_.closing || connections_.size() >= most + kRefusalPlaces) return;
       refuse = connections_.size() >= most;
-      connection = std::make_shared<Connection>(std::move(socket), &context_);
+      // To say why costs a handshake under TLS: there the connection is closed without a word.
+      const size_t places = tls_ ? most : most + kRefusalPlaces;
+      if (refuse) context_.metrics.CountRefusedConnection();
+      if (context_.closing || connections_.size() >= places) return;
+      connection = std::make_shared<Connection>(std::move(socket), &context_, tls_.get());
       connections_.insert(connection);
     }
     context_.metrics.ConnectionOpened();
-    std::weak_ptr<Connection> weak = connection;
-    connection->Start(refuse, [this, weak] {
-      context_.metrics.ConnectionClosed();
-      std::lock_guard lock(mutex_);
-      connections_.erase(weak.lock());
-    });
+    try {
+      connection->Start(
+          refuse, [this, weak = std::weak_ptr<Connection>(connection)] { Remove(weak.lock()); });
+    } catch (...) {
+      Remove(connection);
+      throw;
+    }
+  }
+
+  void Remove(const std::shared_ptr<Connection>& connection) {
+    std::lock_guard lock(mutex_);
+    if (connections_.erase(connection) > 0) context_.metrics.ConnectionClosed();
   }
 
   void StopConnections(bool when_idle) {
@@ -177,8 +220,10 @@ class HttpServer::Impl {
     for (const auto& connection : connections_) connection->Stop(when_idle);
   }
 
+  const Status keys_;  // Whether they can be used.
   asio::io_context io_;
   ServerContext context_;
+  std::unique_ptr<asio::ssl::context> tls_;  // Null: plain HTTP.
   tcp::acceptor acceptor_;
   uint16_t port_ = 0;
   std::vector<std::thread> threads_;

@@ -23,8 +23,8 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Binds, listens and starts the I/O threads. kInvalidArgument for a host that cannot be used,
-  // kUnavailable for a port that is taken or forbidden. Call once.
+  // Binds, listens and starts the I/O threads. kInvalidArgument for a host, a TLS file or a key
+  // that cannot be used, kUnavailable for a port that is taken or forbidden. Call once.
   Status Start();
 
   // The port that is listened on. REQUIRES: Start succeeded.

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "server/admin_handlers.h"
 #include "server/openai_response.h"
 
 namespace ropeway {
@@ -31,6 +32,12 @@ HttpReply AnswerMetrics(const ServerContext& context) {
   HttpReply reply;
   reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
   reply.body = context.backend->MetricsText() + context.metrics.Text();
+  return reply;
+}
+
+HttpReply AnswerVersion() {
+  HttpReply reply;
+  reply.body = nlohmann::ordered_json({{"version", ROPEWAY_VERSION}}).dump();
   return reply;
 }
 
@@ -69,6 +76,12 @@ HttpReply AnswerPlain(const RouteMatch& match, ServerContext* context) {
       return AnswerHealth(match.route, *context);
     case Route::kMetrics:
       return AnswerMetrics(*context);
+    case Route::kVersion:
+      return AnswerVersion();
+    case Route::kAdminRequests:
+    case Route::kAdminCancel:
+    case Route::kAdminDrain:
+      return AnswerAdmin(match, context);
     default:
       return ErrorReply({404, "There is nothing at this path.", "invalid_request_error", "", ""});
   }

@@ -1,4 +1,4 @@
-// The routes whose answer is at hand: models, health and metrics.
+// The routes whose answer is at hand: models, health, metrics, version and the admin paths.
 #ifndef ROPEWAY_SERVER_PLAIN_HANDLERS_H_
 #define ROPEWAY_SERVER_PLAIN_HANDLERS_H_
 

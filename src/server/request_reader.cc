@@ -7,6 +7,8 @@
 #include <chrono>
 #include <utility>
 
+#include "server/router.h"
+
 namespace ropeway {
 namespace {
 
@@ -35,8 +37,33 @@ HttpReply RefuseParse(error_code error, const ServerLimits& limits) {
   return Refusal(400, "This is not valid HTTP: " + error.message() + ".");
 }
 
+size_t Lines(const Parser::value_type& message, http::field name) { return message.count(name); }
+
+bool IsDigits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// RFC 9112, section 3.2: exactly one, which names a host if it names anything.
+bool GoodHost(const Parser::value_type& message) {
+  if (Lines(message, http::field::host) > 1) return false;
+  if (Lines(message, http::field::host) == 0) return message.version() < 11;
+  const auto host = message[http::field::host];
+  return host.find_first_of(" \t,/?#@\\") == std::string_view::npos;
+}
+
+// How long the body is must be said once and clearly: what two readers understand differently
+// smuggles a request past one of them (RFC 9112, section 6.3).
+bool GoodFraming(const Parser::value_type& message) {
+  const size_t lengths = Lines(message, http::field::content_length);
+  const size_t codings = Lines(message, http::field::transfer_encoding);
+  if (lengths + codings > 1) return false;
+  if (codings > 0) return message.version() >= 11;
+  return lengths == 0 || IsDigits(std::string(message[http::field::content_length]));
+}
+
 // Why a request whose headers are here is refused before its body is read.
 std::optional<HttpReply> RefuseHeaders(const Parser::value_type& message) {
+  if (!GoodHost(message)) return Refusal(400, "The request needs exactly one valid Host header.");
   auto encoding = message[http::field::content_encoding];
   if (!encoding.empty() && !iequals(encoding, "identity")) {
     return Refusal(415, "Content-Encoding is not supported.");
@@ -44,6 +71,12 @@ std::optional<HttpReply> RefuseHeaders(const Parser::value_type& message) {
   auto transfer = message[http::field::transfer_encoding];
   if (!transfer.empty() && !iequals(transfer, "chunked")) {
     return Refusal(400, "Transfer-Encoding is not supported but as chunked.");
+  }
+  if (!GoodFraming(message)) {
+    return Refusal(400, "Content-Length or Transfer-Encoding is given twice or wrongly.");
+  }
+  if (Lines(message, http::field::authorization) > 1) {
+    return Refusal(400, "Authorization is given twice.");
   }
   auto expect = message[http::field::expect];
   if (!expect.empty() && !iequals(expect, "100-continue")) {
@@ -65,74 +98,140 @@ HttpReply TooManyBodies() {
   return reply;
 }
 
-HttpRequest Release(Parser* parser) {
+// Looks for headers that are folded over lines, which the parser would join (RFC 9112, section 5.2:
+// refused).
+class FoldFinder {
+ public:
+  // Whether the next `bytes` of the request show a folded header.
+  bool Find(std::string_view bytes) {
+    for (const char c : bytes) {
+      if (ended_) return false;
+      if (line_begins_ && (c == ' ' || c == '\t')) return true;
+      line_begins_ = c == '\n';
+      if (c == '\n') ended_ = std::exchange(line_empty_, true);
+      if (c != '\n' && c != '\r') line_empty_ = false;
+    }
+    return false;
+  }
+
+ private:
+  bool line_begins_ = false;
+  bool line_empty_ = true;
+  bool ended_ = false;  // The headers ended.
+};
+
+// One request being read.
+class Reader {
+ public:
+  Reader(SocketStream* stream, ServerContext* context)
+      : stream_(stream), context_(context), limits_(context->limits()) {
+    parser_.eager(true);
+    parser_.header_limit(static_cast<uint32_t>(limits_.max_header_bytes));
+    parser_.body_limit(limits_.max_body_bytes);
+  }
+
+  asio::awaitable<ReadOutcome> Read();
+
+ private:
+  // Parses what is there; what is wrong with it, if anything.
+  std::optional<HttpReply> Feed();
+  // The headers are here: whether the body is wanted.
+  std::optional<HttpReply> CheckHeaders();
+  HttpRequest Release();
+
+  SocketStream* const stream_;
+  ServerContext* const context_;
+  const ServerLimits& limits_;
+  Parser parser_;
+  FoldFinder folds_;
+  ReadOutcome outcome_;
+  std::string tenant_;
+  ByteBudget::Hold hold_;
+};
+
+std::optional<HttpReply> Reader::Feed() {
+  if (stream_->received().empty()) return std::nullopt;
+  error_code error;
+  const bool in_headers = !parser_.is_header_done();
+  const std::string_view received = stream_->received();
+  const size_t used = parser_.put(asio::buffer(received.data(), received.size()), error);
+  const bool folded = in_headers && folds_.Find(received.substr(0, used));
+  stream_->Consume(used);
+  if (folded) return Refusal(400, "A header is folded over lines.");
+  // The parser waits for the end of something that does not fit, and reading has paused.
+  if (error == http::error::need_more && stream_->full()) error = http::error::buffer_overflow;
+  if (!error || error == http::error::need_more) return std::nullopt;
+  return RefuseParse(error, limits_);
+}
+
+std::optional<HttpReply> Reader::CheckHeaders() {
+  const Parser::value_type& message = parser_.get();
+  outcome_.framing.http_1_0 = message.version() < 11;
+  outcome_.framing.head = message.method() == http::verb::head;
+  std::optional<HttpReply> refusal = RefuseHeaders(message);
+  if (refusal) return refusal;
+  const Route route = MatchRoute(message.method_string(), message.target()).route;
+  Access::Verdict verdict = context_->access.Check(route, message[http::field::authorization]);
+  if (verdict.refusal) {
+    outcome_.route = RouteName(route);
+    return std::move(verdict.refusal);
+  }
+  tenant_ = std::move(verdict.tenant);
+  if (!context_->bodies.Take(BodyBytes(parser_, limits_), &hold_)) return TooManyBodies();
+  return std::nullopt;
+}
+
+HttpRequest Reader::Release() {
+  const Parser::value_type& message = parser_.get();
   HttpRequest request;
-  request.framing.http_1_0 = parser->get().version() < 11;
-  request.framing.keep_alive = parser->get().keep_alive();
-  request.method = std::string(parser->get().method_string());
-  request.target = std::string(parser->get().target());
-  request.framing.head = request.method == "HEAD";
-  request.body = std::move(parser->get().body());
+  request.tenant = std::move(tenant_);
+  request.framing = outcome_.framing;
+  request.framing.keep_alive = message.keep_alive();
+  request.method = std::string(message.method_string());
+  request.target = std::string(message.target());
+  request.body = std::move(parser_.get().body());
+  request.body_hold = std::move(hold_);
   return request;
 }
 
-// Parses what is there. The error is need_more while the request is incomplete.
-error_code Feed(SocketStream* stream, Parser* parser) {
-  error_code error;
-  const std::string_view received = stream->received();
-  const size_t used = parser->put(asio::buffer(received.data(), received.size()), error);
-  stream->Consume(used);
-  // The parser waits for the end of something that does not fit, and reading has paused.
-  if (error == http::error::need_more && stream->full()) error = http::error::buffer_overflow;
-  return error;
+asio::awaitable<ReadOutcome> Reader::Read() {
+  outcome_.framing.keep_alive = false;
+  auto deadline = std::chrono::steady_clock::now() + limits_.header_timeout;
+  bool headers_seen = false;
+  while (true) {
+    outcome_.refusal = Feed();
+    if (!outcome_.refusal && parser_.is_header_done() && !headers_seen) {
+      headers_seen = true;
+      deadline = std::chrono::steady_clock::now() + limits_.body_timeout;
+      outcome_.refusal = CheckHeaders();
+      const bool asks = !parser_.is_done() && !parser_.get()[http::field::expect].empty();
+      if (!outcome_.refusal && asks && parser_.get().version() >= 11) {
+        std::string go_on = "HTTP/1.1 100 Continue\r\n\r\n";
+        const bool sent = co_await stream_->Write(std::move(go_on));
+        if (!sent) break;
+      }
+    }
+    if (outcome_.refusal) break;
+    if (parser_.is_done()) {
+      outcome_.request = Release();
+      break;
+    }
+    if (stream_->gone()) break;
+    const bool in_time = co_await stream_->Wait(deadline);
+    if (!in_time) {
+      outcome_.refusal = Refusal(408, "The request did not arrive in time.");
+      break;
+    }
+  }
+  co_return std::move(outcome_);
 }
 
 }  // namespace
 
-asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream, const ServerLimits& limits,
-                                             ByteBudget* bodies) {
-  ReadOutcome outcome;
-  ByteBudget::Hold hold;
-  Parser parser;
-  parser.eager(true);
-  parser.header_limit(static_cast<uint32_t>(limits.max_header_bytes));
-  parser.body_limit(limits.max_body_bytes);
-  auto deadline = std::chrono::steady_clock::now() + limits.header_timeout;
-  bool headers_seen = false;
-  while (true) {
-    error_code error;
-    if (!stream->received().empty()) error = Feed(stream, &parser);
-    if (error == http::error::need_more) error = {};
-    if (parser.is_header_done()) outcome.http_1_0 = parser.get().version() < 11;
-    if (error) {
-      outcome.refusal = RefuseParse(error, limits);
-      co_return outcome;
-    }
-    if (parser.is_header_done() && !headers_seen) {
-      headers_seen = true;
-      deadline = std::chrono::steady_clock::now() + limits.body_timeout;
-      outcome.refusal = RefuseHeaders(parser.get());
-      const size_t size = BodyBytes(parser, limits);
-      if (!outcome.refusal && !bodies->Take(size, &hold)) outcome.refusal = TooManyBodies();
-      if (outcome.refusal) co_return outcome;
-      if (!parser.is_done() && !parser.get()[http::field::expect].empty()) {
-        std::string go_on = "HTTP/1.1 100 Continue\r\n\r\n";
-        const bool sent = co_await stream->Write(std::move(go_on));
-        if (!sent) co_return outcome;
-      }
-    }
-    if (parser.is_done()) {
-      outcome.request = Release(&parser);
-      outcome.request->body_hold = std::move(hold);
-      co_return outcome;
-    }
-    if (stream->gone()) co_return outcome;
-    const bool in_time = co_await stream->Wait(deadline);
-    if (!in_time) {
-      outcome.refusal = Refusal(408, "The request did not arrive in time.");
-      co_return outcome;
-    }
-  }
+asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream, ServerContext* context) {
+  Reader reader(stream, context);
+  ReadOutcome outcome = co_await reader.Read();
+  co_return outcome;
 }
 
 }  // namespace ropeway

@@ -5,15 +5,17 @@
 #include <boost/asio/awaitable.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/byte_budget.h"
 #include "server/http_reply.h"
-#include "server/server_options.h"
+#include "server/server_context.h"
 #include "server/socket_stream.h"
 
 namespace ropeway {
 
 struct HttpRequest {
+  std::string tenant;  // The name of its API key; "" where none is needed.
   std::string method;
   std::string target;
   std::string body;
@@ -26,13 +28,14 @@ struct HttpRequest {
 struct ReadOutcome {
   std::optional<HttpRequest> request;
   std::optional<HttpReply> refusal;
-  bool http_1_0 = false;  // How to frame the refusal.
+  Framing framing;                     // Of the refusal.
+  std::string_view route = "refused";  // Of the refusal, as metrics name it.
 };
 
-// Reads one request. REQUIRES: at least one byte was received, from which the header timeout
-// counts; `limits` and `bodies` outlive the coroutine, and `bodies` what it returns.
-boost::asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream,
-                                                    const ServerLimits& limits, ByteBudget* bodies);
+// Reads one request; whether its sender may make it is decided from the headers, before the body.
+// REQUIRES: at least one byte was received, from which the header timeout counts; `context`
+// outlives the coroutine and what it returns.
+boost::asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream, ServerContext* context);
 
 }  // namespace ropeway
 

@@ -14,12 +14,19 @@ std::string RandomName() {
   return fmt::format("{:08x}{:08x}", device(), device());
 }
 
+ServerOptions WithoutKeys(ServerOptions options) {
+  options.api_keys.clear();
+  options.admin_key.clear();
+  return options;
+}
+
 }  // namespace
 
-ServerContext::ServerContext(ServerOptions options, Backend* backend)
-    : options(std::move(options)),
+ServerContext::ServerContext(const ServerOptions& options, Backend* backend)
+    : options(WithoutKeys(options)),
+      access(options.api_keys, options.admin_key),
       backend(backend),
-      bodies(this->options.limits.max_bodies_bytes),
+      bodies(options.limits.max_bodies_bytes),
       run_(RandomName()) {}
 
 std::string ServerContext::NewId(const char* prefix) {

@@ -7,6 +7,7 @@
 
 #include "base/byte_budget.h"
 #include "engine/backend.h"
+#include "server/access.h"
 #include "server/server_metrics.h"
 #include "server/server_options.h"
 
@@ -16,9 +17,10 @@ namespace ropeway {
 class ServerContext {
  public:
   // `backend` must outlive the context.
-  ServerContext(ServerOptions options, Backend* backend);
+  ServerContext(const ServerOptions& options, Backend* backend);
 
-  const ServerOptions options;
+  const ServerOptions options;  // Without the keys: what `access` has of them is enough.
+  const Access access;
   const ServerLimits& limits() const { return options.limits; }
   Backend* const backend;
   ServerMetrics metrics;

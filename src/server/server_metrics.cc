@@ -14,6 +14,11 @@ ServerMetrics::ServerMetrics()
                          .Help("Streams cancelled because their client read too slowly.")
                          .Register(registry_)
                          .Add({})),
+      refused_connections_(&prometheus::BuildCounter()
+                                .Name("ropeway_http_refused_connections_total")
+                                .Help("Connections beyond the largest number that is served.")
+                                .Register(registry_)
+                                .Add({})),
       connections_(&prometheus::BuildGauge()
                         .Name("ropeway_http_connections")
                         .Help("Open client connections.")

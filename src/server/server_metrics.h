@@ -19,6 +19,8 @@ class ServerMetrics {
   // One request answered with HTTP status `code`; 499 for one whose client went away before.
   void CountRequest(std::string_view route, int code);
   void CountSlowReader() { slow_readers_->Increment(); }
+  // A connection beyond max_connections.
+  void CountRefusedConnection() { refused_connections_->Increment(); }
   void ConnectionOpened() { connections_->Increment(); }
   void ConnectionClosed() { connections_->Decrement(); }
 
@@ -29,6 +31,7 @@ class ServerMetrics {
   prometheus::Registry registry_;
   prometheus::Family<prometheus::Counter>* requests_;
   prometheus::Counter* slow_readers_;
+  prometheus::Counter* refused_connections_;
   prometheus::Gauge* connections_;
 };
 

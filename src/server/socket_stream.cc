@@ -1,10 +1,14 @@
 #include "server/socket_stream.h"
 
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
+#include <exception>
 #include <utility>
 
 namespace ropeway {
@@ -12,37 +16,80 @@ namespace ropeway {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
+namespace {
+
+// No wait is longer: a message that was lost for want of memory is seen by then.
+constexpr std::chrono::seconds kLongestWait{15};
+// Input that was read keeps at most so much memory.
+constexpr size_t kKeptBytes = 1024;
+
+}  // namespace
+
 SocketStream::SocketStream(asio::ip::tcp::socket socket, size_t max_received,
-                           std::chrono::milliseconds write_timeout)
+                           std::chrono::milliseconds write_timeout, asio::ssl::context* tls)
     : socket_(std::move(socket)),
+      tls_(tls == nullptr ? nullptr : std::make_unique<Tls>(socket_, *tls)),
       news_timer_(socket_.get_executor()),
       write_timer_(socket_.get_executor()),
       max_received_(max_received),
       write_timeout_(write_timeout) {}
 
+asio::awaitable<bool> SocketStream::Start(Deadline deadline) {
+  if (tls_) {
+    BeginTimedCall(deadline);
+    error_code error;
+    co_await tls_->async_handshake(asio::ssl::stream_base::server,
+                                   asio::redirect_error(asio::use_awaitable, error));
+    EndTimedCall();
+    if (error || gone_) {
+      spdlog::debug("No TLS handshake: {}", error.message());
+      Close();
+      co_return false;
+    }
+  }
+  ReadMore();
+  co_return true;
+}
+
 void SocketStream::ReadMore() {
   if (reading_ || gone_ || full()) return;
   reading_ = true;
-  socket_.async_read_some(
-      asio::buffer(chunk_),
-      [self = shared_from_this()](error_code error, size_t bytes) { self->OnRead(error, bytes); });
+  auto on_read = [self = shared_from_this()](error_code error, size_t bytes) {
+    self->OnRead(error, bytes);
+  };
+  if (tls_) {
+    tls_->async_read_some(asio::buffer(chunk_), std::move(on_read));
+  } else {
+    socket_.async_read_some(asio::buffer(chunk_), std::move(on_read));
+  }
 }
 
-void SocketStream::OnRead(error_code error, size_t bytes) {
+// Called by the event loop, where an exception would end more than this connection.
+void SocketStream::OnRead(error_code error, size_t bytes) noexcept {
   reading_ = false;
-  if (error) {
-    gone_ = true;
-    if (answering_) Close();
-  } else {
-    if (!lingering_) received_.append(chunk_.data(), bytes);
-    if (answering_ && full()) Close();
+  try {
+    if (error) {
+      gone_ = true;
+      if (answering_) Close();
+    } else {
+      Received(bytes);
+    }
+    Signal();
+    ReadMore();
+  } catch (const std::exception& e) {
+    spdlog::error("A connection is closed: {}", e.what());
+    Close();
   }
-  Signal();
-  ReadMore();
+}
+
+void SocketStream::Received(size_t bytes) {
+  if (!lingering_) received_.append(chunk_.data(), bytes);
+  if (answering_ && full()) Close();
 }
 
 void SocketStream::Consume(size_t bytes) {
   received_.erase(0, bytes);
+  if (received_.empty() && received_.capacity() > kKeptBytes) received_ = std::string();
   ReadMore();
 }
 
@@ -52,34 +99,60 @@ void SocketStream::set_answering(bool answering) {
 }
 
 asio::awaitable<bool> SocketStream::Wait(Deadline deadline) {
+  bool in_time = true;
   if (!signalled_) {
     error_code ignored;
-    news_timer_.expires_at(deadline);
+    const Deadline longest = std::chrono::steady_clock::now() + kLongestWait;
+    news_timer_.expires_at(std::min(deadline, longest));
     co_await news_timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    in_time = signalled_ || longest < deadline;
   }
-  co_return std::exchange(signalled_, false);
+  signalled_ = false;
+  if (close_asked_ && socket_.is_open()) Close();
+  co_return in_time;
+}
+
+void SocketStream::BeginTimedCall(Deadline deadline) {
+  const uint64_t call = ++timed_calls_;
+  write_timer_.expires_at(deadline);
+  write_timer_.async_wait([self = shared_from_this(), call](error_code error) {
+    if (!error && self->timed_calls_ == call) self->Close();
+  });
+}
+
+void SocketStream::EndTimedCall() {
+  ++timed_calls_;
+  write_timer_.cancel();
 }
 
 asio::awaitable<bool> SocketStream::Write(std::string data) {
-  const uint64_t write = ++writes_;
-  write_timer_.expires_after(write_timeout_);
-  write_timer_.async_wait([self = shared_from_this(), write](error_code error) {
-    if (!error && self->writes_ == write) self->Close();
-  });
+  BeginTimedCall(std::chrono::steady_clock::now() + write_timeout_);
   error_code error;
   const asio::const_buffer buffer = asio::buffer(data);
-  co_await asio::async_write(socket_, buffer, asio::redirect_error(asio::use_awaitable, error));
-  ++writes_;
-  write_timer_.cancel();
+  auto token = asio::redirect_error(asio::use_awaitable, error);
+  if (tls_) {
+    co_await asio::async_write(*tls_, buffer, token);
+  } else {
+    co_await asio::async_write(socket_, buffer, token);
+  }
+  EndTimedCall();
   if (error) Close();
   co_return !error;
 }
 
 asio::awaitable<void> SocketStream::Linger(std::chrono::milliseconds limit) {
   error_code ignored;
-  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  if (tls_) {
+    // Says that this is the end (close_notify); that the client says so too, or hangs up, is seen
+    // by the read.
+    tls_->async_shutdown([self = shared_from_this()](error_code error) {
+      if (!error) self->Close();
+    });
+  } else {
+    socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  }
   lingering_ = true;
-  received_.clear();
+  received_ = std::string();
   ReadMore();
   const Deadline deadline = std::chrono::steady_clock::now() + limit;
   bool in_time = true;
@@ -98,12 +171,21 @@ void SocketStream::Signal() {
   news_timer_.cancel();
 }
 
-void SocketStream::PostSignal() {
-  asio::post(socket_.get_executor(), [self = shared_from_this()] { self->Signal(); });
+void SocketStream::PostSignal() noexcept {
+  try {
+    asio::post(socket_.get_executor(), [self = shared_from_this()] { self->Signal(); });
+  } catch (const std::exception&) {
+    // Out of memory: Wait ends by itself before long.
+  }
 }
 
-void SocketStream::PostClose() {
-  asio::post(socket_.get_executor(), [self = shared_from_this()] { self->Close(); });
+void SocketStream::PostClose() noexcept {
+  close_asked_ = true;
+  try {
+    asio::post(socket_.get_executor(), [self = shared_from_this()] { self->Close(); });
+  } catch (const std::exception&) {
+    // As above; Wait looks at close_asked_.
+  }
 }
 
 }  // namespace ropeway

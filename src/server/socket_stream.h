@@ -1,12 +1,16 @@
-// One client's socket: a read is always outstanding, so its end is seen at once, whatever else the
-// connection is doing; and writes that the client must take in a bounded time.
+// One client's socket, plain or under TLS: a read is always outstanding, so its end is seen at
+// once, whatever else the connection is doing; and writes that the client must take in a bounded
+// time.
 #ifndef ROPEWAY_SERVER_SOCKET_STREAM_H_
 #define ROPEWAY_SERVER_SOCKET_STREAM_H_
 
 #include <array>
+#include <atomic>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
@@ -21,14 +25,16 @@ class SocketStream : public std::enable_shared_from_this<SocketStream> {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // At most `max_received` bytes wait to be consumed: reading pauses there.
+  // At most `max_received` bytes wait to be consumed: reading pauses there. `tls`: what to speak
+  // TLS with, and must outlive the stream; null: plain.
   SocketStream(boost::asio::ip::tcp::socket socket, size_t max_received,
-               std::chrono::milliseconds write_timeout);
+               std::chrono::milliseconds write_timeout, boost::asio::ssl::context* tls = nullptr);
 
   boost::asio::any_io_executor executor() { return socket_.get_executor(); }
 
-  // Begins to read. Call once, after the stream is owned by a shared_ptr.
-  void Start() { ReadMore(); }
+  // Begins to read, under TLS after the handshake; false where that failed or was not done at
+  // `deadline`, and the stream is closed. Call once, after the stream is owned by a shared_ptr.
+  boost::asio::awaitable<bool> Start(Deadline deadline);
 
   // What was received and not consumed yet; valid until the next co_await or Consume.
   std::string_view received() const { return received_; }
@@ -45,7 +51,7 @@ class SocketStream : public std::enable_shared_from_this<SocketStream> {
   void set_answering(bool answering);
 
   // Waits for news: bytes, the client's end, or a Signal. One coroutine at a time. False once
-  // `deadline` is over.
+  // `deadline` is over. May return true without news.
   boost::asio::awaitable<bool> Wait(Deadline deadline);
 
   // Sends all of `data`; false if the connection broke or the client did not take it in time. One
@@ -58,14 +64,22 @@ class SocketStream : public std::enable_shared_from_this<SocketStream> {
 
   void Close();
   void Signal();
-  void PostSignal();
-  void PostClose();
+  // Neither throws: without memory for the message it is seen some seconds later.
+  void PostSignal() noexcept;
+  void PostClose() noexcept;
 
  private:
+  using Tls = boost::asio::ssl::stream<boost::asio::ip::tcp::socket&>;
+
   void ReadMore();
-  void OnRead(boost::system::error_code error, size_t bytes);
+  void OnRead(boost::system::error_code error, size_t bytes) noexcept;
+  void Received(size_t bytes);
+  // Closes the stream at `deadline`, unless EndTimedCall was called before.
+  void BeginTimedCall(Deadline deadline);
+  void EndTimedCall();
 
   boost::asio::ip::tcp::socket socket_;
+  std::unique_ptr<Tls> tls_;              // Over socket_; null for a plain connection.
   boost::asio::steady_timer news_timer_;  // Its cancellation is the news.
   boost::asio::steady_timer write_timer_;
   const size_t max_received_;
@@ -78,7 +92,8 @@ class SocketStream : public std::enable_shared_from_this<SocketStream> {
   bool answering_ = false;
   bool lingering_ = false;
   bool signalled_ = false;
-  uint64_t writes_ = 0;  // Names the write that a timer belongs to.
+  uint64_t timed_calls_ = 0;              // Names the call that a timer belongs to.
+  std::atomic<bool> close_asked_{false};  // By PostClose.
 };
 
 }  // namespace ropeway

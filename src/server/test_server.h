@@ -26,6 +26,10 @@ class ServerTest : public testing::Test {
     ServerOptions options;
     options.limits = limits;
     options.io_threads = io_threads;
+    StartServer(options);
+  }
+
+  void StartServer(const ServerOptions& options) {
     server_ = std::make_unique<HttpServer>(options, &backend_);
     Status status = server_->Start();
     ASSERT_TRUE(status.ok()) << status.message();

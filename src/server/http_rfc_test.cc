@@ -1,0 +1,120 @@
+// What RFC 9112 asks of a server, where readers that differ let requests be smuggled.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "server/test_server.h"
+
+namespace ropeway {
+namespace {
+
+class HttpRfcTest : public ServerTest {
+ protected:
+  // The status that the server answers `bytes` with; 0: it closes without a word.
+  int StatusOf(const std::string& bytes) {
+    TestClient client(port());
+    client.Send(bytes);
+    return client.Read().status;
+  }
+
+  static std::string Get(const std::string& target, const std::string& headers) {
+    return "GET " + target + " HTTP/1.1\r\n" + headers + "\r\n";
+  }
+};
+
+TEST_F(HttpRfcTest, EmptyLinesBeforeARequestAreNoPartOfIt) {
+  TestClient client(port());
+  client.Send("\r\n\r\n" + Get("/livez", "Host: t\r\n") + "\r\n" + Get("/readyz", "Host: t\r\n"));
+  EXPECT_EQ(client.Read().status, 200);
+  EXPECT_EQ(client.Read().status, 200);
+}
+
+TEST_F(HttpRfcTest, WholeUrlsAreTargets) {
+  EXPECT_EQ(StatusOf(Get("http://some.host:80/livez?x=1", "Host: some.host:80\r\n")), 200);
+}
+
+TEST_F(HttpRfcTest, HostStandsOnceAndIsAHost) {
+  EXPECT_EQ(StatusOf(Get("/livez", "")), 400);
+  EXPECT_EQ(StatusOf(Get("/livez", "Host: a\r\nHost: a\r\n")), 400);
+  EXPECT_EQ(StatusOf(Get("/livez", "Host: a b\r\n")), 400);
+  EXPECT_EQ(StatusOf(Get("/livez", "Host: a/b\r\n")), 400);
+  EXPECT_EQ(StatusOf(Get("/livez", "Host: a@b\r\n")), 400);
+  EXPECT_EQ(StatusOf(Get("/livez", "Host: [::1]:8080\r\n")), 200);
+  EXPECT_EQ(StatusOf(Get("/livez", "Host:\r\n")), 200);
+  EXPECT_EQ(StatusOf("GET /livez HTTP/1.0\r\n\r\n"), 200);
+}
+
+TEST_F(HttpRfcTest, TheBodysLengthIsSaidOnce) {
+  const std::string body = R"({"prompt":"a"})";
+  for (const std::string& headers :
+       {std::string("Content-Length: 14\r\nContent-Length: 14\r\n"),
+        std::string("Content-Length: 14\r\nContent-Length: 3\r\n"),
+        std::string("Content-Length: 14, 14\r\n"), std::string("Content-Length: +14\r\n"),
+        std::string("Content-Length: 0x0e\r\n"), std::string("Content-Length:\r\n"),
+        std::string("Content-Length: 14\r\nTransfer-Encoding: chunked\r\n"),
+        std::string("Transfer-Encoding: chunked\r\nContent-Length: 14\r\n"),
+        std::string("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"),
+        std::string("Transfer-Encoding: chunked, chunked\r\n"),
+        std::string("Transfer-Encoding: xchunked\r\n")}) {
+    TestClient client(port());
+    client.Send("POST /v1/completions HTTP/1.1\r\nHost: t\r\n" + headers + "\r\n" + body);
+    ClientReply reply = client.Read();
+    EXPECT_EQ(reply.status, 400) << headers;
+    EXPECT_EQ(reply.headers["connection"], "close") << headers;
+  }
+  EXPECT_EQ(
+      StatusOf("POST /v1/completions HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+      400);
+  EXPECT_TRUE(backend_.submitted().empty());
+}
+
+TEST_F(HttpRfcTest, FoldedHeadersAndSpacesBeforeColonsAreRefused) {
+  EXPECT_EQ(StatusOf(Get("/livez", "Host: t\r\nX-Long: a\r\n b\r\n")), 400);
+  EXPECT_EQ(StatusOf(Get("/livez", "Host: t\r\nX-Long: a\r\n\tb\r\n")), 400);
+  EXPECT_EQ(StatusOf(Get("/livez", " Host: t\r\n")), 400);
+  EXPECT_EQ(StatusOf(Get("/livez", "Host : t\r\n")), 400);
+  EXPECT_EQ(StatusOf(Get("/livez", std::string("Host: t\r\nX: a\0b\r\n", 17))), 400);
+  // A body may begin with any byte.
+  EXPECT_EQ(StatusOf(PostBytes("/v1/completions", " \t {\"prompt\":\"a\"}")), 200);
+}
+
+// Also where the fold comes in a packet of its own.
+TEST_F(HttpRfcTest, FoldsAreSeenAcrossPackets) {
+  TestClient client(port());
+  const std::string bytes = Get("/livez", "Host: t\r\nX-Long: a\r\n b\r\n");
+  for (const char c : bytes) client.Send(std::string(1, c));
+  EXPECT_EQ(client.Read().status, 400);
+  TestClient body(port());
+  const std::string post = PostBytes("/v1/completions", " {\"prompt\":\"a\"}");
+  for (const char c : post) body.Send(std::string(1, c));
+  EXPECT_EQ(body.Read().status, 200);
+}
+
+TEST_F(HttpRfcTest, OtherMethodsAre405WithAllowAndNoCorsHeaders) {
+  TestClient client(port());
+  client.Send(
+      "OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: t\r\nOrigin: http://x\r\n"
+      "Access-Control-Request-Method: POST\r\n\r\n");
+  ClientReply reply = client.Read();
+  EXPECT_EQ(reply.status, 405);
+  EXPECT_EQ(reply.headers["allow"], "POST");
+  for (const auto& [name, value] : reply.headers) {
+    EXPECT_FALSE(name.starts_with("access-control")) << name;
+  }
+  EXPECT_EQ(StatusOf("OPTIONS * HTTP/1.1\r\nHost: t\r\n\r\n"), 404);
+  EXPECT_EQ(StatusOf("BREW /livez HTTP/1.1\r\nHost: t\r\n\r\n"), 405);
+}
+
+TEST_F(HttpRfcTest, HeadHasNoBodyAlsoWhereItIsRefused) {
+  TestClient client(port());
+  client.Send("HEAD /nowhere HTTP/1.1\r\nHost: t\r\n\r\n" + Get("/livez", "Host: t\r\n"));
+  EXPECT_EQ(client.ReadHead().status, 404);
+  EXPECT_EQ(client.Read().status, 200);
+  TestClient refused(port());
+  refused.Send("HEAD /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
+  EXPECT_EQ(refused.ReadHead().status, 400);
+  EXPECT_EQ(refused.ReadToEnd(), "");
+}
+
+}  // namespace
+}  // namespace ropeway

@@ -1,0 +1,171 @@
+// API keys, the admin paths and the end of a server's life, over real sockets.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+#include "server/test_server.h"
+
+namespace ropeway {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+std::string Bearer(const std::string& key) { return "Authorization: Bearer " + key + "\r\n"; }
+
+class HttpSecurityTest : public ServerTest {
+ protected:
+  void SetUp() override {
+    ServerOptions options;
+    options.api_keys = {{"team-a", "sk-team-a-1"}, {"team-b", "sk-team-b-2"}};
+    options.admin_key = "admin-key-3";
+    StartServer(options);
+  }
+
+  ClientReply Request(const std::string& method, const std::string& path,
+                      const std::string& headers = "", const std::string& body = "") {
+    TestClient client(port());
+    client.Send(fmt::format("{} {} HTTP/1.1\r\nHost: t\r\n{}Content-Length: {}\r\n\r\n{}", method,
+                            path, headers, body.size(), body));
+    return client.Read();
+  }
+};
+
+TEST_F(HttpSecurityTest, KeysOpenTheApiAndNameTheTenant) {
+  const std::string body = R"({"prompt":"a"})";
+  EXPECT_EQ(Request("POST", "/v1/completions", Bearer("sk-team-b-2"), body).status, 200);
+  ASSERT_EQ(backend_.submitted().size(), 1U);
+  EXPECT_EQ(backend_.submitted()[0].tenant, "team-b");
+  for (const std::string& headers : {std::string(), Bearer("sk-team-b-3"), Bearer("admin-key-3")}) {
+    ClientReply reply = Request("POST", "/v1/completions", headers, body);
+    EXPECT_EQ(reply.status, 401);
+    EXPECT_EQ(json::parse(reply.body)["error"]["code"], "invalid_api_key");
+    EXPECT_THAT(reply.headers["www-authenticate"], HasSubstr("Bearer"));
+  }
+  EXPECT_EQ(backend_.submitted().size(), 1U);
+  EXPECT_EQ(Request("POST", "/v1/completions", Bearer("sk-team-a-1") + Bearer("sk-team-b-2"), body)
+                .status,
+            400);
+}
+
+TEST_F(HttpSecurityTest, WhoMaySeeWhat) {
+  for (const char* path : {"/livez", "/readyz", "/health"}) {
+    EXPECT_EQ(Request("GET", path).status, 200) << path;
+  }
+  for (const char* path : {"/metrics", "/version", "/v1/models"}) {
+    EXPECT_EQ(Request("GET", path).status, 401) << path;
+    EXPECT_EQ(Request("GET", path, Bearer("sk-team-a-1")).status, 200) << path;
+  }
+  EXPECT_EQ(Request("GET", "/metrics", Bearer("admin-key-3")).status, 200);
+  EXPECT_EQ(json::parse(Request("GET", "/version", Bearer("admin-key-3")).body)["version"]
+                .get<std::string>()
+                .empty(),
+            false);
+  EXPECT_EQ(Request("GET", "/nowhere").status, 401);
+  EXPECT_EQ(Request("GET", "/nowhere", Bearer("sk-team-a-1")).status, 404);
+  EXPECT_THAT(Request("GET", "/metrics", Bearer("admin-key-3")).body,
+              HasSubstr(R"(ropeway_http_requests_total{code="401",route="/metrics"} 1)"));
+}
+
+// No byte of the body was sent when the refusal is there.
+TEST_F(HttpSecurityTest, KeysAreCheckedBeforeTheBodyIsRead) {
+  TestClient client(port());
+  client.Send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 1000\r\n\r\n");
+  EXPECT_EQ(client.Read().status, 401);
+  TestClient polite(port());
+  polite.Send(
+      "POST /v1/completions HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\n"
+      "Content-Length: 1000\r\n\r\n");
+  EXPECT_EQ(polite.Read().status, 401);
+}
+
+TEST_F(HttpSecurityTest, AdminSeesAndCancelsRequests) {
+  backend_.set_script(EndlessScript);
+  TestClient client(port());
+  client.Send(
+      PostBytes("/v1/completions", R"({"prompt":"a","stream":true})", Bearer("sk-team-a-1")));
+  ASSERT_EQ(client.ReadHead().status, 200);
+  EXPECT_EQ(Request("GET", "/admin/requests").status, 401);
+  EXPECT_EQ(Request("GET", "/admin/requests", Bearer("sk-team-a-1")).status, 403);
+  const json list = json::parse(Request("GET", "/admin/requests", Bearer("admin-key-3")).body);
+  ASSERT_EQ(list["data"].size(), 1U);
+  const json& request = list["data"][0];
+  EXPECT_EQ(request["tenant"], "team-a");
+  EXPECT_EQ(request["started"], true);
+  EXPECT_GE(request["age_seconds"].get<double>(), 0.0);
+  const std::string id = std::to_string(request["id"].get<uint64_t>());
+  for (const char* wrong : {"0", "999", "abc", "-1", "18446744073709551616", "1x"}) {
+    EXPECT_EQ(
+        Request("POST", fmt::format("/admin/requests/{}/cancel", wrong), Bearer("admin-key-3"))
+            .status,
+        404)
+        << wrong;
+  }
+  const ClientReply reply =
+      Request("POST", "/admin/requests/" + id + "/cancel", Bearer("admin-key-3"));
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(json::parse(reply.body)["cancelled"], true);
+  EXPECT_TRUE(backend_.WaitIdle());
+  std::string rest;
+  for (std::string some; !(some = client.ReadSome()).empty();) {
+    rest += some;
+    if (rest.find("\"error\"") != std::string::npos) break;
+  }
+  EXPECT_THAT(rest, HasSubstr("\"error\""));
+}
+
+TEST_F(HttpSecurityTest, AdminDrains) {
+  EXPECT_EQ(Request("POST", "/admin/drain", Bearer("sk-team-a-1")).status, 403);
+  EXPECT_EQ(Request("GET", "/readyz").status, 200);
+  EXPECT_EQ(Request("POST", "/admin/drain", Bearer("admin-key-3")).status, 200);
+  EXPECT_EQ(Request("GET", "/readyz").status, 503);
+  EXPECT_EQ(Request("GET", "/livez").status, 200);
+  ClientReply refused =
+      Request("POST", "/v1/completions", Bearer("sk-team-a-1"), R"({"prompt":"a"})");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.headers["retry-after"], "7");
+}
+
+TEST_F(HttpSecurityTest, WithoutAnAdminKeyTheAdminPathsAreClosed) {
+  server_->Stop();
+  StartServer(ServerLimits());
+  ClientReply reply = Request("POST", "/admin/drain", Bearer("admin-key-3"));
+  EXPECT_EQ(reply.status, 403);
+  EXPECT_THAT(reply.body, HasSubstr("--admin-key"));
+  EXPECT_EQ(Request("GET", "/readyz").status, 200);
+}
+
+TEST_F(HttpSecurityTest, KeysThatCannotBeUsedAreRefusedAtStart) {
+  ServerOptions options;
+  options.api_keys = {{"a", "short"}};
+  HttpServer server(options, &backend_);
+  EXPECT_EQ(server.Start().field(), "api_keys");
+}
+
+// As at SIGTERM, when the time to drain is up: each stream is told before its connection ends.
+TEST_F(HttpSecurityTest, StreamsThatAreEndedAreToldSo) {
+  backend_.set_script(EndlessScript);
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < 5; ++i) {
+    clients.push_back(std::make_unique<TestClient>(port()));
+    clients.back()->Send(
+        PostBytes("/v1/completions", R"({"prompt":"a","stream":true})", Bearer("sk-team-a-1")));
+    ASSERT_EQ(clients.back()->ReadHead().status, 200);
+  }
+  server_->StopAccepting();
+  for (const RequestInfo& request : backend_.Requests()) backend_.Cancel(request.id);
+  server_->Stop(std::chrono::seconds(10));
+  for (auto& client : clients) {
+    const std::string rest = client->ReadToEnd().value_or("timeout");
+    EXPECT_THAT(rest, HasSubstr("data: {\"error\""));
+    EXPECT_THAT(rest, testing::EndsWith("\r\n0\r\n\r\n"));
+  }
+}
+
+}  // namespace
+}  // namespace ropeway

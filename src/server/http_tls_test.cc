@@ -1,0 +1,250 @@
+// The server under TLS keeps what it promises without: over real sockets.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <openssl/ssl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "server/test_certificate.h"
+#include "server/test_server.h"
+#include "server/tls.h"
+
+namespace ropeway {
+namespace {
+
+using testing::HasSubstr;
+
+// A blocking client that speaks TLS; a read that waits longer than 10 s fails.
+class TlsClient {
+ public:
+  explicit TlsClient(uint16_t port, int max_version = TLS1_3_VERSION) {
+    fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    timeval timeout{.tv_sec = 10, .tv_usec = 0};
+    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return;
+    SSL_CTX_set_max_proto_version(context_.get(), max_version);
+    SSL_CTX_set_min_proto_version(context_.get(), TLS1_VERSION);
+    SSL_CTX_set_security_level(context_.get(), 0);  // Else the client itself refuses TLS 1.1.
+    ssl_.reset(SSL_new(context_.get()));
+    SSL_set_fd(ssl_.get(), fd_);
+    connected_ = SSL_connect(ssl_.get()) == 1;
+  }
+  ~TlsClient() { Close(); }
+  TlsClient(const TlsClient&) = delete;
+  TlsClient& operator=(const TlsClient&) = delete;
+
+  bool connected() const { return connected_; }
+  bool Send(const std::string& bytes) {
+    return SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size())) ==
+           static_cast<int>(bytes.size());
+  }
+  std::string ReadSome() {
+    char chunk[16384];
+    const int got = SSL_read(ssl_.get(), chunk, sizeof(chunk));
+    return got > 0 ? std::string(chunk, static_cast<size_t>(got)) : "";
+  }
+  // To the server's end, whether it said so properly.
+  std::string ReadToEnd(bool* proper) {
+    std::string all;
+    for (std::string some; !(some = ReadSome()).empty();) all += some;
+    *proper = (SSL_get_shutdown(ssl_.get()) & SSL_RECEIVED_SHUTDOWN) != 0;
+    return all;
+  }
+  void Close() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context_{SSL_CTX_new(TLS_client_method()),
+                                                             SSL_CTX_free};
+  std::unique_ptr<SSL, decltype(&SSL_free)> ssl_{nullptr, SSL_free};
+  int fd_ = -1;
+  bool connected_ = false;
+};
+
+const TestCertificate& Certificate() {
+  static const TestCertificate* made = new TestCertificate(MakeTestCertificate());
+  return *made;
+}
+
+class HttpTlsTest : public ServerTest {
+ protected:
+  void SetUp() override { Start(ServerLimits()); }
+
+  void Start(const ServerLimits& limits) {
+    ServerOptions options;
+    options.limits = limits;
+    options.tls_cert = Certificate().cert;
+    options.tls_key = Certificate().key;
+    StartServer(options);
+  }
+};
+
+TEST_F(HttpTlsTest, AnswersWholeAndAsAStream) {
+  for (const char* stream : {"false", "true"}) {
+    TlsClient client(port());
+    ASSERT_TRUE(client.connected());
+    client.Send(PostBytes("/v1/completions",
+                          R"({"prompt":"a","max_tokens":3,"stream":)" + std::string(stream) + "}",
+                          "Connection: close\r\n"));
+    bool proper = false;
+    const std::string reply = client.ReadToEnd(&proper);
+    EXPECT_THAT(reply, HasSubstr("HTTP/1.1 200 OK"));
+    EXPECT_THAT(reply, HasSubstr("w2 "));
+    EXPECT_TRUE(proper);
+  }
+}
+
+TEST_F(HttpTlsTest, LargeBodiesAndAnswersPass) {
+  backend_.set_script([](const Request&) {
+    FakeScript script;
+    script.text = [](int) { return std::string(100'000, 'y'); };
+    return script;
+  });
+  TlsClient client(port());
+  const std::string prompt(size_t{5} << 20, 'x');
+  client.Send(PostBytes("/v1/completions", R"({"max_tokens":20,"prompt":")" + prompt + "\"}",
+                        "Connection: close\r\n"));
+  bool proper = false;
+  EXPECT_GT(client.ReadToEnd(&proper).size(), 2'000'000U);
+  EXPECT_TRUE(proper);
+  EXPECT_EQ(std::get<std::string>(backend_.submitted().at(0).prompt).size(), prompt.size());
+}
+
+TEST_F(HttpTlsTest, OldVersionsAndPlainHttpAreRefused) {
+  EXPECT_TRUE(TlsClient(port(), TLS1_2_VERSION).connected());
+  EXPECT_FALSE(TlsClient(port(), TLS1_1_VERSION).connected());
+  TestClient plain(port());
+  plain.Send("GET /livez HTTP/1.1\r\nHost: t\r\n\r\n");
+  EXPECT_EQ(plain.Read().status, 0);
+  EXPECT_TRUE(TlsClient(port()).connected());
+}
+
+TEST_F(HttpTlsTest, VanishingIsACancel) {
+  backend_.set_script(EndlessScript);
+  for (bool streams : {true, false}) {
+    TlsClient client(port());
+    client.Send(PostBytes("/v1/completions",
+                          streams ? R"({"prompt":"a","stream":true})" : R"({"prompt":"a"})"));
+    if (streams) {
+      EXPECT_THAT(client.ReadSome(), HasSubstr("200 OK"));
+    }
+    ASSERT_TRUE(backend_.WaitActive(1));
+    client.Close();
+    EXPECT_TRUE(backend_.WaitIdle());
+  }
+}
+
+TEST_F(HttpTlsTest, SlowReadersAreCutOff) {
+  server_->Stop();
+  ServerLimits limits;
+  limits.max_stream_bytes = 64 << 10;
+  limits.send_buffer_bytes = 16 << 10;
+  Start(limits);
+  backend_.set_script([](const Request&) {
+    FakeScript script;
+    script.endless = true;
+    script.text = [](int) { return std::string(64 << 10, 'x'); };
+    return script;
+  });
+  TlsClient slow(port());
+  slow.Send(PostBytes("/v1/completions", R"({"prompt":"a","stream":true})"));
+  ASSERT_TRUE(backend_.WaitDeltas(1));
+  EXPECT_TRUE(backend_.WaitIdle());
+}
+
+// A client that connects and says nothing, or half a handshake, has as long as for its headers.
+TEST_F(HttpTlsTest, HandshakesTimeOut) {
+  server_->Stop();
+  ServerLimits limits;
+  limits.header_timeout = std::chrono::milliseconds(100);
+  Start(limits);
+  TestClient silent(port());
+  EXPECT_EQ(silent.ReadToEnd(), "");
+  TestClient half(port());
+  half.Send(std::string("\x16\x03\x01\x02", 4));
+  EXPECT_EQ(half.ReadToEnd(), "");
+}
+
+TEST_F(HttpTlsTest, TheCapCountsBeforeTheHandshake) {
+  server_->Stop();
+  ServerLimits limits;
+  limits.max_connections = 1;
+  Start(limits);
+  TestClient silent(port());  // Holds the place without a handshake.
+  bool refused = false;
+  for (int i = 0; i < 500 && !refused; ++i) refused = !TlsClient(port()).connected();
+  EXPECT_TRUE(refused);
+  silent.Close();
+  bool served = false;
+  for (int i = 0; i < 500 && !served; ++i) {
+    served = TlsClient(port()).connected();
+    if (!served) usleep(10'000);
+  }
+  EXPECT_TRUE(served);
+}
+
+TEST_F(HttpTlsTest, StopsWithHandshakesAndStreamsOpen) {
+  backend_.set_script(EndlessScript);
+  TestClient silent(port());
+  TlsClient idle(port());
+  TlsClient stream(port());
+  stream.Send(PostBytes("/v1/completions", R"({"prompt":"a","stream":true})"));
+  ASSERT_TRUE(backend_.WaitActive(1));
+  server_->Stop();
+  EXPECT_TRUE(backend_.WaitIdle());
+}
+
+TEST(Tls, BadFilesAreOneSentenceThatNamesThem) {
+  const TestCertificate& good = Certificate();
+  ASSERT_FALSE(good.cert.empty() || good.key.empty() || good.encrypted_key.empty() ||
+               good.other_key.empty());
+  const std::string text = testing::TempDir() + "ropeway_no_pem.txt";
+  std::ofstream(text) << "hello\n";
+  const std::string none = "no/such/file.pem";
+  struct Case {
+    std::string cert, key, field, names, says;
+  };
+  for (const Case& c :
+       {Case{none, good.key, "tls_cert", none, "cannot be read"},
+        Case{good.cert, none, "tls_key", none, "cannot be read"},
+        Case{testing::TempDir(), good.key, "tls_cert", testing::TempDir(), ""},
+        Case{text, good.key, "tls_cert", text, "holds no TLS certificate"},
+        Case{good.key, good.key, "tls_cert", good.key, "holds no TLS certificate"},
+        Case{good.cert, text, "tls_key", text, "holds no private key"},
+        Case{good.cert, good.cert, "tls_key", good.cert, "holds no private key"},
+        Case{good.cert, good.other_key, "tls_key", good.other_key, "does not belong"},
+        Case{good.cert, good.encrypted_key, "tls_key", good.encrypted_key, "password"}}) {
+    const auto context = MakeTlsContext(c.cert, c.key);
+    ASSERT_FALSE(context.ok()) << c.cert << " " << c.key;
+    EXPECT_EQ(context.status().field(), c.field);
+    EXPECT_THAT(context.status().message(), HasSubstr(c.names));
+    EXPECT_THAT(context.status().message(), HasSubstr(c.says));
+    EXPECT_EQ(context.status().message().find('\n'), std::string::npos);
+  }
+  EXPECT_TRUE(MakeTlsContext(good.cert, good.key).ok());
+}
+
+TEST(Tls, NeedsBothFiles) {
+  FakeBackend backend;
+  ServerOptions options;
+  options.tls_cert = Certificate().cert;
+  HttpServer server(options, &backend);
+  EXPECT_EQ(server.Start().field(), "tls_key");
+}
+
+}  // namespace
+}  // namespace ropeway

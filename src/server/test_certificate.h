@@ -1,0 +1,22 @@
+// A certificate for tests, made anew by each program.
+#ifndef ROPEWAY_SERVER_TEST_CERTIFICATE_H_
+#define ROPEWAY_SERVER_TEST_CERTIFICATE_H_
+
+#include <string>
+
+namespace ropeway {
+
+struct TestCertificate {
+  std::string cert;  // Paths of PEM files.
+  std::string key;
+  std::string encrypted_key;  // The same key under a password.
+  std::string other_key;      // Of another certificate.
+};
+
+// Writes the files into the tests' folder, for "localhost", valid for a day. Empty paths where
+// OpenSSL fails.
+TestCertificate MakeTestCertificate();
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_SERVER_TEST_CERTIFICATE_H_
