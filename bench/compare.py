@@ -1,36 +1,41 @@
 #!/usr/bin/env python3
 """Ropeway and llama-server side by side: same GGUF file, same threads, alternating rounds, medians.
 
-Every round starts each contestant anew, warms it up, and drives it with the closed-loop generator
-(bench_load: 90 random prompt tokens, 64 output tokens, streamed, greedy, end tokens ignored). Writes
-bench/results/NAME.csv (one line per contestant, users and round) and NAME.md (the table).
+Every round starts each contestant anew, warms it up, and drives it with `ropeway bench serve`: a
+closed loop of 16 users and then of one; random prompts, streamed, greedy, end tokens ignored. Writes
+to the folder --out: NAME.csv (one line per contestant, users and round), NAME.md (the table) and
+NAME.png (the same as bars, where matplotlib is installed: bench/requirements.txt).
 
-usage: compare.py --ropeway P --llama-server P --load P --step-bench P --model FILE.gguf
+usage: compare.py --ropeway P --step-bench P --model FILE.gguf [--llama-server P]
+
+Without --llama-server it measures Ropeway alone.
 """
 import argparse
 import csv
-import datetime
 import json
 import os
 import pathlib
 import platform
 import re
-import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 
+import compare_report
+
 PORT = 8397
-FIGURES = ["output_tok_s", "ttft_p50_s", "ttft_p99_s", "itl_p50_s", "itl_p99_s", "latency_p50_s"]
+# Threads of `ropeway serve` that do HTTP, tokenizing and detokenizing.
+SERVICE_THREADS = re.compile(r"ropeway-(io|http|front|output)")
 
 
 def cpu_name():
-    text = pathlib.Path("/proc/cpuinfo").read_text()
+    text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
     model = re.search(r"model name\s*:\s*(.*)", text).group(1)
     flags = re.search(r"flags\s*:\s*(.*)", text).group(1).split()
     isa = "AVX-512 VNNI" if "avx512_vnni" in flags else "AVX2" if "avx2" in flags else "neither"
-    return f"{model}, {os.cpu_count()} CPUs, {isa}"
+    return f"{model}, {os.cpu_count()} CPUs, {isa}, Linux {platform.release()}"
 
 
 def wait_healthy(process, seconds=120):
@@ -47,17 +52,54 @@ def wait_healthy(process, seconds=120):
     raise RuntimeError("the server was not ready in time")
 
 
+def load_command(args, users, requests, seed):
+    return [args.ropeway, "bench", "serve", "--base-url", f"http://127.0.0.1:{PORT}", "--users",
+            str(users), "--num-prompts", str(requests), "--input-tokens", str(args.input_tokens),
+            "--output-tokens", str(args.output_tokens), "--seed", str(seed), "--no-progress"]
+
+
 def load(args, users, requests, seed):
-    command = [args.load, "--port", str(PORT), "--users", str(users), "--requests", str(requests),
-               "--seed", str(seed)]
-    reply = subprocess.run(command, capture_output=True, text=True, check=False)
-    if reply.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)}: {reply.stdout} {reply.stderr}")
-    return json.loads(reply.stdout)
+    """The figures of one run, as `bench serve --json` has them."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as summary:
+        command = load_command(args, users, requests, seed) + ["--json", summary.name]
+        reply = subprocess.run(command, capture_output=True, text=True, check=False)
+        figures = json.load(summary) if reply.returncode == 0 else None
+    if figures is None or figures["all"]["failed"]:
+        raise RuntimeError(f"{' '.join(command)}:\n{reply.stdout}{reply.stderr}")
+    if figures["all"]["requests_with_estimated_tokens"]:
+        raise RuntimeError(f"the server does not count tokens:\n{reply.stdout}")
+    return figures["all"]
+
+
+def thread_seconds(pid):
+    """CPU seconds so far of the process's threads whose names match SERVICE_THREADS; None where no
+    name does. Nanoseconds where the kernel counts them (schedstat), else its clock ticks."""
+    total = None
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        try:
+            if not SERVICE_THREADS.match((task / "comm").read_text(encoding="utf-8")):
+                continue
+            if (task / "schedstat").exists():
+                seconds = int((task / "schedstat").read_text(encoding="utf-8").split()[0]) * 1e-9
+            else:
+                # utime and stime; the name before them may hold spaces, but ends with ')'.
+                fields = (task / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+                seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        except FileNotFoundError:  # It ended just now.
+            continue
+        total = (total or 0) + seconds
+    return total
+
+
+def service_share(before, after, output_tokens):
+    """The service threads' share of the machine, as it were at 1,000 streamed tokens/s."""
+    if before is None or after is None:
+        return None
+    return (after - before) / output_tokens * 1000 / os.cpu_count()
 
 
 def peak_rss_mb(pid):
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     return int(re.search(r"VmHWM:\s*(\d+)", status).group(1)) / 1024
 
 
@@ -67,98 +109,104 @@ def barrier_ns(args):
     return float(reply.stdout.split()[0])
 
 
+def measure(args, process, users, requests, seed):
+    """One row of figures."""
+    before = thread_seconds(process.pid)
+    f = load(args, users, requests, seed)
+    row = {"requests": f["succeeded"], "duration_s": f["duration_s"],
+           "input_tokens": f["input_tokens"], "output_tokens": f["output_tokens"],
+           "requests_per_s": f["requests_per_s"], "output_tok_s": f["output_tokens_per_s"]}
+    for metric in ("ttft", "itl", "tpot", "e2e"):
+        for figure in ("mean", "p50", "p90", "p99"):
+            row[f"{metric}_{figure}_s"] = f[f"{metric}_s"][figure]
+    share = service_share(before, thread_seconds(process.pid), f["output_tokens"])
+    row["service_share_at_1000_tok_s"] = "" if share is None else share
+    row["generator_cpu_share"] = f["generator_cpu_share"]
+    row["peak_rss_mb"] = peak_rss_mb(process.pid)
+    return row
+
+
 def run_round(args, name, command, round_number, rows):
     barrier = barrier_ns(args)
+    # pylint: disable-next=consider-using-with
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_healthy(process)
         load(args, 2, 4, seed=900 + round_number)
-        for users, requests in ((16, args.requests), (1, max(4, args.requests // 10))):
-            figures = load(args, users, requests, seed=round_number * 10 + users)
+        for users in args.users:
+            requests = args.requests if users > 1 else max(4, args.requests // 10)
             row = {"contestant": name, "round": round_number, "users": users,
-                   "barrier_ns": round(barrier), "peak_rss_mb": round(peak_rss_mb(process.pid), 1),
-                   **figures}
+                   "barrier_ns": round(barrier),
+                   **measure(args, process, users, requests, round_number * 10 + users)}
             rows.append(row)
-            print(f"round {round_number} {name:20} users {users:2}: "
-                  f"{figures['output_tok_s']:7.1f} tok/s, TTFT p50 {figures['ttft_p50_s']:.3f} s, "
-                  f"in {figures['input_tokens']} out {figures['output_tokens']}, generator "
-                  f"{100 * figures['generator_cpu_share']:.1f} % of a core, barrier {barrier:.0f} ns",
-                  flush=True)
+            print(f"round {round_number} {name:17} users {users:2}: {row['output_tok_s']:7.1f} tok/s, "
+                  f"TTFT p50 {row['ttft_p50_s']:.3f} s, in {row['input_tokens']} out "
+                  f"{row['output_tokens']}, generator {100 * row['generator_cpu_share']:.2f} % of "
+                  f"the CPUs, barrier {barrier:.0f} ns", flush=True)
     finally:
         process.terminate()
         process.wait(timeout=60)
 
 
-def median_rows(rows, contestants):
-    for name in contestants:
-        for users in (16, 1):
-            of = [r for r in rows if r["contestant"] == name and r["users"] == users]
-            yield name, users, {f: statistics.median(r[f] for r in of)
-                                for f in FIGURES + ["peak_rss_mb", "barrier_ns"]}
+def version_of(program):
+    """The first line of --version that names one (llama-server prints others before it)."""
+    reply = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    lines = (reply.stdout + reply.stderr).splitlines()
+    return next((line for line in lines if re.search(r"\d", line) and "version" in line),
+                lines[0] if lines else "unknown version")
 
 
-def table(args, rows, commands, version):
-    medians = {(n, u): m for n, u, m in median_rows(rows, commands)}
-    out = [f"# Side by side, {datetime.date.today()}", "",
-           f"- machine: {cpu_name()}, Linux {platform.release()}",
-           f"- model: {pathlib.Path(args.model).name}; 90 tokens in, 64 out; {args.rounds} rounds, "
-           f"alternating; medians",
-           f"- llama-server: {version}"]
-    out += [f"- `{name}`: `{' '.join(pathlib.Path(c).name if '/' in c else c for c in command)}`"
-            for name, command in commands.items()]
-    out += ["", "| contestant | users | output tok/s | TTFT p50 s | TTFT p99 s | ITL p50 ms | "
-            "ITL p99 ms | peak RSS MB | barrier ns |", "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
-    for (name, users), m in medians.items():
-        out.append(f"| {name} | {users} | {m['output_tok_s']:.1f} | {m['ttft_p50_s']:.3f} | "
-                   f"{m['ttft_p99_s']:.3f} | {1e3 * m['itl_p50_s']:.2f} | {1e3 * m['itl_p99_s']:.2f} | "
-                   f"{m['peak_rss_mb']:.0f} | {m['barrier_ns']:.0f} |")
-    out.append("")
-    for users in (16, 1):
-        best = max(medians[n, users]["output_tok_s"] for n in commands if n != "ropeway")
-        ratio = medians["ropeway", users]["output_tok_s"] / best
-        out.append(f"{users} user{'s' if users > 1 else ''}: {ratio:.2f}x the better llama-server's "
-                   f"output tokens/s.")
-    return "\n".join(out) + "\n"
+def contestants(args):
+    """{name: command line}."""
+    threads = str(args.threads)
+    commands = {"ropeway": [args.ropeway, "serve", "--model", args.model, "--threads", threads,
+                            "--port", str(PORT)]}
+    if args.llama_server:
+        llama = [args.llama_server, "-m", args.model, "-np", "16", "-c", "16384", "-t", threads,
+                 "--port", str(PORT)]
+        commands |= {"llama-server": llama, "llama-server -kvu": llama + ["-kvu"]}
+    return commands
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    for name in ("ropeway", "llama-server", "load", "step-bench", "model"):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    for name in ("ropeway", "step-bench", "model"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--llama-server")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--requests", type=int, default=64)
+    parser.add_argument("--requests", type=int, default=64, help="of a round with many users")
+    parser.add_argument("--users", type=int, nargs="+", default=[16, 1])
+    parser.add_argument("--input-tokens", type=int, default=90)
+    parser.add_argument("--output-tokens", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", default="bench/results")
     parser.add_argument("--name", default="llama-server")
     args = parser.parse_args()
 
-    threads = str(args.threads)
-    llama = [args.llama_server, "-m", args.model, "-np", "16", "-c", "16384", "-t", threads, "--port",
-             str(PORT)]
-    commands = {
-        "ropeway": [args.ropeway, "serve", "--model", args.model, "--threads", threads, "--port",
-                    str(PORT)],
-        "llama-server": llama,
-        "llama-server -kvu": llama + ["-kvu"],
-    }
-    version = subprocess.run([args.llama_server, "--version"], capture_output=True, text=True,
-                             check=False)
-    version = next((line for line in (version.stdout + version.stderr).splitlines()
-                    if line.startswith("version")), "unknown version")
+    commands = contestants(args)
     rows = []
     for round_number in range(1, args.rounds + 1):
         for name, command in commands.items():
             run_round(args, name, command, round_number, rows)
 
+    lines = dict(commands)
+    lines["load generator"] = load_command(args, args.users[0], args.requests, "ROUND")
+    about = {"machine": cpu_name(), "model": pathlib.Path(args.model).name,
+             "input_tokens": args.input_tokens, "output_tokens": args.output_tokens,
+             "rounds": args.rounds, "commands": lines,
+             "versions": {n: version_of(p) for n, p in (("ropeway", args.ropeway),
+                                                       ("llama-server", args.llama_server)) if p}}
     out = pathlib.Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     with open(out / f"{args.name}.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=["machine"] + list(rows[0]))
         writer.writeheader()
-        writer.writerows({"machine": cpu_name(), **row} for row in rows)
-    text = table(args, rows, commands, version)
+        writer.writerows({"machine": about["machine"], **row} for row in rows)
+    text = compare_report.table(about, rows)
     (out / f"{args.name}.md").write_text(text, encoding="utf-8")
     print("\n" + text)
+    if not compare_report.plot(about, rows, out / f"{args.name}.png"):
+        print("No plot: matplotlib is not installed (bench/requirements.txt).")
     return 0
 
 
