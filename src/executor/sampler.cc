@@ -10,7 +10,9 @@
 namespace ropeway {
 namespace {
 
-constexpr float kMinExponent = -87.0F;  // exp() of less is not a normal float.
+constexpr float kMinExponent = -87.0F;  // exp() of less is hardly a normal float.
+// Stands for all that is less: exp() of it is a normal float, below that of any exponent kept.
+constexpr float kOutExponent = -87.25F;
 constexpr size_t kFirstSorted = 64;
 
 }  // namespace
@@ -21,7 +23,9 @@ Sampler::Sampler(const Kernels* kernels, int vocab_size)
       typical_(vocab_size),
       order_(static_cast<size_t>(vocab_size)),
       weights_(static_cast<size_t>(vocab_size)),
-      scratch_(static_cast<size_t>(vocab_size)) {}
+      scratch_(static_cast<size_t>(vocab_size)) {
+  kernels_->exp_shifted(&kMinExponent, 1, 0.0F, &min_weight_);
+}
 
 void Sampler::Sample(std::span<const float> logits, const SampleSpec& spec,
                      std::span<const TokenId> ids, int64_t position, Sampled* out) {
@@ -76,13 +80,10 @@ void Sampler::ComputeWeights(std::span<const float> logits, float max, float tem
   const size_t n = logits.size();
   for (size_t i = 0; i < n; ++i) {
     const float x = (logits[i] - max) / temperature;
-    weights_[i] = x >= kMinExponent ? x : kMinExponent;  // NaN too.
+    weights_[i] = x >= kMinExponent ? x : kOutExponent;  // NaN too.
   }
   kernels_->exp_shifted(weights_.data(), static_cast<int>(n), 0.0F, weights_.data());
-  for (size_t i = 0; i < n; ++i) {
-    const float x = (logits[i] - max) / temperature;
-    weights_[i] = x >= kMinExponent ? weights_[i] : 0.0F;
-  }
+  for (float& w : weights_) w = w >= min_weight_ ? w : 0.0F;
 }
 
 double Sampler::TotalWeight() const {
@@ -136,7 +137,7 @@ TokenId Sampler::DrawSorted(std::span<const float> logits, const SamplingParams&
     const double enough = double{params.top_p} * total;
     double sum = 0;
     for (size_t rank = 0; rank < kept; ++rank) {
-      if (rank >= order_.sorted()) order_.Ensure(std::min(kept, std::max(kFirstSorted, rank * 8)));
+      if (rank >= order_.sorted()) order_.Ensure(std::min(kept, std::max(kFirstSorted, rank * 2)));
       sum += weight(rank);
       if (sum >= enough) kept = rank + 1;
     }

@@ -77,6 +77,7 @@ class Sampler {
   TokenOrder order_;            // Of the row at hand, by logit.
   std::vector<float> weights_;  // By id.
   std::vector<float> scratch_;
+  float min_weight_ = 0.0F;  // Of the least exponent that counts.
 };
 
 }  // namespace ropeway

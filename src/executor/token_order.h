@@ -43,11 +43,18 @@ class TokenOrder {
   const Entry& operator[](size_t rank) const { return sorted_[rank]; }
 
  private:
+  // Puts those keys in waiting_ that are at least `low` and were not added before.
+  void AddDownTo(float low);
+  void AddRest();
+
   std::span<const float> keys_;
   float max_ = 0.0F;
-  std::vector<Entry> sorted_;         // A beginning of the order; only grows until Begin.
-  std::vector<int32_t> bucket_size_;  // Ids by their key's distance from the maximum.
-  size_t buckets_sorted_ = 0;         // Those of the first so many buckets are in sorted_.
+  int windows_ = 0;               // How many windows below max_ were added ...
+  float floor_ = 0.0F;            // ... and so all keys from here up; NaN: none.
+  bool all_added_ = false;        // All others too.
+  std::vector<Entry> sorted_;     // A beginning of the order; only grows until Begin.
+  std::vector<Entry> waiting_;    // A heap of what was added and comes next, the best on top.
+  std::vector<float> block_max_;  // The largest key of each kBlock ids: most blocks need no look.
 };
 
 }  // namespace ropeway
