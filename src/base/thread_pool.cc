@@ -1,12 +1,17 @@
 #include "base/thread_pool.h"
 
+#include <pthread.h>
+
 #include <utility>
 
 namespace ropeway {
 
-ThreadPool::ThreadPool(int threads, size_t capacity) : jobs_(capacity) {
+ThreadPool::ThreadPool(int threads, size_t capacity, const char* name) : jobs_(capacity) {
   try {
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Loop(); });
+    for (int i = 0; i < threads; ++i) {
+      threads_.emplace_back([this] { Loop(); });
+      pthread_setname_np(threads_.back().native_handle(), name);
+    }
   } catch (...) {
     Stop();
     throw;

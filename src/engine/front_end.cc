@@ -13,7 +13,7 @@ FrontEnd::FrontEnd(const PromptEncoder* encoder, const Clock* clock, int threads
       clock_(clock),
       ready_(std::move(ready)),
       refused_(std::move(refused)),
-      pool_(threads, capacity) {}
+      pool_(threads, capacity, "ropeway-front") {}
 
 bool FrontEnd::TryAdd(const std::shared_ptr<LiveRequest>& live) {
   // Held to the end: nobody may refuse a request that was not taken.

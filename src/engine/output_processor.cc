@@ -1,5 +1,7 @@
 #include "engine/output_processor.h"
 
+#include <pthread.h>
+
 #include <exception>
 #include <string>
 #include <utility>
@@ -48,6 +50,7 @@ void OutputProcessor::Stop() {
 }
 
 void OutputProcessor::Loop() {
+  pthread_setname_np(pthread_self(), "ropeway-output");
   while (true) {
     std::list<Message> messages = queue_.WaitPopAll();
     if (messages.empty()) break;  // Closed, and nothing is left.
