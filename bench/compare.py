@@ -27,7 +27,7 @@ import compare_report
 
 PORT = 8397
 # Threads of `ropeway serve` that do HTTP, tokenizing and detokenizing.
-SERVICE_THREADS = re.compile(r"ropeway-(io|http|front|output)")
+SERVICE_THREADS = re.compile(r"ropeway-(io|front|output)$")
 
 
 def cpu_name():
@@ -77,7 +77,7 @@ def thread_seconds(pid):
     total = None
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         try:
-            if not SERVICE_THREADS.match((task / "comm").read_text(encoding="utf-8")):
+            if not SERVICE_THREADS.match((task / "comm").read_text(encoding="utf-8").strip()):
                 continue
             if (task / "schedstat").exists():
                 seconds = int((task / "schedstat").read_text(encoding="utf-8").split()[0]) * 1e-9

@@ -47,8 +47,11 @@ def is_test(path):
 
 
 def place_of(path):
-    """The room (or PUBLIC, WIRING or an outside folder) that `path`, relative to the root, is in."""
+    """The room (or PUBLIC, WIRING or an outside folder) that `path`, relative to the root, is in. An
+    outside folder's name ends in a slash: src/bench is a room, bench/ is none."""
     parts = path.parts
+    if parts[0] in OUTSIDE:
+        return parts[0] + "/"
     if parts[0] != "src":
         return parts[0]
     if parts == ("src", "main.cc"):
@@ -126,12 +129,12 @@ def _normal(parts):
 def arrow_error(source, target):
     """Why the file `source` may not include the file `target`, or None."""
     here, there = place_of(source), place_of(target)
-    if is_test(target) and not is_test(source) and here not in OUTSIDE:
+    if is_test(target) and not is_test(source) and not here.endswith("/"):
         return "only tests may include a test's file"
-    if here == there or here in OUTSIDE:
+    if here == there or here.endswith("/"):
         return None
-    if there in OUTSIDE:
-        return f"nothing in src or include may include {there}/"
+    if there.endswith("/"):
+        return f"nothing in src or include may include {there}"
     if here == PUBLIC:
         return "include/ropeway includes no room"
     if there == PUBLIC or here == WIRING or is_test(source):

@@ -64,6 +64,14 @@ class CheckLayersTest(unittest.TestCase):
         changes = {"sim/world.h": "", "src/engine/x_test.cc": '#include "sim/world.h"\n'}
         self.assertEqual(len(self.problems(changes)), 1)
 
+    def test_a_room_may_be_named_like_an_outside_folder(self):
+        changes = {"src/bench/load.h": "", "src/bench/load.cc": '#include "bench/load.h"\n',
+                   "src/cli/x.cc": '#include "bench/load.h"\n'}
+        self.assertEqual(self.problems(changes), [])
+        self.expect("src/bench/x.cc", '#include "core/batch.h"\n', "bench may include only: base")
+        changes = {"bench/tool.h": "", "src/core/x.cc": '#include "../../bench/tool.h"\n'}
+        self.assertEqual(len(self.problems(changes)), 1)
+
     def test_program_includes_no_test_file(self):
         self.expect("src/core/x.cc", '#include "core/test_batches.h"\n', "only tests")
 
