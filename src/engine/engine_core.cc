@@ -193,7 +193,11 @@ bool EngineCore::Impl::Step() {
     AddScheduleEvents(schedule);
     NoteSchedule(schedule);
     BuildBatch(schedule);
-    if (!builder_.work().empty()) Compute();
+    if (builder_.work().empty()) {
+      memory_tries_ = 0;
+    } else {
+      Compute();
+    }
   } catch (const std::bad_alloc&) {
     OnShortOfMemory();
   }

@@ -127,7 +127,8 @@ void EngineLoop::Step() {
   {
     const std::lock_guard lock(mu_);
     if (!busy_) last_progress_ = begin;
-    busy_ = true;
+    busy_ = in_step_ = true;
+    last_step_begin_ = begin;
   }
   core_.Step();
   const TimePoint end = clock_->Now();
@@ -141,7 +142,7 @@ void EngineLoop::Step() {
   if (!core_.device_status().ok()) {
     Lose(core_.device_status());
   } else if (!progress && !core_.idle() && inbox_.size() == 0) {
-    if (warned_id_ != stats.blocked_id) {
+    if (stats.blocked_id != 0 && warned_id_ != stats.blocked_id) {
       warned_id_ = stats.blocked_id;
       Log().warn("step {} computed nothing: request {} is blocked by {}", stats.steps,
                  stats.blocked_id, stats.blocked_by);
@@ -154,6 +155,7 @@ void EngineLoop::Publish(TimePoint now, bool progress) {
   const std::lock_guard lock(mu_);
   stats_ = core_.stats();
   busy_ = !core_.idle();
+  in_step_ = false;
   if (progress || !busy_) last_progress_ = now;
 }
 
@@ -203,7 +205,7 @@ void EngineLoop::Lose(const Status& status) {
     const std::lock_guard lock(mu_);
     stats_ = core_.stats();
     stats_.waiting = stats_.running = stats_.preempted = 0;
-    busy_ = false;
+    busy_ = in_step_ = false;
   }
   for (auto& [id, live] : live_) {
     dequeued_(live.get());
@@ -230,10 +232,15 @@ Status EngineLoop::device_status() const {
 Status EngineLoop::CheckProgress() const {
   const TimePoint now = clock_->Now();
   const std::lock_guard lock(mu_);
-  if (!device_status_.ok()) return device_status_;
   if (!busy_ || now - last_progress_ < kStallLimit) return {};
-  std::string reason = fmt::format("no step made progress for {:.0f} s, after step {}",
-                                   ToSeconds(now - last_progress_), stats_.steps);
+  std::string reason =
+      fmt::format("no step made progress for {:.0f} s", ToSeconds(now - last_progress_));
+  if (in_step_) {
+    reason += fmt::format("; step {} has run for {:.0f} s", stats_.steps + 1,
+                          ToSeconds(now - last_step_begin_));
+  } else {
+    reason += fmt::format(", after step {}", stats_.steps);
+  }
   if (stats_.blocked_id != 0) {
     reason += fmt::format("; request {} is blocked by {}", stats_.blocked_id, stats_.blocked_by);
   }

@@ -50,8 +50,8 @@ class EngineLoop {
   CoreStats stats() const;
   // kOk while the engine computes; else why it can no more.
   Status device_status() const;
-  // Not live when there is work and no step made progress for kStallLimit: names the request at the
-  // head of the queue and the rule that blocks it.
+  // Not OK when there is work and no step made progress for kStallLimit: names the step that does
+  // not end, with its age, or the request at the head of the queue and the rule that blocks it.
   Status CheckProgress() const;
   // Mean time from a request's first step to its end; 0: none has ended yet.
   double mean_run_seconds() const { return mean_run_seconds_.load(); }
@@ -97,7 +97,9 @@ class EngineLoop {
   mutable std::mutex mu_;
   CoreStats stats_;  // Guarded by mu_, as are the next three.
   Status device_status_;
-  bool busy_ = false;  // Work was there at the last look.
+  bool busy_ = false;     // Work was there at the last look.
+  bool in_step_ = false;  // Since last_step_begin_.
+  TimePoint last_step_begin_{};
   TimePoint last_progress_{};
   std::thread thread_;
 };

@@ -36,6 +36,8 @@ EngineMetrics::EngineMetrics()
           "Prompt tokens of requests that got their first token, or wanted none.")),
       generation_tokens(metrics_.AddCounter("ropeway_generation_tokens_total",
                                             "Tokens generated and delivered.")),
+      stalls(metrics_.AddCounter("ropeway_engine_stalls_total",
+                                 "How often the engine had work and made no progress for long.")),
       refused(metrics_.AddCounter("ropeway_request_refused_total",
                                   "Requests ended before they were queued: prompt too long, "
                                   "cancelled while it was encoded, and the like.")) {

@@ -30,6 +30,7 @@ class EngineMetrics {
   Counter* const preemptions;
   Counter* const prompt_tokens;
   Counter* const generation_tokens;
+  Counter* const stalls;
   Counter* const refused;  // Accepted by Submit, then ended by OnError before it was queued.
 
   // Admitted requests by how they ended.

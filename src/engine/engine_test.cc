@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "engine/machine.h"
 #include "model/test_gguf_writer.h"
 
 namespace ropeway {
@@ -219,6 +220,50 @@ TEST_F(EngineTest, DrainRefusesAndEndsAll) {
   EXPECT_TRUE(engine_->Drain(seconds(20)).ok());
   EXPECT_TRUE(handle->Poll().has_value());
   EXPECT_EQ(engine_->Submit(Greedy("late", 1)).status().code(), StatusCode::kUnavailable);
+}
+
+TEST_F(EngineTest, AGivenChatTemplateIsUsedOrNamedAsWrong) {
+  EngineOptions options;
+  options.model_path = file_.path();
+  options.threads = 1;
+  options.kv_cache_bytes = 1 << 20;
+  options.chat_template = "{% for m in messages %}{{ m.content }}|{% endfor %}";
+  const auto engine = Engine::Create(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  Request chat = Greedy("", 3);
+  chat.prompt = std::vector<ChatMessage>{{"user", "abc"}};
+  const Result rendered = *(*engine)->Submit(chat)->Wait();
+  EXPECT_TRUE(rendered.status.ok()) << rendered.status.message();
+  EXPECT_EQ(rendered.text, (*engine)->Submit(Greedy("abc|", 3))->Wait()->text);
+  options.chat_template = "fine\n{% nonsense %}";
+  const Status refused = Engine::Create(options).status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused.field(), "chat_template");
+  EXPECT_THAT(refused.message(), testing::HasSubstr("line 2"));
+}
+
+// The program's results go to stdout; not one line of ours may be among them.
+TEST_F(EngineTest, LogsToStderrAlone) {
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  Start();
+  EXPECT_TRUE(engine_->Submit(Greedy("x", 1))->Wait().ok());
+  engine_.reset();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_THAT(log, testing::HasSubstr("[ropeway]"));
+  EXPECT_THAT(log, testing::HasSubstr("1 threads"));
+}
+
+TEST_F(EngineTest, MoreThreadsThanCoresAreWarnedOf) {
+  testing::internal::CaptureStderr();
+  EngineOptions options;
+  options.model_path = file_.path();
+  options.threads = PhysicalCores() + 1;
+  options.kv_cache_bytes = 1;
+  EXPECT_FALSE(Engine::Create(options).ok());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::HasSubstr("physical cores: threads that share"));
 }
 
 TEST_F(EngineTest, AFileThatIsNoModelIsRefused) {

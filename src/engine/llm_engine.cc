@@ -19,6 +19,7 @@
 #include "engine/front_end.h"
 #include "engine/output_processor.h"
 #include "engine/request_check.h"
+#include "engine/watchdog.h"
 
 namespace ropeway {
 namespace {
@@ -115,6 +116,8 @@ class LlmEngine::Impl {
 
  private:
   Status CheckModel(const std::string& model) const;
+  // As EngineLoop's, with the request that has waited longest for its end.
+  Status CheckProgress() const;
   // REQUIRES: mu_ is held.
   Status CheckAdmission() const;
   // Gives the request its id and hands it to the front end; throws std::bad_alloc with nothing
@@ -143,6 +146,7 @@ class LlmEngine::Impl {
   OutputProcessor output_;
   EngineLoop loop_;
   FrontEnd front_end_;
+  Watchdog watchdog_;
 };
 
 LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor,
@@ -164,13 +168,15 @@ LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor
           [this](std::shared_ptr<LiveRequest> live, Status status) {
             Dequeue(live.get());
             output_.Refuse(std::move(live), std::move(status));
-          }) {}
+          }),
+      watchdog_([this] { return CheckProgress(); }, metrics_.stalls, config_.watchdog_period) {}
 
 LlmEngine::Impl::~Impl() {
   {
     const std::lock_guard lock(mu_);
     accepting_ = false;
   }
+  watchdog_.Stop();
   CancelAll();
   front_end_.Stop();
   loop_.Stop();
@@ -303,11 +309,24 @@ Status LlmEngine::Impl::Drain(std::chrono::nanoseconds deadline) {
           fmt::format("{} requests had to be cancelled at the deadline", left)};
 }
 
+Status LlmEngine::Impl::CheckProgress() const {
+  Status status = loop_.CheckProgress();
+  if (status.ok()) return status;
+  RequestId oldest = 0;
+  {
+    const std::lock_guard lock(mu_);
+    for (const auto& [id, live] : live_) oldest = oldest == 0 ? id : std::min(oldest, id);
+  }
+  return {status.code(), fmt::format("{}; the oldest request is {}", status.message(), oldest)};
+}
+
 Health LlmEngine::Impl::GetHealth() const {
   Health health;
-  if (Status progress = loop_.CheckProgress(); !progress.ok()) {
+  Status status = loop_.device_status();
+  if (status.ok()) status = CheckProgress();
+  if (!status.ok()) {
     health.live = health.ready = false;
-    health.reason = progress.message();
+    health.reason = status.message();
     return health;
   }
   const std::lock_guard lock(mu_);
@@ -357,6 +376,7 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   core.max_num_seqs = options.max_num_seqs;
   core.max_num_batched_tokens = options.max_num_batched_tokens;
   core.max_model_len = ResolveMaxModelLen(config, *layout);
+  core.check_integrity = config.check_integrity;
   core.is_end = [tokenizer = config.tokenizer](TokenId id) { return tokenizer->IsEnd(id); };
   if (Status status = EngineCore::CheckOptions(core, *layout); !status.ok()) return status;
   try {
@@ -391,8 +411,12 @@ std::vector<ModelInfo> LlmEngine::Models() const {
 
 StatusOr<std::vector<TokenId>> LlmEngine::Tokenize(const std::string& text,
                                                    bool add_special) const {
-  return impl_->config().tokenizer->Encode(text,
-                                           {.add_special = add_special, .parse_special = true});
+  try {
+    return impl_->config().tokenizer->Encode(text,
+                                             {.add_special = add_special, .parse_special = true});
+  } catch (const std::exception&) {
+    return CurrentFailure("encoding the text");
+  }
 }
 
 std::vector<RequestInfo> LlmEngine::Requests() const { return impl_->Requests(); }
@@ -400,11 +424,16 @@ std::vector<RequestInfo> LlmEngine::Requests() const { return impl_->Requests();
 StatusOr<std::vector<TokenId>> LlmEngine::TokenizeChat(const std::vector<ChatMessage>& messages,
                                                        bool add_generation_prompt,
                                                        bool add_special) const {
-  const ChatRenderer& render = impl_->config().render_chat;
-  if (!render) return NoChatTemplate();
-  StatusOr<std::string> text = render(messages, add_generation_prompt);
-  if (!text.ok()) return text.status();
-  return Tokenize(*text, add_special);
+  try {
+    if (messages.empty()) return InvalidArgument("messages must not be empty", "messages");
+    const ChatRenderer& render = impl_->config().render_chat;
+    if (!render) return NoChatTemplate();
+    StatusOr<std::string> text = render(messages, add_generation_prompt);
+    if (!text.ok()) return text.status();
+    return Tokenize(*text, add_special);
+  } catch (const std::exception&) {
+    return CurrentFailure("rendering the chat");
+  }
 }
 
 StatusOr<std::string> LlmEngine::Detokenize(const std::vector<TokenId>& ids) const {

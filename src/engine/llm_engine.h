@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "engine/backend.h"
+#include "engine/engine_core.h"
 #include "engine/prompt_encoder.h"
 #include "executor/executor.h"
 #include "ropeway/options.h"
@@ -30,6 +31,8 @@ struct LlmEngineConfig {
   // What the texts and ids of all requests under way may take together; a request beyond is refused
   // with kResourceExhausted. One alone is taken, however large.
   size_t max_request_bytes = size_t{256} << 20;
+  Duration watchdog_period = std::chrono::seconds(1);  // How often progress is looked for.
+  bool check_integrity = EngineCoreOptions().check_integrity;
   const Clock* clock = nullptr;  // Must outlive the engine.
   Random* random = nullptr;      // For absent seeds; must outlive the engine; one call at a time.
 };

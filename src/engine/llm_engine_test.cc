@@ -406,6 +406,56 @@ TEST(LlmEngineTest, TokenizeAndDetokenize) {
   EXPECT_EQ(test.engine->Detokenize({-1}).status().code(), StatusCode::kInvalidArgument);
 }
 
+TEST(LlmEngineTest, AChatIsTokenizedAsItWouldBeServed) {
+  TestEngine test;
+  test.render_chat = [](const std::vector<ChatMessage>& messages,
+                        bool add_generation_prompt) -> StatusOr<std::string> {
+    if (messages[0].role == "bad") return InvalidArgument("no such role", "messages");
+    return messages[0].content + (add_generation_prompt ? ">" : "");
+  };
+  test.Start();
+  EXPECT_EQ(*test.engine->TokenizeChat({{"user", "a"}}, true, false),
+            (std::vector<TokenId>{'a', '>'}));
+  EXPECT_EQ(*test.engine->TokenizeChat({{"user", "a"}}, false, false), (std::vector<TokenId>{'a'}));
+  EXPECT_EQ(test.engine->TokenizeChat({{"bad", "a"}}, true, false).status().message(),
+            "no such role");
+  EXPECT_EQ(test.engine->TokenizeChat({}, true, false).status().field(), "messages");
+  EXPECT_EQ(
+      test.engine->TokenizeChat({{"user", ByteTokenizer::kPoison}}, true, false).status().code(),
+      StatusCode::kResourceExhausted);
+  TestEngine none;
+  none.Start();
+  EXPECT_EQ(none.engine->TokenizeChat({{"user", "a"}}, true, false).status().field(), "messages");
+}
+
+TEST(LlmEngineTest, RequestsUnderWayAreListedInOrder) {
+  TestEngine test;
+  test.options.max_num_seqs = 1;
+  test.control->step_micros = 500;
+  test.Start();
+  EXPECT_TRUE(test.engine->Requests().empty());
+  std::vector<std::shared_ptr<TestSink>> sinks;
+  for (const char* tenant : {"first", "second", "third"}) {
+    Request request = TextRequest("abc");
+    request.tenant = tenant;
+    sinks.push_back(NewSink());
+    ASSERT_TRUE(test.engine->Submit(std::move(request), sinks.back()).ok());
+  }
+  ASSERT_TRUE(sinks[0]->WaitDeltas(1));
+  test.clock.skipped += 7;
+  const std::vector<RequestInfo> all = test.engine->Requests();
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0].tenant, "first");
+  EXPECT_TRUE(all[0].started);
+  EXPECT_EQ(all[2].tenant, "third");
+  EXPECT_FALSE(all[2].started);
+  EXPECT_LT(all[0].id, all[1].id);
+  EXPECT_LT(all[1].id, all[2].id);
+  EXPECT_GE(all[2].age_seconds, 7.0);
+  for (const RequestInfo& each : all) test.engine->Cancel(each.id);
+  for (const auto& sink : sinks) sink->WaitEnd();
+}
+
 TEST(LlmEngineTest, ImpossibleOptionsAreNamed) {
   const auto field_of = [](void (*change)(EngineOptions&)) {
     TestEngine test;

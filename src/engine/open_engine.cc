@@ -28,25 +28,39 @@ std::string ServedName(const EngineOptions& options) {
   return name.extension() == ".gguf" ? name.stem().string() : name.string();
 }
 
-// A chat template that Ropeway cannot read is no reason not to serve completions: chats are refused
-// with what is the matter with it.
-ChatRenderer MakeChatRenderer(const Vocabulary& vocabulary, const Tokenizer& tokenizer) {
-  if (vocabulary.chat_template.empty()) return nullptr;
-  StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(vocabulary.chat_template);
-  if (!parsed.ok()) {
-    Log().warn("chats are refused: the model's chat template cannot be used: {}",
-               parsed.status().message());
-    return
-        [status = parsed.status()](const auto&, bool) -> StatusOr<std::string> { return status; };
-  }
+ChatRenderer RenderWith(ChatTemplate chat_template, const Tokenizer& tokenizer) {
   const auto text_of = [&tokenizer](std::optional<TokenId> id) {
     return id ? std::string(tokenizer.Bytes(*id, true)) : std::string();
   };
-  return [chat_template = *std::move(parsed), bos = text_of(tokenizer.bos()),
+  return [chat_template = std::move(chat_template), bos = text_of(tokenizer.bos()),
           eos = text_of(tokenizer.eos())](const std::vector<ChatMessage>& messages,
                                           bool add_generation_prompt) {
     return chat_template.Render(messages, add_generation_prompt, bos, eos);
   };
+}
+
+// A model's chat template that Ropeway cannot read is no reason not to serve completions: chats are
+// refused with what is the matter with it.
+ChatRenderer RenderAsTheModelSays(const std::string& source, const Tokenizer& tokenizer) {
+  if (source.empty()) return nullptr;
+  StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(source);
+  if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer);
+  Log().warn("chats are refused: the model's chat template cannot be used: {}",
+             parsed.status().message());
+  return [status = parsed.status()](const auto&, bool) -> StatusOr<std::string> { return status; };
+}
+
+// One that the user gave is what the engine is to use, or does not start.
+StatusOr<ChatRenderer> MakeChatRenderer(const EngineOptions& options, const Vocabulary& vocabulary,
+                                        const Tokenizer& tokenizer) {
+  if (options.chat_template.empty()) {
+    return RenderAsTheModelSays(vocabulary.chat_template, tokenizer);
+  }
+  StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(options.chat_template);
+  if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer);
+  return InvalidArgument(
+      fmt::format("the given chat template cannot be used: {}", parsed.status().message()),
+      "chat_template");
 }
 
 Status AddTokenizer(const GgufFile& file, LlmEngineConfig* config) {
@@ -55,7 +69,10 @@ Status AddTokenizer(const GgufFile& file, LlmEngineConfig* config) {
   StatusOr<std::unique_ptr<Tokenizer>> tokenizer = MakeTokenizer(*vocabulary);
   if (!tokenizer.ok()) return tokenizer.status();
   config->tokenizer = *std::move(tokenizer);
-  config->render_chat = MakeChatRenderer(*vocabulary, *config->tokenizer);
+  StatusOr<ChatRenderer> render =
+      MakeChatRenderer(config->options, *vocabulary, *config->tokenizer);
+  if (!render.ok()) return render.status();
+  config->render_chat = *std::move(render);
   return {};
 }
 
@@ -87,6 +104,12 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const Cl
   config.options = options;
   if (options.threads == 0) config.options.threads = PhysicalCores();
   const int threads = config.options.threads;
+  if (threads > PhysicalCores()) {
+    Log().warn(
+        "threads (--threads) is {}, more than the {} physical cores: threads that share a "
+        "core wait for each other in every step",
+        threads, PhysicalCores());
+  }
   StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(options.model_path);
   if (!file.ok()) return file.status();
   if (Status status = AddTokenizer(**file, &config); !status.ok()) return status;

@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "engine/test_failing_new.h"
+
 namespace ropeway {
 namespace {
 
@@ -70,7 +72,9 @@ void EchoControl::OpenGate() {
 
 void EchoControl::PassGate() {
   std::unique_lock lock(mu_);
+  ++waiting;
   opened_.wait(lock, [this] { return gate_open_; });
+  --waiting;
 }
 
 std::vector<uint64_t> EchoControl::FirstSteps() {
@@ -145,6 +149,7 @@ void TestSink::Check(RequestId id, bool good, const char* violation) {
 }
 
 void TestSink::OnAdmitted(RequestId id, int32_t prompt_tokens) {
+  const NeverFailingNew calm;
   const std::lock_guard lock(mu_);
   Check(id, !seen_.admitted && seen_.deltas == 0, "OnAdmitted not once and first");
   seen_.admitted = true;
@@ -152,6 +157,7 @@ void TestSink::OnAdmitted(RequestId id, int32_t prompt_tokens) {
 }
 
 bool TestSink::OnDelta(RequestId id, Delta delta) {
+  const NeverFailingNew calm;
   const std::lock_guard lock(mu_);
   const bool acts = does_ != OnDeltaDoes::kGoOn && seen_.deltas >= from_;
   Check(id, seen_.admitted, "OnDelta before OnAdmitted");
@@ -167,6 +173,7 @@ bool TestSink::OnDelta(RequestId id, Delta delta) {
 }
 
 void TestSink::OnFinish(RequestId id, const Finish& finish) {
+  const NeverFailingNew calm;
   const std::lock_guard lock(mu_);
   Check(id, seen_.admitted, "OnFinish before OnAdmitted");
   seen_.finish = finish;
@@ -175,6 +182,7 @@ void TestSink::OnFinish(RequestId id, const Finish& finish) {
 }
 
 void TestSink::OnError(RequestId id, const Status& status) {
+  const NeverFailingNew calm;
   const std::lock_guard lock(mu_);
   Check(id, !status.ok(), "OnError with an OK status");
   seen_.error = status;
@@ -187,9 +195,14 @@ TestSink::Seen TestSink::Get() const {
   return seen_;
 }
 
-TestSink::Seen TestSink::WaitEnd() const {
+bool TestSink::WaitForEnd() const {
   std::unique_lock lock(mu_);
-  changed_.wait_for(lock, kPatience, [this] { return seen_.ends > 0; });
+  return changed_.wait_for(lock, kPatience, [this] { return seen_.ends > 0; });
+}
+
+TestSink::Seen TestSink::WaitEnd() const {
+  WaitForEnd();
+  const std::lock_guard lock(mu_);
   EXPECT_EQ(seen_.ends, 1);
   EXPECT_EQ(seen_.violation, "");
   return seen_;
@@ -214,6 +227,8 @@ void TestEngine::Start() {
   config.model_context_length = context_length;
   config.max_request_bytes = max_request_bytes;
   config.created = 1;
+  config.watchdog_period = watchdog_period;
+  if (check_integrity) config.check_integrity = true;
   config.tokenizer = std::make_shared<ByteTokenizer>();
   config.render_chat = render_chat;
   config.executor = std::make_unique<EchoExecutor>(control);

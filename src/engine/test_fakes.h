@@ -49,6 +49,7 @@ struct EchoControl {
   // The sequence for which there is no logit from its second token on; 0: none.
   std::atomic<uint64_t> no_logit_for{0};
   std::atomic<int> steps{0};
+  std::atomic<int> waiting{0};  // Steps that stand before the gate.
 
   // Steps wait while it is closed.
   void CloseGate();
@@ -120,7 +121,9 @@ class TestSink final : public OutputSink {
     std::string violation;
   };
   Seen Get() const;
-  // Waits for the end, for at most 20 s, and returns what was seen.
+  // Waits for the end, for at most 20 s; false if it did not come. Takes no memory.
+  bool WaitForEnd() const;
+  // Likewise, and returns what was seen.
   Seen WaitEnd() const;
   // Waits for delta number `count`, for at most 20 s; false if it did not come.
   bool WaitDeltas(int count) const;
@@ -162,6 +165,8 @@ struct TestEngine {
   ChatRenderer render_chat;
   int32_t context_length = 4096;
   size_t max_request_bytes = size_t{1} << 30;
+  bool check_integrity = false;
+  Duration watchdog_period = std::chrono::seconds(1);
   std::shared_ptr<EchoControl> control = std::make_shared<EchoControl>();
   std::unique_ptr<LlmEngine> engine;
 };

@@ -1,0 +1,124 @@
+// Timeouts: each request ends by its deadline, wherever it is then.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/llm_engine.h"
+#include "engine/test_fakes.h"
+
+namespace ropeway {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+std::shared_ptr<TestSink> NewSink() { return std::make_shared<TestSink>(); }
+
+std::shared_ptr<TestSink> Submit(TestEngine* test, const std::string& text, int32_t max_tokens,
+                                 std::optional<milliseconds> timeout) {
+  Request request;
+  request.prompt = text;
+  request.max_tokens = max_tokens;
+  request.timeout = timeout;
+  auto sink = NewSink();
+  EXPECT_TRUE(test->engine->Submit(std::move(request), sink).ok());
+  return sink;
+}
+
+void ExpectTimeout(const TestSink::Seen& seen) {
+  EXPECT_EQ(seen.error.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(seen.error.field(), "timeout");
+}
+
+TEST(LlmEngineTimeoutTest, EndsARunningRequestAndAWaitingOne) {
+  TestEngine test;
+  test.options.max_num_seqs = 1;
+  test.control->step_micros = 500;
+  test.Start();
+  auto running = Submit(&test, "abc", 4000, seconds(1000));
+  auto waiting = Submit(&test, "abc", 4000, seconds(500));
+  auto patient = Submit(&test, "abc", 3, {});
+  ASSERT_TRUE(running->WaitDeltas(3));
+  test.clock.skipped += 600;
+  ExpectTimeout(waiting->WaitEnd());
+  EXPECT_EQ(waiting->Get().deltas, 0);
+  EXPECT_EQ(running->Get().ends, 0);
+  test.clock.skipped += 600;
+  ExpectTimeout(running->WaitEnd());
+  EXPECT_GE(running->Get().deltas, 3);
+  EXPECT_EQ(patient->WaitEnd().text, "abc");
+  // It is no loss of the device, and the blocks are back.
+  EXPECT_TRUE(test.engine->GetHealth().live);
+  ASSERT_TRUE(test.engine->Drain(seconds(20)).ok());
+  EXPECT_THAT(test.engine->MetricsText(), HasSubstr("ropeway_kv_cache_usage_ratio 0\n"));
+  EXPECT_THAT(test.engine->MetricsText(), HasSubstr("finished_reason=\"failed\"} 2\n"));
+}
+
+TEST(LlmEngineTimeoutTest, TheSmallerOfRequestAndEngineCounts) {
+  for (const bool engine_smaller : {false, true}) {
+    TestEngine test;
+    test.options.request_timeout = seconds(engine_smaller ? 100 : 1000);
+    test.control->step_micros = 500;
+    test.Start();
+    auto sink = Submit(&test, "abc", 4000, seconds(engine_smaller ? 1000 : 100));
+    ASSERT_TRUE(sink->WaitDeltas(1));
+    test.clock.skipped += 200;
+    ExpectTimeout(sink->WaitEnd());
+  }
+  TestEngine test;
+  test.options.request_timeout = seconds(100);
+  test.control->step_micros = 500;
+  test.Start();
+  auto sink = Submit(&test, "abc", 4000, {});
+  ASSERT_TRUE(sink->WaitDeltas(1));
+  test.clock.skipped += 200;
+  ExpectTimeout(sink->WaitEnd());
+}
+
+TEST(LlmEngineTimeoutTest, AnAbsurdTimeoutIsNone) {
+  TestEngine test;
+  test.Start();
+  auto sink = Submit(&test, "abc", 3, milliseconds::max());
+  EXPECT_EQ(sink->WaitEnd().text, "abc");
+}
+
+TEST(LlmEngineTimeoutTest, EndsWhatWaitsToBeEncodedLongBeforeItsTurn) {
+  TestEngine test;
+  test.Start();
+  std::vector<std::shared_ptr<TestSink>> slow;
+  for (int i = 0; i < 20; ++i) slow.push_back(Submit(&test, ByteTokenizer::kSlow, 1, {}));
+  auto sink = Submit(&test, "abc", 1, milliseconds(1));
+  ExpectTimeout(sink->WaitEnd());
+  EXPECT_FALSE(sink->Get().admitted);
+  EXPECT_EQ(slow.back()->Get().ends, 0) << "it waited for the encoding of others";
+  for (const auto& each : slow) EXPECT_EQ(each->WaitEnd().finish->reason, FinishReason::kLength);
+}
+
+TEST(LlmEngineTimeoutTest, EndsAPromptWhoseEncodingTakesTooLong) {
+  TestEngine test;
+  test.Start();
+  auto sink = Submit(&test, ByteTokenizer::kSlow, 1, milliseconds(1));
+  ExpectTimeout(sink->WaitEnd());
+  EXPECT_FALSE(sink->Get().admitted);
+}
+
+TEST(LlmEngineTimeoutTest, ANegativeLimitIsRefusedAtStart) {
+  TestEngine test;
+  LlmEngineConfig config;
+  config.options = test.options;
+  config.options.request_timeout = seconds(-1);
+  config.model_context_length = 100;
+  config.tokenizer = std::make_shared<ByteTokenizer>();
+  config.executor = std::make_unique<EchoExecutor>(test.control);
+  config.clock = &test.clock;
+  config.random = &test.random;
+  EXPECT_EQ(LlmEngine::Create(std::move(config)).status().field(), "request_timeout");
+}
+
+}  // namespace
+}  // namespace ropeway

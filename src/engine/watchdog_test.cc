@@ -1,0 +1,109 @@
+#include "engine/watchdog.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "engine/llm_engine.h"
+#include "engine/test_fakes.h"
+
+namespace ropeway {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+// Waits until `fn` holds, for at most 20 s.
+template <typename Fn>
+bool Eventually(Fn fn) {
+  const auto patience = std::chrono::steady_clock::now() + seconds(20);
+  while (!fn()) {
+    if (std::chrono::steady_clock::now() > patience) return false;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  return true;
+}
+
+TEST(WatchdogTest, CountsEachStallOnceHoweverLong) {
+  Metrics metrics;
+  Counter* stalls = metrics.AddCounter("stalls_total", "");
+  std::atomic<bool> stuck{false};
+  std::atomic<int> looks{0};
+  Watchdog dog(
+      [&] {
+        ++looks;
+        return stuck ? Status(StatusCode::kInternal, "stuck") : Status();
+      },
+      stalls, milliseconds(1));
+  const auto look = [&] {
+    const int before = looks;
+    return Eventually([&] { return looks > before + 3; });
+  };
+  EXPECT_TRUE(look());
+  EXPECT_EQ(stalls->Value(), 0);
+  stuck = true;
+  EXPECT_TRUE(look());
+  EXPECT_EQ(stalls->Value(), 1);
+  stuck = false;
+  EXPECT_TRUE(look());
+  stuck = true;
+  EXPECT_TRUE(look());
+  EXPECT_EQ(stalls->Value(), 2);
+}
+
+TEST(WatchdogTest, ACheckThatThrowsEndsNothing) {
+  Metrics metrics;
+  std::atomic<int> looks{0};
+  Watchdog dog(
+      [&]() -> Status {
+        ++looks;
+        throw std::bad_alloc();
+      },
+      metrics.AddCounter("stalls_total", ""), milliseconds(1));
+  EXPECT_TRUE(Eventually([&] { return looks > 3; }));
+}
+
+TEST(WatchdogTest, SleepsMostOfTheTimeAndStopsAtOnce) {
+  Metrics metrics;
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    Watchdog dog([] { return Status(); }, metrics.AddCounter("stalls_total", ""), seconds(1000));
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(100));
+}
+
+// The engine thread hangs inside a step: the executor does not answer.
+TEST(WatchdogTest, AHangingStepIsCountedWithItsAgeAndARequest) {
+  TestEngine test;
+  test.watchdog_period = milliseconds(2);
+  test.Start();
+  test.control->CloseGate();
+  auto sink = std::make_shared<TestSink>();
+  const RequestId id = test.Submit("abc", 3, sink);
+  ASSERT_TRUE(Eventually([&] {
+    const auto all = test.engine->Requests();
+    return all.size() == 1 && test.control->waiting > 0;
+  }));
+  EXPECT_THAT(test.engine->MetricsText(), HasSubstr("ropeway_engine_stalls_total 0\n"));
+  test.clock.skipped += 100;
+  EXPECT_TRUE(Eventually([&] {
+    return test.engine->MetricsText().find("ropeway_engine_stalls_total 1\n") != std::string::npos;
+  }));
+  const Health health = test.engine->GetHealth();
+  EXPECT_FALSE(health.live);
+  EXPECT_THAT(health.reason, HasSubstr("step 1 has run for 100 s"));
+  EXPECT_THAT(health.reason, HasSubstr("the oldest request is " + std::to_string(id)));
+  test.control->OpenGate();
+  EXPECT_EQ(sink->WaitEnd().text, "abc");
+  EXPECT_TRUE(Eventually([&] { return test.engine->GetHealth().live; }));
+  EXPECT_THAT(test.engine->MetricsText(), HasSubstr("ropeway_engine_stalls_total 1\n"));
+}
+
+}  // namespace
+}  // namespace ropeway
