@@ -15,8 +15,8 @@ namespace {
 using testing::HasSubstr;
 
 // Runs `shape` against a server with this script.
-RunResult Load(const FakeServer& server, const LoadShape& shape) {
-  auto client = HttpClient::Open(*ParseBaseUrl(server.url()), "key", false);
+RunResult Load(const FakeServer& server, const LoadShape& shape, bool insecure = false) {
+  auto client = HttpClient::Open(*ParseBaseUrl(server.url()), "key", insecure);
   EXPECT_TRUE(client.ok());
   LoadRunner runner(
       client->get(), "/completions", shape,
@@ -184,6 +184,26 @@ TEST(LoadRunner, AServerThatIsNotThereFailsEachRequest) {
     EXPECT_EQ(record.error_kind, error_kind::kConnect);
     EXPECT_THAT(record.error, HasSubstr("refused"));
   }
+}
+
+TEST(LoadRunner, HttpsTakesNoCertificateThatNobodySignedUnlessToldTo) {
+  const FakeServer server(WellBehaved, true);
+  LoadShape shape;
+  shape.count = 3;
+  for (const RequestRecord& record : Load(server, shape, true).records) {
+    EXPECT_TRUE(record.ok()) << record.error;
+    EXPECT_EQ(record.output_tokens, 2);
+  }
+  for (const RequestRecord& record : Load(server, shape).records) {
+    EXPECT_EQ(record.error_kind, error_kind::kConnect);
+    EXPECT_THAT(record.error, HasSubstr("certificate verify failed"));
+  }
+  const FakeServer plain(WellBehaved);
+  auto wrong = HttpClient::Open(*ParseBaseUrl("https" + plain.url().substr(4)), "", true);
+  ASSERT_TRUE(wrong.ok());
+  const HttpClient::Reply reply = (*wrong)->Fetch("/models", "", 0.5);
+  EXPECT_EQ(reply.status, 0);
+  EXPECT_NE(reply.why, "");
 }
 
 TEST(LoadRunner, OneBadAnswerLeavesTheOthersAlone) {

@@ -3,11 +3,15 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <csignal>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -16,23 +20,76 @@ namespace {
 
 using Json = nlohmann::json;
 
-void SendAll(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent <= 0) return;
-    bytes.remove_prefix(static_cast<size_t>(sent));
+// A socket, or TLS over one. Closes it.
+class Wire {
+ public:
+  // Shakes hands first where `tls` is not null.
+  Wire(int fd, SSL_CTX* tls) : fd_(fd), tls_(tls == nullptr ? nullptr : SSL_new(tls)) {
+    if (tls_ == nullptr) return;
+    SSL_set_fd(tls_, fd_);
+    shaken_ = SSL_accept(tls_) == 1;
   }
+  ~Wire() {
+    if (shaken_) SSL_shutdown(tls_);
+    SSL_free(tls_);
+    close(fd_);
+  }
+  Wire(const Wire&) = delete;
+  Wire& operator=(const Wire&) = delete;
+
+  ssize_t Receive(char* buffer, size_t size) {
+    if (tls_ == nullptr) return recv(fd_, buffer, size, 0);
+    return shaken_ ? SSL_read(tls_, buffer, static_cast<int>(size)) : 0;
+  }
+
+  void SendAll(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t sent = tls_ == nullptr
+                               ? send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL)
+                               : SSL_write(tls_, bytes.data(), static_cast<int>(bytes.size()));
+      if (sent <= 0) return;
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    }
+  }
+
+ private:
+  const int fd_;
+  SSL* const tls_;
+  bool shaken_ = false;
+};
+
+// A context with a fresh key and a certificate for "localhost", signed by itself.
+std::shared_ptr<SSL_CTX> SelfSigned() {
+  const std::shared_ptr<EVP_PKEY> key(EVP_EC_gen("P-256"), EVP_PKEY_free);
+  const std::shared_ptr<X509> certificate(X509_new(), X509_free);
+  X509* const x = certificate.get();
+  ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
+  X509_gmtime_adj(X509_getm_notBefore(x), -60);
+  X509_gmtime_adj(X509_getm_notAfter(x), 3600);
+  X509_set_pubkey(x, key.get());
+  X509_NAME* const name = X509_get_subject_name(x);
+  const auto* host = reinterpret_cast<const unsigned char*>("localhost");
+  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, host, -1, -1, 0);
+  X509_set_issuer_name(x, name);
+  X509_sign(x, key.get(), EVP_sha256());
+
+  std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
+  if (SSL_CTX_use_certificate(context.get(), x) != 1 ||
+      SSL_CTX_use_PrivateKey(context.get(), key.get()) != 1) {
+    std::abort();
+  }
+  return context;
 }
 
-bool ReadRequest(int fd, FakeRequest* request) {
+bool ReadRequest(Wire* wire, FakeRequest* request) {
   std::string bytes;
   size_t end = 0;
   size_t length = 0;
   while ((end = bytes.find("\r\n\r\n")) == std::string::npos || bytes.size() < end + 4 + length) {
-    char buffer[4096];
-    const ssize_t got = recv(fd, buffer, sizeof buffer, 0);
+    std::array<char, 4096> buffer;
+    const ssize_t got = wire->Receive(buffer.data(), buffer.size());
     if (got <= 0) return false;
-    bytes.append(buffer, static_cast<size_t>(got));
+    bytes.append(buffer.data(), static_cast<size_t>(got));
     const size_t field = bytes.find("Content-Length: ");
     if (field != std::string::npos) length = std::strtoul(&bytes[field + 16], nullptr, 10);
   }
@@ -46,7 +103,9 @@ bool ReadRequest(int fd, FakeRequest* request) {
 
 }  // namespace
 
-FakeServer::FakeServer(Script script) : script_(std::move(script)) {
+FakeServer::FakeServer(Script script, bool tls)
+    : script_(std::move(script)), tls_(tls ? SelfSigned() : nullptr) {
+  signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to clients that have left.
   listener_ = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -76,8 +135,9 @@ void FakeServer::Accept() {
 }
 
 void FakeServer::Serve(int fd) {
+  Wire wire(fd, tls_.get());
   FakeRequest request;
-  if (ReadRequest(fd, &request)) {
+  if (ReadRequest(&wire, &request)) {
     const bool counted = request.method == "POST";
     const int now = counted ? ++in_flight_ : 0;
     for (int most = most_in_flight_; most < now;) most_in_flight_.compare_exchange_weak(most, now);
@@ -88,7 +148,7 @@ void FakeServer::Serve(int fd) {
     const FakeReply reply = script_(request);
     for (size_t i = 0; i < reply.writes.size(); ++i) {
       if (i > 0) std::this_thread::sleep_for(reply.pause);
-      SendAll(fd, reply.writes[i]);
+      wire.SendAll(reply.writes[i]);
     }
     char byte = 0;
     while (reply.hang && !stopping_ && recv(fd, &byte, 1, MSG_DONTWAIT) < 0) {
@@ -100,7 +160,6 @@ void FakeServer::Serve(int fd) {
     }
     if (counted) --in_flight_;
   }
-  close(fd);
 }
 
 std::vector<FakeRequest> FakeServer::requests() const {

@@ -6,10 +6,13 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
+
+struct ssl_ctx_st;  // OpenSSL's SSL_CTX.
 
 namespace ropeway {
 
@@ -35,13 +38,16 @@ class FakeServer {
   using Script = std::function<FakeReply(const FakeRequest&)>;
 
   // `script` is called by the connections' threads, several at a time.
-  explicit FakeServer(Script script);
+  // With `tls` it speaks https, with a certificate for "localhost" that no authority signed.
+  explicit FakeServer(Script script, bool tls = false);
   ~FakeServer();
   FakeServer(const FakeServer&) = delete;
   FakeServer& operator=(const FakeServer&) = delete;
 
   uint16_t port() const { return port_; }
-  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  std::string url() const {
+    return (tls_ == nullptr ? "http://127.0.0.1:" : "https://localhost:") + std::to_string(port_);
+  }
   // The largest number of requests in flight at once, GETs not counted.
   int most_in_flight() const { return most_in_flight_; }
   std::vector<FakeRequest> requests() const;
@@ -51,6 +57,7 @@ class FakeServer {
   void Serve(int fd);
 
   const Script script_;
+  const std::shared_ptr<ssl_ctx_st> tls_;  // Null: plain http.
   int listener_ = -1;
   uint16_t port_ = 0;
   std::atomic<bool> stopping_ = false;
