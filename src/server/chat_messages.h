@@ -12,8 +12,9 @@
 namespace ropeway {
 
 // At least one message with a role of system, developer (taken as system: the models' templates
-// know no other), user or assistant, and a content of one string or of text parts (joined by
-// newlines). A failed Status names the place, such as "messages[2].content".
+// know no other), user, assistant, tool or function (which needs a name), and a content of one
+// string or of text parts (joined by newlines); an assistant's may be null. A failed Status names
+// the place, such as "messages[2].content".
 StatusOr<std::vector<ChatMessage>> ReadChatMessages(const nlohmann::json& value,
                                                     const std::string& field);
 

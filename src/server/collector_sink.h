@@ -1,5 +1,5 @@
-// The sink of an answer that is sent whole: collects until the end. Bounded by the request's
-// max_tokens.
+// The sink of an answer that is sent whole: collects until the end. Bounded by the
+// request's max_tokens and, where the prompt's tokens are reported, max_model_len.
 #ifndef ROPEWAY_SERVER_COLLECTOR_SINK_H_
 #define ROPEWAY_SERVER_COLLECTOR_SINK_H_
 
@@ -11,7 +11,7 @@ namespace ropeway {
 
 class CollectorSink final : public ServerSink {
  public:
-  // Without `keep_tokens` only the text is kept.
+  // Without `keep_tokens` only the text and the prompt's tokens are kept.
   CollectorSink(bool keep_tokens, WakeFn wake);
 
  protected:

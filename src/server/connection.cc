@@ -11,6 +11,7 @@
 
 #include "server/generation.h"
 #include "server/plain_handlers.h"
+#include "server/tokenize_handlers.h"
 
 namespace ropeway {
 namespace {
@@ -130,6 +131,12 @@ asio::awaitable<bool> Connection::Answer(HttpRequest request) {
   bool keep_alive = false;
   if (match.route != Route::kUnknown && !match.method_allowed) {
     HttpReply reply = MethodNotAllowed(match);
+    keep_alive = co_await Send(std::move(reply), framing, RouteName(match.route));
+  } else if (match.route == Route::kTokenize || match.route == Route::kDetokenize) {
+    stream_->set_answering(true);
+    const bool detokenize = match.route == Route::kDetokenize;
+    HttpReply reply = co_await AnswerTokenizer(context_, std::move(request), detokenize);
+    stream_->set_answering(false);
     keep_alive = co_await Send(std::move(reply), framing, RouteName(match.route));
   } else if (!IsGeneration(match.route)) {
     HttpReply reply = AnswerPlain(match, context_);

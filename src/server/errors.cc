@@ -36,7 +36,7 @@ ApiError ToApiError(const Status& status) {
       error.code = "unavailable";
       break;
     case StatusCode::kDeadlineExceeded:
-      error.http_status = 504;
+      error.http_status = 408;
       error.type = "timeout_error";
       error.code = "timeout";
       break;

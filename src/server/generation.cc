@@ -1,144 +1,63 @@
 #include "server/generation.h"
 
-#include <chrono>
+#include <algorithm>
 #include <ctime>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "server/collector_sink.h"
+#include "server/event_writer.h"
+#include "server/helper_pool.h"
 #include "server/openai_request.h"
 #include "server/openai_response.h"
 #include "server/plain_handlers.h"
+#include "server/send_answer.h"
 #include "server/sse_sink.h"
+#include "server/submission.h"
 
 namespace ropeway {
 namespace {
 
 namespace asio = boost::asio;
 
-// A request in the backend's hands. Whatever way the coroutine ends, the sink lets go of the
-// connection and a request that did not end is cancelled.
-class Submitted {
- public:
-  Submitted(Backend* backend, RequestId id, std::shared_ptr<ServerSink> sink)
-      : backend_(backend), id_(id), sink_(std::move(sink)) {}
-  ~Submitted() {
-    sink_->Close();
-    if (!ended_) backend_->Cancel(id_);
-  }
-  Submitted(const Submitted&) = delete;
-  Submitted& operator=(const Submitted&) = delete;
+// A stream's share of its bound, where many choices share one connection.
+constexpr size_t kLeastChoiceBytes = size_t{128} << 10;
 
-  bool Ended() { return sink_->Ended(); }
-
-  ServerSink::Output Take() {
-    ServerSink::Output output = sink_->Take();
-    if (output.end) ended_ = true;
-    return output;
-  }
-
- private:
-  Backend* const backend_;
-  const RequestId id_;
-  const std::shared_ptr<ServerSink> sink_;
-  bool ended_ = false;
+// A request as far as its body alone decides it.
+struct Prepared {
+  ApiRequest api;
+  ModelInfo model;
+  std::vector<std::string> echo;  // The prompts' texts, where they are to be shown.
 };
+using PreparedPtr = std::unique_ptr<Prepared>;
 
-// How the request ended for its client: an end that is no answer becomes an error.
-Status EndStatus(const ServerSink::Output::End& end) {
-  if (!end.status.ok()) return end.status;
-  if (end.finish.reason == FinishReason::kCancelled) {
-    return {StatusCode::kCancelled, "The server cancelled the request."};
-  }
-  if (end.finish.reason == FinishReason::kFailed) {
-    return {StatusCode::kInternal, "The request failed in the server."};
-  }
-  return {};
+StatusOr<std::string> PromptText(const Prompt& prompt, const Backend& backend) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
+  StatusOr<std::string> text = backend.Detokenize(std::get<std::vector<TokenId>>(prompt));
+  if (text.ok() || text.status().code() != StatusCode::kInvalidArgument) return text;
+  return InvalidArgument(text.status().message(), "prompt");  // The field that this request has.
 }
 
-HttpReply RefusalFor(const Status& status, const Backend& backend) {
-  HttpReply reply = ErrorReply(ToApiError(status));
-  if (reply.status == 429 || reply.status == 503) {
-    reply.headers.emplace_back("Retry-After", std::to_string(backend.RetryAfterSeconds()));
+// May take milliseconds per megabyte.
+StatusOr<PreparedPtr> Prepare(const std::string& body, bool chat, const ServerLimits& limits,
+                              const Backend& backend) {
+  const JsonBounds bounds = {.max_depth = limits.max_json_depth,
+                             .max_values = limits.max_json_values};
+  StatusOr<ApiRequest> api = ParseApiRequest(body, chat, bounds, limits.max_choices);
+  if (!api.ok()) return api.status();
+  auto prepared = std::make_unique<Prepared>();
+  prepared->api = *std::move(api);
+  StatusOr<ModelInfo> model = FindModel(prepared->api.request.model, backend);
+  if (!model.ok()) return model.status();
+  prepared->model = *std::move(model);
+  if (!prepared->api.echo) return prepared;
+  for (const Prompt& prompt : prepared->api.prompts) {
+    StatusOr<std::string> text = PromptText(prompt, backend);
+    if (!text.ok()) return text.status();
+    prepared->echo.push_back(*std::move(text));
   }
-  return reply;
-}
-
-// The next news of the backend or the client; no deadline: the client may wait as long as it stays.
-SocketStream::Deadline Never() { return SocketStream::Deadline::max(); }
-
-asio::awaitable<Sent> SendReply(SocketStream* stream, HttpReply reply, Framing framing) {
-  Sent sent;
-  std::string bytes = Serialize(reply, framing);
-  const bool written = co_await stream->Write(std::move(bytes));
-  if (written) sent.status = reply.status;
-  sent.keep_alive = written && framing.keep_alive;
-  co_return sent;
-}
-
-asio::awaitable<Sent> SendWhole(SocketStream* stream, ServerContext* context, Submitted* submitted,
-                                const AnswerHead& head, Framing framing) {
-  while (!submitted->Ended()) {
-    if (stream->gone()) co_return Sent{};
-    co_await stream->Wait(Never());
-  }
-  ServerSink::Output output = submitted->Take();
-  const Status status = EndStatus(*output.end);
-  HttpReply reply;
-  if (status.ok()) {
-    if (output.deltas.empty()) output.deltas.emplace_back();
-    const Delta& all = output.deltas.front();
-    reply.body = AnswerJson(head, all.text, all.tokens, output.end->finish);
-  } else {
-    reply = RefusalFor(status, *context->backend);
-  }
-  const Sent sent = co_await SendReply(stream, std::move(reply), framing);
-  co_return sent;
-}
-
-// The bytes of what was taken, each event one chunk.
-std::string StreamBytes(const ServerSink::Output& output, const Framing& framing,
-                        EventWriter* events) {
-  std::string bytes;
-  for (const Delta& delta : output.deltas) AppendChunk(events->Delta(delta), framing, &bytes);
-  if (!output.end) return bytes;
-  const Status status = EndStatus(*output.end);
-  AppendChunk(status.ok() ? events->End(output.end->finish) : EventWriter::Error(status), framing,
-              &bytes);
-  AppendLastChunk(framing, &bytes);
-  return bytes;
-}
-
-asio::awaitable<Sent> SendStream(SocketStream* stream, ServerContext* context, Submitted* submitted,
-                                 const AnswerHead& head, Framing framing) {
-  if (framing.http_1_0) framing.keep_alive = false;  // Only the connection's end ends the body.
-  EventWriter events(head);
-  Sent sent;
-  bool head_sent = false;
-  while (true) {
-    const ServerSink::Output output = submitted->Take();
-    if (!head_sent && output.end && !output.end->status.ok()) {
-      HttpReply reply = RefusalFor(output.end->status, *context->backend);
-      sent = co_await SendReply(stream, std::move(reply), framing);
-      co_return sent;
-    }
-    std::string bytes;
-    if (!head_sent && (output.admitted || output.end)) {
-      bytes = EventStreamHead(framing);
-      AppendChunk(events.Begin(), framing, &bytes);
-      head_sent = true;
-      sent.status = 200;
-    }
-    bytes += StreamBytes(output, framing, &events);
-    bool written = true;
-    if (!bytes.empty()) written = co_await stream->Write(std::move(bytes));
-    if (written && output.end) {
-      sent.keep_alive = framing.keep_alive;
-      co_return sent;
-    }
-    if (!written || stream->gone()) co_return Sent{};
-    co_await stream->Wait(Never());
-  }
+  return prepared;
 }
 
 ServerSink::WakeFn WakeOf(const std::shared_ptr<SocketStream>& stream, ServerContext* context) {
@@ -150,37 +69,83 @@ ServerSink::WakeFn WakeOf(const std::shared_ptr<SocketStream>& stream, ServerCon
   };
 }
 
-std::shared_ptr<ServerSink> MakeSink(const ApiRequest& api,
-                                     const std::shared_ptr<SocketStream>& stream,
-                                     ServerContext* context) {
-  ServerSink::WakeFn wake = WakeOf(stream, context);
-  const ServerLimits& limits = context->limits();
+Submission::SinkMaker SinksFor(const ApiRequest& api, std::shared_ptr<SocketStream> stream,
+                               ServerContext* context) {
   if (!api.stream) {
-    return std::make_shared<CollectorSink>(api.request.logprobs.has_value(), std::move(wake));
-  }
-  return std::make_shared<SseSink>(limits.max_stream_bytes, limits.max_stream_events,
-                                   std::move(wake));
-}
-
-StatusOr<ApiRequest> Validate(const HttpRequest& request, bool chat, ServerContext* context) {
-  if (!context->accepting) {
-    return Status(StatusCode::kUnavailable, "The server is stopping; no new request is accepted.");
+    const bool keep_tokens = api.request.logprobs.has_value();
+    return [=]() -> std::shared_ptr<ServerSink> {
+      return std::make_shared<CollectorSink>(keep_tokens, WakeOf(stream, context));
+    };
   }
   const ServerLimits& limits = context->limits();
-  return ParseApiRequest(
-      request.body, chat,
-      {.max_depth = limits.max_json_depth, .max_values = limits.max_json_values});
+  const size_t share = limits.max_stream_bytes / api.choices();
+  const size_t max_bytes = std::max(share, std::min(limits.max_stream_bytes, kLeastChoiceBytes));
+  return [=, max_events = limits.max_stream_events]() -> std::shared_ptr<ServerSink> {
+    return std::make_shared<SseSink>(max_bytes, max_events, WakeOf(stream, context));
+  };
 }
 
-AnswerHead HeadOf(const ApiRequest& api, const ModelInfo& model, ServerContext* context) {
+AnswerHead HeadOf(const Prepared& prepared, ServerContext* context) {
+  const ApiRequest& api = prepared.api;
   AnswerHead head;
   head.id = context->NewId(api.chat ? "chatcmpl" : "cmpl");
   head.created = static_cast<int64_t>(std::time(nullptr));
-  head.model = model.id;
+  head.model = prepared.model.id;
   head.chat = api.chat;
   head.include_usage = api.include_usage;
   head.logprobs = api.request.logprobs.has_value();
+  head.prompt_logprobs = api.prompt_logprobs;
+  head.n = api.n;
+  head.echo = prepared.echo;
   return head;
+}
+
+// Reads the body: here, or on a helper thread where it is large.
+asio::awaitable<StatusOr<PreparedPtr>> ReadBody(ServerContext* context, HttpRequest request,
+                                                bool chat) {
+  const auto prepare = [&request, context, chat]() -> StatusOr<PreparedPtr> {
+    return Prepare(request.body, chat, context->limits(), *context->backend);
+  };
+  if (request.body.size() <= context->limits().max_inline_body_bytes) co_return prepare();
+  std::function<StatusOr<PreparedPtr>()> work = prepare;
+  StatusOr<PreparedPtr> prepared = co_await context->helpers.Run<PreparedPtr>(std::move(work));
+  co_return prepared;
+}
+
+asio::awaitable<Sent> TryGenerate(std::shared_ptr<SocketStream> stream, ServerContext* context,
+                                  HttpRequest request, bool chat, bool* began) {
+  const Framing framing = request.framing;
+  const std::string tenant = request.tenant;
+  Status refusal;
+  if (!context->accepting) {
+    refusal = {StatusCode::kUnavailable, "The server is stopping; no new request is accepted."};
+  }
+  Sent sent;
+  Submission submission(context->backend);
+  AnswerHead head;
+  bool streamed = false;
+  if (refusal.ok()) {
+    StatusOr<PreparedPtr> prepared = co_await ReadBody(context, std::move(request), chat);
+    if (prepared.ok()) {
+      ApiRequest& api = (*prepared)->api;
+      head = HeadOf(**prepared, context);
+      streamed = api.stream;
+      api.request.tenant = tenant;
+      const Submission::SinkMaker sinks = SinksFor(api, stream, context);
+      refusal = submission.Submit(std::move(api), sinks);
+    } else {
+      refusal = prepared.status();
+    }
+  }
+  if (!refusal.ok()) {
+    HttpReply reply = RefusalFor(refusal, *context->backend);
+    sent = co_await SendReply(stream.get(), std::move(reply), framing);
+  } else if (streamed) {
+    sent = co_await SendStream(stream.get(), context, &submission, head, framing, began);
+  } else {
+    sent = co_await SendWhole(stream.get(), context, &submission, head, framing);
+  }
+  co_return sent;
 }
 
 }  // namespace
@@ -188,37 +153,25 @@ AnswerHead HeadOf(const ApiRequest& api, const ModelInfo& model, ServerContext* 
 asio::awaitable<Sent> Generate(std::shared_ptr<SocketStream> stream, ServerContext* context,
                                HttpRequest request, bool chat) {
   const Framing framing = request.framing;
-  Backend* backend = context->backend;
-  Status refusal;
-  StatusOr<ApiRequest> api = Validate(request, chat, context);
-  request.body = std::string();  // It may be large, and is not needed any more.
-  request.body_hold.Release();
-  StatusOr<ModelInfo> model = Status(StatusCode::kNotFound, "");
-  if (!api.ok()) refusal = api.status();
-  if (refusal.ok()) {
-    model = FindModel(api->request.model, *backend);
-    if (!model.ok()) refusal = model.status();
-  }
   Sent sent;
-  if (refusal.ok()) {
-    const AnswerHead head = HeadOf(*api, *model, context);
-    std::shared_ptr<ServerSink> sink = MakeSink(*api, stream, context);
-    api->request.tenant = std::move(request.tenant);
-    StatusOr<RequestId> id = backend->Submit(std::move(api->request), sink);
-    if (id.ok()) {
-      Submitted submitted(backend, *id, std::move(sink));
-      if (api->stream) {
-        sent = co_await SendStream(stream.get(), context, &submitted, head, framing);
-      } else {
-        sent = co_await SendWhole(stream.get(), context, &submitted, head, framing);
-      }
-      co_return sent;
-    }
-    refusal = id.status();
+  Status failure;
+  bool began = false;
+  try {
+    sent = co_await TryGenerate(stream, context, std::move(request), chat, &began);
+  } catch (...) {
+    failure = HelperPool::FromException();
   }
-  HttpReply reply = RefusalFor(refusal, *backend);
-  sent = co_await SendReply(stream.get(), std::move(reply), framing);
-  co_return sent;
+  if (failure.ok()) co_return sent;
+  if (!began) {
+    HttpReply reply = RefusalFor(failure, *context->backend);
+    sent = co_await SendReply(stream.get(), std::move(reply), framing);
+    co_return sent;
+  }
+  std::string bytes;
+  AppendChunk(EventWriter::Error(failure), framing, &bytes);
+  AppendLastChunk(framing, &bytes);
+  co_await stream->Write(std::move(bytes));
+  co_return Sent{.status = 200, .keep_alive = false};
 }
 
 }  // namespace ropeway

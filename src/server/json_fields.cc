@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
+#include "base/utf8.h"
+
 namespace ropeway {
 namespace {
 
@@ -17,6 +21,12 @@ std::string Shown(const json& value) {
 }
 
 }  // namespace
+
+std::string ShownName(const std::string& name) { return ReplaceInvalidUtf8(name.substr(0, 64)); }
+
+Status UnknownField(const std::string& path) {
+  return InvalidArgument(fmt::format("Unknown field '{}'.", path), path);
+}
 
 Status Mismatch(const json& value, const std::string& field, const std::string& expected) {
   return InvalidArgument(fmt::format("'{}' must be {}, but is {}.", field, expected, Shown(value)),
@@ -45,6 +55,24 @@ StatusOr<int64_t> ReadInt(const json& value, const std::string& field, int64_t l
   }
   if (!fits) return Mismatch(value, field, fmt::format("an integer from {} to {}", low, high));
   return value.get<int64_t>();
+}
+
+StatusOr<int32_t> ReadInt32(const json& value, const std::string& field, int32_t low,
+                            int32_t high) {
+  StatusOr<int64_t> read = ReadInt(value, field, low, high);
+  if (!read.ok()) return read.status();
+  return static_cast<int32_t>(*read);
+}
+
+StatusOr<std::vector<TokenId>> ReadTokenIds(const json& list, const std::string& field) {
+  std::vector<TokenId> ids;
+  ids.reserve(list.size());
+  for (const json& item : list) {
+    StatusOr<int32_t> id = ReadInt32(item, field, 0, std::numeric_limits<TokenId>::max());
+    if (!id.ok()) return id.status();
+    ids.push_back(*id);
+  }
+  return ids;
 }
 
 StatusOr<double> ReadNumber(const json& value, const std::string& field, double low, double high,

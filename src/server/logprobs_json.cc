@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <iterator>
+#include <utility>
 
 #include "base/utf8.h"
 
@@ -46,7 +47,19 @@ double FiniteLogprob(float logprob) {
   return std::isfinite(logprob) ? std::max(static_cast<double>(logprob), kLowest) : kLowest;
 }
 
+Json EmptyCompletionLogprobs() {
+  return {{"text_offset", Json::array()},
+          {"token_logprobs", Json::array()},
+          {"tokens", Json::array()},
+          {"top_logprobs", Json::array()}};
+}
+
+Json CompletionLogprob(const OutputToken& token) {
+  return std::isnan(token.logprob) ? Json(nullptr) : Json(FiniteLogprob(token.logprob));
+}
+
 Json CompletionTop(const OutputToken& token) {
+  if (std::isnan(token.logprob)) return nullptr;
   Json top = Json::object();
   // Control tokens have no bytes and would share one key: the more probable one keeps it.
   for (size_t i = 0; i < TopCount(token); ++i) {
@@ -54,6 +67,29 @@ Json CompletionTop(const OutputToken& token) {
   }
   top.emplace(TokenKey(token.bytes), FiniteLogprob(token.logprob));
   return top;
+}
+
+Json PromptLogprobs(const std::vector<OutputToken>& tokens) {
+  const auto entry = [](float logprob, Json rank, const std::string& bytes) -> Json {
+    return {{"logprob", FiniteLogprob(logprob)},
+            {"rank", std::move(rank)},
+            {"decoded_token", ReplaceInvalidUtf8(bytes)}};
+  };
+  Json list = Json::array();
+  for (const OutputToken& token : tokens) {
+    if (std::isnan(token.logprob)) {
+      list.push_back(nullptr);
+      continue;
+    }
+    Json by_id = Json::object();
+    for (size_t i = 0; i < TopCount(token); ++i) {
+      by_id.emplace(std::to_string(token.top_logprobs[i].id),
+                    entry(token.top_logprobs[i].logprob, i + 1, token.top_bytes[i]));
+    }
+    by_id.emplace(std::to_string(token.id), entry(token.logprob, nullptr, token.bytes));
+    list.push_back(std::move(by_id));
+  }
+  return list;
 }
 
 Json ChatLogprobs(const std::vector<OutputToken>& tokens) {

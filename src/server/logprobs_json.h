@@ -18,33 +18,37 @@ std::string TokenKey(std::string_view bytes);
 // {"content": [{"token", "logprob", "bytes", "top_logprobs"}, ...], "refusal": null}.
 nlohmann::ordered_json ChatLogprobs(const std::vector<OutputToken>& tokens);
 
-// {"text_offset", "token_logprobs", "tokens", "top_logprobs"}; `characters` maps a token's byte
-// offset to characters. A token's own log-probability stands among its top ones, as at OpenAI.
+// The lists of a completion's "logprobs": "text_offset", "token_logprobs", "tokens" and
+// "top_logprobs", each empty.
+nlohmann::ordered_json EmptyCompletionLogprobs();
+
+// Appends `tokens` to the lists; `characters` maps a token to its offset in characters. A token's
+// own log-probability stands among its top ones, as at OpenAI; a prompt's first token has null for
+// both.
 template <typename OffsetFn>
-nlohmann::ordered_json CompletionLogprobs(const std::vector<OutputToken>& tokens,
-                                          OffsetFn characters);
+void AppendCompletionLogprobs(const std::vector<OutputToken>& tokens, OffsetFn characters,
+                              nlohmann::ordered_json* lists);
+
+// vLLM's "prompt_logprobs": for each token of the prompt null or {"<id>": {"logprob", "rank",
+// "decoded_token"}, ...}. The rank of a token that is not among the most probable ones is null.
+nlohmann::ordered_json PromptLogprobs(const std::vector<OutputToken>& tokens);
 
 // A log-probability as JSON can hold it: minus infinity becomes -9999, as in vLLM.
 double FiniteLogprob(float logprob);
 
-// The "top_logprobs" entry of one token of a completion.
+// One token's entries of "token_logprobs" and "top_logprobs".
+nlohmann::ordered_json CompletionLogprob(const OutputToken& token);
 nlohmann::ordered_json CompletionTop(const OutputToken& token);
 
 template <typename OffsetFn>
-nlohmann::ordered_json CompletionLogprobs(const std::vector<OutputToken>& tokens,
-                                          OffsetFn characters) {
-  using Json = nlohmann::ordered_json;
-  Json out = {{"text_offset", Json::array()},
-              {"token_logprobs", Json::array()},
-              {"tokens", Json::array()},
-              {"top_logprobs", Json::array()}};
+void AppendCompletionLogprobs(const std::vector<OutputToken>& tokens, OffsetFn characters,
+                              nlohmann::ordered_json* lists) {
   for (const OutputToken& token : tokens) {
-    out["text_offset"].push_back(characters(token.text_offset));
-    out["token_logprobs"].push_back(FiniteLogprob(token.logprob));
-    out["tokens"].push_back(TokenKey(token.bytes));
-    out["top_logprobs"].push_back(CompletionTop(token));
+    (*lists)["text_offset"].push_back(characters(token));
+    (*lists)["token_logprobs"].push_back(CompletionLogprob(token));
+    (*lists)["tokens"].push_back(TokenKey(token.bytes));
+    (*lists)["top_logprobs"].push_back(CompletionTop(token));
   }
-  return out;
 }
 
 }  // namespace ropeway

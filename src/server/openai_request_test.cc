@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -27,17 +28,30 @@ StatusOr<ApiRequest> ChatWith(const std::string& field, const std::string& value
   return Chat(R"({"messages":[{"role":"user","content":"c"}],")" + field + "\":" + value + "}");
 }
 
+std::string Ones(int count) {
+  std::string list = "1";
+  for (int i = 1; i < count; ++i) list += ",1";
+  return list;
+}
+
+std::string Biases(int count) {
+  json object = json::object();
+  for (int i = 0; i < count; ++i) object[std::to_string(i)] = 1;
+  return object.dump();
+}
+
 TEST(CompletionRequest, AllFields) {
   StatusOr<ApiRequest> api = Completion(
       R"({"model":"m","prompt":"text","max_tokens":7,"temperature":0.5,"top_p":0.25,"top_k":9,
           "min_p":0.125,"seed":42,"stop":["a","b"],"ignore_eos":true,"stream":true,
-          "stream_options":{"include_usage":true},"logprobs":3,"n":1,"best_of":1,"echo":false,
-          "suffix":null,"presence_penalty":0,"frequency_penalty":0.0,"repetition_penalty":1.0,
-          "logit_bias":{},"user":"u","store":false,"cache_salt":"s","priority":3})");
+          "stream_options":{"include_usage":true},"logprobs":3,"n":2,"best_of":2,"echo":false,
+          "suffix":null,"presence_penalty":0.5,"frequency_penalty":-1.5,"repetition_penalty":1.25,
+          "typical_p":0.75,"min_tokens":3,"stop_token_ids":[5,0],"timeout":1.5,
+          "logit_bias":{"40":-100,"7":1.5},"user":"u","store":false,"cache_salt":"s","priority":3})");
   ASSERT_TRUE(api.ok()) << api.status().message();
   const Request& r = api->request;
   EXPECT_EQ(r.model, "m");
-  EXPECT_EQ(std::get<std::string>(r.prompt), "text");
+  EXPECT_EQ(std::get<std::string>(api->prompts.at(0)), "text");
   EXPECT_EQ(r.max_tokens, 7);
   EXPECT_EQ(r.sampling.temperature, 0.5F);
   EXPECT_EQ(r.sampling.top_p, 0.25F);
@@ -47,6 +61,20 @@ TEST(CompletionRequest, AllFields) {
   EXPECT_EQ(r.stop, (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(r.ignore_eos);
   EXPECT_EQ(r.logprobs, 3);
+  EXPECT_EQ(r.sampling.presence_penalty, 0.5F);
+  EXPECT_EQ(r.sampling.frequency_penalty, -1.5F);
+  EXPECT_EQ(r.sampling.repetition_penalty, 1.25F);
+  EXPECT_EQ(r.sampling.typical_p, 0.75F);
+  EXPECT_EQ(r.sampling.min_tokens, 3);
+  EXPECT_EQ(r.stop_token_ids, (std::vector<TokenId>{5, 0}));
+  EXPECT_EQ(r.timeout, std::chrono::milliseconds(1500));
+  ASSERT_EQ(r.sampling.logit_bias.size(), 2U);
+  EXPECT_EQ(r.sampling.logit_bias[0].id, 7);
+  EXPECT_EQ(r.sampling.logit_bias[0].bias, 1.5F);
+  EXPECT_EQ(r.sampling.logit_bias[1].id, 40);
+  EXPECT_EQ(r.sampling.logit_bias[1].bias, -100.0F);
+  EXPECT_EQ(api->n, 2);
+  EXPECT_FALSE(r.prompt_logprobs.has_value());
   EXPECT_TRUE(api->stream);
   EXPECT_TRUE(api->include_usage);
   EXPECT_FALSE(api->chat);
@@ -61,24 +89,114 @@ TEST(CompletionRequest, Defaults) {
   EXPECT_FALSE(api->request.sampling.seed.has_value());
   EXPECT_FALSE(api->request.logprobs.has_value());
   EXPECT_TRUE(api->request.stop.empty());
+  EXPECT_FALSE(api->request.timeout.has_value());
+  EXPECT_EQ(api->request.sampling.repetition_penalty, 1.0F);
+  EXPECT_EQ(api->request.sampling.typical_p, 1.0F);
+  EXPECT_EQ(api->request.choice, 0U);
+  EXPECT_EQ(api->n, 1);
   EXPECT_FALSE(api->stream);
+  EXPECT_FALSE(api->echo);
 }
 
 TEST(CompletionRequest, PromptForms) {
-  EXPECT_EQ(std::get<std::string>(Completion(R"({"prompt":["one"]})")->request.prompt), "one");
-  const std::vector<TokenId> ids = {1, 0, 2147483647};
-  for (const char* body : {R"({"prompt":[1,0,2147483647]})", R"({"prompt":[[1,0,2147483647]]})"}) {
-    EXPECT_EQ(std::get<std::vector<TokenId>>(Completion(body)->request.prompt), ids);
-  }
+  const auto texts = [](const std::string& body) {
+    std::vector<std::string> all;
+    const StatusOr<ApiRequest> api = Completion(body);
+    for (const Prompt& p : api->prompts) all.push_back(std::get<std::string>(p));
+    return all;
+  };
+  const auto ids = [](const std::string& body) {
+    std::vector<std::vector<TokenId>> all;
+    const StatusOr<ApiRequest> api = Completion(body);
+    for (const Prompt& p : api->prompts) {
+      all.push_back(std::get<std::vector<TokenId>>(p));
+    }
+    return all;
+  };
+  using Texts = std::vector<std::string>;
+  using Ids = std::vector<std::vector<TokenId>>;
+  EXPECT_EQ(texts(R"({"prompt":"one"})"), Texts{"one"});
+  EXPECT_EQ(texts(R"({"prompt":["one"]})"), Texts{"one"});
+  EXPECT_EQ(texts(R"({"prompt":["a","","c"]})"), (Texts{"a", "", "c"}));
+  EXPECT_EQ(ids(R"({"prompt":[1,0,2147483647]})"), (Ids{{1, 0, 2147483647}}));
+  EXPECT_EQ(ids(R"({"prompt":[[1,0,2147483647]]})"), (Ids{{1, 0, 2147483647}}));
+  EXPECT_EQ(ids(R"({"prompt":[[1,2],[7]]})"), (Ids{{1, 2}, {7}}));
   for (const char* value : {"1", "true", "{}", "[]", "[[]]", "[1,\"a\"]", "[1.5]", "[-1]", "[null]",
-                            "[2147483648]", "[[1,[2]]]", "[1e2]", "[\"a\",1]", "[[\"a\"]]"}) {
+                            "[2147483648]", "[[1,[2]]]", "[1e2]", "[\"a\",1]", "[[\"a\"]]",
+                            "[\"a\",[1]]", "[[1],\"a\"]", "[[1],[]]", "[\"a\",null]"}) {
     StatusOr<ApiRequest> api = Completion("{\"prompt\":" + std::string(value) + "}");
     ASSERT_FALSE(api.ok()) << value;
     EXPECT_EQ(api.status().field(), "prompt") << value;
   }
-  EXPECT_EQ(Completion(R"({"prompt":["a","b"]})").status().code(), StatusCode::kUnimplemented);
   EXPECT_EQ(Completion("{}").status().field(), "prompt");
   EXPECT_EQ(Completion(R"({"prompt":null})").status().field(), "prompt");
+}
+
+TEST(CompletionRequest, ChoicesAreBounded) {
+  const auto parse = [](const std::string& body) { return ParseApiRequest(body, false, {}, 6); };
+  EXPECT_EQ(parse(R"({"prompt":["a","b"],"n":3})")->choices(), 6U);
+  EXPECT_EQ(parse(R"({"prompt":["a","b"],"n":4})").status().field(), "n");
+  EXPECT_EQ(parse(R"({"prompt":"a","n":7})").status().field(), "n");
+  EXPECT_EQ(parse(R"({"prompt":["a","a","a","a","a","a"]})")->choices(), 6U);
+  EXPECT_EQ(parse(R"({"prompt":["a","a","a","a","a","a","a"]})").status().field(), "prompt");
+  EXPECT_EQ(CompletionWith("n", "128")->choices(), 128U);
+  EXPECT_EQ(CompletionWith("n", "129").status().field(), "n");
+}
+
+TEST(CompletionRequest, BestOfIsAnotherNameOfN) {
+  EXPECT_TRUE(CompletionWith("best_of", "1").ok());
+  EXPECT_EQ(CompletionWith("best_of", "2,\"n\":2")->n, 2);
+  for (const char* value : {"2", "3,\"n\":2", "1,\"n\":2"}) {
+    StatusOr<ApiRequest> api = CompletionWith("best_of", value);
+    EXPECT_EQ(api.status().code(), StatusCode::kUnimplemented) << value;
+    EXPECT_EQ(api.status().field(), "best_of");
+  }
+}
+
+// What evaluation harnesses send to score a text.
+TEST(CompletionRequest, EchoScoresThePrompt) {
+  StatusOr<ApiRequest> api = Completion(
+      R"({"prompt":[[1,2,3]],"echo":true,"logprobs":1,"max_tokens":1,"temperature":0,"seed":1234})");
+  ASSERT_TRUE(api.ok()) << api.status().message();
+  EXPECT_TRUE(api->echo);
+  EXPECT_FALSE(api->prompt_logprobs);
+  EXPECT_EQ(api->request.prompt_logprobs, 1);
+  EXPECT_FALSE(CompletionWith("echo", "true")->request.prompt_logprobs.has_value());
+  EXPECT_EQ(
+      CompletionWith("echo", "true,\"logprobs\":2,\"prompt_logprobs\":2")->request.prompt_logprobs,
+      2);
+  EXPECT_EQ(CompletionWith("echo", "true,\"logprobs\":2,\"prompt_logprobs\":3").status().field(),
+            "prompt_logprobs");
+}
+
+TEST(CompletionRequest, NoTokensToGenerateNeedsSomethingToSay) {
+  StatusOr<ApiRequest> api = CompletionWith("max_tokens", "0,\"echo\":true");
+  ASSERT_TRUE(api.ok());
+  EXPECT_EQ(api->request.max_tokens, 0);
+  EXPECT_EQ(api->request.prompt_logprobs, 0);  // There is nothing else to compute.
+  EXPECT_EQ(CompletionWith("max_tokens", "0,\"echo\":true,\"logprobs\":4")->request.prompt_logprobs,
+            4);
+  EXPECT_EQ(CompletionWith("max_tokens", "0,\"prompt_logprobs\":2")->request.prompt_logprobs, 2);
+  EXPECT_EQ(CompletionWith("max_tokens", "0").status().field(), "max_tokens");
+  EXPECT_EQ(CompletionWith("max_tokens", "0,\"echo\":false").status().field(), "max_tokens");
+}
+
+TEST(CompletionRequest, MinTokensFitMaxTokens) {
+  EXPECT_TRUE(CompletionWith("min_tokens", "16").ok());
+  EXPECT_EQ(CompletionWith("min_tokens", "17").status().field(), "min_tokens");
+  EXPECT_TRUE(CompletionWith("min_tokens", "17,\"max_tokens\":17").ok());
+  EXPECT_TRUE(ChatWith("min_tokens", "17").ok());  // The engine knows what is left.
+}
+
+TEST(CompletionRequest, TimeoutsAreRoundedUp) {
+  const auto timeout = [](const char* value) {
+    return CompletionWith("timeout", value)->request.timeout->count();
+  };
+  EXPECT_EQ(timeout("1"), 1000);
+  EXPECT_EQ(timeout("0.25"), 250);
+  EXPECT_EQ(timeout("0.0001"), 1);
+  EXPECT_EQ(timeout("1e-300"), 1);
+  EXPECT_EQ(timeout("86400"), 86'400'000);
 }
 
 TEST(CompletionRequest, Seeds) {
@@ -106,7 +224,31 @@ TEST(CompletionRequest, EdgesOfRanges) {
                                                         {"max_tokens", "2147483647"},
                                                         {"stop", "[]"},
                                                         {"stop", "\"x\""},
-                                                        {"n", "1"}}) {
+                                                        {"n", "1"},
+                                                        {"typical_p", "1"},
+                                                        {"typical_p", "0.001"},
+                                                        {"presence_penalty", "-2"},
+                                                        {"frequency_penalty", "2"},
+                                                        {"repetition_penalty", "10"},
+                                                        {"repetition_penalty", "0.01"},
+                                                        {"min_tokens", "0"},
+                                                        {"stop_token_ids", "[]"},
+                                                        {"logit_bias", "{}"},
+                                                        {"logit_bias", "{\"0\":100}"},
+                                                        {"logit_bias", "{\"2147483647\":-1e-9}"},
+                                                        {"prompt_logprobs", "0"},
+                                                        {"prompt_logprobs", "20"},
+                                                        {"response_format", "{\"type\":\"text\"}"},
+                                                        {"bad_words", "[]"},
+                                                        {"use_beam_search", "false"},
+                                                        {"length_penalty", "1.0"},
+                                                        {"skip_special_tokens", "true"},
+                                                        {"add_special_tokens", "true"},
+                                                        {"metadata", "{\"a\":\"b\"}"},
+                                                        {"service_tier", "\"auto\""},
+                                                        {"priority", "-3"},
+                                                        {"request_id", "\"r\""},
+                                                        {"store", "false"}}) {
     StatusOr<ApiRequest> api = CompletionWith(field, value);
     EXPECT_TRUE(api.ok()) << field << "=" << value << ": " << api.status().message();
   }
@@ -131,15 +273,49 @@ TEST(CompletionRequest, RefusesByName) {
       {"stream", {"1", "\"true\"", "{}"}},
       {"stream_options", {"true", "{}"}},  // Without "stream".
       {"logprobs", {"-1", "21", "true", "1.0"}},
-      {"n", {"0", "2", "\"1\""}},
-      {"best_of", {"2"}},
-      {"echo", {"true", "1"}},
+      {"n", {"0", "129", "\"1\"", "1.5", "-1", "99999999999999999999"}},
+      {"best_of", {"2", "0", "true"}},
+      {"echo", {"1", "\"true\""}},
       {"suffix", {"\"x\"", "\"\""}},
-      {"presence_penalty", {"0.5", "-1", "\"0\""}},
-      {"frequency_penalty", {"1"}},
-      {"repetition_penalty", {"1.1", "0"}},
-      {"min_tokens", {"1"}},
-      {"logit_bias", {"{\"1\":1}", "1"}},
+      {"presence_penalty", {"2.1", "-2.1", "\"0\"", "1e308", "true"}},
+      {"frequency_penalty", {"2.5", "-3", "[]"}},
+      {"repetition_penalty", {"0", "-1", "10.5", "1e-60", "\"1\""}},
+      {"typical_p", {"0", "1.5", "-1", "1e-60", "{}"}},
+      {"min_tokens", {"-1", "1.5", "17", "2147483648", "\"1\""}},
+      {"stop_token_ids",
+       {"1", "[\"1\"]", "[-1]", "[1.5]", "[2147483648]", "{}", "[null]", "[" + Ones(129) + "]"}},
+      {"logit_bias",
+       {"1", "[]", "{\"a\":1}", "{\"\":1}", "{\"-1\":1}", "{\"01\":1}", "{\"1.0\":1}", "{\"+1\":1}",
+        "{\" 1\":1}", "{\"2147483648\":1}", "{\"1\":101}", "{\"1\":-100.5}", "{\"1\":null}",
+        "{\"1\":\"1\"}", "{\"1\":true}", "{\"1\":1e308}", Biases(1025)}},
+      {"timeout", {"0", "-1", "\"1\"", "86401", "1e308", "true", "[]"}},
+      {"prompt_logprobs", {"-1", "21", "true", "1.5"}},
+      {"bad_words", {"[\"a\"]", "\"a\""}},
+      {"allowed_token_ids", {"[1]", "[]"}},
+      {"use_beam_search", {"true", "1"}},
+      {"length_penalty", {"0.5", "\"1\""}},
+      {"early_stopping", {"true"}},
+      {"logits_processors", {"[\"x\"]"}},
+      {"truncate_prompt_tokens", {"5", "-1"}},
+      {"include_stop_str_in_output", {"true"}},
+      {"skip_special_tokens", {"false", "1"}},
+      {"spaces_between_special_tokens", {"false"}},
+      {"structured_outputs", {"{}", "{\"json\":{}}"}},
+      {"guided_json", {"{}"}},
+      {"guided_regex", {"\"a\""}},
+      {"guided_choice", {"[\"a\"]"}},
+      {"guided_grammar", {"\"a\""}},
+      {"add_special_tokens", {"false"}},
+      {"prompt_embeds", {"\"a\""}},
+      {"response_format", {"{\"type\":\"json_object\"}", "1"}},
+      {"return_token_ids", {"true"}},
+      {"user", {"1", "[]"}},
+      {"safety_identifier", {"1"}},
+      {"metadata", {"1", "[]", "{\"a\":1}", "{\"a\":{}}"}},
+      {"service_tier", {"1"}},
+      {"priority", {"1.5", "\"1\"", "1e300"}},
+      {"cache_salt", {"1"}},
+      {"prompt_cache_key", {"{}"}},
       {"store", {"true", "1"}},
       {"tools", {"[]"}},  // Of chats only.
       {"messages", {"[]"}},
@@ -159,15 +335,21 @@ TEST(CompletionRequest, RefusesByName) {
 
 TEST(CompletionRequest, SaysUnsupportedOfWhatOpenAiKnows) {
   for (auto [field, value] :
-       std::vector<std::pair<std::string, std::string>>{{"n", "2"},
-                                                        {"echo", "true"},
-                                                        {"suffix", "\"x\""},
-                                                        {"logit_bias", "{\"1\":1}"},
-                                                        {"presence_penalty", "1"},
-                                                        {"best_of", "3"}}) {
+       std::vector<std::pair<std::string, std::string>>{{"suffix", "\"x\""},
+                                                        {"best_of", "3"},
+                                                        {"bad_words", "[\"x\"]"},
+                                                        {"guided_json", "{}"},
+                                                        {"use_beam_search", "true"},
+                                                        {"response_format", "{\"type\":\"json\"}"},
+                                                        {"prompt_logprobs", "1,\"stream\":true"}}) {
     EXPECT_EQ(CompletionWith(field, value).status().code(), StatusCode::kUnimplemented) << field;
   }
   EXPECT_EQ(CompletionWith("nonsense", "1").status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(CompletionRequest, NamesAreShownBoundedAndAsUtf8) {
+  StatusOr<ApiRequest> api = CompletionWith(std::string(63, 'x') + "\xc3\xa9" + "tail", "1");
+  EXPECT_EQ(api.status().field(), std::string(63, 'x') + "\xef\xbf\xbd");
 }
 
 TEST(CompletionRequest, StreamOptions) {
@@ -177,6 +359,11 @@ TEST(CompletionRequest, StreamOptions) {
   EXPECT_FALSE(with("{}")->include_usage);
   EXPECT_TRUE(with(R"({"include_usage":true})")->include_usage);
   EXPECT_EQ(with(R"({"include_usage":1})").status().field(), "stream_options.include_usage");
+  EXPECT_TRUE(with(R"({"continuous_usage_stats":false,"include_obfuscation":true})").ok());
+  EXPECT_EQ(with(R"({"continuous_usage_stats":true})").status().field(),
+            "stream_options.continuous_usage_stats");
+  EXPECT_EQ(with(R"({"include_obfuscation":1})").status().field(),
+            "stream_options.include_obfuscation");
   EXPECT_EQ(with(R"({"x":1})").status().field(), "stream_options.x");
   EXPECT_EQ(with("1").status().field(), "stream_options");
 }
@@ -195,19 +382,32 @@ TEST(ChatRequest, AllFields) {
           {"role":"developer","content":"d"},
           {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
           {"role":"assistant","content":"","refusal":null,"annotations":[],"tool_calls":null},
-          {"role":"user","content":"u","name":"n"}],
-          "max_completion_tokens":5,"logprobs":true,"top_logprobs":4,"stream":false,
+          {"role":"user","content":"u","name":"n"},
+          {"role":"assistant","content":null},{"role":"assistant","refusal":""},
+          {"role":"tool","content":"t","tool_call_id":"c1"},
+          {"role":"function","content":"f","name":"g"}],
+          "max_completion_tokens":5,"logprobs":true,"top_logprobs":4,"stream":false,"n":3,
           "response_format":{"type":"text"},"tools":[],"tool_choice":"none","modalities":["text"],
-          "parallel_tool_calls":true,"service_tier":"auto","metadata":{"a":"b"}})");
+          "parallel_tool_calls":true,"service_tier":"auto","metadata":{"a":"b"},
+          "chat_template_kwargs":{},"add_generation_prompt":true,"echo":false})");
   ASSERT_TRUE(api.ok()) << api.status().message();
-  const auto& messages = std::get<std::vector<ChatMessage>>(api->request.prompt);
-  ASSERT_EQ(messages.size(), 5U);
+  ASSERT_EQ(api->prompts.size(), 1U);
+  const auto& messages = std::get<std::vector<ChatMessage>>(api->prompts[0]);
+  ASSERT_EQ(messages.size(), 9U);
   EXPECT_EQ(messages[1].role, "system");
   EXPECT_EQ(messages[2].content, "a\nb");
   EXPECT_EQ(messages[3].content, "");
   EXPECT_EQ(messages[4].role, "user");
+  EXPECT_EQ(messages[4].name, "n");
+  EXPECT_EQ(messages[5].content, "");
+  EXPECT_EQ(messages[6].content, "");
+  EXPECT_EQ(messages[7].role, "tool");
+  EXPECT_EQ(messages[7].tool_call_id, "c1");
+  EXPECT_EQ(messages[8].role, "function");
+  EXPECT_EQ(messages[8].name, "g");
   EXPECT_EQ(api->request.max_tokens, 5);
   EXPECT_EQ(api->request.logprobs, 4);
+  EXPECT_EQ(api->n, 3);
   EXPECT_TRUE(api->chat);
 }
 
@@ -241,9 +441,22 @@ TEST(ChatRequest, RefusesByName) {
       {"reasoning_effort", {"\"low\""}},
       {"verbosity", {"\"low\""}},
       {"web_search_options", {"{}"}},
-      {"n", {"2"}},
+      {"n", {"0", "129"}},
       {"prompt", {"\"p\""}},
       {"echo", {"true"}},
+      {"best_of", {"1"}},
+      {"suffix", {"\"x\""}},
+      {"max_tokens", {"0", "-1"}},
+      {"parallel_tool_calls", {"1"}},
+      {"documents", {"[{}]"}},
+      {"chat_template", {"\"x\""}},
+      {"chat_template_kwargs", {"{\"enable_thinking\":false}"}},
+      {"mm_processor_kwargs", {"{\"a\":1}"}},
+      {"add_generation_prompt", {"false"}},
+      {"continue_final_message", {"true"}},
+      {"add_special_tokens", {"true"}},
+      {"structured_outputs", {"{}"}},
+      {"guided_json", {"{}"}},
   };
   for (const auto& [field, values] : bad) {
     for (const std::string& value : values) {
@@ -264,7 +477,15 @@ TEST(ChatRequest, RefusesBadMessagesByPlace) {
       {"[{}]", "messages[0].role"},
       {R"([{"role":1,"content":"a"}])", "messages[0].role"},
       {R"([{"role":"king","content":"a"}])", "messages[0].role"},
-      {R"([{"role":"tool","content":"a"}])", "messages[0].role"},
+      {R"([{"role":"function","content":"a"}])", "messages[0].name"},
+      {R"([{"role":"user","content":"a","name":1}])", "messages[0].name"},
+      {R"([{"role":"user","content":"a","tool_call_id":"c"}])", "messages[0].tool_call_id"},
+      {R"([{"role":"tool","content":null}])", "messages[0].content"},
+      {R"([{"role":"tool","content":"a","tool_call_id":[]}])", "messages[0].tool_call_id"},
+      {R"([{"role":"assistant","content":7}])", "messages[0].content"},
+      {R"([{"role":"assistant","content":"a","refusal":"no"}])", "messages[0].refusal"},
+      {R"([{"role":"user","content":[{"type":"text","text":"a","x":1}]}])",
+       "messages[0].content[0].x"},
       {R"([{"role":"user"}])", "messages[0].content"},
       {R"([{"role":"user","content":null}])", "messages[0].content"},
       {R"([{"role":"user","content":"a"},{"role":"user","content":7}])", "messages[1].content"},
@@ -289,7 +510,9 @@ TEST(ChatRequest, AnyValueInAnyPlaceIsAnswered) {
       R"({"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],
           "max_tokens":3,"temperature":1,"top_p":1,"top_k":1,"min_p":0,"seed":1,"stop":["a"],
           "stream":true,"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":1,
-          "tools":[],"response_format":{"type":"text"},"logit_bias":{},"n":1})");
+          "tools":[],"response_format":{"type":"text"},"logit_bias":{"3":1},"n":1,"stop_token_ids":[1],
+          "presence_penalty":1,"repetition_penalty":1,"typical_p":1,"min_tokens":1,"timeout":1,
+          "metadata":{"a":"b"},"priority":1,"user":"u"})");
   ASSERT_TRUE(Chat(good.dump()).ok());
   const json values = json::parse(
       R"([null,true,0,-1,1e300,18446744073709551615,"","x",[],{},[[]],[{}],{"a":{}},[null]])");

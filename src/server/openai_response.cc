@@ -1,10 +1,11 @@
 #include "server/openai_response.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "server/errors.h"
 #include "server/logprobs_json.h"
 
 namespace ropeway {
@@ -16,24 +17,17 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string Event(const Json& json) { return "data: " + Dump(json) + "\n\n"; }
-
-Json FinishReasonJson(FinishReason reason) {
-  return reason == FinishReason::kLength ? "length" : "stop";
-}
-
-Json UsageJson(const Usage& usage) {
+Json UsageObject(const Usage& usage) {
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.completion_tokens},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
 }
 
-Json LogprobsJson(const AnswerHead& head, const std::vector<OutputToken>& tokens,
-                  TextOffsets* offsets) {
-  if (!head.logprobs) return nullptr;
-  if (head.chat) return ChatLogprobs(tokens);
-  return CompletionLogprobs(tokens, [&](uint64_t at) { return offsets->Characters(at); });
+Json RopewayObject(const Finish& finish) {
+  const bool any = finish.usage.completion_tokens > 0;
+  return {{"batch_num", any ? Json(finish.first_token_step) : Json(nullptr)},
+          {"seed", finish.seed}};
 }
 
 Json ModelEntry(const ModelInfo& model) {
@@ -44,8 +38,44 @@ Json ModelEntry(const ModelInfo& model) {
           {"max_model_len", model.max_model_len}};
 }
 
-Json HeadJson(const AnswerHead& head, const char* object) {
-  return {{"id", head.id}, {"object", object}, {"created", head.created}, {"model", head.model}};
+// The "logprobs" of one completion, its echo included.
+Json CompletionLists(const ChoiceOutput& choice, const std::string* echo) {
+  Json lists = EmptyCompletionLogprobs();
+  TextOffsets offsets;
+  if (echo != nullptr) {
+    offsets.Append(*echo);
+    const size_t begin = PromptTextBegin(choice.prompt_tokens, *echo);
+    AppendCompletionLogprobs(
+        choice.prompt_tokens,
+        [&](const OutputToken& token) {
+          return offsets.Characters(token.text_offset -
+                                    std::min<uint64_t>(begin, token.text_offset));
+        },
+        &lists);
+  }
+  const size_t before = echo == nullptr ? 0 : echo->size();
+  offsets.Append(choice.text);
+  AppendCompletionLogprobs(
+      choice.tokens,
+      [&](const OutputToken& token) { return offsets.Characters(before + token.text_offset); },
+      &lists);
+  return lists;
+}
+
+Json ChoiceObject(const AnswerHead& head, size_t index, const ChoiceOutput& choice) {
+  Json object = {{"index", index}};
+  if (head.chat) {
+    object["message"] = {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
+    object["logprobs"] = head.logprobs ? ChatLogprobs(choice.tokens) : Json(nullptr);
+  } else {
+    const std::string* echo =
+        head.echo.empty() ? nullptr : &head.echo[index / static_cast<size_t>(head.n)];
+    object["text"] = echo == nullptr ? choice.text : *echo + choice.text;
+    object["logprobs"] = head.logprobs ? CompletionLists(choice, echo) : Json(nullptr);
+    if (head.prompt_logprobs) object["prompt_logprobs"] = PromptLogprobs(choice.prompt_tokens);
+  }
+  object["finish_reason"] = FinishReasonText(choice.finish.reason);
+  return object;
 }
 
 }  // namespace
@@ -60,77 +90,49 @@ int64_t TextOffsets::Characters(uint64_t byte_offset) {
   return characters_ + static_cast<int64_t>(byte_offset - std::min<uint64_t>(byte_offset, at_));
 }
 
-std::string AnswerJson(const AnswerHead& head, const std::string& text,
-                       const std::vector<OutputToken>& tokens, const Finish& finish) {
-  TextOffsets offsets;
-  offsets.Append(text);
-  Json choice = {{"index", 0}};
-  if (head.chat) {
-    choice["message"] = {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}};
-  } else {
-    choice["text"] = text;
-  }
-  choice["logprobs"] = LogprobsJson(head, tokens, &offsets);
-  choice["finish_reason"] = FinishReasonJson(finish.reason);
+size_t PromptTextBegin(const std::vector<OutputToken>& prompt_tokens, std::string_view text) {
+  std::string all;
+  for (const OutputToken& token : prompt_tokens) all += token.bytes;
+  return all.ends_with(text) ? all.size() - text.size() : 0;
+}
 
-  Json answer = HeadJson(head, head.chat ? "chat.completion" : "text_completion");
-  answer["choices"] = Json::array({std::move(choice)});
-  answer["usage"] = UsageJson(finish.usage);
+Usage SumUsage(const std::vector<Finish>& finishes, int32_t n) {
+  Usage sum;
+  for (size_t i = 0; i < finishes.size(); ++i) {
+    sum.completion_tokens += finishes[i].usage.completion_tokens;
+    if (i % static_cast<size_t>(n) != 0) continue;
+    sum.prompt_tokens += finishes[i].usage.prompt_tokens;
+    sum.cached_tokens += finishes[i].usage.cached_tokens;
+  }
+  return sum;
+}
+
+std::string AnswerJson(const AnswerHead& head, const std::vector<ChoiceOutput>& choices) {
+  Json answer = {{"id", head.id},
+                 {"object", head.chat ? "chat.completion" : "text_completion"},
+                 {"created", head.created},
+                 {"model", head.model}};
+  Json list = Json::array();
+  std::vector<Finish> finishes;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    list.push_back(ChoiceObject(head, i, choices[i]));
+    finishes.push_back(choices[i].finish);
+  }
+  answer["choices"] = std::move(list);
+  answer["usage"] = UsageObject(SumUsage(finishes, head.n));
+  if (head.chat && head.prompt_logprobs) {
+    answer["prompt_logprobs"] = PromptLogprobs(choices.front().prompt_tokens);
+  }
+  answer["ropeway"] = RopewayObject(finishes.front());
   return Dump(answer);
 }
 
-EventWriter::EventWriter(AnswerHead head) : head_(std::move(head)) {}
+std::string UsageJson(const Usage& usage) { return Dump(UsageObject(usage)); }
 
-std::string EventWriter::Chunk(Json choice) const {
-  Json chunk = HeadJson(head_, head_.chat ? "chat.completion.chunk" : "text_completion");
-  chunk["choices"] = Json::array({std::move(choice)});
-  if (head_.include_usage) chunk["usage"] = nullptr;
-  return Event(chunk);
-}
+std::string RopewayJson(const Finish& finish) { return Dump(RopewayObject(finish)); }
 
-std::string EventWriter::Begin() const {
-  if (!head_.chat) return "";
-  return Chunk({{"index", 0},
-                {"delta", {{"role", "assistant"}, {"content", ""}}},
-                {"logprobs", nullptr},
-                {"finish_reason", nullptr}});
-}
-
-std::string EventWriter::Delta(const ropeway::Delta& delta) {
-  if (delta.text.empty() && (!head_.logprobs || delta.tokens.empty())) return "";
-  if (head_.logprobs && !head_.chat) offsets_.Append(delta.text);
-  Json choice = {{"index", 0}};
-  if (head_.chat) {
-    choice["delta"] = {{"content", delta.text}};
-  } else {
-    choice["text"] = delta.text;
-  }
-  choice["logprobs"] = LogprobsJson(head_, delta.tokens, &offsets_);
-  choice["finish_reason"] = nullptr;
-  return Chunk(std::move(choice));
-}
-
-std::string EventWriter::End(const Finish& finish) const {
-  Json choice = {{"index", 0}};
-  if (head_.chat) {
-    choice["delta"] = Json::object();
-  } else {
-    choice["text"] = "";
-  }
-  choice["logprobs"] = nullptr;
-  choice["finish_reason"] = FinishReasonJson(finish.reason);
-  std::string out = Chunk(std::move(choice));
-  if (head_.include_usage) {
-    Json chunk = HeadJson(head_, head_.chat ? "chat.completion.chunk" : "text_completion");
-    chunk["choices"] = Json::array();
-    chunk["usage"] = UsageJson(finish.usage);
-    out += Event(chunk);
-  }
-  return out + "data: [DONE]\n\n";
-}
-
-std::string EventWriter::Error(const Status& status) {
-  return "data: " + ErrorJson(ToApiError(status)) + "\n\n";
+const char* FinishReasonText(FinishReason reason) {
+  return reason == FinishReason::kLength ? "length" : "stop";
 }
 
 std::string ModelsJson(const std::vector<ModelInfo>& models) {

@@ -4,14 +4,12 @@
 #define ROPEWAY_SERVER_OPENAI_RESPONSE_H_
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/backend.h"
 #include "ropeway/request.h"
-#include "ropeway/status.h"
 
 namespace ropeway {
 
@@ -23,13 +21,25 @@ struct AnswerHead {
   bool chat = false;
   bool include_usage = false;
   bool logprobs = false;
+  bool prompt_logprobs = false;  // vLLM's field.
+  int32_t n = 1;                 // Choices of each prompt.
+  // With echo: the texts of the prompts, shown before the completions'. Else empty.
+  std::vector<std::string> echo;
 };
 
-// Turns byte offsets in generated text into offsets in characters, as OpenAI's `text_offset`
-// counts. Offsets must not decrease.
+// What became of one choice. Choice i of an answer belongs to prompt i / head.n.
+struct ChoiceOutput {
+  std::string text;
+  std::vector<OutputToken> tokens;
+  std::vector<OutputToken> prompt_tokens;
+  Finish finish;
+};
+
+// Turns byte offsets in a text into offsets in characters, as OpenAI's `text_offset` counts.
+// Offsets must not decrease.
 class TextOffsets {
  public:
-  void Append(const std::string& text) { text_ += text; }
+  void Append(std::string_view text) { text_ += text; }
   int64_t Characters(uint64_t byte_offset);
 
  private:
@@ -38,30 +48,22 @@ class TextOffsets {
   int64_t characters_ = 0;  // Characters that begin before at_.
 };
 
+// Where the text of a prompt begins in the bytes of its tokens: after what the model's vocabulary
+// puts before any text.
+size_t PromptTextBegin(const std::vector<OutputToken>& prompt_tokens, std::string_view text);
+
+// Of all choices together. A prompt's tokens count once, however many choices it has.
+Usage SumUsage(const std::vector<Finish>& finishes, int32_t n);
+
 // The whole answer to a request that is not streamed.
-std::string AnswerJson(const AnswerHead& head, const std::string& text,
-                       const std::vector<OutputToken>& tokens, const Finish& finish);
+std::string AnswerJson(const AnswerHead& head, const std::vector<ChoiceOutput>& choices);
 
-// The events of a streamed answer, each as the bytes of one server-sent event ("data: ...\n\n").
-class EventWriter {
- public:
-  explicit EventWriter(AnswerHead head);
-
-  // For a chat: the chunk that names the role. For a completion: nothing.
-  std::string Begin() const;
-  // The text of a delta, and its log-probabilities; nothing where it holds neither.
-  std::string Delta(const Delta& delta);
-  // The chunk with the finish reason, the usage where asked for, and "[DONE]".
-  std::string End(const Finish& finish) const;
-  // In place of End, for a request that failed. No "[DONE]" follows: the answer is not complete.
-  static std::string Error(const Status& status);
-
- private:
-  std::string Chunk(nlohmann::ordered_json choice) const;
-
-  const AnswerHead head_;
-  TextOffsets offsets_;
-};
+// "usage" and "ropeway" as JSON texts: {"batch_num": the engine step of the first token, or null
+// where there is none, "seed": what the tokens were drawn with}.
+std::string UsageJson(const Usage& usage);
+std::string RopewayJson(const Finish& finish);
+// "length" or "stop".
+const char* FinishReasonText(FinishReason reason);
 
 // The list of GET /v1/models, and one entry of it.
 std::string ModelsJson(const std::vector<ModelInfo>& models);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -27,6 +28,8 @@ ServerContext::ServerContext(const ServerOptions& options, Backend* backend)
       access(options.api_keys, options.admin_key),
       backend(backend),
       bodies(options.limits.max_bodies_bytes),
+      helpers(std::max(1, this->options.limits.helper_threads),
+              this->options.limits.max_helper_jobs),
       run_(RandomName()) {}
 
 std::string ServerContext::NewId(const char* prefix) {

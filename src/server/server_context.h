@@ -8,6 +8,7 @@
 #include "base/byte_budget.h"
 #include "engine/backend.h"
 #include "server/access.h"
+#include "server/helper_pool.h"
 #include "server/server_metrics.h"
 #include "server/server_options.h"
 
@@ -25,6 +26,7 @@ class ServerContext {
   Backend* const backend;
   ServerMetrics metrics;
   ByteBudget bodies;
+  HelperPool helpers;
   std::atomic<bool> accepting{true};  // New generation requests are taken.
   std::atomic<bool> closing{false};   // Connections end after the request in progress.
   std::atomic<int> active{0};         // Requests received whole and not answered yet.

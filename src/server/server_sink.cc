@@ -12,10 +12,11 @@ ServerSink::Output ServerSink::Take() {
   return taken;
 }
 
-bool ServerSink::Ended() {
+ServerSink::Progress ServerSink::Look() {
   std::lock_guard lock(mutex_);
   signalled_ = false;
-  return pending_.end.has_value();
+  const std::optional<Output::End>& end = pending_.end;
+  return {pending_.admitted, end.has_value(), end.has_value() && !end->status.ok()};
 }
 
 void ServerSink::Close() {

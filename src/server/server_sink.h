@@ -34,8 +34,14 @@ class ServerSink : public OutputSink {
   };
   Output Take();
 
-  // Whether the end arrived; it stays to be taken. Like Take, asks to be woken by what comes next.
-  bool Ended();
+  // How far the request is; all of it stays to be taken. Like Take, asks to be woken by what comes
+  // next.
+  struct Progress {
+    bool admitted = false;
+    bool ended = false;
+    bool failed = false;  // It ended by OnError.
+  };
+  Progress Look();
 
   // The connection's last call: `wake` is not called any more once this returned, and further
   // deltas ask the backend to cancel.

@@ -80,6 +80,38 @@ TEST(SseSink, ClosedAsksForCancelAndWakesNobody) {
   EXPECT_EQ(wakes.plain + wakes.overflow, 0);
 }
 
+// A prompt's tokens come at once: a reader cannot be too slow for them, nor pay for them later.
+TEST(SseSink, TokensOfThePromptAreTakenBesides) {
+  Wakes wakes;
+  SseSink sink(10'000, 3, wakes.Fn());
+  for (int i = 0; i < 100; ++i) {
+    Delta delta;
+    delta.prompt_tokens.resize(100);
+    EXPECT_TRUE(sink.OnDelta(1, std::move(delta)));
+  }
+  EXPECT_EQ(sink.Take().deltas.size(), 100U);
+  EXPECT_TRUE(sink.OnDelta(1, Text("x")));
+}
+
+TEST(ServerSink, LookTellsWithoutTaking) {
+  Wakes wakes;
+  SseSink sink(1 << 20, 100, wakes.Fn());
+  EXPECT_FALSE(sink.Look().admitted);
+  sink.OnAdmitted(1, 3);
+  EXPECT_TRUE(sink.OnDelta(1, Text("a")));
+  EXPECT_TRUE(sink.Look().admitted);
+  EXPECT_FALSE(sink.Look().ended);
+  sink.OnError(1, {StatusCode::kInternal, "why"});
+  EXPECT_TRUE(sink.Look().ended);
+  EXPECT_TRUE(sink.Look().failed);
+  EXPECT_EQ(sink.Take().deltas.size(), 1U);
+
+  SseSink other(1 << 20, 100, wakes.Fn());
+  other.OnFinish(2, Finish());
+  EXPECT_TRUE(other.Look().ended);
+  EXPECT_FALSE(other.Look().failed);
+}
+
 TEST(CollectorSink, CollectsUntilTheEnd) {
   for (bool keep_tokens : {false, true}) {
     Wakes wakes;
@@ -87,17 +119,19 @@ TEST(CollectorSink, CollectsUntilTheEnd) {
     for (const char* text : {"a", "b", "c"}) {
       Delta delta = Text(text);
       delta.tokens.resize(2);
+      delta.prompt_tokens.resize(3);
       EXPECT_TRUE(sink.OnDelta(1, delta));
     }
     EXPECT_EQ(wakes.plain, 0);
-    EXPECT_FALSE(sink.Ended());
+    EXPECT_FALSE(sink.Look().ended);
     sink.OnError(1, {StatusCode::kInternal, "why"});
     EXPECT_EQ(wakes.plain, 1);
-    EXPECT_TRUE(sink.Ended());
+    EXPECT_TRUE(sink.Look().ended);
     ServerSink::Output output = sink.Take();
     ASSERT_EQ(output.deltas.size(), 1U);
     EXPECT_EQ(output.deltas[0].text, "abc");
     EXPECT_EQ(output.deltas[0].tokens.size(), keep_tokens ? 6U : 0U);
+    EXPECT_EQ(output.deltas[0].prompt_tokens.size(), 9U);
     EXPECT_EQ(output.end->status.message(), "why");
   }
 }
@@ -108,7 +142,7 @@ TEST(CollectorSink, WakesForTheEndAfterAdmission) {
   CollectorSink sink(false, wakes.Fn());
   sink.OnAdmitted(1, 3);
   EXPECT_EQ(wakes.plain, 1);
-  EXPECT_FALSE(sink.Ended());
+  EXPECT_FALSE(sink.Look().ended);
   sink.OnFinish(1, Finish());
   EXPECT_EQ(wakes.plain, 2);
 }

@@ -23,6 +23,11 @@ SseSink::SseSink(size_t max_bytes, size_t max_events, WakeFn wake)
     : ServerSink(std::move(wake)), max_bytes_(max_bytes), max_events_(max_events) {}
 
 bool SseSink::Keep(Delta delta, std::vector<Delta>* pending) {
+  // The prompt's tokens come all at once, however fast the reader is; max_model_len bounds them.
+  if (!delta.prompt_tokens.empty()) {
+    pending->push_back(std::move(delta));
+    return true;
+  }
   bytes_ += Cost(delta);
   // One delta alone is always taken, however large: its reader may be fast.
   if (!pending->empty() && (bytes_ > max_bytes_ || pending->size() >= max_events_)) return false;

@@ -12,7 +12,8 @@ namespace ropeway {
 class SseSink final : public ServerSink {
  public:
   // Holds at most `max_events` deltas of `max_bytes` together (what they take in memory); the delta
-  // beyond is refused, which cancels the request.
+  // beyond is refused, which cancels the request. Deltas with tokens of the prompt are taken
+  // besides.
   SseSink(size_t max_bytes, size_t max_events, WakeFn wake);
 
  protected:

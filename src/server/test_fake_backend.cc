@@ -1,8 +1,44 @@
 #include "server/test_fake_backend.h"
 
+#include <limits>
 #include <utility>
 
 namespace ropeway {
+namespace {
+
+std::string PromptText(const Request& request) {
+  if (const auto* text = std::get_if<std::string>(&request.prompt)) return *text;
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) {
+    return std::string(ids->begin(), ids->end());
+  }
+  return std::get<std::vector<ChatMessage>>(request.prompt).front().content;
+}
+
+// Token i of a prompt has the log-probability -i/4, and is the second best where that is asked for.
+Delta PromptDelta(const Request& request, const std::string& begin) {
+  Delta delta;
+  const auto add = [&](const std::string& bytes, TokenId id) {
+    OutputToken token;
+    token.id = id;
+    token.bytes = bytes;
+    const auto i = static_cast<float>(delta.prompt_tokens.size());
+    token.logprob = i == 0 ? std::numeric_limits<float>::quiet_NaN() : -i / 4;
+    if (i > 0 && *request.prompt_logprobs > 0) {
+      token.top_logprobs = {{900, -0.125F}};
+      token.top_bytes = {"best"};
+    }
+    if (!delta.prompt_tokens.empty()) {
+      const OutputToken& before = delta.prompt_tokens.back();
+      token.text_offset = before.text_offset + before.bytes.size();
+    }
+    delta.prompt_tokens.push_back(std::move(token));
+  };
+  if (!begin.empty()) add(begin, 1);
+  for (const char c : PromptText(request)) add(std::string(1, c), static_cast<uint8_t>(c));
+  return delta;
+}
+
+}  // namespace
 
 FakeBackend::FakeBackend() : script_([](const Request&) { return FakeScript(); }) {
   thread_ = std::thread([this] { Run(); });
@@ -30,6 +66,11 @@ void FakeBackend::set_refusal(Status refusal) {
 void FakeBackend::set_health(Health health) {
   std::lock_guard lock(mutex_);
   health_ = std::move(health);
+}
+
+void FakeBackend::set_tokenize_hook(std::function<void()> hook) {
+  std::lock_guard lock(mutex_);
+  tokenize_hook_ = std::move(hook);
 }
 
 void FakeBackend::set_step_pause(std::chrono::microseconds pause) {
@@ -82,10 +123,11 @@ bool FakeBackend::WaitDeltas(int64_t count) const {
 StatusOr<RequestId> FakeBackend::Submit(Request request, std::shared_ptr<OutputSink> sink) {
   std::lock_guard lock(mutex_);
   if (!refusal_.ok()) return refusal_;
-  submitted_.push_back(request);
-  const RequestId id = next_id_++;
   Running running;
   running.script = script_(request);
+  if (!running.script.refusal.ok()) return running.script.refusal;
+  submitted_.push_back(request);
+  const RequestId id = next_id_++;
   running.request = std::move(request);
   running.sink = std::move(sink);
   running_.emplace(id, std::move(running));
@@ -115,16 +157,27 @@ Health FakeBackend::GetHealth() const {
   return health_;
 }
 
-StatusOr<std::vector<TokenId>> FakeBackend::Tokenize(const std::string& text, bool) const {
-  return std::vector<TokenId>(text.begin(), text.end());
+StatusOr<std::vector<TokenId>> FakeBackend::Tokenize(const std::string& text,
+                                                     bool add_special) const {
+  std::function<void()> hook;
+  {
+    const std::lock_guard lock(mutex_);
+    hook = tokenize_hook_;
+  }
+  if (hook) hook();
+  std::vector<TokenId> ids;
+  if (add_special) ids.push_back(1);
+  for (const char c : text) ids.push_back(static_cast<uint8_t>(c));
+  return ids;
 }
 
 StatusOr<std::vector<TokenId>> FakeBackend::TokenizeChat(const std::vector<ChatMessage>& messages,
-                                                         bool add_generation_prompt, bool) const {
+                                                         bool add_generation_prompt,
+                                                         bool add_special) const {
   std::string text;
   for (const ChatMessage& message : messages) text += message.role + ":" + message.content + "\n";
   if (add_generation_prompt) text += "assistant:";
-  return std::vector<TokenId>(text.begin(), text.end());
+  return Tokenize(text, add_special);
 }
 
 std::vector<RequestInfo> FakeBackend::Requests() const {
@@ -137,7 +190,19 @@ std::vector<RequestInfo> FakeBackend::Requests() const {
 }
 
 StatusOr<std::string> FakeBackend::Detokenize(const std::vector<TokenId>& ids) const {
-  return std::string(ids.begin(), ids.end());
+  std::string text;
+  for (const TokenId id : ids) {
+    if (id < 0 || id > 255) {
+      return InvalidArgument(fmt::format("token id {} is not in the vocabulary of 256", id),
+                             "tokens");
+    }
+    if (id == 1) {
+      text += kFakeBegin;
+    } else {
+      text += static_cast<char>(id);
+    }
+  }
+  return text;
 }
 
 Status FakeBackend::Drain(std::chrono::nanoseconds) {
@@ -177,7 +242,9 @@ bool FakeBackend::Step(RequestId id, Running* running) {
   OutputSink& sink = *running->sink;
   Finish finish;
   finish.usage = {.prompt_tokens = 3, .completion_tokens = running->emitted, .cached_tokens = 1};
-  finish.reason = FinishReason::kLength;
+  finish.reason = script.finish_failed ? FinishReason::kFailed : FinishReason::kLength;
+  finish.seed = running->request.sampling.seed.value_or(77);
+  finish.first_token_step = 11 + running->request.choice;
   if (running->cancelled) {
     finish.reason = FinishReason::kCancelled;
     if (running->admitted) {
@@ -197,6 +264,13 @@ bool FakeBackend::Step(RequestId id, Running* running) {
     sink.OnAdmitted(id, 3);
     return true;
   }
+  if (running->request.prompt_logprobs && !running->prompt_sent) {
+    running->prompt_sent = true;
+    if (!sink.OnDelta(id, PromptDelta(running->request, script.prompt_begin))) {
+      running->cancelled = true;
+    }
+    return true;
+  }
   if (running->emitted == script.fail_after) {
     sink.OnError(id, script.failure);
     return false;
@@ -211,6 +285,8 @@ bool FakeBackend::Step(RequestId id, Running* running) {
   token.id = running->emitted;
   token.bytes = delta.text;
   token.logprob = -0.5F;
+  token.text_offset = running->text_bytes;
+  running->text_bytes += delta.text.size();
   for (int i = 0; i < running->request.logprobs.value_or(0); ++i) {
     token.top_logprobs.push_back({i, -0.5F - static_cast<float>(i)});
     token.top_bytes.push_back(i == 0 ? delta.text : fmt::format("t{}", i));

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -27,7 +28,13 @@ struct FakeScript {
   bool fail_unadmitted = false;  // this is set.
   Status failure;
   std::function<std::string(int)> text = [](int i) { return fmt::format("w{} ", i); };
+  Status refusal;              // What Submit fails with; OK: nothing.
+  std::string prompt_begin;    // What the vocabulary puts before a prompt's text.
+  bool finish_failed = false;  // It ends as FinishReason::kFailed.
 };
+
+// The fake's vocabulary: a token a byte, and token 1 begins a text.
+inline constexpr std::string_view kFakeBegin = "<s>";
 
 class FakeBackend final : public Backend {
  public:
@@ -40,6 +47,7 @@ class FakeBackend final : public Backend {
   void set_script(ScriptFn script);
   void set_refusal(Status refusal);  // What Submit fails with from now on; OK: nothing.
   void set_health(Health health);
+  void set_tokenize_hook(std::function<void()> hook);  // Runs in each Tokenize, on its thread.
   void set_step_pause(std::chrono::microseconds pause);
   std::vector<Request> submitted() const;
   int active() const;
@@ -71,7 +79,9 @@ class FakeBackend final : public Backend {
     std::shared_ptr<OutputSink> sink;
     bool admitted = false;
     bool cancelled = false;
+    bool prompt_sent = false;
     int emitted = 0;
+    uint64_t text_bytes = 0;
   };
 
   void Run();
@@ -84,6 +94,7 @@ class FakeBackend final : public Backend {
   ScriptFn script_;
   Status refusal_;
   Health health_;
+  std::function<void()> tokenize_hook_;
   std::chrono::microseconds pause_{100};
   std::map<RequestId, Running> running_;
   std::vector<Request> submitted_;

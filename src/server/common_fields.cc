@@ -1,0 +1,108 @@
+// What is asked of the answer as a whole, and bookkeeping: the fields of both endpoints.
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "server/request_draft.h"
+
+namespace ropeway {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxLogprobs = 20;
+constexpr double kMaxTimeoutSeconds = 86'400;
+
+Status ReadModel(const json& value, const std::string& field, Draft* draft) {
+  return Store(ReadString(value, field), &draft->api.request.model);
+}
+
+Status ReadN(const json& value, const std::string& field, Draft* draft) {
+  return Store(ReadInt32(value, field, 1, draft->max_choices), &draft->api.n);
+}
+
+Status ReadStream(const json& value, const std::string& field, Draft* draft) {
+  return Store(ReadBool(value, field), &draft->api.stream);
+}
+
+Status ReadStreamOption(const std::string& name, const json& option, const std::string& path,
+                        Draft* draft) {
+  if (name == "include_usage") return Store(ReadBool(option, path), &draft->api.include_usage);
+  if (name == "continuous_usage_stats") return RefuseUnlessFalse(option, path, draft);
+  if (name == "include_obfuscation") return IgnoreBool(option, path, draft);
+  return UnknownField(path);
+}
+
+Status ReadStreamOptions(const json& value, const std::string& field, Draft* draft) {
+  if (!value.is_object()) return Mismatch(value, field, "an object");
+  draft->has_stream_options = true;
+  for (const auto& [name, option] : value.items()) {
+    if (option.is_null()) continue;
+    Status status = ReadStreamOption(name, option, field + "." + ShownName(name), draft);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+Status ReadPromptLogprobs(const json& value, const std::string& field, Draft* draft) {
+  draft->api.prompt_logprobs = true;
+  return Store(ReadInt32(value, field, 0, kMaxLogprobs), &draft->api.request.prompt_logprobs);
+}
+
+Status ReadTimeout(const json& value, const std::string& field, Draft* draft) {
+  StatusOr<double> seconds = ReadNumber(value, field, 0, kMaxTimeoutSeconds, true);
+  if (!seconds.ok()) return seconds.status();
+  // Rounded up: the shortest timeout is still one.
+  draft->api.request.timeout =
+      std::chrono::milliseconds(static_cast<int64_t>(std::ceil(*seconds * 1000.0)));
+  return {};
+}
+
+Status ReadResponseFormat(const json& value, const std::string& field, Draft*) {
+  if (value.is_object() && value.size() == 1 && value.value("type", json()) == "text") return {};
+  return Unsupported(field, " but as {\"type\": \"text\"}");
+}
+
+Status IgnoreMetadata(const json& value, const std::string& field, Draft*) {
+  if (!value.is_object()) return Mismatch(value, field, "an object of strings");
+  for (const auto& [name, text] : value.items()) {
+    if (!text.is_string()) return Mismatch(value, field, "an object of strings");
+  }
+  return {};
+}
+
+Status IgnoreInteger(const json& value, const std::string& field, Draft*) {
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+  return ReadInt(value, field, -kMax - 1, kMax).status();
+}
+
+}  // namespace
+
+void AddCommonFields(FieldTable* table) {
+  table->insert({{"model", ReadModel},
+                 {"n", ReadN},
+                 {"stream", ReadStream},
+                 {"stream_options", ReadStreamOptions},
+                 {"prompt_logprobs", ReadPromptLogprobs},
+                 {"timeout", ReadTimeout},
+                 {"response_format", ReadResponseFormat},
+                 // Accepted without effect: they concern bookkeeping, or parts that there are none
+                 // of yet.
+                 {"user", IgnoreString},
+                 {"safety_identifier", IgnoreString},
+                 {"metadata", IgnoreMetadata},
+                 {"service_tier", IgnoreString},
+                 {"priority", IgnoreInteger},
+                 {"cache_salt", IgnoreString},
+                 {"prompt_cache_key", IgnoreString},
+                 {"prompt_cache_retention", IgnoreString},
+                 {"request_id", IgnoreString},
+                 {"store", RefuseUnlessFalse},
+                 // vLLM's, which ask for more than an answer holds.
+                 {"return_token_ids", RefuseUnlessFalse},
+                 {"return_tokens_as_token_ids", RefuseUnlessFalse},
+                 {"kv_transfer_params", Refuse},
+                 {"vllm_xargs", Refuse}});
+}
+
+}  // namespace ropeway

@@ -1,0 +1,183 @@
+#include "server/send_answer.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/event_writer.h"
+
+namespace ropeway {
+namespace {
+
+namespace asio = boost::asio;
+
+// How the request ended for its client: an end that is no answer becomes an error.
+Status EndStatus(const ServerSink::Output::End& end) {
+  if (!end.status.ok()) return end.status;
+  if (end.finish.reason == FinishReason::kCancelled) {
+    return {StatusCode::kCancelled, "The server cancelled the request."};
+  }
+  if (end.finish.reason == FinishReason::kFailed) {
+    return {StatusCode::kInternal, "The request failed in the server."};
+  }
+  return {};
+}
+
+// No deadline: the client may wait as long as it stays.
+SocketStream::Deadline Never() { return SocketStream::Deadline::max(); }
+
+// When a stream that sends something now is to send the next thing at the latest.
+SocketStream::Deadline KeepAliveDeadline(const ServerLimits& limits) {
+  if (limits.keep_alive_interval.count() <= 0) return Never();
+  return std::chrono::steady_clock::now() + limits.keep_alive_interval;
+}
+
+// Takes what ended; whether all did. A failure ends the wait at once.
+bool CollectEnded(Submission* submission, std::vector<ChoiceOutput>* choices, Status* failure) {
+  bool all = true;
+  for (size_t i = 0; i < submission->size(); ++i) {
+    if (submission->ended(i)) continue;
+    if (!submission->Look(i).ended) {
+      all = false;
+      continue;
+    }
+    ServerSink::Output output = submission->Take(i);
+    *failure = EndStatus(*output.end);
+    if (!failure->ok()) return true;
+    ChoiceOutput& choice = (*choices)[i];
+    choice.finish = output.end->finish;
+    if (output.deltas.empty()) continue;
+    Delta& collected = output.deltas.front();
+    choice.text = std::move(collected.text);
+    choice.tokens = std::move(collected.tokens);
+    choice.prompt_tokens = std::move(collected.prompt_tokens);
+  }
+  return all;
+}
+
+// Whether a stream's headers may leave: all choices are admitted. `*failure` is set where one of
+// them failed before.
+bool AllAdmitted(Submission* submission, Status* failure) {
+  bool all = true;
+  for (size_t i = 0; i < submission->size(); ++i) {
+    const ServerSink::Progress progress = submission->Look(i);
+    if (progress.failed) {
+      *failure = submission->Take(i).end->status;
+      return false;
+    }
+    if (!progress.admitted && !progress.ended) all = false;
+  }
+  return all;
+}
+
+// Appends the events of all that arrived, each choice's as one chunk. Whether the answer is
+// complete: all choices ended, or one failed.
+bool AppendNews(Submission* submission, const Framing& framing, EventWriter* events,
+                std::string* bytes) {
+  bool all_ended = true;
+  for (size_t i = 0; i < submission->size(); ++i) {
+    if (submission->ended(i)) continue;
+    ServerSink::Output output = submission->Take(i);
+    for (Delta& delta : output.deltas) {
+      AppendChunk(events->Delta(i, std::move(delta)), framing, bytes);
+    }
+    if (!output.end) {
+      all_ended = false;
+      continue;
+    }
+    const Status status = EndStatus(*output.end);
+    if (!status.ok()) {
+      AppendChunk(EventWriter::Error(status), framing, bytes);
+      AppendLastChunk(framing, bytes);
+      return true;
+    }
+    AppendChunk(events->End(i, output.end->finish), framing, bytes);
+  }
+  if (all_ended) {
+    AppendChunk(events->Done(), framing, bytes);
+    AppendLastChunk(framing, bytes);
+  }
+  return all_ended;
+}
+
+}  // namespace
+
+HttpReply RefusalFor(const Status& status, const Backend& backend) {
+  HttpReply reply = ErrorReply(ToApiError(status));
+  if (reply.status == 429 || reply.status == 503) {
+    reply.headers.emplace_back("Retry-After", std::to_string(backend.RetryAfterSeconds()));
+  }
+  // OpenAI's clients would send a request that ran out of its own time again.
+  if (reply.status == 408) reply.headers.emplace_back("x-should-retry", "false");
+  return reply;
+}
+
+asio::awaitable<Sent> SendReply(SocketStream* stream, HttpReply reply, Framing framing) {
+  Sent sent;
+  std::string bytes = Serialize(reply, framing);
+  const bool written = co_await stream->Write(std::move(bytes));
+  if (written) sent.status = reply.status;
+  sent.keep_alive = written && framing.keep_alive;
+  co_return sent;
+}
+
+asio::awaitable<Sent> SendWhole(SocketStream* stream, ServerContext* context,
+                                Submission* submission, const AnswerHead& head, Framing framing) {
+  std::vector<ChoiceOutput> choices(submission->size());
+  Status failure;
+  while (!CollectEnded(submission, &choices, &failure)) {
+    if (stream->gone()) co_return Sent{};
+    co_await stream->Wait(Never());
+  }
+  HttpReply reply;
+  if (failure.ok()) {
+    reply.body = AnswerJson(head, choices);
+  } else {
+    reply = RefusalFor(failure, *context->backend);
+  }
+  const Sent sent = co_await SendReply(stream, std::move(reply), framing);
+  co_return sent;
+}
+
+asio::awaitable<Sent> SendStream(SocketStream* stream, ServerContext* context,
+                                 Submission* submission, const AnswerHead& head, Framing framing,
+                                 bool* began) {
+  if (framing.http_1_0) framing.keep_alive = false;  // Only the connection's end ends the body.
+  Sent sent;
+  Status failure;
+  while (!AllAdmitted(submission, &failure)) {
+    if (!failure.ok()) {
+      HttpReply reply = RefusalFor(failure, *context->backend);
+      sent = co_await SendReply(stream, std::move(reply), framing);
+      co_return sent;
+    }
+    if (stream->gone()) co_return Sent{};
+    co_await stream->Wait(Never());
+  }
+  EventWriter events(head, submission->size());
+  std::string bytes = EventStreamHead(framing);
+  AppendChunk(events.Begin(), framing, &bytes);
+  *began = true;
+  SocketStream::Deadline deadline = Never();  // Of the next word; set by the first write.
+  sent.status = 200;
+  while (true) {
+    const bool ended = AppendNews(submission, framing, &events, &bytes);
+    bool written = true;
+    if (!bytes.empty()) {
+      written = co_await stream->Write(std::exchange(bytes, {}));
+      deadline = KeepAliveDeadline(context->limits());
+    }
+    if (written && ended) {
+      sent.keep_alive = framing.keep_alive;
+      co_return sent;
+    }
+    if (!written || stream->gone()) co_return Sent{};
+    co_await stream->Wait(deadline);
+    if (std::chrono::steady_clock::now() >= deadline) {
+      AppendChunk(EventWriter::KeepAlive(), framing, &bytes);
+    }
+  }
+}
+
+}  // namespace ropeway
