@@ -1,11 +1,28 @@
 #include "checks.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "engine/test_executor.h"
 
 namespace ropeway::sim {
 namespace {
 
 std::string Name(RequestId id) { return "request " + std::to_string(id); }
+
+// Whether the request is to end at `token`, were it not for min_tokens.
+bool Ends(const CoreRequest& request, TokenId token) {
+  if (!request.ignore_eos && IsEnd(token)) return true;
+  return std::find(request.stop_ids.begin(), request.stop_ids.end(), token) !=
+         request.stop_ids.end();
+}
+
+int32_t LeastTokens(const CoreRequest& request) { return request.spec.params.min_tokens; }
+
+bool SameBits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
 
 }  // namespace
 
@@ -54,7 +71,7 @@ void Checks::OnFinishReturned(RequestId id, bool nobody_left) {
   }
 }
 
-void Checks::OnEvents(const std::vector<CoreEvent>& events, const Status& device) {
+void Checks::OnEvents(const std::vector<CoreEvent>& events, const Status& device, TimePoint now) {
   for (const CoreEvent& event : events) {
     const auto it = records_.find(event.id);
     if (it == records_.end()) {
@@ -71,6 +88,7 @@ void Checks::OnEvents(const std::vector<CoreEvent>& events, const Status& device
         OnStarted(event, &record);
         break;
       case CoreEvent::Kind::kPromptScored:
+        OnScored(event, &record);
         break;
       case CoreEvent::Kind::kToken:
         OnToken(event, &record);
@@ -80,7 +98,7 @@ void Checks::OnEvents(const std::vector<CoreEvent>& events, const Status& device
         break;
       case CoreEvent::Kind::kFinished:
       case CoreEvent::Kind::kFailed:
-        OnEnd(event, device, &record);
+        OnEnd(event, device, now, &record);
         break;
     }
   }
@@ -101,6 +119,8 @@ void Checks::OnStarted(const CoreEvent& event, Record* record) {
 void Checks::OnPreempted(const CoreEvent& event, Record* record) {
   ++record->preemptions;
   record->runs = false;
+  const auto prompt = static_cast<int32_t>(record->made.request.prompt.size());
+  if (record->scored > 0 && record->scored < prompt) record->gave_way_scored = true;
   for (const RequestId other : open_) {
     const Record& later = records_.at(other);
     if (later.order <= record->order || !later.runs || later.finish_asked) continue;
@@ -109,7 +129,45 @@ void Checks::OnPreempted(const CoreEvent& event, Record* record) {
   }
 }
 
+void Checks::OnScored(const CoreEvent& event, Record* record) {
+  const CoreRequest& request = record->made.request;
+  const auto wrong = [&](const Scored& scored, const char* what) {
+    Violate("scores",
+            Name(event.id) + ": position " + std::to_string(scored.position) + " " + what);
+  };
+  if (record->finish_asked) {
+    Violate("two_ends", Name(event.id) + " is scored after Finish returned");
+  }
+  for (const Scored& scored : event.scored) {
+    const auto position = static_cast<size_t>(scored.position);
+    if (request.spec.num_prompt_logprobs < 0) wrong(scored, "is scored, nobody asked for it");
+    if (!record->output.empty()) wrong(scored, "is scored after the first token");
+    if (scored.position != record->scored || position >= request.prompt.size()) {
+      wrong(scored, "is scored out of turn");
+      continue;
+    }
+    ++record->scored;
+    const float expected = position == 0 ? std::numeric_limits<float>::quiet_NaN()
+                                         : TestExecutor::ScoreOf({request.prompt.data(), position},
+                                                                 request.prompt[position]);
+    const bool same =
+        position == 0 ? std::isnan(scored.logprob) : SameBits(scored.logprob, expected);
+    if (!same || scored.token != request.prompt[position]) wrong(scored, "has another log-prob");
+  }
+}
+
 void Checks::OnToken(const CoreEvent& event, Record* record) {
+  const CoreRequest& request = record->made.request;
+  const auto length = static_cast<int32_t>(record->output.size());
+  if (length > LeastTokens(request) && Ends(request, record->output.back().token)) {
+    Violate("stops",
+            Name(event.id) + " went on after token " + std::to_string(record->output.back().token));
+  }
+  if (request.spec.num_prompt_logprobs >= 0 &&
+      record->scored != static_cast<int32_t>(request.prompt.size())) {
+    Violate("scores", Name(event.id) + " has a token, and " + std::to_string(record->scored) +
+                          " ids of its prompt are scored");
+  }
   if (!record->started) Violate("end_fields", Name(event.id) + " has a token before its start");
   if (record->finish_asked) {
     Violate("two_ends", Name(event.id) + " has a token after Finish returned");
@@ -119,7 +177,7 @@ void Checks::OnToken(const CoreEvent& event, Record* record) {
   record->output.push_back({event.sampled.token, std::bit_cast<uint32_t>(event.sampled.logprob)});
 }
 
-void Checks::OnEnd(const CoreEvent& event, const Status& device, Record* record) {
+void Checks::OnEnd(const CoreEvent& event, const Status& device, TimePoint now, Record* record) {
   record->ended = true;
   record->reason = event.reason;
   open_.erase(event.id);
@@ -137,38 +195,72 @@ void Checks::OnEnd(const CoreEvent& event, const Status& device, Record* record)
   if (event.first_token_step != record->first_token_step) wrong("first_token_step");
 
   if (event.kind == CoreEvent::Kind::kFailed) {
-    if (device.ok() || event.status.ok()) {
-      Violate("failed", Name(event.id) + " failed: " + event.status.message());
-    }
-    return;
-  }
-  if (record->finish_asked) {
+    OnFailed(event, device, now, record);
+  } else if (record->finish_asked) {
     if (event.reason != record->asked_reason) wrong("another reason than asked for");
     if (event.step > record->asked_step + 1) wrong("its abort was not emitted with the next step");
-    return;
-  }
-  const bool stopped = length > 0 && !request.ignore_eos && IsEnd(record->output.back().token);
-  const bool full = length == request.max_tokens;
-  if (event.reason == FinishReason::kStop ? !stopped
-                                          : event.reason != FinishReason::kLength || !full) {
-    wrong("ended without a cause");
+  } else {
+    CheckCause(event, *record);
   }
 }
 
-void Checks::AfterStep(const CoreStats& stats) {
+void Checks::OnFailed(const CoreEvent& event, const Status& device, TimePoint now, Record* record) {
+  if (event.status.code() == StatusCode::kDeadlineExceeded) {
+    record->timed_out = true;
+    if (now < record->made.request.deadline) {
+      Violate("deadline", Name(event.id) + " ended before its deadline");
+    }
+    return;
+  }
+  const bool no_memory = event.status.code() == StatusCode::kResourceExhausted &&
+                         memory_in_a_row_ == EngineCore::kMaxMemoryTries - 1;
+  if (!no_memory && (device.ok() || event.status.ok())) {
+    Violate("failed", Name(event.id) + " failed: " + event.status.message());
+  }
+}
+
+void Checks::CheckCause(const CoreEvent& event, const Record& record) {
+  const CoreRequest& request = record.made.request;
+  const auto length = static_cast<int32_t>(record.output.size());
+  const bool stopped = length > 0 && Ends(request, record.output.back().token);
+  const bool full = length == request.max_tokens;
+  if (event.reason == FinishReason::kStop ? !stopped
+                                          : event.reason != FinishReason::kLength || !full) {
+    Violate("end_fields", Name(event.id) + ": ended without a cause");
+  }
+  if (event.reason == FinishReason::kStop && length <= LeastTokens(request)) {
+    Violate("min_tokens", Name(event.id) + " ended with token " + std::to_string(length) +
+                              ", before its " + std::to_string(LeastTokens(request)));
+  }
+  if (request.spec.num_prompt_logprobs >= 0 &&
+      record.scored != static_cast<int32_t>(request.prompt.size())) {
+    Violate("scores", Name(event.id) + " ended with " + std::to_string(record.scored) +
+                          " ids of its prompt scored");
+  }
+}
+
+void Checks::AfterStep(const CoreStats& stats, TimePoint begin) {
   if (stats.free_blocks + stats.cached_blocks + stats.held_blocks != stats.total_blocks) {
     Violate("integrity", "free + cached + held blocks are not all blocks");
   }
-  if (stats.last_rows == 0 && !open_.empty()) {
+  const bool no_memory = std::strcmp(stats.blocked_by, "memory") == 0;
+  memory_in_a_row_ = no_memory ? (memory_in_a_row_ + 1) % EngineCore::kMaxMemoryTries : 0;
+  if (no_memory) ++memory_steps_;
+  if (stats.last_rows == 0 && !open_.empty() && !no_memory) {
     Violate("no_progress", "step " + std::to_string(stats.steps) + " had no work; " +
                                Name(stats.blocked_id) + " waits for " + stats.blocked_by);
   }
   for (const RequestId id : open_) {
-    if (stats.steps <= records_.at(id).must_end_by) continue;
+    const Record& record = records_.at(id);
+    if (record.made.request.deadline <= begin) {
+      Violate("deadline", Name(id) + " lived on in step " + std::to_string(stats.steps) +
+                              ", which began after its deadline");
+    }
+    if (stats.steps <= record.must_end_by + memory_steps_) continue;
     Violate("waited_too_long", Name(id) + " has not ended in step " + std::to_string(stats.steps) +
-                                   (records_.at(id).started ? "" : " and never started") +
+                                   (record.started ? "" : " and never started") +
                                    "; it must have by step " +
-                                   std::to_string(records_.at(id).must_end_by));
+                                   std::to_string(record.must_end_by + memory_steps_));
   }
 }
 

@@ -34,6 +34,9 @@ struct Record {
   uint64_t asked_step = 0;  // The last step before the first Finish.
   uint64_t first_token_step = 0;
   int32_t preemptions = 0;
+  int32_t scored = 0;            // Ids of its prompt, from position 0.
+  bool gave_way_scored = false;  // Preempted with a part of its prompt scored.
+  bool timed_out = false;
   FinishReason reason = FinishReason::kStop;
   std::vector<Output> output;
 };
@@ -49,8 +52,14 @@ struct Record {
 //   same_trace       one seed, two traces
 //   kv               a context was read or written through a wrong block table
 //   failed           a request failed or was refused for another reason than its own or the
-//   device's end_fields       an end's reason or counts are wrong no_progress      a step without
-//   work while somebody waits
+//                    device's
+//   end_fields       an end's reason or counts are wrong
+//   no_progress      a step without work while somebody waits
+//   scores           an id of a prompt was not scored, twice, out of order or not as it must be
+//   deadline         a request lived on in a step that began after its deadline, or ended of it
+//                    before
+//   min_tokens       a request ended of itself before its min_tokens
+//   stops            a request went on after an end token or one of its stop ids
 class Checks {
  public:
   explicit Checks(const Setup& setup) : setup_(setup) {}
@@ -59,10 +68,11 @@ class Checks {
   // An id in use was offered again.
   void OnDuplicate(const Status& answer, const Status& device);
   void OnFinishAsked(RequestId id, FinishReason reason, uint64_t step);
-  void OnEvents(const std::vector<CoreEvent>& events, const Status& device);
+  void OnEvents(const std::vector<CoreEvent>& events, const Status& device, TimePoint now);
   // Finish returned. `nobody_left`: no sequence waits or runs.
   void OnFinishReturned(RequestId id, bool nobody_left);
-  void AfterStep(const CoreStats& stats);
+  // The step began at `begin`.
+  void AfterStep(const CoreStats& stats, TimePoint begin);
   void OnIntegrity(const Status& status);
   void AtEnd();
 
@@ -75,12 +85,17 @@ class Checks {
  private:
   void OnPreempted(const CoreEvent& event, Record* record);
   void OnStarted(const CoreEvent& event, Record* record);
+  void OnScored(const CoreEvent& event, Record* record);
   void OnToken(const CoreEvent& event, Record* record);
-  void OnEnd(const CoreEvent& event, const Status& device, Record* record);
+  void OnEnd(const CoreEvent& event, const Status& device, TimePoint now, Record* record);
+  void OnFailed(const CoreEvent& event, const Status& device, TimePoint now, Record* record);
+  void CheckCause(const CoreEvent& event, const Record& record);
 
   const Setup& setup_;
   std::map<RequestId, Record> records_;
-  std::set<RequestId> open_;  // Accepted and not ended.
+  std::set<RequestId> open_;   // Accepted and not ended.
+  uint64_t memory_steps_ = 0;  // For which memory was short: they are nobody's wait.
+  int memory_in_a_row_ = 0;    // Of these, up to now.
   std::map<std::string, std::string> violations_;
 };
 

@@ -11,13 +11,19 @@
 namespace ropeway::sim {
 namespace {
 
-constexpr std::array<std::pair<Plant, const char*>, 7> kNames = {{{Plant::kNone, "none"},
-                                                                  {Plant::kLeak, "leak"},
-                                                                  {Plant::kLost, "lost"},
-                                                                  {Plant::kDouble, "double"},
-                                                                  {Plant::kStarve, "starve"},
-                                                                  {Plant::kReorder, "reorder"},
-                                                                  {Plant::kDiff, "diff"}}};
+constexpr std::array<std::pair<Plant, const char*>, 11> kNames = {{
+    {Plant::kNone, "none"},
+    {Plant::kLeak, "leak"},
+    {Plant::kLost, "lost"},
+    {Plant::kDouble, "double"},
+    {Plant::kStarve, "starve"},
+    {Plant::kReorder, "reorder"},
+    {Plant::kDiff, "diff"},
+    {Plant::kScoredTwice, "scored_twice"},
+    {Plant::kDeadlineMissed, "deadline_missed"},
+    {Plant::kEarlyEnd, "early_end"},
+    {Plant::kPastStop, "past_stop"},
+}};
 
 class PlantedPolicy final : public SchedulingPolicy {
  public:
@@ -68,7 +74,19 @@ std::unique_ptr<SchedulingPolicy> MakePolicy(Plant plant) {
   return std::make_unique<PlantedPolicy>(plant);
 }
 
+CoreRequest Forget(Plant plant, CoreRequest request) {
+  if (plant == Plant::kDeadlineMissed) request.deadline = TimePoint::max();
+  if (plant == Plant::kEarlyEnd) request.spec.params.min_tokens = 0;
+  if (plant == Plant::kPastStop) request.stop_ids.clear();
+  return request;
+}
+
 void Tamper(Plant plant, std::vector<CoreEvent>* events) {
+  if (plant == Plant::kScoredTwice) {
+    for (CoreEvent& event : *events) {
+      if (event.scored.size() > 3) event.scored.push_back(event.scored.back());
+    }
+  }
   if (plant != Plant::kLost && plant != Plant::kDouble) return;
   const auto end = std::find_if(events->begin(), events->end(), [](const CoreEvent& event) {
     return event.id == kLostId &&

@@ -16,12 +16,16 @@ namespace ropeway::sim {
 
 enum class Plant {
   kNone,
-  kLeak,     // A block is not given back.
-  kLost,     // A request never ends.
-  kDouble,   // A request ends twice.
-  kStarve,   // A waiting request is passed for ever.
-  kReorder,  // A later arrival starts first.
-  kDiff,     // The text differs after a preemption (in SimExecutor).
+  kLeak,            // A block is not given back.
+  kLost,            // A request never ends.
+  kDouble,          // A request ends twice.
+  kStarve,          // A waiting request is passed for ever.
+  kReorder,         // A later arrival starts first.
+  kDiff,            // The text differs after a preemption (in SimExecutor).
+  kScoredTwice,     // An id of a prompt is scored twice.
+  kDeadlineMissed,  // A deadline is forgotten.
+  kEarlyEnd,        // A request ends before its min_tokens.
+  kPastStop,        // A request goes on after a stop id.
 };
 
 const char* PlantName(Plant plant);
@@ -33,6 +37,9 @@ std::unique_ptr<SchedulingPolicy> MakePolicy(Plant plant);
 // The requests that plants single out.
 inline constexpr RequestId kStarvedId = 4;
 inline constexpr RequestId kLostId = 3;
+
+// What the core is told of a request: all but what `plant` forgets.
+CoreRequest Forget(Plant plant, CoreRequest request);
 
 // What `plant` makes of the core's events.
 void Tamper(Plant plant, std::vector<CoreEvent>* events);

@@ -15,16 +15,34 @@ T OneOf(Random& random, std::initializer_list<T> values) {
 
 void DrawFaults(Random& random, Setup* setup) {
   const std::pair<const char*, double> points[] = {
-      {"slow_step", 0.02},       {"device_lost", 0.003}, {"wrong_answer", 0.003},
-      {"delayed_inbox", 0.1},    {"burst", 0.1},         {"clock_jump", 0.01},
-      {"cancel_at_once", 0.05},  {"cancel_twice", 0.5},  {"cancel_at_end", 0.2},
-      {"cancel_after_end", 0.2}, {"duplicate_id", 0.1},  {"cancel_preempted", 0.1},
-      {"lost_in_need", 0.05}};
+      {"slow_step", 0.02},      {"device_lost", 0.003},
+      {"wrong_answer", 0.003},  {"delayed_inbox", 0.1},
+      {"burst", 0.1},           {"clock_jump", 0.01},
+      {"cancel_at_once", 0.05}, {"cancel_twice", 0.5},
+      {"cancel_at_end", 0.2},   {"cancel_after_end", 0.2},
+      {"duplicate_id", 0.1},    {"cancel_preempted", 0.1},
+      {"lost_in_need", 0.05},   {"short_of_memory", 0.05},
+      {"memory_gone", 0.002}};
   for (const auto& [name, p] : points) {
     // A lost device ends the run early: most seeds go without.
     const std::string point = name;
     const bool fatal = point == "device_lost" || point == "lost_in_need" || point == "wrong_answer";
     if (random.Chance(fatal ? 0.2 : 0.5)) setup->faults[point] = p;
+  }
+}
+
+// What ends the request besides its length, and how early.
+void DrawEnds(Random& random, CoreRequest* request) {
+  for (TokenId id = 0; id < 1000 && !request->ignore_eos; ++id) {
+    if (IsEnd(id)) request->spec.end_ids.push_back(id);
+  }
+  const uint64_t stops = random.Chance(0.3) ? random.Below(30) : 0;
+  for (uint64_t i = 0; i < stops; ++i) {
+    request->stop_ids.push_back(static_cast<TokenId>(random.Below(1000)));
+    request->spec.end_ids.push_back(request->stop_ids.back());
+  }
+  if (random.Chance(0.3)) {
+    request->spec.params.min_tokens = static_cast<int32_t>(random.Between(0, request->max_tokens));
   }
 }
 
@@ -35,6 +53,7 @@ void MakeEndless(Setup* setup) {
   setup->cancel_share = 0;
   setup->stop_share = 0;
   setup->huge_share = 0;
+  setup->deadline_share = 0;
   setup->faults.clear();
 }
 
@@ -64,6 +83,9 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   setup.cancel_share = OneOf(random, {0.0, 0.1, 0.5});
   setup.stop_share = OneOf(random, {0.0, 0.2});
   setup.huge_share = OneOf(random, {0.0, 0.1});
+  setup.deadline_share = OneOf(random, {0.0, 0.0, 0.3});
+  setup.score_share = OneOf(random, {0.0, 0.3});
+  setup.zero_share = OneOf(random, {0.0, 0.1});
   DrawFaults(random, &setup);
   if (plant == Plant::kStarve) MakeEndless(&setup);
   return setup;
@@ -82,7 +104,9 @@ std::string Describe(const Setup& setup) {
       " output<=" + std::to_string(setup.longest_output) +
       " cancels=" + std::to_string(setup.cancel_share) +
       " stops=" + std::to_string(setup.stop_share) + " huge=" + std::to_string(setup.huge_share) +
-      " faults=";
+      " deadlines=" + std::to_string(setup.deadline_share) +
+      " scored=" + std::to_string(setup.score_share) +
+      " no_tokens=" + std::to_string(setup.zero_share) + " faults=";
   for (const auto& [name, p] : setup.faults) text += name + ",";
   if (setup.faults.empty()) text += "none";
   return text;
@@ -97,8 +121,12 @@ SimRequest MakeRequest(const Setup& setup, int index, TimePoint previous) {
   made.at = previous + std::chrono::microseconds(random.Between(0, 2 * setup.mean_gap_us));
   int64_t prompt = random.Between(1, setup.longest_prompt);
   int64_t output = random.Between(1, std::min<int64_t>(setup.longest_output, limit - prompt));
+  if (random.Chance(setup.zero_share)) {
+    output = 0;
+    if (random.Chance(0.2)) prompt = limit;
+  }
   made.can_fit = !random.Chance(setup.huge_share);
-  if (!made.can_fit) (random.Chance(0.5) ? prompt : output) += limit;
+  if (!made.can_fit) (random.Chance(0.5) ? prompt : output) += limit + 1;
   // Few different first tokens: many prompts begin alike.
   const uint64_t family = random.Below(3);
   for (int64_t i = 0; i < prompt; ++i) {
@@ -113,7 +141,14 @@ SimRequest MakeRequest(const Setup& setup, int index, TimePoint previous) {
     made.cancel_after = std::chrono::microseconds(random.Between(0, 300000));
   }
   if (random.Chance(setup.stop_share)) {
-    made.stop_after = static_cast<int32_t>(random.Between(1, output));
+    made.stop_after = static_cast<int32_t>(random.Between(1, std::max<int64_t>(1, output)));
+  }
+  DrawEnds(random, &request);
+  if (random.Chance(setup.score_share)) {
+    request.spec.num_prompt_logprobs = static_cast<int32_t>(random.Below(3));
+  }
+  if (random.Chance(setup.deadline_share)) {
+    made.deadline_after = std::chrono::microseconds(random.Between(0, 400000));
   }
   return made;
 }

@@ -16,6 +16,8 @@ namespace ropeway::sim {
 //   slow_step         the step takes 100 times as long
 //   device_lost       the executor fails, once and for all
 //   lost_in_need      the executor fails in the step after a preemption
+//   short_of_memory   the executor has no memory for a step
+//   memory_gone       likewise, for more steps than the core tries
 //   wrong_answer      the executor leaves out a sampled token, which counts as a lost device
 //   delayed_inbox     what has arrived is delivered a step later
 //   burst             the next requests arrive together
@@ -41,6 +43,9 @@ struct Setup {
   double cancel_share = 0;               // Requests with a cancel at a random moment.
   double stop_share = 0;                 // Requests that the output side ends at a stop string.
   double huge_share = 0;                 // Requests that can never fit.
+  double deadline_share = 0;             // Requests with a deadline.
+  double score_share = 0;                // Requests with prompt log-probs.
+  double zero_share = 0;                 // Requests that want no token.
   std::map<std::string, double> faults;  // Probabilities.
 };
 
@@ -57,8 +62,9 @@ struct SimRequest {
   CoreRequest request;
   TimePoint at{};  // Open loop.
   bool can_fit = true;
-  std::optional<Duration> cancel_after;  // After its arrival.
-  int32_t stop_after = 0;                // Tokens after which a stop string is complete; 0: none.
+  std::optional<Duration> cancel_after;    // After its arrival.
+  std::optional<Duration> deadline_after;  // Likewise.
+  int32_t stop_after = 0;                  // Tokens after which a stop string is complete; 0: none.
 };
 
 // `index` counts from 0; the request's id is index + 1. REQUIRES: open-loop callers ask in order,

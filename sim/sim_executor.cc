@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/engine_core.h"
+
 namespace ropeway::sim {
 
 StatusOr<KvLayout> SimExecutor::Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
@@ -34,6 +36,11 @@ StatusOr<StepResult> SimExecutor::Wait() {
   clock_->Advance(cost);
   if (faults_->Fires("device_lost") || lost_) {
     return Status(StatusCode::kUnavailable, "simulated loss of the device");
+  }
+  if (faults_->Fires("memory_gone")) memory_gone_ = EngineCore::kMaxMemoryTries + 2;
+  if (faults_->Fires("short_of_memory") || memory_gone_ > 0) {
+    if (memory_gone_ > 0) --memory_gone_;
+    return Status(StatusCode::kResourceExhausted, "out of memory");
   }
   StatusOr<StepResult> result = device_.Wait();
   if (result.ok() && !result->sampled.empty() && faults_->Fires("wrong_answer")) {

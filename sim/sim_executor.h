@@ -43,6 +43,7 @@ class SimExecutor final : public Executor {
   TestExecutor device_;
   Batch batch_;
   bool lost_ = false;
+  int memory_gone_ = 0;                  // Steps for which it still is.
   std::map<uint64_t, int32_t> written_;  // Plant::kDiff: by sequence, positions ever computed.
 };
 

@@ -41,6 +41,7 @@ struct Totals {
   std::map<std::string, uint64_t> faults;
   TransitionCounts transitions{};
   uint64_t steps = 0, preemptions = 0, mixed_steps = 0, requests = 0;
+  uint64_t timed_out = 0, gave_way_scored = 0, no_tokens = 0, beyond_least = 0;
 
   void Add(const Setup& setup, const Report& report) {
     for (const auto& [name, p] : setup.faults) faults.try_emplace(name, 0);
@@ -54,6 +55,13 @@ struct Totals {
     preemptions += report.stats.preemptions;
     mixed_steps += report.mixed_steps;
     requests += report.records.size();
+    for (const auto& [id, record] : report.records) {
+      const auto least = static_cast<size_t>(record.made.request.spec.params.min_tokens);
+      if (record.timed_out) ++timed_out;
+      if (record.gave_way_scored) ++gave_way_scored;
+      if (record.made.request.max_tokens == 0) ++no_tokens;
+      if (least > 0 && record.output.size() > least) ++beyond_least;
+    }
   }
 };
 
@@ -84,6 +92,14 @@ bool Covered(const Totals& totals) {
     all = all && n > 0;
   }
   all = all && totals.mixed_steps > 0 && totals.preemptions > 0;
+  for (const auto& [name, n] :
+       {std::pair{"timed out", totals.timed_out},
+        {"gave way with a part of the prompt scored", totals.gave_way_scored},
+        {"wanted no token", totals.no_tokens},
+        {"went beyond min_tokens", totals.beyond_least}}) {
+    std::printf("  requests that %-44s %6llu\n", name, static_cast<unsigned long long>(n));
+    all = all && n > 0;
+  }
   if (!all)
     std::printf("FAILED: not covered: a fault, move or kind of step above never happened\n");
   return all;
@@ -98,7 +114,9 @@ int Main(int argc, char** argv) {
   bool coverage = false;
   auto* one = app.add_option("--seed", seed, "Run this seed only");
   app.add_option("--seeds", seeds, "Run the seeds A..B")->excludes(one);
-  app.add_option("--plant", plant_name, "Plant a bug: leak lost double starve reorder diff");
+  app.add_option("--plant", plant_name,
+                 "Plant a bug: leak lost double starve reorder diff scored_twice "
+                 "deadline_missed early_end past_stop");
   app.add_flag("--verbose", verbose, "Print what happens");
   app.add_flag("--coverage", coverage, "Fail unless the seeds met every fault and transition");
   try {

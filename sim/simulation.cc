@@ -11,7 +11,8 @@ namespace {
 constexpr uint64_t kMaxSteps = 200000;
 
 const char* KindName(CoreEvent::Kind kind) {
-  static constexpr const char* kNames[] = {"started", "token", "preempted", "finished", "failed"};
+  static constexpr const char* kNames[] = {"started",   "is scored", "token",
+                                           "preempted", "finished",  "failed"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -43,9 +44,11 @@ std::map<RequestId, std::vector<Output>> ReferenceOutputs(
   std::map<RequestId, std::vector<Output>> outputs;
   Checks checks(setup);
   EngineCore core(options, layout, &executor, policy.get(), &clock,
-                  [&](std::vector<CoreEvent> events) { checks.OnEvents(events, {}); });
+                  [&](std::vector<CoreEvent> events) { checks.OnEvents(events, {}, clock.Now()); });
   for (const auto& [id, record] : records) {
-    checks.OnAdd(record.made, core.Add(record.made.request), {}, core.stats().steps);
+    SimRequest made = record.made;
+    made.request.deadline = TimePoint::max();
+    checks.OnAdd(made, core.Add(made.request), {}, core.stats().steps);
     while (core.Step()) {
     }
     outputs[id] = checks.records().at(id).output;
@@ -182,7 +185,8 @@ void Simulation::Arrive(SimRequest made) {
                 made.request.prompt.size(), made.request.max_tokens);
   }
   made.request.arrival = clock_.Now();
-  const Status answer = core_->Add(made.request);
+  if (made.deadline_after.has_value()) made.request.deadline = clock_.Now() + *made.deadline_after;
+  const Status answer = core_->Add(Forget(setup_.plant, made.request));
   Trace(Mix64(id, static_cast<uint64_t>(answer.code())));
   checks_.OnAdd(made, answer, core_->device_status(), core_->stats().steps);
   if (!answer.ok()) {
@@ -208,20 +212,22 @@ void Simulation::Finish(RequestId id, FinishReason reason) {
 
 void Simulation::Step() {
   if (faults_.Fires("clock_jump")) clock_.Advance(std::chrono::hours(1));
+  const TimePoint begin = clock_.Now();
   core_->Step();
   const CoreStats& stats = core_->stats();
   if (stats.last_prefill_rows > 0 && stats.last_prefill_rows < stats.last_rows) ++mixed_steps_;
   Trace(static_cast<uint64_t>(clock_.Now().count()));
   Trace(Mix64(static_cast<uint64_t>(stats.last_rows), static_cast<uint64_t>(stats.free_blocks)));
-  checks_.AfterStep(stats);
+  checks_.AfterStep(stats, begin);
   if (!executor_.violation().empty()) checks_.Violate("kv", executor_.violation());
   if (check_random_.Chance(0.2)) checks_.OnIntegrity(core_->CheckIntegrity());
 }
 
 void Simulation::Receive(std::vector<CoreEvent> events) {
-  checks_.OnEvents(events, core_->device_status());
+  checks_.OnEvents(events, core_->device_status(), clock_.Now());
   for (const CoreEvent& event : events) {
     Trace(Mix64(event.id, static_cast<uint64_t>(event.kind)));
+    for (const Scored& scored : event.scored) Trace(static_cast<uint64_t>(scored.position));
     Trace(Mix64(static_cast<uint64_t>(event.sampled.token), static_cast<uint64_t>(event.reason)));
     if (verbose_) {
       std::printf("%10.3f ms  step %llu: request %llu %s\n", ToSeconds(clock_.Now()) * 1e3,
