@@ -1,6 +1,8 @@
 // A request's body, at both endpoints that generate.
 #include <cmath>
 #include <string_view>
+#include <variant>
+#include <vector>
 
 #include "fuzz/fuzz_target.h"
 #include "server/openai_request.h"
@@ -37,10 +39,20 @@ void CheckRequest(const Request& request) {
   Require(request.stop_token_ids.size() <= 128, "stop_token_ids");
 }
 
+void CheckApiRequest(const ApiRequest& api) {
+  CheckRequest(api.request);
+  Require(!api.prompts.empty() && api.n >= 1 && api.choices() <= 128, "choices");
+  for (const Prompt& prompt : api.prompts) {
+    if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) {
+      for (const TokenId id : *ids) Require(id >= 0, "a negative token id");
+    }
+  }
+}
+
 void CheckBody(std::string_view body, bool chat) {
   const auto parsed = ParseApiRequest(body, chat, JsonBounds());
   if (parsed.ok()) {
-    CheckRequest(parsed->request);
+    CheckApiRequest(*parsed);
   } else {
     RequireRefusal(parsed.status());
   }

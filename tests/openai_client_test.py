@@ -1,0 +1,538 @@
+#!/usr/bin/env python3
+"""The server as the users of OpenAI's official Python client meet it: `ropeway serve` on the default
+model, and the unchanged `openai` package in front of it.
+
+usage: openai_client_test.py --ropeway PROGRAM --model FILE.gguf [unittest flags]
+"""
+import argparse
+import asyncio
+import concurrent.futures
+import http.client
+import json
+import math
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import openai
+
+ARGS = argparse.Namespace()
+
+
+class Server:
+    """A running `ropeway serve` on a port of its own choice."""
+
+    def __init__(self, *flags):
+        # A file, not a pipe: nobody reads while the test runs.
+        self.log = tempfile.NamedTemporaryFile("w+", prefix="ropeway-serve-")
+        self.process = subprocess.Popen(
+            [ARGS.ropeway, "serve", "--model", ARGS.model, "--port", "0", *flags],
+            stdout=self.log, stderr=subprocess.STDOUT)
+        self.port = self.wait_for_port()
+
+    def wait_for_port(self):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            text = self.output()
+            found = re.search(r"\bon http://127\.0\.0\.1:(\d+)", text)
+            if found:
+                return int(found.group(1))
+            if self.process.poll() is not None:
+                raise RuntimeError(f"serve ended early: {text}")
+            time.sleep(0.02)
+        self.process.kill()
+        raise RuntimeError(f"no address within 60 s: {self.output()}")
+
+    def output(self):
+        return pathlib.Path(self.log.name).read_text(encoding="utf-8")
+
+    def client(self, **more):
+        options = {"api_key": "any", "max_retries": 0, "timeout": 120, **more}
+        return openai.OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", **options)
+
+    def async_client(self):
+        return openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key="any",
+                                  max_retries=0, timeout=120)
+
+    def plain(self, method, path, body=None):
+        """Without the client: what it has no call for."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            data = None if body is None else json.dumps(body)
+            connection.request(method, path, data, {"Content-Type": "application/json"})
+            reply = connection.getresponse()
+            return reply.status, reply.read().decode()
+        finally:
+            connection.close()
+
+    def tokenize(self, text):
+        status, reply = self.plain("POST", "/tokenize", {"prompt": text, "add_special_tokens": False})
+        assert status == 200, reply
+        return json.loads(reply)["tokens"]
+
+    def metric(self, name):
+        text = self.plain("GET", "/metrics")[1]
+        found = re.search(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+-]+)$", text, re.MULTILINE)
+        assert found, f"no metric {name} in:\n{text}"
+        return float(found.group(1))
+
+    def wait_for(self, name, condition):
+        deadline = time.monotonic() + 30
+        while not condition(self.metric(name)):
+            assert time.monotonic() < deadline, f"{name} is {self.metric(name)}"
+            time.sleep(0.01)
+
+    def wait_until_idle(self):
+        """What was under way has given its place and its blocks back."""
+        self.wait_for("ropeway_num_requests_running", lambda n: n == 0)
+        self.wait_for("ropeway_num_requests_waiting", lambda n: n == 0)
+        self.wait_for("ropeway_kv_cache_usage_ratio", lambda n: n == 0)
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            return self.process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        finally:
+            self.log.close()
+
+
+MODEL = "default"
+FRANCE = "The capital of France is"
+GREEDY = {"model": MODEL, "temperature": 0}
+ENDLESS = {"model": MODEL, "max_tokens": 4000, "extra_body": {"ignore_eos": True}}
+QUESTIONS = [f"Write one sentence about {thing}." for thing in (
+    "the sea", "a ropeway", "bread", "the moon", "a violin", "rain", "a library", "iron", "bees",
+    "winter", "a lighthouse", "chess", "rivers", "a clock", "mountains", "paper")]
+
+
+def ask(question):
+    return [{"role": "user", "content": question}]
+
+
+class TimedCase(unittest.TestCase):
+    """Says how long each test took."""
+
+    def setUp(self):
+        self.start = time.monotonic()
+
+    def tearDown(self):
+        print(f"  {self.id().split('.', 1)[1]}: {time.monotonic() - self.start:.2f} s", flush=True)
+
+
+class ClientTest(TimedCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+        cls.addClassCleanup(cls.server.stop)
+        cls.client = cls.server.client()
+
+    def complete(self, prompt, **more):
+        return self.client.completions.create(prompt=prompt, **{**GREEDY, "max_tokens": 8, **more})
+
+    def chat(self, question, **more):
+        return self.client.chat.completions.create(messages=ask(question),
+                                                   **{**GREEDY, "max_tokens": 16, **more})
+
+    def refused(self, error, param, call, *args, **more):
+        with self.assertRaises(error) as caught:
+            call(*args, **more)
+        self.assertEqual(caught.exception.param, param, caught.exception)
+        self.assertTrue(caught.exception.body["message"])
+        self.assertEqual(set(caught.exception.body), {"message", "type", "param", "code"})
+        return caught.exception
+
+
+class CompletionTest(ClientTest):
+    def test_a_completion(self):
+        reply = self.complete(FRANCE, max_tokens=5)
+        self.assertEqual(reply.object, "text_completion")
+        self.assertIn("Paris", reply.choices[0].text)
+        self.assertEqual(reply.choices[0].finish_reason, "length")
+        self.assertEqual((reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.total_tokens),
+                         (5, 5, 10))
+        self.assertTrue(reply.id and reply.model and reply.created)
+
+    def test_token_ids_are_the_text_they_stand_for(self):
+        ids = self.server.tokenize(FRANCE)
+        self.assertEqual(len(ids), 5)
+        self.assertEqual(self.complete(ids).choices[0].text, self.complete(FRANCE).choices[0].text)
+
+    def test_a_list_of_prompts_in_order(self):
+        prompts = [FRANCE, "1, 2, 3,", "Once upon a time"]
+        reply = self.complete(prompts)
+        self.assertEqual([c.index for c in reply.choices], [0, 1, 2])
+        self.assertEqual([c.text for c in reply.choices],
+                         [self.complete(p).choices[0].text for p in prompts])
+        self.assertEqual(reply.usage.completion_tokens, 24)
+        ids = [self.server.tokenize(p) for p in prompts]
+        self.assertEqual([c.text for c in self.complete(ids).choices], [c.text for c in reply.choices])
+
+    def test_several_choices(self):
+        drawn = {"seed": 11, "temperature": 1, "max_tokens": 12}
+        one = self.complete(FRANCE, **drawn).choices[0].text
+        reply = self.complete([FRANCE, "Once upon a time"], n=3, **drawn)
+        self.assertEqual([c.index for c in reply.choices], list(range(6)))
+        self.assertEqual(reply.choices[0].text, one)
+        self.assertEqual(len({c.text for c in reply.choices[:3]}), 3)
+        self.assertEqual(reply.choices[3].text, self.complete("Once upon a time", **drawn).choices[0].text)
+        self.assertEqual(reply.usage.completion_tokens, 72)
+
+    def test_seeds(self):
+        drawn = lambda seed: self.complete("My favourite colour is", seed=seed, temperature=1.2,
+                                           max_tokens=16).choices[0].text
+        self.assertEqual(drawn(3), drawn(3))
+        self.assertNotEqual(drawn(3), drawn(4))
+
+    def test_logprobs(self):
+        choice = self.complete(FRANCE, logprobs=3).choices[0]
+        found = choice.logprobs
+        self.assertEqual("".join(found.tokens), choice.text)
+        self.assertEqual([len(lists) for lists in (found.token_logprobs, found.top_logprobs, found.text_offset)],
+                         [len(found.tokens)] * 3)
+        for token, logprob, top in zip(found.tokens, found.token_logprobs, found.top_logprobs):
+            self.assertLessEqual(logprob, 0)
+            self.assertEqual(len(top), 3)
+            # Greedy: the token is the most probable one.
+            self.assertEqual(top[token], logprob)
+            self.assertEqual(max(top.values()), logprob)
+        self.assertEqual(found.text_offset[1] - found.text_offset[0], len(found.tokens[0]))
+
+    def test_echo(self):
+        plain = self.complete(FRANCE).choices[0].text
+        self.assertEqual(self.complete(FRANCE, echo=True).choices[0].text, FRANCE + plain)
+        # max_tokens 0: the prompt alone, scored.
+        reply = self.complete(FRANCE, echo=True, max_tokens=0, logprobs=0)
+        choice = reply.choices[0]
+        self.assertEqual(choice.text, FRANCE)
+        self.assertEqual(len(choice.logprobs.tokens), 5)
+        self.assertIsNone(choice.logprobs.token_logprobs[0])
+        self.assertTrue(all(value < 0 for value in choice.logprobs.token_logprobs[1:]))
+        self.assertEqual(choice.logprobs.text_offset[0], 0)
+        self.assertEqual(reply.usage.completion_tokens, 0)
+
+    def test_stop_and_penalties(self):
+        counting = "1, 2, 3, 4, 5, 6, 7, 8, 9,"
+        stopped = self.complete(counting, stop=["12"], max_tokens=30).choices[0]
+        self.assertEqual((stopped.finish_reason, stopped.text.strip()), ("stop", "10, 11,"))
+        free = self.complete(counting, max_tokens=12).choices[0].text
+        self.assertNotEqual(self.complete(counting, max_tokens=12, frequency_penalty=2,
+                                          presence_penalty=2).choices[0].text, free)
+        [paris] = self.server.tokenize(" Paris")
+        self.assertNotIn("Paris", self.complete(FRANCE, logit_bias={str(paris): -100}).choices[0].text[:6])
+
+    def test_a_stream_is_the_whole_in_parts(self):
+        whole = self.complete(FRANCE, max_tokens=24)
+        chunks = list(self.complete(FRANCE, max_tokens=24, stream=True, stream_options={"include_usage": True}))
+        self.assertEqual("".join(c.choices[0].text for c in chunks if c.choices), whole.choices[0].text)
+        self.assertEqual(chunks[-1].choices, [])
+        self.assertEqual(chunks[-1].usage, whole.usage)
+        self.assertTrue(all(c.usage is None for c in chunks[:-1]))
+        self.assertGreater(len(chunks), 10)
+
+    def test_a_stream_of_several_choices(self):
+        whole = self.complete([FRANCE, "Once upon a time"], n=2, seed=5, temperature=1)
+        texts = [""] * 4
+        reasons = [None] * 4
+        for chunk in self.complete([FRANCE, "Once upon a time"], n=2, seed=5, temperature=1, stream=True):
+            for choice in chunk.choices:
+                texts[choice.index] += choice.text
+                reasons[choice.index] = choice.finish_reason or reasons[choice.index]
+        self.assertEqual(texts, [c.text for c in whole.choices])
+        self.assertEqual(reasons, [c.finish_reason for c in whole.choices])
+
+
+class ChatTest(ClientTest):
+    def test_a_chat(self):
+        question = "What is the colour of the sky?"
+        reply = self.client.chat.completions.create(
+            messages=[{"role": "user", "content": [{"type": "text", "text": question}]}],
+            max_completion_tokens=24, response_format={"type": "text"}, user="me", **GREEDY)
+        self.assertEqual(reply.choices[0].message, self.chat(question, max_tokens=24).choices[0].message)
+        self.assertEqual(reply.object, "chat.completion")
+        self.assertEqual(reply.choices[0].message.role, "assistant")
+        self.assertTrue(reply.choices[0].message.content.strip())
+        self.assertIn(reply.choices[0].finish_reason, ("stop", "length"))
+        self.assertEqual(reply.usage.total_tokens, reply.usage.prompt_tokens + reply.usage.completion_tokens)
+
+    def test_turns_and_roles(self):
+        reply = self.client.chat.completions.create(
+            messages=[{"role": "developer", "content": "Answer with one word."},
+                      {"role": "user", "content": "What is 1 + 1?", "name": "bo"},
+                      {"role": "assistant", "content": "Two."},
+                      {"role": "user", "content": "And what is 2 + 1?"}], max_tokens=8, **GREEDY)
+        self.assertTrue(reply.choices[0].message.content)
+
+    def test_a_stream_is_the_whole_in_parts(self):
+        whole = self.chat("Tell me a joke.")
+        with self.chat("Tell me a joke.", stream=True, stream_options={"include_usage": True}) as stream:
+            chunks = list(stream)
+        self.assertEqual(chunks[0].choices[0].delta.role, "assistant")
+        self.assertEqual("".join(c.choices[0].delta.content or "" for c in chunks if c.choices),
+                         whole.choices[0].message.content)
+        self.assertEqual(chunks[-1].usage, whole.usage)
+        self.assertEqual([c.choices[0].finish_reason for c in chunks if c.choices][-1],
+                         whole.choices[0].finish_reason)
+
+    def test_the_clients_own_stream_helper(self):
+        # The helper takes an answer that max_tokens cut for an error: this one ends by its stop string.
+        whole = self.chat("Tell me a joke.", stop=["a"], max_tokens=100).choices[0].message.content
+        with self.client.chat.completions.stream(messages=ask("Tell me a joke."), stop=["a"], max_tokens=100,
+                                                 **GREEDY) as stream:
+            text = "".join(event.delta for event in stream if event.type == "content.delta")
+            final = stream.get_final_completion()
+        self.assertEqual(text, whole)
+        self.assertEqual(final.choices[0].message.content, whole)
+
+    def test_logprobs_and_choices(self):
+        reply = self.chat("Name a colour.", n=2, logprobs=True, top_logprobs=2, seed=1, temperature=1, max_tokens=6)
+        self.assertEqual([c.index for c in reply.choices], [0, 1])
+        for choice in reply.choices:
+            entries = choice.logprobs.content
+            for entry in entries:
+                self.assertEqual(len(entry.top_logprobs), 2)
+                self.assertLessEqual(entry.logprob, entry.top_logprobs[0].logprob + 1e-9)
+            shown = b"".join(bytes(entry.bytes or []) for entry in entries).decode(errors="replace")
+            self.assertTrue(shown.startswith(choice.message.content))
+
+
+class ErrorTest(ClientTest):
+    def test_no_such_model(self):
+        for call in (lambda: self.complete("x", model="gpt-4"), lambda: self.chat("x", model="gpt-4")):
+            error = self.refused(openai.NotFoundError, "model", call)
+            self.assertEqual(error.code, "model_not_found")
+
+    def test_bad_values_name_their_field(self):
+        bad = openai.BadRequestError
+        for param, more in (
+                ("temperature", {"temperature": 3}), ("top_p", {"top_p": 0}), ("n", {"n": 0}),
+                ("n", {"n": 100000}), ("max_tokens", {"max_tokens": -1}), ("stop", {"stop": ["x"] * 17}),
+                ("presence_penalty", {"presence_penalty": -3}), ("frequency_penalty", {"frequency_penalty": 2.5}),
+                ("stream_options", {"stream_options": {"include_usage": True}}),
+                ("nonsense", {"extra_body": {"nonsense": 1}}), ("min_tokens", {"extra_body": {"min_tokens": -1}}),
+                ("timeout", {"extra_body": {"timeout": 0}}), ("timeout", {"extra_body": {"timeout": "soon"}}),
+                ("typical_p", {"extra_body": {"typical_p": 0}})):
+            with self.subTest(**more):
+                self.refused(bad, param, self.complete, "x", **more)
+                self.refused(bad, param, self.chat, "x", **more)
+        for param, more in (("suffix", {"suffix": "end"}), ("logprobs", {"logprobs": 21}),
+                            ("max_tokens", {"max_tokens": 0})):
+            with self.subTest(**more):
+                self.refused(bad, param, self.complete, "x", **more)
+        self.assertIn("logit_bias", self.refused(bad, "logit_bias", self.complete, "x",
+                                                 logit_bias={"999999": 1}).body["message"])
+
+    def test_what_would_change_the_answer_is_refused_by_name(self):
+        tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+        for param, more in (("tools", {"tools": [tool]}), ("reasoning_effort", {"reasoning_effort": "low"}),
+                            ("response_format", {"response_format": {"type": "json_object"}})):
+            with self.subTest(param=param):
+                error = self.refused(openai.BadRequestError, param, self.chat, "x", **more)
+                self.assertEqual(error.code, "unsupported_parameter")
+        image = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.client.chat.completions.create(messages=[{"role": "user", "content": image}], **GREEDY)
+        self.assertEqual(caught.exception.param, "messages[0].content[0].type")
+
+    def test_a_prompt_that_is_too_long_names_both_numbers(self):
+        limit = json.loads(self.server.plain("GET", "/v1/models")[1])["data"][0]["max_model_len"]
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.complete([504] * (limit + 5))
+        numbers = [int(n) for n in re.findall(r"\d+", caught.exception.body["message"])]
+        self.assertIn(limit, numbers)
+        self.assertTrue({limit + 5, limit + 13} & set(numbers), caught.exception)
+        with self.assertRaises(openai.BadRequestError):
+            self.chat("word " * (limit + 5))
+        with self.assertRaises(openai.BadRequestError):  # The same where the answer is a stream.
+            list(self.complete([504] * (limit + 5), stream=True))
+
+    def test_the_clients_own_timeout_is_a_cancel(self):
+        with self.assertRaises(openai.APITimeoutError):
+            self.client.with_options(timeout=0.3).completions.create(prompt="x", **ENDLESS)
+        self.server.wait_until_idle()
+
+    def test_the_requests_timeout(self):
+        endless = {**ENDLESS, "extra_body": {"ignore_eos": True, "timeout": 0.3}}
+        with self.assertRaises(openai.APIStatusError) as caught:
+            self.client.completions.create(prompt="x", **endless)
+        self.assertEqual(caught.exception.status_code, 408)
+        self.assertEqual(caught.exception.code, "timeout")
+        text = ""
+        with self.assertRaises(openai.APIError) as caught:
+            for chunk in self.client.completions.create(prompt="x", stream=True, **endless):
+                text += chunk.choices[0].text
+        self.assertEqual(caught.exception.code, "timeout")
+        self.assertTrue(text, "nothing came before the time was up")
+        self.server.wait_until_idle()
+
+    def test_models(self):
+        [model] = self.client.models.list().data
+        self.assertEqual(self.client.models.retrieve(model.id).id, model.id)
+        self.assertEqual(self.complete("x", model=model.id, max_tokens=1).model, model.id)
+        with self.assertRaises(openai.NotFoundError):
+            self.client.models.retrieve("nothing-of-the-kind")
+
+    def test_what_is_not_served_is_a_404(self):
+        with self.assertRaises(openai.NotFoundError):
+            self.client.embeddings.create(model=MODEL, input="x")
+
+
+class CrowdTest(ClientTest):
+    def test_sixteen_threads_get_what_each_gets_alone(self):
+        answer = lambda q: self.chat(q, logprobs=True).choices[0].model_dump()
+        alone = [answer(q) for q in QUESTIONS[:4]]
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            together = list(pool.map(answer, QUESTIONS))
+        self.assertEqual(together[:4], alone)
+        self.assertEqual(len({c["message"]["content"] for c in together}), 16)
+
+    def test_sixteen_coroutines_stream_what_each_gets_alone(self):
+        async def stream(client, question):
+            chunks = await client.chat.completions.create(messages=ask(question), max_tokens=16, stream=True,
+                                                          **GREEDY)
+            return "".join([c.choices[0].delta.content or "" async for c in chunks if c.choices])
+
+        async def crowd():
+            async with self.server.async_client() as client:
+                return await asyncio.gather(*(stream(client, q) for q in QUESTIONS))
+
+        together = asyncio.run(crowd())
+        for question, text in list(zip(QUESTIONS, together))[:4]:
+            self.assertEqual(text, self.chat(question).choices[0].message.content)
+
+    def test_a_stream_closed_in_the_middle_is_gone(self):
+        for prompt in ("Once upon a time", ["Once upon a time", FRANCE]):
+            stream = self.client.completions.create(prompt=prompt, stream=True, **ENDLESS)
+            for _ in range(5):
+                self.assertTrue(next(stream).choices)
+            self.assertGreaterEqual(self.server.metric("ropeway_num_requests_running"), 1)
+            stream.close()
+            self.server.wait_until_idle()
+
+    def test_coroutines_that_are_cancelled_are_gone(self):
+        async def endless(client):
+            async for _ in await client.completions.create(prompt="x", stream=True, **ENDLESS):
+                pass
+
+        async def crowd():
+            async with self.server.async_client() as client:
+                tasks = [asyncio.create_task(endless(client)) for _ in range(8)]
+                await asyncio.to_thread(self.server.wait_for, "ropeway_num_requests_running", lambda n: n == 8)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+        asyncio.run(crowd())
+        self.server.wait_until_idle()
+
+
+class EvaluationTest(ClientTest):
+    """As lm-evaluation-harness's local-completions does it: token ids, echo, logprobs 1, temperature 0."""
+
+    CONTEXT = "The cable car leaves the valley and"
+
+    def score(self, ids, max_tokens):
+        """The log-probs of all tokens but the first, and whether each was the most probable one."""
+        reply = self.client.completions.create(model=MODEL, prompt=ids, echo=True, logprobs=1, temperature=0,
+                                               max_tokens=max_tokens, seed=1234)
+        results = []
+        for choice, prompt in zip(reply.choices, ids):
+            found = choice.logprobs
+            self.assertEqual(len(found.token_logprobs), len(prompt) + max_tokens)
+            end = len(prompt)
+            greedy = [token == max(top, key=top.get) for token, top
+                      in zip(found.tokens[1:end], found.top_logprobs[1:end])]
+            results.append((found.token_logprobs[1:end], greedy))
+        return results
+
+    def test_scores_are_those_of_generation(self):
+        generated = self.complete(self.CONTEXT, max_tokens=12, logprobs=1).choices[0].logprobs
+        context = self.server.tokenize(self.CONTEXT)
+        ids = list(context)
+        for token in generated.tokens:
+            [one] = self.server.tokenize(token)
+            ids.append(one)
+        # With 0 new tokens, with 1, and beside others: bit by bit the same as when they were generated.
+        for max_tokens in (0, 1):
+            [(scores, greedy), _] = self.score([ids, ids[:9]], max_tokens)
+            self.assertEqual(scores[len(context) - 1:], generated.token_logprobs)
+            self.assertTrue(all(greedy[len(context) - 1:]))
+        [(short, _)] = self.score([ids[:9]], 0)
+        self.assertEqual(short, scores[:8])
+
+    def test_a_choice_of_endings(self):
+        context = self.server.tokenize(FRANCE)
+        endings = [" Paris", " London", " bread"]
+        whole = [context + self.server.tokenize(ending) for ending in endings]
+        sums = [sum(scores[len(context) - 1:]) for scores, _ in self.score(whole, 1)]
+        self.assertEqual(max(zip(sums, endings))[1], " Paris")
+        self.assertTrue(all(math.isfinite(s) and s < 0 for s in sums))
+
+    def test_perplexity_agrees(self):
+        text = " ".join((pathlib.Path(__file__).parent / "data" / "public_domain.txt")
+                        .read_text(encoding="utf-8").split()[:200])
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write(text)
+            file.flush()
+            reply = subprocess.run([ARGS.ropeway, "perplexity", "--model", ARGS.model, "--file", file.name],
+                                   capture_output=True, text=True, check=False, timeout=120)
+        self.assertEqual(reply.returncode, 0, reply.stderr)
+        ids = self.server.tokenize(text)
+        [(scores, _)] = self.score([ids], 0)
+        expected = math.exp(-sum(scores) / len(scores))
+        found = re.search(r"perplexity\D*([0-9.]+)", reply.stdout, re.IGNORECASE)
+        self.assertTrue(found, reply.stdout)
+        self.assertAlmostEqual(float(found.group(1)) / expected, 1, places=3)
+
+
+class FullServerTest(TimedCase):
+    def test_a_full_queue_is_a_rate_limit(self):
+        server = Server("--max-num-seqs", "1", "--max-queued-requests", "1")
+        self.addCleanup(server.stop)
+        client = server.client()
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            asked = [pool.submit(client.completions.create, model=MODEL, prompt="x", max_tokens=48,
+                                 extra_body={"ignore_eos": True}) for _ in range(8)]
+            errors = [f.exception() for f in asked]
+        refused = [e for e in errors if e is not None]
+        self.assertTrue(0 < len(refused) < 8, errors)
+        for error in refused:
+            self.assertIsInstance(error, openai.RateLimitError)
+            self.assertGreaterEqual(int(error.response.headers["retry-after"]), 1)
+        # The client's own retries get all of them through in the end.
+        patient = server.client(max_retries=10)
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            replies = list(pool.map(lambda _: patient.completions.create(model=MODEL, prompt="x", max_tokens=4),
+                                    range(3)))
+        self.assertEqual(len(replies), 3)
+
+
+class KeyTest(TimedCase):
+    def test_api_keys(self):
+        server = Server("--api-key", "sk-right")
+        self.addCleanup(server.stop)
+        for key in ("sk-wrong", "sk-righ", "sk-right2", "x" * 5000):
+            with self.subTest(key=key[:10]), self.assertRaises(openai.AuthenticationError) as caught:
+                server.client(api_key=key).completions.create(model=MODEL, prompt="x", max_tokens=1)
+            self.assertEqual(caught.exception.code, "invalid_api_key")
+        with self.assertRaises(openai.AuthenticationError):
+            server.client(api_key="sk-wrong").models.list()
+        reply = server.client(api_key="sk-right").completions.create(model=MODEL, prompt="x", max_tokens=1)
+        self.assertEqual(reply.usage.completion_tokens, 1)
+        for path in ("/livez", "/readyz"):
+            self.assertEqual(server.plain("GET", path)[0], 200)
+        self.assertNotIn("sk-right", server.output())
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ropeway", required=True)
+    parser.add_argument("--model", required=True)
+    _, rest = parser.parse_known_args(namespace=ARGS)
+    unittest.main(argv=[sys.argv[0], "-v", *rest])
