@@ -140,10 +140,22 @@ CLI::Option* AddSize(CLI::App* app, const std::string& name, size_t* value, int6
       ->default_str(FormatSize(static_cast<int64_t>(*value)));
 }
 
+FlagKind KindOf(const CLI::Option& option) {
+  if (option.get_expected_max() == 0) return FlagKind::kSwitch;
+  const std::string placeholder = PlaceholderOf(option);
+  if (placeholder == kIntPlaceholder) return FlagKind::kInt;
+  if (placeholder == kNumberPlaceholder) return FlagKind::kNumber;
+  if (placeholder == kTimePlaceholder) return FlagKind::kTime;
+  if (placeholder == kSizePlaceholder) return FlagKind::kSize;
+  return FlagKind::kText;
+}
+
 std::string PlaceholderOf(const CLI::Option& option) {
   if (option.get_expected_max() == 0) return "";
-  const std::string name = option.get_type_name();
-  return name.substr(0, name.find(kSeparator));
+  const std::string full = option.get_type_name();
+  const std::string name = full.substr(0, full.find(kSeparator));
+  if (name == "INT" || name == "UINT") return kIntPlaceholder;
+  return name == "FLOAT" ? kNumberPlaceholder : name;
 }
 
 std::vector<std::string> ChoicesOf(const CLI::Option& option) {

@@ -70,6 +70,11 @@ CLI::Option* AddSize(CLI::App* app, const std::string& name, int64_t* value, int
 CLI::Option* AddSize(CLI::App* app, const std::string& name, size_t* value, int64_t least,
                      const std::string& description);
 
+// What a value is, for those who read and write values in another form.
+enum class FlagKind { kSwitch, kInt, kNumber, kTime, kSize, kText };
+// Goes by the placeholder; flags that CLI11 named itself ("INT", "FLOAT") are understood as well.
+FlagKind KindOf(const CLI::Option& option);
+
 // The placeholder alone, without what CLI11 adds about the bounds.
 std::string PlaceholderOf(const CLI::Option& option);
 // What `AddChoice` was given; empty for other options.

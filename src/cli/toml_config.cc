@@ -29,7 +29,7 @@ class Reader {
         ReadTable(Command(command, section, key), section.empty() ? name : section + "." + name,
                   *inner);
       } else {
-        SetFlag(Flag(command, section, key), value);
+        SetFlag(Flag(command, section, key), name, value);
       }
     }
   }
@@ -79,7 +79,7 @@ class Reader {
     return "ropeway " + words;
   }
 
-  void SetFlag(CLI::Option* option, const toml::node& value) const {
+  void SetFlag(CLI::Option* option, const std::string& name, const toml::node& value) const {
     std::vector<std::string> texts;
     if (const toml::array* array = value.as_array()) {
       if (option->get_multi_option_policy() != CLI::MultiOptionPolicy::TakeAll) {
@@ -90,9 +90,9 @@ class Reader {
       texts.push_back(Text(*option, value));
     }
     if (option->count() > 0 || InEnvironment(*option) || texts.empty()) return;
-    if (option->get_expected_max() == 0) {  // Given or not: nothing to convert.
-      if (texts.front() == "true") option->add_result("true");
-      return;
+    if (KindOf(*option) == FlagKind::kSwitch) {
+      // Some have a name for yes and one for no.
+      texts.front() = option->get_flag_value(name, texts.front());
     }
     try {
       for (std::string& text : texts) option->add_result(std::move(text));
@@ -104,18 +104,19 @@ class Reader {
 
   // The value as the command line would give it.
   std::string Text(const CLI::Option& option, const toml::node& value) const {
-    const std::string placeholder = PlaceholderOf(option);
-    const bool flag = option.get_expected_max() == 0;
-    if (flag) {
-      if (const auto* node = value.as_boolean()) return node->get() ? "true" : "false";
+    const FlagKind kind = KindOf(option);
+    if (const auto* truth = value.as_boolean()) {
+      if (kind == FlagKind::kSwitch) return truth->get() ? "true" : "false";
     } else if (const auto* whole = value.as_integer()) {
-      for (const char* kind : {kIntPlaceholder, kNumberPlaceholder, kSizePlaceholder}) {
-        if (placeholder == kind) return fmt::format("{}", whole->get());
+      if (kind == FlagKind::kInt || kind == FlagKind::kNumber || kind == FlagKind::kSize) {
+        return fmt::format("{}", whole->get());
       }
     } else if (const auto* number = value.as_floating_point()) {
-      if (placeholder == kNumberPlaceholder) return fmt::format("{}", number->get());
+      if (kind == FlagKind::kNumber) return fmt::format("{}", number->get());
     } else if (const auto* text = value.as_string()) {
-      if (placeholder != kIntPlaceholder && placeholder != kNumberPlaceholder) return text->get();
+      if (kind == FlagKind::kText || kind == FlagKind::kTime || kind == FlagKind::kSize) {
+        return text->get();
+      }
     }
     Fail(value.source(), Expected(option, TypeName(value)));
   }
@@ -139,20 +140,26 @@ class Reader {
     }
   }
 
-  static std::string Expected(const CLI::Option& option, const std::string& found) {
-    const std::string placeholder = PlaceholderOf(option);
-    std::string wanted = "a string";
-    if (option.get_expected_max() == 0) {
-      wanted = "true or false";
-    } else if (placeholder == kIntPlaceholder) {
-      wanted = "an integer";
-    } else if (placeholder == kNumberPlaceholder) {
-      wanted = "a number";
-    } else if (placeholder == kTimePlaceholder) {
-      wanted = "a string such as \"30s\"";
-    } else if (placeholder == kSizePlaceholder) {
-      wanted = "a string such as \"48MiB\", or an integer";
+  static const char* Wanted(FlagKind kind) {
+    switch (kind) {
+      case FlagKind::kSwitch:
+        return "true or false";
+      case FlagKind::kInt:
+        return "an integer";
+      case FlagKind::kNumber:
+        return "a number";
+      case FlagKind::kTime:
+        return "a string such as \"30s\"";
+      case FlagKind::kSize:
+        return "a string such as \"48MiB\", or an integer";
+      case FlagKind::kText:
+        break;
     }
+    return "a string";
+  }
+
+  static std::string Expected(const CLI::Option& option, const std::string& found) {
+    std::string wanted = Wanted(KindOf(option));
     if (option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll) {
       wanted += " or an array of strings";
     }

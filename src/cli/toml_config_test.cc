@@ -30,6 +30,7 @@ class TomlConfigTest : public testing::Test {
     AddTexts(serve, "--key", &keys_, "KEY", "")->envname("TOML_CONFIG_TEST_KEY");
     AddChoice(serve, "--level", &level_, {"low", "high"}, "");
     serve->add_flag("--raw", raw_, "");
+    serve->add_flag("--stream,!--no-stream", stream_, "");
     CLI::App* bench = app_.add_subcommand("bench")->fallthrough();
     bench->require_subcommand(1);
     CLI::App* inner = bench->add_subcommand("serve")->fallthrough();
@@ -58,6 +59,7 @@ class TomlConfigTest : public testing::Test {
   std::vector<std::string> keys_;
   std::string level_ = "low";
   bool raw_ = false;
+  bool stream_ = true;
   int users_ = 1;
 };
 
@@ -81,6 +83,14 @@ TEST_F(TomlConfigTest, OtherSpellingsOfTheSame) {
   EXPECT_EQ(size_, 99);
   EXPECT_THAT(keys_, ElementsAre("one"));
   EXPECT_FALSE(raw_);
+}
+
+TEST_F(TomlConfigTest, AFlagWithANameForNo) {
+  EXPECT_EQ(Parse("[serve]\nstream = false\n"), "");
+  EXPECT_FALSE(stream_);
+  app_.clear();
+  EXPECT_EQ(Parse("[serve]\nno-stream = false\n"), "");
+  EXPECT_TRUE(stream_);
 }
 
 TEST_F(TomlConfigTest, TheCommandLineWins) {

@@ -1,0 +1,147 @@
+#include "cli/chat.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <utility>
+
+namespace ropeway {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+// How late Ctrl-C may be noticed; the end of an answer wakes us at once.
+constexpr std::chrono::milliseconds kPoll(20);
+
+constexpr char kHelp[] =
+    "/clear  forget what was said, and begin anew\n"
+    "/stats  tokens and speed of the last answer\n"
+    "/exit   leave, as Ctrl-D does\n"
+    "/help   this list\n"
+    "Ctrl-C stops an answer. A line that ends with \\ goes on in the next one.\n";
+
+}  // namespace
+
+StatusOr<Answer> Stream(Engine* engine, Request request, Output* output) {
+  const bool terminal = isatty(STDOUT_FILENO) != 0;
+  bool line_open = false;  // Written by the engine's output thread until the request ended.
+  const auto on_delta = [&](RequestId, const Delta& delta) {
+    if (delta.text.empty()) return true;
+    line_open = delta.text.back() != '\n';
+    return output->Write(terminal ? ForTerminal(delta.text) : delta.text);
+  };
+  const auto start = std::chrono::steady_clock::now();
+  StatusOr<RequestHandle> handle = engine->Submit(std::move(request), on_delta);
+  if (!handle.ok()) return handle.status();
+  Answer answer;
+  StatusOr<Result> result = handle->Wait(kPoll);
+  for (; !result.ok(); result = handle->Wait(kPoll)) {
+    if (!Interrupts::Take()) continue;
+    answer.interrupted = true;
+    handle->Cancel();
+  }
+  answer.result = *std::move(result);
+  answer.seconds = Seconds(std::chrono::steady_clock::now() - start).count();
+  if (line_open) output->Write("\n");
+  return answer;
+}
+
+std::string StatsLine(const Answer& answer) {
+  const Usage& usage = answer.result.finish.usage;
+  return fmt::format("{} prompt tokens, {} tokens in {:.1f} s ({:.1f} tokens/s)",
+                     usage.prompt_tokens, usage.completion_tokens, answer.seconds,
+                     answer.seconds > 0 ? usage.completion_tokens / answer.seconds : 0.0);
+}
+
+Chat::Chat(const RunFlags* flags, Engine* engine, LineReader* lines, Output* output)
+    : flags_(flags), engine_(engine), lines_(lines), output_(output) {
+  Clear();
+}
+
+void Chat::Clear() {
+  messages_.clear();
+  if (!flags_->system.empty()) messages_.push_back({"system", flags_->system});
+}
+
+int Chat::Run() {
+  Note(fmt::format("{}. Ctrl-C stops an answer, Ctrl-D leaves, /help lists what else there is.\n",
+                   engine_->model_name()));
+  std::string text;
+  while (output_->ok() && ReadMessage(&text)) {
+    if (text.find_first_not_of(" \t\r\n") == std::string::npos) continue;
+    if (text.front() == '/') {
+      if (!Command(text)) break;
+    } else {
+      Turn(text);
+    }
+  }
+  return output_->End();
+}
+
+bool Chat::ReadMessage(std::string* text) {
+  text->clear();
+  const char* prompt = ">>> ";
+  while (true) {
+    Note(prompt);
+    std::string line;
+    switch (lines_->Read(&line)) {
+      case LineReader::Event::kEnd:
+        Note("\n");
+        return false;
+      case LineReader::Event::kInterrupted:
+        Note("\n(Ctrl-D leaves)\n");
+        text->clear();
+        prompt = ">>> ";
+        continue;
+      case LineReader::Event::kLine:
+        break;
+    }
+    const bool goes_on = !line.empty() && line.back() == '\\';
+    if (goes_on) line.back() = '\n';
+    *text += line;
+    if (!goes_on) return true;
+    prompt = "... ";
+  }
+}
+
+bool Chat::Command(const std::string& line) {
+  const std::string command = line.substr(0, line.find_last_not_of(" \t\r") + 1);
+  if (command == "/exit") return false;
+  if (command == "/help") {
+    Note(kHelp);
+  } else if (command == "/clear") {
+    Clear();
+    Note("(a new chat)\n");
+  } else if (command == "/stats") {
+    Note(last_stats_.empty() ? "(no answer yet)\n" : "(" + last_stats_ + ")\n");
+  } else {
+    Note(fmt::format("There is no {}. What there is:\n{}", ForTerminal(command), kHelp));
+  }
+  return true;
+}
+
+void Chat::Turn(const std::string& text) {
+  messages_.push_back({"user", text});
+  Request request = MakeRequest(*flags_);
+  request.prompt = messages_;
+  StatusOr<Answer> answer = Stream(engine_, std::move(request), output_);
+  const Status status = answer.ok() ? answer->result.status : answer.status();
+  if (!status.ok() && !(answer.ok() && answer->interrupted)) {
+    messages_.pop_back();
+    Note(fmt::format("(not answered: {}", status.message()));
+    const bool grown = messages_.size() > (flags_->system.empty() ? 0U : 1U) &&
+                       status.code() == StatusCode::kInvalidArgument;
+    Note(grown ? "; the chat may have grown too long: /clear begins a new one)\n" : ")\n");
+    return;
+  }
+  if (answer->interrupted) Note("(stopped)\n");
+  if (answer->result.finish.reason == FinishReason::kLength) {
+    Note("(cut: no more tokens are allowed, by --max-tokens or the model's context)\n");
+  }
+  last_stats_ = StatsLine(*answer);
+  if (flags_->stats) Note("(" + last_stats_ + ")\n");
+  messages_.push_back({"assistant", std::move(answer->result.text)});
+}
+
+}  // namespace ropeway

@@ -1,0 +1,68 @@
+#include "cli/command_line.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+
+#include "cli/help_formatter.h"
+#include "cli/output.h"
+#include "cli/toml_config.h"
+
+namespace ropeway {
+
+CommandLine::CommandLine()
+    : app_("Ropeway serves language models to many users at once.", "ropeway") {
+  app_.formatter(std::make_shared<HelpFormatter>());
+  app_.set_help_flag("--help,-h", "Show this help");
+  app_.set_version_flag("--version", ROPEWAY_VERSION, "Show the version")->group("Other");
+  app_.set_config("--config", "",
+                  "TOML file of flags: a section per command, such as [serve], and in it port = "
+                  "8080 for --port 8080; the command line and the environment win over it")
+      ->type_name("FILE")
+      ->group("Other")
+      ->configurable(false);
+  app_.config_formatter(std::make_shared<TomlConfig>(&app_));
+  app_.require_subcommand(1);
+  app_.fallthrough();  // Inherited: --config and --version may stand after the command.
+}
+
+CLI::App* CommandLine::AddGroup(const std::string& name, const std::string& description) {
+  CLI::App* group = app_.add_subcommand(name, description);
+  group->require_subcommand(1);
+  return group;
+}
+
+void CommandLine::Add(CLI::App* command, std::function<int()> run) {
+  commands_.emplace_back(command, std::move(run));
+}
+
+int CommandLine::Main(int argc, char** argv) {
+  // Now, since commands would inherit it.
+  app_.footer(
+      "`ropeway COMMAND --help` lists a command's flags.\n\n"
+      "Example:\n  ropeway serve --port 8080");
+  try {
+    app_.parse(argc, argv);
+  } catch (const CLI::Success& e) {
+    app_.exit(e);  // --help and --version.
+    return EndStandardOutput();
+  } catch (const CLI::ParseError& e) {
+    return Fail(fmt::format("{} (see ropeway{} --help)", e.what(), Named()));
+  }
+  for (const auto& [command, run] : commands_) {
+    if (command->parsed()) return run();
+  }
+  return Fail("no such command");  // Not reached: a command is required, and all are in the list.
+}
+
+std::string CommandLine::Named() const {
+  std::string words;
+  for (const CLI::App* at = &app_; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    words += " " + at->get_name();
+  }
+  return words;
+}
+
+}  // namespace ropeway

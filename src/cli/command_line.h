@@ -1,0 +1,41 @@
+// The program's command line: a tree of commands, of which one runs.
+#ifndef ROPEWAY_CLI_COMMAND_LINE_H_
+#define ROPEWAY_CLI_COMMAND_LINE_H_
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace ropeway {
+
+class CommandLine {
+ public:
+  CommandLine();
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+
+  // Where commands are added.
+  CLI::App* app() { return &app_; }
+
+  // Adds a command that only holds others, such as `bench`.
+  CLI::App* AddGroup(const std::string& name, const std::string& description);
+
+  // `command`, of app()'s tree, is carried out by `run`, whose reply is the program's exit code.
+  void Add(CLI::App* command, std::function<int()> run);
+
+  // Reads the command line, then the environment, then --config, and runs the command. Replies with
+  // the exit code: 1, after one sentence, where the command line cannot be understood.
+  int Main(int argc, char** argv);
+
+ private:
+  // " serve", " bench serve": the command that was named, as far as it was understood.
+  std::string Named() const;
+
+  CLI::App app_;
+  std::vector<std::pair<CLI::App*, std::function<int()>>> commands_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_CLI_COMMAND_LINE_H_

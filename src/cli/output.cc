@@ -1,0 +1,56 @@
+#include "cli/output.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <iostream>
+
+namespace ropeway {
+namespace {
+
+constexpr char kLost[] = "the output could not be written";
+
+bool WriteAll(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(descriptor, text.data(), text.size());
+    if (written < 0 && errno != EINTR) return false;
+    if (written > 0) text.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+}  // namespace
+
+int Fail(const std::string& sentence) {
+  Note(fmt::format("ropeway: {}\n", sentence));
+  return 1;
+}
+
+int Fail(const Status& status) { return Fail(status.message()); }
+
+void Note(std::string_view text) { WriteAll(STDERR_FILENO, text); }
+
+bool Output::Write(std::string_view text) {
+  if (!ok_) return false;
+  ok_ = WriteAll(STDOUT_FILENO, text);
+  if (!ok_) reader_gone_ = errno == EPIPE;
+  return ok_;
+}
+
+int Output::End() const {
+  if (ok_) return 0;
+  return reader_gone_ ? 1 : Fail(kLost);
+}
+
+int EndStandardOutput() {
+  std::cout.flush();
+  if (std::cout.good()) return 0;
+  // The stream does not keep the reason: a pipe without a reader says so itself.
+  pollfd out = {STDOUT_FILENO, POLLOUT, 0};
+  const bool reader_gone = poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
+  return reader_gone ? 1 : Fail(kLost);
+}
+
+}  // namespace ropeway

@@ -1,0 +1,81 @@
+#include "cli/prompts_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace ropeway {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+StatusOr<std::vector<PromptLine>> Read(const std::string& text, const RunFlags& flags = {}) {
+  std::istringstream input(text);
+  return ReadPrompts(input, "prompts", flags);
+}
+
+TEST(PromptsFile, EachLineIsAPromptAndEmptyOnesAreNone) {
+  RunFlags flags;
+  flags.system = "Be brief.";
+  flags.max_tokens = 7;
+  const auto lines = Read("one\n\n two \r\n{three\n[4]\n\n", flags);
+  ASSERT_TRUE(lines.ok());
+  ASSERT_EQ(lines->size(), 4u);
+  EXPECT_EQ((*lines)[1].text, " two ");
+  EXPECT_EQ((*lines)[2].text, "{three");
+  const auto& chat = std::get<std::vector<ChatMessage>>((*lines)[0].request.prompt);
+  ASSERT_EQ(chat.size(), 2u);
+  EXPECT_EQ(chat[0].content, "Be brief.");
+  EXPECT_EQ(chat[1].content, "one");
+  EXPECT_EQ((*lines)[0].request.max_tokens, 7);
+}
+
+TEST(PromptsFile, JsonLinesOverrideTheFlags) {
+  RunFlags flags;
+  flags.raw = true;
+  flags.max_tokens = 7;
+  flags.stop = {"x"};
+  const auto lines = Read(
+      "{\"prompt\": \"a\", \"max_tokens\": 3, \"temperature\": 0, \"seed\": 9, \"top_k\": 5,"
+      " \"stop\": [\"y\", \"z\"]}\n{\"prompt\": \"b\"}\n",
+      flags);
+  ASSERT_TRUE(lines.ok()) << lines.status().message();
+  const Request& first = (*lines)[0].request;
+  EXPECT_EQ(std::get<std::string>(first.prompt), "a");
+  EXPECT_EQ(first.max_tokens, 3);
+  EXPECT_EQ(first.sampling.temperature, 0);
+  EXPECT_EQ(first.sampling.seed, 9u);
+  EXPECT_EQ(first.sampling.top_k, 5);
+  EXPECT_THAT(first.stop, ElementsAre("y", "z"));
+  EXPECT_EQ((*lines)[1].request.max_tokens, 7);
+  EXPECT_THAT((*lines)[1].request.stop, ElementsAre("x"));
+}
+
+TEST(PromptsFile, WhatIsWrongIsNamedWithItsLine) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "no prompt"},
+      {"\n\n", "no prompt"},
+      {"{\"prompt\": \"a\"}\nplain\n", "prompts:2: expected a JSON object"},
+      {"{\"prompt\": \"a\"}\n\n{\"prompt\": 3}\n", "prompts:3: 'prompt' must be a string"},
+      {"{\"x\": 1}\n", "prompts:1: unknown field 'x'"},
+      {"{}\n", "prompts:1: the field 'prompt' is missing"},
+      {"{\"prompt\": \"a\", \"max_tokens\": 0}\n", "'max_tokens' must be a whole number, 1 to"},
+      {"{\"prompt\": \"a\", \"max_tokens\": 1.5}\n", "'max_tokens'"},
+      {"{\"prompt\": \"a\", \"max_tokens\": 99999999999999999999999}\n", "'max_tokens'"},
+      {"{\"prompt\": \"a\", \"seed\": 18446744073709551615}\n", "'seed'"},
+      {"{\"prompt\": \"a\", \"temperature\": 3}\n", "'temperature' must be a number, 0 to 2"},
+      {"{\"prompt\": \"a\", \"stop\": [1]}\n", "'stop' must be a string or an array of strings"},
+  };
+  for (const auto& [text, expected] : cases) {
+    const auto lines = Read(text);
+    ASSERT_FALSE(lines.ok()) << text;
+    EXPECT_THAT(lines.status().message(), HasSubstr(expected)) << text;
+  }
+  EXPECT_FALSE(Read(std::string((1 << 20) + 1, 'a')).ok());
+  EXPECT_FALSE(Read("{\"prompt\": \"a\"}\n{\"prompt\": " + std::string(100000, '[') + "\n").ok());
+}
+
+}  // namespace
+}  // namespace ropeway

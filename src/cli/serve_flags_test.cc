@@ -1,0 +1,136 @@
+#include "cli/serve_flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <fstream>
+#include <tuple>
+
+namespace ropeway {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+class ServeFlagsTest : public testing::Test {
+ protected:
+  ServeFlagsTest() { AddServe(&app_, &flags_); }
+
+  // What is refused, "" where nothing is.
+  std::string Parse(std::vector<std::string> words) {
+    std::reverse(words.begin(), words.end());
+    try {
+      app_.parse(words);
+    } catch (const CLI::Error& e) {
+      return e.what();
+    }
+    return "";
+  }
+
+  CLI::App app_{"", "ropeway"};
+  ServeFlags flags_;
+};
+
+TEST_F(ServeFlagsTest, EveryFlagReachesItsOption) {
+  ASSERT_EQ(Parse({"serve", "--model",
+                   "m",     "--threads",
+                   "3",     "--kv-cache-size",
+                   "48MiB", "--max-num-seqs",
+                   "5",     "--max-num-batched-tokens",
+                   "6",     "--max-model-len",
+                   "7",     "--max-queued-requests",
+                   "8",     "--frontend-threads",
+                   "9",     "--request-timeout",
+                   "10s",   "--served-model-name",
+                   "n",     "--host",
+                   "::1",   "--port",
+                   "11",    "--io-threads",
+                   "12",    "--keep-alive-interval",
+                   "13s",   "--drain-timeout",
+                   "14s",   "--max-body-size",
+                   "15KiB", "--max-bodies-size",
+                   "16KiB", "--max-connections",
+                   "17",    "--max-choices",
+                   "18",    "--header-timeout",
+                   "19s",   "--body-timeout",
+                   "20s",   "--idle-timeout",
+                   "21s",   "--write-timeout",
+                   "22s",   "--tls-cert",
+                   "c",     "--tls-key",
+                   "k",     "--admin-key",
+                   "a"}),
+            "");
+  const EngineOptions& engine = flags_.engine.options;
+  EXPECT_EQ(flags_.engine.model, "m");
+  EXPECT_EQ(engine.threads, 3);
+  EXPECT_EQ(engine.kv_cache_bytes, 48 << 20);
+  EXPECT_EQ(engine.max_num_seqs, 5);
+  EXPECT_EQ(engine.max_num_batched_tokens, 6);
+  EXPECT_EQ(engine.max_model_len, 7);
+  EXPECT_EQ(engine.max_queued_requests, 8);
+  EXPECT_EQ(engine.frontend_threads, 9);
+  EXPECT_EQ(engine.request_timeout, milliseconds(10000));
+  EXPECT_EQ(engine.served_model_name, "n");
+  const ServerOptions& server = flags_.server;
+  EXPECT_EQ(server.host, "::1");
+  EXPECT_EQ(server.port, 11);
+  EXPECT_EQ(server.io_threads, 12);
+  EXPECT_EQ(server.limits.keep_alive_interval, milliseconds(13000));
+  EXPECT_EQ(flags_.drain_timeout, milliseconds(14000));
+  EXPECT_EQ(server.limits.max_body_bytes, 15u << 10);
+  EXPECT_EQ(server.limits.max_bodies_bytes, 16u << 10);
+  EXPECT_EQ(server.limits.max_connections, 17);
+  EXPECT_EQ(server.limits.max_choices, 18);
+  EXPECT_EQ(server.limits.header_timeout, milliseconds(19000));
+  EXPECT_EQ(server.limits.body_timeout, milliseconds(20000));
+  EXPECT_EQ(server.limits.idle_timeout, milliseconds(21000));
+  EXPECT_EQ(server.limits.write_timeout, milliseconds(22000));
+  EXPECT_EQ(server.tls_cert, "c");
+  EXPECT_EQ(server.tls_key, "k");
+  EXPECT_EQ(server.admin_key, "a");
+}
+
+TEST_F(ServeFlagsTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
+  for (const auto& [flag, value, expected] : {std::tuple("--port", "70000", "0 to 65535"),
+                                              {"--port", "80x", "whole number"},
+                                              {"--threads", "-3", "1 to 1024"},
+                                              {"--drain-timeout", "30", "30s"},
+                                              {"--header-timeout", "0", "at least 1ms"},
+                                              {"--kv-cache-size", "lots", "48MiB"},
+                                              {"--max-body-size", "0", "at least 1"},
+                                              {"--log-level", "loud", "debug, info"}}) {
+    app_.clear();
+    const std::string message = Parse({"serve", flag, value});
+    EXPECT_THAT(message, HasSubstr(flag));
+    EXPECT_THAT(message, HasSubstr(expected));
+  }
+}
+
+TEST_F(ServeFlagsTest, KeysOfBothKindsAreNamed) {
+  const std::string file = testing::TempDir() + "serve_flags_test.toml";
+  std::ofstream(file) << "[[keys]]\nname = 'team-a'\nkey = 'key-of-team-a'\n";
+  ASSERT_EQ(
+      Parse({"serve", "--api-key", "first-key", "--api-key", "second-key", "--api-keys", file}),
+      "");
+  const auto options = ResolveServer(flags_);
+  ASSERT_TRUE(options.ok()) << options.status().message();
+  ASSERT_EQ(options->api_keys.size(), 3u);
+  EXPECT_EQ(options->api_keys[0].name, "default");
+  EXPECT_EQ(options->api_keys[1].name, "default-2");
+  EXPECT_EQ(options->api_keys[1].key, "second-key");
+  EXPECT_EQ(options->api_keys[2].name, "team-a");
+}
+
+TEST(IsLoopback, KnowsTheAddressesOfThisMachineAlone) {
+  for (const char* host : {"127.0.0.1", "127.1.2.3", "::1", "localhost"}) {
+    EXPECT_TRUE(IsLoopback(host)) << host;
+  }
+  for (const char* host : {"0.0.0.0", "::", "10.0.0.1", "example.org", "1270.0.0.1"}) {
+    EXPECT_FALSE(IsLoopback(host)) << host;
+  }
+}
+
+}  // namespace
+}  // namespace ropeway

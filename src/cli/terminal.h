@@ -1,0 +1,51 @@
+// The terminal of a chat: lines of a person, Ctrl-C, and text that is safe to show.
+#ifndef ROPEWAY_CLI_TERMINAL_H_
+#define ROPEWAY_CLI_TERMINAL_H_
+
+#include <string>
+#include <string_view>
+
+namespace ropeway {
+
+// Turns SIGINT from the end of the process into a flag. At most one at a time.
+class Interrupts {
+ public:
+  // Threads that are started between the constructor and Unblock do not get the signal.
+  Interrupts();
+  ~Interrupts();
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+
+  // From now on this thread gets the signal; a blocking read of it ends with EINTR.
+  void Unblock();
+
+  // Whether Ctrl-C came since the last call.
+  static bool Take();
+};
+
+// Reads lines from a file descriptor without buffering ahead of the terminal.
+class LineReader {
+ public:
+  enum class Event { kLine, kEnd, kInterrupted };
+
+  explicit LineReader(int descriptor) : descriptor_(descriptor) {}
+
+  // kLine: `*line` is the next line, without its end. kEnd: Ctrl-D, or nothing more can be read.
+  // kInterrupted: Ctrl-C; what was typed is gone.
+  Event Read(std::string* line);
+
+ private:
+  const int descriptor_;
+  std::string buffer_;
+};
+
+// All of a file descriptor, up to `most` bytes; false beyond, or where it cannot be read.
+bool ReadAll(int descriptor, size_t most, std::string* text);
+
+// `text` (UTF-8) without the control characters that move a terminal's cursor or change its state:
+// what a model says must not act on its reader's terminal. Line ends and tabs stay.
+std::string ForTerminal(std::string_view text);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_CLI_TERMINAL_H_

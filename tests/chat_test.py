@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""`ropeway run` as a chat in a terminal, driven through a pseudo-terminal: answers stream, turns are
+remembered, Ctrl-C stops an answer and keeps the chat, Ctrl-D leaves.
+
+usage: chat_test.py --ropeway PROGRAM --model FILE.gguf
+"""
+import argparse
+import os
+import pty
+import re
+import select
+import signal
+import sys
+import unittest
+
+ARGS = argparse.Namespace()
+PATIENCE = 120  # Seconds that a busy machine may take for one answer.
+
+
+class Chat:
+    """`ropeway run` with a terminal of its own."""
+
+    def __init__(self, *flags):
+        self.shown = ""  # All that was shown and not yet waited for.
+        self.reads = 0
+        self.pid, self.terminal = pty.fork()
+        if self.pid == 0:
+            os.execv(ARGS.ropeway, [ARGS.ropeway, "run", "--model", ARGS.model, "--temperature", "0",
+                                    *flags])
+
+    def read(self, patience=PATIENCE):
+        ready, _, _ = select.select([self.terminal], [], [], patience)
+        if not ready:
+            raise AssertionError(f"nothing came; shown so far: {self.shown!r}")
+        try:
+            data = os.read(self.terminal, 65536)
+        except OSError:  # The other side is closed.
+            data = b""
+        self.shown += data.decode(errors="replace").replace("\r\n", "\n")
+        self.reads += 1
+        return bool(data)
+
+    def wait_for(self, pattern):
+        """Reads until `pattern` matches; replies with all that was shown up to its end."""
+        while True:
+            found = re.search(pattern, self.shown, re.DOTALL)
+            if found:
+                text, self.shown = self.shown[:found.end()], self.shown[found.end():]
+                return text
+            if not self.read():
+                raise AssertionError(f"ended without {pattern!r}: {self.shown!r}")
+
+    def send(self, text):
+        os.write(self.terminal, text.encode())
+
+    def ask(self, question):
+        """One turn: replies with the answer, and the stats line's numbers of tokens."""
+        self.send(question + "\n")
+        text = self.wait_for(r"\((\d+) prompt tokens, (\d+) tokens in [^)]*\)\n>>> ")
+        numbers = re.search(r"\((\d+) prompt tokens, (\d+) tokens", text)
+        answer = text[:numbers.start()].split("\n", 1)[1]  # Without the echo of the question.
+        return answer, int(numbers.group(1)), int(numbers.group(2))
+
+    def end(self):
+        """The exit code, once the program ended."""
+        while self.read():
+            pass
+        os.close(self.terminal)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def kill(self):
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+
+
+class ChatTest(unittest.TestCase):
+    def chat(self, *flags):
+        chat = Chat(*flags)
+        self.addCleanup(chat.kill)
+        greeting = chat.wait_for(r">>> ")
+        self.assertIn("Ctrl-D leaves", greeting)
+        return chat
+
+    def test_turns_stream_and_are_remembered(self):
+        chat = self.chat("--stats", "--max-tokens", "48")
+        chat.reads = 0
+        answer, first, tokens = chat.ask("Write one sentence about the sea.")
+        self.assertGreater(len(answer.strip()), 10)
+        self.assertGreater(tokens, 5)
+        self.assertGreater(chat.reads, 3, "the answer came in one piece")
+        _, second, _ = chat.ask("And one about mountains.")
+        self.assertGreater(second, first + tokens, "the second turn knows the first")
+        chat.send("/clear\n")
+        chat.wait_for(r"a new chat.*>>> ")
+        again, third, _ = chat.ask("Write one sentence about the sea.")
+        self.assertEqual((again, third), (answer, first))
+        chat.send("\x04")
+        self.assertEqual(chat.end(), 0)
+
+    def test_ctrl_c_stops_the_answer_and_keeps_the_chat(self):
+        chat = self.chat("--ignore-eos")
+        chat.send("Count to one thousand.\n")
+        chat.wait_for(r"\n[^\n]*[a-zA-Z0-9]")
+        chat.send("\x03")
+        chat.wait_for(r"\(stopped\)\n>>> ")
+        chat.send("/stats\n")
+        chat.wait_for(r"prompt tokens.*>>> ")
+        chat.send("Go on.\n")
+        chat.wait_for(r"\n[^\n]*[a-zA-Z0-9]")
+        chat.send("\x03")
+        chat.wait_for(r"\(stopped\)\n>>> ")
+        chat.send("half a line\x03")  # At the prompt it drops the line only.
+        chat.wait_for(r"Ctrl-D leaves\)\n>>> ")
+        chat.send("\x04")
+        self.assertEqual(chat.end(), 0)
+
+    def test_commands(self):
+        chat = self.chat()
+        chat.send("/help\n")
+        self.assertIn("/clear", chat.wait_for(r"list\n.*>>> "))
+        chat.send("/nonsense\n")
+        self.assertIn("There is no /nonsense", chat.wait_for(r"next one\.\n>>> "))
+        chat.send("\n")
+        chat.wait_for(r">>> ")
+        chat.send("/exit\n")
+        self.assertEqual(chat.end(), 0)
+
+    def test_a_chat_that_grew_too_long_says_so_and_can_be_cleared(self):
+        chat = self.chat("--max-model-len", "128", "--ignore-eos")
+        chat.send("Tell me about the sea.\n")
+        self.assertIn("cut:", chat.wait_for(r"\)\n>>> "))
+        chat.send("And the mountains?\n")
+        refusal = chat.wait_for(r"not answered: .*\)\n>>> ")
+        self.assertIn("128", refusal)
+        self.assertIn("/clear", refusal)
+        chat.send("/clear\n")
+        chat.wait_for(r"a new chat.*>>> ")
+        chat.send("Tell me about the sea.\n")
+        self.assertIn("cut:", chat.wait_for(r"\)\n>>> "))
+        chat.send("\x04")
+        self.assertEqual(chat.end(), 0)
+
+    def test_a_system_message_and_a_line_that_goes_on(self):
+        plain = self.chat("--stats", "--max-tokens", "8")
+        _, without, _ = plain.ask("Hello.")
+        _, longer, _ = plain.ask("Hello.\\\nAgain.\\\nAnd again.")
+        self.assertGreater(longer, without)
+        guided = self.chat("--stats", "--max-tokens", "8", "--system",
+                           "You are a sailor, and all your answers are about the sea and ships, "
+                           "storms, islands, whales and harbours of the whole wide world.")
+        _, with_system, _ = guided.ask("Hello.")
+        self.assertNotEqual(with_system, without)
+        for chat in (plain, guided):
+            chat.send("\x04")
+            self.assertEqual(chat.end(), 0)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ropeway", required=True)
+    parser.add_argument("--model", required=True)
+    parser.parse_known_args(namespace=ARGS)
+    unittest.main(argv=[sys.argv[0], "-v"])

@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""The program's commands other than `serve`: run, perplexity, completion, configuration files, and
+what all commands do with bad input and lost output.
+
+usage: cli_test.py --ropeway PROGRAM --model FILE.gguf
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ARGS = argparse.Namespace()
+TEXT = pathlib.Path(__file__).resolve().parent / "data" / "public_domain.txt"
+
+
+def call(*words, **more):
+    more = {"stdin": subprocess.DEVNULL, **more} if "input" not in more else more
+    return subprocess.run([ARGS.ropeway, *words], capture_output=True, text=True, check=False,
+                          timeout=240, **more)
+
+
+def run(*words, **more):
+    return call("run", "--model", ARGS.model, *words, **more)
+
+
+class InTempFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+
+class RunTest(InTempFolder):
+    FLAGS = ("--temperature", "0", "--max-tokens", "12")
+
+    def test_one_shot_and_standard_input_give_the_same(self):
+        question = "Name the capital of France."
+        shot = run(*self.FLAGS, question)
+        self.assertEqual((shot.returncode, shot.stderr), (0, ""))
+        self.assertIn("Paris", shot.stdout)
+        self.assertTrue(shot.stdout.endswith("\n"))
+        piped = run(*self.FLAGS, input=question)
+        self.assertEqual((piped.returncode, piped.stdout), (0, shot.stdout))
+
+    def test_raw_continues_the_text(self):
+        reply = run(*self.FLAGS, "--raw", "--stats", "The capital of France is")
+        self.assertIn("Paris", reply.stdout)
+        self.assertRegex(reply.stderr, r"^\(5 prompt tokens, 12 tokens in [\d.]+ s \([\d.]+ tokens/s\)\)\n$")
+
+    def test_a_seed_gives_the_same_answer_again(self):
+        ask = lambda seed: run("--max-tokens", "12", "--temperature", "1.5", "--seed", seed,
+                               "Tell a story.").stdout
+        self.assertEqual(ask("1"), ask("1"))
+        self.assertNotEqual(ask("1"), ask("2"))
+
+    def test_prompts_are_answered_as_alone_and_printed_by_batches(self):
+        prompts = ["The capital of France is", "The capital of Italy is", "[2, 3] are", "Bread is"]
+        alone = [run("--raw", *self.FLAGS, "--", prompt).stdout for prompt in prompts]
+        out = self.folder / "answers.jsonl"
+        reply = run("--raw", *self.FLAGS, "--max-num-seqs", "2", "--prompts",
+                    self.write("prompts.txt", "\n".join(prompts) + "\n"), "--output", str(out))
+        self.assertEqual((reply.returncode, reply.stderr), (0, ""))
+        *batches, summary = re.split(r"^(?=Batch \d+: |\d+ requests in )", reply.stdout, flags=re.M)[1:]
+        sizes = []
+        for number, batch in enumerate(batches, 1):
+            heading, rest = batch.split("\n\n", 1)
+            found = re.fullmatch(r"Batch (\d+): (\d+) requests?", heading)
+            self.assertEqual(int(found.group(1)), number)
+            blocks = re.findall(r"^\[(\d)\] (.*?)\n(?=\[\d\] |\Z)", rest, re.M | re.S)
+            self.assertEqual(len(blocks), int(found.group(2)), batch)
+            self.assertEqual([int(i) for i, _ in blocks], sorted(int(i) for i, _ in blocks))
+            for index, text in blocks:
+                prompt = prompts[int(index) - 1]
+                self.assertEqual(text.strip("\n"), (prompt + "\n" + alone[int(index) - 1]).strip("\n"))
+            sizes.append(len(blocks))
+        self.assertEqual(sum(sizes), 4)
+        self.assertGreaterEqual(len(sizes), 2, "two places cannot start four prompts in one step")
+        self.assertRegex(summary, rf"^4 requests in {len(sizes)} batches, 0 failed: \d+ prompt tokens, "
+                                  r"48 output tokens in ")
+        lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+        self.assertEqual(sorted(line["index"] for line in lines), [1, 2, 3, 4])
+        for line in lines:
+            self.assertEqual(line["prompt"], prompts[line["index"] - 1])
+            self.assertEqual(line["text"].strip(), alone[line["index"] - 1].strip())
+            self.assertEqual((line["finish_reason"], line["error"]), ("length", None))
+            self.assertIn(line["batch"], range(1, len(sizes) + 1))
+
+    def test_one_prompt_that_fails_costs_the_others_nothing(self):
+        path = self.write("prompts.jsonl", '{"prompt": "Bread is", "max_tokens": 2}\n'
+                          + json.dumps({"prompt": "word " * 600}) + "\n"
+                          + '{"prompt": "Iron is", "max_tokens": 3, "temperature": 0}\n')
+        reply = run("--raw", "--max-model-len", "256", "--prompts", path)
+        self.assertEqual(reply.returncode, 1)
+        self.assertIn("Without a batch: 1 request", reply.stdout)
+        self.assertRegex(reply.stdout, r"\(failed: .*256")
+        self.assertIn("3 requests in 1 batch, 1 failed", reply.stdout)
+        self.assertIn("5 output tokens", reply.stdout)
+
+    def test_bad_input_is_one_sentence(self):
+        cases = [
+            (("--prompts", "no/such/file"), "no/such/file"),
+            (("--prompts", self.write("empty", "\n")), "no prompt"),
+            (("--prompts", self.write("bad", '{"prompt": "a"}\n{"promt": "b"}\n')), ":2:"),
+            (("--output", "x", "a"), "--prompts"),
+            (("--prompts", "x", "a"), "either"),
+            (("--temperature", "3", "a"), "--temperature"), (("--max-tokens", "0", "a"), "--max-tokens"),
+            (("--chat-template", "no/such/file", "a"), "no/such/file"),
+            (("a", "b"), "b"), ((), "empty"),
+        ]
+        for words, expected in cases:
+            with self.subTest(words=words):
+                reply = run(*words)
+                self.assertEqual((reply.returncode, reply.stdout), (1, ""))
+                self.assertIn(expected, reply.stderr)
+                self.assertEqual(len(reply.stderr.strip().splitlines()), 1, reply.stderr)
+
+    def test_a_model_that_is_nowhere_is_named(self):
+        reply = call("run", "--model", "no-such-model", "x")
+        self.assertEqual(reply.returncode, 1)
+        self.assertIn("no-such-model", reply.stderr)
+
+
+class LostOutputTest(unittest.TestCase):
+    def test_a_reader_that_goes_away_ends_the_program_quietly(self):
+        for words in (["run", "--model", ARGS.model, "--ignore-eos", "Count to one million."],
+                      ["inspect", ARGS.model], ["completion", "bash"]):
+            with self.subTest(words=words):
+                read_end, write_end = os.pipe()
+                os.close(read_end)
+                reply = subprocess.run([ARGS.ropeway, *words], stdin=subprocess.DEVNULL, stdout=write_end,
+                                       stderr=subprocess.PIPE, text=True, check=False, timeout=240)
+                os.close(write_end)
+                self.assertEqual((reply.returncode, reply.stderr), (1, ""))
+
+    def test_a_full_disk_is_said(self):
+        for words in (["run", "--model", ARGS.model, "--max-tokens", "4", "Hello"], ["--help"]):
+            with self.subTest(words=words), open("/dev/full", "w", encoding="utf-8") as full:
+                reply = subprocess.run([ARGS.ropeway, *words], stdin=subprocess.DEVNULL, stdout=full,
+                                       stderr=subprocess.PIPE, text=True, check=False, timeout=240)
+                self.assertEqual((reply.returncode, reply.stderr),
+                                 (1, "ropeway: the output could not be written\n"))
+
+
+class PerplexityTest(InTempFolder):
+    def figures(self, *flags):
+        reply = call("perplexity", "--model", ARGS.model, "--file", str(TEXT), *flags)
+        self.assertEqual(reply.returncode, 0, reply.stderr)
+        found = re.match(r"perplexity ([\d.]+) \+/- ([\d.]+)\n(\d+) tokens scored, in (\d+) windows?",
+                         reply.stdout)
+        self.assertTrue(found, reply.stdout)
+        self.assertRegex(reply.stderr, r"window \d+ of \d+: perplexity [\d.]+ \+/- [\d.]+\n")
+        return float(found.group(1)), float(found.group(2)), int(found.group(3)), int(found.group(4))
+
+    def test_less_context_foretells_worse_and_every_token_counts_once(self):
+        whole, error, scored, windows = self.figures("--ctx", "2048")
+        short, _, scored_short, windows_short = self.figures("--ctx", "32", "--stride", "16")
+        self.assertEqual(scored, scored_short)
+        self.assertEqual(windows, 1)
+        self.assertGreater(windows_short, 10)
+        self.assertGreater(short, whole)
+        self.assertTrue(1 < whole < 100 and 0 < error < whole, (whole, error))
+
+    def test_bad_input_is_one_sentence(self):
+        for words, expected in ((("--file", "no/such"), "no/such"), ((), "--file"),
+                                (("--file", str(TEXT), "--ctx", "8", "--stride", "8"), "--stride"),
+                                (("--file", str(TEXT), "--ctx", "100000"), "--ctx"),
+                                (("--file", self.write("short", "a")), "2 tokens")):
+            with self.subTest(words=words):
+                reply = call("perplexity", "--model", ARGS.model, *words)
+                self.assertEqual((reply.returncode, reply.stdout), (1, ""))
+                self.assertIn(expected, reply.stderr)
+
+
+class ConfigTest(InTempFolder):
+    def test_a_file_sets_flags_and_the_command_line_wins(self):
+        config = self.write("ropeway.toml", '[run]\ntemperature = 0\nmax-tokens = 3\nstats = true\n'
+                                            '[serve]\nport = 1\nmax-body-size = "1MiB"\n')
+        reply = run("--config", config, "Hello")
+        self.assertRegex(reply.stderr, r"prompt tokens, 3 tokens")
+        reply = run("--config", config, "--max-tokens", "2", "Hello")
+        self.assertRegex(reply.stderr, r"prompt tokens, 2 tokens")
+
+    def test_what_is_wrong_is_named_with_file_and_line(self):
+        for text, expected in (("[serve]\nprot = 1\n", "2: unknown key 'prot'"),
+                               ("[serve]\n\nport = '1'\n", "3: 'port' must be an integer"),
+                               ("[serve]\nport = 99999\n", "2: --port: expected"),
+                               ("[bench.serve]\nusers = 'many'\n", "2: 'users' must be an integer"),
+                               ("[serve\n", "1: not valid TOML")):
+            with self.subTest(text=text):
+                config = self.write("ropeway.toml", text)
+                reply = call("run", "--config", config, "x")
+                self.assertEqual((reply.returncode, reply.stdout), (1, ""))
+                self.assertIn(f"{config}:{expected}", reply.stderr)
+                self.assertEqual(len(reply.stderr.strip().splitlines()), 1, reply.stderr)
+
+
+class CompletionTest(unittest.TestCase):
+    def complete(self, *words):
+        """What bash offers for the last word of the line."""
+        line = " ".join(f"'{word}'" for word in ("ropeway", *words))
+        script = (f'source <("{ARGS.ropeway}" completion bash)\n'
+                  f'COMP_WORDS=({line}); COMP_CWORD={len(words)}\n'
+                  'complete -p ropeway >/dev/null || exit 3\n'
+                  '_ropeway; printf "%s\\n" "${COMPREPLY[@]}"')
+        reply = subprocess.run(["bash", "-uc", script], capture_output=True, text=True, check=True,
+                               timeout=60)
+        self.assertEqual(reply.stderr, "")
+        return [word for word in reply.stdout.split("\n") if word]
+
+    def test_bash_offers_commands_flags_values_and_files(self):
+        commands = self.complete("")
+        for command in ("serve", "run", "bench", "perplexity", "inspect", "tokenize", "completion"):
+            self.assertIn(command, commands)
+        self.assertEqual(self.complete("ser"), ["serve"])
+        self.assertEqual(self.complete("serve", "--max-num-b"), ["--max-num-batched-tokens"])
+        self.assertEqual(self.complete("bench", ""), ["serve", "--help", "--config"])
+        self.assertIn("--num-prompts", self.complete("bench", "serve", "--n"))
+        self.assertEqual(self.complete("serve", "--log-level", "w"), ["warn"])
+        self.assertEqual(self.complete("serve", "--port", ""), [])
+        self.assertEqual(self.complete("completion", "b"), ["bash"])
+        here = pathlib.Path(__file__).resolve()
+        self.assertEqual(self.complete("serve", "--model", str(here)[:-3]), [str(here)])
+        self.assertIn(str(here), self.complete("inspect", str(here)[:-3]))
+
+    def test_every_command_and_flag_of_the_help_is_offered(self):
+        def flags(path):
+            return set(re.findall(r"--[a-z][a-z0-9-]*", "\n".join(
+                line for line in call(*path, "--help").stdout.splitlines()
+                if re.match(r"  (    |-\w, )--", line))))
+        for path in ((), ("serve",), ("run",), ("perplexity",), ("bench",), ("bench", "serve"),
+                     ("inspect",), ("tokenize",), ("completion",)):
+            with self.subTest(path=path):
+                self.assertTrue(flags(path))
+                self.assertEqual(flags(path), set(self.complete(*path, "--")))
+
+    def test_fish_and_zsh_take_their_scripts(self):
+        for shell in ("fish", "zsh"):
+            script = call("completion", shell).stdout
+            self.assertIn("max-num-batched-tokens", script)
+            if shutil.which(shell):  # Neither is needed for anything else.
+                subprocess.run([shell, "-n"], input=script, text=True, check=True, timeout=60)
+        self.assertEqual(call("completion", "tcsh").returncode, 1)
+
+
+class HelpTest(unittest.TestCase):
+    def test_version_and_a_command_line_that_is_not_understood(self):
+        self.assertRegex(call("--version").stdout, r"^\d+\.\d+\.\d+\n$")
+        for words, hint in (((), "ropeway --help"), (("serve", "--prot", "1"), "ropeway serve --help"),
+                            (("bench", "serve", "--userz"), "ropeway bench serve --help"),
+                            (("nonsense",), "ropeway --help"), (("bench",), "ropeway bench --help"),
+                            (("serve", "--port"), "ropeway serve --help"),
+                            (("serve", "--config", "no/such"), "no/such")):
+            with self.subTest(words=words):
+                reply = call(*words)
+                self.assertEqual((reply.returncode, reply.stdout), (1, ""))
+                self.assertIn(hint, reply.stderr)
+                self.assertEqual(len(reply.stderr.strip().splitlines()), 1, reply.stderr)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ropeway", required=True)
+    parser.add_argument("--model", required=True)
+    parser.parse_known_args(namespace=ARGS)
+    unittest.main(argv=[sys.argv[0], "-v"])

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""How a server ends and begins again: drained, cut off, killed, or not at all.
+
+usage: life_test.py --ropeway PROGRAM --model FILE.gguf
+"""
+import concurrent.futures
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+import smoke_test
+from smoke_test import ARGS, Server
+
+DRAIN_SECONDS = 10
+SHORT = {"prompt": "The cable car leaves the valley and", "max_tokens": 12, "temperature": 0}
+LONG = {"prompt": "Once upon a time", "max_tokens": 8000, "ignore_eos": True}
+
+
+class Stream:
+    """A stream that is being read; its first event has come."""
+
+    def __init__(self, server, body):
+        self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+        self.connection.request("POST", "/v1/completions", json.dumps({**body, "stream": True}),
+                                {"Content-Type": "application/json"})
+        self.reply = self.connection.getresponse()
+        assert self.reply.status == 200, self.reply.read()
+        self.events = [self.next_event()]
+
+    def next_event(self):
+        """The next event's data; None at the end."""
+        while True:
+            line = self.reply.readline()
+            if not line:
+                return None
+            if line.startswith(b"data: "):
+                return line[len(b"data: "):].strip().decode()
+
+    def rest(self):
+        """All events, and how the stream ended: "" for a clean end of the body."""
+        try:
+            while (event := self.next_event()) is not None:
+                self.events.append(event)
+        except (http.client.HTTPException, OSError) as error:
+            return self.events, repr(error)
+        return self.events, ""
+
+
+def text_of(events):
+    return "".join(choice["text"] for event in events if event != "[DONE]"
+                   for choice in json.loads(event).get("choices", []))
+
+
+class LifeTest(unittest.TestCase):
+    def server(self, *flags):
+        server = Server(*flags)
+        self.addCleanup(server.process.stdout.close)
+        self.addCleanup(server.process.wait)
+        self.addCleanup(server.process.kill)
+        return server
+
+    def test_what_ends_in_time_is_whole_and_the_rest_gets_an_error_event(self):
+        server = self.server("--drain-timeout", f"{DRAIN_SECONDS}s")
+        whole = server.post("/v1/completions", SHORT)[1]["choices"][0]["text"]
+        short, long = Stream(server, SHORT), Stream(server, LONG)
+        server.process.send_signal(signal.SIGTERM)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            ends = [pool.submit(short.rest), pool.submit(long.rest)]
+            self.refuses_new_requests(server)
+            events, problem = ends[0].result()
+            self.assertEqual((events[-1], problem), ("[DONE]", ""))
+            self.assertEqual(text_of(events), whole)
+            events, problem = ends[1].result()
+            self.assertEqual(problem, "")
+            errors = [json.loads(e)["error"] for e in events if e != "[DONE]" and "error" in json.loads(e)]
+            self.assertEqual(len(errors), 1, events[-3:])
+            self.assertTrue(errors[0]["message"])
+            self.assertTrue(text_of(e for e in events if '"error"' not in e))
+        self.assertEqual(server.process.wait(timeout=60), 0)
+
+    def refuses_new_requests(self, server):
+        for _ in range(500):  # The signal takes a moment.
+            if server.get("/readyz")[0] == 503:
+                break
+            time.sleep(0.01)
+        self.assertEqual(server.get("/readyz")[0], 503)
+        status, text, _ = server.request("POST", "/v1/completions", SHORT)
+        self.assertEqual(status, 503, text)
+        self.assertTrue(json.loads(text)["error"]["message"])
+        self.assertEqual(server.get("/livez")[0], 200)
+
+    def test_an_idle_server_ends_at_once_on_either_signal(self):
+        for which in (signal.SIGTERM, signal.SIGINT):
+            server = self.server()
+            start = time.monotonic()
+            server.process.send_signal(which)
+            self.assertEqual(server.process.wait(timeout=60), 0)
+            self.assertLess(time.monotonic() - start, 20)  # Far below the drain's 30 s.
+
+    def test_a_drain_timeout_of_zero_ends_what_runs(self):
+        server = self.server("--drain-timeout", "0")
+        stream = Stream(server, LONG)
+        server.process.send_signal(signal.SIGTERM)
+        events, _ = stream.rest()
+        self.assertTrue(any('"error"' in e for e in events), events[-3:])
+        self.assertEqual(server.process.wait(timeout=60), 0)
+
+    def test_kill_leaves_nothing_that_hinders_the_next(self):
+        server = self.server()
+        streams = [Stream(server, LONG) for _ in range(4)]
+        server.process.kill()
+        server.process.wait()
+        for stream in streams:
+            stream.connection.close()
+        with socket.socket() as s:  # As the server does it.
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            s.bind(("127.0.0.1", server.port))
+        again = self.server("--port", str(server.port))
+        again.port = server.port
+        self.assertEqual(again.post("/v1/completions", SHORT)[0], 200)
+
+    def test_a_busy_port_is_one_sentence(self):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            s.listen()
+            port = s.getsockname()[1]
+            reply = subprocess.run([ARGS.ropeway, "serve", "--model", ARGS.model, "--port", str(port),
+                                    "--log-level", "warn"],
+                                   capture_output=True, text=True, check=False, timeout=120)
+        self.assertEqual(reply.returncode, 1, reply.stderr)
+        self.assertEqual(reply.stdout, "")
+        self.assertIn(str(port), reply.stderr)
+        self.assertEqual(len(reply.stderr.strip().splitlines()), 1, reply.stderr)
+
+    def test_listening_to_everybody_without_keys_is_a_warning(self):
+        for keys, warned in (((), True), (("--api-key", "a-key-for-tests"), False)):
+            server = self.server("--host", "0.0.0.0", *keys)
+            server.process.send_signal(signal.SIGTERM)
+            output = server.process.communicate(timeout=60)[0]
+            self.assertEqual("can be reached from other machines" in output, warned, output)
+            self.assertNotIn("a-key-for-tests", output)
+
+    def test_a_key_from_the_environment_is_asked_for(self):
+        os.environ["ROPEWAY_API_KEY"] = "a-key-for-tests"
+        try:
+            server = self.server()
+        finally:
+            del os.environ["ROPEWAY_API_KEY"]
+        self.assertEqual(server.request("POST", "/v1/completions", SHORT)[0], 401)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+        connection.request("POST", "/v1/completions", json.dumps(SHORT),
+                           {"Content-Type": "application/json", "Authorization": "Bearer a-key-for-tests"})
+        self.assertEqual(connection.getresponse().status, 200)
+        connection.close()
+
+
+if __name__ == "__main__":
+    parser = smoke_test.argparse.ArgumentParser()
+    parser.add_argument("--ropeway", required=True)
+    parser.add_argument("--model", required=True)
+    parser.parse_known_args(namespace=ARGS)
+    unittest.main(argv=[sys.argv[0], "-v"])
