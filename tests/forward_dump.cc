@@ -1,10 +1,11 @@
-// Runs the executor over given token ids, one position a step, and writes what it computed, for
-// tests/oracle.py:
+// Runs the executor over given token ids and writes what it computed, for tests/oracle.py:
 //
 //   forward_dump MODEL.gguf FULL OUT < ids
 //
 // OUT: float32; the log-probabilities of the whole vocabulary at each of the first FULL positions
-// ([FULL][vocab]), then at each position but the last the log-probability of the id that follows.
+// ([FULL][vocab]), computed one position a step; then at each position but the last the
+// log-probability of the id that follows, scored as a prompt in chunks.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -24,6 +25,61 @@ int Fail(const std::string& message) {
   return 1;
 }
 
+constexpr size_t kChunk = 16;
+
+void Write(const std::vector<float>& floats, std::ofstream* out) {
+  out->write(reinterpret_cast<const char*>(floats.data()),
+             static_cast<std::streamsize>(floats.size() * sizeof(float)));
+}
+
+StatusOr<StepResult> Step(Executor* executor, const Batch& batch) {
+  executor->Launch(batch);
+  return executor->Wait();
+}
+
+// The log-probs of the whole vocabulary after each of the first `full` ids.
+Status DumpRows(const std::vector<TokenId>& ids, size_t full, size_t vocab, Executor* executor,
+                Batch* batch, std::ofstream* out) {
+  BatchItem& item = batch->items[0];
+  item.sample = true;
+  item.spec.params.temperature = 0;
+  item.spec.num_logprobs = static_cast<int32_t>(vocab);
+  for (size_t i = 0; i < full; ++i) {
+    item.start = static_cast<int32_t>(i);
+    item.tokens = {ids[i]};
+    auto result = Step(executor, *batch);
+    if (!result.ok()) return result.status();
+    std::vector<float> row(vocab);
+    for (const TokenLogprob& t : result->sampled[0].top_logprobs) {
+      row[static_cast<size_t>(t.id)] = t.logprob;
+    }
+    Write(row, out);
+  }
+  return {};
+}
+
+// The log-prob of each id but the first.
+Status DumpScores(const std::vector<TokenId>& ids, Executor* executor, Batch* batch,
+                  std::ofstream* out) {
+  BatchItem& item = batch->items[0];
+  item.sample = false;
+  item.ids = ids;
+  for (size_t begin = 0; begin + 1 < ids.size(); begin += kChunk) {
+    const size_t end = std::min(begin + kChunk, ids.size());
+    item.start = static_cast<int32_t>(begin);
+    item.tokens.assign(ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                       ids.begin() + static_cast<std::ptrdiff_t>(end));
+    item.score_begin = item.start + 1;
+    item.score_end = static_cast<int32_t>(std::min(end + 1, ids.size()));
+    auto result = Step(executor, *batch);
+    if (!result.ok()) return result.status();
+    std::vector<float> scores;
+    for (const Scored& scored : result->scored) scores.push_back(scored.logprob);
+    Write(scores, out);
+  }
+  return {};
+}
+
 int Dump(const char* path, size_t full, const char* out_path) {
   std::vector<TokenId> ids;
   for (TokenId id = 0; std::cin >> id;) ids.push_back(id);
@@ -34,42 +90,21 @@ int Dump(const char* path, size_t full, const char* out_path) {
   auto model = Model::Load(**file, 2);
   if (!model.ok()) return Fail(model.status().message());
   const std::shared_ptr<const Model> shared = *std::move(model);
-  const auto vocab = static_cast<size_t>(shared->config().vocab_size);
 
   CpuExecutor executor(shared, ChooseKernels(nullptr), 2);
   const auto blocks = static_cast<int64_t>(ids.size() / kBlockTokens + 1);
   const auto block_bytes = static_cast<int64_t>(shared->config().kv_block_bytes());
-  auto layout = executor.Init(blocks * block_bytes, 16, 1);
+  auto layout = executor.Init(blocks * block_bytes, kChunk, 1);
   if (!layout.ok()) return Fail(layout.status().message());
 
   std::ofstream out(out_path, std::ios::binary);
-  std::vector<float> next;
   Batch batch;
-  batch.items.resize(1);
-  BatchItem& item = batch.items[0];
+  BatchItem& item = batch.items.emplace_back();
   for (BlockId b = 0; b < layout->num_blocks; ++b) item.blocks.push_back(b);
-  item.sample = true;
-  item.spec.params.temperature = 0;
-  item.spec.prompt_len = 1;
-  item.spec.num_logprobs = static_cast<int32_t>(vocab);
-  for (size_t i = 0; i < ids.size(); ++i) {
-    item.start = static_cast<int32_t>(i);
-    item.tokens = {ids[i]};
-    executor.Launch(batch);
-    auto result = executor.Wait();
-    if (!result.ok()) return Fail(result.status().message());
-    std::vector<float> row(vocab);
-    for (const TokenLogprob& t : result->sampled[0].top_logprobs) {
-      row[static_cast<size_t>(t.id)] = t.logprob;
-    }
-    if (i < full) {
-      out.write(reinterpret_cast<const char*>(row.data()),
-                static_cast<std::streamsize>(vocab * sizeof(float)));
-    }
-    if (i + 1 < ids.size()) next.push_back(row[static_cast<size_t>(ids[i + 1])]);
-  }
-  out.write(reinterpret_cast<const char*>(next.data()),
-            static_cast<std::streamsize>(next.size() * sizeof(float)));
+  const auto vocab = static_cast<size_t>(shared->config().vocab_size);
+  Status status = DumpRows(ids, full, vocab, &executor, &batch, &out);
+  if (status.ok()) status = DumpScores(ids, &executor, &batch, &out);
+  if (!status.ok()) return Fail(status.message());
   return out ? 0 : Fail("cannot write OUT");
 }
 
