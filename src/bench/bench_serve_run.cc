@@ -75,7 +75,6 @@ class BenchServe {
         fmt::format("{}, {}, temperature {}", f.stream ? "streamed" : "not streamed",
                     facts_.ignore_eos ? "end tokens ignored" : "ends at end tokens", f.temperature);
     report.notes = facts_.notes;
-    report.stream = f.stream;
     report.goodput = options_.goodput;
     report.cpus = MachineCpus();
     std::vector<const RunResult*> all;

@@ -18,7 +18,6 @@ struct Report {
   std::string work;    // What was asked.
   std::string answer;  // "streamed, end tokens ignored, temperature 0".
   std::vector<std::string> notes;
-  bool stream = true;
   GoodputLimits goodput;
   Summary all;
   std::vector<Summary> runs;

@@ -14,6 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr double kListTimeout = 30;  // Seconds; no list takes longer.
 constexpr int kProbeTokens = 16;
 constexpr int kMaxOverhead = 4096;  // A longer system prompt is no overhead but a mistake.
 
@@ -104,7 +105,8 @@ void TakeWay(const LoadOptions& options, Way way, const std::string& body, Serve
 StatusOr<ServerFacts> ProbeServer(const HttpClient& client, const LoadOptions& options) {
   ServerFacts facts;
   facts.model = options.flags.model;
-  const HttpClient::Reply models = client.Fetch("/models", "", options.flags.timeout);
+  const HttpClient::Reply models =
+      client.Fetch("/models", "", std::min(options.flags.timeout, kListTimeout));
   if (models.status == 200) ReadModels(models.body, &facts);
   if (facts.model.empty()) {
     const std::string why = models.status == 0     ? models.why

@@ -148,6 +148,8 @@ void FakeServer::Serve(int fd) {
     const FakeReply reply = script_(request);
     for (size_t i = 0; i < reply.writes.size(); ++i) {
       if (i > 0) std::this_thread::sleep_for(reply.pause);
+      // Before the client can see the end and send its next request.
+      if (i + 1 == reply.writes.size() && counted) --in_flight_;
       wire.SendAll(reply.writes[i]);
     }
     char byte = 0;
@@ -158,7 +160,7 @@ void FakeServer::Serve(int fd) {
       const linger now_and_hard{1, 0};
       setsockopt(fd, SOL_SOCKET, SO_LINGER, &now_and_hard, sizeof now_and_hard);
     }
-    if (counted) --in_flight_;
+    if (reply.writes.empty() && counted) --in_flight_;
   }
 }
 
