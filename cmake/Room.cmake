@@ -1,11 +1,11 @@
 # ropeway_room(NAME [DEPS room...] [LIBS target...] [TEST_LIBS target...])
 #
-# One static library `ropeway_NAME` from the folder's *.cc (and cpu/*.cc), and, with ROPEWAY_TESTS,
-# one test program `NAME_test` from its *_test.cc, each test labelled with the room's name.
+# One static library `ropeway_NAME` from the folder's *.cc (and cpu/*.cc, jinja/*.cc), and, with
+# ROPEWAY_TESTS, one test program `NAME_test` from its *_test.cc, each labelled with the room's name.
 # Files named test_*.{h,cc} belong to the tests alone.
 function(ropeway_room NAME)
   cmake_parse_arguments(R "" "" "DEPS;LIBS;TEST_LIBS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS *.cc cpu/*.cc)
+  file(GLOB sources CONFIGURE_DEPENDS *.cc cpu/*.cc jinja/*.cc)
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "(_test\\.cc|/test_[^/]*\\.cc)$")
   list(FILTER sources EXCLUDE REGEX "(_test\\.cc|/test_[^/]*\\.cc)$")

@@ -1,12 +1,13 @@
 #include "tokenizer/chat_template.h"
 
+#include <ctime>
 #include <exception>
 #include <utility>
 
-#include "base/utf8.h"
-#include "tokenizer/jinja_error.h"
-#include "tokenizer/jinja_interpreter.h"
-#include "tokenizer/jinja_parser.h"
+#include "tokenizer/jinja/context.h"
+#include "tokenizer/jinja/error.h"
+#include "tokenizer/jinja/interpreter.h"
+#include "tokenizer/jinja/parser.h"
 
 namespace ropeway {
 namespace {
@@ -17,11 +18,31 @@ constexpr size_t kMaxSourceBytes = size_t{1} << 20U;
 // No template in use takes a hundred steps a message.
 constexpr int64_t kMaxSteps = 200'000;
 constexpr int64_t kMaxStepsPerMessage = 1000;
-// A template makes each message's text a few times over: once for each "+" and once to write it.
+// A template makes each message's text a few times over: once for each "+" and
+// once to write it.
 constexpr size_t kMaxBytes = size_t{64} << 20U;
 constexpr size_t kMaxBytesPerInputByte = 32;
 
 std::string At(int line) { return std::string(kField) + ", line " + std::to_string(line) + ": "; }
+
+jinja::Value MessageValue(const ChatMessage& message) {
+  using jinja::Value;
+  jinja::Dict entries = {{Value::Of("role"), Value::Of(message.role)},
+                         {Value::Of("content"), Value::Of(message.content)}};
+  // Templates ask whether these are there.
+  if (!message.name.empty()) entries.emplace_back(Value::Of("name"), Value::Of(message.name));
+  if (!message.tool_call_id.empty()) {
+    entries.emplace_back(Value::Of("tool_call_id"), Value::Of(message.tool_call_id));
+  }
+  return Value::Of(std::move(entries));
+}
+
+std::tm UtcTime(std::chrono::system_clock::time_point now) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  std::tm time{};
+  gmtime_r(&seconds, &time);
+  return time;
+}
 
 }  // namespace
 
@@ -41,7 +62,7 @@ StatusOr<ChatTemplate> ChatTemplate::Parse(const std::string& source) {
   try {
     return ChatTemplate(std::make_shared<const Program>(Program{jinja::Parse(source)}));
   } catch (const jinja::Error& error) {
-    return Status(StatusCode::kUnimplemented, At(error.line) + PrintableText(error.what()), kField);
+    return Status(StatusCode::kUnimplemented, At(error.line) + error.what(), kField);
   } catch (const std::exception& error) {
     return Status(StatusCode::kInternal, std::string(kField) + ": " + error.what(), kField);
   }
@@ -49,34 +70,33 @@ StatusOr<ChatTemplate> ChatTemplate::Parse(const std::string& source) {
 
 StatusOr<std::string> ChatTemplate::Render(const std::vector<ChatMessage>& messages,
                                            bool add_generation_prompt, std::string_view bos_token,
-                                           std::string_view eos_token) const {
+                                           std::string_view eos_token,
+                                           std::chrono::system_clock::time_point now) const {
   using jinja::Value;
   size_t bytes = 0;
   jinja::List list;
   list.reserve(messages.size());
   for (const ChatMessage& message : messages) {
     bytes += message.role.size() + message.content.size();
-    list.push_back(Value::Of(
-        jinja::Dict{{"role", Value::Of(message.role)}, {"content", Value::Of(message.content)}}));
+    list.push_back(MessageValue(message));
   }
-  jinja::Dict globals = {
+  const jinja::Globals globals = {
       {"messages", Value::Of(std::move(list))},
       {"add_generation_prompt", Value::Of(add_generation_prompt)},
-      {"bos_token", Value::Of(std::string(bos_token))},
-      {"eos_token", Value::Of(std::string(eos_token))},
+      {"bos_token", Value::Of(bos_token)},
+      {"eos_token", Value::Of(eos_token)},
       // What a chat without them has in Hugging Face's renderer.
       {"tools", Value()},
       {"documents", Value()},
   };
-  const jinja::Budget budget(
-      kMaxSteps + kMaxStepsPerMessage * static_cast<int64_t>(messages.size()),
-      kMaxBytes + kMaxBytesPerInputByte * bytes);
+  jinja::Context context(kMaxSteps + kMaxStepsPerMessage * static_cast<int64_t>(messages.size()),
+                         kMaxBytes + kMaxBytesPerInputByte * bytes, UtcTime(now));
   try {
-    return jinja::Render(program_->body, std::move(globals), budget);
+    return jinja::Render(program_->body, globals, context);
   } catch (const jinja::Raised& raised) {
     return InvalidArgument(raised.what(), "messages");
   } catch (const jinja::Error& error) {
-    return InvalidArgument(At(error.line) + PrintableText(error.what()), "messages");
+    return InvalidArgument(At(error.line) + error.what(), "messages");
   } catch (const std::exception& error) {
     return Status(StatusCode::kInternal, std::string(kField) + ": " + error.what(), kField);
   }

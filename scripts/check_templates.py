@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""Checks our chat templates against jinja2, set up as Hugging Face's apply_chat_template does.
+
+Renders conversations (with and without a system message, of several turns, with other roles, with
+Unicode) with every template of a folder and every one that a vocabulary-only GGUF file carries. A template
+counts as the same when each conversation gives the same text, or fails where jinja2 fails, with the
+template's own message where it raises one. One that is refused as a whole, with the line, is
+counted and listed. Ends with exit status 1 at any other difference, and where less than
+--least percent are the same.
+
+    check_templates.py --program render_template --templates FOLDER [--gguf FILE ...] [--least 90]
+"""
+
+import argparse
+import datetime
+import json
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+
+import jinja2
+import jinja2.ext
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+NOW = datetime.datetime(2025, 3, 9, 14, 5, 7, tzinfo=datetime.timezone.utc)
+
+
+class Generation(jinja2.ext.Extension):
+    """{% generation %}, which marks what the assistant wrote: here it only renders."""
+
+    tags = {"generation"}
+
+    def parse(self, parser):
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+        call = self.call_method("_render")
+        return jinja2.nodes.CallBlock(call, [], [], body).set_lineno(line)
+
+    def _render(self, caller):
+        return caller()
+
+
+class RaisedByTemplate(jinja2.exceptions.TemplateError):
+    """What raise_exception raises."""
+
+
+def raise_exception(message):
+    raise RaisedByTemplate(message)
+
+
+def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
+                      sort_keys=sort_keys)
+
+
+def environment():
+    env = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols]
+    )
+    env.filters["tojson"] = tojson
+    env.globals["raise_exception"] = raise_exception
+    env.globals["strftime_now"] = NOW.strftime
+    return env
+
+
+def message(role, content, **more):
+    return {"role": role, "content": content, **more}
+
+
+SYSTEM = message("system", "You are a helpful assistant.")
+USER = message("user", "Hello! What is 2 + 2?")
+ANSWER = message("assistant", "It is 4.")
+MORE = message("user", "And 3 + 3?\nThink twice.")
+
+CONVERSATIONS = {
+    "user": [USER],
+    "system and user": [SYSTEM, USER],
+    "turns": [SYSTEM, USER, ANSWER, MORE],
+    "turns without system": [USER, ANSWER, MORE],
+    "long": [SYSTEM] + [USER, ANSWER] * 6 + [MORE],
+    "ends with the assistant": [SYSTEM, USER, ANSWER],
+    "unicode": [
+        message("system", "Antworte auf Deutsch: «äöüß» 日本語 \u2028 end"),
+        message("user", "😀👩‍👩‍👧 naïve\ttab \"quoted\" 'single' \\ back <b>&amp;</b>\r\nend "),
+        message("assistant", "  ИСКЛЮЧЕНИЕ ﬁ İ ẞ  \n\n"),
+        message("user", "\u3000\u00a0wide spaces\u00a0"),
+    ],
+    "empty contents": [message("system", ""), message("user", ""), message("assistant", ""),
+                       message("user", " \n ")],
+    "thinking": [
+        USER,
+        message("assistant", "<think>\nTwo and two.\n</think>\n\nFour."),
+        message("user", "Sure? /no_think"),
+        message("assistant", "<think></think>Yes. </think> [THINK]x[/THINK]"),
+        message("user", "Thanks. {{ x }} {% y %}"),
+    ],
+    "developer": [message("developer", "Be brief."), USER],
+    "developer later": [SYSTEM, USER, ANSWER, message("developer", "Be brief."), MORE],
+    "system later": [USER, ANSWER, message("system", "Be brief."), MORE],
+    "two users": [USER, MORE],
+    "two systems": [SYSTEM, message("system", "Be brief."), USER],
+    "assistant first": [ANSWER, USER],
+    "names": [message("system", "Rules.", name="boss"), message("user", "Hi", name="ann"),
+              message("assistant", "Hello", name="bot"), message("user", "Bye", name="bob")],
+    "tool": [USER, ANSWER, message("tool", "{\"sum\": 4}", tool_call_id="call12345"), MORE],
+    "named tool": [SYSTEM, USER, ANSWER,
+                   message("tool", "4", name="add", tool_call_id="a1b2c3d4e")],
+    "tool without id": [USER, message("tool", "4", name="add")],
+    "function": [USER, ANSWER, message("function", "4", name="add"), MORE],
+    "unknown role": [USER, message("ipython", "4"), message("nobody", "x")],
+    "no message": [],
+}
+TOKENS = [("<s>", "</s>"), ("", ""), ("<|begin_of_text|>", "<|im_end|>")]
+
+
+def jobs(source):
+    for name, messages in CONVERSATIONS.items():
+        for prompt in (True, False):
+            for bos, eos in TOKENS if name in ("user", "turns", "names") else TOKENS[:1]:
+                yield name, {
+                    "template": source,
+                    "messages": messages,
+                    "add_generation_prompt": prompt,
+                    "bos_token": bos,
+                    "eos_token": eos,
+                    "now": int(NOW.timestamp()),
+                }
+
+
+def expected(template, job):
+    """("text", it), ("raised", message) or ("failed", message)."""
+    try:
+        return "text", template.render(
+            messages=job["messages"], tools=None, documents=None,
+            add_generation_prompt=job["add_generation_prompt"], bos_token=job["bos_token"],
+            eos_token=job["eos_token"],
+        )
+    except RaisedByTemplate as error:
+        return "raised", str(error)
+    except Exception as error:  # pylint: disable=broad-except  # Whatever Python raises in it.
+        return "failed", f"{type(error).__name__}: {error}"
+
+
+def differs(kind, wanted, answer):
+    if kind == "text":
+        return answer.get("text") != wanted
+    if kind == "raised":
+        return answer.get("error") != wanted
+    return "error" not in answer
+
+
+class Run:
+    """All the templates' jobs in one process, so that a crash is seen, and where."""
+
+    def __init__(self, program, sources):
+        lines, self.starts = [], {}
+        for name, source in sources.items():
+            self.starts[name] = len(lines)
+            lines += [json.dumps(job) for _, job in jobs(source)]
+        process = subprocess.run(
+            [program], input="".join(line + "\n" for line in lines).encode(),
+            stdout=subprocess.PIPE, check=False,
+        )
+        self.answers = [json.loads(line) for line in process.stdout.splitlines()]
+        self.crashed = process.returncode != 0 or len(self.answers) != len(lines)
+        if self.crashed:
+            at = len(self.answers)
+            near = [name for name, start in self.starts.items() if start <= at]
+            print(f"{program} ended with status {process.returncode} in {near[-1] if near else '?'}")
+
+    def of(self, name):
+        return self.answers[self.starts[name]:]
+
+
+def check(env, name, source, answers):
+    """"same", "refused" or "different"; prints what is not the same."""
+    refusal = answers[0].get("error", "") if answers and not answers[0]["parsed"] else ""
+    if refusal:
+        print(f"  refused: {name}: {refusal[:300]}")
+        return "refused" if re.search(r"line \d+: ", refusal) else "different"
+    try:
+        template = env.from_string(source)
+    except jinja2.exceptions.TemplateError as error:
+        print(f"  different: {name}: jinja2 does not take it ({error}), we do")
+        return "different"
+    wrong = 0
+    for (chat, job), answer in zip(jobs(source), answers):
+        kind, wanted = expected(template, job)
+        if not differs(kind, wanted, answer):
+            continue
+        wrong += 1
+        if wrong <= 3:
+            print(f"  different: {name}, {chat!r}, prompt {job['add_generation_prompt']}:\n"
+                  f"    jinja2:  {kind} {wanted!r}\n    ropeway: {answer!r}")
+    return "different" if wrong else "same"
+
+
+def sources_of(folder, files):
+    sources = {}
+    for path in sorted(pathlib.Path(folder).glob("*.jinja")):
+        sources[path.name] = path.read_bytes().decode()
+    for path in files:
+        # The key, the type "string", the length and the text; reading the whole file takes seconds.
+        data = pathlib.Path(path).read_bytes()
+        for match in re.finditer(rb"(tokenizer\.chat_template(?:\.\w+)?)\x08\0\0\0", data):
+            (size,) = struct.unpack_from("<Q", data, match.end())
+            text = data[match.end() + 8:match.end() + 8 + size].decode()
+            sources[f"{pathlib.Path(path).name}: {match[1].decode()}"] = text
+    return sources
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--program", required=True, help="render_template")
+    parser.add_argument("--templates", required=True, help="a folder of *.jinja")
+    parser.add_argument("--gguf", action="append", default=[], help="a GGUF file; repeatable")
+    parser.add_argument("--least", type=float, default=90, help="percent that must be the same")
+    arguments = parser.parse_args()
+
+    sources = sources_of(arguments.templates, arguments.gguf)
+    if not sources:
+        sys.exit(f"{arguments.templates} has no templates")
+    run = Run(arguments.program, sources)
+    if run.crashed:
+        sys.exit(1)
+    env = environment()
+    verdicts = [check(env, name, source, run.of(name)) for name, source in sources.items()]
+    count = {verdict: verdicts.count(verdict) for verdict in ("same", "refused", "different")}
+    percent = 100 * count["same"] / len(verdicts)
+    print(f"{len(verdicts)} templates, {len(list(jobs('')))} renderings each: {count['same']} the "
+          f"same ({percent:.1f} %), {count['refused']} refused, {count['different']} different")
+    sys.exit(1 if count["different"] or percent < arguments.least else 0)
+
+
+if __name__ == "__main__":
+    main()

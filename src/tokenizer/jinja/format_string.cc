@@ -1,0 +1,240 @@
+#include "tokenizer/jinja/format_string.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <stdexcept>
+
+#include "tokenizer/jinja/characters.h"
+#include "tokenizer/jinja/text.h"
+
+namespace ropeway::jinja {
+namespace {
+
+constexpr int kMaxWidth = 1000;
+constexpr int kMaxPrecision = 100;
+
+[[noreturn]] void Refuse(const std::string& message) { throw std::invalid_argument(message); }
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+struct Conversion {
+  bool left = false;
+  bool zero = false;
+  bool plus = false;
+  bool space = false;
+  int width = 0;
+  int precision = -1;
+  char kind = 's';
+};
+
+class PercentFormat {
+ public:
+  PercentFormat(const std::string& format, const Value& values, Context& context)
+      : format_(format), values_(values), context_(context) {}
+
+  std::string Run() {
+    context_.Charge(format_.size());
+    while (at_ < format_.size()) {
+      if (format_[at_] != '%') {
+        text_ += format_[at_++];
+        continue;
+      }
+      ++at_;
+      const std::optional<Value> named = TakeName();
+      const Conversion conversion = TakeConversion();
+      if (conversion.kind == '%') {
+        text_ += '%';
+      } else {
+        Append(conversion, named ? *named : Next());
+      }
+    }
+    const size_t count = values_.is_tuple() ? values_.list().size() : 1;
+    if (next_ < count && !values_.is_dict()) Refuse("not all arguments were used by %");
+    return std::move(text_);
+  }
+
+ private:
+  // "(name)" of "%(name)s".
+  std::optional<Value> TakeName() {
+    if (at_ >= format_.size() || format_[at_] != '(') return std::nullopt;
+    const size_t end = format_.find(')', at_);
+    if (end == format_.npos || !values_.is_dict()) Refuse("%(...) needs a dictionary");
+    const Value* value = values_.Find(std::string_view(format_).substr(at_ + 1, end - at_ - 1));
+    if (value == nullptr) Refuse("%(...) names what the dictionary has not");
+    at_ = end + 1;
+    return *value;
+  }
+
+  int TakeNumber(int limit) {
+    int number = 0;
+    for (; at_ < format_.size() && IsDigit(format_[at_]); ++at_) {
+      number = number * 10 + (format_[at_] - '0');
+      if (number > limit) Refuse("a width or precision of % is too large");
+    }
+    return number;
+  }
+
+  Conversion TakeConversion() {
+    Conversion result;
+    for (; at_ < format_.size(); ++at_) {
+      const char c = format_[at_];
+      if (c == '-') {
+        result.left = true;
+      } else if (c == '0') {
+        result.zero = true;
+      } else if (c == '+') {
+        result.plus = true;
+      } else if (c == ' ') {
+        result.space = true;
+      } else {
+        break;
+      }
+    }
+    result.width = TakeNumber(kMaxWidth);
+    if (at_ < format_.size() && format_[at_] == '.') {
+      ++at_;
+      result.precision = TakeNumber(kMaxPrecision);
+    }
+    if (at_ >= format_.size()) Refuse("a format ends within %");
+    result.kind = format_[at_++];
+    return result;
+  }
+
+  Value Next() {
+    const bool is_tuple = values_.is_tuple();
+    if (next_ >= (is_tuple ? values_.list().size() : 1)) Refuse("not enough arguments for %");
+    return is_tuple ? values_.list()[next_++] : (++next_, values_);
+  }
+
+  std::string Digits(const Conversion& conversion, const Value& value) const {
+    if (!value.is_number()) RefuseValue(std::string("%") + conversion.kind, value);
+    std::array<char, 512> buffer{};
+    if (conversion.kind == 'f') {
+      const int precision = conversion.precision < 0 ? 6 : conversion.precision;
+      const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value.number(),
+                                     std::chars_format::fixed, precision);
+      return {buffer.data(), end.ptr};
+    }
+    if (conversion.precision >= 0) Refuse("a precision of %d is not supported");
+    int64_t integer = 0;
+    if (value.is_integral()) {
+      integer = value.integer();
+    } else if (conversion.kind == 'd' && std::abs(value.number()) < 9e18) {
+      integer = static_cast<int64_t>(value.number());
+    } else {
+      RefuseValue(std::string("%") + conversion.kind, value);
+    }
+    const int base = conversion.kind == 'd' ? 10 : 16;
+    const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), integer, base);
+    std::string text(buffer.data(), end.ptr);
+    if (conversion.kind == 'X') {
+      std::transform(text.begin(), text.end(), text.begin(),
+                     [](char c) { return c >= 'a' && c <= 'f' ? static_cast<char>(c - 32) : c; });
+    }
+    return text;
+  }
+
+  std::string NumberText(const Conversion& conversion, const Value& value) const {
+    std::string digits = Digits(conversion, value);
+    std::string sign;
+    if (digits.starts_with('-')) {
+      sign = "-";
+      digits.erase(0, 1);
+    } else if (conversion.plus || conversion.space) {
+      sign = conversion.plus ? "+" : " ";
+    }
+    const size_t width = static_cast<size_t>(conversion.width);
+    if (conversion.zero && !conversion.left && sign.size() + digits.size() < width) {
+      digits.insert(0, width - sign.size() - digits.size(), '0');
+    }
+    return sign + digits;
+  }
+
+  void Append(Conversion conversion, const Value& value) {
+    if (conversion.kind == 'i' || conversion.kind == 'u') conversion.kind = 'd';
+    if (conversion.kind == 'F') conversion.kind = 'f';
+    std::string text;
+    if (conversion.kind == 's' || conversion.kind == 'r') {
+      text = conversion.kind == 's' ? ToText(value, context_) : ToRepr(value, context_);
+      if (conversion.precision >= 0) text = Shortened(text, conversion.precision);
+    } else if (std::string_view("dfxX").find(conversion.kind) != std::string_view::npos) {
+      text = NumberText(conversion, value);
+    } else {
+      Refuse(std::string("%") + conversion.kind + " is not supported");
+    }
+    const size_t width = static_cast<size_t>(conversion.width);
+    const size_t size = CountCharacters(text);
+    const size_t padding = size < width ? width - size : 0;
+    context_.Charge(text.size() + padding);
+    if (!conversion.left) text_.append(padding, ' ');
+    text_ += text;
+    if (conversion.left) text_.append(padding, ' ');
+  }
+
+  static std::string Shortened(const std::string& text, int length) {
+    const std::vector<std::string_view> characters = Characters(text);
+    const size_t count = std::min(characters.size(), static_cast<size_t>(length));
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; ++i) bytes += characters[i].size();
+    return text.substr(0, bytes);
+  }
+
+  const std::string& format_;
+  const Value& values_;
+  Context& context_;
+  std::string text_;
+  size_t at_ = 0;
+  size_t next_ = 0;
+};
+
+// What stands for {name}; `next` counts the nameless ones.
+const Value& FieldOf(std::string_view name, const Arguments& arguments, size_t& next) {
+  if (name.empty() || IsDigit(name[0])) {
+    size_t index = next++;
+    if (!name.empty()) {
+      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
+      if (error != std::errc() || end != name.data() + name.size()) {
+        Refuse("{" + std::string(name) + "} in a format is not supported");
+      }
+    }
+    if (index >= arguments.rest().size()) Refuse("not enough arguments for a format");
+    return arguments.rest()[index];
+  }
+  for (const auto& [known, value] : arguments.named()) {
+    if (known == name) return value;
+  }
+  Refuse("{" + std::string(name) + "} in a format is not supported or not given");
+}
+
+}  // namespace
+
+std::string FormatPercent(const std::string& format, const Value& values, Context& context) {
+  return PercentFormat(format, values, context).Run();
+}
+
+std::string FormatBraces(const std::string& format, const Arguments& arguments, Context& context) {
+  context.Charge(format.size());
+  std::string text;
+  size_t next = 0;
+  for (size_t at = 0; at < format.size(); ++at) {
+    const char c = format[at];
+    if (c != '{' && c != '}') {
+      text += c;
+    } else if (at + 1 < format.size() && format[at + 1] == c) {
+      text += c;
+      ++at;
+    } else {
+      const size_t end = c == '{' ? format.find('}', at) : format.npos;
+      if (end == format.npos) Refuse("a brace of a format stands alone");
+      const std::string_view name = std::string_view(format).substr(at + 1, end - at - 1);
+      text += ToText(FieldOf(name, arguments, next), context);
+      at = end;
+    }
+  }
+  return text;
+}
+
+}  // namespace ropeway::jinja

@@ -1,0 +1,199 @@
+#include "tokenizer/jinja/json.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <vector>
+
+#include "base/utf8.h"
+#include "tokenizer/jinja/text.h"
+
+namespace ropeway::jinja {
+namespace {
+
+// Values may be shared by many lists, so each one written counts, however short
+// it is.
+constexpr size_t kValueCost = 32;
+
+class Writer {
+ public:
+  Writer(const JsonStyle& style, Context& context) : style_(style), context_(context) {}
+
+  std::string Run(const Value& value) {
+    Write(value, 0);
+    return std::move(text_);
+  }
+
+ private:
+  void Append(std::string_view part) {
+    context_.Charge(part.size());
+    text_ += part;
+  }
+
+  void Write(const Value& value, size_t level) {
+    if (value.is_string()) {
+      WriteString(value.string());
+    } else if (value.is_list()) {
+      WriteList(value.list(), level);
+    } else if (value.is_dict()) {
+      WriteDict(value.dict(), level);
+    } else {
+      Append(Scalar(value));
+    }
+  }
+
+  static std::string Scalar(const Value& value) {
+    if (value.is_none()) return "null";
+    if (value.is_bool()) return value.Truth() ? "true" : "false";
+    if (value.is_integer()) return std::to_string(value.integer());
+    if (value.is_float() && std::isnan(value.number())) return "NaN";
+    if (value.is_float() && std::isinf(value.number()))
+      return value.number() < 0 ? "-Infinity" : "Infinity";
+    if (value.is_float()) return FloatText(value.number());
+    if (value.is_undefined()) throw std::invalid_argument(value.why());
+    throw std::invalid_argument(std::string("JSON has no form for ") + value.TypeName());
+  }
+
+  void NewLine(size_t level) {
+    if (!style_.indent) return;
+    Append("\n");
+    for (size_t i = 0; i < level; ++i) Append(*style_.indent);
+  }
+
+  void WriteList(const List& items, size_t level) {
+    Append("[");
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (i > 0) Append(style_.item_separator);
+      NewLine(level + 1);
+      Write(items[i], level + 1);
+    }
+    if (!items.empty()) NewLine(level);
+    Append("]");
+  }
+
+  void WriteDict(const Dict& entries, size_t level) {
+    std::vector<const std::pair<Value, Value>*> order;
+    for (const auto& entry : entries) order.push_back(&entry);
+    if (style_.sort_keys) Sort(order);
+    Append("{");
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (i > 0) Append(style_.item_separator);
+      NewLine(level + 1);
+      const Value& key = order[i]->first;
+      WriteString(key.is_string() ? key.string() : Scalar(key));
+      Append(style_.key_separator);
+      Write(order[i]->second, level + 1);
+    }
+    if (!order.empty()) NewLine(level);
+    Append("}");
+  }
+
+  static void Sort(std::vector<const std::pair<Value, Value>*>& order) {
+    for (const auto* entry : order) {
+      if (!entry->first.is_string()) {
+        throw std::invalid_argument("sort_keys takes no keys other than strings");
+      }
+    }
+    std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+      return a->first.string() < b->first.string();
+    });
+  }
+
+  void AppendEscape(uint32_t unit) {
+    std::array<char, 8> buffer{};
+    std::snprintf(buffer.data(), buffer.size(), "\\u%04x", unit & 0xFFFFU);
+    Append(buffer.data());
+  }
+
+  void WriteString(const std::string& value) {
+    constexpr std::string_view kPlain = "\"\\\n\r\t\f\b";
+    constexpr std::string_view kLetters = "\"\\nrtfb";
+    Append("\"");
+    for (size_t at = 0; at < value.size();) {
+      const Utf8Step step = StepUtf8(value, at);
+      const std::string_view bytes = std::string_view(value).substr(at, step.length);
+      at += step.length;
+      const char32_t c = step.code_point;
+      const size_t known = bytes.size() == 1 ? kPlain.find(bytes[0]) : kPlain.npos;
+      if (known != kPlain.npos) {
+        const std::array<char, 2> escape = {'\\', kLetters[known]};
+        Append({escape.data(), 2});
+      } else if (step.kind != Utf8Kind::kValid) {
+        Append(bytes);
+      } else if (c < 0x20 || (style_.ensure_ascii && c >= 0x7F && c <= 0xFFFF)) {
+        AppendEscape(c);
+      } else if (style_.ensure_ascii && c > 0xFFFF) {
+        AppendEscape(0xD800U + ((c - 0x10000U) >> 10U));
+        AppendEscape(0xDC00U + ((c - 0x10000U) & 0x3FFU));
+      } else {
+        Append(bytes);
+      }
+    }
+    Append("\"");
+  }
+
+  const JsonStyle& style_;
+  Context& context_;
+  std::string text_;
+};
+
+// What a parsed element takes at most, for each byte of its text.
+constexpr size_t kBytesPerJsonByte = 32;
+
+Value ValueOf(const nlohmann::ordered_json& json) {
+  switch (json.type()) {
+    case nlohmann::ordered_json::value_t::null:
+      return {};
+    case nlohmann::ordered_json::value_t::boolean:
+      return Value::Of(json.get<bool>());
+    case nlohmann::ordered_json::value_t::number_integer:
+      return Value::Of(json.get<int64_t>());
+    case nlohmann::ordered_json::value_t::number_unsigned:
+      if (json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
+        throw std::invalid_argument("an integer is too large");
+      }
+      return Value::Of(json.get<int64_t>());
+    case nlohmann::ordered_json::value_t::number_float:
+      return Value::Of(json.get<double>());
+    case nlohmann::ordered_json::value_t::string:
+      return Value::Of(json.get<std::string>());
+    case nlohmann::ordered_json::value_t::array: {
+      List items;
+      for (const auto& item : json) items.push_back(ValueOf(item));
+      return Value::Of(std::move(items));
+    }
+    default: {
+      Dict entries;
+      for (const auto& [key, value] : json.items()) {
+        entries.emplace_back(Value::Of(key), ValueOf(value));
+      }
+      return Value::Of(std::move(entries));
+    }
+  }
+}
+
+}  // namespace
+
+Value FromJson(const std::string& text, Context& context) {
+  using Json = nlohmann::ordered_json;
+  context.Charge(text.size() * kBytesPerJsonByte);
+  const auto check_depth = [](int depth, Json::parse_event_t, const Json&) {
+    if (depth > Value::kMaxDepth) throw std::invalid_argument("JSON lies too deep");
+    return true;
+  };
+  try {
+    return ValueOf(Json::parse(text, check_depth));
+  } catch (const Json::exception&) {
+    throw std::invalid_argument("from_json: the text is not JSON");
+  }
+}
+
+std::string ToJson(const Value& value, const JsonStyle& style, Context& context) {
+  return Writer(style, context).Run(value);
+}
+
+}  // namespace ropeway::jinja

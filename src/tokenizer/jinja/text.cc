@@ -1,0 +1,148 @@
+#include "tokenizer/jinja/text.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <stdexcept>
+
+#include "base/utf8.h"
+
+namespace ropeway::jinja {
+namespace {
+
+std::string Scalar(const Value& value) {
+  if (value.is_undefined()) return "";
+  if (value.is_none()) return "None";
+  if (value.is_bool()) return value.Truth() ? "True" : "False";
+  if (value.is_integer()) return std::to_string(value.integer());
+  if (value.is_float()) return FloatText(value.number());
+  throw std::invalid_argument(std::string("to write ") + value.TypeName() +
+                              " as text is not supported");
+}
+
+void AppendHex(const char* format, char32_t c, std::string& text) {
+  std::array<char, 16> buffer{};
+  const int size = std::snprintf(buffer.data(), buffer.size(), format, static_cast<unsigned>(c));
+  text.append(buffer.data(), static_cast<size_t>(size));
+}
+
+// What Python's repr() writes as an escape, of the characters that text has:
+// controls, odd spaces, private use. (It also escapes code points that its
+// Unicode does not know.)
+bool IsPrintable(char32_t c) {
+  if (c < 0x7F) return c >= 0x20;
+  if (c <= 0xA0 || c == 0xAD || c == 0x1680) return false;
+  const bool format = c == 0x61C || c == 0x180E || c == 0xFEFF || (c >= 0x600 && c <= 0x605) ||
+                      c == 0x6DD || c == 0x70F || (c >= 0x200B && c <= 0x200F) ||
+                      (c >= 0x2060 && c <= 0x206F) || (c >= 0xFFF0 && c <= 0xFFFB) ||
+                      (c >= 0xE0000 && c <= 0xE0FFF);
+  const bool space =
+      (c >= 0x2000 && c <= 0x200A) || (c >= 0x2028 && c <= 0x202F) || c == 0x205F || c == 0x3000;
+  const bool none = (c >= 0xE000 && c <= 0xF8FF) || c >= 0xF0000 || (c & 0xFFFEU) == 0xFFFEU;
+  return !format && !space && !none;
+}
+
+void AppendQuoted(const std::string& value, std::string& text) {
+  const bool has_single = value.find('\'') != std::string::npos;
+  const char quote = has_single && value.find('"') == std::string::npos ? '"' : '\'';
+  text += quote;
+  for (size_t at = 0; at < value.size();) {
+    const Utf8Step step = StepUtf8(value, at);
+    const std::string_view bytes = std::string_view(value).substr(at, step.length);
+    at += step.length;
+    const char32_t c = step.code_point;
+    if (step.kind != Utf8Kind::kValid) {
+      text += bytes;
+    } else if (c == static_cast<char32_t>(quote) || c == '\\') {
+      (text += '\\') += bytes;
+    } else if (c == '\n' || c == '\r' || c == '\t') {
+      text += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
+    } else if (IsPrintable(c)) {
+      text += bytes;
+    } else {
+      AppendHex(c <= 0xFF ? "\\x%02x" : c <= 0xFFFF ? "\\u%04x" : "\\U%08x", c, text);
+    }
+  }
+  text += quote;
+}
+
+void AppendRepr(const Value& value, Context& context, std::string& text) {
+  if (value.is_string()) {
+    // An escape takes ten bytes for one at worst.
+    context.Charge(4 * value.string().size() + 2);
+    if (value.is_safe()) throw std::invalid_argument("a safe text within a list is not supported");
+    AppendQuoted(value.string(), text);
+  } else if (value.is_list()) {
+    context.Charge(2 + 2 * value.list().size());
+    text += value.is_tuple() ? '(' : '[';
+    for (size_t i = 0; i < value.list().size(); ++i) {
+      if (i > 0) text += ", ";
+      AppendRepr(value.list()[i], context, text);
+    }
+    if (value.is_tuple() && value.list().size() == 1) text += ',';
+    text += value.is_tuple() ? ')' : ']';
+  } else if (value.is_dict()) {
+    context.Charge(2 + 4 * value.dict().size());
+    text += '{';
+    bool first = true;
+    for (const auto& [key, item] : value.dict()) {
+      if (!first) text += ", ";
+      first = false;
+      AppendRepr(key, context, text);
+      text += ": ";
+      AppendRepr(item, context, text);
+    }
+    text += '}';
+  } else {
+    const std::string scalar = value.is_undefined() ? "Undefined" : Scalar(value);
+    context.Charge(scalar.size());
+    text += scalar;
+  }
+}
+
+}  // namespace
+
+std::string ToText(const Value& value, Context& context) {
+  if (value.is_string()) {
+    context.Charge(value.string().size());
+    return value.string();
+  }
+  if (value.is_list() || value.is_dict()) return ToRepr(value, context);
+  return Scalar(value);
+}
+
+std::string ToRepr(const Value& value, Context& context) {
+  std::string text;
+  AppendRepr(value, context, text);
+  return text;
+}
+
+std::string FloatText(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  // "d.ddde+XX", the shortest; Python writes an exponent only below 1e-4 and
+  // from 1e16 on.
+  std::array<char, 40> buffer{};
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                 std::chars_format::scientific);
+  const std::string text(buffer.data(), end.ptr);
+  const size_t e = text.find('e');
+  const int exponent = std::stoi(text.substr(e + 1));
+  if (exponent < -4 || exponent >= 16) return text;
+
+  const std::string sign = text[0] == '-' ? "-" : "";
+  std::string digits;
+  for (const char c : text.substr(0, e)) {
+    if (c >= '0' && c <= '9') digits += c;
+  }
+  if (exponent < 0)
+    return sign + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
+  const size_t whole = static_cast<size_t>(exponent) + 1;
+  if (digits.size() < whole) digits.append(whole - digits.size(), '0');
+  const std::string fraction = digits.size() > whole ? digits.substr(whole) : "0";
+  return sign + digits.substr(0, whole) + "." + fraction;
+}
+
+}  // namespace ropeway::jinja

@@ -1,0 +1,101 @@
+#include "tokenizer/jinja/value.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace ropeway::jinja {
+namespace {
+
+int CheckedDepth(int depth) {
+  if (depth > Value::kMaxDepth) throw std::length_error("lists lie too deep within each other");
+  return depth;
+}
+
+int DepthOf(const List& items) {
+  int depth = 0;
+  for (const Value& item : items) depth = std::max(depth, item.Depth());
+  return CheckedDepth(depth + 1);
+}
+
+}  // namespace
+
+Value Value::Of(std::string value) {
+  return Value(Data(std::make_shared<const StringData>(StringData{std::move(value)})));
+}
+
+Value Value::Safe(std::string value) {
+  return Value(Data(std::make_shared<const StringData>(StringData{std::move(value), true})));
+}
+
+Value Value::MakeList(List items, bool is_tuple) {
+  const int depth = DepthOf(items);
+  return Value(Data(std::make_shared<const ListData>(ListData{std::move(items), depth, is_tuple})));
+}
+
+Value Value::Of(List items) { return MakeList(std::move(items), false); }
+Value Value::Tuple(List items) { return MakeList(std::move(items), true); }
+
+Value Value::Of(Dict entries) {
+  int depth = 0;
+  for (const auto& [key, value] : entries) depth = std::max(depth, value.Depth());
+  depth = CheckedDepth(depth + 1);
+  return Value(Data(std::make_shared<const DictData>(DictData{std::move(entries), depth})));
+}
+
+Value Value::Of(Callable callable) {
+  CheckedDepth(callable.self.Depth() + 1);
+  return Value(Data(std::make_shared<const Callable>(std::move(callable))));
+}
+
+Value Value::Of(std::shared_ptr<Loop> loop) {
+  loop->depth = DepthOf(loop->items);
+  return Value(Data(LoopPtr(std::move(loop))));
+}
+
+int Value::Depth() const {
+  if (is_list()) return std::get<ListPtr>(data_)->depth;
+  if (is_dict()) return std::get<DictPtr>(data_)->depth;
+  if (is_callable()) return callable().self.Depth() + 1;
+  if (is_loop()) return loop().depth;
+  return 0;
+}
+
+int64_t Value::integer() const {
+  return is_bool() ? static_cast<int64_t>(std::get<bool>(data_)) : std::get<int64_t>(data_);
+}
+
+double Value::number() const {
+  return is_float() ? std::get<double>(data_) : static_cast<double>(integer());
+}
+
+bool Value::Truth() const {
+  if (is_integral()) return integer() != 0;
+  if (is_float()) return number() != 0;
+  if (is_string()) return !string().empty();
+  if (is_list()) return !list().empty();
+  if (is_dict()) return !dict().empty();
+  if (is_loop()) return !loop().items.empty();
+  return is_callable() || is_namespace();
+}
+
+const Value* Value::Find(std::string_view key) const {
+  for (const auto& [name, value] : dict()) {
+    if (name.is_string() && name.string() == key) return &value;
+  }
+  return nullptr;
+}
+
+const char* Value::TypeName() const {
+  if (is_undefined()) return "undefined";
+  if (is_none()) return "none";
+  if (is_bool()) return "a boolean";
+  if (is_integer()) return "an integer";
+  if (is_float()) return "a float";
+  if (is_string()) return "a string";
+  if (is_list()) return is_tuple() ? "a tuple" : "a list";
+  if (is_dict()) return "a dictionary";
+  if (is_namespace()) return "a namespace";
+  return is_loop() ? "a loop" : "something that is called";
+}
+
+}  // namespace ropeway::jinja
