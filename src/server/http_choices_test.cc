@@ -343,6 +343,14 @@ TEST_F(HttpChoicesTest, QuietStreamsAreKeptAlive) {
   EXPECT_TRUE(backend_.WaitIdle());
 }
 
+TEST_F(HttpChoicesTest, ManyLogprobsAreWrittenAside) {
+  const json answer = Whole(R"({"prompt":"p","max_tokens":300,"logprobs":5})");
+  const json& lists = answer["choices"][0]["logprobs"];
+  EXPECT_EQ(lists["tokens"].size(), 300U);
+  EXPECT_EQ(lists["tokens"][299], "p0.299 ");
+  EXPECT_EQ(lists["top_logprobs"][299].size(), 5U);
+}
+
 TEST_F(HttpChoicesTest, LargeBodiesAreReadAside) {
   const std::string text(100'000, 'x');
   ClientReply reply = Post("/v1/completions", R"({"max_tokens":1,"prompt":")" + text + "\"}");

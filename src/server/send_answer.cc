@@ -1,6 +1,7 @@
 #include "server/send_answer.h"
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,9 @@ namespace ropeway {
 namespace {
 
 namespace asio = boost::asio;
+
+// About a millisecond of writing.
+constexpr size_t kMaxInlineLogprobs = 1000;
 
 // How the request ended for its client: an end that is no answer becomes an error.
 Status EndStatus(const ServerSink::Output::End& end) {
@@ -54,6 +58,29 @@ bool CollectEnded(Submission* submission, std::vector<ChoiceOutput>* choices, St
     choice.prompt_tokens = std::move(collected.prompt_tokens);
   }
   return all;
+}
+
+// About how many numbers and texts the answer's log-probabilities hold.
+size_t CountLogprobs(const std::vector<ChoiceOutput>& choices) {
+  size_t count = 0;
+  for (const ChoiceOutput& choice : choices) {
+    for (const OutputToken& token : choice.tokens) count += 1 + token.top_logprobs.size();
+    for (const OutputToken& token : choice.prompt_tokens) count += 1 + token.top_logprobs.size();
+  }
+  return count;
+}
+
+// The answer's JSON, written by a helper thread where it takes long.
+asio::awaitable<std::string> WriteAnswer(ServerContext* context, const AnswerHead& head,
+                                         const std::vector<ChoiceOutput>& choices) {
+  if (CountLogprobs(choices) > kMaxInlineLogprobs) {
+    std::function<StatusOr<std::string>()> work = [&]() -> StatusOr<std::string> {
+      return AnswerJson(head, choices);
+    };
+    StatusOr<std::string> written = co_await context->helpers.Run<std::string>(std::move(work));
+    if (written.ok()) co_return *std::move(written);
+  }
+  co_return AnswerJson(head, choices);
 }
 
 // Whether a stream's headers may leave: all choices are admitted. `*failure` is set where one of
@@ -132,7 +159,7 @@ asio::awaitable<Sent> SendWhole(SocketStream* stream, ServerContext* context,
   }
   HttpReply reply;
   if (failure.ok()) {
-    reply.body = AnswerJson(head, choices);
+    reply.body = co_await WriteAnswer(context, head, choices);
   } else {
     reply = RefusalFor(failure, *context->backend);
   }

@@ -17,7 +17,6 @@ void Submission::CancelAll() {
 }
 
 Status Submission::SubmitOne(Request request, const SinkMaker& make_sink) {
-  choices_.reserve(choices_.size() + 1);  // Nothing may fail once the backend has the request.
   std::shared_ptr<ServerSink> sink = make_sink();
   StatusOr<RequestId> id = backend_->Submit(std::move(request), sink);
   if (!id.ok()) return id.status();
@@ -30,7 +29,7 @@ Status Submission::Submit(ApiRequest api, const SinkMaker& make_sink) {
   if (api.choices() > 1 && !api.request.sampling.seed) {
     api.request.sampling.seed = SystemRandom().Next64();
   }
-  choices_.reserve(api.choices());
+  choices_.reserve(api.choices());  // Nothing may fail once the backend has a request.
   for (Prompt& prompt : api.prompts) {
     for (int32_t k = 0; k < api.n; ++k) {
       Request request = api.request;
