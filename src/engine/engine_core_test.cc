@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <new>
 
 #include "engine/test_executor.h"
+#include "engine/test_failing_executor.h"
 #include "policy/fcfs.h"
 
 namespace ropeway {
@@ -19,50 +19,6 @@ class FixedClock final : public Clock {
  public:
   TimePoint Now() const override { return now; }
   TimePoint now{1};
-};
-
-// What FailingExecutor does.
-enum class Fault { kFails, kAnswersForOthers, kScoresOthers, kIsShortOfMemory, kHasNoLogit };
-
-// Has a fault in every step from `fail_at` on (1 is the first), in `times` steps.
-class FailingExecutor final : public Executor {
- public:
-  FailingExecutor(TestExecutor* inner, int fail_at, Fault fault, int times = 1000)
-      : inner_(inner), fail_at_(fail_at), fault_(fault), times_(times) {}
-  StatusOr<KvLayout> Init(int64_t bytes, int tokens, int seqs) override {
-    return inner_->Init(bytes, tokens, seqs);
-  }
-  void Launch(const Batch& batch) override { inner_->Launch(batch); }
-  StatusOr<StepResult> Wait() override {
-    StatusOr<StepResult> result = inner_->Wait();
-    if (++steps_ < fail_at_ || steps_ >= fail_at_ + times_) return result;
-    switch (fault_) {
-      case Fault::kFails:
-        return Status(StatusCode::kUnavailable, "the device fell off the bus");
-      case Fault::kAnswersForOthers:
-        for (Sampled& sampled : result->sampled) sampled.sequence += 1000;
-        break;
-      case Fault::kScoresOthers:
-        for (Scored& scored : result->scored) ++scored.position;
-        break;
-      case Fault::kIsShortOfMemory:
-        throw std::bad_alloc();
-      case Fault::kHasNoLogit:
-        result->sampled.at(0).invalid = true;
-        break;
-    }
-    return result;
-  }
-  void ReadBlock(BlockId, std::span<std::byte>) const override {}
-  void WriteBlock(BlockId, std::span<const std::byte>) override {}
-  int steps() const { return steps_; }
-
- private:
-  TestExecutor* const inner_;
-  const int fail_at_;
-  const Fault fault_;
-  const int times_;
-  int steps_ = 0;
 };
 
 class EngineCoreTest : public testing::Test {

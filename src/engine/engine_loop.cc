@@ -161,8 +161,14 @@ void EngineLoop::Publish(TimePoint now, bool progress) {
 
 void EngineLoop::Emit(std::vector<CoreEvent> events) {
   const TimePoint now = clock_->Now();
-  // Before any sink knows: who submits again after that failure must be refused.
+  // Before any sink knows: who submits again after a failure must be refused, and who has its end
+  // counts no more.
   if (!core_.device_status().ok()) SetDeviceStatus(core_.device_status());
+  {
+    const std::lock_guard lock(mu_);
+    stats_ = core_.stats();
+    busy_ = !core_.idle();
+  }
   for (const CoreEvent& event : events) {
     const auto it = live_.find(event.id);
     if (it == live_.end()) continue;

@@ -398,8 +398,23 @@ StatusOr<RequestId> LlmEngine::Submit(Request request, std::shared_ptr<OutputSin
 }
 void LlmEngine::Cancel(RequestId id) { impl_->TryCancel(id); }
 bool LlmEngine::TryCancel(RequestId id) { return impl_->TryCancel(id); }
-Health LlmEngine::GetHealth() const { return impl_->GetHealth(); }
-std::string LlmEngine::MetricsText() const { return impl_->MetricsText(); }
+
+Health LlmEngine::GetHealth() const {
+  try {
+    return impl_->GetHealth();
+  } catch (const std::bad_alloc&) {
+    return {.live = true, .ready = false, .reason = "out of memory"};
+  }
+}
+
+std::string LlmEngine::MetricsText() const {
+  try {
+    return impl_->MetricsText();
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+}
+
 int LlmEngine::RetryAfterSeconds() const { return impl_->RetryAfterSeconds(); }
 Status LlmEngine::Drain(std::chrono::nanoseconds deadline) { return impl_->Drain(deadline); }
 int32_t LlmEngine::max_model_len() const { return impl_->max_model_len(); }
@@ -419,7 +434,13 @@ StatusOr<std::vector<TokenId>> LlmEngine::Tokenize(const std::string& text,
   }
 }
 
-std::vector<RequestInfo> LlmEngine::Requests() const { return impl_->Requests(); }
+std::vector<RequestInfo> LlmEngine::Requests() const {
+  try {
+    return impl_->Requests();
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+}
 
 StatusOr<std::vector<TokenId>> LlmEngine::TokenizeChat(const std::vector<ChatMessage>& messages,
                                                        bool add_generation_prompt,

@@ -343,7 +343,7 @@ TEST(LlmEngineTest, WhatCanNeverFitEndsAsAnError) {
   request.prompt = "x";
   request.stop_token_ids = {5, -1};
   EXPECT_EQ(error_of(request).message(),
-            "stop_token_ids's token id -1 is not in the model's vocabulary of 258");
+            "token id -1 in stop_token_ids is not in the model's vocabulary of 258");
   request.stop_token_ids.clear();
   request.sampling.logit_bias = {{258, 1.0F}};
   EXPECT_EQ(error_of(request).field(), "logit_bias");

@@ -273,6 +273,28 @@ TEST(LlmEngineThreadsTest, DrainSaysHowManyItCancelled) {
   for (const auto& sink : sinks) EXPECT_EQ(sink->Get().ends, 1);
 }
 
+// So that the server can tell each open stream before it closes it.
+TEST(LlmEngineThreadsTest, DrainEndsWhatRunsWaitsAndIsEncodedAtItsDeadline) {
+  TestEngine test;
+  test.options.max_num_seqs = 2;
+  test.options.kv_cache_bytes = EchoExecutor::PoolBytes(8);
+  test.options.max_model_len = 128;
+  test.control->step_micros = 500;
+  test.Start();
+  std::vector<std::shared_ptr<TestSink>> sinks;
+  for (int i = 0; i < 40; ++i) {
+    sinks.push_back(NewSink());
+    test.Submit(i < 20 ? "a text of some length" : ByteTokenizer::kSlow, 100, sinks.back());
+  }
+  ASSERT_TRUE(sinks[0]->WaitDeltas(20));
+  EXPECT_EQ(test.engine->Drain(milliseconds(1)).code(), StatusCode::kDeadlineExceeded);
+  for (const auto& sink : sinks) {
+    EXPECT_EQ(sink->Get().ends, 1);
+    EXPECT_EQ(sink->Get().violation, "");
+  }
+  EXPECT_TRUE(test.engine->Requests().empty());
+}
+
 TEST(LlmEngineThreadsTest, TheDestructorEndsEveryRequest) {
   TestEngine test;
   test.control->step_micros = 1000;

@@ -84,7 +84,7 @@ Status PromptEncoder::CheckId(TokenId id, const char* what, const char* field) c
   const TokenId limit = tokenizer_->vocab_size();
   if (id >= 0 && id < limit) return {};
   return InvalidArgument(
-      fmt::format("{}'s token id {} is not in the model's vocabulary of {}", what, id, limit),
+      fmt::format("token id {} in {} is not in the model's vocabulary of {}", id, what, limit),
       field);
 }
 
