@@ -1,5 +1,7 @@
 #include "server/tokenize_handlers.h"
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "server/chat_messages.h"
+#include "server/event_writer.h"
 #include "server/json_fields.h"
 #include "server/logprobs_json.h"
 #include "server/plain_handlers.h"
@@ -18,7 +21,6 @@ namespace ropeway {
 namespace {
 
 using nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;
 
 // What a body of either path asks for.
 struct TokenizerDraft {
@@ -98,18 +100,28 @@ StatusOr<std::vector<TokenId>> Encode(const TokenizerDraft& draft, const Backend
   return backend.Tokenize(*draft.prompt, draft.add_special_tokens.value_or(true));
 }
 
-StatusOr<OrderedJson> TokenStrings(const std::vector<TokenId>& ids, const Backend& backend) {
-  OrderedJson strings = OrderedJson::array();
-  for (const TokenId id : ids) {
-    StatusOr<std::string> bytes = backend.Detokenize({id});
-    if (!bytes.ok()) return bytes.status();
-    strings.push_back(TokenKey(*bytes));
+// Millions of numbers are written as they come: as JSON values they would take ten times as long.
+void AppendIds(const std::vector<TokenId>& ids, std::string* out) {
+  out->push_back('[');
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i > 0) out->push_back(',');
+    const fmt::format_int digits(ids[i]);
+    out->append(digits.data(), digits.size());
   }
-  return strings;
+  out->push_back(']');
 }
 
-std::string Dump(const OrderedJson& value) {
-  return value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+Status AppendTokenStrings(const std::vector<TokenId>& ids, const Backend& backend,
+                          std::string* out) {
+  out->push_back('[');
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i > 0) out->push_back(',');
+    StatusOr<std::string> bytes = backend.Detokenize({ids[i]});
+    if (!bytes.ok()) return bytes.status();
+    AppendJsonString(TokenKey(*bytes), out);
+  }
+  out->push_back(']');
+  return {};
 }
 
 }  // namespace
@@ -125,14 +137,16 @@ StatusOr<std::string> Tokenize(std::string_view body, const JsonBounds& bounds,
   if (!model.ok()) return model.status();
   StatusOr<std::vector<TokenId>> ids = Encode(*draft, backend);
   if (!ids.ok()) return ids.status();
-  OrderedJson answer = {
-      {"count", ids->size()}, {"max_model_len", model->max_model_len}, {"tokens", *ids}};
+  std::string answer = fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":", ids->size(),
+                                   model->max_model_len);
+  AppendIds(*ids, &answer);
   if (draft->return_token_strs) {
-    StatusOr<OrderedJson> strings = TokenStrings(*ids, backend);
-    if (!strings.ok()) return strings.status();
-    answer["token_strs"] = *std::move(strings);
+    answer += ",\"token_strs\":";
+    Status status = AppendTokenStrings(*ids, backend, &answer);
+    if (!status.ok()) return status;
   }
-  return Dump(answer);
+  answer += '}';
+  return answer;
 }
 
 StatusOr<std::string> Detokenize(std::string_view body, const JsonBounds& bounds,
@@ -144,7 +158,10 @@ StatusOr<std::string> Detokenize(std::string_view body, const JsonBounds& bounds
   if (!model.ok()) return model.status();
   StatusOr<std::string> text = backend.Detokenize(*draft->tokens);
   if (!text.ok()) return text.status();
-  return Dump({{"prompt", *std::move(text)}});
+  std::string answer = "{\"prompt\":";
+  AppendJsonString(*text, &answer);
+  answer += '}';
+  return answer;
 }
 
 boost::asio::awaitable<HttpReply> AnswerTokenizer(ServerContext* context, HttpRequest request,
