@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/utf8.h"
 #include "tokenizer/jinja/context.h"
 #include "tokenizer/jinja/error.h"
 #include "tokenizer/jinja/interpreter.h"
@@ -62,7 +63,7 @@ StatusOr<ChatTemplate> ChatTemplate::Parse(const std::string& source) {
   try {
     return ChatTemplate(std::make_shared<const Program>(Program{jinja::Parse(source)}));
   } catch (const jinja::Error& error) {
-    return Status(StatusCode::kUnimplemented, At(error.line) + error.what(), kField);
+    return Status(StatusCode::kUnimplemented, At(error.line) + PrintableText(error.what()), kField);
   } catch (const std::exception& error) {
     return Status(StatusCode::kInternal, std::string(kField) + ": " + error.what(), kField);
   }
@@ -96,7 +97,7 @@ StatusOr<std::string> ChatTemplate::Render(const std::vector<ChatMessage>& messa
   } catch (const jinja::Raised& raised) {
     return InvalidArgument(raised.what(), "messages");
   } catch (const jinja::Error& error) {
-    return InvalidArgument(At(error.line) + error.what(), "messages");
+    return InvalidArgument(At(error.line) + PrintableText(error.what()), "messages");
   } catch (const std::exception& error) {
     return Status(StatusCode::kInternal, std::string(kField) + ": " + error.what(), kField);
   }
