@@ -56,7 +56,7 @@ class Chat:
     def ask(self, question):
         """One turn: replies with the answer, and the stats line's numbers of tokens."""
         self.send(question + "\n")
-        text = self.wait_for(r"\((\d+) prompt tokens, (\d+) tokens in [^)]*\)\n>>> ")
+        text = self.wait_for(r"\((\d+) prompt tokens, (\d+) tokens in [^\n]*\)\n>>> ")
         numbers = re.search(r"\((\d+) prompt tokens, (\d+) tokens", text)
         answer = text[:numbers.start()].split("\n", 1)[1]  # Without the echo of the question.
         return answer, int(numbers.group(1)), int(numbers.group(2))

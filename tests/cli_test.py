@@ -190,6 +190,8 @@ class ConfigTest(InTempFolder):
         self.assertRegex(reply.stderr, r"prompt tokens, 3 tokens")
         reply = run("--config", config, "--max-tokens", "2", "Hello")
         self.assertRegex(reply.stderr, r"prompt tokens, 2 tokens")
+        reply = run("--config", config, "--max-tokens", "2", "--max-tokens", "1", "Hello")
+        self.assertRegex(reply.stderr, r"prompt tokens, 1 tokens")  # Of two the last.
 
     def test_what_is_wrong_is_named_with_file_and_line(self):
         for text, expected in (("[serve]\nprot = 1\n", "2: unknown key 'prot'"),

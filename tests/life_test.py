@@ -49,6 +49,8 @@ class Stream:
                 self.events.append(event)
         except (http.client.HTTPException, OSError) as error:
             return self.events, repr(error)
+        finally:
+            self.connection.close()
         return self.events, ""
 
 
@@ -58,8 +60,8 @@ def text_of(events):
 
 
 class LifeTest(unittest.TestCase):
-    def server(self, *flags):
-        server = Server(*flags)
+    def server(self, *flags, port=None):
+        server = Server(*flags, port=port)
         self.addCleanup(server.process.stdout.close)
         self.addCleanup(server.process.wait)
         self.addCleanup(server.process.kill)
@@ -121,8 +123,7 @@ class LifeTest(unittest.TestCase):
         with socket.socket() as s:  # As the server does it.
             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             s.bind(("127.0.0.1", server.port))
-        again = self.server("--port", str(server.port))
-        again.port = server.port
+        again = self.server(port=server.port)
         self.assertEqual(again.post("/v1/completions", SHORT)[0], 200)
 
     def test_a_busy_port_is_one_sentence(self):

@@ -32,8 +32,8 @@ def free_port():
 class Server:
     """A running `ropeway serve`."""
 
-    def __init__(self, *flags):
-        self.port = free_port()
+    def __init__(self, *flags, port=None):
+        self.port = port or free_port()
         self.start = time.monotonic()
         self.process = subprocess.Popen(
             [ARGS.ropeway, "serve", "--model", ARGS.model, "--port", str(self.port), *flags],

@@ -13,6 +13,8 @@ namespace ropeway {
 
 CommandLine::CommandLine()
     : app_("Ropeway serves language models to many users at once.", "ropeway") {
+  // Inherited, so before the commands: of a flag that is given twice the last one counts.
+  app_.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app_.formatter(std::make_shared<HelpFormatter>());
   app_.set_help_flag("--help,-h", "Show this help");
   app_.set_version_flag("--version", ROPEWAY_VERSION, "Show the version")->group("Other");

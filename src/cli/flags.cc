@@ -150,6 +150,11 @@ FlagKind KindOf(const CLI::Option& option) {
   return FlagKind::kText;
 }
 
+bool IsList(const CLI::Option& option) {
+  return option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll ||
+         option.get_expected_max() > 1;
+}
+
 std::string PlaceholderOf(const CLI::Option& option) {
   if (option.get_expected_max() == 0) return "";
   const std::string full = option.get_type_name();

@@ -75,6 +75,9 @@ enum class FlagKind { kSwitch, kInt, kNumber, kTime, kSize, kText };
 // Goes by the placeholder; flags that CLI11 named itself ("INT", "FLOAT") are understood as well.
 FlagKind KindOf(const CLI::Option& option);
 
+// Whether it takes more than one value.
+bool IsList(const CLI::Option& option);
+
 // The placeholder alone, without what CLI11 adds about the bounds.
 std::string PlaceholderOf(const CLI::Option& option);
 // What `AddChoice` was given; empty for other options.

@@ -48,9 +48,7 @@ std::string Remarks(const CLI::Option& option) {
     remarks.push_back("default: " + option.get_default_str());
   }
   if (ChoicesOf(option).empty() && !BoundsOf(option).empty()) remarks.push_back(BoundsOf(option));
-  if (option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll) {
-    remarks.emplace_back("may be repeated");
-  }
+  if (IsList(option)) remarks.emplace_back("may be repeated");
   if (!option.get_envname().empty()) remarks.push_back("environment: " + option.get_envname());
   return remarks.empty() ? "" : fmt::format(" [{}]", fmt::join(remarks, "; "));
 }

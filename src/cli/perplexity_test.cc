@@ -17,7 +17,9 @@ TEST(Windows, EachTokenButTheFirstIsCountedOnceWithEnoughBeforeIt) {
           EXPECT_EQ(window.scored, next);
           EXPECT_LT(window.scored, window.end);
           EXPECT_LE(window.end - window.begin, context);
-          if (window.begin > 0) EXPECT_GE(window.scored - window.begin, context - stride);
+          if (window.begin > 0) {
+            EXPECT_GE(window.scored - window.begin, context - stride);
+          }
           next = window.end;
         }
         EXPECT_EQ(next, tokens) << tokens << " " << context << " " << stride;

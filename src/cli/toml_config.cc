@@ -82,9 +82,7 @@ class Reader {
   void SetFlag(CLI::Option* option, const std::string& name, const toml::node& value) const {
     std::vector<std::string> texts;
     if (const toml::array* array = value.as_array()) {
-      if (option->get_multi_option_policy() != CLI::MultiOptionPolicy::TakeAll) {
-        Fail(value.source(), Expected(*option, "an array"));
-      }
+      if (!IsList(*option)) Fail(value.source(), Expected(*option, "an array"));
       for (const toml::node& element : *array) texts.push_back(Text(*option, element));
     } else {
       texts.push_back(Text(*option, value));
@@ -160,9 +158,7 @@ class Reader {
 
   static std::string Expected(const CLI::Option& option, const std::string& found) {
     std::string wanted = Wanted(KindOf(option));
-    if (option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll) {
-      wanted += " or an array of strings";
-    }
+    if (IsList(option)) wanted += " or an array of strings";
     return fmt::format("'{}' must be {}, not {}", option.get_lnames().front(), wanted, found);
   }
 
