@@ -1,5 +1,7 @@
 #include "server/generation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <ctime>
 #include <memory>
@@ -24,6 +26,9 @@ namespace asio = boost::asio;
 // A stream's share of its bound, where many choices share one connection.
 constexpr size_t kLeastChoiceBytes = size_t{128} << 10;
 
+// What the prompts of one request's choices may take together: each choice has its own copy.
+constexpr size_t kMaxPromptBytes = size_t{64} << 20;
+
 // A request as far as its body alone decides it.
 struct Prepared {
   ApiRequest api;
@@ -39,6 +44,14 @@ StatusOr<std::string> PromptText(const Prompt& prompt, const Backend& backend) {
   return InvalidArgument(text.status().message(), "prompt");  // The field that this request has.
 }
 
+Status CheckCopies(const ApiRequest& api, size_t body_bytes) {
+  if (api.n == 1 || body_bytes * static_cast<size_t>(api.n) <= kMaxPromptBytes) return {};
+  return InvalidArgument(fmt::format("'n' is {}, but so many choices of a prompt in a body of {} "
+                                     "bytes would take more than {} bytes.",
+                                     api.n, body_bytes, kMaxPromptBytes),
+                         "n");
+}
+
 // May take milliseconds per megabyte.
 StatusOr<PreparedPtr> Prepare(const std::string& body, bool chat, const ServerLimits& limits,
                               const Backend& backend) {
@@ -46,6 +59,8 @@ StatusOr<PreparedPtr> Prepare(const std::string& body, bool chat, const ServerLi
                              .max_values = limits.max_json_values};
   StatusOr<ApiRequest> api = ParseApiRequest(body, chat, bounds, limits.max_choices);
   if (!api.ok()) return api.status();
+  Status copies = CheckCopies(*api, body.size());
+  if (!copies.ok()) return copies;
   auto prepared = std::make_unique<Prepared>();
   prepared->api = *std::move(api);
   StatusOr<ModelInfo> model = FindModel(prepared->api.request.model, backend);

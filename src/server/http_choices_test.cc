@@ -343,6 +343,16 @@ TEST_F(HttpChoicesTest, QuietStreamsAreKeptAlive) {
   EXPECT_TRUE(backend_.WaitIdle());
 }
 
+TEST_F(HttpChoicesTest, CopiesOfALargePromptAreBounded) {
+  const std::string body =
+      R"({"prompt":")" + std::string(1 << 20, 'x') + R"(","max_tokens":1,"n":)";
+  ClientReply reply = Post("/v1/completions", body + "64}");
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_EQ(json::parse(reply.body)["error"]["param"], "n");
+  EXPECT_TRUE(backend_.submitted().empty());
+  EXPECT_EQ(Post("/v1/completions", body + "2}").status, 200);
+}
+
 TEST_F(HttpChoicesTest, ManyLogprobsAreWrittenAside) {
   const json answer = Whole(R"({"prompt":"p","max_tokens":300,"logprobs":5})");
   const json& lists = answer["choices"][0]["logprobs"];
