@@ -15,9 +15,8 @@
 namespace ropeway::jinja {
 namespace {
 
-// Values may be shared by many lists, so each one written counts, however short
-// it is.
-constexpr size_t kValueCost = 32;
+// Values may be shared by many lists, so each one written counts, however short it is.
+constexpr size_t kValueCost = 64;
 
 class Writer {
  public:
@@ -110,30 +109,37 @@ class Writer {
   }
 
   void WriteString(const std::string& value) {
-    constexpr std::string_view kPlain = "\"\\\n\r\t\f\b";
-    constexpr std::string_view kLetters = "\"\\nrtfb";
     Append("\"");
+    size_t plain = 0;  // Where the part begins that is written as it stands.
     for (size_t at = 0; at < value.size();) {
       const Utf8Step step = StepUtf8(value, at);
-      const std::string_view bytes = std::string_view(value).substr(at, step.length);
-      at += step.length;
       const char32_t c = step.code_point;
-      const size_t known = bytes.size() == 1 ? kPlain.find(bytes[0]) : kPlain.npos;
-      if (known != kPlain.npos) {
-        const std::array<char, 2> escape = {'\\', kLetters[known]};
-        Append({escape.data(), 2});
-      } else if (step.kind != Utf8Kind::kValid) {
-        Append(bytes);
-      } else if (c < 0x20 || (style_.ensure_ascii && c >= 0x7F && c <= 0xFFFF)) {
-        AppendEscape(c);
-      } else if (style_.ensure_ascii && c > 0xFFFF) {
-        AppendEscape(0xD800U + ((c - 0x10000U) >> 10U));
-        AppendEscape(0xDC00U + ((c - 0x10000U) & 0x3FFU));
-      } else {
-        Append(bytes);
+      const bool escapes = step.kind == Utf8Kind::kValid && (c < 0x20 || c == '"' || c == '\\' ||
+                                                             (style_.ensure_ascii && c >= 0x7F));
+      if (escapes) {
+        Append(std::string_view(value).substr(plain, at - plain));
+        WriteEscape(c);
+        plain = at + step.length;
       }
+      at += step.length;
     }
+    Append(std::string_view(value).substr(plain));
     Append("\"");
+  }
+
+  void WriteEscape(char32_t c) {
+    constexpr std::string_view kPlain = "\"\\\n\r\t\f\b";
+    constexpr std::string_view kLetters = "\"\\nrtfb";
+    const size_t known = c < 0x80 ? kPlain.find(static_cast<char>(c)) : kPlain.npos;
+    if (known != kPlain.npos) {
+      const std::array<char, 2> escape = {'\\', kLetters[known]};
+      Append({escape.data(), 2});
+    } else if (c > 0xFFFF) {
+      AppendEscape(0xD800U + ((c - 0x10000U) >> 10U));
+      AppendEscape(0xDC00U + ((c - 0x10000U) & 0x3FFU));
+    } else {
+      AppendEscape(c);
+    }
   }
 
   const JsonStyle& style_;
