@@ -9,7 +9,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -246,12 +245,38 @@ class CompletionTest(unittest.TestCase):
                 self.assertTrue(flags(path))
                 self.assertEqual(flags(path), set(self.complete(*path, "--")))
 
-    def test_fish_and_zsh_take_their_scripts(self):
-        for shell in ("fish", "zsh"):
-            script = call("completion", shell).stdout
-            self.assertIn("max-num-batched-tokens", script)
-            if shutil.which(shell):  # Neither is needed for anything else.
-                subprocess.run([shell, "-n"], input=script, text=True, check=True, timeout=60)
+    def test_fish_offers_commands_flags_and_values(self):
+        def complete(line):
+            reply = subprocess.run(
+                ["fish", "--no-config", "-c", '"$argv[1]" completion fish | source; complete -C "$argv[2]"',
+                 ARGS.ropeway, line], capture_output=True, text=True, check=True, timeout=60)
+            self.assertEqual(reply.stderr, "")
+            return [offer.split("\t")[0] for offer in reply.stdout.splitlines()]
+        self.assertIn("serve", complete("ropeway "))
+        self.assertEqual(complete("ropeway serve --max-num-b"), ["--max-num-batched-tokens"])
+        self.assertEqual(complete("ropeway bench serve --num-p"), ["--num-prompts"])
+        self.assertEqual(complete("ropeway serve --log-level w"), ["warn"])
+        self.assertEqual(complete("ropeway serve --port "), [])
+
+    def test_zsh_offers_commands_flags_and_values(self):
+        # The functions of its completion system print what they are given.
+        script = ('compdef() { : }\n_describe() { print -l -- ${(P)2} }\n_files() { print FILES }\n'
+                  'compadd() { shift; print -l -- $@ }\nprogram=$1; shift\n'
+                  'source =($program completion zsh)\nwords=(ropeway "$@"); CURRENT=$#words\n_ropeway\n')
+        def complete(*words):
+            reply = subprocess.run(["zsh", "-f", "-c", script, "zsh", ARGS.ropeway, *words],
+                                   capture_output=True, text=True, check=True, timeout=60)
+            self.assertEqual(reply.stderr, "")
+            return [offer.split(":")[0] for offer in reply.stdout.splitlines()]
+        self.assertIn("serve", complete(""))
+        self.assertIn("--max-num-batched-tokens", complete("serve", "--max"))
+        self.assertEqual(complete("bench", ""), ["serve", "--help", "--config"])
+        self.assertEqual(complete("serve", "--log-level", ""), ["debug", "info", "warn", "error"])
+        self.assertEqual(complete("serve", "--model", ""), ["FILES"])
+        self.assertEqual(complete("serve", "--port", ""), [])
+        self.assertIn("FILES", complete("inspect", ""))
+
+    def test_a_shell_that_is_unknown_is_refused(self):
         self.assertEqual(call("completion", "tcsh").returncode, 1)
 
 
