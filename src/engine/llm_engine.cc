@@ -46,7 +46,7 @@ size_t BytesOf(const std::vector<ChatMessage>& messages) {
 // What a request takes in memory, as far as its sender decides.
 size_t BytesOf(const Request& request) {
   size_t bytes = std::visit([](const auto& prompt) { return BytesOf(prompt); }, request.prompt);
-  for (const std::string& stop : request.stop) bytes += sizeof(stop) + stop.size();
+  for (const std::string& stop : request.stop) bytes += sizeof(std::string) + stop.size();
   bytes += request.sampling.logit_bias.size() * sizeof(LogitBias);
   return bytes + BytesOf(request.stop_token_ids) + request.tenant.size();
 }
