@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
-"""Runs every ```sh block of curl commands in README.md and docs/api.md against `ropeway serve`. A block
+"""Runs every ```sh block of curl commands in README.md and docs/api.md against `ropeway serve`, and all
+of docs/security.md, in order: its TLS files, its keys, its server and its curl commands. A block
 followed by a ```json block must print exactly that; any other must not print an error, and the answer
 that the README's transcript shows must be the one that its command gets.
 
 usage: docs_test.py --ropeway PROGRAM --model FILE.gguf
 """
 import argparse
+import http.client
 import json
+import os
 import pathlib
 import re
+import shlex
+import ssl
 import subprocess
 import sys
+import tempfile
 
 import smoke_test
 
@@ -18,9 +24,24 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"```sh\n(.*?)```(?:\n\n?```json\n(.*?)```)?", re.DOTALL)
 
 
+class TlsServer(smoke_test.Server):
+    """A server whose certificate nobody signed."""
+
+    def request(self, method, path, body=None, timeout=120):
+        context = ssl._create_unverified_context()
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=context)
+        try:
+            connection.request(method, path, body)
+            reply = connection.getresponse()
+            return reply.status, reply.read().decode(), reply.headers
+        finally:
+            connection.close()
+
+
 def check(server, name, commands, expected):
     """What is wrong with the block's output; None if nothing is."""
     words = commands.replace("127.0.0.1:8080", f"127.0.0.1:{server.port}")
+    words = words.replace("localhost:8443", f"localhost:{server.port}")
     reply = subprocess.run(["bash", "-euc", words], capture_output=True, text=True, timeout=120,
                            check=False)
     if reply.returncode != 0 or not reply.stdout.strip():
@@ -36,6 +57,41 @@ def check(server, name, commands, expected):
     return None
 
 
+def blocks_of(name, begin="curl"):
+    """The (commands, expected output) of the page's blocks that begin with this word."""
+    return [m.groups() for m in BLOCK.finditer((ROOT / name).read_text(encoding="utf-8"))
+            if m.group(1).split()[0] == begin]
+
+
+def check_security():
+    """Does what docs/security.md says, in an empty folder; how many blocks, and what is wrong."""
+    name = "docs/security.md"
+    (make_certificate, _), = blocks_of(name, "openssl")
+    (serve, _), = blocks_of(name, "ropeway")
+    keys = re.search(r"```toml\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL).group(1)
+    smoke_test.ARGS.ropeway = os.path.abspath(smoke_test.ARGS.ropeway)
+    smoke_test.ARGS.model = os.path.abspath(smoke_test.ARGS.model)
+    home = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            subprocess.run(["bash", "-euc", make_certificate], check=True, capture_output=True)
+            path = pathlib.Path("keys.toml")
+            path.write_text(keys, encoding="utf-8")
+            path.chmod(0o600)
+            words = shlex.split(serve.replace("\\\n", " "))
+            assert words[:4] == ["ropeway", "serve", "--port", "8443"], words
+            server = TlsServer(*words[4:])
+            try:
+                found = blocks_of(name)
+                return len(found) + 2, [w for block in found if (w := check(server, name, *block))]
+            finally:
+                output = server.stop()[1]
+                assert "can read" not in output, output
+        finally:
+            os.chdir(home)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ropeway", required=True)
@@ -46,14 +102,16 @@ def main():
     blocks = 0
     try:
         for name in ("README.md", "docs/api.md"):
-            found = [m.groups() for m in BLOCK.finditer((ROOT / name).read_text(encoding="utf-8"))
-                     if m.group(1).lstrip().startswith("curl")]
+            found = blocks_of(name)
             if not found:
                 wrong.append(f"{name}: no curl block found")
             blocks += len(found)
             wrong += filter(None, (check(server, name, *groups) for groups in found))
     finally:
         server.stop()
+    more, faults = check_security()
+    blocks += more
+    wrong += faults
     print("\n".join(wrong) if wrong else f"{blocks} blocks print what they should")
     return 1 if wrong else 0
 

@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+"""Hand-made hostile requests, by raw sockets and curl, against the real server on the default model.
+
+Whatever arrives is answered with a 4xx or the end of its connection, never with a 5xx or a crash; and
+the server answers the next client as before.
+
+usage: hostile_http_test.py --ropeway PROGRAM --model FILE.gguf
+"""
+import argparse
+import contextlib
+import json
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+from smoke_test import ARGS, Server
+
+CLOSED = 0  # In place of a status: the connection ended without an answer.
+PROBE = {"prompt": "The cable car leaves the valley and", "max_tokens": 12, "temperature": 0}
+POST = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def post(body, path=b"/v1/completions"):
+    return (b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+
+class HostileTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--header-timeout", "3s", "--body-timeout", "3s", "--idle-timeout", "3s",
+                            "--max-connections", "500")
+        cls.text = cls.probe()
+
+    @classmethod
+    def tearDownClass(cls):
+        code, output = cls.server.stop()
+        assert code == 0, output
+
+    @classmethod
+    def probe(cls):
+        status, reply = cls.server.post("/v1/completions", PROBE)
+        assert status == 200, reply
+        return reply["choices"][0]["text"]
+
+    def tearDown(self):
+        self.assertEqual(self.server.get("/livez")[0], 200)
+        self.assertEqual(self.server.get("/readyz")[0], 200)
+        self.assertEqual(self.probe(), self.text)
+
+    def connect(self):
+        return socket.create_connection(("127.0.0.1", self.server.port), timeout=60)
+
+    def status_of(self, data, more=None, half_close=True):
+        """The status that `data`, then what `more` yields, is answered with."""
+        with self.connect() as client:
+            with contextlib.suppress(OSError):  # It may be refused before it is sent whole.
+                client.sendall(data)
+                for part in more or ():
+                    client.sendall(part)
+                if half_close:
+                    client.shutdown(socket.SHUT_WR)
+            received = b""
+            with contextlib.suppress(ConnectionResetError):
+                while b"\r\n" not in received and (some := client.recv(65536)):
+                    received += some
+        if not received:
+            return CLOSED
+        self.assertTrue(received.startswith(b"HTTP/1."), received[:100])
+        return int(received[9:12])
+
+    def refused(self, name, data, more=None, half_close=False):
+        with self.subTest(name):
+            status = self.status_of(data, more, half_close)
+            self.assertTrue(status == CLOSED or 400 <= status < 500, f"{name}: {status}")
+            return status
+
+    def test_malformed_json(self):
+        bodies = [
+            b"", b"{", b"}", b"[", b"nul", b"null", b"0", b'"a"', b"[]", b"{}", b'{"prompt":}',
+            b'{"prompt":"a"', b'{"prompt":"a"}}', b'{"prompt":"a"}{"prompt":"a"}',
+            b"{'prompt':'a'}", b'{"prompt":"a",}', b'\xef\xbb\xbf{"prompt":"a"}x',
+            b'{"prompt":"\xff"}', b'{"prompt":"\xc0\x80"}', b'{"prompt":"\xed\xa0\x80"}',
+            b'{"prompt":"\\ud800"}', b'{"prompt":"\\u12"}', b'{"prompt":"a\nb"}',
+            b'{"prompt":"a","prompt":"b"}', b'{"prompt":"a"\x00}', b"\x00" * 1000,
+            b'{"prompt":"a","temperature":NaN}', b'{"prompt":"a","temperature":1e999}',
+            b'{"prompt":"a","max_tokens":' + b"9" * 5000 + b"}",
+            b'{"prompt":"a","seed":-1.5}', b'{"prompt":"a" /* comment */}',
+        ]
+        for body in bodies:
+            for path in (b"/v1/completions", b"/v1/chat/completions", b"/tokenize", b"/detokenize"):
+                status = self.refused(f"{path} {body[:40]}", post(body, path))
+                self.assertEqual(status, 400, body[:60])
+
+    def test_deep_nesting_and_many_values(self):
+        for name, body in {
+                "arrays": b"[" * 1_000_000, "objects": b'{"a":' * 500_000,
+                "in a field": b'{"prompt":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+                "values": b'{"prompt":[' + b"1," * 3_000_000 + b"1]}",
+                "keys": b"{" + b",".join(b'"k%d":0' % i for i in range(300_000)) + b"}",
+        }.items():
+            self.assertEqual(self.refused(name, post(body)), 400, name)
+
+    def test_wrong_types_and_absurd_numbers(self):
+        wrong = [None, True, -1, 1.5, 1e308, 2 ** 63, 2 ** 64, "x", [], [None], [[]], {}, {"a": 1}]
+        fields = ["max_tokens", "temperature", "top_p", "top_k", "min_p", "n", "seed", "stop",
+                  "logprobs", "stream", "stream_options", "model", "logit_bias", "echo", "timeout",
+                  "stop_token_ids", "presence_penalty", "frequency_penalty", "repetition_penalty",
+                  "min_tokens", "typical_p", "ignore_eos", "best_of", "suffix"]
+        for field in fields:
+            for value in wrong:
+                body = {"prompt": "a", "max_tokens": 1, field: value}
+                status = self.status_of(post(json.dumps(body).encode()), half_close=False)
+                # Some of these are right for some fields.
+                self.assertTrue(status == 200 or 400 <= status < 500, f"{body}: {status}")
+        for prompt in wrong[:6] + wrong[8:]:
+            if prompt is not None:
+                self.assertEqual(self.refused(f"prompt {prompt}", post(json.dumps(
+                    {"prompt": prompt, "max_tokens": 1}).encode())), 400, prompt)
+        for messages in (None, [], [{}], {}, "a", [1], [{"role": 1, "content": "a"}], [[]],
+                         [{"role": "user", "content": [{"type": "image_url"}]}]):
+            self.assertEqual(self.refused(f"messages {messages}", post(
+                json.dumps({"messages": messages}).encode(), b"/v1/chat/completions")), 400)
+
+    def test_lengths_that_lie(self):
+        for headers in (b"Content-Length: -1", b"Content-Length: -9223372036854775808",
+                        b"Content-Length: 99999999999999999999", b"Content-Length: 1e3",
+                        b"Content-Length: 0x10", b"Content-Length: 2\r\nContent-Length: 3",
+                        b"Content-Length: 2\r\nContent-Length: 2", b"Content-Length: 2, 2",
+                        b"Content-Length: 2\r\nTransfer-Encoding: chunked", b"Content-Length:",
+                        b"Transfer-Encoding: chunked, chunked", b"Transfer-Encoding: gzip, chunked",
+                        b"Content-Length: 2\r\nTransfer-Encoding: identity"):
+            self.assertIn(self.refused(headers, POST + headers + b"\r\n\r\n{}"), (400, 413), headers)
+        # Longer than what comes: the client that closes its side has left.
+        self.refused("half a body", POST + b"Content-Length: 100\r\n\r\n{", half_close=True)
+        self.assertEqual(self.refused("a body that never comes", POST + b"Content-Length: 9\r\n\r\n"), 408)
+
+    def test_large_bodies(self):
+        mebibyte = b" " * (1 << 20)
+        self.assertEqual(self.refused("100 MB", POST + b"Content-Length: 104857600\r\n\r\n",
+                                      (mebibyte for _ in range(100))), 413)
+        chunk = b"100000\r\n" + mebibyte + b"\r\n"
+        self.assertIn(self.refused("100 MB in chunks", CHUNKED, (chunk for _ in range(100))),
+                      (413, CLOSED))
+
+    def test_large_bodies_by_curl(self):
+        with tempfile.NamedTemporaryFile() as file:
+            file.truncate(100 << 20)
+            for headers in ([], ["-H", "Transfer-Encoding: chunked"], ["-H", "Expect:"],
+                            ["-H", "Content-Encoding: gzip"]):
+                reply = subprocess.run(
+                    ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "60", *headers,
+                     "--data-binary", f"@{file.name}",
+                     f"http://127.0.0.1:{self.server.port}/v1/completions"],
+                    capture_output=True, text=True, check=False, timeout=120)
+                self.assertIn(reply.stdout, ("413", "415", "000"), headers)
+
+    def test_endless_chunks(self):
+        def endless(part):
+            while True:
+                yield part
+
+        for name, part in {"tiny": b"1\r\n \r\n" * 1000, "extension": b"1;" + b"x" * 4096,
+                           "size": b"0" * 4096, "trailers": b"0\r\n" + b"A: b\r\n" * 1000}.items():
+            self.assertIn(self.refused(name, CHUNKED, endless(part)), (400, 408, 413, CLOSED), name)
+        for part in (b"zz\r\n", b"-1\r\n", b"ffffffffffffffffff\r\n", b"1\r\nxx\r\n", b"\r\n", b"\x00"):
+            self.assertEqual(self.refused(part, CHUNKED + part), 400, part)
+
+    def test_header_floods(self):
+        start = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
+        for name, headers in {"many": b"".join(b"X-%d: y\r\n" % i for i in range(50_000)),
+                              "long": b"X: " + b"y" * 5_000_000,
+                              "name": b"y" * 1_000_000}.items():
+            self.assertIn(self.refused(name, start + headers), (400, 431, CLOSED), name)
+        self.assertIn(self.refused("target", b"GET /" + b"x" * 1_000_000), (431, CLOSED))
+        self.assertIn(self.refused("method", b"G" * 1_000_000), (400, 431, CLOSED))
+
+    def test_bytes_that_are_no_http(self):
+        for data in (b"GET /livez\x00 HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /li\x00vez HTTP/1.1\r\nHost: x\r\n\r\n",
+                     b"GET /livez HTTP/1.1\r\nHost: x\x00y\r\n\r\n", b"G\x00T / HTTP/1.1\r\n\r\n",
+                     b"GET /livez HTTP/1.1\r\nHo\x00st: x\r\n\r\n", b"GET /livez HTTP/1.1\nHost: x\n\n",
+                     b"GET  /livez HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /livez HTTP/9.9\r\nHost: x\r\n\r\n",
+                     b"GET /livez\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"SSH-2.0-OpenSSH\r\n\r\n",
+                     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 500,
+                     b"GET /livez HTTP/1.1\r\nHost: x\r\n folded\r\n\r\n",
+                     b"GET /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"):
+            self.refused(data[:40], data, half_close=True)
+        noise = random.Random(7)
+        for _ in range(100):
+            self.refused("noise", noise.randbytes(noise.randrange(1, 4000)), half_close=True)
+
+    def test_hostile_targets(self):
+        for target in (b"/../../etc/passwd", b"/v1/models/../../x", b"/%00", b"/v1/models/%ff%fe",
+                       b"/v1/models/" + b"a" * 20_000, b"*", b"//", b"/admin/requests/../../livez",
+                       b"http://x:99999/admin/drain"):
+            status = self.refused(target[:40], b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+            self.assertIn(status, (400, 403, 404, 405), target[:40])
+        self.assertEqual(self.refused("drain", b"POST /admin/drain HTTP/1.1\r\nHost: x\r\n"
+                                      b"Content-Length: 0\r\n\r\n"), 403)
+
+    def test_slow_senders_are_timed_out_and_hold_nobody_up(self):
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(self.connect()) for _ in range(200)]
+            for byte in b"POST /v1/comp":
+                for client in clients:
+                    with contextlib.suppress(OSError):
+                        client.sendall(bytes([byte]))
+                time.sleep(0.05)
+            self.assertEqual(self.probe(), self.text)
+            for client in clients:
+                answer = b""
+                with contextlib.suppress(ConnectionResetError):
+                    while some := client.recv(65536):
+                        answer += some
+                self.assertTrue(not answer or answer.startswith(b"HTTP/1.1 408"), answer)
+
+    def test_pipelining_floods(self):
+        get = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+        with self.connect() as client:
+            reader = threading.Thread(target=lambda: [None for _ in iter(lambda: client.recv(65536), b"")])
+            with contextlib.suppress(OSError):
+                client.sendall(get * 20_000 + get[:-2] + b"Connection: close\r\n\r\n")
+                reader.start()
+            if reader.ident:
+                reader.join(60)
+                self.assertFalse(reader.is_alive())
+        with self.connect() as client, contextlib.suppress(OSError):
+            client.sendall(get * 200_000)  # And not a byte of the answers is read.
+        long = json.dumps({**PROBE, "max_tokens": 2000, "ignore_eos": True}).encode()
+        with self.connect() as client, contextlib.suppress(OSError):
+            client.sendall(post(long) * 2000)
+            self.assertEqual(client.recv(10), b"")
+
+    def test_a_flood_of_connections(self):
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(self.connect()) for _ in range(700)]
+            # Those beyond the cap are told so or closed; the others idle until they are timed out.
+            refused = 0
+            for client in clients:
+                with contextlib.suppress(ConnectionResetError):
+                    answer = client.recv(20)
+                    self.assertTrue(not answer or answer.startswith(b"HTTP/1.1 503"), answer)
+                    refused += bool(answer)
+            self.assertGreater(refused, 0)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ropeway", required=True)
+    parser.add_argument("--model", required=True)
+    parser.parse_known_args(namespace=ARGS)
+    unittest.main(argv=[sys.argv[0], "-v"])
