@@ -6,7 +6,8 @@ Checks (all must hold, else exit code 1):
   - cosine similarity of the logits above 0.998 at each of the first 64 positions. The executor
     reports log-probabilities, which are the logits less a constant, so both sides are centred first;
     that is stricter than the cosine of raw logits, whose common offset would flatter it;
-  - perplexity of the fixed public-domain text within 1 % of the oracle's;
+  - perplexity of the fixed public-domain text within 1 % of the oracle's, and `ropeway perplexity`
+    prints the very figure, the text being one window;
   - median |difference of log-probabilities| of the text's own tokens at most 0.045: what int8
     activations cost llama.cpp b11434 on the same file and text (0.0446 over the first 395 tokens,
     measured through llama-server's n_probs; ours over the same ones: 0.0435).
@@ -16,6 +17,7 @@ usage: oracle.py --ropeway PROGRAM --dump forward_dump --model FILE.gguf --text 
 import argparse
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -81,6 +83,15 @@ def log_softmax(logits):
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
+def printed_perplexity(args, tokens):
+    """What `ropeway perplexity` says of the text as one window; it must score all but the first token."""
+    reply = subprocess.run([args.ropeway, "perplexity", "--model", args.model, "--file", args.text,
+                            "--ctx", str(tokens)], capture_output=True, text=True, check=True)
+    figure, scored = re.match(r"perplexity ([\d.]+) .*\n(\d+) tokens scored, in 1 window", reply.stdout).groups()
+    assert int(scored) == tokens - 1, (scored, tokens)
+    return float(figure)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     for name in ("ropeway", "dump", "model", "text"):
@@ -112,10 +123,12 @@ def main():
     ours_ppl, oracle_ppl = np.exp(-ours_text.mean()), np.exp(-oracle_text.mean())
     median = np.median(np.abs(ours_text - oracle_text))
     deviation = abs(ours_ppl / oracle_ppl - 1)
+    printed = printed_perplexity(args, len(ids))
     print(f"tokens {len(ids)}; lowest centred cosine {cosine.min():.6f} (want > 0.998); perplexity "
           f"{ours_ppl:.4f}, oracle {oracle_ppl:.4f}: {100 * deviation:.3f} % (want <= 1 %); median "
-          f"|log-prob difference| {median:.5f} (want <= {MEDIAN_BOUND})")
-    return 0 if cosine.min() > 0.998 and deviation <= 0.01 and median <= MEDIAN_BOUND else 1
+          f"|log-prob difference| {median:.5f} (want <= {MEDIAN_BOUND}); `ropeway perplexity` {printed}")
+    good = cosine.min() > 0.998 and deviation <= 0.01 and median <= MEDIAN_BOUND
+    return 0 if good and abs(printed - ours_ppl) < 1e-4 else 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Holds docs/flags.md against the program: each ```text block after a command's heading is that
+command's --help, word for word; and every example in the help and every ```sh block runs.
+
+usage: flags_test.py --ropeway PROGRAM --model FILE.gguf [--update]
+
+--update writes the page's help blocks anew instead.
+"""
+import argparse
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "flags.md"
+SECTION = re.compile(r"(^## `(ropeway[a-z ]*)`\n(?:(?!## ).*\n)*?```text\n)((?:(?!```).*\n)*)(```$)", re.M)
+
+
+def help_of(program, command):
+    return subprocess.run([program, *command.split()[1:], "--help"], capture_output=True, text=True,
+                          check=True, timeout=60).stdout
+
+
+def commands(program, command="ropeway"):
+    """`command` and all commands below it."""
+    yield command
+    listed = re.search(r"^Commands:\n((?:  .*\n)+)", help_of(program, command), re.M)
+    for line in re.findall(r"^  (\w+)", listed.group(1), re.M) if listed else []:
+        yield from commands(program, f"{command} {line}")
+
+
+def check_page(program, page):
+    wrong = []
+    shown = {name: text for _, name, text, _ in SECTION.findall(page)}
+    for command in commands(program):
+        if shown.pop(command, None) != help_of(program, command):
+            wrong.append(f"{PAGE.name}: the help of `{command}` is missing or differs; "
+                         "tests/flags_test.py --update writes it anew")
+    return wrong + [f"{PAGE.name}: there is no `{name}`" for name in shown]
+
+
+class Runner:
+    """Runs examples in a folder with `ropeway` on the path and the model among the fetched ones."""
+
+    def __init__(self, program, model, folder):
+        self.folder = folder
+        models = folder / "cache" / "ropeway" / "models"
+        (folder / "bin").mkdir()
+        models.mkdir(parents=True)
+        (models / "SmolLM2-135M-Instruct.Q4_1.gguf").symlink_to(pathlib.Path(model).resolve())
+        (folder / "bin" / "ropeway").symlink_to(pathlib.Path(program).resolve())
+        for name in ("README.md", "tests"):
+            (folder / name).symlink_to(ROOT / name)
+        self.environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"),
+                            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+
+    def check(self, block):
+        """What is wrong with it; None if nothing is."""
+        serves = re.search(r"^(?:[A-Z_]+=\S+ )*ropeway serve", block, re.M) is not None
+        if block.startswith("source"):
+            block += "\ncomplete -p ropeway"  # Which alone says whether it did anything.
+        block = re.sub(r"(--port |port = )\d+", r"\g<1>0", block)
+        process = subprocess.Popen(["bash", "-euc", block.replace("ropeway serve", "exec ropeway serve")],
+                                   cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if serves:
+            while (line := process.stdout.readline()) and "Try:" not in line:
+                time.sleep(0)
+            process.send_signal(signal.SIGTERM)
+        out, error = process.communicate(timeout=240)
+        if process.returncode == 0 and (serves or out.strip()):
+            return None
+        return f"exit code {process.returncode}: {block}\n{out}{error}"
+
+
+def examples(program, page):
+    yield from re.findall(r"```sh\n(.*?)```", page, re.S)
+    for command in commands(program):
+        if command == "ropeway bench serve":
+            continue  # Wants a server that runs; its own tests drive it.
+        yield from re.findall(r"^Example:\n  (.*)", help_of(program, command), re.M)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ropeway", required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--update", action="store_true")
+    args = parser.parse_args()
+    page = PAGE.read_text(encoding="utf-8")
+    if args.update:
+        page = SECTION.sub(lambda m: m.group(1) + help_of(args.ropeway, m.group(2)) + m.group(4), page)
+        PAGE.write_text(page, encoding="utf-8")
+    wrong = check_page(args.ropeway, page)
+    count = 0
+    with tempfile.TemporaryDirectory() as folder:
+        runner = Runner(args.ropeway, args.model, pathlib.Path(folder))
+        for block in examples(args.ropeway, page):
+            count += 1
+            wrong += filter(None, [runner.check(block)])
+    print("\n".join(wrong) if wrong else f"the page shows every flag; {count} examples run")
+    return 1 if wrong or count < 5 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
