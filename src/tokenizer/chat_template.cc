@@ -21,7 +21,12 @@ constexpr int64_t kMaxSteps = 200'000;
 constexpr int64_t kMaxStepsPerMessage = 1000;
 // A template makes each message's text a few times over: once for each "+" and
 // once to write it.
+#ifdef ROPEWAY_FUZZ
+// Under the fuzzers' instruments a byte takes a hundred times as long.
+constexpr size_t kMaxBytes = size_t{1} << 20U;
+#else
 constexpr size_t kMaxBytes = size_t{64} << 20U;
+#endif
 constexpr size_t kMaxBytesPerInputByte = 32;
 
 std::string At(int line) { return std::string(kField) + ", line " + std::to_string(line) + ": "; }
