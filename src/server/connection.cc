@@ -64,12 +64,11 @@ Connection::Connection(asio::ip::tcp::socket socket, ServerContext* context,
                                              context->limits().write_timeout, tls)),
       context_(context) {}
 
-void Connection::Start(bool refuse, std::function<void()> done) {
-  auto finished = [self = shared_from_this(), done = std::move(done)](std::exception_ptr error) {
+void Connection::Start(bool refuse, std::shared_ptr<void> place) {
+  auto finished = [self = shared_from_this(), place = std::move(place)](std::exception_ptr error) {
     // Only running out of memory throws; this connection pays for it, the others go on.
     if (error) spdlog::error("A connection ended by an exception");
     self->stream_->Close();
-    done();
   };
   asio::co_spawn(stream_->executor(), Run(refuse), std::move(finished));
 }

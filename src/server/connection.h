@@ -4,7 +4,6 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,14 +17,18 @@ namespace ropeway {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  // `socket`'s executor must be a strand. `context` must outlive the connection.
+  // `socket`'s executor must run one handler at a time. `context` must outlive the connection.
   // `tls`: null for plain HTTP; must outlive the connection too.
   Connection(boost::asio::ip::tcp::socket socket, ServerContext* context,
              boost::asio::ssl::context* tls);
 
-  // Serves until the end, then calls `done` on the connection's strand. With `refuse`, every client
-  // is told that the server has too many connections. Call once.
-  void Start(bool refuse, std::function<void()> done);
+  ~Connection() { stream_->Close(); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Serves until the end, then lets go of `place`, on the connection's thread. With `refuse`, every
+  // client is told that the server has too many connections. Call once.
+  void Start(bool refuse, std::shared_ptr<void> place);
 
   // Ends the connection: at once, cancelling what runs, or with `when_idle` after the request in
   // progress. Any thread.
@@ -42,7 +45,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   const std::shared_ptr<SocketStream> stream_;
   ServerContext* const context_;
-  bool idle_ = true;  // Between requests. On the strand.
+  bool idle_ = true;  // Between requests. On the connection's thread.
 };
 
 }  // namespace ropeway

@@ -222,6 +222,28 @@ TEST_F(HttpConnectionTest, SlowRequestsTimeOut) {
   EXPECT_EQ(idle.ReadToEnd(), "");  // Closed without a word.
 }
 
+// Also where there is always something to read.
+TEST_F(HttpConnectionTest, ClientsThatNeverStopSendingAreCutOff) {
+  server_->Stop();
+  ServerLimits limits;
+  limits.body_timeout = milliseconds(100);
+  limits.max_body_bytes = size_t{1} << 40;
+  limits.max_bodies_bytes = size_t{1} << 41;
+  StartServer(limits);
+  const std::string head =
+      "POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n";
+  // Refused at once, and by the time for the body.
+  for (const std::string& part :
+       {std::string(1000, 'x'), "1;" + std::string(1000, 'x') + "\r\n \r\n"}) {
+    TestClient client(port());
+    client.Send(head);
+    const auto most = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    bool open = true;
+    while (open && std::chrono::steady_clock::now() < most) open = client.Send(part);
+    EXPECT_FALSE(open);
+  }
+}
+
 TEST_F(HttpConnectionTest, ConnectionsAreCapped) {
   server_->Stop();
   ServerLimits limits;

@@ -5,15 +5,11 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/strand.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <exception>
 #include <mutex>
 #include <string>
@@ -74,17 +70,18 @@ class HttpServer::Impl {
   Impl(const ServerOptions& options, Backend* backend)
       : keys_(CheckApiKeys(options.api_keys, options.admin_key)),
         context_(options, backend),
-        acceptor_(asio::make_strand(io_)) {}
+        loops_(MakeLoops(options.io_threads)) {}
 
   Status Start() {
     Status status = keys_;
     if (status.ok()) status = LoadTls();
     if (status.ok()) status = Listen();
     if (!status.ok()) return status;
-    asio::co_spawn(acceptor_.get_executor(), Accept(), asio::detached);
-    for (int i = 0; i < std::max(1, context_.options.io_threads); ++i) {
-      threads_.emplace_back([this] { RunThread(); });
+    asio::post(loops_[0]->io, [this] { AcceptNext(); });
+    for (auto& loop : loops_) {
+      loop->thread = std::thread([io = &loop->io] { RunLoop(io); });
     }
+    running_ = true;
     return {};
   }
 
@@ -93,10 +90,10 @@ class HttpServer::Impl {
   void StopAccepting() { context_.accepting = false; }
 
   void Stop(std::chrono::milliseconds grace) {
-    if (threads_.empty()) return;
+    if (!std::exchange(running_, false)) return;
     context_.accepting = false;
     context_.closing = true;
-    asio::post(acceptor_.get_executor(), [this] {
+    asio::post(loops_[0]->io, [this] {
       error_code ignored;
       acceptor_.close(ignored);
     });
@@ -108,18 +105,46 @@ class HttpServer::Impl {
     // The threads end when nothing is left to do; a connection taken in meanwhile is in the set
     // too, or sees `closing` at its first step.
     StopConnections(false);
-    for (std::thread& thread : threads_) thread.join();
-    threads_.clear();
+    for (auto& loop : loops_) loop->work.reset();
+    for (auto& loop : loops_) loop->thread.join();
   }
 
  private:
+  // Each thread has an event loop of its own, and a connection lives on one of them: no locks, and
+  // no memory is needed to go on with what was waited for.
+  struct Loop {
+    asio::io_context io{1};
+    asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(io);
+    std::thread thread;
+  };
+
+  // A connection's place among max_connections, given back whatever becomes of its coroutine.
+  class Place {
+   public:
+    Place(Impl* server, std::weak_ptr<Connection> connection)
+        : server_(server), connection_(std::move(connection)) {}
+    ~Place() { server_->Remove(connection_.lock()); }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+   private:
+    Impl* const server_;
+    const std::weak_ptr<Connection> connection_;
+  };
+
+  static std::vector<std::unique_ptr<Loop>> MakeLoops(int count) {
+    std::vector<std::unique_ptr<Loop>> loops;
+    for (int i = 0; i < std::max(1, count); ++i) loops.push_back(std::make_unique<Loop>());
+    return loops;
+  }
+
   // Connections catch what they throw; what is thrown between them, when memory is out, must not
   // end the process.
-  void RunThread() {
+  static void RunLoop(asio::io_context* io) {
     pthread_setname_np(pthread_self(), "ropeway-io");
     while (true) {
       try {
-        io_.run();
+        io->run();
         return;
       } catch (const std::exception& e) {
         spdlog::error("An I/O thread goes on after: {}", e.what());
@@ -141,43 +166,52 @@ class HttpServer::Impl {
   }
 
   Status Listen() {
-    StatusOr<tcp::endpoint> endpoint = Resolve(&io_, context_.options);
+    StatusOr<tcp::endpoint> endpoint = Resolve(&loops_[0]->io, context_.options);
     if (!endpoint.ok()) return endpoint.status();
     error_code error;
     acceptor_.open(endpoint->protocol(), error);
     if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
     if (!error) acceptor_.bind(*endpoint, error);
     if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    if (!error) acceptor_.non_blocking(true, error);
     if (error) return ListenError(context_.options, error);
     port_ = acceptor_.local_endpoint(error).port();
     return {};
   }
 
-  // Memory that is not to be had costs a connection, not all later ones: what leaves this coroutine
-  // would end it in silence.
-  asio::awaitable<void> Accept() {
+  // Memory that is not to be had costs a connection, not all later ones: to wait is all that is
+  // left to the event loop, and what throws is done here.
+  void AcceptNext() noexcept {
     while (acceptor_.is_open()) {
       try {
-        co_await AcceptOne();
+        acceptor_.async_wait(tcp::acceptor::wait_read, [this](error_code) { OnAcceptable(); });
+        return;
       } catch (const std::exception& e) {
-        spdlog::error("Cannot serve a connection: {}", e.what());
+        spdlog::error("Cannot wait for connections: {}", e.what());
+        std::this_thread::sleep_for(kAcceptPause);
       }
     }
   }
 
-  asio::awaitable<void> AcceptOne() {
-    error_code error;
-    auto strand = asio::make_strand(io_);
-    tcp::socket socket =
-        co_await acceptor_.async_accept(strand, asio::redirect_error(asio::use_awaitable, error));
-    if (!error) {
-      Serve(std::move(socket));
-    } else if (acceptor_.is_open()) {
-      // Out of file descriptors, most likely: some come back as connections end.
-      spdlog::warn("Cannot accept a connection: {}", error.message());
-      asio::steady_timer pause(acceptor_.get_executor(), kAcceptPause);
-      co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
+  void OnAcceptable() noexcept {
+    if (!acceptor_.is_open()) return;
+    try {
+      error_code error;
+      asio::io_context& io = loops_[next_loop_++ % loops_.size()]->io;
+      tcp::socket socket = acceptor_.accept(io, error);
+      if (!error) {
+        Serve(std::move(socket));
+      } else if (error != asio::error::would_block && error != asio::error::connection_aborted) {
+        // Out of file descriptors, most likely: some come back as connections end.
+        spdlog::warn("Cannot accept a connection: {}", error.message());
+        pause_.expires_after(kAcceptPause);
+        pause_.async_wait([this](error_code) { AcceptNext(); });
+        return;
+      }
+    } catch (const std::exception& e) {
+      spdlog::error("Cannot serve a connection: {}", e.what());
     }
+    AcceptNext();
   }
 
   void Serve(tcp::socket socket) {
@@ -189,6 +223,7 @@ class HttpServer::Impl {
     }
     bool refuse = false;
     std::shared_ptr<Connection> connection;
+    std::shared_ptr<Place> place;  // Outlives the lock: its end takes it again.
     {
       std::lock_guard lock(mutex_);
       const auto most = static_cast<size_t>(std::max(1, limits.max_connections));
@@ -198,16 +233,11 @@ class HttpServer::Impl {
       if (refuse) context_.metrics.CountRefusedConnection();
       if (context_.closing || connections_.size() >= places) return;
       connection = std::make_shared<Connection>(std::move(socket), &context_, tls_.get());
+      place = std::make_shared<Place>(this, connection);
       connections_.insert(connection);
+      context_.metrics.ConnectionOpened();
     }
-    context_.metrics.ConnectionOpened();
-    try {
-      connection->Start(
-          refuse, [this, weak = std::weak_ptr<Connection>(connection)] { Remove(weak.lock()); });
-    } catch (...) {
-      Remove(connection);
-      throw;
-    }
+    connection->Start(refuse, std::move(place));
   }
 
   void Remove(const std::shared_ptr<Connection>& connection) {
@@ -221,12 +251,15 @@ class HttpServer::Impl {
   }
 
   const Status keys_;  // Whether they can be used.
-  asio::io_context io_;
   ServerContext context_;
   std::unique_ptr<asio::ssl::context> tls_;  // Null: plain HTTP.
-  tcp::acceptor acceptor_;
+  std::vector<std::unique_ptr<Loop>> loops_;
+  bool running_ = false;
+  // On the first loop.
+  tcp::acceptor acceptor_{loops_[0]->io};
+  asio::steady_timer pause_{loops_[0]->io};
+  size_t next_loop_ = 0;
   uint16_t port_ = 0;
-  std::vector<std::thread> threads_;
   std::mutex mutex_;
   std::unordered_set<std::shared_ptr<Connection>> connections_;  // Guarded by mutex_.
 };

@@ -99,17 +99,16 @@ void SocketStream::set_answering(bool answering) {
 }
 
 asio::awaitable<bool> SocketStream::Wait(Deadline deadline) {
-  bool in_time = true;
   if (!signalled_) {
     error_code ignored;
-    const Deadline longest = std::chrono::steady_clock::now() + kLongestWait;
-    news_timer_.expires_at(std::min(deadline, longest));
+    news_timer_.expires_at(std::min(deadline, std::chrono::steady_clock::now() + kLongestWait));
     co_await news_timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-    in_time = signalled_ || longest < deadline;
   }
-  signalled_ = false;
   if (close_asked_ && socket_.is_open()) Close();
-  co_return in_time;
+  // Also where there is news: a client that never stops sending must not go on for ever.
+  if (std::chrono::steady_clock::now() >= deadline) co_return false;
+  signalled_ = false;
+  co_return true;
 }
 
 void SocketStream::BeginTimedCall(Deadline deadline) {

@@ -19,8 +19,8 @@
 
 namespace ropeway {
 
-// Thread rule: every method on the socket's executor, a strand; PostSignal and PostClose from any
-// thread.
+// Thread rule: every method on the socket's executor, which runs one handler at a time; PostSignal
+// and PostClose from any thread.
 class SocketStream : public std::enable_shared_from_this<SocketStream> {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
