@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <ctime>
 #include <memory>
 #include <utility>
@@ -29,6 +30,10 @@ constexpr size_t kLeastChoiceBytes = size_t{128} << 10;
 // What the prompts of one request's choices may take together: each choice has its own copy.
 constexpr size_t kMaxPromptBytes = size_t{64} << 20;
 
+// What the choices of one request may report together; each takes some 50 bytes until the answer is
+// sent. One choice is bounded by the model's context alone.
+constexpr size_t kMaxLogprobs = size_t{4} << 20;
+
 // A request as far as its body alone decides it.
 struct Prepared {
   ApiRequest api;
@@ -42,6 +47,41 @@ StatusOr<std::string> PromptText(const Prompt& prompt, const Backend& backend) {
   StatusOr<std::string> text = backend.Detokenize(std::get<std::vector<TokenId>>(prompt));
   if (text.ok() || text.status().code() != StatusCode::kInvalidArgument) return text;
   return InvalidArgument(text.status().message(), "prompt");  // The field that this request has.
+}
+
+// An upper bound on the tokens that a prompt becomes.
+size_t MostTokens(const Prompt& prompt, size_t max_model_len) {
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) return ids->size();
+  const auto* text = std::get_if<std::string>(&prompt);
+  return text == nullptr ? max_model_len : std::min(text->size() + 1, max_model_len);
+}
+
+// How many log-probabilities the answer may hold at one time: a stream drops those of the
+// completion as it sends them.
+size_t MostLogprobs(const ApiRequest& api, size_t max_model_len) {
+  const Request& request = api.request;
+  size_t count = 0;
+  if (request.prompt_logprobs) {
+    const auto each =
+        static_cast<size_t>(api.n) * (1 + static_cast<size_t>(*request.prompt_logprobs));
+    for (const Prompt& prompt : api.prompts) count += MostTokens(prompt, max_model_len) * each;
+  }
+  if (request.logprobs && !api.stream) {
+    const auto most = static_cast<size_t>(request.max_tokens.value_or(INT32_MAX));
+    count += api.choices() * std::min(most, max_model_len) *
+             (1 + static_cast<size_t>(*request.logprobs));
+  }
+  return count;
+}
+
+Status CheckLogprobs(const ApiRequest& api, const ModelInfo& model) {
+  const size_t most = MostLogprobs(api, static_cast<size_t>(model.max_model_len));
+  if (api.choices() == 1 || most <= kMaxLogprobs) return {};
+  return InvalidArgument(
+      fmt::format("{} choices with that many tokens could report {} log-probabilities; at most {} "
+                  "are allowed.",
+                  api.choices(), most, kMaxLogprobs),
+      "logprobs");
 }
 
 Status CheckCopies(const ApiRequest& api, size_t body_bytes) {
@@ -66,6 +106,8 @@ StatusOr<PreparedPtr> Prepare(const std::string& body, bool chat, const ServerLi
   StatusOr<ModelInfo> model = FindModel(prepared->api.request.model, backend);
   if (!model.ok()) return model.status();
   prepared->model = *std::move(model);
+  Status logprobs = CheckLogprobs(prepared->api, prepared->model);
+  if (!logprobs.ok()) return logprobs;
   if (!prepared->api.echo) return prepared;
   for (const Prompt& prompt : prepared->api.prompts) {
     StatusOr<std::string> text = PromptText(prompt, backend);

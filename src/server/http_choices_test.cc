@@ -353,6 +353,30 @@ TEST_F(HttpChoicesTest, CopiesOfALargePromptAreBounded) {
   EXPECT_EQ(Post("/v1/completions", body + "2}").status, 200);
 }
 
+// Until the answer is sent they are kept: 128 choices of 2,048 tokens would be 5.5 million.
+TEST_F(HttpChoicesTest, LogprobsOfAllChoicesTogetherAreBounded) {
+  for (const char* body : {R"({"prompt":"p","n":128,"logprobs":20,"max_tokens":9999})",
+                           R"({"prompt":"p","n":128,"prompt_logprobs":20,"max_tokens":1})"}) {
+    const bool long_prompt = std::string_view(body).find("prompt_logprobs") != std::string::npos;
+    std::string asked = body;
+    if (long_prompt) asked.insert(asked.find("\"p\"") + 1, std::string(3000, 'p'));
+    const ClientReply reply = Post("/v1/completions", asked);
+    EXPECT_EQ(reply.status, 400) << body;
+    EXPECT_EQ(json::parse(reply.body)["error"]["param"], "logprobs");
+  }
+  EXPECT_EQ(Post("/v1/chat/completions",
+                 R"({"messages":[{"role":"user","content":"p"}],"n":128,"logprobs":true,)"
+                 R"("top_logprobs":20})")
+                .status,
+            400);
+  EXPECT_TRUE(backend_.submitted().empty());
+  Whole(R"({"prompt":"p","n":128,"logprobs":20,"max_tokens":3})");
+  // A stream sends them as they come.
+  const ClientReply streamed =
+      Post("/v1/completions", R"({"prompt":"p","n":2,"logprobs":20,"max_tokens":1,"stream":true})");
+  EXPECT_EQ(streamed.status, 200);
+}
+
 TEST_F(HttpChoicesTest, ManyLogprobsAreWrittenAside) {
   const json answer = Whole(R"({"prompt":"p","max_tokens":300,"logprobs":5})");
   const json& lists = answer["choices"][0]["logprobs"];

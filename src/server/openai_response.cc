@@ -107,24 +107,25 @@ Usage SumUsage(const std::vector<Finish>& finishes, int32_t n) {
   return sum;
 }
 
+// Written choice by choice: as JSON values log-probabilities take ten times their memory.
 std::string AnswerJson(const AnswerHead& head, const std::vector<ChoiceOutput>& choices) {
-  Json answer = {{"id", head.id},
-                 {"object", head.chat ? "chat.completion" : "text_completion"},
-                 {"created", head.created},
-                 {"model", head.model}};
-  Json list = Json::array();
+  std::string answer = Dump({{"id", head.id},
+                             {"object", head.chat ? "chat.completion" : "text_completion"},
+                             {"created", head.created},
+                             {"model", head.model}});
+  answer.back() = ',';  // It goes on.
+  answer += "\"choices\":[";
   std::vector<Finish> finishes;
   for (size_t i = 0; i < choices.size(); ++i) {
-    list.push_back(ChoiceObject(head, i, choices[i]));
+    if (i > 0) answer += ',';
+    answer += Dump(ChoiceObject(head, i, choices[i]));
     finishes.push_back(choices[i].finish);
   }
-  answer["choices"] = std::move(list);
-  answer["usage"] = UsageObject(SumUsage(finishes, head.n));
+  answer += "],\"usage\":" + UsageJson(SumUsage(finishes, head.n));
   if (head.chat && head.prompt_logprobs) {
-    answer["prompt_logprobs"] = PromptLogprobs(choices.front().prompt_tokens);
+    answer += ",\"prompt_logprobs\":" + Dump(PromptLogprobs(choices.front().prompt_tokens));
   }
-  answer["ropeway"] = RopewayObject(finishes.front());
-  return Dump(answer);
+  return answer + ",\"ropeway\":" + RopewayJson(finishes.front()) + "}";
 }
 
 std::string UsageJson(const Usage& usage) { return Dump(UsageObject(usage)); }
