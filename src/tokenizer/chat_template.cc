@@ -29,7 +29,19 @@ constexpr size_t kMaxBytes = size_t{64} << 20U;
 #endif
 constexpr size_t kMaxBytesPerInputByte = 32;
 
-std::string At(int line) { return std::string(kField) + ", line " + std::to_string(line) + ": "; }
+// What an error says, which may quote the template or the messages: printable, and no longer than
+// one cares to read.
+constexpr size_t kMaxErrorBytes = 1000;
+
+std::string Clipped(std::string_view text) {
+  if (text.size() <= kMaxErrorBytes) return std::string(text);
+  return std::string(text.substr(0, kMaxErrorBytes)) + "...";
+}
+
+std::string At(const jinja::Error& error) {
+  return std::string(kField) + ", line " + std::to_string(error.line) + ": " +
+         PrintableText(Clipped(error.what()));
+}
 
 jinja::Value MessageValue(const ChatMessage& message) {
   using jinja::Value;
@@ -68,7 +80,7 @@ StatusOr<ChatTemplate> ChatTemplate::Parse(const std::string& source) {
   try {
     return ChatTemplate(std::make_shared<const Program>(Program{jinja::Parse(source)}));
   } catch (const jinja::Error& error) {
-    return Status(StatusCode::kUnimplemented, At(error.line) + PrintableText(error.what()), kField);
+    return Status(StatusCode::kUnimplemented, At(error), kField);
   } catch (const std::exception& error) {
     return Status(StatusCode::kInternal, std::string(kField) + ": " + error.what(), kField);
   }
@@ -100,9 +112,9 @@ StatusOr<std::string> ChatTemplate::Render(const std::vector<ChatMessage>& messa
   try {
     return jinja::Render(program_->body, globals, context);
   } catch (const jinja::Raised& raised) {
-    return InvalidArgument(raised.what(), "messages");
+    return InvalidArgument(Clipped(raised.what()), "messages");
   } catch (const jinja::Error& error) {
-    return InvalidArgument(At(error.line) + PrintableText(error.what()), "messages");
+    return InvalidArgument(At(error), "messages");
   } catch (const std::exception& error) {
     return Status(StatusCode::kInternal, std::string(kField) + ": " + error.what(), kField);
   }

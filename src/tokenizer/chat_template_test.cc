@@ -349,6 +349,10 @@ TEST(ChatTemplateTest, RecursionIsBounded) {
                     "{% endmacro %}{% call f() %}x{% endcall %}")
                 .find("calls itself too deep"),
             std::string::npos);
+  EXPECT_NE(Failure("{{ 'a'|map(" + Times(2000, "'map', ") + "'upper')|list }}")
+                .find("calls itself too deep"),
+            std::string::npos);
+  EXPECT_EQ(Render("{{ ['ab']|map('map', 'upper')|list }}"), "[['A', 'B']]");
   // A cycle of references: freed, and never followed.
   EXPECT_EQ(Render("{% set a = namespace() %}{% set a.a = a %}{% set a.l = [a] %}"
                    "{{ a.a.a == a }}{{ a.l == [a] }}"),
@@ -417,6 +421,46 @@ TEST(ChatTemplateTest, LongChatsFitTheBounds) {
   EXPECT_GT(Render(kSmolLm2, chat).size(), 5'000'000U);
   chat = {{"user", std::string(20'000'000, 'x')}};
   EXPECT_GT(Render(kSmolLm2, chat).size(), 20'000'000U);
+}
+
+// Nor does any do much with texts that are made once and cost nothing to name.
+TEST(ChatTemplateTest, LooksAtLongTextsAreBounded) {
+  const std::string text =
+      "{% set t = 'a' * 2000000 %}{% set s = ' ' * 2000000 %}{% set l = [t, t ~ ''] * 50 %}";
+  for (const char* expression :
+       {"s.strip()", "s.rstrip()", "t.startswith(t)", "(t ~ '').endswith((t, t))",
+        "t.removeprefix(t)", "s|int", "s|float(default=1)"}) {
+    EXPECT_NE(
+        Failure(text + "{% for i in range(100) %}{% set x = " + expression + " %}{% endfor %}")
+            .find("makes too much text"),
+        std::string::npos)
+        << expression;
+  }
+  for (const char* expression : {"l|max(case_sensitive=true)", "l|min(case_sensitive=true)",
+                                 "l|sort(case_sensitive=true)"}) {
+    EXPECT_NE(Failure(text + "{{ " + expression + "|length }}").find("makes too much text"),
+              std::string::npos)
+        << expression;
+  }
+  // Letters beyond ASCII, and keys, are not looked for one by one.
+  EXPECT_TRUE(TryRender("{{ ('\u0436' * 3000000)|upper|length }}").ok());
+  std::string keys = "{";
+  for (int i = 0; i < 60'000; ++i) keys += "\"k" + std::to_string(i) + "\":0,";
+  EXPECT_EQ(Render("{{ '" + keys + "\"k1\":2}'|from_json|length }}"), "60000");
+  EXPECT_EQ(Render("{{ '{\"b\":1,\"a\":{\"c\":[]},\"b\":[true,null,-2.5,\"x\"]}'|from_json }}"),
+            "{'b': [True, None, -2.5, 'x'], 'a': {'c': []}}");
+}
+
+// What is not there says why in few words, in whatever number.
+TEST(ChatTemplateTest, WhatIsMissingTakesLittleMemory) {
+  const std::string name(200'000, 'n');
+  EXPECT_LT(Failure("{{ " + name + ".x }}").size(), 1000U);
+  EXPECT_LT(Failure("{{ messages['" + name + "'].x }}").size(), 1000U);
+  EXPECT_LT(Failure("{{ " + name + "() }}").size(), 1100U);
+  EXPECT_LT(Failure("{{ raise_exception('" + name + "') }}").size(), 1100U);
+  EXPECT_NE(Failure("{% set k = 'k' * 200000 %}{{ range(1000)|map(attribute=k)|list|length }}")
+                .find("makes too much text"),
+            std::string::npos);
 }
 
 // Whatever the bytes, an answer: each template of the corpus, cut short and

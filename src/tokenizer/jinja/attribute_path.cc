@@ -19,7 +19,7 @@ Value AtPath(const Value& item, const Value& path, Context& context) {
     int64_t index = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
     const bool is_index = error == std::errc() && end == part.data() + part.size() && index >= 0;
-    value = ItemOf(value, is_index ? Value::Of(index) : Value::Of(part), context);
+    value = ItemOf(value, is_index ? Value::Of(index) : context.Copy(part), context);
     if (part.size() == left.size()) return value;
     left.remove_prefix(part.size() + 1);
   }

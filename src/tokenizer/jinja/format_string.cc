@@ -62,6 +62,7 @@ class PercentFormat {
     if (at_ >= format_.size() || format_[at_] != '(') return std::nullopt;
     const size_t end = format_.find(')', at_);
     if (end == format_.npos || !values_.is_dict()) Refuse("%(...) needs a dictionary");
+    context_.Charge(values_.dict().size());
     const Value* value = values_.Find(std::string_view(format_).substr(at_ + 1, end - at_ - 1));
     if (value == nullptr) Refuse("%(...) names what the dictionary has not");
     at_ = end + 1;

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <unordered_map>
 #include <vector>
 
 #include "base/utf8.h"
@@ -150,52 +151,92 @@ class Writer {
 // What a parsed element takes at most, for each byte of its text.
 constexpr size_t kBytesPerJsonByte = 32;
 
-Value ValueOf(const nlohmann::ordered_json& json) {
-  switch (json.type()) {
-    case nlohmann::ordered_json::value_t::null:
-      return {};
-    case nlohmann::ordered_json::value_t::boolean:
-      return Value::Of(json.get<bool>());
-    case nlohmann::ordered_json::value_t::number_integer:
-      return Value::Of(json.get<int64_t>());
-    case nlohmann::ordered_json::value_t::number_unsigned:
-      if (json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
-        throw std::invalid_argument("an integer is too large");
-      }
-      return Value::Of(json.get<int64_t>());
-    case nlohmann::ordered_json::value_t::number_float:
-      return Value::Of(json.get<double>());
-    case nlohmann::ordered_json::value_t::string:
-      return Value::Of(json.get<std::string>());
-    case nlohmann::ordered_json::value_t::array: {
-      List items;
-      for (const auto& item : json) items.push_back(ValueOf(item));
-      return Value::Of(std::move(items));
+// Makes the value while the parser reads. As in Python, a key that comes again keeps its place and
+// takes the later value.
+class Reader final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  Value Take() { return std::move(result_); }
+
+  bool null() override { return Add(Value()); }
+  bool boolean(bool value) override { return Add(Value::Of(value)); }
+  bool number_integer(int64_t value) override { return Add(Value::Of(value)); }
+  bool number_unsigned(uint64_t value) override {
+    if (value > static_cast<uint64_t>(INT64_MAX)) {
+      throw std::invalid_argument("an integer is too large");
     }
-    default: {
-      Dict entries;
-      for (const auto& [key, value] : json.items()) {
-        entries.emplace_back(Value::Of(key), ValueOf(value));
-      }
-      return Value::Of(std::move(entries));
-    }
+    return Add(Value::Of(static_cast<int64_t>(value)));
   }
-}
+  bool number_float(double value, const std::string&) override { return Add(Value::Of(value)); }
+  bool string(std::string& value) override { return Add(Value::Of(std::move(value))); }
+  bool binary(nlohmann::json::binary_t&) override { return false; }
+
+  bool start_object(size_t) override { return Open(); }
+  bool key(std::string& name) override {
+    Level& level = levels_.back();
+    const auto [place, is_new] = level.places.try_emplace(name, level.entries.size());
+    if (is_new) level.entries.emplace_back(Value::Of(std::move(name)), Value());
+    level.at = place->second;
+    return true;
+  }
+  bool end_object() override {
+    Value value = Value::Of(std::move(levels_.back().entries));
+    levels_.pop_back();
+    return Add(std::move(value));
+  }
+  bool start_array(size_t) override {
+    Open();
+    levels_.back().is_list = true;
+    return true;
+  }
+  bool end_array() override {
+    Value value = Value::Of(std::move(levels_.back().items));
+    levels_.pop_back();
+    return Add(std::move(value));
+  }
+  bool parse_error(size_t, const std::string&, const nlohmann::json::exception&) override {
+    return false;
+  }
+
+ private:
+  // A list or dictionary that is open.
+  struct Level {
+    bool is_list = false;
+    List items;
+    Dict entries;
+    std::unordered_map<std::string, size_t> places;  // Of the entries, by key.
+    size_t at = 0;                                   // The entry whose value comes next.
+  };
+
+  bool Open() {
+    if (levels_.size() >= Value::kMaxDepth) throw std::invalid_argument("JSON lies too deep");
+    levels_.emplace_back();
+    return true;
+  }
+
+  bool Add(Value value) {
+    if (levels_.empty()) {
+      result_ = std::move(value);
+    } else if (levels_.back().is_list) {
+      levels_.back().items.push_back(std::move(value));
+    } else {
+      levels_.back().entries[levels_.back().at].second = std::move(value);
+    }
+    return true;
+  }
+
+  Value result_;
+  std::vector<Level> levels_;
+};
 
 }  // namespace
 
 Value FromJson(const std::string& text, Context& context) {
-  using Json = nlohmann::ordered_json;
   context.Charge(text.size() * kBytesPerJsonByte);
-  const auto check_depth = [](int depth, Json::parse_event_t, const Json&) {
-    if (depth > Value::kMaxDepth) throw std::invalid_argument("JSON lies too deep");
-    return true;
-  };
-  try {
-    return ValueOf(Json::parse(text, check_depth));
-  } catch (const Json::exception&) {
+  Reader reader;
+  if (!nlohmann::json::sax_parse(text, &reader)) {
     throw std::invalid_argument("from_json: the text is not JSON");
   }
+  return reader.Take();
 }
 
 std::string ToJson(const Value& value, const JsonStyle& style, Context& context) {

@@ -12,23 +12,42 @@ namespace {
 constexpr char32_t kSigma = 0x3A3;
 constexpr char32_t kFinalSigma = 0x3C2;
 
+constexpr bool AreInOrder(std::span<const Range> ranges) {
+  for (size_t i = 1; i < ranges.size(); ++i) {
+    if (ranges[i].first <= ranges[i - 1].last) return false;
+  }
+  return true;
+}
+constexpr bool AreInOrder(std::span<const Expansion> expansions) {
+  for (size_t i = 1; i < expansions.size(); ++i) {
+    if (expansions[i].from <= expansions[i - 1].from) return false;
+  }
+  return true;
+}
+static_assert(AreInOrder(kUpperRanges) && AreInOrder(kLowerRanges) && AreInOrder(kTitleRanges));
+static_assert(AreInOrder(kUpperExpansions) && AreInOrder(kLowerExpansions) &&
+              AreInOrder(kTitleExpansions));
+
 // Appends what `c` becomes; false where that is itself.
 bool AppendMapped(std::span<const Range> ranges, std::span<const Expansion> expansions, char32_t c,
                   std::string& text) {
-  for (const Expansion& expansion : expansions) {
-    if (expansion.from != c) continue;
-    for (const char32_t to : expansion.to) {
+  const auto expansion =
+      std::lower_bound(expansions.begin(), expansions.end(), c,
+                       [](const Expansion& entry, char32_t from) { return entry.from < from; });
+  if (expansion != expansions.end() && expansion->from == c) {
+    for (const char32_t to : expansion->to) {
       if (to != 0) AppendUtf8(to, text);
     }
     return true;
   }
-  for (const Range& range : ranges) {
-    if (c < range.first) break;
-    if (c > range.last || (c - range.first) % range.step != 0) continue;
-    AppendUtf8(static_cast<char32_t>(static_cast<int32_t>(c) + range.delta), text);
-    return true;
+  const auto range =
+      std::lower_bound(ranges.begin(), ranges.end(), c,
+                       [](const Range& entry, char32_t from) { return entry.last < from; });
+  if (range == ranges.end() || c < range->first || (c - range->first) % range->step != 0) {
+    return false;
   }
-  return false;
+  AppendUtf8(static_cast<char32_t>(static_cast<int32_t>(c) + range->delta), text);
+  return true;
 }
 
 void AppendLower(char32_t c, std::string& text) {

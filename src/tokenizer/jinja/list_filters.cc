@@ -99,14 +99,20 @@ class KeyOf {
 
 using Keyed = std::vector<std::pair<Value, Value>>;  // Each item with its key.
 
+// Less, charged.
+bool KeyLess(const Value& left, const Value& right, Context& context) {
+  const bool texts = left.is_string() && right.is_string();
+  context.Charge(texts ? std::min(left.string().size(), right.string().size()) + 1 : 1);
+  return Less(left, right);
+}
+
 // Throws std::invalid_argument where two keys have no order.
 void SortByKey(Keyed& items, bool reverse, Context& context) {
   for (const auto& [key, item] : items) {
     if (key.is_float() && std::isnan(key.number())) RefuseValue("sort", key);
   }
   const auto less = [&](const auto& a, const auto& b) {
-    context.Charge(a.first.is_string() ? std::min<size_t>(a.first.string().size(), 64) : 1);
-    return reverse ? Less(b.first, a.first) : Less(a.first, b.first);
+    return reverse ? KeyLess(b.first, a.first, context) : KeyLess(a.first, b.first, context);
   };
   // Python's is stable in reverse too.
   std::stable_sort(items.begin(), items.end(), less);
@@ -166,7 +172,8 @@ Value Extreme(Context& context, const Value& operand, const Arguments& arguments
   if (keyed.empty()) return Value::Absent("no item of an empty list is the smallest or largest");
   const auto* best = &keyed[0];
   for (const auto& entry : keyed) {
-    if (largest ? Less(best->first, entry.first) : Less(entry.first, best->first)) best = &entry;
+    const Value& lesser = largest ? best->first : entry.first;
+    if (KeyLess(lesser, largest ? entry.first : best->first, context)) best = &entry;
   }
   return best->second;
 }
@@ -222,7 +229,10 @@ class Named {
   }
 
   Value operator()(const Value& item, Context& context) const {
+    // A filter that calls a filter takes one argument less to it.
+    const Context::Deeper deeper(context);
     context.Step();
+    context.Charge((arguments_.rest().size() + arguments_.named().size()) * sizeof(Value));
     CallArguments call;
     call.positional.assign(arguments_.rest().begin() + static_cast<ptrdiff_t>(from_) + 1,
                            arguments_.rest().end());

@@ -34,7 +34,7 @@ Value Truncated(double number, const Value& otherwise) {
   return Value::Of(static_cast<int64_t>(number));
 }
 
-Value Int(Context&, const Value& operand, const Arguments& arguments) {
+Value Int(Context& context, const Value& operand, const Arguments& arguments) {
   const Value otherwise = arguments.Given(0) ? arguments[0] : Value::Of(int64_t{0});
   if (arguments.Integer(1, 10, "int") != 10) {
     throw std::invalid_argument("int of another base than 10 is not supported");
@@ -43,15 +43,17 @@ Value Int(Context&, const Value& operand, const Arguments& arguments) {
   if (operand.is_integral()) return Value::Of(operand.integer());
   if (operand.is_float()) return Truncated(operand.number(), otherwise);
   if (!operand.is_string()) return otherwise;
+  context.Charge(operand.string().size());
   if (const auto integer = Parse<int64_t>(operand.string())) return Value::Of(*integer);
   const auto number = Parse<double>(operand.string());
   return number ? Truncated(*number, otherwise) : otherwise;
 }
 
-Value Float(Context&, const Value& operand, const Arguments& arguments) {
+Value Float(Context& context, const Value& operand, const Arguments& arguments) {
   if (operand.is_undefined()) RefuseValue("float", operand);
   if (operand.is_number()) return Value::Of(operand.number());
   if (operand.is_string()) {
+    context.Charge(operand.string().size());
     if (const auto number = Parse<double>(operand.string())) return Value::Of(*number);
   }
   return arguments.Given(0) ? arguments[0] : Value::Of(0.0);

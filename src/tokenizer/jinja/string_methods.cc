@@ -30,6 +30,7 @@ Value Strip(Context& context, const Value& operand, const Arguments& arguments) 
   if (arguments.Has(0)) {
     return context.Copy(StripSet(text, arguments.Text(0, "strip"), kLeft, kRight, context));
   }
+  context.Charge(text.size());
   if (kLeft) text = StripLeft(text);
   if (kRight) text = StripRight(text);
   return context.Copy(text);
@@ -171,6 +172,7 @@ template <bool kStart>
 Value HasEnd(Context& context, const Value& operand, const Arguments& arguments) {
   const auto matches = [&](const Value& part) {
     const std::string& text = StringOf(kStart ? "startswith" : "endswith", part);
+    context.Charge(std::min(text.size(), operand.string().size()));
     return kStart ? operand.string().starts_with(text) : operand.string().ends_with(text);
   };
   const Value& wanted = arguments[0];
@@ -183,6 +185,7 @@ template <bool kStart>
 Value RemoveEnd(Context& context, const Value& operand, const Arguments& arguments) {
   std::string_view text = operand.string();
   const std::string& part = StringOf("removeprefix", arguments[0]);
+  context.Charge(std::min(part.size(), text.size()));
   if (kStart && text.starts_with(part)) text.remove_prefix(part.size());
   if (!kStart && text.ends_with(part)) text.remove_suffix(part.size());
   return context.Copy(text);

@@ -6,6 +6,8 @@
 namespace ropeway::jinja {
 namespace {
 
+constexpr size_t kMaxWhyBytes = 200;
+
 int CheckedDepth(int depth) {
   if (depth > Value::kMaxDepth) throw std::length_error("lists lie too deep within each other");
   return depth;
@@ -18,6 +20,11 @@ int DepthOf(const List& items) {
 }
 
 }  // namespace
+
+Value Value::Absent(std::string why) {
+  if (why.size() > kMaxWhyBytes) why = why.substr(0, kMaxWhyBytes) + "...";
+  return Value(Data(Undefined{std::move(why)}));
+}
 
 Value Value::Of(std::string value) {
   return Value(Data(std::make_shared<const StringData>(StringData{std::move(value)})));

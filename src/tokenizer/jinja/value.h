@@ -24,7 +24,8 @@ using List = std::vector<Value>;
 using Dict = std::vector<std::pair<Value, Value>>;
 
 // What a name or an item stands for that is not there. Printed it is nothing;
-// to use it otherwise is an error that says `why`.
+// to use it otherwise is an error that says `why`, in a few words: each copy
+// has its own.
 struct Undefined {
   std::string why;
 };
@@ -41,7 +42,7 @@ class Value {
   Value() : data_(None{}) {}
   // Of a name that is not there.
   static Value Missing(const std::string& name) { return Absent("'" + name + "' is undefined"); }
-  static Value Absent(std::string why) { return Value(Data(Undefined{std::move(why)})); }
+  static Value Absent(std::string why);
   static Value Of(bool value) { return Value(Data(value)); }
   static Value Of(int64_t value) { return Value(Data(value)); }
   static Value Of(double value) { return Value(Data(value)); }
