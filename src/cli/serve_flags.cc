@@ -40,6 +40,9 @@ void AddServer(CLI::App* serve, ServeFlags* flags) {
       ->group("Server");
   AddInt(serve, "--io-threads", &server.io_threads, 1, 64, "Threads that serve connections")
       ->group("Server");
+  AddInt(serve, "--helper-threads", &server.limits.helper_threads, 1, 64,
+         "Threads for what would hold up an I/O thread: large bodies, /tokenize, /detokenize")
+      ->group("Server");
   AddDuration(serve, "--keep-alive-interval", &server.limits.keep_alive_interval,
               "A stream that has been silent for so long sends a comment line, so that proxies "
               "keep it open; 0: never")
@@ -55,8 +58,14 @@ void AddLimits(CLI::App* serve, ServerLimits* limits) {
   AddSize(serve, "--max-body-size", &limits->max_body_bytes, 1,
           "Body of a request; a larger one is refused with 413")
       ->group(group);
+  AddSize(serve, "--max-header-size", &limits->max_header_bytes, 1024,
+          "Request line and headers; larger ones are refused with 431")
+      ->group(group);
   AddSize(serve, "--max-bodies-size", &limits->max_bodies_bytes, 1,
           "Bodies of all connections together; more are refused with 503")
+      ->group(group);
+  AddSize(serve, "--max-stream-size", &limits->max_stream_bytes, 1024,
+          "Output of a stream that waits for a slow reader; beyond, its request is cancelled")
       ->group(group);
   AddInt(serve, "--max-connections", &limits->max_connections, 1, 1000000,
          "Connections at once; more are answered with 503")

@@ -57,7 +57,10 @@ TEST_F(ServeFlagsTest, EveryFlagReachesItsOption) {
                    "19s",   "--body-timeout",
                    "20s",   "--idle-timeout",
                    "21s",   "--write-timeout",
-                   "22s",   "--tls-cert",
+                   "22s",   "--max-header-size",
+                   "2KiB",  "--max-stream-size",
+                   "3KiB",  "--helper-threads",
+                   "4",     "--tls-cert",
                    "c",     "--tls-key",
                    "k",     "--admin-key",
                    "a"}),
@@ -87,6 +90,9 @@ TEST_F(ServeFlagsTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(server.limits.body_timeout, milliseconds(20000));
   EXPECT_EQ(server.limits.idle_timeout, milliseconds(21000));
   EXPECT_EQ(server.limits.write_timeout, milliseconds(22000));
+  EXPECT_EQ(server.limits.max_header_bytes, 2u << 10);
+  EXPECT_EQ(server.limits.max_stream_bytes, 3u << 10);
+  EXPECT_EQ(server.limits.helper_threads, 4);
   EXPECT_EQ(server.tls_cert, "c");
   EXPECT_EQ(server.tls_key, "k");
   EXPECT_EQ(server.admin_key, "a");
