@@ -459,16 +459,20 @@ StatusOr<std::vector<TokenId>> LlmEngine::TokenizeChat(const std::vector<ChatMes
 
 StatusOr<std::string> LlmEngine::Detokenize(const std::vector<TokenId>& ids) const {
   const Tokenizer& tokenizer = *impl_->config().tokenizer;
-  std::string text;
-  for (const TokenId id : ids) {
-    if (id < 0 || id >= tokenizer.vocab_size()) {
-      return InvalidArgument(fmt::format("token id {} is not in the model's vocabulary of {}", id,
-                                         tokenizer.vocab_size()),
-                             "tokens");
+  try {
+    std::string text;
+    for (const TokenId id : ids) {
+      if (id < 0 || id >= tokenizer.vocab_size()) {
+        return InvalidArgument(fmt::format("token id {} is not in the model's vocabulary of {}", id,
+                                           tokenizer.vocab_size()),
+                               "tokens");
+      }
+      text += tokenizer.Bytes(id, true);
     }
-    text += tokenizer.Bytes(id, true);
+    return text;
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
   }
-  return text;
 }
 
 }  // namespace ropeway

@@ -133,6 +133,72 @@ TEST_P(LlmEngineFailureTest, AFailedAllocationCostsAtMostItsRequest) {
 
 INSTANTIATE_TEST_SUITE_P(InARow, LlmEngineFailureTest, testing::Values(1, 3));
 
+// What is asked of the tokenizer fails with a status, too: no exception leaves the backend.
+TEST(LlmEngineQuestionsTest, AFailedAllocationIsAStatus) {
+  TestEngine test;
+  test.render_chat = [](const std::vector<ChatMessage>& messages, bool) -> StatusOr<std::string> {
+    return "<" + messages[0].content + ">";
+  };
+  test.Start();
+  const std::string text = "a text of some length, longer than a small string";
+  const std::vector<TokenId> ids(text.begin(), text.end());
+  const std::vector<ChatMessage> chat = {{"user", text}};
+  int failed = 0;
+  for (int64_t n = 1; n < 20; ++n) {
+    SCOPED_TRACE("allocation " + std::to_string(n));
+    Status statuses[3];
+    {
+      const FailingNew failing(n);
+      statuses[0] = test.engine->Tokenize(text, true).status();
+    }
+    {
+      const FailingNew failing(n);
+      statuses[1] = test.engine->TokenizeChat(chat, true, false).status();
+    }
+    {
+      const FailingNew failing(n);
+      statuses[2] = test.engine->Detokenize(ids).status();
+    }
+    for (const Status& status : statuses) {
+      if (status.ok()) continue;
+      ++failed;
+      EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
+    }
+  }
+  EXPECT_GE(failed, 3);
+  EXPECT_EQ(*test.engine->Detokenize(ids), text);
+}
+
+// A stopping engine short of memory still gives every request its one end.
+TEST(LlmEngineStopTest, AFailedAllocationLosesNoEnd) {
+  int quiet = 0;
+  int64_t n = 1;
+  for (; n < kMostAllocations && quiet < 5; ++n) {
+    SCOPED_TRACE("allocation " + std::to_string(n));
+    TestEngine test;
+    test.check_integrity = true;
+    test.control->step_micros = 100;
+    test.Start();
+    std::vector<std::shared_ptr<TestSink>> sinks;
+    for (int i = 0; i < 3; ++i) {
+      sinks.push_back(std::make_shared<TestSink>());
+      test.Submit("a text of some length", 3000, sinks.back());
+    }
+    EXPECT_TRUE(sinks[0]->WaitDeltas(2));
+    {
+      const FailingNew failing(n, 3);
+      test.engine.reset();
+      quiet = failing.fired() ? 0 : quiet + 1;
+    }
+    for (const auto& sink : sinks) {
+      EXPECT_EQ(sink->Get().ends, 1);
+      EXPECT_EQ(sink->Get().violation, "");
+    }
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(n, 10) << "it fails no allocation";
+}
+
 // The same through the public API and the real executor.
 TEST(EngineFailureTest, AFailedAllocationCostsAtMostItsRequest) {
   const TempFile file{TinyLlama().Bytes()};
