@@ -64,16 +64,14 @@ TokenId Sampler::Draw(std::span<const float> logits, const SampleSpec& spec, int
   const bool top_k = params.top_k > 0 && static_cast<size_t>(params.top_k) < logits.size();
   const bool sorted = top_k || params.top_p < 1.0F;
   if (sorted) order_.Begin(logits, max);
-  float least = std::min(params.min_p, 1.0F);  // The best token has weight 1 and stays.
   if (params.typical_p < 1.0F) {
     if (top_k) {
       order_.Ensure(static_cast<size_t>(params.top_k));
       order_.KeepWeights(static_cast<size_t>(params.top_k), scratch_, weights_);
     }
     typical_.Apply(logits, max, params.temperature, params.typical_p, weights_);
-    least *= *std::max_element(weights_.begin(), weights_.end());
   }
-  return sorted ? DrawSorted(logits, params, least, u) : DrawInIdOrder(least, u);
+  return sorted ? DrawSorted(logits, params, u) : DrawInIdOrder(params, u);
 }
 
 void Sampler::ComputeWeights(std::span<const float> logits, float max, float temperature) {
@@ -90,8 +88,10 @@ double Sampler::TotalWeight() const {
   return SumInBlocks(weights_.size(), [this](size_t i) { return double{weights_[i]}; });
 }
 
-TokenId Sampler::DrawInIdOrder(float least, double u) {
-  if (least > 0.0F) {
+TokenId Sampler::DrawInIdOrder(const SamplingParams& params, double u) {
+  if (params.min_p > 0.0F) {
+    const float least =
+        std::min(params.min_p, 1.0F) * *std::max_element(weights_.begin(), weights_.end());
     for (float& w : weights_) w = w >= least ? w : 0.0F;
   }
   const double target = u * TotalWeight();
@@ -116,8 +116,7 @@ TokenId Sampler::DrawInIdOrder(float least, double u) {
   return last;
 }
 
-TokenId Sampler::DrawSorted(std::span<const float> logits, const SamplingParams& params,
-                            float least, double u) {
+TokenId Sampler::DrawSorted(std::span<const float> logits, const SamplingParams& params, double u) {
   const auto weight = [this](size_t rank) {
     return double{weights_[static_cast<size_t>(order_[rank].id)]};
   };
@@ -142,8 +141,11 @@ TokenId Sampler::DrawSorted(std::span<const float> logits, const SamplingParams&
       if (sum >= enough) kept = rank + 1;
     }
   }
-  double total = 0;
   // Weights fall along the order but for the exponential's last bit, hence each one is looked at.
+  double largest = 0;
+  for (size_t rank = 0; rank < kept; ++rank) largest = std::max(largest, weight(rank));
+  const float least = std::min(params.min_p, 1.0F) * static_cast<float>(largest);
+  double total = 0;
   for (size_t rank = 0; rank < kept; ++rank) {
     if (weight(rank) >= double{least}) total += weight(rank);
   }

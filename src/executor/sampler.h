@@ -31,8 +31,8 @@ namespace ropeway {
 //  4. typical_p (< 1) keeps the most typical tokens of what top_k left (TypicalFilter).
 //  5. top_p (< 1) keeps the shortest beginning of what is left, in the order of step 3, whose
 //     weights add up to at least top_p times the weights of all that is left; at least one token.
-//  6. min_p (> 0) then drops tokens with w[i] < min_p * (the largest weight that step 4 left): in
-//     float; never the best one.
+//  6. min_p (> 0) then drops tokens with w[i] < min_p * (the largest weight that step 5 left): in
+//     float; so never all.
 //  7. u = SampleUniform(seed, choice, position) picks the first token, in the order of step 3, at
 //     which the sum of the kept weights exceeds u times their total. Where neither top_k nor top_p
 //     is in use, ids ascending are the order instead, which needs no sorting.
@@ -62,9 +62,8 @@ class Sampler {
  private:
   TokenId Draw(std::span<const float> logits, const SampleSpec& spec, int64_t position,
                bool* invalid);
-  TokenId DrawInIdOrder(float least, double u);
-  TokenId DrawSorted(std::span<const float> logits, const SamplingParams& params, float least,
-                     double u);
+  TokenId DrawInIdOrder(const SamplingParams& params, double u);
+  TokenId DrawSorted(std::span<const float> logits, const SamplingParams& params, double u);
   void ReportLogprobs(std::span<const float> logits, TokenId token, float* logprob,
                       std::span<TokenLogprob> top);
 

@@ -187,6 +187,19 @@ TEST(SamplerTest, MinPDropsWhatIsFarBelowTheBest) {
   }
 }
 
+// exp() gives the larger of these two logits the smaller weight, by its last bit. min_p = 1 must
+// then leave the one that top_p left, not the token 0 that typical_p dropped.
+TEST(SamplerTest, MinPLeavesOneOfWhatTopPLeft) {
+  const std::vector<float> logits = {0.0F, -0.249998569F, -0.249998584F};
+  std::vector<float> weights(3);
+  kReferenceKernels.exp_shifted(logits.data(), 3, 0.0F, weights.data());
+  ASSERT_LT(weights[1], weights[2]);
+  SampleSpec spec = Spec(1, 0, 0.1F, 1.0F);
+  spec.params.typical_p = 0.5F;
+  const std::vector<int> counts = Histogram(logits, spec, 50);
+  EXPECT_EQ(counts, std::vector<int>({0, 50, 0}));
+}
+
 TEST(SamplerTest, EqualLogitsAreEquallyLikely) {
   const std::vector<float> logits(16, 1.5F);
   const std::vector<double> even(16, 1.0 / 16);
