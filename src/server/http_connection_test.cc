@@ -64,10 +64,11 @@ TEST_F(HttpConnectionTest, ChunkedBodyIsTaken) {
 // answered nor after its client left.
 TEST_F(HttpConnectionTest, BodiesTogetherAreBounded) {
   server_->Stop();
-  ServerLimits limits;
-  limits.max_bodies_bytes = 5000;
-  StartServer(limits);
   const std::string body = R"({"prompt":")" + std::string(3000, 'x') + "\"}";
+  ServerLimits limits;
+  limits.max_bodies_bytes = body.size() + 5;
+  limits.max_inline_body_bytes = 1000;
+  StartServer(limits);
   const std::string bytes = PostBytes("/v1/completions", body);
   auto status_becomes = [&](int wanted) {
     for (int i = 0; i < 500; ++i) {
@@ -78,6 +79,7 @@ TEST_F(HttpConnectionTest, BodiesTogetherAreBounded) {
   auto half = std::make_unique<TestClient>(port());
   half->Send(bytes.substr(0, bytes.size() - 10));
   EXPECT_TRUE(status_becomes(503));
+  EXPECT_EQ(TestClient(port()).Post("/v1/completions", R"({"prompt":"small"})").status, 200);
   half->Send(bytes.substr(bytes.size() - 10));
   EXPECT_EQ(half->Read().status, 200);
   EXPECT_TRUE(status_becomes(200));

@@ -105,8 +105,11 @@ class HttpServer::Impl {
     // The threads end when nothing is left to do; a connection taken in meanwhile is in the set
     // too, or sees `closing` at its first step.
     StopConnections(false);
-    for (auto& loop : loops_) loop->work.reset();
-    for (auto& loop : loops_) loop->thread.join();
+    for (auto& loop : loops_) {
+      // The first one ends before the next may: it hands connections to them.
+      loop->work.reset();
+      loop->thread.join();
+    }
   }
 
  private:

@@ -70,7 +70,11 @@ TEST_F(HttpServerTest, ModelsHealthAndMetrics) {
   ASSERT_EQ(models["data"].size(), 1U);
   EXPECT_EQ(models["data"][0]["id"], "fake-model");
   EXPECT_EQ(client.Get("/v1/models/fake-model").status, 200);
+  EXPECT_EQ(client.Get("/v1/models/fake%2Dmode%6c").status, 200);
   EXPECT_EQ(client.Get("/v1/models/other").status, 404);
+  for (const char* odd : {"fake-model%", "fake-model%2", "fake%-2dmodel", "%00", "%ff"}) {
+    EXPECT_EQ(client.Get(std::string("/v1/models/") + odd).status, 404) << odd;
+  }
   for (const char* path : {"/livez", "/readyz", "/health"}) {
     EXPECT_EQ(client.Get(path).status, 200) << path;
   }

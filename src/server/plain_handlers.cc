@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -41,8 +42,26 @@ HttpReply AnswerVersion() {
   return reply;
 }
 
+// A part of a path without its percent-encoding (RFC 3986, section 2.1): clients write the '/' of a
+// name so. What is no encoding stays.
+std::string PercentDecoded(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned char byte = 0;
+    const char* digits = text.data() + i + 1;
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+      out += static_cast<char>(byte);
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
 HttpReply AnswerModel(std::string_view name, const Backend& backend) {
-  StatusOr<ModelInfo> model = FindModel(std::string(name), backend);
+  StatusOr<ModelInfo> model = FindModel(PercentDecoded(name), backend);
   if (!model.ok()) return ErrorReply(ToApiError(model.status()));
   HttpReply reply;
   reply.body = ModelJson(*model);

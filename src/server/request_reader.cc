@@ -177,7 +177,11 @@ std::optional<HttpReply> Reader::CheckHeaders() {
     return std::move(verdict.refusal);
   }
   tenant_ = std::move(verdict.tenant);
-  if (!context_->bodies.Take(BodyBytes(parser_, limits_), &hold_)) return TooManyBodies();
+  // Small ones always have a place: a few clients that send large ones slowly shut nobody out.
+  const size_t bytes = BodyBytes(parser_, limits_);
+  if (bytes > limits_.max_inline_body_bytes && !context_->bodies.Take(bytes, &hold_)) {
+    return TooManyBodies();
+  }
   return std::nullopt;
 }
 

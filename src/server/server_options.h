@@ -15,7 +15,7 @@ struct ServerLimits {
   size_t max_header_bytes = size_t{32}
                             << 10;  // Request line and headers; more is refused with 431.
   // Bodies of all connections together, from their headers until they are parsed; what would exceed
-  // it is refused with 503.
+  // it is refused with 503. Those of at most max_inline_body_bytes are not counted.
   size_t max_bodies_bytes = size_t{256} << 20;
   // Bytes of further requests kept while one is being answered; a client that sends more is cut
   // off.
