@@ -246,6 +246,14 @@ TEST_F(HttpConnectionTest, ClientsThatNeverStopSendingAreCutOff) {
   }
 }
 
+// For the sanitizer of threads: the accepting thread hands each to another one.
+TEST_F(HttpConnectionTest, ManyComeAndGoOnSeveralThreads) {
+  server_->Stop();
+  StartServer({}, 4);
+  for (int i = 0; i < 300; ++i) TestClient(port()).Close(i % 2 == 0);
+  EXPECT_EQ(TestClient(port()).Get("/livez").status, 200);
+}
+
 TEST_F(HttpConnectionTest, ConnectionsAreCapped) {
   server_->Stop();
   ServerLimits limits;

@@ -225,7 +225,8 @@ class HttpServer::Impl {
       socket.set_option(asio::socket_base::send_buffer_size(limits.send_buffer_bytes), ignored);
     }
     bool refuse = false;
-    std::shared_ptr<Connection> connection;
+    // Not an owner: the connection's end belongs to its own thread, which may be another one.
+    Connection* connection = nullptr;
     std::shared_ptr<Place> place;  // Outlives the lock: its end takes it again.
     {
       std::lock_guard lock(mutex_);
@@ -235,9 +236,10 @@ class HttpServer::Impl {
       const size_t places = tls_ ? most : most + kRefusalPlaces;
       if (refuse) context_.metrics.CountRefusedConnection();
       if (context_.closing || connections_.size() >= places) return;
-      connection = std::make_shared<Connection>(std::move(socket), &context_, tls_.get());
-      place = std::make_shared<Place>(this, connection);
-      connections_.insert(connection);
+      auto owned = std::make_shared<Connection>(std::move(socket), &context_, tls_.get());
+      place = std::make_shared<Place>(this, owned);
+      connection = owned.get();
+      connections_.insert(std::move(owned));
       context_.metrics.ConnectionOpened();
     }
     connection->Start(refuse, std::move(place));
