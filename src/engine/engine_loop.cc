@@ -65,12 +65,9 @@ void EngineLoop::Run() {
 
 void EngineLoop::FinishAll() {
   if (lost_) return;
-  // The last Finish emits, and so empties live_.
-  for (auto it = live_.begin(); it != live_.end();) {
-    const RequestId id = it->first;
-    ++it;
-    core_.Finish(id, FinishReason::kCancelled);
-  }
+  // A Finish may emit, and so change live_: also ends that waited for memory.
+  const auto live = std::exchange(live_, {});
+  for (const auto& [id, request] : live) core_.Finish(id, FinishReason::kCancelled);
   // Its events wait where there was no memory to emit them.
   while (!core_.idle()) core_.Step();
 }
