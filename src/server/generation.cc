@@ -32,7 +32,7 @@ constexpr size_t kMaxPromptBytes = size_t{64} << 20;
 
 // What the choices of one request may report together; each takes some 50 bytes until the answer is
 // sent. One choice is bounded by the model's context alone.
-constexpr size_t kMaxLogprobs = size_t{4} << 20;
+constexpr size_t kMaxLogprobsTogether = size_t{4} << 20;
 
 // A request as far as its body alone decides it.
 struct Prepared {
@@ -76,11 +76,11 @@ size_t MostLogprobs(const ApiRequest& api, size_t max_model_len) {
 
 Status CheckLogprobs(const ApiRequest& api, const ModelInfo& model) {
   const size_t most = MostLogprobs(api, static_cast<size_t>(model.max_model_len));
-  if (api.choices() == 1 || most <= kMaxLogprobs) return {};
+  if (api.choices() == 1 || most <= kMaxLogprobsTogether) return {};
   return InvalidArgument(
       fmt::format("{} choices with that many tokens could report {} log-probabilities; at most {} "
                   "are allowed.",
-                  api.choices(), most, kMaxLogprobs),
+                  api.choices(), most, kMaxLogprobsTogether),
       "logprobs");
 }
 
