@@ -1,6 +1,7 @@
 #include "base/worker_team.h"
 
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -98,6 +99,7 @@ void WorkerTeam::RunErased(Task task, void* context) {
 }
 
 void WorkerTeam::WorkerLoop(int worker) {
+  pthread_setname_np(pthread_self(), "ropeway-worker");
   for (uint32_t seen = 0;; ++seen) {
     start_.WaitWhile(seen, kIdleSpins);
     if (stop_) return;

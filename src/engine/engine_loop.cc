@@ -1,6 +1,7 @@
 #include "engine/engine_loop.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <exception>
 #include <utility>
@@ -51,6 +52,7 @@ void EngineLoop::Stop() {
 }
 
 void EngineLoop::Run() {
+  pthread_setname_np(pthread_self(), "ropeway-engine");
   while (true) {
     try {
       RunUntilClosed();

@@ -1,5 +1,7 @@
 #include "engine/watchdog.h"
 
+#include <pthread.h>
+
 #include <exception>
 #include <utility>
 
@@ -23,6 +25,7 @@ void Watchdog::Stop() {
 }
 
 void Watchdog::Loop() {
+  pthread_setname_np(pthread_self(), "ropeway-watch");
   std::unique_lock lock(mu_);
   while (!wake_.wait_for(lock, period_, [this] { return stopped_; })) {
     lock.unlock();
