@@ -11,8 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMaxLogprobs = 20;
-
 Status ReadMessages(const json& value, const std::string& field, Draft* draft) {
   StatusOr<std::vector<ChatMessage>> messages = ReadChatMessages(value, field);
   if (!messages.ok()) return messages.status();

@@ -10,7 +10,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMaxLogprobs = 20;
 constexpr double kMaxTimeoutSeconds = 86'400;
 
 Status ReadModel(const json& value, const std::string& field, Draft* draft) {

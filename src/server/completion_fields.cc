@@ -11,8 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMaxLogprobs = 20;
-
 StatusOr<Prompt> ReadOnePrompt(const json& value, const std::string& field) {
   if (value.is_string()) return Prompt(value.get<std::string>());
   if (!value.is_array()) {

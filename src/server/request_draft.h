@@ -12,6 +12,8 @@
 
 namespace ropeway {
 
+inline constexpr int kMaxLogprobs = 20;  // The engine's bound (ropeway/request.h).
+
 // The request, and what several fields decide together.
 struct Draft {
   ApiRequest api;
