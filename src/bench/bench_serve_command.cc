@@ -91,6 +91,9 @@ CLI::App* AddBenchServe(CLI::App* bench, BenchServeFlags* f) {
   app->add_option("--json", f->json, "Write the summary to this file")->group("Report");
   app->add_flag("--progress,!--no-progress", f->progress, "Show progress on stderr (the default)")
       ->group("Report");
+  app->footer(
+      "Example:\n  ropeway bench serve --base-url http://127.0.0.1:8080 --users 16 --num-prompts "
+      "64");
   return app;
 }
 

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <fstream>
 #include <utility>
 
+#include "base/descriptor_limit.h"
 #include "bench/bench_serve_command.h"
 #include "bench/cpu_time.h"
 #include "bench/csv_writer.h"
@@ -25,13 +25,6 @@ constexpr int kMaxInFlight = 10'000;
 int Fail(const std::string& sentence) {
   std::fputs(fmt::format("ropeway: {}\n", sentence).c_str(), stderr);
   return 1;
-}
-
-void RaiseDescriptorLimit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // The command with its parts; one object a call of RunBenchServe.

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
 
 #include <chrono>
 #include <string>
 
 #include "base/clock.h"
+#include "base/descriptor_limit.h"
 #include "base/random.h"
 #include "cli/end_signals.h"
 #include "cli/output.h"
@@ -20,15 +20,6 @@ namespace {
 
 // For what is left in the connections' buffers when all requests have ended.
 constexpr std::chrono::seconds kLastWords(2);
-
-// Each connection takes a descriptor; the usual soft limit of 1,024 is below the server's own
-// bound.
-void RaiseDescriptorLimit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 void WarnIfOpen(const ServerOptions& options) {
   if (IsLoopback(options.host) || !options.api_keys.empty()) return;
@@ -60,6 +51,9 @@ int RunServe(const ServeFlags& flags) {
   if (!engine_options.ok()) return Fail(engine_options.status());
   StatusOr<ServerOptions> options = ResolveServer(flags);
   if (!options.ok()) return Fail(options.status());
+  for (const std::string& file : SecretsOthersCanRead(flags)) {
+    spdlog::warn("all users of this machine can read the keys in {}: chmod 600 it", file);
+  }
 
   const RealClock clock;
   SystemRandom random;
