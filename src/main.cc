@@ -19,6 +19,7 @@ namespace ropeway {
 namespace {
 
 int Main(int argc, char** argv) {
+  HoldStandardDescriptors();
   signal(SIGPIPE, SIG_IGN);  // A reader that went away is a failed write, never a dead program.
   spdlog::set_default_logger(spdlog::stderr_color_mt("ropeway"));
   CommandLine line;

@@ -9,6 +9,11 @@
 
 namespace ropeway {
 
+// Opens what of the three standard descriptors the caller had closed, so that reads and writes of
+// it fail. Else the next file or connection takes its number, and the log is written into it.
+// Before anything else is opened.
+void HoldStandardDescriptors();
+
 // Prints one sentence for a person; the reply is the program's exit code, 1.
 int Fail(const std::string& sentence);
 int Fail(const Status& status);

@@ -1,6 +1,10 @@
 #include "cli/serve_flags.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
 
 #include "cli/flags.h"
 #include "server/api_keys.h"
@@ -11,6 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLeastTimeout(1);  // A timeout of 0 would refuse everybody.
+constexpr char kApiKeyVariable[] = "ROPEWAY_API_KEY";
 
 void AddEngine(CLI::App* serve, ServeFlags* flags) {
   AddEngineFlags(serve, &flags->engine);
@@ -62,7 +67,7 @@ void AddLimits(CLI::App* serve, ServerLimits* limits) {
           "Request line and headers; larger ones are refused with 431")
       ->group(group);
   AddSize(serve, "--max-bodies-size", &limits->max_bodies_bytes, 1,
-          "Bodies of all connections together; more are refused with 503")
+          "Bodies above 32 KiB of all connections together; more are refused with 503")
       ->group(group);
   AddSize(serve, "--max-stream-size", &limits->max_stream_bytes, 1024,
           "Output of a stream that waits for a slow reader; beyond, its request is cancelled")
@@ -93,7 +98,7 @@ void AddSecurity(CLI::App* serve, ServeFlags* flags) {
   AddTexts(serve, "--api-key", &flags->api_keys, "KEY",
            "Key that clients must send. Other users of this machine can read command lines: rather "
            "use the environment or a file")
-      ->envname("ROPEWAY_API_KEY")
+      ->envname(kApiKeyVariable)
       ->group(group);
   AddText(serve, "--api-keys", &flags->api_keys_file, kFilePlaceholder,
           "TOML file of named keys ([[keys]] with name and key)")
@@ -125,6 +130,23 @@ CLI::App* AddServe(CLI::App* app, ServeFlags* flags) {
 
 StatusOr<ServerOptions> ResolveServer(const ServeFlags& flags) {
   ServerOptions options = flags.server;
+  if (options.host.empty()) {
+    return InvalidArgument("--host: expected an address or a host's name, not ''", "host");
+  }
+  // All choices of a request are admitted or none: more than may wait would be told to try again
+  // for ever.
+  options.limits.max_choices =
+      std::min(options.limits.max_choices, flags.engine.options.max_queued_requests);
+  const char* const variable = std::getenv(kApiKeyVariable);
+  if (variable != nullptr && *variable == '\0' && flags.api_keys.empty() &&
+      flags.api_keys_file.empty()) {
+    // A secret that did not arrive must not open the server to everybody.
+    return InvalidArgument(
+        fmt::format("{} is set but empty: expected a key, or no such variable for a server without "
+                    "keys",
+                    kApiKeyVariable),
+        "api_key");
+  }
   for (size_t i = 0; i < flags.api_keys.size(); ++i) {
     options.api_keys.push_back(
         {i == 0 ? "default" : fmt::format("default-{}", i + 1), flags.api_keys[i]});
@@ -135,6 +157,17 @@ StatusOr<ServerOptions> ResolveServer(const ServeFlags& flags) {
     options.api_keys.insert(options.api_keys.end(), keys->begin(), keys->end());
   }
   return options;
+}
+
+std::vector<std::string> SecretsOthersCanRead(const ServeFlags& flags) {
+  std::vector<std::string> files;
+  for (const std::string& file : {flags.api_keys_file, flags.server.tls_key}) {
+    struct stat about {};
+    if (!file.empty() && stat(file.c_str(), &about) == 0 && (about.st_mode & S_IROTH) != 0) {
+      files.push_back(file);
+    }
+  }
+  return files;
 }
 
 bool IsLoopback(const std::string& host) {

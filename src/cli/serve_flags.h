@@ -28,8 +28,13 @@ struct ServeFlags {
 CLI::App* AddServe(CLI::App* app, ServeFlags* flags);
 
 // The server's options with the keys of both kinds in them. The first of --api-key is named
-// "default", the further ones "default-2", "default-3", ...
+// "default", the further ones "default-2", "default-3", ... Refused: no host, and ROPEWAY_API_KEY
+// in the environment without a key in it where no other key is given. A request's choices are
+// bounded by the requests that may wait, too.
 StatusOr<ServerOptions> ResolveServer(const ServeFlags& flags);
+
+// Of the files with keys (--api-keys, --tls-key) those that all users of this machine can read.
+std::vector<std::string> SecretsOthersCanRead(const ServeFlags& flags);
 
 // Whether `host` can be reached from this machine alone.
 bool IsLoopback(const std::string& host);

@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <tuple>
 
@@ -127,6 +129,36 @@ TEST_F(ServeFlagsTest, KeysOfBothKindsAreNamed) {
   EXPECT_EQ(options->api_keys[1].name, "default-2");
   EXPECT_EQ(options->api_keys[1].key, "second-key");
   EXPECT_EQ(options->api_keys[2].name, "team-a");
+}
+
+TEST_F(ServeFlagsTest, AnEmptyHostAndAnEmptyKeyOfTheEnvironmentOpenNothing) {
+  ASSERT_EQ(Parse({"serve", "--host", ""}), "");
+  EXPECT_THAT(ResolveServer(flags_).status().message(), HasSubstr("--host"));
+  flags_.server.host = "127.0.0.1";
+  setenv("ROPEWAY_API_KEY", "", 1);
+  const Status refused = ResolveServer(flags_).status();
+  flags_.api_keys = {"a-key-of-its-own"};
+  const bool with_another = ResolveServer(flags_).ok();
+  unsetenv("ROPEWAY_API_KEY");
+  EXPECT_THAT(refused.message(), HasSubstr("ROPEWAY_API_KEY is set but empty"));
+  EXPECT_TRUE(with_another);
+}
+
+TEST_F(ServeFlagsTest, KeysThatOthersCanReadAreNamed) {
+  const std::string file = testing::TempDir() + "serve_flags_test_mode.toml";
+  std::ofstream(file) << "x";
+  flags_.api_keys_file = file;
+  ASSERT_EQ(chmod(file.c_str(), 0604), 0);
+  EXPECT_EQ(SecretsOthersCanRead(flags_), std::vector<std::string>{file});
+  ASSERT_EQ(chmod(file.c_str(), 0640), 0);
+  EXPECT_TRUE(SecretsOthersCanRead(flags_).empty());
+  flags_.server.tls_key = "/no/such/file";
+  EXPECT_TRUE(SecretsOthersCanRead(flags_).empty());
+}
+
+TEST_F(ServeFlagsTest, NoRequestMayHaveMoreChoicesThanMayWait) {
+  ASSERT_EQ(Parse({"serve", "--max-queued-requests", "5", "--max-choices", "18"}), "");
+  EXPECT_EQ(ResolveServer(flags_)->limits.max_choices, 5);
 }
 
 TEST(IsLoopback, KnowsTheAddressesOfThisMachineAlone) {
