@@ -169,7 +169,7 @@ class HostileTest(unittest.TestCase):
         for name, part in {"tiny": b"1\r\n \r\n" * 1000, "extension": b"1;" + b"x" * 4096,
                            "size": b"0" * 4096, "trailers": b"0\r\n" + b"A: b\r\n" * 1000}.items():
             self.assertIn(self.refused(name, CHUNKED, endless(part)), (400, 408, 413, CLOSED), name)
-        for part in (b"zz\r\n", b"-1\r\n", b"ffffffffffffffffff\r\n", b"1\r\nxx\r\n", b"\r\n", b"\x00"):
+        for part in (b"zz\r\n", b"-1\r\n", b"ffffffffffffffffff\r\n", b"1\r\nxx\r\n0\r\n\r\n", b"\r\n", b"\x00\r\n"):
             self.assertEqual(self.refused(part, CHUNKED + part), 400, part)
 
     def test_header_floods(self):

@@ -96,12 +96,12 @@ class StreamsTest(unittest.TestCase):
 
     def test_a_thousand_waiting_streams_are_cheap(self):
         server = self.start("--max-num-seqs", "1", "--max-queued-requests", "2000", "--max-connections",
-                            "2000", "--kv-cache-size", "96MiB")
+                            "2000", "--kv-cache-size", "64MiB")
         text = self.probe(server)
         # A prompt that fills the pool: its memory is then there already, and not counted below.
         longest = json.loads(server.get("/v1/models")[1])["data"][0]["max_model_len"]
-        self.assertEqual(server.post("/v1/completions", {
-            "prompt": [504] * (longest - 2), "max_tokens": 2, "ignore_eos": True})[0], 200)
+        self.assertEqual(server.request("POST", "/v1/completions", {
+            "prompt": [504] * (longest - 2), "max_tokens": 2, "ignore_eos": True}, timeout=400)[0], 200)
         runs = self.connect(server, {"prompt": [504], "max_tokens": longest - 1})
         read_until(runs, b"\n\n")
         threads, descriptors = self.status(server, "Threads"), self.descriptors(server)
