@@ -294,6 +294,19 @@ class HelpTest(unittest.TestCase):
                 self.assertIn(hint, reply.stderr)
                 self.assertEqual(len(reply.stderr.strip().splitlines()), 1, reply.stderr)
 
+    def test_the_word_that_is_wrong_is_named(self):
+        for words, fault in (((), "expected a command: serve, run, bench, "),
+                             (("nonsense",), ", completion, not 'nonsense' "),
+                             (("--prot", "1"), "not '--prot'"),
+                             (("bench", "sevre"), "expected a command: serve, not 'sevre' "),
+                             (("run", "--temprature", "1", "Hello"), "there is no flag '--temprature' "),
+                             (("run", "Hello", "you"), "one argument too many: 'you' "),
+                             (("serve", "--config", "no/such"), "--config: no/such")):
+            with self.subTest(words=words):
+                reply = call(*words)
+                self.assertEqual((reply.returncode, reply.stdout), (1, ""))
+                self.assertIn(fault, reply.stderr)
+
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()

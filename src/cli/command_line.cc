@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
 
@@ -50,12 +51,43 @@ int CommandLine::Main(int argc, char** argv) {
     app_.exit(e);  // --help and --version.
     return EndStandardOutput();
   } catch (const CLI::ParseError& e) {
-    return Fail(fmt::format("{} (see ropeway{} --help)", e.what(), Named()));
+    return Fail(fmt::format("{} (see ropeway{} --help)", Fault(e), Named()));
   }
   for (const auto& [command, run] : commands_) {
     if (command->parsed()) return run();
   }
   return Fail("no such command");  // Not reached: a command is required, and all are in the list.
+}
+
+std::string CommandLine::Fault(const CLI::ParseError& error) const {
+  if (dynamic_cast<const CLI::FileError*>(&error) != nullptr) {
+    return fmt::format("--config: {}", error.what());
+  }
+  const CLI::App* at = Innermost();
+  std::vector<std::string> strange = app_.remaining(true);
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr &&
+      at->get_require_subcommand_min() > 0) {
+    std::string names;
+    for (const CLI::App* command : at->get_subcommands(nullptr)) {
+      names += (names.empty() ? "" : ", ") + command->get_name();
+    }
+    const std::string given = strange.empty() ? "" : fmt::format(", not '{}'", strange.front());
+    return fmt::format("expected a command: {}{}", names, given);
+  }
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !strange.empty()) {
+    const auto flag = std::find_if(strange.begin(), strange.end(), [](const std::string& word) {
+      return word.size() > 1 && word[0] == '-';
+    });
+    if (flag != strange.end()) return fmt::format("there is no flag '{}'", *flag);
+    return fmt::format("one argument too many: '{}'", strange.front());
+  }
+  return error.what();
+}
+
+const CLI::App* CommandLine::Innermost() const {
+  const CLI::App* at = &app_;
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+  return at;
 }
 
 std::string CommandLine::Named() const {

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,10 @@ class CommandLine {
   int Main(int argc, char** argv);
 
  private:
+  // What is wrong with the command line, as a sentence that names the word.
+  std::string Fault(const CLI::ParseError& error) const;
+  // The innermost command that was named; the program where none was.
+  const CLI::App* Innermost() const;
   // " serve", " bench serve": the command that was named, as far as it was understood.
   std::string Named() const;
 

@@ -119,6 +119,24 @@ TEST_F(HttpSecurityTest, AdminSeesAndCancelsRequests) {
   EXPECT_THAT(rest, HasSubstr("\"error\""));
 }
 
+TEST_F(HttpSecurityTest, WhatTheAdminCancelsIsNotTriedAgain) {
+  backend_.set_script(EndlessScript);
+  TestClient client(port());
+  client.Send(PostBytes("/v1/completions", R"({"prompt":"a"})", Bearer("sk-team-a-1")));
+  json list = json::array();
+  for (int i = 0; i < 1000 && list.empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    list = json::parse(Request("GET", "/admin/requests", Bearer("admin-key-3")).body)["data"];
+  }
+  ASSERT_EQ(list.size(), 1U);
+  const std::string id = std::to_string(list[0]["id"].get<uint64_t>());
+  EXPECT_EQ(Request("POST", "/admin/requests/" + id + "/cancel", Bearer("admin-key-3")).status,
+            200);
+  ClientReply reply = client.Read();
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_EQ(reply.headers["x-should-retry"], "false");
+}
+
 TEST_F(HttpSecurityTest, AdminDrains) {
   EXPECT_EQ(Request("POST", "/admin/drain", Bearer("sk-team-a-1")).status, 403);
   EXPECT_EQ(Request("GET", "/readyz").status, 200);

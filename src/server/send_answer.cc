@@ -37,6 +37,16 @@ SocketStream::Deadline KeepAliveDeadline(const ServerLimits& limits) {
   return std::chrono::steady_clock::now() + limits.keep_alive_interval;
 }
 
+// The answer for a request that ended without one. OpenAI's clients send a request that got a 503
+// again, which is right of a server that stops, but would undo an admin's cancel.
+HttpReply FailureReply(const Status& failure, const ServerContext& context) {
+  HttpReply reply = RefusalFor(failure, *context.backend);
+  if (failure.code() == StatusCode::kCancelled && context.accepting) {
+    reply.headers.emplace_back("x-should-retry", "false");
+  }
+  return reply;
+}
+
 // Takes what ended; whether all did. A failure ends the wait at once.
 bool CollectEnded(Submission* submission, std::vector<ChoiceOutput>* choices, Status* failure) {
   bool all = true;
@@ -161,7 +171,7 @@ asio::awaitable<Sent> SendWhole(SocketStream* stream, ServerContext* context,
   if (failure.ok()) {
     reply.body = co_await WriteAnswer(context, head, choices);
   } else {
-    reply = RefusalFor(failure, *context->backend);
+    reply = FailureReply(failure, *context);
   }
   const Sent sent = co_await SendReply(stream, std::move(reply), framing);
   co_return sent;
@@ -175,7 +185,7 @@ asio::awaitable<Sent> SendStream(SocketStream* stream, ServerContext* context,
   Status failure;
   while (!AllAdmitted(submission, &failure)) {
     if (!failure.ok()) {
-      HttpReply reply = RefusalFor(failure, *context->backend);
+      HttpReply reply = FailureReply(failure, *context);
       sent = co_await SendReply(stream, std::move(reply), framing);
       co_return sent;
     }
