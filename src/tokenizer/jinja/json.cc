@@ -16,9 +16,6 @@
 namespace ropeway::jinja {
 namespace {
 
-// Values may be shared by many lists, so each one written counts, however short it is.
-constexpr size_t kValueCost = 64;
-
 class Writer {
  public:
   Writer(const JsonStyle& style, Context& context) : style_(style), context_(context) {}

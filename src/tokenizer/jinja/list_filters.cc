@@ -128,7 +128,7 @@ Keyed WithKeys(const Value& operand, const KeyOf& key_of, Context& context) {
   return keyed;
 }
 
-Value ItemsOf(Keyed keyed) {
+Value ItemsOf(Keyed&& keyed) {
   List items;
   for (auto& [key, item] : keyed) items.push_back(std::move(item));
   return Value::Of(std::move(items));

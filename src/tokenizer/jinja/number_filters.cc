@@ -35,7 +35,7 @@ Value Truncated(double number, const Value& otherwise) {
 }
 
 Value Int(Context& context, const Value& operand, const Arguments& arguments) {
-  const Value otherwise = arguments.Given(0) ? arguments[0] : Value::Of(int64_t{0});
+  Value otherwise = arguments.Given(0) ? arguments[0] : Value::Of(int64_t{0});
   if (arguments.Integer(1, 10, "int") != 10) {
     throw std::invalid_argument("int of another base than 10 is not supported");
   }
