@@ -20,8 +20,8 @@ std::string Padded(int number, size_t width, char fill = '0') {
 int Hour12(const std::tm& time) { return time.tm_hour % 12 == 0 ? 12 : time.tm_hour % 12; }
 
 std::string Conversion(char kind, const std::tm& time) {
-  const std::string day = kDays[static_cast<size_t>(time.tm_wday)];
-  const std::string month = kMonths[static_cast<size_t>(time.tm_mon)];
+  std::string day = kDays[static_cast<size_t>(time.tm_wday)];
+  std::string month = kMonths[static_cast<size_t>(time.tm_mon)];
   switch (kind) {
     case '%':
       return "%";
@@ -78,7 +78,7 @@ std::string Conversion(char kind, const std::tm& time) {
 }
 
 // glibc's: "%-d" is without padding.
-std::string WithoutPadding(std::string text) {
+std::string WithoutPadding(const std::string& text) {
   const size_t first = text.find_first_not_of("0 ");
   return first == text.npos ? text.substr(text.size() - 1) : text.substr(first);
 }

@@ -53,14 +53,14 @@ void AppendQuoted(const std::string& value, std::string& text) {
     const std::string_view bytes = std::string_view(value).substr(at, step.length);
     at += step.length;
     const char32_t c = step.code_point;
-    if (step.kind != Utf8Kind::kValid) {
+    const bool as_it_is = step.kind != Utf8Kind::kValid ||
+                          (c != static_cast<char32_t>(quote) && c != '\\' && IsPrintable(c));
+    if (as_it_is) {
       text += bytes;
     } else if (c == static_cast<char32_t>(quote) || c == '\\') {
       (text += '\\') += bytes;
     } else if (c == '\n' || c == '\r' || c == '\t') {
       text += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
-    } else if (IsPrintable(c)) {
-      text += bytes;
     } else {
       AppendHex(c <= 0xFF ? "\\x%02x" : c <= 0xFFFF ? "\\u%04x" : "\\U%08x", c, text);
     }
@@ -127,7 +127,7 @@ std::string FloatText(double value) {
   std::array<char, 40> buffer{};
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
                                  std::chars_format::scientific);
-  const std::string text(buffer.data(), end.ptr);
+  std::string text(buffer.data(), end.ptr);
   const size_t e = text.find('e');
   const int exponent = std::stoi(text.substr(e + 1));
   if (exponent < -4 || exponent >= 16) return text;
