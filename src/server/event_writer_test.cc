@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/test_answer.h"
 #include "server/test_client.h"
 
 namespace ropeway {
@@ -16,22 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-AnswerHead Head(bool chat) {
-  AnswerHead head;
-  head.id = "id-1";
-  head.created = 1700000000;
-  head.model = "ser\"ved";
-  head.chat = chat;
-  return head;
-}
-
-OutputToken Token(const std::string& bytes, uint64_t offset, float logprob = -1.0F) {
-  OutputToken token;
-  token.bytes = bytes;
-  token.text_offset = offset;
-  token.logprob = logprob;
-  return token;
-}
+AnswerHead Head(bool chat) { return HeadOf(chat, "ser\"ved"); }
 
 Delta TextDelta(const std::string& text) {
   Delta delta;
@@ -45,14 +31,7 @@ Delta TokenDelta(const std::string& text, uint64_t offset) {
   return delta;
 }
 
-Finish Ended(FinishReason reason) {
-  Finish finish;
-  finish.reason = reason;
-  finish.usage = {.prompt_tokens = 10, .completion_tokens = 4, .cached_tokens = 2};
-  finish.first_token_step = 9;
-  finish.seed = 5;
-  return finish;
-}
+Finish Ended(FinishReason reason) { return EndedWith(reason, 5); }
 
 // The one event in `bytes`.
 json Event(const std::string& bytes) {

@@ -11,36 +11,17 @@
 
 #include "server/errors.h"
 #include "server/logprobs_json.h"
+#include "server/test_answer.h"
 
 namespace ropeway {
 namespace {
 
 using nlohmann::json;
 
-AnswerHead Head(bool chat) {
-  AnswerHead head;
-  head.id = "id-1";
-  head.created = 1700000000;
-  head.model = "served";
-  head.chat = chat;
-  return head;
-}
-
-OutputToken Token(const std::string& bytes, uint64_t offset, float logprob = -1.0F) {
-  OutputToken token;
-  token.bytes = bytes;
-  token.text_offset = offset;
-  token.logprob = logprob;
-  return token;
-}
+AnswerHead Head(bool chat) { return HeadOf(chat, "served"); }
 
 Finish Ended(FinishReason reason) {
-  Finish finish;
-  finish.reason = reason;
-  finish.usage = {.prompt_tokens = 10, .completion_tokens = 4, .cached_tokens = 2};
-  finish.first_token_step = 9;
-  finish.seed = std::numeric_limits<uint64_t>::max();
-  return finish;
+  return EndedWith(reason, std::numeric_limits<uint64_t>::max());
 }
 
 // The answer with one choice.
