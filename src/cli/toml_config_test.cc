@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -18,7 +19,8 @@ using testing::HasSubstr;
 // A program with a flag of each kind.
 class TomlConfigTest : public testing::Test {
  protected:
-  TomlConfigTest() : file_(testing::TempDir() + "toml_config_test.toml") {
+  TomlConfigTest()
+      : file_(testing::TempDir() + "toml_config_test_" + std::to_string(getpid()) + ".toml") {
     app_.set_config("--config");
     app_.config_formatter(std::make_shared<TomlConfig>(&app_));
     app_.require_subcommand(1);

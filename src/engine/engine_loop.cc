@@ -143,8 +143,8 @@ void EngineLoop::Step() {
   } else if (!progress && !core_.idle() && inbox_.size() == 0) {
     if (stats.blocked_id != 0 && warned_id_ != stats.blocked_id) {
       warned_id_ = stats.blocked_id;
-      Log().warn("step {} computed nothing: request {} is blocked by {}", stats.steps,
-                 stats.blocked_id, stats.blocked_by);
+      TryLog(spdlog::level::warn, "step {} computed nothing: request {} is blocked by {}",
+             stats.steps, stats.blocked_id, stats.blocked_by);
     }
     std::this_thread::sleep_for(kBlockedPause);
   }
@@ -203,7 +203,7 @@ void EngineLoop::OnEnded(const LiveRequest& live, TimePoint now) {
 }
 
 void EngineLoop::Lose(const Status& status) {
-  Log().error("the engine cannot go on: {}", status.message());
+  TryLog(spdlog::level::err, "the engine cannot go on: {}", status.message());
   lost_ = true;
   SetDeviceStatus(status);
   {

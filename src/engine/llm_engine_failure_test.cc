@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/log.h"
 #include "engine/llm_engine.h"
 #include "engine/test_failing_new.h"
 #include "engine/test_fakes.h"
@@ -131,7 +132,17 @@ TEST_P(LlmEngineFailureTest, AFailedAllocationCostsAtMostItsRequest) {
   ExpectIdle(test);
 }
 
-INSTANTIATE_TEST_SUITE_P(InARow, LlmEngineFailureTest, testing::Values(1, 3));
+INSTANTIATE_TEST_SUITE_P(InARow, LlmEngineFailureTest, testing::Values(1, 3, 8));
+
+// Where nothing can be had at all, a line is lost and nothing else.
+TEST(LlmEngineLogTest, ALineThatFindsNoMemoryEndsNothing) {
+  const std::string text(5000, 'x');
+  for (int64_t count = 1; count < 40; ++count) {
+    const FailingNew failing(1, count);
+    TryLog(spdlog::level::warn, "{}", text);
+    TryLog(spdlog::level::warn, "{}", "short");
+  }
+}
 
 // What is asked of the tokenizer fails with a status, too: no exception leaves the backend.
 TEST(LlmEngineQuestionsTest, AFailedAllocationIsAStatus) {

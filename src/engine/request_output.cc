@@ -18,9 +18,9 @@ bool CallSink(RequestId id, Fn&& fn) {
     fn();
     return true;
   } catch (const std::exception& e) {
-    Log().warn("request {}: its sink failed: {}", id, e.what());
+    TryLog(spdlog::level::warn, "request {}: its sink failed: {}", id, e.what());
   } catch (...) {
-    Log().warn("request {}: its sink failed", id);
+    TryLog(spdlog::level::warn, "request {}: its sink failed", id);
   }
   return false;
 }

@@ -41,10 +41,10 @@ void Watchdog::Loop() {
 void Watchdog::Look() {
   const Status status = check_();
   if (status.ok()) {
-    if (stalled_) Log().info("the engine goes on");
+    if (stalled_) TryLog(spdlog::level::info, "the engine goes on");
     stalled_ = false;
   } else if (!stalled_) {
-    Log().error("the engine is stalled: {}", status.message());
+    TryLog(spdlog::level::err, "the engine is stalled: {}", status.message());
     stalls_->Increment();
     stalled_ = true;
   }
