@@ -11,7 +11,7 @@ namespace ropeway {
 namespace {
 
 constexpr int kMaxRows = 12;  // Rows of one tile: 12 int and 12 float accumulators.
-constexpr size_t kPrefetchAhead = 2560;
+constexpr size_t kPrefetchAhead = 4096;
 
 // A tile's activations: groups of four packed rows.
 struct TileRows {
@@ -174,51 +174,34 @@ struct Floats {
   }
 };
 
-// P panels of R rows, the accumulators in registers from the first block to the last.
-template <typename Type, int R, int P>
-static void MultiplyTile(const uint8_t* panel, size_t panel_bytes, int k, size_t ahead,
-                         const TileRows& rows, int cols, float* y, int64_t y_stride) {
-  __m512 acc[P][R];
-  for (int p = 0; p < P; ++p) {
-    for (int r = 0; r < R; ++r) acc[p][r] = _mm512_setzero_ps();
-  }
+// One panel for R rows, the accumulators in registers from the first block to the last. One panel
+// is enough even for one row: the core overlaps the dot products of following blocks by itself, and
+// several panels at once would read memory at as many places, each with its own cold start.
+template <typename Type, int R>
+static void MultiplyTile(const uint8_t* panel, int k, size_t ahead, const TileRows& rows, int cols,
+                         float* y, int64_t y_stride) {
+  __m512 acc[R];
+  for (int r = 0; r < R; ++r) acc[r] = _mm512_setzero_ps();
   const size_t steps = static_cast<size_t>(k / Type::kElements);
-  for (size_t b = 0; b < steps; ++b) {
-#pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) {
-      Type::template Step<R>(panel + static_cast<size_t>(p) * panel_bytes, b, ahead, rows, acc[p]);
-    }
-  }
-  for (int p = 0; p < P; ++p) {
-    for (int r = 0; r < R; ++r) {
-      _mm512_mask_storeu_ps(y + r * y_stride + p * kPanelCols, FirstLanes(cols - p * kPanelCols),
-                            acc[p][r]);
-    }
+  for (size_t b = 0; b < steps; ++b) Type::template Step<R>(panel, b, ahead, rows, acc);
+  for (int r = 0; r < R; ++r) {
+    _mm512_mask_storeu_ps(y + r * y_stride, FirstLanes(cols), acc[r]);
   }
 }
 
-using TileFunction = void (*)(const uint8_t* panel, size_t panel_bytes, int k, size_t ahead,
-                              const TileRows& rows, int cols, float* y, int64_t y_stride);
-
-// How many panels are in flight: enough chains to hide the latency of one dot product.
-constexpr int PanelsAtOnce(int rows) { return rows == 1 ? 4 : (rows <= 4 ? 2 : 1); }
+using TileFunction = void (*)(const uint8_t* panel, int k, size_t ahead, const TileRows& rows,
+                              int cols, float* y, int64_t y_stride);
 
 struct TileFunctions {
-  TileFunction full[kMaxRows + 1];    // [rows]: PanelsAtOnce(rows) panels.
-  TileFunction single[kMaxRows + 1];  // [rows]: one panel.
+  TileFunction rows[kMaxRows + 1];
 };
 
 template <typename Type>
 constexpr TileFunctions TilesOf() {
-  return {{nullptr, MultiplyTile<Type, 1, PanelsAtOnce(1)>, MultiplyTile<Type, 2, PanelsAtOnce(2)>,
-           MultiplyTile<Type, 3, PanelsAtOnce(3)>, MultiplyTile<Type, 4, PanelsAtOnce(4)>,
-           MultiplyTile<Type, 5, 1>, MultiplyTile<Type, 6, 1>, MultiplyTile<Type, 7, 1>,
-           MultiplyTile<Type, 8, 1>, MultiplyTile<Type, 9, 1>, MultiplyTile<Type, 10, 1>,
-           MultiplyTile<Type, 11, 1>, MultiplyTile<Type, 12, 1>},
-          {nullptr, MultiplyTile<Type, 1, 1>, MultiplyTile<Type, 2, 1>, MultiplyTile<Type, 3, 1>,
-           MultiplyTile<Type, 4, 1>, MultiplyTile<Type, 5, 1>, MultiplyTile<Type, 6, 1>,
-           MultiplyTile<Type, 7, 1>, MultiplyTile<Type, 8, 1>, MultiplyTile<Type, 9, 1>,
-           MultiplyTile<Type, 10, 1>, MultiplyTile<Type, 11, 1>, MultiplyTile<Type, 12, 1>}};
+  return {{nullptr, MultiplyTile<Type, 1>, MultiplyTile<Type, 2>, MultiplyTile<Type, 3>,
+           MultiplyTile<Type, 4>, MultiplyTile<Type, 5>, MultiplyTile<Type, 6>,
+           MultiplyTile<Type, 7>, MultiplyTile<Type, 8>, MultiplyTile<Type, 9>,
+           MultiplyTile<Type, 10>, MultiplyTile<Type, 11>, MultiplyTile<Type, 12>}};
 }
 
 constexpr TileFunctions kTiles[] = {TilesOf<Floats<false>>(), TilesOf<Floats<true>>(),
@@ -232,9 +215,7 @@ static void MatMul(const Matrix& w, const std::byte* packed, int rows, int panel
   // Tiles of about equal height, each a multiple of kRowGroup rows but the last.
   const int groups = (rows + kRowGroup - 1) / kRowGroup;
   const int num_tiles = (groups + kMaxRows / kRowGroup - 1) / (kMaxRows / kRowGroup);
-  const int in_flight = num_tiles == 1 ? PanelsAtOnce(rows) : 1;
-  for (int p = panel_begin; p < panel_end;) {
-    const int count = p + in_flight <= panel_end ? in_flight : 1;
+  for (int p = panel_begin; p < panel_end; ++p) {
     const uint8_t* panel =
         reinterpret_cast<const uint8_t*>(w.panels) + static_cast<size_t>(p) * panel_bytes;
     const int cols = w.n - p * kPanelCols;
@@ -246,11 +227,9 @@ static void MatMul(const Matrix& w, const std::byte* packed, int rows, int panel
       const TileRows tile_rows = {
           reinterpret_cast<const uint8_t*>(packed) + static_cast<size_t>(group) * group_bytes,
           group_bytes};
-      const TileFunction multiply = count == 1 ? tiles.single[height] : tiles.full[height];
-      multiply(panel, panel_bytes, w.k, t == 0 ? kPrefetchAhead : 0, tile_rows, cols,
-               y + first * y_stride + static_cast<int64_t>(p) * kPanelCols, y_stride);
+      tiles.rows[height](panel, w.k, t == 0 ? kPrefetchAhead : 0, tile_rows, cols,
+                         y + first * y_stride + static_cast<int64_t>(p) * kPanelCols, y_stride);
     }
-    p += count;
   }
 }
 
