@@ -1,98 +1,178 @@
-"""What compare.py's rows say: medians of the rounds, as a table and as bars."""
-import datetime
+"""What the CSV files of compare.py say: tables and plots. Nothing here measures."""
+import csv
 import pathlib
-import statistics
+import re
 
-COLUMNS = [  # (title, column, factor, format)
-    ("output tok/s", "output_tok_s", 1, ".1f"),
-    ("TTFT p50 s", "ttft_p50_s", 1, ".3f"),
-    ("TTFT p99 s", "ttft_p99_s", 1, ".3f"),
-    ("ITL p50 ms", "itl_p50_s", 1e3, ".2f"),
-    ("ITL p99 ms", "itl_p99_s", 1e3, ".2f"),
-    ("TPOT p50 ms", "tpot_p50_s", 1e3, ".2f"),
-    ("e2e p50 s", "e2e_p50_s", 1, ".3f"),
-    ("tokens in", "input_tokens", 1, ".0f"),
-    ("tokens out", "output_tokens", 1, ".0f"),
-    ("service % of CPUs at 1,000 tok/s", "service_share_at_1000_tok_s", 100, ".2f"),
-    ("generator % of CPUs", "generator_cpu_share", 100, ".2f"),
-    ("peak RSS MB", "peak_rss_mb", 1, ".0f"),
-    ("barrier ns", "barrier_ns", 1, ".0f"),
-]
+import step_part
+import targets
 
-
-def median(rows, contestant, users, column):
-    """Over the rounds; None where a contestant has no such figure."""
-    values = [r[column] for r in rows if r["contestant"] == contestant and r["users"] == users]
-    return None if "" in values else statistics.median(values)
-
-
-def keys(rows):
-    """(contestant, users) in the order of the first round."""
-    return list(dict.fromkeys((r["contestant"], r["users"]) for r in rows))
-
-
-def command_text(command):
-    """Without the folders, which are of one machine only."""
-    return " ".join(pathlib.Path(w).name if w.startswith("/") or "build/" in w else w
-                    for w in command)
-
-
-def ratios(rows):
-    """Ropeway against the better of the others, a sentence for each number of users."""
-    for users in dict.fromkeys(r["users"] for r in rows):
-        others = [n for n, u in keys(rows) if u == users and n != "ropeway"]
-        if not others:
-            continue
-        rate = median(rows, "ropeway", users, "output_tok_s")
-        ttft = median(rows, "ropeway", users, "ttft_p50_s")
-        best_rate = max(median(rows, n, users, "output_tok_s") for n in others)
-        best_ttft = min(median(rows, n, users, "ttft_p50_s") for n in others)
-        yield (f"{users} user{'s' if users > 1 else ''}: {rate / best_rate:.2f}x the better "
-               f"llama-server's output tokens/s, {ttft / best_ttft:.2f}x its median TTFT.")
+TITLES = {"http": "Over HTTP", "engine": "Engines alone", "steps": "Time of a decode step"}
+NUMBERS_OF = {"http": "users", "engine": "sequences"}
+ABOUT = ("date", "machine", "isa", "contestant", "model", "version", "command", "load", "curve")
+COLUMNS = {
+    "http": [  # (title, column, factor, format)
+        ("output tok/s", "output_tok_s", 1, ".1f"),
+        ("TTFT p50 s", "ttft_p50_s", 1, ".3f"),
+        ("TTFT p99 s", "ttft_p99_s", 1, ".3f"),
+        ("ITL p50 ms", "itl_p50_s", 1e3, ".2f"),
+        ("ITL p99 ms", "itl_p99_s", 1e3, ".2f"),
+        ("TPOT p50 ms", "tpot_p50_s", 1e3, ".2f"),
+        ("e2e p50 s", "e2e_p50_s", 1, ".3f"),
+        ("tokens in", "input_tokens", 1, ".0f"),
+        ("tokens out", "output_tokens", 1, ".0f"),
+        ("service % of CPUs at 1,000 tok/s", "service_share_at_1000_tok_s", 100, ".2f"),
+        ("generator % of CPUs", "generator_cpu_share", 100, ".2f"),
+        ("peak RSS MB", "peak_rss_mb", 1, ".0f"),
+        ("others % of CPUs", "others_cpu_share", 100, ".1f"),
+        ("barrier ns", "barrier_ns", 1, ".0f"),
+    ],
+    "engine": [
+        ("prefill tok/s", "prefill_tok_s", 1, ".0f"),
+        ("decode tok/s", "decode_tok_s", 1, ".0f"),
+        ("prefill s", "prefill_s", 1, ".3f"),
+        ("decode s", "decode_s", 1, ".3f"),
+        ("tokens in", "input_tokens", 1, ".0f"),
+        ("tokens out", "output_tokens", 1, ".0f"),
+        ("others % of CPUs", "others_cpu_share", 100, ".1f"),
+        ("barrier ns", "barrier_ns", 1, ".0f"),
+    ],
+}
 
 
-def table(about, rows):
-    out = [f"# Side by side, {datetime.date.today()}", "",
-           f"- machine: {about['machine']}",
-           f"- model: {about['model']}; {about['input_tokens']} tokens in, "
-           f"{about['output_tokens']} out; {about['rounds']} round{'s' if about['rounds'] > 1 else ''}, alternating; medians"]
-    out += [f"- {name}: {version}" for name, version in about["versions"].items()]
-    out += [f"- `{name}`: `{command_text(c)}`" for name, c in about["commands"].items()]
-    out += ["", "| contestant | users | " + " | ".join(c[0] for c in COLUMNS) + " |",
-            "| --- | --- |" + " --- |" * len(COLUMNS)]
-    for name, users in keys(rows):
+def read(path):
+    """The rows of a CSV file; what is a number becomes one."""
+    def value(column, text):
+        if column in ABOUT or text == "":
+            return text
+        number = float(text)
+        return int(number) if number.is_integer() and "." not in text else number
+
+    with open(path, newline="", encoding="utf-8") as file:
+        return [{k: value(k, v) for k, v in row.items()} for row in csv.DictReader(file)]
+
+
+def write(path, rows):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(dict.fromkeys(k for r in rows for k in r)),
+                                restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def unique(rows, *columns):
+    """The different values of the columns, in the order of their first rows."""
+    return list(dict.fromkeys(tuple(r[c] for c in columns) for r in rows))
+
+
+def head(part, rows):
+    """What was compared, where and when."""
+    dates = sorted({r["date"] for r in rows})
+    rounds = max(r["round"] for r in rows)
+    barriers = [r["barrier_ns"] for r in rows]
+    out = [f"# {TITLES[part]}: {dates[0]}" + (f" to {dates[-1]}" if len(dates) > 1 else ""), ""]
+    out += [f"- machine: {m}; instruction set of ropeway: {isa}"
+            for m, isa in unique(rows, "machine", "isa")]
+    out += [f"- {rounds} round{'s' if rounds > 1 else ''}, contestants alternating, medians; barrier "
+            f"{min(barriers)} to {max(barriers)} ns; other processes took at most "
+            f"{100 * max(r['others_cpu_share'] for r in rows):.1f} % of the CPUs"]
+    for name, model, version, command in unique(rows, "contestant", "model", "version", "command"):
+        out.append(f"- {name} ({version}), {model}: `{command}`")
+    if part == "http":
+        out.append(f"- load generator: `{rows[0]['load']}`; the seed is another one each round")
+    return out + [""]
+
+
+def target_table(part, rows):
+    """Target, measured, met or not, a line each."""
+    found = targets.verdicts(part, rows)
+    if not found:
+        return []
+    out = ["| compared with | ropeway | peer | ratio | target | met |",
+           "| --- | --- | --- | --- | --- | --- |"]
+    for v in found:
+        sign = "≤" if v.less else "≥"
+        style = ".3f" if v.less else ".0f"
+        out.append(f"| {v.title} | {v.ours:{style}} | {v.peers:{style}} | {v.ratio:.2f} | "
+                   f"{sign} {v.wanted:.2f} | {'yes' if v.met else 'no'} |")
+    return out
+
+
+def figure_table(part, rows):
+    """All figures: medians of the rounds."""
+    number = NUMBERS_OF[part]
+    columns = COLUMNS[part]
+    out = [f"| contestant | {number} | " + " | ".join(c[0] for c in columns) + " |",
+           "| --- | --- |" + " --- |" * len(columns)]
+    for name, count in unique(rows, "contestant", number):
         cells = []
-        for _, column, factor, style in COLUMNS:
-            value = median(rows, name, users, column)
+        for _, column, factor, style in columns:
+            value = targets.median(rows, name, {number: count}, column)
             cells.append("" if value is None else format(value * factor, style))
-        out.append(f"| {name} | {users} | " + " | ".join(cells) + " |")
-    out += ["", *ratios(rows)]
-    return "\n".join(out).rstrip() + "\n"
+        out.append(f"| {name} | {count} | " + " | ".join(cells) + " |")
+    return out
 
 
-def plot(about, rows, path):
-    """Bars of tokens/s and of median TTFT; False without matplotlib."""
-    try:
-        import matplotlib  # pylint: disable=import-outside-toplevel
-    except ImportError:
-        return False
-    matplotlib.use("Agg")
-    from matplotlib import pyplot  # pylint: disable=import-outside-toplevel
+def curve(rows, name):
+    """[(number of sequences, or thousands of tokens of context, milliseconds)]: medians of the
+    rounds."""
+    what = step_part.CURVES[name][1]
+    points = unique([r for r in rows if r["curve"] == name], what)
+    return [(x / 1000 if what == "length" else x,
+             targets.median(rows, "ropeway", {"curve": name, what: x}, "step_ms"))
+            for (x,) in points]
 
-    labels = [f"{name}\n{users} user{'s' if users > 1 else ''}" for name, users in keys(rows)]
-    figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.5))
-    for axis, (title, column) in zip(axes, [("output tokens/s", "output_tok_s"),
-                                            ("median time to first token, s", "ttft_p50_s")]):
-        values = [median(rows, name, users, column) for name, users in keys(rows)]
-        colours = ["#b5442e" if name == "ropeway" else "#8a94a0" for name, _ in keys(rows)]
-        bars = axis.barh(labels, values, color=colours)
-        axis.bar_label(bars, fmt="%.4g", padding=3)
-        axis.invert_yaxis()
-        axis.set_title(title)
-        axis.margins(x=0.15)
-        axis.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"{about['model']}, {about['machine']}", fontsize=9)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
-    return True
+
+def fit_table(rows):
+    """The line through each curve."""
+    out = ["| curve | a step takes | R² | furthest from the line |", "| --- | --- | --- | --- |"]
+    for name, (title, _, unit) in step_part.CURVES.items():
+        intercept, slope, r2, furthest = step_part.fit(curve(rows, name))
+        out.append(f"| {title} | {intercept:.2f} ms + {slope:.3f} ms per {unit} | {r2:.4f} | "
+                   f"{100 * furthest:.0f} % |")
+    return out
+
+
+def point_table(rows):
+    """What was measured, and the line's value there."""
+    out = ["| curve | sequences | tokens of each | step ms | line ms | tok/s |",
+           "| --- | --- | --- | --- | --- | --- |"]
+    for name, (title, _, _) in step_part.CURVES.items():
+        points = curve(rows, name)
+        intercept, slope, _, _ = step_part.fit(points)
+        shapes = unique([r for r in rows if r["curve"] == name], "sequences", "length")
+        for (x, ms), (sequences, length) in zip(points, shapes):
+            out.append(f"| {title} | {sequences} | {length} | {ms:.2f} | {intercept + slope * x:.2f} | "
+                       f"{sequences / ms * 1e3:.0f} |")
+    return out
+
+
+def summary(part, rows):
+    """The short table, for pages that show it among others."""
+    return fit_table(rows) if part == "steps" else target_table(part, rows)
+
+
+def table(part, rows):
+    """The whole page of a part."""
+    whole = point_table(rows) if part == "steps" else figure_table(part, rows)
+    return "\n".join(head(part, rows) + summary(part, rows) + [""] + whole).rstrip() + "\n"
+
+
+def embed(text, name, lines):
+    """`text` with `lines` between the marks `<!-- bench:NAME -->` and `<!-- /bench:NAME -->`; without
+    such marks, `text`."""
+    marks = re.compile(rf"(<!-- bench:{name} -->\n).*?(<!-- /bench:{name} -->)", re.DOTALL)
+    return marks.sub(lambda found: found[1] + "".join(line + "\n" for line in lines) + found[2], text)
+
+
+def embedded(text, part, rows):
+    """A page with the part's tables, where it has marks for them."""
+    text = embed(text, part, summary(part, rows))
+    return text if part == "steps" else embed(text, f"{part}-figures", figure_table(part, rows))
+
+
+def embed_all(root, part, rows):
+    """Renews the part's tables in README.md and docs/performance.md."""
+    for page in ("README.md", "docs/performance.md"):
+        path = pathlib.Path(root) / page
+        text = path.read_text(encoding="utf-8")
+        path.write_text(embedded(text, part, rows), encoding="utf-8")

@@ -6,8 +6,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/worker_team.h"
@@ -38,14 +40,52 @@ struct Shape {
   int sequences;
   int tokens;   // Of each, per step: 1 is a decode.
   int context;  // Positions before.
+
+  int blocks() const { return sequences * ((context + tokens + kBlockTokens - 1) / kBlockTokens); }
 };
+
+using NamedShape = std::pair<std::string, Shape>;
+
+// Single shapes that are often asked for.
+std::vector<NamedShape> UsualShapes() {
+  return {
+      {"decode1", {1, 1, 200}},    {"decode8", {8, 1, 200}},      {"decode16", {16, 1, 200}},
+      {"decode32", {32, 1, 200}},  {"prefill128", {1, 128, 0}},   {"prefill256", {1, 256, 0}},
+      {"prefill512", {1, 512, 0}}, {"decode1long", {1, 1, 1900}},
+  };
+}
+
+// How a decode step's time grows with the number of sequences, and with the context of one and of
+// eight (whose 8,192th position is the last one computed).
+std::vector<NamedShape> CurveShapes() {
+  std::vector<NamedShape> shapes;
+  for (const int n : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}) {
+    shapes.push_back({"sequences", {n, 1, 255}});
+  }
+  for (const int n : {1, 8}) {
+    for (const int length : {128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192}) {
+      shapes.push_back({fmt::format("context{}", n), {n, 1, length - 1}});
+    }
+  }
+  return shapes;
+}
 
 class StepBench {
  public:
   StepBench(CpuExecutor* executor, const KvLayout& layout, int vocab_size)
       : executor_(executor), layout_(layout), vocab_size_(vocab_size) {}
 
+  // Writes keys and values into the whole pool: memory that nobody wrote is one page of zeros,
+  // which the processor's cache holds, and a step would look faster than it is.
+  void FillPool() {
+    Step(MakeBatch({1, kBlockTokens, 0}));
+    std::vector<std::byte> bytes(layout_.block_bytes);
+    executor_->ReadBlock(0, bytes);
+    for (int block = 1; block < layout_.num_blocks; ++block) executor_->WriteBlock(block, bytes);
+  }
+
   // Median and best seconds per step, over steps that fit in `seconds`.
+  // REQUIRES: the pool has the shape's blocks.
   std::pair<double, double> Measure(const Shape& shape, double seconds) {
     const Batch batch = MakeBatch(shape);
     std::vector<double> times;
@@ -63,7 +103,7 @@ class StepBench {
   Batch MakeBatch(const Shape& shape) const {
     Batch batch;
     std::mt19937 random(1);
-    const int blocks = (shape.context + shape.tokens + kBlockTokens - 1) / kBlockTokens;
+    const int blocks = shape.blocks() / shape.sequences;
     for (int s = 0; s < shape.sequences; ++s) {
       BatchItem& item = batch.items.emplace_back();
       item.sequence = static_cast<uint64_t>(s);
@@ -72,7 +112,7 @@ class StepBench {
         item.tokens.push_back(static_cast<TokenId>(random() % static_cast<uint32_t>(vocab_size_)));
       }
       for (int b = 0; b < blocks; ++b) {
-        item.blocks.push_back((b * shape.sequences + s) % layout_.num_blocks);
+        item.blocks.push_back(b * shape.sequences + s);
       }
       item.sample = true;
       item.spec.params.temperature = 0;
@@ -93,59 +133,73 @@ class StepBench {
   int vocab_size_;
 };
 
-int Main(int argc, char** argv) {
-  std::string path;
+struct Flags {
+  std::string model;
   int threads = 2;
   double seconds = 0.5;
   std::string only;
+  bool curves = false;
+  int kv_cache_mb = 384;
+  bool barrier = false;
+};
+
+// Prints one line per shape; false, and a sentence on standard error, where one does not fit.
+bool PrintShapes(const Flags& flags, StepBench* bench, int num_blocks) {
+  fmt::print("shape,sequences,tokens,context,median_ms,best_ms,median_tok_per_s\n");
+  for (const auto& [name, shape] : flags.curves ? CurveShapes() : UsualShapes()) {
+    if (!flags.only.empty() && flags.only != name) continue;
+    if (shape.blocks() > num_blocks) {
+      fmt::print(stderr, "--kv-cache-mb: {} sequences of {} tokens need {} blocks, not {}\n",
+                 shape.sequences, shape.context + shape.tokens, shape.blocks(), num_blocks);
+      return false;
+    }
+    const auto [median, best] = bench->Measure(shape, flags.seconds);
+    fmt::print("{},{},{},{},{:.3f},{:.3f},{:.0f}\n", name, shape.sequences, shape.tokens,
+               shape.context, median * 1e3, best * 1e3, shape.sequences * shape.tokens / median);
+  }
+  return true;
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
   CLI::App app{"Times the executor's steps"};
-  bool barrier_only = false;
-  app.add_option("--model", path, "GGUF file");
-  app.add_option("--threads", threads, "compute threads");
-  app.add_option("--seconds", seconds, "time per shape");
-  app.add_option("--only", only, "one shape's name");
-  app.add_flag("--barrier", barrier_only, "print the nanoseconds of a barrier, and nothing else");
+  app.add_option("--model", flags.model, "GGUF file");
+  app.add_option("--threads", flags.threads, "compute threads");
+  app.add_option("--seconds", flags.seconds, "time per shape");
+  app.add_option("--only", flags.only, "the shapes of one name");
+  app.add_flag("--curves", flags.curves, "many sequence counts and context lengths");
+  app.add_option("--kv-cache-mb", flags.kv_cache_mb, "KV pool in MiB; --curves needs about 1,500");
+  app.add_flag("--barrier", flags.barrier, "print the nanoseconds of a barrier, and nothing else");
   CLI11_PARSE(app, argc, argv);
-  if (barrier_only) {
-    fmt::print("{:.0f}\n", BarrierNanoseconds(threads));
+  if (flags.barrier) {
+    fmt::print("{:.0f}\n", BarrierNanoseconds(flags.threads));
     return 0;
   }
 
   const char* error = nullptr;
   const Kernels* kernels = ChooseKernels(&error);
-  auto file = GgufFile::Open(path);
+  auto file = GgufFile::Open(flags.model);
   if (kernels == nullptr || !file.ok()) {
     fmt::print(stderr, "{}\n", kernels == nullptr ? error : file.status().message());
     return 1;
   }
-  auto model = Model::Load(**file, threads);
+  auto model = Model::Load(**file, flags.threads);
   if (!model.ok()) {
     fmt::print(stderr, "{}\n", model.status().message());
     return 1;
   }
   const int vocab_size = (*model)->config().vocab_size;
-  CpuExecutor executor(std::move(*model), kernels, threads);
-  auto layout = executor.Init(int64_t{384} << 20, 512, 64);
+  CpuExecutor executor(std::move(*model), kernels, flags.threads);
+  auto layout = executor.Init(int64_t{flags.kv_cache_mb} << 20, 512, 64);
   if (!layout.ok()) {
     fmt::print(stderr, "{}\n", layout.status().message());
     return 1;
   }
   StepBench bench(&executor, *layout, vocab_size);
-  fmt::print("# {} threads, {}, barrier {:.0f} ns\n", threads, kernels->name,
-             BarrierNanoseconds(threads));
-  fmt::print("shape,sequences,tokens,context,median_ms,best_ms,median_tok_per_s\n");
-  const std::vector<std::pair<std::string, Shape>> shapes = {
-      {"decode1", {1, 1, 200}},    {"decode8", {8, 1, 200}},      {"decode16", {16, 1, 200}},
-      {"decode32", {32, 1, 200}},  {"prefill128", {1, 128, 0}},   {"prefill256", {1, 256, 0}},
-      {"prefill512", {1, 512, 0}}, {"decode1long", {1, 1, 1900}},
-  };
-  for (const auto& [name, shape] : shapes) {
-    if (!only.empty() && only != name) continue;
-    const auto [median, best] = bench.Measure(shape, seconds);
-    fmt::print("{},{},{},{},{:.3f},{:.3f},{:.0f}\n", name, shape.sequences, shape.tokens,
-               shape.context, median * 1e3, best * 1e3, shape.sequences * shape.tokens / median);
-  }
-  return 0;
+  bench.FillPool();
+  fmt::print("# {} threads, {}, barrier {:.0f} ns\n", flags.threads, kernels->name,
+             BarrierNanoseconds(flags.threads));
+  return PrintShapes(flags, &bench, layout->num_blocks) ? 0 : 1;
 }
 
 }  // namespace

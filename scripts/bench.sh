@@ -1,17 +1,30 @@
 #!/usr/bin/env bash
-# bench.sh [flags of bench/compare.py...]: ropeway and llama-server side by side; CSV, table and plot
-# in bench/results/.
+# bench.sh [flags of bench/compare.py...]: ropeway beside its peers, llama-server, llama.cpp and
+# OpenVINO GenAI; CSV, tables and plots in bench/results/.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 "$root/scripts/setup.sh" build
 server=$("$root/scripts/build_llama_server.sh")
+source=$("$root/scripts/fetch_llama_source.sh")
 model=$("$root/scripts/fetch_model.sh")
+q4_0_model=$("$root/scripts/requantize_model.sh")
 "$root/scripts/build.sh" release
-if ! "$venv/bin/python" -c 'import matplotlib' 2>/dev/null; then
-  say "Installing what draws the plot into .venv"
-  "$venv/bin/python" -m pip install --disable-pip-version-check -r "$root/bench/requirements.txt" >&2 ||
-    say "No plot this time: pip install failed (see above)"
+
+# .venv is shared with the tests, which may have put older packages into it.
+stamp=$venv/.bench.sha256
+sum=$(sha256sum <"$root/bench/requirements.txt")
+peers=(--openvino)
+if [ "$(cat "$stamp" 2>/dev/null)" != "$sum" ] || ! "$venv/bin/python" -c 'import openvino_genai, matplotlib' 2>/dev/null; then
+  say "Installing OpenVINO GenAI, a peer, and what draws the plots into .venv (200 MB)"
+  if "$venv/bin/python" -m pip install --disable-pip-version-check -r "$root/bench/requirements.txt" >&2; then
+    echo "$sum" >"$stamp"
+  else
+    say "No OpenVINO GenAI and perhaps no plots this time: pip install failed (see above)"
+    peers=()
+  fi
 fi
 cd "$root"
-exec "$venv/bin/python" bench/compare.py --ropeway build/release/ropeway --llama-server "$server" \
-  --step-bench build/release/bench/step_bench --model "$model" "$@"
+exec "$venv/bin/python" bench/compare.py --ropeway build/release/ropeway --model "$model" \
+  --step-bench build/release/bench/step_bench --engine-bench build/release/bench/engine_bench \
+  --llama-server "$server" --llama-batched-bench "$(dirname "$server")/llama-batched-bench" \
+  --llama-version "$(basename "$(dirname "$source")")" --q4-0-model "$q4_0_model" "${peers[@]}" "$@"

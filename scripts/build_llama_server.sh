@@ -1,15 +1,21 @@
 #!/usr/bin/env bash
 # build_llama_server.sh: prints the path of llama-server, the peer of `make bench`, built first
-# where it is missing (about 10 minutes on 2 cores, once): for this machine's CPU, optimised.
+# where it is missing (about 10 minutes on 2 cores, once): for this machine's CPU, optimised. Beside
+# it lie llama-quantize and llama-batched-bench of the same build.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 source=$("$root/scripts/fetch_llama_source.sh")
 model=$("$root/scripts/fetch_model.sh")
 build=$cache/llama/build
 server=$build/bin/llama-server
+programs=(llama-server llama-quantize llama-batched-bench)
 
 # Does it load the model and answer? A build that was killed halfway does not.
 works() {
+  local program
+  for program in "${programs[@]}"; do
+    [ -x "$build/bin/$program" ] || return 1
+  done
   "$venv/bin/python" - "$server" "$model" <<'PYTHON'
 import socket, subprocess, sys, time, urllib.request
 try:
@@ -41,11 +47,11 @@ build_server() {
     -DGGML_NATIVE=ON -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF \
     -DLLAMA_BUILD_EXAMPLES=OFF -DCMAKE_C_FLAGS="$*" -DCMAKE_CXX_FLAGS="$*" >&2 ||
     die "cmake failed for llama.cpp (see above)"
-  ninja -C "$build" llama-server >&2 || die "the build of llama-server failed (see above)"
+  ninja -C "$build" "${programs[@]}" >&2 || die "the build of llama-server failed (see above)"
 }
 
 if ! works; then
-  say "Building llama-server once, about 10 minutes on 2 cores"
+  say "Building llama-server and its tools once, about 10 minutes on 2 cores"
   build_server
 fi
 # Some virtual machines show AMX and then fault on it.

@@ -1,0 +1,145 @@
+"""The comparison over HTTP: `ropeway serve` and llama-server under `ropeway bench serve`.
+
+A piece is one contestant in one round: it is started anew, warmed up, and driven by a closed loop of
+many users and then of one; random prompts, streamed, greedy, end tokens ignored.
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+import machine
+
+PORT = 8397
+# Threads of `ropeway serve` that do HTTP, tokenizing and detokenizing.
+SERVICE_THREADS = re.compile(r"ropeway-(io|front|output)$")
+
+
+def contestants(args):
+    """{name: (model file, command line)}."""
+    threads = str(args.threads)
+    found = {"ropeway": (args.model, [args.ropeway, "serve", "--model", args.model, "--threads",
+                                      threads, "--port", str(PORT)])}
+    if args.llama_server:
+        models = {"": args.model} | ({" Q4_0": args.q4_0_model} if args.q4_0_model else {})
+        for suffix, model in models.items():
+            llama = [args.llama_server, "-m", model, "-np", "16", "-c", "16384", "-t", threads,
+                     "--port", str(PORT)]
+            found[f"llama-server{suffix}"] = (model, llama)
+            found[f"llama-server{suffix} -kvu"] = (model, llama + ["-kvu"])
+    return found
+
+
+def wait_healthy(process, seconds=120):
+    for _ in range(seconds * 10):
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended with {process.returncode} before it was ready")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health", timeout=1) as reply:
+                if reply.status == 200:
+                    return
+        except OSError:
+            pass
+        time.sleep(0.1)
+    raise RuntimeError("the server was not ready in time")
+
+
+def load_command(args, users, requests, seed):
+    return [args.ropeway, "bench", "serve", "--base-url", f"http://127.0.0.1:{PORT}", "--users",
+            str(users), "--num-prompts", str(requests), "--input-tokens", "90",
+            "--output-tokens", "64", "--seed", str(seed), "--no-progress"]
+
+
+def load(args, users, requests, seed):
+    """The figures of one run, as `bench serve --json` has them."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as summary:
+        command = load_command(args, users, requests, seed) + ["--json", summary.name]
+        reply = subprocess.run(command, capture_output=True, text=True, check=False)
+        figures = json.load(summary) if reply.returncode == 0 else None
+    if figures is None or figures["all"]["failed"]:
+        raise RuntimeError(f"{' '.join(command)}:\n{reply.stdout}{reply.stderr}")
+    if figures["all"]["requests_with_estimated_tokens"]:
+        raise RuntimeError(f"the server does not count tokens:\n{reply.stdout}")
+    return figures["all"]
+
+
+def thread_seconds(pid):
+    """CPU seconds so far of the process's threads whose names match SERVICE_THREADS; None where no
+    name does. Nanoseconds where the kernel counts them (schedstat), else its clock ticks."""
+    total = None
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        try:
+            if not SERVICE_THREADS.match((task / "comm").read_text(encoding="utf-8").strip()):
+                continue
+            if (task / "schedstat").exists():
+                seconds = int((task / "schedstat").read_text(encoding="utf-8").split()[0]) * 1e-9
+            else:
+                # utime and stime; the name before them may hold spaces, but ends with ')'.
+                fields = (task / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+                seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        except FileNotFoundError:  # It ended just now.
+            continue
+        total = (total or 0) + seconds
+    return total
+
+
+def service_share(before, after, output_tokens):
+    """The service threads' share of the machine, as it were at 1,000 streamed tokens/s."""
+    if before is None or after is None:
+        return None
+    return (after - before) / output_tokens * 1000 / os.cpu_count()
+
+
+def peak_rss_mb(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    return int(re.search(r"VmHWM:\s*(\d+)", status).group(1)) / 1024
+
+
+def measure(args, process, users, requests, seed):
+    """The figures of one row."""
+    before = thread_seconds(process.pid)
+    f = load(args, users, requests, seed)
+    row = {"requests": f["succeeded"], "duration_s": f["duration_s"],
+           "input_tokens": f["input_tokens"], "output_tokens": f["output_tokens"],
+           "requests_per_s": f["requests_per_s"], "output_tok_s": f["output_tokens_per_s"]}
+    for metric in ("ttft", "itl", "tpot", "e2e"):
+        for figure in ("mean", "p50", "p90", "p99"):
+            row[f"{metric}_{figure}_s"] = f[f"{metric}_s"][figure]
+    share = service_share(before, thread_seconds(process.pid), f["output_tokens"])
+    row["service_share_at_1000_tok_s"] = "" if share is None else share
+    row["generator_cpu_share"] = f["generator_cpu_share"]
+    row["peak_rss_mb"] = peak_rss_mb(process.pid)
+    return row
+
+
+def run(args, command, round_number):
+    """The piece's rows, one per number of users."""
+    rows = []
+    # pylint: disable-next=consider-using-with
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_healthy(process)
+        load(args, 2, 4, seed=900 + round_number)
+        for users in args.users:
+            requests = args.requests if users > 1 else max(6, args.requests // 8)
+            barrier = machine.barrier_ns(args.step_bench, args.threads)
+            seed = round_number * 10 + users
+            row = {"users": users, "barrier_ns": barrier,
+                   "load": machine.command_text(load_command(args, users, requests, seed)),
+                   **measure(args, process, users, requests, seed)}
+            rows.append(row)
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+    return rows
+
+
+def line(row):
+    """What a row says in one line, for who waits."""
+    return (f"users {row['users']:2}: {row['output_tok_s']:7.1f} tok/s, TTFT p50 "
+            f"{row['ttft_p50_s']:.3f} s, in {row['input_tokens']} out {row['output_tokens']}, "
+            f"generator {100 * row['generator_cpu_share']:.2f} % of the CPUs")

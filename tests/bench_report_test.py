@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""What bench/compare.py makes of its figures, without a peer and without measuring: fitted lines,
+targets, parsed output, tables, and that the checked-in pages say what the checked-in CSV files do."""
+import csv
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+
+# pylint: disable=wrong-import-position
+import compare_report  # noqa: E402
+import engine_part  # noqa: E402
+import machine  # noqa: E402
+import step_part  # noqa: E402
+import targets  # noqa: E402
+
+ABOUT = {"date": "2026-11-21", "machine": "a CPU", "isa": "avx512vnni", "model": "m.gguf",
+         "version": "1", "command": "run", "load": "load it", "barrier_ns": 60,
+         "others_cpu_share": 0.01}
+
+
+def http_row(name, users, rate, ttft, round_number=1):
+    figures = {c[1]: 1.0 for c in compare_report.COLUMNS["http"]}
+    return ABOUT | figures | {"contestant": name, "round": round_number, "users": users,
+                              "output_tok_s": rate, "ttft_p50_s": ttft, "barrier_ns": 60}
+
+
+def engine_row(name, sequences, prefill, decode):
+    return ABOUT | {"contestant": name, "round": 1, "sequences": sequences} | engine_part.figures(
+        sequences, 128 * sequences, 64 * sequences, 128 * sequences / prefill,
+        63 * sequences / decode, 63 * sequences)
+
+
+class FitTest(unittest.TestCase):
+    def test_a_line_is_found(self):
+        intercept, slope, r2, furthest = step_part.fit([(1, 5), (2, 7), (4, 11)])
+        self.assertAlmostEqual(intercept, 3)
+        self.assertAlmostEqual(slope, 2)
+        self.assertAlmostEqual(r2, 1)
+        self.assertAlmostEqual(furthest, 0)
+
+    def test_what_is_no_line_is_seen(self):
+        # By hand: the line is y = 2/3, and the middle point lies twice as far from it as the others.
+        intercept, slope, r2, furthest = step_part.fit([(0, 0), (1, 2), (2, 0)])
+        self.assertAlmostEqual(intercept, 2 / 3)
+        self.assertAlmostEqual(slope, 0)
+        self.assertAlmostEqual(r2, 0)
+        self.assertAlmostEqual(furthest, 2)
+
+    def test_step_bench_is_read(self):
+        rows = step_part.parse("# 2 threads, avx2, barrier 62 ns\n"
+                               "shape,sequences,tokens,context,median_ms,best_ms,median_tok_per_s\n"
+                               "context8,8,1,127,5.5,5.25,1455\n")
+        self.assertEqual(rows, [{"barrier_ns": 62, "curve": "context8", "sequences": 8, "length": 128,
+                                 "step_ms": 5.5, "best_ms": 5.25}])
+
+
+class EngineTest(unittest.TestCase):
+    def test_decode_is_what_all_tokens_take_beyond_the_first(self):
+        text = ("warning: 1\nsequences,input_tokens,output_tokens,one_token_s,all_tokens_s\n"
+                "8,1024,512,0.5,1.5\n")
+        [row] = engine_part.parse_own(text)
+        self.assertEqual(row["prefill_tok_s"], 2048)
+        self.assertEqual(row["decode_tok_s"], 504)  # 512 less one of each of 8.
+
+    def test_of_llamas_runs_the_median_counts(self):
+        run = {"pp": 128, "tg": 64, "pl": 1, "t_pp": 0.5}
+        text = "".join(json.dumps(run | {"t_tg": t}) + "\n" for t in (9, 0.5, 1))
+        [row] = engine_part.parse_llama("a log line\n" + text)
+        self.assertEqual(row["decode_tok_s"], 64)
+        self.assertEqual(row["prefill_tok_s"], 256)
+
+
+class TargetTest(unittest.TestCase):
+    rows = [http_row("ropeway", 16, 900, 0.5), http_row("ropeway", 16, 700, 0.3, 2),
+            http_row("ropeway", 16, 800, 0.4, 3), http_row("llama-server", 16, 100, 4),
+            http_row("llama-server -kvu", 16, 160, 2), http_row("llama-server Q4_0", 16, 400, 3)]
+
+    def test_medians_against_the_best_peer(self):
+        rate, ttft, q4_0 = targets.verdicts("http", self.rows)
+        self.assertEqual((rate.ours, rate.peers, rate.ratio, rate.met), (800, 160, 5, False))
+        self.assertEqual((ttft.ours, ttft.peers, ttft.ratio, ttft.met), (0.4, 2, 0.2, False))
+        self.assertEqual((q4_0.ratio, q4_0.wanted, q4_0.met), (2, 2.7, False))
+
+    def test_avx2_halves_what_many_rows_aim_at(self):
+        rows = [row | {"isa": "avx2"} for row in self.rows]
+        rate, ttft, q4_0 = targets.verdicts("http", rows)
+        self.assertEqual((rate.wanted, rate.met), (3, True))
+        self.assertAlmostEqual(ttft.wanted, 1 / 3)
+        self.assertTrue(ttft.met)
+        self.assertEqual((q4_0.wanted, q4_0.met), (1.35, True))
+        one = targets.TARGETS["http"][3]
+        self.assertEqual((one.wanted("avx2"), one.wanted("avx512vnni")), (2.3, 2.3))
+
+    def test_every_engine_target_finds_its_rows(self):
+        rows = [engine_row(name, n, 1000 * f, 100 * f)
+                for name, f in (("ropeway", 2), ("OpenVINO GenAI", 1), ("llama.cpp", 0.5))
+                for n in engine_part.SEQUENCES]
+        found = targets.verdicts("engine", rows)
+        self.assertEqual([round(v.ratio, 6) for v in found], [2, 2, 2, 2, 4])
+        self.assertEqual([v.met for v in found], [True, False, False, False, True])
+
+    def test_the_instruction_set_is_the_one_that_ropeway_chooses(self):
+        cpuinfo = "model name : x\nflags\t\t: sse avx2 avx512_vnni\n"
+        self.assertEqual(machine.instruction_set(cpuinfo, {}), "avx512vnni")
+        self.assertEqual(machine.instruction_set(cpuinfo, {"ROPEWAY_ISA": "avx2"}), "avx2")
+        self.assertEqual(machine.instruction_set("flags: sse avx2\n", {}), "avx2")
+
+
+class ReportTest(unittest.TestCase):
+    def test_a_missing_figure_is_an_empty_cell(self):
+        rows = [row | {"service_share_at_1000_tok_s": ""} for row in TargetTest.rows]
+        text = compare_report.table("http", rows)
+        self.assertIn("| ropeway | 16 | 800.0 | 0.400 |", text)
+        self.assertIn("| 5.00 | ≥ 6.00 | no |", text)
+        self.assertIn("|  |", text)
+
+    def test_what_is_written_is_read_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "x.csv"
+            rows = TargetTest.rows + [engine_row("llama.cpp", 8, 10, 20)]
+            compare_report.write(path, rows)
+            with open(path, encoding="utf-8") as file:
+                self.assertIn("contestant", next(csv.reader(file)))
+            again = compare_report.read(path)
+            self.assertEqual([{k: v for k, v in r.items() if v != ""} for r in again], rows)
+
+    def test_only_what_lies_between_the_marks_changes(self):
+        page = "a\n<!-- bench:x -->\nold\n<!-- /bench:x -->\nb\n"
+        new = compare_report.embed(page, "x", ["new", "lines"])
+        self.assertEqual(new, page.replace("old", "new\nlines"))
+        self.assertEqual(compare_report.embed(page, "y", ["new"]), page)
+
+    def test_the_checked_in_pages_are_those_of_the_csv_files(self):
+        for part in compare_report.TITLES:
+            path = ROOT / "bench" / "results" / f"{part}.csv"
+            if not path.exists():
+                continue
+            rows = compare_report.read(path)
+            with self.subTest(part):
+                text = path.with_suffix(".md").read_text(encoding="utf-8")
+                self.assertEqual(text, compare_report.table(part, rows))
+                for page in ("README.md", "docs/performance.md"):
+                    text = (ROOT / page).read_text(encoding="utf-8")
+                    self.assertEqual(text, compare_report.embedded(text, part, rows), page)
+
+
+if __name__ == "__main__":
+    unittest.main()
