@@ -54,8 +54,6 @@ def measure_piece(args):
     about = {"date": str(datetime.date.today()), **machine.describe(), "contestant": name,
              "model": pathlib.Path(model).name, "version": version(args, command),
              "command": machine.command_text(command), "round": round_number}
-    # Whoever ends a piece early ends the programs that it began, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     others = machine.Others()
     rows = PARTS[part].run(args, command, round_number)
     about["others_cpu_share"] = round(others.share(), 4)
@@ -80,7 +78,12 @@ def run_piece(args, words, part, name, round_number):
     command = shlex.split(args.prefix) + [sys.executable, *words, "--piece", part, name,
                                           str(round_number)]
     with tempfile.TemporaryFile("w+") as output:
-        code = subprocess.run(command, stdout=output, check=False).returncode
+        with subprocess.Popen(command, stdout=output) as process:
+            try:
+                code = process.wait()
+            except BaseException:  # We are told to end: so is the piece, which ends its programs.
+                process.terminate()
+                raise
         output.seek(0)
         text = output.read()
     if code != 0:
@@ -136,6 +139,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("bench/results"))
     parser.add_argument("--append", action="store_true", help="keep what the CSV files hold")
     parser.add_argument("--report", action="store_true", help="measure nothing")
+    parser.add_argument("--no-report", action="store_true", help="write the CSV files only")
     parser.add_argument("--prefix", default="", help="a command that runs each piece")
     parser.add_argument("--embed", metavar="ROOT", help="renew the tables in this checkout's pages")
     parser.add_argument("--piece", nargs=3, metavar=("PART", "CONTESTANT", "ROUND"),
@@ -145,6 +149,7 @@ def main():
 
     if not args.report and not (args.ropeway and args.step_bench and args.model):
         parser.error("--ropeway, --step-bench and --model are needed, except with --report")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if args.piece:
         measure_piece(args)
         return 0
@@ -152,7 +157,8 @@ def main():
     for part in args.only:
         if not args.report:
             run_part(args, words, part)
-        report(args, part)
+        if not args.no_report:
+            report(args, part)
     return 0
 
 
