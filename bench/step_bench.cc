@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/worker_team.h"
+#include "base/barrier_time.h"
 #include "executor/cpu_executor.h"
 
 namespace ropeway {
@@ -20,20 +20,6 @@ namespace {
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double BarrierNanoseconds(int threads) {
-  constexpr int kRounds = 20000;
-  WorkerTeam team(threads);
-  double best = 1e9;
-  for (int repeat = 0; repeat < 5; ++repeat) {
-    const double begin = Now();
-    team.Run([&](int) {
-      for (int i = 0; i < kRounds; ++i) team.Barrier();
-    });
-    best = std::min(best, (Now() - begin) / kRounds * 1e9);
-  }
-  return best;
 }
 
 struct Shape {

@@ -28,8 +28,9 @@ ALLOWED = {
     "gateway": ["base", "core", "policy", "store", "engine/backend.h"],
     "server": ["base", "core", "store", "engine/backend.h"],
     "bench": ["base"],
+    "roofline": ["base", "kernels", "model"],
     "cli": ["base", "core", "tokenizer", "kernels", "model", "kvcache", "policy", "scheduler",
-            "executor", "store", "engine", "gateway", "server", "bench"],
+            "executor", "store", "engine", "gateway", "server", "bench", "roofline"],
 }
 PUBLIC = "include"  # include/ropeway: open to every room, includes none.
 WIRING = "main"  # src/main.cc: the only program file that may include every room.

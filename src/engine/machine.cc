@@ -35,6 +35,19 @@ int CoreOf(const std::string& root, int cpu) {
   return static_cast<int>(ReadInt(path).value_or(cpu));
 }
 
+std::optional<std::string> ParseCpuName(const std::string& cpuinfo) {
+  std::istringstream lines(cpuinfo);
+  std::string line;
+  while (std::getline(lines, line)) {
+    if (!line.starts_with("model name")) continue;
+    const size_t begin = line.find_first_not_of(" \t", line.find(':') + 1);
+    if (line.find(':') != std::string::npos && begin != std::string::npos) {
+      return line.substr(begin);
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<int64_t> ParseMemAvailable(const std::string& meminfo) {
   std::istringstream lines(meminfo);
   std::string line;
@@ -69,6 +82,8 @@ int PhysicalCores() {
   const std::optional<int> quota = ParseCpuMax(ReadAll(std::string(kCgroup) + "cpu.max"));
   return std::max(1, quota ? std::min(*quota, found) : found);
 }
+
+std::string CpuName() { return ParseCpuName(ReadAll("/proc/cpuinfo")).value_or("unknown"); }
 
 int64_t AvailableMemoryBytes() {
   const int64_t free = ParseMemAvailable(ReadAll("/proc/meminfo")).value_or(0);

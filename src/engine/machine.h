@@ -12,6 +12,10 @@ namespace ropeway {
 // and no more than the control group's CPU quota. At least 1.
 int PhysicalCores();
 
+// The name that the CPU gives itself, such as "AMD EPYC 9354"; "unknown" where the system does not
+// say.
+std::string CpuName();
+
 // Bytes of memory that can be had without swapping: MemAvailable, and what the control group's
 // limit leaves. 0 where the system does not say.
 int64_t AvailableMemoryBytes();
@@ -21,6 +25,8 @@ int64_t AvailableMemoryBytes();
 // The CPUs that share a core with others and with `cpu` read from `root`
 // (/sys/devices/system/cpu), as the lowest of its siblings; `cpu` itself where it is not said.
 int CoreOf(const std::string& root, int cpu);
+// The first "model name" in the text of /proc/cpuinfo; nullopt where there is none.
+std::optional<std::string> ParseCpuName(const std::string& cpuinfo);
 // Bytes of MemAvailable in the text of /proc/meminfo.
 std::optional<int64_t> ParseMemAvailable(const std::string& meminfo);
 // Whole CPUs, rounded up, in the text of a control group's cpu.max; nullopt: no limit.

@@ -33,6 +33,10 @@ TEST(MachineTest, ReadsWhatTheSystemSays) {
   EXPECT_EQ(ParseCpuMax("150000 100000\n"), 2);
   EXPECT_EQ(ParseCpuMax("100000 100000\n"), 1);
   EXPECT_EQ(ParseCpuMax(""), std::nullopt);
+  EXPECT_EQ(ParseCpuName("processor\t: 0\nmodel name\t: AMD EPYC 9354\nmodel name\t: x\n"),
+            "AMD EPYC 9354");
+  EXPECT_EQ(ParseCpuName("model name\t:\n"), std::nullopt);
+  EXPECT_EQ(ParseCpuName("Model\t: a board\n"), std::nullopt);
   EXPECT_GE(PhysicalCores(), 1);
   EXPECT_GT(AvailableMemoryBytes(), 0);
 }

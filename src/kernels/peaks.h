@@ -1,0 +1,48 @@
+// Loops that run at the limits of an instruction set, to hold kernels against: multiply-adds from
+// registers alone, and a sweep over memory. One set of loops for each table of kernels (kernels.h),
+// compiled as that table is.
+//
+// Thread rule: pure functions; for the limit of a machine run them on all its cores at once.
+#ifndef ROPEWAY_KERNELS_PEAKS_H_
+#define ROPEWAY_KERNELS_PEAKS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ropeway {
+
+struct PeakLoops {
+  const char* name;  // Of the table of kernels that has these instructions.
+
+  // `rounds` rounds of dot products of unsigned with signed bytes, summed in 32 bits, in as many
+  // independent chains as hide their latency; int8_ops operations a round (a multiplication and its
+  // addition are 2). The result depends on every chain, so that no compiler leaves one out.
+  // AVX2 has no such instruction: vpmaddubsw sums pairs in 16 bits, eight of which vpmaddwd widens,
+  // which is as many as the kernels of 4-bit weights add before they would overflow.
+  uint64_t (*int8_dot)(int64_t rounds);
+  double int8_ops;
+
+  // The same of fused multiply-adds in f32.
+  uint64_t (*f32_fma)(int64_t rounds);
+  double f32_ops;
+
+  // Reads `bytes` bytes once, in order, with the widest loads; a sum of them.
+  // REQUIRES: memory 64-byte aligned, bytes a multiple of kSweepBytes.
+  uint64_t (*sweep)(const std::byte* memory, size_t bytes);
+};
+
+enum : size_t { kSweepBytes = 1024 };
+
+// The loops of a table by its name; nullptr if unknown, or if this CPU cannot run it.
+const PeakLoops* PeakLoopsByName(const char* name);
+
+// Every table's name, best first, ended by a nullptr.
+extern const char* const kTableNames[];
+
+extern const PeakLoops kReferencePeaks;
+extern const PeakLoops kAvx2Peaks;        // Call only where kAvx2Kernels may be called.
+extern const PeakLoops kAvx512VnniPeaks;  // Call only where kAvx512VnniKernels may be called.
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_KERNELS_PEAKS_H_

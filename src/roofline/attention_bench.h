@@ -1,0 +1,92 @@
+// Times the attention of one layer as the executor runs it.
+#ifndef ROPEWAY_ROOFLINE_ATTENTION_BENCH_H_
+#define ROPEWAY_ROOFLINE_ATTENTION_BENCH_H_
+
+#include <memory>
+#include <vector>
+
+#include "base/worker_team.h"
+#include "kernels/kernels.h"
+#include "model/weight_arena.h"
+#include "roofline/limits.h"
+#include "roofline/matmul_bench.h"
+#include "roofline/shapes.h"
+#include "roofline/timing.h"
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+// Some sequences of one length. Decode: one row each, which sees `context` positions, its own
+// among them. Prefill: `rows` rows each, behind `context` positions.
+struct AttentionCase {
+  int sequences = 1;
+  int rows = 1;
+  int context = 1;
+
+  int start() const { return rows == 1 ? context - 1 : context; }  // Position of the first row.
+};
+
+// K and V lie in 16-token blocks as in the executor's pool, [block][layer][KV head], those of one
+// sequence not side by side; there are so many sequences and layers that they come from memory.
+// Thread rule: one thread at a time, the team's.
+class AttentionBench {
+ public:
+  // `rotate_bytes`: of K and V, at least, before the same are read again; the pool takes at most
+  // `max_bytes`, but holds one layer of all sequences. Errors and lifetimes as for MatMulBench.
+  static StatusOr<std::unique_ptr<AttentionBench>> Make(const AttentionShape& shape,
+                                                        const AttentionCase& problem,
+                                                        size_t rotate_bytes, size_t max_bytes,
+                                                        const DealRule& rule,
+                                                        const Kernels& kernels, WorkerTeam* team);
+  AttentionBench(const AttentionBench&) = delete;
+  AttentionBench& operator=(const AttentionBench&) = delete;
+
+  Timing Measure(const TimingBudget& budget);
+
+  // The dot products of scores and values in f32; each K and V read from memory once.
+  static Work WorkOf(const AttentionShape& shape, const AttentionCase& problem);
+
+ private:
+  // Rows of one sequence against one KV head, over some splits of the context.
+  struct Unit {
+    int sequence;
+    int row;
+    int rows;
+    int head;
+    int split_begin;
+    int split_end;
+  };
+
+  AttentionBench(const AttentionShape& shape, const AttentionCase& problem, const Kernels& kernels,
+                 WorkerTeam* team);
+  Status MakePool(size_t rotate_bytes, size_t max_bytes);
+  void MakeUnits(const DealRule& rule);
+  void Attend(int worker, int phase);
+  Status MakePartials();
+  float* PartialAt(size_t place) const;
+  void AttendUnit(const Unit& unit, int layer, int set, float* partial);
+  void Merge(const Unit& unit, int splits, const float* partials);
+  int SplitsOf(int row) const;
+
+  const AttentionShape shape_;
+  const AttentionCase problem_;
+  const Kernels& kernels_;
+  WorkerTeam* const team_;
+  int layers_ = 1;  // Of the pool.
+  int sets_ = 1;    // Of `sequences` sequences each.
+  int blocks_per_sequence_ = 1;
+  size_t block_bytes_ = 0;  // All layers and heads.
+  size_t head_bytes_ = 0;   // K and V of one head.
+  WeightArena pool_;
+  std::vector<int32_t> blocks_;  // [set][sequence][block]
+  std::vector<float> q_;         // [sequence][row][head][query of its group][head_dim]
+  std::vector<float> out_;       // As q_.
+  bool deferred_ = false;        // Units of one split each, merged after a barrier.
+  std::vector<Unit> units_;
+  size_t partial_floats_ = 0;  // Of one place in:
+  WeightArena partials_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ROOFLINE_ATTENTION_BENCH_H_

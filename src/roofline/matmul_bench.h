@@ -1,0 +1,74 @@
+// Times one matrix product as the executor runs it.
+#ifndef ROPEWAY_ROOFLINE_MATMUL_BENCH_H_
+#define ROPEWAY_ROOFLINE_MATMUL_BENCH_H_
+
+#include <memory>
+#include <vector>
+
+#include "base/worker_team.h"
+#include "kernels/kernels.h"
+#include "model/weight_arena.h"
+#include "roofline/limits.h"
+#include "roofline/shapes.h"
+#include "roofline/timing.h"
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+// How the executor deals out a step's work; see executor/step_plan.h.
+struct DealRule {
+  int min_rows_per_worker = 8;   // With fewer, workers share all rows and split the columns.
+  int tile_rows = 64;            // Rows that pass through a matrix at a time.
+  int attention_tile_rows = 16;  // Rows of one sequence that read K and V together.
+};
+
+// The product's weights are random, and there are so many copies of them, used in turn, that they
+// come from memory. Activations are packed anew in each phase, and that counts.
+// Thread rule: one thread at a time, the team's.
+class MatMulBench {
+ public:
+  // Makes at least one copy of the weights, and as many as fill `rotate_bytes`, for up to
+  // `max_rows` rows. `kernels` and `team` must outlive it. kResourceExhausted where memory is
+  // short.
+  static StatusOr<std::unique_ptr<MatMulBench>> Make(const MatMulShape& shape, int max_rows,
+                                                     size_t rotate_bytes, const DealRule& rule,
+                                                     const Kernels& kernels, WorkerTeam* team);
+  ~MatMulBench();
+  MatMulBench(const MatMulBench&) = delete;
+  MatMulBench& operator=(const MatMulBench&) = delete;
+
+  // Bytes that Make takes.
+  static size_t MemoryFor(const MatMulShape& shape, int max_rows, size_t rotate_bytes,
+                          const DealRule& rule, int workers);
+
+  // Whether each worker has rows of its own; for logits the executor always splits the columns.
+  bool ByRows(int rows) const;
+
+  // REQUIRES: 1 <= rows <= max_rows.
+  Timing Measure(int rows, const TimingBudget& budget);
+
+  static Work WorkOf(const MatMulShape& shape, int rows);
+
+ private:
+  struct Buffers;  // Of one worker.
+
+  MatMulBench(const MatMulShape& shape, const DealRule& rule, const Kernels& kernels,
+              WorkerTeam* team);
+  Status FillWeights(size_t rotate_bytes);
+  void Multiply(int worker, int rows, int copy);
+  void MultiplyTile(Buffers* buffers, const float* x, int rows, int part, int parts, float* y,
+                    int copy);
+
+  const MatMulShape shape_;
+  const DealRule rule_;
+  const Kernels& kernels_;
+  WorkerTeam* const team_;
+  WeightArena weights_;
+  std::vector<std::vector<Matrix>> copies_;  // [copy][matrix of the shape]
+  std::vector<float> x_;                     // [max_rows][k]
+  std::vector<Buffers> buffers_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ROOFLINE_MATMUL_BENCH_H_

@@ -1,0 +1,68 @@
+#include "roofline/peak_bench.h"
+
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+namespace ropeway {
+namespace {
+
+// Long beside a barrier, and short beside a time slice.
+constexpr double kPhaseSeconds = 1e-3;
+
+// What the loops return goes here, one cache line a worker.
+struct alignas(64) Result {
+  volatile uint64_t value = 0;
+};
+
+Rate MeasureLoop(uint64_t (*loop)(int64_t), double ops, WorkerTeam* team,
+                 const TimingBudget& budget) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<Result> results(static_cast<size_t>(team->size()));
+  int64_t rounds = 64;
+  for (double seconds = 0; seconds < kPhaseSeconds / 2; rounds *= 2) {
+    const Clock::time_point begin = Clock::now();
+    results[0].value = loop(rounds);
+    seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  Rate rate;
+  rate.work = ops * static_cast<double>(rounds) * team->size();
+  rate.timing = TimePhases(team, budget, [&](int worker, int) {
+    results[static_cast<size_t>(worker)].value = loop(rounds);
+  });
+  rate.per_second = rate.work / rate.timing.median;
+  return rate;
+}
+
+}  // namespace
+
+Rate MeasureInt8(const PeakLoops& loops, WorkerTeam* team, const TimingBudget& budget) {
+  return MeasureLoop(loops.int8_dot, loops.int8_ops, team, budget);
+}
+
+Rate MeasureF32(const PeakLoops& loops, WorkerTeam* team, const TimingBudget& budget) {
+  return MeasureLoop(loops.f32_fma, loops.f32_ops, team, budget);
+}
+
+StatusOr<Rate> MeasureSweep(const PeakLoops& loops, size_t bytes, WorkerTeam* team,
+                            const TimingBudget& budget) {
+  const auto workers = static_cast<size_t>(team->size());
+  const size_t part = (bytes / workers / kSweepBytes + 1) * kSweepBytes;
+  auto arena = WeightArena::Make(part * workers);
+  if (!arena.ok()) return arena.status();
+  std::vector<Result> results(workers);
+  const auto part_of = [&](int worker) {
+    return arena->data() + static_cast<size_t>(worker) * part;
+  };
+  // Pages that nobody wrote are all the same page of zeros.
+  team->Run([&](int worker) { std::memset(part_of(worker), 1, part); });
+  Rate rate;
+  rate.work = static_cast<double>(part * workers);
+  rate.timing = TimePhases(team, budget, [&](int worker, int) {
+    results[static_cast<size_t>(worker)].value = loops.sweep(part_of(worker), part);
+  });
+  rate.per_second = rate.work / rate.timing.median;
+  return rate;
+}
+
+}  // namespace ropeway

@@ -1,0 +1,85 @@
+// What was measured, in the order of measuring.
+#ifndef ROPEWAY_ROOFLINE_RESULTS_H_
+#define ROPEWAY_ROOFLINE_RESULTS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "roofline/attention_bench.h"
+#include "roofline/limits.h"
+#include "roofline/shapes.h"
+#include "roofline/timing.h"
+
+namespace ropeway {
+
+// The machine, and how it was used.
+struct Setting {
+  std::string cpu;
+  std::string isa;  // The table of kernels that was timed.
+  std::string model;
+  int threads = 1;
+  double barrier_ns = 0;
+  bool cold = true;  // Weights and KV came from memory.
+};
+
+// The loops of one table, or the sweep over memory.
+struct PeakResult {
+  std::string what;  // "int8", "f32" or "sweep".
+  std::string isa;
+  int threads = 1;
+  double work = 0;  // Operations, or bytes of the sweep, that `timing` is of.
+  Timing timing;
+
+  double per_second() const { return work / timing.median; }
+};
+
+struct MatMulResult {
+  std::string model;
+  MatMulShape shape;
+  int rows = 1;
+  bool by_rows = false;  // How it was dealt out.
+  Timing timing;
+  Work work;
+  Reached reached;
+
+  double ops() const { return work.int8_ops + work.f32_ops; }
+};
+
+struct AttentionResult {
+  std::string model;
+  AttentionShape shape;
+  AttentionCase problem;
+  Timing timing;
+  Work work;
+  Reached reached;
+};
+
+// Of all products of one model's forward pass with so many rows, each as often as it occurs.
+struct WeightedShare {
+  std::string model;
+  int rows = 1;
+  bool with_output = false;  // All rows through the output matrix too, as decoding does.
+  double ops_per_second = 0;
+  double peak_share = 0;   // Of the peak of operations.
+  double bound_share = 0;  // The least possible time over the time taken.
+};
+
+struct Results {
+  Setting setting;
+  Limits limits;  // Those that shares are of.
+  std::vector<PeakResult> peaks;
+  std::vector<MatMulResult> products;
+  std::vector<MatMulResult> logits;  // The output matrix with several vocabularies.
+  std::vector<AttentionResult> attention;
+  std::vector<std::string> left_out;  // One sentence each: what was not measured, and why.
+};
+
+// For each model and number of rows among `products`, in their order: first without, then with the
+// output matrix, where that was measured with so many rows.
+std::vector<WeightedShare> WeightedShares(const std::vector<MatMulResult>& products,
+                                          const Limits& limits);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ROOFLINE_RESULTS_H_

@@ -1,0 +1,219 @@
+#include "roofline/roofline.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/barrier_time.h"
+#include "kernels/peaks.h"
+#include "roofline/attention_bench.h"
+#include "roofline/peak_bench.h"
+
+namespace ropeway {
+namespace {
+
+// More than the third-level caches of common machines, as in the study that set the goals.
+constexpr size_t kRotateBytes = size_t{90} << 20;
+constexpr size_t kQuickRotateBytes = size_t{4} << 20;
+// Kernels are held against the measured sweep, but at most this (issue 5): a second host placement
+// has twice the bandwidth, which two cores cannot use.
+constexpr double kMostBytesPerSecond = 50e9;
+constexpr int kMostLogitsRows = 64;  // The executor computes no more logits at a time.
+constexpr int kPrefillRows = 256;
+constexpr int kDecodeSequences = 16;
+
+size_t RotateBytes(bool quick) {
+  if (quick) return kQuickRotateBytes;
+  const auto cache = static_cast<size_t>(std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE)));
+  return std::max(kRotateBytes, 2 * cache);
+}
+
+class Roofline {
+ public:
+  Roofline(const RooflineOptions& options,
+           const std::function<void(const std::string&, int, int)>& progress)
+      : options_(options),
+        progress_(progress),
+        budget_{options.quick ? 0.003 : options.seconds, options.quick ? 3 : 9},
+        rotate_bytes_(RotateBytes(options.quick)),
+        team_(options.threads) {}
+
+  StatusOr<Results> Run() {
+    Plan();
+    results_.setting = {options_.cpu,
+                        options_.kernels->name,
+                        options_.model.name,
+                        options_.threads,
+                        BarrierNanoseconds(options_.threads),
+                        !options_.quick};
+    if (Status status = MeasurePeaks(); !status.ok()) return status;
+    for (const auto& [model, shape] : products_) {
+      const Status status = MeasureProducts(model, shape, &results_.products);
+      if (!status.ok()) return status;
+    }
+    for (const auto& [model, shape] : logits_) {
+      const Status status = MeasureProducts(model, shape, &results_.logits);
+      if (!status.ok()) return status;
+    }
+    for (const auto& problem : attention_) {
+      if (Status status = MeasureAttention(problem); !status.ok()) return status;
+    }
+    return std::move(results_);
+  }
+
+ private:
+  using Product = std::pair<std::string, MatMulShape>;  // A model's name, and its shape.
+
+  void Plan();
+  Status MeasurePeaks();
+  Status MeasureProducts(const std::string& model, const MatMulShape& shape,
+                         std::vector<MatMulResult>* results);
+  Status MeasureAttention(const AttentionCase& problem);
+  std::vector<int> RowsOf(const MatMulShape& shape) const;
+  void Tell(const std::string& what) {
+    if (progress_) progress_(what, done_, total_);
+    ++done_;
+  }
+
+  const RooflineOptions& options_;
+  const std::function<void(const std::string&, int, int)>& progress_;
+  const TimingBudget budget_;
+  const size_t rotate_bytes_;
+  WorkerTeam team_;
+  std::vector<std::string> tables_;  // Those that this CPU can run.
+  std::vector<Product> products_;
+  std::vector<Product> logits_;
+  std::vector<AttentionCase> attention_;
+  int done_ = 0;
+  int total_ = 0;
+  Results results_;
+};
+
+void Roofline::Plan() {
+  for (const char* const* name = kTableNames; *name != nullptr; ++name) {
+    if (PeakLoopsByName(*name) != nullptr) tables_.emplace_back(*name);
+  }
+  const ModelShapes& model = options_.model;
+  const ModelShapes billion = OneBillionShapes(model.main_type(), model.output.type);
+  if (options_.matmul) {
+    for (const ModelShapes* shapes : {&model, &billion}) {
+      for (const MatMulShape& shape : shapes->layers) products_.emplace_back(shapes->name, shape);
+      products_.emplace_back(shapes->name, shapes->output);
+      if (options_.quick) break;
+    }
+  }
+  if (options_.lm_head) {
+    std::vector<int> hidden = {model.hidden_size};
+    if (billion.hidden_size != model.hidden_size) hidden.push_back(billion.hidden_size);
+    for (const int size : hidden) {
+      for (const MatMulShape& shape : VocabularyShapes(model.output.type, size)) {
+        logits_.emplace_back(fmt::format("hidden size {}", size), shape);
+        if (options_.quick) break;
+      }
+    }
+  }
+  if (options_.attention) {
+    for (const int context : {128, 1024, 4096, 8192}) {
+      if (options_.quick && context > 1024) continue;
+      attention_.push_back({1, 1, context});
+      attention_.push_back({kDecodeSequences, 1, context});
+      attention_.push_back({1, kPrefillRows, context});
+    }
+  }
+  total_ =
+      static_cast<int>((options_.threads == 1 ? 2 : 4) * tables_.size() + 1 + attention_.size());
+  for (const std::vector<Product>* list : {&products_, &logits_}) {
+    for (const Product& product : *list) total_ += static_cast<int>(RowsOf(product.second).size());
+  }
+}
+
+std::vector<int> Roofline::RowsOf(const MatMulShape& shape) const {
+  std::vector<int> rows;
+  for (const int count : options_.rows) {
+    if (options_.quick && count != options_.rows.front() && count != 16) continue;
+    if (!shape.logits || count <= kMostLogitsRows) rows.push_back(count);
+  }
+  return rows;
+}
+
+Status Roofline::MeasurePeaks() {
+  WorkerTeam alone(1);
+  for (const std::string& table : tables_) {
+    const PeakLoops& loops = *PeakLoopsByName(table.c_str());
+    for (WorkerTeam* team : {&alone, &team_}) {
+      if (team == &team_ && options_.threads == 1) continue;
+      for (const char* what : {"int8", "f32"}) {
+        Tell(fmt::format("peak of {}, {}, threads: {}", table, what, team->size()));
+        const bool int8 = std::strcmp(what, "int8") == 0;
+        const Rate rate =
+            int8 ? MeasureInt8(loops, team, budget_) : MeasureF32(loops, team, budget_);
+        results_.peaks.push_back({what, table, team->size(), rate.work, rate.timing});
+        if (table != options_.kernels->name || team->size() != options_.threads) continue;
+        (int8 ? results_.limits.int8_ops : results_.limits.f32_ops) = rate.per_second;
+      }
+    }
+  }
+  Tell("memory sweep");
+  const PeakLoops& loops = *PeakLoopsByName(options_.kernels->name);
+  const StatusOr<Rate> sweep = MeasureSweep(loops, options_.model.weight_bytes(), &team_, budget_);
+  if (!sweep.ok()) return sweep.status();
+  results_.peaks.push_back({"sweep", loops.name, options_.threads, sweep->work, sweep->timing});
+  results_.limits.bytes = std::min(sweep->per_second, kMostBytesPerSecond);
+  return {};
+}
+
+Status Roofline::MeasureProducts(const std::string& model, const MatMulShape& shape,
+                                 std::vector<MatMulResult>* results) {
+  const std::vector<int> rows = RowsOf(shape);
+  if (rows.empty()) return {};
+  const int most = *std::ranges::max_element(rows);
+  const size_t bytes =
+      MatMulBench::MemoryFor(shape, most, rotate_bytes_, options_.rule, options_.threads);
+  if (bytes > options_.memory) {
+    done_ += static_cast<int>(rows.size());
+    results_.left_out.push_back(fmt::format("{} {} ({}) needs {} MB of memory, {} are free for it",
+                                            shape.label, shape.Size(), WeightTypeName(shape.type),
+                                            bytes >> 20, options_.memory >> 20));
+    return {};
+  }
+  auto bench =
+      MatMulBench::Make(shape, most, rotate_bytes_, options_.rule, *options_.kernels, &team_);
+  if (!bench.ok()) return bench.status();
+  for (const int count : rows) {
+    Tell(fmt::format("{} {} {}, {} rows", WeightTypeName(shape.type), shape.label, shape.Size(),
+                     count));
+    MatMulResult result{model, shape, count, (*bench)->ByRows(count), {}, {}, {}};
+    result.timing = (*bench)->Measure(count, budget_);
+    result.work = MatMulBench::WorkOf(shape, count);
+    result.reached = Compare(result.work, result.timing.median, results_.limits);
+    results->push_back(std::move(result));
+  }
+  return {};
+}
+
+Status Roofline::MeasureAttention(const AttentionCase& problem) {
+  Tell(fmt::format("attention, {} sequences of {} rows, context {}", problem.sequences,
+                   problem.rows, problem.context));
+  const AttentionShape& shape = options_.model.attention;
+  auto bench = AttentionBench::Make(shape, problem, rotate_bytes_, options_.memory / 2,
+                                    options_.rule, *options_.kernels, &team_);
+  if (!bench.ok()) return bench.status();
+  AttentionResult result{options_.model.name, shape, problem, {}, {}, {}};
+  result.timing = (*bench)->Measure(budget_);
+  result.work = AttentionBench::WorkOf(shape, problem);
+  result.reached = Compare(result.work, result.timing.median, results_.limits);
+  results_.attention.push_back(std::move(result));
+  return {};
+}
+
+}  // namespace
+
+StatusOr<Results> RunRoofline(
+    const RooflineOptions& options,
+    const std::function<void(const std::string& what, int done, int total)>& progress) {
+  return Roofline(options, progress).Run();
+}
+
+}  // namespace ropeway

@@ -1,0 +1,44 @@
+// `ropeway bench kernels` without its flags: measures the machine's limits, then the kernels, and
+// what of the limits they reach.
+#ifndef ROPEWAY_ROOFLINE_ROOFLINE_H_
+#define ROPEWAY_ROOFLINE_ROOFLINE_H_
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "roofline/matmul_bench.h"
+#include "roofline/results.h"
+#include "roofline/shapes.h"
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+struct RooflineOptions {
+  std::string cpu;  // The CPU's name, for the report.
+  const Kernels* kernels = nullptr;
+  ModelShapes model;
+  int threads = 1;
+  DealRule rule;
+  // What is measured; the limits always are.
+  bool matmul = true;
+  bool attention = true;
+  bool lm_head = true;
+  std::vector<int> rows = {1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 512};
+  double seconds = 0.2;             // Of each case, about.
+  bool quick = false;               // Few cases, short, and not cold: to try it, not to measure.
+  size_t memory = size_t{1} << 30;  // Weights or KV of one case take at most so much.
+};
+
+// `progress`, if given, is told before each case what is measured, and how many of how many are
+// done. Errors: kResourceExhausted where memory or threads are short for what every run needs; a
+// case that alone takes too much memory is left out.
+StatusOr<Results> RunRoofline(
+    const RooflineOptions& options,
+    const std::function<void(const std::string& what, int done, int total)>& progress);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ROOFLINE_ROOFLINE_H_
