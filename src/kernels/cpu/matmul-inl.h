@@ -1,0 +1,102 @@
+// How a matrix product is cut into tiles. Included by one file of each instruction set, behind the
+// header that defines its kMaxRows, TileFunctions and kTiles.
+#ifndef ROPEWAY_KERNELS_CPU_MATMUL_INL_H_
+#define ROPEWAY_KERNELS_CPU_MATMUL_INL_H_
+
+#include "kernels/cpu/matmul-tile-inl.h"
+#include "kernels/layout.h"
+
+namespace ropeway {
+namespace {
+
+constexpr int kMaxGroups = kMaxRows / kRowGroup;
+constexpr size_t kPrefetchAhead = 4096;
+// Packed rows that are multiplied with one panel after the other: what the second-level cache keeps
+// beside the weights that pass through it.
+constexpr size_t kRowBlockBytes = 384 * 1024;
+
+// Rows that are multiplied with each panel in turn, in tiles of about equal height, each a multiple
+// of kRowGroup rows but the last: `larger` tiles of tile_groups + 1 groups, then the others.
+struct RowBlock {
+  const uint8_t* packed;
+  size_t group_bytes;
+  int rows;
+  int tiles;
+  int tile_groups;
+  int larger;
+};
+
+static RowBlock RowBlockOf(const uint8_t* packed, size_t group_bytes, int rows) {
+  const int groups = (rows + kRowGroup - 1) / kRowGroup;
+  const int tiles = (groups + kMaxGroups - 1) / kMaxGroups;
+  return {packed, group_bytes, rows, tiles, groups / tiles, groups % tiles};
+}
+
+// A panel as it is multiplied with a block of rows.
+struct PanelWork {
+  const uint8_t* panel;
+  size_t bytes;
+  bool first;           // Nothing of it has been fetched.
+  size_t whole_stride;  // A tile's stride that fetches a panel,
+  size_t part_bytes;    // the part of one that each of the block's tiles fetches, and its stride.
+  size_t part_stride;
+};
+
+// What tile t fetches. One tile: what lies kPrefetchAhead behind its own place. Several: each a
+// part of the next panel, so that memory is read evenly all the time; only the first panel of all
+// is fetched by its own first tile.
+RW_INLINE Fetch FetchOf(const PanelWork& work, int t, int tiles) {
+  if (tiles == 1 || (work.first && t == 0)) return {work.panel + kPrefetchAhead, work.whole_stride};
+  return {work.panel + work.bytes + static_cast<size_t>(t) * work.part_bytes, work.part_stride};
+}
+
+static void MultiplyPanel(const TileFunctions& functions, const PanelWork& work, int k,
+                          const RowBlock& block, int cols, float* y, int64_t y_stride) {
+  TileRows rows = {block.packed, block.group_bytes};
+  int left = block.rows;
+  for (int t = 0; t < block.tiles; ++t) {
+    const int groups = block.tile_groups + (t < block.larger ? 1 : 0);
+    const int height = groups * kRowGroup < left ? groups * kRowGroup : left;
+    functions.rows[height](work.panel, k, FetchOf(work, t, block.tiles), rows, cols, y, y_stride);
+    rows.group += static_cast<size_t>(groups) * block.group_bytes;
+    y += height * y_stride;
+    left -= height;
+  }
+}
+
+static void MatMul(const Matrix& w, const std::byte* packed, int rows, int panel_begin,
+                   int panel_end, float* y, int64_t y_stride) {
+  const TileFunctions& functions = kTiles[static_cast<int>(w.type)];
+  const size_t panel_bytes = PanelBytes(w.type, w.k);
+  const size_t group_bytes = PackedRowsBytes(w.type, kRowGroup, w.k);
+  const size_t steps = static_cast<size_t>(w.k / WeightBlockElements(w.type));
+  const uint8_t* panels = reinterpret_cast<const uint8_t*>(w.panels);
+  const uint8_t* groups = reinterpret_cast<const uint8_t*>(packed);
+  // Blocks of about equal height, each a multiple of kMaxRows rows but the last.
+  const int total = (rows + kMaxRows - 1) / kMaxRows;
+  const size_t tile_bytes = group_bytes * kMaxGroups;
+  const int most = kRowBlockBytes > tile_bytes ? static_cast<int>(kRowBlockBytes / tile_bytes) : 1;
+  const int blocks = (total + most - 1) / most;
+  for (int i = 0, row = 0; i < blocks; ++i) {
+    const int edge = total * (i + 1) / blocks * kMaxRows;
+    const int row_end = edge < rows ? edge : rows;
+    const RowBlock block = RowBlockOf(groups + static_cast<size_t>(row / kRowGroup) * group_bytes,
+                                      group_bytes, row_end - row);
+    const size_t part_bytes = panel_bytes / static_cast<size_t>(block.tiles);
+    PanelWork work = {nullptr,    panel_bytes,
+                      true,       panel_bytes / steps,
+                      part_bytes, (part_bytes + steps - 1) / steps};
+    for (int p = panel_begin; p < panel_end; ++p) {
+      work.panel = panels + static_cast<size_t>(p) * panel_bytes;
+      MultiplyPanel(functions, work, w.k, block, w.n - p * kPanelCols,
+                    y + row * y_stride + static_cast<int64_t>(p) * kPanelCols, y_stride);
+      work.first = false;
+    }
+    row = row_end;
+  }
+}
+
+}  // namespace
+}  // namespace ropeway
+
+#endif  // ROPEWAY_KERNELS_CPU_MATMUL_INL_H_
