@@ -72,13 +72,14 @@ class MatMulTest : public TableTest {
 
 TEST_P(MatMulTest, EqualsReferenceForEveryRowCount) {
   for (const WeightType type : kAllWeightTypes) {
-    for (int rows = 1; rows <= 33; ++rows) Check({type, 80, 96, rows, Values::kNormal});
+    for (int rows = 1; rows <= 40; ++rows) Check({type, 80, 96, rows, Values::kNormal});
+    for (const int rows : {64, 100, 128, 511, 512}) Check({type, 39, 96, rows, Values::kNormal});
   }
 }
 
 TEST_P(MatMulTest, EqualsReferenceForEveryShape) {
   for (const WeightType type : kAllWeightTypes) {
-    for (const int k : {32, 64, 160, 576}) {
+    for (const int k : {32, 64, 96, 160, 224, 576}) {
       for (const int n : {1, 8, 9, 16, 17, 63, 64, 100}) {
         for (const int rows : {1, 2, 5, 13}) Check({type, n, k, rows, Values::kNormal});
       }
@@ -86,15 +87,54 @@ TEST_P(MatMulTest, EqualsReferenceForEveryShape) {
   }
 }
 
+// So many rows of so many features that they are multiplied in several blocks (matmul-inl.h).
+TEST_P(MatMulTest, EqualsReferenceBeyondOneBlockOfRows) {
+  for (const WeightType type : kAllWeightTypes) {
+    Check({type, 33, 2080, 301, Values::kNormal});
+    Check({type, 17, 8192, 50, Values::kNormal});
+  }
+}
+
 TEST_P(MatMulTest, EqualsReferenceAtTheLimitsOfIntegers) {
   for (const WeightType type : kAllWeightTypes) {
-    for (const int rows : {1, 3, 4, 12, 17}) Check({type, 50, 352, rows, Values::kExtreme});
+    for (int rows = 1; rows <= 26; ++rows) Check({type, 50, 352, rows, Values::kExtreme});
   }
 }
 
 TEST_P(MatMulTest, EqualsReferenceForInfinitiesAndNan) {
   for (const WeightType type : kAllWeightTypes) {
-    for (const int rows : {1, 4, 9, 25}) Check({type, 50, 352, rows, Values::kHostile});
+    for (int rows = 1; rows <= 26; ++rows) Check({type, 50, 352, rows, Values::kHostile});
+  }
+}
+
+// Every weight and every activation at one end of its range: the largest sums of either sign.
+TEST_P(MatMulTest, EqualsReferenceForTheLargestSums) {
+  for (const WeightType type : {WeightType::kQ4_0, WeightType::kQ4_1, WeightType::kQ8_0}) {
+    const size_t row_bytes = WeightRowBytes(type, 96);
+    for (const int byte : {0x00, 0x7F, 0x80, 0xFF}) {
+      for (const float sign : {1.0F, -1.0F}) {
+        std::vector<std::byte> rows(row_bytes * 20, static_cast<std::byte>(byte));
+        const uint16_t one = FloatToHalf(1.0F);
+        for (size_t at = 0; at < rows.size(); at += row_bytes / 3) {
+          std::memcpy(&rows[at], &one, 2);
+          if (type == WeightType::kQ4_1) std::memcpy(&rows[at + 2], &one, 2);
+        }
+        AlignedBytes panels(MatrixBytes(type, 20, 96));
+        const Matrix w = Pack(type, 20, 96, rows, &panels);
+        const Problem problem = {type, 20, 96, 13, Values::kNormal};
+        const std::vector<float> x(13 * 96, sign * 127.0F);
+        const auto expected =
+            Multiply(reference_, w, PackAll(reference_, problem, x.data(), 13), 13);
+        ASSERT_TRUE(AllSameBits(
+            expected, Multiply(*kernels_, w, PackAll(*kernels_, problem, x.data(), 13), 13)))
+            << WeightTypeName(type) << " byte " << byte << " sign " << sign;
+        std::vector<float> weights(96);
+        UnpackRow(w, 0, weights.data());
+        float sum = 0.0F;
+        for (const float weight : weights) sum += weight * sign * 127.0F;
+        EXPECT_EQ(expected[0], sum) << WeightTypeName(type) << " byte " << byte;
+      }
+    }
   }
 }
 
@@ -122,22 +162,36 @@ TEST_P(MatMulTest, RowsAreAlone) {
   }
 }
 
+// Any range of panels, any stride: what is written equals the reference, and nothing else is.
 TEST_P(MatMulTest, WritesOnlyItsPanelsAndRows) {
   for (const WeightType type : kAllWeightTypes) {
     Rng rng(6);
-    const Problem problem = {type, 90, 64, 6, Values::kNormal};
-    AlignedBytes panels(MatrixBytes(type, problem.n, problem.k));
-    const Matrix w = Pack(type, problem.n, problem.k,
-                          RandomRows(type, problem.n, problem.k, Values::kNormal, rng), &panels);
-    const std::vector<float> x = Activations(problem, rng);
-    const auto packed = PackAll(*kernels_, problem, x.data(), problem.rows);
-    const int stride = 101;
-    std::vector<float> y(static_cast<size_t>(stride * (problem.rows + 1)), 42.0F);
-    kernels_->matmul(w, packed.data(), problem.rows, 4, 6, y.data(), stride);
-    for (int i = 0; i < static_cast<int>(y.size()); ++i) {
-      const int column = i % stride;
-      const bool written = i / stride < problem.rows && column >= 64 && column < w.n;
-      EXPECT_EQ(y[static_cast<size_t>(i)] != 42.0F, written) << i;
+    for (const int rows : {1, 3, 6, 17, 29}) {
+      const Problem problem = {type, 90, 64, rows, Values::kNormal};
+      AlignedBytes panels(MatrixBytes(type, problem.n, problem.k));
+      const Matrix w = Pack(type, problem.n, problem.k,
+                            RandomRows(type, problem.n, problem.k, Values::kNormal, rng), &panels);
+      const std::vector<float> x = Activations(problem, rng);
+      const auto packed = PackAll(*kernels_, problem, x.data(), rows);
+      const std::vector<float> whole =
+          Multiply(reference_, w, PackAll(reference_, problem, x.data(), rows), rows);
+      for (const auto& [begin, end] :
+           {std::pair{0, 1}, std::pair{1, 4}, std::pair{4, 6}, std::pair{2, 2}, std::pair{0, 6}}) {
+        for (const int stride : {90, 101, 128}) {
+          const size_t size = static_cast<size_t>(stride) * static_cast<size_t>(rows + 1);
+          std::vector<float> expected(size, 42.0F);
+          for (int r = 0; r < rows; ++r) {
+            for (int c = begin * kPanelCols; c < std::min(end * kPanelCols, w.n); ++c) {
+              expected[static_cast<size_t>(r * stride + c)] =
+                  whole[static_cast<size_t>(r * w.n + c)];
+            }
+          }
+          std::vector<float> y(size, 42.0F);
+          kernels_->matmul(w, packed.data(), rows, begin, end, y.data(), stride);
+          ASSERT_TRUE(AllSameBits(expected, y))
+              << WeightTypeName(type) << " rows " << rows << " panels " << begin << " to " << end;
+        }
+      }
     }
   }
 }
