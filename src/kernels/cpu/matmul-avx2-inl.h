@@ -3,11 +3,13 @@
 // behind vec-avx2-inl.h and before matmul-inl.h.
 //
 // A type of weights is a policy, its bit width's scheme with an unpacker. Quantised types give
-//   kFetchLines    lines of 64 bytes that a block of 32 features takes, rounded up,
-//   kAuxIsOffset   the packed rows' aux is added to the integer sums,
-//   kHasMin        acc gains m * aux after d * dx * dot,
-//   At(panel, b)   where block b of 32 features lies,
-//   Dot(lines, x)  the integer sums of R rows and H halves, from one of the schemes below.
+//   kFetchLines      lines of 64 bytes that a block of 32 features takes, rounded up,
+//   kAuxIsOffset     the packed rows' aux is added to the integer sums,
+//   kHasMin          acc gains m * aux after d * dx * dot,
+//   kBothHalvesRows  up to so many rows take both halves of a panel at once, which then share the
+//                    broadcasts of x; for more, the registers do not suffice,
+//   At(panel, b)     where block b of 32 features lies,
+//   Dot(lines, x)    the integer sums of R rows and H halves, from one of the schemes below.
 #ifndef ROPEWAY_KERNELS_CPU_MATMUL_AVX2_INL_H_
 #define ROPEWAY_KERNELS_CPU_MATMUL_AVX2_INL_H_
 
@@ -122,6 +124,7 @@ struct Q41 {
   static constexpr int kElements = 32;
   static constexpr int kFetchLines = 5;
   static constexpr bool kAuxIsOffset = false;
+  static constexpr int kBothHalvesRows = 4;
   static constexpr bool kHasMin = true;
   static inline __attribute__((always_inline)) BlockAddress At(const uint8_t* panel, size_t b) {
     const uint8_t* block = panel + b * kQ41BlockBytes;
@@ -138,6 +141,7 @@ struct Q40 {
   static constexpr int kElements = 32;
   static constexpr int kFetchLines = 5;
   static constexpr bool kAuxIsOffset = true;
+  static constexpr int kBothHalvesRows = 4;
   static constexpr bool kHasMin = false;
   static inline __attribute__((always_inline)) BlockAddress At(const uint8_t* panel, size_t b) {
     const uint8_t* pair = panel + b / 2 * kQ40PairBytes;
@@ -154,6 +158,7 @@ struct Q80 {
   static constexpr int kElements = 32;
   static constexpr int kFetchLines = 9;
   static constexpr bool kAuxIsOffset = true;
+  static constexpr int kBothHalvesRows = 2;
   static constexpr bool kHasMin = false;
   static inline __attribute__((always_inline)) BlockAddress At(const uint8_t* panel, size_t b) {
     const uint8_t* pair = panel + b / 2 * kQ80PairBytes;
@@ -170,6 +175,7 @@ struct Q80 {
 template <bool kHalf>
 struct Floats {
   static constexpr int kElements = 1;
+  static constexpr int kBothHalvesRows = kMaxRows;
   static constexpr int kFetchLines = 1;
 };
 
@@ -243,11 +249,10 @@ RW_INLINE void MultiplyHalves(const uint8_t* panel, int k, Fetch* fetch, const u
   }
 }
 
-// Up to two rows: both halves of a panel at once, which share the broadcasts. More: one by one.
 template <typename Type, int R>
 static void MultiplyTile(const uint8_t* panel, int k, Fetch fetch, const TileRows& rows, int cols,
                          float* y, int64_t y_stride) {
-  if constexpr (R <= 2 || Type::kElements == 1) {
+  if constexpr (R <= Type::kBothHalvesRows) {
     MultiplyHalves<Type, R, 2>(panel, k, &fetch, rows.group, 0, cols, y, y_stride);
   } else {
     MultiplyHalves<Type, R, 1>(panel, k, &fetch, rows.group, 0, cols, y, y_stride);
