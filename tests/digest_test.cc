@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <tuple>
 
 #include "executor/cpu_executor.h"
 #include "sameness_harness.h"
@@ -39,12 +40,13 @@ class Sha256 {
   EVP_MD_CTX* context_ = EVP_MD_CTX_new();
 };
 
-// The version's line of tests/data/digest.txt: "VERSION SHA-256".
-std::string CheckedInDigest() {
+// The line of tests/data/digest.txt: "VERSION KV-TYPE SHA-256".
+std::string CheckedInDigest(KvType kv_type) {
   std::ifstream file(ROPEWAY_DIGEST_FILE);
   int version = 0;
-  for (std::string hex; file >> version >> hex;) {
-    if (version == kNumericsVersion) return hex;
+  std::string type;
+  for (std::string hex; file >> version >> type >> hex;) {
+    if (version == kNumericsVersion && type == KvTypeName(kv_type)) return hex;
   }
   return "(none for this kNumericsVersion)";
 }
@@ -53,10 +55,10 @@ constexpr int kPromptTokens = 33;
 constexpr int kTokens = 48;  // Three whole blocks: no byte of them is left unwritten.
 
 // Prefills the prompt as one chunk, then decodes greedily up to kTokens ids.
-std::string DigestOf(const Kernels* kernels) {
+std::string DigestOf(const Kernels* kernels, KvType kv_type) {
   const std::shared_ptr<const Model> model = TestModel();
-  CpuExecutor executor(model, kernels, 2);
-  const size_t block_bytes = model->config().kv_block_bytes();
+  CpuExecutor executor(model, kernels, 2, kv_type);
+  const size_t block_bytes = model->config().kv_block_bytes(kv_type);
   auto layout = executor.Init(static_cast<int64_t>(4 * block_bytes), kPromptTokens, 1);
   if (!layout.ok()) return layout.status().message();
 
@@ -92,20 +94,25 @@ std::string DigestOf(const Kernels* kernels) {
   return sha.Hex();
 }
 
-class Digest : public ::testing::TestWithParam<const char*> {};
+class Digest : public ::testing::TestWithParam<std::tuple<const char*, KvType>> {};
 
 TEST_P(Digest, EqualsTheCheckedInOne) {
-  const Kernels* kernels = KernelsByName(GetParam());
+  const auto [name, kv_type] = GetParam();
+  const Kernels* kernels = KernelsByName(name);
   if (kernels == nullptr) {
-    GTEST_SKIP() << "needs hardware: a CPU that runs " << GetParam();
+    GTEST_SKIP() << "needs hardware: a CPU that runs " << name;
   }
-  EXPECT_STREQ(kernels->name, GetParam());
-  EXPECT_EQ(DigestOf(kernels), CheckedInDigest());
+  EXPECT_STREQ(kernels->name, name);
+  EXPECT_EQ(DigestOf(kernels, kv_type), CheckedInDigest(kv_type));
 }
 
 INSTANTIATE_TEST_SUITE_P(InstructionSets, Digest,
-                         ::testing::Values("reference", "avx2", "avx512vnni"),
-                         [](const auto& info) { return std::string(info.param); });
+                         ::testing::Combine(::testing::Values("reference", "avx2", "avx512vnni"),
+                                            ::testing::Values(KvType::kF16, KvType::kQ8_0)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_" +
+                                  KvTypeName(std::get<1>(info.param));
+                         });
 
 }  // namespace
 }  // namespace ropeway::testing

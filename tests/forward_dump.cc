@@ -93,7 +93,7 @@ int Dump(const char* path, size_t full, const char* out_path) {
 
   CpuExecutor executor(shared, ChooseKernels(nullptr), 2);
   const auto blocks = static_cast<int64_t>(ids.size() / kBlockTokens + 1);
-  const auto block_bytes = static_cast<int64_t>(shared->config().kv_block_bytes());
+  const auto block_bytes = static_cast<int64_t>(shared->config().kv_block_bytes(KvType::kF16));
   auto layout = executor.Init(blocks * block_bytes, kChunk, 1);
   if (!layout.ok()) return Fail(layout.status().message());
 

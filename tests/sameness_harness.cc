@@ -166,7 +166,7 @@ RunResult RunCrowd(const std::vector<CoreRequest>& requests, const CrowdOptions&
                    const Kernels* kernels) {
   RunResult result;
   const std::shared_ptr<const Model> model = TestModel();
-  CpuExecutor cpu(model, kernels, options.threads);
+  CpuExecutor cpu(model, kernels, options.threads, options.kv_type);
   RecordingExecutor executor(&cpu, &result.shape);
   EngineCoreOptions core_options;
   core_options.max_num_seqs = options.max_num_seqs;
@@ -174,7 +174,7 @@ RunResult RunCrowd(const std::vector<CoreRequest>& requests, const CrowdOptions&
   core_options.max_prefill_chunk = options.chunk;
   core_options.max_model_len = kMaxModelLen;
   core_options.is_end = [](TokenId id) { return id == 2; };
-  const auto bytes = static_cast<int64_t>(model->config().kv_block_bytes());
+  const auto bytes = static_cast<int64_t>(model->config().kv_block_bytes(options.kv_type));
   auto layout = executor.Init(options.pool_blocks * bytes, core_options.max_num_batched_tokens,
                               core_options.max_num_seqs);
   if (!layout.ok()) {
@@ -203,10 +203,10 @@ RunResult RunCrowd(const std::vector<CoreRequest>& requests, const CrowdOptions&
 }
 
 std::map<RequestId, Output> RunAlone(const std::vector<CoreRequest>& requests,
-                                     const Kernels* kernels) {
+                                     const Kernels* kernels, KvType kv_type) {
   std::map<RequestId, Output> outputs;
   for (const CoreRequest& request : requests) {
-    RunResult result = RunCrowd({request}, {}, kernels);
+    RunResult result = RunCrowd({request}, {.kv_type = kv_type}, kernels);
     outputs.merge(result.outputs);
   }
   return outputs;

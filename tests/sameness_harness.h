@@ -30,6 +30,7 @@ struct CrowdOptions {
   int threads = 1;
   int pool_blocks = 1024;
   int max_num_seqs = 30;
+  KvType kv_type = KvType::kF16;
   uint64_t arrival_seed = 0;  // 0: all arrive before the first step; else at random steps.
 };
 
@@ -65,7 +66,7 @@ RunResult RunCrowd(const std::vector<CoreRequest>& requests, const CrowdOptions&
 
 // Runs each request in an engine of its own.
 std::map<RequestId, Output> RunAlone(const std::vector<CoreRequest>& requests,
-                                     const Kernels* kernels);
+                                     const Kernels* kernels, KvType kv_type = KvType::kF16);
 
 }  // namespace ropeway::testing
 

@@ -24,9 +24,12 @@ std::vector<CoreRequest> Requests() {
   return requests;
 }
 
-const std::map<RequestId, Output>& Alone() {
-  static const std::map<RequestId, Output> outputs = RunAlone(Requests(), ChooseKernels(nullptr));
-  return outputs;
+const std::map<RequestId, Output>& Alone(KvType kv_type = KvType::kF16) {
+  static std::map<KvType, std::map<RequestId, Output>> outputs;
+  if (!outputs.contains(kv_type)) {
+    outputs[kv_type] = RunAlone(Requests(), ChooseKernels(nullptr), kv_type);
+  }
+  return outputs[kv_type];
 }
 
 class Sameness : public ::testing::TestWithParam<CrowdOptions> {};
@@ -34,7 +37,7 @@ class Sameness : public ::testing::TestWithParam<CrowdOptions> {};
 TEST_P(Sameness, CrowdEqualsAlone) {
   const RunResult crowd = RunCrowd(Requests(), GetParam(), ChooseKernels(nullptr));
   ASSERT_EQ(crowd.outputs.size(), Requests().size());
-  for (const auto& [id, output] : Alone()) {
+  for (const auto& [id, output] : Alone(GetParam().kv_type)) {
     EXPECT_EQ(crowd.outputs.at(id).tokens, output.tokens) << "request " << id;
     EXPECT_EQ(crowd.outputs.at(id).logprob_bits, output.logprob_bits) << "request " << id;
     EXPECT_EQ(crowd.outputs.at(id).scored, output.scored) << "request " << id;
@@ -60,11 +63,17 @@ INSTANTIATE_TEST_SUITE_P(
         CrowdOptions{.chunk = 64, .threads = 1, .arrival_seed = 5},
         CrowdOptions{.chunk = 64, .threads = 2, .pool_blocks = kSmallPool, .arrival_seed = 6},
         CrowdOptions{.chunk = 512, .threads = 2, .arrival_seed = 7},
-        CrowdOptions{.chunk = 512, .threads = 1, .pool_blocks = kSmallPool, .arrival_seed = 8}),
+        CrowdOptions{.chunk = 512, .threads = 1, .pool_blocks = kSmallPool, .arrival_seed = 8},
+        CrowdOptions{.chunk = 7, .threads = 2, .kv_type = KvType::kQ8_0, .arrival_seed = 9},
+        CrowdOptions{.chunk = 64,
+                     .threads = 1,
+                     .pool_blocks = kSmallPool,
+                     .kv_type = KvType::kQ8_0,
+                     .arrival_seed = 10}),
     [](const auto& info) {
       const CrowdOptions& o = info.param;
       return "Chunk" + std::to_string(o.chunk) + "Threads" + std::to_string(o.threads) + "Pool" +
-             std::to_string(o.pool_blocks);
+             std::to_string(o.pool_blocks) + (o.kv_type == KvType::kQ8_0 ? "Q8" : "");
     });
 
 // That the requests ask for what they are there for; the tests above hold for whatever comes out.

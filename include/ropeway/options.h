@@ -17,6 +17,9 @@ struct EngineOptions {
   int max_num_seqs = 64;             // Sequences that run at once. At least 1.
   int max_num_batched_tokens = 512;  // Rows of one forward pass. At least 1.
   int64_t kv_cache_bytes = 0;        // KV pool; 0: a quarter of the free memory, at most 4 GiB.
+  // How the KV pool keeps numbers: "f16", or "q8_0" (int8 with a scale per token and KV head:
+  // nearly twice the tokens in the same memory). Changes results slightly (docs/numerics.md).
+  std::string kv_cache_dtype = "f16";
   // Prompt plus output tokens of one request; 0: the model's context length. Lowered at start to
   // what the KV pool holds.
   int max_model_len = 0;

@@ -63,6 +63,10 @@ void AddEngineFlags(CLI::App* app, EngineFlags* flags) {
   AddSize(app, "--kv-cache-size", &options.kv_cache_bytes, 1, "Memory of the KV cache")
       ->default_str("a quarter of the free memory, at most 4GiB")
       ->group("Engine");
+  AddChoice(app, "--kv-cache-dtype", &options.kv_cache_dtype, {"f16", "q8_0"},
+            "How the KV cache keeps numbers: f16, or q8_0 (8 bits; nearly twice the tokens in the "
+            "same memory, slightly other results)")
+      ->group("Engine");
   AddInt(app, "--max-num-seqs", &options.max_num_seqs, 1, 4096, "Sequences that run at once")
       ->group("Engine");
   AddInt(app, "--max-num-batched-tokens", &options.max_num_batched_tokens, 1, 65536,

@@ -49,4 +49,14 @@ EngineMetrics::EngineMetrics()
   }
 }
 
+void EngineMetrics::SetCacheConfig(const std::string& cache_dtype, int block_tokens,
+                                   int num_blocks) {
+  metrics_
+      .AddGauge("ropeway_cache_config_info", "The KV cache's element type and its blocks.",
+                {{"block_size", std::to_string(block_tokens)},
+                 {"cache_dtype", cache_dtype},
+                 {"num_blocks", std::to_string(num_blocks)}})
+      ->Set(1);
+}
+
 }  // namespace ropeway

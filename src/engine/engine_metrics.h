@@ -33,6 +33,9 @@ class EngineMetrics {
   Counter* const stalls;
   Counter* const refused;  // Accepted by Submit, then ended by OnError before it was queued.
 
+  // What the KV cache is like, as labels (vLLM's cache_config_info). Called once.
+  void SetCacheConfig(const std::string& cache_dtype, int block_tokens, int num_blocks);
+
   // Admitted requests by how they ended.
   Counter* finished(FinishReason reason) const { return finished_[static_cast<size_t>(reason)]; }
 

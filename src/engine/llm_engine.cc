@@ -169,7 +169,9 @@ LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor
             Dequeue(live.get());
             output_.Refuse(std::move(live), std::move(status));
           }),
-      watchdog_([this] { return CheckProgress(); }, metrics_.stalls, config_.watchdog_period) {}
+      watchdog_([this] { return CheckProgress(); }, metrics_.stalls, config_.watchdog_period) {
+  metrics_.SetCacheConfig(config_.options.kv_cache_dtype, kBlockTokens, layout.num_blocks);
+}
 
 LlmEngine::Impl::~Impl() {
   {

@@ -85,6 +85,11 @@ Status CheckOptions(const EngineOptions& options) {
   if (options.kv_cache_bytes < 0) {
     return InvalidArgument("kv_cache_bytes must not be negative", "kv_cache_bytes");
   }
+  if (KvTypeByName(options.kv_cache_dtype.c_str()) == nullptr) {
+    return InvalidArgument(
+        fmt::format("kv_cache_dtype must be f16 or q8_0, not '{}'", options.kv_cache_dtype),
+        "kv_cache_dtype");
+  }
   if (options.max_model_len < 0) {
     return InvalidArgument("max_model_len must not be negative", "max_model_len");
   }
@@ -129,22 +134,24 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const Cl
   config.created = static_cast<int64_t>(std::time(nullptr));
   config.clock = clock;
   config.random = random;
+  const KvType kv_type = *KvTypeByName(options.kv_cache_dtype.c_str());
+  const size_t block_bytes = shape.kv_block_bytes(kv_type);
   if (options.kv_cache_bytes == 0) {
     const int32_t longest = options.max_model_len == 0
                                 ? config.model_context_length
                                 : std::min(options.max_model_len, config.model_context_length);
-    config.options.kv_cache_bytes = DefaultKvCacheBytes(
-        AvailableMemoryBytes(), options.max_num_seqs, longest, shape.kv_block_bytes());
-  } else if (options.kv_cache_bytes < static_cast<int64_t>(shape.kv_block_bytes())) {
+    config.options.kv_cache_bytes =
+        DefaultKvCacheBytes(AvailableMemoryBytes(), options.max_num_seqs, longest, block_bytes);
+  } else if (options.kv_cache_bytes < static_cast<int64_t>(block_bytes)) {
     return InvalidArgument(
         fmt::format("kv_cache_bytes (--kv-cache-size) is {}, but one block of {} tokens takes {}",
-                    options.kv_cache_bytes, kBlockTokens, shape.kv_block_bytes()),
+                    options.kv_cache_bytes, kBlockTokens, block_bytes),
         "kv_cache_bytes");
   }
-  config.executor = std::make_unique<CpuExecutor>(model, kernels, threads);
-  Log().info("{}: {} kernels, {} threads, {:.1f} MiB for the KV cache", config.served_name,
-             kernels->name, threads,
-             static_cast<double>(config.options.kv_cache_bytes) / (1 << 20));
+  config.executor = std::make_unique<CpuExecutor>(model, kernels, threads, kv_type);
+  Log().info("{}: {} kernels, {} threads, {:.1f} MiB for the KV cache in {}", config.served_name,
+             kernels->name, threads, static_cast<double>(config.options.kv_cache_bytes) / (1 << 20),
+             KvTypeName(kv_type));
   return LlmEngine::Create(std::move(config));
 }
 

@@ -15,13 +15,14 @@
 
 namespace ropeway {
 
-// See Executor. What it computes depends on the model and the batch's items alone, not on
-// `threads`, on the kernels' instruction set, nor on which items share a batch.
+// See Executor. What it computes depends on the model, the KV type and the batch's items alone, not
+// on `threads`, on the kernels' instruction set, nor on which items share a batch.
 class CpuExecutor final : public Executor {
  public:
   // `kernels` (not owned) computes everything; a test may pass a table of its own. `threads` >= 1:
   // the caller of Wait and threads - 1 more.
-  CpuExecutor(std::shared_ptr<const Model> model, const Kernels* kernels, int threads);
+  CpuExecutor(std::shared_ptr<const Model> model, const Kernels* kernels, int threads,
+              KvType kv_type = KvType::kF16);
   ~CpuExecutor() override;
 
   // Fails with kInvalidArgument for a limit below 1, kResourceExhausted where memory or threads are
@@ -39,6 +40,7 @@ class CpuExecutor final : public Executor {
   const std::shared_ptr<const Model> model_;
   const Kernels* const kernels_;
   const int threads_;
+  const KvType kv_type_;
   const Batch* batch_ = nullptr;  // Between Launch and Wait.
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<WorkerTeam> team_;

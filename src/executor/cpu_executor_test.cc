@@ -72,6 +72,25 @@ TEST(CpuExecutorTest, NothingAroundASequenceChangesIt) {
   }
 }
 
+TEST(CpuExecutorTest, NothingAroundASequenceChangesItWithAnEightBitCache) {
+  const auto crowd = Crowd();
+  How how;
+  how.kv_type = KvType::kQ8_0;
+  const auto alone = RunAlone(TinyModel(), how, crowd);
+  std::string where;
+  EXPECT_FALSE(Same(alone, RunAlone(TinyModel(), {}, crowd), &where));  // It has an effect.
+  for (const Kernels* kernels : {&kReferenceKernels, KernelsByName("avx2"), Best()}) {
+    if (kernels == nullptr) continue;
+    how.kernels = kernels;
+    how.threads = 2;
+    how.chunk = 5;
+    how.max_rows = 160;
+    how.shuffle = 4;
+    how.poison = true;
+    ExpectSame(alone, RunTogether(TinyModel(), how, crowd), kernels->name);
+  }
+}
+
 TEST(CpuExecutorTest, SmallStepBudgetsChangeNothing) {
   const auto crowd = Crowd();
   const auto alone = RunAlone(TinyModel(), {}, crowd);
@@ -223,7 +242,7 @@ TEST(CpuExecutorTest, BlocksSurviveATripThroughMemory) {
 }
 
 TEST(CpuExecutorTest, InitChecksItsArgumentsAndFillsTheBudget) {
-  const size_t block_bytes = TinyModel()->config().kv_block_bytes();
+  const size_t block_bytes = TinyModel()->config().kv_block_bytes(KvType::kF16);
   const auto init = [&](int threads, int64_t bytes, int tokens, int seqs) {
     return CpuExecutor(TinyModel(), Best(), threads).Init(bytes, tokens, seqs);
   };

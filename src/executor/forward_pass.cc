@@ -207,7 +207,8 @@ void ForwardPass::RopeAndStore(const Context& c, int row, int kv_head, int proje
   const BatchItem& item =
       c.step->batch->items[static_cast<size_t>(c.set->item[static_cast<size_t>(row)])];
   const BlockId block = item.blocks[static_cast<size_t>(position / kBlockTokens)];
-  kernels_.store_kv(k_.data() + offset, v_.data() + offset, head_dim, position % kBlockTokens,
+  kernels_.store_kv(pool_.type(), k_.data() + offset, v_.data() + offset, head_dim,
+                    position % kBlockTokens,
                     pool_.At(c.layer, kv_head) + static_cast<size_t>(block) * pool_.block_bytes());
 }
 
@@ -219,7 +220,8 @@ void ForwardPass::Attend(const Context& c, Worker* w) {
     for (;;) {
       const int32_t index = queue.next.fetch_add(1, std::memory_order_relaxed);
       if (index >= queue.end) break;
-      AttendUnit(c, c.set->units[static_cast<size_t>(index)], w);
+      const AttentionUnit* unit = &c.set->units[static_cast<size_t>(index)];
+      AttendUnit(c, *unit, index + 1 < queue.end ? unit + 1 : nullptr, w);
     }
   }
   team_->Barrier();
@@ -229,7 +231,8 @@ void ForwardPass::Attend(const Context& c, Worker* w) {
   if (c.set->deferred_merge) MergeDeferred(c, *w);
 }
 
-void ForwardPass::AttendUnit(const Context& c, const AttentionUnit& unit, Worker* w) {
+void ForwardPass::AttendUnit(const Context& c, const AttentionUnit& unit, const AttentionUnit* next,
+                             Worker* w) {
   const int head_dim = config_.head_dim;
   const int q_size = config_.q_size();
   const size_t row = static_cast<size_t>(unit.row);
@@ -243,9 +246,18 @@ void ForwardPass::AttendUnit(const Context& c, const AttentionUnit& unit, Worker
   args.start = c.set->position[row];
   args.group = group_;
   args.head_dim = head_dim;
+  args.kv_type = pool_.type();
   args.kv = pool_.At(c.layer, unit.kv_head);
   args.block_stride = pool_.block_bytes();
   args.blocks = item.blocks.data();
+  if (next != nullptr) {
+    const size_t next_row = static_cast<size_t>(next->row);
+    const int first = next->split_begin * kSplitTokens / kBlockTokens;
+    const auto next_item = static_cast<size_t>(c.set->item[next_row]);
+    args.next_kv = pool_.At(c.layer, next->kv_head);
+    args.next_blocks = c.step->batch->items[next_item].blocks.data() + first;
+    args.next_count = (c.set->position[next_row] + next->rows - 1) / kBlockTokens + 1 - first;
+  }
 
   const int partial = PartialFloats(head_dim);
   const int64_t split_stride = int64_t{unit.rows} * group_ * partial;

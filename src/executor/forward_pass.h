@@ -78,7 +78,9 @@ class ForwardPass {
   void ComputeQkv(const Context& c, int projections, Worker* w);
   void RopeAndStore(const Context& c, int row, int kv_head, int projections);
   void Attend(const Context& c, Worker* w);
-  void AttendUnit(const Context& c, const AttentionUnit& unit, Worker* w);
+  // `next`: what is likely computed after it; may be nullptr.
+  void AttendUnit(const Context& c, const AttentionUnit& unit, const AttentionUnit* next,
+                  Worker* w);
   void MergeDeferred(const Context& c, const Worker& w);
   void ComputeOutputAndFfn(const Context& c, Worker* w);
   void ComputeFfn(const Context& c, const Tile& tile, Worker* w);

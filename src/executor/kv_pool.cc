@@ -8,10 +8,12 @@
 
 namespace ropeway {
 
-StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const LlamaConfig& config, int64_t bytes) {
+StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const LlamaConfig& config, KvType type,
+                                                 int64_t bytes) {
   std::unique_ptr<KvPool> pool(new KvPool);
-  pool->block_bytes_ = config.kv_block_bytes();
-  pool->head_bytes_ = config.kv_head_block_bytes();
+  pool->type_ = type;
+  pool->block_bytes_ = config.kv_block_bytes(type);
+  pool->head_bytes_ = KvHeadBlockBytes(type, config.head_dim);
   pool->num_kv_heads_ = config.num_kv_heads;
   const int64_t fitting = bytes / static_cast<int64_t>(pool->block_bytes_);
   pool->num_blocks_ =

@@ -1,4 +1,4 @@
-// The KV cache's memory on this machine: blocks of f16, laid out [block][layer][KV head]{K, V}.
+// The KV cache's memory on this machine: [block][layer][KV head], each as KvHeadBlockBytes says.
 #ifndef ROPEWAY_EXECUTOR_KV_POOL_H_
 #define ROPEWAY_EXECUTOR_KV_POOL_H_
 
@@ -8,6 +8,7 @@
 #include <span>
 
 #include "core/batch.h"
+#include "kernels/kernels.h"
 #include "model/model.h"
 #include "ropeway/status.h"
 
@@ -18,15 +19,17 @@ class KvPool {
  public:
   // Maps as many whole blocks as `bytes` holds, at least one. kResourceExhausted where the system
   // gives no such memory. Pages are taken when they are first written.
-  static StatusOr<std::unique_ptr<KvPool>> Create(const LlamaConfig& config, int64_t bytes);
+  static StatusOr<std::unique_ptr<KvPool>> Create(const LlamaConfig& config, KvType type,
+                                                  int64_t bytes);
   ~KvPool();
   KvPool(const KvPool&) = delete;
   KvPool& operator=(const KvPool&) = delete;
 
+  KvType type() const { return type_; }
   int32_t num_blocks() const { return num_blocks_; }
   size_t block_bytes() const { return block_bytes_; }
 
-  // Where block 0 holds K, then V, of (layer, head); block b's lie b * block_bytes() behind.
+  // Where block 0 holds K and V of (layer, head); block b's lie b * block_bytes() behind.
   std::byte* At(int layer, int kv_head) const {
     return data_ + (static_cast<size_t>(layer) * static_cast<size_t>(num_kv_heads_) +
                     static_cast<size_t>(kv_head)) *
@@ -40,6 +43,7 @@ class KvPool {
  private:
   KvPool() = default;
 
+  KvType type_ = KvType::kF16;
   std::byte* data_ = nullptr;
   size_t mapped_bytes_ = 0;
   size_t block_bytes_ = 0;

@@ -56,7 +56,8 @@ std::vector<Sequence> Crowd() {
 
 Runner::Runner(std::shared_ptr<const Model> model, const How& how, int max_seqs)
     : how_(how),
-      executor_(std::move(model), how.kernels != nullptr ? how.kernels : Best(), how.threads) {
+      executor_(std::move(model), how.kernels != nullptr ? how.kernels : Best(), how.threads,
+                how.kv_type) {
   auto layout = executor_.Init(kPoolBytes, how.max_rows, max_seqs);
   if (!layout.ok()) throw std::runtime_error(layout.status().message());
   layout_ = *layout;

@@ -53,8 +53,9 @@ struct How {
   int threads = 1;
   int chunk = 1024;
   int max_rows = 64;
-  uint32_t shuffle = 0;  // Seed of the order of block ids.
-  bool poison = false;   // The pool is full of NaN first.
+  uint32_t shuffle = 0;           // Seed of the order of block ids.
+  bool poison = false;            // The pool is full of NaN first.
+  KvType kv_type = KvType::kF16;  // This one may.
 };
 
 // Steps sequences to their ends in common batches.

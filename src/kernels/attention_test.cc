@@ -1,6 +1,8 @@
 // Attention: every table against the reference by bits, at the edges of blocks, softmax groups and
-// splits, with garbage in the slots that no row may see; the reference against double precision.
+// splits, for both types of the KV cache, with garbage in the slots that no row may see; the
+// reference against double precision.
 #include <cstring>
+#include <tuple>
 
 #include "kernels/test_util.h"
 
@@ -12,22 +14,25 @@ struct Problem {
   int start;
   int group;
   int head_dim;
+  KvType type = KvType::kF16;
 };
 
-// A paged KV cache of one head in shuffled blocks. Slots behind the last position are NaN.
+// A paged KV cache of one head in shuffled blocks. Slots behind the last position are NaN, and so
+// are their scales.
 class Cache {
  public:
-  Cache(const Problem& problem, Rng& rng)
+  Cache(const Problem& problem, Rng& rng, Values values = Values::kNormal)
       : positions_(problem.start + problem.rows),
         head_dim_(problem.head_dim),
-        stride_(static_cast<size_t>(4 * kKvBlockTokens * problem.head_dim + 64)),
-        blocks_(static_cast<size_t>((positions_ + kKvBlockTokens - 1) / kKvBlockTokens)) {
-    bytes_.assign(stride_ * blocks_.size(), std::byte{0x7E});  // f16 0x7E7E: NaN
+        type_(problem.type),
+        stride_(KvHeadBlockBytes(type_, head_dim_) + 64),
+        blocks_(static_cast<size_t>((positions_ + kKvBlockTokens - 1) / kKvBlockTokens)),
+        bytes_(stride_ * blocks_.size()) {
     for (size_t b = 0; b < blocks_.size(); ++b) blocks_[b] = static_cast<int32_t>(b);
     std::shuffle(blocks_.begin(), blocks_.end(), rng);
     for (int t = 0; t < positions_; ++t) {
       for (std::vector<float>* row : {&k_, &v_}) {
-        for (int d = 0; d < head_dim_; ++d) row->push_back(Normal(rng));
+        for (int d = 0; d < head_dim_; ++d) row->push_back(Activation(values, rng));
       }
     }
     Fill(positions_);
@@ -35,12 +40,12 @@ class Cache {
 
   // Stores positions [0, count); everything behind them is NaN.
   void Fill(int count) {
-    std::fill(bytes_.begin(), bytes_.end(), std::byte{0x7E});
+    std::fill_n(bytes_.get(), bytes_.size(), std::byte{0x7F});  // NaN as f16 and as f32
     for (int t = 0; t < count; ++t) {
       std::byte* block =
-          bytes_.data() +
+          bytes_.get() +
           static_cast<size_t>(blocks_[static_cast<size_t>(t / kKvBlockTokens)]) * stride_;
-      kReferenceKernels.store_kv(&k_[static_cast<size_t>(t * head_dim_)],
+      kReferenceKernels.store_kv(type_, &k_[static_cast<size_t>(t * head_dim_)],
                                  &v_[static_cast<size_t>(t * head_dim_)], head_dim_,
                                  t % kKvBlockTokens, block);
     }
@@ -54,9 +59,14 @@ class Cache {
             .start = problem.start,
             .group = problem.group,
             .head_dim = problem.head_dim,
-            .kv = bytes_.data(),
+            .kv_type = type_,
+            .kv = bytes_.get(),
             .block_stride = stride_,
-            .blocks = blocks_.data()};
+            .blocks = blocks_.data(),
+            // A hint may name anything that is there.
+            .next_kv = bytes_.get() + 64,
+            .next_blocks = blocks_.data(),
+            .next_count = static_cast<int32_t>(blocks_.size())};
   }
 
   float k(int t, int d) const { return Rounded(k_, t, d); }
@@ -64,16 +74,22 @@ class Cache {
 
  private:
   float Rounded(const std::vector<float>& from, int t, int d) const {
-    return HalfToFloat(FloatToHalf(from[static_cast<size_t>(t * head_dim_ + d)]));
+    const float* row = &from[static_cast<size_t>(t * head_dim_)];
+    if (type_ == KvType::kF16) return HalfToFloat(FloatToHalf(row[d]));
+    float largest = 0;
+    for (int i = 0; i < head_dim_; ++i) largest = std::max(largest, std::fabs(row[i]));
+    const float scale = largest / 127.0F;
+    return std::nearbyint(row[d] * (127.0F / largest)) * scale;
   }
 
   int positions_;
   int head_dim_;
+  KvType type_;
   size_t stride_;
   std::vector<int32_t> blocks_;
   std::vector<float> k_;
   std::vector<float> v_;
-  std::vector<std::byte> bytes_;
+  AlignedBytes bytes_;
 };
 
 std::vector<float> Queries(const Problem& problem, Rng& rng) {
@@ -117,15 +133,30 @@ std::vector<float> Merge(const Kernels& kernels, const Problem& problem,
 
 std::string Describe(const Problem& p) {
   return "rows " + std::to_string(p.rows) + " start " + std::to_string(p.start) + " group " +
-         std::to_string(p.group) + " head_dim " + std::to_string(p.head_dim);
+         std::to_string(p.group) + " head_dim " + std::to_string(p.head_dim) + " " +
+         KvTypeName(p.type);
 }
 
-class AttentionTest : public TableTest {
+// Each table with each type.
+class AttentionTest : public ::testing::TestWithParam<std::tuple<const char*, KvType>> {
  protected:
-  void Check(const Problem& problem) {
+  void SetUp() override {
+    const char* name = std::get<0>(GetParam());
+    kernels_ = KernelsByName(name);
+    if (kernels_ == nullptr) {
+      GTEST_SKIP() << "needs hardware: "
+                   << (std::string(name) == "avx2" ? "AVX2, FMA, F16C" : "AVX-512 VNNI");
+    }
+    ASSERT_STREQ(kernels_->name, name);
+    ASSERT_NE(kernels_->attention, reference_.attention);
+    ASSERT_NE(kernels_->store_kv, reference_.store_kv);
+  }
+
+  void Check(Problem problem, Values values = Values::kNormal) {
+    problem.type = type_;
     SCOPED_TRACE(Describe(problem));
     Rng rng(static_cast<uint32_t>(problem.start * 100 + problem.rows));
-    Cache cache(problem, rng);
+    Cache cache(problem, rng, values);
     const std::vector<float> q = Queries(problem, rng);
     const AttentionArgs args = cache.Args(problem, q);
     const std::vector<float> expected = Partials(reference_, problem, args);
@@ -133,31 +164,49 @@ class AttentionTest : public TableTest {
     ASSERT_TRUE(AllSameBits(expected, actual));
     const std::vector<float> merged = Merge(*kernels_, problem, actual);
     ASSERT_TRUE(AllSameBits(Merge(reference_, problem, expected), merged));
+    if (values != Values::kNormal) return;
     for (const float value : merged) ASSERT_TRUE(std::isfinite(value));
   }
+
+  const KvType type_ = std::get<1>(GetParam());
+  const Kernels& reference_ = kReferenceKernels;
+  const Kernels* kernels_ = nullptr;
 };
 
 TEST_P(AttentionTest, EqualsReferenceForEveryTile) {
   for (int rows = 1; rows <= 20; ++rows) {
-    for (int group = 1; group <= 4; ++group) Check({rows, 55, group, 64});
+    for (int group = 1; group <= 8; ++group) Check({rows, 55, group, 64});
   }
 }
 
+TEST_P(AttentionTest, EqualsReferenceForManyRows) {
+  for (const int rows : {31, 32, 33, 47, 63, 64}) Check({rows, 37, 3, 32});
+}
+
 TEST_P(AttentionTest, EqualsReferenceAtEveryEdge) {
-  for (const int start : {0, 15, 16, 47, 48, 63, 64, 65, 130, 1022, 1023, 1024, 1030, 2050}) {
+  for (const int start :
+       {0, 1, 15, 16, 47, 48, 63, 64, 65, 130, 1022, 1023, 1024, 1025, 1030, 2047, 2050}) {
     for (const int rows : {1, 2, 7}) Check({rows, start, 3, 64});
   }
 }
 
 TEST_P(AttentionTest, EqualsReferenceForEveryHeadSize) {
-  for (const int head_dim : {16, 32, 80, 112, 128, 256}) {
+  for (int head_dim = 16; head_dim <= 256; head_dim += 16) {
     for (const int rows : {1, 6}) Check({rows, 90, 3, head_dim});
   }
 }
 
-TEST_P(AttentionTest, EqualsReferenceForHostileValues) {
+TEST_P(AttentionTest, EqualsReferenceForExtremeKeysAndValues) {
+  for (const Values values : {Values::kExtreme, Values::kHostile}) {
+    for (const int start : {3, 70, 1020}) {
+      for (const int rows : {1, 9}) Check({rows, start, 3, 48}, values);
+    }
+  }
+}
+
+TEST_P(AttentionTest, EqualsReferenceForHostileQueries) {
   for (const float bad : {HUGE_VALF, -HUGE_VALF, std::nanf("")}) {
-    const Problem problem = {5, 70, 3, 64};
+    const Problem problem = {5, 70, 3, 64, type_};
     Rng rng(3);
     Cache cache(problem, rng);
     std::vector<float> q = Queries(problem, rng);
@@ -174,14 +223,14 @@ TEST_P(AttentionTest, EqualsReferenceForHostileValues) {
 
 // A row of a chunk equals the same row alone, when later positions were never written.
 TEST_P(AttentionTest, RowsAreAlone) {
-  const Problem problem = {80, 1000, 3, 64};
+  const Problem problem = {80, 1000, 3, 64, type_};
   Rng rng(4);
   Cache cache(problem, rng);
   const std::vector<float> q = Queries(problem, rng);
   const AttentionArgs args = cache.Args(problem, q);
   const std::vector<float> together = Merge(*kernels_, problem, Partials(*kernels_, problem, args));
   for (int r = 0; r < problem.rows; r += 3) {
-    const Problem alone = {1, problem.start + r, problem.group, problem.head_dim};
+    const Problem alone = {1, problem.start + r, problem.group, problem.head_dim, type_};
     cache.Fill(alone.start + 1);
     AttentionArgs one = args;
     one.q += r * args.q_stride;
@@ -196,30 +245,80 @@ TEST_P(AttentionTest, RowsAreAlone) {
 }
 
 TEST_P(AttentionTest, StoresTheSameBytes) {
-  for (const int head_dim : {16, 64, 80}) {
-    Rng rng(9);
-    std::vector<float> k;
-    std::vector<float> v;
-    for (int i = 0; i < head_dim; ++i) {
-      k.push_back(Activation(Values::kExtreme, rng));
-      v.push_back(Normal(rng) * 1e-5F);
+  for (int head_dim = 16; head_dim <= 256; head_dim += 16) {
+    for (const Values values : {Values::kNormal, Values::kExtreme, Values::kHostile}) {
+      Rng rng(static_cast<uint32_t>(head_dim));
+      const size_t bytes = KvHeadBlockBytes(type_, head_dim);
+      std::vector<std::byte> expected(bytes, std::byte{0x33});
+      std::vector<std::byte> actual = expected;
+      for (const int slot : {0, 7, 15}) {
+        std::vector<float> k;
+        std::vector<float> v;
+        for (int i = 0; i < head_dim; ++i) {
+          k.push_back(Activation(values, rng));
+          v.push_back(Activation(values, rng) * (slot == 7 ? 1e-30F : 1.0F));
+        }
+        reference_.store_kv(type_, k.data(), v.data(), head_dim, slot, expected.data());
+        kernels_->store_kv(type_, k.data(), v.data(), head_dim, slot, actual.data());
+      }
+      EXPECT_EQ(expected, actual) << head_dim;
     }
-    const size_t bytes = static_cast<size_t>(4 * kKvBlockTokens * head_dim);
-    std::vector<std::byte> expected(bytes, std::byte{0x33});
-    std::vector<std::byte> actual = expected;
-    for (const int slot : {0, 7, 15}) {
-      reference_.store_kv(k.data(), v.data(), head_dim, slot, expected.data());
-      kernels_->store_kv(k.data(), v.data(), head_dim, slot, actual.data());
-    }
-    EXPECT_EQ(expected, actual);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tables, AttentionTest, ::testing::Values("avx2", "avx512vnni"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Tables, AttentionTest,
+                         ::testing::Combine(::testing::Values("avx2", "avx512vnni"),
+                                            ::testing::Values(KvType::kF16, KvType::kQ8_0)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_" +
+                                  KvTypeName(std::get<1>(info.param));
+                         });
 
-TEST(ReferenceAttention, IsCloseToDoublePrecision) {
-  const Problem problem = {3, 1100, 2, 64};
+TEST(KvType, NamesAndBytes) {
+  for (const KvType type : {KvType::kF16, KvType::kQ8_0}) {
+    ASSERT_NE(KvTypeByName(KvTypeName(type)), nullptr);
+    EXPECT_EQ(*KvTypeByName(KvTypeName(type)), type);
+  }
+  EXPECT_EQ(KvTypeByName("f32"), nullptr);
+  EXPECT_EQ(KvHeadBlockBytes(KvType::kF16, 64), 4096U);
+  EXPECT_EQ(KvHeadBlockBytes(KvType::kQ8_0, 64), 2048U + 128U);
+  EXPECT_EQ(KvHeadBlockBytes(KvType::kQ8_0, 16) % 64, 0U);
+}
+
+// What 8 bits keep of a row, and that a bad row is NaN as a whole instead of undefined.
+TEST(KvType, Q8KeepsRowsWithinHalfAStep) {
+  constexpr int kDim = 64;
+  const auto scale_at = [](const std::vector<std::byte>& block, int index) {
+    float scale = 0;
+    std::memcpy(&scale, &block[static_cast<size_t>(2 * kKvBlockTokens * kDim + 4 * index)], 4);
+    return scale;
+  };
+  Rng rng(11);
+  std::vector<float> k;
+  std::vector<float> v;
+  for (int i = 0; i < kDim; ++i) {
+    k.push_back(Normal(rng));
+    v.push_back(0.0F);
+  }
+  k[5] = -9.0F;
+  std::vector<std::byte> block(KvHeadBlockBytes(KvType::kQ8_0, kDim));
+  kReferenceKernels.store_kv(KvType::kQ8_0, k.data(), v.data(), kDim, 3, block.data());
+  EXPECT_FLOAT_EQ(scale_at(block, 3), 9.0F / 127.0F);
+  EXPECT_EQ(scale_at(block, kKvBlockTokens + 3), 0.0F);
+  for (int d = 0; d < kDim; ++d) {
+    const auto q = static_cast<int8_t>(block[static_cast<size_t>(d * kKvBlockTokens + 3)]);
+    EXPECT_NEAR(static_cast<float>(q) * scale_at(block, 3), k[static_cast<size_t>(d)],
+                0.501F * scale_at(block, 3));
+  }
+  k[9] = HUGE_VALF;
+  kReferenceKernels.store_kv(KvType::kQ8_0, k.data(), v.data(), kDim, 3, block.data());
+  EXPECT_TRUE(std::isnan(scale_at(block, 3)));
+}
+
+class ReferenceAttention : public ::testing::TestWithParam<KvType> {};
+
+TEST_P(ReferenceAttention, IsCloseToDoublePrecision) {
+  const Problem problem = {3, 1100, 2, 64, GetParam()};
   Rng rng(10);
   Cache cache(problem, rng);
   const std::vector<float> q = Queries(problem, rng);
@@ -245,6 +344,9 @@ TEST(ReferenceAttention, IsCloseToDoublePrecision) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, ReferenceAttention, ::testing::Values(KvType::kF16, KvType::kQ8_0),
+                         [](const auto& info) { return std::string(KvTypeName(info.param)); });
 
 }  // namespace
 }  // namespace ropeway::testing

@@ -57,6 +57,18 @@ void UnpackRow(const Matrix& matrix, int row, float* out);
 // Bytes that pack_rows needs for `rows` rows of k elements to be multiplied with weights of `type`.
 size_t PackedRowsBytes(WeightType type, int rows, int k);
 
+// How the KV cache keeps numbers: as f16, or as int8 with one f32 scale per token and KV head for K
+// and one for V, fixed when they are written.
+enum class KvType : uint8_t { kF16, kQ8_0 };
+const char* KvTypeName(KvType type);  // "f16", "q8_0"
+// nullptr if there is none of that name.
+const KvType* KvTypeByName(const char* name);
+
+// Bytes of one block of 16 tokens of one layer and KV head; a multiple of 64. A block is
+//   f16:  K [head_dim][16] f16, V [16][head_dim] f16;
+//   q8_0: K [head_dim][16] int8, V [16][head_dim] int8, K's scales [16] f32, V's scales [16] f32.
+size_t KvHeadBlockBytes(KvType type, int head_dim);
+
 // One attention problem: `rows` consecutive query positions of one sequence, against one KV head.
 struct AttentionArgs {
   // Query row r, head h of the group: q + r * q_stride + h * head_dim (not yet scaled).
@@ -68,11 +80,19 @@ struct AttentionArgs {
   int32_t group = 1;     // Query heads that share this KV head.
   int32_t head_dim = 0;  // A multiple of 16, at most 256.
 
-  // Block b of the sequence holds K as [head_dim][16] f16 at kv + blocks[b] * block_stride, and V
-  // as [16][head_dim] f16 right behind it. (`kv` already points to the right layer and KV head.)
-  const std::byte* kv = nullptr;
-  size_t block_stride = 0;
+  // Block b of the sequence, as KvHeadBlockBytes describes it, is at kv + blocks[b] * block_stride.
+  // (`kv` already points to the right layer and KV head.)
+  KvType kv_type = KvType::kF16;
+  const std::byte* kv = nullptr;  // 64-byte aligned.
+  size_t block_stride = 0;        // A multiple of 64.
   const int32_t* blocks = nullptr;
+
+  // A hint without influence on results: what the caller will most likely ask for next,
+  // `next_count` blocks of the same type, head_dim and stride. The kernel brings the first of them
+  // near.
+  const std::byte* next_kv = nullptr;
+  const int32_t* next_blocks = nullptr;
+  int32_t next_count = 0;
 };
 
 // Floats of one (row, head) in a partial attention result: o[head_dim], then m, l, then padding.
@@ -105,9 +125,10 @@ struct Kernels {
   // x += y.
   void (*add)(float* x, const float* y, int n);
 
-  // Writes one token's K and V of one head into slot 0..15 of a block (K [head_dim][16], V
-  // [16][head_dim], f16, round to nearest even).
-  void (*store_kv)(const float* k, const float* v, int head_dim, int slot, std::byte* block);
+  // Writes one token's K and V of one head into slot 0..15 of a block, rounded to nearest even;
+  // touches nothing of the other slots.
+  void (*store_kv)(KvType type, const float* k, const float* v, int head_dim, int slot,
+                   std::byte* block);
 
   // Attention of all rows and heads over the positions of split `split` ([split * kSplitTokens,
   // (split + 1) * kSplitTokens)) that each row sees, unnormalised. Entry (r, h) begins at partial +

@@ -21,7 +21,7 @@ void PackRows(WeightType type, const float* x, int64_t x_stride, int row_begin, 
               std::byte* packed);
 void MatMul(const Matrix& w, const std::byte* packed, int rows, int panel_begin, int panel_end,
             float* y, int64_t y_stride);
-void StoreKv(const float* k, const float* v, int head_dim, int slot, std::byte* block);
+void StoreKv(KvType type, const float* k, const float* v, int head_dim, int slot, std::byte* block);
 void Attention(const AttentionArgs& args, int split, float* partial);
 void AttentionMerge(const float* partials, int splits, int64_t split_stride, int head_dim,
                     float* out);

@@ -62,6 +62,7 @@ class AlignedBytes {
     for (size_t i = 0; i < size; ++i) bytes_.get()[i] = std::byte{0xA5};
   }
   std::byte* get() { return bytes_.get(); }
+  const std::byte* get() const { return bytes_.get(); }
   size_t size() const { return size_; }
 
  private:

@@ -163,9 +163,12 @@ void AppendVerdict(const GgufFile& file, Buffer out) {
   fmt::format_to(
       out,
       "\nRopeway can run this model: llama, {} layers, hidden size {}, {} heads ({} for "
-      "keys and values) of {}, vocabulary {}, context {}, {} output; {} KV bytes per token\n",
+      "keys and values) of {}, vocabulary {}, context {}, {} output; {} KV bytes per token ({} in "
+      "q8_0)\n",
       c.num_layers, c.hidden_size, c.num_heads, c.num_kv_heads, c.head_dim, c.vocab_size,
-      c.context_length, c.tied_output ? "tied" : "separate", c.kv_block_bytes() / kKvBlockTokens);
+      c.context_length, c.tied_output ? "tied" : "separate",
+      c.kv_block_bytes(KvType::kF16) / kKvBlockTokens,
+      c.kv_block_bytes(KvType::kQ8_0) / kKvBlockTokens);
 }
 
 }  // namespace

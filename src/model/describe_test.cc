@@ -31,7 +31,7 @@ TEST(DescribeTest, ShowsWhatIsInARunnableModel) {
   EXPECT_THAT(text, ::testing::ContainsRegex("F32 +5 tensors, 1280 bytes"));
   EXPECT_THAT(text, HasSubstr("Ropeway can run this model: llama, 2 layers"));
   // 2 layers x 2 KV heads x (K and V) x 16 elements of 2 bytes.
-  EXPECT_THAT(text, HasSubstr("256 KV bytes per token"));
+  EXPECT_THAT(text, HasSubstr("256 KV bytes per token (160 in q8_0)"));
 }
 
 TEST(DescribeTest, NamesWhatIsNotSupported) {

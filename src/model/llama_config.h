@@ -28,13 +28,9 @@ struct LlamaConfig {
 
   int32_t q_size() const { return num_heads * head_dim; }
   int32_t kv_size() const { return num_kv_heads * head_dim; }
-  // One KV block over all layers and heads: [layer][kv head]{K [head_dim][16], V [16][head_dim]}
-  // f16.
-  size_t kv_head_block_bytes() const {
-    return size_t{2} * kKvBlockTokens * static_cast<size_t>(head_dim) * 2;
-  }
-  size_t kv_block_bytes() const {
-    return kv_head_block_bytes() * static_cast<size_t>(num_kv_heads) *
+  // One KV block over all layers and heads: [layer][kv head], each as KvHeadBlockBytes describes.
+  size_t kv_block_bytes(KvType type) const {
+    return KvHeadBlockBytes(type, head_dim) * static_cast<size_t>(num_kv_heads) *
            static_cast<size_t>(num_layers);
   }
 };

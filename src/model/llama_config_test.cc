@@ -64,7 +64,8 @@ TEST(LlamaConfigTest, ReadsTheTinyModel) {
   EXPECT_TRUE(c.tied_output);
   EXPECT_EQ(c.rope.dim, 16);
   EXPECT_EQ(c.rope.scaling, RopeScaling::kNone);
-  EXPECT_EQ(c.kv_block_bytes(), 2U * 2 * 2 * 16 * 16 * 2);
+  EXPECT_EQ(c.kv_block_bytes(KvType::kF16), 2U * 2 * 2 * 16 * 16 * 2);
+  EXPECT_EQ(c.kv_block_bytes(KvType::kQ8_0), 2U * 2 * 2 * (16 * 16 + 16 * 4));
 }
 
 TEST(LlamaConfigTest, FillsInWhatMayBeAbsent) {

@@ -19,6 +19,25 @@ enum { kTileQueries = 4, kScoreAccumulators = 4, kValueAccumulators = 4 };
 #endif
 enum { kMaxHeadDim = 256, kGroupBlocks = kSoftmaxTokens / kKvBlockTokens };
 
+// Blocks lie scattered in memory, where no hardware foresees the next one: it is asked for so many
+// blocks before its turn, for the second-level cache (for the first there are too few miss
+// buffers to keep up).
+enum { kBlocksAhead = 8 };
+
+// Arrays of Vec stay in registers only where every loop over them is unrolled.
+#define RW_UNROLL _Pragma("GCC unroll 16")
+
+// What the cache's types differ in. A block's K and V have 16 * kBytes bytes per dimension each;
+// where kScaled, each position's K and V have a scale behind them.
+struct HalfKv {
+  enum { kBytes = 2, kScaled = 0 };
+  RW_INLINE Vec Numbers(const uint8_t* at) { return LoadHalf(at); }
+};
+struct Int8Kv {
+  enum { kBytes = 1, kScaled = 1 };
+  RW_INLINE Vec Numbers(const uint8_t* at) { return LoadInt8(at); }
+};
+
 struct AttentionTile {
   alignas(64) float q[kTileQueries][kMaxHeadDim];     // Scaled.
   alignas(64) float p[kTileQueries][kSoftmaxTokens];  // Scores, then their exponentials.
@@ -26,7 +45,8 @@ struct AttentionTile {
   float* out[kTileQueries];                           // Entries of the partial result.
   int row[kTileQueries];
   int seen[kTileQueries];              // Positions of the present group that the query sees.
-  const uint8_t* ahead[kGroupBlocks];  // What to prefetch while V of each block is read.
+  const uint8_t* block[kGroupBlocks];  // The present group's.
+  const uint8_t* ahead[kGroupBlocks];  // What to prefetch while each of them is read.
 };
 
 RW_INLINE const uint8_t* BlockAt(const AttentionArgs& args, int block) {
@@ -38,47 +58,83 @@ RW_INLINE void Prefetch(const uint8_t* at) {
   _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
 }
 
-// Scores of T queries against B whole blocks from `block` on; p columns from `column` on.
-template <int T, int B>
-static inline void ScoreBlocks(const AttentionArgs& args, int block, int column,
-                               AttentionTile* tile) {
+RW_INLINE void PrefetchFar(const uint8_t* at) {
+  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
+}
+
+// K's scales of a block; V's are 16 floats behind.
+template <class Kv>
+RW_INLINE const float* ScalesAt(const uint8_t* block, int head_dim) {
+  return reinterpret_cast<const float*>(block + 2 * kKvBlockTokens * Kv::kBytes * head_dim);
+}
+
+// Scores of T queries against the group's blocks [first, first + B).
+template <class Kv, int T, int B>
+static __attribute__((noinline)) void ScoreBlocks(int head_dim, int first, AttentionTile* tile) {
+  enum { kStep = kKvBlockTokens * Kv::kBytes, kPerLine = 64 / kStep };
   const uint8_t* k[B];
-  for (int b = 0; b < B; ++b) k[b] = BlockAt(args, block + b);
+  const uint8_t* ahead[B];
+  RW_UNROLL
+  for (int b = 0; b < B; ++b) {
+    k[b] = tile->block[first + b];
+    ahead[b] = tile->ahead[first + b];
+    if (Kv::kScaled) {
+      PrefetchFar(ahead[b] + 2 * kStep * head_dim);
+      PrefetchFar(ahead[b] + 2 * kStep * head_dim + 64);
+    }
+  }
   Vec acc[T][B];
+  RW_UNROLL
   for (int t = 0; t < T; ++t) {
+    RW_UNROLL
     for (int b = 0; b < B; ++b) acc[t][b] = Zero();
   }
-  const int head_dim = args.head_dim;
-  for (int d = 0; d < head_dim; ++d) {
-    Vec column_k[B];
-    for (int b = 0; b < B; ++b) {
-      column_k[b] = LoadHalf(k[b] + d * kKvBlockTokens * 2);
-      // V lies right behind K, in as many bytes.
-      if (d % 2 == 0) Prefetch(k[b] + (head_dim + d) * kKvBlockTokens * 2);
-    }
-    for (int t = 0; t < T; ++t) {
-      const Vec q = Set1(tile->q[t][d]);
-      for (int b = 0; b < B; ++b) acc[t][b] = Fma(q, column_k[b], acc[t][b]);
+  for (int d = 0; d < head_dim; d += kPerLine) {
+    RW_UNROLL
+    for (int b = 0; b < B; ++b) PrefetchFar(ahead[b] + d * kStep);
+    RW_UNROLL
+    for (int j = 0; j < kPerLine; ++j) {
+      Vec column[B];
+      RW_UNROLL
+      for (int b = 0; b < B; ++b) column[b] = Kv::Numbers(k[b] + (d + j) * kStep);
+      RW_UNROLL
+      for (int t = 0; t < T; ++t) {
+        const Vec q = Set1(tile->q[t][d + j]);
+        RW_UNROLL
+        for (int b = 0; b < B; ++b) acc[t][b] = Fma(q, column[b], acc[t][b]);
+      }
     }
   }
+  if (Kv::kScaled) {
+    Vec scale[B];
+    RW_UNROLL
+    for (int b = 0; b < B; ++b) scale[b] = Load(ScalesAt<Kv>(k[b], head_dim));
+    RW_UNROLL
+    for (int t = 0; t < T; ++t) {
+      RW_UNROLL
+      for (int b = 0; b < B; ++b) acc[t][b] = Mul(acc[t][b], scale[b]);
+    }
+  }
+  RW_UNROLL
   for (int t = 0; t < T; ++t) {
-    for (int b = 0; b < B; ++b) Store(&tile->p[t][column + b * kKvBlockTokens], acc[t][b]);
+    RW_UNROLL
+    for (int b = 0; b < B; ++b) Store(&tile->p[t][(first + b) * kKvBlockTokens], acc[t][b]);
   }
 }
 
-template <int T>
-static inline void Scores(const AttentionArgs& args, int block, int count, AttentionTile* tile) {
+template <class Kv, int T>
+static inline void Scores(int head_dim, int blocks, AttentionTile* tile) {
   constexpr int kMost = kScoreAccumulators / T;
   constexpr int kAtOnce = kMost >= 4 ? 4 : (kMost >= 2 ? 2 : 1);
   int b = 0;
-  for (; b + kAtOnce <= count; b += kAtOnce) {
-    ScoreBlocks<T, kAtOnce>(args, block + b, b * kKvBlockTokens, tile);
-  }
-  for (; b < count; ++b) ScoreBlocks<T, 1>(args, block + b, b * kKvBlockTokens, tile);
+  for (; b + kAtOnce <= blocks; b += kAtOnce) ScoreBlocks<Kv, T, kAtOnce>(head_dim, b, tile);
+  for (; b < blocks; ++b) ScoreBlocks<Kv, T, 1>(head_dim, b, tile);
 }
 
 // Turns the scores of each query that sees something into weights, and brings m, l and alpha up to
 // date. Slots that a query does not see may hold anything: they are replaced, never multiplied.
+// Where V has scales, the weights are left multiplied by them.
+template <class Kv>
 static inline void Softmax(int queries, int head_dim, bool first, AttentionTile* tile) {
   const Vec nothing = Set1(NegativeInfinity());
   float m_new[16];
@@ -103,9 +159,13 @@ static inline void Softmax(int queries, int head_dim, bool first, AttentionTile*
     if (seen <= 0) continue;
     Vec lanes = Zero();
     for (int i = 0; i < seen; i += 16) {
-      const Vec p = Exp(Sub(Load(&tile->p[t][i]), Set1(m_new[t])));
-      Store(&tile->p[t][i], p);
+      Vec p = Exp(Sub(Load(&tile->p[t][i]), Set1(m_new[t])));
       lanes = Add(lanes, KeepFirst(p, seen - i, Zero()));
+      if (Kv::kScaled) {
+        const float* scales = ScalesAt<Kv>(tile->block[i / kKvBlockTokens], head_dim);
+        p = Mul(p, Load(scales + kKvBlockTokens));
+      }
+      Store(&tile->p[t][i], p);
     }
     float* state = tile->out[t] + head_dim;
     state[0] = m_new[t];
@@ -115,104 +175,128 @@ static inline void Softmax(int queries, int head_dim, bool first, AttentionTile*
 
 // o += p * V for T queries from `query` on, C vectors of dimensions from `dim` on and the group's
 // positions [begin, end). At begin == 0 the old o is scaled first.
-template <int T, int C>
-static inline void AddValues(const AttentionArgs& args, int block, int begin, int end, int query,
-                             int dim, AttentionTile* tile) {
+template <class Kv, int T, int C>
+static __attribute__((noinline)) void AddValues(int head_dim, int begin, int end, int query,
+                                                int dim, AttentionTile* tile) {
+  enum { kStep = 16 * Kv::kBytes, kVecsPerLine = 64 / kStep };
   Vec o[T][C];
+  RW_UNROLL
   for (int t = 0; t < T; ++t) {
+    RW_UNROLL
     for (int c = 0; c < C; ++c) {
       o[t][c] = Load(tile->out[query + t] + dim + 16 * c);
       if (begin == 0) o[t][c] = Mul(o[t][c], Set1(tile->alpha[query + t]));
     }
   }
-  const size_t row_bytes = static_cast<size_t>(args.head_dim) * 2;
+  const size_t row_bytes = static_cast<size_t>(head_dim) * Kv::kBytes;
   for (int i = begin; i < end;) {
-    const uint8_t* v = BlockAt(args, block + i / kKvBlockTokens) +
-                       (kKvBlockTokens + i % kKvBlockTokens) * row_bytes +
-                       static_cast<size_t>(dim) * 2;
-    const int block_end = (i / kKvBlockTokens + 1) * kKvBlockTokens;
+    const int b = i / kKvBlockTokens;
+    const size_t offset =
+        (kKvBlockTokens + i % kKvBlockTokens) * row_bytes + static_cast<size_t>(dim) * Kv::kBytes;
+    const uint8_t* v = tile->block[b] + offset;
+    const uint8_t* ahead = tile->ahead[b] + offset;
+    const int block_end = (b + 1) * kKvBlockTokens;
     const int stop = block_end < end ? block_end : end;
-    const uint8_t* ahead = tile->ahead[i / kKvBlockTokens] + (i % kKvBlockTokens) * row_bytes +
-                           static_cast<size_t>(dim) * 2;
     for (; i < stop; ++i, v += row_bytes, ahead += row_bytes) {
-      for (int c = 0; c < C; c += 2) Prefetch(ahead + 32 * c);
+      RW_UNROLL
+      for (int c = 0; c < C; c += kVecsPerLine) PrefetchFar(ahead + kStep * c);
       Vec value[C];
-      for (int c = 0; c < C; ++c) value[c] = LoadHalf(v + 32 * c);
+      RW_UNROLL
+      for (int c = 0; c < C; ++c) value[c] = Kv::Numbers(v + kStep * c);
+      RW_UNROLL
       for (int t = 0; t < T; ++t) {
         const Vec p = Set1(tile->p[query + t][i]);
+        RW_UNROLL
         for (int c = 0; c < C; ++c) o[t][c] = Fma(p, value[c], o[t][c]);
       }
     }
   }
+  RW_UNROLL
   for (int t = 0; t < T; ++t) {
+    RW_UNROLL
     for (int c = 0; c < C; ++c) Store(tile->out[query + t] + dim + 16 * c, o[t][c]);
   }
 }
 
-template <int T>
-static inline void Values(const AttentionArgs& args, int block, int begin, int end, int query,
-                          AttentionTile* tile) {
+template <class Kv, int T>
+static inline void Values(int head_dim, int begin, int end, int query, AttentionTile* tile) {
   constexpr int kMost = kValueAccumulators / T;
   constexpr int kAtOnce = kMost >= 4 ? 4 : (kMost >= 2 ? 2 : 1);
   int dim = 0;
-  for (; dim + 16 * kAtOnce <= args.head_dim; dim += 16 * kAtOnce) {
-    AddValues<T, kAtOnce>(args, block, begin, end, query, dim, tile);
+  for (; dim + 16 * kAtOnce <= head_dim; dim += 16 * kAtOnce) {
+    AddValues<Kv, T, kAtOnce>(head_dim, begin, end, query, dim, tile);
   }
-  for (; dim < args.head_dim; dim += 16) {
-    AddValues<T, 1>(args, block, begin, end, query, dim, tile);
+  for (; dim < head_dim; dim += 16) AddValues<Kv, T, 1>(head_dim, begin, end, query, dim, tile);
+}
+
+// The addresses of the group's blocks [block, block + count), and what to prefetch with each: the
+// block that comes kBlocksAhead later, in this problem or behind its end in the next one; the block
+// itself where there is none, or `far` is false since a tile before did it.
+static inline void FindBlocks(const AttentionArgs& args, int block, int count, bool far,
+                              AttentionTile* tile) {
+  const int own = (args.start + args.rows + kKvBlockTokens - 1) / kKvBlockTokens;
+  const int distance = own < kBlocksAhead ? own : kBlocksAhead;
+  for (int b = 0; b < count; ++b) {
+    const int later = block + b + distance;
+    tile->block[b] = BlockAt(args, block + b);
+    tile->ahead[b] = tile->block[b];
+    if (!far) continue;
+    if (later < own) {
+      tile->ahead[b] = BlockAt(args, later);
+    } else if (later - own < args.next_count) {
+      tile->ahead[b] = reinterpret_cast<const uint8_t*>(args.next_kv) +
+                       static_cast<size_t>(args.next_blocks[later - own]) * args.block_stride;
+    }
   }
 }
 
 // All groups of the split for one tile of T queries.
-template <int T>
-static void AttendTile(const AttentionArgs& args, int split_begin, AttentionTile* tile) {
+template <class Kv, int T>
+static void AttendTile(const AttentionArgs& args, int split_begin, bool far, AttentionTile* tile) {
+  const int head_dim = args.head_dim;
   const int split_end = split_begin + kSplitTokens;
   const int last = args.start + tile->row[T - 1] + 1;
   const int end = last < split_end ? last : split_end;
   for (int begin = split_begin; begin < end; begin += kSoftmaxTokens) {
     const int most = end - begin < kSoftmaxTokens ? end - begin : kSoftmaxTokens;
-    const int block = begin / kKvBlockTokens;
+    const int blocks = (most + kKvBlockTokens - 1) / kKvBlockTokens;
     for (int t = 0; t < T; ++t) {
       const int seen = args.start + tile->row[t] + 1 - begin;
       tile->seen[t] = seen < most ? seen : most;
     }
-    // The next group's K, or where there is none, what is at hand anyway.
-    for (int b = 0; b < kGroupBlocks; ++b) {
-      const int next =
-          begin + kSoftmaxTokens + b * kKvBlockTokens < end ? block + kGroupBlocks + b : block;
-      tile->ahead[b] = BlockAt(args, next);
-    }
-    Scores<T>(args, block, (most + kKvBlockTokens - 1) / kKvBlockTokens, tile);
-    Softmax(T, args.head_dim, begin == split_begin, tile);
+    FindBlocks(args, begin / kKvBlockTokens, blocks, far, tile);
+    Scores<Kv, T>(head_dim, blocks, tile);
+    Softmax<Kv>(T, head_dim, begin == split_begin, tile);
     // All queries together as far as the first of them sees, then each alone.
     const int common = tile->seen[0] > 0 ? tile->seen[0] : 0;
-    if (common > 0) Values<T>(args, block, 0, common, 0, tile);
+    if (common > 0) Values<Kv, T>(head_dim, 0, common, 0, tile);
     for (int t = 0; t < T; ++t) {
-      if (tile->seen[t] > common) Values<1>(args, block, common, tile->seen[t], t, tile);
+      if (tile->seen[t] > common) Values<Kv, 1>(head_dim, common, tile->seen[t], t, tile);
     }
   }
 }
 
-static void AttendAnyTile(const AttentionArgs& args, int split_begin, int queries,
+template <class Kv>
+static void AttendAnyTile(const AttentionArgs& args, int split_begin, int queries, bool far,
                           AttentionTile* tile) {
   switch (queries) {
     case 1:
-      return AttendTile<1>(args, split_begin, tile);
+      return AttendTile<Kv, 1>(args, split_begin, far, tile);
     case 2:
-      return AttendTile<2>(args, split_begin, tile);
+      return AttendTile<Kv, 2>(args, split_begin, far, tile);
     case 3:
-      return AttendTile<3>(args, split_begin, tile);
+      return AttendTile<Kv, 3>(args, split_begin, far, tile);
     case 4:
-      return AttendTile<4>(args, split_begin, tile);
+      return AttendTile<Kv, 4>(args, split_begin, far, tile);
 #if RW_AVX512
     case 5:
-      return AttendTile<5>(args, split_begin, tile);
+      return AttendTile<Kv, 5>(args, split_begin, far, tile);
     case 6:
-      return AttendTile<6>(args, split_begin, tile);
+      return AttendTile<Kv, 6>(args, split_begin, far, tile);
     case 7:
-      return AttendTile<7>(args, split_begin, tile);
+      return AttendTile<Kv, 7>(args, split_begin, far, tile);
     case 8:
-      return AttendTile<8>(args, split_begin, tile);
+      return AttendTile<Kv, 8>(args, split_begin, far, tile);
 #endif
     default:
       return;
@@ -239,7 +323,11 @@ static void Attention(const AttentionArgs& args, int split, float* partial) {
       Store(tile.out[t] + head_dim, Zero());
       tile.out[t][head_dim] = NegativeInfinity();
     }
-    AttendAnyTile(args, split * kSplitTokens, queries, &tile);
+    if (args.kv_type == KvType::kQ8_0) {
+      AttendAnyTile<Int8Kv>(args, split * kSplitTokens, queries, first == 0, &tile);
+    } else {
+      AttendAnyTile<HalfKv>(args, split * kSplitTokens, queries, first == 0, &tile);
+    }
   }
 }
 
@@ -265,19 +353,63 @@ static void AttentionMerge(const float* partials, int splits, int64_t split_stri
   for (int d = 0; d < head_dim; d += 16) Store(out + d, Div(Load(out + d), Set1(l_all)));
 }
 
-RW_INLINE uint16_t ToHalf(float x) {
-  return static_cast<uint16_t>(
-      _mm_extract_epi16(_mm_cvtps_ph(_mm_set_ss(x), _MM_FROUND_TO_NEAREST_INT), 0));
+// n numbers as int8 with the returned scale: the rules for activations, with all n as one block.
+static float QuantiseKvRow(const float* x, int n, int8_t* q) {
+  // As integers, magnitudes are ordered as their values, NaN above infinity.
+  const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
+  __m256i max = _mm256_setzero_si256();
+  for (int i = 0; i < n; i += 8) {
+    const __m256i bits = _mm256_castps_si256(_mm256_loadu_ps(x + i));
+    max = _mm256_max_epi32(max, _mm256_and_si256(bits, magnitude));
+  }
+  __m128i four = _mm_max_epi32(_mm256_castsi256_si128(max), _mm256_extracti128_si256(max, 1));
+  four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+  four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0xB1));
+  const int32_t bits = _mm_cvtsi128_si32(four);
+  if (bits >= RW_INF_BITS || bits < RW_QUANT_MIN_BITS) {
+    for (int i = 0; i < n; ++i) q[i] = 0;
+    return bits >= RW_INF_BITS ? BitsToFloat(RW_NAN_BITS) : 0.0F;
+  }
+  const float largest = BitsToFloat(static_cast<uint32_t>(bits));
+  const __m256 inverse = _mm256_set1_ps(127.0F / largest);
+  for (int i = 0; i < n; i += 16) {
+    const __m256i a = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), inverse));
+    const __m256i b = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i + 8), inverse));
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xD8);
+    _mm_storeu_si128(
+        reinterpret_cast<__m128i*>(q + i),
+        _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+  }
+  return largest / 127.0F;
 }
 
-static void StoreKv(const float* k, const float* v, int head_dim, int slot, std::byte* block) {
+static void StoreQuantisedKv(const float* k, const float* v, int head_dim, int slot,
+                             uint8_t* block) {
+  int8_t q[kMaxHeadDim];
+  float* scales = reinterpret_cast<float*>(block + 2 * kKvBlockTokens * head_dim);
+  scales[slot] = QuantiseKvRow(k, head_dim, q);
+  for (int d = 0; d < head_dim; ++d) {
+    block[d * kKvBlockTokens + slot] = static_cast<uint8_t>(q[d]);
+  }
+  scales[kKvBlockTokens + slot] = QuantiseKvRow(
+      v, head_dim, reinterpret_cast<int8_t*>(block) + (kKvBlockTokens + slot) * head_dim);
+}
+
+static void StoreKv(KvType type, const float* k, const float* v, int head_dim, int slot,
+                    std::byte* block) {
+  if (type == KvType::kQ8_0) {
+    return StoreQuantisedKv(k, v, head_dim, slot, reinterpret_cast<uint8_t*>(block));
+  }
   uint16_t* k_column = reinterpret_cast<uint16_t*>(block) + slot;
   uint16_t* v_row = reinterpret_cast<uint16_t*>(block) + (kKvBlockTokens + slot) * head_dim;
-  for (int d = 0; d < head_dim; ++d) k_column[d * kKvBlockTokens] = ToHalf(k[d]);
+  uint16_t half[kMaxHeadDim];
   for (int d = 0; d < head_dim; d += 8) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(half + d),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(k + d), _MM_FROUND_TO_NEAREST_INT));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(v_row + d),
                      _mm256_cvtps_ph(_mm256_loadu_ps(v + d), _MM_FROUND_TO_NEAREST_INT));
   }
+  for (int d = 0; d < head_dim; ++d) k_column[d * kKvBlockTokens] = half[d];
 }
 
 }  // namespace

@@ -34,6 +34,10 @@ RW_INLINE void StoreN(float* p, int n, Vec a) { _mm512_mask_storeu_ps(p, FirstLa
 RW_INLINE Vec LoadHalf(const void* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
 }
+RW_INLINE Vec LoadInt8(const void* p) {
+  const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(p));
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+}
 
 RW_INLINE Vec Add(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
 RW_INLINE Vec Sub(Vec a, Vec b) { return {_mm512_sub_ps(a.v, b.v)}; }
