@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "ropeway/request.h"
 
 namespace ropeway {
@@ -92,6 +93,7 @@ struct Scored {
 struct StepResult {
   std::vector<Sampled> sampled;  // In the order of the batch's items that sample.
   std::vector<Scored> scored;    // In the order of the batch's items, then of positions.
+  Duration sampling{};           // What the search for tokens took of the step's time.
 };
 
 }  // namespace ropeway

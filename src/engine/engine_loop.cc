@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -136,6 +137,12 @@ void EngineLoop::Step() {
   if (progress) {
     metrics_->step_rows->Observe(stats.last_rows);
     metrics_->step_time->Observe(ToSeconds(end - begin));
+    // The counters' sum is the histogram's; what another clock or core measured is kept within it.
+    const Duration compute = std::clamp(stats.last_compute, Duration{}, end - begin);
+    const Duration sampling = std::clamp(stats.last_sampling, Duration{}, compute);
+    metrics_->step_forward->Increment(ToSeconds(compute - sampling));
+    metrics_->step_sampling->Increment(ToSeconds(sampling));
+    metrics_->step_scheduling->Increment(ToSeconds(end - begin - compute));
   }
   Publish(end, progress);
   if (!core_.device_status().ok()) {

@@ -1,6 +1,14 @@
 #include "engine/engine_metrics.h"
 
 namespace ropeway {
+namespace {
+
+constexpr const char* kStepSeconds = "ropeway_step_seconds_total";
+constexpr const char* kStepSecondsHelp =
+    "The time of engine steps by what they did: forward (the model), sampling (the search for "
+    "tokens in its logits), scheduling (all else: planning, applying, emitting).";
+
+}  // namespace
 
 EngineMetrics::EngineMetrics()
     : time_to_first_token(metrics_.AddHistogram(
@@ -21,6 +29,10 @@ EngineMetrics::EngineMetrics()
       step_time(metrics_.AddHistogram("ropeway_step_time_seconds",
                                       "One engine step, from scheduling to emitting.",
                                       ShortLatencyBuckets())),
+      step_forward(metrics_.AddCounter(kStepSeconds, kStepSecondsHelp, {{"part", "forward"}})),
+      step_sampling(metrics_.AddCounter(kStepSeconds, kStepSecondsHelp, {{"part", "sampling"}})),
+      step_scheduling(
+          metrics_.AddCounter(kStepSeconds, kStepSecondsHelp, {{"part", "scheduling"}})),
       num_running(metrics_.AddGauge("ropeway_num_requests_running",
                                     "Requests that prefill or decode now.")),
       num_waiting(metrics_.AddGauge(

@@ -24,6 +24,9 @@ class EngineMetrics {
   Histogram* const e2e_latency;
   Histogram* const step_rows;
   Histogram* const step_time;
+  Counter* const step_forward;     // Seconds of step_time: the forward pass without sampling,
+  Counter* const step_sampling;    // the search for tokens in the logits,
+  Counter* const step_scheduling;  // and the rest: scheduling, applying, emitting.
   Gauge* const num_running;
   Gauge* const num_waiting;
   Gauge* const kv_cache_usage;

@@ -399,6 +399,32 @@ TEST(LlmEngineTest, MetricsTellWhatHappened) {
   }
 }
 
+// The value of a metric's line, which begins with `name`.
+double MetricValue(const std::string& text, const std::string& name) {
+  const size_t at = text.find("\n" + name + " ");
+  if (at == std::string::npos) return -1;
+  return std::stod(text.substr(at + name.size() + 2));
+}
+
+TEST(LlmEngineTest, TheTimeOfStepsIsCountedByWhatItWentInto) {
+  TestEngine test;
+  test.control->step_micros = 4000;
+  test.Start();
+  auto sink = NewSink();
+  test.Submit("abcd", 3, sink);
+  sink->WaitEnd();
+  ASSERT_TRUE(test.engine->Drain(seconds(20)).ok());
+  const std::string text = test.engine->MetricsText();
+  const double forward = MetricValue(text, "ropeway_step_seconds_total{part=\"forward\"}");
+  const double sampling = MetricValue(text, "ropeway_step_seconds_total{part=\"sampling\"}");
+  const double scheduling = MetricValue(text, "ropeway_step_seconds_total{part=\"scheduling\"}");
+  EXPECT_NEAR(sampling, 3 * 0.001, 1e-6);
+  EXPECT_GE(forward, 3 * 0.003);
+  EXPECT_GT(scheduling, 0);
+  const double sum = MetricValue(text, "ropeway_step_time_seconds_sum");
+  EXPECT_NEAR(forward + sampling + scheduling, sum, 1e-6 * sum);
+}
+
 TEST(LlmEngineTest, TokenizeAndDetokenize) {
   TestEngine test;
   test.Start();

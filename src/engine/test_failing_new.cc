@@ -44,7 +44,7 @@ void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free
 namespace ropeway {
 
 FailingNew::FailingNew(int64_t n, int64_t count) {
-  seen = 0;
+  ::seen = 0;
   first = n;
   last = n + count - 1;
   armed = true;
@@ -52,7 +52,9 @@ FailingNew::FailingNew(int64_t n, int64_t count) {
 
 FailingNew::~FailingNew() { armed = false; }
 
-bool FailingNew::fired() const { return seen.load() >= first.load(); }
+bool FailingNew::fired() const { return ::seen.load() >= first.load(); }
+
+int64_t FailingNew::seen() const { return ::seen.load(); }
 
 NeverFailingNew::NeverFailingNew() { ++exempt; }
 NeverFailingNew::~NeverFailingNew() { --exempt; }

@@ -17,6 +17,8 @@ class FailingNew {
 
   // Whether one has failed.
   bool fired() const;
+  // Allocations since it began, those that failed included.
+  int64_t seen() const;
 };
 
 // While it lives, this thread's allocations neither count nor fail.

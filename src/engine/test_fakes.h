@@ -43,7 +43,7 @@ class ByteTokenizer final : public Tokenizer {
 
 // What a test does to a running EchoExecutor. Outlives it.
 struct EchoControl {
-  std::atomic<int64_t> step_micros{0};  // How long a step takes.
+  std::atomic<int64_t> step_micros{0};  // How long a step takes, a quarter of it sampling.
   std::atomic<int> fail_at_step{0};     // 0: never.
   std::atomic<int> throw_at_step{0};    // 0: never.
   // The sequence for which there is no logit from its second token on; 0: none.

@@ -39,7 +39,7 @@ StatusOr<KvLayout> CpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
     pool_ = std::move(*pool);
     team_ = std::make_unique<WorkerTeam>(threads_);
     plan_ = std::make_unique<StepPlan>(limits);
-    pass_ = std::make_unique<ForwardPass>(*model_, *kernels_, *pool_, team_.get(), limits);
+    pass_ = std::make_unique<ForwardPass>(*model_, *kernels_, *pool_, team_.get(), clock_, limits);
   } catch (const std::exception& e) {  // No memory, or no more threads.
     return Status(StatusCode::kResourceExhausted,
                   std::string("cannot set up the executor: ") + e.what());
@@ -51,6 +51,14 @@ void CpuExecutor::Launch(const Batch& batch) { batch_ = &batch; }
 
 StepResult CpuExecutor::PrepareResult(const Batch& batch) const {
   StepResult result;
+  size_t sampled_rows = 0;
+  size_t scored_rows = 0;
+  for (const BatchItem& item : batch.items) {
+    sampled_rows += item.sample ? 1 : 0;
+    scored_rows += static_cast<size_t>(item.score_end - item.score_begin);
+  }
+  result.sampled.reserve(sampled_rows);
+  result.scored.reserve(scored_rows);
   const auto wanted = [this](int32_t logprobs) {
     return static_cast<size_t>(std::clamp(logprobs, 0, model_->config().vocab_size));
   };

@@ -10,39 +10,26 @@ namespace {
 
 // Activations of so many rows stay in the second-level cache from one matrix to the next.
 constexpr int kTileRows = 64;
-// Panels of gate and up that are multiplied before SwiGLU joins them.
+// Panels of gate and up that are multiplied before SwiGLU joins them: whole blocks of the packed
+// form.
 constexpr int kFfnPanels = 8;
-constexpr size_t kMaxLogitsBytes = size_t{64} << 20;
-constexpr int kMaxLogitsRows = 64;
+constexpr int64_t kFfnStride = kFfnPanels * kPanelCols + 16;  // An odd number of cache lines.
 
 size_t Product(int64_t a, int64_t b) { return static_cast<size_t>(a) * static_cast<size_t>(b); }
 
-int RoundUp(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
-
-// Bytes that `rows` packed rows need for any of the model's matrices.
-size_t MaxPackedBytes(const Model& model, int rows) {
-  size_t bytes = PackedRowsBytes(model.output().type, rows, model.output().k);
+// Bytes of `rows` packed rows for any layer's down matrix.
+size_t MaxFfnBytes(const Model& model, int rows) {
+  size_t bytes = 0;
   for (const LlamaLayer& layer : model.layers()) {
-    for (const Matrix* m :
-         {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
-      bytes = std::max(bytes, PackedRowsBytes(m->type, rows, m->k));
-    }
+    bytes = std::max(bytes, PackedRowsBytes(layer.down.type, rows, layer.down.k));
   }
   return bytes;
-}
-
-// The matrix of the output features of panels [begin, end).
-Matrix PanelsOf(const Matrix& m, int begin, int end) {
-  Matrix part = m;
-  part.n = std::min(end * kPanelCols, m.n) - begin * kPanelCols;
-  part.panels = m.panels + static_cast<size_t>(begin) * PanelBytes(m.type, m.k);
-  return part;
 }
 
 }  // namespace
 
 ForwardPass::ForwardPass(const Model& model, const Kernels& kernels, const KvPool& pool,
-                         WorkerTeam* team, const PlanLimits& limits)
+                         WorkerTeam* team, const Clock& clock, const PlanLimits& limits)
     : model_(model),
       config_(model.config()),
       kernels_(kernels),
@@ -50,38 +37,30 @@ ForwardPass::ForwardPass(const Model& model, const Kernels& kernels, const KvPoo
       team_(team),
       group_(config_.num_heads / config_.num_kv_heads),
       scale_(1.0F / std::sqrt(static_cast<float>(config_.head_dim))),
-      max_splits_((model.max_positions() + kSplitTokens - 1) / kSplitTokens) {
+      max_splits_((model.max_positions() + kSplitTokens - 1) / kSplitTokens),
+      output_(model, kernels, team, clock, limits.max_rows) {
   const int rows = limits.max_rows;
   const int workers = team->size();
   // Rows that all workers compute together, and rows of one worker's slice, at most.
   const int shared = workers == 1 ? 1 : std::min(rows, kMinRowsPerWorker * workers - 1);
   const int own = std::max(shared, (rows + workers - 1) / workers);
   tile_rows_ = std::max(shared, std::min(own, kTileRows));
-  logits_stride_ = RoundUp(config_.vocab_size, kPanelCols);
-  const size_t logits_row_bytes = Product(logits_stride_, sizeof(float));
-  logits_rows_ = static_cast<int>(std::clamp<size_t>(
-      kMaxLogitsBytes / logits_row_bytes, 1, static_cast<size_t>(std::min(rows, kMaxLogitsRows))));
-
   const int partial = group_ * PartialFloats(config_.head_dim);
   q_ = AlignedArray<float>(Product(rows, config_.q_size()));
   k_ = AlignedArray<float>(Product(rows, config_.kv_size()));
   v_ = AlignedArray<float>(Product(rows, config_.kv_size()));
   attention_ = AlignedArray<float>(Product(rows, config_.q_size()));
-  ffn_ = AlignedArray<float>(Product(shared, config_.intermediate_size));
+  ffn_ = AlignedArray<std::byte>(MaxFfnBytes(model, shared));
   y_ = AlignedArray<float>(Product(shared, config_.hidden_size));
-  final_x_ = AlignedArray<float>(Product(rows, config_.hidden_size));
-  logits_ = AlignedArray<float>(Product(logits_rows_, logits_stride_));
   deferred_ = AlignedArray<float>(
       Product(StepPlan::MaxDeferredPairs(workers), Product(max_splits_, partial)));
   workers_.reserve(static_cast<size_t>(workers));
   for (int id = 0; id < workers; ++id) {
-    Worker& w = workers_.emplace_back(&kernels, config_.vocab_size);
-    w.id = id;
+    Worker& w = workers_.emplace_back(id, RowPacker(model, kernels, tile_rows_));
     w.x = AlignedArray<float>(Product(own, config_.hidden_size));
-    w.norm = AlignedArray<float>(Product(kRowGroup, config_.hidden_size));
-    w.packed = AlignedArray<std::byte>(MaxPackedBytes(model, std::max(tile_rows_, logits_rows_)));
-    w.gate = AlignedArray<float>(Product(tile_rows_, config_.intermediate_size));
-    w.up = AlignedArray<float>(Product(tile_rows_, kFfnPanels * kPanelCols));
+    w.gate = AlignedArray<float>(Product(tile_rows_, kFfnStride));
+    w.up = AlignedArray<float>(Product(tile_rows_, kFfnStride));
+    w.ffn = AlignedArray<std::byte>(MaxFfnBytes(model, tile_rows_));
     w.y = AlignedArray<float>(Product(tile_rows_, config_.hidden_size));
     w.partial = AlignedArray<float>(Product(max_splits_, kAttentionTileRows * partial));
   }
@@ -90,6 +69,7 @@ ForwardPass::ForwardPass(const Model& model, const Kernels& kernels, const KvPoo
 void ForwardPass::Run(const Batch& batch, StepPlan* plan, StepResult* result) {
   const Step step = {&batch, plan, result};
   team_->Run([&](int worker) { RunWorker(step, &workers_[static_cast<size_t>(worker)]); });
+  result->sampling = output_.TakeSamplingTime();
 }
 
 void ForwardPass::RunWorker(const Step& step, Worker* w) {
@@ -110,12 +90,16 @@ void ForwardPass::RunWorker(const Step& step, Worker* w) {
   team_->Barrier();
   const Context outputs = {&step, &plan.outputs(), plan.output_queues(),
                            SliceOf(plan.outputs(), w->id, workers), last};
-  std::memcpy(w->x.data(), final_x_.data() + Product(outputs.slice.row_begin, config_.hidden_size),
+  std::memcpy(w->x.data(), output_.hidden() + Product(outputs.slice.row_begin, config_.hidden_size),
               Product(outputs.slice.rows(), config_.hidden_size) * sizeof(float));
   ComputeQkv(outputs, kQ, w);
   Attend(outputs, w);
   ComputeOutputAndFfn(outputs, w);
-  ComputeOutputs(step, outputs.slice, w);
+  if (outputs.slice.parts == 1 || w->id == 0) {
+    std::memcpy(output_.hidden() + Product(outputs.slice.row_begin, config_.hidden_size),
+                w->x.data(), Product(outputs.slice.rows(), config_.hidden_size) * sizeof(float));
+  }
+  output_.Compute(*step.batch, *step.plan, w->id, step.result);
 }
 
 void ForwardPass::Embed(const Context& c, Worker* w) {
@@ -135,25 +119,10 @@ void ForwardPass::ForEachTile(const Slice& slice, Fn fn) {
   }
 }
 
-void ForwardPass::NormAndPack(const float* x, int rows, const float* weight, WeightType type,
-                              Worker* w) {
-  const int hidden = config_.hidden_size;
-  const size_t group_bytes = PackedRowsBytes(type, kRowGroup, hidden);
-  for (int r = 0; r < rows; r += kRowGroup) {
-    const int count = std::min(kRowGroup, rows - r);
-    for (int i = 0; i < count; ++i) {
-      kernels_.rms_norm(x + Product(r + i, hidden), weight, hidden, config_.rms_norm_eps,
-                        w->norm.data() + Product(i, hidden));
-    }
-    kernels_.pack_rows(type, w->norm.data(), hidden, 0, count, hidden,
-                       w->packed.data() + static_cast<size_t>(r / kRowGroup) * group_bytes);
-  }
-}
-
-void ForwardPass::Multiply(const Matrix& m, const Slice& slice, int rows, float* y, int64_t stride,
-                           const Worker& w) {
+void ForwardPass::Multiply(const Matrix& m, const Slice& slice, const std::byte* packed, int rows,
+                           float* y, int64_t stride) {
   const int panels = m.num_panels();
-  kernels_.matmul(m, w.packed.data(), rows, ShareBegin(panels, slice.part, slice.parts),
+  kernels_.matmul(m, packed, rows, ShareBegin(panels, slice.part, slice.parts),
                   ShareBegin(panels, slice.part + 1, slice.parts), y, stride);
 }
 
@@ -161,15 +130,14 @@ void ForwardPass::ComputeQkv(const Context& c, int projections, Worker* w) {
   const LlamaLayer& layer = model_.layers()[static_cast<size_t>(c.layer)];
   ForEachTile(c.slice, [&](const Tile& tile) {
     const float* x = w->x.data() + Product(tile.x, config_.hidden_size);
-    bool packed = false;
+    const std::byte* packed = nullptr;
     WeightType packed_type = WeightType::kF32;
     const auto project = [&](const Matrix& m, const AlignedArray<float>& to) {
-      if (!packed || packed_type != m.type) {
-        NormAndPack(x, tile.rows, layer.attention_norm, m.type, w);
-        packed = true;
+      if (packed == nullptr || packed_type != m.type) {
+        packed = w->packer.NormAndPack(m.type, x, tile.rows, layer.attention_norm);
         packed_type = m.type;
       }
-      Multiply(m, c.slice, tile.rows, to.data() + Product(tile.row, m.n), m.n, *w);
+      Multiply(m, c.slice, packed, tile.rows, to.data() + Product(tile.row, m.n), m.n);
     };
     if ((projections & kQ) != 0) project(layer.q, q_);
     if ((projections & kKv) != 0) {
@@ -297,10 +265,11 @@ void ForwardPass::MergeDeferred(const Context& c, const Worker& w) {
   team_->Barrier();
 }
 
-void ForwardPass::MultiplyAndAdd(const Matrix& m, const Slice& slice, const Tile& tile, Worker* w) {
+void ForwardPass::MultiplyAndAdd(const Matrix& m, const Slice& slice, const Tile& tile,
+                                 const std::byte* packed, Worker* w) {
   const int hidden = config_.hidden_size;
   float* y = slice.parts > 1 ? y_.data() : w->y.data();
-  Multiply(m, slice, tile.rows, y, hidden, *w);
+  Multiply(m, slice, packed, tile.rows, y, hidden);
   SyncParts(slice);
   kernels_.add(w->x.data() + Product(tile.x, hidden), y, tile.rows * hidden);
 }
@@ -309,44 +278,56 @@ void ForwardPass::ComputeOutputAndFfn(const Context& c, Worker* w) {
   const LlamaLayer& layer = model_.layers()[static_cast<size_t>(c.layer)];
   const int q_size = config_.q_size();
   ForEachTile(c.slice, [&](const Tile& tile) {
-    kernels_.pack_rows(layer.o.type, attention_.data() + Product(tile.row, q_size), q_size, 0,
-                       tile.rows, q_size, w->packed.data());
-    MultiplyAndAdd(layer.o, c.slice, tile, w);
-    ComputeFfn(c, tile, w);
-    kernels_.pack_rows(layer.down.type, c.slice.parts > 1 ? ffn_.data() : w->gate.data(),
-                       config_.intermediate_size, 0, tile.rows, config_.intermediate_size,
-                       w->packed.data());
-    MultiplyAndAdd(layer.down, c.slice, tile, w);
+    const float* attention = attention_.data() + Product(tile.row, q_size);
+    MultiplyAndAdd(layer.o, c.slice, tile,
+                   w->packer.Pack(layer.o.type, attention, q_size, tile.rows, q_size), w);
+    MultiplyAndAdd(layer.down, c.slice, tile, ComputeFfn(c, tile, w), w);
   });
 }
 
-// SwiGLU of the tile's rows, for the features that are this slice's.
-void ForwardPass::ComputeFfn(const Context& c, const Tile& tile, Worker* w) {
+// A few panels of gate and up at a time, joined and packed while they lie in the first-level cache.
+const std::byte* ForwardPass::ComputeFfn(const Context& c, const Tile& tile, Worker* w) {
   const LlamaLayer& layer = model_.layers()[static_cast<size_t>(c.layer)];
   const float* x = w->x.data() + Product(tile.x, config_.hidden_size);
-  const int64_t stride = config_.intermediate_size;
-  const int64_t up_stride = kFfnPanels * kPanelCols;
-  float* out = c.slice.parts > 1 ? ffn_.data() : w->gate.data();
-  const int panels = layer.gate.num_panels();
-  const int panel_end = ShareBegin(panels, c.slice.part + 1, c.slice.parts);
+  std::byte* out = c.slice.parts > 1 ? ffn_.data() : w->ffn.data();
   const bool one_type = layer.gate.type == layer.up.type;
-  if (one_type) NormAndPack(x, tile.rows, layer.ffn_norm, layer.gate.type, w);
-  for (int panel = ShareBegin(panels, c.slice.part, c.slice.parts); panel < panel_end;
-       panel += kFfnPanels) {
-    const int end = std::min(panel + kFfnPanels, panel_end);
-    const int col = panel * kPanelCols;
-    const int cols = std::min(end * kPanelCols, config_.intermediate_size) - col;
-    if (!one_type) NormAndPack(x, tile.rows, layer.ffn_norm, layer.gate.type, w);
-    kernels_.matmul(layer.gate, w->packed.data(), tile.rows, panel, end, w->gate.data(), stride);
-    if (!one_type) NormAndPack(x, tile.rows, layer.ffn_norm, layer.up.type, w);
-    kernels_.matmul(PanelsOf(layer.up, panel, end), w->packed.data(), tile.rows, 0, end - panel,
-                    w->up.data(), up_stride);
-    for (int r = 0; r < tile.rows; ++r) {
-      kernels_.swiglu(w->gate.data() + r * stride + col, w->up.data() + r * up_stride, cols,
-                      out + r * stride + col);
+  const std::byte* packed = nullptr;
+  const auto multiply = [&](const Matrix& m, int begin, int end, float* y) {
+    if (packed == nullptr || !one_type) {
+      packed = w->packer.NormAndPack(m.type, x, tile.rows, layer.ffn_norm);
     }
+    kernels_.matmul(m.PanelRange(begin, end), packed, tile.rows, 0, end - begin, y, kFfnStride);
+  };
+  // Parts begin at multiples of the packed form's blocks.
+  const int steps = (layer.gate.num_panels() + kFfnPanels - 1) / kFfnPanels;
+  const int last = ShareBegin(steps, c.slice.part + 1, c.slice.parts);
+  for (int step = ShareBegin(steps, c.slice.part, c.slice.parts); step < last; ++step) {
+    const int begin = step * kFfnPanels;
+    const int end = std::min(begin + kFfnPanels, layer.gate.num_panels());
+    multiply(layer.gate, begin, end, w->gate.data());
+    multiply(layer.up, begin, end, w->up.data());
+    const int col = begin * kPanelCols;
+    const int cols = std::min(end * kPanelCols, config_.intermediate_size) - col;
+    for (int r = 0; r < tile.rows; ++r) {
+      float* gate = w->gate.data() + r * kFfnStride;
+      kernels_.swiglu(gate, w->up.data() + r * kFfnStride, cols, gate);
+    }
+    PackColumns(layer.down, w->gate.data(), tile.rows, col, cols, out);
   }
   SyncParts(c.slice);
+  return out;
+}
+
+// Columns [col, col + cols) of the rows that `m` is to be multiplied with.
+void ForwardPass::PackColumns(const Matrix& m, const float* x, int rows, int col, int cols,
+                              std::byte* packed) const {
+  const size_t group_bytes = PackedRowsBytes(m.type, kRowGroup, m.k);
+  for (int r = 0; r < rows; r += kRowGroup) {
+    kernels_.pack_rows(m.type, x + r * kFfnStride, kFfnStride, 0, std::min(kRowGroup, rows - r),
+                       cols,
+                       packed + static_cast<size_t>(r / kRowGroup) * group_bytes +
+                           PackedRowsBytes(m.type, kRowGroup, col));
+  }
 }
 
 // Copies what the last layer computes further to where every worker finds it.
@@ -356,45 +337,10 @@ void ForwardPass::KeepOutputRows(const Context& all, const Worker& w) {
   const size_t bytes = static_cast<size_t>(config_.hidden_size) * sizeof(float);
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].row < all.slice.row_begin || rows[i].row >= all.slice.row_end) continue;
-    std::memcpy(final_x_.data() + i * static_cast<size_t>(config_.hidden_size),
+    std::memcpy(output_.hidden() + i * static_cast<size_t>(config_.hidden_size),
                 w.x.data() + Product(rows[i].row - all.slice.row_begin, config_.hidden_size),
                 bytes);
   }
-}
-
-void ForwardPass::ComputeOutputs(const Step& step, const Slice& slice, Worker* w) {
-  const int hidden = config_.hidden_size;
-  const RowSet& set = step.plan->outputs();
-  if (slice.parts == 1 || w->id == 0) {
-    std::memcpy(final_x_.data() + Product(slice.row_begin, hidden), w->x.data(),
-                Product(slice.rows(), hidden) * sizeof(float));
-  }
-  const Slice all = {0, set.size(), w->id, team_->size()};
-  for (int begin = 0; begin < set.size(); begin += logits_rows_) {
-    const int rows = std::min(logits_rows_, set.size() - begin);
-    team_->Barrier();  // final_x_ is complete, and the logits before are used.
-    NormAndPack(final_x_.data() + Product(begin, hidden), rows, model_.output_norm(),
-                model_.output().type, w);
-    Multiply(model_.output(), all, rows, logits_.data(), logits_stride_, *w);
-    team_->Barrier();
-    for (int r = w->id; r < rows; r += team_->size()) {
-      SampleOrScore(step, begin + r, logits_.data() + Product(r, logits_stride_), w);
-    }
-  }
-}
-
-void ForwardPass::SampleOrScore(const Step& step, int output, const float* logits, Worker* w) {
-  const auto index = static_cast<size_t>(output);
-  const std::span<const float> row(logits, static_cast<size_t>(config_.vocab_size));
-  const OutputRow& wanted = step.plan->output_rows()[index];
-  if (wanted.sampled < 0) {
-    w->sampler.Score(row, &step.result->scored[static_cast<size_t>(wanted.scored)]);
-    return;
-  }
-  const RowSet& set = step.plan->outputs();
-  const BatchItem& item = step.batch->items[static_cast<size_t>(set.item[index])];
-  w->sampler.Sample(row, item.spec, item.ids, int64_t{set.position[index]} + 1,
-                    &step.result->sampled[static_cast<size_t>(wanted.sampled)]);
 }
 
 }  // namespace ropeway

@@ -8,13 +8,15 @@
 #ifndef ROPEWAY_EXECUTOR_FORWARD_PASS_H_
 #define ROPEWAY_EXECUTOR_FORWARD_PASS_H_
 
+#include <utility>
 #include <vector>
 
 #include "base/worker_team.h"
 #include "core/batch.h"
 #include "executor/aligned_array.h"
 #include "executor/kv_pool.h"
-#include "executor/sampler.h"
+#include "executor/output_layer.h"
+#include "executor/row_packer.h"
 #include "executor/step_plan.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
@@ -26,7 +28,7 @@ class ForwardPass {
  public:
   // Allocates all that a step needs (throws std::bad_alloc). The arguments must outlive it.
   ForwardPass(const Model& model, const Kernels& kernels, const KvPool& pool, WorkerTeam* team,
-              const PlanLimits& limits);
+              const Clock& clock, const PlanLimits& limits);
 
   // Computes K, V, the sampled tokens and the scores. `result`: an entry per output row, each with
   // its `top_logprobs` as long as wanted, and the id to score. Allocates nothing.
@@ -37,16 +39,15 @@ class ForwardPass {
   // One worker's own memory. Rows count from the first of its slice (x) or of the current tile.
   struct Worker {
     int id = 0;
-    AlignedArray<float> x;           // [slice rows][hidden]: the residual stream.
-    AlignedArray<float> norm;        // [kRowGroup][hidden]
-    AlignedArray<std::byte> packed;  // [tile rows], packed for one matrix
-    AlignedArray<float> gate;        // [tile rows][intermediate]
-    AlignedArray<float> up;          // [tile rows][kFfnPanels * kPanelCols]
-    AlignedArray<float> y;           // [tile rows][hidden]
-    AlignedArray<float> partial;     // [splits][kAttentionTileRows][group][PartialFloats]
-    Sampler sampler;
+    AlignedArray<float> x;        // [slice rows][hidden]: the residual stream.
+    RowPacker packer;             // For tiles.
+    AlignedArray<float> gate;     // [tile rows][some panels]
+    AlignedArray<float> up;       // [tile rows][some panels]
+    AlignedArray<std::byte> ffn;  // [tile rows], packed for the down matrix
+    AlignedArray<float> y;        // [tile rows][hidden]
+    AlignedArray<float> partial;  // [splits][kAttentionTileRows][group][PartialFloats]
 
-    explicit Worker(const Kernels* kernels, int vocab_size) : sampler(kernels, vocab_size) {}
+    Worker(int number, RowPacker row_packer) : id(number), packer(std::move(row_packer)) {}
   };
 
   // A run of rows of one slice that passes through a phase together.
@@ -83,18 +84,18 @@ class ForwardPass {
                   Worker* w);
   void MergeDeferred(const Context& c, const Worker& w);
   void ComputeOutputAndFfn(const Context& c, Worker* w);
-  void ComputeFfn(const Context& c, const Tile& tile, Worker* w);
+  // SwiGLU of the tile's rows, packed for the down matrix.
+  const std::byte* ComputeFfn(const Context& c, const Tile& tile, Worker* w);
+  void PackColumns(const Matrix& m, const float* x, int rows, int col, int cols,
+                   std::byte* packed) const;
   void KeepOutputRows(const Context& all, const Worker& w);
-  void ComputeOutputs(const Step& step, const Slice& slice, Worker* w);
-  void SampleOrScore(const Step& step, int output, const float* logits, Worker* w);
 
-  // packed = RMSNorm(x rows [x_row, x_row + rows)) for matrices of `type`.
-  void NormAndPack(const float* x, int rows, const float* weight, WeightType type, Worker* w);
   // Panels of `m` that are this slice's: y[rows][stride] = packed * m.
-  void Multiply(const Matrix& m, const Slice& slice, int rows, float* y, int64_t stride,
-                const Worker& w);
-  // x rows += the product of `packed` and `m`.
-  void MultiplyAndAdd(const Matrix& m, const Slice& slice, const Tile& tile, Worker* w);
+  void Multiply(const Matrix& m, const Slice& slice, const std::byte* packed, int rows, float* y,
+                int64_t stride);
+  // x rows += packed * m.
+  void MultiplyAndAdd(const Matrix& m, const Slice& slice, const Tile& tile,
+                      const std::byte* packed, Worker* w);
 
   template <typename Fn>
   void ForEachTile(const Slice& slice, Fn fn);
@@ -112,20 +113,17 @@ class ForwardPass {
   const float scale_;  // Of attention scores.
   const int max_splits_;
   int tile_rows_ = 0;
-  int logits_rows_ = 0;  // Rows of `logits_`.
-  int64_t logits_stride_ = 0;
 
   // Shared by all workers, indexed by row of the set.
   AlignedArray<float> q_;          // [rows][q_size]
   AlignedArray<float> k_;          // [rows][kv_size]
   AlignedArray<float> v_;          // [rows][kv_size]
   AlignedArray<float> attention_;  // [rows][q_size]
-  AlignedArray<float> ffn_;        // [shared rows][intermediate], where workers share rows
+  AlignedArray<std::byte> ffn_;    // [shared rows], packed, where workers share rows
   AlignedArray<float> y_;          // [shared rows][hidden], likewise
-  AlignedArray<float> final_x_;    // [rows][hidden]: the output rows
-  AlignedArray<float> logits_;     // [logits rows][vocabulary, padded]
   AlignedArray<float> deferred_;   // [pairs][splits][group][PartialFloats]
   std::vector<Worker> workers_;
+  OutputLayer output_;
 };
 
 }  // namespace ropeway

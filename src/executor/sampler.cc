@@ -27,6 +27,11 @@ Sampler::Sampler(const Kernels* kernels, int vocab_size)
   kernels_->exp_shifted(&kMinExponent, 1, 0.0F, &min_weight_);
 }
 
+bool Sampler::NeedsOnlyLargest(const SampleSpec& spec) {
+  return !(spec.params.temperature > 0.0F) && spec.num_logprobs < 0 &&
+         !LogitAdjuster::InUse(spec.params);
+}
+
 void Sampler::Sample(std::span<const float> logits, const SampleSpec& spec,
                      std::span<const TokenId> ids, int64_t position, Sampled* out) {
   out->token = Draw(adjuster_.Adjust(logits, spec, ids, position), spec, position, &out->invalid);

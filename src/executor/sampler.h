@@ -48,6 +48,9 @@ class Sampler {
   // The scratch memory is for rows of `vocab_size` logits.
   Sampler(const Kernels* kernels, int vocab_size);
 
+  // Whether the outcome is the token of the largest logit, ties to the lowest id, and nothing else.
+  static bool NeedsOnlyLargest(const SampleSpec& spec);
+
   // Draws the token at `position` (that of the new token) and writes `out->token`, `out->invalid`,
   // `out->logprob` and `out->top_logprobs` (as many as it is long on entry; so nothing is allocated
   // here). `ids`: those at the positions before, where LogitAdjuster::NeedsIds(spec.params).

@@ -41,6 +41,8 @@ struct Matrix {
   const std::byte* panels = nullptr;  // 64-byte aligned, MatrixBytes(type, n, k) bytes, not owned.
 
   int num_panels() const { return (n + kPanelCols - 1) / kPanelCols; }
+  // The matrix of the output features of panels [begin, end).
+  Matrix PanelRange(int begin, int end) const;
 };
 
 size_t PanelBytes(WeightType type, int k);  // Bytes of one panel; a multiple of 64.

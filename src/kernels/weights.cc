@@ -141,6 +141,13 @@ size_t PanelBytes(WeightType type, int k) {
   return 0;
 }
 
+Matrix Matrix::PanelRange(int begin, int end) const {
+  Matrix part = *this;
+  part.n = std::min(end * kPanelCols, n) - begin * kPanelCols;
+  part.panels = panels + static_cast<size_t>(begin) * PanelBytes(type, k);
+  return part;
+}
+
 size_t MatrixBytes(WeightType type, int n, int k) {
   return static_cast<size_t>((n + kPanelCols - 1) / kPanelCols) * PanelBytes(type, k);
 }

@@ -1,0 +1,68 @@
+// A steady step takes no memory but what it hands over: its result and its events.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/engine_core.h"
+#include "engine/test_failing_new.h"
+#include "executor/cpu_executor.h"
+#include "model/gguf.h"
+#include "model/test_gguf_writer.h"
+#include "policy/fcfs.h"
+
+namespace ropeway {
+namespace {
+
+constexpr int64_t kNeverFails = 1'000'000'000;
+
+class EngineCoreMemoryTest : public testing::TestWithParam<int> {};
+
+TEST_P(EngineCoreMemoryTest, ASteadyDecodeStepAllocatesTwiceHoweverManySequences) {
+  const int sequences = GetParam();
+  const TempFile file{TinyLlama().Bytes()};
+  auto gguf = GgufFile::Open(file.path());
+  ASSERT_TRUE(gguf.ok());
+  auto model = Model::Load(**gguf, 1);
+  ASSERT_TRUE(model.ok());
+  CpuExecutor executor(std::move(*model), ChooseKernels(nullptr), 2);
+  auto layout = executor.Init(1 << 20, 64, 32);
+  ASSERT_TRUE(layout.ok());
+  EngineCoreOptions options;
+  options.max_num_seqs = 32;
+  options.max_num_batched_tokens = 64;
+  options.max_model_len = 256;
+  FcfsPolicy policy;
+  RealClock clock;
+  int tokens = 0;
+  EngineCore core(options, *layout, &executor, &policy, &clock, [&](std::vector<CoreEvent> events) {
+    for (const CoreEvent& event : events) tokens += event.kind == CoreEvent::Kind::kToken ? 1 : 0;
+  });
+  for (int i = 0; i < sequences; ++i) {
+    CoreRequest request;
+    request.id = static_cast<RequestId>(i + 1);
+    request.prompt = {1, 2, 3};
+    request.max_tokens = 40;
+    request.ignore_eos = true;
+    ASSERT_TRUE(core.Add(std::move(request)).ok());
+  }
+  for (int i = 0; i < 4; ++i) core.Step();
+  std::vector<int64_t> allocations;
+  for (int i = 0; i < 25; ++i) {
+    const FailingNew counter(kNeverFails);
+    core.Step();
+    allocations.push_back(counter.seen());
+  }
+  EXPECT_GE(tokens, 25 * sequences);
+  // Now and then ids and block tables grow; a typical step shows what each one costs.
+  std::sort(allocations.begin(), allocations.end());
+  EXPECT_LE(allocations[allocations.size() / 2], 2);
+  EXPECT_LE(allocations.back(), 2 + 3 * sequences);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sequences, EngineCoreMemoryTest, testing::Values(1, 5, 20));
+
+}  // namespace
+}  // namespace ropeway

@@ -1,0 +1,163 @@
+#include "executor/output_layer.h"
+
+#include <algorithm>
+#include <limits>
+#include <span>
+
+namespace ropeway {
+namespace {
+
+constexpr size_t kMaxLogitsBytes = size_t{64} << 20;
+constexpr int kMaxLogitsRows = 64;
+// Floats of one part of the logits that is searched at once: they fit in the second-level cache.
+constexpr int kPartFloats = 16384;
+
+size_t Product(int64_t a, int64_t b) { return static_cast<size_t>(a) * static_cast<size_t>(b); }
+
+// The next number of floats that is an odd number of cache lines. Rows that lie a multiple of 4 KiB
+// apart (49,152 floats do) would all want the same few sets of each cache.
+int64_t OddLines(int64_t floats) {
+  constexpr int64_t kLine = 16;
+  return ((floats + kLine - 1) / kLine | 1) * kLine;
+}
+
+int LogitsRows(int vocab_size, int max_rows) {
+  const size_t row_bytes = Product(OddLines(vocab_size), sizeof(float));
+  return static_cast<int>(std::clamp<size_t>(
+      kMaxLogitsBytes / row_bytes, 1, static_cast<size_t>(std::min(max_rows, kMaxLogitsRows))));
+}
+
+int PartPanels(int rows) { return std::max(kPartFloats / (rows * kPanelCols), 1); }
+
+}  // namespace
+
+OutputLayer::Worker::Worker(const Model& model, const Kernels& kernels, int rows)
+    : packer(model, kernels, rows),
+      sampler(&kernels, model.config().vocab_size),
+      part(static_cast<size_t>(kPartFloats) + Product(rows, kPanelCols)),
+      best(static_cast<size_t>(rows)) {}
+
+OutputLayer::OutputLayer(const Model& model, const Kernels& kernels, WorkerTeam* team,
+                         const Clock& clock, int max_rows)
+    : model_(model),
+      kernels_(kernels),
+      team_(team),
+      clock_(clock),
+      logits_rows_(LogitsRows(model.config().vocab_size, max_rows)),
+      logits_stride_(OddLines(model.config().vocab_size)),
+      hidden_(Product(max_rows, model.config().hidden_size)),
+      logits_(Product(logits_rows_, logits_stride_)) {
+  workers_.reserve(static_cast<size_t>(team->size()));
+  for (int i = 0; i < team->size(); ++i) workers_.emplace_back(model, kernels, logits_rows_);
+}
+
+OutputLayer::Panels OutputLayer::PanelsOf(int worker) const {
+  const int panels = model_.output().num_panels();
+  return {ShareBegin(panels, worker, team_->size()), ShareBegin(panels, worker + 1, team_->size())};
+}
+
+const SampleSpec& OutputLayer::SpecOf(const Chunk& chunk, int row) const {
+  const int item = chunk.plan->outputs().item[static_cast<size_t>(chunk.begin + row)];
+  return chunk.batch->items[static_cast<size_t>(item)].spec;
+}
+
+bool OutputLayer::OnlyLargestWanted(const Chunk& chunk) const {
+  for (int row = 0; row < chunk.rows; ++row) {
+    const OutputRow& wanted = chunk.plan->output_rows()[static_cast<size_t>(chunk.begin + row)];
+    if (wanted.sampled < 0 || !Sampler::NeedsOnlyLargest(SpecOf(chunk, row))) return false;
+  }
+  return true;
+}
+
+void OutputLayer::Compute(const Batch& batch, const StepPlan& plan, int worker,
+                          StepResult* result) {
+  Worker& w = workers_[static_cast<size_t>(worker)];
+  const Matrix& output = model_.output();
+  const int workers = team_->size();
+  const Panels own = PanelsOf(worker);
+  Chunk chunk = {&batch, &plan, result, 0, 0};
+  for (; chunk.begin < plan.outputs().size(); chunk.begin += logits_rows_) {
+    chunk.rows = std::min(logits_rows_, plan.outputs().size() - chunk.begin);
+    team_->Barrier();  // hidden_ is complete, and what the chunk before left is used.
+    const float* x = hidden_.data() + Product(chunk.begin, output.k);
+    const std::byte* packed =
+        w.packer.NormAndPack(output.type, x, chunk.rows, model_.output_norm());
+    const bool only_largest = OnlyLargestWanted(chunk);
+    if (only_largest) {
+      FindLargest(chunk, packed, worker);
+    } else {
+      kernels_.matmul(output, packed, chunk.rows, own.begin, own.end, logits_.data(),
+                      logits_stride_);
+    }
+    team_->Barrier();
+    const TimePoint begin = clock_.Now();
+    for (int row = worker; row < chunk.rows; row += workers) {
+      if (only_largest) {
+        ReportLargest(chunk, row);
+      } else {
+        SampleOrScore(chunk, row, &w);
+      }
+    }
+    w.sampling += clock_.Now() - begin;
+  }
+}
+
+void OutputLayer::FindLargest(const Chunk& chunk, const std::byte* packed, int worker) {
+  Worker& w = workers_[static_cast<size_t>(worker)];
+  const Panels own = PanelsOf(worker);
+  std::fill(w.best.begin(), w.best.end(), Best{-std::numeric_limits<float>::infinity(), 0});
+  const int at_once = PartPanels(chunk.rows);
+  const int64_t stride = OddLines(int64_t{at_once} * kPanelCols);
+  for (int begin = own.begin; begin < own.end; begin += at_once) {
+    const int end = std::min(begin + at_once, own.end);
+    const Matrix part = model_.output().PanelRange(begin, end);
+    kernels_.matmul(part, packed, chunk.rows, 0, end - begin, w.part.data(), stride);
+    const TimePoint searched_from = clock_.Now();
+    for (int row = 0; row < chunk.rows; ++row) {
+      const float* logits = w.part.data() + row * stride;
+      const int32_t largest = kernels_.argmax(logits, part.n);
+      Best& best = w.best[static_cast<size_t>(row)];
+      // Columns come in ascending order: the first of equal ones stays.
+      if (logits[largest] > best.logit) best = {logits[largest], begin * kPanelCols + largest};
+    }
+    w.sampling += clock_.Now() - searched_from;
+  }
+}
+
+void OutputLayer::ReportLargest(const Chunk& chunk, int row) const {
+  Best best = workers_[0].best[static_cast<size_t>(row)];
+  for (const Worker& w : workers_) {
+    const Best& other = w.best[static_cast<size_t>(row)];
+    if (other.logit > best.logit) best = other;
+  }
+  const OutputRow& wanted = chunk.plan->output_rows()[static_cast<size_t>(chunk.begin + row)];
+  Sampled& sampled = chunk.result->sampled[static_cast<size_t>(wanted.sampled)];
+  sampled.token = best.token;
+  sampled.invalid = !(best.logit > -std::numeric_limits<float>::infinity());
+}
+
+void OutputLayer::SampleOrScore(const Chunk& chunk, int row, Worker* w) {
+  const auto index = static_cast<size_t>(chunk.begin + row);
+  const std::span<const float> logits(logits_.data() + row * logits_stride_,
+                                      static_cast<size_t>(model_.config().vocab_size));
+  const OutputRow& wanted = chunk.plan->output_rows()[index];
+  if (wanted.sampled < 0) {
+    w->sampler.Score(logits, &chunk.result->scored[static_cast<size_t>(wanted.scored)]);
+    return;
+  }
+  const RowSet& set = chunk.plan->outputs();
+  const BatchItem& item = chunk.batch->items[static_cast<size_t>(set.item[index])];
+  w->sampler.Sample(logits, item.spec, item.ids, int64_t{set.position[index]} + 1,
+                    &chunk.result->sampled[static_cast<size_t>(wanted.sampled)]);
+}
+
+Duration OutputLayer::TakeSamplingTime() {
+  Duration longest{};
+  for (Worker& w : workers_) {
+    longest = std::max(longest, w.sampling);
+    w.sampling = {};
+  }
+  return longest;
+}
+
+}  // namespace ropeway

@@ -1,0 +1,90 @@
+// The end of a forward pass: from the last hidden state of the rows whose logits are wanted to
+// tokens and scores.
+//
+// A row that needs nothing but its largest logit (temperature 0, no penalties, no log-probs) never
+// has its logits written to memory: each part of them is searched while it lies in the cache.
+#ifndef ROPEWAY_EXECUTOR_OUTPUT_LAYER_H_
+#define ROPEWAY_EXECUTOR_OUTPUT_LAYER_H_
+
+#include <vector>
+
+#include "base/clock.h"
+#include "base/worker_team.h"
+#include "core/batch.h"
+#include "executor/aligned_array.h"
+#include "executor/row_packer.h"
+#include "executor/sampler.h"
+#include "executor/step_plan.h"
+#include "kernels/kernels.h"
+#include "model/model.h"
+
+namespace ropeway {
+
+// Thread rule: Compute by all workers of the team at once; the rest from the thread that runs it.
+class OutputLayer {
+ public:
+  // Allocates all that a step needs (throws std::bad_alloc). The arguments must outlive it.
+  OutputLayer(const Model& model, const Kernels& kernels, WorkerTeam* team, const Clock& clock,
+              int max_rows);
+
+  // Where the hidden states go, before the final norm: [max_rows][hidden], in the order of
+  // StepPlan::outputs().
+  float* hidden() const { return hidden_.data(); }
+
+  // Computes and samples all output rows of the plan. Allocates nothing.
+  // REQUIRES: every worker of the team calls it, with its own number, and each has written its part
+  // of hidden(); `result` as ForwardPass::Run wants it.
+  void Compute(const Batch& batch, const StepPlan& plan, int worker, StepResult* result);
+
+  // The longest time that a worker spent since the last call in search of tokens, without the
+  // product that gives the logits. REQUIRES: no Compute is under way.
+  Duration TakeSamplingTime();
+
+ private:
+  struct Best {
+    float logit;
+    TokenId token;
+  };
+  struct alignas(64) Worker {
+    Worker(const Model& model, const Kernels& kernels, int rows);
+    RowPacker packer;
+    Sampler sampler;
+    AlignedArray<float> part;  // [rows][columns of a part]
+    std::vector<Best> best;    // Of each row, among the columns that are this worker's.
+    Duration sampling{};
+  };
+  // Rows [begin, begin + rows) of the outputs.
+  struct Chunk {
+    const Batch* batch;
+    const StepPlan* plan;
+    StepResult* result;
+    int begin;
+    int rows;
+  };
+
+  // The panels of the output matrix that are one worker's.
+  struct Panels {
+    int begin;
+    int end;
+  };
+  Panels PanelsOf(int worker) const;
+  const SampleSpec& SpecOf(const Chunk& chunk, int row) const;
+  bool OnlyLargestWanted(const Chunk& chunk) const;
+  void FindLargest(const Chunk& chunk, const std::byte* packed, int worker);
+  void ReportLargest(const Chunk& chunk, int row) const;
+  void SampleOrScore(const Chunk& chunk, int row, Worker* w);
+
+  const Model& model_;
+  const Kernels& kernels_;
+  WorkerTeam* const team_;
+  const Clock& clock_;
+  const int logits_rows_;
+  const int64_t logits_stride_;
+  AlignedArray<float> hidden_;
+  AlignedArray<float> logits_;  // [logits_rows_][logits_stride_]
+  std::vector<Worker> workers_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_EXECUTOR_OUTPUT_LAYER_H_

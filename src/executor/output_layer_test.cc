@@ -1,0 +1,98 @@
+// The largest logit found part by part, by several workers, is that of the whole row.
+#include "executor/output_layer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+
+#include "executor/test_runner.h"
+
+namespace ropeway::testing {
+namespace {
+
+constexpr int kHidden = 64;
+
+class OutputLayerTest : public ::testing::Test {
+ protected:
+  // The tokens of `rows` rows of hidden states, all at temperature 0; `whole`: with log-probs,
+  // which needs the whole row.
+  std::vector<Sampled> Tokens(const std::vector<float>& hidden, int workers, bool whole) {
+    const int rows = static_cast<int>(hidden.size()) / kHidden;
+    PlanLimits limits;
+    limits.workers = workers;
+    limits.max_rows = limits.max_seqs = limits.num_blocks = rows;
+    limits.vocab_size = kTinyVocab;
+    limits.max_positions = 16;
+    Batch batch;
+    StepResult result;
+    for (int r = 0; r < rows; ++r) {
+      BatchItem& item = batch.items.emplace_back();
+      item.tokens = {1};
+      item.blocks = {r};
+      item.sample = true;
+      item.spec.params.temperature = 0;
+      if (whole) item.spec.num_logprobs = 0;
+      result.sampled.emplace_back();
+    }
+    StepPlan plan(limits);
+    EXPECT_TRUE(plan.Build(batch).ok());
+    WorkerTeam team(workers);
+    OutputLayer layer(*TinyModel(), *Best(), &team, clock_, rows);
+    std::copy(hidden.begin(), hidden.end(), layer.hidden());
+    team.Run([&](int worker) { layer.Compute(batch, plan, worker, &result); });
+    EXPECT_GT(layer.TakeSamplingTime().count(), 0);
+    EXPECT_EQ(layer.TakeSamplingTime().count(), 0);
+    return result.sampled;
+  }
+
+  RealClock clock_;
+};
+
+TEST_F(OutputLayerTest, FindsTheTokenThatTheWholeRowGives) {
+  std::mt19937 rng(5);
+  std::normal_distribution<float> normal;
+  for (const int workers : {1, 2, 3}) {
+    for (const int rows : {1, 2, 5, 63, 64, 65, 130}) {
+      std::vector<float> hidden(static_cast<size_t>(rows) * kHidden);
+      for (float& x : hidden) x = normal(rng);
+      const auto parts = Tokens(hidden, workers, false);
+      const auto whole = Tokens(hidden, workers, true);
+      int beyond_first_panel = 0;
+      for (size_t r = 0; r < parts.size(); ++r) {
+        EXPECT_EQ(parts[r].token, whole[r].token)
+            << rows << " rows, " << workers << " workers, row " << r;
+        EXPECT_FALSE(parts[r].invalid);
+        beyond_first_panel += parts[r].token >= kPanelCols ? 1 : 0;
+      }
+      if (rows > 60) {
+        EXPECT_GT(beyond_first_panel, rows / 2);
+      }
+    }
+  }
+}
+
+TEST_F(OutputLayerTest, EqualLogitsGoToTheLowestId) {
+  for (const int workers : {1, 2, 3}) {
+    for (const Sampled& s : Tokens(std::vector<float>(64 * kHidden, 0.0F), workers, false)) {
+      EXPECT_EQ(s.token, 0);
+      EXPECT_FALSE(s.invalid);
+    }
+  }
+}
+
+TEST_F(OutputLayerTest, ARowWithoutAFiniteLogitIsInvalidAndNoOther) {
+  std::vector<float> hidden(3 * kHidden, 0.5F);
+  for (int i = kHidden; i < 2 * kHidden; ++i) hidden[static_cast<size_t>(i)] = std::nanf("");
+  for (const bool whole : {false, true}) {
+    const auto tokens = Tokens(hidden, 2, whole);
+    EXPECT_FALSE(tokens[0].invalid);
+    EXPECT_TRUE(tokens[1].invalid);
+    EXPECT_FALSE(tokens[2].invalid);
+  }
+}
+
+}  // namespace
+}  // namespace ropeway::testing
