@@ -38,7 +38,7 @@ class BenchKernelsTest(unittest.TestCase):
     def test_a_quick_run_has_every_section(self):
         reply = bench("--quick", "--threads", "2", "--csv", str(self.csv))
         self.assertEqual((reply.returncode, reply.stderr), (0, ""))
-        self.assertRegex(reply.stdout, r"\ACPU .+; kernels \w+; threads 2; barrier \d+ ns\n")
+        self.assertRegex(reply.stdout, r"\ACPU .+; kernels \w+; threads 2; barrier \d+ ns \(\d+ to \d+ during the run\)\n")
         self.assertIn("\nThe machine's limits", reply.stdout)
         for title in TITLES.values():
             self.assertIn("\n" + title, reply.stdout)

@@ -4,10 +4,14 @@
 
 namespace ropeway {
 
-// Nanoseconds of one barrier of a WorkerTeam of `threads` threads that have nothing else to do: the
-// best of five runs, some 10 ms in all. It says where the host placed the virtual cores (on one
-// cache or on two), which changes other timings by 10 to 20 %: timings compare only where this one
-// agrees. REQUIRES: threads >= 1. Throws as WorkerTeam does.
+class WorkerTeam;
+
+// Nanoseconds of one barrier of the team, whose threads have nothing else to do: the best of five
+// runs, some milliseconds in all. It says where the host placed the virtual cores (on one cache or
+// on two), which changes other timings by 10 to 20 %: timings compare only where this one agrees.
+double BarrierNanoseconds(WorkerTeam* team);
+
+// The same of a new team. REQUIRES: threads >= 1. Throws as WorkerTeam does.
 double BarrierNanoseconds(int threads);
 
 }  // namespace ropeway

@@ -10,7 +10,8 @@ namespace ropeway {
 namespace {
 
 constexpr std::string_view kColumns =
-    "cpu,isa,threads,barrier_ns,section,model,name,type,k,n,count,rows,sequences,context,dealt,"
+    "cpu,isa,threads,barrier_ns,sweep_gb_per_s,section,model,name,type,k,n,count,rows,sequences,"
+    "context,dealt,"
     "repetitions,phases,median_us,min_us,max_us,spread,gops,gb_per_s,bound,share\n";
 
 std::string Quoted(std::string_view text) {
@@ -23,8 +24,10 @@ std::string Quoted(std::string_view text) {
   return quoted + '"';
 }
 
-std::string Setup(const Setting& setting, std::string_view isa, int threads) {
-  return fmt::format("{},{},{},{:.0f},", Quoted(setting.cpu), isa, threads, setting.barrier_ns);
+// Up to `sweep_gb_per_s`.
+std::string Setup(const Setting& setting, const Conditions& conditions) {
+  return fmt::format("{},{},{},{:.0f},{:.3f},", Quoted(setting.cpu), setting.isa, setting.threads,
+                     conditions.barrier_ns, conditions.sweep / 1e9);
 }
 
 // From `repetitions` to `spread`, which is (largest - smallest) / median.
@@ -45,12 +48,13 @@ std::string Share(const Reached& reached) {
 std::string PeakLine(const Setting& setting, const PeakResult& peak) {
   const bool sweep = peak.what == "sweep";
   const std::string rate = fmt::format("{:.3f}", peak.per_second() / 1e9);
-  return Setup(setting, peak.isa, peak.threads) + fmt::format("peak,,{},,,,,,,,,", peak.what) +
+  return fmt::format("{},{},{},{:.0f},,peak,,{},,,,,,,,,", Quoted(setting.cpu), peak.isa,
+                     peak.threads, peak.barrier_ns, peak.what) +
          Times(peak.timing) + fmt::format("{},{},,\n", sweep ? "" : rate, sweep ? rate : "");
 }
 
 std::string ProductLine(const Setting& setting, std::string_view section, const MatMulResult& r) {
-  return Setup(setting, setting.isa, setting.threads) +
+  return Setup(setting, r.conditions) +
          fmt::format("{},{},{},{},{},{},{},{},,,{},", section, Quoted(r.model), r.shape.label,
                      WeightTypeName(r.shape.type), r.shape.k, fmt::join(r.shape.n, "+"),
                      r.shape.count, r.rows, r.by_rows ? "rows" : "columns") +
@@ -58,7 +62,7 @@ std::string ProductLine(const Setting& setting, std::string_view section, const 
 }
 
 std::string WeightedLine(const Setting& setting, const WeightedShare& w) {
-  return Setup(setting, setting.isa, setting.threads) +
+  return fmt::format("{},{},{},,,", Quoted(setting.cpu), setting.isa, setting.threads) +
          fmt::format("weighted,{},{},,,,,{},,,,,,,,,,{:.3f},,peak,{:.4f}\n", Quoted(w.model),
                      w.with_output ? "layers and output" : "layers", w.rows, w.ops_per_second / 1e9,
                      w.peak_share);
@@ -66,7 +70,7 @@ std::string WeightedLine(const Setting& setting, const WeightedShare& w) {
 
 std::string AttentionLine(const Setting& setting, const AttentionResult& r) {
   const AttentionCase& c = r.problem;
-  return Setup(setting, setting.isa, setting.threads) +
+  return Setup(setting, r.conditions) +
          fmt::format("attention,{},{},F16,{},{}x{},{},{},{},{},,", Quoted(r.model),
                      c.rows == 1 ? "decode" : "prefill", r.shape.head_dim, r.shape.num_kv_heads,
                      r.shape.group, r.shape.num_layers, c.rows, c.sequences, c.context) +

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace ropeway {
@@ -44,22 +45,30 @@ Rate MeasureF32(const PeakLoops& loops, WorkerTeam* team, const TimingBudget& bu
   return MeasureLoop(loops.f32_fma, loops.f32_ops, team, budget);
 }
 
-StatusOr<Rate> MeasureSweep(const PeakLoops& loops, size_t bytes, WorkerTeam* team,
-                            const TimingBudget& budget) {
+StatusOr<MemorySweep> MemorySweep::Make(const PeakLoops& loops, size_t bytes, WorkerTeam* team) {
   const auto workers = static_cast<size_t>(team->size());
   const size_t part = (bytes / workers / kSweepBytes + 1) * kSweepBytes;
   auto arena = WeightArena::Make(part * workers);
   if (!arena.ok()) return arena.status();
-  std::vector<Result> results(workers);
-  const auto part_of = [&](int worker) {
-    return arena->data() + static_cast<size_t>(worker) * part;
-  };
+  MemorySweep sweep(loops, part, *std::move(arena), team);
   // Pages that nobody wrote are all the same page of zeros.
-  team->Run([&](int worker) { std::memset(part_of(worker), 1, part); });
+  team->Run([&](int worker) { std::memset(sweep.PartOf(worker), 1, part); });
+  return sweep;
+}
+
+MemorySweep::MemorySweep(const PeakLoops& loops, size_t part, WeightArena arena, WorkerTeam* team)
+    : loops_(&loops), part_(part), arena_(std::move(arena)), team_(team) {}
+
+std::byte* MemorySweep::PartOf(int worker) const {
+  return arena_.data() + static_cast<size_t>(worker) * part_;
+}
+
+Rate MemorySweep::Measure(const TimingBudget& budget) const {
+  std::vector<Result> results(static_cast<size_t>(team_->size()));
   Rate rate;
-  rate.work = static_cast<double>(part * workers);
-  rate.timing = TimePhases(team, budget, [&](int worker, int) {
-    results[static_cast<size_t>(worker)].value = loops.sweep(part_of(worker), part);
+  rate.work = static_cast<double>(part_) * team_->size();
+  rate.timing = TimePhases(team_, budget, [&](int worker, int) {
+    results[static_cast<size_t>(worker)].value = loops_->sweep(PartOf(worker), part_);
   });
   rate.per_second = rate.work / rate.timing.median;
   return rate;

@@ -20,10 +20,24 @@ struct Rate {
 Rate MeasureInt8(const PeakLoops& loops, WorkerTeam* team, const TimingBudget& budget);
 Rate MeasureF32(const PeakLoops& loops, WorkerTeam* team, const TimingBudget& budget);
 
-// The workers read `bytes` bytes (rounded up) of memory in large pages, each a part of its own.
-// kResourceExhausted where there is no such memory.
-StatusOr<Rate> MeasureSweep(const PeakLoops& loops, size_t bytes, WorkerTeam* team,
-                            const TimingBudget& budget);
+// Memory in large pages that the workers read, each a part of its own.
+class MemorySweep {
+ public:
+  // Takes `bytes` bytes (rounded up). `loops` and `team` must outlive it. kResourceExhausted where
+  // there is no such memory.
+  static StatusOr<MemorySweep> Make(const PeakLoops& loops, size_t bytes, WorkerTeam* team);
+
+  Rate Measure(const TimingBudget& budget) const;
+
+ private:
+  MemorySweep(const PeakLoops& loops, size_t part, WeightArena arena, WorkerTeam* team);
+  std::byte* PartOf(int worker) const;
+
+  const PeakLoops* loops_;
+  size_t part_;  // Bytes of each worker.
+  WeightArena arena_;
+  WorkerTeam* team_;
+};
 
 }  // namespace ropeway
 

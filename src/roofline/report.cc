@@ -13,6 +13,8 @@ namespace {
 constexpr size_t kLabelWidth = 34;
 constexpr size_t kUnitWidth = 8;
 constexpr size_t kCellWidth = 7;
+// (largest - smallest) / median of a figure's repetitions on a machine that does nothing else.
+constexpr double kQuietSpread = 0.25;
 
 // Three digits, as far as the number has them before its point.
 std::string Figure(double value) {
@@ -51,9 +53,14 @@ std::string Percent(double share) { return fmt::format("{:.0f}%", share * 100); 
 
 std::string Header(const Results& results) {
   const Setting& setting = results.setting;
-  std::string text =
-      fmt::format("CPU {}; kernels {}; threads {}; barrier {:.0f} ns\nmodel {}\n", setting.cpu,
-                  setting.isa, setting.threads, setting.barrier_ns, setting.model);
+  const Range barrier = BarrierRange(results);
+  const Range spread = SpreadRange(results);
+  std::string text = fmt::format(
+      "CPU {}; kernels {}; threads {}; barrier {:.0f} ns ({:.0f} to {:.0f} during the run)\n"
+      "model {}\nrepetitions of a figure differ by {} in the median, {} at most{}\n",
+      setting.cpu, setting.isa, setting.threads, barrier.median, barrier.least, barrier.most,
+      setting.model, Percent(spread.median), Percent(spread.most),
+      spread.median > kQuietSpread ? ": something else is using this machine" : "");
   if (!setting.cold) {
     text += "quick: few cases, each too short and too small for a figure to be worth anything\n";
   }
@@ -73,12 +80,13 @@ std::string Peaks(const Results& results) {
                         peak.threads == 1 ? "thread" : "threads", Figure(peak.per_second() / 1e9),
                         sweep ? "GB/s" : (peak.what == "int8" ? "GOPS" : "GFLOPS"));
   }
+  const Range sweep = SweepRange(results);
   text += fmt::format(
-      "Shares below are of {} GOPS (i), {} GFLOPS (f) and {} GB/s (m: the sweep, or 50 GB/s if "
-      "that is less):\nthe least time that these allow for the operations and for the bytes, over "
-      "the time taken.\n",
+      "Shares below are of {} GOPS (i), {} GFLOPS (f), and memory (m) as fast as it was read just "
+      "before\neach figure, {} to {} GB/s, but at most 50: the least time that these allow for the "
+      "operations and\nfor the bytes, over the time taken.\n",
       Figure(results.limits.int8_ops / 1e9), Figure(results.limits.f32_ops / 1e9),
-      Figure(results.limits.bytes / 1e9));
+      Figure(sweep.least / 1e9), Figure(sweep.most / 1e9));
   return text;
 }
 

@@ -5,6 +5,23 @@
 namespace ropeway {
 namespace {
 
+Range RangeOf(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::ranges::sort(values);
+  return {values.front(), values[values.size() / 2], values.back()};
+}
+
+// get(result) of everything that was measured.
+template <typename Get>
+std::vector<double> OfAll(const Results& results, Get get) {
+  std::vector<double> values;
+  for (const PeakResult& result : results.peaks) get(result, &values);
+  for (const MatMulResult& result : results.products) get(result, &values);
+  for (const MatMulResult& result : results.logits) get(result, &values);
+  for (const AttentionResult& result : results.attention) get(result, &values);
+  return values;
+}
+
 struct Sum {
   double seconds = 0;
   double bound_seconds = 0;
@@ -22,6 +39,32 @@ struct Sum {
 };
 
 }  // namespace
+
+Range BarrierRange(const Results& results) {
+  return RangeOf(OfAll(results, [](const auto& result, std::vector<double>* values) {
+    if constexpr (requires { result.conditions; }) {
+      values->push_back(result.conditions.barrier_ns);
+    } else {
+      values->push_back(result.barrier_ns);
+    }
+  }));
+}
+
+Range SweepRange(const Results& results) {
+  return RangeOf(OfAll(results, [](const auto& result, std::vector<double>* values) {
+    if constexpr (requires { result.conditions; }) {
+      values->push_back(result.conditions.sweep);
+    } else if (result.what == "sweep") {
+      values->push_back(result.per_second());
+    }
+  }));
+}
+
+Range SpreadRange(const Results& results) {
+  return RangeOf(OfAll(results, [](const auto& result, std::vector<double>* values) {
+    values->push_back((result.timing.most - result.timing.least) / result.timing.median);
+  }));
+}
 
 std::vector<WeightedShare> WeightedShares(const std::vector<MatMulResult>& products,
                                           const Limits& limits) {

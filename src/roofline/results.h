@@ -13,13 +13,18 @@
 
 namespace ropeway {
 
+// What changes while other tenants of the host work: measured just before each figure.
+struct Conditions {
+  double barrier_ns = 0;  // Of one barrier of the threads.
+  double sweep = 0;       // Bytes per second from memory.
+};
+
 // The machine, and how it was used.
 struct Setting {
   std::string cpu;
   std::string isa;  // The table of kernels that was timed.
   std::string model;
   int threads = 1;
-  double barrier_ns = 0;
   bool cold = true;  // Weights and KV came from memory.
 };
 
@@ -30,6 +35,7 @@ struct PeakResult {
   int threads = 1;
   double work = 0;  // Operations, or bytes of the sweep, that `timing` is of.
   Timing timing;
+  double barrier_ns = 0;
 
   double per_second() const { return work / timing.median; }
 };
@@ -39,6 +45,7 @@ struct MatMulResult {
   MatMulShape shape;
   int rows = 1;
   bool by_rows = false;  // How it was dealt out.
+  Conditions conditions;
   Timing timing;
   Work work;
   Reached reached;
@@ -50,6 +57,7 @@ struct AttentionResult {
   std::string model;
   AttentionShape shape;
   AttentionCase problem;
+  Conditions conditions;
   Timing timing;
   Work work;
   Reached reached;
@@ -67,13 +75,24 @@ struct WeightedShare {
 
 struct Results {
   Setting setting;
-  Limits limits;  // Those that shares are of.
+  Limits limits;  // Those that shares are of, but for the sweep, which is measured anew each time.
   std::vector<PeakResult> peaks;
   std::vector<MatMulResult> products;
   std::vector<MatMulResult> logits;  // The output matrix with several vocabularies.
   std::vector<AttentionResult> attention;
   std::vector<std::string> left_out;  // One sentence each: what was not measured, and why.
 };
+
+// The least, median and largest of some figures; all 0 where there are none.
+struct Range {
+  double least = 0;
+  double median = 0;
+  double most = 0;
+};
+Range BarrierRange(const Results& results);  // Nanoseconds.
+Range SweepRange(const Results& results);    // Bytes per second.
+// Of all timings: (largest - smallest) / median of their repetitions.
+Range SpreadRange(const Results& results);
 
 // For each model and number of rows among `products`, in their order: first without, then with the
 // output matrix, where that was measured with so many rows.

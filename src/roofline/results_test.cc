@@ -28,6 +28,7 @@ MatMulResult Product(const std::string& label, int n, int count, bool logits, in
   result.model = "a model, small";
   result.shape = {label, WeightType::kQ4_1, 1024, {n, n}, count, logits};
   result.rows = rows;
+  result.conditions = {68, 36e9};
   result.timing = Took(seconds);
   result.work = MatMulBench::WorkOf(result.shape, rows);
   result.reached = Compare(result.work, seconds, kLimits);
@@ -37,23 +38,25 @@ MatMulResult Product(const std::string& label, int n, int count, bool logits, in
 // Least times: a 1024-row product of 1024 x 2 * 1024 takes 4.29e9 operations / 800e9 = 5.37 ms.
 Results Example() {
   Results results;
-  results.setting = {"a CPU, fast", "avx2", "a model, small", 2, 65, true};
+  results.setting = {"a CPU, fast", "avx2", "a model, small", 2, true};
   results.limits = kLimits;
-  results.peaks = {{"int8", "avx2", 1, 400e6, Took(1e-3)},
-                   {"int8", "avx2", 2, 800e6, Took(1e-3)},
-                   {"sweep", "avx2", 2, 80e6, Took(2e-3)}};
+  results.peaks = {{"int8", "avx2", 1, 400e6, Took(1e-3), 65},
+                   {"int8", "avx2", 2, 800e6, Took(1e-3), 64},
+                   {"sweep", "avx2", 2, 80e6, Took(2e-3), 70}};
   results.products = {Product("q/k", 1024, 30, false, 1, 50e-6),
                       Product("q/k", 1024, 30, false, 1024, 10e-3),
                       Product("output", 4096, 1, true, 1, 200e-6)};
   results.attention = {{"a model, small",
                         {3, 3, 64, 30},
                         {1, 1, 128},
+                        {66, 30e9},
                         Took(1e-4),
                         {.f32_ops = 2e6, .bytes = 2e6},
                         {Bound::kMemory, 0.5}},
                        {"a model, small",
                         {3, 3, 64, 30},
                         {1, 256, 128},
+                        {260, 44e9},
                         Took(1e-3),
                         {.f32_ops = 1e8, .bytes = 2e6},
                         {Bound::kF32, 0.5}}};
@@ -78,9 +81,14 @@ TEST(WeightedSharesTest, EachProductCountsAsOftenAsItOccurs) {
 
 TEST(ReportTest, SaysWhatAPersonNeedsToReadIt) {
   const std::string text = FormatReport(Example());
-  EXPECT_THAT(text, HasSubstr("CPU a CPU, fast; kernels avx2; threads 2; barrier 65 ns\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "CPU a CPU, fast; kernels avx2; threads 2; barrier 68 ns (64 to 260 during the run)\n"));
   EXPECT_THAT(text, HasSubstr("800 GOPS"));
   EXPECT_THAT(text, HasSubstr("40.0 GB/s"));
+  EXPECT_THAT(text, HasSubstr("30.0 to 44.0 GB/s, but at most 50"));
+  EXPECT_THAT(text, HasSubstr("differ by 30% in the median, 30% at most: something else"));
   EXPECT_THAT(text, HasSubstr("q/k 1024 x 1024+1024"));
   EXPECT_THAT(text, HasSubstr("Q4_1, 30 times"));
   EXPECT_THAT(text, HasSubstr("66%m"));
@@ -137,7 +145,11 @@ TEST(CsvTest, EveryLineHasTheHeadersColumns) {
   EXPECT_EQ(at(1, "gops"), "400.000");
   EXPECT_EQ(at(3, "name"), "sweep");
   EXPECT_EQ(at(3, "gb_per_s"), "40.000");
+  EXPECT_EQ(at(1, "barrier_ns"), "65");
+  EXPECT_EQ(at(1, "sweep_gb_per_s"), "");
   EXPECT_EQ(at(4, "section"), "matmul");
+  EXPECT_EQ(at(4, "barrier_ns"), "68");
+  EXPECT_EQ(at(4, "sweep_gb_per_s"), "36.000");
   EXPECT_EQ(at(4, "n"), "1024+1024");
   EXPECT_EQ(at(4, "count"), "30");
   EXPECT_EQ(at(4, "median_us"), "50.000");
