@@ -95,6 +95,9 @@ CLI::App* AddBenchKernels(CLI::App* bench, BenchKernelsFlags* flags) {
   AddText(app, "--rows", &flags->rows, "LIST", "Numbers of rows that are multiplied together")
       ->default_str("1,2,3,4,6,8,12,16,32,64,128,512")
       ->group("What is measured");
+  AddChoice(app, "--kv-cache-dtype", &flags->kv_cache_dtype, {"f16", "q8_0"},
+            "How the KV cache of the attention keeps numbers: f16 or q8_0")
+      ->group("What is measured");
   AddNumber(app, "--seconds", &flags->seconds, 0.001, 60, "About so long for each figure")
       ->group("What is measured");
   app->add_flag("--quick", flags->quick,
@@ -125,6 +128,7 @@ int RunBenchKernels(const BenchKernelsFlags& flags) {
   StatusOr<ModelShapes> shapes = ReadShapes(flags.model);
   if (!shapes.ok()) return Fail(shapes.status());
   options.model = *std::move(shapes);
+  options.model.attention.kv_type = *KvTypeByName(flags.kv_cache_dtype.c_str());
   // Before the measuring, which takes its time.
   std::ofstream csv;
   if (!flags.csv.empty()) {

@@ -18,6 +18,7 @@ struct BenchKernelsFlags {
   int threads = 0;   // 0: the physical cores.
   std::string isa;   // "": ROPEWAY_ISA, or the best.
   std::string only;  // "": everything.
+  std::string kv_cache_dtype = "f16";
   std::string rows;  // "": the default list.
   double seconds = 0.2;
   bool quick = false;

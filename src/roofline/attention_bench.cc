@@ -5,16 +5,16 @@
 #include <cstring>
 #include <random>
 
-#include "kernels/half.h"
-
 namespace ropeway {
 namespace {
+
+constexpr size_t kRandomBlocks = 61;  // Different ones; they repeat in the pool.
 
 size_t Product(int64_t a, int64_t b) { return static_cast<size_t>(a) * static_cast<size_t>(b); }
 
 // K and V of one block and head.
 size_t HeadBytes(const AttentionShape& shape) {
-  return size_t{2} * Product(kKvBlockTokens, shape.head_dim) * sizeof(uint16_t);
+  return KvHeadBlockBytes(shape.kv_type, shape.head_dim);
 }
 
 }  // namespace
@@ -57,15 +57,13 @@ Status AttentionBench::MakePool(size_t rotate_bytes, size_t max_bytes) {
   if (!arena.ok()) return arena.status();
   pool_ = *std::move(arena);
 
-  std::vector<uint16_t> values(size_t{1} << 16);
-  std::mt19937 random(4);
-  std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
-  for (uint16_t& value : values) value = FloatToHalf(uniform(random));
-  const size_t piece = values.size() * sizeof(uint16_t);
+  const std::vector<std::byte> pattern = RandomBlocks();
+  const size_t heads = pool_.size() / head_bytes_;
   team_->Run([&](int worker) {
-    for (size_t at = static_cast<size_t>(worker) * piece; at < pool_.size();
-         at += static_cast<size_t>(team_->size()) * piece) {
-      std::memcpy(pool_.data() + at, values.data(), std::min(piece, pool_.size() - at));
+    for (size_t i = static_cast<size_t>(worker); i < heads;
+         i += static_cast<size_t>(team_->size())) {
+      std::memcpy(pool_.data() + i * head_bytes_, pattern.data() + i % kRandomBlocks * head_bytes_,
+                  head_bytes_);
     }
   });
   // Sequences that were served together have their blocks in turns.
@@ -76,6 +74,24 @@ Status AttentionBench::MakePool(size_t rotate_bytes, size_t max_bytes) {
     }
   }
   return {};
+}
+
+// K and V as a model would have written them.
+std::vector<std::byte> AttentionBench::RandomBlocks() const {
+  std::vector<std::byte> blocks(kRandomBlocks * head_bytes_);
+  std::vector<float> k(static_cast<size_t>(shape_.head_dim));
+  std::vector<float> v(k.size());
+  std::mt19937 random(4);
+  std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
+  for (size_t block = 0; block < kRandomBlocks; ++block) {
+    for (int slot = 0; slot < kKvBlockTokens; ++slot) {
+      for (float& value : k) value = uniform(random);
+      for (float& value : v) value = uniform(random);
+      kernels_.store_kv(shape_.kv_type, k.data(), v.data(), shape_.head_dim, slot,
+                        blocks.data() + block * head_bytes_);
+    }
+  }
+  return blocks;
 }
 
 int AttentionBench::SplitsOf(int row) const { return (problem_.start() + row) / kSplitTokens + 1; }
@@ -134,7 +150,8 @@ void AttentionBench::Attend(int worker, int phase) {
   const auto workers = static_cast<size_t>(team_->size());
   for (size_t i = static_cast<size_t>(worker); i < units_.size(); i += workers) {
     float* partial = PartialAt(deferred_ ? i : static_cast<size_t>(worker));
-    AttendUnit(units_[i], layer, set, partial);
+    AttendUnit(units_[i], i + workers < units_.size() ? &units_[i + workers] : nullptr, layer, set,
+               partial);
     if (!deferred_) Merge(units_[i], units_[i].split_end, partial);
   }
   if (!deferred_) return;
@@ -145,9 +162,9 @@ void AttentionBench::Attend(int worker, int phase) {
   }
 }
 
-void AttentionBench::AttendUnit(const Unit& unit, int layer, int set, float* partial) {
+void AttentionBench::AttendUnit(const Unit& unit, const Unit* next, int layer, int set,
+                                float* partial) {
   const int query_floats = shape_.num_kv_heads * shape_.group * shape_.head_dim;
-  const int sequence = set * problem_.sequences + unit.sequence;
   AttentionArgs args;
   args.q = q_.data() + Product(unit.sequence * problem_.rows + unit.row, query_floats) +
            Product(unit.head, shape_.group * shape_.head_dim);
@@ -157,14 +174,29 @@ void AttentionBench::AttendUnit(const Unit& unit, int layer, int set, float* par
   args.start = problem_.start() + unit.row;
   args.group = shape_.group;
   args.head_dim = shape_.head_dim;
-  args.kv = pool_.data() +
-            Product(layer * shape_.num_kv_heads + unit.head, static_cast<int64_t>(head_bytes_));
+  args.kv_type = shape_.kv_type;
+  args.kv = KvOf(unit, layer);
   args.block_stride = block_bytes_;
-  args.blocks = blocks_.data() + Product(sequence, blocks_per_sequence_);
+  args.blocks = BlocksOf(unit, set);
+  if (next != nullptr) {
+    const int first = next->split_begin * kSplitTokens / kKvBlockTokens;
+    args.next_kv = KvOf(*next, layer);
+    args.next_blocks = BlocksOf(*next, set) + first;
+    args.next_count = (problem_.start() + next->row + next->rows - 1) / kKvBlockTokens + 1 - first;
+  }
   const int64_t split_floats = int64_t{unit.rows} * shape_.group * PartialFloats(shape_.head_dim);
   for (int split = unit.split_begin; split < unit.split_end; ++split) {
     kernels_.attention(args, split, partial + (split - unit.split_begin) * split_floats);
   }
+}
+
+const std::byte* AttentionBench::KvOf(const Unit& unit, int layer) const {
+  return pool_.data() +
+         Product(layer * shape_.num_kv_heads + unit.head, static_cast<int64_t>(head_bytes_));
+}
+
+const int32_t* AttentionBench::BlocksOf(const Unit& unit, int set) const {
+  return blocks_.data() + Product(set * problem_.sequences + unit.sequence, blocks_per_sequence_);
 }
 
 // Of the results of `splits` splits, one behind another.

@@ -64,7 +64,11 @@ class AttentionBench {
   void Attend(int worker, int phase);
   Status MakePartials();
   float* PartialAt(size_t place) const;
-  void AttendUnit(const Unit& unit, int layer, int set, float* partial);
+  // `next`: what the same worker computes after it; may be nullptr.
+  void AttendUnit(const Unit& unit, const Unit* next, int layer, int set, float* partial);
+  const std::byte* KvOf(const Unit& unit, int layer) const;
+  const int32_t* BlocksOf(const Unit& unit, int set) const;
+  std::vector<std::byte> RandomBlocks() const;
   void Merge(const Unit& unit, int splits, const float* partials);
   int SplitsOf(int row) const;
 

@@ -71,9 +71,10 @@ std::string WeightedLine(const Setting& setting, const WeightedShare& w) {
 std::string AttentionLine(const Setting& setting, const AttentionResult& r) {
   const AttentionCase& c = r.problem;
   return Setup(setting, r.conditions) +
-         fmt::format("attention,{},{},F16,{},{}x{},{},{},{},{},,", Quoted(r.model),
-                     c.rows == 1 ? "decode" : "prefill", r.shape.head_dim, r.shape.num_kv_heads,
-                     r.shape.group, r.shape.num_layers, c.rows, c.sequences, c.context) +
+         fmt::format("attention,{},{},{},{},{}x{},{},{},{},{},,", Quoted(r.model),
+                     c.rows == 1 ? "decode" : "prefill", KvTypeName(r.shape.kv_type),
+                     r.shape.head_dim, r.shape.num_kv_heads, r.shape.group, r.shape.num_layers,
+                     c.rows, c.sequences, c.context) +
          Times(r.timing) + Speeds(r.work, r.timing) + Share(r.reached);
 }
 

@@ -161,9 +161,11 @@ std::string Weighted(const Results& results) {
 std::string Attention(const Results& results) {
   if (results.attention.empty()) return "";
   const AttentionShape& shape = results.attention.front().shape;
-  std::string text =
-      fmt::format("\nAttention of one layer: {}, {} KV heads of {} shared by {} query heads each\n",
-                  results.attention.front().model, shape.num_kv_heads, shape.head_dim, shape.group);
+  std::string text = fmt::format(
+      "\nAttention of one layer: {}, {} KV cache, {} KV heads of {} shared by {} query heads "
+      "each\n",
+      results.attention.front().model, KvTypeName(shape.kv_type), shape.num_kv_heads,
+      shape.head_dim, shape.group);
   std::vector<AttentionResult> sorted = results.attention;
   std::ranges::stable_sort(sorted, [](const AttentionResult& a, const AttentionResult& b) {
     return std::pair(a.problem.rows, a.problem.sequences) <

@@ -47,14 +47,14 @@ Results Example() {
                       Product("q/k", 1024, 30, false, 1024, 10e-3),
                       Product("output", 4096, 1, true, 1, 200e-6)};
   results.attention = {{"a model, small",
-                        {3, 3, 64, 30},
+                        {3, 3, 64, 30, KvType::kQ8_0},
                         {1, 1, 128},
                         {66, 30e9},
                         Took(1e-4),
                         {.f32_ops = 2e6, .bytes = 2e6},
                         {Bound::kMemory, 0.5}},
                        {"a model, small",
-                        {3, 3, 64, 30},
+                        {3, 3, 64, 30, KvType::kQ8_0},
                         {1, 256, 128},
                         {260, 44e9},
                         Took(1e-3),
@@ -93,6 +93,7 @@ TEST(ReportTest, SaysWhatAPersonNeedsToReadIt) {
   EXPECT_THAT(text, HasSubstr("Q4_1, 30 times"));
   EXPECT_THAT(text, HasSubstr("66%m"));
   EXPECT_THAT(text, HasSubstr("54%i"));
+  EXPECT_THAT(text, HasSubstr("a model, small, q8_0 KV cache, 3 KV heads of 64"));
   EXPECT_THAT(text, HasSubstr("decode, 1 sequence"));
   EXPECT_THAT(text, HasSubstr("prefill, 256 rows"));
   EXPECT_THAT(text, Not(HasSubstr("quick")));
@@ -160,6 +161,7 @@ TEST(CsvTest, EveryLineHasTheHeadersColumns) {
   EXPECT_EQ(at(7, "rows"), "1");
   EXPECT_EQ(at(9, "share"), "0.5369");
   EXPECT_EQ(at(11, "name"), "prefill");
+  EXPECT_EQ(at(11, "type"), "q8_0");
   EXPECT_EQ(at(11, "rows"), "256");
   EXPECT_EQ(at(11, "context"), "128");
   EXPECT_EQ(at(11, "bound"), "f32");

@@ -24,6 +24,8 @@ constexpr double kMostBytesPerSecond = 50e9;
 // Bytes of the sweep before each figure, at most: it must not take longer than the figure itself.
 constexpr size_t kShortSweepBytes = size_t{128} << 20;
 constexpr int kMostLogitsRows = 64;  // The executor computes no more logits at a time.
+// The pool of one attention problem, at most; one layer of its sequences it holds in any case.
+constexpr size_t kMostPoolBytes = size_t{256} << 20;
 constexpr int kPrefillRows = 256;
 constexpr int kQuickPrefillRows = 32;
 constexpr int kDecodeSequences = 16;
@@ -224,8 +226,9 @@ Status Roofline::MeasureAttention(const AttentionCase& problem) {
   Tell(fmt::format("attention, {} sequences of {} rows, context {}", problem.sequences,
                    problem.rows, problem.context));
   const AttentionShape& shape = options_.model.attention;
-  auto bench = AttentionBench::Make(shape, problem, rotate_bytes_, options_.memory / 2,
-                                    options_.rule, *options_.kernels, &team_);
+  auto bench =
+      AttentionBench::Make(shape, problem, rotate_bytes_, std::min(options_.memory, kMostPoolBytes),
+                           options_.rule, *options_.kernels, &team_);
   if (!bench.ok()) return bench.status();
   AttentionResult result{options_.model.name, shape, problem, MeasureConditions(), {}, {}, {}};
   result.timing = (*bench)->Measure(budget_);

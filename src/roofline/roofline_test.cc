@@ -15,7 +15,7 @@ ModelShapes TinyShapes(WeightType type, int heads) {
   shapes.hidden_size = 64;
   shapes.layers = {{"q/k/v", type, 64, {64, 40, 24}, 2, false}, {"down", type, 96, {64}, 2, false}};
   shapes.output = {"output", type, 64, {267}, 1, true};
-  shapes.attention = {heads, 2, 16, 2};
+  shapes.attention = {heads, 2, 16, 2, KvType::kF16};
   return shapes;
 }
 
@@ -34,6 +34,7 @@ class RooflineTest : public ::testing::TestWithParam<WeightType> {};
 TEST_P(RooflineTest, MeasuresEveryCaseWithAnyNumberOfThreads) {
   for (const int threads : {1, 2, 3}) {
     RooflineOptions options = Quick(GetParam(), threads, ChooseKernels(nullptr));
+    if (threads == 3) options.model.attention.kv_type = KvType::kQ8_0;
     options.lm_head = false;  // Large, and measured as products are.
     int told = 0;
     int total = 0;
@@ -101,13 +102,16 @@ TEST(RooflineOptionsTest, WhatNeedsTooMuchMemoryIsLeftOutAndNamed) {
 }
 
 TEST(AttentionWorkTest, CountsPairsOfPositionsAndEachKOnce) {
-  const AttentionShape shape = {3, 3, 64, 30};
+  const AttentionShape shape = {3, 3, 64, 30, KvType::kF16};
   const Work decode = AttentionBench::WorkOf(shape, {1, 1, 128});
   EXPECT_EQ(decode.f32_ops, 4.0 * 128 * 64 * 9);
   EXPECT_EQ(decode.bytes, 128.0 * 64 * 2 * 2 * 3);
   const Work prefill = AttentionBench::WorkOf(shape, {1, 2, 128});
   EXPECT_EQ(prefill.f32_ops, 4.0 * (129 + 130) * 64 * 9);
   EXPECT_EQ(prefill.bytes, 130.0 * 64 * 2 * 2 * 3);
+  // A byte a number, and a scale of 4 bytes for K and for V.
+  const AttentionShape small = {3, 3, 64, 30, KvType::kQ8_0};
+  EXPECT_EQ(AttentionBench::WorkOf(small, {1, 1, 128}).bytes, 128.0 * (64 + 4) * 2 * 3);
 }
 
 }  // namespace

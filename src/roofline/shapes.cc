@@ -88,7 +88,7 @@ ModelShapes ShapesOf(const LlamaTensors& tensors, const std::string& name) {
   const GgufTensor* output = tensors.output != nullptr ? tensors.output : tensors.token_embedding;
   shapes.output = {"output", TypeOf(*output), config.hidden_size, {config.vocab_size}, 1, true};
   shapes.attention = {config.num_kv_heads, config.num_heads / config.num_kv_heads, config.head_dim,
-                      config.num_layers};
+                      config.num_layers, KvType::kF16};
   return shapes;
 }
 
@@ -106,7 +106,7 @@ ModelShapes OneBillionShapes(WeightType type, WeightType output_type) {
                    {"gate/up", type, kHidden, {kIntermediate, kIntermediate}, kLayers, false},
                    {"down", type, kIntermediate, {kHidden}, kLayers, false}};
   shapes.output = {"output", output_type, kHidden, {kVocabulary}, 1, true};
-  shapes.attention = {8, 4, 64, kLayers};
+  shapes.attention = {8, 4, 64, kLayers, KvType::kF16};
   return shapes;
 }
 

@@ -36,6 +36,7 @@ struct AttentionShape {
   int group = 1;  // Query heads that share a KV head.
   int head_dim = 64;
   int num_layers = 1;
+  KvType kv_type = KvType::kF16;
 };
 
 struct ModelShapes {
