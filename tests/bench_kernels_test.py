@@ -38,7 +38,7 @@ class BenchKernelsTest(unittest.TestCase):
     def test_a_quick_run_has_every_section(self):
         reply = bench("--quick", "--threads", "2", "--csv", str(self.csv))
         self.assertEqual((reply.returncode, reply.stderr), (0, ""))
-        self.assertRegex(reply.stdout, r"\ACPU .+; kernels \w+; threads 2; barrier \d+ ns \(\d+ to \d+ during the run\)\n")
+        self.assertRegex(reply.stdout, r"\ACPU .+; kernels \w+; threads 2; barrier \d+ ns \(mostly \d+ to \d+\)\n")
         self.assertIn("\nThe machine's limits", reply.stdout)
         for title in TITLES.values():
             self.assertIn("\n" + title, reply.stdout)
@@ -54,6 +54,7 @@ class BenchKernelsTest(unittest.TestCase):
             self.assertGreaterEqual(int(line["repetitions"]), 3, line)
             self.assertTrue(0 < float(line["min_us"]) <= float(line["median_us"]) <= float(line["max_us"]), line)
             self.assertGreater(float(line["gops"] or line["gb_per_s"]), 0, line)
+        self.assertEqual({line["name"] for line in lines if line["section"] == "lm-head"}, {"sampled", "greedy"})
         products = {(line["name"], line["k"], line["n"], line["count"])
                     for line in lines if line["section"] == "matmul"}
         self.assertEqual(products, {("q/k/v", "576", "576+192+192", "30"), ("o", "576", "576", "30"),

@@ -137,7 +137,8 @@ int RunBenchKernels(const BenchKernelsFlags& flags) {
   }
   options.cpu = CpuName();
   options.threads = flags.threads == 0 ? PhysicalCores() : flags.threads;
-  options.rule = {kMinRowsPerWorker, DealRule().tile_rows, kAttentionTileRows};
+  options.rule.min_rows_per_worker = kMinRowsPerWorker;
+  options.rule.attention_tile_rows = kAttentionTileRows;
   const auto wanted = [&flags](const char* what) {
     return flags.only.empty() || flags.only == what;
   };

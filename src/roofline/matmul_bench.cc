@@ -13,10 +13,26 @@ constexpr int kRandomPanels = 32;  // Different ones; they repeat within a matri
 
 int PaddedColumns(int n) { return (n + kPanelCols - 1) / kPanelCols * kPanelCols; }
 
+// Floats from one row of a product to the next. Logits lie an odd number of cache lines apart, as
+// in the executor: multiples of 4 KiB would all want the same few sets of a cache.
+int StrideOf(const MatMulShape& shape, int n) {
+  return shape.logits ? (PaddedColumns(n) / kPanelCols | 1) * kPanelCols : PaddedColumns(n);
+}
+
 int RowStride(const MatMulShape& shape) {
   int columns = 0;
-  for (const int n : shape.n) columns += PaddedColumns(n);
+  for (const int n : shape.n) columns += StrideOf(shape, n);
   return columns;
+}
+
+// Of one worker's products of `rows` rows.
+size_t YBytes(const MatMulShape& shape, int rows, const DealRule& rule) {
+  const auto count = static_cast<size_t>(rows);
+  // A part of as many floats, and two cache lines to round each row up.
+  if (shape.greedy) {
+    return (static_cast<size_t>(rule.greedy_floats) + count * 3 * kPanelCols) * sizeof(float);
+  }
+  return count * static_cast<size_t>(RowStride(shape)) * sizeof(float);
 }
 
 size_t CopyBytes(const MatMulShape& shape) {
@@ -70,7 +86,8 @@ std::vector<std::byte> RandomRows(WeightType type, int n, int k) {
 
 struct MatMulBench::Buffers {
   WeightArena packed;
-  WeightArena y;  // [matrix][rows of a tile][its padded columns] f32
+  WeightArena y;        // [matrix][rows of a tile][its columns, padded] f32
+  int64_t largest = 0;  // Sum of what searches found, so that they are not left out.
 };
 
 MatMulBench::MatMulBench(const MatMulShape& shape, const DealRule& rule, const Kernels& kernels,
@@ -81,10 +98,10 @@ MatMulBench::~MatMulBench() = default;
 
 size_t MatMulBench::MemoryFor(const MatMulShape& shape, int max_rows, size_t rotate_bytes,
                               const DealRule& rule, int workers) {
-  const auto tile = static_cast<size_t>(TileRows(shape, max_rows, rule, workers));
-  const size_t row = static_cast<size_t>(shape.k + RowStride(shape)) * sizeof(float);
+  const int tile = TileRows(shape, max_rows, rule, workers);
+  const size_t packed = static_cast<size_t>(tile) * static_cast<size_t>(shape.k) * sizeof(float);
   return NumCopies(shape, rotate_bytes) * CopyBytes(shape) +
-         static_cast<size_t>(workers) * tile * row +
+         static_cast<size_t>(workers) * (packed + YBytes(shape, tile, rule)) +
          static_cast<size_t>(max_rows) * static_cast<size_t>(shape.k) * sizeof(float);
 }
 
@@ -100,11 +117,10 @@ StatusOr<std::unique_ptr<MatMulBench>> MatMulBench::Make(const MatMulShape& shap
   const int tile = TileRows(shape, max_rows, rule, team->size());
   for (int worker = 0; worker < team->size(); ++worker) {
     auto packed = WeightArena::Make(PackedRowsBytes(shape.type, tile, shape.k));
-    auto y = WeightArena::Make(static_cast<size_t>(tile) * static_cast<size_t>(RowStride(shape)) *
-                               sizeof(float));
+    auto y = WeightArena::Make(YBytes(shape, tile, rule));
     if (!packed.ok()) return packed.status();
     if (!y.ok()) return y.status();
-    bench->buffers_.push_back({*std::move(packed), *std::move(y)});
+    bench->buffers_.push_back({*std::move(packed), *std::move(y), 0});
   }
   return bench;
 }
@@ -172,13 +188,36 @@ void MatMulBench::Multiply(int worker, int rows, int copy) {
 void MatMulBench::MultiplyTile(Buffers* buffers, const float* x, int rows, int part, int parts,
                                float* y, int copy) {
   kernels_.pack_rows(shape_.type, x, shape_.k, 0, rows, shape_.k, buffers->packed.data());
+  if (shape_.greedy) {
+    FindLargest(buffers, copies_[static_cast<size_t>(copy)].front(), rows, part, parts);
+    return;
+  }
   for (const Matrix& matrix : copies_[static_cast<size_t>(copy)]) {
     const int panels = matrix.num_panels();
-    const int stride = PaddedColumns(matrix.n);
+    const int stride = StrideOf(shape_, matrix.n);
     kernels_.matmul(matrix, buffers->packed.data(), rows, panels * part / parts,
                     panels * (part + 1) / parts, y, stride);
     y += static_cast<size_t>(rows) * static_cast<size_t>(stride);
   }
+}
+
+void MatMulBench::FindLargest(Buffers* buffers, const Matrix& matrix, int rows, int part,
+                              int parts) {
+  const int panels = matrix.num_panels();
+  const int end = panels * (part + 1) / parts;
+  const int at_once = std::max(rule_.greedy_floats / (rows * kPanelCols), 1);
+  auto* y = reinterpret_cast<float*>(buffers->y.data());
+  const int stride = StrideOf(shape_, at_once * kPanelCols);
+  int64_t largest = 0;
+  for (int begin = panels * part / parts; begin < end; begin += at_once) {
+    const Matrix columns = matrix.PanelRange(begin, std::min(begin + at_once, end));
+    kernels_.matmul(columns, buffers->packed.data(), rows, 0, columns.num_panels(), y, stride);
+    for (int row = 0; row < rows; ++row) {
+      largest +=
+          kernels_.argmax(y + static_cast<size_t>(row) * static_cast<size_t>(stride), columns.n);
+    }
+  }
+  buffers->largest = largest;
 }
 
 Work MatMulBench::WorkOf(const MatMulShape& shape, int rows) {

@@ -20,6 +20,7 @@ struct DealRule {
   int min_rows_per_worker = 8;   // With fewer, workers share all rows and split the columns.
   int tile_rows = 64;            // Rows that pass through a matrix at a time.
   int attention_tile_rows = 16;  // Rows of one sequence that read K and V together.
+  int greedy_floats = 16384;     // Logits that are searched at a time (executor/output_layer.cc).
 };
 
 // The product's weights are random, and there are so many copies of them, used in turn, that they
@@ -58,6 +59,8 @@ class MatMulBench {
   void Multiply(int worker, int rows, int copy);
   void MultiplyTile(Buffers* buffers, const float* x, int rows, int part, int parts, float* y,
                     int copy);
+
+  void FindLargest(Buffers* buffers, const Matrix& matrix, int rows, int part, int parts);
 
   const MatMulShape shape_;
   const DealRule rule_;

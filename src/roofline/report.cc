@@ -56,10 +56,10 @@ std::string Header(const Results& results) {
   const Range barrier = BarrierRange(results);
   const Range spread = SpreadRange(results);
   std::string text = fmt::format(
-      "CPU {}; kernels {}; threads {}; barrier {:.0f} ns ({:.0f} to {:.0f} during the run)\n"
-      "model {}\nrepetitions of a figure differ by {} in the median, {} at most{}\n",
-      setting.cpu, setting.isa, setting.threads, barrier.median, barrier.least, barrier.most,
-      setting.model, Percent(spread.median), Percent(spread.most),
+      "CPU {}; kernels {}; threads {}; barrier {:.0f} ns (mostly {:.0f} to {:.0f})\n"
+      "model {}\nrepetitions of a figure differ by {} in the median, mostly by less than {}{}\n",
+      setting.cpu, setting.isa, setting.threads, barrier.median, barrier.low, barrier.high,
+      setting.model, Percent(spread.median), Percent(spread.high),
       spread.median > kQuietSpread ? ": something else is using this machine" : "");
   if (!setting.cold) {
     text += "quick: few cases, each too short and too small for a figure to be worth anything\n";
@@ -83,10 +83,11 @@ std::string Peaks(const Results& results) {
   const Range sweep = SweepRange(results);
   text += fmt::format(
       "Shares below are of {} GOPS (i), {} GFLOPS (f), and memory (m) as fast as it was read just "
-      "before\neach figure, {} to {} GB/s, but at most 50: the least time that these allow for the "
+      "before\neach figure, mostly {} to {} GB/s, but at most 50: the least time that these allow "
+      "for the "
       "operations and\nfor the bytes, over the time taken.\n",
       Figure(results.limits.int8_ops / 1e9), Figure(results.limits.f32_ops / 1e9),
-      Figure(sweep.least / 1e9), Figure(sweep.most / 1e9));
+      Figure(sweep.low / 1e9), Figure(sweep.high / 1e9));
   return text;
 }
 

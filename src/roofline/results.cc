@@ -8,7 +8,7 @@ namespace {
 Range RangeOf(std::vector<double> values) {
   if (values.empty()) return {};
   std::ranges::sort(values);
-  return {values.front(), values[values.size() / 2], values.back()};
+  return {values[values.size() / 10], values[values.size() / 2], values[values.size() * 9 / 10]};
 }
 
 // get(result) of everything that was measured.

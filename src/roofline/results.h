@@ -83,11 +83,12 @@ struct Results {
   std::vector<std::string> left_out;  // One sentence each: what was not measured, and why.
 };
 
-// The least, median and largest of some figures; all 0 where there are none.
+// The median of some figures and between what the middle eight tenths of them lie; all 0 where there
+// are none.
 struct Range {
-  double least = 0;
+  double low = 0;
   double median = 0;
-  double most = 0;
+  double high = 0;
 };
 Range BarrierRange(const Results& results);  // Nanoseconds.
 Range SweepRange(const Results& results);    // Bytes per second.

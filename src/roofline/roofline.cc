@@ -115,9 +115,10 @@ void Roofline::Plan() {
     std::vector<int> hidden = {model.hidden_size};
     if (billion.hidden_size != model.hidden_size) hidden.push_back(billion.hidden_size);
     for (const int size : hidden) {
-      for (const MatMulShape& shape : VocabularyShapes(model.output.type, size)) {
+      std::vector<MatMulShape> shapes = VocabularyShapes(model.output.type, size);
+      if (options_.quick) shapes.resize(2);
+      for (const MatMulShape& shape : shapes) {
         logits_.emplace_back(fmt::format("hidden size {}", size), shape);
-        if (options_.quick) break;
       }
     }
   }

@@ -114,7 +114,8 @@ std::vector<MatMulShape> VocabularyShapes(WeightType type, int hidden) {
   std::vector<MatMulShape> shapes;
   // SmolLM2, Llama 3, Qwen 2.5 and Gemma, rounded to whole panels where they are not.
   for (const int vocabulary : {49152, 128256, 151936, 256000}) {
-    shapes.push_back({"lm_head", type, hidden, {vocabulary}, 1, true});
+    shapes.push_back({"sampled", type, hidden, {vocabulary}, 1, true, false});
+    shapes.push_back({"greedy", type, hidden, {vocabulary}, 1, true, true});
   }
   return shapes;
 }

@@ -21,6 +21,9 @@ struct MatMulShape {
   std::vector<int> n;   // Output features of each matrix.
   int count = 1;        // How often it occurs in one forward pass.
   bool logits = false;  // Only for rows whose logits are wanted; workers always split its columns.
+  // Of logits: only the largest of each row is wanted, and each part of them is searched while it
+  // lies in the cache; else whole rows are written to memory.
+  bool greedy = false;
 
   int total_n() const;
   size_t weight_bytes() const;
@@ -60,7 +63,7 @@ ModelShapes ShapesOf(const LlamaTensors& tensors, const std::string& name);
 ModelShapes OneBillionShapes(WeightType type, WeightType output_type);
 
 // The product that makes logits, for each of several vocabularies (of 49k to 256k tokens) at
-// `hidden` input features.
+// `hidden` input features: first with whole rows, then greedy.
 std::vector<MatMulShape> VocabularyShapes(WeightType type, int hidden);
 
 }  // namespace ropeway

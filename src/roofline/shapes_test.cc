@@ -71,10 +71,13 @@ TEST(ShapesTest, AProductSaysItsSizeAndWork) {
 
 TEST(ShapesTest, VocabulariesRiseFrom49kTo256k) {
   const std::vector<MatMulShape> shapes = VocabularyShapes(WeightType::kQ8_0, 576);
-  ASSERT_EQ(shapes.size(), 4U);
+  ASSERT_EQ(shapes.size(), 2U * 4);
   EXPECT_EQ(shapes.front().total_n(), 49152);
   EXPECT_EQ(shapes.back().total_n(), 256000);
-  for (const MatMulShape& shape : shapes) EXPECT_TRUE(shape.logits);
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    EXPECT_TRUE(shapes[i].logits);
+    EXPECT_EQ(shapes[i].greedy, i % 2 == 1);
+  }
 }
 
 }  // namespace
