@@ -235,8 +235,7 @@ RW_INLINE void MultiplyHalves(const uint8_t* panel, int k, Fetch* fetch, const u
   }
   const size_t steps = static_cast<size_t>(k / Type::kElements);
   for (size_t b = 0; b < steps; ++b) {
-    // One or two rows: the hardware's own prefetching of one stream is at least as good.
-    if constexpr (R > 2) fetch->template Step<Type::kFetchLines>();
+    fetch->template Step<Type::kFetchLines>();
     Step(Type(), panel, b, half, group, acc);
   }
 #pragma GCC unroll 4

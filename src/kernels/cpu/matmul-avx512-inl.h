@@ -175,8 +175,7 @@ static void MultiplyTile(const uint8_t* panel, int k, Fetch fetch, const TileRow
   for (int r = 0; r < R; ++r) acc[r] = _mm512_setzero_ps();
   const size_t steps = static_cast<size_t>(k / Type::kElements);
   for (size_t b = 0; b < steps; ++b) {
-    // One or two rows do nothing but wait for memory, and the hardware's own prefetching of one
-    // stream is at least as good.
+    // For so few rows even prefetching what is at hand costs; they are never one of several tiles.
     if constexpr (R > 2) fetch.template Step<Type::kFetchLines>();
     Step(Type(), panel, b, rows, acc);
   }

@@ -42,11 +42,16 @@ struct PanelWork {
   size_t part_stride;
 };
 
-// What tile t fetches. One tile: what lies kPrefetchAhead behind its own place. Several: each a
-// part of the next panel, so that memory is read evenly all the time; only the first panel of all
-// is fetched by its own first tile.
-RW_INLINE Fetch FetchOf(const PanelWork& work, int t, int tiles) {
-  if (tiles == 1 || (work.first && t == 0)) return {work.panel + kPrefetchAhead, work.whole_stride};
+// What tile t of the block fetches. One tile: what lies kPrefetchAhead behind its own place.
+// Several: each a part of the next panel, so that memory is read evenly all the time; only the
+// first panel of all is fetched by its own first tile.
+RW_INLINE Fetch FetchOf(const PanelWork& work, const RowBlock& block, int t) {
+  // One or two rows do nothing but wait for memory, and the hardware's own prefetching of one
+  // stream is at least as good: these fetch what is at hand.
+  if (block.rows <= 2) return {block.packed, 0};
+  if (block.tiles == 1 || (work.first && t == 0)) {
+    return {work.panel + kPrefetchAhead, work.whole_stride};
+  }
   return {work.panel + work.bytes + static_cast<size_t>(t) * work.part_bytes, work.part_stride};
 }
 
@@ -57,7 +62,7 @@ static void MultiplyPanel(const TileFunctions& functions, const PanelWork& work,
   for (int t = 0; t < block.tiles; ++t) {
     const int groups = block.tile_groups + (t < block.larger ? 1 : 0);
     const int height = groups * kRowGroup < left ? groups * kRowGroup : left;
-    functions.rows[height](work.panel, k, FetchOf(work, t, block.tiles), rows, cols, y, y_stride);
+    functions.rows[height](work.panel, k, FetchOf(work, block, t), rows, cols, y, y_stride);
     rows.group += static_cast<size_t>(groups) * block.group_bytes;
     y += height * y_stride;
     left -= height;
