@@ -83,8 +83,8 @@ struct Results {
   std::vector<std::string> left_out;  // One sentence each: what was not measured, and why.
 };
 
-// The median of some figures and between what the middle eight tenths of them lie; all 0 where there
-// are none.
+// The median of some figures and between what the middle eight tenths of them lie; all 0 where
+// there are none.
 struct Range {
   double low = 0;
   double median = 0;
