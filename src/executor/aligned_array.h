@@ -3,11 +3,19 @@
 #define ROPEWAY_EXECUTOR_ALIGNED_ARRAY_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <type_traits>
 
 namespace ropeway {
+
+// The next number of floats that is an odd number of cache lines: a stride for rows. Rows that lie
+// a multiple of 4 KiB apart (49,152 floats do) would all want the same few sets of each cache.
+constexpr int64_t OddLines(int64_t floats) {
+  constexpr int64_t kLine = 16;
+  return ((floats + kLine - 1) / kLine | 1) * kLine;
+}
 
 template <typename T>
 class AlignedArray {

