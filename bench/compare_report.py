@@ -76,7 +76,8 @@ def head(part, rows):
             f"{min(barriers)} to {max(barriers)} ns; other processes took at most "
             f"{100 * max(r['others_cpu_share'] for r in rows):.1f} % of the CPUs"]
     for name, model, version, command in unique(rows, "contestant", "model", "version", "command"):
-        out.append(f"- {name} ({version}), {model}: `{command}`")
+        own = len({r["round"] for r in rows if r["contestant"] == name})
+        out.append(f"- {name} ({version}), {model}, {own} of the rounds: `{command}`")
     if part == "http":
         out.append(f"- load generator: `{rows[0]['load']}`; the seed is another one each round")
     return out + [""]
