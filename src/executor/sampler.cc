@@ -34,6 +34,7 @@ bool Sampler::NeedsOnlyLargest(const SampleSpec& spec) {
 
 void Sampler::Sample(std::span<const float> logits, const SampleSpec& spec,
                      std::span<const TokenId> ids, int64_t position, Sampled* out) {
+  ordered_ = nullptr;
   out->token = Draw(adjuster_.Adjust(logits, spec, ids, position), spec, position, &out->invalid);
   if (spec.num_logprobs >= 0) {
     ReportLogprobs(logits, out->token, &out->logprob, out->top_logprobs);
@@ -41,6 +42,7 @@ void Sampler::Sample(std::span<const float> logits, const SampleSpec& spec,
 }
 
 void Sampler::Score(std::span<const float> logits, Scored* out) {
+  ordered_ = nullptr;
   ReportLogprobs(logits, out->token, &out->logprob, out->top_logprobs);
 }
 
@@ -51,9 +53,17 @@ void Sampler::ReportLogprobs(std::span<const float> logits, TokenId token, float
   *logprob = logits[static_cast<size_t>(token)] - normalizer;
   const size_t count = std::min(top.size(), logits.size());
   if (count == 0) return;
-  order_.Begin(logits, logits[static_cast<size_t>(kernels_->argmax(logits.data(), n))]);
+  // Where nothing was adjusted, the draw may have put this very row in order.
+  if (ordered_ != logits.data()) {
+    Order(logits, logits[static_cast<size_t>(kernels_->argmax(logits.data(), n))]);
+  }
   order_.Ensure(count);
   for (size_t i = 0; i < count; ++i) top[i] = {order_[i].id, order_[i].key - normalizer};
+}
+
+void Sampler::Order(std::span<const float> logits, float max) {
+  order_.Begin(logits, max);
+  ordered_ = logits.data();
 }
 
 TokenId Sampler::Draw(std::span<const float> logits, const SampleSpec& spec, int64_t position,
@@ -68,7 +78,7 @@ TokenId Sampler::Draw(std::span<const float> logits, const SampleSpec& spec, int
   ComputeWeights(logits, max, params.temperature);
   const bool top_k = params.top_k > 0 && static_cast<size_t>(params.top_k) < logits.size();
   const bool sorted = top_k || params.top_p < 1.0F;
-  if (sorted) order_.Begin(logits, max);
+  if (sorted) Order(logits, max);
   if (params.typical_p < 1.0F) {
     if (top_k) {
       order_.Ensure(static_cast<size_t>(params.top_k));

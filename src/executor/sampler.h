@@ -63,6 +63,7 @@ class Sampler {
   void Score(std::span<const float> logits, Scored* out);
 
  private:
+  void Order(std::span<const float> logits, float max);
   TokenId Draw(std::span<const float> logits, const SampleSpec& spec, int64_t position,
                bool* invalid);
   TokenId DrawInIdOrder(const SamplingParams& params, double u);
@@ -76,8 +77,9 @@ class Sampler {
   const Kernels* kernels_;
   LogitAdjuster adjuster_;
   TypicalFilter typical_;
-  TokenOrder order_;            // Of the row at hand, by logit.
-  std::vector<float> weights_;  // By id.
+  TokenOrder order_;                // Of `ordered_`, by logit.
+  const float* ordered_ = nullptr;  // The row that the present call has put in order so far.
+  std::vector<float> weights_;      // By id.
   std::vector<float> scratch_;
   float min_weight_ = 0.0F;  // Of the least exponent that counts.
 };
