@@ -4,33 +4,17 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/barrier_time.h"
-#include "executor/cpu_executor.h"
+#include "step_timer.h"
 
 namespace ropeway {
 namespace {
 
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-struct Shape {
-  int sequences;
-  int tokens;   // Of each, per step: 1 is a decode.
-  int context;  // Positions before.
-
-  int blocks() const { return sequences * ((context + tokens + kBlockTokens - 1) / kBlockTokens); }
-};
-
-using NamedShape = std::pair<std::string, Shape>;
+using NamedShape = std::pair<std::string, StepShape>;
 
 // Single shapes that are often asked for.
 std::vector<NamedShape> UsualShapes() {
@@ -56,69 +40,6 @@ std::vector<NamedShape> CurveShapes() {
   return shapes;
 }
 
-class StepBench {
- public:
-  StepBench(CpuExecutor* executor, const KvLayout& layout, int vocab_size)
-      : executor_(executor), layout_(layout), vocab_size_(vocab_size) {}
-
-  // Writes keys and values into the whole pool: memory that nobody wrote is one page of zeros,
-  // which the processor's cache holds, and a step would look faster than it is.
-  void FillPool() {
-    Step(MakeBatch({1, kBlockTokens, 0}));
-    std::vector<std::byte> bytes(layout_.block_bytes);
-    executor_->ReadBlock(0, bytes);
-    for (int block = 1; block < layout_.num_blocks; ++block) executor_->WriteBlock(block, bytes);
-  }
-
-  // Median and best seconds per step, over steps that fit in `seconds`.
-  // REQUIRES: the pool has the shape's blocks.
-  std::pair<double, double> Measure(const Shape& shape, double seconds) {
-    const Batch batch = MakeBatch(shape);
-    std::vector<double> times;
-    Step(batch);
-    for (double total = 0; total < seconds;) {
-      times.push_back(Step(batch));
-      total += times.back();
-    }
-    std::sort(times.begin(), times.end());
-    return {times[times.size() / 2], times.front()};
-  }
-
- private:
-  // Blocks of one sequence do not lie together, as in a pool that has been used for a while.
-  Batch MakeBatch(const Shape& shape) const {
-    Batch batch;
-    std::mt19937 random(1);
-    const int blocks = shape.blocks() / shape.sequences;
-    for (int s = 0; s < shape.sequences; ++s) {
-      BatchItem& item = batch.items.emplace_back();
-      item.sequence = static_cast<uint64_t>(s);
-      item.start = shape.context;
-      for (int t = 0; t < shape.tokens; ++t) {
-        item.tokens.push_back(static_cast<TokenId>(random() % static_cast<uint32_t>(vocab_size_)));
-      }
-      for (int b = 0; b < blocks; ++b) {
-        item.blocks.push_back(b * shape.sequences + s);
-      }
-      item.sample = true;
-      item.spec.params.temperature = 0;
-    }
-    return batch;
-  }
-
-  double Step(const Batch& batch) {
-    const double begin = Now();
-    executor_->Launch(batch);
-    const auto result = executor_->Wait();
-    if (!result.ok()) fmt::print(stderr, "{}\n", result.status().message());
-    return Now() - begin;
-  }
-
-  CpuExecutor* executor_;
-  KvLayout layout_;
-  int vocab_size_;
-};
-
 struct Flags {
   std::string model;
   int threads = 2;
@@ -130,7 +51,7 @@ struct Flags {
 };
 
 // Prints one line per shape; false, and a sentence on standard error, where one does not fit.
-bool PrintShapes(const Flags& flags, StepBench* bench, int num_blocks) {
+bool PrintShapes(const Flags& flags, StepTimer* timer, int num_blocks) {
   fmt::print("shape,sequences,tokens,context,median_ms,best_ms,median_tok_per_s\n");
   for (const auto& [name, shape] : flags.curves ? CurveShapes() : UsualShapes()) {
     if (!flags.only.empty() && flags.only != name) continue;
@@ -139,9 +60,11 @@ bool PrintShapes(const Flags& flags, StepBench* bench, int num_blocks) {
                  shape.sequences, shape.context + shape.tokens, shape.blocks(), num_blocks);
       return false;
     }
-    const auto [median, best] = bench->Measure(shape, flags.seconds);
+    const std::vector<double> times = timer->Measure(shape, flags.seconds);
+    const double median = times[times.size() / 2];
     fmt::print("{},{},{},{},{:.3f},{:.3f},{:.0f}\n", name, shape.sequences, shape.tokens,
-               shape.context, median * 1e3, best * 1e3, shape.sequences * shape.tokens / median);
+               shape.context, median * 1e3, times.front() * 1e3,
+               shape.sequences * shape.tokens / median);
   }
   return true;
 }
@@ -181,11 +104,11 @@ int Main(int argc, char** argv) {
     fmt::print(stderr, "{}\n", layout.status().message());
     return 1;
   }
-  StepBench bench(&executor, *layout, vocab_size);
-  bench.FillPool();
+  StepTimer timer(&executor, *layout, vocab_size);
+  timer.FillPool();
   fmt::print("# {} threads, {}, barrier {:.0f} ns\n", flags.threads, kernels->name,
              BarrierNanoseconds(flags.threads));
-  return PrintShapes(flags, &bench, layout->num_blocks) ? 0 : 1;
+  return PrintShapes(flags, &timer, layout->num_blocks) ? 0 : 1;
 }
 
 }  // namespace

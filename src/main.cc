@@ -7,6 +7,7 @@
 
 #include "bench/bench_serve_command.h"
 #include "cli/bench_kernels_command.h"
+#include "cli/bench_sameness_command.h"
 #include "cli/command_line.h"
 #include "cli/completion.h"
 #include "cli/inspect_command.h"
@@ -29,11 +30,15 @@ int Main(int argc, char** argv) {
   line.Add(AddServe(line.app(), &serve), [&] { return RunServe(serve); });
   RunFlags run;
   line.Add(AddRun(line.app(), &run), [&] { return RunRun(run); });
-  CLI::App* bench = line.AddGroup("bench", "Measure a server, or this machine's kernels");
+  CLI::App* bench = line.AddGroup(
+      "bench", "Measure a server, this machine's kernels, or how many answers one prompt gets");
   BenchServeFlags bench_serve;
   line.Add(AddBenchServe(bench, &bench_serve), [&] { return RunBenchServe(bench_serve); });
   BenchKernelsFlags bench_kernels;
   line.Add(AddBenchKernels(bench, &bench_kernels), [&] { return RunBenchKernels(bench_kernels); });
+  BenchSamenessFlags bench_sameness;
+  line.Add(AddBenchSameness(bench, &bench_sameness),
+           [&] { return RunBenchSameness(bench_sameness); });
   PerplexityFlags perplexity;
   line.Add(AddPerplexity(line.app(), &perplexity), [&] { return RunPerplexity(perplexity); });
   InspectFlags inspect;

@@ -181,6 +181,62 @@ class PerplexityTest(InTempFolder):
                 self.assertIn(expected, reply.stderr)
 
 
+class BenchSamenessTest(InTempFolder):
+    def ask(self, *flags, **more):
+        """The reply, and the counts that it wrote."""
+        path = self.folder / "counts.json"
+        path.unlink(missing_ok=True)
+        reply = call("bench", "sameness", "--model", ARGS.model, "--asks", "20", "--output-tokens", "24",
+                     "--json", str(path), *flags, **more)
+        self.assertEqual((reply.returncode, reply.stderr), (0, ""), reply.stdout)
+        return reply.stdout, json.loads(path.read_text(encoding="utf-8"))
+
+    def test_twenty_asks_one_output_in_chunks_and_preempted(self):
+        shown, counts = self.ask("--rounds", "4")
+        self.assertIn("\n20 answers: 1 distinct output by tokens, 1 with log-probabilities (largest "
+                      "difference 0)\n", shown)
+        self.assertEqual((counts["answers"], counts["distinct"], counts["distinct_with_logprobs"],
+                          counts["counts"], counts["first_difference"]), (20, 1, 1, [20], None))
+        self.assertEqual(len(counts["most_frequent"]["tokens"]), 24)
+        # It counts only if the asks went through what they are there for.
+        self.assertGreater(counts["company"], 0)
+        self.assertGreater(counts["chunked"], 0)
+        self.assertGreater(counts["preempted"], 0)
+        rounds = counts["rounds"]
+        self.assertEqual(sum(r["asks"] for r in rounds), 19)  # The first was alone.
+        threads = {r["threads"] for r in rounds}
+        self.assertTrue(1 in threads and max(threads) > 1, threads)
+        self.assertGreater(max(r["most_rows"] for r in rounds), 8)
+        self.assertGreater(len({r["max_num_batched_tokens"] for r in rounds}), 2)
+
+    def test_every_table_of_kernels_gives_the_same_output(self):
+        _, best = self.ask("--rounds", "2")
+        tables = {r["kernels"] for r in best["rounds"]}
+        if tables == {"avx512vnni"} or "avx2" in tables:
+            _, other = self.ask("--rounds", "2", "--seed", "5", env={**os.environ, "ROPEWAY_ISA": "avx2"})
+            self.assertEqual({r["kernels"] for r in other["rounds"]}, {"avx2"})
+            self.assertEqual(other["most_frequent"], best["most_frequent"])
+
+    def test_bad_input_is_one_sentence(self):
+        for words, expected in ((("--asks", "0"), "--asks"), (("--output-tokens", "x"), "--output-tokens"),
+                                (("--company", "-1"), "--company"), (("--kv-cache-dtype", "q3"),
+                                 "--kv-cache-dtype"), (("--rounds", "0"), "--rounds"),
+                                (("--prompt", ""), "--prompt"), (("--prompt", "word " * 2000), "--prompt"),
+                                (("--json", "no/such/folder/x"), "no/such/folder/x"),
+                                (("--model", "no-such-model"), "no-such-model"),
+                                (("--base-url", "localhost"), "--base-url"),
+                                (("--base-url", "http://127.0.0.1:1"), "127.0.0.1:1"),
+                                (("--insecure",), "--insecure")):
+            with self.subTest(words=words):
+                reply = call("bench", "sameness", "--model", ARGS.model, *words)
+                self.assertEqual((reply.returncode, reply.stdout), (1, ""))
+                self.assertIn(expected, reply.stderr)
+                self.assertEqual(len(reply.stderr.strip().splitlines()), 1, reply.stderr)
+        reply = call("bench", "sameness", env={**os.environ, "ROPEWAY_ISA": "sse9"})
+        self.assertEqual((reply.returncode, reply.stdout), (1, ""))
+        self.assertIn("ROPEWAY_ISA", reply.stderr)
+
+
 class ConfigTest(InTempFolder):
     def test_a_file_sets_flags_and_the_command_line_wins(self):
         config = self.write("ropeway.toml", '[run]\ntemperature = 0\nmax-tokens = 3\nstats = true\n'
@@ -225,7 +281,7 @@ class CompletionTest(unittest.TestCase):
             self.assertIn(command, commands)
         self.assertEqual(self.complete("ser"), ["serve"])
         self.assertEqual(self.complete("serve", "--max-num-b"), ["--max-num-batched-tokens"])
-        self.assertEqual(self.complete("bench", ""), ["serve", "--help", "--config"])
+        self.assertEqual(self.complete("bench", ""), ["serve", "kernels", "sameness", "--help", "--config"])
         self.assertIn("--num-prompts", self.complete("bench", "serve", "--n"))
         self.assertEqual(self.complete("serve", "--log-level", "w"), ["warn"])
         self.assertEqual(self.complete("serve", "--port", ""), [])
@@ -239,8 +295,8 @@ class CompletionTest(unittest.TestCase):
             return set(re.findall(r"--[a-z][a-z0-9-]*", "\n".join(
                 line for line in call(*path, "--help").stdout.splitlines()
                 if re.match(r"  (    |-\w, )--", line))))
-        for path in ((), ("serve",), ("run",), ("perplexity",), ("bench",), ("bench", "serve"),
-                     ("inspect",), ("tokenize",), ("completion",)):
+        for path in ((), ("serve",), ("run",), ("perplexity",), ("bench",), ("bench", "serve"), ("bench", "kernels"),
+                     ("bench", "sameness"), ("inspect",), ("tokenize",), ("completion",)):
             with self.subTest(path=path):
                 self.assertTrue(flags(path))
                 self.assertEqual(flags(path), set(self.complete(*path, "--")))
@@ -270,7 +326,7 @@ class CompletionTest(unittest.TestCase):
             return [offer.split(":")[0] for offer in reply.stdout.splitlines()]
         self.assertIn("serve", complete(""))
         self.assertIn("--max-num-batched-tokens", complete("serve", "--max"))
-        self.assertEqual(complete("bench", ""), ["serve", "--help", "--config"])
+        self.assertEqual(complete("bench", ""), ["serve", "kernels", "sameness", "--help", "--config"])
         self.assertEqual(complete("serve", "--log-level", ""), ["debug", "info", "warn", "error"])
         self.assertEqual(complete("serve", "--model", ""), ["FILES"])
         self.assertEqual(complete("serve", "--port", ""), [])
@@ -298,7 +354,7 @@ class HelpTest(unittest.TestCase):
         for words, fault in (((), "expected a command: serve, run, bench, "),
                              (("nonsense",), ", completion, not 'nonsense' "),
                              (("--prot", "1"), "not '--prot'"),
-                             (("bench", "sevre"), "expected a command: serve, not 'sevre' "),
+                             (("bench", "sevre"), "expected a command: serve, kernels, sameness, not 'sevre' "),
                              (("run", "--temprature", "1", "Hello"), "there is no flag '--temprature' "),
                              (("run", "Hello", "you"), "one argument too many: 'you' "),
                              (("serve", "--config", "no/such"), "--config: no/such")):

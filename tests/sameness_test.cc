@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "kernels/layout.h"
+#include "kernels/test_cpu_info.h"
 #include "sameness_harness.h"
 
 namespace ropeway::testing {
@@ -30,6 +32,41 @@ const std::map<RequestId, Output>& Alone(KvType kv_type = KvType::kF16) {
     outputs[kv_type] = RunAlone(Requests(), ChooseKernels(nullptr), kv_type);
   }
   return outputs[kv_type];
+}
+
+// What all these tests run on, by /proc/cpuinfo and ROPEWAY_ISA.
+TEST(SamenessKernels, TheBestTableOfThisCpuIsTheOneThatRuns) {
+  ASSERT_NE(ChooseKernels(nullptr), nullptr);
+  EXPECT_EQ(ChooseKernels(nullptr)->name, ExpectedTable());
+}
+
+// The engine computes with the table that it is given, and with no other one.
+std::atomic<int> calls_of_matmul{0};
+std::atomic<int> calls_of_attention{0};
+std::atomic<int> calls_of_rms_norm{0};
+TEST(SamenessKernels, TheGivenTableIsTheOneThatComputes) {
+  Kernels counting = *ChooseKernels(nullptr);
+  counting.matmul = [](auto... args) {
+    ++calls_of_matmul;
+    ChooseKernels(nullptr)->matmul(args...);
+  };
+  counting.attention = [](auto... args) {
+    ++calls_of_attention;
+    ChooseKernels(nullptr)->attention(args...);
+  };
+  counting.rms_norm = [](auto... args) {
+    ++calls_of_rms_norm;
+    ChooseKernels(nullptr)->rms_norm(args...);
+  };
+  const std::vector<CoreRequest> one = {DifferentRequests(2)[1]};
+  const RunResult counted = RunCrowd(one, {}, &counting);
+  EXPECT_EQ(counted.outputs, RunAlone(one, ChooseKernels(nullptr)));
+  const auto layers = static_cast<int>(TestModel()->layers().size());
+  // A layer has at least three matrix products (q/k/v may be one, and gate/up), an attention and
+  // two norms, each of at least one call.
+  EXPECT_GE(calls_of_matmul, 4 * layers * counted.shape.steps);
+  EXPECT_GE(calls_of_attention, layers * counted.shape.steps);
+  EXPECT_GE(calls_of_rms_norm, 2 * layers * counted.shape.steps);
 }
 
 class Sameness : public ::testing::TestWithParam<CrowdOptions> {};

@@ -220,6 +220,17 @@ class SmokeTest(unittest.TestCase):
         self.server.metric("ropeway_num_preemptions_total")
         self.server.metric("ropeway_num_requests_waiting")
 
+    def test_the_best_kernels_of_this_cpu_compute(self):
+        """As /proc/cpuinfo has it, not as the program's own look at the CPU does."""
+        forced = os.environ.get("ROPEWAY_ISA")
+        flags = set(re.search(r"^flags\s*:\s*(.*)$", pathlib.Path("/proc/cpuinfo").read_text(
+            encoding="utf-8"), re.M).group(1).split())
+        avx2 = {"avx2", "fma", "f16c"} <= flags
+        vnni = avx2 and {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"} <= flags
+        best = forced or ("avx512vnni" if vnni else "avx2" if avx2 else "reference")
+        self.assertRegex(self.server.get("/metrics")[1],
+                         rf'(?m)^ropeway_engine_info{{kernels="{best}",threads="\d+"}} 1$')
+
     def test_sigterm_drains_and_an_idle_server_rests(self):
         server = Server()
         time.sleep(0.5)

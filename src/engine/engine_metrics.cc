@@ -71,4 +71,11 @@ void EngineMetrics::SetCacheConfig(const std::string& cache_dtype, int block_tok
       ->Set(1);
 }
 
+void EngineMetrics::SetInfo(const std::string& kernels, int threads) {
+  metrics_
+      .AddGauge("ropeway_engine_info", "What computes: the table of kernels, and its threads.",
+                {{"kernels", kernels}, {"threads", std::to_string(threads)}})
+      ->Set(1);
+}
+
 }  // namespace ropeway

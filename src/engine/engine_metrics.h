@@ -42,6 +42,9 @@ class EngineMetrics {
   // Admitted requests by how they ended.
   Counter* finished(FinishReason reason) const { return finished_[static_cast<size_t>(reason)]; }
 
+  // Says once what computes, as labels of the gauge ropeway_engine_info, which is 1.
+  void SetInfo(const std::string& kernels, int threads);
+
   std::string Text() const { return metrics_.Text(); }
 
  private:

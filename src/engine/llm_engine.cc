@@ -171,6 +171,7 @@ LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor
           }),
       watchdog_([this] { return CheckProgress(); }, metrics_.stalls, config_.watchdog_period) {
   metrics_.SetCacheConfig(config_.options.kv_cache_dtype, kBlockTokens, layout.num_blocks);
+  metrics_.SetInfo(config_.kernels_name, config_.options.threads);
 }
 
 LlmEngine::Impl::~Impl() {

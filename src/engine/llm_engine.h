@@ -28,6 +28,7 @@ struct LlmEngineConfig {
   std::shared_ptr<const Tokenizer> tokenizer;
   ChatRenderer render_chat;  // Empty: chats are refused.
   std::unique_ptr<Executor> executor;
+  std::string kernels_name;  // Of the executor's table, for the metrics.
   // What the texts and ids of all requests under way may take together; a request beyond is refused
   // with kResourceExhausted. One alone is taken, however large.
   size_t max_request_bytes = size_t{256} << 20;

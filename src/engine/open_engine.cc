@@ -149,6 +149,7 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const Cl
         "kv_cache_bytes");
   }
   config.executor = std::make_unique<CpuExecutor>(model, kernels, threads, kv_type);
+  config.kernels_name = kernels->name;
   Log().info("{}: {} kernels, {} threads, {:.1f} MiB for the KV cache in {}", config.served_name,
              kernels->name, threads, static_cast<double>(config.options.kv_cache_bytes) / (1 << 20),
              KvTypeName(kv_type));

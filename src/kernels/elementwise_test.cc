@@ -1,6 +1,8 @@
 // Element-wise kernels and reductions: every table against the reference by bits, and exp, log and
 // the rest against the C library in double precision.
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <limits>
 
 #include "kernels/reference.h"
@@ -18,70 +20,163 @@ std::vector<float> Vector(int n, Values values, uint32_t seed) {
   return x;
 }
 
+constexpr Values kAllValues[] = {Values::kNormal, Values::kExtreme, Values::kHostile,
+                                 Values::kCancelling, Values::kAnyBits};
+
+// `n` floats in the middle of others that nobody may touch, `shift` floats off a cache line.
+class Guarded {
+ public:
+  Guarded(int n, int shift) : n_(n), shift_(shift), bytes_(sizeof(float) * Floats()) {
+    std::fill(all(), all() + Floats(), kGuard);
+  }
+  explicit Guarded(const std::vector<float>& x, int shift)
+      : Guarded(static_cast<int>(x.size()), shift) {
+    std::copy(x.begin(), x.end(), data());
+  }
+
+  float* data() { return all() + kMargin + shift_; }
+  std::vector<float> values() { return {data(), data() + n_}; }
+
+  // The others are as they were.
+  bool intact() {
+    const auto guards = [](const float* begin, const float* end) {
+      return std::all_of(begin, end, [](float x) { return x == kGuard; });
+    };
+    return guards(all(), data()) && guards(data() + n_, all() + Floats());
+  }
+
+ private:
+  static constexpr int kMargin = 32;
+  static constexpr float kGuard = 12345.0F;
+  float* all() { return reinterpret_cast<float*>(bytes_.get()); }
+  size_t Floats() const { return static_cast<size_t>(n_ + 3 * kMargin); }
+
+  int n_;
+  int shift_;
+  AlignedBytes bytes_;
+};
+
 class ElementwiseTest : public TableTest {};
 
-// Calls check(n, values) for every length that can have a tail, and every kind of values.
+// Calls check(n, values, seed) for every length that can have a tail, long ones, and every kind of
+// values.
 template <typename Check>
 void ForLengths(Check check) {
-  for (const Values values : {Values::kNormal, Values::kExtreme, Values::kHostile}) {
-    for (int n = 1; n <= 50; ++n) check(n, values);
-    check(576, values);
-    check(1537, values);
+  uint32_t seed = 1;
+  for (const Values values : kAllValues) {
+    for (int n = 1; n <= 130; ++n) check(n, values, seed++);
+    for (const int n : {576, 960, 1536, 1537, 2048, 8192, 8205}) check(n, values, seed++);
   }
 }
 
 TEST_P(ElementwiseTest, RmsNorm) {
-  ForLengths([&](int n, Values values) {
-    const auto x = Vector(n, values, 1);
-    const auto weight = Vector(n, Values::kNormal, 2);
+  ForLengths([&](int n, Values values, uint32_t seed) {
+    const auto x = Vector(n, values, seed);
+    const auto weight = Vector(n, seed % 3 == 0 ? values : Values::kNormal, seed + 1000);
+    const float eps = seed % 4 == 0 ? 0.0F : 1e-5F;
     std::vector<float> expected(x.size());
-    std::vector<float> actual(x.size());
-    reference_.rms_norm(x.data(), weight.data(), n, 1e-5F, expected.data());
-    kernels_->rms_norm(x.data(), weight.data(), n, 1e-5F, actual.data());
-    ASSERT_TRUE(AllSameBits(expected, actual)) << n;
+    reference_.rms_norm(x.data(), weight.data(), n, eps, expected.data());
+    Guarded in(x, static_cast<int>(seed % 16));
+    Guarded out(n, static_cast<int>(seed % 7));
+    kernels_->rms_norm(in.data(), weight.data(), n, eps, out.data());
+    ASSERT_TRUE(AllSameBits(expected, out.values())) << n;
+    ASSERT_TRUE(out.intact() && in.intact()) << n;
   });
 }
 
 TEST_P(ElementwiseTest, Rope) {
-  for (const int rope_dim : {2, 6, 8, 30, 64}) {
-    for (const Values values : {Values::kNormal, Values::kExtreme}) {
-      const auto cos_sin = Vector(rope_dim, Values::kNormal, 3);
-      auto expected = Vector(5 * 64, values, 4);
-      auto actual = expected;
-      reference_.rope(expected.data(), 5, 64, rope_dim, cos_sin.data());
-      kernels_->rope(actual.data(), 5, 64, rope_dim, cos_sin.data());
-      ASSERT_TRUE(AllSameBits(expected, actual)) << rope_dim;
+  uint32_t seed = 1;
+  for (const int rope_dim : {2, 4, 6, 8, 10, 14, 16, 30, 32, 62, 64, 100, 128}) {
+    for (const int head_dim : {64, 128}) {
+      if (rope_dim > head_dim) continue;
+      for (const int heads : {1, 3, 9}) {
+        for (const Values values : kAllValues) {
+          seed += 2;
+          const Values angles = seed % 5 == 0 ? values : Values::kNormal;
+          const auto cos_sin = Vector(rope_dim, angles, seed);
+          auto expected = Vector(heads * head_dim, values, seed + 1);
+          Guarded actual(expected, static_cast<int>(seed % 16));
+          reference_.rope(expected.data(), heads, head_dim, rope_dim, cos_sin.data());
+          kernels_->rope(actual.data(), heads, head_dim, rope_dim, cos_sin.data());
+          ASSERT_TRUE(AllSameBits(expected, actual.values())) << rope_dim << " " << heads;
+          ASSERT_TRUE(actual.intact()) << rope_dim;
+        }
+      }
     }
   }
 }
 
 TEST_P(ElementwiseTest, SwiGluAndAdd) {
-  ForLengths([&](int n, Values values) {
-    const auto gate = Vector(n, values, 5);
-    const auto up = Vector(n, values, 6);
+  ForLengths([&](int n, Values values, uint32_t seed) {
+    const auto gate = Vector(n, values, seed);
+    const auto up = Vector(n, values, seed + 1000);
     std::vector<float> expected(gate.size());
-    auto actual = gate;
+    Guarded actual(gate, static_cast<int>(seed % 16));
     reference_.swiglu(gate.data(), up.data(), n, expected.data());
-    kernels_->swiglu(actual.data(), up.data(), n, actual.data());
-    ASSERT_TRUE(AllSameBits(expected, actual)) << n;
+    kernels_->swiglu(actual.data(), up.data(), n, actual.data());  // y may be gate,
+    ASSERT_TRUE(AllSameBits(expected, actual.values())) << n;
+    Guarded into_up(up, static_cast<int>(seed % 5));
+    kernels_->swiglu(gate.data(), into_up.data(), n, into_up.data());  // or up.
+    ASSERT_TRUE(AllSameBits(expected, into_up.values())) << n;
     reference_.add(expected.data(), up.data(), n);
     kernels_->add(actual.data(), up.data(), n);
-    ASSERT_TRUE(AllSameBits(expected, actual)) << n;
+    ASSERT_TRUE(AllSameBits(expected, actual.values())) << n;
+    ASSERT_TRUE(actual.intact() && into_up.intact()) << n;
   });
 }
 
 TEST_P(ElementwiseTest, Reductions) {
-  ForLengths([&](int n, Values values) {
-    const auto x = Vector(n, values, static_cast<uint32_t>(n));
+  ForLengths([&](int n, Values values, uint32_t seed) {
+    Guarded x(Vector(n, values, seed), static_cast<int>(seed % 16));
     ASSERT_EQ(reference_.argmax(x.data(), n), kernels_->argmax(x.data(), n)) << n;
     ASSERT_TRUE(SameBits(reference_.log_sum_exp(x.data(), n), kernels_->log_sum_exp(x.data(), n)))
         << n;
-    std::vector<float> expected(x.size());
-    std::vector<float> actual(x.size());
-    reference_.exp_shifted(x.data(), n, 3.5F, expected.data());
-    kernels_->exp_shifted(x.data(), n, 3.5F, actual.data());
-    ASSERT_TRUE(AllSameBits(expected, actual)) << n;
+    const float shift = seed % 4 == 0 ? Vector(1, values, seed + 1000)[0] : 3.5F;
+    std::vector<float> expected(static_cast<size_t>(n));
+    Guarded actual(n, static_cast<int>(seed % 9));
+    reference_.exp_shifted(x.data(), n, shift, expected.data());
+    kernels_->exp_shifted(x.data(), n, shift, actual.data());
+    ASSERT_TRUE(AllSameBits(expected, actual.values())) << n;
+    ASSERT_TRUE(actual.intact() && x.intact()) << n;
   });
+}
+
+// Rows as the sampler has them: whole vocabularies, also with nearly all of it forbidden.
+TEST_P(ElementwiseTest, ReductionsOverVocabularies) {
+  uint32_t seed = 1;
+  for (const int n : {32000, 49152, 49157, 128256, 262144}) {
+    for (const Values values : kAllValues) {
+      for (const int keep : {1, 2, 50}) {
+        auto x = Vector(n, values, ++seed);
+        if (keep > 1) {
+          for (size_t i = 0; i < x.size(); ++i) {
+            if (i % static_cast<size_t>(997 * keep) != 3) x[i] = -kInf;
+          }
+        }
+        ASSERT_EQ(reference_.argmax(x.data(), n), kernels_->argmax(x.data(), n)) << n;
+        ASSERT_TRUE(
+            SameBits(reference_.log_sum_exp(x.data(), n), kernels_->log_sum_exp(x.data(), n)))
+            << n;
+      }
+    }
+  }
+  const std::vector<float> nothing(1000, -kInf);
+  EXPECT_EQ(reference_.argmax(nothing.data(), 1000), kernels_->argmax(nothing.data(), 1000));
+  EXPECT_TRUE(SameBits(reference_.log_sum_exp(nothing.data(), 1000),
+                       kernels_->log_sum_exp(nothing.data(), 1000)));
+}
+
+// Few different values, so that nearly every maximum is a tie, and NaN between them.
+TEST_P(ElementwiseTest, ArgMaxOfManyTies) {
+  Rng rng(5);
+  const float values[] = {-1.0F, -0.0F, 0.0F, 2.0F, 2.0F, std::nanf(""), -kInf};
+  for (int round = 0; round < 3000; ++round) {
+    const int n = 1 + static_cast<int>(rng() % 200);
+    const size_t kinds = 1 + rng() % std::size(values);
+    Guarded x(n, round % 16);
+    for (int i = 0; i < n; ++i) x.data()[i] = values[rng() % kinds];
+    ASSERT_EQ(reference_.argmax(x.data(), n), kernels_->argmax(x.data(), n)) << n;
+  }
 }
 
 TEST_P(ElementwiseTest, ArgMaxTiesAndNan) {

@@ -16,15 +16,17 @@
 
 #include "kernels/half.h"
 #include "kernels/kernels.h"
+#include "kernels/test_cpu_info.h"
 
 namespace ropeway::testing {
 
-// A test over each table that is not the reference. Skips where the CPU lacks it.
+// A test over each table that is not the reference. Skips where the CPU lacks it, and only there.
 class TableTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     kernels_ = KernelsByName(GetParam());
     if (kernels_ == nullptr) {
+      ASSERT_FALSE(CpuHas(GetParam())) << "the CPU has it, and dispatch.cc does not find it";
       GTEST_SKIP() << "needs hardware: "
                    << (std::string(GetParam()) == "avx2" ? "AVX2, FMA, F16C" : "AVX-512 VNNI");
     }
@@ -78,11 +80,18 @@ using Rng = std::mt19937;
 inline float Normal(Rng& rng) { return std::normal_distribution<float>()(rng); }
 
 // What the values of a test are like.
-enum class Values { kNormal, kExtreme, kHostile };
+enum class Values { kNormal, kExtreme, kHostile, kCancelling, kAnyBits };
 
 // Activations: kExtreme has zeros, -0, denormals and huge values, kHostile infinities and NaN too.
+// kCancelling: large numbers of both signs among small ones, so that the order of a sum shows.
+// kAnyBits: every number that there is, NaN included, by its bits.
 inline float Activation(Values values, Rng& rng) {
   if (values == Values::kNormal) return Normal(rng);
+  if (values == Values::kAnyBits) return std::bit_cast<float>(static_cast<uint32_t>(rng()));
+  if (values == Values::kCancelling) {
+    const float large = rng() % 4 == 0 ? 0x1p+24F : 1.0F;
+    return large * (rng() % 2 == 0 ? 1.0F : -1.0F) * (1.0F + 0.25F * Normal(rng));
+  }
   switch (rng() % (values == Values::kExtreme ? 8 : 200)) {
     case 0:
       return 0.0F;

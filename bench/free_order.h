@@ -1,0 +1,23 @@
+// Kernels that may add floats in any order: what Ropeway's fixed order is measured
+// against. Built into bench/order_price alone.
+#ifndef ROPEWAY_BENCH_FREE_ORDER_H_
+#define ROPEWAY_BENCH_FREE_ORDER_H_
+
+#include "kernels/kernels.h"
+
+namespace ropeway {
+
+// One kernel whose sums have the order that is fastest.
+struct FreeKernel {
+  const char* name;
+  void (*put)(Kernels* table);  // Replaces the table's own.
+};
+
+// For AVX-512 with VNNI, from the same headers as the production table. Put them only into a copy
+// of that one.
+inline constexpr int kNumFreeKernels = 5;
+extern const FreeKernel kFreeKernels[kNumFreeKernels];
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_BENCH_FREE_ORDER_H_
