@@ -15,7 +15,7 @@ struct FreeKernel {
 
 // For AVX-512 with VNNI, from the same headers as the production table. Put them only into a copy
 // of that one.
-inline constexpr int kNumFreeKernels = 5;
+inline constexpr int kNumFreeKernels = 4;
 extern const FreeKernel kFreeKernels[kNumFreeKernels];
 
 }  // namespace ropeway
