@@ -15,6 +15,8 @@
 #include "cli/flags.h"
 #include "cli/output.h"
 #include "engine/machine.h"
+#include "executor/forward_pass.h"
+#include "executor/output_layer.h"
 #include "executor/step_plan.h"
 #include "model/gguf.h"
 #include "model/llama_tensors.h"
@@ -137,8 +139,12 @@ int RunBenchKernels(const BenchKernelsFlags& flags) {
   }
   options.cpu = CpuName();
   options.threads = flags.threads == 0 ? PhysicalCores() : flags.threads;
-  options.rule.min_rows_per_worker = kMinRowsPerWorker;
-  options.rule.attention_tile_rows = kAttentionTileRows;
+  options.rule = {.min_rows_per_worker = kMinRowsPerWorker,
+                  .tile_rows = kTileRows,
+                  .attention_tile_rows = kAttentionTileRows,
+                  .logits_rows = kMaxLogitsRows,
+                  .greedy_floats = kLogitsPartFloats,
+                  .deferred_pairs = StepPlan::MaxDeferredPairs(options.threads)};
   const auto wanted = [&flags](const char* what) {
     return flags.only.empty() || flags.only == what;
   };

@@ -8,8 +8,6 @@
 namespace ropeway {
 namespace {
 
-// Activations of so many rows stay in the second-level cache from one matrix to the next.
-constexpr int kTileRows = 64;
 // Panels of gate and up that are multiplied before SwiGLU joins them: so many rows by so many
 // panels lie in the first-level cache. Fewer rows than kFewRows only wait for the weights: they
 // stream all of gate, then all of up, which is 5 to 11 % faster than going to and fro.

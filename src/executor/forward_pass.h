@@ -23,6 +23,10 @@
 
 namespace ropeway {
 
+// Rows of a worker that pass through a matrix together, at most: activations of so many stay in the
+// second-level cache from one matrix to the next.
+inline constexpr int kTileRows = 64;
+
 // Thread rule: Run from one thread; the team's workers compute inside it.
 class ForwardPass {
  public:

@@ -8,9 +8,6 @@ namespace ropeway {
 namespace {
 
 constexpr size_t kMaxLogitsBytes = size_t{64} << 20;
-constexpr int kMaxLogitsRows = 64;
-// Floats of one part of the logits that is searched at once: they fit in the second-level cache.
-constexpr int kPartFloats = 16384;
 
 size_t Product(int64_t a, int64_t b) { return static_cast<size_t>(a) * static_cast<size_t>(b); }
 
@@ -20,14 +17,14 @@ int LogitsRows(int vocab_size, int max_rows) {
       kMaxLogitsBytes / row_bytes, 1, static_cast<size_t>(std::min(max_rows, kMaxLogitsRows))));
 }
 
-int PartPanels(int rows) { return std::max(kPartFloats / (rows * kPanelCols), 1); }
+int PartPanels(int rows) { return std::max(kLogitsPartFloats / (rows * kPanelCols), 1); }
 
 }  // namespace
 
 OutputLayer::Worker::Worker(const Model& model, const Kernels& kernels, int rows)
     : packer(model, kernels, rows),
       sampler(&kernels, model.config().vocab_size),
-      part(static_cast<size_t>(kPartFloats) + Product(rows, kPanelCols)),
+      part(static_cast<size_t>(kLogitsPartFloats) + Product(rows, kPanelCols)),
       best(static_cast<size_t>(rows)) {}
 
 OutputLayer::OutputLayer(const Model& model, const Kernels& kernels, WorkerTeam* team,

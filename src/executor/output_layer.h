@@ -20,6 +20,12 @@
 
 namespace ropeway {
 
+// Rows whose logits are computed together, at most.
+inline constexpr int kMaxLogitsRows = 64;
+
+// Floats of one part of the logits that is searched at once: they fit in the second-level cache.
+inline constexpr int kLogitsPartFloats = 16384;
+
 // Thread rule: Compute by all workers of the team at once; the rest from the thread that runs it.
 class OutputLayer {
  public:

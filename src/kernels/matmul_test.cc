@@ -95,6 +95,19 @@ TEST_P(MatMulTest, EqualsReferenceBeyondOneBlockOfRows) {
   }
 }
 
+// Rows so long that a block has its least number of tiles: just within one block, and the first
+// numbers of rows that take two and three of them, of unequal tiles.
+TEST_P(MatMulTest, EqualsReferenceForLongRows) {
+  for (const int rows : {12, 13, 24, 25, 29, 49}) {
+    for (const WeightType type : {WeightType::kF32, WeightType::kF16}) {
+      Check({type, 33, 4160, rows, Values::kNormal});
+    }
+    for (const WeightType type : {WeightType::kQ4_0, WeightType::kQ4_1, WeightType::kQ8_0}) {
+      Check({type, 33, 13120, rows, Values::kNormal});
+    }
+  }
+}
+
 TEST_P(MatMulTest, EqualsReferenceAtTheLimitsOfIntegers) {
   for (const WeightType type : kAllWeightTypes) {
     for (int rows = 1; rows <= 26; ++rows) Check({type, 50, 352, rows, Values::kExtreme});

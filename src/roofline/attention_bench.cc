@@ -108,7 +108,7 @@ void AttentionBench::MakeUnits(const DealRule& rule) {
   }
   // Too few for the workers: one for each split, which are merged when all are there.
   deferred_ = problem_.rows == 1 && team_->size() > 1 && SplitsOf(0) > 1 &&
-              units_.size() <= static_cast<size_t>(2 * team_->size());
+              units_.size() <= static_cast<size_t>(rule.deferred_pairs);
   if (!deferred_) return;
   const std::vector<Unit> whole = std::move(units_);
   units_.clear();

@@ -15,12 +15,16 @@
 
 namespace ropeway {
 
-// How the executor deals out a step's work; see executor/step_plan.h.
+// How the executor deals out a step's work. This room does not include the executor: who runs the
+// benchmark fills in the executor's own constants, and without them every size is 1.
 struct DealRule {
-  int min_rows_per_worker = 8;   // With fewer, workers share all rows and split the columns.
-  int tile_rows = 64;            // Rows that pass through a matrix at a time.
-  int attention_tile_rows = 16;  // Rows of one sequence that read K and V together.
-  int greedy_floats = 16384;     // Logits that are searched at a time (executor/output_layer.cc).
+  int min_rows_per_worker = 1;  // With fewer, workers share all rows and split the columns.
+  int tile_rows = 1;            // Rows that pass through a matrix at a time.
+  int attention_tile_rows = 1;  // Rows of one sequence that read K and V together.
+  int logits_rows = 1;          // Rows whose logits are computed together, at most.
+  int greedy_floats = 1;        // Logits that are searched at a time.
+  // At most so many (sequence, KV head) pairs of a decode step are dealt out split by split.
+  int deferred_pairs = 0;
 };
 
 // The product's weights are random, and there are so many copies of them, used in turn, that they

@@ -23,7 +23,6 @@ constexpr size_t kQuickRotateBytes = size_t{4} << 20;
 constexpr double kMostBytesPerSecond = 50e9;
 // Bytes of the sweep before each figure, at most: it must not take longer than the figure itself.
 constexpr size_t kShortSweepBytes = size_t{128} << 20;
-constexpr int kMostLogitsRows = 64;  // The executor computes no more logits at a time.
 // The pool of one attention problem, at most; one layer of its sequences it holds in any case.
 constexpr size_t kMostPoolBytes = size_t{256} << 20;
 constexpr int kPrefillRows = 256;
@@ -141,7 +140,7 @@ std::vector<int> Roofline::RowsOf(const MatMulShape& shape) const {
   std::vector<int> rows;
   for (const int count : options_.rows) {
     if (options_.quick && count != options_.rows.front() && count != 16) continue;
-    if (!shape.logits || count <= kMostLogitsRows) rows.push_back(count);
+    if (!shape.logits || count <= options_.rule.logits_rows) rows.push_back(count);
   }
   return rows;
 }

@@ -12,8 +12,10 @@ namespace {
 constexpr int kMaxGroups = kMaxRows / kRowGroup;
 constexpr size_t kPrefetchAhead = 4096;
 // Packed rows that are multiplied with one panel after the other: what the second-level cache keeps
-// beside the weights that pass through it.
+// beside the weights that pass through it. But at least kMinBlockTiles tiles, however long their
+// rows are: each block reads all weights anew, which costs more than rows from a farther cache.
 constexpr size_t kRowBlockBytes = 384 * 1024;
+constexpr int kMinBlockTiles = 2;
 
 // Rows that are multiplied with each panel in turn, in tiles of about equal height, each a multiple
 // of kRowGroup rows but the last: `larger` tiles of tile_groups + 1 groups, then the others.
@@ -77,13 +79,14 @@ static void MatMul(const Matrix& w, const std::byte* packed, int rows, int panel
   const size_t steps = static_cast<size_t>(w.k / WeightBlockElements(w.type));
   const uint8_t* panels = reinterpret_cast<const uint8_t*>(w.panels);
   const uint8_t* groups = reinterpret_cast<const uint8_t*>(packed);
-  // Blocks of about equal height, each a multiple of kMaxRows rows but the last.
-  const int total = (rows + kMaxRows - 1) / kMaxRows;
+  // Blocks of about equal height, each a multiple of kRowGroup rows but the last.
+  const int total = (rows + kRowGroup - 1) / kRowGroup;
   const size_t tile_bytes = group_bytes * kMaxGroups;
-  const int most = kRowBlockBytes > tile_bytes ? static_cast<int>(kRowBlockBytes / tile_bytes) : 1;
+  const int fitting = static_cast<int>(kRowBlockBytes / tile_bytes);
+  const int most = (fitting > kMinBlockTiles ? fitting : kMinBlockTiles) * kMaxGroups;
   const int blocks = (total + most - 1) / most;
   for (int i = 0, row = 0; i < blocks; ++i) {
-    const int edge = total * (i + 1) / blocks * kMaxRows;
+    const int edge = total * (i + 1) / blocks * kRowGroup;
     const int row_end = edge < rows ? edge : rows;
     const RowBlock block = RowBlockOf(groups + static_cast<size_t>(row / kRowGroup) * group_bytes,
                                       group_bytes, row_end - row);
