@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "bench_flags.h"
 #include "ropeway/engine.h"
 
 namespace ropeway {
@@ -103,19 +104,21 @@ int Main(int argc, char** argv) {
   Flags flags;
   CLI::App app{"Times the whole engine, without HTTP"};
   app.add_option("--model", flags.model, "GGUF file")->required();
-  app.add_option("--threads", flags.threads, "compute threads");
+  app.add_option("--threads", flags.threads, "compute threads")->check(kThreadsRange);
   app.add_option("--input-tokens", flags.input_tokens, "of each prompt")
       ->check(CLI::PositiveNumber);
   app.add_option("--output-tokens", flags.output_tokens, "of each answer; at least 2")
       ->check(CLI::Range(2, 1 << 20));
   app.add_option("--sequences", flags.sequences, "numbers of sequences, one after the other")
       ->check(CLI::PositiveNumber);
-  app.add_option("--runs", flags.runs, "of each number of sequences at most; the median counts");
-  app.add_option("--seconds", flags.seconds, "no further run begins after so many");
+  app.add_option("--runs", flags.runs, "of each number of sequences at most; the median counts")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--seconds", flags.seconds, "no further run begins after so many")
+      ->check(kSecondsRange);
   app.add_option("--last-token-id", flags.last_token_id, "the highest id in random prompts")
       ->check(CLI::PositiveNumber);
   app.add_option("--seed", flags.seed, "of the random prompts");
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> code = ParseFlags(&app, argc, argv)) return *code;
 
   EngineOptions options;
   options.model_path = flags.model;

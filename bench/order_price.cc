@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/barrier_time.h"
+#include "bench_flags.h"
 #include "free_order.h"
 #include "step_timer.h"
 
@@ -113,14 +114,16 @@ int Main(int argc, char** argv) {
   Flags flags;
   CLI::App app{"Steps with a fixed and with a free order of float sums, in alternated pairs"};
   app.add_option("--model", flags.model, "GGUF file")->required();
-  app.add_option("--threads", flags.threads, "compute threads");
+  app.add_option("--threads", flags.threads, "compute threads")->check(kThreadsRange);
   app.add_option("--pairs", flags.pairs, "pairs that count, per shape")->check(CLI::Range(1, 1000));
-  app.add_option("--seconds", flags.seconds, "per side of a pair");
-  app.add_option("--only", flags.only, "one shape's name");
+  app.add_option("--seconds", flags.seconds, "per side of a pair")->check(kSecondsRange);
+  std::vector<std::string> names;
+  for (const NamedShape& named : kShapes) names.emplace_back(named.name);
+  app.add_option("--only", flags.only, "one shape's name")->check(CLI::IsMember(names));
   app.add_option(
       "--free", flags.free,
       "the kernels that may reorder (default: attention, rms_norm, swiglu, log_sum_exp)");
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> code = ParseFlags(&app, argc, argv)) return *code;
   const Kernels* fixed_kernels = KernelsByName("avx512vnni");
   if (fixed_kernels == nullptr) {
     fmt::print(stderr, "order_price needs a CPU with AVX-512 VNNI\n");

@@ -2,13 +2,16 @@
 // sequences, without scheduler, tokenizer and HTTP. Prints one line of CSV per shape, and the time
 // of a barrier: where the host places the virtual cores changes it, and the results, by 10 to 20 %.
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/barrier_time.h"
+#include "bench_flags.h"
 #include "step_timer.h"
 
 namespace ropeway {
@@ -47,14 +50,32 @@ struct Flags {
   std::string only;
   bool curves = false;
   int kv_cache_mb = 384;
+  std::string kv_cache_dtype = "f16";
   bool barrier = false;
 };
 
+// The shapes that --curves and --only name; none, and a sentence on standard error, where there is
+// no such name.
+std::vector<NamedShape> ChooseShapes(const Flags& flags) {
+  const std::vector<NamedShape> all = flags.curves ? CurveShapes() : UsualShapes();
+  std::vector<NamedShape> chosen;
+  std::vector<std::string> names;
+  for (const NamedShape& named : all) {
+    if (flags.only.empty() || flags.only == named.first) chosen.push_back(named);
+    if (names.empty() || names.back() != named.first) names.push_back(named.first);
+  }
+  if (chosen.empty()) {
+    fmt::print(stderr, "--only: expected one of {}{}, not '{}'\n", fmt::join(names, ", "),
+               flags.curves ? " with --curves" : "", flags.only);
+  }
+  return chosen;
+}
+
 // Prints one line per shape; false, and a sentence on standard error, where one does not fit.
-bool PrintShapes(const Flags& flags, StepTimer* timer, int num_blocks) {
+bool PrintShapes(const std::vector<NamedShape>& shapes, const Flags& flags, StepTimer* timer,
+                 int num_blocks) {
   fmt::print("shape,sequences,tokens,context,median_ms,best_ms,median_tok_per_s\n");
-  for (const auto& [name, shape] : flags.curves ? CurveShapes() : UsualShapes()) {
-    if (!flags.only.empty() && flags.only != name) continue;
+  for (const auto& [name, shape] : shapes) {
     if (shape.blocks() > num_blocks) {
       fmt::print(stderr, "--kv-cache-mb: {} sequences of {} tokens need {} blocks, not {}\n",
                  shape.sequences, shape.context + shape.tokens, shape.blocks(), num_blocks);
@@ -73,18 +94,23 @@ int Main(int argc, char** argv) {
   Flags flags;
   CLI::App app{"Times the executor's steps"};
   app.add_option("--model", flags.model, "GGUF file");
-  app.add_option("--threads", flags.threads, "compute threads");
-  app.add_option("--seconds", flags.seconds, "time per shape");
+  app.add_option("--threads", flags.threads, "compute threads")->check(kThreadsRange);
+  app.add_option("--seconds", flags.seconds, "time per shape")->check(kSecondsRange);
   app.add_option("--only", flags.only, "the shapes of one name");
   app.add_flag("--curves", flags.curves, "many sequence counts and context lengths");
-  app.add_option("--kv-cache-mb", flags.kv_cache_mb, "KV pool in MiB; --curves needs about 1,500");
+  app.add_option("--kv-cache-mb", flags.kv_cache_mb, "KV pool in MiB; --curves needs about 1,500")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--kv-cache-dtype", flags.kv_cache_dtype, "how it keeps numbers: f16 or q8_0")
+      ->check(CLI::IsMember({"f16", "q8_0"}));
   app.add_flag("--barrier", flags.barrier, "print the nanoseconds of a barrier, and nothing else");
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> code = ParseFlags(&app, argc, argv)) return *code;
   if (flags.barrier) {
     fmt::print("{:.0f}\n", BarrierNanoseconds(flags.threads));
     return 0;
   }
 
+  const std::vector<NamedShape> shapes = ChooseShapes(flags);
+  if (shapes.empty()) return 1;
   const char* error = nullptr;
   const Kernels* kernels = ChooseKernels(&error);
   auto file = GgufFile::Open(flags.model);
@@ -98,7 +124,8 @@ int Main(int argc, char** argv) {
     return 1;
   }
   const int vocab_size = (*model)->config().vocab_size;
-  CpuExecutor executor(std::move(*model), kernels, flags.threads);
+  CpuExecutor executor(std::move(*model), kernels, flags.threads,
+                       *KvTypeByName(flags.kv_cache_dtype.c_str()));
   auto layout = executor.Init(int64_t{flags.kv_cache_mb} << 20, 512, 64);
   if (!layout.ok()) {
     fmt::print(stderr, "{}\n", layout.status().message());
@@ -106,9 +133,9 @@ int Main(int argc, char** argv) {
   }
   StepTimer timer(&executor, *layout, vocab_size);
   timer.FillPool();
-  fmt::print("# {} threads, {}, barrier {:.0f} ns\n", flags.threads, kernels->name,
-             BarrierNanoseconds(flags.threads));
-  return PrintShapes(flags, &timer, layout->num_blocks) ? 0 : 1;
+  fmt::print("# {} threads, {}, {} KV cache, barrier {:.0f} ns\n", flags.threads, kernels->name,
+             flags.kv_cache_dtype, BarrierNanoseconds(flags.threads));
+  return PrintShapes(shapes, flags, &timer, layout->num_blocks) ? 0 : 1;
 }
 
 }  // namespace

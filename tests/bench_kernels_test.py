@@ -19,8 +19,8 @@ PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 TITLES = {"matmul": "Matrix products", "lm-head": "Logits by vocabulary", "attention": "Attention of one layer"}
 
 
-def bench(*flags, **environment):
-    return subprocess.run([ARGS.ropeway, "bench", "kernels", "--model", ARGS.model, *flags],
+def bench(*flags, before=(), **environment):
+    return subprocess.run([*before, ARGS.ropeway, "bench", "kernels", "--model", ARGS.model, *flags],
                           capture_output=True, text=True, check=False, timeout=240,
                           env={**os.environ, **environment})
 
@@ -76,10 +76,17 @@ class BenchKernelsTest(unittest.TestCase):
         self.assertIn("kernels reference", reply.stdout)
         self.assertFalse(any("\n" + title in reply.stdout for title in TITLES.values()))
 
+    def test_no_logits_for_many_rows_and_why(self):
+        reply = bench("--quick", "--only", "lm-head", "--rows", "128", "--threads", "1")
+        self.assertEqual((reply.returncode, reply.stderr), (0, ""))
+        self.assertNotIn("Logits by vocabulary", reply.stdout)
+        self.assertIn("left out: products that make logits, which are computed for at most 64 rows together\n",
+                      reply.stdout)
+
     def test_nonsense_is_one_sentence(self):
         for flags, expected in ((("--only", "everything"), "--only"), (("--isa", "sse9"), "--isa"),
                                 (("--rows", "1,x"), "--rows"), (("--rows", "4,2"), "--rows"),
-                                (("--rows", "1,,2"), "--rows"), (("--rows", "0"), "--rows"),
+                                (("--rows", "1,,2"), "--rows"), (("--rows", ""), "--rows"), (("--rows", "0"), "--rows"),
                                 (("--threads", "0"), "--threads"), (("--seconds", "0"), "--seconds"),
                                 (("--model", "no-such-model"), "no-such-model"),
                                 (("--csv", "no/such/folder/x.csv"), "no/such/folder/x.csv"),
@@ -89,6 +96,11 @@ class BenchKernelsTest(unittest.TestCase):
                 self.assertEqual((reply.returncode, reply.stdout), (1, ""))
                 self.assertIn(expected, reply.stderr)
                 self.assertEqual(reply.stderr.count("\n"), 1, reply.stderr)
+        # No address space for so many stacks.
+        with_limit = ["bash", "-c", 'ulimit -v 2000000; exec "$@"', "bash"]
+        reply = bench("--quick", "--threads", "1024", before=with_limit)
+        self.assertEqual((reply.returncode, reply.stdout), (1, ""))
+        self.assertRegex(reply.stderr, r"\A.*cannot measure the kernels: .+\n\Z")
         reply = bench(ROPEWAY_ISA="sse9")
         self.assertEqual((reply.returncode, reply.stdout), (1, ""))
         self.assertIn("ROPEWAY_ISA", reply.stderr)

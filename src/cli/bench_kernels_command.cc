@@ -95,7 +95,6 @@ CLI::App* AddBenchKernels(CLI::App* bench, BenchKernelsFlags* flags) {
       ->default_str("everything")
       ->group("What is measured");
   AddText(app, "--rows", &flags->rows, "LIST", "Numbers of rows that are multiplied together")
-      ->default_str("1,2,3,4,6,8,12,16,32,64,128,512")
       ->group("What is measured");
   AddChoice(app, "--kv-cache-dtype", &flags->kv_cache_dtype, {"f16", "q8_0"},
             "How the KV cache of the attention keeps numbers: f16 or q8_0")
@@ -122,11 +121,9 @@ int RunBenchKernels(const BenchKernelsFlags& flags) {
   const StatusOr<const Kernels*> kernels = ChooseTable(flags.isa);
   if (!kernels.ok()) return Fail(kernels.status());
   options.kernels = *kernels;
-  if (!flags.rows.empty()) {
-    const StatusOr<std::vector<int>> rows = ParseRows(flags.rows);
-    if (!rows.ok()) return Fail(rows.status());
-    options.rows = *rows;
-  }
+  const StatusOr<std::vector<int>> rows = ParseRows(flags.rows);
+  if (!rows.ok()) return Fail(rows.status());
+  options.rows = *rows;
   StatusOr<ModelShapes> shapes = ReadShapes(flags.model);
   if (!shapes.ok()) return Fail(shapes.status());
   options.model = *std::move(shapes);

@@ -19,7 +19,7 @@ struct BenchKernelsFlags {
   std::string isa;   // "": ROPEWAY_ISA, or the best.
   std::string only;  // "": everything.
   std::string kv_cache_dtype = "f16";
-  std::string rows;  // "": the default list.
+  std::string rows = "1,2,3,4,6,8,12,16,32,64,128,512";
   double seconds = 0.2;
   bool quick = false;
   std::string csv;

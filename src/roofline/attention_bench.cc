@@ -17,13 +17,22 @@ size_t HeadBytes(const AttentionShape& shape) {
   return KvHeadBlockBytes(shape.kv_type, shape.head_dim);
 }
 
+int BlocksPerSequence(const AttentionCase& problem) {
+  return (problem.start() + problem.rows + kKvBlockTokens - 1) / kKvBlockTokens;
+}
+
+// K and V of all sequences in one layer.
+size_t LayerBytes(const AttentionShape& shape, const AttentionCase& problem) {
+  return Product(problem.sequences, BlocksPerSequence(problem)) * HeadBytes(shape) *
+         static_cast<size_t>(shape.num_kv_heads);
+}
+
 }  // namespace
 
 AttentionBench::AttentionBench(const AttentionShape& shape, const AttentionCase& problem,
                                const Kernels& kernels, WorkerTeam* team)
     : shape_(shape), problem_(problem), kernels_(kernels), team_(team) {
-  const int positions = problem.start() + problem.rows;
-  blocks_per_sequence_ = (positions + kKvBlockTokens - 1) / kKvBlockTokens;
+  blocks_per_sequence_ = BlocksPerSequence(problem);
   head_bytes_ = HeadBytes(shape);
 }
 
@@ -44,16 +53,24 @@ StatusOr<std::unique_ptr<AttentionBench>> AttentionBench::Make(
   return bench;
 }
 
+size_t AttentionBench::LeastPoolBytes(const AttentionShape& shape, const AttentionCase& problem,
+                                      size_t rotate_bytes) {
+  const size_t layer_bytes = LayerBytes(shape, problem);
+  return std::max<size_t>(1, (rotate_bytes + layer_bytes - 1) / layer_bytes) * layer_bytes;
+}
+
 Status AttentionBench::MakePool(size_t rotate_bytes, size_t max_bytes) {
-  const size_t layer_bytes = Product(problem_.sequences, blocks_per_sequence_) * head_bytes_ *
-                             static_cast<size_t>(shape_.num_kv_heads);
-  const size_t fitting = std::max<size_t>(1, max_bytes / layer_bytes);
-  layers_ = static_cast<int>(std::min<size_t>(fitting, static_cast<size_t>(shape_.num_layers)));
-  const size_t set_bytes = layer_bytes * static_cast<size_t>(layers_);
-  sets_ = static_cast<int>((rotate_bytes + set_bytes - 1) / set_bytes);
-  sets_ = std::max(1, sets_);
+  const size_t layer_bytes = LayerBytes(shape_, problem_);
+  // In layers, of all sets together.
+  const size_t needed = LeastPoolBytes(shape_, problem_, rotate_bytes) / layer_bytes;
+  const size_t fitting = std::max(needed, max_bytes / layer_bytes);
+  size_t layers = std::min(fitting, static_cast<size_t>(shape_.num_layers));
+  const size_t sets = (needed + layers - 1) / layers;
+  layers = std::min(layers, fitting / sets);
+  layers_ = static_cast<int>(layers);
+  sets_ = static_cast<int>(sets);
   block_bytes_ = head_bytes_ * Product(layers_, shape_.num_kv_heads);
-  auto arena = WeightArena::Make(set_bytes * static_cast<size_t>(sets_));
+  auto arena = WeightArena::Make(layer_bytes * layers * sets);
   if (!arena.ok()) return arena.status();
   pool_ = *std::move(arena);
 

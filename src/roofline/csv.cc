@@ -64,8 +64,7 @@ std::string ProductLine(const Setting& setting, std::string_view section, const 
 std::string WeightedLine(const Setting& setting, const WeightedShare& w) {
   return fmt::format("{},{},{},,,", Quoted(setting.cpu), setting.isa, setting.threads) +
          fmt::format("weighted,{},{},,,,,{},,,,,,,,,,{:.3f},,peak,{:.4f}\n", Quoted(w.model),
-                     w.with_output ? "layers and output" : "layers", w.rows, w.ops_per_second / 1e9,
-                     w.peak_share);
+                     Quoted(NameOf(w)), w.rows, w.ops_per_second / 1e9, w.peak_share);
 }
 
 std::string AttentionLine(const Setting& setting, const AttentionResult& r) {
@@ -85,7 +84,7 @@ std::string FormatCsv(const Results& results) {
   std::string text(kColumns);
   for (const PeakResult& peak : results.peaks) text += PeakLine(setting, peak);
   for (const MatMulResult& r : results.products) text += ProductLine(setting, "matmul", r);
-  for (const WeightedShare& share : WeightedShares(results.products, results.limits)) {
+  for (const WeightedShare& share : WeightedShares(results)) {
     text += WeightedLine(setting, share);
   }
   for (const MatMulResult& r : results.logits) text += ProductLine(setting, "lm-head", r);

@@ -132,24 +132,33 @@ std::string Products(const std::vector<MatMulResult>& results, bool per_row) {
   return text;
 }
 
+std::string WeightedTitle(const Results& results, const std::string& model) {
+  const auto missing = std::ranges::count(results.products_left_out, model, &ProductLeftOut::model);
+  const std::string what =
+      missing == 0 ? "All products of a forward pass"
+                   : fmt::format("Products of a forward pass without {} left out above", missing);
+  return fmt::format("\n{}, weighted by time: {}\n", what, model);
+}
+
 // Behind a model's products: all of them together.
 std::string Weighted(const Results& results) {
   std::string text;
   const auto same = [](const WeightedShare& a, const WeightedShare& b) {
     return a.model == b.model && a.with_output == b.with_output;
   };
-  std::vector<WeightedShare> shares = WeightedShares(results.products, results.limits);
+  std::vector<WeightedShare> shares = WeightedShares(results);
   std::ranges::stable_sort(shares, [](const WeightedShare& a, const WeightedShare& b) {
     return a.model == b.model && a.with_output < b.with_output;
   });
+  std::string model;
   for (const std::vector<WeightedShare>& run : Runs(shares, same)) {
-    if (!run.front().with_output) {
-      text += fmt::format("\nAll products of a forward pass, weighted by time: {}\n",
-                          run.front().model);
+    if (run.front().model != model) {
+      model = run.front().model;
+      text += WeightedTitle(results, model);
       text += Line("", "rows",
                    Cells(run, [](const WeightedShare& s) { return fmt::format("{}", s.rows); }));
     }
-    text += Line(run.front().with_output ? "layers and output" : "layers", "GOPS",
+    text += Line(NameOf(run.front()), "GOPS",
                  Cells(run, [](const WeightedShare& s) { return Figure(s.ops_per_second / 1e9); }));
     text += Line("", "of peak",
                  Cells(run, [](const WeightedShare& s) { return Percent(s.peak_share); }));

@@ -1,5 +1,7 @@
 #include "roofline/results.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace ropeway {
@@ -66,8 +68,13 @@ Range SpreadRange(const Results& results) {
   }));
 }
 
-std::vector<WeightedShare> WeightedShares(const std::vector<MatMulResult>& products,
-                                          const Limits& limits) {
+std::string NameOf(const WeightedShare& share) {
+  const std::string name = share.with_output ? "layers and output" : "layers";
+  return share.missing == 0 ? name : fmt::format("{} less {}", name, share.missing);
+}
+
+std::vector<WeightedShare> WeightedShares(const Results& results) {
+  const std::vector<MatMulResult>& products = results.products;
   std::vector<WeightedShare> shares;
   for (const MatMulResult& first : products) {
     const bool known = std::ranges::any_of(shares, [&first](const WeightedShare& share) {
@@ -79,15 +86,20 @@ std::vector<WeightedShare> WeightedShares(const std::vector<MatMulResult>& produ
     bool has_output = false;
     for (const MatMulResult& result : products) {
       if (result.model != first.model || result.rows != first.rows) continue;
-      all.Add(result, limits);
-      if (!result.shape.logits) layers.Add(result, limits);
+      all.Add(result, results.limits);
+      if (!result.shape.logits) layers.Add(result, results.limits);
       has_output = has_output || result.shape.logits;
     }
     const auto add = [&](const Sum& sum, bool with_output) {
+      const auto missing =
+          std::ranges::count_if(results.products_left_out, [&](const ProductLeftOut& product) {
+            return product.model == first.model && (with_output || !product.shape.logits);
+          });
       shares.push_back({first.model, first.rows, with_output, sum.ops / sum.seconds,
-                        sum.peak_seconds / sum.seconds, sum.bound_seconds / sum.seconds});
+                        sum.peak_seconds / sum.seconds, sum.bound_seconds / sum.seconds,
+                        static_cast<int>(missing)});
     };
-    add(layers, false);
+    if (layers.seconds > 0) add(layers, false);
     if (has_output) add(all, true);
   }
   return shares;

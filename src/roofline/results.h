@@ -63,7 +63,13 @@ struct AttentionResult {
   Reached reached;
 };
 
-// Of all products of one model's forward pass with so many rows, each as often as it occurs.
+// A product of a forward pass that took more memory than there was for it.
+struct ProductLeftOut {
+  std::string model;
+  MatMulShape shape;
+};
+
+// Of the products of one model's forward pass with so many rows, each as often as it occurs.
 struct WeightedShare {
   std::string model;
   int rows = 1;
@@ -71,6 +77,7 @@ struct WeightedShare {
   double ops_per_second = 0;
   double peak_share = 0;   // Of the peak of operations.
   double bound_share = 0;  // The least possible time over the time taken.
+  int missing = 0;         // Products that belong to it and were left out.
 };
 
 struct Results {
@@ -80,6 +87,7 @@ struct Results {
   std::vector<MatMulResult> products;
   std::vector<MatMulResult> logits;  // The output matrix with several vocabularies.
   std::vector<AttentionResult> attention;
+  std::vector<ProductLeftOut> products_left_out;
   std::vector<std::string> left_out;  // One sentence each: what was not measured, and why.
 };
 
@@ -95,10 +103,13 @@ Range SweepRange(const Results& results);    // Bytes per second.
 // Of all timings: (largest - smallest) / median of their repetitions.
 Range SpreadRange(const Results& results);
 
-// For each model and number of rows among `products`, in their order: first without, then with the
-// output matrix, where that was measured with so many rows.
-std::vector<WeightedShare> WeightedShares(const std::vector<MatMulResult>& products,
-                                          const Limits& limits);
+// "layers" or "layers and output", and how many products are missing, where any are.
+std::string NameOf(const WeightedShare& share);
+
+// For each model and number of rows among the products, in their order: first without, then with
+// the output matrix, where that was measured with so many rows. Without it only where another
+// product was measured.
+std::vector<WeightedShare> WeightedShares(const Results& results);
 
 }  // namespace ropeway
 

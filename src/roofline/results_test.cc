@@ -65,7 +65,7 @@ Results Example() {
 
 TEST(WeightedSharesTest, EachProductCountsAsOftenAsItOccurs) {
   const Results results = Example();
-  const std::vector<WeightedShare> shares = WeightedShares(results.products, kLimits);
+  const std::vector<WeightedShare> shares = WeightedShares(results);
   ASSERT_EQ(shares.size(), 3U);  // 1 row without and with output, 1024 without.
   EXPECT_EQ(shares[0].rows, 1);
   EXPECT_FALSE(shares[0].with_output);
@@ -107,6 +107,25 @@ TEST(ReportTest, SaysWhatItsFiguresAreNotWorth) {
   const std::string text = FormatReport(results);
   EXPECT_THAT(text, HasSubstr("quick"));
   EXPECT_THAT(text, HasSubstr("left out: lm_head needs 9 MB\n"));
+}
+
+TEST(ReportTest, SaysThatTheWeightedProductsAreNotAll) {
+  Results results = Example();
+  EXPECT_THAT(FormatReport(results), HasSubstr("\nAll products of a forward pass, weighted"));
+  results.products_left_out = {{"a model, small", results.products[0].shape},
+                               {"another", results.products[0].shape}};
+  const std::string text = FormatReport(results);
+  EXPECT_THAT(text, HasSubstr("\nProducts of a forward pass without 1 left out above, weighted"));
+  EXPECT_THAT(text, HasSubstr("layers and output less 1 "));
+  EXPECT_THAT(text, Not(HasSubstr("All products")));
+}
+
+TEST(WeightedSharesTest, WithoutAnyLayerThereIsOnlyTheOutput) {
+  Results results = Example();
+  results.products = {Product("output", 4096, 1, true, 1, 200e-6)};
+  const std::vector<WeightedShare> shares = WeightedShares(results);
+  ASSERT_EQ(shares.size(), 1U);
+  EXPECT_TRUE(shares[0].with_output);
 }
 
 TEST(ReportTest, OnlyTheLimitsAreATable) {

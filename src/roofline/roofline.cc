@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <optional>
 
 #include "base/barrier_time.h"
@@ -23,7 +24,7 @@ constexpr size_t kQuickRotateBytes = size_t{4} << 20;
 constexpr double kMostBytesPerSecond = 50e9;
 // Bytes of the sweep before each figure, at most: it must not take longer than the figure itself.
 constexpr size_t kShortSweepBytes = size_t{128} << 20;
-// The pool of one attention problem, at most; one layer of its sequences it holds in any case.
+// The pool of one attention problem, where less is enough for it.
 constexpr size_t kMostPoolBytes = size_t{256} << 20;
 constexpr int kPrefillRows = 256;
 constexpr int kQuickPrefillRows = 32;
@@ -70,6 +71,9 @@ class Roofline {
 
   void Plan();
   Status MeasurePeaks();
+  Status MeasureSweep();
+  // Says that `what` needs `bytes` of memory, more than there are for it.
+  void LeaveOut(const std::string& what, size_t bytes);
   Conditions MeasureConditions();
   Reached CompareWith(const Conditions& conditions, const Work& work, double seconds) const;
   Status MeasureProducts(const std::string& model, const MatMulShape& shape,
@@ -129,6 +133,11 @@ void Roofline::Plan() {
       attention_.push_back({1, options_.quick ? kQuickPrefillRows : kPrefillRows, context});
     }
   }
+  if (options_.rows.front() > options_.rule.logits_rows && (options_.matmul || options_.lm_head)) {
+    results_.left_out.push_back(
+        fmt::format("products that make logits, which are computed for at most {} rows together",
+                    options_.rule.logits_rows));
+  }
   total_ =
       static_cast<int>((options_.threads == 1 ? 2 : 4) * tables_.size() + 1 + attention_.size());
   for (const std::vector<Product>* list : {&products_, &logits_}) {
@@ -163,21 +172,36 @@ Status Roofline::MeasurePeaks() {
       }
     }
   }
+  return MeasureSweep();
+}
+
+// Over as much as the model's weights are, or as there is memory for.
+Status Roofline::MeasureSweep() {
   Tell("memory sweep");
   const PeakLoops& loops = *PeakLoopsByName(options_.kernels->name);
+  const size_t wanted = options_.model.weight_bytes();
+  const size_t bytes = std::min(wanted, options_.memory);
+  if (bytes < wanted) {
+    LeaveOut(fmt::format("the memory sweep over all weights (it read {} MB instead)", bytes >> 20),
+             wanted);
+  }
   {
-    const auto sweep = MemorySweep::Make(loops, options_.model.weight_bytes(), &team_);
+    const auto sweep = MemorySweep::Make(loops, bytes, &team_);
     if (!sweep.ok()) return sweep.status();
     const Rate rate = sweep->Measure(budget_);
     results_.peaks.push_back({"sweep", loops.name, options_.threads, rate.work, rate.timing,
                               BarrierNanoseconds(&team_)});
     results_.limits.bytes = std::min(rate.per_second, kMostBytesPerSecond);
   }
-  auto sweep =
-      MemorySweep::Make(loops, std::min(options_.model.weight_bytes(), kShortSweepBytes), &team_);
+  auto sweep = MemorySweep::Make(loops, std::min(bytes, kShortSweepBytes), &team_);
   if (!sweep.ok()) return sweep.status();
   sweep_.emplace(*std::move(sweep));
   return {};
+}
+
+void Roofline::LeaveOut(const std::string& what, size_t bytes) {
+  results_.left_out.push_back(fmt::format("{} needs {} MB of memory, {} are free for it", what,
+                                          bytes >> 20, options_.memory >> 20));
 }
 
 Conditions Roofline::MeasureConditions() {
@@ -195,15 +219,15 @@ Reached Roofline::CompareWith(const Conditions& conditions, const Work& work,
 Status Roofline::MeasureProducts(const std::string& model, const MatMulShape& shape,
                                  std::vector<MatMulResult>* results) {
   const std::vector<int> rows = RowsOf(shape);
-  if (rows.empty()) return {};
+  if (rows.empty()) return {};  // Plan has said so.
   const int most = *std::ranges::max_element(rows);
   const size_t bytes =
       MatMulBench::MemoryFor(shape, most, rotate_bytes_, options_.rule, options_.threads);
   if (bytes > options_.memory) {
     done_ += static_cast<int>(rows.size());
-    results_.left_out.push_back(fmt::format("{} {} ({}) needs {} MB of memory, {} are free for it",
-                                            shape.label, shape.Size(), WeightTypeName(shape.type),
-                                            bytes >> 20, options_.memory >> 20));
+    LeaveOut(fmt::format("{} {} ({})", shape.label, shape.Size(), WeightTypeName(shape.type)),
+             bytes);
+    if (results == &results_.products) results_.products_left_out.push_back({model, shape});
     return {};
   }
   auto bench =
@@ -226,6 +250,13 @@ Status Roofline::MeasureAttention(const AttentionCase& problem) {
   Tell(fmt::format("attention, {} sequences of {} rows, context {}", problem.sequences,
                    problem.rows, problem.context));
   const AttentionShape& shape = options_.model.attention;
+  const size_t bytes = AttentionBench::LeastPoolBytes(shape, problem, rotate_bytes_);
+  if (bytes > options_.memory) {
+    LeaveOut(fmt::format("attention of {} sequences of {} rows, context {},", problem.sequences,
+                         problem.rows, problem.context),
+             bytes);
+    return {};
+  }
   auto bench =
       AttentionBench::Make(shape, problem, rotate_bytes_, std::min(options_.memory, kMostPoolBytes),
                            options_.rule, *options_.kernels, &team_);
@@ -243,7 +274,12 @@ Status Roofline::MeasureAttention(const AttentionCase& problem) {
 StatusOr<Results> RunRoofline(
     const RooflineOptions& options,
     const std::function<void(const std::string& what, int done, int total)>& progress) {
-  return Roofline(options, progress).Run();
+  try {
+    return Roofline(options, progress).Run();
+  } catch (const std::exception& e) {  // No memory, or no more threads.
+    return Status(StatusCode::kResourceExhausted,
+                  std::string("cannot measure the kernels: ") + e.what());
+  }
 }
 
 }  // namespace ropeway

@@ -26,15 +26,16 @@ struct RooflineOptions {
   bool matmul = true;
   bool attention = true;
   bool lm_head = true;
-  std::vector<int> rows = {1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 512};
-  double seconds = 0.2;             // Of each case, about.
-  bool quick = false;               // Few cases, short, and not cold: to try it, not to measure.
-  size_t memory = size_t{1} << 30;  // Weights or KV of one case take at most so much.
+  std::vector<int> rows = {1};  // Rising, at least one.
+  double seconds = 0.2;         // Of each case, about.
+  bool quick = false;           // Few cases, short, and not cold: to try it, not to measure.
+  // Weights or KV of one case, and the memory that the sweep reads, take at most so much.
+  size_t memory = size_t{1} << 30;
 };
 
 // `progress`, if given, is told before each case what is measured, and how many of how many are
-// done. Errors: kResourceExhausted where memory or threads are short for what every run needs; a
-// case that alone takes too much memory is left out.
+// done. Errors: kResourceExhausted where memory or threads are short all the same. A case that
+// takes more than `memory` is left out, and the results say so.
 StatusOr<Results> RunRoofline(
     const RooflineOptions& options,
     const std::function<void(const std::string& what, int done, int total)>& progress);

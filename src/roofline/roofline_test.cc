@@ -107,6 +107,60 @@ TEST(RooflineOptionsTest, WhatNeedsTooMuchMemoryIsLeftOutAndNamed) {
   EXPECT_NE(results->left_out[0].find("2048 x 49152"), std::string::npos);
 }
 
+TEST(RooflineOptionsTest, TheSweepAndTheAttentionKeepToTheMemoryTheyAreGiven) {
+  RooflineOptions options = Quick(WeightType::kQ8_0, 1, ChooseKernels(nullptr));
+  options.matmul = false;
+  options.lm_head = false;
+  options.model.output.n = {1 << 17};  // 9 MB of weights.
+  options.memory = size_t{3} << 20;    // The quick attention wants 4 MiB.
+  const auto results = RunRoofline(options, {});
+  ASSERT_TRUE(results.ok());
+  EXPECT_TRUE(results->attention.empty());
+  ASSERT_EQ(results->left_out.size(), 1U + 6);
+  EXPECT_EQ(results->left_out[0],
+            "the memory sweep over all weights (it read 3 MB instead) needs 8 MB of memory, 3 are "
+            "free for it");
+  EXPECT_NE(results->left_out[1].find("attention of 1 sequences of 1 rows, context 128"),
+            std::string::npos);
+}
+
+TEST(RooflineOptionsTest, ALayerThatIsLeftOutIsMissingFromTheWeightedProducts) {
+  RooflineOptions options = Quick(WeightType::kF32, 1, ChooseKernels(nullptr));
+  options.attention = false;
+  options.lm_head = false;
+  options.rows = {3};
+  options.model.layers[1] = {"down", WeightType::kF32, 1024, {1024 * 8}, 2, false};  // 32 MiB.
+  options.memory = size_t{16} << 20;
+  const auto results = RunRoofline(options, {});
+  ASSERT_TRUE(results.ok());
+  ASSERT_EQ(results->products_left_out.size(), 1U);
+  EXPECT_EQ(results->products_left_out[0].shape.label, "down");
+  const std::vector<WeightedShare> shares = WeightedShares(*results);
+  ASSERT_EQ(shares.size(), 2U);
+  EXPECT_EQ(shares[0].missing, 1);
+  EXPECT_EQ(NameOf(shares[1]), "layers and output less 1");
+}
+
+TEST(RooflineOptionsTest, LogitsOfTooManyRowsAreLeftOutAndNamed) {
+  RooflineOptions options = Quick(WeightType::kQ8_0, 1, ChooseKernels(nullptr));
+  options.attention = false;
+  options.matmul = false;
+  options.rows = {65, 128};
+  const auto results = RunRoofline(options, {});
+  ASSERT_TRUE(results.ok());
+  EXPECT_TRUE(results->logits.empty());
+  ASSERT_EQ(results->left_out.size(), 1U);
+  EXPECT_NE(results->left_out[0].find("at most 64 rows"), std::string::npos);
+}
+
+TEST(AttentionPoolTest, HoldsWhatIsReadBeforeItComesAgainAndAtLeastOneLayer) {
+  const AttentionShape shape = {3, 2, 16, 2, KvType::kF16};
+  // 8 blocks of 16 tokens of K and V of 3 heads of 16 halves.
+  const size_t layer = 8 * 16 * 2 * 3 * 16 * 2;
+  EXPECT_EQ(AttentionBench::LeastPoolBytes(shape, {1, 1, 128}, 1), layer);
+  EXPECT_EQ(AttentionBench::LeastPoolBytes(shape, {1, 1, 128}, layer * 3 + 1), layer * 4);
+}
+
 TEST(AttentionWorkTest, CountsPairsOfPositionsAndEachKOnce) {
   const AttentionShape shape = {3, 3, 64, 30, KvType::kF16};
   const Work decode = AttentionBench::WorkOf(shape, {1, 1, 128});

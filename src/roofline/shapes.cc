@@ -106,7 +106,6 @@ ModelShapes OneBillionShapes(WeightType type, WeightType output_type) {
                    {"gate/up", type, kHidden, {kIntermediate, kIntermediate}, kLayers, false},
                    {"down", type, kIntermediate, {kHidden}, kLayers, false}};
   shapes.output = {"output", output_type, kHidden, {kVocabulary}, 1, true};
-  shapes.attention = {8, 4, 64, kLayers, KvType::kF16};
   return shapes;
 }
 

@@ -59,7 +59,7 @@ struct ModelShapes {
 ModelShapes ShapesOf(const LlamaTensors& tensors, const std::string& name);
 
 // Llama-3.2-1B (its published config.json), its layers of type `type`, its output of
-// `output_type`.
+// `output_type`: products only, no attention.
 ModelShapes OneBillionShapes(WeightType type, WeightType output_type);
 
 // The product that makes logits, for each of several vocabularies (of 49k to 256k tokens) at
