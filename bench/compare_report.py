@@ -84,7 +84,15 @@ def head(part, rows):
 
 
 def target_table(part, rows):
-    """Target, measured, met or not, a line each."""
+    """Target, measured, met or not, a line each; no verdict where a peer was not run."""
+    def figure(value, style):
+        return "" if value is None else format(value, style)
+
+    def word(verdict):
+        if verdict.met is None:
+            return "peer missing: " + ", ".join(verdict.missing)
+        return "yes" if verdict.met else "no"
+
     found = targets.verdicts(part, rows)
     if not found:
         return []
@@ -93,9 +101,25 @@ def target_table(part, rows):
     for v in found:
         sign = "≤" if v.less else "≥"
         style = ".3f" if v.less else ".0f"
-        out.append(f"| {v.title} | {v.ours:{style}} | {v.peers:{style}} | {v.ratio:.2f} | "
-                   f"{sign} {v.wanted:.2f} | {'yes' if v.met else 'no'} |")
+        out.append(f"| {v.title} | {v.ours:{style}} | {figure(v.peers, style)} | "
+                   f"{figure(v.ratio, '.2f')} | {sign} {v.wanted:.2f} | {word(v)} |")
     return out
+
+
+def what_ran(part, rows):
+    """A sentence: how many rounds of whom the figures are of, who is missing, and what that makes of
+    the targets."""
+    rounds = {name: len({r["round"] for r in rows if r["contestant"] == name})
+              for (name,) in unique(rows, "contestant")}
+    ran = ", ".join(f"{name} ({count})" for name, count in rounds.items())
+    found = targets.verdicts(part, rows)
+    missing = list(dict.fromkeys(name for v in found for name in v.missing))
+    words = [(sum(v.met is True for v in found), "met"), (sum(v.met is False for v in found), "missed"),
+             (sum(v.met is None for v in found), "without a verdict")]
+    text = f"In the checked-in run, with the rounds of each: {ran}. "
+    if missing:
+        text += f"Not run: {', '.join(missing)}. "
+    return text + f"Of {len(found)} targets {', '.join(f'{n} {word}' for n, word in words if n)}."
 
 
 def figure_table(part, rows):
@@ -168,7 +192,10 @@ def embed(text, name, lines):
 def embedded(text, part, rows):
     """A page with the part's tables, where it has marks for them."""
     text = embed(text, part, summary(part, rows))
-    return text if part == "steps" else embed(text, f"{part}-figures", figure_table(part, rows))
+    if part == "steps":
+        return text
+    text = embed(text, f"{part}-ran", [what_ran(part, rows)])
+    return embed(text, f"{part}-figures", figure_table(part, rows))
 
 
 def embed_all(root, part, rows):

@@ -84,8 +84,12 @@ def what_to_ask(args, asks):
 def run(command, path):
     """The counts that the command writes to `path`, whatever it thinks of them."""
     print(" ".join(command), flush=True)
-    subprocess.run(command, check=False)
-    return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    pathlib.Path(path).unlink(missing_ok=True)  # Of an earlier run.
+    code = subprocess.run(command, check=False).returncode
+    try:
+        return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise RuntimeError(f"it wrote no counts and ended with exit code {code}") from None
 
 
 def ask(args, name, server, path):
@@ -222,7 +226,7 @@ def main():
     args = parser.parse_args()
 
     servers = contestants(args)
-    results = {}
+    results, failed = {}, []
     with tempfile.TemporaryDirectory() as folder:
         raw = pathlib.Path(args.keep or folder)
         raw.mkdir(parents=True, exist_ok=True)
@@ -230,10 +234,18 @@ def main():
             path = raw / f"{name.replace(' ', '-').replace(',', '')}.json"
             done = path.with_suffix(".done.json")
             if not done.exists() and (not args.only or name in args.only):
-                counts = ask(args, name, server, str(path))
+                try:
+                    counts = ask(args, name, server, str(path))
+                except RuntimeError as error:
+                    failed.append(f"{name}: {error}")
+                    continue
                 done.write_text(json.dumps(counts, indent=2), encoding="utf-8")
             if done.exists():
                 results[name] = json.loads(done.read_text(encoding="utf-8"))
+    if failed or not results:
+        print("\n".join(failed) or "nothing was asked", file=sys.stderr)
+    if not results:
+        return 1
     rows = [row_of(name, counts) for name, counts in results.items()]
     about = about_of(args, servers)
     out = pathlib.Path(args.out)
@@ -248,7 +260,7 @@ def main():
     if not plot(about, results, out / "sameness.png"):
         print("No plot: matplotlib is not installed (bench/requirements.txt).")
     ours = [row for row in rows if row["contestant"].startswith("ropeway")]
-    return 1 if any(r["distinct"] != 1 or r["distinct_with_logprobs"] != 1 for r in ours) else 0
+    return 1 if failed or any(r["distinct"] != 1 or r["distinct_with_logprobs"] != 1 for r in ours) else 0
 
 
 if __name__ == "__main__":

@@ -71,26 +71,32 @@ class Verdict:
     """One target, measured."""
     title: str
     ours: float
-    peers: float
+    peers: float     # The best peer's figure, and the ratio to it; None where no peer has one.
     ratio: float
     wanted: float
     less: bool
+    missing: tuple   # Peers of the target without rows.
 
     @property
     def met(self):
+        """None where a peer is missing: it might have been the best."""
+        if self.missing:
+            return None
         return self.ratio <= self.wanted if self.less else self.ratio >= self.wanted
 
 
 def verdicts(part, rows):
-    """One Verdict for each target of `part` ("http", "engine") whose figures are among the rows."""
+    """One Verdict for each target of `part` ("http", "engine") for which Ropeway has figures among the
+    rows."""
     found = []
     for target in TARGETS[part]:
         ours = median(rows, "ropeway", target.where, target.column)
-        peers = [median(rows, peer, target.where, target.column) for peer in target.peers]
-        peers = [value for value in peers if value is not None]
-        if ours is None or not peers:
+        if ours is None:
             continue
-        best = min(peers) if target.less else max(peers)
-        found.append(Verdict(target.title, ours, best, ours / best, target.wanted(rows[0]["isa"]),
-                             target.less))
+        peers = {peer: median(rows, peer, target.where, target.column) for peer in target.peers}
+        values = [value for value in peers.values() if value is not None]
+        best = (min(values) if target.less else max(values)) if values else None
+        found.append(Verdict(target.title, ours, best, None if best is None else ours / best,
+                             target.wanted(rows[0]["isa"]), target.less,
+                             tuple(peer for peer, value in peers.items() if value is None)))
     return found

@@ -6,15 +6,19 @@ import json
 import pathlib
 import sys
 import tempfile
+import types
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 
 # pylint: disable=wrong-import-position
+import compare  # noqa: E402
 import compare_report  # noqa: E402
 import engine_part  # noqa: E402
 import machine  # noqa: E402
+import sameness  # noqa: E402
 import step_part  # noqa: E402
 import targets  # noqa: E402
 
@@ -78,13 +82,30 @@ class EngineTest(unittest.TestCase):
 class TargetTest(unittest.TestCase):
     rows = [http_row("ropeway", 16, 900, 0.5), http_row("ropeway", 16, 700, 0.3, 2),
             http_row("ropeway", 16, 800, 0.4, 3), http_row("llama-server", 16, 100, 4),
-            http_row("llama-server -kvu", 16, 160, 2), http_row("llama-server Q4_0", 16, 400, 3)]
+            http_row("llama-server -kvu", 16, 160, 2), http_row("llama-server Q4_0", 16, 400, 3),
+            http_row("llama-server Q4_0 -kvu", 16, 300, 3)]
 
     def test_medians_against_the_best_peer(self):
         rate, ttft, q4_0 = targets.verdicts("http", self.rows)
         self.assertEqual((rate.ours, rate.peers, rate.ratio, rate.met), (800, 160, 5, False))
         self.assertEqual((ttft.ours, ttft.peers, ttft.ratio, ttft.met), (0.4, 2, 0.2, False))
         self.assertEqual((q4_0.ratio, q4_0.wanted, q4_0.met), (2, 2.7, False))
+
+    def test_no_verdict_while_a_peer_is_missing(self):
+        rows = [row for row in self.rows if not row["contestant"].endswith("-kvu")]
+        rate, _, q4_0 = targets.verdicts("http", rows)
+        self.assertEqual((rate.peers, rate.ratio, rate.met), (100, 8, None))
+        self.assertEqual((rate.missing, q4_0.missing), (("llama-server -kvu",), ("llama-server Q4_0 -kvu",)))
+        text = "\n".join(compare_report.target_table("http", rows))
+        self.assertIn("| 8.00 | ≥ 6.00 | peer missing: llama-server -kvu |", text)
+        ran = compare_report.what_ran("http", rows)
+        self.assertIn("ropeway (3), llama-server (1), llama-server Q4_0 (1). Not run: llama-server -kvu, "
+                      "llama-server Q4_0 -kvu. Of 3 targets 3 without a verdict.", ran)
+        self.assertIn("(1). Of 3 targets 3 missed.", compare_report.what_ran("http", self.rows))
+        alone = targets.verdicts("http", self.rows[:3])
+        self.assertEqual([(v.peers, v.ratio, v.met) for v in alone], [(None, None, None)] * 3)
+        self.assertIn("| 800 |  |  | ≥ 6.00 | peer missing: llama-server, llama-server -kvu |",
+                      "\n".join(compare_report.target_table("http", self.rows[:3])))
 
     def test_avx2_halves_what_many_rows_aim_at(self):
         rows = [row | {"isa": "avx2"} for row in self.rows]
@@ -109,6 +130,46 @@ class TargetTest(unittest.TestCase):
         self.assertEqual(machine.instruction_set(cpuinfo, {}), "avx512vnni")
         self.assertEqual(machine.instruction_set(cpuinfo, {"ROPEWAY_ISA": "avx2"}), "avx2")
         self.assertEqual(machine.instruction_set("flags: sse avx2\n", {}), "avx2")
+
+
+class RunTest(unittest.TestCase):
+    def test_a_piece_that_stays_disturbed_is_missing_and_the_run_goes_on(self):
+        shares = iter([0.5, 0.5, 0.5, 0.01, 0.5, 0.01, 0.01])  # b: thrice in round 1, once in round 2.
+        names = []
+
+        def piece(_args, _words, _part, name, number):
+            names.append((name, number))
+            return [http_row(name, 16, 1, 1, number) | {"others_cpu_share": next(shares)}]
+
+        with tempfile.TemporaryDirectory() as folder:
+            args = types.SimpleNamespace(out=pathlib.Path(folder), append=False, contestants=[], rounds=2,
+                                         max_others=0.03)
+            part = types.SimpleNamespace(contestants=lambda _: {"b": None, "a": None}, line=lambda _: "")
+            with mock.patch.object(compare, "run_piece", piece), mock.patch("builtins.print"), \
+                    mock.patch.dict(compare.PARTS, {"http": part}):
+                self.assertEqual(compare.run_part(args, [], "http"), ["http round 1 b"])
+            rows = compare_report.read(args.out / "http.csv")
+        self.assertEqual(names, [("b", 1)] * 3 + [("a", 1)] + [("b", 2)] * 2 + [("a", 2)])
+        self.assertEqual([(r["contestant"], r["round"]) for r in rows], [("a", 1), ("b", 2), ("a", 2)])
+
+    def test_nonsense_is_refused(self):
+        for flags, expected in ((["--rounds", "0"], "--rounds: expected a whole number from 1"),
+                                (["--rounds", "x"], "--rounds: expected a whole number from 1"),
+                                (["--max-others", "1.5"], "--max-others: expected a share from 0 to 1, not"),
+                                (["--max-others", "-1"], "--max-others: expected a share from 0 to 1, not"),
+                                (["--max-others", "nan"], "--max-others: expected a share from 0 to 1, not")):
+            with self.subTest(flags=flags), mock.patch("sys.stderr") as error, \
+                    mock.patch.object(sys, "argv", ["compare.py", *flags]), self.assertRaises(SystemExit):
+                compare.main()
+            self.assertIn(expected, "".join(call.args[0] for call in error.write.mock_calls))
+
+    def test_who_writes_no_counts_is_named(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch("builtins.print"):
+            path = pathlib.Path(folder) / "counts.json"
+            for text in ("", "{}"):  # The second is of an earlier run.
+                path.write_text(text, encoding="utf-8")
+                with self.assertRaisesRegex(RuntimeError, "wrote no counts and ended with exit code 3"):
+                    sameness.run([sys.executable, "-c", "raise SystemExit(3)"], str(path))
 
 
 class ReportTest(unittest.TestCase):
