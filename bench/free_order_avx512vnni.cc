@@ -94,7 +94,7 @@ static void FreeAttention(const AttentionArgs& args, int split, float* partial) 
 
 }  // namespace
 
-// What is not here (pack_rows, rope, add, store_kv, argmax, exp_shifted) computes each number for
+// What is not here (pack_rows, rope, add, store_kv, argmax, exp_weights) computes each number for
 // itself: there is no order in it. Nor is matmul: its integer sums are exact in any order, and its
 // float sums cost the same instructions in any; two chains over even and over odd blocks, which
 // only few rows could want, were no faster (median of 5 pairs at one row 0.94).

@@ -93,7 +93,9 @@ struct Scored {
 struct StepResult {
   std::vector<Sampled> sampled;  // In the order of the batch's items that sample.
   std::vector<Scored> scored;    // In the order of the batch's items, then of positions.
-  Duration sampling{};           // What the search for tokens took of the step's time.
+  // What the forward pass took of the step's time, and of that, the search for tokens.
+  Duration forward{};
+  Duration sampling{};
 };
 
 }  // namespace ropeway

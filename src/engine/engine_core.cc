@@ -186,7 +186,7 @@ bool EngineCore::Impl::Step() {
   ++step_;
   const TimePoint now = clock_->Now();
   stats_.last_rows = stats_.last_prefill_rows = stats_.last_items = 0;
-  stats_.last_compute = stats_.last_sampling = {};
+  stats_.last_forward = stats_.last_sampling = {};
   try {
     ReserveEvents(sequences_.size());
     FailOverdue(now);
@@ -240,9 +240,7 @@ void EngineCore::Impl::BuildBatch(const Schedule& schedule) {
 }
 
 void EngineCore::Impl::Compute() {
-  const TimePoint begin = clock_->Now();
   StatusOr<StepResult> result = Execute();
-  stats_.last_compute = clock_->Now() - begin;
   if (!result.ok() && result.status().code() == StatusCode::kResourceExhausted) {
     OnShortOfMemory();
     return;
@@ -253,6 +251,7 @@ void EngineCore::Impl::Compute() {
     LoseDevice(std::move(status));
     return;
   }
+  stats_.last_forward = result->forward;
   stats_.last_sampling = result->sampling;
   CountRows();
   Apply(&*result);

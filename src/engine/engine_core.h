@@ -84,7 +84,7 @@ struct CoreStats {
   int last_rows = 0;            // Tokens of the last step.
   int last_prefill_rows = 0;    // Of these, those of prefill chunks.
   int last_items = 0;           // Sequences in the last step.
-  Duration last_compute{};      // What the executor took of the last step's time ...
+  Duration last_forward{};      // What the forward pass took of the last step's time ...
   Duration last_sampling{};     // ... and of this, what the search for tokens took.
   RequestId blocked_id = 0;     // The first of the queue that did not start; 0: none waits.
   const char* blocked_by = "";  // The rule that kept it waiting.

@@ -18,22 +18,28 @@ namespace {
 
 constexpr int64_t kNeverFails = 1'000'000'000;
 
-class EngineCoreMemoryTest : public testing::TestWithParam<int> {};
+struct Crowd {
+  int sequences;
+  int prompt_len;  // Of the first; the others have three tokens.
+  float temperature;
+};
+
+class EngineCoreMemoryTest : public testing::TestWithParam<Crowd> {};
 
 TEST_P(EngineCoreMemoryTest, ASteadyDecodeStepAllocatesTwiceHoweverManySequences) {
-  const int sequences = GetParam();
-  const TempFile file{TinyLlama().Bytes()};
+  const int sequences = GetParam().sequences;
+  const TempFile file{TinyLlama({.context_length = 2304}).Bytes()};
   auto gguf = GgufFile::Open(file.path());
   ASSERT_TRUE(gguf.ok());
   auto model = Model::Load(**gguf, 1);
   ASSERT_TRUE(model.ok());
   CpuExecutor executor(std::move(*model), ChooseKernels(nullptr), 2);
-  auto layout = executor.Init(1 << 20, 64, 32);
+  auto layout = executor.Init(4 << 20, 64, 32);
   ASSERT_TRUE(layout.ok());
   EngineCoreOptions options;
   options.max_num_seqs = 32;
   options.max_num_batched_tokens = 64;
-  options.max_model_len = 256;
+  options.max_model_len = 2304;
   FcfsPolicy policy;
   RealClock clock;
   int tokens = 0;
@@ -43,12 +49,14 @@ TEST_P(EngineCoreMemoryTest, ASteadyDecodeStepAllocatesTwiceHoweverManySequences
   for (int i = 0; i < sequences; ++i) {
     CoreRequest request;
     request.id = static_cast<RequestId>(i + 1);
-    request.prompt = {1, 2, 3};
-    request.max_tokens = 40;
+    request.prompt.assign(i == 0 ? static_cast<size_t>(GetParam().prompt_len) : 3, 5);
+    request.spec.params.temperature = GetParam().temperature;
+    request.spec.params.top_p = 0.9F;
+    request.max_tokens = 80;
     request.ignore_eos = true;
     ASSERT_TRUE(core.Add(std::move(request)).ok());
   }
-  for (int i = 0; i < 4; ++i) core.Step();
+  while (tokens < 4 * sequences) core.Step();
   std::vector<int64_t> allocations;
   for (int i = 0; i < 25; ++i) {
     const FailingNew counter(kNeverFails);
@@ -62,7 +70,10 @@ TEST_P(EngineCoreMemoryTest, ASteadyDecodeStepAllocatesTwiceHoweverManySequences
   EXPECT_LE(allocations.back(), 2 + 3 * sequences);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sequences, EngineCoreMemoryTest, testing::Values(1, 5, 20));
+INSTANTIATE_TEST_SUITE_P(Sequences, EngineCoreMemoryTest,
+                         testing::Values(Crowd{1, 3, 0}, Crowd{5, 3, 0}, Crowd{20, 3, 0},
+                                         Crowd{20, 3, 0.8F}, Crowd{1, 1100, 0},
+                                         Crowd{2, 1100, 0.8F}));
 
 }  // namespace
 }  // namespace ropeway

@@ -138,11 +138,11 @@ void EngineLoop::Step() {
     metrics_->step_rows->Observe(stats.last_rows);
     metrics_->step_time->Observe(ToSeconds(end - begin));
     // The counters' sum is the histogram's; what another clock or core measured is kept within it.
-    const Duration compute = std::clamp(stats.last_compute, Duration{}, end - begin);
-    const Duration sampling = std::clamp(stats.last_sampling, Duration{}, compute);
-    metrics_->step_forward->Increment(ToSeconds(compute - sampling));
+    const Duration forward = std::clamp(stats.last_forward, Duration{}, end - begin);
+    const Duration sampling = std::clamp(stats.last_sampling, Duration{}, forward);
+    metrics_->step_forward->Increment(ToSeconds(forward - sampling));
     metrics_->step_sampling->Increment(ToSeconds(sampling));
-    metrics_->step_scheduling->Increment(ToSeconds(end - begin - compute));
+    metrics_->step_scheduling->Increment(ToSeconds(end - begin - forward));
   }
   Publish(end, progress);
   if (!core_.device_status().ok()) {

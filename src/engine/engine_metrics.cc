@@ -6,7 +6,8 @@ namespace {
 constexpr const char* kStepSeconds = "ropeway_step_seconds_total";
 constexpr const char* kStepSecondsHelp =
     "The time of engine steps by what they did: forward (the model), sampling (the search for "
-    "tokens in its logits), scheduling (all else: planning, applying, emitting).";
+    "tokens in its logits), scheduling (all else: planning, dealing out the work, applying, "
+    "emitting).";
 
 }  // namespace
 

@@ -117,7 +117,8 @@ StatusOr<StepResult> EchoExecutor::Wait() {
     }
   }
   StepResult result;
-  result.sampling = std::chrono::microseconds(control_->step_micros.load() / 4);
+  result.forward = std::chrono::microseconds(control_->step_micros.load());
+  result.sampling = result.forward / 4;
   for (const BatchItem& item : batch_->items) {
     for (int32_t position = item.score_begin; position < item.score_end; ++position) {
       Scored& scored = result.scored.emplace_back();

@@ -89,7 +89,10 @@ StatusOr<StepResult> CpuExecutor::Wait() {
       std::memcpy(pool_->Block(copy.to).data(), pool_->Block(copy.from).data(),
                   pool_->block_bytes());
     }
-    if (!batch->items.empty()) pass_->Run(*batch, plan_.get(), &result);
+    if (batch->items.empty()) return result;
+    const TimePoint begin = clock_.Now();
+    pass_->Run(*batch, plan_.get(), &result);
+    result.forward = clock_.Now() - begin;
     return result;
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResourceExhausted, "out of memory");  // Needs none itself.

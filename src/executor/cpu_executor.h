@@ -39,7 +39,7 @@ class CpuExecutor final : public Executor {
 
   const std::shared_ptr<const Model> model_;
   const Kernels* const kernels_;
-  const RealClock clock_;  // Only for StepResult::sampling.
+  const RealClock clock_;  // Only for the times in StepResult.
   const int threads_;
   const KvType kv_type_;
   const Batch* batch_ = nullptr;  // Between Launch and Wait.

@@ -8,9 +8,9 @@
 namespace ropeway {
 namespace {
 
-// Panels of gate and up that are multiplied before SwiGLU joins them: so many rows by so many
-// panels lie in the first-level cache. Fewer rows than kFewRows only wait for the weights: they
-// stream all of gate, then all of up, which is 5 to 11 % faster than going to and fro.
+// Panels of gate and up that are multiplied before SwiGLU joins them: the rows of a tile by so many
+// panels stay in the nearest caches. Fewer rows than kFewRows only wait for the weights: they stream
+// all of gate, then all of up, which is 5 to 11 % faster than going to and fro.
 constexpr int kFfnPanels = 8;
 constexpr int kFewRows = 8;
 constexpr int kBlockPanels = 2;  // Panels whose features are one block of the packed form.
@@ -287,7 +287,7 @@ void ForwardPass::ComputeOutputAndFfn(const Context& c, Worker* w) {
   });
 }
 
-// A few panels of gate and up at a time, joined and packed while they lie in the first-level cache.
+// A few panels of gate and up at a time, joined and packed while they are near.
 const std::byte* ForwardPass::ComputeFfn(const Context& c, const Tile& tile, Worker* w) {
   const LlamaLayer& layer = model_.layers()[static_cast<size_t>(c.layer)];
   const float* x = w->x.data() + Product(tile.x, config_.hidden_size);

@@ -11,8 +11,6 @@ namespace ropeway {
 namespace {
 
 constexpr float kMinExponent = -87.0F;  // exp() of less is hardly a normal float.
-// Stands for all that is less: exp() of it is a normal float, below that of any exponent kept.
-constexpr float kOutExponent = -87.25F;
 constexpr size_t kFirstSorted = 64;
 
 }  // namespace
@@ -23,9 +21,7 @@ Sampler::Sampler(const Kernels* kernels, int vocab_size)
       typical_(vocab_size),
       order_(static_cast<size_t>(vocab_size)),
       weights_(static_cast<size_t>(vocab_size)),
-      scratch_(static_cast<size_t>(vocab_size)) {
-  kernels_->exp_shifted(&kMinExponent, 1, 0.0F, &min_weight_);
-}
+      scratch_(static_cast<size_t>(vocab_size)) {}
 
 bool Sampler::NeedsOnlyLargest(const SampleSpec& spec) {
   return !(spec.params.temperature > 0.0F) && spec.num_logprobs < 0 &&
@@ -90,13 +86,8 @@ TokenId Sampler::Draw(std::span<const float> logits, const SampleSpec& spec, int
 }
 
 void Sampler::ComputeWeights(std::span<const float> logits, float max, float temperature) {
-  const size_t n = logits.size();
-  for (size_t i = 0; i < n; ++i) {
-    const float x = (logits[i] - max) / temperature;
-    weights_[i] = x >= kMinExponent ? x : kOutExponent;  // NaN too.
-  }
-  kernels_->exp_shifted(weights_.data(), static_cast<int>(n), 0.0F, weights_.data());
-  for (float& w : weights_) w = w >= min_weight_ ? w : 0.0F;
+  kernels_->exp_weights(logits.data(), static_cast<int>(logits.size()), max, temperature,
+                        kMinExponent, weights_.data());
 }
 
 double Sampler::TotalWeight() const {

@@ -81,7 +81,6 @@ class Sampler {
   const float* ordered_ = nullptr;  // The row that the present call has put in order so far.
   std::vector<float> weights_;      // By id.
   std::vector<float> scratch_;
-  float min_weight_ = 0.0F;  // Of the least exponent that counts.
 };
 
 }  // namespace ropeway

@@ -192,7 +192,7 @@ TEST(SamplerTest, MinPDropsWhatIsFarBelowTheBest) {
 TEST(SamplerTest, MinPLeavesOneOfWhatTopPLeft) {
   const std::vector<float> logits = {0.0F, -0.249998569F, -0.249998584F};
   std::vector<float> weights(3);
-  kReferenceKernels.exp_shifted(logits.data(), 3, 0.0F, weights.data());
+  kReferenceKernels.exp_weights(logits.data(), 3, 0.0F, 1.0F, -87.0F, weights.data());
   ASSERT_LT(weights[1], weights[2]);
   SampleSpec spec = Spec(1, 0, 0.1F, 1.0F);
   spec.params.typical_p = 0.5F;

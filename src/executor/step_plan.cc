@@ -146,7 +146,7 @@ void StepPlan::AddUnits(int first_row, int rows, int start, RowSet* set) const {
 }
 
 // Too few units for the workers: one for each split, as long as there are single rows only.
-void StepPlan::SplitUnits(RowSet* set) const {
+void StepPlan::SplitUnits(RowSet* set) {
   set->deferred_merge = false;
   if (limits_.workers == 1 ||
       set->units.size() > static_cast<size_t>(MaxDeferredPairs(limits_.workers))) {
@@ -159,16 +159,16 @@ void StepPlan::SplitUnits(RowSet* set) const {
   }
   if (!long_context) return;
   set->deferred_merge = true;
-  const std::vector<AttentionUnit> whole = std::move(set->units);
+  whole_.assign(set->units.begin(), set->units.end());
   set->units.clear();
-  for (const AttentionUnit& unit : whole) {
+  for (const AttentionUnit& unit : whole_) {
     for (int split = 0; split < unit.split_end; ++split) {
       set->units.push_back({unit.row, unit.rows, unit.kv_head, split, split + 1});
     }
   }
 }
 
-void StepPlan::Finish(RowSet* set, UnitQueue* queues) const {
+void StepPlan::Finish(RowSet* set, UnitQueue* queues) {
   set->by_rows = limits_.workers > 1 && set->size() >= kMinRowsPerWorker * limits_.workers;
   SplitUnits(set);
   const auto cost = [set](const AttentionUnit& unit) {

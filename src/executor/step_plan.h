@@ -112,13 +112,14 @@ class StepPlan {
   Status CheckIds(const BatchItem& item) const;
   void AddOutputs(size_t index, const BatchItem& item, int first_row);
   void AddUnits(int first_row, int rows, int start, RowSet* set) const;
-  void SplitUnits(RowSet* set) const;
-  void Finish(RowSet* set, UnitQueue* queues) const;
+  void SplitUnits(RowSet* set);
+  void Finish(RowSet* set, UnitQueue* queues);
 
   const PlanLimits limits_;
   RowSet all_;
   RowSet outputs_;
   std::vector<OutputRow> output_rows_;
+  std::vector<AttentionUnit> whole_;  // SplitUnits' own.
   int32_t num_sampled_ = 0;
   int32_t num_scored_ = 0;
   std::unique_ptr<UnitQueue[]> all_queues_;

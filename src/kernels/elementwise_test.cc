@@ -134,8 +134,10 @@ TEST_P(ElementwiseTest, Reductions) {
     const float shift = seed % 4 == 0 ? Vector(1, values, seed + 1000)[0] : 3.5F;
     std::vector<float> expected(static_cast<size_t>(n));
     Guarded actual(n, static_cast<int>(seed % 9));
-    reference_.exp_shifted(x.data(), n, shift, expected.data());
-    kernels_->exp_shifted(x.data(), n, shift, actual.data());
+    const float divisor = seed % 3 == 0 ? 0.7F : 1.0F;
+    const float least = seed % 5 == 0 ? -kInf : -87.0F;
+    reference_.exp_weights(x.data(), n, shift, divisor, least, expected.data());
+    kernels_->exp_weights(x.data(), n, shift, divisor, least, actual.data());
     ASSERT_TRUE(AllSameBits(expected, actual.values())) << n;
     ASSERT_TRUE(actual.intact() && x.intact()) << n;
   });
@@ -212,9 +214,16 @@ TEST_P(ElementwiseTest, ExpAtEveryKindOfArgument) {
   const int n = static_cast<int>(x.size());
   std::vector<float> expected(x.size());
   std::vector<float> actual(x.size());
-  reference_.exp_shifted(x.data(), n, 0.0F, expected.data());
-  kernels_->exp_shifted(x.data(), n, 0.0F, actual.data());
-  EXPECT_TRUE(AllSameBits(expected, actual));
+  for (const float least : {-kInf, -87.0F, 0.0F}) {
+    reference_.exp_weights(x.data(), n, 0.0F, 1.0F, least, expected.data());
+    kernels_->exp_weights(x.data(), n, 0.0F, 1.0F, least, actual.data());
+    EXPECT_TRUE(AllSameBits(expected, actual)) << least;
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (!(x[i] >= least)) {
+        ASSERT_TRUE(SameBits(actual[i], 0.0F)) << x[i];
+      }
+    }
+  }
 }
 
 // log of one number each: log_sum_exp of copies of 0 is log(count).

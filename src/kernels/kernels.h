@@ -150,8 +150,8 @@ struct Kernels {
   // log(sum(exp(x))), stable, in the fixed order of docs/numerics.md. REQUIRES: n >= 1.
   float (*log_sum_exp)(const float* x, int n);
 
-  // y[i] = exp(x[i] - shift).
-  void (*exp_shifted)(const float* x, int n, float shift, float* y);
+  // With e = (x[i] - shift) / divisor: y[i] = exp(e) where e >= least, else (NaN too) +0.
+  void (*exp_weights)(const float* x, int n, float shift, float divisor, float least, float* y);
 };
 
 // The best table that this machine can run, or the one that the environment variable ROPEWAY_ISA

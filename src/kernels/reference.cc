@@ -132,8 +132,11 @@ float LogSumExp(const float* x, int n) {
   return max + Log(SumLanes(lanes));
 }
 
-void ExpShifted(const float* x, int n, float shift, float* y) {
-  for (int i = 0; i < n; ++i) y[i] = Exp(x[i] - shift);
+void ExpWeights(const float* x, int n, float shift, float divisor, float least, float* y) {
+  for (int i = 0; i < n; ++i) {
+    const float e = (x[i] - shift) / divisor;
+    y[i] = e >= least ? Exp(e) : 0.0F;
+  }
 }
 
 }  // namespace
@@ -152,7 +155,7 @@ const Kernels kReferenceKernels = {
     .attention_merge = reference::AttentionMerge,
     .argmax = reference::ArgMax,
     .log_sum_exp = reference::LogSumExp,
-    .exp_shifted = reference::ExpShifted,
+    .exp_weights = reference::ExpWeights,
 };
 
 }  // namespace ropeway

@@ -25,7 +25,7 @@ const Kernels kAvx2Kernels = {
     .attention_merge = AttentionMerge,
     .argmax = ArgMax,
     .log_sum_exp = LogSumExp,
-    .exp_shifted = ExpShifted,
+    .exp_weights = ExpWeights,
 };
 
 }  // namespace ropeway

@@ -24,7 +24,7 @@ const Kernels kAvx512VnniKernels = {
     .attention_merge = AttentionMerge,
     .argmax = ArgMax,
     .log_sum_exp = LogSumExp,
-    .exp_shifted = ExpShifted,
+    .exp_weights = ExpWeights,
 };
 
 }  // namespace ropeway

@@ -164,9 +164,10 @@ static float LogSumExp(const float* x, int n) {
   return max + ScalarLog(SumLanes(lanes));
 }
 
-static void ExpShifted(const float* x, int n, float shift, float* y) {
+static void ExpWeights(const float* x, int n, float shift, float divisor, float least, float* y) {
   for (int i = 0; i < n; i += 16) {
-    StoreN(y + i, n - i, Exp(Sub(LoadN(x + i, n - i), Set1(shift))));
+    const Vec e = Div(Sub(LoadN(x + i, n - i), Set1(shift)), Set1(divisor));
+    StoreN(y + i, n - i, WhereAtLeast(e, Set1(least), Exp(e)));
   }
 }
 

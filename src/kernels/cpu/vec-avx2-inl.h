@@ -69,6 +69,12 @@ RW_INLINE Vec KeepFirst(Vec a, int n, Vec fill) {
           _mm256_blendv_ps(fill.hi, a.hi, _mm256_castsi256_ps(LanesBelow(n, 8)))};
 }
 
+// a where x >= least, else (NaN too) +0.
+RW_INLINE Vec WhereAtLeast(Vec x, Vec least, Vec a) {
+  return {_mm256_and_ps(_mm256_cmp_ps(x.lo, least.lo, _CMP_GE_OQ), a.lo),
+          _mm256_and_ps(_mm256_cmp_ps(x.hi, least.hi, _CMP_GE_OQ), a.hi)};
+}
+
 // Bit i: lane i of a equals lane i of b.
 RW_INLINE uint32_t EqualLanes(Vec a, Vec b) {
   const int lo = _mm256_movemask_ps(_mm256_cmp_ps(a.lo, b.lo, _CMP_EQ_OQ));

@@ -51,6 +51,11 @@ RW_INLINE Vec KeepFirst(Vec a, int n, Vec fill) {
   return {_mm512_mask_mov_ps(fill.v, FirstLanes(n), a.v)};
 }
 
+// a where x >= least, else (NaN too) +0.
+RW_INLINE Vec WhereAtLeast(Vec x, Vec least, Vec a) {
+  return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, least.v, _CMP_GE_OQ), a.v)};
+}
+
 // Bit i: lane i of a equals lane i of b.
 RW_INLINE uint32_t EqualLanes(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ); }
 
