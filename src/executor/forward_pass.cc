@@ -9,8 +9,8 @@ namespace ropeway {
 namespace {
 
 // Panels of gate and up that are multiplied before SwiGLU joins them: the rows of a tile by so many
-// panels stay in the nearest caches. Fewer rows than kFewRows only wait for the weights: they stream
-// all of gate, then all of up, which is 5 to 11 % faster than going to and fro.
+// panels stay in the nearest caches. Fewer rows than kFewRows only wait for the weights: they
+// stream all of gate, then all of up, which is 5 to 11 % faster than going to and fro.
 constexpr int kFfnPanels = 8;
 constexpr int kFewRows = 8;
 constexpr int kBlockPanels = 2;  // Panels whose features are one block of the packed form.
