@@ -115,6 +115,7 @@ class RunTest(InTempFolder):
             (("--prompts", "x", "a"), "either"),
             (("--temperature", "3", "a"), "--temperature"), (("--max-tokens", "0", "a"), "--max-tokens"),
             (("--chat-template", "no/such/file", "a"), "no/such/file"),
+            (("--kv-cache-dtype", "x", "a"), "--kv-cache-dtype: expected f16, q8_0, not 'x'"),
             (("a", "b"), "b"), ((), "empty"),
         ]
         for words, expected in cases:
@@ -248,10 +249,19 @@ class ConfigTest(InTempFolder):
         reply = run("--config", config, "--max-tokens", "2", "--max-tokens", "1", "Hello")
         self.assertRegex(reply.stderr, r"prompt tokens, 1 tokens")  # Of two the last.
 
+    def test_the_type_of_the_cache_can_stand_in_it(self):
+        config = self.write("ropeway.toml", '[run]\nkv-cache-dtype = "q8_0"\nkv-cache-size = "16MiB"\n'
+                                            'log-level = "info"\nmax-tokens = 1\n')
+        reply = run("--config", config, "Hello")
+        self.assertEqual(reply.returncode, 0, reply.stderr)
+        self.assertIn("16.0 MiB for the KV cache in q8_0\n", reply.stderr)
+
     def test_what_is_wrong_is_named_with_file_and_line(self):
         for text, expected in (("[serve]\nprot = 1\n", "2: unknown key 'prot'"),
                                ("[serve]\n\nport = '1'\n", "3: 'port' must be an integer"),
                                ("[serve]\nport = 99999\n", "2: --port: expected"),
+                               ("[run]\nkv-cache-dtype = 'q3'\n",
+                                "2: --kv-cache-dtype: expected f16, q8_0, not 'q3'"),
                                ("[bench.serve]\nusers = 'many'\n", "2: 'users' must be an integer"),
                                ("[serve\n", "1: not valid TOML")):
             with self.subTest(text=text):

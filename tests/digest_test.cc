@@ -1,17 +1,23 @@
-// The bits themselves, checked in: one prompt's KV bytes and log-probabilities on the default model
-// have the same SHA-256 under every instruction set and on every machine. A change of bits needs a
-// new kNumericsVersion (kernels.h) and with it a new line in tests/data/digest.txt.
+// The bits themselves, checked in: a prompt's KV bytes, tokens and log-probabilities have the same
+// SHA-256 under every instruction set and on every machine; a short prompt on the default model,
+// and a long one, beyond one softmax group and one split, on a tiny model with all weight types. A
+// change of bits needs a new kNumericsVersion (kernels.h) and with it new lines in
+// tests/data/digest.txt.
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
 
-#include <cstdlib>
-#include <cstring>
+#include <algorithm>
 #include <fstream>
+#include <memory>
+#include <numeric>
+#include <stdexcept>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "executor/cpu_executor.h"
 #include "kernels/test_cpu_info.h"
+#include "model/test_gguf_writer.h"
 #include "sameness_harness.h"
 
 namespace ropeway::testing {
@@ -41,79 +47,119 @@ class Sha256 {
   EVP_MD_CTX* context_ = EVP_MD_CTX_new();
 };
 
-// The line of tests/data/digest.txt: "VERSION KV-TYPE SHA-256".
-std::string CheckedInDigest(KvType kv_type) {
+// The line of tests/data/digest.txt: "VERSION CONTEXT KV-TYPE SHA-256".
+std::string CheckedInDigest(const std::string& context, KvType kv_type) {
   std::ifstream file(ROPEWAY_DIGEST_FILE);
   int version = 0;
+  std::string name;
   std::string type;
-  for (std::string hex; file >> version >> type >> hex;) {
-    if (version == kNumericsVersion && type == KvTypeName(kv_type)) return hex;
+  for (std::string hex; file >> version >> name >> type >> hex;) {
+    if (version == kNumericsVersion && name == context && type == KvTypeName(kv_type)) return hex;
   }
   return "(none for this kNumericsVersion)";
 }
 
-constexpr int kPromptTokens = 33;
-constexpr int kTokens = 48;  // Three whole blocks: no byte of them is left unwritten.
+// Layers of each type of weights. Its heads are no power of two and its groups of three.
+std::shared_ptr<const Model> MixedModel() {
+  TinyLlamaOptions options;
+  options.mixed = true;
+  options.tied = false;
+  options.hidden = 96;
+  options.heads = 6;
+  options.head_dim = 48;
+  options.layers = 3;
+  options.context_length = 2304;
+  const TempFile file(TinyLlama(options).Bytes());
+  auto gguf = GgufFile::Open(file.path());
+  if (!gguf.ok()) throw std::runtime_error(gguf.status().message());
+  auto model = Model::Load(**gguf, 1);
+  if (!model.ok()) throw std::runtime_error(model.status().message());
+  return std::move(*model);
+}
 
-// Prefills the prompt as one chunk, then decodes greedily up to kTokens ids.
-std::string DigestOf(const Kernels* kernels, KvType kv_type) {
-  const std::shared_ptr<const Model> model = TestModel();
-  CpuExecutor executor(model, kernels, 2, kv_type);
-  const size_t block_bytes = model->config().kv_block_bytes(kv_type);
-  auto layout = executor.Init(static_cast<int64_t>(4 * block_bytes), kPromptTokens, 1);
+// What is computed. `tokens` are whole blocks: no byte of them is left unwritten.
+struct Work {
+  std::shared_ptr<const Model> model;
+  int prompt_tokens;
+  int chunk;
+  int tokens;
+};
+
+Work WorkOf(const std::string& context) {
+  if (context == "short") return {TestModel(), 33, 33, 48};
+  return {MixedModel(), 1100, 150, 1120};
+}
+
+// Prefills the prompt in chunks, then decodes greedily up to `tokens` ids.
+std::string DigestOf(const Work& work, const Kernels* kernels, KvType kv_type) {
+  CpuExecutor executor(work.model, kernels, 2, kv_type);
+  const int num_blocks = work.tokens / kBlockTokens + 1;
+  const size_t block_bytes = work.model->config().kv_block_bytes(kv_type);
+  auto layout = executor.Init(num_blocks * static_cast<int64_t>(block_bytes), work.chunk, 1);
   if (!layout.ok()) return layout.status().message();
 
+  std::vector<TokenId> ids;
+  for (int i = 0; i < work.prompt_tokens; ++i) {
+    ids.push_back((1000 + 97 * i) % work.model->config().vocab_size);
+  }
   Batch batch;
   BatchItem& item = batch.items.emplace_back();
-  for (int i = 0; i < kPromptTokens; ++i) item.tokens.push_back(1000 + 97 * i);
-  item.blocks = {2, 0, 3, 1};
-  item.sample = true;
+  item.blocks.resize(static_cast<size_t>(num_blocks));
+  std::iota(item.blocks.rbegin(), item.blocks.rend(), 0);
   item.spec.params.temperature = 0;
-  item.spec.prompt_len = kPromptTokens;
+  item.spec.prompt_len = work.prompt_tokens;
   item.spec.num_logprobs = 5;
 
   Sha256 sha;
-  for (int known = kPromptTokens; known <= kTokens; ++known) {
+  int computed = 0;
+  while (computed < work.tokens) {
+    const int count = std::min(work.chunk, static_cast<int>(ids.size()) - computed);
+    item.start = computed;
+    item.tokens.assign(ids.begin() + computed, ids.begin() + computed + count);
+    computed += count;
+    item.sample = computed == static_cast<int>(ids.size());
     executor.Launch(batch);
     const auto result = executor.Wait();
     if (!result.ok()) return result.status().message();
+    if (!item.sample) continue;
     const Sampled& sampled = result->sampled[0];
+    ids.push_back(sampled.token);
     sha.Add(&sampled.token, sizeof sampled.token);
     sha.Add(&sampled.logprob, sizeof sampled.logprob);
     for (const TokenLogprob& top : sampled.top_logprobs) {
       sha.Add(&top.id, sizeof top.id);
       sha.Add(&top.logprob, sizeof top.logprob);
     }
-    item.start = known;
-    item.tokens = {sampled.token};
   }
   std::vector<std::byte> bytes(block_bytes);
-  for (BlockId block : {2, 0, 3}) {
-    executor.ReadBlock(block, bytes);
+  for (int i = 0; i < work.tokens / kBlockTokens; ++i) {
+    executor.ReadBlock(item.blocks[static_cast<size_t>(i)], bytes);
     sha.Add(bytes.data(), bytes.size());
   }
   return sha.Hex();
 }
 
-class Digest : public ::testing::TestWithParam<std::tuple<const char*, KvType>> {};
+class Digest : public ::testing::TestWithParam<std::tuple<const char*, const char*, KvType>> {};
 
 TEST_P(Digest, EqualsTheCheckedInOne) {
-  const auto [name, kv_type] = GetParam();
+  const auto [context, name, kv_type] = GetParam();
   const Kernels* kernels = KernelsByName(name);
   if (kernels == nullptr) {
     ASSERT_FALSE(CpuHas(name)) << "the CPU has it, and dispatch.cc does not find it";
     GTEST_SKIP() << "needs hardware: a CPU that runs " << name;
   }
   EXPECT_STREQ(kernels->name, name);
-  EXPECT_EQ(DigestOf(kernels, kv_type), CheckedInDigest(kv_type));
+  EXPECT_EQ(DigestOf(WorkOf(context), kernels, kv_type), CheckedInDigest(context, kv_type));
 }
 
 INSTANTIATE_TEST_SUITE_P(InstructionSets, Digest,
-                         ::testing::Combine(::testing::Values("reference", "avx2", "avx512vnni"),
+                         ::testing::Combine(::testing::Values("short", "long"),
+                                            ::testing::Values("reference", "avx2", "avx512vnni"),
                                             ::testing::Values(KvType::kF16, KvType::kQ8_0)),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param)) + "_" +
-                                  KvTypeName(std::get<1>(info.param));
+                                  std::get<1>(info.param) + "_" +
+                                  KvTypeName(std::get<2>(info.param));
                          });
 
 }  // namespace

@@ -39,7 +39,8 @@ TEST_F(ServeFlagsTest, EveryFlagReachesItsOption) {
   ASSERT_EQ(Parse({"serve", "--model",
                    "m",     "--threads",
                    "3",     "--kv-cache-size",
-                   "48MiB", "--max-num-seqs",
+                   "48MiB", "--kv-cache-dtype",
+                   "q8_0",  "--max-num-seqs",
                    "5",     "--max-num-batched-tokens",
                    "6",     "--max-model-len",
                    "7",     "--max-queued-requests",
@@ -71,6 +72,7 @@ TEST_F(ServeFlagsTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(flags_.engine.model, "m");
   EXPECT_EQ(engine.threads, 3);
   EXPECT_EQ(engine.kv_cache_bytes, 48 << 20);
+  EXPECT_EQ(engine.kv_cache_dtype, "q8_0");
   EXPECT_EQ(engine.max_num_seqs, 5);
   EXPECT_EQ(engine.max_num_batched_tokens, 6);
   EXPECT_EQ(engine.max_model_len, 7);
@@ -107,6 +109,7 @@ TEST_F(ServeFlagsTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
                                               {"--drain-timeout", "30", "30s"},
                                               {"--header-timeout", "0", "at least 1ms"},
                                               {"--kv-cache-size", "lots", "48MiB"},
+                                              {"--kv-cache-dtype", "x", "f16, q8_0"},
                                               {"--max-body-size", "0", "at least 1"},
                                               {"--log-level", "loud", "debug, info"}}) {
     app_.clear();

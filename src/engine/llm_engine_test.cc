@@ -371,60 +371,6 @@ TEST(LlmEngineTest, ChatsGoThroughTheTemplate) {
   EXPECT_EQ(sink->WaitEnd().error.message(), "no such role");
 }
 
-TEST(LlmEngineTest, MetricsTellWhatHappened) {
-  TestEngine test;
-  test.Start();
-  auto sink = NewSink();
-  test.Submit("abcd", 3, sink);
-  sink->WaitEnd();
-  auto refused = NewSink();
-  test.Submit("", 3, refused);
-  refused->WaitEnd();
-  ASSERT_TRUE(test.engine->Drain(seconds(20)).ok());
-  const std::string text = test.engine->MetricsText();
-  for (const char* line :
-       {"ropeway_time_to_first_token_seconds_count 1\n",
-        "ropeway_inter_token_latency_seconds_count 2\n",
-        "ropeway_request_queue_time_seconds_count 1\n",
-        "ropeway_e2e_request_latency_seconds_count 1\n", "ropeway_num_requests_running 0\n",
-        "ropeway_num_requests_waiting 0\n", "ropeway_kv_cache_usage_ratio 0\n",
-        "ropeway_cache_config_info{block_size=\"16\",cache_dtype=\"f16\",",
-        "ropeway_num_preemptions_total 0\n", "ropeway_prompt_tokens_total 4\n",
-        "ropeway_generation_tokens_total 3\n",
-        "ropeway_request_success_total{finished_reason=\"length\"} 1\n",
-        "ropeway_request_success_total{finished_reason=\"stop\"} 0\n",
-        "ropeway_request_refused_total 1\n", "ropeway_step_rows_sum 6\n",
-        "ropeway_step_rows_count 3\n", "ropeway_step_time_seconds_count 3\n"}) {
-    EXPECT_THAT(text, HasSubstr(line));
-  }
-}
-
-// The value of a metric's line, which begins with `name`.
-double MetricValue(const std::string& text, const std::string& name) {
-  const size_t at = text.find("\n" + name + " ");
-  if (at == std::string::npos) return -1;
-  return std::stod(text.substr(at + name.size() + 2));
-}
-
-TEST(LlmEngineTest, TheTimeOfStepsIsCountedByWhatItWentInto) {
-  TestEngine test;
-  test.control->step_micros = 4000;
-  test.Start();
-  auto sink = NewSink();
-  test.Submit("abcd", 3, sink);
-  sink->WaitEnd();
-  ASSERT_TRUE(test.engine->Drain(seconds(20)).ok());
-  const std::string text = test.engine->MetricsText();
-  const double forward = MetricValue(text, "ropeway_step_seconds_total{part=\"forward\"}");
-  const double sampling = MetricValue(text, "ropeway_step_seconds_total{part=\"sampling\"}");
-  const double scheduling = MetricValue(text, "ropeway_step_seconds_total{part=\"scheduling\"}");
-  EXPECT_NEAR(sampling, 3 * 0.001, 1e-6);
-  EXPECT_GE(forward, 3 * 0.003);
-  EXPECT_GT(scheduling, 0);
-  const double sum = MetricValue(text, "ropeway_step_time_seconds_sum");
-  EXPECT_NEAR(forward + sampling + scheduling, sum, 1e-6 * sum);
-}
-
 TEST(LlmEngineTest, TokenizeAndDetokenize) {
   TestEngine test;
   test.Start();

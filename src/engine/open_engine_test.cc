@@ -1,12 +1,15 @@
 #include "engine/open_engine.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <string>
 
 #include "engine/machine.h"
+#include "model/test_gguf_writer.h"
 
 namespace ropeway {
 namespace {
@@ -24,6 +27,46 @@ TEST(DefaultKvCacheBytesTest, TakesAQuarterWithinItsBounds) {
   EXPECT_EQ(DefaultKvCacheBytes(1, 64, 100, kBlock), int64_t{kBlock});
   EXPECT_EQ(DefaultKvCacheBytes(0, 1000, 8192, kBlock), kGiB / 4);
   EXPECT_EQ(DefaultKvCacheBytes(kGiB, 1000, 8192, 3000) % 3000, 0);
+}
+
+class KvCacheDtypeTest : public testing::Test {
+ protected:
+  StatusOr<std::unique_ptr<LlmEngine>> Open(const std::string& dtype) {
+    EngineOptions options;
+    options.model_path = file_.path();
+    options.threads = 1;
+    options.kv_cache_bytes = 1 << 20;
+    options.kv_cache_dtype = dtype;
+    return OpenEngine(options, &clock_, &random_);
+  }
+
+  // The blocks that an engine with this type tells of, beside the type.
+  int Blocks(const std::string& dtype) {
+    const auto engine = Open(dtype);
+    if (!engine.ok()) return -1;
+    const std::string before =
+        "ropeway_cache_config_info{block_size=\"16\",cache_dtype=\"" + dtype + "\",num_blocks=\"";
+    const std::string text = (*engine)->MetricsText();
+    const size_t at = text.find(before);
+    return at == std::string::npos ? -1 : std::stoi(text.substr(at + before.size()));
+  }
+
+  const TempFile file_{TinyLlama().Bytes()};
+  RealClock clock_;
+  SystemRandom random_;
+};
+
+TEST_F(KvCacheDtypeTest, EightBitsHoldMoreBlocksInTheSameMemory) {
+  // 2 layers of 2 heads of 16 numbers: 1024 bytes each in f16, 512 and 128 of scales in q8_0.
+  EXPECT_EQ(Blocks("f16"), (1 << 20) / 4096);
+  EXPECT_EQ(Blocks("q8_0"), (1 << 20) / 2560);
+}
+
+TEST_F(KvCacheDtypeTest, AnotherTypeIsRefusedByName) {
+  const Status status = Open("f32").status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.field(), "kv_cache_dtype");
+  EXPECT_EQ(status.message(), "kv_cache_dtype must be f16 or q8_0, not 'f32'");
 }
 
 TEST(MachineTest, ReadsWhatTheSystemSays) {

@@ -53,12 +53,24 @@ TEST(CpuExecutorTest, AgreesWithTheOracle) {
   }
 }
 
-TEST(CpuExecutorTest, NothingAroundASequenceChangesIt) {
+// What holds for both types of the KV cache.
+class EachKvType : public ::testing::TestWithParam<KvType> {
+ protected:
+  EachKvType() { how_.kv_type = GetParam(); }
+
+  How how_;  // One thread, the best kernels.
+};
+
+INSTANTIATE_TEST_SUITE_P(CpuExecutorTest, EachKvType,
+                         ::testing::Values(KvType::kF16, KvType::kQ8_0),
+                         [](const auto& info) { return std::string(KvTypeName(info.param)); });
+
+TEST_P(EachKvType, NothingAroundASequenceChangesIt) {
   const auto crowd = Crowd();
-  const auto alone = RunAlone(TinyModel(), {}, crowd);
+  const auto alone = RunAlone(TinyModel(), how_, crowd);
   for (int threads : {1, 2, 3}) {
     for (int chunk : {1, 3, 16, 1024}) {
-      How how;
+      How how = how_;
       how.threads = threads;
       how.chunk = chunk;
       how.max_rows = 160;
@@ -91,11 +103,11 @@ TEST(CpuExecutorTest, NothingAroundASequenceChangesItWithAnEightBitCache) {
   }
 }
 
-TEST(CpuExecutorTest, SmallStepBudgetsChangeNothing) {
+TEST_P(EachKvType, SmallStepBudgetsChangeNothing) {
   const auto crowd = Crowd();
-  const auto alone = RunAlone(TinyModel(), {}, crowd);
+  const auto alone = RunAlone(TinyModel(), how_, crowd);
   for (int max_rows : {1, 7, 23}) {
-    How how;
+    How how = how_;
     how.threads = 2;
     how.max_rows = max_rows;
     Runner runner(TinyModel(), how, static_cast<int>(crowd.size()));
@@ -108,23 +120,23 @@ TEST(CpuExecutorTest, SmallStepBudgetsChangeNothing) {
   }
 }
 
-TEST(CpuExecutorTest, MixedWeightTypesAreInvariantToo) {
+TEST_P(EachKvType, MixedWeightTypesAreInvariantToo) {
   TinyLlamaOptions options;
   options.mixed = true;
   options.tied = false;
   options.layers = 3;
   const auto model = LoadTiny(options);
   const auto crowd = Crowd();
-  How how;
+  How how = how_;
   how.threads = 2;
   how.chunk = 16;
   how.max_rows = 100;
-  ExpectSame(RunAlone(model, {}, crowd), RunTogether(model, how, crowd), "mixed types");
+  ExpectSame(RunAlone(model, how_, crowd), RunTogether(model, how, crowd), "mixed types");
 }
 
-TEST(CpuExecutorTest, EveryInstructionSetGivesTheSameBits) {
+TEST_P(EachKvType, EveryInstructionSetGivesTheSameBits) {
   const auto crowd = Crowd();
-  How how;
+  How how = how_;
   how.kernels = &kReferenceKernels;
   how.max_rows = 160;
   const auto reference = RunTogether(TinyModel(), how, crowd);
@@ -139,23 +151,32 @@ TEST(CpuExecutorTest, EveryInstructionSetGivesTheSameBits) {
   if (compared == 0) GTEST_SKIP() << "missing hardware: AVX2";
 }
 
-// A context beyond kSplitTokens: split and merged, by one worker or by several.
-TEST(CpuExecutorTest, LongContextsAreSplitTheSameWay) {
+// A context beyond kSplitTokens: split and merged, by one worker at once or by several later.
+TEST_P(EachKvType, LongContextsAreSplitTheSameWay) {
   TinyLlamaOptions options;
   options.context_length = 2304;
   options.layers = 2;
   const auto model = LoadTiny(options);
   const std::vector<Sequence> sequences = {MakeSequence(2120, 6, 2, 0.7F),
                                            MakeSequence(1020, 10, 3, 0.0F)};
-  How how;
+  How how = how_;
+  how.kernels = &kReferenceKernels;
   how.max_rows = 512;
   const auto one = RunAlone(model, how, sequences);
-  how.threads = 3;
-  ExpectSame(one, RunAlone(model, how, sequences), "3 threads, alone");
-  how.max_rows = 100;
-  how.shuffle = 4;
-  how.poison = true;
-  ExpectSame(one, RunTogether(model, how, sequences), "3 threads, together");
+  for (const Kernels* kernels : {&kReferenceKernels, KernelsByName("avx2"), Best()}) {
+    if (kernels == nullptr) continue;
+    how = how_;
+    how.kernels = kernels;
+    how.threads = 3;
+    how.max_rows = 512;
+    if (kernels != &kReferenceKernels) {  // It is slow, and `one` is its run alone.
+      ExpectSame(one, RunAlone(model, how, sequences), std::string(kernels->name) + ", alone");
+    }
+    how.max_rows = 100;
+    how.shuffle = 4;
+    how.poison = true;
+    ExpectSame(one, RunTogether(model, how, sequences), std::string(kernels->name) + ", together");
+  }
   // And it is right.
   std::vector<TokenId> ids = sequences[1].ids;
   for (const Sampled& s : one[1].sampled) ids.push_back(s.token);
@@ -190,8 +211,8 @@ TEST(CpuExecutorTest, APlantedKernelIsCaught) {
   EXPECT_FALSE(Same(RunAlone(TinyModel(), how, crowd), together, &where));
 }
 
-TEST(CpuExecutorTest, CopiedBlocksGoOnAsTheOriginal) {
-  Runner runner(TinyModel(), {}, 2);
+TEST_P(EachKvType, CopiedBlocksGoOnAsTheOriginal) {
+  Runner runner(TinyModel(), how_, 2);
   std::vector<Sequence> sequences = {MakeSequence(40, 1, 5, 0.0F)};
   runner.Run(&sequences);
   const Sequence& s = sequences[0];
@@ -216,16 +237,16 @@ TEST(CpuExecutorTest, CopiedBlocksGoOnAsTheOriginal) {
   EXPECT_EQ(Bits(from_copy.logprob), Bits(from_original.logprob));
 }
 
-TEST(CpuExecutorTest, BlocksSurviveATripThroughMemory) {
-  Runner runner(TinyModel(), {}, 2);
+TEST_P(EachKvType, BlocksSurviveATripThroughMemory) {
+  Runner runner(TinyModel(), how_, 2);
   std::vector<Sequence> sequences = {MakeSequence(40, 4, 5, 0.8F)};
   runner.Run(&sequences);
   const auto uninterrupted = sequences[0].sampled;
 
   std::vector<Sequence> again = {MakeSequence(40, 2, 5, 0.8F)};
-  Runner first(TinyModel(), {}, 2);
+  Runner first(TinyModel(), how_, 2);
   first.Run(&again);
-  Runner second(TinyModel(), {}, 2);
+  Runner second(TinyModel(), how_, 2);
   for (BlockId& block : again[0].blocks) {
     std::vector<std::byte> bytes(first.layout().block_bytes);
     first.executor().ReadBlock(block, bytes);

@@ -17,33 +17,38 @@ int LogitsRows(int vocab_size, int max_rows) {
       kMaxLogitsBytes / row_bytes, 1, static_cast<size_t>(std::min(max_rows, kMaxLogitsRows))));
 }
 
-int PartPanels(int rows) { return std::max(kLogitsPartFloats / (rows * kPanelCols), 1); }
-
 }  // namespace
 
-OutputLayer::Worker::Worker(const Model& model, const Kernels& kernels, int rows)
+OutputLayer::Worker::Worker(const Model& model, const Kernels& kernels, int rows, int part_floats)
     : packer(model, kernels, rows),
       sampler(&kernels, model.config().vocab_size),
-      part(static_cast<size_t>(kLogitsPartFloats) + Product(rows, kPanelCols)),
+      part(static_cast<size_t>(part_floats) + Product(rows, kPanelCols)),
       best(static_cast<size_t>(rows)) {}
 
 OutputLayer::OutputLayer(const Model& model, const Kernels& kernels, WorkerTeam* team,
-                         const Clock& clock, int max_rows)
+                         const Clock& clock, int max_rows, int part_floats)
     : model_(model),
       kernels_(kernels),
       team_(team),
       clock_(clock),
+      part_floats_(part_floats),
       logits_rows_(LogitsRows(model.config().vocab_size, max_rows)),
       logits_stride_(OddLines(model.config().vocab_size)),
       hidden_(Product(max_rows, model.config().hidden_size)),
       logits_(Product(logits_rows_, logits_stride_)) {
   workers_.reserve(static_cast<size_t>(team->size()));
-  for (int i = 0; i < team->size(); ++i) workers_.emplace_back(model, kernels, logits_rows_);
+  for (int i = 0; i < team->size(); ++i) {
+    workers_.emplace_back(model, kernels, logits_rows_, part_floats);
+  }
 }
 
 OutputLayer::Panels OutputLayer::PanelsOf(int worker) const {
   const int panels = model_.output().num_panels();
   return {ShareBegin(panels, worker, team_->size()), ShareBegin(panels, worker + 1, team_->size())};
+}
+
+int OutputLayer::PartPanels(int rows) const {
+  return std::max(part_floats_ / (rows * kPanelCols), 1);
 }
 
 const SampleSpec& OutputLayer::SpecOf(const Chunk& chunk, int row) const {

@@ -30,8 +30,9 @@ inline constexpr int kLogitsPartFloats = 16384;
 class OutputLayer {
  public:
   // Allocates all that a step needs (throws std::bad_alloc). The arguments must outlive it.
+  // `part_floats` has no influence on what is found; a part is at least one panel for each row.
   OutputLayer(const Model& model, const Kernels& kernels, WorkerTeam* team, const Clock& clock,
-              int max_rows);
+              int max_rows, int part_floats = kLogitsPartFloats);
 
   // Where the hidden states go, before the final norm: [max_rows][hidden], in the order of
   // StepPlan::outputs().
@@ -52,7 +53,7 @@ class OutputLayer {
     TokenId token;
   };
   struct alignas(64) Worker {
-    Worker(const Model& model, const Kernels& kernels, int rows);
+    Worker(const Model& model, const Kernels& kernels, int rows, int part_floats);
     RowPacker packer;
     Sampler sampler;
     AlignedArray<float> part;  // [rows][columns of a part]
@@ -74,6 +75,7 @@ class OutputLayer {
     int end;
   };
   Panels PanelsOf(int worker) const;
+  int PartPanels(int rows) const;
   const SampleSpec& SpecOf(const Chunk& chunk, int row) const;
   bool OnlyLargestWanted(const Chunk& chunk) const;
   void FindLargest(const Chunk& chunk, const std::byte* packed, int worker);
@@ -84,6 +86,7 @@ class OutputLayer {
   const Kernels& kernels_;
   WorkerTeam* const team_;
   const Clock& clock_;
+  const int part_floats_;
   const int logits_rows_;
   const int64_t logits_stride_;
   AlignedArray<float> hidden_;

@@ -19,7 +19,8 @@ class OutputLayerTest : public ::testing::Test {
  protected:
   // The tokens of `rows` rows of hidden states, all at temperature 0; `whole`: with log-probs,
   // which needs the whole row.
-  std::vector<Sampled> Tokens(const std::vector<float>& hidden, int workers, bool whole) {
+  std::vector<Sampled> Tokens(const std::vector<float>& hidden, int workers, bool whole,
+                              int part_floats = kLogitsPartFloats) {
     const int rows = static_cast<int>(hidden.size()) / kHidden;
     PlanLimits limits;
     limits.workers = workers;
@@ -40,7 +41,7 @@ class OutputLayerTest : public ::testing::Test {
     StepPlan plan(limits);
     EXPECT_TRUE(plan.Build(batch).ok());
     WorkerTeam team(workers);
-    OutputLayer layer(*TinyModel(), *Best(), &team, clock_, rows);
+    OutputLayer layer(*TinyModel(), *Best(), &team, clock_, rows, part_floats);
     std::copy(hidden.begin(), hidden.end(), layer.hidden());
     team.Run([&](int worker) { layer.Compute(batch, plan, worker, &result); });
     EXPECT_GT(layer.TakeSamplingTime().count(), 0);
@@ -74,11 +75,46 @@ TEST_F(OutputLayerTest, FindsTheTokenThatTheWholeRowGives) {
   }
 }
 
-TEST_F(OutputLayerTest, EqualLogitsGoToTheLowestId) {
+// Parts of one panel and of two, so that each worker has several, and the last one is not whole.
+TEST_F(OutputLayerTest, FindsItInAnyPartOfAnyWorker) {
+  constexpr int kPanels = (kTinyVocab + kPanelCols - 1) / kPanelCols;
+  std::mt19937 rng(6);
+  std::normal_distribution<float> normal;
   for (const int workers : {1, 2, 3}) {
-    for (const Sampled& s : Tokens(std::vector<float>(64 * kHidden, 0.0F), workers, false)) {
-      EXPECT_EQ(s.token, 0);
-      EXPECT_FALSE(s.invalid);
+    for (const int rows : {1, 5, 64}) {
+      std::vector<float> hidden(static_cast<size_t>(rows) * kHidden);
+      for (float& x : hidden) x = normal(rng);
+      const auto whole = Tokens(hidden, workers, true);
+      for (const int part_panels : {1, 2}) {
+        const auto parts = Tokens(hidden, workers, false, part_panels * rows * kPanelCols);
+        std::vector<int> in_later_parts(static_cast<size_t>(workers));
+        for (size_t r = 0; r < parts.size(); ++r) {
+          EXPECT_EQ(parts[r].token, whole[r].token)
+              << rows << " rows, " << workers << " workers, row " << r;
+          EXPECT_FALSE(parts[r].invalid);
+          const int panel = parts[r].token / kPanelCols;
+          int owner = 0;
+          while (panel >= ShareBegin(kPanels, owner + 1, workers)) ++owner;
+          if (panel >= ShareBegin(kPanels, owner, workers) + part_panels) {
+            ++in_later_parts[static_cast<size_t>(owner)];
+          }
+        }
+        if (rows < 64) continue;
+        // The comparison means something: all workers find tokens behind their first part.
+        for (const int found : in_later_parts) EXPECT_GT(found, 2);
+      }
+    }
+  }
+}
+
+TEST_F(OutputLayerTest, EqualLogitsGoToTheLowestId) {
+  const std::vector<float> zeros(64 * kHidden, 0.0F);
+  for (const int workers : {1, 2, 3}) {
+    for (const int part_floats : {1, kLogitsPartFloats}) {
+      for (const Sampled& s : Tokens(zeros, workers, false, part_floats)) {
+        EXPECT_EQ(s.token, 0);
+        EXPECT_FALSE(s.invalid);
+      }
     }
   }
 }

@@ -150,14 +150,17 @@ TEST(ScoringTest, ALongContextIsScoredTheSameWay) {
   options.layers = 1;
   const auto model = LoadTiny(options);
   const std::vector<Sequence> sequences = {Scoring(1100, 2, 2, 1)};
-  How how;
-  how.max_rows = 512;
-  const auto one = RunAlone(model, how, sequences);
-  how.threads = 3;
-  how.max_rows = 100;
-  ExpectSame(one, RunTogether(model, how, sequences), "3 threads");
-  how.chunk = 1;  // One scored row a step: the splits of its context are merged later.
-  ExpectSame(one, RunTogether(model, how, sequences), "3 threads, chunks of 1");
+  for (const KvType kv_type : {KvType::kF16, KvType::kQ8_0}) {
+    How how;
+    how.kv_type = kv_type;
+    how.max_rows = 512;
+    const auto one = RunAlone(model, how, sequences);
+    how.threads = 3;
+    how.max_rows = 100;
+    ExpectSame(one, RunTogether(model, how, sequences), "3 threads");
+    how.chunk = 1;  // One scored row a step: the splits of its context are merged later.
+    ExpectSame(one, RunTogether(model, how, sequences), "3 threads, chunks of 1");
+  }
 }
 
 TEST(ScoringTest, ABrokenRowEndsNobodyElse) {

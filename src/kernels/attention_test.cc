@@ -40,7 +40,7 @@ class Cache {
 
   // Stores positions [0, count); everything behind them is NaN.
   void Fill(int count) {
-    std::fill_n(bytes_.get(), bytes_.size(), std::byte{0x7F});  // NaN as f16 and as f32
+    std::fill_n(bytes_.get(), bytes_.size(), std::byte{0xFF});  // NaN as f16 and as f32
     for (int t = 0; t < count; ++t) {
       std::byte* block =
           bytes_.get() +
