@@ -31,7 +31,8 @@ Rate MeasureLoop(uint64_t (*loop)(int64_t), double ops, WorkerTeam* team,
   rate.timing = TimePhases(team, budget, [&](int worker, int) {
     results[static_cast<size_t>(worker)].value = loop(rounds);
   });
-  rate.per_second = rate.work / rate.timing.median;
+  // The best repetition: one that had to share a core is no limit of the machine.
+  rate.per_second = rate.work / rate.timing.least;
   return rate;
 }
 

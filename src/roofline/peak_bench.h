@@ -11,7 +11,7 @@
 namespace ropeway {
 
 struct Rate {
-  double per_second = 0;  // Of all threads together; the median.
+  double per_second = 0;  // Of all threads together; loops: the best, memory: the median.
   double work = 0;        // Operations or bytes that `timing` is of.
   Timing timing;
 };

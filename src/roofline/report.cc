@@ -69,7 +69,8 @@ std::string Header(const Results& results) {
 }
 
 std::string Peaks(const Results& results) {
-  std::string text = "\nThe machine's limits (medians)\n";
+  std::string text =
+      "\nThe machine's limits (operations: the best repetition; memory: the median)\n";
   for (const PeakResult& peak : results.peaks) {
     const bool sweep = peak.what == "sweep";
     const std::string what =
