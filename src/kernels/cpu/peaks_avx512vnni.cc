@@ -12,7 +12,14 @@ namespace {
 
 constexpr int kChains = 16;
 
-static uint64_t SumLanes(__m512i a) { return static_cast<uint64_t>(_mm512_reduce_add_epi64(a)); }
+// Modulo 2^64. (The compiler's reduce_add adds signed numbers, for which overflow is undefined.)
+static uint64_t SumLanes(__m512i a) {
+  uint64_t lanes[8];
+  _mm512_storeu_si512(lanes, a);
+  uint64_t sum = 0;
+  for (const uint64_t lane : lanes) sum += lane;
+  return sum;
+}
 
 static uint64_t Int8Dot(int64_t rounds) {
   __m512i a = _mm512_set1_epi8(3);
