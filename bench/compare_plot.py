@@ -1,5 +1,6 @@
 """The plots of compare.py's figures, where matplotlib is installed (bench/requirements.txt)."""
 import compare_report
+import pyplot
 import step_part
 import targets
 
@@ -40,15 +41,12 @@ def lines(axes, rows):
 
 def draw(part, rows, path):
     """Writes a PNG file; False without matplotlib."""
-    try:
-        import matplotlib  # pylint: disable=import-outside-toplevel
-    except ImportError:
+    plt = pyplot.load()
+    if plt is None:
         return False
-    matplotlib.use("Agg")
-    from matplotlib import pyplot  # pylint: disable=import-outside-toplevel
 
     panels = len(step_part.CURVES) if part == "steps" else len(BARS[part])
-    figure, axes = pyplot.subplots(1, panels, figsize=(14, 4.5 if part == "steps" else 5.5))
+    figure, axes = plt.subplots(1, panels, figsize=(14, 4.5 if part == "steps" else 5.5))
     if part == "steps":
         lines(axes, rows)
     else:
@@ -58,5 +56,5 @@ def draw(part, rows, path):
     figure.suptitle(f"{rows[0]['model']}, {rows[0]['machine']}, {rows[0]['date']}", fontsize=9)
     figure.tight_layout()
     figure.savefig(path, dpi=100)
-    pyplot.close(figure)
+    plt.close(figure)
     return True

@@ -9,10 +9,9 @@ import pathlib
 import re
 import subprocess
 import tempfile
-import time
-import urllib.request
 
 import machine
+import server_process
 
 PORT = 8397
 # Threads of `ropeway serve` that do HTTP, tokenizing and detokenizing.
@@ -27,25 +26,10 @@ def contestants(args):
     if args.llama_server:
         models = {"": args.model} | ({" Q4_0": args.q4_0_model} if args.q4_0_model else {})
         for suffix, model in models.items():
-            llama = [args.llama_server, "-m", model, "-np", "16", "-c", "16384", "-t", threads,
-                     "--port", str(PORT)]
+            llama = server_process.llama_command(args.llama_server, model, threads, PORT)
             found[f"llama-server{suffix}"] = (model, llama)
             found[f"llama-server{suffix} -kvu"] = (model, llama + ["-kvu"])
     return found
-
-
-def wait_healthy(process, seconds=120):
-    for _ in range(seconds * 10):
-        if process.poll() is not None:
-            raise RuntimeError(f"the server ended with {process.returncode} before it was ready")
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health", timeout=1) as reply:
-                if reply.status == 200:
-                    return
-        except OSError:
-            pass
-        time.sleep(0.1)
-    raise RuntimeError("the server was not ready in time")
 
 
 def load_command(args, users, requests, seed):
@@ -122,7 +106,7 @@ def run(args, command, round_number):
     # pylint: disable-next=consider-using-with
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_healthy(process)
+        server_process.wait_healthy(process, PORT)
         load(args, 2, 4, seed=900 + round_number)
         for users in args.users:
             requests = args.requests if users > 1 else max(6, args.requests // 8)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 import machine
+import pyplot
 
 GOAL = 1.03
 
@@ -49,15 +50,12 @@ def table(about, rows):
 
 def plot(about, rows, path):
     """Each pair's ratio as a dot, the median as a line; False without matplotlib."""
-    try:
-        import matplotlib  # pylint: disable=import-outside-toplevel
-    except ImportError:
+    plt = pyplot.load()
+    if plt is None:
         return False
-    matplotlib.use("Agg")
-    from matplotlib import pyplot  # pylint: disable=import-outside-toplevel
 
     shapes = figures(rows)
-    figure, axis = pyplot.subplots(figsize=(9, 4.5))
+    figure, axis = plt.subplots(figsize=(9, 4.5))
     for place, (_, _, _, _, _, ratios) in enumerate(shapes):
         spread = [place + 0.25 * (i / max(1, len(ratios) - 1) - 0.5) for i in range(len(ratios))]
         axis.plot(spread, [100 * (r - 1) for r in ratios], "o", color="#8a94a0", markersize=4)
@@ -75,7 +73,7 @@ def plot(about, rows, path):
     figure.suptitle(about, fontsize=9)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    plt.close(figure)
     return True
 
 

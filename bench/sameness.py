@@ -19,10 +19,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 
 import machine
+import pyplot
+import server_process
 
 HERE = pathlib.Path(__file__).resolve().parent
 PORT = 8398
@@ -43,25 +44,11 @@ def contestants(args):
                                 "--port", str(PORT), "--kv-cache-size", "48MiB",
                                 "--max-model-len", "1024"]}
     if args.llama_server:
-        result["llama-server"] = [args.llama_server, "-m", args.model, "-np", "16", "-c", "16384",
-                                  "-t", threads, "--port", str(PORT)]
+        result["llama-server"] = server_process.llama_command(args.llama_server, args.model, threads,
+                                                              PORT)
     if args.openvino:
         result["openvino-genai"] = None
     return result
-
-
-def wait_healthy(process, seconds=300):
-    for _ in range(seconds * 5):
-        if process.poll() is not None:
-            raise RuntimeError(f"the server ended with {process.returncode} before it was ready")
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health", timeout=5) as reply:
-                if reply.status == 200:
-                    return
-        except OSError:
-            pass
-        time.sleep(0.2)
-    raise RuntimeError("the server was not ready in time")
 
 
 def metric(name):
@@ -104,7 +91,7 @@ def ask(args, name, server, path):
         # pylint: disable-next=consider-using-with
         process = subprocess.Popen(server, stdout=log, stderr=log)
         try:
-            wait_healthy(process)
+            server_process.wait_healthy(process, PORT, 300)
             command = [args.ropeway, "bench", "sameness", "--base-url", f"http://127.0.0.1:{PORT}",
                        "--json", path] + what_to_ask(args, args.asks)
             if not name.startswith("ropeway"):
@@ -160,14 +147,11 @@ def report(about, rows, results):
 
 def plot(about, results, path):
     """Each contestant's answers as one bar, a piece for each output; False without matplotlib."""
-    try:
-        import matplotlib  # pylint: disable=import-outside-toplevel
-    except ImportError:
+    plt = pyplot.load()
+    if plt is None:
         return False
-    matplotlib.use("Agg")
-    from matplotlib import pyplot  # pylint: disable=import-outside-toplevel
 
-    figure, axes = pyplot.subplots(1, 2, figsize=(12, 1.2 + 0.7 * len(results)), sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(12, 1.2 + 0.7 * len(results)), sharey=True)
     for axis, (title, key) in zip(axes, [("by tokens", "counts"),
                                          ("by tokens and log-probabilities", "logprob_counts")]):
         for place, (name, counts) in enumerate(results.items()):
@@ -189,7 +173,7 @@ def plot(about, results, path):
                     f"{about['machine']}", fontsize=9)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    plt.close(figure)
     return True
 
 

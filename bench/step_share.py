@@ -9,8 +9,9 @@ import concurrent.futures
 import json
 import re
 import subprocess
-import time
 import urllib.request
+
+import server_process
 
 PORT = 8396
 BASE = f"http://127.0.0.1:{PORT}"
@@ -22,18 +23,6 @@ KINDS = {"greedy": {"temperature": 0},
 def get(path):
     with urllib.request.urlopen(BASE + path, timeout=5) as reply:
         return reply.read().decode()
-
-
-def wait_ready(process):
-    for _ in range(600):
-        if process.poll() is not None:
-            raise RuntimeError(f"the server ended with {process.returncode}")
-        try:
-            get("/readyz")
-            return
-        except OSError:
-            time.sleep(0.1)
-    raise RuntimeError("the server was not ready in time")
 
 
 def seconds_by_part():
@@ -71,7 +60,7 @@ def main():
                "--max-num-seqs", str(args.users)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
         try:
-            wait_ready(server)
+            server_process.wait_healthy(server, PORT)
             print("kind,users,tokens,forward_share,sampling_share,scheduling_share")
             for kind, fields in KINDS.items():
                 measure(args, fields)  # Warms up.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/csv_field.h"
+
 namespace ropeway {
 namespace {
 
@@ -28,16 +30,6 @@ void WriteRow(const RequestRecord& r, const std::string& prompt, std::ostream* o
 }
 
 }  // namespace
-
-std::string CsvField(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + '"';
-}
 
 void WriteCsv(const std::vector<RunResult>& runs,
               const std::function<std::string(int, int)>& prompt_of, std::ostream* out) {

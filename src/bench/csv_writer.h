@@ -5,16 +5,11 @@
 #include <functional>
 #include <ostream>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "bench/summary.h"
 
 namespace ropeway {
-
-// A field as RFC 4180 has it: in double quotes, which are doubled inside, if it holds a comma, a
-// quote or the end of a line; else as it is.
-std::string CsvField(std::string_view text);
 
 // Writes a header and one line per request, by run_num and then seq, lines ended by CRLF as RFC
 // 4180 has it. What is unknown is empty. `prompt_of(run_num, seq)` is a request's prompt.

@@ -10,6 +10,11 @@
 
 namespace ropeway {
 
+// The elements of `a` rows of `b`.
+constexpr size_t Product(int64_t a, int64_t b) {
+  return static_cast<size_t>(a) * static_cast<size_t>(b);
+}
+
 // The next number of floats that is an odd number of cache lines: a stride for rows. Rows that lie
 // a multiple of 4 KiB apart (49,152 floats do) would all want the same few sets of each cache.
 constexpr int64_t OddLines(int64_t floats) {

@@ -15,8 +15,6 @@ constexpr int kFfnPanels = 8;
 constexpr int kFewRows = 8;
 constexpr int kBlockPanels = 2;  // Panels whose features are one block of the packed form.
 
-size_t Product(int64_t a, int64_t b) { return static_cast<size_t>(a) * static_cast<size_t>(b); }
-
 // Bytes of `rows` packed rows for any layer's down matrix.
 size_t MaxFfnBytes(const Model& model, int rows) {
   size_t bytes = 0;

@@ -9,8 +9,6 @@ namespace {
 
 constexpr size_t kMaxLogitsBytes = size_t{64} << 20;
 
-size_t Product(int64_t a, int64_t b) { return static_cast<size_t>(a) * static_cast<size_t>(b); }
-
 int LogitsRows(int vocab_size, int max_rows) {
   const size_t row_bytes = Product(OddLines(vocab_size), sizeof(float));
   return static_cast<int>(std::clamp<size_t>(

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/csv_field.h"
+
 namespace ropeway {
 namespace {
 
@@ -14,19 +16,9 @@ constexpr std::string_view kColumns =
     "context,dealt,"
     "repetitions,phases,median_us,min_us,max_us,spread,gops,gb_per_s,bound,share\n";
 
-std::string Quoted(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + '"';
-}
-
 // Up to `sweep_gb_per_s`.
 std::string Setup(const Setting& setting, const Conditions& conditions) {
-  return fmt::format("{},{},{},{:.0f},{:.3f},", Quoted(setting.cpu), setting.isa, setting.threads,
+  return fmt::format("{},{},{},{:.0f},{:.3f},", CsvField(setting.cpu), setting.isa, setting.threads,
                      conditions.barrier_ns, conditions.sweep / 1e9);
 }
 
@@ -48,29 +40,29 @@ std::string Share(const Reached& reached) {
 std::string PeakLine(const Setting& setting, const PeakResult& peak) {
   const bool sweep = peak.what == "sweep";
   const std::string rate = fmt::format("{:.3f}", peak.per_second() / 1e9);
-  return fmt::format("{},{},{},{:.0f},,peak,,{},,,,,,,,,", Quoted(setting.cpu), peak.isa,
+  return fmt::format("{},{},{},{:.0f},,peak,,{},,,,,,,,,", CsvField(setting.cpu), peak.isa,
                      peak.threads, peak.barrier_ns, peak.what) +
          Times(peak.timing) + fmt::format("{},{},,\n", sweep ? "" : rate, sweep ? rate : "");
 }
 
 std::string ProductLine(const Setting& setting, std::string_view section, const MatMulResult& r) {
   return Setup(setting, r.conditions) +
-         fmt::format("{},{},{},{},{},{},{},{},,,{},", section, Quoted(r.model), r.shape.label,
+         fmt::format("{},{},{},{},{},{},{},{},,,{},", section, CsvField(r.model), r.shape.label,
                      WeightTypeName(r.shape.type), r.shape.k, fmt::join(r.shape.n, "+"),
                      r.shape.count, r.rows, r.by_rows ? "rows" : "columns") +
          Times(r.timing) + Speeds(r.work, r.timing) + Share(r.reached);
 }
 
 std::string WeightedLine(const Setting& setting, const WeightedShare& w) {
-  return fmt::format("{},{},{},,,", Quoted(setting.cpu), setting.isa, setting.threads) +
-         fmt::format("weighted,{},{},,,,,{},,,,,,,,,,{:.3f},,peak,{:.4f}\n", Quoted(w.model),
-                     Quoted(NameOf(w)), w.rows, w.ops_per_second / 1e9, w.peak_share);
+  return fmt::format("{},{},{},,,", CsvField(setting.cpu), setting.isa, setting.threads) +
+         fmt::format("weighted,{},{},,,,,{},,,,,,,,,,{:.3f},,peak,{:.4f}\n", CsvField(w.model),
+                     CsvField(NameOf(w)), w.rows, w.ops_per_second / 1e9, w.peak_share);
 }
 
 std::string AttentionLine(const Setting& setting, const AttentionResult& r) {
   const AttentionCase& c = r.problem;
   return Setup(setting, r.conditions) +
-         fmt::format("attention,{},{},{},{},{}x{},{},{},{},{},,", Quoted(r.model),
+         fmt::format("attention,{},{},{},{},{}x{},{},{},{},{},,", CsvField(r.model),
                      c.rows == 1 ? "decode" : "prefill", KvTypeName(r.shape.kv_type),
                      r.shape.head_dim, r.shape.num_kv_heads, r.shape.group, r.shape.num_layers,
                      c.rows, c.sequences, c.context) +

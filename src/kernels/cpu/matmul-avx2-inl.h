@@ -2,14 +2,11 @@
 // rows. The meaning is that of reference_matmul.cc. Included by one file of one instruction set,
 // behind vec-avx2-inl.h and before matmul-inl.h.
 //
-// A type of weights is a policy, its bit width's scheme with an unpacker. Quantised types give
-//   kFetchLines      lines of 64 bytes that a block of 32 features takes, rounded up,
-//   kAuxIsOffset     the packed rows' aux is added to the integer sums,
-//   kHasMin          acc gains m * aux after d * dx * dot,
+// A type of weights is a policy: its layout (matmul-tile-inl.h), and
 //   kBothHalvesRows  up to so many rows take both halves of a panel at once, which then share the
 //                    broadcasts of x; for more, the registers do not suffice,
-//   At(panel, b)     where block b of 32 features lies,
-//   Dot(lines, x)    the integer sums of R rows and H halves, from one of the schemes below.
+//   Dot(lines, x)    of quantised types: the integer sums of R rows and H halves, from one of the
+//                    schemes below.
 #ifndef ROPEWAY_KERNELS_CPU_MATMUL_AVX2_INL_H_
 #define ROPEWAY_KERNELS_CPU_MATMUL_AVX2_INL_H_
 
@@ -113,23 +110,8 @@ RW_INLINE void Dot8Bits(const uint8_t* lines, const uint8_t* x, __m256i (&sum)[R
   }
 }
 
-// Block b of a panel: 16 f16 scales d, 16 f16 minima m (where the type has them), and the lines.
-struct BlockAddress {
-  const uint8_t* d;
-  const uint8_t* m;
-  const uint8_t* lines;
-};
-
-struct Q41 {
-  static constexpr int kElements = 32;
-  static constexpr int kFetchLines = 5;
-  static constexpr bool kAuxIsOffset = false;
+struct Q41 : Q41Layout {
   static constexpr int kBothHalvesRows = 4;
-  static constexpr bool kHasMin = true;
-  static inline __attribute__((always_inline)) BlockAddress At(const uint8_t* panel, size_t b) {
-    const uint8_t* block = panel + b * kQ41BlockBytes;
-    return {block, block + 32, block + kQ41DataOffset};
-  }
   template <int R, int H>
   static inline __attribute__((always_inline)) void Dot(const uint8_t* lines, const uint8_t* x,
                                                         __m256i (&sum)[R][H]) {
@@ -137,16 +119,8 @@ struct Q41 {
   }
 };
 
-struct Q40 {
-  static constexpr int kElements = 32;
-  static constexpr int kFetchLines = 5;
-  static constexpr bool kAuxIsOffset = true;
+struct Q40 : Q40Layout {
   static constexpr int kBothHalvesRows = 4;
-  static constexpr bool kHasMin = false;
-  static inline __attribute__((always_inline)) BlockAddress At(const uint8_t* panel, size_t b) {
-    const uint8_t* pair = panel + b / 2 * kQ40PairBytes;
-    return {pair + b % 2 * 32, nullptr, pair + 64 + b % 2 * 256};
-  }
   template <int R, int H>
   static inline __attribute__((always_inline)) void Dot(const uint8_t* lines, const uint8_t* x,
                                                         __m256i (&sum)[R][H]) {
@@ -154,16 +128,8 @@ struct Q40 {
   }
 };
 
-struct Q80 {
-  static constexpr int kElements = 32;
-  static constexpr int kFetchLines = 9;
-  static constexpr bool kAuxIsOffset = true;
+struct Q80 : Q80Layout {
   static constexpr int kBothHalvesRows = 2;
-  static constexpr bool kHasMin = false;
-  static inline __attribute__((always_inline)) BlockAddress At(const uint8_t* panel, size_t b) {
-    const uint8_t* pair = panel + b / 2 * kQ80PairBytes;
-    return {pair + b % 2 * 32, nullptr, pair + 64 + b % 2 * 512};
-  }
   template <int R, int H>
   static inline __attribute__((always_inline)) void Dot(const uint8_t* lines, const uint8_t* x,
                                                         __m256i (&sum)[R][H]) {
@@ -171,12 +137,10 @@ struct Q80 {
   }
 };
 
-// F32 (kHalf = false) and F16: one feature a step; groups of rows are [k][4] f32.
+// F32 (kHalf = false) and F16.
 template <bool kHalf>
-struct Floats {
-  static constexpr int kElements = 1;
+struct Floats : FloatsLayout {
   static constexpr int kBothHalvesRows = kMaxRows;
-  static constexpr int kFetchLines = 1;
 };
 
 // One step of R rows (of one group) for H halves from `half` on: acc[r][h] gains what

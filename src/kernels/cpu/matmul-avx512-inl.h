@@ -2,11 +2,8 @@
 // The meaning is that of reference_matmul.cc. Included by one file of one instruction set, behind
 // vec-avx512-inl.h and before matmul-inl.h.
 //
-// A type of weights is a policy, its bit width's scheme with an unpacker. Quantised types give
-//   kFetchLines       lines of 64 bytes that a block of 32 features takes, rounded up,
-//   kAuxIsOffset      the integer sums start from the packed rows' aux (else from 0),
-//   kHasMin           acc gains m * aux after d * dx * dot,
-//   At(panel, b)      where block b of 32 features lies,
+// A type of weights is a policy: its layout (matmul-tile-inl.h) and an unpacker. Quantised types
+// add
 //   Unpack(lines, i)  features 4i .. 4i + 3 of each column as unsigned bytes, and 16 + 4i ...
 #ifndef ROPEWAY_KERNELS_CPU_MATMUL_AVX512_INL_H_
 #define ROPEWAY_KERNELS_CPU_MATMUL_AVX512_INL_H_
@@ -35,13 +32,6 @@ RW_INLINE __m512 Scale16(const uint8_t* at) {
   return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(at)));
 }
 
-// Block b of a panel: 16 f16 scales d, 16 f16 minima m (where the type has them), and the lines.
-struct BlockAddress {
-  const uint8_t* d;
-  const uint8_t* m;
-  const uint8_t* lines;
-};
-
 struct TwoLines {
   __m512i w[2];
 };
@@ -54,54 +44,27 @@ RW_INLINE TwoLines Unpack4Bits(const uint8_t* lines, int i) {
       {_mm512_and_si512(both, low_bits), _mm512_and_si512(_mm512_srli_epi16(both, 4), low_bits)}};
 }
 
-struct Q41 {
-  static constexpr int kElements = 32;
-  static constexpr int kFetchLines = 5;
-  static constexpr bool kAuxIsOffset = false;
-  static constexpr bool kHasMin = true;
-  static inline __attribute__((always_inline)) BlockAddress At(const uint8_t* panel, size_t b) {
-    const uint8_t* block = panel + b * kQ41BlockBytes;
-    return {block, block + 32, block + kQ41DataOffset};
-  }
+struct Q41 : Q41Layout {
   static inline __attribute__((always_inline)) TwoLines Unpack(const uint8_t* lines, int i) {
     return Unpack4Bits(lines, i);
   }
 };
 
-struct Q40 {
-  static constexpr int kElements = 32;
-  static constexpr int kFetchLines = 5;
-  static constexpr bool kAuxIsOffset = true;
-  static constexpr bool kHasMin = false;
-  static inline __attribute__((always_inline)) BlockAddress At(const uint8_t* panel, size_t b) {
-    const uint8_t* pair = panel + b / 2 * kQ40PairBytes;
-    return {pair + b % 2 * 32, nullptr, pair + 64 + b % 2 * 256};
-  }
+struct Q40 : Q40Layout {
   static inline __attribute__((always_inline)) TwoLines Unpack(const uint8_t* lines, int i) {
     return Unpack4Bits(lines, i);
   }
 };
 
-struct Q80 {
-  static constexpr int kElements = 32;
-  static constexpr int kFetchLines = 9;
-  static constexpr bool kAuxIsOffset = true;
-  static constexpr bool kHasMin = false;
-  static inline __attribute__((always_inline)) BlockAddress At(const uint8_t* panel, size_t b) {
-    const uint8_t* pair = panel + b / 2 * kQ80PairBytes;
-    return {pair + b % 2 * 32, nullptr, pair + 64 + b % 2 * 512};
-  }
+struct Q80 : Q80Layout {
   static inline __attribute__((always_inline)) TwoLines Unpack(const uint8_t* lines, int i) {
     return {{_mm512_load_si512(lines + 64 * i), _mm512_load_si512(lines + 64 * (i + 4))}};
   }
 };
 
-// F32 (kHalf = false) and F16: one feature a step; groups of rows are [k][4] f32.
+// F32 (kHalf = false) and F16.
 template <bool kHalf>
-struct Floats {
-  static constexpr int kElements = 1;
-  static constexpr int kFetchLines = 1;
-};
+struct Floats : FloatsLayout {};
 
 // One step of R rows: acc[r] gains what docs/numerics.md says of block b.
 template <typename Type, int R>
