@@ -28,6 +28,25 @@ struct EngineOptions {
   // Any request ends by then, also one that asks for a longer timeout; 0: no such limit.
   std::chrono::milliseconds request_timeout{0};
   std::string chat_template;  // Jinja text to use instead of the model file's; "": the file's.
+
+  // Keep the KV blocks of ended requests for later ones that begin with the same tokens, and share
+  // them between running ones. Never changes a result.
+  bool prefix_caching = true;
+  // When the blocks of a preempted request go to the disk tier: "pressure" (when their memory is
+  // needed) or "always" (at once). Without a disk tier they are dropped under pressure.
+  std::string preempt_checkpoint = "pressure";
+  std::string kv_disk_path;                  // Directory of the disk tier; "": none.
+  int64_t kv_disk_bytes = int64_t{8} << 30;  // What it may take there, all overhead included.
+  // Bytes per second written to it in the long run; 0: what costs 3 % of the cores.
+  int64_t kv_disk_write_rate = 0;
+
+  std::string state_path;  // Directory of what must survive a restart (sessions); "": in memory.
+  // A session unused for so long is closed.
+  std::chrono::seconds session_ttl{std::chrono::hours(24)};
+  int max_sessions = 10000;                        // More are refused.
+  int64_t session_store_bytes = int64_t{1} << 30;  // What sessions may take, memory and disk each.
+
+  std::string trace_file;  // Chrome/Perfetto JSON of steps and requests is written here; "": none.
 };
 
 }  // namespace ropeway

@@ -89,6 +89,14 @@ struct Request {
   std::optional<std::chrono::milliseconds> timeout;
 
   std::string tenant;  // Whose request this is; "" where there is one tenant only.
+
+  // Who shares KV blocks with whom: requests with equal (cache_scope, cache_salt) and nobody else.
+  std::string cache_scope;  // "": the tenant alone.
+  std::string cache_salt;   // Narrows further; "": all of the scope share.
+
+  // Names a conversation that the engine keeps: this request's prompt is its next turn, and goes on
+  // from the session's stored token ids. "": none.
+  std::string session_id;
 };
 
 // A token and the logarithm of its probability.

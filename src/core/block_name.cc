@@ -1,0 +1,77 @@
+#include "core/block_name.h"
+
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace ropeway {
+namespace {
+
+// So that no root reads like a block.
+constexpr std::string_view kRootTag = "ropeway kv root";
+constexpr std::string_view kBlockTag = "ropeway kv block";
+
+void AppendNumber(uint64_t number, std::vector<uint8_t>* out) {
+  for (int shift = 0; shift < 64; shift += 8) out->push_back(static_cast<uint8_t>(number >> shift));
+}
+
+void AppendText(std::string_view text, std::vector<uint8_t>* out) {
+  AppendNumber(text.size(), out);
+  out->insert(out->end(), text.begin(), text.end());
+}
+
+BlockName Hash(std::span<const uint8_t> message) {
+  BlockName name;
+  SHA256(message.data(), message.size(), name.bytes.data());
+  return name;
+}
+
+}  // namespace
+
+BlockName RootName(const CacheRoot& root) {
+  std::vector<uint8_t> message;
+  AppendText(kRootTag, &message);
+  AppendText(root.model_digest, &message);
+  AppendNumber(static_cast<uint64_t>(root.numerics_version), &message);
+  AppendText(root.kv_dtype, &message);
+  AppendText(root.rope_scaling, &message);
+  AppendText(root.scope, &message);
+  AppendText(root.salt, &message);
+  return Hash(message);
+}
+
+BlockName ChildName(const BlockName& parent, std::span<const TokenId> ids) {
+  // On the stack: a name is made for each block of each prompt.
+  constexpr size_t kMostIds = 64;
+  std::array<uint8_t, kBlockTag.size() + sizeof(BlockName) + 4 + 4 * kMostIds> message;
+  size_t size = 0;
+  const auto append = [&](const void* data, size_t bytes) {
+    std::memcpy(message.data() + size, data, bytes);
+    size += bytes;
+  };
+  const auto append_number = [&](uint32_t number) {
+    for (int shift = 0; shift < 32; shift += 8) {
+      message[size++] = static_cast<uint8_t>(number >> shift);
+    }
+  };
+  append(kBlockTag.data(), kBlockTag.size());
+  append(parent.bytes.data(), parent.bytes.size());
+  append_number(static_cast<uint32_t>(ids.size()));
+  for (const TokenId id : ids.first(std::min(ids.size(), kMostIds))) {
+    append_number(static_cast<uint32_t>(id));
+  }
+  return Hash({message.data(), size});
+}
+
+std::string ShortName(const BlockName& name) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (size_t i = 0; i < 6; ++i) {
+    text += kDigits[name.bytes[i] >> 4];
+    text += kDigits[name.bytes[i] & 15];
+  }
+  return text;
+}
+
+}  // namespace ropeway

@@ -1,0 +1,62 @@
+// Names of KV blocks: what a block holds, as a hash of all that its bytes depend on.
+//
+//   root  = SHA-256(what every block of a request depends on beside its ids; see CacheRoot)
+//   block = SHA-256(name of the block before it (the root for the first), number of ids, ids)
+//
+// Since compute is batch-invariant (docs/numerics.md), a name determines the block's bytes.
+// SHA-256, because a cache that trusts a weak hash hands one conversation's cache to whoever finds
+// a collision.
+#ifndef ROPEWAY_CORE_BLOCK_NAME_H_
+#define ROPEWAY_CORE_BLOCK_NAME_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ropeway/request.h"
+
+namespace ropeway {
+
+struct BlockName {
+  std::array<uint8_t, 32> bytes{};
+
+  bool operator==(const BlockName&) const = default;
+};
+
+// For hash tables: the name is a hash already.
+struct BlockNameHash {
+  size_t operator()(const BlockName& name) const {
+    size_t hash;
+    std::memcpy(&hash, name.bytes.data(), sizeof hash);
+    return hash;
+  }
+};
+
+// What the bytes of a request's blocks depend on beside its ids, and who may share them.
+struct CacheRoot {
+  std::string model_digest;  // Of the model file.
+  int numerics_version = 0;  // docs/numerics.md
+  std::string kv_dtype;      // "f16" or "q8_0".
+  std::string rope_scaling;  // As resolved at start.
+  // Who may share: the key's cache_scope, else the tenant's name.
+  std::string scope;
+  std::string salt;  // The request's cache_salt: narrows further.
+};
+
+// Fields are hashed with their lengths, so distinct roots never read alike.
+BlockName RootName(const CacheRoot& root);
+
+// The name of the block behind `parent` that holds `ids`: a full one, or a partial one, whose name
+// no other number of ids can give. REQUIRES: 1 <= ids.size() <= kBlockTokens.
+BlockName ChildName(const BlockName& parent, std::span<const TokenId> ids);
+
+// The first characters in hexadecimal, for logs and messages.
+std::string ShortName(const BlockName& name);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_CORE_BLOCK_NAME_H_
