@@ -130,12 +130,12 @@ TEST_F(HttpChoicesTest, AllChoicesAreTakenOrNone) {
     return script;
   });
   for (const char* body : {R"({"prompt":"p","n":4})", R"({"prompt":"p","n":4,"stream":true})"}) {
-    const int before = backend_.cancels();
+    const int before = backend_.cancelled();
     ClientReply reply = Post("/v1/completions", body);
     EXPECT_EQ(reply.status, 429);
     EXPECT_EQ(reply.headers["retry-after"], "7");
     EXPECT_TRUE(backend_.WaitIdle());
-    EXPECT_EQ(backend_.cancels(), before + 2);
+    EXPECT_EQ(backend_.cancelled(), before + 2);
   }
 }
 
@@ -169,7 +169,7 @@ TEST_F(HttpChoicesTest, AFailingChoiceEndsTheStream) {
       }
       return script;
     });
-    ClientReply reply = Post("/v1/completions", R"({"prompt":"p","n":3,"stream":true})");
+    ClientReply reply = StreamThatFails("/v1/completions", R"({"prompt":"p","n":3,"stream":true})");
     ASSERT_EQ(reply.status, 200);
     const std::vector<std::string> events = Events(reply.body);
     int errors = 0;
@@ -186,13 +186,13 @@ TEST_F(HttpChoicesTest, AVanishedClientCancelsAllItsChoices) {
   backend_.set_script(EndlessScript);
   for (const char* body :
        {R"({"prompt":["p","q"],"n":4,"stream":true})", R"({"prompt":"p","n":8})"}) {
-    const int before = backend_.cancels();
+    const int before = backend_.cancelled();
     TestClient client(port());
     client.Send(PostBytes("/v1/completions", body));
     ASSERT_TRUE(backend_.WaitActive(8));
     client.Close();
     EXPECT_TRUE(backend_.WaitIdle());
-    EXPECT_EQ(backend_.cancels() + backend_.refused_deltas() - before >= 8, true);
+    EXPECT_EQ(backend_.cancelled(), before + 8);
   }
 }
 
@@ -294,8 +294,8 @@ TEST_F(HttpChoicesTest, TimeoutsAre408AndNotTriedAgain) {
   EXPECT_EQ(reply.headers["x-should-retry"], "false");
   EXPECT_EQ(json::parse(reply.body)["error"]["type"], "timeout_error");
   EXPECT_EQ(backend_.submitted()[0].timeout, std::chrono::milliseconds(500));
-  reply = Post("/v1/completions", R"({"prompt":"p","timeout":0.5,"stream":true})");
-  EXPECT_EQ(reply.status, 200);
+  reply = StreamThatFails("/v1/completions", R"({"prompt":"p","timeout":0.5,"stream":true})");
+  ASSERT_EQ(reply.status, 200);
   EXPECT_EQ(json::parse(Events(reply.body).back())["error"]["type"], "timeout_error");
 }
 

@@ -164,6 +164,22 @@ TEST_F(HttpServerTest, LateRefusalIsAStatusCodeAlsoForStreams) {
   }
 }
 
+// Admitted and failed before the connection came to send the headers: nothing binds it to a 200.
+TEST_F(HttpServerTest, FailureBeforeTheHeadersLeaveIsAStatusCode) {
+  backend_.set_script([](const Request&) {
+    FakeScript script;
+    script.fail_in_submit = true;
+    script.failure = Status(StatusCode::kInternal, "A kernel failed.");
+    return script;
+  });
+  TestClient client(port());
+  for (const char* body : {R"({"prompt":"a"})", R"({"prompt":"a","stream":true})"}) {
+    ClientReply reply = client.Post("/v1/completions", body);
+    EXPECT_EQ(reply.status, 500);
+    EXPECT_EQ(ErrorOf(reply)["message"], "A kernel failed.");
+  }
+}
+
 TEST_F(HttpServerTest, LateFailureIs500WhenSentWhole) {
   backend_.set_script([](const Request&) {
     FakeScript script;
@@ -253,7 +269,7 @@ TEST_F(HttpServerTest, StopCancelsWhatRuns) {
   ASSERT_TRUE(backend_.WaitActive(2));
   server_->Stop();
   EXPECT_TRUE(backend_.WaitIdle());
-  EXPECT_EQ(backend_.cancels(), 2);
+  EXPECT_EQ(backend_.cancelled(), 2);
   EXPECT_EQ(idle.ReadToEnd(), "");
 }
 

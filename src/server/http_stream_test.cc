@@ -102,7 +102,10 @@ TEST_F(HttpStreamTest, FailureAfterTheHeadersIsAnEvent) {
     script.failure = Status(StatusCode::kInternal, "A kernel failed.");
     return script;
   });
-  std::vector<std::string> events = Stream("/v1/completions", R"({"prompt":"a","stream":true})");
+  ClientReply reply = StreamThatFails("/v1/completions", R"({"prompt":"a","stream":true})");
+  EXPECT_EQ(reply.status, 200) << reply.body;
+  EXPECT_THAT(reply.headers["content-type"], HasSubstr("text/event-stream"));
+  const std::vector<std::string> events = Events(reply.body);
   ASSERT_EQ(events.size(), 3U);
   EXPECT_EQ(json::parse(events[2])["error"]["message"], "A kernel failed.");
 }
@@ -139,13 +142,13 @@ TEST_F(HttpStreamTest, VanishingWhileWaitingIsACancel) {
   });
   for (const char* body : {R"({"prompt":"a","stream":true})", R"({"prompt":"a"})"}) {
     for (bool reset : {false, true}) {
-      const int before = backend_.cancels();
+      const int before = backend_.cancelled();
       TestClient client(server_->port());
       client.Send(PostBytes("/v1/completions", body));
       ASSERT_TRUE(backend_.WaitActive(1));
       client.Close(reset);
       EXPECT_TRUE(backend_.WaitIdle());
-      EXPECT_EQ(backend_.cancels(), before + 1);
+      EXPECT_EQ(backend_.cancelled(), before + 1);
     }
   }
   // The backend hears of the cancel before the connection is done and counts.

@@ -94,7 +94,8 @@ asio::awaitable<std::string> WriteAnswer(ServerContext* context, const AnswerHea
 }
 
 // Whether a stream's headers may leave: all choices are admitted. `*failure` is set where one of
-// them failed before.
+// them failed by now, also after its admission: a status code tells clients more than a stream that
+// breaks off.
 bool AllAdmitted(Submission* submission, Status* failure) {
   bool all = true;
   for (size_t i = 0; i < submission->size(); ++i) {

@@ -18,8 +18,9 @@ boost::asio::awaitable<Sent> SendWhole(SocketStream* stream, ServerContext* cont
                                        Submission* submission, const AnswerHead& head,
                                        Framing framing);
 
-// Sends server-sent events, the headers as soon as all choices are admitted; a refusal or failure
-// before that is an error with its own status code. `*began` is set before the headers leave.
+// Sends server-sent events, the headers as soon as all choices are admitted; a refusal, or a
+// failure before the headers leave, is an error with its own status code. `*began` is set before
+// they do.
 boost::asio::awaitable<Sent> SendStream(SocketStream* stream, ServerContext* context,
                                         Submission* submission, const AnswerHead& head,
                                         Framing framing, bool* began);

@@ -19,7 +19,7 @@ TestClient::TestClient(uint16_t port, int receive_buffer) {
   if (receive_buffer > 0) {
     ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof(receive_buffer));
   }
-  timeval timeout{.tv_sec = 10, .tv_usec = 0};
+  timeval timeout{.tv_sec = 60, .tv_usec = 0};
   ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -113,25 +113,28 @@ ClientReply TestClient::ReadHead() {
 
 ClientReply TestClient::Read() {
   ClientReply reply = ReadHead();
-  if (reply.status == 0) return reply;
+  if (reply.status != 0) ReadBody(&reply);
+  return reply;
+}
+
+void TestClient::ReadBody(ClientReply* reply) {
   bool whole = true;
-  if (reply.headers.count("content-length") != 0) {
-    whole = ReadExactly(std::stoul(reply.headers["content-length"]), &reply.body);
-  } else if (reply.headers.count("transfer-encoding") != 0) {
+  if (reply->headers.count("content-length") != 0) {
+    whole = ReadExactly(std::stoul(reply->headers["content-length"]), &reply->body);
+  } else if (reply->headers.count("transfer-encoding") != 0) {
     for (size_t size = 1; whole && size > 0;) {
       std::string line;
       whole = ReadLine(&line);
       if (!whole) break;
       size = std::stoul(line, nullptr, 16);
-      whole = ReadExactly(size, &reply.body) && ReadLine(&line) && line.empty();
+      whole = ReadExactly(size, &reply->body) && ReadLine(&line) && line.empty();
     }
   } else {
     std::optional<std::string> rest = ReadToEnd();
     whole = rest.has_value();
-    reply.body = rest.value_or("");
+    reply->body = rest.value_or("");
   }
-  if (!whole) reply.status = 0;
-  return reply;
+  if (!whole) reply->status = 0;
 }
 
 ClientReply TestClient::Get(const std::string& path) {

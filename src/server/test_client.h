@@ -19,8 +19,8 @@ struct ClientReply {
 
 class TestClient {
  public:
-  // Connects to the loopback address; a read that waits longer than 10 s fails. `receive_buffer`:
-  // the kernel's, 0 for its default.
+  // Connects to the loopback address; a read that waits longer than a minute fails.
+  // `receive_buffer`: the kernel's, 0 for its default.
   explicit TestClient(uint16_t port, int receive_buffer = 0);
   ~TestClient();
   TestClient(const TestClient&) = delete;
@@ -29,11 +29,13 @@ class TestClient {
   bool Send(std::string_view bytes);
   // Reads one whole reply.
   ClientReply Read();
-  // Reads status and headers only; the body's bytes come by ReadSome.
+  // Reads status and headers only; the body comes by ReadBody, or its bytes by ReadSome.
   ClientReply ReadHead();
+  // Reads the body that follows `reply`'s headers into it.
+  void ReadBody(ClientReply* reply);
   // What arrives next, "" at the end.
   std::string ReadSome();
-  // Everything until the server closes; nullopt if it does not within 10 s.
+  // Everything until the server closes; nullopt if it does not within a minute.
   std::optional<std::string> ReadToEnd();
   // Closes the connection, with a reset or in the ordinary way.
   void Close(bool reset = false);

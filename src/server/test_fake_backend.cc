@@ -78,6 +78,11 @@ void FakeBackend::set_step_pause(std::chrono::microseconds pause) {
   pause_ = pause;
 }
 
+void FakeBackend::set_hold_failures(bool hold) {
+  std::lock_guard lock(mutex_);
+  hold_failures_ = hold;
+}
+
 std::vector<Request> FakeBackend::submitted() const {
   std::lock_guard lock(mutex_);
   return submitted_;
@@ -88,14 +93,9 @@ int FakeBackend::active() const {
   return static_cast<int>(running_.size());
 }
 
-int FakeBackend::cancels() const {
+int FakeBackend::cancelled() const {
   std::lock_guard lock(mutex_);
-  return cancels_;
-}
-
-int FakeBackend::refused_deltas() const {
-  std::lock_guard lock(mutex_);
-  return refused_deltas_;
+  return cancelled_;
 }
 
 int64_t FakeBackend::deltas() const {
@@ -105,7 +105,7 @@ int64_t FakeBackend::deltas() const {
 
 bool FakeBackend::WaitFor(const std::function<bool()>& holds) const {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::seconds(10), holds);
+  return changed_.wait_for(lock, std::chrono::seconds(60), holds);
 }
 
 bool FakeBackend::WaitIdle() const {
@@ -128,6 +128,11 @@ StatusOr<RequestId> FakeBackend::Submit(Request request, std::shared_ptr<OutputS
   if (!running.script.refusal.ok()) return running.script.refusal;
   submitted_.push_back(request);
   const RequestId id = next_id_++;
+  if (running.script.fail_in_submit) {
+    sink->OnAdmitted(id, 3);
+    sink->OnError(id, running.script.failure);
+    return id;
+  }
   running.request = std::move(request);
   running.sink = std::move(sink);
   running_.emplace(id, std::move(running));
@@ -139,7 +144,6 @@ void FakeBackend::Cancel(RequestId id) {
   std::lock_guard lock(mutex_);
   auto found = running_.find(id);
   if (found == running_.end()) return;
-  ++cancels_;
   found->second.cancelled = true;
   changed_.notify_all();
 }
@@ -229,6 +233,7 @@ void FakeBackend::Run() {
       if (goes_on) {
         *running = std::move(state);
       } else {
+        if (state.cancelled) ++cancelled_;
         running_.erase(id);
       }
     }
@@ -261,6 +266,11 @@ bool FakeBackend::Step(RequestId id, Running* running) {
   if (!script.admit) return true;
   if (!running->admitted) {
     running->admitted = true;
+    {
+      // Requests() says so before the client can know.
+      std::lock_guard lock(mutex_);
+      running_.at(id).admitted = true;
+    }
     sink.OnAdmitted(id, 3);
     return true;
   }
@@ -272,6 +282,10 @@ bool FakeBackend::Step(RequestId id, Running* running) {
     return true;
   }
   if (running->emitted == script.fail_after) {
+    {
+      std::lock_guard lock(mutex_);
+      if (hold_failures_) return true;
+    }
     sink.OnError(id, script.failure);
     return false;
   }
@@ -297,7 +311,6 @@ bool FakeBackend::Step(RequestId id, Running* running) {
   if (!wanted) running->cancelled = true;
   std::lock_guard lock(mutex_);
   ++deltas_;
-  if (!wanted) ++refused_deltas_;
   return true;
 }
 

@@ -26,6 +26,7 @@ struct FakeScript {
   bool endless = false;  // Else it ends after max_tokens deltas.
   int fail_after = -1;   // OnError(failure) after so many deltas; -1: never. Beforehand if 0 and
   bool fail_unadmitted = false;  // this is set.
+  bool fail_in_submit = false;   // Submit itself admits it and fails it, before it returns.
   Status failure;
   std::function<std::string(int)> text = [](int i) { return fmt::format("w{} ", i); };
   Status refusal;              // What Submit fails with; OK: nothing.
@@ -49,12 +50,12 @@ class FakeBackend final : public Backend {
   void set_health(Health health);
   void set_tokenize_hook(std::function<void()> hook);  // Runs in each Tokenize, on its thread.
   void set_step_pause(std::chrono::microseconds pause);
+  void set_hold_failures(bool hold);  // While true, what is to fail after its admission waits.
   std::vector<Request> submitted() const;
   int active() const;
-  int cancels() const;         // Cancel calls for requests that ran.
-  int refused_deltas() const;  // OnDelta calls that returned false.
-  int64_t deltas() const;      // OnDelta calls in all.
-  // Whether nothing runs any more within 10 s.
+  int cancelled() const;   // Requests that ended by Cancel or by an OnDelta that returned false.
+  int64_t deltas() const;  // OnDelta calls in all.
+  // Whether nothing runs any more within a minute; a sound test waits for milliseconds.
   bool WaitIdle() const;
   bool WaitActive(int count) const;
   bool WaitDeltas(int64_t count) const;
@@ -99,8 +100,8 @@ class FakeBackend final : public Backend {
   std::map<RequestId, Running> running_;
   std::vector<Request> submitted_;
   RequestId next_id_ = 1;
-  int cancels_ = 0;
-  int refused_deltas_ = 0;
+  bool hold_failures_ = false;
+  int cancelled_ = 0;
   int64_t deltas_ = 0;
   bool stopping_ = false;
   std::thread thread_;

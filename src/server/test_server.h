@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 
 #include "server/http_server.h"
 #include "server/test_client.h"
@@ -41,6 +42,18 @@ class ServerTest : public testing::Test {
   void TearDown() override {
     server_->Stop();
     EXPECT_TRUE(backend_.WaitIdle());
+  }
+
+  // The answer to a streamed request that fails, by its script, after the headers left. Without the
+  // wait it may fail before: then the failure is the answer's status.
+  ClientReply StreamThatFails(const std::string& path, const std::string& body) {
+    backend_.set_hold_failures(true);
+    TestClient client(port());
+    client.Send(PostBytes(path, body));
+    ClientReply reply = client.ReadHead();
+    backend_.set_hold_failures(false);
+    client.ReadBody(&reply);
+    return reply;
   }
 
   uint16_t port() const { return server_->port(); }
