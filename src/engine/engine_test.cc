@@ -52,7 +52,7 @@ TEST_F(EngineTest, SubmitsAndWaits) {
   Start();
   const auto handle = engine_->Submit(Greedy("Once upon a time", 12));
   ASSERT_TRUE(handle.ok());
-  const StatusOr<Result> result = handle->Wait(seconds(20));
+  const StatusOr<Result> result = handle->Wait(seconds(60));
   ASSERT_TRUE(result.ok());
   EXPECT_TRUE(result->status.ok());
   EXPECT_EQ(result->id, handle->id());
@@ -195,7 +195,7 @@ TEST_F(EngineTest, PollFinishedGivesEachResultOnce) {
   std::vector<std::thread> pollers;
   for (int t = 0; t < 3; ++t) {
     pollers.emplace_back([&] {
-      const auto patience = std::chrono::steady_clock::now() + seconds(20);
+      const auto patience = std::chrono::steady_clock::now() + seconds(60);
       while (std::chrono::steady_clock::now() < patience) {
         const std::vector<Result> results = engine_->PollFinished(4);
         EXPECT_LE(results.size(), 4U);
@@ -223,7 +223,7 @@ TEST_F(EngineTest, RefusalsAfterSubmitAreInTheResult) {
 TEST_F(EngineTest, DrainRefusesAndEndsAll) {
   Start();
   const auto handle = engine_->Submit(Greedy("last", 50));
-  EXPECT_TRUE(engine_->Drain(seconds(20)).ok());
+  EXPECT_TRUE(engine_->Drain(seconds(60)).ok());
   EXPECT_TRUE(handle->Poll().has_value());
   EXPECT_EQ(engine_->Submit(Greedy("late", 1)).status().code(), StatusCode::kUnavailable);
 }

@@ -136,7 +136,7 @@ TEST(LlmEngineTest, NoTokenIsAValidWish) {
   EXPECT_EQ(seen.finish->reason, FinishReason::kLength);
   EXPECT_EQ(seen.finish->usage.prompt_tokens, 32);
   EXPECT_EQ(seen.finish->usage.completion_tokens, 0);
-  ASSERT_TRUE(test.engine->Drain(seconds(20)).ok());
+  ASSERT_TRUE(test.engine->Drain(seconds(60)).ok());
   EXPECT_THAT(test.engine->MetricsText(), HasSubstr("ropeway_prompt_tokens_total 32\n"));
 }
 
@@ -405,7 +405,7 @@ TEST(LlmEngineTest, AChatIsTokenizedAsItWouldBeServed) {
 TEST(LlmEngineTest, RequestsUnderWayAreListedInOrder) {
   TestEngine test;
   test.options.max_num_seqs = 1;
-  test.control->step_micros = 500;
+  test.control->step_micros = 5000;  // The first runs for 20 s.
   test.Start();
   EXPECT_TRUE(test.engine->Requests().empty());
   std::vector<std::shared_ptr<TestSink>> sinks;

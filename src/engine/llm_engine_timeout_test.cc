@@ -38,12 +38,14 @@ void ExpectTimeout(const TestSink::Seen& seen) {
 TEST(LlmEngineTimeoutTest, EndsARunningRequestAndAWaitingOne) {
   TestEngine test;
   test.options.max_num_seqs = 1;
-  test.control->step_micros = 500;
+  test.control->step_micros = 5000;  // 4,000 tokens take 20 s.
   test.Start();
   auto running = Submit(&test, "abc", 4000, seconds(1000));
   auto waiting = Submit(&test, "abc", 4000, seconds(500));
   auto patient = Submit(&test, "abc", 3, {});
   ASSERT_TRUE(running->WaitDeltas(3));
+  // Else the front end may refuse it, which counts otherwise.
+  ASSERT_TRUE(Eventually([&] { return waiting->Get().admitted; }));
   test.clock.skipped += 600;
   ExpectTimeout(waiting->WaitEnd());
   EXPECT_EQ(waiting->Get().deltas, 0);
@@ -54,7 +56,7 @@ TEST(LlmEngineTimeoutTest, EndsARunningRequestAndAWaitingOne) {
   EXPECT_EQ(patient->WaitEnd().text, "abc");
   // It is no loss of the device, and the blocks are back.
   EXPECT_TRUE(test.engine->GetHealth().live);
-  ASSERT_TRUE(test.engine->Drain(seconds(20)).ok());
+  ASSERT_TRUE(test.engine->Drain(seconds(60)).ok());
   EXPECT_THAT(test.engine->MetricsText(), HasSubstr("ropeway_kv_cache_usage_ratio 0\n"));
   EXPECT_THAT(test.engine->MetricsText(), HasSubstr("finished_reason=\"failed\"} 2\n"));
 }
@@ -63,7 +65,7 @@ TEST(LlmEngineTimeoutTest, TheSmallerOfRequestAndEngineCounts) {
   for (const bool engine_smaller : {false, true}) {
     TestEngine test;
     test.options.request_timeout = seconds(engine_smaller ? 100 : 1000);
-    test.control->step_micros = 500;
+    test.control->step_micros = 5000;
     test.Start();
     auto sink = Submit(&test, "abc", 4000, seconds(engine_smaller ? 1000 : 100));
     ASSERT_TRUE(sink->WaitDeltas(1));
@@ -72,7 +74,7 @@ TEST(LlmEngineTimeoutTest, TheSmallerOfRequestAndEngineCounts) {
   }
   TestEngine test;
   test.options.request_timeout = seconds(100);
-  test.control->step_micros = 500;
+  test.control->step_micros = 5000;
   test.Start();
   auto sink = Submit(&test, "abc", 4000, {});
   ASSERT_TRUE(sink->WaitDeltas(1));
@@ -89,14 +91,18 @@ TEST(LlmEngineTimeoutTest, AnAbsurdTimeoutIsNone) {
 
 TEST(LlmEngineTimeoutTest, EndsWhatWaitsToBeEncodedLongBeforeItsTurn) {
   TestEngine test;
+  test.control->encoding_gate.Close();
   test.Start();
-  std::vector<std::shared_ptr<TestSink>> slow;
-  for (int i = 0; i < 20; ++i) slow.push_back(Submit(&test, ByteTokenizer::kSlow, 1, {}));
-  auto sink = Submit(&test, "abc", 1, milliseconds(1));
+  std::vector<std::shared_ptr<TestSink>> held;
+  for (int i = 0; i < 3; ++i) held.push_back(Submit(&test, ByteTokenizer::kHeld, 1, {}));
+  auto sink = Submit(&test, "abc", 1, seconds(100));
+  test.clock.skipped += 200;
+  test.control->encoding_gate.Admit(1);
   ExpectTimeout(sink->WaitEnd());
   EXPECT_FALSE(sink->Get().admitted);
-  EXPECT_EQ(slow.back()->Get().ends, 0) << "it waited for the encoding of others";
-  for (const auto& each : slow) EXPECT_EQ(each->WaitEnd().finish->reason, FinishReason::kLength);
+  EXPECT_EQ(held.back()->Get().ends, 0) << "it waited for the encoding of others";
+  test.control->encoding_gate.Open();
+  for (const auto& each : held) EXPECT_EQ(each->WaitEnd().finish->reason, FinishReason::kLength);
 }
 
 TEST(LlmEngineTimeoutTest, EndsAPromptWhoseEncodingTakesTooLong) {

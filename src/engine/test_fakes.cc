@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <new>
 #include <stdexcept>
 #include <thread>
@@ -14,7 +15,7 @@
 namespace ropeway {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(20);
+constexpr auto kPatience = std::chrono::seconds(60);
 
 const std::array<char, 256>& AllBytes() {
   static const std::array<char, 256> bytes = [] {
@@ -37,9 +38,31 @@ std::vector<TokenLogprob> TopLogprobs(int32_t count) {
 
 }  // namespace
 
+void TestGate::Set(int64_t places) {
+  {
+    const std::lock_guard lock(mu_);
+    places_ = places;
+  }
+  changed_.notify_all();
+}
+
+void TestGate::Pass() {
+  std::unique_lock lock(mu_);
+  ++waiting_;
+  changed_.wait(lock, [this] { return places_ > 0; });
+  --waiting_;
+  if (places_ != INT64_MAX) --places_;
+}
+
+int TestGate::waiting() const {
+  const std::lock_guard lock(mu_);
+  return waiting_;
+}
+
 std::vector<TokenId> ByteTokenizer::Encode(std::string_view text, const EncodeOptions&) const {
   if (text.find(kPoison) != std::string_view::npos) throw std::bad_alloc();
   if (text.starts_with(kSlow)) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  if (gate_ != nullptr && text.starts_with(kHeld)) gate_->Pass();
   std::vector<TokenId> ids;
   for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
   return ids;
@@ -55,26 +78,6 @@ std::optional<TokenId> ByteTokenizer::Find(std::string_view token) const {
   if (token == "<end>") return kEnd;
   if (token == "<ctl>") return kControl;
   return std::nullopt;
-}
-
-void EchoControl::CloseGate() {
-  const std::lock_guard lock(mu_);
-  gate_open_ = false;
-}
-
-void EchoControl::OpenGate() {
-  {
-    const std::lock_guard lock(mu_);
-    gate_open_ = true;
-  }
-  opened_.notify_all();
-}
-
-void EchoControl::PassGate() {
-  std::unique_lock lock(mu_);
-  ++waiting;
-  opened_.wait(lock, [this] { return gate_open_; });
-  --waiting;
 }
 
 std::vector<uint64_t> EchoControl::FirstSteps() {
@@ -102,7 +105,7 @@ TokenId* EchoExecutor::At(const BatchItem& item, int32_t position) {
 }
 
 StatusOr<StepResult> EchoExecutor::Wait() {
-  control_->PassGate();
+  control_->step_gate.Pass();
   const int step = ++control_->steps;
   if (const int64_t micros = control_->step_micros.load(); micros > 0) {
     std::this_thread::sleep_for(std::chrono::microseconds(micros));
@@ -215,12 +218,37 @@ bool TestSink::WaitDeltas(int count) const {
   return changed_.wait_for(lock, kPatience, [&] { return seen_.deltas >= count; });
 }
 
+bool Eventually(const std::function<bool()>& holds) {
+  const auto patience = std::chrono::steady_clock::now() + kPatience;
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > patience) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+double IdleCpuShare() {
+  double least = 1;
+  for (int window = 0; window < 5 && least > 0.05; ++window) {
+    const std::clock_t cpu = std::clock();  // Of all threads.
+    const auto begin = std::chrono::steady_clock::now();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+    const double used = static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC;
+    least = std::min(least, used / wall.count());
+  }
+  return least;
+}
+
 TestEngine::TestEngine() {
   options.kv_cache_bytes = EchoExecutor::PoolBytes(4096);
   options.threads = 1;
 }
 
-TestEngine::~TestEngine() { control->OpenGate(); }
+TestEngine::~TestEngine() {
+  control->encoding_gate.Open();
+  control->step_gate.Open();
+}
 
 void TestEngine::Start() {
   LlmEngineConfig config;
@@ -231,7 +259,7 @@ void TestEngine::Start() {
   config.created = 1;
   config.watchdog_period = watchdog_period;
   if (check_integrity) config.check_integrity = true;
-  config.tokenizer = std::make_shared<ByteTokenizer>();
+  config.tokenizer = std::make_shared<ByteTokenizer>(&control->encoding_gate);
   config.render_chat = render_chat;
   config.executor = std::make_unique<EchoExecutor>(control);
   config.clock = &clock;

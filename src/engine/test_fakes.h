@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,11 +21,33 @@
 
 namespace ropeway {
 
+// Holds back the threads that pass it, while it is closed.
+class TestGate {
+ public:
+  void Close() { Set(0); }
+  void Open() { Set(INT64_MAX); }
+  // A closed gate lets so many pass.
+  void Admit(int64_t count) { Set(count); }
+  void Pass();
+  int waiting() const;
+
+ private:
+  void Set(int64_t places);
+
+  mutable std::mutex mu_;
+  std::condition_variable changed_;
+  int64_t places_ = INT64_MAX;
+  int waiting_ = 0;
+};
+
 // Ids 0 .. 255 are the bytes, 256 is the end token "<end>", 257 a control token "<ctl>".
 class ByteTokenizer final : public Tokenizer {
  public:
   static constexpr TokenId kEnd = 256;
   static constexpr TokenId kControl = 257;
+
+  // `gate` is passed by each text that begins with kHeld.
+  explicit ByteTokenizer(TestGate* gate = nullptr) : gate_(gate) {}
 
   std::vector<TokenId> Encode(std::string_view text, const EncodeOptions&) const override;
   std::string_view Bytes(TokenId id, bool with_special) const override;
@@ -39,6 +62,11 @@ class ByteTokenizer final : public Tokenizer {
   static constexpr const char* kPoison = "POISON";
   // Text that begins so takes 20 ms to encode.
   static constexpr const char* kSlow = "SLOW";
+  // Text that begins so is encoded once the gate lets it pass.
+  static constexpr const char* kHeld = "HELD";
+
+ private:
+  TestGate* const gate_;
 };
 
 // What a test does to a running EchoExecutor. Outlives it.
@@ -49,12 +77,11 @@ struct EchoControl {
   // The sequence for which there is no logit from its second token on; 0: none.
   std::atomic<uint64_t> no_logit_for{0};
   std::atomic<int> steps{0};
-  std::atomic<int> waiting{0};  // Steps that stand before the gate.
 
-  // Steps wait while it is closed.
-  void CloseGate();
-  void OpenGate();
-  void PassGate();
+  TestGate step_gate;      // Each step passes it.
+  TestGate encoding_gate;  // Texts that begin with ByteTokenizer::kHeld pass it to be encoded.
+  void CloseGate() { step_gate.Close(); }
+  void OpenGate() { step_gate.Open(); }
 
   // The sequences in the order of their first step.
   std::vector<uint64_t> FirstSteps();
@@ -62,8 +89,6 @@ struct EchoControl {
 
  private:
   std::mutex mu_;
-  std::condition_variable opened_;
-  bool gate_open_ = true;
   std::vector<uint64_t> first_steps_;
 };
 
@@ -121,11 +146,11 @@ class TestSink final : public OutputSink {
     std::string violation;
   };
   Seen Get() const;
-  // Waits for the end, for at most 20 s; false if it did not come. Takes no memory.
+  // Waits for the end, for at most a minute; false if it did not come. Takes no memory.
   bool WaitForEnd() const;
   // Likewise, and returns what was seen.
   Seen WaitEnd() const;
-  // Waits for delta number `count`, for at most 20 s; false if it did not come.
+  // Waits for delta number `count`, for at most a minute; false if it did not come.
   bool WaitDeltas(int count) const;
 
  private:
@@ -138,6 +163,13 @@ class TestSink final : public OutputSink {
   Seen seen_;
   RequestId id_ = 0;
 };
+
+// Waits until `holds`, for at most a minute; whether it does.
+bool Eventually(const std::function<bool()>& holds);
+
+// The least share of one core that this process used in one of a few windows of time: something
+// that spins or polls shows in each of them, a late thread of the machine's in one.
+double IdleCpuShare();
 
 // The real time plus `skipped`.
 class SkippingClock final : public Clock {
@@ -152,7 +184,7 @@ class SkippingClock final : public Clock {
 // An LlmEngine of the fakes. Change what is to differ before Start.
 struct TestEngine {
   TestEngine();
-  ~TestEngine();  // Opens the gate first.
+  ~TestEngine();  // Opens the gates first.
 
   // Fails the test where Create fails.
   void Start();

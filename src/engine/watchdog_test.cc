@@ -18,17 +18,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-// Waits until `fn` holds, for at most 20 s.
-template <typename Fn>
-bool Eventually(Fn fn) {
-  const auto patience = std::chrono::steady_clock::now() + seconds(20);
-  while (!fn()) {
-    if (std::chrono::steady_clock::now() > patience) return false;
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  return true;
-}
-
 TEST(WatchdogTest, CountsEachStallOnceHoweverLong) {
   Metrics metrics;
   Counter* stalls = metrics.AddCounter("stalls_total", "");
@@ -88,7 +77,7 @@ TEST(WatchdogTest, AHangingStepIsCountedWithItsAgeAndARequest) {
   const RequestId id = test.Submit("abc", 3, sink);
   ASSERT_TRUE(Eventually([&] {
     const auto all = test.engine->Requests();
-    return all.size() == 1 && test.control->waiting > 0;
+    return all.size() == 1 && test.control->step_gate.waiting() > 0;
   }));
   EXPECT_THAT(test.engine->MetricsText(), HasSubstr("ropeway_engine_stalls_total 0\n"));
   test.clock.skipped += 100;
