@@ -3,7 +3,7 @@
 include(CMakePackageConfigHelpers)
 
 # ropeway_engine, and every room that it links.
-set(rooms base core tokenizer kernels model kvcache policy scheduler executor engine)
+set(rooms base core tokenizer kernels model kvcache policy scheduler executor store engine)
 foreach(room ${rooms})
   set_target_properties(ropeway_${room} PROPERTIES EXPORT_NAME ${room})
   target_include_directories(ropeway_${room} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

@@ -1,0 +1,196 @@
+#include "store/rocks_state_db.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace ropeway {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kStorage = 16 << 20;
+
+class RocksStateDbTest : public testing::Test {
+ protected:
+  RocksStateDbTest()
+      : path_(fs::temp_directory_path() /
+              ("ropeway-state-" + std::to_string(getpid()) + "-" +
+               testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    fs::remove_all(path_);
+  }
+  ~RocksStateDbTest() override { fs::remove_all(path_); }
+
+  std::unique_ptr<RocksStateDb> Open(uint64_t storage = kStorage) {
+    StatusOr<std::unique_ptr<RocksStateDb>> db = RocksStateDb::Open(path_, storage);
+    EXPECT_TRUE(db.ok()) << db.status().message();
+    return db.ok() ? *std::move(db) : nullptr;
+  }
+
+  static Status Put(StateDb* db, const std::string& key, const std::string& value) {
+    return db->Write(std::vector<StateChange>{{key, value}});
+  }
+
+  uint64_t StorageBytes() const {
+    uint64_t bytes = 0;
+    for (const auto& file : fs::recursive_directory_iterator(path_)) {
+      struct stat about {};
+      if (file.is_regular_file() && stat(file.path().c_str(), &about) == 0) {
+        bytes += static_cast<uint64_t>(about.st_blocks) * 512;  // What it takes of the device.
+      }
+    }
+    return bytes;
+  }
+
+  std::vector<fs::path> FilesWith(const std::string& ending) const {
+    std::vector<fs::path> files;
+    for (const auto& file : fs::directory_iterator(path_)) {
+      if (file.path().string().ends_with(ending)) files.push_back(file.path());
+    }
+    return files;
+  }
+
+  const std::string path_;
+};
+
+TEST_F(RocksStateDbTest, WritesInOrderAndFindsAgain) {
+  auto db = Open();
+  const std::vector<StateChange> changes = {
+      {"a", "1"}, {"b", "2"}, {"ab", "3"}, {"b", std::nullopt}, {"a", "4"}};
+  ASSERT_TRUE(db->Write(changes).ok());
+  db.reset();
+  db = Open();
+  EXPECT_EQ(db->Read("a").value(), "4");
+  EXPECT_EQ(db->Read("b").status().code(), StatusCode::kNotFound);
+  std::string seen;
+  EXPECT_TRUE(db->Visit("a", [&](std::string_view key, std::string_view value) {
+                  seen += std::string(key) + "=" + std::string(value) + " ";
+                }).ok());
+  EXPECT_EQ(seen, "a=4 ab=3 ");
+}
+
+TEST_F(RocksStateDbTest, OnlyItsOwnerMayReadIt) {
+  Open();
+  struct stat about {};
+  ASSERT_EQ(stat(path_.c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 0777, 0700U);
+}
+
+TEST_F(RocksStateDbTest, ASecondProcessAndAFileInItsPlaceAreRefusedByName) {
+  auto db = Open();
+  const auto second = RocksStateDb::Open(path_, kStorage);
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.status().message().find(path_), std::string::npos) << second.status().message();
+  db.reset();
+  fs::remove_all(path_);
+  std::ofstream(path_) << "a file";
+  const auto file = RocksStateDb::Open(path_, kStorage);
+  ASSERT_FALSE(file.ok());
+  EXPECT_NE(file.status().message().find(path_), std::string::npos) << file.status().message();
+  EXPECT_EQ(file.status().field(), "state_path");
+}
+
+// Written in a process that is killed right after each write came back.
+TEST_F(RocksStateDbTest, WhatWasWrittenSurvivesAKill) {
+  for (int round = 0; round < 5; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      auto db = RocksStateDb::Open(path_, kStorage);
+      const std::string name = "round" + std::to_string(round);
+      const bool good = db.ok() && Put(db->get(), name, std::string(5000, 'v')).ok();
+      kill(getpid(), good ? SIGKILL : SIGTERM);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    ASSERT_EQ(WTERMSIG(status), SIGKILL);
+  }
+  auto db = Open();
+  for (int round = 0; round < 5; ++round) {
+    EXPECT_EQ(db->Read("round" + std::to_string(round)).value(), std::string(5000, 'v'));
+  }
+}
+
+TEST_F(RocksStateDbTest, ATornEndOfTheLogIsCutOff) {
+  auto db = Open();
+  ASSERT_TRUE(Put(db.get(), "first", "1").ok());
+  ASSERT_TRUE(Put(db.get(), "second", std::string(3000, 'x')).ok());
+  const fs::path copy = path_ + "-copy";
+  fs::remove_all(copy);
+  fs::copy(path_, copy);  // As a crash leaves it: nothing was closed.
+  db.reset();
+  fs::remove_all(path_);
+  fs::rename(copy, path_);
+  const auto logs = FilesWith(".log");
+  ASSERT_EQ(logs.size(), 1U);
+  fs::resize_file(logs[0], fs::file_size(logs[0]) - 1000);
+  db = Open();
+  EXPECT_EQ(db->Read("first").value(), "1");
+  EXPECT_EQ(db->Read("second").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(RocksStateDbTest, DamageInTheMiddleOfTheLogIsNoSilentStepBack) {
+  auto db = Open();
+  ASSERT_TRUE(Put(db.get(), "first", std::string(3000, 'a')).ok());
+  ASSERT_TRUE(Put(db.get(), "second", std::string(3000, 'b')).ok());
+  const fs::path copy = path_ + "-copy";
+  fs::remove_all(copy);
+  fs::copy(path_, copy);
+  db.reset();
+  fs::remove_all(path_);
+  fs::rename(copy, path_);
+  {
+    std::fstream log(FilesWith(".log").at(0), std::ios::in | std::ios::out | std::ios::binary);
+    log.seekp(1000);
+    log.put('z');
+  }
+  const auto damaged = RocksStateDb::Open(path_, kStorage);
+  ASSERT_FALSE(damaged.ok());
+  EXPECT_EQ(damaged.status().code(), StatusCode::kDataLoss) << damaged.status().message();
+  EXPECT_NE(damaged.status().message().find(path_), std::string::npos);
+}
+
+TEST_F(RocksStateDbTest, ADamagedTableIsNeverServed) {
+  auto db = Open();
+  ASSERT_TRUE(Put(db.get(), "key", std::string(200000, 'a')).ok());
+  db.reset();
+  db = Open();  // What the log held is in a table now.
+  db.reset();
+  const auto tables = FilesWith(".sst");
+  ASSERT_FALSE(tables.empty());
+  {
+    std::fstream table(tables[0], std::ios::in | std::ios::out | std::ios::binary);
+    table.seekp(100000);
+    table.put('z');
+  }
+  db = Open();
+  ASSERT_NE(db, nullptr);
+  EXPECT_EQ(db->Read("key").status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(db->Visit("", [](std::string_view, std::string_view) {}).code(), StatusCode::kDataLoss);
+}
+
+// Values that fill their share, each written many times over.
+TEST_F(RocksStateDbTest, TheDirectoryStaysWithinItsBound) {
+  auto db = Open();
+  constexpr size_t kValue = 32 << 10;
+  const auto values = static_cast<size_t>(RocksStateDb::kValueShare * kStorage / (kValue + 16));
+  uint64_t most = 0;
+  for (size_t round = 0; round < 8; ++round) {
+    for (size_t i = 0; i < values; ++i) {
+      const std::string value(kValue, static_cast<char>('a' + (round + i) % 26));
+      ASSERT_TRUE(Put(db.get(), "key" + std::to_string(i * 7919 % values), value).ok());
+      if (i % 16 == 0) most = std::max(most, StorageBytes());
+    }
+  }
+  RecordProperty("most_bytes", std::to_string(most));
+  EXPECT_LE(most, kStorage);
+}
+
+}  // namespace
+}  // namespace ropeway

@@ -1,0 +1,119 @@
+#include "store/session.h"
+
+#include <utility>
+
+#include "store/record.h"
+
+namespace ropeway {
+namespace {
+
+constexpr uint64_t kHeadVersion = 1;
+constexpr uint64_t kStateVersion = 1;
+
+// A field that is added to a message must be stored too, under a new version.
+static_assert(sizeof(ChatMessage) == 4 * sizeof(std::string));
+constexpr size_t kLeastMessageBytes = 4 * sizeof(uint64_t);
+
+Status DataLoss(const char* what) { return {StatusCode::kDataLoss, what}; }
+
+Status CheckBeginning(RecordReader* reader, uint64_t version, const std::string& key) {
+  const uint64_t found = reader->Number();
+  const std::string owner = reader->Text();
+  if (found == version && owner == key) return {};
+  return found != version ? DataLoss("its record is damaged, or of a version that is not known")
+                          : DataLoss("its record is another session's");
+}
+
+}  // namespace
+
+std::string SessionKey(const std::string& tenant, const std::string& id) {
+  return std::to_string(tenant.size()) + ":" + tenant + id;
+}
+
+bool ParseSessionKey(std::string_view key, std::string* tenant, std::string* id) {
+  size_t size = 0;
+  size_t i = 0;
+  for (; i < key.size() && key[i] >= '0' && key[i] <= '9' && size < key.size(); ++i) {
+    size = size * 10 + static_cast<size_t>(key[i] - '0');
+  }
+  if (i == 0 || i >= key.size() || key[i] != ':' || size > key.size() - i - 1) return false;
+  *tenant = key.substr(i + 1, size);
+  *id = key.substr(i + 1 + size);
+  return true;
+}
+
+std::string PackHead(const std::string& key, const SessionHead& head) {
+  RecordWriter writer;
+  writer.Number(kHeadVersion);
+  writer.Text(key);
+  for (const int64_t value :
+       {head.created_ms, head.last_used_ms, head.expires_ms, head.turns, head.tokens}) {
+    writer.Number(static_cast<uint64_t>(value));
+  }
+  writer.Number(head.state_bytes);
+  writer.Number(head.state_checksum);
+  return std::move(writer).Seal();
+}
+
+StatusOr<SessionHead> UnpackHead(const std::string& key, std::string_view record) {
+  RecordReader reader(record);
+  if (Status status = CheckBeginning(&reader, kHeadVersion, key); !status.ok()) return status;
+  SessionHead head;
+  for (int64_t* value :
+       {&head.created_ms, &head.last_used_ms, &head.expires_ms, &head.turns, &head.tokens}) {
+    *value = static_cast<int64_t>(reader.Number());
+  }
+  head.state_bytes = reader.Number();
+  head.state_checksum = reader.Number();
+  if (!reader.ok()) return DataLoss("its record is damaged");
+  return head;
+}
+
+std::string PackState(const std::string& key, const SessionState& state) {
+  RecordWriter writer;
+  writer.Number(kStateVersion);
+  writer.Text(key);
+  writer.Number(static_cast<uint64_t>(state.kind));
+  writer.Text(state.vocabulary);
+  writer.Ids(state.ids);
+  writer.Number(static_cast<uint64_t>(state.end_ids));
+  writer.Text(state.tail);
+  writer.Number(state.messages.size());
+  for (const ChatMessage& message : state.messages) {
+    writer.Text(message.role);
+    writer.Text(message.content);
+    writer.Text(message.name);
+    writer.Text(message.tool_call_id);
+  }
+  return std::move(writer).Seal();
+}
+
+StatusOr<SessionState> UnpackState(const std::string& key, const SessionHead& head,
+                                   std::string_view record) {
+  if (record.size() != head.state_bytes || Checksum(record) != head.state_checksum) {
+    return DataLoss("its state is damaged, or not that of its last turn");
+  }
+  RecordReader reader(record);
+  if (Status status = CheckBeginning(&reader, kStateVersion, key); !status.ok()) return status;
+  SessionState state;
+  const uint64_t kind = reader.Number();
+  state.kind = kind == 0 ? SessionState::Kind::kChat : SessionState::Kind::kText;
+  state.vocabulary = reader.Text();
+  state.ids = reader.Ids();
+  const uint64_t end_ids = reader.Number();
+  state.end_ids = static_cast<int32_t>(end_ids);
+  state.tail = reader.Text();
+  state.messages.resize(reader.Count(kLeastMessageBytes));
+  for (ChatMessage& message : state.messages) {
+    message.role = reader.Text();
+    message.content = reader.Text();
+    message.name = reader.Text();
+    message.tool_call_id = reader.Text();
+  }
+  if (!reader.ok() || kind > 1 || end_ids > state.ids.size()) {
+    return DataLoss("its state is damaged");
+  }
+  return state;
+}
+
+}  // namespace ropeway

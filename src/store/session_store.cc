@@ -1,0 +1,613 @@
+#include "store/session_store.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "base/log.h"
+#include "store/record.h"
+
+namespace ropeway {
+namespace {
+
+constexpr char kHeadPrefix[] = "h";
+constexpr char kStatePrefix[] = "s";
+
+int64_t SystemUnixMs() {
+  using std::chrono::system_clock;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             system_clock::now().time_since_epoch())
+      .count();
+}
+
+SessionInfo::Time TimeOf(int64_t unix_ms) {
+  return SessionInfo::Time(std::chrono::milliseconds(unix_ms));
+}
+
+Status Lost(const std::string& id, const Status& why) {
+  return {StatusCode::kDataLoss,
+          fmt::format("the session '{}' is lost ({}); it can only be closed", id, why.message()),
+          "session_id"};
+}
+
+// The two records of one session.
+struct Records {
+  std::string head;
+  std::string state;
+};
+
+void AddRemoval(const std::string& key, std::vector<StateChange>* changes) {
+  changes->push_back({kHeadPrefix + key, std::nullopt});
+  changes->push_back({kStatePrefix + key, std::nullopt});
+}
+
+void AddRecords(const std::string& key, const Records& records, std::vector<StateChange>* changes) {
+  changes->push_back({kHeadPrefix + key, records.head});
+  changes->push_back({kStatePrefix + key, records.state});
+}
+
+}  // namespace
+
+// One session. All but the names is guarded by the store's mutex; `head` and `records` change only
+// while the turn is the store thread's, or nobody's.
+struct SessionTurn::Entry {
+  std::string tenant;
+  std::string id;
+  std::string key;
+  SessionHead head;         // Of the last completed turn.
+  uint64_t head_bytes = 0;  // Of its record.
+  bool turn = false;        // Under way, or being written.
+  bool closed = false;      // No longer in the index.
+  Status lost;              // Not OK: why it takes no more turns.
+  // The last turn where it could not be written: the database has an older one, or none.
+  std::shared_ptr<const Records> unwritten;
+
+  uint64_t bytes() const {
+    return head.turns == 0 && lost.ok() ? 0 : head_bytes + head.state_bytes + 2 * (key.size() + 1);
+  }
+};
+
+class SessionStore::Impl {
+ public:
+  using Entry = SessionTurn::Entry;
+
+  Impl(SessionStoreOptions options, std::unique_ptr<StateDb> db);
+  ~Impl();
+
+  void Find();
+  void Start() {
+    thread_ = std::thread([this] { Loop(); });
+  }
+
+  StatusOr<std::shared_ptr<Entry>> Begin(const std::string& tenant, const std::string& id);
+  void Abandon(Entry* entry) noexcept;
+  bool IsNew(const Entry& entry) const;
+  StatusOr<SessionState> Load(Entry* entry);
+  void Commit(const std::shared_ptr<Entry>& entry, const SessionState& next, DoneFn done);
+  std::vector<SessionInfo> List(const std::string& tenant) const;
+  Status Close(const std::string& tenant, const std::string& id);
+  void WaitWritten();
+  SessionStoreStats stats() const;
+
+ private:
+  // One thing for the store's thread to do.
+  struct Work {
+    std::shared_ptr<Entry> entry;
+    std::shared_ptr<const Records> records;  // Null: the entry's session is to be removed.
+    SessionHead head;
+    DoneFn done;
+  };
+
+  int64_t Now() const { return options_.unix_ms ? options_.unix_ms() : SystemUnixMs(); }
+  void FindOne(std::string_view key, std::string_view record);
+  // These REQUIRE that mu_ is held.
+  Status CheckBounds(bool is_new) const;
+  void RemoveExpired(int64_t now);
+  void Forget(const std::shared_ptr<Entry>& entry);
+
+  // REQUIRES: mu_ is held, as does SetUnwritten.
+  bool NothingToWrite() const { return work_.empty() && removed_.empty() && num_unwritten_ == 0; }
+  void SetUnwritten(Entry* entry, std::shared_ptr<const Records> records);
+
+  void Loop();
+  // What is to be written now, the older things first. Throws std::bad_alloc.
+  std::vector<StateChange> Collect(const std::list<Work>& work);
+  Status WriteAll(const std::list<Work>& work);
+  // The outcome of WriteAll: for the entries, then for who waits.
+  void Settle(const std::list<Work>& work, const Status& status);
+  void Tell(const std::list<Work>& work, const Status& status);
+  void Note(const Status& status);
+
+  const SessionStoreOptions options_;
+  const std::unique_ptr<StateDb> db_;
+
+  mutable std::mutex mu_;  // Guards what follows, and all entries.
+  std::condition_variable work_came_;
+  std::condition_variable work_done_;
+  std::unordered_map<std::string, std::shared_ptr<Entry>> index_;  // By key.
+  uint64_t bytes_ = 0;                                             // Of all in the index.
+  int64_t next_expiry_ = INT64_MAX;  // No session without a turn expires before.
+  std::list<Work> work_;
+  uint64_t work_added_ = 0;  // Since the start.
+  uint64_t work_ended_ = 0;
+  std::unordered_set<std::string> removed_;   // Keys of sessions whose records are to be removed.
+  std::unordered_set<std::string> removing_;  // Those of them in the write that is under way.
+  uint64_t num_unwritten_ = 0;                // Of the index, those with `unwritten`.
+  SessionStoreStats counts_;
+  bool incomplete_ = false;  // Some records could not be read at start.
+  bool stop_ = false;
+
+  // The store thread's.
+  std::vector<std::pair<std::shared_ptr<Entry>, std::shared_ptr<const Records>>> retried_;
+  bool failing_ = false;  // The last write failed, and that is logged.
+  std::thread thread_;
+};
+
+SessionStore::Impl::Impl(SessionStoreOptions options, std::unique_ptr<StateDb> db)
+    : options_(std::move(options)), db_(std::move(db)) {}
+
+SessionStore::Impl::~Impl() {
+  {
+    const std::lock_guard lock(mu_);
+    stop_ = true;
+  }
+  work_came_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void SessionStore::Impl::Find() {
+  const Status status =
+      db_->Visit(kHeadPrefix, [this](std::string_view key, std::string_view value) {
+        FindOne(key.substr(sizeof(kHeadPrefix) - 1), value);
+      });
+  if (status.ok()) return;
+  incomplete_ = true;
+  Log().error("some sessions cannot be read: {}", status.message());
+}
+
+void SessionStore::Impl::FindOne(std::string_view key, std::string_view record) {
+  auto entry = std::make_shared<Entry>();
+  entry->key = key;
+  if (!ParseSessionKey(key, &entry->tenant, &entry->id)) return;
+  StatusOr<SessionHead> head = UnpackHead(entry->key, record);
+  if (head.ok()) {
+    entry->head = *head;
+  } else {
+    ++counts_.lost;
+    entry->lost = head.status();
+    entry->head.expires_ms = Now() + options_.ttl.count();
+    Log().error("session '{}' is lost: {}", entry->id, entry->lost.message());
+  }
+  entry->head_bytes = record.size();
+  next_expiry_ = std::min(next_expiry_, entry->head.expires_ms);
+  bytes_ += entry->bytes();
+  index_[entry->key] = std::move(entry);
+}
+
+Status SessionStore::Impl::CheckBounds(bool is_new) const {
+  if (is_new && index_.size() >= options_.max_sessions) {
+    return {StatusCode::kResourceExhausted,
+            fmt::format("there are {} sessions already, which is the most (max_sessions)",
+                        index_.size()),
+            "session_id"};
+  }
+  if (bytes_ >= options_.max_bytes) {
+    return {StatusCode::kResourceExhausted,
+            fmt::format("the sessions take {} bytes already, of {} that they may "
+                        "(session_store_bytes)",
+                        bytes_, options_.max_bytes),
+            "session_id"};
+  }
+  return {};
+}
+
+StatusOr<std::shared_ptr<SessionTurn::Entry>> SessionStore::Impl::Begin(const std::string& tenant,
+                                                                        const std::string& id) {
+  const std::string key = SessionKey(tenant, id);
+  const int64_t now = Now();
+  const std::lock_guard lock(mu_);
+  if (now >= next_expiry_) RemoveExpired(now);
+  if (incomplete_ && !index_.contains(key) && !removed_.contains(key) && !removing_.contains(key)) {
+    // It may be one of those that the search at start did not reach.
+    const StatusOr<std::string> record = db_->Read(kHeadPrefix + key);
+    if (record.ok()) FindOne(key, *record);
+    if (!record.ok() && record.status().code() != StatusCode::kNotFound) {
+      return Status(
+          StatusCode::kDataLoss,
+          fmt::format("the session '{}' cannot be read: {}", id, record.status().message()),
+          "session_id");
+    }
+  }
+  const auto it = index_.find(key);
+  if (it == index_.end()) {
+    if (Status status = CheckBounds(true); !status.ok()) return status;
+    auto entry = std::make_shared<Entry>();
+    entry->tenant = tenant;
+    entry->id = id;
+    entry->key = key;
+    entry->turn = true;
+    entry->head.created_ms = now;
+    index_.emplace(key, entry);
+    return entry;
+  }
+  const std::shared_ptr<Entry>& entry = it->second;
+  if (!entry->lost.ok()) return Lost(id, entry->lost);
+  if (entry->turn) {
+    return InvalidArgument(
+        fmt::format("the session '{}' has a turn under way, and takes one after the other", id),
+        "session_id");
+  }
+  if (Status status = CheckBounds(false); !status.ok()) return status;
+  entry->turn = true;
+  return entry;
+}
+
+void SessionStore::Impl::SetUnwritten(Entry* entry, std::shared_ptr<const Records> records) {
+  if (entry->unwritten != nullptr) --num_unwritten_;
+  entry->unwritten = std::move(records);
+  if (entry->unwritten != nullptr) ++num_unwritten_;
+}
+
+void SessionStore::Impl::Forget(const std::shared_ptr<Entry>& entry) {
+  SetUnwritten(entry.get(), nullptr);
+  bytes_ -= entry->bytes();
+  entry->closed = true;
+  index_.erase(entry->key);
+}
+
+void SessionStore::Impl::RemoveExpired(int64_t now) {
+  int64_t next = INT64_MAX;
+  for (auto it = index_.begin(); it != index_.end();) {
+    const std::shared_ptr<Entry> entry = (it++)->second;
+    if (entry->turn) continue;
+    if (entry->head.expires_ms > now) {
+      next = std::min(next, entry->head.expires_ms);
+      continue;
+    }
+    removed_.insert(entry->key);
+    Forget(entry);
+    ++counts_.expired;
+  }
+  next_expiry_ = next;
+}
+
+void SessionStore::Impl::Abandon(Entry* entry) noexcept {
+  const std::lock_guard lock(mu_);
+  entry->turn = false;
+  if (entry->closed) return;
+  if (entry->head.turns > 0) {
+    // It was passed over while the turn lasted.
+    next_expiry_ = std::min(next_expiry_, entry->head.expires_ms);
+  } else if (entry->lost.ok()) {
+    entry->closed = true;
+    index_.erase(entry->key);  // The caller holds the entry.
+  }
+}
+
+bool SessionStore::Impl::IsNew(const Entry& entry) const {
+  const std::lock_guard lock(mu_);
+  return entry.head.turns == 0;
+}
+
+StatusOr<SessionState> SessionStore::Impl::Load(Entry* entry) {
+  std::shared_ptr<const Records> unwritten;
+  {
+    const std::lock_guard lock(mu_);
+    unwritten = entry->unwritten;
+  }
+  StatusOr<SessionState> state = SessionState();
+  if (unwritten != nullptr) {
+    state = UnpackState(entry->key, entry->head, unwritten->state);
+  } else if (StatusOr<std::string> record = db_->Read(kStatePrefix + entry->key); record.ok()) {
+    state = UnpackState(entry->key, entry->head, *record);
+  } else {
+    state = record.status();
+  }
+  if (state.ok()) return state;
+  const StatusCode code = state.status().code();
+  if (code != StatusCode::kDataLoss && code != StatusCode::kNotFound) {
+    return Status(
+        code,
+        fmt::format("the session '{}' cannot be read now: {}", entry->id, state.status().message()),
+        "session_id");
+  }
+  Log().error("session '{}' is lost: {}", entry->id, state.status().message());
+  Status reply = Lost(entry->id, state.status());
+  const std::lock_guard lock(mu_);
+  if (entry->lost.ok()) ++counts_.lost;
+  entry->lost = Status(StatusCode::kDataLoss, state.status().message());
+  return reply;
+}
+
+void SessionStore::Impl::Commit(const std::shared_ptr<Entry>& entry, const SessionState& next,
+                                DoneFn done) {
+  Work work;
+  work.entry = entry;
+  auto records = std::make_shared<Records>();
+  records->state = PackState(entry->key, next);
+  work.head = entry->head;
+  work.head.last_used_ms = Now();
+  work.head.expires_ms = work.head.last_used_ms + options_.ttl.count();
+  ++work.head.turns;
+  work.head.tokens = static_cast<int64_t>(next.ids.size());
+  work.head.state_bytes = records->state.size();
+  work.head.state_checksum = Checksum(records->state);
+  records->head = PackHead(entry->key, work.head);
+  work.records = std::move(records);
+  work.done = std::move(done);
+  {
+    const std::lock_guard lock(mu_);
+    work_.push_back(std::move(work));
+    ++work_added_;
+  }
+  work_came_.notify_one();
+}
+
+std::vector<SessionInfo> SessionStore::Impl::List(const std::string& tenant) const {
+  std::vector<SessionInfo> all;
+  {
+    const int64_t now = Now();
+    const std::lock_guard lock(mu_);
+    for (const auto& [key, entry] : index_) {
+      if (entry->tenant != tenant) continue;
+      const SessionHead& head = entry->head;
+      if (head.turns == 0 && entry->lost.ok()) continue;  // Its first turn is under way.
+      if (!entry->turn && head.expires_ms <= now) continue;
+      SessionInfo& info = all.emplace_back();
+      info.id = entry->id;
+      info.turns = head.turns;
+      info.tokens = head.tokens;
+      info.created = TimeOf(head.created_ms);
+      info.last_used = TimeOf(head.last_used_ms);
+      info.expires = TimeOf(head.expires_ms);
+      info.turn_under_way = entry->turn;
+      info.durable = db_->durable() && entry->unwritten == nullptr;
+      info.lost = !entry->lost.ok();
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const SessionInfo& a, const SessionInfo& b) {
+    return std::tie(a.last_used, a.id) < std::tie(b.last_used, b.id);
+  });
+  return all;
+}
+
+Status SessionStore::Impl::Close(const std::string& tenant, const std::string& id) {
+  const std::string key = SessionKey(tenant, id);
+  // Shared with the callback, which may come after a caller that is gone.
+  struct Ending {
+    std::mutex mu;
+    std::condition_variable ended;
+    std::optional<Status> status;
+  };
+  const auto ending = std::make_shared<Ending>();
+  const int64_t now = Now();
+  {
+    const std::lock_guard lock(mu_);
+    const auto it = index_.find(key);
+    const bool there = it != index_.end() && (it->second->head.turns > 0 || !it->second->lost.ok());
+    if (!there || (!it->second->turn && it->second->head.expires_ms <= now)) {
+      return {StatusCode::kNotFound, fmt::format("there is no session '{}'", id), "session_id"};
+    }
+    const std::shared_ptr<Entry> entry = it->second;
+    Work work;
+    work.entry = entry;
+    work.done = [ending](const Status& status) {
+      const std::lock_guard lock(ending->mu);
+      ending->status = status;
+      ending->ended.notify_all();
+    };
+    work_.push_back(std::move(work));
+    ++work_added_;
+    Forget(entry);
+  }
+  work_came_.notify_one();
+  std::unique_lock lock(ending->mu);
+  ending->ended.wait(lock, [&] { return ending->status.has_value(); });
+  if (ending->status->ok()) return {};
+  return {ending->status->code(),
+          fmt::format("the session '{}' is closed, but its record is still there, for the state "
+                      "cannot be written now: {}",
+                      id, ending->status->message())};
+}
+
+void SessionStore::Impl::WaitWritten() {
+  std::unique_lock lock(mu_);
+  const uint64_t goal = work_added_;
+  work_done_.wait(lock, [&] { return work_ended_ >= goal; });
+}
+
+SessionStoreStats SessionStore::Impl::stats() const {
+  const std::lock_guard lock(mu_);
+  SessionStoreStats stats = counts_;
+  stats.sessions = index_.size();
+  stats.bytes = bytes_;
+  stats.unwritten = num_unwritten_;
+  return stats;
+}
+
+void SessionStore::Impl::Loop() {
+  pthread_setname_np(pthread_self(), "ropeway-store");
+  while (true) {
+    std::list<Work> work;
+    {
+      std::unique_lock lock(mu_);
+      work_came_.wait_for(lock, options_.period, [this] { return stop_ || !work_.empty(); });
+      try {
+        if (const int64_t now = Now(); now >= next_expiry_) RemoveExpired(now);
+      } catch (const std::bad_alloc&) {  // Again at the next round.
+      }
+      if (NothingToWrite()) {
+        if (stop_) return;
+        continue;
+      }
+      work.swap(work_);
+    }
+    const Status status = WriteAll(work);
+    Note(status);
+    Settle(work, status);
+    Tell(work, status);
+    const std::lock_guard lock(mu_);
+    // What cannot be written at the end is given up.
+    if (stop_ && work_.empty() && !status.ok()) return;
+  }
+}
+
+std::vector<StateChange> SessionStore::Impl::Collect(const std::list<Work>& work) {
+  std::vector<StateChange> changes;
+  const std::lock_guard lock(mu_);
+  removing_.swap(removed_);
+  // A session that was removed may have been begun anew since.
+  for (const std::string& key : removing_) AddRemoval(key, &changes);
+  if (num_unwritten_ > 0) {
+    for (const auto& [key, entry] : index_) {
+      if (entry->unwritten == nullptr) continue;
+      AddRecords(key, *entry->unwritten, &changes);
+      retried_.emplace_back(entry, entry->unwritten);
+    }
+  }
+  for (const Work& each : work) {
+    const std::string& key = each.entry->key;
+    if (each.records == nullptr) {
+      AddRemoval(key, &changes);
+    } else if (!each.entry->closed) {
+      AddRecords(key, *each.records, &changes);
+    }
+  }
+  return changes;
+}
+
+Status SessionStore::Impl::WriteAll(const std::list<Work>& work) {
+  retried_.clear();
+  try {
+    return db_->Write(Collect(work));
+  } catch (const std::exception& e) {
+    return {StatusCode::kResourceExhausted, e.what()};
+  }
+}
+
+void SessionStore::Impl::Settle(const std::list<Work>& work, const Status& status) {
+  const std::lock_guard lock(mu_);
+  if (status.ok()) {
+    removing_.clear();
+    for (const auto& [entry, records] : retried_) {
+      if (entry->unwritten == records) SetUnwritten(entry.get(), nullptr);
+    }
+  } else {
+    removed_.merge(removing_);
+    removing_.clear();
+  }
+  retried_.clear();
+  for (const Work& each : work) {
+    Entry* const entry = each.entry.get();
+    if (each.records == nullptr) {
+      try {
+        if (!status.ok()) removed_.insert(entry->key);
+      } catch (const std::bad_alloc&) {  // Who closed it is told that it may come back.
+      }
+      continue;
+    }
+    entry->turn = false;
+    if (!status.ok()) ++counts_.failed_writes;
+    if (entry->closed) continue;
+    SetUnwritten(entry, status.ok() ? nullptr : each.records);
+    bytes_ -= entry->bytes();
+    entry->head = each.head;
+    entry->head_bytes = each.records->head.size();
+    bytes_ += entry->bytes();
+    next_expiry_ = std::min(next_expiry_, entry->head.expires_ms);
+  }
+}
+
+void SessionStore::Impl::Tell(const std::list<Work>& work, const Status& status) {
+  for (const Work& each : work) {
+    if (each.done) each.done(status);
+  }
+  {
+    const std::lock_guard lock(mu_);
+    work_ended_ += work.size();
+  }
+  work_done_.notify_all();
+}
+
+void SessionStore::Impl::Note(const Status& status) {
+  if (!status.ok() && !failing_) {
+    TryLog(spdlog::level::err, "sessions cannot be written, and go on in memory until they can: {}",
+           status.message());
+  } else if (status.ok() && failing_) {
+    TryLog(spdlog::level::info, "sessions are written again");
+  }
+  failing_ = !status.ok();
+}
+
+SessionTurn& SessionTurn::operator=(SessionTurn&& other) noexcept {
+  if (this == &other) return *this;
+  Abandon();
+  store_ = std::exchange(other.store_, nullptr);
+  entry_ = std::move(other.entry_);
+  return *this;
+}
+
+const std::string& SessionTurn::session_id() const { return entry_->id; }
+
+void SessionTurn::Abandon() noexcept {
+  if (entry_ == nullptr) return;
+  store_->impl_->Abandon(entry_.get());
+  entry_ = nullptr;
+}
+
+StatusOr<std::unique_ptr<SessionStore>> SessionStore::Open(SessionStoreOptions options,
+                                                           std::unique_ptr<StateDb> db) {
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(db));
+  impl->Find();
+  impl->Start();
+  return std::unique_ptr<SessionStore>(new SessionStore(std::move(impl)));
+}
+
+SessionStore::SessionStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+SessionStore::~SessionStore() = default;
+
+StatusOr<SessionTurn> SessionStore::Begin(const std::string& tenant, const std::string& id) {
+  StatusOr<std::shared_ptr<SessionTurn::Entry>> entry = impl_->Begin(tenant, id);
+  if (!entry.ok()) return entry.status();
+  SessionTurn turn;
+  turn.store_ = this;
+  turn.entry_ = *std::move(entry);
+  return turn;
+}
+
+bool SessionStore::IsNew(const SessionTurn& turn) const { return impl_->IsNew(*turn.entry_); }
+
+StatusOr<SessionState> SessionStore::Load(const SessionTurn& turn) {
+  return impl_->Load(turn.entry_.get());
+}
+
+void SessionStore::Commit(SessionTurn* turn, const SessionState& next, DoneFn done) {
+  impl_->Commit(turn->entry_, next, std::move(done));
+  turn->entry_ = nullptr;
+}
+
+std::vector<SessionInfo> SessionStore::List(const std::string& tenant) const {
+  return impl_->List(tenant);
+}
+
+Status SessionStore::Close(const std::string& tenant, const std::string& id) {
+  return impl_->Close(tenant, id);
+}
+
+void SessionStore::WaitWritten() { impl_->WaitWritten(); }
+
+SessionStoreStats SessionStore::stats() const { return impl_->stats(); }
+
+}  // namespace ropeway

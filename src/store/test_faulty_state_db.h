@@ -1,0 +1,70 @@
+// A StateDb whose contents a test sees and breaks.
+#ifndef ROPEWAY_STORE_TEST_FAULTY_STATE_DB_H_
+#define ROPEWAY_STORE_TEST_FAULTY_STATE_DB_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "store/memory_state_db.h"
+#include "store/state_db.h"
+
+namespace ropeway {
+
+// What a test does to the database; it outlives the store that owns the database.
+struct StateDbControl {
+  MemoryStateDb contents;
+  std::atomic<bool> disk_full{false};
+  std::atomic<int> writes{0};
+  std::atomic<int> reads{0};
+
+  // Writes wait while it is closed.
+  void CloseGate() {
+    const std::lock_guard lock(mu);
+    open = false;
+  }
+  void OpenGate() {
+    {
+      const std::lock_guard lock(mu);
+      open = true;
+    }
+    opened.notify_all();
+  }
+
+  std::mutex mu;
+  std::condition_variable opened;
+  bool open = true;
+};
+
+class FaultyStateDb final : public StateDb {
+ public:
+  explicit FaultyStateDb(std::shared_ptr<StateDbControl> control) : control_(std::move(control)) {}
+
+  Status Write(std::span<const StateChange> changes) override {
+    ++control_->writes;
+    {
+      std::unique_lock lock(control_->mu);
+      control_->opened.wait(lock, [this] { return control_->open; });
+    }
+    if (control_->disk_full) return {StatusCode::kResourceExhausted, "no space left on device"};
+    return control_->contents.Write(changes);
+  }
+  StatusOr<std::string> Read(const std::string& key) const override {
+    ++control_->reads;
+    return control_->contents.Read(key);
+  }
+  Status Visit(const std::string& prefix, const VisitFn& visit) const override {
+    return control_->contents.Visit(prefix, visit);
+  }
+  bool durable() const override { return true; }
+
+ private:
+  const std::shared_ptr<StateDbControl> control_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_STORE_TEST_FAULTY_STATE_DB_H_
