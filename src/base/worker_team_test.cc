@@ -1,10 +1,11 @@
 #include "base/worker_team.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <thread>
 
 #if defined(__x86_64__)
@@ -81,22 +82,20 @@ TEST(WorkerTeamTest, OversubscribedTeamMakesProgress) {
   EXPECT_EQ(total.load(), 8 * 20 * 5);
 }
 
-double ProcessCpuSeconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
 TEST(WorkerTeamTest, IdleTeamUsesNoCpu) {
   WorkerTeam team(4);
   team.Run([](int) {});
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  const double before = ProcessCpuSeconds();
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  EXPECT_LT(ProcessCpuSeconds() - before, 0.03);
+  // A worker that spins does so all the time; on a busy machine one may go to sleep late.
+  double least = 1;
+  for (int window = 0; window < 5 && least > 0.05; ++window) {
+    const std::clock_t cpu = std::clock();  // Of all threads.
+    const auto begin = std::chrono::steady_clock::now();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+    const double used = static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC;
+    least = std::min(least, used / wall.count());
+  }
+  EXPECT_LT(least, 0.1);
 }
 
 #if defined(__x86_64__)

@@ -1,6 +1,8 @@
 // The whole command against servers of several kinds.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <fstream>
@@ -26,8 +28,9 @@ struct Outcome {
 class BenchServeTest : public testing::Test {
  protected:
   std::string Path(const std::string& name) const {
-    return testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name() +
-           name;
+    return fmt::format("{}{}_{}_{}", testing::TempDir(),
+                       testing::UnitTest::GetInstance()->current_test_info()->name(), getpid(),
+                       name);
   }
 
   static std::string Read(const std::string& path) {
@@ -222,14 +225,12 @@ TEST_F(BenchServeTest, ExitsWithOneOnlyIfAllFailed) {
 }
 
 TEST_F(BenchServeTest, RefusesBadInputInOneSentence) {
-  uint16_t port = 0;
-  { port = FakeServer(WellBehaved).port(); }
-  const std::string nobody = "http://127.0.0.1:" + std::to_string(port);
+  const NobodysPort nobody;
   const FakeServer server(WellBehaved);
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--users", "-3"}, "ropeway: --users must be"},
       {{"--base-url", "localhost:80"}, "ropeway: --base-url must be"},
-      {{"--base-url", nobody}, "does not say which model is served (Connection refused)"},
+      {{"--base-url", nobody.url()}, "does not say which model is served (Connection refused)"},
       {{"--base-url", server.url(), "--dataset", "no/such"}, "'no/such' cannot be read."},
       {{"--csv", "no/such/folder/x.csv"}, "'no/such/folder/x.csv' cannot be written."},
       {{"--base-url", server.url(), "--endpoint", "chat", "--input-tokens", "4"},

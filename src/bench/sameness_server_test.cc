@@ -133,7 +133,8 @@ TEST(SamenessServer, AnAskIsTriedAgainAndThenTheRunFails) {
 
 TEST(SamenessServer, NobodyThereIsSaid) {
   SamenessServerOptions options;
-  { options.base_url = FakeServer(WellBehaved).url(); }
+  const NobodysPort nobody;
+  options.base_url = nobody.url();
   EXPECT_FALSE(AskServer(options, Ignore).ok());
   options.base_url = "nonsense";
   const auto wrong = AskServer(options, Ignore);

@@ -101,20 +101,30 @@ bool ReadRequest(Wire* wire, FakeRequest* request) {
   return true;
 }
 
-}  // namespace
-
-FakeServer::FakeServer(Script script, bool tls)
-    : script_(std::move(script)), tls_(tls ? SelfSigned() : nullptr) {
-  signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to clients that have left.
-  listener_ = socket(AF_INET, SOCK_STREAM, 0);
+// Binds `fd` to a free port of the loopback address; which.
+uint16_t BindToFreePort(int fd) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   auto* any = reinterpret_cast<sockaddr*>(&address);
-  if (bind(listener_, any, size) != 0 || listen(listener_, 128) != 0) std::abort();
-  getsockname(listener_, any, &size);
-  port_ = ntohs(address.sin_port);
+  if (bind(fd, any, size) != 0 || getsockname(fd, any, &size) != 0) std::abort();
+  return ntohs(address.sin_port);
+}
+
+}  // namespace
+
+NobodysPort::NobodysPort()
+    : socket_(socket(AF_INET, SOCK_STREAM, 0)), port_(BindToFreePort(socket_)) {}
+
+NobodysPort::~NobodysPort() { close(socket_); }
+
+FakeServer::FakeServer(Script script, bool tls)
+    : script_(std::move(script)), tls_(tls ? SelfSigned() : nullptr) {
+  signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to clients that have left.
+  listener_ = socket(AF_INET, SOCK_STREAM, 0);
+  port_ = BindToFreePort(listener_);
+  if (listen(listener_, 128) != 0) std::abort();
   acceptor_ = std::jthread([this] { Accept(); });
 }
 

@@ -69,6 +69,21 @@ class FakeServer {
   std::jthread acceptor_;
 };
 
+// A port of the loopback address at which nobody listens, and that nobody else gets meanwhile.
+class NobodysPort {
+ public:
+  NobodysPort();
+  ~NobodysPort();
+  NobodysPort(const NobodysPort&) = delete;
+  NobodysPort& operator=(const NobodysPort&) = delete;
+
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  int socket_ = -1;
+  uint16_t port_ = 0;
+};
+
 // A whole reply with Content-Length.
 FakeReply JsonReply(const std::string& body, int status = 200);
 // An event stream of these payloads, ended by [DONE] unless told otherwise; chunked, or else up to

@@ -1,7 +1,9 @@
 #include "bench/work_file.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -13,8 +15,9 @@ using testing::HasSubstr;
 class WorkFileTest : public testing::Test {
  protected:
   std::string Write(const std::string& text) {
-    const std::string path = testing::TempDir() + "work_file_test_" +
-                             testing::UnitTest::GetInstance()->current_test_info()->name();
+    const std::string path =
+        fmt::format("{}work_file_test_{}_{}", testing::TempDir(),
+                    testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
     std::ofstream(path) << text;
     return path;
   }

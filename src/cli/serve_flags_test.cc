@@ -1,8 +1,10 @@
 #include "cli/serve_flags.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -120,7 +122,7 @@ TEST_F(ServeFlagsTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
 }
 
 TEST_F(ServeFlagsTest, KeysOfBothKindsAreNamed) {
-  const std::string file = testing::TempDir() + "serve_flags_test.toml";
+  const std::string file = testing::TempDir() + fmt::format("serve_flags_test_{}.toml", getpid());
   std::ofstream(file) << "[[keys]]\nname = 'team-a'\nkey = 'key-of-team-a'\n";
   ASSERT_EQ(
       Parse({"serve", "--api-key", "first-key", "--api-key", "second-key", "--api-keys", file}),
@@ -148,7 +150,8 @@ TEST_F(ServeFlagsTest, AnEmptyHostAndAnEmptyKeyOfTheEnvironmentOpenNothing) {
 }
 
 TEST_F(ServeFlagsTest, KeysThatOthersCanReadAreNamed) {
-  const std::string file = testing::TempDir() + "serve_flags_test_mode.toml";
+  const std::string file =
+      testing::TempDir() + fmt::format("serve_flags_test_mode_{}.toml", getpid());
   std::ofstream(file) << "x";
   flags_.api_keys_file = file;
   ASSERT_EQ(chmod(file.c_str(), 0604), 0);

@@ -1,10 +1,12 @@
 #include "server/api_keys.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -41,8 +43,9 @@ class ApiKeysTest : public testing::Test {
     EXPECT_THAT(keys.status().message(), testing::Not(HasSubstr("secret"))) << text;
   }
 
-  const std::string path_ = testing::TempDir() + "api_keys_test_" +
-                            testing::UnitTest::GetInstance()->current_test_info()->name() + ".toml";
+  const std::string path_ =
+      fmt::format("{}api_keys_test_{}_{}.toml", testing::TempDir(),
+                  testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
 };
 
 TEST_F(ApiKeysTest, ReadsNamedKeys) {

@@ -255,7 +255,7 @@ TEST_F(HttpServerTest, StopAcceptingRefusesNewAndFinishesOld) {
   TestClient health(port());
   EXPECT_EQ(health.Get("/readyz").status, 503);
   EXPECT_EQ(TestClient(port()).Get("/livez").status, 200);
-  server_->Stop(std::chrono::seconds(10));
+  server_->Stop(std::chrono::seconds(60));
   EXPECT_THAT(old.ReadToEnd().value_or("?"), HasSubstr("[DONE]"));
 }
 

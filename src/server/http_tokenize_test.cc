@@ -36,7 +36,7 @@ class Gate {
   }
   bool WaitForOne() {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(10), [this] { return waiting_ > 0; });
+    return changed_.wait_for(lock, std::chrono::seconds(60), [this] { return waiting_ > 0; });
   }
 
  private:

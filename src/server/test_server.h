@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "server/http_server.h"
 #include "server/test_client.h"
@@ -18,6 +21,16 @@ inline FakeScript EndlessScript(const Request&) {
   FakeScript script;
   script.endless = true;
   return script;
+}
+
+// Waits until `holds`, for at most a minute; whether it does.
+inline bool Eventually(const std::function<bool()>& holds) {
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > patience) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
 }
 
 class ServerTest : public testing::Test {
