@@ -64,16 +64,34 @@ class BoundedQueue {
     return TakeAll(&lock);
   }
 
-  // Waits until there is an item, the queue is closed or `timeout` is over; then as PopAll.
+  // Waits until there is an item, the queue is closed, somebody calls Wake or `timeout` is over;
+  // then as PopAll.
   std::list<T> WaitPopAll(std::optional<std::chrono::nanoseconds> timeout = std::nullopt) {
     std::unique_lock lock(mu_);
-    const auto ready = [this] { return closed_ || !items_.empty(); };
+    const auto ready = [this] { return closed_ || woken_ || !items_.empty(); };
     if (timeout) {
       not_empty_.wait_for(lock, *timeout, ready);
     } else {
       not_empty_.wait(lock, ready);
     }
+    woken_ = false;
     return TakeAll(&lock);
+  }
+
+  // As WaitPopAll, but takes nothing.
+  void WaitForWork(std::chrono::nanoseconds timeout) {
+    std::unique_lock lock(mu_);
+    not_empty_.wait_for(lock, timeout, [this] { return closed_ || woken_ || !items_.empty(); });
+    woken_ = false;
+  }
+
+  // Ends the wait of WaitPopAll or WaitForWork that is under way, or else the next one.
+  void Wake() {
+    {
+      const std::lock_guard lock(mu_);
+      woken_ = true;
+    }
+    not_empty_.notify_all();
   }
 
   // The next item, waiting for it; nullopt once the queue is closed and empty.
@@ -123,6 +141,7 @@ class BoundedQueue {
   std::condition_variable not_full_;
   std::list<T> items_;
   bool closed_ = false;
+  bool woken_ = false;
 };
 
 }  // namespace ropeway

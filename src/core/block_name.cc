@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/batch.h"
+
 namespace ropeway {
 namespace {
 
@@ -43,7 +45,7 @@ BlockName RootName(const CacheRoot& root) {
 
 BlockName ChildName(const BlockName& parent, std::span<const TokenId> ids) {
   // On the stack: a name is made for each block of each prompt.
-  constexpr size_t kMostIds = 64;
+  constexpr size_t kMostIds = kBlockTokens;
   std::array<uint8_t, kBlockTag.size() + sizeof(BlockName) + 4 + 4 * kMostIds> message;
   size_t size = 0;
   const auto append = [&](const void* data, size_t bytes) {
@@ -62,6 +64,15 @@ BlockName ChildName(const BlockName& parent, std::span<const TokenId> ids) {
     append_number(static_cast<uint32_t>(id));
   }
   return Hash({message.data(), size});
+}
+
+std::vector<BlockName> ChainNames(const BlockName& root, std::span<const TokenId> ids) {
+  std::vector<BlockName> names;
+  names.reserve(ids.size() / kBlockTokens);
+  for (size_t i = 0; i + kBlockTokens <= ids.size(); i += kBlockTokens) {
+    names.push_back(ChildName(names.empty() ? root : names.back(), ids.subspan(i, kBlockTokens)));
+  }
+  return names;
 }
 
 std::string ShortName(const BlockName& name) {

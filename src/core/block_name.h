@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ropeway/request.h"
 
@@ -53,6 +54,9 @@ BlockName RootName(const CacheRoot& root);
 // The name of the block behind `parent` that holds `ids`: a full one, or a partial one, whose name
 // no other number of ids can give. REQUIRES: 1 <= ids.size() <= kBlockTokens.
 BlockName ChildName(const BlockName& parent, std::span<const TokenId> ids);
+
+// The names of the full blocks of `ids`, in order.
+std::vector<BlockName> ChainNames(const BlockName& root, std::span<const TokenId> ids);
 
 // The first characters in hexadecimal, for logs and messages.
 std::string ShortName(const BlockName& name);

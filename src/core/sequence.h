@@ -8,15 +8,27 @@
 
 #include "base/clock.h"
 #include "core/batch.h"
+#include "core/block_name.h"
 #include "core/sequence_state.h"
 #include "ropeway/request.h"
 
 namespace ropeway {
 
+// How long a request's blocks are to stay cached after its end, against those of others.
+enum class Retention : uint8_t { kLow, kNormal, kHigh };
+inline constexpr int kNumRetentions = 3;
+
+// A preempted sequence's claim on a cached block; void once the block was given to another use.
+struct BlockClaim {
+  BlockId block = 0;
+  uint32_t epoch = 0;  // The block's use when the claim was made (see BlockPool).
+};
+
 // A plain value. Owned by the engine core; the scheduler and the policy see it by reference.
 //
-// What a preempted sequence is resumed from is `ids` and `spec` alone: its log-probs were emitted
-// with their tokens and are never computed a second time.
+// What a preempted sequence is resumed from is `ids` and `spec`, and the blocks that its chain of
+// names leads to, where they still are; the rest is recomputed, to the same bits. Its log-probs
+// were emitted with their tokens and are never computed a second time.
 struct Sequence {
   uint64_t id = 0;           // The request's id.
   std::vector<TokenId> ids;  // The prompt, then what was generated.
@@ -32,17 +44,35 @@ struct Sequence {
 
   SequenceState state = SequenceState::kWaiting;
   int32_t computed = 0;         // Positions [0, computed) have their K/V in `blocks`.
-  std::vector<BlockId> blocks;  // The block table; empty unless prefilling or decoding.
+  std::vector<BlockId> blocks;  // The block table; empty unless running().
   // Ids of the prompt below it are scored, and their log-probs emitted: not computed again after a
   // preemption. Only with spec.num_prompt_logprobs >= 0.
   int32_t scored = 0;
   int32_t preemptions = 0;
   uint64_t first_token_step = 0;  // 0: no token yet.
 
+  // Its blocks' names; the KV cache manager's but for the root and `retention`.
+  BlockName cache_root;          // Says whose blocks it may share (CacheRoot).
+  std::vector<BlockName> names;  // Of its first full blocks, as far as they were asked for.
+  Retention retention = Retention::kNormal;
+  // Blocks [0, published) of the table are full and computed, and others may use them.
+  int32_t published = 0;
+  std::vector<BlockClaim> claims;  // While preempted.
+  int32_t parked = 0;              // While preempted: positions that were computed.
+  // Positions of the prompt that were there when it first began to compute; -1: it has not.
+  int32_t cached_tokens = -1;
+  int32_t high_water = 0;  // Positions that were ever computed for it, or found.
+  // The scheduler's: of its blocks that another sequence computes just now, the last one's name is
+  // names[follows - 1]; it waits for it. 0: it waits for nobody.
+  int32_t follows = 0;
+  uint64_t read_ticket = 0;  // While fetching: of the tier's read.
+
   int32_t num_ids() const { return static_cast<int32_t>(ids.size()); }
   int32_t generated() const { return num_ids() - prompt_len; }
+  // Has a place and blocks.
   bool running() const {
-    return state == SequenceState::kPrefilling || state == SequenceState::kDecoding;
+    return state == SequenceState::kPrefilling || state == SequenceState::kDecoding ||
+           state == SequenceState::kFetching;
   }
 };
 

@@ -11,8 +11,11 @@ using S = SequenceState;
 using E = SequenceEvent;
 
 constexpr SequenceTransition kTransitions[] = {
-    {S::kWaiting, E::kStart, S::kPrefilling},     {S::kWaiting, E::kAbort, S::kFinished},
-    {S::kWaiting, E::kFail, S::kFinished},
+    {S::kWaiting, E::kStart, S::kPrefilling},     {S::kWaiting, E::kFetch, S::kFetching},
+    {S::kWaiting, E::kAbort, S::kFinished},       {S::kWaiting, E::kFail, S::kFinished},
+
+    {S::kFetching, E::kFetched, S::kPrefilling},  {S::kFetching, E::kPreempt, S::kPreempted},
+    {S::kFetching, E::kAbort, S::kFinished},      {S::kFetching, E::kFail, S::kFinished},
 
     {S::kPrefilling, E::kCaughtUp, S::kDecoding}, {S::kPrefilling, E::kPreempt, S::kPreempted},
     {S::kPrefilling, E::kEnd, S::kFinished},      {S::kPrefilling, E::kAbort, S::kFinished},
@@ -21,21 +24,21 @@ constexpr SequenceTransition kTransitions[] = {
     {S::kDecoding, E::kPreempt, S::kPreempted},   {S::kDecoding, E::kEnd, S::kFinished},
     {S::kDecoding, E::kAbort, S::kFinished},      {S::kDecoding, E::kFail, S::kFinished},
 
-    {S::kPreempted, E::kResume, S::kPrefilling},  {S::kPreempted, E::kAbort, S::kFinished},
-    {S::kPreempted, E::kFail, S::kFinished},
+    {S::kPreempted, E::kResume, S::kPrefilling},  {S::kPreempted, E::kFetch, S::kFetching},
+    {S::kPreempted, E::kAbort, S::kFinished},     {S::kPreempted, E::kFail, S::kFinished},
 };
 
 }  // namespace
 
 const char* SequenceStateName(SequenceState state) {
-  static constexpr const char* kNames[] = {"waiting", "prefilling", "decoding", "preempted",
-                                           "finished"};
+  static constexpr const char* kNames[] = {"waiting",  "fetching",  "prefilling",
+                                           "decoding", "preempted", "finished"};
   return kNames[static_cast<size_t>(state)];
 }
 
 const char* SequenceEventName(SequenceEvent event) {
-  static constexpr const char* kNames[] = {"start", "caught_up", "preempt", "resume",
-                                           "end",   "abort",     "fail"};
+  static constexpr const char* kNames[] = {"start",  "caught_up", "fetch", "fetched", "preempt",
+                                           "resume", "end",       "abort", "fail"};
   return kNames[static_cast<size_t>(event)];
 }
 

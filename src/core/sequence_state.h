@@ -3,13 +3,16 @@
 // clang-format off
 // | state      | owner                                        | exit                            | bound                                       |
 // | ---------- | -------------------------------------------- | ------------------------------- | ------------------------------------------- |
-// | waiting    | the scheduler's queue                        | start, abort, fail              | those ranked before it; each ends within    |
+// | waiting    | the scheduler's queue                        | start, fetch, abort, fail       | those ranked before it; each ends within    |
 // |            |                                              |                                 | its max_tokens                              |
+// | fetching   | the scheduler's running list; holds all      | fetched, preempt, abort, fail   | the read's time limit                       |
+// |            | blocks of its ids, some being read           |                                 |                                             |
 // | prefilling | the scheduler's running list; holds all      | caught up, end, preempt, abort, | its ids: at least one is computed per step  |
 // |            | blocks of its ids                            | fail                            |                                             |
 // | decoding   | the scheduler's running list; holds its      | end, preempt, abort, fail       | max_tokens steps                            |
 // |            | blocks                                       |                                 |                                             |
-// | preempted  | the scheduler's queue; holds no block        | resume, abort, fail             | as waiting: it keeps its arrival order      |
+// | preempted  | the scheduler's queue; holds no block, has   | resume, fetch, abort, fail      | as waiting: it keeps its arrival order      |
+// |            | claims on cached ones                        |                                 |                                             |
 // | finished   | nobody: destroyed at once                    |                                 |                                             |
 // clang-format on
 #ifndef ROPEWAY_CORE_SEQUENCE_STATE_H_
@@ -23,20 +26,29 @@
 
 namespace ropeway {
 
-enum class SequenceState : uint8_t { kWaiting, kPrefilling, kDecoding, kPreempted, kFinished };
-inline constexpr size_t kNumSequenceStates = 5;
+enum class SequenceState : uint8_t {
+  kWaiting,
+  kFetching,
+  kPrefilling,
+  kDecoding,
+  kPreempted,
+  kFinished
+};
+inline constexpr size_t kNumSequenceStates = 6;
 
 enum class SequenceEvent : uint8_t {
   kStart,     // Gets a place and its blocks for the first time.
   kCaughtUp,  // All its known ids are computed and the next one is sampled.
+  kFetch,     // Gets a place and blocks, and waits for some of them to be read from a tier.
+  kFetched,   // The read is over; what it did not bring is computed.
   kPreempt,   // Gives its place and blocks back for another one; its ids stay.
-  kResume,    // Gets a place and its blocks again; its ids are computed anew.
+  kResume,    // Gets a place and blocks again; what is not cached any more is computed anew.
   kEnd,       // Sampled an end token or its last allowed token; or its prompt is computed and it
               // wants no token.
   kAbort,     // Ended from outside: a cancel, or a stop string seen by the output side.
   kFail,      // Cannot go on: the device is lost, its time is over, memory is short, no logits.
 };
-inline constexpr size_t kNumSequenceEvents = 7;
+inline constexpr size_t kNumSequenceEvents = 9;
 
 const char* SequenceStateName(SequenceState state);
 const char* SequenceEventName(SequenceEvent event);

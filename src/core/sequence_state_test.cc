@@ -16,7 +16,15 @@ TEST(SequenceStateTest, TheTableIsTheWholeTruth) {
   // Written a second time, by state, so that a change of the table is a change of two places.
   const std::map<S, std::map<E, S>> expected = {
       {S::kWaiting,
-       {{E::kStart, S::kPrefilling}, {E::kAbort, S::kFinished}, {E::kFail, S::kFinished}}},
+       {{E::kStart, S::kPrefilling},
+        {E::kFetch, S::kFetching},
+        {E::kAbort, S::kFinished},
+        {E::kFail, S::kFinished}}},
+      {S::kFetching,
+       {{E::kFetched, S::kPrefilling},
+        {E::kPreempt, S::kPreempted},
+        {E::kAbort, S::kFinished},
+        {E::kFail, S::kFinished}}},
       {S::kPrefilling,
        {{E::kCaughtUp, S::kDecoding},
         {E::kPreempt, S::kPreempted},
@@ -29,7 +37,10 @@ TEST(SequenceStateTest, TheTableIsTheWholeTruth) {
         {E::kAbort, S::kFinished},
         {E::kFail, S::kFinished}}},
       {S::kPreempted,
-       {{E::kResume, S::kPrefilling}, {E::kAbort, S::kFinished}, {E::kFail, S::kFinished}}},
+       {{E::kResume, S::kPrefilling},
+        {E::kFetch, S::kFetching},
+        {E::kAbort, S::kFinished},
+        {E::kFail, S::kFinished}}},
       {S::kFinished, {}},
   };
   for (size_t state = 0; state < kNumSequenceStates; ++state) {

@@ -17,6 +17,13 @@
 #include "scheduler/scheduler.h"
 
 namespace ropeway {
+namespace {
+
+// Blocks handed to a tier in one step, and in one call while nothing else is to be done.
+constexpr int kStoresPerStep = 4;
+constexpr int kStoresPerIdleCall = 16;
+
+}  // namespace
 
 class EngineCore::Impl {
  public:
@@ -26,11 +33,19 @@ class EngineCore::Impl {
         executor_(executor),
         clock_(clock),
         emit_(std::move(emit)),
-        kv_(layout.num_blocks),
+        kv_({.num_blocks = layout.num_blocks,
+             .block_bytes = layout.block_bytes,
+             .caching = options.prefix_caching,
+             .eviction = options.eviction,
+             .checkpoint_always = options.checkpoint_always,
+             .tier = options.tier}),
         scheduler_({.max_num_seqs = options.max_num_seqs,
                     .max_num_batched_tokens = options.max_num_batched_tokens,
                     .max_prefill_chunk = options.max_prefill_chunk},
                    policy, &kv_, &mover_),
+        transfers_(options.prefix_caching ? options.tier : nullptr, executor, &kv_, clock,
+                   layout.block_bytes, options.max_num_seqs,
+                   [this](Sequence* sequence) { scheduler_.FetchDone(sequence); }),
         builder_(std::min(options.max_num_seqs, options.max_num_batched_tokens)) {
     UpdateStats();
   }
@@ -39,6 +54,8 @@ class EngineCore::Impl {
   void Finish(RequestId id, FinishReason reason);
   bool Step();
   bool idle() const { return sequences_.empty() && events_.empty(); }
+  bool Background() { return transfers_.StoreSome(kStoresPerIdleCall); }
+  bool has_background() const { return transfers_.anything_to_store(); }
   const CoreStats& stats() const { return stats_; }
   const Status& device_status() const { return device_status_; }
   const TransitionCounts& transitions() const { return mover_.counts(); }
@@ -53,10 +70,13 @@ class EngineCore::Impl {
   void ReserveEvents(size_t sequences);
   void FailOverdue(TimePoint now);
   void AddScheduleEvents(const Schedule& schedule);
+  // Hands the tier what the plan says: before the step writes anything.
+  void MoveBlocks(const Schedule& schedule);
   void NoteSchedule(const Schedule& schedule);
   void BuildBatch(const Schedule& schedule);
   void Compute();
   void CountRows();
+  void CountTokens(const Sequence& sequence, const ScheduledItem& planned);
   StatusOr<StepResult> Execute();
   void OnShortOfMemory();
   void Apply(StepResult* result);
@@ -80,6 +100,7 @@ class EngineCore::Impl {
   KvCacheManager kv_;
   SequenceMover mover_;
   Scheduler scheduler_;
+  TierTransfers transfers_;
   BatchBuilder builder_;
   Status device_status_;
 
@@ -151,6 +172,9 @@ void EngineCore::Impl::Insert(CoreRequest request) {
   sequence->arrival = request.arrival;
   sequence->deadline = request.deadline;
   sequence->order = next_order_;
+  sequence->cache_root = request.cache_root;
+  sequence->names = std::move(request.block_names);
+  sequence->retention = request.retention;
   ReserveEvents(sequences_.size() + 1);
   const auto it = sequences_.emplace(request.id, std::move(sequence)).first;
   try {
@@ -185,12 +209,14 @@ bool EngineCore::Impl::Step() {
   if (idle()) return false;
   ++step_;
   const TimePoint now = clock_->Now();
-  stats_.last_rows = stats_.last_prefill_rows = stats_.last_items = 0;
+  stats_.last_rows = stats_.last_prefill_rows = stats_.last_items = stats_.last_fetches = 0;
   stats_.last_forward = stats_.last_sampling = {};
   try {
     ReserveEvents(sequences_.size());
+    transfers_.TakeReads();
     FailOverdue(now);
     const Schedule& schedule = scheduler_.Plan(now);
+    MoveBlocks(schedule);
     AddScheduleEvents(schedule);
     NoteSchedule(schedule);
     BuildBatch(schedule);
@@ -202,9 +228,19 @@ bool EngineCore::Impl::Step() {
   } catch (const std::bad_alloc&) {
     OnShortOfMemory();
   }
+  transfers_.StoreSome(kStoresPerStep);
   UpdateStats();
   EmitAll();
   return true;
+}
+
+void EngineCore::Impl::MoveBlocks(const Schedule& schedule) {
+  for (Sequence* sequence : schedule.preempted) transfers_.Cancel(sequence);
+  transfers_.StoreEvicted();
+  for (const Schedule::Fetch& fetch : schedule.fetches) {
+    ++stats_.last_fetches;
+    transfers_.Begin(fetch.sequence, fetch.blocks, fetch.tail);
+  }
 }
 
 void EngineCore::Impl::FailOverdue(TimePoint now) {
@@ -240,7 +276,9 @@ void EngineCore::Impl::BuildBatch(const Schedule& schedule) {
 }
 
 void EngineCore::Impl::Compute() {
+  const TimePoint begin = clock_->Now();
   StatusOr<StepResult> result = Execute();
+  const Duration took = clock_->Now() - begin;
   if (!result.ok() && result.status().code() == StatusCode::kResourceExhausted) {
     OnShortOfMemory();
     return;
@@ -254,6 +292,10 @@ void EngineCore::Impl::Compute() {
   stats_.last_forward = result->forward;
   stats_.last_sampling = result->sampling;
   CountRows();
+  // A step that mostly decodes says little about what a prompt's tokens cost.
+  if (2 * stats_.last_prefill_rows > stats_.last_rows) {
+    kv_.read_cost().OnPrefill(stats_.last_rows, took);
+  }
   Apply(&*result);
 }
 
@@ -263,6 +305,18 @@ void EngineCore::Impl::CountRows() {
     stats_.last_rows += work.planned.num_tokens;
     if (!decodes) stats_.last_prefill_rows += work.planned.num_tokens;
     ++stats_.last_items;
+    CountTokens(*work.planned.sequence, work.planned);
+  }
+}
+
+void EngineCore::Impl::CountTokens(const Sequence& sequence, const ScheduledItem& planned) {
+  if (sequence.high_water <= sequence.cached_tokens) {  // Nothing was computed for it before.
+    stats_.prompt_tokens += static_cast<uint64_t>(sequence.prompt_len);
+    stats_.cached_prompt_tokens += static_cast<uint64_t>(sequence.cached_tokens);
+  }
+  const int32_t again = std::min(sequence.high_water, planned.start + planned.num_tokens);
+  if (again > planned.start) {
+    stats_.recomputed_tokens += static_cast<uint64_t>(again - planned.start);
   }
 }
 
@@ -297,6 +351,7 @@ void EngineCore::Impl::Apply(StepResult* result) {
     BatchBuilder::Work& work = builder_.work()[i];
     Sequence* sequence = work.planned.sequence;
     sequence->computed += work.planned.num_tokens;
+    kv_.OnComputed(sequence);
     TakeScored(&work, i, result, &scored);
     if (work.planned.sample) {
       Accept(sequence, std::move(result->sampled[sampled++]));
@@ -338,7 +393,9 @@ void EngineCore::Impl::Accept(Sequence* sequence, Sampled sampled) {
   }
   if (sequence->first_token_step == 0) sequence->first_token_step = step_;
   sequence->ids.push_back(token);
-  AddEvent(CoreEvent::Kind::kToken, sequence->id).sampled = std::move(sampled);
+  CoreEvent& event = AddEvent(CoreEvent::Kind::kToken, sequence->id);
+  event.sampled = std::move(sampled);
+  event.cached_tokens = std::max(0, sequence->cached_tokens);
   if (EndsAt(*sequence, token)) {
     End(sequence, SequenceEvent::kEnd, FinishReason::kStop);
   } else if (sequence->generated() >= sequence->max_tokens) {
@@ -355,6 +412,7 @@ bool EngineCore::Impl::EndsAt(const Sequence& sequence, TokenId token) const {
 
 void EngineCore::Impl::End(Sequence* sequence, SequenceEvent event, FinishReason reason,
                            Status status) {
+  transfers_.Cancel(sequence);
   scheduler_.Remove(sequence, event);
   const bool failed = event == SequenceEvent::kFail;
   CoreEvent& e =
@@ -362,6 +420,7 @@ void EngineCore::Impl::End(Sequence* sequence, SequenceEvent event, FinishReason
   e.reason = reason;
   e.prompt_tokens = sequence->prompt_len;
   e.completion_tokens = sequence->generated();
+  e.cached_tokens = std::max(0, sequence->cached_tokens);
   e.preemptions = sequence->preemptions;
   e.first_token_step = sequence->first_token_step;
   e.status = std::move(status);
@@ -401,6 +460,7 @@ void EngineCore::Impl::EmitAll() {
 void EngineCore::Impl::UpdateStats() {
   stats_.waiting = scheduler_.num_waiting();
   stats_.running = scheduler_.num_running();
+  stats_.fetching = scheduler_.num_fetching();
   stats_.preempted = scheduler_.num_preempted();
   stats_.free_blocks = kv_.pool().num_free();
   stats_.held_blocks = kv_.pool().num_held();
@@ -408,12 +468,14 @@ void EngineCore::Impl::UpdateStats() {
   stats_.total_blocks = kv_.pool().num_blocks();
   stats_.steps = step_;
   stats_.preemptions = preemptions_;
+  stats_.evicted_blocks = kv_.pool().evictions();
+  stats_.transfers = transfers_.counts();
 }
 
 Status EngineCore::Impl::CheckIntegrity() const {
-  std::vector<const std::vector<BlockId>*> tables;
-  for (const auto& [id, sequence] : sequences_) tables.push_back(&sequence->blocks);
-  if (Status status = kv_.CheckIntegrity(tables); !status.ok()) return status;
+  std::vector<const Sequence*> all;
+  for (const auto& [id, sequence] : sequences_) all.push_back(sequence.get());
+  if (Status status = kv_.CheckIntegrity(all); !status.ok()) return status;
   if (Status status = scheduler_.CheckIntegrity(); !status.ok()) return status;
   const size_t listed = static_cast<size_t>(scheduler_.num_waiting() + scheduler_.num_running() +
                                             scheduler_.num_preempted());
@@ -451,6 +513,8 @@ Status EngineCore::Add(CoreRequest request) { return impl_->Add(std::move(reques
 void EngineCore::Finish(RequestId id, FinishReason reason) { impl_->Finish(id, reason); }
 bool EngineCore::Step() { return impl_->Step(); }
 bool EngineCore::idle() const { return impl_->idle(); }
+bool EngineCore::Background() { return impl_->Background(); }
+bool EngineCore::has_background() const { return impl_->has_background(); }
 const CoreStats& EngineCore::stats() const { return impl_->stats(); }
 const Status& EngineCore::device_status() const { return impl_->device_status(); }
 const TransitionCounts& EngineCore::transitions() const { return impl_->transitions(); }

@@ -15,8 +15,13 @@
 
 #include "base/clock.h"
 #include "core/batch.h"
+#include "core/block_name.h"
+#include "core/sequence.h"
 #include "core/sequence_state.h"
+#include "engine/tier_transfers.h"
 #include "executor/executor.h"
+#include "kvcache/eviction_queue.h"
+#include "kvcache/kv_tier.h"
 #include "policy/scheduling_policy.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
@@ -34,6 +39,11 @@ struct CoreRequest {
   TimePoint arrival{};                    // When Submit was called.
   TimePoint deadline = TimePoint::max();  // Fails with kDeadlineExceeded then.
   std::string tenant;
+  BlockName cache_root;  // Names whose KV blocks it may share (see CacheRoot).
+  // Of the prompt's full blocks, as many of the first as are known already; the core names the
+  // rest.
+  std::vector<BlockName> block_names;
+  Retention retention = Retention::kNormal;
 };
 
 // What happened to a request in a step, in order. After kFinished or kFailed the core knows the id
@@ -50,9 +60,10 @@ struct CoreEvent {
   FinishReason reason = FinishReason::kStop;  // kFinished.
   int32_t prompt_tokens = 0;                  // kFinished.
   int32_t completion_tokens = 0;              // kFinished: an end token is counted.
-  int32_t preemptions = 0;                    // kFinished.
-  uint64_t first_token_step = 0;              // kFinished.
-  Status status;                              // kFailed.
+  int32_t cached_tokens = 0;  // kToken, kFinished: of the prompt, found when it began to compute.
+  int32_t preemptions = 0;    // kFinished.
+  uint64_t first_token_step = 0;  // kFinished.
+  Status status;                  // kFailed.
 };
 
 struct EngineCoreOptions {
@@ -61,6 +72,11 @@ struct EngineCoreOptions {
   int32_t max_model_len = 0;                      // Already lowered to what the pool holds.
   std::function<bool(TokenId)> is_end = nullptr;  // Empty: no token ends a sequence.
   int max_prefill_chunk = 0;  // Tokens of one sequence in one step; 0: no such limit.
+  // KV blocks are kept and shared under their names; else every preempted sequence is recomputed.
+  bool prefix_caching = true;
+  EvictionPolicy eviction = EvictionPolicy::kCost;
+  bool checkpoint_always = false;  // See EngineOptions::preempt_checkpoint.
+  KvTier* tier = nullptr;          // Null: none. Must outlive the core.
   // Check integrity after each step or Finish that leaves the core idle; what is broken ends the
   // process (base/check.h).
 #ifdef NDEBUG
@@ -79,15 +95,23 @@ struct CoreStats {
   int held_blocks = 0;
   int cached_blocks = 0;
   int total_blocks = 0;
+  int fetching = 0;  // Of those that run, the ones that wait for a tier.
   uint64_t steps = 0;
   uint64_t preemptions = 0;
   int last_rows = 0;            // Tokens of the last step.
   int last_prefill_rows = 0;    // Of these, those of prefill chunks.
   int last_items = 0;           // Sequences in the last step.
+  int last_fetches = 0;         // Reads from a tier that the last step began.
   Duration last_forward{};      // What the forward pass took of the last step's time ...
   Duration last_sampling{};     // ... and of this, what the search for tokens took.
   RequestId blocked_id = 0;     // The first of the queue that did not start; 0: none waits.
   const char* blocked_by = "";  // The rule that kept it waiting.
+  // Since the start, in tokens: of requests that began to compute for the first time,
+  uint64_t prompt_tokens = 0;         // their prompts,
+  uint64_t cached_prompt_tokens = 0;  // what of these was in the pool or came from a tier,
+  uint64_t recomputed_tokens = 0;     // and what was computed again after a preemption.
+  uint64_t evicted_blocks = 0;
+  TierTransfers::Counts transfers;
 };
 
 class EngineCore {
@@ -120,6 +144,8 @@ class EngineCore {
   // whose deadline is over end as kFailed with kDeadlineExceeded, whatever their state.
   // If the executor fails, the device is lost: every sequence, also the waiting ones, ends as
   // kFailed with that reason, and Add refuses from then on.
+  // A step computes nothing (last_rows == 0) while all who run wait for a tier (fetching > 0, or
+  // last_fetches > 0).
   // Memory that is short for one sequence fails that one (kResourceExhausted). Where it is short
   // for the step as a whole, the step changes nothing (last_rows == 0, blocked_by "memory") and is
   // to be tried again; the newest sequence fails after kMaxMemoryTries such steps. Else a step with
@@ -130,6 +156,12 @@ class EngineCore {
 
   // No sequence waits or runs, and all events are emitted.
   bool idle() const;
+
+  // What is to be done beside the steps, also while idle: KV blocks for a tier. Does a small part
+  // of it, and says whether more could be done at once. Each Step does as much.
+  bool Background();
+  // Background has something to do, now or later.
+  bool has_background() const;
   const CoreStats& stats() const;
 
   // OK, or why the device was lost.

@@ -89,7 +89,7 @@ class EngineCoreTest : public testing::Test {
       StepChecked();
     }
     EXPECT_FALSE(core_->Step());
-    EXPECT_EQ(core_->stats().free_blocks, core_->stats().total_blocks);
+    EXPECT_EQ(core_->stats().held_blocks, 0);
   }
 
   std::vector<Kind> KindsOf(RequestId id) const {
@@ -266,7 +266,7 @@ TEST_F(EngineCoreTest, DeadlinesEndRequestsInEveryState) {
   EXPECT_EQ(ended_.at(1).status.code(), StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(core_->idle());
   EXPECT_TRUE(core_->device_status().ok());
-  EXPECT_EQ(core_->stats().free_blocks, 4);
+  EXPECT_EQ(core_->stats().held_blocks, 0);
 }
 
 TEST_F(EngineCoreTest, ARowWithoutLogitsFailsItsRequestAlone) {
@@ -422,7 +422,7 @@ TEST_F(EngineCoreTest, ALostDeviceFailsAllWithTheReason) {
       EXPECT_NE(ended_.at(id).status.message().find(wrong_answer ? "sampled no token" : "the bus"),
                 std::string::npos);
     }
-    EXPECT_EQ(core_->stats().free_blocks, 8);
+    EXPECT_EQ(core_->stats().held_blocks, 0);
     EXPECT_EQ(Add(3, 4, 5).code(), StatusCode::kUnavailable);
     EXPECT_FALSE(core_->device_status().ok());
   }

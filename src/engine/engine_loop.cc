@@ -16,6 +16,13 @@ namespace {
 // A loop that cannot go on must not use a whole core to find that out.
 constexpr auto kBlockedPause = std::chrono::milliseconds(5);
 
+// Looks for new work of a tier beside the steps: while it has as much as it takes, and while a
+// sequence waits for it, should its wake be lost for want of memory.
+constexpr auto kTierPause = std::chrono::milliseconds(20);
+
+// What blocks still wait to be stored when the engine stops is given so long.
+constexpr auto kStoreGrace = std::chrono::seconds(5);
+
 // Weight of the newest request in the mean run time: the last 20 or so count.
 constexpr double kMeanWeight = 0.05;
 
@@ -31,12 +38,18 @@ EngineLoop::EngineLoop(const EngineCoreOptions& options, const KvLayout& layout,
       dequeued_(std::move(dequeued)),
       core_(options, layout, executor_.get(), &policy_, clock_,
             [this](std::vector<CoreEvent> events) { Emit(std::move(events)); }),
+      tier_(options.tier),
       inbox_(1),
       stats_(core_.stats()),
       last_progress_(clock_->Now()),
-      thread_([this] { Run(); }) {}
+      thread_([this] { Run(); }) {
+  if (tier_ != nullptr) tier_->SetWake([this] { inbox_.Wake(); });
+}
 
-EngineLoop::~EngineLoop() { Stop(); }
+EngineLoop::~EngineLoop() {
+  Stop();
+  if (tier_ != nullptr) tier_->SetWake(nullptr);
+}
 
 void EngineLoop::Add(FrontEnd::Prepared prepared) { Push(std::move(prepared)); }
 
@@ -73,6 +86,10 @@ void EngineLoop::FinishAll() {
   for (const auto& [id, request] : live) core_.Finish(id, FinishReason::kCancelled);
   // Its events wait where there was no memory to emit them.
   while (!core_.idle()) core_.Step();
+  const TimePoint limit = clock_->Now() + kStoreGrace;
+  while (core_.has_background() && clock_->Now() < limit) {
+    if (!core_.Background()) std::this_thread::sleep_for(kBlockedPause);
+  }
 }
 
 void EngineLoop::RunUntilClosed() {
@@ -81,13 +98,19 @@ void EngineLoop::RunUntilClosed() {
     if (idle && !lost_) Publish(clock_->Now(), true);
     // Asked before the pop: what is pushed between a pop and the close must still be handled.
     const bool closed = inbox_.closed();
-    std::list<Message> messages = idle ? inbox_.WaitPopAll() : inbox_.PopAll();
+    std::list<Message> messages = idle ? WaitForMessages() : inbox_.PopAll();
     if (messages.empty() && closed) return;
     for (Message& message : messages) {
       std::visit([this](auto& kind) { Handle(kind); }, message);
     }
     if (!lost_ && !core_.idle()) Step();
   }
+}
+
+std::list<EngineLoop::Message> EngineLoop::WaitForMessages() {
+  if (lost_ || !core_.has_background()) return inbox_.WaitPopAll();
+  if (core_.Background()) return inbox_.PopAll();
+  return inbox_.WaitPopAll(kTierPause);
 }
 
 void EngineLoop::Handle(FrontEnd::Prepared& arrival) {
@@ -147,6 +170,8 @@ void EngineLoop::Step() {
   Publish(end, progress);
   if (!core_.device_status().ok()) {
     Lose(core_.device_status());
+  } else if (!progress && !core_.idle() && (stats.fetching > 0 || stats.last_fetches > 0)) {
+    if (stats.fetching > 0) inbox_.WaitForWork(kTierPause);
   } else if (!progress && !core_.idle() && inbox_.size() == 0) {
     if (stats.blocked_id != 0 && warned_id_ != stats.blocked_id) {
       warned_id_ = stats.blocked_id;
@@ -158,7 +183,9 @@ void EngineLoop::Step() {
 }
 
 void EngineLoop::Publish(TimePoint now, bool progress) {
+  const KvTierUsage usage = tier_ != nullptr ? tier_->Usage() : KvTierUsage();
   const std::lock_guard lock(mu_);
+  tier_usage_ = usage;
   stats_ = core_.stats();
   busy_ = !core_.idle();
   in_step_ = false;
@@ -234,6 +261,11 @@ void EngineLoop::SetDeviceStatus(const Status& status) {
 CoreStats EngineLoop::stats() const {
   const std::lock_guard lock(mu_);
   return stats_;
+}
+
+KvTierUsage EngineLoop::tier_usage() const {
+  const std::lock_guard lock(mu_);
+  return tier_usage_;
 }
 
 Status EngineLoop::device_status() const {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -48,6 +49,8 @@ class EngineLoop {
   void Stop();
 
   CoreStats stats() const;
+  // As of the last step; without a tier of no meaning.
+  KvTierUsage tier_usage() const;
   // kOk while the engine computes; else why it can no more.
   Status device_status() const;
   // Not OK when there is work and no step made progress for kStallLimit: names the step that does
@@ -69,6 +72,8 @@ class EngineLoop {
   void RunUntilClosed();
   void FinishAll();
   void Push(Message message);
+  // While idle: the next messages, and what is to be done in the background meanwhile.
+  std::list<Message> WaitForMessages();
   void Handle(FrontEnd::Prepared& arrival);
   Status TakeOver(FrontEnd::Prepared* arrival);
   void Handle(FinishAsk& ask);
@@ -86,6 +91,7 @@ class EngineLoop {
   const DequeuedFn dequeued_;
   FcfsPolicy policy_;
   EngineCore core_;  // The engine thread's once that runs.
+  KvTier* const tier_;
   // The engine thread's, as is live_.
   bool lost_ = false;
   RequestId warned_id_ = 0;  // Whose blocking is logged; the engine thread's.
@@ -95,7 +101,8 @@ class EngineLoop {
 
   std::atomic<double> mean_run_seconds_{0.0};
   mutable std::mutex mu_;
-  CoreStats stats_;  // Guarded by mu_, as are the next three.
+  CoreStats stats_;  // Guarded by mu_, as are the next four.
+  KvTierUsage tier_usage_;
   Status device_status_;
   bool busy_ = false;     // Work was there at the last look.
   bool in_step_ = false;  // Since last_step_begin_.

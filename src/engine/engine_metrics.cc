@@ -43,7 +43,7 @@ EngineMetrics::EngineMetrics()
                                        "Part of the KV cache's blocks that sequences hold.")),
       preemptions(metrics_.AddCounter(
           "ropeway_num_preemptions_total",
-          "How often a sequence gave its blocks back, to be computed again later.")),
+          "How often a sequence gave its place and blocks back, to go on later.")),
       prompt_tokens(metrics_.AddCounter(
           "ropeway_prompt_tokens_total",
           "Prompt tokens of requests that got their first token, or wanted none.")),
@@ -51,6 +51,7 @@ EngineMetrics::EngineMetrics()
                                             "Tokens generated and delivered.")),
       stalls(metrics_.AddCounter("ropeway_engine_stalls_total",
                                  "How often the engine had work and made no progress for long.")),
+      cache(std::make_unique<CacheMetrics>(&metrics_)),
       refused(metrics_.AddCounter("ropeway_request_refused_total",
                                   "Requests ended before they were queued: prompt too long, "
                                   "cancelled while it was encoded, and the like.")) {

@@ -3,9 +3,11 @@
 #define ROPEWAY_ENGINE_ENGINE_METRICS_H_
 
 #include <array>
+#include <memory>
 #include <string>
 
 #include "base/metrics.h"
+#include "engine/cache_metrics.h"
 #include "ropeway/request.h"
 
 namespace ropeway {
@@ -34,6 +36,7 @@ class EngineMetrics {
   Counter* const prompt_tokens;
   Counter* const generation_tokens;
   Counter* const stalls;
+  const std::unique_ptr<CacheMetrics> cache;
   Counter* const refused;  // Accepted by Submit, then ended by OnError before it was queued.
 
   // What the KV cache is like, as labels (vLLM's cache_config_info). Called once.

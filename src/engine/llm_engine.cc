@@ -76,6 +76,11 @@ Status CheckEngineOptions(const EngineOptions& options) {
                         at_least(options.request_timeout.count(), 0, "request_timeout")}) {
     if (!status.ok()) return status;
   }
+  if (options.preempt_checkpoint != "pressure" && options.preempt_checkpoint != "always") {
+    return InvalidArgument(fmt::format("preempt_checkpoint must be pressure or always, not '{}'",
+                                       options.preempt_checkpoint),
+                           "preempt_checkpoint");
+  }
   return {};
 }
 
@@ -153,7 +158,7 @@ LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor
                       const EngineCoreOptions& core_options, const KvLayout& layout)
     : config_(std::move(config)),
       max_model_len_(core_options.max_model_len),
-      encoder_(config_.tokenizer, config_.render_chat, max_model_len_),
+      encoder_(config_.tokenizer, config_.render_chat, max_model_len_, config_.cache_root),
       request_bytes_(config_.max_request_bytes),
       output_(
           config_.tokenizer.get(), &metrics_, config_.clock,
@@ -344,6 +349,7 @@ std::string LlmEngine::Impl::MetricsText() const {
   metrics_.num_waiting->Set(std::max(0, queued_.load()) + stats.preempted);
   metrics_.kv_cache_usage->Set(
       stats.total_blocks == 0 ? 0.0 : static_cast<double>(stats.held_blocks) / stats.total_blocks);
+  metrics_.cache->Set(stats, config_.tier != nullptr, loop_.tier_usage());
   return metrics_.Text();
 }
 
@@ -380,6 +386,9 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   core.max_num_batched_tokens = options.max_num_batched_tokens;
   core.max_model_len = ResolveMaxModelLen(config, *layout);
   core.check_integrity = config.check_integrity;
+  core.prefix_caching = options.prefix_caching;
+  core.checkpoint_always = options.preempt_checkpoint == "always";
+  core.tier = config.tier.get();
   core.is_end = [tokenizer = config.tokenizer](TokenId id) { return tokenizer->IsEnd(id); };
   if (Status status = EngineCore::CheckOptions(core, *layout); !status.ok()) return status;
   try {

@@ -9,10 +9,12 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "core/block_name.h"
 #include "engine/backend.h"
 #include "engine/engine_core.h"
 #include "engine/prompt_encoder.h"
 #include "executor/executor.h"
+#include "kvcache/kv_tier.h"
 #include "ropeway/options.h"
 #include "tokenizer/tokenizer.h"
 
@@ -29,6 +31,9 @@ struct LlmEngineConfig {
   ChatRenderer render_chat;  // Empty: chats are refused.
   std::unique_ptr<Executor> executor;
   std::string kernels_name;  // Of the executor's table, for the metrics.
+  // What KV blocks depend on beside their ids; scope and salt are each request's own.
+  CacheRoot cache_root;
+  std::unique_ptr<KvTier> tier;  // For KV blocks that the pool has no place for; null: none.
   // What the texts and ids of all requests under way may take together; a request beyond is refused
   // with kResourceExhausted. One alone is taken, however large.
   size_t max_request_bytes = size_t{256} << 20;

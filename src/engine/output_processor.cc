@@ -113,6 +113,7 @@ void OutputProcessor::HandleEvent(const CoreEvent& event, TimePoint at) {
       output.CountPreemption();
       return;
     case CoreEvent::Kind::kFinished:
+      output.SetCachedTokens(event.cached_tokens);
       output.Finish(event.reason, at);
       break;
     case CoreEvent::Kind::kFailed:

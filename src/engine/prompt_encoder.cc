@@ -13,10 +13,11 @@ Status NoChatTemplate() {
 }
 
 PromptEncoder::PromptEncoder(std::shared_ptr<const Tokenizer> tokenizer, ChatRenderer render_chat,
-                             int32_t max_model_len)
+                             int32_t max_model_len, CacheRoot cache_root)
     : tokenizer_(std::move(tokenizer)),
       render_chat_(std::move(render_chat)),
-      max_model_len_(max_model_len) {
+      max_model_len_(max_model_len),
+      cache_root_(std::move(cache_root)) {
   for (TokenId id = 0; id < tokenizer_->vocab_size(); ++id) {
     longest_token_ = std::max(longest_token_, tokenizer_->Bytes(id, true).size());
     if (tokenizer_->IsEnd(id)) end_ids_.push_back(id);
@@ -45,7 +46,21 @@ StatusOr<CoreRequest> PromptEncoder::Encode(LiveRequest* live) const {
   core.arrival = live->arrival;
   core.deadline = live->deadline;
   core.tenant = request.tenant;
+  core.cache_root = RootOf(request);
+  // Here, where a long prompt's hashing delays nobody else's step.
+  core.block_names = ChainNames(core.cache_root, core.prompt);
+  // Its next turn is expected.
+  if (!request.session_id.empty()) core.retention = Retention::kHigh;
   return core;
+}
+
+BlockName PromptEncoder::RootOf(const Request& request) const {
+  CacheRoot root = cache_root_;
+  // So that a scope and a tenant of one name are two.
+  root.scope =
+      request.cache_scope.empty() ? "tenant " + request.tenant : "scope " + request.cache_scope;
+  root.salt = request.cache_salt;
+  return RootName(root);
 }
 
 StatusOr<std::vector<TokenId>> PromptEncoder::EncodePrompt(Request* request) const {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/block_name.h"
 #include "engine/engine_core.h"
 #include "engine/live_request.h"
 #include "tokenizer/tokenizer.h"
@@ -25,9 +26,10 @@ Status NoChatTemplate();
 // Thread rule: const and thread-safe.
 class PromptEncoder {
  public:
-  // `render_chat` may be empty: then a chat is refused.
+  // `render_chat` may be empty: then a chat is refused. `cache_root`: what all requests have in
+  // common; scope and salt are each request's own.
   PromptEncoder(std::shared_ptr<const Tokenizer> tokenizer, ChatRenderer render_chat,
-                int32_t max_model_len);
+                int32_t max_model_len, CacheRoot cache_root);
 
   // Applies the chat template, encodes, and resolves max_tokens. kInvalidArgument with the field at
   // fault for a prompt that is empty or too long, for min_tokens above the resolved max_tokens, and
@@ -42,12 +44,15 @@ class PromptEncoder {
   Status CheckIds(const Request& request) const;
   // What would end the sequence.
   std::vector<TokenId> EndIds(const Request& request) const;
+  // Whose KV blocks the request may share.
+  BlockName RootOf(const Request& request) const;
   // The number of tokens to generate, or why the request can never fit.
   StatusOr<int32_t> ResolveMaxTokens(const Request& request, size_t prompt_tokens) const;
 
   const std::shared_ptr<const Tokenizer> tokenizer_;
   const ChatRenderer render_chat_;
   const int32_t max_model_len_;
+  const CacheRoot cache_root_;
   size_t longest_token_ = 1;      // In bytes of text.
   std::vector<TokenId> end_ids_;  // The model's end tokens.
 };

@@ -80,6 +80,7 @@ void RequestOutput::Measure(TimePoint at) {
 
 RequestOutput::Verdict RequestOutput::AddToken(const CoreEvent& event, TimePoint at) {
   if (completion_tokens_++ == 0) first_token_step_ = event.step;
+  cached_tokens_ = event.cached_tokens;
   Measure(at);
   const Sampled& sampled = event.sampled;
   Delta delta;
@@ -146,6 +147,7 @@ void RequestOutput::Finish(FinishReason reason, TimePoint at) {
   finish.reason = reason;
   finish.usage.prompt_tokens = prompt_tokens_;
   finish.usage.completion_tokens = completion_tokens_;
+  finish.usage.cached_tokens = cached_tokens_;
   finish.seed = live_->seed;
   finish.preemptions = preemptions_;
   finish.first_token_step = first_token_step_;

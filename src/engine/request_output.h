@@ -44,6 +44,7 @@ class RequestOutput {
   Verdict AddScored(const CoreEvent& event);
   // Whether an earlier verdict, or Admit, said that no more tokens are wanted.
   bool closed() const { return verdict_ != Verdict::kGoOn; }
+  void SetCachedTokens(int32_t tokens) { cached_tokens_ = tokens; }
   void CountPreemption() { ++preemptions_; }
 
   // The request ended at `at`: hands on what was held back, then the end, and drops the sink.
@@ -71,6 +72,7 @@ class RequestOutput {
   const int32_t prompt_tokens_;
   int32_t completion_tokens_ = 0;
   int32_t preemptions_ = 0;
+  int32_t cached_tokens_ = 0;
   uint64_t first_token_step_ = 0;
   uint64_t text_bytes_ = 0;    // Of all tokens so far, before stop strings are cut.
   uint64_t prompt_bytes_ = 0;  // Of the prompt's tokens so far, with those of special tokens.

@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
+#include <vector>
 
 #include "base/random.h"
 
 namespace ropeway {
 namespace {
+
+constexpr uint64_t kWriter = 7;
 
 void ExpectSound(const BlockPool& pool) {
   const Status status = pool.CheckIntegrity();
@@ -15,20 +19,131 @@ void ExpectSound(const BlockPool& pool) {
   ASSERT_EQ(pool.num_free() + pool.num_cached() + pool.num_held(), pool.num_blocks());
 }
 
+BlockName Name(TokenId id) { return ChildName({}, std::vector<TokenId>{id}); }
+
+BlockId Take(BlockPool* pool) {
+  BlockPool::Evicted evicted;
+  return pool->Take(&evicted);
+}
+
+// A cached block of that name.
+BlockId Cache(BlockPool* pool, TokenId id, const BlockWorth& worth = {}) {
+  const BlockId block = Take(pool);
+  pool->SetName(block, Name(id), kWriter);
+  pool->SetComputed(block);
+  pool->Unref(block, worth);
+  return block;
+}
+
 TEST(BlockPoolTest, GivesEachBlockOnceAndTakesItBack) {
   BlockPool pool(3);
-  EXPECT_EQ(pool.Take(), 0);
-  EXPECT_EQ(pool.Take(), 1);
-  EXPECT_EQ(pool.Take(), 2);
+  EXPECT_EQ(Take(&pool), 0);
+  EXPECT_EQ(Take(&pool), 1);
+  EXPECT_EQ(Take(&pool), 2);
   EXPECT_EQ(pool.num_free(), 0);
   EXPECT_EQ(pool.num_held(), 3);
   pool.Ref(1);
-  pool.Unref(1);
+  pool.Unref(1, {});
   EXPECT_EQ(pool.num_free(), 0) << "one reference is left";
-  pool.Unref(1);
+  pool.Unref(1, {});
   EXPECT_EQ(pool.num_free(), 1);
-  EXPECT_EQ(pool.Take(), 1);
+  EXPECT_EQ(Take(&pool), 1);
   ExpectSound(pool);
+}
+
+TEST(BlockPoolTest, ANamedBlockIsCachedAndFoundUntilItsPlaceIsNeeded) {
+  BlockPool pool(2);
+  const BlockId block = Cache(&pool, 1);
+  EXPECT_EQ(pool.num_cached(), 1);
+  EXPECT_EQ(pool.Find(Name(1)), block);
+  EXPECT_EQ(pool.Find(Name(2)), -1);
+  pool.Ref(block);
+  EXPECT_EQ(pool.num_cached(), 0);
+  pool.Unref(block, {});
+  const uint32_t epoch = pool.epoch(block);
+  BlockPool::Evicted evicted;
+  EXPECT_NE(pool.Take(&evicted), block) << "a free one goes first";
+  EXPECT_EQ(evicted.block, -1);
+  EXPECT_EQ(pool.Take(&evicted), block);
+  EXPECT_EQ(evicted.block, block);
+  EXPECT_EQ(evicted.name, Name(1));
+  EXPECT_FALSE(evicted.claimed);
+  EXPECT_EQ(pool.Find(Name(1)), -1);
+  EXPECT_NE(pool.epoch(block), epoch);
+  EXPECT_EQ(pool.evictions(), 1U);
+  ExpectSound(pool);
+}
+
+TEST(BlockPoolTest, APendingNameSaysWhoComputesIt) {
+  BlockPool pool(1);
+  const BlockId block = Take(&pool);
+  pool.SetName(block, Name(1), kWriter);
+  EXPECT_TRUE(pool.pending(block));
+  EXPECT_EQ(pool.writer(block), kWriter);
+  pool.ForgetName(block);
+  EXPECT_FALSE(pool.named(block));
+  pool.Unref(block, {});
+  EXPECT_EQ(pool.num_free(), 1) << "what was never computed is nothing to keep";
+  ExpectSound(pool);
+}
+
+TEST(BlockPoolTest, AClaimedBlockGoesAfterAllOthers) {
+  BlockPool pool(3);
+  const BlockId claimed = Cache(&pool, 1);
+  pool.Ref(claimed);
+  pool.Claim(claimed);
+  pool.Unref(claimed, {});
+  Cache(&pool, 2, {.chain_tokens = 100000, .reused = true, .retention = Retention::kHigh});
+  Cache(&pool, 3);
+  BlockPool::Evicted evicted;
+  pool.Take(&evicted);
+  EXPECT_EQ(evicted.name, Name(3));
+  pool.Take(&evicted);
+  EXPECT_EQ(evicted.name, Name(2));
+  EXPECT_EQ(pool.num_claimed(), 1);
+  pool.Take(&evicted);
+  EXPECT_EQ(evicted.name, Name(1));
+  EXPECT_TRUE(evicted.claimed);
+  EXPECT_EQ(pool.claims(claimed), 0);
+  ExpectSound(pool);
+}
+
+TEST(BlockPoolTest, ABlockWithoutItsLastClaimIsLikeAnyOther) {
+  BlockPool pool(2);
+  const BlockId first = Cache(&pool, 1);
+  pool.Ref(first);
+  pool.Claim(first);
+  pool.Claim(first);
+  pool.Unref(first, {});
+  Cache(&pool, 2);
+  pool.Unclaim(first);
+  EXPECT_EQ(pool.num_claimed(), 1);
+  pool.Unclaim(first);
+  EXPECT_EQ(pool.num_claimed(), 0);
+  BlockPool::Evicted evicted;
+  pool.Take(&evicted);
+  EXPECT_EQ(evicted.name, Name(2)) << "it was let go after the second was cached";
+  ExpectSound(pool);
+}
+
+TEST(BlockPoolTest, OfOneChainTheParentNeverGoesBeforeItsChild) {
+  // A chain of blocks 1 <- 2 <- 3; a short and worthless request uses 1 again.
+  BlockPool pool(3);
+  const BlockWorth worth = {.chain_tokens = 50000, .reused = false, .retention = Retention::kHigh};
+  std::vector<BlockId> chain;
+  for (TokenId id = 1; id <= 3; ++id) {
+    chain.push_back(Take(&pool));
+    pool.SetName(chain.back(), Name(id), kWriter);
+    pool.SetComputed(chain.back());
+  }
+  for (auto it = chain.rbegin(); it != chain.rend(); ++it) pool.Unref(*it, worth);
+  pool.Ref(chain[0]);
+  pool.Unref(chain[0], {.chain_tokens = 16, .retention = Retention::kLow});
+  BlockPool::Evicted evicted;
+  for (const TokenId expected : {3, 2, 1}) {
+    pool.Take(&evicted);
+    EXPECT_EQ(evicted.name, Name(expected));
+  }
 }
 
 TEST(BlockPoolTest, AnySequenceOfCallsKeepsItSound) {
@@ -36,46 +151,56 @@ TEST(BlockPoolTest, AnySequenceOfCallsKeepsItSound) {
     SCOPED_TRACE(seed);
     SeededRandom random(seed);
     BlockPool pool(static_cast<int32_t>(random.Between(1, 20)));
-    std::map<BlockId, int32_t> model;  // Held blocks and their references.
-    for (int i = 0; i < 300; ++i) {
-      const uint64_t what = random.Below(3);
-      if (what == 0 && pool.num_free() > 0) {
-        const BlockId block = pool.Take();
-        ASSERT_TRUE(model.emplace(block, 1).second) << "block " << block << " was held";
-      } else if (what > 0 && !model.empty()) {
-        auto it = std::next(model.begin(), static_cast<int64_t>(random.Below(model.size())));
-        if (what == 1) {
-          pool.Ref(it->first);
-          ++it->second;
-        } else {
-          pool.Unref(it->first);
-          if (--it->second == 0) model.erase(it);
-        }
+    std::map<BlockId, int32_t> held;   // And their references.
+    std::map<TokenId, BlockId> names;  // Of held and cached blocks.
+    TokenId next_name = 1;
+    for (int i = 0; i < 400; ++i) {
+      const uint64_t what = random.Below(6);
+      const auto any = [&] {
+        return std::next(held.begin(), static_cast<int64_t>(random.Below(held.size())));
+      };
+      if (what <= 1 && pool.num_free() + pool.num_cached() > 0) {
+        BlockPool::Evicted evicted;
+        const BlockId block = pool.Take(&evicted);
+        ASSERT_TRUE(held.emplace(block, 1).second) << "block " << block << " was held";
+        std::erase_if(names, [&](const auto& name) { return name.second == block; });
+      } else if (what == 2 && !held.empty()) {
+        const auto it = any();
+        pool.Ref(it->first);
+        ++it->second;
+      } else if (what == 3 && !held.empty() && !pool.named(any()->first)) {
+        const BlockId block = any()->first;
+        if (pool.named(block)) continue;
+        pool.SetName(block, Name(next_name), kWriter);
+        pool.SetComputed(block);
+        names[next_name++] = block;
+      } else if (what == 4 && !names.empty()) {
+        const auto it = std::next(names.begin(), static_cast<int64_t>(random.Below(names.size())));
+        ASSERT_EQ(pool.Find(Name(it->first)), it->second);
+        pool.Ref(it->second);
+        ++held[it->second];
+      } else if (!held.empty()) {
+        const auto it = any();
+        const BlockWorth worth = {static_cast<int32_t>(random.Below(20000)), random.Chance(0.5),
+                                  static_cast<Retention>(random.Below(3))};
+        pool.Unref(it->first, worth);
+        if (--it->second == 0) held.erase(it);
       }
-      ASSERT_EQ(pool.num_held(), static_cast<int32_t>(model.size()));
-      for (const auto& [block, references] : model) ASSERT_EQ(pool.references(block), references);
+      ASSERT_EQ(pool.num_held(), static_cast<int32_t>(held.size()));
+      for (const auto& [block, references] : held) ASSERT_EQ(pool.references(block), references);
       ASSERT_NO_FATAL_FAILURE(ExpectSound(pool));
     }
   }
 }
 
-#ifdef NDEBUG
 // A release build does not stop at the second Unref itself; the check finds it afterwards.
 TEST(BlockPoolTest, CheckIntegritySeesABlockGivenBackTwice) {
   BlockPool pool(2);
-  const BlockId block = pool.Take();
-  pool.Unref(block);
-  pool.Unref(block);
+  const BlockId block = Take(&pool);
+  pool.Unref(block, {});
+  pool.Unref(block, {});
   EXPECT_FALSE(pool.CheckIntegrity().ok());
 }
-#else
-TEST(BlockPoolDeathTest, GivingABlockBackTwiceEndsADebugBuild) {
-  BlockPool pool(2);
-  const BlockId block = pool.Take();
-  pool.Unref(block);
-  EXPECT_DEATH(pool.Unref(block), "references");
-}
-#endif
 
 }  // namespace
 }  // namespace ropeway

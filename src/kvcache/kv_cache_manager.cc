@@ -1,40 +1,371 @@
 #include "kvcache/kv_cache_manager.h"
 
+#include <algorithm>
+#include <array>
 #include <string>
 
-namespace ropeway {
+#include "base/check.h"
 
-bool KvCacheManager::Allocate(std::vector<BlockId>* table, int32_t positions) {
-  const int32_t missing = BlocksFor(positions) - static_cast<int32_t>(table->size());
-  if (missing > pool_.num_free()) return false;
-  for (int32_t i = 0; i < missing; ++i) table->push_back(pool_.Take());
+namespace ropeway {
+namespace {
+
+std::span<const TokenId> BlockIds(const Sequence& sequence, int32_t block) {
+  return std::span(sequence.ids).subspan(static_cast<size_t>(block) * kBlockTokens, kBlockTokens);
+}
+
+BlockWorth WorthOf(const Sequence& sequence) {
+  return {.chain_tokens = sequence.computed, .reused = false, .retention = sequence.retention};
+}
+
+Status Broken(const Sequence& sequence, const std::string& what) {
+  return {StatusCode::kInternal, "sequence " + std::to_string(sequence.id) + " " + what};
+}
+
+}  // namespace
+
+KvCacheManager::KvCacheManager(const KvCacheOptions& options)
+    : options_(options), pool_(options.num_blocks, options.eviction), store_(options.num_blocks) {
+  evicted_.reserve(static_cast<size_t>(options.num_blocks));
+}
+
+void KvCacheManager::Reserve(Sequence* sequence, int32_t positions) {
+  const auto blocks = static_cast<size_t>(BlocksFor(positions));
+  sequence->blocks.reserve(blocks);
+  sequence->names.reserve(blocks);
+  sequence->claims.reserve(blocks);
+}
+
+void KvCacheManager::NameUpTo(Sequence* sequence, int32_t blocks) const {
+  for (auto i = static_cast<int32_t>(sequence->names.size()); i < blocks; ++i) {
+    const BlockName& parent = i == 0 ? sequence->cache_root : sequence->names.back();
+    sequence->names.push_back(ChildName(parent, BlockIds(*sequence, i)));
+  }
+}
+
+BlockName KvCacheManager::PartialName(const Sequence& sequence) const {
+  const auto full = static_cast<size_t>(sequence.parked / kBlockTokens);
+  const auto tail = static_cast<size_t>(sequence.parked % kBlockTokens);
+  const BlockName& parent = full == 0 ? sequence.cache_root : sequence.names[full - 1];
+  const auto ids = std::span(sequence.ids).subspan(full * kBlockTokens, tail);
+  const std::array<TokenId, 2> owner = {static_cast<TokenId>(sequence.id),
+                                        static_cast<TokenId>(sequence.id >> 32)};
+  return ChildName(ChildName(parent, ids), owner);
+}
+
+int32_t KvCacheManager::MostHits(const Sequence& sequence) const {
+  // The last id's row is what the next token is sampled from.
+  const int32_t most = sequence.num_ids() - 1;
+  if (sequence.spec.num_prompt_logprobs < 0) return most;
+  if (sequence.preemptions == 0) return 0;
+  // The row before the first id that is not scored must be computed.
+  if (sequence.scored >= sequence.prompt_len) return most;
+  return std::max(0, sequence.scored - 1);
+}
+
+CachedPrefix KvCacheManager::Lookup(Sequence* sequence) const {
+  CachedPrefix prefix;
+  if (!options_.caching) return prefix;
+  const int32_t most = MostHits(*sequence);
+  const int32_t full = most / kBlockTokens;
+  NameUpTo(sequence, full);
+  BlockId block = -1;
+  while (prefix.blocks < full) {
+    block = pool_.Find(sequence->names[static_cast<size_t>(prefix.blocks)]);
+    if (block < 0 || pool_.pending(block)) break;
+    ++prefix.blocks;
+  }
+  prefix.tokens = prefix.blocks * kBlockTokens;
+  if (prefix.blocks < full && block >= 0) {
+    const uint64_t writer = pool_.writer(block);
+    prefix.pending_end = prefix.blocks;
+    while (prefix.pending_end < full) {
+      block = pool_.Find(sequence->names[static_cast<size_t>(prefix.pending_end)]);
+      if (block < 0 || !pool_.pending(block) || pool_.writer(block) != writer) break;
+      ++prefix.pending_end;
+    }
+    return prefix;
+  }
+  const bool tail = sequence->state == SequenceState::kPreempted &&
+                    sequence->parked % kBlockTokens != 0 && sequence->parked <= most;
+  if (tail && prefix.blocks == sequence->parked / kBlockTokens) {
+    prefix.partial = pool_.Find(PartialName(*sequence));
+    if (prefix.partial >= 0) {
+      prefix.tokens = sequence->parked;
+      return prefix;
+    }
+  }
+  if (options_.tier != nullptr) LookInTier(*sequence, full, tail, &prefix);
+  return prefix;
+}
+
+void KvCacheManager::LookInTier(const Sequence& sequence, int32_t full, bool tail,
+                                CachedPrefix* prefix) const {
+  int32_t end = prefix->blocks;
+  while (end < full) {
+    const BlockName& name = sequence.names[static_cast<size_t>(end)];
+    // What is in the pool already is taken from there when the read is over (SkipAhead).
+    if (!options_.tier->Contains(name) || pool_.Find(name) >= 0) break;
+    ++end;
+  }
+  prefix->tier_blocks = end - prefix->blocks;
+  prefix->tier_tokens = prefix->tier_blocks * kBlockTokens;
+  if (tail && end == sequence.parked / kBlockTokens &&
+      options_.tier->Contains(PartialName(sequence))) {
+    prefix->tier_partial = true;
+    prefix->tier_tokens += sequence.parked % kBlockTokens;
+  }
+}
+
+bool KvCacheManager::StillPending(const Sequence& sequence, uint64_t* writer) const {
+  const BlockId block = pool_.Find(sequence.names[static_cast<size_t>(sequence.follows) - 1]);
+  if (block < 0 || !pool_.pending(block)) return false;
+  *writer = pool_.writer(block);
   return true;
 }
 
-void KvCacheManager::Release(std::vector<BlockId>* table) {
-  // Backwards, so that the next table built from them has them in the same order.
-  for (auto it = table->rbegin(); it != table->rend(); ++it) pool_.Unref(*it);
-  table->clear();
+BlockId KvCacheManager::Take() {
+  BlockPool::Evicted evicted;
+  const BlockId block = pool_.Take(&evicted);
+  if (evicted.block >= 0) {
+    const bool waited = store_.Remove(evicted.block);
+    if (options_.tier != nullptr && (waited || evicted.claimed)) evicted_.push_back(evicted);
+  }
+  return block;
 }
 
-Status KvCacheManager::CheckIntegrity(std::span<const std::vector<BlockId>* const> tables) const {
+bool KvCacheManager::Start(Sequence* sequence, const CachedPrefix& prefix, int32_t positions) {
+  int32_t revived = 0;  // Hits that nobody holds: they are not there for others any more.
+  for (int32_t i = 0; i < prefix.blocks; ++i) {
+    const BlockId block = pool_.Find(sequence->names[static_cast<size_t>(i)]);
+    if (pool_.references(block) == 0) ++revived;
+  }
+  if (!Fits(BlocksFor(positions) - prefix.blocks + revived)) return false;
+  const bool resumed = sequence->state == SequenceState::kPreempted;
+  for (int32_t i = 0; i < prefix.blocks; ++i) {
+    const BlockId block = pool_.Find(sequence->names[static_cast<size_t>(i)]);
+    pool_.Ref(block);
+    if (!resumed) pool_.SetReused(block);
+    sequence->blocks.push_back(block);
+  }
+  DropClaims(sequence);
+  if (resumed && prefix.partial < 0) ForgetTail(*sequence);
+  if (prefix.partial >= 0) {
+    // The tail is private, and written again from now on: it leaves the cache. Taken at once, it is
+    // the block that Take returns.
+    store_.Remove(prefix.partial);
+    pool_.ForgetName(prefix.partial);
+    sequence->blocks.push_back(Take());
+    if (sequence->blocks.back() != prefix.partial) Check(Broken(*sequence, "lost its parked tail"));
+  }
+  while (static_cast<int32_t>(sequence->blocks.size()) < BlocksFor(positions)) {
+    sequence->blocks.push_back(Take());
+  }
+  sequence->computed = prefix.tokens;
+  sequence->published = prefix.blocks;
+  if (!options_.caching) return true;
+  const int32_t full = sequence->num_ids() / kBlockTokens;
+  NameUpTo(sequence, full);
+  for (int32_t i = prefix.blocks; i < full; ++i) {
+    const BlockName& name = sequence->names[static_cast<size_t>(i)];
+    if (pool_.Find(name) >= 0) continue;
+    pool_.SetName(sequence->blocks[static_cast<size_t>(i)], name, sequence->id);
+  }
+  return true;
+}
+
+bool KvCacheManager::Extend(Sequence* sequence, int32_t positions) {
+  const int32_t missing = BlocksFor(positions) - static_cast<int32_t>(sequence->blocks.size());
+  if (!Fits(missing)) return false;
+  for (int32_t i = 0; i < missing; ++i) sequence->blocks.push_back(Take());
+  return true;
+}
+
+void KvCacheManager::Publish(Sequence* sequence, int32_t index) {
+  const BlockName& name = sequence->names[static_cast<size_t>(index)];
+  BlockId& block = sequence->blocks[static_cast<size_t>(index)];
+  const BlockId known = pool_.Find(name);
+  if (known == block) {
+    pool_.SetComputed(block);
+  } else if (known < 0) {
+    pool_.SetName(block, name, sequence->id);
+    pool_.SetComputed(block);
+  } else if (!pool_.pending(known)) {
+    // Two computed the same, to the same bits: one of them is enough.
+    pool_.Ref(known);
+    pool_.Unref(block, {});
+    block = known;
+  }
+  // Else the one who computes it publishes it; this one stays private.
+}
+
+void KvCacheManager::OnComputed(Sequence* sequence) {
+  sequence->high_water = std::max(sequence->high_water, sequence->computed);
+  if (!options_.caching) return;
+  const int32_t full = sequence->computed / kBlockTokens;
+  NameUpTo(sequence, full);
+  for (; sequence->published < full; ++sequence->published) {
+    Publish(sequence, sequence->published);
+  }
+}
+
+void KvCacheManager::SkipAhead(Sequence* sequence) {
+  if (!options_.caching || sequence->spec.num_prompt_logprobs >= 0) return;
+  const int32_t full = (sequence->num_ids() - 1) / kBlockTokens;
+  while (sequence->computed % kBlockTokens == 0 && sequence->computed / kBlockTokens < full) {
+    const auto index = static_cast<size_t>(sequence->computed / kBlockTokens);
+    NameUpTo(sequence, static_cast<int32_t>(index) + 1);
+    const BlockId known = pool_.Find(sequence->names[index]);
+    if (known < 0 || known == sequence->blocks[index] || pool_.pending(known)) return;
+    pool_.Ref(known);
+    pool_.SetReused(known);
+    pool_.Unref(sequence->blocks[index], {});
+    sequence->blocks[index] = known;
+    sequence->computed += kBlockTokens;
+    OnComputed(sequence);
+  }
+}
+
+void KvCacheManager::ForgetPending(Sequence* sequence) {
+  for (size_t i = static_cast<size_t>(sequence->published); i < sequence->blocks.size(); ++i) {
+    const BlockId block = sequence->blocks[i];
+    if (pool_.pending(block) && pool_.writer(block) == sequence->id) pool_.ForgetName(block);
+  }
+}
+
+void KvCacheManager::ClaimBlock(Sequence* sequence, BlockId block) {
+  pool_.Claim(block);
+  sequence->claims.push_back({block, pool_.epoch(block)});
+  if (options_.checkpoint_always && options_.tier != nullptr) store_.Add(block);
+}
+
+void KvCacheManager::Park(Sequence* sequence) {
+  ForgetPending(sequence);
+  sequence->parked = options_.caching ? sequence->computed : 0;
+  if (options_.caching) {
+    for (int32_t i = 0; i < sequence->published; ++i) {
+      const BlockId block = sequence->blocks[static_cast<size_t>(i)];
+      // A private one whose name another sequence has had meanwhile may be published now.
+      if (!pool_.named(block)) Publish(sequence, i);
+      const BlockId published = sequence->blocks[static_cast<size_t>(i)];
+      if (pool_.named(published) && !pool_.pending(published)) ClaimBlock(sequence, published);
+    }
+    if (sequence->parked % kBlockTokens != 0) {
+      const BlockId tail = sequence->blocks[static_cast<size_t>(sequence->published)];
+      pool_.SetName(tail, PartialName(*sequence), sequence->id);
+      pool_.SetComputed(tail);
+      ClaimBlock(sequence, tail);
+    }
+  }
+  DropReferences(sequence);
+}
+
+void KvCacheManager::Release(Sequence* sequence) {
+  if (sequence->state == SequenceState::kPreempted) {
+    DropClaims(sequence);
+    ForgetTail(*sequence);
+    return;
+  }
+  ForgetPending(sequence);
+  if (options_.tier != nullptr) {
+    for (int32_t i = 0; i < sequence->published; ++i) {
+      const BlockId block = sequence->blocks[static_cast<size_t>(i)];
+      if (!pool_.named(block) || pool_.pending(block)) continue;
+      if (!options_.tier->Contains(pool_.name(block))) store_.Add(block);
+    }
+  }
+  DropReferences(sequence);
+}
+
+void KvCacheManager::DropClaims(Sequence* sequence) {
+  for (const BlockClaim& claim : sequence->claims) {
+    if (pool_.epoch(claim.block) == claim.epoch) pool_.Unclaim(claim.block);
+  }
+  sequence->claims.clear();
+}
+
+void KvCacheManager::ForgetTail(const Sequence& sequence) {
+  if (sequence.parked % kBlockTokens == 0) return;
+  const BlockId block = pool_.Find(PartialName(sequence));
+  if (block < 0) return;
+  store_.Remove(block);
+  pool_.ForgetName(block);
+}
+
+void KvCacheManager::DropReferences(Sequence* sequence) {
+  const BlockWorth worth = WorthOf(*sequence);
+  // Backwards: of one chain the last block is the first to be evicted, since the others are of no
+  // use to it without those before.
+  for (auto it = sequence->blocks.rbegin(); it != sequence->blocks.rend(); ++it) {
+    pool_.Unref(*it, worth);
+  }
+  sequence->blocks.clear();
+  sequence->computed = 0;
+  sequence->published = 0;
+}
+
+bool KvCacheManager::ReadIsCheaper(const CachedPrefix& prefix) {
+  if (prefix.tier_tokens == 0) return false;
+  const int64_t blocks = prefix.tier_blocks + (prefix.tier_partial ? 1 : 0);
+  return read_cost_.ReadIsCheaper(blocks * static_cast<int64_t>(options_.block_bytes),
+                                  prefix.tier_tokens);
+}
+
+Status KvCacheManager::CheckIntegrity(std::span<const Sequence* const> sequences) const {
   if (Status status = pool_.CheckIntegrity(); !status.ok()) return status;
-  std::vector<int32_t> named(static_cast<size_t>(pool_.num_blocks()), 0);
-  for (const std::vector<BlockId>* table : tables) {
-    for (const BlockId block : *table) {
-      if (block < 0 || block >= pool_.num_blocks()) {
-        return {StatusCode::kInternal,
-                "a block table names block " + std::to_string(block) + ", which does not exist"};
+  if (Status status = CheckCounts(sequences); !status.ok()) return status;
+  for (const Sequence* sequence : sequences) {
+    if (Status status = CheckWritable(*sequence); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status KvCacheManager::CheckCounts(std::span<const Sequence* const> sequences) const {
+  const auto n = static_cast<size_t>(pool_.num_blocks());
+  std::vector<int32_t> references(n, 0);
+  std::vector<int32_t> claims(n, 0);
+  for (const Sequence* sequence : sequences) {
+    for (const BlockId block : sequence->blocks) {
+      if (block < 0 || static_cast<size_t>(block) >= n) {
+        return Broken(*sequence, "has block " + std::to_string(block) + ", which does not exist");
       }
-      ++named[static_cast<size_t>(block)];
+      ++references[static_cast<size_t>(block)];
+    }
+    for (const BlockClaim& claim : sequence->claims) {
+      if (pool_.epoch(claim.block) == claim.epoch) ++claims[static_cast<size_t>(claim.block)];
     }
   }
   for (BlockId block = 0; block < pool_.num_blocks(); ++block) {
-    const int32_t n = named[static_cast<size_t>(block)];
-    if (n == pool_.references(block)) continue;
-    return {StatusCode::kInternal,
-            "block " + std::to_string(block) + " has " + std::to_string(pool_.references(block)) +
-                " references, but block tables name it " + std::to_string(n) + " times"};
+    const int32_t want = references[static_cast<size_t>(block)];
+    if (pool_.references(block) != want) {
+      return {StatusCode::kInternal, "KV block " + std::to_string(block) + " has " +
+                                         std::to_string(pool_.references(block)) + " references, " +
+                                         std::to_string(want) + " block tables name it"};
+    }
+    if (pool_.claims(block) != claims[static_cast<size_t>(block)]) {
+      return {StatusCode::kInternal, "KV block " + std::to_string(block) + " has " +
+                                         std::to_string(pool_.claims(block)) + " claims, " +
+                                         std::to_string(claims[static_cast<size_t>(block)]) +
+                                         " preempted sequences have one"};
+    }
+  }
+  return {};
+}
+
+Status KvCacheManager::CheckWritable(const Sequence& sequence) const {
+  const auto first = static_cast<size_t>(sequence.computed / kBlockTokens);
+  for (size_t i = first; i < sequence.blocks.size(); ++i) {
+    const BlockId block = sequence.blocks[i];
+    const bool own =
+        !pool_.named(block) || (pool_.pending(block) && pool_.writer(block) == sequence.id);
+    if (pool_.references(block) != 1 || !own) {
+      return Broken(sequence, "would write block " + std::to_string(block) + ", which is shared");
+    }
+  }
+  for (size_t i = 0; i < static_cast<size_t>(sequence.published); ++i) {
+    const BlockId block = sequence.blocks[i];
+    if (pool_.named(block) && pool_.name(block) != sequence.names[i]) {
+      return Broken(sequence, "has block " + std::to_string(block) + " of another name");
+    }
   }
   return {};
 }

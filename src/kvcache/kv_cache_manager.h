@@ -1,4 +1,5 @@
-// Who holds which KV block: allocates block tables and gives them back.
+// The KV cache as block tables and names: which blocks a sequence has, which it finds again, and
+// what becomes of them when it stops.
 #ifndef ROPEWAY_KVCACHE_KV_CACHE_MANAGER_H_
 #define ROPEWAY_KVCACHE_KV_CACHE_MANAGER_H_
 
@@ -7,7 +8,11 @@
 #include <vector>
 
 #include "core/batch.h"
+#include "core/sequence.h"
 #include "kvcache/block_pool.h"
+#include "kvcache/kv_tier.h"
+#include "kvcache/read_cost.h"
+#include "kvcache/write_back_queue.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
@@ -17,26 +22,117 @@ inline int32_t BlocksFor(int64_t positions) {
   return static_cast<int32_t>((positions + kBlockTokens - 1) / kBlockTokens);
 }
 
-// Thread rule: the engine thread.
+struct KvCacheOptions {
+  int32_t num_blocks = 0;
+  size_t block_bytes = 0;
+  // False: no block is kept or shared; a preempted sequence is computed anew.
+  bool caching = true;
+  EvictionPolicy eviction = EvictionPolicy::kCost;
+  // What a preempted sequence holds goes to the tier at once, not only under pressure.
+  bool checkpoint_always = false;
+  const KvTier* tier = nullptr;  // Null: none. Must outlive the manager.
+};
+
+// What there is of a sequence's context when it starts.
+struct CachedPrefix {
+  int32_t blocks = 0;    // Full ones, in the pool.
+  BlockId partial = -1;  // The tail that it parked, in the pool; -1: not there.
+  int32_t tokens = 0;    // Positions of both.
+  // What the tier has behind these: full blocks, and whether the parked tail after them.
+  int32_t tier_blocks = 0;
+  bool tier_partial = false;
+  int32_t tier_tokens = 0;
+  // Blocks [blocks, pending_end) are being computed or read by one other sequence.
+  int32_t pending_end = 0;
+};
+
+// Names: a full block of a running sequence is named when the sequence starts (pending, where its
+// ids are known), and published once it is computed; from then on others share it, and nobody
+// writes it. The last, partial block is private: it gets a name only when its sequence is
+// preempted, made of its ids, their number and the sequence's id.
+//
+// All memory is taken by the constructor and by Reserve. Thread rule: the engine thread.
 class KvCacheManager {
  public:
-  explicit KvCacheManager(int32_t num_blocks) : pool_(num_blocks) {}
+  explicit KvCacheManager(const KvCacheOptions& options);
 
-  // Extends `table` to hold `positions` positions. All or nothing: false, and nothing changed,
-  // where the free blocks do not suffice.
-  bool Allocate(std::vector<BlockId>* table, int32_t positions);
+  // Takes all memory that `sequence` will need for at most `positions` positions.
+  static void Reserve(Sequence* sequence, int32_t positions);
 
-  // Gives all blocks of `table` back and empties it.
-  void Release(std::vector<BlockId>* table);
+  // What is cached of the ids of a sequence that is to start or resume: at most all but one of
+  // them. One that wants log-probs of its prompt finds nothing, and when it resumes no more than
+  // leaves to be computed what is not scored yet.
+  CachedPrefix Lookup(Sequence* sequence) const;
+  // Whether the block that the sequence follows is still being computed, and by whom.
+  bool StillPending(const Sequence& sequence, uint64_t* writer) const;
 
+  // Gives a starting sequence its table for `positions` positions, with the blocks of `prefix`, and
+  // sets `computed` to those of the pool. False, with nothing changed, where blocks are short.
+  // REQUIRES: `prefix` is what Lookup just returned.
+  bool Start(Sequence* sequence, const CachedPrefix& prefix, int32_t positions);
+
+  // Extends the table to hold `positions` positions. All or nothing.
+  bool Extend(Sequence* sequence, int32_t positions);
+
+  // `sequence->computed` has grown (by a step, or by blocks that were read): publishes what is
+  // full.
+  void OnComputed(Sequence* sequence);
+
+  // Where another sequence has published the blocks that this one would compute next: takes them
+  // over. To be called where the sequence's next position begins a block.
+  void SkipAhead(Sequence* sequence);
+
+  // The sequence stops, and may go on later: its blocks stay cached, with its claim.
+  void Park(Sequence* sequence);
+
+  // The sequence ends: its table is empty, its claims are gone; what was computed stays cached.
+  void Release(Sequence* sequence);
+
+  // What was driven out by Start and Extend since the last ClearEvicted, and ought to be stored in
+  // the tier: the bytes are in the pool until the next step computes.
+  std::span<const BlockPool::Evicted> evicted() const { return evicted_; }
+  void ClearEvicted() { evicted_.clear(); }
+
+  // The next block to be stored in the tier for later; false: none.
+  bool NextToStore(BlockId* block) { return store_.Next(pool_, options_.tier, block); }
+  bool anything_to_store() const { return store_.size() > 0; }
+
+  // The parked tail's name. REQUIRES: sequence.parked is no multiple of kBlockTokens, and the names
+  // of the full blocks before it are known.
+  BlockName PartialName(const Sequence& sequence) const;
+
+  // Whether to read what the tier has of `prefix`.
+  bool ReadIsCheaper(const CachedPrefix& prefix);
+
+  ReadCost& read_cost() { return read_cost_; }
   const BlockPool& pool() const { return pool_; }
+  const KvCacheOptions& options() const { return options_; }
 
-  // Checks the pool, and that the reference counts are exactly those of `tables`, which are all
-  // tables there are: a block nobody names is leaked, one named too often is shared by mistake.
-  Status CheckIntegrity(std::span<const std::vector<BlockId>* const> tables) const;
+  // Checks the pool; that references and claims are exactly those of `sequences`, which are all
+  // there are; and that no sequence is about to write a block that others may use.
+  Status CheckIntegrity(std::span<const Sequence* const> sequences) const;
 
  private:
+  void NameUpTo(Sequence* sequence, int32_t blocks) const;
+  int32_t MostHits(const Sequence& sequence) const;
+  void LookInTier(const Sequence& sequence, int32_t full, bool tail, CachedPrefix* prefix) const;
+  BlockId Take();
+  bool Fits(int32_t blocks) const { return blocks <= pool_.num_free() + pool_.num_cached(); }
+  void Publish(Sequence* sequence, int32_t index);
+  void ForgetPending(Sequence* sequence);
+  void DropClaims(Sequence* sequence);
+  // Nobody else can use the tail that it parked. REQUIRES: it has no claims.
+  void ForgetTail(const Sequence& sequence);
+  void DropReferences(Sequence* sequence);
+  void ClaimBlock(Sequence* sequence, BlockId block);
+  Status CheckCounts(std::span<const Sequence* const> sequences) const;
+  Status CheckWritable(const Sequence& sequence) const;
+
+  const KvCacheOptions options_;
   BlockPool pool_;
+  ReadCost read_cost_;
+  WriteBackQueue store_;
+  std::vector<BlockPool::Evicted> evicted_;
 };
 
 }  // namespace ropeway

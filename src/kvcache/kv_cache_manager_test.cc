@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <numeric>
+#include <string>
+
+#include "kvcache/test_tier.h"
+
 namespace ropeway {
 namespace {
-
-using Table = std::vector<BlockId>;
 
 TEST(KvCacheManagerTest, BlocksForPositions) {
   EXPECT_EQ(BlocksFor(0), 0);
@@ -14,41 +18,382 @@ TEST(KvCacheManagerTest, BlocksForPositions) {
   EXPECT_EQ(BlocksFor(17), 2);
 }
 
-TEST(KvCacheManagerTest, AllocatesAllOrNothing) {
-  KvCacheManager kv(3);
-  Table a;
-  Table b;
-  EXPECT_TRUE(kv.Allocate(&a, 17));
-  EXPECT_EQ(a.size(), 2U);
-  EXPECT_TRUE(kv.Allocate(&a, 32)) << "what it has is enough";
-  EXPECT_EQ(a.size(), 2U);
-  EXPECT_FALSE(kv.Allocate(&b, 17));
-  EXPECT_TRUE(b.empty());
-  EXPECT_EQ(kv.pool().num_free(), 1);
-  EXPECT_TRUE(kv.Allocate(&b, 16));
-  EXPECT_TRUE(kv.CheckIntegrity(std::vector<const Table*>{&a, &b}).ok());
-  kv.Release(&a);
-  EXPECT_TRUE(a.empty());
-  EXPECT_EQ(kv.pool().num_free(), 2);
-  EXPECT_TRUE(kv.CheckIntegrity(std::vector<const Table*>{&a, &b}).ok());
+class KvCacheTest : public testing::Test {
+ protected:
+  void Make(int32_t blocks, KvCacheOptions options = {}) {
+    options.num_blocks = blocks;
+    options.block_bytes = 4;
+    kv_ = std::make_unique<KvCacheManager>(options);
+  }
+
+  // A sequence with the ids 0 .. n - 1, of which those from `from` on are its own.
+  Sequence* New(int32_t ids, int32_t from = 1 << 20) {
+    auto sequence = std::make_unique<Sequence>();
+    sequence->id = sequences_.size() + 1;
+    sequence->ids.resize(static_cast<size_t>(ids));
+    std::iota(sequence->ids.begin(), sequence->ids.end(), 0);
+    for (int32_t i = from; i < ids; ++i) {
+      sequence->ids[static_cast<size_t>(i)] += static_cast<TokenId>(1000 * sequence->id);
+    }
+    sequence->prompt_len = ids;
+    KvCacheManager::Reserve(sequence.get(), 10 * (ids + 16));
+    sequences_.push_back(std::move(sequence));
+    return sequences_.back().get();
+  }
+
+  bool Start(Sequence* sequence) {
+    const bool started = kv_->Start(sequence, kv_->Lookup(sequence), sequence->num_ids() + 1);
+    if (started) sequence->state = SequenceState::kPrefilling;
+    CheckSound();
+    return started;
+  }
+
+  void Compute(Sequence* sequence, int32_t to) {
+    sequence->computed = to;
+    kv_->OnComputed(sequence);
+    CheckSound();
+  }
+
+  // Starts it, computes all its ids.
+  Sequence* Run(Sequence* sequence) {
+    EXPECT_TRUE(Start(sequence));
+    Compute(sequence, sequence->num_ids());
+    return sequence;
+  }
+
+  void Park(Sequence* sequence) {
+    kv_->Park(sequence);
+    sequence->state = SequenceState::kPreempted;
+    ++sequence->preemptions;
+    CheckSound();
+  }
+
+  void Release(Sequence* sequence) {
+    kv_->Release(sequence);
+    sequence->state = SequenceState::kFinished;
+    CheckSound();
+  }
+
+  void CheckSound() {
+    const Status status = kv_->CheckIntegrity(All());
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+
+  std::vector<const Sequence*> All() const {
+    std::vector<const Sequence*> all;
+    for (const auto& sequence : sequences_) all.push_back(sequence.get());
+    return all;
+  }
+
+  TestTier tier_;
+  std::unique_ptr<KvCacheManager> kv_;
+  std::vector<std::unique_ptr<Sequence>> sequences_;
+};
+
+TEST_F(KvCacheTest, AllocatesAllOrNothing) {
+  Make(3);
+  Sequence* a = New(16);
+  Sequence* b = New(16, 0);
+  EXPECT_TRUE(Start(a));
+  EXPECT_EQ(a->blocks.size(), 2U);
+  EXPECT_TRUE(kv_->Extend(a, 32)) << "what it has is enough";
+  EXPECT_EQ(a->blocks.size(), 2U);
+  EXPECT_FALSE(Start(b));
+  EXPECT_TRUE(b->blocks.empty());
+  EXPECT_TRUE(kv_->Extend(a, 33));
+  EXPECT_FALSE(kv_->Extend(a, 49));
+  EXPECT_EQ(a->blocks.size(), 3U);
+  Release(a);
+  EXPECT_EQ(kv_->pool().num_free(), 3) << "nothing was computed";
 }
 
-TEST(KvCacheManagerTest, CheckIntegritySeesLeaksAndSharing) {
-  KvCacheManager kv(4);
-  Table a;
-  Table b;
-  ASSERT_TRUE(kv.Allocate(&a, 20));
-  ASSERT_TRUE(kv.Allocate(&b, 20));
-  EXPECT_NE(kv.CheckIntegrity(std::vector<const Table*>{&a}).message().find("name it 0 times"),
+TEST_F(KvCacheTest, ARequestFindsWhatAnotherOneComputed) {
+  Make(8);
+  Sequence* a = Run(New(40));
+  Sequence* b = New(40);
+  const CachedPrefix prefix = kv_->Lookup(b);
+  EXPECT_EQ(prefix.blocks, 2) << "the last block is not full";
+  EXPECT_EQ(prefix.tokens, 32);
+  Start(b);
+  EXPECT_EQ(b->computed, 32);
+  EXPECT_EQ(b->blocks[0], a->blocks[0]) << "while the other one still runs";
+  EXPECT_NE(b->blocks[2], a->blocks[2]) << "the partial block is private";
+  Release(a);
+  Release(b);
+  EXPECT_EQ(kv_->pool().num_cached(), 2);
+  EXPECT_EQ(kv_->Lookup(New(33, 20)).tokens, 16) << "up to where the ids differ";
+}
+
+TEST_F(KvCacheTest, AHitLeavesOneTokenToCompute) {
+  Make(8);
+  Release(Run(New(32)));
+  EXPECT_EQ(kv_->pool().num_cached(), 2);
+  EXPECT_EQ(kv_->Lookup(New(32)).tokens, 16);
+  EXPECT_EQ(kv_->Lookup(New(33)).tokens, 32);
+}
+
+TEST_F(KvCacheTest, OtherRootsShareNothing) {
+  Make(8);
+  Release(Run(New(40)));
+  Sequence* other = New(40);
+  other->cache_root.bytes[0] = 1;
+  EXPECT_EQ(kv_->Lookup(other).tokens, 0);
+}
+
+TEST_F(KvCacheTest, WithoutCachingNothingIsKept) {
+  Make(8, {.caching = false});
+  Release(Run(New(40)));
+  EXPECT_EQ(kv_->pool().num_free(), 8);
+  EXPECT_EQ(kv_->Lookup(New(40)).tokens, 0);
+  Sequence* a = Run(New(40));
+  Park(a);
+  EXPECT_EQ(a->parked, 0);
+  EXPECT_EQ(kv_->pool().num_free(), 8);
+  EXPECT_TRUE(Start(a));
+  EXPECT_EQ(a->computed, 0);
+}
+
+TEST_F(KvCacheTest, WhatOneComputesJustNowIsPendingForOthers) {
+  Make(16);
+  Sequence* a = New(64);
+  Start(a);
+  Compute(a, 16);
+  Sequence* b = New(64, 50);
+  CachedPrefix prefix = kv_->Lookup(b);
+  EXPECT_EQ(prefix.blocks, 1);
+  EXPECT_EQ(prefix.pending_end, 3);
+  b->follows = prefix.pending_end;
+  uint64_t writer = 0;
+  EXPECT_TRUE(kv_->StillPending(*b, &writer));
+  EXPECT_EQ(writer, a->id);
+  Compute(a, 47);
+  EXPECT_TRUE(kv_->StillPending(*b, &writer));
+  Compute(a, 48);
+  EXPECT_FALSE(kv_->StillPending(*b, &writer));
+  EXPECT_EQ(kv_->Lookup(b).tokens, 48);
+}
+
+TEST_F(KvCacheTest, AWriterThatEndsOrIsPreemptedLeavesNothingPending) {
+  for (const bool park : {false, true}) {
+    Make(16);
+    sequences_.clear();
+    Sequence* a = New(64);
+    Start(a);
+    Compute(a, 20);
+    if (park) {
+      Park(a);
+    } else {
+      Release(a);
+    }
+    const CachedPrefix prefix = kv_->Lookup(New(64));
+    EXPECT_EQ(prefix.blocks, 1);
+    EXPECT_EQ(prefix.pending_end, 0);
+  }
+}
+
+TEST_F(KvCacheTest, TwoThatComputedTheSameEndUpWithOneBlock) {
+  Make(16);
+  Sequence* a = New(40);
+  Start(a);
+  Sequence* b = New(40);
+  Start(b);  // Nothing is computed yet: it computes for itself.
+  Compute(a, 40);
+  Compute(b, 40);
+  EXPECT_EQ(b->blocks[0], a->blocks[0]);
+  EXPECT_EQ(b->blocks[1], a->blocks[1]);
+  EXPECT_EQ(kv_->pool().num_held(), 4);
+  Release(a);
+  Release(b);
+}
+
+TEST_F(KvCacheTest, SkipsAheadOverWhatOthersPublishedMeanwhile) {
+  Make(16);
+  Sequence* a = New(64);
+  Start(a);
+  Sequence* b = New(64);
+  Start(b);
+  Compute(b, 16);
+  Compute(a, 48);
+  kv_->SkipAhead(b);
+  CheckSound();
+  EXPECT_EQ(b->computed, 48);
+  EXPECT_EQ(b->blocks[2], a->blocks[2]);
+}
+
+TEST_F(KvCacheTest, AParkedSequenceFindsAllItHad) {
+  Make(4);
+  Sequence* a = Run(New(40));
+  const std::vector<BlockId> blocks = a->blocks;
+  Park(a);
+  EXPECT_EQ(kv_->pool().num_held(), 0);
+  EXPECT_EQ(kv_->pool().num_claimed(), 3);
+  a->ids.push_back(5);  // The token that was sampled last.
+  EXPECT_TRUE(Start(a));
+  EXPECT_EQ(a->computed, 40) << "also the partial block";
+  EXPECT_EQ(a->blocks, blocks);
+  EXPECT_EQ(kv_->pool().num_claimed(), 0);
+  EXPECT_FALSE(kv_->pool().named(a->blocks[2])) << "it is written again";
+  Compute(a, 41);
+  Release(a);
+}
+
+TEST_F(KvCacheTest, AParkedTailIsNobodyElses) {
+  Make(8);
+  Sequence* a = Run(New(40));
+  Sequence* b = Run(New(40));
+  Park(a);
+  Park(b);
+  EXPECT_EQ(kv_->pool().num_cached(), 4) << "two shared blocks and a tail each";
+  b->ids.push_back(5);
+  Start(b);
+  EXPECT_EQ(b->computed, 40);
+  EXPECT_EQ(kv_->pool().num_claimed(), 1) << "a's tail; a's others are held by b";
+  a->ids.push_back(5);
+  Start(a);
+  EXPECT_EQ(a->computed, 40);
+  EXPECT_NE(a->blocks[2], b->blocks[2]);
+  Release(a);
+  Release(b);
+}
+
+TEST_F(KvCacheTest, ClaimedBlocksAreTheLastToGoAndTheTailFirstOfThem) {
+  Make(5);
+  Sequence* a = Run(New(40));
+  Park(a);
+  Release(Run(New(17, 0)));  // Takes the two free ones, leaves one cached.
+  EXPECT_EQ(kv_->pool().num_cached(), 4);
+  Sequence* b = New(40, 0);
+  EXPECT_TRUE(Start(b));  // Three blocks: one free, one unclaimed, one claimed.
+  a->ids.push_back(5);
+  const CachedPrefix prefix = kv_->Lookup(a);
+  EXPECT_EQ(prefix.tokens, 32) << "of its own the partial one went";
+  Release(b);
+  Release(a);
+}
+
+TEST_F(KvCacheTest, AnEndWhilePreemptedLeavesNoClaim) {
+  Make(5);
+  Sequence* a = Run(New(40));
+  Park(a);
+  Release(a);
+  EXPECT_EQ(kv_->pool().num_claimed(), 0);
+  EXPECT_EQ(kv_->pool().num_cached(), 2) << "its tail is of no use to others";
+  EXPECT_EQ(kv_->pool().num_free(), 3);
+}
+
+TEST_F(KvCacheTest, PromptLogprobsTakeNoHitsButTheirOwn) {
+  Make(16);
+  Release(Run(New(64)));
+  Sequence* a = New(64);
+  a->spec.num_prompt_logprobs = 0;
+  EXPECT_EQ(kv_->Lookup(a).tokens, 0);
+  Start(a);
+  a->scored = 41;  // The rows of 40 ids are computed.
+  Compute(a, 40);
+  Park(a);
+  EXPECT_EQ(kv_->Lookup(a).tokens, 40);
+  a->scored = 33;  // As if less had been scored: the row before id 33 is needed again.
+  EXPECT_EQ(kv_->Lookup(a).tokens, 32);
+  a->scored = 32;
+  EXPECT_EQ(kv_->Lookup(a).tokens, 16);
+}
+
+TEST_F(KvCacheTest, TheTierIsAskedBehindThePool) {
+  Make(8, {.tier = &tier_});
+  const std::vector<BlockName> names = ChainNames({}, New(70)->ids);
+  for (const int i : {0, 1, 2, 3}) tier_.blocks[names[static_cast<size_t>(i)]] = {};
+  Sequence* a = Run(New(20));
+  CachedPrefix prefix = kv_->Lookup(New(70));
+  EXPECT_EQ(prefix.blocks, 1);
+  EXPECT_EQ(prefix.tier_blocks, 3);
+  EXPECT_EQ(prefix.tier_tokens, 48);
+  tier_.blocks.erase(names[2]);
+  EXPECT_EQ(kv_->Lookup(New(70)).tier_blocks, 1);
+  Release(a);
+}
+
+TEST_F(KvCacheTest, EndedBlocksAreToBeStoredUnlessTheTierHasThem) {
+  Make(8, {.tier = &tier_});
+  Sequence* a = Run(New(50));
+  tier_.blocks[a->names[0]] = {};
+  const std::vector<BlockName> names = a->names;
+  Release(a);
+  std::vector<BlockName> stored;
+  BlockId block = -1;
+  while (kv_->NextToStore(&block)) stored.push_back(kv_->pool().name(block));
+  EXPECT_EQ(stored, (std::vector<BlockName>{names[1], names[2]}));
+  EXPECT_FALSE(kv_->anything_to_store());
+}
+
+TEST_F(KvCacheTest, WhatIsDrivenOutAndNotStoredYetIsSaid) {
+  Make(4, {.tier = &tier_});
+  Sequence* a = Run(New(33));
+  const std::vector<BlockName> names = a->names;
+  Release(a);
+  EXPECT_TRUE(Start(New(50, 0)));  // All four blocks.
+  ASSERT_EQ(kv_->evicted().size(), 2U);
+  EXPECT_EQ(kv_->evicted()[0].name, names[1]) << "of one chain the last goes first";
+  EXPECT_EQ(kv_->evicted()[1].name, names[0]);
+  EXPECT_FALSE(kv_->anything_to_store());
+}
+
+TEST_F(KvCacheTest, UnderPressureOnlyWhatHasAClaimMovesDown) {
+  Make(4, {.tier = &tier_});
+  Sequence* a = Run(New(40));
+  Park(a);
+  EXPECT_FALSE(kv_->anything_to_store()) << "there is no pressure yet";
+  EXPECT_TRUE(Start(New(50, 0)));
+  ASSERT_EQ(kv_->evicted().size(), 3U);
+  for (const BlockPool::Evicted& evicted : kv_->evicted()) EXPECT_TRUE(evicted.claimed);
+  EXPECT_EQ(kv_->evicted()[0].name, kv_->PartialName(*a));
+}
+
+TEST_F(KvCacheTest, CheckpointAlwaysStoresAtOnce) {
+  Make(4, {.checkpoint_always = true, .tier = &tier_});
+  Sequence* a = Run(New(40));
+  Park(a);
+  int stored = 0;
+  BlockId block = -1;
+  while (kv_->NextToStore(&block)) ++stored;
+  EXPECT_EQ(stored, 3);
+  tier_.blocks[kv_->PartialName(*a)] = {};
+  a->ids.push_back(5);
+  Sequence* b = New(60, 0);
+  EXPECT_TRUE(Start(b));
+  Release(b);
+  for (const BlockName& name : a->names) tier_.blocks[name] = {};
+  const CachedPrefix prefix = kv_->Lookup(a);
+  EXPECT_EQ(prefix.tier_tokens + prefix.tokens, 40);
+  EXPECT_TRUE(prefix.tier_partial);
+}
+
+TEST_F(KvCacheTest, CheckIntegritySeesLeaksSharingAndLostClaims) {
+  Make(6);
+  Sequence* a = Run(New(20));
+  Sequence* b = Run(New(20, 0));
+  EXPECT_NE(kv_->CheckIntegrity(std::vector<const Sequence*>{a}).message().find("name it"),
             std::string::npos)
       << "the blocks of b are leaked";
-  const Table shared = {a[0], b[1]};
-  EXPECT_NE(kv.CheckIntegrity(std::vector<const Table*>{&a, &shared}).message(), "");
-  const Table wild = {7};
-  EXPECT_NE(kv.CheckIntegrity(std::vector<const Table*>{&a, &b, &wild})
-                .message()
-                .find("block 7, which does not exist"),
+  std::swap(b->blocks[1], a->blocks[0]);
+  EXPECT_FALSE(kv_->CheckIntegrity(All()).ok());
+  std::swap(b->blocks[1], a->blocks[0]);
+  a->blocks.push_back(b->blocks[0]);
+  EXPECT_FALSE(kv_->CheckIntegrity(All()).ok());
+  a->blocks.pop_back();
+  a->blocks.push_back(7);
+  EXPECT_NE(kv_->CheckIntegrity(All()).message().find("block 7, which does not exist"),
             std::string::npos);
+  a->blocks.pop_back();
+  CheckSound();
+  a->computed = 15;  // As if it would write a published block.
+  EXPECT_NE(kv_->CheckIntegrity(All()).message().find("which is shared"), std::string::npos);
+  a->computed = 20;
+  Park(a);
+  const BlockClaim claim = a->claims.back();
+  a->claims.pop_back();
+  EXPECT_NE(kv_->CheckIntegrity(All()).message().find("claims"), std::string::npos);
+  a->claims.push_back(claim);
+  CheckSound();
 }
 
 }  // namespace

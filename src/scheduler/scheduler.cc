@@ -36,6 +36,8 @@ const char* BlockedByName(BlockedBy rule) {
       return "free KV blocks";
     case BlockedBy::kPreemption:
       return "a preemption in this step";
+    case BlockedBy::kLeader:
+      return "another request that computes the same prefix";
   }
   return "unknown";
 }
@@ -54,10 +56,11 @@ Scheduler::Scheduler(const SchedulerOptions& options, SchedulingPolicy* policy, 
   schedule_.items.reserve(places);
   schedule_.preempted.reserve(places);
   schedule_.started.reserve(places);
+  schedule_.fetches.reserve(places);
 }
 
 void Scheduler::Add(Sequence* sequence) {
-  sequence->blocks.reserve(static_cast<size_t>(BlocksFor(LongestTable(*sequence))));
+  KvCacheManager::Reserve(sequence, LongestTable(*sequence));
   // All who run may come back to the queue.
   const size_t most = queue_.size() + running_.size() + 1;
   if (queue_.capacity() < most) queue_.reserve(2 * most);
@@ -66,16 +69,23 @@ void Scheduler::Add(Sequence* sequence) {
 
 void Scheduler::Remove(Sequence* sequence, SequenceEvent event) {
   if (sequence->state == SequenceState::kPreempted) --num_preempted_;
+  if (sequence->state == SequenceState::kFetching) --num_fetching_;
   Erase(sequence->running() ? &running_ : &queue_, sequence);
-  kv_->Release(&sequence->blocks);
+  kv_->Release(sequence);
   mover_->Move(sequence->id, &sequence->state, event);
   policy_->OnFinished(*sequence);
+}
+
+void Scheduler::FetchDone(Sequence* sequence) {
+  --num_fetching_;
+  mover_->Move(sequence->id, &sequence->state, SequenceEvent::kFetched);
 }
 
 const Schedule& Scheduler::Plan(TimePoint now) {
   schedule_.items.clear();
   schedule_.preempted.clear();
   schedule_.started.clear();
+  schedule_.fetches.clear();
   schedule_.copies.clear();
   schedule_.num_tokens = 0;
   schedule_.num_prefill_tokens = 0;
@@ -91,9 +101,31 @@ const Schedule& Scheduler::Plan(TimePoint now) {
 void Scheduler::RankRunning(TimePoint now) {
   ranked_.clear();
   for (Sequence* sequence : running_) ranked_.push_back({policy_->Rank(*sequence, now), sequence});
+  UpdateFollowers(now);
   std::sort(ranked_.begin(), ranked_.end(), [](const Ranked& a, const Ranked& b) {
     return Before(a.rank, *a.sequence, b.rank, *b.sequence);
   });
+}
+
+void Scheduler::UpdateFollowers(TimePoint now) {
+  for (Sequence* follower : queue_) {
+    if (follower->follows == 0) continue;
+    uint64_t leader = 0;
+    if (!kv_->StillPending(*follower, &leader)) {
+      follower->follows = 0;
+      continue;
+    }
+    const auto it = std::find_if(ranked_.begin(), ranked_.end(), [leader](const Ranked& ranked) {
+      return ranked.sequence->id == leader;
+    });
+    if (it != ranked_.end()) it->rank = std::min(it->rank, policy_->Rank(*follower, now));
+  }
+}
+
+bool Scheduler::Follow(Sequence* sequence, const CachedPrefix& prefix) {
+  if ((prefix.pending_end - prefix.blocks) * kBlockTokens < kMinFollowTokens) return false;
+  sequence->follows = prefix.pending_end;
+  return true;
 }
 
 void Scheduler::PlanDecodes() {
@@ -106,12 +138,13 @@ void Scheduler::PlanDecodes() {
 
 bool Scheduler::MakeRoom(size_t index) {
   Sequence* sequence = ranked_[index].sequence;
-  while (!kv_->Allocate(&sequence->blocks, sequence->computed + 1)) {
-    // Those without work yet: prefilling ones wherever they rank, and decoding ones from here on.
+  while (!kv_->Extend(sequence, sequence->computed + 1)) {
+    // Those without work yet: prefilling and fetching ones wherever they rank, and decoding ones
+    // from here on.
     candidates_.clear();
     for (size_t i = 0; i < ranked_.size(); ++i) {
       const Sequence* other = ranked_[i].sequence;
-      const bool pending = i >= index || other->state == SequenceState::kPrefilling;
+      const bool pending = i >= index || other->state != SequenceState::kDecoding;
       if (other->running() && pending) candidates_.push_back(other);
     }
     const Sequence* victim = candidates_[policy_->PickVictim(candidates_)];
@@ -124,9 +157,9 @@ bool Scheduler::MakeRoom(size_t index) {
 }
 
 void Scheduler::Preempt(Sequence* sequence) {
+  if (sequence->state == SequenceState::kFetching) --num_fetching_;
+  kv_->Park(sequence);
   mover_->Move(sequence->id, &sequence->state, SequenceEvent::kPreempt);
-  kv_->Release(&sequence->blocks);
-  sequence->computed = 0;
   ++sequence->preemptions;
   Erase(&running_, sequence);
   queue_.push_back(sequence);
@@ -142,6 +175,16 @@ void Scheduler::PlanPrefills() {
 
 void Scheduler::StartFromQueue(TimePoint now) {
   while (!queue_.empty()) {
+    const size_t first = FirstOfQueue(now, false);
+    if (first == queue_.size()) {
+      schedule_.head = queue_[FirstOfQueue(now, true)];
+      schedule_.head_blocked_by = BlockedBy::kLeader;
+      return;
+    }
+    Sequence* sequence = queue_[first];
+    // Also where it could not start: its leader is to run at its rank from now on.
+    const CachedPrefix prefix = kv_->Lookup(sequence);
+    if (Follow(sequence, prefix)) continue;
     BlockedBy blocked = BlockedBy::kNothing;
     if (!schedule_.preempted.empty()) {
       blocked = BlockedBy::kPreemption;
@@ -149,32 +192,29 @@ void Scheduler::StartFromQueue(TimePoint now) {
       blocked = BlockedBy::kPlaces;
     } else if (tokens_left() == 0) {
       blocked = BlockedBy::kTokens;
-    }
-    const size_t first = FirstOfQueue(now);
-    Sequence* sequence = queue_[first];
-    // One position more than its ids, where it wants one: else the token that its prefill samples
-    // could find no block, and the whole prefill would be for nothing.
-    if (blocked == BlockedBy::kNothing &&
-        !kv_->Allocate(&sequence->blocks,
-                       std::min(sequence->num_ids() + 1, LongestTable(*sequence)))) {
-      blocked = BlockedBy::kBlocks;
+    } else {
+      // One position more than its ids, where it wants one: else the token that its prefill samples
+      // could find no block, and the whole prefill would be for nothing.
+      const int32_t positions = std::min(sequence->num_ids() + 1, LongestTable(*sequence));
+      if (!kv_->Start(sequence, prefix, positions)) blocked = BlockedBy::kBlocks;
     }
     if (blocked != BlockedBy::kNothing) {
       schedule_.head = sequence;
       schedule_.head_blocked_by = blocked;
       return;
     }
-    Start(first);
-    GiveChunk(sequence);
+    Start(first, prefix);
+    if (sequence->state == SequenceState::kPrefilling) GiveChunk(sequence);
   }
 }
 
-size_t Scheduler::FirstOfQueue(TimePoint now) const {
-  size_t first = 0;
-  int64_t first_rank = policy_->Rank(*queue_[0], now);
-  for (size_t i = 1; i < queue_.size(); ++i) {
+size_t Scheduler::FirstOfQueue(TimePoint now, bool followers) const {
+  size_t first = queue_.size();
+  int64_t first_rank = 0;
+  for (size_t i = 0; i < queue_.size(); ++i) {
+    if (queue_[i]->follows > 0 && !followers) continue;
     const int64_t rank = policy_->Rank(*queue_[i], now);
-    if (Before(rank, *queue_[i], first_rank, *queue_[first])) {
+    if (first == queue_.size() || Before(rank, *queue_[i], first_rank, *queue_[first])) {
       first = i;
       first_rank = rank;
     }
@@ -182,21 +222,32 @@ size_t Scheduler::FirstOfQueue(TimePoint now) const {
   return first;
 }
 
-void Scheduler::Start(size_t queue_index) {
+void Scheduler::Start(size_t queue_index, const CachedPrefix& prefix) {
   Sequence* sequence = queue_[queue_index];
   queue_[queue_index] = queue_.back();
   queue_.pop_back();
   running_.push_back(sequence);
-  if (sequence->state == SequenceState::kPreempted) {
-    --num_preempted_;
-    mover_->Move(sequence->id, &sequence->state, SequenceEvent::kResume);
-  } else {
-    mover_->Move(sequence->id, &sequence->state, SequenceEvent::kStart);
+  const bool first_time = sequence->state == SequenceState::kWaiting;
+  if (first_time) {
     schedule_.started.push_back(sequence);
+  } else {
+    --num_preempted_;
   }
+  if (kv_->ReadIsCheaper(prefix)) {
+    ++num_fetching_;
+    mover_->Move(sequence->id, &sequence->state, SequenceEvent::kFetch);
+    schedule_.fetches.push_back({sequence, prefix.tier_blocks, prefix.tier_partial});
+    return;
+  }
+  mover_->Move(sequence->id, &sequence->state,
+               first_time ? SequenceEvent::kStart : SequenceEvent::kResume);
 }
 
 void Scheduler::GiveChunk(Sequence* sequence) {
+  kv_->SkipAhead(sequence);
+  if (sequence->cached_tokens < 0) {
+    sequence->cached_tokens = std::min(sequence->computed, sequence->prompt_len);
+  }
   int32_t chunk = std::min(sequence->num_ids() - sequence->computed, tokens_left());
   if (options_.max_prefill_chunk > 0) chunk = std::min(chunk, options_.max_prefill_chunk);
   if (chunk <= 0) return;
@@ -234,6 +285,13 @@ Status Scheduler::CheckIntegrity() const {
     }
     if (!s->blocks.empty() || s->computed != 0) return broken(*s, "holds blocks");
     if (s->state == SequenceState::kPreempted) ++preempted;
+  }
+  const auto fetching = std::count_if(running_.begin(), running_.end(), [](const Sequence* s) {
+    return s->state == SequenceState::kFetching;
+  });
+  if (fetching != num_fetching_) {
+    return {StatusCode::kInternal, "the scheduler counts " + std::to_string(num_fetching_) +
+                                       " fetching sequences, " + std::to_string(fetching) + " are"};
   }
   if (preempted != num_preempted_) {
     return {StatusCode::kInternal, "the scheduler counts " + std::to_string(num_preempted_) +

@@ -31,7 +31,7 @@ struct ScheduledItem {
 };
 
 // What keeps the first sequence of the queue from starting.
-enum class BlockedBy { kNothing, kPlaces, kTokens, kBlocks, kPreemption };
+enum class BlockedBy { kNothing, kPlaces, kTokens, kBlocks, kPreemption, kLeader };
 const char* BlockedByName(BlockedBy rule);
 
 // What one step does. Block tables already cover it.
@@ -39,7 +39,15 @@ struct Schedule {
   std::vector<ScheduledItem> items;  // Decodes first, then prefill chunks; each in rank order.
   std::vector<Sequence*> preempted;  // In the order in which they gave way.
   std::vector<Sequence*> started;    // For the first time; resumed ones are not named.
-  std::vector<BlockCopy> copies;     // Before the step computes.
+  // Sequences that are fetching from now on: the tier is to be asked for their blocks from
+  // computed / kBlockTokens on, as many as `blocks` says, and then for the parked tail.
+  struct Fetch {
+    Sequence* sequence = nullptr;
+    int32_t blocks = 0;
+    bool tail = false;
+  };
+  std::vector<Fetch> fetches;
+  std::vector<BlockCopy> copies;  // Before the step computes.
   int32_t num_tokens = 0;
   int32_t num_prefill_tokens = 0;
   Sequence* head = nullptr;  // The first of the queue that did not start; null: none waits.
@@ -57,6 +65,14 @@ struct Schedule {
 // 3. Sequences of the queue (waiting and preempted) start in rank order while a place, a token and
 //    the blocks for all their ids and one more are there. The first that does not fit ends this:
 //    nobody passes it. A step that preempted starts nobody, for its blocks were short.
+// 4. What the cache has of a starting sequence's ids is not computed. Where a tier has more of them
+//    and reading is cheaper than computing, the sequence fetches first, and computes from the step
+//    on in which the read is over.
+// 5. Where another sequence (the leader) computes or reads at least kMinFollowTokens that a
+// starting
+//    one needs next, it follows: it stays in the queue, others pass it, and the leader runs at the
+//    best rank of those who follow it. If the leader ends or is preempted, the first of its
+//    followers starts and is the leader of the others.
 //
 // Everybody gets on: places never outnumber max_num_batched_tokens, so each running sequence gets
 // at least one token per step; the first in rank always finds blocks, since all others give way to
@@ -77,6 +93,11 @@ class Scheduler {
   // blocks back.
   void Remove(Sequence* sequence, SequenceEvent event);
 
+  // The read that a fetching sequence waits for is over, whatever it brought (`computed`).
+  void FetchDone(Sequence* sequence);
+
+  static constexpr int32_t kMinFollowTokens = 4 * kBlockTokens;
+
   // Plans the next step: moves states and allocates blocks accordingly. The reply is valid until
   // the next call. Its items are empty only if nobody is there, or a block was leaked.
   const Schedule& Plan(TimePoint now);
@@ -84,6 +105,7 @@ class Scheduler {
   int num_waiting() const { return static_cast<int>(queue_.size()) - num_preempted_; }
   int num_preempted() const { return num_preempted_; }
   int num_running() const { return static_cast<int>(running_.size()); }
+  int num_fetching() const { return num_fetching_; }
   bool empty() const { return queue_.empty() && running_.empty(); }
 
   // Each sequence's state fits the list it is on, nobody is on two, and only running ones hold
@@ -104,10 +126,17 @@ class Scheduler {
   // preempted.
   bool MakeRoom(size_t index);
   void Preempt(Sequence* sequence);
-  void Start(size_t queue_index);
+  void Start(size_t queue_index, const CachedPrefix& prefix);
+  // Ends the waiting of those whose leader computes nothing for them any more, and ranks the
+  // leaders of the others.
+  void UpdateFollowers(TimePoint now);
+  // Whether the sequence waits for another one from now on.
+  bool Follow(Sequence* sequence, const CachedPrefix& prefix);
   void Give(Sequence* sequence, int32_t num_tokens);
   void GiveChunk(Sequence* sequence);
-  size_t FirstOfQueue(TimePoint now) const;
+  // The index of the first in rank, without those who follow another one or with them; the queue's
+  // size: there is none.
+  size_t FirstOfQueue(TimePoint now, bool followers) const;
   int32_t tokens_left() const { return options_.max_num_batched_tokens - schedule_.num_tokens; }
 
   const SchedulerOptions options_;
@@ -119,6 +148,7 @@ class Scheduler {
   std::vector<Sequence*> queue_;    // Waiting and preempted, in no order: ranks may change.
   std::vector<Sequence*> running_;  // Prefilling and decoding, in no order.
   int num_preempted_ = 0;
+  int num_fetching_ = 0;
 
   // Of the step being planned; members so that a step allocates nothing once they have grown.
   Schedule schedule_;

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
+#include "kvcache/test_tier.h"
 #include "policy/fcfs.h"
 
 namespace ropeway {
@@ -15,16 +17,19 @@ namespace {
 class SchedulerTest : public testing::Test {
  protected:
   void Start(int32_t blocks, const SchedulerOptions& options, SchedulingPolicy* policy = nullptr) {
-    kv_ = std::make_unique<KvCacheManager>(blocks);
+    kv_ = std::make_unique<KvCacheManager>(
+        KvCacheOptions{.num_blocks = blocks, .block_bytes = 1, .caching = caching_, .tier = tier_});
     scheduler_ = std::make_unique<Scheduler>(options, policy != nullptr ? policy : &fcfs_,
                                              kv_.get(), &mover_);
   }
 
-  Sequence* Add(int32_t prompt_len, int32_t max_tokens = 1000) {
+  Sequence* Add(int32_t prompt_len, int32_t max_tokens = 1000, int32_t shared = 0) {
     auto sequence = std::make_unique<Sequence>();
     sequence->id = sequences_.size() + 1;
     sequence->order = sequences_.size();
-    sequence->ids.assign(static_cast<size_t>(prompt_len), 0);
+    // Its own ids, unless a test says what it has in common with others.
+    sequence->ids.assign(static_cast<size_t>(prompt_len), static_cast<TokenId>(sequence->id));
+    std::fill_n(sequence->ids.begin(), std::min(shared, prompt_len), 0);
     sequence->prompt_len = prompt_len;
     sequence->max_tokens = max_tokens;
     scheduler_->Add(sequence.get());
@@ -41,6 +46,7 @@ class SchedulerTest : public testing::Test {
       text += std::to_string(item.sequence->id) + ":" + std::to_string(item.start) + "+" +
               std::to_string(item.num_tokens) + (item.sample ? "*" : "");
       item.sequence->computed += item.num_tokens;
+      kv_->OnComputed(item.sequence);
       tokens += item.num_tokens;
       EXPECT_GE(item.sequence->blocks.size(),
                 static_cast<size_t>(BlocksFor(item.sequence->computed)));
@@ -63,12 +69,14 @@ class SchedulerTest : public testing::Test {
   void CheckSound() {
     Status status = scheduler_->CheckIntegrity();
     EXPECT_TRUE(status.ok()) << status.message();
-    std::vector<const std::vector<BlockId>*> tables;
-    for (const auto& sequence : sequences_) tables.push_back(&sequence->blocks);
-    status = kv_->CheckIntegrity(tables);
+    std::vector<const Sequence*> all;
+    for (const auto& sequence : sequences_) all.push_back(sequence.get());
+    status = kv_->CheckIntegrity(all);
     EXPECT_TRUE(status.ok()) << status.message();
   }
 
+  bool caching_ = true;
+  KvTier* tier_ = nullptr;
   FcfsPolicy fcfs_;
   SequenceMover mover_;
   std::unique_ptr<KvCacheManager> kv_;
@@ -220,8 +228,80 @@ TEST_F(SchedulerTest, RemovesFromEveryState) {
   scheduler_->Remove(first, SequenceEvent::kEnd);
   EXPECT_TRUE(scheduler_->empty());
   EXPECT_EQ(scheduler_->num_preempted(), 0);
-  EXPECT_EQ(kv_->pool().num_free(), 4);
+  EXPECT_EQ(kv_->pool().num_held(), 0);
+  EXPECT_EQ(kv_->pool().num_claimed(), 0);
   CheckSound();
+}
+
+TEST_F(SchedulerTest, AResumedOneComputesOnlyWhatIsGone) {
+  Start(4, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
+  Sequence* first = Add(30);
+  Sequence* second = Add(31);
+  Step();
+  Step();
+  EXPECT_EQ(Step(), "1:31+1*");
+  ASSERT_EQ(preempted_, "2");
+  scheduler_->Remove(first, SequenceEvent::kEnd);
+  EXPECT_EQ(Step(), "2:32+1*") << "both its blocks are still there";
+  EXPECT_EQ(second->computed, 33);
+}
+
+TEST_F(SchedulerTest, OnesWithTheSamePrefixFollowOneLeader) {
+  Start(100, {.max_num_seqs = 8, .max_num_batched_tokens = 100});
+  for (int i = 0; i < 3; ++i) Add(210, 1000, 200);
+  EXPECT_EQ(Step(), "1:0+100");
+  EXPECT_EQ(head_, "2: another request that computes the same prefix");
+  Add(5);
+  EXPECT_EQ(Step(), "1:100+100") << "the tokens are all the leader's";
+  EXPECT_EQ(head_, "4: max_num_batched_tokens");
+  // 192 = the full blocks of 200 ids: the rest is each one's own.
+  EXPECT_EQ(Step(), "1:200+10* 2:192+18* 3:192+18* 4:0+5*");
+}
+
+TEST_F(SchedulerTest, OthersPassThoseWhoFollow) {
+  Start(100, {.max_num_seqs = 8, .max_num_batched_tokens = 150, .max_prefill_chunk = 100});
+  Add(210, 1000, 200);
+  Add(210, 1000, 200);
+  Add(20);
+  EXPECT_EQ(Step(), "1:0+100 3:0+20*");
+}
+
+TEST_F(SchedulerTest, IfTheLeaderEndsTheNextTakesOver) {
+  Start(100, {.max_num_seqs = 8, .max_num_batched_tokens = 100});
+  Sequence* leader = Add(210, 1000, 200);
+  Add(210, 1000, 200);
+  Add(210, 1000, 200);
+  EXPECT_EQ(Step(), "1:0+100");
+  scheduler_->Remove(leader, SequenceEvent::kAbort);
+  EXPECT_EQ(Step(), "2:96+100") << "from what the leader had finished on";
+  EXPECT_EQ(Step(), "2:196+14* 3:192+18*");
+}
+
+TEST_F(SchedulerTest, AShortCommonPrefixIsNotWaitedFor) {
+  Start(100, {.max_num_seqs = 8, .max_num_batched_tokens = 100});
+  Add(70, 1000, 40);
+  Add(70, 1000, 40);
+  EXPECT_EQ(Step(), "1:0+70* 2:0+30");
+  EXPECT_EQ(Step(), "1:70+1* 2:30+40*");
+}
+
+TEST_F(SchedulerTest, WithoutCachingNobodyFollows) {
+  caching_ = false;
+  Start(100, {.max_num_seqs = 8, .max_num_batched_tokens = 300});
+  Add(110, 1000, 100);
+  Add(110, 1000, 100);
+  EXPECT_EQ(Step(), "1:0+110* 2:0+110*");
+}
+
+TEST_F(SchedulerTest, ABlockedOneWithCachedBlocksCountsThemOnce) {
+  Start(5, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
+  Sequence* first = Add(33, 1000, 33);
+  EXPECT_EQ(Step(), "1:0+33*");
+  scheduler_->Remove(first, SequenceEvent::kEnd);
+  Add(33, 1000, 0);
+  Add(33, 1000, 33);  // Two of its three blocks are cached, and not to be evicted for itself.
+  EXPECT_EQ(Step(), "2:0+33*");
+  EXPECT_EQ(head_, "3: free KV blocks");
 }
 
 // Another policy, to see that the order is the policy's and the accounts are the scheduler's.
@@ -252,6 +332,24 @@ TEST_F(SchedulerTest, ThePolicyDecidesTheOrder) {
   EXPECT_EQ(Step(), "2:5+1* 1:0+9*");
 }
 
+// The leader of the pressing is pressing.
+TEST_F(SchedulerTest, ALeaderRunsAtTheBestRankOfItsFollowers) {
+  ShortestPromptFirst policy;
+  Start(100, {.max_num_seqs = 3, .max_num_batched_tokens = 100, .max_prefill_chunk = 60}, &policy);
+  Add(400, 1000, 330);
+  Add(350);
+  EXPECT_EQ(Step(), "2:0+60 1:0+40");
+  EXPECT_EQ(Step(), "2:60+60 1:40+40") << "the shorter one is first";
+  Add(340, 1000, 330);  // Shorter than both, and needs what the first computes.
+  EXPECT_EQ(Step(), "2:120+60 1:80+40");
+  EXPECT_EQ(head_, "3: another request that computes the same prefix");
+  EXPECT_EQ(Step(), "1:120+60 2:180+40");
+  EXPECT_EQ(Step(), "1:180+60 2:220+40");
+  EXPECT_EQ(Step(), "1:240+60 2:260+40");
+  EXPECT_EQ(Step(), "1:300+60 2:300+40");
+  EXPECT_EQ(Step(), "2:340+10* 1:360+40* 3:320+20*") << "each at its own rank again";
+}
+
 // A policy that gives up the oldest: the scheduler offers it only those without work in this step.
 class OldestGivesWay final : public SchedulingPolicy {
  public:
@@ -273,6 +371,87 @@ TEST_F(SchedulerTest, WhatHasWorkInThisStepIsNoVictim) {
   EXPECT_EQ(Step(), "1:20+1* 2:31+1*");
   EXPECT_EQ(Step(), "1:21+1*") << "the first has its token: the second can only give way itself";
   EXPECT_EQ(preempted_, "2");
+}
+
+class FetchingTest : public SchedulerTest {
+ protected:
+  FetchingTest() { tier_ = &its_tier_; }
+
+  // The tier has the first `blocks` blocks of the sequence's ids.
+  void Store(const Sequence& sequence, int32_t blocks) {
+    const std::vector<BlockName> names = ChainNames({}, sequence.ids);
+    for (int32_t i = 0; i < blocks; ++i) its_tier_.blocks[names[static_cast<size_t>(i)]] = {};
+  }
+
+  // What the engine core does for each block that was read.
+  void Read(Sequence* sequence, int32_t blocks) {
+    sequence->computed += blocks * kBlockTokens;
+    kv_->OnComputed(sequence);
+  }
+
+  TestTier its_tier_;
+};
+
+TEST_F(FetchingTest, FetchesAndThenComputesTheRest) {
+  Start(100, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
+  Sequence* a = Add(70);
+  Store(*a, 4);
+  Add(20);
+  EXPECT_EQ(Step(), "2:0+20*") << "nobody waits for the one who fetches";
+  EXPECT_EQ(a->state, SequenceState::kFetching);
+  EXPECT_EQ(scheduler_->num_fetching(), 1);
+  Read(a, 3);
+  EXPECT_EQ(Step(), "2:20+1*");
+  scheduler_->FetchDone(a);  // One block could not be had.
+  EXPECT_EQ(Step(), "2:21+1* 1:48+22*");
+  EXPECT_EQ(a->cached_tokens, 48);
+}
+
+TEST_F(FetchingTest, OthersFollowTheOneWhoFetches) {
+  Start(100, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
+  Sequence* a = Add(100, 1000, 90);
+  Store(*a, 5);
+  Add(100, 1000, 90);
+  EXPECT_EQ(Step(), "");
+  EXPECT_EQ(scheduler_->num_running(), 1);
+  Read(a, 5);
+  scheduler_->FetchDone(a);
+  EXPECT_EQ(Step(), "1:80+20* 2:80+20*");
+}
+
+TEST_F(FetchingTest, OneWhoFetchesGivesWay) {
+  Start(5, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
+  Add(15);
+  Sequence* b = Add(60);
+  Store(*b, 3);
+  EXPECT_EQ(Step(), "1:0+15*");
+  ASSERT_EQ(b->state, SequenceState::kFetching);
+  EXPECT_EQ(Step(), "1:15+1*");
+  Read(b, 1);
+  EXPECT_EQ(Step(), "1:16+1*");
+  EXPECT_EQ(preempted_, "2");
+  EXPECT_EQ(scheduler_->num_fetching(), 0);
+  EXPECT_EQ(b->parked, 16);
+}
+
+TEST_F(FetchingTest, RemovesOneWhoFetches) {
+  Start(100, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
+  Sequence* a = Add(70);
+  Store(*a, 4);
+  Step();
+  scheduler_->Remove(a, SequenceEvent::kAbort);
+  EXPECT_TRUE(scheduler_->empty());
+  EXPECT_EQ(scheduler_->num_fetching(), 0);
+  CheckSound();
+}
+
+TEST_F(FetchingTest, ReadsOnlyWhereThatIsCheaper) {
+  Start(100, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
+  kv_->read_cost().OnPrefill(1000, std::chrono::seconds(1));
+  kv_->read_cost().OnRead(1, std::chrono::seconds(1));
+  Sequence* a = Add(70);
+  Store(*a, 4);
+  EXPECT_EQ(Step(), "1:0+70*");
 }
 
 }  // namespace

@@ -1,0 +1,156 @@
+#include "engine/tier_transfers.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace ropeway {
+namespace {
+
+// The tier's memory that blocks stored for later may take; the rest of its bound is for those whose
+// place is needed now.
+constexpr uint64_t kMostPendingBytes = uint64_t{16} << 20;
+
+// Copied per step: 6 MB of a small model's blocks take about half a millisecond.
+constexpr size_t kMostReadsPerStep = 16;
+
+}  // namespace
+
+TierTransfers::TierTransfers(KvTier* tier, Executor* executor, KvCacheManager* kv,
+                             const Clock* clock, size_t block_bytes, int max_reads, DoneFn done)
+    : tier_(tier), executor_(executor), kv_(kv), clock_(clock), done_(std::move(done)) {
+  if (tier_ == nullptr) return;
+  buffer_.resize(block_bytes);
+  reads_.reserve(static_cast<size_t>(max_reads));
+}
+
+bool TierTransfers::Put(BlockId block, const BlockName& name) {
+  executor_->ReadBlock(block, buffer_);
+  if (!tier_->Put(name, buffer_)) return false;
+  unflushed_ = true;
+  ++counts_.stored_blocks;
+  return true;
+}
+
+void TierTransfers::StoreEvicted() {
+  if (tier_ == nullptr) return;
+  for (const BlockPool::Evicted& evicted : kv_->evicted()) {
+    if (tier_->Contains(evicted.name)) continue;
+    if (Put(evicted.block, evicted.name)) {
+      ++counts_.spilled_blocks;
+    } else {
+      ++counts_.lost_blocks;
+    }
+  }
+  kv_->ClearEvicted();
+}
+
+void TierTransfers::Begin(Sequence* sequence, int32_t blocks, bool tail) {
+  const int64_t bytes =
+      (blocks + (tail ? 1 : 0)) * static_cast<int64_t>(kv_->options().block_bytes);
+  try {
+    std::vector<BlockName> names;
+    names.reserve(static_cast<size_t>(blocks) + 1);
+    const auto first = sequence->names.begin() + sequence->computed / kBlockTokens;
+    names.assign(first, first + blocks);
+    if (tail) names.push_back(kv_->PartialName(*sequence));
+    if (reads_.size() < reads_.capacity() && tier_->Get(next_ticket_, std::move(names))) {
+      sequence->read_ticket = next_ticket_++;
+      const TimePoint now = clock_->Now();
+      reads_.push_back({.sequence = sequence,
+                        .blocks = blocks,
+                        .tail = tail,
+                        .begun = now,
+                        .limit = now + kv_->read_cost().ReadLimit(bytes)});
+      return;
+    }
+  } catch (const std::bad_alloc&) {  // It is computed instead.
+  }
+  ++counts_.failed_reads;
+  done_(sequence);
+}
+
+std::vector<TierTransfers::Read>::iterator TierTransfers::Find(uint64_t ticket) {
+  return std::find_if(reads_.begin(), reads_.end(),
+                      [ticket](const Read& read) { return read.sequence->read_ticket == ticket; });
+}
+
+void TierTransfers::Cancel(Sequence* sequence) {
+  if (sequence->read_ticket == 0) return;
+  const auto read = Find(sequence->read_ticket);
+  tier_->Cancel(sequence->read_ticket);
+  sequence->read_ticket = 0;
+  if (read == reads_.end()) return;
+  *read = reads_.back();
+  reads_.pop_back();
+}
+
+void TierTransfers::TakeReads() {
+  if (reads_.empty()) return;
+  for (const KvRead& block : tier_->TakeReads(kMostReadsPerStep)) Take(block);
+  const TimePoint now = clock_->Now();
+  for (size_t i = 0; i < reads_.size();) {
+    if (reads_[i].limit > now) {
+      ++i;
+      continue;
+    }
+    tier_->Cancel(reads_[i].sequence->read_ticket);
+    ++counts_.late_reads;
+    End(reads_.begin() + static_cast<int64_t>(i));
+  }
+}
+
+void TierTransfers::Take(const KvRead& block) {
+  const auto read = Find(block.ticket);
+  if (read == reads_.end()) return;
+  Sequence* sequence = read->sequence;
+  if (block.bytes.size() != kv_->options().block_bytes) {
+    if (!block.bytes.empty()) tier_->Cancel(block.ticket);
+    End(read);
+    return;
+  }
+  const auto index = static_cast<size_t>(sequence->computed / kBlockTokens);
+  executor_->WriteBlock(sequence->blocks[index], block.bytes);
+  if (read->blocks > 0) {
+    --read->blocks;
+    sequence->computed += kBlockTokens;
+  } else {
+    read->tail = false;
+    sequence->computed = sequence->parked;
+  }
+  read->bytes += static_cast<int64_t>(block.bytes.size());
+  ++counts_.fetched_blocks;
+  kv_->OnComputed(sequence);
+  if (read->blocks == 0 && !read->tail) End(read);
+}
+
+void TierTransfers::End(std::vector<Read>::iterator read) {
+  const Duration took = clock_->Now() - read->begun;
+  counts_.fetch_time += took;
+  if (read->blocks > 0 || read->tail) ++counts_.failed_reads;
+  kv_->read_cost().OnRead(read->bytes, took);
+  Sequence* sequence = read->sequence;
+  sequence->read_ticket = 0;
+  *read = reads_.back();
+  reads_.pop_back();
+  done_(sequence);
+}
+
+bool TierTransfers::StoreSome(int max_blocks) {
+  if (!anything_to_store()) return false;
+  // What the tier has under way is not asked for each block: it grows by what is put here.
+  uint64_t pending = tier_->Usage().pending_bytes;
+  for (int i = 0; i < max_blocks; ++i) {
+    if (pending > kMostPendingBytes) return false;
+    BlockId block = -1;
+    if (!kv_->NextToStore(&block)) break;
+    if (!Put(block, kv_->pool().name(block))) return false;
+    pending += buffer_.size();
+  }
+  if (kv_->anything_to_store()) return true;
+  if (unflushed_) tier_->Flush();
+  unflushed_ = false;
+  return false;
+}
+
+}  // namespace ropeway

@@ -1,0 +1,93 @@
+// Moves KV blocks' bytes between the executor's pool and a tier. What is moved, kvcache decides.
+#ifndef ROPEWAY_ENGINE_TIER_TRANSFERS_H_
+#define ROPEWAY_ENGINE_TIER_TRANSFERS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "core/sequence.h"
+#include "executor/executor.h"
+#include "kvcache/kv_cache_manager.h"
+#include "kvcache/kv_tier.h"
+
+namespace ropeway {
+
+// Bytes are copied on the engine thread, between steps, a few blocks at a time; the tier does the
+// rest. Without a tier every method does nothing.
+//
+// Thread rule: the engine thread.
+class TierTransfers {
+ public:
+  struct Counts {
+    uint64_t stored_blocks = 0;   // Handed to the tier, for whatever reason.
+    uint64_t spilled_blocks = 0;  // Of these, because their place in the pool was needed.
+    uint64_t lost_blocks = 0;     // Driven out, and the tier took no more.
+    uint64_t fetched_blocks = 0;  // Read back.
+    uint64_t failed_reads = 0;    // Reads that brought less than was asked for.
+    uint64_t late_reads = 0;      // Of these, those given up after their time limit.
+    Duration fetch_time{};        // From asking to the end, over all reads.
+  };
+
+  // Reads of a preempted or new sequence have come to an end.
+  using DoneFn = std::function<void(Sequence*)>;
+
+  // All pointers must outlive it; `tier` may be null. At most `max_reads` reads are under way.
+  TierTransfers(KvTier* tier, Executor* executor, KvCacheManager* kv, const Clock* clock,
+                size_t block_bytes, int max_reads, DoneFn done);
+
+  // Hands what was driven out of the pool to the tier. To be called after each plan and before the
+  // step computes.
+  void StoreEvicted();
+
+  // Begins the read of a fetching sequence: `blocks` full blocks behind those it has computed, then
+  // its parked tail if `tail`. Where none can be begun, it is done at once. Never throws.
+  void Begin(Sequence* sequence, int32_t blocks, bool tail);
+  // The sequence fetches no more.
+  void Cancel(Sequence* sequence);
+  // Copies what the tier has read into the pool, and ends the reads that are over or too late.
+  void TakeReads();
+
+  // Hands up to `max_blocks` blocks that wait for it to the tier, as long as that has little under
+  // way. Returns whether any are left that it would take at once.
+  bool StoreSome(int max_blocks);
+  // Blocks wait to be stored, or to be flushed.
+  bool anything_to_store() const {
+    return tier_ != nullptr && (kv_->anything_to_store() || unflushed_);
+  }
+
+  const Counts& counts() const { return counts_; }
+
+ private:
+  struct Read {
+    Sequence* sequence = nullptr;
+    int32_t blocks = 0;  // Full ones that are still to come.
+    bool tail = false;   // Still to come.
+    TimePoint begun{};
+    TimePoint limit{};
+    int64_t bytes = 0;  // That came.
+  };
+
+  bool Put(BlockId block, const BlockName& name);
+  void Take(const KvRead& block);
+  void End(std::vector<Read>::iterator read);
+  std::vector<Read>::iterator Find(uint64_t ticket);
+
+  KvTier* const tier_;
+  Executor* const executor_;
+  KvCacheManager* const kv_;
+  const Clock* const clock_;
+  const DoneFn done_;
+  std::vector<std::byte> buffer_;  // One block.
+  std::vector<Read> reads_;
+  uint64_t next_ticket_ = 1;
+  bool unflushed_ = false;  // Something was put since the last flush.
+  Counts counts_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_TIER_TRANSFERS_H_
