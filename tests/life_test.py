@@ -15,7 +15,7 @@ import time
 import unittest
 
 import smoke_test
-from smoke_test import ARGS, Server
+from smoke_test import ARGS, Server, eventually
 
 DRAIN_SECONDS = 10
 SHORT = {"prompt": "The cable car leaves the valley and", "max_tokens": 12, "temperature": 0}
@@ -60,9 +60,8 @@ def text_of(events):
 
 
 class LifeTest(unittest.TestCase):
-    def server(self, *flags, port=None):
+    def server(self, *flags, port=0):
         server = Server(*flags, port=port)
-        self.addCleanup(server.process.stdout.close)
         self.addCleanup(server.process.wait)
         self.addCleanup(server.process.kill)
         return server
@@ -87,11 +86,7 @@ class LifeTest(unittest.TestCase):
         self.assertEqual(server.process.wait(timeout=60), 0)
 
     def refuses_new_requests(self, server):
-        for _ in range(500):  # The signal takes a moment.
-            if server.get("/readyz")[0] == 503:
-                break
-            time.sleep(0.01)
-        self.assertEqual(server.get("/readyz")[0], 503)
+        eventually(lambda: server.get("/readyz")[0] == 503, "the signal is seen")
         status, text, _ = server.request("POST", "/v1/completions", SHORT)
         self.assertEqual(status, 503, text)
         self.assertTrue(json.loads(text)["error"]["message"])
@@ -143,7 +138,8 @@ class LifeTest(unittest.TestCase):
         for keys, warned in (((), True), (("--api-key", "a-key-for-tests"), False)):
             server = self.server("--host", "0.0.0.0", *keys)
             server.process.send_signal(signal.SIGTERM)
-            output = server.process.communicate(timeout=60)[0]
+            server.process.wait(timeout=60)
+            output = server.output()
             self.assertEqual("can be reached from other machines" in output, warned, output)
             self.assertNotIn("a-key-for-tests", output)
 

@@ -35,17 +35,17 @@ class Server:
         self.port = self.wait_for_port()
 
     def wait_for_port(self):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             text = self.output()
-            found = re.search(r"\bon http://127\.0\.0\.1:(\d+)", text)
+            found = re.search(r"\bon http://127\.0\.0\.1:(\d+)\n", text)
             if found:
                 return int(found.group(1))
             if self.process.poll() is not None:
                 raise RuntimeError(f"serve ended early: {text}")
             time.sleep(0.02)
         self.process.kill()
-        raise RuntimeError(f"no address within 60 s: {self.output()}")
+        raise RuntimeError(f"no address within 120 s: {self.output()}")
 
     def output(self):
         return pathlib.Path(self.log.name).read_text(encoding="utf-8")
@@ -81,7 +81,7 @@ class Server:
         return float(found.group(1))
 
     def wait_for(self, name, condition):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not condition(self.metric(name)):
             assert time.monotonic() < deadline, f"{name} is {self.metric(name)}"
             time.sleep(0.01)
@@ -358,16 +358,19 @@ class ErrorTest(ClientTest):
         self.server.wait_until_idle()
 
     def test_the_requests_timeout(self):
-        endless = {**ENDLESS, "extra_body": {"ignore_eos": True, "timeout": 0.3}}
+        endless = lambda timeout: {**ENDLESS, "extra_body": {"ignore_eos": True, "timeout": timeout}}
         with self.assertRaises(openai.APIStatusError) as caught:
-            self.client.completions.create(prompt="x", **endless)
+            self.client.completions.create(prompt="x", **endless(0.3))
         self.assertEqual(caught.exception.status_code, 408)
         self.assertEqual(caught.exception.code, "timeout")
-        text = ""
-        with self.assertRaises(openai.APIError) as caught:
-            for chunk in self.client.completions.create(prompt="x", stream=True, **endless):
-                text += chunk.choices[0].text
-        self.assertEqual(caught.exception.code, "timeout")
+        for timeout in (0.3, 2, 8):  # A busy machine may not get to the first token in time.
+            text = ""
+            with self.assertRaises(openai.APIError) as caught:
+                for chunk in self.client.completions.create(prompt="x", stream=True, **endless(timeout)):
+                    text += chunk.choices[0].text
+            self.assertEqual(caught.exception.code, "timeout")
+            if text:
+                break
         self.assertTrue(text, "nothing came before the time was up")
         self.server.wait_until_idle()
 
@@ -496,15 +499,18 @@ class FullServerTest(TimedCase):
         server = Server("--max-num-seqs", "1", "--max-queued-requests", "1")
         self.addCleanup(server.stop)
         client = server.client()
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            asked = [pool.submit(client.completions.create, model=MODEL, prompt="x", max_tokens=48,
-                                 extra_body={"ignore_eos": True}) for _ in range(8)]
-            errors = [f.exception() for f in asked]
-        refused = [e for e in errors if e is not None]
-        self.assertTrue(0 < len(refused) < 8, errors)
-        for error in refused:
-            self.assertIsInstance(error, openai.RateLimitError)
-            self.assertGreaterEqual(int(error.response.headers["retry-after"]), 1)
+        complete = lambda: client.completions.create(model=MODEL, prompt="x", max_tokens=48)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            stream = client.completions.create(prompt="x", stream=True, **ENDLESS)
+            server.wait_for("ropeway_num_requests_running", lambda n: n == 1)
+            waiting = pool.submit(complete)
+            server.wait_for("ropeway_num_requests_waiting", lambda n: n == 1)
+            for _ in range(6):
+                with self.assertRaises(openai.RateLimitError) as caught:
+                    complete()
+                self.assertGreaterEqual(int(caught.exception.response.headers["retry-after"]), 1)
+            stream.close()
+            self.assertEqual(waiting.result().object, "text_completion")
         # The client's own retries get all of them through in the end.
         patient = server.client(max_retries=10)
         with concurrent.futures.ThreadPoolExecutor(3) as pool:

@@ -8,6 +8,7 @@ usage: smoke_test.py --ropeway PROGRAM --model FILE.gguf
 """
 import argparse
 import concurrent.futures
+import contextlib
 import http.client
 import json
 import os
@@ -17,39 +18,52 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
 ARGS = argparse.Namespace()
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+# A bound for what hangs: no machine is so busy.
+PATIENCE = 120
+
+
+def eventually(holds, what, patience=PATIENCE):
+    """Waits until holds()."""
+    deadline = time.monotonic() + patience
+    while not holds():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {patience} s: {what}")
+        time.sleep(0.01)
 
 
 class Server:
-    """A running `ropeway serve`."""
+    """A running `ropeway serve`, on a port of its own choice unless one is given."""
 
-    def __init__(self, *flags, port=None):
-        self.port = port or free_port()
-        self.start = time.monotonic()
+    def __init__(self, *flags, port=0):
+        # A file, not a pipe: nobody reads while the test runs.
+        self.log = tempfile.NamedTemporaryFile("w+", prefix="ropeway-serve-")
         self.process = subprocess.Popen(
-            [ARGS.ropeway, "serve", "--model", ARGS.model, "--port", str(self.port), *flags],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        while True:
-            if self.process.poll() is not None:
-                raise RuntimeError(f"serve ended early: {self.process.stdout.read()}")
-            try:
-                if self.get("/readyz")[0] == 200:
-                    break
-            except OSError:
-                pass
-            if time.monotonic() - self.start > 60:
-                raise RuntimeError("not ready within 60 s")
-            time.sleep(0.02)
-        self.ready_seconds = time.monotonic() - self.start
+            [ARGS.ropeway, "serve", "--model", ARGS.model, "--port", str(port), *flags],
+            stdout=self.log, stderr=subprocess.STDOUT)
+        try:
+            eventually(self.has_address, "an address")
+            eventually(lambda: self.get("/readyz")[0] == 200, "/readyz says 200")
+        except BaseException:
+            self.process.kill()
+            raise
+        self.ready_cpu_seconds = self.cpu_seconds()
+
+    def output(self):
+        return pathlib.Path(self.log.name).read_text(encoding="utf-8")
+
+    def has_address(self):
+        found = re.search(r" on https?://\S+:(\d+)\n", self.output())
+        if not found and self.process.poll() is not None:
+            raise RuntimeError(f"serve ended early: {self.output()}")
+        self.port = int(found.group(1)) if found else None
+        return bool(found)
 
     def request(self, method, path, body=None, timeout=120):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
@@ -88,8 +102,7 @@ class Server:
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(timeout=60)
-        return code, self.process.stdout.read()
+        return self.process.wait(timeout=PATIENCE), self.output()
 
 
 QUESTIONS = [f"Write one sentence about {thing}." for thing in (
@@ -112,7 +125,8 @@ class SmokeTest(unittest.TestCase):
         cls.server.stop()
 
     def test_ready_soon(self):
-        self.assertLess(self.server.ready_seconds, 3.0)
+        """In processor time, which others on the machine do not add to."""
+        self.assertLess(self.server.ready_cpu_seconds, 3.0)
 
     def test_sixteen_users_get_what_each_gets_alone(self):
         ask = lambda q: self.server.post("/v1/chat/completions", chat(q, logprobs=True))[1]
@@ -181,34 +195,39 @@ class SmokeTest(unittest.TestCase):
 
     def test_a_full_queue_is_429_and_everybody_else_is_served(self):
         server = Server("--max-queued-requests", "2", "--max-num-seqs", "1")
-        try:
-            ask = lambda q: server.request("POST", "/v1/chat/completions", chat(q, max_tokens=40))
-            with concurrent.futures.ThreadPoolExecutor(16) as pool:
-                replies = list(pool.map(ask, QUESTIONS))
-            statuses = [r[0] for r in replies]
-            self.assertEqual(set(statuses), {200, 429})
-            refused = next(r for r in replies if r[0] == 429)
-            self.assertGreaterEqual(int(refused[2]["Retry-After"]), 1)
-        finally:
-            server.stop()
+        self.addCleanup(server.stop)
+        ask = lambda q: server.request("POST", "/v1/chat/completions", chat(q, max_tokens=40))
+        is_metric = lambda name, value: lambda: server.metric(f"ropeway_num_requests_{name}") == value
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            with self.endless(server):
+                eventually(is_metric("running", 1), "the endless one runs")
+                waiting = [pool.submit(ask, q) for q in QUESTIONS[:2]]
+                eventually(is_metric("waiting", 2), "two wait")
+                for question in QUESTIONS[2:]:
+                    status, _, headers = ask(question)
+                    self.assertEqual(status, 429)
+                    self.assertGreaterEqual(int(headers["Retry-After"]), 1)
+            self.assertEqual([reply.result()[0] for reply in waiting], [200, 200])
 
     def test_a_vanished_client_is_a_cancel(self):
         for streaming in (True, False):
-            body = json.dumps({"prompt": "Once upon a time", "max_tokens": 4000, "ignore_eos": True,
-                               "stream": streaming}).encode()
-            with socket.create_connection(("127.0.0.1", self.server.port)) as s:
-                s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-                          b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            with self.endless(self.server, streaming):
                 self.wait_for("ropeway_num_requests_running", lambda n: n >= 1)
             self.wait_for("ropeway_num_requests_running", lambda n: n == 0)
             self.wait_for("ropeway_kv_cache_usage_ratio", lambda n: n == 0)
 
+    @contextlib.contextmanager
+    def endless(self, server, streaming=False):
+        """A request that runs for far longer than its client stays."""
+        body = json.dumps({"prompt": "Once upon a time", "max_tokens": 8000, "ignore_eos": True,
+                           "stream": streaming}).encode()
+        with socket.create_connection(("127.0.0.1", server.port)) as s:
+            s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                      b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            yield
+
     def wait_for(self, metric, condition):
-        for _ in range(500):
-            if condition(self.server.metric(metric)):
-                return
-            time.sleep(0.01)
-        self.fail(f"{metric} is {self.server.metric(metric)}")
+        eventually(lambda: condition(self.server.metric(metric)), metric)
 
     def test_metrics(self):
         self.server.post("/v1/completions", {"prompt": "x", "max_tokens": 3})
@@ -233,15 +252,18 @@ class SmokeTest(unittest.TestCase):
 
     def test_sigterm_drains_and_an_idle_server_rests(self):
         server = Server()
-        time.sleep(0.5)
-        before = server.cpu_seconds()
-        time.sleep(2)
-        self.assertLess(server.cpu_seconds() - before, 0.05)
+        for _ in range(3):  # On a busy machine the start may reach into the first.
+            before = server.cpu_seconds()
+            time.sleep(2)
+            used = server.cpu_seconds() - before
+            if used < 0.05:
+                break
+        self.assertLess(used, 0.05)
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             asked = [pool.submit(server.post, "/v1/chat/completions", chat(q, max_tokens=60))
                      for q in QUESTIONS[:4]]
-            while server.metric("ropeway_num_requests_running") < 4:
-                time.sleep(0.01)
+            started = "ropeway_request_queue_time_seconds_count"
+            eventually(lambda: server.metric(started) == 4, "all four have started")
             code, output = server.stop()
             for reply in asked:
                 self.assertEqual(reply.result()[0], 200)
@@ -252,24 +274,21 @@ class SmokeTest(unittest.TestCase):
 
 class SignalTest(unittest.TestCase):
     def test_a_second_signal_ends_at_once(self):
-        server = Server()
+        server = Server("--drain-timeout", "600s")
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             pool.submit(server.request, "POST", "/v1/completions", {
                 "prompt": "x", "max_tokens": 8000, "ignore_eos": True})
-            while server.metric("ropeway_num_requests_running") < 1:
-                time.sleep(0.01)
+            eventually(lambda: server.metric("ropeway_num_requests_running") == 1, "it runs")
             server.process.send_signal(signal.SIGTERM)
-            time.sleep(0.3)
-            start = time.monotonic()
+            eventually(lambda: server.get("/readyz")[0] == 503, "the first signal drains")
             code, _ = server.stop()
-            self.assertLess(time.monotonic() - start, 2)
-            self.assertEqual(code, 1)
+            self.assertEqual(code, 1)  # Who drained to the end says 0.
 
 
 class CommandLineTest(unittest.TestCase):
     def run_program(self, *words):
         return subprocess.run([ARGS.ropeway, *words], capture_output=True, text=True, check=False,
-                              timeout=60)
+                              timeout=PATIENCE)
 
     def test_bad_input_is_one_sentence_and_exit_code_1(self):
         missing = "no/such/model.gguf"
@@ -300,7 +319,7 @@ class CommandLineTest(unittest.TestCase):
         for words in (["inspect", ARGS.model], ["tokenize", "--model", ARGS.model, "Hello world"]):
             with self.subTest(words=words), open("/dev/full", "w") as full:
                 reply = subprocess.run([ARGS.ropeway, *words], stdout=full, stderr=subprocess.PIPE,
-                                       text=True, check=False, timeout=60)
+                                       text=True, check=False, timeout=PATIENCE)
                 self.assertEqual(reply.returncode, 1)
                 self.assertEqual(reply.stderr, "ropeway: the output could not be written\n")
 

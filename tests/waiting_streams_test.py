@@ -7,6 +7,7 @@ leave, or 200 clients leave in the middle of their streams, no block, thread or 
 usage: waiting_streams_test.py --ropeway PROGRAM --model FILE.gguf
 """
 import argparse
+import http.client
 import json
 import os
 import pathlib
@@ -15,10 +16,9 @@ import resource
 import socket
 import struct
 import sys
-import time
 import unittest
 
-from smoke_test import ARGS, Server
+from smoke_test import ARGS, Server, eventually
 
 STREAMS = 1000
 MOST_BYTES = 50e6
@@ -53,7 +53,6 @@ def vanish(clients):
 class StreamsTest(unittest.TestCase):
     def start(self, *flags):
         server = Server(*flags)
-        self.addCleanup(server.process.stdout.close)
         self.addCleanup(server.process.wait)
         self.addCleanup(server.process.kill)
         return server
@@ -62,16 +61,25 @@ class StreamsTest(unittest.TestCase):
         text = pathlib.Path(f"/proc/{server.process.pid}/status").read_text(encoding="ascii")
         return int(re.search(rf"^{field}:\s*(\d+)", text, re.MULTILINE).group(1))
 
-    def descriptors(self, server):
-        return len(os.listdir(f"/proc/{server.process.pid}/fd"))
+    def descriptors(self, server, connections):
+        """How many the server has open once it has no more than these connections."""
+        watcher = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+
+        def only_these():
+            watcher.request("GET", "/metrics")
+            text = watcher.getresponse().read().decode()
+            found = re.search(r"^ropeway_http_connections (\d+)$", text, re.MULTILINE)
+            return int(found.group(1)) == connections + 1  # And the watcher.
+
+        try:
+            eventually(only_these, f"{connections} connections are left")
+            return len(os.listdir(f"/proc/{server.process.pid}/fd")) - 1
+        finally:
+            watcher.close()
 
     def becomes(self, what, value, wanted):
-        """Waits for value() to be `wanted`; a minute on a machine that does other things too."""
-        for _ in range(600):
-            if value() == wanted:
-                return
-            time.sleep(0.1)
-        self.assertEqual(value(), wanted, what)
+        """Waits for value() to be `wanted`."""
+        eventually(lambda: value() == wanted, f"{what} become {wanted}")
 
     def connect(self, server, body):
         client = socket.create_connection(("127.0.0.1", server.port), timeout=120)
@@ -88,9 +96,7 @@ class StreamsTest(unittest.TestCase):
             metric = f"ropeway_num_requests_{name}"
             self.becomes(metric, lambda metric=metric: server.metric(metric), 0)
         self.becomes("blocks", lambda: server.metric("ropeway_kv_cache_usage_ratio"), 0)
-        # The request for the metrics has the one connection.
-        self.becomes("connections", lambda: server.metric("ropeway_http_connections"), 1)
-        self.becomes("descriptors", lambda: self.descriptors(server), descriptors)
+        self.assertEqual(self.descriptors(server, 0), descriptors)
         self.becomes("threads", lambda: self.status(server, "Threads"), threads)
         self.assertEqual(self.probe(server), text)
 
@@ -104,7 +110,7 @@ class StreamsTest(unittest.TestCase):
             "prompt": [504] * (longest - 2), "max_tokens": 2, "ignore_eos": True}, timeout=400)[0], 200)
         runs = self.connect(server, {"prompt": [504], "max_tokens": longest - 1})
         read_until(runs, b"\n\n")
-        threads, descriptors = self.status(server, "Threads"), self.descriptors(server)
+        threads, descriptors = self.status(server, "Threads"), self.descriptors(server, 1)
         before = self.status(server, "VmRSS")
         clients = [self.connect(server, {"prompt": PROMPT, "max_tokens": 100})
                    for _ in range(STREAMS)]
@@ -126,7 +132,7 @@ class StreamsTest(unittest.TestCase):
     def test_clients_that_vanish_in_the_middle_leave_nothing_behind(self):
         server = self.start("--max-num-seqs", str(VANISHING), "--max-queued-requests", "1000")
         text = self.probe(server)
-        threads, descriptors = self.status(server, "Threads"), self.descriptors(server)
+        threads, descriptors = self.status(server, "Threads"), self.descriptors(server, 0)
         clients = [self.connect(server, {"prompt": f"Number {i}:", "max_tokens": 1500})
                    for i in range(VANISHING)]
         for client in clients:
