@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 preset=${1:-}
 case $preset in
   asan) target=unit_tests labels='^(base|core|tokenizer|kernels|model|kvcache|policy|scheduler|executor|store|engine|server|bench|roofline|cli|sim)$' ;;
-  tsan) target=thread_tests labels='^(base|executor|store|engine|server|bench|roofline)$' ;;
+  tsan) target=thread_tests labels='^(base|kvcache|executor|store|engine|server|bench|roofline)$' ;;
   *) die "usage: sanitize.sh asan|tsan [ctest flags]" ;;
 esac
 shift

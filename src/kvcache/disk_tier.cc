@@ -1,0 +1,283 @@
+#include "kvcache/disk_tier.h"
+
+#include <fmt/format.h>
+#include <rocksdb/env.h>
+
+#include <algorithm>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "base/log.h"
+#include "kvcache/disk_block.h"
+#include "kvcache/disk_directory.h"
+#include "kvcache/disk_generation.h"
+#include "kvcache/disk_watch.h"
+
+namespace ropeway {
+namespace {
+
+constexpr int64_t kGenerationOverhead = 128 << 10;
+constexpr int kLeastGenerations = 4;
+constexpr int kBlocksOfAGeneration = 4;  // At least.
+
+uint64_t GenerationLimit(const DiskTierOptions& options) {
+  const uint64_t least = kBlocksOfAGeneration * (options.block_bytes + kDiskBlockOverhead);
+  return std::max(static_cast<uint64_t>(options.capacity_bytes) / DiskTier::kGenerations,
+                  least + kGenerationOverhead);
+}
+
+}  // namespace
+
+int64_t DiskTier::MinCapacity(size_t block_bytes) {
+  const auto block = static_cast<int64_t>(block_bytes + kDiskBlockOverhead);
+  return (kLeastGenerations + 1) * (kBlocksOfAGeneration * block + kGenerationOverhead);
+}
+
+DiskTier::DiskTier(const DiskTierOptions& options)
+    : options_(options),
+      put_limit_(options.memory_bytes / 4 * 3),
+      read_limit_(options.memory_bytes / 4),
+      generation_limit_(GenerationLimit(options)),
+      rate_(options.clock, options.write_rate, options.cores) {}
+
+StatusOr<std::unique_ptr<DiskTier>> DiskTier::Open(const DiskTierOptions& given) {
+  DiskTierOptions options = given;
+  if (options.env == nullptr) options.env = rocksdb::Env::Default();
+  if (options.capacity_bytes < MinCapacity(options.block_bytes)) {
+    return InvalidArgument(
+        fmt::format("kv_disk_bytes (--kv-disk-size) is {}, but blocks of {} bytes need at least {}",
+                    options.capacity_bytes, options.block_bytes, MinCapacity(options.block_bytes)),
+        "kv_disk_bytes");
+  }
+  try {
+    std::unique_ptr<DiskTier> tier(new DiskTier(options));
+    if (Status status = tier->OpenDirectory(); !status.ok()) return status;
+    tier->StartThreads();
+    return tier;
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kResourceExhausted, "not enough memory to open the disk tier",
+                  "kv_disk_path");
+  } catch (const std::exception& e) {
+    return Status(StatusCode::kInternal, fmt::format("opening the disk tier failed: {}", e.what()),
+                  "kv_disk_path");
+  }
+}
+
+Status DiskTier::OpenDirectory() {
+  StatusOr<std::unique_ptr<DiskDirectory>> directory =
+      DiskDirectory::Open(options_.path, options_.block_bytes, options_.env);
+  if (!directory.ok()) return directory.status();
+  directory_ = *std::move(directory);
+  watch_ = std::make_shared<DiskWatch>(directory_.get(), [this] {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    writer_wakes_.notify_all();
+  });
+  for (const uint32_t number : directory_->Generations()) {
+    Status status = OpenGeneration(number);
+    if (status.ok()) continue;
+    Log().warn("{}: KV blocks that cannot be read are removed: {}", directory_->PathOf(number),
+               status.message());
+    if (status = directory_->Remove(number); !status.ok()) return status;
+  }
+  Lock lock(mutex_);
+  while (generations_.size() > 1 && UsedBytes() > static_cast<uint64_t>(options_.capacity_bytes)) {
+    if (Status status = DropOldest(&lock); !status.ok()) return status;
+  }
+  evicted_ = 0;
+  if (generations_.empty()) {
+    if (const Status status = StartGeneration(&lock); !status.ok()) {
+      return InvalidArgument(
+          fmt::format("kv_disk_path (--kv-disk-path): '{}': {}", options_.path, status.message()),
+          "kv_disk_path");
+    }
+  }
+  const std::string& stopped_in = directory_->stopped_in();
+  Log().info("{}: {} KV blocks in {:.1f} MiB are kept from earlier{}", options_.path,
+             index_.flushed(), static_cast<double>(UsedBytes()) / (1 << 20),
+             stopped_in.empty()
+                 ? ""
+                 : fmt::format("; the last process was stopped in the middle of {}", stopped_in));
+  return {};
+}
+
+Status DiskTier::OpenGeneration(uint32_t number) {
+  const DiskGeneration::Config config{.path = directory_->PathOf(number),
+                                      .memtable_bytes = options_.memtable_bytes,
+                                      .env = options_.env,
+                                      .listener = watch_};
+  StatusOr<std::unique_ptr<DiskGeneration>> opened = DiskGeneration::Open(config);
+  if (!opened.ok()) return opened.status();
+  index_.AddStored((*opened)->TakeNames(), number);
+  Generation generation;
+  generation.bytes = (*opened)->MeasureBytes();
+  generation.blocks = *std::move(opened);
+  generations_[number] = std::move(generation);
+  return {};
+}
+
+void DiskTier::StartThreads() {
+  writer_ = std::thread([this] { WriterMain(); });
+  reader_ = std::thread([this] { ReaderMain(); });
+}
+
+DiskTier::~DiskTier() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+    writer_wakes_.notify_all();
+    reader_wakes_.notify_all();
+  }
+  if (reader_.joinable()) reader_.join();
+  if (writer_.joinable()) writer_.join();
+  generations_.clear();  // Before what they report to.
+}
+
+bool DiskTier::Contains(const BlockName& name) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return index_.Find(name) != nullptr;
+}
+
+bool DiskTier::TakeMemory(size_t bytes) {
+  if (put_bytes_ > 0 && put_bytes_ + bytes > put_limit_) return false;
+  put_bytes_ += bytes;
+  return true;
+}
+
+bool DiskTier::Put(const BlockName& name, std::span<const std::byte> bytes) {
+  if (bytes.empty() || bytes.size() > options_.block_bytes) return false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (off_ || stopping_) return false;
+    if (index_.Find(name) != nullptr) return true;
+    if (!TakeMemory(bytes.size())) return false;
+  }
+  std::shared_ptr<const Bytes> copy;
+  try {
+    copy = std::make_shared<const Bytes>(bytes.begin(), bytes.end());
+  } catch (const std::bad_alloc&) {
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (off_) return false;  // Which has given back all memory.
+  try {
+    if (copy == nullptr) throw std::bad_alloc();
+    queue_.push_back({name, last_sequence_ + 1, copy, 0});
+    try {
+      index_.Queue(name, last_sequence_ + 1, copy);
+    } catch (const std::bad_alloc&) {
+      queue_.pop_back();
+      throw;
+    }
+  } catch (const std::bad_alloc&) {
+    put_bytes_ -= bytes.size();
+    return false;
+  }
+  ++last_sequence_;
+  writer_wakes_.notify_one();
+  return true;
+}
+
+void DiskTier::Flush() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (off_ || flushed_sequence_ == last_sequence_) return;
+  if (flush_target_ <= flushed_sequence_) flush_asked_ = options_.clock->Now();
+  flush_target_ = last_sequence_;
+  writer_wakes_.notify_one();
+}
+
+bool DiskTier::Get(uint64_t ticket, std::vector<BlockName> names) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (off_ || stopping_) return false;
+  try {
+    reads_.Begin(ticket, std::move(names));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  reader_wakes_.notify_one();
+  return true;
+}
+
+void DiskTier::Cancel(uint64_t ticket) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  reads_.Cancel(ticket);
+  reader_wakes_.notify_one();
+}
+
+std::vector<KvRead> DiskTier::TakeReads(size_t max_blocks) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  reader_wakes_.notify_one();
+  try {
+    return reads_.Take(max_blocks);
+  } catch (const std::bad_alloc&) {
+    take_again_ = true;
+    return {};
+  }
+}
+
+void DiskTier::SetWake(std::function<void()> wake) {
+  const std::lock_guard<std::mutex> lock(wake_mutex_);
+  wake_ = std::move(wake);
+}
+
+void DiskTier::Wake() {
+  const std::lock_guard<std::mutex> lock(wake_mutex_);
+  if (wake_) wake_();
+}
+
+void DiskTier::Erase(const BlockName& name) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const DiskIndex::Entry* const entry = index_.Find(name);
+  if (entry == nullptr) return;
+  const uint32_t generation = entry->generation;
+  index_.Erase(name);
+  if (generation == 0) return;  // The writing thread finds that it is not wanted any more.
+  try {
+    queue_.push_back({name, last_sequence_ + 1, nullptr, generation});
+    ++last_sequence_;
+    writer_wakes_.notify_one();
+  } catch (const std::bad_alloc&) {  // It may be found again at the next start.
+  }
+}
+
+KvTierUsage DiskTier::Usage() const {
+  KvTierUsage usage;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  usage.on = !off_;
+  usage.blocks = index_.flushed();
+  for (const auto& [number, generation] : generations_) usage.bytes += generation.bytes;
+  usage.capacity_bytes = static_cast<uint64_t>(options_.capacity_bytes);
+  usage.pending_bytes = put_bytes_ + reads_.bytes();
+  usage.written_bytes = written_bytes_;
+  usage.read_bytes = read_bytes_;
+  usage.rejected_blocks = rejected_;
+  usage.evicted_blocks = evicted_;
+  usage.cpu_seconds = writer_cpu_ + reader_cpu_ + watch_->cpu_seconds();
+  return usage;
+}
+
+uint64_t DiskTier::flushes() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return flushes_;
+}
+
+void DiskTier::TurnOff(const std::string& reason, Lock* lock) {
+  if (off_) return;
+  off_ = true;
+  index_.Clear();
+  queue_.clear();
+  memtable_.clear();
+  put_bytes_ = memtable_bytes_ = 0;
+  memtable_dirty_ = false;
+  reads_.EndAll();
+  reader_wakes_.notify_all();
+  writer_wakes_.notify_all();
+  TryLog(spdlog::level::err,
+         "the disk tier (--kv-disk-path {}) is off until the next start, KV blocks stay in memory "
+         "only: {}",
+         options_.path, reason);
+  lock->unlock();
+  Wake();
+  lock->lock();
+}
+
+}  // namespace ropeway

@@ -1,0 +1,191 @@
+// The tier on disk: KV blocks in RocksDB databases without a write-ahead log, found again after a
+// restart and after a kill.
+#ifndef ROPEWAY_KVCACHE_DISK_TIER_H_
+#define ROPEWAY_KVCACHE_DISK_TIER_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "kvcache/disk_index.h"
+#include "kvcache/disk_reads.h"
+#include "kvcache/kv_tier.h"
+#include "kvcache/write_rate.h"
+#include "ropeway/status.h"
+
+namespace rocksdb {
+class Env;
+}  // namespace rocksdb
+
+namespace ropeway {
+
+class DiskDirectory;
+class DiskGeneration;
+class DiskWatch;
+
+struct DiskTierOptions {
+  std::string path;            // A directory; made where there is none.
+  int64_t capacity_bytes = 0;  // Of disk, all overhead included. See MinCapacity.
+  size_t block_bytes = 0;      // Of the largest block that is put.
+  int64_t write_rate = 0;      // WriteRate: bytes per second; 0: by CPU time.
+  int cores = 1;               // For WriteRate.
+  // Bounds what the tier holds in memory: three quarters for blocks that are not yet flushed, one
+  // for blocks that were read and not taken. One block of each may always be held.
+  size_t memory_bytes = size_t{64} << 20;
+  // So much is written before it is flushed without anybody's asking, at the latest.
+  size_t memtable_bytes = size_t{16} << 20;
+  Duration flush_interval = std::chrono::milliseconds(200);  // Flushes come no more often.
+  Duration longest_in_memory = std::chrono::seconds(2);      // Then it is flushed unasked.
+  const Clock* clock = nullptr;                              // Must outlive the tier.
+  rocksdb::Env* env = nullptr;  // For tests; nullptr: the machine's. Must outlive the tier.
+};
+
+// Blocks go to the newest of about twelve generations (disk_generation.h); what is used is measured
+// from the files, and before a write that would go beyond the capacity the oldest generation is
+// dropped, so that the directory never takes more. A block that is read from the oldest quarter of
+// them is written to the newest again where the write queue is less than half full, so that what is
+// in use survives.
+//
+// Two threads do all the work on the disk: "ropeway-kv-disk" writes, "ropeway-kv-read" reads. A
+// flush costs the same few files whatever is in it, so Flush is coalesced: one is begun at once
+// where the last is flush_interval ago and the queue is empty, else when that time is up. The
+// destructor writes and flushes what was put, whatever the rate.
+//
+// An error of the device on writing, a full disk among them, turns the tier off for good, with one
+// line in the log: from then on it stores and finds nothing. So do kMaxDeviceErrors reads in a row
+// that the device fails. What is on the disk stays for the next start.
+class DiskTier final : public KvTier {
+ public:
+  static constexpr int kGenerations = 12;
+  static constexpr int kMaxDeviceErrors = 8;
+
+  // What the capacity must be for blocks of this size, at least.
+  static int64_t MinCapacity(size_t block_bytes);
+
+  // Opens what is there, whatever state it is in: what cannot be read is removed. Fails, with the
+  // option at fault, where the directory cannot be used at all: no right to write, in use by
+  // another process, a capacity below the least.
+  static StatusOr<std::unique_ptr<DiskTier>> Open(const DiskTierOptions& options);
+
+  ~DiskTier() override;
+
+  bool Contains(const BlockName& name) const override;
+  bool Put(const BlockName& name, std::span<const std::byte> bytes) override;
+  void Flush() override;
+  bool Get(uint64_t ticket, std::vector<BlockName> names) override;
+  void Cancel(uint64_t ticket) override;
+  std::vector<KvRead> TakeReads(size_t max_blocks) override;
+  void SetWake(std::function<void()> wake) override;
+  void Erase(const BlockName& name) override;
+  KvTierUsage Usage() const override;
+
+  // Flushes since the start.
+  uint64_t flushes() const;
+
+ private:
+  using Bytes = std::vector<std::byte>;
+  using Lock = std::unique_lock<std::mutex>;
+
+  struct Generation {
+    std::shared_ptr<DiskGeneration> blocks;
+    uint64_t bytes = 0;  // As last measured.
+  };
+  // A block to be written, or erased from a generation.
+  struct Job {
+    BlockName name;
+    uint64_t sequence = 0;
+    std::shared_ptr<const Bytes> bytes;  // nullptr: erase.
+    uint32_t erase_from = 0;
+  };
+
+  explicit DiskTier(const DiskTierOptions& options);
+  Status OpenDirectory();
+  Status OpenGeneration(uint32_t number);
+  void StartThreads();
+
+  // The writing thread.
+  void WriterMain();
+  bool FlushDue(TimePoint now) const;
+  Duration NextDeadline(TimePoint now);
+  void DoJob(Lock* lock);
+  Status StoreBlock(const Job& job, Lock* lock);
+  void EraseBlock(const Job& job, Lock* lock);
+  Status FlushNow(Lock* lock);
+  Status MakeRoom(size_t bytes, Lock* lock);
+  Status StartGeneration(Lock* lock);
+  Status DropOldest(Lock* lock);
+  uint64_t UsedBytes() const;  // As measured, and what the memtable will take.
+  void Account(size_t bytes);  // CPU time since the last call, for the rate.
+
+  // The reading thread.
+  void ReaderMain();
+  void ReadNext(Lock* lock);
+  void Rejected(const BlockName& name, uint32_t generation);
+  bool MayKeep(uint32_t generation) const;
+  void KeepInUse(const BlockName& name, uint32_t generation, std::shared_ptr<const Bytes> bytes);
+
+  bool TakeMemory(size_t bytes);  // Of what Put may hold.
+  void TurnOff(const std::string& reason, Lock* lock);
+  void Wake();
+
+  const DiskTierOptions options_;
+  const size_t put_limit_;
+  const size_t read_limit_;
+  const uint64_t generation_limit_;  // Bytes of disk.
+  std::unique_ptr<DiskDirectory> directory_;
+  std::shared_ptr<DiskWatch> watch_;
+
+  mutable std::mutex mutex_;  // Guards all below, unless said otherwise. Never held at disk work.
+  std::condition_variable writer_wakes_;
+  std::condition_variable reader_wakes_;
+  bool stopping_ = false;
+  bool off_ = false;
+  DiskIndex index_;
+  DiskReads reads_;
+  std::map<uint32_t, Generation> generations_;  // The newest is written to.
+  std::deque<Job> queue_;
+  uint64_t last_sequence_ = 0;     // Of the last job.
+  uint64_t written_sequence_ = 0;  // Jobs up to it are done ...
+  uint64_t flushed_sequence_ = 0;  // ... and flushed.
+  uint64_t flush_target_ = 0;      // Flush was asked for up to it.
+  TimePoint flush_asked_{0};
+  TimePoint last_flush_{0};
+  TimePoint memtable_since_{0};
+  std::vector<BlockName> memtable_;  // Written to the newest generation and not flushed.
+  bool memtable_dirty_ = false;
+  size_t memtable_bytes_ = 0;   // Of blocks.
+  size_t put_bytes_ = 0;        // Of blocks that are queued or in the memtable.
+  bool take_again_ = false;     // TakeReads lacked memory.
+  int device_errors_ = 0;       // Reads in a row.
+  uint64_t written_bytes_ = 0;  // For Usage, as the next four.
+  uint64_t read_bytes_ = 0;
+  uint64_t rejected_ = 0;
+  uint64_t evicted_ = 0;
+  uint64_t flushes_ = 0;
+  std::atomic<double> writer_cpu_{0};  // Seconds; not guarded.
+  std::atomic<double> reader_cpu_{0};
+
+  WriteRate rate_;  // Of the writing thread, as the next.
+  double accounted_cpu_ = 0;
+
+  std::mutex wake_mutex_;
+  std::function<void()> wake_;  // Guarded by wake_mutex_.
+
+  std::thread writer_;
+  std::thread reader_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_KVCACHE_DISK_TIER_H_

@@ -1,0 +1,89 @@
+#include "kvcache/write_rate.h"
+
+#include <gtest/gtest.h>
+
+namespace ropeway {
+namespace {
+
+class FakeClock final : public Clock {
+ public:
+  TimePoint Now() const override { return now; }
+  TimePoint now{0};
+};
+
+// Writes blocks as soon as they may be written, for `seconds`; each costs `cpu` seconds.
+double BytesPerSecond(FakeClock* clock, WriteRate* rate, double seconds, size_t block, double cpu) {
+  const TimePoint start = clock->now;
+  const TimePoint end = start + Duration(static_cast<int64_t>(seconds * 1e9));
+  double bytes = 0;
+  while (clock->now < end) {
+    const Duration wait = rate->Wait();
+    if (wait > Duration(0)) {
+      clock->now += wait;
+      EXPECT_EQ(rate->Wait(), Duration(0));
+      continue;
+    }
+    rate->Wrote(block, cpu);
+    bytes += static_cast<double>(block);
+  }
+  return bytes / ToSeconds(clock->now - start);
+}
+
+TEST(WriteRate, AGivenRateHoldsInTheLongRun) {
+  FakeClock clock;
+  WriteRate rate(&clock, 10'000'000, 2);
+  // Whatever the CPU time.
+  EXPECT_NEAR(BytesPerSecond(&clock, &rate, 100, 368'640, 1.0), 10e6, 0.1e6);
+}
+
+TEST(WriteRate, ABurstIsAQuarterOfASecondAndOneWrite) {
+  FakeClock clock;
+  WriteRate rate(&clock, 1'000'000, 2);
+  clock.now += std::chrono::hours(1);
+  size_t bytes = 0;
+  while (rate.Wait() == Duration(0)) {
+    rate.Wrote(100'000, 0);
+    bytes += 100'000;
+  }
+  EXPECT_EQ(bytes, 300'000U);
+}
+
+TEST(WriteRate, AWriteLargerThanTheBucketIsPaidForAfterwards) {
+  FakeClock clock;
+  WriteRate rate(&clock, 1000, 1);
+  ASSERT_EQ(rate.Wait(), Duration(0));
+  rate.Wrote(10'000, 0);
+  EXPECT_NEAR(ToSeconds(rate.Wait()), 9.75, 0.001);
+}
+
+TEST(WriteRate, WithoutOneTheCpuTimeStaysAtItsShare) {
+  for (const double cpu_per_byte : {0.5e-9, 2e-9, 20e-9}) {
+    FakeClock clock;
+    WriteRate rate(&clock, 0, 2);
+    const size_t block = 368'640;
+    const double cpu = cpu_per_byte * static_cast<double>(block);
+    BytesPerSecond(&clock, &rate, 60, block, cpu);  // It learns.
+    const double bytes = BytesPerSecond(&clock, &rate, 60, block, cpu);
+    EXPECT_NEAR(bytes * cpu_per_byte, 0.06, 0.003) << cpu_per_byte;
+  }
+}
+
+TEST(WriteRate, WhatAFlushCostsCounts) {
+  FakeClock clock;
+  WriteRate rate(&clock, 0, 2);
+  const double before = rate.bytes_per_second();
+  rate.Wrote(0, 1.0);
+  EXPECT_LT(rate.bytes_per_second(), before / 50);
+}
+
+TEST(WriteRate, ItFollowsAChangeOfTheCost) {
+  FakeClock clock;
+  WriteRate rate(&clock, 0, 1);
+  BytesPerSecond(&clock, &rate, 60, 100'000, 100'000 * 10e-9);
+  EXPECT_NEAR(rate.bytes_per_second(), 0.03 / 10e-9, 0.1 * 0.03 / 10e-9);
+  BytesPerSecond(&clock, &rate, 60, 100'000, 100'000 * 1e-9);
+  EXPECT_NEAR(rate.bytes_per_second(), 0.03 / 1e-9, 0.3 * 0.03 / 1e-9);
+}
+
+}  // namespace
+}  // namespace ropeway
