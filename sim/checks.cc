@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "engine/test_executor.h"
+#include "scheduler/scheduler.h"
 
 namespace ropeway::sim {
 namespace {
@@ -41,13 +42,18 @@ void Checks::OnAdd(const SimRequest& made, const Status& answer, const Status& d
   }
   if (!made.can_fit) Violate("failed", Name(id) + " can never fit and was accepted");
   Record& record = records_[id];
+  std::vector<std::vector<Output>> cut_outputs = std::move(record.cut_outputs);
+  record = {};
   record.made = made;
-  record.order = records_.size();
+  record.order = next_order_++;
+  record.cut_outputs = std::move(cut_outputs);
   open_.insert(id);
   // The oldest one gets a token's work in each step, and needs at most its length twice: once
   // computed, once more after a preemption just before it became the oldest. Two steps of margin
   // for what an end leaves to the next step.
-  const auto each = static_cast<uint64_t>(2 * setup_.core.max_model_len + 2);
+  // With prefix caching it may wait as long again for another one that computes its prefix.
+  const auto each =
+      static_cast<uint64_t>((setup_.core.prefix_caching ? 4 : 2) * setup_.core.max_model_len + 2);
   record.must_end_by = step + each * open_.size();
 }
 
@@ -111,9 +117,43 @@ void Checks::OnStarted(const CoreEvent& event, Record* record) {
   for (const RequestId other : open_) {
     const Record& earlier = records_.at(other);
     if (earlier.order >= record->order || earlier.started || earlier.finish_asked) continue;
+    if (MayFollow(other)) continue;
     Violate("fcfs_order", Name(event.id) + " ran its first step before " + Name(other) +
                               ", which arrived earlier");
   }
+}
+
+bool Checks::MayFollow(RequestId id) const {
+  const CoreRequest& request = records_.at(id).made.request;
+  if (!setup_.core.prefix_caching || request.spec.num_prompt_logprobs >= 0) return false;
+  return std::any_of(open_.begin(), open_.end(), [&](RequestId other) {
+    const CoreRequest& leader = records_.at(other).made.request;
+    if (other == id || leader.cache_root != request.cache_root) return false;
+    const auto ends = std::mismatch(request.prompt.begin(), request.prompt.end(),
+                                    leader.prompt.begin(), leader.prompt.end());
+    return ends.first - request.prompt.begin() >= Scheduler::kMinFollowTokens;
+  });
+}
+
+std::vector<SimRequest> Checks::OnKill() {
+  std::map<uint64_t, RequestId> in_order;
+  for (const RequestId id : open_) in_order[records_.at(id).order] = id;
+  open_.clear();
+  memory_in_a_row_ = 0;
+  free_steps_ = 0;
+  std::vector<SimRequest> again;
+  for (const auto& [order, id] : in_order) {
+    Record& record = records_.at(id);
+    record.cut_outputs.push_back(std::move(record.output));
+    record.output.clear();
+    if (record.finish_asked) {
+      record.ended = true;
+      record.reason = record.asked_reason;
+    } else {
+      again.push_back(record.made);
+    }
+  }
+  return again;
 }
 
 void Checks::OnPreempted(const CoreEvent& event, Record* record) {
@@ -191,6 +231,7 @@ void Checks::OnEnd(const CoreEvent& event, const Status& device, TimePoint now, 
           std::to_string(length) + " were emitted");
   }
   if (event.prompt_tokens != static_cast<int32_t>(request.prompt.size())) wrong("prompt_tokens");
+  if (event.cached_tokens < 0 || event.cached_tokens > event.prompt_tokens) wrong("cached_tokens");
   if (event.preemptions != record->preemptions) wrong("preemptions");
   if (event.first_token_step != record->first_token_step) wrong("first_token_step");
 
@@ -245,8 +286,9 @@ void Checks::AfterStep(const CoreStats& stats, TimePoint begin) {
   }
   const bool no_memory = std::strcmp(stats.blocked_by, "memory") == 0;
   memory_in_a_row_ = no_memory ? (memory_in_a_row_ + 1) % EngineCore::kMaxMemoryTries : 0;
-  if (no_memory) ++memory_steps_;
-  if (stats.last_rows == 0 && !open_.empty() && !no_memory) {
+  const bool fetching = stats.fetching > 0 || stats.last_fetches > 0;
+  if (no_memory || fetching) ++free_steps_;
+  if (stats.last_rows == 0 && !open_.empty() && !no_memory && !fetching) {
     Violate("no_progress", "step " + std::to_string(stats.steps) + " had no work; " +
                                Name(stats.blocked_id) + " waits for " + stats.blocked_by);
   }
@@ -256,11 +298,11 @@ void Checks::AfterStep(const CoreStats& stats, TimePoint begin) {
       Violate("deadline", Name(id) + " lived on in step " + std::to_string(stats.steps) +
                               ", which began after its deadline");
     }
-    if (stats.steps <= record.must_end_by + memory_steps_) continue;
+    if (stats.steps <= record.must_end_by + free_steps_) continue;
     Violate("waited_too_long", Name(id) + " has not ended in step " + std::to_string(stats.steps) +
                                    (record.started ? "" : " and never started") +
                                    "; it must have by step " +
-                                   std::to_string(record.must_end_by + memory_steps_));
+                                   std::to_string(record.must_end_by + free_steps_));
   }
 }
 

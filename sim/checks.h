@@ -39,6 +39,7 @@ struct Record {
   bool timed_out = false;
   FinishReason reason = FinishReason::kStop;
   std::vector<Output> output;
+  std::vector<std::vector<Output>> cut_outputs;  // Of earlier tries, cut by a kill.
 };
 
 // The checks, by the name under which a violation is reported:
@@ -50,7 +51,9 @@ struct Record {
 //                    when an earlier one had to give way
 //   same_text        tokens or log-probs differ from those of an undisturbed run
 //   same_trace       one seed, two traces
-//   kv               a context was read or written through a wrong block table
+//   kv               a context was read or written through a wrong block table, or from a block
+//                    that holds something else than its name says
+//   tenant           a request read a block that another tenant's request wrote
 //   failed           a request failed or was refused for another reason than its own or the
 //                    device's
 //   end_fields       an end's reason or counts are wrong
@@ -73,6 +76,9 @@ class Checks {
   void OnFinishReturned(RequestId id, bool nobody_left);
   // The step began at `begin`.
   void AfterStep(const CoreStats& stats, TimePoint begin);
+  // The engine is gone. What is to be sent again, in order: all that had no end and whose client
+  // did not go away.
+  std::vector<SimRequest> OnKill();
   void OnIntegrity(const Status& status);
   void AtEnd();
 
@@ -89,13 +95,18 @@ class Checks {
   void OnToken(const CoreEvent& event, Record* record);
   void OnEnd(const CoreEvent& event, const Status& device, TimePoint now, Record* record);
   void OnFailed(const CoreEvent& event, const Status& device, TimePoint now, Record* record);
+  // Whether the request may wait for another one that computes the same prefix.
+  bool MayFollow(RequestId id) const;
   void CheckCause(const CoreEvent& event, const Record& record);
 
   const Setup& setup_;
   std::map<RequestId, Record> records_;
-  std::set<RequestId> open_;   // Accepted and not ended.
-  uint64_t memory_steps_ = 0;  // For which memory was short: they are nobody's wait.
-  int memory_in_a_row_ = 0;    // Of these, up to now.
+  std::set<RequestId> open_;  // Accepted and not ended.
+  uint64_t next_order_ = 1;
+  // Steps for which memory was short, or in which somebody waited for the tier, whose time the
+  // clock tells and not the steps: they are nobody's wait.
+  uint64_t free_steps_ = 0;
+  int memory_in_a_row_ = 0;  // Of these, up to now.
   std::map<std::string, std::string> violations_;
 };
 

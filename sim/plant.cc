@@ -11,7 +11,7 @@
 namespace ropeway::sim {
 namespace {
 
-constexpr std::array<std::pair<Plant, const char*>, 11> kNames = {{
+constexpr std::array<std::pair<Plant, const char*>, 15> kNames = {{
     {Plant::kNone, "none"},
     {Plant::kLeak, "leak"},
     {Plant::kLost, "lost"},
@@ -23,6 +23,10 @@ constexpr std::array<std::pair<Plant, const char*>, 11> kNames = {{
     {Plant::kDeadlineMissed, "deadline_missed"},
     {Plant::kEarlyEnd, "early_end"},
     {Plant::kPastStop, "past_stop"},
+    {Plant::kStaleBlock, "stale_block"},
+    {Plant::kClaimLost, "claim_lost"},
+    {Plant::kSharedTenant, "shared_tenant"},
+    {Plant::kPartialName, "partial_name"},
 }};
 
 class PlantedPolicy final : public SchedulingPolicy {
@@ -34,6 +38,9 @@ class PlantedPolicy final : public SchedulingPolicy {
   int64_t Rank(const Sequence& sequence, TimePoint now) const override {
     if (plant_ == Plant::kStarve && sequence.id == kStarvedId) {
       return std::numeric_limits<int64_t>::max();
+    }
+    if (plant_ == Plant::kClaimLost && sequence.claims.size() > 1) {
+      const_cast<Sequence&>(sequence).claims.pop_back();
     }
     const int64_t rank = fcfs_.Rank(sequence, now);
     return plant_ == Plant::kReorder ? rank ^ 1 : rank;
@@ -78,6 +85,7 @@ CoreRequest Forget(Plant plant, CoreRequest request) {
   if (plant == Plant::kDeadlineMissed) request.deadline = TimePoint::max();
   if (plant == Plant::kEarlyEnd) request.spec.params.min_tokens = 0;
   if (plant == Plant::kPastStop) request.stop_ids.clear();
+  if (plant == Plant::kSharedTenant) request.cache_root = {};
   return request;
 }
 

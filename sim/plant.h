@@ -26,6 +26,10 @@ enum class Plant {
   kDeadlineMissed,  // A deadline is forgotten.
   kEarlyEnd,        // A request ends before its min_tokens.
   kPastStop,        // A request goes on after a stop id.
+  kStaleBlock,      // A tier gives another block than it was asked for.
+  kClaimLost,       // A preempted sequence loses a claim.
+  kSharedTenant,    // Tenants share blocks.
+  kPartialName,     // A partial block is named without its length.
 };
 
 const char* PlantName(Plant plant);

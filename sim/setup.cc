@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "engine/test_executor.h"
 #include "kvcache/kv_cache_manager.h"
 
 namespace ropeway::sim {
@@ -22,7 +23,10 @@ void DrawFaults(Random& random, Setup* setup) {
       {"cancel_at_end", 0.2},   {"cancel_after_end", 0.2},
       {"duplicate_id", 0.1},    {"cancel_preempted", 0.1},
       {"lost_in_need", 0.05},   {"short_of_memory", 0.05},
-      {"memory_gone", 0.002}};
+      {"memory_gone", 0.002},   {"kill", 0.004},
+      {"tier_slow", 0.05},      {"tier_full", 0.1},
+      {"tier_lossy", 0.1},      {"tier_torn", 0.1},
+      {"tier_off", 0.01}};
   for (const auto& [name, p] : points) {
     // A lost device ends the run early: most seeds go without.
     const std::string point = name;
@@ -46,6 +50,15 @@ void DrawEnds(Random& random, CoreRequest* request) {
   }
 }
 
+void DrawTier(Random& random, Setup* setup) {
+  TierSetup& tier = setup->tier;
+  tier.on = random.Chance(0.75);
+  tier.blocks = static_cast<int32_t>(random.Between(1, 20 * setup->blocks));
+  tier.most_pending = static_cast<int32_t>(random.Between(1, 2 * setup->blocks));
+  tier.read_time = std::chrono::microseconds(OneOf<int64_t>(random, {0, 10, 300, 3000, 30000}));
+  setup->core.checkpoint_always = random.Chance(0.3);
+}
+
 // A load under which one request can be passed for ever: always somebody else in line.
 void MakeEndless(Setup* setup) {
   setup->users = setup->core.max_num_seqs + 4;
@@ -55,9 +68,55 @@ void MakeEndless(Setup* setup) {
   setup->huge_share = 0;
   setup->deadline_share = 0;
   setup->faults.clear();
+  setup->turn_share = 0;  // Nobody waits for a leader: the line is the check's to explain.
+  setup->tier.on = false;
+}
+
+// As long as two requests may have in common without one waiting for the other.
+constexpr int64_t kShortFamily = 20;
+// And for others a system prompt that they do.
+constexpr int64_t kLongFamily = 150;
+
+std::vector<TokenId> Prompt(const Setup& setup, int index, int64_t length, Random& random) {
+  std::vector<TokenId> prompt;
+  // A turn that goes on from an earlier request of the same tenant: its prompt and some of what it
+  // generated.
+  if (index >= setup.tenants && random.Chance(setup.turn_share)) {
+    const auto back = static_cast<int>(random.Between(1, std::max(1, index / setup.tenants)));
+    const SimRequest earlier = MakeRequest(setup, index - back * setup.tenants, {});
+    prompt = earlier.request.prompt;
+    const int64_t more = random.Between(0, earlier.request.max_tokens);
+    for (const TokenId token : Generated(earlier.request, more)) prompt.push_back(token);
+    if (static_cast<int64_t>(prompt.size()) > length) prompt.resize(static_cast<size_t>(length));
+  }
+  // Few different first tokens: many prompts begin alike.
+  const uint64_t family = random.Below(3);
+  const int64_t common = family == 0 ? kLongFamily : kShortFamily;
+  for (auto i = static_cast<int64_t>(prompt.size()); i < length; ++i) {
+    const uint64_t token = i < common ? Mix64(family, static_cast<uint64_t>(i)) : random.Next64();
+    prompt.push_back(static_cast<TokenId>(token % 1000));
+  }
+  return prompt;
 }
 
 }  // namespace
+
+int TenantOf(const Setup& setup, RequestId id) {
+  return static_cast<int>((id - 1) % static_cast<uint64_t>(setup.tenants));
+}
+
+BlockName RootOf(int tenant) { return ChildName({}, std::vector<TokenId>{tenant}); }
+
+std::vector<TokenId> Generated(const CoreRequest& request, int64_t count) {
+  uint64_t hash = request.spec.seed;
+  for (const TokenId id : request.prompt) hash = Mix64(hash, static_cast<uint64_t>(id) + 1);
+  std::vector<TokenId> tokens;
+  while (static_cast<int64_t>(tokens.size()) < count) {
+    tokens.push_back(static_cast<TokenId>(hash % TestExecutor::kVocabSize));
+    hash = Mix64(hash, static_cast<uint64_t>(tokens.back()) + 1);
+  }
+  return tokens;
+}
 
 Setup MakeSetup(uint64_t seed, Plant plant) {
   SeededRandom random(Mix64(seed, 1));
@@ -68,7 +127,7 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   core.max_num_seqs = OneOf(random, {1, 2, 3, 5, 8, 16});
   core.max_num_batched_tokens = OneOf(random, {1, 2, 7, 16, 33, 64, 256});
   core.max_prefill_chunk = OneOf(random, {0, 0, 1, 7, 64});
-  core.max_model_len = static_cast<int32_t>(random.Between(20, 160));
+  core.max_model_len = static_cast<int32_t>(random.Between(20, random.Chance(0.4) ? 500 : 160));
   core.check_integrity = false;  // The simulation checks, and names the seed.
   // From a pool that holds one longest sequence to one that holds three, small ones more often.
   const auto longest = static_cast<uint64_t>(BlocksFor(core.max_model_len));
@@ -78,7 +137,7 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   setup.mean_gap_us = OneOf<int64_t>(random, {10, 1000, 5000, 30000});
   // Short prompts with long outputs are what runs a pool dry.
   setup.longest_prompt =
-      static_cast<int32_t>(random.Chance(0.5) ? 16 : random.Between(1, core.max_model_len - 1));
+      static_cast<int32_t>(random.Chance(0.4) ? 16 : random.Between(1, core.max_model_len - 1));
   setup.longest_output = static_cast<int32_t>(random.Between(1, core.max_model_len - 1));
   setup.cancel_share = OneOf(random, {0.0, 0.1, 0.5});
   setup.stop_share = OneOf(random, {0.0, 0.2});
@@ -86,6 +145,11 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   setup.deadline_share = OneOf(random, {0.0, 0.0, 0.3});
   setup.score_share = OneOf(random, {0.0, 0.3});
   setup.zero_share = OneOf(random, {0.0, 0.1});
+  setup.core.prefix_caching = random.Chance(0.85);
+  setup.core.eviction = random.Chance(0.3) ? EvictionPolicy::kLru : EvictionPolicy::kCost;
+  setup.tenants = OneOf(random, {1, 1, 2, 3});
+  setup.turn_share = OneOf(random, {0.0, 0.5, 0.8});
+  DrawTier(random, &setup);
   DrawFaults(random, &setup);
   if (plant == Plant::kStarve) MakeEndless(&setup);
   return setup;
@@ -106,7 +170,10 @@ std::string Describe(const Setup& setup) {
       " stops=" + std::to_string(setup.stop_share) + " huge=" + std::to_string(setup.huge_share) +
       " deadlines=" + std::to_string(setup.deadline_share) +
       " scored=" + std::to_string(setup.score_share) +
-      " no_tokens=" + std::to_string(setup.zero_share) + " faults=";
+      " no_tokens=" + std::to_string(setup.zero_share) +
+      " caching=" + std::to_string(setup.core.prefix_caching) +
+      " tenants=" + std::to_string(setup.tenants) + " turns=" + std::to_string(setup.turn_share) +
+      " tier=" + std::to_string(setup.tier.on ? setup.tier.blocks : 0) + " faults=";
   for (const auto& [name, p] : setup.faults) text += name + ",";
   if (setup.faults.empty()) text += "none";
   return text;
@@ -127,12 +194,10 @@ SimRequest MakeRequest(const Setup& setup, int index, TimePoint previous) {
   }
   made.can_fit = !random.Chance(setup.huge_share);
   if (!made.can_fit) (random.Chance(0.5) ? prompt : output) += limit + 1;
-  // Few different first tokens: many prompts begin alike.
-  const uint64_t family = random.Below(3);
-  for (int64_t i = 0; i < prompt; ++i) {
-    const uint64_t token = i < 20 ? Mix64(family, static_cast<uint64_t>(i)) : random.Next64();
-    request.prompt.push_back(static_cast<TokenId>(token % 1000));
-  }
+  made.request.prompt = Prompt(setup, index, prompt, random);
+  const int tenant = TenantOf(setup, request.id);
+  request.tenant = "tenant " + std::to_string(tenant);
+  request.cache_root = RootOf(tenant);
   request.max_tokens = static_cast<int32_t>(output);
   request.spec.seed = random.Next64();
   request.spec.num_logprobs = random.Chance(0.5) ? 0 : -1;

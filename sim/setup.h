@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/engine_core.h"
 #include "plant.h"
@@ -28,6 +29,16 @@ namespace ropeway::sim {
 //   cancel_preempted  a cancel arrives after a preemption
 //   cancel_after_end  a cancel arrives after the end
 //   duplicate_id      a request with an id in use arrives
+//   kill              the process ends without notice and starts again on the same tier; clients
+//                     send again what had no end
+// and those of SimTier.
+struct TierSetup {
+  bool on = false;
+  int32_t blocks = 0;        // It holds.
+  int32_t most_pending = 0;  // Blocks it takes before they are flushed.
+  Duration read_time{};      // Of a block.
+};
+
 struct Setup {
   uint64_t seed = 0;
   Plant plant = Plant::kNone;
@@ -40,12 +51,15 @@ struct Setup {
   int64_t mean_gap_us = 0;  // Open loop: mean time between two arrivals.
   int32_t longest_prompt = 0;
   int32_t longest_output = 0;
-  double cancel_share = 0;               // Requests with a cancel at a random moment.
-  double stop_share = 0;                 // Requests that the output side ends at a stop string.
-  double huge_share = 0;                 // Requests that can never fit.
-  double deadline_share = 0;             // Requests with a deadline.
-  double score_share = 0;                // Requests with prompt log-probs.
-  double zero_share = 0;                 // Requests that want no token.
+  double cancel_share = 0;    // Requests with a cancel at a random moment.
+  double stop_share = 0;      // Requests that the output side ends at a stop string.
+  double huge_share = 0;      // Requests that can never fit.
+  double deadline_share = 0;  // Requests with a deadline.
+  double score_share = 0;     // Requests with prompt log-probs.
+  double zero_share = 0;      // Requests that want no token.
+  int tenants = 1;            // Who share no blocks.
+  double turn_share = 0;      // Requests that go on from what an earlier one had.
+  TierSetup tier;
   std::map<std::string, double> faults;  // Probabilities.
 };
 
@@ -66,6 +80,13 @@ struct SimRequest {
   std::optional<Duration> deadline_after;  // Likewise.
   int32_t stop_after = 0;                  // Tokens after which a stop string is complete; 0: none.
 };
+
+// Which of the tenants sends it. The root of its blocks' names is his.
+int TenantOf(const Setup& setup, RequestId id);
+BlockName RootOf(int tenant);
+
+// The tokens that TestExecutor generates for the request, up to `count`, wherever it would end.
+std::vector<TokenId> Generated(const CoreRequest& request, int64_t count);
 
 // `index` counts from 0; the request's id is index + 1. REQUIRES: open-loop callers ask in order,
 // with the time of the one before as `previous`.

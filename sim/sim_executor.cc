@@ -8,6 +8,8 @@ namespace ropeway::sim {
 
 StatusOr<KvLayout> SimExecutor::Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                                      int max_num_seqs) {
+  lost_ = false;
+  memory_gone_ = 0;
   return device_.Init(kv_cache_bytes, max_num_batched_tokens, max_num_seqs);
 }
 

@@ -3,8 +3,10 @@
 #define ROPEWAY_SIM_SIM_EXECUTOR_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "base/random.h"
 #include "engine/test_executor.h"
@@ -17,9 +19,12 @@ namespace ropeway::sim {
 // A step costs 1 ms, 50 us a row and 1 us for each 10 positions that a row attends to.
 class SimExecutor final : public Executor {
  public:
-  // `clock` and `faults` must outlive it.
-  SimExecutor(SimClock* clock, FaultPoints* faults, Plant plant)
-      : clock_(clock), faults_(faults), plant_(plant) {}
+  // `clock` and `faults` must outlive it. `scope_of`: see TestExecutor.
+  SimExecutor(SimClock* clock, FaultPoints* faults, Plant plant,
+              std::function<int32_t(uint64_t)> scope_of)
+      : clock_(clock), faults_(faults), plant_(plant) {
+    device_.scope_of = std::move(scope_of);
+  }
 
   StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                           int max_num_seqs) override;
@@ -33,6 +38,7 @@ class SimExecutor final : public Executor {
 
   // What no executor could have computed; empty: nothing (see TestExecutor).
   const std::string& violation() const { return device_.violation(); }
+  const std::string& foreign_read() const { return device_.foreign_read(); }
 
  private:
   void CorruptRecomputed();

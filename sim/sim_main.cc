@@ -41,6 +41,8 @@ struct Totals {
   std::map<std::string, uint64_t> faults;
   TransitionCounts transitions{};
   uint64_t steps = 0, preemptions = 0, mixed_steps = 0, requests = 0;
+  uint64_t kills = 0, found_after_kill = 0, spilled = 0, cached_tokens = 0, followed = 0;
+  uint64_t late_reads = 0, cut = 0;
   uint64_t timed_out = 0, gave_way_scored = 0, no_tokens = 0, beyond_least = 0;
 
   void Add(const Setup& setup, const Report& report) {
@@ -54,10 +56,17 @@ struct Totals {
     steps += report.stats.steps;
     preemptions += report.stats.preemptions;
     mixed_steps += report.mixed_steps;
+    kills += report.kills;
+    found_after_kill += report.found_after_kill;
+    spilled += report.spilled;
+    cached_tokens += report.cached_tokens;
+    followed += report.followed;
+    late_reads += report.late_reads;
     requests += report.records.size();
     for (const auto& [id, record] : report.records) {
       const auto least = static_cast<size_t>(record.made.request.spec.params.min_tokens);
       if (record.timed_out) ++timed_out;
+      for (const std::vector<Output>& output : record.cut_outputs) cut += output.empty() ? 0 : 1;
       if (record.gave_way_scored) ++gave_way_scored;
       if (record.made.request.max_tokens == 0) ++no_tokens;
       if (least > 0 && record.output.size() > least) ++beyond_least;
@@ -96,8 +105,19 @@ bool Covered(const Totals& totals) {
        {std::pair{"timed out", totals.timed_out},
         {"gave way with a part of the prompt scored", totals.gave_way_scored},
         {"wanted no token", totals.no_tokens},
-        {"went beyond min_tokens", totals.beyond_least}}) {
+        {"went beyond min_tokens", totals.beyond_least},
+        {"were cut in their output by a kill", totals.cut}}) {
     std::printf("  requests that %-44s %6llu\n", name, static_cast<unsigned long long>(n));
+    all = all && n > 0;
+  }
+  for (const auto& [name, n] :
+       {std::pair{"kills", totals.kills},
+        {"blocks flushed before a kill and read after it", totals.found_after_kill},
+        {"blocks driven out of the pool into the tier", totals.spilled},
+        {"prompt tokens found in the cache", totals.cached_tokens},
+        {"steps whose head of the queue waited for a leader", totals.followed},
+        {"reads given up for being late", totals.late_reads}}) {
+    std::printf("  %-50s %8llu\n", name, static_cast<unsigned long long>(n));
     all = all && n > 0;
   }
   if (!all)
@@ -116,7 +136,8 @@ int Main(int argc, char** argv) {
   app.add_option("--seeds", seeds, "Run the seeds A..B")->excludes(one);
   app.add_option("--plant", plant_name,
                  "Plant a bug: leak lost double starve reorder diff scored_twice "
-                 "deadline_missed early_end past_stop");
+                 "deadline_missed early_end past_stop stale_block claim_lost shared_tenant "
+                 "partial_name");
   app.add_flag("--verbose", verbose, "Print what happens");
   app.add_flag("--coverage", coverage, "Fail unless the seeds met every fault and transition");
   try {

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 #include <utility>
+
+#include "kvcache/kv_cache_manager.h"
+#include "scheduler/scheduler.h"
 
 namespace ropeway::sim {
 namespace {
@@ -24,6 +28,7 @@ Setup Undisturbed(Setup setup) {
   setup.core.max_num_batched_tokens = 512;
   setup.core.max_prefill_chunk = 0;
   setup.blocks *= 100;
+  setup.core.prefix_caching = false;
   setup.num_requests = 0;
   return setup;
 }
@@ -35,7 +40,7 @@ std::map<RequestId, std::vector<Output>> ReferenceOutputs(
   SimClock clock;
   SeededRandom random(0);
   FaultPoints faults(&random);
-  SimExecutor executor(&clock, &faults, Plant::kNone);
+  SimExecutor executor(&clock, &faults, Plant::kNone, nullptr);
   const auto policy = MakePolicy(Plant::kNone);
   EngineCoreOptions options = setup.core;
   options.is_end = IsEnd;
@@ -60,6 +65,11 @@ void CompareTexts(const Setup& setup, const std::map<RequestId, Record>& records
   const auto reference = ReferenceOutputs(setup, records);
   for (const auto& [id, record] : records) {
     const std::vector<Output>& whole = reference.at(id);
+    for (const std::vector<Output>& cut : record.cut_outputs) {
+      if (cut.size() <= whole.size() && std::equal(cut.begin(), cut.end(), whole.begin())) continue;
+      report->violations.emplace(
+          "same_text", "request " + std::to_string(id) + " had another text before a kill");
+    }
     const bool complete =
         record.ended && !record.finish_asked &&
         (record.reason == FinishReason::kStop || record.reason == FinishReason::kLength);
@@ -93,19 +103,73 @@ Simulation::Simulation(const Setup& setup, bool verbose)
       fault_random_(Mix64(setup.seed, 2)),
       check_random_(Mix64(setup.seed, 3)),
       faults_(&fault_random_),
-      executor_(&clock_, &faults_, setup.plant),
+      executor_(&clock_, &faults_, setup.plant,
+                [this](uint64_t id) { return TenantOf(setup_, id); }),
+      tier_(setup.tier, &clock_, &faults_, setup.plant,
+            [this](const BlockName& name) { return PartialOf(name); }),
       policy_(MakePolicy(setup.plant)),
       checks_(setup_) {
   for (const auto& [name, p] : setup.faults) faults_.Enable(name, p);
-  EngineCoreOptions options = setup.core;
+  StartEngine();
+}
+
+void Simulation::StartEngine() {
+  EngineCoreOptions options = setup_.core;
   options.is_end = IsEnd;
-  const KvLayout layout = *executor_.Init(TestExecutor::PoolBytes(setup.blocks),
+  if (setup_.tier.on) options.tier = &tier_;
+  const KvLayout layout = *executor_.Init(TestExecutor::PoolBytes(setup_.blocks),
                                           options.max_num_batched_tokens, options.max_num_seqs);
   core_ = std::make_unique<EngineCore>(options, layout, &executor_, policy_.get(), &clock_,
                                        [this](std::vector<CoreEvent> events) {
                                          Tamper(setup_.plant, &events);
                                          Receive(std::move(events));
                                        });
+}
+
+void Simulation::CountLife() {
+  const CoreStats& stats = core_->stats();
+  report_.stats.steps += stats.steps;
+  report_.stats.preemptions += stats.preemptions;
+  report_.spilled += stats.transfers.spilled_blocks;
+  report_.cached_tokens += stats.cached_prompt_tokens;
+  report_.late_reads += stats.transfers.late_reads;
+  for (size_t s = 0; s < kNumSequenceStates; ++s) {
+    for (size_t e = 0; e < kNumSequenceEvents; ++e) {
+      report_.transitions[s][e] += core_->transitions()[s][e];
+    }
+  }
+}
+
+// What was flushed is there in the next life; who had no end asks again, from the beginning.
+void Simulation::Kill() {
+  ++report_.kills;
+  CountLife();
+  core_.reset();
+  tier_.Kill();
+  Trace(0x6B111);
+  if (verbose_) std::printf("%10.3f ms  killed\n", ToSeconds(clock_.Now()) * 1e3);
+  StartEngine();
+  for (SimRequest& again : checks_.OnKill()) {
+    again.at = clock_.Now();
+    Arrive(std::move(again), true);
+  }
+}
+
+std::optional<std::pair<uint64_t, int32_t>> Simulation::PartialOf(const BlockName& name) const {
+  for (const auto& [id, record] : checks_.records()) {
+    Sequence sequence;
+    sequence.id = id;
+    sequence.cache_root = record.made.request.cache_root;
+    sequence.ids = record.made.request.prompt;
+    for (const Output& output : record.output) sequence.ids.push_back(output.token);
+    sequence.names = ChainNames(sequence.cache_root, sequence.ids);
+    for (int32_t length = 1; length <= sequence.num_ids(); ++length) {
+      sequence.parked = length;
+      if (length % kBlockTokens == 0 || KvCacheManager::PartialName(sequence) != name) continue;
+      return std::pair<uint64_t, int32_t>{id, length / kBlockTokens};
+    }
+  }
+  return std::nullopt;
 }
 
 Report Simulation::Run() {
@@ -117,18 +181,20 @@ Report Simulation::Run() {
       continue;
     }
     checks_.OnIntegrity(core_->CheckIntegrity());
+    while (core_->has_background() && core_->Background()) {
+    }
     if (inbox_.empty()) break;
     clock_.AdvanceTo(inbox_.begin()->first);
   }
   // A run that was broken off leaves others without an end, which is not what is wrong with it.
   if (!Hopeless()) checks_.AtEnd();
-  return {.violations = checks_.violations(),
-          .digest = digest_,
-          .records = checks_.records(),
-          .faults_fired = faults_.fired(),
-          .transitions = core_->transitions(),
-          .stats = core_->stats(),
-          .mixed_steps = mixed_steps_};
+  CountLife();
+  report_.violations = checks_.violations();
+  report_.digest = digest_;
+  report_.records = checks_.records();
+  report_.faults_fired = faults_.fired();
+  report_.found_after_kill = tier_.found_after_kill();
+  return report_;
 }
 
 bool Simulation::Hopeless() const {
@@ -164,7 +230,7 @@ void Simulation::DeliverDue() {
 void Simulation::Deliver(Input input) {
   switch (input.kind) {
     case Input::Kind::kArrival:
-      Arrive(std::move(input.made));
+      Arrive(std::move(input.made), false);
       break;
     case Input::Kind::kStop:
       Finish(input.id, FinishReason::kStop);
@@ -176,8 +242,8 @@ void Simulation::Deliver(Input input) {
   }
 }
 
-void Simulation::Arrive(SimRequest made) {
-  if (setup_.users == 0) ScheduleArrival();  // Open loop: one is always under way.
+void Simulation::Arrive(SimRequest made, bool again) {
+  if (setup_.users == 0 && !again) ScheduleArrival();  // Open loop: one is always under way.
   const RequestId id = made.request.id;
   if (verbose_) {
     std::printf("%10.3f ms  request %llu arrives: prompt %zu, max_tokens %d\n",
@@ -193,7 +259,7 @@ void Simulation::Arrive(SimRequest made) {
     if (setup_.users > 0) ScheduleArrival();  // The user tries his next one.
     return;
   }
-  if (made.cancel_after.has_value()) {
+  if (made.cancel_after.has_value() && !again) {
     inbox_.emplace(clock_.Now() + *made.cancel_after,
                    Input{.kind = Input::Kind::kCancel, .id = id, .made = {}});
   }
@@ -212,14 +278,24 @@ void Simulation::Finish(RequestId id, FinishReason reason) {
 
 void Simulation::Step() {
   if (faults_.Fires("clock_jump")) clock_.Advance(std::chrono::hours(1));
+  if (faults_.Fires("kill")) {
+    Kill();
+    return;
+  }
   const TimePoint begin = clock_.Now();
   core_->Step();
   const CoreStats& stats = core_->stats();
-  if (stats.last_prefill_rows > 0 && stats.last_prefill_rows < stats.last_rows) ++mixed_steps_;
+  if (stats.last_prefill_rows > 0 && stats.last_prefill_rows < stats.last_rows) {
+    ++report_.mixed_steps;
+  }
+  if (stats.blocked_by == std::string_view(BlockedByName(BlockedBy::kLeader))) ++report_.followed;
+  // Else time would stand still while all wait for a read.
+  if (stats.last_rows == 0) clock_.Advance(std::chrono::milliseconds(20));
   Trace(static_cast<uint64_t>(clock_.Now().count()));
   Trace(Mix64(static_cast<uint64_t>(stats.last_rows), static_cast<uint64_t>(stats.free_blocks)));
   checks_.AfterStep(stats, begin);
   if (!executor_.violation().empty()) checks_.Violate("kv", executor_.violation());
+  if (!executor_.foreign_read().empty()) checks_.Violate("tenant", executor_.foreign_read());
   if (check_random_.Chance(0.2)) checks_.OnIntegrity(core_->CheckIntegrity());
 }
 

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -15,6 +17,7 @@
 #include "setup.h"
 #include "sim_clock.h"
 #include "sim_executor.h"
+#include "sim_tier.h"
 
 namespace ropeway::sim {
 
@@ -26,6 +29,13 @@ struct Report {
   TransitionCounts transitions{};
   CoreStats stats;
   uint64_t mixed_steps = 0;  // Steps with both decodes and prefill chunks.
+  // Over all lives of the engine.
+  uint64_t kills = 0;
+  uint64_t found_after_kill = 0;  // Blocks flushed before a kill and read after it.
+  uint64_t spilled = 0;           // Blocks driven out of the pool into the tier.
+  uint64_t cached_tokens = 0;     // Of prompts, found when they began to compute.
+  uint64_t followed = 0;          // Steps in which the head of the queue waited for a leader.
+  uint64_t late_reads = 0;
 };
 
 // Runs the seed twice, and its requests once more undisturbed (huge pool, no faults, cancels or
@@ -46,16 +56,24 @@ class Simulation {
     SimRequest made;   // kArrival.
   };
 
+  // Makes the core: at the start, and again after a kill.
+  void StartEngine();
+  void Kill();
+  // Adds what the core counted to the report, before it is gone.
+  void CountLife();
   void ScheduleArrival();
   void DeliverDue();
   void Deliver(Input input);
-  void Arrive(SimRequest made);
+  // `again`: its first try was cut by a kill.
+  void Arrive(SimRequest made, bool again);
   void Finish(RequestId id, FinishReason reason);
   void Step();
   void Receive(std::vector<CoreEvent> events);
   void React(const CoreEvent& event);
   void Trace(uint64_t value) { digest_ = Mix64(digest_, value); }
   bool Hopeless() const;
+  // For Plant::kPartialName: whose partial block, and which, `name` is.
+  std::optional<std::pair<uint64_t, int32_t>> PartialOf(const BlockName& name) const;
 
   const Setup setup_;
   const bool verbose_;
@@ -64,6 +82,7 @@ class Simulation {
   FaultPoints faults_;
   SimClock clock_;
   SimExecutor executor_;
+  SimTier tier_;
   std::unique_ptr<SchedulingPolicy> policy_;
   std::unique_ptr<EngineCore> core_;
   Checks checks_;
@@ -71,8 +90,8 @@ class Simulation {
   int next_request_ = 0;
   TimePoint last_arrival_{0};
   int burst_left_ = 0;
-  uint64_t mixed_steps_ = 0;
   uint64_t digest_ = 0;
+  Report report_;  // Of the lives that are over, and what is counted on the way.
 };
 
 }  // namespace ropeway::sim

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <set>
 #include <span>
 #include <string>
@@ -24,6 +25,7 @@ class TestExecutor final : public Executor {
   struct Slot {
     TokenId token = -1;
     int32_t position = -1;
+    int32_t scope = 0;
   };
   static constexpr size_t kBytesPerToken = sizeof(Slot);
 
@@ -58,7 +60,8 @@ class TestExecutor final : public Executor {
     for (const BatchItem& item : batch_->items) {
       for (size_t i = 0; i < item.tokens.size(); ++i) {
         const auto position = item.start + static_cast<int32_t>(i);
-        if (Slot* slot = Find(item, position)) *slot = {item.tokens[i], position};
+        if (Slot* slot = Find(item, position))
+          *slot = {item.tokens[i], position, ScopeOf(item.sequence)};
       }
     }
     StepResult result;
@@ -85,6 +88,12 @@ class TestExecutor final : public Executor {
     std::memcpy(&slots_[static_cast<size_t>(block) * kBlockTokens], bytes.data(), bytes.size());
   }
 
+  // Who may share blocks: a number by sequence. Empty: all.
+  std::function<int32_t(uint64_t sequence)> scope_of;
+
+  // The first read of a block that another scope wrote; empty: none.
+  const std::string& foreign_read() const { return foreign_read_; }
+
   // The first thing a batch asked that no executor can do, or a slot whose position is not that of
   // the context read through it; empty: none.
   const std::string& violation() const { return violation_; }
@@ -93,6 +102,8 @@ class TestExecutor final : public Executor {
   static constexpr uint64_t kScoreSeed = 0x5C02E;
 
   static float LogprobOf(uint64_t hash) { return -static_cast<float>(hash >> 40) * 0x1p-24F; }
+
+  int32_t ScopeOf(uint64_t sequence) const { return scope_of ? scope_of(sequence) : 0; }
 
   void Violate(const BatchItem& item, const std::string& what) {
     if (violation_.empty()) {
@@ -177,6 +188,11 @@ class TestExecutor final : public Executor {
                           std::to_string(slot->token) + ", not of its own " +
                           std::to_string(item.ids[at]));
       }
+      if (slot->scope != ScopeOf(item.sequence) && foreign_read_.empty()) {
+        foreign_read_ = "sequence " + std::to_string(item.sequence) + " of scope " +
+                        std::to_string(ScopeOf(item.sequence)) + " reads a block of scope " +
+                        std::to_string(slot->scope);
+      }
       if (slot->position != position) {
         Violate(item, "position " + std::to_string(position) + " reads the K/V of position " +
                           std::to_string(slot->position));
@@ -191,6 +207,7 @@ class TestExecutor final : public Executor {
   int max_tokens_ = 0;
   int max_seqs_ = 0;
   std::string violation_;
+  std::string foreign_read_;
 };
 
 }  // namespace ropeway

@@ -42,7 +42,7 @@ void KvCacheManager::NameUpTo(Sequence* sequence, int32_t blocks) const {
   }
 }
 
-BlockName KvCacheManager::PartialName(const Sequence& sequence) const {
+BlockName KvCacheManager::PartialName(const Sequence& sequence) {
   const auto full = static_cast<size_t>(sequence.parked / kBlockTokens);
   const auto tail = static_cast<size_t>(sequence.parked % kBlockTokens);
   const BlockName& parent = full == 0 ? sequence.cache_root : sequence.names[full - 1];

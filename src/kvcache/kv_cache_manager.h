@@ -99,7 +99,7 @@ class KvCacheManager {
 
   // The parked tail's name. REQUIRES: sequence.parked is no multiple of kBlockTokens, and the names
   // of the full blocks before it are known.
-  BlockName PartialName(const Sequence& sequence) const;
+  static BlockName PartialName(const Sequence& sequence);
 
   // Whether to read what the tier has of `prefix`.
   bool ReadIsCheaper(const CachedPrefix& prefix);
