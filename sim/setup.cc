@@ -23,8 +23,9 @@ void DrawFaults(Random& random, Setup* setup) {
       {"cancel_at_end", 0.2},   {"cancel_after_end", 0.2},
       {"duplicate_id", 0.1},    {"cancel_preempted", 0.1},
       {"lost_in_need", 0.05},   {"short_of_memory", 0.05},
-      {"memory_gone", 0.002},   {"kill", 0.004},
-      {"tier_slow", 0.05},      {"tier_full", 0.1},
+      {"memory_gone", 0.002},   {"cancel_fetching", 0.05},
+      {"jump_fetching", 0.05},  {"kill", 0.004},
+      {"tier_slow", 0.1},       {"tier_full", 0.1},
       {"tier_lossy", 0.1},      {"tier_torn", 0.1},
       {"tier_off", 0.01}};
   for (const auto& [name, p] : points) {
@@ -52,7 +53,7 @@ void DrawEnds(Random& random, CoreRequest* request) {
 
 void DrawTier(Random& random, Setup* setup) {
   TierSetup& tier = setup->tier;
-  tier.on = random.Chance(0.75);
+  tier.on = random.Chance(0.85);
   tier.blocks = static_cast<int32_t>(random.Between(1, 20 * setup->blocks));
   tier.most_pending = static_cast<int32_t>(random.Between(1, 2 * setup->blocks));
   tier.read_time = std::chrono::microseconds(OneOf<int64_t>(random, {0, 10, 300, 3000, 30000}));

@@ -28,6 +28,8 @@ namespace ropeway::sim {
 //   cancel_at_end     a cancel arrives before the step that would end the request
 //   cancel_preempted  a cancel arrives after a preemption
 //   cancel_after_end  a cancel arrives after the end
+//   cancel_fetching   a cancel arrives while a request waits for the tier
+//   jump_fetching     an hour passes while a request waits for the tier
 //   duplicate_id      a request with an id in use arrives
 //   kill              the process ends without notice and starts again on the same tier; clients
 //                     send again what had no end

@@ -1,8 +1,8 @@
 // sim_main: runs the engine core in virtual time, one run per seed, and looks for violations.
 //
-//   sim_main                          seeds 1..200
+//   sim_main                          seeds 1..400
 //   sim_main --seed 7 --verbose       one seed, with what happens
-//   sim_main --seeds 1..200 --coverage  fails too unless every fault point fired and every move of
+//   sim_main --seeds 1..400 --coverage  fails too unless every fault point fired and every move of
 //                                     the transition table was seen
 //   sim_main --plant leak             with a planted bug: exit code 1 where it is caught
 //
@@ -128,7 +128,7 @@ bool Covered(const Totals& totals) {
 int Main(int argc, char** argv) {
   CLI::App app{"Simulates the engine core"};
   uint64_t seed = 0;
-  std::string seeds = "1..200";
+  std::string seeds = "1..400";
   std::string plant_name = "none";
   bool verbose = false;
   bool coverage = false;

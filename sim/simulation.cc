@@ -289,6 +289,7 @@ void Simulation::Step() {
     ++report_.mixed_steps;
   }
   if (stats.blocked_by == std::string_view(BlockedByName(BlockedBy::kLeader))) ++report_.followed;
+  if (stats.fetching > 0) DisturbFetching();
   // Else time would stand still while all wait for a read.
   if (stats.last_rows == 0) clock_.Advance(std::chrono::milliseconds(20));
   Trace(static_cast<uint64_t>(clock_.Now().count()));
@@ -297,6 +298,16 @@ void Simulation::Step() {
   if (!executor_.violation().empty()) checks_.Violate("kv", executor_.violation());
   if (!executor_.foreign_read().empty()) checks_.Violate("tenant", executor_.foreign_read());
   if (check_random_.Chance(0.2)) checks_.OnIntegrity(core_->CheckIntegrity());
+}
+
+// Those who may be fetching: started, and without a token.
+void Simulation::DisturbFetching() {
+  if (faults_.Fires("jump_fetching")) clock_.Advance(std::chrono::hours(1));
+  for (const auto& [id, record] : checks_.records()) {
+    if (!record.started || record.ended || !record.output.empty()) continue;
+    if (!faults_.Fires("cancel_fetching")) continue;
+    inbox_.emplace(clock_.Now(), Input{.kind = Input::Kind::kCancel, .id = id, .made = {}});
+  }
 }
 
 void Simulation::Receive(std::vector<CoreEvent> events) {

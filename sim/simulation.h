@@ -68,6 +68,7 @@ class Simulation {
   void Arrive(SimRequest made, bool again);
   void Finish(RequestId id, FinishReason reason);
   void Step();
+  void DisturbFetching();
   void Receive(std::vector<CoreEvent> events);
   void React(const CoreEvent& event);
   void Trace(uint64_t value) { digest_ = Mix64(digest_, value); }
