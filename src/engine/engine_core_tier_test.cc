@@ -1,0 +1,253 @@
+// The engine core with a tier: what goes down, what comes back, and what is computed instead.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "engine/engine_core.h"
+#include "engine/test_executor.h"
+#include "kvcache/test_tier.h"
+#include "policy/fcfs.h"
+
+namespace ropeway {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Time passes with each look at it, so that steps and reads take some.
+class TickingClock final : public Clock {
+ public:
+  TimePoint Now() const override { return now += milliseconds(1); }
+  mutable TimePoint now{1};
+};
+
+class EngineCoreTierTest : public testing::Test {
+ protected:
+  void Start(int32_t blocks, EngineCoreOptions options = {}, KvTier* tier = nullptr) {
+    const KvLayout layout = *executor_.Init(TestExecutor::PoolBytes(blocks),
+                                            options.max_num_batched_tokens, options.max_num_seqs);
+    options.max_model_len = std::min(1000, blocks * kBlockTokens);
+    options.check_integrity = true;
+    options.tier = tier != nullptr ? tier : &tier_;
+    tokens_.clear();
+    ended_.clear();
+    core_ = std::make_unique<EngineCore>(options, layout, &executor_, &policy_, &clock_,
+                                         [this](std::vector<CoreEvent> events) {
+                                           for (CoreEvent& event : events) Receive(event);
+                                         });
+  }
+
+  void Receive(const CoreEvent& event) {
+    if (event.kind == CoreEvent::Kind::kToken) tokens_[event.id].push_back(event.sampled.token);
+    if (event.kind == CoreEvent::Kind::kFinished) ended_[event.id] = event;
+  }
+
+  // Prompts of one family begin alike.
+  void Add(RequestId id, int32_t prompt_len, int32_t max_tokens, TokenId family = 0) {
+    CoreRequest request;
+    request.id = id;
+    request.prompt.resize(static_cast<size_t>(prompt_len));
+    std::iota(request.prompt.begin(), request.prompt.end(), family * 10000);
+    request.max_tokens = max_tokens;
+    request.spec.seed = static_cast<uint64_t>(prompt_len);
+    ASSERT_TRUE(core_->Add(std::move(request)).ok());
+  }
+
+  void Step() {
+    ASSERT_TRUE(core_->Step());
+    const Status status = core_->CheckIntegrity();
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_EQ(executor_.violation(), "");
+  }
+
+  void Run() {
+    for (int i = 0; !core_->idle(); ++i) {
+      ASSERT_LT(i, 5000) << "no end in sight";
+      ASSERT_NO_FATAL_FAILURE(Step());
+    }
+  }
+
+  // All that ended is in the tier.
+  void Store() {
+    while (core_->Background()) {
+    }
+    EXPECT_FALSE(core_->has_background());
+  }
+
+  const TierTransfers::Counts& transfers() const { return core_->stats().transfers; }
+
+  TestExecutor executor_;
+  FcfsPolicy policy_;
+  TickingClock clock_;
+  TestTier tier_;
+  std::unique_ptr<EngineCore> core_;
+  std::map<RequestId, std::vector<TokenId>> tokens_;
+  std::map<RequestId, CoreEvent> ended_;
+};
+
+TEST_F(EngineCoreTierTest, AnotherLifeGoesOnWithWhatTheFirstStored) {
+  Start(16);
+  Add(1, 100, 30);
+  Run();
+  Store();
+  EXPECT_EQ(tier_.puts, 8) << "129 positions were computed";
+  EXPECT_EQ(tier_.flushes, 1);
+  const std::vector<TokenId> before = tokens_[1];
+  Start(16);  // The pool's bytes are gone.
+  Add(1, 100, 30);
+  Run();
+  EXPECT_EQ(tokens_[1], before);
+  EXPECT_EQ(ended_[1].cached_tokens, 96);
+  EXPECT_EQ(transfers().fetched_blocks, 6U);
+  EXPECT_EQ(core_->stats().prompt_tokens, 100U);
+  EXPECT_EQ(core_->stats().cached_prompt_tokens, 96U);
+  EXPECT_EQ(core_->stats().recomputed_tokens, 0U);
+  Store();
+  EXPECT_EQ(tier_.puts, 8) << "what it has is not put again";
+}
+
+TEST_F(EngineCoreTierTest, UnderPressureAPreemptedOneMovesDownAndComesBack) {
+  // Two that fit the pool at first and not to their ends.
+  std::map<RequestId, std::vector<TokenId>> alone;
+  for (const RequestId id : {1, 2}) {
+    Start(100, {.prefix_caching = false});
+    Add(id, 40, 120, static_cast<TokenId>(id));
+    Run();
+    alone[id] = tokens_[id];
+  }
+  Start(12);
+  Add(1, 40, 120, 1);
+  Add(2, 40, 120, 2);
+  Run();
+  EXPECT_EQ(tokens_, alone);
+  EXPECT_GT(ended_[2].preemptions, 0);
+  EXPECT_GT(transfers().spilled_blocks, 0U);
+  EXPECT_GT(transfers().fetched_blocks, 0U);
+  EXPECT_EQ(core_->stats().recomputed_tokens, 0U) << "also its partial block came back";
+}
+
+TEST_F(EngineCoreTierTest, WithoutATierTheSameIsRecomputed) {
+  TestTier none;
+  none.full = true;
+  Start(12, {}, &none);
+  Add(1, 40, 120, 1);
+  Add(2, 40, 120, 2);
+  Run();
+  EXPECT_GT(transfers().lost_blocks, 0U);
+  EXPECT_GT(core_->stats().recomputed_tokens, 0U);
+  EXPECT_EQ(tokens_[1].size(), 120U);
+  EXPECT_EQ(tokens_[2].size(), 120U);
+}
+
+TEST_F(EngineCoreTierTest, CheckpointAlwaysPutsBeforeThereIsPressure) {
+  Start(12, {.checkpoint_always = true});
+  Add(1, 60, 120, 1);
+  Add(2, 60, 120, 2);
+  while (core_->stats().preempted == 0) ASSERT_NO_FATAL_FAILURE(Step());
+  ASSERT_NO_FATAL_FAILURE(Step());
+  EXPECT_GE(transfers().stored_blocks, 4U);
+  EXPECT_LE(transfers().spilled_blocks, 1U) << "but the one whose place was needed at once";
+  Run();
+}
+
+TEST_F(EngineCoreTierTest, AReadThatBreaksOffIsComputed) {
+  Start(16);
+  Add(1, 100, 5);
+  Run();
+  Store();
+  const std::vector<TokenId> before = tokens_[1];
+  const std::vector<BlockName> names = [&] {
+    std::vector<TokenId> ids(100);
+    std::iota(ids.begin(), ids.end(), 0);
+    return ChainNames({}, ids);
+  }();
+  tier_.blocks[names[3]].pop_back();  // Of a wrong size: as good as gone.
+  Start(16);
+  Add(1, 100, 5);
+  Run();
+  EXPECT_EQ(tokens_[1], before);
+  EXPECT_EQ(ended_[1].cached_tokens, 48);
+  EXPECT_EQ(transfers().failed_reads, 1U);
+}
+
+TEST_F(EngineCoreTierTest, ALateReadIsGivenUpAndOthersRunOnMeanwhile) {
+  Start(32);
+  Add(1, 100, 5);
+  Run();
+  Store();
+  Start(32);
+  tier_.allowed = 2;  // Then the device hangs.
+  Add(1, 100, 5);
+  Add(2, 20, 40, 7);
+  for (int i = 0; i < 5; ++i) ASSERT_NO_FATAL_FAILURE(Step());
+  EXPECT_EQ(core_->stats().fetching, 1);
+  EXPECT_GE(tokens_[2].size(), 4U);
+  EXPECT_TRUE(tokens_[1].empty());
+  clock_.now += seconds(61);
+  ASSERT_NO_FATAL_FAILURE(Step());
+  EXPECT_EQ(transfers().late_reads, 1U);
+  EXPECT_EQ(tier_.cancelled.size(), 1U);
+  Run();
+  EXPECT_EQ(ended_[1].cached_tokens, 32);
+}
+
+TEST_F(EngineCoreTierTest, ATierThatRefusesReadsCostsNothing) {
+  Start(16);
+  Add(1, 100, 5);
+  Run();
+  Store();
+  tier_.refuse_reads = true;
+  Start(16);
+  Add(1, 100, 5);
+  Run();
+  EXPECT_EQ(ended_[1].cached_tokens, 0);
+  EXPECT_EQ(tokens_[1].size(), 5U);
+}
+
+TEST_F(EngineCoreTierTest, ACancelWhileFetchingEndsTheRead) {
+  Start(16);
+  Add(1, 100, 5);
+  Run();
+  Store();
+  Start(16);
+  tier_.allowed = 1;
+  Add(1, 100, 5);
+  ASSERT_NO_FATAL_FAILURE(Step());
+  ASSERT_NO_FATAL_FAILURE(Step());
+  ASSERT_EQ(core_->stats().fetching, 1);
+  core_->Finish(1, FinishReason::kCancelled);
+  EXPECT_TRUE(core_->idle());
+  EXPECT_EQ(tier_.cancelled.size(), 1U);
+  EXPECT_EQ(core_->stats().held_blocks, 0);
+  tier_.allowed = 100;
+  Add(2, 100, 5);
+  Run();
+  EXPECT_EQ(tokens_[2].size(), 5U);
+}
+
+TEST_F(EngineCoreTierTest, ABusyTierIsLeftAlone) {
+  Start(16);
+  tier_.pending = uint64_t{1} << 30;
+  Add(1, 100, 5);
+  Run();
+  EXPECT_FALSE(core_->Background());
+  EXPECT_TRUE(core_->has_background());
+  EXPECT_EQ(tier_.puts, 0);
+  tier_.pending = 0;
+  Store();
+  EXPECT_EQ(tier_.puts, 6);
+}
+
+TEST_F(EngineCoreTierTest, WithoutCachingTheTierIsNotUsed) {
+  Start(16, {.prefix_caching = false});
+  Add(1, 100, 5);
+  Run();
+  EXPECT_FALSE(core_->has_background());
+  EXPECT_EQ(tier_.puts, 0);
+}
+
+}  // namespace
+}  // namespace ropeway
