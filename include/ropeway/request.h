@@ -56,6 +56,11 @@ struct ChatMessage {
   std::string tool_call_id = {};  // Of a tool's message; "": none.
 };
 
+// How long a request's KV blocks are to stay cached after its end, against those of others. A wish,
+// not a time: blocks of requests that ask for kLong go later, but they go when others are used
+// more.
+enum class CacheRetention { kNormal, kLong };
+
 // One request for generation.
 struct Request {
   // The prompt: text (encoded with special tokens recognised), token ids (used as they are), or a
@@ -92,7 +97,8 @@ struct Request {
 
   // Who shares KV blocks with whom: requests with equal (cache_scope, cache_salt) and nobody else.
   std::string cache_scope;  // "": the tenant alone.
-  std::string cache_salt;   // Narrows further; "": all of the scope share.
+  std::string cache_salt;   // Narrows further; "": all of the scope share. At most 256 bytes.
+  CacheRetention cache_retention = CacheRetention::kNormal;
 
   // Names a conversation that the engine keeps: this request's prompt is its next turn, and goes on
   // from the session's stored token ids. "": none.

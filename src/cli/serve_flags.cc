@@ -101,7 +101,7 @@ void AddSecurity(CLI::App* serve, ServeFlags* flags) {
       ->envname(kApiKeyVariable)
       ->group(group);
   AddText(serve, "--api-keys", &flags->api_keys_file, kFilePlaceholder,
-          "TOML file of named keys ([[keys]] with name and key)")
+          "TOML file of named keys ([[keys]] with name, key and cache_scope)")
       ->group(group);
   AddText(serve, "--admin-key", &server.admin_key, "KEY",
           "Key that opens /admin, /metrics and /version; without one /admin is closed")

@@ -48,7 +48,8 @@ size_t BytesOf(const Request& request) {
   size_t bytes = std::visit([](const auto& prompt) { return BytesOf(prompt); }, request.prompt);
   for (const std::string& stop : request.stop) bytes += sizeof(std::string) + stop.size();
   bytes += request.sampling.logit_bias.size() * sizeof(LogitBias);
-  return bytes + BytesOf(request.stop_token_ids) + request.tenant.size();
+  bytes += request.tenant.size() + request.cache_scope.size() + request.cache_salt.size();
+  return bytes + BytesOf(request.stop_token_ids);
 }
 
 // When the request fails: the smaller of what it asks and what the engine allows counts.

@@ -49,8 +49,10 @@ StatusOr<CoreRequest> PromptEncoder::Encode(LiveRequest* live) const {
   core.cache_root = RootOf(request);
   // Here, where a long prompt's hashing delays nobody else's step.
   core.block_names = ChainNames(core.cache_root, core.prompt);
-  // Its next turn is expected.
-  if (!request.session_id.empty()) core.retention = Retention::kHigh;
+  // A session's next turn is expected.
+  if (!request.session_id.empty() || request.cache_retention == CacheRetention::kLong) {
+    core.retention = Retention::kHigh;
+  }
   return core;
 }
 

@@ -54,7 +54,7 @@ HttpReply Forbidden(const char* message) {
 
 Access::Access(const std::vector<ApiKey>& keys, const std::string& admin_key) {
   for (const ApiKey& key : keys) {
-    names_.push_back(key.name);
+    owners_.push_back({key.name, key.cache_scope});
     digests_.push_back(DigestOf(key.key));
   }
   if (!admin_key.empty()) admin_ = DigestOf(admin_key);
@@ -100,7 +100,8 @@ Access::Verdict Access::Check(Route route, std::string_view authorization) const
     return verdict;
   }
   if (presented.tenant != kNone) {
-    verdict.tenant = names_[presented.tenant];
+    verdict.tenant = owners_[presented.tenant].name;
+    verdict.cache_scope = owners_[presented.tenant].cache_scope;
     return verdict;
   }
   const bool takes_admin = route == Route::kMetrics || route == Route::kVersion;

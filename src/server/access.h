@@ -22,6 +22,7 @@ class Access {
   struct Verdict {
     std::optional<HttpReply> refusal;  // 401 or 403; absent: go on.
     std::string tenant;                // The name of the API key; "" where none was needed.
+    std::string cache_scope;           // The key's.
   };
 
   // `authorization`: the value of the header; "" where there is none. The health routes are open to
@@ -42,8 +43,12 @@ class Access {
   static Digest DigestOf(std::string_view key);
   Presented Identify(std::string_view authorization) const;
 
-  std::vector<std::string> names_;
-  std::vector<Digest> digests_;  // Of names_'s keys.
+  struct Owner {
+    std::string name;
+    std::string cache_scope;
+  };
+  std::vector<Owner> owners_;
+  std::vector<Digest> digests_;  // Of owners_'s keys.
   std::optional<Digest> admin_;
 };
 

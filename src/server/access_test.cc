@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::vector<ApiKey> kKeys = {{"team-a", "sk-team-a-1"}, {"team-b", "sk-team-b-2"}};
+const std::vector<ApiKey> kKeys = {{"team-a", "sk-team-a-1", "shared"}, {"team-b", "sk-team-b-2"}};
 
 int StatusOf(const Access& access, Route route, const std::string& authorization) {
   const Access::Verdict verdict = access.Check(route, authorization);
@@ -30,6 +30,14 @@ TEST(Access, TheKeysNameIsTheTenant) {
   const Access access(kKeys, "admin-key-3");
   EXPECT_EQ(access.Check(Route::kCompletions, "Bearer sk-team-a-1").tenant, "team-a");
   EXPECT_EQ(access.Check(Route::kChatCompletions, "bearer  sk-team-b-2 ").tenant, "team-b");
+}
+
+TEST(Access, TheKeysCacheScopeGoesWithIt) {
+  const Access access(kKeys, "admin-key-3");
+  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer sk-team-a-1").cache_scope, "shared");
+  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer sk-team-b-2").cache_scope, "");
+  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer sk-team-a-2").cache_scope, "");
+  EXPECT_EQ(access.Check(Route::kMetrics, "Bearer admin-key-3").cache_scope, "");
 }
 
 TEST(Access, EverythingButHealthNeedsAKey) {

@@ -51,6 +51,11 @@ std::string EntryFault(const std::vector<ApiKey>& keys, size_t i) {
   if (std::string fault = KeyFault(keys[i].key); !fault.empty()) {
     return fmt::format("the key '{}' {}", keys[i].name, fault);
   }
+  if (!keys[i].cache_scope.empty()) {
+    if (std::string fault = NameFault(keys[i].cache_scope); !fault.empty()) {
+      return "'cache_scope' " + fault;
+    }
+  }
   for (size_t k = 0; k < i; ++k) {
     if (keys[k].name == keys[i].name)
       return fmt::format("the name '{}' is given twice", keys[i].name);
@@ -97,12 +102,16 @@ StatusOr<ApiKey> ReadEntry(const std::string& path, const toml::table& table) {
     std::string* out = nullptr;
     if (field.str() == "name") out = &entry.name;
     if (field.str() == "key") out = &entry.key;
+    if (field.str() == "cache_scope") out = &entry.cache_scope;
     if (out == nullptr) {
       return At(path, field.source(), fmt::format("the field '{}' is unknown", field.str()));
     }
     const auto* text = node.as_string();
     if (text == nullptr) {
       return At(path, node.source(), fmt::format("'{}' must be a string", field.str()));
+    }
+    if (field.str() == "cache_scope" && text->get().empty()) {  // As none it would mean another.
+      return At(path, node.source(), "'cache_scope' " + NameFault(""));
     }
     *out = text->get();
   }

@@ -15,6 +15,7 @@ namespace ropeway {
 //   [[keys]]
 //   name = "team-a"   # letters, digits, '-', '_' and '.'; at most 64
 //   key = "..."       # 8 to 512 visible ASCII characters without a space
+//   cache_scope = "research"  # as a name; may be left out
 //
 // kNotFound or kInvalidArgument with one sentence that names the file and, where there is one, the
 // line; it never contains a key. A file that other users may read is a warning in the log.

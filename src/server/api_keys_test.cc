@@ -60,6 +60,18 @@ TEST_F(ApiKeysTest, ReadsNamedKeys) {
   EXPECT_EQ((*keys)[1].key, "secret-0002");
 }
 
+TEST_F(ApiKeysTest, KeysMayShareACacheScope) {
+  const std::string longest(64, 's');
+  const auto keys =
+      Read("[[keys]]\nname = \"a\"\nkey = \"secret-0001\"\ncache_scope = \"" + longest +
+           "\"\n[[keys]]\nname = \"b\"\ncache_scope = \"a.b-c_1\"\n"
+           "key = \"secret-0002\"\n[[keys]]\nname = \"c\"\nkey = \"secret-0003\"\n");
+  ASSERT_TRUE(keys.ok()) << keys.status().message();
+  EXPECT_EQ((*keys)[0].cache_scope, longest);
+  EXPECT_EQ((*keys)[1].cache_scope, "a.b-c_1");
+  EXPECT_EQ((*keys)[2].cache_scope, "");
+}
+
 TEST_F(ApiKeysTest, NamesTheLineAtFault) {
   const std::string good = "[[keys]]\nname = \"a\"\nkey = \"secret-0001\"\n";
   ExpectRefused(good + "[[keys]]\nname = \"b\"\nkey = \"secret-0002\"\nquota = 3\n", 7, "'quota'");
@@ -74,6 +86,10 @@ TEST_F(ApiKeysTest, NamesTheLineAtFault) {
   ExpectRefused(good + "[[keys]]\nname = \"b\"\nkey = 12345678\n", 6, "must be a string");
   ExpectRefused(good + "[[keys]]\nkey = \"secret-0002\"\n", 4, "'name' is missing");
   ExpectRefused(good + "[[keys]]\nname = \"b\"\n", 4, "'key' is missing");
+  ExpectRefused(good + "cache_scope = \"a b\"\n", 1, "'cache_scope' must be 1 to 64");
+  ExpectRefused(good + "cache_scope = \"" + std::string(65, 'a') + "\"\n", 1, "'cache_scope'");
+  ExpectRefused(good + "cache_scope = \"\"\n", 4, "'cache_scope' must be 1 to 64");
+  ExpectRefused(good + "cache_scope = [\"a\"]\n", 4, "'cache_scope' must be a string");
   ExpectRefused("other = 1\n" + good, 1, "'other'");
   ExpectRefused("[[keys]]\nname = \"a\"\nkey = \"secret-0001\n", 3, "not valid TOML");
   ExpectRefused("[[keys]]\nkey = \"secret-0001\"\nkey = \"secret-0002\"\n", 3, "not valid TOML");
@@ -115,6 +131,8 @@ TEST(CheckApiKeys, HoldsForKeysOfTheCommandLineToo) {
   EXPECT_TRUE(CheckApiKeys({}, "").ok());
   EXPECT_TRUE(CheckApiKeys({{"default", "secret-0001"}}, "secret-0002").ok());
   EXPECT_EQ(CheckApiKeys({{"default", "short"}}, "").field(), "api_keys");
+  EXPECT_TRUE(CheckApiKeys({{"a", "secret-0001", "s"}, {"b", "secret-0002", "s"}}, "").ok());
+  EXPECT_EQ(CheckApiKeys({{"a", "secret-0001", "s/t"}}, "").field(), "api_keys");
   EXPECT_EQ(CheckApiKeys({{"a", "secret-0001"}, {"a", "secret-0002"}}, "").field(), "api_keys");
   EXPECT_EQ(CheckApiKeys({{"a", "secret-0001"}}, "secret-0001").field(), "admin_key");
   EXPECT_EQ(CheckApiKeys({}, "short").field(), "admin_key");

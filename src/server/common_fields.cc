@@ -1,4 +1,6 @@
 // What is asked of the answer as a whole, and bookkeeping: the fields of both endpoints.
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -11,6 +13,7 @@ namespace {
 using nlohmann::json;
 
 constexpr double kMaxTimeoutSeconds = 86'400;
+constexpr size_t kMaxSaltBytes = 256;
 
 Status ReadModel(const json& value, const std::string& field, Draft* draft) {
   return Store(ReadString(value, field), &draft->api.request.model);
@@ -57,6 +60,31 @@ Status ReadTimeout(const json& value, const std::string& field, Draft* draft) {
   return {};
 }
 
+// An empty one is refused, as vLLM does: who sends it wants a salt, and would share without one.
+Status ReadCacheSalt(const json& value, const std::string& field, Draft* draft) {
+  StatusOr<std::string> salt = ReadString(value, field);
+  if (!salt.ok()) return salt.status();
+  if (salt->empty() || salt->size() > kMaxSaltBytes) {
+    return InvalidArgument(fmt::format("'{}' must be 1 to {} bytes long, but has {}.", field,
+                                       kMaxSaltBytes, salt->size()),
+                           field);
+  }
+  draft->api.request.cache_salt = *std::move(salt);
+  return {};
+}
+
+Status ReadCacheRetention(const json& value, const std::string& field, Draft* draft) {
+  CacheRetention* retention = &draft->api.request.cache_retention;
+  if (value == "in_memory" || value == "in-memory") {
+    *retention = CacheRetention::kNormal;
+  } else if (value == "24h") {
+    *retention = CacheRetention::kLong;
+  } else {
+    return Mismatch(value, field, "\"in_memory\" or \"24h\"");
+  }
+  return {};
+}
+
 Status ReadResponseFormat(const json& value, const std::string& field, Draft*) {
   if (value.is_object() && value.size() == 1 && value.value("type", json()) == "text") return {};
   return Unsupported(field, " but as {\"type\": \"text\"}");
@@ -85,16 +113,16 @@ void AddCommonFields(FieldTable* table) {
                  {"prompt_logprobs", ReadPromptLogprobs},
                  {"timeout", ReadTimeout},
                  {"response_format", ReadResponseFormat},
+                 {"cache_salt", ReadCacheSalt},
+                 {"prompt_cache_retention", ReadCacheRetention},
                  // Accepted without effect: they concern bookkeeping, or parts that there are none
-                 // of yet.
+                 // of yet. A prompt_cache_key says on which machine to look for a prefix.
                  {"user", IgnoreString},
                  {"safety_identifier", IgnoreString},
                  {"metadata", IgnoreMetadata},
                  {"service_tier", IgnoreString},
                  {"priority", IgnoreInteger},
-                 {"cache_salt", IgnoreString},
                  {"prompt_cache_key", IgnoreString},
-                 {"prompt_cache_retention", IgnoreString},
                  {"request_id", IgnoreString},
                  {"store", RefuseUnlessFalse},
                  // vLLM's, which ask for more than an answer holds.

@@ -172,7 +172,8 @@ asio::awaitable<StatusOr<PreparedPtr>> ReadBody(ServerContext* context, HttpRequ
 asio::awaitable<Sent> TryGenerate(std::shared_ptr<SocketStream> stream, ServerContext* context,
                                   HttpRequest request, bool chat, bool* began) {
   const Framing framing = request.framing;
-  const std::string tenant = request.tenant;
+  std::string tenant = std::move(request.tenant);
+  std::string cache_scope = std::move(request.cache_scope);
   Status refusal;
   if (!context->accepting) {
     refusal = {StatusCode::kUnavailable, "The server is stopping; no new request is accepted."};
@@ -187,7 +188,8 @@ asio::awaitable<Sent> TryGenerate(std::shared_ptr<SocketStream> stream, ServerCo
       ApiRequest& api = (*prepared)->api;
       head = HeadOf(**prepared, context);
       streamed = api.stream;
-      api.request.tenant = tenant;
+      api.request.tenant = std::move(tenant);
+      api.request.cache_scope = std::move(cache_scope);
       const Submission::SinkMaker sinks = SinksFor(api, stream, context);
       refusal = submission.Submit(std::move(api), sinks);
     } else {

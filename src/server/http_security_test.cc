@@ -22,7 +22,7 @@ class HttpSecurityTest : public ServerTest {
  protected:
   void SetUp() override {
     ServerOptions options;
-    options.api_keys = {{"team-a", "sk-team-a-1"}, {"team-b", "sk-team-b-2"}};
+    options.api_keys = {{"team-a", "sk-team-a-1", "shared"}, {"team-b", "sk-team-b-2"}};
     options.admin_key = "admin-key-3";
     StartServer(options);
   }
@@ -49,6 +49,33 @@ TEST_F(HttpSecurityTest, KeysOpenTheApiAndNameTheTenant) {
   }
   EXPECT_EQ(backend_.submitted().size(), 1U);
   EXPECT_EQ(Request("POST", "/v1/completions", Bearer("sk-team-a-1") + Bearer("sk-team-b-2"), body)
+                .status,
+            400);
+}
+
+// Every choice of every prompt has the key's scope and the body's salt.
+TEST_F(HttpSecurityTest, TheKeyAndTheBodySayWhoSharesTheCache) {
+  const std::string body =
+      R"({"prompt":["a","b"],"n":2,"cache_salt":"salt","prompt_cache_retention":"24h"})";
+  ASSERT_EQ(Request("POST", "/v1/completions", Bearer("sk-team-a-1"), body).status, 200);
+  const auto shared = backend_.submitted();
+  ASSERT_EQ(shared.size(), 4U);
+  for (const auto& request : shared) {
+    EXPECT_EQ(request.tenant, "team-a");
+    EXPECT_EQ(request.cache_scope, "shared");
+    EXPECT_EQ(request.cache_salt, "salt");
+    EXPECT_EQ(request.cache_retention, CacheRetention::kLong);
+  }
+  const std::string chat = R"({"messages":[{"role":"user","content":"a"}],"cache_salt":"other"})";
+  ASSERT_EQ(Request("POST", "/v1/chat/completions", Bearer("sk-team-b-2"), chat).status, 200);
+  const auto own = backend_.submitted().back();
+  EXPECT_EQ(own.tenant, "team-b");
+  EXPECT_EQ(own.cache_scope, "");
+  EXPECT_EQ(own.cache_salt, "other");
+  EXPECT_EQ(own.cache_retention, CacheRetention::kNormal);
+  // No field of a body can name a scope.
+  EXPECT_EQ(Request("POST", "/v1/completions", Bearer("sk-team-b-2"),
+                    R"({"prompt":"a","cache_scope":"shared"})")
                 .status,
             400);
 }

@@ -36,7 +36,8 @@ TEST(CompletionRequest, AllFields) {
           "stream_options":{"include_usage":true},"logprobs":3,"n":2,"best_of":2,"echo":false,
           "suffix":null,"presence_penalty":0.5,"frequency_penalty":-1.5,"repetition_penalty":1.25,
           "typical_p":0.75,"min_tokens":3,"stop_token_ids":[5,0],"timeout":1.5,
-          "logit_bias":{"40":-100,"7":1.5},"user":"u","store":false,"cache_salt":"s","priority":3})");
+          "logit_bias":{"40":-100,"7":1.5},"user":"u","store":false,"cache_salt":"s","priority":3,
+          "prompt_cache_key":"k","prompt_cache_retention":"24h"})");
   ASSERT_TRUE(api.ok()) << api.status().message();
   const Request& r = api->request;
   EXPECT_EQ(r.model, "m");
@@ -57,6 +58,9 @@ TEST(CompletionRequest, AllFields) {
   EXPECT_EQ(r.sampling.min_tokens, 3);
   EXPECT_EQ(r.stop_token_ids, (std::vector<TokenId>{5, 0}));
   EXPECT_EQ(r.timeout, std::chrono::milliseconds(1500));
+  EXPECT_EQ(r.cache_salt, "s");
+  EXPECT_EQ(r.cache_retention, CacheRetention::kLong);
+  EXPECT_EQ(r.cache_scope, "");  // The key's, never the body's.
   ASSERT_EQ(r.sampling.logit_bias.size(), 2U);
   EXPECT_EQ(r.sampling.logit_bias[0].id, 7);
   EXPECT_EQ(r.sampling.logit_bias[0].bias, 1.5F);
@@ -303,8 +307,10 @@ TEST(CompletionRequest, RefusesByName) {
       {"metadata", {"1", "[]", "{\"a\":1}", "{\"a\":{}}"}},
       {"service_tier", {"1"}},
       {"priority", {"1.5", "\"1\"", "1e300"}},
-      {"cache_salt", {"1"}},
+      {"cache_salt", {"1", "\"\"", "\"" + std::string(257, 's') + "\"", "[\"s\"]"}},
+      {"cache_scope", {"\"s\""}},
       {"prompt_cache_key", {"{}"}},
+      {"prompt_cache_retention", {"\"1h\"", "\"\"", "24", "\"IN_MEMORY\"", "{}"}},
       {"store", {"true", "1"}},
       {"tools", {"[]"}},  // Of chats only.
       {"messages", {"[]"}},
@@ -320,6 +326,22 @@ TEST(CompletionRequest, RefusesByName) {
       EXPECT_LT(api.status().message().size(), 300U);
     }
   }
+}
+
+TEST(CompletionRequest, CacheFields) {
+  const std::string longest(256, 's');
+  StatusOr<ApiRequest> api = CompletionWith("cache_salt", "\"" + longest + "\"");
+  ASSERT_TRUE(api.ok()) << api.status().message();
+  EXPECT_EQ(api->request.cache_salt, longest);
+  EXPECT_EQ(api->request.cache_retention, CacheRetention::kNormal);
+  for (const char* none : {"null", "\"in_memory\"", "\"in-memory\""}) {
+    api = CompletionWith("prompt_cache_retention", none);
+    ASSERT_TRUE(api.ok()) << none;
+    EXPECT_EQ(api->request.cache_retention, CacheRetention::kNormal) << none;
+    EXPECT_EQ(api->request.cache_salt, "");
+  }
+  EXPECT_THAT(CompletionWith("prompt_cache_retention", "\"1h\"").status().message(),
+              HasSubstr("must be \"in_memory\" or \"24h\""));
 }
 
 TEST(CompletionRequest, SaysUnsupportedOfWhatOpenAiKnows) {

@@ -145,7 +145,7 @@ class Reader {
   Parser parser_;
   FoldFinder folds_;
   ReadOutcome outcome_;
-  std::string tenant_;
+  Access::Verdict verdict_;  // Without a refusal.
   ByteBudget::Hold hold_;
 };
 
@@ -176,7 +176,7 @@ std::optional<HttpReply> Reader::CheckHeaders() {
     outcome_.route = RouteName(route);
     return std::move(verdict.refusal);
   }
-  tenant_ = std::move(verdict.tenant);
+  verdict_ = std::move(verdict);
   // Small ones always have a place: a few clients that send large ones slowly shut nobody out.
   const size_t bytes = BodyBytes(parser_, limits_);
   if (bytes > limits_.max_inline_body_bytes && !context_->bodies.Take(bytes, &hold_)) {
@@ -188,7 +188,8 @@ std::optional<HttpReply> Reader::CheckHeaders() {
 HttpRequest Reader::Release() {
   const Parser::value_type& message = parser_.get();
   HttpRequest request;
-  request.tenant = std::move(tenant_);
+  request.tenant = std::move(verdict_.tenant);
+  request.cache_scope = std::move(verdict_.cache_scope);
   request.framing = outcome_.framing;
   request.framing.keep_alive = message.keep_alive();
   request.method = std::string(message.method_string());

@@ -15,7 +15,8 @@
 namespace ropeway {
 
 struct HttpRequest {
-  std::string tenant;  // The name of its API key; "" where none is needed.
+  std::string tenant;       // The name of its API key; "" where none is needed.
+  std::string cache_scope;  // Its API key's.
   std::string method;
   std::string target;
   std::string body;

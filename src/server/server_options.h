@@ -49,6 +49,9 @@ struct ServerLimits {
 struct ApiKey {
   std::string name;
   std::string key;  // A secret.
+  // Keys with the same one share KV blocks (Request::cache_scope); "": the key shares with no
+  // other.
+  std::string cache_scope = "";
 };
 
 struct ServerOptions {
