@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# fuzz.sh [--seconds N] [TARGET...]: runs the fuzz targets (gguf, json, tokenizer, template; all of
-# them unless named) under libFuzzer, AddressSanitizer and UBSan, N seconds each (30), as many at a
-# time as there are cores. What it learns is kept in build/fuzz/corpus. An input that breaks a target
+# fuzz.sh [--seconds N] [--seed N] [TARGET...]: runs the fuzz targets (gguf, json, tokenizer,
+# template; all of them unless named) under libFuzzer, AddressSanitizer and UBSan, N seconds each (30),
+# as many at a time as there are cores. With a seed each run on an empty build/fuzz/corpus tries the
+# same inputs, as far as it gets; without one they are new. What it learns is kept in build/fuzz/corpus. An input that breaks a target
 # is kept in build/fuzz/found and printed; once it is mended, copy it to tests/data/fuzz/TARGET, which
 # every ./test replays.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 seconds=30
+seed=0
 targets=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -14,12 +16,17 @@ while [ $# -gt 0 ]; do
       seconds=${2:?--seconds wants a number}
       shift
       ;;
+    --seed)
+      seed=${2:?--seed wants a number}
+      shift
+      ;;
     gguf | json | tokenizer | template) targets+=("$1") ;;
-    *) die "usage: fuzz.sh [--seconds N] [gguf|json|tokenizer|template...]" ;;
+    *) die "usage: fuzz.sh [--seconds N] [--seed N] [gguf|json|tokenizer|template...]" ;;
   esac
   shift
 done
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "--seconds wants a whole number above 0, not '$seconds'"
+[[ $seed =~ ^[0-9]+$ ]] || die "--seed wants a whole number, not '$seed'"
 [ ${#targets[@]} -gt 0 ] || targets=(gguf json tokenizer template)
 
 "$root/scripts/setup.sh" test
@@ -40,7 +47,7 @@ fuzz_one() {
   mkdir -p "$corpus" "$found"
   # The bounds: no input takes a minute (of a machine that does other things too), 2 GiB, or an
   # allocation of 512 MiB.
-  if "$build/fuzz/fuzz_$target" "$corpus" "${seeds[@]}" "${flags[@]}" -max_total_time="$seconds" \
+  if "$build/fuzz/fuzz_$target" "$corpus" "${seeds[@]}" "${flags[@]}" -max_total_time="$seconds" -seed="$seed" \
     -max_len=65536 -timeout=60 -rss_limit_mb=2048 -malloc_limit_mb=512 -print_final_stats=1 \
     -artifact_prefix="$found/$target-" >"$log" 2>&1; then
     local runs

@@ -40,7 +40,7 @@ tidy() {
   [ -f build/dev/compile_commands.json ] || cmake --preset dev >/dev/null || return 1
   tracked src/{base,core,tokenizer,model,kvcache,policy,scheduler,executor,engine}/'*.cc' |
     grep -zv -e '_test\.cc$' -e '/test_' |
-    timeout 900 xargs -0 -r -n 2 -P "$(nproc)" clang-tidy-16 -p build/dev --quiet --warnings-as-errors='*' \
+    timeout 2400 xargs -0 -r -n 2 -P "$(nproc)" clang-tidy-16 -p build/dev --quiet --warnings-as-errors='*' \
       --extra-arg=-Wno-unknown-warning-option 2> >(grep -vE '^[0-9]+ warnings? (generated|treated)' >&2)
 }
 

@@ -1,10 +1,10 @@
 // The whole command against servers of several kinds.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -27,11 +27,10 @@ struct Outcome {
 
 class BenchServeTest : public testing::Test {
  protected:
-  std::string Path(const std::string& name) const {
-    return fmt::format("{}{}_{}_{}", testing::TempDir(),
-                       testing::UnitTest::GetInstance()->current_test_info()->name(), getpid(),
-                       name);
-  }
+  void SetUp() override { ASSERT_NE(mkdtemp(folder_.data()), nullptr); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
 
   static std::string Read(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
@@ -66,6 +65,9 @@ class BenchServeTest : public testing::Test {
     bodies.erase(bodies.begin(), bodies.begin() + static_cast<ptrdiff_t>(skip));
     return bodies;
   }
+
+ private:
+  std::string folder_ = testing::TempDir() + "bench_serve_test_XXXXXX";
 };
 
 TEST_F(BenchServeTest, MeasuresAServerThatKnowsEverything) {

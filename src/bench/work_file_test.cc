@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <fstream>
 
 namespace ropeway {
@@ -14,13 +15,17 @@ using testing::HasSubstr;
 
 class WorkFileTest : public testing::Test {
  protected:
+  ~WorkFileTest() override { std::remove(path_.c_str()); }
+
   std::string Write(const std::string& text) {
-    const std::string path =
-        fmt::format("{}work_file_test_{}_{}", testing::TempDir(),
-                    testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
-    std::ofstream(path) << text;
-    return path;
+    std::ofstream(path_) << text;
+    return path_;
   }
+
+ private:
+  const std::string path_ =
+      fmt::format("{}work_file_test_{}_{}", testing::TempDir(),
+                  testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
 };
 
 TEST_F(WorkFileTest, ReadsADataset) {

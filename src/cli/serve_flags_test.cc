@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <tuple>
@@ -128,6 +129,7 @@ TEST_F(ServeFlagsTest, KeysOfBothKindsAreNamed) {
       Parse({"serve", "--api-key", "first-key", "--api-key", "second-key", "--api-keys", file}),
       "");
   const auto options = ResolveServer(flags_);
+  std::remove(file.c_str());
   ASSERT_TRUE(options.ok()) << options.status().message();
   ASSERT_EQ(options->api_keys.size(), 3u);
   EXPECT_EQ(options->api_keys[0].name, "default");
@@ -160,6 +162,7 @@ TEST_F(ServeFlagsTest, KeysThatOthersCanReadAreNamed) {
   EXPECT_TRUE(SecretsOthersCanRead(flags_).empty());
   flags_.server.tls_key = "/no/such/file";
   EXPECT_TRUE(SecretsOthersCanRead(flags_).empty());
+  std::remove(file.c_str());
 }
 
 TEST_F(ServeFlagsTest, NoRequestMayHaveMoreChoicesThanMayWait) {

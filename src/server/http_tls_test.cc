@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -79,8 +80,16 @@ class TlsClient {
 };
 
 const TestCertificate& Certificate() {
-  static const TestCertificate* made = new TestCertificate(MakeTestCertificate());
-  return *made;
+  struct Files {
+    ~Files() {
+      for (const std::string& path : {made.cert, made.key, made.encrypted_key, made.other_key}) {
+        std::remove(path.c_str());
+      }
+    }
+    const TestCertificate made = MakeTestCertificate();
+  };
+  static const Files files;
+  return files.made;
 }
 
 class HttpTlsTest : public ServerTest {
@@ -232,6 +241,7 @@ TEST(Tls, BadFilesAreOneSentenceThatNamesThem) {
     EXPECT_EQ(context.status().message().find('\n'), std::string::npos);
   }
   EXPECT_TRUE(MakeTlsContext(good.cert, good.key).ok());
+  std::remove(text.c_str());
 }
 
 TEST(Tls, NeedsBothFiles) {
