@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "kvcache/kv_cache_manager.h"
+
 namespace ropeway {
 namespace {
 
@@ -59,8 +61,12 @@ void BatchBuilder::Add(const ScheduledItem& planned) {
   if (scores || (sequence.spec.num_prompt_logprobs >= 0 && sequence.scored == 0)) {
     work.scored.reserve(static_cast<size_t>(item.score_end - item.score_begin) + 1);
   }
-  if (item.sample && sequence.ids.size() == sequence.ids.capacity()) {
-    sequence.ids.reserve(2 * sequence.ids.size());
+  if (item.sample) {
+    if (sequence.ids.size() == sequence.ids.capacity()) {
+      sequence.ids.reserve(2 * sequence.ids.size());
+    }
+    // The next plan extends its table, or parks what it has with the token sampled here.
+    KvCacheManager::Reserve(&sequence, sequence.num_ids() + 2 * kBlockTokens);
   }
   if (item.sample || scores) {
     item.ids = sequence.ids;

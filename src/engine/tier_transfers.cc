@@ -9,7 +9,7 @@ namespace {
 
 // The tier's memory that blocks stored for later may take; the rest of its bound is for those whose
 // place is needed now.
-constexpr uint64_t kMostPendingBytes = uint64_t{16} << 20;
+constexpr uint64_t kMostPendingBytes = uint64_t{24} << 20;
 
 // Copied per step: 6 MB of a small model's blocks take about half a millisecond.
 constexpr size_t kMostReadsPerStep = 16;

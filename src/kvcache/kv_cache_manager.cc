@@ -30,9 +30,12 @@ KvCacheManager::KvCacheManager(const KvCacheOptions& options)
 
 void KvCacheManager::Reserve(Sequence* sequence, int32_t positions) {
   const auto blocks = static_cast<size_t>(BlocksFor(positions));
-  sequence->blocks.reserve(blocks);
-  sequence->names.reserve(blocks);
-  sequence->claims.reserve(blocks);
+  const auto reserve = [blocks](auto* list) {
+    if (list->capacity() < blocks) list->reserve(std::max(blocks, 2 * list->capacity()));
+  };
+  reserve(&sequence->blocks);
+  reserve(&sequence->names);
+  reserve(&sequence->claims);
 }
 
 void KvCacheManager::NameUpTo(Sequence* sequence, int32_t blocks) const {

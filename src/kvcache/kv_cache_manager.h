@@ -56,7 +56,8 @@ class KvCacheManager {
  public:
   explicit KvCacheManager(const KvCacheOptions& options);
 
-  // Takes all memory that `sequence` will need for at most `positions` positions.
+  // Takes all memory that `sequence` needs for at most `positions` positions; to be called before
+  // they are started, extended or computed. Throws std::bad_alloc with nothing lost.
   static void Reserve(Sequence* sequence, int32_t positions);
 
   // What is cached of the ids of a sequence that is to start or resume: at most all but one of

@@ -9,7 +9,7 @@ namespace {
 constexpr double kWeight = 0.2;
 // Assumed until measured: a slow disk.
 constexpr double kAssumedSecondsPerByte = 1.0 / 100e6;
-constexpr double kMostSeconds = 60;
+constexpr double kMostSeconds = 20;
 
 void Learn(double value, double* mean) {
   *mean = *mean == 0 ? value : *mean + kWeight * (value - *mean);

@@ -24,7 +24,7 @@ class ReadCost {
   bool ReadIsCheaper(int64_t bytes, int32_t tokens);
 
   // What reading `bytes` is given before it is given up: ten times what is expected, between
-  // kLeastLimit and a minute.
+  // kLeastLimit and 20 s: less than what counts as a stall.
   Duration ReadLimit(int64_t bytes) const;
 
   double seconds_per_byte() const { return seconds_per_byte_; }    // 0: not measured.

@@ -44,7 +44,7 @@ TEST(ReadCostTest, AReadHasATimeLimit) {
   EXPECT_EQ(cost.ReadLimit(100'000'000), seconds(10)) << "ten times what is assumed";
   cost.OnRead(1'000'000, seconds(1));
   EXPECT_EQ(cost.ReadLimit(1'000'000), seconds(10));
-  EXPECT_EQ(cost.ReadLimit(1'000'000'000), seconds(60));
+  EXPECT_EQ(cost.ReadLimit(1'000'000'000), seconds(20));
 }
 
 }  // namespace

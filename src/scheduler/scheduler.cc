@@ -18,6 +18,9 @@ void Erase(std::vector<Sequence*>* list, Sequence* sequence) {
 // must have a block for the next one.
 int32_t LongestTable(const Sequence& sequence) { return sequence.prompt_len + sequence.max_tokens; }
 
+// What memory is taken for when a sequence is queued, beyond its prompt.
+constexpr int32_t kReservedTokens = 1024;
+
 bool Before(int64_t rank_a, const Sequence& a, int64_t rank_b, const Sequence& b) {
   return rank_a != rank_b ? rank_a < rank_b : a.order < b.order;
 }
@@ -60,7 +63,10 @@ Scheduler::Scheduler(const SchedulerOptions& options, SchedulingPolicy* policy, 
 }
 
 void Scheduler::Add(Sequence* sequence) {
-  KvCacheManager::Reserve(sequence, LongestTable(*sequence));
+  // For what is longer the batch builder sees to it, step by step: a limit of 100,000 tokens would
+  // take 300 KB for each that waits.
+  KvCacheManager::Reserve(
+      sequence, std::min(LongestTable(*sequence), sequence->num_ids() + kReservedTokens) + 1);
   // All who run may come back to the queue.
   const size_t most = queue_.size() + running_.size() + 1;
   if (queue_.capacity() < most) queue_.reserve(2 * most);

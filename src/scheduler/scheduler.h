@@ -85,7 +85,8 @@ class Scheduler {
             SequenceMover* mover);
 
   // Queues a waiting sequence. Takes here, or throws std::bad_alloc with nothing changed, all
-  // memory that the other methods will need for it. REQUIRES: its ids and max_tokens fit the whole
+  // memory that the other methods will need for it, but KvCacheManager::Reserve for tokens that are
+  // still to be generated. REQUIRES: its ids and max_tokens fit the whole
   // pool.
   void Add(Sequence* sequence);
 
