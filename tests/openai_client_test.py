@@ -536,6 +536,72 @@ class KeyTest(TimedCase):
         self.assertNotIn("sk-right", server.output())
 
 
+class PrefixCacheTest(TimedCase):
+    """Who gets what another request computed: usage says it, and no text ever changes."""
+
+    KEYS = (("a", None), ("b", None), ("c", "team"), ("d", "team"))
+    PROMPT = [1000 + i % 700 for i in range(200)]
+
+    def serve(self, *flags):
+        file = tempfile.NamedTemporaryFile("w", prefix="ropeway-keys-", suffix=".toml")
+        self.addCleanup(file.close)
+        for name, scope in self.KEYS:
+            file.write(f'[[keys]]\nname = "{name}"\nkey = "secret-key-{name}"\n')
+            file.write(f'cache_scope = "{scope}"\n' if scope else "")
+        file.flush()
+        self.server = Server("--api-keys", file.name, *flags)
+        self.addCleanup(self.server.stop)
+
+    def cached(self, key, prompt=None, **body):
+        """The cached tokens of one request's usage; its text is that of all others."""
+        client = self.server.client(api_key=f"secret-key-{key}")
+        reply = client.completions.create(**GREEDY, prompt=prompt or self.PROMPT, max_tokens=4, extra_body=body)
+        if prompt is None:
+            self.texts.add(reply.choices[0].text)
+        return reply.usage.prompt_tokens_details.cached_tokens
+
+    def test_who_shares(self):
+        self.serve()
+        self.texts = set()
+        self.assertEqual(self.cached("a"), 0)
+        # All full blocks of 16 but the one with the last token, which is computed.
+        self.assertEqual(self.cached("a"), 192)
+        self.assertEqual(self.cached("a", self.PROMPT[:192]), 176)
+        self.assertEqual(self.cached("a", self.PROMPT[:100] + [5] * 100), 96)
+        self.assertEqual(self.cached("a", [5] + self.PROMPT), 0)
+        # Another tenant, and a salt, share nothing with it; nor does one salt with another.
+        self.assertEqual(self.cached("b"), 0)
+        for salt in ("x", "y"):
+            self.assertEqual(self.cached("a", cache_salt=salt), 0)
+            self.assertEqual(self.cached("a", cache_salt=salt), 192)
+            self.assertEqual(self.cached("b", cache_salt=salt), 0)
+        # Keys of one scope share with each other, salt by salt.
+        self.assertEqual(self.cached("c"), 0)
+        self.assertEqual(self.cached("d"), 192)
+        self.assertEqual(self.cached("c", cache_salt="x"), 0)
+        self.assertEqual(self.cached("d", cache_salt="x"), 192)
+        # Fields that say nothing about who shares.
+        self.assertEqual(self.cached("a", prompt_cache_key="k", prompt_cache_retention="24h"), 192)
+        # What is scored is computed.
+        self.assertEqual(self.cached("a", prompt_logprobs=0), 0)
+        self.assertEqual(len(self.texts), 1)
+
+    def test_a_chat_stream_says_it_too(self):
+        self.serve()
+        client = self.server.client(api_key="secret-key-a")
+        question = ask("Tell me of " + ", ".join(QUESTIONS))
+        seen = []
+        for _ in range(2):
+            usage = None
+            for chunk in client.chat.completions.create(
+                    **GREEDY, messages=question, max_tokens=4, stream=True,
+                    stream_options={"include_usage": True}):
+                usage = chunk.usage or usage
+            seen.append((usage.prompt_tokens_details.cached_tokens, usage.prompt_tokens))
+        self.assertEqual(seen[0][0], 0)
+        self.assertEqual(seen[1][0], (seen[1][1] - 1) // 16 * 16)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--ropeway", required=True)

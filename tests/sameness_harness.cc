@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <chrono>
 #include <cstdlib>
 #include <random>
+#include <thread>
 
 #include "base/clock.h"
 #include "executor/cpu_executor.h"
@@ -13,12 +15,16 @@
 namespace ropeway::testing {
 namespace {
 
-constexpr int kMaxModelLen = 768;
+class StoppedClock final : public Clock {
+ public:
+  TimePoint Now() const override { return std::chrono::seconds(1); }
+};
 
 // Passes everything on to the real executor and notes each batch's shape.
 class RecordingExecutor final : public Executor {
  public:
-  RecordingExecutor(Executor* real, RunShape* shape) : real_(real), shape_(shape) {}
+  RecordingExecutor(Executor* real, const CrowdOptions& options, RunShape* shape)
+      : real_(real), options_(options), shape_(shape) {}
 
   StatusOr<KvLayout> Init(int64_t bytes, int tokens, int seqs) override {
     return real_->Init(bytes, tokens, seqs);
@@ -42,15 +48,19 @@ class RecordingExecutor final : public Executor {
     real_->ReadBlock(block, bytes);
   }
   void WriteBlock(BlockId block, std::span<const std::byte> bytes) override {
-    real_->WriteBlock(block, bytes);
+    std::vector<std::byte> copy(bytes.begin(), bytes.end());
+    if (options_.spoil_write) options_.spoil_write(copy);
+    ++shape_->written_blocks;
+    real_->WriteBlock(block, copy);
   }
 
  private:
   Executor* real_;
+  const CrowdOptions& options_;
   RunShape* shape_;
 };
 
-void Record(const std::vector<CoreEvent>& events, std::map<RequestId, Output>* outputs) {
+void Record(const std::vector<CoreEvent>& events, RunResult* result) {
   const auto note = [](float logprob, const std::vector<TokenLogprob>& tops,
                        std::vector<uint32_t>* bits) {
     bits->push_back(std::bit_cast<uint32_t>(logprob));
@@ -60,8 +70,11 @@ void Record(const std::vector<CoreEvent>& events, std::map<RequestId, Output>* o
     }
   };
   for (const CoreEvent& event : events) {
-    Output& output = (*outputs)[event.id];
+    Output& output = result->outputs[event.id];
     if (event.kind == CoreEvent::Kind::kFailed) ADD_FAILURE() << event.status.message();
+    if (event.kind == CoreEvent::Kind::kFinished) {
+      result->cached_tokens[event.id] = event.cached_tokens;
+    }
     if (event.kind == CoreEvent::Kind::kToken) {
       EXPECT_FALSE(event.sampled.invalid);
       output.tokens.push_back(event.sampled.token);
@@ -162,17 +175,50 @@ std::vector<CoreRequest> ChoicesOf(CoreRequest request, uint32_t n) {
   return choices;
 }
 
+namespace {
+
+void RunSteps(const std::vector<CoreRequest>& requests, const CrowdOptions& options,
+              EngineCore* core) {
+  std::mt19937_64 random(options.arrival_seed);
+  size_t next = 0;
+  const auto arrives = [&] {
+    return core->idle() ||
+           (!options.one_by_one && (options.arrival_seed == 0 || random() % 3 != 0));
+  };
+  for (int step = 1; next < requests.size() || !core->idle(); ++step) {
+    while (next < requests.size() && arrives()) {
+      const Status added = core->Add(requests[next++]);
+      EXPECT_TRUE(added.ok()) << added.message();
+    }
+    core->Step();
+    if (step == options.max_steps) return;
+    // All who run wait for a tier that has threads of its own.
+    if (core->stats().fetching > 0 && core->stats().last_rows == 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+  // As EngineLoop does between requests.
+  while (core->has_background()) {
+    if (!core->Background()) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
+}  // namespace
+
 RunResult RunCrowd(const std::vector<CoreRequest>& requests, const CrowdOptions& options,
                    const Kernels* kernels) {
   RunResult result;
   const std::shared_ptr<const Model> model = TestModel();
   CpuExecutor cpu(model, kernels, options.threads, options.kv_type);
-  RecordingExecutor executor(&cpu, &result.shape);
+  RecordingExecutor executor(&cpu, options, &result.shape);
   EngineCoreOptions core_options;
   core_options.max_num_seqs = options.max_num_seqs;
   core_options.max_num_batched_tokens = 576;
   core_options.max_prefill_chunk = options.chunk;
-  core_options.max_model_len = kMaxModelLen;
+  core_options.max_model_len = options.max_model_len;
+  core_options.prefix_caching = options.prefix_caching;
+  core_options.checkpoint_always = options.checkpoint_always;
+  core_options.tier = options.tier;
   core_options.is_end = [](TokenId id) { return id == 2; };
   const auto bytes = static_cast<int64_t>(model->config().kv_block_bytes(options.kv_type));
   auto layout = executor.Init(options.pool_blocks * bytes, core_options.max_num_batched_tokens,
@@ -182,22 +228,15 @@ RunResult RunCrowd(const std::vector<CoreRequest>& requests, const CrowdOptions&
     return result;
   }
 
-  const RealClock clock;
+  const StoppedClock clock;
   FcfsPolicy policy;
   EngineCore core(core_options, *layout, &executor, &policy, &clock,
-                  [&](std::vector<CoreEvent> events) { Record(events, &result.outputs); });
-  std::mt19937_64 random(options.arrival_seed);
-  size_t next = 0;
-  while (next < requests.size() || !core.idle()) {
-    while (next < requests.size() &&
-           (options.arrival_seed == 0 || core.idle() || random() % 3 != 0)) {
-      const Status added = core.Add(requests[next++]);
-      EXPECT_TRUE(added.ok()) << added.message();
-    }
-    core.Step();
-  }
+                  [&](std::vector<CoreEvent> events) { Record(events, &result); });
+  RunSteps(requests, options, &core);
   const Status sound = core.CheckIntegrity();
   EXPECT_TRUE(sound.ok()) << sound.message();
+  result.stats = core.stats();
+  result.transitions = core.transitions();
   result.shape.preemptions = core.stats().preemptions;
   return result;
 }
@@ -206,7 +245,7 @@ std::map<RequestId, Output> RunAlone(const std::vector<CoreRequest>& requests,
                                      const Kernels* kernels, KvType kv_type) {
   std::map<RequestId, Output> outputs;
   for (const CoreRequest& request : requests) {
-    RunResult result = RunCrowd({request}, {.kv_type = kv_type}, kernels);
+    RunResult result = RunCrowd({request}, {.kv_type = kv_type, .prefix_caching = false}, kernels);
     outputs.merge(result.outputs);
   }
   return outputs;

@@ -26,12 +26,10 @@ std::vector<CoreRequest> Requests() {
   return requests;
 }
 
-const std::map<RequestId, Output>& Alone(KvType kv_type = KvType::kF16) {
-  static std::map<KvType, std::map<RequestId, Output>> outputs;
-  if (!outputs.contains(kv_type)) {
-    outputs[kv_type] = RunAlone(Requests(), ChooseKernels(nullptr), kv_type);
-  }
-  return outputs[kv_type];
+// With the KV type f16; sameness_cache_test runs both.
+const std::map<RequestId, Output>& Alone() {
+  static const std::map<RequestId, Output> outputs = RunAlone(Requests(), ChooseKernels(nullptr));
+  return outputs;
 }
 
 // What all these tests run on, by /proc/cpuinfo and ROPEWAY_ISA.
@@ -74,7 +72,7 @@ class Sameness : public ::testing::TestWithParam<CrowdOptions> {};
 TEST_P(Sameness, CrowdEqualsAlone) {
   const RunResult crowd = RunCrowd(Requests(), GetParam(), ChooseKernels(nullptr));
   ASSERT_EQ(crowd.outputs.size(), Requests().size());
-  for (const auto& [id, output] : Alone(GetParam().kv_type)) {
+  for (const auto& [id, output] : Alone()) {
     EXPECT_EQ(crowd.outputs.at(id).tokens, output.tokens) << "request " << id;
     EXPECT_EQ(crowd.outputs.at(id).logprob_bits, output.logprob_bits) << "request " << id;
     EXPECT_EQ(crowd.outputs.at(id).scored, output.scored) << "request " << id;
@@ -93,24 +91,20 @@ TEST_P(Sameness, CrowdEqualsAlone) {
 INSTANTIATE_TEST_SUITE_P(
     ChunksThreadsPools, Sameness,
     ::testing::Values(
-        CrowdOptions{.chunk = 1, .threads = 1, .arrival_seed = 1},
         CrowdOptions{.chunk = 1, .threads = 2, .pool_blocks = kSmallPool, .arrival_seed = 2},
-        CrowdOptions{.chunk = 7, .threads = 2, .arrival_seed = 3},
-        CrowdOptions{.chunk = 7, .threads = 1, .pool_blocks = kSmallPool, .arrival_seed = 4},
-        CrowdOptions{.chunk = 64, .threads = 1, .arrival_seed = 5},
-        CrowdOptions{.chunk = 64, .threads = 2, .pool_blocks = kSmallPool, .arrival_seed = 6},
-        CrowdOptions{.chunk = 512, .threads = 2, .arrival_seed = 7},
-        CrowdOptions{.chunk = 512, .threads = 1, .pool_blocks = kSmallPool, .arrival_seed = 8},
-        CrowdOptions{.chunk = 7, .threads = 2, .kv_type = KvType::kQ8_0, .arrival_seed = 9},
+        CrowdOptions{.chunk = 7, .threads = 1, .arrival_seed = 3},
+        // What is preempted is computed anew from its ids.
         CrowdOptions{.chunk = 64,
-                     .threads = 1,
+                     .threads = 2,
                      .pool_blocks = kSmallPool,
-                     .kv_type = KvType::kQ8_0,
-                     .arrival_seed = 10}),
+                     .arrival_seed = 6,
+                     .prefix_caching = false},
+        CrowdOptions{.chunk = 512, .threads = 2, .arrival_seed = 7},
+        CrowdOptions{.chunk = 512, .threads = 1, .pool_blocks = kSmallPool, .arrival_seed = 8}),
     [](const auto& info) {
       const CrowdOptions& o = info.param;
       return "Chunk" + std::to_string(o.chunk) + "Threads" + std::to_string(o.threads) + "Pool" +
-             std::to_string(o.pool_blocks) + (o.kv_type == KvType::kQ8_0 ? "Q8" : "");
+             std::to_string(o.pool_blocks);
     });
 
 // That the requests ask for what they are there for; the tests above hold for whatever comes out.
@@ -133,6 +127,7 @@ TEST(SamenessRequests, ParametersHaveTheirEffect) {
   EXPECT_NE(Alone().at(kFirstChoice + 1).tokens, Alone().at(base.id).tokens);
   EXPECT_NE(Alone().at(kFirstChoice + 2).tokens, Alone().at(kFirstChoice + 1).tokens);
   // Each of the sampler's parameters turns a request's tokens into others.
+  std::vector<CoreRequest> without;
   for (CoreRequest request : Requests()) {
     const SamplingParams& p = request.spec.params;
     if (p.repetition_penalty == 1.0F && p.logit_bias.empty() && p.typical_p == 1.0F) continue;
@@ -142,9 +137,11 @@ TEST(SamenessRequests, ParametersHaveTheirEffect) {
     plain.presence_penalty = plain.frequency_penalty = 0.0F;
     plain.logit_bias.clear();
     request.spec.params = plain;
-    const auto without = RunAlone({request}, ChooseKernels(nullptr));
-    EXPECT_NE(without.at(request.id).tokens, Alone().at(request.id).tokens) << request.id;
+    without.push_back(std::move(request));
   }
+  ASSERT_GE(without.size(), 8U);
+  const RunResult plain = RunCrowd(without, {.threads = 2}, ChooseKernels(nullptr));
+  for (const auto& [id, output] : plain.outputs) EXPECT_NE(output.tokens, Alone().at(id).tokens);
 }
 
 // Teacher-forced log-probs of a text that was generated are those reported with its tokens.
@@ -212,7 +209,7 @@ void ReorderingMatMul(const Matrix& w, const std::byte* packed, int rows, int pa
 TEST(SamenessPlant, AKernelThatReordersItsSumsIsCaught) {
   Kernels planted = *ChooseKernels(nullptr);
   planted.matmul = ReorderingMatMul;
-  const auto requests = DifferentRequests(kRequests);
+  const auto requests = DifferentRequests(8);
   const RunResult crowd = RunCrowd(requests, {.threads = 2, .arrival_seed = 7}, &planted);
   // Only long prompts have two rows alone, so a request of one prompt token is alone as it should
   // be.
