@@ -194,19 +194,31 @@ TEST(LlmEngineThreadsTest, NobodyFailsWhenBlocksRunOut) {
   TestEngine test;
   test.options.kv_cache_bytes = EchoExecutor::PoolBytes(8);
   test.options.max_model_len = 128;
+  test.control->CloseGate();
+  test.control->encoding_gate.Close();
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
-  for (int i = 0; i < 6; ++i) {
+  const auto prompt = [](size_t i) { return std::to_string(i) + "123456789"; };
+  for (size_t i = 0; i < 6; ++i) {
     sinks.push_back(NewSink());
-    test.Submit("0123456789", 60, sinks.back());
+    test.Submit(prompt(i), 60, sinks.back());
   }
+  // All six are encoded once the next one's turn has come, and 8 blocks do not hold them together.
+  auto last = NewSink();
+  test.Submit(ByteTokenizer::kHeld, 1, last);
+  ASSERT_TRUE(Eventually([&] { return test.control->encoding_gate.waiting() == 1; }));
+  test.control->OpenGate();
   int preemptions = 0;
-  for (const auto& sink : sinks) {
-    const TestSink::Seen seen = sink->WaitEnd();
-    EXPECT_EQ(seen.text, "012345678901234567890123456789012345678901234567890123456789");
+  for (size_t i = 0; i < 6; ++i) {
+    const TestSink::Seen seen = sinks[i]->WaitEnd();
+    std::string expected;
+    for (int k = 0; k < 6; ++k) expected += prompt(i);
+    EXPECT_EQ(seen.text, expected);
     preemptions += seen.finish->preemptions;
   }
   EXPECT_GT(preemptions, 0);
+  test.control->encoding_gate.Open();
+  EXPECT_EQ(last->WaitEnd().text, "H");
   EXPECT_THAT(test.engine->MetricsText(),
               HasSubstr("ropeway_num_preemptions_total " + std::to_string(preemptions) + "\n"));
 }
