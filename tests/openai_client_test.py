@@ -112,6 +112,11 @@ QUESTIONS = [f"Write one sentence about {thing}." for thing in (
     "winter", "a lighthouse", "chess", "rivers", "a clock", "mountains", "paper")]
 
 
+def counts(usage):
+    """Of a usage, all but what the cache happened to have."""
+    return usage.prompt_tokens, usage.completion_tokens, usage.total_tokens
+
+
 def ask(question):
     return [{"role": "user", "content": question}]
 
@@ -232,7 +237,7 @@ class CompletionTest(ClientTest):
         chunks = list(self.complete(FRANCE, max_tokens=24, stream=True, stream_options={"include_usage": True}))
         self.assertEqual("".join(c.choices[0].text for c in chunks if c.choices), whole.choices[0].text)
         self.assertEqual(chunks[-1].choices, [])
-        self.assertEqual(chunks[-1].usage, whole.usage)
+        self.assertEqual(counts(chunks[-1].usage), counts(whole.usage))
         self.assertTrue(all(c.usage is None for c in chunks[:-1]))
         self.assertGreater(len(chunks), 10)
 
@@ -276,7 +281,7 @@ class ChatTest(ClientTest):
         self.assertEqual(chunks[0].choices[0].delta.role, "assistant")
         self.assertEqual("".join(c.choices[0].delta.content or "" for c in chunks if c.choices),
                          whole.choices[0].message.content)
-        self.assertEqual(chunks[-1].usage, whole.usage)
+        self.assertEqual(counts(chunks[-1].usage), counts(whole.usage))
         self.assertEqual([c.choices[0].finish_reason for c in chunks if c.choices][-1],
                          whole.choices[0].finish_reason)
 
