@@ -44,6 +44,11 @@ struct CommandEntry {
   bool takes_file = false;  // Its argument is a file.
 };
 
+bool TakesPath(const CLI::Option& option) {
+  const std::string placeholder = PlaceholderOf(option);
+  return placeholder == kFilePlaceholder || placeholder == kFolderPlaceholder;
+}
+
 FlagEntry DescribeFlag(const CLI::Option& option) {
   FlagEntry entry;
   for (const std::string& name : option.get_snames()) entry.names.push_back("-" + name);
@@ -52,7 +57,7 @@ FlagEntry DescribeFlag(const CLI::Option& option) {
   entry.choices = ChoicesOf(option);
   if (KindOf(option) == FlagKind::kSwitch) {
     entry.value = Value::kNone;
-  } else if (PlaceholderOf(option) == kFilePlaceholder) {
+  } else if (TakesPath(option)) {
     entry.value = Value::kFile;
   } else {
     entry.value = entry.choices.empty() ? Value::kOther : Value::kChoice;
@@ -69,7 +74,7 @@ void Walk(const CLI::App& app, const CLI::Option* config, const std::string& pat
       entry.flags.push_back(DescribeFlag(*option));
       continue;
     }
-    entry.takes_file = entry.takes_file || PlaceholderOf(*option) == kFilePlaceholder;
+    entry.takes_file = entry.takes_file || TakesPath(*option);
     for (const std::string& choice : ChoicesOf(*option)) entry.words.push_back({choice, ""});
   }
   if (!path.empty() && config != nullptr) entry.flags.push_back(DescribeFlag(*config));

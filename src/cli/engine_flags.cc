@@ -38,6 +38,29 @@ StatusOr<std::string> ReadTemplate(const std::string& path) {
   return text;
 }
 
+void AddKvMemoryFlags(CLI::App* app, EngineOptions* options) {
+  const char* const group = "KV memory";
+  AddOnOff(app, "--prefix-caching", &options->prefix_caching,
+           "Keep the KV blocks of requests for later ones that begin alike, and share them between "
+           "running ones; never changes a result")
+      ->group(group);
+  AddChoice(app, "--preempt-checkpoint", &options->preempt_checkpoint, {"pressure", "always"},
+            "When the blocks of a preempted request go to disk: under pressure, that is when their "
+            "memory is needed, or always, at once")
+      ->group(group);
+  AddText(app, "--kv-disk-path", &options->kv_disk_path, kFolderPlaceholder,
+          "Directory in which KV blocks outlive the memory and the process; of one process at a "
+          "time")
+      ->group(group);
+  AddSize(app, "--kv-disk-size", &options->kv_disk_bytes, 1,
+          "What that may take of the disk, all overhead included")
+      ->group(group);
+  AddRate(app, "--kv-disk-write-rate", &options->kv_disk_write_rate,
+          "How fast it is written in the long run, such as 20MiB/s; auto: as fast as costs 3 % of "
+          "the cores")
+      ->group(group);
+}
+
 }  // namespace
 
 void AddModelFlag(CLI::App* app, std::string* model) {
@@ -72,6 +95,7 @@ void AddEngineFlags(CLI::App* app, EngineFlags* flags) {
   AddInt(app, "--max-num-batched-tokens", &options.max_num_batched_tokens, 1, 65536,
          "Tokens of one forward pass")
       ->group("Engine");
+  AddKvMemoryFlags(app, &options);
   AddChoice(app, "--log-level", &flags->log_level, {"debug", "info", "warn", "error"},
             "How much is logged on standard error: debug, info, warn or error")
       ->group("Other");

@@ -54,6 +54,26 @@ auto SizeFrom(int64_t least) {
   };
 }
 
+CLI::Validator OneOf(const std::vector<std::string>& choices) {
+  return {[choices](std::string& text) {
+            for (const std::string& choice : choices) {
+              if (choice == text) return std::string();
+            }
+            return fmt::format("expected {}, not '{}'", fmt::join(choices, ", "), text);
+          },
+          fmt::format("{}", fmt::join(choices, "|"))};
+}
+
+StatusOr<int64_t> ParseRate(const std::string& text) {
+  if (text == "auto") return int64_t{0};
+  if (text.ends_with("/s")) {
+    const StatusOr<int64_t> size = ParseSize(std::string_view(text).substr(0, text.size() - 2));
+    if (size.ok() && *size > 0) return size;
+  }
+  return InvalidArgument(
+      fmt::format("expected auto, or bytes per second such as 20MiB/s, not '{}'", text));
+}
+
 }  // namespace
 
 CLI::Validator IntBetween(int64_t least, int64_t most) {
@@ -97,19 +117,20 @@ CLI::Option* AddTexts(CLI::App* app, const std::string& name, std::vector<std::s
 
 CLI::Option* AddChoice(CLI::App* app, const std::string& name, std::string* value,
                        const std::vector<std::string>& choices, const std::string& description) {
-  const std::string list = fmt::format("{}", fmt::join(choices, "|"));
-  const CLI::Validator one_of(
-      [choices](std::string& text) {
-        for (const std::string& choice : choices) {
-          if (choice == text) return std::string();
-        }
-        return fmt::format("expected {}, not '{}'", fmt::join(choices, ", "), text);
-      },
-      list);
   return app->add_option(name, *value, description)
       ->type_name("NAME")
-      ->check(one_of)
+      ->check(OneOf(choices))
       ->capture_default_str();
+}
+
+CLI::Option* AddOnOff(CLI::App* app, const std::string& name, bool* value,
+                      const std::string& description) {
+  return AddParsed(
+             app, name, "NAME", description,
+             [](const std::string& text) -> StatusOr<bool> { return text == "on"; },
+             [value](bool parsed) { *value = parsed; })
+      ->check(OneOf({"on", "off"}))
+      ->default_str(*value ? "on" : "off");
 }
 
 CLI::Option* AddDuration(CLI::App* app, const std::string& name, std::chrono::milliseconds* value,
@@ -138,6 +159,13 @@ CLI::Option* AddSize(CLI::App* app, const std::string& name, size_t* value, int6
   return AddParsed(app, name, kSizePlaceholder, description, SizeFrom(least),
                    [value](int64_t parsed) { *value = static_cast<size_t>(parsed); })
       ->default_str(FormatSize(static_cast<int64_t>(*value)));
+}
+
+CLI::Option* AddRate(CLI::App* app, const std::string& name, int64_t* value,
+                     const std::string& description) {
+  return AddParsed(app, name, kRatePlaceholder, description, ParseRate,
+                   [value](int64_t parsed) { *value = parsed; })
+      ->default_str(*value == 0 ? "auto" : FormatSize(*value) + "/s");
 }
 
 FlagKind KindOf(const CLI::Option& option) {

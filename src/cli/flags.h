@@ -19,7 +19,9 @@ inline constexpr char kIntPlaceholder[] = "N";
 inline constexpr char kNumberPlaceholder[] = "X";
 inline constexpr char kTimePlaceholder[] = "TIME";
 inline constexpr char kSizePlaceholder[] = "SIZE";
+inline constexpr char kRatePlaceholder[] = "RATE";
 inline constexpr char kFilePlaceholder[] = "FILE";
+inline constexpr char kFolderPlaceholder[] = "DIR";
 
 // Accepts whole numbers from `least` to `most`, or any number in that range.
 CLI::Validator IntBetween(int64_t least, int64_t most);
@@ -69,6 +71,14 @@ CLI::Option* AddSize(CLI::App* app, const std::string& name, int64_t* value, int
                      const std::string& description);
 CLI::Option* AddSize(CLI::App* app, const std::string& name, size_t* value, int64_t least,
                      const std::string& description);
+
+// Bytes per second: "auto" (0), or a size with "/s".
+CLI::Option* AddRate(CLI::App* app, const std::string& name, int64_t* value,
+                     const std::string& description);
+
+// "on" or "off".
+CLI::Option* AddOnOff(CLI::App* app, const std::string& name, bool* value,
+                      const std::string& description);
 
 // What a value is, for those who read and write values in another form.
 enum class FlagKind { kSwitch, kInt, kNumber, kTime, kSize, kText };

@@ -39,37 +39,42 @@ class ServeFlagsTest : public testing::Test {
 };
 
 TEST_F(ServeFlagsTest, EveryFlagReachesItsOption) {
-  ASSERT_EQ(Parse({"serve", "--model",
-                   "m",     "--threads",
-                   "3",     "--kv-cache-size",
-                   "48MiB", "--kv-cache-dtype",
-                   "q8_0",  "--max-num-seqs",
-                   "5",     "--max-num-batched-tokens",
-                   "6",     "--max-model-len",
-                   "7",     "--max-queued-requests",
-                   "8",     "--frontend-threads",
-                   "9",     "--request-timeout",
-                   "10s",   "--served-model-name",
-                   "n",     "--host",
-                   "::1",   "--port",
-                   "11",    "--io-threads",
-                   "12",    "--keep-alive-interval",
-                   "13s",   "--drain-timeout",
-                   "14s",   "--max-body-size",
-                   "15KiB", "--max-bodies-size",
-                   "16KiB", "--max-connections",
-                   "17",    "--max-choices",
-                   "18",    "--header-timeout",
-                   "19s",   "--body-timeout",
-                   "20s",   "--idle-timeout",
-                   "21s",   "--write-timeout",
-                   "22s",   "--max-header-size",
-                   "2KiB",  "--max-stream-size",
-                   "3KiB",  "--helper-threads",
-                   "4",     "--tls-cert",
-                   "c",     "--tls-key",
-                   "k",     "--admin-key",
-                   "a"}),
+  ASSERT_EQ(Parse({"serve",  "--model",
+                   "m",      "--threads",
+                   "3",      "--kv-cache-size",
+                   "48MiB",  "--kv-cache-dtype",
+                   "q8_0",   "--max-num-seqs",
+                   "5",      "--max-num-batched-tokens",
+                   "6",      "--max-model-len",
+                   "7",      "--max-queued-requests",
+                   "8",      "--frontend-threads",
+                   "9",      "--request-timeout",
+                   "10s",    "--served-model-name",
+                   "n",      "--host",
+                   "::1",    "--port",
+                   "11",     "--io-threads",
+                   "12",     "--keep-alive-interval",
+                   "13s",    "--drain-timeout",
+                   "14s",    "--max-body-size",
+                   "15KiB",  "--max-bodies-size",
+                   "16KiB",  "--max-connections",
+                   "17",     "--max-choices",
+                   "18",     "--header-timeout",
+                   "19s",    "--body-timeout",
+                   "20s",    "--idle-timeout",
+                   "21s",    "--write-timeout",
+                   "22s",    "--max-header-size",
+                   "2KiB",   "--max-stream-size",
+                   "3KiB",   "--helper-threads",
+                   "4",      "--tls-cert",
+                   "c",      "--tls-key",
+                   "k",      "--admin-key",
+                   "a",      "--prefix-caching",
+                   "off",    "--preempt-checkpoint",
+                   "always", "--kv-disk-path",
+                   "d",      "--kv-disk-size",
+                   "23GiB",  "--kv-disk-write-rate",
+                   "24MiB/s"}),
             "");
   const EngineOptions& engine = flags_.engine.options;
   EXPECT_EQ(flags_.engine.model, "m");
@@ -83,6 +88,11 @@ TEST_F(ServeFlagsTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(engine.frontend_threads, 9);
   EXPECT_EQ(engine.request_timeout, milliseconds(10000));
   EXPECT_EQ(engine.served_model_name, "n");
+  EXPECT_FALSE(engine.prefix_caching);
+  EXPECT_EQ(engine.preempt_checkpoint, "always");
+  EXPECT_EQ(engine.kv_disk_path, "d");
+  EXPECT_EQ(engine.kv_disk_bytes, int64_t{23} << 30);
+  EXPECT_EQ(engine.kv_disk_write_rate, 24 << 20);
   const ServerOptions& server = flags_.server;
   EXPECT_EQ(server.host, "::1");
   EXPECT_EQ(server.port, 11);
@@ -114,12 +124,28 @@ TEST_F(ServeFlagsTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
                                               {"--kv-cache-size", "lots", "48MiB"},
                                               {"--kv-cache-dtype", "x", "f16, q8_0"},
                                               {"--max-body-size", "0", "at least 1"},
+                                              {"--prefix-caching", "yes", "on, off"},
+                                              {"--preempt-checkpoint", "x", "pressure, always"},
+                                              {"--kv-disk-size", "0", "at least 1"},
+                                              {"--kv-disk-write-rate", "20MiB", "20MiB/s"},
+                                              {"--kv-disk-write-rate", "0/s", "auto"},
+                                              {"--kv-disk-write-rate", "-1/s", "auto"},
                                               {"--log-level", "loud", "debug, info"}}) {
     app_.clear();
     const std::string message = Parse({"serve", flag, value});
     EXPECT_THAT(message, HasSubstr(flag));
     EXPECT_THAT(message, HasSubstr(expected));
   }
+}
+
+TEST_F(ServeFlagsTest, TheDefaultsOfTheKvMemory) {
+  ASSERT_EQ(Parse({"serve", "--prefix-caching", "on", "--kv-disk-write-rate", "auto"}), "");
+  const EngineOptions& engine = flags_.engine.options;
+  EXPECT_TRUE(engine.prefix_caching);
+  EXPECT_EQ(engine.preempt_checkpoint, "pressure");
+  EXPECT_EQ(engine.kv_disk_path, "");
+  EXPECT_EQ(engine.kv_disk_bytes, int64_t{8} << 30);
+  EXPECT_EQ(engine.kv_disk_write_rate, 0);
 }
 
 TEST_F(ServeFlagsTest, KeysOfBothKindsAreNamed) {

@@ -12,6 +12,8 @@
 #include "engine/model_vocabulary.h"
 #include "executor/cpu_executor.h"
 #include "kernels/kernels.h"
+#include "kvcache/disk_tier.h"
+#include "model/file_digest.h"
 #include "model/gguf.h"
 #include "model/model.h"
 #include "tokenizer/chat_template.h"
@@ -93,9 +95,45 @@ Status CheckOptions(const EngineOptions& options) {
   if (options.max_model_len < 0) {
     return InvalidArgument("max_model_len must not be negative", "max_model_len");
   }
+  if (options.preempt_checkpoint != "pressure" && options.preempt_checkpoint != "always") {
+    return InvalidArgument(fmt::format("preempt_checkpoint must be pressure or always, not '{}'",
+                                       options.preempt_checkpoint),
+                           "preempt_checkpoint");
+  }
+  if (options.kv_disk_bytes < 0 || options.kv_disk_write_rate < 0) {
+    const char* const field = options.kv_disk_bytes < 0 ? "kv_disk_bytes" : "kv_disk_write_rate";
+    return InvalidArgument(fmt::format("{} must not be negative", field), field);
+  }
   if (options.max_num_seqs < 1) {
     return InvalidArgument("max_num_seqs must be at least 1", "max_num_seqs");
   }
+  return {};
+}
+
+// All that goes into the cosines and sines beside the file.
+std::string DescribeRope(const RopeParams& rope) {
+  return fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(rope.scaling), rope.dim,
+                     rope.freq_base, rope.factor, rope.original_context_length,
+                     rope.attention_factor, rope.beta_fast, rope.beta_slow);
+}
+
+// The disk tier, where one is asked for, and whose blocks of it may be read.
+Status AddDiskTier(size_t block_bytes, LlmEngineConfig* config) {
+  const EngineOptions& options = config->options;
+  if (options.kv_disk_path.empty()) return {};
+  if (!options.prefix_caching) {
+    return InvalidArgument(
+        "kv_disk_path (--kv-disk-path) needs prefix_caching (--prefix-caching on)", "kv_disk_path");
+  }
+  StatusOr<std::unique_ptr<DiskTier>> tier =
+      DiskTier::Open({.path = options.kv_disk_path,
+                      .capacity_bytes = options.kv_disk_bytes,
+                      .block_bytes = block_bytes,
+                      .write_rate = options.kv_disk_write_rate,
+                      .cores = PhysicalCores(),
+                      .clock = config->clock});
+  if (!tier.ok()) return tier.status();
+  config->tier = *std::move(tier);
   return {};
 }
 
@@ -118,6 +156,8 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const Cl
   StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(options.model_path);
   if (!file.ok()) return file.status();
   if (Status status = AddTokenizer(**file, &config); !status.ok()) return status;
+  // Blocks that stay in memory have one file all their life.
+  if (!options.kv_disk_path.empty()) config.cache_root.model_digest = FileDigest(**file, threads);
   StatusOr<std::unique_ptr<Model>> loaded = Model::Load(**file, threads);
   if (!loaded.ok()) return loaded.status();
   const std::shared_ptr<const Model> model = *std::move(loaded);
@@ -148,6 +188,10 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const Cl
                     options.kv_cache_bytes, kBlockTokens, block_bytes),
         "kv_cache_bytes");
   }
+  config.cache_root.numerics_version = kNumericsVersion;
+  config.cache_root.kv_dtype = options.kv_cache_dtype;
+  config.cache_root.rope_scaling = DescribeRope(shape.rope);
+  if (Status status = AddDiskTier(block_bytes, &config); !status.ok()) return status;
   config.executor = std::make_unique<CpuExecutor>(model, kernels, threads, kv_type);
   config.kernels_name = kernels->name;
   Log().info("{}: {} kernels, {} threads, {:.1f} MiB for the KV cache in {}", config.served_name,

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -13,6 +14,8 @@
 
 namespace ropeway {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
@@ -67,6 +70,65 @@ TEST_F(KvCacheDtypeTest, AnotherTypeIsRefusedByName) {
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.field(), "kv_cache_dtype");
   EXPECT_EQ(status.message(), "kv_cache_dtype must be f16 or q8_0, not 'f32'");
+}
+
+class DiskTierOptionsTest : public testing::Test {
+ protected:
+  DiskTierOptionsTest() { std::filesystem::remove_all(folder_); }
+  ~DiskTierOptionsTest() override { std::filesystem::remove_all(folder_); }
+
+  EngineOptions Options() const {
+    EngineOptions options;
+    options.model_path = file_.path();
+    options.threads = 1;
+    options.kv_cache_bytes = 1 << 20;
+    options.kv_disk_path = folder_;
+    return options;
+  }
+  Status StatusOf(const EngineOptions& options) {
+    return OpenEngine(options, &clock_, &random_).status();
+  }
+
+  const TempFile file_{TinyLlama().Bytes()};
+  const std::string folder_ =
+      testing::TempDir() + "open_engine_test_disk_" + std::to_string(getpid());
+  RealClock clock_;
+  SystemRandom random_;
+};
+
+TEST_F(DiskTierOptionsTest, APathBringsATier) {
+  EngineOptions options = Options();
+  {
+    const auto engine = OpenEngine(options, &clock_, &random_);
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    EXPECT_THAT((*engine)->MetricsText(), HasSubstr("ropeway_kv_disk_on 1"));
+    const Status second = StatusOf(options);
+    EXPECT_EQ(second.field(), "kv_disk_path");
+    EXPECT_THAT(second.message(), HasSubstr("--kv-disk-path"));
+  }
+  options.kv_disk_path = "";
+  const auto engine = OpenEngine(options, &clock_, &random_);
+  ASSERT_TRUE(engine.ok());
+  EXPECT_THAT((*engine)->MetricsText(), HasSubstr("ropeway_kv_disk_on 0"));
+}
+
+TEST_F(DiskTierOptionsTest, WhatIsWrongNamesTheOption) {
+  EngineOptions options = Options();
+  options.kv_disk_path = file_.path();
+  EXPECT_THAT(StatusOf(options).message(), HasSubstr("--kv-disk-path"));
+  options = Options();
+  options.kv_disk_bytes = 100;
+  EXPECT_EQ(StatusOf(options).field(), "kv_disk_bytes");
+  EXPECT_THAT(StatusOf(options).message(), HasSubstr("--kv-disk-size"));
+  options = Options();
+  options.prefix_caching = false;
+  EXPECT_THAT(StatusOf(options).message(), HasSubstr("--prefix-caching on"));
+  options = Options();
+  options.kv_disk_write_rate = -1;
+  EXPECT_EQ(StatusOf(options).field(), "kv_disk_write_rate");
+  options = Options();
+  options.preempt_checkpoint = "never";
+  EXPECT_EQ(StatusOf(options).field(), "preempt_checkpoint");
 }
 
 TEST(MachineTest, ReadsWhatTheSystemSays) {

@@ -61,6 +61,7 @@ class GgufFile {
 
   uint32_t version() const { return version_; }
   uint64_t file_bytes() const { return map_.size(); }
+  std::span<const std::byte> bytes() const { return map_; }  // The whole file.
   const std::string& path() const { return path_; }
 
   // Metadata in file order.
