@@ -26,6 +26,8 @@ ARGS = argparse.Namespace()
 class Server:
     """A running `ropeway serve` on a port of its own choice."""
 
+    key = "any"
+
     def __init__(self, *flags):
         # A file, not a pipe: nobody reads while the test runs.
         self.log = tempfile.NamedTemporaryFile("w+", prefix="ropeway-serve-")
@@ -63,7 +65,8 @@ class Server:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             data = None if body is None else json.dumps(body)
-            connection.request(method, path, data, {"Content-Type": "application/json"})
+            connection.request(method, path, data, {"Content-Type": "application/json",
+                                                    "Authorization": f"Bearer {self.key}"})
             reply = connection.getresponse()
             return reply.status, reply.read().decode()
         finally:
@@ -555,7 +558,12 @@ class PrefixCacheTest(TimedCase):
             file.write(f'cache_scope = "{scope}"\n' if scope else "")
         file.flush()
         self.server = Server("--api-keys", file.name, *flags)
-        self.addCleanup(self.server.stop)
+        self.server.key = "secret-key-a"
+        self.addCleanup(self.stop)
+
+    def stop(self):
+        if self.server.process.poll() is None:
+            self.server.stop()
 
     def cached(self, key, prompt=None, **body):
         """The cached tokens of one request's usage; its text is that of all others."""
@@ -589,6 +597,28 @@ class PrefixCacheTest(TimedCase):
         self.assertEqual(self.cached("a", prompt_cache_key="k", prompt_cache_retention="24h"), 192)
         # What is scored is computed.
         self.assertEqual(self.cached("a", prompt_logprobs=0), 0)
+        self.assertEqual(len(self.texts), 1)
+
+    def test_off(self):
+        self.serve("--prefix-caching", "off")
+        self.texts = set()
+        self.assertEqual([self.cached("a"), self.cached("a"), self.cached("c"), self.cached("d")], [0] * 4)
+        self.assertEqual(len(self.texts), 1)
+        self.assertEqual(self.server.metric("ropeway_prefix_cache_hits_total"), 0)
+
+    def test_the_next_server_finds_what_is_on_disk(self):
+        folder = tempfile.TemporaryDirectory(prefix="ropeway-kv-")
+        self.addCleanup(folder.cleanup)
+        self.texts = set()
+        self.serve("--kv-disk-path", folder.name)
+        self.assertEqual([self.cached("a"), self.cached("c", cache_salt="x")], [0, 0])
+        self.stop()
+        self.serve("--kv-disk-path", folder.name)
+        # Read, and only by those who share: another tenant and another salt find nothing.
+        self.assertEqual([self.cached("b"), self.cached("a", cache_salt="x"), self.cached("d")], [0] * 3)
+        self.assertEqual(self.server.metric("ropeway_kv_disk_fetched_blocks_total"), 0)
+        self.assertEqual([self.cached("a"), self.cached("d", cache_salt="x")], [192, 192])
+        self.assertEqual(self.server.metric("ropeway_kv_disk_fetched_blocks_total"), 24)
         self.assertEqual(len(self.texts), 1)
 
     def test_a_chat_stream_says_it_too(self):
