@@ -45,8 +45,10 @@ RoundSettings DrawSettings(int round, const std::vector<const Kernels*>& tables,
       std::min(static_cast<int>(random->Between(6, 32)), settings.max_num_batched_tokens);
   const int longest_blocks = (longest + kBlockTokens - 1) / kBlockTokens;
   const bool tight = round % 4 != 3;
-  settings.num_blocks =
-      longest_blocks * (tight ? static_cast<int>(random->Between(2, 3)) : settings.max_num_seqs);
+  // Asks share their prompt's blocks, so that less than two sequences' worth is tight.
+  settings.num_blocks = tight
+                            ? longest_blocks + static_cast<int>(random->Between(1, longest_blocks))
+                            : longest_blocks * settings.max_num_seqs;
   return settings;
 }
 
