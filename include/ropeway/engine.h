@@ -18,6 +18,7 @@
 
 #include "ropeway/options.h"
 #include "ropeway/request.h"
+#include "ropeway/session.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
@@ -68,7 +69,18 @@ class Engine {
 
   // Queues `request` and returns in far under 1 ms, before its prompt is encoded. Fails only for a
   // full queue (kResourceExhausted), a stopping engine (kUnavailable) or a malformed request
-  // (kInvalidArgument); all else is reported in the Result.
+  // (kInvalidArgument), and where a session's turn cannot begin; all else is reported in the
+  // Result.
+  //
+  // With Request::session_id the request is the next turn of that session of its tenant's, which is
+  // begun where there is none: its prompt holds what is new only (text, token ids, or chat
+  // messages), and goes on from the session's token ids. What the model generated stays as it was
+  // sampled; only where the chat template changes its history is the chat encoded anew as a whole.
+  // A turn that ends as kStop or kLength is kept, and stored before its end is told (on the device
+  // too, with EngineOptions::state_path); one that is cancelled or fails leaves the session as it
+  // was. Refused: a turn while another one of the session is under way (kInvalidArgument), one of a
+  // session whose record is damaged (kDataLoss), one beyond max_sessions or session_store_bytes
+  // (kResourceExhausted).
   StatusOr<RequestHandle> Submit(Request request, StreamCallback on_delta = nullptr);
 
   // Submits in order: element i of the reply belongs to element i of `requests`, and no later
@@ -83,6 +95,13 @@ class Engine {
 
   // Asks that the request end as kCancelled; kNotFound if no such request runs.
   Status Cancel(RequestId id);
+
+  // A tenant's sessions that have a completed turn, the least recently used first.
+  std::vector<SessionInfo> Sessions(const std::string& tenant = "") const;
+
+  // Forgets a session, and returns when that is stored: not for threads that must not wait. A turn
+  // under way goes on, but is not kept. kNotFound: the tenant has no such session.
+  Status CloseSession(const std::string& id, const std::string& tenant = "");
 
   // Refuses new requests from now on, and waits until all accepted ones ended or `deadline` is
   // over; what still runs then is cancelled. Returns kDeadlineExceeded if anything had to be

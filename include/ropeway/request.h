@@ -101,7 +101,8 @@ struct Request {
   CacheRetention cache_retention = CacheRetention::kNormal;
 
   // Names a conversation that the engine keeps: this request's prompt is its next turn, and goes on
-  // from the session's stored token ids. "": none.
+  // from the session's stored token ids (see Engine::Submit). At most 256 printable ASCII
+  // characters. "": none.
   std::string session_id;
 };
 
@@ -159,6 +160,7 @@ struct Finish {
   uint64_t seed = 0;              // The seed that was used.
   int32_t preemptions = 0;        // How often it was preempted.
   uint64_t first_token_step = 0;  // The engine step that produced its first token.
+  int32_t session_tokens = 0;     // Of the session before this turn; 0: the turn began it, or none.
 };
 
 // A finished request, collected: what Wait and Poll return.

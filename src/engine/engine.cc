@@ -225,6 +225,13 @@ Status Engine::Cancel(RequestId id) {
   return {StatusCode::kNotFound, "no request " + std::to_string(id) + " is running"};
 }
 
+std::vector<SessionInfo> Engine::Sessions(const std::string& tenant) const {
+  return impl_->engine->Sessions(tenant);
+}
+Status Engine::CloseSession(const std::string& id, const std::string& tenant) {
+  return impl_->engine->CloseSession(id, tenant);
+}
+
 Status Engine::Drain(std::chrono::nanoseconds deadline) { return impl_->engine->Drain(deadline); }
 int Engine::max_model_len() const { return impl_->engine->max_model_len(); }
 const std::string& Engine::model_name() const { return impl_->engine->served_name(); }

@@ -52,6 +52,7 @@ EngineMetrics::EngineMetrics()
       stalls(metrics_.AddCounter("ropeway_engine_stalls_total",
                                  "How often the engine had work and made no progress for long.")),
       cache(std::make_unique<CacheMetrics>(&metrics_)),
+      sessions(std::make_unique<SessionMetrics>(&metrics_)),
       refused(metrics_.AddCounter("ropeway_request_refused_total",
                                   "Requests ended before they were queued: prompt too long, "
                                   "cancelled while it was encoded, and the like.")) {

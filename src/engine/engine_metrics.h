@@ -8,6 +8,7 @@
 
 #include "base/metrics.h"
 #include "engine/cache_metrics.h"
+#include "engine/session_metrics.h"
 #include "ropeway/request.h"
 
 namespace ropeway {
@@ -37,6 +38,7 @@ class EngineMetrics {
   Counter* const generation_tokens;
   Counter* const stalls;
   const std::unique_ptr<CacheMetrics> cache;
+  const std::unique_ptr<SessionMetrics> sessions;
   Counter* const refused;  // Accepted by Submit, then ended by OnError before it was queued.
 
   // What the KV cache is like, as labels (vLLM's cache_config_info). Called once.

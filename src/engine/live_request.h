@@ -10,6 +10,7 @@
 #include "base/byte_budget.h"
 #include "base/clock.h"
 #include "engine/backend.h"
+#include "engine/live_turn.h"
 #include "ropeway/request.h"
 
 namespace ropeway {
@@ -30,6 +31,7 @@ struct LiveRequest {
   TimePoint arrival{};
   TimePoint deadline = TimePoint::max();  // It fails with kDeadlineExceeded then.
   std::string tenant;
+  std::unique_ptr<LiveTurn> turn;  // Of the session that the request names; null: none.
 
   ByteBudget::Hold bytes;            // What `request` takes of LlmEngineConfig::max_request_bytes.
   Request request;                   // The front end's until kEngine, then the output thread's.

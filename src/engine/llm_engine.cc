@@ -20,6 +20,9 @@
 #include "engine/output_processor.h"
 #include "engine/request_check.h"
 #include "engine/watchdog.h"
+#include "store/memory_state_db.h"
+#include "store/rocks_state_db.h"
+#include "store/session_store.h"
 
 namespace ropeway {
 namespace {
@@ -28,6 +31,9 @@ constexpr int kMaxRetryAfterSeconds = 60;
 
 // How long Drain waits for what it cancelled: a step takes far less.
 constexpr auto kCancelGrace = std::chrono::seconds(10);
+
+// Below, the database's own files would not fit.
+constexpr int64_t kLeastSessionStoreBytes = 1 << 20;
 
 // A deadline beyond it would overflow the clock's count.
 constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
@@ -49,7 +55,7 @@ size_t BytesOf(const Request& request) {
   for (const std::string& stop : request.stop) bytes += sizeof(std::string) + stop.size();
   bytes += request.sampling.logit_bias.size() * sizeof(LogitBias);
   bytes += request.tenant.size() + request.cache_scope.size() + request.cache_salt.size();
-  return bytes + BytesOf(request.stop_token_ids);
+  return bytes + BytesOf(request.stop_token_ids) + request.session_id.size();
 }
 
 // When the request fails: the smaller of what it asks and what the engine allows counts.
@@ -68,13 +74,17 @@ Status CheckEngineOptions(const EngineOptions& options) {
     if (value >= least) return Status();
     return InvalidArgument(fmt::format("{} must be at least {}, not {}", name, least, value), name);
   };
-  for (Status status : {at_least(options.max_num_seqs, 1, "max_num_seqs"),
-                        at_least(options.max_num_batched_tokens, 1, "max_num_batched_tokens"),
-                        at_least(options.max_queued_requests, 1, "max_queued_requests"),
-                        at_least(options.frontend_threads, 1, "frontend_threads"),
-                        at_least(options.kv_cache_bytes, 1, "kv_cache_bytes"),
-                        at_least(options.max_model_len, 0, "max_model_len"),
-                        at_least(options.request_timeout.count(), 0, "request_timeout")}) {
+  for (Status status :
+       {at_least(options.max_num_seqs, 1, "max_num_seqs"),
+        at_least(options.max_num_batched_tokens, 1, "max_num_batched_tokens"),
+        at_least(options.max_queued_requests, 1, "max_queued_requests"),
+        at_least(options.frontend_threads, 1, "frontend_threads"),
+        at_least(options.kv_cache_bytes, 1, "kv_cache_bytes"),
+        at_least(options.max_model_len, 0, "max_model_len"),
+        at_least(options.request_timeout.count(), 0, "request_timeout"),
+        at_least(options.session_ttl.count(), 1, "session_ttl"),
+        at_least(options.max_sessions, 1, "max_sessions"),
+        at_least(options.session_store_bytes, kLeastSessionStoreBytes, "session_store_bytes")}) {
     if (!status.ok()) return status;
   }
   if (options.preempt_checkpoint != "pressure" && options.preempt_checkpoint != "always") {
@@ -101,12 +111,32 @@ int32_t ResolveMaxModelLen(const LlmEngineConfig& config, const KvLayout& layout
   return static_cast<int32_t>(resolved);
 }
 
+StatusOr<std::unique_ptr<SessionStore>> OpenSessions(const EngineOptions& options,
+                                                     std::unique_ptr<StateDb> state) {
+  SessionStoreOptions store;
+  // Beyond a century every session is kept for ever.
+  store.ttl = std::min<std::chrono::seconds>(options.session_ttl, std::chrono::hours(24 * 36500));
+  store.max_sessions = static_cast<size_t>(options.max_sessions);
+  const auto bytes = static_cast<uint64_t>(options.session_store_bytes);
+  store.max_bytes = bytes;
+  if (state == nullptr && options.state_path.empty()) state = std::make_unique<MemoryStateDb>();
+  if (state == nullptr) {
+    StatusOr<std::unique_ptr<RocksStateDb>> db =
+        RocksStateDb::Open(options.state_path + "/sessions", bytes);
+    if (!db.ok()) return db.status();
+    state = *std::move(db);
+    store.max_bytes = static_cast<uint64_t>(RocksStateDb::kValueShare * static_cast<double>(bytes));
+  }
+  return SessionStore::Open(std::move(store), std::move(state));
+}
+
 }  // namespace
 
 class LlmEngine::Impl {
  public:
   Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor,
-       const EngineCoreOptions& core_options, const KvLayout& layout);
+       std::unique_ptr<SessionStore> sessions, const EngineCoreOptions& core_options,
+       const KvLayout& layout);
   ~Impl();
 
   StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink);
@@ -116,6 +146,7 @@ class LlmEngine::Impl {
   std::string MetricsText() const;
   int RetryAfterSeconds() const;
   std::vector<RequestInfo> Requests() const;
+  SessionStore* sessions() const { return sessions_.get(); }
 
   const LlmEngineConfig& config() const { return config_; }
   int32_t max_model_len() const { return max_model_len_; }
@@ -136,7 +167,8 @@ class LlmEngine::Impl {
 
   const LlmEngineConfig config_;
   const int32_t max_model_len_;
-  EngineMetrics metrics_;
+  mutable EngineMetrics metrics_;
+  const std::unique_ptr<SessionStore> sessions_;  // Outlives all requests.
   const PromptEncoder encoder_;
   ByteBudget request_bytes_;
 
@@ -156,13 +188,16 @@ class LlmEngine::Impl {
 };
 
 LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor,
-                      const EngineCoreOptions& core_options, const KvLayout& layout)
+                      std::unique_ptr<SessionStore> sessions, const EngineCoreOptions& core_options,
+                      const KvLayout& layout)
     : config_(std::move(config)),
       max_model_len_(core_options.max_model_len),
-      encoder_(config_.tokenizer, config_.render_chat, max_model_len_, config_.cache_root),
+      sessions_(std::move(sessions)),
+      encoder_(config_.tokenizer, config_.render_chat, max_model_len_, config_.cache_root,
+               sessions_.get(), metrics_.sessions.get()),
       request_bytes_(config_.max_request_bytes),
       output_(
-          config_.tokenizer.get(), &metrics_, config_.clock,
+          config_.tokenizer.get(), &metrics_, config_.clock, sessions_.get(),
           [this](RequestId id, FinishReason reason) { loop_.Finish(id, reason); },
           [this](RequestId id) { OnEnded(id); }),
       loop_(core_options, layout, std::move(executor), config_.clock, &metrics_, &output_,
@@ -225,6 +260,12 @@ StatusOr<RequestId> LlmEngine::Impl::Submit(Request request, std::shared_ptr<Out
     live->tenant = live->request.tenant;
     live->arrival = config_.clock->Now();
     live->deadline = DeadlineOf(live->arrival, live->request, config_.options);
+    if (!live->request.session_id.empty()) {
+      StatusOr<SessionTurn> turn = sessions_->Begin(live->tenant, live->request.session_id);
+      if (!turn.ok()) return turn.status();
+      live->turn = std::make_unique<LiveTurn>();
+      live->turn->turn = *std::move(turn);
+    }
     return Queue(live);
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
@@ -351,6 +392,7 @@ std::string LlmEngine::Impl::MetricsText() const {
   metrics_.kv_cache_usage->Set(
       stats.total_blocks == 0 ? 0.0 : static_cast<double>(stats.held_blocks) / stats.total_blocks);
   metrics_.cache->Set(stats, config_.tier != nullptr, loop_.tier_usage());
+  metrics_.sessions->Set(sessions_->stats());
   return metrics_.Text();
 }
 
@@ -379,6 +421,8 @@ std::vector<RequestInfo> LlmEngine::Impl::Requests() const {
 StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   const EngineOptions& options = config.options;
   if (Status status = CheckEngineOptions(options); !status.ok()) return status;
+  StatusOr<std::unique_ptr<SessionStore>> sessions = OpenSessions(options, std::move(config.state));
+  if (!sessions.ok()) return sessions.status();
   StatusOr<KvLayout> layout = config.executor->Init(
       options.kv_cache_bytes, options.max_num_batched_tokens, options.max_num_seqs);
   if (!layout.ok()) return layout.status();
@@ -394,8 +438,8 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   if (Status status = EngineCore::CheckOptions(core, *layout); !status.ok()) return status;
   try {
     std::unique_ptr<Executor> executor = std::move(config.executor);
-    return std::unique_ptr<LlmEngine>(new LlmEngine(
-        std::make_unique<Impl>(std::move(config), std::move(executor), core, *layout)));
+    return std::unique_ptr<LlmEngine>(new LlmEngine(std::make_unique<Impl>(
+        std::move(config), std::move(executor), *std::move(sessions), core, *layout)));
   } catch (const std::exception& e) {
     return Status(StatusCode::kResourceExhausted,
                   fmt::format("cannot start the engine's threads: {}", e.what()),
@@ -432,6 +476,22 @@ int LlmEngine::RetryAfterSeconds() const { return impl_->RetryAfterSeconds(); }
 Status LlmEngine::Drain(std::chrono::nanoseconds deadline) { return impl_->Drain(deadline); }
 int32_t LlmEngine::max_model_len() const { return impl_->max_model_len(); }
 const std::string& LlmEngine::served_name() const { return impl_->config().served_name; }
+
+std::vector<SessionInfo> LlmEngine::Sessions(const std::string& tenant) const {
+  try {
+    return impl_->sessions()->List(tenant);
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+}
+
+Status LlmEngine::CloseSession(const std::string& id, const std::string& tenant) {
+  try {
+    return impl_->sessions()->Close(tenant, id);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+}
 
 std::vector<ModelInfo> LlmEngine::Models() const {
   return {{served_name(), max_model_len(), impl_->config().created}};

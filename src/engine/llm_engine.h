@@ -16,6 +16,8 @@
 #include "executor/executor.h"
 #include "kvcache/kv_tier.h"
 #include "ropeway/options.h"
+#include "ropeway/session.h"
+#include "store/state_db.h"
 #include "tokenizer/tokenizer.h"
 
 namespace ropeway {
@@ -33,7 +35,8 @@ struct LlmEngineConfig {
   std::string kernels_name;  // Of the executor's table, for the metrics.
   // What KV blocks depend on beside their ids; scope and salt are each request's own.
   CacheRoot cache_root;
-  std::unique_ptr<KvTier> tier;  // For KV blocks that the pool has no place for; null: none.
+  std::unique_ptr<KvTier> tier;    // For KV blocks that the pool has no place for; null: none.
+  std::unique_ptr<StateDb> state;  // Where sessions are kept; null: as the options say.
   // What the texts and ids of all requests under way may take together; a request beyond is refused
   // with kResourceExhausted. One alone is taken, however large.
   size_t max_request_bytes = size_t{256} << 20;
@@ -69,6 +72,10 @@ class LlmEngine final : public Backend {
 
   // As Cancel; false where no such request is under way.
   bool TryCancel(RequestId id);
+
+  // See Engine.
+  std::vector<SessionInfo> Sessions(const std::string& tenant) const;
+  Status CloseSession(const std::string& id, const std::string& tenant);
 
   int32_t max_model_len() const;
   const std::string& served_name() const;

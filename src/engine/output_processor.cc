@@ -17,10 +17,12 @@ constexpr size_t kMaxQueuedSteps = 1024;
 }  // namespace
 
 OutputProcessor::OutputProcessor(const Tokenizer* tokenizer, EngineMetrics* metrics,
-                                 const Clock* clock, AskFinishFn ask_finish, EndedFn ended)
+                                 const Clock* clock, SessionStore* sessions, AskFinishFn ask_finish,
+                                 EndedFn ended)
     : tokenizer_(tokenizer),
       metrics_(metrics),
       clock_(clock),
+      sessions_(sessions),
       ask_finish_(std::move(ask_finish)),
       ended_(std::move(ended)),
       queue_(kMaxQueuedSteps),
@@ -58,10 +60,15 @@ void OutputProcessor::Loop() {
       std::visit([this](auto& kind) { Handle(kind); }, message);
     }
   }
+  sessions_->WaitWritten();
   while (!outputs_.empty()) {
-    const RequestId id = outputs_.begin()->first;
-    outputs_.begin()->second.Finish(FinishReason::kCancelled, clock_->Now());
-    Forget(id);
+    auto& [id, output] = *outputs_.begin();
+    if (output.being_kept()) {
+      output.EndKept(clock_->Now());
+    } else {
+      output.Finish(FinishReason::kCancelled, clock_->Now());
+    }
+    Forget(RequestId(id));
   }
 }
 
@@ -84,6 +91,7 @@ void OutputProcessor::Handle(Admitted& message) {
 void OutputProcessor::Handle(Refused& message) {
   const RequestId id = message.live->id;
   if (const auto it = outputs_.find(id); it != outputs_.end()) {
+    if (it->second.being_kept()) return;
     it->second.Fail(message.status, clock_->Now());
   } else if (message.live->sink != nullptr) {
     metrics_->refused->Increment();
@@ -102,6 +110,7 @@ void OutputProcessor::HandleEvent(const CoreEvent& event, TimePoint at) {
   const auto it = outputs_.find(event.id);
   if (it == outputs_.end()) return;  // Ended here already, by a stop string.
   RequestOutput& output = it->second;
+  if (output.being_kept()) return;
   switch (event.kind) {
     case CoreEvent::Kind::kStarted:
       return;
@@ -114,8 +123,8 @@ void OutputProcessor::HandleEvent(const CoreEvent& event, TimePoint at) {
       return;
     case CoreEvent::Kind::kFinished:
       output.SetCachedTokens(event.cached_tokens);
-      output.Finish(event.reason, at);
-      break;
+      End(&output, event.id, event.reason, at);
+      return;
     case CoreEvent::Kind::kFailed:
       output.Fail(event.status, at);
       break;
@@ -137,8 +146,8 @@ void OutputProcessor::AddOutput(RequestOutput* output, const CoreEvent& event, T
         return;
       case RequestOutput::Verdict::kStopString:
         ask_finish_(id, FinishReason::kStop);
-        output->Finish(FinishReason::kStop, at);
-        break;
+        End(output, id, FinishReason::kStop, at);
+        return;
     }
   } catch (const std::exception&) {
     const Status failure = CurrentFailure("turning tokens to text");
@@ -146,6 +155,30 @@ void OutputProcessor::AddOutput(RequestOutput* output, const CoreEvent& event, T
     output->Fail(failure, at);
   }
   Forget(id);
+}
+
+void OutputProcessor::End(RequestOutput* output, RequestId id, FinishReason reason, TimePoint at) {
+  if (!output->Finish(reason, at)) {
+    LiveTurn* const turn = output->turn();
+    try {
+      sessions_->Commit(&turn->turn, turn->next, [this, id](const Status&) {
+        Message message = Stored{id};
+        // Closed: Loop waits for it at its end.
+        RetryUntilMemory([&] { return queue_.ForcePush(std::move(message)); });
+      });
+      return;
+    } catch (const std::exception&) {
+      output->Fail(CurrentFailure("keeping the session's turn"), at);
+    }
+  }
+  Forget(id);
+}
+
+void OutputProcessor::Handle(Stored& message) {
+  const auto it = outputs_.find(message.id);
+  if (it == outputs_.end()) return;
+  it->second.EndKept(clock_->Now());
+  Forget(message.id);
 }
 
 void OutputProcessor::Forget(RequestId id) {

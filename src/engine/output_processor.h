@@ -14,12 +14,14 @@
 #include "engine/engine_core.h"
 #include "engine/live_request.h"
 #include "engine/request_output.h"
+#include "store/session_store.h"
 
 namespace ropeway {
 
 // The only one to call a sink, so its calls come one at a time and in order. Each request that is
 // passed to Admit or Refuse gets exactly one end, also where memory is short: Admit, Refuse and
-// Emit then wait for it, and what fails in one request's output fails that request.
+// Emit then wait for it, and what fails in one request's output fails that request. The end of a
+// session's turn comes once the turn is stored; nobody else's output waits for that.
 //
 // Thread rule: Admit, Refuse and Emit from any thread; Stop from one, not the output thread.
 class OutputProcessor {
@@ -31,7 +33,7 @@ class OutputProcessor {
 
   // All pointers must outlive it.
   OutputProcessor(const Tokenizer* tokenizer, EngineMetrics* metrics, const Clock* clock,
-                  AskFinishFn ask_finish, EndedFn ended);
+                  SessionStore* sessions, AskFinishFn ask_finish, EndedFn ended);
   ~OutputProcessor();
   OutputProcessor(const OutputProcessor&) = delete;
   OutputProcessor& operator=(const OutputProcessor&) = delete;
@@ -61,21 +63,28 @@ class OutputProcessor {
     std::vector<CoreEvent> events;
     TimePoint at;
   };
-  using Message = std::variant<Admitted, Refused, Emitted>;
+  struct Stored {  // A session's turn, or it could not be: the store says so in the log.
+    RequestId id;
+  };
+  using Message = std::variant<Admitted, Refused, Emitted, Stored>;
 
   void Loop();
   void Handle(Admitted& message);
   void Handle(Refused& message);
   void Handle(Emitted& message);
+  void Handle(Stored& message);
   void HandleEvent(const CoreEvent& event, TimePoint at);
   // kToken and kPromptScored.
   void AddOutput(RequestOutput* output, const CoreEvent& event, TimePoint at);
+  // Ends the request, now or when its session's turn is stored.
+  void End(RequestOutput* output, RequestId id, FinishReason reason, TimePoint at);
   // Forgets an ended request and reports its end.
   void Forget(RequestId id);
 
   const Tokenizer* const tokenizer_;
   EngineMetrics* const metrics_;
   const Clock* const clock_;
+  SessionStore* const sessions_;
   const AskFinishFn ask_finish_;
   const EndedFn ended_;
   BoundedQueue<Message> queue_;

@@ -3,9 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 #include <utility>
 
+#include "engine/session_text.h"
+
 namespace ropeway {
+namespace {
+
+// What the limit on a request's length is about.
+std::string WhatIsLong(const Request& request) {
+  if (request.session_id.empty()) return "the prompt";
+  return fmt::format("the session '{}' with this turn", request.session_id);
+}
+
+}  // namespace
 
 Status NoChatTemplate() {
   return InvalidArgument("this model has no chat template; use a completion with a text prompt",
@@ -13,11 +26,15 @@ Status NoChatTemplate() {
 }
 
 PromptEncoder::PromptEncoder(std::shared_ptr<const Tokenizer> tokenizer, ChatRenderer render_chat,
-                             int32_t max_model_len, CacheRoot cache_root)
+                             int32_t max_model_len, CacheRoot cache_root, SessionStore* sessions,
+                             SessionMetrics* metrics)
     : tokenizer_(std::move(tokenizer)),
       render_chat_(std::move(render_chat)),
       max_model_len_(max_model_len),
-      cache_root_(std::move(cache_root)) {
+      cache_root_(std::move(cache_root)),
+      sessions_(sessions),
+      metrics_(metrics),
+      vocabulary_(VocabularyDigest(*tokenizer_)) {
   for (TokenId id = 0; id < tokenizer_->vocab_size(); ++id) {
     longest_token_ = std::max(longest_token_, tokenizer_->Bytes(id, true).size());
     if (tokenizer_->IsEnd(id)) end_ids_.push_back(id);
@@ -27,7 +44,8 @@ PromptEncoder::PromptEncoder(std::shared_ptr<const Tokenizer> tokenizer, ChatRen
 StatusOr<CoreRequest> PromptEncoder::Encode(LiveRequest* live) const {
   Request& request = live->request;
   if (Status status = CheckIds(request); !status.ok()) return status;
-  StatusOr<std::vector<TokenId>> ids = EncodePrompt(&request);
+  StatusOr<std::vector<TokenId>> ids =
+      live->turn == nullptr ? EncodePrompt(&request) : EncodeTurn(&request, live->turn.get());
   if (!ids.ok()) return ids.status();
   const StatusOr<int32_t> max_tokens = ResolveMaxTokens(request, ids->size());
   if (!max_tokens.ok()) return max_tokens.status();
@@ -84,6 +102,96 @@ StatusOr<std::vector<TokenId>> PromptEncoder::EncodePrompt(Request* request) con
   return EncodeText(*text, false);
 }
 
+StatusOr<std::vector<TokenId>> PromptEncoder::EncodeTurn(Request* request, LiveTurn* turn) const {
+  std::optional<SessionState> before;
+  if (!sessions_->IsNew(turn->turn)) {
+    StatusOr<SessionState> loaded = sessions_->Load(turn->turn);
+    if (!loaded.ok()) return loaded.status();
+    before = *std::move(loaded);
+  }
+  SessionState* const next = &turn->next;
+  const bool chat = std::holds_alternative<std::vector<ChatMessage>>(request->prompt);
+  next->kind = chat ? SessionState::Kind::kChat : SessionState::Kind::kText;
+  next->vocabulary = vocabulary_;
+  if (before) {
+    if (Status status = CheckHistory(*request, *before, next->kind); !status.ok()) return status;
+    turn->session_ids = static_cast<int32_t>(before->ids.size());
+  }
+  const SessionState* const history = before ? &*before : nullptr;
+  const Status status =
+      chat ? EncodeChatTurn(request, history, next) : EncodeTextTurn(request, history, next);
+  if (!status.ok()) return status;
+  turn->prompt_ids = next->ids.size();
+  return next->ids;
+}
+
+Status PromptEncoder::CheckHistory(const Request& request, const SessionState& before,
+                                   SessionState::Kind kind) const {
+  if (before.vocabulary != vocabulary_) {
+    return InvalidArgument(
+        fmt::format("the session '{}' was begun with a model of another vocabulary, in which its "
+                    "token ids mean another text",
+                    request.session_id),
+        "session_id");
+  }
+  if (before.kind == kind) return {};
+  return InvalidArgument(
+      fmt::format("the session '{}' was begun with {}, and so must its turns be",
+                  request.session_id,
+                  before.kind == SessionState::Kind::kChat ? "chat messages" : "text or token ids"),
+      "prompt");
+}
+
+Status PromptEncoder::EncodeChatTurn(Request* request, const SessionState* before,
+                                     SessionState* next) const {
+  if (!render_chat_) return NoChatTemplate();
+  if (before != nullptr) next->messages = before->messages;
+  for (ChatMessage& message : std::get<std::vector<ChatMessage>>(request->prompt)) {
+    next->messages.push_back(std::move(message));
+  }
+  StatusOr<std::string> text = render_chat_(next->messages, true);
+  if (!text.ok()) return text.status();
+  KeptHistory kept;
+  if (before != nullptr) {
+    const std::optional<KeptHistory> found = FindHistory(*tokenizer_, *before, *text);
+    (found ? metrics_->continued : metrics_->reencoded)->Increment();
+    if (found) kept = *found;
+  } else {
+    metrics_->begun->Increment();
+  }
+  StatusOr<std::vector<TokenId>> added = EncodeText(text->substr(kept.bytes), false);
+  if (!added.ok()) return added.status();
+  if (before != nullptr) {
+    const auto first = before->ids.begin();
+    next->ids.assign(first, first + static_cast<std::ptrdiff_t>(kept.ids));
+  }
+  next->ids.insert(next->ids.end(), added->begin(), added->end());
+  return {};
+}
+
+Status PromptEncoder::EncodeTextTurn(Request* request, const SessionState* before,
+                                     SessionState* next) const {
+  (before == nullptr ? metrics_->begun : metrics_->continued)->Increment();
+  std::string text;
+  if (before != nullptr) {
+    next->ids = before->ids;
+    text = before->tail;
+  }
+  const auto* const added = std::get_if<std::string>(&request->prompt);
+  if (added != nullptr) text += *added;
+  if (added != nullptr || !text.empty()) {
+    // What begins a text stands before the first turn alone.
+    StatusOr<std::vector<TokenId>> ids = EncodeText(text, before == nullptr);
+    if (!ids.ok()) return ids.status();
+    next->ids.insert(next->ids.end(), ids->begin(), ids->end());
+  }
+  if (added != nullptr) return {};
+  StatusOr<std::vector<TokenId>> ids = EncodePrompt(request);
+  if (!ids.ok()) return ids.status();
+  next->ids.insert(next->ids.end(), ids->begin(), ids->end());
+  return {};
+}
+
 StatusOr<std::vector<TokenId>> PromptEncoder::EncodeText(const std::string& text,
                                                          bool add_special) const {
   // What cannot fit however it is encoded is refused before megabytes of it are.
@@ -130,16 +238,16 @@ StatusOr<int32_t> PromptEncoder::ResolveMaxTokens(const Request& request,
   const int64_t wanted = request.max_tokens ? *request.max_tokens : std::max<int64_t>(left, 1);
   if (left < std::min<int64_t>(wanted, 1)) {
     return InvalidArgument(
-        fmt::format("the prompt has {} tokens, but max_model_len is {}{}", prompt_tokens,
-                    max_model_len_,
+        fmt::format("{} has {} tokens, but max_model_len is {}{}", WhatIsLong(request),
+                    prompt_tokens, max_model_len_,
                     wanted > 0 ? ", and at least one token is to be generated" : ""),
         "prompt");
   }
   if (wanted > left) {
     return InvalidArgument(
-        fmt::format("the prompt has {} tokens + max_tokens {} = {}, but max_model_len is {}",
-                    prompt_tokens, wanted, static_cast<int64_t>(prompt_tokens) + wanted,
-                    max_model_len_),
+        fmt::format("{} has {} tokens + max_tokens {} = {}, but max_model_len is {}",
+                    WhatIsLong(request), prompt_tokens, wanted,
+                    static_cast<int64_t>(prompt_tokens) + wanted, max_model_len_),
         "max_tokens");
   }
   if (request.sampling.min_tokens > wanted) {

@@ -12,6 +12,8 @@
 #include "core/block_name.h"
 #include "engine/engine_core.h"
 #include "engine/live_request.h"
+#include "engine/session_metrics.h"
+#include "store/session_store.h"
 #include "tokenizer/tokenizer.h"
 
 namespace ropeway {
@@ -27,17 +29,28 @@ Status NoChatTemplate();
 class PromptEncoder {
  public:
   // `render_chat` may be empty: then a chat is refused. `cache_root`: what all requests have in
-  // common; scope and salt are each request's own.
+  // common; scope and salt are each request's own. `sessions` and `metrics` must outlive it.
   PromptEncoder(std::shared_ptr<const Tokenizer> tokenizer, ChatRenderer render_chat,
-                int32_t max_model_len, CacheRoot cache_root);
+                int32_t max_model_len, CacheRoot cache_root, SessionStore* sessions,
+                SessionMetrics* metrics);
 
   // Applies the chat template, encodes, and resolves max_tokens. kInvalidArgument with the field at
   // fault for a prompt that is empty or too long, for min_tokens above the resolved max_tokens, and
-  // for ids that the model lacks, wherever they stand. Takes the prompt out of the request.
+  // for ids that the model lacks, wherever they stand. Takes the prompt out of the request. A turn
+  // of a session goes on from the session's ids, which are read from the store: what keeps them
+  // from being read, or used with this model and prompt, is the reply then.
   StatusOr<CoreRequest> Encode(LiveRequest* live) const;
 
  private:
   StatusOr<std::vector<TokenId>> EncodePrompt(Request* request) const;
+  // Likewise for the next turn of a session, and sets its `next`.
+  StatusOr<std::vector<TokenId>> EncodeTurn(Request* request, LiveTurn* turn) const;
+  // Both append to next.ids; `before` is null for the session's first turn.
+  Status EncodeChatTurn(Request* request, const SessionState* before, SessionState* next) const;
+  Status EncodeTextTurn(Request* request, const SessionState* before, SessionState* next) const;
+  // Whether a turn of `kind` can go on from `before` with this model.
+  Status CheckHistory(const Request& request, const SessionState& before,
+                      SessionState::Kind kind) const;
   StatusOr<std::vector<TokenId>> EncodeText(const std::string& text, bool add_special) const;
   // `what` and `field` name where the id stands.
   Status CheckId(TokenId id, const char* what, const char* field) const;
@@ -53,6 +66,9 @@ class PromptEncoder {
   const ChatRenderer render_chat_;
   const int32_t max_model_len_;
   const CacheRoot cache_root_;
+  SessionStore* const sessions_;
+  SessionMetrics* const metrics_;
+  const std::string vocabulary_;  // Its digest.
   size_t longest_token_ = 1;      // In bytes of text.
   std::vector<TokenId> end_ids_;  // The model's end tokens.
 };

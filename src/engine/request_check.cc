@@ -105,6 +105,16 @@ Status CheckStops(const std::vector<std::string>& stops) {
   return {};
 }
 
+// So that an id can stand in a log line and a list as it is.
+Status CheckSessionId(const std::string& id) {
+  const bool printable =
+      std::all_of(id.begin(), id.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  if (printable && id.size() <= kMaxSessionIdBytes) return {};
+  return InvalidArgument(
+      fmt::format("session_id must have 1 to {} printable ASCII characters", kMaxSessionIdBytes),
+      "session_id");
+}
+
 }  // namespace
 
 Status CheckRequest(const Request& request) {
@@ -124,7 +134,8 @@ Status CheckRequest(const Request& request) {
                            "stop_token_ids");
   }
   for (Status status : {CheckLengths(request), CheckLogprobs(request.logprobs, "logprobs"),
-                        CheckLogprobs(request.prompt_logprobs, "prompt_logprobs")}) {
+                        CheckLogprobs(request.prompt_logprobs, "prompt_logprobs"),
+                        CheckSessionId(request.session_id)}) {
     if (!status.ok()) return status;
   }
   if (Status status = CheckSampling(request.sampling); !status.ok()) return status;

@@ -13,6 +13,7 @@ inline constexpr int kMaxStopStrings = 16;
 inline constexpr size_t kMaxStopBytes = 1024;
 inline constexpr size_t kMaxStopTokenIds = 128;
 inline constexpr size_t kMaxLogitBiases = 1024;
+inline constexpr size_t kMaxSessionIdBytes = 256;
 inline constexpr int kMaxLogprobs = 20;
 
 // kInvalidArgument with the field at fault, or OK. Takes constant time in the prompt's length.

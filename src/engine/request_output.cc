@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "engine/failure.h"
+#include "engine/session_text.h"
 
 namespace ropeway {
 namespace {
@@ -83,6 +84,7 @@ RequestOutput::Verdict RequestOutput::AddToken(const CoreEvent& event, TimePoint
   cached_tokens_ = event.cached_tokens;
   Measure(at);
   const Sampled& sampled = event.sampled;
+  if (live_->turn != nullptr) live_->turn->next.ids.push_back(sampled.token);
   Delta delta;
   OutputToken& token = delta.tokens.emplace_back(MakeToken(sampled.token, text_bytes_));
   if (live_->request.logprobs) AddLogprobs(sampled.logprob, sampled.top_logprobs, &token);
@@ -115,6 +117,7 @@ RequestOutput::Verdict RequestOutput::AddScored(const CoreEvent& event) {
 }
 
 bool RequestOutput::Send(Delta delta) {
+  if (live_->turn != nullptr) live_->turn->answer += delta.text;
   bool more = false;
   const RequestId id = live_->id;
   return CallSink(id, [&] { more = live_->sink->OnDelta(id, std::move(delta)); }) && more;
@@ -133,26 +136,51 @@ FinishReason RequestOutput::SendRest(FinishReason reason) {
   return Send(std::move(rest)) ? reason : FinishReason::kCancelled;
 }
 
-void RequestOutput::Finish(FinishReason reason, TimePoint at) {
+bool RequestOutput::Finish(FinishReason reason, TimePoint at) {
   if (verdict_ == Verdict::kReaderGone) reason = FinishReason::kCancelled;
   if (verdict_ == Verdict::kGoOn) {
     try {
       reason = SendRest(reason);
     } catch (const std::exception&) {
       Fail(CurrentFailure("turning tokens to text"), at);
-      return;
+      return true;
     }
   }
-  ropeway::Finish finish;
-  finish.reason = reason;
-  finish.usage.prompt_tokens = prompt_tokens_;
-  finish.usage.completion_tokens = completion_tokens_;
-  finish.usage.cached_tokens = cached_tokens_;
-  finish.seed = live_->seed;
-  finish.preemptions = preemptions_;
-  finish.first_token_step = first_token_step_;
-  CountEnd(reason, at);
-  CallSink(live_->id, [&] { live_->sink->OnFinish(live_->id, finish); });
+  finish_.reason = reason;
+  finish_.usage.prompt_tokens = prompt_tokens_;
+  finish_.usage.completion_tokens = completion_tokens_;
+  finish_.usage.cached_tokens = cached_tokens_;
+  finish_.seed = live_->seed;
+  finish_.preemptions = preemptions_;
+  finish_.first_token_step = first_token_step_;
+  LiveTurn* const turn = live_->turn.get();
+  if (turn != nullptr) finish_.session_tokens = turn->session_ids;
+  if (turn != nullptr && (reason == FinishReason::kStop || reason == FinishReason::kLength)) {
+    try {
+      KeepAnswer(
+          *tokenizer_, [this](TokenId id) { return Hidden(id); }, turn->prompt_ids, turn->answer,
+          &turn->next);
+      if (turn->next.kind == SessionState::Kind::kChat && completion_tokens_ > 0) {
+        turn->next.messages.push_back({"assistant", std::move(turn->answer)});
+      }
+    } catch (const std::exception&) {
+      Fail(CurrentFailure("keeping the session's turn"), at);
+      return true;
+    }
+    being_kept_ = true;
+    return false;
+  }
+  End(at);
+  return true;
+}
+
+void RequestOutput::EndKept(TimePoint at) { End(at); }
+
+void RequestOutput::End(TimePoint at) {
+  // Before the sink knows: who submits the session's next turn then must find it free.
+  if (live_->turn != nullptr) live_->turn->turn.Abandon();
+  CountEnd(finish_.reason, at);
+  CallSink(live_->id, [&] { live_->sink->OnFinish(live_->id, finish_); });
   CallSink(live_->id, [&] { live_->sink.reset(); });
 }
 
@@ -171,6 +199,7 @@ void RequestOutput::CountEnd(FinishReason reason, TimePoint at) {
 }
 
 void RefuseSink(LiveRequest* live, const Status& status) {
+  if (live->turn != nullptr) live->turn->turn.Abandon();
   CallSink(live->id, [&] { live->sink->OnError(live->id, status); });
   CallSink(live->id, [&] { live->sink.reset(); });
 }

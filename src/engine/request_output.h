@@ -47,8 +47,13 @@ class RequestOutput {
   void SetCachedTokens(int32_t tokens) { cached_tokens_ = tokens; }
   void CountPreemption() { ++preemptions_; }
 
-  // The request ended at `at`: hands on what was held back, then the end, and drops the sink.
-  void Finish(FinishReason reason, TimePoint at);
+  // The request ended at `at`: hands on what was held back. Then the end, and drops the sink: true.
+  // False for a session's turn that is to be kept: its state is ready in LiveTurn::next, and its
+  // end is told by EndKept, once that is stored. Until then nothing else may be called but Fail.
+  bool Finish(FinishReason reason, TimePoint at);
+  void EndKept(TimePoint at);
+  bool being_kept() const { return being_kept_; }
+  LiveTurn* turn() { return live_->turn.get(); }
   void Fail(const Status& status, TimePoint at);
 
  private:
@@ -60,6 +65,8 @@ class RequestOutput {
   void Measure(TimePoint at);
   // False where the sink wants no more.
   bool Send(Delta delta);
+  // Tells the sink finish_, and drops it.
+  void End(TimePoint at);
   // Hands on what was held back; the reason is that of the end then.
   FinishReason SendRest(FinishReason reason);
   void CountEnd(FinishReason reason, TimePoint at);
@@ -78,6 +85,8 @@ class RequestOutput {
   uint64_t prompt_bytes_ = 0;  // Of the prompt's tokens so far, with those of special tokens.
   TimePoint last_token_{};
   Verdict verdict_ = Verdict::kGoOn;
+  bool being_kept_ = false;
+  ropeway::Finish finish_;  // Valid once Finish was called.
 };
 
 // Ends a request that was never admitted: its sink gets `status` and is dropped.

@@ -262,6 +262,7 @@ void TestEngine::Start() {
   config.tokenizer = std::make_shared<ByteTokenizer>(&control->encoding_gate);
   config.render_chat = render_chat;
   config.executor = std::make_unique<EchoExecutor>(control);
+  config.state = std::move(state);
   config.clock = &clock;
   config.random = &random;
   StatusOr<std::unique_ptr<LlmEngine>> created = LlmEngine::Create(std::move(config));

@@ -200,6 +200,7 @@ struct TestEngine {
   bool check_integrity = false;
   Duration watchdog_period = std::chrono::seconds(1);
   std::shared_ptr<EchoControl> control = std::make_shared<EchoControl>();
+  std::unique_ptr<StateDb> state;  // Start takes it; null: as the options say.
   std::unique_ptr<LlmEngine> engine;
 };
 

@@ -60,15 +60,14 @@ void AddRecords(const std::string& key, const Records& records, std::vector<Stat
 
 }  // namespace
 
-// One session. All but the names is guarded by the store's mutex; `head` and `records` change only
-// while the turn is the store thread's, or nobody's.
+// One session. All but the names is guarded by the store's mutex.
 struct SessionTurn::Entry {
   std::string tenant;
   std::string id;
   std::string key;
   SessionHead head;         // Of the last completed turn.
   uint64_t head_bytes = 0;  // Of its record.
-  bool turn = false;        // Under way, or being written.
+  uint64_t turn = 0;        // The number of the turn under way, or being written; 0: none.
   bool closed = false;      // No longer in the index.
   Status lost;              // Not OK: why it takes no more turns.
   // The last turn where it could not be written: the database has an older one, or none.
@@ -91,11 +90,14 @@ class SessionStore::Impl {
     thread_ = std::thread([this] { Loop(); });
   }
 
-  StatusOr<std::shared_ptr<Entry>> Begin(const std::string& tenant, const std::string& id);
-  void Abandon(Entry* entry) noexcept;
+  // With the turn's number.
+  using Begun = std::pair<std::shared_ptr<Entry>, uint64_t>;
+  StatusOr<Begun> Begin(const std::string& tenant, const std::string& id);
+  void Abandon(Entry* entry, uint64_t turn) noexcept;
   bool IsNew(const Entry& entry) const;
   StatusOr<SessionState> Load(Entry* entry);
-  void Commit(const std::shared_ptr<Entry>& entry, const SessionState& next, DoneFn done);
+  void Commit(const std::shared_ptr<Entry>& entry, uint64_t turn, const SessionState& next,
+              DoneFn done);
   std::vector<SessionInfo> List(const std::string& tenant) const;
   Status Close(const std::string& tenant, const std::string& id);
   void WaitWritten();
@@ -105,6 +107,7 @@ class SessionStore::Impl {
   // One thing for the store's thread to do.
   struct Work {
     std::shared_ptr<Entry> entry;
+    uint64_t turn = 0;
     std::shared_ptr<const Records> records;  // Null: the entry's session is to be removed.
     SessionHead head;
     DoneFn done;
@@ -119,6 +122,10 @@ class SessionStore::Impl {
 
   // REQUIRES: mu_ is held, as does SetUnwritten.
   bool NothingToWrite() const { return work_.empty() && removed_.empty() && num_unwritten_ == 0; }
+  // Whether what a turn adds is still wanted.
+  static bool IsKept(const Work& work) {
+    return !work.entry->closed && work.entry->turn == work.turn;
+  }
   void SetUnwritten(Entry* entry, std::shared_ptr<const Records> records);
 
   void Loop();
@@ -140,6 +147,7 @@ class SessionStore::Impl {
   uint64_t bytes_ = 0;                                             // Of all in the index.
   int64_t next_expiry_ = INT64_MAX;  // No session without a turn expires before.
   std::list<Work> work_;
+  uint64_t turns_ = 0;       // Begun since the start.
   uint64_t work_added_ = 0;  // Since the start.
   uint64_t work_ended_ = 0;
   std::unordered_set<std::string> removed_;   // Keys of sessions whose records are to be removed.
@@ -213,8 +221,8 @@ Status SessionStore::Impl::CheckBounds(bool is_new) const {
   return {};
 }
 
-StatusOr<std::shared_ptr<SessionTurn::Entry>> SessionStore::Impl::Begin(const std::string& tenant,
-                                                                        const std::string& id) {
+StatusOr<SessionStore::Impl::Begun> SessionStore::Impl::Begin(const std::string& tenant,
+                                                              const std::string& id) {
   const std::string key = SessionKey(tenant, id);
   const int64_t now = Now();
   const std::lock_guard lock(mu_);
@@ -237,21 +245,21 @@ StatusOr<std::shared_ptr<SessionTurn::Entry>> SessionStore::Impl::Begin(const st
     entry->tenant = tenant;
     entry->id = id;
     entry->key = key;
-    entry->turn = true;
+    entry->turn = ++turns_;
     entry->head.created_ms = now;
     index_.emplace(key, entry);
-    return entry;
+    return Begun(entry, entry->turn);
   }
   const std::shared_ptr<Entry>& entry = it->second;
   if (!entry->lost.ok()) return Lost(id, entry->lost);
-  if (entry->turn) {
+  if (entry->turn != 0) {
     return InvalidArgument(
         fmt::format("the session '{}' has a turn under way, and takes one after the other", id),
         "session_id");
   }
   if (Status status = CheckBounds(false); !status.ok()) return status;
-  entry->turn = true;
-  return entry;
+  entry->turn = ++turns_;
+  return Begun(entry, entry->turn);
 }
 
 void SessionStore::Impl::SetUnwritten(Entry* entry, std::shared_ptr<const Records> records) {
@@ -271,7 +279,7 @@ void SessionStore::Impl::RemoveExpired(int64_t now) {
   int64_t next = INT64_MAX;
   for (auto it = index_.begin(); it != index_.end();) {
     const std::shared_ptr<Entry> entry = (it++)->second;
-    if (entry->turn) continue;
+    if (entry->turn != 0) continue;
     if (entry->head.expires_ms > now) {
       next = std::min(next, entry->head.expires_ms);
       continue;
@@ -283,9 +291,10 @@ void SessionStore::Impl::RemoveExpired(int64_t now) {
   next_expiry_ = next;
 }
 
-void SessionStore::Impl::Abandon(Entry* entry) noexcept {
+void SessionStore::Impl::Abandon(Entry* entry, uint64_t turn) noexcept {
   const std::lock_guard lock(mu_);
-  entry->turn = false;
+  if (entry->turn != turn) return;
+  entry->turn = 0;
   if (entry->closed) return;
   if (entry->head.turns > 0) {
     // It was passed over while the turn lasted.
@@ -303,15 +312,17 @@ bool SessionStore::Impl::IsNew(const Entry& entry) const {
 
 StatusOr<SessionState> SessionStore::Impl::Load(Entry* entry) {
   std::shared_ptr<const Records> unwritten;
+  SessionHead head;
   {
     const std::lock_guard lock(mu_);
     unwritten = entry->unwritten;
+    head = entry->head;
   }
   StatusOr<SessionState> state = SessionState();
   if (unwritten != nullptr) {
-    state = UnpackState(entry->key, entry->head, unwritten->state);
+    state = UnpackState(entry->key, head, unwritten->state);
   } else if (StatusOr<std::string> record = db_->Read(kStatePrefix + entry->key); record.ok()) {
-    state = UnpackState(entry->key, entry->head, *record);
+    state = UnpackState(entry->key, head, *record);
   } else {
     state = record.status();
   }
@@ -331,13 +342,17 @@ StatusOr<SessionState> SessionStore::Impl::Load(Entry* entry) {
   return reply;
 }
 
-void SessionStore::Impl::Commit(const std::shared_ptr<Entry>& entry, const SessionState& next,
-                                DoneFn done) {
+void SessionStore::Impl::Commit(const std::shared_ptr<Entry>& entry, uint64_t turn,
+                                const SessionState& next, DoneFn done) {
   Work work;
   work.entry = entry;
+  work.turn = turn;
+  {
+    const std::lock_guard lock(mu_);
+    work.head = entry->head;
+  }
   auto records = std::make_shared<Records>();
   records->state = PackState(entry->key, next);
-  work.head = entry->head;
   work.head.last_used_ms = Now();
   work.head.expires_ms = work.head.last_used_ms + options_.ttl.count();
   ++work.head.turns;
@@ -364,7 +379,7 @@ std::vector<SessionInfo> SessionStore::Impl::List(const std::string& tenant) con
       if (entry->tenant != tenant) continue;
       const SessionHead& head = entry->head;
       if (head.turns == 0 && entry->lost.ok()) continue;  // Its first turn is under way.
-      if (!entry->turn && head.expires_ms <= now) continue;
+      if (entry->turn == 0 && head.expires_ms <= now) continue;
       SessionInfo& info = all.emplace_back();
       info.id = entry->id;
       info.turns = head.turns;
@@ -372,7 +387,7 @@ std::vector<SessionInfo> SessionStore::Impl::List(const std::string& tenant) con
       info.created = TimeOf(head.created_ms);
       info.last_used = TimeOf(head.last_used_ms);
       info.expires = TimeOf(head.expires_ms);
-      info.turn_under_way = entry->turn;
+      info.turn_under_way = entry->turn != 0;
       info.durable = db_->durable() && entry->unwritten == nullptr;
       info.lost = !entry->lost.ok();
     }
@@ -397,7 +412,7 @@ Status SessionStore::Impl::Close(const std::string& tenant, const std::string& i
     const std::lock_guard lock(mu_);
     const auto it = index_.find(key);
     const bool there = it != index_.end() && (it->second->head.turns > 0 || !it->second->lost.ok());
-    if (!there || (!it->second->turn && it->second->head.expires_ms <= now)) {
+    if (!there || (it->second->turn == 0 && it->second->head.expires_ms <= now)) {
       return {StatusCode::kNotFound, fmt::format("there is no session '{}'", id), "session_id"};
     }
     const std::shared_ptr<Entry> entry = it->second;
@@ -481,7 +496,7 @@ std::vector<StateChange> SessionStore::Impl::Collect(const std::list<Work>& work
     const std::string& key = each.entry->key;
     if (each.records == nullptr) {
       AddRemoval(key, &changes);
-    } else if (!each.entry->closed) {
+    } else if (IsKept(each)) {
       AddRecords(key, *each.records, &changes);
     }
   }
@@ -518,9 +533,9 @@ void SessionStore::Impl::Settle(const std::list<Work>& work, const Status& statu
       }
       continue;
     }
-    entry->turn = false;
+    if (!IsKept(each)) continue;
+    entry->turn = 0;
     if (!status.ok()) ++counts_.failed_writes;
-    if (entry->closed) continue;
     SetUnwritten(entry, status.ok() ? nullptr : each.records);
     bytes_ -= entry->bytes();
     entry->head = each.head;
@@ -556,15 +571,14 @@ SessionTurn& SessionTurn::operator=(SessionTurn&& other) noexcept {
   Abandon();
   store_ = std::exchange(other.store_, nullptr);
   entry_ = std::move(other.entry_);
+  number_ = std::exchange(other.number_, 0);
   return *this;
 }
 
 const std::string& SessionTurn::session_id() const { return entry_->id; }
 
 void SessionTurn::Abandon() noexcept {
-  if (entry_ == nullptr) return;
-  store_->impl_->Abandon(entry_.get());
-  entry_ = nullptr;
+  if (entry_ != nullptr) store_->impl_->Abandon(entry_.get(), number_);
 }
 
 StatusOr<std::unique_ptr<SessionStore>> SessionStore::Open(SessionStoreOptions options,
@@ -579,11 +593,12 @@ SessionStore::SessionStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) 
 SessionStore::~SessionStore() = default;
 
 StatusOr<SessionTurn> SessionStore::Begin(const std::string& tenant, const std::string& id) {
-  StatusOr<std::shared_ptr<SessionTurn::Entry>> entry = impl_->Begin(tenant, id);
+  StatusOr<Impl::Begun> entry = impl_->Begin(tenant, id);
   if (!entry.ok()) return entry.status();
   SessionTurn turn;
   turn.store_ = this;
-  turn.entry_ = *std::move(entry);
+  turn.entry_ = std::move(entry->first);
+  turn.number_ = entry->second;
   return turn;
 }
 
@@ -594,7 +609,7 @@ StatusOr<SessionState> SessionStore::Load(const SessionTurn& turn) {
 }
 
 void SessionStore::Commit(SessionTurn* turn, const SessionState& next, DoneFn done) {
-  impl_->Commit(turn->entry_, next, std::move(done));
+  impl_->Commit(turn->entry_, turn->number_, next, std::move(done));
   turn->entry_ = nullptr;
 }
 

@@ -39,9 +39,9 @@ struct SessionStoreStats {
   uint64_t unwritten = 0;      // Of the sessions, those whose last turn waits to be written again.
 };
 
-// The right to take a session's next turn, which one at a time has. Dropped without a Commit, the
-// session stays as it was before; one that the turn began is gone. Must not outlive its store.
-// Thread rule: one thread at a time.
+// The right to take a session's next turn, which one at a time has. Abandoned or destroyed without
+// a Commit, it leaves the session as it was before; a session that the turn began is gone. Must not
+// outlive its store. Thread rule: Abandon from any thread, all else from one at a time.
 class SessionTurn {
  public:
   SessionTurn() = default;  // Of no session.
@@ -53,6 +53,7 @@ class SessionTurn {
   // REQUIRES: it is of a session.
   const std::string& session_id() const;
 
+  // Without effect the second time, and after a Commit.
   void Abandon() noexcept;
 
  private:
@@ -61,6 +62,7 @@ class SessionTurn {
 
   SessionStore* store_ = nullptr;
   std::shared_ptr<Entry> entry_;
+  uint64_t number_ = 0;  // Of all turns of the store.
 };
 
 // Tenants see their own sessions only: two of them may use the same id, for two sessions. What is
@@ -94,9 +96,10 @@ class SessionStore {
   StatusOr<SessionState> Load(const SessionTurn& turn);
 
   // Ends the turn: `next` is what the session's next one goes on from. `done` is told when that is
-  // durable; the session may take its next turn then. Where writing fails, the session goes on in
-  // memory and the writing is tried again until it succeeds. A session that was closed meanwhile
-  // stays closed. Never waits; throws std::bad_alloc with nothing changed.
+  // durable; the session may take its next turn then. A turn that was abandoned is not kept. Where
+  // writing fails, the session goes on in memory and the writing is tried again until it succeeds.
+  // A session that was closed meanwhile stays closed. Never waits; throws std::bad_alloc with
+  // nothing changed.
   void Commit(SessionTurn* turn, const SessionState& next, DoneFn done);
 
   // A tenant's sessions that have a completed turn, the least recently used first.

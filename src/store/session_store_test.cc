@@ -198,6 +198,23 @@ TEST_F(SessionStoreTest, AnAbandonedFirstTurnLeavesNothing) {
   EXPECT_EQ(store_->Close("", "a").code(), StatusCode::kNotFound);
 }
 
+TEST_F(SessionStoreTest, AnAbandonedTurnHasNoSayAnyMore) {
+  Open();
+  ASSERT_TRUE(Turn("a", {1}).ok());
+  SessionTurn late = Begin("a");
+  late.Abandon();
+  SessionTurn next = Begin("a");
+  late.Abandon();
+  EXPECT_FALSE(store_->Begin("", "a").ok()) << "the turn is another's";
+  Outcome outcome;
+  store_->Commit(&late, StateOf({6, 6}), outcome.Fn());
+  EXPECT_TRUE(outcome.Wait().ok());
+  EXPECT_FALSE(store_->Begin("", "a").ok());
+  store_->Commit(&next, StateOf({1, 2}), nullptr);
+  store_->WaitWritten();
+  EXPECT_EQ(IdsOf("a"), (std::vector<TokenId>{1, 2}));
+}
+
 TEST_F(SessionStoreTest, TenantsSeeTheirOwnOnly) {
   Open();
   ASSERT_TRUE(Turn("a", {1}, "one").ok());
@@ -291,7 +308,7 @@ TEST_F(SessionStoreTest, ASessionExpiresWhenItIsUnusedForLong) {
   EXPECT_TRUE(store_->IsNew(Begin("a")));
   ASSERT_EQ(store_->List("").size(), 1U);
   EXPECT_EQ(store_->List("").at(0).id, "b") << "a turn under way keeps its session";
-  busy.Abandon();
+  busy = SessionTurn();
   EXPECT_TRUE(store_->IsNew(Begin("b")));
   Open();
   EXPECT_TRUE(store_->List("").empty());

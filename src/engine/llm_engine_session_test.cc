@@ -1,0 +1,353 @@
+// Sessions in a whole engine of fakes. The echo executor generates the prompt again, so with enough
+// tokens an answer's text is the very prompt that the session's ids made.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/llm_engine.h"
+#include "engine/test_fakes.h"
+#include "store/record.h"
+#include "store/session.h"
+#include "store/test_faulty_state_db.h"
+
+namespace ropeway {
+namespace {
+
+using testing::HasSubstr;
+
+class SessionEngineTest : public testing::Test {
+ protected:
+  void Start() {
+    test_.engine.reset();
+    test_.state = std::make_unique<FaultyStateDb>(store_);
+    test_.Start();
+  }
+  ~SessionEngineTest() override { store_->OpenGate(); }
+
+  static Request Turn(const std::string& session, const std::string& text, int32_t max_tokens) {
+    Request request;
+    request.session_id = session;
+    request.prompt = text;
+    request.max_tokens = max_tokens;
+    return request;
+  }
+  static Request ChatTurn(const std::string& session, const std::string& text, int32_t max_tokens) {
+    Request request = Turn(session, "", max_tokens);
+    request.prompt = std::vector<ChatMessage>{{"user", text}};
+    return request;
+  }
+
+  std::shared_ptr<TestSink> Submit(Request request,
+                                   std::shared_ptr<TestSink> sink = std::make_shared<TestSink>()) {
+    const StatusOr<RequestId> id = test_.engine->Submit(std::move(request), sink);
+    EXPECT_TRUE(id.ok()) << id.status().message();
+    id_ = id.ok() ? *id : 0;
+    return sink;
+  }
+  TestSink::Seen Run(Request request) { return Submit(std::move(request))->WaitEnd(); }
+
+  SessionInfo Info(const std::string& id) const {
+    for (const SessionInfo& info : test_.engine->Sessions("")) {
+      if (info.id == id) return info;
+    }
+    return {};
+  }
+
+  bool Metric(const std::string& line) const {
+    return test_.engine->MetricsText().find("\n" + line + "\n") != std::string::npos;
+  }
+
+  TestEngine test_;
+  std::shared_ptr<StateDbControl> store_ = std::make_shared<StateDbControl>();
+  RequestId id_ = 0;
+};
+
+TEST_F(SessionEngineTest, TextTurnsGoOnFromAllThatWasSaidAlsoAfterARestart) {
+  Start();
+  const TestSink::Seen first = Run(Turn("s", "ab", 3));
+  EXPECT_EQ(first.text, "aba");
+  EXPECT_EQ(first.finish->session_tokens, 0);
+  const TestSink::Seen second = Run(Turn("s", "X", 6));
+  EXPECT_EQ(second.text, "ababaX");
+  EXPECT_EQ(second.finish->session_tokens, 5);
+  EXPECT_EQ(second.prompt_tokens, 6);
+  Start();
+  EXPECT_EQ(Info("s").tokens, 12);
+  EXPECT_EQ(Info("s").turns, 2);
+  Request ids = Turn("s", "", 14);
+  ids.prompt = std::vector<TokenId>{'-', '!'};
+  EXPECT_EQ(Run(ids).text, "ababaXababaX-!");
+  EXPECT_EQ(Run(Turn("other", "q", 1)).finish->session_tokens, 0);
+}
+
+TEST_F(SessionEngineTest, ATurnWithoutNewTextGoesOnWhereTheAnswerWasCut) {
+  Start();
+  Run(Turn("s", "abc", 1));
+  EXPECT_EQ(Run(Turn("s", "", 4)).text, "abca");
+}
+
+TEST_F(SessionEngineTest, ChatTurnsAreTheNewMessagesOnly) {
+  // Every message ends as the byte fake's end token reads.
+  test_.render_chat = [](const std::vector<ChatMessage>& messages, bool) {
+    std::string text;
+    for (const ChatMessage& message : messages) text += message.role + ":" + message.content + ";";
+    return StatusOr<std::string>(text + "assistant:");
+  };
+  Start();
+  EXPECT_EQ(Run(ChatTurn("s", "hi", 3)).text, "use");
+  const std::string whole = "user:hi;assistant:use;user:yo;assistant:";
+  const TestSink::Seen second = Run(ChatTurn("s", "yo", static_cast<int32_t>(whole.size())));
+  EXPECT_EQ(second.text, whole);
+  EXPECT_TRUE(Metric("ropeway_session_turns_total{prompt=\"begun\"} 1"));
+  EXPECT_TRUE(Metric("ropeway_session_turns_total{prompt=\"continued\"} 1"));
+  EXPECT_TRUE(Metric("ropeway_session_turns_total{prompt=\"reencoded\"} 0"));
+}
+
+TEST_F(SessionEngineTest, AChatWhoseTemplateChangesItsHistoryIsEncodedAnew) {
+  // Shows only the last two messages.
+  test_.render_chat = [](const std::vector<ChatMessage>& messages, bool) {
+    std::string text;
+    for (size_t i = messages.size() < 2 ? 0 : messages.size() - 2; i < messages.size(); ++i) {
+      text += messages[i].content + ";";
+    }
+    return StatusOr<std::string>(std::move(text));
+  };
+  Start();
+  EXPECT_EQ(Run(ChatTurn("s", "hi", 2)).text, "hi");
+  EXPECT_EQ(Run(ChatTurn("s", "yo", 6)).text, "hi;yo;");
+  EXPECT_TRUE(Metric("ropeway_session_turns_total{prompt=\"reencoded\"} 1"));
+}
+
+TEST_F(SessionEngineTest, AStopStringsTokensAreNotStored) {
+  Start();
+  Request request = Turn("s", "abcd", 100);
+  request.stop = {"cd"};
+  EXPECT_EQ(Run(request).text, "ab");
+  EXPECT_EQ(Info("s").tokens, 6);
+  EXPECT_EQ(Run(Turn("s", "Z", 7)).text, "abcdabZ");
+}
+
+TEST_F(SessionEngineTest, ATurnThatIsCancelledOrFailsLeavesTheSessionAsItWas) {
+  Start();
+  Run(Turn("s", "ab", 2));
+  auto reader_gone = std::make_shared<TestSink>(TestSink::OnDeltaDoes::kStop, 3);
+  EXPECT_EQ(Submit(Turn("s", "gone", 2000), reader_gone)->WaitEnd().finish->reason,
+            FinishReason::kCancelled);
+  EXPECT_EQ(Info("s").tokens, 4);
+
+  test_.control->CloseGate();
+  auto cancelled = Submit(Turn("s", "cancelled", 2000));
+  test_.engine->Cancel(id_);
+  test_.control->OpenGate();
+  cancelled->WaitEnd();
+
+  test_.control->no_logit_for = id_ + 1;
+  const auto failed = Submit(Turn("s", "failed", 10))->WaitEnd();
+  EXPECT_FALSE(failed.error.ok());
+
+  EXPECT_EQ(Info("s").turns, 1);
+  EXPECT_EQ(Run(Turn("s", "X", 5)).text, "ababX");
+}
+
+TEST_F(SessionEngineTest, AnUnfinishedFirstTurnLeavesNoSession) {
+  Start();
+  auto reader_gone = std::make_shared<TestSink>(TestSink::OnDeltaDoes::kStop, 1);
+  Submit(Turn("s", "gone", 2000), reader_gone)->WaitEnd();
+  EXPECT_TRUE(test_.engine->Sessions("").empty());
+  EXPECT_EQ(Run(Turn("s", "new", 3)).text, "new");
+}
+
+TEST_F(SessionEngineTest, OneTurnAtATimeAndTheNextMayComeRightAfterTheEnd) {
+  Start();
+  test_.control->CloseGate();
+  auto first = Submit(Turn("s", "a", 1));
+  const StatusOr<RequestId> second =
+      test_.engine->Submit(Turn("s", "b", 1), std::make_shared<TestSink>());
+  EXPECT_EQ(second.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(second.status().field(), "session_id");
+  EXPECT_THAT(second.status().message(), HasSubstr("'s' has a turn under way"));
+  test_.control->OpenGate();
+  first->WaitEnd();
+  for (int i = 0; i < 50; ++i) ASSERT_EQ(Run(Turn("s", "b", 1)).ends, 1) << i;
+  EXPECT_EQ(Info("s").turns, 51);
+}
+
+TEST_F(SessionEngineTest, ATurnCancelledWhileItIsEncodedFreesItsSessionAtItsEnd) {
+  Start();
+  for (int i = 0; i < 5; ++i) {
+    auto slow = Submit(Turn("s", "SLOW", 1));
+    test_.engine->Cancel(id_);
+    EXPECT_EQ(slow->WaitEnd().error.code(), StatusCode::kCancelled);
+  }
+  EXPECT_EQ(Run(Turn("s", "x", 1)).text, "x");
+}
+
+TEST_F(SessionEngineTest, TheEndWaitsForTheStoreAndNobodyElseDoes) {
+  Start();
+  store_->CloseGate();
+  auto kept = Submit(Turn("s", "ab", 2));
+  ASSERT_TRUE(kept->WaitDeltas(2));
+  ASSERT_TRUE(Eventually([this] { return store_->writes > 0; }));
+  EXPECT_EQ(Run(Turn("", "others stream on", 100)).tokens.size(), 100U);
+  EXPECT_EQ(kept->Get().ends, 0);
+  EXPECT_EQ(test_.engine->Requests().size(), 1U);
+  store_->OpenGate();
+  EXPECT_EQ(kept->WaitEnd().finish->reason, FinishReason::kLength);
+  EXPECT_TRUE(Info("s").durable);
+}
+
+TEST_F(SessionEngineTest, ATurnThatEndsByAStopStringIsToldOnce) {
+  Start();
+  store_->CloseGate();
+  Request request = Turn("s", "abcd", 100);
+  request.stop = {"c"};
+  auto kept = Submit(request);
+  ASSERT_TRUE(Eventually([this] { return store_->writes > 0; }));
+  // The engine has long taken its blocks back.
+  EXPECT_EQ(Run(Turn("", "others", 50)).tokens.size(), 50U);
+  test_.engine->Cancel(id_ - 1);
+  store_->OpenGate();
+  EXPECT_EQ(kept->WaitEnd().finish->reason, FinishReason::kStop);
+}
+
+TEST_F(SessionEngineTest, AFullDiskEndsNoTurnAndIsSeen) {
+  Start();
+  store_->disk_full = true;
+  const TestSink::Seen seen = Run(Turn("s", "ab", 2));
+  EXPECT_EQ(seen.text, "ab");
+  EXPECT_EQ(seen.finish->reason, FinishReason::kLength);
+  EXPECT_FALSE(Info("s").durable);
+  EXPECT_TRUE(Metric("ropeway_session_write_errors_total 1"));
+  EXPECT_TRUE(Metric("ropeway_sessions_unwritten 1"));
+  EXPECT_EQ(Run(Turn("s", "X", 5)).text, "ababX");
+  store_->disk_full = false;
+  EXPECT_TRUE(Eventually([this] { return Info("s").durable; }));
+}
+
+TEST_F(SessionEngineTest, AnEngineThatStopsTellsTheEndOfATurnThatIsBeingStored) {
+  Start();
+  store_->CloseGate();
+  auto kept = Submit(Turn("s", "ab", 2));
+  ASSERT_TRUE(Eventually([this] { return store_->writes > 0; }));
+  std::thread opener([this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    store_->OpenGate();
+  });
+  test_.engine.reset();
+  opener.join();
+  EXPECT_EQ(kept->WaitEnd().finish->reason, FinishReason::kLength);
+  Start();
+  EXPECT_EQ(Info("s").tokens, 4);
+}
+
+TEST_F(SessionEngineTest, ATurnThatDoesNotFitSaysSoAndTheSessionStays) {
+  test_.context_length = 32;
+  Start();
+  Run(Turn("s", "0123456789", 10));
+  const TestSink::Seen long_prompt = Run(Turn("s", "abcdefghijklmno", 1));
+  EXPECT_EQ(long_prompt.error.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(long_prompt.error.message(),
+              HasSubstr("the session 's' with this turn has 35 tokens, but max_model_len is 32"));
+  const TestSink::Seen long_output = Run(Turn("s", "ab", 11));
+  EXPECT_EQ(long_output.error.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(long_output.error.message(), HasSubstr("the session 's' with this turn"));
+  EXPECT_EQ(Run(Turn("s", "ab", 10)).finish->reason, FinishReason::kLength);
+}
+
+TEST_F(SessionEngineTest, ChatAndTextDoNotMix) {
+  test_.render_chat = [](const std::vector<ChatMessage>&, bool) {
+    return StatusOr<std::string>("chat");
+  };
+  Start();
+  Run(Turn("text", "a", 1));
+  EXPECT_THAT(Run(ChatTurn("text", "a", 1)).error.message(), HasSubstr("text or token ids"));
+  Run(ChatTurn("chat", "a", 1));
+  EXPECT_THAT(Run(Turn("chat", "a", 1)).error.message(), HasSubstr("chat messages"));
+  EXPECT_EQ(Info("chat").turns, 1);
+}
+
+TEST_F(SessionEngineTest, AnotherModelsIdsAreNotUsed) {
+  const std::string key = SessionKey("", "s");
+  SessionState state;
+  state.vocabulary = "another";
+  state.ids = {1, 2, 3};
+  const std::string record = PackState(key, state);
+  SessionHead head;
+  head.expires_ms = INT64_MAX;
+  head.turns = 1;
+  head.tokens = 3;
+  head.state_bytes = record.size();
+  head.state_checksum = Checksum(record);
+  const std::vector<StateChange> changes = {{"h" + key, PackHead(key, head)}, {"s" + key, record}};
+  ASSERT_TRUE(store_->contents.Write(changes).ok());
+  Start();
+  EXPECT_THAT(Run(Turn("s", "a", 1)).error.message(), HasSubstr("another vocabulary"));
+  EXPECT_EQ(Info("s").tokens, 3);
+}
+
+TEST_F(SessionEngineTest, ADamagedSessionIsRefusedByNameAndCanBeClosed) {
+  Start();
+  Run(Turn("s", "a", 1));
+  const std::vector<StateChange> damage = {{"s" + SessionKey("", "s"), "garbage"}};
+  ASSERT_TRUE(store_->contents.Write(damage).ok());
+  EXPECT_EQ(Run(Turn("s", "b", 1)).error.code(), StatusCode::kDataLoss);
+  EXPECT_EQ(test_.engine->Submit(Turn("s", "b", 1), std::make_shared<TestSink>()).status().code(),
+            StatusCode::kDataLoss);
+  EXPECT_TRUE(Metric("ropeway_sessions_lost_total 1"));
+  EXPECT_TRUE(test_.engine->CloseSession("s", "").ok());
+  EXPECT_EQ(Run(Turn("s", "new", 3)).text, "new");
+}
+
+TEST_F(SessionEngineTest, TenantsHaveTheirOwnSessions) {
+  Start();
+  Request one = Turn("s", "one", 1);
+  one.tenant = "one";
+  Run(one);
+  Request two = Turn("s", "two", 3);
+  two.tenant = "two";
+  EXPECT_EQ(Run(two).text, "two");
+  EXPECT_EQ(test_.engine->Sessions("one").size(), 1U);
+  EXPECT_EQ(test_.engine->CloseSession("s", "three").code(), StatusCode::kNotFound);
+  EXPECT_TRUE(test_.engine->CloseSession("s", "two").ok());
+  EXPECT_EQ(test_.engine->Sessions("one").size(), 1U);
+}
+
+TEST_F(SessionEngineTest, SessionIdsAreCheckedByName) {
+  Start();
+  for (const std::string& id : {std::string(257, 'x'), std::string("a\nb"), std::string("\xC3\xA4"),
+                                std::string("a\0b", 3)}) {
+    const auto submitted = test_.engine->Submit(Turn(id, "a", 1), std::make_shared<TestSink>());
+    EXPECT_EQ(submitted.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(submitted.status().field(), "session_id");
+  }
+  EXPECT_EQ(Run(Turn(std::string(256, '~'), "a", 1)).text, "a");
+}
+
+TEST_F(SessionEngineTest, BadOptionsAreRefusedByName) {
+  const auto refused = [](auto change) {
+    TestEngine test;
+    change(&test.options);
+    LlmEngineConfig config;
+    config.options = test.options;
+    config.model_context_length = 64;
+    config.tokenizer = std::make_shared<ByteTokenizer>();
+    config.executor = std::make_unique<EchoExecutor>(test.control);
+    config.clock = &test.clock;
+    config.random = &test.random;
+    return LlmEngine::Create(std::move(config)).status().field();
+  };
+  EXPECT_EQ(refused([](EngineOptions* o) { o->session_ttl = std::chrono::seconds(0); }),
+            "session_ttl");
+  EXPECT_EQ(refused([](EngineOptions* o) { o->max_sessions = 0; }), "max_sessions");
+  EXPECT_EQ(refused([](EngineOptions* o) { o->session_store_bytes = 1000; }),
+            "session_store_bytes");
+  EXPECT_EQ(refused([](EngineOptions* o) { o->state_path = "/dev/null/state"; }), "state_path");
+}
+
+}  // namespace
+}  // namespace ropeway

@@ -1,0 +1,69 @@
+#include "engine/session_text.h"
+
+#include <fmt/format.h>
+
+#include "store/record.h"
+
+namespace ropeway {
+
+std::optional<KeptHistory> FindHistory(const Tokenizer& tokenizer, const SessionState& session,
+                                       std::string_view text) {
+  KeptHistory kept;
+  const size_t all = session.ids.size();
+  const size_t without_end = all - static_cast<size_t>(session.end_ids);
+  for (; kept.ids < all; ++kept.ids) {
+    const std::string_view bytes = tokenizer.Bytes(session.ids[kept.ids], true);
+    if (text.substr(kept.bytes, bytes.size()) != bytes) break;
+    kept.bytes += bytes.size();
+  }
+  if (kept.ids == all) return kept;
+  if (kept.ids < without_end) return std::nullopt;
+  for (; kept.ids > without_end; --kept.ids) {
+    kept.bytes -= tokenizer.Bytes(session.ids[kept.ids - 1], true).size();
+  }
+  return kept;
+}
+
+void KeepAnswer(const Tokenizer& tokenizer, const std::function<bool(TokenId)>& hidden,
+                size_t prompt_ids, const std::string& answer, SessionState* next) {
+  const std::string_view shown = answer;
+  size_t bytes = 0;
+  size_t kept = prompt_ids;
+  size_t end_ids = 0;
+  for (; kept < next->ids.size(); ++kept) {
+    const TokenId id = next->ids[kept];
+    if (hidden(id)) {
+      ++end_ids;
+      continue;
+    }
+    const std::string_view text = tokenizer.Bytes(id);
+    if (shown.substr(bytes, text.size()) != text) break;
+    bytes += text.size();
+    end_ids = 0;
+  }
+  next->tail = shown.substr(bytes);
+  if (kept < next->ids.size()) {
+    // What was cut off may have followed ids without a text: they are no end.
+    end_ids = 0;
+    next->ids.resize(kept);
+  }
+  if (next->kind == SessionState::Kind::kText) {
+    next->ids.resize(next->ids.size() - end_ids);
+    end_ids = 0;
+  }
+  next->end_ids = static_cast<int32_t>(end_ids);
+}
+
+std::string VocabularyDigest(const Tokenizer& tokenizer) {
+  std::string all;
+  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::string_view bytes = tokenizer.Bytes(id, true);
+    all += fmt::format("{}:", bytes.size());
+    all += bytes;
+    all +=
+        static_cast<char>('0' + (tokenizer.IsSpecial(id) ? 1 : 0) + (tokenizer.IsEnd(id) ? 2 : 0));
+  }
+  return fmt::format("{:016x}", Checksum(all));
+}
+
+}  // namespace ropeway

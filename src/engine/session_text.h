@@ -1,0 +1,41 @@
+// How the token ids of a session and its text go together.
+#ifndef ROPEWAY_ENGINE_SESSION_TEXT_H_
+#define ROPEWAY_ENGINE_SESSION_TEXT_H_
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "store/session.h"
+#include "tokenizer/tokenizer.h"
+
+namespace ropeway {
+
+// The beginning of a text that a session's ids stand for.
+struct KeptHistory {
+  size_t ids = 0;    // So many of the session's first ids,
+  size_t bytes = 0;  // and what they stand for: so many of the text's first bytes.
+};
+
+// Of a chat that goes on: the ids of `session` that stand for the beginning of `text`, the whole
+// chat rendered anew. All of them; or all but those that ended the answer, where the template ends
+// a message otherwise. Nullopt where the text does not begin so: the template changes its history,
+// or the model wrote what does not come back (special tokens, bytes that are no UTF-8).
+std::optional<KeptHistory> FindHistory(const Tokenizer& tokenizer, const SessionState& session,
+                                       std::string_view text);
+
+// Ends a turn: of `next->ids` those from `prompt_ids` on were generated and are kept as they were
+// sampled, as far as they stand for `answer`, the text that was shown. What a stop string cut off
+// is dropped; what it left of a token that it cut becomes the tail. `hidden` says which ids show no
+// text.
+void KeepAnswer(const Tokenizer& tokenizer, const std::function<bool(TokenId)>& hidden,
+                size_t prompt_ids, const std::string& answer, SessionState* next);
+
+// What tells one vocabulary from another: ids of one mean nothing in the other.
+std::string VocabularyDigest(const Tokenizer& tokenizer);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_SESSION_TEXT_H_

@@ -1,0 +1,149 @@
+#include "engine/session_text.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace ropeway {
+namespace {
+
+// Tokens of more than one byte.
+class WordTokenizer final : public Tokenizer {
+ public:
+  static constexpr TokenId kHello = 0;
+  static constexpr TokenId kWor = 1;
+  static constexpr TokenId kLd = 2;
+  static constexpr TokenId kEnd = 3;
+  static constexpr TokenId kUser = 4;
+
+  explicit WordTokenizer(std::vector<std::string> words = {"Hello", " wor", "ld!", "<end>",
+                                                           "<user>", "\xE2\x82", "\xAC"})
+      : words_(std::move(words)) {}
+
+  std::vector<TokenId> Encode(std::string_view, const EncodeOptions&) const override { return {}; }
+  std::string_view Bytes(TokenId id, bool with_special) const override {
+    if (IsSpecial(id) && !with_special) return {};
+    return words_[static_cast<size_t>(id)];
+  }
+  bool IsEnd(TokenId id) const override { return id == kEnd; }
+  bool IsSpecial(TokenId id) const override { return id == kEnd || id == kUser; }
+  int32_t vocab_size() const override { return static_cast<int32_t>(words_.size()); }
+  std::optional<TokenId> Find(std::string_view) const override { return std::nullopt; }
+  std::optional<TokenId> bos() const override { return std::nullopt; }
+  std::optional<TokenId> eos() const override { return kEnd; }
+
+ private:
+  const std::vector<std::string> words_;
+};
+
+using T = WordTokenizer;
+using Ids = std::vector<TokenId>;
+
+SessionState ChatState(Ids ids, int32_t end_ids) {
+  SessionState state;
+  state.kind = SessionState::Kind::kChat;
+  state.ids = std::move(ids);
+  state.end_ids = end_ids;
+  return state;
+}
+
+TEST(FindHistory, ATemplateThatExtendsItKeepsAllIds) {
+  const auto kept = FindHistory(T(), ChatState({T::kUser, T::kHello, T::kEnd}, 1),
+                                "<user>Hello<end>\n<user>more");
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->ids, 3U);
+  EXPECT_EQ(kept->bytes, std::string("<user>Hello<end>").size());
+}
+
+TEST(FindHistory, AnotherEndOfTheMessageLeavesOutTheEndTokenAlone) {
+  const auto kept =
+      FindHistory(T(), ChatState({T::kUser, T::kHello, T::kEnd}, 1), "<user>Hello</s><user>more");
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->ids, 2U);
+  EXPECT_EQ(kept->bytes, std::string("<user>Hello").size());
+  // One of two end tokens is as good as none.
+  const auto two = FindHistory(T(), ChatState({T::kHello, T::kEnd, T::kEnd}, 2), "Hello<end>\n");
+  ASSERT_TRUE(two);
+  EXPECT_EQ(two->ids, 1U);
+  EXPECT_EQ(two->bytes, 5U);
+}
+
+TEST(FindHistory, AnAnswerWithoutAnEndIsExtendedTheSameWay) {
+  const auto kept = FindHistory(T(), ChatState({T::kUser, T::kHello}, 0), "<user>Hello<end>\n");
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->ids, 2U);
+}
+
+TEST(FindHistory, AChangedHistoryIsNotKept) {
+  const SessionState state = ChatState({T::kUser, T::kHello, T::kWor, T::kEnd}, 1);
+  for (const char* text :
+       {"<user>Hello ", "<user>hello wor<end>", "", "<user>", "Hello wor<end>"}) {
+    EXPECT_FALSE(FindHistory(T(), state, text)) << text;
+  }
+}
+
+SessionState Kept(SessionState::Kind kind, Ids generated, const std::string& answer) {
+  SessionState next;
+  next.kind = kind;
+  next.ids = {T::kUser};
+  next.ids.insert(next.ids.end(), generated.begin(), generated.end());
+  const T tokenizer;
+  KeepAnswer(
+      tokenizer, [&](TokenId id) { return tokenizer.IsSpecial(id); }, 1, answer, &next);
+  return next;
+}
+
+TEST(KeepAnswer, AWholeAnswerStaysAsItWasSampled) {
+  const SessionState chat =
+      Kept(SessionState::Kind::kChat, {T::kHello, T::kWor, T::kLd, T::kEnd}, "Hello world!");
+  EXPECT_EQ(chat.ids, (Ids{T::kUser, T::kHello, T::kWor, T::kLd, T::kEnd}));
+  EXPECT_EQ(chat.end_ids, 1);
+  EXPECT_EQ(chat.tail, "");
+  const SessionState cut = Kept(SessionState::Kind::kChat, {T::kHello, T::kWor}, "Hello wor");
+  EXPECT_EQ(cut.ids, (Ids{T::kUser, T::kHello, T::kWor}));
+  EXPECT_EQ(cut.end_ids, 0);
+}
+
+TEST(KeepAnswer, TextGoesOnWithoutTheEndToken) {
+  const SessionState text = Kept(SessionState::Kind::kText, {T::kHello, T::kEnd}, "Hello");
+  EXPECT_EQ(text.ids, (Ids{T::kUser, T::kHello}));
+  EXPECT_EQ(text.end_ids, 0);
+  // One in the middle, with ignore_eos, was computed with: it stays.
+  const SessionState middle =
+      Kept(SessionState::Kind::kText, {T::kHello, T::kEnd, T::kHello}, "HelloHello");
+  EXPECT_EQ(middle.ids, (Ids{T::kUser, T::kHello, T::kEnd, T::kHello}));
+}
+
+TEST(KeepAnswer, WhatAStopStringCutOffIsDropped) {
+  // The stop string was "world": at a token's edge but for its space.
+  const SessionState inside =
+      Kept(SessionState::Kind::kChat, {T::kHello, T::kWor, T::kLd}, "Hello ");
+  EXPECT_EQ(inside.ids, (Ids{T::kUser, T::kHello}));
+  EXPECT_EQ(inside.tail, " ");
+  EXPECT_EQ(inside.end_ids, 0);
+  const SessionState edge = Kept(SessionState::Kind::kText, {T::kHello, T::kWor, T::kLd}, "Hello");
+  EXPECT_EQ(edge.ids, (Ids{T::kUser, T::kHello}));
+  EXPECT_EQ(edge.tail, "");
+  const SessionState all = Kept(SessionState::Kind::kText, {T::kHello}, "");
+  EXPECT_EQ(all.ids, Ids{T::kUser});
+}
+
+TEST(KeepAnswer, BytesThatAreNoTextAreKeptAsTheTextThatWasShown) {
+  const SessionState whole =
+      Kept(SessionState::Kind::kText, {T::kHello, 5, 6}, "Hello\xE2\x82\xAC");
+  EXPECT_EQ(whole.ids, (Ids{T::kUser, T::kHello, 5, 6}));
+  const SessionState half = Kept(SessionState::Kind::kText, {T::kHello, 5}, "Hello\xEF\xBF\xBD");
+  EXPECT_EQ(half.ids, (Ids{T::kUser, T::kHello}));
+  EXPECT_EQ(half.tail, "\xEF\xBF\xBD");
+}
+
+TEST(VocabularyDigest, DiffersWhereTheVocabularyDoes) {
+  const std::string digest = VocabularyDigest(T());
+  EXPECT_EQ(digest, VocabularyDigest(T()));
+  EXPECT_NE(digest, VocabularyDigest(T({"Hello", " worl", "d!", "<end>", "<user>", "x", "y"})));
+  EXPECT_NE(digest, VocabularyDigest(T({"Hello", " wor", "ld!", "<end>", "<user>"})));
+}
+
+}  // namespace
+}  // namespace ropeway
