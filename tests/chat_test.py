@@ -9,8 +9,11 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import unittest
 
 ARGS = argparse.Namespace()
@@ -76,14 +79,16 @@ class Chat:
             pass
 
 
-class ChatTest(unittest.TestCase):
+class ChatCase(unittest.TestCase):
     def chat(self, *flags):
         chat = Chat(*flags)
         self.addCleanup(chat.kill)
-        greeting = chat.wait_for(r">>> ")
-        self.assertIn("Ctrl-D leaves", greeting)
+        chat.greeting = chat.wait_for(r">>> ")
+        self.assertIn("Ctrl-D leaves", chat.greeting)
         return chat
 
+
+class ChatTest(ChatCase):
     def test_turns_stream_and_are_remembered(self):
         chat = self.chat("--stats", "--max-tokens", "48")
         chat.reads = 0
@@ -156,6 +161,110 @@ class ChatTest(unittest.TestCase):
         for chat in (plain, guided):
             chat.send("\x04")
             self.assertEqual(chat.end(), 0)
+
+
+class SessionTest(ChatCase):
+    """--session: the same conversation, however often the program is ended in between."""
+    QUESTIONS = ("My name is Ada, and I like the sea.", "Tell me about ships.", "What did I say?")
+    FLAGS = ("--stats", "--max-tokens", "24")
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix=f"ropeway-session-{os.getpid()}-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def once(self, *words, state=None):
+        return subprocess.run([ARGS.ropeway, "run", "--model", ARGS.model, "--temperature", "0",
+                               "--max-tokens", "24", *words], capture_output=True, text=True,
+                              check=False, timeout=PATIENCE, stdin=subprocess.DEVNULL,
+                              env={**os.environ, "XDG_STATE_HOME": state or self.folder})
+
+    def leave(self, chat):
+        chat.send("\x04")
+        self.assertEqual(chat.end(), 0)
+
+    def test_restarts_change_no_word(self):
+        plain = self.chat(*self.FLAGS)
+        expected = [plain.ask(question) for question in self.QUESTIONS]
+        self.leave(plain)
+        whole = self.chat(*self.FLAGS, "--session", self.path("whole"))
+        self.assertNotIn("restored", whole.greeting)
+        self.assertEqual([whole.ask(question) for question in self.QUESTIONS], expected)
+        self.leave(whole)
+
+        answers = []
+        for turn, question in enumerate(self.QUESTIONS):
+            chat = self.chat(*self.FLAGS, "--session", self.path("parts"))
+            restored = re.search(r"\(session .*: (\d+) tokens of (\d+) turns? restored\)", chat.greeting)
+            if turn == 0:
+                self.assertIsNone(restored)
+            else:
+                self.assertEqual(int(restored.group(1)), sum(answers[-1][1:]))
+                self.assertEqual(int(restored.group(2)), turn)
+            answers.append(chat.ask(question))
+            if turn == 0:
+                self.leave(chat)
+            else:
+                chat.kill()  # After the turn's end all of it is on the disk.
+        self.assertEqual(answers, expected)
+
+    def test_clear_and_an_answer_that_was_stopped_are_forgotten(self):
+        chat = self.chat(*self.FLAGS, "--session", self.path("a.session"), "--ignore-eos")
+        first = chat.ask(self.QUESTIONS[0])
+        self.leave(chat)
+        chat = self.chat("--stats", "--session", self.path("a.session"), "--ignore-eos")
+        chat.send("Count to one thousand.\n")
+        chat.wait_for(r"\n[^\n]*[a-zA-Z0-9]")
+        chat.send("\x03")
+        chat.wait_for(r"\(stopped, and forgotten\)\n.*>>> ")
+        self.leave(chat)
+        chat = self.chat(*self.FLAGS, "--session", self.path("a.session"), "--ignore-eos")
+        self.assertIn(f"{first[1] + first[2]} tokens of 1 turn restored", chat.greeting)
+        chat.send("/clear\n")
+        chat.wait_for(r"a new chat.*>>> ")
+        self.assertEqual(chat.ask(self.QUESTIONS[0]), first)
+        chat.send("/clear\n")
+        chat.wait_for(r"a new chat.*>>> ")
+        self.leave(chat)
+        chat = self.chat(*self.FLAGS, "--session", self.path("a.session"))
+        self.assertNotIn("restored", chat.greeting)
+        self.leave(chat)
+
+    def test_single_prompts_are_turns_of_a_named_session(self):
+        chat = self.chat(*self.FLAGS, "--system", "You are a sailor.")
+        expected = [chat.ask(question)[0].split("\n(cut:")[0].strip() for question in self.QUESTIONS[:2]]
+        self.leave(chat)
+        first = self.once("--session", "sea", "--system", "You are a sailor.", self.QUESTIONS[0])
+        self.assertEqual((first.returncode, first.stdout.strip()), (0, expected[0]), first.stderr)
+        self.assertTrue(os.path.isdir(self.path("ropeway/sea")))
+        self.assertEqual(os.stat(self.path("ropeway/sea/sessions")).st_mode & 0o777, 0o700)
+        second = self.once("--session", "sea", self.QUESTIONS[1])
+        self.assertEqual(second.stdout.strip(), expected[1], second.stderr)
+        self.assertIn("of 1 turn restored", second.stderr)
+        other = self.once("--session", "sea", self.QUESTIONS[1], state=self.path("elsewhere"))
+        self.assertNotIn("restored", other.stderr)
+
+    def test_bad_sessions_are_one_sentence(self):
+        with open(self.path("file"), "w", encoding="utf-8") as file:
+            file.write("no directory")
+        for words, expected in ((["--session", self.path("file"), "x"], "is a file"),
+                                (["--session", "two words", "x"], "without spaces"),
+                                (["--session", "..x", "x"], "dot"),
+                                (["--session", "s", "--prompts", self.path("file")], "--prompts"),
+                                (["--session", self.path("file") + "/below", "x"], "below")):
+            reply = self.once(*words)
+            self.assertEqual(reply.returncode, 1, words)
+            self.assertEqual(reply.stderr.count("\n"), 1, reply.stderr)
+            self.assertIn(expected, reply.stderr)
+
+    def test_two_programs_cannot_hold_one_session(self):
+        chat = self.chat("--session", self.path("held"))
+        reply = self.once("--session", self.path("held"), "x")
+        self.assertEqual(reply.returncode, 1)
+        self.assertIn("another process", reply.stderr)
+        self.leave(chat)
 
 
 if __name__ == "__main__":

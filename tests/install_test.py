@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The library as its users meet it: installs a build into a fresh folder, then builds a copy of
-examples/ against that folder alone, runs the three programs and looks at what they print.
+examples/ against that folder alone, runs the four programs and looks at what they print.
 
 Every code block of docs/library.md must stand in the examples.
 
@@ -18,7 +18,7 @@ import time
 import unittest
 
 ARGS = argparse.Namespace()
-EXAMPLES = ("submit_and_wait", "submit_and_poll", "streaming")
+EXAMPLES = ("submit_and_wait", "submit_and_poll", "streaming", "chat_session")
 
 
 def run(*words, expect=0, **more):
@@ -104,6 +104,15 @@ class InstallTest(unittest.TestCase):
         tokens = re.fullmatch(r"cancelled after (\d+) tokens\)\n", end)
         self.assertTrue(tokens, out)
         self.assertTrue(3 <= int(tokens.group(1)) < 200, out)
+
+    def test_chat_session(self):
+        with tempfile.TemporaryDirectory(prefix="ropeway-example-state-") as folder:
+            first = self.run_example("chat_session", "My name is Ada.", f"{folder}/state").stdout
+            begun = re.search(r"\(session my chat: 0 tokens before this turn, now (\d+) in 1 turns\)\n$", first)
+            self.assertTrue(begun, first)
+            second = self.run_example("chat_session", "What is my name?", f"{folder}/state").stdout
+            self.assertIn("Ada", second)
+            self.assertRegex(second, rf"\(session my chat: {begun.group(1)} tokens before this turn, now \d+ in 2 turns\)\n$")
 
     def test_a_missing_model_is_one_sentence(self):
         for name in EXAMPLES:

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -65,6 +66,31 @@ class LifeTest(unittest.TestCase):
         self.addCleanup(server.process.wait)
         self.addCleanup(server.process.kill)
         return server
+
+    def test_a_trace_is_whole_after_a_drain_and_readable_after_a_kill(self):
+        with tempfile.TemporaryDirectory(prefix="ropeway-trace-") as folder:
+            server = self.server("--trace-file", f"{folder}/drained.json")
+            server.post("/v1/completions", SHORT)
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(timeout=60), 0)
+            with open(f"{folder}/drained.json", encoding="utf-8") as file:
+                events = json.load(file)
+            steps = [event for event in events if event["name"] == "step"]
+            rows = sum(step["args"]["rows"] for step in steps)
+            self.assertEqual(len(steps), SHORT["max_tokens"])
+            self.assertEqual(steps[0]["args"]["prefill_rows"], rows - SHORT["max_tokens"] + 1)
+            self.assertEqual(events[-1]["args"], {"dropped_events": 0, "full": False})
+
+            server = self.server("--trace-file", f"{folder}/killed.json")
+            server.post("/v1/completions", SHORT)
+            path = f"{folder}/killed.json"
+            eventually(lambda: os.path.getsize(path) > 1000, "a trace on the disk")
+            server.process.kill()
+            server.process.wait()
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            self.assertFalse(text.endswith("]\n"), "it was closed")
+            self.assertGreater(len(json.loads(text[:text.rindex("\n")].rstrip(",\n") + "]")), 3)
 
     def test_what_ends_in_time_is_whole_and_the_rest_gets_an_error_event(self):
         server = self.server("--drain-timeout", f"{DRAIN_SECONDS}s")

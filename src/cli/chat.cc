@@ -54,12 +54,30 @@ std::string StatsLine(const Answer& answer) {
                      answer.seconds > 0 ? usage.completion_tokens / answer.seconds : 0.0);
 }
 
+bool ShowRestored(const RunFlags& flags, const Engine* engine) {
+  if (flags.session.empty()) return false;
+  const std::vector<SessionInfo> sessions = engine->Sessions();
+  if (sessions.empty()) return false;
+  const SessionInfo& session = sessions.front();
+  Note(fmt::format("(session {}: {} tokens of {} turn{} restored)\n", flags.session, session.tokens,
+                   session.turns, session.turns == 1 ? "" : "s"));
+  if (!flags.system.empty()) {
+    Note("(--system is not used: it is for a session's first turn)\n");
+  }
+  return true;
+}
+
 Chat::Chat(const RunFlags* flags, Engine* engine, LineReader* lines, Output* output)
     : flags_(flags), engine_(engine), lines_(lines), output_(output) {
   Clear();
 }
 
 void Chat::Clear() {
+  if (begun_) {
+    const Status status = engine_->CloseSession(kRunSession);
+    if (!status.ok()) Note(fmt::format("({})\n", status.message()));
+  }
+  begun_ = false;
   messages_.clear();
   if (!flags_->system.empty()) messages_.push_back({"system", flags_->system});
 }
@@ -67,6 +85,7 @@ void Chat::Clear() {
 int Chat::Run() {
   Note(fmt::format("{}. Ctrl-C stops an answer, Ctrl-D leaves, /help lists what else there is.\n",
                    engine_->model_name()));
+  begun_ = ShowRestored(*flags_, engine_);
   std::string text;
   while (output_->ok() && ReadMessage(&text)) {
     if (text.find_first_not_of(" \t\r\n") == std::string::npos) continue;
@@ -121,26 +140,39 @@ bool Chat::Command(const std::string& line) {
   return true;
 }
 
+std::vector<ChatMessage> Chat::MessagesFor(const std::string& text) const {
+  std::vector<ChatMessage> messages;
+  if (!begun_) messages = messages_;
+  messages.push_back({"user", text});
+  return messages;
+}
+
 void Chat::Turn(const std::string& text) {
-  messages_.push_back({"user", text});
+  const bool session = !flags_->session.empty();
   Request request = MakeRequest(*flags_);
-  request.prompt = messages_;
+  request.prompt = MessagesFor(text);
   StatusOr<Answer> answer = Stream(engine_, std::move(request), output_);
   const Status status = answer.ok() ? answer->result.status : answer.status();
   if (!status.ok() && !(answer.ok() && answer->interrupted)) {
-    messages_.pop_back();
     Note(fmt::format("(not answered: {}", status.message()));
-    const bool grown = messages_.size() > (flags_->system.empty() ? 0U : 1U) &&
+    const bool grown = (begun_ || messages_.size() > (flags_->system.empty() ? 0U : 1U)) &&
                        status.code() == StatusCode::kInvalidArgument;
     Note(grown ? "; the chat may have grown too long: /clear begins a new one)\n" : ")\n");
     return;
   }
-  if (answer->interrupted) Note("(stopped)\n");
+  // One that ended just before Ctrl-C is a whole one.
+  const bool cut = !status.ok();
+  if (answer->interrupted) Note(cut && session ? "(stopped, and forgotten)\n" : "(stopped)\n");
   if (answer->result.finish.reason == FinishReason::kLength) {
     Note("(cut: no more tokens are allowed, by --max-tokens or the model's context)\n");
   }
   last_stats_ = StatsLine(*answer);
   if (flags_->stats) Note("(" + last_stats_ + ")\n");
+  if (session) {
+    begun_ = begun_ || !cut;
+    return;
+  }
+  messages_.push_back({"user", text});
   messages_.push_back({"assistant", std::move(answer->result.text)});
 }
 

@@ -23,6 +23,9 @@ struct Answer {
 // cancels it where `Interrupts` lives. A reader of `output` that is gone cancels it too.
 StatusOr<Answer> Stream(Engine* engine, Request request, Output* output);
 
+// What --session names was begun before: says how much of it is there, and replies with true.
+bool ShowRestored(const RunFlags& flags, const Engine* engine);
+
 // "12 prompt tokens, 34 tokens in 0.5 s (68.0 tokens/s)"
 std::string StatsLine(const Answer& answer);
 
@@ -40,6 +43,8 @@ class Chat {
   // A line that begins with '/'; false where the chat shall end.
   bool Command(const std::string& line);
   void Clear();
+  // What the request for `text` holds: with a session, the new messages alone.
+  std::vector<ChatMessage> MessagesFor(const std::string& text) const;
   // What the person said, and the model's answer to it; a turn that failed is forgotten.
   void Turn(const std::string& text);
 
@@ -47,7 +52,8 @@ class Chat {
   Engine* const engine_;
   LineReader* const lines_;
   Output* const output_;
-  std::vector<ChatMessage> messages_;
+  std::vector<ChatMessage> messages_;  // Without a session: all so far.
+  bool begun_ = false;                 // With a session: it has a turn.
   std::string last_stats_;
 };
 

@@ -117,6 +117,7 @@ StatusOr<std::string> ResolveModel(const std::string& model) {
 StatusOr<EngineOptions> ResolveEngine(const EngineFlags& flags) {
   spdlog::set_level(spdlog::level::from_str(flags.log_level));
   EngineOptions options = flags.options;
+  options.session_ttl = std::chrono::ceil<std::chrono::seconds>(flags.session_ttl);
   StatusOr<std::string> path = ResolveModel(flags.model);
   if (!path.ok()) return path.status();
   options.model_path = *std::move(path);

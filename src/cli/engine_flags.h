@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_CLI_ENGINE_FLAGS_H_
 #define ROPEWAY_CLI_ENGINE_FLAGS_H_
 
+#include <chrono>
 #include <string>
 
 #include "ropeway/options.h"
@@ -19,6 +20,7 @@ struct EngineFlags {
   std::string model = kDefaultModel;
   std::string chat_template;  // A file; "": the model's own template.
   EngineOptions options;
+  std::chrono::milliseconds session_ttl = EngineOptions().session_ttl;
   std::string log_level = "info";
 };
 

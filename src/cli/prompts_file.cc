@@ -122,7 +122,7 @@ StatusOr<PromptLine> FromObject(const Json& object, const RunFlags& flags) {
   if (!object.contains("prompt")) return InvalidArgument("the field 'prompt' is missing");
   if (max_tokens > 0) line.request.max_tokens = max_tokens;
   if (seed >= 0) sampling.seed = static_cast<uint64_t>(seed);
-  SetPrompt(own, line.text, &line.request);
+  SetPrompt(own, true, line.text, &line.request);
   return line;
 }
 
@@ -147,7 +147,7 @@ StatusOr<std::vector<PromptLine>> ReadPrompts(std::istream& input, const std::st
     if (!json_lines) json_lines = object;
     if (!*json_lines) {
       PromptLine line = {text, MakeRequest(flags)};
-      SetPrompt(flags, text, &line.request);
+      SetPrompt(flags, true, text, &line.request);
       prompts.push_back(std::move(line));
       continue;
     }

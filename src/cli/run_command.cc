@@ -21,7 +21,7 @@ constexpr size_t kMaxPrompt = size_t{16} << 20;
 
 int AnswerOne(const RunFlags& flags, std::string prompt, Engine* engine) {
   Request request = MakeRequest(flags);
-  SetPrompt(flags, std::move(prompt), &request);
+  SetPrompt(flags, !ShowRestored(flags, engine), std::move(prompt), &request);
   Output output;
   const StatusOr<Answer> answer = Stream(engine, std::move(request), &output);
   if (!answer.ok()) return Fail(answer.status());
@@ -50,8 +50,12 @@ int RunRun(const RunFlags& flags) {
   if (!many && !flags.output_file.empty()) return Fail("--output needs --prompts");
   const bool chat = !many && flags.prompt.empty() && isatty(STDIN_FILENO) != 0;
   if (chat && flags.raw) return Fail("--raw needs a prompt: a chat has the model's template");
-  const StatusOr<EngineOptions> options = ResolveEngine(flags.engine);
+  if (many && !flags.session.empty()) {
+    return Fail("--session is one conversation, and --prompts are many: give one of them");
+  }
+  StatusOr<EngineOptions> options = ResolveEngine(flags.engine);
   if (!options.ok()) return Fail(options.status());
+  if (Status status = KeepSession(flags, &*options); !status.ok()) return Fail(status);
   if (chat) return ChatInTerminal(flags, *options);
 
   std::string prompt = flags.prompt;

@@ -1,5 +1,11 @@
 #include "cli/run_flags.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "cli/flags.h"
@@ -9,6 +15,22 @@ namespace {
 
 // Livelier than greedy, steadier than the raw distribution: a person reads the answers here.
 constexpr float kTemperature = 0.7F;
+
+// A person's chat is there until it is removed.
+constexpr std::chrono::hours kSessionTtl(24 * 365 * 100);
+
+// Of KV blocks on disk, a long chat with a small model takes a few hundred MB.
+constexpr int64_t kSessionDiskBytes = int64_t{1} << 30;
+
+std::filesystem::path StateFolder() {
+  const char* state = std::getenv("XDG_STATE_HOME");
+  const char* home = std::getenv("HOME");
+  const std::filesystem::path base =
+      state != nullptr && *state != '\0'
+          ? state
+          : std::filesystem::path(home ? home : ".") / ".local" / "state";
+  return base / "ropeway";
+}
 
 constexpr char kFooter[] =
     "Without a prompt: a chat in the terminal, or the prompt is what standard input brings.\n"
@@ -24,6 +46,10 @@ void AddPrompts(CLI::App* run, RunFlags* flags) {
       ->group("Prompt");
   run->add_flag("--raw", flags->raw,
                 "Continue the text as it is, without the model's chat template")
+      ->group("Prompt");
+  AddText(run, "--session", &flags->session, "FILE|NAME",
+          "Keep the conversation, and go on with it the next time: in the directory FILE (with a "
+          "slash, or ending in .session), or under a NAME in ~/.local/state/ropeway")
       ->group("Prompt");
   AddText(run, "--prompts", &flags->prompts_file, kFilePlaceholder,
           "Answer all prompts of a file at once, and print each batch as it ends: the requests "
@@ -91,8 +117,49 @@ CLI::App* AddRun(CLI::App* app, RunFlags* flags) {
   return run;
 }
 
+StatusOr<std::string> SessionFolder(const std::string& named) {
+  const auto bad = [&](const char* why) {
+    return InvalidArgument(
+        fmt::format("--session: expected a directory, or a name, but '{}' {}", named, why));
+  };
+  std::error_code error;
+  const bool exists = std::filesystem::exists(named, error);
+  if (exists && !std::filesystem::is_directory(named, error)) return bad("is a file");
+  if (exists || named.find('/') != std::string::npos || named.ends_with(".session")) return named;
+  const bool printable =
+      std::all_of(named.begin(), named.end(), [](char c) { return c > ' ' && c <= '~'; });
+  if (!printable || named.size() > 128) {
+    return bad("is no name: 1 to 128 ASCII characters without spaces");
+  }
+  if (named.front() == '.' || named.front() == '-') return bad("begins with a dot or a dash");
+  return (StateFolder() / named).string();
+}
+
+Status KeepSession(const RunFlags& flags, EngineOptions* options) {
+  if (flags.session.empty()) return {};
+  StatusOr<std::string> folder = SessionFolder(flags.session);
+  if (!folder.ok()) return folder.status();
+  std::error_code error;
+  // A person's words: nobody else's to read.
+  if (std::filesystem::create_directories(*folder, error)) {
+    std::filesystem::permissions(*folder, std::filesystem::perms::owner_all, error);
+  }
+  if (error) {
+    return InvalidArgument(
+        fmt::format("--session: the directory '{}' cannot be made: {}", *folder, error.message()));
+  }
+  options->state_path = *folder;
+  options->session_ttl = kSessionTtl;
+  if (options->kv_disk_path.empty() && options->prefix_caching) {
+    options->kv_disk_path = *folder + "/kv";
+    options->kv_disk_bytes = kSessionDiskBytes;
+  }
+  return {};
+}
+
 Request MakeRequest(const RunFlags& flags) {
   Request request;
+  if (!flags.session.empty()) request.session_id = kRunSession;
   request.sampling = flags.sampling;
   request.max_tokens = flags.max_tokens;
   request.stop = flags.stop;
@@ -100,13 +167,13 @@ Request MakeRequest(const RunFlags& flags) {
   return request;
 }
 
-void SetPrompt(const RunFlags& flags, std::string text, Request* request) {
+void SetPrompt(const RunFlags& flags, bool begins, std::string text, Request* request) {
   if (flags.raw) {
     request->prompt = std::move(text);
     return;
   }
   std::vector<ChatMessage> messages;
-  if (!flags.system.empty()) messages.push_back({"system", flags.system});
+  if (begins && !flags.system.empty()) messages.push_back({"system", flags.system});
   messages.push_back({"user", std::move(text)});
   request->prompt = std::move(messages);
 }

@@ -35,6 +35,31 @@ void AddEngine(CLI::App* serve, ServeFlags* flags) {
       ->group("Engine");
 }
 
+void AddState(CLI::App* serve, ServeFlags* flags) {
+  EngineOptions& options = flags->engine.options;
+  const char* group = "State";
+  AddText(serve, "--state-path", &options.state_path, "DIR",
+          "Directory of what survives a restart: sessions")
+      ->default_str("none: in memory")
+      ->group(group);
+  AddDuration(serve, "--session-ttl", &flags->engine.session_ttl,
+              "A session that is not used for so long is closed", std::chrono::seconds(1))
+      ->group(group);
+  AddInt(serve, "--max-sessions", &options.max_sessions, 1, 10000000,
+         "Sessions at once; more are refused with 429")
+      ->group(group);
+  AddSize(serve, "--session-store-size", &options.session_store_bytes, 1 << 20,
+          "What sessions may take, of memory and of the disk each; more is refused with 429")
+      ->group(group);
+}
+
+void AddTrace(CLI::App* serve, EngineOptions* options) {
+  AddText(serve, "--trace-file", &options->trace_file, kFilePlaceholder,
+          "Write what each step computed for which request, for Perfetto or chrome://tracing; at "
+          "most 512 MiB, no texts")
+      ->group("Other");
+}
+
 void AddServer(CLI::App* serve, ServeFlags* flags) {
   ServerOptions& server = flags->server;
   server.port = 8080;
@@ -121,6 +146,8 @@ CLI::App* AddServe(CLI::App* app, ServeFlags* flags) {
   CLI::App* serve =
       app->add_subcommand("serve", "Serve a model over an OpenAI-compatible HTTP API");
   AddEngine(serve, flags);
+  AddState(serve, flags);
+  AddTrace(serve, &flags->engine.options);
   AddServer(serve, flags);
   AddLimits(serve, &flags->server.limits);
   AddSecurity(serve, flags);

@@ -115,6 +115,18 @@ TEST_F(ServeFlagsTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(server.admin_key, "a");
 }
 
+TEST_F(ServeFlagsTest, FlagsOfStateAndTraceReachTheirOptions) {
+  ASSERT_EQ(Parse({"serve", "--state-path", "s", "--session-ttl", "1500ms", "--max-sessions", "2",
+                   "--session-store-size", "3MiB", "--trace-file", "t"}),
+            "");
+  const EngineOptions& engine = flags_.engine.options;
+  EXPECT_EQ(engine.state_path, "s");
+  EXPECT_EQ(flags_.engine.session_ttl, milliseconds(1500));
+  EXPECT_EQ(engine.max_sessions, 2);
+  EXPECT_EQ(engine.session_store_bytes, 3 << 20);
+  EXPECT_EQ(engine.trace_file, "t");
+}
+
 TEST_F(ServeFlagsTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
   for (const auto& [flag, value, expected] : {std::tuple("--port", "70000", "0 to 65535"),
                                               {"--port", "80x", "whole number"},
@@ -130,6 +142,9 @@ TEST_F(ServeFlagsTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
                                               {"--kv-disk-write-rate", "20MiB", "20MiB/s"},
                                               {"--kv-disk-write-rate", "0/s", "auto"},
                                               {"--kv-disk-write-rate", "-1/s", "auto"},
+                                              {"--session-ttl", "10ms", "at least 1s"},
+                                              {"--max-sessions", "0", "1 to"},
+                                              {"--session-store-size", "1KiB", "at least 1MiB"},
                                               {"--log-level", "loud", "debug, info"}}) {
     app_.clear();
     const std::string message = Parse({"serve", flag, value});

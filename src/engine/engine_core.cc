@@ -57,6 +57,7 @@ class EngineCore::Impl {
   bool Background() { return transfers_.StoreSome(kStoresPerIdleCall); }
   bool has_background() const { return transfers_.anything_to_store(); }
   const CoreStats& stats() const { return stats_; }
+  const StepContent& last_step() const { return last_step_; }
   const Status& device_status() const { return device_status_; }
   const TransitionCounts& transitions() const { return mover_.counts(); }
   Status CheckIntegrity() const;
@@ -74,6 +75,8 @@ class EngineCore::Impl {
   void MoveBlocks(const Schedule& schedule);
   void NoteSchedule(const Schedule& schedule);
   void BuildBatch(const Schedule& schedule);
+  // Before the step changes anybody's state.
+  void NoteContent(const Schedule& schedule, uint64_t fetched_blocks);
   void Compute();
   void CountRows();
   void CountTokens(const Sequence& sequence, const ScheduledItem& planned);
@@ -114,6 +117,7 @@ class EngineCore::Impl {
   // of that step's: what has happened is never lost for want of memory.
   std::vector<CoreEvent> events_;
   CoreStats stats_;
+  StepContent last_step_;
 };
 
 Status EngineCore::Impl::CheckRequest(const CoreRequest& request) const {
@@ -211,8 +215,10 @@ bool EngineCore::Impl::Step() {
   const TimePoint now = clock_->Now();
   stats_.last_rows = stats_.last_prefill_rows = stats_.last_items = stats_.last_fetches = 0;
   stats_.last_forward = stats_.last_sampling = {};
+  last_step_ = {};
   try {
     ReserveEvents(sequences_.size());
+    const uint64_t fetched = transfers_.counts().fetched_blocks;
     transfers_.TakeReads();
     FailOverdue(now);
     const Schedule& schedule = scheduler_.Plan(now);
@@ -220,6 +226,9 @@ bool EngineCore::Impl::Step() {
     AddScheduleEvents(schedule);
     NoteSchedule(schedule);
     BuildBatch(schedule);
+    if (options_.note_steps) {
+      NoteContent(schedule, transfers_.counts().fetched_blocks - fetched);
+    }
     if (builder_.work().empty()) {
       memory_tries_ = 0;
     } else {
@@ -272,6 +281,23 @@ void EngineCore::Impl::BuildBatch(const Schedule& schedule) {
     } catch (const std::bad_alloc&) {
       Fail(item.sequence, OutOfMemory());
     }
+  }
+}
+
+void EngineCore::Impl::NoteContent(const Schedule& schedule, uint64_t fetched_blocks) {
+  try {
+    last_step_.fetched_blocks = static_cast<int32_t>(fetched_blocks);
+    for (const Sequence* gone : schedule.preempted) last_step_.preempted.push_back(gone->id);
+    for (const auto& fetch : schedule.fetches) last_step_.fetching.push_back(fetch.sequence->id);
+    for (const BatchBuilder::Work& work : builder_.work()) {
+      const ScheduledItem& planned = work.planned;
+      const bool decodes = planned.sequence->state == SequenceState::kDecoding;
+      last_step_.items.push_back(
+          {planned.sequence->id, decodes ? StepContent::Kind::kDecode : StepContent::Kind::kPrefill,
+           planned.start, planned.num_tokens});
+    }
+  } catch (const std::bad_alloc&) {
+    last_step_ = {};
   }
 }
 
@@ -516,6 +542,7 @@ bool EngineCore::idle() const { return impl_->idle(); }
 bool EngineCore::Background() { return impl_->Background(); }
 bool EngineCore::has_background() const { return impl_->has_background(); }
 const CoreStats& EngineCore::stats() const { return impl_->stats(); }
+const StepContent& EngineCore::last_step() const { return impl_->last_step(); }
 const Status& EngineCore::device_status() const { return impl_->device_status(); }
 const TransitionCounts& EngineCore::transitions() const { return impl_->transitions(); }
 Status EngineCore::CheckIntegrity() const { return impl_->CheckIntegrity(); }

@@ -18,6 +18,7 @@
 #include "core/block_name.h"
 #include "core/sequence.h"
 #include "core/sequence_state.h"
+#include "core/step_content.h"
 #include "engine/tier_transfers.h"
 #include "executor/executor.h"
 #include "kvcache/eviction_queue.h"
@@ -77,6 +78,7 @@ struct EngineCoreOptions {
   EvictionPolicy eviction = EvictionPolicy::kCost;
   bool checkpoint_always = false;  // See EngineOptions::preempt_checkpoint.
   KvTier* tier = nullptr;          // Null: none. Must outlive the core.
+  bool note_steps = false;         // last_step() is filled in.
   // Check integrity after each step or Finish that leaves the core idle; what is broken ends the
   // process (base/check.h).
 #ifdef NDEBUG
@@ -163,6 +165,10 @@ class EngineCore {
   // Background has something to do, now or later.
   bool has_background() const;
   const CoreStats& stats() const;
+
+  // What the newest step was made of, also while its events are emitted. Empty where
+  // EngineCoreOptions::note_steps is not set, or memory was short for it.
+  const StepContent& last_step() const;
 
   // OK, or why the device was lost.
   const Status& device_status() const;

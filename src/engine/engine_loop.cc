@@ -26,15 +26,22 @@ constexpr auto kStoreGrace = std::chrono::seconds(5);
 // Weight of the newest request in the mean run time: the last 20 or so count.
 constexpr double kMeanWeight = 0.05;
 
+// How the trace says that a request ended.
+const char* EndName(const CoreEvent& event) {
+  return event.kind == CoreEvent::Kind::kFailed ? "failed" : FinishReasonName(event.reason);
+}
+
 }  // namespace
 
 EngineLoop::EngineLoop(const EngineCoreOptions& options, const KvLayout& layout,
                        std::unique_ptr<Executor> executor, const Clock* clock,
-                       EngineMetrics* metrics, OutputProcessor* output, DequeuedFn dequeued)
+                       EngineMetrics* metrics, OutputProcessor* output, TraceWriter* trace,
+                       DequeuedFn dequeued)
     : executor_(std::move(executor)),
       clock_(clock),
       metrics_(metrics),
       output_(output),
+      trace_(trace),
       dequeued_(std::move(dequeued)),
       core_(options, layout, executor_.get(), &policy_, clock_,
             [this](std::vector<CoreEvent> events) { Emit(std::move(events)); }),
@@ -132,7 +139,11 @@ Status EngineLoop::TakeOver(FrontEnd::Prepared* arrival) {
     const RequestId id = arrival->live->id;
     live_.emplace(id, arrival->live);
     Status status = core_.Add(std::move(arrival->core));
-    if (!status.ok()) live_.erase(id);
+    if (!status.ok()) {
+      live_.erase(id);
+    } else if (trace_ != nullptr) {
+      trace_->Arrived(id, arrival->live->tenant, arrival->live->arrival);
+    }
     return status;
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
@@ -153,8 +164,10 @@ void EngineLoop::Step() {
     busy_ = in_step_ = true;
     last_step_begin_ = begin;
   }
+  untraced_ = trace_ != nullptr;
   core_.Step();
   const TimePoint end = clock_->Now();
+  TraceStep(end);
   const CoreStats& stats = core_.stats();
   const bool progress = stats.last_rows > 0;
   if (progress) {
@@ -194,6 +207,7 @@ void EngineLoop::Publish(TimePoint now, bool progress) {
 
 void EngineLoop::Emit(std::vector<CoreEvent> events) {
   const TimePoint now = clock_->Now();
+  TraceStep(now);
   // Before any sink knows: who submits again after a failure must be refused, and who has its end
   // counts no more.
   if (!core_.device_status().ok()) SetDeviceStatus(core_.device_status());
@@ -220,7 +234,7 @@ void EngineLoop::Emit(std::vector<CoreEvent> events) {
         break;
       case CoreEvent::Kind::kFailed:
       case CoreEvent::Kind::kFinished:
-        OnEnded(live, now);
+        OnEnded(live, EndName(event), now);
         dequeued_(&live);
         live_.erase(it);
         break;
@@ -229,7 +243,23 @@ void EngineLoop::Emit(std::vector<CoreEvent> events) {
   output_->Emit(std::move(events), now);
 }
 
-void EngineLoop::OnEnded(const LiveRequest& live, TimePoint now) {
+void EngineLoop::TraceStep(TimePoint end) {
+  if (!std::exchange(untraced_, false) || core_.last_step().empty()) return;
+  try {
+    StepTrace step;
+    step.step = core_.stats().steps;
+    step.begin = step_begin_;
+    step.end = end;
+    step.forward = core_.stats().last_forward;
+    step.sampling = core_.stats().last_sampling;
+    step.content = core_.last_step();
+    trace_->Step(std::move(step));
+  } catch (const std::bad_alloc&) {  // A trace may lack a step.
+  }
+}
+
+void EngineLoop::OnEnded(const LiveRequest& live, const char* reason, TimePoint now) {
+  if (trace_ != nullptr) trace_->Ended(live.id, reason, now);
   if (live.started == TimePoint{}) return;
   const double seconds = ToSeconds(now - live.started);
   const double mean = mean_run_seconds_.load();
@@ -247,6 +277,7 @@ void EngineLoop::Lose(const Status& status) {
     busy_ = in_step_ = false;
   }
   for (auto& [id, live] : live_) {
+    if (trace_ != nullptr) trace_->Ended(id, "failed", clock_->Now());
     dequeued_(live.get());
     output_->Refuse(live, CopyStatus(status));
   }

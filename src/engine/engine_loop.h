@@ -20,6 +20,7 @@
 #include "engine/engine_metrics.h"
 #include "engine/front_end.h"
 #include "engine/output_processor.h"
+#include "engine/trace_writer.h"
 #include "policy/fcfs.h"
 
 namespace ropeway {
@@ -32,10 +33,11 @@ class EngineLoop {
   // A request left the queue: it started, or ended before it could.
   using DequeuedFn = std::function<void(LiveRequest*)>;
 
-  // All pointers must outlive it. REQUIRES: EngineCore::CheckOptions(options, layout) is OK.
+  // All pointers must outlive it; `trace` may be null. REQUIRES: EngineCore::CheckOptions(options,
+  // layout) is OK.
   EngineLoop(const EngineCoreOptions& options, const KvLayout& layout,
              std::unique_ptr<Executor> executor, const Clock* clock, EngineMetrics* metrics,
-             OutputProcessor* output, DequeuedFn dequeued);
+             OutputProcessor* output, TraceWriter* trace, DequeuedFn dequeued);
   ~EngineLoop();
   EngineLoop(const EngineLoop&) = delete;
   EngineLoop& operator=(const EngineLoop&) = delete;
@@ -79,7 +81,9 @@ class EngineLoop {
   void Handle(FinishAsk& ask);
   void Step();
   void Emit(std::vector<CoreEvent> events);
-  void OnEnded(const LiveRequest& live, TimePoint now);
+  void OnEnded(const LiveRequest& live, const char* reason, TimePoint now);
+  // Of the newest step, once; before the ends that it brought.
+  void TraceStep(TimePoint end);
   void Lose(const Status& status);
   void SetDeviceStatus(const Status& status);
   void Publish(TimePoint now, bool progress);
@@ -88,6 +92,7 @@ class EngineLoop {
   const Clock* const clock_;
   EngineMetrics* const metrics_;
   OutputProcessor* const output_;
+  TraceWriter* const trace_;
   const DequeuedFn dequeued_;
   FcfsPolicy policy_;
   EngineCore core_;  // The engine thread's once that runs.
@@ -96,6 +101,7 @@ class EngineLoop {
   bool lost_ = false;
   RequestId warned_id_ = 0;  // Whose blocking is logged; the engine thread's.
   TimePoint step_begin_{};   // Of the newest step.
+  bool untraced_ = false;    // That one is under way, and not yet in the trace.
   std::unordered_map<RequestId, std::shared_ptr<LiveRequest>> live_;
   BoundedQueue<Message> inbox_;
 

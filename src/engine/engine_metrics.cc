@@ -53,6 +53,9 @@ EngineMetrics::EngineMetrics()
                                  "How often the engine had work and made no progress for long.")),
       cache(std::make_unique<CacheMetrics>(&metrics_)),
       sessions(std::make_unique<SessionMetrics>(&metrics_)),
+      trace_dropped(metrics_.AddGauge("ropeway_trace_dropped_events",
+                                      "Events that are missing in the trace file, for its writer "
+                                      "could not keep up.")),
       refused(metrics_.AddCounter("ropeway_request_refused_total",
                                   "Requests ended before they were queued: prompt too long, "
                                   "cancelled while it was encoded, and the like.")) {

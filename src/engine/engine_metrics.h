@@ -39,6 +39,7 @@ class EngineMetrics {
   Counter* const stalls;
   const std::unique_ptr<CacheMetrics> cache;
   const std::unique_ptr<SessionMetrics> sessions;
+  Gauge* const trace_dropped;
   Counter* const refused;  // Accepted by Submit, then ended by OnError before it was queued.
 
   // What the KV cache is like, as labels (vLLM's cache_config_info). Called once.

@@ -135,8 +135,8 @@ StatusOr<std::unique_ptr<SessionStore>> OpenSessions(const EngineOptions& option
 class LlmEngine::Impl {
  public:
   Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor,
-       std::unique_ptr<SessionStore> sessions, const EngineCoreOptions& core_options,
-       const KvLayout& layout);
+       std::unique_ptr<SessionStore> sessions, std::unique_ptr<TraceWriter> trace,
+       const EngineCoreOptions& core_options, const KvLayout& layout);
   ~Impl();
 
   StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink);
@@ -167,8 +167,9 @@ class LlmEngine::Impl {
 
   const LlmEngineConfig config_;
   const int32_t max_model_len_;
-  mutable EngineMetrics metrics_;
+  EngineMetrics metrics_;
   const std::unique_ptr<SessionStore> sessions_;  // Outlives all requests.
+  const std::unique_ptr<TraceWriter> trace_;      // Null: none.
   const PromptEncoder encoder_;
   ByteBudget request_bytes_;
 
@@ -188,11 +189,12 @@ class LlmEngine::Impl {
 };
 
 LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor,
-                      std::unique_ptr<SessionStore> sessions, const EngineCoreOptions& core_options,
-                      const KvLayout& layout)
+                      std::unique_ptr<SessionStore> sessions, std::unique_ptr<TraceWriter> trace,
+                      const EngineCoreOptions& core_options, const KvLayout& layout)
     : config_(std::move(config)),
       max_model_len_(core_options.max_model_len),
       sessions_(std::move(sessions)),
+      trace_(std::move(trace)),
       encoder_(config_.tokenizer, config_.render_chat, max_model_len_, config_.cache_root,
                sessions_.get(), metrics_.sessions.get()),
       request_bytes_(config_.max_request_bytes),
@@ -201,7 +203,7 @@ LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor
           [this](RequestId id, FinishReason reason) { loop_.Finish(id, reason); },
           [this](RequestId id) { OnEnded(id); }),
       loop_(core_options, layout, std::move(executor), config_.clock, &metrics_, &output_,
-            [this](LiveRequest* live) { Dequeue(live); }),
+            trace_.get(), [this](LiveRequest* live) { Dequeue(live); }),
       front_end_(
           &encoder_, config_.clock, config_.options.frontend_threads,
           static_cast<size_t>(config_.options.max_queued_requests),
@@ -393,6 +395,7 @@ std::string LlmEngine::Impl::MetricsText() const {
       stats.total_blocks == 0 ? 0.0 : static_cast<double>(stats.held_blocks) / stats.total_blocks);
   metrics_.cache->Set(stats, config_.tier != nullptr, loop_.tier_usage());
   metrics_.sessions->Set(sessions_->stats());
+  if (trace_ != nullptr) metrics_.trace_dropped->Set(static_cast<double>(trace_->dropped()));
   return metrics_.Text();
 }
 
@@ -423,6 +426,12 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   if (Status status = CheckEngineOptions(options); !status.ok()) return status;
   StatusOr<std::unique_ptr<SessionStore>> sessions = OpenSessions(options, std::move(config.state));
   if (!sessions.ok()) return sessions.status();
+  std::unique_ptr<TraceWriter> trace;
+  if (!options.trace_file.empty()) {
+    StatusOr<std::unique_ptr<TraceWriter>> opened = TraceWriter::Open(options.trace_file);
+    if (!opened.ok()) return opened.status();
+    trace = *std::move(opened);
+  }
   StatusOr<KvLayout> layout = config.executor->Init(
       options.kv_cache_bytes, options.max_num_batched_tokens, options.max_num_seqs);
   if (!layout.ok()) return layout.status();
@@ -434,12 +443,14 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   core.prefix_caching = options.prefix_caching;
   core.checkpoint_always = options.preempt_checkpoint == "always";
   core.tier = config.tier.get();
+  core.note_steps = trace != nullptr;
   core.is_end = [tokenizer = config.tokenizer](TokenId id) { return tokenizer->IsEnd(id); };
   if (Status status = EngineCore::CheckOptions(core, *layout); !status.ok()) return status;
   try {
     std::unique_ptr<Executor> executor = std::move(config.executor);
-    return std::unique_ptr<LlmEngine>(new LlmEngine(std::make_unique<Impl>(
-        std::move(config), std::move(executor), *std::move(sessions), core, *layout)));
+    return std::unique_ptr<LlmEngine>(new LlmEngine(
+        std::make_unique<Impl>(std::move(config), std::move(executor), *std::move(sessions),
+                               std::move(trace), core, *layout)));
   } catch (const std::exception& e) {
     return Status(StatusCode::kResourceExhausted,
                   fmt::format("cannot start the engine's threads: {}", e.what()),

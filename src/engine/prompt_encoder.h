@@ -29,7 +29,8 @@ Status NoChatTemplate();
 class PromptEncoder {
  public:
   // `render_chat` may be empty: then a chat is refused. `cache_root`: what all requests have in
-  // common; scope and salt are each request's own. `sessions` and `metrics` must outlive it.
+  // common; scope and salt are each request's own. `sessions` and `metrics`, used for turns of
+  // sessions alone, must outlive it.
   PromptEncoder(std::shared_ptr<const Tokenizer> tokenizer, ChatRenderer render_chat,
                 int32_t max_model_len, CacheRoot cache_root, SessionStore* sessions,
                 SessionMetrics* metrics);

@@ -30,7 +30,8 @@ class PromptEncoderTest : public testing::Test {
     CacheRoot root;
     root.model_digest = model;
     root.kv_dtype = "f16";
-    const PromptEncoder encoder(std::make_shared<ByteTokenizer>(), {}, 4096, root);
+    const PromptEncoder encoder(std::make_shared<ByteTokenizer>(), {}, 4096, root, nullptr,
+                                nullptr);
     LiveRequest live;
     live.request = std::move(request);
     StatusOr<CoreRequest> core = encoder.Encode(&live);

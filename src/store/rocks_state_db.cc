@@ -64,14 +64,20 @@ Status Closed(const std::string& path) {
   return {StatusCode::kUnavailable, path + ": the database could not be opened again"};
 }
 
-Status MakePrivateDirectory(const std::string& path) {
+// What is missing of the path is made for the owner alone; what is there stays as it is.
+Status MakePrivateDirectory(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
   std::error_code error;
-  const bool made = fs::create_directories(path, error);
-  if (!error && made) fs::permissions(path, fs::perms::owner_all, error);
+  fs::path made;
+  for (const fs::path& part : path) {
+    made /= part;
+    if (fs::create_directory(made, error)) fs::permissions(made, fs::perms::owner_all, error);
+    if (error) break;
+  }
   if (!error) return {};
   return InvalidArgument(
-      fmt::format("the directory '{}' cannot be made: {}", path, error.message()), "state_path");
+      fmt::format("the directory '{}' cannot be made: {}", path.string(), error.message()),
+      "state_path");
 }
 
 }  // namespace

@@ -1,0 +1,113 @@
+// Writes what an engine does, step by step and request by request, as a trace for Perfetto or
+// chrome://tracing.
+#ifndef ROPEWAY_ENGINE_TRACE_WRITER_H_
+#define ROPEWAY_ENGINE_TRACE_WRITER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "base/bounded_queue.h"
+#include "base/clock.h"
+#include "core/step_content.h"
+#include "ropeway/request.h"
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+// One step that computed something, or preempted someone.
+struct StepTrace {
+  uint64_t step = 0;
+  TimePoint begin{};
+  TimePoint end{};
+  Duration forward{};   // Of the step's time, the forward pass with sampling,
+  Duration sampling{};  // and of this, the search for tokens.
+  StepContent content;  // Its sequences are requests.
+};
+
+// The trace is an array of events in Chrome's JSON format, which viewers load also where it is cut
+// off. A slice per step on the track "steps"; a slice per request, from its arrival to its end, and
+// within it its phases: queued, fetching, prefill, decode, preempted. It holds ids, tenants, times
+// and numbers of tokens, never a text or a token.
+//
+// A thread of its own writes. The calls below never wait: what it cannot keep up with is dropped
+// and counted; a request of which something was dropped may show a wrong phase. Thread rule: the
+// calls from one thread at a time, the engine's; Stop and dropped() from any.
+class TraceWriter {
+ public:
+  static constexpr uint64_t kMaxFileBytes = uint64_t{512} << 20;
+  static constexpr size_t kMaxQueued = 8192;
+
+  // Begins the file anew. Fails with the field trace_file where it cannot be written. A file of
+  // `max_bytes` takes no more events; the log and the trace's last event say so.
+  static StatusOr<std::unique_ptr<TraceWriter>> Open(const std::string& path,
+                                                     uint64_t max_bytes = kMaxFileBytes,
+                                                     size_t max_queued = kMaxQueued);
+  // As Stop.
+  ~TraceWriter();
+  TraceWriter(const TraceWriter&) = delete;
+  TraceWriter& operator=(const TraceWriter&) = delete;
+
+  void Arrived(RequestId request, const std::string& tenant, TimePoint at) noexcept;
+  void Step(StepTrace step) noexcept;
+  // `reason` must live for ever.
+  void Ended(RequestId request, const char* reason, TimePoint at) noexcept;
+
+  // Writes what waits, ends the open slices and the array, and closes the file.
+  void Stop();
+
+  uint64_t dropped() const { return dropped_.load(); }
+
+ private:
+  struct Arrival {
+    RequestId request;
+    std::string tenant;
+    TimePoint at;
+  };
+  struct End {
+    RequestId request;
+    const char* reason;
+    TimePoint at;
+  };
+  using Message = std::variant<Arrival, StepTrace, End>;
+
+  // What the writing thread knows of a request without its end.
+  struct Request {
+    const char* phase = nullptr;
+  };
+
+  TraceWriter(std::FILE* file, uint64_t max_bytes, size_t max_queued);
+
+  void Push(Message message) noexcept;
+  void Loop();
+  void Handle(const Arrival& arrival);
+  void Handle(const StepTrace& step);
+  void Handle(const End& end);
+  void SetPhase(RequestId request, const char* phase, TimePoint at);
+  void Close();
+  // `event`: a JSON object.
+  void Write(const std::string& event);
+
+  const uint64_t max_bytes_;
+  BoundedQueue<Message> queue_;
+  std::atomic<uint64_t> dropped_{0};
+
+  // The writing thread's.
+  std::FILE* file_;
+  uint64_t bytes_ = 0;
+  bool full_ = false;
+  TimePoint last_{};                       // The newest time that was seen.
+  std::map<RequestId, Request> requests_;  // At most kMaxRequests: an end may have been dropped.
+  std::thread thread_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_TRACE_WRITER_H_
