@@ -193,7 +193,7 @@ class BenchSamenessTest(InTempFolder):
         return reply.stdout, json.loads(path.read_text(encoding="utf-8"))
 
     def test_twenty_asks_one_output_in_chunks_and_preempted(self):
-        shown, counts = self.ask("--rounds", "4")
+        shown, counts = self.ask("--rounds", "4", "--seed", "4")
         self.assertIn("\n20 answers: 1 distinct output by tokens, 1 with log-probabilities (largest "
                       "difference 0)\n", shown)
         self.assertEqual((counts["answers"], counts["distinct"], counts["distinct_with_logprobs"],
@@ -208,6 +208,7 @@ class BenchSamenessTest(InTempFolder):
         threads = {r["threads"] for r in rounds}
         self.assertTrue(1 in threads and max(threads) > 1, threads)
         self.assertGreater(max(r["most_rows"] for r in rounds), 8)
+        self.assertEqual({r["prefix_caching"] for r in rounds}, {True, False})
         self.assertGreater(len({r["max_num_batched_tokens"] for r in rounds}), 2)
 
     def test_every_table_of_kernels_gives_the_same_output(self):

@@ -28,10 +28,10 @@ constexpr int kMaxPromptTokens = 1024;
 
 std::string Header() {
   return fmt::format(
-      "{:>5} {:<10} {:>7} {:>11} {:>5} {:>6} {:>6} {:>6} {:>7} {:>5} {:>6} {:>9} {:>7} {:>15} "
-      "{:>8}\n",
-      "round", "kernels", "threads", "tokens/step", "chunk", "places", "blocks", "asks", "company",
-      "left", "steps", "rows/step", "chunked", "preempted", "distinct");
+      "{:>5} {:<10} {:>7} {:>11} {:>5} {:>6} {:>6} {:>5} {:>6} {:>7} {:>5} {:>6} {:>9} {:>7} "
+      "{:>15} {:>8}\n",
+      "round", "kernels", "threads", "tokens/step", "chunk", "places", "blocks", "cache", "asks",
+      "company", "left", "steps", "rows/step", "chunked", "preempted", "distinct");
 }
 
 std::string Row(int number, const SamenessRound& r) {
@@ -40,10 +40,11 @@ std::string Row(int number, const SamenessRound& r) {
   const std::string chunk = s.max_prefill_chunk == 0 ? "-" : fmt::format("{}", s.max_prefill_chunk);
   const std::string preempted = fmt::format("{} ({} times)", r.preempted, r.preemptions);
   return fmt::format(
-      "{:>5} {:<10} {:>7} {:>11} {:>5} {:>6} {:>6} {:>6} {:>7} {:>5} {:>6} {:>9.1f} {:>7} {:>15} "
-      "{:>8}\n",
+      "{:>5} {:<10} {:>7} {:>11} {:>5} {:>6} {:>6} {:>5} {:>6} {:>7} {:>5} {:>6} {:>9.1f} {:>7} "
+      "{:>15} {:>8}\n",
       number, s.kernels->name, s.threads, s.max_num_batched_tokens, chunk, s.max_num_seqs,
-      s.num_blocks, r.asks, r.company, r.left, r.steps, rows, r.chunked, preempted, r.distinct);
+      s.num_blocks, s.prefix_caching ? "on" : "off", r.asks, r.company, r.left, r.steps, rows,
+      r.chunked, preempted, r.distinct);
 }
 
 Json RoundJson(const SamenessRound& r) {
@@ -54,6 +55,7 @@ Json RoundJson(const SamenessRound& r) {
           {"max_prefill_chunk", s.max_prefill_chunk},
           {"max_num_seqs", s.max_num_seqs},
           {"num_blocks", s.num_blocks},
+          {"prefix_caching", s.prefix_caching},
           {"asks", r.asks},
           {"company", r.company},
           {"left", r.left},

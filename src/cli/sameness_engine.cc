@@ -106,6 +106,7 @@ class Crowd {
     core.max_num_seqs = settings.max_num_seqs;
     core.max_num_batched_tokens = settings.max_num_batched_tokens;
     core.max_prefill_chunk = settings.max_prefill_chunk;
+    core.prefix_caching = settings.prefix_caching;
     core.max_model_len = SamenessEngine::LongestRequest(options_);
     const auto block_bytes = static_cast<int64_t>(model_.config().kv_block_bytes(options_.kv_type));
     auto layout = executor_.Init(settings.num_blocks * block_bytes, settings.max_num_batched_tokens,

@@ -37,6 +37,7 @@ RoundSettings DrawSettings(int round, const std::vector<const Kernels*>& tables,
   RoundSettings settings;
   const auto index = static_cast<size_t>(round);
   settings.kernels = tables[index / 2 % tables.size()];
+  settings.prefix_caching = (round + round / 2 + round / 4) % 2 == 1;
   const int most = std::max(2, cores);
   settings.threads = round % 2 == 0 ? static_cast<int>(random->Between(2, most)) : 1;
   settings.max_num_batched_tokens = LogUniform(16, 512, random);

@@ -19,6 +19,8 @@ struct RoundSettings {
   int max_prefill_chunk = 0;  // 0: no limit but the one above.
   int max_num_seqs = 1;
   int num_blocks = 1;
+  // Else each ask's prompt is computed anew; with it, asks take what others computed.
+  bool prefix_caching = true;
 };
 
 // Bounds of the company's random prompts and answers.
@@ -31,7 +33,8 @@ std::vector<const Kernels*> TablesToAsk();
 
 // Random settings of round `round` (from 0), for requests of at most `longest` tokens on a machine
 // with `cores` cores. Rounds take turns with one thread and several, with the tables, and with KV
-// pools of which three in four are so small that sequences must give way.
+// pools of which three in four are so small that sequences must give way. Half of all rounds cache
+// prefixes, whatever the table and the threads.
 RoundSettings DrawSettings(int round, const std::vector<const Kernels*>& tables, int longest,
                            int cores, Random* random);
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
+#include <tuple>
 
 namespace ropeway {
 namespace {
@@ -16,11 +18,13 @@ TEST(SamenessRounds, SettingsVaryAndAreSound) {
   std::set<std::string> names;
   std::set<int> threads;
   std::set<int> chunks;
+  std::set<std::tuple<std::string, bool, bool>> cached;
   int tight = 0;
   for (int round = 0; round < 40; ++round) {
     const RoundSettings s = DrawSettings(round, tables, kLongest, 4, &random);
     names.insert(s.kernels->name);
     threads.insert(s.threads);
+    cached.emplace(s.kernels->name, s.threads == 1, s.prefix_caching);
     chunks.insert(s.max_prefill_chunk);
     EXPECT_GE(s.max_num_batched_tokens, s.max_num_seqs);
     EXPECT_GE(s.max_num_seqs, 2);
@@ -33,6 +37,8 @@ TEST(SamenessRounds, SettingsVaryAndAreSound) {
   EXPECT_TRUE(threads.contains(2));
   EXPECT_FALSE(threads.contains(5));
   EXPECT_GE(chunks.size(), 10U);
+  // With and without the cache for each table and for one thread and more.
+  EXPECT_EQ(cached.size(), 2 * 2 * tables.size());
   EXPECT_GE(tight, 30);
   EXPECT_LT(tight, 40);
 }
