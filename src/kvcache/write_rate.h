@@ -21,7 +21,7 @@ class WriteRate {
   static constexpr double kCpuShare = 0.03;
   static constexpr double kBucketSeconds = 0.25;  // The bucket holds so much of the rate.
   // Until something was measured (docs/performance.md).
-  static constexpr double kFirstCpuSecondsPerByte = 2e-9;
+  static constexpr double kFirstCpuSecondsPerByte = 3e-9;
 
   // `bytes_per_second` 0: by the CPU time. `clock` must outlive it.
   WriteRate(const Clock* clock, int64_t bytes_per_second, int cores);
