@@ -177,7 +177,7 @@ TEST(DiskTier, UnaskedItIsFlushedAfterAWhile) {
   const auto tier = OpenTier(options);
   PutAll(tier.get(), 0, 3);
   while (tier->Usage().blocks < 3) Sleep(1);
-  EXPECT_EQ(tier->flushes(), 1U);
+  EXPECT_GE(tier->flushes(), 1U);  // More where the machine was slow to put them.
 }
 
 // Runs this test again in a process of its own, which ends by SIGKILL.
@@ -310,7 +310,8 @@ TEST(DiskTier, HoldsNoMoreInMemoryThanItMay) {
   EXPECT_FALSE(tier->Contains(TestName(taken)));
   // Reads wait for TakeReads, the engine waits for nothing.
   ASSERT_TRUE(tier->Get(1, TestNames(0, taken)));
-  Sleep(200);
+  while (tier->Usage().pending_bytes < 64 * kTestBlockBytes) Sleep(1);
+  Sleep(50);
   EXPECT_EQ(tier->Usage().pending_bytes, 64 * kTestBlockBytes);
   uint64_t read = 0;
   while (read < taken) {
@@ -338,22 +339,28 @@ TEST(DiskTier, FlushesComeNoMoreOftenThanTheInterval) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   EXPECT_LE(static_cast<double>(tier->flushes()), seconds / 0.1 + 1);
   EXPECT_GE(tier->flushes(), 2U);
-  tier->Flush();  // Nothing to do.
-  Sleep(150);
   const uint64_t before = tier->flushes();
-  Sleep(150);
+  tier->Flush();  // Nothing to do.
+  Sleep(250);
   EXPECT_EQ(tier->flushes(), before);
 }
 
-TEST(DiskTier, WritesAtTheRateGivenAndReadsDoNotWaitForIt) {
+TEST(DiskTier, ReadsDoNotWaitForTheRateOfWrites) {
+  const TestFolder folder;
+  DiskTierOptions options = TestOptions(folder.path());
+  options.write_rate = 1;  // Hours for each block.
+  const auto tier = OpenTier(options);
+  PutAll(tier.get(), 0, 20);
+  EXPECT_EQ(CountRight(tier.get(), 0, 20), 20);
+}
+
+TEST(DiskTier, WritesAtTheRateGiven) {
   const TestFolder folder;
   DiskTierOptions options = TestOptions(folder.path());
   options.write_rate = 20 * kTestBlockBytes;
   const auto tier = OpenTier(options);
   const auto start = std::chrono::steady_clock::now();
   PutAll(tier.get(), 0, 20);
-  EXPECT_EQ(CountRight(tier.get(), 0, 20), 20);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(500));
   FlushAll(tier.get());
   // 5 at once: the bucket.
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(650));

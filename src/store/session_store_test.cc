@@ -32,7 +32,7 @@ class Outcome {
   Status Wait() {
     std::unique_lock lock(mu_);
     EXPECT_TRUE(
-        done_.wait_for(lock, std::chrono::seconds(20), [this] { return status_.has_value(); }));
+        done_.wait_for(lock, std::chrono::seconds(60), [this] { return status_.has_value(); }));
     return status_.value_or(Status(StatusCode::kInternal, "no end"));
   }
   bool Ended() {
@@ -111,10 +111,10 @@ class SessionStoreTest : public testing::Test {
     return records;
   }
 
-  // Until `what` holds, for at most 20 s.
+  // Until `what` holds, for at least a minute.
   template <typename Fn>
   static bool Eventually(Fn&& what) {
-    for (int i = 0; i < 20000; ++i) {
+    for (int i = 0; i < 60'000; ++i) {
       if (what()) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
