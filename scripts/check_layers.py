@@ -29,8 +29,9 @@ ALLOWED = {
     "server": ["base", "core", "store", "engine/backend.h"],
     "bench": ["base"],
     "roofline": ["base", "kernels", "model"],
+    "replay": ["base", "core", "kvcache", "policy", "scheduler", "executor", "engine"],
     "cli": ["base", "core", "tokenizer", "kernels", "model", "kvcache", "policy", "scheduler",
-            "executor", "store", "engine", "gateway", "server", "bench", "roofline"],
+            "executor", "store", "engine", "gateway", "server", "bench", "roofline", "replay"],
 }
 PUBLIC = "include"  # include/ropeway: open to every room, includes none.
 WIRING = "main"  # src/main.cc: the only program file that may include every room.

@@ -7,7 +7,9 @@
 
 #include "bench/bench_serve_command.h"
 #include "cli/bench_kernels_command.h"
+#include "cli/bench_prefixes_command.h"
 #include "cli/bench_sameness_command.h"
+#include "cli/bench_sessions_command.h"
 #include "cli/command_line.h"
 #include "cli/completion.h"
 #include "cli/inspect_command.h"
@@ -31,7 +33,9 @@ int Main(int argc, char** argv) {
   RunFlags run;
   line.Add(AddRun(line.app(), &run), [&] { return RunRun(run); });
   CLI::App* bench = line.AddGroup(
-      "bench", "Measure a server, this machine's kernels, or how many answers one prompt gets");
+      "bench",
+      "Measure a server, this machine's kernels, what is kept between requests, or how many "
+      "answers one prompt gets");
   BenchServeFlags bench_serve;
   line.Add(AddBenchServe(bench, &bench_serve), [&] { return RunBenchServe(bench_serve); });
   BenchKernelsFlags bench_kernels;
@@ -39,6 +43,12 @@ int Main(int argc, char** argv) {
   BenchSamenessFlags bench_sameness;
   line.Add(AddBenchSameness(bench, &bench_sameness),
            [&] { return RunBenchSameness(bench_sameness); });
+  BenchSessionsFlags bench_sessions;
+  line.Add(AddBenchSessions(bench, &bench_sessions),
+           [&] { return RunBenchSessions(bench_sessions); });
+  BenchPrefixesFlags bench_prefixes;
+  line.Add(AddBenchPrefixes(bench, &bench_prefixes),
+           [&] { return RunBenchPrefixes(bench_prefixes); });
   PerplexityFlags perplexity;
   line.Add(AddPerplexity(line.app(), &perplexity), [&] { return RunPerplexity(perplexity); });
   InspectFlags inspect;

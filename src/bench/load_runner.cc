@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "bench/cpu_time.h"
-#include "bench/reply_reader.h"
+#include "bench/exchange.h"
 
 namespace ropeway {
 namespace {
@@ -82,26 +82,10 @@ class LiveRun {
     record.run_num = run_num_;
     record.seq = seq;
     record.due = shape_.arrivals.empty() ? Elapsed() : shape_.arrivals[static_cast<size_t>(seq)];
-    ReplyReader reader(&record, shape_.keep_text);
-    const auto now = [this, &record] { return Elapsed() - record.due; };
-    const HttpCall::OnHead on_head = [&](int status, std::string_view content_type) {
-      reader.OnHead(status, content_type);
-    };
-    const HttpCall::OnBody on_body = [&](std::string_view bytes) {
-      return reader.OnBody(bytes, now());
-    };
-    HttpEnd end{error_kind::kNetwork, "the load generator is out of memory"};
-    try {
-      const std::string body = body_of_(seq);
-      end = co_await call->Run(path_, body, shape_.timeout, on_head, on_body);
-    } catch (const std::exception& e) {  // This request fails alone.
-      end.why = e.what();
-    }
-    if (end.kind == nullptr) {
-      reader.OnEnd(now());
-    } else {
-      reader.OnBroken(end.kind, std::move(end.why), now());
-    }
+    const std::function<double()> now = [this, &record] { return Elapsed() - record.due; };
+    const std::function<std::string()> body_of = [this, seq] { return body_of_(seq); };
+    co_await Exchange(call.get(), {&path_, &body_of, shape_.timeout, shape_.keep_text}, now,
+                      &record);
     if (!record.ok()) ++failed_;
   }
 

@@ -65,6 +65,13 @@ bool ReadCounts(const Json& json, RequestRecord* record) {
   if (!usage.is_object()) return false;
   record->input_tokens = Count(Member(usage, "prompt_tokens"));
   record->output_tokens = Count(Member(usage, "completion_tokens"));
+  // OpenAI's field, or what llama-server tells beside the usage.
+  for (const Json* cached : {&Member(Member(usage, "prompt_tokens_details"), "cached_tokens"),
+                             &Member(Member(json, "timings"), "cache_n")}) {
+    if (!cached->is_number_integer()) continue;
+    record->cached_tokens = Count(*cached);
+    break;
+  }
   return true;
 }
 

@@ -54,6 +54,26 @@ TEST_F(ReplyReaderTest, ReadsAChatStreamAndCountsPiecesWhereTheServerDoesNot) {
   EXPECT_TRUE(record_.estimated);
   EXPECT_EQ(record_.output_tokens, 2);
   EXPECT_FALSE(record_.batch_num.has_value());
+  EXPECT_FALSE(record_.cached_tokens.has_value());
+}
+
+TEST_F(ReplyReaderTest, ReadsWhatACacheGave) {
+  reader_.OnHead(200, "application/json");
+  reader_.OnBody(R"({"choices":[{"text":"Hi"}],"usage":{"prompt_tokens":9,"completion_tokens":1,)"
+                 R"("prompt_tokens_details":{"cached_tokens":8}},"timings":{"cache_n":3}})",
+                 1);
+  reader_.OnEnd(2);
+  EXPECT_EQ(record_.cached_tokens, 8);
+}
+
+TEST_F(ReplyReaderTest, ReadsWhatLlamaServersCacheGave) {
+  Stream();
+  Event(R"({"choices":[{"text":"a","finish_reason":"length"}]})", 1);
+  Event(
+      R"({"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1},"timings":{"cache_n":5}})",
+      1);
+  reader_.OnEnd(2);
+  EXPECT_EQ(record_.cached_tokens, 5);
 }
 
 TEST_F(ReplyReaderTest, ReadsWholeAnswers) {

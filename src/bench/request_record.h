@@ -37,6 +37,7 @@ struct RequestRecord {
   std::vector<float> gaps;     // Between pieces of text.
   int64_t input_tokens = 0;    // As the server counted (usage).
   int64_t output_tokens = 0;
+  std::optional<int64_t> cached_tokens;  // Of input_tokens, those that a cache gave, where it says.
   bool estimated = false;  // The server counted nothing: output_tokens is the number of pieces.
   std::optional<int64_t> batch_num;  // The reply's ropeway.batch_num.
   std::string output;                // The text, where it was to be kept.

@@ -12,6 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "bench/text_lines.h"
+
 namespace ropeway {
 namespace {
 
@@ -19,39 +21,6 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxLineBytes = size_t{64} << 20;
 constexpr double kMaxTokens = 100e6;
-
-// The lines of a file that are not empty, with their numbers.
-class Lines {
- public:
-  explicit Lines(const std::string& path) : path_(path), file_(path) {}
-
-  bool open() const { return file_.is_open(); }
-
-  bool Next() {
-    while (std::getline(file_, line_)) {
-      ++number_;
-      if (line_.ends_with('\r')) line_.pop_back();
-      if (line_.find_first_not_of(" \t") != std::string::npos) return true;
-    }
-    return false;
-  }
-
-  const std::string& text() const { return line_; }
-
-  Status Unreadable() const {
-    return {StatusCode::kNotFound, fmt::format("The file '{}' cannot be read.", path_)};
-  }
-  Status Wrong(std::string_view what) const {
-    return InvalidArgument(fmt::format("{}, line {}: {}.", path_, number_, what));
-  }
-  Status Empty() const { return InvalidArgument(fmt::format("{} holds no requests.", path_)); }
-
- private:
-  const std::string path_;
-  std::ifstream file_;
-  std::string line_;
-  int number_ = 0;
-};
 
 // A whole number of tokens; -1 for anything else.
 int TokenCount(double value) {
@@ -175,6 +144,18 @@ std::vector<std::string> SplitAtCommas(const std::string& line) {
   return fields;
 }
 
+// The blocks' names, where the line has them; false: one is no whole number.
+bool ReadHashIds(const Json& line, std::vector<uint64_t>* ids) {
+  const auto found = line.find("hash_ids");
+  if (found == line.end()) return true;
+  if (!found->is_array()) return false;
+  for (const Json& id : *found) {
+    if (!id.is_number_unsigned()) return false;
+    ids->push_back(id.get<uint64_t>());
+  }
+  return true;
+}
+
 // The named fields of one line: of CSV under `header`, or of a JSON object.
 bool ReadEntry(const std::string& line, const std::vector<std::string>& header, TraceEntry* entry) {
   if (header.empty()) {
@@ -186,6 +167,7 @@ bool ReadEntry(const std::string& line, const std::vector<std::string>& header, 
       const std::string text = found->is_string() ? found->get<std::string>() : found->dump();
       if (!TakeField(column.meaning, text, entry)) return false;
     }
+    if (!ReadHashIds(json, &entry->hash_ids)) return false;
   } else {
     const std::vector<std::string> fields = SplitAtCommas(line);
     if (fields.size() != header.size()) return false;
@@ -202,7 +184,7 @@ bool ReadEntry(const std::string& line, const std::vector<std::string>& header, 
 
 StatusOr<std::vector<Prompt>> ReadDataset(const std::string& path, bool chat, int max_tokens,
                                           int limit) {
-  Lines lines(path);
+  TextLines lines(path);
   if (!lines.open()) return lines.Unreadable();
   std::vector<Prompt> prompts;
   while (static_cast<int>(prompts.size()) < limit && lines.Next()) {
@@ -221,7 +203,7 @@ StatusOr<std::vector<Prompt>> ReadDataset(const std::string& path, bool chat, in
 }
 
 StatusOr<Trace> ReadTrace(const std::string& path, int limit, int max_tokens) {
-  Lines lines(path);
+  TextLines lines(path);
   if (!lines.open()) return lines.Unreadable();
   Trace trace;
   std::vector<std::string> header;

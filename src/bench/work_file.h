@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_BENCH_WORK_FILE_H_
 #define ROPEWAY_BENCH_WORK_FILE_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct TraceEntry {
   int input_tokens = 0;
   int output_tokens = 0;
   std::optional<double> arrival;  // Seconds after the first entry's.
+  // Names of the prompt's consecutive blocks of equal length; equal names are equal contents.
+  std::vector<uint64_t> hash_ids;
 };
 
 struct Trace {
@@ -33,7 +36,8 @@ struct Trace {
 // length) of a CSV file with a header, or of JSON lines. Lengths stand in the columns ContextTokens
 // or num_prefill_tokens or input_tokens or input_length, and GeneratedTokens or num_decode_tokens
 // or output_tokens or output_length; arrivals, where there are any, in arrival_s (seconds),
-// TIMESTAMP (date and time) or timestamp (milliseconds). A length of 0 counts as 1.
+// TIMESTAMP (date and time) or timestamp (milliseconds). JSON lines may have hash_ids too. A length
+// of 0 counts as 1.
 StatusOr<Trace> ReadTrace(const std::string& path, int limit, int max_tokens);
 
 }  // namespace ropeway

@@ -100,12 +100,15 @@ TEST_F(WorkFileTest, ReadsTheOtherTraces) {
   EXPECT_FALSE(lengths->entries[0].arrival.has_value());
 
   auto mooncake = ReadTrace(
-      Write("{\"timestamp\": 500, \"input_length\": 6, \"output_length\": 5, \"hash_ids\": [0]}\n"
-            "{\"timestamp\": 2000, \"input_length\": 7, \"output_length\": 4}\n"),
+      Write(
+          "{\"timestamp\": 500, \"input_length\": 6, \"output_length\": 5, \"hash_ids\": [0, 7]}\n"
+          "{\"timestamp\": 2000, \"input_length\": 7, \"output_length\": 4}\n"),
       9, 0);
   ASSERT_TRUE(mooncake.ok()) << mooncake.status().message();
   EXPECT_EQ(mooncake->entries[1].arrival, 1.5);
   EXPECT_EQ(mooncake->entries[1].input_tokens, 7);
+  EXPECT_EQ(mooncake->entries[0].hash_ids, (std::vector<uint64_t>{0, 7}));
+  EXPECT_TRUE(mooncake->entries[1].hash_ids.empty());
 }
 
 TEST_F(WorkFileTest, RefusesATraceByItsLine) {
@@ -113,7 +116,9 @@ TEST_F(WorkFileTest, RefusesATraceByItsLine) {
        {"a,b\n1,2\n", "input_tokens,output_tokens\n1\n", "input_tokens,output_tokens\n1,x\n",
         "input_tokens,output_tokens\n-1,2\n", "input_tokens,output_tokens\n1.5,2\n",
         "input_tokens,output_tokens\n1e99,2\n", "input_tokens,output_tokens,arrival_s\n1,2,nan\n",
-        "TIMESTAMP,input_tokens,output_tokens\n2023-13-16 10:00:00,1,2\n", "{\n{}\n"}) {
+        "TIMESTAMP,input_tokens,output_tokens\n2023-13-16 10:00:00,1,2\n", "{\n{}\n",
+        "{\"input_length\": 6, \"output_length\": 5, \"hash_ids\": [-1]}\n",
+        "{\"input_length\": 6, \"output_length\": 5, \"hash_ids\": 1}\n"}) {
     auto trace = ReadTrace(Write(text), 9, 0);
     ASSERT_FALSE(trace.ok()) << text;
     EXPECT_THAT(trace.status().message(), HasSubstr("line ")) << text;

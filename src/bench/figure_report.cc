@@ -1,0 +1,91 @@
+#include "bench/figure_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace ropeway {
+namespace {
+
+std::string Cell(const Figures& figures, const std::string& part, const std::string& contestant,
+                 const std::string& x, const FigureColumn& column) {
+  const std::optional<double> value = figures.Median(part, contestant, x, column.metric);
+  return value ? fmt::format("{:.{}f}", *value * column.factor, column.decimals) : "";
+}
+
+std::vector<std::string> Parts(const Figures& figures) {
+  std::vector<std::string> parts;
+  for (const Figure& f : figures.all()) {
+    if (f.part == kAboutPart) continue;
+    if (std::find(parts.begin(), parts.end(), f.part) == parts.end()) parts.push_back(f.part);
+  }
+  return parts;
+}
+
+std::vector<std::string> AboutTexts(const Figures& figures, const std::string& metric) {
+  std::vector<std::string> texts;
+  for (const Figure& f : figures.all()) {
+    if (f.part != kAboutPart || f.metric != metric) continue;
+    if (std::find(texts.begin(), texts.end(), f.value) == texts.end()) texts.push_back(f.value);
+  }
+  return texts;
+}
+
+}  // namespace
+
+std::string ReportHead(const std::string& title, const Figures& figures) {
+  std::string text = "# " + title + "\n\n";
+  for (const char* metric : {"date", "machine", "version"}) {
+    for (const std::string& value : AboutTexts(figures, metric)) {
+      text += fmt::format("- {}: {}\n", metric, value);
+    }
+  }
+  for (const std::string& part : Parts(figures)) {
+    for (const std::string& contestant : figures.Contestants(part)) {
+      const int rounds = figures.Rounds(part, contestant);
+      text += fmt::format("- {}, {}, {} round{}", part, contestant, rounds, rounds == 1 ? "" : "s");
+      const std::string command = figures.Text(part, contestant, "command");
+      if (!command.empty()) text += fmt::format(": `{}`", command);
+      const std::string load = figures.Text(part, contestant, "load");
+      if (!load.empty()) text += "; " + load;
+      text += "\n";
+    }
+  }
+  return text + "\n";
+}
+
+std::string ContestantTable(const Figures& figures, const std::string& part,
+                            const std::vector<FigureColumn>& columns) {
+  const std::vector<std::string> contestants = figures.Contestants(part);
+  std::vector<std::string> head = {"contestant"};
+  std::vector<std::vector<std::string>> rows;
+  rows.reserve(contestants.size());
+  for (const std::string& contestant : contestants) rows.push_back({contestant});
+  for (const FigureColumn& column : columns) {
+    std::vector<std::string> cells;
+    for (const std::string& contestant : contestants) {
+      cells.push_back(Cell(figures, part, contestant, column.x, column));
+    }
+    if (std::all_of(cells.begin(), cells.end(), [](const auto& c) { return c.empty(); })) continue;
+    head.push_back(column.title);
+    for (size_t i = 0; i < rows.size(); ++i) rows[i].push_back(cells[i]);
+  }
+  return rows.empty() ? "" : MarkdownTable(head, rows);
+}
+
+std::string PlaceTable(const Figures& figures, const std::string& part, const std::string& name,
+                       const FigureColumn& column) {
+  std::vector<std::string> head = {name};
+  for (const std::string& contestant : figures.Contestants(part)) head.push_back(contestant);
+  std::vector<std::vector<std::string>> rows;
+  for (const std::string& x : figures.Places(part, column.metric)) {
+    if (x.empty()) continue;
+    std::vector<std::string>& row = rows.emplace_back();
+    row.push_back(x);
+    for (size_t i = 1; i < head.size(); ++i) row.push_back(Cell(figures, part, head[i], x, column));
+  }
+  return rows.empty() ? "" : column.title + "\n\n" + MarkdownTable(head, rows);
+}
+
+}  // namespace ropeway

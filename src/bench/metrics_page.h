@@ -1,0 +1,23 @@
+// A server's /metrics in Prometheus' text format.
+#ifndef ROPEWAY_BENCH_METRICS_PAGE_H_
+#define ROPEWAY_BENCH_METRICS_PAGE_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "bench/http_client.h"
+
+namespace ropeway {
+
+// The sum of all samples of the metric `name` on `page` whose labels hold `label`, such as
+// `tier="disk"`; "": any. None where there is no such sample.
+std::optional<double> MetricSum(std::string_view page, std::string_view name,
+                                std::string_view label);
+
+// The page of the server at `url`, whose path is left out; "" where it has none.
+std::string FetchMetrics(const BaseUrl& url);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_BENCH_METRICS_PAGE_H_

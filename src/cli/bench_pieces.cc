@@ -1,0 +1,253 @@
+#include "cli/bench_pieces.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "bench/figure_report.h"
+#include "bench/metrics_page.h"
+#include "cli/flags.h"
+#include "cli/output.h"
+#include "core/batch.h"
+#include "engine/machine.h"
+#include "model/gguf.h"
+#include "model/llama_config.h"
+
+namespace ropeway {
+namespace {
+
+constexpr double kStartPatience = 120;  // Seconds.
+
+// The words of a command line without the folders, which are of one machine only.
+std::string CommandText(const std::vector<std::string>& command) {
+  std::string text;
+  for (const std::string& word : command) {
+    if (!text.empty()) text += ' ';
+    text += word.starts_with('/') ? std::filesystem::path(word).filename().string() : word;
+  }
+  return text;
+}
+
+std::string Today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm date{};
+  gmtime_r(&now, &date);
+  return fmt::format("{:04}-{:02}-{:02}", date.tm_year + 1900, date.tm_mon + 1, date.tm_mday);
+}
+
+// The first line with a version that `program --version` prints; "" where there is none.
+std::string VersionOf(const std::string& program) {
+  std::string quoted = "'";
+  for (const char c : program) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  std::FILE* const pipe = popen((quoted + "' --version 2>&1").c_str(), "re");
+  if (pipe == nullptr) return "";
+  std::string found;
+  std::array<char, 512> line{};
+  while (std::fgets(line.data(), line.size(), pipe) != nullptr) {
+    const std::string text(line.data());
+    if (found.empty() && text.find("version") != std::string::npos) found = text;
+  }
+  pclose(pipe);
+  while (!found.empty() && found.back() == '\n') found.pop_back();
+  return found;
+}
+
+std::string OwnProgram() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).string();
+}
+
+}  // namespace
+
+void AddBenchPieceFlags(CLI::App* app, BenchPieceFlags* flags) {
+  AddText(app, "--base-url", &flags->base_url, "URL",
+          "Ask this server, http://HOST:PORT, in place of servers that are started and stopped")
+      ->group("Servers");
+  AddText(app, "--model,-m", &flags->model, kFilePlaceholder,
+          "GGUF file, or the name of a model that was fetched")
+      ->group("Servers");
+  AddInt(app, "--threads,-t", &flags->threads, 1, 1024, "Compute threads of each server")
+      ->default_str("the physical cores")
+      ->group("Servers");
+  AddText(app, "--llama-server", &flags->llama_server, kFilePlaceholder,
+          "llama-server's program, to be measured as well")
+      ->group("Servers");
+  AddText(app, "--disk-path", &flags->disk_path, "FOLDER", "Where the disk tiers lie meanwhile")
+      ->default_str("the system's folder for temporary files")
+      ->group("Servers");
+  AddNumber(app, "--timeout", &flags->timeout, 0.001, 86400, "Seconds for one answer")
+      ->group("Servers");
+  AddInt(app, "--seed", &flags->seed, 0, INT64_MAX, "Of texts, lengths and pauses")->group("Load");
+  AddTexts(app, "--contestant", &flags->contestants, "NAME",
+           "Measure only this one, by its name in the report; may be repeated")
+      ->group("Report");
+  AddInt(app, "--rounds", &flags->rounds, 0, 100,
+         "How often everything is measured; medians count. 0: only the report, of --csv")
+      ->group("Report");
+  AddText(app, "--csv", &flags->csv, kFilePlaceholder,
+          "Write one line for each figure to this file")
+      ->group("Report");
+  app->add_flag("--append", flags->append, "Go on with the figures that --csv holds")
+      ->group("Report");
+}
+
+Status BenchPieces::Open() {
+  if (flags_.rounds == 0 && flags_.csv.empty()) {
+    return InvalidArgument("--rounds 0 needs --csv: a file of figures to report", "rounds");
+  }
+  std::error_code error;
+  if ((flags_.append || flags_.rounds == 0) && std::filesystem::exists(flags_.csv, error)) {
+    auto figures = Figures::ReadCsv(flags_.csv);
+    if (!figures.ok()) return figures.status();
+    figures_ = *std::move(figures);
+  }
+  if (flags_.rounds == 0) return {};
+  threads_ = flags_.threads > 0 ? flags_.threads : PhysicalCores();
+  const Figure about{.part = kAboutPart, .contestant = "", .x = "", .metric = "", .value = ""};
+  figures_.Add(about, "date", Today());
+  figures_.Add(about, "machine", fmt::format("{}, {} CPUs", CpuName(), MachineCpus()));
+  if (!flags_.base_url.empty()) return Save();
+  const StatusOr<std::string> path = ResolveModel(flags_.model);
+  if (!path.ok()) return path.status();
+  model_path_ = *path;
+  auto file = GgufFile::Open(model_path_);
+  if (!file.ok()) return file.status();
+  const StatusOr<LlamaConfig> config = ReadLlamaConfig(**file);
+  if (!config.ok()) return config.status();
+  kv_bytes_per_token_ = static_cast<int64_t>(config->kv_block_bytes(KvType::kF16)) / kBlockTokens;
+  figures_.Add(about, "version", "ropeway " ROPEWAY_VERSION);
+  if (!flags_.llama_server.empty()) {
+    figures_.Add(about, "version", "llama-server: " + VersionOf(flags_.llama_server));
+  }
+  return Save();
+}
+
+StatusOr<TestedServer> BenchPieces::StartRopeway(const std::vector<std::string>& extra) const {
+  const uint16_t port = FreePort();
+  std::vector<std::string> command = {OwnProgram(), "serve",
+                                      "--model",    model_path_,
+                                      "--threads",  std::to_string(threads_),
+                                      "--port",     std::to_string(port)};
+  command.insert(command.end(), extra.begin(), extra.end());
+  return Start(command, port);
+}
+
+StatusOr<TestedServer> BenchPieces::StartLlama(int places, int place_tokens) const {
+  const uint16_t port = FreePort();
+  return Start({flags_.llama_server, "-m", model_path_, "-np", std::to_string(places), "-c",
+                std::to_string(places * place_tokens), "-t", std::to_string(threads_), "--port",
+                std::to_string(port)},
+               port);
+}
+
+StatusOr<TestedServer> BenchPieces::Reach() const {
+  TestedServer server;
+  auto url = ParseBaseUrl(flags_.base_url);
+  if (!url.ok()) return url.status();
+  server.url = *url;
+  return Connect(std::move(server));
+}
+
+StatusOr<TestedServer> BenchPieces::Start(const std::vector<std::string>& command,
+                                          uint16_t port) const {
+  auto child = ChildServer::Start(command, port, kStartPatience);
+  if (!child.ok()) return child.status();
+  TestedServer server;
+  server.command = CommandText(command);
+  server.url = (*child)->url();
+  server.child = *std::move(child);
+  return Connect(std::move(server));
+}
+
+StatusOr<TestedServer> BenchPieces::Connect(TestedServer server) const {
+  BenchServeFlags load;
+  load.base_url = server.url.Text();
+  load.prompt_format = "text";
+  load.timeout = flags_.timeout;
+  auto options = CheckFlags(load);
+  if (!options.ok()) return options.status();
+  auto client = HttpClient::Open(server.url, "", /*insecure=*/false);
+  if (!client.ok()) return client.status();
+  server.client = *std::move(client);
+  auto facts = ProbeServer(*server.client, *options);
+  if (!facts.ok()) return facts.status();
+  server.facts = *std::move(facts);
+  return server;
+}
+
+Status BenchPieces::Measure(const std::string& part, const std::string& contestant,
+                            const std::function<Status(const Figure& where)>& measure) {
+  const std::vector<std::string>& wanted = flags_.contestants;
+  if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), contestant) == wanted.end()) {
+    return {};
+  }
+  const Figure where{.part = part,
+                     .contestant = contestant,
+                     .round = figures_.Rounds(part, contestant) + 1,
+                     .x = "",
+                     .metric = "",
+                     .value = ""};
+  Note(fmt::format("{}, {}, round {} ...\n", part, contestant, where.round));
+  const OthersWatch others;
+  if (Status status = measure(where); !status.ok()) return status;
+  figures_.Add(where, "others_cpu_share", others.Share());
+  return Save();
+}
+
+Status BenchPieces::Save() const {
+  if (flags_.csv.empty()) return {};
+  std::ofstream file(flags_.csv, std::ios::binary | std::ios::trunc);
+  file << figures_.Csv() << std::flush;
+  if (file.good()) return {};
+  return InvalidArgument(fmt::format("--csv: cannot write '{}'", flags_.csv), "csv");
+}
+
+BenchPieces::DiskFolder::DiskFolder(const std::string& parent) {
+  std::error_code error;
+  const std::filesystem::path folder =
+      parent.empty() ? std::filesystem::temp_directory_path(error) : std::filesystem::path(parent);
+  path_ = (folder / "ropeway-bench-disk-XXXXXX").string();
+  if (mkdtemp(path_.data()) == nullptr) path_.clear();
+}
+
+BenchPieces::DiskFolder::~DiskFolder() {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+}
+
+Timing::Timing(const Figure& where)
+    : name_(fmt::format("{}, {}, round {}", where.part, where.contestant, where.round)) {
+  Note(name_ + ": timing begins\n");
+}
+
+Timing::~Timing() { Note(name_ + ": timing is over\n"); }
+
+CacheWatch::CacheWatch(const BaseUrl& url) : url_(url), before_(FetchMetrics(url)) {}
+
+void CacheWatch::AddFigures(const Figure& where, Figures* figures) const {
+  const std::string after = FetchMetrics(url_);
+  const auto grown = [&](const char* metric) {
+    return MetricSum(after, metric, "").value_or(0) - MetricSum(before_, metric, "").value_or(0);
+  };
+  const double asked = grown("ropeway_prefix_cache_queries_total");
+  if (asked <= 0) return;
+  const double hits = grown("ropeway_prefix_cache_hits_total");
+  const double disk = std::min(hits, grown("ropeway_kv_disk_fetched_blocks_total") * kBlockTokens);
+  figures->Add(where, "cached_share", hits / asked);
+  figures->Add(where, "pool_share", (hits - disk) / asked);
+  figures->Add(where, "disk_share", disk / asked);
+  constexpr double kMib = 1 << 20;
+  figures->Add(where, "disk_read_mib", grown("ropeway_kv_disk_read_bytes_total") / kMib);
+  figures->Add(where, "disk_written_mib", grown("ropeway_kv_disk_written_bytes_total") / kMib);
+  figures->Add(where, "disk_lost_blocks", grown("ropeway_kv_disk_lost_blocks_total"));
+}
+
+}  // namespace ropeway

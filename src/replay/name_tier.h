@@ -1,0 +1,45 @@
+// A tier that keeps the names of blocks and not their bytes.
+#ifndef ROPEWAY_REPLAY_NAME_TIER_H_
+#define ROPEWAY_REPLAY_NAME_TIER_H_
+
+#include <deque>
+#include <list>
+#include <unordered_map>
+#include <utility>
+
+#include "kvcache/kv_tier.h"
+
+namespace ropeway {
+
+// Takes and gives at once; when it is full, the block that was put or found longest ago goes.
+// Thread rule: see KvTier.
+class NameTier final : public KvTier {
+ public:
+  // REQUIRES: capacity_blocks >= 1.
+  explicit NameTier(size_t capacity_blocks) : capacity_(capacity_blocks) {}
+
+  bool Contains(const BlockName& name) const override { return places_.contains(name); }
+  bool Put(const BlockName& name, std::span<const std::byte> bytes) override;
+  void Flush() override {}
+  bool Get(uint64_t ticket, std::vector<BlockName> names) override;
+  void Cancel(uint64_t ticket) override;
+  std::vector<KvRead> TakeReads(size_t max_blocks) override;
+  void SetWake(std::function<void()> /*wake*/) override {}
+  void Erase(const BlockName& name) override;
+  KvTierUsage Usage() const override;
+
+ private:
+  void Touch(const BlockName& name);
+
+  const size_t capacity_;
+  std::list<BlockName> order_;  // The first goes first.
+  std::unordered_map<BlockName, std::list<BlockName>::iterator, BlockNameHash> places_;
+  std::deque<KvRead> reads_;
+  uint64_t written_ = 0;
+  uint64_t read_ = 0;
+  uint64_t evicted_ = 0;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_REPLAY_NAME_TIER_H_
