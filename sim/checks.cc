@@ -126,12 +126,14 @@ void Checks::OnStarted(const CoreEvent& event, Record* record) {
 bool Checks::MayFollow(RequestId id) const {
   const CoreRequest& request = records_.at(id).made.request;
   if (!setup_.core.prefix_caching || request.spec.num_prompt_logprobs >= 0) return false;
+  // One block is enough where the tier may have more behind it.
+  const int32_t least = setup_.tier.on ? kBlockTokens : Scheduler::kMinFollowTokens;
   return std::any_of(open_.begin(), open_.end(), [&](RequestId other) {
     const CoreRequest& leader = records_.at(other).made.request;
     if (other == id || leader.cache_root != request.cache_root) return false;
     const auto ends = std::mismatch(request.prompt.begin(), request.prompt.end(),
                                     leader.prompt.begin(), leader.prompt.end());
-    return ends.first - request.prompt.begin() >= Scheduler::kMinFollowTokens;
+    return ends.first - request.prompt.begin() >= least;
   });
 }
 
@@ -213,6 +215,7 @@ void Checks::OnToken(const CoreEvent& event, Record* record) {
     Violate("two_ends", Name(event.id) + " has a token after Finish returned");
   }
   record->runs = true;
+  record->last_token_step = event.step;
   if (record->output.empty()) record->first_token_step = event.step;
   record->output.push_back({event.sampled.token, std::bit_cast<uint32_t>(event.sampled.logprob)});
 }
@@ -232,6 +235,14 @@ void Checks::OnEnd(const CoreEvent& event, const Status& device, TimePoint now, 
   }
   if (event.prompt_tokens != static_cast<int32_t>(request.prompt.size())) wrong("prompt_tokens");
   if (event.cached_tokens < 0 || event.cached_tokens > event.prompt_tokens) wrong("cached_tokens");
+  const bool whole = event.kind == CoreEvent::Kind::kFinished && !record->finish_asked;
+  if (whole && record->preemptions == 0 &&
+      prompt_rows_(event.id) > event.prompt_tokens - event.cached_tokens) {
+    Violate("cached", Name(event.id) + " is said to have had " +
+                          std::to_string(event.cached_tokens) + " of its prompt's " +
+                          std::to_string(event.prompt_tokens) + " tokens cached, and " +
+                          std::to_string(prompt_rows_(event.id)) + " were computed");
+  }
   if (event.preemptions != record->preemptions) wrong("preemptions");
   if (event.first_token_step != record->first_token_step) wrong("first_token_step");
 
@@ -287,7 +298,12 @@ void Checks::AfterStep(const CoreStats& stats, TimePoint begin) {
   const bool no_memory = std::strcmp(stats.blocked_by, "memory") == 0;
   memory_in_a_row_ = no_memory ? (memory_in_a_row_ + 1) % EngineCore::kMaxMemoryTries : 0;
   const bool fetching = stats.fetching > 0 || stats.last_fetches > 0;
-  if (no_memory || fetching) ++free_steps_;
+  const auto oldest = std::min_element(
+      open_.begin(), open_.end(),
+      [this](RequestId a, RequestId b) { return records_.at(a).order < records_.at(b).order; });
+  const bool oldest_got_on =
+      oldest != open_.end() && records_.at(*oldest).last_token_step == stats.steps;
+  if (no_memory || (fetching && !oldest_got_on)) ++free_steps_;
   if (stats.last_rows == 0 && !open_.empty() && !no_memory && !fetching) {
     Violate("no_progress", "step " + std::to_string(stats.steps) + " had no work; " +
                                Name(stats.blocked_id) + " waits for " + stats.blocked_by);

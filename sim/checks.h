@@ -4,9 +4,11 @@
 #define ROPEWAY_SIM_CHECKS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/engine_core.h"
@@ -33,6 +35,7 @@ struct Record {
   FinishReason asked_reason = FinishReason::kStop;
   uint64_t asked_step = 0;  // The last step before the first Finish.
   uint64_t first_token_step = 0;
+  uint64_t last_token_step = 0;
   int32_t preemptions = 0;
   int32_t scored = 0;            // Ids of its prompt, from position 0.
   bool gave_way_scored = false;  // Preempted with a part of its prompt scored.
@@ -53,6 +56,7 @@ struct Record {
 //   same_trace       one seed, two traces
 //   kv               a context was read or written through a wrong block table, or from a block
 //                    that holds something else than its name says
+//   cached           more of a prompt is said to have been cached than was not computed
 //   tenant           a request read a block that another tenant's request wrote
 //   failed           a request failed or was refused for another reason than its own or the
 //                    device's
@@ -65,7 +69,10 @@ struct Record {
 //   stops            a request went on after an end token or one of its stop ids
 class Checks {
  public:
-  explicit Checks(const Setup& setup) : setup_(setup) {}
+  // `prompt_rows`: positions of a request's prompt that the executor has computed since it was
+  // accepted.
+  Checks(const Setup& setup, std::function<int32_t(RequestId)> prompt_rows)
+      : setup_(setup), prompt_rows_(std::move(prompt_rows)) {}
 
   void OnAdd(const SimRequest& made, const Status& answer, const Status& device, uint64_t step);
   // An id in use was offered again.
@@ -100,11 +107,12 @@ class Checks {
   void CheckCause(const CoreEvent& event, const Record& record);
 
   const Setup& setup_;
+  const std::function<int32_t(RequestId)> prompt_rows_;
   std::map<RequestId, Record> records_;
   std::set<RequestId> open_;  // Accepted and not ended.
   uint64_t next_order_ = 1;
-  // Steps for which memory was short, or in which somebody waited for the tier, whose time the
-  // clock tells and not the steps: they are nobody's wait.
+  // Steps for which memory was short, or in which the oldest request got nothing while somebody
+  // waited for the tier, whose time the clock tells and not the steps: they are nobody's wait.
   uint64_t free_steps_ = 0;
   int memory_in_a_row_ = 0;  // Of these, up to now.
   std::map<std::string, std::string> violations_;

@@ -9,6 +9,7 @@ namespace ropeway::sim {
 StatusOr<KvLayout> SimExecutor::Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                                      int max_num_seqs) {
   lost_ = false;
+  prompt_rows_.clear();
   memory_gone_ = 0;
   return device_.Init(kv_cache_bytes, max_num_batched_tokens, max_num_seqs);
 }
@@ -45,6 +46,12 @@ StatusOr<StepResult> SimExecutor::Wait() {
     return Status(StatusCode::kResourceExhausted, "out of memory");
   }
   StatusOr<StepResult> result = device_.Wait();
+  for (const BatchItem& item : batch_.items) {
+    const auto end = item.start + static_cast<int32_t>(item.tokens.size());
+    if (!prompt_len_of_) break;
+    const int32_t prompt = prompt_len_of_(item.sequence);
+    prompt_rows_[item.sequence] += std::max(0, std::min(end, prompt) - item.start);
+  }
   if (result.ok() && !result->sampled.empty() && faults_->Fires("wrong_answer")) {
     result->sampled.pop_back();
   }

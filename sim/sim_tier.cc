@@ -84,7 +84,10 @@ std::vector<std::byte> SimTier::Read(const BlockName& name) {
   return it->second.bytes;
 }
 
-void SimTier::Erase(const BlockName& name) { blocks_.erase(KeyOf(name)); }
+void SimTier::Erase(const BlockName& name) {
+  // Else the tail of an earlier length would mostly be gone before it could be mistaken.
+  if (plant_ != Plant::kPartialName) blocks_.erase(name);
+}
 
 KvTierUsage SimTier::Usage() const {
   return {.on = !off_, .blocks = blocks_.size(), .pending_bytes = 0};

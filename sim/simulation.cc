@@ -40,14 +40,14 @@ std::map<RequestId, std::vector<Output>> ReferenceOutputs(
   SimClock clock;
   SeededRandom random(0);
   FaultPoints faults(&random);
-  SimExecutor executor(&clock, &faults, Plant::kNone, nullptr);
+  SimExecutor executor(&clock, &faults, Plant::kNone, nullptr, nullptr);
   const auto policy = MakePolicy(Plant::kNone);
   EngineCoreOptions options = setup.core;
   options.is_end = IsEnd;
   const KvLayout layout = *executor.Init(TestExecutor::PoolBytes(setup.blocks),
                                          options.max_num_batched_tokens, options.max_num_seqs);
   std::map<RequestId, std::vector<Output>> outputs;
-  Checks checks(setup);
+  Checks checks(setup, [](RequestId) { return 0; });
   EngineCore core(options, layout, &executor, policy.get(), &clock,
                   [&](std::vector<CoreEvent> events) { checks.OnEvents(events, {}, clock.Now()); });
   for (const auto& [id, record] : records) {
@@ -103,12 +103,15 @@ Simulation::Simulation(const Setup& setup, bool verbose)
       fault_random_(Mix64(setup.seed, 2)),
       check_random_(Mix64(setup.seed, 3)),
       faults_(&fault_random_),
-      executor_(&clock_, &faults_, setup.plant,
-                [this](uint64_t id) { return TenantOf(setup_, id); }),
+      executor_(
+          &clock_, &faults_, setup.plant, [this](uint64_t id) { return TenantOf(setup_, id); },
+          [this](uint64_t id) {
+            return static_cast<int32_t>(checks_.records().at(id).made.request.prompt.size());
+          }),
       tier_(setup.tier, &clock_, &faults_, setup.plant,
             [this](const BlockName& name) { return PartialOf(name); }),
       policy_(MakePolicy(setup.plant)),
-      checks_(setup_) {
+      checks_(setup_, [this](RequestId id) { return executor_.prompt_rows(id); }) {
   for (const auto& [name, p] : setup.faults) faults_.Enable(name, p);
   StartEngine();
 }

@@ -1,10 +1,9 @@
 #include "core/block_name.h"
 
-#include <openssl/sha.h>
-
 #include <algorithm>
 #include <vector>
 
+#include "base/sha256.h"
 #include "core/batch.h"
 
 namespace ropeway {
@@ -24,9 +23,7 @@ void AppendText(std::string_view text, std::vector<uint8_t>* out) {
 }
 
 BlockName Hash(std::span<const uint8_t> message) {
-  BlockName name;
-  SHA256(message.data(), message.size(), name.bytes.data());
-  return name;
+  return {Sha256(message.data(), message.size())};
 }
 
 }  // namespace

@@ -23,6 +23,9 @@ namespace {
 constexpr int kStoresPerStep = 4;
 constexpr int kStoresPerIdleCall = 16;
 
+// Prompt tokens of a step that tell what one costs.
+constexpr int kLeastRowsToLearn = 64;
+
 }  // namespace
 
 class EngineCore::Impl {
@@ -54,8 +57,9 @@ class EngineCore::Impl {
   void Finish(RequestId id, FinishReason reason);
   bool Step();
   bool idle() const { return sequences_.empty() && events_.empty(); }
-  bool Background() { return transfers_.StoreSome(kStoresPerIdleCall); }
-  bool has_background() const { return transfers_.anything_to_store(); }
+  bool Background() { return has_background() && transfers_.StoreSome(kStoresPerIdleCall); }
+  // The blocks of a lost device are not to be trusted, least of all after a restart.
+  bool has_background() const { return device_status_.ok() && transfers_.anything_to_store(); }
   const CoreStats& stats() const { return stats_; }
   const StepContent& last_step() const { return last_step_; }
   const Status& device_status() const { return device_status_; }
@@ -79,7 +83,7 @@ class EngineCore::Impl {
   void NoteContent(const Schedule& schedule, uint64_t fetched_blocks);
   void Compute();
   void CountRows();
-  void CountTokens(const Sequence& sequence, const ScheduledItem& planned);
+  void CountTokens(const ScheduledItem& planned);
   StatusOr<StepResult> Execute();
   void OnShortOfMemory();
   void Apply(StepResult* result);
@@ -237,7 +241,7 @@ bool EngineCore::Impl::Step() {
   } catch (const std::bad_alloc&) {
     OnShortOfMemory();
   }
-  transfers_.StoreSome(kStoresPerStep);
+  if (device_status_.ok()) transfers_.StoreSome(kStoresPerStep);
   UpdateStats();
   EmitAll();
   return true;
@@ -271,6 +275,12 @@ void EngineCore::Impl::AddScheduleEvents(const Schedule& schedule) {
 void EngineCore::Impl::NoteSchedule(const Schedule& schedule) {
   stats_.blocked_id = schedule.head != nullptr ? schedule.head->id : 0;
   stats_.blocked_by = schedule.head != nullptr ? BlockedByName(schedule.head_blocked_by) : "";
+  // Where nobody computes, the one who waits for the tier is whom all wait for.
+  const Sequence* fetching = schedule.items.empty() ? transfers_.oldest() : nullptr;
+  if (fetching != nullptr) {
+    stats_.blocked_id = fetching->id;
+    stats_.blocked_by = "a read from the disk tier";
+  }
 }
 
 void EngineCore::Impl::BuildBatch(const Schedule& schedule) {
@@ -318,8 +328,9 @@ void EngineCore::Impl::Compute() {
   stats_.last_forward = result->forward;
   stats_.last_sampling = result->sampling;
   CountRows();
-  // A step that mostly decodes says little about what a prompt's tokens cost.
-  if (2 * stats_.last_prefill_rows > stats_.last_rows) {
+  // A step that mostly decodes, or hardly fills, says little about what a prompt's tokens cost.
+  if (stats_.last_prefill_rows >= kLeastRowsToLearn &&
+      2 * stats_.last_prefill_rows > stats_.last_rows) {
     kv_.read_cost().OnPrefill(stats_.last_rows, took);
   }
   Apply(&*result);
@@ -331,12 +342,14 @@ void EngineCore::Impl::CountRows() {
     stats_.last_rows += work.planned.num_tokens;
     if (!decodes) stats_.last_prefill_rows += work.planned.num_tokens;
     ++stats_.last_items;
-    CountTokens(*work.planned.sequence, work.planned);
+    CountTokens(work.planned);
   }
 }
 
-void EngineCore::Impl::CountTokens(const Sequence& sequence, const ScheduledItem& planned) {
-  if (sequence.high_water <= sequence.cached_tokens) {  // Nothing was computed for it before.
+void EngineCore::Impl::CountTokens(const ScheduledItem& planned) {
+  Sequence& sequence = *planned.sequence;
+  if (sequence.cached_tokens < 0) {  // Nothing was computed for it before.
+    sequence.cached_tokens = std::min(planned.start, sequence.prompt_len);
     stats_.prompt_tokens += static_cast<uint64_t>(sequence.prompt_len);
     stats_.cached_prompt_tokens += static_cast<uint64_t>(sequence.cached_tokens);
   }

@@ -24,6 +24,30 @@ class TickingClock final : public Clock {
   mutable TimePoint now{1};
 };
 
+// The executor, until it is lost.
+class LossyExecutor final : public Executor {
+ public:
+  explicit LossyExecutor(Executor* inner) : inner_(inner) {}
+  StatusOr<KvLayout> Init(int64_t bytes, int tokens, int seqs) override {
+    return inner_->Init(bytes, tokens, seqs);
+  }
+  void Launch(const Batch& batch) override { inner_->Launch(batch); }
+  StatusOr<StepResult> Wait() override {
+    if (lose) return Status(StatusCode::kUnavailable, "lost");
+    return inner_->Wait();
+  }
+  void ReadBlock(BlockId block, std::span<std::byte> bytes) const override {
+    inner_->ReadBlock(block, bytes);
+  }
+  void WriteBlock(BlockId block, std::span<const std::byte> bytes) override {
+    inner_->WriteBlock(block, bytes);
+  }
+  bool lose = false;
+
+ private:
+  Executor* const inner_;
+};
+
 class EngineCoreTierTest : public testing::Test {
  protected:
   void Start(int32_t blocks, EngineCoreOptions options = {}, KvTier* tier = nullptr) {
@@ -34,7 +58,7 @@ class EngineCoreTierTest : public testing::Test {
     options.tier = tier != nullptr ? tier : &tier_;
     tokens_.clear();
     ended_.clear();
-    core_ = std::make_unique<EngineCore>(options, layout, &executor_, &policy_, &clock_,
+    core_ = std::make_unique<EngineCore>(options, layout, &lossy_, &policy_, &clock_,
                                          [this](std::vector<CoreEvent> events) {
                                            for (CoreEvent& event : events) Receive(event);
                                          });
@@ -80,6 +104,7 @@ class EngineCoreTierTest : public testing::Test {
   const TierTransfers::Counts& transfers() const { return core_->stats().transfers; }
 
   TestExecutor executor_;
+  LossyExecutor lossy_{&executor_};
   FcfsPolicy policy_;
   TickingClock clock_;
   TestTier tier_;
@@ -226,6 +251,85 @@ TEST_F(EngineCoreTierTest, ACancelWhileFetchingEndsTheRead) {
   Add(2, 100, 5);
   Run();
   EXPECT_EQ(tokens_[2].size(), 5U);
+}
+
+TEST_F(EngineCoreTierTest, ALateReadTeachesThatTheDeviceIsSlow) {
+  Start(32);
+  Add(1, 100, 5);
+  Add(3, 100, 1, 9);
+  Run();
+  Store();
+  Start(32);
+  tier_.allowed = 0;
+  Add(2, 200, 1, 5);  // What computing takes is measured.
+  Run();
+  Add(1, 100, 5);
+  ASSERT_NO_FATAL_FAILURE(Step());
+  ASSERT_EQ(core_->stats().fetching, 1);
+  EXPECT_STREQ(core_->stats().blocked_by, "a read from the disk tier");
+  EXPECT_EQ(core_->stats().blocked_id, 1U);
+  clock_.now += seconds(61);
+  Run();
+  EXPECT_EQ(transfers().late_reads, 1U);
+  Add(3, 100, 1, 9);
+  Run();
+  EXPECT_EQ(transfers().late_reads, 1U) << "it did not ask the tier again";
+  EXPECT_EQ(ended_[3].cached_tokens, 0);
+}
+
+TEST_F(EngineCoreTierTest, AReadIsNotLateWhileTheTierBringsOthers) {
+  Start(64);
+  Add(1, 400, 1);
+  Add(2, 400, 1, 3);
+  Run();
+  Store();
+  Start(64);
+  tier_.allowed = 0;
+  Add(1, 400, 1);
+  Add(2, 400, 1, 3);
+  for (int i = 0; i < 45; ++i) {
+    ASSERT_NO_FATAL_FAILURE(Step());
+    clock_.now += milliseconds(500);
+    tier_.allowed = 1;
+  }
+  EXPECT_EQ(transfers().late_reads, 0U) << "the second one waits for the first";
+  tier_.allowed = 100;
+  Run();
+  EXPECT_EQ(ended_[2].cached_tokens, 384);
+}
+
+TEST_F(EngineCoreTierTest, ATierThatIsOffIsAskedNoMore) {
+  Start(16);
+  tier_.off = true;
+  Add(1, 100, 5);
+  Run();
+  EXPECT_FALSE(core_->Background());
+  EXPECT_FALSE(core_->has_background());
+  EXPECT_EQ(tier_.puts, 0);
+}
+
+TEST_F(EngineCoreTierTest, WhatTheTierRefusesIsTriedLater) {
+  Start(16);
+  tier_.full = true;
+  Add(1, 100, 5);
+  Run();
+  EXPECT_FALSE(core_->Background());
+  EXPECT_TRUE(core_->has_background());
+  tier_.full = false;
+  Store();
+  EXPECT_EQ(tier_.puts, 6);
+}
+
+TEST_F(EngineCoreTierTest, NothingOfALostDeviceIsStored) {
+  Start(16);
+  Add(1, 100, 50);
+  for (int i = 0; i < 5; ++i) ASSERT_NO_FATAL_FAILURE(Step());
+  lossy_.lose = true;
+  ASSERT_TRUE(core_->Step());
+  EXPECT_FALSE(core_->device_status().ok());
+  EXPECT_FALSE(core_->has_background());
+  EXPECT_FALSE(core_->Background());
+  EXPECT_EQ(tier_.puts, 0);
 }
 
 TEST_F(EngineCoreTierTest, ABusyTierIsLeftAlone) {

@@ -169,8 +169,12 @@ void EngineLoop::Step() {
   const TimePoint end = clock_->Now();
   TraceStep(end);
   const CoreStats& stats = core_.stats();
-  const bool progress = stats.last_rows > 0;
-  if (progress) {
+  const bool computed = stats.last_rows > 0;
+  // Also what a tier brings, or fails to, is progress: only its silence is none.
+  const uint64_t moved = stats.transfers.fetched_blocks + stats.transfers.failed_reads;
+  const bool progress = computed || stats.last_fetches > 0 || moved != moved_;
+  moved_ = moved;
+  if (computed) {
     metrics_->step_rows->Observe(stats.last_rows);
     metrics_->step_time->Observe(ToSeconds(end - begin));
     // The counters' sum is the histogram's; what another clock or core measured is kept within it.
@@ -183,8 +187,8 @@ void EngineLoop::Step() {
   Publish(end, progress);
   if (!core_.device_status().ok()) {
     Lose(core_.device_status());
-  } else if (!progress && !core_.idle() && (stats.fetching > 0 || stats.last_fetches > 0)) {
-    if (stats.fetching > 0) inbox_.WaitForWork(kTierPause);
+  } else if (!computed && !core_.idle() && stats.fetching > 0) {
+    inbox_.WaitForWork(kTierPause);
   } else if (!progress && !core_.idle() && inbox_.size() == 0) {
     if (stats.blocked_id != 0 && warned_id_ != stats.blocked_id) {
       warned_id_ = stats.blocked_id;

@@ -99,7 +99,8 @@ class EngineLoop {
   KvTier* const tier_;
   // The engine thread's, as is live_.
   bool lost_ = false;
-  RequestId warned_id_ = 0;  // Whose blocking is logged; the engine thread's.
+  RequestId warned_id_ = 0;  // Whose blocking is logged; the engine thread's, as the next.
+  uint64_t moved_ = 0;       // Blocks and ends of reads that a tier has brought so far.
   TimePoint step_begin_{};   // Of the newest step.
   bool untraced_ = false;    // That one is under way, and not yet in the trace.
   std::unordered_map<RequestId, std::shared_ptr<LiveRequest>> live_;

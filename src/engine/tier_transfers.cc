@@ -11,8 +11,8 @@ namespace {
 // place is needed now.
 constexpr uint64_t kMostPendingBytes = uint64_t{24} << 20;
 
-// Copied per step: 6 MB of a small model's blocks take about half a millisecond.
-constexpr size_t kMostReadsPerStep = 16;
+// Taken from the tier at once.
+constexpr size_t kReadsAtOnce = 16;
 
 }  // namespace
 
@@ -32,15 +32,22 @@ bool TierTransfers::Put(BlockId block, const BlockName& name) {
   return true;
 }
 
+bool TierTransfers::HasTime() const {
+  const KvTierUsage usage = tier_->Usage();
+  return usage.on && usage.pending_bytes <= kMostPendingBytes;
+}
+
 void TierTransfers::StoreEvicted() {
-  if (tier_ == nullptr) return;
+  if (tier_ == nullptr || kv_->evicted().empty()) return;
+  // The tier's bound on its memory bounds what is copied here; claims may use all of it.
+  bool takes_more = true;
   for (const BlockPool::Evicted& evicted : kv_->evicted()) {
     if (tier_->Contains(evicted.name)) continue;
-    if (Put(evicted.block, evicted.name)) {
-      ++counts_.spilled_blocks;
-    } else {
-      ++counts_.lost_blocks;
+    bool taken = false;
+    if (takes_more && (evicted.claimed || HasTime())) {
+      taken = takes_more = Put(evicted.block, evicted.name);
     }
+    ++(taken ? counts_.spilled_blocks : counts_.lost_blocks);
   }
   kv_->ClearEvicted();
 }
@@ -61,7 +68,7 @@ void TierTransfers::Begin(Sequence* sequence, int32_t blocks, bool tail) {
                         .blocks = blocks,
                         .tail = tail,
                         .begun = now,
-                        .limit = now + kv_->read_cost().ReadLimit(bytes)});
+                        .limit = kv_->read_cost().ReadLimit(bytes)});
       return;
     }
   } catch (const std::bad_alloc&) {  // It is computed instead.
@@ -85,17 +92,32 @@ void TierTransfers::Cancel(Sequence* sequence) {
   reads_.pop_back();
 }
 
+const Sequence* TierTransfers::oldest() const {
+  const auto read = std::min_element(
+      reads_.begin(), reads_.end(), [](const Read& a, const Read& b) { return a.begun < b.begun; });
+  return read == reads_.end() ? nullptr : read->sequence;
+}
+
 void TierTransfers::TakeReads() {
   if (reads_.empty()) return;
-  for (const KvRead& block : tier_->TakeReads(kMostReadsPerStep)) Take(block);
-  const TimePoint now = clock_->Now();
+  const TimePoint begin = clock_->Now();
+  TimePoint now = begin;
+  do {
+    const std::vector<KvRead> blocks = tier_->TakeReads(kReadsAtOnce);
+    if (blocks.empty()) break;
+    last_block_ = now;
+    for (const KvRead& block : blocks) Take(block);
+    now = clock_->Now();
+  } while (now - begin < kTakeTime);
   for (size_t i = 0; i < reads_.size();) {
-    if (reads_[i].limit > now) {
+    if (now - std::max(reads_[i].begun, last_block_) < reads_[i].limit) {
       ++i;
       continue;
     }
     tier_->Cancel(reads_[i].sequence->read_ticket);
     ++counts_.late_reads;
+    // It must teach what it took, also where nothing came.
+    reads_[i].bytes = std::max(reads_[i].bytes, static_cast<int64_t>(buffer_.size()));
     End(reads_.begin() + static_cast<int64_t>(i));
   }
 }
@@ -117,6 +139,8 @@ void TierTransfers::Take(const KvRead& block) {
   } else {
     read->tail = false;
     sequence->computed = sequence->parked;
+    // Nobody else can use it.
+    tier_->Erase(KvCacheManager::PartialName(*sequence));
   }
   read->bytes += static_cast<int64_t>(block.bytes.size());
   ++counts_.fetched_blocks;
@@ -125,10 +149,12 @@ void TierTransfers::Take(const KvRead& block) {
 }
 
 void TierTransfers::End(std::vector<Read>::iterator read) {
-  const Duration took = clock_->Now() - read->begun;
-  counts_.fetch_time += took;
+  const TimePoint now = clock_->Now();
+  counts_.fetch_time += now - read->begun;
   if (read->blocks > 0 || read->tail) ++counts_.failed_reads;
-  kv_->read_cost().OnRead(read->bytes, took);
+  // The tier reads in order: what it did for others before is not this read's time.
+  kv_->read_cost().OnRead(read->bytes, now - std::max(read->begun, last_end_));
+  last_end_ = now;
   Sequence* sequence = read->sequence;
   sequence->read_ticket = 0;
   *read = reads_.back();
@@ -138,14 +164,19 @@ void TierTransfers::End(std::vector<Read>::iterator read) {
 
 bool TierTransfers::StoreSome(int max_blocks) {
   if (!anything_to_store()) return false;
-  // What the tier has under way is not asked for each block: it grows by what is put here.
-  uint64_t pending = tier_->Usage().pending_bytes;
+  if (!tier_->Usage().on) {
+    kv_->ForgetToStore();
+    unflushed_ = false;
+    return false;
+  }
   for (int i = 0; i < max_blocks; ++i) {
-    if (pending > kMostPendingBytes) return false;
+    if (!HasTime()) return false;
     BlockId block = -1;
     if (!kv_->NextToStore(&block)) break;
-    if (!Put(block, kv_->pool().name(block))) return false;
-    pending += buffer_.size();
+    if (!Put(block, kv_->pool().name(block))) {
+      kv_->StoreLater(block);
+      return false;
+    }
   }
   if (kv_->anything_to_store()) return true;
   if (unflushed_) tier_->Flush();

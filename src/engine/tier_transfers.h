@@ -48,8 +48,12 @@ class TierTransfers {
   void Begin(Sequence* sequence, int32_t blocks, bool tail);
   // The sequence fetches no more.
   void Cancel(Sequence* sequence);
-  // Copies what the tier has read into the pool, and ends the reads that are over or too late.
+  // Copies what the tier has read into the pool, for about kTakeTime, and ends the reads that are
+  // over or too late: one is late where the tier has brought nothing, for whomever, for its limit.
   void TakeReads();
+  static constexpr Duration kTakeTime = std::chrono::milliseconds(3);
+  // The sequence that waits longest for the tier; null: none does.
+  const Sequence* oldest() const;
 
   // Hands up to `max_blocks` blocks that wait for it to the tier, as long as that has little under
   // way. Returns whether any are left that it would take at once.
@@ -67,11 +71,13 @@ class TierTransfers {
     int32_t blocks = 0;  // Full ones that are still to come.
     bool tail = false;   // Still to come.
     TimePoint begun{};
-    TimePoint limit{};
+    Duration limit{};
     int64_t bytes = 0;  // That came.
   };
 
   bool Put(BlockId block, const BlockName& name);
+  // Whether the tier has little enough under way to take what may as well wait.
+  bool HasTime() const;
   void Take(const KvRead& block);
   void End(std::vector<Read>::iterator read);
   std::vector<Read>::iterator Find(uint64_t ticket);
@@ -84,6 +90,8 @@ class TierTransfers {
   std::vector<std::byte> buffer_;  // One block.
   std::vector<Read> reads_;
   uint64_t next_ticket_ = 1;
+  TimePoint last_end_{};    // Of the read that ended last: the next one's time begins there.
+  TimePoint last_block_{};  // When the tier brought something.
   bool unflushed_ = false;  // Something was put since the last flush.
   Counts counts_;
 };

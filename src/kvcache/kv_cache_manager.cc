@@ -88,31 +88,32 @@ CachedPrefix KvCacheManager::Lookup(Sequence* sequence) const {
     }
     return prefix;
   }
-  const bool tail = sequence->state == SequenceState::kPreempted &&
-                    sequence->parked % kBlockTokens != 0 && sequence->parked <= most;
-  if (tail && prefix.blocks == sequence->parked / kBlockTokens) {
+  if (HasTail(*sequence) && prefix.blocks == sequence->parked / kBlockTokens) {
     prefix.partial = pool_.Find(PartialName(*sequence));
-    if (prefix.partial >= 0) {
-      prefix.tokens = sequence->parked;
-      return prefix;
-    }
+    if (prefix.partial >= 0) prefix.tokens = sequence->parked;
   }
-  if (options_.tier != nullptr) LookInTier(*sequence, full, tail, &prefix);
   return prefix;
 }
 
-void KvCacheManager::LookInTier(const Sequence& sequence, int32_t full, bool tail,
-                                CachedPrefix* prefix) const {
-  int32_t end = prefix->blocks;
+bool KvCacheManager::HasTail(const Sequence& sequence) const {
+  return sequence.state == SequenceState::kPreempted && sequence.parked % kBlockTokens != 0 &&
+         sequence.parked <= MostHits(sequence);
+}
+
+void KvCacheManager::LookInTier(const Sequence& sequence, CachedPrefix* prefix) const {
+  if (options_.tier == nullptr || !options_.caching || prefix->partial >= 0) return;
+  const int32_t full = MostHits(sequence) / kBlockTokens;
+  const int32_t begin = std::max(prefix->blocks, prefix->pending_end);
+  int32_t end = begin;
   while (end < full) {
     const BlockName& name = sequence.names[static_cast<size_t>(end)];
     // What is in the pool already is taken from there when the read is over (SkipAhead).
     if (!options_.tier->Contains(name) || pool_.Find(name) >= 0) break;
     ++end;
   }
-  prefix->tier_blocks = end - prefix->blocks;
+  prefix->tier_blocks = end - begin;
   prefix->tier_tokens = prefix->tier_blocks * kBlockTokens;
-  if (tail && end == sequence.parked / kBlockTokens &&
+  if (HasTail(sequence) && end == sequence.parked / kBlockTokens &&
       options_.tier->Contains(PartialName(sequence))) {
     prefix->tier_partial = true;
     prefix->tier_tokens += sequence.parked % kBlockTokens;
@@ -136,13 +137,17 @@ BlockId KvCacheManager::Take() {
   return block;
 }
 
-bool KvCacheManager::Start(Sequence* sequence, const CachedPrefix& prefix, int32_t positions) {
+bool KvCacheManager::Fits(const Sequence& sequence, const CachedPrefix& prefix,
+                          int32_t positions) const {
   int32_t revived = 0;  // Hits that nobody holds: they are not there for others any more.
   for (int32_t i = 0; i < prefix.blocks; ++i) {
-    const BlockId block = pool_.Find(sequence->names[static_cast<size_t>(i)]);
+    const BlockId block = pool_.Find(sequence.names[static_cast<size_t>(i)]);
     if (pool_.references(block) == 0) ++revived;
   }
-  if (!Fits(BlocksFor(positions) - prefix.blocks + revived)) return false;
+  return Has(BlocksFor(positions) - prefix.blocks + revived);
+}
+
+void KvCacheManager::Start(Sequence* sequence, const CachedPrefix& prefix, int32_t positions) {
   const bool resumed = sequence->state == SequenceState::kPreempted;
   for (int32_t i = 0; i < prefix.blocks; ++i) {
     const BlockId block = pool_.Find(sequence->names[static_cast<size_t>(i)]);
@@ -165,7 +170,7 @@ bool KvCacheManager::Start(Sequence* sequence, const CachedPrefix& prefix, int32
   }
   sequence->computed = prefix.tokens;
   sequence->published = prefix.blocks;
-  if (!options_.caching) return true;
+  if (!options_.caching) return;
   const int32_t full = sequence->num_ids() / kBlockTokens;
   NameUpTo(sequence, full);
   for (int32_t i = prefix.blocks; i < full; ++i) {
@@ -173,12 +178,11 @@ bool KvCacheManager::Start(Sequence* sequence, const CachedPrefix& prefix, int32
     if (pool_.Find(name) >= 0) continue;
     pool_.SetName(sequence->blocks[static_cast<size_t>(i)], name, sequence->id);
   }
-  return true;
 }
 
 bool KvCacheManager::Extend(Sequence* sequence, int32_t positions) {
   const int32_t missing = BlocksFor(positions) - static_cast<int32_t>(sequence->blocks.size());
-  if (!Fits(missing)) return false;
+  if (!Has(missing)) return false;
   for (int32_t i = 0; i < missing; ++i) sequence->blocks.push_back(Take());
   return true;
 }
@@ -195,6 +199,7 @@ void KvCacheManager::Publish(Sequence* sequence, int32_t index) {
   } else if (!pool_.pending(known)) {
     // Two computed the same, to the same bits: one of them is enough.
     pool_.Ref(known);
+    pool_.SetReused(known);
     pool_.Unref(block, {});
     block = known;
   }
@@ -264,24 +269,34 @@ void KvCacheManager::Park(Sequence* sequence) {
 
 void KvCacheManager::Release(Sequence* sequence) {
   if (sequence->state == SequenceState::kPreempted) {
+    // What it had is worth storing as if it had ended while it ran.
+    for (int32_t i = 0; i < sequence->parked / kBlockTokens; ++i) {
+      const BlockId block = pool_.Find(sequence->names[static_cast<size_t>(i)]);
+      if (block >= 0 && !pool_.pending(block)) StoreIfMissing(block);
+    }
     DropClaims(sequence);
     ForgetTail(*sequence);
     return;
   }
   ForgetPending(sequence);
-  if (options_.tier != nullptr) {
-    for (int32_t i = 0; i < sequence->published; ++i) {
-      const BlockId block = sequence->blocks[static_cast<size_t>(i)];
-      if (!pool_.named(block) || pool_.pending(block)) continue;
-      if (!options_.tier->Contains(pool_.name(block))) store_.Add(block);
-    }
+  for (int32_t i = 0; i < sequence->published; ++i) {
+    // A private one whose name another sequence has had meanwhile may be published now.
+    if (!pool_.named(sequence->blocks[static_cast<size_t>(i)])) Publish(sequence, i);
+    const BlockId block = sequence->blocks[static_cast<size_t>(i)];
+    if (pool_.named(block) && !pool_.pending(block)) StoreIfMissing(block);
   }
   DropReferences(sequence);
 }
 
+void KvCacheManager::StoreIfMissing(BlockId block) {
+  if (options_.tier == nullptr || options_.tier->Contains(pool_.name(block))) return;
+  store_.Add(block);
+}
+
 void KvCacheManager::DropClaims(Sequence* sequence) {
-  for (const BlockClaim& claim : sequence->claims) {
-    if (pool_.epoch(claim.block) == claim.epoch) pool_.Unclaim(claim.block);
+  // Backwards, as references are dropped: a child must not outlive its parent.
+  for (auto it = sequence->claims.rbegin(); it != sequence->claims.rend(); ++it) {
+    if (pool_.epoch(it->block) == it->epoch) pool_.Unclaim(it->block);
   }
   sequence->claims.clear();
 }

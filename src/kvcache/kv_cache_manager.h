@@ -38,7 +38,8 @@ struct CachedPrefix {
   int32_t blocks = 0;    // Full ones, in the pool.
   BlockId partial = -1;  // The tail that it parked, in the pool; -1: not there.
   int32_t tokens = 0;    // Positions of both.
-  // What the tier has behind these: full blocks, and whether the parked tail after them.
+  // Set by LookInTier. What the tier has behind these (behind the pending ones, where there are):
+  // full blocks, and whether the parked tail after them.
   int32_t tier_blocks = 0;
   bool tier_partial = false;
   int32_t tier_tokens = 0;
@@ -64,13 +65,17 @@ class KvCacheManager {
   // them. One that wants log-probs of its prompt finds nothing, and when it resumes no more than
   // leaves to be computed what is not scored yet.
   CachedPrefix Lookup(Sequence* sequence) const;
+  // Adds what the tier has. Asks it for each block: not for those who cannot start anyway.
+  // REQUIRES: `prefix` is what Lookup just returned, and the sequence has not started.
+  void LookInTier(const Sequence& sequence, CachedPrefix* prefix) const;
   // Whether the block that the sequence follows is still being computed, and by whom.
   bool StillPending(const Sequence& sequence, uint64_t* writer) const;
 
+  // Whether there are blocks to start the sequence with.
+  bool Fits(const Sequence& sequence, const CachedPrefix& prefix, int32_t positions) const;
   // Gives a starting sequence its table for `positions` positions, with the blocks of `prefix`, and
-  // sets `computed` to those of the pool. False, with nothing changed, where blocks are short.
-  // REQUIRES: `prefix` is what Lookup just returned.
-  bool Start(Sequence* sequence, const CachedPrefix& prefix, int32_t positions);
+  // sets `computed` to those of the pool. REQUIRES: Fits; `prefix` is what Lookup just returned.
+  void Start(Sequence* sequence, const CachedPrefix& prefix, int32_t positions);
 
   // Extends the table to hold `positions` positions. All or nothing.
   bool Extend(Sequence* sequence, int32_t positions);
@@ -97,6 +102,10 @@ class KvCacheManager {
   // The next block to be stored in the tier for later; false: none.
   bool NextToStore(BlockId* block) { return store_.Next(pool_, options_.tier, block); }
   bool anything_to_store() const { return store_.size() > 0; }
+  // `block`, just taken by NextToStore, could not be stored now.
+  void StoreLater(BlockId block) { store_.Add(block); }
+  // The tier takes nothing any more.
+  void ForgetToStore() { store_.Clear(); }
 
   // The parked tail's name. REQUIRES: sequence.parked is no multiple of kBlockTokens, and the names
   // of the full blocks before it are known.
@@ -116,9 +125,10 @@ class KvCacheManager {
  private:
   void NameUpTo(Sequence* sequence, int32_t blocks) const;
   int32_t MostHits(const Sequence& sequence) const;
-  void LookInTier(const Sequence& sequence, int32_t full, bool tail, CachedPrefix* prefix) const;
+  // Whether it parked a tail that it may use.
+  bool HasTail(const Sequence& sequence) const;
   BlockId Take();
-  bool Fits(int32_t blocks) const { return blocks <= pool_.num_free() + pool_.num_cached(); }
+  bool Has(int32_t blocks) const { return blocks <= pool_.num_free() + pool_.num_cached(); }
   void Publish(Sequence* sequence, int32_t index);
   void ForgetPending(Sequence* sequence);
   void DropClaims(Sequence* sequence);
@@ -126,6 +136,7 @@ class KvCacheManager {
   void ForgetTail(const Sequence& sequence);
   void DropReferences(Sequence* sequence);
   void ClaimBlock(Sequence* sequence, BlockId block);
+  void StoreIfMissing(BlockId block);
   Status CheckCounts(std::span<const Sequence* const> sequences) const;
   Status CheckWritable(const Sequence& sequence) const;
 

@@ -42,10 +42,20 @@ class KvCacheTest : public testing::Test {
   }
 
   bool Start(Sequence* sequence) {
-    const bool started = kv_->Start(sequence, kv_->Lookup(sequence), sequence->num_ids() + 1);
-    if (started) sequence->state = SequenceState::kPrefilling;
+    const CachedPrefix prefix = kv_->Lookup(sequence);
+    const bool started = kv_->Fits(*sequence, prefix, sequence->num_ids() + 1);
+    if (started) {
+      kv_->Start(sequence, prefix, sequence->num_ids() + 1);
+      sequence->state = SequenceState::kPrefilling;
+    }
     CheckSound();
     return started;
+  }
+
+  CachedPrefix LookupAll(Sequence* sequence) {
+    CachedPrefix prefix = kv_->Lookup(sequence);
+    kv_->LookInTier(*sequence, &prefix);
+    return prefix;
   }
 
   void Compute(Sequence* sequence, int32_t to) {
@@ -281,6 +291,49 @@ TEST_F(KvCacheTest, AnEndWhilePreemptedLeavesNoClaim) {
   EXPECT_EQ(kv_->pool().num_free(), 3);
 }
 
+TEST_F(KvCacheTest, WhatACancelledOneLeavesIsEvictedFromItsEnd) {
+  Make(5);
+  Sequence* a = Run(New(64));
+  const std::vector<BlockName> names = a->names;
+  Park(a);
+  Release(a);
+  Sequence* b = New(20, 0);
+  Start(b);  // One free block, and the last of the chain.
+  EXPECT_EQ(kv_->pool().Find(names[3]), -1);
+  for (const size_t i : {0, 1, 2}) EXPECT_GE(kv_->pool().Find(names[i]), 0) << i;
+  Release(b);
+}
+
+TEST_F(KvCacheTest, WhatACancelledOneLeavesIsStored) {
+  Make(5, {.tier = &tier_});
+  Sequence* a = Run(New(64));
+  Park(a);
+  EXPECT_FALSE(kv_->anything_to_store());
+  Release(a);
+  int stored = 0;
+  for (BlockId block = -1; kv_->NextToStore(&block);) ++stored;
+  EXPECT_EQ(stored, 4);
+}
+
+TEST_F(KvCacheTest, WhatIsToBeStoredCanBeForgottenOrTriedAgain) {
+  Make(8, {.tier = &tier_});
+  Release(Run(New(64)));
+  BlockId first = -1;
+  ASSERT_TRUE(kv_->NextToStore(&first));
+  kv_->StoreLater(first);
+  int left = 0;
+  BlockId last = -1;
+  while (kv_->NextToStore(&last)) ++left;
+  EXPECT_EQ(left, 4);
+  EXPECT_EQ(last, first);
+  kv_->StoreLater(first);
+  kv_->ForgetToStore();
+  EXPECT_FALSE(kv_->anything_to_store());
+  EXPECT_FALSE(kv_->NextToStore(&last));
+  kv_->StoreLater(first);
+  EXPECT_TRUE(kv_->NextToStore(&last));
+}
+
 TEST_F(KvCacheTest, PromptLogprobsTakeNoHitsButTheirOwn) {
   Make(16);
   Release(Run(New(64)));
@@ -303,12 +356,12 @@ TEST_F(KvCacheTest, TheTierIsAskedBehindThePool) {
   const std::vector<BlockName> names = ChainNames({}, New(70)->ids);
   for (const int i : {0, 1, 2, 3}) tier_.blocks[names[static_cast<size_t>(i)]] = {};
   Sequence* a = Run(New(20));
-  CachedPrefix prefix = kv_->Lookup(New(70));
+  CachedPrefix prefix = LookupAll(New(70));
   EXPECT_EQ(prefix.blocks, 1);
   EXPECT_EQ(prefix.tier_blocks, 3);
   EXPECT_EQ(prefix.tier_tokens, 48);
   tier_.blocks.erase(names[2]);
-  EXPECT_EQ(kv_->Lookup(New(70)).tier_blocks, 1);
+  EXPECT_EQ(LookupAll(New(70)).tier_blocks, 1);
   Release(a);
 }
 
@@ -362,7 +415,7 @@ TEST_F(KvCacheTest, CheckpointAlwaysStoresAtOnce) {
   EXPECT_TRUE(Start(b));
   Release(b);
   for (const BlockName& name : a->names) tier_.blocks[name] = {};
-  const CachedPrefix prefix = kv_->Lookup(a);
+  const CachedPrefix prefix = LookupAll(a);
   EXPECT_EQ(prefix.tier_tokens + prefix.tokens, 40);
   EXPECT_TRUE(prefix.tier_partial);
 }

@@ -36,7 +36,9 @@ struct KvTierUsage {
 // A tier may be slow, full or lossy: what it does not give back is recomputed, to the same bits. It
 // must never give back wrong bytes: what is torn, corrupt or of another name counts as not there.
 //
-// Thread rule: every method from the engine thread; none of them waits for a device.
+// Thread rule: every method from the engine thread, SetWake from the one that owns the tier; none
+// of them waits for a device, and none throws: where memory is short, a block is not taken, or a
+// read is not begun.
 class KvTier {
  public:
   virtual ~KvTier() = default;
@@ -62,8 +64,8 @@ class KvTier {
   // What was read since the last call, at most `max_blocks`, in the order in which it was read.
   virtual std::vector<KvRead> TakeReads(size_t max_blocks) = 0;
 
-  // `wake` is called, from any thread, when TakeReads has something new. Set once, before use;
-  // nullptr: never again, and no call is under way when this returns.
+  // `wake` is called, from any thread, when TakeReads has something new. Set once, before the first
+  // Get; nullptr: never again, and no call is under way when this returns.
   virtual void SetWake(std::function<void()> wake) = 0;
 
   virtual void Erase(const BlockName& name) = 0;

@@ -54,11 +54,14 @@ class TestTier final : public KvTier {
 
   void SetWake(std::function<void()>) override {}
   void Erase(const BlockName& name) override { blocks.erase(name); }
-  KvTierUsage Usage() const override { return {.blocks = blocks.size(), .pending_bytes = pending}; }
+  KvTierUsage Usage() const override {
+    return {.on = !off, .blocks = blocks.size(), .pending_bytes = pending};
+  }
 
   std::unordered_map<BlockName, std::vector<std::byte>, BlockNameHash> blocks;
   size_t allowed = 1000000;  // Blocks that may still be read.
   bool full = false;
+  bool off = false;
   bool refuse_reads = false;
   uint64_t pending = 0;
   int puts = 0;

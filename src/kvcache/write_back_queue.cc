@@ -39,6 +39,14 @@ bool WriteBackQueue::Remove(BlockId block) {
   return true;
 }
 
+void WriteBackQueue::Clear() {
+  for (size_t i = 0; i < used_; ++i) {
+    queued_[static_cast<size_t>(ring_[(first_ + i) % ring_.size()])] = 0;
+  }
+  used_ = 0;
+  size_ = 0;
+}
+
 bool WriteBackQueue::Next(const BlockPool& pool, const KvTier* tier, BlockId* block) {
   while (used_ > 0) {
     const BlockId next = ring_[first_];

@@ -11,8 +11,8 @@
 
 namespace ropeway {
 
-// A ring of block ids, each in it at most once; it holds no reference, so a block whose place is
-// needed first drops out. Thread rule: the engine thread.
+// Holds no reference, so a block whose place is needed first drops out. Thread rule: the engine
+// thread.
 class WriteBackQueue {
  public:
   explicit WriteBackQueue(int32_t num_blocks);
@@ -24,10 +24,12 @@ class WriteBackQueue {
   // Takes the next block that still has a name which `tier` does not know; false: none is left.
   bool Next(const BlockPool& pool, const KvTier* tier, BlockId* block);
 
+  void Clear();
+
   int32_t size() const { return size_; }
 
  private:
-  std::vector<BlockId> ring_;
+  std::vector<BlockId> ring_;    // With gaps: of what was removed, or twice in it.
   std::vector<uint8_t> queued_;  // By block.
   size_t first_ = 0;
   size_t used_ = 0;   // Of the ring, from first_ on: with those that were removed.

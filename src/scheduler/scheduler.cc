@@ -128,9 +128,16 @@ void Scheduler::UpdateFollowers(TimePoint now) {
   }
 }
 
-bool Scheduler::Follow(Sequence* sequence, const CachedPrefix& prefix) {
-  if ((prefix.pending_end - prefix.blocks) * kBlockTokens < kMinFollowTokens) return false;
-  sequence->follows = prefix.pending_end;
+bool Scheduler::Follow(Sequence* sequence, CachedPrefix* prefix) {
+  if (prefix->pending_end <= prefix->blocks) return false;
+  // What the tier has behind the pending ones can be read only once these are there.
+  kv_->LookInTier(*sequence, prefix);
+  const int32_t pending = (prefix->pending_end - prefix->blocks) * kBlockTokens;
+  if (pending + prefix->tier_tokens < kMinFollowTokens) {
+    prefix->pending_end = 0;  // It computes them itself.
+    return false;
+  }
+  sequence->follows = prefix->pending_end;
   return true;
 }
 
@@ -189,8 +196,8 @@ void Scheduler::StartFromQueue(TimePoint now) {
     }
     Sequence* sequence = queue_[first];
     // Also where it could not start: its leader is to run at its rank from now on.
-    const CachedPrefix prefix = kv_->Lookup(sequence);
-    if (Follow(sequence, prefix)) continue;
+    CachedPrefix prefix = kv_->Lookup(sequence);
+    if (Follow(sequence, &prefix)) continue;
     BlockedBy blocked = BlockedBy::kNothing;
     if (!schedule_.preempted.empty()) {
       blocked = BlockedBy::kPreemption;
@@ -202,7 +209,12 @@ void Scheduler::StartFromQueue(TimePoint now) {
       // One position more than its ids, where it wants one: else the token that its prefill samples
       // could find no block, and the whole prefill would be for nothing.
       const int32_t positions = std::min(sequence->num_ids() + 1, LongestTable(*sequence));
-      if (!kv_->Start(sequence, prefix, positions)) blocked = BlockedBy::kBlocks;
+      if (!kv_->Fits(*sequence, prefix, positions)) {
+        blocked = BlockedBy::kBlocks;
+      } else {
+        kv_->LookInTier(*sequence, &prefix);
+        kv_->Start(sequence, prefix, positions);
+      }
     }
     if (blocked != BlockedBy::kNothing) {
       schedule_.head = sequence;
@@ -251,9 +263,6 @@ void Scheduler::Start(size_t queue_index, const CachedPrefix& prefix) {
 
 void Scheduler::GiveChunk(Sequence* sequence) {
   kv_->SkipAhead(sequence);
-  if (sequence->cached_tokens < 0) {
-    sequence->cached_tokens = std::min(sequence->computed, sequence->prompt_len);
-  }
   int32_t chunk = std::min(sequence->num_ids() - sequence->computed, tokens_left());
   if (options_.max_prefill_chunk > 0) chunk = std::min(chunk, options_.max_prefill_chunk);
   if (chunk <= 0) return;

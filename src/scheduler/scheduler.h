@@ -68,11 +68,12 @@ struct Schedule {
 // 4. What the cache has of a starting sequence's ids is not computed. Where a tier has more of them
 //    and reading is cheaper than computing, the sequence fetches first, and computes from the step
 //    on in which the read is over.
-// 5. Where another sequence (the leader) computes or reads at least kMinFollowTokens that a
-// starting
-//    one needs next, it follows: it stays in the queue, others pass it, and the leader runs at the
-//    best rank of those who follow it. If the leader ends or is preempted, the first of its
-//    followers starts and is the leader of the others.
+// 5. Where another sequence (the leader) computes or reads what a starting one needs next, and
+// that,
+//    with what a tier has behind it, is at least kMinFollowTokens, the starting one follows: it
+//    stays in the queue, others pass it, and the leader runs at the best rank of those who follow
+//    it. If the leader ends or is preempted, the first of its followers starts and leads the
+//    others.
 //
 // Everybody gets on: places never outnumber max_num_batched_tokens, so each running sequence gets
 // at least one token per step; the first in rank always finds blocks, since all others give way to
@@ -132,7 +133,7 @@ class Scheduler {
   // leaders of the others.
   void UpdateFollowers(TimePoint now);
   // Whether the sequence waits for another one from now on.
-  bool Follow(Sequence* sequence, const CachedPrefix& prefix);
+  bool Follow(Sequence* sequence, CachedPrefix* prefix);
   void Give(Sequence* sequence, int32_t num_tokens);
   void GiveChunk(Sequence* sequence);
   // The index of the first in rank, without those who follow another one or with them; the queue's

@@ -1,10 +1,11 @@
 #include "server/access.h"
 
 #include <openssl/crypto.h>
-#include <openssl/sha.h>
 
 #include <algorithm>
 #include <utility>
+
+#include "base/sha256.h"
 
 namespace ropeway {
 namespace {
@@ -60,11 +61,7 @@ Access::Access(const std::vector<ApiKey>& keys, const std::string& admin_key) {
   if (!admin_key.empty()) admin_ = DigestOf(admin_key);
 }
 
-Access::Digest Access::DigestOf(std::string_view key) {
-  Digest digest;
-  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
-  return digest;
-}
+Access::Digest Access::DigestOf(std::string_view key) { return Sha256(key.data(), key.size()); }
 
 // Digests are compared, so that the length of a key is no matter, and all of them, so that the
 // place of the right one is none.
