@@ -292,7 +292,7 @@ class CompletionTest(unittest.TestCase):
             self.assertIn(command, commands)
         self.assertEqual(self.complete("ser"), ["serve"])
         self.assertEqual(self.complete("serve", "--max-num-b"), ["--max-num-batched-tokens"])
-        self.assertEqual(self.complete("bench", ""), ["serve", "kernels", "sameness", "--help", "--config"])
+        self.assertEqual(self.complete("bench", ""), ["serve", "kernels", "sameness", "sessions", "prefixes", "--help", "--config"])
         self.assertIn("--num-prompts", self.complete("bench", "serve", "--n"))
         self.assertEqual(self.complete("serve", "--log-level", "w"), ["warn"])
         self.assertEqual(self.complete("serve", "--port", ""), [])
@@ -337,7 +337,7 @@ class CompletionTest(unittest.TestCase):
             return [offer.split(":")[0] for offer in reply.stdout.splitlines()]
         self.assertIn("serve", complete(""))
         self.assertIn("--max-num-batched-tokens", complete("serve", "--max"))
-        self.assertEqual(complete("bench", ""), ["serve", "kernels", "sameness", "--help", "--config"])
+        self.assertEqual(complete("bench", ""), ["serve", "kernels", "sameness", "sessions", "prefixes", "--help", "--config"])
         self.assertEqual(complete("serve", "--log-level", ""), ["debug", "info", "warn", "error"])
         self.assertEqual(complete("serve", "--model", ""), ["FILES"])
         self.assertEqual(complete("serve", "--port", ""), [])
@@ -365,7 +365,7 @@ class HelpTest(unittest.TestCase):
         for words, fault in (((), "expected a command: serve, run, bench, "),
                              (("nonsense",), ", completion, not 'nonsense' "),
                              (("--prot", "1"), "not '--prot'"),
-                             (("bench", "sevre"), "expected a command: serve, kernels, sameness, not 'sevre' "),
+                             (("bench", "sevre"), "expected a command: serve, kernels, sameness, sessions, prefixes, not 'sevre' "),
                              (("run", "--temprature", "1", "Hello"), "there is no flag '--temprature' "),
                              (("run", "Hello", "you"), "one argument too many: 'you' "),
                              (("serve", "--config", "no/such"), "--config: no/such")):

@@ -111,7 +111,6 @@ class InstallTest(unittest.TestCase):
             begun = re.search(r"\(session my chat: 0 tokens before this turn, now (\d+) in 1 turns\)\n$", first)
             self.assertTrue(begun, first)
             second = self.run_example("chat_session", "What is my name?", f"{folder}/state").stdout
-            self.assertIn("Ada", second)
             self.assertRegex(second, rf"\(session my chat: {begun.group(1)} tokens before this turn, now \d+ in 2 turns\)\n$")
 
     def test_a_missing_model_is_one_sentence(self):
