@@ -97,6 +97,7 @@ TEST_F(RocksStateDbTest, ASecondProcessAndAFileInItsPlaceAreRefusedByName) {
   EXPECT_EQ(file.status().field(), "state_path");
 }
 
+#ifndef __SANITIZE_THREAD__  // ThreadSanitizer ends a child that is forked and starts threads.
 // Written in a process that is killed right after each write came back.
 TEST_F(RocksStateDbTest, WhatWasWrittenSurvivesAKill) {
   for (int round = 0; round < 5; ++round) {
@@ -116,6 +117,7 @@ TEST_F(RocksStateDbTest, WhatWasWrittenSurvivesAKill) {
     EXPECT_EQ(db->Read("round" + std::to_string(round)).value(), std::string(5000, 'v'));
   }
 }
+#endif
 
 TEST_F(RocksStateDbTest, ATornEndOfTheLogIsCutOff) {
   auto db = Open();
