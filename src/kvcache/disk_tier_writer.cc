@@ -234,7 +234,7 @@ Status DiskTier::DropOldest(Lock* lock) {
   lock->unlock();
   directory_->Mark(DiskDirectory::Work::kDropping, true);
   blocks->Close();
-  const Status status = directory_->Remove(number);
+  Status status = directory_->Remove(number);
   directory_->Mark(DiskDirectory::Work::kDropping, false);
   lock->lock();
   generations_.erase(number);

@@ -60,7 +60,7 @@ void EvictionQueue::Push(BlockId block, int its_class) {
 
 void EvictionQueue::Remove(BlockId block) {
   const auto b = static_cast<size_t>(block);
-  const auto c = static_cast<size_t>(class_[b]);
+  const auto c = static_cast<size_t>(static_cast<uint8_t>(class_[b]));
   List& list = lists_[c];
   (previous_[b] >= 0 ? next_[static_cast<size_t>(previous_[b])] : list.first) = next_[b];
   (next_[b] >= 0 ? previous_[static_cast<size_t>(next_[b])] : list.last) = previous_[b];
