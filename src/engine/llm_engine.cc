@@ -87,11 +87,7 @@ Status CheckEngineOptions(const EngineOptions& options) {
         at_least(options.session_store_bytes, kLeastSessionStoreBytes, "session_store_bytes")}) {
     if (!status.ok()) return status;
   }
-  if (options.preempt_checkpoint != "pressure" && options.preempt_checkpoint != "always") {
-    return InvalidArgument(fmt::format("preempt_checkpoint must be pressure or always, not '{}'",
-                                       options.preempt_checkpoint),
-                           "preempt_checkpoint");
-  }
+  if (Status status = CheckPreemptCheckpoint(options); !status.ok()) return status;
   return {};
 }
 
@@ -131,6 +127,14 @@ StatusOr<std::unique_ptr<SessionStore>> OpenSessions(const EngineOptions& option
 }
 
 }  // namespace
+
+Status CheckPreemptCheckpoint(const EngineOptions& options) {
+  const std::string& when = options.preempt_checkpoint;
+  if (when == "pressure" || when == "always") return {};
+  return InvalidArgument(
+      fmt::format("preempt_checkpoint must be pressure or always, not '{}'", when),
+      "preempt_checkpoint");
+}
 
 class LlmEngine::Impl {
  public:

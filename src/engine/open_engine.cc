@@ -95,11 +95,7 @@ Status CheckOptions(const EngineOptions& options) {
   if (options.max_model_len < 0) {
     return InvalidArgument("max_model_len must not be negative", "max_model_len");
   }
-  if (options.preempt_checkpoint != "pressure" && options.preempt_checkpoint != "always") {
-    return InvalidArgument(fmt::format("preempt_checkpoint must be pressure or always, not '{}'",
-                                       options.preempt_checkpoint),
-                           "preempt_checkpoint");
-  }
+  if (Status status = CheckPreemptCheckpoint(options); !status.ok()) return status;
   if (options.kv_disk_bytes < 0 || options.kv_disk_write_rate < 0) {
     const char* const field = options.kv_disk_bytes < 0 ? "kv_disk_bytes" : "kv_disk_write_rate";
     return InvalidArgument(fmt::format("{} must not be negative", field), field);

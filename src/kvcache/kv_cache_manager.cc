@@ -206,6 +206,12 @@ void KvCacheManager::Publish(Sequence* sequence, int32_t index) {
   // Else the one who computes it publishes it; this one stays private.
 }
 
+BlockId KvCacheManager::PublishLate(Sequence* sequence, int32_t index) {
+  const BlockId& block = sequence->blocks[static_cast<size_t>(index)];
+  if (!pool_.named(block)) Publish(sequence, index);
+  return pool_.named(block) && !pool_.pending(block) ? block : -1;
+}
+
 void KvCacheManager::OnComputed(Sequence* sequence) {
   sequence->high_water = std::max(sequence->high_water, sequence->computed);
   if (!options_.caching) return;
@@ -251,11 +257,7 @@ void KvCacheManager::Park(Sequence* sequence) {
   sequence->parked = options_.caching ? sequence->computed : 0;
   if (options_.caching) {
     for (int32_t i = 0; i < sequence->published; ++i) {
-      const BlockId block = sequence->blocks[static_cast<size_t>(i)];
-      // A private one whose name another sequence has had meanwhile may be published now.
-      if (!pool_.named(block)) Publish(sequence, i);
-      const BlockId published = sequence->blocks[static_cast<size_t>(i)];
-      if (pool_.named(published) && !pool_.pending(published)) ClaimBlock(sequence, published);
+      if (const BlockId block = PublishLate(sequence, i); block >= 0) ClaimBlock(sequence, block);
     }
     if (sequence->parked % kBlockTokens != 0) {
       const BlockId tail = sequence->blocks[static_cast<size_t>(sequence->published)];
@@ -280,10 +282,7 @@ void KvCacheManager::Release(Sequence* sequence) {
   }
   ForgetPending(sequence);
   for (int32_t i = 0; i < sequence->published; ++i) {
-    // A private one whose name another sequence has had meanwhile may be published now.
-    if (!pool_.named(sequence->blocks[static_cast<size_t>(i)])) Publish(sequence, i);
-    const BlockId block = sequence->blocks[static_cast<size_t>(i)];
-    if (pool_.named(block) && !pool_.pending(block)) StoreIfMissing(block);
+    if (const BlockId block = PublishLate(sequence, i); block >= 0) StoreIfMissing(block);
   }
   DropReferences(sequence);
 }

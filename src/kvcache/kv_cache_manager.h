@@ -130,6 +130,9 @@ class KvCacheManager {
   BlockId Take();
   bool Has(int32_t blocks) const { return blocks <= pool_.num_free() + pool_.num_cached(); }
   void Publish(Sequence* sequence, int32_t index);
+  // The sequence stops: its block `index`, which others may use from now on; a private one, whose
+  // name another sequence had when it was computed, may be published now. -1: nobody may use it.
+  BlockId PublishLate(Sequence* sequence, int32_t index);
   void ForgetPending(Sequence* sequence);
   void DropClaims(Sequence* sequence);
   // Nobody else can use the tail that it parked. REQUIRES: it has no claims.

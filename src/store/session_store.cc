@@ -32,8 +32,12 @@ int64_t SystemUnixMs() {
       .count();
 }
 
+// The clock counts finer than milliseconds: what it cannot show (a record of another build, a time
+// to live of centuries) is its end.
 SessionInfo::Time TimeOf(int64_t unix_ms) {
-  return SessionInfo::Time(std::chrono::milliseconds(unix_ms));
+  using std::chrono::milliseconds;
+  constexpr milliseconds kEnd = std::chrono::floor<milliseconds>(SessionInfo::Time::duration::max());
+  return SessionInfo::Time(std::clamp(milliseconds(unix_ms), -kEnd, kEnd));
 }
 
 Status Lost(const std::string& id, const Status& why) {
