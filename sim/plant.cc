@@ -35,22 +35,32 @@ class PlantedPolicy final : public SchedulingPolicy {
 
   const char* name() const override { return "planted"; }
 
-  int64_t Rank(const Sequence& sequence, TimePoint now) const override {
+  void BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
+                 TimePoint now) override {
+    fcfs_.BeginStep(queue, running, now);
+  }
+
+  Rank RankOf(const Sequence& sequence) const override {
     if (plant_ == Plant::kStarve && sequence.id == kStarvedId) {
-      return std::numeric_limits<int64_t>::max();
+      return {{std::numeric_limits<int64_t>::max()}};
     }
     if (plant_ == Plant::kClaimLost && sequence.claims.size() > 1) {
       const_cast<Sequence&>(sequence).claims.pop_back();
     }
-    const int64_t rank = fcfs_.Rank(sequence, now);
-    return plant_ == Plant::kReorder ? rank ^ 1 : rank;
+    Rank rank = fcfs_.RankOf(sequence);
+    if (plant_ == Plant::kReorder) rank.keys[0] ^= 1;
+    return rank;
+  }
+
+  bool MayPreempt(const Sequence& urgent, const Sequence& victim) const override {
+    return fcfs_.MayPreempt(urgent, victim);
   }
 
   size_t PickVictim(std::span<const Sequence* const> candidates) const override {
     return fcfs_.PickVictim(candidates);
   }
 
-  void OnScheduled(const Sequence& sequence, int32_t /*tokens*/) override {
+  void OnScheduled(const Sequence& sequence, const ScheduledWork& /*work*/) override {
     if (plant_ != Plant::kLeak) return;
     // Forget a block that holds nothing yet: its reference stays, no table names it, no text
     // changes.
@@ -58,7 +68,7 @@ class PlantedPolicy final : public SchedulingPolicy {
     if (static_cast<int32_t>(blocks.size()) > BlocksFor(sequence.num_ids())) blocks.pop_back();
   }
 
-  void OnFinished(const Sequence& /*sequence*/) override {}
+  void OnFinished(const Sequence& /*sequence*/, bool /*completed*/) override {}
 
  private:
   const Plant plant_;

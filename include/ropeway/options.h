@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_OPTIONS_H_
 #define ROPEWAY_OPTIONS_H_
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -45,6 +46,46 @@ struct EngineOptions {
   std::chrono::seconds session_ttl{std::chrono::hours(24)};
   int max_sessions = 10000;                        // More are refused.
   int64_t session_store_bytes = int64_t{1} << 30;  // What sessions may take, memory and disk each.
+
+  // How requests come together (docs/scheduling.md): "continuous" (they join and leave at every
+  // step), "dynamic" (a batch begins with max_batch_size requests or after batch_timeout, and ends
+  // as a whole), "static" (with max_batch_size requests, after static_flush, or when nothing more
+  // will come), or "serial" (one at a time).
+  std::string scheduler = "continuous";
+  int max_batch_size = 16;  // Of a static or dynamic batch; at least 1, at most max_num_seqs.
+  // static: rows of ended and shorter requests keep their place and cost, as in classic batching.
+  bool static_padding = true;
+  std::chrono::milliseconds static_flush{5000};  // From the oldest that waits.
+  // dynamic: from the oldest that waits. Negative: chosen from the arrivals, the batch waiting no
+  // longer than target_latency leaves after its predicted time.
+  std::chrono::milliseconds batch_timeout{50};
+  std::chrono::milliseconds target_latency{2000};
+
+  // Who goes first: "fcfs", "sjf", "length-balance", "cache-aware", "priority", "fair", or two or
+  // three of them joined by '+', of which the first decides and the next breaks its ties.
+  std::string policy = "priority+fair";
+  // "priority": the classes' guaranteed parts of the work, in percent; together 100.
+  std::array<int, 3> class_shares = {70, 20, 10};
+  bool strict_priority = false;  // No shares: a higher class always goes first.
+  // A request that has generated so much is not preempted for another one, unless memory is short.
+  // Negative: no such limit where its KV is kept (prefix_caching), 50 where it is computed anew.
+  int preempt_max_generated = -1;
+  // A request that would wait longer is refused; one that has waited so long goes first. Above 0.
+  std::chrono::milliseconds max_wait{30000};
+  int64_t max_queued_tokens = 4'000'000;  // Prompt tokens that wait; more are refused.
+  // Tokens of one prompt in one step; 0: max_num_batched_tokens alone.
+  int max_prefill_chunk = 0;
+  // A prompt of which more tokens are to be computed is a long one: while others decode, all long
+  // ones together get long_prefill_budget of each step, in units of cost (docs/scheduling.md).
+  int long_prefill_threshold = 512;
+  int long_prefill_budget = 64;
+  // How many run at once, at most max_num_seqs: "fixed", "aimd" (by the time of a step, against
+  // step_target) or "memory" (by the free part of the KV pool).
+  std::string batch_control = "fixed";
+  std::chrono::milliseconds step_target{100};
+  // Times to the first token, by class, beyond which a request is counted as late in the metrics.
+  std::array<std::chrono::milliseconds, 3> ttft_limits = {
+      std::chrono::milliseconds(100), std::chrono::milliseconds(300), std::chrono::milliseconds(500)};
 
   std::string trace_file;  // Chrome/Perfetto JSON of steps and requests is written here; "": none.
 };

@@ -61,6 +61,13 @@ struct ChatMessage {
 // more.
 enum class CacheRetention { kNormal, kLong };
 
+// Who goes first while there is too much to do: docs/scheduling.md.
+enum class Priority : uint8_t { kHigh, kMedium, kLow };
+inline constexpr int kNumPriorities = 3;
+
+// "high", "medium", "low".
+const char* PriorityName(Priority priority);
+
 // One request for generation.
 struct Request {
   // The prompt: text (encoded with special tokens recognised), token ids (used as they are), or a
@@ -94,6 +101,9 @@ struct Request {
   std::optional<std::chrono::milliseconds> timeout;
 
   std::string tenant;  // Whose request this is; "" where there is one tenant only.
+  Priority priority = Priority::kMedium;
+  // The tenant's share under the policy "fair", against those of others: [0.01, 100].
+  double tenant_weight = 1.0;
 
   // Who shares KV blocks with whom: requests with equal (cache_scope, cache_salt) and nobody else.
   std::string cache_scope;  // "": the tenant alone.
@@ -153,6 +163,15 @@ struct Usage {
   int32_t cached_tokens = 0;  // Prompt tokens taken from the prefix cache.
 };
 
+// Where a request's time went. A phase that it did not reach is zero.
+struct PhaseTimes {
+  std::chrono::nanoseconds queue{};  // From Submit to its first step.
+  // Of this, while a place was free and a static or dynamic batch waited for others.
+  std::chrono::nanoseconds formation{};
+  std::chrono::nanoseconds prefill{};  // From its first step to its first token.
+  std::chrono::nanoseconds decode{};   // From its first token to its last.
+};
+
 // How a request ended, once per accepted request.
 struct Finish {
   FinishReason reason = FinishReason::kStop;
@@ -161,6 +180,11 @@ struct Finish {
   int32_t preemptions = 0;        // How often it was preempted.
   uint64_t first_token_step = 0;  // The engine step that produced its first token.
   int32_t session_tokens = 0;     // Of the session before this turn; 0: the turn began it, or none.
+  // The batch in which it started, counted from 1: with EngineOptions::scheduler "continuous" those
+  // that ran in that step. 0: it never started.
+  uint64_t batch = 0;
+  int32_t batch_size = 0;  // Sequences that ran when that batch began.
+  PhaseTimes times;
 };
 
 // A finished request, collected: what Wait and Poll return.

@@ -38,6 +38,8 @@ struct Sequence {
   std::vector<TokenId> stop_ids;  // Sorted; each ends the sequence, as an end token does.
   SampleSpec spec;
   std::string tenant;
+  double tenant_weight = 1.0;
+  Priority priority = Priority::kMedium;
   TimePoint arrival{};
   TimePoint deadline = TimePoint::max();
   uint64_t order = 0;  // Arrival order within the core: 0, 1, 2, ...
@@ -50,6 +52,19 @@ struct Sequence {
   int32_t scored = 0;
   int32_t preemptions = 0;
   uint64_t first_token_step = 0;  // 0: no token yet.
+
+  // The scheduler's.
+  TimePoint queued_since{};  // While waiting or preempted.
+  int32_t run_steps = 0;     // Steps with work for it since it started or resumed.
+  // Waited its time out: it goes before later ones, and its work is on nobody's account, until it
+  // has run for a while.
+  bool promoted = false;
+  bool long_prefill = false;  // Much of it is to be computed: see SchedulerOptions.
+  // What the pool has of its ids, as of a while ago; for ranking while it waits.
+  int32_t cached_hint = 0;
+  uint64_t batch = 0;  // The batch in which it started; 0: it has not.
+  int32_t batch_size = 0;
+  Duration formation{};  // Of its time in the queue, what it waited for others to fill a batch.
 
   // Its blocks' names; the KV cache manager's but for the root and `retention`.
   BlockName cache_root;          // Says whose blocks it may share (CacheRoot).

@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_ENGINE_BACKEND_H_
 #define ROPEWAY_ENGINE_BACKEND_H_
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -12,6 +13,12 @@
 
 namespace ropeway {
 
+// What is known of a request once it is queued.
+struct Admission {
+  int32_t prompt_tokens = 0;
+  int32_t queue_position = 0;  // Requests that are to start before it; 0: it is next.
+};
+
 // Receives one request's output: OnAdmitted at most once and first, OnDelta any number of times,
 // then exactly one of OnFinish or OnError. Calls come in order, one at a time, from the backend's
 // threads; they must not block. Owned by the backend from Submit until the end; the backend drops
@@ -21,7 +28,7 @@ class OutputSink {
   virtual ~OutputSink() = default;
 
   // The request is encoded, checked and queued: a stream's headers may leave now.
-  virtual void OnAdmitted(RequestId id, int32_t prompt_tokens) = 0;
+  virtual void OnAdmitted(RequestId id, const Admission& admission) = 0;
 
   // New text and tokens. Returns false to cancel (the reader is gone): OnFinish(kCancelled)
   // follows.
@@ -47,6 +54,20 @@ struct RequestInfo {
   std::string tenant;
   bool started = false;      // Its first step has begun.
   double age_seconds = 0.0;  // Since Submit.
+  Priority priority = Priority::kMedium;
+  // Requests that are to start before it; negative: it runs, or is not queued yet.
+  int32_t queue_position = -1;
+};
+
+// Who waits, as of a moment ago.
+struct QueueInfo {
+  struct Class {
+    int waiting = 0;  // Also preempted ones, and those whose prompt is still to be encoded.
+    int running = 0;
+    double wait_seconds = 0.0;  // What a request that came now would wait.
+  };
+  std::array<Class, kNumPriorities> classes;  // By Priority.
+  std::string blocked_by;                     // What keeps the first from starting; "": none waits.
 };
 
 // For /livez and /readyz.
@@ -81,6 +102,8 @@ class Backend {
 
   // All requests accepted and without their end, in order of their ids.
   virtual std::vector<RequestInfo> Requests() const = 0;
+
+  virtual QueueInfo Queue() const = 0;
 
   // These three may take milliseconds per megabyte: not for I/O threads.
   virtual StatusOr<std::vector<TokenId>> Tokenize(const std::string& text,

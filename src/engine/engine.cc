@@ -105,8 +105,8 @@ class Engine::Impl::CollectorSink final : public OutputSink {
         result_(std::make_shared<Result>()),
         node_(1) {}
 
-  void OnAdmitted(RequestId, int32_t prompt_tokens) override {
-    result_->finish.usage.prompt_tokens = prompt_tokens;
+  void OnAdmitted(RequestId, const Admission& admission) override {
+    result_->finish.usage.prompt_tokens = admission.prompt_tokens;
   }
 
   bool OnDelta(RequestId id, Delta delta) override {

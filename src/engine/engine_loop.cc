@@ -128,7 +128,7 @@ void EngineLoop::Handle(FrontEnd::Prepared& arrival) {
     output_->Refuse(live, std::move(status));
     return;
   }
-  output_->Admit(live, prompt_tokens);
+  output_->Admit(live, {.prompt_tokens = prompt_tokens});
   // A cancel that overtook the arrival found nothing to end.
   if (live->cancel_asked.load()) core_.Finish(live->id, FinishReason::kCancelled);
 }

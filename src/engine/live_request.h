@@ -31,6 +31,7 @@ struct LiveRequest {
   TimePoint arrival{};
   TimePoint deadline = TimePoint::max();  // It fails with kDeadlineExceeded then.
   std::string tenant;
+  Priority priority = Priority::kMedium;
   std::unique_ptr<LiveTurn> turn;  // Of the session that the request names; null: none.
 
   ByteBudget::Hold bytes;            // What `request` takes of LlmEngineConfig::max_request_bytes.

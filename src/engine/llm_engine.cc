@@ -150,6 +150,7 @@ class LlmEngine::Impl {
   std::string MetricsText() const;
   int RetryAfterSeconds() const;
   std::vector<RequestInfo> Requests() const;
+  QueueInfo Queue() const;
   SessionStore* sessions() const { return sessions_.get(); }
 
   const LlmEngineConfig& config() const { return config_; }
@@ -264,6 +265,7 @@ StatusOr<RequestId> LlmEngine::Impl::Submit(Request request, std::shared_ptr<Out
     live->request = std::move(request);
     live->sink = std::move(sink);
     live->tenant = live->request.tenant;
+    live->priority = live->request.priority;
     live->arrival = config_.clock->Now();
     live->deadline = DeadlineOf(live->arrival, live->request, config_.options);
     if (!live->request.session_id.empty()) {
@@ -417,12 +419,29 @@ std::vector<RequestInfo> LlmEngine::Impl::Requests() const {
     const std::lock_guard lock(mu_);
     all.reserve(live_.size());
     for (const auto& [id, live] : live_) {
-      all.push_back({id, live->tenant, !live->counted_as_queued, ToSeconds(now - live->arrival)});
+      all.push_back({.id = id,
+                     .tenant = live->tenant,
+                     .started = !live->counted_as_queued,
+                     .age_seconds = ToSeconds(now - live->arrival),
+                     .priority = live->priority});
     }
   }
   std::sort(all.begin(), all.end(),
             [](const RequestInfo& a, const RequestInfo& b) { return a.id < b.id; });
   return all;
+}
+
+QueueInfo LlmEngine::Impl::Queue() const {
+  QueueInfo info;
+  {
+    const std::lock_guard lock(mu_);
+    for (const auto& [id, live] : live_) {
+      QueueInfo::Class& its = info.classes[static_cast<size_t>(live->priority)];
+      ++(live->counted_as_queued ? its.waiting : its.running);
+    }
+  }
+  info.blocked_by = loop_.stats().blocked_by;
+  return info;
 }
 
 StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
@@ -519,6 +538,14 @@ StatusOr<std::vector<TokenId>> LlmEngine::Tokenize(const std::string& text,
                                              {.add_special = add_special, .parse_special = true});
   } catch (const std::exception&) {
     return CurrentFailure("encoding the text");
+  }
+}
+
+QueueInfo LlmEngine::Queue() const {
+  try {
+    return impl_->Queue();
+  } catch (const std::bad_alloc&) {
+    return {};
   }
 }
 

@@ -30,8 +30,8 @@ OutputProcessor::OutputProcessor(const Tokenizer* tokenizer, EngineMetrics* metr
 
 OutputProcessor::~OutputProcessor() { Stop(); }
 
-void OutputProcessor::Admit(std::shared_ptr<LiveRequest> live, int32_t prompt_tokens) {
-  Message message = Admitted{std::move(live), prompt_tokens};
+void OutputProcessor::Admit(std::shared_ptr<LiveRequest> live, const Admission& admission) {
+  Message message = Admitted{std::move(live), admission};
   RetryUntilMemory([&] { return queue_.ForcePush(std::move(message)); });
 }
 
@@ -77,7 +77,7 @@ void OutputProcessor::Handle(Admitted& message) {
   const RequestId id = live->id;
   try {
     const auto it =
-        outputs_.try_emplace(id, live, message.prompt_tokens, tokenizer_, metrics_).first;
+        outputs_.try_emplace(id, live, message.admission, tokenizer_, metrics_).first;
     if (!it->second.Admit()) ask_finish_(id, FinishReason::kCancelled);
   } catch (const std::exception&) {
     const Status failure = CurrentFailure("admitting the request");

@@ -39,7 +39,7 @@ class OutputProcessor {
   OutputProcessor& operator=(const OutputProcessor&) = delete;
 
   // The request is queued in the engine. Never waits.
-  void Admit(std::shared_ptr<LiveRequest> live, int32_t prompt_tokens);
+  void Admit(std::shared_ptr<LiveRequest> live, const Admission& admission);
   // Ends a request with an error, whether it was admitted or not; without effect after its end.
   // Never waits.
   void Refuse(std::shared_ptr<LiveRequest> live, Status status);
@@ -53,7 +53,7 @@ class OutputProcessor {
  private:
   struct Admitted {
     std::shared_ptr<LiveRequest> live;
-    int32_t prompt_tokens;
+    Admission admission;
   };
   struct Refused {
     std::shared_ptr<LiveRequest> live;

@@ -28,17 +28,17 @@ bool CallSink(RequestId id, Fn&& fn) {
 
 }  // namespace
 
-RequestOutput::RequestOutput(std::shared_ptr<LiveRequest> live, int32_t prompt_tokens,
+RequestOutput::RequestOutput(std::shared_ptr<LiveRequest> live, const Admission& admission,
                              const Tokenizer* tokenizer, EngineMetrics* metrics)
     : live_(std::move(live)),
       tokenizer_(tokenizer),
       metrics_(metrics),
       stops_(live_->request.stop),
-      prompt_tokens_(prompt_tokens) {}
+      admission_(admission) {}
 
 bool RequestOutput::Admit() {
   const RequestId id = live_->id;
-  if (!CallSink(id, [&] { live_->sink->OnAdmitted(id, prompt_tokens_); })) {
+  if (!CallSink(id, [&] { live_->sink->OnAdmitted(id, admission_); })) {
     verdict_ = Verdict::kReaderGone;
   }
   return !closed();
@@ -71,7 +71,7 @@ void RequestOutput::AddLogprobs(float logprob, const std::vector<TokenLogprob>& 
 void RequestOutput::Measure(TimePoint at) {
   if (completion_tokens_ == 1) {
     metrics_->time_to_first_token->Observe(ToSeconds(at - live_->arrival));
-    metrics_->prompt_tokens->Increment(prompt_tokens_);
+    metrics_->prompt_tokens->Increment(admission_.prompt_tokens);
   } else {
     metrics_->inter_token_latency->Observe(ToSeconds(at - last_token_));
   }
@@ -147,7 +147,7 @@ bool RequestOutput::Finish(FinishReason reason, TimePoint at) {
     }
   }
   finish_.reason = reason;
-  finish_.usage.prompt_tokens = prompt_tokens_;
+  finish_.usage.prompt_tokens = admission_.prompt_tokens;
   finish_.usage.completion_tokens = completion_tokens_;
   finish_.usage.cached_tokens = cached_tokens_;
   finish_.seed = live_->seed;
@@ -192,7 +192,7 @@ void RequestOutput::Fail(const Status& status, TimePoint at) {
 void RequestOutput::CountEnd(FinishReason reason, TimePoint at) {
   // A prompt that was all there was to compute is done with the end, not with a first token.
   if (reason == FinishReason::kLength && completion_tokens_ == 0) {
-    metrics_->prompt_tokens->Increment(prompt_tokens_);
+    metrics_->prompt_tokens->Increment(admission_.prompt_tokens);
   }
   metrics_->finished(reason)->Increment();
   metrics_->e2e_latency->Observe(ToSeconds(at - live_->arrival));

@@ -32,7 +32,7 @@ class RequestOutput {
   };
 
   // `tokenizer` and `metrics` must outlive it.
-  RequestOutput(std::shared_ptr<LiveRequest> live, int32_t prompt_tokens,
+  RequestOutput(std::shared_ptr<LiveRequest> live, const Admission& admission,
                 const Tokenizer* tokenizer, EngineMetrics* metrics);
 
   // Tells the sink that the request is queued. False where it threw: it wants no more.
@@ -76,7 +76,7 @@ class RequestOutput {
   EngineMetrics* const metrics_;
   Detokenizer detokenizer_;
   StopMatcher stops_;
-  const int32_t prompt_tokens_;
+  const Admission admission_;
   int32_t completion_tokens_ = 0;
   int32_t preemptions_ = 0;
   int32_t cached_tokens_ = 0;

@@ -153,12 +153,13 @@ void TestSink::Check(RequestId id, bool good, const char* violation) {
   if (!good && seen_.violation.empty()) seen_.violation = violation;
 }
 
-void TestSink::OnAdmitted(RequestId id, int32_t prompt_tokens) {
+void TestSink::OnAdmitted(RequestId id, const Admission& admission) {
   const NeverFailingNew calm;
   const std::lock_guard lock(mu_);
   Check(id, !seen_.admitted && seen_.deltas == 0, "OnAdmitted not once and first");
   seen_.admitted = true;
-  seen_.prompt_tokens = prompt_tokens;
+  seen_.prompt_tokens = admission.prompt_tokens;
+  seen_.queue_position = admission.queue_position;
 }
 
 bool TestSink::OnDelta(RequestId id, Delta delta) {

@@ -127,7 +127,7 @@ class TestSink final : public OutputSink {
   explicit TestSink(OnDeltaDoes does = OnDeltaDoes::kGoOn, int from = 0)
       : does_(does), from_(from) {}
 
-  void OnAdmitted(RequestId id, int32_t prompt_tokens) override;
+  void OnAdmitted(RequestId id, const Admission& admission) override;
   bool OnDelta(RequestId id, Delta delta) override;
   void OnFinish(RequestId id, const Finish& finish) override;
   void OnError(RequestId id, const Status& status) override;
@@ -141,6 +141,7 @@ class TestSink final : public OutputSink {
     int ends = 0;
     bool admitted = false;
     int32_t prompt_tokens = 0;
+    int32_t queue_position = 0;
     std::optional<Finish> finish;
     Status error;
     std::string violation;

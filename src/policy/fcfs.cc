@@ -2,8 +2,8 @@
 
 namespace ropeway {
 
-int64_t FcfsPolicy::Rank(const Sequence& sequence, TimePoint /*now*/) const {
-  return static_cast<int64_t>(sequence.order);
+Rank FcfsPolicy::RankOf(const Sequence& sequence) const {
+  return {{static_cast<int64_t>(sequence.order)}};
 }
 
 size_t FcfsPolicy::PickVictim(std::span<const Sequence* const> candidates) const {
@@ -13,9 +13,5 @@ size_t FcfsPolicy::PickVictim(std::span<const Sequence* const> candidates) const
   }
   return newest;
 }
-
-// Arrival order needs no memory of what ran.
-void FcfsPolicy::OnScheduled(const Sequence& /*sequence*/, int32_t /*tokens*/) {}
-void FcfsPolicy::OnFinished(const Sequence& /*sequence*/) {}
 
 }  // namespace ropeway

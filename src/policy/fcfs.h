@@ -11,10 +11,12 @@ namespace ropeway {
 class FcfsPolicy final : public SchedulingPolicy {
  public:
   const char* name() const override { return "fcfs"; }
-  int64_t Rank(const Sequence& sequence, TimePoint now) const override;
+  void BeginStep(std::span<Sequence* const>, std::span<Sequence* const>, TimePoint) override {}
+  Rank RankOf(const Sequence& sequence) const override;
+  bool MayPreempt(const Sequence&, const Sequence&) const override { return false; }
   size_t PickVictim(std::span<const Sequence* const> candidates) const override;
-  void OnScheduled(const Sequence& sequence, int32_t tokens) override;
-  void OnFinished(const Sequence& sequence) override;
+  void OnScheduled(const Sequence&, const ScheduledWork&) override {}
+  void OnFinished(const Sequence&, bool) override {}
 };
 
 }  // namespace ropeway

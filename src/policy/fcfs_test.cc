@@ -13,10 +13,10 @@ TEST(FcfsPolicyTest, RanksByArrivalAndGivesUpTheNewest) {
   first.order = 3;
   second.order = 8;
   third.order = 12;
-  EXPECT_LT(policy.Rank(first, TimePoint{9}), policy.Rank(second, TimePoint{9}));
+  EXPECT_LT(policy.RankOf(first), policy.RankOf(second));
   second.preemptions = 5;
   second.state = SequenceState::kPreempted;
-  EXPECT_LT(policy.Rank(second, TimePoint{9}), policy.Rank(third, TimePoint{9}))
+  EXPECT_LT(policy.RankOf(second), policy.RankOf(third))
       << "a preempted sequence keeps its place";
   const std::vector<const Sequence*> candidates = {&first, &third, &second};
   EXPECT_EQ(policy.PickVictim(candidates), 1U);

@@ -21,7 +21,7 @@ int32_t LongestTable(const Sequence& sequence) { return sequence.prompt_len + se
 // What memory is taken for when a sequence is queued, beyond its prompt.
 constexpr int32_t kReservedTokens = 1024;
 
-bool Before(int64_t rank_a, const Sequence& a, int64_t rank_b, const Sequence& b) {
+bool Before(const Rank& rank_a, const Sequence& a, const Rank& rank_b, const Sequence& b) {
   return rank_a != rank_b ? rank_a < rank_b : a.order < b.order;
 }
 
@@ -79,7 +79,7 @@ void Scheduler::Remove(Sequence* sequence, SequenceEvent event) {
   Erase(sequence->running() ? &running_ : &queue_, sequence);
   kv_->Release(sequence);
   mover_->Move(sequence->id, &sequence->state, event);
-  policy_->OnFinished(*sequence);
+  policy_->OnFinished(*sequence, event == SequenceEvent::kEnd);
 }
 
 void Scheduler::FetchDone(Sequence* sequence) {
@@ -105,8 +105,9 @@ const Schedule& Scheduler::Plan(TimePoint now) {
 }
 
 void Scheduler::RankRunning(TimePoint now) {
+  policy_->BeginStep(queue_, running_, now);
   ranked_.clear();
-  for (Sequence* sequence : running_) ranked_.push_back({policy_->Rank(*sequence, now), sequence});
+  for (Sequence* sequence : running_) ranked_.push_back({policy_->RankOf(*sequence), sequence});
   UpdateFollowers(now);
   std::sort(ranked_.begin(), ranked_.end(), [](const Ranked& a, const Ranked& b) {
     return Before(a.rank, *a.sequence, b.rank, *b.sequence);
@@ -124,7 +125,7 @@ void Scheduler::UpdateFollowers(TimePoint now) {
     const auto it = std::find_if(ranked_.begin(), ranked_.end(), [leader](const Ranked& ranked) {
       return ranked.sequence->id == leader;
     });
-    if (it != ranked_.end()) it->rank = std::min(it->rank, policy_->Rank(*follower, now));
+    if (it != ranked_.end()) it->rank = std::min(it->rank, policy_->RankOf(*follower));
   }
 }
 
@@ -228,10 +229,10 @@ void Scheduler::StartFromQueue(TimePoint now) {
 
 size_t Scheduler::FirstOfQueue(TimePoint now, bool followers) const {
   size_t first = queue_.size();
-  int64_t first_rank = 0;
+  Rank first_rank;
   for (size_t i = 0; i < queue_.size(); ++i) {
     if (queue_[i]->follows > 0 && !followers) continue;
-    const int64_t rank = policy_->Rank(*queue_[i], now);
+    const Rank rank = policy_->RankOf(*queue_[i]);
     if (first == queue_.size() || Before(rank, *queue_[i], first_rank, *queue_[first])) {
       first = i;
       first_rank = rank;
@@ -275,7 +276,11 @@ void Scheduler::Give(Sequence* sequence, int32_t num_tokens) {
   const bool sample = start + num_tokens == sequence->num_ids() && sequence->max_tokens > 0;
   schedule_.items.push_back({sequence, start, num_tokens, sample});
   schedule_.num_tokens += num_tokens;
-  policy_->OnScheduled(*sequence, num_tokens);
+  const int32_t fresh = std::min(sequence->prompt_len, start + num_tokens) -
+                        std::max(start, sequence->high_water);
+  policy_->OnScheduled(*sequence, {.prompt_tokens = std::max(0, fresh),
+                                   .output_tokens = sample ? 1 : 0,
+                                   .cost = static_cast<double>(num_tokens)});
 }
 
 Status Scheduler::CheckIntegrity() const {

@@ -116,7 +116,7 @@ class Scheduler {
 
  private:
   struct Ranked {
-    int64_t rank;
+    Rank rank;
     Sequence* sequence;
   };
 

@@ -308,12 +308,16 @@ TEST_F(SchedulerTest, ABlockedOneWithCachedBlocksCountsThemOnce) {
 class ShortestPromptFirst final : public SchedulingPolicy {
  public:
   const char* name() const override { return "shortest_prompt"; }
-  int64_t Rank(const Sequence& sequence, TimePoint) const override { return sequence.prompt_len; }
+  void BeginStep(std::span<Sequence* const>, std::span<Sequence* const>, TimePoint) override {}
+  Rank RankOf(const Sequence& sequence) const override { return {{sequence.prompt_len}}; }
+  bool MayPreempt(const Sequence&, const Sequence&) const override { return false; }
   size_t PickVictim(std::span<const Sequence* const> candidates) const override {
     return candidates.size() - 1;
   }
-  void OnScheduled(const Sequence&, int32_t tokens) override { tokens_ += tokens; }
-  void OnFinished(const Sequence&) override { ++finished_; }
+  void OnScheduled(const Sequence&, const ScheduledWork& work) override {
+    tokens_ += work.prompt_tokens;
+  }
+  void OnFinished(const Sequence&, bool completed) override { finished_ += completed ? 1 : 0; }
   int tokens_ = 0;
   int finished_ = 0;
 };
@@ -354,12 +358,14 @@ TEST_F(SchedulerTest, ALeaderRunsAtTheBestRankOfItsFollowers) {
 class OldestGivesWay final : public SchedulingPolicy {
  public:
   const char* name() const override { return "oldest_gives_way"; }
-  int64_t Rank(const Sequence& sequence, TimePoint) const override {
-    return static_cast<int64_t>(sequence.order);
+  void BeginStep(std::span<Sequence* const>, std::span<Sequence* const>, TimePoint) override {}
+  Rank RankOf(const Sequence& sequence) const override {
+    return {{static_cast<int64_t>(sequence.order)}};
   }
+  bool MayPreempt(const Sequence&, const Sequence&) const override { return false; }
   size_t PickVictim(std::span<const Sequence* const>) const override { return 0; }
-  void OnScheduled(const Sequence&, int32_t) override {}
-  void OnFinished(const Sequence&) override {}
+  void OnScheduled(const Sequence&, const ScheduledWork&) override {}
+  void OnFinished(const Sequence&, bool) override {}
 };
 
 TEST_F(SchedulerTest, WhatHasWorkInThisStepIsNoVictim) {

@@ -31,7 +31,7 @@ void ServerSink::Wake(bool overflow) {
   wake_(overflow);
 }
 
-void ServerSink::OnAdmitted(RequestId, int32_t) {
+void ServerSink::OnAdmitted(RequestId, const Admission&) {
   std::lock_guard lock(mutex_);
   pending_.admitted = true;
   Wake(false);

@@ -47,7 +47,7 @@ class ServerSink : public OutputSink {
   // deltas ask the backend to cancel.
   void Close();
 
-  void OnAdmitted(RequestId id, int32_t prompt_tokens) final;
+  void OnAdmitted(RequestId id, const Admission& admission) final;
   bool OnDelta(RequestId id, Delta delta) final;
   void OnFinish(RequestId id, const Finish& finish) final;
   void OnError(RequestId id, const Status& status) final;

@@ -26,7 +26,7 @@ Delta Text(const std::string& text) {
 TEST(SseSink, HandsOverInOrderAndOnce) {
   Wakes wakes;
   SseSink sink(1 << 20, 100, wakes.Fn());
-  sink.OnAdmitted(1, 3);
+  sink.OnAdmitted(1, {.prompt_tokens = 3});
   EXPECT_TRUE(sink.OnDelta(1, Text("a")));
   EXPECT_TRUE(sink.OnDelta(1, Text("b")));
   EXPECT_EQ(wakes.plain, 1);  // One wake until something is taken.
@@ -97,7 +97,7 @@ TEST(ServerSink, LookTellsWithoutTaking) {
   Wakes wakes;
   SseSink sink(1 << 20, 100, wakes.Fn());
   EXPECT_FALSE(sink.Look().admitted);
-  sink.OnAdmitted(1, 3);
+  sink.OnAdmitted(1, {.prompt_tokens = 3});
   EXPECT_TRUE(sink.OnDelta(1, Text("a")));
   EXPECT_TRUE(sink.Look().admitted);
   EXPECT_FALSE(sink.Look().ended);
@@ -140,7 +140,7 @@ TEST(CollectorSink, CollectsUntilTheEnd) {
 TEST(CollectorSink, WakesForTheEndAfterAdmission) {
   Wakes wakes;
   CollectorSink sink(false, wakes.Fn());
-  sink.OnAdmitted(1, 3);
+  sink.OnAdmitted(1, {.prompt_tokens = 3});
   EXPECT_EQ(wakes.plain, 1);
   EXPECT_FALSE(sink.Look().ended);
   sink.OnFinish(1, Finish());

@@ -129,7 +129,7 @@ StatusOr<RequestId> FakeBackend::Submit(Request request, std::shared_ptr<OutputS
   submitted_.push_back(request);
   const RequestId id = next_id_++;
   if (running.script.fail_in_submit) {
-    sink->OnAdmitted(id, 3);
+    sink->OnAdmitted(id, {.prompt_tokens = 3});
     sink->OnError(id, running.script.failure);
     return id;
   }
@@ -271,7 +271,7 @@ bool FakeBackend::Step(RequestId id, Running* running) {
       std::lock_guard lock(mutex_);
       running_.at(id).admitted = true;
     }
-    sink.OnAdmitted(id, 3);
+    sink.OnAdmitted(id, {.prompt_tokens = 3});
     return true;
   }
   if (running->request.prompt_logprobs && !running->prompt_sent) {

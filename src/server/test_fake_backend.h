@@ -50,6 +50,7 @@ class FakeBackend final : public Backend {
   void set_health(Health health);
   void set_tokenize_hook(std::function<void()> hook);  // Runs in each Tokenize, on its thread.
   void set_step_pause(std::chrono::microseconds pause);
+  void set_queue(QueueInfo queue) { queue_ = std::move(queue); }  // Before the server starts.
   void set_hold_failures(bool hold);  // While true, what is to fail after its admission waits.
   std::vector<Request> submitted() const;
   int active() const;
@@ -67,6 +68,7 @@ class FakeBackend final : public Backend {
   std::string MetricsText() const override { return "fake_metric 1\n"; }
   int RetryAfterSeconds() const override { return 7; }
   std::vector<RequestInfo> Requests() const override;
+  QueueInfo Queue() const override { return queue_; }
   StatusOr<std::vector<TokenId>> Tokenize(const std::string&, bool) const override;
   StatusOr<std::vector<TokenId>> TokenizeChat(const std::vector<ChatMessage>&, bool,
                                               bool) const override;
@@ -95,6 +97,7 @@ class FakeBackend final : public Backend {
   ScriptFn script_;
   Status refusal_;
   Health health_;
+  QueueInfo queue_;
   std::function<void()> tokenize_hook_;
   std::chrono::microseconds pause_{100};
   std::map<RequestId, Running> running_;

@@ -16,4 +16,16 @@ const char* FinishReasonName(FinishReason reason) {
   return "failed";
 }
 
+const char* PriorityName(Priority priority) {
+  switch (priority) {
+    case Priority::kHigh:
+      return "high";
+    case Priority::kMedium:
+      return "medium";
+    case Priority::kLow:
+      return "low";
+  }
+  return "unknown";
+}
+
 }  // namespace ropeway
