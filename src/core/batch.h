@@ -39,6 +39,8 @@ struct BatchItem {
   // start + tokens.size() positions. Positions before `start` are already written.
   std::vector<BlockId> blocks;
   bool sample = false;  // Sample the token after the last of `tokens`.
+  // It stands for nobody (a padded static batch): costs what another item does, and writes nothing.
+  bool padding = false;
   // The ids at [score_begin, score_end) are scored: the log-prob of each given those before it.
   // Empty, or start < score_begin < score_end <= start + tokens.size() + 1: the row of the id
   // before is part of this item.

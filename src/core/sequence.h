@@ -62,7 +62,8 @@ struct Sequence {
   bool long_prefill = false;  // Much of it is to be computed: see SchedulerOptions.
   // What the pool has of its ids, as of a while ago; for ranking while it waits.
   int32_t cached_hint = 0;
-  uint64_t batch = 0;  // The batch in which it started; 0: it has not.
+  double queued_cost = 0.0;  // While in the queue: what is still to be computed for it, as foreseen.
+  uint64_t batch = 0;        // The batch in which it started; 0: it has not.
   int32_t batch_size = 0;
   Duration formation{};  // Of its time in the queue, what it waited for others to fill a batch.
 

@@ -35,14 +35,13 @@ BatchBuilder::BatchBuilder(int max_items) {
   spare_items_.reserve(n);
 }
 
-void BatchBuilder::Begin(uint64_t step, const std::vector<BlockCopy>& copies) {
+void BatchBuilder::Begin(uint64_t step) {
   while (!batch_.items.empty()) {
     spare_items_.push_back(std::move(batch_.items.back()));
     batch_.items.pop_back();
   }
   work_.clear();
   batch_.step = step;
-  batch_.copies.assign(copies.begin(), copies.end());
 }
 
 void BatchBuilder::Add(const ScheduledItem& planned) {
@@ -55,6 +54,7 @@ void BatchBuilder::Add(const ScheduledItem& planned) {
   item.tokens.assign(first, first + planned.num_tokens);
   item.blocks.assign(sequence.blocks.begin(), sequence.blocks.end());
   item.sample = planned.sample;
+  item.padding = false;
   SetScoreRange(planned, &item);
   const bool scores = item.score_begin < item.score_end;
   Work work{planned, {}};
@@ -78,6 +78,23 @@ void BatchBuilder::Add(const ScheduledItem& planned) {
   batch_.items.push_back(std::move(item));
   spare_items_.pop_back();
   work_.push_back(std::move(work));
+}
+
+void BatchBuilder::AddPadding(const PaddingItem& planned, BlockId scratch) {
+  if (spare_items_.empty()) spare_items_.emplace_back();
+  BatchItem& item = spare_items_.back();
+  item.sequence = 0;
+  item.start = planned.start;
+  item.tokens.assign(static_cast<size_t>(planned.num_tokens), 0);
+  item.blocks.assign(static_cast<size_t>(BlocksFor(planned.start + planned.num_tokens)), scratch);
+  item.sample = planned.sample;
+  item.padding = true;
+  item.score_begin = item.score_end = 0;
+  item.ids = {};
+  item.spec = {};
+  item.spec.params.temperature = 0;
+  batch_.items.push_back(std::move(item));
+  spare_items_.pop_back();
 }
 
 Status BatchBuilder::CheckResult(const StepResult& result) const {

@@ -9,7 +9,7 @@
 #include "core/batch.h"
 #include "core/sequence.h"
 #include "ropeway/status.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/schedule.h"
 
 namespace ropeway {
 
@@ -28,11 +28,15 @@ class BatchBuilder {
   explicit BatchBuilder(int max_items);
 
   // Begins the batch of step `step`.
-  void Begin(uint64_t step, const std::vector<BlockCopy>& copies);
+  void Begin(uint64_t step);
 
   // Adds an item, and takes all memory that its result will need: room in the sequence's ids for
   // what is sampled, and for the log-probs of its prompt. Throws std::bad_alloc with nothing added.
   void Add(const ScheduledItem& planned);
+
+  // Adds rows that stand for nobody and read the block `scratch` alone. After all others. Throws
+  // std::bad_alloc with nothing added.
+  void AddPadding(const PaddingItem& planned, BlockId scratch);
 
   const Batch& batch() const { return batch_; }
   std::vector<Work>& work() { return work_; }
@@ -46,7 +50,7 @@ class BatchBuilder {
   Status CheckScored(const StepResult& result) const;
 
   Batch batch_;
-  std::vector<Work> work_;              // As many as the batch has items.
+  std::vector<Work> work_;              // One for each of the batch's items but padding.
   std::vector<BatchItem> spare_items_;  // Beyond this step's number, for their memory.
 };
 

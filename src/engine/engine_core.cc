@@ -1,6 +1,7 @@
 #include "engine/engine_core.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -14,6 +15,7 @@
 #include "engine/batch_builder.h"
 #include "engine/failure.h"
 #include "kvcache/kv_cache_manager.h"
+#include "scheduler/batch_size_control.h"
 #include "scheduler/scheduler.h"
 
 namespace ropeway {
@@ -26,6 +28,28 @@ constexpr int kStoresPerIdleCall = 16;
 // Prompt tokens of a step that tell what one costs.
 constexpr int kLeastRowsToLearn = 64;
 
+SchedulerOptions SchedulerOptionsOf(const EngineCoreOptions& options) {
+  return {.max_num_seqs = options.max_num_seqs,
+          .max_num_batched_tokens = options.max_num_batched_tokens,
+          .max_prefill_chunk = options.max_prefill_chunk,
+          .long_prefill_threshold = options.long_prefill_threshold,
+          .long_prefill_budget = options.long_prefill_budget,
+          .preempt_max_generated = options.preempt_max_generated,
+          .max_wait = options.max_wait,
+          .class_parts = options.class_parts,
+          .attention_weight = options.attention_weight,
+          .learn_cost = options.learn_cost,
+          .batching = options.batching,
+          .padding = options.padding};
+}
+
+// REQUIRES: EngineCore::CheckOptions.
+std::unique_ptr<BatchSizeControl> BatchControlOf(const EngineCoreOptions& options) {
+  return *MakeBatchSizeControl({.name = options.batch_control,
+                                .max_num_seqs = options.max_num_seqs,
+                                .step_target = options.step_target});
+}
+
 }  // namespace
 
 class EngineCore::Impl {
@@ -36,16 +60,16 @@ class EngineCore::Impl {
         executor_(executor),
         clock_(clock),
         emit_(std::move(emit)),
-        kv_({.num_blocks = layout.num_blocks,
+        // Padding reads the last block, which is nobody's.
+        scratch_(layout.num_blocks - 1),
+        kv_({.num_blocks = layout.num_blocks - (options.padding ? 1 : 0),
              .block_bytes = layout.block_bytes,
              .caching = options.prefix_caching,
              .eviction = options.eviction,
              .checkpoint_always = options.checkpoint_always,
              .tier = options.tier}),
-        scheduler_({.max_num_seqs = options.max_num_seqs,
-                    .max_num_batched_tokens = options.max_num_batched_tokens,
-                    .max_prefill_chunk = options.max_prefill_chunk},
-                   policy, &kv_, &mover_),
+        scheduler_(SchedulerOptionsOf(options), policy, &kv_, &mover_),
+        control_(BatchControlOf(options)),
         transfers_(options.prefix_caching ? options.tier : nullptr, executor, &kv_, clock,
                    layout.block_bytes, options.max_num_seqs,
                    [this](Sequence* sequence) { scheduler_.FetchDone(sequence); }),
@@ -63,6 +87,10 @@ class EngineCore::Impl {
   const CoreStats& stats() const { return stats_; }
   const StepContent& last_step() const { return last_step_; }
   const Status& device_status() const { return device_status_; }
+  int32_t QueuePosition(RequestId id) const;
+  std::vector<RequestId> QueueOrder() const { return scheduler_.QueueOrder(); }
+  double WaitSeconds(Priority priority) const { return scheduler_.WaitSeconds(priority); }
+  void Flush() { scheduler_.set_flush(true); }
   const TransitionCounts& transitions() const { return mover_.counts(); }
   Status CheckIntegrity() const;
 
@@ -70,6 +98,7 @@ class EngineCore::Impl {
   using Sequences = std::map<RequestId, std::unique_ptr<Sequence>>;
 
   Status CheckRequest(const CoreRequest& request) const;
+  Status CheckQueue(const CoreRequest& request) const;
   void Insert(CoreRequest request);
   // Makes room for the events of a step of `sequences` sequences.
   void ReserveEvents(size_t sequences);
@@ -95,6 +124,7 @@ class EngineCore::Impl {
   void Fail(Sequence* sequence, Status status) {
     End(sequence, SequenceEvent::kFail, FinishReason::kFailed, std::move(status));
   }
+  static void SetBatch(const Sequence& sequence, CoreEvent* event);
   void LoseDevice(Status status);
   void EmitAll();
   void UpdateStats();
@@ -104,9 +134,11 @@ class EngineCore::Impl {
   Executor* const executor_;
   const Clock* const clock_;
   const EmitFn emit_;
+  const BlockId scratch_;
   KvCacheManager kv_;
   SequenceMover mover_;
   Scheduler scheduler_;
+  const std::unique_ptr<BatchSizeControl> control_;
   TierTransfers transfers_;
   BatchBuilder builder_;
   Status device_status_;
@@ -116,6 +148,7 @@ class EngineCore::Impl {
   uint64_t next_order_ = 0;
   uint64_t step_ = 0;
   uint64_t preemptions_ = 0;
+  Duration last_took_{};  // By the newest step that computed.
   int memory_tries_ = 0;  // Steps in a row for which memory was short.
   // Not emitted yet. Its memory is taken ahead, for one end of each sequence and in a step for all
   // of that step's: what has happened is never lost for want of memory.
@@ -157,12 +190,37 @@ Status EngineCore::Impl::CheckRequest(const CoreRequest& request) const {
 Status EngineCore::Impl::Add(CoreRequest request) {
   try {
     if (Status status = CheckRequest(request); !status.ok()) return status;
+    if (Status status = CheckQueue(request); !status.ok()) return status;
     Insert(std::move(request));
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
   }
   UpdateStats();
   return {};
+}
+
+Status EngineCore::Impl::CheckQueue(const CoreRequest& request) const {
+  const int64_t tokens = scheduler_.queued_tokens();
+  if (tokens > 0 &&
+      tokens + static_cast<int64_t>(request.prompt.size()) > options_.max_queued_tokens) {
+    return {StatusCode::kResourceExhausted,
+            "the queue is full: prompts of " + std::to_string(tokens) +
+                " tokens wait already, and this one has " + std::to_string(request.prompt.size()) +
+                " (max_queued_tokens " + std::to_string(options_.max_queued_tokens) + ")"};
+  }
+  const double wait = scheduler_.WaitSeconds(request.priority);
+  const double most = ToSeconds(options_.max_wait);
+  if (wait <= most) return {};
+  return {StatusCode::kResourceExhausted,
+          "the request would wait about " + std::to_string(std::llround(std::ceil(wait))) +
+              " s for its turn, longer than max_wait (" + std::to_string(std::llround(most)) +
+              " s)"};
+}
+
+int32_t EngineCore::Impl::QueuePosition(RequestId id) const {
+  const auto it = sequences_.find(id);
+  if (it == sequences_.end() || it->second->running()) return 0;
+  return scheduler_.PositionOf(*it->second);
 }
 
 void EngineCore::Impl::Insert(CoreRequest request) {
@@ -183,11 +241,13 @@ void EngineCore::Impl::Insert(CoreRequest request) {
   sequence->cache_root = request.cache_root;
   sequence->names = std::move(request.block_names);
   sequence->retention = request.retention;
+  sequence->priority = request.priority;
+  sequence->tenant_weight = request.tenant_weight;
   ReserveEvents(sequences_.size() + 1);
   const auto it = sequences_.emplace(request.id, std::move(sequence)).first;
   try {
     if (request.deadline != TimePoint::max()) deadlines_.emplace(request.deadline, request.id);
-    scheduler_.Add(it->second.get());
+    scheduler_.Add(it->second.get(), clock_->Now());
   } catch (...) {
     deadlines_.erase({request.deadline, request.id});
     sequences_.erase(it);
@@ -223,7 +283,8 @@ bool EngineCore::Impl::Step() {
   try {
     ReserveEvents(sequences_.size());
     const uint64_t fetched = transfers_.counts().fetched_blocks;
-    transfers_.TakeReads();
+    transfers_.TakeReads(last_took_);
+    scheduler_.set_limit(control_->limit());
     FailOverdue(now);
     const Schedule& schedule = scheduler_.Plan(now);
     MoveBlocks(schedule);
@@ -233,7 +294,7 @@ bool EngineCore::Impl::Step() {
     if (options_.note_steps) {
       NoteContent(schedule, transfers_.counts().fetched_blocks - fetched);
     }
-    if (builder_.work().empty()) {
+    if (builder_.batch().items.empty()) {
       memory_tries_ = 0;
     } else {
       Compute();
@@ -248,7 +309,7 @@ bool EngineCore::Impl::Step() {
 }
 
 void EngineCore::Impl::MoveBlocks(const Schedule& schedule) {
-  for (Sequence* sequence : schedule.preempted) transfers_.Cancel(sequence);
+  for (const Schedule::Preempted& gone : schedule.preempted) transfers_.Cancel(gone.sequence);
   transfers_.StoreEvicted();
   for (const Schedule::Fetch& fetch : schedule.fetches) {
     ++stats_.last_fetches;
@@ -263,18 +324,22 @@ void EngineCore::Impl::FailOverdue(TimePoint now) {
 }
 
 void EngineCore::Impl::AddScheduleEvents(const Schedule& schedule) {
-  for (const Sequence* sequence : schedule.preempted) {
+  for (const Schedule::Preempted& gone : schedule.preempted) {
     ++preemptions_;
-    AddEvent(CoreEvent::Kind::kPreempted, sequence->id);
+    ++stats_.preemptions_by[static_cast<size_t>(gone.reason)];
+    AddEvent(CoreEvent::Kind::kPreempted, gone.sequence->id).preempt_reason = gone.reason;
   }
   for (const Sequence* sequence : schedule.started) {
-    AddEvent(CoreEvent::Kind::kStarted, sequence->id);
+    stats_.batch = sequence->batch;
+    SetBatch(*sequence, &AddEvent(CoreEvent::Kind::kStarted, sequence->id));
   }
 }
 
 void EngineCore::Impl::NoteSchedule(const Schedule& schedule) {
   stats_.blocked_id = schedule.head != nullptr ? schedule.head->id : 0;
   stats_.blocked_by = schedule.head != nullptr ? BlockedByName(schedule.head_blocked_by) : "";
+  stats_.blocked_rule = schedule.head_blocked_by;
+  stats_.next_look = schedule.next_look;
   // Where nobody computes, the one who waits for the tier is whom all wait for.
   const Sequence* fetching = schedule.items.empty() ? transfers_.oldest() : nullptr;
   if (fetching != nullptr) {
@@ -284,7 +349,7 @@ void EngineCore::Impl::NoteSchedule(const Schedule& schedule) {
 }
 
 void EngineCore::Impl::BuildBatch(const Schedule& schedule) {
-  builder_.Begin(step_, schedule.copies);
+  builder_.Begin(step_);
   for (const ScheduledItem& item : schedule.items) {
     try {
       builder_.Add(item);
@@ -292,12 +357,16 @@ void EngineCore::Impl::BuildBatch(const Schedule& schedule) {
       Fail(item.sequence, OutOfMemory());
     }
   }
+  for (const PaddingItem& item : schedule.padding) builder_.AddPadding(item, scratch_);
+  stats_.last_padding_rows = schedule.num_padding_tokens;
 }
 
 void EngineCore::Impl::NoteContent(const Schedule& schedule, uint64_t fetched_blocks) {
   try {
     last_step_.fetched_blocks = static_cast<int32_t>(fetched_blocks);
-    for (const Sequence* gone : schedule.preempted) last_step_.preempted.push_back(gone->id);
+    for (const Schedule::Preempted& gone : schedule.preempted) {
+      last_step_.preempted.push_back(gone.sequence->id);
+    }
     for (const auto& fetch : schedule.fetches) last_step_.fetching.push_back(fetch.sequence->id);
     for (const BatchBuilder::Work& work : builder_.work()) {
       const ScheduledItem& planned = work.planned;
@@ -325,6 +394,10 @@ void EngineCore::Impl::Compute() {
     LoseDevice(std::move(status));
     return;
   }
+  last_took_ = took;
+  scheduler_.OnStep(took);
+  control_->OnStep(took, static_cast<double>(kv_.pool().num_free() + kv_.pool().num_cached()) /
+                             kv_.pool().num_blocks());
   stats_.last_forward = result->forward;
   stats_.last_sampling = result->sampling;
   CountRows();
@@ -337,6 +410,7 @@ void EngineCore::Impl::Compute() {
 }
 
 void EngineCore::Impl::CountRows() {
+  stats_.last_rows = stats_.last_padding_rows;
   for (const BatchBuilder::Work& work : builder_.work()) {
     const bool decodes = work.planned.sequence->state == SequenceState::kDecoding;
     stats_.last_rows += work.planned.num_tokens;
@@ -462,9 +536,16 @@ void EngineCore::Impl::End(Sequence* sequence, SequenceEvent event, FinishReason
   e.cached_tokens = std::max(0, sequence->cached_tokens);
   e.preemptions = sequence->preemptions;
   e.first_token_step = sequence->first_token_step;
+  SetBatch(*sequence, &e);
   e.status = std::move(status);
   deadlines_.erase({sequence->deadline, sequence->id});
   sequences_.erase(sequence->id);
+}
+
+void EngineCore::Impl::SetBatch(const Sequence& sequence, CoreEvent* event) {
+  event->batch = sequence.batch;
+  event->batch_size = sequence.batch_size;
+  event->formation = sequence.formation;
 }
 
 void EngineCore::Impl::LoseDevice(Status status) {
@@ -506,6 +587,19 @@ void EngineCore::Impl::UpdateStats() {
   stats_.cached_blocks = kv_.pool().num_cached();
   stats_.total_blocks = kv_.pool().num_blocks();
   stats_.steps = step_;
+  stats_.waiting_by = {};
+  stats_.running_by = {};
+  for (const Sequence* s : scheduler_.queue()) ++stats_.waiting_by[static_cast<size_t>(s->priority)];
+  for (const Sequence* s : scheduler_.running()) {
+    ++stats_.running_by[static_cast<size_t>(s->priority)];
+  }
+  stats_.limit = scheduler_.limit();
+  for (int i = 0; i < kNumPriorities; ++i) {
+    stats_.wait_seconds[static_cast<size_t>(i)] = scheduler_.WaitSeconds(static_cast<Priority>(i));
+  }
+  stats_.queued_tokens = scheduler_.queued_tokens();
+  stats_.speed = scheduler_.step_cost().speed();
+  stats_.attention_weight = scheduler_.step_cost().weight();
   stats_.preemptions = preemptions_;
   stats_.evicted_blocks = kv_.pool().evictions();
   stats_.transfers = transfers_.counts();
@@ -531,11 +625,18 @@ Status EngineCore::CheckOptions(const EngineCoreOptions& options, const KvLayout
   if (options.max_prefill_chunk < 0) {
     return InvalidArgument("must not be negative", "max_prefill_chunk");
   }
+  if (options.max_wait <= Duration{}) return InvalidArgument("must be above 0", "max_wait");
+  StatusOr<std::unique_ptr<BatchSizeControl>> control =
+      MakeBatchSizeControl({.name = options.batch_control,
+                            .max_num_seqs = options.max_num_seqs,
+                            .step_target = options.step_target});
+  if (!control.ok()) return control.status();
   if (options.max_model_len < 2) return InvalidArgument("must be at least 2", "max_model_len");
-  if (BlocksFor(options.max_model_len) > layout.num_blocks) {
+  const int32_t blocks = layout.num_blocks - (options.padding ? 1 : 0);
+  if (BlocksFor(options.max_model_len) > blocks) {
     return InvalidArgument("max_model_len " + std::to_string(options.max_model_len) + " needs " +
                                std::to_string(BlocksFor(options.max_model_len)) +
-                               " KV blocks, the pool holds " + std::to_string(layout.num_blocks),
+                               " KV blocks, the pool holds " + std::to_string(blocks),
                            "max_model_len");
   }
   return {};
@@ -559,5 +660,9 @@ const StepContent& EngineCore::last_step() const { return impl_->last_step(); }
 const Status& EngineCore::device_status() const { return impl_->device_status(); }
 const TransitionCounts& EngineCore::transitions() const { return impl_->transitions(); }
 Status EngineCore::CheckIntegrity() const { return impl_->CheckIntegrity(); }
+int32_t EngineCore::QueuePosition(RequestId id) const { return impl_->QueuePosition(id); }
+std::vector<RequestId> EngineCore::QueueOrder() const { return impl_->QueueOrder(); }
+double EngineCore::WaitSeconds(Priority priority) const { return impl_->WaitSeconds(priority); }
+void EngineCore::Flush() { impl_->Flush(); }
 
 }  // namespace ropeway

@@ -7,8 +7,10 @@
 #ifndef ROPEWAY_ENGINE_ENGINE_CORE_H_
 #define ROPEWAY_ENGINE_ENGINE_CORE_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +28,7 @@
 #include "policy/scheduling_policy.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
+#include "scheduler/scheduler.h"
 
 namespace ropeway {
 
@@ -45,6 +48,8 @@ struct CoreRequest {
   // rest.
   std::vector<BlockName> block_names;
   Retention retention = Retention::kNormal;
+  Priority priority = Priority::kMedium;
+  double tenant_weight = 1.0;
 };
 
 // What happened to a request in a step, in order. After kFinished or kFailed the core knows the id
@@ -64,6 +69,12 @@ struct CoreEvent {
   int32_t cached_tokens = 0;  // kToken, kFinished: of the prompt, found when it began to compute.
   int32_t preemptions = 0;    // kFinished.
   uint64_t first_token_step = 0;  // kFinished.
+  PreemptReason preempt_reason = PreemptReason::kMemory;  // kPreempted.
+  // kStarted, kFinished, kFailed: see Finish; and of its time in the queue, what it waited for
+  // others to fill a batch.
+  uint64_t batch = 0;
+  int32_t batch_size = 0;
+  Duration formation{};
   Status status;                  // kFailed.
 };
 
@@ -72,7 +83,21 @@ struct EngineCoreOptions {
   int max_num_batched_tokens = 512;
   int32_t max_model_len = 0;                      // Already lowered to what the pool holds.
   std::function<bool(TokenId)> is_end = nullptr;  // Empty: no token ends a sequence.
-  int max_prefill_chunk = 0;  // Tokens of one sequence in one step; 0: no such limit.
+  // Of SchedulerOptions; see there.
+  int max_prefill_chunk = 0;
+  int long_prefill_threshold = 0;
+  int long_prefill_budget = 64;
+  int32_t preempt_max_generated = std::numeric_limits<int32_t>::max();
+  Duration max_wait = Duration::max();  // Who would wait longer is refused.
+  ClassParts class_parts{};
+  double attention_weight = 0.0;
+  bool learn_cost = false;
+  BatchFormerOptions batching{};
+  bool padding = false;
+  // Prompt tokens that wait, all together; more are refused, unless nobody waits.
+  int64_t max_queued_tokens = std::numeric_limits<int64_t>::max();
+  std::string batch_control = "fixed";  // See MakeBatchSizeControl.
+  Duration step_target = std::chrono::milliseconds(100);
   // KV blocks are kept and shared under their names; else every preempted sequence is recomputed.
   bool prefix_caching = true;
   EvictionPolicy eviction = EvictionPolicy::kCost;
@@ -108,6 +133,19 @@ struct CoreStats {
   Duration last_sampling{};     // ... and of this, what the search for tokens took.
   RequestId blocked_id = 0;     // The first of the queue that did not start; 0: none waits.
   const char* blocked_by = "";  // The rule that kept it waiting.
+  BlockedBy blocked_rule = BlockedBy::kNothing;  // Likewise, as the scheduler knows it.
+  // The last step computed nothing, for a batch fills: until then, unless something happens.
+  TimePoint next_look = TimePoint::max();
+  int last_padding_rows = 0;  // Of last_rows, those that stood for nobody.
+  int limit = 0;              // Sequences that may run at once by now (BatchSizeControl).
+  uint64_t batch = 0;         // Number of the newest batch.
+  std::array<uint64_t, kNumPreemptReasons> preemptions_by{};  // By PreemptReason.
+  std::array<int, kNumPriorities> waiting_by{};               // By class, preempted ones too.
+  std::array<int, kNumPriorities> running_by{};
+  std::array<double, kNumPriorities> wait_seconds{};  // See EngineCore::WaitSeconds.
+  int64_t queued_tokens = 0;
+  double speed = 0.0;             // Units of cost per second of steps; 0: not measured.
+  double attention_weight = 0.0;  // What attending to a position costs, in tokens.
   // Since the start, in tokens: of requests that began to compute for the first time,
   uint64_t prompt_tokens = 0;         // their prompts,
   uint64_t cached_prompt_tokens = 0;  // what of these was in the pool or came from a tier,
@@ -134,8 +172,20 @@ class EngineCore {
 
   // Queues a request. No event follows a failure: kInvalidArgument, with the field at fault, for a
   // request that can never fit or an id in use; kUnavailable once the device is lost;
-  // kResourceExhausted where memory is short.
+  // kResourceExhausted where memory is short, too many tokens wait, or it would wait longer than
+  // max_wait.
   Status Add(CoreRequest request);
+
+  // Requests that are to start before this one, which waits; 0 also where it does not.
+  int32_t QueuePosition(RequestId id) const;
+  // All that wait, the next one first. Throws std::bad_alloc.
+  std::vector<RequestId> QueueOrder() const;
+  // How long a request of the class would wait that came now, as foreseen; 0: not, or nothing is
+  // measured yet.
+  double WaitSeconds(Priority priority) const;
+
+  // Nothing more will come: a static or dynamic batch that fills begins with the next step.
+  void Flush();
 
   // Ends a request, whatever its state: its blocks are back on return, and kFinished with `reason`
   // is emitted with the next step, or before this returns if the core is idle then. Unknown ids are

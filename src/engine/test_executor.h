@@ -58,6 +58,7 @@ class TestExecutor final : public Executor {
     // All writes before all reads, as in a forward pass: else an item could read what a later one
     // of the same step overwrites.
     for (const BatchItem& item : batch_->items) {
+      if (item.padding) continue;
       for (size_t i = 0; i < item.tokens.size(); ++i) {
         const auto position = item.start + static_cast<int32_t>(i);
         if (Slot* slot = Find(item, position))
@@ -67,6 +68,10 @@ class TestExecutor final : public Executor {
     StepResult result;
     for (const BatchItem& item : batch_->items) {
       const auto length = item.start + static_cast<int32_t>(item.tokens.size());
+      if (item.padding) {
+        if (item.sample) result.sampled.push_back({});
+        continue;
+      }
       Score(item, &result.scored);
       const uint64_t hash = ContextHash(item, length);
       if (!item.sample) continue;
@@ -115,6 +120,10 @@ class TestExecutor final : public Executor {
     std::set<uint64_t> names;
     std::set<BlockId> written;
     for (const BatchItem& item : batch.items) {
+      if (item.padding) {
+        if (item.sequence != 0) Violate(item, "is padding with a name");
+        continue;
+      }
       if (!names.insert(item.sequence).second) Violate(item, "is in the batch twice");
       if (item.tokens.empty()) Violate(item, "has no token in the batch");
       const int32_t end = item.start + static_cast<int32_t>(item.tokens.size());

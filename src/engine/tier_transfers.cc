@@ -7,9 +7,10 @@
 namespace ropeway {
 namespace {
 
-// The tier's memory that blocks stored for later may take; the rest of its bound is for those whose
-// place is needed now.
+// The tier's memory that blocks stored for later may take, and those whose place is needed now; the
+// rest of its bound is for those that somebody claims.
 constexpr uint64_t kMostPendingBytes = uint64_t{24} << 20;
+constexpr uint64_t kMostSpilledBytes = uint64_t{96} << 20;
 
 // Taken from the tier at once.
 constexpr size_t kReadsAtOnce = 16;
@@ -32,9 +33,9 @@ bool TierTransfers::Put(BlockId block, const BlockName& name) {
   return true;
 }
 
-bool TierTransfers::HasTime() const {
+bool TierTransfers::HasTime(uint64_t most_pending) const {
   const KvTierUsage usage = tier_->Usage();
-  return usage.on && usage.pending_bytes <= kMostPendingBytes;
+  return usage.on && usage.pending_bytes <= most_pending;
 }
 
 void TierTransfers::StoreEvicted() {
@@ -44,7 +45,7 @@ void TierTransfers::StoreEvicted() {
   for (const BlockPool::Evicted& evicted : kv_->evicted()) {
     if (tier_->Contains(evicted.name)) continue;
     bool taken = false;
-    if (takes_more && (evicted.claimed || HasTime())) {
+    if (takes_more && (evicted.claimed || HasTime(kMostSpilledBytes))) {
       taken = takes_more = Put(evicted.block, evicted.name);
     }
     ++(taken ? counts_.spilled_blocks : counts_.lost_blocks);
@@ -98,8 +99,9 @@ const Sequence* TierTransfers::oldest() const {
   return read == reads_.end() ? nullptr : read->sequence;
 }
 
-void TierTransfers::TakeReads() {
+void TierTransfers::TakeReads(Duration last_step) {
   if (reads_.empty()) return;
+  const Duration most = std::max(kTakeTime, last_step / 8);
   const TimePoint begin = clock_->Now();
   TimePoint now = begin;
   do {
@@ -108,7 +110,7 @@ void TierTransfers::TakeReads() {
     last_block_ = now;
     for (const KvRead& block : blocks) Take(block);
     now = clock_->Now();
-  } while (now - begin < kTakeTime);
+  } while (now - begin < most);
   for (size_t i = 0; i < reads_.size();) {
     if (now - std::max(reads_[i].begun, last_block_) < reads_[i].limit) {
       ++i;
@@ -143,6 +145,7 @@ void TierTransfers::Take(const KvRead& block) {
     tier_->Erase(KvCacheManager::PartialName(*sequence));
   }
   read->bytes += static_cast<int64_t>(block.bytes.size());
+  read->took += block.took;
   ++counts_.fetched_blocks;
   kv_->OnComputed(sequence);
   if (read->blocks == 0 && !read->tail) End(read);
@@ -152,8 +155,10 @@ void TierTransfers::End(std::vector<Read>::iterator read) {
   const TimePoint now = clock_->Now();
   counts_.fetch_time += now - read->begun;
   if (read->blocks > 0 || read->tail) ++counts_.failed_reads;
-  // The tier reads in order: what it did for others before is not this read's time.
-  kv_->read_cost().OnRead(read->bytes, now - std::max(read->begun, last_end_));
+  // What counts is the tier's work; what a block waited for a step to take it cost nobody anything.
+  // Where the tier does not say: it reads in order, and what it did for others is not this read's.
+  const Duration waited = now - std::max(read->begun, last_end_);
+  kv_->read_cost().OnRead(read->bytes, read->took > Duration{} ? read->took : waited);
   last_end_ = now;
   Sequence* sequence = read->sequence;
   sequence->read_ticket = 0;
@@ -170,7 +175,7 @@ bool TierTransfers::StoreSome(int max_blocks) {
     return false;
   }
   for (int i = 0; i < max_blocks; ++i) {
-    if (!HasTime()) return false;
+    if (!HasTime(kMostPendingBytes)) return false;
     BlockId block = -1;
     if (!kv_->NextToStore(&block)) break;
     if (!Put(block, kv_->pool().name(block))) {

@@ -48,9 +48,10 @@ class TierTransfers {
   void Begin(Sequence* sequence, int32_t blocks, bool tail);
   // The sequence fetches no more.
   void Cancel(Sequence* sequence);
-  // Copies what the tier has read into the pool, for about kTakeTime, and ends the reads that are
-  // over or too late: one is late where the tier has brought nothing, for whomever, for its limit.
-  void TakeReads();
+  // Copies what the tier has read into the pool, for about kTakeTime or an eighth of the last
+  // step's time, and ends the reads that are over or too late: one is late where the tier has
+  // brought nothing, for whomever, for its limit.
+  void TakeReads(Duration last_step);
   static constexpr Duration kTakeTime = std::chrono::milliseconds(3);
   // The sequence that waits longest for the tier; null: none does.
   const Sequence* oldest() const;
@@ -72,12 +73,13 @@ class TierTransfers {
     bool tail = false;   // Still to come.
     TimePoint begun{};
     Duration limit{};
-    int64_t bytes = 0;  // That came.
+    int64_t bytes = 0;  // That came,
+    Duration took{};    // and what the tier worked for it.
   };
 
   bool Put(BlockId block, const BlockName& name);
-  // Whether the tier has little enough under way to take what may as well wait.
-  bool HasTime() const;
+  // Whether the tier is on and has no more than that under way.
+  bool HasTime(uint64_t most_pending) const;
   void Take(const KvRead& block);
   void End(std::vector<Read>::iterator read);
   std::vector<Read>::iterator Find(uint64_t ticket);

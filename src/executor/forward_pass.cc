@@ -174,6 +174,7 @@ void ForwardPass::RopeAndStore(const Context& c, int row, int kv_head, int proje
   kernels_.rope(k_.data() + offset, 1, head_dim, config_.rope_dim, cos_sin);
   const BatchItem& item =
       c.step->batch->items[static_cast<size_t>(c.set->item[static_cast<size_t>(row)])];
+  if (item.padding) return;
   const BlockId block = item.blocks[static_cast<size_t>(position / kBlockTokens)];
   kernels_.store_kv(pool_.type(), k_.data() + offset, v_.data() + offset, head_dim,
                     position % kBlockTokens,

@@ -32,16 +32,16 @@ std::shared_ptr<DiskReads::Job> DiskReads::Next() const {
   return nullptr;
 }
 
-void DiskReads::Deliver(Job* job, std::vector<std::byte> bytes) {
+void DiskReads::Deliver(Job* job, std::vector<std::byte> bytes, Duration took) {
   if (job->ended) return;
   ++ready_;
   bytes_ += bytes.size();
   job->ended = bytes.empty() || job->reads.size() + 1 == job->names.size();
-  job->reads.push_back({job->ticket, job->reads.size(), std::move(bytes)});
+  job->reads.push_back({job->ticket, job->reads.size(), std::move(bytes), took});
 }
 
 void DiskReads::EndAll() {
-  while (const std::shared_ptr<Job> job = Next()) Deliver(job.get(), {});
+  while (const std::shared_ptr<Job> job = Next()) Deliver(job.get(), {}, {});
 }
 
 std::vector<KvRead> DiskReads::Take(size_t max_blocks) {

@@ -42,7 +42,7 @@ struct DiskTierOptions {
   int cores = 1;               // For WriteRate.
   // Bounds what the tier holds in memory: three quarters for blocks that are not yet flushed, one
   // for blocks that were read and not taken. One block of each may always be held.
-  size_t memory_bytes = size_t{64} << 20;
+  size_t memory_bytes = size_t{192} << 20;
   // So much is written before it is flushed without anybody's asking, at the latest.
   size_t memtable_bytes = size_t{16} << 20;
   Duration flush_interval = std::chrono::milliseconds(200);  // Flushes come no more often.

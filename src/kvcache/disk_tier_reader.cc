@@ -52,6 +52,7 @@ void DiskTier::ReadNext(Lock* lock) {
   Bytes bytes;
   std::shared_ptr<const Bytes> copy;
   DiskGeneration::Result result = DiskGeneration::Result::kRead;
+  const TimePoint begin = options_.clock->Now();
   try {
     if (queued != nullptr) {
       bytes = *queued;
@@ -66,6 +67,7 @@ void DiskTier::ReadNext(Lock* lock) {
   }
   if (result != DiskGeneration::Result::kRead) bytes.clear();
   reader_cpu_ = ThreadCpuSeconds();
+  const Duration took = options_.clock->Now() - begin;
   lock->lock();
   read_bytes_ += bytes.size();
   if (result == DiskGeneration::Result::kRead) {
@@ -76,7 +78,7 @@ void DiskTier::ReadNext(Lock* lock) {
     const bool device = result == DiskGeneration::Result::kDevice;
     device_errors_ = device ? device_errors_ + 1 : 0;
   }
-  reads_.Deliver(job.get(), std::move(bytes));
+  reads_.Deliver(job.get(), std::move(bytes), took);
   if (device_errors_ >= kMaxDeviceErrors) TurnOff("the device fails to read", lock);
   lock->unlock();
   Wake();

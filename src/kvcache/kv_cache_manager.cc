@@ -138,13 +138,19 @@ BlockId KvCacheManager::Take() {
 }
 
 bool KvCacheManager::Fits(const Sequence& sequence, const CachedPrefix& prefix,
-                          int32_t positions) const {
+                          int32_t positions, int32_t more) const {
   int32_t revived = 0;  // Hits that nobody holds: they are not there for others any more.
   for (int32_t i = 0; i < prefix.blocks; ++i) {
     const BlockId block = pool_.Find(sequence.names[static_cast<size_t>(i)]);
     if (pool_.references(block) == 0) ++revived;
   }
-  return Has(BlocksFor(positions) - prefix.blocks + revived);
+  return Has(BlocksFor(positions) - prefix.blocks + revived - more);
+}
+
+int32_t KvCacheManager::HeldAlone(const Sequence& sequence) const {
+  const auto alone = std::count_if(sequence.blocks.begin(), sequence.blocks.end(),
+                                   [this](BlockId block) { return pool_.references(block) == 1; });
+  return static_cast<int32_t>(alone);
 }
 
 void KvCacheManager::Start(Sequence* sequence, const CachedPrefix& prefix, int32_t positions) {

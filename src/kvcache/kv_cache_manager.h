@@ -71,8 +71,11 @@ class KvCacheManager {
   // Whether the block that the sequence follows is still being computed, and by whom.
   bool StillPending(const Sequence& sequence, uint64_t* writer) const;
 
-  // Whether there are blocks to start the sequence with.
-  bool Fits(const Sequence& sequence, const CachedPrefix& prefix, int32_t positions) const;
+  // Whether there are blocks to start the sequence with, were so many `more` of them free.
+  bool Fits(const Sequence& sequence, const CachedPrefix& prefix, int32_t positions,
+            int32_t more = 0) const;
+  // Blocks that would be free or cached if the running sequence gave way.
+  int32_t HeldAlone(const Sequence& sequence) const;
   // Gives a starting sequence its table for `positions` positions, with the blocks of `prefix`, and
   // sets `computed` to those of the pool. REQUIRES: Fits; `prefix` is what Lookup just returned.
   void Start(Sequence* sequence, const CachedPrefix& prefix, int32_t positions);

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "core/block_name.h"
 
 namespace ropeway {
@@ -18,6 +19,7 @@ struct KvRead {
   uint64_t ticket = 0;
   size_t index = 0;              // Into the names that Get was given.
   std::vector<std::byte> bytes;  // The block's bytes, checked; empty: it cannot be had.
+  Duration took{};               // What the tier worked for it; 0: it does not say.
 };
 
 struct KvTierUsage {

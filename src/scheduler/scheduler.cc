@@ -18,32 +18,20 @@ void Erase(std::vector<Sequence*>* list, Sequence* sequence) {
 // must have a block for the next one.
 int32_t LongestTable(const Sequence& sequence) { return sequence.prompt_len + sequence.max_tokens; }
 
+// What it must have blocks for to start: one position more than its ids, where it wants one. Else
+// the token that its prefill samples could find no block, and the whole prefill would be for
+// nothing.
+int32_t PositionsToStart(const Sequence& sequence) {
+  return std::min(sequence.num_ids() + 1, LongestTable(sequence));
+}
+
 // What memory is taken for when a sequence is queued, beyond its prompt.
 constexpr int32_t kReservedTokens = 1024;
 
-bool Before(const Rank& rank_a, const Sequence& a, const Rank& rank_b, const Sequence& b) {
-  return rank_a != rank_b ? rank_a < rank_b : a.order < b.order;
-}
+// Of a step's budget prefills get so much whatever the decodes cost.
+constexpr double kLeastPrefillPart = 1.0 / 8;
 
 }  // namespace
-
-const char* BlockedByName(BlockedBy rule) {
-  switch (rule) {
-    case BlockedBy::kNothing:
-      return "nothing";
-    case BlockedBy::kPlaces:
-      return "max_num_seqs";
-    case BlockedBy::kTokens:
-      return "max_num_batched_tokens";
-    case BlockedBy::kBlocks:
-      return "free KV blocks";
-    case BlockedBy::kPreemption:
-      return "a preemption in this step";
-    case BlockedBy::kLeader:
-      return "another request that computes the same prefix";
-  }
-  return "unknown";
-}
 
 Scheduler::Scheduler(const SchedulerOptions& options, SchedulingPolicy* policy, KvCacheManager* kv,
                      SequenceMover* mover)
@@ -51,18 +39,21 @@ Scheduler::Scheduler(const SchedulerOptions& options, SchedulingPolicy* policy, 
       max_running_(std::min(options.max_num_seqs, options.max_num_batched_tokens)),
       policy_(policy),
       kv_(kv),
-      mover_(mover) {
+      mover_(mover),
+      cost_(options.attention_weight),
+      load_(&cost_, options.class_parts),
+      former_(options.batching),
+      padding_(static_cast<size_t>(max_running_)),
+      limit_(max_running_) {
   const auto places = static_cast<size_t>(max_running_);
   running_.reserve(places);
-  ranked_.reserve(places);
-  candidates_.reserve(places);
-  schedule_.items.reserve(places);
-  schedule_.preempted.reserve(places);
-  schedule_.started.reserve(places);
-  schedule_.fetches.reserve(places);
+  // Those that give way in a step stand beside those that take their places.
+  ranked_.reserve(2 * places);
+  candidates_.reserve(2 * places);
+  schedule_.Reserve(places);
 }
 
-void Scheduler::Add(Sequence* sequence) {
+void Scheduler::Add(Sequence* sequence, TimePoint now) {
   // For what is longer the batch builder sees to it, step by step: a limit of 100,000 tokens would
   // take 300 KB for each that waits.
   KvCacheManager::Reserve(
@@ -70,16 +61,24 @@ void Scheduler::Add(Sequence* sequence) {
   // All who run may come back to the queue.
   const size_t most = queue_.size() + running_.size() + 1;
   if (queue_.capacity() < most) queue_.reserve(2 * most);
+  line_.Reserve(most);
+  if (overdue_.capacity() < most) overdue_.reserve(2 * most);
   queue_.push_back(sequence);
+  sequence->queued_since = now;
+  load_.Enter(sequence);
+  former_.OnArrival(now);
 }
 
 void Scheduler::Remove(Sequence* sequence, SequenceEvent event) {
   if (sequence->state == SequenceState::kPreempted) --num_preempted_;
   if (sequence->state == SequenceState::kFetching) --num_fetching_;
+  if (!sequence->running()) load_.Leave(sequence);
   Erase(sequence->running() ? &running_ : &queue_, sequence);
   kv_->Release(sequence);
   mover_->Move(sequence->id, &sequence->state, event);
-  policy_->OnFinished(*sequence, event == SequenceEvent::kEnd);
+  const bool completed = event == SequenceEvent::kEnd;
+  if (completed) load_.OnFinished(*sequence);
+  policy_->OnFinished(*sequence, completed);
 }
 
 void Scheduler::FetchDone(Sequence* sequence) {
@@ -88,33 +87,63 @@ void Scheduler::FetchDone(Sequence* sequence) {
 }
 
 const Schedule& Scheduler::Plan(TimePoint now) {
-  schedule_.items.clear();
-  schedule_.preempted.clear();
-  schedule_.started.clear();
-  schedule_.fetches.clear();
-  schedule_.copies.clear();
-  schedule_.num_tokens = 0;
-  schedule_.num_prefill_tokens = 0;
-  schedule_.head = nullptr;
-  schedule_.head_blocked_by = BlockedBy::kNothing;
-  RankRunning(now);
+  schedule_.Clear();
+  now_ = now;
+  num_decodes_ = 0;
+  decode_cost_ = 0;
+  short_of_blocks_ = false;
+  positions_ = 0;
+  policy_->BeginStep(queue_, running_, now);
+  Promote();
+  RankRunning();
+  UpdateFollowers();
+  RankQueue();
+  AskFormer();
+  if (continuous()) StartUrgent();
   PlanDecodes();
-  PlanPrefills();
-  StartFromQueue(now);
+  PlanRest();
+  NumberBatch();
+  Pad();
   return schedule_;
 }
 
-void Scheduler::RankRunning(TimePoint now) {
-  policy_->BeginStep(queue_, running_, now);
-  ranked_.clear();
-  for (Sequence* sequence : running_) ranked_.push_back({policy_->RankOf(*sequence), sequence});
-  UpdateFollowers(now);
-  std::sort(ranked_.begin(), ranked_.end(), [](const Ranked& a, const Ranked& b) {
-    return Before(a.rank, *a.sequence, b.rank, *b.sequence);
-  });
+void Scheduler::OnStep(Duration took) {
+  if (options_.learn_cost && schedule_.num_rows() > 0) {
+    cost_.OnStep(schedule_.num_rows(), positions_, took);
+  }
 }
 
-void Scheduler::UpdateFollowers(TimePoint now) {
+// Of those that have waited their time out, the oldest go first, as many as half the places leave.
+void Scheduler::Promote() {
+  promoted_before_ = 0;
+  overdue_.clear();
+  for (Sequence* sequence : queue_) {
+    if (now_ - sequence->queued_since >= options_.max_wait) sequence->promoted = true;
+    if (sequence->promoted) overdue_.push_back(sequence->order);
+  }
+  if (overdue_.empty()) return;
+  const auto protected_ones = std::count_if(running_.begin(), running_.end(),
+                                            [](const Sequence* s) { return s->promoted; });
+  const auto left = static_cast<int64_t>((limit_ + 1) / 2) - protected_ones;
+  if (left <= 0) return;
+  const auto last = std::min(static_cast<size_t>(left), overdue_.size()) - 1;
+  std::nth_element(overdue_.begin(), overdue_.begin() + static_cast<ptrdiff_t>(last),
+                   overdue_.end());
+  promoted_before_ = overdue_[last] + 1;
+}
+
+Ranked Scheduler::RankedOf(Sequence* sequence) const {
+  const bool first = sequence->promoted &&
+                     (sequence->running() || sequence->order < promoted_before_);
+  return {.sequence = sequence, .rank = policy_->RankOf(*sequence), .promoted = first};
+}
+
+void Scheduler::RankRunning() {
+  ranked_.clear();
+  for (Sequence* sequence : running_) ranked_.push_back(RankedOf(sequence));
+}
+
+void Scheduler::UpdateFollowers() {
   for (Sequence* follower : queue_) {
     if (follower->follows == 0) continue;
     uint64_t leader = 0;
@@ -125,12 +154,110 @@ void Scheduler::UpdateFollowers(TimePoint now) {
     const auto it = std::find_if(ranked_.begin(), ranked_.end(), [leader](const Ranked& ranked) {
       return ranked.sequence->id == leader;
     });
-    if (it != ranked_.end()) it->rank = std::min(it->rank, policy_->RankOf(*follower));
+    if (it == ranked_.end()) continue;
+    const Ranked its = RankedOf(follower);
+    it->leads = true;
+    it->promoted = it->promoted || its.promoted;
+    it->rank = std::min(it->rank, its.rank);
+  }
+  std::sort(ranked_.begin(), ranked_.end(), Before);
+}
+
+void Scheduler::RankQueue() {
+  line_.Clear();
+  for (Sequence* sequence : queue_) {
+    if (sequence->follows == 0) line_.Add(RankedOf(sequence));
+  }
+  line_.Sort();
+}
+
+void Scheduler::AskFormer() {
+  new_places_ = max_running_;
+  if (continuous()) return;
+  const int members = num_running() + num_preempted_;
+  if (members == 0 && batch_runs_) {
+    former_.OnBatchEnded(now_);
+    batch_runs_ = false;
+  }
+  BatchFormer::QueueView view{.waiting = num_waiting(),
+                              .oldest = TimePoint::max(),
+                              .urgent = false,
+                              .running = members,
+                              .places = limit_ - num_running(),
+                              .prompt_tokens = static_cast<int32_t>(load_.tokens()),
+                              .flush = flush_};
+  for (const Sequence* sequence : queue_) {
+    if (sequence->state != SequenceState::kWaiting) continue;
+    view.oldest = std::min(view.oldest, sequence->queued_since);
+    view.urgent = view.urgent || sequence->priority == Priority::kHigh;
+  }
+  new_places_ = former_.Places(view, now_);
+  if (members == 0 && new_places_ == 0) schedule_.next_look = former_.next_look();
+}
+
+bool Scheduler::MayGiveWay(const Ranked& victim, const Ranked& urgent) const {
+  const Sequence& its = *victim.sequence;
+  if (!its.running() || its.promoted || victim.leads) return false;
+  if (its.run_steps < kMinRunSteps || its.preemptions >= kMaxPreemptions) return false;
+  if (its.generated() >= options_.preempt_max_generated) return false;
+  if (urgent.promoted && its.order > urgent.sequence->order) return true;
+  return policy_->MayPreempt(*urgent.sequence, its);
+}
+
+void Scheduler::FindVictims(const Ranked& urgent) {
+  candidates_.clear();
+  for (const Ranked& ranked : ranked_) {
+    if (MayGiveWay(ranked, urgent)) candidates_.push_back(ranked.sequence);
   }
 }
 
+void Scheduler::StartUrgent() {
+  // A limit that was lowered takes nobody's place: who starts here takes one that is there.
+  const int places = std::max(limit_, num_running());
+  bool any = false;
+  while (!line_.empty()) {
+    const Ranked first = line_.front();
+    FindVictims(first);
+    if (candidates_.empty()) break;
+    CachedPrefix prefix = kv_->Lookup(first.sequence);
+    if (!Follow(first.sequence, &prefix)) {
+      if (!MakeSpace(first, places)) break;
+      // Those that gave way may have computed what it would have found.
+      prefix = kv_->Lookup(first.sequence);
+      Start(first, &prefix);
+      ranked_.push_back(first);
+      any = true;
+    }
+    line_.Pop();
+  }
+  if (any) std::sort(ranked_.begin(), ranked_.end(), Before);
+}
+
+bool Scheduler::MakeSpace(const Ranked& urgent, int places) {
+  const Sequence& its = *urgent.sequence;
+  const int32_t positions = PositionsToStart(its);
+  const auto fits = [&](int32_t more) {
+    return kv_->Fits(its, kv_->Lookup(urgent.sequence), positions, more);
+  };
+  int32_t freed = 0;
+  for (const Sequence* candidate : candidates_) freed += kv_->HeldAlone(*candidate);
+  if (!fits(freed)) return false;
+  while (num_running() >= places || !fits(0)) {
+    if (candidates_.empty()) return false;
+    const bool for_place = num_running() >= places;
+    const size_t pick = policy_->PickVictim(candidates_);
+    const Sequence* victim = candidates_[pick];
+    candidates_.erase(candidates_.begin() + static_cast<ptrdiff_t>(pick));
+    Preempt(victim, urgent.promoted ? PreemptReason::kPromotion
+                    : for_place     ? PreemptReason::kPriority
+                                    : PreemptReason::kBlocks);
+  }
+  return true;
+}
+
 bool Scheduler::Follow(Sequence* sequence, CachedPrefix* prefix) {
-  if (prefix->pending_end <= prefix->blocks) return false;
+  // In a batch that starts as a whole nobody can wait for another one.
+  if (!continuous() || prefix->pending_end <= prefix->blocks) return false;
   // What the tier has behind the pending ones can be read only once these are there.
   kv_->LookInTier(*sequence, prefix);
   const int32_t pending = (prefix->pending_end - prefix->blocks) * kBlockTokens;
@@ -143,10 +270,18 @@ bool Scheduler::Follow(Sequence* sequence, CachedPrefix* prefix) {
 }
 
 void Scheduler::PlanDecodes() {
+  const bool prefills = std::any_of(running_.begin(), running_.end(), [](const Sequence* s) {
+    return s->state == SequenceState::kPrefilling;
+  });
+  // Classic static batches compute all prompts before anything else.
+  if (options_.padding && (prefills || padding_.prefilling())) return;
   for (size_t i = 0; i < ranked_.size(); ++i) {
     Sequence* sequence = ranked_[i].sequence;
     // One that an earlier one preempted in this step is no longer decoding.
-    if (sequence->state == SequenceState::kDecoding && MakeRoom(i)) Give(sequence, 1);
+    if (sequence->state != SequenceState::kDecoding || !MakeRoom(i)) continue;
+    decode_cost_ += cost_.Cost(sequence->computed, 1);
+    Give(sequence, 1);
+    ++num_decodes_;
   }
 }
 
@@ -162,100 +297,129 @@ bool Scheduler::MakeRoom(size_t index) {
       if (other->running() && pending) candidates_.push_back(other);
     }
     const Sequence* victim = candidates_[policy_->PickVictim(candidates_)];
-    for (const Ranked& ranked : ranked_) {
-      if (ranked.sequence == victim) Preempt(ranked.sequence);
-    }
+    Preempt(victim, PreemptReason::kMemory);
+    short_of_blocks_ = true;
     if (victim == sequence) return false;
   }
   return true;
 }
 
-void Scheduler::Preempt(Sequence* sequence) {
+void Scheduler::Preempt(const Sequence* victim, PreemptReason reason) {
+  Sequence* const sequence = *std::find(running_.begin(), running_.end(), victim);
   if (sequence->state == SequenceState::kFetching) --num_fetching_;
   kv_->Park(sequence);
   mover_->Move(sequence->id, &sequence->state, SequenceEvent::kPreempt);
   ++sequence->preemptions;
+  sequence->queued_since = now_;
+  sequence->promoted = false;
   Erase(&running_, sequence);
   queue_.push_back(sequence);
+  load_.Enter(sequence);
   ++num_preempted_;
-  schedule_.preempted.push_back(sequence);
+  schedule_.preempted.push_back({sequence, reason});
 }
 
-void Scheduler::PlanPrefills() {
-  for (const Ranked& ranked : ranked_) {
-    if (ranked.sequence->state == SequenceState::kPrefilling) GiveChunk(ranked.sequence);
-  }
-}
-
-void Scheduler::StartFromQueue(TimePoint now) {
-  while (!queue_.empty()) {
-    const size_t first = FirstOfQueue(now, false);
-    if (first == queue_.size()) {
-      schedule_.head = queue_[FirstOfQueue(now, true)];
-      schedule_.head_blocked_by = BlockedBy::kLeader;
-      return;
-    }
-    Sequence* sequence = queue_[first];
-    // Also where it could not start: its leader is to run at its rank from now on.
-    CachedPrefix prefix = kv_->Lookup(sequence);
-    if (Follow(sequence, &prefix)) continue;
-    BlockedBy blocked = BlockedBy::kNothing;
-    if (!schedule_.preempted.empty()) {
-      blocked = BlockedBy::kPreemption;
-    } else if (num_running() >= max_running_) {
-      blocked = BlockedBy::kPlaces;
-    } else if (tokens_left() == 0) {
-      blocked = BlockedBy::kTokens;
+void Scheduler::PlanRest() {
+  const double all = options_.max_num_batched_tokens;
+  budget_ = std::max(all - decode_cost_, kLeastPrefillPart * all);
+  long_budget_ = num_decodes_ > 0 ? options_.long_prefill_budget : budget_;
+  bool starting = true;
+  const size_t running = ranked_.size();
+  for (size_t next = 0; true;) {
+    while (next < running && ranked_[next].sequence->state != SequenceState::kPrefilling) ++next;
+    const bool start = starting && !line_.empty();
+    if (start && (next == running || Before(line_.front(), ranked_[next]))) {
+      starting = TakeFirst();
+    } else if (next < running) {
+      GiveChunk(ranked_[next++].sequence);
     } else {
-      // One position more than its ids, where it wants one: else the token that its prefill samples
-      // could find no block, and the whole prefill would be for nothing.
-      const int32_t positions = std::min(sequence->num_ids() + 1, LongestTable(*sequence));
-      if (!kv_->Fits(*sequence, prefix, positions)) {
-        blocked = BlockedBy::kBlocks;
-      } else {
-        kv_->LookInTier(*sequence, &prefix);
-        kv_->Start(sequence, prefix, positions);
-      }
+      break;
     }
-    if (blocked != BlockedBy::kNothing) {
-      schedule_.head = sequence;
-      schedule_.head_blocked_by = blocked;
-      return;
+  }
+  if (schedule_.head != nullptr || queue_.empty() || !line_.empty()) return;
+  // All who wait follow somebody, or gave way just now.
+  const Sequence* first = nullptr;
+  for (Sequence* sequence : queue_) {
+    if (sequence->follows > 0 && (first == nullptr || sequence->order < first->order)) {
+      first = sequence;
+      Block(sequence, BlockedBy::kLeader);
     }
-    Start(first, prefix);
-    if (sequence->state == SequenceState::kPrefilling) GiveChunk(sequence);
   }
 }
 
-size_t Scheduler::FirstOfQueue(TimePoint now, bool followers) const {
-  size_t first = queue_.size();
-  Rank first_rank;
-  for (size_t i = 0; i < queue_.size(); ++i) {
-    if (queue_[i]->follows > 0 && !followers) continue;
-    const Rank rank = policy_->RankOf(*queue_[i]);
-    if (first == queue_.size() || Before(rank, *queue_[i], first_rank, *queue_[first])) {
-      first = i;
-      first_rank = rank;
-    }
+bool Scheduler::TakeFirst() {
+  const Ranked first = line_.front();
+  Sequence* const sequence = first.sequence;
+  const bool fresh = sequence->state == SequenceState::kWaiting;
+  if (fresh && new_places_ == 0) {
+    // Behind it may be one that the batch had already, and that gave way.
+    if (schedule_.head == nullptr) Block(sequence, BlockedBy::kBatch);
+    line_.Pop();
+    return true;
   }
-  return first;
+  // Also where it could not start: its leader is to run at its rank from now on.
+  CachedPrefix prefix = kv_->Lookup(sequence);
+  if (Follow(sequence, &prefix)) {
+    line_.Pop();
+    return true;
+  }
+  const BlockedBy rule = WhatBlocks(first, prefix);
+  if (rule != BlockedBy::kNothing) {
+    if (schedule_.head == nullptr) Block(sequence, rule);
+    return false;
+  }
+  line_.Pop();
+  Start(first, &prefix);
+  if (fresh) --new_places_;
+  if (sequence->state == SequenceState::kPrefilling) GiveChunk(sequence);
+  return true;
 }
 
-void Scheduler::Start(size_t queue_index, const CachedPrefix& prefix) {
-  Sequence* sequence = queue_[queue_index];
-  queue_[queue_index] = queue_.back();
-  queue_.pop_back();
+BlockedBy Scheduler::WhatBlocks(const Ranked& first, const CachedPrefix& prefix) const {
+  const Sequence& its = *first.sequence;
+  if (short_of_blocks_) return BlockedBy::kPreemption;
+  if (num_running() >= limit_) {
+    // It would have taken a lower one's place, were its class below its share.
+    const bool lower_runs = std::any_of(running_.begin(), running_.end(), [&](const Sequence* s) {
+      return s->priority > its.priority && !policy_->MayPreempt(its, *s);
+    });
+    return lower_runs && options_.class_parts[0] > 0 ? BlockedBy::kFairness : BlockedBy::kPlaces;
+  }
+  // A batch starts as a whole, though not all of it computes in its first step.
+  if (continuous() && (rows_left() == 0 || budget_ <= 0)) return BlockedBy::kTokens;
+  if (!kv_->Fits(its, prefix, PositionsToStart(its))) return BlockedBy::kBlocks;
+  return BlockedBy::kNothing;
+}
+
+void Scheduler::Block(Sequence* head, BlockedBy rule) {
+  schedule_.head = head;
+  schedule_.head_blocked_by = rule;
+}
+
+void Scheduler::Start(const Ranked& ranked, CachedPrefix* prefix) {
+  Sequence* const sequence = ranked.sequence;
+  kv_->LookInTier(*sequence, prefix);
+  kv_->Start(sequence, *prefix, PositionsToStart(*sequence));
+  load_.Leave(sequence);
+  Erase(&queue_, sequence);
   running_.push_back(sequence);
+  sequence->run_steps = 0;
+  sequence->promoted = ranked.promoted;
+  const int32_t rest = sequence->num_ids() - sequence->computed;
+  sequence->long_prefill =
+      options_.long_prefill_threshold > 0 && rest > options_.long_prefill_threshold;
   const bool first_time = sequence->state == SequenceState::kWaiting;
   if (first_time) {
     schedule_.started.push_back(sequence);
+    const TimePoint since = std::max(sequence->queued_since, former_.collecting_since());
+    sequence->formation = std::max(Duration{}, now_ - since);
   } else {
     --num_preempted_;
   }
-  if (kv_->ReadIsCheaper(prefix)) {
+  if (kv_->ReadIsCheaper(*prefix)) {
     ++num_fetching_;
     mover_->Move(sequence->id, &sequence->state, SequenceEvent::kFetch);
-    schedule_.fetches.push_back({sequence, prefix.tier_blocks, prefix.tier_partial});
+    schedule_.fetches.push_back({sequence, prefix->tier_blocks, prefix->tier_partial});
     return;
   }
   mover_->Move(sequence->id, &sequence->state,
@@ -264,9 +428,18 @@ void Scheduler::Start(size_t queue_index, const CachedPrefix& prefix) {
 
 void Scheduler::GiveChunk(Sequence* sequence) {
   kv_->SkipAhead(sequence);
-  int32_t chunk = std::min(sequence->num_ids() - sequence->computed, tokens_left());
-  if (options_.max_prefill_chunk > 0) chunk = std::min(chunk, options_.max_prefill_chunk);
-  if (chunk <= 0) return;
+  int32_t most = std::min(sequence->num_ids() - sequence->computed, rows_left());
+  if (options_.max_prefill_chunk > 0) most = std::min(most, options_.max_prefill_chunk);
+  if (most <= 0) return;
+  const double budget = sequence->long_prefill ? std::min(budget_, long_budget_) : budget_;
+  int32_t chunk = cost_.ChunkFor(sequence->computed, most, budget);
+  if (chunk == 0) {
+    if (schedule_.num_prefill_tokens > 0) return;
+    chunk = 1;
+  }
+  const double cost = cost_.Cost(sequence->computed, chunk);
+  budget_ -= cost;
+  if (sequence->long_prefill) long_budget_ -= cost;
   schedule_.num_prefill_tokens += chunk;
   Give(sequence, chunk);
 }
@@ -276,11 +449,60 @@ void Scheduler::Give(Sequence* sequence, int32_t num_tokens) {
   const bool sample = start + num_tokens == sequence->num_ids() && sequence->max_tokens > 0;
   schedule_.items.push_back({sequence, start, num_tokens, sample});
   schedule_.num_tokens += num_tokens;
+  positions_ += StepCost::Positions(start, num_tokens);
   const int32_t fresh = std::min(sequence->prompt_len, start + num_tokens) -
                         std::max(start, sequence->high_water);
   policy_->OnScheduled(*sequence, {.prompt_tokens = std::max(0, fresh),
                                    .output_tokens = sample ? 1 : 0,
-                                   .cost = static_cast<double>(num_tokens)});
+                                   .cost = cost_.Cost(start, num_tokens)});
+  if (++sequence->run_steps >= kMinRunSteps) sequence->promoted = false;
+}
+
+void Scheduler::NumberBatch() {
+  if (schedule_.started.empty()) return;
+  ++batch_;
+  batch_size_ = continuous() ? num_running() : static_cast<int32_t>(schedule_.started.size());
+  int32_t tokens = 0;
+  for (Sequence* sequence : schedule_.started) {
+    sequence->batch = batch_;
+    sequence->batch_size = batch_size_;
+    tokens += sequence->num_ids();
+  }
+  if (continuous()) return;
+  batch_runs_ = true;
+  former_.OnStarted(batch_size_, tokens, now_);
+  if (options_.padding) padding_.Begin(schedule_.started);
+}
+
+void Scheduler::Pad() {
+  const int32_t members = num_running() + num_preempted_;
+  if (!options_.padding || !batch_runs_ || members == 0) return;
+  int32_t longest = 0;
+  for (const ScheduledItem& item : schedule_.items) {
+    if (item.sequence->state == SequenceState::kDecoding) {
+      longest = std::max(longest, item.sequence->num_ids());
+    }
+  }
+  const auto items = max_running_ - static_cast<int32_t>(schedule_.items.size());
+  padding_.Add(rows_left(), items, batch_size_ - members, longest, &schedule_);
+}
+
+int32_t Scheduler::PositionOf(const Sequence& sequence) const {
+  const Ranked its = RankedOf(const_cast<Sequence*>(&sequence));
+  return static_cast<int32_t>(std::count_if(queue_.begin(), queue_.end(), [&](Sequence* other) {
+    return other != &sequence && Before(RankedOf(other), its);
+  }));
+}
+
+std::vector<uint64_t> Scheduler::QueueOrder() const {
+  std::vector<Ranked> order;
+  order.reserve(queue_.size());
+  for (Sequence* sequence : queue_) order.push_back(RankedOf(sequence));
+  std::sort(order.begin(), order.end(), Before);
+  std::vector<uint64_t> ids;
+  ids.reserve(order.size());
+  for (const Ranked& ranked : order) ids.push_back(ranked.sequence->id);
+  return ids;
 }
 
 Status Scheduler::CheckIntegrity() const {

@@ -2,7 +2,10 @@
 #ifndef ROPEWAY_SCHEDULER_SCHEDULER_H_
 #define ROPEWAY_SCHEDULER_SCHEDULER_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
@@ -10,74 +13,64 @@
 #include "core/sequence.h"
 #include "core/sequence_state.h"
 #include "kvcache/kv_cache_manager.h"
+#include "policy/preemption_limits.h"
 #include "policy/scheduling_policy.h"
 #include "ropeway/status.h"
+#include "scheduler/batch_former.h"
+#include "scheduler/queue_load.h"
+#include "scheduler/schedule.h"
+#include "scheduler/static_padding.h"
+#include "scheduler/step_cost.h"
+#include "scheduler/waiting_line.h"
 
 namespace ropeway {
 
 struct SchedulerOptions {
   int max_num_seqs = 1;            // Sequences that run at once.
-  int max_num_batched_tokens = 1;  // Tokens of one step.
-  int max_prefill_chunk = 0;  // Tokens of one sequence in one step; 0: the step's budget alone.
+  int max_num_batched_tokens = 1;  // Rows of one step, and what it may cost (StepCost).
+  int max_prefill_chunk = 0;       // Tokens of one sequence in one step; 0: no such limit.
+  // A sequence of which more is to be computed when it starts is a long one; 0: none is.
+  int long_prefill_threshold = 0;
+  int long_prefill_budget = 64;  // Cost of all long ones' chunks in a step in which others decode.
+  // What has generated so many tokens does not give way, unless memory is short.
+  int32_t preempt_max_generated = std::numeric_limits<int32_t>::max();
+  Duration max_wait = Duration::max();  // Who has waited so long goes first.
+  ClassParts class_parts{};             // For foreseen waits.
+  double attention_weight = 0.0;        // StepCost's to begin with.
+  bool learn_cost = false;              // Else it stays.
+  BatchFormerOptions batching{};
+  bool padding = false;  // Static batches are padded; see StaticPadding.
 };
 
-// A part of the step: positions [start, start + num_tokens) of one sequence.
-struct ScheduledItem {
-  Sequence* sequence = nullptr;
-  int32_t start = 0;
-  int32_t num_tokens = 0;
-  // The last id is part of it: its successor is sampled, unless the sequence wants no token.
-  bool sample = false;
-};
-
-// What keeps the first sequence of the queue from starting.
-enum class BlockedBy { kNothing, kPlaces, kTokens, kBlocks, kPreemption, kLeader };
-const char* BlockedByName(BlockedBy rule);
-
-// What one step does. Block tables already cover it.
-struct Schedule {
-  std::vector<ScheduledItem> items;  // Decodes first, then prefill chunks; each in rank order.
-  std::vector<Sequence*> preempted;  // In the order in which they gave way.
-  std::vector<Sequence*> started;    // For the first time; resumed ones are not named.
-  // Sequences that are fetching from now on: the tier is to be asked for their blocks from
-  // computed / kBlockTokens on, as many as `blocks` says, and then for the parked tail.
-  struct Fetch {
-    Sequence* sequence = nullptr;
-    int32_t blocks = 0;
-    bool tail = false;
-  };
-  std::vector<Fetch> fetches;
-  std::vector<BlockCopy> copies;  // Before the step computes.
-  int32_t num_tokens = 0;
-  int32_t num_prefill_tokens = 0;
-  Sequence* head = nullptr;  // The first of the queue that did not start; null: none waits.
-  BlockedBy head_blocked_by = BlockedBy::kNothing;
-};
-
-// Accounts places, tokens and blocks; the policy ranks.
+// Accounts places, tokens and blocks; the policy ranks. Order: Before (waiting_line.h).
 //
 // Rules, in the order in which a step applies them:
-// 1. Each decoding sequence gets one token, in rank order. Where a block is missing, the policy's
+// 1. With continuous batching, sequences of the queue start in rank order that a running one has to
+//    give way to: by the policy (MayPreempt), or because it has waited max_wait and came earlier.
+//    Where a place or blocks are missing, the policy's victim among these running ones gives way;
+//    not one that has run for less than kMinRunSteps since it started, was preempted kMaxPreemptions
+//    times, has generated preempt_max_generated tokens, or leads others. Nobody gives way where all
+//    of them together could not make the room.
+// 2. Each decoding sequence gets one token, in rank order. Where a block is missing, the policy's
 //    victim among the running ones without work in this step gives its blocks back, until the block
 //    is there or the sequence itself was the victim.
-// 2. Each prefilling sequence gets a chunk, in rank order, from the tokens left. It holds the
-//    blocks of all its ids since it started.
-// 3. Sequences of the queue (waiting and preempted) start in rank order while a place, a token and
-//    the blocks for all their ids and one more are there. The first that does not fit ends this:
-//    nobody passes it. A step that preempted starts nobody, for its blocks were short.
+// 3. In rank order, prefilling sequences get a chunk of what is left of the step's budget (the first
+//    at least one token), and those of the queue start while the batch former, a place, a token and
+//    the blocks for all their ids and one more allow it. The first that does not fit ends the
+//    starting: nobody passes it. A step in which blocks were short starts nobody.
 // 4. What the cache has of a starting sequence's ids is not computed. Where a tier has more of them
 //    and reading is cheaper than computing, the sequence fetches first, and computes from the step
 //    on in which the read is over.
 // 5. Where another sequence (the leader) computes or reads what a starting one needs next, and
-// that,
-//    with what a tier has behind it, is at least kMinFollowTokens, the starting one follows: it
-//    stays in the queue, others pass it, and the leader runs at the best rank of those who follow
-//    it. If the leader ends or is preempted, the first of its followers starts and leads the
+//    that, with what a tier has behind it, is at least kMinFollowTokens, the starting one follows:
+//    it stays in the queue, others pass it, and the leader runs at the best rank of those who
+//    follow it. If the leader ends or is preempted, the first of its followers starts and leads the
 //    others.
 //
-// Everybody gets on: places never outnumber max_num_batched_tokens, so each running sequence gets
-// at least one token per step; the first in rank always finds blocks, since all others give way to
-// it and the pool holds the longest sequence allowed; so it ends, and the next one is first.
+// Everybody gets on: places never outnumber max_num_batched_tokens, so each decoding sequence gets
+// its token, and the first prefilling one at least one; who waits is promoted after max_wait and
+// passes all that came later, in up to half the places (rounded up); what is promoted gives way for
+// memory alone until it has run for kMinRunSteps.
 //
 // Thread rule: the engine thread. Sequences are the caller's and must outlive their stay.
 class Scheduler {
@@ -87,9 +80,8 @@ class Scheduler {
 
   // Queues a waiting sequence. Takes here, or throws std::bad_alloc with nothing changed, all
   // memory that the other methods will need for it, but KvCacheManager::Reserve for tokens that are
-  // still to be generated. REQUIRES: its ids and max_tokens fit the whole
-  // pool.
-  void Add(Sequence* sequence);
+  // still to be generated. REQUIRES: its ids and max_tokens fit the whole pool.
+  void Add(Sequence* sequence, TimePoint now);
 
   // Takes the sequence out by `event` (end, abort or fail), whatever its state, and gives its
   // blocks back.
@@ -99,10 +91,23 @@ class Scheduler {
   void FetchDone(Sequence* sequence);
 
   static constexpr int32_t kMinFollowTokens = 4 * kBlockTokens;
+  // Long enough that a start's own cost (its blocks, its reads) is small against what it computes;
+  // short against a wait.
+  static constexpr int32_t kMinRunSteps = 8;
 
   // Plans the next step: moves states and allocates blocks accordingly. The reply is valid until
-  // the next call. Its items are empty only if nobody is there, or a block was leaked.
+  // the next call. Its items are empty only if nobody is there, a batch fills (next_look), all who
+  // run fetch, or a block was leaked.
   const Schedule& Plan(TimePoint now);
+
+  // How long the step took that was planned last.
+  void OnStep(Duration took);
+
+  // At most so many run at once from now on, and at least one; who runs goes on.
+  void set_limit(int limit) { limit_ = std::clamp(limit, 1, max_running_); }
+  int limit() const { return limit_; }
+  // Nothing more will come: a batch that fills begins.
+  void set_flush(bool flush) { flush_ = flush; }
 
   int num_waiting() const { return static_cast<int>(queue_.size()) - num_preempted_; }
   int num_preempted() const { return num_preempted_; }
@@ -110,52 +115,100 @@ class Scheduler {
   int num_fetching() const { return num_fetching_; }
   bool empty() const { return queue_.empty() && running_.empty(); }
 
+  // The number of sequences in the queue that rank before this one of it, as of the last plan.
+  int32_t PositionOf(const Sequence& sequence) const;
+  // The ids of the queue in the order of the last plan. O(n log n); throws std::bad_alloc.
+  std::vector<uint64_t> QueueOrder() const;
+  // Of all in the queue, and of those that run.
+  std::span<Sequence* const> queue() const { return queue_; }
+  std::span<Sequence* const> running() const { return running_; }
+  int64_t queued_tokens() const { return load_.tokens(); }
+  // See QueueLoad.
+  double WaitSeconds(Priority priority) const {
+    return load_.WaitSeconds(priority, running_, queue_.empty() && num_running() < limit_);
+  }
+  const StepCost& step_cost() const { return cost_; }
+  int max_running() const { return max_running_; }
+
   // Each sequence's state fits the list it is on, nobody is on two, and only running ones hold
   // blocks.
   Status CheckIntegrity() const;
 
  private:
-  struct Ranked {
-    Rank rank;
-    Sequence* sequence;
-  };
+  bool continuous() const {
+    return options_.batching.kind == BatchFormerOptions::Kind::kContinuous;
+  }
+  void Promote();
+  void RankRunning();
+  void RankQueue();
+  Ranked RankedOf(Sequence* sequence) const;
+  void AskFormer();
+  // Ends the waiting of those whose leader computes nothing for them any more, and ranks the
+  // leaders of the others.
+  void UpdateFollowers();
 
-  void RankRunning(TimePoint now);
+  void StartUrgent();
+  bool MayGiveWay(const Ranked& victim, const Ranked& urgent) const;
+  // Fills candidates_ with the running ones that may be preempted for it.
+  void FindVictims(const Ranked& urgent);
+  // Whether it can start now, some of candidates_ having given way.
+  bool MakeSpace(const Ranked& urgent, int places);
+
   void PlanDecodes();
-  void PlanPrefills();
-  void StartFromQueue(TimePoint now);
   // True once `sequence`, the ranked_[index], has blocks for its next position; false: it was
   // preempted.
   bool MakeRoom(size_t index);
-  void Preempt(Sequence* sequence);
-  void Start(size_t queue_index, const CachedPrefix& prefix);
-  // Ends the waiting of those whose leader computes nothing for them any more, and ranks the
-  // leaders of the others.
-  void UpdateFollowers(TimePoint now);
+  void Preempt(const Sequence* victim, PreemptReason reason);
+
+  void PlanRest();
+  // Starts the first of the line, or passes it by; false: nobody starts any more in this step.
+  bool TakeFirst();
+  BlockedBy WhatBlocks(const Ranked& first, const CachedPrefix& prefix) const;
+  void Block(Sequence* head, BlockedBy rule);
   // Whether the sequence waits for another one from now on.
   bool Follow(Sequence* sequence, CachedPrefix* prefix);
+  void Start(const Ranked& ranked, CachedPrefix* prefix);
   void Give(Sequence* sequence, int32_t num_tokens);
   void GiveChunk(Sequence* sequence);
-  // The index of the first in rank, without those who follow another one or with them; the queue's
-  // size: there is none.
-  size_t FirstOfQueue(TimePoint now, bool followers) const;
-  int32_t tokens_left() const { return options_.max_num_batched_tokens - schedule_.num_tokens; }
+  void NumberBatch();
+  void Pad();
+  int32_t rows_left() const { return options_.max_num_batched_tokens - schedule_.num_rows(); }
 
   const SchedulerOptions options_;
   const int max_running_;
   SchedulingPolicy* const policy_;
   KvCacheManager* const kv_;
   SequenceMover* const mover_;
+  StepCost cost_;
+  QueueLoad load_;
+  BatchFormer former_;
+  StaticPadding padding_;
 
+  int limit_;
+  bool flush_ = false;
   std::vector<Sequence*> queue_;    // Waiting and preempted, in no order: ranks may change.
-  std::vector<Sequence*> running_;  // Prefilling and decoding, in no order.
+  std::vector<Sequence*> running_;  // Prefilling, fetching and decoding, in no order.
   int num_preempted_ = 0;
   int num_fetching_ = 0;
+  bool batch_runs_ = false;  // Not continuous: some of its members may not have ended.
+  uint64_t batch_ = 0;      // The newest batch's number.
+  int32_t batch_size_ = 0;  // Not continuous: of its members, also those that have ended.
 
   // Of the step being planned; members so that a step allocates nothing once they have grown.
   Schedule schedule_;
   std::vector<Ranked> ranked_;  // The running ones in rank order.
+  WaitingLine line_;            // Those of the queue that follow nobody.
   std::vector<const Sequence*> candidates_;
+  std::vector<uint64_t> overdue_;  // Orders of those in the queue that were promoted.
+  TimePoint now_{};
+  uint64_t promoted_before_ = 0;  // Of these, those before it have precedence now.
+  int new_places_ = 0;       // Never-started ones that may start in this step.
+  int num_decodes_ = 0;        // In this step, and
+  double decode_cost_ = 0.0;   // what they cost.
+  bool short_of_blocks_ = false;
+  double budget_ = 0.0;      // What prefills may still cost ...
+  double long_budget_ = 0.0; // ... and of this the long ones.
+  double positions_ = 0.0;   // Attended by the step's rows.
 };
 
 }  // namespace ropeway

@@ -1,0 +1,63 @@
+#include "scheduler/schedule.h"
+
+namespace ropeway {
+
+const char* BlockedByName(BlockedBy rule) {
+  switch (rule) {
+    case BlockedBy::kNothing:
+      return "nothing";
+    case BlockedBy::kPlaces:
+      return "max_num_seqs";
+    case BlockedBy::kTokens:
+      return "max_num_batched_tokens";
+    case BlockedBy::kBlocks:
+      return "free KV blocks";
+    case BlockedBy::kPreemption:
+      return "a preemption in this step";
+    case BlockedBy::kLeader:
+      return "another request that computes the same prefix";
+    case BlockedBy::kBatch:
+      return "the batch that fills or runs";
+    case BlockedBy::kFairness:
+      return "its class's share";
+  }
+  return "unknown";
+}
+
+const char* PreemptReasonName(PreemptReason reason) {
+  switch (reason) {
+    case PreemptReason::kMemory:
+      return "memory";
+    case PreemptReason::kPriority:
+      return "priority";
+    case PreemptReason::kBlocks:
+      return "blocks";
+    case PreemptReason::kPromotion:
+      return "promotion";
+  }
+  return "unknown";
+}
+
+void Schedule::Reserve(size_t places) {
+  items.reserve(places);
+  padding.reserve(places);
+  preempted.reserve(places);
+  started.reserve(places);
+  fetches.reserve(places);
+}
+
+void Schedule::Clear() {
+  items.clear();
+  padding.clear();
+  preempted.clear();
+  started.clear();
+  fetches.clear();
+  num_tokens = 0;
+  num_prefill_tokens = 0;
+  num_padding_tokens = 0;
+  head = nullptr;
+  head_blocked_by = BlockedBy::kNothing;
+  next_look = TimePoint::max();
+}
+
+}  // namespace ropeway
