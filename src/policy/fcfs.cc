@@ -1,5 +1,7 @@
 #include "policy/fcfs.h"
 
+#include "policy/newest.h"
+
 namespace ropeway {
 
 Rank FcfsPolicy::RankOf(const Sequence& sequence) const {
@@ -7,11 +9,7 @@ Rank FcfsPolicy::RankOf(const Sequence& sequence) const {
 }
 
 size_t FcfsPolicy::PickVictim(std::span<const Sequence* const> candidates) const {
-  size_t newest = 0;
-  for (size_t i = 1; i < candidates.size(); ++i) {
-    if (candidates[i]->order > candidates[newest]->order) newest = i;
-  }
-  return newest;
+  return NewestOf(candidates);
 }
 
 }  // namespace ropeway

@@ -1,0 +1,92 @@
+#include "policy/tenant_counters.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace ropeway {
+
+bool TenantCounters::WasQueued(const Sequence& sequence) const {
+  // One that was preempted in the last step was not in the queue when it began.
+  if (sequence.state == SequenceState::kPreempted) return sequence.queued_since < last_step_;
+  return sequence.order < next_order_;
+}
+
+void TenantCounters::BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
+                               TimePoint now) {
+  ++step_;
+  std::vector<Tenant*> left;
+  left.swap(in_queue_);
+  int64_t least = std::numeric_limits<int64_t>::max();
+  uint64_t next_order = next_order_;
+  for (const Sequence* sequence : queue) {
+    Tenant* tenant = &tenants_[sequence->tenant];
+    tenant->there = step_;
+    if (tenant->queued != step_) in_queue_.push_back(tenant);
+    tenant->queued = step_;
+    next_order = std::max(next_order, sequence->order + 1);
+    if (!WasQueued(*sequence)) continue;
+    tenant->queued_before = step_;
+    least = std::min(least, tenant->counter);
+  }
+  for (const Sequence* sequence : running) tenants_[sequence->tenant].there = step_;
+
+  // Of several that left in one step the one with the most service started last.
+  const Tenant* last = nullptr;
+  for (const Tenant* tenant : left) {
+    if (tenant->queued_before == step_) continue;
+    if (last == nullptr || tenant->counter > last->counter) last = tenant;
+  }
+  if (last != nullptr) last_left_ = last;
+  if (least == std::numeric_limits<int64_t>::max()) {
+    least = last_left_ != nullptr ? last_left_->counter : 0;
+  }
+  level_ = std::max(level_, least);
+  for (Tenant* tenant : in_queue_) {
+    if (tenant->queued_before != step_) tenant->counter = std::max(tenant->counter, level_);
+  }
+  next_order_ = next_order;
+  last_step_ = now;
+  if (tenants_.size() > sweep_at_) Sweep();
+}
+
+int64_t TenantCounters::Of(const Sequence& sequence) const {
+  const auto it = tenants_.find(sequence.tenant);
+  return it != tenants_.end() ? it->second.counter : 0;
+}
+
+void TenantCounters::Charge(const Sequence& sequence, int32_t prompt_tokens,
+                            int32_t output_tokens) {
+  const double tokens = kPromptToken * prompt_tokens + kOutputToken * output_tokens;
+  tenants_[sequence.tenant].counter +=
+      std::llround(tokens * kUnitsPerToken / sequence.tenant_weight);
+}
+
+void TenantCounters::Sweep() {
+  std::vector<int64_t> idle;  // The counters of those that would not be lifted.
+  for (auto it = tenants_.begin(); it != tenants_.end();) {
+    const Tenant& tenant = it->second;
+    const bool may_go = tenant.there != step_ && &tenant != last_left_;
+    if (may_go && tenant.counter <= level_) {
+      it = tenants_.erase(it);
+      continue;
+    }
+    if (may_go) idle.push_back(tenant.counter);
+    ++it;
+  }
+  if (idle.size() > kMaxIdleTenants) {
+    const auto excess = static_cast<int64_t>(idle.size() - kMaxIdleTenants);
+    std::nth_element(idle.begin(), idle.begin() + excess, idle.end());
+    const int64_t keep_from = idle[static_cast<size_t>(excess)];
+    auto equal_ones = excess - std::count_if(idle.begin(), idle.begin() + excess,
+                                             [=](int64_t c) { return c < keep_from; });
+    std::erase_if(tenants_, [&](const auto& entry) {
+      const Tenant& tenant = entry.second;
+      if (tenant.there == step_ || &tenant == last_left_) return false;
+      return tenant.counter < keep_from || (tenant.counter == keep_from && equal_ones-- > 0);
+    });
+  }
+  sweep_at_ = tenants_.size() + std::max<size_t>(64, tenants_.size() / 2);
+}
+
+}  // namespace ropeway

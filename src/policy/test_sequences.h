@@ -1,0 +1,35 @@
+// Sequences for the tests of policies.
+#ifndef ROPEWAY_POLICY_TEST_SEQUENCES_H_
+#define ROPEWAY_POLICY_TEST_SEQUENCES_H_
+
+#include <cstdint>
+#include <string>
+
+#include "core/sequence.h"
+
+namespace ropeway {
+
+// Waits, and arrived as the `order`-th.
+inline Sequence WaitingSequence(uint64_t order, int32_t prompt_len = 16, int32_t max_tokens = 64) {
+  Sequence sequence;
+  sequence.id = order + 1;
+  sequence.order = order;
+  sequence.prompt_len = prompt_len;
+  sequence.ids.assign(static_cast<size_t>(prompt_len), 1);
+  sequence.max_tokens = max_tokens;
+  return sequence;
+}
+
+// Decodes, and has generated so many tokens.
+inline Sequence RunningSequence(uint64_t order, int32_t prompt_len = 16, int32_t max_tokens = 64,
+                                int32_t generated = 1) {
+  Sequence sequence = WaitingSequence(order, prompt_len, max_tokens);
+  sequence.state = SequenceState::kDecoding;
+  sequence.ids.insert(sequence.ids.end(), static_cast<size_t>(generated), 1);
+  sequence.computed = sequence.num_ids() - 1;
+  return sequence;
+}
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_POLICY_TEST_SEQUENCES_H_
