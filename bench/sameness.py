@@ -15,6 +15,7 @@ import csv
 import datetime
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -55,9 +56,9 @@ def metric(name):
     """Of Ropeway's /metrics; None where the server has no such thing."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/metrics", timeout=30) as reply:
-            for line in reply.read().decode().splitlines():
-                if line.startswith(name + " "):
-                    return int(float(line.split()[1]))
+            found = re.findall(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+-]+)$", reply.read().decode(),
+                               re.MULTILINE)
+            return int(sum(map(float, found))) if found else None
     except OSError:
         pass
     return None

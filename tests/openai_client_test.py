@@ -79,9 +79,9 @@ class Server:
 
     def metric(self, name):
         text = self.plain("GET", "/metrics")[1]
-        found = re.search(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+-]+)$", text, re.MULTILINE)
+        found = re.findall(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+-]+)$", text, re.MULTILINE)
         assert found, f"no metric {name} in:\n{text}"
-        return float(found.group(1))
+        return sum(map(float, found))
 
     def wait_for(self, name, condition):
         deadline = time.monotonic() + 120

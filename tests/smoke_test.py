@@ -97,9 +97,9 @@ class Server:
 
     def metric(self, name):
         text = self.get("/metrics")[1]
-        found = re.search(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+-]+)$", text, re.MULTILINE)
+        found = re.findall(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+-]+)$", text, re.MULTILINE)
         assert found, f"no metric {name} in:\n{text}"
-        return float(found.group(1))
+        return sum(map(float, found))
 
     def cpu_seconds(self):
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")")[1].split()

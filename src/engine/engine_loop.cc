@@ -20,6 +20,12 @@ constexpr auto kBlockedPause = std::chrono::milliseconds(5);
 // sequence waits for it, should its wake be lost for want of memory.
 constexpr auto kTierPause = std::chrono::milliseconds(20);
 
+// A batch that fills is looked at again, should its clock be another than the machine's.
+constexpr Duration kLongestFill = std::chrono::milliseconds(100);
+
+// How often the order of the queue is made known.
+constexpr Duration kQueueNotes = std::chrono::milliseconds(100);
+
 // What blocks still wait to be stored when the engine stops is given so long.
 constexpr auto kStoreGrace = std::chrono::seconds(5);
 
@@ -34,7 +40,8 @@ const char* EndName(const CoreEvent& event) {
 }  // namespace
 
 EngineLoop::EngineLoop(const EngineCoreOptions& options, const KvLayout& layout,
-                       std::unique_ptr<Executor> executor, const Clock* clock,
+                       std::unique_ptr<Executor> executor,
+                       std::unique_ptr<SchedulingPolicy> policy, const Clock* clock,
                        EngineMetrics* metrics, OutputProcessor* output, TraceWriter* trace,
                        DequeuedFn dequeued)
     : executor_(std::move(executor)),
@@ -43,9 +50,11 @@ EngineLoop::EngineLoop(const EngineCoreOptions& options, const KvLayout& layout,
       output_(output),
       trace_(trace),
       dequeued_(std::move(dequeued)),
-      core_(options, layout, executor_.get(), &policy_, clock_,
+      policy_(std::move(policy)),
+      core_(options, layout, executor_.get(), policy_.get(), clock_,
             [this](std::vector<CoreEvent> events) { Emit(std::move(events)); }),
       tier_(options.tier),
+      max_num_seqs_(options.max_num_seqs),
       inbox_(1),
       stats_(core_.stats()),
       last_progress_(clock_->Now()),
@@ -128,7 +137,8 @@ void EngineLoop::Handle(FrontEnd::Prepared& arrival) {
     output_->Refuse(live, std::move(status));
     return;
   }
-  output_->Admit(live, {.prompt_tokens = prompt_tokens});
+  output_->Admit(live, {.prompt_tokens = prompt_tokens,
+                        .queue_position = core_.QueuePosition(live->id)});
   // A cancel that overtook the arrival found nothing to end.
   if (live->cancel_asked.load()) core_.Finish(live->id, FinishReason::kCancelled);
 }
@@ -154,6 +164,29 @@ void EngineLoop::Handle(FinishAsk& ask) {
   if (!lost_) core_.Finish(ask.id, ask.reason);
 }
 
+void EngineLoop::Flush() { Push(FlushAsk{}); }
+
+void EngineLoop::Handle(FlushAsk& /*ask*/) { core_.Flush(); }
+
+void EngineLoop::Count(TimePoint begin, TimePoint end) {
+  const CoreStats& stats = core_.stats();
+  const double seconds = ToSeconds(end - begin);
+  metrics_->step_rows->Observe(stats.last_rows);
+  metrics_->batch_size->Observe(stats.last_items);
+  metrics_->step_time->Observe(seconds);
+  metrics_->busy_seconds->Increment(seconds);
+  if (stats.waiting + stats.preempted > 0) {
+    metrics_->places_used->Increment(seconds * stats.last_items);
+    metrics_->places_all->Increment(seconds * max_num_seqs_);
+  }
+  // The counters' sum is the histogram's; what another clock or core measured is kept within it.
+  const Duration forward = std::clamp(stats.last_forward, Duration{}, end - begin);
+  const Duration sampling = std::clamp(stats.last_sampling, Duration{}, forward);
+  metrics_->step_forward->Increment(ToSeconds(forward - sampling));
+  metrics_->step_sampling->Increment(ToSeconds(sampling));
+  metrics_->step_scheduling->Increment(ToSeconds(end - begin - forward));
+}
+
 void EngineLoop::Step() {
   const TimePoint begin = clock_->Now();
   step_begin_ = begin;
@@ -172,21 +205,16 @@ void EngineLoop::Step() {
   const bool computed = stats.last_rows > 0;
   // Also what a tier brings, or fails to, is progress: only its silence is none.
   const uint64_t moved = stats.transfers.fetched_blocks + stats.transfers.failed_reads;
-  const bool progress = computed || stats.last_fetches > 0 || moved != moved_;
+  // Likewise a batch that fills.
+  const bool fills = !computed && stats.next_look != TimePoint::max();
+  const bool progress = computed || fills || stats.last_fetches > 0 || moved != moved_;
   moved_ = moved;
-  if (computed) {
-    metrics_->step_rows->Observe(stats.last_rows);
-    metrics_->step_time->Observe(ToSeconds(end - begin));
-    // The counters' sum is the histogram's; what another clock or core measured is kept within it.
-    const Duration forward = std::clamp(stats.last_forward, Duration{}, end - begin);
-    const Duration sampling = std::clamp(stats.last_sampling, Duration{}, forward);
-    metrics_->step_forward->Increment(ToSeconds(forward - sampling));
-    metrics_->step_sampling->Increment(ToSeconds(sampling));
-    metrics_->step_scheduling->Increment(ToSeconds(end - begin - forward));
-  }
+  if (computed) Count(begin, end);
   Publish(end, progress);
   if (!core_.device_status().ok()) {
     Lose(core_.device_status());
+  } else if (fills && !core_.idle()) {
+    inbox_.WaitForWork(std::clamp(stats.next_look - end, Duration{}, kLongestFill));
   } else if (!computed && !core_.idle() && stats.fetching > 0) {
     inbox_.WaitForWork(kTierPause);
   } else if (!progress && !core_.idle() && inbox_.size() == 0) {
@@ -199,7 +227,19 @@ void EngineLoop::Step() {
   }
 }
 
+void EngineLoop::NoteQueue(TimePoint now) {
+  if (now - queue_noted_ < kQueueNotes && queue_noted_ != TimePoint{}) return;
+  queue_noted_ = now;
+  try {
+    std::vector<RequestId> order = core_.QueueOrder();
+    const std::lock_guard lock(mu_);
+    queue_order_.swap(order);
+  } catch (const std::bad_alloc&) {  // It is told late.
+  }
+}
+
 void EngineLoop::Publish(TimePoint now, bool progress) {
+  NoteQueue(now);
   const KvTierUsage usage = tier_ != nullptr ? tier_->Usage() : KvTierUsage();
   const std::lock_guard lock(mu_);
   tier_usage_ = usage;
@@ -227,14 +267,18 @@ void EngineLoop::Emit(std::vector<CoreEvent> events) {
     switch (event.kind) {
       case CoreEvent::Kind::kStarted:
         live.started = step_begin_;
-        metrics_->queue_time->Observe(ToSeconds(step_begin_ - live.arrival));
+        live.batch = event.batch;
+        live.batch_size = event.batch_size;
+        live.formation = event.formation;
+        metrics_->of(live.priority)->queue_time->Observe(ToSeconds(step_begin_ - live.arrival));
+        metrics_->of(live.priority)->formation_time->Observe(ToSeconds(event.formation));
         dequeued_(&live);
         break;
       case CoreEvent::Kind::kPromptScored:
       case CoreEvent::Kind::kToken:
         break;
       case CoreEvent::Kind::kPreempted:
-        metrics_->preemptions->Increment();
+        metrics_->preemptions(event.preempt_reason)->Increment();
         break;
       case CoreEvent::Kind::kFailed:
       case CoreEvent::Kind::kFinished:
@@ -296,6 +340,11 @@ void EngineLoop::SetDeviceStatus(const Status& status) {
 CoreStats EngineLoop::stats() const {
   const std::lock_guard lock(mu_);
   return stats_;
+}
+
+std::vector<RequestId> EngineLoop::queue_order() const {
+  const std::lock_guard lock(mu_);
+  return queue_order_;
 }
 
 KvTierUsage EngineLoop::tier_usage() const {

@@ -21,7 +21,7 @@
 #include "engine/front_end.h"
 #include "engine/output_processor.h"
 #include "engine/trace_writer.h"
-#include "policy/fcfs.h"
+#include "policy/scheduling_policy.h"
 
 namespace ropeway {
 
@@ -36,7 +36,8 @@ class EngineLoop {
   // All pointers must outlive it; `trace` may be null. REQUIRES: EngineCore::CheckOptions(options,
   // layout) is OK.
   EngineLoop(const EngineCoreOptions& options, const KvLayout& layout,
-             std::unique_ptr<Executor> executor, const Clock* clock, EngineMetrics* metrics,
+             std::unique_ptr<Executor> executor, std::unique_ptr<SchedulingPolicy> policy,
+             const Clock* clock, EngineMetrics* metrics,
              OutputProcessor* output, TraceWriter* trace, DequeuedFn dequeued);
   ~EngineLoop();
   EngineLoop(const EngineLoop&) = delete;
@@ -47,10 +48,15 @@ class EngineLoop {
   void Add(FrontEnd::Prepared prepared);
   void Finish(RequestId id, FinishReason reason);
 
+  // Nothing more will come: a static or dynamic batch that fills begins.
+  void Flush();
+
   // Ends all requests as cancelled, and the thread.
   void Stop();
 
   CoreStats stats() const;
+  // The ids of those that wait, the next one first, as of a moment ago.
+  std::vector<RequestId> queue_order() const;
   // As of the last step; without a tier of no meaning.
   KvTierUsage tier_usage() const;
   // kOk while the engine computes; else why it can no more.
@@ -68,7 +74,8 @@ class EngineLoop {
     RequestId id;
     FinishReason reason;
   };
-  using Message = std::variant<FrontEnd::Prepared, FinishAsk>;
+  struct FlushAsk {};
+  using Message = std::variant<FrontEnd::Prepared, FinishAsk, FlushAsk>;
 
   void Run();
   void RunUntilClosed();
@@ -79,6 +86,9 @@ class EngineLoop {
   void Handle(FrontEnd::Prepared& arrival);
   Status TakeOver(FrontEnd::Prepared* arrival);
   void Handle(FinishAsk& ask);
+  void Handle(FlushAsk& ask);
+  void Count(TimePoint begin, TimePoint end);
+  void NoteQueue(TimePoint now);
   void Step();
   void Emit(std::vector<CoreEvent> events);
   void OnEnded(const LiveRequest& live, const char* reason, TimePoint now);
@@ -94,21 +104,24 @@ class EngineLoop {
   OutputProcessor* const output_;
   TraceWriter* const trace_;
   const DequeuedFn dequeued_;
-  FcfsPolicy policy_;
+  const std::unique_ptr<SchedulingPolicy> policy_;
   EngineCore core_;  // The engine thread's once that runs.
   KvTier* const tier_;
+  const int max_num_seqs_;
   // The engine thread's, as is live_.
   bool lost_ = false;
   RequestId warned_id_ = 0;  // Whose blocking is logged; the engine thread's, as the next.
   uint64_t moved_ = 0;       // Blocks and ends of reads that a tier has brought so far.
   TimePoint step_begin_{};   // Of the newest step.
+  TimePoint queue_noted_{};  // When queue_order_ was made.
   bool untraced_ = false;    // That one is under way, and not yet in the trace.
   std::unordered_map<RequestId, std::shared_ptr<LiveRequest>> live_;
   BoundedQueue<Message> inbox_;
 
   std::atomic<double> mean_run_seconds_{0.0};
   mutable std::mutex mu_;
-  CoreStats stats_;  // Guarded by mu_, as are the next four.
+  CoreStats stats_;  // Guarded by mu_, as are the next five.
+  std::vector<RequestId> queue_order_;
   KvTierUsage tier_usage_;
   Status device_status_;
   bool busy_ = false;     // Work was there at the last look.

@@ -3,6 +3,34 @@
 namespace ropeway {
 namespace {
 
+constexpr const char* kPlaceSeconds = "ropeway_place_seconds_total";
+constexpr const char* kPlaceSecondsHelp =
+    "While requests wait, seconds of steps times places (max_num_seqs): those that were in use, "
+    "and all.";
+
+// As a metric's label.
+const char* WaitReasonName(BlockedBy rule) {
+  switch (rule) {
+    case BlockedBy::kNothing:
+      return "none";
+    case BlockedBy::kPlaces:
+      return "sequences";
+    case BlockedBy::kTokens:
+      return "budget";
+    case BlockedBy::kBlocks:
+      return "blocks";
+    case BlockedBy::kPreemption:
+      return "preemption";
+    case BlockedBy::kLeader:
+      return "prefix";
+    case BlockedBy::kBatch:
+      return "batch";
+    case BlockedBy::kFairness:
+      return "fairness";
+  }
+  return "unknown";
+}
+
 constexpr const char* kStepSeconds = "ropeway_step_seconds_total";
 constexpr const char* kStepSecondsHelp =
     "The time of engine steps by what they did: forward (the model), sampling (the search for "
@@ -11,20 +39,8 @@ constexpr const char* kStepSecondsHelp =
 
 }  // namespace
 
-EngineMetrics::EngineMetrics()
-    : time_to_first_token(metrics_.AddHistogram(
-          "ropeway_time_to_first_token_seconds",
-          "From the request's arrival to its first generated token.", LatencyBuckets())),
-      inter_token_latency(metrics_.AddHistogram("ropeway_inter_token_latency_seconds",
-                                                "Between two generated tokens of one request.",
-                                                ShortLatencyBuckets())),
-      queue_time(metrics_.AddHistogram("ropeway_request_queue_time_seconds",
-                                       "From the request's arrival to its first step.",
-                                       LatencyBuckets())),
-      e2e_latency(metrics_.AddHistogram("ropeway_e2e_request_latency_seconds",
-                                        "From the request's arrival to its end.",
-                                        LatencyBuckets())),
-      step_rows(metrics_.AddHistogram("ropeway_step_rows",
+EngineMetrics::EngineMetrics(const TtftLimits& ttft_limits)
+    : step_rows(metrics_.AddHistogram("ropeway_step_rows",
                                       "Rows (tokens of all sequences) of one forward pass.",
                                       CountBuckets())),
       step_time(metrics_.AddHistogram("ropeway_step_time_seconds",
@@ -41,9 +57,20 @@ EngineMetrics::EngineMetrics()
           "Requests accepted and not yet started, and preempted ones that wait for blocks.")),
       kv_cache_usage(metrics_.AddGauge("ropeway_kv_cache_usage_ratio",
                                        "Part of the KV cache's blocks that sequences hold.")),
-      preemptions(metrics_.AddCounter(
-          "ropeway_num_preemptions_total",
-          "How often a sequence gave its place and blocks back, to go on later.")),
+      batch_size(metrics_.AddHistogram("ropeway_batch_size", "Sequences of one forward pass.",
+                                       CountBuckets())),
+      busy_seconds(metrics_.AddCounter("ropeway_busy_seconds_total",
+                                       "Time in which the engine computed.")),
+      places_used(metrics_.AddCounter(kPlaceSeconds, kPlaceSecondsHelp, {{"state", "used"}})),
+      places_all(metrics_.AddCounter(kPlaceSeconds, kPlaceSecondsHelp, {{"state", "all"}})),
+      max_running(metrics_.AddGauge("ropeway_max_running",
+                                    "Sequences that may run at once by now (--batch-control).")),
+      attention_weight(metrics_.AddGauge(
+          "ropeway_attention_weight",
+          "What attending to one position costs, in tokens, as measured (docs/scheduling.md).")),
+      speed(metrics_.AddGauge("ropeway_cost_units_per_second",
+                              "Work done per second of steps, in tokens plus weighted attended "
+                              "positions; 0: not measured yet.")),
       prompt_tokens(metrics_.AddCounter(
           "ropeway_prompt_tokens_total",
           "Prompt tokens of requests that got their first token, or wanted none.")),
@@ -58,7 +85,22 @@ EngineMetrics::EngineMetrics()
                                       "could not keep up.")),
       refused(metrics_.AddCounter("ropeway_request_refused_total",
                                   "Requests ended before they were queued: prompt too long, "
-                                  "cancelled while it was encoded, and the like.")) {
+                                  "cancelled while it was encoded, and the like.")),
+      classes_{ClassMetrics(&metrics_, Priority::kHigh, ttft_limits[0]),
+               ClassMetrics(&metrics_, Priority::kMedium, ttft_limits[1]),
+               ClassMetrics(&metrics_, Priority::kLow, ttft_limits[2])} {
+  for (int i = 0; i < kNumPreemptReasons; ++i) {
+    preemptions_[static_cast<size_t>(i)] = metrics_.AddCounter(
+        "ropeway_num_preemptions_total",
+        "How often a sequence gave its place and blocks back, to go on later, by why.",
+        {{"reason", PreemptReasonName(static_cast<PreemptReason>(i))}});
+  }
+  for (int i = 0; i < kNumBlockedBy; ++i) {
+    waiting_by_[static_cast<size_t>(i)] = metrics_.AddGauge(
+        "ropeway_num_requests_waiting_by_reason",
+        "Requests that wait, by what keeps the first of them from starting.",
+        {{"reason", WaitReasonName(static_cast<BlockedBy>(i))}});
+  }
   for (const FinishReason reason : {FinishReason::kStop, FinishReason::kLength,
                                     FinishReason::kCancelled, FinishReason::kFailed}) {
     finished_[static_cast<size_t>(reason)] =
@@ -75,6 +117,12 @@ void EngineMetrics::SetCacheConfig(const std::string& cache_dtype, int block_tok
                  {"cache_dtype", cache_dtype},
                  {"num_blocks", std::to_string(num_blocks)}})
       ->Set(1);
+}
+
+void EngineMetrics::SetWaiting(BlockedBy rule, int count) const {
+  for (size_t i = 0; i < waiting_by_.size(); ++i) {
+    waiting_by_[i]->Set(static_cast<BlockedBy>(i) == rule ? count : 0);
+  }
 }
 
 void EngineMetrics::SetInfo(const std::string& kernels, int threads) {

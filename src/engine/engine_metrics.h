@@ -8,8 +8,11 @@
 
 #include "base/metrics.h"
 #include "engine/cache_metrics.h"
+#include "engine/class_metrics.h"
 #include "engine/session_metrics.h"
+#include "ropeway/options.h"
 #include "ropeway/request.h"
+#include "scheduler/schedule.h"
 
 namespace ropeway {
 
@@ -19,12 +22,11 @@ class EngineMetrics {
   Metrics metrics_;  // First: what follows points into it.
 
  public:
-  EngineMetrics();
+  using TtftLimits = std::array<std::chrono::milliseconds, kNumPriorities>;
+  explicit EngineMetrics(const TtftLimits& ttft_limits = EngineOptions().ttft_limits);
 
-  Histogram* const time_to_first_token;
-  Histogram* const inter_token_latency;
-  Histogram* const queue_time;
-  Histogram* const e2e_latency;
+  ClassMetrics* of(Priority priority) { return &classes_[static_cast<size_t>(priority)]; }
+
   Histogram* const step_rows;
   Histogram* const step_time;
   Counter* const step_forward;     // Seconds of step_time: the forward pass without sampling,
@@ -33,7 +35,13 @@ class EngineMetrics {
   Gauge* const num_running;
   Gauge* const num_waiting;
   Gauge* const kv_cache_usage;
-  Counter* const preemptions;
+  Histogram* const batch_size;
+  Counter* const busy_seconds;
+  Counter* const places_used;  // Seconds times places, while somebody waits: those in use,
+  Counter* const places_all;   // and all.
+  Gauge* const max_running;
+  Gauge* const attention_weight;
+  Gauge* const speed;
   Counter* const prompt_tokens;
   Counter* const generation_tokens;
   Counter* const stalls;
@@ -48,13 +56,22 @@ class EngineMetrics {
   // Admitted requests by how they ended.
   Counter* finished(FinishReason reason) const { return finished_[static_cast<size_t>(reason)]; }
 
+  Counter* preemptions(PreemptReason reason) const {
+    return preemptions_[static_cast<size_t>(reason)];
+  }
+  // So many wait, and this keeps the first of them.
+  void SetWaiting(BlockedBy rule, int count) const;
+
   // Says once what computes, as labels of the gauge ropeway_engine_info, which is 1.
   void SetInfo(const std::string& kernels, int threads);
 
   std::string Text() const { return metrics_.Text(); }
 
  private:
+  std::array<ClassMetrics, kNumPriorities> classes_;
   std::array<Counter*, 4> finished_;  // By FinishReason.
+  std::array<Counter*, kNumPreemptReasons> preemptions_;
+  std::array<Gauge*, kNumBlockedBy> waiting_by_;
 };
 
 }  // namespace ropeway

@@ -37,7 +37,11 @@ struct LiveRequest {
   ByteBudget::Hold bytes;            // What `request` takes of LlmEngineConfig::max_request_bytes.
   Request request;                   // The front end's until kEngine, then the output thread's.
   std::shared_ptr<OutputSink> sink;  // The output thread's.
-  TimePoint started{};               // The engine thread's; valid once it started.
+  // The engine thread's until it started, then constant; see Finish.
+  TimePoint started{};
+  Duration formation{};
+  uint64_t batch = 0;
+  int32_t batch_size = 0;
 
   std::atomic<Stage> stage{Stage::kFrontEnd};
   std::atomic<bool> cancel_asked{false};

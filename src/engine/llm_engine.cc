@@ -19,6 +19,7 @@
 #include "engine/front_end.h"
 #include "engine/output_processor.h"
 #include "engine/request_check.h"
+#include "engine/scheduling_options.h"
 #include "engine/watchdog.h"
 #include "store/memory_state_db.h"
 #include "store/rocks_state_db.h"
@@ -88,14 +89,16 @@ Status CheckEngineOptions(const EngineOptions& options) {
     if (!status.ok()) return status;
   }
   if (Status status = CheckPreemptCheckpoint(options); !status.ok()) return status;
-  return {};
+  return CheckScheduling(options);
 }
 
 int32_t ResolveMaxModelLen(const LlmEngineConfig& config, const KvLayout& layout) {
   const int64_t asked = config.options.max_model_len;
   const int64_t model = config.model_context_length;
   const int64_t wanted = asked == 0 ? model : std::min(asked, model);
-  const int64_t pool = int64_t{layout.num_blocks} * kBlockTokens;
+  // A padded static batch has a block of its own.
+  const bool padded = config.options.scheduler == "static" && config.options.static_padding;
+  const int64_t pool = int64_t{layout.num_blocks - (padded ? 1 : 0)} * kBlockTokens;
   const int64_t resolved = std::min(wanted, pool);
   if (resolved < wanted) {
     Log().info("max_model_len is lowered from {} to {}: what the KV cache of {} blocks holds",
@@ -140,7 +143,8 @@ class LlmEngine::Impl {
  public:
   Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor,
        std::unique_ptr<SessionStore> sessions, std::unique_ptr<TraceWriter> trace,
-       const EngineCoreOptions& core_options, const KvLayout& layout);
+       std::unique_ptr<SchedulingPolicy> policy, const EngineCoreOptions& core_options,
+       const KvLayout& layout);
   ~Impl();
 
   StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink);
@@ -195,9 +199,11 @@ class LlmEngine::Impl {
 
 LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor,
                       std::unique_ptr<SessionStore> sessions, std::unique_ptr<TraceWriter> trace,
+                      std::unique_ptr<SchedulingPolicy> policy,
                       const EngineCoreOptions& core_options, const KvLayout& layout)
     : config_(std::move(config)),
       max_model_len_(core_options.max_model_len),
+      metrics_(config_.options.ttft_limits),
       sessions_(std::move(sessions)),
       trace_(std::move(trace)),
       encoder_(config_.tokenizer, config_.render_chat, max_model_len_, config_.cache_root,
@@ -207,8 +213,8 @@ LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor
           config_.tokenizer.get(), &metrics_, config_.clock, sessions_.get(),
           [this](RequestId id, FinishReason reason) { loop_.Finish(id, reason); },
           [this](RequestId id) { OnEnded(id); }),
-      loop_(core_options, layout, std::move(executor), config_.clock, &metrics_, &output_,
-            trace_.get(), [this](LiveRequest* live) { Dequeue(live); }),
+      loop_(core_options, layout, std::move(executor), std::move(policy), config_.clock, &metrics_,
+            &output_, trace_.get(), [this](LiveRequest* live) { Dequeue(live); }),
       front_end_(
           &encoder_, config_.clock, config_.options.frontend_threads,
           static_cast<size_t>(config_.options.max_queued_requests),
@@ -357,6 +363,7 @@ Status LlmEngine::Impl::Drain(std::chrono::nanoseconds deadline) {
   {
     std::unique_lock lock(mu_);
     accepting_ = false;
+    loop_.Flush();
     if (ended_.wait_for(lock, std::min(deadline, kLongestWait), all_ended)) return {};
     left = live_.size();
   }
@@ -396,7 +403,18 @@ Health LlmEngine::Impl::GetHealth() const {
 std::string LlmEngine::Impl::MetricsText() const {
   const CoreStats stats = loop_.stats();
   metrics_.num_running->Set(stats.running);
-  metrics_.num_waiting->Set(std::max(0, queued_.load()) + stats.preempted);
+  const int waiting = std::max(0, queued_.load()) + stats.preempted;
+  metrics_.num_waiting->Set(waiting);
+  metrics_.SetWaiting(stats.blocked_rule, waiting);
+  for (size_t i = 0; i < kNumPriorities; ++i) {
+    const ClassMetrics& its = *metrics_.of(static_cast<Priority>(i));
+    its.waiting->Set(stats.waiting_by[i]);
+    its.running->Set(stats.running_by[i]);
+    its.wait_seconds->Set(stats.wait_seconds[i]);
+  }
+  metrics_.max_running->Set(stats.limit);
+  metrics_.attention_weight->Set(stats.attention_weight);
+  metrics_.speed->Set(stats.speed);
   metrics_.kv_cache_usage->Set(
       stats.total_blocks == 0 ? 0.0 : static_cast<double>(stats.held_blocks) / stats.total_blocks);
   metrics_.cache->Set(stats, config_.tier != nullptr, loop_.tier_usage());
@@ -405,10 +423,15 @@ std::string LlmEngine::Impl::MetricsText() const {
   return metrics_.Text();
 }
 
-// As many requests as may run leave in each mean run time; those that wait leave before one more.
+// Until the wait is no longer than it may be. Else (too many wait, for a short time each): as many
+// requests as may run leave in each mean run time; those that wait leave before one more.
 int LlmEngine::Impl::RetryAfterSeconds() const {
-  const double places = std::max(1, std::min(config_.options.max_num_seqs, loop_.stats().running));
-  const double seconds = loop_.mean_run_seconds() * (queued_.load() + 1) / places;
+  const CoreStats stats = loop_.stats();
+  const double places = std::max(1, std::min(config_.options.max_num_seqs, stats.running));
+  const double too_long = stats.wait_seconds[static_cast<size_t>(Priority::kMedium)] -
+                          ToSeconds(config_.options.max_wait);
+  const double seconds =
+      too_long > 0 ? too_long : loop_.mean_run_seconds() * (queued_.load() + 1) / places;
   return static_cast<int>(std::clamp(std::ceil(seconds), 1.0, double{kMaxRetryAfterSeconds}));
 }
 
@@ -428,6 +451,14 @@ std::vector<RequestInfo> LlmEngine::Impl::Requests() const {
   }
   std::sort(all.begin(), all.end(),
             [](const RequestInfo& a, const RequestInfo& b) { return a.id < b.id; });
+  int32_t position = 0;
+  for (const RequestId id : loop_.queue_order()) {
+    const auto it =
+        std::lower_bound(all.begin(), all.end(), id,
+                         [](const RequestInfo& info, RequestId wanted) { return info.id < wanted; });
+    if (it != all.end() && it->id == id) it->queue_position = position;
+    ++position;
+  }
   return all;
 }
 
@@ -440,7 +471,15 @@ QueueInfo LlmEngine::Impl::Queue() const {
       ++(live->counted_as_queued ? its.waiting : its.running);
     }
   }
-  info.blocked_by = loop_.stats().blocked_by;
+  const CoreStats stats = loop_.stats();
+  for (size_t i = 0; i < kNumPriorities; ++i) {
+    info.classes[i].wait_seconds = stats.wait_seconds[i];
+    // Preempted ones have started, and wait.
+    const int again = std::max(0, info.classes[i].running - stats.running_by[i]);
+    info.classes[i].running -= again;
+    info.classes[i].waiting += again;
+  }
+  info.blocked_by = stats.blocked_by;
   return info;
 }
 
@@ -462,6 +501,7 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   core.max_num_seqs = options.max_num_seqs;
   core.max_num_batched_tokens = options.max_num_batched_tokens;
   core.max_model_len = ResolveMaxModelLen(config, *layout);
+  SetScheduling(options, &core);
   core.check_integrity = config.check_integrity;
   core.prefix_caching = options.prefix_caching;
   core.checkpoint_always = options.preempt_checkpoint == "always";
@@ -470,10 +510,12 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   core.is_end = [tokenizer = config.tokenizer](TokenId id) { return tokenizer->IsEnd(id); };
   if (Status status = EngineCore::CheckOptions(core, *layout); !status.ok()) return status;
   try {
+    StatusOr<std::unique_ptr<SchedulingPolicy>> policy = PolicyOf(options);
+    if (!policy.ok()) return policy.status();
     std::unique_ptr<Executor> executor = std::move(config.executor);
     return std::unique_ptr<LlmEngine>(new LlmEngine(
         std::make_unique<Impl>(std::move(config), std::move(executor), *std::move(sessions),
-                               std::move(trace), core, *layout)));
+                               std::move(trace), *std::move(policy), core, *layout)));
   } catch (const std::exception& e) {
     return Status(StatusCode::kResourceExhausted,
                   fmt::format("cannot start the engine's threads: {}", e.what()),

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "engine/machine.h"
 #include "engine/model_vocabulary.h"
+#include "engine/scheduling_options.h"
 #include "executor/cpu_executor.h"
 #include "kernels/kernels.h"
 #include "kvcache/disk_tier.h"
@@ -103,7 +104,7 @@ Status CheckOptions(const EngineOptions& options) {
   if (options.max_num_seqs < 1) {
     return InvalidArgument("max_num_seqs must be at least 1", "max_num_seqs");
   }
-  return {};
+  return CheckScheduling(options);
 }
 
 // All that goes into the cosines and sines beside the file.

@@ -77,7 +77,7 @@ void OutputProcessor::Handle(Admitted& message) {
   const RequestId id = live->id;
   try {
     const auto it =
-        outputs_.try_emplace(id, live, message.admission, tokenizer_, metrics_).first;
+        outputs_.try_emplace(id, live, message.admission, tokenizer_, metrics_, clock_).first;
     if (!it->second.Admit()) ask_finish_(id, FinishReason::kCancelled);
   } catch (const std::exception&) {
     const Status failure = CurrentFailure("admitting the request");

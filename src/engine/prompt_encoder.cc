@@ -64,6 +64,8 @@ StatusOr<CoreRequest> PromptEncoder::Encode(LiveRequest* live) const {
   core.arrival = live->arrival;
   core.deadline = live->deadline;
   core.tenant = request.tenant;
+  core.tenant_weight = request.tenant_weight;
+  core.priority = request.priority;
   core.cache_root = RootOf(request);
   // Here, where a long prompt's hashing delays nobody else's step.
   core.block_names = ChainNames(core.cache_root, core.prompt);

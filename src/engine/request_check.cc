@@ -115,6 +115,19 @@ Status CheckSessionId(const std::string& id) {
       "session_id");
 }
 
+Status CheckClass(const Request& request) {
+  if (static_cast<int>(request.priority) >= kNumPriorities) {
+    return InvalidArgument("priority must be high, medium or low", "priority");
+  }
+  // Written so that not-a-number is refused too.
+  if (!(request.tenant_weight >= 0.01 && request.tenant_weight <= 100)) {
+    return InvalidArgument(
+        fmt::format("tenant_weight must be between 0.01 and 100, not {}", request.tenant_weight),
+        "tenant_weight");
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckRequest(const Request& request) {
@@ -135,7 +148,7 @@ Status CheckRequest(const Request& request) {
   }
   for (Status status : {CheckLengths(request), CheckLogprobs(request.logprobs, "logprobs"),
                         CheckLogprobs(request.prompt_logprobs, "prompt_logprobs"),
-                        CheckSessionId(request.session_id)}) {
+                        CheckSessionId(request.session_id), CheckClass(request)}) {
     if (!status.ok()) return status;
   }
   if (Status status = CheckSampling(request.sampling); !status.ok()) return status;

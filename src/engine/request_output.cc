@@ -29,10 +29,11 @@ bool CallSink(RequestId id, Fn&& fn) {
 }  // namespace
 
 RequestOutput::RequestOutput(std::shared_ptr<LiveRequest> live, const Admission& admission,
-                             const Tokenizer* tokenizer, EngineMetrics* metrics)
+                             const Tokenizer* tokenizer, EngineMetrics* metrics, const Clock* clock)
     : live_(std::move(live)),
       tokenizer_(tokenizer),
       metrics_(metrics),
+      clock_(clock),
       stops_(live_->request.stop),
       admission_(admission) {}
 
@@ -70,10 +71,11 @@ void RequestOutput::AddLogprobs(float logprob, const std::vector<TokenLogprob>& 
 
 void RequestOutput::Measure(TimePoint at) {
   if (completion_tokens_ == 1) {
-    metrics_->time_to_first_token->Observe(ToSeconds(at - live_->arrival));
+    first_token_ = at;
+    metrics_->of(live_->priority)->FirstToken(at - live_->arrival);
     metrics_->prompt_tokens->Increment(admission_.prompt_tokens);
   } else {
-    metrics_->inter_token_latency->Observe(ToSeconds(at - last_token_));
+    metrics_->of(live_->priority)->inter_token_latency->Observe(ToSeconds(at - last_token_));
   }
   metrics_->generation_tokens->Increment();
   last_token_ = at;
@@ -153,6 +155,9 @@ bool RequestOutput::Finish(FinishReason reason, TimePoint at) {
   finish_.seed = live_->seed;
   finish_.preemptions = preemptions_;
   finish_.first_token_step = first_token_step_;
+  finish_.batch = live_->batch;
+  finish_.batch_size = live_->batch_size;
+  finish_.times = Times();
   LiveTurn* const turn = live_->turn.get();
   if (turn != nullptr) finish_.session_tokens = turn->session_ids;
   if (turn != nullptr && (reason == FinishReason::kStop || reason == FinishReason::kLength)) {
@@ -174,6 +179,17 @@ bool RequestOutput::Finish(FinishReason reason, TimePoint at) {
   return true;
 }
 
+PhaseTimes RequestOutput::Times() const {
+  PhaseTimes times;
+  if (live_->started == TimePoint{}) return times;
+  times.queue = live_->started - live_->arrival;
+  times.formation = live_->formation;
+  if (completion_tokens_ == 0) return times;
+  times.prefill = first_token_ - live_->started;
+  times.decode = last_token_ - first_token_;
+  return times;
+}
+
 void RequestOutput::EndKept(TimePoint at) { End(at); }
 
 void RequestOutput::End(TimePoint at) {
@@ -181,6 +197,9 @@ void RequestOutput::End(TimePoint at) {
   if (live_->turn != nullptr) live_->turn->turn.Abandon();
   CountEnd(finish_.reason, at);
   CallSink(live_->id, [&] { live_->sink->OnFinish(live_->id, finish_); });
+  if (completion_tokens_ > 0) {
+    metrics_->of(live_->priority)->Ended(finish_.times, clock_->Now() - last_token_);
+  }
   CallSink(live_->id, [&] { live_->sink.reset(); });
 }
 
@@ -195,7 +214,7 @@ void RequestOutput::CountEnd(FinishReason reason, TimePoint at) {
     metrics_->prompt_tokens->Increment(admission_.prompt_tokens);
   }
   metrics_->finished(reason)->Increment();
-  metrics_->e2e_latency->Observe(ToSeconds(at - live_->arrival));
+  metrics_->of(live_->priority)->e2e_latency->Observe(ToSeconds(at - live_->arrival));
 }
 
 void RefuseSink(LiveRequest* live, const Status& status) {

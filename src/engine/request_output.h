@@ -31,9 +31,9 @@ class RequestOutput {
     kReaderGone,  // The sink wants no more.
   };
 
-  // `tokenizer` and `metrics` must outlive it.
+  // `tokenizer`, `metrics` and `clock` must outlive it.
   RequestOutput(std::shared_ptr<LiveRequest> live, const Admission& admission,
-                const Tokenizer* tokenizer, EngineMetrics* metrics);
+                const Tokenizer* tokenizer, EngineMetrics* metrics, const Clock* clock);
 
   // Tells the sink that the request is queued. False where it threw: it wants no more.
   bool Admit();
@@ -65,6 +65,7 @@ class RequestOutput {
   void Measure(TimePoint at);
   // False where the sink wants no more.
   bool Send(Delta delta);
+  PhaseTimes Times() const;
   // Tells the sink finish_, and drops it.
   void End(TimePoint at);
   // Hands on what was held back; the reason is that of the end then.
@@ -74,6 +75,7 @@ class RequestOutput {
   const std::shared_ptr<LiveRequest> live_;
   const Tokenizer* const tokenizer_;
   EngineMetrics* const metrics_;
+  const Clock* const clock_;
   Detokenizer detokenizer_;
   StopMatcher stops_;
   const Admission admission_;
@@ -83,6 +85,7 @@ class RequestOutput {
   uint64_t first_token_step_ = 0;
   uint64_t text_bytes_ = 0;    // Of all tokens so far, before stop strings are cut.
   uint64_t prompt_bytes_ = 0;  // Of the prompt's tokens so far, with those of special tokens.
+  TimePoint first_token_{};
   TimePoint last_token_{};
   Verdict verdict_ = Verdict::kGoOn;
   bool being_kept_ = false;

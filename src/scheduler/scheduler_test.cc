@@ -32,7 +32,7 @@ class SchedulerTest : public testing::Test {
     std::fill_n(sequence->ids.begin(), std::min(shared, prompt_len), 0);
     sequence->prompt_len = prompt_len;
     sequence->max_tokens = max_tokens;
-    scheduler_->Add(sequence.get());
+    scheduler_->Add(sequence.get(), TimePoint{0});
     sequences_.push_back(std::move(sequence));
     return sequences_.back().get();
   }
@@ -58,7 +58,7 @@ class SchedulerTest : public testing::Test {
     }
     EXPECT_EQ(tokens, plan.num_tokens);
     preempted_.clear();
-    for (const Sequence* sequence : plan.preempted) preempted_ += std::to_string(sequence->id);
+    for (const auto& gone : plan.preempted) preempted_ += std::to_string(gone.sequence->id);
     head_ = plan.head == nullptr
                 ? ""
                 : std::to_string(plan.head->id) + ": " + BlockedByName(plan.head_blocked_by);

@@ -1,0 +1,184 @@
+#include "scheduling_checks.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "policy/preemption_limits.h"
+#include "scheduler/scheduler.h"
+
+namespace ropeway::sim {
+namespace {
+
+std::string Name(RequestId id) { return "request " + std::to_string(id); }
+
+// A class that is there and gets nothing for so many steps is below its share, whatever it was
+// credited before: twice what a class may owe (ClassShares::kMaxDeficit).
+constexpr int64_t kStarvedSteps = 256;
+
+constexpr Duration kWarmUp = std::chrono::seconds(5);
+constexpr Duration kShareTime = std::chrono::seconds(30);
+constexpr double kShareError = 0.05;
+
+}  // namespace
+
+void SchedulingChecks::OnAdd(const SimRequest& made, uint64_t order, TimePoint now) {
+  Request request;
+  request.priority = made.request.priority;
+  request.order = order;
+  request.since = now;
+  requests_[made.request.id] = request;
+}
+
+void SchedulingChecks::OnEvent(const CoreEvent& event) { events_.push_back(event); }
+
+void SchedulingChecks::OnKill() {
+  requests_.clear();
+  events_.clear();
+  backlog_since_ = TimePoint::max();
+}
+
+void SchedulingChecks::AfterStep(const CoreStats& stats, const StepContent& content,
+                                 TimePoint begin, TimePoint end) {
+  if (stats.last_rows > 0) ++busy_steps_;
+  for (auto& [id, request] : requests_) {
+    request.started_now = false;
+    request.overdue = request.waits && begin - request.since >= setup_.core.max_wait;
+  }
+  for (const CoreEvent& event : events_) {
+    const auto it = requests_.find(event.id);
+    if (it == requests_.end()) continue;
+    Request& request = it->second;
+    if (event.kind == CoreEvent::Kind::kStarted) {
+      request.waits = false;
+      request.started_now = true;
+      request.promoted = request.overdue;
+      request.run_steps = 0;
+    } else if (event.kind == CoreEvent::Kind::kPreempted) {
+      if (event.preempt_reason != PreemptReason::kMemory &&
+          (request.run_steps < Scheduler::kMinRunSteps ||
+           request.preemptions >= kMaxPreemptions)) {
+        violate_("ping_pong", Name(event.id) + " gave way for " +
+                                  PreemptReasonName(event.preempt_reason) + " after " +
+                                  std::to_string(request.run_steps) + " steps, the " +
+                                  std::to_string(request.preemptions + 1) + "th time");
+      }
+      ++request.preemptions;
+      request.waits = true;
+      request.since = begin;
+      request.must_start_by = -1;
+    }
+  }
+  NoteWork(content);
+  CheckWaiting(stats);
+  CountShares(content, end);
+  for (const CoreEvent& event : events_) {
+    if (event.kind == CoreEvent::Kind::kFinished || event.kind == CoreEvent::Kind::kFailed) {
+      requests_.erase(event.id);
+    }
+  }
+  events_.clear();
+}
+
+// Who computes, runs: also those that resumed, of which no event tells.
+void SchedulingChecks::NoteWork(const StepContent& content) {
+  std::array<bool, kNumPriorities> there{};
+  std::array<bool, kNumPriorities> worked{};
+  for (const auto& [id, request] : requests_) there[static_cast<size_t>(request.priority)] = true;
+  const auto runs = [this](uint64_t id) -> Request* {
+    const auto it = requests_.find(id);
+    if (it == requests_.end()) return nullptr;
+    if (it->second.waits) {
+      it->second.promoted = it->second.overdue;
+      it->second.run_steps = 0;
+    }
+    it->second.waits = false;
+    it->second.must_start_by = -1;
+    return &it->second;
+  };
+  for (const uint64_t id : content.fetching) runs(id);
+  for (const StepContent::Item& item : content.items) {
+    Request* const request = runs(item.sequence);
+    if (request == nullptr) continue;
+    ++request->run_steps;
+    worked[static_cast<size_t>(request->priority)] = true;
+  }
+  if (content.items.empty()) return;
+  for (size_t c = 0; c < there.size(); ++c) {
+    starved_[c] = there[c] && !worked[c] ? starved_[c] + 1 : 0;
+  }
+}
+
+void SchedulingChecks::CheckWaiting(const CoreStats& stats) {
+  const int64_t half = (stats.limit + 1) / 2;
+  int64_t promoted = 0;  // At most: some may have run their least.
+  for (const auto& [id, request] : requests_) {
+    if (!request.waits && request.promoted) ++promoted;
+  }
+  for (auto& [id, request] : requests_) {
+    if (request.started_now) CheckOrder(id, request, half, promoted);
+    if (!request.waits || !request.overdue) continue;
+    if (request.must_start_by < 0) {
+      const auto each = 4 * static_cast<int64_t>(setup_.core.max_model_len) + 2;
+      request.must_start_by = busy_steps_ + each * static_cast<int64_t>(requests_.size());
+    }
+    if (busy_steps_ <= request.must_start_by) continue;
+    violate_("waiting_bound", Name(id) + " has waited for longer than max_wait, and for more steps "
+                                         "than all before it need");
+  }
+}
+
+void SchedulingChecks::CheckOrder(RequestId started, const Request& its, int64_t half,
+                                  int64_t promoted) {
+  for (const auto& [id, other] : requests_) {
+    if (!other.waits || may_follow_(id)) continue;
+    if (other.overdue && other.order < its.order && promoted < half) {
+      violate_("waiting_bound", Name(started) + " started before " + Name(id) +
+                                    ", which came earlier and has waited for max_wait");
+    }
+    if (!has_classes() || its.overdue || other.priority >= its.priority) continue;
+    const bool below =
+        setup_.strict || starved_[static_cast<size_t>(other.priority)] >= kStarvedSteps;
+    // One that gave way in this step could not start in it.
+    if (!below || other.preemptions > 0) continue;
+    violate_("class_order", Name(started) + " started before " + Name(id) +
+                                ", whose class is higher and below its share");
+  }
+}
+
+void SchedulingChecks::CountShares(const StepContent& content, TimePoint end) {
+  if (!setup_.backlog || measured_) return;
+  std::array<bool, kNumPriorities> waits{};
+  for (const auto& [id, request] : requests_) {
+    if (request.waits) waits[static_cast<size_t>(request.priority)] = true;
+  }
+  if (std::find(waits.begin(), waits.end(), false) != waits.end()) {
+    backlog_since_ = TimePoint::max();
+    return;
+  }
+  if (backlog_since_ == TimePoint::max()) {
+    backlog_since_ = end;
+    work_ = {};
+  }
+  if (end - backlog_since_ < kWarmUp) return;
+  for (const StepContent::Item& item : content.items) {
+    const auto it = requests_.find(item.sequence);
+    if (it != requests_.end()) work_[static_cast<size_t>(it->second.priority)] += item.tokens;
+  }
+  if (end - backlog_since_ < kWarmUp + kShareTime) return;
+  measured_ = true;
+  const double all = work_[0] + work_[1] + work_[2];
+  for (size_t c = 0; c < work_.size(); ++c) {
+    const double part = work_[c] / all;
+    const double share = setup_.class_shares[c] / 100.0;
+    if (std::abs(part - share) <= kShareError) continue;
+    violate_("shares", std::string("class ") + PriorityName(static_cast<Priority>(c)) + " had " +
+                           std::to_string(part) + " of the work of 30 s, its share is " +
+                           std::to_string(share));
+  }
+}
+
+void SchedulingChecks::AtEnd() {
+  if (setup_.backlog && !measured_) violate_("shares", "there were no 30 s of backlog");
+}
+
+}  // namespace ropeway::sim

@@ -1,0 +1,78 @@
+// What must hold of the order of things under every strategy and policy, seen from outside.
+#ifndef ROPEWAY_SIM_SCHEDULING_CHECKS_H_
+#define ROPEWAY_SIM_SCHEDULING_CHECKS_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/engine_core.h"
+#include "setup.h"
+
+namespace ropeway::sim {
+
+// The checks, by the name under which a violation is reported:
+//   waiting_bound  a request waited on after its max_wait although a later one started and half the
+//                  places were not taken by such as it, or for more steps than all before it need
+//   class_order    a request of a lower class started while one of a higher class waited that was
+//                  below its share
+//   shares         the classes' parts of the work were not their shares, over 30 s in which all of
+//                  them always had somebody waiting
+//   ping_pong      a request gave way (not for memory) before it had run its least, or too often
+// Promoted requests stand outside the classes' order and shares.
+class SchedulingChecks {
+ public:
+  using ViolateFn = std::function<void(const std::string& check, const std::string& message)>;
+
+  // `may_follow`: whether a request may wait for another one that computes the same prefix.
+  SchedulingChecks(const Setup& setup, ViolateFn violate, std::function<bool(RequestId)> may_follow)
+      : setup_(setup), violate_(std::move(violate)), may_follow_(std::move(may_follow)) {}
+
+  void OnAdd(const SimRequest& made, uint64_t order, TimePoint now);
+  void OnEvent(const CoreEvent& event);
+  void OnKill();
+  // The step began at `begin` and computed `content`.
+  void AfterStep(const CoreStats& stats, const StepContent& content, TimePoint begin,
+                 TimePoint end);
+  void AtEnd();
+
+ private:
+  struct Request {
+    Priority priority = Priority::kMedium;
+    uint64_t order = 0;
+    bool waits = true;
+    bool started_now = false;       // In this step, for the first time.
+    bool overdue = false;           // At this step's begin, while it waited.
+    bool promoted = false;          // Started or resumed when it was overdue.
+    TimePoint since{};              // While it waits.
+    int64_t must_start_by = -1;     // In busy steps; negative: it is not overdue.
+    int32_t run_steps = 0;          // Since it started or resumed.
+    int32_t preemptions = 0;
+  };
+
+  bool has_classes() const { return setup_.policy.find("priority") == 0; }
+  void NoteWork(const StepContent& content);
+  void CheckWaiting(const CoreStats& stats);
+  void CheckOrder(RequestId started, const Request& its, int64_t half, int64_t promoted);
+  void CountShares(const StepContent& content, TimePoint end);
+
+  const Setup& setup_;
+  const ViolateFn violate_;
+  const std::function<bool(RequestId)> may_follow_;
+  std::map<RequestId, Request> requests_;  // Without their end.
+  std::vector<CoreEvent> events_;          // Of this step.
+  int64_t busy_steps_ = 0;                 // That computed something.
+  // By class: busy steps in a row in which it was there and got nothing.
+  std::array<int64_t, kNumPriorities> starved_{};
+  // Work of a time in which all classes always had somebody waiting.
+  std::array<double, kNumPriorities> work_{};
+  TimePoint backlog_since_ = TimePoint::max();
+  bool measured_ = false;
+};
+
+}  // namespace ropeway::sim
+
+#endif  // ROPEWAY_SIM_SCHEDULING_CHECKS_H_
