@@ -118,6 +118,7 @@ StatusOr<EngineOptions> ResolveEngine(const EngineFlags& flags) {
   spdlog::set_level(spdlog::level::from_str(flags.log_level));
   EngineOptions options = flags.options;
   options.session_ttl = std::chrono::ceil<std::chrono::seconds>(flags.session_ttl);
+  if (Status status = ResolveBatching(flags.batching, &options); !status.ok()) return status;
   StatusOr<std::string> path = ResolveModel(flags.model);
   if (!path.ok()) return path.status();
   options.model_path = *std::move(path);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <string>
 
+#include "cli/scheduler_flags.h"
 #include "ropeway/options.h"
 #include "ropeway/status.h"
 
@@ -20,6 +21,7 @@ struct EngineFlags {
   std::string model = kDefaultModel;
   std::string chat_template;  // A file; "": the model's own template.
   EngineOptions options;
+  BatchingFlags batching;
   std::chrono::milliseconds session_ttl = EngineOptions().session_ttl;
   std::string log_level = "info";
 };

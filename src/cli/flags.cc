@@ -22,21 +22,6 @@ bool ParseAll(const std::string& text, T* value) {
   return error == std::errc() && rest == end;
 }
 
-// An option whose value is read by `parse`, a function from text to StatusOr.
-template <typename Parse, typename Keep>
-CLI::Option* AddParsed(CLI::App* app, const std::string& name, const std::string& placeholder,
-                       const std::string& description, Parse parse, Keep keep) {
-  const CLI::callback_t callback = [name, parse, keep](const CLI::results_t& results) {
-    auto value = parse(results.at(0));
-    if (!value.ok()) throw CLI::ValidationError(name, value.status().message());
-    keep(*value);
-    return true;
-  };
-  return app->add_option(name, CLI::callback_t(callback), description)
-      ->type_name(placeholder)
-      ->expected(1);
-}
-
 auto DurationFrom(std::chrono::milliseconds least) {
   return [least](const std::string& text) -> StatusOr<std::chrono::milliseconds> {
     auto value = ParseDuration(text);
@@ -172,6 +157,7 @@ FlagKind KindOf(const CLI::Option& option) {
   if (option.get_expected_max() == 0) return FlagKind::kSwitch;
   const std::string placeholder = PlaceholderOf(option);
   if (placeholder == kIntPlaceholder) return FlagKind::kInt;
+  if (placeholder == kIntOrAutoPlaceholder) return FlagKind::kIntOrAuto;
   if (placeholder == kNumberPlaceholder) return FlagKind::kNumber;
   if (placeholder == kTimePlaceholder) return FlagKind::kTime;
   if (placeholder == kSizePlaceholder) return FlagKind::kSize;

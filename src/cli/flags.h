@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "ropeway/status.h"
+
 namespace ropeway {
 
 // Placeholders: what stands for the value in the help.
@@ -22,6 +24,7 @@ inline constexpr char kSizePlaceholder[] = "SIZE";
 inline constexpr char kRatePlaceholder[] = "RATE";
 inline constexpr char kFilePlaceholder[] = "FILE";
 inline constexpr char kFolderPlaceholder[] = "DIR";
+inline constexpr char kIntOrAutoPlaceholder[] = "N|auto";
 
 // Accepts whole numbers from `least` to `most`, or any number in that range.
 CLI::Validator IntBetween(int64_t least, int64_t most);
@@ -45,6 +48,21 @@ CLI::Option* AddNumber(CLI::App* app, const std::string& name, T* value, double 
       ->type_name(kNumberPlaceholder)
       ->check(NumberBetween(least, most))
       ->capture_default_str();
+}
+
+// An option whose value is read by `parse`, a function from text to StatusOr, and handed to `keep`.
+template <typename Parse, typename Keep>
+CLI::Option* AddParsed(CLI::App* app, const std::string& name, const std::string& placeholder,
+                       const std::string& description, Parse parse, Keep keep) {
+  const CLI::callback_t callback = [name, parse, keep](const CLI::results_t& results) {
+    auto value = parse(results.at(0));
+    if (!value.ok()) throw CLI::ValidationError(name, value.status().message());
+    keep(*value);
+    return true;
+  };
+  return app->add_option(name, CLI::callback_t(callback), description)
+      ->type_name(placeholder)
+      ->expected(1);
 }
 
 CLI::Option* AddText(CLI::App* app, const std::string& name, std::string* value,
@@ -81,7 +99,7 @@ CLI::Option* AddOnOff(CLI::App* app, const std::string& name, bool* value,
                       const std::string& description);
 
 // What a value is, for those who read and write values in another form.
-enum class FlagKind { kSwitch, kInt, kNumber, kTime, kSize, kText };
+enum class FlagKind { kSwitch, kInt, kIntOrAuto, kNumber, kTime, kSize, kText };
 // Goes by the placeholder; flags that CLI11 named itself ("INT", "FLOAT") are understood as well.
 FlagKind KindOf(const CLI::Option& option);
 

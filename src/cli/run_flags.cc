@@ -19,6 +19,9 @@ constexpr float kTemperature = 0.7F;
 // A person's chat is there until it is removed.
 constexpr std::chrono::hours kSessionTtl(24 * 365 * 100);
 
+// Of many prompts at once, none is refused because it waits long.
+constexpr std::chrono::hours kNobodyElseWaits(1000);
+
 // Of KV blocks on disk, a long chat with a small model takes a few hundred MB.
 constexpr int64_t kSessionDiskBytes = int64_t{1} << 30;
 
@@ -110,6 +113,8 @@ CLI::App* AddRun(CLI::App* app, RunFlags* flags) {
   AddPrompts(run, flags);
   AddSampling(run, flags);
   AddEngineFlags(run, &flags->engine);
+  AddBatchingFlags(run, &flags->engine.batching, &flags->engine.options);
+  flags->engine.options.max_wait = kNobodyElseWaits;
   run->add_flag("--stats", flags->stats,
                 "Say after each answer how many tokens it took, and how fast")
       ->group("Other");

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "cli/flags.h"
+#include "cli/scheduler_flags.h"
 #include "server/api_keys.h"
 
 namespace ropeway {
@@ -126,7 +127,7 @@ void AddSecurity(CLI::App* serve, ServeFlags* flags) {
       ->envname(kApiKeyVariable)
       ->group(group);
   AddText(serve, "--api-keys", &flags->api_keys_file, kFilePlaceholder,
-          "TOML file of named keys ([[keys]] with name, key and cache_scope)")
+          "TOML file of named keys, their priorities and limits: [[keys]] with name, key and more")
       ->group(group);
   AddText(serve, "--admin-key", &server.admin_key, "KEY",
           "Key that opens /admin, /metrics and /version; without one /admin is closed")
@@ -146,6 +147,8 @@ CLI::App* AddServe(CLI::App* app, ServeFlags* flags) {
   CLI::App* serve =
       app->add_subcommand("serve", "Serve a model over an OpenAI-compatible HTTP API");
   AddEngine(serve, flags);
+  AddBatchingFlags(serve, &flags->engine.batching, &flags->engine.options);
+  AddSchedulerFlags(serve, &flags->engine.batching, &flags->engine.options);
   AddState(serve, flags);
   AddTrace(serve, &flags->engine.options);
   AddServer(serve, flags);

@@ -106,13 +106,15 @@ class Reader {
     if (const auto* truth = value.as_boolean()) {
       if (kind == FlagKind::kSwitch) return truth->get() ? "true" : "false";
     } else if (const auto* whole = value.as_integer()) {
-      if (kind == FlagKind::kInt || kind == FlagKind::kNumber || kind == FlagKind::kSize) {
+      if (kind == FlagKind::kInt || kind == FlagKind::kIntOrAuto || kind == FlagKind::kNumber ||
+          kind == FlagKind::kSize) {
         return fmt::format("{}", whole->get());
       }
     } else if (const auto* number = value.as_floating_point()) {
       if (kind == FlagKind::kNumber) return fmt::format("{}", number->get());
     } else if (const auto* text = value.as_string()) {
-      if (kind == FlagKind::kText || kind == FlagKind::kTime || kind == FlagKind::kSize) {
+      if (kind == FlagKind::kText || kind == FlagKind::kTime || kind == FlagKind::kSize ||
+          kind == FlagKind::kIntOrAuto) {
         return text->get();
       }
     }
@@ -144,6 +146,8 @@ class Reader {
         return "true or false";
       case FlagKind::kInt:
         return "an integer";
+      case FlagKind::kIntOrAuto:
+        return "an integer, or \"auto\"";
       case FlagKind::kNumber:
         return "a number";
       case FlagKind::kTime:

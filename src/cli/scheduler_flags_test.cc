@@ -1,0 +1,267 @@
+#include "cli/scheduler_flags.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "cli/run_flags.h"
+#include "cli/serve_flags.h"
+#include "cli/toml_config.h"
+
+namespace ropeway {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+class SchedulerFlagsTest : public testing::Test {
+ protected:
+  SchedulerFlagsTest() {
+    AddServe(&app_, &serve_);
+    AddRun(&app_, &run_);
+  }
+
+  // What is refused, "" where nothing is.
+  std::string Parse(std::vector<std::string> words) {
+    std::reverse(words.begin(), words.end());
+    try {
+      app_.parse(words);
+    } catch (const CLI::Error& e) {
+      return e.what();
+    }
+    return "";
+  }
+
+  // The options that `ropeway serve` with these flags has.
+  EngineOptions Serve(std::vector<std::string> words) {
+    words.insert(words.begin(), "serve");
+    EXPECT_EQ(Parse(words), "");
+    EngineOptions options = serve_.engine.options;
+    const Status status = ResolveBatching(serve_.engine.batching, &options);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return options;
+  }
+
+  CLI::App app_{"", "ropeway"};
+  ServeFlags serve_;
+  RunFlags run_;
+};
+
+TEST_F(SchedulerFlagsTest, TheDefaultsAreTheEngines) {
+  const EngineOptions given = Serve({});
+  const EngineOptions own;
+  EXPECT_EQ(given.scheduler, own.scheduler);
+  EXPECT_EQ(given.max_batch_size, own.max_batch_size);
+  EXPECT_EQ(given.static_padding, own.static_padding);
+  EXPECT_EQ(given.batch_timeout, own.batch_timeout);
+  EXPECT_EQ(given.policy, own.policy);
+  EXPECT_EQ(given.class_shares, own.class_shares);
+  EXPECT_EQ(given.preempt_max_generated, own.preempt_max_generated);
+  EXPECT_EQ(given.max_wait, own.max_wait);
+  EXPECT_EQ(given.ttft_limits, own.ttft_limits);
+  const std::string help = app_.get_subcommand("serve")->help();
+  for (const char* shown : {"priority+fair", "70,20,10", "100ms,300ms,500ms", "continuous"}) {
+    EXPECT_THAT(help, HasSubstr(shown));
+  }
+}
+
+TEST_F(SchedulerFlagsTest, EveryFlagReachesItsOption) {
+  const EngineOptions options = Serve({"--scheduler",
+                                       "static",
+                                       "--max-batch-size",
+                                       "3",
+                                       "--static-padding",
+                                       "off",
+                                       "--static-flush",
+                                       "4s",
+                                       "--batch-timeout",
+                                       "5ms",
+                                       "--target-latency",
+                                       "6s",
+                                       "--policy",
+                                       "sjf",
+                                       "--class-shares",
+                                       "50,30,20",
+                                       "--strict",
+                                       "--preempt-max-generated",
+                                       "7",
+                                       "--max-wait",
+                                       "8s",
+                                       "--max-queued-tokens",
+                                       "9",
+                                       "--prefill-chunk",
+                                       "10",
+                                       "--long-prefill-threshold",
+                                       "11",
+                                       "--long-prefill-budget",
+                                       "12",
+                                       "--batch-control",
+                                       "aimd",
+                                       "--step-target",
+                                       "13ms",
+                                       "--ttft-limits",
+                                       "1ms,2s,3m"});
+  EXPECT_EQ(options.scheduler, "static");
+  EXPECT_EQ(options.max_batch_size, 3);
+  EXPECT_FALSE(options.static_padding);
+  EXPECT_EQ(options.static_flush, milliseconds(4000));
+  EXPECT_EQ(options.batch_timeout, milliseconds(5));
+  EXPECT_EQ(options.target_latency, milliseconds(6000));
+  EXPECT_EQ(options.policy, "sjf");
+  EXPECT_EQ(options.class_shares, (std::array<int, 3>{50, 30, 20}));
+  EXPECT_TRUE(options.strict_priority);
+  EXPECT_EQ(options.preempt_max_generated, 7);
+  EXPECT_EQ(options.max_wait, milliseconds(8000));
+  EXPECT_EQ(options.max_queued_tokens, 9);
+  EXPECT_EQ(options.max_prefill_chunk, 10);
+  EXPECT_EQ(options.long_prefill_threshold, 11);
+  EXPECT_EQ(options.long_prefill_budget, 12);
+  EXPECT_EQ(options.batch_control, "aimd");
+  EXPECT_EQ(options.step_target, milliseconds(13));
+  EXPECT_EQ(options.ttft_limits,
+            (std::array{milliseconds(1), milliseconds(2000), milliseconds(180'000)}));
+}
+
+TEST_F(SchedulerFlagsTest, AutoIsANegativeNumber) {
+  const EngineOptions options =
+      Serve({"--batch-timeout", "auto", "--preempt-max-generated", "auto"});
+  EXPECT_LT(options.batch_timeout, milliseconds(0));
+  EXPECT_LT(options.preempt_max_generated, 0);
+}
+
+TEST_F(SchedulerFlagsTest, APresetGivesWayToFlags) {
+  for (const auto& [preset, timeout, size] :
+       {std::tuple("latency", 10, 4), {"balanced", 50, 8}, {"throughput", 100, 16}}) {
+    app_.clear();
+    const EngineOptions options = Serve({"--preset", preset});
+    EXPECT_EQ(options.scheduler, "dynamic");
+    EXPECT_EQ(options.batch_timeout, milliseconds(timeout));
+    EXPECT_EQ(options.max_batch_size, size);
+  }
+  const EngineOptions options = Serve({"--max-batch-size", "5", "--batch-timeout", "auto",
+                                       "--preset", "throughput", "--scheduler", "static"});
+  EXPECT_EQ(options.scheduler, "static");
+  EXPECT_EQ(options.max_batch_size, 5);
+  EXPECT_LT(options.batch_timeout, milliseconds(0));
+}
+
+TEST_F(SchedulerFlagsTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
+  for (const auto& [flag, value, expected] :
+       {std::tuple("--scheduler", "batched", "continuous, dynamic, static, serial"),
+        {"--preset", "fast", "latency, balanced, throughput"},
+        {"--batch-control", "auto", "fixed, aimd, memory"},
+        {"--max-batch-size", "0", "1 to 4096"},
+        {"--static-padding", "yes", "on, off"},
+        {"--batch-timeout", "50", "auto, or a time"},
+        {"--batch-timeout", "-1ms", "auto, or a time"},
+        {"--target-latency", "0", "at least 1ms"},
+        {"--step-target", "0", "at least 1ms"},
+        {"--max-wait", "0", "at least 1ms"},
+        {"--max-queued-tokens", "0", "1 to"},
+        {"--ttft-limits", "100ms,0,500ms", "at least 1ms"},
+        {"--ttft-limits", "100ms,300ms", "three times"},
+        {"--ttft-limits", "1,2,3", "three times"},
+        {"--class-shares", "70,20,11", "add up to 100"},
+        {"--class-shares", "100,0,0", "at least 1"},
+        {"--class-shares", "120,-30,10", "at least 1"},
+        {"--class-shares", "70,30", "three whole numbers"},
+        {"--class-shares", "40,30,20,10", "three whole numbers"},
+        {"--class-shares", "70,20,", "three whole numbers"},
+        {"--class-shares", "69.5,20.5,10", "three whole numbers"},
+        {"--preempt-max-generated", "-2", "auto, or a whole number"},
+        {"--preempt-max-generated", "all", "auto, or a whole number"},
+        {"--policy", "lifo", "fcfs, sjf, length-balance, cache-aware, priority, fair"},
+        {"--policy", "priority+priority", "different"},
+        {"--policy", "fcfs+sjf+fair+priority", "two or three"},
+        {"--policy", "fair+", "joined by '+'"},
+        {"--policy", "", "joined by '+'"}}) {
+    app_.clear();
+    const std::string message = Parse({"serve", flag, value});
+    EXPECT_THAT(message, HasSubstr(std::string(flag) + ":")) << value;
+    EXPECT_THAT(message, HasSubstr(expected)) << value;
+  }
+}
+
+TEST_F(SchedulerFlagsTest, ABatchFitsInWhatRunsAtOnce) {
+  EngineOptions options;
+  options.max_num_seqs = 8;
+  for (const char* scheduler : {"static", "dynamic"}) {
+    BatchingFlags flags;
+    flags.scheduler = scheduler;
+    flags.max_batch_size = 9;
+    const Status status = ResolveBatching(flags, &options);
+    EXPECT_THAT(status.message(), HasSubstr("--max-batch-size: expected at most --max-num-seqs, 8"))
+        << scheduler;
+    flags.max_batch_size = 8;
+    EXPECT_TRUE(ResolveBatching(flags, &options).ok());
+  }
+  BatchingFlags preset;
+  preset.preset = "latency";
+  preset.max_batch_size = 9;
+  EXPECT_FALSE(ResolveBatching(preset, &options).ok());
+  // Nobody asked for the 16 of the preset, and nobody asks for batches here.
+  preset.preset = "throughput";
+  preset.max_batch_size.reset();
+  EXPECT_TRUE(ResolveBatching(preset, &options).ok());
+  EXPECT_EQ(options.max_batch_size, 8);
+  options.scheduler = "continuous";
+  BatchingFlags size;
+  size.max_batch_size = 9;
+  EXPECT_TRUE(ResolveBatching(size, &options).ok());
+}
+
+TEST_F(SchedulerFlagsTest, RunHasThoseOfManyPromptsAlone) {
+  EXPECT_EQ(Parse({"run", "--scheduler", "static", "--max-batch-size", "4", "--policy", "sjf"}),
+            "");
+  EXPECT_EQ(run_.engine.batching.scheduler, "static");
+  EXPECT_EQ(run_.engine.options.policy, "sjf");
+  EXPECT_GE(run_.engine.options.max_wait, std::chrono::hours(24));
+  app_.clear();
+  EXPECT_NE(Parse({"run", "--max-wait", "1s"}), "");
+}
+
+TEST_F(SchedulerFlagsTest, AFileSaysTheSame) {
+  const std::string file =
+      fmt::format("{}scheduler_flags_test_{}.toml", testing::TempDir(), getpid());
+  app_.set_config("--config");
+  app_.config_formatter(std::make_shared<TomlConfig>(&app_));
+  std::ofstream(file) << "[serve]\nscheduler = \"dynamic\"\nbatch-timeout = \"auto\"\n"
+                         "class-shares = \"60,30,10\"\nstrict = true\npreempt-max-generated = 20\n"
+                         "policy = \"priority+sjf\"\nttft-limits = \"1s,2s,3s\"\n";
+  EXPECT_EQ(Parse({"--config", file, "serve", "--policy", "fair"}), "");
+  EXPECT_EQ(serve_.engine.batching.scheduler, "dynamic");
+  EXPECT_LT(*serve_.engine.batching.batch_timeout, milliseconds(0));
+  const EngineOptions& options = serve_.engine.options;
+  EXPECT_EQ(options.class_shares[0], 60);
+  EXPECT_TRUE(options.strict_priority);
+  EXPECT_EQ(options.preempt_max_generated, 20);
+  EXPECT_EQ(options.policy, "fair");
+  EXPECT_EQ(options.ttft_limits[2], milliseconds(3000));
+  for (const auto& [line, says] :
+       {std::tuple("preempt-max-generated = \"all\"", "auto, or a whole number"),
+        {"preempt-max-generated = true", "an integer, or \"auto\""},
+        {"class-shares = [70, 20, 10]", "must be a string"},
+        {"policy = \"lifo\"", "--policy"}}) {
+    app_.clear();
+    std::ofstream(file) << "[serve]\n" << line << "\n";
+    const std::string message = Parse({"--config", file, "serve"});
+    EXPECT_THAT(message, HasSubstr(file + ":2:")) << line;
+    EXPECT_THAT(message, HasSubstr(says)) << line;
+  }
+  std::remove(file.c_str());
+}
+
+}  // namespace
+}  // namespace ropeway
