@@ -55,7 +55,8 @@ HttpReply Forbidden(const char* message) {
 
 Access::Access(const std::vector<ApiKey>& keys, const std::string& admin_key) {
   for (const ApiKey& key : keys) {
-    owners_.push_back({key.name, key.cache_scope});
+    owners_.push_back(
+        {key.name, key.cache_scope, key.priority, key.priority_ceiling, key.weight, false});
     digests_.push_back(DigestOf(key.key));
   }
   if (!admin_key.empty()) admin_ = DigestOf(admin_key);
@@ -97,12 +98,13 @@ Access::Verdict Access::Check(Route route, std::string_view authorization) const
     return verdict;
   }
   if (presented.tenant != kNone) {
-    verdict.tenant = owners_[presented.tenant].name;
-    verdict.cache_scope = owners_[presented.tenant].cache_scope;
+    verdict.caller = owners_[presented.tenant];
     return verdict;
   }
-  const bool takes_admin = route == Route::kMetrics || route == Route::kVersion;
-  if (!(takes_admin && presented.admin)) verdict.refusal = Unauthorized(presented.any);
+  const bool takes_admin =
+      route == Route::kMetrics || route == Route::kVersion || route == Route::kQueue;
+  verdict.caller.admin = takes_admin && presented.admin;
+  if (!verdict.caller.admin) verdict.refusal = Unauthorized(presented.any);
   return verdict;
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "server/caller.h"
 #include "server/http_reply.h"
 #include "server/router.h"
 #include "server/server_options.h"
@@ -21,14 +22,13 @@ class Access {
 
   struct Verdict {
     std::optional<HttpReply> refusal;  // 401 or 403; absent: go on.
-    std::string tenant;                // The name of the API key; "" where none was needed.
-    std::string cache_scope;           // The key's.
+    Caller caller;                     // Where there is no refusal.
   };
 
   // `authorization`: the value of the header; "" where there is none. The health routes are open to
   // everybody, the admin routes to the admin key alone. Everything else, paths that do not exist
-  // included, needs an API key if there are any; /metrics and /version take the admin key too.
-  // Takes the same time whichever key is presented and however much of it is right.
+  // included, needs an API key if there are any; /metrics, /version and /v1/queue take the admin
+  // key too. Takes the same time whichever key is presented and however much of it is right.
   Verdict Check(Route route, std::string_view authorization) const;
 
  private:
@@ -43,11 +43,7 @@ class Access {
   static Digest DigestOf(std::string_view key);
   Presented Identify(std::string_view authorization) const;
 
-  struct Owner {
-    std::string name;
-    std::string cache_scope;
-  };
-  std::vector<Owner> owners_;
+  std::vector<Caller> owners_;
   std::vector<Digest> digests_;  // Of owners_'s keys.
   std::optional<Digest> admin_;
 };

@@ -23,21 +23,47 @@ TEST(Access, WithoutKeysTheApiIsOpen) {
     EXPECT_EQ(StatusOf(access, route, ""), 200);
     EXPECT_EQ(StatusOf(access, route, "Bearer anything"), 200);
   }
-  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer anything").tenant, "");
+  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer anything").caller.tenant, "");
 }
 
 TEST(Access, TheKeysNameIsTheTenant) {
   const Access access(kKeys, "admin-key-3");
-  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer sk-team-a-1").tenant, "team-a");
-  EXPECT_EQ(access.Check(Route::kChatCompletions, "bearer  sk-team-b-2 ").tenant, "team-b");
+  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer sk-team-a-1").caller.tenant, "team-a");
+  EXPECT_EQ(access.Check(Route::kChatCompletions, "bearer  sk-team-b-2 ").caller.tenant, "team-b");
 }
 
 TEST(Access, TheKeysCacheScopeGoesWithIt) {
   const Access access(kKeys, "admin-key-3");
-  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer sk-team-a-1").cache_scope, "shared");
-  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer sk-team-b-2").cache_scope, "");
-  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer sk-team-a-2").cache_scope, "");
-  EXPECT_EQ(access.Check(Route::kMetrics, "Bearer admin-key-3").cache_scope, "");
+  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer sk-team-a-1").caller.cache_scope, "shared");
+  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer sk-team-b-2").caller.cache_scope, "");
+  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer sk-team-a-2").caller.cache_scope, "");
+  EXPECT_EQ(access.Check(Route::kMetrics, "Bearer admin-key-3").caller.cache_scope, "");
+}
+
+TEST(Access, TheKeysClassAndWeightGoWithIt) {
+  ApiKey key = {"team-c", "sk-team-c-3"};
+  key.priority = Priority::kLow;
+  key.priority_ceiling = Priority::kMedium;
+  key.weight = 2.5;
+  const Access access({key}, "");
+  const Caller caller = access.Check(Route::kCompletions, "Bearer sk-team-c-3").caller;
+  EXPECT_EQ(caller.priority, Priority::kLow);
+  EXPECT_EQ(caller.priority_ceiling, Priority::kMedium);
+  EXPECT_EQ(caller.weight, 2.5);
+  const Caller nobody = Access({}, "").Check(Route::kCompletions, "").caller;
+  EXPECT_EQ(nobody.priority, Priority::kMedium);
+  EXPECT_EQ(nobody.priority_ceiling, Priority::kHigh);
+  EXPECT_EQ(nobody.weight, 1.0);
+}
+
+TEST(Access, TheQueueOpensToKeysAndToTheAdmin) {
+  const Access access(kKeys, "admin-key-3");
+  EXPECT_EQ(StatusOf(access, Route::kQueue, ""), 401);
+  const Caller team = access.Check(Route::kQueue, "Bearer sk-team-a-1").caller;
+  EXPECT_EQ(team.tenant, "team-a");
+  EXPECT_FALSE(team.admin);
+  EXPECT_EQ(StatusOf(access, Route::kQueue, "Bearer admin-key-3"), 200);
+  EXPECT_TRUE(access.Check(Route::kQueue, "Bearer admin-key-3").caller.admin);
 }
 
 TEST(Access, EverythingButHealthNeedsAKey) {

@@ -26,6 +26,7 @@ HttpReply AnswerRequests(const Backend& backend) {
   for (const RequestInfo& request : backend.Requests()) {
     list.push_back({{"id", request.id},
                     {"tenant", request.tenant},
+                    {"priority", PriorityName(request.priority)},
                     {"started", request.started},
                     {"age_seconds", request.age_seconds}});
   }

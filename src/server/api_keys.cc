@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -45,6 +46,29 @@ std::string NameFault(std::string_view name) {
   return "";
 }
 
+// What is wrong with a field of this name, "" if nothing is.
+std::string RangeFault(std::string_view field, double value, double least, double most) {
+  if (value >= least && value <= most) return "";
+  return fmt::format("'{}' must be {} to {}, but is {}", field, least, most, value);
+}
+
+// What is wrong with what a key may take.
+std::string RightsFault(const ApiKey& key) {
+  if (key.priority < key.priority_ceiling) {
+    return fmt::format("'priority' is \"{}\", which is above the 'priority_ceiling' \"{}\"",
+                       PriorityName(key.priority), PriorityName(key.priority_ceiling));
+  }
+  std::string fault = RangeFault("weight", key.weight, kMinKeyWeight, kMaxKeyWeight);
+  if (fault.empty()) {
+    fault = RangeFault("max_concurrent_requests", key.max_concurrent_requests, 0, kMaxKeyRequests);
+  }
+  if (fault.empty()) {
+    fault = RangeFault("tokens_per_minute", static_cast<double>(key.tokens_per_minute), 0,
+                       kMaxKeyTokens);
+  }
+  return fault;
+}
+
 // What is wrong with keys[i] by itself or beside those before it.
 std::string EntryFault(const std::vector<ApiKey>& keys, size_t i) {
   if (std::string fault = NameFault(keys[i].name); !fault.empty()) return "'name' " + fault;
@@ -55,6 +79,9 @@ std::string EntryFault(const std::vector<ApiKey>& keys, size_t i) {
     if (std::string fault = NameFault(keys[i].cache_scope); !fault.empty()) {
       return "'cache_scope' " + fault;
     }
+  }
+  if (std::string fault = RightsFault(keys[i]); !fault.empty()) {
+    return fmt::format("{} (of the key '{}')", fault, keys[i].name);
   }
   for (size_t k = 0; k < i; ++k) {
     if (keys[k].name == keys[i].name)
@@ -95,30 +122,76 @@ Status At(const std::string& path, const toml::source_region& place, const std::
   return InvalidArgument(fmt::format("{}, line {}: {}.", path, place.begin.line, fault));
 }
 
+// These read one field's value; the reply says what is wrong with it, "" if nothing is.
+
+std::string ReadText(const toml::node& node, std::string_view field, std::string* out) {
+  const auto* text = node.as_string();
+  if (text == nullptr) return fmt::format("'{}' must be a string", field);
+  *out = text->get();
+  return "";
+}
+
+std::string ReadPriority(const toml::node& node, std::string_view field, Priority* out) {
+  const auto* text = node.as_string();
+  for (const Priority priority : {Priority::kHigh, Priority::kMedium, Priority::kLow}) {
+    if (text == nullptr || text->get() != PriorityName(priority)) continue;
+    *out = priority;
+    return "";
+  }
+  return fmt::format("'{}' must be \"high\", \"medium\" or \"low\"", field);
+}
+
+std::string ReadWeight(const toml::node& node, std::string_view field, double* out) {
+  const std::optional<double> value = node.value<double>();
+  if (!node.is_number()) return fmt::format("'{}' must be a number", field);
+  *out = *value;
+  return RangeFault(field, *value, kMinKeyWeight, kMaxKeyWeight);
+}
+
+template <typename T>
+std::string ReadCount(const toml::node& node, std::string_view field, int64_t most, T* out) {
+  const auto* value = node.as_integer();
+  if (value == nullptr || value->get() < 1 || value->get() > most) {
+    return fmt::format("'{}' must be a whole number, 1 to {}", field, most);
+  }
+  *out = static_cast<T>(value->get());
+  return "";
+}
+
+std::string ReadField(const toml::node& node, std::string_view field, ApiKey* entry) {
+  if (field == "name") return ReadText(node, field, &entry->name);
+  if (field == "key") return ReadText(node, field, &entry->key);
+  if (field == "cache_scope") {
+    std::string fault = ReadText(node, field, &entry->cache_scope);
+    // As none, an empty one would mean another.
+    if (fault.empty() && entry->cache_scope.empty()) fault = "'cache_scope' " + NameFault("");
+    return fault;
+  }
+  if (field == "priority") return ReadPriority(node, field, &entry->priority);
+  if (field == "priority_ceiling") return ReadPriority(node, field, &entry->priority_ceiling);
+  if (field == "weight") return ReadWeight(node, field, &entry->weight);
+  if (field == "max_concurrent_requests") {
+    return ReadCount(node, field, kMaxKeyRequests, &entry->max_concurrent_requests);
+  }
+  if (field == "tokens_per_minute") {
+    return ReadCount(node, field, kMaxKeyTokens, &entry->tokens_per_minute);
+  }
+  return fmt::format("the field '{}' is unknown", field);
+}
+
 // One [[keys]] table.
 StatusOr<ApiKey> ReadEntry(const std::string& path, const toml::table& table) {
   ApiKey entry;
   for (const auto& [field, node] : table) {
-    std::string* out = nullptr;
-    if (field.str() == "name") out = &entry.name;
-    if (field.str() == "key") out = &entry.key;
-    if (field.str() == "cache_scope") out = &entry.cache_scope;
-    if (out == nullptr) {
-      return At(path, field.source(), fmt::format("the field '{}' is unknown", field.str()));
-    }
-    const auto* text = node.as_string();
-    if (text == nullptr) {
-      return At(path, node.source(), fmt::format("'{}' must be a string", field.str()));
-    }
-    if (field.str() == "cache_scope" && text->get().empty()) {  // As none it would mean another.
-      return At(path, node.source(), "'cache_scope' " + NameFault(""));
-    }
-    *out = text->get();
+    const std::string fault = ReadField(node, field.str(), &entry);
+    if (!fault.empty()) return At(path, field.source(), fault);
   }
   for (const char* field : {"name", "key"}) {
     if (!table.contains(field))
       return At(path, table.source(), fmt::format("'{}' is missing", field));
   }
+  if (!table.contains("priority"))
+    entry.priority = std::max(entry.priority, entry.priority_ceiling);
   return entry;
 }
 

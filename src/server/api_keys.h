@@ -15,7 +15,15 @@ namespace ropeway {
 //   [[keys]]
 //   name = "team-a"   # letters, digits, '-', '_' and '.'; at most 64
 //   key = "..."       # 8 to 512 visible ASCII characters without a space
-//   cache_scope = "research"  # as a name; may be left out
+//   # All others may be left out:
+//   cache_scope = "research"    # as a name
+//   priority = "medium"         # "high", "medium" or "low": of requests that name none
+//   priority_ceiling = "high"   # the highest that requests may name
+//   weight = 1.0                # 0.01 to 100
+//   max_concurrent_requests = 8
+//   tokens_per_minute = 100000
+//
+// Without a priority it is "medium", or the ceiling where that is lower.
 //
 // kNotFound or kInvalidArgument with one sentence that names the file and, where there is one, the
 // line; it never contains a key. A file that other users may read is a warning in the log.

@@ -13,6 +13,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <tuple>
 
 namespace ropeway {
 namespace {
@@ -95,6 +96,49 @@ TEST_F(ApiKeysTest, NamesTheLineAtFault) {
   ExpectRefused("[[keys]]\nkey = \"secret-0001\"\nkey = \"secret-0002\"\n", 3, "not valid TOML");
 }
 
+TEST_F(ApiKeysTest, KeysHaveAClassAWeightAndLimits) {
+  const auto keys = Read(
+      "[[keys]]\nname = \"a\"\nkey = \"secret-0001\"\npriority = \"low\"\n"
+      "priority_ceiling = \"medium\"\nweight = 0.01\nmax_concurrent_requests = 1\n"
+      "tokens_per_minute = 2\n[[keys]]\nname = \"b\"\nkey = \"secret-0002\"\nweight = 100\n"
+      "[[keys]]\nname = \"c\"\nkey = \"secret-0003\"\npriority_ceiling = \"low\"\n");
+  ASSERT_TRUE(keys.ok()) << keys.status().message();
+  EXPECT_EQ((*keys)[0].priority, Priority::kLow);
+  EXPECT_EQ((*keys)[0].priority_ceiling, Priority::kMedium);
+  EXPECT_EQ((*keys)[0].weight, 0.01);
+  EXPECT_EQ((*keys)[0].max_concurrent_requests, 1);
+  EXPECT_EQ((*keys)[0].tokens_per_minute, 2);
+  EXPECT_EQ((*keys)[1].priority, Priority::kMedium);
+  EXPECT_EQ((*keys)[1].priority_ceiling, Priority::kHigh);
+  EXPECT_EQ((*keys)[1].weight, 100);
+  EXPECT_EQ((*keys)[1].max_concurrent_requests, 0);
+  EXPECT_EQ((*keys)[1].tokens_per_minute, 0);
+  EXPECT_EQ((*keys)[2].priority, Priority::kLow);  // As its ceiling, where nothing else is said.
+}
+
+TEST_F(ApiKeysTest, AClassAWeightOrALimitOutOfRangeIsRefusedByItsLine) {
+  const std::string begin = "[[keys]]\nname = \"a\"\nkey = \"secret-0001\"\n";
+  for (const auto& [line, says] :
+       {std::tuple("priority = \"urgent\"", "'priority' must be \"high\", \"medium\" or \"low\""),
+        {"priority = 1", "'priority' must be"},
+        {"priority_ceiling = \"\"", "'priority_ceiling' must be"},
+        {"weight = 0", "'weight' must be 0.01 to 100, but is 0"},
+        {"weight = 100.5", "'weight' must be"},
+        {"weight = -1", "'weight' must be"},
+        {"weight = nan", "'weight' must be"},
+        {"weight = inf", "'weight' must be"},
+        {"weight = \"1\"", "'weight' must be a number"},
+        {"max_concurrent_requests = 0", "'max_concurrent_requests' must be a whole number, 1 to"},
+        {"max_concurrent_requests = 1.5", "'max_concurrent_requests' must be"},
+        {"max_concurrent_requests = 1000001", "'max_concurrent_requests' must be"},
+        {"tokens_per_minute = 0", "'tokens_per_minute' must be a whole number, 1 to"},
+        {"tokens_per_minute = \"many\"", "'tokens_per_minute' must be"}}) {
+    ExpectRefused(begin + line + "\n", 4, says);
+  }
+  ExpectRefused(begin + "priority = \"high\"\npriority_ceiling = \"medium\"\n", 1,
+                "'priority' is \"high\", which is above the 'priority_ceiling' \"medium\"");
+}
+
 TEST_F(ApiKeysTest, NothingInTheFileIsRefused) {
   for (const char* text :
        {"", "# Nothing.\n", "keys = []\n", "keys = 3\n", "[keys]\nname = \"a\"\n"}) {
@@ -136,6 +180,15 @@ TEST(CheckApiKeys, HoldsForKeysOfTheCommandLineToo) {
   EXPECT_EQ(CheckApiKeys({{"a", "secret-0001"}, {"a", "secret-0002"}}, "").field(), "api_keys");
   EXPECT_EQ(CheckApiKeys({{"a", "secret-0001"}}, "secret-0001").field(), "admin_key");
   EXPECT_EQ(CheckApiKeys({}, "short").field(), "admin_key");
+  ApiKey key = {"a", "secret-0001"};
+  key.weight = 0;
+  EXPECT_EQ(CheckApiKeys({key}, "").field(), "api_keys");
+  key.weight = 1;
+  key.tokens_per_minute = -1;
+  EXPECT_EQ(CheckApiKeys({key}, "").field(), "api_keys");
+  key.tokens_per_minute = 0;
+  key.priority_ceiling = Priority::kLow;
+  EXPECT_EQ(CheckApiKeys({key}, "").field(), "api_keys");
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <limits>
 
 #include "server/request_draft.h"
 
@@ -98,9 +97,31 @@ Status IgnoreMetadata(const json& value, const std::string& field, Draft*) {
   return {};
 }
 
-Status IgnoreInteger(const json& value, const std::string& field, Draft*) {
-  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
-  return ReadInt(value, field, -kMax - 1, kMax).status();
+Status ReadPriority(const json& value, const std::string& field, Draft* draft) {
+  for (int i = 0; i < kNumPriorities; ++i) {
+    const auto priority = static_cast<Priority>(i);
+    if (value != PriorityName(priority) && !(value.is_number_integer() && value == i)) continue;
+    draft->priority = priority;
+    return {};
+  }
+  return Mismatch(value, field,
+                  "\"high\", \"medium\" or \"low\", or 0, 1 or 2 (the lower, the earlier)");
+}
+
+// OpenAI's "scale" is a tier that was paid for in advance, and is served as its "priority" is.
+Status ReadServiceTier(const json& value, const std::string& field, Draft* draft) {
+  draft->api.service_tier = true;
+  if (value == "auto") return {};
+  if (value == "priority" || value == "scale") {
+    draft->tier = Priority::kHigh;
+  } else if (value == "default") {
+    draft->tier = Priority::kMedium;
+  } else if (value == "flex") {
+    draft->tier = Priority::kLow;
+  } else {
+    return Mismatch(value, field, "\"auto\", \"priority\", \"default\", \"flex\" or \"scale\"");
+  }
+  return {};
 }
 
 }  // namespace
@@ -113,6 +134,8 @@ void AddCommonFields(FieldTable* table) {
                  {"prompt_logprobs", ReadPromptLogprobs},
                  {"timeout", ReadTimeout},
                  {"response_format", ReadResponseFormat},
+                 {"priority", ReadPriority},
+                 {"service_tier", ReadServiceTier},
                  {"cache_salt", ReadCacheSalt},
                  {"prompt_cache_retention", ReadCacheRetention},
                  // Accepted without effect: they concern bookkeeping, or parts that there are none
@@ -120,8 +143,6 @@ void AddCommonFields(FieldTable* table) {
                  {"user", IgnoreString},
                  {"safety_identifier", IgnoreString},
                  {"metadata", IgnoreMetadata},
-                 {"service_tier", IgnoreString},
-                 {"priority", IgnoreInteger},
                  {"prompt_cache_key", IgnoreString},
                  {"request_id", IgnoreString},
                  {"store", RefuseUnlessFalse},

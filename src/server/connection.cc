@@ -138,7 +138,7 @@ asio::awaitable<bool> Connection::Answer(HttpRequest request) {
     stream_->set_answering(false);
     keep_alive = co_await Send(std::move(reply), framing, RouteName(match.route));
   } else if (!IsGeneration(match.route)) {
-    HttpReply reply = AnswerPlain(match, context_);
+    HttpReply reply = AnswerPlain(match, request.caller, context_);
     keep_alive = co_await Send(std::move(reply), framing, RouteName(match.route));
   } else {
     stream_->set_answering(true);

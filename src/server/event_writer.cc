@@ -60,6 +60,10 @@ EventWriter::EventWriter(AnswerHead head, size_t choices)
   AppendJsonString(head_.id, &begin_);
   begin_ += fmt::format(",\"object\":\"{}\",\"created\":{},\"model\":", object, head_.created);
   AppendJsonString(head_.model, &begin_);
+  if (!head_.service_tier.empty()) {
+    begin_ += ",\"service_tier\":";
+    AppendJsonString(head_.service_tier, &begin_);
+  }
   begin_ += ",\"choices\":[";
   for (size_t i = 0; i < choices; ++i) {
     if (head_.echo.empty()) continue;

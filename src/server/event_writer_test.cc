@@ -40,6 +40,18 @@ json Event(const std::string& bytes) {
   return events.empty() ? json() : json::parse(events[0]);
 }
 
+TEST(EventWriter, EveryChunkShowsTheTierThatWasAskedFor) {
+  AnswerHead head = Head(true);
+  head.include_usage = true;
+  head.service_tier = "default";
+  EventWriter events(head, 1);
+  EXPECT_EQ(Event(events.Begin())["service_tier"], "default");
+  EXPECT_EQ(Event(events.Delta(0, TextDelta("a")))["service_tier"], "default");
+  EXPECT_EQ(Event(events.End(0, Ended(FinishReason::kStop)))["service_tier"], "default");
+  EXPECT_EQ(json::parse(Events(events.Done())[0])["service_tier"], "default");
+  EXPECT_FALSE(Event(EventWriter(Head(true), 1).Begin()).contains("service_tier"));
+}
+
 TEST(EventWriter, CompletionChunk) {
   EventWriter events(Head(false), 1);
   EXPECT_EQ(events.Begin(), "");

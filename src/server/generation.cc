@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "server/collector_sink.h"
 #include "server/event_writer.h"
 #include "server/helper_pool.h"
+#include "server/key_rights.h"
 #include "server/openai_request.h"
 #include "server/openai_response.h"
 #include "server/plain_handlers.h"
@@ -153,6 +155,7 @@ AnswerHead HeadOf(const Prepared& prepared, ServerContext* context) {
   head.logprobs = api.request.logprobs.has_value();
   head.prompt_logprobs = api.prompt_logprobs;
   head.n = api.n;
+  if (api.service_tier) head.service_tier = ServiceTierName(api.request.priority);
   head.echo = prepared.echo;
   return head;
 }
@@ -172,33 +175,37 @@ asio::awaitable<StatusOr<PreparedPtr>> ReadBody(ServerContext* context, HttpRequ
 asio::awaitable<Sent> TryGenerate(std::shared_ptr<SocketStream> stream, ServerContext* context,
                                   HttpRequest request, bool chat, bool* began) {
   const Framing framing = request.framing;
-  std::string tenant = std::move(request.tenant);
-  std::string cache_scope = std::move(request.cache_scope);
-  Status refusal;
+  const Caller caller = std::move(request.caller);
+  std::optional<HttpReply> refusal;
+  const auto refuse = [&](const Status& status) {
+    refusal = RefusalFor(status, *context->backend);
+  };
   if (!context->accepting) {
-    refusal = {StatusCode::kUnavailable, "The server is stopping; no new request is accepted."};
+    refuse({StatusCode::kUnavailable, "The server is stopping; no new request is accepted."});
   }
   Sent sent;
   Submission submission(context->backend);
   AnswerHead head;
   bool streamed = false;
-  if (refusal.ok()) {
+  if (!refusal) {
     StatusOr<PreparedPtr> prepared = co_await ReadBody(context, std::move(request), chat);
     if (prepared.ok()) {
       ApiRequest& api = (*prepared)->api;
-      head = HeadOf(**prepared, context);
-      streamed = api.stream;
-      api.request.tenant = std::move(tenant);
-      api.request.cache_scope = std::move(cache_scope);
-      const Submission::SinkMaker sinks = SinksFor(api, stream, context);
-      refusal = submission.Submit(std::move(api), sinks);
+      std::vector<KeyTicket> tickets;
+      refusal = ApplyKey(caller, context, &api, &tickets);
+      if (!refusal) {
+        head = HeadOf(**prepared, context);
+        streamed = api.stream;
+        const Submission::SinkMaker sinks = SinksFor(api, stream, context);
+        const Status status = submission.Submit(std::move(api), std::move(tickets), sinks);
+        if (!status.ok()) refuse(status);
+      }
     } else {
-      refusal = prepared.status();
+      refuse(prepared.status());
     }
   }
-  if (!refusal.ok()) {
-    HttpReply reply = RefusalFor(refusal, *context->backend);
-    sent = co_await SendReply(stream.get(), std::move(reply), framing);
+  if (refusal) {
+    sent = co_await SendReply(stream.get(), *std::move(refusal), framing);
   } else if (streamed) {
     sent = co_await SendStream(stream.get(), context, &submission, head, framing, began);
   } else {

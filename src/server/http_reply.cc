@@ -80,9 +80,10 @@ std::string Serialize(const HttpReply& reply, const Framing& framing) {
   return out;
 }
 
-std::string EventStreamHead(const Framing& framing) {
+std::string EventStreamHead(const Framing& framing, const HttpHeaders& headers) {
   std::string out = Head(200, "text/event-stream; charset=utf-8", framing);
   out += "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
+  for (const auto& [name, value] : headers) out += name + ": " + value + "\r\n";
   if (!framing.http_1_0) out += "Transfer-Encoding: chunked\r\n";
   out += "\r\n";
   return out;

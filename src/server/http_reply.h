@@ -11,11 +11,13 @@
 
 namespace ropeway {
 
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
 struct HttpReply {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
-  std::vector<std::pair<std::string, std::string>> headers;  // Beside those that every reply has.
+  HttpHeaders headers;  // Beside those that every reply has.
 };
 
 // How the reply travels on this connection.
@@ -31,7 +33,8 @@ HttpReply ErrorReply(const ApiError& error);
 std::string Serialize(const HttpReply& reply, const Framing& framing);
 
 // The head of a server-sent event stream: chunked, or ended by the connection's end under HTTP/1.0.
-std::string EventStreamHead(const Framing& framing);
+// `headers`: beside those that every stream has.
+std::string EventStreamHead(const Framing& framing, const HttpHeaders& headers = {});
 
 // Appends `data` to `out` as one chunk of a stream's body, or as it is under HTTP/1.0. An empty
 // chunk would end the body, so nothing is appended for empty data.

@@ -124,6 +124,7 @@ TEST_F(HttpSecurityTest, AdminSeesAndCancelsRequests) {
   const json& request = list["data"][0];
   EXPECT_EQ(request["tenant"], "team-a");
   EXPECT_EQ(request["started"], true);
+  EXPECT_EQ(request["priority"], "medium");
   EXPECT_GE(request["age_seconds"].get<double>(), 0.0);
   const std::string id = std::to_string(request["id"].get<uint64_t>());
   for (const char* wrong : {"0", "999", "abc", "-1", "18446744073709551616", "1x"}) {

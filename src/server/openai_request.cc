@@ -91,6 +91,19 @@ Status CheckLengths(const Draft& draft) {
   return {};
 }
 
+Status FinishPriority(Draft* draft) {
+  ApiRequest& api = draft->api;
+  if (draft->priority && draft->tier && *draft->priority != *draft->tier) {
+    return InvalidArgument(
+        fmt::format("'priority' is {}, but 'service_tier' means {}; give one of them.",
+                    PriorityName(*draft->priority), PriorityName(*draft->tier)),
+        "priority");
+  }
+  api.priority = draft->priority ? draft->priority : draft->tier;
+  api.priority_field = draft->priority ? "priority" : "service_tier";
+  return {};
+}
+
 Status FinishDraft(Draft* draft) {
   ApiRequest& api = draft->api;
   if (draft->has_stream_options && !api.stream) {
@@ -101,6 +114,7 @@ Status FinishDraft(Draft* draft) {
   }
   Status status = api.chat ? FinishChat(draft) : FinishCompletion(draft);
   if (status.ok()) status = CheckLengths(*draft);
+  if (status.ok()) status = FinishPriority(draft);
   if (!status.ok()) return status;
   // Without a token to generate, the prompt is all that there is to compute.
   if (api.request.max_tokens == 0 && !api.request.prompt_logprobs) api.request.prompt_logprobs = 0;

@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_SERVER_OPENAI_REQUEST_H_
 #define ROPEWAY_SERVER_OPENAI_REQUEST_H_
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -25,6 +26,10 @@ struct ApiRequest {
   bool include_usage = false;    // A last chunk with the usage; only with `stream`.
   bool echo = false;             // The prompt's text before the completion's.
   bool prompt_logprobs = false;  // vLLM's field of the answer.
+  // The class that it asks for, and by which field; absent: by none. `request` has not got it yet.
+  std::optional<Priority> priority;
+  const char* priority_field = "priority";
+  bool service_tier = false;  // The answer says which one served it.
 
   size_t choices() const { return prompts.size() * static_cast<size_t>(n); }
 };

@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "server/test_request_bodies.h"
@@ -36,7 +37,7 @@ TEST(CompletionRequest, AllFields) {
           "stream_options":{"include_usage":true},"logprobs":3,"n":2,"best_of":2,"echo":false,
           "suffix":null,"presence_penalty":0.5,"frequency_penalty":-1.5,"repetition_penalty":1.25,
           "typical_p":0.75,"min_tokens":3,"stop_token_ids":[5,0],"timeout":1.5,
-          "logit_bias":{"40":-100,"7":1.5},"user":"u","store":false,"cache_salt":"s","priority":3,
+          "logit_bias":{"40":-100,"7":1.5},"user":"u","store":false,"cache_salt":"s","priority":2,
           "prompt_cache_key":"k","prompt_cache_retention":"24h"})");
   ASSERT_TRUE(api.ok()) << api.status().message();
   const Request& r = api->request;
@@ -61,6 +62,8 @@ TEST(CompletionRequest, AllFields) {
   EXPECT_EQ(r.cache_salt, "s");
   EXPECT_EQ(r.cache_retention, CacheRetention::kLong);
   EXPECT_EQ(r.cache_scope, "");  // The key's, never the body's.
+  EXPECT_EQ(api->priority, Priority::kLow);
+  EXPECT_FALSE(api->service_tier);
   ASSERT_EQ(r.sampling.logit_bias.size(), 2U);
   EXPECT_EQ(r.sampling.logit_bias[0].id, 7);
   EXPECT_EQ(r.sampling.logit_bias[0].bias, 1.5F);
@@ -239,12 +242,51 @@ TEST(CompletionRequest, EdgesOfRanges) {
                                                         {"add_special_tokens", "true"},
                                                         {"metadata", "{\"a\":\"b\"}"},
                                                         {"service_tier", "\"auto\""},
-                                                        {"priority", "-3"},
+                                                        {"priority", "2"},
                                                         {"request_id", "\"r\""},
                                                         {"store", "false"}}) {
     StatusOr<ApiRequest> api = CompletionWith(field, value);
     EXPECT_TRUE(api.ok()) << field << "=" << value << ": " << api.status().message();
   }
+}
+
+TEST(CompletionRequest, PriorityAndServiceTierNameAClass) {
+  for (const auto& [field, value, priority] : {std::tuple("priority", "\"high\"", Priority::kHigh),
+                                               {"priority", "\"medium\"", Priority::kMedium},
+                                               {"priority", "\"low\"", Priority::kLow},
+                                               {"priority", "0", Priority::kHigh},
+                                               {"priority", "1", Priority::kMedium},
+                                               {"priority", "2", Priority::kLow},
+                                               {"service_tier", "\"priority\"", Priority::kHigh},
+                                               {"service_tier", "\"scale\"", Priority::kHigh},
+                                               {"service_tier", "\"default\"", Priority::kMedium},
+                                               {"service_tier", "\"flex\"", Priority::kLow}}) {
+    for (const bool chat : {false, true}) {
+      const StatusOr<ApiRequest> api = chat ? ChatWith(field, value) : CompletionWith(field, value);
+      ASSERT_TRUE(api.ok()) << api.status().message();
+      EXPECT_EQ(api->priority, priority) << field << "=" << value;
+      EXPECT_EQ(std::string(api->priority_field), field);
+      EXPECT_EQ(api->service_tier, std::string(field) == "service_tier");
+    }
+  }
+  for (const char* value : {"null", "\"auto\""}) {
+    EXPECT_FALSE(CompletionWith("service_tier", value)->priority.has_value());
+  }
+  EXPECT_TRUE(CompletionWith("service_tier", "\"auto\"")->service_tier);
+  EXPECT_FALSE(CompletionWith("priority", "null")->priority.has_value());
+}
+
+TEST(CompletionRequest, PriorityAndServiceTierMustNotDiffer) {
+  EXPECT_EQ(Completion(R"({"prompt":"p","priority":0,"service_tier":"priority"})")->priority,
+            Priority::kHigh);
+  EXPECT_EQ(Completion(R"({"prompt":"p","priority":"low","service_tier":"auto"})")->priority,
+            Priority::kLow);
+  const StatusOr<ApiRequest> api =
+      Completion(R"({"prompt":"p","priority":"high","service_tier":"flex"})");
+  ASSERT_FALSE(api.ok());
+  EXPECT_EQ(api.status().field(), "priority");
+  EXPECT_EQ(api.status().message(),
+            "'priority' is high, but 'service_tier' means low; give one of them.");
 }
 
 TEST(CompletionRequest, RefusesByName) {
@@ -305,8 +347,10 @@ TEST(CompletionRequest, RefusesByName) {
       {"user", {"1", "[]"}},
       {"safety_identifier", {"1"}},
       {"metadata", {"1", "[]", "{\"a\":1}", "{\"a\":{}}"}},
-      {"service_tier", {"1"}},
-      {"priority", {"1.5", "\"1\"", "1e300"}},
+      {"service_tier", {"1", "\"\"", "\"high\"", "\"Flex\"", "[]"}},
+      {"priority",
+       {"1.5", "1.0", "\"1\"", "1e300", "-1", "3", "18446744073709551615", "\"urgent\"", "\"\"",
+        "\"HIGH\"", "true", "[0]", "{}"}},
       {"cache_salt", {"1", "\"\"", "\"" + std::string(257, 's') + "\"", "[\"s\"]"}},
       {"cache_scope", {"\"s\""}},
       {"prompt_cache_key", {"{}"}},

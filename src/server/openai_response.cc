@@ -109,10 +109,12 @@ Usage SumUsage(const std::vector<Finish>& finishes, int32_t n) {
 
 // Written choice by choice: as JSON values log-probabilities take ten times their memory.
 std::string AnswerJson(const AnswerHead& head, const std::vector<ChoiceOutput>& choices) {
-  std::string answer = Dump({{"id", head.id},
-                             {"object", head.chat ? "chat.completion" : "text_completion"},
-                             {"created", head.created},
-                             {"model", head.model}});
+  Json begin = {{"id", head.id},
+                {"object", head.chat ? "chat.completion" : "text_completion"},
+                {"created", head.created},
+                {"model", head.model}};
+  if (!head.service_tier.empty()) begin["service_tier"] = head.service_tier;
+  std::string answer = Dump(begin);
   answer.back() = ',';  // It goes on.
   answer += "\"choices\":[";
   std::vector<Finish> finishes;
@@ -131,6 +133,18 @@ std::string AnswerJson(const AnswerHead& head, const std::vector<ChoiceOutput>& 
 std::string UsageJson(const Usage& usage) { return Dump(UsageObject(usage)); }
 
 std::string RopewayJson(const Finish& finish) { return Dump(RopewayObject(finish)); }
+
+const char* ServiceTierName(Priority priority) {
+  switch (priority) {
+    case Priority::kHigh:
+      return "priority";
+    case Priority::kMedium:
+      return "default";
+    case Priority::kLow:
+      return "flex";
+  }
+  return "default";
+}
 
 const char* FinishReasonText(FinishReason reason) {
   return reason == FinishReason::kLength ? "length" : "stop";

@@ -23,6 +23,7 @@ struct AnswerHead {
   bool logprobs = false;
   bool prompt_logprobs = false;  // vLLM's field.
   int32_t n = 1;                 // Choices of each prompt.
+  std::string service_tier;      // "": not shown.
   // With echo: the texts of the prompts, shown before the completions'. Else empty.
   std::vector<std::string> echo;
 };
@@ -62,6 +63,8 @@ std::string AnswerJson(const AnswerHead& head, const std::vector<ChoiceOutput>& 
 // where there is none, "seed": what the tokens were drawn with}.
 std::string UsageJson(const Usage& usage);
 std::string RopewayJson(const Finish& finish);
+// OpenAI's name of the class: "priority", "default" or "flex".
+const char* ServiceTierName(Priority priority);
 // "length" or "stop".
 const char* FinishReasonText(FinishReason reason);
 

@@ -33,6 +33,15 @@ ChoiceOutput Choice(const std::string& text, std::vector<OutputToken> tokens = {
   return {text, std::move(tokens), {}, Ended(FinishReason::kStop)};
 }
 
+TEST(AnswerJson, TheTierIsShownWhereItWasAskedFor) {
+  EXPECT_FALSE(Answer(Head(true), Choice("a")).contains("service_tier"));
+  AnswerHead head = Head(true);
+  head.service_tier = ServiceTierName(Priority::kLow);
+  EXPECT_EQ(Answer(head, Choice("a"))["service_tier"], "flex");
+  EXPECT_STREQ(ServiceTierName(Priority::kHigh), "priority");
+  EXPECT_STREQ(ServiceTierName(Priority::kMedium), "default");
+}
+
 TEST(AnswerJson, Completion) {
   json expected = json::parse(
       R"({"id":"id-1","object":"text_completion","created":1700000000,"model":"served",

@@ -8,6 +8,7 @@
 
 #include "server/admin_handlers.h"
 #include "server/openai_response.h"
+#include "server/queue_handler.h"
 
 namespace ropeway {
 namespace {
@@ -80,7 +81,7 @@ StatusOr<ModelInfo> FindModel(const std::string& name, const Backend& backend) {
                 fmt::format("The model '{}' does not exist.", name.substr(0, 200)), "model");
 }
 
-HttpReply AnswerPlain(const RouteMatch& match, ServerContext* context) {
+HttpReply AnswerPlain(const RouteMatch& match, const Caller& caller, ServerContext* context) {
   switch (match.route) {
     case Route::kModels: {
       HttpReply reply;
@@ -89,6 +90,8 @@ HttpReply AnswerPlain(const RouteMatch& match, ServerContext* context) {
     }
     case Route::kModel:
       return AnswerModel(match.argument, *context->backend);
+    case Route::kQueue:
+      return AnswerQueue(caller, *context->backend);
     case Route::kLivez:
     case Route::kReadyz:
     case Route::kHealth:

@@ -1,9 +1,11 @@
-// The routes whose answer is at hand: models, health, metrics, version and the admin paths.
+// The routes whose answer is at hand: models, the queue, health, metrics, version and the admin
+// paths.
 #ifndef ROPEWAY_SERVER_PLAIN_HANDLERS_H_
 #define ROPEWAY_SERVER_PLAIN_HANDLERS_H_
 
 #include <string>
 
+#include "server/caller.h"
 #include "server/http_reply.h"
 #include "server/router.h"
 #include "server/server_context.h"
@@ -11,7 +13,7 @@
 namespace ropeway {
 
 // REQUIRES: match.route is none of the generation routes. Never blocks for long.
-HttpReply AnswerPlain(const RouteMatch& match, ServerContext* context);
+HttpReply AnswerPlain(const RouteMatch& match, const Caller& caller, ServerContext* context);
 
 // The served name that a request's `model` means: the first model's for "" and "default".
 // kNotFound for a name that no model has.

@@ -23,6 +23,8 @@ struct Draft {
   std::optional<int32_t> max_completion_tokens;
   bool chat_logprobs = false;
   std::optional<int32_t> top_logprobs;
+  std::optional<Priority> priority;  // Of the field `priority`.
+  std::optional<Priority> tier;      // Of the field `service_tier`.
 };
 
 // Reads one field's value, never null, into the draft.

@@ -188,8 +188,7 @@ std::optional<HttpReply> Reader::CheckHeaders() {
 HttpRequest Reader::Release() {
   const Parser::value_type& message = parser_.get();
   HttpRequest request;
-  request.tenant = std::move(verdict_.tenant);
-  request.cache_scope = std::move(verdict_.cache_scope);
+  request.caller = std::move(verdict_.caller);
   request.framing = outcome_.framing;
   request.framing.keep_alive = message.keep_alive();
   request.method = std::string(message.method_string());

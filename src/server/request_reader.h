@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/byte_budget.h"
+#include "server/caller.h"
 #include "server/http_reply.h"
 #include "server/server_context.h"
 #include "server/socket_stream.h"
@@ -15,8 +16,7 @@
 namespace ropeway {
 
 struct HttpRequest {
-  std::string tenant;       // The name of its API key; "" where none is needed.
-  std::string cache_scope;  // Its API key's.
+  Caller caller;
   std::string method;
   std::string target;
   std::string body;

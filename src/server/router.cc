@@ -13,6 +13,7 @@ constexpr Entry kEntries[] = {
     {"/v1/completions", Route::kCompletions, true},
     {"/v1/chat/completions", Route::kChatCompletions, true},
     {"/v1/models", Route::kModels, false},
+    {"/v1/queue", Route::kQueue, false},
     {"/tokenize", Route::kTokenize, true},
     {"/detokenize", Route::kDetokenize, true},
     {"/version", Route::kVersion, false},

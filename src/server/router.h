@@ -11,6 +11,7 @@ enum class Route {
   kChatCompletions,
   kModels,  // The list.
   kModel,   // One model by its name.
+  kQueue,
   kTokenize,
   kDetokenize,
   kVersion,

@@ -12,6 +12,8 @@ TEST(Router, MatchesPathsExactly) {
   EXPECT_EQ(MatchRoute("POST", "/v1/chat/completions?x=1").route, Route::kChatCompletions);
   EXPECT_EQ(MatchRoute("GET", "/v1/models").route, Route::kModels);
   EXPECT_EQ(MatchRoute("GET", "/v1/models/a/b").argument, "a/b");
+  EXPECT_EQ(MatchRoute("GET", "/v1/queue").route, Route::kQueue);
+  EXPECT_FALSE(MatchRoute("POST", "/v1/queue").method_allowed);
   for (const char* path : {"",
                            "/",
                            "*",

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +46,16 @@ HttpReply FailureReply(const Status& failure, const ServerContext& context) {
     reply.headers.emplace_back("x-should-retry", "false");
   }
   return reply;
+}
+
+// What an answer's headers say of its request: where it stood in the queue, and what its key may
+// still use.
+HttpHeaders AnswerHeaders(const ServerContext& context, Submission* submission) {
+  HttpHeaders headers = context.key_limits.Headers(submission->tenant());
+  if (const std::optional<int32_t> position = submission->queue_position()) {
+    headers.emplace_back("x-ropeway-queue-position", std::to_string(*position));
+  }
+  return headers;
 }
 
 // Takes what ended; whether all did. A failure ends the wait at once.
@@ -171,6 +182,7 @@ asio::awaitable<Sent> SendWhole(SocketStream* stream, ServerContext* context,
   HttpReply reply;
   if (failure.ok()) {
     reply.body = co_await WriteAnswer(context, head, choices);
+    reply.headers = AnswerHeaders(*context, submission);
   } else {
     reply = FailureReply(failure, *context);
   }
@@ -194,7 +206,7 @@ asio::awaitable<Sent> SendStream(SocketStream* stream, ServerContext* context,
     co_await stream->Wait(Never());
   }
   EventWriter events(head, submission->size());
-  std::string bytes = EventStreamHead(framing);
+  std::string bytes = EventStreamHead(framing, AnswerHeaders(*context, submission));
   AppendChunk(events.Begin(), framing, &bytes);
   *began = true;
   SocketStream::Deadline deadline = Never();  // Of the next word; set by the first write.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <random>
 #include <utility>
 
@@ -27,6 +28,7 @@ ServerContext::ServerContext(const ServerOptions& options, Backend* backend)
     : options(WithoutKeys(options)),
       access(options.api_keys, options.admin_key),
       backend(backend),
+      key_limits(options.api_keys, std::make_shared<RealClock>()),
       bodies(options.limits.max_bodies_bytes),
       helpers(std::max(1, this->options.limits.helper_threads),
               this->options.limits.max_helper_jobs),

@@ -9,6 +9,7 @@
 #include "engine/backend.h"
 #include "server/access.h"
 #include "server/helper_pool.h"
+#include "server/key_limits.h"
 #include "server/server_metrics.h"
 #include "server/server_options.h"
 
@@ -24,6 +25,7 @@ class ServerContext {
   const Access access;
   const ServerLimits& limits() const { return options.limits; }
   Backend* const backend;
+  KeyLimits key_limits;
   ServerMetrics metrics;
   ByteBudget bodies;
   HelperPool helpers;

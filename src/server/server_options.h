@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "ropeway/request.h"
+
 namespace ropeway {
 
 struct ServerLimits {
@@ -52,7 +54,19 @@ struct ApiKey {
   // Keys with the same one share KV blocks (Request::cache_scope); "": the key shares with no
   // other.
   std::string cache_scope = "";
+  Priority priority = Priority::kMedium;        // Of requests that name none.
+  Priority priority_ceiling = Priority::kHigh;  // The highest that requests may name.
+  double weight = 1.0;  // Its share under the policy "fair", against those of other keys.
+  int max_concurrent_requests = 0;  // Requests under way; more are refused with 429. 0: no limit.
+  // Prompt and generated tokens; who has used more is refused with 429. 0: no limit.
+  int64_t tokens_per_minute = 0;
 };
+
+// What weight, max_concurrent_requests and tokens_per_minute of a key may be.
+inline constexpr double kMinKeyWeight = 0.01;
+inline constexpr double kMaxKeyWeight = 100;
+inline constexpr int64_t kMaxKeyRequests = 1'000'000;
+inline constexpr int64_t kMaxKeyTokens = 1'000'000'000'000;
 
 struct ServerOptions {
   std::string host = "127.0.0.1";  // An IP address or a host name.

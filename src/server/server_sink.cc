@@ -1,5 +1,7 @@
 #include "server/server_sink.h"
 
+#include <algorithm>
+
 namespace ropeway {
 
 ServerSink::Output ServerSink::Take() {
@@ -31,13 +33,23 @@ void ServerSink::Wake(bool overflow) {
   wake_(overflow);
 }
 
-void ServerSink::OnAdmitted(RequestId, const Admission&) {
+std::optional<int32_t> ServerSink::queue_position() {
   std::lock_guard lock(mutex_);
+  return queue_position_;
+}
+
+// The key's account is in order before the client can know: its next request may come at once.
+
+void ServerSink::OnAdmitted(RequestId, const Admission& admission) {
+  ticket_.Admitted(admission.prompt_tokens);
+  std::lock_guard lock(mutex_);
+  queue_position_ = admission.queue_position;
   pending_.admitted = true;
   Wake(false);
 }
 
 bool ServerSink::OnDelta(RequestId, Delta delta) {
+  generated_ += static_cast<int32_t>(delta.tokens.size());
   std::lock_guard lock(mutex_);
   if (!wake_) return false;
   if (!Keep(std::move(delta), &pending_.deltas)) {
@@ -50,12 +62,14 @@ bool ServerSink::OnDelta(RequestId, Delta delta) {
 }
 
 void ServerSink::OnFinish(RequestId, const Finish& finish) {
+  ticket_.End(std::max(finish.usage.completion_tokens, generated_));
   std::lock_guard lock(mutex_);
   pending_.end = Output::End{Status(), finish};
   Wake(false);
 }
 
 void ServerSink::OnError(RequestId, const Status& status) {
+  ticket_.End(generated_);
   std::lock_guard lock(mutex_);
   pending_.end = Output::End{status, Finish{}};
   Wake(false);

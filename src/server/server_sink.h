@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/backend.h"
+#include "server/key_limits.h"
 
 namespace ropeway {
 
@@ -21,6 +22,9 @@ class ServerSink : public OutputSink {
   using WakeFn = std::function<void(bool overflow)>;
 
   explicit ServerSink(WakeFn wake) : wake_(std::move(wake)) {}
+
+  // Its place among its key's requests, which ends with the request. Before the backend has it.
+  void SetTicket(KeyTicket ticket) { ticket_ = std::move(ticket); }
 
   // What arrived since the last Take. Once `end` was taken nothing follows.
   struct Output {
@@ -43,6 +47,9 @@ class ServerSink : public OutputSink {
   };
   Progress Look();
 
+  // Of Admission; absent where it was not admitted yet.
+  std::optional<int32_t> queue_position();
+
   // The connection's last call: `wake` is not called any more once this returned, and further
   // deltas ask the backend to cancel.
   void Close();
@@ -63,9 +70,14 @@ class ServerSink : public OutputSink {
  private:
   void Wake(bool overflow);  // Under the lock.
 
+  // Of the backend's threads, which call one at a time.
+  KeyTicket ticket_;
+  int32_t generated_ = 0;  // Tokens.
+
   std::mutex mutex_;
   WakeFn wake_;  // Empty once closed.
   Output pending_;
+  std::optional<int32_t> queue_position_;
   bool signalled_ = false;  // The connection was woken and did not take yet.
 };
 

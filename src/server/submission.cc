@@ -16,15 +16,18 @@ void Submission::CancelAll() {
   choices_.clear();
 }
 
-Status Submission::SubmitOne(Request request, const SinkMaker& make_sink) {
+Status Submission::SubmitOne(Request request, KeyTicket ticket, const SinkMaker& make_sink) {
   std::shared_ptr<ServerSink> sink = make_sink();
+  sink->SetTicket(std::move(ticket));
   StatusOr<RequestId> id = backend_->Submit(std::move(request), sink);
   if (!id.ok()) return id.status();
   choices_.push_back({*id, std::move(sink), false});
   return {};
 }
 
-Status Submission::Submit(ApiRequest api, const SinkMaker& make_sink) {
+Status Submission::Submit(ApiRequest api, std::vector<KeyTicket> tickets,
+                          const SinkMaker& make_sink) {
+  tenant_ = api.request.tenant;
   // One alone gets its seed from the backend.
   if (api.choices() > 1 && !api.request.sampling.seed) {
     api.request.sampling.seed = SystemRandom().Next64();
@@ -41,7 +44,7 @@ Status Submission::Submit(ApiRequest api, const SinkMaker& make_sink) {
       } else {
         request.prompt = std::move(prompt);
       }
-      Status status = SubmitOne(std::move(request), make_sink);
+      Status status = SubmitOne(std::move(request), std::move(tickets[choices_.size()]), make_sink);
       if (status.ok()) continue;
       CancelAll();
       return status;

@@ -4,9 +4,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/backend.h"
+#include "server/key_limits.h"
 #include "server/openai_request.h"
 #include "server/server_sink.h"
 
@@ -25,8 +28,13 @@ class Submission {
   Submission& operator=(const Submission&) = delete;
 
   // Hands over all choices, in order, with one seed for all. Where one is refused, its Status, and
-  // those before it are cancelled. Call once.
-  Status Submit(ApiRequest api, const SinkMaker& make_sink);
+  // those before it are cancelled. Call once. `tickets`: one a choice.
+  Status Submit(ApiRequest api, std::vector<KeyTicket> tickets, const SinkMaker& make_sink);
+
+  // Whose request it is.
+  const std::string& tenant() const { return tenant_; }
+  // Of the first choice; see ServerSink.
+  std::optional<int32_t> queue_position() { return choices_.front().sink->queue_position(); }
 
   size_t size() const { return choices_.size(); }
   bool ended(size_t choice) const { return choices_[choice].ended; }
@@ -44,9 +52,10 @@ class Submission {
   };
 
   void CancelAll();
-  Status SubmitOne(Request request, const SinkMaker& make_sink);
+  Status SubmitOne(Request request, KeyTicket ticket, const SinkMaker& make_sink);
 
   Backend* const backend_;
+  std::string tenant_;
   std::vector<Choice> choices_;
 };
 

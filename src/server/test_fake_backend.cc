@@ -188,7 +188,8 @@ std::vector<RequestInfo> FakeBackend::Requests() const {
   const std::lock_guard lock(mutex_);
   std::vector<RequestInfo> all;
   for (const auto& [id, running] : running_) {
-    all.push_back({id, running.request.tenant, running.admitted, 0.0});
+    all.push_back({id, running.request.tenant, running.admitted, 0.0, running.request.priority,
+                   running.admitted ? -1 : running.script.queue_position});
   }
   return all;
 }
@@ -271,7 +272,7 @@ bool FakeBackend::Step(RequestId id, Running* running) {
       std::lock_guard lock(mutex_);
       running_.at(id).admitted = true;
     }
-    sink.OnAdmitted(id, {.prompt_tokens = 3});
+    sink.OnAdmitted(id, {.prompt_tokens = 3, .queue_position = script.queue_position});
     return true;
   }
   if (running->request.prompt_logprobs && !running->prompt_sent) {

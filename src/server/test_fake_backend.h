@@ -32,6 +32,7 @@ struct FakeScript {
   Status refusal;              // What Submit fails with; OK: nothing.
   std::string prompt_begin;    // What the vocabulary puts before a prompt's text.
   bool finish_failed = false;  // It ends as FinishReason::kFailed.
+  int32_t queue_position = 0;  // Of its Admission; of Requests() until it is admitted.
 };
 
 // The fake's vocabulary: a token a byte, and token 1 begins a text.

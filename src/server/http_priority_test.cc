@@ -1,0 +1,290 @@
+// Classes, the queue, and what one key may take, over real sockets.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <tuple>
+
+#include "server/test_server.h"
+
+namespace ropeway {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+constexpr char kPath[] = "/v1/completions";
+
+std::string Bearer(const std::string& key) { return "Authorization: Bearer " + key + "\r\n"; }
+
+class HttpPriorityTest : public ServerTest {
+ protected:
+  void SetUp() override {
+    ServerOptions options;
+    options.api_keys = {
+        {"open", "key-open"}, {"low", "key-low-1"}, {"two", "key-two-1"}, {"slow", "key-slow-1"}};
+    options.api_keys[1].priority = Priority::kLow;
+    options.api_keys[1].priority_ceiling = Priority::kMedium;
+    options.api_keys[1].weight = 2.5;
+    options.api_keys[2].max_concurrent_requests = 2;
+    options.api_keys[3].tokens_per_minute = 10;
+    options.admin_key = "admin-key-3";
+    StartServer(options);
+  }
+
+  ClientReply Post(const std::string& key, const std::string& fields) {
+    TestClient client(port());
+    client.Send(PostBytes(kPath, R"({"prompt":"abc")" + fields + "}", Bearer(key)));
+    return client.Read();
+  }
+
+  ClientReply Get(const std::string& path, const std::string& key) {
+    TestClient client(port());
+    client.Send(fmt::format("GET {} HTTP/1.1\r\nHost: t\r\n{}\r\n", path, Bearer(key)));
+    return client.Read();
+  }
+
+  // Whether the key "two" may have both its requests now.
+  bool BothPlacesAreFree() { return Post("key-two-1", R"(,"n":2,"max_tokens":1)").status == 200; }
+};
+
+TEST_F(HttpPriorityTest, TheClassIsTheBodysElseTheKeys) {
+  for (const auto& [key, fields, priority, weight] :
+       {std::tuple("key-open", "", Priority::kMedium, 1.0),
+        {"key-open", R"(,"priority":"high")", Priority::kHigh, 1.0},
+        {"key-open", R"(,"service_tier":"flex")", Priority::kLow, 1.0},
+        {"key-low-1", "", Priority::kLow, 2.5},
+        {"key-low-1", R"(,"service_tier":"auto")", Priority::kLow, 2.5},
+        {"key-low-1", R"(,"priority":1)", Priority::kMedium, 2.5}}) {
+    ASSERT_EQ(Post(key, fields).status, 200) << fields;
+    EXPECT_EQ(backend_.submitted().back().priority, priority) << key << fields;
+    EXPECT_EQ(backend_.submitted().back().tenant_weight, weight);
+  }
+}
+
+TEST_F(HttpPriorityTest, AboveTheKeysCeilingIsForbidden) {
+  for (const auto& [fields, param] :
+       {std::tuple(R"(,"priority":"high")", "priority"),
+        {R"(,"priority":0)", "priority"},
+        {R"(,"service_tier":"priority")", "service_tier"},
+        {R"(,"service_tier":"priority","stream":true)", "service_tier"}}) {
+    const ClientReply reply = Post("key-low-1", fields);
+    EXPECT_EQ(reply.status, 403) << fields;
+    const json error = json::parse(reply.body)["error"];
+    EXPECT_EQ(error["param"], param);
+    EXPECT_EQ(error["message"],
+              fmt::format("'{}' asks for the class high, but this API key may ask for medium at "
+                          "most.",
+                          param));
+  }
+  EXPECT_TRUE(backend_.submitted().empty());
+}
+
+TEST_F(HttpPriorityTest, TheTierThatServedIsInTheAnswer) {
+  EXPECT_EQ(json::parse(Post("key-low-1", R"(,"service_tier":"auto")").body)["service_tier"],
+            "flex");
+  EXPECT_EQ(json::parse(Post("key-open", R"(,"service_tier":"scale")").body)["service_tier"],
+            "priority");
+  const json answer = json::parse(Post("key-open", R"(,"priority":"high")").body);
+  EXPECT_FALSE(answer.contains("service_tier"));
+  EXPECT_FALSE(answer.contains("priority"));
+  const ClientReply stream = Post("key-open", R"(,"service_tier":"default","stream":true)");
+  EXPECT_EQ(json::parse(Events(stream.body)[0])["service_tier"], "default");
+}
+
+TEST_F(HttpPriorityTest, AnswersSayWhereTheyStoodInTheQueue) {
+  backend_.set_script([](const Request& request) {
+    FakeScript script;
+    script.queue_position = 3 + static_cast<int32_t>(request.choice);
+    return script;
+  });
+  for (const char* fields : {"", R"(,"stream":true)", R"(,"n":3)", R"(,"n":3,"stream":true)"}) {
+    EXPECT_EQ(Post("key-open", fields).headers["x-ropeway-queue-position"], "3") << fields;
+  }
+}
+
+TEST_F(HttpPriorityTest, TheQueueShowsClassesAndTheCallersRequests) {
+  server_->Stop();
+  QueueInfo info;
+  info.classes[0] = {.waiting = 1, .running = 2, .wait_seconds = 0.5};
+  info.classes[2] = {.waiting = 3, .running = 0, .wait_seconds = 9.25};
+  info.blocked_by = "sequences";
+  backend_.set_queue(info);
+  SetUp();
+  backend_.set_script([](const Request& request) {
+    FakeScript script;
+    script.endless = true;
+    script.admit = request.tenant == "low";
+    script.queue_position = request.tenant == "low" ? 0 : 4;
+    return script;
+  });
+  TestClient low(port());
+  low.Send(PostBytes(kPath, R"({"prompt":"secret words","stream":true})", Bearer("key-low-1")));
+  ASSERT_EQ(low.ReadHead().status, 200);
+  TestClient open(port());
+  open.Send(PostBytes(kPath, R"({"prompt":"secret words","priority":0})", Bearer("key-open")));
+  ASSERT_TRUE(backend_.WaitActive(2));
+
+  const ClientReply reply = Get("/v1/queue", "key-open");
+  ASSERT_EQ(reply.status, 200);
+  EXPECT_THAT(reply.body, testing::Not(HasSubstr("secret")));
+  json queue = json::parse(reply.body);
+  EXPECT_EQ(queue["object"], "queue");
+  EXPECT_EQ(queue["blocked_by"], "sequences");
+  EXPECT_EQ(queue["classes"]["high"],
+            json::parse(R"({"waiting":1,"running":2,"wait_seconds":0.5})"));
+  EXPECT_EQ(queue["classes"]["medium"]["waiting"], 0);
+  EXPECT_EQ(queue["classes"]["low"]["wait_seconds"], 9.25);
+  ASSERT_EQ(queue["requests"].size(), 1U);
+  json request = queue["requests"][0];
+  EXPECT_TRUE(request["id"].is_number_unsigned());
+  EXPECT_GE(request["age_seconds"].get<double>(), 0.0);
+  request.erase("id");
+  request.erase("age_seconds");
+  EXPECT_EQ(request, json::parse(R"({"priority":"high","state":"waiting","position":4})"));
+
+  request = json::parse(Get("/v1/queue", "key-low-1").body)["requests"][0];
+  EXPECT_EQ(request["priority"], "low");
+  EXPECT_EQ(request["state"], "running");
+  EXPECT_EQ(request["position"], nullptr);
+  EXPECT_EQ(json::parse(Get("/v1/queue", "key-two-1").body)["requests"].size(), 0U);
+
+  queue = json::parse(Get("/v1/queue", "admin-key-3").body);
+  ASSERT_EQ(queue["requests"].size(), 2U);
+  EXPECT_EQ(queue["requests"][0]["tenant"], "low");
+  EXPECT_EQ(Get("/v1/queue", "key-of-nobody").status, 401);
+}
+
+TEST_F(HttpPriorityTest, AKeyHasSoManyRequestsUnderWay) {
+  backend_.set_script(EndlessScript);
+  TestClient first(port());
+  first.Send(PostBytes(kPath, R"({"prompt":"abc","stream":true})", Bearer("key-two-1")));
+  ASSERT_EQ(first.ReadHead().status, 200);
+  ClientReply refused = Post("key-two-1", R"(,"n":2)");
+  EXPECT_EQ(refused.status, 429);
+  const json error = json::parse(refused.body)["error"];
+  EXPECT_EQ(error["code"], "rate_limit_exceeded");
+  EXPECT_EQ(error["type"], "requests");
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("max_concurrent_requests"));
+  EXPECT_EQ(refused.headers["retry-after"], "7");
+  EXPECT_EQ(Post("key-two-1", R"(,"n":3)").status, 400);  // Never.
+  first.Close();
+  ASSERT_TRUE(backend_.WaitIdle());
+  backend_.set_script([](const Request&) { return FakeScript(); });
+  EXPECT_TRUE(BothPlacesAreFree());
+}
+
+// Whatever way a request ends, its place is free then.
+TEST_F(HttpPriorityTest, EveryKindOfEndGivesThePlaceBack) {
+  const auto script = [](const std::function<void(FakeScript*)>& change) {
+    return [change](const Request& request) {
+      FakeScript made;
+      if (request.max_tokens != 1) change(&made);
+      return made;
+    };
+  };
+  const Status failure(StatusCode::kInternal, "It failed.");
+  const std::string two = R"(,"n":2)";
+  const std::string streamed = R"(,"n":2,"stream":true)";
+
+  for (const std::string& fields : {two, streamed}) {
+    backend_.set_script([](const Request&) { return FakeScript(); });
+    EXPECT_EQ(Post("key-two-1", fields).status, 200);
+    EXPECT_TRUE(BothPlacesAreFree()) << "an answer";
+
+    backend_.set_script(script([&](FakeScript* made) {
+      made->fail_after = 2;
+      made->failure = failure;
+    }));
+    Post("key-two-1", fields);
+    ASSERT_TRUE(backend_.WaitIdle());
+    EXPECT_TRUE(BothPlacesAreFree()) << "a failure";
+
+    backend_.set_script(script([&](FakeScript* made) {
+      made->fail_unadmitted = true;
+      made->failure = failure;
+    }));
+    EXPECT_EQ(Post("key-two-1", fields).status, 500);
+    ASSERT_TRUE(backend_.WaitIdle());
+    EXPECT_TRUE(BothPlacesAreFree()) << "a refusal after Submit";
+
+    backend_.set_script(script([&](FakeScript* made) { made->refusal = failure; }));
+    EXPECT_EQ(Post("key-two-1", fields).status, 500);
+    EXPECT_TRUE(BothPlacesAreFree()) << "a refusal by Submit";
+
+    // The second choice is refused, the first is under way by then.
+    backend_.set_script([&](const Request& request) {
+      FakeScript made;
+      made.endless = request.max_tokens != 1;
+      if (made.endless && request.choice == 1) made.refusal = failure;
+      return made;
+    });
+    EXPECT_EQ(Post("key-two-1", fields).status, 500);
+    ASSERT_TRUE(backend_.WaitIdle());
+    EXPECT_TRUE(BothPlacesAreFree()) << "a refusal of one choice";
+
+    backend_.set_script(script([&](FakeScript* made) { made->endless = true; }));
+    for (const bool reset : {false, true}) {
+      TestClient client(port());
+      client.Send(PostBytes(kPath, R"({"prompt":"abc")" + fields + "}", Bearer("key-two-1")));
+      ASSERT_TRUE(backend_.WaitActive(2));
+      client.Close(reset);
+      ASSERT_TRUE(backend_.WaitIdle());
+      EXPECT_TRUE(BothPlacesAreFree()) << "a client that left";
+    }
+
+    TestClient client(port());
+    client.Send(PostBytes(kPath, R"({"prompt":"abc")" + fields + "}", Bearer("key-two-1")));
+    ASSERT_TRUE(backend_.WaitActive(2));
+    for (const RequestInfo& request : backend_.Requests()) backend_.Cancel(request.id);
+    ASSERT_TRUE(backend_.WaitIdle());
+    EXPECT_TRUE(BothPlacesAreFree()) << "an admin's cancel";
+  }
+  // Refused before there was a place to take.
+  EXPECT_EQ(Post("key-two-1", R"(,"n":2,"temperature":9)").status, 400);
+  EXPECT_EQ(Post("key-two-1", R"(,"n":2,"model":"nobody")").status, 404);
+  EXPECT_TRUE(BothPlacesAreFree());
+}
+
+TEST_F(HttpPriorityTest, AKeyHasSoManyTokensPerMinute) {
+  ClientReply answer = Post("key-slow-1", R"(,"max_tokens":2)");  // 3 + 2 of 10.
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.headers["x-ratelimit-limit-tokens"], "10");
+  EXPECT_EQ(answer.headers["x-ratelimit-remaining-tokens"], "5");
+  EXPECT_FALSE(answer.headers.contains("x-ratelimit-limit-requests"));  // OpenAI's are per minute.
+  ClientReply stream = Post("key-slow-1", R"(,"max_tokens":20,"stream":true)");
+  EXPECT_EQ(stream.status, 200);
+  EXPECT_EQ(stream.headers["x-ratelimit-remaining-tokens"], "2");  // Without what it will generate.
+  ClientReply refused = Post("key-slow-1", "");
+  EXPECT_EQ(refused.status, 429);
+  const json error = json::parse(refused.body)["error"];
+  EXPECT_EQ(error["code"], "rate_limit_exceeded");
+  EXPECT_EQ(error["type"], "tokens");
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("tokens_per_minute"));
+  // 18 are missing, and one more to begin with; a token fills up in 6 s. Some time has passed.
+  const int seconds = std::stoi(refused.headers["retry-after"]);
+  EXPECT_LE(seconds, 114);
+  EXPECT_GE(seconds, 50);
+  EXPECT_EQ(refused.headers["x-ratelimit-remaining-tokens"], "0");
+  EXPECT_EQ(backend_.submitted().size(), 2U);
+  EXPECT_EQ(Post("key-open", "").headers.count("x-ratelimit-limit-tokens"), 0U);
+}
+
+// The tokens of a request that failed or was cancelled were computed all the same.
+TEST_F(HttpPriorityTest, TokensCountWhateverTheEnd) {
+  backend_.set_script([](const Request&) {
+    FakeScript script;
+    script.fail_after = 6;
+    script.failure = {StatusCode::kInternal, "It failed."};
+    return script;
+  });
+  EXPECT_EQ(Post("key-slow-1", "").status, 500);
+  EXPECT_EQ(Post("key-slow-1", "").status, 500);  // 9 of 10, and then 18.
+  EXPECT_EQ(Post("key-slow-1", "").status, 429);
+}
+
+}  // namespace
+}  // namespace ropeway
