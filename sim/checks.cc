@@ -37,7 +37,10 @@ void Checks::OnAdd(const SimRequest& made, const Status& answer, const Status& d
   if (!answer.ok()) {
     const bool huge = !made.can_fit && answer.code() == StatusCode::kInvalidArgument;
     const bool lost = !device.ok() && answer.code() == StatusCode::kUnavailable;
-    if (!huge && !lost) Violate("failed", Name(id) + " was refused: " + answer.message());
+    const bool full = answer.code() == StatusCode::kResourceExhausted && !open_.empty() &&
+                      (setup_.core.max_wait != Duration::max() ||
+                       setup_.core.max_queued_tokens < std::numeric_limits<int64_t>::max());
+    if (!huge && !lost && !full) Violate("failed", Name(id) + " was refused: " + answer.message());
     return;
   }
   if (!made.can_fit) Violate("failed", Name(id) + " can never fit and was accepted");
@@ -114,6 +117,7 @@ void Checks::OnStarted(const CoreEvent& event, Record* record) {
   if (record->started) Violate("end_fields", Name(event.id) + " started twice");
   record->started = true;
   record->runs = true;
+  if (!InOrderOfArrival(setup_)) return;
   for (const RequestId other : open_) {
     const Record& earlier = records_.at(other);
     if (earlier.order >= record->order || earlier.started || earlier.finish_asked) continue;
@@ -163,6 +167,7 @@ void Checks::OnPreempted(const CoreEvent& event, Record* record) {
   record->runs = false;
   const auto prompt = static_cast<int32_t>(record->made.request.prompt.size());
   if (record->scored > 0 && record->scored < prompt) record->gave_way_scored = true;
+  if (!InOrderOfArrival(setup_)) return;
   for (const RequestId other : open_) {
     const Record& later = records_.at(other);
     if (later.order <= record->order || !later.runs || later.finish_asked) continue;
@@ -304,7 +309,8 @@ void Checks::AfterStep(const CoreStats& stats, TimePoint begin) {
   const bool oldest_got_on =
       oldest != open_.end() && records_.at(*oldest).last_token_step == stats.steps;
   if (no_memory || (fetching && !oldest_got_on)) ++free_steps_;
-  if (stats.last_rows == 0 && !open_.empty() && !no_memory && !fetching) {
+  const bool fills = stats.next_look != TimePoint::max();
+  if (stats.last_rows == 0 && !open_.empty() && !no_memory && !fetching && !fills) {
     Violate("no_progress", "step " + std::to_string(stats.steps) + " had no work; " +
                                Name(stats.blocked_id) + " waits for " + stats.blocked_by);
   }
@@ -314,7 +320,7 @@ void Checks::AfterStep(const CoreStats& stats, TimePoint begin) {
       Violate("deadline", Name(id) + " lived on in step " + std::to_string(stats.steps) +
                               ", which began after its deadline");
     }
-    if (stats.steps <= record.must_end_by + free_steps_) continue;
+    if (!InOrderOfArrival(setup_) || stats.steps <= record.must_end_by + free_steps_) continue;
     Violate("waited_too_long", Name(id) + " has not ended in step " + std::to_string(stats.steps) +
                                    (record.started ? "" : " and never started") +
                                    "; it must have by step " +

@@ -90,6 +90,8 @@ class Checks {
   void AtEnd();
 
   void Violate(const std::string& check, const std::string& message);
+  // Whether the request may wait for another one that computes the same prefix.
+  bool MayFollow(RequestId id) const;
 
   const std::map<RequestId, Record>& records() const { return records_; }
   // The first message of each check that failed.
@@ -102,8 +104,6 @@ class Checks {
   void OnToken(const CoreEvent& event, Record* record);
   void OnEnd(const CoreEvent& event, const Status& device, TimePoint now, Record* record);
   void OnFailed(const CoreEvent& event, const Status& device, TimePoint now, Record* record);
-  // Whether the request may wait for another one that computes the same prefix.
-  bool MayFollow(RequestId id) const;
   void CheckCause(const CoreEvent& event, const Record& record);
 
   const Setup& setup_;

@@ -6,12 +6,13 @@
 #include <utility>
 
 #include "kvcache/kv_cache_manager.h"
-#include "policy/fcfs.h"
+#include "policy/make_policy.h"
+#include "setup.h"
 
 namespace ropeway::sim {
 namespace {
 
-constexpr std::array<std::pair<Plant, const char*>, 15> kNames = {{
+constexpr std::array<std::pair<Plant, const char*>, 19> kNames = {{
     {Plant::kNone, "none"},
     {Plant::kLeak, "leak"},
     {Plant::kLost, "lost"},
@@ -27,40 +28,53 @@ constexpr std::array<std::pair<Plant, const char*>, 15> kNames = {{
     {Plant::kClaimLost, "claim_lost"},
     {Plant::kSharedTenant, "shared_tenant"},
     {Plant::kPartialName, "partial_name"},
+    {Plant::kClassStarved, "class_starved"},
+    {Plant::kShareIgnored, "share_ignored"},
+    {Plant::kPromotionForgotten, "promotion_forgotten"},
+    {Plant::kVictimTwice, "victim_twice"},
 }};
 
 class PlantedPolicy final : public SchedulingPolicy {
  public:
-  explicit PlantedPolicy(Plant plant) : plant_(plant) {}
+  PlantedPolicy(Plant plant, std::unique_ptr<SchedulingPolicy> policy)
+      : plant_(plant), policy_(std::move(policy)) {}
 
   const char* name() const override { return "planted"; }
 
   void BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
                  TimePoint now) override {
-    fcfs_.BeginStep(queue, running, now);
+    policy_->BeginStep(queue, running, now);
+    for (Sequence* sequence : running) {
+      if (plant_ != Plant::kVictimTwice || sequence->preemptions == 0) continue;
+      sequence->run_steps = std::max(sequence->run_steps, 100);
+    }
   }
 
   Rank RankOf(const Sequence& sequence) const override {
-    if (plant_ == Plant::kStarve && sequence.id == kStarvedId) {
+    const bool starves = plant_ == Plant::kStarve || plant_ == Plant::kPromotionForgotten;
+    if (starves && sequence.id == kStarvedId) {
       return {{std::numeric_limits<int64_t>::max()}};
     }
     if (plant_ == Plant::kClaimLost && sequence.claims.size() > 1) {
       const_cast<Sequence&>(sequence).claims.pop_back();
     }
-    Rank rank = fcfs_.RankOf(sequence);
+    Rank rank = policy_->RankOf(sequence);
+    if (plant_ == Plant::kClassStarved && sequence.priority == Priority::kLow) rank.keys[0] = 9;
+    if (plant_ == Plant::kShareIgnored) rank.keys[0] = static_cast<int64_t>(sequence.priority);
     if (plant_ == Plant::kReorder) rank.keys[0] ^= 1;
     return rank;
   }
 
   bool MayPreempt(const Sequence& urgent, const Sequence& victim) const override {
-    return fcfs_.MayPreempt(urgent, victim);
+    return policy_->MayPreempt(urgent, victim);
   }
 
   size_t PickVictim(std::span<const Sequence* const> candidates) const override {
-    return fcfs_.PickVictim(candidates);
+    return policy_->PickVictim(candidates);
   }
 
-  void OnScheduled(const Sequence& sequence, const ScheduledWork& /*work*/) override {
+  void OnScheduled(const Sequence& sequence, const ScheduledWork& work) override {
+    policy_->OnScheduled(sequence, work);
     if (plant_ != Plant::kLeak) return;
     // Forget a block that holds nothing yet: its reference stays, no table names it, no text
     // changes.
@@ -68,11 +82,13 @@ class PlantedPolicy final : public SchedulingPolicy {
     if (static_cast<int32_t>(blocks.size()) > BlocksFor(sequence.num_ids())) blocks.pop_back();
   }
 
-  void OnFinished(const Sequence& /*sequence*/, bool /*completed*/) override {}
+  void OnFinished(const Sequence& sequence, bool completed) override {
+    policy_->OnFinished(sequence, completed);
+  }
 
  private:
   const Plant plant_;
-  FcfsPolicy fcfs_;
+  const std::unique_ptr<SchedulingPolicy> policy_;
 };
 
 }  // namespace
@@ -86,9 +102,14 @@ std::optional<Plant> ParsePlant(std::string_view name) {
   return std::nullopt;
 }
 
-std::unique_ptr<SchedulingPolicy> MakePolicy(Plant plant) {
-  if (plant == Plant::kNone) return std::make_unique<FcfsPolicy>();
-  return std::make_unique<PlantedPolicy>(plant);
+std::unique_ptr<SchedulingPolicy> MakeSimPolicy(const Setup& setup) {
+  std::unique_ptr<SchedulingPolicy> policy =
+      *MakePolicy({.name = setup.policy,
+                   .class_shares = setup.class_shares,
+                   .strict = setup.strict,
+                   .kv_is_kept = setup.core.prefix_caching});
+  if (setup.plant == Plant::kNone) return policy;
+  return std::make_unique<PlantedPolicy>(setup.plant, std::move(policy));
 }
 
 CoreRequest Forget(Plant plant, CoreRequest request) {

@@ -14,6 +14,8 @@
 
 namespace ropeway::sim {
 
+struct Setup;
+
 enum class Plant {
   kNone,
   kLeak,            // A block is not given back.
@@ -30,13 +32,17 @@ enum class Plant {
   kClaimLost,       // A preempted sequence loses a claim.
   kSharedTenant,    // Tenants share blocks.
   kPartialName,     // A partial block is named without its length.
+  kClassStarved,    // A class goes last whatever its share.
+  kShareIgnored,    // Classes have an order and no shares.
+  kPromotionForgotten,  // Who has waited its time out is not told to the scheduler.
+  kVictimTwice,     // Who gave way is a victim again at once.
 };
 
 const char* PlantName(Plant plant);
 std::optional<Plant> ParsePlant(std::string_view name);
 
-// First come, first served, or what `plant` makes of it.
-std::unique_ptr<SchedulingPolicy> MakePolicy(Plant plant);
+// The setup's policy, or what its plant makes of it.
+std::unique_ptr<SchedulingPolicy> MakeSimPolicy(const Setup& setup);
 
 // The requests that plants single out.
 inline constexpr RequestId kStarvedId = 4;

@@ -1,6 +1,7 @@
 #include "setup.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/random.h"
 #include "engine/test_executor.h"
@@ -71,6 +72,93 @@ void MakeEndless(Setup* setup) {
   setup->faults.clear();
   setup->turn_share = 0;  // Nobody waits for a leader: the line is the check's to explain.
   setup->tier.on = false;
+}
+
+// Half the seeds keep the simplest order, which is checked most closely.
+void DrawScheduling(Random& random, Setup* setup) {
+  EngineCoreOptions& core = setup->core;
+  using Kind = BatchFormerOptions::Kind;
+  if (random.Chance(0.5)) {
+    setup->policy =
+        OneOf<const char*>(random, {"fcfs", "sjf", "length-balance", "cache-aware", "fair",
+                                    "priority", "priority+fair", "priority+fair", "priority+sjf",
+                                    "priority+cache-aware", "fair+sjf"});
+    setup->strict = random.Chance(0.3);
+    core.max_wait = OneOf<Duration>(
+        random, {Duration::max(), std::chrono::milliseconds(5), std::chrono::milliseconds(100),
+                 std::chrono::seconds(2), std::chrono::seconds(30)});
+    core.batch_control = OneOf<const char*>(random, {"fixed", "fixed", "aimd", "memory"});
+    core.long_prefill_threshold = OneOf(random, {0, 20, 100});
+    core.long_prefill_budget = OneOf(random, {1, 8, 64});
+    core.preempt_max_generated = OneOf(random, {1 << 30, 1 << 30, 10});
+    core.attention_weight = OneOf(random, {0.0, 0.002, 0.06});
+    core.learn_cost = random.Chance(0.5);
+    if (random.Chance(0.3)) core.max_queued_tokens = random.Between(100, 5000);
+    for (size_t c = 0; c < core.class_parts.size() && setup->policy.find("priority") == 0; ++c) {
+      core.class_parts[c] = setup->class_shares[c] / 100.0;
+    }
+  }
+  if (!random.Chance(0.25)) return;
+  BatchFormerOptions& batching = core.batching;
+  batching.kind = OneOf(random, {Kind::kSerial, Kind::kStatic, Kind::kDynamic});
+  batching.max_batch_size = static_cast<int>(random.Between(1, core.max_num_seqs));
+  batching.timeout = OneOf<Duration>(random, {std::chrono::milliseconds(1),
+                                              std::chrono::milliseconds(50),
+                                              std::chrono::seconds(5)});
+  batching.auto_timeout = batching.kind == Kind::kDynamic && random.Chance(0.5);
+  batching.target_latency = OneOf<Duration>(
+      random, {std::chrono::milliseconds(20), std::chrono::milliseconds(300),
+               std::chrono::seconds(2)});
+  core.padding = batching.kind == Kind::kStatic && random.Chance(0.5);
+}
+
+// For so long that shares can be measured, nothing disturbs, and every class has more to do than
+// can be done.
+void MakeBacklog(Setup* setup) {
+  const uint64_t seed = setup->seed;
+  const EngineCoreOptions before = setup->core;
+  setup->core = {};
+  setup->core.max_num_seqs = before.max_num_seqs < 8 ? 8 : 16;
+  setup->core.max_num_batched_tokens = 64;
+  setup->core.max_model_len = 160;
+  setup->core.check_integrity = false;
+  setup->core.prefix_caching = before.prefix_caching;
+  setup->blocks = setup->core.max_num_seqs * BlocksFor(setup->core.max_model_len);
+  setup->users = 3 * (setup->core.max_num_seqs + 6);
+  setup->num_requests = 20000;
+  setup->longest_prompt = 40;
+  setup->longest_output = 60;
+  setup->cancel_share = setup->stop_share = setup->huge_share = setup->deadline_share = 0;
+  setup->score_share = setup->zero_share = setup->turn_share = 0;
+  setup->tier.on = false;
+  setup->faults.clear();
+  setup->policy = seed % 2 == 0 ? "priority" : "priority+fair";
+  setup->strict = false;
+  setup->backlog = true;
+}
+
+// A line in which one request is passed by all, and only its age helps it.
+void MakeOverdue(Setup* setup) {
+  MakeEndless(setup);
+  setup->num_requests = 2000;
+  setup->policy = "fcfs";
+  setup->core.batching = {};
+  setup->core.padding = false;
+  setup->core.learn_cost = false;
+  setup->core.max_queued_tokens = std::numeric_limits<int64_t>::max();
+  setup->core.max_wait = std::chrono::milliseconds(200);
+}
+
+// High ones come again and again while low ones run.
+void MakeUrgent(Setup* setup) {
+  setup->policy = "priority";
+  setup->strict = true;
+  setup->core.batching = {};
+  setup->core.padding = false;
+  setup->core.batch_control = "fixed";
+  setup->core.max_num_seqs = std::max(2, setup->core.max_num_seqs);
+  setup->core.max_num_batched_tokens = std::max(64, setup->core.max_num_batched_tokens);
+  setup->core.preempt_max_generated = 1 << 30;
 }
 
 // As long as two requests may have in common without one waiting for the other.
@@ -152,7 +240,16 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   setup.turn_share = OneOf(random, {0.0, 0.5, 0.8});
   DrawTier(random, &setup);
   DrawFaults(random, &setup);
-  if (plant == Plant::kStarve) MakeEndless(&setup);
+  DrawScheduling(random, &setup);
+  if (InOrderOfArrival(setup)) setup.class_shares = {70, 20, 10};
+  if (plant == Plant::kStarve) {
+    MakeEndless(&setup);
+    setup.core.max_wait = Duration::max();
+  }
+  if (plant == Plant::kPromotionForgotten) MakeOverdue(&setup);
+  if (plant == Plant::kVictimTwice) MakeUrgent(&setup);
+  const bool shares = plant == Plant::kClassStarved || plant == Plant::kShareIgnored;
+  if (shares || (plant == Plant::kNone && seed % 100 == 50)) MakeBacklog(&setup);
   return setup;
 }
 
@@ -174,7 +271,13 @@ std::string Describe(const Setup& setup) {
       " no_tokens=" + std::to_string(setup.zero_share) +
       " caching=" + std::to_string(setup.core.prefix_caching) +
       " tenants=" + std::to_string(setup.tenants) + " turns=" + std::to_string(setup.turn_share) +
-      " tier=" + std::to_string(setup.tier.on ? setup.tier.blocks : 0) + " faults=";
+      " tier=" + std::to_string(setup.tier.on ? setup.tier.blocks : 0) +
+      " policy=" + setup.policy + (setup.strict ? " strict" : "") +
+      " max_wait_ms=" + std::to_string(setup.core.max_wait / std::chrono::milliseconds(1)) +
+      " control=" + setup.core.batch_control +
+      " batching=" + std::to_string(static_cast<int>(setup.core.batching.kind)) + "/" +
+      std::to_string(setup.core.batching.max_batch_size) +
+      (setup.core.padding ? " padded" : "") + (setup.backlog ? " backlog" : "") + " faults=";
   for (const auto& [name, p] : setup.faults) text += name + ",";
   if (setup.faults.empty()) text += "none";
   return text;
@@ -199,6 +302,8 @@ SimRequest MakeRequest(const Setup& setup, int index, TimePoint previous) {
   const int tenant = TenantOf(setup, request.id);
   request.tenant = "tenant " + std::to_string(tenant);
   request.cache_root = RootOf(tenant);
+  request.priority = static_cast<Priority>(random.Below(kNumPriorities));
+  request.tenant_weight = OneOf(random, {1.0, 1.0, 3.0});
   request.max_tokens = static_cast<int32_t>(output);
   request.spec.seed = random.Next64();
   request.spec.num_logprobs = random.Chance(0.5) ? 0 : -1;

@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_SIM_SETUP_H_
 #define ROPEWAY_SIM_SETUP_H_
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -62,10 +63,22 @@ struct Setup {
   int tenants = 1;            // Who share no blocks.
   double turn_share = 0;      // Requests that go on from what an earlier one had.
   TierSetup tier;
+  std::string policy = "fcfs";
+  std::array<int, kNumPriorities> class_shares = {70, 20, 10};
+  bool strict = false;
+  // Each class always has so many more requests than places; see SchedulingChecks' shares.
+  bool backlog = false;
   std::map<std::string, double> faults;  // Probabilities.
 };
 
 Setup MakeSetup(uint64_t seed, Plant plant);
+
+// First come, first served, one step after the other: who is first is known from outside.
+inline bool InOrderOfArrival(const Setup& setup) {
+  return setup.policy == "fcfs" && setup.core.max_wait == Duration::max() &&
+         setup.core.batching.kind == BatchFormerOptions::Kind::kContinuous &&
+         setup.core.batch_control == "fixed";
+}
 
 // One line with all of it.
 std::string Describe(const Setup& setup);

@@ -43,6 +43,8 @@ struct Totals {
   uint64_t steps = 0, preemptions = 0, mixed_steps = 0, requests = 0;
   uint64_t kills = 0, found_after_kill = 0, spilled = 0, cached_tokens = 0, followed = 0;
   uint64_t late_reads = 0, cut = 0;
+  uint64_t refused = 0, padding_rows = 0, fills = 0;
+  std::array<uint64_t, kNumPreemptReasons> preemptions_by{};
   uint64_t timed_out = 0, gave_way_scored = 0, no_tokens = 0, beyond_least = 0;
 
   void Add(const Setup& setup, const Report& report) {
@@ -62,6 +64,12 @@ struct Totals {
     cached_tokens += report.cached_tokens;
     followed += report.followed;
     late_reads += report.late_reads;
+    refused += report.refused;
+    padding_rows += report.padding_rows;
+    fills += report.fills;
+    for (size_t i = 0; i < preemptions_by.size(); ++i) {
+      preemptions_by[i] += report.preemptions_by[i];
+    }
     requests += report.records.size();
     for (const auto& [id, record] : report.records) {
       const auto least = static_cast<size_t>(record.made.request.spec.params.min_tokens);
@@ -116,7 +124,14 @@ bool Covered(const Totals& totals) {
         {"blocks driven out of the pool into the tier", totals.spilled},
         {"prompt tokens found in the cache", totals.cached_tokens},
         {"steps whose head of the queue waited for a leader", totals.followed},
-        {"reads given up for being late", totals.late_reads}}) {
+        {"reads given up for being late", totals.late_reads},
+        {"requests refused for their wait", totals.refused},
+        {"rows of padding", totals.padding_rows},
+        {"steps in which a batch filled", totals.fills},
+        {"preemptions for memory", totals.preemptions_by[0]},
+        {"preemptions for a place", totals.preemptions_by[1]},
+        {"preemptions for blocks", totals.preemptions_by[2]},
+        {"preemptions for a promotion", totals.preemptions_by[3]}}) {
     std::printf("  %-50s %8llu\n", name, static_cast<unsigned long long>(n));
     all = all && n > 0;
   }
@@ -137,7 +152,7 @@ int Main(int argc, char** argv) {
   app.add_option("--plant", plant_name,
                  "Plant a bug: leak lost double starve reorder diff scored_twice "
                  "deadline_missed early_end past_stop stale_block claim_lost shared_tenant "
-                 "partial_name");
+                 "partial_name class_starved share_ignored promotion_forgotten victim_twice");
   app.add_flag("--verbose", verbose, "Print what happens");
   app.add_flag("--coverage", coverage, "Fail unless the seeds met every fault and transition");
   try {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -29,6 +30,12 @@ Setup Undisturbed(Setup setup) {
   setup.core.max_prefill_chunk = 0;
   setup.blocks *= 100;
   setup.core.prefix_caching = false;
+  setup.core.max_wait = Duration::max();
+  setup.core.max_queued_tokens = std::numeric_limits<int64_t>::max();
+  setup.core.batching = {};
+  setup.core.padding = false;
+  setup.core.batch_control = "fixed";
+  setup.policy = "fcfs";
   setup.num_requests = 0;
   return setup;
 }
@@ -41,7 +48,7 @@ std::map<RequestId, std::vector<Output>> ReferenceOutputs(
   SeededRandom random(0);
   FaultPoints faults(&random);
   SimExecutor executor(&clock, &faults, Plant::kNone, nullptr, nullptr);
-  const auto policy = MakePolicy(Plant::kNone);
+  const auto policy = MakeSimPolicy(setup);
   EngineCoreOptions options = setup.core;
   options.is_end = IsEnd;
   const KvLayout layout = *executor.Init(TestExecutor::PoolBytes(setup.blocks),
@@ -110,8 +117,14 @@ Simulation::Simulation(const Setup& setup, bool verbose)
           }),
       tier_(setup.tier, &clock_, &faults_, setup.plant,
             [this](const BlockName& name) { return PartialOf(name); }),
-      policy_(MakePolicy(setup.plant)),
-      checks_(setup_, [this](RequestId id) { return executor_.prompt_rows(id); }) {
+      policy_(MakeSimPolicy(setup)),
+      checks_(setup_, [this](RequestId id) { return executor_.prompt_rows(id); }),
+      scheduling_(
+          setup_,
+          [this](const std::string& check, const std::string& message) {
+            checks_.Violate(check, message);
+          },
+          [this](RequestId id) { return checks_.MayFollow(id); }) {
   for (const auto& [name, p] : setup.faults) faults_.Enable(name, p);
   StartEngine();
 }
@@ -119,6 +132,8 @@ Simulation::Simulation(const Setup& setup, bool verbose)
 void Simulation::StartEngine() {
   EngineCoreOptions options = setup_.core;
   options.is_end = IsEnd;
+  options.note_steps = true;
+  if (setup_.plant == Plant::kPromotionForgotten) options.max_wait = Duration::max();
   if (setup_.tier.on) options.tier = &tier_;
   const KvLayout layout = *executor_.Init(TestExecutor::PoolBytes(setup_.blocks),
                                           options.max_num_batched_tokens, options.max_num_seqs);
@@ -136,6 +151,9 @@ void Simulation::CountLife() {
   report_.spilled += stats.transfers.spilled_blocks;
   report_.cached_tokens += stats.cached_prompt_tokens;
   report_.late_reads += stats.transfers.late_reads;
+  for (size_t i = 0; i < stats.preemptions_by.size(); ++i) {
+    report_.preemptions_by[i] += stats.preemptions_by[i];
+  }
   for (size_t s = 0; s < kNumSequenceStates; ++s) {
     for (size_t e = 0; e < kNumSequenceEvents; ++e) {
       report_.transitions[s][e] += core_->transitions()[s][e];
@@ -152,6 +170,7 @@ void Simulation::Kill() {
   Trace(0x6B111);
   if (verbose_) std::printf("%10.3f ms  killed\n", ToSeconds(clock_.Now()) * 1e3);
   StartEngine();
+  scheduling_.OnKill();
   for (SimRequest& again : checks_.OnKill()) {
     again.at = clock_.Now();
     Arrive(std::move(again), true);
@@ -190,7 +209,10 @@ Report Simulation::Run() {
     clock_.AdvanceTo(inbox_.begin()->first);
   }
   // A run that was broken off leaves others without an end, which is not what is wrong with it.
-  if (!Hopeless()) checks_.AtEnd();
+  if (!Hopeless()) {
+    checks_.AtEnd();
+    scheduling_.AtEnd();
+  }
   CountLife();
   report_.violations = checks_.violations();
   report_.digest = digest_;
@@ -202,13 +224,19 @@ Report Simulation::Run() {
 
 bool Simulation::Hopeless() const {
   return checks_.violations().contains("no_progress") ||
-         checks_.violations().contains("waited_too_long") || core_->stats().steps > kMaxSteps;
+         checks_.violations().contains("waited_too_long") ||
+         checks_.violations().contains("waiting_bound") || core_->stats().steps > kMaxSteps;
 }
 
 // Puts the next request of the seed into the inbox, at its time.
-void Simulation::ScheduleArrival() {
-  if (next_request_ >= setup_.num_requests) return;
+void Simulation::ScheduleArrival(std::optional<Priority> priority) {
+  // Of a backlog so long that it can be measured, the rest is not wanted.
+  const bool enough = setup_.backlog && clock_.Now() > TimePoint(std::chrono::seconds(40));
+  if (next_request_ >= setup_.num_requests || enough) return;
   SimRequest made = MakeRequest(setup_, next_request_, last_arrival_);
+  if (setup_.backlog) {
+    made.request.priority = priority.value_or(static_cast<Priority>(next_request_ % 3));
+  }
   ++next_request_;
   if (burst_left_ > 0) {
     --burst_left_;
@@ -258,7 +286,10 @@ void Simulation::Arrive(SimRequest made, bool again) {
   const Status answer = core_->Add(Forget(setup_.plant, made.request));
   Trace(Mix64(id, static_cast<uint64_t>(answer.code())));
   checks_.OnAdd(made, answer, core_->device_status(), core_->stats().steps);
-  if (!answer.ok()) {
+  if (answer.ok()) {
+    scheduling_.OnAdd(made, checks_.records().at(id).order, clock_.Now());
+  } else {
+    if (answer.code() == StatusCode::kResourceExhausted) ++report_.refused;
     if (setup_.users > 0) ScheduleArrival();  // The user tries his next one.
     return;
   }
@@ -287,17 +318,26 @@ void Simulation::Step() {
   }
   const TimePoint begin = clock_.Now();
   core_->Step();
+  const TimePoint end = clock_.Now();
   const CoreStats& stats = core_->stats();
   if (stats.last_prefill_rows > 0 && stats.last_prefill_rows < stats.last_rows) {
     ++report_.mixed_steps;
   }
   if (stats.blocked_by == std::string_view(BlockedByName(BlockedBy::kLeader))) ++report_.followed;
   if (stats.fetching > 0) DisturbFetching();
-  // Else time would stand still while all wait for a read.
-  if (stats.last_rows == 0) clock_.Advance(std::chrono::milliseconds(20));
+  report_.padding_rows += static_cast<uint64_t>(stats.last_padding_rows);
+  if (stats.last_rows == 0 && stats.next_look != TimePoint::max()) {
+    ++report_.fills;
+    const TimePoint next = inbox_.empty() ? TimePoint::max() : inbox_.begin()->first;
+    clock_.AdvanceTo(std::max(clock_.Now(), std::min(stats.next_look, next)));
+  } else if (stats.last_rows == 0) {
+    // Else time would stand still while all wait for a read.
+    clock_.Advance(std::chrono::milliseconds(20));
+  }
   Trace(static_cast<uint64_t>(clock_.Now().count()));
   Trace(Mix64(static_cast<uint64_t>(stats.last_rows), static_cast<uint64_t>(stats.free_blocks)));
   checks_.AfterStep(stats, begin);
+  scheduling_.AfterStep(stats, core_->last_step(), begin, end);
   if (!executor_.violation().empty()) checks_.Violate("kv", executor_.violation());
   if (!executor_.foreign_read().empty()) checks_.Violate("tenant", executor_.foreign_read());
   if (check_random_.Chance(0.2)) checks_.OnIntegrity(core_->CheckIntegrity());
@@ -316,6 +356,7 @@ void Simulation::DisturbFetching() {
 void Simulation::Receive(std::vector<CoreEvent> events) {
   checks_.OnEvents(events, core_->device_status(), clock_.Now());
   for (const CoreEvent& event : events) {
+    scheduling_.OnEvent(event);
     Trace(Mix64(event.id, static_cast<uint64_t>(event.kind)));
     for (const Scored& scored : event.scored) Trace(static_cast<uint64_t>(scored.position));
     Trace(Mix64(static_cast<uint64_t>(event.sampled.token), static_cast<uint64_t>(event.reason)));
@@ -348,7 +389,7 @@ void Simulation::React(const CoreEvent& event) {
     if (faults_.Fires("lost_in_need")) executor_.LoseDevice();
   } else if (event.kind == CoreEvent::Kind::kFinished || event.kind == CoreEvent::Kind::kFailed) {
     if (faults_.Fires("cancel_after_end")) send(Input::Kind::kCancel);
-    if (setup_.users > 0) ScheduleArrival();
+    if (setup_.users > 0) ScheduleArrival(made.request.priority);
   }
 }
 

@@ -17,6 +17,7 @@
 #include "setup.h"
 #include "sim_clock.h"
 #include "sim_executor.h"
+#include "scheduling_checks.h"
 #include "sim_tier.h"
 
 namespace ropeway::sim {
@@ -36,6 +37,10 @@ struct Report {
   uint64_t cached_tokens = 0;     // Of prompts, found when they began to compute.
   uint64_t followed = 0;          // Steps in which the head of the queue waited for a leader.
   uint64_t late_reads = 0;
+  uint64_t refused = 0;           // Requests that would have waited too long, or too many tokens.
+  uint64_t padding_rows = 0;
+  uint64_t fills = 0;             // Steps in which a batch filled.
+  std::array<uint64_t, kNumPreemptReasons> preemptions_by{};
 };
 
 // Runs the seed twice, and its requests once more undisturbed (huge pool, no faults, cancels or
@@ -61,7 +66,8 @@ class Simulation {
   void Kill();
   // Adds what the core counted to the report, before it is gone.
   void CountLife();
-  void ScheduleArrival();
+  // `priority`: of a request that takes another one's place.
+  void ScheduleArrival(std::optional<Priority> priority = std::nullopt);
   void DeliverDue();
   void Deliver(Input input);
   // `again`: its first try was cut by a kill.
@@ -87,6 +93,7 @@ class Simulation {
   std::unique_ptr<SchedulingPolicy> policy_;
   std::unique_ptr<EngineCore> core_;
   Checks checks_;
+  SchedulingChecks scheduling_;
   std::multimap<TimePoint, Input> inbox_;  // Equal times keep their order.
   int next_request_ = 0;
   TimePoint last_arrival_{0};

@@ -50,7 +50,7 @@ ClassMetrics::ClassMetrics(Metrics* metrics, Priority priority, Duration ttft_li
       ->Set(ToSeconds(ttft_limit));
 }
 
-void ClassMetrics::FirstToken(Duration after) {
+void ClassMetrics::FirstToken(Duration after) const {
   time_to_first_token->Observe(ToSeconds(after));
   if (after > ttft_limit_) late->Increment();
 }

@@ -15,7 +15,7 @@ class ClassMetrics {
   ClassMetrics(Metrics* metrics, Priority priority, Duration ttft_limit);
 
   // A first token came so long after its request.
-  void FirstToken(Duration after);
+  void FirstToken(Duration after) const;
   // A request ended whose last token was generated so long ago.
   void Ended(const PhaseTimes& times, Duration output) const;
 

@@ -628,8 +628,8 @@ Status EngineCore::CheckOptions(const EngineCoreOptions& options, const KvLayout
   if (options.max_wait <= Duration{}) return InvalidArgument("must be above 0", "max_wait");
   StatusOr<std::unique_ptr<BatchSizeControl>> control =
       MakeBatchSizeControl({.name = options.batch_control,
-                            .max_num_seqs = options.max_num_seqs,
-                            .step_target = options.step_target});
+                                .max_num_seqs = options.max_num_seqs,
+                                .step_target = options.step_target});
   if (!control.ok()) return control.status();
   if (options.max_model_len < 2) return InvalidArgument("must be at least 2", "max_model_len");
   const int32_t blocks = layout.num_blocks - (options.padding ? 1 : 0);

@@ -25,7 +25,9 @@ class EngineMetrics {
   using TtftLimits = std::array<std::chrono::milliseconds, kNumPriorities>;
   explicit EngineMetrics(const TtftLimits& ttft_limits = EngineOptions().ttft_limits);
 
-  ClassMetrics* of(Priority priority) { return &classes_[static_cast<size_t>(priority)]; }
+  const ClassMetrics* of(Priority priority) const {
+    return &classes_[static_cast<size_t>(priority)];
+  }
 
   Histogram* const step_rows;
   Histogram* const step_time;

@@ -62,8 +62,8 @@ Status CheckScheduling(const EngineOptions& options) {
   if (Status status = CheckTimes(options); !status.ok()) return status;
   if (Status status = CheckNumbers(options); !status.ok()) return status;
   const auto control = MakeBatchSizeControl({.name = options.batch_control,
-                                             .max_num_seqs = options.max_num_seqs,
-                                             .step_target = options.step_target});
+                                .max_num_seqs = options.max_num_seqs,
+                                .step_target = options.step_target});
   if (!control.ok()) return control.status();
   const auto policy = PolicyOf(options);
   return policy.ok() ? Status() : policy.status();

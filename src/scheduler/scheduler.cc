@@ -338,20 +338,17 @@ void Scheduler::PlanRest() {
   }
   if (schedule_.head != nullptr || queue_.empty() || !line_.empty()) return;
   // All who wait follow somebody, or gave way just now.
-  const Sequence* first = nullptr;
-  for (Sequence* sequence : queue_) {
-    if (sequence->follows > 0 && (first == nullptr || sequence->order < first->order)) {
-      first = sequence;
-      Block(sequence, BlockedBy::kLeader);
-    }
-  }
+  Sequence* const first = *std::min_element(
+      queue_.begin(), queue_.end(),
+      [](const Sequence* a, const Sequence* b) { return a->order < b->order; });
+  Block(first, first->follows > 0 ? BlockedBy::kLeader : BlockedBy::kPreemption);
 }
 
 bool Scheduler::TakeFirst() {
   const Ranked first = line_.front();
   Sequence* const sequence = first.sequence;
   const bool fresh = sequence->state == SequenceState::kWaiting;
-  if (fresh && new_places_ == 0) {
+  if (!continuous() && fresh && new_places_ == 0) {
     // Behind it may be one that the batch had already, and that gave way.
     if (schedule_.head == nullptr) Block(sequence, BlockedBy::kBatch);
     line_.Pop();

@@ -1,0 +1,382 @@
+// Classes, promotion and the step's budget.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "policy/make_policy.h"
+#include "scheduler/test_scheduler.h"
+
+namespace ropeway {
+namespace {
+
+class ClassesTest : public SchedulerTest {
+ protected:
+  void StartWith(const std::string& policy, int32_t blocks, SchedulerOptions options,
+                 bool strict = false) {
+    policy_ = *MakePolicy({.name = policy, .strict = strict, .kv_is_kept = caching_});
+    options.class_parts = {0.7, 0.2, 0.1};
+    Start(blocks, options, policy_.get());
+  }
+
+  Sequence* Add(Priority priority, int32_t prompt, int32_t max_tokens = 1000) {
+    priority_ = priority;
+    return SchedulerTest::Add(prompt, max_tokens);
+  }
+
+  void Steps(int count) {
+    for (int i = 0; i < count; ++i) Step();
+  }
+
+  std::unique_ptr<SchedulingPolicy> policy_;
+};
+
+constexpr auto kHigh = Priority::kHigh;
+constexpr auto kMedium = Priority::kMedium;
+constexpr auto kLow = Priority::kLow;
+
+TEST_F(ClassesTest, AHigherClassTakesAPlaceOnceTheLowerOneHasRunForAWhile) {
+  StartWith("priority", 100, {.max_num_seqs = 2, .max_num_batched_tokens = 64});
+  Sequence* first = Add(kLow, 10);
+  Add(kLow, 10);
+  EXPECT_EQ(Step(), "1:0+10* 2:0+10*");
+  Add(kHigh, 5);
+  for (int i = 1; i < Scheduler::kMinRunSteps; ++i) {
+    Step();
+    EXPECT_EQ(preempted_, "");
+    EXPECT_EQ(head_, "3: max_num_seqs");
+  }
+  EXPECT_EQ(Step(), "1:17+1* 3:0+5*") << "of equal ones the newest gives way, and 3 starts at once";
+  EXPECT_EQ(preempted_, "2");
+  EXPECT_EQ(reasons_, "priority");
+  Sequence* second = sequences_[1].get();
+  EXPECT_EQ(second->parked, 17);
+  scheduler_->Remove(first, SequenceEvent::kEnd);
+  EXPECT_EQ(Step(), "3:5+1* 2:17+1*") << "it goes on where it was: nothing is computed again";
+}
+
+TEST_F(ClassesTest, EqualAndLowerClassesTakeNobodysPlace) {
+  StartWith("priority", 100, {.max_num_seqs = 1, .max_num_batched_tokens = 64});
+  Add(kMedium, 10);
+  Steps(20);
+  Add(kMedium, 5);
+  Add(kLow, 5);
+  Steps(20);
+  EXPECT_EQ(scheduler_->num_preempted(), 0);
+  EXPECT_EQ(head_, "2: max_num_seqs");
+}
+
+TEST_F(ClassesTest, AHigherClassTakesBlocks) {
+  StartWith("priority", 8, {.max_num_seqs = 4, .max_num_batched_tokens = 200});
+  Add(kLow, 60);
+  Add(kLow, 20);
+  Steps(1 + Scheduler::kMinRunSteps);
+  Add(kHigh, 40);  // Three blocks; two are free.
+  Step();
+  EXPECT_EQ(preempted_, "2");
+  EXPECT_EQ(reasons_, "blocks");
+  EXPECT_EQ(sequences_[2]->state, SequenceState::kDecoding);
+}
+
+TEST_F(ClassesTest, NobodyGivesWayInVain) {
+  StartWith("priority", 8, {.max_num_seqs = 4, .max_num_batched_tokens = 200});
+  Add(kHigh, 60);  // Four blocks, soon five, and not to be had.
+  Add(kLow, 20);
+  Steps(1 + Scheduler::kMinRunSteps);
+  Add(kHigh, 70);
+  Steps(3);
+  EXPECT_EQ(scheduler_->num_preempted(), 0);
+  EXPECT_EQ(head_, "3: free KV blocks");
+}
+
+TEST_F(ClassesTest, ALongPrefillGivesItsTokensToAHigherClass) {
+  StartWith("priority", 100, {.max_num_seqs = 4, .max_num_batched_tokens = 50});
+  Add(kLow, 500);
+  EXPECT_EQ(Step(), "1:0+50");
+  Add(kHigh, 30);
+  EXPECT_EQ(Step(), "2:0+30* 1:50+20");
+}
+
+TEST_F(ClassesTest, AClassAboveItsShareWaitsItsTurn) {
+  StartWith("priority", 1000, {.max_num_seqs = 2, .max_num_batched_tokens = 64});
+  // More than the 70 % of high, while low always waits.
+  for (int i = 0; i < 40; ++i) Add(kHigh, 10, 40);
+  for (int i = 0; i < 40; ++i) Add(kLow, 10, 40);
+  bool low_ran = false;
+  for (int step = 0; step < 400 && !low_ran; ++step) {
+    Step();
+    for (const auto& sequence : sequences_) {
+      if (sequence->state == SequenceState::kFinished || sequence->generated() < 40) continue;
+      scheduler_->Remove(sequence.get(), SequenceEvent::kEnd);
+    }
+    for (const auto& sequence : sequences_) {
+      low_ran = low_ran || (sequence->priority == kLow && sequence->generated() > 0);
+    }
+  }
+  EXPECT_TRUE(low_ran) << "a tenth of the work is its own";
+}
+
+TEST_F(ClassesTest, StrictKnowsNoShares) {
+  StartWith("priority", 1000, {.max_num_seqs = 2, .max_num_batched_tokens = 64}, true);
+  for (int i = 0; i < 30; ++i) Add(kHigh, 10, 20);
+  Add(kLow, 10, 20);
+  for (int step = 0; step < 250; ++step) {
+    Step();
+    for (const auto& sequence : sequences_) {
+      if (sequence->state == SequenceState::kFinished || sequence->generated() < 20) continue;
+      scheduler_->Remove(sequence.get(), SequenceEvent::kEnd);
+    }
+  }
+  EXPECT_EQ(sequences_.back()->generated(), 0);
+}
+
+TEST_F(ClassesTest, WhoHasWaitedLongGoesFirstAndIsLeftAloneForAWhile) {
+  StartWith("priority", 1000,
+            {.max_num_seqs = 2,
+             .max_num_batched_tokens = 64,
+             .max_wait = std::chrono::milliseconds(300)},
+            true);
+  Add(kHigh, 10);
+  Add(kHigh, 10);
+  Step();
+  Sequence* low = Add(kLow, 10);
+  Add(kHigh, 10);  // Came later than the low one.
+  Sequence* later = Add(kHigh, 10);
+  Steps(28);
+  EXPECT_EQ(low->state, SequenceState::kWaiting) << "nobody who runs came later";
+  scheduler_->Remove(sequences_[0].get(), SequenceEvent::kEnd);
+  Step();
+  EXPECT_EQ(sequences_[3]->generated(), 1) << "not its time yet";
+  Steps(2);
+  EXPECT_EQ(low->generated(), 0) << "the later one must run its least";
+  Steps(Scheduler::kMinRunSteps);
+  EXPECT_GT(low->generated(), 0);
+  EXPECT_EQ(sequences_[3]->state, SequenceState::kPreempted);
+  EXPECT_EQ(later->generated(), 0);
+  EXPECT_TRUE(low->promoted || low->run_steps >= Scheduler::kMinRunSteps);
+}
+
+TEST_F(ClassesTest, PromotedOnesTakeHalfThePlaces) {
+  StartWith("priority", 1000,
+            {.max_num_seqs = 4,
+             .max_num_batched_tokens = 64,
+             .max_wait = std::chrono::milliseconds(100)},
+            true);
+  for (int i = 0; i < 4; ++i) Add(kLow, 4);
+  Add(kMedium, 4);
+  for (int i = 0; i < 6; ++i) Add(kLow, 4);
+  Step();  // All places are taken, by the medium one and three low ones.
+  EXPECT_EQ(scheduler_->num_running(), 4);
+  now_ += std::chrono::seconds(1);
+  for (int i = 0; i < 6; ++i) Add(kHigh, 4);
+  for (const auto& sequence : sequences_) {
+    if (sequence->running()) scheduler_->Remove(sequence.get(), SequenceEvent::kEnd);
+  }
+  Step();
+  int low = 0;
+  int high = 0;
+  for (const auto& sequence : sequences_) {
+    if (!sequence->running()) continue;
+    ++(sequence->priority == kHigh ? high : low);
+  }
+  EXPECT_EQ(low, 2);
+  EXPECT_EQ(high, 2);
+}
+
+TEST_F(ClassesTest, TheOftenPreemptedAreLeftAlone) {
+  StartWith("priority", 1000, {.max_num_seqs = 1, .max_num_batched_tokens = 64}, true);
+  Sequence* low = Add(kLow, 4);
+  int times = 0;
+  for (int round = 0; round < 2 * kMaxPreemptions; ++round) {
+    Steps(1 + Scheduler::kMinRunSteps);
+    Sequence* high = Add(kHigh, 4);
+    Step();
+    if (!high->running()) break;
+    ++times;
+    scheduler_->Remove(high, SequenceEvent::kEnd);
+  }
+  EXPECT_EQ(times, kMaxPreemptions);
+  EXPECT_EQ(low->preemptions, kMaxPreemptions);
+}
+
+TEST_F(ClassesTest, WhatIsComputedAnewGivesWayWhileItIsShortOnly) {
+  caching_ = false;
+  StartWith("priority", 1000,
+            {.max_num_seqs = 1, .max_num_batched_tokens = 64, .preempt_max_generated = 20}, true);
+  Add(kLow, 4);
+  Steps(21);
+  Add(kHigh, 4);
+  Steps(5);
+  EXPECT_EQ(preempted_, "");
+  EXPECT_EQ(scheduler_->num_preempted(), 0);
+}
+
+TEST_F(ClassesTest, ALeaderOfAHigherClassIsNoVictim) {
+  StartWith("priority", 1000,
+            {.max_num_seqs = 1, .max_num_batched_tokens = 20, .max_prefill_chunk = 10}, true);
+  priority_ = kLow;
+  SchedulerTest::Add(300, 1000, 300);
+  Steps(1 + Scheduler::kMinRunSteps);
+  priority_ = kMedium;
+  SchedulerTest::Add(310, 1000, 300);  // Follows the low one.
+  Step();
+  Add(kHigh, 5);
+  Steps(3);
+  EXPECT_EQ(scheduler_->num_preempted(), 0) << "who leads others is not stopped";
+}
+
+TEST_F(ClassesTest, LongPromptsShareALittleOfEachStepWhileOthersDecode) {
+  StartWith("fcfs", 1000,
+            {.max_num_seqs = 4,
+             .max_num_batched_tokens = 100,
+             .long_prefill_threshold = 50,
+             .long_prefill_budget = 8});
+  Add(kMedium, 60);
+  EXPECT_EQ(Step(), "1:0+60*") << "nobody decodes yet";
+  Add(kMedium, 500);
+  Add(kMedium, 500);
+  EXPECT_EQ(Step(), "1:60+1* 2:0+8");
+  Add(kMedium, 20);
+  EXPECT_EQ(Step(), "1:61+1* 2:8+8 4:0+20*") << "a short one is not held up";
+}
+
+TEST_F(ClassesTest, AChunkShrinksAsTheContextGrows) {
+  StartWith("fcfs", 1000,
+            {.max_num_seqs = 4, .max_num_batched_tokens = 100, .attention_weight = 0.01});
+  Sequence* sequence = Add(kMedium, 5000);
+  int32_t last = 101;
+  for (int i = 0; i < 10; ++i) {
+    const int32_t before = sequence->computed;
+    Step();
+    EXPECT_LT(sequence->computed - before, last);
+    EXPECT_GT(sequence->computed, before);
+    last = sequence->computed - before;
+  }
+}
+
+TEST_F(ClassesTest, SequencesKnowTheirBatch) {
+  StartWith("fcfs", 1000, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
+  Add(kMedium, 5);
+  Add(kMedium, 5);
+  Step();
+  Add(kMedium, 5);
+  Step();
+  EXPECT_EQ(sequences_[0]->batch, 1U);
+  EXPECT_EQ(sequences_[1]->batch_size, 2);
+  EXPECT_EQ(sequences_[2]->batch, 2U);
+  EXPECT_EQ(sequences_[2]->batch_size, 3);
+}
+
+TEST_F(ClassesTest, PositionsFollowTheOrder) {
+  StartWith("priority", 1000, {.max_num_seqs = 1, .max_num_batched_tokens = 100});
+  Add(kHigh, 5);
+  Step();
+  Sequence* low = Add(kLow, 5);
+  Sequence* medium = Add(kMedium, 5);
+  Step();
+  EXPECT_EQ(scheduler_->PositionOf(*medium), 0);
+  EXPECT_EQ(scheduler_->PositionOf(*low), 1);
+  EXPECT_EQ(scheduler_->QueueOrder(), (std::vector<uint64_t>{3, 2}));
+}
+
+class BatchesTest : public ClassesTest {
+ protected:
+  using Kind = BatchFormerOptions::Kind;
+
+  void StartBatches(Kind kind, int size, Duration timeout, bool padding = false) {
+    SchedulerOptions options{.max_num_seqs = 8, .max_num_batched_tokens = 40};
+    options.batching = {.kind = kind, .max_batch_size = size, .timeout = timeout};
+    options.padding = padding;
+    StartWith("priority", 1000, options);
+  }
+};
+
+TEST_F(BatchesTest, SerialRunsOneAtATime) {
+  StartBatches(Kind::kSerial, 1, {});
+  Sequence* first = Add(kMedium, 5);
+  Add(kHigh, 5);
+  EXPECT_EQ(Step(), "2:0+5*");
+  EXPECT_EQ(head_, "1: the batch that fills or runs");
+  Steps(20);
+  EXPECT_EQ(first->state, SequenceState::kWaiting);
+  scheduler_->Remove(sequences_[1].get(), SequenceEvent::kEnd);
+  EXPECT_EQ(Step(), "1:0+5*");
+  EXPECT_EQ(first->batch, 2U);
+}
+
+TEST_F(BatchesTest, ABatchStartsAsAWholeAndEndsAsAWhole) {
+  StartBatches(Kind::kStatic, 3, std::chrono::seconds(5));
+  Add(kMedium, 20);
+  Add(kMedium, 30);
+  EXPECT_EQ(Step(), "");
+  EXPECT_EQ(head_, "1: the batch that fills or runs");
+  EXPECT_EQ(next_look_, TimePoint(std::chrono::seconds(5)));
+  Add(kMedium, 20);
+  Add(kMedium, 20);
+  EXPECT_EQ(Step(), "1:0+20* 2:0+20") << "all three have a place, not all get tokens at once";
+  EXPECT_EQ(scheduler_->num_running(), 3);
+  EXPECT_EQ(sequences_[2]->batch_size, 3);
+  Steps(5);
+  scheduler_->Remove(sequences_[0].get(), SequenceEvent::kEnd);
+  scheduler_->Remove(sequences_[1].get(), SequenceEvent::kEnd);
+  Step();
+  EXPECT_EQ(sequences_[3]->state, SequenceState::kWaiting);
+  scheduler_->Remove(sequences_[2].get(), SequenceEvent::kEnd);
+  scheduler_->set_flush(true);
+  EXPECT_EQ(Step(), "4:0+20*") << "nothing more will come";
+  EXPECT_EQ(sequences_[3]->batch, 2U);
+}
+
+TEST_F(BatchesTest, ATimeoutBeginsABatchAndItsTimeIsTold) {
+  StartBatches(Kind::kDynamic, 8, std::chrono::milliseconds(50));
+  Add(kMedium, 5);
+  EXPECT_EQ(Step(), "");
+  now_ = next_look_;
+  EXPECT_EQ(Step(), "1:0+5*");
+  EXPECT_EQ(sequences_[0]->formation, std::chrono::milliseconds(50));
+  EXPECT_EQ(sequences_[0]->batch_size, 1);
+}
+
+TEST_F(BatchesTest, AnUrgentOneFlushesTheBatch) {
+  StartBatches(Kind::kStatic, 8, std::chrono::seconds(5));
+  Add(kLow, 5);
+  EXPECT_EQ(Step(), "");
+  Add(kHigh, 6);
+  EXPECT_EQ(Step(), "2:0+6* 1:0+5*");
+}
+
+TEST_F(BatchesTest, PaddedRowsKeepTheirPlace) {
+  StartBatches(Kind::kStatic, 2, std::chrono::seconds(5), true);
+  Add(kMedium, 10);
+  Add(kMedium, 30);
+  EXPECT_EQ(Step(), "1:0+10* 2:0+30*");
+  EXPECT_EQ(padding_, "") << "no row is left";
+  EXPECT_EQ(Step(), "") << "the shorter prompt is filled up first";
+  EXPECT_EQ(padding_, "10+20");
+  EXPECT_EQ(Step(), "1:10+1* 2:30+1*");
+  EXPECT_EQ(padding_, "");
+  scheduler_->Remove(sequences_[0].get(), SequenceEvent::kEnd);
+  EXPECT_EQ(Step(), "2:31+1*");
+  EXPECT_EQ(padding_, "31+1*") << "its row goes on at the longest one's position";
+}
+
+TEST_F(BatchesTest, WhoGaveWayForMemoryComesBackToItsBatch) {
+  SchedulerOptions options{.max_num_seqs = 8, .max_num_batched_tokens = 40};
+  options.batching = {.kind = Kind::kStatic, .max_batch_size = 2,
+                      .timeout = std::chrono::seconds(5)};
+  StartWith("fcfs", 4, options);
+  Add(kMedium, 16, 40);
+  Add(kMedium, 16, 40);
+  Add(kMedium, 5);
+  Steps(18);
+  EXPECT_EQ(scheduler_->num_preempted(), 1);
+  EXPECT_EQ(sequences_[2]->state, SequenceState::kWaiting);
+  scheduler_->Remove(sequences_[0].get(), SequenceEvent::kEnd);
+  Step();
+  EXPECT_TRUE(sequences_[1]->running());
+  EXPECT_EQ(sequences_[2]->state, SequenceState::kWaiting);
+}
+
+}  // namespace
+}  // namespace ropeway
