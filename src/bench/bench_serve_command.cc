@@ -74,6 +74,9 @@ CLI::App* AddBenchServe(CLI::App* bench, BenchServeFlags* f) {
                   "unless there is a data set")
       ->capture_default_str()
       ->group("Prompts");
+  app->add_option("--priority", f->priority,
+                  "The requests' class: high, medium or low (default: none is asked for)")
+      ->group("Prompts");
   app->add_option("--seed", f->seed, "Of prompts, arrival times and sampling")
       ->capture_default_str()
       ->group("Prompts");

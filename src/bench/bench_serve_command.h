@@ -35,6 +35,7 @@ struct BenchServeFlags {
   int max_request_tokens = 0;  // Leaves out longer entries of a trace; 0: as the server says.
   std::string prompt_format = "auto";  // Of random prompts: "ids", "text" or "auto".
   std::string ignore_eos = "auto";     // "on", "off", or "auto": on unless there is a data set.
+  std::string priority;                // "high", "medium" or "low"; empty: the field is not sent.
   uint64_t seed = 1;
   double temperature = 0;
   bool stream = true;

@@ -12,6 +12,7 @@
 #include "bench/csv_writer.h"
 #include "bench/load_options.h"
 #include "bench/load_runner.h"
+#include "bench/metrics_page.h"
 #include "bench/report.h"
 #include "bench/server_probe.h"
 #include "bench/workload.h"
@@ -42,15 +43,22 @@ class BenchServe {
     shape_.stream = options_.flags.stream;
     shape_.ignore_eos = facts_.ignore_eos;
     shape_.temperature = options_.flags.temperature;
+    shape_.priority = options_.priority;
   }
 
   // All runs. False: Ctrl-C ended them.
   bool Run() {
     if (options_.flags.warmup > 0 && !WarmUp()) return false;
+    std::optional<ServerPhases> before = ServerPhasesNow();
     for (int run = 1; run <= options_.flags.runs; ++run) {
       LoadShape load = Shape(run);
       load.keep_text = !options_.flags.csv.empty();
       runs_.push_back(Runner(run, std::move(load)).Run(run, fmt::format("run {}", run)));
+      if (before) {  // Else the server tells none.
+        std::optional<ServerPhases> after = ServerPhasesNow();
+        runs_.back().phases = Between(before, after);
+        before = std::move(after);
+      }
       if (runs_.back().interrupted) return false;
     }
     return true;
@@ -67,6 +75,7 @@ class BenchServe {
     report.answer =
         fmt::format("{}, {}, temperature {}", f.stream ? "streamed" : "not streamed",
                     facts_.ignore_eos ? "end tokens ignored" : "ends at end tokens", f.temperature);
+    if (!f.priority.empty()) report.answer += ", priority " + f.priority;
     report.notes = facts_.notes;
     report.goodput = options_.goodput;
     report.cpus = MachineCpus();
@@ -82,13 +91,19 @@ class BenchServe {
 
   void WriteRows(std::ostream* out) const {
     WriteCsv(
-        runs_, [this](int run, int seq) { return work_.Make(run, seq).Shown(); }, out);
+        runs_, [this](int run, int seq) { return work_.Make(run, seq).Shown(); }, options_.priority,
+        out);
   }
 
  private:
   std::string Path() const { return options_.chat ? "/chat/completions" : "/completions"; }
 
   bool open_loop() const { return !work_.Arrivals(1).empty(); }
+
+  std::optional<ServerPhases> ServerPhasesNow() const {
+    return ReadServerPhases(
+        FetchMetrics(options_.url, options_.flags.api_key, options_.flags.insecure));
+  }
 
   LoadShape Shape(int run) const {
     const BenchServeFlags& f = options_.flags;

@@ -1,8 +1,10 @@
 // The whole command against servers of several kinds.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -141,6 +143,44 @@ TEST_F(BenchServeTest, FallsBackToTextWithoutIgnoreEosAndKeepsTheLength) {
   EXPECT_THAT(outcome.out, HasSubstr("random words"));
   EXPECT_THAT(outcome.out, HasSubstr("20 to 20 a request"));  // 15 words and 5 of the server's own.
   EXPECT_THAT(outcome.out, Not(HasSubstr("time to first token")));
+}
+
+// A server that tells where the time went, half a second more in the queue with each request, and
+// wants its key for it.
+TEST_F(BenchServeTest, ShowsWhereTheServersTimeWent) {
+  std::atomic<int> asked = 0;
+  const FakeServer server([&](const FakeRequest& request) {
+    if (request.path != "/metrics") {
+      if (request.method == "POST") ++asked;
+      return WellBehaved(request);
+    }
+    if (request.headers.find("Bearer abc") == std::string::npos) return JsonReply("{}", 401);
+    return JsonReply(
+        fmt::format("ropeway_request_queue_time_seconds_count{{priority=\"high\"}} {}\n"
+                    "ropeway_request_queue_time_seconds_sum{{priority=\"high\"}} {}\n",
+                    asked.load(), asked * 0.5));
+  });
+  const std::vector<std::string> flags = {
+      "--base-url", server.url() + "/v1", "--num-prompts", "3",     "--runs",
+      "2",          "--priority",         "high",          "--csv", Path("csv"),
+      "--json",     Path("json"),         "--api-key"};
+  std::vector<std::string> with_key = flags;
+  with_key.emplace_back("abc");
+  Outcome outcome = Run(with_key);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("priority high"));
+  EXPECT_THAT(outcome.out, HasSubstr("high (6)                  500.00"));
+  EXPECT_EQ(Bodies(server, 1).front()["priority"], 0);
+  const Json json = Json::parse(Read(Path("json")));
+  EXPECT_EQ(json["runs"][1]["server_phase_means_s"]["high"]["count"], 3);
+  EXPECT_THAT(Read(Path("csv")), HasSubstr(",0,0.500000,,,,\r\n"));
+
+  std::vector<std::string> with_another = flags;
+  with_another.emplace_back("abd");
+  outcome = Run(with_another);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, Not(HasSubstr("server's mean")));
+  EXPECT_THAT(Read(Path("csv")), HasSubstr(",0,,,,,\r\n"));
 }
 
 TEST_F(BenchServeTest, AsksChatsWithTheExactLength) {

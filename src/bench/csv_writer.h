@@ -12,10 +12,12 @@
 namespace ropeway {
 
 // Writes a header and one line per request, by run_num and then seq, lines ended by CRLF as RFC
-// 4180 has it. What is unknown is empty. `prompt_of(run_num, seq)` is a request's prompt.
-// docs/benchmarks.md says what each column means.
+// 4180 has it. What is unknown is empty. `prompt_of(run_num, seq)` is a request's prompt. The
+// phases' times are a run's means over `priority`, or over all classes. docs/benchmarks.md says
+// what each column means.
 void WriteCsv(const std::vector<RunResult>& runs,
-              const std::function<std::string(int, int)>& prompt_of, std::ostream* out);
+              const std::function<std::string(int, int)>& prompt_of,
+              std::optional<Priority> priority, std::ostream* out);
 
 }  // namespace ropeway
 

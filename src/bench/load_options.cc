@@ -94,6 +94,14 @@ StatusOr<LoadOptions> CheckFlags(const BenchServeFlags& flags) {
   options.ignore_eos =
       flags.ignore_eos == "auto" ? flags.dataset.empty() : flags.ignore_eos == "on";
 
+  for (const Priority priority : {Priority::kHigh, Priority::kMedium, Priority::kLow}) {
+    if (flags.priority == PriorityName(priority)) options.priority = priority;
+  }
+  if (!flags.priority.empty() && !options.priority) {
+    return Wrong("priority",
+                 fmt::format("must be high, medium or low, but is '{}'", flags.priority));
+  }
+
   auto goodput = ParseGoodput(flags.goodput);
   if (!goodput.ok()) return goodput.status();
   options.goodput = *goodput;

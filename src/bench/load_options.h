@@ -17,6 +17,7 @@ struct LoadOptions {
   bool chat = false;
   std::optional<bool> prompt_ids;  // None: ask the server.
   bool ignore_eos = true;
+  std::optional<Priority> priority;
   GoodputLimits goodput;
 };
 

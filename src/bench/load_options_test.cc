@@ -64,8 +64,18 @@ TEST(LoadOptions, EachWrongFlagIsNamed) {
   f.base_url = "nonsense";
   EXPECT_THAT(Refusal(f), StartsWith("--base-url must be"));
   f = {};
+  f.priority = "urgent";
+  EXPECT_THAT(Refusal(f), StartsWith("--priority must be high, medium or low, but is 'urgent'"));
+  f = {};
   f.api_key = "a\r\nX: y";
   EXPECT_THAT(Refusal(f), StartsWith("--api-key must be"));
+}
+
+TEST(LoadOptions, APriorityIsOneOfTheThreeOrNone) {
+  BenchServeFlags f;
+  EXPECT_FALSE(CheckFlags(f)->priority.has_value());
+  f.priority = "low";
+  EXPECT_EQ(CheckFlags(f)->priority, Priority::kLow);
 }
 
 TEST(LoadOptions, ADatasetEndsWhereTheModelDoes) {

@@ -29,10 +29,10 @@ std::optional<double> MetricSum(std::string_view page, std::string_view name,
   return sum;
 }
 
-std::string FetchMetrics(const BaseUrl& url) {
+std::string FetchMetrics(const BaseUrl& url, const std::string& api_key, bool insecure) {
   BaseUrl root = url;
   root.path.clear();
-  const auto client = HttpClient::Open(root, "", /*insecure=*/true);
+  const auto client = HttpClient::Open(root, api_key, insecure);
   if (!client.ok()) return "";
   const HttpClient::Reply reply = (*client)->Fetch("/metrics", "", kTimeout);
   return reply.status == 200 ? reply.body : "";

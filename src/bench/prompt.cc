@@ -38,6 +38,8 @@ std::string RequestBody(const RequestShape& shape, const Prompt& prompt, uint64_
   // Within 31 bits: not every server takes more.
   if (shape.temperature != 0) body += fmt::format(R"(,"seed":{})", seed & 0x7FFFFFFF);
   if (shape.ignore_eos) body += R"(,"ignore_eos":true)";
+  // As a number, which vLLM takes too.
+  if (shape.priority) body += fmt::format(R"(,"priority":{})", static_cast<int>(*shape.priority));
   if (shape.stream) body += R"(,"stream":true,"stream_options":{"include_usage":true})";
   return body + "}";
 }

@@ -3,8 +3,11 @@
 #define ROPEWAY_BENCH_PROMPT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "ropeway/request.h"
 
 namespace ropeway {
 
@@ -26,6 +29,7 @@ struct RequestShape {
   bool stream = true;
   bool ignore_eos = false;
   double temperature = 0;
+  std::optional<Priority> priority;  // Absent: the field is not sent.
 };
 
 // The body of a request. `seed` is sent where the temperature is not 0.

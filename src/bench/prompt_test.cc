@@ -22,6 +22,15 @@ TEST(RequestBody, OfACompletionOfIds) {
   EXPECT_EQ(prompt.Shown(), "[5,6]");
 }
 
+TEST(RequestBody, NamesItsClassAsANumber) {
+  RequestShape shape;
+  EXPECT_FALSE(Json::parse(RequestBody(shape, {}, 9)).contains("priority"));
+  shape.priority = Priority::kHigh;
+  EXPECT_EQ(Json::parse(RequestBody(shape, {}, 9))["priority"], 0);
+  shape.priority = Priority::kLow;
+  EXPECT_EQ(Json::parse(RequestBody(shape, {}, 9))["priority"], 2);
+}
+
 TEST(RequestBody, OfAChatOfText) {
   RequestShape shape;
   shape.chat = true;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 namespace ropeway {
 namespace {
@@ -13,6 +14,42 @@ std::string MillisecondRow(const char* name, const Distribution& d) {
   if (d.count == 0) return "";
   return fmt::format("{:<22}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}\n", name, d.mean * 1e3,
                      d.p50 * 1e3, d.p90 * 1e3, d.p99 * 1e3);
+}
+
+// A row a class that had requests.
+std::string PhaseRows(const std::optional<ServerPhases>& phases) {
+  if (!phases) return "";
+  std::string text = fmt::format("{:<22}", "server's mean (ms)");
+  for (const std::string_view phase : kPhases) text += fmt::format("{:>10}", phase);
+  text += "\n";
+  for (int i = 0; i < kNumPriorities; ++i) {
+    const auto priority = static_cast<Priority>(i);
+    if (phases->Count(priority) <= 0) continue;
+    text += fmt::format(
+        "{:<22}", fmt::format("{} ({:.0f})", PriorityName(priority), phases->Count(priority)));
+    for (size_t phase = 0; phase < kPhases.size(); ++phase) {
+      const std::optional<double> mean = phases->Mean(priority, phase);
+      text += mean ? fmt::format("{:>10.2f}", *mean * 1e3) : fmt::format("{:>10}", "");
+    }
+    text += "\n";
+  }
+  return text + "\n";
+}
+
+Json PhasesJson(const std::optional<ServerPhases>& phases) {
+  if (!phases) return nullptr;
+  Json json = Json::object();
+  for (int i = 0; i < kNumPriorities; ++i) {
+    const auto priority = static_cast<Priority>(i);
+    if (phases->Count(priority) <= 0) continue;
+    Json* const one = &json[PriorityName(priority)];
+    (*one)["count"] = phases->Count(priority);
+    for (size_t phase = 0; phase < kPhases.size(); ++phase) {
+      const std::optional<double> mean = phases->Mean(priority, phase);
+      (*one)[std::string(kPhases[phase])] = mean ? Json(*mean) : Json(nullptr);
+    }
+  }
+  return json;
 }
 
 std::string Errors(const Summary& s) {
@@ -76,6 +113,7 @@ Json SummaryJson(const Summary& s, const GoodputLimits& limits) {
                {"e2e_s", DistributionJson(s.e2e)},
                {"input_tokens_per_request", DistributionJson(s.input_lengths)},
                {"output_tokens_per_request", DistributionJson(s.output_lengths)},
+               {"server_phase_means_s", PhasesJson(s.phases)},
                {"generator_cpu_s", s.cpu_seconds},
                {"generator_cpu_share", s.cpu_share}};
   if (limits.any()) {
@@ -112,7 +150,7 @@ std::string ReportText(const Report& r) {
     text += MillisecondRow("inter-token latency", s.itl);
     text += MillisecondRow("time per output token", s.tpot);
     text += MillisecondRow("end to end", s.e2e);
-    text += "\n";
+    text += "\n" + PhaseRows(s.phases);
   }
   text += fmt::format("{:<22}{:.2f} % of {} CPUs ({:.3f} CPU seconds)\n", "generator's own CPU",
                       s.cpu_share * 100, r.cpus, s.cpu_seconds);

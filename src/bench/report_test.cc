@@ -66,6 +66,25 @@ TEST(Report, LeavesOutWhatWasNotMeasured) {
   EXPECT_TRUE(nlohmann::json::parse(ReportJson(report))["all"]["ttft_s"].is_null());
 }
 
+TEST(Report, ShowsTheServersPhasesByClass) {
+  EXPECT_THAT(ReportText(Example()), Not(HasSubstr("server's mean")));
+  EXPECT_TRUE(
+      nlohmann::json::parse(ReportJson(Example()))["all"]["server_phase_means_s"].is_null());
+  Report report = Example();
+  report.all.phases.emplace();
+  report.all.phases->sums[1][0] = {.seconds = 3, .count = 2};
+  report.all.phases->sums[1][4] = {.seconds = 0.01, .count = 2};
+  EXPECT_THAT(
+      ReportText(report),
+      HasSubstr("server's mean (ms)         queue formation   prefill    decode    output\n"
+                "medium (2)               1500.00                                    5.00\n\n"));
+  const auto json = nlohmann::json::parse(ReportJson(report))["all"]["server_phase_means_s"];
+  EXPECT_EQ(json.size(), 1U);
+  EXPECT_EQ(json["medium"]["count"], 2);
+  EXPECT_EQ(json["medium"]["queue"], 1.5);
+  EXPECT_TRUE(json["medium"]["decode"].is_null());
+}
+
 TEST(Report, IsJsonForMachines) {
   const auto json = nlohmann::json::parse(ReportJson(Example()));
   EXPECT_EQ(json["all"]["output_tokens_per_s"], 2.0);

@@ -101,6 +101,10 @@ Summary Summarize(const std::vector<const RunResult*>& runs, const GoodputLimits
   for (const RunResult* run : runs) {
     summary.wall_seconds += run->wall_seconds;
     summary.cpu_seconds += run->cpu_seconds;
+    if (run->phases) {
+      if (!summary.phases) summary.phases.emplace();
+      summary.phases->Add(*run->phases);
+    }
     for (const RequestRecord& record : run->records) {
       Count(record, limits, &summary);
       if (record.ok()) samples.Add(record);

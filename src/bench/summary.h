@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/request_record.h"
+#include "bench/server_phases.h"
 #include "bench/statistics.h"
 #include "ropeway/status.h"
 
@@ -33,6 +34,7 @@ struct RunResult {
   double wall_seconds = 0;
   double cpu_seconds = 0;  // The generator's own, user and system.
   bool interrupted = false;
+  std::optional<ServerPhases> phases;  // Where the server tells them.
 };
 
 // Tokens and distributions are of the requests that succeeded. Times in seconds.
@@ -55,6 +57,7 @@ struct Summary {
   Distribution tpot;  // Per request: (latency - ttft) / (output_tokens - 1), from two tokens on.
   Distribution e2e;
   int64_t good = 0;  // Requests within all limits.
+  std::optional<ServerPhases> phases;
 
   double PerSecond(int64_t count) const {
     return wall_seconds > 0 ? static_cast<double>(count) / wall_seconds : 0;
