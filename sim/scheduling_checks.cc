@@ -32,6 +32,7 @@ void SchedulingChecks::OnAdd(const SimRequest& made, uint64_t order, TimePoint n
 void SchedulingChecks::OnEvent(const CoreEvent& event) { events_.push_back(event); }
 
 void SchedulingChecks::OnKill() {
+  starved_ = {};
   requests_.clear();
   events_.clear();
   backlog_since_ = TimePoint::max();
@@ -66,16 +67,15 @@ void SchedulingChecks::AfterStep(const CoreStats& stats, const StepContent& cont
       request.waits = true;
       request.since = begin;
       request.must_start_by = -1;
+    } else if (event.kind == CoreEvent::Kind::kFinished ||
+               event.kind == CoreEvent::Kind::kFailed) {
+      request.ended = true;
     }
   }
   NoteWork(content);
   CheckWaiting(stats);
   CountShares(content, end);
-  for (const CoreEvent& event : events_) {
-    if (event.kind == CoreEvent::Kind::kFinished || event.kind == CoreEvent::Kind::kFailed) {
-      requests_.erase(event.id);
-    }
-  }
+  std::erase_if(requests_, [](const auto& request) { return request.second.ended; });
   events_.clear();
 }
 
@@ -116,7 +116,7 @@ void SchedulingChecks::CheckWaiting(const CoreStats& stats) {
   }
   for (auto& [id, request] : requests_) {
     if (request.started_now) CheckOrder(id, request, half, promoted);
-    if (!request.waits || !request.overdue) continue;
+    if (!request.waits || request.ended || !request.overdue) continue;
     if (request.must_start_by < 0) {
       const auto each = 4 * static_cast<int64_t>(setup_.core.max_model_len) + 2;
       request.must_start_by = busy_steps_ + each * static_cast<int64_t>(requests_.size());
@@ -130,7 +130,8 @@ void SchedulingChecks::CheckWaiting(const CoreStats& stats) {
 void SchedulingChecks::CheckOrder(RequestId started, const Request& its, int64_t half,
                                   int64_t promoted) {
   for (const auto& [id, other] : requests_) {
-    if (!other.waits || may_follow_(id)) continue;
+    // One that gave way before may have resumed in this step, and got no tokens in it.
+    if (!other.waits || other.ended || other.preemptions > 0 || may_follow_(id)) continue;
     if (other.overdue && other.order < its.order && promoted < half) {
       violate_("waiting_bound", Name(started) + " started before " + Name(id) +
                                     ", which came earlier and has waited for max_wait");
@@ -138,8 +139,7 @@ void SchedulingChecks::CheckOrder(RequestId started, const Request& its, int64_t
     if (!has_classes() || its.overdue || other.priority >= its.priority) continue;
     const bool below =
         setup_.strict || starved_[static_cast<size_t>(other.priority)] >= kStarvedSteps;
-    // One that gave way in this step could not start in it.
-    if (!below || other.preemptions > 0) continue;
+    if (!below) continue;
     violate_("class_order", Name(started) + " started before " + Name(id) +
                                 ", whose class is higher and below its share");
   }

@@ -44,6 +44,7 @@ class SchedulingChecks {
     Priority priority = Priority::kMedium;
     uint64_t order = 0;
     bool waits = true;
+    bool ended = false;             // Its end was told in this step, perhaps asked for before it.
     bool started_now = false;       // In this step, for the first time.
     bool overdue = false;           // At this step's begin, while it waited.
     bool promoted = false;          // Started or resumed when it was overdue.

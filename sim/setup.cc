@@ -110,6 +110,7 @@ void DrawScheduling(Random& random, Setup* setup) {
       random, {std::chrono::milliseconds(20), std::chrono::milliseconds(300),
                std::chrono::seconds(2)});
   core.padding = batching.kind == Kind::kStatic && random.Chance(0.5);
+  if (core.padding) ++setup->blocks;  // Its own.
 }
 
 // For so long that shares can be measured, nothing disturbs, and every class has more to do than
