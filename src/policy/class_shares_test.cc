@@ -146,6 +146,31 @@ TEST(ClassSharesTest, ACreditLapsesWithWhoHasItAndSoDoesTheDebt) {
   EXPECT_TRUE(shares.MayClaim(Priority::kLow));
 }
 
+TEST(ClassSharesTest, WhatComesDuringAStepWasNotHeldOffInIt) {
+  ClassShares shares({70, 20, 10}, false);
+  shares.BeginStep({kRuns, kNone, kWants});
+  shares.Charge(Priority::kHigh, 10.0);
+  shares.Charge(Priority::kLow, 90.0);
+  shares.BeginStep({kWants, kNone, kWants});
+  EXPECT_EQ(shares.deficit(Priority::kHigh), 0.0);
+  shares.Charge(Priority::kHigh, 10.0);
+  shares.Charge(Priority::kLow, 90.0);
+  shares.BeginStep({kWants, kNone, kWants});
+  EXPECT_NEAR(shares.deficit(Priority::kHigh), 100.0 * 70 / 80 - 10.0, 1e-6);
+}
+
+TEST(ClassSharesTest, AClassThatIsHeldOffIsPaidBackWithinLimits) {
+  ClassShares shares({70, 20, 10}, false);
+  for (int i = 0; i < 1000; ++i) {
+    shares.BeginStep({kWants, kWants, kWants});
+    shares.Charge(Priority::kLow, 50.0);
+  }
+  shares.BeginStep({kWants, kWants, kWants});
+  EXPECT_NEAR(shares.deficit(Priority::kLow), -128.0 * 50.0, 1e-6);
+  EXPECT_NEAR(shares.deficit(Priority::kHigh) + shares.deficit(Priority::kMedium), 128.0 * 50.0,
+              1e-6);
+}
+
 TEST(ClassSharesTest, DeficitsAddUpToNothingAndAreBounded) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SeededRandom random(seed);

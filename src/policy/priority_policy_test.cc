@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "policy/preemption_limits.h"
@@ -72,6 +73,24 @@ TEST(PriorityPolicyTest, PromotedWorkIsOnNobodysAccount) {
   policy.OnScheduled(low, {.prompt_tokens = 16, .output_tokens = 1, .cost = 100.0});
   policy.BeginStep(queue, running, {});
   EXPECT_EQ(policy.shares().deficit(Priority::kHigh), 0.0);
+}
+
+TEST(PriorityPolicyTest, AClassThatPrefillsWantsMore) {
+  PriorityPolicy policy(kShares, false, true);
+  Sequence high = Running(Priority::kHigh, 0);
+  Sequence low = Waiting(Priority::kLow, 1);
+  std::vector<Sequence*> queue = {&low};
+  std::vector<Sequence*> running = {&high};
+  for (const auto& [state, held_off] :
+       {std::pair(SequenceState::kDecoding, false), std::pair(SequenceState::kPrefilling, true)}) {
+    high.state = state;
+    for (int i = 0; i < 3; ++i) {
+      policy.BeginStep(queue, running, {});
+      policy.OnScheduled(low, {.prompt_tokens = 100, .output_tokens = 0, .cost = 100.0});
+    }
+    policy.BeginStep(queue, running, {});
+    EXPECT_EQ(policy.shares().deficit(Priority::kHigh) > 0.0, held_off);
+  }
 }
 
 TEST(PriorityPolicyTest, OnlyAStrictlyHigherClassPreemptsAndNobodyAPromotedOne) {

@@ -138,6 +138,8 @@ TEST(StepCostTest, SpeedIsCostPerBusySecond) {
   run(400, 8000.0);  // 5 seconds: less than half is forgotten.
   EXPECT_GT(cost.speed(), 3500.0);
   EXPECT_LT(cost.speed(), 5500.0);
+  run(2400, 8000.0);  // 30 more.
+  EXPECT_NEAR(cost.speed(), 8000.0, 400.0);
   run(20, 50.0);  // It stays so slow.
   EXPECT_NEAR(cost.speed(), 50.0, 1.0);
 }
