@@ -15,8 +15,8 @@ bool TenantCounters::WasQueued(const Sequence& sequence) const {
 void TenantCounters::BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
                                TimePoint now) {
   ++step_;
-  std::vector<Tenant*> left;
-  left.swap(in_queue_);
+  were_queued_.swap(in_queue_);
+  in_queue_.clear();
   int64_t least = std::numeric_limits<int64_t>::max();
   uint64_t next_order = next_order_;
   for (const Sequence* sequence : queue) {
@@ -33,7 +33,7 @@ void TenantCounters::BeginStep(std::span<Sequence* const> queue, std::span<Seque
 
   // Of several that left in one step the one with the most service started last.
   const Tenant* last = nullptr;
-  for (const Tenant* tenant : left) {
+  for (const Tenant* tenant : were_queued_) {
     if (tenant->queued_before == step_) continue;
     if (last == nullptr || tenant->counter > last->counter) last = tenant;
   }

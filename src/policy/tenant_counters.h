@@ -62,6 +62,7 @@ class TenantCounters {
 
   std::unordered_map<std::string, Tenant> tenants_;
   std::vector<Tenant*> in_queue_;      // In the last BeginStep, each once.
+  std::vector<Tenant*> were_queued_;   // In the one before; here so that a step allocates nothing.
   const Tenant* last_left_ = nullptr;  // The one that left the queue last.
   int64_t level_ = 0;                  // What tenants that come are lifted to. Never falls.
   uint64_t step_ = 0;
