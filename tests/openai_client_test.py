@@ -544,6 +544,54 @@ class KeyTest(TimedCase):
         self.assertNotIn("sk-right", server.output())
 
 
+    def test_what_a_key_may_use(self):
+        """Classes by OpenAI's names, a ceiling, requests under way, and tokens per minute."""
+        file = tempfile.NamedTemporaryFile("w", prefix="ropeway-keys-", suffix=".toml")
+        self.addCleanup(file.close)
+        for name, more in (("low", 'priority_ceiling = "low"'), ("one", "max_concurrent_requests = 1"),
+                           ("few", "tokens_per_minute = 30")):
+            file.write(f'[[keys]]\nname = "{name}"\nkey = "secret-key-{name}"\n{more}\n')
+        file.flush()
+        server = Server("--api-keys", file.name)
+        self.addCleanup(server.stop)
+
+        def client(name):
+            return server.client(api_key=f"secret-key-{name}")
+
+        chat = {"model": MODEL, "messages": ask("Hello"), "max_tokens": 1}
+        self.assertEqual(client("low").chat.completions.create(**chat, service_tier="auto").service_tier, "flex")
+        self.assertEqual(client("one").chat.completions.create(**chat, service_tier="priority").service_tier,
+                         "priority")
+        self.assertIsNone(client("low").chat.completions.create(**chat).service_tier)
+        with self.assertRaises(openai.PermissionDeniedError) as forbidden:
+            client("low").chat.completions.create(**chat, service_tier="default")
+        self.assertEqual(forbidden.exception.param, "service_tier")
+
+        text = {"model": MODEL, "prompt": [1000] * 20}
+        stream = client("one").completions.create(**text, max_tokens=4000, stream=True,
+                                                  extra_body={"ignore_eos": True})
+        next(iter(stream))
+        server.key = "secret-key-one"
+        queue = json.loads(server.plain("GET", "/v1/queue")[1])
+        self.assertEqual([(r["priority"], r["state"]) for r in queue["requests"]], [("medium", "running")])
+        with self.assertRaises(openai.RateLimitError) as busy:
+            client("one").completions.create(**text, max_tokens=1)
+        self.assertEqual((busy.exception.code, busy.exception.type), ("rate_limit_exceeded", "requests"))
+        stream.close()
+        client("one").with_options(max_retries=20).completions.create(**text, max_tokens=1)
+
+        reply = client("few").completions.with_raw_response.create(**text, max_tokens=20,
+                                                                   extra_body={"ignore_eos": True})
+        self.assertEqual(reply.headers["x-ratelimit-limit-tokens"], "30")
+        self.assertEqual(reply.headers["x-ratelimit-remaining-tokens"], "0")
+        self.assertEqual(reply.headers["x-ropeway-queue-position"], "0")
+        with self.assertRaises(openai.RateLimitError) as spent:
+            client("few").completions.create(**text, max_tokens=1)
+        self.assertEqual(spent.exception.type, "tokens")
+        # 10 too many, of which half a one fills up in a second.
+        self.assertIn(int(spent.exception.response.headers["retry-after"]), range(1, 23))
+
+
 class PrefixCacheTest(TimedCase):
     """Who gets what another request computed: usage says it, and no text ever changes."""
 
