@@ -26,7 +26,7 @@ struct Point {
 };
 
 // Time is stretched so that the requests keep a device of this cost busy for `load` of it.
-double Stretch(std::span<const PrefixRequest> requests, const StepCost& cost, double load) {
+double Stretch(std::span<const PrefixRequest> requests, const StepTime& cost, double load) {
   Duration work{};
   for (const PrefixRequest& r : requests)
     work += cost.OfRequest(r.input_tokens, 0, r.output_tokens);
@@ -110,7 +110,7 @@ Status MeasureCurves(const BenchPrefixesFlags& flags, std::span<const PrefixRequ
     requests = requests.first(std::min(requests.size(), static_cast<size_t>(flags.curve_requests)));
   }
   const InfiniteCache cache = AskInfiniteCache(requests, 0, flags.scale.block_tokens, kBlockTokens);
-  const StepCost cost;
+  const StepTime cost;
   const double stretch = Stretch(requests, cost, flags.curve_load);
   std::vector<Point> points = MakePoints(*pools, WorkingSetBlocks(cache), requests.size());
   std::atomic<size_t> next = 0;

@@ -12,7 +12,7 @@
 #include "bench/queue_growth.h"
 #include "bench/session_figures.h"
 #include "cli/output.h"
-#include "replay/step_cost.h"
+#include "replay/step_time.h"
 
 namespace ropeway {
 namespace {
@@ -24,7 +24,7 @@ constexpr int kMaxInFlight = 10'000;
 constexpr int kQuickPart = 6;  // With --quick the slice is so much shorter.
 
 Duration Work(std::span<const PrefixRequest> requests) {
-  const StepCost cost;
+  const StepTime cost;
   Duration work{};
   for (const PrefixRequest& r : requests)
     work += cost.OfRequest(r.input_tokens, 0, r.output_tokens);

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "kvcache/eviction_queue.h"
-#include "replay/step_cost.h"
+#include "replay/step_time.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
@@ -28,7 +28,7 @@ struct ReplayOptions {
   size_t tier_blocks = 0;  // Of a tier that takes and gives at once; 0: none.
   int max_num_seqs = 64;
   int max_num_batched_tokens = 512;
-  StepCost cost;
+  StepTime cost;
 };
 
 struct ReplayResult {

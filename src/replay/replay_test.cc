@@ -49,7 +49,7 @@ TEST(Replay, FindsAgainWhatWasComputed) {
   EXPECT_EQ(found.computed_rows, 210 - 64 + 3 * 3);
   EXPECT_GE(ToSeconds(found.makespan), 18);
   EXPECT_LT(ToSeconds(found.makespan), 19);
-  const StepCost cost;
+  const StepTime cost;
   EXPECT_EQ(found.saved_work, cost.OfChunk(0, 64));
   EXPECT_EQ(found.work, cost.OfChunk(0, 70) + cost.OfChunk(0, 110) + cost.OfChunk(0, 30));
   ReplayOptions off = Pool(100);
@@ -108,8 +108,8 @@ TEST(Replay, ARequestThatCannotFitIsAnError) {
   EXPECT_EQ(MustReplay(Pool(10), {}).requests, 0);
 }
 
-TEST(StepCost, AddsUpToTheSameWhateverTheChunks) {
-  const StepCost cost;
+TEST(StepTime, AddsUpToTheSameWhateverTheChunks) {
+  const StepTime cost;
   EXPECT_EQ(cost.OfChunk(0, 100), cost.OfChunk(0, 30) + cost.OfChunk(30, 70));
   EXPECT_EQ(cost.OfRequest(100, 0, 1), cost.OfChunk(0, 100));
   EXPECT_EQ(cost.OfRequest(100, 64, 3),
@@ -162,7 +162,7 @@ TEST(NameTier, AReadEndsWithTheFirstBlockThatIsNotThere) {
 
 TEST(VirtualExecutor, TakesTheCostsTimeAndTellsSequencesApart) {
   VirtualClock clock;
-  VirtualExecutor executor(&clock, StepCost{});
+  VirtualExecutor executor(&clock, StepTime{});
   const auto layout = executor.Init(12, 8, 8);
   ASSERT_TRUE(layout.ok());
   EXPECT_EQ(layout->num_blocks, 12);
@@ -181,7 +181,7 @@ TEST(VirtualExecutor, TakesTheCostsTimeAndTellsSequencesApart) {
   EXPECT_EQ(result->sampled[1].sequence, 2U);
   EXPECT_NE(result->sampled[0].token, result->sampled[1].token);
   EXPECT_GE(result->sampled[0].token, VirtualExecutor::kFirstGenerated);
-  EXPECT_EQ(clock.Now(), StepCost{}.OfBatch(batch));
+  EXPECT_EQ(clock.Now(), StepTime{}.OfBatch(batch));
   EXPECT_EQ(executor.rows(), 3);
 }
 

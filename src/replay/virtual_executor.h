@@ -7,7 +7,7 @@
 
 #include "base/virtual_clock.h"
 #include "executor/executor.h"
-#include "replay/step_cost.h"
+#include "replay/step_time.h"
 
 namespace ropeway {
 
@@ -20,7 +20,7 @@ class VirtualExecutor final : public Executor {
   static constexpr TokenId kFirstGenerated = 1 << 20;
 
   // `clock` must outlive it.
-  VirtualExecutor(VirtualClock* clock, const StepCost& cost) : clock_(clock), cost_(cost) {}
+  VirtualExecutor(VirtualClock* clock, const StepTime& cost) : clock_(clock), cost_(cost) {}
 
   StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                           int max_num_seqs) override;
@@ -34,7 +34,7 @@ class VirtualExecutor final : public Executor {
 
  private:
   VirtualClock* const clock_;
-  const StepCost cost_;
+  const StepTime cost_;
   const Batch* batch_ = nullptr;
   int64_t steps_ = 0;
   int64_t rows_ = 0;

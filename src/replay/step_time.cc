@@ -1,18 +1,18 @@
-#include "replay/step_cost.h"
+#include "replay/step_time.h"
 
 namespace ropeway {
 
-Duration StepCost::OfChunk(int64_t start, int64_t tokens) const {
+Duration StepTime::OfChunk(int64_t start, int64_t tokens) const {
   // Each token attends to those before it and to itself.
   const int64_t positions = tokens * start + tokens * (tokens + 1) / 2;
   return prefill * tokens + prefill_position * positions;
 }
 
-Duration StepCost::OfDecode(int64_t position) const {
+Duration StepTime::OfDecode(int64_t position) const {
   return decode + decode_position * (position + 1);
 }
 
-Duration StepCost::OfBatch(const Batch& batch) const {
+Duration StepTime::OfBatch(const Batch& batch) const {
   Duration cost = step;
   for (const BatchItem& item : batch.items) {
     const auto tokens = static_cast<int64_t>(item.tokens.size());
@@ -21,7 +21,7 @@ Duration StepCost::OfBatch(const Batch& batch) const {
   return cost;
 }
 
-Duration StepCost::OfRequest(int64_t prompt, int64_t cached, int64_t output) const {
+Duration StepTime::OfRequest(int64_t prompt, int64_t cached, int64_t output) const {
   // The first token of the answer comes with the prompt's last step.
   const int64_t decodes = output - 1;
   const int64_t positions = decodes * (prompt + 1) + decodes * (decodes - 1) / 2;

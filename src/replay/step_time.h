@@ -1,6 +1,6 @@
 // What a device takes for a step, in virtual time.
-#ifndef ROPEWAY_REPLAY_STEP_COST_H_
-#define ROPEWAY_REPLAY_STEP_COST_H_
+#ifndef ROPEWAY_REPLAY_STEP_TIME_H_
+#define ROPEWAY_REPLAY_STEP_TIME_H_
 
 #include <cstdint>
 
@@ -12,7 +12,7 @@ namespace ropeway {
 // A straight line: so much for the step, for each sequence that decodes, for each token of a
 // prefill chunk, and for each position that one of these attends to. The defaults are those of two
 // Zen 4 cores and SmolLM2-135M (docs/performance.md).
-struct StepCost {
+struct StepTime {
   Duration step = std::chrono::microseconds(1000);
   Duration decode = std::chrono::microseconds(650);
   Duration decode_position = std::chrono::nanoseconds(750);
@@ -29,4 +29,4 @@ struct StepCost {
 
 }  // namespace ropeway
 
-#endif  // ROPEWAY_REPLAY_STEP_COST_H_
+#endif  // ROPEWAY_REPLAY_STEP_TIME_H_
