@@ -63,7 +63,7 @@ TEST(EventWriter, CompletionChunk) {
             json::parse(
                 R"({"id":"id-1","object":"text_completion","created":1700000000,"model":"ser\"ved",
           "choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"stop"}],
-          "ropeway":{"batch_num":9,"seed":5}})"));
+          "ropeway":{"batch_num":9,"seed":5,"batch":3,"batch_size":2}})"));
   EXPECT_EQ(events.Done(), "data: [DONE]\n\n");
 }
 
@@ -90,7 +90,7 @@ TEST(EventWriter, ChatChunk) {
       json::parse(
           R"({"id":"id-1","object":"chat.completion.chunk","created":1700000000,"model":"ser\"ved",
           "choices":[],"usage":{"prompt_tokens":10,"completion_tokens":4,"total_tokens":14,
-          "prompt_tokens_details":{"cached_tokens":2}},"ropeway":{"batch_num":9,"seed":5}})"));
+          "prompt_tokens_details":{"cached_tokens":2}},"ropeway":{"batch_num":9,"seed":5,"batch":3,"batch_size":2}})"));
   EXPECT_EQ(done[1], "[DONE]");
 }
 

@@ -60,7 +60,8 @@ Usage SumUsage(const std::vector<Finish>& finishes, int32_t n);
 std::string AnswerJson(const AnswerHead& head, const std::vector<ChoiceOutput>& choices);
 
 // "usage" and "ropeway" as JSON texts: {"batch_num": the engine step of the first token, or null
-// where there is none, "seed": what the tokens were drawn with}.
+// where there is none, "seed": what the tokens were drawn with, "batch" and "batch_size": see
+// Finish, or null where it never started}.
 std::string UsageJson(const Usage& usage);
 std::string RopewayJson(const Finish& finish);
 // OpenAI's name of the class: "priority", "default" or "flex".

@@ -48,7 +48,7 @@ TEST(AnswerJson, Completion) {
           "choices":[{"index":0,"text":"hello","logprobs":null,"finish_reason":"stop"}],
           "usage":{"prompt_tokens":10,"completion_tokens":4,"total_tokens":14,
                    "prompt_tokens_details":{"cached_tokens":2}},
-          "ropeway":{"batch_num":9,"seed":18446744073709551615}})");
+          "ropeway":{"batch_num":9,"seed":18446744073709551615,"batch":3,"batch_size":2}})");
   EXPECT_EQ(Answer(Head(false), Choice("hello")), expected);
 }
 
@@ -84,6 +84,10 @@ TEST(AnswerJson, NoTokenHasNoBatch) {
   ChoiceOutput choice = Choice("");
   choice.finish.usage.completion_tokens = 0;
   EXPECT_EQ(Answer(Head(false), choice)["ropeway"]["batch_num"], nullptr);
+  EXPECT_EQ(Answer(Head(false), choice)["ropeway"]["batch"], 3);  // It started.
+  choice.finish.batch = 0;
+  EXPECT_EQ(Answer(Head(false), choice)["ropeway"]["batch"], nullptr);
+  EXPECT_EQ(Answer(Head(false), choice)["ropeway"]["batch_size"], nullptr);
 }
 
 TEST(AnswerJson, TextIsEscaped) {
