@@ -63,7 +63,8 @@ TEST_F(HttpChoicesTest, PromptsTimesChoicesInOrder) {
   // Each prompt counts once, of 3 tokens; each choice generates 2.
   EXPECT_EQ(answer["usage"], json::parse(R"({"prompt_tokens":6,"completion_tokens":8,
       "total_tokens":14,"prompt_tokens_details":{"cached_tokens":2}})"));
-  EXPECT_EQ(answer["ropeway"], json::parse(R"({"batch_num":11,"seed":9,"batch":null,"batch_size":null})"));
+  EXPECT_EQ(answer["ropeway"],
+            json::parse(R"({"batch_num":11,"seed":9,"batch":null,"batch_size":null})"));
   const std::vector<Request> submitted = backend_.submitted();
   ASSERT_EQ(submitted.size(), 4U);
   for (const Request& request : submitted) EXPECT_EQ(request.sampling.seed, 9U);
