@@ -369,6 +369,7 @@ bool Scheduler::TakeFirst() {
   Start(first, &prefix);
   if (fresh) --new_places_;
   if (sequence->state == SequenceState::kPrefilling) GiveChunk(sequence);
+  line_.Settle(*policy_);
   return true;
 }
 

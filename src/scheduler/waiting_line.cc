@@ -27,4 +27,14 @@ void WaitingLine::Pop() {
   heap_.pop_back();
 }
 
+void WaitingLine::Settle(const SchedulingPolicy& policy) {
+  while (!heap_.empty()) {
+    const Rank rank = policy.RankOf(*heap_.front().sequence);
+    if (heap_.front().promoted || rank <= heap_.front().rank) return;
+    std::pop_heap(heap_.begin(), heap_.end(), After);
+    heap_.back().rank = rank;
+    std::push_heap(heap_.begin(), heap_.end(), After);
+  }
+}
+
 }  // namespace ropeway

@@ -36,6 +36,11 @@ class WaitingLine {
   const Ranked& front() const { return heap_.front(); }
   void Pop();
 
+  // What was scheduled in this step may have raised ranks (fairness between tenants: the next start
+  // is another one's). Moves those in front back to where they stand now, until the first one's
+  // rank is as it was.
+  void Settle(const SchedulingPolicy& policy);
+
  private:
   std::vector<Ranked> heap_;
 };
