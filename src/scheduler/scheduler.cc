@@ -306,7 +306,12 @@ bool Scheduler::MakeRoom(size_t index) {
 
 void Scheduler::Preempt(const Sequence* victim, PreemptReason reason) {
   Sequence* const sequence = *std::find(running_.begin(), running_.end(), victim);
-  if (sequence->state == SequenceState::kFetching) --num_fetching_;
+  if (sequence->state == SequenceState::kFetching) {
+    --num_fetching_;
+    // Where it was to fetch from this step on.
+    std::erase_if(schedule_.fetches,
+                  [sequence](const Schedule::Fetch& fetch) { return fetch.sequence == sequence; });
+  }
   kv_->Park(sequence);
   mover_->Move(sequence->id, &sequence->state, SequenceEvent::kPreempt);
   ++sequence->preemptions;
