@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "policy/class_shares.h"
 #include "policy/preemption_limits.h"
 #include "scheduler/scheduler.h"
 
@@ -11,9 +12,12 @@ namespace {
 
 std::string Name(RequestId id) { return "request " + std::to_string(id); }
 
-// A class that is there and gets nothing for so many steps is below its share, whatever it was
-// credited before: twice what a class may owe (ClassShares::kMaxDeficit).
-constexpr int64_t kStarvedSteps = 256;
+// A class that is there and gets nothing for so many steps is below its share, whatever it owed
+// before: it owes at most ClassShares::kMaxDeficit mean steps, and pays with its share of each;
+// twice that, because steps differ.
+int64_t StepsToPay(int share) {
+  return static_cast<int64_t>(2 * ClassShares::kMaxDeficit * 100 / share);
+}
 
 constexpr Duration kWarmUp = std::chrono::seconds(5);
 constexpr Duration kShareTime = std::chrono::seconds(30);
@@ -56,8 +60,7 @@ void SchedulingChecks::AfterStep(const CoreStats& stats, const StepContent& cont
       request.run_steps = 0;
     } else if (event.kind == CoreEvent::Kind::kPreempted) {
       if (event.preempt_reason != PreemptReason::kMemory &&
-          (request.run_steps < Scheduler::kMinRunSteps ||
-           request.preemptions >= kMaxPreemptions)) {
+          (request.run_steps < Scheduler::kMinRunSteps || request.preemptions >= kMaxPreemptions)) {
         violate_("ping_pong", Name(event.id) + " gave way for " +
                                   PreemptReasonName(event.preempt_reason) + " after " +
                                   std::to_string(request.run_steps) + " steps, the " +
@@ -67,8 +70,7 @@ void SchedulingChecks::AfterStep(const CoreStats& stats, const StepContent& cont
       request.waits = true;
       request.since = begin;
       request.must_start_by = -1;
-    } else if (event.kind == CoreEvent::Kind::kFinished ||
-               event.kind == CoreEvent::Kind::kFailed) {
+    } else if (event.kind == CoreEvent::Kind::kFinished || event.kind == CoreEvent::Kind::kFailed) {
       request.ended = true;
     }
   }
@@ -122,8 +124,9 @@ void SchedulingChecks::CheckWaiting(const CoreStats& stats) {
       request.must_start_by = busy_steps_ + each * static_cast<int64_t>(requests_.size());
     }
     if (busy_steps_ <= request.must_start_by) continue;
-    violate_("waiting_bound", Name(id) + " has waited for longer than max_wait, and for more steps "
-                                         "than all before it need");
+    violate_("waiting_bound", Name(id) +
+                                  " has waited for longer than max_wait, and for more steps "
+                                  "than all before it need");
   }
 }
 
@@ -137,8 +140,9 @@ void SchedulingChecks::CheckOrder(RequestId started, const Request& its, int64_t
                                     ", which came earlier and has waited for max_wait");
     }
     if (!has_classes() || its.overdue || other.priority >= its.priority) continue;
+    const auto its_class = static_cast<size_t>(other.priority);
     const bool below =
-        setup_.strict || starved_[static_cast<size_t>(other.priority)] >= kStarvedSteps;
+        setup_.strict || starved_[its_class] >= StepsToPay(setup_.class_shares[its_class]);
     if (!below) continue;
     violate_("class_order", Name(started) + " started before " + Name(id) +
                                 ", whose class is higher and below its share");
