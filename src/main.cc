@@ -6,9 +6,13 @@
 #include <exception>
 
 #include "bench/bench_serve_command.h"
+#include "cli/bench_fairness_command.h"
 #include "cli/bench_kernels_command.h"
+#include "cli/bench_long_prompt_command.h"
 #include "cli/bench_prefixes_command.h"
+#include "cli/bench_priorities_command.h"
 #include "cli/bench_sameness_command.h"
+#include "cli/bench_schedulers_command.h"
 #include "cli/bench_sessions_command.h"
 #include "cli/command_line.h"
 #include "cli/completion.h"
@@ -34,8 +38,8 @@ int Main(int argc, char** argv) {
   line.Add(AddRun(line.app(), &run), [&] { return RunRun(run); });
   CLI::App* bench = line.AddGroup(
       "bench",
-      "Measure a server, this machine's kernels, what is kept between requests, or how many "
-      "answers one prompt gets");
+      "Measure a server, this machine's kernels, what is kept between requests, who is served "
+      "when, or how many answers one prompt gets");
   BenchServeFlags bench_serve;
   line.Add(AddBenchServe(bench, &bench_serve), [&] { return RunBenchServe(bench_serve); });
   BenchKernelsFlags bench_kernels;
@@ -49,6 +53,18 @@ int Main(int argc, char** argv) {
   BenchPrefixesFlags bench_prefixes;
   line.Add(AddBenchPrefixes(bench, &bench_prefixes),
            [&] { return RunBenchPrefixes(bench_prefixes); });
+  BenchSchedulersFlags bench_schedulers;
+  line.Add(AddBenchSchedulers(bench, &bench_schedulers),
+           [&] { return RunBenchSchedulers(bench_schedulers); });
+  BenchPrioritiesFlags bench_priorities;
+  line.Add(AddBenchPriorities(bench, &bench_priorities),
+           [&] { return RunBenchPriorities(bench_priorities); });
+  BenchFairnessFlags bench_fairness;
+  line.Add(AddBenchFairness(bench, &bench_fairness),
+           [&] { return RunBenchFairness(bench_fairness); });
+  BenchLongPromptFlags bench_long_prompt;
+  line.Add(AddBenchLongPrompt(bench, &bench_long_prompt),
+           [&] { return RunBenchLongPrompt(bench_long_prompt); });
   PerplexityFlags perplexity;
   line.Add(AddPerplexity(line.app(), &perplexity), [&] { return RunPerplexity(perplexity); });
   InspectFlags inspect;

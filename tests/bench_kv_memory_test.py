@@ -16,6 +16,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 
+import figures_file  # noqa: E402  pylint: disable=wrong-import-position
 import kv_memory  # noqa: E402  pylint: disable=wrong-import-position
 
 ARGS = argparse.Namespace()
@@ -42,7 +43,7 @@ class KvMemoryTest(unittest.TestCase):
 
     def rows(self, reply, name="figures.csv"):
         self.assertEqual(reply.returncode, 0, reply.stderr)
-        return kv_memory.read(self.folder / name)
+        return figures_file.read(self.folder / name)
 
     def test_chats_keep_what_was_said(self):
         csv_file = self.folder / "figures.csv"
@@ -51,14 +52,14 @@ class KvMemoryTest(unittest.TestCase):
         reply = bench("sessions", *small)
         rows = self.rows(reply)
         for contestant in ("stateful", "stateless"):
-            self.assertEqual(kv_memory.single(rows, "chats", contestant, "turns"), 6)
-            self.assertEqual(kv_memory.single(rows, "chats", contestant, "failed"), 0)
-            self.assertEqual([x for x, _ in kv_memory.curve(rows, "chats", contestant, "ttft_p50_s")], [1, 2, 3])
-        prompt = kv_memory.single(rows, "chats", "stateless", "prompt_tokens")
-        self.assertEqual(kv_memory.single(rows, "chats", "stateless", "prefilled_tokens"), prompt)
+            self.assertEqual(figures_file.single(rows, "chats", contestant, "turns"), 6)
+            self.assertEqual(figures_file.single(rows, "chats", contestant, "failed"), 0)
+            self.assertEqual([x for x, _ in figures_file.curve(rows, "chats", contestant, "ttft_p50_s")], [1, 2, 3])
+        prompt = figures_file.single(rows, "chats", "stateless", "prompt_tokens")
+        self.assertEqual(figures_file.single(rows, "chats", "stateless", "prefilled_tokens"), prompt)
         # The second and third prompts repeat one and two turns of more than 48 tokens: of the 6 x 48 tokens
         # and more that are said again, less a block each is computed again.
-        kept = prompt - kv_memory.single(rows, "chats", "stateful", "prefilled_tokens")
+        kept = prompt - figures_file.single(rows, "chats", "stateful", "prefilled_tokens")
         self.assertGreater(kept, 2 * (2 * 32 + 32), prompt)
         self.assertIn("turns/s, stateful over stateless", reply.stdout)
         self.assertIn("| turn |", reply.stdout)
@@ -68,8 +69,9 @@ class KvMemoryTest(unittest.TestCase):
         report = bench("sessions", "--rounds", "0", "--csv", str(csv_file))
         self.assertEqual((report.returncode, report.stderr), (0, ""))
         self.assertIn("- chats, stateful, 2 rounds: `ropeway serve", report.stdout)
-        if kv_memory.pyplot.load():
-            self.assertTrue(kv_memory.draw("sessions", kv_memory.read(csv_file), self.folder / "s.png"))
+        if figures_file.pyplot.load():
+            self.assertTrue(figures_file.draw("sessions", kv_memory.draw_sessions, figures_file.read(csv_file),
+                                              self.folder / "s.png"))
             self.assertGreater((self.folder / "s.png").stat().st_size, 1000)
 
     def test_dialogues_pool_and_restart(self):
@@ -80,20 +82,20 @@ class KvMemoryTest(unittest.TestCase):
         csv_file = self.folder / "figures.csv"
         reply = bench("sessions", "--dialogues", str(file), "--part", "chats", "--mode", "stateful", "--users", "1",
                       "--csv", str(csv_file))
-        self.assertEqual(kv_memory.single(self.rows(reply), "dialogues", "stateful", "turns"), 2)
+        self.assertEqual(figures_file.single(self.rows(reply), "dialogues", "stateful", "turns"), 2)
         reply = bench("sessions", "--part", "pool", "--quick", "--users", "1", "--input-tokens", "16",
                       "--output-tokens", "8", "--history-tokens", "200", "--csv", str(csv_file))
         rows = self.rows(reply)
         for contestant in ("all in the pool", "a third in the pool, disk"):
-            self.assertEqual(kv_memory.single(rows, "pool", contestant, "turns"), 12)  # 3 users, 4 turns.
+            self.assertEqual(figures_file.single(rows, "pool", contestant, "turns"), 12)  # 3 users, 4 turns.
         reply = bench("sessions", "--part", "restart", "--restart-tokens", "320", "--restart-chats", "2", "--csv",
                       str(csv_file))
         rows = self.rows(reply)
-        self.assertEqual(kv_memory.single(rows, "restart", "next turn after a restart", "turns"), 2)
+        self.assertEqual(figures_file.single(rows, "restart", "next turn after a restart", "turns"), 2)
         # The beginning of the chat template may be known.
-        self.assertLessEqual(kv_memory.single(rows, "restart", "full prefill", "cached_tokens"), 2 * 32)
+        self.assertLessEqual(figures_file.single(rows, "restart", "full prefill", "cached_tokens"), 2 * 32)
         # Found again on the disk: 320 tokens of each chat, less the last block or two.
-        self.assertGreater(kv_memory.single(rows, "restart", "next turn after a restart", "cached_tokens"), 2 * 280)
+        self.assertGreater(figures_file.single(rows, "restart", "next turn after a restart", "cached_tokens"), 2 * 280)
         self.assertIn("restart: TTFT of the next turn over a full prefill", reply.stdout)
 
     def test_a_shared_prompt_is_computed_once(self):
@@ -101,11 +103,11 @@ class KvMemoryTest(unittest.TestCase):
         reply = bench("prefixes", "--users", "4", "--requests", "4", "--prompt-tokens", "200", "--tail-tokens", "10",
                       "--output-tokens", "4", "--csv", str(csv_file))
         rows = self.rows(reply)
-        prompt = kv_memory.single(rows, "shared prompt", "cache off", "prompt_tokens")
+        prompt = figures_file.single(rows, "shared prompt", "cache off", "prompt_tokens")
         self.assertGreater(prompt, 4 * 210)
-        self.assertEqual(kv_memory.single(rows, "shared prompt", "cache off", "prefilled_tokens"), prompt)
-        self.assertLessEqual(kv_memory.single(rows, "shared prompt", "cache on", "prefilled_tokens"),
-                             kv_memory.single(rows, "shared prompt", "cache on", "prompt_and_tails_tokens"))
+        self.assertEqual(figures_file.single(rows, "shared prompt", "cache off", "prefilled_tokens"), prompt)
+        self.assertLessEqual(figures_file.single(rows, "shared prompt", "cache on", "prefilled_tokens"),
+                             figures_file.single(rows, "shared prompt", "cache on", "prompt_and_tails_tokens"))
         self.assertIn("prefilled tokens over one prompt and the tails", reply.stdout)
 
     def test_a_trace(self):
@@ -116,18 +118,18 @@ class KvMemoryTest(unittest.TestCase):
         rows = self.rows(reply)
         # Of 90, 90, 26 and 122 tokens 0, 64, 0 and 80 are known: the third block was 26 tokens long, one
         # block of 16 of which is whole.
-        self.assertAlmostEqual(kv_memory.single(rows, "curves", "no bounds", "hit_share"), (64 + 80) / 328, places=4)
+        self.assertAlmostEqual(figures_file.single(rows, "curves", "no bounds", "hit_share"), (64 + 80) / 328, places=4)
         names = {r["contestant"] for r in rows if r["part"] == "curves"}
         self.assertEqual(names, {"no bounds", "cost", "LRU", "cost, tier", "LRU, tier"})
         reply = bench("prefixes", "--part", "slice", "--trace", str(trace), "--slice-start", "1", "--slice-seconds",
                       "3", "--slice-pool", "2", "--csv", str(csv_file))
         rows = self.rows(reply)
-        for contestant in kv_memory.contestants(rows, "slice", "requests"):
-            self.assertEqual(kv_memory.single(rows, "slice", contestant, "requests"), 3)
-        self.assertIn(kv_memory.single(rows, "slice", "cache off", "cached_share"), (None, 0))
+        for contestant in figures_file.contestants(rows, "slice", "requests"):
+            self.assertEqual(figures_file.single(rows, "slice", contestant, "requests"), 3)
+        self.assertIn(figures_file.single(rows, "slice", "cache off", "cached_share"), (None, 0))
         self.assertIn("slice, cache off: time to drain", reply.stdout)
-        if kv_memory.pyplot.load():
-            self.assertTrue(kv_memory.draw("prefixes", rows, self.folder / "p.png"))
+        if figures_file.pyplot.load():
+            self.assertTrue(figures_file.draw("prefixes", kv_memory.draw_prefixes, rows, self.folder / "p.png"))
 
     def test_nonsense_gets_one_sentence(self):
         cases = [("sessions", "--users", "0", "--users"), ("sessions", "--mode", "both", "--mode"),

@@ -73,6 +73,12 @@ TEST(MetricSum, AddsTheSamplesOfOneName) {
   EXPECT_FALSE(MetricSum(kPage, "c", ""));
 }
 
+TEST(MetricLabel, IsOfTheFirstSample) {
+  EXPECT_EQ(MetricLabel(kPage, "a_total", "tier"), "disk");
+  EXPECT_EQ(MetricLabel(kPage, "a_total", "moon"), "");
+  EXPECT_EQ(MetricLabel(kPage, "b", "tier"), "");
+}
+
 TEST(FetchMetrics, AsksBesideTheApi) {
   const FakeServer server([](const FakeRequest& request) {
     return JsonReply(request.path == "/metrics" ? kPage : "{}");

@@ -1,12 +1,11 @@
 #include "bench/conversation.h"
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <numbers>
 #include <utility>
 
 #include "base/random.h"
+#include "bench/random_lengths.h"
 #include "bench/random_prompts.h"
 #include "bench/text_lines.h"
 
@@ -17,20 +16,11 @@ using Json = nlohmann::json;
 
 constexpr int kBytesPerToken = 4;
 
-// Uniform in (0, 1].
-double Uniform(Random* random) {
-  return std::ldexp(static_cast<double>((random->Next64() >> 11) + 1), -53);
-}
-
-// Of a standard normal distribution (Box and Muller 1958).
-double Normal(Random* random) {
-  const double radius = std::sqrt(-2 * std::log(Uniform(random)));
-  return radius * std::cos(2 * std::numbers::pi * Uniform(random));
-}
-
-int DrawLength(Random* random, int median, double spread) {
-  const double drawn = median * std::exp(spread * Normal(random));
-  return static_cast<int>(std::lround(std::clamp(drawn, median / 4.0, median * 4.0)));
+// Cut off at a quarter and at four times the median.
+int DrawAround(Random* random, int median, double spread) {
+  return DrawLength(
+      random,
+      {.median = 1.0 * median, .spread = spread, .least = median / 4.0, .most = 4.0 * median});
 }
 
 // The turn of a dialogue; false where it has no texts.
@@ -61,8 +51,8 @@ Conversation RandomConversation(uint64_t seed, int number, int turns, const Chat
   Conversation conversation;
   for (int i = 0; i < turns; ++i) {
     const int median = i == 0 ? lengths.first_tokens : lengths.user_tokens;
-    const int user = DrawLength(&random, median, lengths.spread);
-    const int answer = DrawLength(&random, lengths.answer_tokens, lengths.spread);
+    const int user = DrawAround(&random, median, lengths.spread);
+    const int answer = DrawAround(&random, lengths.answer_tokens, lengths.spread);
     conversation.push_back(RandomTurn(own_seed, i, user, answer));
   }
   return conversation;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace ropeway {
 namespace {
@@ -11,7 +12,23 @@ namespace {
 std::string Cell(const Figures& figures, const std::string& part, const std::string& contestant,
                  const std::string& x, const FigureColumn& column) {
   const std::optional<double> value = figures.Median(part, contestant, x, column.metric);
-  return value ? fmt::format("{:.{}f}", *value * column.factor, column.decimals) : "";
+  if (!value) return "";
+  std::string text = fmt::format("{:.{}f}", *value * column.factor, column.decimals);
+  if (column.samples.empty()) return text;
+  return text + FewSamplesMark(figures.Median(part, contestant, x, column.samples));
+}
+
+// Leaves out the columns from `first` on that are empty in all rows.
+std::string TableOfWhatIsThere(std::vector<std::string> head,
+                               std::vector<std::vector<std::string>> rows, size_t first) {
+  for (size_t i = head.size(); i-- > first;) {
+    if (!std::all_of(rows.begin(), rows.end(), [i](const auto& row) { return row[i].empty(); })) {
+      continue;
+    }
+    head.erase(head.begin() + static_cast<long>(i));
+    for (auto& row : rows) row.erase(row.begin() + static_cast<long>(i));
+  }
+  return rows.empty() ? "" : MarkdownTable(head, rows);
 }
 
 std::vector<std::string> Parts(const Figures& figures) {
@@ -33,6 +50,10 @@ std::vector<std::string> AboutTexts(const Figures& figures, const std::string& m
 }
 
 }  // namespace
+
+std::string FewSamplesMark(std::optional<double> samples) {
+  return samples && *samples >= kEnoughSamples ? "" : " *";
+}
 
 std::string ReportHead(const std::string& title, const Figures& figures) {
   std::string text = "# " + title + "\n\n";
@@ -59,19 +80,34 @@ std::string ContestantTable(const Figures& figures, const std::string& part,
                             const std::vector<FigureColumn>& columns) {
   const std::vector<std::string> contestants = figures.Contestants(part);
   std::vector<std::string> head = {"contestant"};
+  for (const FigureColumn& column : columns) head.push_back(column.title);
   std::vector<std::vector<std::string>> rows;
-  rows.reserve(contestants.size());
-  for (const std::string& contestant : contestants) rows.push_back({contestant});
-  for (const FigureColumn& column : columns) {
-    std::vector<std::string> cells;
-    for (const std::string& contestant : contestants) {
-      cells.push_back(Cell(figures, part, contestant, column.x, column));
+  for (const std::string& contestant : contestants) {
+    std::vector<std::string>& row = rows.emplace_back();
+    row.push_back(contestant);
+    for (const FigureColumn& column : columns) {
+      row.push_back(Cell(figures, part, contestant, column.x, column));
     }
-    if (std::all_of(cells.begin(), cells.end(), [](const auto& c) { return c.empty(); })) continue;
-    head.push_back(column.title);
-    for (size_t i = 0; i < rows.size(); ++i) rows[i].push_back(cells[i]);
   }
-  return rows.empty() ? "" : MarkdownTable(head, rows);
+  return TableOfWhatIsThere(std::move(head), std::move(rows), 1);
+}
+
+std::string PlacesTable(const Figures& figures, const std::string& part, const std::string& name,
+                        const std::vector<FigureColumn>& columns) {
+  std::vector<std::string> head = {"contestant", name};
+  for (const FigureColumn& column : columns) head.push_back(column.title);
+  std::vector<std::vector<std::string>> rows;
+  for (const std::string& contestant : figures.Contestants(part)) {
+    for (const std::string& x : figures.Places(part, columns[0].metric)) {
+      if (x.empty() || !figures.Median(part, contestant, x, columns[0].metric)) continue;
+      std::vector<std::string>& row = rows.emplace_back();
+      row = {contestant, x};
+      for (const FigureColumn& column : columns) {
+        row.push_back(Cell(figures, part, contestant, x, column));
+      }
+    }
+  }
+  return TableOfWhatIsThere(std::move(head), std::move(rows), 2);
 }
 
 std::string PlaceTable(const Figures& figures, const std::string& part, const std::string& name,

@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_BENCH_FIGURE_REPORT_H_
 #define ROPEWAY_BENCH_FIGURE_REPORT_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,16 @@ struct FigureColumn {
   double factor = 1;
   int decimals = 0;
   std::string x = {};
+  // The metric that says of how many samples it is: with fewer than kEnoughSamples it is marked
+  // with a star. "": it is not marked.
+  std::string samples = {};
 };
+
+inline constexpr double kEnoughSamples = 200;
+// What the star means; stands below a page's tables.
+inline constexpr char kFewSamplesNote[] = "\n\\* of fewer than 200 samples\n";
+// A star where `samples` are too few, or not told; else nothing.
+std::string FewSamplesMark(std::optional<double> samples);
 
 // The title, the machine, the dates, and for each part and contestant its rounds and command line.
 std::string ReportHead(const std::string& title, const Figures& figures);
@@ -28,6 +38,11 @@ std::string ReportHead(const std::string& title, const Figures& figures);
 // nobody has a figure are left out. "" where the part was not run.
 std::string ContestantTable(const Figures& figures, const std::string& part,
                             const std::vector<FigureColumn>& columns);
+
+// A row for each place of `part` and contestant where columns[0].metric was measured; column.x is
+// not used. `name`: of the places. "" where nothing was.
+std::string PlacesTable(const Figures& figures, const std::string& part, const std::string& name,
+                        const std::vector<FigureColumn>& columns);
 
 // A row for each place of `part` where `column.metric` was measured, a column for each contestant;
 // column.x is not used. `name`: of the places. "" where nothing was.

@@ -47,6 +47,16 @@ std::optional<double> Figures::Median(const std::string& part, const std::string
   return Describe(std::move(values)).p50;
 }
 
+std::optional<double> Figures::Value(const std::string& part, const std::string& contestant,
+                                     int round, const std::string& x,
+                                     const std::string& metric) const {
+  for (const Figure& f : all_) {
+    if (f.part != part || f.contestant != contestant || f.round != round || f.x != x) continue;
+    if (f.metric == metric) return Number<double>(f.value);
+  }
+  return std::nullopt;
+}
+
 std::string Figures::Text(const std::string& part, const std::string& contestant,
                           const std::string& metric) const {
   std::string text;

@@ -33,6 +33,9 @@ class Figures {
   // Over the rounds; none where there is no such figure.
   std::optional<double> Median(const std::string& part, const std::string& contestant,
                                const std::string& x, const std::string& metric) const;
+  // Of one round alone.
+  std::optional<double> Value(const std::string& part, const std::string& contestant, int round,
+                              const std::string& x, const std::string& metric) const;
   // The last one.
   std::string Text(const std::string& part, const std::string& contestant,
                    const std::string& metric) const;

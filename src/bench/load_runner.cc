@@ -21,9 +21,9 @@ using boost::system::error_code;
 // The state of one run. All of it belongs to the thread in Run().
 class LiveRun {
  public:
-  LiveRun(const HttpClient* client, const std::string& path, const LoadShape& shape,
+  LiveRun(LoadRunner::ClientOf client_of, const std::string& path, const LoadShape& shape,
           const LoadRunner::BodyOf& body_of, Progress* progress, int run_num)
-      : client_(client),
+      : client_of_(std::move(client_of)),
         path_(path),
         shape_(shape),
         body_of_(body_of),
@@ -43,6 +43,7 @@ class LiveRun {
     if (progress_ != nullptr) WaitForProgress();
     io_.run();
     RunResult result;
+    result.begin = start_;
     result.wall_seconds = Elapsed();
     result.cpu_seconds = ProcessCpuSeconds() - cpu;
     result.interrupted = interrupted_;
@@ -59,14 +60,20 @@ class LiveRun {
     return {label_, shape_.count, done_, failed_, sent_ - done_, Elapsed()};
   }
 
+  // Nothing further is to be sent.
+  bool stopped() const { return shape_.arrivals.empty() && shape_.stop.stop_requested(); }
+
   // The requests that are due: in a closed loop always all of them.
-  int due() const { return shape_.arrivals.empty() ? shape_.count : arrived_; }
+  int due() const {
+    if (stopped()) return sent_;
+    return shape_.arrivals.empty() ? shape_.count : arrived_;
+  }
 
   // Sends what is due and has a place.
   void Dispatch() {
     while (!interrupted_ && sent_ < due() && sent_ - done_ < shape_.concurrency) {
       const int seq = sent_++;
-      const auto call = std::make_shared<HttpCall>(client_, &io_);
+      const auto call = std::make_shared<HttpCall>(client_of_(seq), &io_);
       calls_.insert(call.get());
       asio::co_spawn(io_, Ask(seq, call), [this, call](const std::exception_ptr&) {
         calls_.erase(call.get());
@@ -121,7 +128,9 @@ class LiveRun {
     StopIfDone();
   }
 
-  bool Ended() const { return done_ == shape_.count || (interrupted_ && done_ == sent_); }
+  bool Ended() const {
+    return done_ == shape_.count || ((interrupted_ || stopped()) && done_ == sent_);
+  }
 
   // Lets io_.run() return: nothing is left to wait for.
   void StopIfDone() {
@@ -131,7 +140,7 @@ class LiveRun {
     ticks_.cancel();
   }
 
-  const HttpClient* const client_;
+  const LoadRunner::ClientOf client_of_;
   const std::string& path_;
   const LoadShape& shape_;
   const LoadRunner::BodyOf& body_of_;
@@ -165,7 +174,9 @@ LoadRunner::LoadRunner(const HttpClient* client, std::string path, LoadShape sha
       progress_(progress) {}
 
 RunResult LoadRunner::Run(int run_num, const std::string& label) {
-  LiveRun run(client_, path_, shape_, body_of_, progress_, run_num);
+  ClientOf client_of = client_of_;
+  if (!client_of) client_of = [this](int) { return client_; };
+  LiveRun run(std::move(client_of), path_, shape_, body_of_, progress_, run_num);
   return run.Run(label);
 }
 

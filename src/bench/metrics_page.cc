@@ -29,6 +29,20 @@ std::optional<double> MetricSum(std::string_view page, std::string_view name,
   return sum;
 }
 
+std::string MetricLabel(std::string_view page, std::string_view name, std::string_view label) {
+  while (!page.empty()) {
+    const std::string_view line = page.substr(0, page.find('\n'));
+    page.remove_prefix(std::min(page.size(), line.size() + 1));
+    if (!line.starts_with(name) || !line.substr(name.size()).starts_with('{')) continue;
+    const std::string key = std::string(label) + "=\"";
+    const size_t begin = line.find(key, name.size());
+    if (begin == std::string_view::npos) return "";
+    const std::string_view value = line.substr(begin + key.size());
+    return std::string(value.substr(0, value.find('"')));
+  }
+  return "";
+}
+
 std::string FetchMetrics(const BaseUrl& url, const std::string& api_key, bool insecure) {
   BaseUrl root = url;
   root.path.clear();

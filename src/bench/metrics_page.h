@@ -15,6 +15,9 @@ namespace ropeway {
 std::optional<double> MetricSum(std::string_view page, std::string_view name,
                                 std::string_view label);
 
+// The value of `label` in the first sample of `name`; "" where there is none.
+std::string MetricLabel(std::string_view page, std::string_view name, std::string_view label);
+
 // The page of the server at `url`, whose path is left out; "" where it has none. `insecure`: any
 // certificate will do.
 std::string FetchMetrics(const BaseUrl& url, const std::string& api_key = "", bool insecure = true);

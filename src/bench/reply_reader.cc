@@ -61,6 +61,9 @@ bool ReadCounts(const Json& json, RequestRecord* record) {
   if (const Json& batch = Member(Member(json, "ropeway"), "batch_num"); batch.is_number_integer()) {
     record->batch_num = batch.get<int64_t>();
   }
+  if (const Json& size = Member(Member(json, "ropeway"), "batch_size"); size.is_number_integer()) {
+    record->batch_size = size.get<int64_t>();
+  }
   const Json& usage = Member(json, "usage");
   if (!usage.is_object()) return false;
   record->input_tokens = Count(Member(usage, "prompt_tokens"));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "bench/request_record.h"
 #include "bench/server_phases.h"
 #include "bench/statistics.h"
@@ -33,6 +34,7 @@ struct RunResult {
   std::vector<RequestRecord> records;  // By seq.
   double wall_seconds = 0;
   double cpu_seconds = 0;  // The generator's own, user and system.
+  TimePoint begin{};       // Of RealClock: what `due` counts from.
   bool interrupted = false;
   std::optional<ServerPhases> phases;  // Where the server tells them.
 };

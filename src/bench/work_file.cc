@@ -21,6 +21,7 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxLineBytes = size_t{64} << 20;
 constexpr double kMaxTokens = 100e6;
+constexpr double kMaxClient = 1e6;
 
 // A whole number of tokens; -1 for anything else.
 int TokenCount(double value) {
@@ -105,7 +106,7 @@ std::string_view ReadPrompt(const Json& line, bool chat, Prompt* prompt) {
 
 struct Column {
   const char* name;
-  enum Meaning { kInput, kOutput, kSeconds, kMilliseconds, kDate } meaning;
+  enum Meaning { kInput, kOutput, kSeconds, kMilliseconds, kDate, kClient } meaning;
 };
 
 constexpr std::array kColumns = {
@@ -114,7 +115,7 @@ constexpr std::array kColumns = {
     Column{"GeneratedTokens", Column::kOutput}, Column{"num_decode_tokens", Column::kOutput},
     Column{"output_tokens", Column::kOutput},   Column{"output_length", Column::kOutput},
     Column{"arrival_s", Column::kSeconds},      Column{"TIMESTAMP", Column::kDate},
-    Column{"timestamp", Column::kMilliseconds},
+    Column{"timestamp", Column::kMilliseconds}, Column{"client", Column::kClient},
 };
 
 // Puts one field into `entry`. False: its text is none of its kind.
@@ -125,6 +126,10 @@ bool TakeField(Column::Meaning meaning, const std::string& text, TraceEntry* ent
   }
   const std::optional<double> value = Number(text);
   if (!value) return false;
+  if (meaning == Column::kClient) {
+    if (!(*value >= 0 && *value <= kMaxClient) || *value != std::floor(*value)) return false;
+    entry->client = static_cast<int>(*value);
+  }
   if (meaning == Column::kSeconds) entry->arrival = *value;
   if (meaning == Column::kMilliseconds) entry->arrival = *value / 1000;
   if (meaning == Column::kInput) entry->input_tokens = TokenCount(*value);

@@ -25,6 +25,7 @@ struct TraceEntry {
   std::optional<double> arrival;  // Seconds after the first entry's.
   // Names of the prompt's consecutive blocks of equal length; equal names are equal contents.
   std::vector<uint64_t> hash_ids;
+  int client = 0;  // Whose request it is, where the trace tells: 0 and above.
 };
 
 struct Trace {
@@ -36,8 +37,8 @@ struct Trace {
 // length) of a CSV file with a header, or of JSON lines. Lengths stand in the columns ContextTokens
 // or num_prefill_tokens or input_tokens or input_length, and GeneratedTokens or num_decode_tokens
 // or output_tokens or output_length; arrivals, where there are any, in arrival_s (seconds),
-// TIMESTAMP (date and time) or timestamp (milliseconds). JSON lines may have hash_ids too. A length
-// of 0 counts as 1.
+// TIMESTAMP (date and time) or timestamp (milliseconds); clients, likewise, in client. JSON lines
+// may have hash_ids too. A length of 0 counts as 1.
 StatusOr<Trace> ReadTrace(const std::string& path, int limit, int max_tokens);
 
 }  // namespace ropeway

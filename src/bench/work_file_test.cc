@@ -91,6 +91,7 @@ TEST_F(WorkFileTest, ReadsTheOtherTraces) {
   ASSERT_TRUE(arena.ok()) << arena.status().message();
   EXPECT_EQ(arena->entries[1].arrival, 0.5);
   EXPECT_EQ(arena->entries[1].input_tokens, 36);
+  EXPECT_EQ(arena->entries[0].client, 13);
 
   auto lengths = ReadTrace(
       Write("num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio\n74,918,992,0.08\n"), 9,
@@ -115,7 +116,8 @@ TEST_F(WorkFileTest, RefusesATraceByItsLine) {
   for (const char* text :
        {"a,b\n1,2\n", "input_tokens,output_tokens\n1\n", "input_tokens,output_tokens\n1,x\n",
         "input_tokens,output_tokens\n-1,2\n", "input_tokens,output_tokens\n1.5,2\n",
-        "input_tokens,output_tokens\n1e99,2\n", "input_tokens,output_tokens,arrival_s\n1,2,nan\n",
+        "input_tokens,output_tokens\n1e99,2\n", "client,input_tokens,output_tokens\nx,1,2\n",
+        "input_tokens,output_tokens,arrival_s\n1,2,nan\n",
         "TIMESTAMP,input_tokens,output_tokens\n2023-13-16 10:00:00,1,2\n", "{\n{}\n",
         "{\"input_length\": 6, \"output_length\": 5, \"hash_ids\": [-1]}\n",
         "{\"input_length\": 6, \"output_length\": 5, \"hash_ids\": 1}\n"}) {

@@ -5,15 +5,19 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "bench/figure_report.h"
 #include "bench/metrics_page.h"
+#include "bench/verdict.h"
 #include "cli/flags.h"
 #include "cli/output.h"
 #include "core/batch.h"
@@ -130,14 +134,15 @@ Status BenchPieces::Open() {
   return Save();
 }
 
-StatusOr<TestedServer> BenchPieces::StartRopeway(const std::vector<std::string>& extra) const {
+StatusOr<TestedServer> BenchPieces::StartRopeway(const std::vector<std::string>& extra,
+                                                 const std::string& key) const {
   const uint16_t port = FreePort();
   std::vector<std::string> command = {OwnProgram(), "serve",
                                       "--model",    model_path_,
                                       "--threads",  std::to_string(threads_),
                                       "--port",     std::to_string(port)};
   command.insert(command.end(), extra.begin(), extra.end());
-  return Start(command, port);
+  return Start(command, port, key);
 }
 
 StatusOr<TestedServer> BenchPieces::StartLlama(int places, int place_tokens) const {
@@ -156,14 +161,15 @@ StatusOr<TestedServer> BenchPieces::Reach() const {
   return Connect(std::move(server));
 }
 
-StatusOr<TestedServer> BenchPieces::Start(const std::vector<std::string>& command,
-                                          uint16_t port) const {
+StatusOr<TestedServer> BenchPieces::Start(const std::vector<std::string>& command, uint16_t port,
+                                          const std::string& key) const {
   auto child = ChildServer::Start(command, port, kStartPatience);
   if (!child.ok()) return child.status();
   TestedServer server;
   server.command = CommandText(command);
   server.url = (*child)->url();
   server.child = *std::move(child);
+  server.key = key;
   return Connect(std::move(server));
 }
 
@@ -174,7 +180,7 @@ StatusOr<TestedServer> BenchPieces::Connect(TestedServer server) const {
   load.timeout = flags_.timeout;
   auto options = CheckFlags(load);
   if (!options.ok()) return options.status();
-  auto client = HttpClient::Open(server.url, "", /*insecure=*/false);
+  auto client = HttpClient::Open(server.url, server.key, /*insecure=*/false);
   if (!client.ok()) return client.status();
   server.client = *std::move(client);
   auto facts = ProbeServer(*server.client, *options);
@@ -248,6 +254,56 @@ void CacheWatch::AddFigures(const Figure& where, Figures* figures) const {
   figures->Add(where, "disk_read_mib", grown("ropeway_kv_disk_read_bytes_total") / kMib);
   figures->Add(where, "disk_written_mib", grown("ropeway_kv_disk_written_bytes_total") / kMib);
   figures->Add(where, "disk_lost_blocks", grown("ropeway_kv_disk_lost_blocks_total"));
+}
+
+SchedulerWatch::SchedulerWatch(const TestedServer* server)
+    : server_(server), begin_(clock_.Now()), before_(Page()) {}
+
+std::string SchedulerWatch::Page() const { return FetchMetrics(server_->url, server_->key); }
+
+void SchedulerWatch::AddFigures(const Figure& where, Figures* figures) const {
+  const double seconds = ToSeconds(clock_.Now() - begin_);
+  const std::string after = Page();
+  const auto grown = [&](const char* metric, const char* label) -> std::optional<double> {
+    const auto now = MetricSum(after, metric, label);
+    if (!now) return std::nullopt;
+    return *now - MetricSum(before_, metric, label).value_or(0);
+  };
+  const auto add = [&](const char* name, std::optional<double> value) {
+    if (value) figures->Add(where, name, *value);
+  };
+  add("place_share", Ratio(grown("ropeway_place_seconds_total", "state=\"used\""),
+                           grown("ropeway_place_seconds_total", "state=\"all\"")));
+  add("busy_share", Ratio(grown("ropeway_busy_seconds_total", ""), seconds));
+  add("preemptions", grown("ropeway_num_preemptions_total", ""));
+  add("recomputed_tokens", grown("ropeway_recomputed_tokens_total", ""));
+  add("mean_step_s", Ratio(grown("ropeway_step_time_seconds_sum", ""),
+                           grown("ropeway_step_time_seconds_count", "")));
+  const std::string kernels = MetricLabel(after, "ropeway_engine_info", "kernels");
+  if (!kernels.empty()) figures->Add(where, "kernels", kernels);
+  add("rows_per_step",
+      Ratio(grown("ropeway_step_rows_sum", ""), grown("ropeway_step_rows_count", "")));
+}
+
+StatusOr<std::vector<int>> ParseCounts(const std::string& flag, const std::string& text, int most) {
+  std::vector<int> counts;
+  std::string_view rest = text;
+  for (;;) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    int value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size() || value < 1 || value > most ||
+        (!counts.empty() && value <= counts.back())) {
+      return InvalidArgument(
+          fmt::format("--{}: expected rising whole numbers from 1 to {}, with commas between, not "
+                      "'{}'",
+                      flag, most, text),
+          flag);
+    }
+    counts.push_back(value);
+    if (word.size() == rest.size()) return counts;
+    rest.remove_prefix(word.size() + 1);
+  }
 }
 
 }  // namespace ropeway

@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "bench/child_server.h"
 #include "bench/cpu_time.h"
 #include "bench/figures.h"
 #include "bench/http_client.h"
 #include "bench/load_options.h"
+#include "bench/put_load.h"
 #include "bench/server_probe.h"
 #include "cli/engine_flags.h"
 #include "ropeway/status.h"
@@ -46,8 +48,11 @@ struct TestedServer {
   std::unique_ptr<ChildServer> child;  // Null: it was there.
   BaseUrl url;
   std::string command;  // Without folders; "" where it was there.
+  std::string key;      // Of its API; "": none is asked for.
   std::unique_ptr<HttpClient> client;
   ServerFacts facts;
+
+  LoadTarget target() const { return {client.get(), &facts}; }
 };
 
 // Starts servers and keeps figures. Thread rule: one thread at a time.
@@ -58,8 +63,9 @@ class BenchPieces {
   // Finds the model and reads the figures to go on with.
   Status Open();
 
-  // `ropeway serve` of this program with `extra` flags.
-  StatusOr<TestedServer> StartRopeway(const std::vector<std::string>& extra) const;
+  // `ropeway serve` of this program with `extra` flags; `key`: one of the API keys that these name.
+  StatusOr<TestedServer> StartRopeway(const std::vector<std::string>& extra,
+                                      const std::string& key = "") const;
   // llama-server with so many places of `place_tokens` tokens each.
   StatusOr<TestedServer> StartLlama(int places, int place_tokens) const;
   // The server of --base-url.
@@ -93,7 +99,8 @@ class BenchPieces {
   Figures* figures() { return &figures_; }
 
  private:
-  StatusOr<TestedServer> Start(const std::vector<std::string>& command, uint16_t port) const;
+  StatusOr<TestedServer> Start(const std::vector<std::string>& command, uint16_t port,
+                               const std::string& key = "") const;
   StatusOr<TestedServer> Connect(TestedServer server) const;
 
   const BenchPieceFlags flags_;
@@ -128,6 +135,28 @@ class CacheWatch {
   const BaseUrl url_;
   const std::string before_;
 };
+
+// What the scheduler did between two looks at a server's metrics.
+class SchedulerWatch {
+ public:
+  // `server` must outlive it.
+  explicit SchedulerWatch(const TestedServer* server);
+  // Adds place_share (of max_num_seqs, while requests waited), busy_share, preemptions,
+  // recomputed_tokens, mean_step_s, rows_per_step and kernels, as far as the server tells.
+  void AddFigures(const Figure& where, Figures* figures) const;
+
+ private:
+  std::string Page() const;
+
+  const TestedServer* const server_;
+  const RealClock clock_;
+  const TimePoint begin_;
+  const std::string before_;
+};
+
+// A list such as "1,2,16": rising whole numbers of at least 1 and at most `most`. kInvalidArgument
+// naming `flag` (without dashes) for anything else.
+StatusOr<std::vector<int>> ParseCounts(const std::string& flag, const std::string& text, int most);
 
 }  // namespace ropeway
 

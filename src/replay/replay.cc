@@ -63,8 +63,9 @@ class Replayer {
     core.tier = tier_ ? &*tier_ : nullptr;
     core.check_integrity = false;  // In the end, not whenever it is idle.
     if (Status status = EngineCore::CheckOptions(core, *layout); !status.ok()) return status;
-    core_ = std::make_unique<EngineCore>(core, *layout, &executor_, &policy_, &clock_,
-                                         [this](std::vector<CoreEvent> events) {
+    core_ = std::make_unique<EngineCore>(core, *layout, &executor_,
+                                         options_.policy != nullptr ? options_.policy : &fcfs_,
+                                         &clock_, [this](std::vector<CoreEvent> events) {
                                            for (const CoreEvent& event : events) Note(event);
                                          });
     return {};
@@ -80,6 +81,7 @@ class Replayer {
       request.spec.params.temperature = 0;
       request.arrival = next_.arrival;
       request.cache_root = root_;
+      request.tenant = std::move(next_.tenant);
       if (Status status = core_->Add(std::move(request)); !status.ok()) return status;
       if (asked_ < count_) next_ = request_of_(asked_);
     }
@@ -87,6 +89,9 @@ class Replayer {
   }
 
   void Note(const CoreEvent& event) {
+    if (event.kind == CoreEvent::Kind::kToken && options_.on_token) {
+      options_.on_token(event.id - 1, clock_.Now());
+    }
     if (event.kind == CoreEvent::Kind::kFailed && failure_.ok()) failure_ = event.status;
     if (event.kind != CoreEvent::Kind::kFinished) return;
     ++result_.requests;
@@ -112,7 +117,7 @@ class Replayer {
   VirtualClock clock_;
   VirtualExecutor executor_;
   std::optional<NameTier> tier_;
-  FcfsPolicy policy_;
+  FcfsPolicy fcfs_;
   const BlockName root_{};  // All share.
   std::unique_ptr<EngineCore> core_;
   ReplayRequest next_;  // The first that did not arrive yet.

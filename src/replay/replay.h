@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "kvcache/eviction_queue.h"
+#include "policy/scheduling_policy.h"
 #include "replay/step_time.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
@@ -19,6 +21,7 @@ struct ReplayRequest {
   TimePoint arrival{};
   std::vector<TokenId> prompt;
   int32_t output_tokens = 1;
+  std::string tenant = {};
 };
 
 struct ReplayOptions {
@@ -29,6 +32,9 @@ struct ReplayOptions {
   int max_num_seqs = 64;
   int max_num_batched_tokens = 512;
   StepTime cost;
+  SchedulingPolicy* policy = nullptr;  // Null: first come, first served. Must outlive the replay.
+  // Called with each token of an answer: of which request, counted from 0, and when. Empty: not.
+  std::function<void(size_t request, TimePoint at)> on_token = nullptr;
 };
 
 struct ReplayResult {

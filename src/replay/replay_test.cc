@@ -99,6 +99,50 @@ TEST(Replay, TheSameRequestsGiveTheSameFigures) {
   EXPECT_EQ(one.requests, 40);
 }
 
+// Tenant "b" first, whatever arrived first.
+class BFirst final : public SchedulingPolicy {
+ public:
+  const char* name() const override { return "b first"; }
+  void BeginStep(std::span<Sequence* const>, std::span<Sequence* const>, TimePoint) override {}
+  Rank RankOf(const Sequence& sequence) const override {
+    return {{sequence.tenant == "b" ? 0 : 1, static_cast<int64_t>(sequence.order), 0}};
+  }
+  bool MayPreempt(const Sequence&, const Sequence&) const override { return false; }
+  size_t PickVictim(std::span<const Sequence* const> candidates) const override {
+    return candidates.size() - 1;
+  }
+  void OnScheduled(const Sequence&, const ScheduledWork&) override {}
+  void OnFinished(const Sequence&, bool) override {}
+};
+
+TEST(Replay, TellsTokensAndAsksThePolicyOfTenants) {
+  std::vector<ReplayRequest> requests;
+  for (int i = 0; i < 6; ++i) {
+    requests.push_back(Ask(0, Ids(100 * i, 20), 3));
+    requests.back().tenant = i < 5 ? "a" : "b";
+  }
+  std::vector<size_t> order;
+  std::vector<TimePoint> times;
+  ReplayOptions options = Pool(100);
+  options.max_num_seqs = 1;
+  options.on_token = [&](size_t request, TimePoint at) {
+    order.push_back(request);
+    times.push_back(at);
+  };
+  MustReplay(options, requests);
+  ASSERT_EQ(order.size(), 18U);
+  EXPECT_EQ(order[0], 0U);
+  EXPECT_EQ(order[15], 5U);
+  EXPECT_GT(times[0], TimePoint{});
+  for (size_t i = 1; i < times.size(); ++i) EXPECT_GT(times[i], times[i - 1]);
+  order.clear();
+  BFirst policy;
+  options.policy = &policy;
+  MustReplay(options, requests);
+  EXPECT_EQ(order[0], 5U);
+  EXPECT_EQ(order[3], 0U);
+}
+
 TEST(Replay, ARequestThatCannotFitIsAnError) {
   const std::vector<ReplayRequest> requests = {Ask(0, Ids(0, 200))};
   const auto result = Replay(Pool(10), 1, [&](size_t i) { return requests[i]; });

@@ -1,0 +1,115 @@
+#include "bench/put_load.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/test_fake_server.h"
+
+namespace ropeway {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+class PutLoadTest : public testing::Test {
+ protected:
+  explicit PutLoadTest(FakeServer::Script script = WellBehaved) : server_(std::move(script)) {
+    client_ = *HttpClient::Open(*ParseBaseUrl(server_.url()), "first-key", false);
+    facts_.model = "fake";
+    facts_.ignore_eos = true;
+    facts_.overhead = 5;
+  }
+
+  LoadTarget target() const { return {client_.get(), &facts_}; }
+
+  Load Small(int count, int in_flight) const {
+    Load load;
+    load.shape.count = count;
+    load.shape.concurrency = in_flight;
+    load.asked = [](int seq) { return Asked{10 + seq, 2, seq % 2 == 0 ? "high" : ""}; };
+    return load;
+  }
+
+  std::vector<Json> Bodies() const {
+    std::vector<Json> bodies;
+    for (const FakeRequest& request : server_.requests())
+      bodies.push_back(Json::parse(request.body));
+    return bodies;
+  }
+
+  FakeServer server_;
+  std::unique_ptr<HttpClient> client_;
+  ServerFacts facts_;
+};
+
+TEST_F(PutLoadTest, AsksWhatTheLoadSays) {
+  const auto run = PutLoad(target(), Small(3, 1));
+  ASSERT_TRUE(run.ok()) << run.status().message();
+  EXPECT_EQ(run->records[2].input_tokens, 12);
+  const std::vector<Json> bodies = Bodies();
+  ASSERT_EQ(bodies.size(), 3U);
+  EXPECT_EQ(bodies[0]["priority"], "high");
+  EXPECT_FALSE(bodies[1].contains("priority"));
+  EXPECT_EQ(bodies[1]["max_tokens"], 2);
+  EXPECT_EQ(bodies[1]["ignore_eos"], true);
+  EXPECT_NE(bodies[0]["prompt"], bodies[1]["prompt"]);
+  // The same load again is the same, another run of it is not.
+  ASSERT_TRUE(PutLoad(target(), Small(1, 1)).ok());
+  EXPECT_EQ(Bodies()[3], bodies[0]);
+  Load other = Small(1, 1);
+  other.run_num = 2;
+  ASSERT_TRUE(PutLoad(target(), other).ok());
+  EXPECT_NE(Bodies()[4]["prompt"], bodies[0]["prompt"]);
+}
+
+TEST_F(PutLoadTest, EachRequestMayHaveAClientOfItsOwn) {
+  const auto second = *HttpClient::Open(*ParseBaseUrl(server_.url()), "second-key", false);
+  Load load = Small(2, 1);
+  load.client_of = [&](int seq) { return seq == 0 ? client_.get() : second.get(); };
+  ASSERT_TRUE(PutLoad(target(), load).ok());
+  EXPECT_THAT(server_.requests()[0].headers, HasSubstr("Bearer first-key"));
+  EXPECT_THAT(server_.requests()[1].headers, HasSubstr("Bearer second-key"));
+}
+
+TEST_F(PutLoadTest, TheBackgroundEndsWithTheForeground) {
+  Load background = Small(100000, 2);
+  Load foreground = Small(5, 1);
+  foreground.run_num = 2;
+  const auto runs = PutLoadBeside(target(), background, 0.05, foreground);
+  ASSERT_TRUE(runs.ok()) << runs.status().message();
+  EXPECT_EQ(runs->foreground.records.size(), 5U);
+  EXPECT_GE(runs->background.records.size(), 2U);
+  EXPECT_LT(runs->background.records.size(), 100000U);
+  EXPECT_GE(runs->offset(), 0.05);
+  for (const RequestRecord& record : runs->background.records) EXPECT_TRUE(record.ok());
+  EXPECT_EQ(server_.requests().size(), runs->background.records.size() + 5);
+}
+
+TEST_F(PutLoadTest, TheBackgroundAloneEndsInTime) {
+  const auto run = PutLoadFor(target(), Small(100000, 2), 0.1);
+  ASSERT_TRUE(run.ok());
+  EXPECT_GE(run->wall_seconds, 0.1);
+  EXPECT_LT(run->records.size(), 100000U);
+}
+
+class RefusingTest : public PutLoadTest {
+ protected:
+  RefusingTest()
+      : PutLoadTest([](const FakeRequest&) {
+          return JsonReply(R"({"error":{"message":"no room"}})", 429);
+        }) {}
+};
+
+TEST_F(RefusingTest, AFailedRequestFailsTheLoad) {
+  const auto run = PutLoad(target(), Small(2, 2));
+  ASSERT_FALSE(run.ok());
+  EXPECT_THAT(run.status().message(), HasSubstr("HTTP 429: no room"));
+  EXPECT_FALSE(PutLoadFor(target(), Small(2, 1), 0.01).ok());
+}
+
+}  // namespace
+}  // namespace ropeway
