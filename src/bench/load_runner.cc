@@ -39,6 +39,7 @@ class LiveRun {
     const double cpu = ProcessCpuSeconds();
     start_ = clock_.Now();
     Dispatch();
+    StopIfDone();  // It may have been stopped before it began.
     if (!shape_.arrivals.empty()) WaitForArrival();
     if (progress_ != nullptr) WaitForProgress();
     io_.run();

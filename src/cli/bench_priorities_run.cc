@@ -37,6 +37,12 @@ constexpr int kQuickUrgent = 120;
 constexpr double kQuickAloneSeconds = 12;
 constexpr int kQuickTexts = 6;
 
+template <typename Measured>
+auto Timed(const Figure& where, const Measured& measured) {
+  const Timing timing(where);
+  return measured();
+}
+
 class PrioritiesBench {
  public:
   explicit PrioritiesBench(const BenchPrioritiesFlags& flags)
@@ -318,12 +324,6 @@ class PrioritiesBench {
     figures->Add(where, "least_longest_gap_s", least_longest_gap_);
     low_texts_.clear();
     return pieces_.Save();
-  }
-
-  template <typename Measured>
-  static auto Timed(const Figure& where, const Measured& measured) {
-    const Timing timing(where);
-    return measured();
   }
 
   const BenchPrioritiesFlags flags_;
