@@ -1,34 +1,18 @@
-<<<<<<<< HEAD:src/replay/step_time.cc
 #include "replay/step_time.h"
 
 namespace ropeway {
 
 Duration StepTime::OfChunk(int64_t start, int64_t tokens) const {
-========
-#include "replay/device_cost.h"
-
-namespace ropeway {
-
-Duration DeviceCost::OfChunk(int64_t start, int64_t tokens) const {
->>>>>>>> f2c83fe (replay: its device's cost is no StepCost; a load that is stopped before it begins ends):src/replay/device_cost.cc
   // Each token attends to those before it and to itself.
   const int64_t positions = tokens * start + tokens * (tokens + 1) / 2;
   return prefill * tokens + prefill_position * positions;
 }
 
-<<<<<<<< HEAD:src/replay/step_time.cc
 Duration StepTime::OfDecode(int64_t position) const {
   return decode + decode_position * (position + 1);
 }
 
 Duration StepTime::OfBatch(const Batch& batch) const {
-========
-Duration DeviceCost::OfDecode(int64_t position) const {
-  return decode + decode_position * (position + 1);
-}
-
-Duration DeviceCost::OfBatch(const Batch& batch) const {
->>>>>>>> f2c83fe (replay: its device's cost is no StepCost; a load that is stopped before it begins ends):src/replay/device_cost.cc
   Duration cost = step;
   for (const BatchItem& item : batch.items) {
     const auto tokens = static_cast<int64_t>(item.tokens.size());
@@ -37,11 +21,7 @@ Duration DeviceCost::OfBatch(const Batch& batch) const {
   return cost;
 }
 
-<<<<<<<< HEAD:src/replay/step_time.cc
 Duration StepTime::OfRequest(int64_t prompt, int64_t cached, int64_t output) const {
-========
-Duration DeviceCost::OfRequest(int64_t prompt, int64_t cached, int64_t output) const {
->>>>>>>> f2c83fe (replay: its device's cost is no StepCost; a load that is stopped before it begins ends):src/replay/device_cost.cc
   // The first token of the answer comes with the prompt's last step.
   const int64_t decodes = output - 1;
   const int64_t positions = decodes * (prompt + 1) + decodes * (decodes - 1) / 2;

@@ -1,11 +1,6 @@
 // What a device takes for a step, in virtual time.
-<<<<<<<< HEAD:src/replay/step_time.h
 #ifndef ROPEWAY_REPLAY_STEP_TIME_H_
 #define ROPEWAY_REPLAY_STEP_TIME_H_
-========
-#ifndef ROPEWAY_REPLAY_DEVICE_COST_H_
-#define ROPEWAY_REPLAY_DEVICE_COST_H_
->>>>>>>> f2c83fe (replay: its device's cost is no StepCost; a load that is stopped before it begins ends):src/replay/device_cost.h
 
 #include <cstdint>
 
@@ -17,11 +12,7 @@ namespace ropeway {
 // A straight line: so much for the step, for each sequence that decodes, for each token of a
 // prefill chunk, and for each position that one of these attends to. The defaults are those of two
 // Zen 4 cores and SmolLM2-135M (docs/performance.md).
-<<<<<<<< HEAD:src/replay/step_time.h
 struct StepTime {
-========
-struct DeviceCost {
->>>>>>>> f2c83fe (replay: its device's cost is no StepCost; a load that is stopped before it begins ends):src/replay/device_cost.h
   Duration step = std::chrono::microseconds(1000);
   Duration decode = std::chrono::microseconds(650);
   Duration decode_position = std::chrono::nanoseconds(750);
@@ -38,8 +29,4 @@ struct DeviceCost {
 
 }  // namespace ropeway
 
-<<<<<<<< HEAD:src/replay/step_time.h
 #endif  // ROPEWAY_REPLAY_STEP_TIME_H_
-========
-#endif  // ROPEWAY_REPLAY_DEVICE_COST_H_
->>>>>>>> f2c83fe (replay: its device's cost is no StepCost; a load that is stopped before it begins ends):src/replay/device_cost.h
