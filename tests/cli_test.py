@@ -292,7 +292,8 @@ class CompletionTest(unittest.TestCase):
             self.assertIn(command, commands)
         self.assertEqual(self.complete("ser"), ["serve"])
         self.assertEqual(self.complete("serve", "--max-num-b"), ["--max-num-batched-tokens"])
-        self.assertEqual(self.complete("bench", ""), ["serve", "kernels", "sameness", "sessions", "prefixes", "--help", "--config"])
+        self.assertEqual(self.complete("bench", ""), ["serve", "kernels", "sameness", "sessions", "prefixes", "schedulers", "priorities",
+                                                      "fairness", "long-prompt", "--help", "--config"])
         self.assertIn("--num-prompts", self.complete("bench", "serve", "--n"))
         self.assertEqual(self.complete("serve", "--log-level", "w"), ["warn"])
         self.assertEqual(self.complete("serve", "--port", ""), [])
@@ -337,7 +338,8 @@ class CompletionTest(unittest.TestCase):
             return [offer.split(":")[0] for offer in reply.stdout.splitlines()]
         self.assertIn("serve", complete(""))
         self.assertIn("--max-num-batched-tokens", complete("serve", "--max"))
-        self.assertEqual(complete("bench", ""), ["serve", "kernels", "sameness", "sessions", "prefixes", "--help", "--config"])
+        self.assertEqual(complete("bench", ""), ["serve", "kernels", "sameness", "sessions", "prefixes", "schedulers", "priorities",
+                                                      "fairness", "long-prompt", "--help", "--config"])
         self.assertEqual(complete("serve", "--log-level", ""), ["debug", "info", "warn", "error"])
         self.assertEqual(complete("serve", "--model", ""), ["FILES"])
         self.assertEqual(complete("serve", "--port", ""), [])

@@ -18,7 +18,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "flags.md"
-SECTION = re.compile(r"(^## `(ropeway[a-z ]*)`\n(?:(?!## ).*\n)*?```text\n)((?:(?!```).*\n)*)(```$)", re.M)
+SECTION = re.compile(r"(^## `(ropeway[a-z -]*)`\n(?:(?!## ).*\n)*?```text\n)((?:(?!```).*\n)*)(```$)", re.M)
 
 
 def help_of(program, command):
@@ -30,7 +30,7 @@ def commands(program, command="ropeway"):
     """`command` and all commands below it."""
     yield command
     listed = re.search(r"^Commands:\n((?:  .*\n)+)", help_of(program, command), re.M)
-    for line in re.findall(r"^  (\w+)", listed.group(1), re.M) if listed else []:
+    for line in re.findall(r"^  ([\w-]+)", listed.group(1), re.M) if listed else []:
         yield from commands(program, f"{command} {line}")
 
 

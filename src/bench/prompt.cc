@@ -35,7 +35,6 @@ std::string RequestBody(const RequestShape& shape, const Prompt& prompt, uint64_
   std::string body = fmt::format(R"({{"model":{},{},"temperature":{})", Quoted(shape.model),
                                  Question(shape.chat, prompt), shape.temperature);
   if (prompt.max_tokens > 0) body += fmt::format(R"(,"max_tokens":{})", prompt.max_tokens);
-  if (!prompt.priority.empty()) body += fmt::format(R"(,"priority":"{}")", prompt.priority);
   // Within 31 bits: not every server takes more.
   if (shape.temperature != 0) body += fmt::format(R"(,"seed":{})", seed & 0x7FFFFFFF);
   if (shape.ignore_eos) body += R"(,"ignore_eos":true)";

@@ -17,7 +17,6 @@ struct Prompt {
   std::vector<int32_t> ids;
   std::string messages;  // A JSON array of chat messages.
   int max_tokens = 0;    // 0: the request names no bound.
-  std::string priority;  // "high", "medium" or "low"; "": the request names none.
 
   // As the CSV shows it: the text, or the JSON of ids or messages.
   std::string Shown() const;

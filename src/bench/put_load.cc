@@ -58,10 +58,10 @@ std::string BodyOf(const LoadTarget& target, const Load& load, int seq) {
   shape.ignore_eos = target.facts->ignore_eos;
   shape.temperature = load.temperature;
   const Asked asked = load.asked(seq);
+  shape.priority = asked.priority;
   const RandomPrompts prompts(load.seed, target.facts->prompt_ids, target.facts->overhead);
   Prompt prompt = prompts.Make(load.run_num, seq, asked.input_tokens);
   prompt.max_tokens = asked.output_tokens;
-  prompt.priority = asked.priority;
   return RequestBody(shape, prompt, load.seed);
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -11,6 +12,7 @@
 #include "bench/load_runner.h"
 #include "bench/server_probe.h"
 #include "bench/summary.h"
+#include "ropeway/request.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
@@ -19,7 +21,7 @@ namespace ropeway {
 struct Asked {
   int input_tokens = 1;
   int output_tokens = 1;
-  std::string priority = {};  // "": none is named.
+  std::optional<Priority> priority = {};  // Absent: none is named.
 };
 
 // What goes to a server: how many requests, when, and each one's lengths. The prompts are random

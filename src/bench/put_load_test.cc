@@ -31,7 +31,11 @@ class PutLoadTest : public testing::Test {
     Load load;
     load.shape.count = count;
     load.shape.concurrency = in_flight;
-    load.asked = [](int seq) { return Asked{10 + seq, 2, seq % 2 == 0 ? "high" : ""}; };
+    load.asked = [](int seq) {
+      Asked asked{10 + seq, 2};
+      if (seq % 2 == 0) asked.priority = Priority::kHigh;
+      return asked;
+    };
     return load;
   }
 
@@ -53,7 +57,7 @@ TEST_F(PutLoadTest, AsksWhatTheLoadSays) {
   EXPECT_EQ(run->records[2].input_tokens, 12);
   const std::vector<Json> bodies = Bodies();
   ASSERT_EQ(bodies.size(), 3U);
-  EXPECT_EQ(bodies[0]["priority"], "high");
+  EXPECT_EQ(bodies[0]["priority"], 0);  // As vLLM has it: lower is earlier.
   EXPECT_FALSE(bodies[1].contains("priority"));
   EXPECT_EQ(bodies[1]["max_tokens"], 2);
   EXPECT_EQ(bodies[1]["ignore_eos"], true);

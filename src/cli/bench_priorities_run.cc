@@ -121,7 +121,7 @@ class PrioritiesBench {
     return CompareTexts(contestant);
   }
 
-  Asked Ask(const char* priority) const {
+  Asked Ask(Priority priority) const {
     return {flags_.prompt_tokens, flags_.output_tokens, priority};
   }
 
@@ -132,7 +132,7 @@ class PrioritiesBench {
     load.seed = flags_.pieces.seed;
     load.run_num = run_num;
     load.temperature = flags_.temperature;
-    load.asked = [this](int) { return Ask("medium"); };
+    load.asked = [this](int) { return Ask(Priority::kMedium); };
     return load;
   }
 
@@ -143,7 +143,7 @@ class PrioritiesBench {
     load.shape.concurrency = kMaxInFlight;
     load.asked = [this, kinds = DealKinds(Mix64(flags_.pieces.seed, static_cast<uint64_t>(run_num)),
                                           count, shares)](int seq) {
-      return Ask(priorities::kClasses[kinds[static_cast<size_t>(seq)]]);
+      return Ask(static_cast<Priority>(kinds[static_cast<size_t>(seq)]));
     };
     return load;
   }
@@ -153,7 +153,7 @@ class PrioritiesBench {
     Load load = MakeLoad(run_num, kEndless);
     load.shape.concurrency = 2 * flags_.places;
     load.shape.keep_text = true;
-    load.asked = [this](int) { return Ask("low"); };
+    load.asked = [this](int) { return Ask(Priority::kLow); };
     return load;
   }
 
@@ -161,14 +161,14 @@ class PrioritiesBench {
 
   // The figures of all requests, and of each class at x.
   void AddByClass(const RunResult& run, const Load& load, const Figure& where) {
-    for (const char* cls : priorities::kClasses) {
+    for (const Priority cls : {Priority::kHigh, Priority::kMedium, Priority::kLow}) {
       std::vector<const RequestRecord*> records;
       for (const RequestRecord& record : run.records) {
         if (load.asked(record.seq).priority == cls) records.push_back(&record);
       }
       if (records.empty()) continue;
       Figure at = where;
-      at.x = cls;
+      at.x = PriorityName(cls);
       AddTimes(records, at, pieces_.figures());
     }
   }
@@ -198,7 +198,8 @@ class PrioritiesBench {
     Load load = MakeLoad(kUnloadedRun, ForPeer(flags_.unloaded_requests, peer));
     load.shape.concurrency = 1;
     load.asked = [this](int) {
-      return Asked{flags_.prompt_tokens, std::min(kUnloadedOutput, flags_.output_tokens), "high"};
+      return Asked{flags_.prompt_tokens, std::min(kUnloadedOutput, flags_.output_tokens),
+                   Priority::kHigh};
     };
     const auto run = Timed(where, [&] { return PutLoad(server.target(), load); });
     if (!run.ok()) return run.status();
