@@ -30,6 +30,9 @@ void SchedulingChecks::OnAdd(const SimRequest& made, uint64_t order, TimePoint n
   request.priority = made.request.priority;
   request.order = order;
   request.since = now;
+  request.is_long = setup_.core.long_prefill_threshold > 0 &&
+                    static_cast<int>(made.request.prompt.size()) >
+                        setup_.core.long_prefill_threshold;
   requests_[made.request.id] = request;
 }
 
@@ -47,7 +50,9 @@ void SchedulingChecks::AfterStep(const CoreStats& stats, const StepContent& cont
   if (stats.last_rows > 0) ++busy_steps_;
   for (auto& [id, request] : requests_) {
     request.started_now = false;
-    request.overdue = request.waits && begin - request.since >= setup_.core.max_wait;
+    const bool overdue = begin - request.since >= setup_.core.max_wait;
+    request.overdue = request.waits && overdue;
+    request.promoted = request.promoted || (!request.waits && overdue);
   }
   for (const CoreEvent& event : events_) {
     const auto it = requests_.find(event.id);
@@ -58,6 +63,7 @@ void SchedulingChecks::AfterStep(const CoreStats& stats, const StepContent& cont
       request.started_now = true;
       request.promoted = request.overdue;
       request.run_steps = 0;
+      request.since = begin;
     } else if (event.kind == CoreEvent::Kind::kPreempted) {
       if (event.preempt_reason != PreemptReason::kMemory &&
           (request.run_steps < Scheduler::kMinRunSteps || request.preemptions >= kMaxPreemptions)) {
@@ -74,7 +80,7 @@ void SchedulingChecks::AfterStep(const CoreStats& stats, const StepContent& cont
       request.ended = true;
     }
   }
-  NoteWork(content);
+  NoteWork(content, begin);
   CheckWaiting(stats);
   CountShares(content, end);
   std::erase_if(requests_, [](const auto& request) { return request.second.ended; });
@@ -82,17 +88,18 @@ void SchedulingChecks::AfterStep(const CoreStats& stats, const StepContent& cont
 }
 
 // Who computes, runs: also those that resumed, of which no event tells.
-void SchedulingChecks::NoteWork(const StepContent& content) {
+void SchedulingChecks::NoteWork(const StepContent& content, TimePoint begin) {
   std::array<bool, kNumPriorities> there{};
   std::array<bool, kNumPriorities> worked{};
   for (const auto& [id, request] : requests_) there[static_cast<size_t>(request.priority)] = true;
-  const auto runs = [this](uint64_t id) -> Request* {
+  const auto runs = [this, begin](uint64_t id) -> Request* {
     const auto it = requests_.find(id);
     if (it == requests_.end()) return nullptr;
     if (it->second.waits) {
-      it->second.promoted = it->second.overdue;
+      it->second.promoted = it->second.promoted || it->second.overdue;
       it->second.run_steps = 0;
     }
+    it->second.since = begin;
     it->second.waits = false;
     it->second.must_start_by = -1;
     return &it->second;
@@ -111,13 +118,12 @@ void SchedulingChecks::NoteWork(const StepContent& content) {
 }
 
 void SchedulingChecks::CheckWaiting(const CoreStats& stats) {
-  const int64_t half = (stats.limit + 1) / 2;
   int64_t promoted = 0;  // At most: some may have run their least.
   for (const auto& [id, request] : requests_) {
     if (!request.waits && request.promoted) ++promoted;
   }
   for (auto& [id, request] : requests_) {
-    if (request.started_now) CheckOrder(id, request, half, promoted);
+    if (request.started_now) CheckOrder(id, request, stats.limit, promoted);
     if (!request.waits || request.ended || !request.overdue) continue;
     if (request.must_start_by < 0) {
       const auto each = 4 * static_cast<int64_t>(setup_.core.max_model_len) + 2;
@@ -130,16 +136,26 @@ void SchedulingChecks::CheckWaiting(const CoreStats& stats) {
   }
 }
 
-void SchedulingChecks::CheckOrder(RequestId started, const Request& its, int64_t half,
+void SchedulingChecks::CheckOrder(RequestId started, const Request& its, int64_t limit,
                                   int64_t promoted) {
+  const int64_t half = (limit + 1) / 2;
   for (const auto& [id, other] : requests_) {
     // One that gave way before may have resumed in this step, and got no tokens in it.
     if (!other.waits || other.ended || other.preemptions > 0 || may_follow_(id)) continue;
-    if (other.overdue && other.order < its.order && promoted < half) {
+    // A higher class may pass it where nobody has to give way to it, in half the places.
+    const auto later = std::count_if(requests_.begin(), requests_.end(), [&](const auto& each) {
+      return !each.second.waits && !each.second.ended && each.second.order > other.order;
+    });
+    // Those that go before it, of such as it.
+    const auto first = std::count_if(requests_.begin(), requests_.end(), [&](const auto& each) {
+      return each.second.waits && (each.second.overdue || each.second.promoted) &&
+             each.second.order < other.order;
+    });
+    if (other.overdue && other.order < its.order && promoted + first < half && later > limit / 2) {
       violate_("waiting_bound", Name(started) + " started before " + Name(id) +
                                     ", which came earlier and has waited for max_wait");
     }
-    if (!has_classes() || its.overdue || other.priority >= its.priority) continue;
+    if (!has_classes() || its.overdue || other.priority >= its.priority || other.is_long) continue;
     const auto its_class = static_cast<size_t>(other.priority);
     const bool below =
         setup_.strict || starved_[its_class] >= StepsToPay(setup_.class_shares[its_class]);

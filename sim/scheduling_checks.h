@@ -15,8 +15,9 @@
 namespace ropeway::sim {
 
 // The checks, by the name under which a violation is reported:
-//   waiting_bound  a request waited on after its max_wait although a later one started and half the
-//                  places were not taken by such as it, or for more steps than all before it need
+//   waiting_bound  a request waited on after its max_wait although a later one started and more
+//                  than half the places were taken by such, not by such as it; or for more steps
+//                  than all before it need
 //   class_order    a request of a lower class started while one of a higher class waited that was
 //                  below its share
 //   shares         the classes' parts of the work were not their shares, over 30 s in which all of
@@ -47,17 +48,18 @@ class SchedulingChecks {
     bool ended = false;             // Its end was told in this step, perhaps asked for before it.
     bool started_now = false;       // In this step, for the first time.
     bool overdue = false;           // At this step's begin, while it waited.
-    bool promoted = false;          // Started or resumed when it was overdue.
-    TimePoint since{};              // While it waits.
+    bool promoted = false;          // Started or resumed when it was overdue, or was so since.
+    TimePoint since{};              // It waits, in the queue or for a chunk.
+    bool is_long = false;           // Others may pass it while the long ones' budget is spent.
     int64_t must_start_by = -1;     // In busy steps; negative: it is not overdue.
     int32_t run_steps = 0;          // Since it started or resumed.
     int32_t preemptions = 0;
   };
 
   bool has_classes() const { return setup_.policy.find("priority") == 0; }
-  void NoteWork(const StepContent& content);
+  void NoteWork(const StepContent& content, TimePoint begin);
   void CheckWaiting(const CoreStats& stats);
-  void CheckOrder(RequestId started, const Request& its, int64_t half, int64_t promoted);
+  void CheckOrder(RequestId started, const Request& its, int64_t limit, int64_t promoted);
   void CountShares(const StepContent& content, TimePoint end);
 
   const Setup& setup_;

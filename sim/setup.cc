@@ -94,7 +94,8 @@ void DrawScheduling(Random& random, Setup* setup) {
     core.attention_weight = OneOf(random, {0.0, 0.002, 0.06});
     core.learn_cost = random.Chance(0.5);
     if (random.Chance(0.3)) core.max_queued_tokens = random.Between(100, 5000);
-    for (size_t c = 0; c < core.class_parts.size() && setup->policy.find("priority") == 0; ++c) {
+    core.has_classes = setup->policy.find("priority") == 0;
+    for (size_t c = 0; c < core.class_parts.size() && core.has_classes && !setup->strict; ++c) {
       core.class_parts[c] = setup->class_shares[c] / 100.0;
     }
   }

@@ -77,7 +77,7 @@ Setup MakeSetup(uint64_t seed, Plant plant);
 inline bool InOrderOfArrival(const Setup& setup) {
   return setup.policy == "fcfs" && setup.core.max_wait == Duration::max() &&
          setup.core.batching.kind == BatchFormerOptions::Kind::kContinuous &&
-         setup.core.batch_control == "fixed";
+         setup.core.long_prefill_threshold == 0 && setup.core.batch_control == "fixed";
 }
 
 // One line with all of it.

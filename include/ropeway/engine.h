@@ -103,6 +103,10 @@ class Engine {
   // under way goes on, but is not kept. kNotFound: the tenant has no such session.
   Status CloseSession(const std::string& id, const std::string& tenant = "");
 
+  // All requests have been submitted: a static or dynamic batch that fills begins with what is
+  // there. Requests that come later are not waited for either. Returns at once.
+  void Flush();
+
   // Refuses new requests from now on, and waits until all accepted ones ended or `deadline` is
   // over; what still runs then is cancelled. Returns kDeadlineExceeded if anything had to be
   // cancelled.

@@ -80,6 +80,7 @@ class PromptsRun {
       ++ended_;
       refused_.push_back({index, std::move(refused)});
     }
+    if (next_ == prompts_.size()) engine_->Flush();  // No batch waits for more.
   }
 
   // False where nothing has ended.

@@ -54,10 +54,11 @@ struct Sequence {
   uint64_t first_token_step = 0;  // 0: no token yet.
 
   // The scheduler's.
-  TimePoint queued_since{};  // While waiting or preempted.
+  // Since when it waits: in the queue, or running and without work.
+  TimePoint queued_since{};
   int32_t run_steps = 0;     // Steps with work for it since it started or resumed.
-  // Waited its time out: it goes before later ones, and its work is on nobody's account, until it
-  // has run for a while.
+  // Waited its time out, and has precedence: it goes before later ones, and its work is on nobody's
+  // account, until it has run for a while.
   bool promoted = false;
   bool long_prefill = false;  // Much of it is to be computed: see SchedulerOptions.
   // What the pool has of its ids, as of a while ago; for ranking while it waits.

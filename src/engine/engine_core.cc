@@ -36,6 +36,7 @@ SchedulerOptions SchedulerOptionsOf(const EngineCoreOptions& options) {
           .long_prefill_budget = options.long_prefill_budget,
           .preempt_max_generated = options.preempt_max_generated,
           .max_wait = options.max_wait,
+          .has_classes = options.has_classes,
           .class_parts = options.class_parts,
           .attention_weight = options.attention_weight,
           .learn_cost = options.learn_cost,
@@ -257,10 +258,10 @@ void EngineCore::Impl::Insert(CoreRequest request) {
 }
 
 void EngineCore::Impl::ReserveEvents(size_t sequences) {
-  // Each that runs can be preempted or started, and be scored, get a token and end; each other one
-  // can end.
+  // Each that runs can be preempted twice or started, and be scored, get a token and end; each other
+  // one can end.
   const size_t running = std::min(sequences, static_cast<size_t>(options_.max_num_seqs));
-  const size_t most = events_.size() + sequences + 4 * running;
+  const size_t most = events_.size() + sequences + 6 * running;
   if (events_.capacity() < most) events_.reserve(2 * most);
 }
 
@@ -526,7 +527,9 @@ bool EngineCore::Impl::EndsAt(const Sequence& sequence, TokenId token) const {
 void EngineCore::Impl::End(Sequence* sequence, SequenceEvent event, FinishReason reason,
                            Status status) {
   transfers_.Cancel(sequence);
-  scheduler_.Remove(sequence, event);
+  // A stop string ends it as an end token does; the engine only learns of it later.
+  const bool stopped = event == SequenceEvent::kAbort && reason == FinishReason::kStop;
+  scheduler_.Remove(sequence, event, event == SequenceEvent::kEnd || stopped);
   const bool failed = event == SequenceEvent::kFail;
   CoreEvent& e =
       AddEvent(failed ? CoreEvent::Kind::kFailed : CoreEvent::Kind::kFinished, sequence->id);

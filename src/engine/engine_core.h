@@ -89,6 +89,7 @@ struct EngineCoreOptions {
   int long_prefill_budget = 64;
   int32_t preempt_max_generated = std::numeric_limits<int32_t>::max();
   Duration max_wait = Duration::max();  // Who would wait longer is refused.
+  bool has_classes = false;
   ClassParts class_parts{};
   double attention_weight = 0.0;
   bool learn_cost = false;

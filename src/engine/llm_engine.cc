@@ -149,6 +149,7 @@ class LlmEngine::Impl {
 
   StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink);
   bool TryCancel(RequestId id);
+  void Flush() { loop_.Flush(); }
   Status Drain(std::chrono::nanoseconds deadline);
   Health GetHealth() const;
   std::string MetricsText() const;
@@ -428,8 +429,8 @@ std::string LlmEngine::Impl::MetricsText() const {
 int LlmEngine::Impl::RetryAfterSeconds() const {
   const CoreStats stats = loop_.stats();
   const double places = std::max(1, std::min(config_.options.max_num_seqs, stats.running));
-  const double too_long = stats.wait_seconds[static_cast<size_t>(Priority::kMedium)] -
-                          ToSeconds(config_.options.max_wait);
+  const double longest = *std::max_element(stats.wait_seconds.begin(), stats.wait_seconds.end());
+  const double too_long = longest - ToSeconds(config_.options.max_wait);
   const double seconds =
       too_long > 0 ? too_long : loop_.mean_run_seconds() * (queued_.load() + 1) / places;
   return static_cast<int>(std::clamp(std::ceil(seconds), 1.0, double{kMaxRetryAfterSeconds}));
@@ -549,6 +550,7 @@ std::string LlmEngine::MetricsText() const {
 }
 
 int LlmEngine::RetryAfterSeconds() const { return impl_->RetryAfterSeconds(); }
+void LlmEngine::Flush() { impl_->Flush(); }
 Status LlmEngine::Drain(std::chrono::nanoseconds deadline) { return impl_->Drain(deadline); }
 int32_t LlmEngine::max_model_len() const { return impl_->max_model_len(); }
 const std::string& LlmEngine::served_name() const { return impl_->config().served_name; }

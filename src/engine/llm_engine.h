@@ -74,6 +74,8 @@ class LlmEngine final : public Backend {
                                               bool add_special) const override;
   StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const override;
   Status Drain(std::chrono::nanoseconds deadline) override;
+  // See Engine::Flush.
+  void Flush();
 
   // As Cancel; false where no such request is under way.
   bool TryCancel(RequestId id);

@@ -99,8 +99,10 @@ void SetScheduling(const EngineOptions& options, EngineCoreOptions* core) {
   core->step_target = options.step_target;
   core->attention_weight = StepCost::kFirstWeight;
   core->learn_cost = true;
-  const bool classes = options.policy.find("priority") != std::string::npos;
-  for (size_t i = 0; classes && i < core->class_parts.size(); ++i) {
+  // Where the class only breaks another policy's ties, it says little about waits.
+  core->has_classes = options.policy == "priority" || options.policy.starts_with("priority+");
+  const bool parts = core->has_classes && !options.strict_priority;
+  for (size_t i = 0; parts && i < core->class_parts.size(); ++i) {
     core->class_parts[i] = options.class_shares[i] / 100.0;
   }
 }

@@ -34,7 +34,7 @@ class DiskReads {
   std::shared_ptr<Job> Next() const;
   // Hands in the next block of `job`; no bytes: it cannot be had. Nothing where the job has ended
   // meanwhile.
-  void Deliver(Job* job, std::vector<std::byte> bytes, Duration took);
+  void Deliver(Job* job, std::vector<std::byte> bytes, Duration took = {});
   // All reads end here.
   void EndAll();
 

@@ -101,6 +101,8 @@ bool KvCacheManager::HasTail(const Sequence& sequence) const {
 }
 
 void KvCacheManager::LookInTier(const Sequence& sequence, CachedPrefix* prefix) const {
+  prefix->tier_blocks = prefix->tier_tokens = 0;
+  prefix->tier_partial = false;
   if (options_.tier == nullptr || !options_.caching || prefix->partial >= 0) return;
   const int32_t full = MostHits(sequence) / kBlockTokens;
   const int32_t begin = std::max(prefix->blocks, prefix->pending_end);
@@ -147,10 +149,17 @@ bool KvCacheManager::Fits(const Sequence& sequence, const CachedPrefix& prefix,
   return Has(BlocksFor(positions) - prefix.blocks + revived - more);
 }
 
-int32_t KvCacheManager::HeldAlone(const Sequence& sequence) const {
-  const auto alone = std::count_if(sequence.blocks.begin(), sequence.blocks.end(),
-                                   [this](BlockId block) { return pool_.references(block) == 1; });
-  return static_cast<int32_t>(alone);
+int32_t KvCacheManager::HeldAlone(const Sequence& sequence, const Sequence& urgent,
+                                  const CachedPrefix& prefix) const {
+  int32_t count = 0;
+  for (size_t i = 0; i < sequence.blocks.size(); ++i) {
+    const BlockId block = sequence.blocks[i];
+    // Two chains that have a block in common have it at the same place.
+    const bool hit =
+        i < static_cast<size_t>(prefix.blocks) && pool_.Find(urgent.names[i]) == block;
+    if (!hit && pool_.references(block) == 1) ++count;
+  }
+  return count;
 }
 
 void KvCacheManager::Start(Sequence* sequence, const CachedPrefix& prefix, int32_t positions) {

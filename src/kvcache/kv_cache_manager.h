@@ -74,8 +74,10 @@ class KvCacheManager {
   // Whether there are blocks to start the sequence with, were so many `more` of them free.
   bool Fits(const Sequence& sequence, const CachedPrefix& prefix, int32_t positions,
             int32_t more = 0) const;
-  // Blocks that would be free or cached if the running sequence gave way.
-  int32_t HeldAlone(const Sequence& sequence) const;
+  // Blocks that others could have if the running sequence gave way, but for those that `urgent`,
+  // whose `prefix` it is, would find itself.
+  int32_t HeldAlone(const Sequence& sequence, const Sequence& urgent,
+                    const CachedPrefix& prefix) const;
   // Gives a starting sequence its table for `positions` positions, with the blocks of `prefix`, and
   // sets `computed` to those of the pool. REQUIRES: Fits; `prefix` is what Lookup just returned.
   void Start(Sequence* sequence, const CachedPrefix& prefix, int32_t positions);

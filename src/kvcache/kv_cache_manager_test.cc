@@ -420,6 +420,28 @@ TEST_F(KvCacheTest, CheckpointAlwaysStoresAtOnce) {
   EXPECT_TRUE(prefix.tier_partial);
 }
 
+// The tail is of use only behind all the blocks before it: who takes back that another one computes
+// these must not go on believing in it.
+TEST_F(KvCacheTest, ATailBehindBlocksThatNobodyReadsIsNotRead) {
+  Make(4, {.tier = &tier_});
+  Sequence* a = Run(New(40));
+  Park(a);
+  a->ids.push_back(5);
+  Sequence* b = New(60, 0);
+  EXPECT_TRUE(Start(b));
+  Release(b);
+  tier_.blocks[kv_->PartialName(*a)] = {};
+  CachedPrefix prefix = kv_->Lookup(a);
+  ASSERT_EQ(prefix.blocks, 0);
+  prefix.pending_end = 2;
+  kv_->LookInTier(*a, &prefix);
+  EXPECT_TRUE(prefix.tier_partial);
+  prefix.pending_end = 0;
+  kv_->LookInTier(*a, &prefix);
+  EXPECT_FALSE(prefix.tier_partial);
+  EXPECT_EQ(prefix.tier_tokens, 0);
+}
+
 TEST_F(KvCacheTest, CheckIntegritySeesLeaksSharingAndLostClaims) {
   Make(6);
   Sequence* a = Run(New(20));

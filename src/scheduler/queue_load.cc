@@ -6,8 +6,9 @@ namespace ropeway {
 
 double QueueLoad::Remaining(const Sequence& sequence) const {
   const int32_t output = predictor_.Remaining(sequence);
-  const int32_t ids = sequence.num_ids() - sequence.computed;
-  return cost_->Cost(sequence.computed, ids) + cost_->Cost(sequence.num_ids(), output);
+  const int32_t there = sequence.running() ? sequence.computed : sequence.cached_hint;
+  const int32_t ids = std::max(0, sequence.num_ids() - there);
+  return cost_->Cost(there, ids) + cost_->Cost(sequence.num_ids(), output);
 }
 
 void QueueLoad::Enter(Sequence* sequence) {
@@ -26,27 +27,27 @@ void QueueLoad::Leave(Sequence* sequence) {
 }
 
 double QueueLoad::WaitSeconds(Priority priority, std::span<Sequence* const> running,
-                              bool place_free) const {
+                              int free_places) const {
   const double speed = cost_->speed();
   if (speed <= 0) return 0;
-  const auto own = static_cast<size_t>(priority);
-  std::array<double, kNumPriorities> work = waiting_;
-  bool anybody_waits = false;
-  for (int i = 0; i < kNumPriorities; ++i) {
-    anybody_waits = anybody_waits || (count_[static_cast<size_t>(i)] > 0 &&
-                                      Ahead(static_cast<Priority>(i), priority));
-  }
-  if (!anybody_waits && place_free) return 0;
-  if (!place_free) {
-    for (const Sequence* sequence : running) {
-      work[static_cast<size_t>(sequence->priority)] += Remaining(*sequence) / 2;
-    }
-  }
   double ahead = 0;
+  int before = 0;
   for (int i = 0; i < kNumPriorities; ++i) {
-    if (Ahead(static_cast<Priority>(i), priority)) ahead += work[static_cast<size_t>(i)];
+    if (!Ahead(static_cast<Priority>(i), priority)) continue;
+    ahead += waiting_[static_cast<size_t>(i)];
+    before += count_[static_cast<size_t>(i)];
   }
-  if (has_classes()) ahead = std::min(ahead, work[own] / parts_[own]);
+  if (before < free_places) return 0;
+  const auto own = static_cast<size_t>(priority);
+  if (parts_[own] > 0) ahead = std::min(ahead, waiting_[own] / parts_[own]);
+  double runs = 0;
+  bool lower_runs = false;
+  for (const Sequence* sequence : running) {
+    runs += Remaining(*sequence);
+    lower_runs = lower_runs || !Ahead(sequence->priority, priority);
+  }
+  const auto places = static_cast<double>(running.size());
+  if (free_places <= 0 && !lower_runs && places > 0) ahead += 2 * runs / places;
   return ahead / speed;
 }
 

@@ -12,13 +12,15 @@
 
 namespace ropeway {
 
-// Each class's guaranteed part of the work, of 1; all 0: the policy knows no classes.
+// Each class's guaranteed part of the work, of 1; all 0: there are none.
 using ClassParts = std::array<double, kNumPriorities>;
 
 // Foresees outputs by those that ended. Thread rule: the scheduler's.
 class QueueLoad {
  public:
-  QueueLoad(const StepCost* cost, const ClassParts& parts) : cost_(cost), parts_(parts) {}
+  // `has_classes`: a higher class goes first, within its part where there are parts.
+  QueueLoad(const StepCost* cost, bool has_classes, const ClassParts& parts)
+      : cost_(cost), has_classes_(has_classes), parts_(parts) {}
 
   void Enter(Sequence* sequence);
   void Leave(Sequence* sequence);
@@ -30,18 +32,19 @@ class QueueLoad {
   int64_t tokens() const { return tokens_; }
 
   // How long a request of the class would wait that came now, at the measured speed: for all that
-  // waits before it, and half of what runs (places get free one after the other) unless a place is
-  // free. Where classes have parts, no longer than its class takes with its part alone. 0 while no
-  // speed is measured.
-  double WaitSeconds(Priority priority, std::span<Sequence* const> running, bool place_free) const;
+  // waits before it, and until the first place is free: of R that run to random ends, the first
+  // ends when 2 / R of their work is done; no place need get free where a lower class runs. Where
+  // classes have parts, no longer than its class takes with its part alone. 0 while no speed is
+  // measured, or where fewer wait before it than places are free.
+  double WaitSeconds(Priority priority, std::span<Sequence* const> running, int free_places) const;
 
  private:
   // What is still to be computed for it.
   double Remaining(const Sequence& sequence) const;
-  bool Ahead(Priority other, Priority own) const { return !has_classes() || other <= own; }
-  bool has_classes() const { return parts_[0] + parts_[1] + parts_[2] > 0; }
+  bool Ahead(Priority other, Priority own) const { return !has_classes_ || other <= own; }
 
   const StepCost* const cost_;
+  const bool has_classes_;
   const ClassParts parts_;
   OutputPredictor predictor_;
   std::array<double, kNumPriorities> waiting_{};  // Cost, by class.

@@ -41,7 +41,7 @@ const char* PreemptReasonName(PreemptReason reason) {
 void Schedule::Reserve(size_t places) {
   items.reserve(places);
   padding.reserve(places);
-  preempted.reserve(places);
+  preempted.reserve(2 * places);  // Some give way before others decode, and some for these.
   started.reserve(places);
   fetches.reserve(places);
 }

@@ -31,6 +31,9 @@ constexpr int32_t kReservedTokens = 1024;
 // Of a step's budget prefills get so much whatever the decodes cost.
 constexpr double kLeastPrefillPart = 1.0 / 8;
 
+// Of the queue, those for which a step asks the pool what it has of them.
+constexpr size_t kHintsPerStep = 2;
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, SchedulingPolicy* policy, KvCacheManager* kv,
@@ -41,7 +44,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, SchedulingPolicy* policy, 
       kv_(kv),
       mover_(mover),
       cost_(options.attention_weight),
-      load_(&cost_, options.class_parts),
+      load_(&cost_, options.has_classes, options.class_parts),
       former_(options.batching),
       padding_(static_cast<size_t>(max_running_)),
       limit_(max_running_) {
@@ -63,20 +66,37 @@ void Scheduler::Add(Sequence* sequence, TimePoint now) {
   if (queue_.capacity() < most) queue_.reserve(2 * most);
   line_.Reserve(most);
   if (overdue_.capacity() < most) overdue_.reserve(2 * most);
+  if (passed_.capacity() < most) passed_.reserve(2 * most);
   queue_.push_back(sequence);
   sequence->queued_since = now;
+  NoteHint(sequence);
   load_.Enter(sequence);
   former_.OnArrival(now);
 }
 
-void Scheduler::Remove(Sequence* sequence, SequenceEvent event) {
+void Scheduler::NoteHint(Sequence* sequence) {
+  const CachedPrefix prefix = kv_->Lookup(sequence);
+  // What another one computes just now it will find, or wait for.
+  sequence->cached_hint = std::max(prefix.tokens, prefix.pending_end * kBlockTokens);
+}
+
+void Scheduler::RefreshHints() {
+  const size_t count = std::min(queue_.size(), kHintsPerStep);
+  for (size_t i = 0; i < count; ++i) {
+    Sequence* const sequence = queue_[++next_hint_ % queue_.size()];
+    load_.Leave(sequence);
+    NoteHint(sequence);
+    load_.Enter(sequence);
+  }
+}
+
+void Scheduler::Remove(Sequence* sequence, SequenceEvent event, bool completed) {
   if (sequence->state == SequenceState::kPreempted) --num_preempted_;
   if (sequence->state == SequenceState::kFetching) --num_fetching_;
   if (!sequence->running()) load_.Leave(sequence);
   Erase(sequence->running() ? &running_ : &queue_, sequence);
   kv_->Release(sequence);
   mover_->Move(sequence->id, &sequence->state, event);
-  const bool completed = event == SequenceEvent::kEnd;
   if (completed) load_.OnFinished(*sequence);
   policy_->OnFinished(*sequence, completed);
 }
@@ -93,8 +113,9 @@ const Schedule& Scheduler::Plan(TimePoint now) {
   decode_cost_ = 0;
   short_of_blocks_ = false;
   positions_ = 0;
-  policy_->BeginStep(queue_, running_, now);
+  RefreshHints();
   Promote();
+  policy_->BeginStep(queue_, running_, now);
   RankRunning();
   UpdateFollowers();
   RankQueue();
@@ -108,34 +129,42 @@ const Schedule& Scheduler::Plan(TimePoint now) {
 }
 
 void Scheduler::OnStep(Duration took) {
-  if (options_.learn_cost && schedule_.num_rows() > 0) {
-    cost_.OnStep(schedule_.num_rows(), positions_, took);
-  }
+  // Padding is no work.
+  if (!options_.learn_cost || schedule_.num_tokens == 0 || schedule_.num_padding_tokens > 0) return;
+  // A few decodes are bound by memory: their speed says nothing of what a queue will have.
+  const bool busy = schedule_.num_tokens >= StepCost::kMinRows ||
+                    2 * static_cast<int>(schedule_.items.size()) >= limit_;
+  cost_.OnStep(schedule_.num_tokens, positions_, took, busy);
 }
 
 // Of those that have waited their time out, the oldest go first, as many as half the places leave.
 void Scheduler::Promote() {
-  promoted_before_ = 0;
+  const auto overdue = [this](const Sequence& s) {
+    return now_ - s.queued_since >= options_.max_wait;
+  };
+  auto left = static_cast<ptrdiff_t>((limit_ + 1) / 2);
+  for (Sequence* sequence : running_) {
+    // Others had all of the budget.
+    if (sequence->state == SequenceState::kPrefilling && overdue(*sequence)) {
+      sequence->promoted = true;
+    }
+    if (sequence->promoted) --left;
+  }
   overdue_.clear();
   for (Sequence* sequence : queue_) {
-    if (now_ - sequence->queued_since >= options_.max_wait) sequence->promoted = true;
-    if (sequence->promoted) overdue_.push_back(sequence->order);
+    sequence->promoted = false;
+    if (overdue(*sequence)) overdue_.push_back(sequence);
   }
-  if (overdue_.empty()) return;
-  const auto protected_ones = std::count_if(running_.begin(), running_.end(),
-                                            [](const Sequence* s) { return s->promoted; });
-  const auto left = static_cast<int64_t>((limit_ + 1) / 2) - protected_ones;
-  if (left <= 0) return;
-  const auto last = std::min(static_cast<size_t>(left), overdue_.size()) - 1;
-  std::nth_element(overdue_.begin(), overdue_.begin() + static_cast<ptrdiff_t>(last),
-                   overdue_.end());
-  promoted_before_ = overdue_[last] + 1;
+  left = std::clamp<ptrdiff_t>(left, 0, static_cast<ptrdiff_t>(overdue_.size()));
+  std::nth_element(overdue_.begin(), overdue_.begin() + left, overdue_.end(),
+                   [](const Sequence* a, const Sequence* b) { return a->order < b->order; });
+  for (ptrdiff_t i = 0; i < left; ++i) overdue_[static_cast<size_t>(i)]->promoted = true;
 }
 
 Ranked Scheduler::RankedOf(Sequence* sequence) const {
-  const bool first = sequence->promoted &&
-                     (sequence->running() || sequence->order < promoted_before_);
-  return {.sequence = sequence, .rank = policy_->RankOf(*sequence), .promoted = first};
+  return {.sequence = sequence,
+          .rank = policy_->RankOf(*sequence),
+          .promoted = sequence->promoted};
 }
 
 void Scheduler::RankRunning() {
@@ -215,10 +244,22 @@ void Scheduler::StartUrgent() {
   // A limit that was lowered takes nobody's place: who starts here takes one that is there.
   const int places = std::max(limit_, num_running());
   bool any = false;
+  passed_.clear();
   while (!line_.empty()) {
     const Ranked first = line_.front();
     FindVictims(first);
-    if (candidates_.empty()) break;
+    if (candidates_.empty()) {
+      // It came after all who run, or after those that may give way: it has no right to a place,
+      // and must not keep a higher class from one.
+      if (!first.promoted) break;
+      passed_.push_back(first);
+      line_.Pop();
+      continue;
+    }
+    const auto too_many = [this](const Ranked& passed) {
+      return LaterRunning(*passed.sequence) >= limit_ / 2;
+    };
+    if (std::any_of(passed_.begin(), passed_.end(), too_many)) break;
     CachedPrefix prefix = kv_->Lookup(first.sequence);
     if (!Follow(first.sequence, &prefix)) {
       if (!MakeSpace(first, places)) break;
@@ -230,7 +271,15 @@ void Scheduler::StartUrgent() {
     }
     line_.Pop();
   }
+  for (const Ranked& passed : passed_) line_.Add(passed);
+  if (!passed_.empty()) line_.Sort();
   if (any) std::sort(ranked_.begin(), ranked_.end(), Before);
+}
+
+int Scheduler::LaterRunning(const Sequence& sequence) const {
+  return static_cast<int>(
+      std::count_if(running_.begin(), running_.end(),
+                    [&](const Sequence* other) { return other->order > sequence.order; }));
 }
 
 bool Scheduler::MakeSpace(const Ranked& urgent, int places) {
@@ -240,7 +289,10 @@ bool Scheduler::MakeSpace(const Ranked& urgent, int places) {
     return kv_->Fits(its, kv_->Lookup(urgent.sequence), positions, more);
   };
   int32_t freed = 0;
-  for (const Sequence* candidate : candidates_) freed += kv_->HeldAlone(*candidate);
+  const CachedPrefix prefix = kv_->Lookup(urgent.sequence);
+  for (const Sequence* candidate : candidates_) {
+    freed += kv_->HeldAlone(*candidate, its, prefix);
+  }
   if (!fits(freed)) return false;
   while (num_running() >= places || !fits(0)) {
     if (candidates_.empty()) return false;
@@ -294,8 +346,9 @@ bool Scheduler::MakeRoom(size_t index) {
     for (size_t i = 0; i < ranked_.size(); ++i) {
       const Sequence* other = ranked_[i].sequence;
       const bool pending = i >= index || other->state != SequenceState::kDecoding;
-      if (other->running() && pending) candidates_.push_back(other);
+      if (other->running() && pending && !other->promoted) candidates_.push_back(other);
     }
+    if (candidates_.empty()) candidates_.push_back(sequence);
     const Sequence* victim = candidates_[policy_->PickVictim(candidates_)];
     Preempt(victim, PreemptReason::kMemory);
     short_of_blocks_ = true;
@@ -315,10 +368,11 @@ void Scheduler::Preempt(const Sequence* victim, PreemptReason reason) {
   kv_->Park(sequence);
   mover_->Move(sequence->id, &sequence->state, SequenceEvent::kPreempt);
   ++sequence->preemptions;
-  sequence->queued_since = now_;
-  sequence->promoted = false;
+  // What was promoted and has not run its least is so again.
+  sequence->queued_since = sequence->promoted ? now_ - options_.max_wait : now_;
   Erase(&running_, sequence);
   queue_.push_back(sequence);
+  NoteHint(sequence);
   load_.Enter(sequence);
   ++num_preempted_;
   schedule_.preempted.push_back({sequence, reason});
@@ -368,7 +422,12 @@ bool Scheduler::TakeFirst() {
   const BlockedBy rule = WhatBlocks(first, prefix);
   if (rule != BlockedBy::kNothing) {
     if (schedule_.head == nullptr) Block(sequence, rule);
-    return false;
+    // The long ones' budget is spent, not that of others.
+    if (rule != BlockedBy::kTokens || first.promoted || !IsLong(*sequence, prefix.tokens)) {
+      return false;
+    }
+    line_.Pop();
+    return true;
   }
   line_.Pop();
   Start(first, &prefix);
@@ -389,9 +448,17 @@ BlockedBy Scheduler::WhatBlocks(const Ranked& first, const CachedPrefix& prefix)
     return lower_runs && options_.class_parts[0] > 0 ? BlockedBy::kFairness : BlockedBy::kPlaces;
   }
   // A batch starts as a whole, though not all of it computes in its first step.
-  if (continuous() && (rows_left() == 0 || budget_ <= 0)) return BlockedBy::kTokens;
+  if (continuous() && !HasBudget(its, prefix)) return BlockedBy::kTokens;
   if (!kv_->Fits(its, prefix, PositionsToStart(its))) return BlockedBy::kBlocks;
   return BlockedBy::kNothing;
+}
+
+bool Scheduler::HasBudget(const Sequence& sequence, const CachedPrefix& prefix) const {
+  if (rows_left() == 0) return false;
+  if (schedule_.num_prefill_tokens == 0) return true;  // The first gets a token in any case.
+  const bool is_long = IsLong(sequence, prefix.tokens);
+  const double budget = is_long ? std::min(budget_, long_budget_) : budget_;
+  return cost_.ChunkFor(prefix.tokens, 1, budget) > 0;
 }
 
 void Scheduler::Block(Sequence* head, BlockedBy rule) {
@@ -401,6 +468,7 @@ void Scheduler::Block(Sequence* head, BlockedBy rule) {
 
 void Scheduler::Start(const Ranked& ranked, CachedPrefix* prefix) {
   Sequence* const sequence = ranked.sequence;
+  prefix->pending_end = 0;  // Whatever others compute: it follows nobody, and computes it itself.
   kv_->LookInTier(*sequence, prefix);
   kv_->Start(sequence, *prefix, PositionsToStart(*sequence));
   load_.Leave(sequence);
@@ -408,9 +476,7 @@ void Scheduler::Start(const Ranked& ranked, CachedPrefix* prefix) {
   running_.push_back(sequence);
   sequence->run_steps = 0;
   sequence->promoted = ranked.promoted;
-  const int32_t rest = sequence->num_ids() - sequence->computed;
-  sequence->long_prefill =
-      options_.long_prefill_threshold > 0 && rest > options_.long_prefill_threshold;
+  sequence->long_prefill = IsLong(*sequence, sequence->computed);
   const bool first_time = sequence->state == SequenceState::kWaiting;
   if (first_time) {
     schedule_.started.push_back(sequence);
@@ -419,6 +485,7 @@ void Scheduler::Start(const Ranked& ranked, CachedPrefix* prefix) {
   } else {
     --num_preempted_;
   }
+  sequence->queued_since = now_;
   if (kv_->ReadIsCheaper(*prefix)) {
     ++num_fetching_;
     mover_->Move(sequence->id, &sequence->state, SequenceEvent::kFetch);
@@ -458,7 +525,9 @@ void Scheduler::Give(Sequence* sequence, int32_t num_tokens) {
   policy_->OnScheduled(*sequence, {.prompt_tokens = std::max(0, fresh),
                                    .output_tokens = sample ? 1 : 0,
                                    .cost = cost_.Cost(start, num_tokens)});
-  if (++sequence->run_steps >= kMinRunSteps) sequence->promoted = false;
+  sequence->queued_since = now_;
+  const bool decodes = sequence->state == SequenceState::kDecoding;
+  if (++sequence->run_steps >= kMinRunSteps && decodes) sequence->promoted = false;
 }
 
 void Scheduler::NumberBatch() {

@@ -35,7 +35,8 @@ struct SchedulerOptions {
   // What has generated so many tokens does not give way, unless memory is short.
   int32_t preempt_max_generated = std::numeric_limits<int32_t>::max();
   Duration max_wait = Duration::max();  // Who has waited so long goes first.
-  ClassParts class_parts{};             // For foreseen waits.
+  bool has_classes = false;             // The policy's first key is the class.
+  ClassParts class_parts{};             // Its shares, for foreseen waits; 0: it has none.
   double attention_weight = 0.0;        // StepCost's to begin with.
   bool learn_cost = false;              // Else it stays.
   BatchFormerOptions batching{};
@@ -50,14 +51,16 @@ struct SchedulerOptions {
 //    Where a place or blocks are missing, the policy's victim among these running ones gives way;
 //    not one that has run for less than kMinRunSteps since it started, was preempted kMaxPreemptions
 //    times, has generated preempt_max_generated tokens, or leads others. Nobody gives way where all
-//    of them together could not make the room.
+//    of them together could not make the room. A promoted one that finds nobody to give way is
+//    passed by those, as long as half the places are left to what came before it.
 // 2. Each decoding sequence gets one token, in rank order. Where a block is missing, the policy's
 //    victim among the running ones without work in this step gives its blocks back, until the block
 //    is there or the sequence itself was the victim.
 // 3. In rank order, prefilling sequences get a chunk of what is left of the step's budget (the first
 //    at least one token), and those of the queue start while the batch former, a place, a token and
 //    the blocks for all their ids and one more allow it. The first that does not fit ends the
-//    starting: nobody passes it. A step in which blocks were short starts nobody.
+//    starting: nobody passes it, but a long one for which the long ones' budget is spent. A step in
+//    which blocks were short starts nobody.
 // 4. What the cache has of a starting sequence's ids is not computed. Where a tier has more of them
 //    and reading is cheaper than computing, the sequence fetches first, and computes from the step
 //    on in which the read is over.
@@ -68,9 +71,10 @@ struct SchedulerOptions {
 //    others.
 //
 // Everybody gets on: places never outnumber max_num_batched_tokens, so each decoding sequence gets
-// its token, and the first prefilling one at least one; who waits is promoted after max_wait and
-// passes all that came later, in up to half the places (rounded up); what is promoted gives way for
-// memory alone until it has run for kMinRunSteps.
+// its token, and the first prefilling one at least one; who waits (in the queue, or running and
+// without a chunk) is promoted after max_wait and passes all that came later, in up to half the
+// places (rounded up); what is promoted gives way for memory alone, and only where all others are
+// promoted too, until it decodes and has run for kMinRunSteps.
 //
 // Thread rule: the engine thread. Sequences are the caller's and must outlive their stay.
 class Scheduler {
@@ -84,8 +88,11 @@ class Scheduler {
   void Add(Sequence* sequence, TimePoint now);
 
   // Takes the sequence out by `event` (end, abort or fail), whatever its state, and gives its
-  // blocks back.
-  void Remove(Sequence* sequence, SequenceEvent event);
+  // blocks back. `completed`: of itself, as the policy has it.
+  void Remove(Sequence* sequence, SequenceEvent event, bool completed);
+  void Remove(Sequence* sequence, SequenceEvent event) {
+    Remove(sequence, event, event == SequenceEvent::kEnd);
+  }
 
   // The read that a fetching sequence waits for is over, whatever it brought (`computed`).
   void FetchDone(Sequence* sequence);
@@ -125,7 +132,7 @@ class Scheduler {
   int64_t queued_tokens() const { return load_.tokens(); }
   // See QueueLoad.
   double WaitSeconds(Priority priority) const {
-    return load_.WaitSeconds(priority, running_, queue_.empty() && num_running() < limit_);
+    return load_.WaitSeconds(priority, running_, limit_ - num_running());
   }
   const StepCost& step_cost() const { return cost_; }
   int max_running() const { return max_running_; }
@@ -139,6 +146,9 @@ class Scheduler {
     return options_.batching.kind == BatchFormerOptions::Kind::kContinuous;
   }
   void Promote();
+  // What the pool has of some of the queue's ids, anew.
+  void RefreshHints();
+  void NoteHint(Sequence* sequence);
   void RankRunning();
   void RankQueue();
   Ranked RankedOf(Sequence* sequence) const;
@@ -164,6 +174,14 @@ class Scheduler {
   // Starts the first of the line, or passes it by; false: nobody starts any more in this step.
   bool TakeFirst();
   BlockedBy WhatBlocks(const Ranked& first, const CachedPrefix& prefix) const;
+  // Of this step's budget something is left for a sequence that starts there.
+  bool HasBudget(const Sequence& sequence, const CachedPrefix& prefix) const;
+  bool IsLong(const Sequence& sequence, int32_t computed) const {
+    return options_.long_prefill_threshold > 0 &&
+           sequence.num_ids() - computed > options_.long_prefill_threshold;
+  }
+  // How many run that came after the sequence.
+  int LaterRunning(const Sequence& sequence) const;
   void Block(Sequence* head, BlockedBy rule);
   // Whether the sequence waits for another one from now on.
   bool Follow(Sequence* sequence, CachedPrefix* prefix);
@@ -199,9 +217,10 @@ class Scheduler {
   std::vector<Ranked> ranked_;  // The running ones in rank order.
   WaitingLine line_;            // Those of the queue that follow nobody.
   std::vector<const Sequence*> candidates_;
-  std::vector<uint64_t> overdue_;  // Orders of those in the queue that were promoted.
+  std::vector<Sequence*> overdue_;  // Those of the queue that have waited their time out.
+  std::vector<Ranked> passed_;      // Of these, those that urgent ones may pass.
   TimePoint now_{};
-  uint64_t promoted_before_ = 0;  // Of these, those before it have precedence now.
+  size_t next_hint_ = 0;  // Of the queue.
   int new_places_ = 0;       // Never-started ones that may start in this step.
   int num_decodes_ = 0;        // In this step, and
   double decode_cost_ = 0.0;   // what they cost.

@@ -17,10 +17,10 @@ int32_t StepCost::ChunkFor(int32_t start, int32_t wanted, double budget) const {
   return chunk;
 }
 
-void StepCost::OnStep(int32_t rows, double attended_positions, Duration took) {
+void StepCost::OnStep(int32_t rows, double attended_positions, Duration took, bool busy) {
   const double seconds = ToSeconds(took);
   if (rows <= 0 || seconds <= 0.0) return;
-  AddSpeed(rows + weight_ * attended_positions, seconds);
+  if (busy) AddSpeed(rows + weight_ * attended_positions, seconds);
   if (rows >= kMinRows) Fit(attended_positions / rows, seconds / rows);
 }
 

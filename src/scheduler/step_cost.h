@@ -62,12 +62,13 @@ class StepCost {
   int32_t ChunkFor(int32_t start, int32_t wanted, double budget) const;
 
   // A step of so many tokens took so long. Steps that computed nothing are ignored.
-  void OnStep(int32_t rows, double attended_positions, Duration took);
+  // `busy`: it says how fast work is done when there is much of it.
+  void OnStep(int32_t rows, double attended_positions, Duration took, bool busy = true);
 
   double weight() const { return weight_; }
 
-  // Units of cost per second of busy time, over the last kSpeedSeconds of it; 0 before the first
-  // step. Steps that took kSlowest times as long as this says are left out, unless kMaxOutliers of
+  // Units of cost per second of busy steps, over the last kSpeedSeconds of them; 0 before the first.
+  // Steps that took kSlowest times as long as this says are left out, unless kMaxOutliers of
   // them come in a row.
   double speed() const { return speed_seconds_ > 0.0 ? speed_cost_ / speed_seconds_ : 0.0; }
 
