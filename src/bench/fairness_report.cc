@@ -79,6 +79,7 @@ std::vector<FigureColumn> Columns() {
           {"work/s while requests arrive", "work_per_s", 1, 1},
           {"service gap", "service_gap"},
           {"bound", "gap_bound"},
+          {"windows of +- s", "gap_half_window_s", 1, 1},
           {"arrivals s", "arrivals_s", 1, 1},
           {"wall s", "wall_s", 1, 1},
           {"preemptions", "preemptions"},

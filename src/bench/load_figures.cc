@@ -49,7 +49,7 @@ void AddLoadFigures(const std::vector<const RunResult*>& runs, int cpus, const F
     for (const RequestRecord& record : run->records) {
       records.push_back(&record);
       if (!record.ok()) continue;
-      if (record.batch_num) batches.emplace(run, *record.batch_num);
+      if (record.batch) batches.emplace(run, *record.batch);
       if (!record.batch_size) continue;
       sizes += static_cast<double>(*record.batch_size);
       ++sized;

@@ -13,7 +13,7 @@ RequestRecord Record(double ttft, std::vector<float> gaps, int64_t batch, int64_
   record.gaps = std::move(gaps);
   record.input_tokens = 10;
   record.output_tokens = 1 + static_cast<int64_t>(record.gaps.size());
-  record.batch_num = batch;
+  record.batch = batch;
   record.batch_size = size;
   return record;
 }

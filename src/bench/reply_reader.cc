@@ -58,11 +58,13 @@ const Json& FirstChoice(const Json& json) {
 
 // Takes the usage and ropeway's own field, where `json` has them. True: it had the usage.
 bool ReadCounts(const Json& json, RequestRecord* record) {
-  if (const Json& batch = Member(Member(json, "ropeway"), "batch_num"); batch.is_number_integer()) {
-    record->batch_num = batch.get<int64_t>();
-  }
-  if (const Json& size = Member(Member(json, "ropeway"), "batch_size"); size.is_number_integer()) {
-    record->batch_size = size.get<int64_t>();
+  const Json& own = Member(json, "ropeway");
+  for (const auto& [name, place] : {std::pair("batch_num", &record->batch_num),
+                                    {"batch", &record->batch},
+                                    {"batch_size", &record->batch_size}}) {
+    if (const Json& number = Member(own, name); number.is_number_integer()) {
+      *place = number.get<int64_t>();
+    }
   }
   const Json& usage = Member(json, "usage");
   if (!usage.is_object()) return false;

@@ -24,7 +24,7 @@ TEST_F(ReplyReaderTest, TimesAStreamOfCompletions) {
   Event(R"({"choices":[{"text":"b"}]})", 0.75);
   Event(R"({"choices":[{"text":"c","finish_reason":"length"}]})", 1.25);
   Event(
-      R"({"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4},"ropeway":{"batch_num":7}})",
+      R"({"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4},"ropeway":{"batch_num":7,"batch":3,"batch_size":5}})",
       1.5);
   Event("[DONE]", 1.5);
   reader_.OnEnd(2);
@@ -37,6 +37,8 @@ TEST_F(ReplyReaderTest, TimesAStreamOfCompletions) {
   EXPECT_EQ(record_.output_tokens, 4);
   EXPECT_FALSE(record_.estimated);
   EXPECT_EQ(record_.batch_num, 7);
+  EXPECT_EQ(record_.batch, 3);
+  EXPECT_EQ(record_.batch_size, 5);
   EXPECT_EQ(record_.output, "abc");
 }
 

@@ -40,6 +40,7 @@ struct RequestRecord {
   std::optional<int64_t> cached_tokens;  // Of input_tokens, those that a cache gave, where it says.
   bool estimated = false;  // The server counted nothing: output_tokens is the number of pieces.
   std::optional<int64_t> batch_num;   // The reply's ropeway.batch_num.
+  std::optional<int64_t> batch;       // Likewise, ropeway.batch.
   std::optional<int64_t> batch_size;  // Likewise, ropeway.batch_size.
   std::string output;                 // The text, where it was to be kept.
 
