@@ -310,7 +310,8 @@ void Checks::AfterStep(const CoreStats& stats, TimePoint begin) {
       oldest != open_.end() && records_.at(*oldest).last_token_step == stats.steps;
   if (no_memory || (fetching && !oldest_got_on)) ++free_steps_;
   const bool fills = stats.next_look != TimePoint::max();
-  if (stats.last_rows == 0 && !open_.empty() && !no_memory && !fetching && !fills) {
+  const bool anybody = stats.waiting + stats.running + stats.preempted > 0;
+  if (stats.last_rows == 0 && anybody && !no_memory && !fetching && !fills) {
     Violate("no_progress", "step " + std::to_string(stats.steps) + " had no work; " +
                                Name(stats.blocked_id) + " waits for " + stats.blocked_by);
   }

@@ -4,8 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 #include <string>
+#include <system_error>
+#include <vector>
 
 #include "base/clock.h"
 
@@ -36,7 +42,30 @@ double BusySeconds() {
   return busy / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
-double OwnSeconds() { return CpuSeconds(RUSAGE_SELF) + CpuSeconds(RUSAGE_CHILDREN); }
+// Of child processes that still run; RUSAGE_CHILDREN has those that were waited for.
+double LiveChildrenSeconds() {
+  const std::string parent = std::to_string(getpid());
+  double ticks = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    if (!std::isdigit(static_cast<unsigned char>(entry.path().filename().string()[0]))) continue;
+    std::ifstream file(entry.path() / "stat");
+    std::string text;
+    std::getline(file, text);
+    const size_t name_end = text.rfind(')');  // The name may hold anything.
+    if (name_end == std::string::npos) continue;
+    std::istringstream fields(text.substr(name_end + 1));
+    std::vector<std::string> field{std::istream_iterator<std::string>(fields), {}};
+    // state, ppid, ..., then utime, stime, cutime and cstime as the 12th to the 15th.
+    if (field.size() < 15 || field[1] != parent) continue;
+    for (size_t i = 11; i < 15; ++i) ticks += std::stod(field[i]);
+  }
+  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+double OwnSeconds() {
+  return CpuSeconds(RUSAGE_SELF) + CpuSeconds(RUSAGE_CHILDREN) + LiveChildrenSeconds();
+}
 
 }  // namespace
 

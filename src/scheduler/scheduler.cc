@@ -31,6 +31,11 @@ constexpr int32_t kReservedTokens = 1024;
 // Of a step's budget prefills get so much whatever the decodes cost.
 constexpr double kLeastPrefillPart = 1.0 / 8;
 
+// A few decodes are bound by memory: so much more costs their step little (docs/scheduling.md).
+constexpr double kSpareCost = 16;
+// Of many decodes' cost, what long prefills may add: a step takes at most three times as long.
+constexpr double kLongPart = 2;
+
 // Of the queue, those for which a step asks the pool what it has of them.
 constexpr size_t kHintsPerStep = 2;
 
@@ -381,7 +386,11 @@ void Scheduler::Preempt(const Sequence* victim, PreemptReason reason) {
 void Scheduler::PlanRest() {
   const double all = options_.max_num_batched_tokens;
   budget_ = std::max(all - decode_cost_, kLeastPrefillPart * all);
-  long_budget_ = num_decodes_ > 0 ? options_.long_prefill_budget : budget_;
+  long_budget_ = budget_;
+  if (num_decodes_ > 0) {
+    long_budget_ = std::min<double>(options_.long_prefill_budget,
+                                    std::max(kSpareCost, kLongPart * decode_cost_));
+  }
   bool starting = true;
   const size_t running = ranked_.size();
   for (size_t next = 0; true;) {

@@ -31,7 +31,9 @@ struct SchedulerOptions {
   int max_prefill_chunk = 0;       // Tokens of one sequence in one step; 0: no such limit.
   // A sequence of which more is to be computed when it starts is a long one; 0: none is.
   int long_prefill_threshold = 0;
-  int long_prefill_budget = 64;  // Cost of all long ones' chunks in a step in which others decode.
+  // Cost of all long ones' chunks in a step in which others decode, at most; nor more than twice
+  // what these cost, but always 16.
+  int long_prefill_budget = 64;
   // What has generated so many tokens does not give way, unless memory is short.
   int32_t preempt_max_generated = std::numeric_limits<int32_t>::max();
   Duration max_wait = Duration::max();  // Who has waited so long goes first.
