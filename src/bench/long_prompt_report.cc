@@ -12,13 +12,13 @@ namespace {
 using namespace long_prompt;  // NOLINT(google-build-using-namespace): names of this file's subject.
 
 std::vector<FigureColumn> Columns() {
-  return {{"requests", "requests"},
+  return {{"gaps between tokens", "itl_samples"},  // First: all rows have it.
+          {"requests", "requests"},
           {"TTFT p50 s", "ttft_p50_s", 1, 3},
           {"TTFT p90 s", "ttft_p90_s", 1, 3},
           {"ITL p50 ms", "itl_p50_s", 1000, 1},
           {"ITL p90 ms", "itl_p90_s", 1000, 1},
           {"ITL p99 ms", "itl_p99_s", 1000, 1, "", "itl_samples"},
-          {"gaps between tokens", "itl_samples"},
           {"prompt tokens each", "prompt_tokens_each"},
           {"output tok/s", "output_tok_per_s", 1, 1},
           {"seconds", "window_s", 1, 1},

@@ -1,0 +1,200 @@
+// Classes, batches and admission in a whole engine of fakes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/llm_engine.h"
+#include "engine/scheduling_options.h"
+#include "engine/test_fakes.h"
+
+namespace ropeway {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+std::shared_ptr<TestSink> Submit(TestEngine* test, const std::string& text, int32_t max_tokens,
+                                 Priority priority = Priority::kMedium) {
+  Request request;
+  request.prompt = text;
+  request.max_tokens = max_tokens;
+  request.priority = priority;
+  auto sink = std::make_shared<TestSink>();
+  EXPECT_TRUE(test->engine->Submit(std::move(request), sink).ok());
+  return sink;
+}
+
+TEST(LlmEngineSchedulingTest, AHigherClassTakesTheOnlyPlaceAndTheTextStaysTheSame) {
+  TestEngine test;
+  test.options.max_num_seqs = 1;
+  test.control->step_micros = 2000;
+  test.Start();
+  auto low = Submit(&test, "abcdefgh", 400, Priority::kLow);
+  ASSERT_TRUE(low->WaitDeltas(20));
+  auto high = Submit(&test, "xyz", 3, Priority::kHigh);
+  EXPECT_EQ(high->WaitEnd().text, "xyz");
+  EXPECT_EQ(low->Get().ends, 0) << "it gave way, and goes on";
+  const TestSink::Seen seen = low->WaitEnd();
+  std::string expected;
+  for (int i = 0; i < 50; ++i) expected += "abcdefgh";
+  EXPECT_EQ(seen.text, expected);
+  EXPECT_EQ(seen.finish->preemptions, 1);
+  const std::string metrics = test.engine->MetricsText();
+  EXPECT_THAT(metrics, HasSubstr("ropeway_num_preemptions_total{reason=\"priority\"} 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("ropeway_recomputed_tokens_total 0\n"));
+  EXPECT_THAT(metrics,
+              HasSubstr("ropeway_request_queue_time_seconds_count{priority=\"high\"} 1\n"));
+  EXPECT_THAT(metrics,
+              HasSubstr("ropeway_request_decode_time_seconds_count{priority=\"low\"} 1\n"));
+}
+
+TEST(LlmEngineSchedulingTest, AStaticBatchBeginsFullOrAtDrain) {
+  TestEngine test;
+  test.options.scheduler = "static";
+  test.options.static_padding = true;
+  test.options.max_batch_size = 2;
+  test.options.static_flush = std::chrono::hours(1);
+  test.Start();
+  auto first = Submit(&test, "ab", 4);
+  ASSERT_TRUE(Eventually([&] { return first->Get().admitted; }));
+  EXPECT_EQ(first->Get().deltas, 0);
+  auto second = Submit(&test, "cde", 9);
+  EXPECT_EQ(first->WaitEnd().text, "abab");
+  EXPECT_EQ(second->WaitEnd().text, "cdecdecde");
+  EXPECT_EQ(first->Get().finish->batch, 1U);
+  EXPECT_EQ(second->Get().finish->batch, 1U);
+  EXPECT_EQ(second->Get().finish->batch_size, 2);
+  EXPECT_GT(first->Get().finish->times.formation.count(), 0);
+  auto last = Submit(&test, "f", 2);
+  EXPECT_TRUE(test.engine->Drain(seconds(60)).ok()) << "nothing more will come";
+  EXPECT_EQ(last->WaitEnd().text, "ff");
+  EXPECT_EQ(last->Get().finish->batch, 2U);
+  EXPECT_EQ(last->Get().finish->batch_size, 1);
+}
+
+TEST(LlmEngineSchedulingTest, FlushBeginsWhatIsThere) {
+  TestEngine test;
+  test.options.scheduler = "dynamic";
+  test.options.max_batch_size = 8;
+  test.options.batch_timeout = std::chrono::hours(1);
+  test.Start();
+  auto first = Submit(&test, "ab", 2);
+  ASSERT_TRUE(Eventually([&] { return first->Get().admitted; }));
+  EXPECT_TRUE(test.engine->GetHealth().live) << "a batch that fills is no stall";
+  EXPECT_EQ(first->Get().deltas, 0);
+  test.engine->Flush();
+  EXPECT_EQ(first->WaitEnd().text, "ab");
+}
+
+TEST(LlmEngineSchedulingTest, ABatchStartsAtItsTimeout) {
+  TestEngine test;
+  test.options.scheduler = "dynamic";
+  test.options.max_batch_size = 8;
+  test.options.batch_timeout = milliseconds(20);
+  test.Start();
+  EXPECT_EQ(Submit(&test, "ab", 2)->WaitEnd().text, "ab");
+}
+
+TEST(LlmEngineSchedulingTest, ThePositionInTheQueueIsTold) {
+  TestEngine test;
+  test.options.max_num_seqs = 1;
+  test.control->step_micros = 5000;
+  test.Start();
+  auto runs = Submit(&test, "abc", 4000, Priority::kHigh);
+  ASSERT_TRUE(runs->WaitDeltas(2));
+  auto low = Submit(&test, "l", 1, Priority::kLow);
+  ASSERT_TRUE(Eventually([&] { return low->Get().admitted; }));
+  auto medium = Submit(&test, "m", 1);
+  auto later = Submit(&test, "n", 1);
+  ASSERT_TRUE(Eventually([&] { return later->Get().admitted; }));
+  EXPECT_EQ(low->Get().queue_position, 0);
+  EXPECT_EQ(medium->Get().queue_position, 0);
+  EXPECT_EQ(later->Get().queue_position, 1);
+  ASSERT_TRUE(Eventually([&] {
+    const std::vector<RequestInfo> all = test.engine->Requests();
+    return all.size() == 4 && all[1].queue_position == 2;
+  })) << "the low one goes last";
+  const QueueInfo queue = test.engine->Queue();
+  EXPECT_EQ(queue.classes[0].running, 1);
+  EXPECT_EQ(queue.classes[1].waiting, 2);
+  EXPECT_EQ(queue.classes[2].waiting, 1);
+  EXPECT_EQ(queue.blocked_by, "max_num_seqs");
+}
+
+TEST(LlmEngineSchedulingTest, TooManyTokensInTheQueueAreRefused) {
+  TestEngine test;
+  test.options.max_num_seqs = 1;
+  test.options.max_queued_tokens = 20;
+  test.control->step_micros = 5000;
+  test.Start();
+  auto runs = Submit(&test, "abc", 4000);
+  ASSERT_TRUE(runs->WaitDeltas(2));
+  auto waits = Submit(&test, std::string(30, 'w'), 1);
+  ASSERT_TRUE(Eventually([&] { return waits->Get().admitted; })) << "alone it may be longer";
+  const TestSink::Seen refused = Submit(&test, "abc", 1)->WaitEnd();
+  EXPECT_EQ(refused.error.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.error.message(), HasSubstr("max_queued_tokens 20"));
+  EXPECT_FALSE(refused.admitted);
+}
+
+TEST(LlmEngineSchedulingTest, WhoWouldWaitTooLongIsRefused) {
+  TestEngine test;
+  test.options.max_num_seqs = 1;
+  test.options.max_wait = milliseconds(50);
+  test.control->step_micros = 2000;
+  test.Start();
+  auto runs = Submit(&test, "abc", 4000);
+  ASSERT_TRUE(runs->WaitDeltas(20));
+  std::vector<std::shared_ptr<TestSink>> sinks;
+  for (int i = 0; i < 20; ++i) sinks.push_back(Submit(&test, "abc", 1000));
+  ASSERT_TRUE(Eventually([&] { return sinks.back()->Get().ends == 1; }));
+  EXPECT_THAT(sinks.back()->Get().error.message(), HasSubstr("longer than max_wait"));
+  EXPECT_GE(test.engine->RetryAfterSeconds(), 1);
+  EXPECT_EQ(runs->Get().ends, 0);
+}
+
+TEST(LlmEngineSchedulingTest, BadOptionsAreRefusedByName) {
+  const auto field_of = [](void (*change)(EngineOptions&)) {
+    EngineOptions options;
+    change(options);
+    const Status status = CheckScheduling(options);
+    EXPECT_EQ(status.ok(), status.message().empty());
+    return status.ok() ? "accepted" : status.field();
+  };
+  EXPECT_EQ(field_of([](EngineOptions&) {}), "accepted");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler = "fifo"; }), "scheduler");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.policy = "priority+luck"; }), "policy");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.class_shares = {70, 20, 20}; }), "class_shares");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.batch_control = "pid"; }), "batch_control");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.step_target = milliseconds(0); }), "step_target");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.max_wait = milliseconds(0); }), "max_wait");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.ttft_limits[2] = milliseconds(0); }), "ttft_limits");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.target_latency = milliseconds(0); }),
+            "target_latency");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.max_batch_size = 0; }), "max_batch_size");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.max_queued_tokens = 0; }), "max_queued_tokens");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.long_prefill_budget = 0; }), "long_prefill_budget");
+}
+
+TEST(LlmEngineSchedulingTest, AWeightOutOfItsRangeIsRefused) {
+  TestEngine test;
+  test.Start();
+  for (const double weight : {0.0, -1.0, 101.0, std::numeric_limits<double>::quiet_NaN()}) {
+    Request request;
+    request.prompt = "a";
+    request.tenant_weight = weight;
+    const auto id = test.engine->Submit(std::move(request), std::make_shared<TestSink>());
+    ASSERT_FALSE(id.ok());
+    EXPECT_EQ(id.status().field(), "tenant_weight");
+  }
+}
+
+}  // namespace
+}  // namespace ropeway
