@@ -88,6 +88,7 @@ void DrawScheduling(Random& random, Setup* setup) {
         random, {Duration::max(), std::chrono::milliseconds(5), std::chrono::milliseconds(100),
                  std::chrono::seconds(2), std::chrono::seconds(30)});
     core.batch_control = OneOf<const char*>(random, {"fixed", "fixed", "aimd", "memory"});
+    core.mixed_prefill_budget = OneOf(random, {0, 1, 32});
     core.long_prefill_threshold = OneOf(random, {0, 20, 100});
     core.long_prefill_budget = OneOf(random, {1, 8, 64});
     core.preempt_max_generated = OneOf(random, {1 << 30, 1 << 30, 10});

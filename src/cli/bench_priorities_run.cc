@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -88,10 +89,11 @@ class PrioritiesBench {
       const int longest = flags_.prompt_tokens + flags_.output_tokens + 16;
       return pieces_.StartLlama(flags_.places, (longest + 255) / 256 * 256);
     }
-    return pieces_.StartRopeway({"--max-num-seqs", std::to_string(flags_.places)});
+    return pieces_.StartRopeway({});
   }
 
-  // All parts, on one server.
+  // The capacity and what is below it on a server as it is by default, what is saturated on one
+  // with few places, where the classes meet.
   Status All(const std::string& contestant) {
     const std::vector<std::string>& wanted = flags_.pieces.contestants;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), contestant) == wanted.end()) {
@@ -108,6 +110,11 @@ class PrioritiesBench {
         {priorities::kAlone, &PrioritiesBench::Alone},
         {priorities::kUrgent, &PrioritiesBench::Urgent}};
     for (const auto& [name, part] : parts) {
+      if (std::string_view(name) == priorities::kAlone && contestant == priorities::kRopeway) {
+        server->child.reset();
+        server = pieces_.StartRopeway({"--max-num-seqs", std::to_string(flags_.places)});
+        if (!server.ok()) return server.status();
+      }
       const Status status =
           pieces_.Measure(name, contestant, [&, part = part](const Figure& where) -> Status {
             if (Status s = (this->*part)(*server, peer, where); !s.ok()) return s;

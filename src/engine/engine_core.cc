@@ -32,6 +32,7 @@ SchedulerOptions SchedulerOptionsOf(const EngineCoreOptions& options) {
   return {.max_num_seqs = options.max_num_seqs,
           .max_num_batched_tokens = options.max_num_batched_tokens,
           .max_prefill_chunk = options.max_prefill_chunk,
+          .mixed_prefill_budget = options.mixed_prefill_budget,
           .long_prefill_threshold = options.long_prefill_threshold,
           .long_prefill_budget = options.long_prefill_budget,
           .preempt_max_generated = options.preempt_max_generated,

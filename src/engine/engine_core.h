@@ -85,6 +85,7 @@ struct EngineCoreOptions {
   std::function<bool(TokenId)> is_end = nullptr;  // Empty: no token ends a sequence.
   // Of SchedulerOptions; see there.
   int max_prefill_chunk = 0;
+  int mixed_prefill_budget = 0;
   int long_prefill_threshold = 0;
   int long_prefill_budget = 64;
   int32_t preempt_max_generated = std::numeric_limits<int32_t>::max();

@@ -16,6 +16,10 @@ namespace {
 // What has generated more is not worth computing anew for another one's sake.
 constexpr int32_t kMaxGeneratedWithoutCache = 50;
 
+// Beside streams prompts come in small chunks, so that no step is long: a request that arrives in
+// one waits for its end. Larger ones are hardly cheaper by the token (docs/scheduling.md).
+constexpr int kMixedPrefillBudget = 32;
+
 std::optional<BatchFormerOptions::Kind> KindOf(const std::string& scheduler) {
   using Kind = BatchFormerOptions::Kind;
   if (scheduler == "continuous") return Kind::kContinuous;
@@ -86,6 +90,8 @@ void SetScheduling(const EngineOptions& options, EngineCoreOptions* core) {
                     .target_latency = options.target_latency};
   core->padding = kind == Kind::kStatic && options.static_padding;
   core->max_prefill_chunk = options.max_prefill_chunk;
+  // The classic strategies compute their prompts in as few steps as they can.
+  core->mixed_prefill_budget = kind == Kind::kContinuous ? kMixedPrefillBudget : 0;
   core->long_prefill_threshold = options.long_prefill_threshold;
   core->long_prefill_budget = options.long_prefill_budget;
   core->preempt_max_generated = options.preempt_max_generated;

@@ -33,8 +33,8 @@ constexpr double kLeastPrefillPart = 1.0 / 8;
 
 // A few decodes are bound by memory: so much more costs their step little (docs/scheduling.md).
 constexpr double kSpareCost = 16;
-// Of many decodes' cost, what long prefills may add: a step takes at most three times as long.
-constexpr double kLongPart = 2;
+// Of many decodes' cost, what prefills may add: a step takes at most about three times as long.
+constexpr double kMixedPart = 2;
 
 // Of the queue, those for which a step asks the pool what it has of them.
 constexpr size_t kHintsPerStep = 2;
@@ -386,10 +386,15 @@ void Scheduler::Preempt(const Sequence* victim, PreemptReason reason) {
 void Scheduler::PlanRest() {
   const double all = options_.max_num_batched_tokens;
   budget_ = std::max(all - decode_cost_, kLeastPrefillPart * all);
+  high_budget_ = budget_;
+  if (options_.mixed_prefill_budget > 0 && num_decodes_ > 0) {
+    budget_ = std::min(budget_, std::max<double>(options_.mixed_prefill_budget,
+                                                 kMixedPart * decode_cost_));
+  }
   long_budget_ = budget_;
   if (num_decodes_ > 0) {
     long_budget_ = std::min<double>(options_.long_prefill_budget,
-                                    std::max(kSpareCost, kLongPart * decode_cost_));
+                                    std::max(kSpareCost, kMixedPart * decode_cost_));
   }
   bool starting = true;
   const size_t running = ranked_.size();
@@ -465,9 +470,14 @@ BlockedBy Scheduler::WhatBlocks(const Ranked& first, const CachedPrefix& prefix)
 bool Scheduler::HasBudget(const Sequence& sequence, const CachedPrefix& prefix) const {
   if (rows_left() == 0) return false;
   if (schedule_.num_prefill_tokens == 0) return true;  // The first gets a token in any case.
-  const bool is_long = IsLong(sequence, prefix.tokens);
-  const double budget = is_long ? std::min(budget_, long_budget_) : budget_;
+  const double budget = BudgetOf(sequence, IsLong(sequence, prefix.tokens));
   return cost_.ChunkFor(prefix.tokens, 1, budget) > 0;
+}
+
+double Scheduler::BudgetOf(const Sequence& sequence, bool is_long) const {
+  const bool high = options_.has_classes && sequence.priority == Priority::kHigh;
+  const double budget = high ? high_budget_ : budget_;
+  return is_long ? std::min(budget, long_budget_) : budget;
 }
 
 void Scheduler::Block(Sequence* head, BlockedBy rule) {
@@ -510,7 +520,7 @@ void Scheduler::GiveChunk(Sequence* sequence) {
   int32_t most = std::min(sequence->num_ids() - sequence->computed, rows_left());
   if (options_.max_prefill_chunk > 0) most = std::min(most, options_.max_prefill_chunk);
   if (most <= 0) return;
-  const double budget = sequence->long_prefill ? std::min(budget_, long_budget_) : budget_;
+  const double budget = BudgetOf(*sequence, sequence->long_prefill);
   int32_t chunk = cost_.ChunkFor(sequence->computed, most, budget);
   if (chunk == 0) {
     if (schedule_.num_prefill_tokens > 0) return;
@@ -518,6 +528,7 @@ void Scheduler::GiveChunk(Sequence* sequence) {
   }
   const double cost = cost_.Cost(sequence->computed, chunk);
   budget_ -= cost;
+  high_budget_ -= cost;
   if (sequence->long_prefill) long_budget_ -= cost;
   schedule_.num_prefill_tokens += chunk;
   Give(sequence, chunk);

@@ -29,6 +29,9 @@ struct SchedulerOptions {
   int max_num_seqs = 1;            // Sequences that run at once.
   int max_num_batched_tokens = 1;  // Rows of one step, and what it may cost (StepCost).
   int max_prefill_chunk = 0;       // Tokens of one sequence in one step; 0: no such limit.
+  // Cost of all chunks in a step in which others decode: so much, or twice what these cost where
+  // that is more; 0: no such limit. It does not bind a class high.
+  int mixed_prefill_budget = 0;
   // A sequence of which more is to be computed when it starts is a long one; 0: none is.
   int long_prefill_threshold = 0;
   // Cost of all long ones' chunks in a step in which others decode, at most; nor more than twice
@@ -178,6 +181,7 @@ class Scheduler {
   BlockedBy WhatBlocks(const Ranked& first, const CachedPrefix& prefix) const;
   // Of this step's budget something is left for a sequence that starts there.
   bool HasBudget(const Sequence& sequence, const CachedPrefix& prefix) const;
+  double BudgetOf(const Sequence& sequence, bool is_long) const;
   bool IsLong(const Sequence& sequence, int32_t computed) const {
     return options_.long_prefill_threshold > 0 &&
            sequence.num_ids() - computed > options_.long_prefill_threshold;
@@ -228,6 +232,7 @@ class Scheduler {
   double decode_cost_ = 0.0;   // what they cost.
   bool short_of_blocks_ = false;
   double budget_ = 0.0;      // What prefills may still cost ...
+  double high_budget_ = 0.0;   // ... of a class high ...
   double long_budget_ = 0.0; // ... and of this the long ones.
   double positions_ = 0.0;   // Attended by the step's rows.
 };
