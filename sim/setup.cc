@@ -26,7 +26,7 @@ void DrawFaults(Random& random, Setup* setup) {
       {"lost_in_need", 0.05},   {"short_of_memory", 0.05},
       {"memory_gone", 0.002},   {"cancel_fetching", 0.05},
       {"jump_fetching", 0.05},  {"kill", 0.004},
-      {"tier_slow", 0.1},       {"tier_full", 0.1},
+      {"tier_slow", 0.2},       {"tier_full", 0.1},
       {"tier_lossy", 0.1},      {"tier_torn", 0.1},
       {"tier_off", 0.01}};
   for (const auto& [name, p] : points) {
