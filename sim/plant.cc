@@ -103,11 +103,10 @@ std::optional<Plant> ParsePlant(std::string_view name) {
 }
 
 std::unique_ptr<SchedulingPolicy> MakeSimPolicy(const Setup& setup) {
-  std::unique_ptr<SchedulingPolicy> policy =
-      *MakePolicy({.name = setup.policy,
-                   .class_shares = setup.class_shares,
-                   .strict = setup.strict,
-                   .kv_is_kept = setup.core.prefix_caching});
+  std::unique_ptr<SchedulingPolicy> policy = *MakePolicy({.name = setup.policy,
+                                                          .class_shares = setup.class_shares,
+                                                          .strict = setup.strict,
+                                                          .kv_is_kept = setup.core.prefix_caching});
   if (setup.plant == Plant::kNone) return policy;
   return std::make_unique<PlantedPolicy>(setup.plant, std::move(policy));
 }

@@ -30,9 +30,9 @@ void SchedulingChecks::OnAdd(const SimRequest& made, uint64_t order, TimePoint n
   request.priority = made.request.priority;
   request.order = order;
   request.since = now;
-  request.is_long = setup_.core.long_prefill_threshold > 0 &&
-                    static_cast<int>(made.request.prompt.size()) >
-                        setup_.core.long_prefill_threshold;
+  request.is_long =
+      setup_.core.long_prefill_threshold > 0 &&
+      static_cast<int>(made.request.prompt.size()) > setup_.core.long_prefill_threshold;
   requests_[made.request.id] = request;
 }
 

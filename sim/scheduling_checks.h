@@ -45,14 +45,14 @@ class SchedulingChecks {
     Priority priority = Priority::kMedium;
     uint64_t order = 0;
     bool waits = true;
-    bool ended = false;             // Its end was told in this step, perhaps asked for before it.
-    bool started_now = false;       // In this step, for the first time.
-    bool overdue = false;           // At this step's begin, while it waited.
-    bool promoted = false;          // Started or resumed when it was overdue, or was so since.
-    TimePoint since{};              // It waits, in the queue or for a chunk.
-    bool is_long = false;           // Others may pass it while the long ones' budget is spent.
-    int64_t must_start_by = -1;     // In busy steps; negative: it is not overdue.
-    int32_t run_steps = 0;          // Since it started or resumed.
+    bool ended = false;          // Its end was told in this step, perhaps asked for before it.
+    bool started_now = false;    // In this step, for the first time.
+    bool overdue = false;        // At this step's begin, while it waited.
+    bool promoted = false;       // Started or resumed when it was overdue, or was so since.
+    TimePoint since{};           // It waits, in the queue or for a chunk.
+    bool is_long = false;        // Others may pass it while the long ones' budget is spent.
+    int64_t must_start_by = -1;  // In busy steps; negative: it is not overdue.
+    int32_t run_steps = 0;       // Since it started or resumed.
     int32_t preemptions = 0;
   };
 

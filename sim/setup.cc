@@ -104,13 +104,13 @@ void DrawScheduling(Random& random, Setup* setup) {
   BatchFormerOptions& batching = core.batching;
   batching.kind = OneOf(random, {Kind::kSerial, Kind::kStatic, Kind::kDynamic});
   batching.max_batch_size = static_cast<int>(random.Between(1, core.max_num_seqs));
-  batching.timeout = OneOf<Duration>(random, {std::chrono::milliseconds(1),
-                                              std::chrono::milliseconds(50),
-                                              std::chrono::seconds(5)});
+  batching.timeout = OneOf<Duration>(
+      random,
+      {std::chrono::milliseconds(1), std::chrono::milliseconds(50), std::chrono::seconds(5)});
   batching.auto_timeout = batching.kind == Kind::kDynamic && random.Chance(0.5);
   batching.target_latency = OneOf<Duration>(
-      random, {std::chrono::milliseconds(20), std::chrono::milliseconds(300),
-               std::chrono::seconds(2)});
+      random,
+      {std::chrono::milliseconds(20), std::chrono::milliseconds(300), std::chrono::seconds(2)});
   core.padding = batching.kind == Kind::kStatic && random.Chance(0.5);
   if (core.padding) ++setup->blocks;  // Its own.
 }
@@ -274,13 +274,13 @@ std::string Describe(const Setup& setup) {
       " no_tokens=" + std::to_string(setup.zero_share) +
       " caching=" + std::to_string(setup.core.prefix_caching) +
       " tenants=" + std::to_string(setup.tenants) + " turns=" + std::to_string(setup.turn_share) +
-      " tier=" + std::to_string(setup.tier.on ? setup.tier.blocks : 0) +
-      " policy=" + setup.policy + (setup.strict ? " strict" : "") +
+      " tier=" + std::to_string(setup.tier.on ? setup.tier.blocks : 0) + " policy=" + setup.policy +
+      (setup.strict ? " strict" : "") +
       " max_wait_ms=" + std::to_string(setup.core.max_wait / std::chrono::milliseconds(1)) +
       " control=" + setup.core.batch_control +
       " batching=" + std::to_string(static_cast<int>(setup.core.batching.kind)) + "/" +
-      std::to_string(setup.core.batching.max_batch_size) +
-      (setup.core.padding ? " padded" : "") + (setup.backlog ? " backlog" : "") + " faults=";
+      std::to_string(setup.core.batching.max_batch_size) + (setup.core.padding ? " padded" : "") +
+      (setup.backlog ? " backlog" : "") + " faults=";
   for (const auto& [name, p] : setup.faults) text += name + ",";
   if (setup.faults.empty()) text += "none";
   return text;

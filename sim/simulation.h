@@ -14,10 +14,10 @@
 #include "checks.h"
 #include "core/sequence_state.h"
 #include "engine/engine_core.h"
+#include "scheduling_checks.h"
 #include "setup.h"
 #include "sim_clock.h"
 #include "sim_executor.h"
-#include "scheduling_checks.h"
 #include "sim_tier.h"
 
 namespace ropeway::sim {
@@ -37,9 +37,9 @@ struct Report {
   uint64_t cached_tokens = 0;     // Of prompts, found when they began to compute.
   uint64_t followed = 0;          // Steps in which the head of the queue waited for a leader.
   uint64_t late_reads = 0;
-  uint64_t refused = 0;           // Requests that would have waited too long, or too many tokens.
+  uint64_t refused = 0;  // Requests that would have waited too long, or too many tokens.
   uint64_t padding_rows = 0;
-  uint64_t fills = 0;             // Steps in which a batch filled.
+  uint64_t fills = 0;  // Steps in which a batch filled.
   std::array<uint64_t, kNumPreemptReasons> preemptions_by{};
 };
 

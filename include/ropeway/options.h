@@ -84,8 +84,9 @@ struct EngineOptions {
   std::string batch_control = "fixed";
   std::chrono::milliseconds step_target{100};
   // Times to the first token, by class, beyond which a request is counted as late in the metrics.
-  std::array<std::chrono::milliseconds, 3> ttft_limits = {
-      std::chrono::milliseconds(100), std::chrono::milliseconds(300), std::chrono::milliseconds(500)};
+  std::array<std::chrono::milliseconds, 3> ttft_limits = {std::chrono::milliseconds(100),
+                                                          std::chrono::milliseconds(300),
+                                                          std::chrono::milliseconds(500)};
 
   std::string trace_file;  // Chrome/Perfetto JSON of steps and requests is written here; "": none.
 };

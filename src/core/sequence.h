@@ -56,15 +56,16 @@ struct Sequence {
   // The scheduler's.
   // Since when it waits: in the queue, or running and without work.
   TimePoint queued_since{};
-  int32_t run_steps = 0;     // Steps with work for it since it started or resumed.
+  int32_t run_steps = 0;  // Steps with work for it since it started or resumed.
   // Waited its time out, and has precedence: it goes before later ones, and its work is on nobody's
   // account, until it has run for a while.
   bool promoted = false;
   bool long_prefill = false;  // Much of it is to be computed: see SchedulerOptions.
   // What the pool has of its ids, as of a while ago; for ranking while it waits.
   int32_t cached_hint = 0;
-  double queued_cost = 0.0;  // While in the queue: what is still to be computed for it, as foreseen.
-  uint64_t batch = 0;        // The batch in which it started; 0: it has not.
+  double queued_cost =
+      0.0;             // While in the queue: what is still to be computed for it, as foreseen.
+  uint64_t batch = 0;  // The batch in which it started; 0: it has not.
   int32_t batch_size = 0;
   Duration formation{};  // Of its time in the queue, what it waited for others to fill a batch.
 

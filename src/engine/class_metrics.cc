@@ -15,15 +15,15 @@ ClassMetrics::ClassMetrics(Metrics* metrics, Priority priority, Duration ttft_li
     : time_to_first_token(
           Latency(metrics, priority, "ropeway_time_to_first_token_seconds",
                   "From the request's arrival to its first generated token, by class.")),
-      inter_token_latency(metrics->AddHistogram(
-          "ropeway_inter_token_latency_seconds",
-          "Between two generated tokens of one request, by class.", ShortLatencyBuckets(),
-          LabelsOf(priority))),
+      inter_token_latency(
+          metrics->AddHistogram("ropeway_inter_token_latency_seconds",
+                                "Between two generated tokens of one request, by class.",
+                                ShortLatencyBuckets(), LabelsOf(priority))),
       queue_time(Latency(metrics, priority, "ropeway_request_queue_time_seconds",
                          "From the request's arrival to its first step, by class.")),
-      formation_time(Latency(
-          metrics, priority, "ropeway_request_formation_time_seconds",
-          "Of the time in the queue, what a request waited for others to fill its batch.")),
+      formation_time(
+          Latency(metrics, priority, "ropeway_request_formation_time_seconds",
+                  "Of the time in the queue, what a request waited for others to fill its batch.")),
       prefill_time(Latency(metrics, priority, "ropeway_request_prefill_time_seconds",
                            "From the request's first step to its first token.")),
       decode_time(Latency(metrics, priority, "ropeway_request_decode_time_seconds",

@@ -213,10 +213,10 @@ Status EngineCore::Impl::CheckQueue(const CoreRequest& request) const {
   const double wait = scheduler_.WaitSeconds(request.priority);
   const double most = ToSeconds(options_.max_wait);
   if (wait <= most) return {};
-  return {StatusCode::kResourceExhausted,
-          "the request would wait about " + std::to_string(std::llround(std::ceil(wait))) +
-              " s for its turn, longer than max_wait (" + std::to_string(std::llround(most)) +
-              " s)"};
+  return {StatusCode::kResourceExhausted, "the request would wait about " +
+                                              std::to_string(std::llround(std::ceil(wait))) +
+                                              " s for its turn, longer than max_wait (" +
+                                              std::to_string(std::llround(most)) + " s)"};
 }
 
 int32_t EngineCore::Impl::QueuePosition(RequestId id) const {
@@ -259,8 +259,8 @@ void EngineCore::Impl::Insert(CoreRequest request) {
 }
 
 void EngineCore::Impl::ReserveEvents(size_t sequences) {
-  // Each that runs can be preempted twice or started, and be scored, get a token and end; each other
-  // one can end.
+  // Each that runs can be preempted twice or started, and be scored, get a token and end; each
+  // other one can end.
   const size_t running = std::min(sequences, static_cast<size_t>(options_.max_num_seqs));
   const size_t most = events_.size() + sequences + 6 * running;
   if (events_.capacity() < most) events_.reserve(2 * most);
@@ -593,7 +593,8 @@ void EngineCore::Impl::UpdateStats() {
   stats_.steps = step_;
   stats_.waiting_by = {};
   stats_.running_by = {};
-  for (const Sequence* s : scheduler_.queue()) ++stats_.waiting_by[static_cast<size_t>(s->priority)];
+  for (const Sequence* s : scheduler_.queue())
+    ++stats_.waiting_by[static_cast<size_t>(s->priority)];
   for (const Sequence* s : scheduler_.running()) {
     ++stats_.running_by[static_cast<size_t>(s->priority)];
   }
@@ -632,8 +633,8 @@ Status EngineCore::CheckOptions(const EngineCoreOptions& options, const KvLayout
   if (options.max_wait <= Duration{}) return InvalidArgument("must be above 0", "max_wait");
   StatusOr<std::unique_ptr<BatchSizeControl>> control =
       MakeBatchSizeControl({.name = options.batch_control,
-                                .max_num_seqs = options.max_num_seqs,
-                                .step_target = options.step_target});
+                            .max_num_seqs = options.max_num_seqs,
+                            .step_target = options.step_target});
   if (!control.ok()) return control.status();
   if (options.max_model_len < 2) return InvalidArgument("must be at least 2", "max_model_len");
   const int32_t blocks = layout.num_blocks - (options.padding ? 1 : 0);

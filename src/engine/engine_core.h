@@ -68,14 +68,14 @@ struct CoreEvent {
   int32_t completion_tokens = 0;              // kFinished: an end token is counted.
   int32_t cached_tokens = 0;  // kToken, kFinished: of the prompt, found when it began to compute.
   int32_t preemptions = 0;    // kFinished.
-  uint64_t first_token_step = 0;  // kFinished.
+  uint64_t first_token_step = 0;                          // kFinished.
   PreemptReason preempt_reason = PreemptReason::kMemory;  // kPreempted.
   // kStarted, kFinished, kFailed: see Finish; and of its time in the queue, what it waited for
   // others to fill a batch.
   uint64_t batch = 0;
   int32_t batch_size = 0;
   Duration formation{};
-  Status status;                  // kFailed.
+  Status status;  // kFailed.
 };
 
 struct EngineCoreOptions {

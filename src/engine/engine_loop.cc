@@ -40,10 +40,9 @@ const char* EndName(const CoreEvent& event) {
 }  // namespace
 
 EngineLoop::EngineLoop(const EngineCoreOptions& options, const KvLayout& layout,
-                       std::unique_ptr<Executor> executor,
-                       std::unique_ptr<SchedulingPolicy> policy, const Clock* clock,
-                       EngineMetrics* metrics, OutputProcessor* output, TraceWriter* trace,
-                       DequeuedFn dequeued)
+                       std::unique_ptr<Executor> executor, std::unique_ptr<SchedulingPolicy> policy,
+                       const Clock* clock, EngineMetrics* metrics, OutputProcessor* output,
+                       TraceWriter* trace, DequeuedFn dequeued)
     : executor_(std::move(executor)),
       clock_(clock),
       metrics_(metrics),
@@ -137,8 +136,8 @@ void EngineLoop::Handle(FrontEnd::Prepared& arrival) {
     output_->Refuse(live, std::move(status));
     return;
   }
-  output_->Admit(live, {.prompt_tokens = prompt_tokens,
-                        .queue_position = core_.QueuePosition(live->id)});
+  output_->Admit(live,
+                 {.prompt_tokens = prompt_tokens, .queue_position = core_.QueuePosition(live->id)});
   // A cancel that overtook the arrival found nothing to end.
   if (live->cancel_asked.load()) core_.Finish(live->id, FinishReason::kCancelled);
 }

@@ -37,8 +37,8 @@ class EngineLoop {
   // layout) is OK.
   EngineLoop(const EngineCoreOptions& options, const KvLayout& layout,
              std::unique_ptr<Executor> executor, std::unique_ptr<SchedulingPolicy> policy,
-             const Clock* clock, EngineMetrics* metrics,
-             OutputProcessor* output, TraceWriter* trace, DequeuedFn dequeued);
+             const Clock* clock, EngineMetrics* metrics, OutputProcessor* output,
+             TraceWriter* trace, DequeuedFn dequeued);
   ~EngineLoop();
   EngineLoop(const EngineLoop&) = delete;
   EngineLoop& operator=(const EngineLoop&) = delete;

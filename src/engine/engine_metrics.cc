@@ -59,8 +59,8 @@ EngineMetrics::EngineMetrics(const TtftLimits& ttft_limits)
                                        "Part of the KV cache's blocks that sequences hold.")),
       batch_size(metrics_.AddHistogram("ropeway_batch_size", "Sequences of one forward pass.",
                                        CountBuckets())),
-      busy_seconds(metrics_.AddCounter("ropeway_busy_seconds_total",
-                                       "Time in which the engine computed.")),
+      busy_seconds(
+          metrics_.AddCounter("ropeway_busy_seconds_total", "Time in which the engine computed.")),
       places_used(metrics_.AddCounter(kPlaceSeconds, kPlaceSecondsHelp, {{"state", "used"}})),
       places_all(metrics_.AddCounter(kPlaceSeconds, kPlaceSecondsHelp, {{"state", "all"}})),
       max_running(metrics_.AddGauge("ropeway_max_running",
@@ -96,10 +96,10 @@ EngineMetrics::EngineMetrics(const TtftLimits& ttft_limits)
         {{"reason", PreemptReasonName(static_cast<PreemptReason>(i))}});
   }
   for (int i = 0; i < kNumBlockedBy; ++i) {
-    waiting_by_[static_cast<size_t>(i)] = metrics_.AddGauge(
-        "ropeway_num_requests_waiting_by_reason",
-        "Requests that wait, by what keeps the first of them from starting.",
-        {{"reason", WaitReasonName(static_cast<BlockedBy>(i))}});
+    waiting_by_[static_cast<size_t>(i)] =
+        metrics_.AddGauge("ropeway_num_requests_waiting_by_reason",
+                          "Requests that wait, by what keeps the first of them from starting.",
+                          {{"reason", WaitReasonName(static_cast<BlockedBy>(i))}});
   }
   for (const FinishReason reason : {FinishReason::kStop, FinishReason::kLength,
                                     FinishReason::kCancelled, FinishReason::kFailed}) {

@@ -454,9 +454,9 @@ std::vector<RequestInfo> LlmEngine::Impl::Requests() const {
             [](const RequestInfo& a, const RequestInfo& b) { return a.id < b.id; });
   int32_t position = 0;
   for (const RequestId id : loop_.queue_order()) {
-    const auto it =
-        std::lower_bound(all.begin(), all.end(), id,
-                         [](const RequestInfo& info, RequestId wanted) { return info.id < wanted; });
+    const auto it = std::lower_bound(
+        all.begin(), all.end(), id,
+        [](const RequestInfo& info, RequestId wanted) { return info.id < wanted; });
     if (it != all.end() && it->id == id) it->queue_position = position;
     ++position;
   }

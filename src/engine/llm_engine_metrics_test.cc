@@ -48,19 +48,19 @@ TEST(LlmEngineMetricsTest, MetricsTellWhatHappened) {
   ASSERT_TRUE(test.engine->Drain(seconds(60)).ok());
   WaitForSteps(test, 3);
   const std::string text = test.engine->MetricsText();
-  for (const char* line :
-       {"ropeway_time_to_first_token_seconds_count{priority=\"medium\"} 1\n",
-        "ropeway_inter_token_latency_seconds_count{priority=\"medium\"} 2\n",
-        "ropeway_request_queue_time_seconds_count{priority=\"medium\"} 1\n",
-        "ropeway_e2e_request_latency_seconds_count{priority=\"medium\"} 1\n", "ropeway_num_requests_running 0\n",
-        "ropeway_num_requests_waiting 0\n", "ropeway_kv_cache_usage_ratio 0\n",
-        "ropeway_cache_config_info{block_size=\"16\",cache_dtype=\"f16\",",
-        "ropeway_num_preemptions_total{reason=\"memory\"} 0\n", "ropeway_prompt_tokens_total 4\n",
-        "ropeway_generation_tokens_total 3\n",
-        "ropeway_request_success_total{finished_reason=\"length\"} 1\n",
-        "ropeway_request_success_total{finished_reason=\"stop\"} 0\n",
-        "ropeway_request_refused_total 1\n", "ropeway_step_rows_sum 6\n",
-        "ropeway_step_rows_count 3\n", "ropeway_step_time_seconds_count 3\n"}) {
+  for (const char* line : {"ropeway_time_to_first_token_seconds_count{priority=\"medium\"} 1\n",
+                           "ropeway_inter_token_latency_seconds_count{priority=\"medium\"} 2\n",
+                           "ropeway_request_queue_time_seconds_count{priority=\"medium\"} 1\n",
+                           "ropeway_e2e_request_latency_seconds_count{priority=\"medium\"} 1\n",
+                           "ropeway_num_requests_running 0\n", "ropeway_num_requests_waiting 0\n",
+                           "ropeway_kv_cache_usage_ratio 0\n",
+                           "ropeway_cache_config_info{block_size=\"16\",cache_dtype=\"f16\",",
+                           "ropeway_num_preemptions_total{reason=\"memory\"} 0\n",
+                           "ropeway_prompt_tokens_total 4\n", "ropeway_generation_tokens_total 3\n",
+                           "ropeway_request_success_total{finished_reason=\"length\"} 1\n",
+                           "ropeway_request_success_total{finished_reason=\"stop\"} 0\n",
+                           "ropeway_request_refused_total 1\n", "ropeway_step_rows_sum 6\n",
+                           "ropeway_step_rows_count 3\n", "ropeway_step_time_seconds_count 3\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }

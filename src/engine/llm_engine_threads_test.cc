@@ -220,7 +220,8 @@ TEST(LlmEngineThreadsTest, NobodyFailsWhenBlocksRunOut) {
   test.control->encoding_gate.Open();
   EXPECT_EQ(last->WaitEnd().text, "H");
   EXPECT_THAT(test.engine->MetricsText(),
-              HasSubstr("ropeway_num_preemptions_total{reason=\"memory\"} " + std::to_string(preemptions) + "\n"));
+              HasSubstr("ropeway_num_preemptions_total{reason=\"memory\"} " +
+                        std::to_string(preemptions) + "\n"));
 }
 
 TEST(LlmEngineThreadsTest, MaxModelLenIsLoweredToThePool) {

@@ -35,8 +35,8 @@ Status Refuse(const char* field, const std::string& what) {
 
 Status CheckTimes(const EngineOptions& options) {
   const std::pair<const char*, std::chrono::milliseconds> times[] = {
-      {"static_flush", options.static_flush}, {"target_latency", options.target_latency},
-      {"max_wait", options.max_wait},         {"step_target", options.step_target},
+      {"static_flush", options.static_flush},  {"target_latency", options.target_latency},
+      {"max_wait", options.max_wait},          {"step_target", options.step_target},
       {"ttft_limits", options.ttft_limits[0]}, {"ttft_limits", options.ttft_limits[1]},
       {"ttft_limits", options.ttft_limits[2]}};
   for (const auto& [field, time] : times) {
@@ -60,14 +60,15 @@ Status CheckNumbers(const EngineOptions& options) {
 
 Status CheckScheduling(const EngineOptions& options) {
   if (!KindOf(options.scheduler)) {
-    return Refuse("scheduler", fmt::format("must be continuous, dynamic, static or serial, not '{}'",
-                                           options.scheduler));
+    return Refuse(
+        "scheduler",
+        fmt::format("must be continuous, dynamic, static or serial, not '{}'", options.scheduler));
   }
   if (Status status = CheckTimes(options); !status.ok()) return status;
   if (Status status = CheckNumbers(options); !status.ok()) return status;
   const auto control = MakeBatchSizeControl({.name = options.batch_control,
-                                .max_num_seqs = options.max_num_seqs,
-                                .step_target = options.step_target});
+                                             .max_num_seqs = options.max_num_seqs,
+                                             .step_target = options.step_target});
   if (!control.ok()) return control.status();
   const auto policy = PolicyOf(options);
   return policy.ok() ? Status() : policy.status();
@@ -96,8 +97,8 @@ void SetScheduling(const EngineOptions& options, EngineCoreOptions* core) {
   core->long_prefill_budget = options.long_prefill_budget;
   core->preempt_max_generated = options.preempt_max_generated;
   if (options.preempt_max_generated < 0) {
-    core->preempt_max_generated = options.prefix_caching ? std::numeric_limits<int32_t>::max()
-                                                         : kMaxGeneratedWithoutCache;
+    core->preempt_max_generated =
+        options.prefix_caching ? std::numeric_limits<int32_t>::max() : kMaxGeneratedWithoutCache;
   }
   core->max_wait = options.max_wait;
   core->max_queued_tokens = options.max_queued_tokens;

@@ -139,8 +139,8 @@ BlockId KvCacheManager::Take() {
   return block;
 }
 
-bool KvCacheManager::Fits(const Sequence& sequence, const CachedPrefix& prefix,
-                          int32_t positions, int32_t more) const {
+bool KvCacheManager::Fits(const Sequence& sequence, const CachedPrefix& prefix, int32_t positions,
+                          int32_t more) const {
   int32_t revived = 0;  // Hits that nobody holds: they are not there for others any more.
   for (int32_t i = 0; i < prefix.blocks; ++i) {
     const BlockId block = pool_.Find(sequence.names[static_cast<size_t>(i)]);
@@ -155,8 +155,7 @@ int32_t KvCacheManager::HeldAlone(const Sequence& sequence, const Sequence& urge
   for (size_t i = 0; i < sequence.blocks.size(); ++i) {
     const BlockId block = sequence.blocks[i];
     // Two chains that have a block in common have it at the same place.
-    const bool hit =
-        i < static_cast<size_t>(prefix.blocks) && pool_.Find(urgent.names[i]) == block;
+    const bool hit = i < static_cast<size_t>(prefix.blocks) && pool_.Find(urgent.names[i]) == block;
     if (!hit && pool_.references(block) == 1) ++count;
   }
   return count;

@@ -16,8 +16,7 @@ TEST(FcfsPolicyTest, RanksByArrivalAndGivesUpTheNewest) {
   EXPECT_LT(policy.RankOf(first), policy.RankOf(second));
   second.preemptions = 5;
   second.state = SequenceState::kPreempted;
-  EXPECT_LT(policy.RankOf(second), policy.RankOf(third))
-      << "a preempted sequence keeps its place";
+  EXPECT_LT(policy.RankOf(second), policy.RankOf(third)) << "a preempted sequence keeps its place";
   const std::vector<const Sequence*> candidates = {&first, &third, &second};
   EXPECT_EQ(policy.PickVictim(candidates), 1U);
   const std::vector<const Sequence*> alone = {&first};

@@ -167,9 +167,7 @@ void Scheduler::Promote() {
 }
 
 Ranked Scheduler::RankedOf(Sequence* sequence) const {
-  return {.sequence = sequence,
-          .rank = policy_->RankOf(*sequence),
-          .promoted = sequence->promoted};
+  return {.sequence = sequence, .rank = policy_->RankOf(*sequence), .promoted = sequence->promoted};
 }
 
 void Scheduler::RankRunning() {
@@ -388,8 +386,8 @@ void Scheduler::PlanRest() {
   budget_ = std::max(all - decode_cost_, kLeastPrefillPart * all);
   high_budget_ = budget_;
   if (options_.mixed_prefill_budget > 0 && num_decodes_ > 0) {
-    budget_ = std::min(budget_, std::max<double>(options_.mixed_prefill_budget,
-                                                 kMixedPart * decode_cost_));
+    budget_ = std::min(budget_,
+                       std::max<double>(options_.mixed_prefill_budget, kMixedPart * decode_cost_));
   }
   long_budget_ = budget_;
   if (num_decodes_ > 0) {
@@ -411,9 +409,9 @@ void Scheduler::PlanRest() {
   }
   if (schedule_.head != nullptr || queue_.empty() || !line_.empty()) return;
   // All who wait follow somebody, or gave way just now.
-  Sequence* const first = *std::min_element(
-      queue_.begin(), queue_.end(),
-      [](const Sequence* a, const Sequence* b) { return a->order < b->order; });
+  Sequence* const first =
+      *std::min_element(queue_.begin(), queue_.end(),
+                        [](const Sequence* a, const Sequence* b) { return a->order < b->order; });
   Block(first, first->follows > 0 ? BlockedBy::kLeader : BlockedBy::kPreemption);
 }
 
@@ -540,8 +538,8 @@ void Scheduler::Give(Sequence* sequence, int32_t num_tokens) {
   schedule_.items.push_back({sequence, start, num_tokens, sample});
   schedule_.num_tokens += num_tokens;
   positions_ += StepCost::Positions(start, num_tokens);
-  const int32_t fresh = std::min(sequence->prompt_len, start + num_tokens) -
-                        std::max(start, sequence->high_water);
+  const int32_t fresh =
+      std::min(sequence->prompt_len, start + num_tokens) - std::max(start, sequence->high_water);
   policy_->OnScheduled(*sequence, {.prompt_tokens = std::max(0, fresh),
                                    .output_tokens = sample ? 1 : 0,
                                    .cost = cost_.Cost(start, num_tokens)});

@@ -54,14 +54,15 @@ struct SchedulerOptions {
 // 1. With continuous batching, sequences of the queue start in rank order that a running one has to
 //    give way to: by the policy (MayPreempt), or because it has waited max_wait and came earlier.
 //    Where a place or blocks are missing, the policy's victim among these running ones gives way;
-//    not one that has run for less than kMinRunSteps since it started, was preempted kMaxPreemptions
-//    times, has generated preempt_max_generated tokens, or leads others. Nobody gives way where all
-//    of them together could not make the room. A promoted one that finds nobody to give way is
-//    passed by those, as long as half the places are left to what came before it.
+//    not one that has run for less than kMinRunSteps since it started, was preempted
+//    kMaxPreemptions times, has generated preempt_max_generated tokens, or leads others. Nobody
+//    gives way where all of them together could not make the room. A promoted one that finds nobody
+//    to give way is passed by those, as long as half the places are left to what came before it.
 // 2. Each decoding sequence gets one token, in rank order. Where a block is missing, the policy's
 //    victim among the running ones without work in this step gives its blocks back, until the block
 //    is there or the sequence itself was the victim.
-// 3. In rank order, prefilling sequences get a chunk of what is left of the step's budget (the first
+// 3. In rank order, prefilling sequences get a chunk of what is left of the step's budget (the
+// first
 //    at least one token), and those of the queue start while the batch former, a place, a token and
 //    the blocks for all their ids and one more allow it. The first that does not fit ends the
 //    starting: nobody passes it, but a long one for which the long ones' budget is spent. A step in
@@ -215,8 +216,8 @@ class Scheduler {
   int num_preempted_ = 0;
   int num_fetching_ = 0;
   bool batch_runs_ = false;  // Not continuous: some of its members may not have ended.
-  uint64_t batch_ = 0;      // The newest batch's number.
-  int32_t batch_size_ = 0;  // Not continuous: of its members, also those that have ended.
+  uint64_t batch_ = 0;       // The newest batch's number.
+  int32_t batch_size_ = 0;   // Not continuous: of its members, also those that have ended.
 
   // Of the step being planned; members so that a step allocates nothing once they have grown.
   Schedule schedule_;
@@ -226,15 +227,15 @@ class Scheduler {
   std::vector<Sequence*> overdue_;  // Those of the queue that have waited their time out.
   std::vector<Ranked> passed_;      // Of these, those that urgent ones may pass.
   TimePoint now_{};
-  size_t next_hint_ = 0;  // Of the queue.
-  int new_places_ = 0;       // Never-started ones that may start in this step.
-  int num_decodes_ = 0;        // In this step, and
-  double decode_cost_ = 0.0;   // what they cost.
+  size_t next_hint_ = 0;      // Of the queue.
+  int new_places_ = 0;        // Never-started ones that may start in this step.
+  int num_decodes_ = 0;       // In this step, and
+  double decode_cost_ = 0.0;  // what they cost.
   bool short_of_blocks_ = false;
-  double budget_ = 0.0;      // What prefills may still cost ...
-  double high_budget_ = 0.0;   // ... of a class high ...
-  double long_budget_ = 0.0; // ... and of this the long ones.
-  double positions_ = 0.0;   // Attended by the step's rows.
+  double budget_ = 0.0;       // What prefills may still cost ...
+  double high_budget_ = 0.0;  // ... of a class high ...
+  double long_budget_ = 0.0;  // ... and of this the long ones.
+  double positions_ = 0.0;    // Attended by the step's rows.
 };
 
 }  // namespace ropeway

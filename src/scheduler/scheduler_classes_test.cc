@@ -132,11 +132,10 @@ TEST_F(ClassesTest, StrictKnowsNoShares) {
 }
 
 TEST_F(ClassesTest, WhoHasWaitedLongGoesFirstAndIsLeftAloneForAWhile) {
-  StartWith("priority", 1000,
-            {.max_num_seqs = 2,
-             .max_num_batched_tokens = 64,
-             .max_wait = std::chrono::milliseconds(300)},
-            true);
+  StartWith(
+      "priority", 1000,
+      {.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(300)},
+      true);
   Add(kHigh, 10);
   Add(kHigh, 10);
   Step();
@@ -158,11 +157,10 @@ TEST_F(ClassesTest, WhoHasWaitedLongGoesFirstAndIsLeftAloneForAWhile) {
 }
 
 TEST_F(ClassesTest, PromotedOnesTakeHalfThePlaces) {
-  StartWith("priority", 1000,
-            {.max_num_seqs = 4,
-             .max_num_batched_tokens = 64,
-             .max_wait = std::chrono::milliseconds(100)},
-            true);
+  StartWith(
+      "priority", 1000,
+      {.max_num_seqs = 4, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(100)},
+      true);
   for (int i = 0; i < 4; ++i) Add(kLow, 4);
   Add(kMedium, 4);
   for (int i = 0; i < 6; ++i) Add(kLow, 4);
@@ -363,8 +361,8 @@ TEST_F(BatchesTest, PaddedRowsKeepTheirPlace) {
 
 TEST_F(BatchesTest, WhoGaveWayForMemoryComesBackToItsBatch) {
   SchedulerOptions options{.max_num_seqs = 8, .max_num_batched_tokens = 40};
-  options.batching = {.kind = Kind::kStatic, .max_batch_size = 2,
-                      .timeout = std::chrono::seconds(5)};
+  options.batching = {
+      .kind = Kind::kStatic, .max_batch_size = 2, .timeout = std::chrono::seconds(5)};
   StartWith("fcfs", 4, options);
   Add(kMedium, 16, 40);
   Add(kMedium, 16, 40);

@@ -67,8 +67,8 @@ class StepCost {
 
   double weight() const { return weight_; }
 
-  // Units of cost per second of busy steps, over the last kSpeedSeconds of them; 0 before the first.
-  // Steps that took kSlowest times as long as this says are left out, unless kMaxOutliers of
+  // Units of cost per second of busy steps, over the last kSpeedSeconds of them; 0 before the
+  // first. Steps that took kSlowest times as long as this says are left out, unless kMaxOutliers of
   // them come in a row.
   double speed() const { return speed_seconds_ > 0.0 ? speed_cost_ / speed_seconds_ : 0.0; }
 

@@ -36,7 +36,8 @@ int64_t SystemUnixMs() {
 // to live of centuries) is its end.
 SessionInfo::Time TimeOf(int64_t unix_ms) {
   using std::chrono::milliseconds;
-  constexpr milliseconds kEnd = std::chrono::floor<milliseconds>(SessionInfo::Time::duration::max());
+  constexpr milliseconds kEnd =
+      std::chrono::floor<milliseconds>(SessionInfo::Time::duration::max());
   return SessionInfo::Time(std::clamp(milliseconds(unix_ms), -kEnd, kEnd));
 }
 
