@@ -114,7 +114,6 @@ void Scheduler::FetchDone(Sequence* sequence) {
 const Schedule& Scheduler::Plan(TimePoint now) {
   schedule_.Clear();
   now_ = now;
-  num_decodes_ = 0;
   decode_cost_ = 0;
   short_of_blocks_ = false;
   positions_ = 0;
@@ -288,16 +287,13 @@ int Scheduler::LaterRunning(const Sequence& sequence) const {
 bool Scheduler::MakeSpace(const Ranked& urgent, int places) {
   const Sequence& its = *urgent.sequence;
   const int32_t positions = PositionsToStart(its);
-  const auto fits = [&](int32_t more) {
-    return kv_->Fits(its, kv_->Lookup(urgent.sequence), positions, more);
-  };
+  CachedPrefix prefix = kv_->Lookup(urgent.sequence);
   int32_t freed = 0;
-  const CachedPrefix prefix = kv_->Lookup(urgent.sequence);
   for (const Sequence* candidate : candidates_) {
     freed += kv_->HeldAlone(*candidate, its, prefix);
   }
-  if (!fits(freed)) return false;
-  while (num_running() >= places || !fits(0)) {
+  if (!kv_->Fits(its, prefix, positions, freed)) return false;
+  while (num_running() >= places || !kv_->Fits(its, prefix, positions)) {
     if (candidates_.empty()) return false;
     const bool for_place = num_running() >= places;
     const size_t pick = policy_->PickVictim(candidates_);
@@ -306,6 +302,7 @@ bool Scheduler::MakeSpace(const Ranked& urgent, int places) {
     Preempt(victim, urgent.promoted ? PreemptReason::kPromotion
                     : for_place     ? PreemptReason::kPriority
                                     : PreemptReason::kBlocks);
+    prefix = kv_->Lookup(urgent.sequence);  // The victim may have been about to compute some of it.
   }
   return true;
 }
@@ -336,7 +333,6 @@ void Scheduler::PlanDecodes() {
     if (sequence->state != SequenceState::kDecoding || !MakeRoom(i)) continue;
     decode_cost_ += cost_.Cost(sequence->computed, 1);
     Give(sequence, 1);
-    ++num_decodes_;
   }
 }
 
@@ -385,12 +381,12 @@ void Scheduler::PlanRest() {
   const double all = options_.max_num_batched_tokens;
   budget_ = std::max(all - decode_cost_, kLeastPrefillPart * all);
   high_budget_ = budget_;
-  if (options_.mixed_prefill_budget > 0 && num_decodes_ > 0) {
+  if (options_.mixed_prefill_budget > 0 && decode_cost_ > 0) {
     budget_ = std::min(budget_,
                        std::max<double>(options_.mixed_prefill_budget, kMixedPart * decode_cost_));
   }
   long_budget_ = budget_;
-  if (num_decodes_ > 0) {
+  if (decode_cost_ > 0) {
     long_budget_ = std::min<double>(options_.long_prefill_budget,
                                     std::max(kSpareCost, kMixedPart * decode_cost_));
   }

@@ -229,8 +229,7 @@ class Scheduler {
   TimePoint now_{};
   size_t next_hint_ = 0;      // Of the queue.
   int new_places_ = 0;        // Never-started ones that may start in this step.
-  int num_decodes_ = 0;       // In this step, and
-  double decode_cost_ = 0.0;  // what they cost.
+  double decode_cost_ = 0.0;  // Of the step's decodes; 0: there are none.
   bool short_of_blocks_ = false;
   double budget_ = 0.0;       // What prefills may still cost ...
   double high_budget_ = 0.0;  // ... of a class high ...
