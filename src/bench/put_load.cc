@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <latch>
 #include <thread>
 #include <utility>
 
@@ -35,13 +36,18 @@ void Sleep(double seconds) {
   std::this_thread::sleep_for(std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9)));
 }
 
-// Runs `meanwhile` beside `background`, `lead` seconds after its begin.
+// Runs `meanwhile` beside `background`, `lead` seconds after its thread has begun.
 RunResult PutBehind(const LoadTarget& target, Load background, double lead,
                     const std::function<void()>& meanwhile) {
   std::stop_source stop;
   background.shape.stop = stop.get_token();
   RunResult result;
-  std::jthread thread([&] { result = Put(target, background); });
+  std::latch begun(1);
+  std::jthread thread([&] {
+    begun.count_down();
+    result = Put(target, background);
+  });
+  begun.wait();
   Sleep(lead);
   meanwhile();
   stop.request_stop();

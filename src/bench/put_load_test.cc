@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <latch>
 #include <nlohmann/json.hpp>
 #include <stop_token>
 #include <string>
@@ -80,10 +82,30 @@ TEST_F(PutLoadTest, EachRequestMayHaveAClientOfItsOwn) {
   EXPECT_THAT(server_.requests()[1].headers, HasSubstr("Bearer second-key"));
 }
 
-TEST_F(PutLoadTest, TheBackgroundEndsWithTheForeground) {
+// Answers the foreground, which asks for three tokens, once two requests of the background have come:
+// how soon the background's threads run is the machine's affair.
+class BesideTest : public PutLoadTest {
+ protected:
+  BesideTest()
+      : PutLoadTest([this](const FakeRequest& request) {
+          if (request.method != "POST") return WellBehaved(request);
+          if (Json::parse(request.body).value("max_tokens", 0) == 3) {
+            background_runs_.wait();
+          } else if (background_.fetch_add(1) < 2) {
+            background_runs_.count_down();
+          }
+          return WellBehaved(request);
+        }) {}
+
+  std::latch background_runs_{2};
+  std::atomic<int> background_ = 0;
+};
+
+TEST_F(BesideTest, TheBackgroundEndsWithTheForeground) {
   Load background = Small(100000, 2);
   Load foreground = Small(5, 1);
   foreground.run_num = 2;
+  foreground.asked = [](int seq) { return Asked{10 + seq, 3}; };
   const auto runs = PutLoadBeside(target(), background, 0.1, foreground);
   ASSERT_TRUE(runs.ok()) << runs.status().message();
   EXPECT_EQ(runs->foreground.records.size(), 5U);
