@@ -1,8 +1,8 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
-#include <string>
-#include <unordered_set>
+
+#include "scheduler/list_integrity.h"
 
 namespace ropeway {
 namespace {
@@ -28,13 +28,11 @@ int32_t PositionsToStart(const Sequence& sequence) {
 // What memory is taken for when a sequence is queued, beyond its prompt.
 constexpr int32_t kReservedTokens = 1024;
 
-// Of a step's budget prefills get so much whatever the decodes cost.
-constexpr double kLeastPrefillPart = 1.0 / 8;
-
-// A few decodes are bound by memory: so much more costs their step little (docs/scheduling.md).
-constexpr double kSpareCost = 16;
-// Of many decodes' cost, what prefills may add: a step takes at most about three times as long.
-constexpr double kMixedPart = 2;
+// Beside decodes of lower classes an urgent prompt's step takes up to twice as long; what is longer
+// than this would keep them waiting for more than it gains.
+constexpr int32_t kMaxUrgentPrompt = 128;
+// One step after the other that leaves lower classes' decodes out.
+constexpr int kMaxUrgentSteps = 4;
 
 // Of the queue, those for which a step asks the pool what it has of them.
 constexpr size_t kHintsPerStep = 2;
@@ -52,6 +50,9 @@ Scheduler::Scheduler(const SchedulerOptions& options, SchedulingPolicy* policy, 
       load_(&cost_, options.has_classes, options.class_parts),
       former_(options.batching),
       padding_(static_cast<size_t>(max_running_)),
+      budget_({.all = static_cast<double>(options.max_num_batched_tokens),
+               .mixed = static_cast<double>(options.mixed_prefill_budget),
+               .long_ones = static_cast<double>(options.long_prefill_budget)}),
       limit_(max_running_) {
   const auto places = static_cast<size_t>(max_running_);
   running_.reserve(places);
@@ -125,6 +126,7 @@ const Schedule& Scheduler::Plan(TimePoint now) {
   RankQueue();
   AskFormer();
   if (continuous()) StartUrgent();
+  FindUrgentPrompt();
   PlanDecodes();
   PlanRest();
   NumberBatch();
@@ -250,7 +252,7 @@ void Scheduler::StartUrgent() {
   while (!line_.empty()) {
     const Ranked first = line_.front();
     FindVictims(first);
-    if (candidates_.empty()) {
+    if (candidates_.empty() && !(StartsUrgently(first) && num_running() < places)) {
       // It came after all who run, or after those that may give way: it has no right to a place,
       // and must not keep a higher class from one.
       if (!first.promoted) break;
@@ -276,6 +278,13 @@ void Scheduler::StartUrgent() {
   for (const Ranked& passed : passed_) line_.Add(passed);
   if (!passed_.empty()) line_.Sort();
   if (any) std::sort(ranked_.begin(), ranked_.end(), Before);
+}
+
+bool Scheduler::StartsUrgently(const Ranked& first) const {
+  if (first.promoted || !IsHigh(*first.sequence)) return false;
+  return std::none_of(ranked_.begin(), ranked_.end(), [this](const Ranked& ranked) {
+    return ranked.sequence->state == SequenceState::kPrefilling && IsHigh(*ranked.sequence);
+  });
 }
 
 int Scheduler::LaterRunning(const Sequence& sequence) const {
@@ -321,6 +330,30 @@ bool Scheduler::Follow(Sequence* sequence, CachedPrefix* prefix) {
   return true;
 }
 
+void Scheduler::FindUrgentPrompt() {
+  urgent_ = nullptr;
+  if (!continuous() || urgent_steps_ >= kMaxUrgentSteps) {
+    urgent_steps_ = 0;
+    return;
+  }
+  const auto first = std::find_if(ranked_.begin(), ranked_.end(), [](const Ranked& ranked) {
+    return ranked.sequence->state == SequenceState::kPrefilling;
+  });
+  // Those that have waited their time out go before it.
+  const bool others_first =
+      first == ranked_.end() || first->promoted || (!line_.empty() && line_.front().promoted);
+  if (!others_first && IsHigh(*first->sequence) &&
+      first->sequence->num_ids() - first->sequence->computed <= kMaxUrgentPrompt) {
+    urgent_ = first->sequence;
+  }
+  urgent_steps_ = urgent_ == nullptr ? 0 : urgent_steps_ + 1;
+}
+
+bool Scheduler::LeavesStepToUrgent(const Ranked& decode) const {
+  return urgent_ != nullptr && !decode.promoted && !decode.leads &&
+         policy_->MayPreempt(*urgent_, *decode.sequence);
+}
+
 void Scheduler::PlanDecodes() {
   const bool prefills = std::any_of(running_.begin(), running_.end(), [](const Sequence* s) {
     return s->state == SequenceState::kPrefilling;
@@ -330,7 +363,8 @@ void Scheduler::PlanDecodes() {
   for (size_t i = 0; i < ranked_.size(); ++i) {
     Sequence* sequence = ranked_[i].sequence;
     // One that an earlier one preempted in this step is no longer decoding.
-    if (sequence->state != SequenceState::kDecoding || !MakeRoom(i)) continue;
+    if (sequence->state != SequenceState::kDecoding || LeavesStepToUrgent(ranked_[i])) continue;
+    if (!MakeRoom(i)) continue;
     decode_cost_ += cost_.Cost(sequence->computed, 1);
     Give(sequence, 1);
   }
@@ -378,17 +412,11 @@ void Scheduler::Preempt(const Sequence* victim, PreemptReason reason) {
 }
 
 void Scheduler::PlanRest() {
-  const double all = options_.max_num_batched_tokens;
-  budget_ = std::max(all - decode_cost_, kLeastPrefillPart * all);
-  high_budget_ = budget_;
-  if (options_.mixed_prefill_budget > 0 && decode_cost_ > 0) {
-    budget_ = std::min(budget_,
-                       std::max<double>(options_.mixed_prefill_budget, kMixedPart * decode_cost_));
-  }
-  long_budget_ = budget_;
-  if (decode_cost_ > 0) {
-    long_budget_ = std::min<double>(options_.long_prefill_budget,
-                                    std::max(kSpareCost, kMixedPart * decode_cost_));
+  if (urgent_ == nullptr) {
+    budget_.Begin(decode_cost_);
+  } else {
+    const int32_t left = urgent_->num_ids() - urgent_->computed;
+    budget_.BeginUrgent(decode_cost_, cost_.Cost(urgent_->computed, left));
   }
   bool starting = true;
   const size_t running = ranked_.size();
@@ -464,14 +492,8 @@ BlockedBy Scheduler::WhatBlocks(const Ranked& first, const CachedPrefix& prefix)
 bool Scheduler::HasBudget(const Sequence& sequence, const CachedPrefix& prefix) const {
   if (rows_left() == 0) return false;
   if (schedule_.num_prefill_tokens == 0) return true;  // The first gets a token in any case.
-  const double budget = BudgetOf(sequence, IsLong(sequence, prefix.tokens));
+  const double budget = budget_.For(IsHigh(sequence), IsLong(sequence, prefix.tokens));
   return cost_.ChunkFor(prefix.tokens, 1, budget) > 0;
-}
-
-double Scheduler::BudgetOf(const Sequence& sequence, bool is_long) const {
-  const bool high = options_.has_classes && sequence.priority == Priority::kHigh;
-  const double budget = high ? high_budget_ : budget_;
-  return is_long ? std::min(budget, long_budget_) : budget;
 }
 
 void Scheduler::Block(Sequence* head, BlockedBy rule) {
@@ -514,16 +536,13 @@ void Scheduler::GiveChunk(Sequence* sequence) {
   int32_t most = std::min(sequence->num_ids() - sequence->computed, rows_left());
   if (options_.max_prefill_chunk > 0) most = std::min(most, options_.max_prefill_chunk);
   if (most <= 0) return;
-  const double budget = BudgetOf(*sequence, sequence->long_prefill);
+  const double budget = budget_.For(IsHigh(*sequence), sequence->long_prefill);
   int32_t chunk = cost_.ChunkFor(sequence->computed, most, budget);
   if (chunk == 0) {
     if (schedule_.num_prefill_tokens > 0) return;
     chunk = 1;
   }
-  const double cost = cost_.Cost(sequence->computed, chunk);
-  budget_ -= cost;
-  high_budget_ -= cost;
-  if (sequence->long_prefill) long_budget_ -= cost;
+  budget_.Spend(cost_.Cost(sequence->computed, chunk), sequence->long_prefill);
   schedule_.num_prefill_tokens += chunk;
   Give(sequence, chunk);
 }
@@ -592,45 +611,11 @@ std::vector<uint64_t> Scheduler::QueueOrder() const {
 }
 
 Status Scheduler::CheckIntegrity() const {
-  std::unordered_set<const Sequence*> seen;
-  int preempted = 0;
-  const auto broken = [](const Sequence& s, const char* what) {
-    return Status(StatusCode::kInternal, "sequence " + std::to_string(s.id) + " (" +
-                                             SequenceStateName(s.state) + ") " + what);
-  };
-  for (const Sequence* s : running_) {
-    if (!seen.insert(s).second) return broken(*s, "is listed twice");
-    if (!s->running()) return broken(*s, "is on the running list");
-    if (s->computed >= s->num_ids()) return broken(*s, "has computed all its ids and not ended");
-    if (static_cast<int32_t>(s->blocks.size()) < BlocksFor(s->computed)) {
-      return broken(*s, "has more positions computed than its blocks hold");
-    }
-  }
-  for (const Sequence* s : queue_) {
-    if (!seen.insert(s).second) return broken(*s, "is listed twice");
-    if (s->state != SequenceState::kWaiting && s->state != SequenceState::kPreempted) {
-      return broken(*s, "is in the queue");
-    }
-    if (!s->blocks.empty() || s->computed != 0) return broken(*s, "holds blocks");
-    if (s->state == SequenceState::kPreempted) ++preempted;
-  }
-  const auto fetching = std::count_if(running_.begin(), running_.end(), [](const Sequence* s) {
-    return s->state == SequenceState::kFetching;
-  });
-  if (fetching != num_fetching_) {
-    return {StatusCode::kInternal, "the scheduler counts " + std::to_string(num_fetching_) +
-                                       " fetching sequences, " + std::to_string(fetching) + " are"};
-  }
-  if (preempted != num_preempted_) {
-    return {StatusCode::kInternal, "the scheduler counts " + std::to_string(num_preempted_) +
-                                       " preempted sequences, " + std::to_string(preempted) +
-                                       " are"};
-  }
-  if (num_running() > max_running_) {
-    return {StatusCode::kInternal, std::to_string(num_running()) + " sequences run, more than " +
-                                       std::to_string(max_running_)};
-  }
-  return {};
+  return CheckLists({.queue = queue_,
+                     .running = running_,
+                     .preempted = num_preempted_,
+                     .fetching = num_fetching_,
+                     .max_running = max_running_});
 }
 
 }  // namespace ropeway

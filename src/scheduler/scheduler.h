@@ -17,6 +17,7 @@
 #include "policy/scheduling_policy.h"
 #include "ropeway/status.h"
 #include "scheduler/batch_former.h"
+#include "scheduler/prefill_budget.h"
 #include "scheduler/queue_load.h"
 #include "scheduler/schedule.h"
 #include "scheduler/static_padding.h"
@@ -58,15 +59,17 @@ struct SchedulerOptions {
 //    kMaxPreemptions times, has generated preempt_max_generated tokens, or leads others. Nobody
 //    gives way where all of them together could not make the room. A promoted one that finds nobody
 //    to give way is passed by those, as long as half the places are left to what came before it.
-// 2. Each decoding sequence gets one token, in rank order. Where a block is missing, the policy's
-//    victim among the running ones without work in this step gives its blocks back, until the block
-//    is there or the sequence itself was the victim.
+//    The first of a class high starts here too where there is room for it.
+// 2. Each decoding sequence gets one token, in rank order. Those that may be preempted for a class
+//    high whose prompt's rest is short leave the step to it (with many rows beside it, it would
+//    take twice as long), but not more than four steps one after the other. Where a block is
+//    missing, the policy's victim among the running ones without work in this step gives its blocks
+//    back, until the block is there or the sequence itself was the victim.
 // 3. In rank order, prefilling sequences get a chunk of what is left of the step's budget (the
-// first
-//    at least one token), and those of the queue start while the batch former, a place, a token and
-//    the blocks for all their ids and one more allow it. The first that does not fit ends the
-//    starting: nobody passes it, but a long one for which the long ones' budget is spent. A step in
-//    which blocks were short starts nobody.
+//    first at least one token; PrefillBudget), and those of the queue start while the batch former,
+//    a place, a token and the blocks for all their ids and one more allow it. The first that does
+//    not fit ends the starting: nobody passes it, but a long one for which the long ones' budget is
+//    spent. A step in which blocks were short starts nobody.
 // 4. What the cache has of a starting sequence's ids is not computed. Where a tier has more of them
 //    and reading is cheaper than computing, the sequence fetches first, and computes from the step
 //    on in which the read is over.
@@ -170,6 +173,11 @@ class Scheduler {
   // Whether it can start now, some of candidates_ having given way.
   bool MakeSpace(const Ranked& urgent, int places);
 
+  // Whether a class high starts before the decodes are planned, though nobody gives way to it.
+  bool StartsUrgently(const Ranked& first) const;
+  void FindUrgentPrompt();
+  bool LeavesStepToUrgent(const Ranked& decode) const;
+
   void PlanDecodes();
   // True once `sequence`, the ranked_[index], has blocks for its next position; false: it was
   // preempted.
@@ -182,7 +190,9 @@ class Scheduler {
   BlockedBy WhatBlocks(const Ranked& first, const CachedPrefix& prefix) const;
   // Of this step's budget something is left for a sequence that starts there.
   bool HasBudget(const Sequence& sequence, const CachedPrefix& prefix) const;
-  double BudgetOf(const Sequence& sequence, bool is_long) const;
+  bool IsHigh(const Sequence& sequence) const {
+    return options_.has_classes && sequence.priority == Priority::kHigh;
+  }
   bool IsLong(const Sequence& sequence, int32_t computed) const {
     return options_.long_prefill_threshold > 0 &&
            sequence.num_ids() - computed > options_.long_prefill_threshold;
@@ -208,6 +218,7 @@ class Scheduler {
   QueueLoad load_;
   BatchFormer former_;
   StaticPadding padding_;
+  PrefillBudget budget_;
 
   int limit_;
   bool flush_ = false;
@@ -231,10 +242,9 @@ class Scheduler {
   int new_places_ = 0;        // Never-started ones that may start in this step.
   double decode_cost_ = 0.0;  // Of the step's decodes; 0: there are none.
   bool short_of_blocks_ = false;
-  double budget_ = 0.0;       // What prefills may still cost ...
-  double high_budget_ = 0.0;  // ... of a class high ...
-  double long_budget_ = 0.0;  // ... and of this the long ones.
-  double positions_ = 0.0;    // Attended by the step's rows.
+  const Sequence* urgent_ = nullptr;  // The prompt that lower classes' decodes leave the step to.
+  int urgent_steps_ = 0;              // So many steps one after the other have had one.
+  double positions_ = 0.0;            // Attended by the step's rows.
 };
 
 }  // namespace ropeway

@@ -17,6 +17,7 @@ class ClassesTest : public SchedulerTest {
                  bool strict = false) {
     policy_ = *MakePolicy({.name = policy, .strict = strict, .kv_is_kept = caching_});
     options.class_parts = {0.7, 0.2, 0.1};
+    options.has_classes = policy.find("priority") != std::string::npos;
     Start(blocks, options, policy_.get());
   }
 
@@ -47,7 +48,7 @@ TEST_F(ClassesTest, AHigherClassTakesAPlaceOnceTheLowerOneHasRunForAWhile) {
     EXPECT_EQ(preempted_, "");
     EXPECT_EQ(head_, "3: max_num_seqs");
   }
-  EXPECT_EQ(Step(), "1:17+1* 3:0+5*") << "of equal ones the newest gives way, and 3 starts at once";
+  EXPECT_EQ(Step(), "3:0+5*") << "of equal ones the newest gives way, and 3 starts at once";
   EXPECT_EQ(preempted_, "2");
   EXPECT_EQ(reasons_, "priority");
   Sequence* second = sequences_[1].get();
@@ -95,7 +96,49 @@ TEST_F(ClassesTest, ALongPrefillGivesItsTokensToAHigherClass) {
   Add(kLow, 500);
   EXPECT_EQ(Step(), "1:0+50");
   Add(kHigh, 30);
-  EXPECT_EQ(Step(), "2:0+30* 1:50+20");
+  EXPECT_EQ(Step(), "2:0+30*") << "the step is its own";
+  EXPECT_EQ(Step(), "2:30+1* 1:50+49");
+}
+
+TEST_F(ClassesTest, LowerDecodesLeaveTheStepToAnUrgentPrompt) {
+  StartWith("priority", 100, {.max_num_seqs = 16, .max_num_batched_tokens = 512});
+  Add(kLow, 10);
+  Add(kHigh, 10);
+  Add(kMedium, 10);
+  Steps(2);
+  Add(kHigh, 100);
+  EXPECT_EQ(Step(), "2:11+1* 4:0+100*") << "not those of its own class";
+  EXPECT_EQ(Step(), "2:12+1* 4:100+1* 3:10+1* 1:10+1*");
+  for (int i = 0; i < 5; ++i) Add(kHigh, 70);
+  EXPECT_EQ(Step(), "2:13+1* 4:101+1* 5:0+70*") << "one after the other";
+  EXPECT_EQ(Step(), "2:14+1* 4:102+1* 5:70+1* 6:0+70*");
+  Steps(2);
+  EXPECT_EQ(Step(), "2:17+1* 4:105+1* 5:73+1* 6:72+1* 7:71+1* 8:70+1* 3:11+1* 1:11+1* 9:0+70*")
+      << "not longer than four steps";
+}
+
+TEST_F(ClassesTest, NotToAPromptThatTakesLong) {
+  StartWith("priority", 100, {.max_num_seqs = 8, .max_num_batched_tokens = 512});
+  Add(kLow, 10);
+  Steps(2);
+  Add(kHigh, 200);
+  EXPECT_EQ(Step(), "1:11+1* 2:0+200*");
+}
+
+TEST_F(ClassesTest, NorDoThoseThatHaveWaitedTheirTimeOut) {
+  StartWith(
+      "priority", 100,
+      {.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(30)});
+  Sequence* first = Add(kMedium, 10);
+  Add(kMedium, 10);
+  Sequence* low = Add(kLow, 10);
+  Steps(31);
+  scheduler_->Remove(first, SequenceEvent::kEnd);
+  Step();
+  ASSERT_TRUE(low->promoted);
+  scheduler_->Remove(sequences_[1].get(), SequenceEvent::kEnd);
+  Add(kHigh, 20);
+  EXPECT_EQ(Step(), "3:10+1* 4:0+20*");
 }
 
 TEST_F(ClassesTest, AClassAboveItsShareWaitsItsTurn) {
