@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/private_files.h"
 #include "cli/flags.h"
 
 namespace ropeway {
@@ -144,12 +145,8 @@ Status KeepSession(const RunFlags& flags, EngineOptions* options) {
   if (flags.session.empty()) return {};
   StatusOr<std::string> folder = SessionFolder(flags.session);
   if (!folder.ok()) return folder.status();
-  std::error_code error;
   // A person's words: nobody else's to read.
-  if (std::filesystem::create_directories(*folder, error)) {
-    std::filesystem::permissions(*folder, std::filesystem::perms::owner_all, error);
-  }
-  if (error) {
+  if (const std::error_code error = MakePrivateDirectory(*folder)) {
     return InvalidArgument(
         fmt::format("--session: the directory '{}' cannot be made: {}", *folder, error.message()));
   }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/private_files.h"
 
 namespace ropeway {
 namespace {
@@ -67,7 +68,7 @@ std::string StepArgs(const StepTrace& step) {
 
 StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Open(const std::string& path,
                                                          uint64_t max_bytes, size_t max_queued) {
-  std::FILE* const file = std::fopen(path.c_str(), "we");
+  std::FILE* const file = OpenPrivateFile(path);
   if (file == nullptr) {
     return InvalidArgument(
         fmt::format("the trace file '{}' cannot be written: {}", path, std::strerror(errno)),

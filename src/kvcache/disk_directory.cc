@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/private_files.h"
 #include "kvcache/disk_block.h"
 
 namespace ropeway {
@@ -60,9 +61,9 @@ DiskDirectory::DiskDirectory(std::string path, rocksdb::Env* env)
 StatusOr<std::unique_ptr<DiskDirectory>> DiskDirectory::Open(const std::string& path,
                                                              size_t block_bytes,
                                                              rocksdb::Env* env) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) return Unusable(path, fmt::format("cannot be made: {}", error.message()));
+  if (const std::error_code error = MakePrivateDirectory(path)) {
+    return Unusable(path, fmt::format("cannot be made: {}", error.message()));
+  }
   std::unique_ptr<DiskDirectory> directory(new DiskDirectory(path, env));
   if (Status status = directory->Lock(); !status.ok()) return status;
   if (Status status = directory->CheckFormat(block_bytes); !status.ok()) return status;

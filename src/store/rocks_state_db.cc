@@ -13,6 +13,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/private_files.h"
+
 namespace ropeway {
 namespace {
 
@@ -64,22 +66,6 @@ Status Closed(const std::string& path) {
   return {StatusCode::kUnavailable, path + ": the database could not be opened again"};
 }
 
-// What is missing of the path is made for the owner alone; what is there stays as it is.
-Status MakePrivateDirectory(const std::filesystem::path& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  fs::path made;
-  for (const fs::path& part : path) {
-    made /= part;
-    if (fs::create_directory(made, error)) fs::permissions(made, fs::perms::owner_all, error);
-    if (error) break;
-  }
-  if (!error) return {};
-  return InvalidArgument(
-      fmt::format("the directory '{}' cannot be made: {}", path.string(), error.message()),
-      "state_path");
-}
-
 }  // namespace
 
 RocksStateDb::RocksStateDb(std::string path, uint64_t storage_bytes)
@@ -89,7 +75,10 @@ RocksStateDb::~RocksStateDb() = default;
 
 StatusOr<std::unique_ptr<RocksStateDb>> RocksStateDb::Open(const std::string& path,
                                                            uint64_t storage_bytes) {
-  if (Status status = MakePrivateDirectory(path); !status.ok()) return status;
+  if (const std::error_code error = MakePrivateDirectory(path)) {
+    return InvalidArgument(
+        fmt::format("the directory '{}' cannot be made: {}", path, error.message()), "state_path");
+  }
   std::unique_ptr<RocksStateDb> db(new RocksStateDb(path, storage_bytes));
   if (Status status = db->OpenDb(); !status.ok()) return status;
   return db;
