@@ -118,23 +118,31 @@ constexpr std::array kColumns = {
     Column{"timestamp", Column::kMilliseconds}, Column{"client", Column::kClient},
 };
 
-// Puts one field into `entry`. False: its text is none of its kind.
-bool TakeField(Column::Meaning meaning, const std::string& text, TraceEntry* entry) {
-  if (meaning == Column::kDate) {
-    entry->arrival = DateAndTime(text);
-    return entry->arrival.has_value();
-  }
+// Puts one field into `entry`; what was expected where its text is none of its kind, else "".
+const char* TakeField(Column::Meaning meaning, const std::string& text, TraceEntry* entry) {
   const std::optional<double> value = Number(text);
-  if (!value) return false;
-  if (meaning == Column::kClient) {
-    if (!(*value >= 0 && *value <= kMaxClient) || *value != std::floor(*value)) return false;
-    entry->client = static_cast<int>(*value);
+  switch (meaning) {
+    case Column::kDate:
+      entry->arrival = DateAndTime(text);
+      return entry->arrival ? "" : "a date and time";
+    case Column::kSeconds:
+    case Column::kMilliseconds:
+      if (!value || !std::isfinite(*value)) return "a number";
+      entry->arrival = meaning == Column::kSeconds ? *value : *value / 1000;
+      return "";
+    case Column::kClient:
+      if (!value || !(*value >= 0 && *value <= kMaxClient) || *value != std::floor(*value)) {
+        return "a whole number of at least 0, and not larger than there can be clients";
+      }
+      entry->client = static_cast<int>(*value);
+      return "";
+    case Column::kInput:
+    case Column::kOutput:
+      break;
   }
-  if (meaning == Column::kSeconds) entry->arrival = *value;
-  if (meaning == Column::kMilliseconds) entry->arrival = *value / 1000;
-  if (meaning == Column::kInput) entry->input_tokens = TokenCount(*value);
-  if (meaning == Column::kOutput) entry->output_tokens = TokenCount(*value);
-  return entry->input_tokens >= 0 && entry->output_tokens >= 0;
+  int& tokens = meaning == Column::kInput ? entry->input_tokens : entry->output_tokens;
+  tokens = value ? TokenCount(*value) : -1;
+  return tokens >= 0 ? "" : "a number of tokens";
 }
 
 std::vector<std::string> SplitAtCommas(const std::string& line) {
@@ -161,28 +169,40 @@ bool ReadHashIds(const Json& line, std::vector<uint64_t>* ids) {
   return true;
 }
 
-// The named fields of one line: of CSV under `header`, or of a JSON object.
-bool ReadEntry(const std::string& line, const std::vector<std::string>& header, TraceEntry* entry) {
+// The named fields of one line: of CSV under `header`, or of a JSON object. What is wrong with it,
+// or
+// "".
+std::string ReadEntry(const std::string& line, const std::vector<std::string>& header,
+                      TraceEntry* entry) {
+  const auto take = [entry](const Column& column, const std::string& text) {
+    const std::string expected = TakeField(column.meaning, text, entry);
+    return expected.empty() ? "" : fmt::format("\"{}\" must be {}", column.name, expected);
+  };
   if (header.empty()) {
     const Json json = Json::parse(line, nullptr, false);
-    if (!json.is_object()) return false;
+    if (!json.is_object()) return "it is no JSON object";
     for (const Column& column : kColumns) {
       const auto found = json.find(column.name);
       if (found == json.end()) continue;
       const std::string text = found->is_string() ? found->get<std::string>() : found->dump();
-      if (!TakeField(column.meaning, text, entry)) return false;
+      if (std::string wrong = take(column, text); !wrong.empty()) return wrong;
     }
-    if (!ReadHashIds(json, &entry->hash_ids)) return false;
+    if (!ReadHashIds(json, &entry->hash_ids)) return "\"hash_ids\" must be a list of whole numbers";
   } else {
     const std::vector<std::string> fields = SplitAtCommas(line);
-    if (fields.size() != header.size()) return false;
+    if (fields.size() != header.size()) {
+      return fmt::format("it has {} fields, its header {}", fields.size(), header.size());
+    }
     for (size_t i = 0; i < fields.size(); ++i) {
       const auto* column = std::find_if(kColumns.begin(), kColumns.end(),
                                         [&](const Column& c) { return c.name == header[i]; });
-      if (column != kColumns.end() && !TakeField(column->meaning, fields[i], entry)) return false;
+      if (column == kColumns.end()) continue;
+      if (std::string wrong = take(*column, fields[i]); !wrong.empty()) return wrong;
     }
   }
-  return entry->input_tokens > 0 && entry->output_tokens > 0;
+  if (entry->input_tokens > 0 && entry->output_tokens > 0) return "";
+  return "a trace needs the numbers of its input and output tokens, as the documentation of "
+         "--trace names them";
 }
 
 }  // namespace
@@ -218,10 +238,8 @@ StatusOr<Trace> ReadTrace(const std::string& path, int limit, int max_tokens) {
     if (first && !lines.text().starts_with('{')) header = SplitAtCommas(lines.text());
     if (std::exchange(first, false) && !header.empty()) continue;
     TraceEntry entry;
-    if (!ReadEntry(lines.text(), header, &entry)) {
-      return lines.Wrong(
-          "a trace needs the numbers of its input and output tokens, as the "
-          "documentation of --trace names them");
+    if (const std::string wrong = ReadEntry(lines.text(), header, &entry); !wrong.empty()) {
+      return lines.Wrong(wrong);
     }
     if (max_tokens > 0 && int64_t{entry.input_tokens} + entry.output_tokens > max_tokens) {
       ++trace.too_long;

@@ -125,6 +125,16 @@ TEST_F(WorkFileTest, RefusesATraceByItsLine) {
     ASSERT_FALSE(trace.ok()) << text;
     EXPECT_THAT(trace.status().message(), HasSubstr("line ")) << text;
   }
+  for (const auto& [value, expected] :
+       {std::pair("1,2,x,3", "\"client\" must be a whole number"),
+        std::pair("1,2,-2,3", "\"client\" must be a whole number"),
+        std::pair("1,2,0,nan", "\"arrival_s\" must be a number"),
+        std::pair("x,2,0,0", "\"input_tokens\" must be a number of tokens"),
+        std::pair("1,2", "it has 2 fields, its header 4")}) {
+    const std::string header = "input_tokens,output_tokens,client,arrival_s\n";
+    EXPECT_THAT(ReadTrace(Write(header + value + "\n"), 9, 0).status().message(),
+                HasSubstr(std::string("line 2: ") + expected));
+  }
   EXPECT_THAT(ReadTrace(Write("arrival_s,input_tokens,output_tokens\n2,1,1\n1,1,1\n"), 9, 0)
                   .status()
                   .message(),

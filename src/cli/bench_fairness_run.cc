@@ -52,7 +52,7 @@ class FairnessBench {
         if (Status status = Simulated(); !status.ok()) return status;
       }
     }
-    return {};
+    return pieces_.CheckContestants();
   }
 
   std::string Report() { return FairnessReport(*pieces_.figures()); }

@@ -52,7 +52,7 @@ class LongPromptBench {
         if (Status status = All(contestant); !status.ok()) return status;
       }
     }
-    return {};
+    return pieces_.CheckContestants();
   }
 
   std::string Report() { return LongPromptReport(*pieces_.figures()); }
@@ -86,10 +86,7 @@ class LongPromptBench {
 
   // All parts, on one server.
   Status All(const std::string& contestant) {
-    const std::vector<std::string>& wanted = flags_.pieces.contestants;
-    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), contestant) == wanted.end()) {
-      return {};
-    }
+    if (!pieces_.Wants(contestant)) return {};
     auto server = StartFor(contestant);
     if (!server.ok()) return server.status();
     using Part = Status (LongPromptBench::*)(const TestedServer&, const Figure&);

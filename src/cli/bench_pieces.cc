@@ -107,8 +107,11 @@ Status BenchPieces::Open() {
   if (flags_.rounds == 0 && flags_.csv.empty()) {
     return InvalidArgument("--rounds 0 needs --csv: a file of figures to report", "rounds");
   }
+  if (flags_.append && flags_.csv.empty()) {
+    return InvalidArgument("--append needs --csv: a file of figures to go on with", "append");
+  }
   std::error_code error;
-  if ((flags_.append || flags_.rounds == 0) && std::filesystem::exists(flags_.csv, error)) {
+  if (flags_.rounds == 0 || (flags_.append && std::filesystem::exists(flags_.csv, error))) {
     auto figures = Figures::ReadCsv(flags_.csv);
     if (!figures.ok()) return figures.status();
     figures_ = *std::move(figures);
@@ -118,7 +121,7 @@ Status BenchPieces::Open() {
   const Figure about{.part = kAboutPart, .contestant = "", .x = "", .metric = "", .value = ""};
   figures_.Add(about, "date", Today());
   figures_.Add(about, "machine", fmt::format("{}, {} CPUs", CpuName(), MachineCpus()));
-  if (!flags_.base_url.empty()) return Save();
+  if (!flags_.base_url.empty()) return CheckWritable();
   const StatusOr<std::string> path = ResolveModel(flags_.model);
   if (!path.ok()) return path.status();
   model_path_ = *path;
@@ -131,7 +134,14 @@ Status BenchPieces::Open() {
   if (!flags_.llama_server.empty()) {
     figures_.Add(about, "version", "llama-server: " + VersionOf(flags_.llama_server));
   }
-  return Save();
+  return CheckWritable();
+}
+
+Status BenchPieces::CheckWritable() {
+  read_ = figures_.all().size();
+  if (flags_.csv.empty()) return {};
+  const std::ofstream file(flags_.csv, std::ios::binary | std::ios::app);
+  return file.is_open() ? Status() : Unwritable();
 }
 
 StatusOr<TestedServer> BenchPieces::StartRopeway(const std::vector<std::string>& extra,
@@ -189,12 +199,15 @@ StatusOr<TestedServer> BenchPieces::Connect(TestedServer server) const {
   return server;
 }
 
+bool BenchPieces::Wants(const std::string& contestant) {
+  there_.insert(contestant);
+  const std::vector<std::string>& wanted = flags_.contestants;
+  return wanted.empty() || std::find(wanted.begin(), wanted.end(), contestant) != wanted.end();
+}
+
 Status BenchPieces::Measure(const std::string& part, const std::string& contestant,
                             const std::function<Status(const Figure& where)>& measure) {
-  const std::vector<std::string>& wanted = flags_.contestants;
-  if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), contestant) == wanted.end()) {
-    return {};
-  }
+  if (!Wants(contestant)) return {};
   const Figure where{.part = part,
                      .contestant = contestant,
                      .round = figures_.Rounds(part, contestant) + 1,
@@ -208,11 +221,24 @@ Status BenchPieces::Measure(const std::string& part, const std::string& contesta
   return Save();
 }
 
+Status BenchPieces::CheckContestants() const {
+  for (const std::string& name : flags_.contestants) {
+    if (flags_.rounds == 0 || there_.contains(name)) continue;
+    return InvalidArgument(
+        fmt::format("--contestant: expected one of {}, not '{}'", fmt::join(there_, ", "), name),
+        "contestant");
+  }
+  return {};
+}
+
 Status BenchPieces::Save() const {
-  if (flags_.csv.empty()) return {};
+  if (flags_.csv.empty() || figures_.all().size() == read_) return {};
   std::ofstream file(flags_.csv, std::ios::binary | std::ios::trunc);
   file << figures_.Csv() << std::flush;
-  if (file.good()) return {};
+  return file.good() ? Status() : Unwritable();
+}
+
+Status BenchPieces::Unwritable() const {
   return InvalidArgument(fmt::format("--csv: cannot write '{}'", flags_.csv), "csv");
 }
 

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -71,13 +72,20 @@ class BenchPieces {
   // The server of --base-url.
   StatusOr<TestedServer> Reach() const;
 
+  // Whether --contestant leaves it in.
+  bool Wants(const std::string& contestant);
+
   // Measures one contestant of one part once, in the round after its last one, unless others are
   // named by --contestant. `measure` adds the figures at the place that it is given.
   Status Measure(const std::string& part, const std::string& contestant,
                  const std::function<Status(const Figure& where)>& measure);
 
-  // Writes --csv, where there is one.
+  // Writes --csv, where there is one and something was measured: what the file holds is not lost to
+  // a run that comes to nothing.
   Status Save() const;
+
+  // At the end: kInvalidArgument if --contestant names one that was not there.
+  Status CheckContestants() const;
 
   // A new empty folder for a disk tier, gone with the object.
   class DiskFolder {
@@ -102,8 +110,12 @@ class BenchPieces {
   StatusOr<TestedServer> Start(const std::vector<std::string>& command, uint16_t port,
                                const std::string& key = "") const;
   StatusOr<TestedServer> Connect(TestedServer server) const;
+  Status CheckWritable();
+  Status Unwritable() const;
 
   const BenchPieceFlags flags_;
+  std::set<std::string> there_;  // The contestants that could be measured.
+  size_t read_ = 0;              // Figures before the first one that is measured.
   std::string model_path_;
   int64_t kv_bytes_per_token_ = 0;
   int threads_ = 1;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <iterator>
@@ -25,6 +26,39 @@ TEST(ParseCounts, TakesRisingWholeNumbers) {
     ASSERT_FALSE(counts.ok()) << wrong;
     EXPECT_THAT(counts.status().message(), HasSubstr("--sizes: expected rising whole numbers"));
   }
+}
+
+TEST(BenchPieces, ARunThatComesToNothingLosesNothing) {
+  BenchPieceFlags flags;
+  flags.base_url = "http://127.0.0.1:1";
+  flags.contestants = {"continuous", "cable car"};
+  flags.csv = testing::TempDir() + "bench_pieces_test." + std::to_string(getpid()) + ".csv";
+  const std::string before = "part,contestant,round,x,metric,value\na,b,1,,c,2\n";
+  std::ofstream(flags.csv) << before;
+  BenchPieces pieces(flags);
+  ASSERT_TRUE(pieces.Open().ok());
+  EXPECT_TRUE(pieces.Wants("continuous"));
+  EXPECT_FALSE(pieces.Wants("serial"));
+  ASSERT_TRUE(pieces.Save().ok());
+  std::ifstream file(flags.csv);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), before);
+  EXPECT_THAT(pieces.CheckContestants().message(),
+              HasSubstr("--contestant: expected one of continuous, serial, not 'cable car'"));
+  ASSERT_TRUE(pieces.Measure("part", "continuous", [](const Figure&) { return Status(); }).ok());
+  std::ifstream after(flags.csv);
+  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(after), {}), HasSubstr("continuous"));
+  std::remove(flags.csv.c_str());
+}
+
+TEST(BenchPieces, AReportNeedsItsFile) {
+  BenchPieceFlags flags;
+  flags.rounds = 0;
+  EXPECT_EQ(BenchPieces(flags).Open().field(), "rounds");
+  flags.csv = "/nonexistent/figures.csv";
+  EXPECT_FALSE(BenchPieces(flags).Open().ok());
+  flags = {};
+  flags.append = true;
+  EXPECT_EQ(BenchPieces(flags).Open().field(), "append");
 }
 
 TEST(TenantKeys, AreOfThisUserAloneAndGoneAfterwards) {

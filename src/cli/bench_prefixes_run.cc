@@ -36,7 +36,7 @@ class PrefixesBench {
       }
       if (Status s = pieces_.Save(); !s.ok()) return s;
     }
-    return {};
+    return pieces_.CheckContestants();
   }
 
   std::string Report() { return PrefixesReport(*pieces_.figures()); }

@@ -14,7 +14,9 @@ CLI::App* AddBenchPriorities(CLI::App* bench, BenchPrioritiesFlags* f) {
       ->group("What is measured");
   AddInt(app, "--prompt-tokens", &f->prompt_tokens, 8, 100000, "Of each prompt")->group("Load");
   AddInt(app, "--output-tokens", &f->output_tokens, 2, 100000, "Of each answer")->group("Load");
-  AddInt(app, "--places", &f->places, 1, 1000, "The servers' --max-num-seqs")->group("Load");
+  AddInt(app, "--places", &f->places, 1, 1000,
+         "--max-num-seqs of the server of the saturated parts")
+      ->group("Load");
   AddNumber(app, "--temperature", &f->temperature, 0, 2, "Of the answers")->group("Load");
   AddNumber(app, "--open-load", &f->open_load, 0.01, 10,
             "Open loop of all classes: requests offered over the capacity that is measured first")

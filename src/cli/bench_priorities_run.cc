@@ -56,7 +56,7 @@ class PrioritiesBench {
         if (Status status = All(contestant); !status.ok()) return status;
       }
     }
-    return {};
+    return pieces_.CheckContestants();
   }
 
   std::string Report() { return PrioritiesReport(*pieces_.figures(), flags_.limit_factor); }
@@ -95,10 +95,7 @@ class PrioritiesBench {
   // The capacity and what is below it on a server as it is by default, what is saturated on one
   // with few places, where the classes meet.
   Status All(const std::string& contestant) {
-    const std::vector<std::string>& wanted = flags_.pieces.contestants;
-    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), contestant) == wanted.end()) {
-      return {};
-    }
+    if (!pieces_.Wants(contestant)) return {};
     auto server = StartFor(contestant);
     if (!server.ok()) return server.status();
     const bool peer = contestant == priorities::kLlama;

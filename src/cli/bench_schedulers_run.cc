@@ -83,7 +83,7 @@ class SchedulersBench {
         if (Status status = Users(users); !status.ok()) return status;
       }
     }
-    return {};
+    return pieces_.CheckContestants();
   }
 
   std::string Report() { return SchedulersReport(*pieces_.figures()); }

@@ -61,7 +61,7 @@ class SessionsBench {
         if (Status status = (this->*part)(); !status.ok()) return status;
       }
     }
-    return {};
+    return pieces_.CheckContestants();
   }
 
   std::string Report() { return SessionsReport(*pieces_.figures()); }

@@ -81,6 +81,13 @@ CLI::Validator NumberBetween(double least, double most) {
           bounds};
 }
 
+CLI::Validator NotEmpty() {
+  return {[](std::string& text) {
+            return text.empty() ? std::string("expected a value, not an empty one") : "";
+          },
+          ""};
+}
+
 CLI::Option* AddText(CLI::App* app, const std::string& name, std::string* value,
                      const std::string& placeholder, const std::string& description) {
   return app->add_option(name, *value, description)->type_name(placeholder)->capture_default_str();

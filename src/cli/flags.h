@@ -29,6 +29,8 @@ inline constexpr char kIntOrAutoPlaceholder[] = "N|auto";
 // Accepts whole numbers from `least` to `most`, or any number in that range.
 CLI::Validator IntBetween(int64_t least, int64_t most);
 CLI::Validator NumberBetween(double least, double most);
+// Accepts any text but the empty one: a variable of the shell that is not set.
+CLI::Validator NotEmpty();
 
 // Each adds the option `name` of `app`, which writes to `*value` and shows what is there now as the
 // default. `value` must outlive the parsing.

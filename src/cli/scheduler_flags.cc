@@ -128,7 +128,7 @@ void AddBatches(CLI::App* app, BatchingFlags* flags, EngineOptions* options) {
            "batching")
       ->group(kGroup);
   AddDuration(app, "--static-flush", &options->static_flush,
-              "static: a batch begins when its oldest request has waited so long")
+              "static: a batch begins when its oldest request has waited so long", kLeast)
       ->group(kGroup);
   AddParsed(app, "--batch-timeout", "TIME|auto",
             "dynamic: likewise; auto: chosen from the arrivals, within --target-latency",

@@ -128,9 +128,11 @@ void AddSecurity(CLI::App* serve, ServeFlags* flags) {
       ->group(group);
   AddText(serve, "--api-keys", &flags->api_keys_file, kFilePlaceholder,
           "TOML file of named keys, their priorities and limits: [[keys]] with name, key and more")
+      ->check(NotEmpty())
       ->group(group);
   AddText(serve, "--admin-key", &server.admin_key, "KEY",
           "Key that opens /admin, /metrics and /version; without one /admin is closed")
+      ->check(NotEmpty())
       ->envname("ROPEWAY_ADMIN_KEY")
       ->group(group);
   AddText(serve, "--tls-cert", &server.tls_cert, kFilePlaceholder,

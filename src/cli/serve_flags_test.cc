@@ -145,6 +145,9 @@ TEST_F(ServeFlagsTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
                                               {"--session-ttl", "10ms", "at least 1s"},
                                               {"--max-sessions", "0", "1 to"},
                                               {"--session-store-size", "1KiB", "at least 1MiB"},
+                                              {"--api-keys", "", "not an empty one"},
+                                              {"--admin-key", "", "not an empty one"},
+                                              {"--static-flush", "0", "at least 1ms"},
                                               {"--log-level", "loud", "debug, info"}}) {
     app_.clear();
     const std::string message = Parse({"serve", flag, value});
