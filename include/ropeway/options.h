@@ -76,7 +76,8 @@ struct EngineOptions {
   // Tokens of one prompt in one step; 0: max_num_batched_tokens alone.
   int max_prefill_chunk = 0;
   // A prompt of which more tokens are to be computed is a long one: while others decode, all long
-  // ones together get at most long_prefill_budget of a step, in units of cost (docs/scheduling.md).
+  // ones together get at most long_prefill_budget of a step, in units of cost, and no more than
+  // twice what the others' decodes cost where that is above 16 (docs/scheduling.md).
   int long_prefill_threshold = 512;
   int long_prefill_budget = 64;
   // How many run at once, at most max_num_seqs: "fixed", "aimd" (by the time of a step, against

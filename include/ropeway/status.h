@@ -37,11 +37,15 @@ class [[nodiscard]] Status {
   const std::string& message() const { return message_; }
   // The request field, flag or file field at fault; empty where there is none.
   const std::string& field() const { return field_; }
+  // Of kResourceExhausted: seconds after which trying again may succeed; 0: that is not known.
+  int retry_after_seconds() const { return retry_after_seconds_; }
+  void set_retry_after_seconds(int seconds) { retry_after_seconds_ = seconds; }
 
  private:
   StatusCode code_ = StatusCode::kOk;
   std::string message_;
   std::string field_;
+  int retry_after_seconds_ = 0;
 };
 
 inline Status InvalidArgument(std::string message, std::string field = "") {

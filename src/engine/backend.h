@@ -52,10 +52,14 @@ struct ModelInfo {
 struct RequestInfo {
   RequestId id = 0;
   std::string tenant;
-  bool started = false;      // Its first step has begun.
+  enum class State { kEncoding, kWaiting, kRunning, kPreempted };
+  State state = State::kEncoding;
+  bool started() const { return state == State::kRunning || state == State::kPreempted; }
+  bool waits() const { return state == State::kWaiting || state == State::kPreempted; }
   double age_seconds = 0.0;  // Since Submit.
   Priority priority = Priority::kMedium;
-  // Requests that are to start before it; negative: it runs, or is not queued yet.
+  // Requests that are to start before it, as of a moment ago; negative: it runs, or is not in the
+  // queue yet.
   int32_t queue_position = -1;
 };
 
@@ -97,7 +101,8 @@ class Backend {
   // The backend's metrics in the Prometheus text format.
   virtual std::string MetricsText() const = 0;
 
-  // Seconds after which a refused request may be tried again; at least 1.
+  // Seconds after which a request may be tried again whose refusal says nothing of it itself
+  // (Status::retry_after_seconds); at least 1.
   virtual int RetryAfterSeconds() const = 0;
 
   // All requests accepted and without their end, in order of their ids.

@@ -1,5 +1,7 @@
 #include "engine/engine_core.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -24,6 +26,9 @@ namespace {
 // Blocks handed to a tier in one step, and in one call while nothing else is to be done.
 constexpr int kStoresPerStep = 4;
 constexpr int kStoresPerIdleCall = 16;
+
+// Seconds; a client that waits longer has gone.
+constexpr double kLongestRetryAfter = 3600;
 
 // Prompt tokens of a step that tell what one costs.
 constexpr int kLeastRowsToLearn = 64;
@@ -213,10 +218,13 @@ Status EngineCore::Impl::CheckQueue(const CoreRequest& request) const {
   const double wait = scheduler_.WaitSeconds(request.priority);
   const double most = ToSeconds(options_.max_wait);
   if (wait <= most) return {};
-  return {StatusCode::kResourceExhausted, "the request would wait about " +
-                                              std::to_string(std::llround(std::ceil(wait))) +
-                                              " s for its turn, longer than max_wait (" +
-                                              std::to_string(std::llround(most)) + " s)"};
+  Status status(StatusCode::kResourceExhausted,
+                fmt::format("the request would wait about {:.0f} s for its turn, longer than "
+                            "max_wait ({} s)",
+                            std::ceil(wait), most));
+  status.set_retry_after_seconds(
+      static_cast<int>(std::clamp(std::ceil(wait - most), 1.0, kLongestRetryAfter)));
+  return status;
 }
 
 int32_t EngineCore::Impl::QueuePosition(RequestId id) const {
@@ -597,6 +605,11 @@ void EngineCore::Impl::UpdateStats() {
     ++stats_.waiting_by[static_cast<size_t>(s->priority)];
   for (const Sequence* s : scheduler_.running()) {
     ++stats_.running_by[static_cast<size_t>(s->priority)];
+  }
+  if (sequences_.empty()) {
+    stats_.blocked_id = 0;
+    stats_.blocked_by = "";
+    stats_.blocked_rule = BlockedBy::kNothing;
   }
   stats_.limit = scheduler_.limit();
   for (int i = 0; i < kNumPriorities; ++i) {

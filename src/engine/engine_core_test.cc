@@ -442,6 +442,11 @@ TEST_F(EngineCoreTest, CountsRowsAndNamesWhoIsBlocked) {
   StepChecked();
   EXPECT_EQ(core_->stats().last_rows, 9) << "one decode and the prompt's last 8";
   EXPECT_EQ(core_->stats().last_prefill_rows, 8);
+  core_->Finish(2, FinishReason::kCancelled);
+  core_->Finish(1, FinishReason::kCancelled);
+  core_->Finish(3, FinishReason::kCancelled);
+  EXPECT_EQ(core_->stats().blocked_id, 0U) << "nobody is there";
+  EXPECT_STREQ(core_->stats().blocked_by, "");
   RunToEnd();
 }
 

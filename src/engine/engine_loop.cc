@@ -32,6 +32,9 @@ constexpr auto kStoreGrace = std::chrono::seconds(5);
 // Weight of the newest request in the mean run time: the last 20 or so count.
 constexpr double kMeanWeight = 0.05;
 
+// What arrivals and cancels take between two steps, about: those who run wait meanwhile.
+constexpr Duration kMessageTime = std::chrono::milliseconds(2);
+
 // How the trace says that a request ended.
 const char* EndName(const CoreEvent& event) {
   return event.kind == CoreEvent::Kind::kFailed ? "failed" : FinishReasonName(event.reason);
@@ -107,17 +110,26 @@ void EngineLoop::FinishAll() {
   }
 }
 
+void EngineLoop::HandleSome(std::list<Message>* messages) {
+  const TimePoint end = clock_->Now() + kMessageTime;
+  do {
+    if (messages->empty()) return;
+    std::visit([this](auto& kind) { Handle(kind); }, messages->front());
+    messages->pop_front();
+  } while (clock_->Now() < end);
+}
+
 void EngineLoop::RunUntilClosed() {
+  std::list<Message> messages;
   while (true) {
     const bool idle = lost_ || core_.idle();
     if (idle && !lost_) Publish(clock_->Now(), true);
     // Asked before the pop: what is pushed between a pop and the close must still be handled.
     const bool closed = inbox_.closed();
-    std::list<Message> messages = idle ? WaitForMessages() : inbox_.PopAll();
+    std::list<Message> fresh = idle && messages.empty() ? WaitForMessages() : inbox_.PopAll();
+    messages.splice(messages.end(), fresh);
     if (messages.empty() && closed) return;
-    for (Message& message : messages) {
-      std::visit([this](auto& kind) { Handle(kind); }, message);
-    }
+    HandleSome(&messages);
     if (!lost_ && !core_.idle()) Step();
   }
 }
@@ -275,8 +287,10 @@ void EngineLoop::Emit(std::vector<CoreEvent> events) {
         break;
       case CoreEvent::Kind::kPromptScored:
       case CoreEvent::Kind::kToken:
+        live.preempted = false;
         break;
       case CoreEvent::Kind::kPreempted:
+        live.preempted = true;
         metrics_->preemptions(event.preempt_reason)->Increment();
         break;
       case CoreEvent::Kind::kFailed:

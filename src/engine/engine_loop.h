@@ -79,6 +79,8 @@ class EngineLoop {
 
   void Run();
   void RunUntilClosed();
+  // As many as fit between two steps, and at least one.
+  void HandleSome(std::list<Message>* messages);
   void FinishAll();
   void Push(Message message);
   // While idle: the next messages, and what is to be done in the background meanwhile.

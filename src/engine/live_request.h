@@ -46,6 +46,15 @@ struct LiveRequest {
   std::atomic<Stage> stage{Stage::kFrontEnd};
   std::atomic<bool> cancel_asked{false};
   std::atomic<bool> counted_as_queued{true};
+  std::atomic<bool> preempted{false};  // And has had no token since.
+
+  // As of now; from any thread.
+  RequestInfo::State state() const {
+    if (!counted_as_queued) {
+      return preempted ? RequestInfo::State::kPreempted : RequestInfo::State::kRunning;
+    }
+    return stage == Stage::kFrontEnd ? RequestInfo::State::kEncoding : RequestInfo::State::kWaiting;
+  }
 
   // True for the one caller that ends the request in the front end.
   bool EndInFrontEnd() {

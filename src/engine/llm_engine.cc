@@ -424,15 +424,10 @@ std::string LlmEngine::Impl::MetricsText() const {
   return metrics_.Text();
 }
 
-// Until the wait is no longer than it may be. Else (too many wait, for a short time each): as many
-// requests as may run leave in each mean run time; those that wait leave before one more.
+// As many requests as may run leave in each mean run time; those that wait leave before one more.
 int LlmEngine::Impl::RetryAfterSeconds() const {
-  const CoreStats stats = loop_.stats();
-  const double places = std::max(1, std::min(config_.options.max_num_seqs, stats.running));
-  const double longest = *std::max_element(stats.wait_seconds.begin(), stats.wait_seconds.end());
-  const double too_long = longest - ToSeconds(config_.options.max_wait);
-  const double seconds =
-      too_long > 0 ? too_long : loop_.mean_run_seconds() * (queued_.load() + 1) / places;
+  const double places = std::max(1, loop_.stats().limit);
+  const double seconds = loop_.mean_run_seconds() * (queued_.load() + 1) / places;
   return static_cast<int>(std::clamp(std::ceil(seconds), 1.0, double{kMaxRetryAfterSeconds}));
 }
 
@@ -445,7 +440,7 @@ std::vector<RequestInfo> LlmEngine::Impl::Requests() const {
     for (const auto& [id, live] : live_) {
       all.push_back({.id = id,
                      .tenant = live->tenant,
-                     .started = !live->counted_as_queued,
+                     .state = live->state(),
                      .age_seconds = ToSeconds(now - live->arrival),
                      .priority = live->priority});
     }
@@ -457,7 +452,7 @@ std::vector<RequestInfo> LlmEngine::Impl::Requests() const {
     const auto it = std::lower_bound(
         all.begin(), all.end(), id,
         [](const RequestInfo& info, RequestId wanted) { return info.id < wanted; });
-    if (it != all.end() && it->id == id) it->queue_position = position;
+    if (it != all.end() && it->id == id && it->waits()) it->queue_position = position;
     ++position;
   }
   return all;

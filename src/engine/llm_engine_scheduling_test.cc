@@ -12,6 +12,7 @@
 #include "engine/llm_engine.h"
 #include "engine/scheduling_options.h"
 #include "engine/test_fakes.h"
+#include "scheduler/scheduler.h"
 
 namespace ropeway {
 namespace {
@@ -125,11 +126,38 @@ TEST(LlmEngineSchedulingTest, ThePositionInTheQueueIsTold) {
     const std::vector<RequestInfo> all = test.engine->Requests();
     return all.size() == 4 && all[1].queue_position == 2;
   })) << "the low one goes last";
+  const std::vector<RequestInfo> all = test.engine->Requests();
+  EXPECT_EQ(all[0].state, RequestInfo::State::kRunning);
+  EXPECT_EQ(all[3].state, RequestInfo::State::kWaiting);
   const QueueInfo queue = test.engine->Queue();
   EXPECT_EQ(queue.classes[0].running, 1);
   EXPECT_EQ(queue.classes[1].waiting, 2);
   EXPECT_EQ(queue.classes[2].waiting, 1);
   EXPECT_EQ(queue.blocked_by, "max_num_seqs");
+}
+
+TEST(LlmEngineSchedulingTest, WhoGaveWayIsSaidToBePreempted) {
+  TestEngine test;
+  test.options.max_num_seqs = 1;
+  test.control->step_micros = 2000;
+  test.Start();
+  auto low = Submit(&test, "abc", 4000, Priority::kLow);
+  // Past what nobody may interrupt.
+  ASSERT_TRUE(low->WaitDeltas(Scheduler::kMinRunSteps + 2));
+  auto high = Submit(&test, "abc", 4000, Priority::kHigh);
+  ASSERT_TRUE(high->WaitDeltas(1));
+  ASSERT_TRUE(Eventually([&] {
+    const std::vector<RequestInfo> all = test.engine->Requests();
+    return all.size() == 2 && all[0].state == RequestInfo::State::kPreempted &&
+           all[0].queue_position == 0 && all[1].state == RequestInfo::State::kRunning &&
+           all[1].queue_position < 0;
+  }));
+  test.engine->Cancel(test.engine->Requests()[1].id);
+  high->WaitEnd();
+  ASSERT_TRUE(Eventually([&] {
+    const std::vector<RequestInfo> all = test.engine->Requests();
+    return all.size() == 1 && all[0].state == RequestInfo::State::kRunning;
+  }));
 }
 
 TEST(LlmEngineSchedulingTest, TooManyTokensInTheQueueAreRefused) {
@@ -160,6 +188,7 @@ TEST(LlmEngineSchedulingTest, WhoWouldWaitTooLongIsRefused) {
   for (int i = 0; i < 20; ++i) sinks.push_back(Submit(&test, "abc", 1000));
   ASSERT_TRUE(Eventually([&] { return sinks.back()->Get().ends == 1; }));
   EXPECT_THAT(sinks.back()->Get().error.message(), HasSubstr("longer than max_wait"));
+  EXPECT_GE(sinks.back()->Get().error.retry_after_seconds(), 1);
   EXPECT_GE(test.engine->RetryAfterSeconds(), 1);
   EXPECT_EQ(runs->Get().ends, 0);
 }

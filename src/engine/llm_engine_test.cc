@@ -420,9 +420,9 @@ TEST(LlmEngineTest, RequestsUnderWayAreListedInOrder) {
   const std::vector<RequestInfo> all = test.engine->Requests();
   ASSERT_EQ(all.size(), 3U);
   EXPECT_EQ(all[0].tenant, "first");
-  EXPECT_TRUE(all[0].started);
+  EXPECT_EQ(all[0].state, RequestInfo::State::kRunning);
   EXPECT_EQ(all[2].tenant, "third");
-  EXPECT_FALSE(all[2].started);
+  EXPECT_FALSE(all[2].started());
   EXPECT_LT(all[0].id, all[1].id);
   EXPECT_LT(all[1].id, all[2].id);
   EXPECT_GE(all[2].age_seconds, 7.0);

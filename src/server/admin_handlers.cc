@@ -27,7 +27,7 @@ HttpReply AnswerRequests(const Backend& backend) {
     list.push_back({{"id", request.id},
                     {"tenant", request.tenant},
                     {"priority", PriorityName(request.priority)},
-                    {"started", request.started},
+                    {"started", request.started()},
                     {"age_seconds", request.age_seconds}});
   }
   return JsonReply({{"object", "list"}, {"data", std::move(list)}});

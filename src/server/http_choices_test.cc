@@ -140,6 +140,16 @@ TEST_F(HttpChoicesTest, AllChoicesAreTakenOrNone) {
   }
 }
 
+TEST_F(HttpChoicesTest, ARefusalMaySayItselfWhenToComeAgain) {
+  backend_.set_script([](const Request&) {
+    FakeScript script;
+    script.refusal = {StatusCode::kResourceExhausted, "Too long a wait."};
+    script.refusal.set_retry_after_seconds(42);
+    return script;
+  });
+  EXPECT_EQ(Post("/v1/completions", R"({"prompt":"p"})").headers["retry-after"], "42");
+}
+
 TEST_F(HttpChoicesTest, ARefusedPromptRefusesAll) {
   backend_.set_script([](const Request& request) {
     FakeScript script = EndlessScript(request);

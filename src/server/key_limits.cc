@@ -104,11 +104,19 @@ KeyTicket& KeyTicket::operator=(KeyTicket&& other) noexcept {
   End(0);
   account_ = std::move(other.account_);
   counts_prompt_ = other.counts_prompt_;
+  charged_ = other.charged_;
   return *this;
 }
 
 void KeyTicket::Admitted(int32_t prompt_tokens) {
-  if (account_ != nullptr && counts_prompt_) account_->Charge(prompt_tokens);
+  if (account_ == nullptr || !counts_prompt_) return;
+  charged_ = prompt_tokens;
+  account_->Charge(prompt_tokens);
+}
+
+void KeyTicket::GiveBackPrompt() {
+  if (account_ != nullptr) account_->Charge(-charged_);
+  charged_ = 0;
 }
 
 void KeyTicket::End(int32_t completion_tokens) {

@@ -32,12 +32,15 @@ class KeyTicket {
 
   // The request is queued with a prompt of so many tokens.
   void Admitted(int32_t prompt_tokens);
+  // The request ended before it ran: its prompt's tokens are given back.
+  void GiveBackPrompt();
   // The request ended after so many generated tokens. Whatever is called after it has no effect.
   void End(int32_t completion_tokens);
 
  private:
   std::shared_ptr<KeyAccount> account_;  // Null: nothing is counted, or any more.
   bool counts_prompt_ = false;
+  int32_t charged_ = 0;  // For its prompt.
 };
 
 // Tokens are kept in a token bucket, which holds one minute's tokens and fills steadily. A request

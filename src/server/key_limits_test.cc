@@ -116,6 +116,19 @@ TEST_F(KeyLimitsTest, TokensFillUpSteadily) {
   EXPECT_EQ(Rest("slow"), "600");  // One minute's, however long nobody asked.
 }
 
+TEST_F(KeyLimitsTest, WhatNeverRanIsGivenBack) {
+  KeyLimits::Admission admission = limits_->Admit("slow", 1, 2);
+  ASSERT_TRUE(admission.status.ok());
+  for (KeyTicket& ticket : admission.tickets) ticket.Admitted(100);
+  EXPECT_EQ(Rest("slow"), "500");
+  for (KeyTicket& ticket : admission.tickets) {
+    ticket.GiveBackPrompt();
+    ticket.End(0);
+    ticket.GiveBackPrompt();
+  }
+  EXPECT_EQ(Rest("slow"), "600");
+}
+
 TEST_F(KeyLimitsTest, WhoUsedMoreWaitsForWhatIsMissing) {
   Use("slow", 100, 1000);  // 500 more than there were.
   EXPECT_EQ(Rest("slow"), "0");

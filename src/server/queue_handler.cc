@@ -8,17 +8,25 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A preempted request waits again; one whose prompt is not encoded yet has no place to wait in.
-const char* StateName(const RequestInfo& request) {
-  if (request.queue_position >= 0) return request.started ? "preempted" : "waiting";
-  return request.started ? "running" : "encoding";
+const char* StateName(RequestInfo::State state) {
+  switch (state) {
+    case RequestInfo::State::kEncoding:
+      return "encoding";
+    case RequestInfo::State::kWaiting:
+      return "waiting";
+    case RequestInfo::State::kRunning:
+      return "running";
+    case RequestInfo::State::kPreempted:
+      return "preempted";
+  }
+  return "";
 }
 
 Json RequestJson(const RequestInfo& request, bool with_tenant) {
   Json json = {{"id", request.id}};
   if (with_tenant) json["tenant"] = request.tenant;
   json["priority"] = PriorityName(request.priority);
-  json["state"] = StateName(request);
+  json["state"] = StateName(request.state);
   json["position"] = request.queue_position >= 0 ? Json(request.queue_position) : Json(nullptr);
   json["age_seconds"] = request.age_seconds;
   return json;

@@ -155,7 +155,9 @@ bool AppendNews(Submission* submission, const Framing& framing, EventWriter* eve
 HttpReply RefusalFor(const Status& status, const Backend& backend) {
   HttpReply reply = ErrorReply(ToApiError(status));
   if (reply.status == 429 || reply.status == 503) {
-    reply.headers.emplace_back("Retry-After", std::to_string(backend.RetryAfterSeconds()));
+    const int known = status.retry_after_seconds();
+    reply.headers.emplace_back("Retry-After",
+                               std::to_string(known > 0 ? known : backend.RetryAfterSeconds()));
   }
   // OpenAI's clients would send a request that ran out of its own time again.
   if (reply.status == 408) reply.headers.emplace_back("x-should-retry", "false");

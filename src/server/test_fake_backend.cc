@@ -188,7 +188,9 @@ std::vector<RequestInfo> FakeBackend::Requests() const {
   const std::lock_guard lock(mutex_);
   std::vector<RequestInfo> all;
   for (const auto& [id, running] : running_) {
-    all.push_back({id, running.request.tenant, running.admitted, 0.0, running.request.priority,
+    const auto state =
+        running.admitted ? RequestInfo::State::kRunning : RequestInfo::State::kWaiting;
+    all.push_back({id, running.request.tenant, state, 0.0, running.request.priority,
                    running.admitted ? -1 : running.script.queue_position});
   }
   return all;
