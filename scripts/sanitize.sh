@@ -30,11 +30,15 @@ fi
 # are tested by the rooms' own tests.
 tests() { "${without_aslr[@]}" "$root/scripts/ctest.sh" "$preset" -L "$labels" -E '^SamenessEngine' "$@"; }
 log=$root/build/$preset/tests.log
+failures=$root/build/$preset/Testing/Temporary/LastTestsFailed.log
+rm -f "$failures"
 if tests "$@" 2>&1 | tee "$log"; then exit 0; fi
 # Everything is 5 to 20 times slower here, and two tests share two cores: what failed for its timing
-# passes alone. What a sanitizer has said stands.
-if grep -E 'ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|runtime error: ' "$log" >&2; then
+# passes alone. What a sanitizer has said stands, and so does a skip without a reason.
+if grep -E '(Address|Leak|Thread|UndefinedBehavior)Sanitizer|runtime error: ' "$log" >&2; then
   die "the sanitizer found something (see above)"
 fi
-say "Failed without a word of the sanitizer; once more, one at a time:"
+[ -s "$failures" ] || die "the tests did not run to their end (see above)"
+"$root/scripts/check_skips.py" "$root/build/$preset/junit.xml"
+say "Failed without a word of the sanitizer; once more, one at a time: $(cut -d: -f2 "$failures" | paste -sd' ')"
 tests --rerun-failed -j1

@@ -1,6 +1,7 @@
 #include "base/private_files.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -8,15 +9,15 @@
 namespace ropeway {
 
 std::error_code MakePrivateDirectory(const std::filesystem::path& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  fs::path made;
-  for (const fs::path& part : path) {
+  std::filesystem::path made;
+  for (const std::filesystem::path& part : path) {
     made /= part;
-    if (fs::create_directory(made, error)) fs::permissions(made, fs::perms::owner_all, error);
-    if (error) break;
+    if (mkdir(made.c_str(), 0700) == 0) continue;
+    const int why = errno;
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(made, ignored)) return {why, std::generic_category()};
   }
-  return error;
+  return {};
 }
 
 std::FILE* OpenPrivateFile(const std::string& path) {

@@ -169,9 +169,8 @@ bool ReadHashIds(const Json& line, std::vector<uint64_t>* ids) {
   return true;
 }
 
-// The named fields of one line: of CSV under `header`, or of a JSON object. What is wrong with it,
-// or
-// "".
+// Reads the named fields of one line: of CSV under `header`, or of a JSON object. Says what is
+// wrong with it, or "".
 std::string ReadEntry(const std::string& line, const std::vector<std::string>& header,
                       TraceEntry* entry) {
   const auto take = [entry](const Column& column, const std::string& text) {

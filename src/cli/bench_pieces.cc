@@ -140,8 +140,11 @@ Status BenchPieces::Open() {
 Status BenchPieces::CheckWritable() {
   read_ = figures_.all().size();
   if (flags_.csv.empty()) return {};
-  const std::ofstream file(flags_.csv, std::ios::binary | std::ios::app);
-  return file.is_open() ? Status() : Unwritable();
+  std::error_code ignored;
+  const bool existed = std::filesystem::exists(flags_.csv, ignored);
+  if (!std::ofstream(flags_.csv, std::ios::binary | std::ios::app).is_open()) return Unwritable();
+  if (!existed) std::filesystem::remove(flags_.csv, ignored);
+  return {};
 }
 
 StatusOr<TestedServer> BenchPieces::StartRopeway(const std::vector<std::string>& extra,

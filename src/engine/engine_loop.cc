@@ -110,26 +110,25 @@ void EngineLoop::FinishAll() {
   }
 }
 
-void EngineLoop::HandleSome(std::list<Message>* messages) {
+void EngineLoop::HandleSome() {
   const TimePoint end = clock_->Now() + kMessageTime;
   do {
-    if (messages->empty()) return;
-    std::visit([this](auto& kind) { Handle(kind); }, messages->front());
-    messages->pop_front();
+    if (backlog_.empty()) return;
+    std::list<Message> one;  // Handled once, also where that throws.
+    one.splice(one.end(), backlog_, backlog_.begin());
+    std::visit([this](auto& kind) { Handle(kind); }, one.front());
   } while (clock_->Now() < end);
 }
 
 void EngineLoop::RunUntilClosed() {
-  std::list<Message> messages;
   while (true) {
     const bool idle = lost_ || core_.idle();
     if (idle && !lost_) Publish(clock_->Now(), true);
     // Asked before the pop: what is pushed between a pop and the close must still be handled.
     const bool closed = inbox_.closed();
-    std::list<Message> fresh = idle && messages.empty() ? WaitForMessages() : inbox_.PopAll();
-    messages.splice(messages.end(), fresh);
-    if (messages.empty() && closed) return;
-    HandleSome(&messages);
+    if (backlog_.empty()) backlog_ = idle ? WaitForMessages() : inbox_.PopAll();
+    if (backlog_.empty() && closed) return;
+    HandleSome();
     if (!lost_ && !core_.idle()) Step();
   }
 }
@@ -224,6 +223,8 @@ void EngineLoop::Step() {
   Publish(end, progress);
   if (!core_.device_status().ok()) {
     Lose(core_.device_status());
+  } else if (!backlog_.empty()) {
+    return;  // There is something to do.
   } else if (fills && !core_.idle()) {
     inbox_.WaitForWork(std::clamp(stats.next_look - end, Duration{}, kLongestFill));
   } else if (!computed && !core_.idle() && stats.fetching > 0) {

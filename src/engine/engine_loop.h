@@ -80,7 +80,7 @@ class EngineLoop {
   void Run();
   void RunUntilClosed();
   // As many as fit between two steps, and at least one.
-  void HandleSome(std::list<Message>* messages);
+  void HandleSome();
   void FinishAll();
   void Push(Message message);
   // While idle: the next messages, and what is to be done in the background meanwhile.
@@ -119,6 +119,7 @@ class EngineLoop {
   bool untraced_ = false;    // That one is under way, and not yet in the trace.
   std::unordered_map<RequestId, std::shared_ptr<LiveRequest>> live_;
   BoundedQueue<Message> inbox_;
+  std::list<Message> backlog_;  // What came out of it and is not handled yet.
 
   std::atomic<double> mean_run_seconds_{0.0};
   mutable std::mutex mu_;

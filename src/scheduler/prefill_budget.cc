@@ -14,9 +14,10 @@ constexpr double kMixedPart = 2;
 
 }  // namespace
 
-void PrefillBudget::Begin(double decode_cost) {
+void PrefillBudget::Begin(double decode_cost, bool after_urgent) {
   high_ = std::max(options_.all - decode_cost, kLeastPart * options_.all);
   others_ = high_;
+  if (after_urgent) high_ = std::min(high_, std::max(kUrgent, kMixedPart * decode_cost));
   if (options_.mixed > 0 && decode_cost > 0) {
     others_ = std::min(others_, std::max(options_.mixed, kMixedPart * decode_cost));
   }
@@ -27,10 +28,10 @@ void PrefillBudget::Begin(double decode_cost) {
 }
 
 void PrefillBudget::BeginUrgent(double decode_cost, double first_need) {
-  Begin(decode_cost);
+  Begin(decode_cost, false);
   high_ = std::min(high_, std::max(kUrgent, first_need));
+  long_ = high_;  // The first may be the rest of a long one.
   others_ = 0;
-  long_ = 0;
 }
 
 double PrefillBudget::For(bool high, bool is_long) const {

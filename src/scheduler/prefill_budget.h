@@ -20,8 +20,9 @@ class PrefillBudget {
 
   explicit PrefillBudget(const PrefillBudgetOptions& options) : options_(options) {}
 
-  // Begins a step whose decodes cost so much; 0: there are none.
-  void Begin(double decode_cost);
+  // Begins a step whose decodes cost so much; 0: there are none. `after_urgent`: decodes were left
+  // out of the steps before it, so that those of a class high are held short too.
+  void Begin(double decode_cost, bool after_urgent = false);
   // Begins a step that belongs to urgent prompts, the first of which needs so much.
   void BeginUrgent(double decode_cost, double first_need);
 

@@ -44,12 +44,22 @@ TEST(PrefillBudget, WithoutAMixedBudgetAllHaveTheSame) {
   EXPECT_EQ(budget.For(false, true), 24);
 }
 
+TEST(PrefillBudget, AfterUrgentStepsAllAreHeldShort) {
+  PrefillBudget budget(kOptions);
+  budget.Begin(20, /*after_urgent=*/true);
+  EXPECT_EQ(budget.For(true, false), PrefillBudget::kUrgent);
+  EXPECT_EQ(budget.For(false, false), 40);
+  budget.Begin(50, /*after_urgent=*/true);
+  EXPECT_EQ(budget.For(true, false), 100);
+}
+
 TEST(PrefillBudget, AnUrgentStepIsTheFirstPromptsOwn) {
   PrefillBudget budget(kOptions);
   budget.BeginUrgent(4, 100);
   EXPECT_EQ(budget.For(true, false), 100);
   EXPECT_EQ(budget.For(false, false), 0);
   EXPECT_EQ(budget.For(false, true), 0);
+  EXPECT_EQ(budget.For(true, true), 100) << "the rest of a long one";
   // Small ones share it.
   budget.BeginUrgent(4, 20);
   budget.Spend(20, false);

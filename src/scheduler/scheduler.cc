@@ -280,11 +280,23 @@ void Scheduler::StartUrgent() {
   if (any) std::sort(ranked_.begin(), ranked_.end(), Before);
 }
 
+bool Scheduler::LeavesStep(const Ranked& decode, const Sequence& urgent) const {
+  return decode.sequence->state == SequenceState::kDecoding && !decode.promoted && !decode.leads &&
+         policy_->MayPreempt(urgent, *decode.sequence);
+}
+
+bool Scheduler::AnyLeavesStep(const Sequence& urgent) const {
+  return std::any_of(ranked_.begin(), ranked_.end(),
+                     [&](const Ranked& ranked) { return LeavesStep(ranked, urgent); });
+}
+
 bool Scheduler::StartsUrgently(const Ranked& first) const {
-  if (first.promoted || !IsHigh(*first.sequence)) return false;
-  return std::none_of(ranked_.begin(), ranked_.end(), [this](const Ranked& ranked) {
+  // It passes nobody who has waited his time out.
+  if (first.promoted || !passed_.empty() || !IsHigh(*first.sequence)) return false;
+  const bool another = std::any_of(ranked_.begin(), ranked_.end(), [this](const Ranked& ranked) {
     return ranked.sequence->state == SequenceState::kPrefilling && IsHigh(*ranked.sequence);
   });
+  return !another && AnyLeavesStep(*first.sequence);
 }
 
 int Scheduler::LaterRunning(const Sequence& sequence) const {
@@ -332,26 +344,22 @@ bool Scheduler::Follow(Sequence* sequence, CachedPrefix* prefix) {
 
 void Scheduler::FindUrgentPrompt() {
   urgent_ = nullptr;
-  if (!continuous() || urgent_steps_ >= kMaxUrgentSteps) {
+  after_urgent_ = urgent_steps_ >= kMaxUrgentSteps;
+  if (!continuous() || after_urgent_) {
     urgent_steps_ = 0;
     return;
   }
   const auto first = std::find_if(ranked_.begin(), ranked_.end(), [](const Ranked& ranked) {
     return ranked.sequence->state == SequenceState::kPrefilling;
   });
-  // Those that have waited their time out go before it.
-  const bool others_first =
-      first == ranked_.end() || first->promoted || (!line_.empty() && line_.front().promoted);
-  if (!others_first && IsHigh(*first->sequence) &&
-      first->sequence->num_ids() - first->sequence->computed <= kMaxUrgentPrompt) {
+  int32_t longest = kMaxUrgentPrompt;
+  if (options_.max_prefill_chunk > 0) longest = std::min(longest, options_.max_prefill_chunk);
+  if (first != ranked_.end() && IsHigh(*first->sequence) &&
+      first->sequence->num_ids() - first->sequence->computed <= longest &&
+      (line_.empty() || !Before(line_.front(), *first)) && AnyLeavesStep(*first->sequence)) {
     urgent_ = first->sequence;
   }
   urgent_steps_ = urgent_ == nullptr ? 0 : urgent_steps_ + 1;
-}
-
-bool Scheduler::LeavesStepToUrgent(const Ranked& decode) const {
-  return urgent_ != nullptr && !decode.promoted && !decode.leads &&
-         policy_->MayPreempt(*urgent_, *decode.sequence);
 }
 
 void Scheduler::PlanDecodes() {
@@ -363,8 +371,8 @@ void Scheduler::PlanDecodes() {
   for (size_t i = 0; i < ranked_.size(); ++i) {
     Sequence* sequence = ranked_[i].sequence;
     // One that an earlier one preempted in this step is no longer decoding.
-    if (sequence->state != SequenceState::kDecoding || LeavesStepToUrgent(ranked_[i])) continue;
-    if (!MakeRoom(i)) continue;
+    if (sequence->state != SequenceState::kDecoding) continue;
+    if ((urgent_ != nullptr && LeavesStep(ranked_[i], *urgent_)) || !MakeRoom(i)) continue;
     decode_cost_ += cost_.Cost(sequence->computed, 1);
     Give(sequence, 1);
   }
@@ -413,7 +421,7 @@ void Scheduler::Preempt(const Sequence* victim, PreemptReason reason) {
 
 void Scheduler::PlanRest() {
   if (urgent_ == nullptr) {
-    budget_.Begin(decode_cost_);
+    budget_.Begin(decode_cost_, after_urgent_);
   } else {
     const int32_t left = urgent_->num_ids() - urgent_->computed;
     budget_.BeginUrgent(decode_cost_, cost_.Cost(urgent_->computed, left));

@@ -59,7 +59,8 @@ struct SchedulerOptions {
 //    kMaxPreemptions times, has generated preempt_max_generated tokens, or leads others. Nobody
 //    gives way where all of them together could not make the room. A promoted one that finds nobody
 //    to give way is passed by those, as long as half the places are left to what came before it.
-//    The first of a class high starts here too where there is room for it.
+//    The first of a class high starts here too where there is room for it, none of its class
+//    prefills, and a running decode would leave it the step (rule 2).
 // 2. Each decoding sequence gets one token, in rank order. Those that may be preempted for a class
 //    high whose prompt's rest is short leave the step to it (with many rows beside it, it would
 //    take twice as long), but not more than four steps one after the other. Where a block is
@@ -80,10 +81,11 @@ struct SchedulerOptions {
 //    others.
 //
 // Everybody gets on: places never outnumber max_num_batched_tokens, so each decoding sequence gets
-// its token, and the first prefilling one at least one; who waits (in the queue, or running and
-// without a chunk) is promoted after max_wait and passes all that came later, in up to half the
-// places (rounded up); what is promoted gives way for memory alone, and only where all others are
-// promoted too, until it decodes and has run for kMinRunSteps.
+// its token (after at most four steps that were an urgent prompt's), and the first prefilling one
+// at least one; who waits (in the queue, or running and without a chunk) is promoted after max_wait
+// and passes all that came later, in up to half the places (rounded up); what is promoted gives way
+// for memory alone, and only where all others are promoted too, until it decodes and has run for
+// kMinRunSteps.
 //
 // Thread rule: the engine thread. Sequences are the caller's and must outlive their stay.
 class Scheduler {
@@ -176,7 +178,10 @@ class Scheduler {
   // Whether a class high starts before the decodes are planned, though nobody gives way to it.
   bool StartsUrgently(const Ranked& first) const;
   void FindUrgentPrompt();
-  bool LeavesStepToUrgent(const Ranked& decode) const;
+  // Whether a decode waits for the next step where this one is the urgent prompt's; whether any
+  // does.
+  bool LeavesStep(const Ranked& decode, const Sequence& urgent) const;
+  bool AnyLeavesStep(const Sequence& urgent) const;
 
   void PlanDecodes();
   // True once `sequence`, the ranked_[index], has blocks for its next position; false: it was
@@ -244,6 +249,7 @@ class Scheduler {
   bool short_of_blocks_ = false;
   const Sequence* urgent_ = nullptr;  // The prompt that lower classes' decodes leave the step to.
   int urgent_steps_ = 0;              // So many steps one after the other have had one.
+  bool after_urgent_ = false;         // There were as many as may be.
   double positions_ = 0.0;            // Attended by the step's rows.
 };
 

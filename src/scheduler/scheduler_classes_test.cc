@@ -96,8 +96,7 @@ TEST_F(ClassesTest, ALongPrefillGivesItsTokensToAHigherClass) {
   Add(kLow, 500);
   EXPECT_EQ(Step(), "1:0+50");
   Add(kHigh, 30);
-  EXPECT_EQ(Step(), "2:0+30*") << "the step is its own";
-  EXPECT_EQ(Step(), "2:30+1* 1:50+49");
+  EXPECT_EQ(Step(), "2:0+30* 1:50+20");
 }
 
 TEST_F(ClassesTest, LowerDecodesLeaveTheStepToAnUrgentPrompt) {
@@ -108,13 +107,44 @@ TEST_F(ClassesTest, LowerDecodesLeaveTheStepToAnUrgentPrompt) {
   Steps(2);
   Add(kHigh, 100);
   EXPECT_EQ(Step(), "2:11+1* 4:0+100*") << "not those of its own class";
-  EXPECT_EQ(Step(), "2:12+1* 4:100+1* 3:10+1* 1:10+1*");
+  EXPECT_EQ(Step(), "2:12+1* 4:100+1* 3:11+1* 1:11+1*");
   for (int i = 0; i < 5; ++i) Add(kHigh, 70);
   EXPECT_EQ(Step(), "2:13+1* 4:101+1* 5:0+70*") << "one after the other";
   EXPECT_EQ(Step(), "2:14+1* 4:102+1* 5:70+1* 6:0+70*");
   Steps(2);
-  EXPECT_EQ(Step(), "2:17+1* 4:105+1* 5:73+1* 6:72+1* 7:71+1* 8:70+1* 3:11+1* 1:11+1* 9:0+70*")
+  EXPECT_EQ(Step(), "2:17+1* 4:105+1* 5:73+1* 6:72+1* 7:71+1* 8:70+1* 3:12+1* 1:12+1* 9:0+64")
       << "not longer than four steps";
+}
+
+TEST_F(ClassesTest, TheRestOfALongPromptIsUrgentToo) {
+  StartWith("priority", 100,
+            {.max_num_seqs = 4, .max_num_batched_tokens = 512, .long_prefill_threshold = 200});
+  Add(kHigh, 10);
+  Add(kLow, 10);
+  Steps(2);
+  Sequence* prompt = Add(kHigh, 260);
+  while (260 - prompt->computed > 128) Step();
+  const int32_t low = sequences_[1]->computed;
+  Step();
+  EXPECT_EQ(prompt->computed, 260) << "not a token a step";
+  EXPECT_EQ(sequences_[1]->computed, low);
+}
+
+TEST_F(ClassesTest, AnUrgentOnePassesNobodyWhoHasWaitedHisTimeOut) {
+  StartWith(
+      "priority", 100,
+      {.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(30)});
+  Sequence* first = Add(kHigh, 10);
+  Sequence* second = Add(kHigh, 10);
+  Sequence* low = Add(kLow, 10);
+  Steps(25);
+  scheduler_->Remove(second, SequenceEvent::kEnd);
+  Add(kMedium, 10);
+  Steps(5);
+  scheduler_->Remove(first, SequenceEvent::kEnd);
+  Add(kHigh, 10);
+  Step();
+  EXPECT_TRUE(low->running()) << "the place is free, and nobody has to give way to the high one";
 }
 
 TEST_F(ClassesTest, NotToAPromptThatTakesLong) {
