@@ -82,8 +82,8 @@ TEST_F(PutLoadTest, EachRequestMayHaveAClientOfItsOwn) {
   EXPECT_THAT(server_.requests()[1].headers, HasSubstr("Bearer second-key"));
 }
 
-// Answers the foreground, which asks for three tokens, once two requests of the background have come:
-// how soon the background's threads run is the machine's affair.
+// Answers the foreground, which asks for three tokens, once two requests of the background have
+// come: how soon the background's threads run is the machine's affair.
 class BesideTest : public PutLoadTest {
  protected:
   BesideTest()
