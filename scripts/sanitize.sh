@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # sanitize.sh asan|tsan [ctest flags...]: asan runs the unit tests of all rooms and the simulation
-# under AddressSanitizer and UBSan, tsan those of the rooms whose threads serve under ThreadSanitizer. A test that fails
-# without a report of the sanitizer has a second try, alone.
+# under AddressSanitizer and UBSan, tsan those of the rooms whose threads serve under
+# ThreadSanitizer. A test that fails without a report of the sanitizer has a second try, alone.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 preset=${1:-}

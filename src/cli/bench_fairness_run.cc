@@ -112,7 +112,7 @@ class FairnessBench {
   StatusOr<Tenants> StartFor(const char* policy) const {
     auto server =
         pieces_.StartRopeway({"--policy", policy, "--max-num-seqs", std::to_string(flags_.places),
-                              "--max-wait", "1h", "--api-keys", keys_->path()},
+                              BenchPieces::kRefuseNobody, "--api-keys", keys_->path()},
                              keys_->keys().front());
     if (!server.ok()) return server.status();
     Tenants tenants{*std::move(server), {}};

@@ -81,7 +81,7 @@ class LongPromptBench {
                                    flags_.stream_prompt + flags_.stream_output);
       return pieces_.StartLlama(flags_.streams + 1, (longest + kSpareTokens + 255) / 256 * 256);
     }
-    return pieces_.StartRopeway({"--max-wait", "1h"});
+    return pieces_.StartRopeway({BenchPieces::kRefuseNobody});
   }
 
   // All parts, on one server.

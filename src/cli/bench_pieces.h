@@ -64,6 +64,9 @@ class BenchPieces {
   // Finds the model and reads the figures to go on with.
   Status Open();
 
+  // A flag of servers that are to queue whatever is offered.
+  static constexpr char kRefuseNobody[] = "--max-wait=1h";
+
   // `ropeway serve` of this program with `extra` flags; `key`: one of the API keys that these name.
   StatusOr<TestedServer> StartRopeway(const std::vector<std::string>& extra,
                                       const std::string& key = "") const;

@@ -40,7 +40,8 @@ struct Strategy {
   // REQUIRES: one of our own.
   std::vector<std::string> Flags() const {
     // Every strategy has as many places as its batch; none refuses what would wait for long.
-    std::vector<std::string> flags = {"--max-num-seqs", std::to_string(batch), "--max-wait", "1h"};
+    std::vector<std::string> flags = {"--max-num-seqs", std::to_string(batch),
+                                      BenchPieces::kRefuseNobody};
     const auto add = [&flags](std::vector<std::string> more) {
       flags.insert(flags.end(), more.begin(), more.end());
     };

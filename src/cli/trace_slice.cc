@@ -55,10 +55,9 @@ class SliceBench {
           found.distinct_tokens + found.output_tokens + (warm ? warm_up_tokens_ : 0);
       const BenchPieces::DiskFolder disk(flags_.pieces.disk_path);
       std::vector<std::string> extra = Dtype();
-      // What is offered is beyond the capacity: a growing queue is what is to be seen, not
-      // refusals.
-      extra.insert(extra.end(),
-                   {"--max-wait", "1h", "--kv-cache-size", size(flags_.slice_pool, tokens)});
+      // What is offered is beyond the capacity: a growing queue is what is to be seen.
+      extra.insert(extra.end(), {BenchPieces::kRefuseNobody, "--kv-cache-size",
+                                 size(flags_.slice_pool, tokens)});
       if (off) {
         extra.insert(extra.end(), {"--prefix-caching", "off"});
       } else {
