@@ -100,7 +100,8 @@ class Engine {
   std::vector<SessionInfo> Sessions(const std::string& tenant = "") const;
 
   // Forgets a session, and returns when that is stored: not for threads that must not wait. A turn
-  // under way goes on, but is not kept. kNotFound: the tenant has no such session.
+  // under way goes on, but is not kept; one that waits for its prompt to be encoded may fail with
+  // kNotFound. kNotFound: the tenant has no such session.
   Status CloseSession(const std::string& id, const std::string& tenant = "");
 
   // All requests have been submitted: a static or dynamic batch that fills begins with what is

@@ -112,7 +112,7 @@ class Crowd {
     auto layout = executor_.Init(settings.num_blocks * block_bytes, settings.max_num_batched_tokens,
                                  settings.max_num_seqs);
     if (!layout.ok()) return layout.status();
-    if (Status status = EngineCore::CheckOptions(core, *layout); !status.ok()) return status;
+    if (Status status = CheckCoreOptions(core, *layout); !status.ok()) return status;
     core_ = std::make_unique<EngineCore>(core, *layout, &executor_, &policy_, &clock_,
                                          [this](std::vector<CoreEvent> events) {
                                            for (CoreEvent& event : events) Note(&event);

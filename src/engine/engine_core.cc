@@ -1,9 +1,6 @@
 #include "engine/engine_core.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -14,6 +11,7 @@
 
 #include "base/check.h"
 #include "core/sequence.h"
+#include "engine/admission.h"
 #include "engine/batch_builder.h"
 #include "engine/failure.h"
 #include "kvcache/kv_cache_manager.h"
@@ -27,35 +25,8 @@ namespace {
 constexpr int kStoresPerStep = 4;
 constexpr int kStoresPerIdleCall = 16;
 
-// Seconds; a client that waits longer has gone.
-constexpr double kLongestRetryAfter = 3600;
-
 // Prompt tokens of a step that tell what one costs.
 constexpr int kLeastRowsToLearn = 64;
-
-SchedulerOptions SchedulerOptionsOf(const EngineCoreOptions& options) {
-  return {.max_num_seqs = options.max_num_seqs,
-          .max_num_batched_tokens = options.max_num_batched_tokens,
-          .max_prefill_chunk = options.max_prefill_chunk,
-          .mixed_prefill_budget = options.mixed_prefill_budget,
-          .long_prefill_threshold = options.long_prefill_threshold,
-          .long_prefill_budget = options.long_prefill_budget,
-          .preempt_max_generated = options.preempt_max_generated,
-          .max_wait = options.max_wait,
-          .has_classes = options.has_classes,
-          .class_parts = options.class_parts,
-          .attention_weight = options.attention_weight,
-          .learn_cost = options.learn_cost,
-          .batching = options.batching,
-          .padding = options.padding};
-}
-
-// REQUIRES: EngineCore::CheckOptions.
-std::unique_ptr<BatchSizeControl> BatchControlOf(const EngineCoreOptions& options) {
-  return *MakeBatchSizeControl({.name = options.batch_control,
-                                .max_num_seqs = options.max_num_seqs,
-                                .step_target = options.step_target});
-}
 
 }  // namespace
 
@@ -67,9 +38,8 @@ class EngineCore::Impl {
         executor_(executor),
         clock_(clock),
         emit_(std::move(emit)),
-        // Padding reads the last block, which is nobody's.
         scratch_(layout.num_blocks - 1),
-        kv_({.num_blocks = layout.num_blocks - (options.padding ? 1 : 0),
+        kv_({.num_blocks = UsableBlocks(options, layout),
              .block_bytes = layout.block_bytes,
              .caching = options.prefix_caching,
              .eviction = options.eviction,
@@ -105,7 +75,6 @@ class EngineCore::Impl {
   using Sequences = std::map<RequestId, std::unique_ptr<Sequence>>;
 
   Status CheckRequest(const CoreRequest& request) const;
-  Status CheckQueue(const CoreRequest& request) const;
   void Insert(CoreRequest request);
   // Makes room for the events of a step of `sequences` sequences.
   void ReserveEvents(size_t sequences);
@@ -141,7 +110,7 @@ class EngineCore::Impl {
   Executor* const executor_;
   const Clock* const clock_;
   const EmitFn emit_;
-  const BlockId scratch_;
+  const BlockId scratch_;  // Padding reads it.
   KvCacheManager kv_;
   SequenceMover mover_;
   Scheduler scheduler_;
@@ -154,7 +123,6 @@ class EngineCore::Impl {
   std::set<std::pair<TimePoint, RequestId>> deadlines_;  // Of those that have one.
   uint64_t next_order_ = 0;
   uint64_t step_ = 0;
-  uint64_t preemptions_ = 0;
   Duration last_took_{};  // By the newest step that computed.
   int memory_tries_ = 0;  // Steps in a row for which memory was short.
   // Not emitted yet. Its memory is taken ahead, for one end of each sequence and in a step for all
@@ -171,60 +139,19 @@ Status EngineCore::Impl::CheckRequest(const CoreRequest& request) const {
   if (sequences_.contains(request.id)) {
     return InvalidArgument("request id " + std::to_string(request.id) + " is in use", "id");
   }
-  if (request.prompt.empty()) return InvalidArgument("the prompt has no tokens", "prompt");
-  if (request.max_tokens < 0) {
-    return InvalidArgument(
-        "max_tokens is " + std::to_string(request.max_tokens) + ", must be at least 0",
-        "max_tokens");
-  }
-  const int64_t limit = options_.max_model_len;
-  const auto prompt = static_cast<int64_t>(request.prompt.size());
-  if (prompt > limit || (prompt == limit && request.max_tokens > 0)) {
-    return InvalidArgument("the prompt has " + std::to_string(prompt) +
-                               " tokens, which leaves none to generate of max_model_len " +
-                               std::to_string(limit),
-                           "prompt");
-  }
-  if (prompt + request.max_tokens > limit) {
-    return InvalidArgument("the prompt's " + std::to_string(prompt) + " tokens and max_tokens " +
-                               std::to_string(request.max_tokens) + " exceed max_model_len " +
-                               std::to_string(limit),
-                           "max_tokens");
-  }
-  return {};
+  return CheckFits(request, options_.max_model_len);
 }
 
 Status EngineCore::Impl::Add(CoreRequest request) {
   try {
     if (Status status = CheckRequest(request); !status.ok()) return status;
-    if (Status status = CheckQueue(request); !status.ok()) return status;
+    if (Status status = CheckQueue(request, options_, scheduler_); !status.ok()) return status;
     Insert(std::move(request));
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
   }
   UpdateStats();
   return {};
-}
-
-Status EngineCore::Impl::CheckQueue(const CoreRequest& request) const {
-  const int64_t tokens = scheduler_.queued_tokens();
-  if (tokens > 0 &&
-      tokens + static_cast<int64_t>(request.prompt.size()) > options_.max_queued_tokens) {
-    return {StatusCode::kResourceExhausted,
-            "the queue is full: prompts of " + std::to_string(tokens) +
-                " tokens wait already, and this one has " + std::to_string(request.prompt.size()) +
-                " (max_queued_tokens " + std::to_string(options_.max_queued_tokens) + ")"};
-  }
-  const double wait = scheduler_.WaitSeconds(request.priority);
-  const double most = ToSeconds(options_.max_wait);
-  if (wait <= most) return {};
-  Status status(StatusCode::kResourceExhausted,
-                fmt::format("the request would wait about {:.0f} s for its turn, longer than "
-                            "max_wait ({} s)",
-                            std::ceil(wait), most));
-  status.set_retry_after_seconds(
-      static_cast<int>(std::clamp(std::ceil(wait - most), 1.0, kLongestRetryAfter)));
-  return status;
 }
 
 int32_t EngineCore::Impl::QueuePosition(RequestId id) const {
@@ -335,7 +262,7 @@ void EngineCore::Impl::FailOverdue(TimePoint now) {
 
 void EngineCore::Impl::AddScheduleEvents(const Schedule& schedule) {
   for (const Schedule::Preempted& gone : schedule.preempted) {
-    ++preemptions_;
+    ++stats_.preemptions;
     ++stats_.preemptions_by[static_cast<size_t>(gone.reason)];
     AddEvent(CoreEvent::Kind::kPreempted, gone.sequence->id).preempt_reason = gone.reason;
   }
@@ -590,37 +517,12 @@ void EngineCore::Impl::EmitAll() {
 }
 
 void EngineCore::Impl::UpdateStats() {
-  stats_.waiting = scheduler_.num_waiting();
-  stats_.running = scheduler_.num_running();
-  stats_.fetching = scheduler_.num_fetching();
-  stats_.preempted = scheduler_.num_preempted();
-  stats_.free_blocks = kv_.pool().num_free();
-  stats_.held_blocks = kv_.pool().num_held();
-  stats_.cached_blocks = kv_.pool().num_cached();
-  stats_.total_blocks = kv_.pool().num_blocks();
+  ReadStats(scheduler_, kv_, transfers_, &stats_);
   stats_.steps = step_;
-  stats_.waiting_by = {};
-  stats_.running_by = {};
-  for (const Sequence* s : scheduler_.queue())
-    ++stats_.waiting_by[static_cast<size_t>(s->priority)];
-  for (const Sequence* s : scheduler_.running()) {
-    ++stats_.running_by[static_cast<size_t>(s->priority)];
-  }
-  if (sequences_.empty()) {
-    stats_.blocked_id = 0;
-    stats_.blocked_by = "";
-    stats_.blocked_rule = BlockedBy::kNothing;
-  }
-  stats_.limit = scheduler_.limit();
-  for (int i = 0; i < kNumPriorities; ++i) {
-    stats_.wait_seconds[static_cast<size_t>(i)] = scheduler_.WaitSeconds(static_cast<Priority>(i));
-  }
-  stats_.queued_tokens = scheduler_.queued_tokens();
-  stats_.speed = scheduler_.step_cost().speed();
-  stats_.attention_weight = scheduler_.step_cost().weight();
-  stats_.preemptions = preemptions_;
-  stats_.evicted_blocks = kv_.pool().evictions();
-  stats_.transfers = transfers_.counts();
+  if (!sequences_.empty()) return;
+  stats_.blocked_id = 0;
+  stats_.blocked_by = "";
+  stats_.blocked_rule = BlockedBy::kNothing;
 }
 
 Status EngineCore::Impl::CheckIntegrity() const {
@@ -635,34 +537,9 @@ Status EngineCore::Impl::CheckIntegrity() const {
                                      " sequences, the scheduler lists " + std::to_string(listed)};
 }
 
-Status EngineCore::CheckOptions(const EngineCoreOptions& options, const KvLayout& layout) {
-  if (options.max_num_seqs < 1) return InvalidArgument("must be at least 1", "max_num_seqs");
-  if (options.max_num_batched_tokens < 1) {
-    return InvalidArgument("must be at least 1", "max_num_batched_tokens");
-  }
-  if (options.max_prefill_chunk < 0) {
-    return InvalidArgument("must not be negative", "max_prefill_chunk");
-  }
-  if (options.max_wait <= Duration{}) return InvalidArgument("must be above 0", "max_wait");
-  StatusOr<std::unique_ptr<BatchSizeControl>> control =
-      MakeBatchSizeControl({.name = options.batch_control,
-                            .max_num_seqs = options.max_num_seqs,
-                            .step_target = options.step_target});
-  if (!control.ok()) return control.status();
-  if (options.max_model_len < 2) return InvalidArgument("must be at least 2", "max_model_len");
-  const int32_t blocks = layout.num_blocks - (options.padding ? 1 : 0);
-  if (BlocksFor(options.max_model_len) > blocks) {
-    return InvalidArgument("max_model_len " + std::to_string(options.max_model_len) + " needs " +
-                               std::to_string(BlocksFor(options.max_model_len)) +
-                               " KV blocks, the pool holds " + std::to_string(blocks),
-                           "max_model_len");
-  }
-  return {};
-}
-
 EngineCore::EngineCore(const EngineCoreOptions& options, const KvLayout& layout, Executor* executor,
                        SchedulingPolicy* policy, const Clock* clock, EmitFn emit) {
-  Check(CheckOptions(options, layout));
+  Check(CheckCoreOptions(options, layout));
   impl_ = std::make_unique<Impl>(options, layout, executor, policy, clock, std::move(emit));
 }
 

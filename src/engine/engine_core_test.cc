@@ -452,8 +452,8 @@ TEST_F(EngineCoreTest, CountsRowsAndNamesWhoIsBlocked) {
 
 TEST(EngineCoreDeathTest, OptionsThatCannotHoldTheLongestSequence) {
   EngineCoreOptions options{.max_model_len = 33};
-  EXPECT_EQ(EngineCore::CheckOptions(options, {2, 128}).field(), "max_model_len");
-  EXPECT_TRUE(EngineCore::CheckOptions(options, {3, 128}).ok());
+  EXPECT_EQ(CheckCoreOptions(options, {2, 128}).field(), "max_model_len");
+  EXPECT_TRUE(CheckCoreOptions(options, {3, 128}).ok());
   TestExecutor executor;
   FcfsPolicy policy;
   FixedClock clock;

@@ -9,20 +9,18 @@
 #include <mutex>
 #include <unordered_map>
 #include <utility>
-#include <variant>
 
 #include "base/byte_budget.h"
-#include "base/log.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_metrics.h"
+#include "engine/engine_setup.h"
 #include "engine/failure.h"
 #include "engine/front_end.h"
 #include "engine/output_processor.h"
+#include "engine/request_bytes.h"
 #include "engine/request_check.h"
 #include "engine/scheduling_options.h"
 #include "engine/watchdog.h"
-#include "store/memory_state_db.h"
-#include "store/rocks_state_db.h"
 #include "store/session_store.h"
 
 namespace ropeway {
@@ -33,31 +31,8 @@ constexpr int kMaxRetryAfterSeconds = 60;
 // How long Drain waits for what it cancelled: a step takes far less.
 constexpr auto kCancelGrace = std::chrono::seconds(10);
 
-// Below, the database's own files would not fit.
-constexpr int64_t kLeastSessionStoreBytes = 1 << 20;
-
 // A deadline beyond it would overflow the clock's count.
 constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
-
-size_t BytesOf(const std::string& text) { return text.size(); }
-size_t BytesOf(const std::vector<TokenId>& ids) { return ids.size() * sizeof(TokenId); }
-size_t BytesOf(const std::vector<ChatMessage>& messages) {
-  size_t bytes = messages.size() * sizeof(ChatMessage);
-  for (const ChatMessage& message : messages) {
-    bytes += message.role.size() + message.content.size() + message.name.size() +
-             message.tool_call_id.size();
-  }
-  return bytes;
-}
-
-// What a request takes in memory, as far as its sender decides.
-size_t BytesOf(const Request& request) {
-  size_t bytes = std::visit([](const auto& prompt) { return BytesOf(prompt); }, request.prompt);
-  for (const std::string& stop : request.stop) bytes += sizeof(std::string) + stop.size();
-  bytes += request.sampling.logit_bias.size() * sizeof(LogitBias);
-  bytes += request.tenant.size() + request.cache_scope.size() + request.cache_salt.size();
-  return bytes + BytesOf(request.stop_token_ids) + request.session_id.size();
-}
 
 // When the request fails: the smaller of what it asks and what the engine allows counts.
 TimePoint DeadlineOf(TimePoint arrival, const Request& request, const EngineOptions& options) {
@@ -70,74 +45,7 @@ TimePoint DeadlineOf(TimePoint arrival, const Request& request, const EngineOpti
   return arrival + timeout;
 }
 
-Status CheckEngineOptions(const EngineOptions& options) {
-  const auto at_least = [](int64_t value, int64_t least, const char* name) {
-    if (value >= least) return Status();
-    return InvalidArgument(fmt::format("{} must be at least {}, not {}", name, least, value), name);
-  };
-  for (Status status :
-       {at_least(options.max_num_seqs, 1, "max_num_seqs"),
-        at_least(options.max_num_batched_tokens, 1, "max_num_batched_tokens"),
-        at_least(options.max_queued_requests, 1, "max_queued_requests"),
-        at_least(options.frontend_threads, 1, "frontend_threads"),
-        at_least(options.kv_cache_bytes, 1, "kv_cache_bytes"),
-        at_least(options.max_model_len, 0, "max_model_len"),
-        at_least(options.request_timeout.count(), 0, "request_timeout"),
-        at_least(options.session_ttl.count(), 1, "session_ttl"),
-        at_least(options.max_sessions, 1, "max_sessions"),
-        at_least(options.session_store_bytes, kLeastSessionStoreBytes, "session_store_bytes")}) {
-    if (!status.ok()) return status;
-  }
-  if (Status status = CheckPreemptCheckpoint(options); !status.ok()) return status;
-  return CheckScheduling(options);
-}
-
-int32_t ResolveMaxModelLen(const LlmEngineConfig& config, const KvLayout& layout) {
-  const int64_t asked = config.options.max_model_len;
-  const int64_t model = config.model_context_length;
-  const int64_t wanted = asked == 0 ? model : std::min(asked, model);
-  // A padded static batch has a block of its own.
-  const bool padded = config.options.scheduler == "static" && config.options.static_padding;
-  const int64_t pool = int64_t{layout.num_blocks - (padded ? 1 : 0)} * kBlockTokens;
-  const int64_t resolved = std::min(wanted, pool);
-  if (resolved < wanted) {
-    Log().info("max_model_len is lowered from {} to {}: what the KV cache of {} blocks holds",
-               wanted, resolved, layout.num_blocks);
-  } else if (resolved < asked) {
-    Log().info("max_model_len is lowered from {} to {}: the model's context length", asked,
-               resolved);
-  }
-  return static_cast<int32_t>(resolved);
-}
-
-StatusOr<std::unique_ptr<SessionStore>> OpenSessions(const EngineOptions& options,
-                                                     std::unique_ptr<StateDb> state) {
-  SessionStoreOptions store;
-  // Beyond a century every session is kept for ever.
-  store.ttl = std::min<std::chrono::seconds>(options.session_ttl, std::chrono::hours(24 * 36500));
-  store.max_sessions = static_cast<size_t>(options.max_sessions);
-  const auto bytes = static_cast<uint64_t>(options.session_store_bytes);
-  store.max_bytes = bytes;
-  if (state == nullptr && options.state_path.empty()) state = std::make_unique<MemoryStateDb>();
-  if (state == nullptr) {
-    StatusOr<std::unique_ptr<RocksStateDb>> db =
-        RocksStateDb::Open(options.state_path + "/sessions", bytes);
-    if (!db.ok()) return db.status();
-    state = *std::move(db);
-    store.max_bytes = static_cast<uint64_t>(RocksStateDb::kValueShare * static_cast<double>(bytes));
-  }
-  return SessionStore::Open(std::move(store), std::move(state));
-}
-
 }  // namespace
-
-Status CheckPreemptCheckpoint(const EngineOptions& options) {
-  const std::string& when = options.preempt_checkpoint;
-  if (when == "pressure" || when == "always") return {};
-  return InvalidArgument(
-      fmt::format("preempt_checkpoint must be pressure or always, not '{}'", when),
-      "preempt_checkpoint");
-}
 
 class LlmEngine::Impl {
  public:
@@ -493,18 +401,12 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   StatusOr<KvLayout> layout = config.executor->Init(
       options.kv_cache_bytes, options.max_num_batched_tokens, options.max_num_seqs);
   if (!layout.ok()) return layout.status();
-  EngineCoreOptions core;
-  core.max_num_seqs = options.max_num_seqs;
-  core.max_num_batched_tokens = options.max_num_batched_tokens;
-  core.max_model_len = ResolveMaxModelLen(config, *layout);
-  SetScheduling(options, &core);
+  EngineCoreOptions core =
+      CoreOptionsOf(options, ResolveMaxModelLen(options, config.model_context_length, *layout));
   core.check_integrity = config.check_integrity;
-  core.prefix_caching = options.prefix_caching;
-  core.checkpoint_always = options.preempt_checkpoint == "always";
   core.tier = config.tier.get();
-  core.note_steps = trace != nullptr;
   core.is_end = [tokenizer = config.tokenizer](TokenId id) { return tokenizer->IsEnd(id); };
-  if (Status status = EngineCore::CheckOptions(core, *layout); !status.ok()) return status;
+  if (Status status = CheckCoreOptions(core, *layout); !status.ok()) return status;
   try {
     StatusOr<std::unique_ptr<SchedulingPolicy>> policy = PolicyOf(options);
     if (!policy.ok()) return policy.status();

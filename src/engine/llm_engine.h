@@ -46,10 +46,6 @@ struct LlmEngineConfig {
   Random* random = nullptr;      // For absent seeds; must outlive the engine; one call at a time.
 };
 
-// kInvalidArgument where preempt_checkpoint is none of its names. Create asks it; who has much to
-// do before that, first.
-Status CheckPreemptCheckpoint(const EngineOptions& options);
-
 // See Backend. An absent max_tokens means what max_model_len leaves; one that is larger can never
 // fit and is refused (OnError). completion_tokens counts the end token, as in vLLM.
 class LlmEngine final : public Backend {

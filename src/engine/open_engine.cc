@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "engine/engine_setup.h"
 #include "engine/machine.h"
 #include "engine/model_vocabulary.h"
 #include "engine/scheduling_options.h"

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "engine/machine.h"
+#include "engine/test_fakes.h"
 #include "model/test_gguf_writer.h"
 
 namespace ropeway {
@@ -110,6 +111,34 @@ TEST_F(DiskTierOptionsTest, APathBringsATier) {
   const auto engine = OpenEngine(options, &clock_, &random_);
   ASSERT_TRUE(engine.ok());
   EXPECT_THAT((*engine)->MetricsText(), HasSubstr("ropeway_kv_disk_on 0"));
+}
+
+// The tokens that a new engine on this model finds of one prompt, the same each time.
+int32_t CachedTokens(EngineOptions options, const std::string& model, const Clock* clock,
+                     Random* random) {
+  options.model_path = model;
+  const auto engine = OpenEngine(options, clock, random);
+  if (!engine.ok()) return -1;
+  Request request;
+  request.prompt = std::vector<TokenId>(100, 70);
+  request.max_tokens = 1;
+  const auto sink = std::make_shared<TestSink>();
+  if (!(*engine)->Submit(std::move(request), sink).ok()) return -1;
+  const TestSink::Seen seen = sink->WaitEnd();
+  return seen.finish ? seen.finish->usage.cached_tokens : -1;
+}
+
+TEST_F(DiskTierOptionsTest, AnotherModelsBlocksAreNeverRead) {
+  const auto cached = [this](const EngineOptions& options, const std::string& model) {
+    return CachedTokens(options, model, &clock_, &random_);
+  };
+  const TempFile other(TinyLlama({.seed = 2}).Bytes());  // Its blocks are as large.
+  EXPECT_EQ(cached(Options(), file_.path()), 0);
+  EXPECT_EQ(cached(Options(), other.path()), 0);
+  EXPECT_EQ(cached(Options(), file_.path()), 96);
+  EXPECT_EQ(cached(Options(), other.path()), 96);
+  const TempFile copy(TinyLlama().Bytes());
+  EXPECT_EQ(cached(Options(), copy.path()), 96) << "what a file is called is nothing";
 }
 
 TEST_F(DiskTierOptionsTest, WhatIsWrongNamesTheOption) {

@@ -62,7 +62,7 @@ class Replayer {
     core.eviction = options_.eviction;
     core.tier = tier_ ? &*tier_ : nullptr;
     core.check_integrity = false;  // In the end, not whenever it is idle.
-    if (Status status = EngineCore::CheckOptions(core, *layout); !status.ok()) return status;
+    if (Status status = CheckCoreOptions(core, *layout); !status.ok()) return status;
     core_ = std::make_unique<EngineCore>(core, *layout, &executor_,
                                          options_.policy != nullptr ? options_.policy : &fcfs_,
                                          &clock_, [this](std::vector<CoreEvent> events) {

@@ -28,12 +28,6 @@ int32_t PositionsToStart(const Sequence& sequence) {
 // What memory is taken for when a sequence is queued, beyond its prompt.
 constexpr int32_t kReservedTokens = 1024;
 
-// Beside decodes of lower classes an urgent prompt's step takes up to twice as long; what is longer
-// than this would keep them waiting for more than it gains.
-constexpr int32_t kMaxUrgentPrompt = 128;
-// One step after the other that leaves lower classes' decodes out.
-constexpr int kMaxUrgentSteps = 4;
-
 // Of the queue, those for which a step asks the pool what it has of them.
 constexpr size_t kHintsPerStep = 2;
 
@@ -53,6 +47,8 @@ Scheduler::Scheduler(const SchedulerOptions& options, SchedulingPolicy* policy, 
       budget_({.all = static_cast<double>(options.max_num_batched_tokens),
                .mixed = static_cast<double>(options.mixed_prefill_budget),
                .long_ones = static_cast<double>(options.long_prefill_budget)}),
+      promotion_(options.max_wait),
+      urgent_(policy, options.has_classes, options.max_prefill_chunk),
       limit_(max_running_) {
   const auto places = static_cast<size_t>(max_running_);
   running_.reserve(places);
@@ -71,7 +67,7 @@ void Scheduler::Add(Sequence* sequence, TimePoint now) {
   const size_t most = queue_.size() + running_.size() + 1;
   if (queue_.capacity() < most) queue_.reserve(2 * most);
   line_.Reserve(most);
-  if (overdue_.capacity() < most) overdue_.reserve(2 * most);
+  promotion_.Reserve(most);
   if (passed_.capacity() < most) passed_.reserve(2 * most);
   queue_.push_back(sequence);
   sequence->queued_since = now;
@@ -119,14 +115,16 @@ const Schedule& Scheduler::Plan(TimePoint now) {
   short_of_blocks_ = false;
   positions_ = 0;
   RefreshHints();
-  Promote();
+  promotion_.Choose(now, limit_, running_, queue_);
   policy_->BeginStep(queue_, running_, now);
   RankRunning();
   UpdateFollowers();
   RankQueue();
   AskFormer();
-  if (continuous()) StartUrgent();
-  FindUrgentPrompt();
+  if (continuous()) {
+    StartUrgent();
+    urgent_.Find(ranked_, line_.empty() ? nullptr : &line_.front());
+  }
   PlanDecodes();
   PlanRest();
   NumberBatch();
@@ -141,30 +139,6 @@ void Scheduler::OnStep(Duration took) {
   const bool busy = schedule_.num_tokens >= StepCost::kMinRows ||
                     2 * static_cast<int>(schedule_.items.size()) >= limit_;
   cost_.OnStep(schedule_.num_tokens, positions_, took, busy);
-}
-
-// Of those that have waited their time out, the oldest go first, as many as half the places leave.
-void Scheduler::Promote() {
-  const auto overdue = [this](const Sequence& s) {
-    return now_ - s.queued_since >= options_.max_wait;
-  };
-  auto left = static_cast<ptrdiff_t>((limit_ + 1) / 2);
-  for (Sequence* sequence : running_) {
-    // Others had all of the budget.
-    if (sequence->state == SequenceState::kPrefilling && overdue(*sequence)) {
-      sequence->promoted = true;
-    }
-    if (sequence->promoted) --left;
-  }
-  overdue_.clear();
-  for (Sequence* sequence : queue_) {
-    sequence->promoted = false;
-    if (overdue(*sequence)) overdue_.push_back(sequence);
-  }
-  left = std::clamp<ptrdiff_t>(left, 0, static_cast<ptrdiff_t>(overdue_.size()));
-  std::nth_element(overdue_.begin(), overdue_.begin() + left, overdue_.end(),
-                   [](const Sequence* a, const Sequence* b) { return a->order < b->order; });
-  for (ptrdiff_t i = 0; i < left; ++i) overdue_[static_cast<size_t>(i)]->promoted = true;
 }
 
 Ranked Scheduler::RankedOf(Sequence* sequence) const {
@@ -252,7 +226,10 @@ void Scheduler::StartUrgent() {
   while (!line_.empty()) {
     const Ranked first = line_.front();
     FindVictims(first);
-    if (candidates_.empty() && !(StartsUrgently(first) && num_running() < places)) {
+    // An urgent one passes nobody who has waited his time out.
+    const bool starts_first =
+        passed_.empty() && num_running() < places && urgent_.StartsFirst(first, ranked_);
+    if (candidates_.empty() && !starts_first) {
       // It came after all who run, or after those that may give way: it has no right to a place,
       // and must not keep a higher class from one.
       if (!first.promoted) break;
@@ -278,25 +255,6 @@ void Scheduler::StartUrgent() {
   for (const Ranked& passed : passed_) line_.Add(passed);
   if (!passed_.empty()) line_.Sort();
   if (any) std::sort(ranked_.begin(), ranked_.end(), Before);
-}
-
-bool Scheduler::LeavesStep(const Ranked& decode, const Sequence& urgent) const {
-  return decode.sequence->state == SequenceState::kDecoding && !decode.promoted && !decode.leads &&
-         policy_->MayPreempt(urgent, *decode.sequence);
-}
-
-bool Scheduler::AnyLeavesStep(const Sequence& urgent) const {
-  return std::any_of(ranked_.begin(), ranked_.end(),
-                     [&](const Ranked& ranked) { return LeavesStep(ranked, urgent); });
-}
-
-bool Scheduler::StartsUrgently(const Ranked& first) const {
-  // It passes nobody who has waited his time out.
-  if (first.promoted || !passed_.empty() || !IsHigh(*first.sequence)) return false;
-  const bool another = std::any_of(ranked_.begin(), ranked_.end(), [this](const Ranked& ranked) {
-    return ranked.sequence->state == SequenceState::kPrefilling && IsHigh(*ranked.sequence);
-  });
-  return !another && AnyLeavesStep(*first.sequence);
 }
 
 int Scheduler::LaterRunning(const Sequence& sequence) const {
@@ -342,26 +300,6 @@ bool Scheduler::Follow(Sequence* sequence, CachedPrefix* prefix) {
   return true;
 }
 
-void Scheduler::FindUrgentPrompt() {
-  urgent_ = nullptr;
-  after_urgent_ = urgent_steps_ >= kMaxUrgentSteps;
-  if (!continuous() || after_urgent_) {
-    urgent_steps_ = 0;
-    return;
-  }
-  const auto first = std::find_if(ranked_.begin(), ranked_.end(), [](const Ranked& ranked) {
-    return ranked.sequence->state == SequenceState::kPrefilling;
-  });
-  int32_t longest = kMaxUrgentPrompt;
-  if (options_.max_prefill_chunk > 0) longest = std::min(longest, options_.max_prefill_chunk);
-  if (first != ranked_.end() && IsHigh(*first->sequence) &&
-      first->sequence->num_ids() - first->sequence->computed <= longest &&
-      (line_.empty() || !Before(line_.front(), *first)) && AnyLeavesStep(*first->sequence)) {
-    urgent_ = first->sequence;
-  }
-  urgent_steps_ = urgent_ == nullptr ? 0 : urgent_steps_ + 1;
-}
-
 void Scheduler::PlanDecodes() {
   const bool prefills = std::any_of(running_.begin(), running_.end(), [](const Sequence* s) {
     return s->state == SequenceState::kPrefilling;
@@ -372,7 +310,7 @@ void Scheduler::PlanDecodes() {
     Sequence* sequence = ranked_[i].sequence;
     // One that an earlier one preempted in this step is no longer decoding.
     if (sequence->state != SequenceState::kDecoding) continue;
-    if ((urgent_ != nullptr && LeavesStep(ranked_[i], *urgent_)) || !MakeRoom(i)) continue;
+    if (urgent_.IsLeftBy(ranked_[i]) || !MakeRoom(i)) continue;
     decode_cost_ += cost_.Cost(sequence->computed, 1);
     Give(sequence, 1);
   }
@@ -409,8 +347,7 @@ void Scheduler::Preempt(const Sequence* victim, PreemptReason reason) {
   kv_->Park(sequence);
   mover_->Move(sequence->id, &sequence->state, SequenceEvent::kPreempt);
   ++sequence->preemptions;
-  // What was promoted and has not run its least is so again.
-  sequence->queued_since = sequence->promoted ? now_ - options_.max_wait : now_;
+  sequence->queued_since = promotion_.QueuedSince(*sequence, now_);
   Erase(&running_, sequence);
   queue_.push_back(sequence);
   NoteHint(sequence);
@@ -420,11 +357,11 @@ void Scheduler::Preempt(const Sequence* victim, PreemptReason reason) {
 }
 
 void Scheduler::PlanRest() {
-  if (urgent_ == nullptr) {
-    budget_.Begin(decode_cost_, after_urgent_);
+  if (const Sequence* urgent = urgent_.prompt(); urgent != nullptr) {
+    const int32_t left = urgent->num_ids() - urgent->computed;
+    budget_.BeginUrgent(decode_cost_, cost_.Cost(urgent->computed, left));
   } else {
-    const int32_t left = urgent_->num_ids() - urgent_->computed;
-    budget_.BeginUrgent(decode_cost_, cost_.Cost(urgent_->computed, left));
+    budget_.Begin(decode_cost_, urgent_.paused());
   }
   bool starting = true;
   const size_t running = ranked_.size();
@@ -500,7 +437,7 @@ BlockedBy Scheduler::WhatBlocks(const Ranked& first, const CachedPrefix& prefix)
 bool Scheduler::HasBudget(const Sequence& sequence, const CachedPrefix& prefix) const {
   if (rows_left() == 0) return false;
   if (schedule_.num_prefill_tokens == 0) return true;  // The first gets a token in any case.
-  const double budget = budget_.For(IsHigh(sequence), IsLong(sequence, prefix.tokens));
+  const double budget = budget_.For(urgent_.IsUnbound(sequence), IsLong(sequence, prefix.tokens));
   return cost_.ChunkFor(prefix.tokens, 1, budget) > 0;
 }
 
@@ -544,7 +481,7 @@ void Scheduler::GiveChunk(Sequence* sequence) {
   int32_t most = std::min(sequence->num_ids() - sequence->computed, rows_left());
   if (options_.max_prefill_chunk > 0) most = std::min(most, options_.max_prefill_chunk);
   if (most <= 0) return;
-  const double budget = budget_.For(IsHigh(*sequence), sequence->long_prefill);
+  const double budget = budget_.For(urgent_.IsUnbound(*sequence), sequence->long_prefill);
   int32_t chunk = cost_.ChunkFor(sequence->computed, most, budget);
   if (chunk == 0) {
     if (schedule_.num_prefill_tokens > 0) return;

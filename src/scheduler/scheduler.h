@@ -18,10 +18,12 @@
 #include "ropeway/status.h"
 #include "scheduler/batch_former.h"
 #include "scheduler/prefill_budget.h"
+#include "scheduler/promotion.h"
 #include "scheduler/queue_load.h"
 #include "scheduler/schedule.h"
 #include "scheduler/static_padding.h"
 #include "scheduler/step_cost.h"
+#include "scheduler/urgent_steps.h"
 #include "scheduler/waiting_line.h"
 
 namespace ropeway {
@@ -31,7 +33,7 @@ struct SchedulerOptions {
   int max_num_batched_tokens = 1;  // Rows of one step, and what it may cost (StepCost).
   int max_prefill_chunk = 0;       // Tokens of one sequence in one step; 0: no such limit.
   // Cost of all chunks in a step in which others decode: so much, or twice what these cost where
-  // that is more; 0: no such limit. It does not bind a class high.
+  // that is more; 0: no such limit. It does not bind a class high, nor an urgent prompt.
   int mixed_prefill_budget = 0;
   // A sequence of which more is to be computed when it starts is a long one; 0: none is.
   int long_prefill_threshold = 0;
@@ -59,13 +61,14 @@ struct SchedulerOptions {
 //    kMaxPreemptions times, has generated preempt_max_generated tokens, or leads others. Nobody
 //    gives way where all of them together could not make the room. A promoted one that finds nobody
 //    to give way is passed by those, as long as half the places are left to what came before it.
-//    The first of a class high starts here too where there is room for it, none of its class
+//    The first starts here too where there is room for it, none of its class or a higher one
 //    prefills, and a running decode would leave it the step (rule 2).
-// 2. Each decoding sequence gets one token, in rank order. Those that may be preempted for a class
-//    high whose prompt's rest is short leave the step to it (with many rows beside it, it would
-//    take twice as long), but not more than four steps one after the other. Where a block is
-//    missing, the policy's victim among the running ones without work in this step gives its blocks
-//    back, until the block is there or the sequence itself was the victim.
+// 2. Each decoding sequence gets one token, in rank order. Those that may be preempted for an
+//    urgent prompt, a short rest of a class high or medium (UrgentSteps), leave the step to it
+//    (with many rows beside it, it would take twice as long), but not more than four steps one
+//    after the other. Where a block is missing, the policy's victim among the running ones without
+//    work in this step gives its blocks back, until the block is there or the sequence itself was
+//    the victim.
 // 3. In rank order, prefilling sequences get a chunk of what is left of the step's budget (the
 //    first at least one token; PrefillBudget), and those of the queue start while the batch former,
 //    a place, a token and the blocks for all their ids and one more allow it. The first that does
@@ -156,7 +159,6 @@ class Scheduler {
   bool continuous() const {
     return options_.batching.kind == BatchFormerOptions::Kind::kContinuous;
   }
-  void Promote();
   // What the pool has of some of the queue's ids, anew.
   void RefreshHints();
   void NoteHint(Sequence* sequence);
@@ -175,14 +177,6 @@ class Scheduler {
   // Whether it can start now, some of candidates_ having given way.
   bool MakeSpace(const Ranked& urgent, int places);
 
-  // Whether a class high starts before the decodes are planned, though nobody gives way to it.
-  bool StartsUrgently(const Ranked& first) const;
-  void FindUrgentPrompt();
-  // Whether a decode waits for the next step where this one is the urgent prompt's; whether any
-  // does.
-  bool LeavesStep(const Ranked& decode, const Sequence& urgent) const;
-  bool AnyLeavesStep(const Sequence& urgent) const;
-
   void PlanDecodes();
   // True once `sequence`, the ranked_[index], has blocks for its next position; false: it was
   // preempted.
@@ -195,9 +189,6 @@ class Scheduler {
   BlockedBy WhatBlocks(const Ranked& first, const CachedPrefix& prefix) const;
   // Of this step's budget something is left for a sequence that starts there.
   bool HasBudget(const Sequence& sequence, const CachedPrefix& prefix) const;
-  bool IsHigh(const Sequence& sequence) const {
-    return options_.has_classes && sequence.priority == Priority::kHigh;
-  }
   bool IsLong(const Sequence& sequence, int32_t computed) const {
     return options_.long_prefill_threshold > 0 &&
            sequence.num_ids() - computed > options_.long_prefill_threshold;
@@ -224,6 +215,8 @@ class Scheduler {
   BatchFormer former_;
   StaticPadding padding_;
   PrefillBudget budget_;
+  Promotion promotion_;
+  UrgentSteps urgent_;
 
   int limit_;
   bool flush_ = false;
@@ -240,17 +233,13 @@ class Scheduler {
   std::vector<Ranked> ranked_;  // The running ones in rank order.
   WaitingLine line_;            // Those of the queue that follow nobody.
   std::vector<const Sequence*> candidates_;
-  std::vector<Sequence*> overdue_;  // Those of the queue that have waited their time out.
-  std::vector<Ranked> passed_;      // Of these, those that urgent ones may pass.
+  std::vector<Ranked> passed_;  // Promoted ones that others may pass.
   TimePoint now_{};
   size_t next_hint_ = 0;      // Of the queue.
   int new_places_ = 0;        // Never-started ones that may start in this step.
   double decode_cost_ = 0.0;  // Of the step's decodes; 0: there are none.
   bool short_of_blocks_ = false;
-  const Sequence* urgent_ = nullptr;  // The prompt that lower classes' decodes leave the step to.
-  int urgent_steps_ = 0;              // So many steps one after the other have had one.
-  bool after_urgent_ = false;         // There were as many as may be.
-  double positions_ = 0.0;            // Attended by the step's rows.
+  double positions_ = 0.0;  // Attended by the step's rows.
 };
 
 }  // namespace ropeway

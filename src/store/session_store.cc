@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
-#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -11,13 +10,12 @@
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <tuple>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "base/log.h"
 #include "store/record.h"
+#include "store/session_index.h"
 
 namespace ropeway {
 namespace {
@@ -32,60 +30,29 @@ int64_t SystemUnixMs() {
       .count();
 }
 
-// The clock counts finer than milliseconds: what it cannot show (a record of another build, a time
-// to live of centuries) is its end.
-SessionInfo::Time TimeOf(int64_t unix_ms) {
-  using std::chrono::milliseconds;
-  constexpr milliseconds kEnd =
-      std::chrono::floor<milliseconds>(SessionInfo::Time::duration::max());
-  return SessionInfo::Time(std::clamp(milliseconds(unix_ms), -kEnd, kEnd));
-}
-
 Status Lost(const std::string& id, const Status& why) {
   return {StatusCode::kDataLoss,
           fmt::format("the session '{}' is lost ({}); it can only be closed", id, why.message()),
           "session_id"};
 }
 
-// The two records of one session.
-struct Records {
-  std::string head;
-  std::string state;
-};
-
 void AddRemoval(const std::string& key, std::vector<StateChange>* changes) {
   changes->push_back({kHeadPrefix + key, std::nullopt});
   changes->push_back({kStatePrefix + key, std::nullopt});
 }
 
-void AddRecords(const std::string& key, const Records& records, std::vector<StateChange>* changes) {
+void AddRecords(const std::string& key, const SessionRecords& records,
+                std::vector<StateChange>* changes) {
   changes->push_back({kHeadPrefix + key, records.head});
   changes->push_back({kStatePrefix + key, records.state});
 }
 
 }  // namespace
 
-// One session. All but the names is guarded by the store's mutex.
-struct SessionTurn::Entry {
-  std::string tenant;
-  std::string id;
-  std::string key;
-  SessionHead head;         // Of the last completed turn.
-  uint64_t head_bytes = 0;  // Of its record.
-  uint64_t turn = 0;        // The number of the turn under way, or being written; 0: none.
-  bool closed = false;      // No longer in the index.
-  Status lost;              // Not OK: why it takes no more turns.
-  // The last turn where it could not be written: the database has an older one, or none.
-  std::shared_ptr<const Records> unwritten;
-
-  uint64_t bytes() const {
-    return head.turns == 0 && lost.ok() ? 0 : head_bytes + head.state_bytes + 2 * (key.size() + 1);
-  }
-};
-
 class SessionStore::Impl {
  public:
-  using Entry = SessionTurn::Entry;
+  using Entry = SessionEntry;
+  using Records = SessionRecords;
 
   Impl(SessionStoreOptions options, std::unique_ptr<StateDb> db);
   ~Impl();
@@ -100,7 +67,7 @@ class SessionStore::Impl {
   StatusOr<Begun> Begin(const std::string& tenant, const std::string& id);
   void Abandon(Entry* entry, uint64_t turn) noexcept;
   bool IsNew(const Entry& entry) const;
-  StatusOr<SessionState> Load(Entry* entry);
+  StatusOr<SessionState> Load(Entry* entry, uint64_t turn);
   void Commit(const std::shared_ptr<Entry>& entry, uint64_t turn, const SessionState& next,
               DoneFn done);
   std::vector<SessionInfo> List(const std::string& tenant) const;
@@ -120,18 +87,16 @@ class SessionStore::Impl {
 
   int64_t Now() const { return options_.unix_ms ? options_.unix_ms() : SystemUnixMs(); }
   void FindOne(std::string_view key, std::string_view record);
-  // These REQUIRE that mu_ is held.
-  Status CheckBounds(bool is_new) const;
-  void RemoveExpired(int64_t now);
-  void Forget(const std::shared_ptr<Entry>& entry);
 
-  // REQUIRES: mu_ is held, as does SetUnwritten.
-  bool NothingToWrite() const { return work_.empty() && removed_.empty() && num_unwritten_ == 0; }
+  // These REQUIRE that mu_ is held.
+  void RemoveExpired(int64_t now);
+  bool NothingToWrite() const {
+    return work_.empty() && removed_.empty() && index_.num_unwritten() == 0;
+  }
   // Whether what a turn adds is still wanted.
   static bool IsKept(const Work& work) {
     return !work.entry->closed && work.entry->turn == work.turn;
   }
-  void SetUnwritten(Entry* entry, std::shared_ptr<const Records> records);
 
   void Loop();
   // What is to be written now, the older things first. Throws std::bad_alloc.
@@ -148,16 +113,13 @@ class SessionStore::Impl {
   mutable std::mutex mu_;  // Guards what follows, and all entries.
   std::condition_variable work_came_;
   std::condition_variable work_done_;
-  std::unordered_map<std::string, std::shared_ptr<Entry>> index_;  // By key.
-  uint64_t bytes_ = 0;                                             // Of all in the index.
-  int64_t next_expiry_ = INT64_MAX;  // No session without a turn expires before.
+  SessionIndex index_;
   std::list<Work> work_;
   uint64_t turns_ = 0;       // Begun since the start.
   uint64_t work_added_ = 0;  // Since the start.
   uint64_t work_ended_ = 0;
   std::unordered_set<std::string> removed_;   // Keys of sessions whose records are to be removed.
   std::unordered_set<std::string> removing_;  // Those of them in the write that is under way.
-  uint64_t num_unwritten_ = 0;                // Of the index, those with `unwritten`.
   SessionStoreStats counts_;
   bool incomplete_ = false;  // Some records could not be read at start.
   bool stop_ = false;
@@ -169,7 +131,9 @@ class SessionStore::Impl {
 };
 
 SessionStore::Impl::Impl(SessionStoreOptions options, std::unique_ptr<StateDb> db)
-    : options_(std::move(options)), db_(std::move(db)) {}
+    : options_(std::move(options)),
+      db_(std::move(db)),
+      index_(options_.max_sessions, options_.max_bytes) {}
 
 SessionStore::Impl::~Impl() {
   {
@@ -204,26 +168,7 @@ void SessionStore::Impl::FindOne(std::string_view key, std::string_view record) 
     Log().error("session '{}' is lost: {}", entry->id, entry->lost.message());
   }
   entry->head_bytes = record.size();
-  next_expiry_ = std::min(next_expiry_, entry->head.expires_ms);
-  bytes_ += entry->bytes();
-  index_[entry->key] = std::move(entry);
-}
-
-Status SessionStore::Impl::CheckBounds(bool is_new) const {
-  if (is_new && index_.size() >= options_.max_sessions) {
-    return {StatusCode::kResourceExhausted,
-            fmt::format("there are {} sessions already, which is the most (max_sessions)",
-                        index_.size()),
-            "session_id"};
-  }
-  if (bytes_ >= options_.max_bytes) {
-    return {StatusCode::kResourceExhausted,
-            fmt::format("the sessions take {} bytes already, of {} that they may "
-                        "(session_store_bytes)",
-                        bytes_, options_.max_bytes),
-            "session_id"};
-  }
-  return {};
+  index_.Insert(entry);
 }
 
 StatusOr<SessionStore::Impl::Begun> SessionStore::Impl::Begin(const std::string& tenant,
@@ -231,11 +176,14 @@ StatusOr<SessionStore::Impl::Begun> SessionStore::Impl::Begin(const std::string&
   const std::string key = SessionKey(tenant, id);
   const int64_t now = Now();
   const std::lock_guard lock(mu_);
-  if (now >= next_expiry_) RemoveExpired(now);
-  if (incomplete_ && !index_.contains(key) && !removed_.contains(key) && !removing_.contains(key)) {
+  RemoveExpired(now);
+  std::shared_ptr<Entry> entry = index_.Find(key);
+  if (incomplete_ && entry == nullptr && !removed_.contains(key) && !removing_.contains(key)) {
     // It may be one of those that the search at start did not reach.
     const StatusOr<std::string> record = db_->Read(kHeadPrefix + key);
     if (record.ok()) FindOne(key, *record);
+    RemoveExpired(now);
+    entry = index_.Find(key);
     if (!record.ok() && record.status().code() != StatusCode::kNotFound) {
       return Status(
           StatusCode::kDataLoss,
@@ -243,57 +191,30 @@ StatusOr<SessionStore::Impl::Begun> SessionStore::Impl::Begin(const std::string&
           "session_id");
     }
   }
-  const auto it = index_.find(key);
-  if (it == index_.end()) {
-    if (Status status = CheckBounds(true); !status.ok()) return status;
-    auto entry = std::make_shared<Entry>();
+  if (entry == nullptr) {
+    if (Status status = index_.CheckBounds(true); !status.ok()) return status;
+    entry = std::make_shared<Entry>();
     entry->tenant = tenant;
     entry->id = id;
     entry->key = key;
     entry->turn = ++turns_;
     entry->head.created_ms = now;
-    index_.emplace(key, entry);
+    index_.Insert(entry);
     return Begun(entry, entry->turn);
   }
-  const std::shared_ptr<Entry>& entry = it->second;
   if (!entry->lost.ok()) return Lost(id, entry->lost);
   if (entry->turn != 0) {
     return InvalidArgument(
         fmt::format("the session '{}' has a turn under way, and takes one after the other", id),
         "session_id");
   }
-  if (Status status = CheckBounds(false); !status.ok()) return status;
+  if (Status status = index_.CheckBounds(false); !status.ok()) return status;
   entry->turn = ++turns_;
   return Begun(entry, entry->turn);
 }
 
-void SessionStore::Impl::SetUnwritten(Entry* entry, std::shared_ptr<const Records> records) {
-  if (entry->unwritten != nullptr) --num_unwritten_;
-  entry->unwritten = std::move(records);
-  if (entry->unwritten != nullptr) ++num_unwritten_;
-}
-
-void SessionStore::Impl::Forget(const std::shared_ptr<Entry>& entry) {
-  SetUnwritten(entry.get(), nullptr);
-  bytes_ -= entry->bytes();
-  entry->closed = true;
-  index_.erase(entry->key);
-}
-
 void SessionStore::Impl::RemoveExpired(int64_t now) {
-  int64_t next = INT64_MAX;
-  for (auto it = index_.begin(); it != index_.end();) {
-    const std::shared_ptr<Entry> entry = (it++)->second;
-    if (entry->turn != 0) continue;
-    if (entry->head.expires_ms > now) {
-      next = std::min(next, entry->head.expires_ms);
-      continue;
-    }
-    removed_.insert(entry->key);
-    Forget(entry);
-    ++counts_.expired;
-  }
-  next_expiry_ = next;
+  if (now >= index_.next_expiry()) index_.RemoveExpired(now, &removed_);
 }
 
 void SessionStore::Impl::Abandon(Entry* entry, uint64_t turn) noexcept {
@@ -302,11 +223,9 @@ void SessionStore::Impl::Abandon(Entry* entry, uint64_t turn) noexcept {
   entry->turn = 0;
   if (entry->closed) return;
   if (entry->head.turns > 0) {
-    // It was passed over while the turn lasted.
-    next_expiry_ = std::min(next_expiry_, entry->head.expires_ms);
+    index_.NoteExpiry(*entry);  // It was passed over while the turn lasted.
   } else if (entry->lost.ok()) {
-    entry->closed = true;
-    index_.erase(entry->key);  // The caller holds the entry.
+    index_.Forget(entry);
   }
 }
 
@@ -315,7 +234,7 @@ bool SessionStore::Impl::IsNew(const Entry& entry) const {
   return entry.head.turns == 0;
 }
 
-StatusOr<SessionState> SessionStore::Impl::Load(Entry* entry) {
+StatusOr<SessionState> SessionStore::Impl::Load(Entry* entry, uint64_t turn) {
   std::shared_ptr<const Records> unwritten;
   SessionHead head;
   {
@@ -339,9 +258,15 @@ StatusOr<SessionState> SessionStore::Impl::Load(Entry* entry) {
         fmt::format("the session '{}' cannot be read now: {}", entry->id, state.status().message()),
         "session_id");
   }
-  Log().error("session '{}' is lost: {}", entry->id, state.status().message());
   Status reply = Lost(entry->id, state.status());
   const std::lock_guard lock(mu_);
+  // Meanwhile it was closed, or another turn has written: head and record need not belong together.
+  if (entry->closed || entry->turn != turn) {
+    return Status(StatusCode::kNotFound,
+                  fmt::format("the session '{}' was closed, or its turn given up", entry->id),
+                  "session_id");
+  }
+  Log().error("session '{}' is lost: {}", entry->id, state.status().message());
   if (entry->lost.ok()) ++counts_.lost;
   entry->lost = Status(StatusCode::kDataLoss, state.status().message());
   return reply;
@@ -376,31 +301,9 @@ void SessionStore::Impl::Commit(const std::shared_ptr<Entry>& entry, uint64_t tu
 }
 
 std::vector<SessionInfo> SessionStore::Impl::List(const std::string& tenant) const {
-  std::vector<SessionInfo> all;
-  {
-    const int64_t now = Now();
-    const std::lock_guard lock(mu_);
-    for (const auto& [key, entry] : index_) {
-      if (entry->tenant != tenant) continue;
-      const SessionHead& head = entry->head;
-      if (head.turns == 0 && entry->lost.ok()) continue;  // Its first turn is under way.
-      if (entry->turn == 0 && head.expires_ms <= now) continue;
-      SessionInfo& info = all.emplace_back();
-      info.id = entry->id;
-      info.turns = head.turns;
-      info.tokens = head.tokens;
-      info.created = TimeOf(head.created_ms);
-      info.last_used = TimeOf(head.last_used_ms);
-      info.expires = TimeOf(head.expires_ms);
-      info.turn_under_way = entry->turn != 0;
-      info.durable = db_->durable() && entry->unwritten == nullptr;
-      info.lost = !entry->lost.ok();
-    }
-  }
-  std::sort(all.begin(), all.end(), [](const SessionInfo& a, const SessionInfo& b) {
-    return std::tie(a.last_used, a.id) < std::tie(b.last_used, b.id);
-  });
-  return all;
+  const int64_t now = Now();
+  const std::lock_guard lock(mu_);
+  return index_.List(tenant, now, db_->durable());
 }
 
 Status SessionStore::Impl::Close(const std::string& tenant, const std::string& id) {
@@ -415,12 +318,11 @@ Status SessionStore::Impl::Close(const std::string& tenant, const std::string& i
   const int64_t now = Now();
   {
     const std::lock_guard lock(mu_);
-    const auto it = index_.find(key);
-    const bool there = it != index_.end() && (it->second->head.turns > 0 || !it->second->lost.ok());
-    if (!there || (it->second->turn == 0 && it->second->head.expires_ms <= now)) {
+    const std::shared_ptr<Entry> entry = index_.Find(key);
+    if (entry == nullptr || !entry->is_kept() ||
+        (entry->turn == 0 && entry->head.expires_ms <= now)) {
       return {StatusCode::kNotFound, fmt::format("there is no session '{}'", id), "session_id"};
     }
-    const std::shared_ptr<Entry> entry = it->second;
     Work work;
     work.entry = entry;
     work.done = [ending](const Status& status) {
@@ -430,7 +332,7 @@ Status SessionStore::Impl::Close(const std::string& tenant, const std::string& i
     };
     work_.push_back(std::move(work));
     ++work_added_;
-    Forget(entry);
+    index_.Forget(entry.get());
   }
   work_came_.notify_one();
   std::unique_lock lock(ending->mu);
@@ -452,8 +354,9 @@ SessionStoreStats SessionStore::Impl::stats() const {
   const std::lock_guard lock(mu_);
   SessionStoreStats stats = counts_;
   stats.sessions = index_.size();
-  stats.bytes = bytes_;
-  stats.unwritten = num_unwritten_;
+  stats.bytes = index_.bytes();
+  stats.expired = index_.num_expired();
+  stats.unwritten = index_.num_unwritten();
   return stats;
 }
 
@@ -465,7 +368,7 @@ void SessionStore::Impl::Loop() {
       std::unique_lock lock(mu_);
       work_came_.wait_for(lock, options_.period, [this] { return stop_ || !work_.empty(); });
       try {
-        if (const int64_t now = Now(); now >= next_expiry_) RemoveExpired(now);
+        RemoveExpired(Now());
       } catch (const std::bad_alloc&) {  // Again at the next round.
       }
       if (NothingToWrite()) {
@@ -485,24 +388,27 @@ void SessionStore::Impl::Loop() {
 }
 
 std::vector<StateChange> SessionStore::Impl::Collect(const std::list<Work>& work) {
-  std::vector<StateChange> changes;
-  const std::lock_guard lock(mu_);
-  removing_.swap(removed_);
-  // A session that was removed may have been begun anew since.
-  for (const std::string& key : removing_) AddRemoval(key, &changes);
-  if (num_unwritten_ > 0) {
-    for (const auto& [key, entry] : index_) {
-      if (entry->unwritten == nullptr) continue;
-      AddRecords(key, *entry->unwritten, &changes);
+  std::vector<const Work*> wanted;
+  {
+    const std::lock_guard lock(mu_);
+    removing_.swap(removed_);
+    for (const std::shared_ptr<Entry>& entry : index_.Unwritten()) {
       retried_.emplace_back(entry, entry->unwritten);
     }
+    for (const Work& each : work) {
+      if (each.records == nullptr || IsKept(each)) wanted.push_back(&each);
+    }
   }
-  for (const Work& each : work) {
-    const std::string& key = each.entry->key;
-    if (each.records == nullptr) {
-      AddRemoval(key, &changes);
-    } else if (IsKept(each)) {
-      AddRecords(key, *each.records, &changes);
+  // The records do not change: nobody waits for their copies.
+  std::vector<StateChange> changes;
+  // A session that was removed may have been begun anew since.
+  for (const std::string& key : removing_) AddRemoval(key, &changes);
+  for (const auto& [entry, records] : retried_) AddRecords(entry->key, *records, &changes);
+  for (const Work* each : wanted) {
+    if (each->records == nullptr) {
+      AddRemoval(each->entry->key, &changes);
+    } else {
+      AddRecords(each->entry->key, *each->records, &changes);
     }
   }
   return changes;
@@ -522,7 +428,7 @@ void SessionStore::Impl::Settle(const std::list<Work>& work, const Status& statu
   if (status.ok()) {
     removing_.clear();
     for (const auto& [entry, records] : retried_) {
-      if (entry->unwritten == records) SetUnwritten(entry.get(), nullptr);
+      if (entry->unwritten == records) index_.SetUnwritten(entry.get(), nullptr);
     }
   } else {
     removed_.merge(removing_);
@@ -541,12 +447,8 @@ void SessionStore::Impl::Settle(const std::list<Work>& work, const Status& statu
     if (!IsKept(each)) continue;
     entry->turn = 0;
     if (!status.ok()) ++counts_.failed_writes;
-    SetUnwritten(entry, status.ok() ? nullptr : each.records);
-    bytes_ -= entry->bytes();
-    entry->head = each.head;
-    entry->head_bytes = each.records->head.size();
-    bytes_ += entry->bytes();
-    next_expiry_ = std::min(next_expiry_, entry->head.expires_ms);
+    index_.SetUnwritten(entry, status.ok() ? nullptr : each.records);
+    index_.SetHead(entry, each.head, each.records->head.size());
   }
 }
 
@@ -610,7 +512,7 @@ StatusOr<SessionTurn> SessionStore::Begin(const std::string& tenant, const std::
 bool SessionStore::IsNew(const SessionTurn& turn) const { return impl_->IsNew(*turn.entry_); }
 
 StatusOr<SessionState> SessionStore::Load(const SessionTurn& turn) {
-  return impl_->Load(turn.entry_.get());
+  return impl_->Load(turn.entry_.get(), turn.number_);
 }
 
 void SessionStore::Commit(SessionTurn* turn, const SessionState& next, DoneFn done) {

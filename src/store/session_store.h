@@ -13,6 +13,7 @@
 #include "ropeway/session.h"
 #include "ropeway/status.h"
 #include "store/session.h"
+#include "store/session_entry.h"
 #include "store/state_db.h"
 
 namespace ropeway {
@@ -58,10 +59,9 @@ class SessionTurn {
 
  private:
   friend class SessionStore;
-  struct Entry;
 
   SessionStore* store_ = nullptr;
-  std::shared_ptr<Entry> entry_;
+  std::shared_ptr<SessionEntry> entry_;
   uint64_t number_ = 0;  // Of all turns of the store.
 };
 
@@ -92,7 +92,8 @@ class SessionStore {
   bool IsNew(const SessionTurn& turn) const;
 
   // What the turn goes on from; reads the disk. A record that is damaged makes the session a lost
-  // one: kDataLoss. REQUIRES: !IsNew(turn).
+  // one: kDataLoss. kNotFound: it was closed meanwhile, or the turn abandoned. REQUIRES:
+  // !IsNew(turn).
   StatusOr<SessionState> Load(const SessionTurn& turn);
 
   // Ends the turn: `next` is what the session's next one goes on from. `done` is told when that is

@@ -257,6 +257,18 @@ TEST_F(SessionStoreTest, ATurnOfASessionThatWasClosedIsNotKept) {
   EXPECT_EQ(IdsOf("a"), (std::vector<TokenId>{9}));
 }
 
+TEST_F(SessionStoreTest, ASessionThatWasClosedBeforeItWasLoadedIsNotLost) {
+  Open();
+  ASSERT_TRUE(Turn("a", {1}).ok());
+  const SessionTurn turn = Begin("a");
+  ASSERT_TRUE(store_->Close("", "a").ok());
+  EXPECT_EQ(store_->Load(turn).status().code(), StatusCode::kNotFound);
+  ASSERT_TRUE(Turn("a", {9, 9}).ok());  // Another one of that name: not what the turn began with.
+  EXPECT_EQ(store_->Load(turn).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->stats().lost, 0U);
+  EXPECT_EQ(IdsOf("a"), (std::vector<TokenId>{9, 9}));
+}
+
 TEST_F(SessionStoreTest, NewSessionsBeyondTheNumberAreRefusedOldOnesGoOn) {
   options_.max_sessions = 2;
   Open();

@@ -1,0 +1,63 @@
+#include "engine/admission.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace ropeway {
+namespace {
+
+// Seconds; a client that waits longer has gone.
+constexpr double kLongestRetryAfter = 3600;
+
+}  // namespace
+
+Status CheckFits(const CoreRequest& request, int32_t max_model_len) {
+  if (request.prompt.empty()) return InvalidArgument("the prompt has no tokens", "prompt");
+  if (request.max_tokens < 0) {
+    return InvalidArgument(
+        "max_tokens is " + std::to_string(request.max_tokens) + ", must be at least 0",
+        "max_tokens");
+  }
+  const int64_t limit = max_model_len;
+  const auto prompt = static_cast<int64_t>(request.prompt.size());
+  if (prompt > limit || (prompt == limit && request.max_tokens > 0)) {
+    return InvalidArgument("the prompt has " + std::to_string(prompt) +
+                               " tokens, which leaves none to generate of max_model_len " +
+                               std::to_string(limit),
+                           "prompt");
+  }
+  if (prompt + request.max_tokens > limit) {
+    return InvalidArgument("the prompt's " + std::to_string(prompt) + " tokens and max_tokens " +
+                               std::to_string(request.max_tokens) + " exceed max_model_len " +
+                               std::to_string(limit),
+                           "max_tokens");
+  }
+  return {};
+}
+
+Status CheckQueue(const CoreRequest& request, const EngineCoreOptions& options,
+                  const Scheduler& scheduler) {
+  const int64_t tokens = scheduler.queued_tokens();
+  if (tokens > 0 &&
+      tokens + static_cast<int64_t>(request.prompt.size()) > options.max_queued_tokens) {
+    return {StatusCode::kResourceExhausted,
+            "the queue is full: prompts of " + std::to_string(tokens) +
+                " tokens wait already, and this one has " + std::to_string(request.prompt.size()) +
+                " (max_queued_tokens " + std::to_string(options.max_queued_tokens) + ")"};
+  }
+  const double wait = scheduler.WaitSeconds(request.priority);
+  const double most = ToSeconds(options.max_wait);
+  if (wait <= most) return {};
+  Status status(StatusCode::kResourceExhausted,
+                fmt::format("the request would wait about {:.0f} s for its turn, longer than "
+                            "max_wait ({} s)",
+                            std::ceil(wait), most));
+  status.set_retry_after_seconds(
+      static_cast<int>(std::clamp(std::ceil(wait - most), 1.0, kLongestRetryAfter)));
+  return status;
+}
+
+}  // namespace ropeway
