@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "bench/prefixes_report.h"
@@ -45,6 +46,7 @@ class PrefixesBench {
   static BenchPrefixesFlags MadeQuick(BenchPrefixesFlags flags) {
     if (flags.pieces.quick) {
       flags.pools = kQuickPools;
+      flags.requests = std::min(flags.requests, flags.users);
       if (flags.curve_requests == 0) flags.curve_requests = kQuickRequests;
     }
     return flags;

@@ -18,7 +18,7 @@ CLI::App* AddBenchSessions(CLI::App* bench, BenchSessionsFlags* f) {
             "chats; pool: more conversations than the KV cache holds; restart: the turn after "
             "one; or all")
       ->group("What is measured");
-  app->add_flag("--quick", f->pieces.quick, "Our engine only, once, with shorter chats")
+  app->add_flag("--quick", f->pieces.quick, "Our engine only, once, with fewer users")
       ->group("What is measured");
   AddInt(app, "--users", &f->users, 1, 1000, "Users who chat at once; in the pool part three times")
       ->group("Load");

@@ -31,6 +31,9 @@ constexpr int kMaxDialogues = 10000;
 // seconds are enough.
 constexpr double kQuietSeconds = 2;
 constexpr double kMostSettleSeconds = 120;
+// With --quick at most.
+constexpr int kQuickUsers = 3;
+constexpr int kQuickRestartChats = 2;
 // What the history says was answered where it does not matter.
 constexpr char kShortAnswer[] = "I see.";
 
@@ -48,7 +51,8 @@ int TokensOf(const Conversation& conversation) {
 
 class SessionsBench {
  public:
-  explicit SessionsBench(const BenchSessionsFlags& flags) : flags_(flags), pieces_(flags.pieces) {}
+  explicit SessionsBench(const BenchSessionsFlags& flags)
+      : flags_(MadeQuick(flags)), pieces_(flags_.pieces) {}
 
   Status Run() {
     if (Status status = Check(); !status.ok()) return status;
@@ -67,6 +71,14 @@ class SessionsBench {
   std::string Report() { return SessionsReport(*pieces_.figures()); }
 
  private:
+  static BenchSessionsFlags MadeQuick(BenchSessionsFlags flags) {
+    if (flags.pieces.quick) {
+      flags.users = std::min(flags.users, kQuickUsers);
+      flags.restart_chats = std::min(flags.restart_chats, kQuickRestartChats);
+    }
+    return flags;
+  }
+
   bool Wants(const std::string& part) const {
     if (!flags_.pieces.base_url.empty()) return part == "chats";
     return flags_.part == part || flags_.part == "all";

@@ -15,8 +15,8 @@
 namespace ropeway {
 
 // How long a request's blocks are to stay cached after its end, against those of others.
-enum class Retention : uint8_t { kLow, kNormal, kHigh };
-inline constexpr int kNumRetentions = 3;
+enum class Retention : uint8_t { kNormal, kHigh };
+inline constexpr int kNumRetentions = 2;
 
 // A preempted sequence's claim on a cached block; void once the block was given to another use.
 struct BlockClaim {

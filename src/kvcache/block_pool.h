@@ -18,7 +18,7 @@ namespace ropeway {
 struct BlockWorth {
   int32_t chain_tokens = 0;  // Of the longest chain it was part of.
   bool reused = false;
-  Retention retention = Retention::kLow;
+  Retention retention = Retention::kNormal;
 };
 
 // A block is held (references > 0), free (none, and nameless), or cached: not held, kept under its

@@ -138,7 +138,7 @@ TEST(BlockPoolTest, OfOneChainTheParentNeverGoesBeforeItsChild) {
   }
   for (auto it = chain.rbegin(); it != chain.rend(); ++it) pool.Unref(*it, worth);
   pool.Ref(chain[0]);
-  pool.Unref(chain[0], {.chain_tokens = 16, .retention = Retention::kLow});
+  pool.Unref(chain[0], {.chain_tokens = 16, .retention = Retention::kNormal});
   BlockPool::Evicted evicted;
   for (const TokenId expected : {3, 2, 1}) {
     pool.Take(&evicted);

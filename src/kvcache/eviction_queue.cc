@@ -14,7 +14,7 @@ constexpr std::array<double, EvictionQueue::kNumCosts> kCostWeights = {1.0, 1.5,
 constexpr double kTokensPerUnit = 2800;
 // What was used twice is likely used again.
 constexpr double kReusedWeight = 2.0;
-constexpr std::array<double, kNumRetentions> kRetentionWeights = {0.5, 1.0, 4.0};
+constexpr std::array<double, kNumRetentions> kRetentionWeights = {1.0, 4.0};
 
 double WeightOf(int its_class) {
   const int cost = its_class % EvictionQueue::kNumCosts;

@@ -30,6 +30,7 @@ bool NameTier::Get(uint64_t ticket, std::vector<BlockName> names) {
     if (!places_.contains(names[i])) break;
     Touch(names[i]);
     read.bytes.resize(1);
+    read.took = kBlockRead;
     ++read_;
   }
   return true;

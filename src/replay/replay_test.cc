@@ -88,6 +88,21 @@ TEST(Replay, APoolThatIsTooSmallForgetsAndATierDoesNot) {
   EXPECT_GT(tiered.tier_tokens, 0);
 }
 
+// Reads are handed over between steps, which take longer than they: that does not make them slow.
+TEST(Replay, UnderLoadATierWithRoomForAllFindsWhatAPoolWithRoomForAllDoes) {
+  std::vector<ReplayRequest> requests;
+  for (int i = 0; i < 400; ++i) {
+    std::vector<TokenId> prompt = Ids(1000 * (i % 20), 48);  // One of 20 beginnings ...
+    const std::vector<TokenId> own = Ids(100'000 + 1000 * i, 400);
+    prompt.insert(prompt.end(), own.begin(), own.end());
+    requests.push_back(Ask(0.15 * i, std::move(prompt), 2));
+  }
+  ReplayOptions small = Pool(120);  // ... of which a pool for four requests forgets most.
+  small.tier_blocks = 100'000;
+  const double tiered = MustReplay(small, requests).hit_share();
+  EXPECT_GT(tiered, 0.95 * MustReplay(Pool(100'000), requests).hit_share());
+}
+
 TEST(Replay, TheSameRequestsGiveTheSameFigures) {
   std::vector<ReplayRequest> requests;
   for (int i = 0; i < 40; ++i) requests.push_back(Ask(0.01 * i, Ids(100 * (i % 7), 90), 20));

@@ -437,7 +437,7 @@ BlockedBy Scheduler::WhatBlocks(const Ranked& first, const CachedPrefix& prefix)
 bool Scheduler::HasBudget(const Sequence& sequence, const CachedPrefix& prefix) const {
   if (rows_left() == 0) return false;
   if (schedule_.num_prefill_tokens == 0) return true;  // The first gets a token in any case.
-  const double budget = budget_.For(urgent_.IsUnbound(sequence), IsLong(sequence, prefix.tokens));
+  const double budget = budget_.For(urgent_.IsHigh(sequence), IsLong(sequence, prefix.tokens));
   return cost_.ChunkFor(prefix.tokens, 1, budget) > 0;
 }
 
@@ -481,7 +481,7 @@ void Scheduler::GiveChunk(Sequence* sequence) {
   int32_t most = std::min(sequence->num_ids() - sequence->computed, rows_left());
   if (options_.max_prefill_chunk > 0) most = std::min(most, options_.max_prefill_chunk);
   if (most <= 0) return;
-  const double budget = budget_.For(urgent_.IsUnbound(*sequence), sequence->long_prefill);
+  const double budget = budget_.For(urgent_.IsHigh(*sequence), sequence->long_prefill);
   int32_t chunk = cost_.ChunkFor(sequence->computed, most, budget);
   if (chunk == 0) {
     if (schedule_.num_prefill_tokens > 0) return;

@@ -33,7 +33,7 @@ struct SchedulerOptions {
   int max_num_batched_tokens = 1;  // Rows of one step, and what it may cost (StepCost).
   int max_prefill_chunk = 0;       // Tokens of one sequence in one step; 0: no such limit.
   // Cost of all chunks in a step in which others decode: so much, or twice what these cost where
-  // that is more; 0: no such limit. It does not bind a class high, nor an urgent prompt.
+  // that is more; 0: no such limit. It does not bind a class high.
   int mixed_prefill_budget = 0;
   // A sequence of which more is to be computed when it starts is a long one; 0: none is.
   int long_prefill_threshold = 0;
@@ -61,11 +61,10 @@ struct SchedulerOptions {
 //    kMaxPreemptions times, has generated preempt_max_generated tokens, or leads others. Nobody
 //    gives way where all of them together could not make the room. A promoted one that finds nobody
 //    to give way is passed by those, as long as half the places are left to what came before it.
-//    The first starts here too where there is room for it, none of its class or a higher one
-//    prefills, and a running decode would leave it the step (rule 2).
+//    The first starts here too where there is room for it and its prompt would be urgent (rule 2).
 // 2. Each decoding sequence gets one token, in rank order. Those that may be preempted for an
-//    urgent prompt, a short rest of a class high or medium (UrgentSteps), leave the step to it
-//    (with many rows beside it, it would take twice as long), but not more than four steps one
+//    urgent prompt, a short rest of a class high (UrgentSteps), leave the step to it (with many
+//    rows beside it, it would take twice as long), but not more than four steps one
 //    after the other. Where a block is missing, the policy's victim among the running ones without
 //    work in this step gives its blocks back, until the block is there or the sequence itself was
 //    the victim.

@@ -116,22 +116,6 @@ TEST_F(ClassesTest, LowerDecodesLeaveTheStepToAnUrgentPrompt) {
       << "not longer than four steps";
 }
 
-TEST_F(ClassesTest, DecodesOfClassLowLeaveTheStepToAShortPromptOfClassMedium) {
-  StartWith("priority", 100,
-            {.max_num_seqs = 16, .max_num_batched_tokens = 512, .mixed_prefill_budget = 32});
-  Add(kLow, 10);
-  Add(kMedium, 10);
-  Steps(2);
-  Add(kMedium, 64);
-  EXPECT_EQ(Step(), "2:11+1* 3:0+64*") << "not those of its own class";
-  EXPECT_EQ(Step(), "2:12+1* 3:64+1* 1:11+1*");
-  Add(kMedium, 65);
-  EXPECT_EQ(Step(), "2:13+1* 3:65+1* 1:12+1* 4:0+32") << "it is too long for that";
-  EXPECT_EQ(Step(), "2:14+1* 3:66+1* 4:32+33*") << "and its rest is not";
-  Add(kLow, 40);
-  EXPECT_EQ(Step(), "2:15+1* 3:67+1* 4:65+1* 1:13+1* 5:0+32");
-}
-
 TEST_F(ClassesTest, TheRestOfALongPromptIsUrgentToo) {
   StartWith("priority", 100,
             {.max_num_seqs = 4, .max_num_batched_tokens = 512, .long_prefill_threshold = 200});

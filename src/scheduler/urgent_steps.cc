@@ -19,17 +19,10 @@ bool UrgentSteps::AnyLeaves(std::span<const Ranked> running, const Sequence& urg
                      [&](const Ranked& ranked) { return Leaves(ranked, urgent); });
 }
 
-int32_t UrgentSteps::LongestOf(const Sequence& sequence) const {
-  if (!has_classes_ || sequence.priority == Priority::kLow) return 0;
-  return sequence.priority == Priority::kHigh ? longest_ : std::min(longest_, kMaxMediumPrompt);
-}
-
 bool UrgentSteps::StartsFirst(const Ranked& first, std::span<const Ranked> running) const {
-  const Sequence& its = *first.sequence;
-  if (first.promoted || its.num_ids() - its.cached_hint > LongestOf(its)) return false;
-  const bool another = std::any_of(running.begin(), running.end(), [&](const Ranked& ranked) {
-    return ranked.sequence->state == SequenceState::kPrefilling &&
-           ranked.sequence->priority <= first.sequence->priority;
+  if (first.promoted || !IsUrgent(*first.sequence, first.sequence->cached_hint)) return false;
+  const bool another = std::any_of(running.begin(), running.end(), [this](const Ranked& ranked) {
+    return ranked.sequence->state == SequenceState::kPrefilling && IsHigh(*ranked.sequence);
   });
   return !another && AnyLeaves(running, *first.sequence);
 }
@@ -44,8 +37,7 @@ void UrgentSteps::Find(std::span<const Ranked> running, const Ranked* next) {
   const auto first = std::find_if(running.begin(), running.end(), [](const Ranked& ranked) {
     return ranked.sequence->state == SequenceState::kPrefilling;
   });
-  if (first != running.end() &&
-      first->sequence->num_ids() - first->sequence->computed <= LongestOf(*first->sequence) &&
+  if (first != running.end() && IsUrgent(*first->sequence, first->sequence->computed) &&
       (next == nullptr || !Before(*next, *first)) && AnyLeaves(running, *first->sequence)) {
     prompt_ = first->sequence;
   }

@@ -11,29 +11,27 @@
 
 namespace ropeway {
 
-// A prompt of class high or medium of which little is left to compute is an urgent one. A step with
-// one is its own: with the decodes of lower classes beside it, it would take up to twice as long.
-// After kMaxSteps such steps one after the other all decode again. Thread rule: the scheduler's.
+// A prompt of class high of which little is left to compute is an urgent one. A step with one is
+// its own: with the decodes of lower classes beside it, it would take up to twice as long. After
+// kMaxSteps such steps one after the other all decode again. Thread rule: the scheduler's.
 class UrgentSteps {
  public:
   // Tokens left of the prompt, at most: what takes longer would keep the decodes waiting for more
-  // than it gains. Less of a class medium's, for decodes of class high stay in its step.
+  // than it gains.
   static constexpr int32_t kMaxPrompt = 128;
-  static constexpr int32_t kMaxMediumPrompt = 64;
   static constexpr int kMaxSteps = 4;
 
   // `has_classes`: else nobody is urgent. `max_chunk`: tokens of one prompt in one step; 0: no such
   // limit. The policy must outlive it.
   UrgentSteps(const SchedulingPolicy* policy, bool has_classes, int max_chunk);
 
-  // Whether its prompt is not bound by what prompts get beside decodes.
-  bool IsUnbound(const Sequence& sequence) const {
-    return has_classes_ && (sequence.priority == Priority::kHigh || &sequence == prompt_);
+  bool IsHigh(const Sequence& sequence) const {
+    return has_classes_ && sequence.priority == Priority::kHigh;
   }
 
   // Whether the first of the queue is to start before a step's decodes are planned, though nobody
-  // has to give way to it: it would be urgent, none of its class or a higher one prefills, and some
-  // decode would leave it the step.
+  // has to give way to it: it would be urgent, no other of its class prefills, and some decode
+  // would leave it the step.
   bool StartsFirst(const Ranked& first, std::span<const Ranked> running) const;
 
   // Decides whose the next step is. `running`: in rank order; `next`: the first of the queue, or
@@ -50,8 +48,10 @@ class UrgentSteps {
   bool paused() const { return paused_; }
 
  private:
-  // Of what is left of its prompt, at most so many tokens are urgent; 0: none ever is.
-  int32_t LongestOf(const Sequence& sequence) const;
+  // Whether the sequence's prompt is urgent where so much of it is computed.
+  bool IsUrgent(const Sequence& sequence, int32_t computed) const {
+    return IsHigh(sequence) && sequence.num_ids() - computed <= longest_;
+  }
   bool Leaves(const Ranked& decode, const Sequence& urgent) const;
   bool AnyLeaves(std::span<const Ranked> running, const Sequence& urgent) const;
 

@@ -52,22 +52,13 @@ TEST_F(UrgentStepsTest, NobodyToLeaveIt) {
   EXPECT_EQ(Find(), nullptr);
 }
 
-TEST_F(UrgentStepsTest, NotOfClassLow) {
-  decode_.priority = prompt_.priority = Priority::kLow;
+TEST_F(UrgentStepsTest, OnlyOfClassHigh) {
+  prompt_.priority = Priority::kMedium;
   EXPECT_EQ(Find(), nullptr);
+  EXPECT_FALSE(steps_.IsHigh(prompt_));
   const UrgentSteps no_classes(&policy_, false, 0);
   prompt_.priority = Priority::kHigh;
-  EXPECT_TRUE(steps_.IsUnbound(prompt_));
-  EXPECT_FALSE(no_classes.IsUnbound(prompt_));
-}
-
-TEST_F(UrgentStepsTest, OfClassMediumWhereVeryLittleIsLeft) {
-  prompt_.priority = Priority::kMedium;
-  EXPECT_FALSE(steps_.IsUnbound(prompt_));
-  EXPECT_EQ(Find(), &prompt_);
-  EXPECT_TRUE(steps_.IsUnbound(prompt_)) << "in its own step";
-  prompt_.ids.resize(UrgentSteps::kMaxMediumPrompt + 1);
-  EXPECT_EQ(Find(), nullptr);
+  EXPECT_FALSE(no_classes.IsHigh(prompt_));
 }
 
 TEST_F(UrgentStepsTest, OnlyWhereLittleIsLeft) {
@@ -104,9 +95,6 @@ TEST_F(UrgentStepsTest, StartsFirstWhereNoOtherPrefills) {
   EXPECT_FALSE(steps_.StartsFirst(first, running_));
   prompt_.priority = Priority::kMedium;
   EXPECT_TRUE(steps_.StartsFirst(first, running_));
-  other_.priority = Priority::kMedium;
-  EXPECT_FALSE(steps_.StartsFirst(first, running_));
-  other_.priority = Priority::kHigh;
   other_.ids.resize(UrgentSteps::kMaxPrompt + 10);
   EXPECT_FALSE(steps_.StartsFirst(first, running_)) << "no decode would leave it the step";
   other_.cached_hint = 10;
