@@ -12,7 +12,6 @@ import pathlib
 import re
 import subprocess
 import tempfile
-import time
 
 import openai
 

@@ -49,6 +49,19 @@ std::vector<std::string> AboutTexts(const Figures& figures, const std::string& m
   return texts;
 }
 
+// The places of any of the columns, each once; not those without a name.
+std::vector<std::string> PlacesOf(const Figures& figures, const std::string& part,
+                                  const std::vector<FigureColumn>& columns) {
+  std::vector<std::string> places;
+  for (const FigureColumn& column : columns) {
+    for (const std::string& x : figures.Places(part, column.metric)) {
+      if (x.empty() || std::find(places.begin(), places.end(), x) != places.end()) continue;
+      places.push_back(x);
+    }
+  }
+  return places;
+}
+
 }  // namespace
 
 std::string FewSamplesMark(std::optional<double> samples) {
@@ -98,8 +111,11 @@ std::string PlacesTable(const Figures& figures, const std::string& part, const s
   for (const FigureColumn& column : columns) head.push_back(column.title);
   std::vector<std::vector<std::string>> rows;
   for (const std::string& contestant : figures.Contestants(part)) {
-    for (const std::string& x : figures.Places(part, columns[0].metric)) {
-      if (x.empty() || !figures.Median(part, contestant, x, columns[0].metric)) continue;
+    for (const std::string& x : PlacesOf(figures, part, columns)) {
+      const bool any = std::any_of(columns.begin(), columns.end(), [&](const FigureColumn& column) {
+        return figures.Median(part, contestant, x, column.metric).has_value();
+      });
+      if (!any) continue;
       std::vector<std::string>& row = rows.emplace_back();
       row = {contestant, x};
       for (const FigureColumn& column : columns) {

@@ -138,6 +138,7 @@ TEST(PlacesTable, HasARowForEachContestantAndPlace) {
   figures.Add(At("p", "a", "2"), "m", 2);
   figures.Add(At("p", "b", "2"), "m", 3);
   figures.Add(At("p", "b", "2"), "n", 4);
+  figures.Add(At("p", "b", "3"), "n", 5);
   const std::string table =
       PlacesTable(figures, "p", "place", {{"M", "m"}, {"N", "n"}, {"none", "none"}});
   EXPECT_EQ(table,
@@ -145,7 +146,8 @@ TEST(PlacesTable, HasARowForEachContestantAndPlace) {
             "| ---------- | ----- | --- | --- |\n"
             "| a          | 1     | 1   |     |\n"
             "| a          | 2     | 2   |     |\n"
-            "| b          | 2     | 3   | 4   |\n");
+            "| b          | 2     | 3   | 4   |\n"
+            "| b          | 3     |     | 5   |\n");
   EXPECT_EQ(PlacesTable(figures, "q", "place", {{"M", "m"}}), "");
 }
 

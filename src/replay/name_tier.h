@@ -13,9 +13,9 @@
 
 namespace ropeway {
 
-// Takes at once and gives with the next step, on a thread of its own: a block took kBlockRead. When
-// it is full, the block that was put or found longest ago goes.
-// Thread rule: see KvTier.
+// Takes at once and gives all with the next step: as if reads were never in each other's way. What
+// it says a block took, kBlockRead, is weighed against computing it. When it is full, the block
+// that was put or found longest ago goes. Thread rule: see KvTier.
 class NameTier final : public KvTier {
  public:
   // A block of 16 tokens of SmolLM2-135M (360 KiB) from a disk of 200 MB/s.

@@ -30,8 +30,8 @@ class UrgentSteps {
   }
 
   // Whether the first of the queue is to start before a step's decodes are planned, though nobody
-  // has to give way to it: it would be urgent, no other of its class prefills, and some decode
-  // would leave it the step.
+  // has to give way to it: it would be urgent as far as cached_hint knows, no other of its class
+  // prefills, and some decode would leave it the step.
   bool StartsFirst(const Ranked& first, std::span<const Ranked> running) const;
 
   // Decides whose the next step is. `running`: in rank order; `next`: the first of the queue, or

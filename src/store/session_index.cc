@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <tuple>
 #include <utility>
 
 namespace ropeway {
@@ -114,9 +113,6 @@ std::vector<SessionInfo> SessionIndex::List(const std::string& tenant, int64_t n
     if (entry->turn == 0 && entry->head.expires_ms <= now) continue;
     all.push_back(InfoOf(*entry, durable));
   }
-  std::sort(all.begin(), all.end(), [](const SessionInfo& a, const SessionInfo& b) {
-    return std::tie(a.last_used, a.id) < std::tie(b.last_used, b.id);
-  });
   return all;
 }
 

@@ -47,8 +47,8 @@ class SessionIndex {
   // `removed`. Throws std::bad_alloc with some taken out.
   void RemoveExpired(int64_t now, std::unordered_set<std::string>* removed);
 
-  // A tenant's sessions that have a completed turn, the least recently used first. `durable`: what
-  // is written outlives the process. Throws std::bad_alloc.
+  // A tenant's sessions that have a completed turn, in no order. `durable`: what is written
+  // outlives the process. Throws std::bad_alloc.
   std::vector<SessionInfo> List(const std::string& tenant, int64_t now, bool durable) const;
   // Those with something unwritten. Throws std::bad_alloc.
   std::vector<EntryPtr> Unwritten() const;

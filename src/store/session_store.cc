@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -10,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 
@@ -118,8 +120,10 @@ class SessionStore::Impl {
   uint64_t turns_ = 0;       // Begun since the start.
   uint64_t work_added_ = 0;  // Since the start.
   uint64_t work_ended_ = 0;
-  std::unordered_set<std::string> removed_;   // Keys of sessions whose records are to be removed.
-  std::unordered_set<std::string> removing_;  // Those of them in the write that is under way.
+  std::unordered_set<std::string> removed_;  // Keys of sessions whose records are to be removed.
+  // Those of them in the write that is under way. The store's thread alone changes it, and so reads
+  // it without mu_.
+  std::unordered_set<std::string> removing_;
   SessionStoreStats counts_;
   bool incomplete_ = false;  // Some records could not be read at start.
   bool stop_ = false;
@@ -258,18 +262,20 @@ StatusOr<SessionState> SessionStore::Impl::Load(Entry* entry, uint64_t turn) {
         fmt::format("the session '{}' cannot be read now: {}", entry->id, state.status().message()),
         "session_id");
   }
-  Status reply = Lost(entry->id, state.status());
-  const std::lock_guard lock(mu_);
-  // Meanwhile it was closed, or another turn has written: head and record need not belong together.
-  if (entry->closed || entry->turn != turn) {
-    return Status(StatusCode::kNotFound,
-                  fmt::format("the session '{}' was closed, or its turn given up", entry->id),
-                  "session_id");
+  {
+    const std::lock_guard lock(mu_);
+    // Meanwhile it was closed, or another turn has written: head and record need not belong
+    // together.
+    if (entry->closed || entry->turn != turn) {
+      return Status(StatusCode::kNotFound,
+                    fmt::format("the session '{}' was closed, or its turn given up", entry->id),
+                    "session_id");
+    }
+    if (entry->lost.ok()) ++counts_.lost;
+    entry->lost = Status(StatusCode::kDataLoss, state.status().message());
   }
   Log().error("session '{}' is lost: {}", entry->id, state.status().message());
-  if (entry->lost.ok()) ++counts_.lost;
-  entry->lost = Status(StatusCode::kDataLoss, state.status().message());
-  return reply;
+  return Lost(entry->id, state.status());
 }
 
 void SessionStore::Impl::Commit(const std::shared_ptr<Entry>& entry, uint64_t turn,
@@ -302,8 +308,15 @@ void SessionStore::Impl::Commit(const std::shared_ptr<Entry>& entry, uint64_t tu
 
 std::vector<SessionInfo> SessionStore::Impl::List(const std::string& tenant) const {
   const int64_t now = Now();
-  const std::lock_guard lock(mu_);
-  return index_.List(tenant, now, db_->durable());
+  std::vector<SessionInfo> all;
+  {
+    const std::lock_guard lock(mu_);
+    all = index_.List(tenant, now, db_->durable());
+  }
+  std::sort(all.begin(), all.end(), [](const SessionInfo& a, const SessionInfo& b) {
+    return std::tie(a.last_used, a.id) < std::tie(b.last_used, b.id);
+  });
+  return all;
 }
 
 Status SessionStore::Impl::Close(const std::string& tenant, const std::string& id) {

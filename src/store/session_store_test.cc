@@ -269,6 +269,17 @@ TEST_F(SessionStoreTest, ASessionThatWasClosedBeforeItWasLoadedIsNotLost) {
   EXPECT_EQ(IdsOf("a"), (std::vector<TokenId>{9, 9}));
 }
 
+// Another turn may have written since: what is read then need not fit what the turn began with.
+TEST_F(SessionStoreTest, ATurnThatWasGivenUpLosesNoSession) {
+  Open();
+  ASSERT_TRUE(Turn("a", {1}).ok());
+  SessionTurn turn = Begin("a");
+  Damage("s" + SessionKey("", "a"));
+  turn.Abandon();
+  EXPECT_EQ(store_->Load(turn).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->stats().lost, 0U);
+}
+
 TEST_F(SessionStoreTest, NewSessionsBeyondTheNumberAreRefusedOldOnesGoOn) {
   options_.max_sessions = 2;
   Open();
