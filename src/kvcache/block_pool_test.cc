@@ -182,7 +182,7 @@ TEST(BlockPoolTest, AnySequenceOfCallsKeepsItSound) {
       } else if (!held.empty()) {
         const auto it = any();
         const BlockWorth worth = {static_cast<int32_t>(random.Below(20000)), random.Chance(0.5),
-                                  static_cast<Retention>(random.Below(3))};
+                                  static_cast<Retention>(random.Below(kNumRetentions))};
         pool.Unref(it->first, worth);
         if (--it->second == 0) held.erase(it);
       }
