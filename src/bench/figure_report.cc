@@ -110,8 +110,9 @@ std::string PlacesTable(const Figures& figures, const std::string& part, const s
   std::vector<std::string> head = {"contestant", name};
   for (const FigureColumn& column : columns) head.push_back(column.title);
   std::vector<std::vector<std::string>> rows;
+  const std::vector<std::string> places = PlacesOf(figures, part, columns);
   for (const std::string& contestant : figures.Contestants(part)) {
-    for (const std::string& x : PlacesOf(figures, part, columns)) {
+    for (const std::string& x : places) {
       const bool any = std::any_of(columns.begin(), columns.end(), [&](const FigureColumn& column) {
         return figures.Median(part, contestant, x, column.metric).has_value();
       });

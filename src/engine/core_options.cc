@@ -13,11 +13,7 @@ Status CheckCoreOptions(const EngineCoreOptions& options, const KvLayout& layout
     return InvalidArgument("must not be negative", "max_prefill_chunk");
   }
   if (options.max_wait <= Duration{}) return InvalidArgument("must be above 0", "max_wait");
-  StatusOr<std::unique_ptr<BatchSizeControl>> control =
-      MakeBatchSizeControl({.name = options.batch_control,
-                            .max_num_seqs = options.max_num_seqs,
-                            .step_target = options.step_target});
-  if (!control.ok()) return control.status();
+  if (const auto control = BatchControlOf(options); !control.ok()) return control.status();
   if (options.max_model_len < 2) return InvalidArgument("must be at least 2", "max_model_len");
   const int32_t blocks = UsableBlocks(options, layout);
   if (BlocksFor(options.max_model_len) > blocks) {
@@ -50,10 +46,10 @@ SchedulerOptions SchedulerOptionsOf(const EngineCoreOptions& options) {
           .padding = options.padding};
 }
 
-std::unique_ptr<BatchSizeControl> BatchControlOf(const EngineCoreOptions& options) {
-  return *MakeBatchSizeControl({.name = options.batch_control,
-                                .max_num_seqs = options.max_num_seqs,
-                                .step_target = options.step_target});
+StatusOr<std::unique_ptr<BatchSizeControl>> BatchControlOf(const EngineCoreOptions& options) {
+  return MakeBatchSizeControl({.name = options.batch_control,
+                               .max_num_seqs = options.max_num_seqs,
+                               .step_target = options.step_target});
 }
 
 }  // namespace ropeway

@@ -65,8 +65,8 @@ int32_t UsableBlocks(const EngineCoreOptions& options, const KvLayout& layout);
 
 SchedulerOptions SchedulerOptionsOf(const EngineCoreOptions& options);
 
-// REQUIRES: CheckCoreOptions.
-std::unique_ptr<BatchSizeControl> BatchControlOf(const EngineCoreOptions& options);
+// kInvalidArgument as MakeBatchSizeControl; not where CheckCoreOptions is OK.
+StatusOr<std::unique_ptr<BatchSizeControl>> BatchControlOf(const EngineCoreOptions& options);
 
 }  // namespace ropeway
 

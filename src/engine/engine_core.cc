@@ -46,7 +46,7 @@ class EngineCore::Impl {
              .checkpoint_always = options.checkpoint_always,
              .tier = options.tier}),
         scheduler_(SchedulerOptionsOf(options), policy, &kv_, &mover_),
-        control_(BatchControlOf(options)),
+        control_(*BatchControlOf(options)),
         transfers_(options.prefix_caching ? options.tier : nullptr, executor, &kv_, clock,
                    layout.block_bytes, options.max_num_seqs,
                    [this](Sequence* sequence) { scheduler_.FetchDone(sequence); }),

@@ -19,6 +19,22 @@ namespace {
 // Below, the database's own files would not fit.
 constexpr int64_t kLeastSessionStoreBytes = 1 << 20;
 
+// What is asked, or 0, lowered to what the model and the pool, of which `blocks` are for sequences,
+// hold.
+int32_t ResolveMaxModelLen(int64_t asked, int64_t model, int32_t blocks) {
+  const int64_t wanted = asked == 0 ? model : std::min(asked, model);
+  const int64_t pool = int64_t{blocks} * kBlockTokens;
+  const int64_t resolved = std::min(wanted, pool);
+  if (resolved < wanted) {
+    Log().info("max_model_len is lowered from {} to {}: what the KV cache of {} blocks holds",
+               wanted, resolved, blocks);
+  } else if (resolved < asked) {
+    Log().info("max_model_len is lowered from {} to {}: the model's context length", asked,
+               resolved);
+  }
+  return static_cast<int32_t>(resolved);
+}
+
 }  // namespace
 
 Status CheckPreemptCheckpoint(const EngineOptions& options) {
@@ -51,31 +67,14 @@ Status CheckEngineOptions(const EngineOptions& options) {
   return CheckScheduling(options);
 }
 
-int32_t ResolveMaxModelLen(const EngineOptions& options, int32_t model_context_length,
-                           const KvLayout& layout) {
-  const int64_t asked = options.max_model_len;
-  const int64_t model = model_context_length;
-  const int64_t wanted = asked == 0 ? model : std::min(asked, model);
-  // A padded static batch has a block of its own.
-  const bool padded = options.scheduler == "static" && options.static_padding;
-  const int64_t pool = int64_t{layout.num_blocks - (padded ? 1 : 0)} * kBlockTokens;
-  const int64_t resolved = std::min(wanted, pool);
-  if (resolved < wanted) {
-    Log().info("max_model_len is lowered from {} to {}: what the KV cache of {} blocks holds",
-               wanted, resolved, layout.num_blocks);
-  } else if (resolved < asked) {
-    Log().info("max_model_len is lowered from {} to {}: the model's context length", asked,
-               resolved);
-  }
-  return static_cast<int32_t>(resolved);
-}
-
-EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t max_model_len) {
+EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_context_length,
+                                const KvLayout& layout) {
   EngineCoreOptions core;
   core.max_num_seqs = options.max_num_seqs;
   core.max_num_batched_tokens = options.max_num_batched_tokens;
-  core.max_model_len = max_model_len;
   SetScheduling(options, &core);
+  core.max_model_len =
+      ResolveMaxModelLen(options.max_model_len, model_context_length, UsableBlocks(core, layout));
   core.prefix_caching = options.prefix_caching;
   core.checkpoint_always = options.preempt_checkpoint == "always";
   core.note_steps = !options.trace_file.empty();

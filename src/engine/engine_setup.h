@@ -21,13 +21,11 @@ Status CheckPreemptCheckpoint(const EngineOptions& options);
 // kInvalidArgument with the option at fault, as far as it can be seen without a model.
 Status CheckEngineOptions(const EngineOptions& options);
 
-// max_model_len, lowered to what the model (its context length) and the KV pool hold.
-int32_t ResolveMaxModelLen(const EngineOptions& options, int32_t model_context_length,
-                           const KvLayout& layout);
-
-// The core's options but for `tier` and `is_end`, which are not the options' to say. REQUIRES:
-// CheckEngineOptions(options) is OK; `max_model_len` is resolved.
-EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t max_model_len);
+// The core's options but for `tier` and `is_end`, which are not the options' to say; max_model_len
+// lowered to what the model (its context length) and the KV pool hold. REQUIRES:
+// CheckEngineOptions(options) is OK.
+EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_context_length,
+                                const KvLayout& layout);
 
 // The store of sessions, over `state`, or where it is null, as the options say.
 StatusOr<std::unique_ptr<SessionStore>> OpenSessions(const EngineOptions& options,

@@ -401,8 +401,7 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   StatusOr<KvLayout> layout = config.executor->Init(
       options.kv_cache_bytes, options.max_num_batched_tokens, options.max_num_seqs);
   if (!layout.ok()) return layout.status();
-  EngineCoreOptions core =
-      CoreOptionsOf(options, ResolveMaxModelLen(options, config.model_context_length, *layout));
+  EngineCoreOptions core = CoreOptionsOf(options, config.model_context_length, *layout);
   core.check_integrity = config.check_integrity;
   core.tier = config.tier.get();
   core.is_end = [tokenizer = config.tokenizer](TokenId id) { return tokenizer->IsEnd(id); };

@@ -227,9 +227,10 @@ void Scheduler::StartUrgent() {
     const Ranked first = line_.front();
     FindVictims(first);
     // An urgent one passes nobody who has waited his time out.
-    const bool starts_first =
-        passed_.empty() && num_running() < places && urgent_.StartsFirst(first, ranked_);
-    if (candidates_.empty() && !starts_first) {
+    const auto starts_first = [&] {
+      return passed_.empty() && num_running() < places && urgent_.StartsFirst(first, ranked_);
+    };
+    if (candidates_.empty() && !starts_first()) {
       // It came after all who run, or after those that may give way: it has no right to a place,
       // and must not keep a higher class from one.
       if (!first.promoted) break;
