@@ -19,6 +19,7 @@
 #include "ropeway/options.h"
 #include "ropeway/request.h"
 #include "ropeway/session.h"
+#include "ropeway/stats.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
@@ -112,6 +113,9 @@ class Engine {
   // over; what still runs then is cancelled. Returns kDeadlineExceeded if anything had to be
   // cancelled.
   Status Drain(std::chrono::nanoseconds deadline);
+
+  // What the engine does and has done, as of the newest step. Cheap: copies numbers under a lock.
+  EngineStats Stats() const;
 
   // The resolved limit on prompt plus output tokens of one request.
   int max_model_len() const;

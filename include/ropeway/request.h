@@ -166,10 +166,11 @@ struct Usage {
 // Where a request's time went. A phase that it did not reach is zero.
 struct PhaseTimes {
   std::chrono::nanoseconds queue{};  // From Submit to its first step.
-  // Of this, while a place was free and a static or dynamic batch waited for others.
+  // Of this, while a slot was free and a static or dynamic batch waited for others.
   std::chrono::nanoseconds formation{};
   std::chrono::nanoseconds prefill{};  // From its first step to its first token.
   std::chrono::nanoseconds decode{};   // From its first token to its last.
+  std::chrono::nanoseconds output{};   // From its last token to the report of its end.
 };
 
 // How a request ended, once per accepted request.
@@ -180,10 +181,10 @@ struct Finish {
   int32_t preemptions = 0;        // How often it was preempted.
   uint64_t first_token_step = 0;  // The engine step that produced its first token.
   int32_t session_tokens = 0;     // Of the session before this turn; 0: the turn began it, or none.
-  // The batch in which it started, counted from 1: with EngineOptions::scheduler "continuous" those
-  // that ran in that step. 0: it never started.
-  uint64_t batch = 0;
-  int32_t batch_size = 0;  // Sequences that ran when that batch began.
+  // The number of the batch in which it started, counted from 1 (with "continuous", of the step's
+  // starts; see EngineStats::total_batches). 0: it never started.
+  uint64_t batch_num = 0;
+  int32_t batch_size = 0;  // Requests that ran when that batch began.
   PhaseTimes times;
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ropeway/request.h"
+#include "ropeway/stats.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
@@ -109,6 +110,8 @@ class Backend {
   virtual std::vector<RequestInfo> Requests() const = 0;
 
   virtual QueueInfo Queue() const = 0;
+
+  virtual EngineStats Stats() const = 0;
 
   // These three may take milliseconds per megabyte: not for I/O threads.
   virtual StatusOr<std::vector<TokenId>> Tokenize(const std::string& text,

@@ -29,7 +29,7 @@ ClassMetrics::ClassMetrics(Metrics* metrics, Priority priority, Duration ttft_li
       decode_time(Latency(metrics, priority, "ropeway_request_decode_time_seconds",
                           "From the request's first token to its last.")),
       output_time(Latency(metrics, priority, "ropeway_request_output_time_seconds",
-                          "From the request's last token to the delivery of its end.")),
+                          "From the request's last token to the report of its end.")),
       e2e_latency(Latency(metrics, priority, "ropeway_e2e_request_latency_seconds",
                           "From the request's arrival to its end, by class.")),
       waiting(metrics->AddGauge("ropeway_queue_depth",
@@ -55,10 +55,10 @@ void ClassMetrics::FirstToken(Duration after) const {
   if (after > ttft_limit_) late->Increment();
 }
 
-void ClassMetrics::Ended(const PhaseTimes& times, Duration output) const {
+void ClassMetrics::Ended(const PhaseTimes& times) const {
   prefill_time->Observe(ToSeconds(times.prefill));
   decode_time->Observe(ToSeconds(times.decode));
-  output_time->Observe(ToSeconds(output));
+  output_time->Observe(ToSeconds(times.output));
 }
 
 }  // namespace ropeway

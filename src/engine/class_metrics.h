@@ -16,8 +16,8 @@ class ClassMetrics {
 
   // A first token came so long after its request.
   void FirstToken(Duration after) const;
-  // A request ended whose last token was generated so long ago.
-  void Ended(const PhaseTimes& times, Duration output) const;
+  // A request ended that had generated a token.
+  void Ended(const PhaseTimes& times) const;
 
   Histogram* const time_to_first_token;
   Histogram* const inter_token_latency;
@@ -29,7 +29,7 @@ class ClassMetrics {
   Histogram* const e2e_latency;
   Gauge* const waiting;
   Gauge* const running;
-  Gauge* const wait_seconds;  // Foreseen.
+  Gauge* const wait_seconds;  // Predicted.
   Counter* const late;
 
  private:

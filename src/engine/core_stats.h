@@ -40,7 +40,16 @@ struct CoreStats {
   TimePoint next_look = TimePoint::max();
   int last_padding_rows = 0;  // Of last_rows, those that stood for nobody.
   int limit = 0;              // Sequences that may run at once by now (BatchSizeControl).
-  uint64_t batch = 0;         // Number of the newest batch.
+  // Since the start.
+  uint64_t batches = 0;         // Begun: the number of the newest one.
+  uint64_t batch_sizes = 0;     // Sum over them.
+  uint64_t started = 0;         // Sequences that started in them.
+  uint64_t ended_batches = 0;   // Every sequence that started in them has ended.
+  Duration batch_time{};        // Sum over the ended ones, from start to end.
+  uint64_t computed_steps = 0;  // Steps that computed something,
+  uint64_t rows = 0;            // their rows,
+  uint64_t items = 0;           // and their sequences, summed.
+  uint64_t generated_tokens = 0;
   std::array<uint64_t, kNumPreemptReasons> preemptions_by{};  // By PreemptReason.
   std::array<int, kNumPriorities> waiting_by{};               // By class, preempted ones too.
   std::array<int, kNumPriorities> running_by{};

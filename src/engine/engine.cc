@@ -234,6 +234,7 @@ Status Engine::CloseSession(const std::string& id, const std::string& tenant) {
 
 void Engine::Flush() { impl_->engine->Flush(); }
 Status Engine::Drain(std::chrono::nanoseconds deadline) { return impl_->engine->Drain(deadline); }
+EngineStats Engine::Stats() const { return impl_->engine->Stats(); }
 int Engine::max_model_len() const { return impl_->engine->max_model_len(); }
 const std::string& Engine::model_name() const { return impl_->engine->served_name(); }
 

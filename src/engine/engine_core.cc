@@ -79,7 +79,9 @@ class EngineCore::Impl {
   // Makes room for the events of a step of `sequences` sequences.
   void ReserveEvents(size_t sequences);
   void FailOverdue(TimePoint now);
-  void AddScheduleEvents(const Schedule& schedule);
+  void AddScheduleEvents(const Schedule& schedule, TimePoint now);
+  // The sequence of this batch ended.
+  void LeaveBatch(uint64_t number);
   // Hands the tier what the plan says: before the step writes anything.
   void MoveBlocks(const Schedule& schedule);
   void NoteSchedule(const Schedule& schedule);
@@ -128,6 +130,13 @@ class EngineCore::Impl {
   // Not emitted yet. Its memory is taken ahead, for one end of each sequence and in a step for all
   // of that step's: what has happened is never lost for want of memory.
   std::vector<CoreEvent> events_;
+  // Batches of which a sequence has not ended, by number. Their memory is taken ahead likewise.
+  struct OpenBatch {
+    uint64_t number = 0;
+    TimePoint began{};
+    int sequences = 0;
+  };
+  std::vector<OpenBatch> batches_;
   CoreStats stats_;
   StepContent last_step_;
 };
@@ -181,6 +190,7 @@ void EngineCore::Impl::Insert(CoreRequest request) {
   sequence->priority = request.priority;
   sequence->tenant_weight = request.tenant_weight;
   ReserveEvents(sequences_.size() + 1);
+  if (batches_.capacity() <= sequences_.size()) batches_.reserve(2 * (sequences_.size() + 1));
   const auto it = sequences_.emplace(request.id, std::move(sequence)).first;
   try {
     if (request.deadline != TimePoint::max()) deadlines_.emplace(request.deadline, request.id);
@@ -225,7 +235,7 @@ bool EngineCore::Impl::Step() {
     FailOverdue(now);
     const Schedule& schedule = scheduler_.Plan(now);
     MoveBlocks(schedule);
-    AddScheduleEvents(schedule);
+    AddScheduleEvents(schedule, now);
     NoteSchedule(schedule);
     BuildBatch(schedule);
     if (options_.note_steps) {
@@ -260,16 +270,32 @@ void EngineCore::Impl::FailOverdue(TimePoint now) {
   }
 }
 
-void EngineCore::Impl::AddScheduleEvents(const Schedule& schedule) {
+void EngineCore::Impl::AddScheduleEvents(const Schedule& schedule, TimePoint now) {
   for (const Schedule::Preempted& gone : schedule.preempted) {
     ++stats_.preemptions;
     ++stats_.preemptions_by[static_cast<size_t>(gone.reason)];
     AddEvent(CoreEvent::Kind::kPreempted, gone.sequence->id).preempt_reason = gone.reason;
   }
   for (const Sequence* sequence : schedule.started) {
-    stats_.batch = sequence->batch;
+    if (sequence->batch != stats_.batches) {
+      stats_.batches = sequence->batch;
+      stats_.batch_sizes += static_cast<uint64_t>(sequence->batch_size);
+      batches_.push_back({.number = sequence->batch, .began = now});
+    }
+    ++batches_.back().sequences;
+    ++stats_.started;
     SetBatch(*sequence, &AddEvent(CoreEvent::Kind::kStarted, sequence->id));
   }
+}
+
+void EngineCore::Impl::LeaveBatch(uint64_t number) {
+  const auto batch =
+      std::lower_bound(batches_.begin(), batches_.end(), number,
+                       [](const OpenBatch& open, uint64_t wanted) { return open.number < wanted; });
+  if (batch == batches_.end() || batch->number != number || --batch->sequences > 0) return;
+  ++stats_.ended_batches;
+  stats_.batch_time += clock_->Now() - batch->began;
+  batches_.erase(batch);
 }
 
 void EngineCore::Impl::NoteSchedule(const Schedule& schedule) {
@@ -355,6 +381,9 @@ void EngineCore::Impl::CountRows() {
     ++stats_.last_items;
     CountTokens(work.planned);
   }
+  ++stats_.computed_steps;
+  stats_.rows += static_cast<uint64_t>(stats_.last_rows);
+  stats_.items += static_cast<uint64_t>(stats_.last_items);
 }
 
 void EngineCore::Impl::CountTokens(const ScheduledItem& planned) {
@@ -443,6 +472,7 @@ void EngineCore::Impl::Accept(Sequence* sequence, Sampled sampled) {
   }
   if (sequence->first_token_step == 0) sequence->first_token_step = step_;
   sequence->ids.push_back(token);
+  ++stats_.generated_tokens;
   CoreEvent& event = AddEvent(CoreEvent::Kind::kToken, sequence->id);
   event.sampled = std::move(sampled);
   event.cached_tokens = std::max(0, sequence->cached_tokens);
@@ -477,6 +507,7 @@ void EngineCore::Impl::End(Sequence* sequence, SequenceEvent event, FinishReason
   e.first_token_step = sequence->first_token_step;
   SetBatch(*sequence, &e);
   e.status = std::move(status);
+  LeaveBatch(sequence->batch);
   deadlines_.erase({sequence->deadline, sequence->id});
   sequences_.erase(sequence->id);
 }

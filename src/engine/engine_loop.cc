@@ -59,6 +59,7 @@ EngineLoop::EngineLoop(const EngineCoreOptions& options, const KvLayout& layout,
       max_num_seqs_(options.max_num_seqs),
       inbox_(1),
       stats_(core_.stats()),
+      work_(clock_->Now()),
       last_progress_(clock_->Now()),
       thread_([this] { Run(); }) {
   if (tier_ != nullptr) tier_->SetWake([this] { inbox_.Wake(); });
@@ -178,7 +179,7 @@ void EngineLoop::Flush() { Push(FlushAsk{}); }
 
 void EngineLoop::Handle(FlushAsk& /*ask*/) { core_.Flush(); }
 
-void EngineLoop::Count(TimePoint begin, TimePoint end) {
+void EngineLoop::Count(TimePoint begin, TimePoint end, uint64_t generated) {
   const CoreStats& stats = core_.stats();
   const double seconds = ToSeconds(end - begin);
   metrics_->step_rows->Observe(stats.last_rows);
@@ -195,6 +196,9 @@ void EngineLoop::Count(TimePoint begin, TimePoint end) {
   metrics_->step_forward->Increment(ToSeconds(forward - sampling));
   metrics_->step_sampling->Increment(ToSeconds(sampling));
   metrics_->step_scheduling->Increment(ToSeconds(end - begin - forward));
+  const std::lock_guard lock(mu_);
+  busy_time_ += end - begin;
+  work_.Add(end, end - begin, static_cast<uint64_t>(stats.last_prefill_rows), generated);
 }
 
 void EngineLoop::Step() {
@@ -208,6 +212,7 @@ void EngineLoop::Step() {
     last_step_begin_ = begin;
   }
   untraced_ = trace_ != nullptr;
+  const uint64_t generated = core_.stats().generated_tokens;
   core_.Step();
   const TimePoint end = clock_->Now();
   TraceStep(end);
@@ -219,7 +224,7 @@ void EngineLoop::Step() {
   const bool fills = !computed && stats.next_look != TimePoint::max();
   const bool progress = computed || fills || stats.last_fetches > 0 || moved != moved_;
   moved_ = moved;
-  if (computed) Count(begin, end);
+  if (computed) Count(begin, end, stats.generated_tokens - generated);
   Publish(end, progress);
   if (!core_.device_status().ok()) {
     Lose(core_.device_status());
@@ -354,6 +359,12 @@ void EngineLoop::SetDeviceStatus(const Status& status) {
 CoreStats EngineLoop::stats() const {
   const std::lock_guard lock(mu_);
   return stats_;
+}
+
+EngineLoop::Work EngineLoop::work() const {
+  const TimePoint now = clock_->Now();
+  const std::lock_guard lock(mu_);
+  return {busy_time_, work_.At(now)};
 }
 
 std::vector<RequestId> EngineLoop::queue_order() const {

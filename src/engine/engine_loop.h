@@ -21,6 +21,7 @@
 #include "engine/front_end.h"
 #include "engine/output_processor.h"
 #include "engine/trace_writer.h"
+#include "engine/work_window.h"
 #include "policy/scheduling_policy.h"
 
 namespace ropeway {
@@ -55,6 +56,12 @@ class EngineLoop {
   void Stop();
 
   CoreStats stats() const;
+  // Of the steps that computed: the time of all, and the rates of the last seconds.
+  struct Work {
+    Duration busy{};
+    WorkWindow::Rates rates;
+  };
+  Work work() const;
   // The ids of those that wait, the next one first, as of a moment ago.
   std::vector<RequestId> queue_order() const;
   // As of the last step; without a tier of no meaning.
@@ -89,7 +96,8 @@ class EngineLoop {
   Status TakeOver(FrontEnd::Prepared* arrival);
   void Handle(FinishAsk& ask);
   void Handle(FlushAsk& ask);
-  void Count(TimePoint begin, TimePoint end);
+  // `generated`: tokens of the step.
+  void Count(TimePoint begin, TimePoint end, uint64_t generated);
   void NoteQueue(TimePoint now);
   void Step();
   void Emit(std::vector<CoreEvent> events);
@@ -123,7 +131,9 @@ class EngineLoop {
 
   std::atomic<double> mean_run_seconds_{0.0};
   mutable std::mutex mu_;
-  CoreStats stats_;  // Guarded by mu_, as are the next five.
+  CoreStats stats_;  // Guarded by mu_, as is all that follows but the thread.
+  Duration busy_time_{};
+  WorkWindow work_;
   std::vector<RequestId> queue_order_;
   KvTierUsage tier_usage_;
   Status device_status_;

@@ -50,13 +50,6 @@ EngineMetrics::EngineMetrics(const TtftLimits& ttft_limits)
       step_sampling(metrics_.AddCounter(kStepSeconds, kStepSecondsHelp, {{"part", "sampling"}})),
       step_scheduling(
           metrics_.AddCounter(kStepSeconds, kStepSecondsHelp, {{"part", "scheduling"}})),
-      num_running(metrics_.AddGauge("ropeway_num_requests_running",
-                                    "Requests that prefill or decode now.")),
-      num_waiting(metrics_.AddGauge(
-          "ropeway_num_requests_waiting",
-          "Requests accepted and not yet started, and preempted ones that wait for blocks.")),
-      kv_cache_usage(metrics_.AddGauge("ropeway_kv_cache_usage_ratio",
-                                       "Part of the KV cache's blocks that sequences hold.")),
       batch_size(metrics_.AddHistogram("ropeway_batch_size", "Sequences of one forward pass.",
                                        CountBuckets())),
       busy_seconds(
@@ -88,7 +81,39 @@ EngineMetrics::EngineMetrics(const TtftLimits& ttft_limits)
                                   "cancelled while it was encoded, and the like.")),
       classes_{ClassMetrics(&metrics_, Priority::kHigh, ttft_limits[0]),
                ClassMetrics(&metrics_, Priority::kMedium, ttft_limits[1]),
-               ClassMetrics(&metrics_, Priority::kLow, ttft_limits[2])} {
+               ClassMetrics(&metrics_, Priority::kLow, ttft_limits[2])},
+      num_running_(metrics_.AddGauge("ropeway_num_requests_running",
+                                     "Requests that prefill or decode now.")),
+      num_waiting_(metrics_.AddGauge(
+          "ropeway_num_requests_waiting",
+          "Requests accepted and not yet started, and preempted ones that wait to go on.")),
+      kv_cache_usage_(metrics_.AddGauge("ropeway_kv_cache_usage_ratio",
+                                        "Part of the KV cache's blocks that sequences hold.")),
+      batches_(metrics_.AddGauge("ropeway_batches",
+                                 "Batches begun; with continuous batching, steps that started "
+                                 "requests.")),
+      batched_requests_(
+          metrics_.AddGauge("ropeway_batched_requests", "Requests that started in these batches.")),
+      avg_batch_size_(metrics_.AddGauge("ropeway_batch_size_avg",
+                                        "Requests that ran when a batch began, on average.")),
+      avg_batch_duration_(metrics_.AddGauge(
+          "ropeway_batch_duration_avg_seconds",
+          "From a batch's start to the end of the last request that started in it, on average.")),
+      max_batch_size_(metrics_.AddGauge("ropeway_batch_size_max",
+                                        "Requests that one batch may hold; with continuous "
+                                        "batching, one step.")),
+      max_batch_wait_(metrics_.AddGauge("ropeway_batch_wait_max_seconds",
+                                        "How long a batch waits to fill; 0: it does not wait.")),
+      avg_step_rows_(metrics_.AddGauge("ropeway_step_rows_avg",
+                                       "Rows (tokens of all requests) of a step, on average.")),
+      utilization_(metrics_.AddGauge("ropeway_utilization_ratio",
+                                     "Share of the last 10 seconds in which a step ran.")),
+      prompt_throughput_(
+          metrics_.AddGauge("ropeway_prompt_tokens_per_second",
+                            "Prompt tokens computed per second, over the last 10 seconds.")),
+      generation_throughput_(
+          metrics_.AddGauge("ropeway_generation_tokens_per_second",
+                            "Tokens generated per second, over the last 10 seconds.")) {
   for (int i = 0; i < kNumPreemptReasons; ++i) {
     preemptions_[static_cast<size_t>(i)] = metrics_.AddCounter(
         "ropeway_num_preemptions_total",
@@ -116,6 +141,30 @@ void EngineMetrics::SetCacheConfig(const std::string& cache_dtype, int block_tok
                 {{"block_size", std::to_string(block_tokens)},
                  {"cache_dtype", cache_dtype},
                  {"num_blocks", std::to_string(num_blocks)}})
+      ->Set(1);
+}
+
+void EngineMetrics::SetStats(const EngineStats& stats) const {
+  const int blocks = stats.kv_blocks_free + stats.kv_blocks_held + stats.kv_blocks_cached;
+  num_running_->Set(stats.running);
+  num_waiting_->Set(stats.queue_depth);
+  kv_cache_usage_->Set(blocks == 0 ? 0.0 : static_cast<double>(stats.kv_blocks_held) / blocks);
+  batches_->Set(static_cast<double>(stats.total_batches));
+  batched_requests_->Set(static_cast<double>(stats.total_requests));
+  avg_batch_size_->Set(stats.avg_batch_size);
+  avg_batch_duration_->Set(stats.avg_batch_duration_ms / 1e3);
+  max_batch_size_->Set(stats.max_batch_size);
+  max_batch_wait_->Set(stats.max_batch_wait_ms / 1e3);
+  avg_step_rows_->Set(stats.avg_step_rows);
+  utilization_->Set(stats.utilization);
+  prompt_throughput_->Set(stats.prompt_tokens_per_second);
+  generation_throughput_->Set(stats.generation_tokens_per_second);
+}
+
+void EngineMetrics::SetStrategy(const std::string& strategy) {
+  metrics_
+      .AddGauge("ropeway_batching_info", "How requests come together, as a label.",
+                {{"strategy", strategy}})
       ->Set(1);
 }
 

@@ -12,6 +12,7 @@
 #include "engine/session_metrics.h"
 #include "ropeway/options.h"
 #include "ropeway/request.h"
+#include "ropeway/stats.h"
 #include "scheduler/schedule.h"
 
 namespace ropeway {
@@ -34,9 +35,6 @@ class EngineMetrics {
   Counter* const step_forward;     // Seconds of step_time: the forward pass without sampling,
   Counter* const step_sampling;    // the search for tokens in the logits,
   Counter* const step_scheduling;  // and the rest: scheduling, applying, emitting.
-  Gauge* const num_running;
-  Gauge* const num_waiting;
-  Gauge* const kv_cache_usage;
   Histogram* const batch_size;
   Counter* const busy_seconds;
   Counter* const places_used;  // Seconds times places, while somebody waits: those in use,
@@ -52,6 +50,9 @@ class EngineMetrics {
   Gauge* const trace_dropped;
   Counter* const refused;  // Accepted by Submit, then ended by OnError before it was queued.
 
+  // The strategy of batching, as a label of the gauge ropeway_batching_info. Called once.
+  void SetStrategy(const std::string& strategy);
+
   // What the KV cache is like, as labels (vLLM's cache_config_info). Called once.
   void SetCacheConfig(const std::string& cache_dtype, int block_tokens, int num_blocks);
 
@@ -61,6 +62,8 @@ class EngineMetrics {
   Counter* preemptions(PreemptReason reason) const {
     return preemptions_[static_cast<size_t>(reason)];
   }
+  // Sets the gauges of EngineStats, and raises its counters.
+  void SetStats(const EngineStats& stats) const;
   // So many wait, and this keeps the first of them.
   void SetWaiting(BlockedBy rule, int count) const;
 
@@ -74,6 +77,20 @@ class EngineMetrics {
   std::array<Counter*, 4> finished_;  // By FinishReason.
   std::array<Counter*, kNumPreemptReasons> preemptions_;
   std::array<Gauge*, kNumBlockedBy> waiting_by_;
+  // Of EngineStats.
+  Gauge* const num_running_;
+  Gauge* const num_waiting_;
+  Gauge* const kv_cache_usage_;
+  Gauge* const batches_;
+  Gauge* const batched_requests_;
+  Gauge* const avg_batch_size_;
+  Gauge* const avg_batch_duration_;
+  Gauge* const max_batch_size_;
+  Gauge* const max_batch_wait_;
+  Gauge* const avg_step_rows_;
+  Gauge* const utilization_;
+  Gauge* const prompt_throughput_;
+  Gauge* const generation_throughput_;
 };
 
 }  // namespace ropeway

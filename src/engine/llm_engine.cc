@@ -64,6 +64,7 @@ class LlmEngine::Impl {
   int RetryAfterSeconds() const;
   std::vector<RequestInfo> Requests() const;
   QueueInfo Queue() const;
+  EngineStats Stats() const;
   SessionStore* sessions() const { return sessions_.get(); }
 
   const LlmEngineConfig& config() const { return config_; }
@@ -134,6 +135,7 @@ LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor
           }),
       watchdog_([this] { return CheckProgress(); }, metrics_.stalls, config_.watchdog_period) {
   metrics_.SetCacheConfig(config_.options.kv_cache_dtype, kBlockTokens, layout.num_blocks);
+  metrics_.SetStrategy(config_.options.scheduler);
   metrics_.SetInfo(config_.kernels_name, config_.options.threads);
 }
 
@@ -309,12 +311,40 @@ Health LlmEngine::Impl::GetHealth() const {
   return health;
 }
 
+EngineStats LlmEngine::Impl::Stats() const {
+  const auto mean = [](double sum, uint64_t count) {
+    return count == 0 ? 0.0 : sum / static_cast<double>(count);
+  };
+  const CoreStats core = loop_.stats();
+  const EngineLoop::Work work = loop_.work();
+  EngineStats stats = DescribeBatching(config_.options);
+  stats.total_batches = core.batches;
+  stats.total_requests = core.started;
+  stats.avg_batch_size = mean(static_cast<double>(core.batch_sizes), core.batches);
+  stats.avg_batch_duration_ms = mean(1e3 * ToSeconds(core.batch_time), core.ended_batches);
+  stats.total_steps = core.computed_steps;
+  stats.total_rows = core.rows;
+  stats.avg_step_rows = mean(static_cast<double>(core.rows), core.computed_steps);
+  stats.avg_step_size = mean(static_cast<double>(core.items), core.computed_steps);
+  stats.avg_step_duration_ms = mean(1e3 * ToSeconds(work.busy), core.computed_steps);
+  stats.waiting = std::max(0, queued_.load());
+  stats.preempted = core.preempted;
+  stats.queue_depth = stats.waiting + stats.preempted;
+  stats.running = core.running;
+  stats.kv_blocks_free = core.free_blocks;
+  stats.kv_blocks_held = core.held_blocks;
+  stats.kv_blocks_cached = core.cached_blocks;
+  stats.utilization = work.rates.utilization;
+  stats.prompt_tokens_per_second = work.rates.prompt_tokens_per_second;
+  stats.generation_tokens_per_second = work.rates.generation_tokens_per_second;
+  return stats;
+}
+
 std::string LlmEngine::Impl::MetricsText() const {
   const CoreStats stats = loop_.stats();
-  metrics_.num_running->Set(stats.running);
-  const int waiting = std::max(0, queued_.load()) + stats.preempted;
-  metrics_.num_waiting->Set(waiting);
-  metrics_.SetWaiting(stats.blocked_rule, waiting);
+  const EngineStats engine = Stats();
+  metrics_.SetStats(engine);
+  metrics_.SetWaiting(stats.blocked_rule, engine.queue_depth);
   for (size_t i = 0; i < kNumPriorities; ++i) {
     const ClassMetrics& its = *metrics_.of(static_cast<Priority>(i));
     its.waiting->Set(stats.waiting_by[i]);
@@ -324,8 +354,6 @@ std::string LlmEngine::Impl::MetricsText() const {
   metrics_.max_running->Set(stats.limit);
   metrics_.attention_weight->Set(stats.attention_weight);
   metrics_.speed->Set(stats.speed);
-  metrics_.kv_cache_usage->Set(
-      stats.total_blocks == 0 ? 0.0 : static_cast<double>(stats.held_blocks) / stats.total_blocks);
   metrics_.cache->Set(stats, config_.tier != nullptr, loop_.tier_usage());
   metrics_.sessions->Set(sessions_->stats());
   if (trace_ != nullptr) metrics_.trace_dropped->Set(static_cast<double>(trace_->dropped()));
@@ -484,6 +512,14 @@ StatusOr<std::vector<TokenId>> LlmEngine::Tokenize(const std::string& text,
 QueueInfo LlmEngine::Queue() const {
   try {
     return impl_->Queue();
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+}
+
+EngineStats LlmEngine::Stats() const {
+  try {
+    return impl_->Stats();
   } catch (const std::bad_alloc&) {
     return {};
   }

@@ -64,6 +64,7 @@ class LlmEngine final : public Backend {
   int RetryAfterSeconds() const override;
   std::vector<RequestInfo> Requests() const override;
   QueueInfo Queue() const override;
+  EngineStats Stats() const override;
   StatusOr<std::vector<TokenId>> Tokenize(const std::string& text, bool add_special) const override;
   StatusOr<std::vector<TokenId>> TokenizeChat(const std::vector<ChatMessage>& messages,
                                               bool add_generation_prompt,

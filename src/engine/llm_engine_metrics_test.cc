@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/llm_engine.h"
 #include "engine/test_fakes.h"
@@ -83,6 +86,128 @@ TEST(LlmEngineMetricsTest, TheTimeOfStepsIsCountedByWhatItWentInto) {
   EXPECT_GT(scheduling, 0);
   const double sum = MetricValue(text, "ropeway_step_time_seconds_sum");
   EXPECT_NEAR(forward + sampling + scheduling, sum, 1e-6 * sum);
+}
+
+TEST(LlmEngineStatsTest, ContinuousBatchingCountsStepsRowsAndBatches) {
+  TestEngine test;
+  test.options.max_num_seqs = 7;
+  test.control->step_micros = 2000;
+  test.Start();
+  auto first = std::make_shared<TestSink>();
+  test.Submit("abcd", 3, first);
+  const TestSink::Seen seen = first->WaitEnd();
+  auto second = std::make_shared<TestSink>();
+  test.Submit("ab", 2, second);
+  EXPECT_EQ(second->WaitEnd().finish->batch_num, 2U);
+  EXPECT_EQ(seen.finish->batch_num, 1U);
+  ASSERT_TRUE(test.engine->Drain(seconds(60)).ok());
+  WaitForSteps(test, 5);
+  const EngineStats stats = test.engine->Stats();
+  EXPECT_TRUE(stats.enabled);
+  EXPECT_EQ(stats.strategy, "continuous");
+  EXPECT_EQ(stats.max_batch_size, 7);
+  EXPECT_EQ(stats.max_batch_wait_ms, 0);
+  EXPECT_EQ(stats.total_batches, 2U);
+  EXPECT_EQ(stats.total_requests, 2U);
+  EXPECT_EQ(stats.avg_batch_size, 1);
+  EXPECT_GE(stats.avg_batch_duration_ms, 2 * 2.0);
+  EXPECT_LT(stats.avg_batch_duration_ms, 60e3);
+  EXPECT_EQ(stats.total_steps, 5U);
+  EXPECT_EQ(stats.total_rows, 4U + 2 + 2 + 1);
+  EXPECT_DOUBLE_EQ(stats.avg_step_rows, 9.0 / 5);
+  EXPECT_EQ(stats.avg_step_size, 1);
+  EXPECT_GE(stats.avg_step_duration_ms, 2.0);
+  EXPECT_EQ(stats.queue_depth, 0);
+  EXPECT_EQ(stats.running, 0);
+  EXPECT_EQ(stats.kv_blocks_held, 0);
+  EXPECT_GT(stats.kv_blocks_free, 0);
+  EXPECT_GT(stats.utilization, 0);
+  EXPECT_LE(stats.utilization, 1);
+  EXPECT_GT(stats.prompt_tokens_per_second, 0);
+  EXPECT_GT(stats.generation_tokens_per_second, 0);
+  const std::string text = test.engine->MetricsText();
+  for (const char* line :
+       {"ropeway_batching_info{strategy=\"continuous\"} 1\n", "ropeway_batches 2\n",
+        "ropeway_batched_requests 2\n", "ropeway_batch_size_avg 1\n", "ropeway_batch_size_max 7\n",
+        "ropeway_batch_wait_max_seconds 0\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_DOUBLE_EQ(MetricValue(text, "ropeway_step_rows_avg"), 9.0 / 5);
+  EXPECT_GE(MetricValue(text, "ropeway_batch_duration_avg_seconds"), 2 * 0.002);
+  EXPECT_GT(MetricValue(text, "ropeway_utilization_ratio"), 0);
+  EXPECT_GT(MetricValue(text, "ropeway_prompt_tokens_per_second"), 0);
+  EXPECT_GT(MetricValue(text, "ropeway_generation_tokens_per_second"), 0);
+}
+
+TEST(LlmEngineStatsTest, QueueDepthAndRunningAreOfNow) {
+  TestEngine test;
+  test.options.max_num_seqs = 1;
+  test.control->step_micros = 500;
+  test.Start();
+  auto runs = std::make_shared<TestSink>();
+  const RequestId id = test.Submit("abc", 4000, runs);
+  ASSERT_TRUE(runs->WaitDeltas(1));
+  auto waits = std::make_shared<TestSink>();
+  test.Submit("abc", 1, waits);
+  ASSERT_TRUE(Eventually([&] { return waits->Get().admitted; }));
+  const EngineStats stats = test.engine->Stats();
+  EXPECT_EQ(stats.running, 1);
+  EXPECT_EQ(stats.waiting, 1);
+  EXPECT_EQ(stats.preempted, 0);
+  EXPECT_EQ(stats.queue_depth, 1);
+  EXPECT_GT(stats.kv_blocks_held, 0);
+  EXPECT_FALSE(stats.enabled) << "one sequence at a time";
+  test.engine->Cancel(id);
+  waits->WaitEnd();
+}
+
+TEST(LlmEngineStatsTest, BatchesAreCountedWithTheirSizesAndTimes) {
+  TestEngine test;
+  test.options.scheduler = "static";
+  test.options.max_batch_size = 2;
+  test.options.static_flush = std::chrono::milliseconds(1500);
+  test.control->step_micros = 3000;
+  test.Start();
+  std::vector<std::shared_ptr<TestSink>> sinks;
+  for (int i = 0; i < 3; ++i) {
+    sinks.push_back(std::make_shared<TestSink>());
+    test.Submit("ab", i == 1 ? 5 : 2, sinks.back());
+  }
+  test.engine->Flush();
+  for (const auto& sink : sinks) sink->WaitEnd();
+  ASSERT_TRUE(test.engine->Drain(seconds(60)).ok());
+  ASSERT_TRUE(Eventually([&] { return test.engine->Stats().total_requests == 3; }));
+  const EngineStats stats = test.engine->Stats();
+  EXPECT_EQ(stats.strategy, "static");
+  EXPECT_EQ(stats.max_batch_size, 2);
+  EXPECT_EQ(stats.max_batch_wait_ms, 1500);
+  EXPECT_EQ(stats.total_batches, 2U);
+  EXPECT_EQ(stats.avg_batch_size, 1.5);
+  // Batches of five steps and of two.
+  EXPECT_GE(stats.avg_batch_duration_ms, 3.0 * 7 / 2);
+  EXPECT_LT(stats.avg_batch_duration_ms, 60e3);
+  EXPECT_EQ(sinks[2]->Get().finish->batch_num, 2U);
+}
+
+TEST(LlmEngineStatsTest, ARequestsTimesAddUpToItsLatency) {
+  TestEngine test;
+  test.options.scheduler = "dynamic";
+  test.options.max_batch_size = 2;
+  test.options.batch_timeout = std::chrono::milliseconds(30);
+  test.control->step_micros = 4000;
+  test.Start();
+  const TimePoint begin = test.clock.Now();
+  auto sink = std::make_shared<TestSink>();
+  test.Submit("abcd", 3, sink);
+  const TestSink::Seen seen = sink->WaitEnd();
+  const Duration latency = test.clock.Now() - begin;
+  const PhaseTimes& times = seen.finish->times;
+  EXPECT_GE(times.formation, std::chrono::milliseconds(20));
+  EXPECT_GE(times.queue, times.formation);
+  EXPECT_GE(times.prefill, std::chrono::milliseconds(4));
+  EXPECT_GE(times.decode, std::chrono::milliseconds(8));
+  EXPECT_GT(times.output, Duration{});
+  EXPECT_LE(times.queue + times.prefill + times.decode + times.output, latency);
 }
 
 }  // namespace

@@ -73,14 +73,14 @@ TEST(LlmEngineSchedulingTest, AStaticBatchBeginsFullOrAtDrain) {
   auto second = Submit(&test, "cde", 9);
   EXPECT_EQ(first->WaitEnd().text, "abab");
   EXPECT_EQ(second->WaitEnd().text, "cdecdecde");
-  EXPECT_EQ(first->Get().finish->batch, 1U);
-  EXPECT_EQ(second->Get().finish->batch, 1U);
+  EXPECT_EQ(first->Get().finish->batch_num, 1U);
+  EXPECT_EQ(second->Get().finish->batch_num, 1U);
   EXPECT_EQ(second->Get().finish->batch_size, 2);
   EXPECT_GT(first->Get().finish->times.formation.count(), 0);
   auto last = Submit(&test, "f", 2);
   EXPECT_TRUE(test.engine->Drain(seconds(60)).ok()) << "nothing more will come";
   EXPECT_EQ(last->WaitEnd().text, "ff");
-  EXPECT_EQ(last->Get().finish->batch, 2U);
+  EXPECT_EQ(last->Get().finish->batch_num, 2U);
   EXPECT_EQ(last->Get().finish->batch_size, 1);
 }
 

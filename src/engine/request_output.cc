@@ -155,7 +155,7 @@ bool RequestOutput::Finish(FinishReason reason, TimePoint at) {
   finish_.seed = live_->seed;
   finish_.preemptions = preemptions_;
   finish_.first_token_step = first_token_step_;
-  finish_.batch = live_->batch;
+  finish_.batch_num = live_->batch;
   finish_.batch_size = live_->batch_size;
   finish_.times = Times();
   LiveTurn* const turn = live_->turn.get();
@@ -196,10 +196,11 @@ void RequestOutput::End(TimePoint at) {
   // Before the sink knows: who submits the session's next turn then must find it free.
   if (live_->turn != nullptr) live_->turn->turn.Abandon();
   CountEnd(finish_.reason, at);
-  CallSink(live_->id, [&] { live_->sink->OnFinish(live_->id, finish_); });
   if (completion_tokens_ > 0) {
-    metrics_->of(live_->priority)->Ended(finish_.times, clock_->Now() - last_token_);
+    finish_.times.output = clock_->Now() - last_token_;
+    metrics_->of(live_->priority)->Ended(finish_.times);
   }
+  CallSink(live_->id, [&] { live_->sink->OnFinish(live_->id, finish_); });
   CallSink(live_->id, [&] { live_->sink.reset(); });
 }
 

@@ -81,6 +81,28 @@ StatusOr<std::unique_ptr<SchedulingPolicy>> PolicyOf(const EngineOptions& option
                      .kv_is_kept = options.prefix_caching});
 }
 
+EngineStats DescribeBatching(const EngineOptions& options) {
+  using Kind = BatchFormerOptions::Kind;
+  const Kind kind = *KindOf(options.scheduler);
+  EngineStats stats;
+  stats.strategy = options.scheduler;
+  if (kind == Kind::kContinuous) {
+    stats.max_batch_size = options.max_num_seqs;
+  } else if (kind == Kind::kSerial) {
+    stats.max_batch_size = 1;
+  } else {
+    stats.max_batch_size = std::min(options.max_batch_size, options.max_num_seqs);
+    std::chrono::milliseconds wait = options.static_flush;
+    if (kind == Kind::kDynamic) {
+      const bool automatic = options.batch_timeout.count() < 0;
+      wait = automatic ? options.target_latency : options.batch_timeout;
+    }
+    stats.max_batch_wait_ms = static_cast<double>(wait.count());
+  }
+  stats.enabled = stats.max_batch_size > 1;
+  return stats;
+}
+
 void SetScheduling(const EngineOptions& options, EngineCoreOptions* core) {
   using Kind = BatchFormerOptions::Kind;
   const Kind kind = *KindOf(options.scheduler);

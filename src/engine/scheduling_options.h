@@ -7,6 +7,7 @@
 #include "engine/engine_core.h"
 #include "policy/scheduling_policy.h"
 #include "ropeway/options.h"
+#include "ropeway/stats.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
@@ -17,6 +18,10 @@ Status CheckScheduling(const EngineOptions& options);
 
 // The policy that the options name.
 StatusOr<std::unique_ptr<SchedulingPolicy>> PolicyOf(const EngineOptions& options);
+
+// What EngineStats says of the options: the strategy and its limits. REQUIRES:
+// CheckScheduling(options) is OK.
+EngineStats DescribeBatching(const EngineOptions& options);
 
 // Sets the core's options that concern scheduling. REQUIRES: CheckScheduling(options) is OK.
 void SetScheduling(const EngineOptions& options, EngineCoreOptions* core);

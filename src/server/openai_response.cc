@@ -26,10 +26,10 @@ Json UsageObject(const Usage& usage) {
 
 Json RopewayObject(const Finish& finish) {
   const bool any = finish.usage.completion_tokens > 0;
-  const bool began = finish.batch > 0;
+  const bool began = finish.batch_num > 0;
   return {{"batch_num", any ? Json(finish.first_token_step) : Json(nullptr)},
           {"seed", finish.seed},
-          {"batch", began ? Json(finish.batch) : Json(nullptr)},
+          {"batch", began ? Json(finish.batch_num) : Json(nullptr)},
           {"batch_size", began ? Json(finish.batch_size) : Json(nullptr)}};
 }
 

@@ -85,7 +85,7 @@ TEST(AnswerJson, NoTokenHasNoBatch) {
   choice.finish.usage.completion_tokens = 0;
   EXPECT_EQ(Answer(Head(false), choice)["ropeway"]["batch_num"], nullptr);
   EXPECT_EQ(Answer(Head(false), choice)["ropeway"]["batch"], 3);  // It started.
-  choice.finish.batch = 0;
+  choice.finish.batch_num = 0;
   EXPECT_EQ(Answer(Head(false), choice)["ropeway"]["batch"], nullptr);
   EXPECT_EQ(Answer(Head(false), choice)["ropeway"]["batch_size"], nullptr);
 }

@@ -63,7 +63,7 @@ bool ServerSink::OnDelta(RequestId, Delta delta) {
 
 void ServerSink::OnFinish(RequestId, const Finish& finish) {
   const bool never_ran =
-      finish.reason == FinishReason::kCancelled && finish.batch == 0 && generated_ == 0;
+      finish.reason == FinishReason::kCancelled && finish.batch_num == 0 && generated_ == 0;
   if (never_ran) ticket_.GiveBackPrompt();
   ticket_.End(std::max(finish.usage.completion_tokens, generated_));
   std::lock_guard lock(mutex_);

@@ -34,7 +34,7 @@ inline Finish EndedWith(FinishReason reason, uint64_t seed) {
   finish.usage = {.prompt_tokens = 10, .completion_tokens = 4, .cached_tokens = 2};
   finish.first_token_step = 9;
   finish.seed = seed;
-  finish.batch = 3;
+  finish.batch_num = 3;
   finish.batch_size = 2;
   return finish;
 }

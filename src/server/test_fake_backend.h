@@ -51,7 +51,9 @@ class FakeBackend final : public Backend {
   void set_health(Health health);
   void set_tokenize_hook(std::function<void()> hook);  // Runs in each Tokenize, on its thread.
   void set_step_pause(std::chrono::microseconds pause);
-  void set_queue(QueueInfo queue) { queue_ = std::move(queue); }  // Before the server starts.
+  // Both before the server starts.
+  void set_queue(QueueInfo queue) { queue_ = std::move(queue); }
+  void set_stats(EngineStats stats) { stats_ = std::move(stats); }
   void set_hold_failures(bool hold);  // While true, what is to fail after its admission waits.
   std::vector<Request> submitted() const;
   int active() const;
@@ -70,6 +72,7 @@ class FakeBackend final : public Backend {
   int RetryAfterSeconds() const override { return 7; }
   std::vector<RequestInfo> Requests() const override;
   QueueInfo Queue() const override { return queue_; }
+  EngineStats Stats() const override { return stats_; }
   StatusOr<std::vector<TokenId>> Tokenize(const std::string&, bool) const override;
   StatusOr<std::vector<TokenId>> TokenizeChat(const std::vector<ChatMessage>&, bool,
                                               bool) const override;
@@ -99,6 +102,7 @@ class FakeBackend final : public Backend {
   Status refusal_;
   Health health_;
   QueueInfo queue_;
+  EngineStats stats_;
   std::function<void()> tokenize_hook_;
   std::chrono::microseconds pause_{100};
   std::map<RequestId, Running> running_;

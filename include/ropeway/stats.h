@@ -1,0 +1,52 @@
+// What an engine reports about its work as a whole: a plain value of the public API.
+#ifndef ROPEWAY_STATS_H_
+#define ROPEWAY_STATS_H_
+
+#include <cstdint>
+#include <string>
+
+namespace ropeway {
+
+// A snapshot. Totals and averages are over the engine's life, rates over its last ten seconds.
+struct EngineStats {
+  // Batching.
+  bool enabled = false;          // More than one request may run at once.
+  std::string strategy;          // As EngineOptions::scheduler.
+  int max_batch_size = 0;        // Requests of one batch; "continuous": of one step.
+  double max_batch_wait_ms = 0;  // How long a batch waits to fill; 0: it does not wait.
+  // Batches begun, which is the newest Finish::batch_num. With "continuous", the requests that
+  // start in the same step count as one batch.
+  uint64_t total_batches = 0;
+  uint64_t total_requests = 0;  // Requests that started in them.
+  double avg_batch_size = 0;    // Mean of Finish::batch_size over the batches.
+  // From a batch's start to the end of the last request that started in it, over batches that
+  // ended.
+  double avg_batch_duration_ms = 0;
+
+  // Steps: the forward passes, each over one or more requests.
+  uint64_t total_steps = 0;
+  uint64_t total_rows = 0;  // Rows of all steps: a prompt's token or a decode each.
+  double avg_step_rows = 0;
+  double avg_step_size = 0;  // Requests of a step.
+  double avg_step_duration_ms = 0;
+
+  // Requests now.
+  int queue_depth = 0;  // Waiting and preempted ones.
+  int waiting = 0;      // Accepted and not started, also while the prompt is encoded.
+  int preempted = 0;    // Started and stopped, to go on later.
+  int running = 0;
+
+  // KV blocks now; together all of the pool.
+  int kv_blocks_free = 0;
+  int kv_blocks_held = 0;    // By requests that run.
+  int kv_blocks_cached = 0;  // By the prefix cache alone.
+
+  // Rates.
+  double utilization = 0;               // Share of the time in which a step ran: 0 to 1.
+  double prompt_tokens_per_second = 0;  // Computed; without those found in the prefix cache.
+  double generation_tokens_per_second = 0;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_STATS_H_
