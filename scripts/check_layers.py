@@ -27,11 +27,13 @@ ALLOWED = {
                "executor", "store"],
     "gateway": ["base", "core", "policy", "store", "engine/backend.h"],
     "server": ["base", "core", "store", "engine/backend.h"],
-    "bench": ["base"],
+    "flags": ["base"],
+    "bench": ["base", "flags"],
     "roofline": ["base", "kernels", "model"],
     "replay": ["base", "core", "kvcache", "policy", "scheduler", "executor", "engine"],
     "cli": ["base", "core", "tokenizer", "kernels", "model", "kvcache", "policy", "scheduler",
-            "executor", "store", "engine", "gateway", "server", "bench", "roofline", "replay"],
+            "executor", "store", "engine", "gateway", "server", "flags", "bench", "roofline",
+            "replay"],
 }
 PUBLIC = "include"  # include/ropeway: open to every room, includes none.
 WIRING = "main"  # src/main.cc: the only program file that may include every room.

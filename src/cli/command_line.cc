@@ -1,6 +1,7 @@
 #include "cli/command_line.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iostream>
@@ -38,6 +39,44 @@ CLI::App* CommandLine::AddGroup(const std::string& name, const std::string& desc
 
 void CommandLine::Add(CLI::App* command, std::function<int()> run) {
   commands_.emplace_back(command, std::move(run));
+}
+
+void CommandLine::Add(CLI::App* parent, const Command& command) {
+  CLI::App* app = parent->add_subcommand(command.name, command.description);
+  app->footer(command.footer);
+  for (const FlagGroup& group : command.flags) {
+    for (const Flag& flag : group.flags) {
+      const FlagValue& value = flag.value;
+      CLI::Option* option;
+      if (value.kind == ValueKind::kSwitch) {
+        option = app->add_flag_function(
+            flag.names,
+            [set = value.set](int64_t count) { (void)set({count > 0 ? "true" : "false"}); },
+            flag.help);
+      } else {
+        const CLI::callback_t store = [set = value.set, name = MainName(flag)](const auto& texts) {
+          if (Status status = set(texts); !status.ok()) {
+            throw CLI::ValidationError(name, status.message());
+          }
+          return true;
+        };
+        const std::string bounds =
+            value.choices.empty() ? value.bounds : fmt::format("{}", fmt::join(value.choices, "|"));
+        option = app->add_option(flag.names, store, flag.help)
+                     ->type_name(value.placeholder)
+                     ->check([](const std::string&) { return ""; }, bounds)
+                     ->expected(1)
+                     ->default_str(value.default_text)
+                     ->required(value.required)
+                     ->envname(value.environment);
+        if (value.repeated) {
+          option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
+        }
+      }
+      if (!group.name.empty()) option->group(group.name);
+    }
+  }
+  Add(app, command.run);
 }
 
 int CommandLine::Main(int argc, char** argv) {

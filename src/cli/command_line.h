@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "flags/flag.h"
+
 namespace ropeway {
 
 class CommandLine {
@@ -15,6 +17,9 @@ class CommandLine {
   CommandLine();
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
+
+  // Adds a command that is a table (flags/flag.h), until all are.
+  void Add(CLI::App* parent, const Command& command);
 
   // Where commands are added.
   CLI::App* app() { return &app_; }

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/units.h"
+#include "flags/units.h"
 
 namespace ropeway {
 namespace {

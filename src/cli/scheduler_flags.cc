@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cli/flags.h"
-#include "cli/units.h"
+#include "flags/units.h"
 
 namespace ropeway {
 namespace {

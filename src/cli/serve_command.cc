@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "cli/end_signals.h"
 #include "cli/output.h"
-#include "cli/units.h"
+#include "flags/units.h"
 #include "engine/open_engine.h"
 #include "server/http_server.h"
 

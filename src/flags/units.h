@@ -1,6 +1,6 @@
 // Times and sizes as people write them: 30s, 500ms, 48MiB.
-#ifndef ROPEWAY_CLI_UNITS_H_
-#define ROPEWAY_CLI_UNITS_H_
+#ifndef ROPEWAY_FLAGS_UNITS_H_
+#define ROPEWAY_FLAGS_UNITS_H_
 
 #include <chrono>
 #include <cstdint>
@@ -12,7 +12,8 @@
 namespace ropeway {
 
 // A whole or decimal number with its unit, ms, s, m or h: "500ms", "1.5s"; or "0". At most 1,000
-// hours. A number without a unit is refused: its reader and its writer may think of different ones.
+// hours. kInvalidArgument for a number without a unit: reader and writer may think of different
+// ones.
 StatusOr<std::chrono::milliseconds> ParseDuration(std::string_view text);
 
 // The shortest text that ParseDuration reads back: "0", "1500ms", "30s", "2m".
@@ -27,4 +28,4 @@ std::string FormatSize(int64_t bytes);
 
 }  // namespace ropeway
 
-#endif  // ROPEWAY_CLI_UNITS_H_
+#endif  // ROPEWAY_FLAGS_UNITS_H_

@@ -1,4 +1,4 @@
-#include "cli/units.h"
+#include "flags/units.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,295 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string_view>
+
+#include "base/output.h"
+#include "flags/program.h"
+
+namespace ropeway {
+namespace {
+
+// What may follow a flag.
+enum class Offer { kNothing, kFiles, kChoices, kUnknown };
+
+struct FlagEntry {
+  std::vector<std::string> names;  // With their dashes.
+  Offer offer = Offer::kNothing;
+  std::vector<std::string> choices;
+  std::string description;
+};
+
+// The long names: what is offered.
+std::vector<std::string> LongNames(const FlagEntry& flag) {
+  std::vector<std::string> names;
+  for (const std::string& name : flag.names) {
+    if (name.starts_with("--")) names.push_back(name);
+  }
+  return names;
+}
+
+struct WordEntry {
+  std::string name;
+  std::string description;
+};
+
+// One command. `path` is all the words before it, each after a space: " bench serve", "" for the
+// program itself.
+struct CommandEntry {
+  std::string path;
+  std::vector<WordEntry> words;  // The commands below it, or what its argument may be.
+  std::vector<FlagEntry> flags;
+  bool takes_file = false;  // Its argument is a file.
+};
+
+bool TakesPath(const Flag& flag) {
+  return flag.value.placeholder == "FILE" || flag.value.placeholder == "DIR";
+}
+
+FlagEntry DescribeFlag(const Flag& flag) {
+  FlagEntry entry;
+  for (const FlagName& name : NamesOf(flag)) entry.names.push_back(name.text);
+  entry.description = flag.help;
+  entry.choices = flag.value.choices;
+  if (flag.value.kind == ValueKind::kSwitch) {
+    entry.offer = Offer::kNothing;
+  } else if (TakesPath(flag)) {
+    entry.offer = Offer::kFiles;
+  } else {
+    entry.offer = entry.choices.empty() ? Offer::kUnknown : Offer::kChoices;
+  }
+  return entry;
+}
+
+void Walk(const std::string& path, const FlagTable& flags, const std::vector<Command>& commands,
+          std::vector<CommandEntry>* entries) {
+  CommandEntry entry;
+  entry.path = path;
+  const std::vector<Flag> common = CommonFlags(path.empty());
+  entry.flags.push_back(DescribeFlag(common.front()));  // --help.
+  for (const FlagGroup& group : flags) {
+    for (const Flag& flag : group.flags) {
+      if (!IsArgument(flag)) {
+        entry.flags.push_back(DescribeFlag(flag));
+        continue;
+      }
+      entry.takes_file = entry.takes_file || TakesPath(flag);
+      for (const std::string& choice : flag.value.choices) entry.words.push_back({choice, ""});
+    }
+  }
+  for (size_t i = 1; i < common.size(); ++i) entry.flags.push_back(DescribeFlag(common[i]));
+  for (const Command& command : commands)
+    entry.words.push_back({command.name, command.description});
+  entries->push_back(std::move(entry));
+  for (const Command& command : commands) {
+    Walk(path + " " + command.name, command.flags, command.commands, entries);
+  }
+}
+
+// In single quotes; `quote` stands for a quote inside of them.
+std::string Quoted(std::string_view text, std::string_view quote) {
+  std::string quoted = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      quoted += quote;
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+std::string ForSh(std::string_view text) { return Quoted(text, "'\\''"); }
+
+// The quoted paths of all commands but the program itself, as alternatives of a `case`.
+std::string Paths(const std::vector<CommandEntry>& entries, const char* between) {
+  std::vector<std::string> paths;
+  for (const CommandEntry& entry : entries) {
+    if (!entry.path.empty()) paths.push_back(ForSh(entry.path));
+  }
+  return fmt::format("{}", fmt::join(paths, between));
+}
+
+// The shell code that offers what may follow the flag, for bash and zsh.
+using OfferFn = std::string (*)(const FlagEntry&);
+
+std::string ValueCases(const std::vector<CommandEntry>& entries, OfferFn offer) {
+  std::string text;
+  for (const CommandEntry& entry : entries) {
+    for (const FlagEntry& flag : entry.flags) {
+      if (flag.offer == Offer::kNothing) continue;
+      std::vector<std::string> patterns;
+      for (const std::string& name : flag.names) patterns.push_back(ForSh(entry.path + " " + name));
+      text += fmt::format("    {})\n      {}return ;;\n", fmt::join(patterns, " | "), offer(flag));
+    }
+  }
+  return text;
+}
+
+std::string OfferInBash(const FlagEntry& flag) {
+  if (flag.offer == Offer::kFiles)
+    return "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n      ";
+  if (flag.offer == Offer::kUnknown) return "";
+  return fmt::format("mapfile -t COMPREPLY < <(compgen -W {} -- \"$cur\")\n      ",
+                     ForSh(fmt::format("{}", fmt::join(flag.choices, " "))));
+}
+
+std::string Bash(const std::vector<CommandEntry>& entries) {
+  std::string commands;
+  for (const CommandEntry& entry : entries) {
+    std::vector<std::string> words;
+    for (const WordEntry& word : entry.words) words.push_back(word.name);
+    for (const FlagEntry& flag : entry.flags) {
+      for (const std::string& name : LongNames(flag)) words.push_back(name);
+    }
+    commands += fmt::format("    {}) words={}{} ;;\n", ForSh(entry.path),
+                            ForSh(fmt::format("{}", fmt::join(words, " "))),
+                            entry.takes_file ? "; files=1" : "");
+  }
+  return fmt::format(
+      R"(# bash completion for ropeway: source <(ropeway completion bash)
+_ropeway() {{
+  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}} at='' files='' words i
+  COMPREPLY=()
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case "$at ${{COMP_WORDS[i]}}" in
+      {}) at+=" ${{COMP_WORDS[i]}}" ;;
+    esac
+  done
+  case "$at $prev" in
+{}  esac
+  case "$at" in
+{}  esac
+  mapfile -t COMPREPLY < <(
+    compgen -W "$words" -- "$cur"
+    if [ -n "$files" ]; then compgen -f -- "$cur"; fi
+  )
+}}
+complete -o filenames -F _ropeway ropeway
+)",
+      Paths(entries, " | "), ValueCases(entries, OfferInBash), commands);
+}
+
+std::string OfferInZsh(const FlagEntry& flag) {
+  if (flag.offer == Offer::kFiles) return "_files\n      ";
+  if (flag.offer == Offer::kUnknown) return "";
+  return fmt::format("compadd -- {}\n      ", fmt::join(flag.choices, " "));
+}
+
+std::string Zsh(const std::vector<CommandEntry>& entries) {
+  std::string commands;
+  for (const CommandEntry& entry : entries) {
+    commands += fmt::format("    {})\n      offers=(\n", ForSh(entry.path));
+    for (const WordEntry& word : entry.words) {
+      commands += fmt::format("        {}\n", ForSh(word.name + ":" + word.description));
+    }
+    for (const FlagEntry& flag : entry.flags) {
+      for (const std::string& name : LongNames(flag)) {
+        commands += fmt::format("        {}\n", ForSh(name + ":" + flag.description));
+      }
+    }
+    commands += fmt::format("      )\n{}      ;;\n", entry.takes_file ? "      _files\n" : "");
+  }
+  return fmt::format(
+      R"(#compdef ropeway
+# zsh completion for ropeway: a file named _ropeway in a folder of $fpath, or sourced.
+_ropeway() {{
+  local at='' i
+  local -a offers
+  for ((i = 2; i < CURRENT; i++)); do
+    case "$at $words[i]" in
+      {}) at+=" $words[i]" ;;
+    esac
+  done
+  case "$at $words[CURRENT-1]" in
+{}  esac
+  case "$at" in
+{}  esac
+  _describe 'ropeway' offers
+}}
+if [ "$funcstack[1]" = _ropeway ]; then
+  _ropeway "$@"
+else
+  compdef _ropeway ropeway
+fi
+)",
+      Paths(entries, " | "), ValueCases(entries, OfferInZsh), commands);
+}
+
+std::string ForFish(std::string_view text) { return Quoted(text, "\\'"); }
+
+std::string FishFlag(const std::string& condition, const FlagEntry& flag) {
+  std::string line = "complete -c ropeway -n " + condition;
+  for (const std::string& name : flag.names) {
+    const bool is_long = name.starts_with("--");
+    line += is_long ? " -l " + name.substr(2) : " -s " + name.substr(1);
+  }
+  switch (flag.offer) {
+    case Offer::kNothing:
+      break;
+    case Offer::kFiles:
+      line += " -r -F";
+      break;
+    case Offer::kChoices:
+      line += " -x -a " + ForFish(fmt::format("{}", fmt::join(flag.choices, " ")));
+      break;
+    case Offer::kUnknown:
+      line += " -x";
+      break;
+  }
+  return line + " -d " + ForFish(flag.description) + "\n";
+}
+
+std::string Fish(const std::vector<CommandEntry>& entries) {
+  std::string text = fmt::format(
+      R"(# fish completion for ropeway: ropeway completion fish | source
+function __ropeway_at
+  set -l at ''
+  for word in (commandline -opc)[2..-1]
+    switch "$at $word"
+      case {}
+        set at "$at $word"
+    end
+  end
+  test "$at" = "$argv[1]"
+end
+complete -c ropeway -f
+)",
+      Paths(entries, " "));
+  for (const CommandEntry& entry : entries) {
+    const std::string condition = ForFish(fmt::format("__ropeway_at \"{}\"", entry.path));
+    for (const WordEntry& word : entry.words) {
+      text += fmt::format("complete -c ropeway -n {} -a {} -d {}\n", condition, word.name,
+                          ForFish(word.description));
+    }
+    if (entry.takes_file) text += fmt::format("complete -c ropeway -n {} -F\n", condition);
+    for (const FlagEntry& flag : entry.flags) text += FishFlag(condition, flag);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string CompletionScript(const Program& program, const std::string& shell) {
+  std::vector<CommandEntry> entries;
+  Walk("", {}, program.commands, &entries);
+  if (shell == "bash") return Bash(entries);
+  return shell == "zsh" ? Zsh(entries) : Fish(entries);
+}
+
+Command CompletionCommand(const Program* program, std::string* shell) {
+  const auto run = [program, shell] {
+    Output output;
+    output.Write(CompletionScript(*program, *shell));
+    return output.End();
+  };
+  return {
+      "completion",
+      "Print a script that completes commands and flags in a shell",
+      {{"",
+        {{"SHELL", ChoiceValue(shell, {"bash", "zsh", "fish"}).Required(), "bash, zsh or fish"}}}},
+      "Example:\n  source <(ropeway completion bash)",
+      run};
+}
+
+}  // namespace ropeway

@@ -1,0 +1,237 @@
+#include "flags/flag.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "flags/units.h"
+
+namespace ropeway {
+namespace {
+
+using std::chrono::milliseconds;
+
+template <typename T>
+bool ParseWhole(std::string_view text, T* value) {
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, *value);
+  return error == std::errc() && rest == end;
+}
+
+// A value of one text.
+FlagValue OneText(ValueKind kind, std::string placeholder,
+                  std::function<Status(const std::string&)> set) {
+  FlagValue value;
+  value.kind = kind;
+  value.placeholder = std::move(placeholder);
+  value.set = [set = std::move(set)](const std::vector<std::string>& texts) {
+    return set(texts.back());
+  };
+  return value;
+}
+
+FlagValue OneOf(std::vector<std::string> choices, std::function<void(const std::string&)> store) {
+  FlagValue value = OneText(
+      ValueKind::kText, "NAME", [choices, store = std::move(store)](const std::string& text) {
+        if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+          return InvalidArgument(
+              fmt::format("expected {}, not '{}'", fmt::join(choices, ", "), text));
+        }
+        store(text);
+        return Status();
+      });
+  value.choices = std::move(choices);
+  return value;
+}
+
+StatusOr<int64_t> ParseRate(const std::string& text) {
+  if (text == "auto") return int64_t{0};
+  if (text.ends_with("/s")) {
+    const StatusOr<int64_t> size = ParseSize(std::string_view(text).substr(0, text.size() - 2));
+    if (size.ok() && *size > 0) return size;
+  }
+  return InvalidArgument(
+      fmt::format("expected auto, or bytes per second such as 20MiB/s, not '{}'", text));
+}
+
+}  // namespace
+
+namespace internal {
+
+FlagValue Int(int64_t least, int64_t most, std::function<void(int64_t)> store) {
+  const std::string bounds = fmt::format("{} to {}", least, most);
+  FlagValue value =
+      OneText(ValueKind::kInt, "N", [=, store = std::move(store)](const std::string& text) {
+        int64_t number = 0;
+        if (!ParseWhole(text, &number) || number < least || number > most) {
+          return InvalidArgument(
+              fmt::format("expected a whole number, {}, not '{}'", bounds, text));
+        }
+        store(number);
+        return Status();
+      });
+  value.bounds = bounds;
+  return value;
+}
+
+FlagValue Number(double least, double most, std::function<void(double)> store) {
+  const std::string bounds = fmt::format("{:g} to {:g}", least, most);
+  FlagValue value =
+      OneText(ValueKind::kNumber, "X", [=, store = std::move(store)](const std::string& text) {
+        double number = 0;
+        // The negation rejects NaN.
+        if (!ParseWhole(text, &number) || !(number >= least && number <= most)) {
+          return InvalidArgument(fmt::format("expected a number, {}, not '{}'", bounds, text));
+        }
+        store(number);
+        return Status();
+      });
+  value.bounds = bounds;
+  return value;
+}
+
+FlagValue Size(int64_t least, std::function<void(int64_t)> store) {
+  return OneText(ValueKind::kSize, "SIZE",
+                 [least, store = std::move(store)](const std::string& text) {
+                   const StatusOr<int64_t> size = ParseSize(text);
+                   if (!size.ok()) return size.status();
+                   if (*size < least) {
+                     return InvalidArgument(
+                         fmt::format("expected at least {}, not '{}'", FormatSize(least), text));
+                   }
+                   store(*size);
+                   return Status();
+                 });
+}
+
+FlagValue Duration(milliseconds least, std::function<void(milliseconds)> store) {
+  return OneText(
+      ValueKind::kTime, "TIME", [least, store = std::move(store)](const std::string& text) {
+        const StatusOr<milliseconds> time = ParseDuration(text);
+        if (!time.ok()) return time.status();
+        if (*time < least) {
+          return InvalidArgument(
+              fmt::format("expected at least {}, not '{}'", FormatDuration(least), text));
+        }
+        store(*time);
+        return Status();
+      });
+}
+
+FlagValue Parsed(std::string placeholder,
+                 std::function<Status(const std::string&)> parse_and_store) {
+  const ValueKind kind = placeholder == "N|auto" ? ValueKind::kIntOrAuto : ValueKind::kText;
+  return OneText(kind, std::move(placeholder), std::move(parse_and_store));
+}
+
+std::string NumberText(double value) { return fmt::format("{:g}", value); }
+std::string SizeText(int64_t bytes) { return FormatSize(bytes); }
+std::string DurationText(milliseconds duration) { return FormatDuration(duration); }
+
+}  // namespace internal
+
+FlagValue FlagValue::Default(std::string text) const {
+  FlagValue copy = *this;
+  copy.default_text = std::move(text);
+  return copy;
+}
+
+FlagValue FlagValue::Environment(std::string variable) const {
+  FlagValue copy = *this;
+  copy.environment = std::move(variable);
+  return copy;
+}
+
+FlagValue FlagValue::Required() const {
+  FlagValue copy = *this;
+  copy.required = true;
+  return copy;
+}
+
+FlagValue FlagValue::NotEmpty() const {
+  FlagValue copy = *this;
+  copy.set = [set = set](const std::vector<std::string>& texts) {
+    if (texts.back().empty()) return InvalidArgument("expected a value, not an empty one");
+    return set(texts);
+  };
+  return copy;
+}
+
+FlagTable Join(std::initializer_list<FlagTable> tables) {
+  FlagTable all;
+  for (const FlagTable& table : tables) all.insert(all.end(), table.begin(), table.end());
+  return all;
+}
+
+FlagValue SwitchValue(bool* target) {
+  return OneText(ValueKind::kSwitch, "", [target](const std::string& text) {
+    if (text != "true" && text != "false") {
+      return InvalidArgument(fmt::format("expected true or false, not '{}'", text));
+    }
+    *target = text == "true";
+    return Status();
+  });
+}
+
+FlagValue OnOffValue(bool* target) {
+  return OneOf({"on", "off"}, [target](const std::string& text) { *target = text == "on"; })
+      .Default(*target ? "on" : "off");
+}
+
+FlagValue RateValue(int64_t* target) {
+  return ParsedValue(target, "RATE", ParseRate)
+      .Default(*target == 0 ? "auto" : FormatSize(*target) + "/s");
+}
+
+FlagValue TextValue(std::string* target, const std::string& placeholder) {
+  return OneText(ValueKind::kText, placeholder,
+                 [target](const std::string& text) {
+                   *target = text;
+                   return Status();
+                 })
+      .Default(*target);
+}
+
+FlagValue TextsValue(std::vector<std::string>* target, const std::string& placeholder) {
+  FlagValue value;
+  value.placeholder = placeholder;
+  value.repeated = true;
+  value.set = [target](const std::vector<std::string>& texts) {
+    *target = texts;
+    return Status();
+  };
+  return value;
+}
+
+FlagValue ChoiceValue(std::string* target, std::vector<std::string> choices) {
+  return OneOf(std::move(choices), [target](const std::string& text) { *target = text; })
+      .Default(*target);
+}
+
+std::vector<FlagName> NamesOf(const Flag& flag) {
+  std::vector<FlagName> names;
+  for (std::string_view rest = flag.names; !rest.empty();) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    std::string_view name = rest.substr(0, comma);
+    const bool negated = name.starts_with('!');
+    if (negated) name.remove_prefix(1);
+    names.push_back({std::string(name), negated});
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return names;
+}
+
+std::string MainName(const Flag& flag) {
+  const std::vector<FlagName> names = NamesOf(flag);
+  for (const FlagName& name : names) {
+    if (name.text.starts_with("--")) return name.text;
+  }
+  return names.front().text;
+}
+
+bool IsArgument(const Flag& flag) { return !flag.names.starts_with('-'); }
+
+}  // namespace ropeway

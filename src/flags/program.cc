@@ -1,0 +1,177 @@
+#include "flags/program.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <utility>
+
+#include "base/output.h"
+
+namespace ropeway {
+namespace {
+
+// A command and what CLI11 knows about it.
+struct Node {
+  const Command* command = nullptr;  // Null: the program.
+  CLI::App* app = nullptr;
+  std::vector<std::pair<const Flag*, CLI::Option*>> options;
+};
+
+// Reads words with CLI11. Values are left as texts: tables parse them.
+class Parser {
+ public:
+  explicit Parser(const Program& program)
+      : program_(program), root_(program.description, program.name) {
+    // Commands inherit these.
+    root_.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    root_.set_help_flag("--help,-h", "");
+    root_.set_version_flag("--version", program.version);
+    root_.fallthrough();  // --config and --version may stand after the command.
+    config_ = root_.add_option("--config")->type_name("FILE");
+    nodes_.push_back({nullptr, &root_, {}});
+    AddCommands(program.commands, &root_);
+  }
+
+  StatusOr<Invocation> Parse(std::vector<std::string> words) {
+    std::reverse(words.begin(), words.end());  // As CLI11 takes them.
+    try {
+      root_.parse(std::move(words));
+    } catch (const CLI::CallForHelp&) {
+      return Invocation{nullptr, HelpText(program_, Path())};
+    } catch (const CLI::CallForVersion&) {
+      return Invocation{nullptr, program_.version + "\n"};
+    } catch (const CLI::ParseError& e) {
+      return Fault(WhatIsWrong(e));
+    }
+    const Node& node = Innermost();
+    if (Status status = SetFlags(node); !status.ok()) return Fault(status.message());
+    return Invocation{node.command, ""};
+  }
+
+ private:
+  void AddCommands(const std::vector<Command>& commands, CLI::App* parent) {
+    if (!commands.empty()) parent->require_subcommand(1);
+    for (const Command& command : commands) {
+      Node node = {&command, parent->add_subcommand(command.name, command.description), {}};
+      node.app->require_subcommand(0);
+      for (const FlagGroup& group : command.flags) {
+        for (const Flag& flag : group.flags) {
+          node.options.emplace_back(&flag, AddFlag(flag, node.app));
+        }
+      }
+      nodes_.push_back(node);
+      AddCommands(command.commands, node.app);
+    }
+  }
+
+  static CLI::Option* AddFlag(const Flag& flag, CLI::App* app) {
+    if (flag.value.kind == ValueKind::kSwitch) return app->add_flag(flag.names);
+    CLI::Option* option = app->add_option(flag.names)->type_name(flag.value.placeholder);
+    if (flag.value.repeated) {
+      option->expected(1)
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+          ->allow_extra_args(false);
+    }
+    return option;
+  }
+
+  // The flags of `node`, and of other commands what the configuration file says.
+  Status SetFlags(const Node& node) const {
+    std::set<const Flag*> given;
+    for (const auto& [flag, option] : node.options) {
+      std::vector<std::string> texts = option->results();
+      const char* variable =
+          flag->value.environment.empty() ? nullptr : std::getenv(flag->value.environment.c_str());
+      if (texts.empty() && variable != nullptr && *variable != '\0') texts = {variable};
+      if (texts.empty()) continue;
+      given.insert(flag);
+      if (Status status = flag->value.set(texts); !status.ok()) {
+        return InvalidArgument(fmt::format("{}: {}", MainName(*flag), status.message()));
+      }
+    }
+    if (config_->count() > 0) {
+      Status status = ReadConfigFile(program_, config_->results().back(), &given);
+      if (!status.ok()) return status;
+    }
+    for (const auto& [flag, option] : node.options) {
+      if (flag->value.required && given.count(flag) == 0) {
+        return InvalidArgument(MainName(*flag) + " is required");
+      }
+    }
+    return {};
+  }
+
+  Status Fault(const std::string& sentence) const {
+    std::string named = program_.name;
+    for (const Command* command : Path()) named += " " + command->name;
+    return InvalidArgument(fmt::format("{} (see {} --help)", sentence, named));
+  }
+
+  std::string WhatIsWrong(const CLI::ParseError& error) const {
+    const CLI::App* at = Innermost().app;
+    const std::vector<std::string> extra = root_.remaining(true);
+    if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+      std::vector<std::string> names;
+      for (const CLI::App* command : at->get_subcommands(nullptr)) {
+        names.push_back(command->get_name());
+      }
+      const std::string found = extra.empty() ? "" : fmt::format(", not '{}'", extra.front());
+      return fmt::format("expected a command: {}{}", fmt::join(names, ", "), found);
+    }
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !extra.empty()) {
+      for (const std::string& word : extra) {
+        if (word.size() > 1 && word[0] == '-') return fmt::format("there is no flag '{}'", word);
+      }
+      return fmt::format("one argument too many: '{}'", extra.front());
+    }
+    return error.what();
+  }
+
+  // The innermost command that was named, or the program.
+  const Node& Innermost() const {
+    const CLI::App* at = &root_;
+    while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+    return *std::find_if(nodes_.begin(), nodes_.end(),
+                         [at](const Node& node) { return node.app == at; });
+  }
+
+  // The commands that were named, outermost first.
+  std::vector<const Command*> Path() const {
+    std::vector<const Command*> path;
+    const std::vector<Command>* level = &program_.commands;
+    for (const CLI::App* at = &root_; !at->get_subcommands().empty();) {
+      at = at->get_subcommands().front();
+      path.push_back(&*std::find_if(level->begin(), level->end(), [at](const Command& command) {
+        return command.name == at->get_name();
+      }));
+      level = &path.back()->commands;
+    }
+    return path;
+  }
+
+  const Program& program_;
+  CLI::App root_;
+  CLI::Option* config_;
+  std::vector<Node> nodes_;
+};
+
+}  // namespace
+
+StatusOr<Invocation> ParseCommandLine(const Program& program,
+                                       const std::vector<std::string>& words) {
+  return Parser(program).Parse(words);
+}
+
+int RunProgram(const Program& program, int argc, char** argv) {
+  const StatusOr<Invocation> line = ParseCommandLine(program, {argv + 1, argv + argc});
+  if (!line.ok()) return Fail(line.status());
+  if (line->command != nullptr) return line->command->run();
+  Output output;
+  output.Write(line->text);
+  return output.End();
+}
+
+}  // namespace ropeway

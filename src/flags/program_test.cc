@@ -1,0 +1,208 @@
+#include "flags/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+
+namespace ropeway {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+// A program with a command, a group with a command, and completion.
+class ProgramTest : public testing::Test {
+ protected:
+  ProgramTest() {
+    program_ = {"program", "1.2.3", "Does things.", "Example:\n  program serve", {}};
+    program_.commands.push_back(
+        {"serve", "Serve it",
+         Join({{{"", {{"FILE", TextValue(&file_, "FILE").Required(), "What is served"}}},
+                {"First",
+                 {{"--port,-p", IntValue(&port_, 0, 65535), "Port"},
+                  {"--limit", IntValue(&limit_, 1, 9).Default("none"), "Limit"},
+                  {"--share", NumberValue(&share_, 0, 1), "Share"},
+                  {"--ttl", DurationValue(&ttl_, milliseconds(1)), "Time to live"}}}},
+               {{"Second", {{"--size", SizeValue(&size_, 1024), "Size"}}},
+                {"First", {{"--rate", RateValue(&rate_), "Rate"}}},
+                {"Other",
+                 {{"--level", ChoiceValue(&level_, {"low", "high"}), "Level: low or high"},
+                  {"--cache", OnOffValue(&cache_), "Cache"},
+                  {"--raw", SwitchValue(&raw_), "Raw"},
+                  {"--stream,!--no-stream", SwitchValue(&stream_), "Stream"},
+                  {"--key", TextsValue(&keys_, "KEY").Environment("PROGRAM_TEST_KEY"), "Key"},
+                  {"--name", TextValue(&name_, "NAME").NotEmpty(), "Name"},
+                  {"--half",
+                   ParsedValue(&half_, "N|auto",
+                               [](const std::string& text) -> StatusOr<int> {
+                                 if (text == "auto") return -1;
+                                 return InvalidArgument("expected auto, not '" + text + "'");
+                               }),
+                   "Half"}}}}}),
+         "Example:\n  program serve x", [this] { return ran_ = 7; }});
+    program_.commands.push_back(
+        {"bench", "Measure", {}, "", nullptr, {{"serve", "Measure a server", {}, "", nullptr}}});
+    program_.commands.push_back(CompletionCommand(&program_, &shell_));
+  }
+
+  // The message of what is rejected, "" where nothing is.
+  std::string Parse(const std::vector<std::string>& words) {
+    return ParseCommandLine(program_, words).status().message();
+  }
+  std::string Text(const std::vector<std::string>& words) {
+    return ParseCommandLine(program_, words)->text;
+  }
+
+  Program program_;
+  std::string file_;
+  int port_ = 80;
+  std::optional<int> limit_;
+  float share_ = 0.7F;
+  std::chrono::seconds ttl_{91};
+  size_t size_ = 2048;
+  int64_t rate_ = 0;
+  std::string level_ = "low";
+  bool cache_ = true;
+  bool raw_ = false;
+  bool stream_ = true;
+  std::vector<std::string> keys_;
+  std::string name_;
+  int half_ = 0;
+  std::string shell_;
+  int ran_ = 0;
+};
+
+TEST_F(ProgramTest, EveryKindOfFlagReachesItsTarget) {
+  EXPECT_EQ(Parse({"serve", "f",       "-p",     "81",    "--limit=3",   "--share", "0.5",
+                   "--ttl", "1500ms",  "--size", "3KiB",  "--rate",      "2MiB/s",  "--level",
+                   "high",  "--cache", "off",    "--raw", "--no-stream", "--key",   "a,b",
+                   "--key", "[c,d]",   "--name", "n",     "--half",      "auto"}),
+            "");
+  EXPECT_EQ(file_, "f");
+  EXPECT_EQ(port_, 81);
+  EXPECT_EQ(limit_, 3);
+  EXPECT_FLOAT_EQ(share_, 0.5F);
+  EXPECT_EQ(ttl_, std::chrono::seconds(2));  // Rounded up.
+  EXPECT_EQ(size_, 3072u);
+  EXPECT_EQ(rate_, 2 << 20);
+  EXPECT_EQ(level_, "high");
+  EXPECT_FALSE(cache_);
+  EXPECT_TRUE(raw_);
+  EXPECT_FALSE(stream_);
+  EXPECT_THAT(keys_, ElementsAre("a,b", "[c,d]"));
+  EXPECT_EQ(name_, "n");
+  EXPECT_EQ(half_, -1);
+}
+
+TEST_F(ProgramTest, TheLastOfTwoValuesCountsAndWordsBehindDashesAreArguments) {
+  EXPECT_EQ(Parse({"serve", "--port", "1", "--port", "2", "--", "--raw"}), "");
+  EXPECT_EQ(port_, 2);
+  EXPECT_EQ(file_, "--raw");
+  EXPECT_FALSE(raw_);
+}
+
+TEST_F(ProgramTest, TheEnvironmentCountsWhereTheCommandLineSaysNothing) {
+  setenv("PROGRAM_TEST_KEY", "secret", 1);
+  EXPECT_EQ(Parse({"serve", "f"}), "");
+  EXPECT_THAT(keys_, ElementsAre("secret"));
+  EXPECT_EQ(Parse({"serve", "f", "--key", "given"}), "");
+  EXPECT_THAT(keys_, ElementsAre("given"));
+  unsetenv("PROGRAM_TEST_KEY");
+}
+
+struct Wrong {
+  std::vector<std::string> words;
+  const char* message;
+};
+
+TEST_F(ProgramTest, WhatIsWrongIsOneSentenceThatNamesTheWord) {
+  const Wrong cases[] = {
+      {{"serve", "f", "--port", "70000"},
+       "--port: expected a whole number, 0 to 65535, not '70000' (see program serve "
+       "--help)"},
+      {{"serve", "f", "-p", "8x"}, "--port: expected a whole number"},
+      {{"serve", "f", "--share", "nan"}, "--share: expected a number, 0 to 1"},
+      {{"serve", "f", "--ttl", "0"}, "--ttl: expected at least 1ms"},
+      {{"serve", "f", "--ttl", "3"}, "--ttl: expected a time with its unit"},
+      {{"serve", "f", "--size", "1"}, "--size: expected at least 1KiB"},
+      {{"serve", "f", "--rate", "2MiB"}, "--rate: expected auto, or bytes per second"},
+      {{"serve", "f", "--level", "x"}, "--level: expected low, high, not 'x'"},
+      {{"serve", "f", "--cache", "x"}, "--cache: expected on, off, not 'x'"},
+      {{"serve", "f", "--name", ""}, "--name: expected a value, not an empty one"},
+      {{"serve", "f", "--half", "1"}, "--half: expected auto, not '1'"},
+      {{"serve", "f", "--port"}, "--port"},
+      {{"serve", "f", "--prot", "1"}, "there is no flag '--prot' (see program serve --help)"},
+      {{"serve", "f", "g"}, "one argument too many: 'g'"},
+      {{"serve"}, "FILE is required (see program serve --help)"},
+      {{}, "expected a command: serve, bench, completion (see program --help)"},
+      {{"sreve"}, "expected a command: serve, bench, completion, not 'sreve'"},
+      {{"bench"}, "expected a command: serve (see program bench --help)"}};
+  for (const Wrong& wrong : cases) {
+    EXPECT_THAT(Parse(wrong.words), HasSubstr(wrong.message));
+  }
+}
+
+TEST_F(ProgramTest, TheHelpShowsEachGroupOnceWithDefaultsAndBounds) {
+  const std::string help = Text({"serve", "--help"});
+  EXPECT_EQ(help, R"(Serve it
+
+Usage: program serve [FLAGS] FILE
+
+Arguments:
+  FILE                        What is served
+
+First:
+  -p, --port N                Port [default: 80; 0 to 65535]
+      --limit N               Limit [default: none; 1 to 9]
+      --share X               Share [default: 0.7; 0 to 1]
+      --ttl TIME              Time to live [default: 91s]
+      --rate RATE             Rate [default: auto]
+
+Second:
+      --size SIZE             Size [default: 2KiB]
+
+Other:
+  -h, --help                  Show this help
+      --level NAME            Level: low or high [default: low]
+      --cache NAME            Cache [default: on]
+      --raw                   Raw
+      --stream, --no-stream   Stream
+      --key KEY               Key [may be repeated; environment: PROGRAM_TEST_KEY]
+      --name NAME             Name
+      --half N|auto           Half
+      --config FILE           TOML file of flags: a section per command, such as [serve], and in it
+                              port = 8080 for --port 8080; the command line and the environment win
+                              over it
+
+Example:
+  program serve x
+)");
+  EXPECT_EQ(Text({"--version"}), "1.2.3\n");
+  EXPECT_THAT(Text({"-h"}), HasSubstr("Usage: program COMMAND [FLAGS]\n\nCommands:\n  serve  "));
+  EXPECT_THAT(Text({"bench", "--help"}), HasSubstr("Usage: program bench COMMAND [FLAGS]\n"));
+}
+
+TEST_F(ProgramTest, TheCommandThatIsNamedRuns) {
+  std::vector<std::string> words = {"program", "serve", "f"};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  EXPECT_EQ(RunProgram(program_, static_cast<int>(argv.size()), argv.data()), 7);
+  EXPECT_EQ(ran_, 7);
+}
+
+TEST_F(ProgramTest, CompletionOffersCommandsFlagsAndChoices) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const std::string script = CompletionScript(program_, shell);
+    EXPECT_THAT(script, HasSubstr("bench")) << shell;
+    EXPECT_THAT(script, HasSubstr("port")) << shell;
+    EXPECT_THAT(script, HasSubstr("low high")) << shell;
+    EXPECT_THAT(script, Not(HasSubstr("FILE "))) << shell;
+  }
+}
+
+}  // namespace
+}  // namespace ropeway
