@@ -9,10 +9,10 @@
 namespace ropeway {
 namespace {
 
-using Seconds = std::chrono::duration<double>;
+using MeasuredSeconds = std::chrono::duration<double>;
 
 // How late Ctrl-C may be noticed; the end of an answer wakes us at once.
-constexpr std::chrono::milliseconds kPoll(20);
+constexpr std::chrono::milliseconds kChatPoll(20);
 
 constexpr char kHelp[] =
     "/clear  forget what was said, and begin anew\n"
@@ -35,14 +35,14 @@ StatusOr<Answer> Stream(Engine* engine, Request request, Output* output) {
   StatusOr<RequestHandle> handle = engine->Submit(std::move(request), on_delta);
   if (!handle.ok()) return handle.status();
   Answer answer;
-  StatusOr<Result> result = handle->Wait(kPoll);
-  for (; !result.ok(); result = handle->Wait(kPoll)) {
+  StatusOr<Result> result = handle->Wait(kChatPoll);
+  for (; !result.ok(); result = handle->Wait(kChatPoll)) {
     if (!Interrupts::Take()) continue;
     answer.interrupted = true;
     handle->Cancel();
   }
   answer.result = *std::move(result);
-  answer.seconds = Seconds(std::chrono::steady_clock::now() - start).count();
+  answer.seconds = MeasuredSeconds(std::chrono::steady_clock::now() - start).count();
   if (line_open) output->Write("\n");
   return answer;
 }

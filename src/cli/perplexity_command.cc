@@ -22,10 +22,10 @@
 namespace ropeway {
 namespace {
 
-using Seconds = std::chrono::duration<double>;
+using SecondsSince = std::chrono::duration<double>;
 
 constexpr size_t kMaxFile = size_t{64} << 20;
-constexpr size_t kMaxOutstanding = 64;  // Windows whose log-probs are in memory.
+constexpr size_t kMaxChunksInFlight = 64;  // Windows whose log-probs are in memory.
 
 StatusOr<std::string> ReadText(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
@@ -69,7 +69,7 @@ class Scorer {
 
   Status Run() {
     for (size_t done = 0; done < windows_.size(); ++done) {
-      while (next_ < windows_.size() && running_.size() < kMaxOutstanding) {
+      while (next_ < windows_.size() && running_.size() < kMaxChunksInFlight) {
         StatusOr<RequestHandle> handle = engine_->Submit(MakeRequest(windows_[next_]));
         if (!handle.ok()) return handle.status();
         running_.push_back(*std::move(handle));
@@ -186,7 +186,7 @@ int RunPerplexity(const PerplexityFlags& flags) {
   const auto start = std::chrono::steady_clock::now();
   Scorer scorer(&*tokens, std::move(windows), engine->get());
   if (Status status = scorer.Run(); !status.ok()) return Fail(status);
-  const double seconds = Seconds(std::chrono::steady_clock::now() - start).count();
+  const double seconds = SecondsSince(std::chrono::steady_clock::now() - start).count();
   Output output;
   output.Write(fmt::format(
       "perplexity {:.4f} +/- {:.4f}\n{} tokens scored, in {} windows of at most {} tokens, stride "

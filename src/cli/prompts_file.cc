@@ -18,7 +18,7 @@ constexpr size_t kMaxPrompts = 1000000;
 constexpr int kMaxDepth = 8;  // The fields need 2; deeper ones are no use.
 
 // nullopt for what is no JSON, or nested too deep.
-std::optional<Json> Parse(const std::string& line) {
+std::optional<Json> ParsePrompts(const std::string& line) {
   const auto bounded = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; };
   Json json = Json::parse(line, bounded, false);
   if (json.is_discarded()) return std::nullopt;
@@ -142,7 +142,7 @@ StatusOr<std::vector<PromptLine>> ReadPrompts(std::istream& input, const std::st
     if (text.size() > kMaxLine) return at(fmt::format("a prompt has at most {} bytes", kMaxLine));
     if (prompts.size() == kMaxPrompts) return at(fmt::format("at most {} prompts", kMaxPrompts));
     const std::optional<Json> json =
-        json_lines.value_or(text.front() == '{') ? Parse(text) : std::nullopt;
+        json_lines.value_or(text.front() == '{') ? ParsePrompts(text) : std::nullopt;
     const bool object = json && json->is_object();
     if (!json_lines) json_lines = object;
     if (!*json_lines) {

@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kMaxUncollected = 100000;
 
 // A timeout beyond it would overflow the clock's count.
-constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
+constexpr std::chrono::nanoseconds kMaxWaitTimeout = std::chrono::hours(24 * 365);
 
 // The results that PollFinished has not given out yet. Thread-safe.
 class FinishedQueue {
@@ -175,7 +175,7 @@ StatusOr<Result> RequestHandle::Wait(std::optional<std::chrono::nanoseconds> tim
   std::unique_lock lock(state_->mu);
   if (!timeout) {
     state_->ended.wait(lock, ended);
-  } else if (!state_->ended.wait_for(lock, std::min(*timeout, kLongestWait), ended)) {
+  } else if (!state_->ended.wait_for(lock, std::min(*timeout, kMaxWaitTimeout), ended)) {
     return Status(StatusCode::kDeadlineExceeded, "the request has not ended yet");
   }
   return *state_->result;

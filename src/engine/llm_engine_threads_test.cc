@@ -17,9 +17,9 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 using Does = TestSink::OnDeltaDoes;
 
-std::shared_ptr<TestSink> NewSink() { return std::make_shared<TestSink>(); }
+std::shared_ptr<TestSink> ThreadsSink() { return std::make_shared<TestSink>(); }
 
-Request TextRequest(const std::string& text) {
+Request ThreadsRequest(const std::string& text) {
   Request request;
   request.prompt = text;
   return request;
@@ -32,8 +32,8 @@ TEST(LlmEngineThreadsTest, AFullQueueRefusesAndTakesMoreLater) {
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
   const auto submit = [&] {
-    sinks.push_back(NewSink());
-    Request request = TextRequest("abc");
+    sinks.push_back(ThreadsSink());
+    Request request = ThreadsRequest("abc");
     request.max_tokens = 3;
     const StatusOr<RequestId> id = test.engine->Submit(request, sinks.back());
     if (!id.ok()) sinks.pop_back();
@@ -62,26 +62,26 @@ TEST(LlmEngineThreadsTest, TheTextOfAllRequestsIsBounded) {
   test.control->CloseGate();
   test.Start();
   const std::string text(3500, 'x');
-  std::vector<std::shared_ptr<TestSink>> sinks = {NewSink(), NewSink()};
+  std::vector<std::shared_ptr<TestSink>> sinks = {ThreadsSink(), ThreadsSink()};
   for (const auto& sink : sinks) test.Submit(text, 2, sink);
-  Request third = TextRequest(text);
+  Request third = ThreadsRequest(text);
   third.max_tokens = 2;
-  const Status refused = test.engine->Submit(third, NewSink()).status();
+  const Status refused = test.engine->Submit(third, ThreadsSink()).status();
   EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(refused.message(), HasSubstr("bytes"));
-  sinks.push_back(NewSink());
+  sinks.push_back(ThreadsSink());
   test.Submit("a small one still has room", 2, sinks.back());
   test.control->OpenGate();
   for (const auto& sink : sinks) EXPECT_EQ(sink->WaitEnd().finish->reason, FinishReason::kLength);
   // What ended gives its bytes back, a moment after its sink was told.
-  EXPECT_TRUE(Eventually([&] { return test.engine->Submit(third, NewSink()).ok(); }));
+  EXPECT_TRUE(Eventually([&] { return test.engine->Submit(third, ThreadsSink()).ok(); }));
 }
 
 TEST(LlmEngineThreadsTest, ARequestLargerThanTheBoundIsTakenAlone) {
   TestEngine test;
   test.max_request_bytes = 100;
   test.Start();
-  auto sink = NewSink();
+  auto sink = ThreadsSink();
   test.Submit(std::string(200, 'x'), 2, sink);
   EXPECT_EQ(sink->WaitEnd().text, "xx");
 }
@@ -91,7 +91,7 @@ TEST(LlmEngineThreadsTest, CancelEndsARunningRequest) {
   test.control->CloseGate();
   test.control->step_gate.Admit(3);
   test.Start();
-  auto sink = NewSink();
+  auto sink = ThreadsSink();
   const RequestId id = test.Submit("abc", 4000, sink);
   ASSERT_TRUE(sink->WaitDeltas(3));
   ASSERT_TRUE(Eventually([&] { return test.control->step_gate.waiting() == 1; }));
@@ -110,13 +110,13 @@ TEST(LlmEngineThreadsTest, CancelEndsAQueuedRequestBeforeItsFirstStep) {
   TestEngine test;
   test.options.max_num_seqs = 1;
   test.Start();
-  auto first = NewSink();
+  auto first = ThreadsSink();
   test.Submit("a", 2, first);
   first->WaitEnd();
   test.control->CloseGate();
-  auto running = NewSink();
+  auto running = ThreadsSink();
   test.Submit("abc", 3, running);
-  auto queued = NewSink();
+  auto queued = ThreadsSink();
   const RequestId id = test.Submit("def", 3, queued);
   test.engine->Cancel(id);
   test.control->OpenGate();
@@ -134,9 +134,9 @@ TEST(LlmEngineThreadsTest, CancelEndsARequestBeforeItsTurnToBeEncoded) {
   TestEngine test;
   test.control->encoding_gate.Close();
   test.Start();
-  auto held = NewSink();
+  auto held = ThreadsSink();
   test.Submit(ByteTokenizer::kHeld, 1, held);
-  auto sink = NewSink();
+  auto sink = ThreadsSink();
   const RequestId id = test.Submit("abc", 1, sink);
   test.engine->Cancel(id);
   const TestSink::Seen seen = sink->WaitEnd();
@@ -157,7 +157,7 @@ TEST(LlmEngineThreadsTest, ASinkThatWantsNoMoreIsACancel) {
     EXPECT_EQ(seen.deltas, 3);
     EXPECT_EQ(seen.finish->usage.completion_tokens, 3);
   }
-  auto sink = NewSink();
+  auto sink = ThreadsSink();
   test.Submit("abc", 3, sink);
   EXPECT_EQ(sink->WaitEnd().text, "abc");
 }
@@ -165,8 +165,8 @@ TEST(LlmEngineThreadsTest, ASinkThatWantsNoMoreIsACancel) {
 TEST(LlmEngineThreadsTest, AnExceptionInOneRequestFailsItAlone) {
   TestEngine test;
   test.Start();
-  auto poisoned = NewSink();
-  auto healthy = NewSink();
+  auto poisoned = ThreadsSink();
+  auto healthy = ThreadsSink();
   test.Submit(ByteTokenizer::kPoison, 3, poisoned);
   test.Submit("abc", 3, healthy);
   EXPECT_EQ(poisoned->WaitEnd().error.code(), StatusCode::kResourceExhausted);
@@ -181,7 +181,7 @@ TEST(LlmEngineThreadsTest, RequestsStartInOrderOfSubmitWithSeveralFrontEndThread
   std::vector<std::shared_ptr<TestSink>> sinks;
   std::vector<uint64_t> ids;
   for (int i = 0; i < 40; ++i) {
-    sinks.push_back(NewSink());
+    sinks.push_back(ThreadsSink());
     // Every fifth takes far longer to encode than those after it.
     ids.push_back(test.Submit(i % 5 == 0 ? ByteTokenizer::kSlow : "quick", 1, sinks.back()));
   }
@@ -200,11 +200,11 @@ TEST(LlmEngineThreadsTest, NobodyFailsWhenBlocksRunOut) {
   std::vector<std::shared_ptr<TestSink>> sinks;
   const auto prompt = [](size_t i) { return std::to_string(i) + "123456789"; };
   for (size_t i = 0; i < 6; ++i) {
-    sinks.push_back(NewSink());
+    sinks.push_back(ThreadsSink());
     test.Submit(prompt(i), 60, sinks.back());
   }
   // All six are encoded once the next one's turn has come, and 8 blocks do not hold them together.
-  auto last = NewSink();
+  auto last = ThreadsSink();
   test.Submit(ByteTokenizer::kHeld, 1, last);
   ASSERT_TRUE(Eventually([&] { return test.control->encoding_gate.waiting() == 1; }));
   test.control->OpenGate();
@@ -235,12 +235,12 @@ TEST(LlmEngineThreadsTest, DrainWaitsForWhatRuns) {
   TestEngine test;
   test.control->step_micros = 500;
   test.Start();
-  auto sink = NewSink();
+  auto sink = ThreadsSink();
   test.Submit("abc", 60, sink);
   EXPECT_TRUE(test.engine->Drain(seconds(60)).ok());
   EXPECT_EQ(sink->Get().ends, 1);
   EXPECT_EQ(sink->Get().finish->reason, FinishReason::kLength);
-  EXPECT_EQ(test.engine->Submit(TextRequest("x"), NewSink()).status().code(),
+  EXPECT_EQ(test.engine->Submit(ThreadsRequest("x"), ThreadsSink()).status().code(),
             StatusCode::kUnavailable);
   EXPECT_FALSE(test.engine->GetHealth().ready);
   EXPECT_TRUE(test.engine->GetHealth().live);
@@ -250,7 +250,7 @@ TEST(LlmEngineThreadsTest, DrainCancelsAtItsDeadline) {
   TestEngine test;
   test.control->step_micros = 5000;
   test.Start();
-  auto sink = NewSink();
+  auto sink = ThreadsSink();
   test.Submit("abc", 4000, sink);
   ASSERT_TRUE(sink->WaitDeltas(1));
   const Status status = test.engine->Drain(milliseconds(20));
@@ -265,7 +265,7 @@ TEST(LlmEngineThreadsTest, DrainSaysHowManyItCancelled) {
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
   for (int i = 0; i < 30; ++i) {
-    sinks.push_back(NewSink());
+    sinks.push_back(ThreadsSink());
     test.Submit(ByteTokenizer::kSlow, 4000, sinks.back());
   }
   EXPECT_THAT(test.engine->Drain(milliseconds(0)).message(), HasSubstr("30 requests"));
@@ -282,7 +282,7 @@ TEST(LlmEngineThreadsTest, DrainEndsWhatRunsWaitsAndIsEncodedAtItsDeadline) {
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
   for (int i = 0; i < 40; ++i) {
-    sinks.push_back(NewSink());
+    sinks.push_back(ThreadsSink());
     test.Submit(i < 20 ? "a text of some length" : ByteTokenizer::kSlow, 100, sinks.back());
   }
   ASSERT_TRUE(sinks[0]->WaitDeltas(20));
@@ -301,7 +301,7 @@ TEST(LlmEngineThreadsTest, TheDestructorEndsEveryRequest) {
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
   for (int i = 0; i < 10; ++i) {
-    sinks.push_back(NewSink());
+    sinks.push_back(ThreadsSink());
     test.Submit(i % 3 == 0 ? ByteTokenizer::kSlow : "abc", 4000, sinks.back());
   }
   ASSERT_TRUE(sinks[0]->WaitDeltas(1));
@@ -331,8 +331,8 @@ TEST(LlmEngineThreadsTest, EverySinkHasOneEndUnderRandomCancels) {
       for (int i = 0; i < kRequests; ++i) {
         mine.push_back(random.Chance(0.2) ? std::make_shared<TestSink>(
                                                 Does::kStop, static_cast<int>(random.Below(20)))
-                                          : NewSink());
-        Request request = TextRequest("some text to echo");
+                                          : ThreadsSink());
+        Request request = ThreadsRequest("some text to echo");
         request.max_tokens = static_cast<int32_t>(random.Between(1, 60));
         if (random.Chance(0.3)) request.stop = {"text"};
         const StatusOr<RequestId> id = test.engine->Submit(request, mine.back());
@@ -372,7 +372,7 @@ TEST(LlmEngineThreadsTest, AFailedDeviceFailsAllAndRefusesMore) {
     std::vector<std::shared_ptr<TestSink>> sinks;
     test.control->CloseGate();
     for (int i = 0; i < 5; ++i) {
-      sinks.push_back(NewSink());
+      sinks.push_back(ThreadsSink());
       test.Submit("abc", 100, sinks.back());
     }
     test.control->OpenGate();
@@ -381,7 +381,7 @@ TEST(LlmEngineThreadsTest, AFailedDeviceFailsAllAndRefusesMore) {
       EXPECT_FALSE(seen.error.ok());
       EXPECT_THAT(seen.error.message(), HasSubstr(throws ? "out of luck" : "fell off the bus"));
     }
-    EXPECT_EQ(test.engine->Submit(TextRequest("x"), NewSink()).status().code(),
+    EXPECT_EQ(test.engine->Submit(ThreadsRequest("x"), ThreadsSink()).status().code(),
               StatusCode::kUnavailable);
     const Health health = test.engine->GetHealth();
     EXPECT_FALSE(health.live);
@@ -394,7 +394,7 @@ TEST(LlmEngineThreadsTest, AFailedDeviceFailsAllAndRefusesMore) {
 TEST(LlmEngineThreadsTest, AStepThatDoesNotEndIsSeen) {
   TestEngine test;
   test.Start();
-  auto sink = NewSink();
+  auto sink = ThreadsSink();
   test.Submit("abc", 3, sink);
   sink->WaitEnd();
   // The sink's end comes out of the step, a moment before the loop says that it is idle.
@@ -404,7 +404,7 @@ TEST(LlmEngineThreadsTest, AStepThatDoesNotEndIsSeen) {
   test.clock.skipped += 100;
   EXPECT_TRUE(test.engine->GetHealth().live) << "an idle engine is no stalled one";
   test.control->CloseGate();
-  sink = NewSink();
+  sink = ThreadsSink();
   test.Submit("abc", 3, sink);
   // The step begins at some moment after Submit; from then on time is skipped until it is seen.
   EXPECT_TRUE(Eventually([&] {
@@ -422,7 +422,7 @@ TEST(LlmEngineThreadsTest, AStepThatDoesNotEndIsSeen) {
 TEST(LlmEngineThreadsTest, AnIdleEngineUsesNoCpu) {
   TestEngine test;
   test.Start();
-  auto sink = NewSink();
+  auto sink = ThreadsSink();
   test.Submit("abc", 3, sink);
   sink->WaitEnd();
   EXPECT_LT(IdleCpuShare(), 0.1);
@@ -434,7 +434,7 @@ TEST(LlmEngineThreadsTest, SubmitReturnsAtOnceHoweverLongThePrompt) {
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
   for (int i = 0; i < 10; ++i) {
-    sinks.push_back(NewSink());
+    sinks.push_back(ThreadsSink());
     test.Submit(ByteTokenizer::kHeld, 1, sinks.back());
   }
   for (const auto& sink : sinks) EXPECT_FALSE(sink->Get().admitted);

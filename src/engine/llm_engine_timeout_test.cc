@@ -17,15 +17,16 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-std::shared_ptr<TestSink> NewSink() { return std::make_shared<TestSink>(); }
+std::shared_ptr<TestSink> TimeoutSink() { return std::make_shared<TestSink>(); }
 
-std::shared_ptr<TestSink> Submit(TestEngine* test, const std::string& text, int32_t max_tokens,
-                                 std::optional<milliseconds> timeout) {
+std::shared_ptr<TestSink> SubmitWithTimeout(TestEngine* test, const std::string& text,
+                                            int32_t max_tokens,
+                                            std::optional<milliseconds> timeout) {
   Request request;
   request.prompt = text;
   request.max_tokens = max_tokens;
   request.timeout = timeout;
-  auto sink = NewSink();
+  auto sink = TimeoutSink();
   EXPECT_TRUE(test->engine->Submit(std::move(request), sink).ok());
   return sink;
 }
@@ -40,9 +41,9 @@ TEST(LlmEngineTimeoutTest, EndsARunningRequestAndAWaitingOne) {
   test.options.max_num_seqs = 1;
   test.control->step_micros = 5000;  // 4,000 tokens take 20 s.
   test.Start();
-  auto running = Submit(&test, "abc", 4000, seconds(1000));
-  auto waiting = Submit(&test, "abc", 4000, seconds(500));
-  auto patient = Submit(&test, "abc", 3, {});
+  auto running = SubmitWithTimeout(&test, "abc", 4000, seconds(1000));
+  auto waiting = SubmitWithTimeout(&test, "abc", 4000, seconds(500));
+  auto patient = SubmitWithTimeout(&test, "abc", 3, {});
   ASSERT_TRUE(running->WaitDeltas(3));
   // Else the front end may refuse it, which counts otherwise.
   ASSERT_TRUE(Eventually([&] { return waiting->Get().admitted; }));
@@ -67,7 +68,7 @@ TEST(LlmEngineTimeoutTest, TheSmallerOfRequestAndEngineCounts) {
     test.options.request_timeout = seconds(engine_smaller ? 100 : 1000);
     test.control->step_micros = 5000;
     test.Start();
-    auto sink = Submit(&test, "abc", 4000, seconds(engine_smaller ? 1000 : 100));
+    auto sink = SubmitWithTimeout(&test, "abc", 4000, seconds(engine_smaller ? 1000 : 100));
     ASSERT_TRUE(sink->WaitDeltas(1));
     test.clock.skipped += 200;
     ExpectTimeout(sink->WaitEnd());
@@ -76,7 +77,7 @@ TEST(LlmEngineTimeoutTest, TheSmallerOfRequestAndEngineCounts) {
   test.options.request_timeout = seconds(100);
   test.control->step_micros = 5000;
   test.Start();
-  auto sink = Submit(&test, "abc", 4000, {});
+  auto sink = SubmitWithTimeout(&test, "abc", 4000, {});
   ASSERT_TRUE(sink->WaitDeltas(1));
   test.clock.skipped += 200;
   ExpectTimeout(sink->WaitEnd());
@@ -85,7 +86,7 @@ TEST(LlmEngineTimeoutTest, TheSmallerOfRequestAndEngineCounts) {
 TEST(LlmEngineTimeoutTest, AnAbsurdTimeoutIsNone) {
   TestEngine test;
   test.Start();
-  auto sink = Submit(&test, "abc", 3, milliseconds::max());
+  auto sink = SubmitWithTimeout(&test, "abc", 3, milliseconds::max());
   EXPECT_EQ(sink->WaitEnd().text, "abc");
 }
 
@@ -94,8 +95,8 @@ TEST(LlmEngineTimeoutTest, EndsWhatWaitsToBeEncodedLongBeforeItsTurn) {
   test.control->encoding_gate.Close();
   test.Start();
   std::vector<std::shared_ptr<TestSink>> held;
-  for (int i = 0; i < 3; ++i) held.push_back(Submit(&test, ByteTokenizer::kHeld, 1, {}));
-  auto sink = Submit(&test, "abc", 1, seconds(100));
+  for (int i = 0; i < 3; ++i) held.push_back(SubmitWithTimeout(&test, ByteTokenizer::kHeld, 1, {}));
+  auto sink = SubmitWithTimeout(&test, "abc", 1, seconds(100));
   test.clock.skipped += 200;
   test.control->encoding_gate.Admit(1);
   ExpectTimeout(sink->WaitEnd());
@@ -108,7 +109,7 @@ TEST(LlmEngineTimeoutTest, EndsWhatWaitsToBeEncodedLongBeforeItsTurn) {
 TEST(LlmEngineTimeoutTest, EndsAPromptWhoseEncodingTakesTooLong) {
   TestEngine test;
   test.Start();
-  auto sink = Submit(&test, ByteTokenizer::kSlow, 1, milliseconds(1));
+  auto sink = SubmitWithTimeout(&test, ByteTokenizer::kSlow, 1, milliseconds(1));
   ExpectTimeout(sink->WaitEnd());
   EXPECT_FALSE(sink->Get().admitted);
 }

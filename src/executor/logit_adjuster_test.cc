@@ -8,11 +8,11 @@
 #include <limits>
 #include <random>
 
+#include "executor/test_values.h"
+
 namespace ropeway {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr int kVocab = 50;
 
 // The definition in logit_adjuster.h, one token after the other, each time counted anew.

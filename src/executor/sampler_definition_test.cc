@@ -10,12 +10,12 @@
 
 #include "base/philox.h"
 #include "executor/sampler.h"
+#include "executor/test_values.h"
 
 namespace ropeway {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr int kVocab = 700;
+constexpr int kDefinitionVocab = 700;
 
 struct Case {
   std::vector<float> logits;
@@ -24,7 +24,7 @@ struct Case {
 };
 
 // Any mix of parameters, each off in half of the cases.
-Case RandomCase(uint32_t seed) {
+Case RandomDefinitionCase(uint32_t seed) {
   std::mt19937 random(seed);
   const auto pick = [&](int below) {
     return static_cast<int>(random() % static_cast<uint32_t>(below));
@@ -34,26 +34,27 @@ Case RandomCase(uint32_t seed) {
   };
   Case c;
   const float width = uniform(1, 25);
-  for (int i = 0; i < kVocab; ++i) {
+  for (int i = 0; i < kDefinitionVocab; ++i) {
     c.logits.push_back(uniform(-width, width));
     if (pick(60) == 0) c.logits.back() = pick(2) == 0 ? -kInf : std::nanf("");
   }
-  for (int i = 1 + pick(200); i > 0; --i) c.ids.push_back(pick(kVocab));
+  for (int i = 1 + pick(200); i > 0; --i) c.ids.push_back(pick(kDefinitionVocab));
   c.spec.prompt_len = pick(static_cast<int>(c.ids.size()));
   c.spec.seed = seed;
   SamplingParams& p = c.spec.params;
   p.temperature = pick(6) == 0 ? 0.0F : uniform(0.2F, 2);
-  if (pick(2) != 0) p.top_k = 1 + pick(kVocab + 10);
+  if (pick(2) != 0) p.top_k = 1 + pick(kDefinitionVocab + 10);
   if (pick(2) != 0) p.typical_p = uniform(0.05F, 1);
   if (pick(2) != 0) p.top_p = uniform(0.05F, 1);
   if (pick(2) != 0) p.min_p = uniform(0, 1) * uniform(0, 1);
   if (pick(2) != 0) p.repetition_penalty = uniform(0.3F, 3);
   if (pick(2) != 0) p.presence_penalty = uniform(-2, 2);
   if (pick(2) != 0) p.frequency_penalty = uniform(-2, 2);
-  if (pick(2) != 0) p.logit_bias = {{pick(kVocab), uniform(-100, 30)}, {pick(kVocab), 5.0F}};
+  if (pick(2) != 0)
+    p.logit_bias = {{pick(kDefinitionVocab), uniform(-100, 30)}, {pick(kDefinitionVocab), 5.0F}};
   if (pick(2) != 0) {
     p.min_tokens = 1000;
-    for (int i = 0; i < 20; ++i) c.spec.end_ids.push_back(pick(kVocab));
+    for (int i = 0; i < 20; ++i) c.spec.end_ids.push_back(pick(kDefinitionVocab));
   }
   c.spec.num_logprobs = 3;
   return c;
@@ -61,8 +62,8 @@ Case RandomCase(uint32_t seed) {
 
 class PlainSampler {
  public:
-  explicit PlainSampler(const Case& c) : params_(c.spec.params), order_(kVocab) {
-    for (TokenId id = 0; id < kVocab; ++id) logits_.push_back(Adjusted(c, id));
+  explicit PlainSampler(const Case& c) : params_(c.spec.params), order_(kDefinitionVocab) {
+    for (TokenId id = 0; id < kDefinitionVocab; ++id) logits_.push_back(Adjusted(c, id));
     std::iota(order_.begin(), order_.end(), 0U);
     std::stable_sort(order_.begin(), order_.end(),
                      [&](size_t a, size_t b) { return logits_[a] > logits_[b]; });
@@ -73,7 +74,7 @@ class PlainSampler {
     for (const double l : logits_) {
       p_.push_back(std::exp((l - logits_[order_[0]]) / double{params_.temperature}));
     }
-    const bool top_k = params_.top_k > 0 && params_.top_k < kVocab;
+    const bool top_k = params_.top_k > 0 && params_.top_k < kDefinitionVocab;
     if (top_k) KeepFirst(order_, static_cast<size_t>(params_.top_k));
     if (params_.typical_p < 1) KeepTypical();
     if (params_.top_p < 1) KeepUntil(order_, double{params_.top_p});
@@ -123,7 +124,7 @@ class PlainSampler {
     const double total = std::accumulate(p_.begin(), p_.end(), 0.0);
     double entropy = 0;
     for (const double p : p_) entropy -= p > 0 ? p / total * std::log(p / total) : 0;
-    std::vector<size_t> order(kVocab);
+    std::vector<size_t> order(kDefinitionVocab);
     std::iota(order.begin(), order.end(), 0U);
     const auto distance = [&](size_t id) { return std::fabs(entropy + std::log(p_[id] / total)); };
     std::stable_sort(order.begin(), order.end(),
@@ -138,10 +139,10 @@ class PlainSampler {
 };
 
 TEST(SamplerDefinitionTest, DrawsWhatAPlainOneDraws) {
-  Sampler sampler(&kReferenceKernels, kVocab);
-  std::vector<int> seen(kVocab);
+  Sampler sampler(&kReferenceKernels, kDefinitionVocab);
+  std::vector<int> seen(kDefinitionVocab);
   for (uint32_t seed = 0; seed < 3000; ++seed) {
-    const Case c = RandomCase(seed);
+    const Case c = RandomDefinitionCase(seed);
     Sampled out;
     const auto position = static_cast<int64_t>(c.ids.size());
     sampler.Sample(c.logits, c.spec, c.ids, position, &out);
@@ -150,15 +151,16 @@ TEST(SamplerDefinitionTest, DrawsWhatAPlainOneDraws) {
     ASSERT_FALSE(out.invalid);
     ++seen[static_cast<size_t>(out.token)];
   }
-  EXPECT_GT(std::count_if(seen.begin(), seen.end(), [](int n) { return n > 0; }), kVocab / 2);
+  EXPECT_GT(std::count_if(seen.begin(), seen.end(), [](int n) { return n > 0; }),
+            kDefinitionVocab / 2);
 }
 
 // Purity: the same inputs, the same outcome, whatever the sampler did before, and on every
 // instruction set to the bit.
 TEST(SamplerDefinitionTest, EveryInstructionSetAndEveryHistoryDrawTheSame) {
-  Sampler used(&kReferenceKernels, kVocab);
+  Sampler used(&kReferenceKernels, kDefinitionVocab);
   for (uint32_t seed = 0; seed < 400; ++seed) {
-    const Case c = RandomCase(seed);
+    const Case c = RandomDefinitionCase(seed);
     const auto position = static_cast<int64_t>(c.ids.size());
     Sampled expected;
     expected.top_logprobs.resize(3);
@@ -168,7 +170,7 @@ TEST(SamplerDefinitionTest, EveryInstructionSetAndEveryHistoryDrawTheSame) {
       if (kernels == nullptr) continue;  // The kernels' own tests say what this machine lacks.
       Sampled out;
       out.top_logprobs.resize(3);
-      Sampler(kernels, kVocab).Sample(c.logits, c.spec, c.ids, position, &out);
+      Sampler(kernels, kDefinitionVocab).Sample(c.logits, c.spec, c.ids, position, &out);
       ASSERT_EQ(out.token, expected.token) << name << ", seed " << seed;
       if (std::isnan(expected.logprob)) {  // A NaN's bits are not defined.
         ASSERT_TRUE(std::isnan(out.logprob));

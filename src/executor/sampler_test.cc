@@ -8,12 +8,10 @@
 #include <numeric>
 
 #include "base/philox.h"
+#include "executor/test_values.h"
 
 namespace ropeway {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 SampleSpec Spec(float temperature, int32_t top_k = 0, float top_p = 1.0F, float min_p = 0.0F,
                 uint64_t seed = 7) {

@@ -15,7 +15,7 @@ Vector WeightRow(const Matrix& m, int row) {
   return {floats.begin(), floats.end()};
 }
 
-Rows Weights(const Matrix& m) {
+Rows OracleWeights(const Matrix& m) {
   Rows rows;
   for (int row = 0; row < m.n; ++row) rows.push_back(WeightRow(m, row));
   return rows;
@@ -69,13 +69,13 @@ Vector Attend(const double* q, const Rows& keys, const Rows& values, size_t offs
 
 struct Layer {
   explicit Layer(const LlamaLayer& l)
-      : q(Weights(l.q)),
-        k(Weights(l.k)),
-        v(Weights(l.v)),
-        o(Weights(l.o)),
-        gate(Weights(l.gate)),
-        up(Weights(l.up)),
-        down(Weights(l.down)),
+      : q(OracleWeights(l.q)),
+        k(OracleWeights(l.k)),
+        v(OracleWeights(l.v)),
+        o(OracleWeights(l.o)),
+        gate(OracleWeights(l.gate)),
+        up(OracleWeights(l.up)),
+        down(OracleWeights(l.down)),
         attention_norm(l.attention_norm),
         ffn_norm(l.ffn_norm) {}
 
@@ -120,7 +120,7 @@ std::vector<std::vector<double>> OracleLogits(const Model& model,
                                               const std::vector<TokenId>& tokens) {
   const LlamaConfig& config = model.config();
   std::vector<Layer> layers(model.layers().begin(), model.layers().end());
-  const Rows output = Weights(model.output());
+  const Rows output = OracleWeights(model.output());
   Rows logits;
   for (size_t position = 0; position < tokens.size(); ++position) {
     Vector x = WeightRow(model.token_embedding(), tokens[position]);

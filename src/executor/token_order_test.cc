@@ -7,11 +7,10 @@
 #include <numeric>
 #include <random>
 
+#include "executor/test_values.h"
+
 namespace ropeway {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<TokenId> PlainOrder(const std::vector<float>& keys) {
   std::vector<TokenId> ids(keys.size());

@@ -9,7 +9,7 @@
 namespace ropeway {
 namespace {
 
-constexpr size_t kFirstSorted = 64;
+constexpr size_t kFirstSortedTokens = 64;
 
 }  // namespace
 
@@ -38,7 +38,8 @@ void TypicalFilter::Apply(std::span<const float> logits, float max, float temper
   double sum = 0;
   size_t kept = 0;
   while (kept < left && (kept == 0 || sum < enough)) {
-    if (kept >= order_.sorted()) order_.Ensure(std::min(left, std::max(kFirstSorted, kept * 2)));
+    if (kept >= order_.sorted())
+      order_.Ensure(std::min(left, std::max(kFirstSortedTokens, kept * 2)));
     sum += double{weights[static_cast<size_t>(order_[kept++].id)]};
   }
   order_.KeepWeights(kept, keys_, weights);

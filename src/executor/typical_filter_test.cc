@@ -9,10 +9,10 @@
 #include <random>
 #include <set>
 
+#include "executor/test_values.h"
+
 namespace ropeway {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 std::vector<float> Weights(const std::vector<float>& logits, float temperature) {
   const float max = *std::max_element(logits.begin(), logits.end());

@@ -9,7 +9,7 @@
 namespace ropeway::testing {
 namespace {
 
-struct Problem {
+struct MatMulProblem {
   WeightType type;
   int n;
   int k;
@@ -17,7 +17,7 @@ struct Problem {
   Values values;
 };
 
-std::vector<float> Activations(const Problem& problem, Rng& rng) {
+std::vector<float> Activations(const MatMulProblem& problem, Rng& rng) {
   std::vector<float> x(static_cast<size_t>(problem.rows) * static_cast<size_t>(problem.k));
   for (float& value : x) value = Activation(problem.values, rng);
   if (problem.values == Values::kExtreme && problem.rows > 1) {
@@ -27,7 +27,7 @@ std::vector<float> Activations(const Problem& problem, Rng& rng) {
   return x;
 }
 
-std::vector<std::byte> PackAll(const Kernels& kernels, const Problem& problem, const float* x,
+std::vector<std::byte> PackAll(const Kernels& kernels, const MatMulProblem& problem, const float* x,
                                int rows) {
   std::vector<std::byte> packed(PackedRowsBytes(problem.type, rows, problem.k), std::byte{0x5A});
   kernels.pack_rows(problem.type, x, problem.k, 0, rows, problem.k, packed.data());
@@ -43,7 +43,7 @@ std::vector<float> Multiply(const Kernels& kernels, const Matrix& w,
 
 class MatMulTest : public TableTest {
  protected:
-  void Check(const Problem& problem) {
+  void Check(const MatMulProblem& problem) {
     SCOPED_TRACE(std::string(WeightTypeName(problem.type)) + " n " + std::to_string(problem.n) +
                  " k " + std::to_string(problem.k) + " rows " + std::to_string(problem.rows) +
                  " values " + std::to_string(static_cast<int>(problem.values)));
@@ -134,7 +134,7 @@ TEST_P(MatMulTest, EqualsReferenceForTheLargestSums) {
         }
         AlignedBytes panels(MatrixBytes(type, 20, 96));
         const Matrix w = Pack(type, 20, 96, rows, &panels);
-        const Problem problem = {type, 20, 96, 13, Values::kNormal};
+        const MatMulProblem problem = {type, 20, 96, 13, Values::kNormal};
         const std::vector<float> x(13 * 96, sign * 127.0F);
         const auto expected =
             Multiply(reference_, w, PackAll(reference_, problem, x.data(), 13), 13);
@@ -155,7 +155,7 @@ TEST_P(MatMulTest, EqualsReferenceForTheLargestSums) {
 TEST_P(MatMulTest, RowsAreAlone) {
   for (const WeightType type : kAllWeightTypes) {
     Rng rng(5);
-    const Problem problem = {type, 150, 288, 33, Values::kNormal};
+    const MatMulProblem problem = {type, 150, 288, 33, Values::kNormal};
     AlignedBytes panels(MatrixBytes(type, problem.n, problem.k));
     const Matrix w = Pack(type, problem.n, problem.k,
                           RandomRows(type, problem.n, problem.k, Values::kNormal, rng), &panels);
@@ -180,7 +180,7 @@ TEST_P(MatMulTest, WritesOnlyItsPanelsAndRows) {
   for (const WeightType type : kAllWeightTypes) {
     Rng rng(6);
     for (const int rows : {1, 3, 6, 17, 29}) {
-      const Problem problem = {type, 90, 64, rows, Values::kNormal};
+      const MatMulProblem problem = {type, 90, 64, rows, Values::kNormal};
       AlignedBytes panels(MatrixBytes(type, problem.n, problem.k));
       const Matrix w = Pack(type, problem.n, problem.k,
                             RandomRows(type, problem.n, problem.k, Values::kNormal, rng), &panels);
@@ -212,7 +212,7 @@ TEST_P(MatMulTest, WritesOnlyItsPanelsAndRows) {
 TEST_P(MatMulTest, PacksInPiecesAsAtOnce) {
   for (const WeightType type : kAllWeightTypes) {
     Rng rng(7);
-    const Problem problem = {type, 0, 96, 19, Values::kNormal};
+    const MatMulProblem problem = {type, 0, 96, 19, Values::kNormal};
     const std::vector<float> x = Activations(problem, rng);
     const auto at_once = PackAll(*kernels_, problem, x.data(), problem.rows);
     std::vector<std::byte> packed(at_once.size());
@@ -229,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(Tables, MatMulTest, ::testing::Values("avx2", "avx512vn
 // Relative root mean square error of the reference against exact products.
 double ErrorAgainstDouble(WeightType type) {
   Rng rng(8);
-  const Problem problem = {type, 64, 576, 9, Values::kNormal};
+  const MatMulProblem problem = {type, 64, 576, 9, Values::kNormal};
   AlignedBytes panels(MatrixBytes(type, problem.n, problem.k));
   const Matrix w = Pack(type, problem.n, problem.k,
                         RandomRows(type, problem.n, problem.k, Values::kNormal, rng), &panels);

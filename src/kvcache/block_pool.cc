@@ -7,7 +7,7 @@
 namespace ropeway {
 namespace {
 
-Status Broken(BlockId block, const char* what) {
+Status BrokenPool(BlockId block, const char* what) {
   return {StatusCode::kInternal, "KV block " + std::to_string(block) + " " + what};
 }
 
@@ -114,26 +114,27 @@ void BlockPool::Unclaim(BlockId block) {
 Status BlockPool::CheckIntegrity() const {
   std::vector<uint8_t> on_free(references_.size(), 0);
   for (const BlockId block : free_) {
-    if (on_free[Index(block)]++ != 0) return Broken(block, "is on the free list twice");
+    if (on_free[Index(block)]++ != 0) return BrokenPool(block, "is on the free list twice");
   }
   int32_t held = 0;
   for (BlockId block = 0; block < num_blocks(); ++block) {
     const int32_t references = references_[Index(block)];
-    if (references < 0) return Broken(block, "has a negative reference count");
+    if (references < 0) return BrokenPool(block, "has a negative reference count");
     if (references > 0) ++held;
     const bool free = references == 0 && !named(block);
     const bool cached = references == 0 && named(block);
     if (free != (on_free[Index(block)] != 0)) {
-      return Broken(
+      return BrokenPool(
           block, free ? "is nobody's and not on the free list" : "is on the free list and in use");
     }
-    if (cached != queue_.queued(block)) return Broken(block, "is cached and not queued, or queued");
+    if (cached != queue_.queued(block))
+      return BrokenPool(block, "is cached and not queued, or queued");
     if (named(block) && Find(names_[Index(block)]) != block) {
-      return Broken(block, "is not found under its name");
+      return BrokenPool(block, "is not found under its name");
     }
-    if (cached && pending(block)) return Broken(block, "is cached and was never computed");
+    if (cached && pending(block)) return BrokenPool(block, "is cached and was never computed");
     if (claims_[Index(block)] < 0 || (claims_[Index(block)] > 0 && (free || pending(block)))) {
-      return Broken(block, "has a claim and nothing to be claimed");
+      return BrokenPool(block, "has a claim and nothing to be claimed");
     }
   }
   if (held != num_held_ || num_free() + num_held() + num_cached() != num_blocks()) {

@@ -7,13 +7,13 @@
 namespace ropeway {
 namespace {
 
-using Bytes = std::vector<std::byte>;
+using BlockBytes = std::vector<std::byte>;
 
 TEST(DiskReads, ComeInOrder) {
   DiskReads reads;
   reads.Begin(7, {TestName(1), TestName(2)});
   reads.Begin(8, {TestName(3)});
-  for (int i = 0; i < 3; ++i) reads.Deliver(reads.Next().get(), Bytes(10));
+  for (int i = 0; i < 3; ++i) reads.Deliver(reads.Next().get(), BlockBytes(10));
   EXPECT_EQ(reads.Next(), nullptr);
   EXPECT_EQ(reads.bytes(), 30U);
   std::vector<KvRead> taken = reads.Take(2);
@@ -31,7 +31,7 @@ TEST(DiskReads, ComeInOrder) {
 TEST(DiskReads, ABlockThatCannotBeHadEndsTheRead) {
   DiskReads reads;
   reads.Begin(7, {TestName(1), TestName(2), TestName(3)});
-  reads.Deliver(reads.Next().get(), Bytes(10));
+  reads.Deliver(reads.Next().get(), BlockBytes(10));
   reads.Deliver(reads.Next().get(), {});
   EXPECT_EQ(reads.Next(), nullptr);
   const std::vector<KvRead> taken = reads.Take(9);
@@ -45,14 +45,14 @@ TEST(DiskReads, NothingComesOfACancelledOne) {
   reads.Begin(7, {TestName(1), TestName(2)});
   reads.Begin(8, {TestName(3)});
   const std::shared_ptr<DiskReads::Job> under_way = reads.Next();
-  reads.Deliver(under_way.get(), Bytes(10));
+  reads.Deliver(under_way.get(), BlockBytes(10));
   reads.Cancel(7);
   reads.Begin(7, {TestName(4)});  // The ticket may be used again at once.
-  reads.Deliver(under_way.get(), Bytes(10));
+  reads.Deliver(under_way.get(), BlockBytes(10));
   EXPECT_FALSE(reads.any());
   EXPECT_EQ(reads.bytes(), 0U);
-  reads.Deliver(reads.Next().get(), Bytes(1));
-  reads.Deliver(reads.Next().get(), Bytes(2));
+  reads.Deliver(reads.Next().get(), BlockBytes(1));
+  reads.Deliver(reads.Next().get(), BlockBytes(2));
   const std::vector<KvRead> taken = reads.Take(9);
   ASSERT_EQ(taken.size(), 2U);
   EXPECT_EQ(taken[0].ticket, 8U);
@@ -64,7 +64,7 @@ TEST(DiskReads, AllEnd) {
   DiskReads reads;
   reads.Begin(7, {TestName(1), TestName(2)});
   reads.Begin(8, {TestName(3)});
-  reads.Deliver(reads.Next().get(), Bytes(10));
+  reads.Deliver(reads.Next().get(), BlockBytes(10));
   reads.EndAll();
   const std::vector<KvRead> taken = reads.Take(9);
   ASSERT_EQ(taken.size(), 3U);

@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr Limits kLimits = {.int8_ops = 800e9, .f32_ops = 200e9, .bytes = 40e9};
+constexpr Limits kResultLimits = {.int8_ops = 800e9, .f32_ops = 200e9, .bytes = 40e9};
 
 Timing Took(double seconds) { return {seconds, seconds * 0.9, seconds * 1.2, 9, 10}; }
 
@@ -31,7 +31,7 @@ MatMulResult Product(const std::string& label, int n, int count, bool logits, in
   result.conditions = {68, 36e9};
   result.timing = Took(seconds);
   result.work = MatMulBench::WorkOf(result.shape, rows);
-  result.reached = Compare(result.work, seconds, kLimits);
+  result.reached = Compare(result.work, seconds, kResultLimits);
   return result;
 }
 
@@ -39,7 +39,7 @@ MatMulResult Product(const std::string& label, int n, int count, bool logits, in
 Results Example() {
   Results results;
   results.setting = {"a CPU, fast", "avx2", "a model, small", 2, true};
-  results.limits = kLimits;
+  results.limits = kResultLimits;
   results.peaks = {{"int8", "avx2", 1, 400e6, Took(1e-3), 65},
                    {"int8", "avx2", 2, 800e6, Took(1e-3), 64},
                    {"sweep", "avx2", 2, 80e6, Took(2e-3), 70}};

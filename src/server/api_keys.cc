@@ -131,7 +131,7 @@ std::string ReadText(const toml::node& node, std::string_view field, std::string
   return "";
 }
 
-std::string ReadPriority(const toml::node& node, std::string_view field, Priority* out) {
+std::string ReadKeyPriority(const toml::node& node, std::string_view field, Priority* out) {
   const auto* text = node.as_string();
   for (const Priority priority : {Priority::kHigh, Priority::kMedium, Priority::kLow}) {
     if (text == nullptr || text->get() != PriorityName(priority)) continue;
@@ -167,8 +167,8 @@ std::string ReadField(const toml::node& node, std::string_view field, ApiKey* en
     if (fault.empty() && entry->cache_scope.empty()) fault = "'cache_scope' " + NameFault("");
     return fault;
   }
-  if (field == "priority") return ReadPriority(node, field, &entry->priority);
-  if (field == "priority_ceiling") return ReadPriority(node, field, &entry->priority_ceiling);
+  if (field == "priority") return ReadKeyPriority(node, field, &entry->priority);
+  if (field == "priority_ceiling") return ReadKeyPriority(node, field, &entry->priority_ceiling);
   if (field == "weight") return ReadWeight(node, field, &entry->weight);
   if (field == "max_concurrent_requests") {
     return ReadCount(node, field, kMaxKeyRequests, &entry->max_concurrent_requests);

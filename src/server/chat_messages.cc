@@ -66,8 +66,8 @@ Status CheckOtherField(const std::string& name, const json& value, const std::st
   return UnknownField(path);
 }
 
-Status ReadField(const std::string& name, const json& value, const std::string& at,
-                 ChatMessage* message) {
+Status ReadMessageField(const std::string& name, const json& value, const std::string& at,
+                        ChatMessage* message) {
   if (name == "role" || name == "content") return {};  // Read beforehand.
   const std::string path = at + "." + ShownName(name);
   std::string* text = nullptr;
@@ -104,7 +104,7 @@ StatusOr<ChatMessage> ReadMessage(const json& value, const std::string& at) {
   if (!content.ok()) return content.status();
   ChatMessage message{*std::move(role), *std::move(content)};
   for (const auto& [name, field] : value.items()) {
-    Status status = ReadField(name, field, at, &message);
+    Status status = ReadMessageField(name, field, at, &message);
     if (!status.ok()) return status;
   }
   Status status = CheckMessage(message, at);

@@ -10,7 +10,7 @@ CollectorSink::CollectorSink(bool keep_tokens, WakeFn wake)
 
 namespace {
 
-void Append(std::vector<OutputToken> tokens, std::vector<OutputToken>* to) {
+void AppendOutput(std::vector<OutputToken> tokens, std::vector<OutputToken>* to) {
   if (to->empty()) {
     *to = std::move(tokens);
   } else {
@@ -25,8 +25,8 @@ bool CollectorSink::Keep(Delta delta, std::vector<Delta>* pending) {
   if (pending->empty()) pending->emplace_back();
   Delta& all = pending->back();
   all.text += delta.text;
-  Append(std::move(delta.prompt_tokens), &all.prompt_tokens);
-  if (keep_tokens_) Append(std::move(delta.tokens), &all.tokens);
+  AppendOutput(std::move(delta.prompt_tokens), &all.prompt_tokens);
+  if (keep_tokens_) AppendOutput(std::move(delta.tokens), &all.tokens);
   return true;
 }
 

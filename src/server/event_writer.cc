@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kNull = "null";
 
-std::string Dump(const Json& json) {
+std::string DumpPart(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -129,7 +129,7 @@ std::string EventWriter::Echo(size_t choice) {
                                         std::min<uint64_t>(begin, token.text_offset));
       },
       &lists);
-  return TextChunk(choice, text, Dump(lists));
+  return TextChunk(choice, text, DumpPart(lists));
 }
 
 std::string EventWriter::Delta(size_t choice, ropeway::Delta delta) {
@@ -140,7 +140,7 @@ std::string EventWriter::Delta(size_t choice, ropeway::Delta delta) {
   std::string out;
   if (state.echo_due) out = Echo(choice);
   if (!head_.logprobs) return TextChunk(choice, delta.text, kNull);
-  if (head_.chat) return TextChunk(choice, delta.text, Dump(ChatLogprobs(delta.tokens)));
+  if (head_.chat) return TextChunk(choice, delta.text, DumpPart(ChatLogprobs(delta.tokens)));
   state.offsets.Append(delta.text);
   Json lists = EmptyCompletionLogprobs();
   AppendCompletionLogprobs(
@@ -149,7 +149,7 @@ std::string EventWriter::Delta(size_t choice, ropeway::Delta delta) {
         return state.offsets.Characters(state.echo_bytes + token.text_offset);
       },
       &lists);
-  return out + TextChunk(choice, delta.text, Dump(lists));
+  return out + TextChunk(choice, delta.text, DumpPart(lists));
 }
 
 std::string EventWriter::End(size_t choice, const Finish& finish) {

@@ -18,9 +18,9 @@ namespace {
 
 using nlohmann::json;
 
-AnswerHead Head(bool chat) { return HeadOf(chat, "served"); }
+AnswerHead ResponseHead(bool chat) { return HeadOf(chat, "served"); }
 
-Finish Ended(FinishReason reason) {
+Finish EndedChoice(FinishReason reason) {
   return EndedWith(reason, std::numeric_limits<uint64_t>::max());
 }
 
@@ -30,12 +30,12 @@ json Answer(const AnswerHead& head, ChoiceOutput choice) {
 }
 
 ChoiceOutput Choice(const std::string& text, std::vector<OutputToken> tokens = {}) {
-  return {text, std::move(tokens), {}, Ended(FinishReason::kStop)};
+  return {text, std::move(tokens), {}, EndedChoice(FinishReason::kStop)};
 }
 
 TEST(AnswerJson, TheTierIsShownWhereItWasAskedFor) {
-  EXPECT_FALSE(Answer(Head(true), Choice("a")).contains("service_tier"));
-  AnswerHead head = Head(true);
+  EXPECT_FALSE(Answer(ResponseHead(true), Choice("a")).contains("service_tier"));
+  AnswerHead head = ResponseHead(true);
   head.service_tier = ServiceTierName(Priority::kLow);
   EXPECT_EQ(Answer(head, Choice("a"))["service_tier"], "flex");
   EXPECT_STREQ(ServiceTierName(Priority::kHigh), "priority");
@@ -49,13 +49,13 @@ TEST(AnswerJson, Completion) {
           "usage":{"prompt_tokens":10,"completion_tokens":4,"total_tokens":14,
                    "prompt_tokens_details":{"cached_tokens":2}},
           "ropeway":{"batch_num":9,"seed":18446744073709551615,"batch":3,"batch_size":2}})");
-  EXPECT_EQ(Answer(Head(false), Choice("hello")), expected);
+  EXPECT_EQ(Answer(ResponseHead(false), Choice("hello")), expected);
 }
 
 TEST(AnswerJson, Chat) {
   ChoiceOutput choice = Choice("hello");
   choice.finish.reason = FinishReason::kLength;
-  json answer = Answer(Head(true), choice);
+  json answer = Answer(ResponseHead(true), choice);
   EXPECT_EQ(answer["object"], "chat.completion");
   EXPECT_EQ(answer["choices"][0]["message"],
             json::parse(R"({"role":"assistant","content":"hello","refusal":null})"));
@@ -63,7 +63,7 @@ TEST(AnswerJson, Chat) {
 }
 
 TEST(AnswerJson, ManyChoicesAndTheirUsage) {
-  AnswerHead head = Head(false);
+  AnswerHead head = ResponseHead(false);
   head.n = 2;
   std::vector<ChoiceOutput> choices = {Choice("a"), Choice("b"), Choice("c"), Choice("d")};
   choices[2].finish.usage.prompt_tokens = 100;
@@ -83,22 +83,22 @@ TEST(AnswerJson, ManyChoicesAndTheirUsage) {
 TEST(AnswerJson, NoTokenHasNoBatch) {
   ChoiceOutput choice = Choice("");
   choice.finish.usage.completion_tokens = 0;
-  EXPECT_EQ(Answer(Head(false), choice)["ropeway"]["batch_num"], nullptr);
-  EXPECT_EQ(Answer(Head(false), choice)["ropeway"]["batch"], 3);  // It started.
+  EXPECT_EQ(Answer(ResponseHead(false), choice)["ropeway"]["batch_num"], nullptr);
+  EXPECT_EQ(Answer(ResponseHead(false), choice)["ropeway"]["batch"], 3);  // It started.
   choice.finish.batch_num = 0;
-  EXPECT_EQ(Answer(Head(false), choice)["ropeway"]["batch"], nullptr);
-  EXPECT_EQ(Answer(Head(false), choice)["ropeway"]["batch_size"], nullptr);
+  EXPECT_EQ(Answer(ResponseHead(false), choice)["ropeway"]["batch"], nullptr);
+  EXPECT_EQ(Answer(ResponseHead(false), choice)["ropeway"]["batch_size"], nullptr);
 }
 
 TEST(AnswerJson, TextIsEscaped) {
   std::string text =
       "quote \" slash \\ newline \n \x01 \x7f caf\xc3\xa9 \xf0\x9f\x98\x80 \xe2\x80\xa8";
   text.push_back('\0');
-  EXPECT_EQ(Answer(Head(false), Choice(text))["choices"][0]["text"], text);
+  EXPECT_EQ(Answer(ResponseHead(false), Choice(text))["choices"][0]["text"], text);
 }
 
 TEST(AnswerJson, CompletionLogprobs) {
-  AnswerHead head = Head(false);
+  AnswerHead head = ResponseHead(false);
   head.logprobs = true;
   // "é" in two tokens, then "x" which begins at byte 2, the character 1.
   OutputToken first = Token("\xc3", 0, -0.25F);
@@ -126,7 +126,7 @@ ChoiceOutput Echoed() {
 }
 
 TEST(AnswerJson, EchoComesFirst) {
-  AnswerHead head = Head(false);
+  AnswerHead head = ResponseHead(false);
   head.echo = {"\xc3\xa9!"};
   EXPECT_EQ(Answer(head, Choice("x"))["choices"][0]["text"], "\xc3\xa9!x");
   EXPECT_EQ(Answer(head, Choice("x"))["choices"][0]["logprobs"], nullptr);
@@ -142,7 +142,7 @@ TEST(AnswerJson, EchoComesFirst) {
 }
 
 TEST(AnswerJson, EachPromptsChoicesShowItsText) {
-  AnswerHead head = Head(false);
+  AnswerHead head = ResponseHead(false);
   head.n = 2;
   head.echo = {"p", "q"};
   const json answer =
@@ -160,7 +160,7 @@ TEST(AnswerJson, PromptLogprobsAsInVllm) {
   ChoiceOutput choice = Echoed();
   choice.prompt_tokens[1].id = 4;
   choice.prompt_tokens[2].id = 5;
-  AnswerHead head = Head(false);
+  AnswerHead head = ResponseHead(false);
   head.prompt_logprobs = true;
   EXPECT_EQ(Answer(head, choice)["choices"][0]["prompt_logprobs"], expected);
   head.chat = true;
@@ -179,7 +179,7 @@ TEST(PromptTextBegin, IsAfterWhatTheVocabularyAdds) {
 }
 
 TEST(AnswerJson, ChatLogprobs) {
-  AnswerHead head = Head(true);
+  AnswerHead head = ResponseHead(true);
   head.logprobs = true;
   OutputToken token = Token("\xe2\x96", 0, -std::numeric_limits<float>::infinity());
   token.top_logprobs = {{1, -0.5F}};
@@ -193,7 +193,7 @@ TEST(AnswerJson, ChatLogprobs) {
 }
 
 TEST(AnswerJson, LogprobBitsSurvive) {
-  AnswerHead head = Head(false);
+  AnswerHead head = ResponseHead(false);
   head.logprobs = true;
   for (float logprob : {-0.1F, -1.1754944e-38F, -13.7000017F, -0.0F, -3.4e38F}) {
     json answer = Answer(head, Choice("a", {Token("a", 0, logprob)}));

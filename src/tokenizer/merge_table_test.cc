@@ -8,10 +8,10 @@
 namespace ropeway {
 namespace {
 
-using Ids = std::vector<TokenId>;
+using MergedIds = std::vector<TokenId>;
 
 // Always the lowest rank, the leftmost of equals: as the definition says.
-void MergeNaively(const std::vector<Merge>& merges, Ids& ids) {
+void MergeNaively(const std::vector<Merge>& merges, MergedIds& ids) {
   while (true) {
     size_t best_rank = merges.size();
     size_t best_at = 0;
@@ -44,9 +44,9 @@ TEST(MergeTableTest, AgreesWithTheDefinitionAtAnyLength) {
       if (!known) merges.push_back(merge), ++next;
     }
     const MergeTable table(merges);
-    Ids ids(random() % 120);
+    MergedIds ids(random() % 120);
     for (TokenId& id : ids) id = static_cast<TokenId>(random() % 3);
-    Ids expected = ids;
+    MergedIds expected = ids;
     MergeNaively(merges, expected);
     table.Apply(ids);
     ASSERT_EQ(ids, expected);
@@ -54,10 +54,10 @@ TEST(MergeTableTest, AgreesWithTheDefinitionAtAnyLength) {
 }
 
 TEST(MergeTableTest, AnEmptyTableMergesNothing) {
-  Ids ids(100, 0);
+  MergedIds ids(100, 0);
   MergeTable({}).Apply(ids);
-  EXPECT_EQ(ids, Ids(100, 0));
-  Ids none;
+  EXPECT_EQ(ids, MergedIds(100, 0));
+  MergedIds none;
   MergeTable({}).Apply(none);
   EXPECT_TRUE(none.empty());
 }

@@ -18,21 +18,21 @@ std::string Join(const std::vector<std::string_view>& pieces) {
   return text;
 }
 
-SplitPattern Make(const std::string& expression, SplitPattern::Limits limits = {}) {
+SplitPattern MakePattern(const std::string& expression, SplitPattern::Limits limits = {}) {
   StatusOr<SplitPattern> pattern = SplitPattern::Create(expression, limits);
   EXPECT_TRUE(pattern.ok()) << pattern.status().message();
   return *std::move(pattern);
 }
 
 TEST(SplitPatternTest, MatchesAndWhatLiesBetweenThemArePieces) {
-  const SplitPattern pattern = Make("[0-9]+");
+  const SplitPattern pattern = MakePattern("[0-9]+");
   std::vector<std::string_view> pieces;
   pattern.Split({"ab12", "3c", ""}, pieces);
   EXPECT_EQ(pieces, (std::vector<std::string_view>{"ab", "12", "3", "c"}));
 }
 
 TEST(SplitPatternTest, EachTextEndsForItself) {
-  const SplitPattern pattern = Make(R"(\s+(?!\S)|.)");
+  const SplitPattern pattern = MakePattern(R"(\s+(?!\S)|.)");
   std::vector<std::string_view> together;
   pattern.Split({"  1"}, together);
   EXPECT_EQ(together, (std::vector<std::string_view>{" ", " ", "1"}));
@@ -48,7 +48,7 @@ TEST(SplitPatternTest, AWrongPatternIsRefused) {
 }
 
 TEST(SplitPatternTest, AFullStackIsFollowedByALargerOne) {
-  const SplitPattern pattern = Make(kDeep, {.jit_stack_bytes = size_t{64} << 20U});
+  const SplitPattern pattern = MakePattern(kDeep, {.jit_stack_bytes = size_t{64} << 20U});
   const std::string text = std::string(20'000, 'a') + "c";
   std::vector<std::string_view> pieces;
   const SplitPattern::Detours detours = pattern.Split({text}, pieces);
@@ -58,7 +58,7 @@ TEST(SplitPatternTest, AFullStackIsFollowedByALargerOne) {
 }
 
 TEST(SplitPatternTest, AStackThatCannotGrowIsFollowedByTheInterpreter) {
-  const SplitPattern pattern = Make(kDeep, {.jit_stack_bytes = size_t{32} << 10U});
+  const SplitPattern pattern = MakePattern(kDeep, {.jit_stack_bytes = size_t{32} << 10U});
   const std::string text = std::string(20'000, 'a') + "c";
   std::vector<std::string_view> pieces;
   const SplitPattern::Detours detours = pattern.Split({text}, pieces);
@@ -68,9 +68,9 @@ TEST(SplitPatternTest, AStackThatCannotGrowIsFollowedByTheInterpreter) {
 }
 
 TEST(SplitPatternTest, WhatNoMatcherCanEndIsCutAtWholeCharacters) {
-  const SplitPattern pattern =
-      Make(R"((?:(ä)|(b))+c|.)",
-           {.jit_stack_bytes = size_t{32} << 10U, .heap_limit_kib = 64, .match_limit = 100'000});
+  const SplitPattern pattern = MakePattern(
+      R"((?:(ä)|(b))+c|.)",
+      {.jit_stack_bytes = size_t{32} << 10U, .heap_limit_kib = 64, .match_limit = 100'000});
   std::string text = "b";
   for (int i = 0; i < 20'000; ++i) text += "ä";
   text += "c";
@@ -86,7 +86,7 @@ TEST(SplitPatternTest, WhatNoMatcherCanEndIsCutAtWholeCharacters) {
 }
 
 TEST(SplitPatternTest, AMatchThatTakesTooLongIsCut) {
-  const SplitPattern pattern = Make("(?:(?:x+)+)+y|.", {.match_limit = 10'000});
+  const SplitPattern pattern = MakePattern("(?:(?:x+)+)+y|.", {.match_limit = 10'000});
   const std::string text(5000, 'x');
   std::vector<std::string_view> pieces;
   const SplitPattern::Detours detours = pattern.Split({text}, pieces);
