@@ -14,6 +14,7 @@ import sys
 # include/ropeway. An entry with a slash opens one header only.
 ALLOWED = {
     "base": [],
+    "net": ["base"],
     "core": ["base"],
     "tokenizer": ["base"],
     "kernels": ["base"],
@@ -25,15 +26,15 @@ ALLOWED = {
     "store": ["base", "core"],
     "engine": ["base", "core", "tokenizer", "kernels", "model", "kvcache", "policy", "scheduler",
                "executor", "store"],
-    "gateway": ["base", "core", "policy", "store", "engine/backend.h"],
-    "server": ["base", "core", "store", "engine/backend.h"],
+    "gateway": ["base", "core", "net", "policy", "store", "engine/backend.h"],
+    "server": ["base", "core", "net", "store", "engine/backend.h"],
     "flags": ["base"],
-    "bench": ["base", "flags"],
+    "bench": ["base", "flags", "net"],
     "roofline": ["base", "kernels", "model"],
     "replay": ["base", "core", "kvcache", "policy", "scheduler", "executor", "engine"],
     "cli": ["base", "core", "tokenizer", "kernels", "model", "kvcache", "policy", "scheduler",
-            "executor", "store", "engine", "gateway", "server", "flags", "bench", "roofline",
-            "replay"],
+            "executor", "store", "engine", "net", "gateway", "server", "flags", "bench",
+            "roofline", "replay"],
 }
 PUBLIC = "include"  # include/ropeway: open to every room, includes none.
 WIRING = "main"  # src/main.cc: the only program file that may include every room.

@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "bench/bench_serve_command.h"
-#include "bench/test_fake_server.h"
+#include "net/test_fake_server.h"
 
 namespace ropeway {
 namespace {
@@ -267,12 +267,12 @@ TEST_F(BenchServeTest, ExitsWithOneOnlyIfAllFailed) {
 }
 
 TEST_F(BenchServeTest, RefusesBadInputInOneSentence) {
-  const NobodysPort nobody;
+  const ClosedPort closed;
   const FakeServer server(WellBehaved);
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--users", "-3"}, "ropeway: --users must be"},
       {{"--base-url", "localhost:80"}, "ropeway: --base-url must be"},
-      {{"--base-url", nobody.url()}, "does not say which model is served (Connection refused)"},
+      {{"--base-url", closed.url()}, "does not say which model is served (Connection refused)"},
       {{"--base-url", server.url(), "--dataset", "no/such"}, "'no/such' cannot be read."},
       {{"--csv", "no/such/folder/x.csv"}, "'no/such/folder/x.csv' cannot be written."},
       {{"--base-url", server.url(), "--endpoint", "chat", "--input-tokens", "4"},

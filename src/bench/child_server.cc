@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "bench/http_client.h"
+#include "net/http_client.h"
 
 namespace ropeway {
 namespace {

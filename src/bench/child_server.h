@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/base_url.h"
+#include "net/base_url.h"
 #include "ropeway/status.h"
 
 namespace ropeway {

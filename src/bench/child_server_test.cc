@@ -12,7 +12,7 @@
 
 #include "bench/cpu_time.h"
 #include "bench/metrics_page.h"
-#include "bench/test_fake_server.h"
+#include "net/test_fake_server.h"
 
 namespace ropeway {
 namespace {

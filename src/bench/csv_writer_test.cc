@@ -23,7 +23,7 @@ TEST(CsvWriter, WritesARowPerRequest) {
   bad.run_num = 1;
   bad.seq = 1;
   bad.latency = 1;
-  bad.error_kind = error_kind::kTimeout;
+  bad.error_kind = http_error::kTimeout;
   bad.error = "no answer, within 1 s";
   std::vector<RunResult> runs(1);
   runs[0].records = {good, bad};

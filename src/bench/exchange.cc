@@ -16,7 +16,7 @@ boost::asio::awaitable<void> Exchange(HttpCall* call, Asking asking,
   const HttpCall::OnBody on_body = [&](std::string_view bytes) {
     return reader.OnBody(bytes, now());
   };
-  HttpEnd end{error_kind::kNetwork, "the load generator is out of memory"};
+  HttpEnd end{http_error::kNetwork, "the load generator is out of memory"};
   try {
     const std::string body = (*asking.body_of)();
     end = co_await call->Run(*asking.path, body, asking.timeout, on_head, on_body);

@@ -6,8 +6,8 @@
 #include <functional>
 #include <string>
 
-#include "bench/http_client.h"
 #include "bench/request_record.h"
+#include "net/http_client.h"
 
 namespace ropeway {
 

@@ -67,7 +67,7 @@ Status CheckTogether(const BenchServeFlags& f, const GoodputLimits& goodput) {
 StatusOr<LoadOptions> CheckFlags(const BenchServeFlags& flags) {
   LoadOptions options;
   options.flags = flags;
-  auto url = ParseBaseUrl(flags.base_url);
+  auto url = ParseBaseUrl(flags.base_url, "--base-url");
   if (!url.ok()) return url.status();
   options.url = *url;
   if (Status status = CheckNumbers(flags); !status.ok()) return status;

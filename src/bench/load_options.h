@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "bench/base_url.h"
 #include "bench/bench_serve_command.h"
 #include "bench/summary.h"
+#include "net/base_url.h"
 #include "ropeway/status.h"
 
 namespace ropeway {

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "bench/http_client.h"
 #include "bench/progress.h"
 #include "bench/summary.h"
+#include "net/http_client.h"
 
 namespace ropeway {
 
@@ -41,7 +41,7 @@ class LoadRunner {
   void set_client_of(ClientOf client_of) { client_of_ = std::move(client_of); }
 
   // Blocks until every request has ended; or, after SIGINT or SIGTERM, until those in flight are
-  // broken off, which then have error_kind::kInterrupted; those not yet sent are in no record.
+  // broken off, which then have http_error::kInterrupted; those not yet sent are in no record.
   // While it runs the process's handlers of these two signals are its own; a second signal ends the
   // process. `label`: of the progress.
   RunResult Run(int run_num, const std::string& label);

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <thread>
 
-#include "bench/test_fake_server.h"
+#include "net/test_fake_server.h"
 
 namespace ropeway {
 namespace {
@@ -148,16 +148,16 @@ TEST(LoadRunner, EachFailureHasAKindAndAReason) {
   EXPECT_EQ(record.error, "Full.");
 
   record = One(Always(StreamReply(EventStream({Text("a"), R"({"error":{"message":"Died."}})"}))));
-  EXPECT_EQ(record.error_kind, error_kind::kErrorEvent);
+  EXPECT_EQ(record.error_kind, kErrorEvent);
   EXPECT_EQ(record.error, "Died.");
 
   record = One(Always(StreamReply(EventStream({Text("a")}, "\n", false))));
-  EXPECT_EQ(record.error_kind, error_kind::kEarlyEnd);
+  EXPECT_EQ(record.error_kind, http_error::kEarlyEnd);
 
   FakeReply half = JsonReply(R"({"choices":[]})");
   half.writes[0].resize(half.writes[0].size() - 5);
-  EXPECT_EQ(One(Always(half)).error_kind, error_kind::kEarlyEnd);
-  EXPECT_EQ(One(Always({})).error_kind, error_kind::kEarlyEnd);
+  EXPECT_EQ(One(Always(half)).error_kind, http_error::kEarlyEnd);
+  EXPECT_EQ(One(Always({})).error_kind, http_error::kEarlyEnd);
 
   half = StreamReply(EventStream({Text("a")}, "\n", false), false);
   half.reset = true;
@@ -165,13 +165,13 @@ TEST(LoadRunner, EachFailureHasAKindAndAReason) {
   // A reset takes along what nobody has read.
   for (half.pause = kShortPause; half.pause <= kLongPause; half.pause *= 5) {
     record = One(Always(half));
-    EXPECT_EQ(record.error_kind, error_kind::kReset);
+    EXPECT_EQ(record.error_kind, http_error::kReset);
     if (record.status == 200) break;
   }
   EXPECT_EQ(record.status, 200);
 
-  EXPECT_EQ(One(Always({{"SSH-2.0-OpenSSH_9.2\r\n"}})).error_kind, error_kind::kBadReply);
-  EXPECT_EQ(One(Always(JsonReply("<html>"))).error_kind, error_kind::kBadReply);
+  EXPECT_EQ(One(Always({{"SSH-2.0-OpenSSH_9.2\r\n"}})).error_kind, http_error::kBadReply);
+  EXPECT_EQ(One(Always(JsonReply("<html>"))).error_kind, http_error::kBadReply);
 }
 
 TEST(LoadRunner, AStalledServerIsATimeout) {
@@ -181,7 +181,7 @@ TEST(LoadRunner, AStalledServerIsATimeout) {
   double timeout = 0.5;
   for (; timeout < 20; timeout *= 5) {  // A busy machine may not get to the first piece in time.
     record = One(Always(stalled), timeout);
-    EXPECT_EQ(record.error_kind, error_kind::kTimeout);
+    EXPECT_EQ(record.error_kind, http_error::kTimeout);
     if (record.ttft.has_value()) break;
   }
   EXPECT_TRUE(record.ttft.has_value());
@@ -190,21 +190,21 @@ TEST(LoadRunner, AStalledServerIsATimeout) {
 
   FakeReply silent;
   silent.hang = true;
-  EXPECT_EQ(One(Always(silent), 0.3).error_kind, error_kind::kTimeout);
+  EXPECT_EQ(One(Always(silent), 0.3).error_kind, http_error::kTimeout);
 }
 
 TEST(LoadRunner, AServerThatIsNotThereFailsEachRequest) {
   LoadShape shape;
   shape.count = 3;
-  const NobodysPort nobody;
-  auto client = HttpClient::Open(*ParseBaseUrl(nobody.url()), "", false);
+  const ClosedPort closed;
+  auto client = HttpClient::Open(*ParseBaseUrl(closed.url()), "", false);
   ASSERT_TRUE(client.ok());
   LoadRunner runner(
       client->get(), "/completions", shape, [](int) { return "{}"; }, nullptr);
   const RunResult result = runner.Run(1, "");
   ASSERT_EQ(result.records.size(), 3U);
   for (const RequestRecord& record : result.records) {
-    EXPECT_EQ(record.error_kind, error_kind::kConnect);
+    EXPECT_EQ(record.error_kind, http_error::kConnect);
     EXPECT_THAT(record.error, HasSubstr("refused"));
   }
 }
@@ -218,7 +218,7 @@ TEST(LoadRunner, HttpsTakesNoCertificateThatNobodySignedUnlessToldTo) {
     EXPECT_EQ(record.output_tokens, 2);
   }
   for (const RequestRecord& record : Load(server, shape).records) {
-    EXPECT_EQ(record.error_kind, error_kind::kConnect);
+    EXPECT_EQ(record.error_kind, http_error::kConnect);
     EXPECT_THAT(record.error, HasSubstr("certificate verify failed"));
   }
   const FakeServer plain(WellBehaved);
@@ -260,7 +260,7 @@ TEST(LoadRunner, ASignalEndsTheRunAndKeepsWhatThereIs) {
   EXPECT_TRUE(result.interrupted);
   ASSERT_EQ(result.records.size(), 2U);
   EXPECT_TRUE(result.records[0].ok()) << result.records[0].error;
-  EXPECT_EQ(result.records[1].error_kind, error_kind::kInterrupted);
+  EXPECT_EQ(result.records[1].error_kind, http_error::kInterrupted);
 }
 
 }  // namespace

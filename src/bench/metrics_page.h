@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "bench/http_client.h"
+#include "net/http_client.h"
 
 namespace ropeway {
 

@@ -8,10 +8,10 @@
 #include <string>
 
 #include "base/clock.h"
-#include "bench/http_client.h"
 #include "bench/load_runner.h"
 #include "bench/server_probe.h"
 #include "bench/summary.h"
+#include "net/http_client.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 

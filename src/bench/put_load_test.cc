@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/test_fake_server.h"
+#include "net/test_fake_server.h"
 
 namespace ropeway {
 namespace {

@@ -91,12 +91,12 @@ bool ReplyReader::OnBody(std::string_view bytes, double now) {
   if (ended_) return false;
   body_bytes_ += bytes.size();
   if (body_bytes_ > kMaxBodyBytes) {
-    Fail(error_kind::kBadReply,
+    Fail(http_error::kBadReply,
          fmt::format("the answer is longer than {} MiB", kMaxBodyBytes >> 20), now);
   } else if (!stream_) {
     body_ += bytes;
   } else if (!events_.Feed(bytes, [&](std::string_view data) { OnEvent(data, now); })) {
-    Fail(error_kind::kBadReply, "an event of the stream is too long", now);
+    Fail(http_error::kBadReply, "an event of the stream is too long", now);
   }
   return !ended_;
 }
@@ -110,12 +110,12 @@ void ReplyReader::OnEvent(std::string_view data, double now) {
   }
   const Json event = Json::parse(data, nullptr, false);
   if (!event.is_object()) {
-    Fail(error_kind::kBadReply,
+    Fail(http_error::kBadReply,
          fmt::format("an event of the stream is no JSON object: {}", data.substr(0, 100)), now);
     return;
   }
   if (!Member(event, "error").is_null()) {
-    Fail(error_kind::kErrorEvent, ErrorText(event, data), now);
+    Fail(kErrorEvent, ErrorText(event, data), now);
     return;
   }
   if (ReadCounts(event, record_)) counted_ = true;
@@ -143,7 +143,7 @@ void ReplyReader::OnEnd(double now) {
   } else if (!stream_) {
     EndWhole(now);
   } else if (!complete_ && !finished_) {
-    Fail(error_kind::kEarlyEnd, "the stream ended without a finish_reason and without [DONE]", now);
+    Fail(http_error::kEarlyEnd, "the stream ended without a finish_reason and without [DONE]", now);
   } else {
     if (!complete_) record_->latency = now;
     ended_ = true;
@@ -171,11 +171,11 @@ void ReplyReader::EndError(double now) {
 void ReplyReader::EndWhole(double now) {
   const Json json = Json::parse(body_, nullptr, false);
   if (json.is_object() && !Member(json, "error").is_null()) {
-    Fail(error_kind::kBadReply, ErrorText(json, body_), now);
+    Fail(http_error::kBadReply, ErrorText(json, body_), now);
     return;
   }
   if (!FirstChoice(json).is_object()) {
-    Fail(error_kind::kBadReply,
+    Fail(http_error::kBadReply,
          fmt::format("the answer is no JSON object with choices: {}", body_.substr(0, 100)), now);
     return;
   }

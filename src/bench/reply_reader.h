@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "bench/request_record.h"
-#include "bench/sse_parser.h"
+#include "net/sse_parser.h"
 
 namespace ropeway {
 

@@ -96,7 +96,7 @@ TEST_F(ReplyReaderTest, AnErrorEventEndsTheStream) {
   Event(R"({"error":{"message":"The pool burns.","type":"server_error"}})", 2);
   EXPECT_FALSE(reader_.OnBody("data: [DONE]\n\n", 3));
   reader_.OnEnd(3);
-  EXPECT_EQ(record_.error_kind, error_kind::kErrorEvent);
+  EXPECT_EQ(record_.error_kind, kErrorEvent);
   EXPECT_EQ(record_.error, "The pool burns.");
   EXPECT_EQ(record_.latency, 2);
 }
@@ -105,13 +105,13 @@ TEST_F(ReplyReaderTest, AStreamThatJustEndsHasFailed) {
   Stream();
   Event(R"({"choices":[{"text":"a"}]})", 1);
   reader_.OnEnd(2);
-  EXPECT_EQ(record_.error_kind, error_kind::kEarlyEnd);
+  EXPECT_EQ(record_.error_kind, http_error::kEarlyEnd);
 }
 
 TEST_F(ReplyReaderTest, GarbageInAStreamHasFailed) {
   Stream();
   Event("<html>", 1);
-  EXPECT_EQ(record_.error_kind, error_kind::kBadReply);
+  EXPECT_EQ(record_.error_kind, http_error::kBadReply);
   EXPECT_THAT(record_.error, HasSubstr("<html>"));
 }
 
@@ -135,7 +135,7 @@ TEST_F(ReplyReaderTest, ABreakAfterDoneIsNoFailure) {
   Stream();
   Event(R"({"choices":[{"text":"a"}]})", 1);
   Event("[DONE]", 2);
-  reader_.OnBroken(error_kind::kReset, "reset", 9);
+  reader_.OnBroken(http_error::kReset, "reset", 9);
   EXPECT_TRUE(record_.ok());
   EXPECT_EQ(record_.latency, 2);
 }
@@ -143,8 +143,8 @@ TEST_F(ReplyReaderTest, ABreakAfterDoneIsNoFailure) {
 TEST_F(ReplyReaderTest, ABreakBeforeIsOne) {
   Stream();
   Event(R"({"choices":[{"text":"a"}]})", 1);
-  reader_.OnBroken(error_kind::kReset, "reset by peer", 9);
-  EXPECT_EQ(record_.error_kind, error_kind::kReset);
+  reader_.OnBroken(http_error::kReset, "reset by peer", 9);
+  EXPECT_EQ(record_.error_kind, http_error::kReset);
   EXPECT_EQ(record_.error, "reset by peer");
   EXPECT_EQ(record_.latency, 9);
 }

@@ -7,20 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "net/http_client.h"
+
 namespace ropeway {
 
-// Why a request failed: the kinds that the summary counts, beside "HTTP <status>".
-namespace error_kind {
-inline constexpr char kConnect[] = "no connection";
-inline constexpr char kReset[] = "connection reset";
-inline constexpr char kEarlyEnd[] = "early end";
-inline constexpr char kTimeout[] = "timeout";
-inline constexpr char kBadReply[] = "bad reply";
+// Why a request failed, beside http_error's kinds and "HTTP <status>": the stream had an error
+// event.
 inline constexpr char kErrorEvent[] = "error event";
-inline constexpr char kNetwork[] = "network";
-// Not a failure of the server: Ctrl-C came first.
-inline constexpr char kInterrupted[] = "interrupted";
-}  // namespace error_kind
 
 // Times in seconds of the monotonic clock. All but `due` count from the moment the request was due:
 // in a closed loop when its user became free, in an open loop its arrival, so that waiting for a

@@ -11,11 +11,11 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "bench/answer_reader.h"
-#include "bench/http_client.h"
 #include "bench/load_options.h"
 #include "bench/prompt.h"
 #include "bench/random_prompts.h"
 #include "bench/server_probe.h"
+#include "net/http_client.h"
 
 namespace ropeway {
 namespace {

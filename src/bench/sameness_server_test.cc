@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "bench/test_fake_server.h"
+#include "net/test_fake_server.h"
 
 namespace ropeway {
 namespace {
@@ -133,8 +133,8 @@ TEST(SamenessServer, AnAskIsTriedAgainAndThenTheRunFails) {
 
 TEST(SamenessServer, NobodyThereIsSaid) {
   SamenessServerOptions options;
-  const NobodysPort nobody;
-  options.base_url = nobody.url();
+  const ClosedPort closed;
+  options.base_url = closed.url();
   EXPECT_FALSE(AskServer(options, Ignore).ok());
   options.base_url = "nonsense";
   const auto wrong = AskServer(options, Ignore);

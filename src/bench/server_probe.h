@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/http_client.h"
 #include "bench/load_options.h"
+#include "net/http_client.h"
 #include "ropeway/status.h"
 
 namespace ropeway {

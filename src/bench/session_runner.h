@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "bench/conversation.h"
-#include "bench/http_client.h"
 #include "bench/prompt.h"
 #include "bench/request_record.h"
+#include "net/http_client.h"
 
 namespace ropeway {
 

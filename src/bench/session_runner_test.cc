@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/session_figures.h"
-#include "bench/test_fake_server.h"
+#include "net/test_fake_server.h"
 
 namespace ropeway {
 namespace {

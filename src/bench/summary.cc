@@ -50,7 +50,7 @@ struct Samples {
 };
 
 void Count(const RequestRecord& record, const GoodputLimits& limits, Summary* summary) {
-  if (record.error_kind == error_kind::kInterrupted) {
+  if (record.error_kind == http_error::kInterrupted) {
     ++summary->interrupted;
   } else if (!record.ok()) {
     ++summary->failed;

@@ -168,7 +168,7 @@ StatusOr<TestedServer> BenchPieces::StartLlama(int places, int place_tokens) con
 
 StatusOr<TestedServer> BenchPieces::Reach() const {
   TestedServer server;
-  auto url = ParseBaseUrl(flags_.base_url);
+  auto url = ParseBaseUrl(flags_.base_url, "--base-url");
   if (!url.ok()) return url.status();
   server.url = *url;
   return Connect(std::move(server));

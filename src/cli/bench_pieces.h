@@ -13,7 +13,7 @@
 #include "bench/child_server.h"
 #include "bench/cpu_time.h"
 #include "bench/figures.h"
-#include "bench/http_client.h"
+#include "net/http_client.h"
 #include "bench/load_options.h"
 #include "bench/put_load.h"
 #include "bench/server_probe.h"

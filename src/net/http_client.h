@@ -1,6 +1,6 @@
-// HTTP/1.1 requests over Asio, as light as may be: one connection each, no copies of bodies.
-#ifndef ROPEWAY_BENCH_HTTP_CLIENT_H_
-#define ROPEWAY_BENCH_HTTP_CLIENT_H_
+// An HTTP/1.1 client over Asio: one connection per request, bodies are not copied.
+#ifndef ROPEWAY_NET_HTTP_CLIENT_H_
+#define ROPEWAY_NET_HTTP_CLIENT_H_
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
@@ -13,26 +13,38 @@
 #include <string>
 #include <string_view>
 
-#include "bench/base_url.h"
+#include "net/base_url.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
 
+// Why an exchange failed.
+namespace http_error {
+inline constexpr char kConnect[] = "no connection";
+inline constexpr char kReset[] = "connection reset";
+inline constexpr char kEarlyEnd[] = "early end";
+inline constexpr char kTimeout[] = "timeout";
+inline constexpr char kBadReply[] = "bad reply";
+inline constexpr char kNetwork[] = "network";
+inline constexpr char kInterrupted[] = "interrupted";  // By HttpCall::Interrupt.
+}  // namespace http_error
+
 // One server, its name resolved. Thread rule: const after Open; may be shared.
 class HttpClient {
  public:
-  // Resolves the name once. `insecure`: https takes any certificate; else it must be valid for the
-  // host under the machine's authorities. Fails with kUnavailable on a name that is unknown.
+  // Resolves the host name once. With `insecure`, https accepts any certificate; without, the
+  // certificate must be valid for the host under the system's authorities. Fails with kUnavailable
+  // if the name does not resolve.
   static StatusOr<std::unique_ptr<HttpClient>> Open(const BaseUrl& url, std::string api_key,
                                                     bool insecure);
 
   struct Reply {
-    int status = 0;  // 0: there was none, for the reason `why`.
+    int status = 0;  // 0: no answer arrived; `why` says why.
     std::string body;
     std::string why;
   };
-  // One whole exchange; blocks at most `timeout` seconds. An empty body makes it a GET.
-  // `path` follows the base URL's: "/models".
+  // Sends one request and returns the whole reply; blocks at most `timeout` seconds. An empty body
+  // makes it a GET. `path` is appended to the base URL's path: "/models".
   Reply Fetch(const std::string& path, const std::string& body, double timeout) const;
 
  private:
@@ -41,33 +53,34 @@ class HttpClient {
   BaseUrl url_;
   std::string authorization_;  // Empty: none.
   boost::asio::ip::tcp::resolver::results_type endpoints_;
-  // Of https alone. Asio takes it as one that may change, though a stream only reads it.
+  // Set for https only. Mutable because Asio takes a non-const reference, though a stream only
+  // reads.
   mutable std::optional<boost::asio::ssl::context> tls_;
 };
 
 // How an exchange ended.
 struct HttpEnd {
-  const char* kind = nullptr;  // An error_kind; null: the reply is complete.
+  const char* kind = nullptr;  // One of http_error; null: the reply is complete.
   std::string why;
 };
 
-// One exchange in flight. Owned by shared_ptr, since its timer looks back at it.
+// One exchange in flight. Owned by shared_ptr, because its timer keeps a weak reference to it.
 // Thread rule: the io_context's thread.
 class HttpCall : public std::enable_shared_from_this<HttpCall> {
  public:
   using OnHead = std::function<void(int status, std::string_view content_type)>;
-  using OnBody = std::function<bool(std::string_view bytes)>;  // False: no more is wanted.
+  using OnBody = std::function<bool(std::string_view bytes)>;  // False ends the exchange.
 
   // `client` and `io` must outlive it.
   HttpCall(const HttpClient* client, boost::asio::io_context* io)
       : client_(*client), socket_(*io), timer_(*io) {}
 
-  // Sends the request (see HttpClient::Fetch) and hands on the reply as it arrives. Call once. The
-  // arguments must outlive the reply.
+  // Sends the request (see HttpClient::Fetch) and passes on the reply as it arrives. Call once. The
+  // arguments must outlive the coroutine.
   boost::asio::awaitable<HttpEnd> Run(const std::string& path, const std::string& body,
                                       double timeout, const OnHead& on_head, const OnBody& on_body);
 
-  // Breaks it off with error_kind::kInterrupted.
+  // Ends the exchange with http_error::kInterrupted.
   void Interrupt();
 
  private:
@@ -84,9 +97,9 @@ class HttpCall : public std::enable_shared_from_this<HttpCall> {
   boost::asio::ip::tcp::socket socket_;
   boost::asio::steady_timer timer_;
   double timeout_ = 0;
-  const char* broken_ = nullptr;  // Why we broke it off ourselves.
+  const char* broken_ = nullptr;  // Set when this side ended the exchange: one of http_error.
 };
 
 }  // namespace ropeway
 
-#endif  // ROPEWAY_BENCH_HTTP_CLIENT_H_
+#endif  // ROPEWAY_NET_HTTP_CLIENT_H_

@@ -1,6 +1,6 @@
-// Server-sent events out of bytes cut anywhere.
-#ifndef ROPEWAY_BENCH_SSE_PARSER_H_
-#define ROPEWAY_BENCH_SSE_PARSER_H_
+// Incremental parser of server-sent events.
+#ifndef ROPEWAY_NET_SSE_PARSER_H_
+#define ROPEWAY_NET_SSE_PARSER_H_
 
 #include <cstddef>
 #include <string>
@@ -14,16 +14,16 @@ namespace ropeway {
 // Thread rule: one thread at a time.
 class SseParser {
  public:
-  // An event with more bytes than this fails the stream.
+  // A longer event fails the stream.
   static constexpr size_t kMaxEventBytes = size_t{8} << 20;
 
-  // Takes the next bytes and calls on_data(std::string_view) for each event that they complete.
-  // False: an event is too long; nothing more may be fed.
+  // Takes the next bytes, cut anywhere, and calls on_data(std::string_view) for each event that
+  // they complete. Returns false if an event is too long; nothing may be fed after that.
   template <typename OnData>
   bool Feed(std::string_view bytes, OnData on_data) {
     while (!bytes.empty()) {
       const size_t end = bytes.find_first_of("\r\n");
-      if (after_cr_ && end == 0 && bytes[0] == '\n') {  // The second half of a CRLF.
+      if (after_cr_ && end == 0 && bytes[0] == '\n') {  // The LF of a CRLF.
         after_cr_ = false;
         bytes.remove_prefix(1);
         continue;
@@ -55,10 +55,10 @@ class SseParser {
 
  private:
   bool Fits() const { return line_.size() + data_.size() <= kMaxEventBytes; }
-  // Takes a whole line; true: it ends an event, whose text is data_.
+  // Takes a whole line; returns true if it ends an event, whose text is data_.
   bool EndLine(std::string_view line);
 
-  std::string line_;  // One that has no end yet.
+  std::string line_;  // A line whose end has not arrived.
   std::string data_;
   bool has_data_ = false;
   bool after_cr_ = false;
@@ -66,4 +66,4 @@ class SseParser {
 
 }  // namespace ropeway
 
-#endif  // ROPEWAY_BENCH_SSE_PARSER_H_
+#endif  // ROPEWAY_NET_SSE_PARSER_H_

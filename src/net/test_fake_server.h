@@ -1,6 +1,6 @@
-// An OpenAI-compatible server that does what a test tells it to, bytes and pauses included.
-#ifndef ROPEWAY_BENCH_TEST_FAKE_SERVER_H_
-#define ROPEWAY_BENCH_TEST_FAKE_SERVER_H_
+// A scripted OpenAI-compatible server for tests: bytes, pauses and resets as the test says.
+#ifndef ROPEWAY_NET_TEST_FAKE_SERVER_H_
+#define ROPEWAY_NET_TEST_FAKE_SERVER_H_
 
 #include <atomic>
 #include <chrono>
@@ -48,7 +48,7 @@ class FakeServer {
   std::string url() const {
     return (tls_ == nullptr ? "http://127.0.0.1:" : "https://localhost:") + std::to_string(port_);
   }
-  // The largest number of requests in flight at once, GETs not counted.
+  // The largest number of requests in flight at once, without GETs.
   int most_in_flight() const { return most_in_flight_; }
   std::vector<FakeRequest> requests() const;
 
@@ -69,13 +69,13 @@ class FakeServer {
   std::jthread acceptor_;
 };
 
-// A port of the loopback address at which nobody listens, and that nobody else gets meanwhile.
-class NobodysPort {
+// A loopback port without a listener, reserved while this object exists.
+class ClosedPort {
  public:
-  NobodysPort();
-  ~NobodysPort();
-  NobodysPort(const NobodysPort&) = delete;
-  NobodysPort& operator=(const NobodysPort&) = delete;
+  ClosedPort();
+  ~ClosedPort();
+  ClosedPort(const ClosedPort&) = delete;
+  ClosedPort& operator=(const ClosedPort&) = delete;
 
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
 
@@ -94,10 +94,10 @@ FakeReply StreamReply(const std::string& events, bool chunked = true);
 // Cuts a reply's bytes into writes of `size` bytes.
 FakeReply Cut(const FakeReply& reply, size_t size);
 
-// A server that knows every feature: lists the model "fake", counts the prompt's ids (or words, and
-// 5 more), answers max_tokens tokens " t".
+// The script of a complete server: lists the model "fake", counts the prompt's ids (or its words
+// plus 5) and answers max_tokens tokens " t".
 FakeReply WellBehaved(const FakeRequest& request);
 
 }  // namespace ropeway
 
-#endif  // ROPEWAY_BENCH_TEST_FAKE_SERVER_H_
+#endif  // ROPEWAY_NET_TEST_FAKE_SERVER_H_

@@ -1,4 +1,4 @@
-#include "bench/test_fake_server.h"
+#include "net/test_fake_server.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -114,10 +114,10 @@ uint16_t BindToFreePort(int fd) {
 
 }  // namespace
 
-NobodysPort::NobodysPort()
+ClosedPort::ClosedPort()
     : socket_(socket(AF_INET, SOCK_STREAM, 0)), port_(BindToFreePort(socket_)) {}
 
-NobodysPort::~NobodysPort() { close(socket_); }
+ClosedPort::~ClosedPort() { close(socket_); }
 
 FakeServer::FakeServer(Script script, bool tls)
     : script_(std::move(script)), tls_(tls ? SelfSigned() : nullptr) {

@@ -1,4 +1,4 @@
-// The bodies of Asio and Beast, which the programs have from the server's room.
+// The implementation of Asio and Beast, compiled once for the whole program.
 #include <boost/asio/impl/src.hpp>
 #include <boost/asio/ssl/impl/src.hpp>
 #include <boost/beast/src.hpp>

@@ -1,4 +1,4 @@
-#include "bench/sse_parser.h"
+#include "net/sse_parser.h"
 
 namespace ropeway {
 

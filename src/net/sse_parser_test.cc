@@ -1,4 +1,4 @@
-#include "bench/sse_parser.h"
+#include "net/sse_parser.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST(SseParser, FieldsThatOnlyBeginLikeDataAreOthers) {
   EXPECT_THAT(Events("database: x\n\ndat: y\n\n data: z\n\n", 100), IsEmpty());
 }
 
-TEST(SseParser, RefusesAnEndlessEvent) {
+TEST(SseParser, RejectsAnEndlessEvent) {
   SseParser parser;
   const std::string piece(1 << 20, 'x');
   bool fits = parser.Feed("data: ", [](std::string_view) {});

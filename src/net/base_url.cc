@@ -1,4 +1,4 @@
-#include "bench/base_url.h"
+#include "net/base_url.h"
 
 #include <fmt/format.h>
 
@@ -9,12 +9,15 @@
 namespace ropeway {
 namespace {
 
-Status Wrong(const std::string& url, std::string_view what) {
-  return InvalidArgument(
-      fmt::format("--base-url must be http://HOST:PORT or https://HOST:PORT, but '{}' {}.", url,
-                  what),
-      "base-url");
-}
+// Parse's errors, with the value and its name in the message.
+struct Wrong {
+  std::string_view name;
+  std::string_view url;
+  Status operator()(std::string_view what) const {
+    return InvalidArgument(fmt::format(
+        "{} must be http://HOST:PORT or https://HOST:PORT, but '{}' {}.", name, url, what));
+  }
+};
 
 bool TakePrefix(std::string_view* text, std::string_view prefix) {
   if (!text->starts_with(prefix)) return false;
@@ -38,19 +41,20 @@ std::string BaseUrl::Text() const {
   return fmt::format("{}://{}{}", tls ? "https" : "http", Authority(), path);
 }
 
-StatusOr<BaseUrl> ParseBaseUrl(const std::string& url) {
+StatusOr<BaseUrl> ParseBaseUrl(const std::string& url, std::string_view name) {
+  const Wrong wrong{name, url};
   BaseUrl result;
   std::string_view rest = url;
   if (TakePrefix(&rest, "https://")) {
     result.tls = true;
     result.port = 443;
   } else if (!TakePrefix(&rest, "http://")) {
-    return Wrong(url, "begins with neither");
+    return wrong("begins with neither");
   }
   const auto graphic = [](char c) { return c > ' ' && c < 0x7F; };
-  if (!std::all_of(rest.begin(), rest.end(), graphic)) return Wrong(url, "has odd characters");
+  if (!std::all_of(rest.begin(), rest.end(), graphic)) return wrong("has odd characters");
   if (rest.find_first_of("@?#") != std::string_view::npos) {
-    return Wrong(url, "has a user name, a query or a fragment");
+    return wrong("has a user name, a query or a fragment");
   }
 
   const size_t slash = std::min(rest.find('/'), rest.size());
@@ -62,20 +66,20 @@ StatusOr<BaseUrl> ParseBaseUrl(const std::string& url) {
   size_t colon = authority.rfind(':');
   if (authority.starts_with('[')) {
     const size_t bracket = authority.find(']');
-    if (bracket == std::string_view::npos) return Wrong(url, "has a bracket that does not close");
+    if (bracket == std::string_view::npos) return wrong("has a bracket that does not close");
     result.host = authority.substr(1, bracket - 1);
     authority.remove_prefix(bracket + 1);
-    if (!authority.empty() && authority[0] != ':') return Wrong(url, "has no port after ']'");
+    if (!authority.empty() && authority[0] != ':') return wrong("has no port after ']'");
     colon = authority.empty() ? std::string_view::npos : 0;
   } else {
     result.host = authority.substr(0, colon);
     if (result.host.find(':') != std::string::npos) {
-      return Wrong(url, "has an IPv6 address without brackets");
+      return wrong("has an IPv6 address without brackets");
     }
   }
-  if (result.host.empty()) return Wrong(url, "names no host");
+  if (result.host.empty()) return wrong("names no host");
   if (colon != std::string_view::npos && !ParsePort(authority.substr(colon + 1), &result.port)) {
-    return Wrong(url, "has no port from 1 to 65535");
+    return wrong("has no port from 1 to 65535");
   }
   return result;
 }

@@ -1,4 +1,4 @@
-#include "bench/http_client.h"
+#include "net/http_client.h"
 
 #include <fmt/format.h>
 
@@ -14,8 +14,6 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <utility>
-
-#include "bench/request_record.h"
 
 namespace ropeway {
 namespace {
@@ -78,16 +76,16 @@ HttpClient::Reply HttpClient::Fetch(const std::string& path, const std::string& 
   asio::co_spawn(io, call->Run(path, body, timeout, on_head, on_body),
                  [&](const std::exception_ptr& exception, HttpEnd result) {
                    end = std::move(result);
-                   if (exception) end = {error_kind::kNetwork, "out of memory"};
+                   if (exception) end = {http_error::kNetwork, "out of memory"};
                  });
   io.run();
   if (end.kind != nullptr) reply = {0, "", std::move(end.why)};
   return reply;
 }
 
-void HttpCall::Interrupt() { Break(error_kind::kInterrupted); }
+void HttpCall::Interrupt() { Break(http_error::kInterrupted); }
 
-// Closing ends whatever is waited for with an error, which End() then explains.
+// Closing the socket ends the pending operation with an error, which End() then explains.
 void HttpCall::Break(const char* kind) {
   if (broken_ == nullptr) broken_ = kind;
   error_code ignored;
@@ -95,23 +93,23 @@ void HttpCall::Break(const char* kind) {
 }
 
 HttpEnd HttpCall::End(const char* stage, const error_code& error) const {
-  if (broken_ == error_kind::kTimeout) {
+  if (broken_ == http_error::kTimeout) {
     return {broken_, fmt::format("not complete within {} s, while {}", timeout_, stage)};
   }
   if (broken_ != nullptr) return {broken_, "interrupted"};
-  if (stage == std::string_view("connecting")) return {error_kind::kConnect, error.message()};
+  if (stage == std::string_view("connecting")) return {http_error::kConnect, error.message()};
   if (error == http::error::end_of_stream || error == http::error::partial_message ||
       error == asio::error::eof || error == asio::ssl::error::stream_truncated) {
-    return {error_kind::kEarlyEnd,
+    return {http_error::kEarlyEnd,
             "the server closed the connection before its answer was complete"};
   }
   if (IsHttpError(error)) {
-    return {error_kind::kBadReply, fmt::format("the answer is no HTTP: {}", error.message())};
+    return {http_error::kBadReply, fmt::format("the answer is no HTTP: {}", error.message())};
   }
   if (error == asio::error::connection_reset || error == asio::error::broken_pipe) {
-    return {error_kind::kReset, fmt::format("{}, while {}", error.message(), stage)};
+    return {http_error::kReset, fmt::format("{}, while {}", error.message(), stage)};
   }
-  return {error_kind::kNetwork, fmt::format("{}, while {}", error.message(), stage)};
+  return {http_error::kNetwork, fmt::format("{}, while {}", error.message(), stage)};
 }
 
 asio::awaitable<HttpEnd> HttpCall::Run(const std::string& path, const std::string& body,
@@ -121,7 +119,7 @@ asio::awaitable<HttpEnd> HttpCall::Run(const std::string& path, const std::strin
   timer_.expires_after(Nanoseconds(timeout));
   timer_.async_wait([weak = weak_from_this()](const error_code& cancelled) {
     const auto call = weak.lock();
-    if (!cancelled && call) call->Break(error_kind::kTimeout);
+    if (!cancelled && call) call->Break(http_error::kTimeout);
   });
 
   error_code error;
@@ -164,7 +162,7 @@ asio::awaitable<HttpEnd> HttpCall::Talk(Stream* stream, const std::string& path,
   http::request<http::span_body<const char>> request(
       body.empty() ? http::verb::get : http::verb::post, client_.url_.path + path, 11);
   request.set(http::field::host, client_.url_.Authority());
-  request.set(http::field::user_agent, "ropeway-bench");
+  request.set(http::field::user_agent, "ropeway");
   request.set(http::field::connection, "close");
   if (!client_.authorization_.empty()) {
     request.set(http::field::authorization, client_.authorization_);
@@ -173,7 +171,7 @@ asio::awaitable<HttpEnd> HttpCall::Talk(Stream* stream, const std::string& path,
   request.body() = {body.data(), body.size()};
   request.prepare_payload();
   co_await http::async_write(*stream, request, token);
-  // A server may refuse a long body and close before it has read it: its reply says why.
+  // A server may reject a long body and close before it has read it; its reply says why.
   if (error && broken_ != nullptr) co_return End("sending", error);
 
   boost::beast::flat_buffer buffer;

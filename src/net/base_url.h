@@ -1,0 +1,32 @@
+// The base URL of an OpenAI-compatible API.
+#ifndef ROPEWAY_NET_BASE_URL_H_
+#define ROPEWAY_NET_BASE_URL_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+struct BaseUrl {
+  bool tls = false;
+  std::string host;  // Without the brackets of an IPv6 address.
+  uint16_t port = 80;
+  std::string path;  // The prefix of "/completions": "/v1", or as given; no trailing slash.
+
+  // The Host header's value: the port is left out where it is the scheme's default.
+  std::string Authority() const;
+  // The whole URL, without a trailing slash.
+  std::string Text() const;
+};
+
+// Reads http://HOST[:PORT][/PATH] or https://...; a path that does not end in /v1 gets it appended.
+// Fails with kInvalidArgument on everything else, user names and queries included; the message
+// calls the value `name`.
+StatusOr<BaseUrl> ParseBaseUrl(const std::string& url, std::string_view name = "The base URL");
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_NET_BASE_URL_H_
