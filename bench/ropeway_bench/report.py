@@ -1,0 +1,132 @@
+"""Metrics as Markdown: what was measured where, verdicts against targets, tables."""
+import dataclasses
+
+from ropeway_bench.metrics import ABOUT
+
+ENOUGH_SAMPLES = 200
+FEW_SAMPLES_NOTE = f"\n\\* of fewer than {ENOUGH_SAMPLES} samples\n"
+FEW = " *"
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A column of medians: value * factor with `decimals` digits. With `samples`, the metric that
+    counts them, a value of few samples is marked with a star."""
+    title: str
+    metric: str
+    factor: float = 1
+    decimals: int = 0
+    samples: str = ""
+
+
+OTHERS = [Column("others % of CPUs", "others_cpu_share", 100, 1),
+          Column("generator % of CPUs", "generator_cpu_share", 100, 2)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """A target and what was measured (None: nothing). `of`: the values it was computed from."""
+    title: str
+    measured: float
+    target: float
+    of: str = ""
+    at_most: bool = False
+
+    @property
+    def met(self):
+        if self.measured is None:
+            return None
+        return self.measured <= self.target if self.at_most else self.measured >= self.target
+
+    def cells(self):
+        return [self.title, f"{'<=' if self.at_most else '>='} {self.target:g}",
+                "not measured" if self.measured is None else f"{self.measured:.3g}", self.of,
+                {None: "", True: "yes", False: "no"}[self.met]]
+
+
+def few(samples):
+    """The mark of a percentile of few samples, or ""."""
+    return "" if samples is not None and samples >= ENOUGH_SAMPLES else FEW
+
+
+def shown(form, *values):
+    """`form` filled with the values; "" if one is missing."""
+    return "" if None in values else form.format(*values)
+
+
+def table(head, rows):
+    """A Markdown table with columns as wide as their cells; "" without rows."""
+    if not rows:
+        return ""
+    widths = [max(3, *(len(row[i]) for row in [head, *rows])) for i in range(len(head))]
+    lines = [head, ["-" * width for width in widths], *rows]
+    return "".join("| " + " | ".join(c.ljust(w) for c, w in zip(line, widths)) + " |\n" for line in lines)
+
+
+def verdict_table(verdicts):
+    return table(["expected", "target", "measured", "of", "met"], [v.cells() for v in verdicts])
+
+
+def head(title, metrics):
+    """Title, dates, machines, versions, and each system's rounds, command and load."""
+    lines = [f"# {title}", ""]
+    for name in ("date", "machine", "version"):
+        lines += [f"- {name}: {value}" for value in metrics.unique("value", part=ABOUT, metric=name)]
+    for part in metrics.parts():
+        for system in metrics.systems(part):
+            rounds = metrics.rounds(part, system)
+            command, load = (metrics.text(part, system, what) for what in ("command", "load"))
+            lines.append(f"- {part}, {system}, {rounds} round{'' if rounds == 1 else 's'}"
+                         + (f": `{command}`" if command else "") + (f"; {load}" if load else ""))
+    return "\n".join(lines) + "\n\n"
+
+
+def cell(metrics, part, system, x, column):
+    value = metrics.median(part, system, column.metric, x)
+    if value is None:
+        return ""
+    mark = few(metrics.median(part, system, column.samples, x)) if column.samples else ""
+    return f"{value * column.factor:.{column.decimals}f}{mark}"
+
+
+def without_empty(titles, rows, first):
+    """Leaves out the columns from `first` on that are empty in all rows."""
+    keep = [i for i in range(len(titles)) if i < first or any(row[i] for row in rows)]
+    return table([titles[i] for i in keep], [[row[i] for i in keep] for row in rows])
+
+
+def system_table(metrics, part, columns, names=None):
+    """One row per system of the part; columns without any value are left out."""
+    rows = [[system] + [cell(metrics, part, system, "", c) for c in columns]
+            for system in (names or metrics.systems(part))]
+    return without_empty(["system"] + [c.title for c in columns], rows, 1)
+
+
+def x_table(metrics, part, name, columns):
+    """One row per system and x; `name` is what x is."""
+    xs = list(dict.fromkeys(x for c in columns for x in metrics.xs(part, c.metric)))
+    rows = [[system, x] + [cell(metrics, part, system, x, c) for c in columns]
+            for system in metrics.systems(part) for x in xs]
+    rows = [row for row in rows if any(row[2:])]
+    return without_empty(["system", name] + [c.title for c in columns], rows, 2)
+
+
+def cross_table(metrics, part, name, column):
+    """One row per x, one column per system, of one metric."""
+    systems = metrics.systems(part)
+    rows = [[x] + [cell(metrics, part, system, x, column) for system in systems]
+            for x in metrics.xs(part, column.metric)]
+    return f"{column.title}\n\n{table([name, *systems], rows)}" if rows else ""
+
+
+def part_table(metrics, parts, metric, decimals=1):
+    """One row per part, one column per system, of one metric without x."""
+    systems = list(dict.fromkeys(s for part in parts for s in metrics.systems(part)))
+    column = Column("", metric, decimals=decimals)
+    return table(["part", *systems], [[part] + [cell(metrics, part, s, "", column) for s in systems]
+                                      for part in parts])
+
+
+def section(title, text):
+    """A heading over `text`; "" if there is no text."""
+    return f"\n## {title}\n\n{text}" if text else ""

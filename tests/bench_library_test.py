@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""What bench/ropeway_bench makes of metrics, without servers: files, medians, tables, service over time, and that
+the checked-in reports are those of the checked-in metrics."""
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+
+# pylint: disable=wrong-import-position
+from ropeway_bench import (BenchError, fairness, load, long_prompt, plot, priorities, report,  # noqa: E402
+                           schedulers, service, sessions, suite)
+from ropeway_bench.metrics import Metrics, Where, quantile, ratio  # noqa: E402
+
+MODULES = {"schedulers": schedulers, "priorities": priorities, "fairness": fairness, "long-prompt": long_prompt,
+           "sessions": sessions}
+
+
+def record(due, ttft, gaps=(), tokens=10, output=1):
+    return load.Record(due=due, ttft=ttft, gaps=list(gaps), latency=ttft + sum(gaps), input_tokens=tokens,
+                       output_tokens=output)
+
+
+class MetricsTest(unittest.TestCase):
+    def setUp(self):
+        self.metrics = Metrics()
+        for round_number, value in ((1, 3), (2, 1), (3, 8)):
+            where = Where("part", "a", round_number)
+            self.metrics.add(where, rate=value, nothing=None, command="run it")
+            self.metrics.add(where.at(10), rate=value * 10)
+        self.metrics.add(Where("part", "b, c").at("x \"y\""), rate=1 / 3)
+
+    def test_medians_over_the_rounds(self):
+        self.assertEqual(self.metrics.median("part", "a", "rate"), 3)
+        self.assertEqual(self.metrics.median("part", "a", "rate", 10), 30)
+        self.assertIsNone(self.metrics.median("part", "a", "nothing"))
+        self.assertIsNone(self.metrics.median("part", "a", "command"))
+        self.assertEqual(self.metrics.values("part", "a", "rate", "", 2), [1])
+        self.assertEqual(self.metrics.text("part", "a", "command"), "run it")
+        self.assertEqual((self.metrics.rounds("part", "a"), self.metrics.rounds("part", "z")), (3, 0))
+        self.assertEqual(self.metrics.curve("part", "a", "rate"), [(10, 30)])
+
+    def test_what_is_written_is_read_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "metrics.csv"
+            self.metrics.write(path)
+            self.assertEqual(Metrics.read(path).rows, self.metrics.rows)
+            self.assertIn(b"part,\"b, c\",1,\"x \"\"y\"\"\",rate,0.333333\r\n", path.read_bytes())
+            path.write_text("part,contestant\n", encoding="utf-8")
+            with self.assertRaisesRegex(BenchError, "holds no metrics"):
+                Metrics.read(path)
+            with self.assertRaisesRegex(BenchError, "cannot be read"):
+                Metrics.read(path / "none")
+
+    def test_quantiles_interpolate(self):
+        self.assertEqual(quantile([4, 1, 3, 2], 0.5), 2.5)
+        self.assertAlmostEqual(quantile([0, 10], 0.9), 9)
+        self.assertEqual(quantile([7], 0.99), 7)
+        self.assertEqual((ratio(1, 0), ratio(None, 1), ratio(1, 2)), (None, None, 0.5))
+
+
+class ReportTest(unittest.TestCase):
+    def test_verdicts(self):
+        verdicts = [report.Verdict("more", 2.0, 1.5, "4 / 2"), report.Verdict("less", 2.0, 1.5, at_most=True),
+                    report.Verdict("none", None, 1)]
+        self.assertEqual([v.met for v in verdicts], [True, False, None])
+        self.assertIn("| more     | >= 1.5 | 2            | 4 / 2 | yes |", report.verdict_table(verdicts))
+        self.assertIn("| none     | >= 1   | not measured |       |     |", report.verdict_table(verdicts))
+
+    def test_columns_without_values_are_left_out_and_few_samples_marked(self):
+        metrics = Metrics()
+        metrics.add(Where("p", "a"), ttft_p99_s=0.5, requests=100)
+        metrics.add(Where("p", "b"), ttft_p99_s=0.25, requests=200)
+        columns = [report.Column("TTFT ms", "ttft_p99_s", 1000, 1, "requests"), report.Column("none", "none")]
+        self.assertEqual(report.system_table(metrics, "p", columns),
+                         "| system | TTFT ms |\n| ------ | ------- |\n| a      | 500.0 * |\n| b      | 250.0   |\n")
+        self.assertEqual(report.system_table(metrics, "other", columns), "")
+
+    def test_the_checked_in_reports_are_those_of_the_metrics(self):
+        for name, module in MODULES.items():
+            path = ROOT / "bench" / "results" / f"{name}.csv"
+            metrics = Metrics.read(path)
+            args = argparse.Namespace(limit_factor=1.0)
+            with self.subTest(name):
+                text = report.head(module.TITLE, metrics) + module.report_text(metrics, args)
+                self.assertEqual(text, path.with_suffix(".md").read_text(encoding="utf-8"))
+                self.assertGreater(len(module.verdicts(metrics)), 0)
+                with tempfile.TemporaryDirectory() as folder:
+                    picture = pathlib.Path(folder) / "x.png"
+                    if plot.draw(name, module.draw, metrics, picture):
+                        self.assertGreater(picture.stat().st_size, 1000)
+
+    def test_throughput_is_the_ratio_of_medians(self):
+        metrics = Metrics()
+        for i, (fair, fcfs) in enumerate(((10, 20), (30, 20), (40, 50)), 1):
+            metrics.add(Where("measured", "priority+fair", i), tok_per_s=fair)
+            metrics.add(Where("measured", "fcfs", i), tok_per_s=fcfs)
+        verdict = fairness.throughput(metrics, "measured", 0.97)
+        self.assertEqual((verdict.measured, verdict.met), (1.5, True))  # 30 / 20; the median pair's is 0.8.
+        self.assertIn("3 pairs, from 0.5000 to 1.5000 (fewer than 7 pairs)", verdict.of)
+
+
+class ServiceTest(unittest.TestCase):
+    def test_work_counts_when_it_is_seen(self):
+        trail = service.Trail([record(1, 2, [1, 1], tokens=10, output=3)], 1, 2)
+        self.assertEqual([trail.between(0, t) for t in (2.9, 3, 4, 5)], [0, 12, 14, 16])
+        self.assertTrue(trail.waited_through(1, 3))
+        self.assertFalse(trail.waited_through(1, 3.5))
+        self.assertEqual(service.Trail([record(0, 1)], 1, 1, offset=5).between(5, 6), 11)
+
+    def test_a_steady_rate_leaves_out_the_first_tenth(self):
+        records = [record(due, 0.5, tokens=0) for due in range(11)]
+        self.assertAlmostEqual(service.steady_rate(records, 1, 1), 1.0)
+
+    def test_the_gap_is_between_clients_that_both_wait(self):
+        records = [record(0, 0.1, [1] * 20, tokens=0, output=21), record(0, 20, tokens=0), record(0, 20, tokens=0)]
+        self.assertEqual(service.service_gap(records, [0, 1, 2], 5, 1, 1), (11, 0.0))
+        records += [record(i, 1, tokens=0) for i in range(20)]  # Client 1 is served all the time and waits for one.
+        windows, gap = service.service_gap(records, [0, 1, 2] + [1] * 20, 5, 1, 1)
+        self.assertEqual((windows, gap), (11, 10.0))
+
+    def test_fair_shares(self):
+        self.assertEqual(service.fair_share([1, 2, 9], 9), 6)
+        self.assertEqual(service.fair_share([1, 2, 3], 100), 3)
+        self.assertEqual(service.fair_share([8, 8], 8), 4)
+
+
+class LoadTest(unittest.TestCase):
+    def test_kinds_are_dealt_in_fixed_parts(self):
+        kinds = load.deal(load.random_of("test", 1), 100, [0.2, 0.15])
+        self.assertEqual((kinds.count(0), kinds.count(1)), (57, 43))
+        self.assertNotEqual(kinds, sorted(kinds))
+
+    def test_arrivals_rise_and_have_their_rate(self):
+        placed = load.poisson(load.random_of("test", 1), load.same(1000, 1, 1), 10)
+        times = [r.arrival for r in placed]
+        self.assertEqual((times[0], times), (0, sorted(times)))
+        self.assertAlmostEqual(times[-1], 100, delta=15)
+
+    def test_the_load_generators_flags_and_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            what = load.Load([load.Request(3, 4, 0.5, "high", 1)], keys=["k0", "k1"])
+            words = what.flags(folder)
+            self.assertNotIn("--users", words)
+            self.assertEqual((folder / "trace.csv").read_text(encoding="utf-8"),
+                             "arrival_s,client,priority,input_tokens,output_tokens\n0.5,1,high,3,4\n")
+            self.assertEqual((folder / "keys").read_text(encoding="utf-8"), "k0\nk1\n")
+            what = load.Load([load.Request(prompt="x", output_tokens=4)], users=2)
+            self.assertIn("--users", what.flags(folder))
+            line = (folder / "data.jsonl").read_text(encoding="utf-8")
+            self.assertEqual(json.loads(line), {"prompt": "x", "max_tokens": 4})
+
+    def test_records_are_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "records"
+            path.write_text('{"run": 1, "begin": 2.5, "wall_s": 4, "cpu_s": 1, "interrupted": false}\n'
+                            '{"run": 1, "seq": 0, "due": 1, "latency": 2, "error_kind": "HTTP 429", "status": 429}\n',
+                            encoding="utf-8")
+            run = load.read_records(path)
+        self.assertEqual((run.begin, run.wall_s, run.records[0].end, run.records[0].ok), (2.5, 4, 3, False))
+        with self.assertRaisesRegex(BenchError, "a request failed: HTTP 429"):
+            load.check(run)
+
+
+class SuiteTest(unittest.TestCase):
+    def test_converters(self):
+        self.assertEqual(suite.counts(16)("1,2,16"), [1, 2, 16])
+        self.assertEqual((suite.duration("500ms"), suite.duration("2s"), suite.milliseconds(0.05)), (0.5, 2, "50ms"))
+        for convert, text in ((suite.counts(16), "2,1"), (suite.counts(16), "17"), (suite.counts(16), ""),
+                              (suite.duration, "fast"), (suite.whole(1, 2), "3"), (suite.real(0, 1), "nan")):
+            with self.assertRaises(argparse.ArgumentTypeError):
+                convert(text)
+
+    def test_the_prompt_file_has_thirty_different_prompts(self):
+        lines = [json.loads(line) for line in schedulers.PROMPTS.read_text(encoding="utf-8").splitlines()]
+        self.assertEqual((len(lines), len({line["prompt"] for line in lines})), (30, 30))
+        self.assertTrue(all(1 <= line["max_tokens"] <= 256 for line in lines))
+
+
+if __name__ == "__main__":
+    unittest.main()
