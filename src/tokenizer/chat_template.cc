@@ -5,10 +5,7 @@
 #include <utility>
 
 #include "base/utf8.h"
-#include "tokenizer/jinja/context.h"
-#include "tokenizer/jinja/error.h"
-#include "tokenizer/jinja/interpreter.h"
-#include "tokenizer/jinja/parser.h"
+#include "tokenizer/jinja/ast.h"
 
 namespace ropeway {
 namespace {
@@ -16,21 +13,19 @@ namespace {
 constexpr char kField[] = "tokenizer.chat_template";
 
 constexpr size_t kMaxSourceBytes = size_t{1} << 20U;
-// No template in use takes a hundred steps a message.
+// Common templates take less than a hundred steps per message.
 constexpr int64_t kMaxSteps = 200'000;
 constexpr int64_t kMaxStepsPerMessage = 1000;
-// A template makes each message's text a few times over: once for each "+" and
-// once to write it.
+// A template copies each message's text a few times: once for each "+" and once to write it.
 #ifdef ROPEWAY_FUZZ
-// Under the fuzzers' instruments a byte takes a hundred times as long.
+// With the fuzzers' instrumentation a byte takes a hundred times as long.
 constexpr size_t kMaxBytes = size_t{1} << 20U;
 #else
 constexpr size_t kMaxBytes = size_t{64} << 20U;
 #endif
 constexpr size_t kMaxBytesPerInputByte = 32;
 
-// What an error says, which may quote the template or the messages: printable, and no longer than
-// one cares to read.
+// Errors may quote the template or the messages: they are clipped and made printable.
 constexpr size_t kMaxErrorBytes = 1000;
 
 std::string Clipped(std::string_view text) {
@@ -47,7 +42,7 @@ jinja::Value MessageValue(const ChatMessage& message) {
   using jinja::Value;
   jinja::Dict entries = {{Value::Of("role"), Value::Of(message.role)},
                          {Value::Of("content"), Value::Of(message.content)}};
-  // Templates ask whether these are there.
+  // Only if set: templates test whether they are defined.
   if (!message.name.empty()) entries.emplace_back(Value::Of("name"), Value::Of(message.name));
   if (!message.tool_call_id.empty()) {
     entries.emplace_back(Value::Of("tool_call_id"), Value::Of(message.tool_call_id));
@@ -103,7 +98,7 @@ StatusOr<std::string> ChatTemplate::Render(const std::vector<ChatMessage>& messa
       {"add_generation_prompt", Value::Of(add_generation_prompt)},
       {"bos_token", Value::Of(bos_token)},
       {"eos_token", Value::Of(eos_token)},
-      // What a chat without them has in Hugging Face's renderer.
+      // As in Hugging Face's renderer without tools and documents.
       {"tools", Value()},
       {"documents", Value()},
   };

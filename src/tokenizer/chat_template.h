@@ -1,4 +1,4 @@
-// A model's chat template: what turns a chat into a prompt.
+// A model's chat template, which renders a chat as a prompt.
 #ifndef ROPEWAY_TOKENIZER_CHAT_TEMPLATE_H_
 #define ROPEWAY_TOKENIZER_CHAT_TEMPLATE_H_
 
@@ -13,23 +13,21 @@
 
 namespace ropeway {
 
-// Renders as Hugging Face's apply_chat_template does: Jinja in its sandbox,
-// with trim_blocks, lstrip_blocks, break and continue, {% generation %}, tojson
-// without HTML's escapes, raise_exception and strftime_now. Not supported, and
-// refused: include, import, extends, block, do, recursive loops, the filters,
-// tests, methods and functions that are not in jinja/. Bounded in steps,
-// output, memory and recursion. Const and thread-safe after construction.
+// Renders like Hugging Face's apply_chat_template: Jinja in its sandbox, with trim_blocks,
+// lstrip_blocks, break and continue, {% generation %}, tojson without HTML escapes, raise_exception
+// and strftime_now. Not supported, and rejected: include, import, extends, block, do, recursive
+// loops, and filters, tests, methods and functions that are not in jinja/. Steps, output, memory
+// and recursion are bounded. Const and thread-safe after construction.
 class ChatTemplate {
  public:
-  // Fails where the template has what is not supported, naming the line: a chat
-  // is never rendered differently from what the model was trained with.
+  // Fails, naming the line, for anything unsupported: a chat is never rendered differently from the
+  // model's training.
   static StatusOr<ChatTemplate> Parse(const std::string& source);
 
-  // The prompt. Fails where the template refuses the messages (raise_exception:
-  // the message is its own), uses what is not there, or does not end within a
-  // bounded number of steps and bytes. `bos_token` and `eos_token` are the
-  // tokens' texts, "" where there is none. `now`, in UTC so that every machine
-  // renders the same, is what strftime_now tells.
+  // The prompt. Fails if the template rejects the messages (raise_exception, with its own message),
+  // uses undefined values, or exceeds the bounds on steps and bytes. `bos_token` and `eos_token`
+  // are the tokens' texts, "" for none. `now` is the time for strftime_now, in UTC so that every
+  // machine renders the same.
   StatusOr<std::string> Render(
       const std::vector<ChatMessage>& messages, bool add_generation_prompt,
       std::string_view bos_token, std::string_view eos_token,

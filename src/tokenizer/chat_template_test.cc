@@ -50,9 +50,9 @@ std::string Times(int count, const std::string& text) {
   return all;
 }
 
-// All expected texts below are what jinja2 3.1.6 renders with trim_blocks and
-// lstrip_blocks. Many more are held against jinja2 itself by
-// scripts/check_templates.py, in tests/data/templates.
+// All expected texts below are jinja2 3.1.6's with trim_blocks and lstrip_blocks.
+// scripts/check_templates.py compares many more templates (tests/data/templates) with jinja2
+// itself.
 
 TEST(ChatTemplateTest, RendersTheDefaultModelsTemplate) {
   const StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(kSmolLm2);
@@ -190,7 +190,7 @@ TEST(ChatTemplateTest, NamesAndToolCallIdsAreThereWhereGiven) {
             "'tool_call_id': 'call1'}, {'role': 'user', 'content': 'Hi'}]");
 }
 
-TEST(ChatTemplateTest, RefusesWhatItDoesNotUnderstandWithTheLine) {
+TEST(ChatTemplateTest, RejectsUnsupportedConstructsWithTheLine) {
   const auto at = [](int line, const std::string& rest) {
     return "tokenizer.chat_template, line " + std::to_string(line) + ": " + rest;
   };
@@ -353,7 +353,7 @@ TEST(ChatTemplateTest, RecursionIsBounded) {
                 .find("calls itself too deep"),
             std::string::npos);
   EXPECT_EQ(Render("{{ ['ab']|map('map', 'upper')|list }}"), "[['A', 'B']]");
-  // A cycle of references: freed, and never followed.
+  // A cycle of references is freed and never followed.
   EXPECT_EQ(Render("{% set a = namespace() %}{% set a.a = a %}{% set a.l = [a] %}"
                    "{{ a.a.a == a }}{{ a.l == [a] }}"),
             "TrueTrue");
@@ -380,7 +380,7 @@ TEST(ChatTemplateTest, MemoryIsBounded) {
   std::string lists = "{% set x = [1] %}";
   for (int i = 0; i < 60; ++i) lists += "{% set x = x + x %}";
   EXPECT_NE(Failure(lists).find("makes too much text"), std::string::npos);
-  // Lists that share their parts: little memory, endless text.
+  // Lists with shared parts: little memory, unbounded text.
   std::string shared = "{% set x = [1] %}";
   for (int i = 0; i < 60; ++i) shared += "{% set x = [x, x] %}";
   for (const char* use : {"{{ x }}", "{{ x|tojson }}", "{{ x == [x[0], x[1]] }}",
@@ -405,7 +405,7 @@ TEST(ChatTemplateTest, MemoryIsBounded) {
   EXPECT_FALSE(ChatTemplate::Parse(std::string(2'000'000, 'x')).ok());
 }
 
-// None of these takes the product of its two sizes in time.
+// None of these takes time proportional to the product of its two sizes.
 TEST(ChatTemplateTest, SearchesTakeLinearTime) {
   const std::string text = "{% set t = 'a' * 1000000 %}{% set p = 'a' * 500000 ~ 'b' %}";
   for (const char* expression :
@@ -423,7 +423,7 @@ TEST(ChatTemplateTest, LongChatsFitTheBounds) {
   EXPECT_GT(Render(kSmolLm2, chat).size(), 20'000'000U);
 }
 
-// Nor does any do much with texts that are made once and cost nothing to name.
+// Repeated scans of a text that was made once are bounded too.
 TEST(ChatTemplateTest, LooksAtLongTextsAreBounded) {
   const std::string text =
       "{% set t = 'a' * 2000000 %}{% set s = ' ' * 2000000 %}{% set l = [t, t ~ ''] * 50 %}";
@@ -442,7 +442,7 @@ TEST(ChatTemplateTest, LooksAtLongTextsAreBounded) {
               std::string::npos)
         << expression;
   }
-  // Letters beyond ASCII, and keys, are not looked for one by one.
+  // Letters beyond ASCII, and keys, are not searched one by one.
   EXPECT_TRUE(TryRender("{{ ('\u0436' * 3000000)|upper|length }}").ok());
   std::string keys = "{";
   for (int i = 0; i < 60'000; ++i) keys += "\"k" + std::to_string(i) + "\":0,";
@@ -451,7 +451,7 @@ TEST(ChatTemplateTest, LooksAtLongTextsAreBounded) {
             "{'b': [True, None, -2.5, 'x'], 'a': {'c': []}}");
 }
 
-// What is not there says why in few words, in whatever number.
+// Any number of undefined values has short messages.
 TEST(ChatTemplateTest, WhatIsMissingTakesLittleMemory) {
   const std::string name(200'000, 'n');
   EXPECT_LT(Failure("{{ " + name + ".x }}").size(), 1000U);
@@ -463,9 +463,8 @@ TEST(ChatTemplateTest, WhatIsMissingTakesLittleMemory) {
             std::string::npos);
 }
 
-// Whatever the bytes, an answer: each template of the corpus, cut short and
-// with bytes changed.
-TEST(ChatTemplateTest, BrokenTemplatesAreRefusedOrRender) {
+// Any bytes give a result: each template of the corpus, truncated and with bytes changed.
+TEST(ChatTemplateTest, BrokenTemplatesFailOrRender) {
   const std::string source =
       "{%- macro f(a, b=[1, {'x': 2.5}]) -%}{{ a|map('upper')|join(', ') ~ "
       "b[0] }}{%- endmacro %}"

@@ -1,15 +1,15 @@
-// A parsed template: a tree of plain values. To add a construct: a struct here,
-// a case in the parser, a case in the evaluator or interpreter.
+// A parsed template: a tree of plain values, how it is parsed and how it is rendered. A new
+// construct is a struct here, a case in the parser and a case in the interpreter.
 #ifndef ROPEWAY_TOKENIZER_JINJA_AST_H_
 #define ROPEWAY_TOKENIZER_JINJA_AST_H_
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "tokenizer/jinja/builtin.h"
 #include "tokenizer/jinja/operators.h"
 #include "tokenizer/jinja/value.h"
 
@@ -65,28 +65,24 @@ struct Not {
 struct Negative {
   ExpressionPtr operand;
 };
-struct And {
+struct Logical {  // left and right, left or right
   ExpressionPtr left;
   ExpressionPtr right;
-};
-struct Or {
-  ExpressionPtr left;
-  ExpressionPtr right;
+  bool is_and;
 };
 struct Arithmetic {
-  ArithmeticOperator op;
   ExpressionPtr left;
   ExpressionPtr right;
+  ArithmeticOperator op;
 };
 struct Concatenation {  // a ~ b ~ c
   std::vector<ExpressionPtr> parts;
 };
-struct Comparison {  // a < b <= c: each with its neighbour
+struct Comparison {  // a < b <= c: each operand with the next
   ExpressionPtr first;
   std::vector<std::pair<ComparisonOperator, ExpressionPtr>> rest;
 };
-struct Conditional {  // then if condition else otherwise; `otherwise` may be
-                      // null
+struct Conditional {  // then if condition else otherwise; `otherwise` may be null.
   ExpressionPtr condition;
   ExpressionPtr then;
   ExpressionPtr otherwise;
@@ -94,23 +90,23 @@ struct Conditional {  // then if condition else otherwise; `otherwise` may be
 
 struct Expression {
   std::variant<Literal, Name, ListDisplay, DictDisplay, Attribute, Item, Slice, Apply, Call, Not,
-               Negative, And, Or, Arithmetic, Concatenation, Comparison, Conditional>
+               Negative, Logical, Arithmetic, Concatenation, Comparison, Conditional>
       node;
   int line = 0;
-  int depth = 1;  // Of the tree below, which is evaluated and freed by recursion.
+  int depth = 1;  // Of the tree, which is evaluated and freed by recursion.
 };
 
 struct Statement;
 using Body = std::vector<Statement>;
 
-// Where a value goes: a variable, a variable of a namespace, or several.
+// What a value is assigned to: a variable, a variable of a namespace, or several targets.
 struct Target {
   std::string name;
   std::string attribute;      // Of the namespace `name`; "": none.
   std::vector<Target> parts;  // Not empty: the value is unpacked.
 };
 
-// What {% macro %} and {% call %} make.
+// What {% macro %} and {% call %} define.
 struct Macro {
   struct Parameter {
     std::string name;
@@ -119,7 +115,7 @@ struct Macro {
   std::string name;
   std::vector<Parameter> parameters;
   Body body;
-  bool takes_caller = false;  // Whether its body speaks of `caller`.
+  bool takes_caller = false;  // Whether its body uses `caller`.
   int line = 0;
 };
 
@@ -141,7 +137,7 @@ struct For {
   ExpressionPtr items;
   ExpressionPtr condition;  // May be null.
   Body body;
-  Body otherwise;  // Run where there is no item.
+  Body otherwise;  // Runs where no iteration completes.
 };
 struct Set {
   Target target;
@@ -149,11 +145,11 @@ struct Set {
 };
 struct SetBlock {  // {% set target %}body{% endset %}
   Target target;
-  ExpressionPtr filtered;  // Over the variable kBlockName; may be null.
+  ExpressionPtr filtered;  // Of the variable kBlockName; may be null.
   Body body;
 };
 struct FilterBlock {
-  ExpressionPtr filtered;  // Over the variable kBlockName.
+  ExpressionPtr filtered;  // Of the variable kBlockName.
   Body body;
 };
 struct MacroBlock {
@@ -177,9 +173,17 @@ struct Statement {
   int line = 0;
 };
 
-// The variable, of a name that no template can write, that holds the text of a
-// block.
+// The variable that holds the text of a block; no template can write this name.
 inline constexpr const char* kBlockName = "the block";
+
+// The statements of `source`. Throws Error, with the line, for whatever is wrong or not supported.
+Body Parse(std::string_view source);
+
+using Globals = std::vector<std::pair<std::string, Value>>;
+
+// The text of `body` with the variables `globals`. Throws Raised where the template calls
+// raise_exception, and Error where it fails or exceeds the bounds of `context`.
+std::string Render(const Body& body, const Globals& globals, Context& context);
 
 }  // namespace ropeway::jinja
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "tokenizer/jinja/operators.h"
+#include "tokenizer/jinja/text.h"
+
 namespace ropeway::jinja {
 namespace {
 
@@ -11,56 +14,273 @@ constexpr std::array<std::string_view, 8> kListChanges = {"append",  "clear", "e
 constexpr std::array<std::string_view, 5> kDictChanges = {"clear", "pop", "popitem", "setdefault",
                                                           "update"};
 
-const Builtin* FindIn(std::span<const Builtin> builtins, std::string_view name) {
-  for (const Builtin& builtin : builtins) {
-    if (builtin.name == name) return &builtin;
-  }
-  return nullptr;
-}
-
-template <size_t kCount>
-bool IsIn(const std::array<std::string_view, kCount>& names, std::string_view name) {
+bool IsIn(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+struct Signature {
+  explicit Signature(const Builtin& builtin) {
+    std::string_view left = builtin.parameters;
+    while (!left.empty()) {
+      const size_t end = std::min(left.find(' '), left.size());
+      const std::string_view word = left.substr(0, end);
+      if (word == "...") {
+        any_more = true;
+      } else if (word == "**") {
+        any_name = true;
+      } else {
+        names.push_back(word);
+      }
+      left.remove_prefix(std::min(end + 1, left.size()));
+    }
+  }
+
+  // The index of a parameter; the number of parameters if there is none of this name.
+  size_t IndexOf(std::string_view name) const {
+    return static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+  }
+
+  std::vector<std::string_view> names;
+  bool any_more = false;
+  bool any_name = false;
+};
+
+// --- Functions.
+
+Value Range(Context& context, const Value&, const Arguments& arguments) {
+  constexpr int64_t kMaxItems = 100'000;  // The sandbox's own limit.
+  const bool has_start = arguments.Has(1);
+  const int64_t stop = arguments.Integer(has_start ? 1 : 0, 0);
+  const int64_t step = arguments.Integer(2, 1);
+  if (step == 0) Reject("the step of a range is 0");
+  List items;
+  int64_t at = has_start ? arguments.Integer(0, 0) : 0;
+  while (step > 0 ? at < stop : at > stop) {
+    if (static_cast<int64_t>(items.size()) == kMaxItems) {
+      Reject("a range has more than 100000 items");
+    }
+    context.Charge(sizeof(Value));
+    items.push_back(Value::Of(at));
+    if (__builtin_add_overflow(at, step, &at)) break;
+  }
+  return Value::Of(std::move(items));
+}
+
+// The entries of the dictionary in the first argument, if there is one, and the named arguments.
+Dict Entries(Context& context, const Arguments& arguments) {
+  Dict entries;
+  if (arguments.Given(0)) {
+    if (!arguments[0].is_dict()) RejectValue("a copy of a dictionary", arguments[0]);
+    context.Charge(arguments[0].dict().size() * 2 * sizeof(Value));
+    entries = arguments[0].dict();
+  }
+  for (const auto& [name, value] : arguments.named()) {
+    SetKey(entries, Value::Of(name), value, context);
+  }
+  return entries;
+}
+
+Value MakeDict(Context& context, const Value&, const Arguments& arguments) {
+  return Value::Of(Entries(context, arguments));
+}
+
+Value MakeNamespace(Context& context, const Value&, const Arguments& arguments) {
+  Namespace* const space = context.NewNamespace();
+  for (auto& [name, value] : Entries(context, arguments)) {
+    space->variables.emplace_back(ToText(name, context), std::move(value));
+  }
+  return Value::Of(space);
+}
+
+Value RaiseException(Context& context, const Value&, const Arguments& arguments) {
+  throw Raised(0, ToText(arguments[0], context));
+}
+
+Value StrftimeNow(Context& context, const Value&, const Arguments& arguments) {
+  return context.Copy(Strftime(arguments.String(0), context.now()));
+}
+
+// --- Tests.
+
+template <bool (*kHolds)(const Value&)>
+Value Is(Context&, const Value& operand, const Arguments&) {
+  return Value::Of(kHolds(operand));
+}
+template <bool (Value::*kHolds)() const>
+Value Is(Context&, const Value& operand, const Arguments&) {
+  return Value::Of((operand.*kHolds)());
+}
+
+bool IsDefined(const Value& v) { return !v.is_undefined(); }
+bool IsTrue(const Value& v) { return v.is_bool() && v.Truth(); }
+bool IsFalse(const Value& v) { return v.is_bool() && !v.Truth(); }
+// For Jinja every Python object with a length and items is a sequence: a dictionary and Undefined
+// too.
+bool IsSequenceLike(const Value& v) {
+  return v.is_string() || v.is_list() || v.is_dict() || v.is_undefined();
+}
+bool IsIterable(const Value& v) { return IsSequenceLike(v) || v.is_loop(); }
+
+template <ComparisonOperator kOperator>
+Value Compares(Context& context, const Value& operand, const Arguments& arguments) {
+  return Value::Of(Compare(kOperator, operand, arguments[0], context));
+}
+
+Value DivisibleBy(Context& context, const Value& operand, const Arguments& arguments) {
+  const Value rest = Compute(ArithmeticOperator::kModulo, operand, arguments[0], context);
+  return Value::Of(rest.is_number() && rest.number() == 0);
+}
+
+template <bool kOdd>
+Value HasParity(Context&, const Value& operand, const Arguments&) {
+  if (!operand.is_integral()) RejectValue("a test of parity", operand);
+  return Value::Of((operand.integer() % 2 != 0) == kOdd);
+}
+
+// Only of values that Python has one object of; for others it depends on the implementation.
+Value SameAs(Context&, const Value& operand, const Arguments& arguments) {
+  const Value& other = arguments[0];
+  if (other.is_none()) return Value::Of(operand.is_none());
+  if (!other.is_bool()) Reject("sameas takes only booleans and none");
+  return Value::Of(operand.is_bool() && operand.Truth() == other.Truth());
+}
+
+constexpr Builtin kCoreBuiltins[] = {
+    {"range", kFunction, "start stop step", 1, Range},
+    {"dict", kFunction, "mapping **", 0, MakeDict},
+    {"namespace", kFunction, "mapping **", 0, MakeNamespace},
+    {"raise_exception", kFunction, "message", 1, RaiseException},
+    {"strftime_now", kFunction, "format", 1, StrftimeNow},
+    {"defined", kTest, "", 0, Is<IsDefined>},
+    {"undefined", kTest, "", 0, Is<&Value::is_undefined>},
+    {"none", kTest, "", 0, Is<&Value::is_none>},
+    {"string", kTest, "", 0, Is<&Value::is_string>},
+    {"number", kTest, "", 0, Is<&Value::is_number>},
+    {"integer", kTest, "", 0, Is<&Value::is_integer>},
+    {"float", kTest, "", 0, Is<&Value::is_float>},
+    {"boolean", kTest, "", 0, Is<&Value::is_bool>},
+    {"true", kTest, "", 0, Is<IsTrue>},
+    {"false", kTest, "", 0, Is<IsFalse>},
+    {"mapping", kTest, "", 0, Is<&Value::is_dict>},
+    {"iterable", kTest, "", 0, Is<IsIterable>},
+    {"sequence", kTest, "", 0, Is<IsSequenceLike>},
+    {"callable", kTest, "", 0, Is<&Value::is_callable>},
+    {"sameas", kTest, "other", 1, SameAs},
+    {"divisibleby", kTest, "num", 1, DivisibleBy},
+    {"even", kTest, "", 0, HasParity<false>},
+    {"odd", kTest, "", 0, HasParity<true>},
+    {"in", kTest, "seq", 1, Compares<ComparisonOperator::kIn>},
+    {"==", kTest, "other", 1, Compares<ComparisonOperator::kEqual>},
+    {"eq", kTest, "other", 1, Compares<ComparisonOperator::kEqual>},
+    {"equalto", kTest, "other", 1, Compares<ComparisonOperator::kEqual>},
+    {"!=", kTest, "other", 1, Compares<ComparisonOperator::kNotEqual>},
+    {"ne", kTest, "other", 1, Compares<ComparisonOperator::kNotEqual>},
+    {">", kTest, "other", 1, Compares<ComparisonOperator::kGreater>},
+    {"gt", kTest, "other", 1, Compares<ComparisonOperator::kGreater>},
+    {"greaterthan", kTest, "other", 1, Compares<ComparisonOperator::kGreater>},
+    {">=", kTest, "other", 1, Compares<ComparisonOperator::kGreaterEqual>},
+    {"ge", kTest, "other", 1, Compares<ComparisonOperator::kGreaterEqual>},
+    {"<", kTest, "other", 1, Compares<ComparisonOperator::kLess>},
+    {"lt", kTest, "other", 1, Compares<ComparisonOperator::kLess>},
+    {"lessthan", kTest, "other", 1, Compares<ComparisonOperator::kLess>},
+    {"<=", kTest, "other", 1, Compares<ComparisonOperator::kLessEqual>},
+    {"le", kTest, "other", 1, Compares<ComparisonOperator::kLessEqual>},
+};
+
 }  // namespace
 
-const Builtin* FindFilter(std::string_view name) {
-  for (const auto& filters : {TextFilters(), ListFilters(), NumberFilters()}) {
-    if (const Builtin* found = FindIn(filters, name)) return found;
+std::span<const Builtin> CoreBuiltins() { return kCoreBuiltins; }
+
+const Builtin* FindBuiltin(unsigned kinds, std::string_view name) {
+  for (const auto& builtins : {CoreBuiltins(), TextBuiltins(), ListBuiltins()}) {
+    for (const Builtin& builtin : builtins) {
+      if ((builtin.kinds & kinds) != 0 && builtin.name == name) return &builtin;
+    }
   }
   return nullptr;
 }
 
-const Builtin* FindTest(std::string_view name) { return FindIn(Tests(), name); }
-const Builtin* FindFunction(std::string_view name) { return FindIn(Functions(), name); }
-
 const Builtin* FindMethod(const Value& object, std::string_view name) {
-  if (object.is_string()) return FindIn(StringMethods(), name);
-  // "list.index" is the method "index" of lists.
-  const std::string_view type = object.is_dict()   ? "dict."
-                                : object.is_list() ? "list."
-                                : object.is_loop() ? "loop."
-                                                   : "";
-  if (type.empty()) return nullptr;
-  for (const Builtin& method : ContainerMethods()) {
-    if (method.name.starts_with(type) && method.name.substr(type.size()) == name) return &method;
-  }
-  return nullptr;
+  const BuiltinKind kind = object.is_string() ? kStringMethod
+                           : object.is_dict() ? kDictMethod
+                           : object.is_list() ? kListMethod
+                           : object.is_loop() ? kLoopMethod
+                                              : BuiltinKind{};
+  return kind == 0 ? nullptr : FindBuiltin(kind, name);
 }
 
 bool IsMethod(std::string_view name) {
-  const auto& methods = ContainerMethods();
-  return FindIn(StringMethods(), name) != nullptr || IsIn(kListChanges, name) ||
-         IsIn(kDictChanges, name) ||
-         std::any_of(methods.begin(), methods.end(),
-                     [&](const Builtin& method) { return method.name.substr(5) == name; });
+  return FindBuiltin(kAnyMethod, name) != nullptr || IsIn(kListChanges, name) ||
+         IsIn(kDictChanges, name);
 }
 
 bool IsForbiddenMethod(const Value& object, std::string_view name) {
   if (name.starts_with("__")) return true;
   if (object.is_dict()) return IsIn(kDictChanges, name);
   return object.is_list() && IsIn(kListChanges, name);
+}
+
+std::string SignatureError(const Builtin& builtin, size_t positional,
+                           const std::vector<std::string_view>& names) {
+  const Signature signature(builtin);
+  const size_t count = signature.names.size();
+  if (positional > count && !signature.any_more) {
+    return "does not take " + std::to_string(positional) + " arguments";
+  }
+  std::vector<bool> given(count);
+  std::fill_n(given.begin(), std::min(positional, count), true);
+  for (const std::string_view name : names) {
+    const size_t i = signature.IndexOf(name);
+    if (i == count && signature.any_name) continue;
+    if (i == count) return "does not take an argument named '" + std::string(name) + "'";
+    if (given[i]) return "takes '" + std::string(name) + "' once";
+    given[i] = true;
+  }
+  for (size_t i = 0; i < builtin.required; ++i) {
+    if (!given[i]) return "needs the argument '" + std::string(signature.names[i]) + "'";
+  }
+  return "";
+}
+
+Arguments::Arguments(const Builtin& builtin, CallArguments call) : builtin_(builtin) {
+  std::vector<std::string_view> names;
+  for (const auto& [name, value] : call.named) names.push_back(name);
+  const std::string error = SignatureError(builtin, call.positional.size(), names);
+  if (!error.empty()) Reject("'" + std::string(builtin.name) + "' " + error);
+
+  const Signature signature(builtin);
+  slots_.resize(signature.names.size());
+  for (size_t i = 0; i < call.positional.size(); ++i) {
+    if (i < slots_.size()) {
+      slots_[i] = std::move(call.positional[i]);
+    } else {
+      rest_.push_back(std::move(call.positional[i]));
+    }
+  }
+  for (auto& [name, value] : call.named) {
+    const size_t i = signature.IndexOf(name);
+    if (i < slots_.size()) {
+      slots_[i] = std::move(value);
+    } else {
+      named_.emplace_back(name, std::move(value));
+    }
+  }
+}
+
+const std::string& Arguments::String(size_t i) const {
+  if (!slots_[i]->is_string()) RejectValue(std::string(builtin_.name), *slots_[i]);
+  return slots_[i]->string();
+}
+
+const std::string& Arguments::Text(size_t i) const {
+  static const std::string kEmpty;
+  return Has(i) ? String(i) : kEmpty;
+}
+
+int64_t Arguments::Integer(size_t i, int64_t otherwise) const {
+  if (!Has(i)) return otherwise;
+  if (!slots_[i]->is_integral()) RejectValue(std::string(builtin_.name), *slots_[i]);
+  return slots_[i]->integer();
 }
 
 }  // namespace ropeway::jinja

@@ -3,131 +3,174 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <span>
 
 #include "tokenizer/jinja/builtins.h"
-#include "tokenizer/jinja/error.h"
-#include "tokenizer/jinja/make_expression.h"
 
 namespace ropeway::jinja {
 namespace {
 
-// Bounds the parser's own recursion, which parentheses drive without making
-// expressions.
-class Deeper {
+// Expressions are evaluated and freed by recursion.
+constexpr int kMaxExpressionDepth = 100;
+
+// Bounds the parser's own recursion, which parentheses deepen without making expressions.
+class Nesting {
  public:
-  Deeper(int& recursion, const TokenStream& stream) : recursion_(recursion) {
+  Nesting(int& recursion, const TokenStream& stream) : recursion_(recursion) {
     if (++recursion_ > kMaxExpressionDepth) stream.Fail("an expression is nested too deep");
   }
-  ~Deeper() { --recursion_; }
-  Deeper(const Deeper&) = delete;
-  Deeper& operator=(const Deeper&) = delete;
+  ~Nesting() { --recursion_; }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
 
  private:
   int& recursion_;
 };
 
-// What Jinja knows and we do not, where a name stands.
-constexpr std::array<std::string_view, 7> kUnknownNames = {"varargs", "kwargs", "self",  "super",
-                                                           "lipsum",  "cycler", "joiner"};
-
-// The filters that take the name of a filter or test, and where it stands.
-const Builtin* (*FinderOf(std::string_view filter, size_t* at))(std::string_view) {
-  *at = filter.ends_with("attr") ? 1 : 0;
-  if (filter == "map") return FindFilter;
-  if (filter.starts_with("select") || filter.starts_with("reject")) return FindTest;
-  return nullptr;
+// The depth of a part of an expression.
+template <typename Part>
+int DepthOf(const Part&) {
+  return 0;
+}
+int DepthOf(const ExpressionPtr& expression) {
+  return expression == nullptr ? 0 : expression->depth;
+}
+template <typename First, typename Second>
+int DepthOf(const std::pair<First, Second>& pair) {
+  return std::max(DepthOf(pair.first), DepthOf(pair.second));
+}
+template <typename Part>
+int DepthOf(const std::vector<Part>& parts) {
+  int depth = 0;
+  for (const Part& part : parts) depth = std::max(depth, DepthOf(part));
+  return depth;
+}
+int DepthOf(const ArgumentList& arguments) {
+  return std::max(DepthOf(arguments.positional), DepthOf(arguments.named));
 }
 
-// Refuses "map('filter')" and its like where the language has no such filter or
-// test.
-void CheckNamed(int line, std::string_view filter, const ArgumentList& arguments) {
-  size_t at = 0;
-  const auto find = FinderOf(filter, &at);
-  if (find == nullptr || arguments.positional.size() <= at) return;
+template <typename Node, typename... Parts>
+ExpressionPtr Make(int line, Parts... parts) {
+  const int depth = std::max({0, DepthOf(parts)...});
+  if (depth >= kMaxExpressionDepth) throw Error(line, "an expression is nested too deep");
+  return std::make_unique<const Expression>(Expression{Node{std::move(parts)...}, line, depth + 1});
+}
+
+// The names that Jinja defines and this interpreter does not support.
+constexpr std::string_view kUnsupportedNames[] = {"varargs", "kwargs", "self",  "super",
+                                                  "lipsum",  "cycler", "joiner"};
+
+struct BinaryOperator {
+  std::string_view text;
+  ArithmeticOperator op;
+  int level;
+};
+// By precedence, loosest first. "~" lies between the first level and the second.
+constexpr int kSumLevel = 0;
+constexpr int kProductLevel = 1;
+constexpr int kPowerLevel = 2;
+constexpr BinaryOperator kBinaryOperators[] = {
+    {"+", ArithmeticOperator::kAdd, kSumLevel},
+    {"-", ArithmeticOperator::kSubtract, kSumLevel},
+    {"*", ArithmeticOperator::kMultiply, kProductLevel},
+    {"/", ArithmeticOperator::kDivide, kProductLevel},
+    {"//", ArithmeticOperator::kFloorDivide, kProductLevel},
+    {"%", ArithmeticOperator::kModulo, kProductLevel},
+    {"**", ArithmeticOperator::kPower, kPowerLevel},
+};
+
+constexpr std::pair<std::string_view, ComparisonOperator> kComparisonOperators[] = {
+    {"==", ComparisonOperator::kEqual},  {"!=", ComparisonOperator::kNotEqual},
+    {"<", ComparisonOperator::kLess},    {"<=", ComparisonOperator::kLessEqual},
+    {">", ComparisonOperator::kGreater}, {">=", ComparisonOperator::kGreaterEqual},
+};
+
+// True, False, None and their lower-case forms.
+std::optional<Value> ConstantOf(std::string_view name) {
+  if (name == "true" || name == "True") return Value::Of(true);
+  if (name == "false" || name == "False") return Value::Of(false);
+  if (name == "none" || name == "None") return Value();
+  return std::nullopt;
+}
+
+// Rejects "map('filter')" and its like where the language has no such filter or test.
+void CheckNamedBuiltin(int line, std::string_view filter, const ArgumentList& arguments) {
+  const bool is_map = filter == "map";
+  if (!is_map && !filter.starts_with("select") && !filter.starts_with("reject")) return;
+  const size_t at = filter.ends_with("attr") ? 1 : 0;
+  if (arguments.positional.size() <= at) return;
   const auto* name = std::get_if<Literal>(&arguments.positional[at]->node);
-  if (name == nullptr || !name->value.is_string() || find(name->value.string()) != nullptr) return;
-  throw Error(line, "the " + std::string(find == FindFilter ? "filter" : "test") + " '" +
-                        name->value.string() + "' is not supported");
+  if (name == nullptr || !name->value.is_string()) return;
+  if (FindBuiltin(is_map ? kFilter : kTest, name->value.string()) != nullptr) return;
+  throw Error(line, "the " + std::string(is_map ? "filter" : "test") + " '" + name->value.string() +
+                        "' is not supported");
+}
+
+// Rejects a call of `builtin`, `what` in messages, that does not fit its parameters.
+void CheckCall(int line, const Builtin* builtin, const std::string& what,
+               const ArgumentList& arguments) {
+  if (builtin == nullptr) throw Error(line, what + " is not supported");
+  std::vector<std::string_view> names;
+  for (const auto& [name, value] : arguments.named) names.emplace_back(name);
+  const std::string error = SignatureError(*builtin, arguments.positional.size(), names);
+  if (!error.empty()) throw Error(line, what + " " + error);
 }
 
 }  // namespace
 
 ExpressionPtr ExpressionParser::Parse() {
-  const Deeper deeper(recursion_, stream_);
-  ExpressionPtr expression = ParseWithoutConditional();
+  const Nesting nesting(recursion_, stream_);
+  ExpressionPtr expression = ParseLogical(false);
   while (stream_.IsName("if")) {
     const int line = stream_.Take().line;
-    ExpressionPtr condition = ParseWithoutConditional();
+    ExpressionPtr condition = ParseLogical(false);
     ExpressionPtr otherwise = stream_.TakeName("else") ? Parse() : nullptr;
-    const int depth = std::max({Depth(condition), Depth(expression), Depth(otherwise)});
     expression =
-        Make(line, depth,
-             Conditional{std::move(condition), std::move(expression), std::move(otherwise)});
+        Make<Conditional>(line, std::move(condition), std::move(expression), std::move(otherwise));
   }
   return expression;
 }
 
 ExpressionPtr ExpressionParser::ParseTuple(bool with_conditional) {
   const int line = stream_.Peek().line;
-  const auto part = [&] { return with_conditional ? Parse() : ParseWithoutConditional(); };
-  ListDisplay tuple;
-  tuple.is_tuple = true;
-  tuple.items.push_back(part());
-  if (!stream_.IsOperator(",")) return std::move(tuple.items[0]);
+  const auto part = [&] { return with_conditional ? Parse() : ParseLogical(false); };
+  ExpressionPtr first = part();
+  if (!stream_.IsOperator(",")) return first;
+  std::vector<ExpressionPtr> items;
+  items.push_back(std::move(first));
   const auto at_end = [&] {
     return stream_.Is(TokenKind::kBlockEnd) || stream_.Is(TokenKind::kOutputEnd) ||
            stream_.IsName("if") || stream_.IsOperator("=");
   };
-  while (stream_.TakeOperator(",") && !at_end()) tuple.items.push_back(part());
-  const int depth = Depth(tuple.items);
-  return Make(line, depth, std::move(tuple));
+  while (stream_.TakeOperator(",") && !at_end()) items.push_back(part());
+  return Make<ListDisplay>(line, std::move(items), /*is_tuple=*/true);
 }
 
 ExpressionPtr ExpressionParser::ParseBlockFilters(bool with_bar) {
-  ExpressionPtr block = Make(stream_.Peek().line, 0, Name{kBlockName});
+  ExpressionPtr block = Make<Name>(stream_.Peek().line, std::string(kBlockName));
   if (!with_bar) block = ParseFilter(std::move(block));
   return ParseFilters(std::move(block));
 }
 
-ExpressionPtr ExpressionParser::ParseWithoutConditional() {
-  ExpressionPtr left = ParseAnd();
-  while (stream_.IsName("or")) {
+ExpressionPtr ExpressionParser::ParseLogical(bool is_and) {
+  const auto operand = [&] { return is_and ? ParseNot() : ParseLogical(true); };
+  ExpressionPtr left = operand();
+  while (stream_.IsName(is_and ? "and" : "or")) {
     const int line = stream_.Take().line;
-    left = MakeBoth<Or>(line, std::move(left), ParseAnd());
-  }
-  return left;
-}
-
-ExpressionPtr ExpressionParser::ParseAnd() {
-  ExpressionPtr left = ParseNot();
-  while (stream_.IsName("and")) {
-    const int line = stream_.Take().line;
-    left = MakeBoth<And>(line, std::move(left), ParseNot());
+    left = Make<Logical>(line, std::move(left), operand(), is_and);
   }
   return left;
 }
 
 ExpressionPtr ExpressionParser::ParseNot() {
   if (!stream_.IsName("not")) return ParseComparison();
-  const Deeper deeper(recursion_, stream_);
+  const Nesting nesting(recursion_, stream_);
   const int line = stream_.Take().line;
-  ExpressionPtr operand = ParseNot();
-  const int depth = Depth(operand);
-  return Make(line, depth, Not{std::move(operand)});
+  return Make<Not>(line, ParseNot());
 }
 
 ExpressionPtr ExpressionParser::ParseComparison() {
-  constexpr std::array<std::pair<std::string_view, ComparisonOperator>, 6> kOperators = {{
-      {"==", ComparisonOperator::kEqual},
-      {"!=", ComparisonOperator::kNotEqual},
-      {"<", ComparisonOperator::kLess},
-      {"<=", ComparisonOperator::kLessEqual},
-      {">", ComparisonOperator::kGreater},
-      {">=", ComparisonOperator::kGreaterEqual},
-  }};
   const auto take = [&]() -> std::optional<ComparisonOperator> {
-    for (const auto& [text, op] : kOperators) {
+    for (const auto& [text, op] : kComparisonOperators) {
       if (stream_.TakeOperator(text)) return op;
     }
     if (stream_.TakeName("in")) return ComparisonOperator::kIn;
@@ -141,74 +184,49 @@ ExpressionPtr ExpressionParser::ParseComparison() {
   };
 
   const int line = stream_.Peek().line;
-  ExpressionPtr first = ParseSum();
-  int depth = Depth(first);
-  Comparison comparison{nullptr, {}};
+  ExpressionPtr first = ParseArithmetic(kSumLevel);
+  std::vector<std::pair<ComparisonOperator, ExpressionPtr>> rest;
   while (const std::optional<ComparisonOperator> op = take()) {
-    comparison.rest.emplace_back(*op, ParseSum());
-    depth = std::max(depth, Depth(comparison.rest.back().second));
+    rest.emplace_back(*op, ParseArithmetic(kSumLevel));
   }
-  if (comparison.rest.empty()) return first;
-  comparison.first = std::move(first);
-  return Make(line, depth, std::move(comparison));
+  if (rest.empty()) return first;
+  return Make<Comparison>(line, std::move(first), std::move(rest));
 }
 
-ExpressionPtr ExpressionParser::ParseSum() {
-  ExpressionPtr left = ParseConcatenation();
-  while (stream_.IsOperator("+") || stream_.IsOperator("-")) {
-    const Token& token = stream_.Take();
-    const auto op = token.text == "+" ? ArithmeticOperator::kAdd : ArithmeticOperator::kSubtract;
-    left = MakeArithmetic(token.line, op, std::move(left), ParseConcatenation());
+ExpressionPtr ExpressionParser::ParseArithmetic(int level) {
+  const auto operand = [&] {
+    if (level == kSumLevel) return ParseConcatenation();
+    return level == kPowerLevel ? ParseUnary(true) : ParseArithmetic(level + 1);
+  };
+  ExpressionPtr left = operand();
+  while (stream_.Is(TokenKind::kOperator)) {
+    const auto* const known = std::find_if(
+        std::begin(kBinaryOperators), std::end(kBinaryOperators), [&](const auto& entry) {
+          return entry.level == level && entry.text == stream_.Peek().text;
+        });
+    if (known == std::end(kBinaryOperators)) break;
+    const int line = stream_.Take().line;
+    left = Make<Arithmetic>(line, std::move(left), operand(), known->op);
   }
   return left;
 }
 
 ExpressionPtr ExpressionParser::ParseConcatenation() {
   const int line = stream_.Peek().line;
-  Concatenation result;
-  result.parts.push_back(ParseProduct());
-  while (stream_.TakeOperator("~")) result.parts.push_back(ParseProduct());
-  if (result.parts.size() == 1) return std::move(result.parts[0]);
-  const int depth = Depth(result.parts);
-  return Make(line, depth, std::move(result));
-}
-
-ExpressionPtr ExpressionParser::ParseProduct() {
-  constexpr std::array<std::pair<std::string_view, ArithmeticOperator>, 4> kOperators = {{
-      {"*", ArithmeticOperator::kMultiply},
-      {"/", ArithmeticOperator::kDivide},
-      {"//", ArithmeticOperator::kFloorDivide},
-      {"%", ArithmeticOperator::kModulo},
-  }};
-  ExpressionPtr left = ParsePower();
-  while (stream_.Is(TokenKind::kOperator)) {
-    const auto* const known =
-        std::find_if(kOperators.begin(), kOperators.end(),
-                     [&](const auto& entry) { return entry.first == stream_.Peek().text; });
-    if (known == kOperators.end()) break;
-    const int line = stream_.Take().line;
-    left = MakeArithmetic(line, known->second, std::move(left), ParsePower());
-  }
-  return left;
-}
-
-ExpressionPtr ExpressionParser::ParsePower() {
-  ExpressionPtr left = ParseUnary(true);
-  while (stream_.IsOperator("**")) {
-    const int line = stream_.Take().line;
-    left = MakeArithmetic(line, ArithmeticOperator::kPower, std::move(left), ParseUnary(true));
-  }
-  return left;
+  std::vector<ExpressionPtr> parts;
+  do {
+    parts.push_back(ParseArithmetic(kProductLevel));
+  } while (stream_.TakeOperator("~"));
+  if (parts.size() == 1) return std::move(parts[0]);
+  return Make<Concatenation>(line, std::move(parts));
 }
 
 ExpressionPtr ExpressionParser::ParseUnary(bool with_filters) {
   ExpressionPtr expression;
   if (stream_.IsOperator("-")) {
-    const Deeper deeper(recursion_, stream_);
+    const Nesting nesting(recursion_, stream_);
     const int line = stream_.Take().line;
-    ExpressionPtr operand = ParseUnary(false);
-    const int depth = Depth(operand);
-    expression = Make(line, depth, Negative{std::move(operand)});
+    expression = Make<Negative>(line, ParseUnary(false));
   } else {
     expression = ParsePrimary();
   }
@@ -218,17 +236,20 @@ ExpressionPtr ExpressionParser::ParseUnary(bool with_filters) {
 
 ExpressionPtr ExpressionParser::ParsePrimary() {
   const int line = stream_.Peek().line;
-  if (stream_.Is(TokenKind::kName)) return ParseName();
-  if (stream_.Is(TokenKind::kInteger)) {
-    return Make(line, 0, Literal{Value::Of(stream_.Take().integer)});
-  }
-  if (stream_.Is(TokenKind::kFloat)) {
-    return Make(line, 0, Literal{Value::Of(stream_.Take().number)});
-  }
-  if (stream_.Is(TokenKind::kString)) {
-    std::string text;
-    while (stream_.Is(TokenKind::kString)) text += stream_.Take().text;
-    return Make(line, 0, Literal{Value::Of(std::move(text))});
+  switch (stream_.Peek().kind) {
+    case TokenKind::kName:
+      return ParseName();
+    case TokenKind::kInteger:
+      return Make<Literal>(line, Value::Of(stream_.Take().integer));
+    case TokenKind::kFloat:
+      return Make<Literal>(line, Value::Of(stream_.Take().number));
+    case TokenKind::kString: {
+      std::string text;
+      while (stream_.Is(TokenKind::kString)) text += stream_.Take().text;
+      return Make<Literal>(line, Value::Of(std::move(text)));
+    }
+    default:
+      break;
   }
   if (stream_.TakeOperator("(")) return ParseParentheses();
   if (stream_.TakeOperator("[")) return ParseList();
@@ -239,63 +260,58 @@ ExpressionPtr ExpressionParser::ParsePrimary() {
 ExpressionPtr ExpressionParser::ParseName() {
   const Token token = stream_.Take();
   const std::string& name = token.text;
-  if (name == "true" || name == "True") return Make(token.line, 0, Literal{Value::Of(true)});
-  if (name == "false" || name == "False") return Make(token.line, 0, Literal{Value::Of(false)});
-  if (name == "none" || name == "None") return Make(token.line, 0, Literal{Value()});
+  if (std::optional<Value> constant = ConstantOf(name)) {
+    return Make<Literal>(token.line, *std::move(constant));
+  }
   if (IsReserved(name)) throw Error(token.line, "unexpected '" + name + "'");
-  const bool is_unknown =
-      std::find(kUnknownNames.begin(), kUnknownNames.end(), name) != kUnknownNames.end();
-  if (is_unknown) throw Error(token.line, "the name '" + name + "' is not supported");
+  if (std::find(std::begin(kUnsupportedNames), std::end(kUnsupportedNames), name) !=
+      std::end(kUnsupportedNames)) {
+    throw Error(token.line, "the name '" + name + "' is not supported");
+  }
   if (name == "caller") uses_caller_ = true;
-  if (stream_.IsOperator("(") && FindFunction(name) == nullptr) {
+  if (stream_.IsOperator("(") && FindBuiltin(kFunction, name) == nullptr) {
     called_.emplace_back(name, token.line);
   }
-  return Make(token.line, 0, Name{name});
+  return Make<Name>(token.line, name);
 }
 
 // An expression in parentheses, or a tuple.
 ExpressionPtr ExpressionParser::ParseParentheses() {
   const int line = stream_.Peek().line;
-  ListDisplay tuple;
+  std::vector<ExpressionPtr> items;
   bool is_tuple = stream_.IsOperator(")");
-  tuple.is_tuple = true;
   while (!stream_.IsOperator(")")) {
-    tuple.items.push_back(Parse());
+    items.push_back(Parse());
     if (!stream_.TakeOperator(",")) break;
     is_tuple = true;
   }
   stream_.ExpectOperator(")");
-  if (!is_tuple) return std::move(tuple.items[0]);
-  const int depth = Depth(tuple.items);
-  return Make(line, depth, std::move(tuple));
+  if (!is_tuple) return std::move(items[0]);
+  return Make<ListDisplay>(line, std::move(items), is_tuple);
 }
 
 ExpressionPtr ExpressionParser::ParseList() {
   const int line = stream_.Peek().line;
-  ListDisplay list;
+  std::vector<ExpressionPtr> items;
   while (!stream_.IsOperator("]")) {
-    list.items.push_back(Parse());
+    items.push_back(Parse());
     if (!stream_.TakeOperator(",")) break;
   }
   stream_.ExpectOperator("]");
-  const int depth = Depth(list.items);
-  return Make(line, depth, std::move(list));
+  return Make<ListDisplay>(line, std::move(items), /*is_tuple=*/false);
 }
 
 ExpressionPtr ExpressionParser::ParseDict() {
   const int line = stream_.Peek().line;
-  DictDisplay dict;
-  int depth = 0;
+  std::vector<std::pair<ExpressionPtr, ExpressionPtr>> entries;
   while (!stream_.IsOperator("}")) {
     ExpressionPtr key = Parse();
     stream_.ExpectOperator(":");
-    ExpressionPtr value = Parse();
-    depth = std::max({depth, Depth(key), Depth(value)});
-    dict.entries.emplace_back(std::move(key), std::move(value));
+    entries.emplace_back(std::move(key), Parse());
     if (!stream_.TakeOperator(",")) break;
   }
   stream_.ExpectOperator("}");
-  return Make(line, depth, std::move(dict));
+  return Make<DictDisplay>(line, std::move(entries));
 }
 
 ExpressionPtr ExpressionParser::ParsePostfix(ExpressionPtr object) {
@@ -313,49 +329,43 @@ ExpressionPtr ExpressionParser::ParsePostfix(ExpressionPtr object) {
 }
 
 ExpressionPtr ExpressionParser::ParseMember(ExpressionPtr object) {
-  const int depth = Depth(object);
   const Token token = stream_.Take();
   if (token.kind == TokenKind::kInteger) {
-    ExpressionPtr key = Make(token.line, 0, Literal{Value::Of(token.integer)});
-    return MakeBoth<Item>(token.line, std::move(object), std::move(key));
+    return Make<Item>(token.line, std::move(object),
+                      Make<Literal>(token.line, Value::Of(token.integer)));
   }
   if (token.kind != TokenKind::kName) throw Error(token.line, "expected the name of an attribute");
   if (stream_.IsOperator("(") && !IsMethod(token.text)) {
     throw Error(token.line, "the method '" + token.text + "' is not supported");
   }
-  return Make(token.line, depth, Attribute{std::move(object), token.text});
+  return Make<Attribute>(token.line, std::move(object), token.text);
 }
 
 ExpressionPtr ExpressionParser::ParseCall(ExpressionPtr callee) {
   const int line = stream_.Peek().line;
   ArgumentList arguments = ParseArguments();
   const auto* name = std::get_if<Name>(&callee->node);
-  if (const Builtin* function = name == nullptr ? nullptr : FindFunction(name->name)) {
-    std::vector<std::string_view> names;
-    for (const auto& [key, value] : arguments.named) names.emplace_back(key);
-    const std::string error = SignatureError(*function, arguments.positional.size(), names);
-    if (!error.empty()) throw Error(line, "the function '" + name->name + "' " + error);
+  if (const Builtin* function = name == nullptr ? nullptr : FindBuiltin(kFunction, name->name)) {
+    CheckCall(line, function, "the function '" + name->name + "'", arguments);
   }
-  const int depth = std::max(Depth(callee), Depth(arguments));
-  return Make(line, depth, Call{std::move(callee), std::move(arguments)});
+  return Make<Call>(line, std::move(callee), std::move(arguments));
 }
 
 ExpressionPtr ExpressionParser::ParseSubscript(ExpressionPtr object) {
   const int line = stream_.Peek().line;
-  const auto at_end = [&] { return stream_.IsOperator(":") || stream_.IsOperator("]"); };
-  const auto part = [&] { return at_end() ? nullptr : Parse(); };
+  const auto part = [&] {
+    return stream_.IsOperator(":") || stream_.IsOperator("]") ? nullptr : Parse();
+  };
   ExpressionPtr first = part();
   if (stream_.TakeOperator(":")) {
     ExpressionPtr to = part();
     ExpressionPtr step = stream_.TakeOperator(":") ? part() : nullptr;
     stream_.ExpectOperator("]");
-    const int depth = std::max({Depth(object), Depth(first), Depth(to), Depth(step)});
-    return Make(line, depth,
-                Slice{std::move(object), std::move(first), std::move(to), std::move(step)});
+    return Make<Slice>(line, std::move(object), std::move(first), std::move(to), std::move(step));
   }
   if (first == nullptr) stream_.Fail("expected an index");
   stream_.ExpectOperator("]");
-  return MakeBoth<Item>(line, std::move(object), std::move(first));
+  return Make<Item>(line, std::move(object), std::move(first));
 }
 
 ExpressionPtr ExpressionParser::ParseFilters(ExpressionPtr operand) {
@@ -376,18 +386,17 @@ ExpressionPtr ExpressionParser::ParseFilter(ExpressionPtr operand) {
   const Token token = stream_.Expect(TokenKind::kName, "the name of a filter");
   ArgumentList arguments;
   if (stream_.TakeOperator("(")) arguments = ParseArguments();
-  CheckNamed(token.line, token.text, arguments);
-  return MakeApply(token.line, FindFilter(token.text), "the filter '" + token.text + "'",
-                   std::move(operand), std::move(arguments));
+  CheckNamedBuiltin(token.line, token.text, arguments);
+  const Builtin* const filter = FindBuiltin(kFilter, token.text);
+  CheckCall(token.line, filter, "the filter '" + token.text + "'", arguments);
+  return Make<Apply>(token.line, filter, std::move(operand), std::move(arguments));
 }
 
 // A test takes one argument without parentheses: "x is divisibleby 3".
 bool ExpressionParser::TestArgumentFollows() const {
   switch (stream_.Peek().kind) {
     case TokenKind::kName:
-      return !IsReserved(stream_.Peek().text) || stream_.IsName("true") ||
-             stream_.IsName("false") || stream_.IsName("none") || stream_.IsName("True") ||
-             stream_.IsName("False") || stream_.IsName("None");
+      return !IsReserved(stream_.Peek().text) || ConstantOf(stream_.Peek().text).has_value();
     case TokenKind::kInteger:
     case TokenKind::kFloat:
     case TokenKind::kString:
@@ -406,11 +415,10 @@ ExpressionPtr ExpressionParser::ParseTest(ExpressionPtr operand) {
   } else if (TestArgumentFollows()) {
     arguments.positional.push_back(ParsePostfix(ParsePrimary()));
   }
-  ExpressionPtr test = MakeApply(token.line, FindTest(token.text), "the test '" + token.text + "'",
-                                 std::move(operand), std::move(arguments));
-  if (!negated) return test;
-  const int depth = Depth(test);
-  return Make(token.line, depth, Not{std::move(test)});
+  const Builtin* const test = FindBuiltin(kTest, token.text);
+  CheckCall(token.line, test, "the test '" + token.text + "'", arguments);
+  ExpressionPtr result = Make<Apply>(token.line, test, std::move(operand), std::move(arguments));
+  return negated ? Make<Not>(token.line, std::move(result)) : std::move(result);
 }
 
 ArgumentList ExpressionParser::ParseArguments() {
@@ -433,17 +441,6 @@ ArgumentList ExpressionParser::ParseArguments() {
   }
   stream_.ExpectOperator(")");
   return arguments;
-}
-
-ExpressionPtr ExpressionParser::MakeApply(int line, const Builtin* builtin, const std::string& what,
-                                          ExpressionPtr operand, ArgumentList arguments) {
-  if (builtin == nullptr) throw Error(line, what + " is not supported");
-  std::vector<std::string_view> names;
-  for (const auto& [name, value] : arguments.named) names.emplace_back(name);
-  const std::string error = SignatureError(*builtin, arguments.positional.size(), names);
-  if (!error.empty()) throw Error(line, what + " " + error);
-  const int depth = std::max(Depth(operand), Depth(arguments));
-  return Make(line, depth, Apply{builtin, std::move(operand), std::move(arguments)});
 }
 
 }  // namespace ropeway::jinja

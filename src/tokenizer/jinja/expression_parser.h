@@ -8,39 +8,35 @@
 #include <vector>
 
 #include "tokenizer/jinja/ast.h"
-#include "tokenizer/jinja/token_stream.h"
+#include "tokenizer/jinja/lexer.h"
 
 namespace ropeway::jinja {
 
-// Each method parses what stands at the stream's place and throws Error.
+// Each method parses from the stream's next token on, and throws Error.
 class ExpressionParser {
  public:
   explicit ExpressionParser(TokenStream& stream) : stream_(stream) {}
 
   ExpressionPtr Parse();
-  ExpressionPtr ParseWithoutConditional();  // As in "for x in EXPRESSION if ...".
-  // Also a tuple that stands without parentheses.
+  // An expression, or a tuple without parentheses. Without `with_conditional`, an "if" ends it, as
+  // in "for x in EXPRESSION if ...".
   ExpressionPtr ParseTuple(bool with_conditional);
-  // The filters that follow, the first with its "|" or without, over the
-  // variable kBlockName.
+  // A chain of filters of the variable kBlockName; `with_bar`: the first one has its "|".
   ExpressionPtr ParseBlockFilters(bool with_bar);
 
-  // Whether the name `caller` was met since the last call.
+  // Whether the name `caller` was used since the last call.
   bool TakeCallerUse() { return std::exchange(uses_caller_, false); }
   void NoteCallerUse() { uses_caller_ = true; }
-  // The names that are called as functions and where: those that the language
-  // does not know.
+  // The called names that are no functions of the language, each with its line.
   const std::vector<std::pair<std::string, int>>& called() const { return called_; }
 
  private:
-  // By binding, loosest first, as in Jinja.
-  ExpressionPtr ParseAnd();
+  // Operators by precedence, loosest first, as in Jinja.
+  ExpressionPtr ParseLogical(bool is_and);
   ExpressionPtr ParseNot();
   ExpressionPtr ParseComparison();
-  ExpressionPtr ParseSum();
+  ExpressionPtr ParseArithmetic(int level);
   ExpressionPtr ParseConcatenation();
-  ExpressionPtr ParseProduct();
-  ExpressionPtr ParsePower();
   ExpressionPtr ParseUnary(bool with_filters);
   ExpressionPtr ParsePrimary();
   ExpressionPtr ParseName();
@@ -56,11 +52,7 @@ class ExpressionParser {
   ExpressionPtr ParseFilter(ExpressionPtr operand);  // After its "|".
   ExpressionPtr ParseTest(ExpressionPtr operand);
   bool TestArgumentFollows() const;
-
-  // What stands in parentheses, after the opening one.
-  ArgumentList ParseArguments();
-  ExpressionPtr MakeApply(int line, const Builtin* builtin, const std::string& what,
-                          ExpressionPtr operand, ArgumentList arguments);
+  ArgumentList ParseArguments();  // After the opening parenthesis.
 
   TokenStream& stream_;
   int recursion_ = 0;

@@ -1,33 +1,69 @@
-#include "tokenizer/jinja/interpreter.h"
-
 #include <algorithm>
 #include <list>
 #include <memory>
-#include <stdexcept>
+#include <optional>
 
+#include "tokenizer/jinja/ast.h"
 #include "tokenizer/jinja/builtins.h"
-#include "tokenizer/jinja/error.h"
-#include "tokenizer/jinja/evaluator.h"
 #include "tokenizer/jinja/operators.h"
-#include "tokenizer/jinja/scope.h"
 #include "tokenizer/jinja/text.h"
 
 namespace ropeway::jinja {
+
+// Variables, and the enclosing scope.
+struct Scope {
+  explicit Scope(Scope* parent) : parent(parent) {}
+
+  // nullptr where no scope has the variable.
+  const Value* Find(std::string_view name, Context& context) const {
+    for (const Scope* scope = this; scope != nullptr; scope = scope->parent) {
+      context.ChargeLookups(scope->variables.size());
+      for (const auto& [known, value] : scope->variables) {
+        if (known == name) return &value;
+      }
+    }
+    return nullptr;
+  }
+
+  // Sets a variable of this scope. `name` must outlive the scope.
+  void Assign(std::string_view name, Value value, Context& context) {
+    context.ChargeLookups(variables.size());
+    for (auto& [known, slot] : variables) {
+      if (known == name) {
+        slot = std::move(value);
+        return;
+      }
+    }
+    context.Charge(sizeof(variables[0]));
+    variables.emplace_back(name, std::move(value));
+  }
+
+  Scope* const parent;
+  std::vector<std::pair<std::string_view, Value>> variables;
+  bool is_kept = false;  // A macro refers to it, so it lives as long as the rendering.
+};
+
 namespace {
+
+// Runs `action`, and adds the line to its errors, which have none.
+template <typename Action>
+auto Guarded(int line, Action action) {
+  try {
+    return action();
+  } catch (const std::logic_error& error) {
+    throw Error(line, error.what());
+  }
+}
 
 // How a body ended.
 enum class Flow { kOn, kBreak, kContinue };
 
 class Interpreter {
  public:
-  explicit Interpreter(Context& context)
-      : context_(context),
-        evaluator_(context, [this](int line, const Callable& macro, CallArguments arguments) {
-          return CallMacro(line, macro, std::move(arguments));
-        }) {}
+  explicit Interpreter(Context& context) : context_(context) {}
 
   std::string Run(const Body& body, const Globals& globals) {
-    // As in Jinja, the template's own variables lie over those it is given.
+    // As in Jinja, the template's own variables hide the globals.
     Scope given(nullptr);
     for (const auto& [name, value] : globals) given.Assign(name, value, context_);
     Scope scope(&given);
@@ -36,8 +72,7 @@ class Interpreter {
   }
 
  private:
-  // A scope within another, for as long as a block runs, or a macro remembers
-  // it.
+  // A nested scope. It lives as long as its block runs, or a macro refers to it.
   class Inner {
    public:
     Inner(Interpreter& interpreter, Scope* parent) : scopes_(interpreter.scopes_) {
@@ -60,33 +95,157 @@ class Interpreter {
       const Flow flow = Guarded(statement.line, [&] {
         const Context::Deeper deeper(context_);
         context_.Step();
-        return std::visit([&](const auto& node) { return RunNode(statement.line, node, scope); },
-                          statement.node);
+        return std::visit([&](const auto& node) { return RunNode(node, scope); }, statement.node);
       });
       if (flow != Flow::kOn) return flow;
     }
     return Flow::kOn;
   }
 
-  // What `body` writes; its flow goes to `flow`.
+  // The output of `body`. `flow` is set to how it ended.
   std::string Captured(const Body& body, Scope& scope, Flow* flow) {
     std::string outer = std::exchange(output_, {});
     *flow = RunBody(body, scope);
     return std::exchange(output_, std::move(outer));
   }
 
-  Value Evaluate(const ExpressionPtr& expression, const Scope& scope) {
-    return evaluator_.Evaluate(*expression, scope);
+  Value Evaluate(const ExpressionPtr& expression, Scope& scope) {
+    return Guarded(expression->line, [&] {
+      const Context::Deeper deeper(context_);
+      context_.Step();
+      return std::visit([&](const auto& node) { return Visit(expression->line, node, scope); },
+                        expression->node);
+    });
   }
 
-  Flow RunNode(int, const Text& node, Scope&) { return Write(node.text); }
+  Value Visit(int, const Literal& node, Scope&) { return node.value; }
 
-  Flow RunNode(int, const Output& node, Scope& scope) {
+  Value Visit(int, const Name& node, Scope& scope) {
+    if (const Value* value = scope.Find(node.name, context_)) return *value;
+    if (const Builtin* function = FindBuiltin(kFunction, node.name))
+      return Value::Of(Callable{function, Value()});
+    return Value::Missing(node.name);
+  }
+
+  Value Visit(int, const ListDisplay& node, Scope& scope) {
+    List items;
+    context_.Charge(node.items.size() * sizeof(Value));
+    for (const ExpressionPtr& item : node.items) items.push_back(Evaluate(item, scope));
+    return node.is_tuple ? Value::Tuple(std::move(items)) : Value::Of(std::move(items));
+  }
+
+  Value Visit(int, const DictDisplay& node, Scope& scope) {
+    Dict entries;
+    for (const auto& [key, value] : node.entries) {
+      const Value name = Evaluate(key, scope);
+      SetKey(entries, name, Evaluate(value, scope), context_);
+    }
+    return Value::Of(std::move(entries));
+  }
+
+  Value Visit(int, const Attribute& node, Scope& scope) {
+    return AttributeOf(Evaluate(node.object, scope), node.name, context_);
+  }
+
+  Value Visit(int, const Item& node, Scope& scope) {
+    const Value object = Evaluate(node.object, scope);
+    return ItemOf(object, Evaluate(node.key, scope), context_);
+  }
+
+  Value Visit(int, const Slice& node, Scope& scope) {
+    const Value object = Evaluate(node.object, scope);
+    const auto part = [&](const ExpressionPtr& expression) -> std::optional<int64_t> {
+      if (expression == nullptr) return std::nullopt;
+      const Value value = Evaluate(expression, scope);
+      if (value.is_none()) return std::nullopt;
+      if (!value.is_integral()) RejectValue("a slice", value);
+      return value.integer();
+    };
+    const std::optional<int64_t> from = part(node.from);
+    const std::optional<int64_t> to = part(node.to);
+    return SliceOf(object, from, to, part(node.step).value_or(1), context_);
+  }
+
+  Value Visit(int, const Apply& node, Scope& scope) {
+    const Value operand = Evaluate(node.operand, scope);
+    const Arguments arguments(*node.builtin, EvaluateArguments(node.arguments, scope));
+    return node.builtin->apply(context_, operand, arguments);
+  }
+
+  Value Visit(int line, const Call& node, Scope& scope) {
+    const Value callee = Evaluate(node.callee, scope);
+    return CallValue(line, callee, EvaluateArguments(node.arguments, scope));
+  }
+
+  Value Visit(int, const Not& node, Scope& scope) {
+    return Value::Of(!Evaluate(node.operand, scope).Truth());
+  }
+
+  Value Visit(int, const Negative& node, Scope& scope) {
+    const Value operand = Evaluate(node.operand, scope);
+    if (operand.is_float()) return Value::Of(-operand.number());
+    return Compute(ArithmeticOperator::kSubtract, Value::Of(int64_t{0}), operand, context_);
+  }
+
+  Value Visit(int, const Logical& node, Scope& scope) {
+    Value left = Evaluate(node.left, scope);
+    return left.Truth() == node.is_and ? Evaluate(node.right, scope) : left;
+  }
+
+  Value Visit(int, const Arithmetic& node, Scope& scope) {
+    const Value left = Evaluate(node.left, scope);
+    return Compute(node.op, left, Evaluate(node.right, scope), context_);
+  }
+
+  Value Visit(int, const Concatenation& node, Scope& scope) {
+    std::string text;
+    for (const ExpressionPtr& part : node.parts) text += ToText(Evaluate(part, scope), context_);
+    return Value::Of(std::move(text));
+  }
+
+  Value Visit(int, const Comparison& node, Scope& scope) {
+    Value left = Evaluate(node.first, scope);
+    for (const auto& [op, expression] : node.rest) {
+      Value right = Evaluate(expression, scope);
+      if (!Compare(op, left, right, context_)) return Value::Of(false);
+      left = std::move(right);
+    }
+    return Value::Of(true);
+  }
+
+  Value Visit(int, const Conditional& node, Scope& scope) {
+    if (Evaluate(node.condition, scope).Truth()) return Evaluate(node.then, scope);
+    if (node.otherwise == nullptr) return Value::Absent("an 'if' without 'else' has no value");
+    return Evaluate(node.otherwise, scope);
+  }
+
+  CallArguments EvaluateArguments(const ArgumentList& arguments, Scope& scope) {
+    CallArguments result;
+    for (const ExpressionPtr& argument : arguments.positional) {
+      result.positional.push_back(Evaluate(argument, scope));
+    }
+    for (const auto& [name, argument] : arguments.named) {
+      result.named.emplace_back(name, Evaluate(argument, scope));
+    }
+    return result;
+  }
+
+  Value CallValue(int line, const Value& callee, CallArguments arguments) {
+    if (!callee.is_callable()) RejectValue("a call", callee);
+    const Callable& callable = callee.callable();
+    if (callable.macro != nullptr) return CallMacro(line, callable, std::move(arguments));
+    const Builtin& builtin = *callable.builtin;
+    return builtin.apply(context_, callable.self, Arguments(builtin, std::move(arguments)));
+  }
+
+  Flow RunNode(const Text& node, Scope&) { return Write(node.text); }
+
+  Flow RunNode(const Output& node, Scope& scope) {
     const Value value = Evaluate(node.value, scope);
     return value.is_string() ? Write(value.string()) : Write(ToText(value, context_));
   }
 
-  Flow RunNode(int, const If& node, Scope& scope) {
+  Flow RunNode(const If& node, Scope& scope) {
     for (const If::Branch& branch : node.branches) {
       if (branch.condition == nullptr || Evaluate(branch.condition, scope).Truth()) {
         return RunBody(branch.body, scope);
@@ -95,12 +254,12 @@ class Interpreter {
     return Flow::kOn;
   }
 
-  Flow RunNode(int, const Set& node, Scope& scope) {
+  Flow RunNode(const Set& node, Scope& scope) {
     Assign(node.target, Evaluate(node.value, scope), scope);
     return Flow::kOn;
   }
 
-  Flow RunNode(int, const SetBlock& node, Scope& scope) {
+  Flow RunNode(const SetBlock& node, Scope& scope) {
     const Inner inner(*this, &scope);
     Flow flow = Flow::kOn;
     Value text = Value::Of(Captured(node.body, *inner, &flow));
@@ -110,7 +269,7 @@ class Interpreter {
     return Flow::kOn;
   }
 
-  Flow RunNode(int, const FilterBlock& node, Scope& scope) {
+  Flow RunNode(const FilterBlock& node, Scope& scope) {
     const Inner inner(*this, &scope);
     Flow flow = Flow::kOn;
     Value text = Value::Of(Captured(node.body, *inner, &flow));
@@ -124,7 +283,7 @@ class Interpreter {
     return Evaluate(filters, *inner);
   }
 
-  Flow RunNode(int, const ScopeBlock& node, Scope& scope) {
+  Flow RunNode(const ScopeBlock& node, Scope& scope) {
     const Inner inner(*this, &scope);
     for (const auto& [target, value] : node.variables) {
       Assign(target, Evaluate(value, scope), *inner);
@@ -132,17 +291,16 @@ class Interpreter {
     return RunBody(node.body, *inner);
   }
 
-  Flow RunNode(int, const Break&, Scope&) { return Flow::kBreak; }
-  Flow RunNode(int, const Continue&, Scope&) { return Flow::kContinue; }
+  Flow RunNode(const Break&, Scope&) { return Flow::kBreak; }
+  Flow RunNode(const Continue&, Scope&) { return Flow::kContinue; }
 
-  Flow RunNode(int, const For& node, Scope& scope) {
+  Flow RunNode(const For& node, Scope& scope) {
     const auto loop = std::make_shared<Loop>();
     loop->items = Items(node, scope);
     const Value value = Value::Of(loop);
-    bool any = false;  // Whether a round reached its end: so Jinja tells whether
-                       // to run the else.
+    bool any = false;  // Whether an iteration completed: in Jinja the else runs where none did.
     for (; loop->at < loop->items.size(); ++loop->at) {
-      // What the body sets is gone after each round, as in Jinja.
+      // As in Jinja, variables that the body sets last for one iteration.
       const Inner inner(*this, &scope);
       (*inner).Assign("loop", value, context_);
       Assign(node.target, loop->items[loop->at], *inner);
@@ -154,8 +312,7 @@ class Interpreter {
     return any ? Flow::kOn : RunBody(node.otherwise, scope);
   }
 
-  // What the loop goes through: of all the items those for which its condition
-  // holds.
+  // The items that meet the loop's condition.
   List Items(const For& node, Scope& scope) {
     List items = ToList(Evaluate(node.items, scope), context_);
     if (node.condition == nullptr) return items;
@@ -173,7 +330,7 @@ class Interpreter {
     if (target.attribute.empty()) return scope.Assign(target.name, std::move(value), context_);
     const Value* const space = scope.Find(target.name, context_);
     if (space == nullptr || !space->is_namespace()) {
-      throw std::invalid_argument("'" + target.name + "' is not a namespace");
+      Reject("'" + target.name + "' is not a namespace");
     }
     auto& variables = space->space().variables;
     context_.Charge(variables.size());
@@ -191,13 +348,12 @@ class Interpreter {
   void Unpack(const Target& target, const Value& value, Scope& scope) {
     const List parts = ToList(value, context_);
     if (parts.size() != target.parts.size()) {
-      throw std::invalid_argument("a value does not have " + std::to_string(target.parts.size()) +
-                                  " parts");
+      Reject("a value does not have " + std::to_string(target.parts.size()) + " parts");
     }
     for (size_t i = 0; i < parts.size(); ++i) Assign(target.parts[i], parts[i], scope);
   }
 
-  // A macro that remembers `scope`.
+  // A macro that refers to `scope`.
   static Value MacroValue(const Macro& macro, Scope& scope) {
     for (Scope* kept = &scope; kept != nullptr && !kept->is_kept; kept = kept->parent) {
       kept->is_kept = true;
@@ -208,14 +364,20 @@ class Interpreter {
     return Value::Of(std::move(callable));
   }
 
-  Flow RunNode(int, const MacroBlock& node, Scope& scope) {
+  Flow RunNode(const MacroBlock& node, Scope& scope) {
     scope.Assign(node.macro->name, MacroValue(*node.macro, scope), context_);
     return Flow::kOn;
   }
 
-  Flow RunNode(int, const CallBlock& node, Scope& scope) {
-    const std::pair<std::string_view, Value> caller("caller", MacroValue(*node.caller, scope));
-    return Write(ToText(evaluator_.EvaluateCall(*node.call, scope, &caller), context_));
+  Flow RunNode(const CallBlock& node, Scope& scope) {
+    Value caller = MacroValue(*node.caller, scope);
+    const Call& call = std::get<Call>(node.call->node);
+    const Value callee = Evaluate(call.callee, scope);
+    CallArguments arguments = EvaluateArguments(call.arguments, scope);
+    arguments.named.emplace_back("caller", std::move(caller));
+    const int line = node.call->line;
+    const Value text = Guarded(line, [&] { return CallValue(line, callee, std::move(arguments)); });
+    return Write(ToText(text, context_));
   }
 
   Value CallMacro(int line, const Callable& callable, CallArguments arguments) {
@@ -233,18 +395,17 @@ class Interpreter {
       (*inner).Assign(parameter.name, std::move(value), context_);
     }
     Flow flow = Flow::kOn;
-    Value text = Guarded(line, [&] { return Value::Of(Captured(macro.body, *inner, &flow)); });
-    return text;
+    return Guarded(line, [&] { return Value::Of(Captured(macro.body, *inner, &flow)); });
   }
 
-  // Gives the macro's parameters their arguments.
+  // Assigns the arguments to the macro's parameters.
   void Bind(const Macro& macro, CallArguments arguments, Scope& scope) {
-    const auto refuse = [&](const std::string& why) {
-      throw std::invalid_argument("the macro '" + macro.name + "' " + why);
+    const auto reject = [&](const std::string& why) {
+      Reject("the macro '" + macro.name + "' " + why);
     };
     const auto& parameters = macro.parameters;
     if (arguments.positional.size() > parameters.size()) {
-      refuse("takes not more than " + std::to_string(parameters.size()) + " arguments");
+      reject("takes not more than " + std::to_string(parameters.size()) + " arguments");
     }
     for (size_t i = 0; i < arguments.positional.size(); ++i) {
       scope.Assign(parameters[i].name, std::move(arguments.positional[i]), context_);
@@ -258,7 +419,7 @@ class Interpreter {
       } else if (name == "caller" && macro.takes_caller) {
         scope.Assign("caller", std::move(value), context_);
       } else {
-        refuse("takes no argument '" + std::string(name) + "'");
+        reject("takes no argument '" + std::string(name) + "'");
       }
     }
   }
@@ -270,7 +431,6 @@ class Interpreter {
   }
 
   Context& context_;
-  Evaluator evaluator_;
   std::string output_;
   std::list<Scope> scopes_;
 };

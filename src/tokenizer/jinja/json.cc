@@ -1,12 +1,9 @@
-#include "tokenizer/jinja/json.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <unordered_map>
 #include <vector>
 
@@ -16,9 +13,9 @@
 namespace ropeway::jinja {
 namespace {
 
-class Writer {
+class JsonWriter {
  public:
-  Writer(const JsonStyle& style, Context& context) : style_(style), context_(context) {}
+  JsonWriter(const JsonStyle& style, Context& context) : style_(style), context_(context) {}
 
   std::string Run(const Value& value) {
     Write(value, 0);
@@ -51,8 +48,8 @@ class Writer {
     if (value.is_float() && std::isinf(value.number()))
       return value.number() < 0 ? "-Infinity" : "Infinity";
     if (value.is_float()) return FloatText(value.number());
-    if (value.is_undefined()) throw std::invalid_argument(value.why());
-    throw std::invalid_argument(std::string("JSON has no form for ") + value.TypeName());
+    if (value.is_undefined()) Reject(value.why());
+    Reject(std::string("JSON has no form for ") + value.TypeName());
   }
 
   void NewLine(size_t level) {
@@ -92,7 +89,7 @@ class Writer {
   static void Sort(std::vector<const std::pair<Value, Value>*>& order) {
     for (const auto* entry : order) {
       if (!entry->first.is_string()) {
-        throw std::invalid_argument("sort_keys takes no keys other than strings");
+        Reject("sort_keys takes no keys other than strings");
       }
     }
     std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
@@ -108,7 +105,7 @@ class Writer {
 
   void WriteString(const std::string& value) {
     Append("\"");
-    size_t plain = 0;  // Where the part begins that is written as it stands.
+    size_t plain = 0;  // The beginning of the text that needs no escape.
     for (size_t at = 0; at < value.size();) {
       const Utf8Step step = StepUtf8(value, at);
       const char32_t c = step.code_point;
@@ -145,12 +142,12 @@ class Writer {
   std::string text_;
 };
 
-// What a parsed element takes at most, for each byte of its text.
+// The memory of a parsed value per byte of its text, at most.
 constexpr size_t kBytesPerJsonByte = 32;
 
-// Makes the value while the parser reads. As in Python, a key that comes again keeps its place and
+// Builds the value while the parser reads. As in Python, a repeated key keeps its position and
 // takes the later value.
-class Reader final : public nlohmann::json_sax<nlohmann::json> {
+class JsonReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   Value Take() { return std::move(result_); }
 
@@ -159,7 +156,7 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
   bool number_integer(int64_t value) override { return Add(Value::Of(value)); }
   bool number_unsigned(uint64_t value) override {
     if (value > static_cast<uint64_t>(INT64_MAX)) {
-      throw std::invalid_argument("an integer is too large");
+      Reject("an integer is too large");
     }
     return Add(Value::Of(static_cast<int64_t>(value)));
   }
@@ -170,9 +167,9 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
   bool start_object(size_t) override { return Open(); }
   bool key(std::string& name) override {
     Level& level = levels_.back();
-    const auto [place, is_new] = level.places.try_emplace(name, level.entries.size());
+    const auto [position, is_new] = level.positions.try_emplace(name, level.entries.size());
     if (is_new) level.entries.emplace_back(Value::Of(std::move(name)), Value());
-    level.at = place->second;
+    level.at = position->second;
     return true;
   }
   bool end_object() override {
@@ -200,12 +197,12 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
     bool is_list = false;
     List items;
     Dict entries;
-    std::unordered_map<std::string, size_t> places;  // Of the entries, by key.
-    size_t at = 0;                                   // The entry whose value comes next.
+    std::unordered_map<std::string, size_t> positions;  // Of the entries, by key.
+    size_t at = 0;                                      // The entry of the next value.
   };
 
   bool Open() {
-    if (levels_.size() >= Value::kMaxDepth) throw std::invalid_argument("JSON lies too deep");
+    if (levels_.size() >= Value::kMaxDepth) Reject("JSON is nested too deep");
     levels_.emplace_back();
     return true;
   }
@@ -229,15 +226,15 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
 
 Value FromJson(const std::string& text, Context& context) {
   context.Charge(text.size() * kBytesPerJsonByte);
-  Reader reader;
+  JsonReader reader;
   if (!nlohmann::json::sax_parse(text, &reader)) {
-    throw std::invalid_argument("from_json: the text is not JSON");
+    Reject("from_json: the text is not JSON");
   }
   return reader.Take();
 }
 
 std::string ToJson(const Value& value, const JsonStyle& style, Context& context) {
-  return Writer(style, context).Run(value);
+  return JsonWriter(style, context).Run(value);
 }
 
 }  // namespace ropeway::jinja

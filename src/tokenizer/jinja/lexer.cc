@@ -5,13 +5,12 @@
 #include <charconv>
 
 #include "base/utf8.h"
-#include "tokenizer/jinja/characters.h"
-#include "tokenizer/jinja/error.h"
+#include "tokenizer/jinja/text.h"
+#include "tokenizer/jinja/value.h"
 
 namespace ropeway::jinja {
 namespace {
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsNameStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 std::string NormaliseNewlines(std::string_view source) {
@@ -79,8 +78,7 @@ class Lexer {
     Advance(length);
   }
 
-  // lstrip_blocks: without the white space between the start of a line and a
-  // tag.
+  // lstrip_blocks: without the white space between the start of a line and a tag.
   std::string_view WithoutIndentation(std::string_view text) const {
     const size_t newline = text.rfind('\n');
     if (newline == text.npos && !at_line_start_) return text;
@@ -88,9 +86,8 @@ class Lexer {
     return StripLeft(text.substr(line)).empty() ? text.substr(0, line) : text;
   }
 
-  // The length of the tag of one word that begins `from` bytes on; 0 if it is
-  // another. Its sign goes to `sign`, and whether white space after it goes
-  // away to `strips`.
+  // The length of the tag {% word %} at `from` bytes ahead; 0 if that is another tag. `sign` is set
+  // to its sign, and `strips` to whether it strips the white space after it.
   size_t MatchWordTag(size_t from, std::string_view word, char* sign, bool* strips) const {
     std::string_view rest = Rest().substr(from);
     const size_t all = rest.size();
@@ -109,7 +106,7 @@ class Lexer {
     return all - rest.size();
   }
 
-  // {% raw %}: text as it stands until {% endraw %}. False if that is not here.
+  // {% raw %}: plain text until {% endraw %}. False if no such tag is here.
   bool LexRaw() {
     char sign = ' ';
     bool strips = false;
@@ -158,8 +155,7 @@ class Lexer {
     }
   }
 
-  // Passes over `end` with its sign and the white space that it takes away.
-  // False if it is not here.
+  // Skips `end` with its sign and the white space that it strips. False if it is not here.
   bool LexTagEnd(std::string_view end) {
     const bool minus = At("-") && Rest().substr(1).starts_with(end);
     const bool plus = end != "}}" && At("+") && Rest().substr(1).starts_with(end);
@@ -199,7 +195,7 @@ class Lexer {
     }
   }
 
-  // How many digits stand `from` bytes on.
+  // The number of digits at `from` bytes ahead.
   size_t CountDigits(size_t from) const {
     size_t count = 0;
     while (at_ + from + count < source_.size() && IsDigit(source_[at_ + from + count])) ++count;
@@ -213,7 +209,7 @@ class Lexer {
   void LexNumber() {
     const size_t whole = CountDigits(0);
     size_t length = whole;
-    // In "list.0.1" no float stands.
+    // "list.0.1" has no float.
     if (at_ == 0 || source_[at_ - 1] != '.') {
       if (CharAt(length) == '.' && IsDigit(CharAt(length + 1))) {
         length += 1 + CountDigits(length + 1);
@@ -255,7 +251,7 @@ class Lexer {
     tokens_.push_back({TokenKind::kString, std::move(value), 0, 0, line});
   }
 
-  // Python's escapes; an unknown one stands for itself, with its backslash.
+  // Python's escapes; an unknown one is kept with its backslash.
   void LexEscape(std::string& value) {
     constexpr std::string_view kLetters = "ntrabfv\\'\"";
     constexpr std::string_view kMeanings = "\n\t\r\a\b\f\v\\'\"";
@@ -330,12 +326,66 @@ class Lexer {
   std::vector<Token> tokens_;
   size_t at_ = 0;
   int line_ = 1;
-  bool at_line_start_ = true;  // Whether what was read last ended a line.
-  std::string brackets_;       // The closing brackets awaited, innermost last.
+  bool at_line_start_ = true;  // Whether the last token ended a line.
+  std::string brackets_;       // The expected closing brackets, innermost last.
 };
 
 }  // namespace
 
-std::vector<Token> Lex(std::string_view source) { return Lexer(NormaliseNewlines(source)).Run(); }
+TokenStream::TokenStream(std::string_view source)
+    : tokens_(Lexer(NormaliseNewlines(source)).Run()) {}
+
+bool IsReserved(std::string_view name) {
+  constexpr std::array<std::string_view, 15> kReserved = {"and",  "or",   "not",   "in",    "is",
+                                                          "if",   "else", "elif",  "true",  "True",
+                                                          "none", "None", "false", "False", "for"};
+  return std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end();
+}
+
+const Token& TokenStream::Peek(size_t ahead) const {
+  return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
+}
+
+const Token& TokenStream::Take() {
+  const Token& token = Peek();
+  if (at_ + 1 < tokens_.size()) ++at_;
+  return token;
+}
+
+bool TokenStream::IsOperator(std::string_view text) const {
+  return Is(TokenKind::kOperator) && Peek().text == text;
+}
+
+bool TokenStream::IsName(std::string_view text) const {
+  return Is(TokenKind::kName) && Peek().text == text;
+}
+
+bool TokenStream::TakeOperator(std::string_view text) {
+  if (!IsOperator(text)) return false;
+  Take();
+  return true;
+}
+
+bool TokenStream::TakeName(std::string_view text) {
+  if (!IsName(text)) return false;
+  Take();
+  return true;
+}
+
+const Token& TokenStream::Expect(TokenKind kind, const std::string& expected) {
+  if (!Is(kind)) {
+    Fail("expected " + expected +
+         (Is(TokenKind::kEnd) ? ", not the end" : ", not '" + Peek().text.substr(0, 40) + "'"));
+  }
+  return Take();
+}
+
+void TokenStream::ExpectOperator(std::string_view text) {
+  if (!TakeOperator(text)) {
+    Fail("expected '" + std::string(text) + "', not '" + Peek().text.substr(0, 40) + "'");
+  }
+}
+
+void TokenStream::Fail(const std::string& message) const { throw Error(Peek().line, message); }
 
 }  // namespace ropeway::jinja

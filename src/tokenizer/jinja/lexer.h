@@ -1,4 +1,4 @@
-// Cuts a template's source into tokens.
+// Splits a template's source into tokens.
 #ifndef ROPEWAY_TOKENIZER_JINJA_LEXER_H_
 #define ROPEWAY_TOKENIZER_JINJA_LEXER_H_
 
@@ -10,7 +10,7 @@
 namespace ropeway::jinja {
 
 enum class TokenKind {
-  kText,         // What stands between tags, after white space control.
+  kText,         // Text between tags, after white space control.
   kBlockBegin,   // {%
   kBlockEnd,     // %}
   kOutputBegin,  // {{
@@ -31,11 +31,37 @@ struct Token {
   int line = 1;
 };
 
-// The tokens of `source`, the last one kEnd. Comments are left out, and white
-// space is controlled as Jinja does with trim_blocks and lstrip_blocks, which
-// is what Hugging Face renders chat templates with; a newline at the very end
-// is dropped. Throws Error.
-std::vector<Token> Lex(std::string_view source);
+// Whether a name is a keyword.
+bool IsReserved(std::string_view name);
+
+// A position in the tokens of a template.
+class TokenStream {
+ public:
+  // Comments are dropped, and white space is controlled as Jinja does with trim_blocks and
+  // lstrip_blocks, the options that Hugging Face renders chat templates with; a newline at the very
+  // end is dropped. Throws Error.
+  explicit TokenStream(std::string_view source);
+
+  // The token `ahead` of the next one; past the end, kEnd.
+  const Token& Peek(size_t ahead = 0) const;
+  const Token& Take();
+  bool Is(TokenKind kind) const { return Peek().kind == kind; }
+  bool IsOperator(std::string_view text) const;
+  bool IsName(std::string_view text) const;
+
+  // Take the next token if it is this one.
+  bool TakeOperator(std::string_view text);
+  bool TakeName(std::string_view text);
+
+  // Takes a token of the kind, or throws Error; `expected` names the token in the message.
+  const Token& Expect(TokenKind kind, const std::string& expected);
+  void ExpectOperator(std::string_view text);
+  [[noreturn]] void Fail(const std::string& message) const;
+
+ private:
+  std::vector<Token> tokens_;  // The last one is kEnd.
+  size_t at_ = 0;
+};
 
 }  // namespace ropeway::jinja
 

@@ -1,28 +1,25 @@
 #include "tokenizer/jinja/operators.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <stdexcept>
+#include <limits>
 #include <string>
 
 #include "tokenizer/jinja/builtins.h"
-#include "tokenizer/jinja/characters.h"
+#include "tokenizer/jinja/text.h"
 
 namespace ropeway::jinja {
 namespace {
 
-// Comparing so many keys or names costs as much as a byte.
-constexpr size_t kLooksPerByte = 16;
 // In bytes. Values may be shared by many lists, so each comparison counts.
 constexpr size_t kComparisonCost = 16;
 
-[[noreturn]] void Refuse(const std::string& message) { throw std::invalid_argument(message); }
-
 void RequireDefined(const Value& value) {
-  if (value.is_undefined()) Refuse(value.why());
+  if (value.is_undefined()) Reject(value.why());
 }
 
-// "loop.index" and its like.
+// "loop.index" and so on.
 Value LoopAttribute(const Loop& loop, std::string_view name) {
   const auto count = static_cast<int64_t>(loop.items.size());
   const auto index = static_cast<int64_t>(loop.at);
@@ -33,7 +30,7 @@ Value LoopAttribute(const Loop& loop, std::string_view name) {
   if (name == "first") return Value::Of(index == 0);
   if (name == "last") return Value::Of(index + 1 == count);
   if (name == "length") return Value::Of(count);
-  // Of a loop that is not recursive.
+  // Loops are not recursive.
   if (name == "depth") return Value::Of(int64_t{1});
   if (name == "depth0") return Value::Of(int64_t{0});
   if (name == "previtem") {
@@ -45,7 +42,7 @@ Value LoopAttribute(const Loop& loop, std::string_view name) {
   return Value::Missing("loop." + std::string(name));
 }
 
-// What Python's getattr() finds, or nothing.
+// Python's getattr(), or nothing.
 std::optional<Value> PythonAttribute(const Value& object, std::string_view name) {
   if (object.is_loop()) {
     Value value = LoopAttribute(object.loop(), name);
@@ -57,14 +54,14 @@ std::optional<Value> PythonAttribute(const Value& object, std::string_view name)
     }
   }
   if (const Builtin* method = FindMethod(object, name)) {
-    if (object.is_safe()) Refuse("methods of a safe text are not supported");
+    if (object.is_safe()) Reject("methods of a safe text are not supported");
     return Value::Of(Callable{method, object});
   }
   if (IsForbiddenMethod(object, name)) {
     return Value::Absent("access to '" + std::string(name) + "' of " + object.TypeName() +
                          " is unsafe: a template may not change it");
   }
-  if (object.is_callable()) Refuse("the attributes of a macro are not supported");
+  if (object.is_callable()) Reject("the attributes of a macro are not supported");
   return std::nullopt;
 }
 
@@ -73,24 +70,26 @@ Value NoAttribute(const Value& object, std::string_view name) {
                        " has no such attribute");
 }
 
-// The item that Python's object[key] finds, or nothing.
+// Python's object[key], or nothing.
 std::optional<Value> PythonItem(const Value& object, const Value& key, Context& context) {
   if (object.is_dict()) {
     const Value* value = FindKey(object, key, context);
     return value == nullptr ? std::nullopt : std::optional(*value);
   }
   if (!key.is_integral() || !(object.is_list() || object.is_string())) return std::nullopt;
-  const int64_t index = key.integer();
-  if (object.is_string()) {
-    context.Charge(object.string().size());
-    const std::vector<std::string_view> characters = Characters(object.string());
-    const auto count = static_cast<int64_t>(characters.size());
-    if (index < -count || index >= count) return std::nullopt;
-    return Value::Of(characters[static_cast<size_t>(index < 0 ? index + count : index)]);
-  }
-  const auto count = static_cast<int64_t>(object.list().size());
-  if (index < -count || index >= count) return std::nullopt;
-  return object.list()[static_cast<size_t>(index < 0 ? index + count : index)];
+  const auto at = [&](const auto& items) -> std::optional<Value> {
+    const auto count = static_cast<int64_t>(items.size());
+    const int64_t index = key.integer() + (key.integer() < 0 ? count : 0);
+    if (index < 0 || index >= count) return std::nullopt;
+    if constexpr (std::is_same_v<decltype(items), const List&>) {
+      return items[static_cast<size_t>(index)];
+    } else {
+      return Value::Of(items[static_cast<size_t>(index)]);
+    }
+  };
+  if (object.is_list()) return at(object.list());
+  context.Charge(object.string().size());
+  return at(Characters(object.string()));
 }
 
 // The indices that Python's slice(from, to, step) takes from `count` elements.
@@ -98,13 +97,13 @@ std::vector<size_t> SliceIndices(std::optional<int64_t> from, std::optional<int6
                                  int64_t step, int64_t count) {
   const int64_t low = step > 0 ? 0 : -1;
   const int64_t high = step > 0 ? count : count - 1;
-  const auto place = [&](std::optional<int64_t> index, int64_t absent) {
+  const auto bound = [&](std::optional<int64_t> index, int64_t absent) {
     if (!index) return absent;
     return std::clamp(*index < 0 ? *index + count : *index, low, high);
   };
   std::vector<size_t> indices;
-  const int64_t end = place(to, step > 0 ? high : low);
-  int64_t i = place(from, step > 0 ? low : high);
+  const int64_t end = bound(to, step > 0 ? high : low);
+  int64_t i = bound(from, step > 0 ? low : high);
   while (step > 0 ? i < end : i > end) {
     indices.push_back(static_cast<size_t>(i));
     if (step > count || step < -count) break;
@@ -117,7 +116,7 @@ bool Contains(const Value& container, const Value& value, Context& context) {
   if (container.is_string()) {
     if (!value.is_string()) {
       RequireDefined(value);
-      Refuse(std::string("'in' a string takes a string, not ") + value.TypeName());
+      Reject(std::string("'in' a string takes a string, not ") + value.TypeName());
     }
     context.Charge(container.string().size());
     return FindText(container.string(), value.string()) != std::string::npos;
@@ -127,14 +126,184 @@ bool Contains(const Value& container, const Value& value, Context& context) {
                        [&](const Value& item) { return Equal(item, value, context); });
   }
   if (container.is_dict()) {
-    if (value.is_list() || value.is_dict()) Refuse("a key is a list or a dictionary");
+    if (value.is_list() || value.is_dict()) Reject("a key is a list or a dictionary");
     return FindKey(container, value, context) != nullptr;
   }
   if (container.is_undefined()) return false;
-  Refuse(std::string("'in' is not possible with ") + container.TypeName());
+  Reject(std::string("'in' is not possible with ") + container.TypeName());
+}
+
+constexpr char kTooLarge[] = "an integer is too large";
+
+// By ArithmeticOperator.
+std::string SignOf(ArithmeticOperator op) {
+  constexpr const char* kSigns[] = {"+", "-", "*", "/", "//", "%", "**"};
+  return kSigns[static_cast<size_t>(op)];
+}
+
+// A list or tuple, as `like` is one.
+Value LikeList(const Value& like, List items) {
+  return like.is_tuple() ? Value::Tuple(std::move(items)) : Value::Of(std::move(items));
+}
+
+int64_t FloorDivide(int64_t left, int64_t right) {
+  // The lowest integer has no opposite.
+  if (right == -1 && left == std::numeric_limits<int64_t>::min()) Reject(kTooLarge);
+  const int64_t quotient = left / right;
+  return quotient - ((left % right != 0 && (left < 0) != (right < 0)) ? 1 : 0);
+}
+
+int64_t Modulo(int64_t left, int64_t right) {
+  return right == -1 ? 0 : left - FloorDivide(left, right) * right;
+}
+
+int64_t Power(int64_t base, int64_t exponent) {
+  int64_t result = 1;
+  if (exponent < 0) Reject("** with a negative exponent is not supported");
+  if (base == 0 || base == 1) return exponent == 0 ? 1 : base;
+  if (base == -1) return exponent % 2 == 0 ? 1 : -1;
+  for (int64_t i = 0; i < exponent; ++i) {
+    if (__builtin_mul_overflow(result, base, &result)) Reject(kTooLarge);
+  }
+  return result;
+}
+
+Value Integers(ArithmeticOperator op, int64_t a, int64_t b) {
+  int64_t result = 0;
+  bool overflow = false;
+  switch (op) {
+    case ArithmeticOperator::kAdd:
+      overflow = __builtin_add_overflow(a, b, &result);
+      break;
+    case ArithmeticOperator::kSubtract:
+      overflow = __builtin_sub_overflow(a, b, &result);
+      break;
+    case ArithmeticOperator::kMultiply:
+      overflow = __builtin_mul_overflow(a, b, &result);
+      break;
+    case ArithmeticOperator::kDivide:
+      return Value::Of(static_cast<double>(a) / static_cast<double>(b));
+    case ArithmeticOperator::kFloorDivide:
+      result = FloorDivide(a, b);
+      break;
+    case ArithmeticOperator::kModulo:
+      result = Modulo(a, b);
+      break;
+    case ArithmeticOperator::kPower:
+      result = Power(a, b);
+      break;
+  }
+  if (overflow) Reject(kTooLarge);
+  return Value::Of(result);
+}
+
+// Python's float % and //.
+double Modulo(double a, double b) {
+  const double rest = std::fmod(a, b);
+  if (rest == 0) return std::copysign(0.0, b);
+  return (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+double FloorDivide(double a, double b) {
+  const double quotient = (a - Modulo(a, b)) / b;
+  if (quotient == 0) return std::copysign(0.0, a / b);
+  const double whole = std::floor(quotient);
+  return quotient - whole > 0.5 ? whole + 1 : whole;
+}
+
+Value Floats(ArithmeticOperator op, double a, double b) {
+  switch (op) {
+    case ArithmeticOperator::kAdd:
+      return Value::Of(a + b);
+    case ArithmeticOperator::kSubtract:
+      return Value::Of(a - b);
+    case ArithmeticOperator::kMultiply:
+      return Value::Of(a * b);
+    case ArithmeticOperator::kDivide:
+      return Value::Of(a / b);
+    case ArithmeticOperator::kFloorDivide:
+      return Value::Of(FloorDivide(a, b));
+    case ArithmeticOperator::kModulo:
+      return Value::Of(Modulo(a, b));
+    case ArithmeticOperator::kPower:
+      break;
+  }
+  // The C library's pow differs by version.
+  Reject("** of floats is not supported");
+}
+
+Value Repeat(const Value& sequence, int64_t count, Context& context) {
+  if (count < 0) count = 0;
+  const size_t size =
+      sequence.is_string() ? sequence.string().size() : sequence.list().size() * sizeof(Value);
+  size_t total = 0;
+  if (__builtin_mul_overflow(size, static_cast<size_t>(count), &total)) {
+    throw std::length_error("the template makes too much text");
+  }
+  context.Charge(total);
+  if (size == 0) count = 0;
+  if (sequence.is_string()) {
+    std::string text;
+    text.reserve(total);
+    for (int64_t i = 0; i < count; ++i) text += sequence.string();
+    return Value::Of(std::move(text));
+  }
+  List items;
+  for (int64_t i = 0; i < count; ++i) {
+    items.insert(items.end(), sequence.list().begin(), sequence.list().end());
+  }
+  return LikeList(sequence, std::move(items));
+}
+
+bool IsSequence(const Value& value) { return value.is_string() || value.is_list(); }
+
+// + * % of strings and lists; nothing where they are not defined.
+std::optional<Value> Sequences(ArithmeticOperator op, const Value& left, const Value& right,
+                               Context& context) {
+  if (op == ArithmeticOperator::kAdd && left.is_string() && right.is_string()) {
+    context.Charge(left.string().size() + right.string().size());
+    return Value::Of(left.string() + right.string());
+  }
+  if (op == ArithmeticOperator::kAdd && left.is_list() && right.is_list() &&
+      left.is_tuple() == right.is_tuple()) {
+    List items = ToList(left, context);
+    context.Charge(right.list().size() * sizeof(Value));
+    items.insert(items.end(), right.list().begin(), right.list().end());
+    return LikeList(left, std::move(items));
+  }
+  if (op == ArithmeticOperator::kMultiply && IsSequence(left) && right.is_integral()) {
+    return Repeat(left, right.integer(), context);
+  }
+  if (op == ArithmeticOperator::kMultiply && IsSequence(right) && left.is_integral()) {
+    return Repeat(right, left.integer(), context);
+  }
+  if (op == ArithmeticOperator::kModulo && left.is_string()) {
+    return Value::Of(FormatPercent(left.string(), right, context));
+  }
+  return std::nullopt;
 }
 
 }  // namespace
+
+Value Compute(ArithmeticOperator op, const Value& left, const Value& right, Context& context) {
+  if (left.is_safe() || right.is_safe()) {
+    Reject(SignOf(op) + " of a safe text, which escapes HTML, is not supported");
+  }
+  if (left.is_number() && right.is_number()) {
+    const bool divides = op == ArithmeticOperator::kDivide ||
+                         op == ArithmeticOperator::kFloorDivide ||
+                         op == ArithmeticOperator::kModulo;
+    if (divides && right.number() == 0) Reject("division by 0");
+    if (left.is_integral() && right.is_integral()) {
+      return Integers(op, left.integer(), right.integer());
+    }
+    return Floats(op, left.number(), right.number());
+  }
+  if (std::optional<Value> value = Sequences(op, left, right, context)) return *std::move(value);
+  RequireDefined(left);
+  RequireDefined(right);
+  Reject(SignOf(op) + " is not possible between " + left.TypeName() + " and " + right.TypeName());
+}
 
 bool Equal(const Value& left, const Value& right, Context& context) {
   context.Charge(kComparisonCost);
@@ -158,7 +327,7 @@ bool Equal(const Value& left, const Value& right, Context& context) {
   }
   if (left.is_namespace() && right.is_namespace()) return &left.space() == &right.space();
   if (left.is_callable() || left.is_loop() || right.is_callable() || right.is_loop()) {
-    Refuse(std::string("to compare ") + left.TypeName() + " with " + right.TypeName() +
+    Reject(std::string("to compare ") + left.TypeName() + " with " + right.TypeName() +
            " is not supported");
   }
   return (left.is_none() && right.is_none()) || (left.is_undefined() && right.is_undefined());
@@ -170,7 +339,7 @@ bool Less(const Value& left, const Value& right) {
   if (left.is_string() && right.is_string()) return left.string() < right.string();
   if (left.is_integral() && right.is_integral()) return left.integer() < right.integer();
   if (!left.is_number() || !right.is_number()) {
-    Refuse(std::string("to order ") + left.TypeName() + " and " + right.TypeName() +
+    Reject(std::string("to order ") + left.TypeName() + " and " + right.TypeName() +
            " is not supported");
   }
   return left.number() < right.number();
@@ -215,13 +384,13 @@ List ToList(const Value& value, Context& context) {
   } else if (value.is_string()) {
     for (const std::string_view c : Characters(value.string())) items.push_back(context.Copy(c));
   } else {
-    Refuse(std::string("a loop over ") + value.TypeName() + " is not possible");
+    Reject(std::string("a loop over ") + value.TypeName() + " is not possible");
   }
   return items;
 }
 
 const Value* FindKey(const Value& dict, const Value& key, Context& context) {
-  context.Charge(dict.dict().size() / kLooksPerByte);
+  context.ChargeLookups(dict.dict().size());
   if (key.is_string()) return dict.Find(key.string());
   for (const auto& [known, value] : dict.dict()) {
     if (!known.is_string() && Equal(known, key, context)) return &value;
@@ -230,10 +399,11 @@ const Value* FindKey(const Value& dict, const Value& key, Context& context) {
 }
 
 void SetKey(Dict& dict, const Value& key, Value value, Context& context) {
-  context.Charge(2 * sizeof(Value) + dict.size() / kLooksPerByte);
+  context.Charge(2 * sizeof(Value));
+  context.ChargeLookups(dict.size());
   if (!key.is_string() && !key.is_number() && !key.is_none()) {
     RequireDefined(key);
-    Refuse(std::string("a dictionary's key that is ") + key.TypeName() + " is not supported");
+    Reject(std::string("a dictionary's key that is ") + key.TypeName() + " is not supported");
   }
   const auto known = std::find_if(dict.begin(), dict.end(), [&](const auto& entry) {
     return key.is_string() == entry.first.is_string() &&
@@ -251,7 +421,7 @@ Value AttributeOf(const Value& object, std::string_view name, Context& context) 
   RequireDefined(object);
   if (std::optional<Value> found = PythonAttribute(object, name)) return *std::move(found);
   if (object.is_dict()) {
-    context.Charge(object.dict().size() / kLooksPerByte);
+    context.ChargeLookups(object.dict().size());
     if (const Value* value = object.Find(name)) return *value;
   }
   return NoAttribute(object, name);
@@ -265,10 +435,26 @@ Value ItemOf(const Value& object, const Value& key, Context& context) {
   return NoAttribute(object, key.string());
 }
 
+Value AtPath(const Value& item, const Value& path, Context& context) {
+  if (path.is_integral()) return ItemOf(item, path, context);
+  Value value = item;
+  std::string_view left = StringOf("an attribute", path);
+  while (true) {
+    const std::string_view part = left.substr(0, left.find('.'));
+    context.Step();
+    int64_t index = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
+    const bool is_index = error == std::errc() && end == part.data() + part.size() && index >= 0;
+    value = ItemOf(value, is_index ? Value::Of(index) : context.Copy(part), context);
+    if (part.size() == left.size()) return value;
+    left.remove_prefix(part.size() + 1);
+  }
+}
+
 Value SliceOf(const Value& object, std::optional<int64_t> from, std::optional<int64_t> to,
               int64_t step, Context& context) {
   RequireDefined(object);
-  if (step == 0) Refuse("the step of a slice is 0");
+  if (step == 0) Reject("the step of a slice is 0");
   if (object.is_string() && !object.is_safe()) {
     context.Charge(object.string().size());
     const std::vector<std::string_view> characters = Characters(object.string());
@@ -279,14 +465,14 @@ Value SliceOf(const Value& object, std::optional<int64_t> from, std::optional<in
     return context.Copy(text);
   }
   if (!object.is_list())
-    Refuse(std::string("a slice of ") + object.TypeName() + " is not possible");
+    Reject(std::string("a slice of ") + object.TypeName() + " is not possible");
   const List& items = object.list();
   List chosen;
   for (const size_t i : SliceIndices(from, to, step, static_cast<int64_t>(items.size()))) {
     chosen.push_back(items[i]);
   }
   context.Charge(chosen.size() * sizeof(Value));
-  return object.is_tuple() ? Value::Tuple(std::move(chosen)) : Value::Of(std::move(chosen));
+  return LikeList(object, std::move(chosen));
 }
 
 }  // namespace ropeway::jinja

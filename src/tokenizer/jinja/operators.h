@@ -1,5 +1,4 @@
-// Python's operators on values. All throw std::invalid_argument where Python
-// would raise.
+// Python's operators on values. All throw std::invalid_argument where Python would raise.
 #ifndef ROPEWAY_TOKENIZER_JINJA_OPERATORS_H_
 #define ROPEWAY_TOKENIZER_JINJA_OPERATORS_H_
 
@@ -7,7 +6,6 @@
 #include <optional>
 #include <string_view>
 
-#include "tokenizer/jinja/context.h"
 #include "tokenizer/jinja/value.h"
 
 namespace ropeway::jinja {
@@ -40,19 +38,19 @@ bool Equal(const Value& left, const Value& right, Context& context);
 // left < right.
 bool Less(const Value& left, const Value& right);
 
-// What a loop over `value` goes through.
+// The items that a loop over `value` visits.
 List ToList(const Value& value, Context& context);
 
-// The entry of a dictionary; nullptr if there is none. REQUIRES:
-// dict.is_dict().
+// The entry of a dictionary; nullptr if there is none. REQUIRES: dict.is_dict().
 const Value* FindKey(const Value& dict, const Value& key, Context& context);
 // Adds an entry, or changes the one with this key.
 void SetKey(Dict& dict, const Value& key, Value value, Context& context);
 
-// object.name and object[key], as Jinja reads both: either way items and
-// attributes.
+// object.name and object[key]. As in Jinja, each finds attributes and items.
 Value AttributeOf(const Value& object, std::string_view name, Context& context);
 Value ItemOf(const Value& object, const Value& key, Context& context);
+// The value at `path`, an index or "name.name.0", in `item`.
+Value AtPath(const Value& item, const Value& path, Context& context);
 // object[from:to:step]
 Value SliceOf(const Value& object, std::optional<int64_t> from, std::optional<int64_t> to,
               int64_t step, Context& context);

@@ -1,13 +1,9 @@
-#include "tokenizer/jinja/parser.h"
-
 #include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
 
-#include "tokenizer/jinja/error.h"
 #include "tokenizer/jinja/expression_parser.h"
-#include "tokenizer/jinja/lexer.h"
 
 namespace ropeway::jinja {
 namespace {
@@ -16,7 +12,7 @@ constexpr int kMaxNesting = 50;  // Of statements, and of targets.
 
 class Parser {
  public:
-  explicit Parser(std::vector<Token> tokens) : stream_(std::move(tokens)), expressions_(stream_) {}
+  explicit Parser(std::string_view source) : stream_(source), expressions_(stream_) {}
 
   Body ParseAll() {
     Body body = ParseBody({});
@@ -29,7 +25,7 @@ class Parser {
   }
 
  private:
-  // The name of the tag that begins at the stream's place.
+  // The name of the tag that begins at the next token.
   std::string TagName() const { return stream_.Peek(1).text; }
 
   bool AtTag(const std::vector<std::string_view>& names) const {
@@ -37,7 +33,7 @@ class Parser {
            std::find(names.begin(), names.end(), TagName()) != names.end();
   }
 
-  // Statements until one of the tags `ends`, which is left, or the end.
+  // Statements until one of the tags `ends`, which is not taken, or the end.
   Body ParseBody(const std::vector<std::string_view>& ends) {
     if (++nesting_ > kMaxNesting) stream_.Fail("statements lie too deep within each other");
     Body body;
@@ -79,7 +75,7 @@ class Parser {
       return {FilterBlock{std::move(filtered), ParseBlock("endfilter")}, line};
     }
     if (tag == "with") return {ParseWith(), line};
-    // Marks what an assistant wrote, for training; it is rendered as it stands.
+    // Marks an assistant's text for training; it renders its body.
     if (tag == "generation") return {ScopeBlock{{}, ParseOutsideLoop("endgeneration")}, line};
     if (tag == "break" || tag == "continue") return ParseLoopControl(tag, line);
     throw Error(line, "the tag '" + tag + "' is not supported here");
@@ -87,8 +83,7 @@ class Parser {
 
   void EndTag() { stream_.Expect(TokenKind::kBlockEnd, "%}"); }
 
-  // Takes a tag of no more than its name, or with what follows it still to
-  // parse.
+  // Takes the beginning of a tag and its name, and returns the name.
   std::string TakeTag() {
     stream_.Take();
     return stream_.Take().text;
@@ -101,7 +96,7 @@ class Parser {
     return {Continue{}, line};
   }
 
-  // A block that is a function of its own in Jinja, which no break leaves.
+  // A block that is a function of its own in Jinja, so that no break leaves it.
   Body ParseOutsideLoop(std::string_view end) {
     const int loops = std::exchange(loops_, 0);
     Body body = ParseBlock(end);
@@ -257,12 +252,12 @@ class Parser {
   TokenStream stream_;
   ExpressionParser expressions_;
   int nesting_ = 0;
-  int loops_ = 0;                // That a break may leave.
-  std::set<std::string> bound_;  // The names that the template itself gives a value.
+  int loops_ = 0;                // Enclosing loops that a break may leave.
+  std::set<std::string> bound_;  // The names that the template itself assigns.
 };
 
 }  // namespace
 
-Body Parse(std::string_view source) { return Parser(Lex(source)).ParseAll(); }
+Body Parse(std::string_view source) { return Parser(source).ParseAll(); }
 
 }  // namespace ropeway::jinja

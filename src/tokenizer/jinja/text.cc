@@ -5,21 +5,27 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <stdexcept>
+#include <cstring>
 
 #include "base/utf8.h"
 
 namespace ropeway::jinja {
 namespace {
 
-std::string Scalar(const Value& value) {
+// Python's str.isspace().
+bool IsSpace(char32_t c) {
+  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
+         c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+         c == 0x205F || c == 0x3000;
+}
+
+std::string ScalarText(const Value& value) {
   if (value.is_undefined()) return "";
   if (value.is_none()) return "None";
   if (value.is_bool()) return value.Truth() ? "True" : "False";
   if (value.is_integer()) return std::to_string(value.integer());
   if (value.is_float()) return FloatText(value.number());
-  throw std::invalid_argument(std::string("to write ") + value.TypeName() +
-                              " as text is not supported");
+  Reject(std::string("to write ") + value.TypeName() + " as text is not supported");
 }
 
 void AppendHex(const char* format, char32_t c, std::string& text) {
@@ -28,9 +34,8 @@ void AppendHex(const char* format, char32_t c, std::string& text) {
   text.append(buffer.data(), static_cast<size_t>(size));
 }
 
-// What Python's repr() writes as an escape, of the characters that text has:
-// controls, odd spaces, private use. (It also escapes code points that its
-// Unicode does not know.)
+// Whether Python's repr() writes the character as it is and not as an escape: it escapes controls,
+// unusual spaces and private use. (It also escapes code points that its Unicode does not know.)
 bool IsPrintable(char32_t c) {
   if (c < 0x7F) return c >= 0x20;
   if (c <= 0xA0 || c == 0xAD || c == 0x1680) return false;
@@ -53,9 +58,9 @@ void AppendQuoted(const std::string& value, std::string& text) {
     const std::string_view bytes = std::string_view(value).substr(at, step.length);
     at += step.length;
     const char32_t c = step.code_point;
-    const bool as_it_is = step.kind != Utf8Kind::kValid ||
+    const bool is_plain = step.kind != Utf8Kind::kValid ||
                           (c != static_cast<char32_t>(quote) && c != '\\' && IsPrintable(c));
-    if (as_it_is) {
+    if (is_plain) {
       text += bytes;
     } else if (c == static_cast<char32_t>(quote) || c == '\\') {
       (text += '\\') += bytes;
@@ -72,7 +77,7 @@ void AppendRepr(const Value& value, Context& context, std::string& text) {
   if (value.is_string()) {
     // An escape takes ten bytes for one at worst.
     context.Charge(4 * value.string().size() + 2);
-    if (value.is_safe()) throw std::invalid_argument("a safe text within a list is not supported");
+    if (value.is_safe()) Reject("a safe text within a list is not supported");
     AppendQuoted(value.string(), text);
   } else if (value.is_list()) {
     context.Charge(2 + 2 * value.list().size());
@@ -96,7 +101,7 @@ void AppendRepr(const Value& value, Context& context, std::string& text) {
     }
     text += '}';
   } else {
-    const std::string scalar = value.is_undefined() ? "Undefined" : Scalar(value);
+    const std::string scalar = value.is_undefined() ? "Undefined" : ScalarText(value);
     context.Charge(scalar.size());
     text += scalar;
   }
@@ -104,13 +109,71 @@ void AppendRepr(const Value& value, Context& context, std::string& text) {
 
 }  // namespace
 
+std::vector<std::string_view> Characters(std::string_view text) {
+  std::vector<std::string_view> characters;
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = StepUtf8(text, at).length;
+    characters.push_back(text.substr(at, length));
+    at += length;
+  }
+  return characters;
+}
+
+size_t CountCharacters(std::string_view text) {
+  size_t count = 0;
+  for (size_t at = 0; at < text.size(); ++count) at += StepUtf8(text, at).length;
+  return count;
+}
+
+bool IsSpaceAt(std::string_view text, size_t at) {
+  const Utf8Step step = StepUtf8(text, at);
+  return step.kind == Utf8Kind::kValid && IsSpace(step.code_point);
+}
+
+std::string_view StripLeft(std::string_view text) {
+  while (!text.empty()) {
+    const Utf8Step step = StepUtf8(text, 0);
+    if (step.kind != Utf8Kind::kValid || !IsSpace(step.code_point)) break;
+    text.remove_prefix(step.length);
+  }
+  return text;
+}
+
+std::string_view StripRight(std::string_view text) {
+  while (!text.empty()) {
+    size_t at = text.size() - 1;
+    while (at > 0 && text.size() - at < 4 && (static_cast<uint8_t>(text[at]) & 0xC0U) == 0x80U)
+      --at;
+    const Utf8Step step = StepUtf8(text, at);
+    const bool whole = step.kind == Utf8Kind::kValid && at + step.length == text.size();
+    if (!whole || !IsSpace(step.code_point)) break;
+    text.remove_suffix(step.length);
+  }
+  return text;
+}
+
+size_t FindText(std::string_view text, std::string_view part, size_t from) {
+  // std::string_view::find takes time proportional to the product of both sizes at worst.
+  const void* const found =
+      memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  if (found == nullptr) return std::string_view::npos;
+  return static_cast<size_t>(static_cast<const char*>(found) - text.data());
+}
+
+size_t FindLastText(std::string_view text, std::string_view part) {
+  const std::string reversed_text(text.rbegin(), text.rend());
+  const std::string reversed_part(part.rbegin(), part.rend());
+  const size_t found = FindText(reversed_text, reversed_part);
+  return found == std::string_view::npos ? found : text.size() - found - part.size();
+}
+
 std::string ToText(const Value& value, Context& context) {
   if (value.is_string()) {
     context.Charge(value.string().size());
     return value.string();
   }
   if (value.is_list() || value.is_dict()) return ToRepr(value, context);
-  return Scalar(value);
+  return ScalarText(value);
 }
 
 std::string ToRepr(const Value& value, Context& context) {
@@ -122,8 +185,7 @@ std::string ToRepr(const Value& value, Context& context) {
 std::string FloatText(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  // "d.ddde+XX", the shortest; Python writes an exponent only below 1e-4 and
-  // from 1e16 on.
+  // "d.ddde+XX", the shortest form. Python writes an exponent only below 1e-4 and from 1e16 on.
   std::array<char, 40> buffer{};
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
                                  std::chars_format::scientific);

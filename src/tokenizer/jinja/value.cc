@@ -1,25 +1,49 @@
 #include "tokenizer/jinja/value.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace ropeway::jinja {
 namespace {
 
 constexpr size_t kMaxWhyBytes = 200;
+// Nested expressions, statements and macro calls. A level takes about a kilobyte of the stack, a
+// few with sanitizers.
+constexpr int kMaxLevels = 600;
+// What a value takes besides its text.
+constexpr size_t kValueBytes = 64;
+// Comparing so many names costs as much as one byte.
+constexpr size_t kLookupsPerByte = 16;
 
 int CheckedDepth(int depth) {
   if (depth > Value::kMaxDepth) throw std::length_error("lists lie too deep within each other");
   return depth;
 }
 
-int DepthOf(const List& items) {
+int ListDepth(const List& items) {
   int depth = 0;
   for (const Value& item : items) depth = std::max(depth, item.Depth());
   return CheckedDepth(depth + 1);
 }
 
 }  // namespace
+
+void Reject(const std::string& message) { throw std::invalid_argument(message); }
+
+void RejectValue(const std::string& what, const Value& value) {
+  if (value.is_undefined()) Reject(value.why());
+  Reject(what + " does not take " + value.TypeName());
+}
+
+const std::string& StringOf(const char* what, const Value& value) {
+  if (!value.is_string()) RejectValue(what, value);
+  return value.string();
+}
+
+Value::Value(const Value& other) = default;
+Value::Value(Value&& other) noexcept = default;
+Value& Value::operator=(const Value& other) = default;
+Value& Value::operator=(Value&& other) noexcept = default;
+Value::~Value() = default;
 
 Value Value::Absent(std::string why) {
   if (why.size() > kMaxWhyBytes) why = why.substr(0, kMaxWhyBytes) + "...";
@@ -35,7 +59,7 @@ Value Value::Safe(std::string value) {
 }
 
 Value Value::MakeList(List items, bool is_tuple) {
-  const int depth = DepthOf(items);
+  const int depth = ListDepth(items);
   return Value(Data(std::make_shared<const ListData>(ListData{std::move(items), depth, is_tuple})));
 }
 
@@ -55,7 +79,7 @@ Value Value::Of(Callable callable) {
 }
 
 Value Value::Of(std::shared_ptr<Loop> loop) {
-  loop->depth = DepthOf(loop->items);
+  loop->depth = ListDepth(loop->items);
   return Value(Data(LoopPtr(std::move(loop))));
 }
 
@@ -103,6 +127,32 @@ const char* Value::TypeName() const {
   if (is_dict()) return "a dictionary";
   if (is_namespace()) return "a namespace";
   return is_loop() ? "a loop" : "something that is called";
+}
+
+Context::Deeper::Deeper(Context& context) : context_(context) {
+  if (context_.depth_ >= kMaxLevels) throw std::length_error("the template calls itself too deep");
+  ++context_.depth_;
+}
+
+void Context::Step() {
+  if (--steps_ < 0) throw std::length_error("the template takes too many steps");
+}
+
+void Context::Charge(size_t bytes) {
+  if (bytes > bytes_) throw std::length_error("the template makes too much text");
+  bytes_ -= bytes;
+}
+
+void Context::ChargeLookups(size_t count) { Charge(count / kLookupsPerByte); }
+
+Value Context::Copy(std::string_view text) {
+  Charge(text.size() + kValueBytes);
+  return Value::Of(text);
+}
+
+Namespace* Context::NewNamespace() {
+  Charge(kValueBytes);
+  return &namespaces_.emplace_back();
 }
 
 }  // namespace ropeway::jinja

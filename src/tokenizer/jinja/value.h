@@ -1,10 +1,14 @@
-// The values that a template computes with: Python's, as far as templates need
-// them.
+// The values that a template computes with (Python's, as far as templates need them), the errors of
+// the interpreter, and the bounds of one rendering.
 #ifndef ROPEWAY_TOKENIZER_JINJA_VALUE_H_
 #define ROPEWAY_TOKENIZER_JINJA_VALUE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <ctime>
+#include <deque>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,34 +17,52 @@
 
 namespace ropeway::jinja {
 
+// Thrown within the interpreter only; ChatTemplate turns it into a Status.
+struct Error : std::runtime_error {
+  Error(int line, const std::string& message) : std::runtime_error(message), line(line) {}
+  int line;
+};
+
+// The template called raise_exception: it rejects the messages.
+struct Raised : Error {
+  using Error::Error;
+};
+
+// Throws std::invalid_argument. The interpreter adds the line and makes it an Error.
+[[noreturn]] void Reject(const std::string& message);
+
 class Value;
 struct Callable;
 struct Loop;
 struct Namespace;
 
 using List = std::vector<Value>;
-// In order of insertion. Templates' dictionaries are small. Keys are strings,
-// numbers or none.
+// In order of insertion. Keys are strings, numbers or none. Templates' dictionaries are small.
 using Dict = std::vector<std::pair<Value, Value>>;
 
-// What a name or an item stands for that is not there. Printed it is nothing;
-// to use it otherwise is an error that says `why`, in a few words: each copy
-// has its own.
+// The value of a name or an item that does not exist. It prints as nothing; any other use is an
+// error with the message `why`, which each copy holds.
 struct Undefined {
   std::string why;
 };
 struct None {};
 
-// Cheap to copy: strings, lists and dictionaries are shared and never change,
-// as in the sandbox that Hugging Face renders in. Throws std::length_error
-// where values would lie within each other more than kMaxDepth deep: they are
-// freed, compared and written by recursion.
+// Cheap to copy: strings, lists and dictionaries are shared and immutable, as in the sandbox that
+// Hugging Face renders in. Throws std::length_error where values would nest more than kMaxDepth
+// deep: they are freed, compared and written by recursion.
 class Value {
  public:
   static constexpr int kMaxDepth = 100;
 
   Value() : data_(None{}) {}
-  // Of a name that is not there.
+  // Out of line: the variant's copies and destructors are compiled once.
+  Value(const Value& other);
+  Value(Value&& other) noexcept;
+  Value& operator=(const Value& other);
+  Value& operator=(Value&& other) noexcept;
+  ~Value();
+
+  // Of a name that is not defined.
   static Value Missing(const std::string& name) { return Absent("'" + name + "' is undefined"); }
   static Value Absent(std::string why);
   static Value Of(bool value) { return Value(Data(value)); }
@@ -54,23 +76,23 @@ class Value {
   static Value Of(Dict entries);
   static Value Of(Callable callable);
   static Value Of(std::shared_ptr<Loop> loop);
-  // Of something that the rendering owns.
+  // The rendering owns the namespace.
   static Value Of(Namespace* space) { return Value(Data(space)); }
   // As the filter "safe" marks it.
   static Value Safe(std::string value);
 
-  bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
-  bool is_none() const { return std::holds_alternative<None>(data_); }
-  bool is_bool() const { return std::holds_alternative<bool>(data_); }
-  bool is_integer() const { return std::holds_alternative<int64_t>(data_); }
-  bool is_float() const { return std::holds_alternative<double>(data_); }
-  bool is_string() const { return std::holds_alternative<StringPtr>(data_); }
-  bool is_list() const { return std::holds_alternative<ListPtr>(data_); }  // Or a tuple.
+  bool is_undefined() const { return Holds<Undefined>(); }
+  bool is_none() const { return Holds<None>(); }
+  bool is_bool() const { return Holds<bool>(); }
+  bool is_integer() const { return Holds<int64_t>(); }
+  bool is_float() const { return Holds<double>(); }
+  bool is_string() const { return Holds<StringPtr>(); }
+  bool is_list() const { return Holds<ListPtr>(); }  // Or a tuple.
   bool is_tuple() const { return is_list() && std::get<ListPtr>(data_)->is_tuple; }
-  bool is_dict() const { return std::holds_alternative<DictPtr>(data_); }
-  bool is_namespace() const { return std::holds_alternative<Namespace*>(data_); }
-  bool is_loop() const { return std::holds_alternative<LoopPtr>(data_); }
-  bool is_callable() const { return std::holds_alternative<CallablePtr>(data_); }
+  bool is_dict() const { return Holds<DictPtr>(); }
+  bool is_namespace() const { return Holds<Namespace*>(); }
+  bool is_loop() const { return Holds<LoopPtr>(); }
+  bool is_callable() const { return Holds<CallablePtr>(); }
   bool is_safe() const { return is_string() && std::get<StringPtr>(data_)->is_safe; }
 
   // An integer, or a bool, which is 0 or 1 as in Python.
@@ -79,7 +101,7 @@ class Value {
   int64_t integer() const;  // REQUIRES: is_integral().
   double number() const;    // REQUIRES: is_number().
 
-  // REQUIRES: it is one. Valid as long as a copy of *this.
+  // REQUIRES: the value is of that type. Valid as long as a copy of *this.
   const std::string& string() const { return std::get<StringPtr>(data_)->text; }
   const List& list() const { return std::get<ListPtr>(data_)->items; }
   const Dict& dict() const { return std::get<DictPtr>(data_)->entries; }
@@ -88,14 +110,14 @@ class Value {
   const Loop& loop() const { return *std::get<LoopPtr>(data_); }
   Namespace& space() const { return *std::get<Namespace*>(data_); }
 
-  // As Python's bool().
+  // Python's bool().
   bool Truth() const;
-  // The entry of a dictionary with a string for its key; nullptr if there is
-  // none. REQUIRES: is_dict().
+  // The entry of a dictionary with a string as its key; nullptr if there is none.
+  // REQUIRES: is_dict().
   const Value* Find(std::string_view key) const;
   // "a string", "a list", ...: for messages.
   const char* TypeName() const;
-  // How deep values lie within this one.
+  // How many levels of values nest inside this one.
   int Depth() const;
 
  private:
@@ -121,19 +143,22 @@ class Value {
                             CallablePtr, LoopPtr, Namespace*>;
 
   explicit Value(Data data) : data_(std::move(data)) {}
+  template <typename T>
+  bool Holds() const {
+    return std::holds_alternative<T>(data_);
+  }
   static Value MakeList(List items, bool is_tuple);
 
   Data data_;
 };
 
-// The variables of namespace(): the one thing that a template may change. A
-// namespace is owned by its rendering, not by the values that name it, so that
-// a cycle of them is freed.
+// The variables of namespace(), the only thing that a template may change. The rendering owns it,
+// not the values that name it, so that a cycle of them is freed.
 struct Namespace {
   std::vector<std::pair<std::string, Value>> variables;
 };
 
-// What `loop` is within a loop: one object for all its rounds.
+// The variable `loop` of a loop: one object for all its iterations.
 struct Loop {
   List items;
   size_t at = 0;
@@ -144,13 +169,59 @@ struct Builtin;
 struct Macro;
 struct Scope;
 
-// What can be called: a function or method of the language, or a macro of the
-// template.
+// A function or method of the language, or a macro of the template.
 struct Callable {
   const Builtin* builtin = nullptr;
-  Value self;  // Whose method it is.
+  Value self;  // The object that the method was looked up in.
   const Macro* macro = nullptr;
-  Scope* scope = nullptr;  // Where the macro stands.
+  Scope* scope = nullptr;  // The scope that defines the macro.
+};
+
+// Rejects `value` as an argument of `what`; an undefined one with its own message.
+[[noreturn]] void RejectValue(const std::string& what, const Value& value);
+
+// `value` as a string, or RejectValue.
+const std::string& StringOf(const char* what, const Value& value);
+
+// The budget of one rendering and what its parts share.
+class Context {
+ public:
+  // `now` is the time that strftime_now formats.
+  Context(int64_t steps, size_t bytes, const std::tm& now)
+      : steps_(steps), bytes_(bytes), now_(now) {}
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  // These spend the budget and throw std::length_error where it is exceeded.
+  void Step();
+  // REQUIRES: called before the bytes are allocated or scanned.
+  void Charge(size_t bytes);
+  // Comparing with `count` names.
+  void ChargeLookups(size_t count);
+
+  // A new string value, charged.
+  Value Copy(std::string_view text);
+  Namespace* NewNamespace();
+  const std::tm& now() const { return now_; }
+
+  // Held while the interpreter is one level deeper.
+  class Deeper {
+   public:
+    explicit Deeper(Context& context);
+    ~Deeper() { --context_.depth_; }
+    Deeper(const Deeper&) = delete;
+    Deeper& operator=(const Deeper&) = delete;
+
+   private:
+    Context& context_;
+  };
+
+ private:
+  int64_t steps_;
+  size_t bytes_;
+  const std::tm now_;
+  int depth_ = 0;
+  std::deque<Namespace> namespaces_;
 };
 
 }  // namespace ropeway::jinja

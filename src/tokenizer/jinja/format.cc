@@ -1,13 +1,13 @@
-#include "tokenizer/jinja/format_string.h"
+#include <locale.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <ctime>
 #include <optional>
-#include <stdexcept>
 
-#include "tokenizer/jinja/characters.h"
+#include "tokenizer/jinja/builtins.h"
 #include "tokenizer/jinja/text.h"
 
 namespace ropeway::jinja {
@@ -15,10 +15,6 @@ namespace {
 
 constexpr int kMaxWidth = 1000;
 constexpr int kMaxPrecision = 100;
-
-[[noreturn]] void Refuse(const std::string& message) { throw std::invalid_argument(message); }
-
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 struct Conversion {
   bool left = false;
@@ -52,7 +48,7 @@ class PercentFormat {
       }
     }
     const size_t count = values_.is_tuple() ? values_.list().size() : 1;
-    if (next_ < count && !values_.is_dict()) Refuse("not all arguments were used by %");
+    if (next_ < count && !values_.is_dict()) Reject("not all arguments were used by %");
     return std::move(text_);
   }
 
@@ -61,10 +57,10 @@ class PercentFormat {
   std::optional<Value> TakeName() {
     if (at_ >= format_.size() || format_[at_] != '(') return std::nullopt;
     const size_t end = format_.find(')', at_);
-    if (end == format_.npos || !values_.is_dict()) Refuse("%(...) needs a dictionary");
+    if (end == format_.npos || !values_.is_dict()) Reject("%(...) needs a dictionary");
     context_.Charge(values_.dict().size());
     const Value* value = values_.Find(std::string_view(format_).substr(at_ + 1, end - at_ - 1));
-    if (value == nullptr) Refuse("%(...) names what the dictionary has not");
+    if (value == nullptr) Reject("%(...) names a key that the dictionary lacks");
     at_ = end + 1;
     return *value;
   }
@@ -73,7 +69,7 @@ class PercentFormat {
     int number = 0;
     for (; at_ < format_.size() && IsDigit(format_[at_]); ++at_) {
       number = number * 10 + (format_[at_] - '0');
-      if (number > limit) Refuse("a width or precision of % is too large");
+      if (number > limit) Reject("a width or precision of % is too large");
     }
     return number;
   }
@@ -99,19 +95,19 @@ class PercentFormat {
       ++at_;
       result.precision = TakeNumber(kMaxPrecision);
     }
-    if (at_ >= format_.size()) Refuse("a format ends within %");
+    if (at_ >= format_.size()) Reject("a format ends within %");
     result.kind = format_[at_++];
     return result;
   }
 
   Value Next() {
     const bool is_tuple = values_.is_tuple();
-    if (next_ >= (is_tuple ? values_.list().size() : 1)) Refuse("not enough arguments for %");
+    if (next_ >= (is_tuple ? values_.list().size() : 1)) Reject("not enough arguments for %");
     return is_tuple ? values_.list()[next_++] : (++next_, values_);
   }
 
   std::string Digits(const Conversion& conversion, const Value& value) const {
-    if (!value.is_number()) RefuseValue(std::string("%") + conversion.kind, value);
+    if (!value.is_number()) RejectValue(std::string("%") + conversion.kind, value);
     std::array<char, 512> buffer{};
     if (conversion.kind == 'f') {
       const int precision = conversion.precision < 0 ? 6 : conversion.precision;
@@ -119,14 +115,14 @@ class PercentFormat {
                                      std::chars_format::fixed, precision);
       return {buffer.data(), end.ptr};
     }
-    if (conversion.precision >= 0) Refuse("a precision of %d is not supported");
+    if (conversion.precision >= 0) Reject("a precision of %d is not supported");
     int64_t integer = 0;
     if (value.is_integral()) {
       integer = value.integer();
     } else if (conversion.kind == 'd' && std::abs(value.number()) < 9e18) {
       integer = static_cast<int64_t>(value.number());
     } else {
-      RefuseValue(std::string("%") + conversion.kind, value);
+      RejectValue(std::string("%") + conversion.kind, value);
     }
     const int base = conversion.kind == 'd' ? 10 : 16;
     const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), integer, base);
@@ -164,7 +160,7 @@ class PercentFormat {
     } else if (std::string_view("dfxX").find(conversion.kind) != std::string_view::npos) {
       text = NumberText(conversion, value);
     } else {
-      Refuse(std::string("%") + conversion.kind + " is not supported");
+      Reject(std::string("%") + conversion.kind + " is not supported");
     }
     const size_t width = static_cast<size_t>(conversion.width);
     const size_t size = CountCharacters(text);
@@ -191,24 +187,27 @@ class PercentFormat {
   size_t next_ = 0;
 };
 
-// What stands for {name}; `next` counts the nameless ones.
+// The argument for {name}; `next` counts the fields without a name.
 const Value& FieldOf(std::string_view name, const Arguments& arguments, size_t& next) {
   if (name.empty() || IsDigit(name[0])) {
     size_t index = next++;
     if (!name.empty()) {
       const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
       if (error != std::errc() || end != name.data() + name.size()) {
-        Refuse("{" + std::string(name) + "} in a format is not supported");
+        Reject("{" + std::string(name) + "} in a format is not supported");
       }
     }
-    if (index >= arguments.rest().size()) Refuse("not enough arguments for a format");
+    if (index >= arguments.rest().size()) Reject("not enough arguments for a format");
     return arguments.rest()[index];
   }
   for (const auto& [known, value] : arguments.named()) {
     if (known == name) return value;
   }
-  Refuse("{" + std::string(name) + "} in a format is not supported or not given");
+  Reject("{" + std::string(name) + "} in a format is not supported or not given");
 }
+
+// The conversions of ISO C's strftime, but for those of a time zone and of weeks.
+constexpr std::string_view kTimeFields = "%AaBbhcDxdeFHIjMmpRSTXuwYy";
 
 }  // namespace
 
@@ -229,11 +228,33 @@ std::string FormatBraces(const std::string& format, const Arguments& arguments, 
       ++at;
     } else {
       const size_t end = c == '{' ? format.find('}', at) : format.npos;
-      if (end == format.npos) Refuse("a brace of a format stands alone");
+      if (end == format.npos) Reject("a brace of a format stands alone");
       const std::string_view name = std::string_view(format).substr(at + 1, end - at - 1);
       text += ToText(FieldOf(name, arguments, next), context);
       at = end;
     }
+  }
+  return text;
+}
+
+std::string Strftime(std::string_view format, const std::tm& time) {
+  static const locale_t c_locale = newlocale(LC_ALL_MASK, "C", nullptr);
+  std::string text;
+  for (size_t at = 0; at < format.size(); ++at) {
+    if (format[at] != '%') {
+      text += format[at];
+      continue;
+    }
+    std::string field = "%";
+    if (format.substr(at + 1).starts_with('-')) field += format[++at];  // glibc: without padding.
+    if (++at >= format.size()) Reject("strftime_now: the format ends within %");
+    if (kTimeFields.find(format[at]) == kTimeFields.npos) {
+      Reject(std::string("strftime_now with %") + format[at] + " is not supported");
+    }
+    field += format[at];
+    std::array<char, 64> buffer{};
+    text.append(buffer.data(),
+                strftime_l(buffer.data(), buffer.size(), field.c_str(), &time, c_locale));
   }
   return text;
 }
