@@ -10,7 +10,6 @@
 #include "fuzz/fuzz_target.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/detokenizer.h"
-#include "tokenizer/stop_matcher.h"
 #include "tokenizer/test_vocabulary.h"
 
 namespace ropeway {
@@ -36,22 +35,22 @@ const std::vector<std::unique_ptr<Tokenizer>>& Tokenizers() {
   return all;
 }
 
-// The vocabulary has all bytes, so nothing may be lost: what was encoded comes back to the byte.
+// The vocabulary has all bytes, so decoding must return the encoded bytes.
 void CheckRoundTrip(const Tokenizer& tokenizer, std::string_view text) {
   for (const bool parse_special : {false, true}) {
     const Ids ids = tokenizer.Encode(text, {.add_special = false, .parse_special = parse_special});
     std::string decoded;
     for (const TokenId id : ids) {
       Require(id >= 0 && id < tokenizer.vocab_size(), "an id outside the vocabulary");
-      Require(parse_special || !tokenizer.IsSpecial(id), "a control token out of ordinary text");
+      Require(parse_special || !tokenizer.IsSpecial(id), "a control token in ordinary text");
       decoded += tokenizer.Bytes(id, /*with_special=*/true);
     }
-    Require(decoded == text, "the ids stand for another text");
+    Require(decoded == text, "the decoded text differs");
     Require(ids.size() <= text.size(), "more tokens than bytes");
   }
 }
 
-// However the bytes are cut, the pieces are whole characters and make the same text.
+// However the bytes are split, the pieces are whole characters and make the same text.
 void CheckDetokenizer(std::string_view text) {
   const std::string whole = ReplaceInvalidUtf8(text);
   for (const size_t step : {size_t{1}, size_t{3}, size_t{7}}) {
@@ -63,7 +62,7 @@ void CheckDetokenizer(std::string_view text) {
       joined += piece;
     }
     joined += detokenizer.Finish();
-    Require(joined == whole, "detokenized in pieces it is another text");
+    Require(joined == whole, "detokenized in pieces the text differs");
   }
 }
 
@@ -79,7 +78,7 @@ void CheckStops(std::string_view text) {
     emitted += step.text;
     stopped = step.stop.has_value();
   }
-  Require(stopped, "a stop string in the text was passed over");
+  Require(stopped, "a stop string in the text was missed");
   Require(emitted == text.substr(0, text.find(stop)), "the text before the stop string differs");
 }
 

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "engine/failure.h"
 #include "engine/scheduling_options.h"
-#include "store/memory_state_db.h"
 #include "store/rocks_state_db.h"
+#include "store/state_db.h"
 
 namespace ropeway {
 namespace {

@@ -11,7 +11,6 @@
 #include "engine/engine_metrics.h"
 #include "engine/live_request.h"
 #include "tokenizer/detokenizer.h"
-#include "tokenizer/stop_matcher.h"
 #include "tokenizer/tokenizer.h"
 
 namespace ropeway {

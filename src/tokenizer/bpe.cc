@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/utf8.h"
-#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/bpe_tables.h"
 
 namespace ropeway {
 namespace {
@@ -16,7 +16,7 @@ constexpr size_t kMaxPieceBytes = size_t{1} << 28U;
 constexpr size_t kMaxTokens = size_t{1} << 24U;
 constexpr size_t kMaxMerges = size_t{1} << 26U;
 
-// Texts that end a turn or a text in widespread models, for files that do not name them all.
+// Tokens that end a turn or a text in common models, for files that do not declare them.
 constexpr std::array<std::string_view, 7> kEndTexts = {
     "<|im_end|>",    "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>",
     "<end_of_turn>", "</s>",          "<|end|>",
@@ -98,7 +98,7 @@ Status BpeTokenizer::Init() {
   return {};
 }
 
-// Whether `id` is written out in a text as it is, not in the byte alphabet.
+// Whether the token's text is plain, not in the byte alphabet.
 bool BpeTokenizer::IsAdded(TokenId id) const {
   const auto type = static_cast<TokenType>(vocabulary_.types[static_cast<size_t>(id)]);
   return type == TokenType::kUnknown || type == TokenType::kControl ||
@@ -117,7 +117,7 @@ Status BpeTokenizer::InitTokens() {
     const int32_t type = vocabulary_.types[i];
     if (type < 1 || type > static_cast<int32_t>(TokenType::kByte)) {
       return Bad("tokenizer.ggml.token_type[" + std::to_string(i) + "]",
-                 "there is no type " + std::to_string(type));
+                 "unknown type " + std::to_string(type));
     }
     ids_.emplace(text, id);
     if (!IsAdded(id)) {
@@ -157,12 +157,12 @@ Status BpeTokenizer::InitMerges() {
     joined.assign(text.substr(0, space)).append(text.substr(space + 1));
     const std::optional<TokenId> merged = Find(joined);
     if (!left || !right || !merged) {
-      return fail("one of its tokens, or what they make together, is not in the vocabulary");
+      return fail("one of its tokens, or the merged one, is not in the vocabulary");
     }
     merges.push_back({*left, *right, *merged});
   }
   merges_ = MergeTable(merges);
-  // The table has it all now; the texts of a large vocabulary take tens of megabytes.
+  // Not needed any more; the texts of a large vocabulary take tens of megabytes.
   vocabulary_.merges = {};
   return {};
 }
@@ -239,8 +239,7 @@ void BpeTokenizer::EncodeValid(std::string_view text, std::vector<TokenId>& ids)
 
 void BpeTokenizer::EncodePiece(std::string_view piece, std::vector<TokenId>& ids) const {
   if (pre_tokenizer_.ignore_merges() && piece.size() <= longest_token_) {
-    // Added tokens are written in plain text, not in the byte alphabet: they are none of the
-    // merges'.
+    // The texts of added tokens are plain, not in the byte alphabet, and no merge makes them.
     const std::optional<TokenId> whole = Find(ToByteLetters(piece));
     if (whole && !IsAdded(*whole)) {
       ids.push_back(*whole);

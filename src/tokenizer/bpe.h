@@ -10,24 +10,22 @@
 #include <vector>
 
 #include "ropeway/status.h"
-#include "tokenizer/merge_table.h"
+#include "tokenizer/bpe_tables.h"
 #include "tokenizer/pre_tokenizer.h"
-#include "tokenizer/special_tokens.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/vocabulary.h"
 
 namespace ropeway {
 
-// Encodes as Hugging Face `tokenizers` does with the same vocabulary and merges. User-defined
-// tokens are recognised in any text, control tokens with parse_special only. No Unicode
-// normalisation: what was encoded comes back byte for byte. Bytes that are not UTF-8 become one
-// token each.
+// Encodes like Hugging Face `tokenizers` with the same vocabulary and merges. User-defined tokens
+// are recognised in any text, control tokens with parse_special only. There is no Unicode
+// normalisation: decoding returns the encoded bytes. Each byte that is not UTF-8 becomes one token.
 //
-// A vocabulary need not have a token for each of the 256 bytes (SmolLM2's lacks 21 that hardly
-// occur, such as 0x04 and 0xF5); such bytes are left out, as `tokenizers` leaves them out.
+// A vocabulary need not have a token for each of the 256 bytes (SmolLM2's lacks 21 rare ones, such
+// as 0x04 and 0xF5); such bytes are dropped, as in `tokenizers`.
 class BpeTokenizer final : public Tokenizer {
  public:
-  // Fails with one sentence that names the GGUF field at fault.
+  // Errors name the GGUF field.
   static StatusOr<std::unique_ptr<BpeTokenizer>> Create(Vocabulary vocabulary);
 
   std::vector<TokenId> Encode(std::string_view text, const EncodeOptions& options) const override;
@@ -64,11 +62,11 @@ class BpeTokenizer final : public Tokenizer {
   std::unordered_map<std::string_view, TokenId> ids_;  // By the text in the file; views of it.
   std::array<TokenId, 256> byte_ids_{};                // -1: the vocabulary lacks the byte.
   MergeTable merges_{{}};
-  SpecialTokens user_defined_;  // Recognised always.
+  SpecialTokens user_defined_;  // Always recognised.
   SpecialTokens all_added_;     // Those and the control tokens.
-  size_t longest_token_ = 0;    // In bytes of text that it stands for.
+  size_t longest_token_ = 0;    // In bytes.
 
-  std::string bytes_;            // What all tokens stand for, one after the other.
+  std::string bytes_;            // The bytes of all tokens, concatenated.
   std::vector<size_t> offsets_;  // [vocab_size + 1] into bytes_.
   std::vector<bool> is_special_;
   std::vector<bool> is_end_;

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/bpe_tables.h"
 #include "tokenizer/test_vocabulary.h"
 
 namespace ropeway {
@@ -40,14 +40,14 @@ std::string Decode(const Tokenizer& tokenizer, const Ids& ids) {
   return bytes;
 }
 
-// A sanitizer makes everything slower, and says nothing about time.
+// Sanitizers slow everything down: no time limits.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr double kOneSecond = 20;
 #else
 constexpr double kOneSecond = 1;
 #endif
 
-// Of processor time: what else runs on the machine does not count.
+// CPU time: other processes do not count.
 double SecondsSince(std::clock_t start) {
   return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
@@ -63,8 +63,8 @@ TEST(BpeTokenizerTest, MergesByRankWithinPieces) {
   EXPECT_EQ(tokenizer->Bytes(259), " w");
 }
 
-// Found by fuzzing: with ignore_merges, a piece whose byte letters read like an added token was
-// that token, even a control token in text that is not to be parsed for them.
+// Found by fuzzing: with ignore_merges, a piece whose byte letters spell an added token became that
+// token, even a control token without parse_special.
 TEST(BpeTokenizerTest, APieceIsNeverTheAddedTokenThatItsLettersSpell) {
   const auto tokenizer = Make(MakeVocabulary("llama-bpe", {}, {"stop"}, {"Ã©"}));
   EXPECT_EQ(tokenizer->Encode("stop", kPlain), (Ids{'s', 't', 'o', 'p'}));
@@ -119,7 +119,7 @@ TEST(BpeTokenizerTest, KnowsTheEnds) {
 }
 
 TEST(BpeTokenizerTest, LlamaTakesAWholePieceThatIsAToken) {
-  // "abc" is a token that no merge makes.
+  // No merge makes the token "abc".
   Vocabulary vocabulary = MakeVocabulary("llama-bpe", {"b c"});
   vocabulary.tokens.emplace_back("abc");
   vocabulary.types.push_back(1);
@@ -201,7 +201,7 @@ TEST(BpeTokenizerTest, ManyThreadsMayEncodeAtOnce) {
   EXPECT_EQ(wrong, std::vector<int>(4, 0));
 }
 
-TEST(BpeTokenizerTest, RefusesWhatIsWrongByName) {
+TEST(BpeTokenizerTest, RejectsWrongFieldsByName) {
   const Vocabulary good = MakeVocabulary("gpt-2", kMerges);
   EXPECT_EQ(ErrorField(good), "");
   const auto with = [&](auto change) {

@@ -19,7 +19,7 @@ Pieces Split(const std::string& name, std::string_view text) {
 
 // The expected pieces are those of Hugging Face `tokenizers`; scripts/check_tokenizer.py compares
 // thousands more.
-TEST(PreTokenizerTest, EachFamilyCutsItsOwnWay) {
+TEST(PreTokenizerTest, EachFamilyHasItsOwnPieces) {
   constexpr std::string_view kText = "We'LL see 1234  x!!\n\n y";
   EXPECT_EQ(Split("gpt-2", kText),
             (Pieces{"We", "'", "LL", " see", " 1234", " ", " x", "!!", "\n\n", " y"}));
@@ -38,7 +38,7 @@ TEST(PreTokenizerTest, SmollmSeesNothingBeyondADigit) {
 
 TEST(PreTokenizerTest, SpaceIsWhatUnicodeCallsWhiteSpace) {
   EXPECT_EQ(Split("gpt-2", "a\u00a0\u3000b"), (Pieces{"a", "\u00a0", "\u3000", "b"}));
-  // U+180E is none, though older Unicode (and PCRE2) took it for one.
+  // U+180E is none, but was in older Unicode (and is in PCRE2).
   EXPECT_EQ(Split("gpt-2", "a!\u180e!"), (Pieces{"a", "!\u180e!"}));
 }
 
@@ -47,7 +47,7 @@ TEST(PreTokenizerTest, AliasesMeanTheSame) {
   EXPECT_EQ(Split("llama-v3", "I'LL 1234"), Split("llama-bpe", "I'LL 1234"));
 }
 
-TEST(PreTokenizerTest, OthersAreRefusedByName) {
+TEST(PreTokenizerTest, OthersAreRejectedByName) {
   const StatusOr<PreTokenizer> unknown = PreTokenizer::Create("viking");
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.status().message(),
@@ -55,5 +55,91 @@ TEST(PreTokenizerTest, OthersAreRefusedByName) {
             "qwen2");
 }
 
+// A repeated group: compiled code pushes a frame per repetition, so long text fills its stack.
+constexpr const char* kDeep = R"((?:(a)|(b))+c|.)";
+
+std::string Join(const std::vector<std::string_view>& pieces) {
+  std::string text;
+  for (const std::string_view piece : pieces) text += piece;
+  return text;
+}
+
+SplitPattern MakePattern(const std::string& expression, SplitPattern::Limits limits = {}) {
+  StatusOr<SplitPattern> pattern = SplitPattern::Create(expression, limits);
+  EXPECT_TRUE(pattern.ok()) << pattern.status().message();
+  return *std::move(pattern);
+}
+
+TEST(SplitPatternTest, MatchesAndWhatLiesBetweenThemArePieces) {
+  const SplitPattern pattern = MakePattern("[0-9]+");
+  std::vector<std::string_view> pieces;
+  pattern.Split({"ab12", "3c", ""}, pieces);
+  EXPECT_EQ(pieces, (std::vector<std::string_view>{"ab", "12", "3", "c"}));
+}
+
+TEST(SplitPatternTest, EachTextEndsForItself) {
+  const SplitPattern pattern = MakePattern(R"(\s+(?!\S)|.)");
+  std::vector<std::string_view> together;
+  pattern.Split({"  1"}, together);
+  EXPECT_EQ(together, (std::vector<std::string_view>{" ", " ", "1"}));
+  std::vector<std::string_view> apart;
+  pattern.Split({"  ", "1"}, apart);
+  EXPECT_EQ(apart, (std::vector<std::string_view>{"  ", "1"}));
+}
+
+TEST(SplitPatternTest, AWrongPatternIsRejected) {
+  const StatusOr<SplitPattern> pattern = SplitPattern::Create("a(b");
+  ASSERT_FALSE(pattern.ok());
+  EXPECT_NE(pattern.status().message().find("byte 3"), std::string::npos);
+}
+
+TEST(SplitPatternTest, AFullStackIsFollowedByALargerOne) {
+  const SplitPattern pattern = MakePattern(kDeep, {.jit_stack_bytes = size_t{64} << 20U});
+  const std::string text = std::string(20'000, 'a') + "c";
+  std::vector<std::string_view> pieces;
+  const SplitPattern::Detours detours = pattern.Split({text}, pieces);
+  EXPECT_EQ(pieces.size(), 1U);
+  EXPECT_GT(detours.large_stack, 0U);
+  EXPECT_EQ(detours.interpreted, 0U);
+}
+
+TEST(SplitPatternTest, AStackThatCannotGrowIsFollowedByTheInterpreter) {
+  const SplitPattern pattern = MakePattern(kDeep, {.jit_stack_bytes = size_t{32} << 10U});
+  const std::string text = std::string(20'000, 'a') + "c";
+  std::vector<std::string_view> pieces;
+  const SplitPattern::Detours detours = pattern.Split({text}, pieces);
+  EXPECT_EQ(pieces.size(), 1U);
+  EXPECT_GT(detours.interpreted, 0U);
+  EXPECT_EQ(detours.cut, 0U);
+}
+
+TEST(SplitPatternTest, WhatNoMatcherCanEndIsCutAtWholeCharacters) {
+  const SplitPattern pattern = MakePattern(
+      R"((?:(ä)|(b))+c|.)",
+      {.jit_stack_bytes = size_t{32} << 10U, .heap_limit_kib = 64, .match_limit = 100'000});
+  std::string text = "b";
+  for (int i = 0; i < 20'000; ++i) text += "ä";
+  text += "c";
+  std::vector<std::string_view> pieces;
+  const SplitPattern::Detours detours = pattern.Split({text}, pieces);
+  EXPECT_GT(detours.cut, 0U);
+  EXPECT_EQ(Join(pieces), text);
+  // 1 byte and 4,095 more would end inside a character, so the first piece takes one byte more.
+  EXPECT_EQ(pieces.front().size(), SplitPattern::kCutBytes + 1);
+  std::vector<std::string_view> again;
+  pattern.Split({text}, again);
+  EXPECT_EQ(again, pieces);
+}
+
+TEST(SplitPatternTest, AMatchThatTakesTooLongIsCut) {
+  const SplitPattern pattern = MakePattern("(?:(?:x+)+)+y|.", {.match_limit = 10'000});
+  const std::string text(5000, 'x');
+  std::vector<std::string_view> pieces;
+  const SplitPattern::Detours detours = pattern.Split({text}, pieces);
+  EXPECT_GT(detours.cut, 0U);
+  EXPECT_EQ(Join(pieces), text);
+}
+
 }  // namespace
+
 }  // namespace ropeway

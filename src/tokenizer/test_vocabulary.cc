@@ -1,6 +1,6 @@
 #include "tokenizer/test_vocabulary.h"
 
-#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/bpe_tables.h"
 
 namespace ropeway {
 

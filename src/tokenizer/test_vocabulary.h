@@ -9,8 +9,8 @@
 
 namespace ropeway {
 
-// The 256 bytes (in the order of the byte: a byte's id is its value), then one token for each of
-// `merges` ("left right"), then `control` and `user_defined`.
+// The 256 bytes (a byte's id is its value), then one token for each of `merges` ("left right"),
+// then `control` and `user_defined`.
 Vocabulary MakeVocabulary(const std::string& pre, const std::vector<std::string>& merges,
                           const std::vector<std::string>& control = {},
                           const std::vector<std::string>& user_defined = {});

@@ -56,7 +56,7 @@ struct Line {
   EncodeOptions options;
 };
 
-// Nothing if `text` is not a line of the form that TokenizeLines reads.
+// nullopt if `text` is not a line of the form that TokenizeLines reads.
 std::optional<Line> ParseLine(const std::string& text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;

@@ -9,10 +9,10 @@
 
 namespace ropeway {
 
-// Reads one JSON object a line, {"text": "..."} or {"base64": "..."} (any bytes), and for each
-// writes one line, {"ids": [...], "text_base64": "<the ids' bytes together, special tokens
-// included>"}. A line may carry "add_special" and "parse_special" (booleans, both true if absent).
-// Empty lines are passed over. Fails at the first line that is none of this, naming the line.
+// Reads one JSON object per line, {"text": "..."} or {"base64": "..."} (any bytes), and writes one
+// line for each, {"ids": [...], "text_base64": "<the ids' bytes, special tokens included>"}. A line
+// may have "add_special" and "parse_special" (booleans, both true if absent). Empty lines are
+// skipped. Fails at the first invalid line and names it.
 Status TokenizeLines(const Tokenizer& tokenizer, std::istream& in, std::ostream& out);
 
 }  // namespace ropeway

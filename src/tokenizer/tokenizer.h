@@ -12,8 +12,8 @@
 namespace ropeway {
 
 struct EncodeOptions {
-  bool add_special = true;    // Add what the model's file says begins (or ends) a text, e.g. BOS.
-  bool parse_special = true;  // Recognise special tokens written in the text.
+  bool add_special = true;    // Add the tokens that begin and end a text by the model's file (BOS).
+  bool parse_special = true;  // Recognise special tokens in the text.
 };
 
 // Const and thread-safe after construction.
@@ -21,11 +21,11 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Any bytes are valid input; bytes that are not UTF-8 round-trip too.
+  // Any bytes are valid input; invalid UTF-8 round-trips too.
   virtual std::vector<TokenId> Encode(std::string_view text,
                                       const EncodeOptions& options) const = 0;
 
-  // The bytes that a token stands for; a special (control) token's are empty unless `with_special`.
+  // The token's bytes; those of a special (control) token are empty unless `with_special`.
   // REQUIRES: 0 <= id < vocab_size(). Valid as long as the tokenizer.
   virtual std::string_view Bytes(TokenId id, bool with_special = false) const = 0;
 
@@ -37,7 +37,7 @@ class Tokenizer {
 
   virtual int32_t vocab_size() const = 0;
 
-  // The id of a token written exactly so (e.g. "<|im_end|>"), if there is one.
+  // The id of the token with exactly this text (e.g. "<|im_end|>"), if there is one.
   virtual std::optional<TokenId> Find(std::string_view token) const = 0;
 
   virtual std::optional<TokenId> bos() const = 0;

@@ -1,5 +1,5 @@
-// What a model file says about its tokenizer, as plain values. Filled by the engine from the file's
-// metadata; a tokenizer's factory checks it, so nothing in it need be trusted.
+// A model file's tokenizer metadata as plain values. The engine fills it from the file; the
+// tokenizer's factory validates it.
 #ifndef ROPEWAY_TOKENIZER_VOCABULARY_H_
 #define ROPEWAY_TOKENIZER_VOCABULARY_H_
 
@@ -25,8 +25,8 @@ enum class TokenType : int32_t {
 // Each field's comment names its GGUF key.
 struct Vocabulary {
   std::string model;                // tokenizer.ggml.model, e.g. "gpt2" for byte-level BPE.
-  std::string pre;                  // tokenizer.ggml.pre: which pre-tokenizer.
-  std::vector<std::string> tokens;  // tokenizer.ggml.tokens, by id, as written in the file.
+  std::string pre;                  // tokenizer.ggml.pre: the pre-tokenizer.
+  std::vector<std::string> tokens;  // tokenizer.ggml.tokens, by id, as in the file.
   std::vector<int32_t> types;  // tokenizer.ggml.token_type, one per token, or none: all normal.
   std::vector<std::string> merges;  // tokenizer.ggml.merges, "left right", best first.
 
@@ -36,12 +36,12 @@ struct Vocabulary {
   std::optional<TokenId> eom;  // tokenizer.ggml.eom_token_id
   std::optional<TokenId> unk;  // tokenizer.ggml.unknown_token_id
 
-  // Whether a text begins with bos or ends with eos; absent: what the pre-tokenizer's family does.
+  // Whether a text begins with bos or ends with eos; absent: the default of the pre-tokenizer.
   std::optional<bool> add_bos;    // tokenizer.ggml.add_bos_token
   std::optional<bool> add_eos;    // tokenizer.ggml.add_eos_token
-  bool add_space_prefix = false;  // tokenizer.ggml.add_space_prefix; no meaning for byte-level BPE.
+  bool add_space_prefix = false;  // tokenizer.ggml.add_space_prefix; unused by byte-level BPE.
 
-  std::string chat_template;  // tokenizer.chat_template; "" if the file has none.
+  std::string chat_template;  // tokenizer.chat_template; "" if absent.
 };
 
 }  // namespace ropeway

@@ -1,4 +1,4 @@
-#include "tokenizer/merge_table.h"
+#include "tokenizer/bpe_tables.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 
 using MergedIds = std::vector<TokenId>;
 
-// Always the lowest rank, the leftmost of equals: as the definition says.
+// The definition: always the lowest rank, the leftmost of equals.
 void MergeNaively(const std::vector<Merge>& merges, MergedIds& ids) {
   while (true) {
     size_t best_rank = merges.size();
@@ -63,4 +63,5 @@ TEST(MergeTableTest, AnEmptyTableMergesNothing) {
 }
 
 }  // namespace
+
 }  // namespace ropeway

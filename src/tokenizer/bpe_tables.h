@@ -1,0 +1,101 @@
+// The parts of byte-level BPE: its alphabet, the table of merges, and the tokens that are written
+// out in a text.
+#ifndef ROPEWAY_TOKENIZER_BPE_TABLES_H_
+#define ROPEWAY_TOKENIZER_BPE_TABLES_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ropeway/request.h"
+
+namespace ropeway {
+
+// The alphabet of byte-level BPE (from GPT-2) writes each byte as one printable character, so that
+// tokens are text in a file. Bytes that are printable in Latin-1 are themselves; the other 68 are
+// U+0100, U+0101, ... in order of the byte.
+
+// The character (UTF-8) for `byte`.
+std::string_view ByteToLetter(uint8_t byte);
+
+// The characters for `bytes`.
+std::string ToByteLetters(std::string_view bytes);
+
+// The bytes of `letters`; nullopt if a character of it is not in the alphabet.
+std::optional<std::string> FromByteLetters(std::string_view letters);
+
+// A merge: two adjacent tokens become one. The lowest rank is applied first.
+struct Merge {
+  TokenId left = 0;
+  TokenId right = 0;
+  TokenId merged = 0;
+};
+
+// The merges of a vocabulary. Const and thread-safe after construction.
+class MergeTable {
+ public:
+  // `merges` in order of rank; of two equal pairs the later one counts. REQUIRES: ids >= 0; fewer
+  // than 2^31 merges.
+  explicit MergeTable(const std::vector<Merge>& merges);
+
+  // Merges `ids` (a piece, one token per byte) until no adjacent pair is in the table: always the
+  // pair of lowest rank, the leftmost of equals. O(n log n). REQUIRES: fewer than 2^31 ids.
+  void Apply(std::vector<TokenId>& ids) const;
+
+ private:
+  struct Slot {
+    uint64_t pair = kEmpty;  // left << 32 | right
+    uint32_t rank = 0;
+    TokenId merged = 0;
+  };
+  static constexpr uint64_t kEmpty = ~uint64_t{0};
+
+  const Slot* Find(TokenId left, TokenId right) const;
+  size_t SlotOf(uint64_t pair) const;
+  void ApplyShort(std::vector<TokenId>& ids) const;
+  void ApplyLong(std::vector<TokenId>& ids) const;
+
+  std::vector<Slot> slots_;  // Open addressing, at most half full, a power of two of slots.
+  unsigned shift_ = 0;
+};
+
+// A set of token texts, such as "<|im_end|>", that are recognised in a text. Const and thread-safe
+// once filled.
+class SpecialTokens {
+ public:
+  struct Found {
+    size_t begin = 0;
+    size_t length = 0;
+    TokenId id = 0;
+  };
+
+  SpecialTokens();
+
+  // REQUIRES: `text` is not empty. Of equal texts the first one added counts.
+  void Add(std::string_view text, TokenId id);
+
+  // The first token in `text` at or after `from`; the longest of those at the same position.
+  std::optional<Found> FindFirst(std::string_view text, size_t from) const;
+
+ private:
+  struct Node {
+    TokenId id = -1;           // The token whose text ends here; -1: none.
+    uint32_t first_child = 0;  // 0: none (the root is no child).
+    uint32_t next_sibling = 0;
+    uint8_t byte = 0;
+  };
+
+  uint32_t Child(uint32_t node, uint8_t byte) const;
+
+  std::array<uint32_t, 256> roots_{};  // By the text's first byte; 0: none.
+  std::vector<Node> nodes_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_TOKENIZER_BPE_TABLES_H_
