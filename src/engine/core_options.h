@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "executor/executor.h"
-#include "kvcache/eviction_queue.h"
+#include "kvcache/block_pool.h"
 #include "kvcache/kv_tier.h"
 #include "ropeway/status.h"
 #include "scheduler/batch_size_control.h"

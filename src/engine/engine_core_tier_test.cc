@@ -224,7 +224,7 @@ TEST_F(EngineCoreTierTest, ATierThatRefusesReadsCostsNothing) {
   Add(1, 100, 5);
   Run();
   Store();
-  tier_.refuse_reads = true;
+  tier_.reject_reads = true;
   Start(16);
   Add(1, 100, 5);
   Run();

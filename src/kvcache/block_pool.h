@@ -1,36 +1,103 @@
-// The KV blocks as ids: who holds them, what they are named, and which of them are cached. Their
-// bytes are the executor's.
+// The KV blocks as ids: references, names, cached blocks and their eviction. The executor has the
+// bytes.
 #ifndef ROPEWAY_KVCACHE_BLOCK_POOL_H_
 #define ROPEWAY_KVCACHE_BLOCK_POOL_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "core/batch.h"
 #include "core/block_name.h"
 #include "core/sequence.h"
-#include "kvcache/eviction_queue.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
 
-// What a block of a sequence is worth to those who come after it; see EvictionQueue.
+enum class EvictionPolicy {
+  kCost,  // See EvictionQueue.
+  kLru,   // Least recently used: a baseline.
+};
+
+// GreedyDual (Young 1994, "The k-server dual and loose competitiveness for paging"; with costs: Cao
+// & Irani 1997, section 3): a block that becomes cached gets the credit L + weight of its class,
+// the block with the least credit goes first, and L becomes that credit. So each block ages by what
+// is evicted after it, and one of weight 2 outlives twice as many evictions as one of weight 1.
+// Within a class credits only grow, so with a list per class in order of arrival the least credit
+// is at the head of one of the lists: O(1) per block.
+//
+// The class follows from the cost to recompute the block (a token costs more the more positions it
+// attends to, so blocks of long chains cost more), from whether it was ever reused, and from the
+// retention priority of the request. A block's class only grows while it is cached, so a parent,
+// which is used whenever its child is, is never evicted before it: of one chain the last block goes
+// first.
+//
+// Blocks with a claim (of a preempted sequence) are evicted after all others, the oldest claim
+// first.
+//
+// Thread rule: the engine thread.
+class EvictionQueue {
+ public:
+  // One class per level of cost, reuse and retention, and one for claims.
+  static constexpr int kNumCosts = 6;
+  static constexpr int kNumClasses = kNumCosts * 2 * kNumRetentions;
+  static constexpr int kClaimed = kNumClasses;
+
+  // The class of a block of a chain of `chain_tokens` tokens.
+  static int ClassOf(int32_t chain_tokens, bool reused, Retention retention);
+
+  EvictionQueue(int32_t num_blocks, EvictionPolicy policy);
+
+  // Appends `block` to its class. REQUIRES: it is not queued; 0 <= its_class <= kClaimed.
+  void Push(BlockId block, int its_class);
+  // REQUIRES: it is queued.
+  void Remove(BlockId block);
+  // Removes and returns the block to evict. REQUIRES: size() > 0.
+  BlockId Pop();
+
+  bool queued(BlockId block) const { return class_[static_cast<size_t>(block)] >= 0; }
+  int32_t size() const { return size_; }
+  int32_t num_claimed() const { return sizes_[kClaimed]; }
+
+  // Checks that each list is consistent and its credits do not decrease. O(blocks).
+  Status CheckIntegrity() const;
+
+ private:
+  struct List {
+    BlockId first = -1;
+    BlockId last = -1;
+  };
+
+  const EvictionPolicy policy_;
+  std::array<List, kNumClasses + 1> lists_;
+  std::array<int32_t, kNumClasses + 1> sizes_{};
+  int32_t size_ = 0;
+  double level_ = 0;  // L.
+  // By block.
+  std::vector<BlockId> next_;
+  std::vector<BlockId> previous_;
+  std::vector<int8_t> class_;  // -1: not queued.
+  std::vector<double> credit_;
+};
+
+// What decides a block's eviction class; see EvictionQueue.
 struct BlockWorth {
-  int32_t chain_tokens = 0;  // Of the longest chain it was part of.
+  int32_t chain_tokens = 0;  // Of the longest chain that contained it.
   bool reused = false;
   Retention retention = Retention::kNormal;
 };
 
-// A block is held (references > 0), free (none, and nameless), or cached: not held, kept under its
-// name for a later hit, until its place is needed. A held block may have a name too, so that others
-// share it. A name is `pending` until the block's bytes are computed: its writer holds it then.
+// A block is held (references > 0), free (no references, no name), or cached: no references, kept
+// under its name for a later hit until it is evicted. A held block may have a name too, so that
+// sequences share it. A name is `pending` until the block's bytes are computed; its writer holds it
+// until then.
 //
-// All memory is taken by the constructor. Thread rule: the engine thread.
+// The constructor allocates all memory. Thread rule: the engine thread.
 class BlockPool {
  public:
-  // What Take drove out.
+  // A block that Take evicted.
   struct Evicted {
-    BlockId block = 0;  // Its bytes are there until its new holder writes.
+    BlockId block = 0;  // Its bytes are intact until its new holder writes.
     BlockName name;
     bool claimed = false;
   };
@@ -38,28 +105,27 @@ class BlockPool {
   // REQUIRES: num_blocks >= 0.
   explicit BlockPool(int32_t num_blocks, EvictionPolicy eviction = EvictionPolicy::kCost);
 
-  // Takes a free block, or else the cached one that is to go first, with one reference and no name.
-  // `evicted` is set where the block was cached; its block is -1 otherwise.
+  // Takes a free block, or else evicts a cached one; it has one reference and no name.
+  // `evicted->block` is -1 where nothing was evicted.
   // REQUIRES: num_free() + num_cached() > 0.
   BlockId Take(Evicted* evicted);
 
   // Adds a reference to a held or cached block.
   void Ref(BlockId block);
-  // Another request than the one that computed the block uses it.
+  // Notes that a request uses the block which another one computed.
   void SetReused(BlockId block) { worth_[Index(block)].reused = true; }
 
-  // Drops a reference; the last one makes the block cached where it has a name, else free.
-  // REQUIRES: the block is held; a pending name is forgotten before the last reference goes.
+  // Drops a reference. Without references a block with a name is cached, one without is free.
+  // REQUIRES: the block is held; a pending name is forgotten before the last reference is dropped.
   void Unref(BlockId block, const BlockWorth& worth);
 
-  // The block of that name, pending or not; -1: none.
+  // The block with this name, pending or not; -1: none.
   BlockId Find(const BlockName& name) const;
   // REQUIRES: the block is held and has no name; no other block has this one.
   void SetName(BlockId block, const BlockName& name, uint64_t writer);
-  // The bytes are computed: the name is pending no more. REQUIRES: named.
+  // The bytes are computed, the name is no longer pending. REQUIRES: named.
   void SetComputed(BlockId block) { writer_[Index(block)] = kNoWriter; }
-  // The block's bytes are nothing that others may rely on; a cached one is free then.
-  // REQUIRES: named, without a claim.
+  // Removes the name; a cached block becomes free. REQUIRES: named, without a claim.
   void ForgetName(BlockId block);
 
   bool named(BlockId block) const { return named_[Index(block)]; }
@@ -67,12 +133,12 @@ class BlockPool {
   bool pending(BlockId block) const { return named(block) && writer_[Index(block)] != kNoWriter; }
   // The sequence that computes it. REQUIRES: pending.
   uint64_t writer(BlockId block) const { return writer_[Index(block)]; }
-  // Grows whenever the block loses its name: what a BlockClaim or a later look compares.
+  // Increases whenever the block loses its name; a BlockClaim compares it.
   uint32_t epoch(BlockId block) const { return epoch_[Index(block)]; }
 
-  // A claim keeps a cached block behind all that have none. REQUIRES: named, not pending.
+  // Adds a claim: the block is evicted after all blocks without one. REQUIRES: named, not pending.
   void Claim(BlockId block) { ++claims_[Index(block)]; }
-  // REQUIRES: the block has a claim. A cached block goes back among those that have none.
+  // Drops a claim. REQUIRES: the block has one.
   void Unclaim(BlockId block);
   int32_t claims(BlockId block) const { return claims_[Index(block)]; }
 
@@ -81,12 +147,12 @@ class BlockPool {
   int32_t num_free() const { return static_cast<int32_t>(free_.size()); }
   int32_t num_held() const { return num_held_; }
   int32_t num_cached() const { return queue_.size(); }
-  // Of the cached ones, those with a claim.
+  // Cached blocks with a claim.
   int32_t num_claimed() const { return queue_.num_claimed(); }
   uint64_t evictions() const { return evictions_; }
 
-  // free + held + cached = all, each block on the list of its kind, each name found under it, and
-  // nothing pending that nobody holds. O(blocks).
+  // Checks that free + held + cached = all, that each block is on the list of its state and is
+  // found under its name, and that no cached block is pending. O(blocks).
   Status CheckIntegrity() const;
 
  private:
@@ -97,14 +163,14 @@ class BlockPool {
   void Enqueue(BlockId block);
 
   std::vector<int32_t> references_;  // By block, as all that follow.
-  std::vector<BlockId> free_;        // Last in, first out: the block most likely still in a cache.
+  std::vector<BlockId> free_;        // A stack: the last block is most likely in the CPU's cache.
   std::vector<uint8_t> named_;
   std::vector<BlockName> names_;
   std::vector<uint64_t> writer_;
   std::vector<uint32_t> epoch_;
   std::vector<int32_t> claims_;
   std::vector<BlockWorth> worth_;
-  // Names to blocks: chains through next_, which needs no memory beyond this.
+  // A hash table from names to blocks, chained through next_: it never allocates.
   std::vector<BlockId> buckets_;
   std::vector<BlockId> next_;
   size_t bucket_mask_ = 0;

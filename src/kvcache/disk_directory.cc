@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -17,7 +18,7 @@
 
 #include "base/log.h"
 #include "base/private_files.h"
-#include "kvcache/disk_block.h"
+#include "kvcache/disk_generation.h"
 
 namespace ropeway {
 namespace {
@@ -44,7 +45,7 @@ std::string ReadAll(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Whole or not at all, also when the process or the machine ends on the way.
+// Writes the file atomically, also if the process or the machine stops.
 Status WriteWhole(const std::string& path, const std::string& text, rocksdb::Env* env) {
   const std::string partial = path + ".partial";
   rocksdb::Status status = rocksdb::WriteStringToFile(env, text, partial, true);
@@ -52,6 +53,9 @@ Status WriteWhole(const std::string& path, const std::string& text, rocksdb::Env
   if (status.ok()) return {};
   return Unusable(path, status.ToString());
 }
+
+// When this thread's current job began, by its CPU clock.
+thread_local double began = 0;
 
 }  // namespace
 
@@ -151,12 +155,60 @@ Status DiskDirectory::Remove(uint32_t generation) const {
 }
 
 void DiskDirectory::Mark(Work work, bool under_way) {
-  const auto place = static_cast<size_t>(work);
+  const auto slot = static_cast<size_t>(work);
   const std::lock_guard<std::mutex> lock(mutex_);
-  under_way_[place] += under_way ? 1 : -1;
-  const char letter = under_way_[place] > 0 ? kLetters[place] : kNothing;
-  // For the next start's log and the tests: a device that refuses it is found by the real writes.
-  if (pwrite(marks_, &letter, 1, static_cast<off_t>(place)) < 0) return;
+  under_way_[slot] += under_way ? 1 : -1;
+  const char letter = under_way_[slot] > 0 ? kLetters[slot] : kNothing;
+  // Only for the next start's log and the tests: real writes will detect a failed device.
+  if (pwrite(marks_, &letter, 1, static_cast<off_t>(slot)) < 0) return;
+}
+
+double ThreadCpuSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+DiskWatch::DiskWatch(DiskDirectory* directory, std::function<void()> on_error)
+    : directory_(directory), on_error_(std::move(on_error)) {}
+
+std::string DiskWatch::error() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return error_;
+}
+
+void DiskWatch::Begin(DiskDirectory::Work work) {
+  began = ThreadCpuSeconds();
+  directory_->Mark(work, true);
+}
+
+void DiskWatch::End(DiskDirectory::Work work) {
+  directory_->Mark(work, false);
+  cpu_nanos_ += static_cast<int64_t>((ThreadCpuSeconds() - began) * 1e9);
+}
+
+void DiskWatch::OnFlushBegin(rocksdb::DB*, const rocksdb::FlushJobInfo&) {
+  Begin(DiskDirectory::Work::kWriting);
+}
+
+void DiskWatch::OnFlushCompleted(rocksdb::DB*, const rocksdb::FlushJobInfo&) {
+  End(DiskDirectory::Work::kWriting);
+}
+
+void DiskWatch::OnCompactionBegin(rocksdb::DB*, const rocksdb::CompactionJobInfo&) {
+  Begin(DiskDirectory::Work::kCompacting);
+}
+
+void DiskWatch::OnCompactionCompleted(rocksdb::DB*, const rocksdb::CompactionJobInfo&) {
+  End(DiskDirectory::Work::kCompacting);
+}
+
+void DiskWatch::OnBackgroundError(rocksdb::BackgroundErrorReason, rocksdb::Status* error) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (error_.empty()) error_ = error->ToString();
+  }
+  on_error_();
 }
 
 }  // namespace ropeway

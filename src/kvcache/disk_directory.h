@@ -1,17 +1,21 @@
-// The disk tier's directory: who may use it, what it was made for, and what was under way when its
-// last user was stopped.
+// The disk tier's directory: its lock, its format, and the work that its last process was killed
+// in.
 //
 //   LOCK                  held by the process that uses the directory
-//   FORMAT                what the blocks in it are: format, bytes of a block, byte order
-//   UNDER_WAY             what the process that uses it is doing; left behind by a kill alone
+//   FORMAT                what its blocks are: format, bytes of a block, byte order
+//   UNDER_WAY             the work of the process that uses it; only a kill leaves it behind
 //   generation-00000001/  a RocksDB database (disk_generation.h); larger numbers are newer
 //
 // Other files in it are left alone.
 #ifndef ROPEWAY_KVCACHE_DISK_DIRECTORY_H_
 #define ROPEWAY_KVCACHE_DISK_DIRECTORY_H_
 
+#include <rocksdb/listener.h>
+
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -29,27 +33,27 @@ namespace ropeway {
 // Thread rule: Mark from any thread, the rest from one.
 class DiskDirectory {
  public:
-  // What a process can be stopped in the middle of; the value is its place in UNDER_WAY, which has
-  // its letter there while it lasts and '-' else.
+  // Work that a kill can interrupt. Each has a byte in UNDER_WAY, by its value: its letter while
+  // the work lasts, else '-'.
   enum class Work { kWriting, kCompacting, kDropping };
 
-  // Makes the directory where there is none, takes its lock, and empties it where what it holds was
-  // made for other blocks. `env` must outlive it. Errors name kv_disk_path.
+  // Creates the directory if need be, takes its lock, and empties it if its format differs. `env`
+  // must outlive the object. Errors name kv_disk_path.
   static StatusOr<std::unique_ptr<DiskDirectory>> Open(const std::string& path, size_t block_bytes,
                                                        rocksdb::Env* env);
-  // Gives up the lock.
+  // Releases the lock.
   ~DiskDirectory();
 
-  // The numbers of its generations, the oldest first.
+  // The numbers of its generations, oldest first.
   std::vector<uint32_t> Generations() const;
   std::string PathOf(uint32_t generation) const;
-  // Removes a generation's files, whatever they are.
+  // Removes all files of a generation.
   Status Remove(uint32_t generation) const;
 
-  // Work of this kind begins or ends. One write to the page cache: it outlives a kill.
+  // Work of this kind begins or ends. One write to the page cache, which survives a kill.
   void Mark(Work work, bool under_way);
-  // Of the last user: "", or what it was stopped in, such as "writing, compacting"; "nothing" where
-  // it was stopped between.
+  // The work in which the last process was killed, such as "writing, compacting"; "nothing" if it
+  // was idle, "" if it was not killed.
   const std::string& stopped_in() const { return stopped_in_; }
 
  private:
@@ -65,6 +69,39 @@ class DiskDirectory {
   std::string stopped_in_;
   std::mutex mutex_;
   int under_way_[3] = {};  // How many of each kind. Guarded by mutex_.
+};
+
+// CPU seconds of the calling thread since it began.
+double ThreadCpuSeconds();
+
+// Thread rule: every method from any thread.
+class DiskWatch final : public rocksdb::EventListener {
+ public:
+  // Marks running work in `directory`, which must outlive it. `on_error` is called when a
+  // background write fails.
+  DiskWatch(DiskDirectory* directory, std::function<void()> on_error);
+
+  // CPU seconds of completed flushes and compactions, between the begin and the end that RocksDB
+  // reports.
+  double cpu_seconds() const { return static_cast<double>(cpu_nanos_.load()) / 1e9; }
+  // The first error; "": none.
+  std::string error() const;
+
+  void OnFlushBegin(rocksdb::DB* db, const rocksdb::FlushJobInfo& info) override;
+  void OnFlushCompleted(rocksdb::DB* db, const rocksdb::FlushJobInfo& info) override;
+  void OnCompactionBegin(rocksdb::DB* db, const rocksdb::CompactionJobInfo& info) override;
+  void OnCompactionCompleted(rocksdb::DB* db, const rocksdb::CompactionJobInfo& info) override;
+  void OnBackgroundError(rocksdb::BackgroundErrorReason reason, rocksdb::Status* error) override;
+
+ private:
+  void Begin(DiskDirectory::Work work);
+  void End(DiskDirectory::Work work);
+
+  DiskDirectory* const directory_;
+  const std::function<void()> on_error_;
+  std::atomic<int64_t> cpu_nanos_{0};
+  mutable std::mutex mutex_;
+  std::string error_;  // Guarded by mutex_.
 };
 
 }  // namespace ropeway

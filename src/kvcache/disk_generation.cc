@@ -7,18 +7,30 @@
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 #include <sys/stat.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <mutex>
 #include <optional>
 #include <utility>
 
-#include "kvcache/disk_block.h"
-
 namespace ropeway {
 namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "the header is stored as it is in memory");
+
+struct Header {
+  char magic[4] = {'R', 'K', 'V', 'B'};
+  uint32_t format = kDiskFormat;
+  BlockName name;
+  uint64_t size = 0;
+  uint64_t checksum = 0;
+};
+static_assert(sizeof(Header) == kDiskHeaderBytes);
 
 constexpr char kBlock = 'b';
 constexpr char kName = 'n';
@@ -41,7 +53,7 @@ Status DiskError(const rocksdb::Status& status) {
           status.ToString()};
 }
 
-// RocksDB's own log: nobody reads it.
+// RocksDB's own log is discarded.
 class NoLog final : public rocksdb::Logger {
  public:
   void Logv(const char*, va_list) override {}
@@ -60,13 +72,13 @@ rocksdb::Options MakeOptions(const DiskGeneration::Config& config) {
   options.compression = rocksdb::kNoCompression;
   options.blob_compression_type = rocksdb::kNoCompression;
 
-  // DiskTier says when to flush: the memtable itself never is full.
+  // DiskTier decides when to flush: the memtable never fills up.
   options.write_buffer_size = 4 * config.memtable_bytes + (64 << 20);
   options.allow_concurrent_memtable_write = false;
   options.avoid_flush_during_shutdown = true;
-  // Small: larger writes go past the buffer, which saves a copy.
+  // Small: larger writes bypass the buffer, which saves a copy.
   options.writable_file_max_buffer_size = 64 << 10;
-  // What is asked for in advance would count as used.
+  // Preallocated space would count as used.
   options.allow_fallocate = false;
   options.manifest_preallocation_size = 4 << 10;
   options.max_manifest_file_size = 1 << 20;
@@ -83,7 +95,7 @@ rocksdb::Options MakeOptions(const DiskGeneration::Config& config) {
   options.skip_stats_update_on_db_open = true;
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;
-  options.max_bgerror_resume_count = 0;  // After an error DiskTier writes no more.
+  options.max_bgerror_resume_count = 0;  // DiskTier stops writing after an error.
 
   rocksdb::BlockBasedTableOptions table;
   table.no_block_cache = true;
@@ -95,6 +107,22 @@ rocksdb::Options MakeOptions(const DiskGeneration::Config& config) {
 
 }  // namespace
 
+std::array<std::byte, kDiskHeaderBytes> DiskHeader(const BlockName& name,
+                                                   std::span<const std::byte> bytes) {
+  const Header header{
+      .name = name, .size = bytes.size(), .checksum = XXH3_64bits(bytes.data(), bytes.size())};
+  return std::bit_cast<std::array<std::byte, kDiskHeaderBytes>>(header);
+}
+
+std::optional<std::span<const std::byte>> CheckDiskBlock(const BlockName& name,
+                                                         std::span<const std::byte> stored) {
+  if (stored.size() < kDiskHeaderBytes) return std::nullopt;
+  const std::span<const std::byte> bytes = stored.subspan(kDiskHeaderBytes);
+  const std::array<std::byte, kDiskHeaderBytes> expected = DiskHeader(name, bytes);
+  if (std::memcmp(stored.data(), expected.data(), kDiskHeaderBytes) != 0) return std::nullopt;
+  return bytes;
+}
+
 DiskGeneration::DiskGeneration(std::string path)
     : path_(std::move(path)), batch_(std::make_unique<rocksdb::WriteBatch>()) {}
 
@@ -105,7 +133,7 @@ StatusOr<std::unique_ptr<DiskGeneration>> DiskGeneration::Open(const Config& con
   generation->db_.reset(db);
   if (!status.ok()) return DiskError(status);
   if (!config.create) {
-    // The tables, which are small: reads of them are not checked again.
+    // The tables are small; reads of them are not checked again.
     status = db->VerifyChecksum();
     if (!status.ok()) return DiskError(status);
     if (Status listed = generation->ListNames(); !listed.ok()) return listed;
@@ -167,8 +195,8 @@ DiskGeneration::Result DiskGeneration::Read(const BlockName& name,
   const std::shared_lock<std::shared_mutex> lock(closing_);
   if (db_ == nullptr) return Result::kDamaged;
   rocksdb::ReadOptions options;
-  // The block has a checksum of its own over all of it, which is ten times as fast as RocksDB's
-  // where that does not use the CPU's instruction for it; the tables were checked at Open.
+  // The block has its own checksum, which is ten times as fast as RocksDB's where that does not use
+  // the CPU's CRC instruction; the tables were checked at Open.
   options.verify_checksums = false;
   rocksdb::PinnableSlice value;
   const Key key = KeyOf(kBlock, name);
@@ -195,7 +223,7 @@ uint64_t DiskGeneration::MeasureBytes() const {
         fstatat(dirfd(directory), entry->d_name, &found, AT_SYMLINK_NOFOLLOW) != 0) {
       continue;
     }
-    // Blocks that the file system has put off giving out are missing in st_blocks.
+    // st_blocks lacks blocks whose allocation the file system has delayed.
     bytes += std::max(static_cast<uint64_t>(found.st_size),
                       static_cast<uint64_t>(found.st_blocks) * 512);
   }

@@ -1,19 +1,32 @@
-// One generation of the disk tier: blocks that were stored at about the same time, in a RocksDB
-// database of their own, so that dropping the generation gives all its space back at once, and
-// damage in one costs no other.
+// One generation of the disk tier: the blocks that were stored at about the same time, in a RocksDB
+// database of their own. Dropping a generation frees all its space at once, and damage in one
+// affects no other.
 //
-// Blocks lie in blob files, uncompressed; the tables hold their keys only:
+// Blocks lie in uncompressed blob files; the tables hold their keys only:
 //
-//   'b' + name (32 bytes)  the block (disk_block.h), in a blob file
-//   'n' + name             nothing: listing the names must not read the blobs
+//   'b' + name (32 bytes)  the block, in a blob file
+//   'n' + name             empty: listing the names must not read the blobs
 //
-// There is no write-ahead log. What was written is in memory until Flush.
+// There is no write-ahead log. Writes are in memory until Flush. A block is stored as
+//
+//   offset  bytes
+//        0      4  magic "RKVB"
+//        4      4  kDiskFormat
+//        8     32  the block's name
+//       40      8  number of bytes of the block
+//       48      8  XXH3-64 of these bytes
+//       56         the bytes
+//
+// Integers are little-endian. The checksum detects damage and does not authenticate: write access
+// to the directory is access to its contents.
 #ifndef ROPEWAY_KVCACHE_DISK_GENERATION_H_
 #define ROPEWAY_KVCACHE_DISK_GENERATION_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <shared_mutex>
 #include <span>
 #include <string>
@@ -32,45 +45,61 @@ class WriteBatch;
 
 namespace ropeway {
 
+// Of the header and of the directory's layout. Goes up with any change of either.
+inline constexpr uint32_t kDiskFormat = 1;
+inline constexpr size_t kDiskHeaderBytes = 56;
+// The disk space of a block besides its bytes, at most: its header, the blob's, two keys and their
+// table entries.
+inline constexpr size_t kDiskBlockOverhead = 320;
+// The disk space of a flush besides its blocks, at most, in whole blocks of the file system.
+inline constexpr size_t kDiskFlushOverhead = 64 << 10;
+
+std::array<std::byte, kDiskHeaderBytes> DiskHeader(const BlockName& name,
+                                                   std::span<const std::byte> bytes);
+
+// The block's bytes within its stored form; nullopt if that is torn, damaged or another block's.
+std::optional<std::span<const std::byte>> CheckDiskBlock(const BlockName& name,
+                                                         std::span<const std::byte> stored);
+
 // Thread rule: Read from any thread, the rest from one.
 class DiskGeneration {
  public:
   enum class Result {
     kRead,
-    kDamaged,  // Not there, torn, corrupt or another block.
+    kDamaged,  // Missing, torn, corrupt or another block.
     kDevice,   // The device reports an error.
   };
 
   struct Config {
     std::string path;
-    bool create = false;          // A new one; else one that is there.
-    size_t memtable_bytes = 0;    // What is written between two flushes, about.
+    bool create = false;          // Create it; else it must exist.
+    size_t memtable_bytes = 0;    // Written between two flushes, about.
     rocksdb::Env* env = nullptr;  // Must outlive it.
     std::shared_ptr<rocksdb::EventListener> listener;
   };
 
-  // Fails for a database that is damaged so that its names cannot be listed. Throws std::bad_alloc.
+  // Fails where damage prevents listing the names. Throws std::bad_alloc.
   static StatusOr<std::unique_ptr<DiskGeneration>> Open(const Config& config);
 
-  // Closes it; what was not flushed is lost.
+  // Closes the database; writes that were not flushed are lost.
   ~DiskGeneration();
 
-  // The names of all blocks in it, as of Open.
+  // The names of all its blocks, as of Open.
   std::vector<BlockName> TakeNames() { return std::move(names_); }
 
   // Throws std::bad_alloc.
   Status Write(const BlockName& name, std::span<const std::byte> bytes);
   Status Erase(const BlockName& name);
-  // What was written before outlives the process when this returns.
+  // When this returns, all earlier writes survive the process.
   Status Flush();
 
   // `*bytes` is replaced. Throws std::bad_alloc.
   Result Read(const BlockName& name, std::vector<std::byte>* bytes) const;
 
-  // What its files take of the disk.
+  // The disk space of its files.
   uint64_t MeasureBytes() const;
 
-  // Closes it, after a read that is under way. Later reads find nothing.
+  // Closes it once running reads have ended. Later reads find nothing.
   void Close();
 
  private:
@@ -80,7 +109,7 @@ class DiskGeneration {
   const std::string path_;
   mutable std::shared_mutex closing_;           // Held shared by readers, alone by Close.
   std::unique_ptr<rocksdb::DB> db_;             // nullptr: closed.
-  std::unique_ptr<rocksdb::WriteBatch> batch_;  // Kept: its memory is used again.
+  std::unique_ptr<rocksdb::WriteBatch> batch_;  // Kept to reuse its memory.
   std::vector<BlockName> names_;
 };
 

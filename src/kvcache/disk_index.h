@@ -1,10 +1,11 @@
-// Which blocks the disk tier has, and in which generation: in memory, so that the question costs no
-// access to the disk.
+// What the disk tier keeps in memory: an index of its blocks, so that a look-up costs no access to
+// the disk, and the queue of reads.
 #ifndef ROPEWAY_KVCACHE_DISK_INDEX_H_
 #define ROPEWAY_KVCACHE_DISK_INDEX_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <span>
@@ -12,20 +13,21 @@
 #include <vector>
 
 #include "core/block_name.h"
+#include "kvcache/kv_tier.h"
 
 namespace ropeway {
 
-// A block is queued (its bytes are in memory only), then written to a generation, then flushed with
-// it. One that is stored may be queued again, to move to a newer generation: the old copy serves
-// until the new one is written.
+// The blocks of the disk tier by name. A block is queued (its bytes are in memory only), then
+// written to a generation, then flushed with it. A stored block may be queued again, to move to a
+// newer generation; its old copy serves until the new one is written.
 //
-// Thread rule: guarded by its owner. What may throw std::bad_alloc then has changed nothing.
+// Thread rule: guarded by its owner. Methods that throw std::bad_alloc have then changed nothing.
 class DiskIndex {
  public:
   struct Entry {
     uint32_t generation = 0;  // 0: in none yet.
-    bool flushed = false;     // A copy outlives the process.
-    uint64_t sequence = 0;    // Of the Put that queued it last; later Puts have larger ones.
+    bool flushed = false;     // A copy survives the process.
+    uint64_t sequence = 0;    // Number of the last Put that queued it; numbers increase.
     std::shared_ptr<const std::vector<std::byte>> queued;  // nullptr: not queued.
   };
 
@@ -36,23 +38,23 @@ class DiskIndex {
   void Queue(const BlockName& name, uint64_t sequence,
              std::shared_ptr<const std::vector<std::byte>> bytes);
 
-  // Reserves what Written of one block takes. Throws std::bad_alloc.
+  // Reserves the memory for one Written. Throws std::bad_alloc.
   void Reserve(uint32_t generation);
-  // What was queued under this sequence is in `generation` now. False where that is not wanted any
-  // more: the block was erased, or erased and queued anew.
+  // The block that was queued under this number is in `generation` now. False if it is obsolete:
+  // the block was erased, or erased and queued anew.
   bool Written(const BlockName& name, uint64_t sequence, uint32_t generation);
-  // What was written to `generation` under these names is flushed now.
+  // These blocks of `generation` are flushed now.
   void Flushed(std::span<const BlockName> names, uint32_t generation);
 
-  // Blocks that were flushed by an earlier process; they take the place of older ones of the same
-  // name. Throws std::bad_alloc.
+  // Adds blocks that an earlier process flushed; they replace older ones of the same name. Throws
+  // std::bad_alloc.
   void AddStored(std::vector<BlockName> names, uint32_t generation);
 
-  // The block is to be had no more. False where there is none.
+  // Removes the block. False if there is none.
   bool Erase(const BlockName& name);
 
-  // Forgets up to `count` of the blocks of a generation that is dropped; true: it has no more.
-  // `*dropped` grows by the number of blocks that are to be had no more.
+  // Removes up to `count` blocks of a generation that is dropped; true: none is left. `*dropped`
+  // grows by the number of blocks that are lost.
   bool DropSome(uint32_t generation, size_t count, uint64_t* dropped);
 
   void Clear();
@@ -61,9 +63,45 @@ class DiskIndex {
 
  private:
   std::unordered_map<BlockName, Entry, BlockNameHash> entries_;
-  // By generation, the names that were ever written to it; some have moved or are gone.
+  // By generation, all names that were ever written to it; some have moved or were erased.
   std::map<uint32_t, std::vector<BlockName>> names_;
   uint64_t flushed_ = 0;
+};
+
+// The reads of the disk tier in order, and their results. Thread rule: guarded by its owner.
+class DiskReads {
+ public:
+  // One read. Its memory is reserved for all results, so that none can be lost.
+  struct Job {
+    uint64_t ticket = 0;
+    std::vector<BlockName> names;
+    std::vector<KvRead> reads;  // reserved to names.size()
+    size_t taken = 0;           // Of `reads`.
+    bool ended = false;         // `reads` is complete.
+  };
+
+  // Throws std::bad_alloc with nothing changed.
+  void Begin(uint64_t ticket, std::vector<BlockName> names);
+  void Cancel(uint64_t ticket);
+
+  // The job whose block job->names[job->reads.size()] is to be read next; nullptr: none.
+  std::shared_ptr<Job> Next() const;
+  // Delivers the next block of `job`; no bytes: it cannot be read. No effect if the job has ended.
+  void Deliver(Job* job, std::vector<std::byte> bytes, Duration took = {});
+  // Ends all reads.
+  void EndAll();
+
+  // Takes at most `max_blocks` of the delivered blocks. Throws std::bad_alloc with nothing taken.
+  std::vector<KvRead> Take(size_t max_blocks);
+
+  // Of blocks that were delivered and not taken.
+  uint64_t bytes() const { return bytes_; }
+  bool any() const { return ready_ > 0; }
+
+ private:
+  std::deque<std::shared_ptr<Job>> jobs_;  // In the order of Begin; the ended ones come first.
+  size_t ready_ = 0;                       // Delivered and not taken.
+  uint64_t bytes_ = 0;
 };
 
 }  // namespace ropeway

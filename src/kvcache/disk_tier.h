@@ -1,5 +1,5 @@
-// The tier on disk: KV blocks in RocksDB databases without a write-ahead log, found again after a
-// restart and after a kill.
+// The tier on disk: KV blocks in RocksDB databases without a write-ahead log, which survive a
+// restart and a kill.
 #ifndef ROPEWAY_KVCACHE_DISK_TIER_H_
 #define ROPEWAY_KVCACHE_DISK_TIER_H_
 
@@ -18,9 +18,8 @@
 
 #include "base/clock.h"
 #include "kvcache/disk_index.h"
-#include "kvcache/disk_reads.h"
 #include "kvcache/kv_tier.h"
-#include "kvcache/write_rate.h"
+#include "kvcache/tier_cost.h"
 #include "ropeway/status.h"
 
 namespace rocksdb {
@@ -34,47 +33,47 @@ class DiskGeneration;
 class DiskWatch;
 
 struct DiskTierOptions {
-  std::string path;            // A directory; made where there is none.
+  std::string path;            // A directory; created if need be.
   int64_t capacity_bytes = 0;  // Of disk, all overhead included. See MinCapacity.
-  size_t block_bytes = 0;      // Of the largest block that is put.
+  size_t block_bytes = 0;      // Of the largest block.
   int64_t write_rate = 0;      // WriteRate: bytes per second; 0: by CPU time.
   int cores = 1;               // For WriteRate.
-  // Bounds what the tier holds in memory: three quarters for blocks that are not yet flushed, one
-  // for blocks that were read and not taken. One block of each may always be held.
+  // Bounds the tier's memory: three quarters for blocks that are not flushed yet, one for blocks
+  // that were read and not taken. One block of each is always allowed.
   size_t memory_bytes = size_t{192} << 20;
-  // So much is written before it is flushed without anybody's asking, at the latest.
+  // A flush begins after so many bytes even if none was requested.
   size_t memtable_bytes = size_t{16} << 20;
-  Duration flush_interval = std::chrono::milliseconds(200);  // Flushes come no more often.
-  Duration longest_in_memory = std::chrono::seconds(2);      // Then it is flushed unasked.
+  Duration flush_interval = std::chrono::milliseconds(200);  // At least, between requested flushes.
+  Duration longest_in_memory = std::chrono::seconds(2);      // Then a flush begins unrequested.
   const Clock* clock = nullptr;                              // Must outlive the tier.
   rocksdb::Env* env = nullptr;  // For tests; nullptr: the machine's. Must outlive the tier.
 };
 
-// Blocks go to the newest of about twelve generations (disk_generation.h); what is used is measured
-// from the files, and before a write that would go beyond the capacity the oldest generation is
-// dropped, so that the directory never takes more. A block that is read from the oldest quarter of
-// them is written to the newest again where the write queue is less than half full, so that what is
-// in use survives.
+// Blocks are written to the newest of about twelve generations (disk_generation.h). The space in
+// use is measured from the files, and before a write that would exceed the capacity the oldest
+// generation is dropped, so that the directory never grows beyond it. A block that is read from the
+// oldest quarter of the generations is written to the newest again if the write queue is less than
+// half full, so that blocks in use survive.
 //
-// Two threads do all the work on the disk: "ropeway-kv-disk" writes, "ropeway-kv-read" reads. A
-// flush costs the same few files whatever is in it, so Flush is coalesced: one is begun at once
-// where the last is flush_interval ago and the queue is empty, else when that time is up. The
-// destructor writes and flushes what was put, whatever the rate.
+// Two threads do all the disk work: "ropeway-kv-disk" writes, "ropeway-kv-read" reads. A flush
+// writes the same few files whatever it contains, so flushes are coalesced: one begins at once if
+// the last was flush_interval ago and the queue is empty, else when that time is over. The
+// destructor writes and flushes all blocks that were put, regardless of the rate.
 //
-// An error of the device on writing, a full disk among them, turns the tier off for good, with one
-// line in the log: from then on it stores and finds nothing. So do kMaxDeviceErrors reads in a row
-// that the device fails. What is on the disk stays for the next start.
+// A write error of the device, a full disk included, turns the tier off until the next start, with
+// one line in the log: it stores and finds nothing any more. So do kMaxDeviceErrors failed reads in
+// a row. The files stay for the next start.
 class DiskTier final : public KvTier {
  public:
   static constexpr int kGenerations = 12;
   static constexpr int kMaxDeviceErrors = 8;
 
-  // What the capacity must be for blocks of this size, at least.
+  // The least capacity for blocks of this size.
   static int64_t MinCapacity(size_t block_bytes);
 
-  // Opens what is there, whatever state it is in: what cannot be read is removed. Fails, with the
-  // option at fault, where the directory cannot be used at all: no right to write, in use by
-  // another process, a capacity below the least.
+  // Opens the directory in whatever state it is; unreadable parts are removed. Fails, naming the
+  // option, where it cannot be used at all: not writable, in use by another process, a capacity
+  // below MinCapacity.
   static StatusOr<std::unique_ptr<DiskTier>> Open(const DiskTierOptions& options);
 
   ~DiskTier() override;
@@ -100,7 +99,7 @@ class DiskTier final : public KvTier {
     std::shared_ptr<DiskGeneration> blocks;
     uint64_t bytes = 0;  // As last measured.
   };
-  // A block to be written, or erased from a generation.
+  // A block to write, or to erase from a generation.
   struct Job {
     BlockName name;
     uint64_t sequence = 0;
@@ -124,8 +123,8 @@ class DiskTier final : public KvTier {
   Status MakeRoom(size_t bytes, Lock* lock);
   Status StartGeneration(Lock* lock);
   Status DropOldest(Lock* lock);
-  uint64_t UsedBytes() const;  // As measured, and what the memtable will take.
-  void Account(size_t bytes);  // CPU time since the last call, for the rate.
+  uint64_t UsedBytes() const;  // Measured, plus the memtable's.
+  void Account(size_t bytes);  // Charges CPU time since the last call to the rate.
 
   // The reading thread.
   void ReaderMain();
@@ -134,7 +133,7 @@ class DiskTier final : public KvTier {
   bool MayKeep(uint32_t generation) const;
   void KeepInUse(const BlockName& name, uint32_t generation, std::shared_ptr<const Bytes> bytes);
 
-  bool TakeMemory(size_t bytes);  // Of what Put may hold.
+  bool TakeMemory(size_t bytes);  // Of the memory for Put.
   void TurnOff(const std::string& reason, Lock* lock);
   void Wake();
 
@@ -145,7 +144,7 @@ class DiskTier final : public KvTier {
   std::unique_ptr<DiskDirectory> directory_;
   std::shared_ptr<DiskWatch> watch_;
 
-  mutable std::mutex mutex_;  // Guards all below, unless said otherwise. Never held at disk work.
+  mutable std::mutex mutex_;  // Guards all below, unless noted. Never held during disk work.
   std::condition_variable writer_wakes_;
   std::condition_variable reader_wakes_;
   bool stopping_ = false;
@@ -157,7 +156,7 @@ class DiskTier final : public KvTier {
   uint64_t last_sequence_ = 0;     // Of the last job.
   uint64_t written_sequence_ = 0;  // Jobs up to it are done ...
   uint64_t flushed_sequence_ = 0;  // ... and flushed.
-  uint64_t flush_target_ = 0;      // Flush was asked for up to it.
+  uint64_t flush_target_ = 0;      // Flush was requested up to it.
   TimePoint flush_asked_{0};
   TimePoint last_flush_{0};
   TimePoint memtable_since_{0};
@@ -165,7 +164,7 @@ class DiskTier final : public KvTier {
   bool memtable_dirty_ = false;
   size_t memtable_bytes_ = 0;   // Of blocks.
   size_t put_bytes_ = 0;        // Of blocks that are queued or in the memtable.
-  bool take_again_ = false;     // TakeReads lacked memory.
+  bool take_again_ = false;     // TakeReads had no memory.
   int device_errors_ = 0;       // Reads in a row.
   uint64_t written_bytes_ = 0;  // For Usage, as the next four.
   uint64_t read_bytes_ = 0;

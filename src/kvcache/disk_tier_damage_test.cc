@@ -1,5 +1,5 @@
-// Damaged files: whatever happens to any of them, the tier opens, serves right bytes or none, and
-// works on.
+// Damaged files: whatever happens to any of them, the tier opens, returns right bytes or none, and
+// keeps working.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ void Flip(const fs::path& file, uint64_t offset) {
   stream.put(static_cast<char>(byte ^ 0x10));
 }
 
-// Opens what is left, and holds it to the rule.
+// Opens what is left, and checks it.
 void CheckDamaged(const std::string& path, const std::string& what) {
   SCOPED_TRACE(what);
   {
@@ -114,7 +114,7 @@ TEST(DiskTierDamage, TornOrMissingFiles) {
 TEST(DiskTierDamage, ABlockUnderAnothersNameIsNotServed) {
   const TestFolder folder;
   {
-    // What a bug could do: the bytes are whole, the name is another's.
+    // As after a bug: valid bytes under another block's name.
     const auto tier = OpenTier(TestOptions(folder.path()));
     PutAll(tier.get(), 0, 2, kBytes);
     FlushAll(tier.get());

@@ -476,7 +476,7 @@ TEST(DiskTier, WhatCannotBeUsedIsOneSentence) {
   EXPECT_LE(DiskUsage(options.path), static_cast<uint64_t>(options.capacity_bytes));
 }
 
-// The engine's thread does all it may at random, while blocks come and go.
+// Random calls of all methods, as by the engine thread.
 TEST(DiskTier, AnythingAtAnyTimeGivesRightBytes) {
   const TestFolder folder;
   DiskTierOptions options = TestOptions(folder.path());

@@ -8,17 +8,15 @@
 #include <string_view>
 #include <utility>
 
-#include "kvcache/disk_block.h"
 #include "kvcache/disk_directory.h"
 #include "kvcache/disk_generation.h"
 #include "kvcache/disk_tier.h"
-#include "kvcache/disk_watch.h"
 
 namespace ropeway {
 namespace {
 
 constexpr Duration kForever = std::chrono::hours(1);
-constexpr size_t kDropAtOnce = 512;  // Names for which the lock is held.
+constexpr size_t kDropAtOnce = 512;  // Names per hold of the lock.
 
 }  // namespace
 
@@ -56,7 +54,7 @@ bool DiskTier::FlushDue(TimePoint now) const {
   return now - last_flush_ >= interval && (queue_.empty() || now - flush_asked_ >= interval);
 }
 
-// When FlushDue or the rate may change their mind without a word from others.
+// When the answer of FlushDue or of the rate may change without a notification.
 Duration DiskTier::NextDeadline(TimePoint now) {
   Duration wait = kForever;
   if (!queue_.empty()) wait = rate_.Wait();
@@ -79,7 +77,7 @@ void DiskTier::DoJob(Lock* lock) {
     Status status;
     try {
       status = StoreBlock(job, lock);
-    } catch (const std::bad_alloc&) {  // This block is not stored.
+    } catch (const std::bad_alloc&) {  // The block is not stored.
       if (!lock->owns_lock()) lock->lock();
       const DiskIndex::Entry* const entry = index_.Find(job.name);
       if (entry != nullptr && entry->sequence == job.sequence) index_.Erase(job.name);
@@ -138,7 +136,7 @@ void DiskTier::EraseBlock(const Job& job, Lock* lock) {
   Account(0);
   lock->lock();
   if (!status.ok()) return TurnOff(status.message(), lock);
-  // An older one is flushed no more: there too it may be found again.
+  // Older generations are not flushed any more: there too it may be found again.
   if (newest && !memtable_dirty_) memtable_since_ = options_.clock->Now();
   memtable_dirty_ |= newest;
 }
@@ -210,7 +208,7 @@ Status DiskTier::StartGeneration(Lock* lock) {
                                       .listener = watch_};
   lock->unlock();
   Generation generation;
-  Status status = directory_->Remove(number);  // What a stopped process left of it.
+  Status status = directory_->Remove(number);  // What a killed process may have left.
   if (status.ok()) {
     StatusOr<std::unique_ptr<DiskGeneration>> opened = DiskGeneration::Open(config);
     status = opened.status();
@@ -228,7 +226,7 @@ Status DiskTier::DropOldest(Lock* lock) {
   const uint32_t number = generations_.begin()->first;
   const std::shared_ptr<DiskGeneration> blocks = generations_.begin()->second.blocks;
   while (!index_.DropSome(number, kDropAtOnce, &evicted_)) {
-    lock->unlock();  // The engine does not wait for the rest.
+    lock->unlock();  // Lets the engine go on.
     lock->lock();
   }
   lock->unlock();

@@ -23,6 +23,62 @@ Status Broken(const Sequence& sequence, const std::string& what) {
 
 }  // namespace
 
+// Twice the blocks: a block that was removed and added again is in the ring twice.
+WriteBackQueue::WriteBackQueue(int32_t num_blocks)
+    : ring_(2 * static_cast<size_t>(num_blocks) + 1), queued_(static_cast<size_t>(num_blocks), 0) {}
+
+void WriteBackQueue::Add(BlockId block) {
+  uint8_t& queued = queued_[static_cast<size_t>(block)];
+  if (queued != 0) return;
+  if (used_ == ring_.size()) {
+    // Too many gaps: compact.
+    size_t kept = 0;
+    for (size_t i = 0; i < used_; ++i) {
+      const BlockId other = ring_[(first_ + i) % ring_.size()];
+      uint8_t& state = queued_[static_cast<size_t>(other)];
+      if (state != 1) continue;
+      state = 2;  // Seen: a second entry is a gap.
+      ring_[(first_ + kept++) % ring_.size()] = other;
+    }
+    for (size_t i = 0; i < kept; ++i) {
+      queued_[static_cast<size_t>(ring_[(first_ + i) % ring_.size()])] = 1;
+    }
+    used_ = kept;
+  }
+  queued = 1;
+  ring_[(first_ + used_++) % ring_.size()] = block;
+  ++size_;
+}
+
+bool WriteBackQueue::Remove(BlockId block) {
+  uint8_t& queued = queued_[static_cast<size_t>(block)];
+  if (queued == 0) return false;
+  queued = 0;
+  --size_;
+  return true;
+}
+
+void WriteBackQueue::Clear() {
+  for (size_t i = 0; i < used_; ++i) {
+    queued_[static_cast<size_t>(ring_[(first_ + i) % ring_.size()])] = 0;
+  }
+  used_ = 0;
+  size_ = 0;
+}
+
+bool WriteBackQueue::Next(const BlockPool& pool, const KvTier* tier, BlockId* block) {
+  while (used_ > 0) {
+    const BlockId next = ring_[first_];
+    first_ = (first_ + 1) % ring_.size();
+    --used_;
+    if (!Remove(next)) continue;
+    if (!pool.named(next) || pool.pending(next) || tier->Contains(pool.name(next))) continue;
+    *block = next;
+    return true;
+  }
+  return false;
+}
+
 KvCacheManager::KvCacheManager(const KvCacheOptions& options)
     : options_(options), pool_(options.num_blocks, options.eviction), store_(options.num_blocks) {
   evicted_.reserve(static_cast<size_t>(options.num_blocks));
@@ -56,7 +112,7 @@ BlockName KvCacheManager::PartialName(const Sequence& sequence) {
 }
 
 int32_t KvCacheManager::MostHits(const Sequence& sequence) const {
-  // The last id's row is what the next token is sampled from.
+  // The next token is sampled from the last id's row, which must be computed.
   const int32_t most = sequence.num_ids() - 1;
   if (sequence.spec.num_prompt_logprobs < 0) return most;
   if (sequence.preemptions == 0) return 0;
@@ -109,7 +165,7 @@ void KvCacheManager::LookInTier(const Sequence& sequence, CachedPrefix* prefix) 
   int32_t end = begin;
   while (end < full) {
     const BlockName& name = sequence.names[static_cast<size_t>(end)];
-    // What is in the pool already is taken from there when the read is over (SkipAhead).
+    // SkipAhead takes blocks that are in the pool when the read has ended.
     if (!options_.tier->Contains(name) || pool_.Find(name) >= 0) break;
     ++end;
   }
@@ -141,7 +197,7 @@ BlockId KvCacheManager::Take() {
 
 bool KvCacheManager::Fits(const Sequence& sequence, const CachedPrefix& prefix, int32_t positions,
                           int32_t more) const {
-  int32_t revived = 0;  // Hits that nobody holds: they are not there for others any more.
+  int32_t revived = 0;  // Cached hits, which can no longer be evicted.
   for (int32_t i = 0; i < prefix.blocks; ++i) {
     const BlockId block = pool_.Find(sequence.names[static_cast<size_t>(i)]);
     if (pool_.references(block) == 0) ++revived;
@@ -154,7 +210,7 @@ int32_t KvCacheManager::HeldAlone(const Sequence& sequence, const Sequence& urge
   int32_t count = 0;
   for (size_t i = 0; i < sequence.blocks.size(); ++i) {
     const BlockId block = sequence.blocks[i];
-    // Two chains that have a block in common have it at the same place.
+    // A block that two chains share has the same index in both.
     const bool hit = i < static_cast<size_t>(prefix.blocks) && pool_.Find(urgent.names[i]) == block;
     if (!hit && pool_.references(block) == 1) ++count;
   }
@@ -172,8 +228,8 @@ void KvCacheManager::Start(Sequence* sequence, const CachedPrefix& prefix, int32
   DropClaims(sequence);
   if (resumed && prefix.partial < 0) ForgetTail(*sequence);
   if (prefix.partial >= 0) {
-    // The tail is private, and written again from now on: it leaves the cache. Taken at once, it is
-    // the block that Take returns.
+    // The tail is private and will be written again, so it leaves the cache. Take returns it, since
+    // it is the last block on the free list.
     store_.Remove(prefix.partial);
     pool_.ForgetName(prefix.partial);
     sequence->blocks.push_back(Take());
@@ -211,13 +267,13 @@ void KvCacheManager::Publish(Sequence* sequence, int32_t index) {
     pool_.SetName(block, name, sequence->id);
     pool_.SetComputed(block);
   } else if (!pool_.pending(known)) {
-    // Two computed the same, to the same bits: one of them is enough.
+    // Two sequences computed the same block, to the same bits: keep one.
     pool_.Ref(known);
     pool_.SetReused(known);
     pool_.Unref(block, {});
     block = known;
   }
-  // Else the one who computes it publishes it; this one stays private.
+  // Else the other sequence will publish it, and this block stays private.
 }
 
 BlockId KvCacheManager::PublishLate(Sequence* sequence, int32_t index) {
@@ -285,7 +341,7 @@ void KvCacheManager::Park(Sequence* sequence) {
 
 void KvCacheManager::Release(Sequence* sequence) {
   if (sequence->state == SequenceState::kPreempted) {
-    // What it had is worth storing as if it had ended while it ran.
+    // Stored as if the sequence had ended while it ran.
     for (int32_t i = 0; i < sequence->parked / kBlockTokens; ++i) {
       const BlockId block = pool_.Find(sequence->names[static_cast<size_t>(i)]);
       if (block >= 0 && !pool_.pending(block)) StoreIfMissing(block);
@@ -307,7 +363,7 @@ void KvCacheManager::StoreIfMissing(BlockId block) {
 }
 
 void KvCacheManager::DropClaims(Sequence* sequence) {
-  // Backwards, as references are dropped: a child must not outlive its parent.
+  // Backwards, like references: a child must be evicted before its parent.
   for (auto it = sequence->claims.rbegin(); it != sequence->claims.rend(); ++it) {
     if (pool_.epoch(it->block) == it->epoch) pool_.Unclaim(it->block);
   }
@@ -324,8 +380,8 @@ void KvCacheManager::ForgetTail(const Sequence& sequence) {
 
 void KvCacheManager::DropReferences(Sequence* sequence) {
   const BlockWorth worth = WorthOf(*sequence);
-  // Backwards: of one chain the last block is the first to be evicted, since the others are of no
-  // use to it without those before.
+  // Backwards: of one chain the last block is evicted first, since a block is useless without those
+  // before it.
   for (auto it = sequence->blocks.rbegin(); it != sequence->blocks.rend(); ++it) {
     pool_.Unref(*it, worth);
   }

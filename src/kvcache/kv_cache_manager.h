@@ -1,5 +1,5 @@
-// The KV cache as block tables and names: which blocks a sequence has, which it finds again, and
-// what becomes of them when it stops.
+// The KV cache as block tables and names: the blocks of each sequence, cache hits, and what is kept
+// of a sequence that stops.
 #ifndef ROPEWAY_KVCACHE_KV_CACHE_MANAGER_H_
 #define ROPEWAY_KVCACHE_KV_CACHE_MANAGER_H_
 
@@ -11,13 +11,37 @@
 #include "core/sequence.h"
 #include "kvcache/block_pool.h"
 #include "kvcache/kv_tier.h"
-#include "kvcache/read_cost.h"
-#include "kvcache/write_back_queue.h"
+#include "kvcache/tier_cost.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
 
-// Blocks that hold `positions` positions.
+// The cached blocks that are still to be stored in the tier, in order. It holds no references: a
+// block that is evicted first leaves the queue. Thread rule: the engine thread.
+class WriteBackQueue {
+ public:
+  explicit WriteBackQueue(int32_t num_blocks);
+
+  // No effect if the block is queued already.
+  void Add(BlockId block);
+  // Removes the block. False if it was not queued.
+  bool Remove(BlockId block);
+  // Takes the next block that still has a name and is not in `tier`; false: none is left.
+  bool Next(const BlockPool& pool, const KvTier* tier, BlockId* block);
+
+  void Clear();
+
+  int32_t size() const { return size_; }
+
+ private:
+  std::vector<BlockId> ring_;    // With gaps: entries that were removed, or are in it twice.
+  std::vector<uint8_t> queued_;  // By block.
+  size_t first_ = 0;
+  size_t used_ = 0;   // Entries from first_ on, gaps included.
+  int32_t size_ = 0;  // Without gaps.
+};
+
+// The number of blocks for `positions` positions.
 inline int32_t BlocksFor(int64_t positions) {
   return static_cast<int32_t>((positions + kBlockTokens - 1) / kBlockTokens);
 }
@@ -25,122 +49,123 @@ inline int32_t BlocksFor(int64_t positions) {
 struct KvCacheOptions {
   int32_t num_blocks = 0;
   size_t block_bytes = 0;
-  // False: no block is kept or shared; a preempted sequence is computed anew.
+  // False: no block is kept or shared; a preempted sequence is recomputed.
   bool caching = true;
   EvictionPolicy eviction = EvictionPolicy::kCost;
-  // What a preempted sequence holds goes to the tier at once, not only under pressure.
+  // A preempted sequence's blocks are stored in the tier at once, not only when they are evicted.
   bool checkpoint_always = false;
   const KvTier* tier = nullptr;  // Null: none. Must outlive the manager.
 };
 
-// What there is of a sequence's context when it starts.
+// The cached part of a sequence's context when it starts.
 struct CachedPrefix {
   int32_t blocks = 0;    // Full ones, in the pool.
-  BlockId partial = -1;  // The tail that it parked, in the pool; -1: not there.
+  BlockId partial = -1;  // The parked tail, in the pool; -1: not cached.
   int32_t tokens = 0;    // Positions of both.
-  // Set by LookInTier. What the tier has behind these (behind the pending ones, where there are):
-  // full blocks, and whether the parked tail after them.
+  // Set by LookInTier: the following blocks that the tier has (after the pending ones, if any), and
+  // whether it has the parked tail after them.
   int32_t tier_blocks = 0;
   bool tier_partial = false;
   int32_t tier_tokens = 0;
-  // Blocks [blocks, pending_end) are being computed or read by one other sequence.
+  // Another sequence is computing or reading blocks [blocks, pending_end).
   int32_t pending_end = 0;
 };
 
-// Names: a full block of a running sequence is named when the sequence starts (pending, where its
-// ids are known), and published once it is computed; from then on others share it, and nobody
-// writes it. The last, partial block is private: it gets a name only when its sequence is
-// preempted, made of its ids, their number and the sequence's id.
+// A full block of a running sequence is named when the sequence starts (pending, if its ids are
+// known), and published once it is computed; from then on it is shared and read-only. The last,
+// partial block is private: it gets a name only when its sequence is preempted, from its ids, their
+// number and the sequence's id.
 //
-// All memory is taken by the constructor and by Reserve. Thread rule: the engine thread.
+// The constructor and Reserve allocate all memory. Thread rule: the engine thread.
 class KvCacheManager {
  public:
   explicit KvCacheManager(const KvCacheOptions& options);
 
-  // Takes all memory that `sequence` needs for at most `positions` positions; to be called before
-  // they are started, extended or computed. Throws std::bad_alloc with nothing lost.
+  // Allocates all memory that `sequence` needs for `positions` positions; to be called before
+  // Start, Extend or OnComputed. Throws std::bad_alloc with nothing lost.
   static void Reserve(Sequence* sequence, int32_t positions);
 
-  // What is cached of the ids of a sequence that is to start or resume: at most all but one of
-  // them. One that wants log-probs of its prompt finds nothing, and when it resumes no more than
-  // leaves to be computed what is not scored yet.
+  // The cached prefix of a sequence that is to start or resume: at most all ids but one. A sequence
+  // with prompt log-probs has no hits, and when it resumes only those before the rows that are not
+  // scored yet.
   CachedPrefix Lookup(Sequence* sequence) const;
-  // Adds what the tier has. Asks it for each block: not for those who cannot start anyway.
+  // Adds the tier's blocks. It is asked for each block, so only for a sequence that can start.
   // REQUIRES: `prefix` is what Lookup just returned, and the sequence has not started.
   void LookInTier(const Sequence& sequence, CachedPrefix* prefix) const;
-  // Whether the block that the sequence follows is still being computed, and by whom.
+  // Whether the block that the sequence follows is still being computed; `writer` is set to the
+  // sequence that does.
   bool StillPending(const Sequence& sequence, uint64_t* writer) const;
 
-  // Whether there are blocks to start the sequence with, were so many `more` of them free.
+  // Whether the pool has the blocks to start the sequence if `more` of them were free.
   bool Fits(const Sequence& sequence, const CachedPrefix& prefix, int32_t positions,
             int32_t more = 0) const;
-  // Blocks that others could have if the running sequence gave way, but for those that `urgent`,
-  // whose `prefix` it is, would find itself.
+  // Blocks that preempting the running sequence would free, except the hits of `urgent` in
+  // `prefix`.
   int32_t HeldAlone(const Sequence& sequence, const Sequence& urgent,
                     const CachedPrefix& prefix) const;
-  // Gives a starting sequence its table for `positions` positions, with the blocks of `prefix`, and
-  // sets `computed` to those of the pool. REQUIRES: Fits; `prefix` is what Lookup just returned.
+  // Fills a starting sequence's block table for `positions` positions, with the blocks of `prefix`,
+  // and sets `computed` to the positions that the pool has. REQUIRES: Fits; `prefix` is what Lookup
+  // just returned.
   void Start(Sequence* sequence, const CachedPrefix& prefix, int32_t positions);
 
   // Extends the table to hold `positions` positions. All or nothing.
   bool Extend(Sequence* sequence, int32_t positions);
 
-  // `sequence->computed` has grown (by a step, or by blocks that were read): publishes what is
-  // full.
+  // `sequence->computed` has grown (by a step, or by blocks that were read): publishes full blocks.
   void OnComputed(Sequence* sequence);
 
-  // Where another sequence has published the blocks that this one would compute next: takes them
-  // over. To be called where the sequence's next position begins a block.
+  // Takes over the blocks that this sequence would compute next and another one has published. To
+  // be called where the sequence's next position begins a block.
   void SkipAhead(Sequence* sequence);
 
-  // The sequence stops, and may go on later: its blocks stay cached, with its claim.
+  // The sequence is preempted: its blocks stay cached, with its claim.
   void Park(Sequence* sequence);
 
-  // The sequence ends: its table is empty, its claims are gone; what was computed stays cached.
+  // The sequence ends: its table and claims are cleared; its computed blocks stay cached.
   void Release(Sequence* sequence);
 
-  // What was driven out by Start and Extend since the last ClearEvicted, and ought to be stored in
-  // the tier: the bytes are in the pool until the next step computes.
+  // The blocks that Start and Extend evicted since the last ClearEvicted and that should be stored
+  // in the tier. Their bytes are in the pool until the next step computes.
   std::span<const BlockPool::Evicted> evicted() const { return evicted_; }
   void ClearEvicted() { evicted_.clear(); }
 
-  // The next block to be stored in the tier for later; false: none.
+  // The next block to store in the tier; false: none.
   bool NextToStore(BlockId* block) { return store_.Next(pool_, options_.tier, block); }
   bool anything_to_store() const { return store_.size() > 0; }
-  // `block`, just taken by NextToStore, could not be stored now.
+  // `block`, just taken from NextToStore, could not be stored now.
   void StoreLater(BlockId block) { store_.Add(block); }
-  // The tier takes nothing any more.
+  // The tier is off.
   void ForgetToStore() { store_.Clear(); }
 
-  // The parked tail's name. REQUIRES: sequence.parked is no multiple of kBlockTokens, and the names
-  // of the full blocks before it are known.
+  // The parked tail's name. REQUIRES: sequence.parked is not a multiple of kBlockTokens, and the
+  // names of the full blocks before it are known.
   static BlockName PartialName(const Sequence& sequence);
 
-  // Whether to read what the tier has of `prefix`.
+  // Whether to read the tier's blocks of `prefix`, and not to recompute them.
   bool ReadIsCheaper(const CachedPrefix& prefix);
 
   ReadCost& read_cost() { return read_cost_; }
   const BlockPool& pool() const { return pool_; }
   const KvCacheOptions& options() const { return options_; }
 
-  // Checks the pool; that references and claims are exactly those of `sequences`, which are all
-  // there are; and that no sequence is about to write a block that others may use.
+  // Checks the pool, that references and claims are exactly those of `sequences`, which must be all
+  // there are, and that no sequence is about to write a shared block.
   Status CheckIntegrity(std::span<const Sequence* const> sequences) const;
 
  private:
   void NameUpTo(Sequence* sequence, int32_t blocks) const;
   int32_t MostHits(const Sequence& sequence) const;
-  // Whether it parked a tail that it may use.
+  // Whether the sequence parked a tail that it may use.
   bool HasTail(const Sequence& sequence) const;
   BlockId Take();
   bool Has(int32_t blocks) const { return blocks <= pool_.num_free() + pool_.num_cached(); }
   void Publish(Sequence* sequence, int32_t index);
-  // The sequence stops: its block `index`, which others may use from now on; a private one, whose
-  // name another sequence had when it was computed, may be published now. -1: nobody may use it.
+  // Block `index` of a sequence that stops, published if it was private because another sequence
+  // had its name when it was computed. -1: it stays private.
   BlockId PublishLate(Sequence* sequence, int32_t index);
   void ForgetPending(Sequence* sequence);
   void DropClaims(Sequence* sequence);
-  // Nobody else can use the tail that it parked. REQUIRES: it has no claims.
+  // Frees the parked tail, which no other sequence can use. REQUIRES: the sequence has no claims.
   void ForgetTail(const Sequence& sequence);
   void DropReferences(Sequence* sequence);
   void ClaimBlock(Sequence* sequence, BlockId block);

@@ -247,7 +247,7 @@ TEST_F(KvCacheTest, AParkedSequenceFindsAllItHad) {
   Release(a);
 }
 
-TEST_F(KvCacheTest, AParkedTailIsNobodyElses) {
+TEST_F(KvCacheTest, AParkedTailIsPrivate) {
   Make(8);
   Sequence* a = Run(New(40));
   Sequence* b = Run(New(40));
@@ -378,7 +378,7 @@ TEST_F(KvCacheTest, EndedBlocksAreToBeStoredUnlessTheTierHasThem) {
   EXPECT_FALSE(kv_->anything_to_store());
 }
 
-TEST_F(KvCacheTest, WhatIsDrivenOutAndNotStoredYetIsSaid) {
+TEST_F(KvCacheTest, EvictedBlocksThatAreNotStoredYetAreReported) {
   Make(4, {.tier = &tier_});
   Sequence* a = Run(New(33));
   const std::vector<BlockName> names = a->names;
@@ -420,9 +420,9 @@ TEST_F(KvCacheTest, CheckpointAlwaysStoresAtOnce) {
   EXPECT_TRUE(prefix.tier_partial);
 }
 
-// The tail is of use only behind all the blocks before it: who takes back that another one computes
-// these must not go on believing in it.
-TEST_F(KvCacheTest, ATailBehindBlocksThatNobodyReadsIsNotRead) {
+// The tail is useful only after all blocks before it: when another sequence no longer computes
+// them, the tail must not be read.
+TEST_F(KvCacheTest, ATailBehindUnreadBlocksIsNotRead) {
   Make(4, {.tier = &tier_});
   Sequence* a = Run(New(40));
   Park(a);

@@ -23,18 +23,18 @@ class FaultyWriter final : public rocksdb::FSWritableFileOwnerWrapper {
 
   rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
                            rocksdb::IODebugContext* context) override {
-    if (rocksdb::IOStatus status = Refuse(data); !status.ok()) return status;
+    if (rocksdb::IOStatus status = Reject(data); !status.ok()) return status;
     return FSWritableFileOwnerWrapper::Append(data, options, context);
   }
   rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
                            const rocksdb::DataVerificationInfo& info,
                            rocksdb::IODebugContext* context) override {
-    if (rocksdb::IOStatus status = Refuse(data); !status.ok()) return status;
+    if (rocksdb::IOStatus status = Reject(data); !status.ok()) return status;
     return FSWritableFileOwnerWrapper::Append(data, options, info, context);
   }
 
  private:
-  rocksdb::IOStatus Refuse(const rocksdb::Slice& data) {
+  rocksdb::IOStatus Reject(const rocksdb::Slice& data) {
     if (disk_->fail_writes) return rocksdb::IOStatus::IOError("a test's device fails to write");
     if (disk_->free_bytes.fetch_sub(static_cast<int64_t>(data.size())) >=
         static_cast<int64_t>(data.size())) {
@@ -195,7 +195,7 @@ int CountRight(DiskTier* tier, uint64_t first, uint64_t last, size_t bytes) {
 uint64_t DiskUsage(const std::string& path) {
   uint64_t bytes = 0;
   std::error_code error;
-  // A folder that goes away meanwhile ends its own part of the walk alone.
+  // A folder that is removed meanwhile ends only its own part of the walk.
   for (std::filesystem::directory_iterator i(path, error), end; !error && i != end;
        i.increment(error)) {
     struct stat found;

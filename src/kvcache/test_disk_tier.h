@@ -1,4 +1,4 @@
-// What the disk tier's tests share: directories, blocks, reading, and a device that fails.
+// Shared by the disk tier's tests: directories, blocks, reading, and a device that fails.
 #ifndef ROPEWAY_KVCACHE_TEST_DISK_TIER_H_
 #define ROPEWAY_KVCACHE_TEST_DISK_TIER_H_
 
@@ -17,7 +17,7 @@
 
 namespace ropeway {
 
-// A new, empty directory that goes away with it.
+// A new, empty directory, removed with the object.
 class TestFolder {
  public:
   TestFolder();
@@ -31,7 +31,7 @@ class TestFolder {
 
 inline constexpr size_t kTestBlockBytes = 20'000;
 
-// The name and bytes of the test's block `i`: what is under another name differs.
+// The name and bytes of the test's block `i`, different for each `i`.
 BlockName TestName(uint64_t i);
 std::vector<std::byte> TestBlock(uint64_t i, size_t bytes = kTestBlockBytes);
 
@@ -39,21 +39,21 @@ DiskTierOptions TestOptions(const std::string& path);
 // Fails the test where it does not open.
 std::unique_ptr<DiskTier> OpenTier(const DiskTierOptions& options);
 
-// Puts the blocks first .. last-1, waiting where the tier is full.
+// Puts the blocks first .. last-1, waiting while the tier is full.
 void PutAll(DiskTier* tier, uint64_t first, uint64_t last, size_t bytes = kTestBlockBytes);
 // Flushes, and waits until all that was put is stored (or the tier is off).
 void FlushAll(DiskTier* tier);
-// One block; nullopt: it cannot be had.
+// One block; nullopt: it cannot be read.
 std::optional<std::vector<std::byte>> ReadOne(DiskTier* tier, const BlockName& name);
 // All parts of a read, waiting for them.
 std::vector<KvRead> ReadMany(DiskTier* tier, const std::vector<BlockName>& names);
-// How many of the blocks first .. last-1 are there. A failure of the test for wrong bytes.
+// How many of the blocks first .. last-1 can be read. The test fails for wrong bytes.
 int CountRight(DiskTier* tier, uint64_t first, uint64_t last, size_t bytes = kTestBlockBytes);
 
-// What all files below it take of the disk.
+// The disk space of all files below it.
 uint64_t DiskUsage(const std::string& path);
 
-// The machine's file system, with errors where the test wants them.
+// The machine's file system, with injected errors.
 class FaultyDisk {
  public:
   FaultyDisk();

@@ -1,4 +1,4 @@
-// A tier in memory, for tests: what is Put is there, what is Get is read when the test says so.
+// A tier in memory for tests; the test decides when reads are delivered.
 #ifndef ROPEWAY_KVCACHE_TEST_TIER_H_
 #define ROPEWAY_KVCACHE_TEST_TIER_H_
 
@@ -25,7 +25,7 @@ class TestTier final : public KvTier {
   void Flush() override { ++flushes; }
 
   bool Get(uint64_t ticket, std::vector<BlockName> names) override {
-    if (refuse_reads) return false;
+    if (reject_reads) return false;
     for (size_t i = 0; i < names.size(); ++i) queue.push_back({ticket, i, names[i]});
     return true;
   }
@@ -35,7 +35,7 @@ class TestTier final : public KvTier {
     cancelled.push_back(ticket);
   }
 
-  // Gives what was asked for, up to `allowed` blocks in all.
+  // Delivers up to `allowed` blocks in all.
   std::vector<KvRead> TakeReads(size_t max_blocks) override {
     std::vector<KvRead> reads;
     while (!queue.empty() && allowed > 0 && reads.size() < max_blocks) {
@@ -62,7 +62,7 @@ class TestTier final : public KvTier {
   size_t allowed = 1000000;  // Blocks that may still be read.
   bool full = false;
   bool off = false;
-  bool refuse_reads = false;
+  bool reject_reads = false;
   uint64_t pending = 0;
   int puts = 0;
   int flushes = 0;

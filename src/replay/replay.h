@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "kvcache/eviction_queue.h"
+#include "kvcache/block_pool.h"
 #include "policy/scheduling_policy.h"
 #include "replay/step_time.h"
 #include "ropeway/request.h"

@@ -1,4 +1,4 @@
-#include "kvcache/write_rate.h"
+#include "kvcache/tier_cost.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,10 +6,50 @@
 namespace ropeway {
 namespace {
 
+// Weight of the newest measurement.
+constexpr double kWeight = 0.2;
+// Assumed until measured: a slow disk.
+constexpr double kAssumedSecondsPerByte = 1.0 / 100e6;
+constexpr double kMostSeconds = 20;
+
+void Learn(double value, double* mean) {
+  *mean = *mean == 0 ? value : *mean + kWeight * (value - *mean);
+}
+
 constexpr double kFirstBytes = 4 << 20;  // The weight of the first guess.
 constexpr double kWindowBytes = 64 << 20;
 
 }  // namespace
+
+void ReadCost::OnRead(int64_t bytes, Duration took) {
+  if (bytes <= 0) return;
+  // A read below the clock's resolution must not look like "not measured".
+  const double seconds = std::max(ToSeconds(took), 1e-9);
+  Learn(seconds / static_cast<double>(bytes), &seconds_per_byte_);
+}
+
+void ReadCost::OnPrefill(int32_t tokens, Duration took) {
+  if (tokens <= 0 || took <= Duration{}) return;
+  Learn(ToSeconds(took) / tokens, &seconds_per_token_);
+}
+
+bool ReadCost::ReadIsCheaper(int64_t bytes, int32_t tokens) {
+  const bool known = seconds_per_byte_ > 0 && seconds_per_token_ > 0;
+  if (!known || static_cast<double>(bytes) * seconds_per_byte_ < tokens * seconds_per_token_) {
+    rejected_ = 0;
+    return true;
+  }
+  if (++rejected_ <= kProbeAfter) return false;
+  rejected_ = 0;
+  return true;
+}
+
+Duration ReadCost::ReadLimit(int64_t bytes) const {
+  const double each = seconds_per_byte_ > 0 ? seconds_per_byte_ : kAssumedSecondsPerByte;
+  const double seconds = std::min(kMostSeconds, 10 * each * static_cast<double>(bytes));
+  const auto limit = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  return std::max(kLeastLimit, limit);
+}
 
 WriteRate::WriteRate(const Clock* clock, int64_t bytes_per_second, int cores)
     : clock_(clock),
@@ -37,7 +77,7 @@ void WriteRate::Refill() {
 Duration WriteRate::Wait() {
   Refill();
   if (tokens_ >= 0) return Duration(0);
-  // Rounded up, so that after this wait the answer is 0.
+  // Rounded up, so that the next answer is 0.
   const double seconds = std::min(-tokens_ / bytes_per_second(), 3600.0);
   return Duration(static_cast<int64_t>(std::ceil(seconds * 1e9)) + 1);
 }

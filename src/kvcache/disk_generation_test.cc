@@ -1,4 +1,4 @@
-#include "kvcache/disk_block.h"
+#include "kvcache/disk_generation.h"
 
 #include <gtest/gtest.h>
 
@@ -46,4 +46,5 @@ TEST(DiskBlock, AnyOtherLengthIsSeen) {
 TEST(DiskBlock, AnotherBlockIsSeen) { EXPECT_FALSE(CheckDiskBlock(TestName(2), Stored(1, 300))); }
 
 }  // namespace
+
 }  // namespace ropeway
