@@ -1,4 +1,4 @@
-// Records: values packed into bytes that know whether they are whole.
+// Records: values packed into bytes, with a checksum.
 #ifndef ROPEWAY_STORE_RECORD_H_
 #define ROPEWAY_STORE_RECORD_H_
 
@@ -12,25 +12,25 @@
 
 namespace ropeway {
 
-// XXH3, 64 bits: finds accidents, not attacks.
+// XXH3, 64 bits: detects accidents, not attacks.
 uint64_t Checksum(std::string_view bytes);
 
-// Packs numbers little-endian, and texts and lists with their lengths before them.
+// Packs numbers little-endian, and texts and lists after their lengths.
 class RecordWriter {
  public:
   void Number(uint64_t value);
   void Text(std::string_view text);
   void Ids(std::span<const TokenId> ids);
 
-  // What was packed, with its checksum behind.
+  // The packed bytes, followed by their checksum.
   std::string Seal() &&;
 
  private:
   std::string bytes_;
 };
 
-// Unpacks in the order of packing. A record that is torn, changed, or shorter or longer than what
-// is read from it is not ok(); what was read from it then means nothing.
+// Unpacks in the order of packing. A record that is torn, changed, or shorter or longer than the
+// values read from it is not ok(); values read from it are then meaningless.
 class RecordReader {
  public:
   // `record` must outlive the reader.
@@ -39,16 +39,16 @@ class RecordReader {
   uint64_t Number();
   std::string Text();
   std::vector<TokenId> Ids();
-  // A number of things of which each takes at least `least_bytes`; 0 where so many cannot follow.
+  // A number of elements of at least `least_bytes` each; 0 if so many cannot follow.
   size_t Count(size_t least_bytes);
 
-  // Whether the record is whole and all of it was read.
+  // Whether the record is valid and was read completely.
   bool ok() const { return !broken_ && bytes_.empty(); }
 
  private:
   std::string_view Take(size_t bytes);
 
-  std::string_view bytes_;  // What is left.
+  std::string_view bytes_;  // The unread rest.
   bool broken_ = false;
 };
 

@@ -20,29 +20,29 @@ namespace {
 
 constexpr size_t kBlockCacheBytes = size_t{2} << 20;
 
-// The parts of a database that are not values are made small against `storage_bytes`.
+// Everything but the values is kept small relative to `storage_bytes`.
 rocksdb::Options MakeOptions(uint64_t storage_bytes) {
   rocksdb::Options options;
   options.create_if_missing = true;
   options.paranoid_checks = true;
-  // A crash may tear the log's end, and nothing that was acknowledged stands there. Damage before
-  // it must not roll sessions back to older turns without a word: then opening fails.
+  // A crash may tear the end of the log, where no acknowledged write is. Damage before it must not
+  // silently roll sessions back to older turns: then opening fails.
   options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
   options.write_buffer_size = std::clamp<uint64_t>(storage_bytes / 32, 64 << 10, 8 << 20);
   options.max_write_buffer_number = 2;
   options.max_total_wal_size = 2 * options.write_buffer_size;
   options.level0_file_num_compaction_trigger = 2;
-  options.level0_slowdown_writes_trigger = 4;  // Writers wait for whoever clears away.
+  options.level0_slowdown_writes_trigger = 4;  // Writers wait for compaction.
   options.level0_stop_writes_trigger = 6;
   options.soft_pending_compaction_bytes_limit = 4 * options.write_buffer_size;
   options.hard_pending_compaction_bytes_limit = 8 * options.write_buffer_size;
   options.target_file_size_base = options.write_buffer_size;
   options.max_bytes_for_level_base = 4 * options.write_buffer_size;
-  options.level_compaction_dynamic_level_bytes = true;  // At most a tenth is old versions.
+  options.level_compaction_dynamic_level_bytes = true;  // At most a tenth is obsolete versions.
   options.max_background_jobs = 2;
   options.max_open_files = 64;
-  options.allow_fallocate = false;                // Space for what is not there yet would count.
-  options.compression = rocksdb::kNoCompression;  // So that the bound is one of plain bytes.
+  options.allow_fallocate = false;                // Preallocated space would count.
+  options.compression = rocksdb::kNoCompression;  // The bound counts plain bytes.
   options.keep_log_file_num = 2;
   options.max_log_file_size = 256 << 10;
   options.max_manifest_file_size = 256 << 10;
@@ -108,7 +108,7 @@ Status RocksStateDb::Recover() {
     const std::shared_lock lock(mu_);
     if (db_ != nullptr && db_->Resume().ok()) return {};
   }
-  // After a failed sync of the log RocksDB takes no more writes until it is opened again.
+  // After a failed sync of the log RocksDB rejects writes until it is reopened.
   const std::unique_lock lock(mu_);
   db_.reset();
   return OpenDb();

@@ -15,15 +15,15 @@ class DB;
 
 namespace ropeway {
 
-// Each Write is synced to the device before it returns. The directory belongs to one process at a
-// time, and only its owner may read it: there are conversations in it.
+// Each Write is synced to the device before it returns. One process at a time may open the
+// directory, and only its owner may read it: it contains conversations.
 class RocksStateDb final : public StateDb {
  public:
-  // Opens the database in the directory `path`, which is made if need be. `storage_bytes` is what
-  // the directory shall hold at most; the part of it that values may take is kValueShare, the rest
-  // is for the log and for values that were overwritten or removed and are not cleared away yet.
-  // A torn end of the log, as a power cut leaves it, is cut off; for other damage, or another
-  // process with the same directory, one sentence that names the path.
+  // Opens the database in the directory `path`, which is created if need be. `storage_bytes` bounds
+  // the directory's size; values may take kValueShare of it, the rest is for the log and for
+  // overwritten or removed values that are not compacted yet. A torn end of the log, as after a
+  // power cut, is cut off. Other damage, or another process that uses the directory, is an error
+  // that names the path.
   static StatusOr<std::unique_ptr<RocksStateDb>> Open(const std::string& path,
                                                       uint64_t storage_bytes);
   static constexpr double kValueShare = 0.4;
@@ -44,9 +44,9 @@ class RocksStateDb final : public StateDb {
 
   const std::string path_;
   const uint64_t storage_bytes_;
-  mutable std::shared_mutex mu_;     // Held alone while db_ is opened again.
-  std::unique_ptr<rocksdb::DB> db_;  // Guarded by mu_; null where it could not be opened again.
-  bool failed_ = false;              // The last Write failed; the writing thread's.
+  mutable std::shared_mutex mu_;     // Held exclusively while db_ is reopened.
+  std::unique_ptr<rocksdb::DB> db_;  // Guarded by mu_; null if reopening failed.
+  bool failed_ = false;              // The last Write failed; used by the writing thread only.
 };
 
 }  // namespace ropeway

@@ -43,7 +43,7 @@ class RocksStateDbTest : public testing::Test {
     for (const auto& file : fs::recursive_directory_iterator(path_)) {
       struct stat about {};
       if (file.is_regular_file() && stat(file.path().c_str(), &about) == 0) {
-        bytes += static_cast<uint64_t>(about.st_blocks) * 512;  // What it takes of the device.
+        bytes += static_cast<uint64_t>(about.st_blocks) * 512;  // Space on the device.
       }
     }
     return bytes;
@@ -83,7 +83,7 @@ TEST_F(RocksStateDbTest, OnlyItsOwnerMayReadIt) {
   EXPECT_EQ(about.st_mode & 0777, 0700U);
 }
 
-TEST_F(RocksStateDbTest, ASecondProcessAndAFileInItsPlaceAreRefusedByName) {
+TEST_F(RocksStateDbTest, ASecondProcessAndAFileAtItsPathAreRejectedByName) {
   auto db = Open();
   const auto second = RocksStateDb::Open(path_, kStorage);
   ASSERT_FALSE(second.ok());
@@ -97,8 +97,8 @@ TEST_F(RocksStateDbTest, ASecondProcessAndAFileInItsPlaceAreRefusedByName) {
   EXPECT_EQ(file.status().field(), "state_path");
 }
 
-#ifndef __SANITIZE_THREAD__  // ThreadSanitizer ends a child that is forked and starts threads.
-// Written in a process that is killed right after each write came back.
+#ifndef __SANITIZE_THREAD__  // ThreadSanitizer kills a forked child that starts threads.
+// In a process that is killed right after each write has returned.
 TEST_F(RocksStateDbTest, WhatWasWrittenSurvivesAKill) {
   for (int round = 0; round < 5; ++round) {
     const pid_t child = fork();
@@ -125,7 +125,7 @@ TEST_F(RocksStateDbTest, ATornEndOfTheLogIsCutOff) {
   ASSERT_TRUE(Put(db.get(), "second", std::string(3000, 'x')).ok());
   const fs::path copy = path_ + "-copy";
   fs::remove_all(copy);
-  fs::copy(path_, copy);  // As a crash leaves it: nothing was closed.
+  fs::copy(path_, copy);  // As after a crash: nothing was closed.
   db.reset();
   fs::remove_all(path_);
   fs::rename(copy, path_);
@@ -137,7 +137,7 @@ TEST_F(RocksStateDbTest, ATornEndOfTheLogIsCutOff) {
   EXPECT_EQ(db->Read("second").status().code(), StatusCode::kNotFound);
 }
 
-TEST_F(RocksStateDbTest, DamageInTheMiddleOfTheLogIsNoSilentStepBack) {
+TEST_F(RocksStateDbTest, DamageInTheMiddleOfTheLogIsAnError) {
   auto db = Open();
   ASSERT_TRUE(Put(db.get(), "first", std::string(3000, 'a')).ok());
   ASSERT_TRUE(Put(db.get(), "second", std::string(3000, 'b')).ok());
@@ -162,7 +162,7 @@ TEST_F(RocksStateDbTest, ADamagedTableIsNeverServed) {
   auto db = Open();
   ASSERT_TRUE(Put(db.get(), "key", std::string(200000, 'a')).ok());
   db.reset();
-  db = Open();  // What the log held is in a table now.
+  db = Open();  // The contents of the log are in a table now.
   db.reset();
   const auto tables = FilesWith(".sst");
   ASSERT_FALSE(tables.empty());
@@ -177,7 +177,7 @@ TEST_F(RocksStateDbTest, ADamagedTableIsNeverServed) {
   EXPECT_EQ(db->Visit("", [](std::string_view, std::string_view) {}).code(), StatusCode::kDataLoss);
 }
 
-// Values that fill their share, each written many times over.
+// Values that fill their share, each overwritten many times.
 TEST_F(RocksStateDbTest, TheDirectoryStaysWithinItsBound) {
   auto db = Open();
   constexpr size_t kValue = 32 << 10;

@@ -10,7 +10,7 @@ namespace {
 constexpr uint64_t kHeadVersion = 1;
 constexpr uint64_t kStateVersion = 1;
 
-// A field that is added to a message must be stored too, under a new version.
+// A new field of a message must be stored too, under a new version.
 static_assert(sizeof(ChatMessage) == 4 * sizeof(std::string));
 constexpr size_t kLeastMessageBytes = 4 * sizeof(uint64_t);
 

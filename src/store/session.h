@@ -1,4 +1,4 @@
-// What is kept of a session between two turns, and how it is written down.
+// The state of a session between two turns, and its records.
 #ifndef ROPEWAY_STORE_SESSION_H_
 #define ROPEWAY_STORE_SESSION_H_
 
@@ -12,49 +12,49 @@
 
 namespace ropeway {
 
-// All that the next turn goes on from.
+// The state that the next turn continues.
 struct SessionState {
   enum class Kind : uint8_t {
-    kChat,  // Its turns are messages.
-    kText,  // Its turns are text or token ids.
+    kChat,  // Turns are messages.
+    kText,  // Turns are text or token ids.
   };
 
   Kind kind = Kind::kText;
-  // The digest of the vocabulary that `ids` are of: with another one they mean another text.
+  // The digest of the vocabulary of `ids`.
   std::string vocabulary;
-  // The prompt of the last turn and what was generated for it, as it was sampled.
+  // The prompt of the last turn and the tokens sampled for it.
   std::vector<TokenId> ids;
-  // So many of the last ids (0 or 1) ended the answer and show no text: a template may write
-  // another end of a message.
+  // How many of the last ids (0 or 1) ended the answer and have no text: a template may end a
+  // message differently.
   int32_t end_ids = 0;
-  // Text that belongs behind the ids: what a stop string left of a token that it cut.
+  // Text after the ids: the rest of a token that a stop string cut.
   std::string tail;
-  std::vector<ChatMessage> messages;  // kChat: all so far, the model's answers too.
+  std::vector<ChatMessage> messages;  // kChat: all so far, including the model's answers.
 };
 
-// A session's name for the store: no two pairs have the same one.
+// A session's key in the store, unique per pair.
 std::string SessionKey(const std::string& tenant, const std::string& id);
-// The pair that a key names; false where it is no key.
+// The pair of a key; false if `key` is not one.
 bool ParseSessionKey(std::string_view key, std::string* tenant, std::string* id);
 
-// What the list of sessions needs, small enough to be read for all of them at start. A record of
-// its own beside the state's.
+// The data for the list of sessions, small enough to be read for all sessions at start. It has its
+// own record.
 struct SessionHead {
   int64_t created_ms = 0;    // Unix time, as are the next two.
   int64_t last_used_ms = 0;  // When the last turn ended.
   int64_t expires_ms = 0;
-  int64_t turns = 0;            // 0: there is no state yet.
+  int64_t turns = 0;            // 0: no state yet.
   int64_t tokens = 0;           // Of the state's ids.
   uint64_t state_bytes = 0;     // Of the state's record,
-  uint64_t state_checksum = 0;  // and its checksum: head and state belong together.
+  uint64_t state_checksum = 0;  // and its checksum, which binds head and state together.
 };
 
-// Both carry `key`, so that a record in another's place is found out. The replies are sealed
+// Both contain `key`, which detects a record under another session's key. The results are sealed
 // (record.h).
 std::string PackHead(const std::string& key, const SessionHead& head);
 std::string PackState(const std::string& key, const SessionState& state);
 
-// kDataLoss, with what is wrong, for a record that is torn, changed, another session's or of an
+// kDataLoss, with the reason, for a record that is torn, changed, another session's or of an
 // unknown version.
 StatusOr<SessionHead> UnpackHead(const std::string& key, std::string_view record);
 StatusOr<SessionState> UnpackState(const std::string& key, const SessionHead& head,

@@ -9,8 +9,8 @@
 namespace ropeway {
 namespace {
 
-// The clock counts finer than milliseconds: what it cannot show (a record of another build, a time
-// to live of centuries) is its end.
+// The clock's resolution is finer than milliseconds, so its range is smaller: times beyond it (of
+// another build's record, or a time to live of centuries) are clamped.
 SessionInfo::Time TimeOf(int64_t unix_ms) {
   using std::chrono::milliseconds;
   constexpr milliseconds kEnd =

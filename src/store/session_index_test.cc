@@ -19,7 +19,7 @@ SessionIndex::EntryPtr Entry(const std::string& id, int64_t turns, int64_t expir
   return entry;
 }
 
-constexpr uint64_t kBytes = 100 + 10 + 2 * 3;  // Of one kept entry; keys have a letter before them.
+constexpr uint64_t kBytes = 100 + 10 + 2 * 3;  // Of one kept entry; a letter precedes each key.
 
 TEST(SessionIndexTest, CountsWhatIsKept) {
   SessionIndex index(10, 1000);

@@ -17,7 +17,6 @@
 
 #include "base/log.h"
 #include "store/record.h"
-#include "store/session_index.h"
 
 namespace ropeway {
 namespace {
@@ -51,95 +50,12 @@ void AddRecords(const std::string& key, const SessionRecords& records,
 
 }  // namespace
 
-class SessionStore::Impl {
- public:
-  using Entry = SessionEntry;
-  using Records = SessionRecords;
-
-  Impl(SessionStoreOptions options, std::unique_ptr<StateDb> db);
-  ~Impl();
-
-  void Find();
-  void Start() {
-    thread_ = std::thread([this] { Loop(); });
-  }
-
-  // With the turn's number.
-  using Begun = std::pair<std::shared_ptr<Entry>, uint64_t>;
-  StatusOr<Begun> Begin(const std::string& tenant, const std::string& id);
-  void Abandon(Entry* entry, uint64_t turn) noexcept;
-  bool IsNew(const Entry& entry) const;
-  StatusOr<SessionState> Load(Entry* entry, uint64_t turn);
-  void Commit(const std::shared_ptr<Entry>& entry, uint64_t turn, const SessionState& next,
-              DoneFn done);
-  std::vector<SessionInfo> List(const std::string& tenant) const;
-  Status Close(const std::string& tenant, const std::string& id);
-  void WaitWritten();
-  SessionStoreStats stats() const;
-
- private:
-  // One thing for the store's thread to do.
-  struct Work {
-    std::shared_ptr<Entry> entry;
-    uint64_t turn = 0;
-    std::shared_ptr<const Records> records;  // Null: the entry's session is to be removed.
-    SessionHead head;
-    DoneFn done;
-  };
-
-  int64_t Now() const { return options_.unix_ms ? options_.unix_ms() : SystemUnixMs(); }
-  void FindOne(std::string_view key, std::string_view record);
-
-  // These REQUIRE that mu_ is held.
-  void RemoveExpired(int64_t now);
-  bool NothingToWrite() const {
-    return work_.empty() && removed_.empty() && index_.num_unwritten() == 0;
-  }
-  // Whether what a turn adds is still wanted.
-  static bool IsKept(const Work& work) {
-    return !work.entry->closed && work.entry->turn == work.turn;
-  }
-
-  void Loop();
-  // What is to be written now, the older things first. Throws std::bad_alloc.
-  std::vector<StateChange> Collect(const std::list<Work>& work);
-  Status WriteAll(const std::list<Work>& work);
-  // The outcome of WriteAll: for the entries, then for who waits.
-  void Settle(const std::list<Work>& work, const Status& status);
-  void Tell(const std::list<Work>& work, const Status& status);
-  void Note(const Status& status);
-
-  const SessionStoreOptions options_;
-  const std::unique_ptr<StateDb> db_;
-
-  mutable std::mutex mu_;  // Guards what follows, and all entries.
-  std::condition_variable work_came_;
-  std::condition_variable work_done_;
-  SessionIndex index_;
-  std::list<Work> work_;
-  uint64_t turns_ = 0;       // Begun since the start.
-  uint64_t work_added_ = 0;  // Since the start.
-  uint64_t work_ended_ = 0;
-  std::unordered_set<std::string> removed_;  // Keys of sessions whose records are to be removed.
-  // Those of them in the write that is under way. The store's thread alone changes it, and so reads
-  // it without mu_.
-  std::unordered_set<std::string> removing_;
-  SessionStoreStats counts_;
-  bool incomplete_ = false;  // Some records could not be read at start.
-  bool stop_ = false;
-
-  // The store thread's.
-  std::vector<std::pair<std::shared_ptr<Entry>, std::shared_ptr<const Records>>> retried_;
-  bool failing_ = false;  // The last write failed, and that is logged.
-  std::thread thread_;
-};
-
-SessionStore::Impl::Impl(SessionStoreOptions options, std::unique_ptr<StateDb> db)
+SessionStore::SessionStore(SessionStoreOptions options, std::unique_ptr<StateDb> db)
     : options_(std::move(options)),
       db_(std::move(db)),
       index_(options_.max_sessions, options_.max_bytes) {}
 
-SessionStore::Impl::~Impl() {
+SessionStore::~SessionStore() {
   {
     const std::lock_guard lock(mu_);
     stop_ = true;
@@ -148,17 +64,19 @@ SessionStore::Impl::~Impl() {
   if (thread_.joinable()) thread_.join();
 }
 
-void SessionStore::Impl::Find() {
+int64_t SessionStore::Now() const { return options_.unix_ms ? options_.unix_ms() : SystemUnixMs(); }
+
+void SessionStore::ReadHeads() {
   const Status status =
       db_->Visit(kHeadPrefix, [this](std::string_view key, std::string_view value) {
-        FindOne(key.substr(sizeof(kHeadPrefix) - 1), value);
+        ReadHead(key.substr(sizeof(kHeadPrefix) - 1), value);
       });
   if (status.ok()) return;
   incomplete_ = true;
   Log().error("some sessions cannot be read: {}", status.message());
 }
 
-void SessionStore::Impl::FindOne(std::string_view key, std::string_view record) {
+void SessionStore::ReadHead(std::string_view key, std::string_view record) {
   auto entry = std::make_shared<Entry>();
   entry->key = key;
   if (!ParseSessionKey(key, &entry->tenant, &entry->id)) return;
@@ -175,17 +93,16 @@ void SessionStore::Impl::FindOne(std::string_view key, std::string_view record) 
   index_.Insert(entry);
 }
 
-StatusOr<SessionStore::Impl::Begun> SessionStore::Impl::Begin(const std::string& tenant,
-                                                              const std::string& id) {
+StatusOr<SessionTurn> SessionStore::Begin(const std::string& tenant, const std::string& id) {
   const std::string key = SessionKey(tenant, id);
   const int64_t now = Now();
   const std::lock_guard lock(mu_);
   RemoveExpired(now);
   std::shared_ptr<Entry> entry = index_.Find(key);
   if (incomplete_ && entry == nullptr && !removed_.contains(key) && !removing_.contains(key)) {
-    // It may be one of those that the search at start did not reach.
+    // It may be one that ReadHeads could not read.
     const StatusOr<std::string> record = db_->Read(kHeadPrefix + key);
-    if (record.ok()) FindOne(key, *record);
+    if (record.ok()) ReadHead(key, *record);
     RemoveExpired(now);
     entry = index_.Find(key);
     if (!record.ok() && record.status().code() != StatusCode::kNotFound) {
@@ -204,7 +121,7 @@ StatusOr<SessionStore::Impl::Begun> SessionStore::Impl::Begin(const std::string&
     entry->turn = ++turns_;
     entry->head.created_ms = now;
     index_.Insert(entry);
-    return Begun(entry, entry->turn);
+    return SessionTurn(this, std::move(entry));
   }
   if (!entry->lost.ok()) return Lost(id, entry->lost);
   if (entry->turn != 0) {
@@ -214,32 +131,33 @@ StatusOr<SessionStore::Impl::Begun> SessionStore::Impl::Begin(const std::string&
   }
   if (Status status = index_.CheckBounds(false); !status.ok()) return status;
   entry->turn = ++turns_;
-  return Begun(entry, entry->turn);
+  return SessionTurn(this, std::move(entry));
 }
 
-void SessionStore::Impl::RemoveExpired(int64_t now) {
+void SessionStore::RemoveExpired(int64_t now) {
   if (now >= index_.next_expiry()) index_.RemoveExpired(now, &removed_);
 }
 
-void SessionStore::Impl::Abandon(Entry* entry, uint64_t turn) noexcept {
+void SessionStore::Abandon(Entry* entry, uint64_t turn) noexcept {
   const std::lock_guard lock(mu_);
   if (entry->turn != turn) return;
   entry->turn = 0;
   if (entry->closed) return;
   if (entry->head.turns > 0) {
-    index_.NoteExpiry(*entry);  // It was passed over while the turn lasted.
+    index_.NoteExpiry(*entry);  // RemoveExpired skipped it during the turn.
   } else if (entry->lost.ok()) {
     index_.Forget(entry);
   }
 }
 
-bool SessionStore::Impl::IsNew(const Entry& entry) const {
+bool SessionStore::IsNew(const SessionTurn& turn) const {
   const std::lock_guard lock(mu_);
-  return entry.head.turns == 0;
+  return turn.entry_->head.turns == 0;
 }
 
-StatusOr<SessionState> SessionStore::Impl::Load(Entry* entry, uint64_t turn) {
-  std::shared_ptr<const Records> unwritten;
+StatusOr<SessionState> SessionStore::Load(const SessionTurn& turn) {
+  Entry* const entry = turn.entry_.get();
+  std::shared_ptr<const SessionRecords> unwritten;
   SessionHead head;
   {
     const std::lock_guard lock(mu_);
@@ -264,11 +182,10 @@ StatusOr<SessionState> SessionStore::Impl::Load(Entry* entry, uint64_t turn) {
   }
   {
     const std::lock_guard lock(mu_);
-    // Meanwhile it was closed, or another turn has written: head and record need not belong
-    // together.
-    if (entry->closed || entry->turn != turn) {
+    // If it was closed or written by another turn meanwhile, head and record need not match.
+    if (entry->closed || entry->turn != turn.number_) {
       return Status(StatusCode::kNotFound,
-                    fmt::format("the session '{}' was closed, or its turn given up", entry->id),
+                    fmt::format("the session '{}' was closed, or its turn abandoned", entry->id),
                     "session_id");
     }
     if (entry->lost.ok()) ++counts_.lost;
@@ -278,16 +195,16 @@ StatusOr<SessionState> SessionStore::Impl::Load(Entry* entry, uint64_t turn) {
   return Lost(entry->id, state.status());
 }
 
-void SessionStore::Impl::Commit(const std::shared_ptr<Entry>& entry, uint64_t turn,
-                                const SessionState& next, DoneFn done) {
+void SessionStore::Commit(SessionTurn* turn, const SessionState& next, DoneFn done) {
+  const std::shared_ptr<Entry>& entry = turn->entry_;
   Work work;
   work.entry = entry;
-  work.turn = turn;
+  work.turn = turn->number_;
   {
     const std::lock_guard lock(mu_);
     work.head = entry->head;
   }
-  auto records = std::make_shared<Records>();
+  auto records = std::make_shared<SessionRecords>();
   records->state = PackState(entry->key, next);
   work.head.last_used_ms = Now();
   work.head.expires_ms = work.head.last_used_ms + options_.ttl.count();
@@ -303,10 +220,11 @@ void SessionStore::Impl::Commit(const std::shared_ptr<Entry>& entry, uint64_t tu
     work_.push_back(std::move(work));
     ++work_added_;
   }
+  turn->entry_ = nullptr;
   work_came_.notify_one();
 }
 
-std::vector<SessionInfo> SessionStore::Impl::List(const std::string& tenant) const {
+std::vector<SessionInfo> SessionStore::List(const std::string& tenant) const {
   const int64_t now = Now();
   std::vector<SessionInfo> all;
   {
@@ -319,9 +237,9 @@ std::vector<SessionInfo> SessionStore::Impl::List(const std::string& tenant) con
   return all;
 }
 
-Status SessionStore::Impl::Close(const std::string& tenant, const std::string& id) {
+Status SessionStore::Close(const std::string& tenant, const std::string& id) {
   const std::string key = SessionKey(tenant, id);
-  // Shared with the callback, which may come after a caller that is gone.
+  // Shared with the callback, which may be called after the caller has returned.
   struct Ending {
     std::mutex mu;
     std::condition_variable ended;
@@ -357,13 +275,13 @@ Status SessionStore::Impl::Close(const std::string& tenant, const std::string& i
                       id, ending->status->message())};
 }
 
-void SessionStore::Impl::WaitWritten() {
+void SessionStore::WaitWritten() {
   std::unique_lock lock(mu_);
   const uint64_t goal = work_added_;
   work_done_.wait(lock, [&] { return work_ended_ >= goal; });
 }
 
-SessionStoreStats SessionStore::Impl::stats() const {
+SessionStoreStats SessionStore::stats() const {
   const std::lock_guard lock(mu_);
   SessionStoreStats stats = counts_;
   stats.sessions = index_.size();
@@ -373,7 +291,7 @@ SessionStoreStats SessionStore::Impl::stats() const {
   return stats;
 }
 
-void SessionStore::Impl::Loop() {
+void SessionStore::Loop() {
   pthread_setname_np(pthread_self(), "ropeway-store");
   while (true) {
     std::list<Work> work;
@@ -382,7 +300,7 @@ void SessionStore::Impl::Loop() {
       work_came_.wait_for(lock, options_.period, [this] { return stop_ || !work_.empty(); });
       try {
         RemoveExpired(Now());
-      } catch (const std::bad_alloc&) {  // Again at the next round.
+      } catch (const std::bad_alloc&) {  // Tried again in the next round.
       }
       if (NothingToWrite()) {
         if (stop_) return;
@@ -395,12 +313,12 @@ void SessionStore::Impl::Loop() {
     Settle(work, status);
     Tell(work, status);
     const std::lock_guard lock(mu_);
-    // What cannot be written at the end is given up.
+    // Writes that fail at the end are dropped.
     if (stop_ && work_.empty() && !status.ok()) return;
   }
 }
 
-std::vector<StateChange> SessionStore::Impl::Collect(const std::list<Work>& work) {
+std::vector<StateChange> SessionStore::Collect(const std::list<Work>& work) {
   std::vector<const Work*> wanted;
   {
     const std::lock_guard lock(mu_);
@@ -412,9 +330,9 @@ std::vector<StateChange> SessionStore::Impl::Collect(const std::list<Work>& work
       if (each.records == nullptr || IsKept(each)) wanted.push_back(&each);
     }
   }
-  // The records do not change: nobody waits for their copies.
+  // Records are immutable: they are copied without the lock.
   std::vector<StateChange> changes;
-  // A session that was removed may have been begun anew since.
+  // Removals first: a removed session may have been started anew.
   for (const std::string& key : removing_) AddRemoval(key, &changes);
   for (const auto& [entry, records] : retried_) AddRecords(entry->key, *records, &changes);
   for (const Work* each : wanted) {
@@ -427,7 +345,7 @@ std::vector<StateChange> SessionStore::Impl::Collect(const std::list<Work>& work
   return changes;
 }
 
-Status SessionStore::Impl::WriteAll(const std::list<Work>& work) {
+Status SessionStore::WriteAll(const std::list<Work>& work) {
   retried_.clear();
   try {
     return db_->Write(Collect(work));
@@ -436,7 +354,7 @@ Status SessionStore::Impl::WriteAll(const std::list<Work>& work) {
   }
 }
 
-void SessionStore::Impl::Settle(const std::list<Work>& work, const Status& status) {
+void SessionStore::Settle(const std::list<Work>& work, const Status& status) {
   const std::lock_guard lock(mu_);
   if (status.ok()) {
     removing_.clear();
@@ -453,7 +371,7 @@ void SessionStore::Impl::Settle(const std::list<Work>& work, const Status& statu
     if (each.records == nullptr) {
       try {
         if (!status.ok()) removed_.insert(entry->key);
-      } catch (const std::bad_alloc&) {  // Who closed it is told that it may come back.
+      } catch (const std::bad_alloc&) {  // Close has reported that it may come back.
       }
       continue;
     }
@@ -465,7 +383,7 @@ void SessionStore::Impl::Settle(const std::list<Work>& work, const Status& statu
   }
 }
 
-void SessionStore::Impl::Tell(const std::list<Work>& work, const Status& status) {
+void SessionStore::Tell(const std::list<Work>& work, const Status& status) {
   for (const Work& each : work) {
     if (each.done) each.done(status);
   }
@@ -476,7 +394,7 @@ void SessionStore::Impl::Tell(const std::list<Work>& work, const Status& status)
   work_done_.notify_all();
 }
 
-void SessionStore::Impl::Note(const Status& status) {
+void SessionStore::Note(const Status& status) {
   if (!status.ok() && !failing_) {
     TryLog(spdlog::level::err, "sessions cannot be written, and go on in memory until they can: {}",
            status.message());
@@ -498,51 +416,15 @@ SessionTurn& SessionTurn::operator=(SessionTurn&& other) noexcept {
 const std::string& SessionTurn::session_id() const { return entry_->id; }
 
 void SessionTurn::Abandon() noexcept {
-  if (entry_ != nullptr) store_->impl_->Abandon(entry_.get(), number_);
+  if (entry_ != nullptr) store_->Abandon(entry_.get(), number_);
 }
 
 StatusOr<std::unique_ptr<SessionStore>> SessionStore::Open(SessionStoreOptions options,
                                                            std::unique_ptr<StateDb> db) {
-  auto impl = std::make_unique<Impl>(std::move(options), std::move(db));
-  impl->Find();
-  impl->Start();
-  return std::unique_ptr<SessionStore>(new SessionStore(std::move(impl)));
+  std::unique_ptr<SessionStore> store(new SessionStore(std::move(options), std::move(db)));
+  store->ReadHeads();
+  store->thread_ = std::thread([self = store.get()] { self->Loop(); });
+  return store;
 }
-
-SessionStore::SessionStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-SessionStore::~SessionStore() = default;
-
-StatusOr<SessionTurn> SessionStore::Begin(const std::string& tenant, const std::string& id) {
-  StatusOr<Impl::Begun> entry = impl_->Begin(tenant, id);
-  if (!entry.ok()) return entry.status();
-  SessionTurn turn;
-  turn.store_ = this;
-  turn.entry_ = std::move(entry->first);
-  turn.number_ = entry->second;
-  return turn;
-}
-
-bool SessionStore::IsNew(const SessionTurn& turn) const { return impl_->IsNew(*turn.entry_); }
-
-StatusOr<SessionState> SessionStore::Load(const SessionTurn& turn) {
-  return impl_->Load(turn.entry_.get(), turn.number_);
-}
-
-void SessionStore::Commit(SessionTurn* turn, const SessionState& next, DoneFn done) {
-  impl_->Commit(turn->entry_, turn->number_, next, std::move(done));
-  turn->entry_ = nullptr;
-}
-
-std::vector<SessionInfo> SessionStore::List(const std::string& tenant) const {
-  return impl_->List(tenant);
-}
-
-Status SessionStore::Close(const std::string& tenant, const std::string& id) {
-  return impl_->Close(tenant, id);
-}
-
-void SessionStore::WaitWritten() { impl_->WaitWritten(); }
-
-SessionStoreStats SessionStore::stats() const { return impl_->stats(); }
 
 }  // namespace ropeway

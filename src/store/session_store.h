@@ -1,19 +1,26 @@
-// The sessions that an engine keeps: who may take the next turn of which, within bounds.
+// The sessions of an engine: their state between turns, on disk and within bounds.
 #ifndef ROPEWAY_STORE_SESSION_STORE_H_
 #define ROPEWAY_STORE_SESSION_STORE_H_
 
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "ropeway/session.h"
 #include "ropeway/status.h"
 #include "store/session.h"
-#include "store/session_entry.h"
+#include "store/session_index.h"
 #include "store/state_db.h"
 
 namespace ropeway {
@@ -23,12 +30,12 @@ class SessionStore;
 struct SessionStoreOptions {
   std::chrono::milliseconds ttl = std::chrono::hours(24);  // Above 0; counted from the last use.
   size_t max_sessions = 10000;
-  // Of all records, their keys included. Looked at when a turn begins: those under way may go
-  // beyond it by what they add.
+  // Of all records with their keys. Checked when a turn begins: running turns may exceed it by what
+  // they add.
   uint64_t max_bytes = uint64_t{1} << 30;
-  // How often sessions whose time is over are removed, and failed writes are tried again.
+  // How often expired sessions are removed and failed writes are retried.
   std::chrono::milliseconds period{1000};
-  std::function<int64_t()> unix_ms = nullptr;  // The time; empty: the system's clock.
+  std::function<int64_t()> unix_ms = nullptr;  // The time; null: the system's clock.
 };
 
 struct SessionStoreStats {
@@ -37,12 +44,12 @@ struct SessionStoreStats {
   uint64_t expired = 0;
   uint64_t lost = 0;           // Found damaged since the start.
   uint64_t failed_writes = 0;  // Turns that were not written at their end.
-  uint64_t unwritten = 0;      // Of the sessions, those whose last turn waits to be written again.
+  uint64_t unwritten = 0;      // Sessions whose last turn waits for a retry.
 };
 
-// The right to take a session's next turn, which one at a time has. Abandoned or destroyed without
-// a Commit, it leaves the session as it was before; a session that the turn began is gone. Must not
-// outlive its store. Thread rule: Abandon from any thread, all else from one at a time.
+// The exclusive right to a session's next turn. Abandoned or destroyed without a Commit, it leaves
+// the session as it was; a session that the turn created is removed. Must not outlive its store.
+// Thread rule: Abandon from any thread, the rest from one at a time.
 class SessionTurn {
  public:
   SessionTurn() = default;  // Of no session.
@@ -51,76 +58,131 @@ class SessionTurn {
   ~SessionTurn() { Abandon(); }
 
   explicit operator bool() const { return entry_ != nullptr; }
-  // REQUIRES: it is of a session.
+  // REQUIRES: the turn is of a session.
   const std::string& session_id() const;
 
-  // Without effect the second time, and after a Commit.
+  // No effect the second time, and after a Commit.
   void Abandon() noexcept;
 
  private:
   friend class SessionStore;
+  SessionTurn(SessionStore* store, std::shared_ptr<SessionEntry> entry)
+      : store_(store), entry_(std::move(entry)), number_(entry_->turn) {}
 
   SessionStore* store_ = nullptr;
   std::shared_ptr<SessionEntry> entry_;
   uint64_t number_ = 0;  // Of all turns of the store.
 };
 
-// Tenants see their own sessions only: two of them may use the same id, for two sessions. What is
-// beyond a bound is refused, never dropped; sessions whose time is over are removed.
+// Each tenant has its own sessions: the same id of two tenants names two sessions. New turns beyond
+// a bound are rejected; sessions are removed only when they expire.
 //
-// Writing has a thread of its own, which writes all that waits at once, with one sync.
+// A thread of the store writes all pending turns together, with one sync.
 // Thread rule: every method from any thread.
 class SessionStore {
  public:
-  // Called on the store's thread when a turn is written, or could not be; must not wait.
+  // Called on the store's thread when a turn was written or could not be; must not block.
   using DoneFn = std::function<void(const Status&)>;
 
-  // Finds what `db` holds. Records that are damaged become lost sessions.
+  // Reads the sessions in `db`. Damaged records become lost sessions.
   static StatusOr<std::unique_ptr<SessionStore>> Open(SessionStoreOptions options,
                                                       std::unique_ptr<StateDb> db);
-  // Writes what waits. No DoneFn is called after it.
+  // Writes pending turns. No DoneFn is called after it.
   ~SessionStore();
   SessionStore(const SessionStore&) = delete;
   SessionStore& operator=(const SessionStore&) = delete;
 
-  // Takes the next turn of a session, which is begun where there is none of that id. Touches no
-  // disk. kInvalidArgument: a turn is under way; kDataLoss: the session is lost;
+  // Begins the next turn of a session, which is created if there is none of this id. Does not
+  // access the disk. kInvalidArgument: a turn is running; kDataLoss: the session is lost;
   // kResourceExhausted: a bound is reached. Throws std::bad_alloc with nothing changed.
   StatusOr<SessionTurn> Begin(const std::string& tenant, const std::string& id);
 
   // Whether the turn is a session's first.
   bool IsNew(const SessionTurn& turn) const;
 
-  // What the turn goes on from; reads the disk. A record that is damaged makes the session a lost
-  // one: kDataLoss. kNotFound: it was closed meanwhile, or the turn abandoned. REQUIRES:
+  // The state that the turn continues; reads the disk. A damaged record makes the session a lost
+  // one: kDataLoss. kNotFound: the session was closed meanwhile, or the turn abandoned. REQUIRES:
   // !IsNew(turn).
   StatusOr<SessionState> Load(const SessionTurn& turn);
 
-  // Ends the turn: `next` is what the session's next one goes on from. `done` is told when that is
-  // durable; the session may take its next turn then. A turn that was abandoned is not kept. Where
-  // writing fails, the session goes on in memory and the writing is tried again until it succeeds.
-  // A session that was closed meanwhile stays closed. Never waits; throws std::bad_alloc with
-  // nothing changed.
+  // Ends the turn; the session's next one continues from `next`. `done` is called when that is
+  // durable, and then the next turn may begin. An abandoned turn is not kept. If writing fails, the
+  // session stays in memory and the write is retried until it succeeds. A session that was closed
+  // meanwhile stays closed. Never blocks; throws std::bad_alloc with nothing changed.
   void Commit(SessionTurn* turn, const SessionState& next, DoneFn done);
 
   // A tenant's sessions that have a completed turn, the least recently used first.
   std::vector<SessionInfo> List(const std::string& tenant) const;
 
-  // Forgets the session, and returns when that is written. A turn under way goes on, but what it
-  // adds is not kept. kNotFound: the tenant has none of that id.
+  // Removes the session, and returns when that is written. A running turn goes on, but its result
+  // is not kept. kNotFound: the tenant has no session of this id.
   Status Close(const std::string& tenant, const std::string& id);
 
-  // Returns when all that was committed before is written, or could not be, and its DoneFn was
-  // called.
+  // Returns when all earlier commits were written or failed, and their DoneFns were called.
   void WaitWritten();
 
   SessionStoreStats stats() const;
 
  private:
   friend class SessionTurn;
-  class Impl;
-  explicit SessionStore(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  using Entry = SessionEntry;
+
+  // A job of the store's thread.
+  struct Work {
+    std::shared_ptr<Entry> entry;
+    uint64_t turn = 0;
+    std::shared_ptr<const SessionRecords> records;  // Null: the session is to be removed.
+    SessionHead head;
+    DoneFn done;
+  };
+
+  SessionStore(SessionStoreOptions options, std::unique_ptr<StateDb> db);
+  void ReadHeads();
+  void ReadHead(std::string_view key, std::string_view record);
+  int64_t Now() const;
+  void Abandon(Entry* entry, uint64_t turn) noexcept;
+
+  // REQUIRE that mu_ is held.
+  void RemoveExpired(int64_t now);
+  bool NothingToWrite() const {
+    return work_.empty() && removed_.empty() && index_.num_unwritten() == 0;
+  }
+  // Whether the result of a turn is still wanted.
+  static bool IsKept(const Work& work) {
+    return !work.entry->closed && work.entry->turn == work.turn;
+  }
+
+  void Loop();
+  // The changes to write now, oldest first. Throws std::bad_alloc.
+  std::vector<StateChange> Collect(const std::list<Work>& work);
+  Status WriteAll(const std::list<Work>& work);
+  // The outcome of WriteAll: for the entries, then for the callers.
+  void Settle(const std::list<Work>& work, const Status& status);
+  void Tell(const std::list<Work>& work, const Status& status);
+  void Note(const Status& status);
+
+  const SessionStoreOptions options_;
+  const std::unique_ptr<StateDb> db_;
+
+  mutable std::mutex mu_;  // Guards the fields below, and all entries.
+  std::condition_variable work_came_;
+  std::condition_variable work_done_;
+  SessionIndex index_;
+  std::list<Work> work_;
+  uint64_t turns_ = 0;       // Begun since the start.
+  uint64_t work_added_ = 0;  // Since the start.
+  uint64_t work_ended_ = 0;
+  std::unordered_set<std::string> removed_;  // Keys of sessions whose records are to be removed.
+  // Those in the running write. Only the store's thread changes it, and reads it without mu_.
+  std::unordered_set<std::string> removing_;
+  SessionStoreStats counts_;
+  bool incomplete_ = false;  // Some records could not be read at start.
+  bool stop_ = false;
+
+  // Used by the store's thread only.
+  std::vector<std::pair<std::shared_ptr<Entry>, std::shared_ptr<const SessionRecords>>> retried_;
+  bool failing_ = false;  // The last write failed, and this was logged.
+  std::thread thread_;
 };
 
 }  // namespace ropeway

@@ -19,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// What a Commit said at its end.
+// The outcome of a Commit.
 class Outcome {
  public:
   SessionStore::DoneFn Fn() {
@@ -73,7 +73,7 @@ class SessionStoreTest : public testing::Test {
     return state;
   }
 
-  // One whole turn; replies with what the commit said.
+  // One whole turn; returns the outcome of its commit.
   Status Turn(const std::string& id, std::vector<TokenId> ids, const std::string& tenant = "") {
     SessionTurn turn = Begin(id, tenant);
     if (!turn) return {StatusCode::kInternal, "not begun"};
@@ -111,7 +111,7 @@ class SessionStoreTest : public testing::Test {
     return records;
   }
 
-  // Until `what` holds, for at least a minute.
+  // Waits until `what` holds, for at least a minute.
   template <typename Fn>
   static bool Eventually(Fn&& what) {
     for (int i = 0; i < 60'000; ++i) {
@@ -198,7 +198,7 @@ TEST_F(SessionStoreTest, AnAbandonedFirstTurnLeavesNothing) {
   EXPECT_EQ(store_->Close("", "a").code(), StatusCode::kNotFound);
 }
 
-TEST_F(SessionStoreTest, AnAbandonedTurnHasNoSayAnyMore) {
+TEST_F(SessionStoreTest, AnAbandonedTurnHasNoEffect) {
   Open();
   ASSERT_TRUE(Turn("a", {1}).ok());
   SessionTurn late = Begin("a");
@@ -224,7 +224,7 @@ TEST_F(SessionStoreTest, TenantsSeeTheirOwnOnly) {
   EXPECT_EQ(store_->List("").size(), 0U);
   const Status status = store_->Close("two", "a");
   EXPECT_EQ(status.code(), StatusCode::kNotFound);
-  EXPECT_EQ(status.message(), "there is no session 'a'") << "as for one that nobody has";
+  EXPECT_EQ(status.message(), "there is no session 'a'") << "as for one that does not exist";
   EXPECT_EQ(store_->Close("two", "x").message(), "there is no session 'x'");
   ASSERT_TRUE(Turn("a", {7}, "two").ok());
   EXPECT_EQ(IdsOf("a", "one"), (std::vector<TokenId>{1}));
@@ -248,7 +248,7 @@ TEST_F(SessionStoreTest, ATurnOfASessionThatWasClosedIsNotKept) {
   ASSERT_TRUE(Turn("a", {1}).ok());
   SessionTurn turn = Begin("a");
   ASSERT_TRUE(store_->Close("", "a").ok());
-  ASSERT_TRUE(Turn("a", {9}).ok());  // Another session of that name.
+  ASSERT_TRUE(Turn("a", {9}).ok());  // A new session of that name.
   Outcome outcome;
   store_->Commit(&turn, StateOf({1, 2}), outcome.Fn());
   EXPECT_TRUE(outcome.Wait().ok());
@@ -263,14 +263,14 @@ TEST_F(SessionStoreTest, ASessionThatWasClosedBeforeItWasLoadedIsNotLost) {
   const SessionTurn turn = Begin("a");
   ASSERT_TRUE(store_->Close("", "a").ok());
   EXPECT_EQ(store_->Load(turn).status().code(), StatusCode::kNotFound);
-  ASSERT_TRUE(Turn("a", {9, 9}).ok());  // Another one of that name: not what the turn began with.
+  ASSERT_TRUE(Turn("a", {9, 9}).ok());  // A new one of that name, not the session of the turn.
   EXPECT_EQ(store_->Load(turn).status().code(), StatusCode::kNotFound);
   EXPECT_EQ(store_->stats().lost, 0U);
   EXPECT_EQ(IdsOf("a"), (std::vector<TokenId>{9, 9}));
 }
 
-// Another turn may have written since: what is read then need not fit what the turn began with.
-TEST_F(SessionStoreTest, ATurnThatWasGivenUpLosesNoSession) {
+// Another turn may have written since: the record need not match the head that the turn began with.
+TEST_F(SessionStoreTest, AnAbandonedTurnLosesNoSession) {
   Open();
   ASSERT_TRUE(Turn("a", {1}).ok());
   SessionTurn turn = Begin("a");
@@ -280,7 +280,7 @@ TEST_F(SessionStoreTest, ATurnThatWasGivenUpLosesNoSession) {
   EXPECT_EQ(store_->stats().lost, 0U);
 }
 
-TEST_F(SessionStoreTest, NewSessionsBeyondTheNumberAreRefusedOldOnesGoOn) {
+TEST_F(SessionStoreTest, NewSessionsBeyondTheNumberAreRejectedOldOnesGoOn) {
   options_.max_sessions = 2;
   Open();
   ASSERT_TRUE(Turn("a", {1}).ok());
@@ -301,7 +301,7 @@ TEST_F(SessionStoreTest, BytesAreBounded) {
   const uint64_t one = store_->stats().bytes;
   EXPECT_GT(one, 4000U);
   ASSERT_TRUE(Turn("a", std::vector<TokenId>(1000, 2)).ok());
-  EXPECT_EQ(store_->stats().bytes, one) << "a turn takes its predecessor's place";
+  EXPECT_EQ(store_->stats().bytes, one) << "a turn replaces the previous one";
   ASSERT_TRUE(Turn("b", std::vector<TokenId>(1500, 1)).ok());
   for (const char* id : {"a", "c"}) {
     const Status status = store_->Begin("", id).status();
@@ -416,7 +416,7 @@ TEST_F(SessionStoreTest, ARemovalThatCouldNotBeWrittenIsDoneLater) {
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(status.message(), HasSubstr("still there"));
   EXPECT_TRUE(store_->Close("", "b").code() == StatusCode::kResourceExhausted);
-  EXPECT_FALSE(Turn("b", {9}).ok());  // Begun anew over a record that is to be removed.
+  EXPECT_FALSE(Turn("b", {9}).ok());  // Started anew over a record that is to be removed.
   control_->disk_full = false;
   EXPECT_TRUE(Eventually([this] { return store_->stats().unwritten == 0 && Records() == 2; }));
   Open();
@@ -443,7 +443,7 @@ TEST_F(SessionStoreTest, TheDestructorWritesWhatWaits) {
   EXPECT_EQ(store_->List("").size(), 8U);
 }
 
-// Sessions of their own per thread, closed and begun anew all the time; run under tsan too.
+// Each thread closes and restarts its own sessions all the time; runs under tsan too.
 TEST_F(SessionStoreTest, ManyThreadsAtOnce) {
   Open();
   std::vector<std::thread> threads;

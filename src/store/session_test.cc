@@ -75,7 +75,7 @@ TEST(Session, ComesBackAsItWasPacked) {
   EXPECT_EQ(state->messages[1].tool_call_id, "call-1");
 }
 
-TEST(Session, ARecordInAnothersPlaceIsFound) {
+TEST(Session, AnotherSessionsRecordIsDetected) {
   const std::string record = PackState(SessionKey("t", "s"), AState());
   const SessionHead head = HeadOf(record);
   EXPECT_EQ(UnpackState(SessionKey("t", "other"), head, record).status().code(),
@@ -84,7 +84,7 @@ TEST(Session, ARecordInAnothersPlaceIsFound) {
             StatusCode::kDataLoss);
 }
 
-TEST(Session, AnOlderTurnsStateIsFound) {
+TEST(Session, AnOlderTurnsStateIsDetected) {
   const std::string key = SessionKey("t", "s");
   SessionState older = AState();
   older.ids[0] = 1;

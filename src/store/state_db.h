@@ -1,8 +1,10 @@
-// The StateDb seam: keys and values that must survive the process.
+// The StateDb seam: keys and values that survive the process; and one in memory.
 #ifndef ROPEWAY_STORE_STATE_DB_H_
 #define ROPEWAY_STORE_STATE_DB_H_
 
 #include <functional>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,37 +14,48 @@
 
 namespace ropeway {
 
-// Sets `key`, or removes it where there is no value.
+// Sets `key`, or removes it if there is no value.
 struct StateChange {
   std::string key;
   std::optional<std::string> value;
 };
 
-// Values come back as they were written or not at all, as far as the database can tell; who stores
-// them seals them besides (record.h).
+// A value is read back as it was written, or not at all, as far as the database can tell; callers
+// also seal their values (record.h).
 //
-// Thread rule: Write from one thread at a time, all else from any.
+// Thread rule: Write from one thread at a time, the rest from any.
 class StateDb {
  public:
   using VisitFn = std::function<void(std::string_view key, std::string_view value)>;
 
   virtual ~StateDb() = default;
 
-  // Makes all changes, in order, or none. Once it returned OK they survive the process and, where
-  // durable(), a power cut. After a failure (a full disk) it may be called again, and works as soon
-  // as the cause is gone; what failed may or may not be found after a restart.
+  // Makes all changes, in order, or none. After OK they survive the process and, if durable(), a
+  // power cut. After a failure (a full disk) it may be called again and works once the cause is
+  // gone; the failed changes may or may not be there after a restart.
   virtual Status Write(std::span<const StateChange> changes) = 0;
 
-  // The value at `key`. kNotFound: there is none; kDataLoss: there may be one, and it cannot be
-  // read.
+  // The value at `key`. kNotFound: there is none; kDataLoss: it is unreadable.
   virtual StatusOr<std::string> Read(const std::string& key) const = 0;
 
-  // Calls `visit` for each key that begins with `prefix`, in their order. kDataLoss where some
-  // could not be read; what comes before them was visited.
+  // Calls `visit` for each key that begins with `prefix`, in order. kDataLoss if some could not be
+  // read; those before them were visited.
   virtual Status Visit(const std::string& prefix, const VisitFn& visit) const = 0;
 
-  // Whether what was written outlives the process.
+  // Whether writes survive the process.
   virtual bool durable() const = 0;
+};
+
+class MemoryStateDb final : public StateDb {
+ public:
+  Status Write(std::span<const StateChange> changes) override;
+  StatusOr<std::string> Read(const std::string& key) const override;
+  Status Visit(const std::string& prefix, const VisitFn& visit) const override;
+  bool durable() const override { return false; }
+
+ private:
+  mutable std::mutex mu_;
+  std::map<std::string, std::string> values_;  // Guarded by mu_.
 };
 
 }  // namespace ropeway

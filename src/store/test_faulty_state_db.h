@@ -1,4 +1,4 @@
-// A StateDb whose contents a test sees and breaks.
+// A StateDb whose contents a test inspects and damages.
 #ifndef ROPEWAY_STORE_TEST_FAULTY_STATE_DB_H_
 #define ROPEWAY_STORE_TEST_FAULTY_STATE_DB_H_
 
@@ -9,12 +9,11 @@
 #include <string>
 #include <utility>
 
-#include "store/memory_state_db.h"
 #include "store/state_db.h"
 
 namespace ropeway {
 
-// What a test does to the database; it outlives the store that owns the database.
+// The test's control over the database; it outlives the store that owns the database.
 struct StateDbControl {
   MemoryStateDb contents;
   std::atomic<bool> disk_full{false};

@@ -1,4 +1,4 @@
-#include "store/memory_state_db.h"
+#include "store/state_db.h"
 
 #include <new>
 #include <utility>
@@ -7,7 +7,7 @@ namespace ropeway {
 
 Status MemoryStateDb::Write(std::span<const StateChange> changes) {
   const std::lock_guard lock(mu_);
-  // All or none: places are made first, and what follows takes no memory.
+  // All or none: nodes are allocated first, and the rest needs no memory.
   std::map<std::string, std::string> added;
   try {
     for (const StateChange& change : changes) {
