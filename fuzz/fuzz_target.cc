@@ -14,20 +14,20 @@ void Require(bool holds, const std::string& what) {
   std::abort();
 }
 
-void RequireRefusal(const Status& status) {
+void RequireError(const Status& status) {
   const std::string& message = status.message();
-  Require(status.code() != StatusCode::kInternal, "the refusal is an internal error: " + message);
-  Require(!message.empty(), "the refusal says nothing");
-  Require(IsValidUtf8(message), "the refusal is not UTF-8: " + message);
-  Require(IsValidUtf8(status.field()), "the refusal's field is not UTF-8: " + status.field());
+  Require(status.code() != StatusCode::kInternal, "the input causes an internal error: " + message);
+  Require(!message.empty(), "the error has no message");
+  Require(IsValidUtf8(message), "the message is not UTF-8: " + message);
+  Require(IsValidUtf8(status.field()), "the error's field is not UTF-8: " + status.field());
 }
 
-void RequirePrintableRefusal(const Status& status) {
-  RequireRefusal(status);
+void RequirePrintableError(const Status& status) {
+  RequireError(status);
   const std::string& message = status.message();
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
   Require(std::none_of(message.begin(), message.end(), is_control),
-          "the refusal holds control characters: " + message);
+          "the message holds control characters: " + message);
 }
 
 }  // namespace ropeway

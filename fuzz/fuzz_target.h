@@ -1,5 +1,4 @@
-// What every fuzz target shares: libFuzzer's entry point, and how a target says that a property of
-// its room does not hold.
+// Shared by all fuzz targets: libFuzzer's entry point, and checks of properties.
 #ifndef ROPEWAY_FUZZ_FUZZ_TARGET_H_
 #define ROPEWAY_FUZZ_FUZZ_TARGET_H_
 
@@ -18,13 +17,13 @@ namespace ropeway {
 // Prints `what` and aborts unless `holds`.
 void Require(bool holds, const std::string& what);
 
-// What a refusal of any input must be: a code other than kInternal (an input is never a bug of
-// ours), and a sentence in valid UTF-8.
-void RequireRefusal(const Status& status);
+// Checks the error of a rejected input: a code other than kInternal (an input is never a bug of ours),
+// and a message in valid UTF-8.
+void RequireError(const Status& status);
 
-// And what a refusal of a file must be besides, for it goes to a terminal or a log as it is:
-// without control characters.
-void RequirePrintableRefusal(const Status& status);
+// Also checks that the message has no control characters: an error about a file goes to a terminal or
+// a log as it is.
+void RequirePrintableError(const Status& status);
 
 }  // namespace ropeway
 

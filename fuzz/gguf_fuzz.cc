@@ -44,15 +44,15 @@ void CheckDescription(const std::string& text) {
 void CheckVocabulary(const GgufFile& file) {
   const auto vocabulary = ReadVocabulary(file);
   if (!vocabulary.ok()) {
-    RequirePrintableRefusal(vocabulary.status());
+    RequirePrintableError(vocabulary.status());
     return;
   }
   if (const auto parsed = ChatTemplate::Parse(vocabulary->chat_template); !parsed.ok()) {
-    RequirePrintableRefusal(parsed.status());
+    RequirePrintableError(parsed.status());
   }
   const auto tokenizer = MakeTokenizer(*vocabulary);
   if (!tokenizer.ok()) {
-    RequirePrintableRefusal(tokenizer.status());
+    RequirePrintableError(tokenizer.status());
     return;
   }
   for (const TokenId id : (*tokenizer)->Encode("Hello <|im_start|> world", {})) {
@@ -62,11 +62,11 @@ void CheckVocabulary(const GgufFile& file) {
 
 void CheckModel(const GgufFile& file) {
   if (const auto tensors = BindLlamaTensors(file); !tensors.ok()) {
-    RequirePrintableRefusal(tensors.status());
+    RequirePrintableError(tensors.status());
     return;
   }
   const auto model = Model::Load(file, /*threads=*/1, /*max_positions=*/16);
-  if (!model.ok()) RequirePrintableRefusal(model.status());
+  if (!model.ok()) RequirePrintableError(model.status());
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ropeway::MemoryFile bytes(data, size);
   const auto file = ropeway::GgufFile::Open(bytes.path());
   if (!file.ok()) {
-    ropeway::RequirePrintableRefusal(file.status());
+    ropeway::RequirePrintableError(file.status());
     return 0;
   }
   ropeway::CheckDescription(ropeway::DescribeGguf(**file));

@@ -1,4 +1,4 @@
-// A request's body, at both endpoints that generate.
+// A request body, for both endpoints that generate.
 #include <cmath>
 #include <string_view>
 #include <variant>
@@ -10,7 +10,7 @@
 namespace ropeway {
 namespace {
 
-// What the engine is promised of every request that was understood (include/ropeway/request.h).
+// The ranges that every accepted request must respect (include/ropeway/request.h).
 void CheckSampling(const SamplingParams& s) {
   Require(s.temperature >= 0 && s.temperature <= 2, "temperature");
   Require(s.top_p > 0 && s.top_p <= 1, "top_p");
@@ -54,7 +54,7 @@ void CheckBody(std::string_view body, bool chat) {
   if (parsed.ok()) {
     CheckApiRequest(*parsed);
   } else {
-    RequireRefusal(parsed.status());
+    RequireError(parsed.status());
   }
 }
 

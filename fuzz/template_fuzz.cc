@@ -1,5 +1,5 @@
-// A chat template: parsed, and where it is understood, rendered for two chats. libFuzzer's -timeout
-// (scripts/fuzz.sh) and ctest's bound the time; memory is bounded likewise.
+// A chat template: parsed, and if it is supported, rendered for two chats. libFuzzer's -timeout
+// (scripts/fuzz.sh) and ctest's bound the time, and likewise memory.
 #include <string>
 #include <vector>
 
@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string source(reinterpret_cast<const char*>(data), size);
   const auto parsed = ropeway::ChatTemplate::Parse(source);
   if (!parsed.ok()) {
-    ropeway::RequirePrintableRefusal(parsed.status());
+    ropeway::RequirePrintableError(parsed.status());
     return 0;
   }
   for (const auto& chat : ropeway::Chats()) {
@@ -37,9 +37,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                        "rendering is an internal error: " + first.status().message());
       continue;
     }
-    if (source.find("now") != std::string::npos) continue;  // strftime_now may tell another time.
+    if (source.find("now") != std::string::npos) continue;  // strftime_now may differ.
     const auto second = parsed->Render(chat, true, "<s>", "</s>");
-    ropeway::Require(second.ok() && *first == *second, "rendered twice it is another text");
+    ropeway::Require(second.ok() && *first == *second, "the second rendering differs");
   }
   return 0;
 }

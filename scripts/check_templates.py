@@ -4,7 +4,7 @@
 Renders conversations (with and without a system message, of several turns, with other roles, with
 Unicode) with every template of a folder and every one that a vocabulary-only GGUF file carries. A template
 counts as the same when each conversation gives the same text, or fails where jinja2 fails, with the
-template's own message where it raises one. One that is refused as a whole, with the line, is
+template's own message where it raises one. A template that is rejected as a whole, with the line, is
 counted and listed. Ends with exit status 1 at any other difference, and where less than
 --least percent are the same.
 
@@ -175,15 +175,15 @@ class Run:
 
 
 def check(env, name, source, answers):
-    """"same", "refused" or "different"; prints what is not the same."""
-    refusal = answers[0].get("error", "") if answers and not answers[0]["parsed"] else ""
-    if refusal:
-        print(f"  refused: {name}: {refusal[:300]}")
-        return "refused" if re.search(r"line \d+: ", refusal) else "different"
+    """"same", "rejected" or "different"; prints differences."""
+    rejection = answers[0].get("error", "") if answers and not answers[0]["parsed"] else ""
+    if rejection:
+        print(f"  rejected: {name}: {rejection[:300]}")
+        return "rejected" if re.search(r"line \d+: ", rejection) else "different"
     try:
         template = env.from_string(source)
     except jinja2.exceptions.TemplateError as error:
-        print(f"  different: {name}: jinja2 does not take it ({error}), we do")
+        print(f"  different: {name}: jinja2 rejects it ({error}), we accept it")
         return "different"
     wrong = 0
     for (chat, job), answer in zip(jobs(source), answers):
@@ -227,10 +227,10 @@ def main():
         sys.exit(1)
     env = environment()
     verdicts = [check(env, name, source, run.of(name)) for name, source in sources.items()]
-    count = {verdict: verdicts.count(verdict) for verdict in ("same", "refused", "different")}
+    count = {verdict: verdicts.count(verdict) for verdict in ("same", "rejected", "different")}
     percent = 100 * count["same"] / len(verdicts)
     print(f"{len(verdicts)} templates, {len(list(jobs('')))} renderings each: {count['same']} the "
-          f"same ({percent:.1f} %), {count['refused']} refused, {count['different']} different")
+          f"same ({percent:.1f} %), {count['rejected']} rejected, {count['different']} different")
     sys.exit(1 if count["different"] or percent < arguments.least else 0)
 
 

@@ -165,7 +165,7 @@ class Reference:
         self.prefix = []
         if get("tokenizer.ggml.add_bos_token", pre == "llama-bpe"):
             self.prefix = [get("tokenizer.ggml.bos_token_id")]
-        # Bytes that the vocabulary has no token for cannot be encoded, by anybody.
+        # Bytes that the vocabulary has no token for cannot be encoded at all.
         self.lacks = sorted(byte for byte in range(256)
                             if byte_letter(byte) not in vocabulary)
 
@@ -174,7 +174,7 @@ class Reference:
 
 
 def byte_letter(byte):
-    """The character that stands for `byte` in byte-level BPE."""
+    """The character for `byte` in byte-level BPE."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     if byte in printable:
         return chr(byte)
