@@ -121,7 +121,7 @@ int Main(int argc, char** argv) {
   if (const std::optional<int> code = ParseFlags(&app, argc, argv)) return *code;
 
   EngineOptions options;
-  options.model_path = flags.model;
+  options.model.path = flags.model;
   options.threads = flags.threads;
   auto engine = Engine::Create(options);
   if (!engine.ok()) {

@@ -13,8 +13,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   ropeway::EngineOptions options;
-  options.model_path = argv[1];
-  if (argc > 3) options.state_path = argv[3];  // Sessions are kept here; without it, in memory.
+  options.model.path = argv[1];
+  if (argc > 3)
+    options.sessions.state_path = argv[3];  // Sessions are kept here; without it, in memory.
   auto engine = ropeway::Engine::Create(options);
   if (!engine.ok()) {
     std::fprintf(stderr, "chat_session: %s\n", engine.status().message().c_str());

@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   ropeway::EngineOptions options;
-  options.model_path = argv[1];
+  options.model.path = argv[1];
   auto engine = ropeway::Engine::Create(options);
   if (!engine.ok()) {
     std::fprintf(stderr, "streaming: %s\n", engine.status().message().c_str());

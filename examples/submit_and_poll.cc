@@ -34,8 +34,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   ropeway::EngineOptions options;
-  options.model_path = argv[1];
-  options.max_num_seqs = 16;  // At most so many run together; the others wait their turn.
+  options.model.path = argv[1];
+  options.scheduler.max_num_seqs = 16;  // At most so many run together; the others wait their turn.
   auto engine = ropeway::Engine::Create(options);
   if (!engine.ok()) {
     std::fprintf(stderr, "submit_and_poll: %s\n", engine.status().message().c_str());

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   // Load the model and start the engine. Nothing throws: what can fail returns a Status or a
   // StatusOr, which is asked with ok() before it is used.
   ropeway::EngineOptions options;
-  options.model_path = argv[1];
+  options.model.path = argv[1];
   auto engine = ropeway::Engine::Create(options);
   if (!engine.ok()) {
     std::fprintf(stderr, "submit_and_wait: %s\n", engine.status().message().c_str());

@@ -38,7 +38,7 @@ void Checks::OnAdd(const SimRequest& made, const Status& answer, const Status& d
     const bool huge = !made.can_fit && answer.code() == StatusCode::kInvalidArgument;
     const bool lost = !device.ok() && answer.code() == StatusCode::kUnavailable;
     const bool full = answer.code() == StatusCode::kResourceExhausted && !open_.empty() &&
-                      (setup_.core.max_wait != Duration::max() ||
+                      (setup_.core.scheduler.max_wait != Duration::max() ||
                        setup_.core.max_queued_tokens < std::numeric_limits<int64_t>::max());
     if (!huge && !lost && !full) Violate("failed", Name(id) + " was refused: " + answer.message());
     return;
@@ -56,7 +56,7 @@ void Checks::OnAdd(const SimRequest& made, const Status& answer, const Status& d
   // for what an end leaves to the next step.
   // With prefix caching it may wait as long again for another one that computes its prefix.
   const auto each =
-      static_cast<uint64_t>((setup_.core.prefix_caching ? 4 : 2) * setup_.core.max_model_len + 2);
+      static_cast<uint64_t>((setup_.core.cache.caching ? 4 : 2) * setup_.core.max_model_len + 2);
   record.must_end_by = step + each * open_.size();
 }
 
@@ -129,7 +129,7 @@ void Checks::OnStarted(const CoreEvent& event, Record* record) {
 
 bool Checks::MayFollow(RequestId id) const {
   const CoreRequest& request = records_.at(id).made.request;
-  if (!setup_.core.prefix_caching || request.spec.num_prompt_logprobs >= 0) return false;
+  if (!setup_.core.cache.caching || request.spec.num_prompt_logprobs >= 0) return false;
   // One block is enough where the tier may have more behind it.
   const int32_t least = setup_.tier.on ? kBlockTokens : Scheduler::kMinFollowTokens;
   return std::any_of(open_.begin(), open_.end(), [&](RequestId other) {

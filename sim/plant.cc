@@ -106,7 +106,7 @@ std::unique_ptr<SchedulingPolicy> MakeSimPolicy(const Setup& setup) {
   std::unique_ptr<SchedulingPolicy> policy = *MakePolicy({.name = setup.policy,
                                                           .class_shares = setup.class_shares,
                                                           .strict = setup.strict,
-                                                          .kv_is_kept = setup.core.prefix_caching});
+                                                          .kv_is_kept = setup.core.cache.caching});
   if (setup.plant == Plant::kNone) return policy;
   return std::make_unique<PlantedPolicy>(setup.plant, std::move(policy));
 }

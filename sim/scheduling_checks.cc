@@ -31,8 +31,8 @@ void SchedulingChecks::OnAdd(const SimRequest& made, uint64_t order, TimePoint n
   request.order = order;
   request.since = now;
   request.is_long =
-      setup_.core.long_prefill_threshold > 0 &&
-      static_cast<int>(made.request.prompt.size()) > setup_.core.long_prefill_threshold;
+      setup_.core.scheduler.long_prefill_threshold > 0 &&
+      static_cast<int>(made.request.prompt.size()) > setup_.core.scheduler.long_prefill_threshold;
   requests_[made.request.id] = request;
 }
 
@@ -50,7 +50,7 @@ void SchedulingChecks::AfterStep(const CoreStats& stats, const StepContent& cont
   if (stats.last_rows > 0) ++busy_steps_;
   for (auto& [id, request] : requests_) {
     request.started_now = false;
-    const bool overdue = begin - request.since >= setup_.core.max_wait;
+    const bool overdue = begin - request.since >= setup_.core.scheduler.max_wait;
     request.overdue = request.waits && overdue;
     request.promoted = request.promoted || (!request.waits && overdue);
   }

@@ -58,12 +58,12 @@ void DrawTier(Random& random, Setup* setup) {
   tier.blocks = static_cast<int32_t>(random.Between(1, 20 * setup->blocks));
   tier.most_pending = static_cast<int32_t>(random.Between(1, 2 * setup->blocks));
   tier.read_time = std::chrono::microseconds(OneOf<int64_t>(random, {0, 10, 300, 3000, 30000}));
-  setup->core.checkpoint_always = random.Chance(0.3);
+  setup->core.cache.checkpoint_always = random.Chance(0.3);
 }
 
 // A load under which one request can be passed for ever: always somebody else in line.
 void MakeEndless(Setup* setup) {
-  setup->users = setup->core.max_num_seqs + 4;
+  setup->users = setup->core.scheduler.max_num_seqs + 4;
   setup->num_requests = 100000;
   setup->cancel_share = 0;
   setup->stop_share = 0;
@@ -84,26 +84,28 @@ void DrawScheduling(Random& random, Setup* setup) {
                                     "priority", "priority+fair", "priority+fair", "priority+sjf",
                                     "priority+cache-aware", "fair+sjf"});
     setup->strict = random.Chance(0.3);
-    core.max_wait = OneOf<Duration>(
+    core.scheduler.max_wait = OneOf<Duration>(
         random, {Duration::max(), std::chrono::milliseconds(5), std::chrono::milliseconds(100),
                  std::chrono::seconds(2), std::chrono::seconds(30)});
-    core.batch_control = OneOf<const char*>(random, {"fixed", "fixed", "aimd", "memory"});
-    core.mixed_prefill_budget = OneOf(random, {0, 1, 32});
-    core.long_prefill_threshold = OneOf(random, {0, 20, 100});
-    core.long_prefill_budget = OneOf(random, {1, 8, 64});
-    core.preempt_max_generated = OneOf(random, {1 << 30, 1 << 30, 10});
-    core.attention_weight = OneOf(random, {0.0, 0.002, 0.06});
-    core.learn_cost = random.Chance(0.5);
+    core.batch_control.name = OneOf<const char*>(random, {"fixed", "fixed", "aimd", "memory"});
+    core.scheduler.mixed_prefill_budget = OneOf(random, {0, 1, 32});
+    core.scheduler.long_prefill_threshold = OneOf(random, {0, 20, 100});
+    core.scheduler.long_prefill_budget = OneOf(random, {1, 8, 64});
+    core.scheduler.preempt_max_generated = OneOf(random, {1 << 30, 1 << 30, 10});
+    core.scheduler.attention_weight = OneOf(random, {0.0, 0.002, 0.06});
+    core.scheduler.learn_cost = random.Chance(0.5);
     if (random.Chance(0.3)) core.max_queued_tokens = random.Between(100, 5000);
-    core.has_classes = setup->policy.find("priority") == 0;
-    for (size_t c = 0; c < core.class_parts.size() && core.has_classes && !setup->strict; ++c) {
-      core.class_parts[c] = setup->class_shares[c] / 100.0;
+    core.scheduler.has_classes = setup->policy.find("priority") == 0;
+    for (size_t c = 0;
+         c < core.scheduler.class_parts.size() && core.scheduler.has_classes && !setup->strict;
+         ++c) {
+      core.scheduler.class_parts[c] = setup->class_shares[c] / 100.0;
     }
   }
   if (!random.Chance(0.25)) return;
-  BatchFormerOptions& batching = core.batching;
+  BatchFormerOptions& batching = core.scheduler.batching;
   batching.kind = OneOf(random, {Kind::kSerial, Kind::kStatic, Kind::kDynamic});
-  batching.max_batch_size = static_cast<int>(random.Between(1, core.max_num_seqs));
+  batching.max_batch_size = static_cast<int>(random.Between(1, core.scheduler.max_num_seqs));
   batching.timeout = OneOf<Duration>(
       random,
       {std::chrono::milliseconds(1), std::chrono::milliseconds(50), std::chrono::seconds(5)});
@@ -111,8 +113,8 @@ void DrawScheduling(Random& random, Setup* setup) {
   batching.target_latency = OneOf<Duration>(
       random,
       {std::chrono::milliseconds(20), std::chrono::milliseconds(300), std::chrono::seconds(2)});
-  core.padding = batching.kind == Kind::kStatic && random.Chance(0.5);
-  if (core.padding) ++setup->blocks;  // Its own.
+  core.scheduler.padding = batching.kind == Kind::kStatic && random.Chance(0.5);
+  if (core.scheduler.padding) ++setup->blocks;  // Its own.
 }
 
 // For so long that shares can be measured, nothing disturbs, and every class has more to do than
@@ -121,13 +123,13 @@ void MakeBacklog(Setup* setup) {
   const uint64_t seed = setup->seed;
   const EngineCoreOptions before = setup->core;
   setup->core = {};
-  setup->core.max_num_seqs = before.max_num_seqs < 8 ? 8 : 16;
-  setup->core.max_num_batched_tokens = 64;
+  setup->core.scheduler.max_num_seqs = before.scheduler.max_num_seqs < 8 ? 8 : 16;
+  setup->core.scheduler.max_num_batched_tokens = 64;
   setup->core.max_model_len = 160;
   setup->core.check_integrity = false;
-  setup->core.prefix_caching = before.prefix_caching;
-  setup->blocks = setup->core.max_num_seqs * BlocksFor(setup->core.max_model_len);
-  setup->users = 3 * (setup->core.max_num_seqs + 6);
+  setup->core.cache.caching = before.cache.caching;
+  setup->blocks = setup->core.scheduler.max_num_seqs * BlocksFor(setup->core.max_model_len);
+  setup->users = 3 * (setup->core.scheduler.max_num_seqs + 6);
   setup->num_requests = 20000;
   setup->longest_prompt = 40;
   setup->longest_output = 60;
@@ -145,23 +147,24 @@ void MakeOverdue(Setup* setup) {
   MakeEndless(setup);
   setup->num_requests = 2000;
   setup->policy = "fcfs";
-  setup->core.batching = {};
-  setup->core.padding = false;
-  setup->core.learn_cost = false;
+  setup->core.scheduler.batching = {};
+  setup->core.scheduler.padding = false;
+  setup->core.scheduler.learn_cost = false;
   setup->core.max_queued_tokens = std::numeric_limits<int64_t>::max();
-  setup->core.max_wait = std::chrono::milliseconds(200);
+  setup->core.scheduler.max_wait = std::chrono::milliseconds(200);
 }
 
 // High ones come again and again while low ones run.
 void MakeUrgent(Setup* setup) {
   setup->policy = "priority";
   setup->strict = true;
-  setup->core.batching = {};
-  setup->core.padding = false;
-  setup->core.batch_control = "fixed";
-  setup->core.max_num_seqs = std::max(2, setup->core.max_num_seqs);
-  setup->core.max_num_batched_tokens = std::max(64, setup->core.max_num_batched_tokens);
-  setup->core.preempt_max_generated = 1 << 30;
+  setup->core.scheduler.batching = {};
+  setup->core.scheduler.padding = false;
+  setup->core.batch_control.name = "fixed";
+  setup->core.scheduler.max_num_seqs = std::max(2, setup->core.scheduler.max_num_seqs);
+  setup->core.scheduler.max_num_batched_tokens =
+      std::max(64, setup->core.scheduler.max_num_batched_tokens);
+  setup->core.scheduler.preempt_max_generated = 1 << 30;
 }
 
 // As long as two requests may have in common without one waiting for the other.
@@ -216,9 +219,9 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   setup.seed = seed;
   setup.plant = plant;
   EngineCoreOptions& core = setup.core;
-  core.max_num_seqs = OneOf(random, {1, 2, 3, 5, 8, 16});
-  core.max_num_batched_tokens = OneOf(random, {1, 2, 7, 16, 33, 64, 256});
-  core.max_prefill_chunk = OneOf(random, {0, 0, 1, 7, 64});
+  core.scheduler.max_num_seqs = OneOf(random, {1, 2, 3, 5, 8, 16});
+  core.scheduler.max_num_batched_tokens = OneOf(random, {1, 2, 7, 16, 33, 64, 256});
+  core.scheduler.max_prefill_chunk = OneOf(random, {0, 0, 1, 7, 64});
   core.max_model_len = static_cast<int32_t>(random.Between(20, random.Chance(0.4) ? 500 : 160));
   core.check_integrity = false;  // The simulation checks, and names the seed.
   // From a pool that holds one longest sequence to one that holds three, small ones more often.
@@ -237,8 +240,8 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   setup.deadline_share = OneOf(random, {0.0, 0.0, 0.3});
   setup.score_share = OneOf(random, {0.0, 0.3});
   setup.zero_share = OneOf(random, {0.0, 0.1});
-  setup.core.prefix_caching = random.Chance(0.85);
-  setup.core.eviction = random.Chance(0.3) ? EvictionPolicy::kLru : EvictionPolicy::kCost;
+  setup.core.cache.caching = random.Chance(0.85);
+  setup.core.cache.eviction = random.Chance(0.3) ? EvictionPolicy::kLru : EvictionPolicy::kCost;
   setup.tenants = OneOf(random, {1, 1, 2, 3});
   setup.turn_share = OneOf(random, {0.0, 0.5, 0.8});
   DrawTier(random, &setup);
@@ -247,7 +250,7 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   if (InOrderOfArrival(setup)) setup.class_shares = {70, 20, 10};
   if (plant == Plant::kStarve) {
     MakeEndless(&setup);
-    setup.core.max_wait = Duration::max();
+    setup.core.scheduler.max_wait = Duration::max();
   }
   if (plant == Plant::kPromotionForgotten) MakeOverdue(&setup);
   if (plant == Plant::kVictimTwice) MakeUrgent(&setup);
@@ -258,9 +261,9 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
 
 std::string Describe(const Setup& setup) {
   std::string text =
-      "max_num_seqs=" + std::to_string(setup.core.max_num_seqs) +
-      " max_num_batched_tokens=" + std::to_string(setup.core.max_num_batched_tokens) +
-      " max_prefill_chunk=" + std::to_string(setup.core.max_prefill_chunk) +
+      "max_num_seqs=" + std::to_string(setup.core.scheduler.max_num_seqs) +
+      " max_num_batched_tokens=" + std::to_string(setup.core.scheduler.max_num_batched_tokens) +
+      " max_prefill_chunk=" + std::to_string(setup.core.scheduler.max_prefill_chunk) +
       " max_model_len=" + std::to_string(setup.core.max_model_len) +
       " blocks=" + std::to_string(setup.blocks) +
       " requests=" + std::to_string(setup.num_requests) + " users=" + std::to_string(setup.users) +
@@ -272,15 +275,16 @@ std::string Describe(const Setup& setup) {
       " deadlines=" + std::to_string(setup.deadline_share) +
       " scored=" + std::to_string(setup.score_share) +
       " no_tokens=" + std::to_string(setup.zero_share) +
-      " caching=" + std::to_string(setup.core.prefix_caching) +
+      " caching=" + std::to_string(setup.core.cache.caching) +
       " tenants=" + std::to_string(setup.tenants) + " turns=" + std::to_string(setup.turn_share) +
       " tier=" + std::to_string(setup.tier.on ? setup.tier.blocks : 0) + " policy=" + setup.policy +
-      (setup.strict ? " strict" : "") +
-      " max_wait_ms=" + std::to_string(setup.core.max_wait / std::chrono::milliseconds(1)) +
-      " control=" + setup.core.batch_control +
-      " batching=" + std::to_string(static_cast<int>(setup.core.batching.kind)) + "/" +
-      std::to_string(setup.core.batching.max_batch_size) + (setup.core.padding ? " padded" : "") +
-      (setup.backlog ? " backlog" : "") + " faults=";
+      (setup.strict ? " strict" : "") + " max_wait_ms=" +
+      std::to_string(setup.core.scheduler.max_wait / std::chrono::milliseconds(1)) +
+      " control=" + setup.core.batch_control.name +
+      " batching=" + std::to_string(static_cast<int>(setup.core.scheduler.batching.kind)) + "/" +
+      std::to_string(setup.core.scheduler.batching.max_batch_size) +
+      (setup.core.scheduler.padding ? " padded" : "") + (setup.backlog ? " backlog" : "") +
+      " faults=";
   for (const auto& [name, p] : setup.faults) text += name + ",";
   if (setup.faults.empty()) text += "none";
   return text;

@@ -75,9 +75,10 @@ Setup MakeSetup(uint64_t seed, Plant plant);
 
 // First come, first served, one step after the other: who is first is known from outside.
 inline bool InOrderOfArrival(const Setup& setup) {
-  return setup.policy == "fcfs" && setup.core.max_wait == Duration::max() &&
-         setup.core.batching.kind == BatchFormerOptions::Kind::kContinuous &&
-         setup.core.long_prefill_threshold == 0 && setup.core.batch_control == "fixed";
+  return setup.policy == "fcfs" && setup.core.scheduler.max_wait == Duration::max() &&
+         setup.core.scheduler.batching.kind == BatchFormerOptions::Kind::kContinuous &&
+         setup.core.scheduler.long_prefill_threshold == 0 &&
+         setup.core.batch_control.name == "fixed";
 }
 
 // One line with all of it.

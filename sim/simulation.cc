@@ -25,16 +25,16 @@ const char* KindName(CoreEvent::Kind kind) {
 Setup Undisturbed(Setup setup) {
   setup.plant = Plant::kNone;
   setup.faults.clear();
-  setup.core.max_num_seqs = 4;
-  setup.core.max_num_batched_tokens = 512;
-  setup.core.max_prefill_chunk = 0;
+  setup.core.scheduler.max_num_seqs = 4;
+  setup.core.scheduler.max_num_batched_tokens = 512;
+  setup.core.scheduler.max_prefill_chunk = 0;
   setup.blocks *= 100;
-  setup.core.prefix_caching = false;
-  setup.core.max_wait = Duration::max();
+  setup.core.cache.caching = false;
+  setup.core.scheduler.max_wait = Duration::max();
   setup.core.max_queued_tokens = std::numeric_limits<int64_t>::max();
-  setup.core.batching = {};
-  setup.core.padding = false;
-  setup.core.batch_control = "fixed";
+  setup.core.scheduler.batching = {};
+  setup.core.scheduler.padding = false;
+  setup.core.batch_control.name = "fixed";
   setup.policy = "fcfs";
   setup.num_requests = 0;
   return setup;
@@ -51,8 +51,9 @@ std::map<RequestId, std::vector<Output>> ReferenceOutputs(
   const auto policy = MakeSimPolicy(setup);
   EngineCoreOptions options = setup.core;
   options.is_end = IsEnd;
-  const KvLayout layout = *executor.Init(TestExecutor::PoolBytes(setup.blocks),
-                                         options.max_num_batched_tokens, options.max_num_seqs);
+  const KvLayout layout =
+      *executor.Init(TestExecutor::PoolBytes(setup.blocks),
+                     options.scheduler.max_num_batched_tokens, options.scheduler.max_num_seqs);
   std::map<RequestId, std::vector<Output>> outputs;
   Checks checks(setup, [](RequestId) { return 0; });
   EngineCore core(options, layout, &executor, policy.get(), &clock,
@@ -133,10 +134,11 @@ void Simulation::StartEngine() {
   EngineCoreOptions options = setup_.core;
   options.is_end = IsEnd;
   options.note_steps = true;
-  if (setup_.plant == Plant::kPromotionForgotten) options.max_wait = Duration::max();
+  if (setup_.plant == Plant::kPromotionForgotten) options.scheduler.max_wait = Duration::max();
   if (setup_.tier.on) options.tier = &tier_;
-  const KvLayout layout = *executor_.Init(TestExecutor::PoolBytes(setup_.blocks),
-                                          options.max_num_batched_tokens, options.max_num_seqs);
+  const KvLayout layout =
+      *executor_.Init(TestExecutor::PoolBytes(setup_.blocks),
+                      options.scheduler.max_num_batched_tokens, options.scheduler.max_num_seqs);
   core_ = std::make_unique<EngineCore>(options, layout, &executor_, policy_.get(), &clock_,
                                        [this](std::vector<CoreEvent> events) {
                                          Tamper(setup_.plant, &events);

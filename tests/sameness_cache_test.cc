@@ -418,14 +418,14 @@ std::vector<Result> Answers(const EngineOptions& options, bool at_once) {
 
 TEST(SamenessText, StopStringsOfPreemptedRequests) {
   EngineOptions options;
-  options.model_path = std::getenv("ROPEWAY_TEST_MODEL");
+  options.model.path = std::getenv("ROPEWAY_TEST_MODEL");
   options.threads = 1;
-  options.max_model_len = 160;
-  options.prefix_caching = false;
+  options.model.max_model_len = 160;
+  options.cache.prefix_caching = false;
   const std::vector<Result> alone = Answers(options, false);
-  options.prefix_caching = true;
+  options.cache.prefix_caching = true;
   // 10 blocks: the requests want seven each, and share a few.
-  options.kv_cache_bytes =
+  options.cache.kv_bytes =
       static_cast<int64_t>(10 * TestModel()->config().kv_block_bytes(KvType::kF16));
   const std::vector<Result> crowd = Answers(options, true);
   ASSERT_EQ(alone.size(), crowd.size());

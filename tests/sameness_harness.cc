@@ -212,17 +212,18 @@ RunResult RunCrowd(const std::vector<CoreRequest>& requests, const CrowdOptions&
   CpuExecutor cpu(model, kernels, options.threads, options.kv_type);
   RecordingExecutor executor(&cpu, options, &result.shape);
   EngineCoreOptions core_options;
-  core_options.max_num_seqs = options.max_num_seqs;
-  core_options.max_num_batched_tokens = 576;
-  core_options.max_prefill_chunk = options.chunk;
+  core_options.scheduler.max_num_seqs = options.max_num_seqs;
+  core_options.scheduler.max_num_batched_tokens = 576;
+  core_options.scheduler.max_prefill_chunk = options.chunk;
   core_options.max_model_len = options.max_model_len;
-  core_options.prefix_caching = options.prefix_caching;
-  core_options.checkpoint_always = options.checkpoint_always;
+  core_options.cache.caching = options.prefix_caching;
+  core_options.cache.checkpoint_always = options.checkpoint_always;
   core_options.tier = options.tier;
   core_options.is_end = [](TokenId id) { return id == 2; };
   const auto bytes = static_cast<int64_t>(model->config().kv_block_bytes(options.kv_type));
-  auto layout = executor.Init(options.pool_blocks * bytes, core_options.max_num_batched_tokens,
-                              core_options.max_num_seqs);
+  auto layout =
+      executor.Init(options.pool_blocks * bytes, core_options.scheduler.max_num_batched_tokens,
+                    core_options.scheduler.max_num_seqs);
   if (!layout.ok()) {
     ADD_FAILURE() << layout.status().message();
     return result;

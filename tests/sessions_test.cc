@@ -22,10 +22,10 @@ const std::vector<std::string>& Questions() {
 
 std::unique_ptr<Engine> Open(const std::string& state_path = "") {
   EngineOptions options;
-  options.model_path = std::getenv("ROPEWAY_TEST_MODEL");
-  options.max_model_len = 1024;
-  options.kv_cache_bytes = int64_t{64} << 20;
-  options.state_path = state_path;
+  options.model.path = std::getenv("ROPEWAY_TEST_MODEL");
+  options.model.max_model_len = 1024;
+  options.cache.kv_bytes = int64_t{64} << 20;
+  options.sessions.state_path = state_path;
   auto engine = Engine::Create(options);
   EXPECT_TRUE(engine.ok()) << engine.status().message();
   return *std::move(engine);

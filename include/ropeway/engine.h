@@ -1,6 +1,6 @@
 // The public face of Ropeway as a library: submit requests, then wait, poll or stream.
 //
-//   auto engine = ropeway::Engine::Create({.model_path = "model.gguf"});
+//   auto engine = ropeway::Engine::Create({.model = {.path = "model.gguf"}});
 //   if (!engine.ok()) { ... engine.status().message() ... }
 //   ropeway::Request request;
 //   request.prompt = "Once upon a time";
@@ -78,7 +78,7 @@ class Engine {
   // messages), and goes on from the session's token ids. What the model generated stays as it was
   // sampled; only where the chat template changes its history is the chat encoded anew as a whole.
   // A turn that ends as kStop or kLength is kept, and stored before its end is told (on the device
-  // too, with EngineOptions::state_path); one that is cancelled or fails leaves the session as it
+  // too, with SessionOptions::state_path); one that is cancelled or fails leaves the session as it
   // was. Refused: a turn while another one of the session is under way (kInvalidArgument), one of a
   // session whose record is damaged (kDataLoss), one beyond max_sessions or session_store_bytes
   // (kResourceExhausted).

@@ -1,78 +1,57 @@
-// How an engine is set up: plain values, one per `ropeway serve` flag that concerns the engine.
+// How an engine is set up: plain values in one struct per part of the engine.
 #ifndef ROPEWAY_OPTIONS_H_
 #define ROPEWAY_OPTIONS_H_
 
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <string>
 
 namespace ropeway {
 
-struct EngineOptions {
-  std::string model_path;         // A GGUF file.
-  std::string served_model_name;  // Absent (""): the file's name without ".gguf".
-
-  int threads = 0;                   // Compute threads; 0: physical cores. Never changes a result.
-  int max_num_seqs = 64;             // Sequences that run at once. At least 1.
-  int max_num_batched_tokens = 512;  // Rows of one forward pass. At least 1.
-  int64_t kv_cache_bytes = 0;        // KV pool; 0: a quarter of the free memory, at most 4 GiB.
-  // How the KV pool keeps numbers: "f16", or "q8_0" (int8 with a scale per token and KV head:
-  // nearly twice the tokens in the same memory). Changes results slightly (docs/numerics.md).
-  std::string kv_cache_dtype = "f16";
+struct ModelOptions {
+  std::string path;         // A GGUF file.
+  std::string served_name;  // "": the file's name without ".gguf".
   // Prompt plus output tokens of one request; 0: the model's context length. Lowered at start to
   // what the KV pool holds.
   int max_model_len = 0;
-  int max_queued_requests = 1000;  // Accepted and not yet running; more are refused.
-  int frontend_threads = 1;        // Threads that apply chat templates and encode.
-  // Any request ends by then, also one that asks for a longer timeout; 0: no such limit.
-  std::chrono::milliseconds request_timeout{0};
   std::string chat_template;  // Jinja text to use instead of the model file's; "": the file's.
+};
 
-  // Keep the KV blocks of ended requests for later ones that begin with the same tokens, and share
-  // them between running ones. Never changes a result.
-  bool prefix_caching = true;
-  // When the blocks of a preempted request go to the disk tier: "pressure" (when their memory is
-  // needed) or "always" (at once). Without a disk tier they are dropped under pressure.
-  std::string preempt_checkpoint = "pressure";
-  std::string kv_disk_path;                  // Directory of the disk tier; "": none.
-  int64_t kv_disk_bytes = int64_t{8} << 30;  // What it may take there, all overhead included.
-  // Bytes per second written to it in the long run; 0: what costs 3 % of the cores.
-  int64_t kv_disk_write_rate = 0;
+// How requests come together, and in which order they run (docs/scheduling.md).
+struct SchedulingOptions {
+  int max_num_seqs = 64;             // Sequences that run at once. At least 1.
+  int max_num_batched_tokens = 512;  // Rows of one forward pass. At least 1.
 
-  std::string state_path;  // Directory of what must survive a restart (sessions); "": in memory.
-  // A session unused for so long is closed.
-  std::chrono::seconds session_ttl{std::chrono::hours(24)};
-  int max_sessions = 10000;                        // More are refused.
-  int64_t session_store_bytes = int64_t{1} << 30;  // What sessions may take, memory and disk each.
-
-  // How requests come together (docs/scheduling.md): "continuous" (they join and leave at every
-  // step), "dynamic" (a batch begins with max_batch_size requests or after batch_timeout, and ends
-  // as a whole), "static" (with max_batch_size requests, after static_flush, or when nothing more
-  // will come), or "serial" (one at a time).
-  std::string scheduler = "continuous";
+  // "continuous" (requests join and leave at every step), "dynamic" (a batch begins with
+  // max_batch_size requests or after batch_timeout, and ends as a whole), "static" (with
+  // max_batch_size requests, after static_flush, or when nothing more will come), or "serial" (one
+  // at a time).
+  std::string strategy = "continuous";
   int max_batch_size = 16;  // Of a static or dynamic batch; at least 1, at most max_num_seqs.
-  // static: rows of ended and shorter requests keep their place and cost, as in classic batching.
+  // static: rows of ended and shorter requests keep their slot and cost, as in classic batching.
   bool static_padding = true;
-  std::chrono::milliseconds static_flush{5000};  // From the oldest that waits.
-  // dynamic: from the oldest that waits. Negative: chosen from the arrivals, the batch waiting no
-  // longer than target_latency leaves after its predicted time.
+  std::chrono::milliseconds static_flush{5000};  // From the oldest waiting request on.
+  // dynamic: from the oldest waiting request on. Negative: chosen from the arrivals, the batch
+  // waiting no longer than target_latency leaves after its predicted time.
   std::chrono::milliseconds batch_timeout{50};
   std::chrono::milliseconds target_latency{2000};
 
-  // Who goes first: "fcfs", "sjf", "length-balance", "cache-aware", "priority", "fair", or two or
-  // three of them joined by '+', of which the first decides and the next breaks its ties.
+  // The order of requests: "fcfs", "sjf", "length-balance", "cache-aware", "priority", "fair", or
+  // two or three of them joined by '+', of which the first decides and the next breaks its ties.
   std::string policy = "priority+fair";
   // "priority": the classes' guaranteed parts of the work, in percent; together 100.
   std::array<int, 3> class_shares = {70, 20, 10};
   bool strict_priority = false;  // No shares: a higher class always goes first.
-  // A request that has generated so much is not preempted for another one, unless memory is short.
-  // Negative: no such limit where its KV is kept (prefix_caching), 50 where it is computed anew.
+  // A request that has generated so many tokens is not preempted for another one, unless memory is
+  // short. Negative: no such limit where its KV is kept (CacheOptions::prefix_caching), 50 where it
+  // is computed anew.
   int preempt_max_generated = -1;
-  // A request that would wait longer is refused; one that has waited so long goes first. Above 0.
+  // A request that would wait longer is rejected; one that has waited so long goes first. Above 0.
   std::chrono::milliseconds max_wait{30000};
-  int64_t max_queued_tokens = 4'000'000;  // Prompt tokens that wait; more are refused.
+  int max_queued_requests = 1000;         // Accepted and not yet running; more are rejected.
+  int64_t max_queued_tokens = 4'000'000;  // Prompt tokens that wait; more are rejected.
+
   // Tokens of one prompt in one step; 0: max_num_batched_tokens alone.
   int max_prefill_chunk = 0;
   // A prompt of which more tokens are to be computed is a long one: while others decode, all long
@@ -80,15 +59,52 @@ struct EngineOptions {
   // twice what the others' decodes cost where that is above 16 (docs/scheduling.md).
   int long_prefill_threshold = 512;
   int long_prefill_budget = 64;
-  // How many run at once, at most max_num_seqs: "fixed", "aimd" (by the time of a step, against
-  // step_target) or "memory" (by the free part of the KV pool).
+  // How many sequences run at once, at most max_num_seqs: "fixed", "aimd" (by the time of a step,
+  // against step_target) or "memory" (by the free part of the KV pool).
   std::string batch_control = "fixed";
   std::chrono::milliseconds step_target{100};
   // Times to the first token, by class, beyond which a request is counted as late in the metrics.
   std::array<std::chrono::milliseconds, 3> ttft_limits = {std::chrono::milliseconds(100),
                                                           std::chrono::milliseconds(300),
                                                           std::chrono::milliseconds(500)};
+};
 
+// The KV cache: the pool in memory and the disk tier below it.
+struct CacheOptions {
+  int64_t kv_bytes = 0;  // Size of the pool; 0: a quarter of the free memory, at most 4 GiB.
+  // How the pool keeps numbers: "f16", or "q8_0" (int8 with a scale per token and KV head: nearly
+  // twice the tokens in the same memory). Changes results slightly (docs/numerics.md).
+  std::string kv_dtype = "f16";
+  // Keep the KV blocks of ended requests for later ones that begin with the same tokens, and share
+  // them between running ones. Never changes a result.
+  bool prefix_caching = true;
+  // When the blocks of a preempted request go to the disk tier: "pressure" (when their memory is
+  // needed) or "always" (at once). Without a disk tier they are dropped under pressure.
+  std::string preempt_checkpoint = "pressure";
+  std::string disk_path;                  // Directory of the disk tier; "": none.
+  int64_t disk_bytes = int64_t{8} << 30;  // What it may take there, all overhead included.
+  // Bytes per second written to it in the long run; 0: what costs 3 % of the cores.
+  int64_t disk_write_rate = 0;
+};
+
+struct SessionOptions {
+  std::string state_path;  // Directory of what must survive a restart; "": in memory.
+  // A session unused for so long is closed.
+  std::chrono::seconds ttl{std::chrono::hours(24)};
+  int max_sessions = 10000;                // More are rejected.
+  int64_t store_bytes = int64_t{1} << 30;  // What sessions may take, memory and disk each.
+};
+
+struct EngineOptions {
+  ModelOptions model;
+  SchedulingOptions scheduler;
+  CacheOptions cache;
+  SessionOptions sessions;
+
+  int threads = 0;           // Compute threads; 0: physical cores. Never changes a result.
+  int frontend_threads = 1;  // Threads that apply chat templates and encode.
+  // Any request ends by then, also one that asks for a longer timeout; 0: no such limit.
+  std::chrono::milliseconds request_timeout{0};
   std::string trace_file;  // Chrome/Perfetto JSON of steps and requests is written here; "": none.
 };
 

@@ -11,7 +11,7 @@ namespace ropeway {
 struct EngineStats {
   // Batching.
   bool enabled = false;          // More than one request may run at once.
-  std::string strategy;          // As EngineOptions::scheduler.
+  std::string strategy;          // As SchedulingOptions::strategy.
   int max_batch_size = 0;        // Requests of one batch; "continuous": of one step.
   double max_batch_wait_ms = 0;  // How long a batch waits to fill; 0: it does not wait.
   // Batches begun, which is the newest Finish::batch_num. With "continuous", the requests that

@@ -40,22 +40,22 @@ StatusOr<std::string> ReadTemplate(const std::string& path) {
 
 void AddKvMemoryFlags(CLI::App* app, EngineOptions* options) {
   const char* const group = "KV memory";
-  AddOnOff(app, "--prefix-caching", &options->prefix_caching,
+  AddOnOff(app, "--prefix-caching", &options->cache.prefix_caching,
            "Keep the KV blocks of requests for later ones that begin alike, and share them between "
            "running ones; never changes a result")
       ->group(group);
-  AddChoice(app, "--preempt-checkpoint", &options->preempt_checkpoint, {"pressure", "always"},
+  AddChoice(app, "--preempt-checkpoint", &options->cache.preempt_checkpoint, {"pressure", "always"},
             "When the blocks of a preempted request go to disk: under pressure, that is when their "
             "memory is needed, or always, at once")
       ->group(group);
-  AddText(app, "--kv-disk-path", &options->kv_disk_path, kFolderPlaceholder,
+  AddText(app, "--kv-disk-path", &options->cache.disk_path, kFolderPlaceholder,
           "Directory in which KV blocks outlive the memory and the process; of one process at a "
           "time")
       ->group(group);
-  AddSize(app, "--kv-disk-size", &options->kv_disk_bytes, 1,
+  AddSize(app, "--kv-disk-size", &options->cache.disk_bytes, 1,
           "What that may take of the disk, all overhead included")
       ->group(group);
-  AddRate(app, "--kv-disk-write-rate", &options->kv_disk_write_rate,
+  AddRate(app, "--kv-disk-write-rate", &options->cache.disk_write_rate,
           "How fast it is written in the long run, such as 20MiB/s; auto: as fast as costs 3 % of "
           "the cores")
       ->group(group);
@@ -75,7 +75,7 @@ void AddEngineFlags(CLI::App* app, EngineFlags* flags) {
   AddText(app, "--chat-template", &flags->chat_template, kFilePlaceholder,
           "Jinja template for chats, instead of the model's own")
       ->group("Model");
-  AddInt(app, "--max-model-len", &options.max_model_len, 2, 1 << 24,
+  AddInt(app, "--max-model-len", &options.model.max_model_len, 2, 1 << 24,
          "Prompt plus output tokens of one request, at most")
       ->default_str("the model's context length")
       ->group("Model");
@@ -83,16 +83,17 @@ void AddEngineFlags(CLI::App* app, EngineFlags* flags) {
          "Compute threads; they never change a result")
       ->default_str("the physical cores")
       ->group("Engine");
-  AddSize(app, "--kv-cache-size", &options.kv_cache_bytes, 1, "Memory of the KV cache")
+  AddSize(app, "--kv-cache-size", &options.cache.kv_bytes, 1, "Memory of the KV cache")
       ->default_str("a quarter of the free memory, at most 4GiB")
       ->group("Engine");
-  AddChoice(app, "--kv-cache-dtype", &options.kv_cache_dtype, {"f16", "q8_0"},
+  AddChoice(app, "--kv-cache-dtype", &options.cache.kv_dtype, {"f16", "q8_0"},
             "How the KV cache keeps numbers: f16, or q8_0 (8 bits; nearly twice the tokens in the "
             "same memory, slightly other results)")
       ->group("Engine");
-  AddInt(app, "--max-num-seqs", &options.max_num_seqs, 1, 4096, "Sequences that run at once")
+  AddInt(app, "--max-num-seqs", &options.scheduler.max_num_seqs, 1, 4096,
+         "Sequences that run at once")
       ->group("Engine");
-  AddInt(app, "--max-num-batched-tokens", &options.max_num_batched_tokens, 1, 65536,
+  AddInt(app, "--max-num-batched-tokens", &options.scheduler.max_num_batched_tokens, 1, 65536,
          "Tokens of one forward pass")
       ->group("Engine");
   AddKvMemoryFlags(app, &options);
@@ -117,15 +118,15 @@ StatusOr<std::string> ResolveModel(const std::string& model) {
 StatusOr<EngineOptions> ResolveEngine(const EngineFlags& flags) {
   spdlog::set_level(spdlog::level::from_str(flags.log_level));
   EngineOptions options = flags.options;
-  options.session_ttl = std::chrono::ceil<std::chrono::seconds>(flags.session_ttl);
+  options.sessions.ttl = std::chrono::ceil<std::chrono::seconds>(flags.session_ttl);
   if (Status status = ResolveBatching(flags.batching, &options); !status.ok()) return status;
   StatusOr<std::string> path = ResolveModel(flags.model);
   if (!path.ok()) return path.status();
-  options.model_path = *std::move(path);
+  options.model.path = *std::move(path);
   if (!flags.chat_template.empty()) {
     StatusOr<std::string> text = ReadTemplate(flags.chat_template);
     if (!text.ok()) return text.status();
-    options.chat_template = *std::move(text);
+    options.model.chat_template = *std::move(text);
   }
   return options;
 }

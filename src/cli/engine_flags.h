@@ -22,7 +22,7 @@ struct EngineFlags {
   std::string chat_template;  // A file; "": the model's own template.
   EngineOptions options;
   BatchingFlags batching;
-  std::chrono::milliseconds session_ttl = EngineOptions().session_ttl;
+  std::chrono::milliseconds session_ttl = SessionOptions().ttl;
   std::string log_level = "info";
 };
 

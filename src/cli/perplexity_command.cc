@@ -169,7 +169,7 @@ int RunPerplexity(const PerplexityFlags& flags) {
   if (!options.ok()) return Fail(options.status());
   const StatusOr<std::string> text = ReadText(flags.file);
   if (!text.ok()) return Fail(text.status());
-  const StatusOr<Tokens> tokens = Tokenize(options->model_path, *text);
+  const StatusOr<Tokens> tokens = Tokenize(options->model.path, *text);
   if (!tokens.ok()) return Fail(tokens.status());
   auto engine = Engine::Create(*options);
   if (!engine.ok()) return Fail(engine.status());

@@ -115,7 +115,7 @@ CLI::App* AddRun(CLI::App* app, RunFlags* flags) {
   AddSampling(run, flags);
   AddEngineFlags(run, &flags->engine);
   AddBatchingFlags(run, &flags->engine.batching, &flags->engine.options);
-  flags->engine.options.max_wait = kNobodyElseWaits;
+  flags->engine.options.scheduler.max_wait = kNobodyElseWaits;
   run->add_flag("--stats", flags->stats,
                 "Say after each answer how many tokens it took, and how fast")
       ->group("Other");
@@ -150,11 +150,11 @@ Status KeepSession(const RunFlags& flags, EngineOptions* options) {
     return InvalidArgument(
         fmt::format("--session: the directory '{}' cannot be made: {}", *folder, error.message()));
   }
-  options->state_path = *folder;
-  options->session_ttl = kSessionTtl;
-  if (options->kv_disk_path.empty() && options->prefix_caching) {
-    options->kv_disk_path = *folder + "/kv";
-    options->kv_disk_bytes = kSessionDiskBytes;
+  options->sessions.state_path = *folder;
+  options->sessions.ttl = kSessionTtl;
+  if (options->cache.disk_path.empty() && options->cache.prefix_caching) {
+    options->cache.disk_path = *folder + "/kv";
+    options->cache.disk_bytes = kSessionDiskBytes;
   }
   return {};
 }

@@ -103,16 +103,16 @@ class Crowd {
   Status Open() {
     const RoundSettings& settings = round_->settings;
     EngineCoreOptions core;
-    core.max_num_seqs = settings.max_num_seqs;
-    core.max_num_batched_tokens = settings.max_num_batched_tokens;
-    core.max_prefill_chunk = settings.max_prefill_chunk;
-    core.prefix_caching = settings.prefix_caching;
+    core.scheduler.max_num_seqs = settings.max_num_seqs;
+    core.scheduler.max_num_batched_tokens = settings.max_num_batched_tokens;
+    core.scheduler.max_prefill_chunk = settings.max_prefill_chunk;
+    core.cache.caching = settings.prefix_caching;
     core.max_model_len = SamenessEngine::LongestRequest(options_);
     const auto block_bytes = static_cast<int64_t>(model_.config().kv_block_bytes(options_.kv_type));
     auto layout = executor_.Init(settings.num_blocks * block_bytes, settings.max_num_batched_tokens,
                                  settings.max_num_seqs);
     if (!layout.ok()) return layout.status();
-    if (Status status = CheckCoreOptions(core, *layout); !status.ok()) return status;
+    if (Status status = core.Validate(*layout); !status.ok()) return status;
     core_ = std::make_unique<EngineCore>(core, *layout, &executor_, &policy_, &clock_,
                                          [this](std::vector<CoreEvent> events) {
                                            for (CoreEvent& event : events) Note(&event);

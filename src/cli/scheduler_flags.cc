@@ -123,19 +123,19 @@ void AddBatches(CLI::App* app, BatchingFlags* flags, EngineOptions* options) {
             "throughput (100ms, 16); flags given beside it win")
       ->default_str("")
       ->group(kGroup);
-  AddOnOff(app, "--static-padding", &options->static_padding,
+  AddOnOff(app, "--static-padding", &options->scheduler.static_padding,
            "static: rows of ended and shorter requests keep their place and cost, as in classic "
            "batching")
       ->group(kGroup);
-  AddDuration(app, "--static-flush", &options->static_flush,
+  AddDuration(app, "--static-flush", &options->scheduler.static_flush,
               "static: a batch begins when its oldest request has waited so long", kLeast)
       ->group(kGroup);
   AddParsed(app, "--batch-timeout", "TIME|auto",
             "dynamic: likewise; auto: chosen from the arrivals, within --target-latency",
             ParseTimeout, [flags](milliseconds timeout) { flags->batch_timeout = timeout; })
-      ->default_str(FormatDuration(options->batch_timeout))
+      ->default_str(FormatDuration(options->scheduler.batch_timeout))
       ->group(kGroup);
-  AddDuration(app, "--target-latency", &options->target_latency,
+  AddDuration(app, "--target-latency", &options->scheduler.target_latency,
               "dynamic, with --batch-timeout auto: a batch waits no longer than its predicted time "
               "leaves of this",
               kLeast)
@@ -143,48 +143,52 @@ void AddBatches(CLI::App* app, BatchingFlags* flags, EngineOptions* options) {
 }
 
 void AddClasses(CLI::App* app, EngineOptions* options) {
-  const auto [high, medium, low] = options->class_shares;
+  const auto [high, medium, low] = options->scheduler.class_shares;
   AddParsed(app, "--class-shares", "H,M,L",
             "Parts of the work, in percent, that the classes high, medium and low get while they "
             "have requests; what one leaves the others use",
-            ParseShares, [options](std::array<int, 3> shares) { options->class_shares = shares; })
+            ParseShares,
+            [options](std::array<int, 3> shares) { options->scheduler.class_shares = shares; })
       ->default_str(fmt::format("{},{},{}", high, medium, low))
       ->group(kGroup);
-  app->add_flag("--strict", options->strict_priority, "No shares: a higher class always goes first")
+  app->add_flag("--strict", options->scheduler.strict_priority,
+                "No shares: a higher class always goes first")
       ->group(kGroup);
   AddParsed(
       app, "--preempt-max-generated", kIntOrAutoPlaceholder,
       "A request that has generated more is not preempted for a higher class, unless memory is "
       "short; auto: no limit where its KV is kept, 50 with --prefix-caching off",
-      ParseMostGenerated, [options](int most) { options->preempt_max_generated = most; })
+      ParseMostGenerated, [options](int most) { options->scheduler.preempt_max_generated = most; })
       ->default_str("auto")
       ->group(kGroup);
   AddParsed(app, "--ttft-limits", "H,M,L",
             "Times to the first token, for high, medium and low, beyond which a request counts as "
             "late in the metrics",
             ParseLimits,
-            [options](const std::array<milliseconds, 3>& limits) { options->ttft_limits = limits; })
-      ->default_str(FormatLimits(options->ttft_limits))
+            [options](const std::array<milliseconds, 3>& limits) {
+              options->scheduler.ttft_limits = limits;
+            })
+      ->default_str(FormatLimits(options->scheduler.ttft_limits))
       ->group(kGroup);
 }
 
 void AddSteps(CLI::App* app, EngineOptions* options) {
-  AddInt(app, "--prefill-chunk", &options->max_prefill_chunk, 0, 65536,
+  AddInt(app, "--prefill-chunk", &options->scheduler.max_prefill_chunk, 0, 65536,
          "Tokens of one prompt in one step, at most; 0: --max-num-batched-tokens alone")
       ->group(kGroup);
-  AddInt(app, "--long-prefill-threshold", &options->long_prefill_threshold, 1, kMaxTokens,
+  AddInt(app, "--long-prefill-threshold", &options->scheduler.long_prefill_threshold, 1, kMaxTokens,
          "A prompt with more tokens to compute is a long one")
       ->group(kGroup);
   AddInt(
-      app, "--long-prefill-budget", &options->long_prefill_budget, 1, 65536,
+      app, "--long-prefill-budget", &options->scheduler.long_prefill_budget, 1, 65536,
       "What long prompts together get of a step while others decode, in units of cost: about the "
       "time of so many short tokens")
       ->group(kGroup);
-  AddChoice(app, "--batch-control", &options->batch_control, {"fixed", "aimd", "memory"},
+  AddChoice(app, "--batch-control", &options->scheduler.batch_control, {"fixed", "aimd", "memory"},
             "How many requests run at once: fixed (--max-num-seqs), or fewer by the time of a step "
             "(aimd) or by the free memory (memory)")
       ->group(kGroup);
-  AddDuration(app, "--step-target", &options->step_target,
+  AddDuration(app, "--step-target", &options->scheduler.step_target,
               "aimd: how long a step is to take, at the 99th percentile", kLeast)
       ->group(kGroup);
 }
@@ -200,28 +204,29 @@ void AddBatchingFlags(CLI::App* app, BatchingFlags* flags, EngineOptions* option
   AddChoice(app, "--scheduler", &flags->scheduler, {"continuous", "dynamic", "static", "serial"},
             "How requests come together: continuous (they join and leave at every step), dynamic "
             "(in batches, by size or timeout), static (in full batches) or serial (one at a time)")
-      ->default_str(options->scheduler)
+      ->default_str(options->scheduler.strategy)
       ->group(kGroup);
   AddInt(app, "--max-batch-size", &flags->max_batch_size, 1, 4096,
          "Requests of a static or dynamic batch, at most --max-num-seqs")
-      ->default_str(fmt::format("{}", options->max_batch_size))
+      ->default_str(fmt::format("{}", options->scheduler.max_batch_size))
       ->group(kGroup);
   AddParsed(app, "--policy", "NAMES",
             "Who goes first: fcfs, sjf, length-balance, cache-aware, priority or fair, or two or "
             "three joined by '+', of which the next one breaks ties of the one before",
-            ParsePolicy, [options](const std::string& policy) { options->policy = policy; })
-      ->default_str(options->policy)
+            ParsePolicy,
+            [options](const std::string& policy) { options->scheduler.policy = policy; })
+      ->default_str(options->scheduler.policy)
       ->group(kGroup);
 }
 
 void AddSchedulerFlags(CLI::App* app, BatchingFlags* flags, EngineOptions* options) {
   AddClasses(app, options);
-  AddDuration(app, "--max-wait", &options->max_wait,
+  AddDuration(app, "--max-wait", &options->scheduler.max_wait,
               "A request that would wait longer to start is refused with 429; one that has waited "
               "so long goes first",
               kLeast)
       ->group(kGroup);
-  AddInt(app, "--max-queued-tokens", &options->max_queued_tokens, 1, 1'000'000'000,
+  AddInt(app, "--max-queued-tokens", &options->scheduler.max_queued_tokens, 1, 1'000'000'000,
          "Prompt tokens that wait; more are refused with 429")
       ->group(kGroup);
   AddBatches(app, flags, options);
@@ -231,21 +236,23 @@ void AddSchedulerFlags(CLI::App* app, BatchingFlags* flags, EngineOptions* optio
 Status ResolveBatching(const BatchingFlags& flags, EngineOptions* options) {
   for (const Preset& preset : kPresets) {
     if (flags.preset != preset.name) continue;
-    options->scheduler = "dynamic";
-    options->max_batch_size = preset.size;
-    options->batch_timeout = preset.timeout;
+    options->scheduler.strategy = "dynamic";
+    options->scheduler.max_batch_size = preset.size;
+    options->scheduler.batch_timeout = preset.timeout;
   }
-  if (!flags.scheduler.empty()) options->scheduler = flags.scheduler;
-  if (flags.batch_timeout) options->batch_timeout = *flags.batch_timeout;
-  if (flags.max_batch_size && *flags.max_batch_size > options->max_num_seqs &&
-      InBatches(options->scheduler)) {
+  if (!flags.scheduler.empty()) options->scheduler.strategy = flags.scheduler;
+  if (flags.batch_timeout) options->scheduler.batch_timeout = *flags.batch_timeout;
+  if (flags.max_batch_size && *flags.max_batch_size > options->scheduler.max_num_seqs &&
+      InBatches(options->scheduler.strategy)) {
     return InvalidArgument(
         fmt::format("--max-batch-size: expected at most --max-num-seqs, {}, for {} batches, not {}",
-                    options->max_num_seqs, options->scheduler, *flags.max_batch_size),
+                    options->scheduler.max_num_seqs, options->scheduler.strategy,
+                    *flags.max_batch_size),
         "max_batch_size");
   }
-  options->max_batch_size =
-      std::min(flags.max_batch_size.value_or(options->max_batch_size), options->max_num_seqs);
+  options->scheduler.max_batch_size =
+      std::min(flags.max_batch_size.value_or(options->scheduler.max_batch_size),
+               options->scheduler.max_num_seqs);
   return {};
 }
 

@@ -62,15 +62,15 @@ class SchedulerFlagsTest : public testing::Test {
 TEST_F(SchedulerFlagsTest, TheDefaultsAreTheEngines) {
   const EngineOptions given = Serve({});
   const EngineOptions own;
-  EXPECT_EQ(given.scheduler, own.scheduler);
-  EXPECT_EQ(given.max_batch_size, own.max_batch_size);
-  EXPECT_EQ(given.static_padding, own.static_padding);
-  EXPECT_EQ(given.batch_timeout, own.batch_timeout);
-  EXPECT_EQ(given.policy, own.policy);
-  EXPECT_EQ(given.class_shares, own.class_shares);
-  EXPECT_EQ(given.preempt_max_generated, own.preempt_max_generated);
-  EXPECT_EQ(given.max_wait, own.max_wait);
-  EXPECT_EQ(given.ttft_limits, own.ttft_limits);
+  EXPECT_EQ(given.scheduler.strategy, own.scheduler.strategy);
+  EXPECT_EQ(given.scheduler.max_batch_size, own.scheduler.max_batch_size);
+  EXPECT_EQ(given.scheduler.static_padding, own.scheduler.static_padding);
+  EXPECT_EQ(given.scheduler.batch_timeout, own.scheduler.batch_timeout);
+  EXPECT_EQ(given.scheduler.policy, own.scheduler.policy);
+  EXPECT_EQ(given.scheduler.class_shares, own.scheduler.class_shares);
+  EXPECT_EQ(given.scheduler.preempt_max_generated, own.scheduler.preempt_max_generated);
+  EXPECT_EQ(given.scheduler.max_wait, own.scheduler.max_wait);
+  EXPECT_EQ(given.scheduler.ttft_limits, own.scheduler.ttft_limits);
   const std::string help = app_.get_subcommand("serve")->help();
   for (const char* shown : {"priority+fair", "70,20,10", "100ms,300ms,500ms", "continuous"}) {
     EXPECT_THAT(help, HasSubstr(shown));
@@ -113,32 +113,32 @@ TEST_F(SchedulerFlagsTest, EveryFlagReachesItsOption) {
                                        "13ms",
                                        "--ttft-limits",
                                        "1ms,2s,3m"});
-  EXPECT_EQ(options.scheduler, "static");
-  EXPECT_EQ(options.max_batch_size, 3);
-  EXPECT_FALSE(options.static_padding);
-  EXPECT_EQ(options.static_flush, milliseconds(4000));
-  EXPECT_EQ(options.batch_timeout, milliseconds(5));
-  EXPECT_EQ(options.target_latency, milliseconds(6000));
-  EXPECT_EQ(options.policy, "sjf");
-  EXPECT_EQ(options.class_shares, (std::array<int, 3>{50, 30, 20}));
-  EXPECT_TRUE(options.strict_priority);
-  EXPECT_EQ(options.preempt_max_generated, 7);
-  EXPECT_EQ(options.max_wait, milliseconds(8000));
-  EXPECT_EQ(options.max_queued_tokens, 9);
-  EXPECT_EQ(options.max_prefill_chunk, 10);
-  EXPECT_EQ(options.long_prefill_threshold, 11);
-  EXPECT_EQ(options.long_prefill_budget, 12);
-  EXPECT_EQ(options.batch_control, "aimd");
-  EXPECT_EQ(options.step_target, milliseconds(13));
-  EXPECT_EQ(options.ttft_limits,
+  EXPECT_EQ(options.scheduler.strategy, "static");
+  EXPECT_EQ(options.scheduler.max_batch_size, 3);
+  EXPECT_FALSE(options.scheduler.static_padding);
+  EXPECT_EQ(options.scheduler.static_flush, milliseconds(4000));
+  EXPECT_EQ(options.scheduler.batch_timeout, milliseconds(5));
+  EXPECT_EQ(options.scheduler.target_latency, milliseconds(6000));
+  EXPECT_EQ(options.scheduler.policy, "sjf");
+  EXPECT_EQ(options.scheduler.class_shares, (std::array<int, 3>{50, 30, 20}));
+  EXPECT_TRUE(options.scheduler.strict_priority);
+  EXPECT_EQ(options.scheduler.preempt_max_generated, 7);
+  EXPECT_EQ(options.scheduler.max_wait, milliseconds(8000));
+  EXPECT_EQ(options.scheduler.max_queued_tokens, 9);
+  EXPECT_EQ(options.scheduler.max_prefill_chunk, 10);
+  EXPECT_EQ(options.scheduler.long_prefill_threshold, 11);
+  EXPECT_EQ(options.scheduler.long_prefill_budget, 12);
+  EXPECT_EQ(options.scheduler.batch_control, "aimd");
+  EXPECT_EQ(options.scheduler.step_target, milliseconds(13));
+  EXPECT_EQ(options.scheduler.ttft_limits,
             (std::array{milliseconds(1), milliseconds(2000), milliseconds(180'000)}));
 }
 
 TEST_F(SchedulerFlagsTest, AutoIsANegativeNumber) {
   const EngineOptions options =
       Serve({"--batch-timeout", "auto", "--preempt-max-generated", "auto"});
-  EXPECT_LT(options.batch_timeout, milliseconds(0));
-  EXPECT_LT(options.preempt_max_generated, 0);
+  EXPECT_LT(options.scheduler.batch_timeout, milliseconds(0));
+  EXPECT_LT(options.scheduler.preempt_max_generated, 0);
 }
 
 TEST_F(SchedulerFlagsTest, APresetGivesWayToFlags) {
@@ -146,15 +146,15 @@ TEST_F(SchedulerFlagsTest, APresetGivesWayToFlags) {
        {std::tuple("latency", 10, 4), {"balanced", 50, 8}, {"throughput", 100, 16}}) {
     app_.clear();
     const EngineOptions options = Serve({"--preset", preset});
-    EXPECT_EQ(options.scheduler, "dynamic");
-    EXPECT_EQ(options.batch_timeout, milliseconds(timeout));
-    EXPECT_EQ(options.max_batch_size, size);
+    EXPECT_EQ(options.scheduler.strategy, "dynamic");
+    EXPECT_EQ(options.scheduler.batch_timeout, milliseconds(timeout));
+    EXPECT_EQ(options.scheduler.max_batch_size, size);
   }
   const EngineOptions options = Serve({"--max-batch-size", "5", "--batch-timeout", "auto",
                                        "--preset", "throughput", "--scheduler", "static"});
-  EXPECT_EQ(options.scheduler, "static");
-  EXPECT_EQ(options.max_batch_size, 5);
-  EXPECT_LT(options.batch_timeout, milliseconds(0));
+  EXPECT_EQ(options.scheduler.strategy, "static");
+  EXPECT_EQ(options.scheduler.max_batch_size, 5);
+  EXPECT_LT(options.scheduler.batch_timeout, milliseconds(0));
 }
 
 TEST_F(SchedulerFlagsTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
@@ -196,7 +196,7 @@ TEST_F(SchedulerFlagsTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
 
 TEST_F(SchedulerFlagsTest, ABatchFitsInWhatRunsAtOnce) {
   EngineOptions options;
-  options.max_num_seqs = 8;
+  options.scheduler.max_num_seqs = 8;
   for (const char* scheduler : {"static", "dynamic"}) {
     BatchingFlags flags;
     flags.scheduler = scheduler;
@@ -215,8 +215,8 @@ TEST_F(SchedulerFlagsTest, ABatchFitsInWhatRunsAtOnce) {
   preset.preset = "throughput";
   preset.max_batch_size.reset();
   EXPECT_TRUE(ResolveBatching(preset, &options).ok());
-  EXPECT_EQ(options.max_batch_size, 8);
-  options.scheduler = "continuous";
+  EXPECT_EQ(options.scheduler.max_batch_size, 8);
+  options.scheduler.strategy = "continuous";
   BatchingFlags size;
   size.max_batch_size = 9;
   EXPECT_TRUE(ResolveBatching(size, &options).ok());
@@ -226,8 +226,8 @@ TEST_F(SchedulerFlagsTest, RunHasThoseOfManyPromptsAlone) {
   EXPECT_EQ(Parse({"run", "--scheduler", "static", "--max-batch-size", "4", "--policy", "sjf"}),
             "");
   EXPECT_EQ(run_.engine.batching.scheduler, "static");
-  EXPECT_EQ(run_.engine.options.policy, "sjf");
-  EXPECT_GE(run_.engine.options.max_wait, std::chrono::hours(24));
+  EXPECT_EQ(run_.engine.options.scheduler.policy, "sjf");
+  EXPECT_GE(run_.engine.options.scheduler.max_wait, std::chrono::hours(24));
   app_.clear();
   EXPECT_NE(Parse({"run", "--max-wait", "1s"}), "");
 }
@@ -244,11 +244,11 @@ TEST_F(SchedulerFlagsTest, AFileSaysTheSame) {
   EXPECT_EQ(serve_.engine.batching.scheduler, "dynamic");
   EXPECT_LT(*serve_.engine.batching.batch_timeout, milliseconds(0));
   const EngineOptions& options = serve_.engine.options;
-  EXPECT_EQ(options.class_shares[0], 60);
-  EXPECT_TRUE(options.strict_priority);
-  EXPECT_EQ(options.preempt_max_generated, 20);
-  EXPECT_EQ(options.policy, "fair");
-  EXPECT_EQ(options.ttft_limits[2], milliseconds(3000));
+  EXPECT_EQ(options.scheduler.class_shares[0], 60);
+  EXPECT_TRUE(options.scheduler.strict_priority);
+  EXPECT_EQ(options.scheduler.preempt_max_generated, 20);
+  EXPECT_EQ(options.scheduler.policy, "fair");
+  EXPECT_EQ(options.scheduler.ttft_limits[2], milliseconds(3000));
   for (const auto& [line, says] :
        {std::tuple("preempt-max-generated = \"all\"", "auto, or a whole number"),
         {"preempt-max-generated = true", "an integer, or \"auto\""},

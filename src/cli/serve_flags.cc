@@ -21,11 +21,11 @@ constexpr char kApiKeyVariable[] = "ROPEWAY_API_KEY";
 void AddEngine(CLI::App* serve, ServeFlags* flags) {
   AddEngineFlags(serve, &flags->engine);
   EngineOptions& options = flags->engine.options;
-  AddText(serve, "--served-model-name", &options.served_model_name, "NAME",
+  AddText(serve, "--served-model-name", &options.model.served_name, "NAME",
           "Name of the model in the API")
       ->default_str("the file's name")
       ->group("Model");
-  AddInt(serve, "--max-queued-requests", &options.max_queued_requests, 1, 1000000,
+  AddInt(serve, "--max-queued-requests", &options.scheduler.max_queued_requests, 1, 1000000,
          "Requests that wait; more are refused with 429")
       ->group("Engine");
   AddInt(serve, "--frontend-threads", &options.frontend_threads, 1, 256,
@@ -39,17 +39,17 @@ void AddEngine(CLI::App* serve, ServeFlags* flags) {
 void AddState(CLI::App* serve, ServeFlags* flags) {
   EngineOptions& options = flags->engine.options;
   const char* group = "State";
-  AddText(serve, "--state-path", &options.state_path, "DIR",
+  AddText(serve, "--state-path", &options.sessions.state_path, "DIR",
           "Directory of what survives a restart: sessions")
       ->default_str("none: in memory")
       ->group(group);
   AddDuration(serve, "--session-ttl", &flags->engine.session_ttl,
               "A session that is not used for so long is closed", std::chrono::seconds(1))
       ->group(group);
-  AddInt(serve, "--max-sessions", &options.max_sessions, 1, 10000000,
+  AddInt(serve, "--max-sessions", &options.sessions.max_sessions, 1, 10000000,
          "Sessions at once; more are refused with 429")
       ->group(group);
-  AddSize(serve, "--session-store-size", &options.session_store_bytes, 1 << 20,
+  AddSize(serve, "--session-store-size", &options.sessions.store_bytes, 1 << 20,
           "What sessions may take, of memory and of the disk each; more is refused with 429")
       ->group(group);
 }
@@ -168,7 +168,7 @@ StatusOr<ServerOptions> ResolveServer(const ServeFlags& flags) {
   // All choices of a request are admitted or none: more than may wait would be told to try again
   // for ever.
   options.limits.max_choices =
-      std::min(options.limits.max_choices, flags.engine.options.max_queued_requests);
+      std::min(options.limits.max_choices, flags.engine.options.scheduler.max_queued_requests);
   const char* const variable = std::getenv(kApiKeyVariable);
   if (variable != nullptr && *variable == '\0' && flags.api_keys.empty() &&
       flags.api_keys_file.empty()) {

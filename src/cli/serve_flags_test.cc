@@ -79,20 +79,20 @@ TEST_F(ServeFlagsTest, EveryFlagReachesItsOption) {
   const EngineOptions& engine = flags_.engine.options;
   EXPECT_EQ(flags_.engine.model, "m");
   EXPECT_EQ(engine.threads, 3);
-  EXPECT_EQ(engine.kv_cache_bytes, 48 << 20);
-  EXPECT_EQ(engine.kv_cache_dtype, "q8_0");
-  EXPECT_EQ(engine.max_num_seqs, 5);
-  EXPECT_EQ(engine.max_num_batched_tokens, 6);
-  EXPECT_EQ(engine.max_model_len, 7);
-  EXPECT_EQ(engine.max_queued_requests, 8);
+  EXPECT_EQ(engine.cache.kv_bytes, 48 << 20);
+  EXPECT_EQ(engine.cache.kv_dtype, "q8_0");
+  EXPECT_EQ(engine.scheduler.max_num_seqs, 5);
+  EXPECT_EQ(engine.scheduler.max_num_batched_tokens, 6);
+  EXPECT_EQ(engine.model.max_model_len, 7);
+  EXPECT_EQ(engine.scheduler.max_queued_requests, 8);
   EXPECT_EQ(engine.frontend_threads, 9);
   EXPECT_EQ(engine.request_timeout, milliseconds(10000));
-  EXPECT_EQ(engine.served_model_name, "n");
-  EXPECT_FALSE(engine.prefix_caching);
-  EXPECT_EQ(engine.preempt_checkpoint, "always");
-  EXPECT_EQ(engine.kv_disk_path, "d");
-  EXPECT_EQ(engine.kv_disk_bytes, int64_t{23} << 30);
-  EXPECT_EQ(engine.kv_disk_write_rate, 24 << 20);
+  EXPECT_EQ(engine.model.served_name, "n");
+  EXPECT_FALSE(engine.cache.prefix_caching);
+  EXPECT_EQ(engine.cache.preempt_checkpoint, "always");
+  EXPECT_EQ(engine.cache.disk_path, "d");
+  EXPECT_EQ(engine.cache.disk_bytes, int64_t{23} << 30);
+  EXPECT_EQ(engine.cache.disk_write_rate, 24 << 20);
   const ServerOptions& server = flags_.server;
   EXPECT_EQ(server.host, "::1");
   EXPECT_EQ(server.port, 11);
@@ -120,10 +120,10 @@ TEST_F(ServeFlagsTest, FlagsOfStateAndTraceReachTheirOptions) {
                    "--session-store-size", "3MiB", "--trace-file", "t"}),
             "");
   const EngineOptions& engine = flags_.engine.options;
-  EXPECT_EQ(engine.state_path, "s");
+  EXPECT_EQ(engine.sessions.state_path, "s");
   EXPECT_EQ(flags_.engine.session_ttl, milliseconds(1500));
-  EXPECT_EQ(engine.max_sessions, 2);
-  EXPECT_EQ(engine.session_store_bytes, 3 << 20);
+  EXPECT_EQ(engine.sessions.max_sessions, 2);
+  EXPECT_EQ(engine.sessions.store_bytes, 3 << 20);
   EXPECT_EQ(engine.trace_file, "t");
 }
 
@@ -159,11 +159,11 @@ TEST_F(ServeFlagsTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
 TEST_F(ServeFlagsTest, TheDefaultsOfTheKvMemory) {
   ASSERT_EQ(Parse({"serve", "--prefix-caching", "on", "--kv-disk-write-rate", "auto"}), "");
   const EngineOptions& engine = flags_.engine.options;
-  EXPECT_TRUE(engine.prefix_caching);
-  EXPECT_EQ(engine.preempt_checkpoint, "pressure");
-  EXPECT_EQ(engine.kv_disk_path, "");
-  EXPECT_EQ(engine.kv_disk_bytes, int64_t{8} << 30);
-  EXPECT_EQ(engine.kv_disk_write_rate, 0);
+  EXPECT_TRUE(engine.cache.prefix_caching);
+  EXPECT_EQ(engine.cache.preempt_checkpoint, "pressure");
+  EXPECT_EQ(engine.cache.disk_path, "");
+  EXPECT_EQ(engine.cache.disk_bytes, int64_t{8} << 30);
+  EXPECT_EQ(engine.cache.disk_write_rate, 0);
 }
 
 TEST_F(ServeFlagsTest, KeysOfBothKindsAreNamed) {

@@ -49,7 +49,7 @@ Status CheckQueue(const CoreRequest& request, const EngineCoreOptions& options,
                 " (max_queued_tokens " + std::to_string(options.max_queued_tokens) + ")"};
   }
   const double wait = scheduler.WaitSeconds(request.priority);
-  const double most = ToSeconds(options.max_wait);
+  const double most = ToSeconds(options.scheduler.max_wait);
   if (wait <= most) return {};
   Status status(StatusCode::kResourceExhausted,
                 fmt::format("the request would wait about {:.0f} s for its turn, longer than "

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "engine/core_options.h"
 #include "engine/core_request.h"
+#include "engine/engine_options.h"
 #include "ropeway/status.h"
 #include "scheduler/scheduler.h"
 

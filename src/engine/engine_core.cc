@@ -39,18 +39,14 @@ class EngineCore::Impl {
         clock_(clock),
         emit_(std::move(emit)),
         scratch_(layout.num_blocks - 1),
-        kv_({.num_blocks = UsableBlocks(options, layout),
-             .block_bytes = layout.block_bytes,
-             .caching = options.prefix_caching,
-             .eviction = options.eviction,
-             .checkpoint_always = options.checkpoint_always,
-             .tier = options.tier}),
-        scheduler_(SchedulerOptionsOf(options), policy, &kv_, &mover_),
-        control_(*BatchControlOf(options)),
-        transfers_(options.prefix_caching ? options.tier : nullptr, executor, &kv_, clock,
-                   layout.block_bytes, options.max_num_seqs,
+        kv_(options.CacheOf(layout)),
+        scheduler_(options.scheduler, policy, &kv_, &mover_),
+        control_(*MakeBatchSizeControl(options.BatchControl())),
+        transfers_(options.cache.caching ? options.tier : nullptr, executor, &kv_, clock,
+                   layout.block_bytes, options.scheduler.max_num_seqs,
                    [this](Sequence* sequence) { scheduler_.FetchDone(sequence); }),
-        builder_(std::min(options.max_num_seqs, options.max_num_batched_tokens)) {
+        builder_(
+            std::min(options.scheduler.max_num_seqs, options.scheduler.max_num_batched_tokens)) {
     UpdateStats();
   }
 
@@ -206,7 +202,7 @@ void EngineCore::Impl::Insert(CoreRequest request) {
 void EngineCore::Impl::ReserveEvents(size_t sequences) {
   // Each that runs can be preempted twice or started, and be scored, get a token and end; each
   // other one can end.
-  const size_t running = std::min(sequences, static_cast<size_t>(options_.max_num_seqs));
+  const size_t running = std::min(sequences, static_cast<size_t>(options_.scheduler.max_num_seqs));
   const size_t most = events_.size() + sequences + 6 * running;
   if (events_.capacity() < most) events_.reserve(2 * most);
 }
@@ -570,7 +566,7 @@ Status EngineCore::Impl::CheckIntegrity() const {
 
 EngineCore::EngineCore(const EngineCoreOptions& options, const KvLayout& layout, Executor* executor,
                        SchedulingPolicy* policy, const Clock* clock, EmitFn emit) {
-  Check(CheckCoreOptions(options, layout));
+  Check(options.Validate(layout));
   impl_ = std::make_unique<Impl>(options, layout, executor, policy, clock, std::move(emit));
 }
 

@@ -16,9 +16,9 @@
 #include "core/batch.h"
 #include "core/sequence_state.h"
 #include "core/step_content.h"
-#include "engine/core_options.h"
 #include "engine/core_request.h"
 #include "engine/core_stats.h"
+#include "engine/engine_options.h"
 #include "executor/executor.h"
 #include "policy/scheduling_policy.h"
 #include "ropeway/request.h"
@@ -31,7 +31,7 @@ class EngineCore {
   // Called at most once per step, with all its events in order. Must not call back into the core.
   using EmitFn = std::function<void(std::vector<CoreEvent>)>;
 
-  // REQUIRES: CheckCoreOptions(options, layout) is OK; ends the process otherwise.
+  // REQUIRES: options.Validate(layout) is OK; ends the process otherwise.
   // `executor` (already initialised, with `layout`), `policy` and `clock` must outlive the core.
   EngineCore(const EngineCoreOptions& options, const KvLayout& layout, Executor* executor,
              SchedulingPolicy* policy, const Clock* clock, EmitFn emit);

@@ -37,8 +37,8 @@ TEST_P(EngineCoreMemoryTest, ASteadyDecodeStepAllocatesTwiceHoweverManySequences
   auto layout = executor.Init(4 << 20, 64, 32);
   ASSERT_TRUE(layout.ok());
   EngineCoreOptions options;
-  options.max_num_seqs = 32;
-  options.max_num_batched_tokens = 64;
+  options.scheduler.max_num_seqs = 32;
+  options.scheduler.max_num_batched_tokens = 64;
   options.max_model_len = 2304;
   FcfsPolicy policy;
   RealClock clock;

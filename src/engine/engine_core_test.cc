@@ -25,8 +25,9 @@ class EngineCoreTest : public testing::Test {
  protected:
   void Start(int32_t blocks, EngineCoreOptions options, Executor* executor = nullptr) {
     if (executor == nullptr) executor = &executor_;
-    KvLayout layout = *executor->Init(TestExecutor::PoolBytes(blocks),
-                                      options.max_num_batched_tokens, options.max_num_seqs);
+    KvLayout layout =
+        *executor->Init(TestExecutor::PoolBytes(blocks), options.scheduler.max_num_batched_tokens,
+                        options.scheduler.max_num_seqs);
     if (options.max_model_len == 0) options.max_model_len = blocks * kBlockTokens;
     options.check_integrity = true;
     core_ = std::make_unique<EngineCore>(options, layout, executor, &policy_, &clock_,
@@ -179,7 +180,7 @@ TEST_F(EngineCoreTest, EndsAtAStopIdWhateverEndTokensDo) {
 }
 
 TEST_F(EngineCoreTest, NoTokenWantedEndsWithThePrompt) {
-  Start(4, {.max_num_batched_tokens = 10});
+  Start(4, {.scheduler = {.max_num_seqs = 64, .max_num_batched_tokens = 10}});
   CoreRequest request = MakeRequest(1, 64, 0);
   request.spec.num_prompt_logprobs = 2;
   ASSERT_TRUE(core_->Add(request).ok());
@@ -212,7 +213,8 @@ TEST_F(EngineCoreTest, PromptsAreScoredOnceChunkedAndPreempted) {
     scored_.clear();
     ended_.clear();
     tokens_.clear();
-    Start(9, {.max_num_batched_tokens = 32, .max_prefill_chunk = chunk});
+    Start(9, {.scheduler = {
+                  .max_num_seqs = 64, .max_num_batched_tokens = 32, .max_prefill_chunk = chunk}});
     std::vector<CoreRequest> requests;
     for (RequestId id = 1; id <= 6; ++id) {
       requests.push_back(MakeRequest(id, static_cast<int32_t>(5 + id * 9), 30));
@@ -227,7 +229,7 @@ TEST_F(EngineCoreTest, PromptsAreScoredOnceChunkedAndPreempted) {
 
 // A victim in the middle of its prompt goes on where its scores ended.
 TEST_F(EngineCoreTest, APreemptionWithinThePromptScoresTheRestOnly) {
-  Start(6, {.max_num_batched_tokens = 3});
+  Start(6, {.scheduler = {.max_num_seqs = 64, .max_num_batched_tokens = 3}});
   CoreRequest first = MakeRequest(1, 14, 60);
   CoreRequest second = MakeRequest(2, 60, 2);
   second.spec.num_prompt_logprobs = 0;
@@ -240,7 +242,7 @@ TEST_F(EngineCoreTest, APreemptionWithinThePromptScoresTheRestOnly) {
 }
 
 TEST_F(EngineCoreTest, DeadlinesEndRequestsInEveryState) {
-  Start(4, {.max_num_seqs = 2});
+  Start(4, {.scheduler = {.max_num_seqs = 2, .max_num_batched_tokens = 512}});
   const auto add = [this](RequestId id, int32_t prompt, int64_t deadline) {
     CoreRequest request = MakeRequest(id, prompt, 40);
     request.deadline = TimePoint{deadline};
@@ -316,7 +318,7 @@ TEST_F(EngineCoreTest, AStepShortOfMemoryIsTriedAgain) {
 
 TEST_F(EngineCoreTest, MemoryThatStaysShortEndsTheNewestOnesInTurn) {
   FailingExecutor failing(&executor_, 2, Fault::kIsShortOfMemory, 2 * EngineCore::kMaxMemoryTries);
-  Start(8, {.max_num_seqs = 2}, &failing);
+  Start(8, {.scheduler = {.max_num_seqs = 2, .max_num_batched_tokens = 512}}, &failing);
   for (const RequestId id : {1, 2, 3}) ASSERT_TRUE(Add(id, 4, 5).ok());
   while (!core_->idle()) ASSERT_TRUE(core_->Step());
   EXPECT_EQ(ended_.at(2).status.code(), StatusCode::kResourceExhausted) << "the newest that runs";
@@ -353,14 +355,28 @@ TEST_F(EngineCoreTest, SameTokensAloneInACrowdChunkedAndPreempted) {
     RunToEnd();
     return tokens_;
   };
-  const auto expected = run(100, {.max_num_seqs = 1}, true);
+  const auto expected =
+      run(100, {.scheduler = {.max_num_seqs = 1, .max_num_batched_tokens = 512}}, true);
   for (int chunk : {1, 7, 64, 0}) {
-    EXPECT_EQ(run(100, {.max_prefill_chunk = chunk}, false), expected) << "chunk " << chunk;
+    EXPECT_EQ(run(100,
+                  {.scheduler = {.max_num_seqs = 64,
+                                 .max_num_batched_tokens = 512,
+                                 .max_prefill_chunk = chunk}},
+                  false),
+              expected)
+        << "chunk " << chunk;
     EXPECT_EQ(core_->stats().preemptions, 0U);
-    EXPECT_EQ(run(9, {.max_prefill_chunk = chunk}, false), expected) << "chunk " << chunk;
+    EXPECT_EQ(run(9,
+                  {.scheduler = {.max_num_seqs = 64,
+                                 .max_num_batched_tokens = 512,
+                                 .max_prefill_chunk = chunk}},
+                  false),
+              expected)
+        << "chunk " << chunk;
     EXPECT_GT(core_->stats().preemptions, 0U) << "the pool was not small enough";
   }
-  EXPECT_EQ(run(9, {.max_num_batched_tokens = 3}, false), expected);
+  EXPECT_EQ(run(9, {.scheduler = {.max_num_seqs = 64, .max_num_batched_tokens = 3}}, false),
+            expected);
 }
 
 TEST_F(EngineCoreTest, ReportsPreemptionsAndKeepsTheTokens) {
@@ -376,7 +392,7 @@ TEST_F(EngineCoreTest, ReportsPreemptionsAndKeepsTheTokens) {
 }
 
 TEST_F(EngineCoreTest, FinishGivesBlocksBackAtOnceInEveryState) {
-  Start(4, {.max_num_seqs = 2, .max_num_batched_tokens = 8});
+  Start(4, {.scheduler = {.max_num_seqs = 2, .max_num_batched_tokens = 8}});
   ASSERT_TRUE(Add(1, 20, 5).ok());  // Prefilling after one step of 8 tokens.
   ASSERT_TRUE(Add(2, 4, 5).ok());   // Waiting.
   StepChecked();
@@ -411,7 +427,7 @@ TEST_F(EngineCoreTest, ALostDeviceFailsAllWithTheReason) {
   for (const bool wrong_answer : {false, true}) {
     ended_.clear();
     FailingExecutor failing(&executor_, 2, wrong_answer ? Fault::kAnswersForOthers : Fault::kFails);
-    Start(8, {.max_num_seqs = 1}, &failing);
+    Start(8, {.scheduler = {.max_num_seqs = 1, .max_num_batched_tokens = 512}}, &failing);
     ASSERT_TRUE(Add(1, 4, 5).ok());
     ASSERT_TRUE(Add(2, 4, 5).ok());
     ASSERT_TRUE(core_->Step());
@@ -429,7 +445,7 @@ TEST_F(EngineCoreTest, ALostDeviceFailsAllWithTheReason) {
 }
 
 TEST_F(EngineCoreTest, CountsRowsAndNamesWhoIsBlocked) {
-  Start(8, {.max_num_seqs = 2, .max_num_batched_tokens = 16});
+  Start(8, {.scheduler = {.max_num_seqs = 2, .max_num_batched_tokens = 16}});
   ASSERT_TRUE(Add(1, 4, 5).ok());
   ASSERT_TRUE(Add(2, 20, 5).ok());
   ASSERT_TRUE(Add(3, 4, 5).ok());
@@ -452,8 +468,8 @@ TEST_F(EngineCoreTest, CountsRowsAndNamesWhoIsBlocked) {
 
 TEST(EngineCoreDeathTest, OptionsThatCannotHoldTheLongestSequence) {
   EngineCoreOptions options{.max_model_len = 33};
-  EXPECT_EQ(CheckCoreOptions(options, {2, 128}).field(), "max_model_len");
-  EXPECT_TRUE(CheckCoreOptions(options, {3, 128}).ok());
+  EXPECT_EQ(options.Validate({2, 128}).field(), "max_model_len");
+  EXPECT_TRUE(options.Validate({3, 128}).ok());
   TestExecutor executor;
   FcfsPolicy policy;
   FixedClock clock;

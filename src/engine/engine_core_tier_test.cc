@@ -51,8 +51,9 @@ class LossyExecutor final : public Executor {
 class EngineCoreTierTest : public testing::Test {
  protected:
   void Start(int32_t blocks, EngineCoreOptions options = {}, KvTier* tier = nullptr) {
-    const KvLayout layout = *executor_.Init(TestExecutor::PoolBytes(blocks),
-                                            options.max_num_batched_tokens, options.max_num_seqs);
+    const KvLayout layout =
+        *executor_.Init(TestExecutor::PoolBytes(blocks), options.scheduler.max_num_batched_tokens,
+                        options.scheduler.max_num_seqs);
     options.max_model_len = std::min(1000, blocks * kBlockTokens);
     options.check_integrity = true;
     options.tier = tier != nullptr ? tier : &tier_;
@@ -138,7 +139,7 @@ TEST_F(EngineCoreTierTest, UnderPressureAPreemptedOneMovesDownAndComesBack) {
   // Two that fit the pool at first and not to their ends.
   std::map<RequestId, std::vector<TokenId>> alone;
   for (const RequestId id : {1, 2}) {
-    Start(100, {.prefix_caching = false});
+    Start(100, {.cache = {.caching = false}});
     Add(id, 40, 120, static_cast<TokenId>(id));
     Run();
     alone[id] = tokens_[id];
@@ -168,7 +169,7 @@ TEST_F(EngineCoreTierTest, WithoutATierTheSameIsRecomputed) {
 }
 
 TEST_F(EngineCoreTierTest, CheckpointAlwaysPutsBeforeThereIsPressure) {
-  Start(12, {.checkpoint_always = true});
+  Start(12, {.cache = {.checkpoint_always = true}});
   Add(1, 60, 120, 1);
   Add(2, 60, 120, 2);
   while (core_->stats().preempted == 0) ASSERT_NO_FATAL_FAILURE(Step());
@@ -346,7 +347,7 @@ TEST_F(EngineCoreTierTest, ABusyTierIsLeftAlone) {
 }
 
 TEST_F(EngineCoreTierTest, WithoutCachingTheTierIsNotUsed) {
-  Start(16, {.prefix_caching = false});
+  Start(16, {.cache = {.caching = false}});
   Add(1, 100, 5);
   Run();
   EXPECT_FALSE(core_->has_background());

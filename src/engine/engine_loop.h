@@ -34,8 +34,7 @@ class EngineLoop {
   // A request left the queue: it started, or ended before it could.
   using DequeuedFn = std::function<void(LiveRequest*)>;
 
-  // All pointers must outlive it; `trace` may be null. REQUIRES: CheckCoreOptions(options,
-  // layout) is OK.
+  // All pointers must outlive it; `trace` may be null. REQUIRES: options.Validate(layout) is OK.
   EngineLoop(const EngineCoreOptions& options, const KvLayout& layout,
              std::unique_ptr<Executor> executor, std::unique_ptr<SchedulingPolicy> policy,
              const Clock* clock, EngineMetrics* metrics, OutputProcessor* output,

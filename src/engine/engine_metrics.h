@@ -24,7 +24,7 @@ class EngineMetrics {
 
  public:
   using TtftLimits = std::array<std::chrono::milliseconds, kNumPriorities>;
-  explicit EngineMetrics(const TtftLimits& ttft_limits = EngineOptions().ttft_limits);
+  explicit EngineMetrics(const TtftLimits& ttft_limits = SchedulingOptions().ttft_limits);
 
   const ClassMetrics* of(Priority priority) const {
     return &classes_[static_cast<size_t>(priority)];

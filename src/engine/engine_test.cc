@@ -24,11 +24,11 @@ class EngineTest : public testing::Test {
  protected:
   void Start(int frontend_threads = 1, int max_num_seqs = 8) {
     EngineOptions options;
-    options.model_path = file_.path();
-    options.served_model_name = "tiny";
+    options.model.path = file_.path();
+    options.model.served_name = "tiny";
     options.threads = 1;
-    options.kv_cache_bytes = 1 << 20;
-    options.max_num_seqs = max_num_seqs;
+    options.cache.kv_bytes = 1 << 20;
+    options.scheduler.max_num_seqs = max_num_seqs;
     options.frontend_threads = frontend_threads;
     auto engine = Engine::Create(options);
     ASSERT_TRUE(engine.ok()) << engine.status().message();
@@ -230,10 +230,10 @@ TEST_F(EngineTest, DrainRefusesAndEndsAll) {
 
 TEST_F(EngineTest, AGivenChatTemplateIsUsedOrNamedAsWrong) {
   EngineOptions options;
-  options.model_path = file_.path();
+  options.model.path = file_.path();
   options.threads = 1;
-  options.kv_cache_bytes = 1 << 20;
-  options.chat_template = "{% for m in messages %}{{ m.content }}|{% endfor %}";
+  options.cache.kv_bytes = 1 << 20;
+  options.model.chat_template = "{% for m in messages %}{{ m.content }}|{% endfor %}";
   const auto engine = Engine::Create(options);
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   Request chat = Greedy("", 3);
@@ -241,7 +241,7 @@ TEST_F(EngineTest, AGivenChatTemplateIsUsedOrNamedAsWrong) {
   const Result rendered = *(*engine)->Submit(chat)->Wait();
   EXPECT_TRUE(rendered.status.ok()) << rendered.status.message();
   EXPECT_EQ(rendered.text, (*engine)->Submit(Greedy("abc|", 3))->Wait()->text);
-  options.chat_template = "fine\n{% nonsense %}";
+  options.model.chat_template = "fine\n{% nonsense %}";
   const Status refused = Engine::Create(options).status();
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(refused.field(), "chat_template");
@@ -264,9 +264,9 @@ TEST_F(EngineTest, LogsToStderrAlone) {
 TEST_F(EngineTest, MoreThreadsThanCoresAreWarnedOf) {
   testing::internal::CaptureStderr();
   EngineOptions options;
-  options.model_path = file_.path();
+  options.model.path = file_.path();
   options.threads = PhysicalCores() + 1;
-  options.kv_cache_bytes = 1;
+  options.cache.kv_bytes = 1;
   EXPECT_FALSE(Engine::Create(options).ok());
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               testing::HasSubstr("physical cores: threads that share"));
@@ -275,12 +275,12 @@ TEST_F(EngineTest, MoreThreadsThanCoresAreWarnedOf) {
 TEST_F(EngineTest, AFileThatIsNoModelIsRefused) {
   EngineOptions options;
   EXPECT_EQ(Engine::Create(options).status().field(), "model_path");
-  options.model_path = file_.path() + ".missing";
+  options.model.path = file_.path() + ".missing";
   EXPECT_EQ(Engine::Create(options).status().code(), StatusCode::kNotFound);
   const TempFile text("This is no model.");
-  options.model_path = text.path();
+  options.model.path = text.path();
   EXPECT_EQ(Engine::Create(options).status().code(), StatusCode::kDataLoss);
-  options.model_path = file_.path();
+  options.model.path = file_.path();
   options.threads = -1;
   EXPECT_EQ(Engine::Create(options).status().field(), "threads");
 }

@@ -13,14 +13,14 @@
 #include "base/byte_budget.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_metrics.h"
-#include "engine/engine_setup.h"
+#include "engine/engine_options.h"
 #include "engine/failure.h"
 #include "engine/front_end.h"
 #include "engine/output_processor.h"
 #include "engine/request_bytes.h"
 #include "engine/request_check.h"
-#include "engine/scheduling_options.h"
 #include "engine/watchdog.h"
+#include "store/rocks_state_db.h"
 #include "store/session_store.h"
 
 namespace ropeway {
@@ -43,6 +43,26 @@ TimePoint DeadlineOf(TimePoint arrival, const Request& request, const EngineOpti
   // Compared in milliseconds: more of them than this do not fit the clock's count.
   if (timeout >= std::chrono::duration_cast<milliseconds>(kLongestWait)) return TimePoint::max();
   return arrival + timeout;
+}
+
+// The store of sessions, over `state`, or if it is null, as the options say.
+StatusOr<std::unique_ptr<SessionStore>> OpenSessions(const SessionOptions& options,
+                                                     std::unique_ptr<StateDb> state) {
+  SessionStoreOptions store;
+  // Beyond a century every session is kept for ever.
+  store.ttl = std::min<std::chrono::seconds>(options.ttl, std::chrono::hours(24 * 36500));
+  store.max_sessions = static_cast<size_t>(options.max_sessions);
+  const auto bytes = static_cast<uint64_t>(options.store_bytes);
+  store.max_bytes = bytes;
+  if (state == nullptr && options.state_path.empty()) state = std::make_unique<MemoryStateDb>();
+  if (state == nullptr) {
+    StatusOr<std::unique_ptr<RocksStateDb>> db =
+        RocksStateDb::Open(options.state_path + "/sessions", bytes);
+    if (!db.ok()) return db.status();
+    state = *std::move(db);
+    store.max_bytes = static_cast<uint64_t>(RocksStateDb::kValueShare * static_cast<double>(bytes));
+  }
+  return SessionStore::Open(std::move(store), std::move(state));
 }
 
 }  // namespace
@@ -113,7 +133,7 @@ LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor
                       const EngineCoreOptions& core_options, const KvLayout& layout)
     : config_(std::move(config)),
       max_model_len_(core_options.max_model_len),
-      metrics_(config_.options.ttft_limits),
+      metrics_(config_.options.scheduler.ttft_limits),
       sessions_(std::move(sessions)),
       trace_(std::move(trace)),
       encoder_(config_.tokenizer, config_.render_chat, max_model_len_, config_.cache_root,
@@ -127,15 +147,15 @@ LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor
             &output_, trace_.get(), [this](LiveRequest* live) { Dequeue(live); }),
       front_end_(
           &encoder_, config_.clock, config_.options.frontend_threads,
-          static_cast<size_t>(config_.options.max_queued_requests),
+          static_cast<size_t>(config_.options.scheduler.max_queued_requests),
           [this](FrontEnd::Prepared prepared) { loop_.Add(std::move(prepared)); },
           [this](std::shared_ptr<LiveRequest> live, Status status) {
             Dequeue(live.get());
             output_.Refuse(std::move(live), std::move(status));
           }),
       watchdog_([this] { return CheckProgress(); }, metrics_.stalls, config_.watchdog_period) {
-  metrics_.SetCacheConfig(config_.options.kv_cache_dtype, kBlockTokens, layout.num_blocks);
-  metrics_.SetStrategy(config_.options.scheduler);
+  metrics_.SetCacheConfig(config_.options.cache.kv_dtype, kBlockTokens, layout.num_blocks);
+  metrics_.SetStrategy(config_.options.scheduler.strategy);
   metrics_.SetInfo(config_.kernels_name, config_.options.threads);
 }
 
@@ -166,10 +186,10 @@ Status LlmEngine::Impl::CheckAdmission() const {
   if (Status status = loop_.device_status(); !status.ok()) {
     return {StatusCode::kUnavailable, "the engine has failed: " + status.message()};
   }
-  if (queued_.load() >= config_.options.max_queued_requests) {
+  if (queued_.load() >= config_.options.scheduler.max_queued_requests) {
     return {StatusCode::kResourceExhausted,
             fmt::format("the queue is full: {} requests wait already (max_queued_requests)",
-                        config_.options.max_queued_requests)};
+                        config_.options.scheduler.max_queued_requests)};
   }
   return {};
 }
@@ -317,7 +337,7 @@ EngineStats LlmEngine::Impl::Stats() const {
   };
   const CoreStats core = loop_.stats();
   const EngineLoop::Work work = loop_.work();
-  EngineStats stats = DescribeBatching(config_.options);
+  EngineStats stats = DescribeBatching(config_.options.scheduler);
   stats.total_batches = core.batches;
   stats.total_requests = core.started;
   stats.avg_batch_size = mean(static_cast<double>(core.batch_sizes), core.batches);
@@ -417,8 +437,8 @@ QueueInfo LlmEngine::Impl::Queue() const {
 
 StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   const EngineOptions& options = config.options;
-  if (Status status = CheckEngineOptions(options); !status.ok()) return status;
-  StatusOr<std::unique_ptr<SessionStore>> sessions = OpenSessions(options, std::move(config.state));
+  StatusOr<std::unique_ptr<SessionStore>> sessions =
+      OpenSessions(options.sessions, std::move(config.state));
   if (!sessions.ok()) return sessions.status();
   std::unique_ptr<TraceWriter> trace;
   if (!options.trace_file.empty()) {
@@ -426,14 +446,15 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
     if (!opened.ok()) return opened.status();
     trace = *std::move(opened);
   }
-  StatusOr<KvLayout> layout = config.executor->Init(
-      options.kv_cache_bytes, options.max_num_batched_tokens, options.max_num_seqs);
+  StatusOr<KvLayout> layout =
+      config.executor->Init(options.cache.kv_bytes, options.scheduler.max_num_batched_tokens,
+                            options.scheduler.max_num_seqs);
   if (!layout.ok()) return layout.status();
   EngineCoreOptions core = CoreOptionsOf(options, config.model_context_length, *layout);
   core.check_integrity = config.check_integrity;
   core.tier = config.tier.get();
   core.is_end = [tokenizer = config.tokenizer](TokenId id) { return tokenizer->IsEnd(id); };
-  if (Status status = CheckCoreOptions(core, *layout); !status.ok()) return status;
+  if (Status status = core.Validate(*layout); !status.ok()) return status;
   try {
     StatusOr<std::unique_ptr<SchedulingPolicy>> policy = PolicyOf(options);
     if (!policy.ok()) return policy.status();

@@ -22,8 +22,9 @@
 
 namespace ropeway {
 
-// The parts of an engine. `options` is resolved: threads and kv_cache_bytes are set (threads is not
-// used here); max_model_len may be 0 and is lowered to what the model and the KV pool hold.
+// The parts of an engine. `options` is valid (ValidateEngineOptions) and resolved: threads and
+// cache.kv_bytes are set (threads is not used here); max_model_len may be 0 and is lowered to what
+// the model and the KV pool hold.
 struct LlmEngineConfig {
   EngineOptions options;
   std::string served_name;

@@ -105,7 +105,7 @@ TEST_P(LlmEngineFailureTest, AFailedAllocationCostsAtMostItsRequest) {
   const int count = GetParam();  // Allocations in a row that fail.
   TestEngine test;
   test.check_integrity = true;
-  test.options.kv_cache_bytes = EchoExecutor::PoolBytes(300);
+  test.options.cache.kv_bytes = EchoExecutor::PoolBytes(300);
   test.render_chat = [](const std::vector<ChatMessage>& messages, bool) -> StatusOr<std::string> {
     return "<" + messages[0].content + ">";
   };
@@ -212,9 +212,9 @@ TEST(LlmEngineStopTest, AFailedAllocationLosesNoEnd) {
 TEST(EngineFailureTest, AFailedAllocationCostsAtMostItsRequest) {
   const TempFile file{TinyLlama().Bytes()};
   EngineOptions options;
-  options.model_path = file.path();
+  options.model.path = file.path();
   options.threads = 1;
-  options.kv_cache_bytes = 1 << 20;
+  options.cache.kv_bytes = 1 << 20;
   auto engine = Engine::Create(options);
   ASSERT_TRUE(engine.ok());
   const auto make = [](int k) {

@@ -90,7 +90,7 @@ TEST(LlmEngineMetricsTest, TheTimeOfStepsIsCountedByWhatItWentInto) {
 
 TEST(LlmEngineStatsTest, ContinuousBatchingCountsStepsRowsAndBatches) {
   TestEngine test;
-  test.options.max_num_seqs = 7;
+  test.options.scheduler.max_num_seqs = 7;
   test.control->step_micros = 2000;
   test.Start();
   auto first = std::make_shared<TestSink>();
@@ -141,7 +141,7 @@ TEST(LlmEngineStatsTest, ContinuousBatchingCountsStepsRowsAndBatches) {
 
 TEST(LlmEngineStatsTest, QueueDepthAndRunningAreOfNow) {
   TestEngine test;
-  test.options.max_num_seqs = 1;
+  test.options.scheduler.max_num_seqs = 1;
   test.control->step_micros = 500;
   test.Start();
   auto runs = std::make_shared<TestSink>();
@@ -163,9 +163,9 @@ TEST(LlmEngineStatsTest, QueueDepthAndRunningAreOfNow) {
 
 TEST(LlmEngineStatsTest, BatchesAreCountedWithTheirSizesAndTimes) {
   TestEngine test;
-  test.options.scheduler = "static";
-  test.options.max_batch_size = 2;
-  test.options.static_flush = std::chrono::milliseconds(1500);
+  test.options.scheduler.strategy = "static";
+  test.options.scheduler.max_batch_size = 2;
+  test.options.scheduler.static_flush = std::chrono::milliseconds(1500);
   test.control->step_micros = 3000;
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
@@ -191,9 +191,9 @@ TEST(LlmEngineStatsTest, BatchesAreCountedWithTheirSizesAndTimes) {
 
 TEST(LlmEngineStatsTest, ARequestsTimesAddUpToItsLatency) {
   TestEngine test;
-  test.options.scheduler = "dynamic";
-  test.options.max_batch_size = 2;
-  test.options.batch_timeout = std::chrono::milliseconds(30);
+  test.options.scheduler.strategy = "dynamic";
+  test.options.scheduler.max_batch_size = 2;
+  test.options.scheduler.batch_timeout = std::chrono::milliseconds(30);
   test.control->step_micros = 4000;
   test.Start();
   const TimePoint begin = test.clock.Now();

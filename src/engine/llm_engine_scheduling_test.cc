@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/engine_options.h"
 #include "engine/llm_engine.h"
-#include "engine/scheduling_options.h"
 #include "engine/test_fakes.h"
 #include "scheduler/scheduler.h"
 
@@ -34,7 +34,7 @@ std::shared_ptr<TestSink> Submit(TestEngine* test, const std::string& text, int3
 
 TEST(LlmEngineSchedulingTest, AHigherClassTakesTheOnlyPlaceAndTheTextStaysTheSame) {
   TestEngine test;
-  test.options.max_num_seqs = 1;
+  test.options.scheduler.max_num_seqs = 1;
   test.control->step_micros = 2000;
   test.Start();
   auto low = Submit(&test, "abcdefgh", 400, Priority::kLow);
@@ -62,10 +62,10 @@ TEST(LlmEngineSchedulingTest, AHigherClassTakesTheOnlyPlaceAndTheTextStaysTheSam
 
 TEST(LlmEngineSchedulingTest, AStaticBatchBeginsFullOrAtDrain) {
   TestEngine test;
-  test.options.scheduler = "static";
-  test.options.static_padding = true;
-  test.options.max_batch_size = 2;
-  test.options.static_flush = std::chrono::hours(1);
+  test.options.scheduler.strategy = "static";
+  test.options.scheduler.static_padding = true;
+  test.options.scheduler.max_batch_size = 2;
+  test.options.scheduler.static_flush = std::chrono::hours(1);
   test.Start();
   auto first = Submit(&test, "ab", 4);
   ASSERT_TRUE(Eventually([&] { return first->Get().admitted; }));
@@ -86,9 +86,9 @@ TEST(LlmEngineSchedulingTest, AStaticBatchBeginsFullOrAtDrain) {
 
 TEST(LlmEngineSchedulingTest, FlushBeginsWhatIsThere) {
   TestEngine test;
-  test.options.scheduler = "dynamic";
-  test.options.max_batch_size = 8;
-  test.options.batch_timeout = std::chrono::hours(1);
+  test.options.scheduler.strategy = "dynamic";
+  test.options.scheduler.max_batch_size = 8;
+  test.options.scheduler.batch_timeout = std::chrono::hours(1);
   test.Start();
   auto first = Submit(&test, "ab", 2);
   ASSERT_TRUE(Eventually([&] { return first->Get().admitted; }));
@@ -100,16 +100,16 @@ TEST(LlmEngineSchedulingTest, FlushBeginsWhatIsThere) {
 
 TEST(LlmEngineSchedulingTest, ABatchStartsAtItsTimeout) {
   TestEngine test;
-  test.options.scheduler = "dynamic";
-  test.options.max_batch_size = 8;
-  test.options.batch_timeout = milliseconds(20);
+  test.options.scheduler.strategy = "dynamic";
+  test.options.scheduler.max_batch_size = 8;
+  test.options.scheduler.batch_timeout = milliseconds(20);
   test.Start();
   EXPECT_EQ(Submit(&test, "ab", 2)->WaitEnd().text, "ab");
 }
 
 TEST(LlmEngineSchedulingTest, ThePositionInTheQueueIsTold) {
   TestEngine test;
-  test.options.max_num_seqs = 1;
+  test.options.scheduler.max_num_seqs = 1;
   test.control->step_micros = 5000;
   test.Start();
   auto runs = Submit(&test, "abc", 4000, Priority::kHigh);
@@ -138,7 +138,7 @@ TEST(LlmEngineSchedulingTest, ThePositionInTheQueueIsTold) {
 
 TEST(LlmEngineSchedulingTest, WhoGaveWayIsSaidToBePreempted) {
   TestEngine test;
-  test.options.max_num_seqs = 1;
+  test.options.scheduler.max_num_seqs = 1;
   test.control->step_micros = 2000;
   test.Start();
   auto low = Submit(&test, "abc", 4000, Priority::kLow);
@@ -162,8 +162,8 @@ TEST(LlmEngineSchedulingTest, WhoGaveWayIsSaidToBePreempted) {
 
 TEST(LlmEngineSchedulingTest, TooManyTokensInTheQueueAreRefused) {
   TestEngine test;
-  test.options.max_num_seqs = 1;
-  test.options.max_queued_tokens = 20;
+  test.options.scheduler.max_num_seqs = 1;
+  test.options.scheduler.max_queued_tokens = 20;
   test.control->step_micros = 5000;
   test.Start();
   auto runs = Submit(&test, "abc", 4000);
@@ -178,8 +178,8 @@ TEST(LlmEngineSchedulingTest, TooManyTokensInTheQueueAreRefused) {
 
 TEST(LlmEngineSchedulingTest, WhoWouldWaitTooLongIsRefused) {
   TestEngine test;
-  test.options.max_num_seqs = 1;
-  test.options.max_wait = milliseconds(50);
+  test.options.scheduler.max_num_seqs = 1;
+  test.options.scheduler.max_wait = milliseconds(50);
   test.control->step_micros = 2000;
   test.Start();
   auto runs = Submit(&test, "abc", 4000);
@@ -197,23 +197,30 @@ TEST(LlmEngineSchedulingTest, BadOptionsAreRefusedByName) {
   const auto field_of = [](void (*change)(EngineOptions&)) {
     EngineOptions options;
     change(options);
-    const Status status = CheckScheduling(options);
+    const Status status = ValidateEngineOptions(options);
     EXPECT_EQ(status.ok(), status.message().empty());
     return status.ok() ? "accepted" : status.field();
   };
   EXPECT_EQ(field_of([](EngineOptions&) {}), "accepted");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler = "fifo"; }), "scheduler");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.policy = "priority+luck"; }), "policy");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.class_shares = {70, 20, 20}; }), "class_shares");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.batch_control = "pid"; }), "batch_control");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.step_target = milliseconds(0); }), "step_target");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.max_wait = milliseconds(0); }), "max_wait");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.ttft_limits[2] = milliseconds(0); }), "ttft_limits");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.target_latency = milliseconds(0); }),
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.strategy = "fifo"; }), "scheduler");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.policy = "priority+luck"; }), "policy");
+  EXPECT_EQ(field_of([](EngineOptions& o) {
+              o.scheduler.class_shares = {70, 20, 20};
+            }),
+            "class_shares");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.batch_control = "pid"; }), "batch_control");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.step_target = milliseconds(0); }),
+            "step_target");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.max_wait = milliseconds(0); }), "max_wait");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.ttft_limits[2] = milliseconds(0); }),
+            "ttft_limits");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.target_latency = milliseconds(0); }),
             "target_latency");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.max_batch_size = 0; }), "max_batch_size");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.max_queued_tokens = 0; }), "max_queued_tokens");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.long_prefill_budget = 0; }), "long_prefill_budget");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.max_batch_size = 0; }), "max_batch_size");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.max_queued_tokens = 0; }),
+            "max_queued_tokens");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.long_prefill_budget = 0; }),
+            "long_prefill_budget");
 }
 
 TEST(LlmEngineSchedulingTest, AWeightOutOfItsRangeIsRefused) {

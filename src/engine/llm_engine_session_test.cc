@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/engine_options.h"
 #include "engine/llm_engine.h"
 #include "engine/test_fakes.h"
 #include "store/record.h"
@@ -333,6 +334,8 @@ TEST_F(SessionEngineTest, BadOptionsAreRefusedByName) {
   const auto refused = [](auto change) {
     TestEngine test;
     change(&test.options);
+    const Status status = ValidateEngineOptions(test.options);
+    if (!status.ok()) return status.field();
     LlmEngineConfig config;
     config.options = test.options;
     config.model_context_length = 64;
@@ -342,12 +345,13 @@ TEST_F(SessionEngineTest, BadOptionsAreRefusedByName) {
     config.random = &test.random;
     return LlmEngine::Create(std::move(config)).status().field();
   };
-  EXPECT_EQ(refused([](EngineOptions* o) { o->session_ttl = std::chrono::seconds(0); }),
+  EXPECT_EQ(refused([](EngineOptions* o) { o->sessions.ttl = std::chrono::seconds(0); }),
             "session_ttl");
-  EXPECT_EQ(refused([](EngineOptions* o) { o->max_sessions = 0; }), "max_sessions");
-  EXPECT_EQ(refused([](EngineOptions* o) { o->session_store_bytes = 1000; }),
+  EXPECT_EQ(refused([](EngineOptions* o) { o->sessions.max_sessions = 0; }), "max_sessions");
+  EXPECT_EQ(refused([](EngineOptions* o) { o->sessions.store_bytes = 1000; }),
             "session_store_bytes");
-  EXPECT_EQ(refused([](EngineOptions* o) { o->state_path = "/dev/null/state"; }), "state_path");
+  EXPECT_EQ(refused([](EngineOptions* o) { o->sessions.state_path = "/dev/null/state"; }),
+            "state_path");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "engine/engine_options.h"
 #include "engine/test_fakes.h"
 
 namespace ropeway {
@@ -99,7 +100,7 @@ TEST(LlmEngineTest, StopStringsAreNotLookedForBeforeMinTokens) {
 
 TEST(LlmEngineTest, PromptLogprobsComeFirstAndTellWhereEachTokenBegins) {
   TestEngine test;
-  test.options.max_num_batched_tokens = 2;
+  test.options.scheduler.max_num_batched_tokens = 2;
   test.Start();
   Request request = TextRequest("abc");
   std::get<std::string>(request.prompt) += "de";
@@ -123,7 +124,7 @@ TEST(LlmEngineTest, PromptLogprobsComeFirstAndTellWhereEachTokenBegins) {
 
 TEST(LlmEngineTest, NoTokenIsAValidWish) {
   TestEngine test;
-  test.options.max_model_len = 32;
+  test.options.model.max_model_len = 32;
   test.Start();
   Request request = TextRequest(std::string(32, 'x'));
   request.prompt_logprobs = 0;
@@ -156,7 +157,7 @@ TEST(LlmEngineTest, AModelWithoutLogitsFailsThatRequestAndNoOther) {
 
 TEST(LlmEngineTest, AbsentMaxTokensMeansWhatIsLeft) {
   TestEngine test;
-  test.options.max_model_len = 40;
+  test.options.model.max_model_len = 40;
   test.Start();
   auto sink = NewSink();
   ASSERT_TRUE(test.engine->Submit(TextRequest("0123456789"), sink).ok());
@@ -308,7 +309,7 @@ TEST(LlmEngineTest, TheModelIsFoundByNameOrDefault) {
 
 TEST(LlmEngineTest, WhatCanNeverFitEndsAsAnError) {
   TestEngine test;
-  test.options.max_model_len = 32;
+  test.options.model.max_model_len = 32;
   test.Start();
   const auto error_of = [&](Request request) {
     auto sink = NewSink();
@@ -404,7 +405,7 @@ TEST(LlmEngineTest, AChatIsTokenizedAsItWouldBeServed) {
 
 TEST(LlmEngineTest, RequestsUnderWayAreListedInOrder) {
   TestEngine test;
-  test.options.max_num_seqs = 1;
+  test.options.scheduler.max_num_seqs = 1;
   test.control->step_micros = 5000;  // The first runs for 20 s.
   test.Start();
   EXPECT_TRUE(test.engine->Requests().empty());
@@ -434,6 +435,8 @@ TEST(LlmEngineTest, ImpossibleOptionsAreNamed) {
   const auto field_of = [](void (*change)(EngineOptions&)) {
     TestEngine test;
     change(test.options);
+    const Status status = ValidateEngineOptions(test.options);
+    if (!status.ok()) return status.field();
     LlmEngineConfig config;
     config.options = test.options;
     config.model_context_length = 100;
@@ -444,12 +447,13 @@ TEST(LlmEngineTest, ImpossibleOptionsAreNamed) {
     const auto engine = LlmEngine::Create(std::move(config));
     return engine.ok() ? "accepted" : engine.status().field();
   };
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.max_num_seqs = 0; }), "max_num_seqs");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.max_num_batched_tokens = 0; }),
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.max_num_seqs = 0; }), "max_num_seqs");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.max_num_batched_tokens = 0; }),
             "max_num_batched_tokens");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.max_queued_requests = 0; }), "max_queued_requests");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.max_queued_requests = 0; }),
+            "max_queued_requests");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.frontend_threads = 0; }), "frontend_threads");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.max_model_len = 1; }), "max_model_len");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.model.max_model_len = 1; }), "max_model_len");
   EXPECT_EQ(field_of([](EngineOptions&) {}), "accepted");
 }
 

@@ -27,7 +27,7 @@ Request ThreadsRequest(const std::string& text) {
 
 TEST(LlmEngineThreadsTest, AFullQueueRefusesAndTakesMoreLater) {
   TestEngine test;
-  test.options.max_queued_requests = 3;
+  test.options.scheduler.max_queued_requests = 3;
   test.control->CloseGate();
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
@@ -58,7 +58,7 @@ TEST(LlmEngineThreadsTest, AFullQueueRefusesAndTakesMoreLater) {
 TEST(LlmEngineThreadsTest, TheTextOfAllRequestsIsBounded) {
   TestEngine test;
   test.max_request_bytes = 10000;
-  test.options.max_num_seqs = 2;
+  test.options.scheduler.max_num_seqs = 2;
   test.control->CloseGate();
   test.Start();
   const std::string text(3500, 'x');
@@ -108,7 +108,7 @@ TEST(LlmEngineThreadsTest, CancelEndsARunningRequest) {
 
 TEST(LlmEngineThreadsTest, CancelEndsAQueuedRequestBeforeItsFirstStep) {
   TestEngine test;
-  test.options.max_num_seqs = 1;
+  test.options.scheduler.max_num_seqs = 1;
   test.Start();
   auto first = ThreadsSink();
   test.Submit("a", 2, first);
@@ -176,7 +176,7 @@ TEST(LlmEngineThreadsTest, AnExceptionInOneRequestFailsItAlone) {
 TEST(LlmEngineThreadsTest, RequestsStartInOrderOfSubmitWithSeveralFrontEndThreads) {
   TestEngine test;
   test.options.frontend_threads = 4;
-  test.options.max_num_seqs = 1;
+  test.options.scheduler.max_num_seqs = 1;
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
   std::vector<uint64_t> ids;
@@ -192,8 +192,8 @@ TEST(LlmEngineThreadsTest, RequestsStartInOrderOfSubmitWithSeveralFrontEndThread
 
 TEST(LlmEngineThreadsTest, NobodyFailsWhenBlocksRunOut) {
   TestEngine test;
-  test.options.kv_cache_bytes = EchoExecutor::PoolBytes(8);
-  test.options.max_model_len = 128;
+  test.options.cache.kv_bytes = EchoExecutor::PoolBytes(8);
+  test.options.model.max_model_len = 128;
   test.control->CloseGate();
   test.control->encoding_gate.Close();
   test.Start();
@@ -226,7 +226,7 @@ TEST(LlmEngineThreadsTest, NobodyFailsWhenBlocksRunOut) {
 
 TEST(LlmEngineThreadsTest, MaxModelLenIsLoweredToThePool) {
   TestEngine test;
-  test.options.kv_cache_bytes = EchoExecutor::PoolBytes(3);
+  test.options.cache.kv_bytes = EchoExecutor::PoolBytes(3);
   test.Start();
   EXPECT_EQ(test.engine->max_model_len(), 3 * kBlockTokens);
 }
@@ -275,9 +275,9 @@ TEST(LlmEngineThreadsTest, DrainSaysHowManyItCancelled) {
 // So that the server can tell each open stream before it closes it.
 TEST(LlmEngineThreadsTest, DrainEndsWhatRunsWaitsAndIsEncodedAtItsDeadline) {
   TestEngine test;
-  test.options.max_num_seqs = 2;
-  test.options.kv_cache_bytes = EchoExecutor::PoolBytes(8);
-  test.options.max_model_len = 128;
+  test.options.scheduler.max_num_seqs = 2;
+  test.options.cache.kv_bytes = EchoExecutor::PoolBytes(8);
+  test.options.model.max_model_len = 128;
   test.control->step_micros = 5000;  // 10 s in all.
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
@@ -297,7 +297,7 @@ TEST(LlmEngineThreadsTest, DrainEndsWhatRunsWaitsAndIsEncodedAtItsDeadline) {
 TEST(LlmEngineThreadsTest, TheDestructorEndsEveryRequest) {
   TestEngine test;
   test.control->step_micros = 1000;
-  test.options.max_num_seqs = 2;
+  test.options.scheduler.max_num_seqs = 2;
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
   for (int i = 0; i < 10; ++i) {
@@ -316,9 +316,9 @@ TEST(LlmEngineThreadsTest, TheDestructorEndsEveryRequest) {
 TEST(LlmEngineThreadsTest, EverySinkHasOneEndUnderRandomCancels) {
   TestEngine test;
   test.options.frontend_threads = 2;
-  test.options.max_num_seqs = 4;
-  test.options.kv_cache_bytes = EchoExecutor::PoolBytes(12);
-  test.options.max_model_len = 128;
+  test.options.scheduler.max_num_seqs = 4;
+  test.options.cache.kv_bytes = EchoExecutor::PoolBytes(12);
+  test.options.model.max_model_len = 128;
   test.Start();
   constexpr int kThreads = 4;
   constexpr int kRequests = 60;
@@ -367,7 +367,7 @@ TEST(LlmEngineThreadsTest, AFailedDeviceFailsAllAndRefusesMore) {
   for (const bool throws : {false, true}) {
     TestEngine test;
     (throws ? test.control->throw_at_step : test.control->fail_at_step) = 5;
-    test.options.max_num_seqs = 2;
+    test.options.scheduler.max_num_seqs = 2;
     test.Start();
     std::vector<std::shared_ptr<TestSink>> sinks;
     test.control->CloseGate();

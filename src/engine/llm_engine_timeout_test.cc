@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/engine_options.h"
 #include "engine/llm_engine.h"
 #include "engine/test_fakes.h"
 
@@ -38,7 +39,7 @@ void ExpectTimeout(const TestSink::Seen& seen) {
 
 TEST(LlmEngineTimeoutTest, EndsARunningRequestAndAWaitingOne) {
   TestEngine test;
-  test.options.max_num_seqs = 1;
+  test.options.scheduler.max_num_seqs = 1;
   test.control->step_micros = 5000;  // 4,000 tokens take 20 s.
   test.Start();
   auto running = SubmitWithTimeout(&test, "abc", 4000, seconds(1000));
@@ -115,16 +116,9 @@ TEST(LlmEngineTimeoutTest, EndsAPromptWhoseEncodingTakesTooLong) {
 }
 
 TEST(LlmEngineTimeoutTest, ANegativeLimitIsRefusedAtStart) {
-  TestEngine test;
-  LlmEngineConfig config;
-  config.options = test.options;
-  config.options.request_timeout = seconds(-1);
-  config.model_context_length = 100;
-  config.tokenizer = std::make_shared<ByteTokenizer>();
-  config.executor = std::make_unique<EchoExecutor>(test.control);
-  config.clock = &test.clock;
-  config.random = &test.random;
-  EXPECT_EQ(LlmEngine::Create(std::move(config)).status().field(), "request_timeout");
+  EngineOptions options;
+  options.request_timeout = seconds(-1);
+  EXPECT_EQ(ValidateEngineOptions(options).field(), "request_timeout");
 }
 
 }  // namespace

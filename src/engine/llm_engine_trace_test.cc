@@ -152,8 +152,8 @@ TEST_F(TraceTest, ARequestsStoryIsWholeAndItsTextIsNotInIt) {
 }
 
 TEST_F(TraceTest, APreemptionIsSeen) {
-  test_.options.kv_cache_bytes = EchoExecutor::PoolBytes(8);
-  test_.options.max_num_seqs = 2;
+  test_.options.cache.kv_bytes = EchoExecutor::PoolBytes(8);
+  test_.options.scheduler.max_num_seqs = 2;
   test_.control->step_micros = 3000;  // The second comes while the first is far from its end.
   test_.Start();
   auto first = std::make_shared<TestSink>();

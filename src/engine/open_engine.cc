@@ -8,10 +8,9 @@
 #include <utility>
 
 #include "base/log.h"
-#include "engine/engine_setup.h"
+#include "engine/engine_options.h"
 #include "engine/machine.h"
 #include "engine/model_vocabulary.h"
-#include "engine/scheduling_options.h"
 #include "executor/cpu_executor.h"
 #include "kernels/kernels.h"
 #include "kvcache/disk_tier.h"
@@ -27,8 +26,8 @@ constexpr int64_t kMaxDefaultKvBytes = int64_t{4} << 30;
 constexpr int64_t kUnknownMemoryBytes = int64_t{1} << 30;
 
 std::string ServedName(const EngineOptions& options) {
-  if (!options.served_model_name.empty()) return options.served_model_name;
-  const std::filesystem::path name = std::filesystem::path(options.model_path).filename();
+  if (!options.model.served_name.empty()) return options.model.served_name;
+  const std::filesystem::path name = std::filesystem::path(options.model.path).filename();
   return name.extension() == ".gguf" ? name.stem().string() : name.string();
 }
 
@@ -57,10 +56,10 @@ ChatRenderer RenderAsTheModelSays(const std::string& source, const Tokenizer& to
 // One that the user gave is what the engine is to use, or does not start.
 StatusOr<ChatRenderer> MakeChatRenderer(const EngineOptions& options, const Vocabulary& vocabulary,
                                         const Tokenizer& tokenizer) {
-  if (options.chat_template.empty()) {
+  if (options.model.chat_template.empty()) {
     return RenderAsTheModelSays(vocabulary.chat_template, tokenizer);
   }
-  StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(options.chat_template);
+  StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(options.model.chat_template);
   if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer);
   return InvalidArgument(
       fmt::format("the given chat template cannot be used: {}", parsed.status().message()),
@@ -80,34 +79,6 @@ Status AddTokenizer(const GgufFile& file, LlmEngineConfig* config) {
   return {};
 }
 
-Status CheckOptions(const EngineOptions& options) {
-  if (options.model_path.empty()) return InvalidArgument("no model is given", "model_path");
-  if (options.threads < 0 || options.threads > 1024) {
-    return InvalidArgument(
-        fmt::format("threads must be between 0 and 1024, not {}", options.threads), "threads");
-  }
-  if (options.kv_cache_bytes < 0) {
-    return InvalidArgument("kv_cache_bytes must not be negative", "kv_cache_bytes");
-  }
-  if (KvTypeByName(options.kv_cache_dtype.c_str()) == nullptr) {
-    return InvalidArgument(
-        fmt::format("kv_cache_dtype must be f16 or q8_0, not '{}'", options.kv_cache_dtype),
-        "kv_cache_dtype");
-  }
-  if (options.max_model_len < 0) {
-    return InvalidArgument("max_model_len must not be negative", "max_model_len");
-  }
-  if (Status status = CheckPreemptCheckpoint(options); !status.ok()) return status;
-  if (options.kv_disk_bytes < 0 || options.kv_disk_write_rate < 0) {
-    const char* const field = options.kv_disk_bytes < 0 ? "kv_disk_bytes" : "kv_disk_write_rate";
-    return InvalidArgument(fmt::format("{} must not be negative", field), field);
-  }
-  if (options.max_num_seqs < 1) {
-    return InvalidArgument("max_num_seqs must be at least 1", "max_num_seqs");
-  }
-  return CheckScheduling(options);
-}
-
 // All that goes into the cosines and sines beside the file.
 std::string DescribeRope(const RopeParams& rope) {
   return fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(rope.scaling), rope.dim,
@@ -118,16 +89,12 @@ std::string DescribeRope(const RopeParams& rope) {
 // The disk tier, where one is asked for, and whose blocks of it may be read.
 Status AddDiskTier(size_t block_bytes, LlmEngineConfig* config) {
   const EngineOptions& options = config->options;
-  if (options.kv_disk_path.empty()) return {};
-  if (!options.prefix_caching) {
-    return InvalidArgument(
-        "kv_disk_path (--kv-disk-path) needs prefix_caching (--prefix-caching on)", "kv_disk_path");
-  }
+  if (options.cache.disk_path.empty()) return {};
   StatusOr<std::unique_ptr<DiskTier>> tier =
-      DiskTier::Open({.path = options.kv_disk_path,
-                      .capacity_bytes = options.kv_disk_bytes,
+      DiskTier::Open({.path = options.cache.disk_path,
+                      .capacity_bytes = options.cache.disk_bytes,
                       .block_bytes = block_bytes,
-                      .write_rate = options.kv_disk_write_rate,
+                      .write_rate = options.cache.disk_write_rate,
                       .cores = PhysicalCores(),
                       .clock = config->clock});
   if (!tier.ok()) return tier.status();
@@ -137,7 +104,8 @@ Status AddDiskTier(size_t block_bytes, LlmEngineConfig* config) {
 
 StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const Clock* clock,
                                           Random* random) {
-  if (Status status = CheckOptions(options); !status.ok()) return status;
+  if (options.model.path.empty()) return InvalidArgument("no model is given", "model_path");
+  if (Status status = ValidateEngineOptions(options); !status.ok()) return status;
   const char* error = "";
   const Kernels* kernels = ChooseKernels(&error);
   if (kernels == nullptr) return InvalidArgument(error, "ROPEWAY_ISA");
@@ -151,11 +119,12 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const Cl
         "core wait for each other in every step",
         threads, PhysicalCores());
   }
-  StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(options.model_path);
+  StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(options.model.path);
   if (!file.ok()) return file.status();
   if (Status status = AddTokenizer(**file, &config); !status.ok()) return status;
   // Blocks that stay in memory have one file all their life.
-  if (!options.kv_disk_path.empty()) config.cache_root.model_digest = FileDigest(**file, threads);
+  if (!options.cache.disk_path.empty())
+    config.cache_root.model_digest = FileDigest(**file, threads);
   StatusOr<std::unique_ptr<Model>> loaded = Model::Load(**file, threads);
   if (!loaded.ok()) return loaded.status();
   const std::shared_ptr<const Model> model = *std::move(loaded);
@@ -172,28 +141,29 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const Cl
   config.created = static_cast<int64_t>(std::time(nullptr));
   config.clock = clock;
   config.random = random;
-  const KvType kv_type = *KvTypeByName(options.kv_cache_dtype.c_str());
+  const KvType kv_type = *KvTypeByName(options.cache.kv_dtype.c_str());
   const size_t block_bytes = shape.kv_block_bytes(kv_type);
-  if (options.kv_cache_bytes == 0) {
-    const int32_t longest = options.max_model_len == 0
-                                ? config.model_context_length
-                                : std::min(options.max_model_len, config.model_context_length);
-    config.options.kv_cache_bytes =
-        DefaultKvCacheBytes(AvailableMemoryBytes(), options.max_num_seqs, longest, block_bytes);
-  } else if (options.kv_cache_bytes < static_cast<int64_t>(block_bytes)) {
+  if (options.cache.kv_bytes == 0) {
+    const int32_t longest =
+        options.model.max_model_len == 0
+            ? config.model_context_length
+            : std::min(options.model.max_model_len, config.model_context_length);
+    config.options.cache.kv_bytes = DefaultKvCacheBytes(
+        AvailableMemoryBytes(), options.scheduler.max_num_seqs, longest, block_bytes);
+  } else if (options.cache.kv_bytes < static_cast<int64_t>(block_bytes)) {
     return InvalidArgument(
         fmt::format("kv_cache_bytes (--kv-cache-size) is {}, but one block of {} tokens takes {}",
-                    options.kv_cache_bytes, kBlockTokens, block_bytes),
+                    options.cache.kv_bytes, kBlockTokens, block_bytes),
         "kv_cache_bytes");
   }
   config.cache_root.numerics_version = kNumericsVersion;
-  config.cache_root.kv_dtype = options.kv_cache_dtype;
+  config.cache_root.kv_dtype = options.cache.kv_dtype;
   config.cache_root.rope_scaling = DescribeRope(shape.rope);
   if (Status status = AddDiskTier(block_bytes, &config); !status.ok()) return status;
   config.executor = std::make_unique<CpuExecutor>(model, kernels, threads, kv_type);
   config.kernels_name = kernels->name;
   Log().info("{}: {} kernels, {} threads, {:.1f} MiB for the KV cache in {}", config.served_name,
-             kernels->name, threads, static_cast<double>(config.options.kv_cache_bytes) / (1 << 20),
+             kernels->name, threads, static_cast<double>(config.options.cache.kv_bytes) / (1 << 20),
              KvTypeName(kv_type));
   return LlmEngine::Create(std::move(config));
 }

@@ -37,10 +37,10 @@ class KvCacheDtypeTest : public testing::Test {
  protected:
   StatusOr<std::unique_ptr<LlmEngine>> Open(const std::string& dtype) {
     EngineOptions options;
-    options.model_path = file_.path();
+    options.model.path = file_.path();
     options.threads = 1;
-    options.kv_cache_bytes = 1 << 20;
-    options.kv_cache_dtype = dtype;
+    options.cache.kv_bytes = 1 << 20;
+    options.cache.kv_dtype = dtype;
     return OpenEngine(options, &clock_, &random_);
   }
 
@@ -80,10 +80,10 @@ class DiskTierOptionsTest : public testing::Test {
 
   EngineOptions Options() const {
     EngineOptions options;
-    options.model_path = file_.path();
+    options.model.path = file_.path();
     options.threads = 1;
-    options.kv_cache_bytes = 1 << 20;
-    options.kv_disk_path = folder_;
+    options.cache.kv_bytes = 1 << 20;
+    options.cache.disk_path = folder_;
     return options;
   }
   Status StatusOf(const EngineOptions& options) {
@@ -107,7 +107,7 @@ TEST_F(DiskTierOptionsTest, APathBringsATier) {
     EXPECT_EQ(second.field(), "kv_disk_path");
     EXPECT_THAT(second.message(), HasSubstr("--kv-disk-path"));
   }
-  options.kv_disk_path = "";
+  options.cache.disk_path = "";
   const auto engine = OpenEngine(options, &clock_, &random_);
   ASSERT_TRUE(engine.ok());
   EXPECT_THAT((*engine)->MetricsText(), HasSubstr("ropeway_kv_disk_on 0"));
@@ -116,7 +116,7 @@ TEST_F(DiskTierOptionsTest, APathBringsATier) {
 // The tokens that a new engine on this model finds of one prompt, the same each time.
 int32_t CachedTokens(EngineOptions options, const std::string& model, const Clock* clock,
                      Random* random) {
-  options.model_path = model;
+  options.model.path = model;
   const auto engine = OpenEngine(options, clock, random);
   if (!engine.ok()) return -1;
   Request request;
@@ -143,20 +143,20 @@ TEST_F(DiskTierOptionsTest, AnotherModelsBlocksAreNeverRead) {
 
 TEST_F(DiskTierOptionsTest, WhatIsWrongNamesTheOption) {
   EngineOptions options = Options();
-  options.kv_disk_path = file_.path();
+  options.cache.disk_path = file_.path();
   EXPECT_THAT(StatusOf(options).message(), HasSubstr("--kv-disk-path"));
   options = Options();
-  options.kv_disk_bytes = 100;
+  options.cache.disk_bytes = 100;
   EXPECT_EQ(StatusOf(options).field(), "kv_disk_bytes");
   EXPECT_THAT(StatusOf(options).message(), HasSubstr("--kv-disk-size"));
   options = Options();
-  options.prefix_caching = false;
+  options.cache.prefix_caching = false;
   EXPECT_THAT(StatusOf(options).message(), HasSubstr("--prefix-caching on"));
   options = Options();
-  options.kv_disk_write_rate = -1;
+  options.cache.disk_write_rate = -1;
   EXPECT_EQ(StatusOf(options).field(), "kv_disk_write_rate");
   options = Options();
-  options.preempt_checkpoint = "never";
+  options.cache.preempt_checkpoint = "never";
   EXPECT_EQ(StatusOf(options).field(), "preempt_checkpoint");
 }
 

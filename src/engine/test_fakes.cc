@@ -242,7 +242,7 @@ double IdleCpuShare() {
 }
 
 TestEngine::TestEngine() {
-  options.kv_cache_bytes = EchoExecutor::PoolBytes(4096);
+  options.cache.kv_bytes = EchoExecutor::PoolBytes(4096);
   options.threads = 1;
 }
 

@@ -55,14 +55,14 @@ class Replayer {
                                  options_.max_num_seqs);
     if (!layout.ok()) return layout.status();
     EngineCoreOptions core;
-    core.max_num_seqs = options_.max_num_seqs;
-    core.max_num_batched_tokens = options_.max_num_batched_tokens;
+    core.scheduler.max_num_seqs = options_.max_num_seqs;
+    core.scheduler.max_num_batched_tokens = options_.max_num_batched_tokens;
     core.max_model_len = options_.pool_blocks * kBlockTokens;
-    core.prefix_caching = options_.caching;
-    core.eviction = options_.eviction;
+    core.cache.caching = options_.caching;
+    core.cache.eviction = options_.eviction;
     core.tier = tier_ ? &*tier_ : nullptr;
     core.check_integrity = false;  // In the end, not whenever it is idle.
-    if (Status status = CheckCoreOptions(core, *layout); !status.ok()) return status;
+    if (Status status = core.Validate(*layout); !status.ok()) return status;
     core_ = std::make_unique<EngineCore>(core, *layout, &executor_,
                                          options_.policy != nullptr ? options_.policy : &fcfs_,
                                          &clock_, [this](std::vector<CoreEvent> events) {

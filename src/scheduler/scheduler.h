@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -21,35 +20,13 @@
 #include "scheduler/promotion.h"
 #include "scheduler/queue_load.h"
 #include "scheduler/schedule.h"
+#include "scheduler/scheduler_options.h"
 #include "scheduler/static_padding.h"
 #include "scheduler/step_cost.h"
 #include "scheduler/urgent_steps.h"
 #include "scheduler/waiting_line.h"
 
 namespace ropeway {
-
-struct SchedulerOptions {
-  int max_num_seqs = 1;            // Sequences that run at once.
-  int max_num_batched_tokens = 1;  // Rows of one step, and what it may cost (StepCost).
-  int max_prefill_chunk = 0;       // Tokens of one sequence in one step; 0: no such limit.
-  // Cost of all chunks in a step in which others decode: so much, or twice what these cost where
-  // that is more; 0: no such limit. It does not bind a class high.
-  int mixed_prefill_budget = 0;
-  // A sequence of which more is to be computed when it starts is a long one; 0: none is.
-  int long_prefill_threshold = 0;
-  // Cost of all long ones' chunks in a step in which others decode, at most; nor more than twice
-  // what these cost, but always 16.
-  int long_prefill_budget = 64;
-  // What has generated so many tokens does not give way, unless memory is short.
-  int32_t preempt_max_generated = std::numeric_limits<int32_t>::max();
-  Duration max_wait = Duration::max();  // Who has waited so long goes first.
-  bool has_classes = false;             // The policy's first key is the class.
-  ClassParts class_parts{};             // Its shares, for foreseen waits; 0: it has none.
-  double attention_weight = 0.0;        // StepCost's to begin with.
-  bool learn_cost = false;              // Else it stays.
-  BatchFormerOptions batching{};
-  bool padding = false;  // Static batches are padded; see StaticPadding.
-};
 
 // Accounts places, tokens and blocks; the policy ranks. Order: Before (waiting_line.h).
 //

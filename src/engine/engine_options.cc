@@ -1,0 +1,257 @@
+#include "engine/engine_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "kernels/kernels.h"
+#include "policy/make_policy.h"
+
+namespace ropeway {
+namespace {
+
+using Strategy = BatchFormerOptions::Kind;
+
+// Without the prefix cache a longer output is not worth recomputing after a preemption.
+constexpr int32_t kMaxGeneratedWithoutCache = 50;
+
+// Beside decodes prompts come in small chunks, so that no step is long: a request that arrives
+// during a step waits for its end. Larger chunks are hardly cheaper per token (docs/scheduling.md).
+constexpr int kMixedPrefillBudget = 32;
+
+constexpr int kMaxThreads = 1024;
+
+// Below, the database's own files would not fit.
+constexpr int64_t kMinSessionStoreBytes = 1 << 20;
+
+std::optional<Strategy> StrategyOf(const std::string& name) {
+  if (name == "continuous") return Strategy::kContinuous;
+  if (name == "dynamic") return Strategy::kDynamic;
+  if (name == "static") return Strategy::kStatic;
+  if (name == "serial") return Strategy::kSerial;
+  return std::nullopt;
+}
+
+Status Invalid(const char* field, const std::string& what) {
+  return InvalidArgument(fmt::format("{} {}", field, what), field);
+}
+
+// A number and what it must be at least.
+struct Bound {
+  const char* field;
+  int64_t value;
+  int64_t least;
+};
+
+Status CheckBounds(std::initializer_list<Bound> bounds) {
+  for (const Bound& bound : bounds) {
+    if (bound.value >= bound.least) continue;
+    if (bound.least == 0) return Invalid(bound.field, "must not be negative");
+    return Invalid(bound.field,
+                   fmt::format("must be at least {}, not {}", bound.least, bound.value));
+  }
+  return {};
+}
+
+BatchFormerOptions BatchingOf(const SchedulingOptions& options) {
+  const Strategy kind = *StrategyOf(options.strategy);
+  return {.kind = kind,
+          .max_batch_size = std::min(options.max_batch_size, options.max_num_seqs),
+          .timeout = kind == Strategy::kStatic ? options.static_flush : options.batch_timeout,
+          .auto_timeout = kind == Strategy::kDynamic && options.batch_timeout.count() < 0,
+          .target_latency = options.target_latency};
+}
+
+SchedulerOptions SchedulerOptionsOf(const SchedulingOptions& options, bool prefix_caching) {
+  const BatchFormerOptions batching = BatchingOf(options);
+  int32_t preempt_max_generated = options.preempt_max_generated;
+  if (preempt_max_generated < 0) {
+    preempt_max_generated =
+        prefix_caching ? std::numeric_limits<int32_t>::max() : kMaxGeneratedWithoutCache;
+  }
+  // If the class only breaks another policy's ties, it tells little about waits.
+  const bool has_classes = options.policy == "priority" || options.policy.starts_with("priority+");
+  ClassParts parts{};
+  for (size_t i = 0; has_classes && !options.strict_priority && i < parts.size(); ++i) {
+    parts[i] = options.class_shares[i] / 100.0;
+  }
+  return {.max_num_seqs = options.max_num_seqs,
+          .max_num_batched_tokens = options.max_num_batched_tokens,
+          .max_prefill_chunk = options.max_prefill_chunk,
+          // The classic strategies compute their prompts in as few steps as possible.
+          .mixed_prefill_budget = batching.kind == Strategy::kContinuous ? kMixedPrefillBudget : 0,
+          .long_prefill_threshold = options.long_prefill_threshold,
+          .long_prefill_budget = options.long_prefill_budget,
+          .preempt_max_generated = preempt_max_generated,
+          .max_wait = options.max_wait,
+          .has_classes = has_classes,
+          .class_parts = parts,
+          .attention_weight = StepCost::kFirstWeight,
+          .learn_cost = true,
+          .batching = batching,
+          .padding = batching.kind == Strategy::kStatic && options.static_padding};
+}
+
+BatchSizeOptions BatchControlOf(const SchedulingOptions& options) {
+  return {.name = options.batch_control,
+          .max_num_seqs = options.max_num_seqs,
+          .step_target = options.step_target};
+}
+
+Status ValidateScheduling(const EngineOptions& options) {
+  const SchedulingOptions& scheduler = options.scheduler;
+  if (!StrategyOf(scheduler.strategy)) {
+    return Invalid(
+        "scheduler",
+        fmt::format("must be continuous, dynamic, static or serial, not '{}'", scheduler.strategy));
+  }
+  const std::pair<const char*, std::chrono::milliseconds> times[] = {
+      {"static_flush", scheduler.static_flush},
+      {"target_latency", scheduler.target_latency},
+      {"ttft_limits", scheduler.ttft_limits[0]},
+      {"ttft_limits", scheduler.ttft_limits[1]},
+      {"ttft_limits", scheduler.ttft_limits[2]}};
+  for (const auto& [field, time] : times) {
+    if (time.count() <= 0) return Invalid(field, "must be above 0 ms");
+  }
+  if (Status status = CheckBounds({{"max_queued_requests", scheduler.max_queued_requests, 1},
+                                   {"max_queued_tokens", scheduler.max_queued_tokens, 1}});
+      !status.ok()) {
+    return status;
+  }
+  if (Status status = SchedulerOptionsOf(scheduler, options.cache.prefix_caching).Validate();
+      !status.ok()) {
+    return status;
+  }
+  if (const auto control = MakeBatchSizeControl(BatchControlOf(scheduler)); !control.ok()) {
+    return control.status();
+  }
+  const auto policy = PolicyOf(options);
+  return policy.ok() ? Status() : policy.status();
+}
+
+Status ValidateCache(const CacheOptions& cache) {
+  if (Status status = CheckBounds({{"kv_cache_bytes", cache.kv_bytes, 0},
+                                   {"kv_disk_bytes", cache.disk_bytes, 0},
+                                   {"kv_disk_write_rate", cache.disk_write_rate, 0}});
+      !status.ok()) {
+    return status;
+  }
+  if (KvTypeByName(cache.kv_dtype.c_str()) == nullptr) {
+    return Invalid("kv_cache_dtype", fmt::format("must be f16 or q8_0, not '{}'", cache.kv_dtype));
+  }
+  if (cache.preempt_checkpoint != "pressure" && cache.preempt_checkpoint != "always") {
+    return Invalid("preempt_checkpoint",
+                   fmt::format("must be pressure or always, not '{}'", cache.preempt_checkpoint));
+  }
+  if (!cache.disk_path.empty() && !cache.prefix_caching) {
+    return InvalidArgument(
+        "kv_disk_path (--kv-disk-path) needs prefix_caching (--prefix-caching on)", "kv_disk_path");
+  }
+  return {};
+}
+
+// `asked` (0: all of the model's context), lowered to what the model and the usable blocks of the
+// pool hold.
+int32_t ResolveMaxModelLen(int64_t asked, int64_t model, int32_t blocks) {
+  const int64_t wanted = asked == 0 ? model : std::min(asked, model);
+  const int64_t pool = int64_t{blocks} * kBlockTokens;
+  const int64_t resolved = std::min(wanted, pool);
+  if (resolved < wanted) {
+    Log().info("max_model_len is lowered from {} to {}: what the KV cache of {} blocks holds",
+               wanted, resolved, blocks);
+  } else if (resolved < asked) {
+    Log().info("max_model_len is lowered from {} to {}: the model's context length", asked,
+               resolved);
+  }
+  return static_cast<int32_t>(resolved);
+}
+
+}  // namespace
+
+Status EngineCoreOptions::Validate(const KvLayout& layout) const {
+  if (Status status = scheduler.Validate(); !status.ok()) return status;
+  if (const auto made = MakeBatchSizeControl(BatchControl()); !made.ok()) return made.status();
+  if (max_model_len < 2) return Invalid("max_model_len", "must be at least 2");
+  const int32_t blocks = UsableBlocks(layout);
+  if (BlocksFor(max_model_len) <= blocks) return {};
+  return InvalidArgument(fmt::format("max_model_len {} needs {} KV blocks, the pool holds {}",
+                                     max_model_len, BlocksFor(max_model_len), blocks),
+                         "max_model_len");
+}
+
+KvCacheOptions EngineCoreOptions::CacheOf(const KvLayout& layout) const {
+  KvCacheOptions all = cache;
+  all.num_blocks = UsableBlocks(layout);
+  all.block_bytes = layout.block_bytes;
+  all.tier = tier;
+  return all;
+}
+
+BatchSizeOptions EngineCoreOptions::BatchControl() const {
+  BatchSizeOptions control = batch_control;
+  control.max_num_seqs = scheduler.max_num_seqs;
+  return control;
+}
+
+Status ValidateEngineOptions(const EngineOptions& options) {
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    return Invalid("threads",
+                   fmt::format("must be between 0 and {}, not {}", kMaxThreads, options.threads));
+  }
+  if (Status status = CheckBounds(
+          {{"max_model_len", options.model.max_model_len, 0},
+           {"frontend_threads", options.frontend_threads, 1},
+           {"request_timeout", options.request_timeout.count(), 0},
+           {"session_ttl", options.sessions.ttl.count(), 1},
+           {"max_sessions", options.sessions.max_sessions, 1},
+           {"session_store_bytes", options.sessions.store_bytes, kMinSessionStoreBytes}});
+      !status.ok()) {
+    return status;
+  }
+  if (Status status = ValidateCache(options.cache); !status.ok()) return status;
+  return ValidateScheduling(options);
+}
+
+EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_context_length,
+                                const KvLayout& layout) {
+  const CacheOptions& cache = options.cache;
+  EngineCoreOptions core;
+  core.scheduler = SchedulerOptionsOf(options.scheduler, cache.prefix_caching);
+  core.batch_control = BatchControlOf(options.scheduler);
+  core.cache.caching = cache.prefix_caching;
+  core.cache.checkpoint_always = cache.preempt_checkpoint == "always";
+  core.max_model_len = ResolveMaxModelLen(options.model.max_model_len, model_context_length,
+                                          core.UsableBlocks(layout));
+  core.max_queued_tokens = options.scheduler.max_queued_tokens;
+  core.note_steps = !options.trace_file.empty();
+  return core;
+}
+
+StatusOr<std::unique_ptr<SchedulingPolicy>> PolicyOf(const EngineOptions& options) {
+  return MakePolicy({.name = options.scheduler.policy,
+                     .class_shares = options.scheduler.class_shares,
+                     .strict = options.scheduler.strict_priority,
+                     .kv_is_kept = options.cache.prefix_caching});
+}
+
+EngineStats DescribeBatching(const SchedulingOptions& options) {
+  const BatchFormerOptions batching = BatchingOf(options);
+  EngineStats stats;
+  stats.strategy = options.strategy;
+  stats.max_batch_size = batching.max_batch_size;
+  if (batching.kind == Strategy::kContinuous) stats.max_batch_size = options.max_num_seqs;
+  if (batching.kind == Strategy::kSerial) stats.max_batch_size = 1;
+  if (batching.kind == Strategy::kStatic || batching.kind == Strategy::kDynamic) {
+    const Duration wait = batching.auto_timeout ? batching.target_latency : batching.timeout;
+    stats.max_batch_wait_ms = 1e3 * ToSeconds(wait);
+  }
+  stats.enabled = stats.max_batch_size > 1;
+  return stats;
+}
+
+}  // namespace ropeway

@@ -1,0 +1,71 @@
+// From the public EngineOptions to what the parts of an engine are set up with.
+#ifndef ROPEWAY_ENGINE_ENGINE_OPTIONS_H_
+#define ROPEWAY_ENGINE_ENGINE_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+
+#include "executor/executor.h"
+#include "kvcache/kv_cache_manager.h"
+#include "policy/scheduling_policy.h"
+#include "ropeway/options.h"
+#include "ropeway/stats.h"
+#include "ropeway/status.h"
+#include "scheduler/batch_size_control.h"
+#include "scheduler/scheduler_options.h"
+
+namespace ropeway {
+
+// How an EngineCore is set up.
+struct EngineCoreOptions {
+  SchedulerOptions scheduler{.max_num_seqs = 64, .max_num_batched_tokens = 512};
+  BatchSizeOptions batch_control{};  // Without max_num_seqs; see BatchControl().
+
+  KvCacheOptions cache{};     // Without num_blocks, block_bytes and tier; see CacheOf().
+  KvTier* tier = nullptr;     // Null: none. Must outlive the core.
+  int32_t max_model_len = 0;  // Already lowered to what the pool holds.
+  std::function<bool(TokenId)> is_end = nullptr;  // Empty: no token ends a sequence.
+  // Prompt tokens that wait, all together; more are rejected, unless no request waits.
+  int64_t max_queued_tokens = std::numeric_limits<int64_t>::max();
+  bool note_steps = false;  // EngineCore::last_step() is filled in.
+  // Check integrity after each step or Abort that leaves the core idle; a violation ends the
+  // process (base/check.h).
+#ifdef NDEBUG
+  bool check_integrity = false;
+#else
+  bool check_integrity = true;
+#endif
+
+  // InvalidArgument with the field at fault: the scheduler's limits, the names, and whether
+  // max_model_len positions fit the pool.
+  Status Validate(const KvLayout& layout) const;
+
+  // `cache` and `batch_control` with what the layout and the scheduler determine.
+  KvCacheOptions CacheOf(const KvLayout& layout) const;
+  BatchSizeOptions BatchControl() const;
+
+  // Blocks of the pool that sequences may have. Padding reads the last one, which no sequence has.
+  int32_t UsableBlocks(const KvLayout& layout) const {
+    return layout.num_blocks - (scheduler.padding ? 1 : 0);
+  }
+};
+
+// InvalidArgument with the option at fault, as far as it shows without a model.
+Status ValidateEngineOptions(const EngineOptions& options);
+
+// The core's options except `is_end` and the tier; max_model_len is lowered to what the model (its
+// context length) and the KV pool hold. REQUIRES: ValidateEngineOptions(options) is OK.
+EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_context_length,
+                                const KvLayout& layout);
+
+// The policy that the options name.
+StatusOr<std::unique_ptr<SchedulingPolicy>> PolicyOf(const EngineOptions& options);
+
+// What EngineStats reports of the options: the strategy and its limits. REQUIRES: as CoreOptionsOf.
+EngineStats DescribeBatching(const SchedulingOptions& options);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_ENGINE_ENGINE_OPTIONS_H_
