@@ -1,11 +1,12 @@
 // A request body, for both endpoints that generate.
 #include <cmath>
+#include <memory>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "fuzz/fuzz_target.h"
-#include "server/openai_request.h"
+#include "server/openai_format.h"
 
 namespace ropeway {
 namespace {
@@ -49,12 +50,12 @@ void CheckApiRequest(const ApiRequest& api) {
   }
 }
 
-void CheckBody(std::string_view body, bool chat) {
-  const auto parsed = ParseApiRequest(body, chat, JsonBounds());
-  if (parsed.ok()) {
-    CheckApiRequest(*parsed);
+void CheckBody(std::string_view body, const std::unique_ptr<ApiFormat>& format) {
+  const Status status = format->Parse(body, ServerLimits());
+  if (status.ok()) {
+    CheckApiRequest(*format->request());
   } else {
-    RequireError(parsed.status());
+    RequireError(status);
   }
 }
 
@@ -63,7 +64,7 @@ void CheckBody(std::string_view body, bool chat) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
-  ropeway::CheckBody(body, /*chat=*/false);
-  ropeway::CheckBody(body, /*chat=*/true);
+  ropeway::CheckBody(body, ropeway::MakeOpenAiCompletions());
+  ropeway::CheckBody(body, ropeway::MakeOpenAiChat());
   return 0;
 }

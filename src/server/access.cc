@@ -21,7 +21,7 @@ bool IsPublic(Route route) {
 
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-// The token of "Bearer <token>"; "" where the header is anything else.
+// Returns the token of "Bearer <token>", or "" for any other header.
 std::string_view BearerToken(std::string_view header) {
   constexpr std::string_view kScheme = "bearer ";
   if (header.size() <= kScheme.size() ||
@@ -64,8 +64,8 @@ Access::Access(const std::vector<ApiKey>& keys, const std::string& admin_key) {
 
 Access::Digest Access::DigestOf(std::string_view key) { return Sha256(key.data(), key.size()); }
 
-// Digests are compared, so that the length of a key is no matter, and all of them, so that the
-// place of the right one is none.
+// Compares digests, so that the time does not depend on a key's length, and all of them, so that it
+// does not depend on which one matches.
 Access::Presented Access::Identify(std::string_view authorization) const {
   Presented presented;
   const std::string_view token = BearerToken(authorization);
@@ -87,13 +87,13 @@ Access::Verdict Access::Check(Route route, std::string_view authorization) const
   const Presented presented = Identify(authorization);
   if (IsAdmin(route)) {
     if (!admin_) {
-      verdict.refusal = Forbidden(
+      verdict.rejection = Forbidden(
           "The admin paths are closed: start the server with an admin key (--admin-key) to open "
           "them.");
     } else if (presented.tenant != kNone) {
-      verdict.refusal = Forbidden("The admin paths need the admin key, not an API key.");
+      verdict.rejection = Forbidden("The admin paths need the admin key, not an API key.");
     } else if (!presented.admin) {
-      verdict.refusal = Unauthorized(presented.any);
+      verdict.rejection = Unauthorized(presented.any);
     }
     return verdict;
   }
@@ -104,7 +104,7 @@ Access::Verdict Access::Check(Route route, std::string_view authorization) const
   const bool takes_admin =
       route == Route::kMetrics || route == Route::kVersion || route == Route::kQueue;
   verdict.caller.admin = takes_admin && presented.admin;
-  if (!verdict.caller.admin) verdict.refusal = Unauthorized(presented.any);
+  if (!verdict.caller.admin) verdict.rejection = Unauthorized(presented.any);
   return verdict;
 }
 

@@ -1,4 +1,4 @@
-// Who may use which route: API keys and the admin key.
+// Access control: which routes an API key or the admin key opens.
 #ifndef ROPEWAY_SERVER_ACCESS_H_
 #define ROPEWAY_SERVER_ACCESS_H_
 
@@ -8,12 +8,23 @@
 #include <string_view>
 #include <vector>
 
-#include "server/caller.h"
+#include "ropeway/request.h"
 #include "server/http_reply.h"
 #include "server/router.h"
 #include "server/server_options.h"
 
 namespace ropeway {
+
+// The sender of an HTTP request, as its API key defines it (server_options.h); the defaults where
+// no key is needed.
+struct Caller {
+  std::string tenant;       // The key's name; "" where no key is needed.
+  std::string cache_scope;  // The key's.
+  Priority priority = Priority::kMedium;
+  Priority priority_ceiling = Priority::kHigh;
+  double weight = 1.0;
+  bool admin = false;  // It sent the admin key, which has no name.
+};
 
 // Keeps digests, not keys. Immutable, so thread-safe.
 class Access {
@@ -21,22 +32,22 @@ class Access {
   Access(const std::vector<ApiKey>& keys, const std::string& admin_key);
 
   struct Verdict {
-    std::optional<HttpReply> refusal;  // 401 or 403; absent: go on.
-    Caller caller;                     // Where there is no refusal.
+    std::optional<HttpReply> rejection;  // 401 or 403; absent: the route is open.
+    Caller caller;                       // Where there is no rejection.
   };
 
-  // `authorization`: the value of the header; "" where there is none. The health routes are open to
-  // everybody, the admin routes to the admin key alone. Everything else, paths that do not exist
-  // included, needs an API key if there are any; /metrics, /version and /v1/queue take the admin
-  // key too. Takes the same time whichever key is presented and however much of it is right.
+  // `authorization`: the value of the header; "" where it is absent. The health routes need no key;
+  // the admin routes need the admin key. All others, unknown paths included, need an API key if any
+  // is configured; /metrics, /version and /v1/queue take the admin key too. Takes the same time
+  // whichever key is presented and however much of it is right.
   Verdict Check(Route route, std::string_view authorization) const;
 
  private:
   using Digest = std::array<unsigned char, 32>;
   struct Presented {
     bool any = false;       // A bearer token was given.
-    bool admin = false;     // And it is the admin key.
-    size_t tenant = kNone;  // Or the index of this key.
+    bool admin = false;     // The token is the admin key.
+    size_t tenant = kNone;  // The index of the API key that it is.
   };
   static constexpr size_t kNone = static_cast<size_t>(-1);
 
@@ -44,7 +55,7 @@ class Access {
   Presented Identify(std::string_view authorization) const;
 
   std::vector<Caller> owners_;
-  std::vector<Digest> digests_;  // Of owners_'s keys.
+  std::vector<Digest> digests_;  // Of the keys of owners_.
   std::optional<Digest> admin_;
 };
 

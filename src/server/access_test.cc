@@ -14,29 +14,29 @@ const std::vector<ApiKey> kKeys = {{"team-a", "sk-team-a-1", "shared"}, {"team-b
 
 int StatusOf(const Access& access, Route route, const std::string& authorization) {
   const Access::Verdict verdict = access.Check(route, authorization);
-  return verdict.refusal ? verdict.refusal->status : 200;
+  return verdict.rejection ? verdict.rejection->status : 200;
 }
 
 TEST(Access, WithoutKeysTheApiIsOpen) {
   const Access access({}, "");
-  for (Route route : {Route::kCompletions, Route::kMetrics, Route::kUnknown, Route::kLivez}) {
+  for (Route route : {Route::kGenerate, Route::kMetrics, Route::kUnknown, Route::kLivez}) {
     EXPECT_EQ(StatusOf(access, route, ""), 200);
     EXPECT_EQ(StatusOf(access, route, "Bearer anything"), 200);
   }
-  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer anything").caller.tenant, "");
+  EXPECT_EQ(access.Check(Route::kGenerate, "Bearer anything").caller.tenant, "");
 }
 
 TEST(Access, TheKeysNameIsTheTenant) {
   const Access access(kKeys, "admin-key-3");
-  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer sk-team-a-1").caller.tenant, "team-a");
-  EXPECT_EQ(access.Check(Route::kChatCompletions, "bearer  sk-team-b-2 ").caller.tenant, "team-b");
+  EXPECT_EQ(access.Check(Route::kGenerate, "Bearer sk-team-a-1").caller.tenant, "team-a");
+  EXPECT_EQ(access.Check(Route::kGenerate, "bearer  sk-team-b-2 ").caller.tenant, "team-b");
 }
 
 TEST(Access, TheKeysCacheScopeGoesWithIt) {
   const Access access(kKeys, "admin-key-3");
-  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer sk-team-a-1").caller.cache_scope, "shared");
-  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer sk-team-b-2").caller.cache_scope, "");
-  EXPECT_EQ(access.Check(Route::kCompletions, "Bearer sk-team-a-2").caller.cache_scope, "");
+  EXPECT_EQ(access.Check(Route::kGenerate, "Bearer sk-team-a-1").caller.cache_scope, "shared");
+  EXPECT_EQ(access.Check(Route::kGenerate, "Bearer sk-team-b-2").caller.cache_scope, "");
+  EXPECT_EQ(access.Check(Route::kGenerate, "Bearer sk-team-a-2").caller.cache_scope, "");
   EXPECT_EQ(access.Check(Route::kMetrics, "Bearer admin-key-3").caller.cache_scope, "");
 }
 
@@ -46,14 +46,14 @@ TEST(Access, TheKeysClassAndWeightGoWithIt) {
   key.priority_ceiling = Priority::kMedium;
   key.weight = 2.5;
   const Access access({key}, "");
-  const Caller caller = access.Check(Route::kCompletions, "Bearer sk-team-c-3").caller;
+  const Caller caller = access.Check(Route::kGenerate, "Bearer sk-team-c-3").caller;
   EXPECT_EQ(caller.priority, Priority::kLow);
   EXPECT_EQ(caller.priority_ceiling, Priority::kMedium);
   EXPECT_EQ(caller.weight, 2.5);
-  const Caller nobody = Access({}, "").Check(Route::kCompletions, "").caller;
-  EXPECT_EQ(nobody.priority, Priority::kMedium);
-  EXPECT_EQ(nobody.priority_ceiling, Priority::kHigh);
-  EXPECT_EQ(nobody.weight, 1.0);
+  const Caller anyone = Access({}, "").Check(Route::kGenerate, "").caller;
+  EXPECT_EQ(anyone.priority, Priority::kMedium);
+  EXPECT_EQ(anyone.priority_ceiling, Priority::kHigh);
+  EXPECT_EQ(anyone.weight, 1.0);
 }
 
 TEST(Access, TheQueueOpensToKeysAndToTheAdmin) {
@@ -68,7 +68,7 @@ TEST(Access, TheQueueOpensToKeysAndToTheAdmin) {
 
 TEST(Access, EverythingButHealthNeedsAKey) {
   const Access access(kKeys, "");
-  for (Route route : {Route::kCompletions, Route::kModels, Route::kTokenize, Route::kMetrics,
+  for (Route route : {Route::kGenerate, Route::kModels, Route::kTokenize, Route::kMetrics,
                       Route::kVersion, Route::kUnknown}) {
     EXPECT_EQ(StatusOf(access, route, "Bearer sk-team-b-2"), 200);
     for (const char* wrong : {"", "Bearer", "Bearer ", "Bearer sk-team-a-", "Bearer sk-team-a-12",
@@ -82,10 +82,10 @@ TEST(Access, EverythingButHealthNeedsAKey) {
   }
 }
 
-TEST(Access, RefusalsSayHowAndShowNoKey) {
+TEST(Access, RejectionsSayHowAndShowNoKey) {
   const Access access(kKeys, "");
   for (const char* header : {"", "Bearer sk-team-a-0"}) {
-    const HttpReply reply = *access.Check(Route::kCompletions, header).refusal;
+    const HttpReply reply = *access.Check(Route::kGenerate, header).rejection;
     EXPECT_THAT(reply.body, HasSubstr(R"("code":"invalid_api_key")"));
     EXPECT_THAT(reply.body, HasSubstr(R"("type":"invalid_request_error")"));
     EXPECT_THAT(reply.body, testing::Not(HasSubstr("sk-team")));
@@ -105,7 +105,7 @@ TEST(Access, AdminPathsTakeTheAdminKeyAlone) {
   }
   EXPECT_EQ(StatusOf(access, Route::kMetrics, "Bearer admin-key-3"), 200);
   EXPECT_EQ(StatusOf(access, Route::kVersion, "Bearer admin-key-3"), 200);
-  EXPECT_EQ(StatusOf(access, Route::kCompletions, "Bearer admin-key-3"), 401);
+  EXPECT_EQ(StatusOf(access, Route::kGenerate, "Bearer admin-key-3"), 401);
 }
 
 TEST(Access, WithoutAnAdminKeyTheAdminPathsSayHowToOpenThem) {
@@ -113,9 +113,9 @@ TEST(Access, WithoutAnAdminKeyTheAdminPathsSayHowToOpenThem) {
     const Access access(keys, "");
     for (const char* header : {"", "Bearer ", "Bearer sk-team-a-1"}) {
       const Access::Verdict verdict = access.Check(Route::kAdminDrain, header);
-      ASSERT_TRUE(verdict.refusal.has_value());
-      EXPECT_EQ(verdict.refusal->status, 403);
-      EXPECT_THAT(verdict.refusal->body, HasSubstr("--admin-key"));
+      ASSERT_TRUE(verdict.rejection.has_value());
+      EXPECT_EQ(verdict.rejection->status, 403);
+      EXPECT_THAT(verdict.rejection->body, HasSubstr("--admin-key"));
     }
   }
 }

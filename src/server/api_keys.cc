@@ -28,7 +28,8 @@ bool IsNameChar(char c) {
 
 bool IsKeyChar(char c) { return c > ' ' && c < '\x7f'; }
 
-// What is wrong with a key, as the end of a sentence; "" if nothing is. Never shows the key itself.
+// Checks a key. Returns what is wrong as the end of a sentence, "" if nothing is. Never shows the
+// key.
 std::string KeyFault(std::string_view key) {
   if (key.size() < kMinKeyBytes) return fmt::format("needs at least {} characters", kMinKeyBytes);
   if (key.size() > kMaxKeyBytes) return fmt::format("has more than {} characters", kMaxKeyBytes);
@@ -46,13 +47,13 @@ std::string NameFault(std::string_view name) {
   return "";
 }
 
-// What is wrong with a field of this name, "" if nothing is.
+// Checks the value of a field. Returns what is wrong, "" if nothing is; so do those below.
 std::string RangeFault(std::string_view field, double value, double least, double most) {
   if (value >= least && value <= most) return "";
   return fmt::format("'{}' must be {} to {}, but is {}", field, least, most, value);
 }
 
-// What is wrong with what a key may take.
+// Checks what the key grants.
 std::string RightsFault(const ApiKey& key) {
   if (key.priority < key.priority_ceiling) {
     return fmt::format("'priority' is \"{}\", which is above the 'priority_ceiling' \"{}\"",
@@ -69,7 +70,7 @@ std::string RightsFault(const ApiKey& key) {
   return fault;
 }
 
-// What is wrong with keys[i] by itself or beside those before it.
+// Checks keys[i] by itself and against those before it.
 std::string EntryFault(const std::vector<ApiKey>& keys, size_t i) {
   if (std::string fault = NameFault(keys[i].name); !fault.empty()) return "'name' " + fault;
   if (std::string fault = KeyFault(keys[i].key); !fault.empty()) {
@@ -118,13 +119,14 @@ StatusOr<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
-Status At(const std::string& path, const toml::source_region& place, const std::string& fault) {
-  return InvalidArgument(fmt::format("{}, line {}: {}.", path, place.begin.line, fault));
+Status FaultAt(const std::string& path, const toml::source_region& source,
+               const std::string& fault) {
+  return InvalidArgument(fmt::format("{}, line {}: {}.", path, source.begin.line, fault));
 }
 
-// These read one field's value; the reply says what is wrong with it, "" if nothing is.
+// These read one field's value. They return what is wrong with it, "" if nothing is.
 
-std::string ReadText(const toml::node& node, std::string_view field, std::string* out) {
+std::string ReadKeyText(const toml::node& node, std::string_view field, std::string* out) {
   const auto* text = node.as_string();
   if (text == nullptr) return fmt::format("'{}' must be a string", field);
   *out = text->get();
@@ -141,7 +143,7 @@ std::string ReadKeyPriority(const toml::node& node, std::string_view field, Prio
   return fmt::format("'{}' must be \"high\", \"medium\" or \"low\"", field);
 }
 
-std::string ReadWeight(const toml::node& node, std::string_view field, double* out) {
+std::string ReadKeyWeight(const toml::node& node, std::string_view field, double* out) {
   const std::optional<double> value = node.value<double>();
   if (!node.is_number()) return fmt::format("'{}' must be a number", field);
   *out = *value;
@@ -149,7 +151,7 @@ std::string ReadWeight(const toml::node& node, std::string_view field, double* o
 }
 
 template <typename T>
-std::string ReadCount(const toml::node& node, std::string_view field, int64_t most, T* out) {
+std::string ReadKeyCount(const toml::node& node, std::string_view field, int64_t most, T* out) {
   const auto* value = node.as_integer();
   if (value == nullptr || value->get() < 1 || value->get() > most) {
     return fmt::format("'{}' must be a whole number, 1 to {}", field, most);
@@ -158,23 +160,23 @@ std::string ReadCount(const toml::node& node, std::string_view field, int64_t mo
   return "";
 }
 
-std::string ReadField(const toml::node& node, std::string_view field, ApiKey* entry) {
-  if (field == "name") return ReadText(node, field, &entry->name);
-  if (field == "key") return ReadText(node, field, &entry->key);
+std::string ReadKeyField(const toml::node& node, std::string_view field, ApiKey* entry) {
+  if (field == "name") return ReadKeyText(node, field, &entry->name);
+  if (field == "key") return ReadKeyText(node, field, &entry->key);
   if (field == "cache_scope") {
-    std::string fault = ReadText(node, field, &entry->cache_scope);
-    // As none, an empty one would mean another.
+    std::string fault = ReadKeyText(node, field, &entry->cache_scope);
+    // An empty scope would mean that there is none.
     if (fault.empty() && entry->cache_scope.empty()) fault = "'cache_scope' " + NameFault("");
     return fault;
   }
   if (field == "priority") return ReadKeyPriority(node, field, &entry->priority);
   if (field == "priority_ceiling") return ReadKeyPriority(node, field, &entry->priority_ceiling);
-  if (field == "weight") return ReadWeight(node, field, &entry->weight);
+  if (field == "weight") return ReadKeyWeight(node, field, &entry->weight);
   if (field == "max_concurrent_requests") {
-    return ReadCount(node, field, kMaxKeyRequests, &entry->max_concurrent_requests);
+    return ReadKeyCount(node, field, kMaxKeyRequests, &entry->max_concurrent_requests);
   }
   if (field == "tokens_per_minute") {
-    return ReadCount(node, field, kMaxKeyTokens, &entry->tokens_per_minute);
+    return ReadKeyCount(node, field, kMaxKeyTokens, &entry->tokens_per_minute);
   }
   return fmt::format("the field '{}' is unknown", field);
 }
@@ -183,12 +185,12 @@ std::string ReadField(const toml::node& node, std::string_view field, ApiKey* en
 StatusOr<ApiKey> ReadEntry(const std::string& path, const toml::table& table) {
   ApiKey entry;
   for (const auto& [field, node] : table) {
-    const std::string fault = ReadField(node, field.str(), &entry);
-    if (!fault.empty()) return At(path, field.source(), fault);
+    const std::string fault = ReadKeyField(node, field.str(), &entry);
+    if (!fault.empty()) return FaultAt(path, field.source(), fault);
   }
   for (const char* field : {"name", "key"}) {
     if (!table.contains(field))
-      return At(path, table.source(), fmt::format("'{}' is missing", field));
+      return FaultAt(path, table.source(), fmt::format("'{}' is missing", field));
   }
   if (!table.contains("priority"))
     entry.priority = std::max(entry.priority, entry.priority_ceiling);
@@ -198,7 +200,7 @@ StatusOr<ApiKey> ReadEntry(const std::string& path, const toml::table& table) {
 StatusOr<std::vector<ApiKey>> ReadEntries(const std::string& path, const toml::table& file) {
   for (const auto& [field, unused] : file) {
     if (field.str() != "keys") {
-      return At(path, field.source(), fmt::format("the field '{}' is unknown", field.str()));
+      return FaultAt(path, field.source(), fmt::format("the field '{}' is unknown", field.str()));
     }
   }
   const toml::array* list = file["keys"].as_array();
@@ -211,12 +213,12 @@ StatusOr<std::vector<ApiKey>> ReadEntries(const std::string& path, const toml::t
   std::vector<ApiKey> keys;
   for (const toml::node& node : *list) {
     const toml::table* table = node.as_table();
-    if (table == nullptr) return At(path, node.source(), "'keys' must be [[keys]] tables");
+    if (table == nullptr) return FaultAt(path, node.source(), "'keys' must be [[keys]] tables");
     StatusOr<ApiKey> entry = ReadEntry(path, *table);
     if (!entry.ok()) return entry.status();
     keys.push_back(*std::move(entry));
     const std::string fault = EntryFault(keys, keys.size() - 1);
-    if (!fault.empty()) return At(path, table->source(), fault);
+    if (!fault.empty()) return FaultAt(path, table->source(), fault);
   }
   return keys;
 }
@@ -230,8 +232,8 @@ StatusOr<std::vector<ApiKey>> ReadApiKeys(const std::string& path) {
   try {
     return ReadEntries(path, toml::parse(*text, path));
   } catch (const toml::parse_error& error) {
-    // Only the place: the description may show what stands there, and that may be a key.
-    return At(path, error.source(), "this is not valid TOML");
+    // Only the line: the description may quote the file, and so a key.
+    return FaultAt(path, error.source(), "this is not valid TOML");
   }
 }
 

@@ -1,4 +1,4 @@
-// Where API keys come from, and what makes one acceptable.
+// Reads and checks API keys.
 #ifndef ROPEWAY_SERVER_API_KEYS_H_
 #define ROPEWAY_SERVER_API_KEYS_H_
 
@@ -15,7 +15,7 @@ namespace ropeway {
 //   [[keys]]
 //   name = "team-a"   # letters, digits, '-', '_' and '.'; at most 64
 //   key = "..."       # 8 to 512 visible ASCII characters without a space
-//   # All others may be left out:
+//   # Optional:
 //   cache_scope = "research"    # as a name
 //   priority = "medium"         # "high", "medium" or "low": of requests that name none
 //   priority_ceiling = "high"   # the highest that requests may name
@@ -23,14 +23,14 @@ namespace ropeway {
 //   max_concurrent_requests = 8
 //   tokens_per_minute = 100000
 //
-// Without a priority it is "medium", or the ceiling where that is lower.
+// The default priority is "medium", or the ceiling if that is lower.
 //
-// kNotFound or kInvalidArgument with one sentence that names the file and, where there is one, the
-// line; it never contains a key. A file that other users may read is a warning in the log.
+// Fails with kNotFound or kInvalidArgument and one sentence that names the file and, if known, the
+// line; it never contains a key. Logs a warning if other users may read the file.
 StatusOr<std::vector<ApiKey>> ReadApiKeys(const std::string& path);
 
-// Whether the server takes these keys: each of the form above, no key twice (not even as the admin
-// key), no name twice. HttpServer::Start asks it too.
+// Checks that each key has the form above, and that no key (the admin key included) and no name is
+// given twice. HttpServer::Start calls it too.
 Status CheckApiKeys(const std::vector<ApiKey>& keys, const std::string& admin_key);
 
 }  // namespace ropeway

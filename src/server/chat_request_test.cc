@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "server/openai_request.h"
 #include "server/test_request_bodies.h"
 
 namespace ropeway {
@@ -15,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 TEST(ChatRequest, AllFields) {
-  StatusOr<ApiRequest> api = Chat(
+  StatusOr<OpenAiBody> api = Chat(
       R"({"model":"m","messages":[{"role":"system","content":"s"},
           {"role":"developer","content":"d"},
           {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
@@ -46,11 +45,10 @@ TEST(ChatRequest, AllFields) {
   EXPECT_EQ(api->request.max_tokens, 5);
   EXPECT_EQ(api->request.logprobs, 4);
   EXPECT_EQ(api->n, 3);
-  EXPECT_TRUE(api->chat);
 }
 
 TEST(ChatRequest, Defaults) {
-  StatusOr<ApiRequest> api = ChatWith("user", "\"u\"");
+  StatusOr<OpenAiBody> api = ChatWith("user", "\"u\"");
   ASSERT_TRUE(api.ok());
   EXPECT_FALSE(api->request.max_tokens.has_value());  // What is left.
   EXPECT_FALSE(api->request.logprobs.has_value());
@@ -64,7 +62,7 @@ TEST(ChatRequest, MaxTokensHaveTwoNames) {
   EXPECT_EQ(ChatWith("max_tokens", "3,\"max_completion_tokens\":4").status().field(), "max_tokens");
 }
 
-TEST(ChatRequest, RefusesByName) {
+TEST(ChatRequest, RejectsByName) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> bad = {
       {"max_completion_tokens", {"0", "-5", "1.5"}},
       {"logprobs", {"1", "\"true\""}},
@@ -98,14 +96,14 @@ TEST(ChatRequest, RefusesByName) {
   };
   for (const auto& [field, values] : bad) {
     for (const std::string& value : values) {
-      StatusOr<ApiRequest> api = ChatWith(field, value);
+      StatusOr<OpenAiBody> api = ChatWith(field, value);
       ASSERT_FALSE(api.ok()) << field << "=" << value;
       EXPECT_EQ(api.status().field(), field) << value;
     }
   }
 }
 
-TEST(ChatRequest, RefusesBadMessagesByPlace) {
+TEST(ChatRequest, RejectsBadMessagesByPosition) {
   const std::vector<std::pair<std::string, std::string>> bad = {
       {"null", "messages"},
       {"[]", "messages"},
@@ -136,13 +134,13 @@ TEST(ChatRequest, RefusesBadMessagesByPlace) {
       {R"([{"role":"user","content":"a","colour":"red"}])", "messages[0].colour"},
   };
   for (const auto& [messages, field] : bad) {
-    StatusOr<ApiRequest> api = Chat("{\"messages\":" + messages + "}");
+    StatusOr<OpenAiBody> api = Chat("{\"messages\":" + messages + "}");
     ASSERT_FALSE(api.ok()) << messages;
     EXPECT_EQ(api.status().field(), field);
   }
 }
 
-TEST(ChatRequest, AnyValueInAnyPlaceIsAnswered) {
+TEST(ChatRequest, AnyValueAnywhereIsAnswered) {
   const json good = json::parse(
       R"({"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a"}],"name":"n"},
           {"role":"tool","content":"a","tool_call_id":"c"}],
@@ -152,7 +150,7 @@ TEST(ChatRequest, AnyValueInAnyPlaceIsAnswered) {
           "stop_token_ids":[1],"presence_penalty":1,"repetition_penalty":1,"typical_p":1,
           "min_tokens":1,"timeout":1,"metadata":{"a":"b"},"priority":1,"user":"u"})");
   ASSERT_TRUE(Chat(good.dump()).ok());
-  EXPECT_GT(RefusedWithAnythingAnywhere(good, true), 300);
+  EXPECT_GT(RejectedWithAnythingAnywhere(good, MakeOpenAiChat), 300);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "server/generation.h"
-#include "server/plain_handlers.h"
+#include "server/handlers.h"
 #include "server/tokenize_handlers.h"
 
 namespace ropeway {
@@ -20,22 +20,6 @@ namespace asio = boost::asio;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLinger{1000};
-
-// Counts a request as in progress, for the time of its answer.
-class ActiveScope {
- public:
-  explicit ActiveScope(ServerContext* context) : context_(context) { ++context_->active; }
-  ~ActiveScope() { --context_->active; }
-  ActiveScope(const ActiveScope&) = delete;
-  ActiveScope& operator=(const ActiveScope&) = delete;
-
- private:
-  ServerContext* const context_;
-};
-
-bool IsGeneration(Route route) {
-  return route == Route::kCompletions || route == Route::kChatCompletions;
-}
 
 HttpReply MethodNotAllowed(const RouteMatch& match) {
   HttpReply reply = ErrorReply({405, "This path takes " + std::string(match.allow) + " only.",
@@ -64,13 +48,13 @@ Connection::Connection(asio::ip::tcp::socket socket, ServerContext* context,
                                              context->limits().write_timeout, tls)),
       context_(context) {}
 
-void Connection::Start(bool refuse, std::shared_ptr<void> place) {
-  auto finished = [self = shared_from_this(), place = std::move(place)](std::exception_ptr error) {
-    // Only running out of memory throws; this connection pays for it, the others go on.
+void Connection::Start(bool reject, std::shared_ptr<void> slot) {
+  auto finished = [self = shared_from_this(), slot = std::move(slot)](std::exception_ptr error) {
+    // Only a failed allocation throws; it ends this connection and no other.
     if (error) spdlog::error("A connection ended by an exception");
     self->stream_->Close();
   };
-  asio::co_spawn(stream_->executor(), Run(refuse), std::move(finished));
+  asio::co_spawn(stream_->executor(), Run(reject), std::move(finished));
 }
 
 void Connection::Stop(bool when_idle) {
@@ -79,17 +63,19 @@ void Connection::Stop(bool when_idle) {
   });
 }
 
-asio::awaitable<void> Connection::Run(bool refuse) {
+asio::awaitable<void> Connection::Run(bool reject) {
   const bool started =
       co_await stream_->Start(SteadyClock::now() + context_->limits().header_timeout);
   if (!started) co_return;
-  if (refuse) {
+  if (reject) {
     HttpReply reply = TooManyConnections();
     Framing framing;
     framing.keep_alive = false;
-    co_await Send(std::move(reply), framing, "refused");
+    RouteMatch unread;
+    unread.name = kUnreadRoute;
+    co_await Send(std::move(reply), framing, unread);
   }
-  bool go_on = !refuse;
+  bool go_on = !reject;
   while (go_on) go_on = co_await ServeOne();
   if (!stream_->gone()) co_await stream_->Linger(kLinger);
 }
@@ -97,7 +83,7 @@ asio::awaitable<void> Connection::Run(bool refuse) {
 asio::awaitable<bool> Connection::AwaitRequest() {
   const auto deadline = SteadyClock::now() + context_->limits().idle_timeout;
   while (true) {
-    // Empty lines before a request are no part of it (RFC 9112, section 2.2).
+    // Empty lines before a request are not part of it (RFC 9112, section 2.2).
     const size_t begin = stream_->received().find_first_not_of("\r\n");
     const bool any = begin != std::string_view::npos;
     stream_->Consume(any ? begin : stream_->received().size());
@@ -111,51 +97,58 @@ asio::awaitable<bool> Connection::AwaitRequest() {
 // Reads and answers one request; false where the connection is to end.
 asio::awaitable<bool> Connection::ServeOne() {
   idle_ = true;
-  const bool comes = co_await AwaitRequest();
-  if (!comes) co_return false;
+  const bool began = co_await AwaitRequest();
+  if (!began) co_return false;
   idle_ = false;
   ReadOutcome read = co_await ReadHttpRequest(stream_.get(), context_);
-  if (read.refusal) co_await Send(*std::move(read.refusal), read.framing, read.route);
+  if (read.rejection) co_await Send(*std::move(read.rejection), read.framing, read.match);
   if (!read.request) co_return false;
   const bool go_on = co_await Answer(*std::move(read.request));
   co_return go_on;
 }
 
 asio::awaitable<bool> Connection::Answer(HttpRequest request) {
-  const ActiveScope active(context_);
-  const auto start = SteadyClock::now();
-  const RouteMatch match = MatchRoute(request.method, request.target);
+  const CountScope active(&context_->active);
+  const RouteMatch match = context_->router.Match(request.method, request.target);
   if (!context_->accepting) request.framing.keep_alive = false;
   const Framing framing = request.framing;
   bool keep_alive = false;
   if (match.route != Route::kUnknown && !match.method_allowed) {
     HttpReply reply = MethodNotAllowed(match);
-    keep_alive = co_await Send(std::move(reply), framing, RouteName(match.route));
+    keep_alive = co_await Send(std::move(reply), framing, match);
+  } else if (match.route == Route::kGenerate) {
+    keep_alive = co_await Generate(std::move(request), match);
   } else if (match.route == Route::kTokenize || match.route == Route::kDetokenize) {
     stream_->set_answering(true);
     const bool detokenize = match.route == Route::kDetokenize;
-    HttpReply reply = co_await AnswerTokenizer(context_, std::move(request), detokenize);
+    HttpReply reply = co_await AnswerTokenizer(context_, stream_, std::move(request), detokenize);
     stream_->set_answering(false);
-    keep_alive = co_await Send(std::move(reply), framing, RouteName(match.route));
-  } else if (!IsGeneration(match.route)) {
-    HttpReply reply = AnswerPlain(match, request.caller, context_);
-    keep_alive = co_await Send(std::move(reply), framing, RouteName(match.route));
+    keep_alive = co_await Send(std::move(reply), framing, match);
   } else {
-    stream_->set_answering(true);
-    const bool chat = match.route == Route::kChatCompletions;
-    const Sent sent = co_await Generate(stream_, context_, std::move(request), chat);
-    stream_->set_answering(false);
-    context_->metrics.CountRequest(RouteName(match.route), sent.status);
-    const std::chrono::duration<double, std::milli> took = SteadyClock::now() - start;
-    spdlog::debug("{} -> {} in {:.1f} ms", RouteName(match.route), sent.status, took.count());
-    keep_alive = sent.keep_alive;
+    HttpReply reply = AnswerPlain(match, request.caller, context_);
+    keep_alive = co_await Send(std::move(reply), framing, match);
   }
   co_return keep_alive;
 }
 
-asio::awaitable<bool> Connection::Send(HttpReply reply, Framing framing, std::string_view route) {
-  context_->metrics.CountRequest(route, reply.status);
-  spdlog::debug("{} -> {}", route, reply.status);
+asio::awaitable<bool> Connection::Generate(HttpRequest request, RouteMatch match) {
+  const auto start = SteadyClock::now();
+  stream_->set_answering(true);
+  auto generation =
+      std::make_shared<Generation>(stream_, context_, std::move(request), match.make_format);
+  const Sent sent = co_await generation->Run();
+  stream_->set_answering(false);
+  context_->metrics.CountRequest(match.name, sent.status);
+  const std::chrono::duration<double, std::milli> took = SteadyClock::now() - start;
+  spdlog::debug("{} -> {} in {:.1f} ms", match.name, sent.status, took.count());
+  co_return sent.keep_alive;
+}
+
+asio::awaitable<bool> Connection::Send(HttpReply reply, Framing framing, RouteMatch match) {
+  context_->metrics.CountRequest(match.name, reply.status);
+  spdlog::debug("{} -> {}", match.name, reply.status);
+  // A failure before the body is read is reported in the dialect of the path.
+  if (reply.error && match.make_format) reply.body = match.make_format()->ErrorBody(*reply.error);
   std::string bytes = Serialize(reply, framing);
   const bool written = co_await stream_->Write(std::move(bytes));
   co_return written&& framing.keep_alive;

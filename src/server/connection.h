@@ -1,4 +1,4 @@
-// One client's connection: reads requests, answers them in order, until either side ends it.
+// One client's connection: reads requests and answers them in order until either side closes it.
 #ifndef ROPEWAY_SERVER_CONNECTION_H_
 #define ROPEWAY_SERVER_CONNECTION_H_
 
@@ -26,21 +26,23 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Serves until the end, then lets go of `place`, on the connection's thread. With `refuse`, every
-  // client is told that the server has too many connections. Call once.
-  void Start(bool refuse, std::shared_ptr<void> place);
+  // Serves until the end, then releases `slot`, on the connection's thread. With `reject`, tells
+  // the client that the server has too many connections and closes. Call once.
+  void Start(bool reject, std::shared_ptr<void> slot);
 
   // Ends the connection: at once, cancelling what runs, or with `when_idle` after the request in
   // progress. Any thread.
   void Stop(bool when_idle);
 
  private:
-  boost::asio::awaitable<void> Run(bool refuse);
+  boost::asio::awaitable<void> Run(bool reject);
+  // These return false where the connection is to end.
   boost::asio::awaitable<bool> ServeOne();
   boost::asio::awaitable<bool> Answer(HttpRequest request);
-  boost::asio::awaitable<bool> Send(HttpReply reply, Framing framing, std::string_view route);
+  boost::asio::awaitable<bool> Generate(HttpRequest request, RouteMatch match);
+  boost::asio::awaitable<bool> Send(HttpReply reply, Framing framing, RouteMatch match);
 
-  // Waits for the first byte of a request; false where none comes.
+  // Waits for the first byte of a request; false where none arrives.
   boost::asio::awaitable<bool> AwaitRequest();
 
   const std::shared_ptr<SocketStream> stream_;

@@ -5,44 +5,24 @@
 #include <algorithm>
 #include <cstdint>
 #include <ctime>
-#include <memory>
-#include <optional>
 #include <utility>
-#include <vector>
 
-#include "server/collector_sink.h"
-#include "server/event_writer.h"
-#include "server/helper_pool.h"
-#include "server/key_rights.h"
-#include "server/openai_request.h"
-#include "server/openai_response.h"
-#include "server/plain_handlers.h"
-#include "server/send_answer.h"
-#include "server/sse_sink.h"
-#include "server/submission.h"
+#include "server/handlers.h"
 
 namespace ropeway {
 namespace {
 
 namespace asio = boost::asio;
 
-// A stream's share of its bound, where many choices share one connection.
+// The least share of a stream's bound that each of many choices gets.
 constexpr size_t kLeastChoiceBytes = size_t{128} << 10;
 
-// What the prompts of one request's choices may take together: each choice has its own copy.
+// Bound on the prompts of one request's choices together: each choice has its own copy.
 constexpr size_t kMaxPromptBytes = size_t{64} << 20;
 
-// What the choices of one request may report together; each takes some 50 bytes until the answer is
-// sent. One choice is bounded by the model's context alone.
+// Bound on the log-probabilities that several choices of one request report together; each takes
+// some 50 bytes until the answer is sent. The model's context alone bounds a single choice.
 constexpr size_t kMaxLogprobsTogether = size_t{4} << 20;
-
-// A request as far as its body alone decides it.
-struct Prepared {
-  ApiRequest api;
-  ModelInfo model;
-  std::vector<std::string> echo;  // The prompts' texts, where they are to be shown.
-};
-using PreparedPtr = std::unique_ptr<Prepared>;
 
 StatusOr<std::string> PromptText(const Prompt& prompt, const Backend& backend) {
   if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
@@ -51,15 +31,15 @@ StatusOr<std::string> PromptText(const Prompt& prompt, const Backend& backend) {
   return InvalidArgument(text.status().message(), "prompt");  // The field that this request has.
 }
 
-// An upper bound on the tokens that a prompt becomes.
+// An upper bound on the tokens of an encoded prompt.
 size_t MostTokens(const Prompt& prompt, size_t max_model_len) {
   if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) return ids->size();
   const auto* text = std::get_if<std::string>(&prompt);
   return text == nullptr ? max_model_len : std::min(text->size() + 1, max_model_len);
 }
 
-// How many log-probabilities the answer may hold at one time: a stream drops those of the
-// completion as it sends them.
+// An upper bound on the log-probabilities that the answer holds at one time: a stream drops those
+// of the output as it sends them.
 size_t MostLogprobs(const ApiRequest& api, size_t max_model_len) {
   const Request& request = api.request;
   size_t count = 0;
@@ -94,31 +74,6 @@ Status CheckCopies(const ApiRequest& api, size_t body_bytes) {
                          "n");
 }
 
-// May take milliseconds per megabyte.
-StatusOr<PreparedPtr> Prepare(const std::string& body, bool chat, const ServerLimits& limits,
-                              const Backend& backend) {
-  const JsonBounds bounds = {.max_depth = limits.max_json_depth,
-                             .max_values = limits.max_json_values};
-  StatusOr<ApiRequest> api = ParseApiRequest(body, chat, bounds, limits.max_choices);
-  if (!api.ok()) return api.status();
-  Status copies = CheckCopies(*api, body.size());
-  if (!copies.ok()) return copies;
-  auto prepared = std::make_unique<Prepared>();
-  prepared->api = *std::move(api);
-  StatusOr<ModelInfo> model = FindModel(prepared->api.request.model, backend);
-  if (!model.ok()) return model.status();
-  prepared->model = *std::move(model);
-  Status logprobs = CheckLogprobs(prepared->api, prepared->model);
-  if (!logprobs.ok()) return logprobs;
-  if (!prepared->api.echo) return prepared;
-  for (const Prompt& prompt : prepared->api.prompts) {
-    StatusOr<std::string> text = PromptText(prompt, backend);
-    if (!text.ok()) return text.status();
-    prepared->echo.push_back(*std::move(text));
-  }
-  return prepared;
-}
-
 ServerSink::WakeFn WakeOf(const std::shared_ptr<SocketStream>& stream, ServerContext* context) {
   return [weak = std::weak_ptr<SocketStream>(stream), context](bool overflow) {
     if (overflow) context->metrics.CountSlowReader();
@@ -128,116 +83,163 @@ ServerSink::WakeFn WakeOf(const std::shared_ptr<SocketStream>& stream, ServerCon
   };
 }
 
-Submission::SinkMaker SinksFor(const ApiRequest& api, std::shared_ptr<SocketStream> stream,
-                               ServerContext* context) {
-  if (!api.stream) {
-    const bool keep_tokens = api.request.logprobs.has_value();
-    return [=]() -> std::shared_ptr<ServerSink> {
-      return std::make_shared<CollectorSink>(keep_tokens, WakeOf(stream, context));
-    };
-  }
-  const ServerLimits& limits = context->limits();
-  const size_t share = limits.max_stream_bytes / api.choices();
-  const size_t max_bytes = std::max(share, std::min(limits.max_stream_bytes, kLeastChoiceBytes));
-  return [=, max_events = limits.max_stream_events]() -> std::shared_ptr<ServerSink> {
-    return std::make_shared<SseSink>(max_bytes, max_events, WakeOf(stream, context));
-  };
+HttpReply AboveCeiling(const ApiRequest& api, Priority ceiling) {
+  const std::string message =
+      fmt::format("'{}' asks for the class {}, but this API key may ask for {} at most.",
+                  api.priority_field, PriorityName(*api.priority), PriorityName(ceiling));
+  return ErrorReply({403, message, "invalid_request_error", api.priority_field, "forbidden"});
 }
 
-AnswerHead HeadOf(const Prepared& prepared, ServerContext* context) {
-  const ApiRequest& api = prepared.api;
-  AnswerHead head;
-  head.id = context->NewId(api.chat ? "chatcmpl" : "cmpl");
-  head.created = static_cast<int64_t>(std::time(nullptr));
-  head.model = prepared.model.id;
-  head.chat = api.chat;
-  head.include_usage = api.include_usage;
-  head.logprobs = api.request.logprobs.has_value();
-  head.prompt_logprobs = api.prompt_logprobs;
-  head.n = api.n;
-  if (api.service_tier) head.service_tier = ServiceTierName(api.request.priority);
-  head.echo = prepared.echo;
-  return head;
-}
-
-// Reads the body: here, or on a helper thread where it is large.
-asio::awaitable<StatusOr<PreparedPtr>> ReadBody(ServerContext* context, HttpRequest request,
-                                                bool chat) {
-  const auto prepare = [&request, context, chat]() -> StatusOr<PreparedPtr> {
-    return Prepare(request.body, chat, context->limits(), *context->backend);
-  };
-  if (request.body.size() <= context->limits().max_inline_body_bytes) co_return prepare();
-  std::function<StatusOr<PreparedPtr>()> work = prepare;
-  StatusOr<PreparedPtr> prepared = co_await context->helpers.Run<PreparedPtr>(std::move(work));
-  co_return prepared;
-}
-
-asio::awaitable<Sent> TryGenerate(std::shared_ptr<SocketStream> stream, ServerContext* context,
-                                  HttpRequest request, bool chat, bool* began) {
-  const Framing framing = request.framing;
-  const Caller caller = std::move(request.caller);
-  std::optional<HttpReply> refusal;
-  const auto refuse = [&](const Status& status) {
-    refusal = RefusalFor(status, *context->backend);
-  };
-  if (!context->accepting) {
-    refuse({StatusCode::kUnavailable, "The server is stopping; no new request is accepted."});
+HttpReply LimitReached(const KeyLimits::Grant& grant, const Caller& caller,
+                       const ServerContext& context) {
+  if (grant.status.code() != StatusCode::kResourceExhausted) {
+    return RejectionReply(grant.status, *context.backend);
   }
-  Sent sent;
-  Submission submission(context->backend);
-  AnswerHead head;
-  bool streamed = false;
-  if (!refusal) {
-    StatusOr<PreparedPtr> prepared = co_await ReadBody(context, std::move(request), chat);
-    if (prepared.ok()) {
-      ApiRequest& api = (*prepared)->api;
-      std::vector<KeyTicket> tickets;
-      refusal = ApplyKey(caller, context, &api, &tickets);
-      if (!refusal) {
-        head = HeadOf(**prepared, context);
-        streamed = api.stream;
-        const Submission::SinkMaker sinks = SinksFor(api, stream, context);
-        const Status status = submission.Submit(std::move(api), std::move(tickets), sinks);
-        if (!status.ok()) refuse(status);
-      }
-    } else {
-      refuse(prepared.status());
-    }
-  }
-  if (refusal) {
-    sent = co_await SendReply(stream.get(), *std::move(refusal), framing);
-  } else if (streamed) {
-    sent = co_await SendStream(stream.get(), context, &submission, head, framing, began);
-  } else {
-    sent = co_await SendWhole(stream.get(), context, &submission, head, framing);
-  }
-  co_return sent;
+  HttpReply reply =
+      ErrorReply({429, grant.status.message(), grant.limit, "", "rate_limit_exceeded"});
+  reply.headers = context.key_limits.Headers(caller.tenant);
+  const int seconds = grant.retry_after_seconds > 0 ? grant.retry_after_seconds
+                                                    : context.backend->RetryAfterSeconds();
+  reply.headers.emplace_back("Retry-After", std::to_string(seconds));
+  return reply;
 }
 
 }  // namespace
 
-asio::awaitable<Sent> Generate(std::shared_ptr<SocketStream> stream, ServerContext* context,
-                               HttpRequest request, bool chat) {
-  const Framing framing = request.framing;
+Generation::Generation(std::shared_ptr<SocketStream> stream, ServerContext* context,
+                       HttpRequest request, ApiFormatMaker make_format)
+    : stream_(std::move(stream)),
+      context_(context),
+      http_(std::move(request)),
+      framing_(http_.framing),
+      format_(make_format()),
+      submission_(context->backend) {}
+
+asio::awaitable<Sent> Generation::Run() {
   Sent sent;
   Status failure;
-  bool began = false;
   try {
-    sent = co_await TryGenerate(stream, context, std::move(request), chat, &began);
+    sent = co_await TryRun();
   } catch (...) {
-    failure = HelperPool::FromException();
+    failure = StatusFromException();
+    submission_.Cancel();
   }
-  if (failure.ok()) co_return sent;
-  if (!began) {
-    HttpReply reply = RefusalFor(failure, *context->backend);
-    sent = co_await SendReply(stream.get(), std::move(reply), framing);
-    co_return sent;
+  if (!failure.ok() && stream_began_) {
+    sent = co_await SendStreamError(failure);
+  } else if (!failure.ok()) {
+    HttpReply reply = RejectionReply(failure, *context_->backend);
+    sent = co_await SendReply(std::move(reply));
   }
-  std::string bytes;
-  AppendChunk(EventWriter::Error(failure), framing, &bytes);
-  AppendLastChunk(framing, &bytes);
-  co_await stream->Write(std::move(bytes));
-  co_return Sent{.status = 200, .keep_alive = false};
+  co_return sent;
+}
+
+asio::awaitable<Sent> Generation::TryRun() {
+  Status status;
+  if (!context_->accepting) {
+    status = {StatusCode::kUnavailable, "The server is stopping; no new request is accepted."};
+  } else {
+    status = co_await ReadBody();
+  }
+  std::optional<HttpReply> rejection;
+  if (status.ok()) {
+    std::vector<KeyTicket> tickets;
+    rejection = ApplyKey(&tickets);
+    if (!rejection) status = Submit(std::move(tickets));
+  }
+  if (!status.ok()) rejection = RejectionReply(status, *context_->backend);
+  Sent sent;
+  if (rejection) {
+    sent = co_await SendReply(*std::move(rejection));
+  } else if (format_->request()->stream) {
+    sent = co_await SendStream();
+  } else {
+    sent = co_await SendWhole();
+  }
+  co_return sent;
+}
+
+asio::awaitable<Status> Generation::ReadBody() {
+  Status status;
+  if (http_.body.size() <= context_->limits().max_inline_body_bytes) {
+    status = Prepare();
+  } else {
+    std::function<StatusOr<std::string>()> work =
+        [self = shared_from_this()]() -> StatusOr<std::string> {
+      Status prepared = self->Prepare();
+      if (!prepared.ok()) return prepared;
+      return std::string();
+    };
+    const StatusOr<std::string> done = co_await context_->RunOnHelper(stream_, std::move(work));
+    status = done.status();
+  }
+  http_.body = std::string();
+  http_.body_hold.Release();
+  co_return status;
+}
+
+Status Generation::Prepare() {
+  Status status = format_->Parse(http_.body, context_->limits());
+  if (!status.ok()) return status;
+  const ApiRequest& api = *format_->request();
+  const Backend& backend = *context_->backend;
+  status = CheckCopies(api, http_.body.size());
+  if (!status.ok()) return status;
+  const StatusOr<ModelInfo> model = FindModel(api.request.model, backend);
+  if (!model.ok()) return model.status();
+  status = CheckLogprobs(api, *model);
+  if (!status.ok()) return status;
+  head_.model = model->id;
+  if (!api.shows_prompts) return {};
+  for (const Prompt& prompt : api.prompts) {
+    StatusOr<std::string> text = PromptText(prompt, backend);
+    if (!text.ok()) return text.status();
+    head_.prompt_texts.push_back(*std::move(text));
+  }
+  return {};
+}
+
+std::optional<HttpReply> Generation::ApplyKey(std::vector<KeyTicket>* tickets) {
+  ApiRequest* const api = format_->request();
+  const Caller& caller = http_.caller;
+  if (api->priority && *api->priority < caller.priority_ceiling) {
+    return AboveCeiling(*api, caller.priority_ceiling);
+  }
+  Request& request = api->request;
+  request.tenant = caller.tenant;
+  request.cache_scope = caller.cache_scope;
+  request.priority = api->priority.value_or(caller.priority);
+  request.tenant_weight = caller.weight;
+  KeyLimits::Grant grant =
+      context_->key_limits.Take(caller.tenant, api->prompts.size(), static_cast<size_t>(api->n));
+  if (!grant.status.ok()) return LimitReached(grant, caller, *context_);
+  *tickets = std::move(grant.tickets);
+  return std::nullopt;
+}
+
+Status Generation::Submit(std::vector<KeyTicket> tickets) {
+  ApiRequest* const api = format_->request();
+  head_.id = context_->NewId();
+  head_.created = static_cast<int64_t>(std::time(nullptr));
+  head_.priority = api->request.priority;
+  format_->Start(std::move(head_));
+  return submission_.Submit(api, std::move(tickets), Sinks());
+}
+
+Submission::SinkMaker Generation::Sinks() const {
+  const ApiRequest& api = *format_->request();
+  const ServerSink::WakeFn wake = WakeOf(stream_, context_);
+  if (!api.stream) {
+    const bool keep_tokens = api.request.logprobs.has_value();
+    return [=]() -> std::shared_ptr<ServerSink> {
+      return std::make_shared<CollectorSink>(keep_tokens, wake);
+    };
+  }
+  const ServerLimits& limits = context_->limits();
+  const size_t share = limits.max_stream_bytes / api.choices();
+  const size_t max_bytes = std::max(share, std::min(limits.max_stream_bytes, kLeastChoiceBytes));
+  return [=, max_events = limits.max_stream_events]() -> std::shared_ptr<ServerSink> {
+    return std::make_shared<StreamSink>(max_bytes, max_events, wake);
+  };
 }
 
 }  // namespace ropeway

@@ -1,12 +1,18 @@
-// One generation request over one connection: from the body to the last byte of its answer.
+// One generation request on one connection: from the body to the last byte of its answer.
 #ifndef ROPEWAY_SERVER_GENERATION_H_
 #define ROPEWAY_SERVER_GENERATION_H_
 
 #include <boost/asio/awaitable.hpp>
+#include <memory>
+#include <optional>
+#include <vector>
 
+#include "server/api_format.h"
+#include "server/http_reply.h"
 #include "server/request_reader.h"
 #include "server/server_context.h"
 #include "server/socket_stream.h"
+#include "server/submission.h"
 
 namespace ropeway {
 
@@ -16,11 +22,63 @@ struct Sent {
   bool keep_alive = false;
 };
 
-// Validates `request`, hands it to the backend and sends what comes back, whole or as a stream. A
-// client that leaves, or reads too slowly, is a cancel. On return the backend holds no reference to
-// the connection.
-boost::asio::awaitable<Sent> Generate(std::shared_ptr<SocketStream> stream, ServerContext* context,
-                                      HttpRequest request, bool chat);
+// Validates a request, hands it to the backend and sends its output, whole or as a stream, in the
+// dialect of an ApiFormat. A client that leaves or reads too slowly is a cancel. Thread rule: the
+// connection's strand; a shared_ptr owns it, so that work on helper threads may outlive the
+// connection.
+class Generation : public std::enable_shared_from_this<Generation> {
+ public:
+  // `context` must outlive it.
+  Generation(std::shared_ptr<SocketStream> stream, ServerContext* context, HttpRequest request,
+             ApiFormatMaker make_format);
+
+  // Runs to the end; no exception leaves it. Once it has returned, the backend holds no reference
+  // to the connection. Call once.
+  boost::asio::awaitable<Sent> Run();
+
+ private:
+  // --- generation.cc: from the body to the backend.
+
+  boost::asio::awaitable<Sent> TryRun();
+  boost::asio::awaitable<Status> ReadBody();
+  // What the body alone decides. Any thread; may take milliseconds per megabyte.
+  Status Prepare();
+  // Gives the request its key's rights and takes tickets from the key's limits, or returns why not.
+  std::optional<HttpReply> ApplyKey(std::vector<KeyTicket>* tickets);
+  Status Submit(std::vector<KeyTicket> tickets);
+  Submission::SinkMaker Sinks() const;
+
+  // --- send_answer.cc: from the backend to the client.
+
+  // An error in the dialect's shape.
+  boost::asio::awaitable<Sent> SendReply(HttpReply reply);
+  // Waits for all choices and sends them as one body, or the first failure as an error.
+  boost::asio::awaitable<Sent> SendWhole();
+  // Sends a stream. Its headers leave when all choices are admitted; a failure before that is an
+  // error with its own status code.
+  boost::asio::awaitable<Sent> SendStream();
+  boost::asio::awaitable<Sent> SendStreamError(Status status);
+  boost::asio::awaitable<std::string> WriteWhole(
+      std::shared_ptr<const std::vector<ChoiceOutput>> choices);
+  // Whether all choices are admitted. Sets `*failure` if one of them failed by now.
+  bool AllAdmitted(Status* failure);
+  // Appends the output that arrived, each choice's as one chunk. True if the answer is complete:
+  // all choices ended, or one failed.
+  bool AppendOutput(std::string* bytes);
+  // The reply to a request that the backend ended with `failure`.
+  HttpReply FailureReply(const Status& failure) const;
+  // The queue position, and the rest of the key's limits.
+  HttpHeaders AnswerHeaders();
+
+  const std::shared_ptr<SocketStream> stream_;
+  ServerContext* const context_;
+  HttpRequest http_;  // The body is released once it is parsed.
+  Framing framing_;
+  const std::unique_ptr<ApiFormat> format_;
+  AnswerHead head_;  // Until the format has it.
+  Submission submission_;
+  bool stream_began_ = false;  // The headers may have left.
+};
 
 }  // namespace ropeway
 

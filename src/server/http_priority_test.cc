@@ -18,8 +18,6 @@ using testing::HasSubstr;
 
 constexpr char kPath[] = "/v1/completions";
 
-std::string Bearer(const std::string& key) { return "Authorization: Bearer " + key + "\r\n"; }
-
 class HttpPriorityTest : public ServerTest {
  protected:
   void SetUp() override {

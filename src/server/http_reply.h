@@ -1,15 +1,36 @@
-// A complete HTTP reply as a value, and its bytes.
+// A complete HTTP reply as a value, its bytes, and the errors that replies report.
 #ifndef ROPEWAY_SERVER_HTTP_REPLY_H_
 #define ROPEWAY_SERVER_HTTP_REPLY_H_
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "server/errors.h"
+#include "ropeway/status.h"
 
 namespace ropeway {
+
+// An error as the API reports it, in OpenAI's terms. A dialect may write it in another shape
+// (ApiFormat::ErrorBody).
+struct ApiError {
+  int http_status = 500;
+  std::string message;
+  std::string type;
+  std::string param;  // The field at fault; "": null.
+  std::string code;   // "": null.
+};
+
+// Maps a failed status to what a client is told. REQUIRES: !status.ok().
+ApiError ToApiError(const Status& status);
+
+// {"error": {"message", "type", "param", "code"}} as JSON text.
+std::string ErrorJson(const ApiError& error);
+
+// What to tell a client whose request threw: kUnavailable if memory ran out, else kInternal. Logs
+// the exception. REQUIRES: called from a catch block.
+Status StatusFromException();
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
@@ -18,26 +39,30 @@ struct HttpReply {
   std::string content_type = "application/json";
   std::string body;
   HttpHeaders headers;  // Beside those that every reply has.
+  // Set by ErrorReply, for dialects that write errors in their own shape.
+  std::optional<ApiError> error;
 };
 
-// How the reply travels on this connection.
+// A reply whose body is ErrorJson(error).
+HttpReply ErrorReply(const ApiError& error);
+
+// How a reply travels on its connection.
 struct Framing {
-  bool http_1_0 = false;  // The request's version: no chunks then.
+  bool http_1_0 = false;  // The request's version; HTTP/1.0 has no chunks.
   bool keep_alive = true;
   bool head = false;  // A HEAD request: the body is left out.
 };
 
-HttpReply ErrorReply(const ApiError& error);
-
 // Status line, headers and body.
 std::string Serialize(const HttpReply& reply, const Framing& framing);
 
-// The head of a server-sent event stream: chunked, or ended by the connection's end under HTTP/1.0.
-// `headers`: beside those that every stream has.
-std::string EventStreamHead(const Framing& framing, const HttpHeaders& headers = {});
+// The head of a streamed reply with status 200: chunked, or ended by the end of the connection
+// under HTTP/1.0. `headers` come beside those that every stream has.
+std::string StreamHead(std::string_view content_type, const Framing& framing,
+                       const HttpHeaders& headers = {});
 
-// Appends `data` to `out` as one chunk of a stream's body, or as it is under HTTP/1.0. An empty
-// chunk would end the body, so nothing is appended for empty data.
+// Appends `data` to `out` as one chunk of a stream's body, or unframed under HTTP/1.0. Appends
+// nothing for empty data, since an empty chunk ends the body.
 void AppendChunk(std::string_view data, const Framing& framing, std::string* out);
 
 // Appends the end of a stream's body.

@@ -16,10 +16,6 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-std::string SecurityBearer(const std::string& key) {
-  return "Authorization: SecurityBearer " + key + "\r\n";
-}
-
 class HttpSecurityTest : public ServerTest {
  protected:
   void SetUp() override {
@@ -40,19 +36,17 @@ class HttpSecurityTest : public ServerTest {
 
 TEST_F(HttpSecurityTest, KeysOpenTheApiAndNameTheTenant) {
   const std::string body = R"({"prompt":"a"})";
-  EXPECT_EQ(Request("POST", "/v1/completions", SecurityBearer("sk-team-b-2"), body).status, 200);
+  EXPECT_EQ(Request("POST", "/v1/completions", Bearer("sk-team-b-2"), body).status, 200);
   ASSERT_EQ(backend_.submitted().size(), 1U);
   EXPECT_EQ(backend_.submitted()[0].tenant, "team-b");
-  for (const std::string& headers :
-       {std::string(), SecurityBearer("sk-team-b-3"), SecurityBearer("admin-key-3")}) {
+  for (const std::string& headers : {std::string(), Bearer("sk-team-b-3"), Bearer("admin-key-3")}) {
     ClientReply reply = Request("POST", "/v1/completions", headers, body);
     EXPECT_EQ(reply.status, 401);
     EXPECT_EQ(json::parse(reply.body)["error"]["code"], "invalid_api_key");
-    EXPECT_THAT(reply.headers["www-authenticate"], HasSubstr("SecurityBearer"));
+    EXPECT_THAT(reply.headers["www-authenticate"], HasSubstr("Bearer"));
   }
   EXPECT_EQ(backend_.submitted().size(), 1U);
-  EXPECT_EQ(Request("POST", "/v1/completions",
-                    SecurityBearer("sk-team-a-1") + SecurityBearer("sk-team-b-2"), body)
+  EXPECT_EQ(Request("POST", "/v1/completions", Bearer("sk-team-a-1") + Bearer("sk-team-b-2"), body)
                 .status,
             400);
 }
@@ -61,7 +55,7 @@ TEST_F(HttpSecurityTest, KeysOpenTheApiAndNameTheTenant) {
 TEST_F(HttpSecurityTest, TheKeyAndTheBodySayWhoSharesTheCache) {
   const std::string body =
       R"({"prompt":["a","b"],"n":2,"cache_salt":"salt","prompt_cache_retention":"24h"})";
-  ASSERT_EQ(Request("POST", "/v1/completions", SecurityBearer("sk-team-a-1"), body).status, 200);
+  ASSERT_EQ(Request("POST", "/v1/completions", Bearer("sk-team-a-1"), body).status, 200);
   const auto shared = backend_.submitted();
   ASSERT_EQ(shared.size(), 4U);
   for (const auto& request : shared) {
@@ -71,15 +65,14 @@ TEST_F(HttpSecurityTest, TheKeyAndTheBodySayWhoSharesTheCache) {
     EXPECT_EQ(request.cache_retention, CacheRetention::kLong);
   }
   const std::string chat = R"({"messages":[{"role":"user","content":"a"}],"cache_salt":"other"})";
-  ASSERT_EQ(Request("POST", "/v1/chat/completions", SecurityBearer("sk-team-b-2"), chat).status,
-            200);
+  ASSERT_EQ(Request("POST", "/v1/chat/completions", Bearer("sk-team-b-2"), chat).status, 200);
   const auto own = backend_.submitted().back();
   EXPECT_EQ(own.tenant, "team-b");
   EXPECT_EQ(own.cache_scope, "");
   EXPECT_EQ(own.cache_salt, "other");
   EXPECT_EQ(own.cache_retention, CacheRetention::kNormal);
   // No field of a body can name a scope.
-  EXPECT_EQ(Request("POST", "/v1/completions", SecurityBearer("sk-team-b-2"),
+  EXPECT_EQ(Request("POST", "/v1/completions", Bearer("sk-team-b-2"),
                     R"({"prompt":"a","cache_scope":"shared"})")
                 .status,
             400);
@@ -91,16 +84,16 @@ TEST_F(HttpSecurityTest, WhoMaySeeWhat) {
   }
   for (const char* path : {"/metrics", "/version", "/v1/models"}) {
     EXPECT_EQ(Request("GET", path).status, 401) << path;
-    EXPECT_EQ(Request("GET", path, SecurityBearer("sk-team-a-1")).status, 200) << path;
+    EXPECT_EQ(Request("GET", path, Bearer("sk-team-a-1")).status, 200) << path;
   }
-  EXPECT_EQ(Request("GET", "/metrics", SecurityBearer("admin-key-3")).status, 200);
-  EXPECT_EQ(json::parse(Request("GET", "/version", SecurityBearer("admin-key-3")).body)["version"]
+  EXPECT_EQ(Request("GET", "/metrics", Bearer("admin-key-3")).status, 200);
+  EXPECT_EQ(json::parse(Request("GET", "/version", Bearer("admin-key-3")).body)["version"]
                 .get<std::string>()
                 .empty(),
             false);
   EXPECT_EQ(Request("GET", "/nowhere").status, 401);
-  EXPECT_EQ(Request("GET", "/nowhere", SecurityBearer("sk-team-a-1")).status, 404);
-  EXPECT_THAT(Request("GET", "/metrics", SecurityBearer("admin-key-3")).body,
+  EXPECT_EQ(Request("GET", "/nowhere", Bearer("sk-team-a-1")).status, 404);
+  EXPECT_THAT(Request("GET", "/metrics", Bearer("admin-key-3")).body,
               HasSubstr(R"(ropeway_http_requests_total{code="401",route="/metrics"} 1)"));
 }
 
@@ -119,13 +112,12 @@ TEST_F(HttpSecurityTest, KeysAreCheckedBeforeTheBodyIsRead) {
 TEST_F(HttpSecurityTest, AdminSeesAndCancelsRequests) {
   backend_.set_script(EndlessScript);
   TestClient client(port());
-  client.Send(PostBytes("/v1/completions", R"({"prompt":"a","stream":true})",
-                        SecurityBearer("sk-team-a-1")));
+  client.Send(
+      PostBytes("/v1/completions", R"({"prompt":"a","stream":true})", Bearer("sk-team-a-1")));
   ASSERT_EQ(client.ReadHead().status, 200);
   EXPECT_EQ(Request("GET", "/admin/requests").status, 401);
-  EXPECT_EQ(Request("GET", "/admin/requests", SecurityBearer("sk-team-a-1")).status, 403);
-  const json list =
-      json::parse(Request("GET", "/admin/requests", SecurityBearer("admin-key-3")).body);
+  EXPECT_EQ(Request("GET", "/admin/requests", Bearer("sk-team-a-1")).status, 403);
+  const json list = json::parse(Request("GET", "/admin/requests", Bearer("admin-key-3")).body);
   ASSERT_EQ(list["data"].size(), 1U);
   const json& request = list["data"][0];
   EXPECT_EQ(request["tenant"], "team-a");
@@ -134,14 +126,14 @@ TEST_F(HttpSecurityTest, AdminSeesAndCancelsRequests) {
   EXPECT_GE(request["age_seconds"].get<double>(), 0.0);
   const std::string id = std::to_string(request["id"].get<uint64_t>());
   for (const char* wrong : {"0", "999", "abc", "-1", "18446744073709551616", "1x"}) {
-    EXPECT_EQ(Request("POST", fmt::format("/admin/requests/{}/cancel", wrong),
-                      SecurityBearer("admin-key-3"))
-                  .status,
-              404)
+    EXPECT_EQ(
+        Request("POST", fmt::format("/admin/requests/{}/cancel", wrong), Bearer("admin-key-3"))
+            .status,
+        404)
         << wrong;
   }
   const ClientReply reply =
-      Request("POST", "/admin/requests/" + id + "/cancel", SecurityBearer("admin-key-3"));
+      Request("POST", "/admin/requests/" + id + "/cancel", Bearer("admin-key-3"));
   EXPECT_EQ(reply.status, 200);
   EXPECT_EQ(json::parse(reply.body)["cancelled"], true);
   EXPECT_TRUE(backend_.WaitIdle());
@@ -156,31 +148,29 @@ TEST_F(HttpSecurityTest, AdminSeesAndCancelsRequests) {
 TEST_F(HttpSecurityTest, WhatTheAdminCancelsIsNotTriedAgain) {
   backend_.set_script(EndlessScript);
   TestClient client(port());
-  client.Send(PostBytes("/v1/completions", R"({"prompt":"a"})", SecurityBearer("sk-team-a-1")));
+  client.Send(PostBytes("/v1/completions", R"({"prompt":"a"})", Bearer("sk-team-a-1")));
   json list = json::array();
   Eventually([&] {
-    list =
-        json::parse(Request("GET", "/admin/requests", SecurityBearer("admin-key-3")).body)["data"];
+    list = json::parse(Request("GET", "/admin/requests", Bearer("admin-key-3")).body)["data"];
     return !list.empty();
   });
   ASSERT_EQ(list.size(), 1U);
   const std::string id = std::to_string(list[0]["id"].get<uint64_t>());
-  EXPECT_EQ(
-      Request("POST", "/admin/requests/" + id + "/cancel", SecurityBearer("admin-key-3")).status,
-      200);
+  EXPECT_EQ(Request("POST", "/admin/requests/" + id + "/cancel", Bearer("admin-key-3")).status,
+            200);
   ClientReply reply = client.Read();
   EXPECT_EQ(reply.status, 503);
   EXPECT_EQ(reply.headers["x-should-retry"], "false");
 }
 
 TEST_F(HttpSecurityTest, AdminDrains) {
-  EXPECT_EQ(Request("POST", "/admin/drain", SecurityBearer("sk-team-a-1")).status, 403);
+  EXPECT_EQ(Request("POST", "/admin/drain", Bearer("sk-team-a-1")).status, 403);
   EXPECT_EQ(Request("GET", "/readyz").status, 200);
-  EXPECT_EQ(Request("POST", "/admin/drain", SecurityBearer("admin-key-3")).status, 200);
+  EXPECT_EQ(Request("POST", "/admin/drain", Bearer("admin-key-3")).status, 200);
   EXPECT_EQ(Request("GET", "/readyz").status, 503);
   EXPECT_EQ(Request("GET", "/livez").status, 200);
   ClientReply refused =
-      Request("POST", "/v1/completions", SecurityBearer("sk-team-a-1"), R"({"prompt":"a"})");
+      Request("POST", "/v1/completions", Bearer("sk-team-a-1"), R"({"prompt":"a"})");
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.headers["retry-after"], "7");
 }
@@ -188,7 +178,7 @@ TEST_F(HttpSecurityTest, AdminDrains) {
 TEST_F(HttpSecurityTest, WithoutAnAdminKeyTheAdminPathsAreClosed) {
   server_->Stop();
   StartServer(ServerLimits());
-  ClientReply reply = Request("POST", "/admin/drain", SecurityBearer("admin-key-3"));
+  ClientReply reply = Request("POST", "/admin/drain", Bearer("admin-key-3"));
   EXPECT_EQ(reply.status, 403);
   EXPECT_THAT(reply.body, HasSubstr("--admin-key"));
   EXPECT_EQ(Request("GET", "/readyz").status, 200);
@@ -207,8 +197,8 @@ TEST_F(HttpSecurityTest, StreamsThatAreEndedAreToldSo) {
   std::vector<std::unique_ptr<TestClient>> clients;
   for (int i = 0; i < 5; ++i) {
     clients.push_back(std::make_unique<TestClient>(port()));
-    clients.back()->Send(PostBytes("/v1/completions", R"({"prompt":"a","stream":true})",
-                                   SecurityBearer("sk-team-a-1")));
+    clients.back()->Send(
+        PostBytes("/v1/completions", R"({"prompt":"a","stream":true})", Bearer("sk-team-a-1")));
     ASSERT_EQ(clients.back()->ReadHead().status, 200);
   }
   server_->StopAccepting();

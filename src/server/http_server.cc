@@ -1,6 +1,8 @@
 #include "server/http_server.h"
 
 #include <fmt/format.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
@@ -9,8 +11,10 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <exception>
+#include <fstream>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -21,7 +25,6 @@
 #include "server/api_keys.h"
 #include "server/connection.h"
 #include "server/server_context.h"
-#include "server/tls.h"
 
 namespace ropeway {
 namespace {
@@ -30,8 +33,8 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-// Beyond max_connections so many more are told so; the rest is closed without a word.
-constexpr size_t kRefusalPlaces = 64;
+// So many connections beyond max_connections get a 503; more are closed at once.
+constexpr size_t kRejectionSlots = 64;
 constexpr std::chrono::milliseconds kAcceptPause{50};
 
 StatusOr<tcp::endpoint> Resolve(asio::io_context* io, const ServerOptions& options) {
@@ -63,13 +66,77 @@ Status ListenError(const ServerOptions& options, error_code error) {
       "host");
 }
 
+bool ReadableFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return file && file.peek() != std::ifstream::traits_type::eof();
+}
+
+Status LoadCertificate(const std::string& path, asio::ssl::context* context) {
+  if (!ReadableFile(path)) {
+    return InvalidArgument(fmt::format("The TLS certificate {} cannot be read.", path), "tls_cert");
+  }
+  error_code error;
+  context->use_certificate_chain_file(path, error);
+  if (!error) return {};
+  return InvalidArgument(
+      fmt::format("{} holds no TLS certificate in PEM form: {}.", path, error.message()),
+      "tls_cert");
+}
+
+Status LoadKey(const std::string& path, asio::ssl::context* context) {
+  if (!ReadableFile(path)) {
+    return InvalidArgument(fmt::format("The TLS key {} cannot be read.", path), "tls_key");
+  }
+  bool asked = false;
+  // Without a callback OpenSSL would ask at the terminal.
+  context->set_password_callback([&asked](size_t, asio::ssl::context::password_purpose) {
+    asked = true;
+    return std::string();
+  });
+  error_code error;
+  context->use_private_key_file(path, asio::ssl::context::pem, error);
+  context->set_password_callback(
+      [](size_t, asio::ssl::context::password_purpose) { return std::string(); });
+  if (!error) return {};
+  std::string sentence;
+  if (asked) {
+    sentence = fmt::format("The TLS key {} has a password; one without is needed.", path);
+  } else if (ERR_GET_REASON(static_cast<unsigned long>(error.value())) ==
+             X509_R_KEY_VALUES_MISMATCH) {
+    sentence = fmt::format("The TLS key {} does not belong to the certificate.", path);
+  } else {
+    sentence = fmt::format("{} holds no private key in PEM form: {}.", path, error.message());
+  }
+  return InvalidArgument(std::move(sentence), "tls_key");
+}
+
+// Reads the certificate chain and the private key, both PEM. kInvalidArgument with one sentence
+// that names the file at fault (field tls_cert or tls_key): missing, not PEM, a key with a
+// password, or a key that is not the certificate's.
+StatusOr<std::unique_ptr<asio::ssl::context>> MakeTlsContext(const std::string& cert_path,
+                                                             const std::string& key_path) {
+  try {
+    auto context = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_server);
+    SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION);
+    SSL_CTX_set_options(context->native_handle(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+    // An idle connection then keeps no record buffers.
+    SSL_CTX_set_mode(context->native_handle(), SSL_MODE_RELEASE_BUFFERS);
+    Status status = LoadCertificate(cert_path, context.get());
+    if (status.ok()) status = LoadKey(key_path, context.get());
+    if (!status.ok()) return status;
+    return context;
+  } catch (const std::exception& e) {
+    return Status(StatusCode::kInternal, fmt::format("TLS cannot be set up: {}.", e.what()));
+  }
+}
+
 }  // namespace
 
 class HttpServer::Impl {
  public:
-  Impl(const ServerOptions& options, Backend* backend)
+  Impl(const ServerOptions& options, Backend* backend, std::vector<ApiEndpoint> endpoints)
       : keys_(CheckApiKeys(options.api_keys, options.admin_key)),
-        context_(options, backend),
+        context_(options, backend, std::move(endpoints)),
         loops_(MakeLoops(options.io_threads)) {}
 
   Status Start() {
@@ -102,7 +169,7 @@ class HttpServer::Impl {
     while (context_.active > 0 && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
-    // The threads end when nothing is left to do; a connection taken in meanwhile is in the set
+    // The threads end when nothing is left to do; a connection accepted meanwhile is in the set
     // too, or sees `closing` at its first step.
     StopConnections(false);
     for (auto& loop : loops_) {
@@ -110,25 +177,26 @@ class HttpServer::Impl {
       loop->work.reset();
       loop->thread.join();
     }
+    context_.StopHelpers();
   }
 
  private:
-  // Each thread has an event loop of its own, and a connection lives on one of them: no locks, and
-  // no memory is needed to go on with what was waited for.
+  // Each thread has its own event loop, and a connection lives on one of them: without locks, and
+  // without an allocation to continue after a wait.
   struct Loop {
     asio::io_context io{1};
     asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(io);
     std::thread thread;
   };
 
-  // A connection's place among max_connections, given back whatever becomes of its coroutine.
-  class Place {
+  // A connection's slot among max_connections, released however its coroutine ends.
+  class Slot {
    public:
-    Place(Impl* server, std::weak_ptr<Connection> connection)
+    Slot(Impl* server, std::weak_ptr<Connection> connection)
         : server_(server), connection_(std::move(connection)) {}
-    ~Place() { server_->Remove(connection_.lock()); }
-    Place(const Place&) = delete;
-    Place& operator=(const Place&) = delete;
+    ~Slot() { server_->Remove(connection_.lock()); }
+    Slot(const Slot&) = delete;
+    Slot& operator=(const Slot&) = delete;
 
    private:
     Impl* const server_;
@@ -141,7 +209,7 @@ class HttpServer::Impl {
     return loops;
   }
 
-  // Connections catch what they throw; what is thrown between them, when memory is out, must not
+  // Connections catch their exceptions; what is thrown between them, when memory runs out, must not
   // end the process.
   static void RunLoop(asio::io_context* io) {
     pthread_setname_np(pthread_self(), "ropeway-io");
@@ -182,8 +250,8 @@ class HttpServer::Impl {
     return {};
   }
 
-  // Memory that is not to be had costs a connection, not all later ones: to wait is all that is
-  // left to the event loop, and what throws is done here.
+  // A failed allocation costs one connection, not all later ones: the event loop only waits, and
+  // what may throw is done here.
   void AcceptNext() noexcept {
     while (acceptor_.is_open()) {
       try {
@@ -224,25 +292,25 @@ class HttpServer::Impl {
     if (limits.send_buffer_bytes > 0) {
       socket.set_option(asio::socket_base::send_buffer_size(limits.send_buffer_bytes), ignored);
     }
-    bool refuse = false;
+    bool reject = false;
     // Not an owner: the connection's end belongs to its own thread, which may be another one.
     Connection* connection = nullptr;
-    std::shared_ptr<Place> place;  // Outlives the lock: its end takes it again.
+    std::shared_ptr<Slot> slot;  // Outlives the lock, which its destructor takes.
     {
       std::lock_guard lock(mutex_);
       const auto most = static_cast<size_t>(std::max(1, limits.max_connections));
-      refuse = connections_.size() >= most;
-      // To say why costs a handshake under TLS: there the connection is closed without a word.
-      const size_t places = tls_ ? most : most + kRefusalPlaces;
-      if (refuse) context_.metrics.CountRefusedConnection();
-      if (context_.closing || connections_.size() >= places) return;
+      reject = connections_.size() >= most;
+      // Under TLS a 503 would cost a handshake: there the connection is closed at once.
+      const size_t slots = tls_ ? most : most + kRejectionSlots;
+      if (reject) context_.metrics.CountRejectedConnection();
+      if (context_.closing || connections_.size() >= slots) return;
       auto owned = std::make_shared<Connection>(std::move(socket), &context_, tls_.get());
-      place = std::make_shared<Place>(this, owned);
+      slot = std::make_shared<Slot>(this, owned);
       connection = owned.get();
       connections_.insert(std::move(owned));
       context_.metrics.ConnectionOpened();
     }
-    connection->Start(refuse, std::move(place));
+    connection->Start(reject, std::move(slot));
   }
 
   void Remove(const std::shared_ptr<Connection>& connection) {
@@ -255,7 +323,7 @@ class HttpServer::Impl {
     for (const auto& connection : connections_) connection->Stop(when_idle);
   }
 
-  const Status keys_;  // Whether they can be used.
+  const Status keys_;  // Whether the keys can be used.
   ServerContext context_;
   std::unique_ptr<asio::ssl::context> tls_;  // Null: plain HTTP.
   std::vector<std::unique_ptr<Loop>> loops_;
@@ -269,8 +337,9 @@ class HttpServer::Impl {
   std::unordered_set<std::shared_ptr<Connection>> connections_;  // Guarded by mutex_.
 };
 
-HttpServer::HttpServer(const ServerOptions& options, Backend* backend)
-    : impl_(std::make_unique<Impl>(options, backend)) {}
+HttpServer::HttpServer(const ServerOptions& options, Backend* backend,
+                       std::vector<ApiEndpoint> endpoints)
+    : impl_(std::make_unique<Impl>(options, backend, std::move(endpoints))) {}
 
 HttpServer::~HttpServer() { Stop(); }
 

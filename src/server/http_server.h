@@ -1,13 +1,15 @@
-// The HTTP server: OpenAI's API, health and metrics over a Backend.
+// The HTTP server: the generation API, health and metrics over a Backend.
 #ifndef ROPEWAY_SERVER_HTTP_SERVER_H_
 #define ROPEWAY_SERVER_HTTP_SERVER_H_
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "engine/backend.h"
 #include "ropeway/status.h"
+#include "server/router.h"
 #include "server/server_options.h"
 
 namespace ropeway {
@@ -17,21 +19,22 @@ namespace ropeway {
 class HttpServer {
  public:
   // `backend` must outlive the server.
-  HttpServer(const ServerOptions& options, Backend* backend);
+  HttpServer(const ServerOptions& options, Backend* backend,
+             std::vector<ApiEndpoint> endpoints = GenerationEndpoints());
   // Stops without grace.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
   // Binds, listens and starts the I/O threads. kInvalidArgument for a host, a TLS file or a key
-  // that cannot be used, kUnavailable for a port that is taken or forbidden. Call once.
+  // that cannot be used, kUnavailable for a port that is in use or forbidden. Call once.
   Status Start();
 
-  // The port that is listened on. REQUIRES: Start succeeded.
+  // The port that the server listens on. REQUIRES: Start succeeded.
   uint16_t port() const;
 
-  // From now on new generation requests are refused with 503 and every connection closes after its
-  // answer; what runs goes on, and the health routes still answer.
+  // Rejects new generation requests with 503 from now on; every connection closes after its answer.
+  // What runs goes on, and the health routes still answer.
   void StopAccepting();
 
   // Closes the listening socket and idle connections, waits for at most `grace` until the answers

@@ -89,6 +89,40 @@ TEST_F(HttpServerTest, ModelsHealthAndMetrics) {
   EXPECT_THAT(metrics.body, HasSubstr("ropeway_http_connections 1"));
 }
 
+TEST_F(HttpServerTest, HealthShowsBatching) {
+  EngineStats stats;
+  stats.enabled = true;
+  stats.strategy = "dynamic";
+  stats.max_batch_size = 8;
+  stats.max_batch_wait_ms = 50;
+  stats.total_batches = 4;
+  stats.total_requests = 10;
+  stats.avg_batch_size = 2.5;
+  stats.avg_batch_duration_ms = 125.5;
+  stats.queue_depth = 3;
+  stats.total_steps = 40;
+  stats.total_rows = 90;
+  stats.avg_step_size = 2;
+  stats.avg_step_rows = 2.25;
+  stats.avg_step_duration_ms = 12.5;
+  backend_.set_stats(stats);
+  StartServer();
+  TestClient client(port());
+  const json expected = json::parse(
+      R"({"status":"ok","batching":{"enabled":true,"strategy":"dynamic","total_batches":4,
+          "total_requests":10,"avg_batch_size":2.5,"avg_batch_duration_ms":125.5,"queue_depth":3,
+          "max_batch_size":8,"max_batch_wait_ms":50,"total_steps":40,"total_rows":90,
+          "avg_step_size":2,"avg_step_rows":2.25,"avg_step_duration_ms":12.5}})");
+  EXPECT_EQ(json::parse(client.Get("/health").body), expected);
+  for (const char* path : {"/livez", "/readyz"}) {
+    EXPECT_EQ(client.Get(path).body, R"({"status":"ok"})") << path;
+  }
+  server_->StopAccepting();  // It shows them also while it is not healthy.
+  const json stopping = json::parse(TestClient(port()).Get("/health").body);
+  EXPECT_EQ(stopping["status"], "unavailable");
+  EXPECT_EQ(stopping["batching"], expected["batching"]);
+}
+
 TEST_F(HttpServerTest, HealthSaysWhyNot) {
   TestClient client(port());
   backend_.set_health({.live = true, .ready = false, .reason = "The queue is full."});

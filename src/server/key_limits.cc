@@ -8,7 +8,7 @@
 
 namespace ropeway {
 
-// What one key has under way, and its bucket.
+// The unfinished requests of one key, and its bucket.
 class KeyAccount {
  public:
   KeyAccount(const ApiKey& key, std::shared_ptr<const Clock> clock)
@@ -18,39 +18,39 @@ class KeyAccount {
         tokens_(static_cast<double>(tokens_per_minute_)),
         filled_at_(clock_->Now()) {}
 
-  // Takes `count` places, or says why not.
-  KeyLimits::Admission Take(int64_t count) {
+  // Takes slots for `count` requests, or returns why not.
+  KeyLimits::Grant Take(int64_t count) {
     const std::lock_guard lock(mutex_);
-    KeyLimits::Admission admission;
+    KeyLimits::Grant grant;
     if (max_requests_ > 0 && count > max_requests_) {
-      admission.status = InvalidArgument(
+      grant.status = InvalidArgument(
           fmt::format("This request asks for {} answers at once, but this API key may have at most "
                       "{} requests under way.",
                       count, max_requests_),
           "n");
     } else if (max_requests_ > 0 && requests_ + count > max_requests_) {
-      admission.limit = "requests";
-      admission.status = {StatusCode::kResourceExhausted,
-                          fmt::format("This API key may have at most {} requests under way (its "
-                                      "max_concurrent_requests); it has {}.",
-                                      max_requests_, requests_)};
+      grant.limit = "requests";
+      grant.status = {StatusCode::kResourceExhausted,
+                      fmt::format("This API key may have at most {} requests under way (its "
+                                  "max_concurrent_requests); it has {}.",
+                                  max_requests_, requests_)};
     } else if (tokens_per_minute_ > 0 && Fill() < 1) {
       const double per_second = static_cast<double>(tokens_per_minute_) / 60;
       const double wait = std::min(std::ceil((1 - tokens_) / per_second), kLongestWait);
-      admission.limit = "tokens";
-      admission.retry_after_seconds = std::max(1, static_cast<int>(wait));
-      admission.status = {
+      grant.limit = "tokens";
+      grant.retry_after_seconds = std::max(1, static_cast<int>(wait));
+      grant.status = {
           StatusCode::kResourceExhausted,
           fmt::format("This API key's {} tokens per minute (its tokens_per_minute) are used up; "
                       "try again in {} s.",
-                      tokens_per_minute_, admission.retry_after_seconds)};
+                      tokens_per_minute_, grant.retry_after_seconds)};
     } else {
       requests_ += count;
     }
-    return admission;
+    return grant;
   }
 
-  void GiveBack() {
+  void Release() {
     const std::lock_guard lock(mutex_);
     --requests_;
   }
@@ -62,7 +62,7 @@ class KeyAccount {
     tokens_ -= tokens;
   }
 
-  // Absent: there is no such limit.
+  // The limit and what is left of it; absent without such a limit.
   std::optional<std::pair<int64_t, int64_t>> LimitAndRest() {
     if (tokens_per_minute_ == 0) return std::nullopt;
     const std::lock_guard lock(mutex_);
@@ -70,9 +70,9 @@ class KeyAccount {
   }
 
  private:
-  static constexpr double kLongestWait = 86'400;  // Seconds; longer is no more helpful.
+  static constexpr double kLongestWait = 86'400;  // Seconds; a longer time would not help a client.
 
-  // What is in the bucket by now. REQUIRES: mutex_ is held.
+  // Fills the bucket up to now and returns its level. REQUIRES: mutex_ is held.
   double Fill() {
     const TimePoint now = clock_->Now();
     const auto full = static_cast<double>(tokens_per_minute_);
@@ -82,12 +82,12 @@ class KeyAccount {
   }
 
   const std::shared_ptr<const Clock> clock_;
-  const int64_t max_requests_;       // 0: no such limit.
+  const int64_t max_requests_;       // 0: no limit.
   const int64_t tokens_per_minute_;  // Likewise.
   std::mutex mutex_;
   int64_t requests_ = 0;
-  double tokens_;        // Below 0: more was used than there was.
-  TimePoint filled_at_;  // As of when tokens_ is right.
+  double tokens_;        // Negative: a debt.
+  TimePoint filled_at_;  // When tokens_ was computed.
 };
 
 KeyTicket::KeyTicket() = default;
@@ -114,7 +114,7 @@ void KeyTicket::Admitted(int32_t prompt_tokens) {
   account_->Charge(prompt_tokens);
 }
 
-void KeyTicket::GiveBackPrompt() {
+void KeyTicket::RefundPrompt() {
   if (account_ != nullptr) account_->Charge(-charged_);
   charged_ = 0;
 }
@@ -122,7 +122,7 @@ void KeyTicket::GiveBackPrompt() {
 void KeyTicket::End(int32_t completion_tokens) {
   if (account_ == nullptr) return;
   if (completion_tokens > 0) account_->Charge(completion_tokens);
-  account_->GiveBack();
+  account_->Release();
   account_.reset();
 }
 
@@ -135,18 +135,18 @@ KeyLimits::KeyLimits(const std::vector<ApiKey>& keys, std::shared_ptr<const Cloc
 
 KeyLimits::~KeyLimits() = default;
 
-KeyLimits::Admission KeyLimits::Admit(const std::string& tenant, size_t prompts, size_t n) {
+KeyLimits::Grant KeyLimits::Take(const std::string& tenant, size_t prompts, size_t n) {
   const size_t count = prompts * n;
-  std::vector<KeyTicket> tickets(count);  // Nothing may fail once the places are taken.
+  std::vector<KeyTicket> tickets(count);  // Nothing may fail once the account has counted them.
   const auto found = accounts_.find(tenant);
-  Admission admission;
+  Grant grant;
   if (found != accounts_.end()) {
-    admission = found->second->Take(static_cast<int64_t>(count));
-    if (!admission.status.ok()) return admission;
+    grant = found->second->Take(static_cast<int64_t>(count));
+    if (!grant.status.ok()) return grant;
     for (size_t i = 0; i < count; ++i) tickets[i] = KeyTicket(found->second, i % n == 0);
   }
-  admission.tickets = std::move(tickets);
-  return admission;
+  grant.tickets = std::move(tickets);
+  return grant;
 }
 
 std::vector<std::pair<std::string, std::string>> KeyLimits::Headers(

@@ -39,10 +39,10 @@ class KeyLimitsTest : public testing::Test {
 
   // One request that takes so many tokens.
   void Use(const std::string& tenant, int32_t prompt, int32_t generated) {
-    KeyLimits::Admission admission = limits_->Admit(tenant, 1, 1);
-    ASSERT_TRUE(admission.status.ok()) << admission.status.message();
-    admission.tickets[0].Admitted(prompt);
-    admission.tickets[0].End(generated);
+    KeyLimits::Grant grant = limits_->Take(tenant, 1, 1);
+    ASSERT_TRUE(grant.status.ok()) << grant.status.message();
+    grant.tickets[0].Admitted(prompt);
+    grant.tickets[0].End(generated);
   }
 
   const std::shared_ptr<VirtualClock> clock_ = std::make_shared<VirtualClock>();
@@ -51,13 +51,13 @@ class KeyLimitsTest : public testing::Test {
 };
 
 TEST_F(KeyLimitsTest, AKeyWithoutLimitsHasNone) {
-  for (const char* tenant : {"free", "", "nobody"}) {
+  for (const char* tenant : {"free", "", "unknown"}) {
     std::vector<KeyTicket> kept;
     for (int i = 0; i < 1000; ++i) {
-      KeyLimits::Admission admission = limits_->Admit(tenant, 2, 3);
-      ASSERT_TRUE(admission.status.ok());
-      ASSERT_EQ(admission.tickets.size(), 6U);
-      for (KeyTicket& ticket : admission.tickets) {
+      KeyLimits::Grant grant = limits_->Take(tenant, 2, 3);
+      ASSERT_TRUE(grant.status.ok());
+      ASSERT_EQ(grant.tickets.size(), 6U);
+      for (KeyTicket& ticket : grant.tickets) {
         ticket.Admitted(1'000'000);
         kept.push_back(std::move(ticket));
       }
@@ -67,38 +67,38 @@ TEST_F(KeyLimitsTest, AKeyWithoutLimitsHasNone) {
 }
 
 TEST_F(KeyLimitsTest, RequestsUnderWayAreCountedUntilTheyEnd) {
-  KeyLimits::Admission first = limits_->Admit("two", 1, 1);
-  KeyLimits::Admission second = limits_->Admit("two", 1, 1);
+  KeyLimits::Grant first = limits_->Take("two", 1, 1);
+  KeyLimits::Grant second = limits_->Take("two", 1, 1);
   ASSERT_TRUE(first.status.ok());
   ASSERT_TRUE(second.status.ok());
-  const KeyLimits::Admission third = limits_->Admit("two", 1, 1);
+  const KeyLimits::Grant third = limits_->Take("two", 1, 1);
   EXPECT_EQ(third.status.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(third.status.message(), HasSubstr("at most 2 requests under way"));
   EXPECT_STREQ(third.limit, "requests");
   EXPECT_TRUE(third.tickets.empty());
-  EXPECT_TRUE(limits_->Admit("slow", 1, 1).status.ok());  // Another key's are not in the way.
+  EXPECT_TRUE(limits_->Take("slow", 1, 1).status.ok());  // Another key's are not in the way.
   first.tickets[0].End(7);
-  EXPECT_TRUE(limits_->Admit("two", 1, 1).status.ok());
+  EXPECT_TRUE(limits_->Take("two", 1, 1).status.ok());
   first.tickets[0].End(7);  // Twice is as once.
   second.tickets.clear();   // One that never came to its end.
-  KeyLimits::Admission both = limits_->Admit("two", 1, 2);
+  KeyLimits::Grant both = limits_->Take("two", 1, 2);
   EXPECT_TRUE(both.status.ok());
-  EXPECT_FALSE(limits_->Admit("two", 1, 1).status.ok());
+  EXPECT_FALSE(limits_->Take("two", 1, 1).status.ok());
   KeyTicket moved = std::move(both.tickets[0]);
   both.tickets.clear();
-  EXPECT_TRUE(limits_->Admit("two", 1, 1).status.ok());
-  EXPECT_FALSE(limits_->Admit("two", 1, 2).status.ok());
+  EXPECT_TRUE(limits_->Take("two", 1, 1).status.ok());
+  EXPECT_FALSE(limits_->Take("two", 1, 2).status.ok());
   moved = KeyTicket();
-  EXPECT_TRUE(limits_->Admit("two", 2, 1).status.ok());
+  EXPECT_TRUE(limits_->Take("two", 2, 1).status.ok());
 }
 
 TEST_F(KeyLimitsTest, AllOfARequestsChoicesAreAdmittedOrNone) {
-  const KeyLimits::Admission one = limits_->Admit("two", 1, 1);
-  EXPECT_EQ(limits_->Admit("two", 2, 1).status.code(), StatusCode::kResourceExhausted);
-  EXPECT_TRUE(limits_->Admit("two", 1, 1).status.ok());  // The refused ones took nothing.
+  const KeyLimits::Grant one = limits_->Take("two", 1, 1);
+  EXPECT_EQ(limits_->Take("two", 2, 1).status.code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(limits_->Take("two", 1, 1).status.ok());  // The refused ones took nothing.
   // Trying again would never help these.
   for (const auto& [prompts, n] : {std::pair<size_t, size_t>(1, 3), {3, 1}, {2, 2}}) {
-    const Status status = limits_->Admit("two", prompts, n).status;
+    const Status status = limits_->Take("two", prompts, n).status;
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(status.field(), "n");
   }
@@ -117,14 +117,14 @@ TEST_F(KeyLimitsTest, TokensFillUpSteadily) {
 }
 
 TEST_F(KeyLimitsTest, WhatNeverRanIsGivenBack) {
-  KeyLimits::Admission admission = limits_->Admit("slow", 1, 2);
-  ASSERT_TRUE(admission.status.ok());
-  for (KeyTicket& ticket : admission.tickets) ticket.Admitted(100);
+  KeyLimits::Grant grant = limits_->Take("slow", 1, 2);
+  ASSERT_TRUE(grant.status.ok());
+  for (KeyTicket& ticket : grant.tickets) ticket.Admitted(100);
   EXPECT_EQ(Rest("slow"), "500");
-  for (KeyTicket& ticket : admission.tickets) {
-    ticket.GiveBackPrompt();
+  for (KeyTicket& ticket : grant.tickets) {
+    ticket.RefundPrompt();
     ticket.End(0);
-    ticket.GiveBackPrompt();
+    ticket.RefundPrompt();
   }
   EXPECT_EQ(Rest("slow"), "600");
 }
@@ -132,16 +132,16 @@ TEST_F(KeyLimitsTest, WhatNeverRanIsGivenBack) {
 TEST_F(KeyLimitsTest, WhoUsedMoreWaitsForWhatIsMissing) {
   Use("slow", 100, 1000);  // 500 more than there were.
   EXPECT_EQ(Rest("slow"), "0");
-  KeyLimits::Admission refused = limits_->Admit("slow", 1, 1);
+  KeyLimits::Grant refused = limits_->Take("slow", 1, 1);
   EXPECT_EQ(refused.status.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(refused.status.message(), HasSubstr("600 tokens per minute"));
   EXPECT_THAT(refused.status.message(), HasSubstr("again in 51 s"));
   EXPECT_STREQ(refused.limit, "tokens");
   EXPECT_EQ(refused.retry_after_seconds, 51);
   clock_->Advance(seconds(50));
-  EXPECT_EQ(limits_->Admit("slow", 1, 1).retry_after_seconds, 1);
+  EXPECT_EQ(limits_->Take("slow", 1, 1).retry_after_seconds, 1);
   clock_->Advance(seconds(1));
-  EXPECT_TRUE(limits_->Admit("slow", 1, 1).status.ok());
+  EXPECT_TRUE(limits_->Take("slow", 1, 1).status.ok());
 }
 
 // Whatever is asked, and how: in the long run a key gets its tokens per minute, and one bucket more
@@ -149,13 +149,13 @@ TEST_F(KeyLimitsTest, WhoUsedMoreWaitsForWhatIsMissing) {
 TEST_F(KeyLimitsTest, NoKeyGetsMoreThanItsTokensOverTime) {
   int64_t used = 0;
   for (int step = 0; step < 36'000; ++step) {  // An hour.
-    KeyLimits::Admission admission = limits_->Admit("slow", 1, 2);
-    for (KeyTicket& ticket : admission.tickets) {
+    KeyLimits::Grant grant = limits_->Take("slow", 1, 2);
+    for (KeyTicket& ticket : grant.tickets) {
       ticket.Admitted(40);
       ticket.End(step % 50);
       used += step % 50;
     }
-    if (!admission.tickets.empty()) used += 40;  // The two share a prompt.
+    if (!grant.tickets.empty()) used += 40;  // The two share a prompt.
     clock_->Advance(milliseconds(100));
   }
   EXPECT_LE(used, 600 * 60 + 600 + 200);
@@ -163,19 +163,19 @@ TEST_F(KeyLimitsTest, NoKeyGetsMoreThanItsTokensOverTime) {
 }
 
 TEST_F(KeyLimitsTest, APromptWithSeveralChoicesCountsOnce) {
-  KeyLimits::Admission admission = limits_->Admit("slow", 2, 3);
-  ASSERT_EQ(admission.tickets.size(), 6U);
-  for (KeyTicket& ticket : admission.tickets) ticket.Admitted(10);
+  KeyLimits::Grant grant = limits_->Take("slow", 2, 3);
+  ASSERT_EQ(grant.tickets.size(), 6U);
+  for (KeyTicket& ticket : grant.tickets) ticket.Admitted(10);
   EXPECT_EQ(Rest("slow"), "580");
-  for (KeyTicket& ticket : admission.tickets) ticket.End(5);
+  for (KeyTicket& ticket : grant.tickets) ticket.End(5);
   EXPECT_EQ(Rest("slow"), "550");
 }
 
 TEST_F(KeyLimitsTest, TicketsOutliveTheLimits) {
-  KeyLimits::Admission admission = limits_->Admit("slow", 1, 2);
+  KeyLimits::Grant grant = limits_->Take("slow", 1, 2);
   limits_.reset();
-  admission.tickets[0].Admitted(3);
-  admission.tickets[0].End(4);
+  grant.tickets[0].Admitted(3);
+  grant.tickets[0].End(4);
 }
 
 TEST_F(KeyLimitsTest, ThreadsNeverGetMoreThanTheLimit) {
@@ -186,8 +186,8 @@ TEST_F(KeyLimitsTest, ThreadsNeverGetMoreThanTheLimit) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int k = 0; k < 2000; ++k) {
-        const KeyLimits::Admission admission = limits_->Admit("two", 1, 1);
-        if (!admission.status.ok()) continue;
+        const KeyLimits::Grant grant = limits_->Take("two", 1, 1);
+        if (!grant.status.ok()) continue;
         const int now = ++running;
         int before = most;
         while (before < now && !most.compare_exchange_weak(before, now)) {
@@ -200,7 +200,7 @@ TEST_F(KeyLimitsTest, ThreadsNeverGetMoreThanTheLimit) {
   threads.clear();
   EXPECT_LE(most, 2);
   EXPECT_GT(admitted, 0);
-  EXPECT_TRUE(limits_->Admit("two", 1, 2).status.ok());  // All of them gave their place back.
+  EXPECT_TRUE(limits_->Take("two", 1, 2).status.ok());  // All of them gave their place back.
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "server/openai_request.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +29,7 @@ std::string Biases(int count) {
 }
 
 TEST(CompletionRequest, AllFields) {
-  StatusOr<ApiRequest> api = Completion(
+  StatusOr<OpenAiBody> api = Completion(
       R"({"model":"m","prompt":"text","max_tokens":7,"temperature":0.5,"top_p":0.25,"top_k":9,
           "min_p":0.125,"seed":42,"stop":["a","b"],"ignore_eos":true,"stream":true,
           "stream_options":{"include_usage":true},"logprobs":3,"n":2,"best_of":2,"echo":false,
@@ -73,11 +71,10 @@ TEST(CompletionRequest, AllFields) {
   EXPECT_FALSE(r.prompt_logprobs.has_value());
   EXPECT_TRUE(api->stream);
   EXPECT_TRUE(api->include_usage);
-  EXPECT_FALSE(api->chat);
 }
 
 TEST(CompletionRequest, Defaults) {
-  StatusOr<ApiRequest> api = Completion(R"({"prompt":"p","temperature":null,"stop":null})");
+  StatusOr<OpenAiBody> api = Completion(R"({"prompt":"p","temperature":null,"stop":null})");
   ASSERT_TRUE(api.ok());
   EXPECT_EQ(api->request.model, "");
   EXPECT_EQ(api->request.max_tokens, 16);
@@ -91,19 +88,19 @@ TEST(CompletionRequest, Defaults) {
   EXPECT_EQ(api->request.choice, 0U);
   EXPECT_EQ(api->n, 1);
   EXPECT_FALSE(api->stream);
-  EXPECT_FALSE(api->echo);
+  EXPECT_FALSE(api->shows_prompts);
 }
 
 TEST(CompletionRequest, PromptForms) {
   const auto texts = [](const std::string& body) {
     std::vector<std::string> all;
-    const StatusOr<ApiRequest> api = Completion(body);
+    const StatusOr<OpenAiBody> api = Completion(body);
     for (const Prompt& p : api->prompts) all.push_back(std::get<std::string>(p));
     return all;
   };
   const auto ids = [](const std::string& body) {
     std::vector<std::vector<TokenId>> all;
-    const StatusOr<ApiRequest> api = Completion(body);
+    const StatusOr<OpenAiBody> api = Completion(body);
     for (const Prompt& p : api->prompts) {
       all.push_back(std::get<std::vector<TokenId>>(p));
     }
@@ -120,7 +117,7 @@ TEST(CompletionRequest, PromptForms) {
   for (const char* value : {"1", "true", "{}", "[]", "[[]]", "[1,\"a\"]", "[1.5]", "[-1]", "[null]",
                             "[2147483648]", "[[1,[2]]]", "[1e2]", "[\"a\",1]", "[[\"a\"]]",
                             "[\"a\",[1]]", "[[1],\"a\"]", "[[1],[]]", "[\"a\",null]"}) {
-    StatusOr<ApiRequest> api = Completion("{\"prompt\":" + std::string(value) + "}");
+    StatusOr<OpenAiBody> api = Completion("{\"prompt\":" + std::string(value) + "}");
     ASSERT_FALSE(api.ok()) << value;
     EXPECT_EQ(api.status().field(), "prompt") << value;
   }
@@ -129,7 +126,7 @@ TEST(CompletionRequest, PromptForms) {
 }
 
 TEST(CompletionRequest, ChoicesAreBounded) {
-  const auto parse = [](const std::string& body) { return ParseApiRequest(body, false, {}, 6); };
+  const auto parse = [](const std::string& body) { return Completion(body, {.max_choices = 6}); };
   EXPECT_EQ(parse(R"({"prompt":["a","b"],"n":3})")->choices(), 6U);
   EXPECT_EQ(parse(R"({"prompt":["a","b"],"n":4})").status().field(), "n");
   EXPECT_EQ(parse(R"({"prompt":"a","n":7})").status().field(), "n");
@@ -143,7 +140,7 @@ TEST(CompletionRequest, BestOfIsAnotherNameOfN) {
   EXPECT_TRUE(CompletionWith("best_of", "1").ok());
   EXPECT_EQ(CompletionWith("best_of", "2,\"n\":2")->n, 2);
   for (const char* value : {"2", "3,\"n\":2", "1,\"n\":2"}) {
-    StatusOr<ApiRequest> api = CompletionWith("best_of", value);
+    StatusOr<OpenAiBody> api = CompletionWith("best_of", value);
     EXPECT_EQ(api.status().code(), StatusCode::kUnimplemented) << value;
     EXPECT_EQ(api.status().field(), "best_of");
   }
@@ -151,10 +148,10 @@ TEST(CompletionRequest, BestOfIsAnotherNameOfN) {
 
 // What evaluation harnesses send to score a text.
 TEST(CompletionRequest, EchoScoresThePrompt) {
-  StatusOr<ApiRequest> api = Completion(
+  StatusOr<OpenAiBody> api = Completion(
       R"({"prompt":[[1,2,3]],"echo":true,"logprobs":1,"max_tokens":1,"temperature":0,"seed":1234})");
   ASSERT_TRUE(api.ok()) << api.status().message();
-  EXPECT_TRUE(api->echo);
+  EXPECT_TRUE(api->shows_prompts);
   EXPECT_FALSE(api->prompt_logprobs);
   EXPECT_EQ(api->request.prompt_logprobs, 1);
   EXPECT_FALSE(CompletionWith("echo", "true")->request.prompt_logprobs.has_value());
@@ -165,8 +162,8 @@ TEST(CompletionRequest, EchoScoresThePrompt) {
             "prompt_logprobs");
 }
 
-TEST(CompletionRequest, NoTokensToGenerateNeedsSomethingToSay) {
-  StatusOr<ApiRequest> api = CompletionWith("max_tokens", "0,\"echo\":true");
+TEST(CompletionRequest, ZeroTokensNeedAnotherOutput) {
+  StatusOr<OpenAiBody> api = CompletionWith("max_tokens", "0,\"echo\":true");
   ASSERT_TRUE(api.ok());
   EXPECT_EQ(api->request.max_tokens, 0);
   EXPECT_EQ(api->request.prompt_logprobs, 0);  // There is nothing else to compute.
@@ -245,7 +242,7 @@ TEST(CompletionRequest, EdgesOfRanges) {
                                                         {"priority", "2"},
                                                         {"request_id", "\"r\""},
                                                         {"store", "false"}}) {
-    StatusOr<ApiRequest> api = CompletionWith(field, value);
+    StatusOr<OpenAiBody> api = CompletionWith(field, value);
     EXPECT_TRUE(api.ok()) << field << "=" << value << ": " << api.status().message();
   }
 }
@@ -262,7 +259,7 @@ TEST(CompletionRequest, PriorityAndServiceTierNameAClass) {
                                                {"service_tier", "\"default\"", Priority::kMedium},
                                                {"service_tier", "\"flex\"", Priority::kLow}}) {
     for (const bool chat : {false, true}) {
-      const StatusOr<ApiRequest> api = chat ? ChatWith(field, value) : CompletionWith(field, value);
+      const StatusOr<OpenAiBody> api = chat ? ChatWith(field, value) : CompletionWith(field, value);
       ASSERT_TRUE(api.ok()) << api.status().message();
       EXPECT_EQ(api->priority, priority) << field << "=" << value;
       EXPECT_EQ(std::string(api->priority_field), field);
@@ -281,7 +278,7 @@ TEST(CompletionRequest, PriorityAndServiceTierMustNotDiffer) {
             Priority::kHigh);
   EXPECT_EQ(Completion(R"({"prompt":"p","priority":"low","service_tier":"auto"})")->priority,
             Priority::kLow);
-  const StatusOr<ApiRequest> api =
+  const StatusOr<OpenAiBody> api =
       Completion(R"({"prompt":"p","priority":"high","service_tier":"flex"})");
   ASSERT_FALSE(api.ok());
   EXPECT_EQ(api.status().field(), "priority");
@@ -289,7 +286,7 @@ TEST(CompletionRequest, PriorityAndServiceTierMustNotDiffer) {
             "'priority' is high, but 'service_tier' means low; give one of them.");
 }
 
-TEST(CompletionRequest, RefusesByName) {
+TEST(CompletionRequest, RejectsByName) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> bad = {
       {"model", {"1", "[]", "{}"}},
       {"max_tokens",
@@ -363,7 +360,7 @@ TEST(CompletionRequest, RefusesByName) {
   };
   for (const auto& [field, values] : bad) {
     for (const std::string& value : values) {
-      StatusOr<ApiRequest> api = CompletionWith(field, value);
+      StatusOr<OpenAiBody> api = CompletionWith(field, value);
       ASSERT_FALSE(api.ok()) << field << "=" << value;
       EXPECT_EQ(api.status().field(), field) << value;
       EXPECT_THAT(api.status().message(), HasSubstr(field));
@@ -374,7 +371,7 @@ TEST(CompletionRequest, RefusesByName) {
 
 TEST(CompletionRequest, CacheFields) {
   const std::string longest(256, 's');
-  StatusOr<ApiRequest> api = CompletionWith("cache_salt", "\"" + longest + "\"");
+  StatusOr<OpenAiBody> api = CompletionWith("cache_salt", "\"" + longest + "\"");
   ASSERT_TRUE(api.ok()) << api.status().message();
   EXPECT_EQ(api->request.cache_salt, longest);
   EXPECT_EQ(api->request.cache_retention, CacheRetention::kNormal);
@@ -388,7 +385,7 @@ TEST(CompletionRequest, CacheFields) {
               HasSubstr("must be \"in_memory\" or \"24h\""));
 }
 
-TEST(CompletionRequest, SaysUnsupportedOfWhatOpenAiKnows) {
+TEST(CompletionRequest, OtherFieldsOfOpenAiAreUnsupported) {
   for (auto [field, value] :
        std::vector<std::pair<std::string, std::string>>{{"suffix", "\"x\""},
                                                         {"best_of", "3"},
@@ -403,7 +400,7 @@ TEST(CompletionRequest, SaysUnsupportedOfWhatOpenAiKnows) {
 }
 
 TEST(CompletionRequest, NamesAreShownBoundedAndAsUtf8) {
-  StatusOr<ApiRequest> api = CompletionWith(std::string(63, 'x') + "\xc3\xa9" + "tail", "1");
+  StatusOr<OpenAiBody> api = CompletionWith(std::string(63, 'x') + "\xc3\xa9" + "tail", "1");
   EXPECT_EQ(api.status().field(), std::string(63, 'x') + "\xef\xbf\xbd");
 }
 
@@ -431,13 +428,13 @@ TEST(CompletionRequest, BodyMustBeAnObject) {
   }
 }
 
-TEST(CompletionRequest, AnyValueInAnyPlaceIsAnswered) {
+TEST(CompletionRequest, AnyValueAnywhereIsAnswered) {
   const json good = json::parse(
       R"({"model":"m","prompt":[[1,2],[3]],"max_tokens":3,"n":2,"best_of":2,"echo":true,"logprobs":1,
           "prompt_logprobs":1,"frequency_penalty":1,"logit_bias":{"3":1},"seed":-1,"stop":"x",
           "min_tokens":2,"timeout":0.5,"ignore_eos":true,"store":false,"cache_salt":"s"})");
   ASSERT_TRUE(Completion(good.dump()).ok());
-  EXPECT_GT(RefusedWithAnythingAnywhere(good, false), 150);
+  EXPECT_GT(RejectedWithAnythingAnywhere(good, MakeOpenAiCompletions), 150);
 }
 
 }  // namespace

@@ -7,8 +7,6 @@
 #include <chrono>
 #include <utility>
 
-#include "server/router.h"
-
 namespace ropeway {
 namespace {
 
@@ -18,23 +16,23 @@ using boost::beast::iequals;
 using boost::system::error_code;
 using Parser = http::request_parser<http::string_body>;
 
-HttpReply Refusal(int status, std::string message) {
+HttpReply Rejection(int status, std::string message) {
   return ErrorReply({status, std::move(message), "invalid_request_error", "", ""});
 }
 
-HttpReply RefuseParse(error_code error, const ServerLimits& limits) {
+HttpReply RejectParse(error_code error, const ServerLimits& limits) {
   if (error == http::error::body_limit) {
-    return Refusal(413,
-                   "The body is larger than " + std::to_string(limits.max_body_bytes) + " bytes.");
+    return Rejection(
+        413, "The body is larger than " + std::to_string(limits.max_body_bytes) + " bytes.");
   }
   if (error == http::error::header_limit) {
-    return Refusal(
+    return Rejection(
         431, "The headers are larger than " + std::to_string(limits.max_header_bytes) + " bytes.");
   }
   if (error == http::error::buffer_overflow) {
-    return Refusal(400, "A chunk's header or the trailers are too long.");
+    return Rejection(400, "A chunk's header or the trailers are too long.");
   }
-  return Refusal(400, "This is not valid HTTP: " + error.message() + ".");
+  return Rejection(400, "This is not valid HTTP: " + error.message() + ".");
 }
 
 size_t Lines(const Parser::value_type& message, http::field name) { return message.count(name); }
@@ -43,7 +41,7 @@ bool IsDigits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// RFC 9112, section 3.2: exactly one, which names a host if it names anything.
+// RFC 9112, section 3.2: exactly one Host, which is empty or names a host.
 bool GoodHost(const Parser::value_type& message) {
   if (Lines(message, http::field::host) > 1) return false;
   if (Lines(message, http::field::host) == 0) return message.version() < 11;
@@ -51,7 +49,7 @@ bool GoodHost(const Parser::value_type& message) {
   return host.find_first_of(" \t,/?#@\\") == std::string_view::npos;
 }
 
-// How long the body is must be said once and clearly: what two readers understand differently
+// The body's length must be given once and clearly: what two readers understand differently
 // smuggles a request past one of them (RFC 9112, section 6.3).
 bool GoodFraming(const Parser::value_type& message) {
   const size_t lengths = Lines(message, http::field::content_length);
@@ -61,31 +59,31 @@ bool GoodFraming(const Parser::value_type& message) {
   return lengths == 0 || IsDigits(std::string(message[http::field::content_length]));
 }
 
-// Why a request whose headers are here is refused before its body is read.
-std::optional<HttpReply> RefuseHeaders(const Parser::value_type& message) {
-  if (!GoodHost(message)) return Refusal(400, "The request needs exactly one valid Host header.");
+// Why a request is rejected before its body is read; nullopt: it is not.
+std::optional<HttpReply> RejectHeaders(const Parser::value_type& message) {
+  if (!GoodHost(message)) return Rejection(400, "The request needs exactly one valid Host header.");
   auto encoding = message[http::field::content_encoding];
   if (!encoding.empty() && !iequals(encoding, "identity")) {
-    return Refusal(415, "Content-Encoding is not supported.");
+    return Rejection(415, "Content-Encoding is not supported.");
   }
   auto transfer = message[http::field::transfer_encoding];
   if (!transfer.empty() && !iequals(transfer, "chunked")) {
-    return Refusal(400, "Transfer-Encoding is not supported but as chunked.");
+    return Rejection(400, "Transfer-Encoding is not supported but as chunked.");
   }
   if (!GoodFraming(message)) {
-    return Refusal(400, "Content-Length or Transfer-Encoding is given twice or wrongly.");
+    return Rejection(400, "Content-Length or Transfer-Encoding is given twice or wrongly.");
   }
   if (Lines(message, http::field::authorization) > 1) {
-    return Refusal(400, "Authorization is given twice.");
+    return Rejection(400, "Authorization is given twice.");
   }
   auto expect = message[http::field::expect];
   if (!expect.empty() && !iequals(expect, "100-continue")) {
-    return Refusal(417, "Expect is not supported but as 100-continue.");
+    return Rejection(417, "Expect is not supported but as 100-continue.");
   }
   return std::nullopt;
 }
 
-// The most bytes that the body may have.
+// An upper bound on the body's size.
 size_t BodyBytes(const Parser& parser, const ServerLimits& limits) {
   if (parser.chunked()) return limits.max_body_bytes;
   return static_cast<size_t>(parser.content_length().value_or(0));
@@ -98,8 +96,10 @@ HttpReply TooManyBodies() {
   return reply;
 }
 
-// Looks for headers that are folded over lines, which the parser would join (RFC 9112, section 5.2:
-// refused).
+}  // namespace
+
+// Finds headers that are folded over lines, which the parser would join (RFC 9112, section 5.2
+// rejects them).
 class FoldFinder {
  public:
   // Whether the next `bytes` of the request show a folded header.
@@ -121,10 +121,11 @@ class FoldFinder {
 };
 
 // One request being read.
-class Reader {
+class RequestReader {
  public:
-  Reader(SocketStream* stream, ServerContext* context)
+  RequestReader(SocketStream* stream, ServerContext* context)
       : stream_(stream), context_(context), limits_(context->limits()) {
+    outcome_.match.name = kUnreadRoute;
     parser_.eager(true);
     parser_.header_limit(static_cast<uint32_t>(limits_.max_header_bytes));
     parser_.body_limit(limits_.max_body_bytes);
@@ -133,9 +134,9 @@ class Reader {
   asio::awaitable<ReadOutcome> Read();
 
  private:
-  // Parses what is there; what is wrong with it, if anything.
+  // Parses what was received; returns what is wrong with it, if anything.
   std::optional<HttpReply> Feed();
-  // The headers are here: whether the body is wanted.
+  // Decides, by the headers, whether the body is to be read.
   std::optional<HttpReply> CheckHeaders();
   HttpRequest Release();
 
@@ -145,11 +146,11 @@ class Reader {
   Parser parser_;
   FoldFinder folds_;
   ReadOutcome outcome_;
-  Access::Verdict verdict_;  // Without a refusal.
+  Access::Verdict verdict_;  // Without a rejection.
   ByteBudget::Hold hold_;
 };
 
-std::optional<HttpReply> Reader::Feed() {
+std::optional<HttpReply> RequestReader::Feed() {
   if (stream_->received().empty()) return std::nullopt;
   error_code error;
   const bool in_headers = !parser_.is_header_done();
@@ -157,27 +158,30 @@ std::optional<HttpReply> Reader::Feed() {
   const size_t used = parser_.put(asio::buffer(received.data(), received.size()), error);
   const bool folded = in_headers && folds_.Find(received.substr(0, used));
   stream_->Consume(used);
-  if (folded) return Refusal(400, "A header is folded over lines.");
+  if (folded) return Rejection(400, "A header is folded over lines.");
   // The parser waits for the end of something that does not fit, and reading has paused.
   if (error == http::error::need_more && stream_->full()) error = http::error::buffer_overflow;
   if (!error || error == http::error::need_more) return std::nullopt;
-  return RefuseParse(error, limits_);
+  return RejectParse(error, limits_);
 }
 
-std::optional<HttpReply> Reader::CheckHeaders() {
+std::optional<HttpReply> RequestReader::CheckHeaders() {
   const Parser::value_type& message = parser_.get();
   outcome_.framing.http_1_0 = message.version() < 11;
   outcome_.framing.head = message.method() == http::verb::head;
-  std::optional<HttpReply> refusal = RefuseHeaders(message);
-  if (refusal) return refusal;
-  const Route route = MatchRoute(message.method_string(), message.target()).route;
-  Access::Verdict verdict = context_->access.Check(route, message[http::field::authorization]);
-  if (verdict.refusal) {
-    outcome_.route = RouteName(route);
-    return std::move(verdict.refusal);
+  std::optional<HttpReply> rejection = RejectHeaders(message);
+  if (rejection) return rejection;
+  RouteMatch match = context_->router.Match(message.method_string(), message.target());
+  match.argument = {};  // It points into the message.
+  Access::Verdict verdict =
+      context_->access.Check(match.route, message[http::field::authorization]);
+  if (verdict.rejection) {
+    outcome_.match = match;
+    return std::move(verdict.rejection);
   }
+  outcome_.match.make_format = match.make_format;
   verdict_ = std::move(verdict);
-  // Small ones always have a place: a few clients that send large ones slowly shut nobody out.
+  // Small bodies are not counted: a few clients that send large ones slowly cannot block them.
   const size_t bytes = BodyBytes(parser_, limits_);
   if (bytes > limits_.max_inline_body_bytes && !context_->bodies.Take(bytes, &hold_)) {
     return TooManyBodies();
@@ -185,7 +189,7 @@ std::optional<HttpReply> Reader::CheckHeaders() {
   return std::nullopt;
 }
 
-HttpRequest Reader::Release() {
+HttpRequest RequestReader::Release() {
   const Parser::value_type& message = parser_.get();
   HttpRequest request;
   request.caller = std::move(verdict_.caller);
@@ -198,24 +202,24 @@ HttpRequest Reader::Release() {
   return request;
 }
 
-asio::awaitable<ReadOutcome> Reader::Read() {
+asio::awaitable<ReadOutcome> RequestReader::Read() {
   outcome_.framing.keep_alive = false;
   auto deadline = std::chrono::steady_clock::now() + limits_.header_timeout;
   bool headers_seen = false;
   while (true) {
-    outcome_.refusal = Feed();
-    if (!outcome_.refusal && parser_.is_header_done() && !headers_seen) {
+    outcome_.rejection = Feed();
+    if (!outcome_.rejection && parser_.is_header_done() && !headers_seen) {
       headers_seen = true;
       deadline = std::chrono::steady_clock::now() + limits_.body_timeout;
-      outcome_.refusal = CheckHeaders();
+      outcome_.rejection = CheckHeaders();
       const bool asks = !parser_.is_done() && !parser_.get()[http::field::expect].empty();
-      if (!outcome_.refusal && asks && parser_.get().version() >= 11) {
+      if (!outcome_.rejection && asks && parser_.get().version() >= 11) {
         std::string go_on = "HTTP/1.1 100 Continue\r\n\r\n";
         const bool sent = co_await stream_->Write(std::move(go_on));
         if (!sent) break;
       }
     }
-    if (outcome_.refusal) break;
+    if (outcome_.rejection) break;
     if (parser_.is_done()) {
       outcome_.request = Release();
       break;
@@ -223,17 +227,15 @@ asio::awaitable<ReadOutcome> Reader::Read() {
     if (stream_->gone()) break;
     const bool in_time = co_await stream_->Wait(deadline);
     if (!in_time) {
-      outcome_.refusal = Refusal(408, "The request did not arrive in time.");
+      outcome_.rejection = Rejection(408, "The request did not arrive in time.");
       break;
     }
   }
   co_return std::move(outcome_);
 }
 
-}  // namespace
-
 asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream, ServerContext* context) {
-  Reader reader(stream, context);
+  RequestReader reader(stream, context);
   ReadOutcome outcome = co_await reader.Read();
   co_return outcome;
 }

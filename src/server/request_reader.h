@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "base/byte_budget.h"
-#include "server/caller.h"
 #include "server/http_reply.h"
 #include "server/server_context.h"
 #include "server/socket_stream.h"
@@ -20,20 +19,23 @@ struct HttpRequest {
   std::string method;
   std::string target;
   std::string body;
-  ByteBudget::Hold body_hold;  // For as long as `body` is kept.
+  ByteBudget::Hold body_hold;  // Held as long as `body`.
   Framing framing;
 };
 
-// What came of reading: a request, a refusal to send before the connection closes, or neither: the
-// client left.
+// The route in metrics of requests that were rejected before their route was known.
+inline constexpr std::string_view kUnreadRoute = "refused";
+
+// The result of reading: a request; a rejection to send before the connection closes; or neither,
+// where the client left.
 struct ReadOutcome {
   std::optional<HttpRequest> request;
-  std::optional<HttpReply> refusal;
-  Framing framing;                     // Of the refusal.
-  std::string_view route = "refused";  // Of the refusal, as metrics name it.
+  std::optional<HttpReply> rejection;
+  Framing framing;   // Of the rejection.
+  RouteMatch match;  // Of the rejection; without an argument.
 };
 
-// Reads one request; whether its sender may make it is decided from the headers, before the body.
+// Reads one request and checks the sender's access by the headers, before the body is read.
 // REQUIRES: at least one byte was received, from which the header timeout counts; `context`
 // outlives the coroutine and what it returns.
 boost::asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream, ServerContext* context);

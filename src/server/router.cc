@@ -1,5 +1,7 @@
 #include "server/router.h"
 
+#include "server/openai_format.h"
+
 namespace ropeway {
 namespace {
 
@@ -10,18 +12,11 @@ struct Entry {
 };
 
 constexpr Entry kEntries[] = {
-    {"/v1/completions", Route::kCompletions, true},
-    {"/v1/chat/completions", Route::kChatCompletions, true},
-    {"/v1/models", Route::kModels, false},
-    {"/v1/queue", Route::kQueue, false},
-    {"/tokenize", Route::kTokenize, true},
-    {"/detokenize", Route::kDetokenize, true},
-    {"/version", Route::kVersion, false},
-    {"/livez", Route::kLivez, false},
-    {"/readyz", Route::kReadyz, false},
-    {"/health", Route::kHealth, false},
-    {"/metrics", Route::kMetrics, false},
-    {"/admin/requests", Route::kAdminRequests, false},
+    {"/v1/models", Route::kModels, false},      {"/v1/queue", Route::kQueue, false},
+    {"/tokenize", Route::kTokenize, true},      {"/detokenize", Route::kDetokenize, true},
+    {"/version", Route::kVersion, false},       {"/livez", Route::kLivez, false},
+    {"/readyz", Route::kReadyz, false},         {"/health", Route::kHealth, false},
+    {"/metrics", Route::kMetrics, false},       {"/admin/requests", Route::kAdminRequests, false},
     {"/admin/drain", Route::kAdminDrain, true},
 };
 
@@ -47,9 +42,10 @@ std::string_view PathOf(std::string_view target) {
   return slash == std::string_view::npos ? "/" : target.substr(slash);
 }
 
-RouteMatch Match(Route route, bool post, std::string_view method) {
+RouteMatch MakeMatch(Route route, std::string_view name, bool post, std::string_view method) {
   RouteMatch match;
   match.route = route;
+  match.name = name;
   match.method_allowed = post ? method == "POST" : (method == "GET" || method == "HEAD");
   match.allow = post ? "POST" : "GET, HEAD";
   return match;
@@ -57,32 +53,34 @@ RouteMatch Match(Route route, bool post, std::string_view method) {
 
 }  // namespace
 
-RouteMatch MatchRoute(std::string_view method, std::string_view target) {
+std::vector<ApiEndpoint> GenerationEndpoints() {
+  return {{"/v1/completions", MakeOpenAiCompletions}, {"/v1/chat/completions", MakeOpenAiChat}};
+}
+
+RouteMatch Router::Match(std::string_view method, std::string_view target) const {
   const std::string_view path = PathOf(target);
+  for (const ApiEndpoint& endpoint : endpoints_) {
+    if (path != endpoint.path) continue;
+    RouteMatch match = MakeMatch(Route::kGenerate, endpoint.path, true, method);
+    match.make_format = endpoint.make_format;
+    return match;
+  }
   for (const Entry& entry : kEntries) {
-    if (path == entry.path) return Match(entry.route, entry.post, method);
+    if (path == entry.path) return MakeMatch(entry.route, entry.path, entry.post, method);
   }
   if (path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size()) {
-    RouteMatch match = Match(Route::kModel, false, method);
+    RouteMatch match = MakeMatch(Route::kModel, "/v1/models/{model}", false, method);
     match.argument = path.substr(kModelPrefix.size());
     return match;
   }
   if (path.starts_with(kAdminRequestPrefix) && path.ends_with(kCancelEnding) &&
       path.size() > kAdminRequestPrefix.size() + kCancelEnding.size()) {
-    RouteMatch match = Match(Route::kAdminCancel, true, method);
+    RouteMatch match = MakeMatch(Route::kAdminCancel, "/admin/requests/{id}/cancel", true, method);
     match.argument = path.substr(kAdminRequestPrefix.size(),
                                  path.size() - kAdminRequestPrefix.size() - kCancelEnding.size());
     return match;
   }
   return {};
-}
-
-std::string_view RouteName(Route route) {
-  for (const Entry& entry : kEntries) {
-    if (entry.route == route) return entry.path;
-  }
-  if (route == Route::kModel) return "/v1/models/{model}";
-  return route == Route::kAdminCancel ? "/admin/requests/{id}/cancel" : "other";
 }
 
 }  // namespace ropeway

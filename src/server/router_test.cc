@@ -3,17 +3,20 @@
 #include <gtest/gtest.h>
 
 #include "server/http_reply.h"
+#include "server/openai_format.h"
 
 namespace ropeway {
 namespace {
 
 TEST(Router, MatchesPathsExactly) {
-  EXPECT_EQ(MatchRoute("POST", "/v1/completions").route, Route::kCompletions);
-  EXPECT_EQ(MatchRoute("POST", "/v1/chat/completions?x=1").route, Route::kChatCompletions);
-  EXPECT_EQ(MatchRoute("GET", "/v1/models").route, Route::kModels);
-  EXPECT_EQ(MatchRoute("GET", "/v1/models/a/b").argument, "a/b");
-  EXPECT_EQ(MatchRoute("GET", "/v1/queue").route, Route::kQueue);
-  EXPECT_FALSE(MatchRoute("POST", "/v1/queue").method_allowed);
+  EXPECT_EQ(Router().Match("POST", "/v1/completions").route, Route::kGenerate);
+  EXPECT_EQ(Router().Match("POST", "/v1/completions").make_format, MakeOpenAiCompletions);
+  EXPECT_EQ(Router().Match("POST", "/v1/chat/completions?x=1").route, Route::kGenerate);
+  EXPECT_EQ(Router().Match("POST", "/v1/chat/completions?x=1").make_format, MakeOpenAiChat);
+  EXPECT_EQ(Router().Match("GET", "/v1/models").route, Route::kModels);
+  EXPECT_EQ(Router().Match("GET", "/v1/models/a/b").argument, "a/b");
+  EXPECT_EQ(Router().Match("GET", "/v1/queue").route, Route::kQueue);
+  EXPECT_FALSE(Router().Match("POST", "/v1/queue").method_allowed);
   for (const char* path : {"",
                            "/",
                            "*",
@@ -34,37 +37,41 @@ TEST(Router, MatchesPathsExactly) {
                            "/admin/requests/",
                            "/admin/requests//cancel",
                            "/admin/requests/1"}) {
-    EXPECT_EQ(MatchRoute("GET", path).route, Route::kUnknown) << path;
+    EXPECT_EQ(Router().Match("GET", path).route, Route::kUnknown) << path;
   }
 }
 
 TEST(Router, WholeUrlsAreTargetsToo) {
-  EXPECT_EQ(MatchRoute("GET", "http://any.host:8080/livez").route, Route::kLivez);
-  EXPECT_EQ(MatchRoute("POST", "HTTPS://h/v1/completions?x=http://y/z").route, Route::kCompletions);
-  EXPECT_EQ(MatchRoute("GET", "http://h/v1/models/http://x").argument, "http://x");
-  EXPECT_EQ(MatchRoute("GET", "/v1/models/a://b/livez").argument, "a://b/livez");
+  EXPECT_EQ(Router().Match("GET", "http://any.host:8080/livez").route, Route::kLivez);
+  EXPECT_EQ(Router().Match("POST", "HTTPS://h/v1/completions?x=http://y/z").make_format,
+            MakeOpenAiCompletions);
+  EXPECT_EQ(Router().Match("GET", "http://h/v1/models/http://x").argument, "http://x");
+  EXPECT_EQ(Router().Match("GET", "/v1/models/a://b/livez").argument, "a://b/livez");
 }
 
 TEST(Router, NamesARequestOfTheAdminPaths) {
-  const RouteMatch match = MatchRoute("POST", "/admin/requests/17/cancel");
+  const Router router;
+  const RouteMatch match = router.Match("POST", "/admin/requests/17/cancel");
   EXPECT_EQ(match.route, Route::kAdminCancel);
   EXPECT_EQ(match.argument, "17");
-  EXPECT_FALSE(MatchRoute("GET", "/admin/requests/17/cancel").method_allowed);
-  EXPECT_EQ(RouteName(match.route), "/admin/requests/{id}/cancel");
+  EXPECT_FALSE(router.Match("GET", "/admin/requests/17/cancel").method_allowed);
+  EXPECT_EQ(match.name, "/admin/requests/{id}/cancel");
 }
 
 TEST(Router, ChecksTheMethod) {
-  EXPECT_TRUE(MatchRoute("HEAD", "/livez").method_allowed);
-  EXPECT_FALSE(MatchRoute("POST", "/livez").method_allowed);
-  EXPECT_FALSE(MatchRoute("GET", "/v1/completions").method_allowed);
-  EXPECT_FALSE(MatchRoute("post", "/v1/completions").method_allowed);
-  EXPECT_EQ(MatchRoute("PUT", "/v1/completions").allow, "POST");
+  EXPECT_TRUE(Router().Match("HEAD", "/livez").method_allowed);
+  EXPECT_FALSE(Router().Match("POST", "/livez").method_allowed);
+  EXPECT_FALSE(Router().Match("GET", "/v1/completions").method_allowed);
+  EXPECT_FALSE(Router().Match("post", "/v1/completions").method_allowed);
+  EXPECT_EQ(Router().Match("PUT", "/v1/completions").allow, "POST");
 }
 
 TEST(Router, UnknownPathsShareOneName) {
-  EXPECT_EQ(RouteName(MatchRoute("GET", "/secret").route), "other");
-  EXPECT_EQ(RouteName(MatchRoute("GET", "/v1/models/x").route), "/v1/models/{model}");
-  EXPECT_EQ(RouteName(Route::kMetrics), "/metrics");
+  const Router router;
+  EXPECT_EQ(router.Match("GET", "/secret").name, "other");
+  EXPECT_EQ(router.Match("GET", "/v1/models/x").name, "/v1/models/{model}");
+  EXPECT_EQ(router.Match("GET", "/metrics").name, "/metrics");
+  EXPECT_EQ(router.Match("POST", "/v1/completions").name, "/v1/completions");
 }
 
 TEST(HttpReply, ChunksAreFramed) {

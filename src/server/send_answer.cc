@@ -1,13 +1,11 @@
-#include "server/send_answer.h"
-
+// Generation, its second half: sends the backend's output, whole or as a stream.
 #include <chrono>
 #include <functional>
-#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "server/event_writer.h"
+#include "server/generation.h"
+#include "server/handlers.h"
 
 namespace ropeway {
 namespace {
@@ -17,7 +15,7 @@ namespace asio = boost::asio;
 // About a millisecond of writing.
 constexpr size_t kMaxInlineLogprobs = 1000;
 
-// How the request ended for its client: an end that is no answer becomes an error.
+// How the request ended for its client: an end without an answer becomes an error.
 Status EndStatus(const ServerSink::Output::End& end) {
   if (!end.status.ok()) return end.status;
   if (end.finish.reason == FinishReason::kCancelled) {
@@ -32,33 +30,13 @@ Status EndStatus(const ServerSink::Output::End& end) {
 // No deadline: the client may wait as long as it stays.
 SocketStream::Deadline Never() { return SocketStream::Deadline::max(); }
 
-// When a stream that sends something now is to send the next thing at the latest.
-SocketStream::Deadline KeepAliveDeadline(const ServerLimits& limits) {
-  if (limits.keep_alive_interval.count() <= 0) return Never();
+// When a stream that sends something now must have sent the next bytes.
+SocketStream::Deadline KeepAliveDeadline(const ApiFormat& format, const ServerLimits& limits) {
+  if (limits.keep_alive_interval.count() <= 0 || format.KeepAlive().empty()) return Never();
   return std::chrono::steady_clock::now() + limits.keep_alive_interval;
 }
 
-// The answer for a request that ended without one. OpenAI's clients send a request that got a 503
-// again, which is right of a server that stops, but would undo an admin's cancel.
-HttpReply FailureReply(const Status& failure, const ServerContext& context) {
-  HttpReply reply = RefusalFor(failure, *context.backend);
-  if (failure.code() == StatusCode::kCancelled && context.accepting) {
-    reply.headers.emplace_back("x-should-retry", "false");
-  }
-  return reply;
-}
-
-// What an answer's headers say of its request: where it stood in the queue, and what its key may
-// still use.
-HttpHeaders AnswerHeaders(const ServerContext& context, Submission* submission) {
-  HttpHeaders headers = context.key_limits.Headers(submission->tenant());
-  if (const std::optional<int32_t> position = submission->queue_position()) {
-    headers.emplace_back("x-ropeway-queue-position", std::to_string(*position));
-  }
-  return headers;
-}
-
-// Takes what ended; whether all did. A failure ends the wait at once.
+// Takes the choices that ended. True if all have, or one has failed, which ends the wait.
 bool CollectEnded(Submission* submission, std::vector<ChoiceOutput>* choices, Status* failure) {
   bool all = true;
   for (size_t i = 0; i < submission->size(); ++i) {
@@ -81,7 +59,7 @@ bool CollectEnded(Submission* submission, std::vector<ChoiceOutput>* choices, St
   return all;
 }
 
-// About how many numbers and texts the answer's log-probabilities hold.
+// The approximate number of values in the answer's log-probabilities.
 size_t CountLogprobs(const std::vector<ChoiceOutput>& choices) {
   size_t count = 0;
   for (const ChoiceOutput& choice : choices) {
@@ -91,28 +69,33 @@ size_t CountLogprobs(const std::vector<ChoiceOutput>& choices) {
   return count;
 }
 
-// The answer's JSON, written by a helper thread where it takes long.
-asio::awaitable<std::string> WriteAnswer(ServerContext* context, const AnswerHead& head,
-                                         const std::vector<ChoiceOutput>& choices) {
-  if (CountLogprobs(choices) > kMaxInlineLogprobs) {
-    std::function<StatusOr<std::string>()> work = [&]() -> StatusOr<std::string> {
-      return AnswerJson(head, choices);
-    };
-    StatusOr<std::string> written = co_await context->helpers.Run<std::string>(std::move(work));
-    if (written.ok()) co_return *std::move(written);
+}  // namespace
+
+HttpReply Generation::FailureReply(const Status& failure) const {
+  HttpReply reply = RejectionReply(failure, *context_->backend);
+  // OpenAI's clients retry after a 503, which is right of a server that stops, but would undo an
+  // admin's cancel.
+  if (failure.code() == StatusCode::kCancelled && context_->accepting) {
+    reply.headers.emplace_back("x-should-retry", "false");
   }
-  co_return AnswerJson(head, choices);
+  return reply;
 }
 
-// Whether a stream's headers may leave: all choices are admitted. `*failure` is set where one of
-// them failed by now, also after its admission: a status code tells clients more than a stream that
-// breaks off.
-bool AllAdmitted(Submission* submission, Status* failure) {
+HttpHeaders Generation::AnswerHeaders() {
+  HttpHeaders headers = context_->key_limits.Headers(http_.caller.tenant);
+  if (const std::optional<int32_t> position = submission_.queue_position()) {
+    headers.emplace_back("x-ropeway-queue-position", std::to_string(*position));
+  }
+  return headers;
+}
+
+bool Generation::AllAdmitted(Status* failure) {
   bool all = true;
-  for (size_t i = 0; i < submission->size(); ++i) {
-    const ServerSink::Progress progress = submission->Look(i);
+  for (size_t i = 0; i < submission_.size(); ++i) {
+    const ServerSink::Progress progress = submission_.Look(i);
+    // Also after its admission: a status code tells clients more than a stream that breaks off.
     if (progress.failed) {
-      *failure = submission->Take(i).end->status;
+      *failure = submission_.Take(i).end->status;
       return false;
     }
     if (!progress.admitted && !progress.ended) all = false;
@@ -120,16 +103,13 @@ bool AllAdmitted(Submission* submission, Status* failure) {
   return all;
 }
 
-// Appends the events of all that arrived, each choice's as one chunk. Whether the answer is
-// complete: all choices ended, or one failed.
-bool AppendNews(Submission* submission, const Framing& framing, EventWriter* events,
-                std::string* bytes) {
+bool Generation::AppendOutput(std::string* bytes) {
   bool all_ended = true;
-  for (size_t i = 0; i < submission->size(); ++i) {
-    if (submission->ended(i)) continue;
-    ServerSink::Output output = submission->Take(i);
+  for (size_t i = 0; i < submission_.size(); ++i) {
+    if (submission_.ended(i)) continue;
+    ServerSink::Output output = submission_.Take(i);
     for (Delta& delta : output.deltas) {
-      AppendChunk(events->Delta(i, std::move(delta)), framing, bytes);
+      AppendChunk(format_->OnDelta(i, std::move(delta)), framing_, bytes);
     }
     if (!output.end) {
       all_ended = false;
@@ -137,97 +117,102 @@ bool AppendNews(Submission* submission, const Framing& framing, EventWriter* eve
     }
     const Status status = EndStatus(*output.end);
     if (!status.ok()) {
-      AppendChunk(EventWriter::Error(status), framing, bytes);
-      AppendLastChunk(framing, bytes);
+      AppendChunk(format_->StreamError(ToApiError(status)), framing_, bytes);
+      AppendLastChunk(framing_, bytes);
       return true;
     }
-    AppendChunk(events->End(i, output.end->finish), framing, bytes);
+    AppendChunk(format_->OnEnd(i, output.end->finish), framing_, bytes);
   }
   if (all_ended) {
-    AppendChunk(events->Done(), framing, bytes);
-    AppendLastChunk(framing, bytes);
+    AppendChunk(format_->Done(), framing_, bytes);
+    AppendLastChunk(framing_, bytes);
   }
   return all_ended;
 }
 
-}  // namespace
-
-HttpReply RefusalFor(const Status& status, const Backend& backend) {
-  HttpReply reply = ErrorReply(ToApiError(status));
-  if (reply.status == 429 || reply.status == 503) {
-    const int known = status.retry_after_seconds();
-    reply.headers.emplace_back("Retry-After",
-                               std::to_string(known > 0 ? known : backend.RetryAfterSeconds()));
-  }
-  // OpenAI's clients would send a request that ran out of its own time again.
-  if (reply.status == 408) reply.headers.emplace_back("x-should-retry", "false");
-  return reply;
-}
-
-asio::awaitable<Sent> SendReply(SocketStream* stream, HttpReply reply, Framing framing) {
+asio::awaitable<Sent> Generation::SendReply(HttpReply reply) {
+  if (reply.error) reply.body = format_->ErrorBody(*reply.error);
   Sent sent;
-  std::string bytes = Serialize(reply, framing);
-  const bool written = co_await stream->Write(std::move(bytes));
+  std::string bytes = Serialize(reply, framing_);
+  const bool written = co_await stream_->Write(std::move(bytes));
   if (written) sent.status = reply.status;
-  sent.keep_alive = written && framing.keep_alive;
+  sent.keep_alive = written && framing_.keep_alive;
   co_return sent;
 }
 
-asio::awaitable<Sent> SendWhole(SocketStream* stream, ServerContext* context,
-                                Submission* submission, const AnswerHead& head, Framing framing) {
-  std::vector<ChoiceOutput> choices(submission->size());
+asio::awaitable<Sent> Generation::SendStreamError(Status status) {
+  std::string bytes;
+  AppendChunk(format_->StreamError(ToApiError(status)), framing_, &bytes);
+  AppendLastChunk(framing_, &bytes);
+  co_await stream_->Write(std::move(bytes));
+  co_return Sent{.status = 200, .keep_alive = false};
+}
+
+// On a helper thread where it takes long.
+asio::awaitable<std::string> Generation::WriteWhole(
+    std::shared_ptr<const std::vector<ChoiceOutput>> choices) {
+  if (CountLogprobs(*choices) > kMaxInlineLogprobs) {
+    std::function<StatusOr<std::string>()> work = [self = shared_from_this(),
+                                                   choices]() -> StatusOr<std::string> {
+      return self->format_->Whole(*choices);
+    };
+    StatusOr<std::string> written = co_await context_->RunOnHelper(stream_, std::move(work));
+    if (written.ok()) co_return *std::move(written);
+  }
+  co_return format_->Whole(*choices);
+}
+
+asio::awaitable<Sent> Generation::SendWhole() {
+  auto choices = std::make_shared<std::vector<ChoiceOutput>>(submission_.size());
   Status failure;
-  while (!CollectEnded(submission, &choices, &failure)) {
-    if (stream->gone()) co_return Sent{};
-    co_await stream->Wait(Never());
+  while (!CollectEnded(&submission_, choices.get(), &failure)) {
+    if (stream_->gone()) co_return Sent{};
+    co_await stream_->Wait(Never());
   }
   HttpReply reply;
   if (failure.ok()) {
-    reply.body = co_await WriteAnswer(context, head, choices);
-    reply.headers = AnswerHeaders(*context, submission);
+    reply.body = co_await WriteWhole(std::move(choices));
+    reply.headers = AnswerHeaders();
   } else {
-    reply = FailureReply(failure, *context);
+    reply = FailureReply(failure);
   }
-  const Sent sent = co_await SendReply(stream, std::move(reply), framing);
+  const Sent sent = co_await SendReply(std::move(reply));
   co_return sent;
 }
 
-asio::awaitable<Sent> SendStream(SocketStream* stream, ServerContext* context,
-                                 Submission* submission, const AnswerHead& head, Framing framing,
-                                 bool* began) {
-  if (framing.http_1_0) framing.keep_alive = false;  // Only the connection's end ends the body.
+asio::awaitable<Sent> Generation::SendStream() {
+  if (framing_.http_1_0) framing_.keep_alive = false;  // Only the connection's end ends the body.
   Sent sent;
   Status failure;
-  while (!AllAdmitted(submission, &failure)) {
+  while (!AllAdmitted(&failure)) {
     if (!failure.ok()) {
-      HttpReply reply = FailureReply(failure, *context);
-      sent = co_await SendReply(stream, std::move(reply), framing);
+      HttpReply reply = FailureReply(failure);
+      sent = co_await SendReply(std::move(reply));
       co_return sent;
     }
-    if (stream->gone()) co_return Sent{};
-    co_await stream->Wait(Never());
+    if (stream_->gone()) co_return Sent{};
+    co_await stream_->Wait(Never());
   }
-  EventWriter events(head, submission->size());
-  std::string bytes = EventStreamHead(framing, AnswerHeaders(*context, submission));
-  AppendChunk(events.Begin(), framing, &bytes);
-  *began = true;
-  SocketStream::Deadline deadline = Never();  // Of the next word; set by the first write.
+  std::string bytes = StreamHead(format_->stream_content_type(), framing_, AnswerHeaders());
+  AppendChunk(format_->Begin(), framing_, &bytes);
+  stream_began_ = true;
+  SocketStream::Deadline deadline = Never();  // For the next bytes; set by the first write.
   sent.status = 200;
   while (true) {
-    const bool ended = AppendNews(submission, framing, &events, &bytes);
+    const bool ended = AppendOutput(&bytes);
     bool written = true;
     if (!bytes.empty()) {
-      written = co_await stream->Write(std::exchange(bytes, {}));
-      deadline = KeepAliveDeadline(context->limits());
+      written = co_await stream_->Write(std::exchange(bytes, {}));
+      deadline = KeepAliveDeadline(*format_, context_->limits());
     }
     if (written && ended) {
-      sent.keep_alive = framing.keep_alive;
+      sent.keep_alive = framing_.keep_alive;
       co_return sent;
     }
-    if (!written || stream->gone()) co_return Sent{};
-    co_await stream->Wait(deadline);
+    if (!written || stream_->gone()) co_return Sent{};
+    co_await stream_->Wait(deadline);
     if (std::chrono::steady_clock::now() >= deadline) {
-      AppendChunk(EventWriter::KeepAlive(), framing, &bytes);
+      AppendChunk(format_->KeepAlive(), framing_, &bytes);
     }
   }
 }

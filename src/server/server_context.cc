@@ -1,16 +1,18 @@
 #include "server/server_context.h"
 
 #include <fmt/format.h>
+#include <prometheus/text_serializer.h>
 
 #include <algorithm>
-#include <memory>
 #include <random>
 #include <utility>
+
+#include "server/http_reply.h"
 
 namespace ropeway {
 namespace {
 
-// Names only, so neither seeded nor simulated: two runs must differ.
+// Only for names, so neither seeded nor simulated: two runs must differ.
 std::string RandomName() {
   std::random_device device;
   return fmt::format("{:08x}{:08x}", device(), device());
@@ -24,18 +26,88 @@ ServerOptions WithoutKeys(ServerOptions options) {
 
 }  // namespace
 
-ServerContext::ServerContext(const ServerOptions& options, Backend* backend)
+ServerMetrics::ServerMetrics()
+    : requests_(&prometheus::BuildCounter()
+                     .Name("ropeway_http_requests_total")
+                     .Help("HTTP requests by route and status code; 499: the client left.")
+                     .Register(registry_)),
+      slow_readers_(&prometheus::BuildCounter()
+                         .Name("ropeway_http_slow_readers_total")
+                         .Help("Streams cancelled because their client read too slowly.")
+                         .Register(registry_)
+                         .Add({})),
+      rejected_connections_(&prometheus::BuildCounter()
+                                 .Name("ropeway_http_refused_connections_total")
+                                 .Help("Connections rejected beyond --max-connections.")
+                                 .Register(registry_)
+                                 .Add({})),
+      connections_(&prometheus::BuildGauge()
+                        .Name("ropeway_http_connections")
+                        .Help("Open client connections.")
+                        .Register(registry_)
+                        .Add({})) {}
+
+void ServerMetrics::CountRequest(std::string_view route, int code) {
+  requests_->Add({{"route", std::string(route)}, {"code", std::to_string(code)}}).Increment();
+}
+
+std::string ServerMetrics::Text() const {
+  return prometheus::TextSerializer().Serialize(registry_.Collect());
+}
+
+ServerContext::ServerContext(const ServerOptions& options, Backend* backend,
+                             std::vector<ApiEndpoint> endpoints)
     : options(WithoutKeys(options)),
+      router(std::move(endpoints)),
       access(options.api_keys, options.admin_key),
       backend(backend),
       key_limits(options.api_keys, std::make_shared<RealClock>()),
       bodies(options.limits.max_bodies_bytes),
-      helpers(std::max(1, this->options.limits.helper_threads),
-              this->options.limits.max_helper_jobs),
-      run_(RandomName()) {}
+      run_(RandomName()),
+      helpers_(std::max(1, options.limits.helper_threads),
+               static_cast<size_t>(std::max(1, options.limits.max_helper_jobs)), "ropeway-helper") {
+}
 
-std::string ServerContext::NewId(const char* prefix) {
-  return fmt::format("{}-{}{:08x}", prefix, run_, ++count_);
+std::string ServerContext::NewId() { return fmt::format("{}{:08x}", run_, ++count_); }
+
+// Work on its way through the helpers.
+struct ServerContext::HelperJob {
+  explicit HelperJob(std::function<StatusOr<std::string>()> work) : work(std::move(work)) {}
+
+  void Run() noexcept {
+    try {
+      result = work();
+    } catch (...) {
+      try {
+        result = StatusFromException();
+      } catch (...) {
+        // `result` says that there is no memory.
+      }
+    }
+    work = nullptr;  // What it owns belongs to the connection's thread.
+    done = true;
+  }
+
+  std::function<StatusOr<std::string>()> work;
+  StatusOr<std::string> result =
+      Status(StatusCode::kUnavailable, "The server has too little memory left for this request.");
+  std::atomic<bool> done{false};
+};
+
+boost::asio::awaitable<StatusOr<std::string>> ServerContext::RunOnHelper(
+    std::shared_ptr<SocketStream> stream, std::function<StatusOr<std::string>()> work) {
+  const CountScope jobs(&helper_jobs_);
+  auto job = std::make_shared<HelperJob>(std::move(work));
+  std::function<void()> run = [job, stream] {
+    job->Run();
+    stream->PostSignal();
+  };
+  if (jobs.value() > limits().max_helper_jobs || !helpers_.TryAdd(std::move(run))) {
+    co_return Status(StatusCode::kResourceExhausted,
+                     "The server has too many large requests to read or to tokenize.");
+  }
+  while (!job->done) co_await stream->Wait(SocketStream::Deadline::max());
+  co_return std::move(job->result);
 }
 
 }  // namespace ropeway

@@ -2,43 +2,104 @@
 #ifndef ROPEWAY_SERVER_SERVER_CONTEXT_H_
 #define ROPEWAY_SERVER_SERVER_CONTEXT_H_
 
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/registry.h>
+
 #include <atomic>
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/byte_budget.h"
+#include "base/thread_pool.h"
 #include "engine/backend.h"
 #include "server/access.h"
-#include "server/helper_pool.h"
 #include "server/key_limits.h"
-#include "server/server_metrics.h"
+#include "server/router.h"
 #include "server/server_options.h"
+#include "server/socket_stream.h"
 
 namespace ropeway {
 
-// Thread-safe: constant but for atomics and what locks itself.
+// The server's own metrics; the backend's are beside them in /metrics. Thread-safe.
+class ServerMetrics {
+ public:
+  ServerMetrics();
+
+  // A request answered with HTTP status `code`; 499 if the client left before.
+  void CountRequest(std::string_view route, int code);
+  void CountSlowReader() { slow_readers_->Increment(); }
+  // A connection beyond max_connections.
+  void CountRejectedConnection() { rejected_connections_->Increment(); }
+  void ConnectionOpened() { connections_->Increment(); }
+  void ConnectionClosed() { connections_->Decrement(); }
+
+  // In the Prometheus text format.
+  std::string Text() const;
+
+ private:
+  prometheus::Registry registry_;
+  prometheus::Family<prometheus::Counter>* requests_;
+  prometheus::Counter* slow_readers_;
+  prometheus::Counter* rejected_connections_;
+  prometheus::Gauge* connections_;
+};
+
+// Counts in `*count` for the time of a scope.
+class CountScope {
+ public:
+  explicit CountScope(std::atomic<int>* count) : count_(count), value_(++*count) {}
+  ~CountScope() { --*count_; }
+  CountScope(const CountScope&) = delete;
+  CountScope& operator=(const CountScope&) = delete;
+  int value() const { return value_; }
+
+ private:
+  std::atomic<int>* const count_;
+  const int value_;
+};
+
+// Thread-safe: constant but for atomics and members with their own locks.
 class ServerContext {
  public:
   // `backend` must outlive the context.
-  ServerContext(const ServerOptions& options, Backend* backend);
+  ServerContext(const ServerOptions& options, Backend* backend, std::vector<ApiEndpoint> endpoints);
 
-  const ServerOptions options;  // Without the keys: what `access` has of them is enough.
+  const ServerOptions options;  // Without the keys, which only `access` needs.
+  const Router router;
   const Access access;
   const ServerLimits& limits() const { return options.limits; }
   Backend* const backend;
   KeyLimits key_limits;
   ServerMetrics metrics;
   ByteBudget bodies;
-  HelperPool helpers;
   std::atomic<bool> accepting{true};  // New generation requests are taken.
   std::atomic<bool> closing{false};   // Connections end after the request in progress.
   std::atomic<int> active{0};         // Requests received whole and not answered yet.
 
-  // A name for an answer that no other answer has, also not of an earlier run of the server.
-  std::string NewId(const char* prefix);
+  // A name for an answer that no other answer has, not even of an earlier run of the server.
+  std::string NewId();
+
+  // Runs `work` on a helper thread and resumes the caller, which serves `stream`, with its result.
+  // kResourceExhausted if too many jobs run or wait; an exception of `work` becomes a status
+  // (StatusFromException). `work` must own what it uses: it may outlive the coroutine.
+  boost::asio::awaitable<StatusOr<std::string>> RunOnHelper(
+      std::shared_ptr<SocketStream> stream, std::function<StatusOr<std::string>()> work);
+
+  // Waits for the helpers' jobs. Called when no connection is left.
+  void StopHelpers() { helpers_.Stop(); }
 
  private:
+  struct HelperJob;
+
   const std::string run_;  // Random.
   std::atomic<uint64_t> count_{0};
+  std::atomic<int> helper_jobs_{0};
+  ThreadPool helpers_;
 };
 
 }  // namespace ropeway

@@ -1,4 +1,5 @@
-// How the HTTP server is set up: where it listens, and every bound on what one client may cost.
+// The HTTP server's options: where it listens, who may use it, and every bound on what one client
+// may cost.
 #ifndef ROPEWAY_SERVER_SERVER_OPTIONS_H_
 #define ROPEWAY_SERVER_SERVER_OPTIONS_H_
 
@@ -12,12 +13,19 @@
 
 namespace ropeway {
 
+// Bounds on one JSON body.
+struct JsonBounds {
+  int max_depth = 32;
+  size_t max_values = 1'000'000;  // Values and keys together.
+};
+
 struct ServerLimits {
-  size_t max_body_bytes = size_t{8} << 20;  // A larger request body is refused with 413.
-  size_t max_header_bytes = size_t{32}
-                            << 10;  // Request line and headers; more is refused with 431.
-  // Bodies of all connections together, from their headers until they are parsed; what would exceed
-  // it is refused with 503. Those of at most max_inline_body_bytes are not counted.
+  // A larger request body is rejected with 413.
+  size_t max_body_bytes = size_t{8} << 20;
+  // Request line and headers; more is rejected with 431.
+  size_t max_header_bytes = size_t{32} << 10;
+  // Bodies of all connections together, from their headers until they are parsed; a body that
+  // exceeds it is rejected with 503. Those of at most max_inline_body_bytes are not counted.
   size_t max_bodies_bytes = size_t{256} << 20;
   // Bytes of further requests kept while one is being answered; a client that sends more is cut
   // off.
@@ -27,42 +35,41 @@ struct ServerLimits {
   size_t max_stream_events = 1000;
   int send_buffer_bytes = 256 << 10;  // The kernel's send buffer per connection; 0: its default.
   int max_connections = 4096;         // Connections beyond are answered 503 and closed.
-  int max_json_depth = 32;
-  size_t max_json_values = 1'000'000;  // Values and keys in one body.
-  int max_choices = 128;               // Prompts times `n` of one request.
-  // Threads for what would hold up an I/O thread: large bodies, /tokenize and /detokenize. At least
-  // one; and jobs of theirs that run or wait: beyond, requests that need one are refused with 429.
+  JsonBounds json = {};
+  int max_choices = 128;  // Prompts times `n` of one request.
+  // Threads for work that would block an I/O thread: large bodies, /tokenize and /detokenize. At
+  // least 1.
   int helper_threads = 1;
+  // Jobs that run or wait on helper threads; requests that need one more are rejected with 429.
   int max_helper_jobs = 64;
   size_t max_inline_body_bytes = size_t{32} << 10;  // Larger bodies are parsed by a helper thread.
 
-  std::chrono::milliseconds header_timeout{
-      10'000};                                     // First byte of a request to end of its headers.
-  std::chrono::milliseconds body_timeout{60'000};  // End of headers to end of body.
-  std::chrono::milliseconds idle_timeout{75'000};  // Between requests of one connection.
+  // From the first byte of a request to the end of its headers.
+  std::chrono::milliseconds header_timeout{10'000};
+  std::chrono::milliseconds body_timeout{60'000};   // From the end of headers to the end of body.
+  std::chrono::milliseconds idle_timeout{75'000};   // Between requests of one connection.
   std::chrono::milliseconds write_timeout{30'000};  // For the client to take what one write sends.
   // A stream that has sent nothing for so long sends a comment line, so that proxies keep it open;
   // 0: never.
   std::chrono::milliseconds keep_alive_interval{10'000};
 };
 
-// Who may use the API. The name is the tenant of the key's requests, and all that logs and metrics
-// ever show of it.
+// An API key. Its name is the tenant of its requests, and all that logs and metrics show of it.
 struct ApiKey {
   std::string name;
   std::string key;  // A secret.
-  // Keys with the same one share KV blocks (Request::cache_scope); "": the key shares with no
-  // other.
+  // Keys of one scope share KV blocks (Request::cache_scope); "": the key shares with no other.
   std::string cache_scope = "";
   Priority priority = Priority::kMedium;        // Of requests that name none.
   Priority priority_ceiling = Priority::kHigh;  // The highest that requests may name.
-  double weight = 1.0;  // Its share under the policy "fair", against those of other keys.
-  int max_concurrent_requests = 0;  // Requests under way; more are refused with 429. 0: no limit.
-  // Prompt and generated tokens; who has used more is refused with 429. 0: no limit.
+  double weight = 1.0;  // The key's share under the policy "fair", relative to other keys.
+  // Unfinished requests of the key; more are rejected with 429. 0: no limit.
+  int max_concurrent_requests = 0;
+  // Prompt and generated tokens; requests beyond are rejected with 429. 0: no limit.
   int64_t tokens_per_minute = 0;
 };
 
-// What weight, max_concurrent_requests and tokens_per_minute of a key may be.
+// Ranges of weight, max_concurrent_requests and tokens_per_minute of a key.
 inline constexpr double kMinKeyWeight = 0.01;
 inline constexpr double kMaxKeyWeight = 100;
 inline constexpr int64_t kMaxKeyRequests = 1'000'000;
@@ -79,10 +86,10 @@ struct ServerOptions {
   std::string tls_cert;
   std::string tls_key;
 
-  // Any of them opens the API (`Authorization: Bearer <key>`); none: the API is open to everybody.
-  // From a file: ReadApiKeys (api_keys.h). One given without a name is called "default".
+  // Each opens the API (`Authorization: Bearer <key>`); without keys the API is open to everybody.
+  // ReadApiKeys (api_keys.h) reads them from a file.
   std::vector<ApiKey> api_keys;
-  // Opens /admin/..., and /metrics and /version; "": the admin paths answer 403.
+  // Opens /admin/..., /metrics and /version; "": the admin paths answer 403.
   std::string admin_key;
 };
 

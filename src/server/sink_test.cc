@@ -3,8 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "server/collector_sink.h"
-#include "server/sse_sink.h"
+#include "server/submission.h"
 
 namespace ropeway {
 namespace {
@@ -17,18 +16,18 @@ struct Wakes {
   }
 };
 
-Delta Text(const std::string& text) {
+Delta TextOnly(const std::string& text) {
   Delta delta;
   delta.text = text;
   return delta;
 }
 
-TEST(SseSink, HandsOverInOrderAndOnce) {
+TEST(StreamSink, HandsOverInOrderAndOnce) {
   Wakes wakes;
-  SseSink sink(1 << 20, 100, wakes.Fn());
+  StreamSink sink(1 << 20, 100, wakes.Fn());
   sink.OnAdmitted(1, {.prompt_tokens = 3});
-  EXPECT_TRUE(sink.OnDelta(1, Text("a")));
-  EXPECT_TRUE(sink.OnDelta(1, Text("b")));
+  EXPECT_TRUE(sink.OnDelta(1, TextOnly("a")));
+  EXPECT_TRUE(sink.OnDelta(1, TextOnly("b")));
   EXPECT_EQ(wakes.plain, 1);  // One wake until something is taken.
   ServerSink::Output output = sink.Take();
   EXPECT_TRUE(output.admitted);
@@ -46,59 +45,59 @@ TEST(SseSink, HandsOverInOrderAndOnce) {
   EXPECT_EQ(output.end->finish.reason, FinishReason::kLength);
 }
 
-TEST(SseSink, BoundsEventsAndBytes) {
+TEST(StreamSink, BoundsEventsAndBytes) {
   Wakes wakes;
-  SseSink events(1 << 20, 3, wakes.Fn());
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(events.OnDelta(1, Text("x")));
-  EXPECT_FALSE(events.OnDelta(1, Text("x")));
+  StreamSink events(1 << 20, 3, wakes.Fn());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(events.OnDelta(1, TextOnly("x")));
+  EXPECT_FALSE(events.OnDelta(1, TextOnly("x")));
   EXPECT_EQ(wakes.overflow, 1);
-  EXPECT_FALSE(events.OnDelta(1, Text("x")));  // It stays refused.
+  EXPECT_FALSE(events.OnDelta(1, TextOnly("x")));  // It stays rejected.
   EXPECT_EQ(wakes.overflow, 1);
 
-  SseSink bytes(10'000, 1000, wakes.Fn());
-  EXPECT_TRUE(bytes.OnDelta(1, Text(std::string(50'000, 'x'))));  // One alone is taken.
+  StreamSink bytes(10'000, 1000, wakes.Fn());
+  EXPECT_TRUE(bytes.OnDelta(1, TextOnly(std::string(50'000, 'x'))));  // One alone is taken.
   bytes.Take();
-  EXPECT_TRUE(bytes.OnDelta(1, Text(std::string(6'000, 'x'))));
-  EXPECT_FALSE(bytes.OnDelta(1, Text(std::string(6'000, 'x'))));
+  EXPECT_TRUE(bytes.OnDelta(1, TextOnly(std::string(6'000, 'x'))));
+  EXPECT_FALSE(bytes.OnDelta(1, TextOnly(std::string(6'000, 'x'))));
 }
 
-TEST(SseSink, TakingMakesRoom) {
+TEST(StreamSink, TakingMakesRoom) {
   Wakes wakes;
-  SseSink sink(2'000, 2, wakes.Fn());
+  StreamSink sink(2'000, 2, wakes.Fn());
   for (int i = 0; i < 100; ++i) {
-    EXPECT_TRUE(sink.OnDelta(1, Text(std::string(500, 'x')))) << i;
+    EXPECT_TRUE(sink.OnDelta(1, TextOnly(std::string(500, 'x')))) << i;
     sink.Take();
   }
 }
 
-TEST(SseSink, ClosedAsksForCancelAndWakesNobody) {
+TEST(StreamSink, ClosedAsksForCancelAndDoesNotWake) {
   Wakes wakes;
-  SseSink sink(1 << 20, 100, wakes.Fn());
+  StreamSink sink(1 << 20, 100, wakes.Fn());
   sink.Close();
-  EXPECT_FALSE(sink.OnDelta(1, Text("a")));
+  EXPECT_FALSE(sink.OnDelta(1, TextOnly("a")));
   sink.OnFinish(1, Finish());
   EXPECT_EQ(wakes.plain + wakes.overflow, 0);
 }
 
 // A prompt's tokens come at once: a reader cannot be too slow for them, nor pay for them later.
-TEST(SseSink, TokensOfThePromptAreTakenBesides) {
+TEST(StreamSink, TokensOfThePromptAreTakenBesides) {
   Wakes wakes;
-  SseSink sink(10'000, 3, wakes.Fn());
+  StreamSink sink(10'000, 3, wakes.Fn());
   for (int i = 0; i < 100; ++i) {
     Delta delta;
     delta.prompt_tokens.resize(100);
     EXPECT_TRUE(sink.OnDelta(1, std::move(delta)));
   }
   EXPECT_EQ(sink.Take().deltas.size(), 100U);
-  EXPECT_TRUE(sink.OnDelta(1, Text("x")));
+  EXPECT_TRUE(sink.OnDelta(1, TextOnly("x")));
 }
 
 TEST(ServerSink, LookTellsWithoutTaking) {
   Wakes wakes;
-  SseSink sink(1 << 20, 100, wakes.Fn());
+  StreamSink sink(1 << 20, 100, wakes.Fn());
   EXPECT_FALSE(sink.Look().admitted);
   sink.OnAdmitted(1, {.prompt_tokens = 3});
-  EXPECT_TRUE(sink.OnDelta(1, Text("a")));
+  EXPECT_TRUE(sink.OnDelta(1, TextOnly("a")));
   EXPECT_TRUE(sink.Look().admitted);
   EXPECT_FALSE(sink.Look().ended);
   sink.OnError(1, {StatusCode::kInternal, "why"});
@@ -106,7 +105,7 @@ TEST(ServerSink, LookTellsWithoutTaking) {
   EXPECT_TRUE(sink.Look().failed);
   EXPECT_EQ(sink.Take().deltas.size(), 1U);
 
-  SseSink other(1 << 20, 100, wakes.Fn());
+  StreamSink other(1 << 20, 100, wakes.Fn());
   other.OnFinish(2, Finish());
   EXPECT_TRUE(other.Look().ended);
   EXPECT_FALSE(other.Look().failed);
@@ -117,7 +116,7 @@ TEST(CollectorSink, CollectsUntilTheEnd) {
     Wakes wakes;
     CollectorSink sink(keep_tokens, wakes.Fn());
     for (const char* text : {"a", "b", "c"}) {
-      Delta delta = Text(text);
+      Delta delta = TextOnly(text);
       delta.tokens.resize(2);
       delta.prompt_tokens.resize(3);
       EXPECT_TRUE(sink.OnDelta(1, delta));

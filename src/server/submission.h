@@ -1,38 +1,146 @@
-// All choices of one HTTP request in the backend's hands.
+// One HTTP request in the backend's hands: a sink for each choice, which passes output from the
+// backend's threads to the connection, and the submission that owns them.
 #ifndef ROPEWAY_SERVER_SUBMISSION_H_
 #define ROPEWAY_SERVER_SUBMISSION_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/backend.h"
+#include "server/api_format.h"
 #include "server/key_limits.h"
-#include "server/openai_request.h"
-#include "server/server_sink.h"
 
 namespace ropeway {
 
-// Whatever way its owner ends, the sinks let go of the connection and what did not end is
-// cancelled. Thread rule: the connection's strand.
+// What the sinks of streams and of whole answers share. Thread rule: the OutputSink side from the
+// backend's threads, the rest from the connection's.
+class ServerSink : public OutputSink {
+ public:
+  // Tells the connection that there is output to take; `overflow`: that the reader was too slow and
+  // the connection is to be closed. Called under the sink's lock: must neither block nor call back
+  // into the sink.
+  using WakeFn = std::function<void(bool overflow)>;
+
+  explicit ServerSink(WakeFn wake) : wake_(std::move(wake)) {}
+
+  // The request's share of its key's limits. Called before the backend has the sink.
+  void SetTicket(KeyTicket ticket) { ticket_ = std::move(ticket); }
+
+  // What arrived since the last Take. Nothing follows once `end` was taken.
+  struct Output {
+    bool admitted = false;  // OnAdmitted was called, now or earlier.
+    std::vector<Delta> deltas;
+    struct End {
+      Status status;  // Of OnError; OK after OnFinish.
+      Finish finish;  // Valid where `status` is OK.
+    };
+    std::optional<End> end;
+  };
+  Output Take();
+
+  // How far the request is. Takes nothing, but like Take asks to be woken by what comes next.
+  struct Progress {
+    bool admitted = false;
+    bool ended = false;
+    bool failed = false;  // It ended by OnError.
+  };
+  Progress Look();
+
+  // Of Admission; absent before the request is admitted.
+  std::optional<int32_t> queue_position();
+
+  // The connection's last call. `wake` is not called once this has returned, and further deltas ask
+  // the backend to cancel.
+  void Close();
+
+  void OnAdmitted(RequestId id, const Admission& admission) final;
+  bool OnDelta(RequestId id, Delta delta) final;
+  void OnFinish(RequestId id, const Finish& finish) final;
+  void OnError(RequestId id, const Status& status) final;
+
+ protected:
+  // Keeps `delta`, or returns false if it is one too many. Called under the lock.
+  virtual bool Keep(Delta delta, std::vector<Delta>* pending) = 0;
+  // All of `pending` was taken. Called under the lock.
+  virtual void OnTaken() {}
+  // Whether the connection is woken for each delta.
+  virtual bool wakes_on_delta() const = 0;
+
+ private:
+  void Wake(bool overflow);  // Under the lock.
+
+  // Used by the backend's threads, which call one at a time.
+  KeyTicket ticket_;
+  int32_t generated_ = 0;  // Tokens.
+
+  std::mutex mutex_;
+  WakeFn wake_;  // Empty once closed.
+  Output pending_;
+  std::optional<int32_t> queue_position_;
+  bool signalled_ = false;  // The connection was woken and has not taken yet.
+};
+
+// The sink of a streamed answer: a bounded buffer between the backend and a socket.
+class StreamSink final : public ServerSink {
+ public:
+  // Holds at most `max_events` deltas of `max_bytes` together (their size in memory); one more
+  // cancels the request. Deltas with tokens of the prompt do not count.
+  StreamSink(size_t max_bytes, size_t max_events, WakeFn wake)
+      : ServerSink(std::move(wake)), max_bytes_(max_bytes), max_events_(max_events) {}
+
+ protected:
+  bool Keep(Delta delta, std::vector<Delta>* pending) override;
+  void OnTaken() override { bytes_ = 0; }
+  bool wakes_on_delta() const override { return true; }
+
+ private:
+  const size_t max_bytes_;
+  const size_t max_events_;
+  size_t bytes_ = 0;
+};
+
+// The sink of an answer that is sent whole: merges all deltas into one until the end. The request's
+// max_tokens bounds it and, where the prompt's tokens are reported, max_model_len.
+class CollectorSink final : public ServerSink {
+ public:
+  // Without `keep_tokens` only the text and the prompt's tokens are kept.
+  CollectorSink(bool keep_tokens, WakeFn wake)
+      : ServerSink(std::move(wake)), keep_tokens_(keep_tokens) {}
+
+ protected:
+  bool Keep(Delta delta, std::vector<Delta>* pending) override;
+  bool wakes_on_delta() const override { return false; }
+
+ private:
+  const bool keep_tokens_;
+};
+
+// All choices of one HTTP request. Its destructor lets the sinks go of the connection and cancels
+// what has not ended. Thread rule: the connection's strand.
 class Submission {
  public:
   using SinkMaker = std::function<std::shared_ptr<ServerSink>()>;
 
   // `backend` must outlive it.
   explicit Submission(Backend* backend) : backend_(backend) {}
-  ~Submission();
+  ~Submission() { Cancel(); }
   Submission(const Submission&) = delete;
   Submission& operator=(const Submission&) = delete;
 
-  // Hands over all choices, in order, with one seed for all. Where one is refused, its Status, and
-  // those before it are cancelled. Call once. `tickets`: one a choice.
-  Status Submit(ApiRequest api, std::vector<KeyTicket> tickets, const SinkMaker& make_sink);
+  // Submits all choices in order, with one seed for all; moves the prompts out of `api`. If one is
+  // rejected, cancels those before it and returns its status. `tickets`: one for each choice. Call
+  // once.
+  Status Submit(ApiRequest* api, std::vector<KeyTicket> tickets, const SinkMaker& make_sink);
 
-  // Whose request it is.
-  const std::string& tenant() const { return tenant_; }
+  // As the destructor.
+  void Cancel();
+
   // Of the first choice; see ServerSink.
   std::optional<int32_t> queue_position() { return choices_.front().sink->queue_position(); }
 
@@ -51,11 +159,9 @@ class Submission {
     bool ended = false;  // Its end was taken.
   };
 
-  void CancelAll();
   Status SubmitOne(Request request, KeyTicket ticket, const SinkMaker& make_sink);
 
   Backend* const backend_;
-  std::string tenant_;
   std::vector<Choice> choices_;
 };
 

@@ -57,6 +57,11 @@ class TestClient {
 std::string PostBytes(const std::string& path, const std::string& body,
                       const std::string& more_headers = "");
 
+// The header that presents an API key or the admin key.
+inline std::string Bearer(const std::string& key) {
+  return "Authorization: Bearer " + key + "\r\n";
+}
+
 // The "data: " payloads of an event stream's body.
 std::vector<std::string> Events(const std::string& body);
 

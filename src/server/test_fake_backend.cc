@@ -252,7 +252,11 @@ bool FakeBackend::Step(RequestId id, Running* running) {
   finish.usage = {.prompt_tokens = 3, .completion_tokens = running->emitted, .cached_tokens = 1};
   finish.reason = script.finish_failed ? FinishReason::kFailed : FinishReason::kLength;
   finish.seed = running->request.sampling.seed.value_or(77);
-  finish.first_token_step = 11 + running->request.choice;
+  if (running->emitted > 0) {
+    finish.batch_num = 11 + running->request.choice;
+    finish.batch_size = 2;
+    finish.times.queue = std::chrono::milliseconds(5);
+  }
   if (running->cancelled) {
     finish.reason = FinishReason::kCancelled;
     if (running->admitted) {

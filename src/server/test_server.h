@@ -9,6 +9,8 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "server/http_server.h"
 #include "server/test_client.h"
@@ -43,8 +45,9 @@ class ServerTest : public testing::Test {
     StartServer(options);
   }
 
-  void StartServer(const ServerOptions& options) {
-    server_ = std::make_unique<HttpServer>(options, &backend_);
+  void StartServer(const ServerOptions& options,
+                   std::vector<ApiEndpoint> endpoints = GenerationEndpoints()) {
+    server_ = std::make_unique<HttpServer>(options, &backend_, std::move(endpoints));
     Status status = server_->Start();
     ASSERT_TRUE(status.ok()) << status.message();
   }

@@ -9,20 +9,16 @@
 #include <utility>
 #include <vector>
 
-#include "server/chat_messages.h"
-#include "server/event_writer.h"
-#include "server/json_fields.h"
-#include "server/logprobs_json.h"
-#include "server/plain_handlers.h"
-#include "server/request_draft.h"
-#include "server/send_answer.h"
+#include "server/handlers.h"
+#include "server/json.h"
+#include "server/openai_format.h"
 
 namespace ropeway {
 namespace {
 
 using nlohmann::json;
 
-// What a body of either path asks for.
+// A body of either path.
 struct TokenizerDraft {
   std::string model;
   std::optional<std::string> prompt;
@@ -33,18 +29,10 @@ struct TokenizerDraft {
   bool return_token_strs = false;
 };
 
-using Reader = Status (*)(const json& value, const std::string& field, TokenizerDraft* draft);
-using ReaderTable = std::unordered_map<std::string, Reader>;
-
-// A reader of one field, or one that refuses what would change the answer.
+// Reads a field into a member.
 template <typename T, auto Read, auto Member>
 Status ReadInto(const json& value, const std::string& field, TokenizerDraft* draft) {
   return Store(StatusOr<T>(Read(value, field)), &(draft->*Member));
-}
-
-template <FieldReader Check>
-Status Checked(const json& value, const std::string& field, TokenizerDraft*) {
-  return Check(value, field, nullptr);
 }
 
 Status ReadTokens(const json& value, const std::string& field, TokenizerDraft* draft) {
@@ -53,42 +41,37 @@ Status ReadTokens(const json& value, const std::string& field, TokenizerDraft* d
 }
 
 using D = TokenizerDraft;
+using TokenizerFields = FieldTable<TokenizerDraft>;
 
-const ReaderTable& TokenizeTable() {
-  static const ReaderTable table = {
+const TokenizerFields& TokenizeFields() {
+  static const TokenizerFields table = {
       {"model", ReadInto<std::string, ReadString, &D::model>},
       {"prompt", ReadInto<std::string, ReadString, &D::prompt>},
       {"messages", ReadInto<std::vector<ChatMessage>, ReadChatMessages, &D::messages>},
       {"add_special_tokens", ReadInto<bool, ReadBool, &D::add_special_tokens>},
       {"add_generation_prompt", ReadInto<bool, ReadBool, &D::add_generation_prompt>},
       {"return_token_strs", ReadInto<bool, ReadBool, &D::return_token_strs>},
-      {"continue_final_message", Checked<RefuseUnlessFalse>},
-      {"chat_template", Checked<Refuse>},
-      {"chat_template_kwargs", Checked<RefuseUnlessEmpty>},
-      {"mm_processor_kwargs", Checked<RefuseUnlessEmpty>},
-      {"tools", Checked<RefuseUnlessEmpty>}};
+      {"continue_final_message", RejectUnlessFalse},
+      {"chat_template", Reject},
+      {"chat_template_kwargs", RejectUnlessEmpty},
+      {"mm_processor_kwargs", RejectUnlessEmpty},
+      {"tools", RejectUnlessEmpty}};
   return table;
 }
 
-const ReaderTable& DetokenizeTable() {
-  static const ReaderTable table = {{"model", ReadInto<std::string, ReadString, &D::model>},
-                                    {"tokens", ReadTokens}};
+const TokenizerFields& DetokenizeFields() {
+  static const TokenizerFields table = {{"model", ReadInto<std::string, ReadString, &D::model>},
+                                        {"tokens", ReadTokens}};
   return table;
 }
 
 StatusOr<TokenizerDraft> ReadDraft(std::string_view body, const JsonBounds& bounds,
-                                   const ReaderTable& table) {
+                                   const TokenizerFields& fields) {
   StatusOr<json> document = ReadJson(body, bounds);
   if (!document.ok()) return document.status();
-  if (!document->is_object()) return InvalidArgument("The body must be a JSON object.");
   TokenizerDraft draft;
-  for (const auto& [name, value] : document->items()) {
-    const auto found = table.find(name);
-    if (found == table.end()) return UnknownField(ShownName(name));
-    if (value.is_null()) continue;
-    Status status = found->second(value, name, &draft);
-    if (!status.ok()) return status;
-  }
+  Status status = ReadFields(*document, fields, &draft);
+  if (!status.ok()) return status;
   return draft;
 }
 
@@ -100,7 +83,7 @@ StatusOr<std::vector<TokenId>> Encode(const TokenizerDraft& draft, const Backend
   return backend.Tokenize(*draft.prompt, draft.add_special_tokens.value_or(true));
 }
 
-// Millions of numbers are written as they come: as JSON values they would take ten times as long.
+// Writes the numbers directly: as JSON values, millions of them would take ten times as long.
 void AppendIds(const std::vector<TokenId>& ids, std::string* out) {
   out->push_back('[');
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -124,11 +107,12 @@ Status AppendTokenStrings(const std::vector<TokenId>& ids, const Backend& backen
   return {};
 }
 
-}  // namespace
-
+// {"model"?, "prompt" | "messages", "add_special_tokens"?, "add_generation_prompt"?,
+// "return_token_strs"?} -> {"count", "max_model_len", "tokens"[, "token_strs"]} as JSON texts.
+// Special tokens written in a text are recognised. A failed status names the field at fault.
 StatusOr<std::string> Tokenize(std::string_view body, const JsonBounds& bounds,
                                const Backend& backend) {
-  StatusOr<TokenizerDraft> draft = ReadDraft(body, bounds, TokenizeTable());
+  StatusOr<TokenizerDraft> draft = ReadDraft(body, bounds, TokenizeFields());
   if (!draft.ok()) return draft.status();
   if (draft->prompt.has_value() == draft->messages.has_value()) {
     return InvalidArgument("Exactly one of 'prompt' and 'messages' is required.", "prompt");
@@ -149,9 +133,10 @@ StatusOr<std::string> Tokenize(std::string_view body, const JsonBounds& bounds,
   return answer;
 }
 
+// {"model"?, "tokens"} -> {"prompt"}, likewise.
 StatusOr<std::string> Detokenize(std::string_view body, const JsonBounds& bounds,
                                  const Backend& backend) {
-  StatusOr<TokenizerDraft> draft = ReadDraft(body, bounds, DetokenizeTable());
+  StatusOr<TokenizerDraft> draft = ReadDraft(body, bounds, DetokenizeFields());
   if (!draft.ok()) return draft.status();
   if (!draft->tokens) return InvalidArgument("'tokens' is required.", "tokens");
   StatusOr<ModelInfo> model = FindModel(draft->model, backend);
@@ -164,27 +149,27 @@ StatusOr<std::string> Detokenize(std::string_view body, const JsonBounds& bounds
   return answer;
 }
 
-boost::asio::awaitable<HttpReply> AnswerTokenizer(ServerContext* context, HttpRequest request,
-                                                  bool detokenize) {
-  const ServerLimits& limits = context->limits();
-  const JsonBounds bounds = {.max_depth = limits.max_json_depth,
-                             .max_values = limits.max_json_values};
-  const Backend& backend = *context->backend;
-  std::function<StatusOr<std::string>()> work = [&]() -> StatusOr<std::string> {
-    return detokenize ? Detokenize(request.body, bounds, backend)
-                      : Tokenize(request.body, bounds, backend);
-  };
+}  // namespace
+
+boost::asio::awaitable<HttpReply> AnswerTokenizer(ServerContext* context,
+                                                  std::shared_ptr<SocketStream> stream,
+                                                  HttpRequest request, bool detokenize) {
+  HttpReply reply;
   StatusOr<std::string> answer = std::string();
   try {
-    answer = co_await context->helpers.Run<std::string>(std::move(work));
+    auto shared = std::make_shared<HttpRequest>(std::move(request));
+    std::function<StatusOr<std::string>()> work = [=]() -> StatusOr<std::string> {
+      const auto handler = detokenize ? Detokenize : Tokenize;
+      return handler(shared->body, context->limits().json, *context->backend);
+    };
+    answer = co_await context->RunOnHelper(stream, std::move(work));
   } catch (...) {
-    answer = HelperPool::FromException();
+    answer = StatusFromException();
   }
-  HttpReply reply;
   if (answer.ok()) {
     reply.body = *std::move(answer);
   } else {
-    reply = RefusalFor(answer.status(), backend);
+    reply = RejectionReply(answer.status(), *context->backend);
   }
   co_return reply;
 }

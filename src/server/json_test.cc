@@ -1,8 +1,9 @@
-#include "server/json_reader.h"
+#include "server/json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 namespace ropeway {
@@ -22,7 +23,7 @@ TEST(JsonReader, ReadsWhatTheLibraryReads) {
   }
 }
 
-TEST(JsonReader, RefusesWhatIsNotJson) {
+TEST(JsonReader, RejectsWhatIsNotJson) {
   for (const std::string& text : std::initializer_list<std::string>{"",
                                                                     " ",
                                                                     "{",

@@ -1,0 +1,146 @@
+// The seam for dialects: a toy dialect that exists in this file alone streams newline-delimited
+// JSON through the whole server.
+#include "server/api_format.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "server/test_server.h"
+
+namespace ropeway {
+namespace {
+
+using nlohmann::json;
+
+// {"ask": text, "lines": bool} -> {"said": text}, or a line {"more": text} for each delta and
+// {"over": true} at the end. Errors are {"oops": message}.
+class ToyFormat final : public ApiFormat {
+ public:
+  Status Parse(std::string_view body, const ServerLimits&) override {
+    const json document = json::parse(body, nullptr, false);
+    if (!document.is_object() || !document.contains("ask")) {
+      return InvalidArgument("'ask' is required.", "ask");
+    }
+    request_.prompts = {document["ask"].get<std::string>()};
+    request_.request.max_tokens = 3;
+    request_.stream = document.value("lines", false);
+    return {};
+  }
+
+  ApiRequest* request() override { return &request_; }
+  void Start(AnswerHead head) override { model_ = head.model; }
+
+  std::string Whole(const std::vector<ChoiceOutput>& choices) const override {
+    return json{{"said", choices[0].text}, {"by", model_}}.dump();
+  }
+
+  std::string_view stream_content_type() const override { return "application/x-ndjson"; }
+  std::string Begin() override { return ""; }
+  std::string OnDelta(size_t, Delta delta) override { return Line({{"more", delta.text}}); }
+  std::string OnEnd(size_t, const Finish&) override { return Line({{"over", true}}); }
+  std::string Done() override { return ""; }
+  std::string StreamError(const ApiError& error) const override { return Line(Oops(error)); }
+  std::string ErrorBody(const ApiError& error) const override { return Oops(error).dump(); }
+
+ private:
+  static json Oops(const ApiError& error) { return {{"oops", error.message}}; }
+  static std::string Line(const json& object) { return object.dump() + "\n"; }
+
+  ApiRequest request_;
+  std::string model_;
+};
+
+std::unique_ptr<ApiFormat> MakeToy() { return std::make_unique<ToyFormat>(); }
+
+class ApiFormatTest : public ServerTest {
+ protected:
+  void SetUp() override { StartToy({}); }
+
+  void StartToy(const ServerOptions& options) {
+    std::vector<ApiEndpoint> endpoints = GenerationEndpoints();
+    endpoints.push_back({"/toy", MakeToy});
+    StartServer(options, std::move(endpoints));
+  }
+
+  static std::vector<json> Lines(const std::string& body) {
+    std::vector<json> lines;
+    std::istringstream in(body);
+    for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
+    return lines;
+  }
+};
+
+TEST_F(ApiFormatTest, AWholeAnswer) {
+  const ClientReply reply = TestClient(port()).Post("/toy", R"({"ask":"what"})");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(json::parse(reply.body), json::parse(R"({"said":"w0 w1 w2 ","by":"fake-model"})"));
+  EXPECT_EQ(std::get<std::string>(backend_.submitted().at(0).prompt), "what");
+}
+
+TEST_F(ApiFormatTest, AStreamOfLines) {
+  ClientReply reply = TestClient(port()).Post("/toy", R"({"ask":"what","lines":true})");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.headers["content-type"], "application/x-ndjson");
+  EXPECT_EQ(Lines(reply.body),
+            (std::vector<json>{
+                {{"more", "w0 "}}, {{"more", "w1 "}}, {{"more", "w2 "}}, {{"over", true}}}));
+}
+
+TEST_F(ApiFormatTest, ErrorsHaveItsShape) {
+  TestClient client(port());
+  const ClientReply malformed = client.Post("/toy", "{}");
+  EXPECT_EQ(malformed.status, 400);
+  EXPECT_EQ(json::parse(malformed.body), json::parse(R"({"oops":"'ask' is required."})"));
+  backend_.set_refusal({StatusCode::kResourceExhausted, "Full."});
+  ClientReply full = client.Post("/toy", R"({"ask":"what"})");
+  EXPECT_EQ(full.status, 429);
+  EXPECT_EQ(full.headers["retry-after"], "7");
+  EXPECT_EQ(json::parse(full.body), json::parse(R"({"oops":"Full."})"));
+  const ClientReply method = client.Get("/toy");
+  EXPECT_EQ(method.status, 405);
+  EXPECT_TRUE(json::parse(method.body).contains("oops"));
+  // Other paths keep theirs.
+  backend_.set_refusal({});
+  EXPECT_TRUE(json::parse(client.Post("/v1/completions", "{}").body).contains("error"));
+}
+
+TEST_F(ApiFormatTest, ALateFailureIsALine) {
+  backend_.set_script([](const Request&) {
+    FakeScript script;
+    script.fail_after = 1;
+    script.failure = {StatusCode::kInternal, "It broke."};
+    return script;
+  });
+  const ClientReply reply = StreamThatFails("/toy", R"({"ask":"what","lines":true})");
+  EXPECT_EQ(reply.status, 200);
+  const std::vector<json> lines = Lines(reply.body);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0], json::parse(R"({"more":"w0 "})"));
+  EXPECT_EQ(lines[1], json::parse(R"({"oops":"It broke."})"));
+}
+
+TEST_F(ApiFormatTest, ErrorsBeforeTheBodyHaveItsShapeToo) {
+  ServerOptions options;
+  options.api_keys = {{"team", "sk-team-key-1"}};
+  StartToy(options);
+  const ClientReply reply = TestClient(port()).Post("/toy", R"({"ask":"what"})");
+  EXPECT_EQ(reply.status, 401);
+  EXPECT_TRUE(json::parse(reply.body).contains("oops")) << reply.body;
+}
+
+// A dialect without a keep-alive line sends none.
+TEST_F(ApiFormatTest, AQuietStreamWithoutKeepAliveIsSilent) {
+  ServerOptions options;
+  options.limits.keep_alive_interval = std::chrono::milliseconds(1);
+  StartToy(options);
+  backend_.set_step_pause(std::chrono::milliseconds(20));
+  const ClientReply reply = TestClient(port()).Post("/toy", R"({"ask":"what","lines":true})");
+  EXPECT_EQ(Lines(reply.body).size(), 4U);
+}
+
+}  // namespace
+}  // namespace ropeway

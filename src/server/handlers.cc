@@ -1,0 +1,260 @@
+#include "server/handlers.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/json.h"
+
+namespace ropeway {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+HttpReply JsonReply(const Json& body) {
+  HttpReply reply;
+  reply.body = DumpJson(body);
+  return reply;
+}
+
+// --- Health, metrics and version.
+
+// GET /health's "batching". A batch is what started together; with the strategy "continuous" that
+// is less telling than the steps, so both are shown.
+Json BatchingJson(const EngineStats& stats) {
+  return {{"enabled", stats.enabled},
+          {"strategy", stats.strategy},
+          {"total_batches", stats.total_batches},
+          {"total_requests", stats.total_requests},
+          {"avg_batch_size", stats.avg_batch_size},
+          {"avg_batch_duration_ms", stats.avg_batch_duration_ms},
+          {"queue_depth", stats.queue_depth},
+          {"max_batch_size", stats.max_batch_size},
+          {"max_batch_wait_ms", stats.max_batch_wait_ms},
+          {"total_steps", stats.total_steps},
+          {"total_rows", stats.total_rows},
+          {"avg_step_size", stats.avg_step_size},
+          {"avg_step_rows", stats.avg_step_rows},
+          {"avg_step_duration_ms", stats.avg_step_duration_ms}};
+}
+
+HttpReply AnswerHealth(Route route, const ServerContext& context) {
+  const Health health = context.backend->GetHealth();
+  bool good = route == Route::kLivez ? health.live : health.ready;
+  if (route == Route::kHealth) good = health.live && health.ready;
+  std::string reason = health.reason;
+  if (route != Route::kLivez && !context.accepting) {
+    good = false;
+    reason = "The server is stopping.";
+  }
+  Json body = {{"status", good ? "ok" : "unavailable"}};
+  if (!good) body["reason"] = reason;
+  if (route == Route::kHealth) body["batching"] = BatchingJson(context.backend->Stats());
+  HttpReply reply = JsonReply(body);
+  reply.status = good ? 200 : 503;
+  return reply;
+}
+
+HttpReply AnswerMetrics(const ServerContext& context) {
+  HttpReply reply;
+  reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  reply.body = context.backend->MetricsText() + context.metrics.Text();
+  return reply;
+}
+
+// --- Models.
+
+Json ModelJson(const ModelInfo& model) {
+  return {{"id", model.id},
+          {"object", "model"},
+          {"created", model.created},
+          {"owned_by", "ropeway"},
+          {"max_model_len", model.max_model_len}};
+}
+
+HttpReply AnswerModels(const Backend& backend) {
+  Json data = Json::array();
+  for (const ModelInfo& model : backend.Models()) data.push_back(ModelJson(model));
+  return JsonReply({{"object", "list"}, {"data", std::move(data)}});
+}
+
+// Decodes the percent-encoding in a part of a path (RFC 3986, section 2.1): clients write the '/'
+// of a name so. What is not an encoding stays as it is.
+std::string PercentDecoded(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned char byte = 0;
+    const char* digits = text.data() + i + 1;
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+      out += static_cast<char>(byte);
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+HttpReply AnswerModel(std::string_view name, const Backend& backend) {
+  StatusOr<ModelInfo> model = FindModel(PercentDecoded(name), backend);
+  if (!model.ok()) return ErrorReply(ToApiError(model.status()));
+  return JsonReply(ModelJson(*model));
+}
+
+// --- The queue.
+
+const char* StateName(RequestInfo::State state) {
+  switch (state) {
+    case RequestInfo::State::kEncoding:
+      return "encoding";
+    case RequestInfo::State::kWaiting:
+      return "waiting";
+    case RequestInfo::State::kRunning:
+      return "running";
+    case RequestInfo::State::kPreempted:
+      return "preempted";
+  }
+  return "";
+}
+
+Json RequestJson(const RequestInfo& request, bool with_tenant) {
+  Json json = {{"id", request.id}};
+  if (with_tenant) json["tenant"] = request.tenant;
+  json["priority"] = PriorityName(request.priority);
+  json["state"] = StateName(request.state);
+  json["position"] = request.queue_position >= 0 ? Json(request.queue_position) : Json(nullptr);
+  json["age_seconds"] = request.age_seconds;
+  return json;
+}
+
+// The numbers of all classes, and the requests of the caller's tenant; for an admin those of all,
+// with their tenants. No prompts.
+HttpReply AnswerQueue(const Caller& caller, const Backend& backend) {
+  const QueueInfo queue = backend.Queue();
+  Json classes;
+  for (int i = 0; i < kNumPriorities; ++i) {
+    const QueueInfo::Class& one = queue.classes[static_cast<size_t>(i)];
+    classes[PriorityName(static_cast<Priority>(i))] = {
+        {"waiting", one.waiting}, {"running", one.running}, {"wait_seconds", one.wait_seconds}};
+  }
+  Json requests = Json::array();
+  for (const RequestInfo& request : backend.Requests()) {
+    if (!caller.admin && request.tenant != caller.tenant) continue;
+    requests.push_back(RequestJson(request, caller.admin));
+  }
+  const Json body = {
+      {"object", "queue"},
+      {"blocked_by", queue.blocked_by.empty() ? Json(nullptr) : Json(queue.blocked_by)},
+      {"classes", std::move(classes)},
+      {"requests", std::move(requests)}};
+  return JsonReply(body);
+}
+
+// --- The admin paths.
+
+HttpReply AnswerRequests(const Backend& backend) {
+  Json list = Json::array();
+  for (const RequestInfo& request : backend.Requests()) {
+    list.push_back({{"id", request.id},
+                    {"tenant", request.tenant},
+                    {"priority", PriorityName(request.priority)},
+                    {"started", request.started()},
+                    {"age_seconds", request.age_seconds}});
+  }
+  return JsonReply({{"object", "list"}, {"data", std::move(list)}});
+}
+
+std::optional<RequestId> ParseId(std::string_view text) {
+  RequestId id = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, id);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return id;
+}
+
+HttpReply AnswerCancel(std::string_view argument, Backend* backend) {
+  const std::optional<RequestId> id = ParseId(argument);
+  const std::vector<RequestInfo> all = id ? backend->Requests() : std::vector<RequestInfo>();
+  const bool found = std::any_of(all.begin(), all.end(),
+                                 [&](const RequestInfo& request) { return request.id == *id; });
+  if (!found) {
+    return ErrorReply({404, fmt::format("No request '{}' is under way.", argument.substr(0, 40)),
+                       "invalid_request_error", "id", "request_not_found"});
+  }
+  backend->Cancel(*id);
+  spdlog::info("Admin: request {} is cancelled", *id);
+  return JsonReply({{"id", *id}, {"cancelled", true}});
+}
+
+HttpReply AnswerDrain(ServerContext* context) {
+  const bool was_accepting = context->accepting.exchange(false);
+  if (was_accepting) spdlog::info("Admin: no new requests are accepted");
+  return JsonReply({{"draining", true}, {"requests", context->backend->Requests().size()}});
+}
+
+}  // namespace
+
+StatusOr<ModelInfo> FindModel(const std::string& name, const Backend& backend) {
+  std::vector<ModelInfo> models = backend.Models();
+  const bool any = name.empty() || name == "default";
+  for (ModelInfo& model : models) {
+    if (any || model.id == name) return std::move(model);
+  }
+  return Status(StatusCode::kNotFound,
+                fmt::format("The model '{}' does not exist.", name.substr(0, 200)), "model");
+}
+
+HttpReply AnswerPlain(const RouteMatch& match, const Caller& caller, ServerContext* context) {
+  Backend* const backend = context->backend;
+  switch (match.route) {
+    case Route::kModels:
+      return AnswerModels(*backend);
+    case Route::kModel:
+      return AnswerModel(match.argument, *backend);
+    case Route::kQueue:
+      return AnswerQueue(caller, *backend);
+    case Route::kLivez:
+    case Route::kReadyz:
+    case Route::kHealth:
+      return AnswerHealth(match.route, *context);
+    case Route::kMetrics:
+      return AnswerMetrics(*context);
+    case Route::kVersion:
+      return JsonReply({{"version", ROPEWAY_VERSION}});
+    case Route::kAdminRequests:
+      return AnswerRequests(*backend);
+    case Route::kAdminCancel:
+      return AnswerCancel(match.argument, backend);
+    case Route::kAdminDrain:
+      return AnswerDrain(context);
+    case Route::kGenerate:
+    case Route::kTokenize:
+    case Route::kDetokenize:
+    case Route::kUnknown:
+      break;
+  }
+  return ErrorReply({404, "There is nothing at this path.", "invalid_request_error", "", ""});
+}
+
+HttpReply RejectionReply(const Status& status, const Backend& backend) {
+  HttpReply reply = ErrorReply(ToApiError(status));
+  if (reply.status == 429 || reply.status == 503) {
+    const int known = status.retry_after_seconds();
+    reply.headers.emplace_back("Retry-After",
+                               std::to_string(known > 0 ? known : backend.RetryAfterSeconds()));
+  }
+  // OpenAI's clients would send a request that ran out of its own time again.
+  if (reply.status == 408) reply.headers.emplace_back("x-should-retry", "false");
+  return reply;
+}
+
+}  // namespace ropeway

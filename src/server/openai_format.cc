@@ -1,0 +1,256 @@
+#include "server/openai_format.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/utf8.h"
+
+namespace ropeway {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The usage of all choices together. A prompt's tokens count once, however many choices it has.
+std::string UsageJson(const std::vector<Finish>& finishes, int32_t n) {
+  Usage sum;
+  for (size_t i = 0; i < finishes.size(); ++i) {
+    sum.completion_tokens += finishes[i].usage.completion_tokens;
+    if (i % static_cast<size_t>(n) != 0) continue;
+    sum.prompt_tokens += finishes[i].usage.prompt_tokens;
+    sum.cached_tokens += finishes[i].usage.cached_tokens;
+  }
+  return fmt::format(
+      "{{\"prompt_tokens\":{},\"completion_tokens\":{},\"total_tokens\":{},"
+      "\"prompt_tokens_details\":{{\"cached_tokens\":{}}}}}",
+      sum.prompt_tokens, sum.completion_tokens, sum.prompt_tokens + sum.completion_tokens,
+      sum.cached_tokens);
+}
+
+// Milliseconds to the microsecond.
+double Milliseconds(std::chrono::nanoseconds time) {
+  return std::round(static_cast<double>(time.count()) / 1e3) / 1e3;
+}
+
+// Ropeway's own block of an answer (docs/api.md).
+std::string RopewayJson(const Finish& finish) {
+  const bool started = finish.batch_num > 0;
+  const Json batch_num = started ? Json(finish.batch_num) : Json(nullptr);
+  const PhaseTimes& times = finish.times;
+  return DumpJson({{"batch_num", batch_num},
+                   {"seed", finish.seed},
+                   {"batch", batch_num},
+                   {"batch_size", started ? Json(finish.batch_size) : Json(nullptr)},
+                   {"queue_ms", Milliseconds(times.queue)},
+                   {"formation_ms", Milliseconds(times.formation)},
+                   {"prefill_ms", Milliseconds(times.prefill)},
+                   {"decode_ms", Milliseconds(times.decode)},
+                   {"output_ms", Milliseconds(times.output)}});
+}
+
+const char* ServiceTier(Priority priority) {
+  switch (priority) {
+    case Priority::kHigh:
+      return "priority";
+    case Priority::kMedium:
+      return "default";
+    case Priority::kLow:
+      return "flex";
+  }
+  return "default";
+}
+
+Status CheckLengths(const OpenAiBody& body, const char* zero_tokens_need) {
+  const Request& request = body.request;
+  const char* field = body.max_tokens_field;
+  if (request.max_tokens == 0 && !body.shows_prompts && !body.prompt_logprobs) {
+    return InvalidArgument(
+        fmt::format("'{}' must be at least 1, but is 0, which needs {}.", field, zero_tokens_need),
+        field);
+  }
+  if (request.max_tokens && request.sampling.min_tokens > *request.max_tokens) {
+    return InvalidArgument(fmt::format("'min_tokens' is {}, which is more than '{}', {}.",
+                                       request.sampling.min_tokens, field, *request.max_tokens),
+                           "min_tokens");
+  }
+  return {};
+}
+
+// `priority` and `service_tier` are two names of one thing.
+Status ResolvePriority(OpenAiBody* body) {
+  if (body->priority && body->tier && *body->priority != *body->tier) {
+    return InvalidArgument(
+        fmt::format("'priority' is {}, but 'service_tier' means {}; give one of them.",
+                    PriorityName(*body->priority), PriorityName(*body->tier)),
+        "priority");
+  }
+  if (!body->priority) {
+    body->priority = body->tier;
+    body->priority_field = "service_tier";
+  }
+  return {};
+}
+
+Status CheckStream(const OpenAiBody& body) {
+  if (body.has_stream_options && !body.stream) {
+    return InvalidArgument("'stream_options' needs 'stream' to be true.", "stream_options");
+  }
+  if (body.stream && body.prompt_logprobs) {
+    return Unsupported("prompt_logprobs", " in streams; use 'echo' with 'logprobs'");
+  }
+  return {};
+}
+
+Status CheckChoices(const OpenAiBody& body) {
+  if (body.choices() <= static_cast<size_t>(body.max_choices)) return {};
+  return InvalidArgument(
+      fmt::format("'n' of {} for each of {} prompts makes {} choices; at most {} are allowed.",
+                  body.n, body.prompts.size(), body.choices(), body.max_choices),
+      "n");
+}
+
+}  // namespace
+
+std::string TokenKey(std::string_view bytes) {
+  if (IsValidUtf8(bytes)) return std::string(bytes);
+  std::string out = "bytes:";
+  for (char c : bytes) {
+    fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<uint8_t>(c));
+  }
+  return out;
+}
+
+double FiniteLogprob(float logprob) {
+  constexpr double kLowest = -9999.0;
+  return std::isfinite(logprob) ? std::max(static_cast<double>(logprob), kLowest) : kLowest;
+}
+
+size_t TopCount(const OutputToken& token) {
+  return std::min(token.top_logprobs.size(), token.top_bytes.size());
+}
+
+Json PromptLogprobs(const std::vector<OutputToken>& tokens) {
+  const auto entry = [](float logprob, Json rank, const std::string& bytes) -> Json {
+    return {{"logprob", FiniteLogprob(logprob)},
+            {"rank", std::move(rank)},
+            {"decoded_token", ReplaceInvalidUtf8(bytes)}};
+  };
+  Json list = Json::array();
+  for (const OutputToken& token : tokens) {
+    if (std::isnan(token.logprob)) {
+      list.push_back(nullptr);
+      continue;
+    }
+    Json by_id = Json::object();
+    for (size_t i = 0; i < TopCount(token); ++i) {
+      by_id.emplace(std::to_string(token.top_logprobs[i].id),
+                    entry(token.top_logprobs[i].logprob, i + 1, token.top_bytes[i]));
+    }
+    by_id.emplace(std::to_string(token.id), entry(token.logprob, nullptr, token.bytes));
+    list.push_back(std::move(by_id));
+  }
+  return list;
+}
+
+Status OpenAiFormat::Parse(std::string_view body, const ServerLimits& limits) {
+  const StatusOr<nlohmann::json> document = ReadJson(body, limits.json);
+  if (!document.ok()) return document.status();
+  body_->max_choices = limits.max_choices;
+  Status status = ReadBody(*document);
+  if (status.ok()) status = CheckStream(*body_);
+  if (status.ok()) status = FinishBody();
+  if (status.ok()) status = CheckLengths(*body_, words_.zero_tokens_need);
+  if (status.ok()) status = ResolvePriority(body_);
+  if (status.ok()) status = CheckChoices(*body_);
+  // Without a token to generate, the prompt is all that there is to compute.
+  Request& request = body_->request;
+  if (request.max_tokens == 0 && !request.prompt_logprobs) request.prompt_logprobs = 0;
+  return status;
+}
+
+void OpenAiFormat::Start(AnswerHead head) {
+  head_ = std::move(head);
+  head_.id.insert(0, words_.id_prefix);
+  if (!body_->stream) return;
+  finishes_.resize(body_->choices());
+  begin_ = "data: {\"id\":";
+  AppendJsonString(head_.id, &begin_);
+  begin_ += fmt::format(",\"object\":\"{}\",\"created\":{},\"model\":", words_.chunk_object,
+                        head_.created);
+  AppendJsonString(head_.model, &begin_);
+  if (body_->service_tier) {
+    begin_ += fmt::format(",\"service_tier\":\"{}\"", ServiceTier(head_.priority));
+  }
+  begin_ += ",\"choices\":[";
+}
+
+std::string OpenAiFormat::Chunk(size_t choice, std::string_view output,
+                                std::string_view logprobs) const {
+  return Chunk(choice, output, logprobs, "null", "");
+}
+
+std::string OpenAiFormat::Chunk(size_t choice, std::string_view output, std::string_view logprobs,
+                                std::string_view finish_reason, std::string_view tail) const {
+  std::string out;
+  out.reserve(begin_.size() + output.size() + logprobs.size() + tail.size() + 128);
+  out += begin_;
+  fmt::format_to(std::back_inserter(out), "{{\"index\":{},", choice);
+  out += output;
+  out += ",\"logprobs\":";
+  out += logprobs;
+  out += ",\"finish_reason\":";
+  out += finish_reason;
+  out += "}]";
+  if (body_->include_usage) out += ",\"usage\":null";
+  out += tail;
+  out += "}\n\n";
+  return out;
+}
+
+std::string OpenAiFormat::OnEnd(size_t choice, const Finish& finish) {
+  finishes_[choice] = finish;
+  const char* reason = finish.reason == FinishReason::kLength ? "\"length\"" : "\"stop\"";
+  return Chunk(choice, words_.no_output, "null", reason, ",\"ropeway\":" + RopewayJson(finish));
+}
+
+std::string OpenAiFormat::Done() {
+  std::string out;
+  if (body_->include_usage) {
+    out = begin_ + "],\"usage\":" + UsageJson(finishes_, body_->n) +
+          ",\"ropeway\":" + RopewayJson(finishes_.front()) + "}\n\n";
+  }
+  return out + "data: [DONE]\n\n";
+}
+
+std::string OpenAiFormat::StreamError(const ApiError& error) const {
+  return "data: " + ErrorJson(error) + "\n\n";
+}
+
+// Written choice by choice: as JSON values log-probabilities take ten times their memory.
+std::string OpenAiFormat::Whole(const std::vector<ChoiceOutput>& choices) const {
+  Json begin = {{"id", head_.id},
+                {"object", words_.object},
+                {"created", head_.created},
+                {"model", head_.model}};
+  if (body_->service_tier) begin["service_tier"] = ServiceTier(head_.priority);
+  std::string answer = DumpJson(begin);
+  answer.back() = ',';  // It goes on.
+  answer += "\"choices\":[";
+  std::vector<Finish> finishes;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    Json choice = ChoiceJson(i, choices[i]);
+    choice["finish_reason"] = choices[i].finish.reason == FinishReason::kLength ? "length" : "stop";
+    if (i > 0) answer += ',';
+    answer += DumpJson(choice);
+    finishes.push_back(choices[i].finish);
+  }
+  return answer + "],\"usage\":" + UsageJson(finishes, body_->n) + "," + MoreMembers(choices) +
+         "\"ropeway\":" + RopewayJson(finishes.front()) + "}";
+}
+
+}  // namespace ropeway
