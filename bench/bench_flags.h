@@ -1,30 +1,42 @@
-// The command lines of the benchmark programs.
+// What the commands that run a model in this process have in common.
 #ifndef ROPEWAY_BENCH_BENCH_FLAGS_H_
 #define ROPEWAY_BENCH_BENCH_FLAGS_H_
 
-#include <fmt/core.h>
+#include <memory>
+#include <string>
 
-#include <CLI/CLI.hpp>
-#include <optional>
+#include "cli/engine_flags.h"
+#include "kernels/kernels.h"
+#include "model/model.h"
+#include "ropeway/status.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace ropeway {
 
-// Bounds of the flags that the programs have in common.
-inline const CLI::Range kThreadsRange(1, 1024);
-inline const CLI::Range kSecondsRange(0.001, 3600.0);
+struct BenchFlags {
+  std::string model = kDefaultModel;
+  int threads = 0;  // 0: the physical cores.
+  double seconds = 0.5;
+  std::string kv_cache_dtype = "f16";
 
-// Parses the command line into what `app` was given. The exit code where the program shall end: 0
-// after --help, 1 after one sentence on standard error.
-inline std::optional<int> ParseFlags(CLI::App* app, int argc, char** argv) {
-  try {
-    app->parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app->exit(e);
-    fmt::print(stderr, "{}\n", e.what());
-    return 1;
-  }
-  return std::nullopt;
-}
+  int resolved_threads() const;
+};
+
+// Adds --model and --threads. `flags` must outlive the parse.
+void AddBenchFlags(CLI::App* app, BenchFlags* flags);
+// Adds --seconds; `of` says what takes so long.
+void AddSecondsFlag(CLI::App* app, BenchFlags* flags, const std::string& of);
+void AddKvTypeFlag(CLI::App* app, std::string* kv_cache_dtype);
+
+// The model of --model, loaded. Fails where it is not found or cannot be read.
+StatusOr<std::shared_ptr<const Model>> LoadModel(const BenchFlags& flags);
+
+// The kernels named `isa`; "": those of ROPEWAY_ISA, or the best. kInvalidArgument where this CPU
+// cannot run them.
+StatusOr<const Kernels*> ChooseTable(const std::string& isa);
 
 }  // namespace ropeway
 

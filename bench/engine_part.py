@@ -23,7 +23,7 @@ def contestants(args):
              "--output-tokens", str(OUTPUT_TOKENS), "--sequences", *map(str, SEQUENCES)]
     found = {}
     if args.engine_bench:
-        found["ropeway"] = (args.model, [args.engine_bench, "--model", args.model, *shape])
+        found["ropeway"] = (args.model, [args.engine_bench, "engine", "--model", args.model, *shape])
     if args.openvino:
         script = str(pathlib.Path(__file__).with_name("openvino_engine.py"))
         found["OpenVINO GenAI"] = (args.model, [sys.executable, script, "--model", args.model, *shape])

@@ -1,5 +1,5 @@
 // Kernels that may add floats in any order: what Ropeway's fixed order is measured
-// against. Built into bench/order_price alone.
+// against. Built into ropeway-bench alone.
 #ifndef ROPEWAY_BENCH_FREE_ORDER_H_
 #define ROPEWAY_BENCH_FREE_ORDER_H_
 

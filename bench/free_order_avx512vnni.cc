@@ -18,7 +18,7 @@ enum { kFreeSoftmaxTokens = 256 };
 #undef kSoftmaxTokens
 // clang-format on
 
-#include "free_order.h"
+#include "bench/free_order.h"
 
 namespace ropeway {
 namespace {

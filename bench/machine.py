@@ -58,7 +58,7 @@ class Others:
 
 def barrier_ns(step_bench, threads):
     """The machine's barrier time just now: host placements differ, and so do all figures."""
-    reply = subprocess.run([step_bench, "--barrier", "--threads", str(threads)],
+    reply = subprocess.run([step_bench, "steps", "--barrier", "--threads", str(threads)],
                            capture_output=True, text=True, check=True)
     return round(float(reply.stdout.split()[0]))
 

@@ -87,7 +87,7 @@ def main():
     parser.add_argument("--out", default="bench/results")
     args = parser.parse_args()
     reply = subprocess.run(
-        [args.order_price, "--model", args.model, "--threads", str(args.threads), "--pairs",
+        [args.order_price, "order-price", "--model", args.model, "--threads", str(args.threads), "--pairs",
          str(args.pairs), "--seconds", str(args.seconds)],
         stdout=subprocess.PIPE, text=True, check=True)
     lines = [line for line in reply.stdout.splitlines() if not line.startswith("#")]

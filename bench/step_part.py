@@ -15,7 +15,7 @@ CURVES = {  # name: (title, what grows, its unit)
 
 def contestants(args):
     """{name: (model file, command line)}."""
-    return {"ropeway": (args.model, [args.step_bench, "--model", args.model, "--threads",
+    return {"ropeway": (args.model, [args.step_bench, "steps", "--model", args.model, "--threads",
                                      str(args.threads), "--curves", "--kv-cache-mb", "1500",
                                      "--seconds", "0.3"])}
 

@@ -25,6 +25,6 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$sum" ] || ! "$venv/bin/python" -c 'impor
 fi
 cd "$root"
 exec "$venv/bin/python" bench/compare.py --ropeway build/release/ropeway --model "$model" \
-  --step-bench build/release/bench/step_bench --engine-bench build/release/bench/engine_bench \
+  --step-bench build/release/ropeway-bench --engine-bench build/release/ropeway-bench \
   --llama-server "$server" --llama-batched-bench "$(dirname "$server")/llama-batched-bench" \
   --llama-version "$(basename "$(dirname "$source")")" --q4-0-model "$q4_0_model" "${peers[@]}" "$@"

@@ -30,11 +30,8 @@ ALLOWED = {
     "server": ["base", "core", "net", "store", "engine/backend.h"],
     "flags": ["base"],
     "bench": ["base", "flags", "net"],
-    "roofline": ["base", "kernels", "model"],
-    "replay": ["base", "core", "kvcache", "policy", "scheduler", "executor", "engine"],
     "cli": ["base", "core", "tokenizer", "kernels", "model", "kvcache", "policy", "scheduler",
-            "executor", "store", "engine", "net", "gateway", "server", "flags", "bench",
-            "roofline", "replay"],
+            "executor", "store", "engine", "net", "gateway", "server", "flags", "bench"],
 }
 PUBLIC = "include"  # include/ropeway: open to every room, includes none.
 WIRING = "main"  # src/main.cc: the only program file that may include every room.

@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 preset=${1:-}
 case $preset in
-  asan) target=unit_tests labels='^(base|core|tokenizer|kernels|model|kvcache|policy|scheduler|executor|store|engine|server|bench|roofline|cli|sim)$' ;;
+  asan) target=unit_tests labels='^(base|core|tokenizer|kernels|model|kvcache|policy|scheduler|executor|store|engine|server|bench|cli|roofline|replay|lab|sim)$' ;;
   tsan) target=thread_tests labels='^(base|kvcache|executor|store|engine|server)$' ;;
   *) die "usage: sanitize.sh asan|tsan [ctest flags]" ;;
 esac
@@ -26,9 +26,9 @@ if [ "$preset" = tsan ] && setarch "$(uname -m)" -R true 2>/dev/null; then
   without_aslr=(setarch "$(uname -m)" -R)
 fi
 "${without_aslr[@]}" "$root/scripts/build.sh" "$preset" --target "$target"
-# SamenessEngine runs whole engines over the real model: a minute and more each here, and its parts
+# DeterminismEngine runs whole engines over the real model: a minute and more each here, and its parts
 # are tested by the rooms' own tests.
-tests() { "${without_aslr[@]}" "$root/scripts/ctest.sh" "$preset" -L "$labels" -E '^SamenessEngine' "$@"; }
+tests() { "${without_aslr[@]}" "$root/scripts/ctest.sh" "$preset" -L "$labels" -E '^DeterminismEngine' "$@"; }
 log=$root/build/$preset/tests.log
 failures=$root/build/$preset/Testing/Temporary/LastTestsFailed.log
 rm -f "$failures"

@@ -16,7 +16,7 @@
 
 namespace ropeway::sim {
 
-// A generated token as far as sameness goes.
+// A generated token as far as determinism goes.
 struct Output {
   TokenId token = 0;
   uint32_t logprob_bits = 0;

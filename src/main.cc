@@ -6,14 +6,7 @@
 #include <exception>
 
 #include "bench/bench_serve_command.h"
-#include "cli/bench_fairness_command.h"
-#include "cli/bench_kernels_command.h"
-#include "cli/bench_long_prompt_command.h"
-#include "cli/bench_prefixes_command.h"
-#include "cli/bench_priorities_command.h"
-#include "cli/bench_sameness_command.h"
-#include "cli/bench_schedulers_command.h"
-#include "cli/bench_sessions_command.h"
+#include "cli/bench_program.h"
 #include "cli/command_line.h"
 #include "cli/completion.h"
 #include "cli/inspect_command.h"
@@ -30,41 +23,18 @@ int Main(int argc, char** argv) {
   HoldStandardDescriptors();
   signal(SIGPIPE, SIG_IGN);  // A reader that went away is a failed write, never a dead program.
   spdlog::set_default_logger(spdlog::stderr_color_mt("ropeway"));
-  CommandLine line;
+  if (IsForBenchProgram(argc, argv)) return RunBenchProgram(argc, argv);
+  CommandLine line("ropeway", "Ropeway serves language models to many users at once.",
+                   "serve --port 8080");
 
   ServeFlags serve;
   line.Add(AddServe(line.app(), &serve), [&] { return RunServe(serve); });
   RunFlags run;
   line.Add(AddRun(line.app(), &run), [&] { return RunRun(run); });
-  CLI::App* bench = line.AddGroup(
-      "bench",
-      "Measure a server, this machine's kernels, what is kept between requests, who is served "
-      "when, or how many answers one prompt gets");
+  CLI::App* bench = line.AddGroup("bench", "Measure a server; other benchmarks: ropeway-bench");
+  bench->footer("All other benchmarks are commands of ropeway-bench (docs/benchmarks.md).");
   BenchServeFlags bench_serve;
   line.Add(AddBenchServe(bench, &bench_serve), [&] { return RunBenchServe(bench_serve); });
-  BenchKernelsFlags bench_kernels;
-  line.Add(AddBenchKernels(bench, &bench_kernels), [&] { return RunBenchKernels(bench_kernels); });
-  BenchSamenessFlags bench_sameness;
-  line.Add(AddBenchSameness(bench, &bench_sameness),
-           [&] { return RunBenchSameness(bench_sameness); });
-  BenchSessionsFlags bench_sessions;
-  line.Add(AddBenchSessions(bench, &bench_sessions),
-           [&] { return RunBenchSessions(bench_sessions); });
-  BenchPrefixesFlags bench_prefixes;
-  line.Add(AddBenchPrefixes(bench, &bench_prefixes),
-           [&] { return RunBenchPrefixes(bench_prefixes); });
-  BenchSchedulersFlags bench_schedulers;
-  line.Add(AddBenchSchedulers(bench, &bench_schedulers),
-           [&] { return RunBenchSchedulers(bench_schedulers); });
-  BenchPrioritiesFlags bench_priorities;
-  line.Add(AddBenchPriorities(bench, &bench_priorities),
-           [&] { return RunBenchPriorities(bench_priorities); });
-  BenchFairnessFlags bench_fairness;
-  line.Add(AddBenchFairness(bench, &bench_fairness),
-           [&] { return RunBenchFairness(bench_fairness); });
-  BenchLongPromptFlags bench_long_prompt;
-  line.Add(AddBenchLongPrompt(bench, &bench_long_prompt),
-           [&] { return RunBenchLongPrompt(bench_long_prompt); });
   PerplexityFlags perplexity;
   line.Add(AddPerplexity(line.app(), &perplexity), [&] { return RunPerplexity(perplexity); });
   InspectFlags inspect;

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -182,12 +183,12 @@ class PerplexityTest(InTempFolder):
                 self.assertIn(expected, reply.stderr)
 
 
-class BenchSamenessTest(InTempFolder):
+class BenchDeterminismTest(InTempFolder):
     def ask(self, *flags, **more):
         """The reply, and the counts that it wrote."""
         path = self.folder / "counts.json"
         path.unlink(missing_ok=True)
-        reply = call("bench", "sameness", "--model", ARGS.model, "--asks", "20", "--output-tokens", "24",
+        reply = call("bench", "determinism", "--model", ARGS.model, "--asks", "20", "--output-tokens", "24",
                      "--json", str(path), *flags, **more)
         self.assertEqual((reply.returncode, reply.stderr), (0, ""), reply.stdout)
         return reply.stdout, json.loads(path.read_text(encoding="utf-8"))
@@ -230,13 +231,25 @@ class BenchSamenessTest(InTempFolder):
                                 (("--base-url", "http://127.0.0.1:1"), "127.0.0.1:1"),
                                 (("--insecure",), "--insecure")):
             with self.subTest(words=words):
-                reply = call("bench", "sameness", "--model", ARGS.model, *words)
+                reply = call("bench", "determinism", "--model", ARGS.model, *words)
                 self.assertEqual((reply.returncode, reply.stdout), (1, ""))
                 self.assertIn(expected, reply.stderr)
                 self.assertEqual(len(reply.stderr.strip().splitlines()), 1, reply.stderr)
-        reply = call("bench", "sameness", env={**os.environ, "ROPEWAY_ISA": "sse9"})
+        reply = call("bench", "determinism", env={**os.environ, "ROPEWAY_ISA": "sse9"})
         self.assertEqual((reply.returncode, reply.stdout), (1, ""))
         self.assertIn("ROPEWAY_ISA", reply.stderr)
+
+
+class BenchProgramTest(InTempFolder):
+    def test_without_ropeway_bench_the_sentence_says_how_to_build_it(self):
+        alone = self.folder / "ropeway"
+        shutil.copy(ARGS.ropeway, alone)
+        reply = subprocess.run([alone, "bench", "kernels"], capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual((reply.returncode, reply.stdout, reply.stderr.count("\n")), (1, "", 1), reply)
+        self.assertIn("`bench kernels` needs the program ropeway-bench", reply.stderr)
+        self.assertIn("scripts/build.sh release --target ropeway-bench", reply.stderr)
+        reply = subprocess.run([alone, "bench", "--help"], capture_output=True, text=True, check=False, timeout=60)
+        self.assertIn("ropeway-bench", reply.stdout)
 
 
 class ConfigTest(InTempFolder):
@@ -292,8 +305,7 @@ class CompletionTest(unittest.TestCase):
             self.assertIn(command, commands)
         self.assertEqual(self.complete("ser"), ["serve"])
         self.assertEqual(self.complete("serve", "--max-num-b"), ["--max-num-batched-tokens"])
-        self.assertEqual(self.complete("bench", ""), ["serve", "kernels", "sameness", "sessions", "prefixes", "schedulers", "priorities",
-                                                      "fairness", "long-prompt", "--help", "--config"])
+        self.assertEqual(self.complete("bench", ""), ["serve", "--help", "--config"])
         self.assertIn("--num-prompts", self.complete("bench", "serve", "--n"))
         self.assertEqual(self.complete("serve", "--log-level", "w"), ["warn"])
         self.assertEqual(self.complete("serve", "--port", ""), [])
@@ -307,8 +319,8 @@ class CompletionTest(unittest.TestCase):
             return set(re.findall(r"--[a-z][a-z0-9-]*", "\n".join(
                 line for line in call(*path, "--help").stdout.splitlines()
                 if re.match(r"  (    |-\w, )--", line))))
-        for path in ((), ("serve",), ("run",), ("perplexity",), ("bench",), ("bench", "serve"), ("bench", "kernels"),
-                     ("bench", "sameness"), ("inspect",), ("tokenize",), ("completion",)):
+        for path in ((), ("serve",), ("run",), ("perplexity",), ("bench",), ("bench", "serve"),
+                     ("inspect",), ("tokenize",), ("completion",)):
             with self.subTest(path=path):
                 self.assertTrue(flags(path))
                 self.assertEqual(flags(path), set(self.complete(*path, "--")))
@@ -338,8 +350,7 @@ class CompletionTest(unittest.TestCase):
             return [offer.split(":")[0] for offer in reply.stdout.splitlines()]
         self.assertIn("serve", complete(""))
         self.assertIn("--max-num-batched-tokens", complete("serve", "--max"))
-        self.assertEqual(complete("bench", ""), ["serve", "kernels", "sameness", "sessions", "prefixes", "schedulers", "priorities",
-                                                      "fairness", "long-prompt", "--help", "--config"])
+        self.assertEqual(complete("bench", ""), ["serve", "--help", "--config"])
         self.assertEqual(complete("serve", "--log-level", ""), ["debug", "info", "warn", "error"])
         self.assertEqual(complete("serve", "--model", ""), ["FILES"])
         self.assertEqual(complete("serve", "--port", ""), [])

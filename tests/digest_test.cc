@@ -18,7 +18,7 @@
 #include "executor/cpu_executor.h"
 #include "kernels/test_cpu_info.h"
 #include "model/test_gguf_writer.h"
-#include "sameness_harness.h"
+#include "determinism_harness.h"
 
 namespace ropeway::testing {
 namespace {

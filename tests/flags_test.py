@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Holds docs/flags.md against the program: each ```text block after a command's heading is that
-command's --help, word for word; and every example in the help and every ```sh block runs.
+"""Checks docs/flags.md against the programs ropeway and ropeway-bench, which lie in one folder: each ```text
+block after a command's heading is that command's --help, word for word; and every example in the help and every
+```sh block runs.
 
 usage: flags_test.py --ropeway PROGRAM --model FILE.gguf [--update]
 
@@ -22,12 +23,17 @@ SECTION = re.compile(r"(^## `(ropeway[a-z -]*)`\n(?:(?!## ).*\n)*?```text\n)((?:
 
 
 def help_of(program, command):
-    return subprocess.run([program, *command.split()[1:], "--help"], capture_output=True, text=True,
+    name, *words = command.split()
+    return subprocess.run([pathlib.Path(program).with_name(name), *words, "--help"], capture_output=True, text=True,
                           check=True, timeout=60).stdout
 
 
-def commands(program, command="ropeway"):
-    """`command` and all commands below it."""
+def commands(program, command=None):
+    """`command` and all commands below it; those of both programs without one."""
+    if command is None:
+        yield from commands(program, "ropeway")
+        yield from commands(program, "ropeway-bench")
+        return
     yield command
     listed = re.search(r"^Commands:\n((?:  .*\n)+)", help_of(program, command), re.M)
     for line in re.findall(r"^  ([\w-]+)", listed.group(1), re.M) if listed else []:
@@ -53,7 +59,8 @@ class Runner:
         (folder / "bin").mkdir()
         models.mkdir(parents=True)
         (models / "SmolLM2-135M-Instruct.Q4_1.gguf").symlink_to(pathlib.Path(model).resolve())
-        (folder / "bin" / "ropeway").symlink_to(pathlib.Path(program).resolve())
+        for name in ("ropeway", "ropeway-bench"):
+            (folder / "bin" / name).symlink_to(pathlib.Path(program).resolve().with_name(name))
         for name in ("README.md", "tests"):
             (folder / name).symlink_to(ROOT / name)
         self.environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"),

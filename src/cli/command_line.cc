@@ -13,8 +13,9 @@
 
 namespace ropeway {
 
-CommandLine::CommandLine()
-    : app_("Ropeway serves language models to many users at once.", "ropeway") {
+CommandLine::CommandLine(const std::string& program, const std::string& description,
+                         const std::string& example)
+    : app_(description, program) {
   // Inherited, so before the commands: of a flag that is given twice the last one counts.
   app_.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app_.formatter(std::make_shared<HelpFormatter>());
@@ -29,6 +30,8 @@ CommandLine::CommandLine()
   app_.config_formatter(std::make_shared<TomlConfig>(&app_));
   app_.require_subcommand(1);
   app_.fallthrough();  // Inherited: --config and --version may stand after the command.
+  footer_ = fmt::format("`{0} COMMAND --help` lists a command's flags.\n\nExample:\n  {0} {1}",
+                        program, example);
 }
 
 CLI::App* CommandLine::AddGroup(const std::string& name, const std::string& description) {
@@ -81,16 +84,14 @@ void CommandLine::Add(CLI::App* parent, const Command& command) {
 
 int CommandLine::Main(int argc, char** argv) {
   // Now, since commands would inherit it.
-  app_.footer(
-      "`ropeway COMMAND --help` lists a command's flags.\n\n"
-      "Example:\n  ropeway serve --port 8080");
+  app_.footer(footer_);
   try {
     app_.parse(argc, argv);
   } catch (const CLI::Success& e) {
     app_.exit(e);  // --help and --version.
     return EndStandardOutput();
   } catch (const CLI::ParseError& e) {
-    return Fail(fmt::format("{} (see ropeway{} --help)", Fault(e), Named()));
+    return Fail(fmt::format("{} (see {}{} --help)", Fault(e), app_.get_name(), Named()));
   }
   for (const auto& [command, run] : commands_) {
     if (command->parsed()) return run();

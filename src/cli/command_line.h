@@ -14,7 +14,9 @@ namespace ropeway {
 
 class CommandLine {
  public:
-  CommandLine();
+  // `example`: flags of one command, for the footer of the program's help.
+  CommandLine(const std::string& program, const std::string& description,
+              const std::string& example);
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
@@ -43,6 +45,7 @@ class CommandLine {
   std::string Named() const;
 
   CLI::App app_;
+  std::string footer_;
   std::vector<std::pair<CLI::App*, std::function<int()>>> commands_;
 };
 

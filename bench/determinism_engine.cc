@@ -1,0 +1,241 @@
+#include "bench/determinism_engine.h"
+
+#include <algorithm>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "engine/machine.h"
+#include "executor/cpu_executor.h"
+#include "policy/fcfs.h"
+
+namespace ropeway {
+namespace {
+
+constexpr RequestId kFirstCompany = RequestId{1} << 32;  // Asks have the ids from 1 on.
+constexpr double kLeavesChance = 0.25;
+constexpr int kMaxStay = 60;         // Steps after which who leaves early has left.
+constexpr int kStepsPerTarget = 24;  // So often another number of requests is aimed at.
+constexpr int kExtraWaiting = 6;     // Beyond the places, so that some wait.
+
+// Passes everything on and notes what the steps were like.
+class RecordingExecutor final : public Executor {
+ public:
+  RecordingExecutor(Executor* real, int prompt_tokens, DeterminismRound* round)
+      : real_(real), prompt_tokens_(prompt_tokens), round_(round) {}
+
+  StatusOr<KvLayout> Init(int64_t bytes, int tokens, int seqs) override {
+    return real_->Init(bytes, tokens, seqs);
+  }
+  void Launch(const Batch& batch) override {
+    const int rows = batch.num_tokens();
+    ++round_->steps;
+    round_->rows += rows;
+    round_->most_rows = std::max(round_->most_rows, rows);
+    for (const BatchItem& item : batch.items) {
+      const int end = item.start + static_cast<int>(item.tokens.size());
+      const bool piece = item.start < prompt_tokens_ && (item.start > 0 || end < prompt_tokens_);
+      if (piece && item.sequence < kFirstCompany) ++chunks_[item.sequence];
+    }
+    real_->Launch(batch);
+  }
+  StatusOr<StepResult> Wait() override { return real_->Wait(); }
+  void ReadBlock(BlockId block, std::span<std::byte> bytes) const override {
+    real_->ReadBlock(block, bytes);
+  }
+  void WriteBlock(BlockId block, std::span<const std::byte> bytes) override {
+    real_->WriteBlock(block, bytes);
+  }
+
+  // Pieces in which the ask's prompt was computed, if not at once; again after each preemption.
+  int chunks(RequestId ask) const {
+    const auto found = chunks_.find(ask);
+    return found == chunks_.end() ? 0 : found->second;
+  }
+
+ private:
+  Executor* const real_;
+  const int prompt_tokens_;
+  DeterminismRound* const round_;
+  std::map<RequestId, int> chunks_;
+};
+
+// One engine and its crowd.
+class Crowd {
+ public:
+  Crowd(const std::shared_ptr<const Model>& model, const DeterminismEngineOptions& options,
+        DeterminismRound* round, Random* random, AnswerTally* tally)
+      : model_(*model),
+        options_(options),
+        round_(round),
+        random_(random),
+        tally_(tally),
+        cpu_(model, round->settings.kernels, round->settings.threads, options.kv_type),
+        executor_(&cpu_, static_cast<int>(options.prompt.size()), round) {}
+
+  // `company` per ask on average.
+  Status Run(int asks, double company) {
+    if (Status status = Open(); !status.ok()) return status;
+    const double ask_chance = 1.0 / (1.0 + company);
+    int target = 0;
+    for (int64_t step = 0; round_->asks < asks; ++step) {
+      if (step % kStepsPerTarget == 0) {
+        target =
+            static_cast<int>(random_->Between(1, round_->settings.max_num_seqs + kExtraWaiting));
+      }
+      while (in_flight_ < target && (started_ < asks || company > 0)) {
+        const bool ask = started_ < asks && random_->Chance(ask_chance);
+        if (Status status = ask ? AddAsk() : AddCompany(step); !status.ok()) return status;
+        if (random_->Chance(0.3)) break;  // The others come with a later step.
+      }
+      SendAway(step);
+      core_->Step();
+      if (!failure_.ok()) return failure_;
+    }
+    SendAway(INT64_MAX);
+    while (!core_->idle()) core_->Step();
+    return core_->CheckIntegrity();
+  }
+
+ private:
+  Status Open() {
+    const RoundSettings& settings = round_->settings;
+    EngineCoreOptions core;
+    core.scheduler.max_num_seqs = settings.max_num_seqs;
+    core.scheduler.max_num_batched_tokens = settings.max_num_batched_tokens;
+    core.scheduler.max_prefill_chunk = settings.max_prefill_chunk;
+    core.cache.caching = settings.prefix_caching;
+    core.max_model_len = DeterminismEngine::LongestRequest(options_);
+    const auto block_bytes = static_cast<int64_t>(model_.config().kv_block_bytes(options_.kv_type));
+    auto layout = executor_.Init(settings.num_blocks * block_bytes, settings.max_num_batched_tokens,
+                                 settings.max_num_seqs);
+    if (!layout.ok()) return layout.status();
+    if (Status status = core.Validate(*layout); !status.ok()) return status;
+    core_ = std::make_unique<EngineCore>(core, *layout, &executor_, &policy_, &clock_,
+                                         [this](std::vector<CoreEvent> events) {
+                                           for (CoreEvent& event : events) Note(&event);
+                                         });
+    return {};
+  }
+
+  Status AddAsk() {
+    CoreRequest request;
+    request.id = static_cast<RequestId>(++started_);
+    request.prompt = options_.prompt;
+    request.max_tokens = options_.output_tokens;
+    request.ignore_eos = true;
+    request.spec.params.temperature = 0;
+    request.spec.num_logprobs = 0;
+    asks_[request.id] = {};
+    ++in_flight_;
+    return core_->Add(std::move(request));
+  }
+
+  Status AddCompany(int64_t step) {
+    const RequestId id = kFirstCompany + static_cast<RequestId>(round_->company++);
+    company_[id] =
+        random_->Chance(kLeavesChance) ? step + random_->Between(1, kMaxStay) : INT64_MAX;
+    ++in_flight_;
+    return core_->Add(DrawCompany(id, model_.config().vocab_size, random_));
+  }
+
+  // Cancels the company whose time is over.
+  void SendAway(int64_t step) {
+    std::vector<RequestId> leaving;
+    for (const auto& [id, until] : company_) {
+      if (until <= step) leaving.push_back(id);
+    }
+    for (const RequestId id : leaving) {
+      if (const auto found = company_.find(id); found != company_.end()) found->second = INT64_MAX;
+      if (step != INT64_MAX) ++round_->left;
+      core_->Finish(id, FinishReason::kCancelled);
+    }
+  }
+
+  void Note(CoreEvent* event) {
+    if (event->kind == CoreEvent::Kind::kFailed) {
+      failure_ = event->status;
+      return;
+    }
+    if (event->kind == CoreEvent::Kind::kFinished) --in_flight_;
+    if (event->id >= kFirstCompany) {
+      if (event->kind == CoreEvent::Kind::kFinished) company_.erase(event->id);
+      return;
+    }
+    Answer& answer = asks_[event->id];
+    if (event->kind == CoreEvent::Kind::kToken) {
+      answer.tokens.push_back(std::to_string(event->sampled.token));
+      answer.logprobs.push_back(double{event->sampled.logprob});
+    } else if (event->kind == CoreEvent::Kind::kFinished) {
+      NoteEnd(*event, std::move(answer));
+      asks_.erase(event->id);
+    }
+  }
+
+  void NoteEnd(const CoreEvent& event, Answer answer) {
+    const int chunks = executor_.chunks(event.id);
+    ++round_->asks;
+    round_->chunked += chunks > 0 ? 1 : 0;
+    round_->most_chunks = std::max(round_->most_chunks, chunks);
+    round_->preempted += event.preemptions > 0 ? 1 : 0;
+    round_->preemptions += event.preemptions;
+    tally_->Add(std::move(answer));
+  }
+
+  const Model& model_;
+  const DeterminismEngineOptions& options_;
+  DeterminismRound* const round_;
+  Random* const random_;
+  AnswerTally* const tally_;
+  const RealClock clock_;
+  FcfsPolicy policy_;
+  CpuExecutor cpu_;
+  RecordingExecutor executor_;
+  std::unique_ptr<EngineCore> core_;
+
+  std::map<RequestId, Answer> asks_;      // Under way.
+  std::map<RequestId, int64_t> company_;  // Under way, and the step in which each leaves.
+  int started_ = 0;                       // Asks.
+  int in_flight_ = 0;
+  Status failure_;
+};
+
+}  // namespace
+
+DeterminismEngine::DeterminismEngine(std::shared_ptr<const Model> model, DeterminismEngineOptions options,
+                               std::vector<const Kernels*> tables)
+    : model_(std::move(model)), options_(std::move(options)), tables_(std::move(tables)) {}
+
+int DeterminismEngine::LongestRequest(const DeterminismEngineOptions& options) {
+  const int ask = static_cast<int>(options.prompt.size()) + options.output_tokens;
+  return std::max(ask, kMaxCompanyPrompt + kMaxCompanyTokens);
+}
+
+Status DeterminismEngine::Run(const std::function<void(const DeterminismRound&)>& on_round) {
+  SeededRandom random(options_.seed);
+  const int longest = LongestRequest(options_);
+  int done = 0;
+  for (int i = 0; i < options_.rounds; ++i) {
+    DeterminismRound round;
+    round.settings = DrawSettings(i, tables_, longest, PhysicalCores(), &random);
+    if (i == 0) {  // What all others must equal.
+      if (Status status = Crowd(model_, options_, &round, &random, &tally_).Run(1, 0);
+          !status.ok()) {
+        return status;
+      }
+      done = 1;
+      round = {.settings = round.settings};
+    }
+    const int until = static_cast<int>(int64_t{options_.asks} * (i + 1) / options_.rounds);
+    Crowd crowd(model_, options_, &round, &random, &tally_);
+    if (Status status = crowd.Run(until - done, options_.company); !status.ok()) return status;
+    done = until;
+    round.distinct = std::max(tally_.distinct(), tally_.distinct_with_logprobs());
+    on_round(round);
+  }
+  return {};
+}
+
+}  // namespace ropeway

@@ -1,0 +1,159 @@
+// Measures the disk tier on this machine: CPU time per megabyte written and read, bandwidths, how long
+// a flush takes, and the space that is taken beside the blocks. The process's CPU time is printed
+// beside the tier's own account of it, because the latter paces the writes.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "bench/commands.h"
+#include "bench/cpu_time.h"
+#include "cli/command_line.h"
+#include "cli/flags.h"
+#include "cli/output.h"
+#include "kvcache/disk_tier.h"
+
+namespace ropeway {
+namespace {
+
+double DiskClockSeconds() {
+  static const RealClock clock;
+  return ToSeconds(clock.Now());
+}
+
+void SleepMicros(int microseconds) {
+  std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
+}
+
+BlockName NameOfBlock(uint64_t i) {
+  BlockName name;
+  std::mt19937_64 random(i);
+  for (size_t k = 0; k < 32; k += 8) {
+    const uint64_t word = random();
+    std::memcpy(name.bytes.data() + k, &word, 8);
+  }
+  return name;
+}
+
+struct DiskTierFlags {
+  std::string path;
+  uint64_t blocks = 500;
+  size_t block_bytes = 368'640;
+  uint64_t per_flush = 20;
+};
+
+StatusOr<std::unique_ptr<DiskTier>> OpenTier(const DiskTierFlags& flags) {
+  static const RealClock clock;
+  return DiskTier::Open({.path = flags.path,
+                         .capacity_bytes = int64_t{8} << 30,
+                         .block_bytes = flags.block_bytes,
+                         .write_rate = int64_t{1} << 40,
+                         .clock = &clock});
+}
+
+void WriteBlocks(const DiskTierFlags& flags, DiskTier* tier) {
+  std::vector<std::byte> block(flags.block_bytes);
+  std::mt19937_64 random(1);
+  for (std::byte& byte : block) byte = static_cast<std::byte>(random());
+  const double start = DiskClockSeconds();
+  const double cpu = ProcessCpuSeconds();
+  double put_seconds = 0;
+  for (uint64_t i = 0; i < flags.blocks; ++i) {
+    std::memcpy(block.data(), &i, sizeof i);
+    const double before = DiskClockSeconds();
+    while (!tier->Put(NameOfBlock(i), block)) SleepMicros(200);
+    put_seconds += DiskClockSeconds() - before;
+    if ((i + 1) % flags.per_flush == 0) tier->Flush();
+  }
+  tier->Flush();
+  while (tier->Usage().pending_bytes > 0) SleepMicros(200);
+  const double seconds = DiskClockSeconds() - start;
+  const auto usage = tier->Usage();
+  const double mb = static_cast<double>(usage.written_bytes) / 1e6;
+  fmt::print(
+      "written: {:.0f} MB at {:.0f} MB/s in {} flushes; CPU ms per MB: {:.3f} of the process (the "
+      "bench's own copies included), {:.3f} of the tier's threads\n",
+      mb, mb / seconds, tier->flushes(), (ProcessCpuSeconds() - cpu) * 1e3 / mb,
+      usage.cpu_seconds * 1e3 / mb);
+  fmt::print("space: {:.2f} % more than the blocks\n",
+             100.0 * (static_cast<double>(usage.bytes) / (mb * 1e6) - 1));
+}
+
+void ReadBlocks(const DiskTierFlags& flags, DiskTier* tier, const char* what) {
+  std::vector<BlockName> names;
+  for (uint64_t i = 0; i < flags.blocks; ++i) names.push_back(NameOfBlock(i));
+  const double start = DiskClockSeconds();
+  const double cpu = tier->Usage().cpu_seconds;
+  tier->Get(1, names);
+  uint64_t read = 0;
+  for (uint64_t got = 0; got < names.size();) {
+    for (const KvRead& one : tier->TakeReads(16)) {
+      read += one.bytes.size();
+      ++got;
+    }
+    SleepMicros(20);
+  }
+  const double mb = static_cast<double>(read) / 1e6;
+  fmt::print("read, {}: {:.0f} MB at {:.0f} MB/s; CPU ms per MB: {:.3f} of the tier's threads\n",
+             what, mb, mb / (DiskClockSeconds() - start), (tier->Usage().cpu_seconds - cpu) * 1e3 / mb);
+}
+
+// One sequence's end: a few blocks, then Flush; how long until they outlive the process.
+void FlushLatency(const DiskTierFlags& flags, DiskTier* tier) {
+  std::vector<std::byte> block(flags.block_bytes);
+  std::vector<double> seconds;
+  for (uint64_t round = 0; round < 20; ++round) {
+    SleepMicros(250'000);  // The last flush is longer ago than the interval.
+    const double start = DiskClockSeconds();
+    for (uint64_t i = 0; i < 5; ++i) tier->Put(NameOfBlock(1'000'000 + round * 5 + i), block);
+    tier->Flush();
+    while (tier->Usage().pending_bytes > 0) SleepMicros(100);
+    seconds.push_back(DiskClockSeconds() - start);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  fmt::print("flush of 5 blocks: median {:.1f} ms, longest {:.1f} ms\n", seconds[10] * 1e3,
+             seconds.back() * 1e3);
+}
+
+int RunDiskTier(const DiskTierFlags& flags) {
+  {
+    const auto tier = OpenTier(flags);
+    if (!tier.ok()) return Fail(tier.status());
+    WriteBlocks(flags, tier->get());
+    ReadBlocks(flags, tier->get(), "files in the page cache");
+    FlushLatency(flags, tier->get());
+  }
+  const double start = DiskClockSeconds();
+  {
+    const auto tier = OpenTier(flags);
+    if (!tier.ok()) return Fail(tier.status());
+    fmt::print("opened in {:.0f} ms with {} blocks\n", (DiskClockSeconds() - start) * 1e3,
+               (*tier)->Usage().blocks);
+  }
+  std::filesystem::remove_all(flags.path);
+  return 0;
+}
+
+}  // namespace
+
+void AddDiskTierCommand(CommandLine* line) {
+  auto flags = std::make_shared<DiskTierFlags>();
+  CLI::App* app = line->app()->add_subcommand("disk-tier", "Measure the disk tier on this machine");
+  AddText(app, "--path", &flags->path, "DIR", "An empty or new directory; removed afterwards")
+      ->required();
+  AddInt(app, "--blocks", &flags->blocks, 1, 1 << 24, "Blocks that are written");
+  AddInt(app, "--block-bytes", &flags->block_bytes, 8, 1 << 30, "Bytes of one block");
+  AddInt(app, "--per-flush", &flags->per_flush, 1, 1 << 24, "Blocks between two flushes");
+  line->Add(app, [flags] { return RunDiskTier(*flags); });
+}
+
+}  // namespace ropeway

@@ -1,0 +1,81 @@
+// Times one matrix product as the executor runs it.
+#ifndef ROPEWAY_BENCH_KERNELS_MATMUL_BENCH_H_
+#define ROPEWAY_BENCH_KERNELS_MATMUL_BENCH_H_
+
+#include <memory>
+#include <vector>
+
+#include "base/worker_team.h"
+#include "kernels/kernels.h"
+#include "model/weight_arena.h"
+#include "bench/kernels/limits.h"
+#include "bench/kernels/shapes.h"
+#include "bench/kernels/timing.h"
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+// How the executor deals out a step's work. This room does not include the executor: who runs the
+// benchmark fills in the executor's own constants, and without them every size is 1.
+struct DealRule {
+  int min_rows_per_worker = 1;  // With fewer, workers share all rows and split the columns.
+  int tile_rows = 1;            // Rows that pass through a matrix at a time.
+  int attention_tile_rows = 1;  // Rows of one sequence that read K and V together.
+  int logits_rows = 1;          // Rows whose logits are computed together, at most.
+  int greedy_floats = 1;        // Logits that are searched at a time.
+  // At most so many (sequence, KV head) pairs of a decode step are dealt out split by split.
+  int deferred_pairs = 0;
+};
+
+// The product's weights are random, and there are so many copies of them, used in turn, that they
+// come from memory. Activations are packed anew in each phase, and that counts.
+// Thread rule: one thread at a time, the team's.
+class MatMulBench {
+ public:
+  // Makes at least one copy of the weights, and as many as fill `rotate_bytes`, for up to
+  // `max_rows` rows. `kernels` and `team` must outlive it. kResourceExhausted where memory is
+  // short.
+  static StatusOr<std::unique_ptr<MatMulBench>> Make(const MatMulShape& shape, int max_rows,
+                                                     size_t rotate_bytes, const DealRule& rule,
+                                                     const Kernels& kernels, WorkerTeam* team);
+  ~MatMulBench();
+  MatMulBench(const MatMulBench&) = delete;
+  MatMulBench& operator=(const MatMulBench&) = delete;
+
+  // Bytes that Make takes.
+  static size_t MemoryFor(const MatMulShape& shape, int max_rows, size_t rotate_bytes,
+                          const DealRule& rule, int workers);
+
+  // Whether each worker has rows of its own; for logits the executor always splits the columns.
+  bool ByRows(int rows) const;
+
+  // REQUIRES: 1 <= rows <= max_rows.
+  Timing Measure(int rows, const TimingBudget& budget);
+
+  static Work WorkOf(const MatMulShape& shape, int rows);
+
+ private:
+  struct Buffers;  // Of one worker.
+
+  MatMulBench(const MatMulShape& shape, const DealRule& rule, const Kernels& kernels,
+              WorkerTeam* team);
+  Status FillWeights(size_t rotate_bytes);
+  void Multiply(int worker, int rows, int copy);
+  void MultiplyTile(Buffers* buffers, const float* x, int rows, int part, int parts, float* y,
+                    int copy);
+
+  void FindLargest(Buffers* buffers, const Matrix& matrix, int rows, int part, int parts);
+
+  const MatMulShape shape_;
+  const DealRule rule_;
+  const Kernels& kernels_;
+  WorkerTeam* const team_;
+  WeightArena weights_;
+  std::vector<std::vector<Matrix>> copies_;  // [copy][matrix of the shape]
+  std::vector<float> x_;                     // [max_rows][k]
+  std::vector<Buffers> buffers_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_BENCH_KERNELS_MATMUL_BENCH_H_

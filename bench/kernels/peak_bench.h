@@ -1,0 +1,44 @@
+// Measures the machine's own limits.
+#ifndef ROPEWAY_BENCH_KERNELS_PEAK_BENCH_H_
+#define ROPEWAY_BENCH_KERNELS_PEAK_BENCH_H_
+
+#include "base/worker_team.h"
+#include "kernels/peaks.h"
+#include "model/weight_arena.h"
+#include "bench/kernels/timing.h"
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+struct Rate {
+  double per_second = 0;  // Of all threads together; loops: the best, memory: the median.
+  double work = 0;        // Operations or bytes that `timing` is of.
+  Timing timing;
+};
+
+// All workers of `team` run the loop at once.
+Rate MeasureInt8(const PeakLoops& loops, WorkerTeam* team, const TimingBudget& budget);
+Rate MeasureF32(const PeakLoops& loops, WorkerTeam* team, const TimingBudget& budget);
+
+// Memory in large pages that the workers read, each a part of its own.
+class MemorySweep {
+ public:
+  // Takes `bytes` bytes (rounded up). `loops` and `team` must outlive it. kResourceExhausted where
+  // there is no such memory.
+  static StatusOr<MemorySweep> Make(const PeakLoops& loops, size_t bytes, WorkerTeam* team);
+
+  Rate Measure(const TimingBudget& budget) const;
+
+ private:
+  MemorySweep(const PeakLoops& loops, size_t part, WeightArena arena, WorkerTeam* team);
+  std::byte* PartOf(int worker) const;
+
+  const PeakLoops* loops_;
+  size_t part_;  // Bytes of each worker.
+  WeightArena arena_;
+  WorkerTeam* team_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_BENCH_KERNELS_PEAK_BENCH_H_

@@ -1,0 +1,37 @@
+// Times phases of work as the executor runs them: by a team, with a barrier after each.
+#ifndef ROPEWAY_BENCH_KERNELS_TIMING_H_
+#define ROPEWAY_BENCH_KERNELS_TIMING_H_
+
+#include <functional>
+#include <vector>
+
+#include "base/worker_team.h"
+
+namespace ropeway {
+
+// Seconds of one phase: of several repetitions, each the mean of some phases on end.
+struct Timing {
+  double median = 0;
+  double least = 0;
+  double most = 0;
+  int repetitions = 0;
+  int phases = 0;  // Of one repetition.
+};
+
+// REQUIRES: seconds not empty.
+Timing Summarize(std::vector<double> seconds);
+
+// How long to measure.
+struct TimingBudget {
+  double seconds = 0.2;  // About, for all repetitions.
+  int repetitions = 9;   // At most; at least 3, however long they take.
+};
+
+// Calls work(worker, i) on every worker for i = 0, 1, 2, ..., with a barrier after each, and times
+// it, barrier included. The first phases are not counted. REQUIRES: work does not throw.
+Timing TimePhases(WorkerTeam* team, const TimingBudget& budget,
+                  const std::function<void(int worker, int phase)>& work);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_BENCH_KERNELS_TIMING_H_

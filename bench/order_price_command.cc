@@ -1,0 +1,155 @@
+// Measures what the fixed order of float sums costs: whole steps of the real executor with the
+// production kernels and with a table that may reorder (free_order.h), in alternated pairs. A pair
+// counts only if the barrier times before and after it are alike; otherwise the host has moved the
+// virtual cores. Prints a line of CSV per pair, then per shape the median of the ratios and their
+// spread.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/barrier_time.h"
+#include "bench/bench_flags.h"
+#include "bench/commands.h"
+#include "bench/free_order.h"
+#include "bench/steps.h"
+#include "cli/command_line.h"
+#include "cli/flags.h"
+#include "cli/output.h"
+
+namespace ropeway {
+namespace {
+
+constexpr double kUnlike = 1.25;  // Between the barrier times before and after a pair.
+
+struct OrderPriceFlags : BenchFlags {
+  int pairs = 9;
+  std::string only;
+  std::vector<std::string> free = {"attention", "rms_norm", "swiglu", "log_sum_exp"};
+};
+
+struct PriceShape {
+  const char* name;
+  StepShape shape;
+};
+
+constexpr PriceShape kPriceShapes[] = {{"decode1", {1, 1, 200}},    {"decode8", {8, 1, 200}},
+                                  {"decode16", {16, 1, 200}},  {"decode32", {32, 1, 200}},
+                                  {"prefill128", {1, 128, 0}}, {"prefill512", {1, 512, 0}}};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+// An executor with a table of its own; the model is shared.
+struct Variant {
+  std::unique_ptr<CpuExecutor> executor;
+  std::unique_ptr<StepTimer> timer;
+};
+
+StatusOr<Variant> OpenVariant(const std::shared_ptr<const Model>& model, const Kernels* kernels,
+                          int threads) {
+  Variant variant;
+  variant.executor = std::make_unique<CpuExecutor>(model, kernels, threads);
+  auto layout = variant.executor->Init(int64_t{256} << 20, 512, 64);
+  if (!layout.ok()) return layout.status();
+  variant.timer =
+      std::make_unique<StepTimer>(variant.executor.get(), *layout, model->config().vocab_size);
+  variant.timer->FillPool();
+  return variant;
+}
+
+bool PutFree(const std::string& name, Kernels* table) {
+  for (const FreeKernel& kernel : kFreeKernels) {
+    if (name != kernel.name) continue;
+    kernel.put(table);
+    return true;
+  }
+  return false;
+}
+
+// All pairs of one shape.
+void Compare(const PriceShape& named, const OrderPriceFlags& flags, Variant* fixed, Variant* free) {
+  std::vector<double> ratios;
+  int discarded = 0;
+  const int most = 4 * flags.pairs;
+  for (int i = 0; static_cast<int>(ratios.size()) < flags.pairs && i < most; ++i) {
+    const auto time = [&](Variant* variant) {
+      return Median(variant->timer->Measure(named.shape, flags.seconds)) * 1e3;
+    };
+    const double before = BarrierNanoseconds(flags.resolved_threads());
+    double fixed_ms = 0;
+    double free_ms = 0;
+    if (i % 2 == 0) {
+      fixed_ms = time(fixed);
+      free_ms = time(free);
+    } else {
+      free_ms = time(free);
+      fixed_ms = time(fixed);
+    }
+    const double after = BarrierNanoseconds(flags.resolved_threads());
+    const bool counts = std::max(before, after) <= kUnlike * std::min(before, after);
+    if (counts) {
+      ratios.push_back(fixed_ms / free_ms);
+    } else {
+      ++discarded;
+    }
+    fmt::print("{},{},{:.4f},{:.4f},{:.4f},{:.0f},{:.0f},{}\n", named.name, i + 1, fixed_ms,
+               free_ms, fixed_ms / free_ms, before, after, counts ? 1 : 0);
+    std::fflush(stdout);
+  }
+  if (ratios.empty()) {
+    fmt::print("# {}: no pair counts, {} discarded\n", named.name, discarded);
+    return;
+  }
+  std::sort(ratios.begin(), ratios.end());
+  fmt::print("# {}: median {:.4f} of {} pairs, from {:.4f} to {:.4f}, {} discarded\n", named.name,
+             Median(ratios), ratios.size(), ratios.front(), ratios.back(), discarded);
+}
+
+int RunOrderPrice(const OrderPriceFlags& flags) {
+  const Kernels* fixed_kernels = KernelsByName("avx512vnni");
+  if (fixed_kernels == nullptr) return Fail("order-price needs a CPU with AVX-512 VNNI");
+  Kernels free_kernels = *fixed_kernels;
+  for (const std::string& name : flags.free) {
+    if (!PutFree(name, &free_kernels)) return Fail(fmt::format("--free: there is no '{}'", name));
+  }
+  const auto model = LoadModel(flags);
+  if (!model.ok()) return Fail(model.status());
+  auto fixed = OpenVariant(*model, fixed_kernels, flags.resolved_threads());
+  if (!fixed.ok()) return Fail(fixed.status());
+  auto free = OpenVariant(*model, &free_kernels, flags.resolved_threads());
+  if (!free.ok()) return Fail(free.status());
+  fmt::print("shape,pair,fixed_ms,free_ms,ratio,barrier_before_ns,barrier_after_ns,counts\n");
+  for (const PriceShape& named : kPriceShapes) {
+    if (flags.only.empty() || flags.only == named.name) Compare(named, flags, &*fixed, &*free);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddOrderPriceCommand(CommandLine* line) {
+  auto flags = std::make_shared<OrderPriceFlags>();
+  flags->seconds = 0.25;
+  CLI::App* app = line->app()->add_subcommand(
+      "order-price", "Compare steps with a fixed and a free order of float sums");
+  AddBenchFlags(app, flags.get());
+  AddSecondsFlag(app, flags.get(), "Time for each side of a pair");
+  AddInt(app, "--pairs", &flags->pairs, 1, 1000, "Pairs that count, for each shape");
+  std::vector<std::string> names;
+  for (const PriceShape& named : kPriceShapes) names.emplace_back(named.name);
+  AddChoice(app, "--only", &flags->only, names, "One shape, by its name");
+  AddTexts(app, "--free", &flags->free, "NAME",
+           "A kernel that may reorder: attention, rms_norm, swiglu, log_sum_exp")
+      ->default_str("all of them");
+  line->Add(app, [flags] { return RunOrderPrice(*flags); });
+}
+
+}  // namespace ropeway

@@ -1,0 +1,70 @@
+// Replays requests through the real engine core, scheduler and KV cache in virtual time.
+#ifndef ROPEWAY_BENCH_REPLAY_REPLAY_H_
+#define ROPEWAY_BENCH_REPLAY_REPLAY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "kvcache/block_pool.h"
+#include "policy/scheduling_policy.h"
+#include "bench/replay/step_time.h"
+#include "ropeway/request.h"
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+struct ReplayRequest {
+  TimePoint arrival{};
+  std::vector<TokenId> prompt;
+  int32_t output_tokens = 1;
+  std::string tenant = {};
+};
+
+struct ReplayOptions {
+  int32_t pool_blocks = 0;
+  bool caching = true;
+  EvictionPolicy eviction = EvictionPolicy::kCost;
+  size_t tier_blocks = 0;  // Of a tier that takes and gives at once; 0: none.
+  int max_num_seqs = 64;
+  int max_num_batched_tokens = 512;
+  StepTime cost;
+  SchedulingPolicy* policy = nullptr;  // Null: first come, first served. Must outlive the replay.
+  // Called with each token of an answer: of which request, counted from 0, and when. Empty: not.
+  std::function<void(size_t request, TimePoint at)> on_token = nullptr;
+};
+
+struct ReplayResult {
+  int64_t requests = 0;
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;  // Of these, found in the pool or the tier.
+  int64_t tier_tokens = 0;    // Of these, read from the tier; preempted requests' reads included.
+  int64_t output_tokens = 0;
+  int64_t computed_rows = 0;
+  int64_t steps = 0;
+  int64_t preemptions = 0;
+  Duration makespan{};    // Virtual.
+  Duration work{};        // What all prompts cost to compute,
+  Duration saved_work{};  // and of this, what was found.
+
+  double hit_share() const {
+    return prompt_tokens > 0 ? static_cast<double>(cached_tokens) / prompt_tokens : 0;
+  }
+  double saved_share() const {
+    return work > Duration{} ? ToSeconds(saved_work) / ToSeconds(work) : 0;
+  }
+};
+
+// Asks `request_of(0)`, `request_of(1)`, ... `count` of them, each when it arrives, and runs until
+// all have ended. No KV bytes are kept. Fails where a request cannot fit the pool, and where the
+// core's integrity check fails in the end.
+// REQUIRES: arrivals do not fall; prompts have ids below VirtualExecutor::kFirstGenerated.
+StatusOr<ReplayResult> Replay(const ReplayOptions& options, size_t count,
+                              const std::function<ReplayRequest(size_t)>& request_of);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_BENCH_REPLAY_REPLAY_H_

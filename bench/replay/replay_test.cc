@@ -1,0 +1,248 @@
+#include "bench/replay/replay.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "bench/replay/name_tier.h"
+#include "bench/replay/virtual_executor.h"
+
+namespace ropeway {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<TokenId> Ids(int from, int count) {
+  std::vector<TokenId> ids;
+  for (int i = 0; i < count; ++i) ids.push_back(from + i);
+  return ids;
+}
+
+ReplayRequest Ask(double arrival, std::vector<TokenId> prompt, int32_t output = 4) {
+  return {TimePoint(static_cast<int64_t>(arrival * 1e9)), std::move(prompt), output};
+}
+
+ReplayResult MustReplay(const ReplayOptions& options, const std::vector<ReplayRequest>& requests) {
+  const auto result = Replay(options, requests.size(), [&](size_t i) { return requests[i]; });
+  EXPECT_TRUE(result.ok()) << result.status().message();
+  return result.ok() ? *result : ReplayResult{};
+}
+
+ReplayOptions Pool(int32_t blocks) {
+  ReplayOptions options;
+  options.pool_blocks = blocks;
+  return options;
+}
+
+TEST(Replay, FindsAgainWhatWasComputed) {
+  // The second prompt is the first one and 40 tokens more: 64 of the first are in whole blocks.
+  const std::vector<ReplayRequest> requests = {Ask(0, Ids(0, 70)), Ask(9, Ids(0, 110)),
+                                               Ask(18, Ids(500, 30))};
+  const ReplayResult found = MustReplay(Pool(100), requests);
+  EXPECT_EQ(found.requests, 3);
+  EXPECT_EQ(found.prompt_tokens, 70 + 110 + 30);
+  EXPECT_EQ(found.cached_tokens, 64);
+  EXPECT_EQ(found.output_tokens, 12);
+  EXPECT_EQ(found.tier_tokens, 0);
+  // The last token of an answer is never computed on.
+  EXPECT_EQ(found.computed_rows, 210 - 64 + 3 * 3);
+  EXPECT_GE(ToSeconds(found.makespan), 18);
+  EXPECT_LT(ToSeconds(found.makespan), 19);
+  const StepTime cost;
+  EXPECT_EQ(found.saved_work, cost.OfChunk(0, 64));
+  EXPECT_EQ(found.work, cost.OfChunk(0, 70) + cost.OfChunk(0, 110) + cost.OfChunk(0, 30));
+  ReplayOptions off = Pool(100);
+  off.caching = false;
+  EXPECT_EQ(MustReplay(off, requests).cached_tokens, 0);
+  EXPECT_EQ(MustReplay(off, requests).computed_rows, 210 + 3 * 3);
+}
+
+TEST(Replay, APromptIsNeverFoundWhole) {
+  const ReplayResult found =
+      MustReplay(Pool(100), {Ask(0, Ids(0, 64)), Ask(9, Ids(0, 64)), Ask(18, Ids(0, 65))});
+  EXPECT_EQ(found.cached_tokens, 48 + 64);
+}
+
+TEST(Replay, WhatOneAnswerSaidNobodyElseFinds) {
+  // 17 tokens of answer fill a block with the prompt's last tokens; the next prompt goes on alike.
+  const ReplayResult found =
+      MustReplay(Pool(100), {Ask(0, Ids(0, 31), 40), Ask(9, Ids(0, 90), 40)});
+  EXPECT_EQ(found.cached_tokens, 16);
+}
+
+TEST(Replay, APoolThatIsTooSmallForgetsAndATierDoesNot) {
+  // Three prompts of 10 blocks take turns in a pool of 16.
+  std::vector<ReplayRequest> requests;
+  for (int i = 0; i < 9; ++i) requests.push_back(Ask(i, Ids(1000 * (i % 3), 160)));
+  ReplayOptions lru = Pool(16);
+  lru.eviction = EvictionPolicy::kLru;
+  const ReplayResult small = MustReplay(lru, requests);
+  EXPECT_EQ(small.requests, 9);
+  EXPECT_LT(small.hit_share(), 0.3);
+  EXPECT_GT(MustReplay(Pool(64), requests).hit_share(), 0.59);  // 6 * 144 of 9 * 160 tokens.
+  lru.tier_blocks = 100;
+  const ReplayResult tiered = MustReplay(lru, requests);
+  EXPECT_EQ(tiered.requests, 9);
+  EXPECT_GT(tiered.hit_share(), 0.5);
+  EXPECT_GT(tiered.tier_tokens, 0);
+}
+
+// Reads are handed over between steps, which take longer than they: that does not make them slow.
+TEST(Replay, UnderLoadATierWithRoomForAllFindsWhatAPoolWithRoomForAllDoes) {
+  std::vector<ReplayRequest> requests;
+  for (int i = 0; i < 400; ++i) {
+    std::vector<TokenId> prompt = Ids(1000 * (i % 20), 48);  // One of 20 beginnings ...
+    const std::vector<TokenId> own = Ids(100'000 + 1000 * i, 400);
+    prompt.insert(prompt.end(), own.begin(), own.end());
+    requests.push_back(Ask(0.15 * i, std::move(prompt), 2));
+  }
+  ReplayOptions small = Pool(120);  // ... of which a pool for four requests forgets most.
+  small.tier_blocks = 100'000;
+  const double tiered = MustReplay(small, requests).hit_share();
+  EXPECT_GT(tiered, 0.95 * MustReplay(Pool(100'000), requests).hit_share());
+}
+
+TEST(Replay, TheSameRequestsGiveTheSameFigures) {
+  std::vector<ReplayRequest> requests;
+  for (int i = 0; i < 40; ++i) requests.push_back(Ask(0.01 * i, Ids(100 * (i % 7), 90), 20));
+  const ReplayResult one = MustReplay(Pool(60), requests);
+  const ReplayResult two = MustReplay(Pool(60), requests);
+  EXPECT_EQ(one.cached_tokens, two.cached_tokens);
+  EXPECT_EQ(one.steps, two.steps);
+  EXPECT_EQ(one.makespan, two.makespan);
+  EXPECT_EQ(one.requests, 40);
+}
+
+// Tenant "b" first, whatever arrived first.
+class BFirst final : public SchedulingPolicy {
+ public:
+  const char* name() const override { return "b first"; }
+  void BeginStep(std::span<Sequence* const>, std::span<Sequence* const>, TimePoint) override {}
+  Rank RankOf(const Sequence& sequence) const override {
+    return {{sequence.tenant == "b" ? 0 : 1, static_cast<int64_t>(sequence.order), 0}};
+  }
+  bool MayPreempt(const Sequence&, const Sequence&) const override { return false; }
+  size_t PickVictim(std::span<const Sequence* const> candidates) const override {
+    return candidates.size() - 1;
+  }
+  void OnScheduled(const Sequence&, const ScheduledWork&) override {}
+  void OnFinished(const Sequence&, bool) override {}
+};
+
+TEST(Replay, TellsTokensAndAsksThePolicyOfTenants) {
+  std::vector<ReplayRequest> requests;
+  for (int i = 0; i < 6; ++i) {
+    requests.push_back(Ask(0, Ids(100 * i, 20), 3));
+    requests.back().tenant = i < 5 ? "a" : "b";
+  }
+  std::vector<size_t> order;
+  std::vector<TimePoint> times;
+  ReplayOptions options = Pool(100);
+  options.max_num_seqs = 1;
+  options.on_token = [&](size_t request, TimePoint at) {
+    order.push_back(request);
+    times.push_back(at);
+  };
+  MustReplay(options, requests);
+  ASSERT_EQ(order.size(), 18U);
+  EXPECT_EQ(order[0], 0U);
+  EXPECT_EQ(order[15], 5U);
+  EXPECT_GT(times[0], TimePoint{});
+  for (size_t i = 1; i < times.size(); ++i) EXPECT_GT(times[i], times[i - 1]);
+  order.clear();
+  BFirst policy;
+  options.policy = &policy;
+  MustReplay(options, requests);
+  EXPECT_EQ(order[0], 5U);
+  EXPECT_EQ(order[3], 0U);
+}
+
+TEST(Replay, ARequestThatCannotFitIsAnError) {
+  const std::vector<ReplayRequest> requests = {Ask(0, Ids(0, 200))};
+  const auto result = Replay(Pool(10), 1, [&](size_t i) { return requests[i]; });
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(result.status().message(), HasSubstr("max_model_len 160"));
+  EXPECT_FALSE(Replay(Pool(0), 1, [&](size_t i) { return requests[i]; }).ok());
+  EXPECT_EQ(MustReplay(Pool(10), {}).requests, 0);
+}
+
+TEST(StepTime, AddsUpToTheSameWhateverTheChunks) {
+  const StepTime cost;
+  EXPECT_EQ(cost.OfChunk(0, 100), cost.OfChunk(0, 30) + cost.OfChunk(30, 70));
+  EXPECT_EQ(cost.OfRequest(100, 0, 1), cost.OfChunk(0, 100));
+  EXPECT_EQ(cost.OfRequest(100, 64, 3),
+            cost.OfChunk(64, 36) + cost.OfDecode(100) + cost.OfDecode(101));
+  // 100 tokens that attend to 5,050 positions.
+  EXPECT_EQ(cost.OfChunk(0, 100), 100 * cost.prefill + 5050 * cost.prefill_position);
+}
+
+BlockName Name(uint8_t number) {
+  BlockName name;
+  name.bytes[0] = number;
+  return name;
+}
+
+TEST(NameTier, ForgetsWhatWasUsedLongestAgo) {
+  NameTier tier(2);
+  const std::byte byte{};
+  EXPECT_TRUE(tier.Put(Name(1), {&byte, 1}));
+  EXPECT_TRUE(tier.Put(Name(2), {&byte, 1}));
+  EXPECT_TRUE(tier.Put(Name(1), {&byte, 1}));  // Used again.
+  EXPECT_TRUE(tier.Put(Name(3), {&byte, 1}));
+  EXPECT_TRUE(tier.Contains(Name(1)));
+  EXPECT_FALSE(tier.Contains(Name(2)));
+  EXPECT_EQ(tier.Usage().blocks, 2U);
+  EXPECT_EQ(tier.Usage().evicted_blocks, 1U);
+  tier.Erase(Name(1));
+  tier.Erase(Name(9));
+  EXPECT_FALSE(tier.Contains(Name(1)));
+}
+
+TEST(NameTier, AReadEndsWithTheFirstBlockThatIsNotThere) {
+  NameTier tier(8);
+  const std::byte byte{};
+  for (const uint8_t n : {1, 2, 4}) tier.Put(Name(n), {&byte, 1});
+  EXPECT_TRUE(tier.Get(7, {Name(1), Name(2), Name(3), Name(4)}));
+  EXPECT_TRUE(tier.Get(8, {Name(4)}));
+  EXPECT_TRUE(tier.Get(9, {Name(1)}));
+  tier.Cancel(9);
+  const std::vector<KvRead> first = tier.TakeReads(2);
+  const std::vector<KvRead> rest = tier.TakeReads(100);
+  ASSERT_EQ(first.size(), 2U);
+  ASSERT_EQ(rest.size(), 2U);
+  EXPECT_EQ(first[1].index, 1U);
+  EXPECT_EQ(first[1].bytes.size(), 1U);
+  EXPECT_EQ(rest[0].ticket, 7U);
+  EXPECT_TRUE(rest[0].bytes.empty());
+  EXPECT_EQ(rest[1].ticket, 8U);
+  EXPECT_FALSE(rest[1].bytes.empty());
+}
+
+TEST(VirtualExecutor, TakesTheCostsTimeAndTellsSequencesApart) {
+  VirtualClock clock;
+  VirtualExecutor executor(&clock, StepTime{});
+  const auto layout = executor.Init(12, 8, 8);
+  ASSERT_TRUE(layout.ok());
+  EXPECT_EQ(layout->num_blocks, 12);
+  Batch batch;
+  for (const uint64_t sequence : {1, 2, 3}) {
+    BatchItem& item = batch.items.emplace_back();
+    item.sequence = sequence;
+    item.start = 5;
+    item.tokens = {7};
+    item.sample = sequence != 3;
+  }
+  executor.Launch(batch);
+  const auto result = executor.Wait();
+  ASSERT_TRUE(result.ok());
+  ASSERT_EQ(result->sampled.size(), 2U);
+  EXPECT_EQ(result->sampled[1].sequence, 2U);
+  EXPECT_NE(result->sampled[0].token, result->sampled[1].token);
+  EXPECT_GE(result->sampled[0].token, VirtualExecutor::kFirstGenerated);
+  EXPECT_EQ(clock.Now(), StepTime{}.OfBatch(batch));
+  EXPECT_EQ(executor.rows(), 3);
+}
+
+}  // namespace
+}  // namespace ropeway

@@ -1,0 +1,182 @@
+#include "bench/steps.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/barrier_time.h"
+#include "base/clock.h"
+#include "bench/bench_flags.h"
+#include "bench/commands.h"
+#include "cli/command_line.h"
+#include "cli/flags.h"
+#include "cli/output.h"
+
+namespace ropeway {
+namespace {
+
+struct StepsFlags : BenchFlags {
+  std::string only;
+  bool curves = false;
+  int kv_cache_mb = 384;
+  bool barrier = false;
+};
+
+using NamedShape = std::pair<std::string, StepShape>;
+
+// Single shapes that are often asked for.
+std::vector<NamedShape> UsualShapes() {
+  return {
+      {"decode1", {1, 1, 200}},    {"decode8", {8, 1, 200}},      {"decode16", {16, 1, 200}},
+      {"decode32", {32, 1, 200}},  {"prefill128", {1, 128, 0}},   {"prefill256", {1, 256, 0}},
+      {"prefill512", {1, 512, 0}}, {"decode1long", {1, 1, 1900}},
+  };
+}
+
+// How a decode step's time grows with the number of sequences, and with the context of one and of
+// eight (whose 8,192th position is the last one computed).
+std::vector<NamedShape> CurveShapes() {
+  std::vector<NamedShape> shapes;
+  for (const int n : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}) {
+    shapes.push_back({"sequences", {n, 1, 255}});
+  }
+  for (const int n : {1, 8}) {
+    for (const int length : {128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192}) {
+      shapes.push_back({fmt::format("context{}", n), {n, 1, length - 1}});
+    }
+  }
+  return shapes;
+}
+
+// The shapes that --curves and --only name; none, and a sentence on standard error, where there is
+// no such name.
+std::vector<NamedShape> ChooseShapes(const StepsFlags& flags) {
+  const std::vector<NamedShape> all = flags.curves ? CurveShapes() : UsualShapes();
+  std::vector<NamedShape> chosen;
+  std::vector<std::string> names;
+  for (const NamedShape& named : all) {
+    if (flags.only.empty() || flags.only == named.first) chosen.push_back(named);
+    if (names.empty() || names.back() != named.first) names.push_back(named.first);
+  }
+  if (chosen.empty()) {
+    fmt::print(stderr, "--only: expected one of {}{}, not '{}'\n", fmt::join(names, ", "),
+               flags.curves ? " with --curves" : "", flags.only);
+  }
+  return chosen;
+}
+
+// Prints one line per shape; false, and a sentence on standard error, where one does not fit.
+bool PrintShapes(const std::vector<NamedShape>& shapes, const StepsFlags& flags, StepTimer* timer,
+                 int num_blocks) {
+  fmt::print("shape,sequences,tokens,context,median_ms,best_ms,median_tok_per_s\n");
+  for (const auto& [name, shape] : shapes) {
+    if (shape.blocks() > num_blocks) {
+      fmt::print(stderr, "--kv-cache-mb: {} sequences of {} tokens need {} blocks, not {}\n",
+                 shape.sequences, shape.context + shape.tokens, shape.blocks(), num_blocks);
+      return false;
+    }
+    const std::vector<double> times = timer->Measure(shape, flags.seconds);
+    const double median = times[times.size() / 2];
+    fmt::print("{},{},{},{},{:.3f},{:.3f},{:.0f}\n", name, shape.sequences, shape.tokens,
+               shape.context, median * 1e3, times.front() * 1e3,
+               shape.sequences * shape.tokens / median);
+  }
+  return true;
+}
+
+// Times prefill chunks and decode batches of synthetic sequences, without scheduler, tokenizer and
+// HTTP. The barrier's time is printed because the host's placement of the virtual cores changes it,
+// and the results, by 10 to 20 %.
+int RunSteps(const StepsFlags& flags) {
+  const int threads = flags.resolved_threads();
+  if (flags.barrier) {
+    fmt::print("{:.0f}\n", BarrierNanoseconds(threads));
+    return 0;
+  }
+  const std::vector<NamedShape> shapes = ChooseShapes(flags);
+  if (shapes.empty()) return 1;
+  const StatusOr<const Kernels*> kernels = ChooseTable("");
+  if (!kernels.ok()) return Fail(kernels.status());
+  const auto model = LoadModel(flags);
+  if (!model.ok()) return Fail(model.status());
+  CpuExecutor executor(*model, *kernels, threads, *KvTypeByName(flags.kv_cache_dtype.c_str()));
+  const auto layout = executor.Init(int64_t{flags.kv_cache_mb} << 20, 512, 64);
+  if (!layout.ok()) return Fail(layout.status());
+  StepTimer timer(&executor, *layout, (*model)->config().vocab_size);
+  timer.FillPool();
+  fmt::print("# {} threads, {}, {} KV cache, barrier {:.0f} ns\n", threads, (*kernels)->name,
+             flags.kv_cache_dtype, BarrierNanoseconds(threads));
+  return PrintShapes(shapes, flags, &timer, layout->num_blocks) ? 0 : 1;
+}
+
+}  // namespace
+
+void StepTimer::FillPool() {
+  Step(MakeBatch({1, kBlockTokens, 0}));
+  std::vector<std::byte> bytes(layout_.block_bytes);
+  executor_->ReadBlock(0, bytes);
+  for (int block = 1; block < layout_.num_blocks; ++block) executor_->WriteBlock(block, bytes);
+}
+
+Batch StepTimer::MakeBatch(const StepShape& shape) const {
+  Batch batch;
+  std::mt19937 random(1);
+  const int blocks = shape.blocks() / shape.sequences;
+  for (int s = 0; s < shape.sequences; ++s) {
+    BatchItem& item = batch.items.emplace_back();
+    item.sequence = static_cast<uint64_t>(s);
+    item.start = shape.context;
+    for (int t = 0; t < shape.tokens; ++t) {
+      item.tokens.push_back(static_cast<TokenId>(random() % static_cast<uint32_t>(vocab_size_)));
+    }
+    for (int b = 0; b < blocks; ++b) item.blocks.push_back(b * shape.sequences + s);
+    item.sample = true;
+    item.spec.params.temperature = 0;
+  }
+  return batch;
+}
+
+double StepTimer::Step(const Batch& batch) {
+  const RealClock clock;
+  const TimePoint begin = clock.Now();
+  executor_->Launch(batch);
+  const auto result = executor_->Wait();
+  if (!result.ok()) fmt::print(stderr, "{}\n", result.status().message());
+  return ToSeconds(clock.Now() - begin);
+}
+
+std::vector<double> StepTimer::Measure(const StepShape& shape, double seconds) {
+  const Batch batch = MakeBatch(shape);
+  std::vector<double> times;
+  Step(batch);
+  for (double total = 0; times.empty() || total < seconds;) {
+    times.push_back(Step(batch));
+    total += times.back();
+  }
+  std::sort(times.begin(), times.end());
+  return times;
+}
+
+void AddStepsCommand(CommandLine* line) {
+  auto flags = std::make_shared<StepsFlags>();
+  CLI::App* app = line->app()->add_subcommand("steps", "Time the executor's steps");
+  AddBenchFlags(app, flags.get());
+  AddSecondsFlag(app, flags.get(), "Time for each shape");
+  AddKvTypeFlag(app, &flags->kv_cache_dtype);
+  AddText(app, "--only", &flags->only, "NAME", "The shapes of one name");
+  app->add_flag("--curves", flags->curves, "Many sequence counts and context lengths");
+  AddInt(app, "--kv-cache-mb", &flags->kv_cache_mb, 1, 1 << 20,
+         "KV pool in MiB; --curves needs about 1,500");
+  app->add_flag("--barrier", flags->barrier, "Print the nanoseconds of a barrier and nothing else");
+  line->Add(app, [flags] { return RunSteps(*flags); });
+}
+
+}  // namespace ropeway

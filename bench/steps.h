@@ -1,0 +1,49 @@
+// Times an executor's steps on synthetic batches.
+#ifndef ROPEWAY_BENCH_STEPS_H_
+#define ROPEWAY_BENCH_STEPS_H_
+
+#include <vector>
+
+#include "core/batch.h"
+#include "executor/cpu_executor.h"
+
+namespace ropeway {
+
+// The work of one step.
+struct StepShape {
+  int sequences;
+  int tokens;   // Of each, per step: 1 is a decode.
+  int context;  // Positions before.
+
+  int blocks() const { return sequences * ((context + tokens + kBlockTokens - 1) / kBlockTokens); }
+};
+
+// Runs steps on one executor, which must outlive it. Thread rule: one thread at a time.
+class StepTimer {
+ public:
+  StepTimer(CpuExecutor* executor, const KvLayout& layout, int vocab_size)
+      : executor_(executor), layout_(layout), vocab_size_(vocab_size) {}
+
+  // Writes keys and values into the whole pool: untouched memory is one page of zeros in
+  // the processor's cache, and steps would look faster than they are.
+  void FillPool();
+
+  // Random tokens; blocks of one sequence do not lie together, as in a pool that has been used for
+  // a while. REQUIRES: the pool has the shape's blocks.
+  Batch MakeBatch(const StepShape& shape) const;
+
+  // Seconds of one step. A failure is printed to standard error.
+  double Step(const Batch& batch);
+
+  // Times of the steps that fit in `seconds`, at least one, after one that is not counted; sorted.
+  std::vector<double> Measure(const StepShape& shape, double seconds);
+
+ private:
+  CpuExecutor* const executor_;
+  const KvLayout layout_;
+  const int vocab_size_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_BENCH_STEPS_H_
