@@ -17,6 +17,8 @@ import sys
 import tempfile
 import time
 
+import child
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "flags.md"
 SECTION = re.compile(r"(^## `(ropeway[a-z -]*)`\n(?:(?!## ).*\n)*?```text\n)((?:(?!```).*\n)*)(```$)", re.M)
@@ -72,7 +74,7 @@ class Runner:
         if block.startswith("source"):
             block += "\ncomplete -p ropeway"  # Which alone says whether it did anything.
         block = re.sub(r"(--port |port = )\d+", r"\g<1>0", block)
-        process = subprocess.Popen(["bash", "-euc", block.replace("ropeway serve", "exec ropeway serve")],
+        process = child.start(["bash", "-euc", block.replace("ropeway serve", "exec ropeway serve")],
                                    cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if serves:

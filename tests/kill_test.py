@@ -28,6 +28,8 @@ import tempfile
 import threading
 import time
 
+import child
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 STATES = ("queued", "prefill", "decode", "writing", "compacting")
 ADMIN_KEY = "kill-test"
@@ -47,14 +49,21 @@ class Server:
         # A file, not a pipe: nobody reads while the server runs.
         self.log = tempfile.NamedTemporaryFile("w+", prefix="ropeway-kill-")
         environment = {**os.environ, **({"ROPEWAY_PLANT": args.plant} if args.plant else {})}
-        self.process = subprocess.Popen(
+        self.process = child.start(
             [args.ropeway, "serve", "--model", model, "--port", "0", *SERVE, *flags],
             stdout=self.log, stderr=subprocess.STDOUT, env=environment)
+        try:
+            self.port = self.wait_for_port()
+        except BaseException:
+            self.kill()
+            raise
+
+    def wait_for_port(self):
         deadline = time.monotonic() + PATIENCE
-        self.port = None
-        while self.port is None:
+        while True:
             found = re.search(r" on https?://\S+:(\d+)\n", self.output())
-            self.port = int(found.group(1)) if found else None
+            if found:
+                return int(found.group(1))
             if self.process.poll() is not None:
                 raise Wrong(f"the server does not start: {self.output()}")
             if time.monotonic() > deadline:
@@ -234,11 +243,15 @@ class Killer:
 
     def start(self):
         server = Server(self.args, self.model, *self.flags)
-        now = server.metrics()
-        # Nothing is dropped in so much space: what was flushed before the kill is there.
-        if now["ropeway_kv_disk_blocks"] < self.last.get("ropeway_kv_disk_blocks", 0):
-            raise Wrong(f"of {self.last['ropeway_kv_disk_blocks']:.0f} flushed blocks "
-                        f"{now['ropeway_kv_disk_blocks']:.0f} are found again")
+        try:
+            found = server.metrics()["ropeway_kv_disk_blocks"]
+            # Nothing is dropped in so much space: what was flushed before the kill is there.
+            flushed = self.last.get("ropeway_kv_disk_blocks", 0)
+            if found < flushed:
+                raise Wrong(f"of {flushed:.0f} flushed blocks {found:.0f} are found again")
+        except BaseException:
+            server.kill()
+            raise
         return server
 
     def check(self, server):

@@ -15,6 +15,8 @@ import unittest
 
 import openai
 
+import child
+
 ARGS = argparse.Namespace()
 
 
@@ -26,7 +28,7 @@ class Server:
     def __init__(self, *flags):
         # A file, not a pipe: nobody reads while the test runs.
         self.log = tempfile.NamedTemporaryFile("w+", prefix="ropeway-serve-")
-        self.process = subprocess.Popen(
+        self.process = child.start(
             [ARGS.ropeway, "serve", "--model", ARGS.model, "--port", "0", *flags],
             stdout=self.log, stderr=subprocess.STDOUT)
         self.port = self.wait_for_port()

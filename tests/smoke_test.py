@@ -22,6 +22,8 @@ import tempfile
 import time
 import unittest
 
+import child
+
 ARGS = argparse.Namespace()
 
 
@@ -49,7 +51,7 @@ class Server:
     def __init__(self, *flags, port=0):
         # A file, not a pipe: nobody reads while the test runs.
         self.log = tempfile.NamedTemporaryFile("w+", prefix="ropeway-serve-")
-        self.process = subprocess.Popen(
+        self.process = child.start(
             [ARGS.ropeway, "serve", "--model", ARGS.model, "--port", str(port), *flags],
             stdout=self.log, stderr=subprocess.STDOUT)
         try:
