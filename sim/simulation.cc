@@ -44,10 +44,10 @@ Setup Undisturbed(Setup setup) {
 std::map<RequestId, std::vector<Output>> ReferenceOutputs(
     const Setup& original, const std::map<RequestId, Record>& records) {
   const Setup setup = Undisturbed(original);
-  SimClock clock;
+  VirtualClock clock;
   SeededRandom random(0);
   FaultPoints faults(&random);
-  SimExecutor executor(&clock, &faults, Plant::kNone, nullptr, nullptr);
+  SimExecutor executor(&clock, &faults, Plant::kNone, nullptr);
   const auto policy = MakeSimPolicy(setup);
   EngineCoreOptions options = setup.core;
   options.is_end = IsEnd;
@@ -111,11 +111,10 @@ Simulation::Simulation(const Setup& setup, bool verbose)
       fault_random_(Mix64(setup.seed, 2)),
       check_random_(Mix64(setup.seed, 3)),
       faults_(&fault_random_),
-      executor_(
-          &clock_, &faults_, setup.plant, [this](uint64_t id) { return TenantOf(setup_, id); },
-          [this](uint64_t id) {
-            return static_cast<int32_t>(checks_.records().at(id).made.request.prompt.size());
-          }),
+      executor_(&clock_, &faults_, setup.plant,
+                [this](uint64_t id) {
+                  return static_cast<int32_t>(checks_.records().at(id).made.request.prompt.size());
+                }),
       tier_(setup.tier, &clock_, &faults_, setup.plant,
             [this](const BlockName& name) { return PartialOf(name); }),
       policy_(MakeSimPolicy(setup)),
@@ -126,6 +125,7 @@ Simulation::Simulation(const Setup& setup, bool verbose)
             checks_.Violate(check, message);
           },
           [this](RequestId id) { return checks_.MayFollow(id); }) {
+  executor_.scope_of = [this](uint64_t id) { return TenantOf(setup_, id); };
   for (const auto& [name, p] : setup.faults) faults_.Enable(name, p);
   StartEngine();
 }

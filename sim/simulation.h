@@ -13,12 +13,10 @@
 #include "base/random.h"
 #include "checks.h"
 #include "core/sequence_state.h"
+#include "doubles.h"
 #include "engine/engine_core.h"
 #include "scheduling_checks.h"
 #include "setup.h"
-#include "sim_clock.h"
-#include "sim_executor.h"
-#include "sim_tier.h"
 
 namespace ropeway::sim {
 
@@ -87,7 +85,7 @@ class Simulation {
   SeededRandom fault_random_;
   SeededRandom check_random_;
   FaultPoints faults_;
-  SimClock clock_;
+  VirtualClock clock_;
   SimExecutor executor_;
   SimTier tier_;
   std::unique_ptr<SchedulingPolicy> policy_;

@@ -1,6 +1,4 @@
-// An executor without a model, for tests and the simulation. Its tokens depend on what a real one's
-// depend on: the ids of the whole context, READ BACK through the sequence's block table. So a block
-// that is shared by mistake, given away too early or not recomputed changes the text.
+// An executor without a model: the double of tests, of the simulation and of replays.
 #ifndef ROPEWAY_ENGINE_TEST_EXECUTOR_H_
 #define ROPEWAY_ENGINE_TEST_EXECUTOR_H_
 
@@ -17,9 +15,19 @@
 
 namespace ropeway {
 
-class TestExecutor final : public Executor {
+// Its tokens depend on what a real one's depend on: the ids of the whole context, READ BACK through
+// the sequence's block table. So a block that is shared by mistake, given away too early or not
+// recomputed changes the text. The public functions, where they are set, add time and faults.
+class TestExecutor : public Executor {
  public:
+  // kBlocks: as above. kNone: a block has one byte without meaning, and tokens from kFirstGenerated
+  // on depend on the sequence and the position alone, which is fast; prompts have lower ids.
+  enum class Kv { kBlocks, kNone };
+
+  explicit TestExecutor(Kv kv = Kv::kBlocks) : kv_(kv) {}
+
   static constexpr int kVocabSize = 1000;
+  static constexpr TokenId kFirstGenerated = 1 << 20;
 
   // The "K/V" of one position.
   struct Slot {
@@ -38,11 +46,11 @@ class TestExecutor final : public Executor {
 
   StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                           int max_num_seqs) override {
-    const size_t block_bytes = kBlockTokens * kBytesPerToken;
+    const size_t block_bytes = kv_ == Kv::kNone ? 1 : kBlockTokens * kBytesPerToken;
     const auto blocks = static_cast<int32_t>(static_cast<size_t>(kv_cache_bytes) / block_bytes);
     max_tokens_ = max_num_batched_tokens;
     max_seqs_ = max_num_seqs;
-    slots_.assign(static_cast<size_t>(blocks) * kBlockTokens, Slot{});
+    if (kv_ == Kv::kBlocks) slots_.assign(static_cast<size_t>(blocks) * kBlockTokens, Slot{});
     return KvLayout{blocks, block_bytes};
   }
 
@@ -51,9 +59,71 @@ class TestExecutor final : public Executor {
     return int64_t{blocks} * kBlockTokens * static_cast<int64_t>(kBytesPerToken);
   }
 
-  void Launch(const Batch& batch) override { batch_ = &batch; }
+  void Launch(const Batch& batch) override {
+    batch_ = &batch;
+    if (!change_batch) return;
+    changed_ = batch;
+    change_batch(&changed_);
+    batch_ = &changed_;
+  }
 
   StatusOr<StepResult> Wait() override {
+    if (before_step) {
+      if (Status status = before_step(*batch_); !status.ok()) return status;
+    }
+    ++steps_;
+    rows_ += batch_->num_tokens();
+    StepResult result = kv_ == Kv::kNone ? ComputeWithoutKv() : Compute();
+    if (after_step) after_step(*batch_, &result);
+    return result;
+  }
+
+  void ReadBlock(BlockId block, std::span<std::byte> bytes) const override {
+    if (kv_ == Kv::kNone) return;
+    std::memcpy(bytes.data(), &slots_[static_cast<size_t>(block) * kBlockTokens], bytes.size());
+  }
+  void WriteBlock(BlockId block, std::span<const std::byte> bytes) override {
+    if (kv_ == Kv::kNone) return;
+    std::memcpy(&slots_[static_cast<size_t>(block) * kBlockTokens], bytes.data(), bytes.size());
+  }
+
+  // Changes what is computed.
+  std::function<void(Batch* batch)> change_batch;
+  // Called by Wait before the step is computed; an error is the step's result.
+  std::function<Status(const Batch& batch)> before_step;
+  // Called with the result before Wait returns it.
+  std::function<void(const Batch& batch, StepResult* result)> after_step;
+
+  // Numbers the groups of sequences that may share blocks. Empty: all may.
+  std::function<int32_t(uint64_t sequence)> scope_of;
+
+  int64_t steps() const { return steps_; }  // Computed.
+  int64_t rows() const { return rows_; }    // Tokens of these.
+
+  // The first read of a block that another scope wrote; empty: none.
+  const std::string& foreign_read() const { return foreign_read_; }
+
+  // The first thing a batch asked that no executor can do, or a slot whose position is not that of
+  // the context read through it; empty: none.
+  const std::string& violation() const { return violation_; }
+
+ private:
+  static constexpr uint64_t kScoreSeed = 0x5C02E;
+
+  StepResult ComputeWithoutKv() const {
+    StepResult result;
+    for (const BatchItem& item : batch_->items) {
+      if (!item.sample) continue;
+      Sampled& sampled = result.sampled.emplace_back();
+      sampled.sequence = item.sequence;
+      const uint64_t position = static_cast<uint64_t>(item.start) + item.tokens.size();
+      sampled.token =
+          kFirstGenerated + static_cast<TokenId>(Mix64(item.sequence, position) % kFirstGenerated);
+    }
+    return result;
+  }
+
+  StepResult Compute() {
     CheckBatch(*batch_);
     // All writes before all reads, as in a forward pass: else an item could read what a later one
     // of the same step overwrites.
@@ -85,26 +155,6 @@ class TestExecutor final : public Executor {
     }
     return result;
   }
-
-  void ReadBlock(BlockId block, std::span<std::byte> bytes) const override {
-    std::memcpy(bytes.data(), &slots_[static_cast<size_t>(block) * kBlockTokens], bytes.size());
-  }
-  void WriteBlock(BlockId block, std::span<const std::byte> bytes) override {
-    std::memcpy(&slots_[static_cast<size_t>(block) * kBlockTokens], bytes.data(), bytes.size());
-  }
-
-  // Who may share blocks: a number by sequence. Empty: all.
-  std::function<int32_t(uint64_t sequence)> scope_of;
-
-  // The first read of a block that another scope wrote; empty: none.
-  const std::string& foreign_read() const { return foreign_read_; }
-
-  // The first thing a batch asked that no executor can do, or a slot whose position is not that of
-  // the context read through it; empty: none.
-  const std::string& violation() const { return violation_; }
-
- private:
-  static constexpr uint64_t kScoreSeed = 0x5C02E;
 
   static float LogprobOf(uint64_t hash) { return -static_cast<float>(hash >> 40) * 0x1p-24F; }
 
@@ -211,8 +261,12 @@ class TestExecutor final : public Executor {
     return hash;
   }
 
+  const Kv kv_;
   std::vector<Slot> slots_;  // [block][kBlockTokens]
   const Batch* batch_ = nullptr;
+  Batch changed_;
+  int64_t steps_ = 0;
+  int64_t rows_ = 0;
   int max_tokens_ = 0;
   int max_seqs_ = 0;
   std::string violation_;

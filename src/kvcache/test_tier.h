@@ -1,8 +1,9 @@
-// A tier in memory for tests; the test decides when reads are delivered.
+// A tier in memory: the double of tests, of the simulation and of replays.
 #ifndef ROPEWAY_KVCACHE_TEST_TIER_H_
 #define ROPEWAY_KVCACHE_TEST_TIER_H_
 
 #include <deque>
+#include <list>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -11,14 +12,24 @@
 
 namespace ropeway {
 
-class TestTier final : public KvTier {
+// Stores what Put is given and reads it when TakeReads asks, unless the public fields say
+// otherwise. The simulation derives from it and adds time and faults.
+class TestTier : public KvTier {
  public:
-  bool Contains(const BlockName& name) const override { return blocks.contains(name); }
+  bool Contains(const BlockName& name) const override { return blocks.contains(KeyOf(name)); }
 
   bool Put(const BlockName& name, std::span<const std::byte> bytes) override {
+    const BlockName key = KeyOf(name);
+    if (blocks.contains(key)) {
+      Touch(key);
+      return true;
+    }
     if (full) return false;
-    blocks[name].assign(bytes.begin(), bytes.end());
+    while (blocks.size() >= capacity && !order_.empty()) Evict();
+    blocks[key].assign(bytes.begin(), bytes.end());
+    if (capacity != SIZE_MAX) positions_[key] = order_.insert(order_.end(), key);
     ++puts;
+    written_bytes_ += bytes.size();
     return true;
   }
 
@@ -26,55 +37,125 @@ class TestTier final : public KvTier {
 
   bool Get(uint64_t ticket, std::vector<BlockName> names) override {
     if (reject_reads) return false;
-    for (size_t i = 0; i < names.size(); ++i) queue.push_back({ticket, i, names[i]});
+    for (size_t i = 0; i < names.size(); ++i) {
+      Wanted& wanted = queue_.emplace_back(Wanted{ticket, i, names[i], ReadyAt(), {}, false});
+      if (!read_at_once) continue;
+      wanted.bytes = Read(names[i]);
+      wanted.read = true;
+      if (wanted.bytes.empty()) break;
+    }
     return true;
   }
 
   void Cancel(uint64_t ticket) override {
-    std::erase_if(queue, [ticket](const Wanted& wanted) { return wanted.ticket == ticket; });
+    Drop(ticket);
     cancelled.push_back(ticket);
   }
 
-  // Delivers up to `allowed` blocks in all.
   std::vector<KvRead> TakeReads(size_t max_blocks) override {
     std::vector<KvRead> reads;
-    while (!queue.empty() && allowed > 0 && reads.size() < max_blocks) {
+    while (!queue_.empty() && allowed > 0 && reads.size() < max_blocks &&
+           queue_.front().ready <= Now()) {
       --allowed;
-      const Wanted wanted = queue.front();
-      queue.pop_front();
-      const auto it = blocks.find(wanted.name);
-      reads.push_back({wanted.ticket, wanted.index,
-                       it == blocks.end() ? std::vector<std::byte>() : it->second});
-      if (it == blocks.end()) {
-        std::erase_if(queue, [&](const Wanted& other) { return other.ticket == wanted.ticket; });
-      }
+      Wanted wanted = std::move(queue_.front());
+      queue_.pop_front();
+      std::vector<std::byte> bytes = wanted.read ? std::move(wanted.bytes) : Read(wanted.name);
+      if (bytes.empty()) Drop(wanted.ticket);
+      const Duration took = bytes.empty() ? Duration{} : read_took;
+      reads.push_back({wanted.ticket, wanted.index, std::move(bytes), took});
     }
     return reads;
   }
 
-  void SetWake(std::function<void()>) override {}
-  void Erase(const BlockName& name) override { blocks.erase(name); }
+  void SetWake(std::function<void()> /*wake*/) override {}
+
+  void Erase(const BlockName& name) override {
+    blocks.erase(name);
+    const auto found = positions_.find(name);
+    if (found == positions_.end()) return;
+    order_.erase(found->second);
+    positions_.erase(found);
+  }
+
   KvTierUsage Usage() const override {
-    return {.on = !off, .blocks = blocks.size(), .pending_bytes = pending};
+    return {.on = !off,
+            .blocks = blocks.size(),
+            .bytes = blocks.size(),
+            .capacity_bytes = capacity,
+            .pending_bytes = pending,
+            .written_bytes = written_bytes_,
+            .read_bytes = read_bytes_,
+            .evicted_blocks = evicted_blocks_};
   }
 
   std::unordered_map<BlockName, std::vector<std::byte>, BlockNameHash> blocks;
-  size_t allowed = 1000000;  // Blocks that may still be read.
-  bool full = false;
-  bool off = false;
-  bool reject_reads = false;
-  uint64_t pending = 0;
-  int puts = 0;
+  size_t capacity = SIZE_MAX;   // Blocks. Set it before the first Put.
+  bool evict_quarters = false;  // A full tier drops its oldest quarter; else the LRU block.
+  bool read_at_once = false;    // Get reads the blocks; else TakeReads does.
+  Duration read_took{};         // KvRead::took of each block.
+  size_t allowed = SIZE_MAX;    // Blocks that TakeReads may still give.
+  bool full = false;            // Put takes no new block.
+  bool off = false;             // As Usage reports it.
+  bool reject_reads = false;    // Get begins no read.
+  uint64_t pending = 0;         // Bytes, as Usage reports them.
+  int puts = 0;                 // Of new blocks.
   int flushes = 0;
   std::vector<uint64_t> cancelled;
+
+ protected:
+  // The name under which a block is stored.
+  virtual BlockName KeyOf(const BlockName& name) const { return name; }
+  virtual TimePoint Now() const { return {}; }
+  // When a read that begins now is done.
+  virtual TimePoint ReadyAt() { return {}; }
+  // The block's bytes; empty: it cannot be read.
+  virtual std::vector<std::byte> Read(const BlockName& name) {
+    const BlockName key = KeyOf(name);
+    const auto found = blocks.find(key);
+    if (found == blocks.end()) return {};
+    Touch(key);
+    read_bytes_ += found->second.size();
+    return found->second;
+  }
+
+  // Drops all reads that were begun.
+  void DropReads() { queue_.clear(); }
 
  private:
   struct Wanted {
     uint64_t ticket;
     size_t index;
     BlockName name;
+    TimePoint ready;
+    std::vector<std::byte> bytes;
+    bool read;  // `bytes` are what was read.
   };
-  std::deque<Wanted> queue;
+
+  void Drop(uint64_t ticket) {
+    std::erase_if(queue_, [ticket](const Wanted& wanted) { return wanted.ticket == ticket; });
+  }
+
+  void Touch(const BlockName& key) {
+    const auto found = positions_.find(key);
+    if (found != positions_.end() && !evict_quarters) {
+      order_.splice(order_.end(), order_, found->second);
+    }
+  }
+
+  void Evict() {
+    const size_t count = evict_quarters ? order_.size() / 4 + 1 : 1;
+    for (size_t i = 0; i < count && !order_.empty(); ++i) {
+      Erase(BlockName(order_.front()));
+      ++evicted_blocks_;
+    }
+  }
+
+  std::list<BlockName> order_;  // With a capacity: the next to be dropped first.
+  std::unordered_map<BlockName, std::list<BlockName>::iterator, BlockNameHash> positions_;
+  std::deque<Wanted> queue_;
+  uint64_t written_bytes_ = 0;
+  uint64_t read_bytes_ = 0;
+  uint64_t evicted_blocks_ = 0;
 };
 
 }  // namespace ropeway

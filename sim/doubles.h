@@ -1,0 +1,107 @@
+// The simulation's device and tier: the doubles of the engine's tests with virtual time and faults.
+#ifndef ROPEWAY_SIM_DOUBLES_H_
+#define ROPEWAY_SIM_DOUBLES_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "base/virtual_clock.h"
+#include "engine/test_executor.h"
+#include "kvcache/test_tier.h"
+#include "plant.h"
+#include "setup.h"
+
+namespace ropeway::sim {
+
+// A step costs 1 ms, 50 us a row and 1 us for each 10 positions that a row attends to.
+class SimExecutor final : public TestExecutor {
+ public:
+  // `clock` and `faults` must outlive it. `prompt_len_of` gives a sequence's prompt length, for
+  // prompt_rows; it may be empty.
+  SimExecutor(VirtualClock* clock, FaultPoints* faults, Plant plant,
+              std::function<int32_t(uint64_t)> prompt_len_of);
+
+  StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
+                          int max_num_seqs) override;
+
+  // Positions of the sequence's prompt that were computed since Init.
+  int32_t prompt_rows(uint64_t sequence) const {
+    const auto it = prompt_rows_.find(sequence);
+    return it == prompt_rows_.end() ? 0 : it->second;
+  }
+
+  // The next step fails.
+  void LoseDevice() { lost_ = true; }
+
+ private:
+  Status BeforeStep(const Batch& batch);
+  void AfterStep(const Batch& batch, StepResult* result);
+
+  VirtualClock* const clock_;
+  FaultPoints* const faults_;
+  const std::function<int32_t(uint64_t)> prompt_len_of_;
+  bool lost_ = false;
+  int memory_gone_ = 0;  // Steps that still fail for memory.
+  std::map<uint64_t, int32_t> prompt_rows_;
+  std::map<uint64_t, int32_t> written_;  // Plant::kDiff: by sequence, positions ever computed.
+};
+
+// A disk tier's promises: blocks are found under their names or not at all, and what was flushed
+// survives Kill. Fault points:
+//   tier_slow   a read takes 1000 times as long
+//   tier_full   a block is not taken
+//   tier_lossy  a block that is there cannot be read
+//   tier_torn   a block is damaged: read, found broken and dropped
+//   tier_off    it turns itself off, for good (until a kill)
+class SimTier final : public TestTier {
+ public:
+  // The (sequence, block of it) that a name without its length could mean; nullopt: no partial
+  // block. For Plant::kPartialName alone.
+  using PartialOf = std::function<std::optional<std::pair<uint64_t, int32_t>>(const BlockName&)>;
+
+  SimTier(const TierSetup& setup, const VirtualClock* clock, FaultPoints* faults, Plant plant,
+          PartialOf partial_of);
+
+  bool Contains(const BlockName& name) const override { return !off && TestTier::Contains(name); }
+  bool Put(const BlockName& name, std::span<const std::byte> bytes) override;
+  void Flush() override;
+  bool Get(uint64_t ticket, std::vector<BlockName> names) override {
+    return !off && TestTier::Get(ticket, std::move(names));
+  }
+  void Erase(const BlockName& name) override;
+
+  // Ends the process: what was not flushed is lost, and so is what was being read.
+  void Kill();
+
+  // Blocks from before the last kill that were found again.
+  uint64_t found_after_kill() const { return found_after_kill_; }
+
+ private:
+  using Names = std::unordered_set<BlockName, BlockNameHash>;
+
+  BlockName KeyOf(const BlockName& name) const override;
+  TimePoint Now() const override { return clock_->Now(); }
+  TimePoint ReadyAt() override;
+  std::vector<std::byte> Read(const BlockName& name) override;
+
+  const TierSetup setup_;
+  const VirtualClock* const clock_;
+  FaultPoints* const faults_;
+  const Plant plant_;
+  const PartialOf partial_of_;
+  TimePoint busy_until_{0};
+  Names durable_;
+  Names old_;  // Stored before the last kill.
+  int unflushed_ = 0;
+  uint64_t found_after_kill_ = 0;
+};
+
+}  // namespace ropeway::sim
+
+#endif  // ROPEWAY_SIM_DOUBLES_H_
