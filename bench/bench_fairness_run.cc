@@ -6,15 +6,15 @@
 #include <utility>
 #include <vector>
 
+#include "bench/bench_fairness_command.h"
+#include "bench/bench_pieces.h"
 #include "bench/fairness_figures.h"
 #include "bench/fairness_report.h"
+#include "bench/fairness_sim.h"
 #include "bench/load_figures.h"
 #include "bench/put_load.h"
 #include "bench/tenant_trace.h"
 #include "bench/work_file.h"
-#include "bench/bench_fairness_command.h"
-#include "bench/bench_pieces.h"
-#include "bench/fairness_sim.h"
 #include "cli/output.h"
 #include "cli/tenant_keys.h"
 

@@ -1,34 +1,36 @@
 #include "bench/bench_flags.h"
 
-#include <CLI/CLI.hpp>
-
-#include "cli/flags.h"
 #include "engine/machine.h"
-#include "model/gguf.h"
 
 namespace ropeway {
 
 int BenchFlags::resolved_threads() const { return threads > 0 ? threads : PhysicalCores(); }
 
-void AddBenchFlags(CLI::App* app, BenchFlags* flags) {
-  AddModelFlag(app, &flags->model);
-  AddInt(app, "--threads,-t", &flags->threads, 1, 1024, "Compute threads")
-      ->default_str("the physical cores");
+std::vector<Flag> ModelFlags(BenchFlags* flags, const char* seconds) {
+  std::vector<Flag> rows = {
+      {"--model,-m", TextValue(&flags->model, "FILE"),
+       "GGUF file, or the name of a model that was fetched"},
+      {"--threads,-t", IntValue(&flags->threads, 1, 1024).Default("the physical cores"),
+       "Compute threads"}};
+  if (seconds != nullptr) {
+    rows.push_back({"--seconds", NumberValue(&flags->seconds, 0.001, 3600), seconds});
+  }
+  return rows;
 }
 
-void AddSecondsFlag(CLI::App* app, BenchFlags* flags, const std::string& of) {
-  AddNumber(app, "--seconds", &flags->seconds, 0.001, 3600, of);
+Flag KvTypeFlag(std::string* kv_cache_dtype) {
+  return {"--kv-cache-dtype", ChoiceValue(kv_cache_dtype, {"f16", "q8_0"}),
+          "Number format of the KV cache: f16 or q8_0"};
 }
 
-void AddKvTypeFlag(CLI::App* app, std::string* kv_cache_dtype) {
-  AddChoice(app, "--kv-cache-dtype", kv_cache_dtype, {"f16", "q8_0"},
-            "Number format of the KV cache: f16 or q8_0");
+StatusOr<std::unique_ptr<GgufFile>> OpenModelFile(const BenchFlags& flags) {
+  const StatusOr<std::string> path = ResolveModel(flags.model);
+  if (!path.ok()) return path.status();
+  return GgufFile::Open(*path);
 }
 
 StatusOr<std::shared_ptr<const Model>> LoadModel(const BenchFlags& flags) {
-  const StatusOr<std::string> path = ResolveModel(flags.model);
-  if (!path.ok()) return path.status();
-  auto file = GgufFile::Open(*path);
+  auto file = OpenModelFile(flags);
   if (!file.ok()) return file.status();
   auto model = Model::Load(**file, flags.resolved_threads());
   if (!model.ok()) return model.status();

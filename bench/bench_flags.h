@@ -4,15 +4,14 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/engine_flags.h"
+#include "flags/flag.h"
 #include "kernels/kernels.h"
+#include "model/gguf.h"
 #include "model/model.h"
 #include "ropeway/status.h"
-
-namespace CLI {
-class App;
-}  // namespace CLI
 
 namespace ropeway {
 
@@ -25,13 +24,15 @@ struct BenchFlags {
   int resolved_threads() const;
 };
 
-// Adds --model and --threads. `flags` must outlive the parse.
-void AddBenchFlags(CLI::App* app, BenchFlags* flags);
-// Adds --seconds; `of` says what takes so long.
-void AddSecondsFlag(CLI::App* app, BenchFlags* flags, const std::string& of);
-void AddKvTypeFlag(CLI::App* app, std::string* kv_cache_dtype);
+// Rows of flag tables; the targets must outlive the parse. `seconds`: what --seconds is the time
+// of; null: there is no such flag.
+std::vector<Flag> ModelFlags(BenchFlags* flags, const char* seconds);
+Flag KvTypeFlag(std::string* kv_cache_dtype);
 
-// The model of --model, loaded. Fails where it is not found or cannot be read.
+// The file that --model means. Fails where it is not found or cannot be read.
+StatusOr<std::unique_ptr<GgufFile>> OpenModelFile(const BenchFlags& flags);
+
+// The model in it, loaded.
 StatusOr<std::shared_ptr<const Model>> LoadModel(const BenchFlags& flags);
 
 // The kernels named `isa`; "": those of ROPEWAY_ISA, or the best. kInvalidArgument where this CPU

@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include "bench/bench_long_prompt_command.h"
+#include "bench/bench_pieces.h"
 #include "bench/load_figures.h"
 #include "bench/long_prompt_report.h"
 #include "bench/put_load.h"
 #include "bench/service.h"
-#include "bench/bench_long_prompt_command.h"
-#include "bench/bench_pieces.h"
 #include "cli/output.h"
 
 namespace ropeway {

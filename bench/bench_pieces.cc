@@ -152,10 +152,9 @@ Status BenchPieces::CheckWritable() {
 StatusOr<TestedServer> BenchPieces::StartRopeway(const std::vector<std::string>& extra,
                                                  const std::string& key) const {
   const uint16_t port = FreePort();
-  std::vector<std::string> command = {RopewayProgram(), "serve",
-                                      "--model",    model_path_,
-                                      "--threads",  std::to_string(threads_),
-                                      "--port",     std::to_string(port)};
+  std::vector<std::string> command = {
+      RopewayProgram(),         "serve",  "--model",           model_path_, "--threads",
+      std::to_string(threads_), "--port", std::to_string(port)};
   command.insert(command.end(), extra.begin(), extra.end());
   return Start(command, port, key);
 }

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/prefix_trace.h"
 #include "bench/bench_pieces.h"
+#include "bench/prefix_trace.h"
 #include "ropeway/status.h"
 
 namespace CLI {

@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "bench/prefixes_report.h"
-#include "bench/work_file.h"
 #include "bench/bench_prefixes_command.h"
-#include "cli/output.h"
+#include "bench/prefixes_report.h"
 #include "bench/shared_prompt.h"
 #include "bench/trace_curves.h"
 #include "bench/trace_slice.h"
+#include "bench/work_file.h"
+#include "cli/output.h"
 
 namespace ropeway {
 namespace {

@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "base/random.h"
+#include "bench/bench_pieces.h"
+#include "bench/bench_priorities_command.h"
 #include "bench/deal.h"
 #include "bench/load_figures.h"
 #include "bench/priorities_report.h"
 #include "bench/put_load.h"
 #include "bench/random_prompts.h"
 #include "bench/service.h"
-#include "bench/bench_pieces.h"
-#include "bench/bench_priorities_command.h"
 #include "cli/output.h"
 
 namespace ropeway {

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <string>
 
-#include "bench/random_lengths.h"
 #include "bench/bench_pieces.h"
+#include "bench/random_lengths.h"
 
 namespace CLI {
 class App;

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "base/random.h"
+#include "bench/bench_schedulers_command.h"
 #include "bench/load_figures.h"
 #include "bench/put_load.h"
 #include "bench/schedulers_report.h"
-#include "bench/bench_schedulers_command.h"
 #include "cli/output.h"
 
 namespace ropeway {

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "bench/conversation.h"
 #include "bench/bench_pieces.h"
+#include "bench/conversation.h"
 
 namespace CLI {
 class App;

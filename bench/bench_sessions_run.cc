@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "bench/bench_sessions_command.h"
 #include "bench/metrics_page.h"
 #include "bench/session_figures.h"
 #include "bench/session_runner.h"
 #include "bench/sessions_report.h"
-#include "bench/bench_sessions_command.h"
 #include "cli/output.h"
 
 namespace ropeway {

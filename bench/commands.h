@@ -1,15 +1,18 @@
-// The commands of ropeway-bench. Each function adds one command to the program's command line.
+// The commands of ropeway-bench.
 #ifndef ROPEWAY_BENCH_COMMANDS_H_
 #define ROPEWAY_BENCH_COMMANDS_H_
 
+#include "flags/flag.h"
+
 namespace ropeway {
 
-class CommandLine;
-
-void AddStepsCommand(CommandLine* line);
-void AddEngineCommand(CommandLine* line);
-void AddDiskTierCommand(CommandLine* line);
-void AddOrderPriceCommand(CommandLine* line);
+Command KernelsCommand();
+Command StepsCommand();
+Command EngineCommand();
+Command DiskTierCommand();
+Command OrderPriceCommand();
+Command DeterminismCommand();
+Command ReplayCommand();
 
 }  // namespace ropeway
 

@@ -1,9 +1,8 @@
-// Measures the disk tier on this machine: CPU time per megabyte written and read, bandwidths, how long
-// a flush takes, and the space that is taken beside the blocks. The process's CPU time is printed
-// beside the tier's own account of it, because the latter paces the writes.
+// Measures the disk tier on this machine: CPU time per megabyte written and read, bandwidths, how
+// long a flush takes, and the space that is taken beside the blocks. The process's CPU time is
+// printed beside the tier's own account of it, because the latter paces the writes.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -15,11 +14,10 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/output.h"
 #include "bench/commands.h"
 #include "bench/cpu_time.h"
-#include "cli/command_line.h"
-#include "cli/flags.h"
-#include "cli/output.h"
+#include "flags/flag.h"
 #include "kvcache/disk_tier.h"
 
 namespace ropeway {
@@ -104,7 +102,8 @@ void ReadBlocks(const DiskTierFlags& flags, DiskTier* tier, const char* what) {
   }
   const double mb = static_cast<double>(read) / 1e6;
   fmt::print("read, {}: {:.0f} MB at {:.0f} MB/s; CPU ms per MB: {:.3f} of the tier's threads\n",
-             what, mb, mb / (DiskClockSeconds() - start), (tier->Usage().cpu_seconds - cpu) * 1e3 / mb);
+             what, mb, mb / (DiskClockSeconds() - start),
+             (tier->Usage().cpu_seconds - cpu) * 1e3 / mb);
 }
 
 // One sequence's end: a few blocks, then Flush; how long until they outlive the process.
@@ -145,15 +144,19 @@ int RunDiskTier(const DiskTierFlags& flags) {
 
 }  // namespace
 
-void AddDiskTierCommand(CommandLine* line) {
+Command DiskTierCommand() {
   auto flags = std::make_shared<DiskTierFlags>();
-  CLI::App* app = line->app()->add_subcommand("disk-tier", "Measure the disk tier on this machine");
-  AddText(app, "--path", &flags->path, "DIR", "An empty or new directory; removed afterwards")
-      ->required();
-  AddInt(app, "--blocks", &flags->blocks, 1, 1 << 24, "Blocks that are written");
-  AddInt(app, "--block-bytes", &flags->block_bytes, 8, 1 << 30, "Bytes of one block");
-  AddInt(app, "--per-flush", &flags->per_flush, 1, 1 << 24, "Blocks between two flushes");
-  line->Add(app, [flags] { return RunDiskTier(*flags); });
+  return {
+      "disk-tier",
+      "Measure the disk tier on this machine",
+      {{"Flags",
+        {{"--path", TextValue(&flags->path, "DIR").Required(),
+          "An empty or new directory; removed afterwards"},
+         {"--blocks", IntValue(&flags->blocks, 1, 1 << 24), "Blocks that are written"},
+         {"--block-bytes", IntValue(&flags->block_bytes, 8, 1 << 30), "Bytes of one block"},
+         {"--per-flush", IntValue(&flags->per_flush, 1, 1 << 24), "Blocks between two flushes"}}}},
+      "Example:\n  ropeway-bench disk-tier --path disk-tier --blocks 20",
+      [flags] { return RunDiskTier(*flags); }};
 }
 
 }  // namespace ropeway

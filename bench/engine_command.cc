@@ -1,23 +1,22 @@
-// Times the whole engine without HTTP: queue, scheduler, forward pass, sampler, detokenizing and the
-// results of the public API. For each number of sequences the engine answers as many random prompts
-// twice: with one token each (the prefill) and with all. bench/openvino_engine.py does the same with
-// OpenVINO GenAI.
+// Times the whole engine without HTTP: queue, scheduler, forward pass, sampler, detokenizing and
+// the results of the public API. For each number of sequences the engine answers as many random
+// prompts twice: with one token each (the prefill) and with all. bench/openvino_engine.py does the
+// same with OpenVINO GenAI.
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <optional>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/output.h"
 #include "bench/bench_flags.h"
 #include "bench/commands.h"
-#include "cli/command_line.h"
-#include "cli/flags.h"
-#include "cli/output.h"
 #include "ropeway/engine.h"
 
 namespace ropeway {
@@ -101,6 +100,23 @@ class EngineBench {
   std::mt19937 random_;
 };
 
+// A list such as "1,8,16".
+StatusOr<std::vector<int>> ParseSequences(const std::string& text) {
+  std::vector<int> counts;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    int count = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
+    if (error != std::errc() || end != word.data() + word.size() || count < 1) break;
+    counts.push_back(count);
+  }
+  if (counts.empty() || !words.eof()) {
+    return InvalidArgument("--sequences: expected whole numbers with commas between, not '" + text +
+                           "'");
+  }
+  return counts;
+}
+
 int RunEngine(const EngineBenchFlags& flags) {
   const StatusOr<std::string> path = ResolveModel(flags.model);
   if (!path.ok()) return Fail(path.status());
@@ -124,25 +140,26 @@ int RunEngine(const EngineBenchFlags& flags) {
 
 }  // namespace
 
-void AddEngineCommand(CommandLine* line) {
+Command EngineCommand() {
   auto flags = std::make_shared<EngineBenchFlags>();
   flags->seconds = 2;
-  CLI::App* app = line->app()->add_subcommand("engine", "Time the whole engine, without HTTP");
-  AddBenchFlags(app, flags.get());
-  AddSecondsFlag(app, flags.get(), "No further run begins after so many seconds");
-  AddInt(app, "--input-tokens", &flags->input_tokens, 1, 1 << 20, "Tokens of each prompt");
-  AddInt(app, "--output-tokens", &flags->output_tokens, 2, 1 << 20, "Tokens of each answer");
-  app->add_option("--sequences", flags->sequences, "Numbers of sequences, one after the other")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->capture_default_str();
-  AddInt(app, "--runs", &flags->runs, 1, 1000,
-         "Runs of each number of sequences at most; the median counts");
-  AddInt(app, "--last-token-id", &flags->last_token_id, 1, INT32_MAX,
-         "The highest id in random prompts");
-  AddInt(app, "--seed", &flags->seed, 0, UINT32_MAX, "Seed of the random prompts");
-  line->Add(app, [flags] { return RunEngine(*flags); });
+  return {
+      "engine",
+      "Time the whole engine, without HTTP",
+      {{"Flags", ModelFlags(flags.get(), "No further run begins after so many seconds")},
+       {"Flags",
+        {{"--input-tokens", IntValue(&flags->input_tokens, 1, 1 << 20), "Tokens of each prompt"},
+         {"--output-tokens", IntValue(&flags->output_tokens, 2, 1 << 20), "Tokens of each answer"},
+         {"--sequences",
+          ParsedValue(&flags->sequences, "LIST", ParseSequences).Default("1,8,16,32"),
+          "Numbers of sequences, one after the other"},
+         {"--runs", IntValue(&flags->runs, 1, 1000),
+          "Runs of each number of sequences at most; the median counts"},
+         {"--last-token-id", IntValue(&flags->last_token_id, 1, INT32_MAX),
+          "The highest id in random prompts"},
+         {"--seed", IntValue(&flags->seed, 0, UINT32_MAX), "Seed of the random prompts"}}}},
+      "Example:\n  ropeway-bench engine --sequences 1 --runs 1 --input-tokens 16 --output-tokens 4",
+      [flags] { return RunEngine(*flags); }};
 }
 
 }  // namespace ropeway

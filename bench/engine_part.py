@@ -20,7 +20,7 @@ SEQUENCES = (1, 8, 16, 32)
 def contestants(args):
     """{name: (model file, command line)}."""
     shape = ["--threads", str(args.threads), "--input-tokens", str(INPUT_TOKENS),
-             "--output-tokens", str(OUTPUT_TOKENS), "--sequences", *map(str, SEQUENCES)]
+             "--output-tokens", str(OUTPUT_TOKENS), "--sequences", ",".join(map(str, SEQUENCES))]
     found = {}
     if args.engine_bench:
         found["ropeway"] = (args.model, [args.engine_bench, "engine", "--model", args.model, *shape])

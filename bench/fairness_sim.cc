@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "bench/random_prompts.h"
+#include "bench/replay/replay.h"
 #include "core/batch.h"
 #include "policy/make_policy.h"
-#include "bench/replay/replay.h"
 
 namespace ropeway {
 

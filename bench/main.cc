@@ -5,9 +5,7 @@
 
 #include <exception>
 
-#include "bench/bench_determinism_command.h"
 #include "bench/bench_fairness_command.h"
-#include "bench/bench_kernels_command.h"
 #include "bench/bench_long_prompt_command.h"
 #include "bench/bench_prefixes_command.h"
 #include "bench/bench_priorities_command.h"
@@ -26,15 +24,11 @@ int Main(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("ropeway-bench"));
   CommandLine line("ropeway-bench", "Measures Ropeway's engine and its parts.", "steps");
 
-  BenchKernelsFlags kernels;
-  line.Add(AddBenchKernels(line.app(), &kernels), [&] { return RunBenchKernels(kernels); });
-  AddStepsCommand(&line);
-  AddEngineCommand(&line);
-  AddDiskTierCommand(&line);
-  AddOrderPriceCommand(&line);
-  BenchDeterminismFlags determinism;
-  line.Add(AddBenchDeterminism(line.app(), &determinism),
-           [&] { return RunBenchDeterminism(determinism); });
+  for (const Command& command :
+       {KernelsCommand(), StepsCommand(), EngineCommand(), DiskTierCommand(), OrderPriceCommand(),
+        DeterminismCommand(), ReplayCommand()}) {
+    line.Add(line.app(), command);
+  }
   BenchSessionsFlags sessions;
   line.Add(AddBenchSessions(line.app(), &sessions), [&] { return RunBenchSessions(sessions); });
   BenchPrefixesFlags prefixes;

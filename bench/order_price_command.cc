@@ -5,7 +5,6 @@
 // spread.
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -13,13 +12,11 @@
 #include <vector>
 
 #include "base/barrier_time.h"
+#include "base/output.h"
 #include "bench/bench_flags.h"
 #include "bench/commands.h"
 #include "bench/free_order.h"
 #include "bench/steps.h"
-#include "cli/command_line.h"
-#include "cli/flags.h"
-#include "cli/output.h"
 
 namespace ropeway {
 namespace {
@@ -38,14 +35,8 @@ struct PriceShape {
 };
 
 constexpr PriceShape kPriceShapes[] = {{"decode1", {1, 1, 200}},    {"decode8", {8, 1, 200}},
-                                  {"decode16", {16, 1, 200}},  {"decode32", {32, 1, 200}},
-                                  {"prefill128", {1, 128, 0}}, {"prefill512", {1, 512, 0}}};
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
+                                       {"decode16", {16, 1, 200}},  {"decode32", {32, 1, 200}},
+                                       {"prefill128", {1, 128, 0}}, {"prefill512", {1, 512, 0}}};
 
 // An executor with a table of its own; the model is shared.
 struct Variant {
@@ -54,7 +45,7 @@ struct Variant {
 };
 
 StatusOr<Variant> OpenVariant(const std::shared_ptr<const Model>& model, const Kernels* kernels,
-                          int threads) {
+                              int threads) {
   Variant variant;
   variant.executor = std::make_unique<CpuExecutor>(model, kernels, threads);
   auto layout = variant.executor->Init(int64_t{256} << 20, 512, 64);
@@ -81,7 +72,7 @@ void Compare(const PriceShape& named, const OrderPriceFlags& flags, Variant* fix
   const int most = 4 * flags.pairs;
   for (int i = 0; static_cast<int>(ratios.size()) < flags.pairs && i < most; ++i) {
     const auto time = [&](Variant* variant) {
-      return Median(variant->timer->Measure(named.shape, flags.seconds)) * 1e3;
+      return variant->timer->Measure(named.shape, flags.seconds).median * 1e3;
     };
     const double before = BarrierNanoseconds(flags.resolved_threads());
     double fixed_ms = 0;
@@ -108,9 +99,9 @@ void Compare(const PriceShape& named, const OrderPriceFlags& flags, Variant* fix
     fmt::print("# {}: no pair counts, {} discarded\n", named.name, discarded);
     return;
   }
-  std::sort(ratios.begin(), ratios.end());
+  const Timing all = Summarize(ratios);
   fmt::print("# {}: median {:.4f} of {} pairs, from {:.4f} to {:.4f}, {} discarded\n", named.name,
-             Median(ratios), ratios.size(), ratios.front(), ratios.back(), discarded);
+             all.median, ratios.size(), all.least, all.most, discarded);
 }
 
 int RunOrderPrice(const OrderPriceFlags& flags) {
@@ -135,21 +126,21 @@ int RunOrderPrice(const OrderPriceFlags& flags) {
 
 }  // namespace
 
-void AddOrderPriceCommand(CommandLine* line) {
+Command OrderPriceCommand() {
   auto flags = std::make_shared<OrderPriceFlags>();
   flags->seconds = 0.25;
-  CLI::App* app = line->app()->add_subcommand(
-      "order-price", "Compare steps with a fixed and a free order of float sums");
-  AddBenchFlags(app, flags.get());
-  AddSecondsFlag(app, flags.get(), "Time for each side of a pair");
-  AddInt(app, "--pairs", &flags->pairs, 1, 1000, "Pairs that count, for each shape");
   std::vector<std::string> names;
   for (const PriceShape& named : kPriceShapes) names.emplace_back(named.name);
-  AddChoice(app, "--only", &flags->only, names, "One shape, by its name");
-  AddTexts(app, "--free", &flags->free, "NAME",
-           "A kernel that may reorder: attention, rms_norm, swiglu, log_sum_exp")
-      ->default_str("all of them");
-  line->Add(app, [flags] { return RunOrderPrice(*flags); });
+  return {"order-price",
+          "Compare steps with a fixed and a free order of float sums",
+          {{"Flags", ModelFlags(flags.get(), "Time for each side of a pair")},
+           {"Flags",
+            {{"--pairs", IntValue(&flags->pairs, 1, 1000), "Pairs that count, for each shape"},
+             {"--only", ChoiceValue(&flags->only, names), "One shape, by its name"},
+             {"--free", TextsValue(&flags->free, "NAME").Default("all of them"),
+              "A kernel that may reorder: attention, rms_norm, swiglu, log_sum_exp"}}}},
+          "Needs a CPU with AVX-512 VNNI.",
+          [flags] { return RunOrderPrice(*flags); }};
 }
 
 }  // namespace ropeway

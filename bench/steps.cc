@@ -3,8 +3,6 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <random>
@@ -14,11 +12,9 @@
 
 #include "base/barrier_time.h"
 #include "base/clock.h"
+#include "base/output.h"
 #include "bench/bench_flags.h"
 #include "bench/commands.h"
-#include "cli/command_line.h"
-#include "cli/flags.h"
-#include "cli/output.h"
 
 namespace ropeway {
 namespace {
@@ -83,11 +79,10 @@ bool PrintShapes(const std::vector<NamedShape>& shapes, const StepsFlags& flags,
                  shape.sequences, shape.context + shape.tokens, shape.blocks(), num_blocks);
       return false;
     }
-    const std::vector<double> times = timer->Measure(shape, flags.seconds);
-    const double median = times[times.size() / 2];
+    const Timing timing = timer->Measure(shape, flags.seconds);
     fmt::print("{},{},{},{},{:.3f},{:.3f},{:.0f}\n", name, shape.sequences, shape.tokens,
-               shape.context, median * 1e3, times.front() * 1e3,
-               shape.sequences * shape.tokens / median);
+               shape.context, timing.median * 1e3, timing.least * 1e3,
+               shape.sequences * shape.tokens / timing.median);
   }
   return true;
 }
@@ -153,7 +148,7 @@ double StepTimer::Step(const Batch& batch) {
   return ToSeconds(clock.Now() - begin);
 }
 
-std::vector<double> StepTimer::Measure(const StepShape& shape, double seconds) {
+Timing StepTimer::Measure(const StepShape& shape, double seconds) {
   const Batch batch = MakeBatch(shape);
   std::vector<double> times;
   Step(batch);
@@ -161,22 +156,24 @@ std::vector<double> StepTimer::Measure(const StepShape& shape, double seconds) {
     times.push_back(Step(batch));
     total += times.back();
   }
-  std::sort(times.begin(), times.end());
-  return times;
+  return Summarize(std::move(times));
 }
 
-void AddStepsCommand(CommandLine* line) {
+Command StepsCommand() {
   auto flags = std::make_shared<StepsFlags>();
-  CLI::App* app = line->app()->add_subcommand("steps", "Time the executor's steps");
-  AddBenchFlags(app, flags.get());
-  AddSecondsFlag(app, flags.get(), "Time for each shape");
-  AddKvTypeFlag(app, &flags->kv_cache_dtype);
-  AddText(app, "--only", &flags->only, "NAME", "The shapes of one name");
-  app->add_flag("--curves", flags->curves, "Many sequence counts and context lengths");
-  AddInt(app, "--kv-cache-mb", &flags->kv_cache_mb, 1, 1 << 20,
-         "KV pool in MiB; --curves needs about 1,500");
-  app->add_flag("--barrier", flags->barrier, "Print the nanoseconds of a barrier and nothing else");
-  line->Add(app, [flags] { return RunSteps(*flags); });
+  return {"steps",
+          "Time the executor's steps",
+          {{"Flags", ModelFlags(flags.get(), "Time for each shape")},
+           {"Flags",
+            {KvTypeFlag(&flags->kv_cache_dtype),
+             {"--only", TextValue(&flags->only, "NAME"), "The shapes of one name"},
+             {"--curves", SwitchValue(&flags->curves), "Many sequence counts and context lengths"},
+             {"--kv-cache-mb", IntValue(&flags->kv_cache_mb, 1, 1 << 20),
+              "KV pool in MiB; --curves needs about 1,500"},
+             {"--barrier", SwitchValue(&flags->barrier),
+              "Print the nanoseconds of a barrier and nothing else"}}}},
+          "Example:\n  ropeway-bench steps --only decode1 --seconds 0.05",
+          [flags] { return RunSteps(*flags); }};
 }
 
 }  // namespace ropeway

@@ -2,8 +2,7 @@
 #ifndef ROPEWAY_BENCH_STEPS_H_
 #define ROPEWAY_BENCH_STEPS_H_
 
-#include <vector>
-
+#include "bench/timing.h"
 #include "core/batch.h"
 #include "executor/cpu_executor.h"
 
@@ -35,8 +34,8 @@ class StepTimer {
   // Seconds of one step. A failure is printed to standard error.
   double Step(const Batch& batch);
 
-  // Times of the steps that fit in `seconds`, at least one, after one that is not counted; sorted.
-  std::vector<double> Measure(const StepShape& shape, double seconds);
+  // Times the steps that fit in `seconds`, at least one, after one that is not counted.
+  Timing Measure(const StepShape& shape, double seconds);
 
  private:
   CpuExecutor* const executor_;

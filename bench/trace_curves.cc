@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "bench/prefixes_report.h"
-#include "cli/output.h"
 #include "bench/replay/replay.h"
+#include "cli/output.h"
 
 namespace ropeway {
 namespace {

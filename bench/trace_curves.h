@@ -4,9 +4,9 @@
 
 #include <span>
 
-#include "bench/prefix_trace.h"
 #include "bench/bench_pieces.h"
 #include "bench/bench_prefixes_command.h"
+#include "bench/prefix_trace.h"
 
 namespace ropeway {
 

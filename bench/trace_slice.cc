@@ -10,9 +10,9 @@
 #include "bench/load_runner.h"
 #include "bench/prefixes_report.h"
 #include "bench/queue_growth.h"
+#include "bench/replay/replay.h"
 #include "bench/session_figures.h"
 #include "cli/output.h"
-#include "bench/replay/step_time.h"
 
 namespace ropeway {
 namespace {

@@ -5,12 +5,12 @@
 #include <cstring>
 #include <random>
 
+#include "executor/aligned_array.h"
+
 namespace ropeway {
 namespace {
 
 constexpr size_t kRandomBlocks = 61;  // Different ones; they repeat in the pool.
-
-size_t Product(int64_t a, int64_t b) { return static_cast<size_t>(a) * static_cast<size_t>(b); }
 
 // K and V of one block and head.
 size_t HeadBytes(const AttentionShape& shape) {

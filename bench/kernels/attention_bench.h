@@ -6,12 +6,11 @@
 #include <vector>
 
 #include "base/worker_team.h"
-#include "kernels/kernels.h"
-#include "model/weight_arena.h"
-#include "bench/kernels/limits.h"
 #include "bench/kernels/matmul_bench.h"
 #include "bench/kernels/shapes.h"
-#include "bench/kernels/timing.h"
+#include "bench/timing.h"
+#include "kernels/kernels.h"
+#include "model/weight_arena.h"
 #include "ropeway/status.h"
 
 namespace ropeway {

@@ -6,11 +6,10 @@
 #include <vector>
 
 #include "base/worker_team.h"
+#include "bench/kernels/shapes.h"
+#include "bench/timing.h"
 #include "kernels/kernels.h"
 #include "model/weight_arena.h"
-#include "bench/kernels/limits.h"
-#include "bench/kernels/shapes.h"
-#include "bench/kernels/timing.h"
 #include "ropeway/status.h"
 
 namespace ropeway {

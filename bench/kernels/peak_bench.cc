@@ -12,14 +12,14 @@ namespace {
 constexpr double kPhaseSeconds = 1e-3;
 
 // What the loops return goes here, one cache line a worker.
-struct alignas(64) Result {
+struct alignas(64) LoopResult {
   volatile uint64_t value = 0;
 };
 
 Rate MeasureLoop(uint64_t (*loop)(int64_t), double ops, WorkerTeam* team,
                  const TimingBudget& budget) {
   using Clock = std::chrono::steady_clock;
-  std::vector<Result> results(static_cast<size_t>(team->size()));
+  std::vector<LoopResult> results(static_cast<size_t>(team->size()));
   int64_t rounds = 64;
   for (double seconds = 0; seconds < kPhaseSeconds / 2; rounds *= 2) {
     const Clock::time_point begin = Clock::now();
@@ -65,7 +65,7 @@ std::byte* MemorySweep::PartOf(int worker) const {
 }
 
 Rate MemorySweep::Measure(const TimingBudget& budget) const {
-  std::vector<Result> results(static_cast<size_t>(team_->size()));
+  std::vector<LoopResult> results(static_cast<size_t>(team_->size()));
   Rate rate;
   rate.work = static_cast<double>(part_) * team_->size();
   rate.timing = TimePhases(team_, budget, [&](int worker, int) {

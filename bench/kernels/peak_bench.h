@@ -3,9 +3,9 @@
 #define ROPEWAY_BENCH_KERNELS_PEAK_BENCH_H_
 
 #include "base/worker_team.h"
+#include "bench/timing.h"
 #include "kernels/peaks.h"
 #include "model/weight_arena.h"
-#include "bench/kernels/timing.h"
 #include "ropeway/status.h"
 
 namespace ropeway {

@@ -8,7 +8,7 @@
 namespace ropeway {
 namespace {
 
-ModelShapes ShapesOfTiny(const TinyLlamaOptions& options) {
+ModelShapes ShapesOfTinyModel(const TinyLlamaOptions& options) {
   const TempFile file(TinyLlama(options).Bytes());
   auto gguf = GgufFile::Open(file.path());
   EXPECT_TRUE(gguf.ok());
@@ -18,7 +18,7 @@ ModelShapes ShapesOfTiny(const TinyLlamaOptions& options) {
 }
 
 TEST(ShapesTest, ProductsThatShareTheirInputAreOneShapeThatCountsItsLayers) {
-  const ModelShapes shapes = ShapesOfTiny({.layers = 3});
+  const ModelShapes shapes = ShapesOfTinyModel({.layers = 3});
   ASSERT_EQ(shapes.layers.size(), 4U);
   EXPECT_EQ(shapes.layers[0].label, "q/k/v");
   EXPECT_EQ(shapes.layers[0].Size(), "64 x 64+32+32");
@@ -41,7 +41,7 @@ TEST(ShapesTest, ProductsThatShareTheirInputAreOneShapeThatCountsItsLayers) {
 }
 
 TEST(ShapesTest, MatricesOfDifferentTypesArePackedApart) {
-  const ModelShapes shapes = ShapesOfTiny({.layers = 1, .mixed = true});
+  const ModelShapes shapes = ShapesOfTinyModel({.layers = 1, .mixed = true});
   size_t matrices = 0;
   for (const MatMulShape& shape : shapes.layers) {
     EXPECT_EQ(shape.n.size(), 1U) << shape.label;

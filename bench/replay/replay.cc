@@ -2,31 +2,36 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <utility>
 
+#include "base/virtual_clock.h"
 #include "core/block_name.h"
 #include "engine/engine_core.h"
+#include "engine/test_executor.h"
 #include "kvcache/kv_cache_manager.h"
+#include "kvcache/test_tier.h"
 #include "policy/fcfs.h"
-#include "bench/replay/name_tier.h"
-#include "bench/replay/virtual_executor.h"
 
 namespace ropeway {
 namespace {
 
-// What a step takes in which everybody waits for the tier.
+static_assert(kFirstGeneratedId == TestExecutor::kFirstGenerated);
+
+// The time of a step in which all sequences wait for the tier.
 constexpr Duration kTierWait = std::chrono::microseconds(100);
 
 class Replayer {
  public:
   Replayer(const ReplayOptions& options, size_t count,
            const std::function<ReplayRequest(size_t)>& request_of)
-      : options_(options),
-        count_(count),
-        request_of_(request_of),
-        executor_(&clock_, options.cost) {
-    if (options.tier_blocks > 0) tier_.emplace(options.tier_blocks);
+      : options_(options), count_(count), request_of_(request_of) {
+    executor_.before_step = [this](const Batch& batch) {
+      clock_.Advance(options_.cost.OfBatch(batch));
+      return Status();
+    };
+    tier_.capacity = options.tier_blocks;
+    tier_.read_at_once = true;
+    tier_.read_took = kReplayBlockRead;
   }
 
   StatusOr<ReplayResult> Run() {
@@ -60,7 +65,7 @@ class Replayer {
     core.max_model_len = options_.pool_blocks * kBlockTokens;
     core.cache.caching = options_.caching;
     core.cache.eviction = options_.eviction;
-    core.tier = tier_ ? &*tier_ : nullptr;
+    core.tier = options_.tier_blocks > 0 ? &tier_ : nullptr;
     core.check_integrity = false;  // In the end, not whenever it is idle.
     if (Status status = core.Validate(*layout); !status.ok()) return status;
     core_ = std::make_unique<EngineCore>(core, *layout, &executor_,
@@ -115,8 +120,8 @@ class Replayer {
   const size_t count_;
   const std::function<ReplayRequest(size_t)>& request_of_;
   VirtualClock clock_;
-  VirtualExecutor executor_;
-  std::optional<NameTier> tier_;
+  TestExecutor executor_{TestExecutor::Kv::kNone};
+  TestTier tier_;
   FcfsPolicy fcfs_;
   const BlockName root_{};  // All share.
   std::unique_ptr<EngineCore> core_;
@@ -127,6 +132,32 @@ class Replayer {
 };
 
 }  // namespace
+
+Duration StepTime::OfChunk(int64_t start, int64_t tokens) const {
+  // Each token attends to those before it and to itself.
+  const int64_t positions = tokens * start + tokens * (tokens + 1) / 2;
+  return prefill * tokens + prefill_position * positions;
+}
+
+Duration StepTime::OfDecode(int64_t position) const {
+  return decode + decode_position * (position + 1);
+}
+
+Duration StepTime::OfBatch(const Batch& batch) const {
+  Duration cost = step;
+  for (const BatchItem& item : batch.items) {
+    const auto tokens = static_cast<int64_t>(item.tokens.size());
+    cost += tokens == 1 ? OfDecode(item.start) : OfChunk(item.start, tokens);
+  }
+  return cost;
+}
+
+Duration StepTime::OfRequest(int64_t prompt, int64_t cached, int64_t output) const {
+  // The first token of the answer comes with the prompt's last step.
+  const int64_t decodes = output - 1;
+  const int64_t positions = decodes * (prompt + 1) + decodes * (decodes - 1) / 2;
+  return OfChunk(cached, prompt - cached) + decode * decodes + decode_position * positions;
+}
 
 StatusOr<ReplayResult> Replay(const ReplayOptions& options, size_t count,
                               const std::function<ReplayRequest(size_t)>& request_of) {

@@ -9,13 +9,38 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "core/batch.h"
 #include "kvcache/block_pool.h"
 #include "policy/scheduling_policy.h"
-#include "bench/replay/step_time.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
+
+// The time of a device's step: a straight line, so much for the step, for each sequence that
+// decodes, for each token of a prefill chunk, and for each position that one of these attends to.
+// The defaults are those of two Zen 4 cores and SmolLM2-135M (docs/performance.md).
+struct StepTime {
+  Duration step = std::chrono::microseconds(1000);
+  Duration decode = std::chrono::microseconds(650);
+  Duration decode_position = std::chrono::nanoseconds(750);
+  Duration prefill = std::chrono::microseconds(385);
+  Duration prefill_position = std::chrono::nanoseconds(240);
+
+  // Of positions [start, start + tokens) of one sequence.
+  Duration OfChunk(int64_t start, int64_t tokens) const;
+  Duration OfDecode(int64_t position) const;
+  Duration OfBatch(const Batch& batch) const;
+  // Of a whole request alone, of whose prompt `cached` tokens are there, without the steps' own.
+  Duration OfRequest(int64_t prompt, int64_t cached, int64_t output) const;
+};
+
+// A block of 16 tokens of SmolLM2-135M (360 KiB) from a disk of 200 MB/s: what the tier reports for
+// a read, to be weighed against computing the block.
+inline constexpr Duration kReplayBlockRead = std::chrono::microseconds(1843);
+
+// Prompts have lower ids than what is generated.
+inline constexpr TokenId kFirstGeneratedId = 1 << 20;
 
 struct ReplayRequest {
   TimePoint arrival{};
@@ -28,7 +53,7 @@ struct ReplayOptions {
   int32_t pool_blocks = 0;
   bool caching = true;
   EvictionPolicy eviction = EvictionPolicy::kCost;
-  size_t tier_blocks = 0;  // Of a tier that takes and gives at once; 0: none.
+  size_t tier_blocks = 0;  // Of a tier that reads at once and evicts the LRU block; 0: none.
   int max_num_seqs = 64;
   int max_num_batched_tokens = 512;
   StepTime cost;
@@ -61,7 +86,7 @@ struct ReplayResult {
 // Asks `request_of(0)`, `request_of(1)`, ... `count` of them, each when it arrives, and runs until
 // all have ended. No KV bytes are kept. Fails where a request cannot fit the pool, and where the
 // core's integrity check fails in the end.
-// REQUIRES: arrivals do not fall; prompts have ids below VirtualExecutor::kFirstGenerated.
+// REQUIRES: arrivals do not fall; prompts have ids below kFirstGeneratedId.
 StatusOr<ReplayResult> Replay(const ReplayOptions& options, size_t count,
                               const std::function<ReplayRequest(size_t)>& request_of);
 

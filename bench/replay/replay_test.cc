@@ -5,8 +5,9 @@
 
 #include <vector>
 
-#include "bench/replay/name_tier.h"
-#include "bench/replay/virtual_executor.h"
+#include "base/virtual_clock.h"
+#include "engine/test_executor.h"
+#include "kvcache/test_tier.h"
 
 namespace ropeway {
 namespace {
@@ -183,8 +184,9 @@ BlockName Name(uint8_t number) {
   return name;
 }
 
-TEST(NameTier, ForgetsWhatWasUsedLongestAgo) {
-  NameTier tier(2);
+TEST(TestTier, EvictsTheLeastRecentlyUsedBlock) {
+  TestTier tier;
+  tier.capacity = 2;
   const std::byte byte{};
   EXPECT_TRUE(tier.Put(Name(1), {&byte, 1}));
   EXPECT_TRUE(tier.Put(Name(2), {&byte, 1}));
@@ -199,8 +201,10 @@ TEST(NameTier, ForgetsWhatWasUsedLongestAgo) {
   EXPECT_FALSE(tier.Contains(Name(1)));
 }
 
-TEST(NameTier, AReadEndsWithTheFirstBlockThatIsNotThere) {
-  NameTier tier(8);
+TEST(TestTier, AReadEndsWithTheFirstMissingBlock) {
+  TestTier tier;
+  tier.capacity = 8;
+  tier.read_at_once = true;
   const std::byte byte{};
   for (const uint8_t n : {1, 2, 4}) tier.Put(Name(n), {&byte, 1});
   EXPECT_TRUE(tier.Get(7, {Name(1), Name(2), Name(3), Name(4)}));
@@ -219,9 +223,13 @@ TEST(NameTier, AReadEndsWithTheFirstBlockThatIsNotThere) {
   EXPECT_FALSE(rest[1].bytes.empty());
 }
 
-TEST(VirtualExecutor, TakesTheCostsTimeAndTellsSequencesApart) {
+TEST(TestExecutor, WithoutKvStepsTakeTimeAndSequencesDiffer) {
   VirtualClock clock;
-  VirtualExecutor executor(&clock, StepTime{});
+  TestExecutor executor(TestExecutor::Kv::kNone);
+  executor.before_step = [&clock](const Batch& batch) {
+    clock.Advance(StepTime{}.OfBatch(batch));
+    return Status();
+  };
   const auto layout = executor.Init(12, 8, 8);
   ASSERT_TRUE(layout.ok());
   EXPECT_EQ(layout->num_blocks, 12);
@@ -239,7 +247,7 @@ TEST(VirtualExecutor, TakesTheCostsTimeAndTellsSequencesApart) {
   ASSERT_EQ(result->sampled.size(), 2U);
   EXPECT_EQ(result->sampled[1].sequence, 2U);
   EXPECT_NE(result->sampled[0].token, result->sampled[1].token);
-  EXPECT_GE(result->sampled[0].token, VirtualExecutor::kFirstGenerated);
+  EXPECT_GE(result->sampled[0].token, kFirstGeneratedId);
   EXPECT_EQ(clock.Now(), StepTime{}.OfBatch(batch));
   EXPECT_EQ(executor.rows(), 3);
 }

@@ -1,17 +1,17 @@
-#include "bench/kernels/roofline.h"
+#include "bench/kernels/measure_kernels.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <optional>
 
 #include "base/barrier_time.h"
-#include "kernels/peaks.h"
 #include "bench/kernels/attention_bench.h"
 #include "bench/kernels/peak_bench.h"
+#include "kernels/peaks.h"
 
 namespace ropeway {
 namespace {
@@ -19,10 +19,7 @@ namespace {
 // More than the third-level caches of common machines, as in the study that set the goals.
 constexpr size_t kRotateBytes = size_t{90} << 20;
 constexpr size_t kQuickRotateBytes = size_t{4} << 20;
-// Kernels are held against the measured sweep, but at most this (issue 5): a second host placement
-// has twice the bandwidth, which two cores cannot use.
-constexpr double kMostBytesPerSecond = 50e9;
-// Bytes of the sweep before each figure, at most: it must not take longer than the figure itself.
+// Bytes of the sweep before each case, at most: it must not take longer than the case itself.
 constexpr size_t kShortSweepBytes = size_t{128} << 20;
 // The pool of one attention problem, where less is enough for it.
 constexpr size_t kMostPoolBytes = size_t{256} << 20;
@@ -36,34 +33,36 @@ size_t RotateBytes(bool quick) {
   return std::max(kRotateBytes, 2 * cache);
 }
 
-class Roofline {
+class KernelsBench {
  public:
-  Roofline(const RooflineOptions& options,
-           const std::function<void(const std::string&, int, int)>& progress)
+  KernelsBench(const KernelsOptions& options, Rows* rows,
+               const std::function<void(const std::string&, int, int)>& progress)
       : options_(options),
+        rows_(rows),
         progress_(progress),
         budget_{options.quick ? 0.003 : options.seconds, options.quick ? 3 : 9},
         short_budget_{budget_.seconds / 10, 3},
         rotate_bytes_(RotateBytes(options.quick)),
         team_(options.threads) {}
 
-  StatusOr<Results> Run() {
+  Status Run() {
+    SetAbout();
+    rows_->Add("cpu", options_.cpu);
+    rows_->Add("model", options_.model.name);
+    rows_->Add("threads", options_.threads);
+    rows_->Add("cold", options_.quick ? 0 : 1);
     Plan();
-    results_.setting = {options_.cpu, options_.kernels->name, options_.model.name, options_.threads,
-                        !options_.quick};
     if (Status status = MeasurePeaks(); !status.ok()) return status;
     for (const auto& [model, shape] : products_) {
-      const Status status = MeasureProducts(model, shape, &results_.products);
-      if (!status.ok()) return status;
+      if (Status status = MeasureProducts("matmul", model, shape); !status.ok()) return status;
     }
     for (const auto& [model, shape] : logits_) {
-      const Status status = MeasureProducts(model, shape, &results_.logits);
-      if (!status.ok()) return status;
+      if (Status status = MeasureProducts("lm-head", model, shape); !status.ok()) return status;
     }
     for (const auto& problem : attention_) {
       if (Status status = MeasureAttention(problem); !status.ok()) return status;
     }
-    return std::move(results_);
+    return {};
   }
 
  private:
@@ -71,13 +70,15 @@ class Roofline {
 
   void Plan();
   Status MeasurePeaks();
+  void AddPeak(const std::string& table, const char* what, int threads, const Rate& rate);
   Status MeasureSweep();
-  // Says that `what` needs `bytes` of memory, more than there are for it.
+  void SetAbout() { rows_->SetCell("about", options_.kernels->name, ""); }
+  // Notes that `what` needs `bytes` of memory, more than there are for it.
   void LeaveOut(const std::string& what, size_t bytes);
-  Conditions MeasureConditions();
-  Reached CompareWith(const Conditions& conditions, const Work& work, double seconds) const;
-  Status MeasureProducts(const std::string& model, const MatMulShape& shape,
-                         std::vector<MatMulResult>* results);
+  // What changes while other tenants of the host work, measured just before a case.
+  void AddConditions();
+  void AddTiming(const Timing& timing, const Work& work);
+  Status MeasureProducts(const char* part, const std::string& model, const MatMulShape& shape);
   Status MeasureAttention(const AttentionCase& problem);
   std::vector<int> RowsOf(const MatMulShape& shape) const;
   void Tell(const std::string& what) {
@@ -85,7 +86,8 @@ class Roofline {
     ++done_;
   }
 
-  const RooflineOptions& options_;
+  const KernelsOptions& options_;
+  Rows* const rows_;
   const std::function<void(const std::string&, int, int)>& progress_;
   const TimingBudget budget_;
   const TimingBudget short_budget_;
@@ -98,10 +100,9 @@ class Roofline {
   std::vector<AttentionCase> attention_;
   int done_ = 0;
   int total_ = 0;
-  Results results_;
 };
 
-void Roofline::Plan() {
+void KernelsBench::Plan() {
   for (const char* const* name = kTableNames; *name != nullptr; ++name) {
     if (PeakLoopsByName(*name) != nullptr) tables_.emplace_back(*name);
   }
@@ -134,9 +135,9 @@ void Roofline::Plan() {
     }
   }
   if (options_.rows.front() > options_.rule.logits_rows && (options_.matmul || options_.lm_head)) {
-    results_.left_out.push_back(
-        fmt::format("products that make logits, which are computed for at most {} rows together",
-                    options_.rule.logits_rows));
+    rows_->Add("left_out", fmt::format("products that make logits, which are computed for at most "
+                                       "{} rows together",
+                                       options_.rule.logits_rows));
   }
   total_ =
       static_cast<int>((options_.threads == 1 ? 2 : 4) * tables_.size() + 1 + attention_.size());
@@ -145,7 +146,7 @@ void Roofline::Plan() {
   }
 }
 
-std::vector<int> Roofline::RowsOf(const MatMulShape& shape) const {
+std::vector<int> KernelsBench::RowsOf(const MatMulShape& shape) const {
   std::vector<int> rows;
   for (const int count : options_.rows) {
     if (options_.quick && count != options_.rows.front() && count != 16) continue;
@@ -154,29 +155,35 @@ std::vector<int> Roofline::RowsOf(const MatMulShape& shape) const {
   return rows;
 }
 
-Status Roofline::MeasurePeaks() {
+Status KernelsBench::MeasurePeaks() {
   WorkerTeam alone(1);
   for (const std::string& table : tables_) {
     const PeakLoops& loops = *PeakLoopsByName(table.c_str());
     for (WorkerTeam* team : {&alone, &team_}) {
       if (team == &team_ && options_.threads == 1) continue;
-      for (const char* what : {"int8", "f32"}) {
+      for (const bool int8 : {true, false}) {
+        const char* what = int8 ? "int8" : "f32";
         Tell(fmt::format("peak of {}, {}, threads: {}", table, what, team->size()));
-        const bool int8 = std::strcmp(what, "int8") == 0;
         const Rate rate =
             int8 ? MeasureInt8(loops, team, budget_) : MeasureF32(loops, team, budget_);
-        results_.peaks.push_back(
-            {what, table, team->size(), rate.work, rate.timing, BarrierNanoseconds(&team_)});
-        if (table != options_.kernels->name || team->size() != options_.threads) continue;
-        (int8 ? results_.limits.int8_ops : results_.limits.f32_ops) = rate.per_second;
+        AddPeak(table, what, team->size(), rate);
       }
     }
   }
   return MeasureSweep();
 }
 
+void KernelsBench::AddPeak(const std::string& table, const char* what, int threads,
+                           const Rate& rate) {
+  rows_->SetCell("peak", table, fmt::format("what={}; threads={}", what, threads));
+  rows_->Add("work", rate.work);
+  rows_->Add("per_second", rate.per_second);
+  rows_->Add("barrier_ns", BarrierNanoseconds(&team_));
+  AddTiming(rate.timing, {});
+}
+
 // Over as much as the model's weights are, or as there is memory for.
-Status Roofline::MeasureSweep() {
+Status KernelsBench::MeasureSweep() {
   Tell("memory sweep");
   const PeakLoops& loops = *PeakLoopsByName(options_.kernels->name);
   const size_t wanted = options_.model.weight_bytes();
@@ -188,10 +195,7 @@ Status Roofline::MeasureSweep() {
   {
     const auto sweep = MemorySweep::Make(loops, bytes, &team_);
     if (!sweep.ok()) return sweep.status();
-    const Rate rate = sweep->Measure(budget_);
-    results_.peaks.push_back({"sweep", loops.name, options_.threads, rate.work, rate.timing,
-                              BarrierNanoseconds(&team_)});
-    results_.limits.bytes = std::min(rate.per_second, kMostBytesPerSecond);
+    AddPeak(loops.name, "sweep", options_.threads, sweep->Measure(budget_));
   }
   auto sweep = MemorySweep::Make(loops, std::min(bytes, kShortSweepBytes), &team_);
   if (!sweep.ok()) return sweep.status();
@@ -199,35 +203,45 @@ Status Roofline::MeasureSweep() {
   return {};
 }
 
-void Roofline::LeaveOut(const std::string& what, size_t bytes) {
-  results_.left_out.push_back(fmt::format("{} needs {} MB of memory, {} are free for it", what,
-                                          bytes >> 20, options_.memory >> 20));
+void KernelsBench::LeaveOut(const std::string& what, size_t bytes) {
+  SetAbout();
+  rows_->Add("left_out", fmt::format("{} needs {} MB of memory, {} are free for it", what,
+                                     bytes >> 20, options_.memory >> 20));
 }
 
-Conditions Roofline::MeasureConditions() {
-  return {BarrierNanoseconds(&team_), sweep_->Measure(short_budget_).per_second};
+void KernelsBench::AddConditions() {
+  rows_->Add("barrier_ns", BarrierNanoseconds(&team_));
+  rows_->Add("sweep_bytes_per_s", sweep_->Measure(short_budget_).per_second);
 }
 
-// The share of the limits at hand, with the memory as fast as it was just before.
-Reached Roofline::CompareWith(const Conditions& conditions, const Work& work,
-                              double seconds) const {
-  Limits limits = results_.limits;
-  limits.bytes = std::min(conditions.sweep, kMostBytesPerSecond);
-  return Compare(work, seconds, limits);
+void KernelsBench::AddTiming(const Timing& timing, const Work& work) {
+  rows_->Add("repetitions", timing.repetitions);
+  rows_->Add("phases", timing.phases);
+  rows_->Add("median_us", timing.median * 1e6);
+  rows_->Add("min_us", timing.least * 1e6);
+  rows_->Add("max_us", timing.most * 1e6);
+  if (work.int8_ops > 0) rows_->Add("int8_ops", work.int8_ops);
+  if (work.f32_ops > 0) rows_->Add("f32_ops", work.f32_ops);
+  if (work.bytes > 0) rows_->Add("bytes", work.bytes);
 }
 
-Status Roofline::MeasureProducts(const std::string& model, const MatMulShape& shape,
-                                 std::vector<MatMulResult>* results) {
+Status KernelsBench::MeasureProducts(const char* part, const std::string& model,
+                                     const MatMulShape& shape) {
   const std::vector<int> rows = RowsOf(shape);
-  if (rows.empty()) return {};  // Plan has said so.
+  if (rows.empty()) return {};  // Plan has noted it.
   const int most = *std::ranges::max_element(rows);
   const size_t bytes =
       MatMulBench::MemoryFor(shape, most, rotate_bytes_, options_.rule, options_.threads);
+  const std::string cell =
+      fmt::format("model={}; name={}; type={}; k={}; n={}; count={}; logits={}", model, shape.label,
+                  WeightTypeName(shape.type), shape.k, fmt::join(shape.n, "+"), shape.count,
+                  shape.logits ? 1 : 0);
   if (bytes > options_.memory) {
     done_ += static_cast<int>(rows.size());
     LeaveOut(fmt::format("{} {} ({})", shape.label, shape.Size(), WeightTypeName(shape.type)),
              bytes);
-    if (results == &results_.products) results_.products_left_out.push_back({model, shape});
+    rows_->SetCell(part, options_.kernels->name, cell);
+    rows_->Add("left_out", 1);
     return {};
   }
   auto bench =
@@ -236,17 +250,15 @@ Status Roofline::MeasureProducts(const std::string& model, const MatMulShape& sh
   for (const int count : rows) {
     Tell(fmt::format("{} {} {}, {} rows", WeightTypeName(shape.type), shape.label, shape.Size(),
                      count));
-    MatMulResult result{model, shape, count, (*bench)->ByRows(count), MeasureConditions(),
-                        {},    {},    {}};
-    result.timing = (*bench)->Measure(count, budget_);
-    result.work = MatMulBench::WorkOf(shape, count);
-    result.reached = CompareWith(result.conditions, result.work, result.timing.median);
-    results->push_back(std::move(result));
+    rows_->SetCell(part, options_.kernels->name, fmt::format("{}; rows={}", cell, count));
+    rows_->Add("dealt", (*bench)->ByRows(count) ? "rows" : "columns");
+    AddConditions();
+    AddTiming((*bench)->Measure(count, budget_), MatMulBench::WorkOf(shape, count));
   }
   return {};
 }
 
-Status Roofline::MeasureAttention(const AttentionCase& problem) {
+Status KernelsBench::MeasureAttention(const AttentionCase& problem) {
   Tell(fmt::format("attention, {} sequences of {} rows, context {}", problem.sequences,
                    problem.rows, problem.context));
   const AttentionShape& shape = options_.model.attention;
@@ -261,21 +273,24 @@ Status Roofline::MeasureAttention(const AttentionCase& problem) {
       AttentionBench::Make(shape, problem, rotate_bytes_, std::min(options_.memory, kMostPoolBytes),
                            options_.rule, *options_.kernels, &team_);
   if (!bench.ok()) return bench.status();
-  AttentionResult result{options_.model.name, shape, problem, MeasureConditions(), {}, {}, {}};
-  result.timing = (*bench)->Measure(budget_);
-  result.work = AttentionBench::WorkOf(shape, problem);
-  result.reached = CompareWith(result.conditions, result.work, result.timing.median);
-  results_.attention.push_back(std::move(result));
+  rows_->SetCell("attention", options_.kernels->name,
+                 fmt::format("model={}; type={}; head_dim={}; kv_heads={}; group={}; rows={}; "
+                             "sequences={}; context={}",
+                             options_.model.name, KvTypeName(shape.kv_type), shape.head_dim,
+                             shape.num_kv_heads, shape.group, problem.rows, problem.sequences,
+                             problem.context));
+  AddConditions();
+  AddTiming((*bench)->Measure(budget_), AttentionBench::WorkOf(shape, problem));
   return {};
 }
 
 }  // namespace
 
-StatusOr<Results> RunRoofline(
-    const RooflineOptions& options,
+Status MeasureKernels(
+    const KernelsOptions& options, Rows* rows,
     const std::function<void(const std::string& what, int done, int total)>& progress) {
   try {
-    return Roofline(options, progress).Run();
+    return KernelsBench(options, rows, progress).Run();
   } catch (const std::exception& e) {  // No memory, or no more threads.
     return Status(StatusCode::kResourceExhausted,
                   std::string("cannot measure the kernels: ") + e.what());

@@ -1,9 +1,11 @@
-#include "bench/determinism_engine.h"
+#include "bench/determinism.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
 #include <map>
 #include <span>
-#include <string>
 #include <utility>
 
 #include "base/clock.h"
@@ -16,9 +18,19 @@ namespace {
 
 constexpr RequestId kFirstCompany = RequestId{1} << 32;  // Asks have the ids from 1 on.
 constexpr double kLeavesChance = 0.25;
-constexpr int kMaxStay = 60;         // Steps after which who leaves early has left.
-constexpr int kStepsPerTarget = 24;  // So often another number of requests is aimed at.
-constexpr int kExtraWaiting = 6;     // Beyond the places, so that some wait.
+constexpr int kMaxStay = 60;         // Most steps before a request that leaves early.
+constexpr int kStepsPerTarget = 24;  // Steps between two targets for the number of requests.
+constexpr int kExtraWaiting = 6;     // Beyond max_num_seqs, so that some wait.
+
+// From low to high, small numbers as likely as large ones.
+int LogUniform(double low, double high, Random* random) {
+  const double part = static_cast<double>(random->Below(1 << 20)) / (1 << 20);
+  return static_cast<int>(std::lround(low * std::pow(high / low, part)));
+}
+
+float Tenths(int64_t low, int64_t high, Random* random) {
+  return static_cast<float>(random->Between(low, high)) / 10.0F;
+}
 
 // Passes everything on and notes what the steps were like.
 class RecordingExecutor final : public Executor {
@@ -66,12 +78,12 @@ class RecordingExecutor final : public Executor {
 class Crowd {
  public:
   Crowd(const std::shared_ptr<const Model>& model, const DeterminismEngineOptions& options,
-        DeterminismRound* round, Random* random, AnswerTally* tally)
+        DeterminismRound* round, Random* random, std::vector<DeterminismOutput>* outputs)
       : model_(*model),
         options_(options),
         round_(round),
         random_(random),
-        tally_(tally),
+        outputs_(outputs),
         cpu_(model, round->settings.kernels, round->settings.threads, options.kv_type),
         executor_(&cpu_, static_cast<int>(options.prompt.size()), round) {}
 
@@ -164,48 +176,115 @@ class Crowd {
       if (event->kind == CoreEvent::Kind::kFinished) company_.erase(event->id);
       return;
     }
-    Answer& answer = asks_[event->id];
+    DeterminismOutput& answer = asks_[event->id];
     if (event->kind == CoreEvent::Kind::kToken) {
-      answer.tokens.push_back(std::to_string(event->sampled.token));
-      answer.logprobs.push_back(double{event->sampled.logprob});
+      answer.tokens.push_back(event->sampled.token);
+      answer.logprobs.push_back(event->sampled.logprob);
     } else if (event->kind == CoreEvent::Kind::kFinished) {
       NoteEnd(*event, std::move(answer));
       asks_.erase(event->id);
     }
   }
 
-  void NoteEnd(const CoreEvent& event, Answer answer) {
+  void NoteEnd(const CoreEvent& event, DeterminismOutput answer) {
     const int chunks = executor_.chunks(event.id);
     ++round_->asks;
     round_->chunked += chunks > 0 ? 1 : 0;
     round_->most_chunks = std::max(round_->most_chunks, chunks);
     round_->preempted += event.preemptions > 0 ? 1 : 0;
     round_->preemptions += event.preemptions;
-    tally_->Add(std::move(answer));
+    const auto same = [&answer](const DeterminismOutput& other) {
+      return other.tokens == answer.tokens &&
+             std::ranges::equal(other.logprobs, answer.logprobs, {}, std::bit_cast<uint32_t, float>,
+                                std::bit_cast<uint32_t, float>);
+    };
+    auto known = std::ranges::find_if(*outputs_, same);
+    if (known == outputs_->end()) known = outputs_->insert(known, std::move(answer));
+    ++known->count;
   }
 
   const Model& model_;
   const DeterminismEngineOptions& options_;
   DeterminismRound* const round_;
   Random* const random_;
-  AnswerTally* const tally_;
+  std::vector<DeterminismOutput>* const outputs_;
   const RealClock clock_;
   FcfsPolicy policy_;
   CpuExecutor cpu_;
   RecordingExecutor executor_;
   std::unique_ptr<EngineCore> core_;
 
-  std::map<RequestId, Answer> asks_;      // Under way.
-  std::map<RequestId, int64_t> company_;  // Under way, and the step in which each leaves.
-  int started_ = 0;                       // Asks.
+  std::map<RequestId, DeterminismOutput> asks_;  // Under way.
+  std::map<RequestId, int64_t> company_;         // Under way, and the step in which each leaves.
+  int started_ = 0;                              // Asks.
   int in_flight_ = 0;
   Status failure_;
 };
 
 }  // namespace
 
-DeterminismEngine::DeterminismEngine(std::shared_ptr<const Model> model, DeterminismEngineOptions options,
-                               std::vector<const Kernels*> tables)
+std::vector<const Kernels*> TablesToAsk() {
+  const char* forced = std::getenv("ROPEWAY_ISA");
+  const Kernels* chosen = ChooseKernels(nullptr);
+  if (chosen == nullptr) return {};
+  std::vector<const Kernels*> tables = {chosen};
+  if (forced != nullptr && forced[0] != '\0') return tables;
+  for (const char* name : {"avx512vnni", "avx2"}) {
+    const Kernels* table = KernelsByName(name);
+    if (table != nullptr && table != chosen) tables.push_back(table);
+  }
+  return tables;
+}
+
+RoundSettings DrawSettings(int round, const std::vector<const Kernels*>& tables, int longest,
+                           int cores, Random* random) {
+  RoundSettings settings;
+  const auto index = static_cast<size_t>(round);
+  settings.kernels = tables[index / 2 % tables.size()];
+  settings.prefix_caching = (round + round / 2 + round / 4) % 2 == 1;
+  const int most = std::max(2, cores);
+  settings.threads = round % 2 == 0 ? static_cast<int>(random->Between(2, most)) : 1;
+  settings.max_num_batched_tokens = LogUniform(16, 512, random);
+  settings.max_prefill_chunk = random->Chance(0.75) ? LogUniform(1, 32, random) : 0;
+  settings.max_num_seqs =
+      std::min(static_cast<int>(random->Between(6, 32)), settings.max_num_batched_tokens);
+  const int longest_blocks = (longest + kBlockTokens - 1) / kBlockTokens;
+  const bool tight = round % 4 != 3;
+  // Asks share their prompt's blocks, so that less than two sequences' worth is tight.
+  settings.num_blocks = tight
+                            ? longest_blocks + static_cast<int>(random->Between(1, longest_blocks))
+                            : longest_blocks * settings.max_num_seqs;
+  return settings;
+}
+
+CoreRequest DrawCompany(RequestId id, int32_t vocab_size, Random* random) {
+  CoreRequest request;
+  request.id = id;
+  const int64_t length = random->Between(1, kMaxCompanyPrompt);
+  for (int64_t i = 0; i < length; ++i) {
+    const auto token = random->Below(static_cast<uint64_t>(vocab_size));
+    request.prompt.push_back(static_cast<TokenId>(token));
+  }
+  request.max_tokens = static_cast<int32_t>(random->Between(1, kMaxCompanyTokens));
+  request.ignore_eos = random->Chance(0.5);
+  SampleSpec& spec = request.spec;
+  spec.seed = random->Next64();
+  if (random->Chance(0.3)) spec.num_logprobs = static_cast<int32_t>(random->Between(0, 20));
+  if (random->Chance(0.1)) spec.num_prompt_logprobs = 0;
+  SamplingParams& params = spec.params;
+  params.temperature = random->Chance(0.4) ? 0.0F : Tenths(1, 20, random);
+  if (random->Chance(0.3)) params.top_p = Tenths(1, 9, random);
+  if (random->Chance(0.3)) params.top_k = static_cast<int32_t>(random->Between(1, 100));
+  if (random->Chance(0.2)) params.min_p = Tenths(0, 5, random);
+  if (random->Chance(0.1)) params.typical_p = Tenths(2, 9, random);
+  if (random->Chance(0.2)) params.repetition_penalty = Tenths(8, 15, random);
+  if (random->Chance(0.1)) params.presence_penalty = Tenths(-10, 10, random);
+  return request;
+}
+
+DeterminismEngine::DeterminismEngine(std::shared_ptr<const Model> model,
+                                     DeterminismEngineOptions options,
+                                     std::vector<const Kernels*> tables)
     : model_(std::move(model)), options_(std::move(options)), tables_(std::move(tables)) {}
 
 int DeterminismEngine::LongestRequest(const DeterminismEngineOptions& options) {
@@ -221,7 +300,7 @@ Status DeterminismEngine::Run(const std::function<void(const DeterminismRound&)>
     DeterminismRound round;
     round.settings = DrawSettings(i, tables_, longest, PhysicalCores(), &random);
     if (i == 0) {  // What all others must equal.
-      if (Status status = Crowd(model_, options_, &round, &random, &tally_).Run(1, 0);
+      if (Status status = Crowd(model_, options_, &round, &random, &outputs_).Run(1, 0);
           !status.ok()) {
         return status;
       }
@@ -229,10 +308,10 @@ Status DeterminismEngine::Run(const std::function<void(const DeterminismRound&)>
       round = {.settings = round.settings};
     }
     const int until = static_cast<int>(int64_t{options_.asks} * (i + 1) / options_.rounds);
-    Crowd crowd(model_, options_, &round, &random, &tally_);
+    Crowd crowd(model_, options_, &round, &random, &outputs_);
     if (Status status = crowd.Run(until - done, options_.company); !status.ok()) return status;
     done = until;
-    round.distinct = std::max(tally_.distinct(), tally_.distinct_with_logprobs());
+    round.distinct = static_cast<int>(outputs_.size());
     on_round(round);
   }
   return {};

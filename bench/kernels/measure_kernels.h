@@ -1,23 +1,22 @@
-// `ropeway bench kernels` without its flags: measures the machine's limits, then the kernels, and
-// what of the limits they reach.
-#ifndef ROPEWAY_BENCH_KERNELS_ROOFLINE_H_
-#define ROPEWAY_BENCH_KERNELS_ROOFLINE_H_
+// Measures the machine's limits, and the matrix products and the attention of a model beside them.
+#ifndef ROPEWAY_BENCH_KERNELS_MEASURE_KERNELS_H_
+#define ROPEWAY_BENCH_KERNELS_MEASURE_KERNELS_H_
 
 #include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "kernels/kernels.h"
 #include "bench/kernels/matmul_bench.h"
-#include "bench/kernels/results.h"
 #include "bench/kernels/shapes.h"
+#include "bench/rows.h"
+#include "kernels/kernels.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
 
-struct RooflineOptions {
-  std::string cpu;  // The CPU's name, for the report.
+struct KernelsOptions {
+  std::string cpu;  // The CPU's name, for the rows.
   const Kernels* kernels = nullptr;
   ModelShapes model;
   int threads = 1;
@@ -33,13 +32,14 @@ struct RooflineOptions {
   size_t memory = size_t{1} << 30;
 };
 
-// `progress`, if given, is told before each case what is measured, and how many of how many are
-// done. Errors: kResourceExhausted where memory or threads are short all the same. A case that
-// takes more than `memory` is left out, and the results say so.
-StatusOr<Results> RunRoofline(
-    const RooflineOptions& options,
+// Adds rows of the parts about, peak, matmul, lm-head and attention; docs/benchmarks.md names their
+// metrics. `progress`, if given, is called before each case with what is measured, and how many of
+// how many are done. A case that takes more than `memory` is left out, and a row says so. Errors:
+// kResourceExhausted where memory or threads are short.
+Status MeasureKernels(
+    const KernelsOptions& options, Rows* rows,
     const std::function<void(const std::string& what, int done, int total)>& progress);
 
 }  // namespace ropeway
 
-#endif  // ROPEWAY_BENCH_KERNELS_ROOFLINE_H_
+#endif  // ROPEWAY_BENCH_KERNELS_MEASURE_KERNELS_H_

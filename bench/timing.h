@@ -1,6 +1,6 @@
 // Times phases of work as the executor runs them: by a team, with a barrier after each.
-#ifndef ROPEWAY_BENCH_KERNELS_TIMING_H_
-#define ROPEWAY_BENCH_KERNELS_TIMING_H_
+#ifndef ROPEWAY_BENCH_TIMING_H_
+#define ROPEWAY_BENCH_TIMING_H_
 
 #include <functional>
 #include <vector>
@@ -16,6 +16,13 @@ struct Timing {
   double most = 0;
   int repetitions = 0;
   int phases = 0;  // Of one repetition.
+};
+
+// What a measured piece of code has to do. A multiply-add is two operations.
+struct Work {
+  double int8_ops = 0;
+  double f32_ops = 0;
+  double bytes = 0;  // That come from memory at least once.
 };
 
 // REQUIRES: seconds not empty.
@@ -34,4 +41,4 @@ Timing TimePhases(WorkerTeam* team, const TimingBudget& budget,
 
 }  // namespace ropeway
 
-#endif  // ROPEWAY_BENCH_KERNELS_TIMING_H_
+#endif  // ROPEWAY_BENCH_TIMING_H_

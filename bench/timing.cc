@@ -1,4 +1,4 @@
-#include "bench/kernels/timing.h"
+#include "bench/timing.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,0 +1,151 @@
+// `ropeway-bench kernels`: this machine's limits and the kernels beside them, as rows.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/output.h"
+#include "bench/bench_flags.h"
+#include "bench/commands.h"
+#include "bench/kernels/measure_kernels.h"
+#include "bench/rows.h"
+#include "engine/machine.h"
+#include "executor/forward_pass.h"
+#include "executor/output_layer.h"
+#include "executor/step_plan.h"
+#include "model/gguf.h"
+#include "model/llama_tensors.h"
+
+namespace ropeway {
+namespace {
+
+constexpr int kMostRows = 4096;
+constexpr size_t kMostMemory = size_t{2} << 30;
+
+struct KernelsFlags : BenchFlags {
+  std::string isa;   // "": ROPEWAY_ISA, or the best.
+  std::string only;  // "": everything.
+  std::string rows = "1,2,3,4,6,8,12,16,32,64,128,512";
+  bool quick = false;
+  bool progress = true;
+};
+
+StatusOr<ModelShapes> ReadShapes(const KernelsFlags& flags) {
+  auto file = OpenModelFile(flags);
+  if (!file.ok()) return file.status();
+  const StatusOr<LlamaTensors> tensors = BindLlamaTensors(**file);
+  if (!tensors.ok()) return tensors.status();
+  return ShapesOf(*tensors, std::filesystem::path(flags.model).stem().string());
+}
+
+// One line that is written over, on a terminal only.
+void ShowProgress(const std::string& what, int done, int total) {
+  Note(fmt::format("\r\x1b[K[{}/{}] {}", done, total, what));
+}
+
+// A list such as "1,2,16": whole numbers from 1 to 4096, each once, in rising order.
+StatusOr<std::vector<int>> ParseRows(const std::string& text) {
+  std::vector<int> rows;
+  std::string_view rest = text;
+  for (;;) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    int value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size() || value < 1 ||
+        value > kMostRows || (!rows.empty() && value <= rows.back())) {
+      return InvalidArgument(
+          fmt::format("--rows: expected rising whole numbers, 1 to {}, with commas between, not "
+                      "'{}'",
+                      kMostRows, text));
+    }
+    rows.push_back(value);
+    if (word.size() == rest.size()) return rows;
+    rest.remove_prefix(word.size() + 1);
+  }
+}
+
+int RunKernels(const KernelsFlags& flags) {
+  KernelsOptions options;
+  const StatusOr<const Kernels*> kernels = ChooseTable(flags.isa);
+  if (!kernels.ok()) return Fail(kernels.status());
+  options.kernels = *kernels;
+  const StatusOr<std::vector<int>> row_counts = ParseRows(flags.rows);
+  if (!row_counts.ok()) return Fail(row_counts.status());
+  options.rows = *row_counts;
+  StatusOr<ModelShapes> shapes = ReadShapes(flags);
+  if (!shapes.ok()) return Fail(shapes.status());
+  options.model = *std::move(shapes);
+  options.model.attention.kv_type = *KvTypeByName(flags.kv_cache_dtype.c_str());
+  options.cpu = CpuName();
+  options.threads = flags.resolved_threads();
+  options.rule = {.min_rows_per_worker = kMinRowsPerWorker,
+                  .tile_rows = kTileRows,
+                  .attention_tile_rows = kAttentionTileRows,
+                  .logits_rows = kMaxLogitsRows,
+                  .greedy_floats = kLogitsPartFloats,
+                  .deferred_pairs = StepPlan::MaxDeferredPairs(options.threads)};
+  const auto wanted = [&flags](const char* what) {
+    return flags.only.empty() || flags.only == what;
+  };
+  options.matmul = wanted("matmul");
+  options.attention = wanted("attention");
+  options.lm_head = wanted("lm-head");
+  options.seconds = flags.seconds;
+  options.quick = flags.quick;
+  // 0: the system does not say.
+  const auto available = static_cast<size_t>(AvailableMemoryBytes());
+  options.memory = available == 0 ? kMostMemory : std::min(kMostMemory, available / 2);
+
+  const bool show = flags.progress && isatty(STDERR_FILENO) != 0;
+  std::function<void(const std::string&, int, int)> progress;
+  if (show) progress = ShowProgress;
+  // Printed whole, so that a run that fails leaves no half of a table.
+  std::string text;
+  Rows rows([&text](const std::string& lines) { text += lines; });
+  const Status status = MeasureKernels(options, &rows, progress);
+  if (show) Note("\r\x1b[K");
+  if (!status.ok()) return Fail(status);
+  Output output;
+  output.Write(text);
+  return output.End();
+}
+
+}  // namespace
+
+Command KernelsCommand() {
+  auto flags = std::make_shared<KernelsFlags>();
+  flags->seconds = 0.2;
+  return {"kernels",
+          "Measure this machine's limits, and the kernels beside them",
+          {{"Flags", ModelFlags(flags.get(), "Time for each case, about")},
+           {"Flags",
+            {KvTypeFlag(&flags->kv_cache_dtype),
+             {"--isa",
+              ChoiceValue(&flags->isa, {"reference", "avx2", "avx512vnni"})
+                  .Default("ROPEWAY_ISA, or the best that this CPU can run"),
+              "The table of kernels: reference, avx2 or avx512vnni"},
+             {"--only",
+              ChoiceValue(&flags->only, {"matmul", "attention", "lm-head", "peaks"})
+                  .Default("everything"),
+              "Beside the limits only this: matmul, attention, lm-head, or peaks for nothing else"},
+             {"--rows", TextValue(&flags->rows, "LIST"),
+              "Numbers of rows that are multiplied together"},
+             {"--quick", SwitchValue(&flags->quick),
+              "Few and short cases: shows what the output looks like, measures nothing"},
+             {"--progress,!--no-progress", SwitchValue(&flags->progress),
+              "Show on a terminal what is being measured (the default)"}}}},
+          "Run it on a machine that does nothing else. It prints CSV rows; bench/run.py kernels "
+          "makes tables "
+          "of them\n(docs/benchmarks.md).\n\n"
+          "Example:\n  ropeway-bench kernels --only peaks --seconds 0.02",
+          [flags] { return RunKernels(*flags); }};
+}
+
+}  // namespace ropeway

@@ -1,0 +1,220 @@
+// `ropeway-bench replay`: requests of a file through the real engine core, scheduler and KV cache
+// in virtual time. bench/ropeway_bench draws hit ratios and fairness from its rows.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/output.h"
+#include "base/random.h"
+#include "bench/commands.h"
+#include "bench/replay/replay.h"
+#include "bench/rows.h"
+#include "flags/flag.h"
+#include "policy/make_policy.h"
+
+namespace ropeway {
+namespace {
+
+struct ReplayFlags {
+  std::string file;
+  int block_tokens = 32;
+  int pool_blocks = 0;  // 0: enough for max_num_seqs of the longest request.
+  int tier_blocks = 0;
+  std::string eviction = "cost";
+  bool caching = true;
+  int max_num_seqs = 64;
+  std::string policy = "fcfs";
+  std::string records;
+  bool work_only = false;
+};
+
+struct FileRequest {
+  double arrival = 0;
+  int input_tokens = 1;
+  int output_tokens = 1;
+  std::vector<uint64_t> hash_ids;
+  std::string tenant;
+};
+
+// One request a line: {"arrival": seconds, "input_tokens": n, "output_tokens": n, "hash_ids":
+// [...], "tenant": text}, of which the last two may be left out.
+StatusOr<std::vector<FileRequest>> ReadRequests(const ReplayFlags& flags) {
+  std::ifstream file(flags.file);
+  if (!file) return InvalidArgument(fmt::format("cannot read '{}'", flags.file));
+  std::vector<FileRequest> requests;
+  for (std::string line; std::getline(file, line);) {
+    const auto wrong = [&](const std::string& what) {
+      return InvalidArgument(fmt::format("{}:{}: {}", flags.file, requests.size() + 1, what));
+    };
+    const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object()) return wrong("expected a JSON object");
+    FileRequest& request = requests.emplace_back();
+    try {
+      request = {json.at("arrival"), json.at("input_tokens"), json.at("output_tokens"),
+                 json.value("hash_ids", std::vector<uint64_t>()),
+                 json.value("tenant", std::string())};
+    } catch (const nlohmann::json::exception& e) {
+      return wrong(e.what());
+    }
+    const auto blocks =
+        static_cast<size_t>((request.input_tokens + flags.block_tokens - 1) / flags.block_tokens);
+    if (request.input_tokens < 1 || request.output_tokens < 1) return wrong("expected tokens");
+    if (!request.hash_ids.empty() && request.hash_ids.size() != blocks) {
+      return wrong(fmt::format("expected {} hash_ids", blocks));
+    }
+    if (requests.size() > 1 && request.arrival < requests[requests.size() - 2].arrival) {
+      return wrong("arrives before the request above");
+    }
+  }
+  return requests;
+}
+
+// block_tokens ids for each of hash_ids, made of its value alone, so that prompts agree exactly as
+// far as the file says; without hash_ids no two prompts agree.
+std::vector<TokenId> ReplayPromptIds(const FileRequest& request, size_t number, int block_tokens) {
+  constexpr TokenId kFirstId = 1000;
+  constexpr uint64_t kIds = 29000;
+  std::vector<TokenId> ids;
+  ids.reserve(static_cast<size_t>(request.input_tokens));
+  for (int i = 0; i < request.input_tokens; ++i) {
+    const auto block = static_cast<size_t>(i / block_tokens);
+    const uint64_t hash =
+        request.hash_ids.empty() ? Mix64(number, block + 1) : request.hash_ids[block];
+    const uint64_t drawn = Mix64(hash, static_cast<uint64_t>(i % block_tokens));
+    ids.push_back(kFirstId + static_cast<TokenId>(drawn % kIds));
+  }
+  return ids;
+}
+
+// The times of one request's answer, in seconds since its arrival.
+struct ReplayRecord {
+  double ttft = -1;
+  double latency = 0;
+  std::vector<double> gaps;
+};
+
+Status WriteRecords(const std::string& path, const std::vector<FileRequest>& requests,
+                    const std::vector<ReplayRecord>& records) {
+  std::ofstream file(path, std::ios::trunc);
+  for (size_t i = 0; i < records.size(); ++i) {
+    const nlohmann::ordered_json json = {{"seq", i},
+                                         {"due", requests[i].arrival},
+                                         {"latency", records[i].latency},
+                                         {"ttft", records[i].ttft},
+                                         {"gaps", records[i].gaps},
+                                         {"input_tokens", requests[i].input_tokens},
+                                         {"output_tokens", requests[i].output_tokens}};
+    file << json.dump() << '\n';
+  }
+  file.flush();
+  if (!file) return InvalidArgument(fmt::format("--records: cannot write '{}'", path));
+  return {};
+}
+
+int RunReplay(const ReplayFlags& flags) {
+  const auto requests = ReadRequests(flags);
+  if (!requests.ok()) return Fail(requests.status());
+  PolicyOptions policy_options;
+  policy_options.name = flags.policy;
+  const auto policy = MakePolicy(policy_options);
+  if (!policy.ok()) return Fail(policy.status());
+  ReplayOptions options;
+  int longest = 1;
+  Duration work{};
+  for (const FileRequest& request : *requests) {
+    longest = std::max(longest, request.input_tokens + request.output_tokens);
+    work += options.cost.OfRequest(request.input_tokens, 0, request.output_tokens);
+  }
+  Output output;
+  Rows rows([&output](const std::string& text) { output.Write(text); });
+  rows.SetCell("replay", "ropeway", "");
+  // On the virtual device, without a cache: what the offered load is measured by.
+  rows.Add("work_s", ToSeconds(work));
+  if (flags.work_only) return output.End();
+
+  options.pool_blocks = flags.pool_blocks > 0
+                            ? flags.pool_blocks
+                            : (flags.max_num_seqs + 1) * (longest / kBlockTokens + 2);
+  options.tier_blocks = static_cast<size_t>(flags.tier_blocks);
+  options.eviction = flags.eviction == "lru" ? EvictionPolicy::kLru : EvictionPolicy::kCost;
+  options.caching = flags.caching;
+  options.max_num_seqs = flags.max_num_seqs;
+  options.policy = policy->get();
+  std::vector<ReplayRecord> records(requests->size());
+  if (!flags.records.empty()) {
+    options.on_token = [&](size_t i, TimePoint at) {
+      ReplayRecord& record = records[i];
+      const double now = ToSeconds(at) - (*requests)[i].arrival;
+      if (record.ttft < 0) {
+        record.ttft = now;
+      } else {
+        record.gaps.push_back(now - record.latency);
+      }
+      record.latency = now;
+    };
+  }
+  const auto result = Replay(options, requests->size(), [&](size_t i) {
+    const FileRequest& request = (*requests)[i];
+    return ReplayRequest{TimePoint(static_cast<int64_t>(request.arrival * 1e9)),
+                         ReplayPromptIds(request, i, flags.block_tokens), request.output_tokens,
+                         request.tenant};
+  });
+  if (!result.ok()) return Fail(result.status());
+  rows.Add("requests", static_cast<double>(result->requests));
+  rows.Add("hit_share", result->hit_share());
+  rows.Add("saved_share", result->saved_share());
+  rows.Add("tier_share", result->prompt_tokens == 0
+                             ? 0
+                             : static_cast<double>(result->tier_tokens) /
+                                   static_cast<double>(result->prompt_tokens));
+  rows.Add("pool_blocks", options.pool_blocks);
+  rows.Add("computed_tokens", static_cast<double>(result->computed_rows));
+  rows.Add("steps", static_cast<double>(result->steps));
+  rows.Add("preemptions", static_cast<double>(result->preemptions));
+  rows.Add("virtual_s", ToSeconds(result->makespan));
+  if (!flags.records.empty()) {
+    const Status status = WriteRecords(flags.records, *requests, records);
+    if (!status.ok()) return Fail(status);
+  }
+  return output.End();
+}
+
+}  // namespace
+
+Command ReplayCommand() {
+  auto flags = std::make_shared<ReplayFlags>();
+  return {
+      "replay",
+      "Run the requests of a file through the engine core in virtual time",
+      {{"",
+        {{"FILE", TextValue(&flags->file, "FILE").Required(),
+          "JSON lines with arrival (seconds), input_tokens, output_tokens, and perhaps hash_ids "
+          "and tenant"}}},
+       {"Flags",
+        {{"--block-tokens", IntValue(&flags->block_tokens, 1, 100000),
+          "Tokens for each of hash_ids"},
+         {"--pool-blocks",
+          IntValue(&flags->pool_blocks, 1, INT32_MAX)
+              .Default("enough for --max-num-seqs of the longest request"),
+          "KV blocks of the pool"},
+         {"--tier-blocks", IntValue(&flags->tier_blocks, 0, INT32_MAX),
+          "KV blocks of a tier below it that reads at once; 0: no tier"},
+         {"--eviction", ChoiceValue(&flags->eviction, {"cost", "lru"}),
+          "The next block to evict: by cost or lru"},
+         {"--prefix-caching", OnOffValue(&flags->caching), "Find again what was computed"},
+         {"--max-num-seqs", IntValue(&flags->max_num_seqs, 1, 4096), "Sequences that run at once"},
+         {"--policy", TextValue(&flags->policy, "NAME"), "The scheduling policy"},
+         {"--records", TextValue(&flags->records, "FILE"),
+          "Write each request's times to this file, one JSON object a line"},
+         {"--work-only", SwitchValue(&flags->work_only),
+          "Print only the time that the requests cost on the virtual device"}}}},
+      "bench/run.py prefixes draws hit ratios from it, bench/run.py fairness simulates tenants.",
+      [flags] { return RunReplay(*flags); }};
+}
+
+}  // namespace ropeway
