@@ -1,9 +1,18 @@
 // ropeway-bench: measures the engine and its parts. The program `ropeway` does not contain it.
+#include <fmt/format.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
 
 #include "bench/bench_fairness_command.h"
 #include "bench/bench_long_prompt_command.h"
@@ -17,6 +26,37 @@
 
 namespace ropeway {
 namespace {
+
+std::string OwnPath() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).string();
+}
+
+// Replaces this process with bench/run.py, which runs the benchmarks that drive servers. Its
+// environment names the programs; ROPEWAY_PYTHON names another Python. Returns 1 where it is not
+// there.
+int RunPython(int argc, char** argv) {
+  const std::filesystem::path source = ROPEWAY_SOURCE_DIR;
+  std::string script = (source / "bench" / "run.py").string();
+  std::error_code error;
+  if (!std::filesystem::exists(script, error)) {
+    return Fail(fmt::format("{} runs from the checkout that it was built in: there is no {}",
+                            argv[1], script));
+  }
+  const std::filesystem::path own = OwnPath();
+  setenv("ROPEWAY_BENCH", own.c_str(), 0);
+  setenv("ROPEWAY", (own.parent_path() / "ropeway").c_str(), 0);
+  const char* given = std::getenv("ROPEWAY_PYTHON");
+  const std::filesystem::path venv = source / ".venv" / "bin" / "python";
+  std::string python = given != nullptr                       ? given
+                       : std::filesystem::exists(venv, error) ? venv.string()
+                                                              : "python3";
+  std::vector<char*> words = {python.data(), script.data()};
+  words.insert(words.end(), argv + 1, argv + argc);
+  words.push_back(nullptr);
+  execvp(words[0], words.data());
+  return Fail(fmt::format("cannot run {}", python));
+}
 
 int Main(int argc, char** argv) {
   HoldStandardDescriptors();
@@ -44,6 +84,11 @@ int Main(int argc, char** argv) {
   BenchLongPromptFlags long_prompt;
   line.Add(AddBenchLongPrompt(line.app(), &long_prompt),
            [&] { return RunBenchLongPrompt(long_prompt); });
+  const auto is_here = [&line](std::string_view name) {
+    const auto commands = line.app()->get_subcommands(nullptr);
+    return std::ranges::any_of(commands, [name](auto* app) { return app->get_name() == name; });
+  };
+  if (argc > 1 && argv[1][0] != '-' && !is_here(argv[1])) return RunPython(argc, argv);
   return line.Main(argc, argv);
 }
 

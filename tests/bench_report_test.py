@@ -18,7 +18,6 @@ import compare  # noqa: E402
 import compare_report  # noqa: E402
 import engine_part  # noqa: E402
 import machine  # noqa: E402
-import sameness  # noqa: E402
 import step_part  # noqa: E402
 import targets  # noqa: E402
 
@@ -162,14 +161,6 @@ class RunTest(unittest.TestCase):
                     mock.patch.object(sys, "argv", ["compare.py", *flags]), self.assertRaises(SystemExit):
                 compare.main()
             self.assertIn(expected, "".join(call.args[0] for call in error.write.mock_calls))
-
-    def test_who_writes_no_counts_is_named(self):
-        with tempfile.TemporaryDirectory() as folder, mock.patch("builtins.print"):
-            path = pathlib.Path(folder) / "counts.json"
-            for text in ("", "{}"):  # The second is of an earlier run.
-                path.write_text(text, encoding="utf-8")
-                with self.assertRaisesRegex(RuntimeError, "wrote no counts and ended with exit code 3"):
-                    sameness.run([sys.executable, "-c", "raise SystemExit(3)"], str(path))
 
 
 class ReportTest(unittest.TestCase):

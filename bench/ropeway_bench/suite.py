@@ -259,4 +259,4 @@ def run(name, module, words):
         suite.path.with_suffix(".md").write_text(text, encoding="utf-8")
         if not plot.draw(name, module.draw, suite.metrics, suite.path.with_suffix(".png")):
             print("No plot: matplotlib is not installed (bench/requirements.txt).", file=sys.stderr)
-    return 0
+    return module.exit_code(suite.metrics) if hasattr(module, "exit_code") else 0

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""OpenVINO GenAI's part of sameness.py: the counterpart of `ropeway bench sameness` in its process.
+"""OpenVINO GenAI's counterpart of `ropeway-bench determinism`: prints the same JSON lines.
 
 ContinuousBatchingPipeline reads the same GGUF file. As in Ropeway's run the prompt is asked amid
 random prompts of random lengths, parameters and lifetimes, which arrive at random steps; each round
-has a pipeline of its own with other threads, tokens per step, places and KV blocks.
+has a pipeline of its own with other threads, tokens per step, sequences and KV blocks.
 
-usage: sameness_openvino.py --model FILE.gguf --prompt TEXT --json FILE [--asks N] [--seconds N]
+usage: determinism_openvino.py --model FILE.gguf --prompt TEXT [--asks N] [--seconds N]
 """
 import argparse
 import collections
@@ -24,13 +24,13 @@ BLOCK_TOKENS = 32  # OpenVINO's on CPUs.
 
 
 def draw_settings(number, longest, rng):
-    """As DrawSettings of src/cli/sameness_rounds.cc."""
+    """As DrawSettings of bench/determinism.cc."""
     blocks = -(-longest // BLOCK_TOKENS)
     tokens = round(16 * 32 ** rng.random())
-    places = min(rng.randint(6, 32), tokens)
+    sequences = min(rng.randint(6, 32), tokens)
     return {"threads": 2 if number % 2 == 0 else 1, "max_num_batched_tokens": tokens,
-            "max_num_seqs": places,
-            "num_kv_blocks": blocks * (rng.randint(2, 3) if number % 4 != 3 else places)}
+            "max_num_seqs": sequences,
+            "num_kv_blocks": blocks * (rng.randint(2, 3) if number % 4 != 3 else sequences)}
 
 
 def ask_config(output_tokens):
@@ -134,26 +134,6 @@ class Round:
         return started
 
 
-def first_difference(outputs, decode):
-    """Between the two most frequent ones, as `ropeway bench sameness --json` has it."""
-    if len(outputs) < 2:
-        return None
-    (a, _), (b, _) = outputs[:2]
-    at = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
-    return {"position": at, "tokens": [decode(a[at:at + 1]), decode(b[at:at + 1])]}
-
-
-def logprob_spread(answers):
-    """The largest difference to the first answer's log-probs, up to where tokens part."""
-    (first_ids, first), largest = answers[0], 0.0
-    for ids, logprobs in answers:
-        for x, y, i, j in zip(first_ids, ids, first, logprobs):
-            if x != y:
-                break
-            largest = max(largest, abs(i - j))
-    return largest
-
-
 def main():
     if "--version" in sys.argv:
         print(f"OpenVINO GenAI {openvino_genai.__version__}, OpenVINO {openvino.get_version()}")
@@ -161,7 +141,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--model", required=True)
     parser.add_argument("--prompt", required=True)
-    parser.add_argument("--json", required=True)
     parser.add_argument("--asks", type=int, default=1000)
     parser.add_argument("--output-tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=4)
@@ -175,24 +154,12 @@ def main():
         part = Round(args, draw_settings(number, longest, rng), rng)
         goal = args.asks * (number + 1) // args.rounds
         done += part.run(goal - done, time.monotonic() + args.seconds / args.rounds, answers)
-        rounds.append({**part.settings, **part.counts, "asks": len(answers) - sum(
-            r["asks"] for r in rounds), "distinct": len({ids for ids, _ in answers})})
+        rounds.append({**part.settings, **part.counts, "asks": len(answers) - sum(r["asks"] for r in rounds),
+                       "distinct": len(set(answers))})
         done = goal if len(answers) >= goal else len(answers)
-        print(rounds[-1], flush=True)
-        decode = part.pipeline.get_tokenizer().decode
-    outputs = collections.Counter(ids for ids, _ in answers).most_common()
-    with_logprobs = collections.Counter(answers).most_common()
-    result = {"contestant": "openvino-genai", "company": sum(r["company"] for r in rounds),
-              "rounds": rounds, "prompt": args.prompt, "output_tokens": args.output_tokens,
-              "seed": args.seed, "answers": len(answers), "distinct": len(outputs),
-              "distinct_with_logprobs": len(with_logprobs), "counts": [n for _, n in outputs],
-              "logprob_counts": [n for _, n in with_logprobs],
-              "largest_logprob_difference": logprob_spread(answers),
-              "first_difference": first_difference(outputs, lambda ids: decode(list(ids)))}
-    with open(args.json, "w", encoding="utf-8") as file:
-        json.dump(result, file, indent=2)
-    print(f"{len(answers)} answers, {len(outputs)} distinct by tokens, {len(with_logprobs)} with "
-          "log-probabilities")
+        print(json.dumps({"round": rounds[-1]}), flush=True)
+    for (ids, logprobs), count in collections.Counter(answers).items():
+        print(json.dumps({"output": {"count": count, "tokens": ids, "logprobs": logprobs}}))
     return 0
 
 
