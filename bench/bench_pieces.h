@@ -13,11 +13,11 @@
 #include "bench/child_server.h"
 #include "bench/cpu_time.h"
 #include "bench/figures.h"
-#include "net/http_client.h"
 #include "bench/load_options.h"
 #include "bench/put_load.h"
 #include "bench/server_probe.h"
 #include "cli/engine_flags.h"
+#include "net/http_client.h"
 #include "ropeway/status.h"
 
 namespace CLI {

@@ -10,8 +10,8 @@
 
 namespace ropeway {
 
-// Writes `part,system,round,x,metric,value`, a header first. The round is always 1; who repeats a
-// measurement numbers them. Thread rule: one thread at a time.
+// Writes `part,system,round,x,metric,value`, a header first. The round is always 1;
+// callers that repeat a measurement number them. Thread rule: one thread at a time.
 class Rows {
  public:
   // `write` receives whole lines.

@@ -27,7 +27,7 @@ TEST(TimingTest, EveryWorkerDoesEveryPhaseOnceAndWaitsForTheOthers) {
   const Timing timing =
       TimePhases(&team, {.seconds = 0.005, .repetitions = 4}, [&](int worker, int phase) {
         if (phase != next[worker]++) ++wrong;
-        // Nobody is a phase ahead.
+        // No worker is a phase ahead.
         if (calls.fetch_add(1) / 3 != phase) ++wrong;
       });
   EXPECT_EQ(wrong, 0);

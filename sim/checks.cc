@@ -76,7 +76,7 @@ void Checks::OnFinishAsked(RequestId id, FinishReason reason, uint64_t step) {
 
 void Checks::OnFinishReturned(RequestId id, bool nobody_left) {
   if (nobody_left && open_.contains(id)) {
-    Violate("no_end", Name(id) + " ended with nobody left, and its end was not emitted");
+    Violate("no_end", Name(id) + " ended after all others, and its end was not emitted");
   }
 }
 
@@ -166,13 +166,13 @@ void Checks::OnPreempted(const CoreEvent& event, Record* record) {
   ++record->preemptions;
   record->runs = false;
   const auto prompt = static_cast<int32_t>(record->made.request.prompt.size());
-  if (record->scored > 0 && record->scored < prompt) record->gave_way_scored = true;
+  if (record->scored > 0 && record->scored < prompt) record->preempted_scored = true;
   if (!InOrderOfArrival(setup_)) return;
   for (const RequestId other : open_) {
     const Record& later = records_.at(other);
     if (later.order <= record->order || !later.runs || later.finish_asked) continue;
-    Violate("fcfs_order",
-            Name(event.id) + " gave way while " + Name(other) + ", which arrived later, ran on");
+    Violate("fcfs_order", Name(event.id) + " was preempted while " + Name(other) +
+                              ", which arrived later, ran on");
   }
 }
 
@@ -187,7 +187,7 @@ void Checks::OnScored(const CoreEvent& event, Record* record) {
   }
   for (const Scored& scored : event.scored) {
     const auto position = static_cast<size_t>(scored.position);
-    if (request.spec.num_prompt_logprobs < 0) wrong(scored, "is scored, nobody asked for it");
+    if (request.spec.num_prompt_logprobs < 0) wrong(scored, "is scored but was not to be");
     if (!record->output.empty()) wrong(scored, "is scored after the first token");
     if (scored.position != record->scored || position >= request.prompt.size()) {
       wrong(scored, "is scored out of turn");

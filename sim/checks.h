@@ -37,8 +37,8 @@ struct Record {
   uint64_t first_token_step = 0;
   uint64_t last_token_step = 0;
   int32_t preemptions = 0;
-  int32_t scored = 0;            // Ids of its prompt, from position 0.
-  bool gave_way_scored = false;  // Preempted with a part of its prompt scored.
+  int32_t scored = 0;             // Ids of its prompt, from position 0.
+  bool preempted_scored = false;  // Preempted with a part of its prompt scored.
   bool timed_out = false;
   FinishReason reason = FinishReason::kStop;
   std::vector<Output> output;
@@ -112,7 +112,7 @@ class Checks {
   std::set<RequestId> open_;  // Accepted and not ended.
   uint64_t next_order_ = 1;
   // Steps for which memory was short, or in which the oldest request got nothing while somebody
-  // waited for the tier, whose time the clock tells and not the steps: they are nobody's wait.
+  // waited for the tier, which takes time and no steps: they do not count as waiting.
   uint64_t free_steps_ = 0;
   int memory_in_a_row_ = 0;  // Of these, up to now.
   std::map<std::string, std::string> violations_;

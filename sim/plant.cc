@@ -30,7 +30,7 @@ constexpr std::array<std::pair<Plant, const char*>, 19> kNames = {{
     {Plant::kPartialName, "partial_name"},
     {Plant::kClassStarved, "class_starved"},
     {Plant::kShareIgnored, "share_ignored"},
-    {Plant::kPromotionForgotten, "promotion_forgotten"},
+    {Plant::kAgingForgotten, "aging_forgotten"},
     {Plant::kVictimTwice, "victim_twice"},
 }};
 
@@ -51,7 +51,7 @@ class PlantedPolicy final : public SchedulingPolicy {
   }
 
   Rank RankOf(const Sequence& sequence) const override {
-    const bool starves = plant_ == Plant::kStarve || plant_ == Plant::kPromotionForgotten;
+    const bool starves = plant_ == Plant::kStarve || plant_ == Plant::kAgingForgotten;
     if (starves && sequence.id == kStarvedId) {
       return {{std::numeric_limits<int64_t>::max()}};
     }

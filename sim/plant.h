@@ -18,24 +18,24 @@ struct Setup;
 
 enum class Plant {
   kNone,
-  kLeak,                // A block is not given back.
-  kLost,                // A request never ends.
-  kDouble,              // A request ends twice.
-  kStarve,              // A waiting request is passed for ever.
-  kReorder,             // A later arrival starts first.
-  kDiff,                // The text differs after a preemption (in SimExecutor).
-  kScoredTwice,         // An id of a prompt is scored twice.
-  kDeadlineMissed,      // A deadline is forgotten.
-  kEarlyEnd,            // A request ends before its min_tokens.
-  kPastStop,            // A request goes on after a stop id.
-  kStaleBlock,          // A tier gives another block than it was asked for.
-  kClaimLost,           // A preempted sequence loses a claim.
-  kSharedTenant,        // Tenants share blocks.
-  kPartialName,         // A partial block is named without its length.
-  kClassStarved,        // A class goes last whatever its share.
-  kShareIgnored,        // Classes have an order and no shares.
-  kPromotionForgotten,  // Who has waited its time out is not told to the scheduler.
-  kVictimTwice,         // Who gave way is a victim again at once.
+  kLeak,            // A block is not given back.
+  kLost,            // A request never ends.
+  kDouble,          // A request ends twice.
+  kStarve,          // A waiting request is passed for ever.
+  kReorder,         // A later arrival starts first.
+  kDiff,            // The text differs after a preemption (in SimExecutor).
+  kScoredTwice,     // An id of a prompt is scored twice.
+  kDeadlineMissed,  // A deadline is forgotten.
+  kEarlyEnd,        // A request ends before its min_tokens.
+  kPastStop,        // A request goes on after a stop id.
+  kStaleBlock,      // A tier gives another block than it was asked for.
+  kClaimLost,       // A preempted sequence loses a claim.
+  kSharedTenant,    // Tenants share blocks.
+  kPartialName,     // A partial block is named without its length.
+  kClassStarved,    // A class goes last whatever its share.
+  kShareIgnored,    // Classes have an order and no shares.
+  kAgingForgotten,  // A request beyond its max_wait is not reported to the scheduler.
+  kVictimTwice,     // A preempted sequence is the next victim at once.
 };
 
 const char* PlantName(Plant plant);
@@ -48,7 +48,7 @@ std::unique_ptr<SchedulingPolicy> MakeSimPolicy(const Setup& setup);
 inline constexpr RequestId kStarvedId = 4;
 inline constexpr RequestId kLostId = 3;
 
-// What the core is told of a request: all but what `plant` forgets.
+// The request as the core gets it: without what `plant` forgets.
 CoreRequest Forget(Plant plant, CoreRequest request);
 
 // What `plant` makes of the core's events.

@@ -52,7 +52,7 @@ void SchedulingChecks::AfterStep(const CoreStats& stats, const StepContent& cont
     request.started_now = false;
     const bool overdue = begin - request.since >= setup_.core.scheduler.max_wait;
     request.overdue = request.waits && overdue;
-    request.promoted = request.promoted || (!request.waits && overdue);
+    request.aged = request.aged || (!request.waits && overdue);
   }
   for (const CoreEvent& event : events_) {
     const auto it = requests_.find(event.id);
@@ -61,13 +61,13 @@ void SchedulingChecks::AfterStep(const CoreStats& stats, const StepContent& cont
     if (event.kind == CoreEvent::Kind::kStarted) {
       request.waits = false;
       request.started_now = true;
-      request.promoted = request.overdue;
+      request.aged = request.overdue;
       request.run_steps = 0;
       request.since = begin;
     } else if (event.kind == CoreEvent::Kind::kPreempted) {
       if (event.preempt_reason != PreemptReason::kMemory &&
           (request.run_steps < Scheduler::kMinRunSteps || request.preemptions >= kMaxPreemptions)) {
-        violate_("ping_pong", Name(event.id) + " gave way for " +
+        violate_("ping_pong", Name(event.id) + " was preempted for " +
                                   PreemptReasonName(event.preempt_reason) + " after " +
                                   std::to_string(request.run_steps) + " steps, the " +
                                   std::to_string(request.preemptions + 1) + "th time");
@@ -87,7 +87,7 @@ void SchedulingChecks::AfterStep(const CoreStats& stats, const StepContent& cont
   events_.clear();
 }
 
-// Who computes, runs: also those that resumed, of which no event tells.
+// A sequence that computes runs: also one that resumed, for which there is no event.
 void SchedulingChecks::NoteWork(const StepContent& content, TimePoint begin) {
   std::array<bool, kNumPriorities> there{};
   std::array<bool, kNumPriorities> worked{};
@@ -96,7 +96,7 @@ void SchedulingChecks::NoteWork(const StepContent& content, TimePoint begin) {
     const auto it = requests_.find(id);
     if (it == requests_.end()) return nullptr;
     if (it->second.waits) {
-      it->second.promoted = it->second.promoted || it->second.overdue;
+      it->second.aged = it->second.aged || it->second.overdue;
       it->second.run_steps = 0;
     }
     it->second.since = begin;
@@ -118,12 +118,12 @@ void SchedulingChecks::NoteWork(const StepContent& content, TimePoint begin) {
 }
 
 void SchedulingChecks::CheckWaiting(const CoreStats& stats) {
-  int64_t promoted = 0;  // At most: some may have run their least.
+  int64_t aged = 0;  // An upper bound: some may have run for kMinRunSteps.
   for (const auto& [id, request] : requests_) {
-    if (!request.waits && request.promoted) ++promoted;
+    if (!request.waits && request.aged) ++aged;
   }
   for (auto& [id, request] : requests_) {
-    if (request.started_now) CheckOrder(id, request, stats.limit, promoted);
+    if (request.started_now) CheckOrder(id, request, stats.limit, aged);
     if (!request.waits || request.ended || !request.overdue) continue;
     if (request.must_start_by < 0) {
       const auto each = 4 * static_cast<int64_t>(setup_.core.max_model_len) + 2;
@@ -137,21 +137,21 @@ void SchedulingChecks::CheckWaiting(const CoreStats& stats) {
 }
 
 void SchedulingChecks::CheckOrder(RequestId started, const Request& its, int64_t limit,
-                                  int64_t promoted) {
+                                  int64_t aged) {
   const int64_t half = (limit + 1) / 2;
   for (const auto& [id, other] : requests_) {
-    // One that gave way before may have resumed in this step, and got no tokens in it.
+    // A preempted one may have resumed in this step, and got no tokens in it.
     if (!other.waits || other.ended || other.preemptions > 0 || may_follow_(id)) continue;
-    // A higher class may pass it where nobody has to give way to it, in half the places.
+    // A higher class may pass it in half the slots, if no sequence has to be preempted for it.
     const auto later = std::count_if(requests_.begin(), requests_.end(), [&](const auto& each) {
       return !each.second.waits && !each.second.ended && each.second.order > other.order;
     });
-    // Those that go before it, of such as it.
+    // Aged requests that go before it.
     const auto first = std::count_if(requests_.begin(), requests_.end(), [&](const auto& each) {
-      return each.second.waits && (each.second.overdue || each.second.promoted) &&
+      return each.second.waits && (each.second.overdue || each.second.aged) &&
              each.second.order < other.order;
     });
-    if (other.overdue && other.order < its.order && promoted + first < half && later > limit / 2) {
+    if (other.overdue && other.order < its.order && aged + first < half && later > limit / 2) {
       violate_("waiting_bound", Name(started) + " started before " + Name(id) +
                                     ", which came earlier and has waited for max_wait");
     }

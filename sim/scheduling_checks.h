@@ -15,15 +15,17 @@
 namespace ropeway::sim {
 
 // The checks, by the name under which a violation is reported:
-//   waiting_bound  a request waited on after its max_wait although a later one started and more
-//                  than half the places were taken by such, not by such as it; or for more steps
-//                  than all before it need
+//   waiting_bound  a request waited beyond its max_wait although a later one started and later
+//                  ones, not aged ones, had more than half the slots; or for more steps than all
+//                  requests before it need
 //   class_order    a request of a lower class started while one of a higher class waited that was
 //                  below its share
-//   shares         the classes' parts of the work were not their shares, over 30 s in which all of
-//                  them always had somebody waiting
-//   ping_pong      a request gave way (not for memory) before it had run its least, or too often
-// Promoted requests stand outside the classes' order and shares.
+//   shares         the classes' parts of the work were not their shares, over 30 s in which each of
+//                  them always had a request waiting
+//   ping_pong      a request was preempted (not for memory) before it had run kMinRunSteps steps,
+//   or
+//                  too often
+// Aged requests are outside the classes' order and shares.
 class SchedulingChecks {
  public:
   using ViolateFn = std::function<void(const std::string& check, const std::string& message)>;
@@ -45,10 +47,10 @@ class SchedulingChecks {
     Priority priority = Priority::kMedium;
     uint64_t order = 0;
     bool waits = true;
-    bool ended = false;          // Its end was told in this step, perhaps asked for before it.
+    bool ended = false;  // Its end was emitted in this step; it may have been asked for before.
     bool started_now = false;    // In this step, for the first time.
     bool overdue = false;        // At this step's begin, while it waited.
-    bool promoted = false;       // Started or resumed when it was overdue, or was so since.
+    bool aged = false;           // Started or resumed when it was overdue, or was so since.
     TimePoint since{};           // It waits, in the queue or for a chunk.
     bool is_long = false;        // Others may pass it while the long ones' budget is spent.
     int64_t must_start_by = -1;  // In busy steps; negative: it is not overdue.
@@ -59,7 +61,7 @@ class SchedulingChecks {
   bool has_classes() const { return setup_.policy.find("priority") == 0; }
   void NoteWork(const StepContent& content, TimePoint begin);
   void CheckWaiting(const CoreStats& stats);
-  void CheckOrder(RequestId started, const Request& its, int64_t limit, int64_t promoted);
+  void CheckOrder(RequestId started, const Request& its, int64_t limit, int64_t aged);
   void CountShares(const StepContent& content, TimePoint end);
 
   const Setup& setup_;

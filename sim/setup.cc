@@ -70,7 +70,8 @@ void MakeEndless(Setup* setup) {
   setup->huge_share = 0;
   setup->deadline_share = 0;
   setup->faults.clear();
-  setup->turn_share = 0;  // Nobody waits for a leader: the line is the check's to explain.
+  setup->turn_share =
+      0;  // No request waits for a leader: the check must be able to explain the order.
   setup->tier.on = false;
 }
 
@@ -252,7 +253,7 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
     MakeEndless(&setup);
     setup.core.scheduler.max_wait = Duration::max();
   }
-  if (plant == Plant::kPromotionForgotten) MakeOverdue(&setup);
+  if (plant == Plant::kAgingForgotten) MakeOverdue(&setup);
   if (plant == Plant::kVictimTwice) MakeUrgent(&setup);
   const bool shares = plant == Plant::kClassStarved || plant == Plant::kShareIgnored;
   if (shares || (plant == Plant::kNone && seed % 100 == 50)) MakeBacklog(&setup);

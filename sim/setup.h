@@ -48,8 +48,8 @@ struct Setup {
   EngineCoreOptions core;  // Without is_end; see IsEnd.
   int32_t blocks = 0;
   int num_requests = 0;
-  // Closed loop: so many users, each of whom sends his next request when the last one ended. 0:
-  // open loop, requests arrive by the clock whether or not the engine keeps up.
+  // Closed loop: the number of users, each of which sends the next request when its last one ended.
+  // 0: open loop, requests arrive by the clock whether or not the engine keeps up.
   int users = 0;
   int64_t mean_gap_us = 0;  // Open loop: mean time between two arrivals.
   int32_t longest_prompt = 0;
@@ -60,20 +60,20 @@ struct Setup {
   double deadline_share = 0;  // Requests with a deadline.
   double score_share = 0;     // Requests with prompt log-probs.
   double zero_share = 0;      // Requests that want no token.
-  int tenants = 1;            // Who share no blocks.
+  int tenants = 1;            // They share no blocks.
   double turn_share = 0;      // Requests that go on from what an earlier one had.
   TierSetup tier;
   std::string policy = "fcfs";
   std::array<int, kNumPriorities> class_shares = {70, 20, 10};
   bool strict = false;
-  // Each class always has so many more requests than places; see SchedulingChecks' shares.
+  // Each class always has so many more requests than slots; see SchedulingChecks' shares.
   bool backlog = false;
   std::map<std::string, double> faults;  // Probabilities.
 };
 
 Setup MakeSetup(uint64_t seed, Plant plant);
 
-// First come, first served, one step after the other: who is first is known from outside.
+// First come, first served, one step after the other: the order is known from outside.
 inline bool InOrderOfArrival(const Setup& setup) {
   return setup.policy == "fcfs" && setup.core.scheduler.max_wait == Duration::max() &&
          setup.core.scheduler.batching.kind == BatchFormerOptions::Kind::kContinuous &&
@@ -97,7 +97,7 @@ struct SimRequest {
   int32_t stop_after = 0;                  // Tokens after which a stop string is complete; 0: none.
 };
 
-// Which of the tenants sends it. The root of its blocks' names is his.
+// The tenant that sends it, whose root its blocks' names have.
 int TenantOf(const Setup& setup, RequestId id);
 BlockName RootOf(int tenant);
 

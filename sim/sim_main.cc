@@ -45,7 +45,7 @@ struct Totals {
   uint64_t late_reads = 0, cut = 0;
   uint64_t refused = 0, padding_rows = 0, fills = 0;
   std::array<uint64_t, kNumPreemptReasons> preemptions_by{};
-  uint64_t timed_out = 0, gave_way_scored = 0, no_tokens = 0, beyond_least = 0;
+  uint64_t timed_out = 0, preempted_scored = 0, no_tokens = 0, beyond_least = 0;
 
   void Add(const Setup& setup, const Report& report) {
     for (const auto& [name, p] : setup.faults) faults.try_emplace(name, 0);
@@ -75,7 +75,7 @@ struct Totals {
       const auto least = static_cast<size_t>(record.made.request.spec.params.min_tokens);
       if (record.timed_out) ++timed_out;
       for (const std::vector<Output>& output : record.cut_outputs) cut += output.empty() ? 0 : 1;
-      if (record.gave_way_scored) ++gave_way_scored;
+      if (record.preempted_scored) ++preempted_scored;
       if (record.made.request.max_tokens == 0) ++no_tokens;
       if (least > 0 && record.output.size() > least) ++beyond_least;
     }
@@ -111,7 +111,7 @@ bool Covered(const Totals& totals) {
   all = all && totals.mixed_steps > 0 && totals.preemptions > 0;
   for (const auto& [name, n] :
        {std::pair{"timed out", totals.timed_out},
-        {"gave way with a part of the prompt scored", totals.gave_way_scored},
+        {"preempted with a part of the prompt scored", totals.preempted_scored},
         {"wanted no token", totals.no_tokens},
         {"went beyond min_tokens", totals.beyond_least},
         {"were cut in their output by a kill", totals.cut}}) {
@@ -129,9 +129,9 @@ bool Covered(const Totals& totals) {
         {"rows of padding", totals.padding_rows},
         {"steps in which a batch filled", totals.fills},
         {"preemptions for memory", totals.preemptions_by[0]},
-        {"preemptions for a place", totals.preemptions_by[1]},
+        {"preemptions for a slot", totals.preemptions_by[1]},
         {"preemptions for blocks", totals.preemptions_by[2]},
-        {"preemptions for a promotion", totals.preemptions_by[3]}}) {
+        {"preemptions for aging", totals.preemptions_by[3]}}) {
     std::printf("  %-50s %8llu\n", name, static_cast<unsigned long long>(n));
     all = all && n > 0;
   }
@@ -152,7 +152,7 @@ int Main(int argc, char** argv) {
   app.add_option("--plant", plant_name,
                  "Plant a bug: leak lost double starve reorder diff scored_twice "
                  "deadline_missed early_end past_stop stale_block claim_lost shared_tenant "
-                 "partial_name class_starved share_ignored promotion_forgotten victim_twice");
+                 "partial_name class_starved share_ignored aging_forgotten victim_twice");
   app.add_flag("--verbose", verbose, "Print what happens");
   app.add_flag("--coverage", coverage, "Fail unless the seeds met every fault and transition");
   try {

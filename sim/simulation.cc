@@ -134,7 +134,7 @@ void Simulation::StartEngine() {
   EngineCoreOptions options = setup_.core;
   options.is_end = IsEnd;
   options.note_steps = true;
-  if (setup_.plant == Plant::kPromotionForgotten) options.scheduler.max_wait = Duration::max();
+  if (setup_.plant == Plant::kAgingForgotten) options.scheduler.max_wait = Duration::max();
   if (setup_.tier.on) options.tier = &tier_;
   const KvLayout layout =
       *executor_.Init(TestExecutor::PoolBytes(setup_.blocks),
@@ -163,7 +163,7 @@ void Simulation::CountLife() {
   }
 }
 
-// What was flushed is there in the next life; who had no end asks again, from the beginning.
+// What was flushed is there in the next life; requests without an end are sent again.
 void Simulation::Kill() {
   ++report_.kills;
   CountLife();
@@ -292,7 +292,7 @@ void Simulation::Arrive(SimRequest made, bool again) {
     scheduling_.OnAdd(made, checks_.records().at(id).order, clock_.Now());
   } else {
     if (answer.code() == StatusCode::kResourceExhausted) ++report_.refused;
-    if (setup_.users > 0) ScheduleArrival();  // The user tries his next one.
+    if (setup_.users > 0) ScheduleArrival();  // The user sends the next one.
     return;
   }
   if (made.cancel_after.has_value() && !again) {
@@ -345,7 +345,7 @@ void Simulation::Step() {
   if (check_random_.Chance(0.2)) checks_.OnIntegrity(core_->CheckIntegrity());
 }
 
-// Those who may be fetching: started, and without a token.
+// Those that may be fetching: started, and without a token.
 void Simulation::DisturbFetching() {
   if (faults_.Fires("jump_fetching")) clock_.Advance(std::chrono::hours(1));
   for (const auto& [id, record] : checks_.records()) {

@@ -64,7 +64,7 @@ class Simulation {
   void Kill();
   // Adds what the core counted to the report, before it is gone.
   void CountLife();
-  // `priority`: of a request that takes another one's place.
+  // `priority`: of a request that replaces one that ended.
   void ScheduleArrival(std::optional<Priority> priority = std::nullopt);
   void DeliverDue();
   void Deliver(Input input);

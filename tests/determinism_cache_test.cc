@@ -145,7 +145,7 @@ TestTier StoredTier() {
   return tier;
 }
 
-// Of every second block that is read, nothing is left.
+// Loses every second block that is read.
 class LossyTier final : public KvTier {
  public:
   bool Contains(const BlockName& name) const override { return real_.Contains(name); }
@@ -206,7 +206,7 @@ TEST(DeterminismCache, HitsOfEndedRequestsAreExactlyTheirWholeBlocks) {
 }
 
 TEST(DeterminismCache, HitsOfRunningRequestsAndFollowers) {
-  // All at once: in the first step one leads and those who share its prefix follow; nothing ended
+  // All at once: in the first step one sequence leads and those that share its prefix follow; nothing ended
   // before.
   const RunResult run = RunAndCompare({.chunk = 64});
   EXPECT_GE(run.cached_tokens.at(kFirstChoice), 160);
@@ -463,7 +463,7 @@ TEST(DeterminismPlant, OneWrongBitOfOneBlockIsCaught) {
   EXPECT_GT(Differences(run), 0);
 }
 
-// Planted: the block of another name is handed out in a name's place.
+// Planted bug: a read gives the block of another name.
 TEST(DeterminismPlant, ABlockInAnothersPlaceIsCaught) {
   TestTier tier = StoredTier();
   const TestTier stored = StoredTier();

@@ -192,7 +192,7 @@ void RunSteps(const std::vector<CoreRequest>& requests, const CrowdOptions& opti
     }
     core->Step();
     if (step == options.max_steps) return;
-    // All who run wait for a tier that has threads of its own.
+    // All that run wait for a tier that has threads of its own.
     if (core->stats().fetching > 0 && core->stats().last_rows == 0) {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }

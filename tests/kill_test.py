@@ -2,8 +2,8 @@
 """`ropeway serve` with a disk tier, killed by SIGKILL again and again while clients stream at temperature 1.
 
 A client whose stream was cut sends the same request with its seed again to the next server. What each was
-sent before a cut must be the beginning of, and what it ends with must be, the text of a server that nobody
-killed. After each start: nothing that had been flushed is missing, and no block is found broken.
+sent before a cut must be the beginning of, and what it ends with must be, the text of a server that was
+never killed. After each start: nothing that had been flushed is missing, and no block is found broken.
 
 Each kill is logged with what it interrupted: requests that were queued, in prefill or in decode, and what
 the tier was doing (the file UNDER_WAY in its directory outlives the kill): writing, compacting, dropping.
@@ -46,7 +46,7 @@ class Wrong(Exception):
 
 class Server:
     def __init__(self, args, model, *flags):
-        # A file, not a pipe: nobody reads while the server runs.
+        # A file, not a pipe, which would fill up: the log is read at the end.
         self.log = tempfile.NamedTemporaryFile("w+", prefix="ropeway-kill-")
         environment = {**os.environ, **({"ROPEWAY_PLANT": args.plant} if args.plant else {})}
         self.process = child.start(
@@ -330,7 +330,7 @@ def never_killed(args, model, bodies):
             list(pool.map(lambda pair: ask(server.port, *pair), zip(bodies, streams)))
         for stream in streams:
             if not stream.whole:
-                raise Wrong(f"a request of the server that nobody kills fails: {stream.error}\n{server.output()}")
+                raise Wrong(f"a request to the server that is never killed fails: {stream.error}\n{server.output()}")
         return [stream.text for stream in streams]
     finally:
         server.kill()

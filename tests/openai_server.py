@@ -26,7 +26,7 @@ class Server:
     key = "any"
 
     def __init__(self, *flags):
-        # A file, not a pipe: nobody reads while the test runs.
+        # A file, not a pipe, which would fill up: the log is read at the end.
         self.log = tempfile.NamedTemporaryFile("w+", prefix="ropeway-serve-")
         self.process = child.start(
             [ARGS.ropeway, "serve", "--model", ARGS.model, "--port", "0", *flags],

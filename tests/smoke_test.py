@@ -49,7 +49,7 @@ class Server:
     """A running `ropeway serve`, on a port of its own choice unless one is given."""
 
     def __init__(self, *flags, port=0):
-        # A file, not a pipe: nobody reads while the test runs.
+        # A file, not a pipe, which would fill up: the log is read at the end.
         self.log = tempfile.NamedTemporaryFile("w+", prefix="ropeway-serve-")
         self.process = child.start(
             [ARGS.ropeway, "serve", "--model", ARGS.model, "--port", str(port), *flags],

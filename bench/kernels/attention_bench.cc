@@ -138,7 +138,7 @@ void AttentionBench::MakeUnits(const DealRule& rule) {
   }
 }
 
-// Deferred: a place for each unit; else one for each worker, used again and again.
+// Deferred: a buffer for each unit; else one for each worker, used again and again.
 Status AttentionBench::MakePartials() {
   size_t floats = 0;
   for (const Unit& unit : units_) {
@@ -146,15 +146,15 @@ Status AttentionBench::MakePartials() {
                                   Product(shape_.group, PartialFloats(shape_.head_dim)));
   }
   partial_floats_ = floats;
-  const size_t places = deferred_ ? units_.size() : static_cast<size_t>(team_->size());
-  auto partials = WeightArena::Make(places * floats * sizeof(float));
+  const size_t buffers = deferred_ ? units_.size() : static_cast<size_t>(team_->size());
+  auto partials = WeightArena::Make(buffers * floats * sizeof(float));
   if (!partials.ok()) return partials.status();
   partials_ = *std::move(partials);
   return {};
 }
 
-float* AttentionBench::PartialAt(size_t place) const {
-  return reinterpret_cast<float*>(partials_.data()) + place * partial_floats_;
+float* AttentionBench::PartialAt(size_t index) const {
+  return reinterpret_cast<float*>(partials_.data()) + index * partial_floats_;
 }
 
 Timing AttentionBench::Measure(const TimingBudget& budget) {

@@ -65,7 +65,7 @@ class AttentionBench {
   void MakeUnits(const DealRule& rule);
   void Attend(int worker, int phase);
   Status MakePartials();
-  float* PartialAt(size_t place) const;
+  float* PartialAt(size_t index) const;
   // `next`: what the same worker computes after it; may be nullptr.
   void AttendUnit(const Unit& unit, const Unit* next, int layer, int set, float* partial);
   const std::byte* KvOf(const Unit& unit, int layer) const;
@@ -89,7 +89,7 @@ class AttentionBench {
   std::vector<float> out_;       // As q_.
   bool deferred_ = false;        // Units of one split each, merged after a barrier.
   std::vector<Unit> units_;
-  size_t partial_floats_ = 0;  // Of one place in:
+  size_t partial_floats_ = 0;  // Of one buffer in:
   WeightArena partials_;
 };
 

@@ -14,8 +14,8 @@
 
 namespace ropeway {
 
-// How the executor deals out a step's work. This room does not include the executor: who runs the
-// benchmark fills in the executor's own constants, and without them every size is 1.
+// How the executor divides a step's work among workers. The command fills in the executor's own
+// constants; by default every size is 1.
 struct DealRule {
   int min_rows_per_worker = 1;  // With fewer, workers share all rows and split the columns.
   int tile_rows = 1;            // Rows that pass through a matrix at a time.

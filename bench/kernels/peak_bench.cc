@@ -52,7 +52,7 @@ StatusOr<MemorySweep> MemorySweep::Make(const PeakLoops& loops, size_t bytes, Wo
   auto arena = WeightArena::Make(part * workers);
   if (!arena.ok()) return arena.status();
   MemorySweep sweep(loops, part, *std::move(arena), team);
-  // Pages that nobody wrote are all the same page of zeros.
+  // Untouched pages are all the same page of zeros.
   team->Run([&](int worker) { std::memset(sweep.PartOf(worker), 1, part); });
   return sweep;
 }

@@ -38,10 +38,10 @@ std::vector<TokenLogprob> TopLogprobs(int32_t count) {
 
 }  // namespace
 
-void TestGate::Set(int64_t places) {
+void TestGate::Set(int64_t admitted) {
   {
     const std::lock_guard lock(mu_);
-    places_ = places;
+    admitted_ = admitted;
   }
   changed_.notify_all();
 }
@@ -49,9 +49,9 @@ void TestGate::Set(int64_t places) {
 void TestGate::Pass() {
   std::unique_lock lock(mu_);
   ++waiting_;
-  changed_.wait(lock, [this] { return places_ > 0; });
+  changed_.wait(lock, [this] { return admitted_ > 0; });
   --waiting_;
-  if (places_ != INT64_MAX) --places_;
+  if (admitted_ != INT64_MAX) --admitted_;
 }
 
 int TestGate::waiting() const {

@@ -32,11 +32,11 @@ class TestGate {
   int waiting() const;
 
  private:
-  void Set(int64_t places);
+  void Set(int64_t admitted);
 
   mutable std::mutex mu_;
   std::condition_variable changed_;
-  int64_t places_ = INT64_MAX;
+  int64_t admitted_ = INT64_MAX;
   int waiting_ = 0;
 };
 
@@ -69,12 +69,12 @@ class ByteTokenizer final : public Tokenizer {
   TestGate* const gate_;
 };
 
-// What a test does to a running EchoExecutor. Outlives it.
+// Lets a test control a running EchoExecutor, which it must outlive.
 struct EchoControl {
   std::atomic<int64_t> step_micros{0};  // How long a step takes, a quarter of it sampling.
   std::atomic<int> fail_at_step{0};     // 0: never.
   std::atomic<int> throw_at_step{0};    // 0: never.
-  // The sequence for which there is no logit from its second token on; 0: none.
+  // The sequence without a usable logit from its second token on; 0: none.
   std::atomic<uint64_t> no_logit_for{0};
   std::atomic<int> steps{0};
 
