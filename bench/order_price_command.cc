@@ -1,12 +1,10 @@
 // Measures what the fixed order of float sums costs: whole steps of the real executor with the
 // production kernels and with a table that may reorder (free_order.h), in alternated pairs. A pair
 // counts only if the barrier times before and after it are alike; otherwise the host has moved the
-// virtual cores. Prints a line of CSV per pair, then per shape the median of the ratios and their
-// spread.
+// virtual cores. Prints rows whose system is the shape and whose x is the pair's number.
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +14,7 @@
 #include "bench/bench_flags.h"
 #include "bench/commands.h"
 #include "bench/free_order.h"
+#include "bench/rows.h"
 #include "bench/steps.h"
 
 namespace ropeway {
@@ -66,11 +65,10 @@ bool PutFree(const std::string& name, Kernels* table) {
 }
 
 // All pairs of one shape.
-void Compare(const PriceShape& named, const OrderPriceFlags& flags, Variant* fixed, Variant* free) {
-  std::vector<double> ratios;
-  int discarded = 0;
-  const int most = 4 * flags.pairs;
-  for (int i = 0; static_cast<int>(ratios.size()) < flags.pairs && i < most; ++i) {
+void AddPairs(const PriceShape& named, const OrderPriceFlags& flags, Variant* fixed, Variant* free,
+              Rows* rows) {
+  int counted = 0;
+  for (int i = 0; counted < flags.pairs && i < 4 * flags.pairs; ++i) {
     const auto time = [&](Variant* variant) {
       return variant->timer->Measure(named.shape, flags.seconds).median * 1e3;
     };
@@ -86,22 +84,14 @@ void Compare(const PriceShape& named, const OrderPriceFlags& flags, Variant* fix
     }
     const double after = BarrierNanoseconds(flags.resolved_threads());
     const bool counts = std::max(before, after) <= kUnlike * std::min(before, after);
-    if (counts) {
-      ratios.push_back(fixed_ms / free_ms);
-    } else {
-      ++discarded;
-    }
-    fmt::print("{},{},{:.4f},{:.4f},{:.4f},{:.0f},{:.0f},{}\n", named.name, i + 1, fixed_ms,
-               free_ms, fixed_ms / free_ms, before, after, counts ? 1 : 0);
-    std::fflush(stdout);
+    counted += counts ? 1 : 0;
+    rows->SetCell("order-price", named.name, fmt::format("{}", i + 1));
+    rows->Add("fixed_ms", fixed_ms);
+    rows->Add("free_ms", free_ms);
+    rows->Add("barrier_before_ns", before);
+    rows->Add("barrier_after_ns", after);
+    rows->Add("counts", counts ? 1 : 0);
   }
-  if (ratios.empty()) {
-    fmt::print("# {}: no pair counts, {} discarded\n", named.name, discarded);
-    return;
-  }
-  const Timing all = Summarize(ratios);
-  fmt::print("# {}: median {:.4f} of {} pairs, from {:.4f} to {:.4f}, {} discarded\n", named.name,
-             all.median, ratios.size(), all.least, all.most, discarded);
 }
 
 int RunOrderPrice(const OrderPriceFlags& flags) {
@@ -117,11 +107,13 @@ int RunOrderPrice(const OrderPriceFlags& flags) {
   if (!fixed.ok()) return Fail(fixed.status());
   auto free = OpenVariant(*model, &free_kernels, flags.resolved_threads());
   if (!free.ok()) return Fail(free.status());
-  fmt::print("shape,pair,fixed_ms,free_ms,ratio,barrier_before_ns,barrier_after_ns,counts\n");
+  Output output;
+  Rows rows([&output](const std::string& text) { output.Write(text); });
   for (const PriceShape& named : kPriceShapes) {
-    if (flags.only.empty() || flags.only == named.name) Compare(named, flags, &*fixed, &*free);
+    if (flags.only.empty() || flags.only == named.name)
+      AddPairs(named, flags, &*fixed, &*free, &rows);
   }
-  return 0;
+  return output.End();
 }
 
 }  // namespace

@@ -12,12 +12,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 
 # pylint: disable=wrong-import-position
-from ropeway_bench import (BenchError, determinism, fairness, load, long_prompt, plot, prefixes, priorities,  # noqa: E402
+from ropeway_bench import (BenchError, determinism, fairness, load, long_prompt, order_price, plot, prefixes, priorities,  # noqa: E402
                            report, schedulers, service, sessions, suite)
 from ropeway_bench.metrics import Metrics, Where, quantile, ratio  # noqa: E402
 
 MODULES = {"schedulers": schedulers, "priorities": priorities, "fairness": fairness, "long-prompt": long_prompt,
-           "sessions": sessions, "prefixes": prefixes, "determinism": determinism}
+           "sessions": sessions, "prefixes": prefixes, "determinism": determinism,
+           "order-price": order_price}
 
 
 def record(due, ttft, gaps=(), tokens=10, output=1):
