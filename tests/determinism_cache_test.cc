@@ -146,31 +146,20 @@ TestTier StoredTier() {
 }
 
 // Loses every second block that is read.
-class LossyTier final : public KvTier {
+class LossyTier final : public TestTier {
  public:
-  bool Contains(const BlockName& name) const override { return real_.Contains(name); }
-  bool Put(const BlockName& name, std::span<const std::byte> bytes) override {
-    return real_.Put(name, bytes);
-  }
-  void Flush() override { real_.Flush(); }
   bool Get(uint64_t ticket, std::vector<BlockName> names) override {
     for (const BlockName& name : names) {
       if (++asked_ % 2 != 0) continue;
-      real_.Erase(name);
+      Erase(name);
       ++lost_;
     }
-    return real_.Get(ticket, std::move(names));
+    return TestTier::Get(ticket, std::move(names));
   }
-  void Cancel(uint64_t ticket) override { real_.Cancel(ticket); }
-  std::vector<KvRead> TakeReads(size_t max_blocks) override { return real_.TakeReads(max_blocks); }
-  void SetWake(std::function<void()> wake) override { real_.SetWake(std::move(wake)); }
-  void Erase(const BlockName& name) override { real_.Erase(name); }
-  KvTierUsage Usage() const override { return real_.Usage(); }
 
   int lost() const { return lost_; }
 
  private:
-  TestTier real_;
   int asked_ = 0;
   int lost_ = 0;
 };
