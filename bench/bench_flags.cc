@@ -1,5 +1,10 @@
 #include "bench/bench_flags.h"
 
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string_view>
+
 #include "engine/machine.h"
 
 namespace ropeway {
@@ -21,6 +26,25 @@ std::vector<Flag> ModelFlags(BenchFlags* flags, const char* seconds) {
 Flag KvTypeFlag(std::string* kv_cache_dtype) {
   return {"--kv-cache-dtype", ChoiceValue(kv_cache_dtype, {"f16", "q8_0"}),
           "Number format of the KV cache: f16 or q8_0"};
+}
+
+StatusOr<std::vector<int>> ParseCounts(const std::string& flag, const std::string& text, int most) {
+  std::vector<int> counts;
+  std::string_view rest = text;
+  for (;;) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    int value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size() || value < 1 || value > most ||
+        (!counts.empty() && value <= counts.back())) {
+      return InvalidArgument(
+          fmt::format("{}: expected rising whole numbers, 1 to {}, with commas between, not '{}'",
+                      flag, most, text));
+    }
+    counts.push_back(value);
+    if (word.size() == rest.size()) return counts;
+    rest.remove_prefix(word.size() + 1);
+  }
 }
 
 StatusOr<std::unique_ptr<GgufFile>> OpenModelFile(const BenchFlags& flags) {

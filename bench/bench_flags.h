@@ -29,6 +29,10 @@ struct BenchFlags {
 std::vector<Flag> ModelFlags(BenchFlags* flags, const char* seconds);
 Flag KvTypeFlag(std::string* kv_cache_dtype);
 
+// A list such as "1,2,16": whole numbers from 1 to `most` in rising order. kInvalidArgument, with
+// `flag`, for anything else.
+StatusOr<std::vector<int>> ParseCounts(const std::string& flag, const std::string& text, int most);
+
 // The file that --model means. Fails where it is not found or cannot be read.
 StatusOr<std::unique_ptr<GgufFile>> OpenModelFile(const BenchFlags& flags);
 

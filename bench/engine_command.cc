@@ -2,14 +2,12 @@
 // the results of the public API. For each number of sequences the engine answers as many random
 // prompts twice: with one token each (the prefill) and with all. bench/openvino_engine.py does the
 // same with OpenVINO GenAI.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <optional>
 #include <random>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,6 +15,7 @@
 #include "base/output.h"
 #include "bench/bench_flags.h"
 #include "bench/commands.h"
+#include "bench/rows.h"
 #include "ropeway/engine.h"
 
 namespace ropeway {
@@ -25,7 +24,7 @@ namespace {
 struct EngineBenchFlags : BenchFlags {
   int input_tokens = 128;
   int output_tokens = 64;
-  std::vector<int> sequences = {1, 8, 16, 32};
+  std::string sequences = "1,8,16,32";
   int runs = 3;
   int last_token_id = 31999;  // Of random prompts: a vocabulary of 32,000 or more has them all.
   uint32_t seed = 1;
@@ -100,24 +99,9 @@ class EngineBench {
   std::mt19937 random_;
 };
 
-// A list such as "1,8,16".
-StatusOr<std::vector<int>> ParseSequences(const std::string& text) {
-  std::vector<int> counts;
-  std::istringstream words(text);
-  for (std::string word; std::getline(words, word, ',');) {
-    int count = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
-    if (error != std::errc() || end != word.data() + word.size() || count < 1) break;
-    counts.push_back(count);
-  }
-  if (counts.empty() || !words.eof()) {
-    return InvalidArgument("--sequences: expected whole numbers with commas between, not '" + text +
-                           "'");
-  }
-  return counts;
-}
-
 int RunEngine(const EngineBenchFlags& flags) {
+  const auto counts = ParseCounts("--sequences", flags.sequences, 1 << 20);
+  if (!counts.ok()) return Fail(counts.status());
   const StatusOr<std::string> path = ResolveModel(flags.model);
   if (!path.ok()) return Fail(path.status());
   EngineOptions options;
@@ -127,15 +111,19 @@ int RunEngine(const EngineBenchFlags& flags) {
   if (!engine.ok()) return Fail(engine.status());
   EngineBench bench(engine->get(), flags);
   if (!bench.Measure(1, 8) || !bench.Measure(8, 4)) return 1;  // Warms up.
-  fmt::print("sequences,input_tokens,output_tokens,one_token_s,all_tokens_s\n");
-  for (const int sequences : flags.sequences) {
+  Output output;
+  Rows rows([&output](const std::string& text) { output.Write(text); });
+  for (const int sequences : *counts) {
     const std::optional<Run> one = bench.Measure(sequences, 1);
     const std::optional<Run> all = one ? bench.Measure(sequences, flags.output_tokens) : one;
     if (!all) return 1;
-    fmt::print("{},{},{},{:.6f},{:.6f}\n", sequences, all->input_tokens, all->output_tokens,
-               one->seconds, all->seconds);
+    rows.SetCell("engine", "ropeway", fmt::format("{}", sequences));
+    rows.Add("input_tokens", static_cast<double>(all->input_tokens));
+    rows.Add("output_tokens", static_cast<double>(all->output_tokens));
+    rows.Add("one_token_s", one->seconds);
+    rows.Add("all_tokens_s", all->seconds);
   }
-  return 0;
+  return output.End();
 }
 
 }  // namespace
@@ -150,8 +138,7 @@ Command EngineCommand() {
        {"Flags",
         {{"--input-tokens", IntValue(&flags->input_tokens, 1, 1 << 20), "Tokens of each prompt"},
          {"--output-tokens", IntValue(&flags->output_tokens, 2, 1 << 20), "Tokens of each answer"},
-         {"--sequences",
-          ParsedValue(&flags->sequences, "LIST", ParseSequences).Default("1,8,16,32"),
+         {"--sequences", TextValue(&flags->sequences, "LIST"),
           "Numbers of sequences, one after the other"},
          {"--runs", IntValue(&flags->runs, 1, 1000),
           "Runs of each number of sequences at most; the median counts"},

@@ -1,16 +1,16 @@
-"""The comparison of engines alone, without HTTP: ropeway (bench/engine_bench, the public C++ API with
+"""The comparison of engines alone, without HTTP: ropeway (`ropeway-bench engine`, the public C++ API with
 the real scheduler and sampler), OpenVINO GenAI (bench/openvino_engine.py) and llama.cpp
 (llama-batched-bench, which samples nothing).
 
 A piece is one contestant in one round: 1, 8, 16 and 32 sequences of 128 tokens in and 64 out.
 """
-import csv
 import json
 import pathlib
 import subprocess
 import sys
 
 import machine
+from ropeway_bench import metrics
 
 INPUT_TOKENS = 128
 OUTPUT_TOKENS = 64
@@ -48,14 +48,13 @@ def figures(sequences, input_tokens, output_tokens, prefill_s, decode_s, decoded
 
 
 def parse_own(text):
-    """Rows of what engine_bench and openvino_engine.py print. They time answers of one token and of
+    """Rows of what `ropeway-bench engine` and openvino_engine.py print. They time answers of one token and of
     all: the first is the prefill, the difference the decoding of the other tokens."""
-    lines = [line for line in text.splitlines() if line[:1].isdigit() or line.startswith("sequences,")]
     rows = []
-    for r in csv.DictReader(lines):
-        sequences, output = int(r["sequences"]), int(r["output_tokens"])
-        one, all_tokens = float(r["one_token_s"]), float(r["all_tokens_s"])
-        rows.append(figures(sequences, int(r["input_tokens"]), output, one, all_tokens - one,
+    for _, _, of, values in metrics.cells(text[text.find("part,system,"):]):
+        sequences, output = int(of["x"]), round(float(values["output_tokens"]))
+        one, all_tokens = float(values["one_token_s"]), float(values["all_tokens_s"])
+        rows.append(figures(sequences, round(float(values["input_tokens"])), output, one, all_tokens - one,
                             output - sequences))
     return rows
 

@@ -3,12 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/output.h"
@@ -50,33 +48,12 @@ void ShowProgress(const std::string& what, int done, int total) {
   Note(fmt::format("\r\x1b[K[{}/{}] {}", done, total, what));
 }
 
-// A list such as "1,2,16": whole numbers from 1 to 4096, each once, in rising order.
-StatusOr<std::vector<int>> ParseRows(const std::string& text) {
-  std::vector<int> rows;
-  std::string_view rest = text;
-  for (;;) {
-    const std::string_view word = rest.substr(0, rest.find(','));
-    int value = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (error != std::errc() || end != word.data() + word.size() || value < 1 ||
-        value > kMostRows || (!rows.empty() && value <= rows.back())) {
-      return InvalidArgument(
-          fmt::format("--rows: expected rising whole numbers, 1 to {}, with commas between, not "
-                      "'{}'",
-                      kMostRows, text));
-    }
-    rows.push_back(value);
-    if (word.size() == rest.size()) return rows;
-    rest.remove_prefix(word.size() + 1);
-  }
-}
-
 int RunKernels(const KernelsFlags& flags) {
   KernelsOptions options;
   const StatusOr<const Kernels*> kernels = ChooseTable(flags.isa);
   if (!kernels.ok()) return Fail(kernels.status());
   options.kernels = *kernels;
-  const StatusOr<std::vector<int>> row_counts = ParseRows(flags.rows);
+  const StatusOr<std::vector<int>> row_counts = ParseCounts("--rows", flags.rows, kMostRows);
   if (!row_counts.ok()) return Fail(row_counts.status());
   options.rows = *row_counts;
   StatusOr<ModelShapes> shapes = ReadShapes(flags);

@@ -71,7 +71,8 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--input-tokens", type=int, default=128)
     parser.add_argument("--output-tokens", type=int, default=64)
-    parser.add_argument("--sequences", type=int, nargs="+", default=[1, 8, 16, 32])
+    parser.add_argument("--sequences", type=lambda text: [int(word) for word in text.split(",")],
+                        default=[1, 8, 16, 32])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--last-token-id", type=int, default=31999)
@@ -80,11 +81,13 @@ def main():
     bench = Bench(args)
     bench.measure(1, 8)
     bench.measure(8, 4)
-    print("sequences,input_tokens,output_tokens,one_token_s,all_tokens_s")
+    print("part,system,round,x,metric,value")
     for sequences in args.sequences:
         one, _, _ = bench.measure(sequences, 1)
         seconds, inputs, outputs = bench.measure(sequences, args.output_tokens)
-        print(f"{sequences},{inputs},{outputs},{one:.6f},{seconds:.6f}", flush=True)
+        for metric, value in (("input_tokens", inputs), ("output_tokens", outputs), ("one_token_s", one),
+                              ("all_tokens_s", seconds)):
+            print(f"engine,OpenVINO GenAI,1,{sequences},{metric},{value:.9g}", flush=True)
     return 0
 
 

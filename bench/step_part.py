@@ -1,10 +1,11 @@
-"""How a decode step's time grows with the number of sequences and with the context: bench/step_bench,
+"""How a decode step's time grows with the number of sequences and with the context: `ropeway-bench steps`,
 the executor alone, with a line fitted by least squares.
 
 A piece is one run over all points.
 """
-import csv
 import subprocess
+
+from ropeway_bench import metrics
 
 CURVES = {  # name: (title, what grows, its unit)
     "sequences": ("context 256", "sequences", "sequence"),
@@ -21,15 +22,12 @@ def contestants(args):
 
 
 def parse(text):
-    """Rows of step_bench --curves."""
-    comments = [line for line in text.splitlines() if line.startswith("#")]
-    barrier = round(float(comments[0].split("barrier")[1].split()[0]))
-    rows = []
-    for r in csv.DictReader(line for line in text.splitlines() if not line.startswith("#")):
-        rows.append({"barrier_ns": barrier, "curve": r["shape"], "sequences": int(r["sequences"]),
-                     "length": int(r["context"]) + int(r["tokens"]),
-                     "step_ms": float(r["median_ms"]), "best_ms": float(r["best_ms"])})
-    return rows
+    """Rows of what `ropeway-bench steps --curves` prints."""
+    cells = metrics.cells(text)
+    barrier = next(round(float(values["barrier_ns"])) for part, _, _, values in cells if part == "about")
+    return [{"barrier_ns": barrier, "curve": of["shape"], "sequences": int(of["sequences"]),
+             "length": int(of["context"]) + int(of["tokens"]), "step_ms": float(values["median_ms"]),
+             "best_ms": float(values["best_ms"])} for part, _, of, values in cells if part == "steps"]
 
 
 def run(_args, command, _round_number):

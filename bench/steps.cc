@@ -15,6 +15,7 @@
 #include "base/output.h"
 #include "bench/bench_flags.h"
 #include "bench/commands.h"
+#include "bench/rows.h"
 
 namespace ropeway {
 namespace {
@@ -69,27 +70,29 @@ std::vector<NamedShape> ChooseShapes(const StepsFlags& flags) {
   return chosen;
 }
 
-// Prints one line per shape; false, and a sentence on standard error, where one does not fit.
-bool PrintShapes(const std::vector<NamedShape>& shapes, const StepsFlags& flags, StepTimer* timer,
-                 int num_blocks) {
-  fmt::print("shape,sequences,tokens,context,median_ms,best_ms,median_tok_per_s\n");
+// Adds the rows of all shapes. kInvalidArgument where one does not fit the pool.
+Status AddShapes(const std::vector<NamedShape>& shapes, const StepsFlags& flags, const char* isa,
+                 int num_blocks, StepTimer* timer, Rows* rows) {
   for (const auto& [name, shape] : shapes) {
     if (shape.blocks() > num_blocks) {
-      fmt::print(stderr, "--kv-cache-mb: {} sequences of {} tokens need {} blocks, not {}\n",
-                 shape.sequences, shape.context + shape.tokens, shape.blocks(), num_blocks);
-      return false;
+      return InvalidArgument(
+          fmt::format("--kv-cache-mb: {} sequences of {} tokens need {} blocks, not {}",
+                      shape.sequences, shape.context + shape.tokens, shape.blocks(), num_blocks));
     }
     const Timing timing = timer->Measure(shape, flags.seconds);
-    fmt::print("{},{},{},{},{:.3f},{:.3f},{:.0f}\n", name, shape.sequences, shape.tokens,
-               shape.context, timing.median * 1e3, timing.least * 1e3,
-               shape.sequences * shape.tokens / timing.median);
+    rows->SetCell("steps", isa,
+                  fmt::format("shape={}; sequences={}; tokens={}; context={}", name,
+                              shape.sequences, shape.tokens, shape.context));
+    rows->Add("median_ms", timing.median * 1e3);
+    rows->Add("best_ms", timing.least * 1e3);
+    rows->Add("tok_per_s", shape.sequences * shape.tokens / timing.median);
   }
-  return true;
+  return {};
 }
 
 // Times prefill chunks and decode batches of synthetic sequences, without scheduler, tokenizer and
-// HTTP. The barrier's time is printed because the host's placement of the virtual cores changes it,
-// and the results, by 10 to 20 %.
+// HTTP. The barrier's time is measured too because the host's placement of the virtual cores
+// changes it, and the results, by 10 to 20 %.
 int RunSteps(const StepsFlags& flags) {
   const int threads = flags.resolved_threads();
   if (flags.barrier) {
@@ -107,9 +110,15 @@ int RunSteps(const StepsFlags& flags) {
   if (!layout.ok()) return Fail(layout.status());
   StepTimer timer(&executor, *layout, (*model)->config().vocab_size);
   timer.FillPool();
-  fmt::print("# {} threads, {}, {} KV cache, barrier {:.0f} ns\n", threads, (*kernels)->name,
-             flags.kv_cache_dtype, BarrierNanoseconds(threads));
-  return PrintShapes(shapes, flags, &timer, layout->num_blocks) ? 0 : 1;
+  Output output;
+  Rows rows([&output](const std::string& text) { output.Write(text); });
+  rows.SetCell("about", (*kernels)->name, "");
+  rows.Add("threads", threads);
+  rows.Add("kv_cache_dtype", flags.kv_cache_dtype);
+  rows.Add("barrier_ns", BarrierNanoseconds(threads));
+  const Status status =
+      AddShapes(shapes, flags, (*kernels)->name, layout->num_blocks, &timer, &rows);
+  return status.ok() ? output.End() : Fail(status);
 }
 
 }  // namespace

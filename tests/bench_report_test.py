@@ -54,18 +54,19 @@ class FitTest(unittest.TestCase):
         self.assertAlmostEqual(r2, 0)
         self.assertAlmostEqual(furthest, 2)
 
-    def test_step_bench_is_read(self):
-        rows = step_part.parse("# 2 threads, avx2, barrier 62 ns\n"
-                               "shape,sequences,tokens,context,median_ms,best_ms,median_tok_per_s\n"
-                               "context8,8,1,127,5.5,5.25,1455\n")
+    def test_steps_are_read(self):
+        x = "shape=context8; sequences=8; tokens=1; context=127"
+        rows = step_part.parse("part,system,round,x,metric,value\nabout,avx2,1,,barrier_ns,62\n"
+                               f"steps,avx2,1,{x},median_ms,5.5\nsteps,avx2,1,{x},best_ms,5.25\n")
         self.assertEqual(rows, [{"barrier_ns": 62, "curve": "context8", "sequences": 8, "length": 128,
                                  "step_ms": 5.5, "best_ms": 5.25}])
 
 
 class EngineTest(unittest.TestCase):
     def test_decode_is_what_all_tokens_take_beyond_the_first(self):
-        text = ("warning: 1\nsequences,input_tokens,output_tokens,one_token_s,all_tokens_s\n"
-                "8,1024,512,0.5,1.5\n")
+        text = ("warning: 1\npart,system,round,x,metric,value\nengine,ropeway,1,8,input_tokens,1024\n"
+                "engine,ropeway,1,8,output_tokens,512\nengine,ropeway,1,8,one_token_s,0.5\n"
+                "engine,ropeway,1,8,all_tokens_s,1.5\n")
         [row] = engine_part.parse_own(text)
         self.assertEqual(row["prefill_tok_s"], 2048)
         self.assertEqual(row["decode_tok_s"], 504)  # 512 less one of each of 8.

@@ -52,6 +52,16 @@ def ratio(a, b):
     return None if a is None or not b else a / b
 
 
+def cells(text):
+    """[(part, system, {name: value} of x, {metric: value})] of the rows that ropeway-bench prints."""
+    found = {}
+    for row in csv.DictReader(text.splitlines()):
+        values = found.setdefault((row["part"], row["system"], row["x"]), {})
+        values[row["metric"]] = row["value"]
+    return [(part, system, dict(word.split("=", 1) for word in x.split("; ") if "=" in word) | {"x": x}, values)
+            for (part, system, x), values in found.items()]
+
+
 class Metrics:
     """All rows of a benchmark, in the order in which they were measured."""
 
