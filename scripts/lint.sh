@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# lint.sh: format, rooms, shell, Python, names of machines, clang-tidy. Needs `./test` (or
-# scripts/setup.sh test) once before. Says all that is wrong, not only the first thing.
+# lint.sh: format, rooms, shell, Python, names of machines, one definition of each name, clang-tidy.
+# Needs `./test` (or scripts/setup.sh test) once before. Says all that is wrong, not only the first thing.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
 
@@ -37,10 +37,11 @@ places() {
 }
 # The rooms without templates of Boost: they are where a bug costs most, and tidy reads them in time.
 tidy() {
-  [ -f build/dev/compile_commands.json ] || cmake --preset dev >/dev/null || return 1
+  # Each file for itself: build/dev compiles the files of a room together.
+  cmake --preset dev -B build/tidy -DROPEWAY_UNITY=0 >/dev/null || return 1
   tracked src/{base,core,tokenizer,model,kvcache,policy,scheduler,executor,engine}/'*.cc' |
     grep -zv -e '_test\.cc$' -e '/test_' |
-    timeout 2400 xargs -0 -r -n 2 -P "$(nproc)" clang-tidy-16 -p build/dev --quiet --warnings-as-errors='*' \
+    timeout 2400 xargs -0 -r -n 2 -P "$(nproc)" clang-tidy-16 -p build/tidy --quiet --warnings-as-errors='*' \
       --extra-arg=-Wno-unknown-warning-option 2> >(grep -vE '^[0-9]+ warnings? (generated|treated)' >&2)
 }
 
@@ -49,6 +50,7 @@ step "rooms" layers
 step "shellcheck" shell
 step "python" python
 step "places and hosts" places
+step "one definition" scripts/check_odr.sh
 step "clang-tidy" tidy
 
 [ ${#failed[@]} = 0 ] || die "failed: ${failed[*]}"
