@@ -55,9 +55,9 @@ class EvictionQueue {
   // Removes and returns the block to evict. REQUIRES: size() > 0.
   BlockId Pop();
 
-  bool queued(BlockId block) const { return class_[static_cast<size_t>(block)] >= 0; }
+  bool queued(BlockId block) const { return At(block).its_class >= 0; }
   int32_t size() const { return size_; }
-  int32_t num_claimed() const { return sizes_[kClaimed]; }
+  int32_t num_claimed() const { return lists_[kClaimed].size; }
 
   // Checks that each list is consistent and its credits do not decrease. O(blocks).
   Status CheckIntegrity() const;
@@ -66,18 +66,22 @@ class EvictionQueue {
   struct List {
     BlockId first = -1;
     BlockId last = -1;
+    int32_t size = 0;
   };
+  struct Node {
+    BlockId next = -1;
+    BlockId previous = -1;
+    int8_t its_class = -1;  // -1: not queued.
+    double credit = 0;
+  };
+  Node& At(BlockId block) { return nodes_[static_cast<size_t>(block)]; }
+  const Node& At(BlockId block) const { return nodes_[static_cast<size_t>(block)]; }
 
   const EvictionPolicy policy_;
   std::array<List, kNumClasses + 1> lists_;
-  std::array<int32_t, kNumClasses + 1> sizes_{};
   int32_t size_ = 0;
-  double level_ = 0;  // L.
-  // By block.
-  std::vector<BlockId> next_;
-  std::vector<BlockId> previous_;
-  std::vector<int8_t> class_;  // -1: not queued.
-  std::vector<double> credit_;
+  double level_ = 0;         // L.
+  std::vector<Node> nodes_;  // By block.
 };
 
 // What decides a block's eviction class; see EvictionQueue.
@@ -113,7 +117,7 @@ class BlockPool {
   // Adds a reference to a held or cached block.
   void Ref(BlockId block);
   // Notes that a request uses the block which another one computed.
-  void SetReused(BlockId block) { worth_[Index(block)].reused = true; }
+  void SetReused(BlockId block) { At(block).worth.reused = true; }
 
   // Drops a reference. Without references a block with a name is cached, one without is free.
   // REQUIRES: the block is held; a pending name is forgotten before the last reference is dropped.
@@ -124,26 +128,26 @@ class BlockPool {
   // REQUIRES: the block is held and has no name; no other block has this one.
   void SetName(BlockId block, const BlockName& name, uint64_t writer);
   // The bytes are computed, the name is no longer pending. REQUIRES: named.
-  void SetComputed(BlockId block) { writer_[Index(block)] = kNoWriter; }
+  void SetComputed(BlockId block) { At(block).writer = kNoWriter; }
   // Removes the name; a cached block becomes free. REQUIRES: named, without a claim.
   void ForgetName(BlockId block);
 
-  bool named(BlockId block) const { return named_[Index(block)]; }
-  const BlockName& name(BlockId block) const { return names_[Index(block)]; }
-  bool pending(BlockId block) const { return named(block) && writer_[Index(block)] != kNoWriter; }
+  bool named(BlockId block) const { return At(block).named; }
+  const BlockName& name(BlockId block) const { return At(block).name; }
+  bool pending(BlockId block) const { return named(block) && writer(block) != kNoWriter; }
   // The sequence that computes it. REQUIRES: pending.
-  uint64_t writer(BlockId block) const { return writer_[Index(block)]; }
+  uint64_t writer(BlockId block) const { return At(block).writer; }
   // Increases whenever the block loses its name; a BlockClaim compares it.
-  uint32_t epoch(BlockId block) const { return epoch_[Index(block)]; }
+  uint32_t epoch(BlockId block) const { return At(block).epoch; }
 
   // Adds a claim: the block is evicted after all blocks without one. REQUIRES: named, not pending.
-  void Claim(BlockId block) { ++claims_[Index(block)]; }
+  void Claim(BlockId block) { ++At(block).claims; }
   // Drops a claim. REQUIRES: the block has one.
   void Unclaim(BlockId block);
-  int32_t claims(BlockId block) const { return claims_[Index(block)]; }
+  int32_t claims(BlockId block) const { return At(block).claims; }
 
-  int32_t references(BlockId block) const { return references_[Index(block)]; }
-  int32_t num_blocks() const { return static_cast<int32_t>(references_.size()); }
+  int32_t references(BlockId block) const { return At(block).references; }
+  int32_t num_blocks() const { return static_cast<int32_t>(blocks_.size()); }
   int32_t num_free() const { return static_cast<int32_t>(free_.size()); }
   int32_t num_held() const { return num_held_; }
   int32_t num_cached() const { return queue_.size(); }
@@ -158,21 +162,26 @@ class BlockPool {
  private:
   static constexpr uint64_t kNoWriter = 0;  // Sequence ids are never 0.
 
-  static size_t Index(BlockId block) { return static_cast<size_t>(block); }
+  struct Block {
+    int32_t references = 0;
+    int32_t claims = 0;
+    uint32_t epoch = 0;
+    bool named = false;
+    BlockName name;
+    uint64_t writer = kNoWriter;
+    BlockWorth worth;
+    BlockId next = -1;  // In the same bucket of names.
+  };
+
+  Block& At(BlockId block) { return blocks_[static_cast<size_t>(block)]; }
+  const Block& At(BlockId block) const { return blocks_[static_cast<size_t>(block)]; }
   size_t Bucket(const BlockName& name) const { return BlockNameHash()(name) & bucket_mask_; }
   void Enqueue(BlockId block);
 
-  std::vector<int32_t> references_;  // By block, as all that follow.
-  std::vector<BlockId> free_;        // A stack: the last block is most likely in the CPU's cache.
-  std::vector<uint8_t> named_;
-  std::vector<BlockName> names_;
-  std::vector<uint64_t> writer_;
-  std::vector<uint32_t> epoch_;
-  std::vector<int32_t> claims_;
-  std::vector<BlockWorth> worth_;
-  // A hash table from names to blocks, chained through next_: it never allocates.
+  std::vector<Block> blocks_;
+  std::vector<BlockId> free_;  // A stack: the last block is most likely in the CPU's cache.
+  // A hash table from names to blocks, chained through Block::next: it never allocates.
   std::vector<BlockId> buckets_;
-  std::vector<BlockId> next_;
   size_t bucket_mask_ = 0;
   EvictionQueue queue_;
   int32_t num_held_ = 0;

@@ -74,7 +74,7 @@ class DiskDirectory {
 // CPU seconds of the calling thread since it began.
 double ThreadCpuSeconds();
 
-// Thread rule: every method from any thread.
+// Follows RocksDB's background work of the disk tier. Thread rule: every method from any thread.
 class DiskWatch final : public rocksdb::EventListener {
  public:
   // Marks running work in `directory`, which must outlive it. `on_error` is called when a

@@ -162,16 +162,21 @@ bool DiskTier::Put(const BlockName& name, std::span<const std::byte> bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (off_) return false;  // TurnOff has released all memory.
   try {
-    if (copy == nullptr) throw std::bad_alloc();
-    queue_.push_back({name, last_sequence_ + 1, copy, 0});
-    try {
-      index_.Queue(name, last_sequence_ + 1, copy);
-    } catch (const std::bad_alloc&) {
-      queue_.pop_back();
-      throw;
-    }
+    if (copy != nullptr) index_.Queue(name, last_sequence_ + 1, copy);
   } catch (const std::bad_alloc&) {
-    put_bytes_ -= bytes.size();
+    copy = nullptr;
+  }
+  if (copy != nullptr && Enqueue(name, copy, 0)) return true;
+  index_.Erase(name);
+  put_bytes_ -= bytes.size();
+  return false;
+}
+
+bool DiskTier::Enqueue(const BlockName& name, std::shared_ptr<const Bytes> bytes,
+                       uint32_t erase_from) {
+  try {
+    queue_.push_back({name, last_sequence_ + 1, std::move(bytes), erase_from});
+  } catch (const std::bad_alloc&) {
     return false;
   }
   ++last_sequence_;
@@ -233,12 +238,8 @@ void DiskTier::Erase(const BlockName& name) {
   const uint32_t generation = entry->generation;
   index_.Erase(name);
   if (generation == 0) return;  // The writing thread will skip it.
-  try {
-    queue_.push_back({name, last_sequence_ + 1, nullptr, generation});
-    ++last_sequence_;
-    writer_wakes_.notify_one();
-  } catch (const std::bad_alloc&) {  // It may be found again at the next start.
-  }
+  // Without memory it may be found again at the next start.
+  (void)Enqueue(name, nullptr, generation);
 }
 
 KvTierUsage DiskTier::Usage() const {
@@ -357,12 +358,8 @@ void DiskTier::Rejected(const BlockName& name, uint32_t generation) {
   if (entry == nullptr || entry->generation != generation || entry->queued != nullptr) return;
   ++rejected_;
   index_.Erase(name);
-  try {
-    queue_.push_back({name, last_sequence_ + 1, nullptr, generation});
-    ++last_sequence_;
-    writer_wakes_.notify_one();
-  } catch (const std::bad_alloc&) {  // It will be rejected again after the next start.
-  }
+  // Without memory it will be rejected again after the next start.
+  (void)Enqueue(name, nullptr, generation);
 }
 
 // Whether a block in use of this generation is written again to the newest.
@@ -380,14 +377,9 @@ void DiskTier::KeepInUse(const BlockName& name, uint32_t generation,
   if (off_ || entry == nullptr || entry->generation != generation || entry->queued != nullptr) {
     return;
   }
-  try {
-    queue_.push_back({name, last_sequence_ + 1, bytes, 0});
-  } catch (const std::bad_alloc&) {
-    return;  // It stays in its generation.
-  }
+  if (!Enqueue(name, bytes, 0)) return;  // It stays in its generation.
   put_bytes_ += bytes->size();
-  index_.Queue(name, ++last_sequence_, std::move(bytes));  // The entry exists: no allocation.
-  writer_wakes_.notify_one();
+  index_.Queue(name, last_sequence_, std::move(bytes));  // The entry exists: no allocation.
 }
 
 }  // namespace ropeway

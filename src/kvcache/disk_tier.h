@@ -134,6 +134,9 @@ class DiskTier final : public KvTier {
   void KeepInUse(const BlockName& name, uint32_t generation, std::shared_ptr<const Bytes> bytes);
 
   bool TakeMemory(size_t bytes);  // Of the memory for Put.
+  // Queues a block to be written, or without bytes to be erased from a generation. False without
+  // memory.
+  bool Enqueue(const BlockName& name, std::shared_ptr<const Bytes> bytes, uint32_t erase_from);
   void TurnOff(const std::string& reason, Lock* lock);
   void Wake();
 

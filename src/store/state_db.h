@@ -46,6 +46,7 @@ class StateDb {
   virtual bool durable() const = 0;
 };
 
+// A StateDb in memory, for engines without a state path.
 class MemoryStateDb final : public StateDb {
  public:
   Status Write(std::span<const StateChange> changes) override;

@@ -99,14 +99,14 @@ struct Expression {
 struct Statement;
 using Body = std::vector<Statement>;
 
-// What a value is assigned to: a variable, a variable of a namespace, or several targets.
+// The target of an assignment: a variable, a variable of a namespace, or several targets.
 struct Target {
   std::string name;
   std::string attribute;      // Of the namespace `name`; "": none.
   std::vector<Target> parts;  // Not empty: the value is unpacked.
 };
 
-// What {% macro %} and {% call %} define.
+// A definition by {% macro %} or {% call %}.
 struct Macro {
   struct Parameter {
     std::string name;
@@ -116,7 +116,6 @@ struct Macro {
   std::vector<Parameter> parameters;
   Body body;
   bool takes_caller = false;  // Whether its body uses `caller`.
-  int line = 0;
 };
 
 struct Text {
@@ -143,13 +142,10 @@ struct Set {
   Target target;
   ExpressionPtr value;
 };
-struct SetBlock {  // {% set target %}body{% endset %}
-  Target target;
+struct CaptureBlock {  // {% set target %}body{% endset %} or {% filter filtered %}body{% endfilter
+                       // %}
+  Target target;       // Without a name or parts: the text is written.
   ExpressionPtr filtered;  // Of the variable kBlockName; may be null.
-  Body body;
-};
-struct FilterBlock {
-  ExpressionPtr filtered;  // Of the variable kBlockName.
   Body body;
 };
 struct MacroBlock {
@@ -167,8 +163,8 @@ struct Break {};
 struct Continue {};
 
 struct Statement {
-  std::variant<Text, Output, If, For, Set, SetBlock, FilterBlock, MacroBlock, CallBlock, ScopeBlock,
-               Break, Continue>
+  std::variant<Text, Output, If, For, Set, CaptureBlock, MacroBlock, CallBlock, ScopeBlock, Break,
+               Continue>
       node;
   int line = 0;
 };

@@ -113,28 +113,27 @@ class Interpreter {
     return Guarded(expression->line, [&] {
       const Context::Deeper deeper(context_);
       context_.Step();
-      return std::visit([&](const auto& node) { return Visit(expression->line, node, scope); },
-                        expression->node);
+      return std::visit([&](const auto& node) { return Visit(node, scope); }, expression->node);
     });
   }
 
-  Value Visit(int, const Literal& node, Scope&) { return node.value; }
+  Value Visit(const Literal& node, Scope&) { return node.value; }
 
-  Value Visit(int, const Name& node, Scope& scope) {
+  Value Visit(const Name& node, Scope& scope) {
     if (const Value* value = scope.Find(node.name, context_)) return *value;
     if (const Builtin* function = FindBuiltin(kFunction, node.name))
       return Value::Of(Callable{function, Value()});
     return Value::Missing(node.name);
   }
 
-  Value Visit(int, const ListDisplay& node, Scope& scope) {
+  Value Visit(const ListDisplay& node, Scope& scope) {
     List items;
     context_.Charge(node.items.size() * sizeof(Value));
     for (const ExpressionPtr& item : node.items) items.push_back(Evaluate(item, scope));
     return node.is_tuple ? Value::Tuple(std::move(items)) : Value::Of(std::move(items));
   }
 
-  Value Visit(int, const DictDisplay& node, Scope& scope) {
+  Value Visit(const DictDisplay& node, Scope& scope) {
     Dict entries;
     for (const auto& [key, value] : node.entries) {
       const Value name = Evaluate(key, scope);
@@ -143,16 +142,16 @@ class Interpreter {
     return Value::Of(std::move(entries));
   }
 
-  Value Visit(int, const Attribute& node, Scope& scope) {
+  Value Visit(const Attribute& node, Scope& scope) {
     return AttributeOf(Evaluate(node.object, scope), node.name, context_);
   }
 
-  Value Visit(int, const Item& node, Scope& scope) {
+  Value Visit(const Item& node, Scope& scope) {
     const Value object = Evaluate(node.object, scope);
     return ItemOf(object, Evaluate(node.key, scope), context_);
   }
 
-  Value Visit(int, const Slice& node, Scope& scope) {
+  Value Visit(const Slice& node, Scope& scope) {
     const Value object = Evaluate(node.object, scope);
     const auto part = [&](const ExpressionPtr& expression) -> std::optional<int64_t> {
       if (expression == nullptr) return std::nullopt;
@@ -166,44 +165,44 @@ class Interpreter {
     return SliceOf(object, from, to, part(node.step).value_or(1), context_);
   }
 
-  Value Visit(int, const Apply& node, Scope& scope) {
+  Value Visit(const Apply& node, Scope& scope) {
     const Value operand = Evaluate(node.operand, scope);
     const Arguments arguments(*node.builtin, EvaluateArguments(node.arguments, scope));
     return node.builtin->apply(context_, operand, arguments);
   }
 
-  Value Visit(int line, const Call& node, Scope& scope) {
+  Value Visit(const Call& node, Scope& scope) {
     const Value callee = Evaluate(node.callee, scope);
-    return CallValue(line, callee, EvaluateArguments(node.arguments, scope));
+    return CallValue(callee, EvaluateArguments(node.arguments, scope));
   }
 
-  Value Visit(int, const Not& node, Scope& scope) {
+  Value Visit(const Not& node, Scope& scope) {
     return Value::Of(!Evaluate(node.operand, scope).Truth());
   }
 
-  Value Visit(int, const Negative& node, Scope& scope) {
+  Value Visit(const Negative& node, Scope& scope) {
     const Value operand = Evaluate(node.operand, scope);
     if (operand.is_float()) return Value::Of(-operand.number());
     return Compute(ArithmeticOperator::kSubtract, Value::Of(int64_t{0}), operand, context_);
   }
 
-  Value Visit(int, const Logical& node, Scope& scope) {
+  Value Visit(const Logical& node, Scope& scope) {
     Value left = Evaluate(node.left, scope);
     return left.Truth() == node.is_and ? Evaluate(node.right, scope) : left;
   }
 
-  Value Visit(int, const Arithmetic& node, Scope& scope) {
+  Value Visit(const Arithmetic& node, Scope& scope) {
     const Value left = Evaluate(node.left, scope);
     return Compute(node.op, left, Evaluate(node.right, scope), context_);
   }
 
-  Value Visit(int, const Concatenation& node, Scope& scope) {
+  Value Visit(const Concatenation& node, Scope& scope) {
     std::string text;
     for (const ExpressionPtr& part : node.parts) text += ToText(Evaluate(part, scope), context_);
     return Value::Of(std::move(text));
   }
 
-  Value Visit(int, const Comparison& node, Scope& scope) {
+  Value Visit(const Comparison& node, Scope& scope) {
     Value left = Evaluate(node.first, scope);
     for (const auto& [op, expression] : node.rest) {
       Value right = Evaluate(expression, scope);
@@ -213,7 +212,7 @@ class Interpreter {
     return Value::Of(true);
   }
 
-  Value Visit(int, const Conditional& node, Scope& scope) {
+  Value Visit(const Conditional& node, Scope& scope) {
     if (Evaluate(node.condition, scope).Truth()) return Evaluate(node.then, scope);
     if (node.otherwise == nullptr) return Value::Absent("an 'if' without 'else' has no value");
     return Evaluate(node.otherwise, scope);
@@ -230,10 +229,10 @@ class Interpreter {
     return result;
   }
 
-  Value CallValue(int line, const Value& callee, CallArguments arguments) {
+  Value CallValue(const Value& callee, CallArguments arguments) {
     if (!callee.is_callable()) RejectValue("a call", callee);
     const Callable& callable = callee.callable();
-    if (callable.macro != nullptr) return CallMacro(line, callable, std::move(arguments));
+    if (callable.macro != nullptr) return CallMacro(callable, std::move(arguments));
     const Builtin& builtin = *callable.builtin;
     return builtin.apply(context_, callable.self, Arguments(builtin, std::move(arguments)));
   }
@@ -259,28 +258,21 @@ class Interpreter {
     return Flow::kOn;
   }
 
-  Flow RunNode(const SetBlock& node, Scope& scope) {
+  Flow RunNode(const CaptureBlock& node, Scope& scope) {
     const Inner inner(*this, &scope);
     Flow flow = Flow::kOn;
     Value text = Value::Of(Captured(node.body, *inner, &flow));
     if (flow != Flow::kOn) return flow;
-    if (node.filtered != nullptr) text = Filtered(node.filtered, std::move(text), scope);
-    Assign(node.target, text, scope);
+    if (node.filtered != nullptr) {
+      const Inner filtered(*this, &scope);
+      (*filtered).Assign(kBlockName, std::move(text), context_);
+      text = Evaluate(node.filtered, *filtered);
+    }
+    if (node.target.name.empty() && node.target.parts.empty()) {
+      return Write(ToText(text, context_));
+    }
+    Assign(node.target, std::move(text), scope);
     return Flow::kOn;
-  }
-
-  Flow RunNode(const FilterBlock& node, Scope& scope) {
-    const Inner inner(*this, &scope);
-    Flow flow = Flow::kOn;
-    Value text = Value::Of(Captured(node.body, *inner, &flow));
-    if (flow != Flow::kOn) return flow;
-    return Write(ToText(Filtered(node.filtered, std::move(text), scope), context_));
-  }
-
-  Value Filtered(const ExpressionPtr& filters, Value text, Scope& scope) {
-    const Inner inner(*this, &scope);
-    (*inner).Assign(kBlockName, std::move(text), context_);
-    return Evaluate(filters, *inner);
   }
 
   Flow RunNode(const ScopeBlock& node, Scope& scope) {
@@ -375,12 +367,12 @@ class Interpreter {
     const Value callee = Evaluate(call.callee, scope);
     CallArguments arguments = EvaluateArguments(call.arguments, scope);
     arguments.named.emplace_back("caller", std::move(caller));
-    const int line = node.call->line;
-    const Value text = Guarded(line, [&] { return CallValue(line, callee, std::move(arguments)); });
+    const Value text =
+        Guarded(node.call->line, [&] { return CallValue(callee, std::move(arguments)); });
     return Write(ToText(text, context_));
   }
 
-  Value CallMacro(int line, const Callable& callable, CallArguments arguments) {
+  Value CallMacro(const Callable& callable, CallArguments arguments) {
     const Macro& macro = *callable.macro;
     const Inner inner(*this, callable.scope);
     Bind(macro, std::move(arguments), *inner);
@@ -395,7 +387,7 @@ class Interpreter {
       (*inner).Assign(parameter.name, std::move(value), context_);
     }
     Flow flow = Flow::kOn;
-    return Guarded(line, [&] { return Value::Of(Captured(macro.body, *inner, &flow)); });
+    return Value::Of(Captured(macro.body, *inner, &flow));
   }
 
   // Assigns the arguments to the macro's parameters.

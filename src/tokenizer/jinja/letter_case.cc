@@ -223,22 +223,36 @@ static_assert(AreInOrder(kUpperRanges) && AreInOrder(kLowerRanges) && AreInOrder
 static_assert(AreInOrder(kUpperExpansions) && AreInOrder(kLowerExpansions) &&
               AreInOrder(kTitleExpansions));
 
+struct CaseMap {
+  std::span<const CaseRange> ranges;
+  std::span<const CaseExpansion> expansions;
+  char32_t first;  // The first of 26 ASCII letters that map to those at a distance of `delta`.
+  int32_t delta;
+};
+constexpr CaseMap kUpper = {kUpperRanges, kUpperExpansions, 'a', -32};
+constexpr CaseMap kLower = {kLowerRanges, kLowerExpansions, 'A', 32};
+constexpr CaseMap kTitle = {kTitleRanges, kTitleExpansions, 'a', -32};
+
 // Appends the mapping of `c`; false where it maps to itself.
-bool AppendMapped(std::span<const CaseRange> ranges, std::span<const CaseExpansion> expansions,
-                  char32_t c, std::string& text) {
+bool AppendMapped(const CaseMap& map, char32_t c, std::string& text) {
+  if (c < 0x80) {
+    if (c < map.first || c >= map.first + 26) return false;
+    text += static_cast<char>(static_cast<int32_t>(c) + map.delta);
+    return true;
+  }
   const auto expansion =
-      std::lower_bound(expansions.begin(), expansions.end(), c,
+      std::lower_bound(map.expansions.begin(), map.expansions.end(), c,
                        [](const CaseExpansion& entry, char32_t from) { return entry.from < from; });
-  if (expansion != expansions.end() && expansion->from == c) {
+  if (expansion != map.expansions.end() && expansion->from == c) {
     for (const char32_t to : expansion->to) {
       if (to != 0) AppendUtf8(to, text);
     }
     return true;
   }
   const auto range =
-      std::lower_bound(ranges.begin(), ranges.end(), c,
+      std::lower_bound(map.ranges.begin(), map.ranges.end(), c,
                        [](const CaseRange& entry, char32_t from) { return entry.last < from; });
-  if (range == ranges.end() || c < range->first || (c - range->first) % range->step != 0) {
+  if (range == map.ranges.end() || c < range->first || (c - range->first) % range->step != 0) {
     return false;
   }
   AppendUtf8(static_cast<char32_t>(static_cast<int32_t>(c) + range->delta), text);
@@ -246,38 +260,23 @@ bool AppendMapped(std::span<const CaseRange> ranges, std::span<const CaseExpansi
 }
 
 void AppendLower(char32_t c, std::string& text) {
-  if (c < 0x80) {
-    text += c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : static_cast<char>(c);
-  } else if (!AppendMapped(kLowerRanges, kLowerExpansions, c, text)) {
-    AppendUtf8(c, text);
-  }
+  if (!AppendMapped(kLower, c, text)) AppendUtf8(c, text);
 }
 
 void AppendUpper(char32_t c, std::string& text) {
-  if (c < 0x80) {
-    text += c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : static_cast<char>(c);
-  } else if (!AppendMapped(kUpperRanges, kUpperExpansions, c, text)) {
-    AppendUtf8(c, text);
-  }
+  if (!AppendMapped(kUpper, c, text)) AppendUtf8(c, text);
 }
 
 void AppendTitle(char32_t c, std::string& text) {
-  if (c < 0x80 || !AppendMapped(kTitleRanges, kTitleExpansions, c, text)) AppendUpper(c, text);
+  if (!AppendMapped(kTitle, c, text)) AppendUpper(c, text);
 }
 
-bool HasUpper(char32_t c) {
+bool Changes(const CaseMap& map, char32_t c) {
   std::string unused;
-  if (c < 0x80) return c >= 'a' && c <= 'z';
-  return AppendMapped(kUpperRanges, kUpperExpansions, c, unused);
+  return AppendMapped(map, c, unused);
 }
 
-bool HasLower(char32_t c) {
-  std::string unused;
-  if (c < 0x80) return c >= 'A' && c <= 'Z';
-  return AppendMapped(kLowerRanges, kLowerExpansions, c, unused);
-}
-
-bool IsCased(char32_t c) { return HasUpper(c) || HasLower(c); }
+bool IsCased(char32_t c) { return Changes(kUpper, c) || Changes(kLower, c); }
 
 // Calls f(code point, its bytes, the position of the next character) for each character; invalid
 // bytes have the code point 0.
@@ -320,6 +319,17 @@ std::string Recased(std::string_view text, IsFirst is_first) {
   return result;
 }
 
+// Whether `text` has letters in the case that `own` maps to, and none that `own` would change.
+bool IsInCase(std::string_view text, const CaseMap& own, const CaseMap& other) {
+  bool any = false;
+  bool all = true;
+  ForEachCharacter(text, [&](char32_t c, std::string_view, size_t) {
+    any |= c != 0 && Changes(other, c);
+    all &= c == 0 || !Changes(own, c);
+  });
+  return any && all;
+}
+
 }  // namespace
 
 std::string Uppercase(std::string_view text) {
@@ -346,24 +356,7 @@ std::string TitleCase(std::string_view text) {
   return Recased(text, [](bool after_letter, bool) { return !after_letter; });
 }
 
-bool IsUppercase(std::string_view text) {
-  bool any = false;
-  bool all = true;
-  ForEachCharacter(text, [&](char32_t c, std::string_view, size_t) {
-    any |= c != 0 && HasLower(c);
-    all &= c == 0 || !HasUpper(c);
-  });
-  return any && all;
-}
-
-bool IsLowercase(std::string_view text) {
-  bool any = false;
-  bool all = true;
-  ForEachCharacter(text, [&](char32_t c, std::string_view, size_t) {
-    any |= c != 0 && HasUpper(c);
-    all &= c == 0 || !HasLower(c);
-  });
-  return any && all;
-}
+bool IsUppercase(std::string_view text) { return IsInCase(text, kUpper, kLower); }
+bool IsLowercase(std::string_view text) { return IsInCase(text, kLower, kUpper); }
 
 }  // namespace ropeway::jinja

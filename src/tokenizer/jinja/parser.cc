@@ -68,11 +68,11 @@ class Parser {
     if (tag == "if") return {ParseIf(), line};
     if (tag == "for") return {ParseFor(), line};
     if (tag == "set") return ParseSet(line);
-    if (tag == "macro") return {ParseMacro(line), line};
+    if (tag == "macro") return {ParseMacro(), line};
     if (tag == "call") return {ParseCallBlock(line), line};
     if (tag == "filter") {
       ExpressionPtr filtered = expressions_.ParseBlockFilters(false);
-      return {FilterBlock{std::move(filtered), ParseBlock("endfilter")}, line};
+      return {CaptureBlock{{}, std::move(filtered), ParseBlock("endfilter")}, line};
     }
     if (tag == "with") return {ParseWith(), line};
     // Marks an assistant's text for training; it renders its body.
@@ -188,7 +188,7 @@ class Parser {
     ExpressionPtr filtered =
         stream_.IsOperator("|") ? expressions_.ParseBlockFilters(true) : nullptr;
     if (!stream_.Is(TokenKind::kBlockEnd)) stream_.Fail("expected '=' or the end of the tag");
-    return {SetBlock{std::move(target), std::move(filtered), ParseBlock("endset")}, line};
+    return {CaptureBlock{std::move(target), std::move(filtered), ParseBlock("endset")}, line};
   }
 
   // "(a, b=1)", after the opening parenthesis.
@@ -208,9 +208,8 @@ class Parser {
     return parameters;
   }
 
-  MacroBlock ParseMacro(int line) {
+  MacroBlock ParseMacro() {
     auto macro = std::make_shared<Macro>();
-    macro->line = line;
     macro->name = TakeName();
     bound_.insert("caller");
     stream_.ExpectOperator("(");
@@ -225,7 +224,6 @@ class Parser {
   CallBlock ParseCallBlock(int line) {
     CallBlock result;
     auto caller = std::make_shared<Macro>();
-    caller->line = line;
     caller->name = "caller";
     if (stream_.TakeOperator("(")) caller->parameters = ParseParameters();
     result.call = expressions_.Parse();
