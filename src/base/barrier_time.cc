@@ -17,9 +17,9 @@ double BarrierNanoseconds(WorkerTeam* team) {
     const std::chrono::duration<double, std::nano> time = Clock::now() - begin;
     return time.count() / rounds;
   };
-  // More threads than cores wait for the scheduler at each barrier: a few tell enough.
+  // With more threads than cores each barrier waits for the scheduler: few runs suffice.
   constexpr double kScheduled = 5000;
-  // Another process may come in between; three times in a row it does not.
+  // Another process may disturb one run, hardly three in a row.
   double best = std::min({mean_of(100), mean_of(100), mean_of(100)});
   for (int run = 0; run < 5 && best < kScheduled; ++run) best = std::min(best, mean_of(2000));
   return best;

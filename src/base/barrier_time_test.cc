@@ -15,7 +15,7 @@ TEST(BarrierTimeTest, TakesTimeAndLeavesTheTeamUsable) {
   EXPECT_EQ(calls[0] + calls[1], 2);
 }
 
-TEST(BarrierTimeTest, OneThreadWaitsForNobody) {
+TEST(BarrierTimeTest, OneThreadDoesNotWait) {
   EXPECT_LT(BarrierNanoseconds(1), BarrierNanoseconds(2));
 }
 

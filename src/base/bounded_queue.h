@@ -12,9 +12,8 @@
 
 namespace ropeway {
 
-// First in, first out. Only a push takes memory: where there is none it throws std::bad_alloc, the
-// item and the queue are as before, and it may be tried again. Thread rule: every method from any
-// thread.
+// First in, first out. Only pushes allocate; without memory they throw std::bad_alloc with the item
+// and the queue unchanged. Thread rule: every method from any thread.
 template <typename T>
 class BoundedQueue {
  public:
@@ -23,7 +22,7 @@ class BoundedQueue {
   BoundedQueue(const BoundedQueue&) = delete;
   BoundedQueue& operator=(const BoundedQueue&) = delete;
 
-  // False, and `item` stays, where the queue is full or closed.
+  // False, with `item` unchanged, if the queue is full or closed.
   bool TryPush(T&& item) {
     {
       const std::lock_guard lock(mu_);
@@ -34,7 +33,7 @@ class BoundedQueue {
     return true;
   }
 
-  // Waits while the queue is full. False, and `item` stays, where it is closed.
+  // Waits while the queue is full. False, with `item` unchanged, if it is closed.
   bool WaitPush(T&& item) {
     {
       std::unique_lock lock(mu_);
@@ -46,8 +45,8 @@ class BoundedQueue {
     return true;
   }
 
-  // Pushes beyond the capacity too: for items whose number something else bounds, from threads that
-  // must not wait. False, and `item` stays, where the queue is closed.
+  // Pushes beyond the capacity too, for items whose number is bounded otherwise, from threads that
+  // must not wait. False, with `item` unchanged, if the queue is closed.
   bool ForcePush(T&& item) {
     {
       const std::lock_guard lock(mu_);
@@ -58,14 +57,13 @@ class BoundedQueue {
     return true;
   }
 
-  // All items; none where the queue is empty. Never waits.
+  // Takes all items, without waiting.
   std::list<T> PopAll() {
     std::unique_lock lock(mu_);
     return TakeAll(&lock);
   }
 
-  // Waits until there is an item, the queue is closed, somebody calls Wake or `timeout` is over;
-  // then as PopAll.
+  // Waits for an item, Close, Wake or the timeout, then takes all items.
   std::list<T> WaitPopAll(std::optional<std::chrono::nanoseconds> timeout = std::nullopt) {
     std::unique_lock lock(mu_);
     const auto ready = [this] { return closed_ || woken_ || !items_.empty(); };
@@ -85,7 +83,7 @@ class BoundedQueue {
     woken_ = false;
   }
 
-  // Ends the wait of WaitPopAll or WaitForWork that is under way, or else the next one.
+  // Ends the current wait of WaitPopAll or WaitForWork, or else the next one.
   void Wake() {
     {
       const std::lock_guard lock(mu_);
@@ -94,7 +92,7 @@ class BoundedQueue {
     not_empty_.notify_all();
   }
 
-  // The next item, waiting for it; nullopt once the queue is closed and empty.
+  // Waits for the next item; nullopt once the queue is closed and empty.
   std::optional<T> WaitPop() {
     std::unique_lock lock(mu_);
     not_empty_.wait(lock, [this] { return closed_ || !items_.empty(); });
@@ -106,7 +104,7 @@ class BoundedQueue {
     return item;
   }
 
-  // From now on every push fails; what is queued can still be popped. Wakes all who wait.
+  // From now on every push fails; queued items can still be popped. Wakes all waiting threads.
   void Close() {
     {
       const std::lock_guard lock(mu_);

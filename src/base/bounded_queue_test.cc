@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-TEST(BoundedQueueTest, FullRefusesAndForcePushDoesNot) {
+TEST(BoundedQueueTest, AFullQueueRejectsAllButForcePush) {
   BoundedQueue<int> queue(2);
   EXPECT_TRUE(queue.TryPush(1));
   EXPECT_TRUE(queue.TryPush(2));
@@ -20,15 +20,15 @@ TEST(BoundedQueueTest, FullRefusesAndForcePushDoesNot) {
   EXPECT_TRUE(queue.TryPush(5));
 }
 
-TEST(BoundedQueueTest, WhatIsRefusedStaysWithItsOwner) {
+TEST(BoundedQueueTest, ARejectedItemIsUnchanged) {
   BoundedQueue<std::unique_ptr<int>> queue(1);
   auto item = std::make_unique<int>(1);
   EXPECT_TRUE(queue.TryPush(std::make_unique<int>(0)));
   EXPECT_FALSE(queue.TryPush(std::move(item)));
-  EXPECT_NE(item, nullptr);  // NOLINT(bugprone-use-after-move): that is what is tested.
+  EXPECT_NE(item, nullptr);  // NOLINT(bugprone-use-after-move): the test is about this.
 }
 
-TEST(BoundedQueueTest, ClosedRefusesAllButGivesWhatIsThere) {
+TEST(BoundedQueueTest, AClosedQueueRejectsPushesAndReturnsItsItems) {
   BoundedQueue<int> queue(1);
   EXPECT_TRUE(queue.TryPush(1));
   queue.Close();

@@ -1,4 +1,4 @@
-// A bound on the bytes that many holders take together.
+// A bound on the total bytes of many holders.
 #ifndef ROPEWAY_BASE_BYTE_BUDGET_H_
 #define ROPEWAY_BASE_BYTE_BUDGET_H_
 
@@ -8,12 +8,12 @@
 
 namespace ropeway {
 
-// Thread-safe. Must outlive what was taken from it.
+// Thread-safe. Must outlive its Holds.
 class ByteBudget {
  public:
   explicit ByteBudget(size_t bytes) : left_(bytes) {}
 
-  // A part of the budget, given back at its end.
+  // A part of the budget, returned by its destructor.
   class Hold {
    public:
     Hold() = default;
@@ -36,7 +36,7 @@ class ByteBudget {
     size_t bytes_ = 0;
   };
 
-  // False, and nothing taken, where fewer than `bytes` are left. REQUIRES: `hold` holds nothing.
+  // False, with nothing taken, if fewer than `bytes` are left. REQUIRES: `hold` is empty.
   bool Take(size_t bytes, Hold* hold) {
     size_t left = left_.load();
     do {

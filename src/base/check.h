@@ -1,4 +1,4 @@
-// Check: what must hold, or the process is wrong about its own state.
+// Check: an invariant of the process's own state.
 #ifndef ROPEWAY_BASE_CHECK_H_
 #define ROPEWAY_BASE_CHECK_H_
 
@@ -9,9 +9,9 @@
 
 namespace ropeway {
 
-// Ends the process with the status's sentence where it is not OK. Only for bugs of Ropeway's own,
-// never for anything a request, a file or a client can cause: an engine that no longer knows who
-// owns which KV block could answer one user with another's text, and a crash is better than that.
+// Aborts the process with the status's message if it is not OK. Only for bugs of Ropeway itself,
+// never for anything that a request, a file or a client can cause: an engine with inconsistent
+// block tables could answer one user with another's text, and a crash is better than that.
 inline void Check(const Status& status) {
   if (status.ok()) return;
   std::fprintf(stderr, "ropeway: bug: %s\n", status.message().c_str());

@@ -1,4 +1,4 @@
-// All time passes through a Clock, so that the simulation can run the same code in virtual time.
+// All code reads the time from a Clock, so that the simulation can run it in virtual time.
 #ifndef ROPEWAY_BASE_CLOCK_H_
 #define ROPEWAY_BASE_CLOCK_H_
 

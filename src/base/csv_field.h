@@ -7,8 +7,8 @@
 
 namespace ropeway {
 
-// A field as RFC 4180 has it: in double quotes, which are doubled inside, if it holds a comma, a
-// quote or the end of a line; else as it is.
+// A field by RFC 4180: if it contains a comma, a quote or a line end, in double quotes, with inner
+// quotes doubled; else unchanged.
 std::string CsvField(std::string_view text);
 
 }  // namespace ropeway

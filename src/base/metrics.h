@@ -1,4 +1,4 @@
-// A registry of metrics in Prometheus's sense: a thin layer over prometheus-cpp.
+// A registry of Prometheus metrics: a thin layer over prometheus-cpp.
 #ifndef ROPEWAY_BASE_METRICS_H_
 #define ROPEWAY_BASE_METRICS_H_
 
@@ -22,8 +22,8 @@ std::vector<double> LatencyBuckets();       // Seconds, 1 ms to 250 s: whole req
 std::vector<double> ShortLatencyBuckets();  // Seconds, 100 us to 10 s: tokens, steps.
 std::vector<double> CountBuckets();         // Powers of two, 1 to 4096.
 
-// Names are whole, with unit: "ropeway_queue_time_seconds". What the Add methods return lives as
-// long as the registry, and is thread-safe. Thread rule: every method from any thread.
+// Names are complete, with their unit: "ropeway_queue_time_seconds". The added metrics live as long
+// as the registry and are thread-safe. Thread rule: every method from any thread.
 class Metrics {
  public:
   using Labels = std::map<std::string, std::string>;

@@ -1,4 +1,4 @@
-// The interface that is wanted here is deprecated: see the header.
+// This interface is deprecated; the header says why it is used.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/sha256.h"
 

@@ -1,6 +1,6 @@
-// SHA-256 (FIPS 180-4) that cannot fail: libcrypto's own code behind its oldest interface, which
-// asks no provider and takes no memory. SHA256() does both since OpenSSL 3, and leaves the digest
-// as it was where either fails: keys or names would then compare equal that are not.
+// SHA-256 (FIPS 180-4) that cannot fail: libcrypto's oldest interface, which needs no provider and
+// no memory. Since OpenSSL 3 SHA256() needs both, and leaves the digest unchanged on failure:
+// different keys or names would then compare equal.
 #ifndef ROPEWAY_BASE_SHA256_H_
 #define ROPEWAY_BASE_SHA256_H_
 

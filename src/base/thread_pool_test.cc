@@ -19,7 +19,7 @@ TEST(ThreadPoolTest, RunsAllJobsOnOneThreadInOrder) {
   EXPECT_EQ(ran, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
 }
 
-TEST(ThreadPoolTest, RefusesBeyondItsCapacityAndAfterStop) {
+TEST(ThreadPoolTest, RejectsBeyondItsCapacityAndAfterStop) {
   std::promise<void> running;
   std::promise<void> release;
   ThreadPool pool(1, 2);

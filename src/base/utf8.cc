@@ -3,8 +3,8 @@
 namespace ropeway {
 namespace {
 
-// What the first byte promises: the character's length, and the bounds of its second byte, which
-// exclude overlong forms, surrogates and what is beyond U+10FFFF.
+// The character's length by its first byte, and the bounds of its second byte, which exclude overlong
+// forms, surrogates and code points above U+10FFFF.
 struct Lead {
   size_t length;
   uint8_t second_min;
@@ -22,6 +22,20 @@ Lead LeadOf(uint8_t byte) {
   if (byte < 0xF4) return {4, 0x80, 0xBF};
   if (byte == 0xF4) return {4, 0x80, 0x8F};
   return {0, 0, 0};
+}
+
+// `bytes` with invalid parts, and characters that `keep` rejects, replaced.
+template <typename Keep>
+std::string Replaced(std::string_view bytes, Keep keep) {
+  std::string text;
+  text.reserve(bytes.size());
+  for (size_t at = 0; at < bytes.size();) {
+    const Utf8Step step = StepUtf8(bytes, at);
+    const bool kept = step.kind == Utf8Kind::kValid && keep(step.code_point);
+    text.append(kept ? bytes.substr(at, step.length) : kReplacementCharacter);
+    at += step.length;
+  }
+  return text;
 }
 
 }  // namespace
@@ -66,28 +80,11 @@ void AppendUtf8(char32_t code_point, std::string& text) {
 }
 
 std::string ReplaceInvalidUtf8(std::string_view bytes) {
-  std::string text;
-  text.reserve(bytes.size());
-  for (size_t at = 0; at < bytes.size();) {
-    const Utf8Step step = StepUtf8(bytes, at);
-    text.append(step.kind == Utf8Kind::kValid ? bytes.substr(at, step.length)
-                                              : kReplacementCharacter);
-    at += step.length;
-  }
-  return text;
+  return Replaced(bytes, [](char32_t) { return true; });
 }
 
 std::string PrintableText(std::string_view bytes) {
-  std::string text;
-  text.reserve(bytes.size());
-  for (size_t at = 0; at < bytes.size();) {
-    const Utf8Step step = StepUtf8(bytes, at);
-    const char32_t c = step.code_point;
-    const bool printable = step.kind == Utf8Kind::kValid && c >= 0x20 && (c < 0x7F || c > 0x9F);
-    text.append(printable ? bytes.substr(at, step.length) : kReplacementCharacter);
-    at += step.length;
-  }
-  return text;
+  return Replaced(bytes, [](char32_t c) { return c >= 0x20 && (c < 0x7F || c > 0x9F); });
 }
 
 bool IsValidUtf8(std::string_view bytes) {

@@ -17,30 +17,30 @@ enum class Utf8Kind {
 
 struct Utf8Step {
   Utf8Kind kind = Utf8Kind::kValid;
-  // Bytes it covers, 1 to 4. For kInvalid and kTruncated the maximal subpart (Unicode, 3.9): the
-  // longest part that begins a well-formed character, else one byte. A "replace" decoder writes one
+  // Number of bytes, 1 to 4. For kInvalid and kTruncated the maximal subpart (Unicode, 3.9): the
+  // longest beginning of a well-formed character, else one byte. A "replace" decoder writes one
   // U+FFFD for each.
   size_t length = 0;
   char32_t code_point = 0;  // For kValid.
 };
 
-// What stands at text[at]. REQUIRES: at < text.size().
+// Decodes the character at text[at]. REQUIRES: at < text.size().
 Utf8Step StepUtf8(std::string_view text, size_t at);
 
 // Appends the character. REQUIRES: code_point is a Unicode scalar value.
 void AppendUtf8(char32_t code_point, std::string& text);
 
-// U+FFFD, which stands for bytes that are not UTF-8.
+// U+FFFD, which replaces bytes that are not UTF-8.
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
-// `bytes` decoded as a whole, each maximal subpart of bytes that are not UTF-8 replaced by U+FFFD.
+// `bytes` with each maximal subpart of invalid UTF-8 replaced by U+FFFD.
 std::string ReplaceInvalidUtf8(std::string_view bytes);
 
-// ReplaceInvalidUtf8 with control characters (C0, DEL, C1) replaced too: what a sentence for a
-// person may quote of a file or a request, on a terminal or in a log.
+// ReplaceInvalidUtf8 with control characters (C0, DEL, C1) replaced too, to quote files and
+// requests on a terminal or in a log.
 std::string PrintableText(std::string_view bytes);
 
-// Whether `bytes` is nothing but whole characters.
+// Whether `bytes` is valid UTF-8.
 bool IsValidUtf8(std::string_view bytes);
 
 }  // namespace ropeway

@@ -1,4 +1,4 @@
-// Time that passes only when a simulation or a replay says so.
+// A clock that only a simulation or a replay advances.
 #ifndef ROPEWAY_BASE_VIRTUAL_CLOCK_H_
 #define ROPEWAY_BASE_VIRTUAL_CLOCK_H_
 

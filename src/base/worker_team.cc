@@ -16,8 +16,8 @@ namespace ropeway {
 namespace {
 
 // One pause is 5 to 45 ns, depending on the machine.
-// Within a Run: phases last 1 us to some ms; the other workers are usually at most a few us apart.
-// If this is not enough, another process probably has the core that a worker needs: give ours away.
+// Within a Run phases last 1 us to some ms, and the other workers are usually at most a few us
+// apart. If this is not enough, another process probably has the core of a worker: yield ours.
 constexpr int kPhaseSpins = 2000;
 // Between Runs: the engine needs some 10 us to schedule the next step.
 constexpr int kIdleSpins = 3000;
@@ -31,7 +31,7 @@ void Pause() {
 #endif
 }
 
-// Round to nearest even, denormals kept, exceptions masked: what the numerics are defined with.
+// Round to nearest even, denormals kept, exceptions masked: the numerics are defined for this.
 void SetDefaultFloatControl() {
 #if defined(__x86_64__)
   _mm_setcsr(0x1F80);
@@ -49,8 +49,7 @@ void WorkerTeam::Signal::WaitWhile(uint32_t old, int spins) {
     if (value.load(std::memory_order_acquire) != old) return;
     sched_yield();
   }
-  // Sequential consistency makes sure that either Raise sees this sleeper, or the sleeper the
-  // raise.
+  // With sequential consistency either Raise sees this sleeper, or the sleeper sees the raise.
   sleepers.fetch_add(1, std::memory_order_seq_cst);
   while (value.load(std::memory_order_seq_cst) == old) {
     syscall(SYS_futex, reinterpret_cast<uint32_t*>(&value), FUTEX_WAIT_PRIVATE, old, nullptr,

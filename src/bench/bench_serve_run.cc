@@ -6,7 +6,7 @@
 #include <fstream>
 #include <utility>
 
-#include "base/descriptor_limit.h"
+#include "base/system.h"
 #include "bench/bench_serve_command.h"
 #include "bench/cpu_time.h"
 #include "bench/csv_writer.h"

@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/private_files.h"
+#include "base/system.h"
 #include "cli/flags.h"
 
 namespace ropeway {

@@ -7,12 +7,12 @@
 #include <string>
 
 #include "base/clock.h"
-#include "base/descriptor_limit.h"
 #include "base/random.h"
+#include "base/system.h"
 #include "cli/end_signals.h"
 #include "cli/output.h"
-#include "flags/units.h"
 #include "engine/open_engine.h"
+#include "flags/units.h"
 #include "server/http_server.h"
 
 namespace ropeway {

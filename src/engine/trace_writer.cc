@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/private_files.h"
+#include "base/system.h"
 
 namespace ropeway {
 namespace {

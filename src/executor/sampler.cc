@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/philox.h"
+#include "base/random.h"
 #include "executor/weight_sum.h"
 
 namespace ropeway {

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-#include "base/philox.h"
+#include "base/random.h"
 #include "executor/sampler.h"
 #include "executor/test_values.h"
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "base/philox.h"
+#include "base/random.h"
 #include "executor/test_values.h"
 
 namespace ropeway {

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/private_files.h"
+#include "base/system.h"
 #include "kvcache/disk_generation.h"
 
 namespace ropeway {

@@ -13,7 +13,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/private_files.h"
+#include "base/system.h"
 
 namespace ropeway {
 namespace {

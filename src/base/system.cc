@@ -1,0 +1,42 @@
+#include "base/system.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace ropeway {
+
+std::error_code MakePrivateDirectory(const std::filesystem::path& path) {
+  std::filesystem::path made;
+  for (const std::filesystem::path& part : path) {
+    made /= part;
+    if (mkdir(made.c_str(), 0700) == 0) continue;
+    const int why = errno;
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(made, ignored)) return {why, std::generic_category()};
+  }
+  return {};
+}
+
+std::FILE* OpenPrivateFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return nullptr;
+  std::FILE* const file = fdopen(fd, "w");
+  if (file != nullptr) return file;
+  const int why = errno;
+  close(fd);
+  errno = why;
+  return nullptr;
+}
+
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace ropeway

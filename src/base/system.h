@@ -1,0 +1,26 @@
+// Files for their owner alone, and the limit on open files.
+#ifndef ROPEWAY_BASE_SYSTEM_H_
+#define ROPEWAY_BASE_SYSTEM_H_
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+namespace ropeway {
+
+// Creates the directories of the path that are missing, for the owner alone (0700). Existing ones
+// keep their mode.
+std::error_code MakePrivateDirectory(const std::filesystem::path& path);
+
+// Opens a file for writing, truncated; a new one is for the owner alone (0600). Null on failure,
+// with errno set. The caller closes it; exec does too.
+std::FILE* OpenPrivateFile(const std::string& path);
+
+// Raises the soft limit on descriptors (RLIMIT_NOFILE; usually 1,024) to the hard one, since each
+// connection takes a descriptor. No effect if the system rejects it. Thread-safe.
+void RaiseDescriptorLimit();
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_BASE_SYSTEM_H_
