@@ -283,6 +283,8 @@ void DiskTier::TurnOff(const std::string& reason, Lock* lock) {
   lock->lock();
 }
 
+// The reading thread.
+
 void DiskTier::ReaderMain() {
   pthread_setname_np(pthread_self(), "ropeway-kv-read");
   Lock lock(mutex_);
