@@ -162,7 +162,7 @@ class Crowd {
     for (const RequestId id : leaving) {
       if (const auto found = company_.find(id); found != company_.end()) found->second = INT64_MAX;
       if (step != INT64_MAX) ++round_->left;
-      core_->Finish(id, FinishReason::kCancelled);
+      core_->Abort(id, FinishReason::kCancelled);
     }
   }
 

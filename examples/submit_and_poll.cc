@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
     return 1;
   }
 
-  // SubmitMany keeps the order. One request may be refused while others are taken.
+  // SubmitMany keeps the order. One request may be rejected while others are accepted.
   std::vector<ropeway::Request> requests;
   for (int number = 0; number < count; ++number) requests.push_back(Question(number));
   const auto handles = (*engine)->SubmitMany(std::move(requests));

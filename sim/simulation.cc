@@ -307,7 +307,7 @@ void Simulation::Arrive(SimRequest made, bool again) {
 
 void Simulation::Finish(RequestId id, FinishReason reason) {
   checks_.OnFinishAsked(id, reason, core_->stats().steps);
-  core_->Finish(id, reason);
+  core_->Abort(id, reason);
   const CoreStats& stats = core_->stats();
   checks_.OnFinishReturned(id, stats.waiting + stats.running + stats.preempted == 0);
 }

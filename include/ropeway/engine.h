@@ -1,4 +1,4 @@
-// The public face of Ropeway as a library: submit requests, then wait, poll or stream.
+// The public API of the Ropeway library: submit requests, then wait, poll or stream.
 //
 //   auto engine = ropeway::Engine::Create({.model = {.path = "model.gguf"}});
 //   if (!engine.ok()) { ... engine.status().message() ... }
@@ -36,7 +36,7 @@ class RequestHandle {
 
   // Blocks until the request ended, or `timeout` is over (kDeadlineExceeded; the request goes on).
   // May be called any number of times, also after the end; the result is kept until the last handle
-  // of this request is gone.
+  // of this request is destroyed.
   StatusOr<Result> Wait(std::optional<std::chrono::nanoseconds> timeout = std::nullopt) const;
 
   // The result if the request ended, else nullopt. Never blocks.
@@ -59,28 +59,28 @@ using StreamCallback = std::function<bool(RequestId, const Delta&)>;
 // A running engine: a loaded model with its threads. Thread-safe.
 class Engine {
  public:
-  // Loads the model and starts the threads. Fails with one sentence that names the file's or
-  // option's field at fault.
+  // Loads the model and starts the threads. On failure, one sentence names the file's or option's
+  // field at fault.
   static StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options);
 
-  // Cancels what still runs, then joins all threads.
+  // Cancels the requests under way, then joins all threads.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
   // Queues `request` and returns in far under 1 ms, before its prompt is encoded. Fails only for a
   // full queue (kResourceExhausted), a stopping engine (kUnavailable) or a malformed request
-  // (kInvalidArgument), and where a session's turn cannot begin; all else is reported in the
+  // (kInvalidArgument), or a session's turn that cannot begin; all other errors are reported in the
   // Result.
   //
-  // With Request::session_id the request is the next turn of that session of its tenant's, which is
-  // begun where there is none: its prompt holds what is new only (text, token ids, or chat
-  // messages), and goes on from the session's token ids. What the model generated stays as it was
-  // sampled; only where the chat template changes its history is the chat encoded anew as a whole.
-  // A turn that ends as kStop or kLength is kept, and stored before its end is told (on the device
+  // With Request::session_id the request is the next turn of that session of its tenant; a session
+  // that does not exist begins with it. The prompt holds only the new text, token ids or chat
+  // messages, and goes on from the session's token ids. Generated tokens stay as they were sampled;
+  // only if the chat template changes its history, the whole chat is encoded anew. A turn that ends
+  // as kStop or kLength is kept, and stored before its end is reported (on the device
   // too, with SessionOptions::state_path); one that is cancelled or fails leaves the session as it
-  // was. Refused: a turn while another one of the session is under way (kInvalidArgument), one of a
-  // session whose record is damaged (kDataLoss), one beyond max_sessions or session_store_bytes
+  // was. Rejected: a turn while another one of the session is under way (kInvalidArgument), one of
+  // a session whose record is damaged (kDataLoss), one beyond max_sessions or session_store_bytes
   // (kResourceExhausted).
   StatusOr<RequestHandle> Submit(Request request, StreamCallback on_delta = nullptr);
 
@@ -94,27 +94,27 @@ class Engine {
   // oldest beyond.
   std::vector<Result> PollFinished(size_t max_results = 0);
 
-  // Asks that the request end as kCancelled; kNotFound if no such request runs.
+  // Asks that the request end as kCancelled; kNotFound if no such request is under way.
   Status Cancel(RequestId id);
 
   // A tenant's sessions that have a completed turn, the least recently used first.
   std::vector<SessionInfo> Sessions(const std::string& tenant = "") const;
 
-  // Forgets a session, and returns when that is stored: not for threads that must not wait. A turn
-  // under way goes on, but is not kept; one that waits for its prompt to be encoded may fail with
-  // kNotFound. kNotFound: the tenant has no such session.
+  // Deletes a session, and returns when that is stored: it may wait for the device. A turn under
+  // way goes on, but is not kept; one whose prompt is not encoded yet may fail with kNotFound.
+  // kNotFound: the tenant has no such session.
   Status CloseSession(const std::string& id, const std::string& tenant = "");
 
-  // All requests have been submitted: a static or dynamic batch that fills begins with what is
-  // there. Requests that come later are not waited for either. Returns at once.
+  // Declares that all requests have been submitted: a static or dynamic batch that fills begins
+  // with the requests that wait, and later batches do not wait to fill either. Returns at once.
   void Flush();
 
-  // Refuses new requests from now on, and waits until all accepted ones ended or `deadline` is
-  // over; what still runs then is cancelled. Returns kDeadlineExceeded if anything had to be
-  // cancelled.
+  // Rejects new requests from now on, and waits until all accepted ones ended or `deadline` is
+  // over; requests still under way then are cancelled. Returns kDeadlineExceeded if anything had to
+  // be cancelled.
   Status Drain(std::chrono::nanoseconds deadline);
 
-  // What the engine does and has done, as of the newest step. Cheap: copies numbers under a lock.
+  // Statistics as of the newest step. Cheap: copies numbers under a lock.
   EngineStats Stats() const;
 
   // The resolved limit on prompt plus output tokens of one request.

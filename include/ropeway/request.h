@@ -1,4 +1,4 @@
-// What a caller asks (Request) and what comes back (Delta, Result): plain values of the public API.
+// Requests and their results (Request, Delta, Result): plain values of the public API.
 #ifndef ROPEWAY_REQUEST_H_
 #define ROPEWAY_REQUEST_H_
 
@@ -19,7 +19,7 @@ using RequestId = uint64_t;
 // A token's number in the model's vocabulary.
 using TokenId = int32_t;
 
-// What is added to one token's logit.
+// A value that is added to one token's logit.
 struct LogitBias {
   TokenId id = 0;
   float bias = 0.0F;  // [-100, 100]; -100 forbids the token in practice.
@@ -56,12 +56,13 @@ struct ChatMessage {
   std::string tool_call_id = {};  // Of a tool's message; "": none.
 };
 
-// How long a request's KV blocks are to stay cached after its end, against those of others. A wish,
-// not a time: blocks of requests that ask for kLong go later, but they go when others are used
-// more.
-enum class CacheRetention { kNormal, kLong };
+// How long a request's KV blocks stay cached after its end, compared to those of others. A hint,
+// not a time: blocks of requests with kLong are evicted later, but they are evicted if others are
+// used more.
+enum class CacheRetention : uint8_t { kNormal, kLong };
+inline constexpr int kNumCacheRetentions = 2;
 
-// Who goes first while there is too much to do: docs/scheduling.md.
+// Which requests go first while there is too much to do: docs/scheduling.md.
 enum class Priority : uint8_t { kHigh, kMedium, kLow };
 inline constexpr int kNumPriorities = 3;
 
@@ -100,14 +101,15 @@ struct Request {
   // Absent: EngineOptions::request_timeout.
   std::optional<std::chrono::milliseconds> timeout;
 
-  std::string tenant;  // Whose request this is; "" where there is one tenant only.
+  std::string tenant;  // The tenant of this request; "" if there is only one.
   Priority priority = Priority::kMedium;
   // The tenant's share under the policy "fair", against those of others: [0.01, 100].
   double tenant_weight = 1.0;
 
-  // Who shares KV blocks with whom: requests with equal (cache_scope, cache_salt) and nobody else.
+  // Requests share KV blocks if and only if their (cache_scope, cache_salt) are equal.
   std::string cache_scope;  // "": the tenant alone.
-  std::string cache_salt;   // Narrows further; "": all of the scope share. At most 256 bytes.
+  std::string
+      cache_salt;  // Divides a scope; "": all requests of the scope share. At most 256 bytes.
   CacheRetention cache_retention = CacheRetention::kNormal;
 
   // Names a conversation that the engine keeps: this request's prompt is its next turn, and goes on
@@ -137,7 +139,7 @@ struct OutputToken {
   uint64_t text_offset = 0;
 };
 
-// What became known since the last delta of one request.
+// The new output of one request since its last delta.
 struct Delta {
   // Valid UTF-8; may be empty (a character or a possible stop string is pending).
   std::string text;
@@ -163,7 +165,7 @@ struct Usage {
   int32_t cached_tokens = 0;  // Prompt tokens taken from the prefix cache.
 };
 
-// Where a request's time went. A phase that it did not reach is zero.
+// A request's time by phase. A phase that it did not reach is zero.
 struct PhaseTimes {
   std::chrono::nanoseconds queue{};  // From Submit to its first step.
   // Of this, while a slot was free and a static or dynamic batch waited for others.

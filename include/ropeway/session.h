@@ -1,4 +1,4 @@
-// What an engine tells about the sessions that it keeps: plain values of the public API.
+// Facts about the sessions of an engine: plain values of the public API.
 #ifndef ROPEWAY_SESSION_H_
 #define ROPEWAY_SESSION_H_
 
@@ -14,7 +14,7 @@ struct SessionInfo {
 
   std::string id;
   int64_t turns = 0;   // Completed and kept.
-  int64_t tokens = 0;  // That the next turn goes on from.
+  int64_t tokens = 0;  // The history that the next turn goes on from.
   Time created{};
   Time last_used{};  // When its last turn ended.
   Time expires{};    // When it is closed if it is not used until then.

@@ -1,4 +1,4 @@
-// Status and StatusOr: how a call at a seam says that it failed. Exceptions never cross a seam or a
+// Status and StatusOr: the results of calls that can fail. Exceptions never cross a seam or a
 // thread, so every fallible function of the public API returns one of these.
 //
 // Thread rule: plain values; distinct objects may be used from distinct threads.
@@ -25,7 +25,7 @@ enum class StatusCode {
   kInternal,           // A bug in Ropeway.
 };
 
-// Success, or a code with one clear sentence for a person.
+// Success, or an error code with one sentence for people.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -35,7 +35,7 @@ class [[nodiscard]] Status {
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
-  // The request field, flag or file field at fault; empty where there is none.
+  // The request field, flag or file field at fault; empty if there is none.
   const std::string& field() const { return field_; }
   // Of kResourceExhausted: seconds after which trying again may succeed; 0: that is not known.
   int retry_after_seconds() const { return retry_after_seconds_; }
@@ -52,7 +52,7 @@ inline Status InvalidArgument(std::string message, std::string field = "") {
   return {StatusCode::kInvalidArgument, std::move(message), std::move(field)};
 }
 
-// A T, or the Status that says why there is none.
+// A T, or the Status of the failure.
 template <typename T>
 class [[nodiscard]] StatusOr {
  public:

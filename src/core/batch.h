@@ -18,7 +18,7 @@ using BlockId = int32_t;
 // Tokens in one KV block. A constant of NUMERICS_VERSION (docs/numerics.md), not an option.
 inline constexpr int kBlockTokens = 16;
 
-// What the sampler needs beside the logits; see SamplingParams.
+// The sampler's input beside the logits; see SamplingParams.
 struct SampleSpec {
   SamplingParams params;
   uint64_t seed = 0;    // Resolved: params.seed, or the one drawn at admission.
@@ -26,7 +26,7 @@ struct SampleSpec {
   int32_t prompt_len = 0;
   int32_t num_logprobs = -1;         // -1: none; k >= 0: the chosen token's and the k best ones'.
   int32_t num_prompt_logprobs = -1;  // Likewise, for the positions of the item that are scored.
-  // Never sampled while fewer than params.min_tokens were generated: what would end the sequence.
+  // Ids that end the sequence: not sampled while fewer than params.min_tokens were generated.
   std::vector<TokenId> end_ids;
 };
 
@@ -39,7 +39,7 @@ struct BatchItem {
   // start + tokens.size() positions. Positions before `start` are already written.
   std::vector<BlockId> blocks;
   bool sample = false;  // Sample the token after the last of `tokens`.
-  // It stands for nobody (a padded static batch): costs what another item does, and writes nothing.
+  // Padding of a static batch: costs what another item does, and writes nothing.
   bool padding = false;
   // The ids at [score_begin, score_end) are scored: the log-prob of each given those before it.
   // Empty, or start < score_begin < score_end <= start + tokens.size() + 1: the row of the id
@@ -47,7 +47,7 @@ struct BatchItem {
   int32_t score_begin = 0;
   int32_t score_end = 0;
   // Valid where sample, or where ids are scored: all ids that the sequence has now, by position.
-  // The sampler's penalties are counted from them anew each time, so a resumed sequence has nothing
+  // The sampler counts its penalties from them anew each time, so a resumed sequence has no state
   // to rebuild. The engine's; valid until Wait returns.
   std::span<const TokenId> ids;
   SampleSpec spec;  // Valid where `ids` is.
@@ -95,9 +95,29 @@ struct Scored {
 struct StepResult {
   std::vector<Sampled> sampled;  // In the order of the batch's items that sample.
   std::vector<Scored> scored;    // In the order of the batch's items, then of positions.
-  // What the forward pass took of the step's time, and of that, the search for tokens.
+  // The forward pass's part of the step's time, and of that, the sampling's.
   Duration forward{};
   Duration sampling{};
+};
+
+// What one step consisted of, for traces: plain numbers that outlive the sequences.
+struct StepContent {
+  enum class Kind : uint8_t { kPrefill, kDecode };
+
+  // What one sequence computed.
+  struct Item {
+    uint64_t sequence = 0;
+    Kind kind = Kind::kDecode;
+    int32_t start = 0;   // The position of its first token: so many were in the KV cache already.
+    int32_t tokens = 0;  // Rows of the forward pass.
+  };
+
+  std::vector<Item> items;
+  std::vector<uint64_t> preempted;
+  std::vector<uint64_t> fetching;  // Began to wait for KV blocks of a tier.
+  int32_t fetched_blocks = 0;      // Came from a tier since the step before.
+
+  bool empty() const { return items.empty() && preempted.empty() && fetching.empty(); }
 };
 
 }  // namespace ropeway

@@ -1,11 +1,11 @@
-// Names of KV blocks: what a block holds, as a hash of all that its bytes depend on.
+// Names of KV blocks: hashes of everything that a block's bytes depend on.
 //
 //   root  = SHA-256(what every block of a request depends on beside its ids; see CacheRoot)
 //   block = SHA-256(name of the block before it (the root for the first), number of ids, ids)
 //
 // Since compute is batch-invariant (docs/numerics.md), a name determines the block's bytes.
-// SHA-256, because a cache that trusts a weak hash hands one conversation's cache to whoever finds
-// a collision.
+// SHA-256, because with a weak hash an attacker who finds a collision reads another conversation's
+// cache.
 #ifndef ROPEWAY_CORE_BLOCK_NAME_H_
 #define ROPEWAY_CORE_BLOCK_NAME_H_
 
@@ -37,22 +37,22 @@ struct BlockNameHash {
   }
 };
 
-// What the bytes of a request's blocks depend on beside its ids, and who may share them.
+// What the bytes of a request's blocks depend on beside its ids, and which requests may share them.
 struct CacheRoot {
   std::string model_digest;  // Of the model file.
   int numerics_version = 0;  // docs/numerics.md
   std::string kv_dtype;      // "f16" or "q8_0".
   std::string rope_scaling;  // As resolved at start.
-  // Who may share: the key's cache_scope, else the tenant's name.
+  // The requests that may share: the key's cache_scope, else the tenant's name.
   std::string scope;
   std::string salt;  // The request's cache_salt: narrows further.
 };
 
-// Fields are hashed with their lengths, so distinct roots never read alike.
+// Fields are hashed with their lengths, so distinct roots never give the same input.
 BlockName RootName(const CacheRoot& root);
 
-// The name of the block behind `parent` that holds `ids`: a full one, or a partial one, whose name
-// no other number of ids can give. REQUIRES: 1 <= ids.size() <= kBlockTokens.
+// The name of the block after `parent` that holds `ids`: a full or a partial one; the number of ids
+// is part of the name. REQUIRES: 1 <= ids.size() <= kBlockTokens.
 BlockName ChildName(const BlockName& parent, std::span<const TokenId> ids);
 
 // The names of the full blocks of `ids`, in order.

@@ -1,9 +1,12 @@
-// A sequence: one request's token ids on their way through the engine.
+// Sequences: what the engine core keeps of each request, by owner.
 #ifndef ROPEWAY_CORE_SEQUENCE_H_
 #define ROPEWAY_CORE_SEQUENCE_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -14,46 +17,42 @@
 
 namespace ropeway {
 
-// How long a request's blocks are to stay cached after its end, against those of others.
-enum class Retention : uint8_t { kNormal, kHigh };
-inline constexpr int kNumRetentions = 2;
-
 // A preempted sequence's claim on a cached block; void once the block was given to another use.
 struct BlockClaim {
   BlockId block = 0;
   uint32_t epoch = 0;  // The block's use when the claim was made (see BlockPool).
 };
 
-// A plain value. Owned by the engine core; the scheduler and the policy see it by reference.
-//
-// What a preempted sequence is resumed from is `ids` and `spec`, and the blocks that its chain of
-// names leads to, where they still are; the rest is recomputed, to the same bits. Its log-probs
-// were emitted with their tokens and are never computed a second time.
-struct Sequence {
-  uint64_t id = 0;           // The request's id.
-  std::vector<TokenId> ids;  // The prompt, then what was generated.
-  int32_t prompt_len = 0;    // At least 1.
-  int32_t max_tokens = 0;    // 0: ends when its prompt is computed.
+// What the caller of the engine core attaches to a request and gets back with its events. The core
+// never looks inside.
+struct RequestContext {
+  virtual ~RequestContext() = default;
+};
+
+// A request as the engine core takes it: encoded, checked, limits resolved.
+struct CoreRequest {
+  uint64_t id = 0;
+  std::vector<TokenId> prompt;  // At least 1 id. Moved into Sequence::ids.
+  int32_t max_tokens = 1;       // At least 0; prompt.size() + max_tokens <= max_model_len. 0: the
+                                // request ends when its prompt is computed.
+  SampleSpec spec;              // With the seed resolved; the core sets prompt_len.
   bool ignore_eos = false;
-  std::vector<TokenId> stop_ids;  // Sorted; each ends the sequence, as an end token does.
-  SampleSpec spec;
+  std::vector<TokenId> stop_ids;          // Each ends the sequence, as an end token does.
+  TimePoint arrival{};                    // When Submit was called.
+  TimePoint deadline = TimePoint::max();  // The request fails with kDeadlineExceeded then.
   std::string tenant;
   double tenant_weight = 1.0;
   Priority priority = Priority::kMedium;
-  TimePoint arrival{};
-  TimePoint deadline = TimePoint::max();
-  uint64_t order = 0;  // Arrival order within the core: 0, 1, 2, ...
+  BlockName cache_root;  // Names whose KV blocks it may share (see CacheRoot).
+  // Of the prompt's full blocks, the first ones that are known already; the core names the rest.
+  // Moved into KvState::names.
+  std::vector<BlockName> block_names;
+  CacheRetention retention = CacheRetention::kNormal;
+  std::shared_ptr<RequestContext> context;  // Null: none.
+};
 
-  SequenceState state = SequenceState::kWaiting;
-  int32_t computed = 0;         // Positions [0, computed) have their K/V in `blocks`.
-  std::vector<BlockId> blocks;  // The block table; empty unless running().
-  // Ids of the prompt below it are scored, and their log-probs emitted: not computed again after a
-  // preemption. Only with spec.num_prompt_logprobs >= 0.
-  int32_t scored = 0;
-  int32_t preemptions = 0;
-  uint64_t first_token_step = 0;  // 0: no token yet.
-
-  // The scheduler's.
+// The scheduler's part of a sequence.
+struct SchedulingState {
   // Since when it waits: in the queue, or running and without work.
   TimePoint queued_since{};
   int32_t run_steps = 0;  // Steps with work for it since it started or resumed.
@@ -63,31 +62,58 @@ struct Sequence {
   bool long_prefill = false;  // Much of it is to be computed: see SchedulerOptions.
   // What the pool has of its ids, as of a while ago; for ranking while it waits.
   int32_t cached_hint = 0;
-  double queued_cost =
-      0.0;             // While in the queue: what is still to be computed for it, as foreseen.
-  uint64_t batch = 0;  // The batch in which it started; 0: it has not.
+  double queued_cost = 0.0;  // While in the queue: the predicted cost of the work that is left.
+  uint64_t batch = 0;        // Number of the batch in which it started; 0: it has not.
   int32_t batch_size = 0;
-  Duration formation{};  // Of its time in the queue, what it waited for others to fill a batch.
+  Duration formation{};  // The part of its time in the queue in which its batch filled.
+  // Another sequence computes some of its blocks now; the last one's name is names[follows - 1],
+  // and this sequence waits for it. 0: it waits for none.
+  int32_t follows = 0;
+};
 
-  // Its blocks' names; the KV cache manager's but for the root and `retention`.
-  BlockName cache_root;          // Says whose blocks it may share (CacheRoot).
+// The KV cache manager's part of a sequence.
+struct KvState {
+  int32_t computed = 0;          // Positions [0, computed) have their K/V in `blocks`.
+  std::vector<BlockId> blocks;   // The block table; empty unless the sequence runs.
   std::vector<BlockName> names;  // Of its first full blocks, as far as they were asked for.
-  Retention retention = Retention::kNormal;
   // Blocks [0, published) of the table are full and computed, and others may use them.
   int32_t published = 0;
   std::vector<BlockClaim> claims;  // While preempted.
   int32_t parked = 0;              // While preempted: positions that were computed.
   // Positions of the prompt that were there when it first began to compute; -1: it has not.
   int32_t cached_tokens = -1;
-  int32_t high_water = 0;  // Positions that were ever computed for it, or found.
-  // The scheduler's: of its blocks that another sequence computes just now, the last one's name is
-  // names[follows - 1]; it waits for it. 0: it waits for nobody.
-  int32_t follows = 0;
+  int32_t high_water = 0;    // Positions that were ever computed for it, or found.
   uint64_t read_ticket = 0;  // While fetching: of the tier's read.
+};
+
+// One request on its way through the engine core, which owns it; the scheduler, the policy and the
+// KV cache see it by reference, and each keeps its own part.
+//
+// A preempted sequence is resumed from its ids and `spec`, and the blocks that its chain of names
+// leads to, as far as they are still there; the rest is recomputed, to the same bits. Its log-probs
+// were emitted with their tokens and are never computed a second time.
+struct Sequence : CoreRequest, SchedulingState, KvState {
+  Sequence() = default;
+  Sequence(CoreRequest request, uint64_t arrival_order)
+      : CoreRequest(std::move(request)), ids(std::move(prompt)), order(arrival_order) {
+    names = std::move(block_names);
+    prompt_len = spec.prompt_len = static_cast<int32_t>(ids.size());
+    std::sort(stop_ids.begin(), stop_ids.end());
+  }
+
+  std::vector<TokenId> ids;  // The prompt, then what was generated.
+  int32_t prompt_len = 0;    // At least 1.
+  uint64_t order = 0;        // Arrival order within the core: 0, 1, 2, ...
+  SequenceState state = SequenceState::kWaiting;
+  // Ids of the prompt below it are scored, and their log-probs emitted: not computed again after a
+  // preemption. Only with spec.num_prompt_logprobs >= 0.
+  int32_t scored = 0;
+  int32_t preemptions = 0;
+  uint64_t first_token_step = 0;  // 0: no token yet.
 
   int32_t num_ids() const { return static_cast<int32_t>(ids.size()); }
   int32_t generated() const { return num_ids() - prompt_len; }
-  // Has a place and blocks.
+  // Has a slot and blocks.
   bool running() const {
     return state == SequenceState::kPrefilling || state == SequenceState::kDecoding ||
            state == SequenceState::kFetching;

@@ -13,7 +13,7 @@
 // |            | blocks                                       |                                 |                                             |
 // | preempted  | the scheduler's queue; holds no block, has   | resume, fetch, abort, fail      | as waiting: it keeps its arrival order      |
 // |            | claims on cached ones                        |                                 |                                             |
-// | finished   | nobody: destroyed at once                    |                                 |                                             |
+// | finished   | none: destroyed at once                      |                                 |                                             |
 // clang-format on
 #ifndef ROPEWAY_CORE_SEQUENCE_STATE_H_
 #define ROPEWAY_CORE_SEQUENCE_STATE_H_
@@ -37,16 +37,16 @@ enum class SequenceState : uint8_t {
 inline constexpr size_t kNumSequenceStates = 6;
 
 enum class SequenceEvent : uint8_t {
-  kStart,     // Gets a place and its blocks for the first time.
+  kStart,     // Gets a slot and its blocks for the first time.
   kCaughtUp,  // All its known ids are computed and the next one is sampled.
-  kFetch,     // Gets a place and blocks, and waits for some of them to be read from a tier.
-  kFetched,   // The read is over; what it did not bring is computed.
-  kPreempt,   // Gives its place and blocks back for another one; its ids stay.
-  kResume,    // Gets a place and blocks again; what is not cached any more is computed anew.
+  kFetch,     // Gets a slot and blocks, and waits for some of them to be read from a tier.
+  kFetched,   // The read is over; blocks that it did not bring are computed.
+  kPreempt,   // Gives its slot and blocks to another sequence; its ids stay.
+  kResume,    // Gets a slot and blocks again; positions no longer cached are computed anew.
   kEnd,       // Sampled an end token or its last allowed token; or its prompt is computed and it
               // wants no token.
   kAbort,     // Ended from outside: a cancel, or a stop string seen by the output side.
-  kFail,      // Cannot go on: the device is lost, its time is over, memory is short, no logits.
+  kFail,      // Cannot go on: device lost, deadline over, memory short, or no logits.
 };
 inline constexpr size_t kNumSequenceEvents = 9;
 
@@ -60,7 +60,7 @@ struct SequenceTransition {
   SequenceState to;
 };
 
-// All legal moves; what is not in it is a bug.
+// All legal moves; any other is a bug.
 std::span<const SequenceTransition> SequenceTransitions();
 
 // Where `event` leads from `from`; nullopt for an illegal move.
@@ -74,7 +74,7 @@ using TransitionCounts = std::array<std::array<uint64_t, kNumSequenceEvents>, kN
 class SequenceMover {
  public:
   // Moves sequence `id` from `*state` by `event`. An illegal move ends the process (base/check.h),
-  // in every build: no input can cause one, and the blocks of such a sequence are nobody's.
+  // in every build: no input can cause one, and the blocks of such a sequence would have no owner.
   void Move(uint64_t id, SequenceState* state, SequenceEvent event);
 
   const TransitionCounts& counts() const { return counts_; }

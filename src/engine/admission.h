@@ -1,21 +1,21 @@
-// Whether the engine core takes a request.
+// Whether the engine core accepts a request.
 #ifndef ROPEWAY_ENGINE_ADMISSION_H_
 #define ROPEWAY_ENGINE_ADMISSION_H_
 
 #include <cstdint>
 
-#include "engine/core_request.h"
+#include "engine/engine_core.h"
 #include "engine/engine_options.h"
 #include "ropeway/status.h"
 #include "scheduler/scheduler.h"
 
 namespace ropeway {
 
-// kInvalidArgument, with the field at fault, for a request that can never fit.
+// InvalidArgument, with the field at fault, for a request that can never fit.
 Status CheckFits(const CoreRequest& request, int32_t max_model_len);
 
-// kResourceExhausted where too many prompt tokens wait already, or where the request would wait
-// longer than max_wait; then it says when to come again.
+// ResourceExhausted if too many prompt tokens wait already, or if the request would wait longer
+// than max_wait; the status says when to retry then.
 Status CheckQueue(const CoreRequest& request, const EngineCoreOptions& options,
                   const Scheduler& scheduler);
 

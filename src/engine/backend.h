@@ -1,4 +1,4 @@
-// The Backend seam: where the server (and the gateway) hand requests to, and how output returns.
+// The Backend seam: the server (and the gateway) hand requests to it, and get output through sinks.
 #ifndef ROPEWAY_ENGINE_BACKEND_H_
 #define ROPEWAY_ENGINE_BACKEND_H_
 
@@ -14,10 +14,10 @@
 
 namespace ropeway {
 
-// What is known of a request once it is queued.
+// Facts about a request once it is queued.
 struct Admission {
   int32_t prompt_tokens = 0;
-  int32_t queue_position = 0;  // Requests that are to start before it; 0: it is next.
+  int32_t queue_position = 0;  // Requests that start before it, as ranked now; 0: it is next.
 };
 
 // Receives one request's output: OnAdmitted at most once and first, OnDelta any number of times,
@@ -28,18 +28,18 @@ class OutputSink {
  public:
   virtual ~OutputSink() = default;
 
-  // The request is encoded, checked and queued: a stream's headers may leave now.
+  // The request is encoded, checked and queued: a stream's headers may be sent now.
   virtual void OnAdmitted(RequestId id, const Admission& admission) = 0;
 
-  // New text and tokens. Returns false to cancel (the reader is gone): OnFinish(kCancelled)
+  // New text and tokens. Returns false to cancel (the client is gone): OnFinish(kCancelled)
   // follows.
   virtual bool OnDelta(RequestId id, Delta delta) = 0;
 
   // The end of an admitted request.
   virtual void OnFinish(RequestId id, const Finish& finish) = 0;
 
-  // The end of a request that was refused after Submit (e.g. prompt too long) or failed, also after
-  // OnAdmitted and deltas; kDeadlineExceeded: its timeout was over.
+  // The end of a request that was rejected after Submit (e.g. prompt too long) or failed, also
+  // after OnAdmitted and deltas; kDeadlineExceeded: its timeout was over.
   virtual void OnError(RequestId id, const Status& status) = 0;
 };
 
@@ -49,7 +49,7 @@ struct ModelInfo {
   int64_t created = 0;  // Unix seconds.
 };
 
-// One request under way, for those who look after a server.
+// One request under way, for the operators of a server.
 struct RequestInfo {
   RequestId id = 0;
   std::string tenant;
@@ -59,25 +59,25 @@ struct RequestInfo {
   bool waits() const { return state == State::kWaiting || state == State::kPreempted; }
   double age_seconds = 0.0;  // Since Submit.
   Priority priority = Priority::kMedium;
-  // Requests that are to start before it, as of a moment ago; negative: it runs, or is not in the
-  // queue yet.
+  // Requests that start before it, as of a moment ago; negative: it runs, or is not in the queue
+  // yet.
   int32_t queue_position = -1;
 };
 
-// Who waits, as of a moment ago.
+// The queue, as of a moment ago.
 struct QueueInfo {
   struct Class {
-    int waiting = 0;  // Also preempted ones, and those whose prompt is still to be encoded.
+    int waiting = 0;  // Includes preempted requests, and those whose prompt is being encoded.
     int running = 0;
-    double wait_seconds = 0.0;  // What a request that came now would wait.
+    double wait_seconds = 0.0;  // Predicted queueing delay of a new request.
   };
   std::array<Class, kNumPriorities> classes;  // By Priority.
-  std::string blocked_by;                     // What keeps the first from starting; "": none waits.
+  std::string blocked_by;  // The rule that keeps the first one from starting; "": none waits.
 };
 
 // For /livez and /readyz.
 struct Health {
-  bool live = true;    // The loop makes progress, or there is nothing to do.
+  bool live = true;    // The loop makes progress, or there is no work.
   bool ready = true;   // New requests are admitted.
   std::string reason;  // Why not, for a person; empty when both hold.
 };
@@ -92,7 +92,7 @@ class Backend {
   // kUnavailable (stopping). After success the sink gets exactly one end.
   virtual StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink) = 0;
 
-  // Asks that the request end as kCancelled; without effect where it ended.
+  // Asks that the request end as kCancelled; without effect after its end.
   virtual void Cancel(RequestId id) = 0;
 
   virtual std::vector<ModelInfo> Models() const = 0;
@@ -102,11 +102,11 @@ class Backend {
   // The backend's metrics in the Prometheus text format.
   virtual std::string MetricsText() const = 0;
 
-  // Seconds after which a request may be tried again whose refusal says nothing of it itself
+  // Seconds after which to retry a rejected request whose status does not say it
   // (Status::retry_after_seconds); at least 1.
   virtual int RetryAfterSeconds() const = 0;
 
-  // All requests accepted and without their end, in order of their ids.
+  // All requests accepted and not ended, in order of their ids.
   virtual std::vector<RequestInfo> Requests() const = 0;
 
   virtual QueueInfo Queue() const = 0;
@@ -122,7 +122,7 @@ class Backend {
                                                       bool add_special) const = 0;
   virtual StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const = 0;
 
-  // Refuses new requests from now on; waits until all ended, or cancels the rest at `deadline`.
+  // Rejects new requests from now on; waits until all ended, or cancels the rest at `deadline`.
   // kDeadlineExceeded if anything had to be cancelled.
   virtual Status Drain(std::chrono::nanoseconds deadline) = 0;
 };

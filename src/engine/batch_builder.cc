@@ -13,7 +13,7 @@ Status Unexpected(uint64_t step, const std::string& what) {
   return {StatusCode::kInternal, "the executor " + what + " in step " + std::to_string(step)};
 }
 
-// The ids of the prompt that this item's rows predict and that were not scored before.
+// Sets the ids of the prompt that this item's rows predict and that were not scored before.
 void SetScoreRange(const ScheduledItem& planned, BatchItem* item) {
   const Sequence& sequence = *planned.sequence;
   item->score_begin = item->score_end = 0;
@@ -65,7 +65,7 @@ void BatchBuilder::Add(const ScheduledItem& planned) {
     if (sequence.ids.size() == sequence.ids.capacity()) {
       sequence.ids.reserve(2 * sequence.ids.size());
     }
-    // The next plan extends its table, or parks what it has with the token sampled here.
+    // The next schedule extends its table, or parks its blocks with the token sampled here.
     KvCacheManager::Reserve(&sequence, sequence.num_ids() + 2 * kBlockTokens);
   }
   if (item.sample || scores) {
@@ -74,7 +74,7 @@ void BatchBuilder::Add(const ScheduledItem& planned) {
   } else {
     item.ids = {};
   }
-  // From here on nothing throws.
+  // Nothing below throws.
   batch_.items.push_back(std::move(item));
   spare_items_.pop_back();
   work_.push_back(std::move(work));

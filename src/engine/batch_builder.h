@@ -1,4 +1,4 @@
-// From the scheduler's plan to the executor's batch, and the check of what comes back.
+// Builds the executor's batch from the scheduler's output, and checks the executor's result.
 #ifndef ROPEWAY_ENGINE_BATCH_BUILDER_H_
 #define ROPEWAY_ENGINE_BATCH_BUILDER_H_
 
@@ -18,10 +18,10 @@ namespace ropeway {
 // Thread rule: the engine thread.
 class BatchBuilder {
  public:
-  // What a batch item stands for, by its index in the batch.
+  // The sequence's work behind a batch item, by the item's index in the batch.
   struct Work {
     ScheduledItem planned;
-    // The log-probs of its prompt that its result brings, to be filled in; room for all is there.
+    // The log-probs of its prompt, filled in from the result; their memory is reserved.
     std::vector<Scored> scored;
   };
 
@@ -30,19 +30,19 @@ class BatchBuilder {
   // Begins the batch of step `step`.
   void Begin(uint64_t step);
 
-  // Adds an item, and takes all memory that its result will need: room in the sequence's ids for
-  // what is sampled, and for the log-probs of its prompt. Throws std::bad_alloc with nothing added.
+  // Adds an item, and reserves all memory that its result will need: in the sequence's ids for the
+  // sampled token, and for the log-probs of its prompt. Throws std::bad_alloc with nothing added.
   void Add(const ScheduledItem& planned);
 
-  // Adds rows that stand for nobody and read the block `scratch` alone. After all others. Throws
-  // std::bad_alloc with nothing added.
+  // Adds padding rows, which read the block `scratch` alone. REQUIRES: after all other items.
+  // Throws std::bad_alloc with nothing added.
   void AddPadding(const PaddingItem& planned, BlockId scratch);
 
   const Batch& batch() const { return batch_; }
   std::vector<Work>& work() { return work_; }
 
-  // OK where `result` is one of this batch: an executor that answers for others than asked can no
-  // more be trusted than one that fails.
+  // OK if `result` answers this batch, item by item. An executor that answers anything else is
+  // trusted no more than one that fails.
   Status CheckResult(const StepResult& result) const;
 
  private:

@@ -3,20 +3,13 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <map>
 #include <new>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
-#include "core/sequence.h"
 #include "engine/admission.h"
-#include "engine/batch_builder.h"
 #include "engine/failure.h"
-#include "kvcache/kv_cache_manager.h"
-#include "scheduler/batch_size_control.h"
-#include "scheduler/scheduler.h"
 
 namespace ropeway {
 namespace {
@@ -28,116 +21,32 @@ constexpr int kStoresPerIdleCall = 16;
 // Prompt tokens of a step that tell what one costs.
 constexpr int kLeastRowsToLearn = 64;
 
+// Ends the process for options that are not valid.
+const EngineCoreOptions& Checked(const EngineCoreOptions& options, const KvLayout& layout) {
+  Check(options.Validate(layout));
+  return options;
+}
+
 }  // namespace
 
-class EngineCore::Impl {
- public:
-  Impl(const EngineCoreOptions& options, const KvLayout& layout, Executor* executor,
-       SchedulingPolicy* policy, const Clock* clock, EmitFn emit)
-      : options_(options),
-        executor_(executor),
-        clock_(clock),
-        emit_(std::move(emit)),
-        scratch_(layout.num_blocks - 1),
-        kv_(options.CacheOf(layout)),
-        scheduler_(options.scheduler, policy, &kv_, &mover_),
-        control_(*MakeBatchSizeControl(options.BatchControl())),
-        transfers_(options.cache.caching ? options.tier : nullptr, executor, &kv_, clock,
-                   layout.block_bytes, options.scheduler.max_num_seqs,
-                   [this](Sequence* sequence) { scheduler_.FetchDone(sequence); }),
-        builder_(
-            std::min(options.scheduler.max_num_seqs, options.scheduler.max_num_batched_tokens)) {
-    UpdateStats();
-  }
+EngineCore::EngineCore(const EngineCoreOptions& options, const KvLayout& layout, Executor* executor,
+                       SchedulingPolicy* policy, const Clock* clock, EmitFn emit)
+    : options_(Checked(options, layout)),
+      executor_(executor),
+      clock_(clock),
+      emit_(std::move(emit)),
+      scratch_(layout.num_blocks - 1),
+      kv_(options.CacheOf(layout)),
+      scheduler_(options.scheduler, policy, &kv_, &mover_),
+      control_(*MakeBatchSizeControl(options.BatchControl())),
+      transfers_(options.cache.caching ? options.tier : nullptr, executor, &kv_, clock,
+                 layout.block_bytes, options.scheduler.max_num_seqs,
+                 [this](Sequence* sequence) { scheduler_.FetchDone(sequence); }),
+      builder_(std::min(options.scheduler.max_num_seqs, options.scheduler.max_num_batched_tokens)) {
+  UpdateStats();
+}
 
-  Status Add(CoreRequest request);
-  void Finish(RequestId id, FinishReason reason);
-  bool Step();
-  bool idle() const { return sequences_.empty() && events_.empty(); }
-  bool Background() { return has_background() && transfers_.StoreSome(kStoresPerIdleCall); }
-  // The blocks of a lost device are not to be trusted, least of all after a restart.
-  bool has_background() const { return device_status_.ok() && transfers_.anything_to_store(); }
-  const CoreStats& stats() const { return stats_; }
-  const StepContent& last_step() const { return last_step_; }
-  const Status& device_status() const { return device_status_; }
-  int32_t QueuePosition(RequestId id) const;
-  std::vector<RequestId> QueueOrder() const { return scheduler_.QueueOrder(); }
-  double WaitSeconds(Priority priority) const { return scheduler_.WaitSeconds(priority); }
-  void Flush() { scheduler_.set_flush(true); }
-  const TransitionCounts& transitions() const { return mover_.counts(); }
-  Status CheckIntegrity() const;
-
- private:
-  using Sequences = std::map<RequestId, std::unique_ptr<Sequence>>;
-
-  Status CheckRequest(const CoreRequest& request) const;
-  void Insert(CoreRequest request);
-  // Makes room for the events of a step of `sequences` sequences.
-  void ReserveEvents(size_t sequences);
-  void FailOverdue(TimePoint now);
-  void AddScheduleEvents(const Schedule& schedule, TimePoint now);
-  // The sequence of this batch ended.
-  void LeaveBatch(uint64_t number);
-  // Hands the tier what the plan says: before the step writes anything.
-  void MoveBlocks(const Schedule& schedule);
-  void NoteSchedule(const Schedule& schedule);
-  void BuildBatch(const Schedule& schedule);
-  // Before the step changes anybody's state.
-  void NoteContent(const Schedule& schedule, uint64_t fetched_blocks);
-  void Compute();
-  void CountRows();
-  void CountTokens(const ScheduledItem& planned);
-  StatusOr<StepResult> Execute();
-  void OnShortOfMemory();
-  void Apply(StepResult* result);
-  void TakeScored(BatchBuilder::Work* work, size_t item, StepResult* result, size_t* next);
-  void Accept(Sequence* sequence, Sampled sampled);
-  bool EndsAt(const Sequence& sequence, TokenId token) const;
-  // Ends the sequence and destroys it; `status` says why it failed.
-  void End(Sequence* sequence, SequenceEvent event, FinishReason reason, Status status = {});
-  void Fail(Sequence* sequence, Status status) {
-    End(sequence, SequenceEvent::kFail, FinishReason::kFailed, std::move(status));
-  }
-  static void SetBatch(const Sequence& sequence, CoreEvent* event);
-  void LoseDevice(Status status);
-  void EmitAll();
-  void UpdateStats();
-  CoreEvent& AddEvent(CoreEvent::Kind kind, RequestId id);
-
-  const EngineCoreOptions options_;
-  Executor* const executor_;
-  const Clock* const clock_;
-  const EmitFn emit_;
-  const BlockId scratch_;  // Padding reads it.
-  KvCacheManager kv_;
-  SequenceMover mover_;
-  Scheduler scheduler_;
-  const std::unique_ptr<BatchSizeControl> control_;
-  TierTransfers transfers_;
-  BatchBuilder builder_;
-  Status device_status_;
-
-  Sequences sequences_;
-  std::set<std::pair<TimePoint, RequestId>> deadlines_;  // Of those that have one.
-  uint64_t next_order_ = 0;
-  uint64_t step_ = 0;
-  Duration last_took_{};  // By the newest step that computed.
-  int memory_tries_ = 0;  // Steps in a row for which memory was short.
-  // Not emitted yet. Its memory is taken ahead, for one end of each sequence and in a step for all
-  // of that step's: what has happened is never lost for want of memory.
-  std::vector<CoreEvent> events_;
-  // Batches of which a sequence has not ended, by number. Their memory is taken ahead likewise.
-  struct OpenBatch {
-    uint64_t number = 0;
-    TimePoint began{};
-    int sequences = 0;
-  };
-  std::vector<OpenBatch> batches_;
-  CoreStats stats_;
-  StepContent last_step_;
-};
-
-Status EngineCore::Impl::CheckRequest(const CoreRequest& request) const {
+Status EngineCore::CheckRequest(const CoreRequest& request) const {
   if (!device_status_.ok()) {
     return {StatusCode::kUnavailable, "the device is lost: " + device_status_.message()};
   }
@@ -147,7 +56,7 @@ Status EngineCore::Impl::CheckRequest(const CoreRequest& request) const {
   return CheckFits(request, options_.max_model_len);
 }
 
-Status EngineCore::Impl::Add(CoreRequest request) {
+Status EngineCore::Add(CoreRequest request) {
   try {
     if (Status status = CheckRequest(request); !status.ok()) return status;
     if (Status status = CheckQueue(request, options_, scheduler_); !status.ok()) return status;
@@ -159,47 +68,31 @@ Status EngineCore::Impl::Add(CoreRequest request) {
   return {};
 }
 
-int32_t EngineCore::Impl::QueuePosition(RequestId id) const {
+int32_t EngineCore::QueuePosition(RequestId id) const {
   const auto it = sequences_.find(id);
   if (it == sequences_.end() || it->second->running()) return 0;
   return scheduler_.PositionOf(*it->second);
 }
 
-void EngineCore::Impl::Insert(CoreRequest request) {
-  auto sequence = std::make_unique<Sequence>();
-  sequence->id = request.id;
-  sequence->prompt_len = static_cast<int32_t>(request.prompt.size());
-  sequence->ids = std::move(request.prompt);
-  sequence->max_tokens = request.max_tokens;
-  sequence->ignore_eos = request.ignore_eos;
-  sequence->stop_ids = std::move(request.stop_ids);
-  std::sort(sequence->stop_ids.begin(), sequence->stop_ids.end());
-  sequence->spec = std::move(request.spec);
-  sequence->spec.prompt_len = sequence->prompt_len;
-  sequence->tenant = std::move(request.tenant);
-  sequence->arrival = request.arrival;
-  sequence->deadline = request.deadline;
-  sequence->order = next_order_;
-  sequence->cache_root = request.cache_root;
-  sequence->names = std::move(request.block_names);
-  sequence->retention = request.retention;
-  sequence->priority = request.priority;
-  sequence->tenant_weight = request.tenant_weight;
+void EngineCore::Insert(CoreRequest request) {
+  const RequestId id = request.id;
+  const TimePoint deadline = request.deadline;
+  auto sequence = std::make_unique<Sequence>(std::move(request), next_order_);
   ReserveEvents(sequences_.size() + 1);
   if (batches_.capacity() <= sequences_.size()) batches_.reserve(2 * (sequences_.size() + 1));
-  const auto it = sequences_.emplace(request.id, std::move(sequence)).first;
+  const auto it = sequences_.emplace(id, std::move(sequence)).first;
   try {
-    if (request.deadline != TimePoint::max()) deadlines_.emplace(request.deadline, request.id);
+    if (deadline != TimePoint::max()) deadlines_.emplace(deadline, id);
     scheduler_.Add(it->second.get(), clock_->Now());
   } catch (...) {
-    deadlines_.erase({request.deadline, request.id});
+    deadlines_.erase({deadline, id});
     sequences_.erase(it);
     throw;
   }
   ++next_order_;
 }
 
-void EngineCore::Impl::ReserveEvents(size_t sequences) {
+void EngineCore::ReserveEvents(size_t sequences) {
   // Each that runs can be preempted twice or started, and be scored, get a token and end; each
   // other one can end.
   const size_t running = std::min(sequences, static_cast<size_t>(options_.scheduler.max_num_seqs));
@@ -207,16 +100,28 @@ void EngineCore::Impl::ReserveEvents(size_t sequences) {
   if (events_.capacity() < most) events_.reserve(2 * most);
 }
 
-void EngineCore::Impl::Finish(RequestId id, FinishReason reason) {
+void EngineCore::Abort(RequestId id, FinishReason reason) {
   const auto it = sequences_.find(id);
   if (it == sequences_.end()) return;
   End(it->second.get(), SequenceEvent::kAbort, reason);
   UpdateStats();
-  // With nobody left to run there may be no next step to emit it.
+  // If no sequence is left, there may be no next step to emit the event.
   if (sequences_.empty()) EmitAll();
 }
 
-bool EngineCore::Impl::Step() {
+void EngineCore::AbortAll(FinishReason reason) {
+  while (!sequences_.empty()) {
+    End(sequences_.begin()->second.get(), SequenceEvent::kAbort, reason);
+  }
+  UpdateStats();
+  EmitAll();
+}
+
+bool EngineCore::Background() {
+  return has_background() && transfers_.StoreSome(kStoresPerIdleCall);
+}
+
+bool EngineCore::Step() {
   if (idle()) return false;
   ++step_;
   const TimePoint now = clock_->Now();
@@ -251,7 +156,7 @@ bool EngineCore::Impl::Step() {
   return true;
 }
 
-void EngineCore::Impl::MoveBlocks(const Schedule& schedule) {
+void EngineCore::MoveBlocks(const Schedule& schedule) {
   for (const Schedule::Preempted& gone : schedule.preempted) transfers_.Cancel(gone.sequence);
   transfers_.StoreEvicted();
   for (const Schedule::Fetch& fetch : schedule.fetches) {
@@ -260,17 +165,17 @@ void EngineCore::Impl::MoveBlocks(const Schedule& schedule) {
   }
 }
 
-void EngineCore::Impl::FailOverdue(TimePoint now) {
+void EngineCore::FailOverdue(TimePoint now) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     Fail(sequences_.at(deadlines_.begin()->second).get(), RequestTimeout());
   }
 }
 
-void EngineCore::Impl::AddScheduleEvents(const Schedule& schedule, TimePoint now) {
+void EngineCore::AddScheduleEvents(const Schedule& schedule, TimePoint now) {
   for (const Schedule::Preempted& gone : schedule.preempted) {
     ++stats_.preemptions;
     ++stats_.preemptions_by[static_cast<size_t>(gone.reason)];
-    AddEvent(CoreEvent::Kind::kPreempted, gone.sequence->id).preempt_reason = gone.reason;
+    AddEvent(CoreEvent::Kind::kPreempted, *gone.sequence).preempt_reason = gone.reason;
   }
   for (const Sequence* sequence : schedule.started) {
     if (sequence->batch != stats_.batches) {
@@ -280,11 +185,11 @@ void EngineCore::Impl::AddScheduleEvents(const Schedule& schedule, TimePoint now
     }
     ++batches_.back().sequences;
     ++stats_.started;
-    SetBatch(*sequence, &AddEvent(CoreEvent::Kind::kStarted, sequence->id));
+    SetBatch(*sequence, &AddEvent(CoreEvent::Kind::kStarted, *sequence));
   }
 }
 
-void EngineCore::Impl::LeaveBatch(uint64_t number) {
+void EngineCore::LeaveBatch(uint64_t number) {
   const auto batch =
       std::lower_bound(batches_.begin(), batches_.end(), number,
                        [](const OpenBatch& open, uint64_t wanted) { return open.number < wanted; });
@@ -294,12 +199,12 @@ void EngineCore::Impl::LeaveBatch(uint64_t number) {
   batches_.erase(batch);
 }
 
-void EngineCore::Impl::NoteSchedule(const Schedule& schedule) {
+void EngineCore::NoteSchedule(const Schedule& schedule) {
   stats_.blocked_id = schedule.head != nullptr ? schedule.head->id : 0;
   stats_.blocked_by = schedule.head != nullptr ? BlockedByName(schedule.head_blocked_by) : "";
   stats_.blocked_rule = schedule.head_blocked_by;
   stats_.next_look = schedule.next_look;
-  // Where nobody computes, the one who waits for the tier is whom all wait for.
+  // If no sequence computes, all wait for the one that waits for the tier.
   const Sequence* fetching = schedule.items.empty() ? transfers_.oldest() : nullptr;
   if (fetching != nullptr) {
     stats_.blocked_id = fetching->id;
@@ -307,7 +212,7 @@ void EngineCore::Impl::NoteSchedule(const Schedule& schedule) {
   }
 }
 
-void EngineCore::Impl::BuildBatch(const Schedule& schedule) {
+void EngineCore::BuildBatch(const Schedule& schedule) {
   builder_.Begin(step_);
   for (const ScheduledItem& item : schedule.items) {
     try {
@@ -320,7 +225,7 @@ void EngineCore::Impl::BuildBatch(const Schedule& schedule) {
   stats_.last_padding_rows = schedule.num_padding_tokens;
 }
 
-void EngineCore::Impl::NoteContent(const Schedule& schedule, uint64_t fetched_blocks) {
+void EngineCore::NoteContent(const Schedule& schedule, uint64_t fetched_blocks) {
   try {
     last_step_.fetched_blocks = static_cast<int32_t>(fetched_blocks);
     for (const Schedule::Preempted& gone : schedule.preempted) {
@@ -339,7 +244,7 @@ void EngineCore::Impl::NoteContent(const Schedule& schedule, uint64_t fetched_bl
   }
 }
 
-void EngineCore::Impl::Compute() {
+void EngineCore::Compute() {
   const TimePoint begin = clock_->Now();
   StatusOr<StepResult> result = Execute();
   const Duration took = clock_->Now() - begin;
@@ -368,7 +273,7 @@ void EngineCore::Impl::Compute() {
   Apply(&*result);
 }
 
-void EngineCore::Impl::CountRows() {
+void EngineCore::CountRows() {
   stats_.last_rows = stats_.last_padding_rows;
   for (const BatchBuilder::Work& work : builder_.work()) {
     const bool decodes = work.planned.sequence->state == SequenceState::kDecoding;
@@ -382,7 +287,7 @@ void EngineCore::Impl::CountRows() {
   stats_.items += static_cast<uint64_t>(stats_.last_items);
 }
 
-void EngineCore::Impl::CountTokens(const ScheduledItem& planned) {
+void EngineCore::CountTokens(const ScheduledItem& planned) {
   Sequence& sequence = *planned.sequence;
   if (sequence.cached_tokens < 0) {  // Nothing was computed for it before.
     sequence.cached_tokens = std::min(planned.start, sequence.prompt_len);
@@ -395,7 +300,7 @@ void EngineCore::Impl::CountTokens(const ScheduledItem& planned) {
   }
 }
 
-StatusOr<StepResult> EngineCore::Impl::Execute() {
+StatusOr<StepResult> EngineCore::Execute() {
   try {
     executor_->Launch(builder_.batch());
     return executor_->Wait();
@@ -405,7 +310,7 @@ StatusOr<StepResult> EngineCore::Impl::Execute() {
 }
 
 // The K/V of the step may be written or not: it is computed again, to the same bits.
-void EngineCore::Impl::OnShortOfMemory() {
+void EngineCore::OnShortOfMemory() {
   stats_.blocked_id = sequences_.empty() ? 0 : sequences_.begin()->first;
   stats_.blocked_by = "memory";
   if (++memory_tries_ < kMaxMemoryTries || sequences_.empty()) return;
@@ -419,7 +324,7 @@ void EngineCore::Impl::OnShortOfMemory() {
   Fail(newest, OutOfMemory());
 }
 
-void EngineCore::Impl::Apply(StepResult* result) {
+void EngineCore::Apply(StepResult* result) {
   size_t sampled = 0;
   size_t scored = 0;
   for (size_t i = 0; i < builder_.work().size(); ++i) {
@@ -436,8 +341,8 @@ void EngineCore::Impl::Apply(StepResult* result) {
   }
 }
 
-void EngineCore::Impl::TakeScored(BatchBuilder::Work* work, size_t item, StepResult* result,
-                                  size_t* next) {
+void EngineCore::TakeScored(BatchBuilder::Work* work, size_t item, StepResult* result,
+                            size_t* next) {
   Sequence* sequence = work->planned.sequence;
   if (sequence->spec.num_prompt_logprobs < 0) return;
   const BatchItem& asked = builder_.batch().items[item];
@@ -454,10 +359,10 @@ void EngineCore::Impl::TakeScored(BatchBuilder::Work* work, size_t item, StepRes
     sequence->scored = position + 1;
   }
   if (work->scored.empty()) return;
-  AddEvent(CoreEvent::Kind::kPromptScored, sequence->id).scored = std::move(work->scored);
+  AddEvent(CoreEvent::Kind::kPromptScored, *sequence).scored = std::move(work->scored);
 }
 
-void EngineCore::Impl::Accept(Sequence* sequence, Sampled sampled) {
+void EngineCore::Accept(Sequence* sequence, Sampled sampled) {
   if (sampled.invalid) {
     Fail(sequence, MakeStatus(StatusCode::kInternal, "the model produced no finite logit"));
     return;
@@ -469,7 +374,7 @@ void EngineCore::Impl::Accept(Sequence* sequence, Sampled sampled) {
   if (sequence->first_token_step == 0) sequence->first_token_step = step_;
   sequence->ids.push_back(token);
   ++stats_.generated_tokens;
-  CoreEvent& event = AddEvent(CoreEvent::Kind::kToken, sequence->id);
+  CoreEvent& event = AddEvent(CoreEvent::Kind::kToken, *sequence);
   event.sampled = std::move(sampled);
   event.cached_tokens = std::max(0, sequence->cached_tokens);
   if (EndsAt(*sequence, token)) {
@@ -480,21 +385,20 @@ void EngineCore::Impl::Accept(Sequence* sequence, Sampled sampled) {
 }
 
 // The sampler keeps out what would end a sequence before min_tokens; this holds whatever it does.
-bool EngineCore::Impl::EndsAt(const Sequence& sequence, TokenId token) const {
+bool EngineCore::EndsAt(const Sequence& sequence, TokenId token) const {
   if (sequence.generated() <= sequence.spec.params.min_tokens) return false;
   if (!sequence.ignore_eos && options_.is_end && options_.is_end(token)) return true;
   return std::binary_search(sequence.stop_ids.begin(), sequence.stop_ids.end(), token);
 }
 
-void EngineCore::Impl::End(Sequence* sequence, SequenceEvent event, FinishReason reason,
-                           Status status) {
+void EngineCore::End(Sequence* sequence, SequenceEvent event, FinishReason reason, Status status) {
   transfers_.Cancel(sequence);
   // A stop string ends it as an end token does; the engine only learns of it later.
   const bool stopped = event == SequenceEvent::kAbort && reason == FinishReason::kStop;
   scheduler_.Remove(sequence, event, event == SequenceEvent::kEnd || stopped);
   const bool failed = event == SequenceEvent::kFail;
   CoreEvent& e =
-      AddEvent(failed ? CoreEvent::Kind::kFailed : CoreEvent::Kind::kFinished, sequence->id);
+      AddEvent(failed ? CoreEvent::Kind::kFailed : CoreEvent::Kind::kFinished, *sequence);
   e.reason = reason;
   e.prompt_tokens = sequence->prompt_len;
   e.completion_tokens = sequence->generated();
@@ -508,28 +412,29 @@ void EngineCore::Impl::End(Sequence* sequence, SequenceEvent event, FinishReason
   sequences_.erase(sequence->id);
 }
 
-void EngineCore::Impl::SetBatch(const Sequence& sequence, CoreEvent* event) {
+void EngineCore::SetBatch(const Sequence& sequence, CoreEvent* event) {
   event->batch = sequence.batch;
   event->batch_size = sequence.batch_size;
   event->formation = sequence.formation;
 }
 
-void EngineCore::Impl::LoseDevice(Status status) {
+void EngineCore::LoseDevice(Status status) {
   device_status_ = std::move(status);
   while (!sequences_.empty()) {
     Fail(sequences_.begin()->second.get(), CopyStatus(device_status_));
   }
 }
 
-CoreEvent& EngineCore::Impl::AddEvent(CoreEvent::Kind kind, RequestId id) {
+CoreEvent& EngineCore::AddEvent(CoreEvent::Kind kind, const Sequence& sequence) {
   CoreEvent& event = events_.emplace_back();
   event.kind = kind;
-  event.id = id;
+  event.id = sequence.id;
+  event.context = sequence.context;
   event.step = step_;
   return event;
 }
 
-void EngineCore::Impl::EmitAll() {
+void EngineCore::EmitAll() {
   std::vector<CoreEvent> events;
   try {
     if (options_.check_integrity && sequences_.empty()) Check(CheckIntegrity());
@@ -543,8 +448,32 @@ void EngineCore::Impl::EmitAll() {
   emit_(std::move(events));
 }
 
-void EngineCore::Impl::UpdateStats() {
-  ReadStats(scheduler_, kv_, transfers_, &stats_);
+void EngineCore::UpdateStats() {
+  stats_.waiting = scheduler_.num_waiting();
+  stats_.running = scheduler_.num_running();
+  stats_.fetching = scheduler_.num_fetching();
+  stats_.preempted = scheduler_.num_preempted();
+  stats_.free_blocks = kv_.pool().num_free();
+  stats_.held_blocks = kv_.pool().num_held();
+  stats_.cached_blocks = kv_.pool().num_cached();
+  stats_.total_blocks = kv_.pool().num_blocks();
+  stats_.waiting_by = {};
+  stats_.running_by = {};
+  for (const Sequence* sequence : scheduler_.queue()) {
+    ++stats_.waiting_by[static_cast<size_t>(sequence->priority)];
+  }
+  for (const Sequence* sequence : scheduler_.running()) {
+    ++stats_.running_by[static_cast<size_t>(sequence->priority)];
+  }
+  stats_.limit = scheduler_.limit();
+  for (int i = 0; i < kNumPriorities; ++i) {
+    stats_.wait_seconds[static_cast<size_t>(i)] = scheduler_.WaitSeconds(static_cast<Priority>(i));
+  }
+  stats_.queued_tokens = scheduler_.queued_tokens();
+  stats_.speed = scheduler_.step_cost().speed();
+  stats_.attention_weight = scheduler_.step_cost().weight();
+  stats_.evicted_blocks = kv_.pool().evictions();
+  stats_.transfers = transfers_.counts();
   stats_.steps = step_;
   if (!sequences_.empty()) return;
   stats_.blocked_id = 0;
@@ -552,7 +481,7 @@ void EngineCore::Impl::UpdateStats() {
   stats_.blocked_rule = BlockedBy::kNothing;
 }
 
-Status EngineCore::Impl::CheckIntegrity() const {
+Status EngineCore::CheckIntegrity() const {
   std::vector<const Sequence*> all;
   for (const auto& [id, sequence] : sequences_) all.push_back(sequence.get());
   if (Status status = kv_.CheckIntegrity(all); !status.ok()) return status;
@@ -563,28 +492,5 @@ Status EngineCore::Impl::CheckIntegrity() const {
   return {StatusCode::kInternal, "the core owns " + std::to_string(sequences_.size()) +
                                      " sequences, the scheduler lists " + std::to_string(listed)};
 }
-
-EngineCore::EngineCore(const EngineCoreOptions& options, const KvLayout& layout, Executor* executor,
-                       SchedulingPolicy* policy, const Clock* clock, EmitFn emit) {
-  Check(options.Validate(layout));
-  impl_ = std::make_unique<Impl>(options, layout, executor, policy, clock, std::move(emit));
-}
-
-EngineCore::~EngineCore() = default;
-Status EngineCore::Add(CoreRequest request) { return impl_->Add(std::move(request)); }
-void EngineCore::Finish(RequestId id, FinishReason reason) { impl_->Finish(id, reason); }
-bool EngineCore::Step() { return impl_->Step(); }
-bool EngineCore::idle() const { return impl_->idle(); }
-bool EngineCore::Background() { return impl_->Background(); }
-bool EngineCore::has_background() const { return impl_->has_background(); }
-const CoreStats& EngineCore::stats() const { return impl_->stats(); }
-const StepContent& EngineCore::last_step() const { return impl_->last_step(); }
-const Status& EngineCore::device_status() const { return impl_->device_status(); }
-const TransitionCounts& EngineCore::transitions() const { return impl_->transitions(); }
-Status EngineCore::CheckIntegrity() const { return impl_->CheckIntegrity(); }
-int32_t EngineCore::QueuePosition(RequestId id) const { return impl_->QueuePosition(id); }
-std::vector<RequestId> EngineCore::QueueOrder() const { return impl_->QueueOrder(); }
-double EngineCore::WaitSeconds(Priority priority) const { return impl_->WaitSeconds(priority); }
-void EngineCore::Flush() { impl_->Flush(); }
 
 }  // namespace ropeway

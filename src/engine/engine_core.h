@@ -7,35 +7,119 @@
 #ifndef ROPEWAY_ENGINE_ENGINE_CORE_H_
 #define ROPEWAY_ENGINE_ENGINE_CORE_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "core/batch.h"
+#include "core/sequence.h"
 #include "core/sequence_state.h"
-#include "core/step_content.h"
-#include "engine/core_request.h"
-#include "engine/core_stats.h"
+#include "engine/batch_builder.h"
 #include "engine/engine_options.h"
+#include "engine/tier_transfers.h"
 #include "executor/executor.h"
+#include "kvcache/kv_cache_manager.h"
 #include "policy/scheduling_policy.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
+#include "scheduler/batch_size_control.h"
+#include "scheduler/schedule.h"
+#include "scheduler/scheduler.h"
 
 namespace ropeway {
+
+// What happened to a request in a step, in order. After kFinished or kFailed the core does not know
+// the id any more, and its blocks are released.
+struct CoreEvent {
+  enum class Kind { kStarted, kPromptScored, kToken, kPreempted, kFinished, kFailed };
+  Kind kind = Kind::kToken;
+  RequestId id = 0;
+  std::shared_ptr<RequestContext> context;  // Of the CoreRequest.
+  uint64_t step = 0;
+  // kPromptScored, if the request wants prompt log-probs: the next ids of its prompt. The first
+  // event of a request begins with the id at position 0, whose log-prob is NaN.
+  std::vector<Scored> scored;
+  Sampled sampled;  // kToken. An end token is reported too, before kFinished.
+  FinishReason reason = FinishReason::kStop;  // kFinished.
+  int32_t prompt_tokens = 0;                  // kFinished.
+  int32_t completion_tokens = 0;              // kFinished: an end token is counted.
+  int32_t cached_tokens = 0;  // kToken, kFinished: of the prompt, found when it began to compute.
+  int32_t preemptions = 0;    // kFinished.
+  uint64_t first_token_step = 0;                          // kFinished.
+  PreemptReason preempt_reason = PreemptReason::kMemory;  // kPreempted.
+  // kStarted, kFinished, kFailed: see Finish. `formation`: the part of its time in the queue in
+  // which its batch filled.
+  uint64_t batch = 0;
+  int32_t batch_size = 0;
+  Duration formation{};
+  Status status;  // kFailed.
+};
+
+// A snapshot for metrics and health; plain numbers.
+struct CoreStats {
+  int waiting = 0;    // Have not started.
+  int running = 0;    // Prefilling or decoding.
+  int preempted = 0;  // Ran, and wait for blocks.
+  int free_blocks = 0;
+  int held_blocks = 0;
+  int cached_blocks = 0;
+  int total_blocks = 0;
+  int fetching = 0;  // Of those that run, the ones that wait for a tier.
+  uint64_t steps = 0;
+  uint64_t preemptions = 0;
+  int last_rows = 0;            // Tokens of the last step.
+  int last_prefill_rows = 0;    // Of these, those of prefill chunks.
+  int last_items = 0;           // Sequences in the last step.
+  int last_fetches = 0;         // Reads from a tier that the last step began.
+  Duration last_forward{};      // What the forward pass took of the last step's time ...
+  Duration last_sampling{};     // ... and of this, what the search for tokens took.
+  RequestId blocked_id = 0;     // The first of the queue that did not start; 0: none waits.
+  const char* blocked_by = "";  // The rule that kept it waiting.
+  BlockedBy blocked_rule = BlockedBy::kNothing;  // Likewise, as the scheduler knows it.
+  // The last step computed nothing, for a batch fills: until then, unless something happens.
+  TimePoint next_look = TimePoint::max();
+  int last_padding_rows = 0;  // Of last_rows, padding.
+  int limit = 0;              // Sequences that may run at once by now (BatchSizeControl).
+  // Since the start.
+  uint64_t batches = 0;         // Begun: the number of the newest one.
+  uint64_t batch_sizes = 0;     // Sum over them.
+  uint64_t started = 0;         // Sequences that started in them.
+  uint64_t ended_batches = 0;   // Every sequence that started in them has ended.
+  Duration batch_time{};        // Sum over the ended ones, from start to end.
+  uint64_t computed_steps = 0;  // Steps that computed something,
+  uint64_t rows = 0;            // their rows,
+  uint64_t items = 0;           // and their sequences, summed.
+  uint64_t generated_tokens = 0;
+  std::array<uint64_t, kNumPreemptReasons> preemptions_by{};  // By PreemptReason.
+  std::array<int, kNumPriorities> waiting_by{};               // By class, preempted ones too.
+  std::array<int, kNumPriorities> running_by{};
+  std::array<double, kNumPriorities> wait_seconds{};  // See EngineCore::WaitSeconds.
+  int64_t queued_tokens = 0;
+  double speed = 0.0;             // Units of cost per second of steps; 0: not measured.
+  double attention_weight = 0.0;  // What attending to a position costs, in tokens.
+  // Since the start, in tokens: of requests that began to compute for the first time,
+  uint64_t prompt_tokens = 0;         // their prompts,
+  uint64_t cached_prompt_tokens = 0;  // what of these was in the pool or came from a tier,
+  uint64_t recomputed_tokens = 0;     // and what was computed again after a preemption.
+  uint64_t evicted_blocks = 0;
+  TierTransfers::Counts transfers;
+};
 
 class EngineCore {
  public:
   // Called at most once per step, with all its events in order. Must not call back into the core.
   using EmitFn = std::function<void(std::vector<CoreEvent>)>;
 
-  // REQUIRES: options.Validate(layout) is OK; ends the process otherwise.
+  // REQUIRES: options.Validate(layout) is OK; the process ends otherwise.
   // `executor` (already initialised, with `layout`), `policy` and `clock` must outlive the core.
   EngineCore(const EngineCoreOptions& options, const KvLayout& layout, Executor* executor,
              SchedulingPolicy* policy, const Clock* clock, EmitFn emit);
-  ~EngineCore();
   EngineCore(const EngineCore&) = delete;
   EngineCore& operator=(const EngineCore&) = delete;
 
@@ -45,63 +129,134 @@ class EngineCore {
   // max_wait.
   Status Add(CoreRequest request);
 
-  // Requests that are to start before this one, which waits; 0 also where it does not.
+  // Requests that are to start before this one, which waits; 0 too if it does not wait.
   int32_t QueuePosition(RequestId id) const;
-  // All that wait, the next one first. Throws std::bad_alloc.
-  std::vector<RequestId> QueueOrder() const;
-  // How long a request of the class would wait that came now, as foreseen; 0: not, or nothing is
-  // measured yet.
-  double WaitSeconds(Priority priority) const;
+  // All waiting requests, the next one first. Throws std::bad_alloc.
+  std::vector<RequestId> QueueOrder() const { return scheduler_.QueueOrder(); }
+  // Predicted queueing delay of a new request of this class; 0: none, or nothing is measured yet.
+  double WaitSeconds(Priority priority) const { return scheduler_.WaitSeconds(priority); }
 
   // Nothing more will come: a static or dynamic batch that fills begins with the next step.
-  void Flush();
+  void Flush() { scheduler_.set_flush(true); }
 
-  // Ends a request, whatever its state: its blocks are back on return, and kFinished with `reason`
-  // is emitted with the next step, or before this returns if the core is idle then. Unknown ids are
-  // ignored. REQUIRES: reason is not kFailed. Never throws.
-  void Finish(RequestId id, FinishReason reason);
+  // Ends a request in whatever state: its blocks are released on return, and kFinished with
+  // `reason` is emitted with the next step, or before this returns if the core is idle then.
+  // Unknown ids are ignored. REQUIRES: reason is not kFailed. Never throws.
+  void Abort(RequestId id, FinishReason reason);
+  // Likewise, for all requests.
+  void AbortAll(FinishReason reason);
 
-  // One step. Returns false where there was nothing to do: no sequence waits or runs. First, those
-  // whose deadline is over end as kFailed with kDeadlineExceeded, whatever their state.
+  // Runs one step. Returns false if there was nothing to do: no sequence waits or runs. First,
+  // sequences past their deadline end as kFailed with kDeadlineExceeded, whatever their state.
+  //
   // If the executor fails, the device is lost: every sequence, also the waiting ones, ends as
-  // kFailed with that reason, and Add refuses from then on.
-  // A step computes nothing (last_rows == 0) while all who run wait for a tier (fetching > 0, or
-  // last_fetches > 0).
-  // Memory that is short for one sequence fails that one (kResourceExhausted). Where it is short
-  // for the step as a whole, the step changes nothing (last_rows == 0, blocked_by "memory") and is
-  // to be tried again; the newest sequence fails after kMaxMemoryTries such steps. Else a step with
-  // last_rows == 0 although sequences are there is a bug; stats() names who is blocked by what.
+  // kFailed with that status, and Add fails from then on.
+  //
+  // A step computes nothing (last_rows == 0) while all running sequences wait for a tier
+  // (fetching > 0, or last_fetches > 0), or while a batch fills.
+  //
+  // Memory that is short for one sequence fails that one (kResourceExhausted). If it is short for
+  // the step as a whole, the step changes nothing (last_rows == 0, blocked_by "memory") and is to
+  // be tried again; the newest sequence fails after kMaxMemoryTries such steps. Any other step with
+  // last_rows == 0 although sequences are there is a bug; stats() names what blocks which request.
+  //
   // Never throws.
   bool Step();
   static constexpr int kMaxMemoryTries = 10;
 
   // No sequence waits or runs, and all events are emitted.
-  bool idle() const;
+  bool idle() const { return sequences_.empty() && events_.empty(); }
 
-  // What is to be done beside the steps, also while idle: KV blocks for a tier. Does a small part
-  // of it, and says whether more could be done at once. Each Step does as much.
+  // Does a small part of the work beside the steps, also while idle: KV blocks for a tier. Returns
+  // whether more could be done at once. Each Step does as much.
   bool Background();
-  // Background has something to do, now or later.
-  bool has_background() const;
-  const CoreStats& stats() const;
+  // Background has something to do, now or later. The blocks of a lost device are not to be
+  // trusted, least of all after a restart.
+  bool has_background() const { return device_status_.ok() && transfers_.anything_to_store(); }
+  const CoreStats& stats() const { return stats_; }
 
-  // What the newest step was made of, also while its events are emitted. Empty where
+  // What the newest step consisted of, also while its events are emitted. Empty if
   // EngineCoreOptions::note_steps is not set, or memory was short for it.
-  const StepContent& last_step() const;
+  const StepContent& last_step() const { return last_step_; }
 
   // OK, or why the device was lost.
-  const Status& device_status() const;
+  const Status& device_status() const { return device_status_; }
 
   // How often each move of the transition table was made.
-  const TransitionCounts& transitions() const;
+  const TransitionCounts& transitions() const { return mover_.counts(); }
 
   // Checks free + cached + held == all, reference counts against block tables, and every sequence's
   // state against its queue; the sentence says what is broken. O(blocks + sequences).
   Status CheckIntegrity() const;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  using Sequences = std::map<RequestId, std::unique_ptr<Sequence>>;
+
+  Status CheckRequest(const CoreRequest& request) const;
+  void Insert(CoreRequest request);
+  // Makes room for the events of a step of `sequences` sequences.
+  void ReserveEvents(size_t sequences);
+  void FailOverdue(TimePoint now);
+  void AddScheduleEvents(const Schedule& schedule, TimePoint now);
+  // A sequence of this batch ended.
+  void LeaveBatch(uint64_t number);
+  // Hands the tier what the schedule says, before the step writes anything.
+  void MoveBlocks(const Schedule& schedule);
+  void NoteSchedule(const Schedule& schedule);
+  void BuildBatch(const Schedule& schedule);
+  // Before the step changes any sequence's state.
+  void NoteContent(const Schedule& schedule, uint64_t fetched_blocks);
+  void Compute();
+  void CountRows();
+  void CountTokens(const ScheduledItem& planned);
+  StatusOr<StepResult> Execute();
+  void OnShortOfMemory();
+  void Apply(StepResult* result);
+  void TakeScored(BatchBuilder::Work* work, size_t item, StepResult* result, size_t* next);
+  void Accept(Sequence* sequence, Sampled sampled);
+  bool EndsAt(const Sequence& sequence, TokenId token) const;
+  // Ends the sequence and destroys it; `status` says why it failed.
+  void End(Sequence* sequence, SequenceEvent event, FinishReason reason, Status status = {});
+  void Fail(Sequence* sequence, Status status) {
+    End(sequence, SequenceEvent::kFail, FinishReason::kFailed, std::move(status));
+  }
+  static void SetBatch(const Sequence& sequence, CoreEvent* event);
+  void LoseDevice(Status status);
+  void EmitAll();
+  void UpdateStats();
+  CoreEvent& AddEvent(CoreEvent::Kind kind, const Sequence& sequence);
+
+  const EngineCoreOptions options_;
+  Executor* const executor_;
+  const Clock* const clock_;
+  const EmitFn emit_;
+  const BlockId scratch_;  // Padding reads it.
+  KvCacheManager kv_;
+  SequenceMover mover_;
+  Scheduler scheduler_;
+  const std::unique_ptr<BatchSizeControl> control_;
+  TierTransfers transfers_;
+  BatchBuilder builder_;
+  Status device_status_;
+
+  Sequences sequences_;
+  std::set<std::pair<TimePoint, RequestId>> deadlines_;  // Of those that have one.
+  uint64_t next_order_ = 0;
+  uint64_t step_ = 0;
+  Duration last_took_{};  // By the newest step that computed.
+  int memory_tries_ = 0;  // Steps in a row for which memory was short.
+  // Not emitted yet. Its memory is taken ahead, for one end of each sequence and in a step for all
+  // of that step's, so that no event is lost for want of memory.
+  std::vector<CoreEvent> events_;
+  // Batches of which a sequence has not ended, by number. Their memory is taken ahead too.
+  struct OpenBatch {
+    uint64_t number = 0;
+    TimePoint began{};
+    int sequences = 0;
+  };
+  std::vector<OpenBatch> batches_;
+  CoreStats stats_;
+  StepContent last_step_;
 };
 
 }  // namespace ropeway

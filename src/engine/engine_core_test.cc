@@ -341,7 +341,7 @@ TEST_F(EngineCoreTest, RefusesWhatCanNeverFitAndNamesTheField) {
   EXPECT_EQ(log_.back().completion_tokens, 10);
 }
 
-// Invariant 1 in small: company, chunks and preemption change nobody's tokens.
+// Invariant 1 in small: other sequences, chunks and preemption change no tokens.
 TEST_F(EngineCoreTest, SameTokensAloneInACrowdChunkedAndPreempted) {
   constexpr RequestId kRequests = 9;
   const auto run = [this](int32_t blocks, const EngineCoreOptions& options, bool alone) {
@@ -396,18 +396,18 @@ TEST_F(EngineCoreTest, FinishGivesBlocksBackAtOnceInEveryState) {
   ASSERT_TRUE(Add(1, 20, 5).ok());  // Prefilling after one step of 8 tokens.
   ASSERT_TRUE(Add(2, 4, 5).ok());   // Waiting.
   StepChecked();
-  core_->Finish(2, FinishReason::kCancelled);
-  core_->Finish(2, FinishReason::kCancelled);  // Twice is as once.
+  core_->Abort(2, FinishReason::kCancelled);
+  core_->Abort(2, FinishReason::kCancelled);  // Twice is as once.
   EXPECT_EQ(core_->stats().waiting, 0);
   EXPECT_FALSE(ended_.contains(2)) << "the core is not idle: emitted with the next step";
   StepChecked();
   EXPECT_EQ(ended_.at(2).reason, FinishReason::kCancelled);
-  core_->Finish(1, FinishReason::kStop);
+  core_->Abort(1, FinishReason::kStop);
   EXPECT_EQ(ended_.at(1).reason, FinishReason::kStop) << "the core is idle: emitted at once";
   EXPECT_EQ(core_->stats().held_blocks, 0);
   EXPECT_TRUE(core_->idle());
-  core_->Finish(1, FinishReason::kCancelled);
-  core_->Finish(99, FinishReason::kCancelled);
+  core_->Abort(1, FinishReason::kCancelled);
+  core_->Abort(99, FinishReason::kCancelled);
   EXPECT_EQ(ended_.size(), 2U);
 }
 
@@ -416,7 +416,7 @@ TEST_F(EngineCoreTest, FinishWhilePreempted) {
   ASSERT_TRUE(Add(1, 16, 40).ok());
   ASSERT_TRUE(Add(2, 16, 40).ok());
   while (core_->stats().preempted == 0) StepChecked();
-  core_->Finish(2, FinishReason::kCancelled);
+  core_->Abort(2, FinishReason::kCancelled);
   RunToEnd();
   EXPECT_EQ(ended_.at(2).reason, FinishReason::kCancelled);
   EXPECT_GT(ended_.at(2).completion_tokens, 0);
@@ -458,10 +458,10 @@ TEST_F(EngineCoreTest, CountsRowsAndNamesWhoIsBlocked) {
   StepChecked();
   EXPECT_EQ(core_->stats().last_rows, 9) << "one decode and the prompt's last 8";
   EXPECT_EQ(core_->stats().last_prefill_rows, 8);
-  core_->Finish(2, FinishReason::kCancelled);
-  core_->Finish(1, FinishReason::kCancelled);
-  core_->Finish(3, FinishReason::kCancelled);
-  EXPECT_EQ(core_->stats().blocked_id, 0U) << "nobody is there";
+  core_->Abort(2, FinishReason::kCancelled);
+  core_->Abort(1, FinishReason::kCancelled);
+  core_->Abort(3, FinishReason::kCancelled);
+  EXPECT_EQ(core_->stats().blocked_id, 0U) << "no sequence waits";
   EXPECT_STREQ(core_->stats().blocked_by, "");
   RunToEnd();
 }

@@ -175,7 +175,7 @@ TEST_F(EngineCoreTierTest, CheckpointAlwaysPutsBeforeThereIsPressure) {
   while (core_->stats().preempted == 0) ASSERT_NO_FATAL_FAILURE(Step());
   ASSERT_NO_FATAL_FAILURE(Step());
   EXPECT_GE(transfers().stored_blocks, 4U);
-  EXPECT_LE(transfers().spilled_blocks, 1U) << "but the one whose place was needed at once";
+  EXPECT_LE(transfers().spilled_blocks, 1U) << "only the one evicted at once";
   Run();
 }
 
@@ -244,7 +244,7 @@ TEST_F(EngineCoreTierTest, ACancelWhileFetchingEndsTheRead) {
   ASSERT_NO_FATAL_FAILURE(Step());
   ASSERT_NO_FATAL_FAILURE(Step());
   ASSERT_EQ(core_->stats().fetching, 1);
-  core_->Finish(1, FinishReason::kCancelled);
+  core_->Abort(1, FinishReason::kCancelled);
   EXPECT_TRUE(core_->idle());
   EXPECT_EQ(tier_.cancelled.size(), 1U);
   EXPECT_EQ(core_->stats().held_blocks, 0);

@@ -16,24 +16,28 @@ namespace {
 // A loop that cannot go on must not use a whole core to find that out.
 constexpr auto kBlockedPause = std::chrono::milliseconds(5);
 
-// Looks for new work of a tier beside the steps: while it has as much as it takes, and while a
-// sequence waits for it, should its wake be lost for want of memory.
+// How often the loop looks for a tier's results: while the tier takes no more work, and while a
+// sequence waits for it, in case a wake was lost for want of memory.
 constexpr auto kTierPause = std::chrono::milliseconds(20);
 
-// A batch that fills is looked at again, should its clock be another than the machine's.
+// A batch that fills is looked at again at least so often, for clocks other than the machine's.
 constexpr Duration kLongestFill = std::chrono::milliseconds(100);
 
-// How often the order of the queue is made known.
+// How often the order of the queue is published.
 constexpr Duration kQueueNotes = std::chrono::milliseconds(100);
 
-// What blocks still wait to be stored when the engine stops is given so long.
+// How long blocks that wait to be stored are given when the engine stops.
 constexpr auto kStoreGrace = std::chrono::seconds(5);
 
 // Weight of the newest request in the mean run time: the last 20 or so count.
 constexpr double kMeanWeight = 0.05;
 
-// What arrivals and cancels take between two steps, about: those who run wait meanwhile.
+// The time for arrivals and cancels between two steps, about: running requests wait meanwhile.
 constexpr Duration kMessageTime = std::chrono::milliseconds(2);
+
+std::shared_ptr<LiveRequest> LiveOf(const std::shared_ptr<RequestContext>& context) {
+  return std::static_pointer_cast<LiveRequest>(context);
+}
 
 // How the trace says that a request ended.
 const char* EndName(const CoreEvent& event) {
@@ -45,13 +49,13 @@ const char* EndName(const CoreEvent& event) {
 EngineLoop::EngineLoop(const EngineCoreOptions& options, const KvLayout& layout,
                        std::unique_ptr<Executor> executor, std::unique_ptr<SchedulingPolicy> policy,
                        const Clock* clock, EngineMetrics* metrics, OutputProcessor* output,
-                       TraceWriter* trace, DequeuedFn dequeued)
+                       const LiveRequests* requests, TraceWriter* trace)
     : executor_(std::move(executor)),
       clock_(clock),
       metrics_(metrics),
       output_(output),
+      requests_(requests),
       trace_(trace),
-      dequeued_(std::move(dequeued)),
       policy_(std::move(policy)),
       core_(options, layout, executor_.get(), policy_.get(), clock_,
             [this](std::vector<CoreEvent> events) { Emit(std::move(events)); }),
@@ -70,9 +74,9 @@ EngineLoop::~EngineLoop() {
   if (tier_ != nullptr) tier_->SetWake(nullptr);
 }
 
-void EngineLoop::Add(FrontEnd::Prepared prepared) { Push(std::move(prepared)); }
+void EngineLoop::Add(CoreRequest request) { Push(std::move(request)); }
 
-void EngineLoop::Finish(RequestId id, FinishReason reason) { Push(FinishAsk{id, reason}); }
+void EngineLoop::Abort(RequestId id, FinishReason reason) { Push(AbortAsk{id, reason}); }
 
 void EngineLoop::Push(Message message) {
   RetryUntilMemory([&] { return inbox_.ForcePush(std::move(message)); });
@@ -91,19 +95,17 @@ void EngineLoop::Run() {
       RunUntilClosed();
       break;
     } catch (const std::exception&) {
-      // What the core then knows of its blocks is not to be trusted any more.
+      // What the core knows of its blocks is not to be trusted any more.
       Lose(CurrentFailure("the engine thread"));
     }
   }
-  FinishAll();
+  AbortAll();
 }
 
-void EngineLoop::FinishAll() {
+void EngineLoop::AbortAll() {
   if (lost_) return;
-  // A Finish may emit, and so change live_: also ends that waited for memory.
-  const auto live = std::exchange(live_, {});
-  for (const auto& [id, request] : live) core_.Finish(id, FinishReason::kCancelled);
-  // Its events wait where there was no memory to emit them.
+  core_.AbortAll(FinishReason::kCancelled);
+  // Its events wait if there was no memory to emit them.
   while (!core_.idle()) core_.Step();
   const TimePoint limit = clock_->Now() + kStoreGrace;
   while (core_.has_background() && clock_->Now() < limit) {
@@ -115,7 +117,7 @@ void EngineLoop::HandleSome() {
   const TimePoint end = clock_->Now() + kMessageTime;
   do {
     if (backlog_.empty()) return;
-    std::list<Message> one;  // Handled once, also where that throws.
+    std::list<Message> one;  // Handled once, also if that throws.
     one.splice(one.end(), backlog_, backlog_.begin());
     std::visit([this](auto& kind) { Handle(kind); }, one.front());
   } while (clock_->Now() < end);
@@ -140,39 +142,23 @@ std::list<EngineLoop::Message> EngineLoop::WaitForMessages() {
   return inbox_.WaitPopAll(kTierPause);
 }
 
-void EngineLoop::Handle(FrontEnd::Prepared& arrival) {
-  const std::shared_ptr<LiveRequest> live = arrival.live;
-  const auto prompt_tokens = static_cast<int32_t>(arrival.core.prompt.size());
-  if (Status status = TakeOver(&arrival); !status.ok()) {
-    dequeued_(live.get());
-    output_->Refuse(live, std::move(status));
+void EngineLoop::Handle(CoreRequest& arrival) {
+  const std::shared_ptr<LiveRequest> live = LiveOf(arrival.context);
+  const auto prompt_tokens = static_cast<int32_t>(arrival.prompt.size());
+  Status status = lost_ ? CopyDeviceStatus() : core_.Add(std::move(arrival));
+  if (!status.ok()) {
+    output_->Reject(live, std::move(status));
     return;
   }
+  if (trace_ != nullptr) trace_->Arrived(live->id, live->tenant(), live->arrival);
   output_->Admit(live,
                  {.prompt_tokens = prompt_tokens, .queue_position = core_.QueuePosition(live->id)});
-  // A cancel that overtook the arrival found nothing to end.
-  if (live->cancel_asked.load()) core_.Finish(live->id, FinishReason::kCancelled);
+  // A cancel that overtook the arrival found no request to abort.
+  if (live->cancel_asked.load()) core_.Abort(live->id, FinishReason::kCancelled);
 }
 
-Status EngineLoop::TakeOver(FrontEnd::Prepared* arrival) {
-  try {
-    if (lost_) return device_status();
-    const RequestId id = arrival->live->id;
-    live_.emplace(id, arrival->live);
-    Status status = core_.Add(std::move(arrival->core));
-    if (!status.ok()) {
-      live_.erase(id);
-    } else if (trace_ != nullptr) {
-      trace_->Arrived(id, arrival->live->tenant, arrival->live->arrival);
-    }
-    return status;
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory();
-  }
-}
-
-void EngineLoop::Handle(FinishAsk& ask) {
-  if (!lost_) core_.Finish(ask.id, ask.reason);
+void EngineLoop::Handle(AbortAsk& ask) {
+  if (!lost_) core_.Abort(ask.id, ask.reason);
 }
 
 void EngineLoop::Flush() { Push(FlushAsk{}); }
@@ -187,8 +173,8 @@ void EngineLoop::Count(TimePoint begin, TimePoint end, uint64_t generated) {
   metrics_->step_time->Observe(seconds);
   metrics_->busy_seconds->Increment(seconds);
   if (stats.waiting + stats.preempted > 0) {
-    metrics_->places_used->Increment(seconds * stats.last_items);
-    metrics_->places_all->Increment(seconds * max_num_seqs_);
+    metrics_->slots_used->Increment(seconds * stats.last_items);
+    metrics_->slots_all->Increment(seconds * max_num_seqs_);
   }
   // The counters' sum is the histogram's; what another clock or core measured is kept within it.
   const Duration forward = std::clamp(stats.last_forward, Duration{}, end - begin);
@@ -251,7 +237,7 @@ void EngineLoop::NoteQueue(TimePoint now) {
     std::vector<RequestId> order = core_.QueueOrder();
     const std::lock_guard lock(mu_);
     queue_order_.swap(order);
-  } catch (const std::bad_alloc&) {  // It is told late.
+  } catch (const std::bad_alloc&) {  // The order is noted later.
   }
 }
 
@@ -269,45 +255,44 @@ void EngineLoop::Publish(TimePoint now, bool progress) {
 void EngineLoop::Emit(std::vector<CoreEvent> events) {
   const TimePoint now = clock_->Now();
   TraceStep(now);
-  // Before any sink knows: who submits again after a failure must be refused, and who has its end
-  // counts no more.
+  // Before any sink learns of it: a request that is submitted after a failure must be rejected.
   if (!core_.device_status().ok()) SetDeviceStatus(core_.device_status());
   {
     const std::lock_guard lock(mu_);
     stats_ = core_.stats();
     busy_ = !core_.idle();
   }
-  for (const CoreEvent& event : events) {
-    const auto it = live_.find(event.id);
-    if (it == live_.end()) continue;
-    LiveRequest& live = *it->second;
-    switch (event.kind) {
-      case CoreEvent::Kind::kStarted:
-        live.started = step_begin_;
-        live.batch = event.batch;
-        live.batch_size = event.batch_size;
-        live.formation = event.formation;
-        metrics_->of(live.priority)->queue_time->Observe(ToSeconds(step_begin_ - live.arrival));
-        metrics_->of(live.priority)->formation_time->Observe(ToSeconds(event.formation));
-        dequeued_(&live);
-        break;
-      case CoreEvent::Kind::kPromptScored:
-      case CoreEvent::Kind::kToken:
-        live.preempted = false;
-        break;
-      case CoreEvent::Kind::kPreempted:
-        live.preempted = true;
-        metrics_->preemptions(event.preempt_reason)->Increment();
-        break;
-      case CoreEvent::Kind::kFailed:
-      case CoreEvent::Kind::kFinished:
-        OnEnded(live, EndName(event), now);
-        dequeued_(&live);
-        live_.erase(it);
-        break;
-    }
-  }
+  for (const CoreEvent& event : events) Track(event, now);
   output_->Emit(std::move(events), now);
+}
+
+void EngineLoop::Track(const CoreEvent& event, TimePoint now) {
+  using State = LiveRequest::State;
+  LiveRequest& live = static_cast<LiveRequest&>(*event.context);
+  const ClassMetrics& metrics = *metrics_->of(live.priority());
+  switch (event.kind) {
+    case CoreEvent::Kind::kStarted:
+      live.started = step_begin_;
+      live.batch = event.batch;
+      live.batch_size = event.batch_size;
+      live.formation = event.formation;
+      metrics.queue_time->Observe(ToSeconds(step_begin_ - live.arrival));
+      metrics.formation_time->Observe(ToSeconds(event.formation));
+      live.Move(State::kWaiting, State::kRunning);
+      break;
+    case CoreEvent::Kind::kPromptScored:
+    case CoreEvent::Kind::kToken:
+      live.Move(State::kPreempted, State::kRunning);
+      break;
+    case CoreEvent::Kind::kPreempted:
+      metrics_->preemptions(event.preempt_reason)->Increment();
+      live.Move(State::kRunning, State::kPreempted);
+      break;
+    case CoreEvent::Kind::kFailed:
+    case CoreEvent::Kind::kFinished:
+      OnEnded(live, EndName(event), now);
+      break;
+  }
 }
 
 void EngineLoop::TraceStep(TimePoint end) {
@@ -343,12 +328,14 @@ void EngineLoop::Lose(const Status& status) {
     stats_.waiting = stats_.running = stats_.preempted = 0;
     busy_ = in_step_ = false;
   }
-  for (auto& [id, live] : live_) {
-    if (trace_ != nullptr) trace_->Ended(id, "failed", clock_->Now());
-    dequeued_(live.get());
-    output_->Refuse(live, CopyStatus(status));
-  }
-  live_.clear();
+  // Requests that are still encoding, or in the inbox, are rejected when they are handled; again,
+  // the latter, without effect.
+  requests_->ForEach([&](const std::shared_ptr<LiveRequest>& live) {
+    const LiveRequest::State state = live->state();
+    if (state == LiveRequest::State::kEncoding || state == LiveRequest::State::kEnded) return;
+    if (trace_ != nullptr) trace_->Ended(live->id, "failed", clock_->Now());
+    output_->Reject(live, CopyStatus(status));
+  });
 }
 
 void EngineLoop::SetDeviceStatus(const Status& status) {
@@ -375,6 +362,11 @@ std::vector<RequestId> EngineLoop::queue_order() const {
 KvTierUsage EngineLoop::tier_usage() const {
   const std::lock_guard lock(mu_);
   return tier_usage_;
+}
+
+Status EngineLoop::CopyDeviceStatus() const noexcept {
+  const std::lock_guard lock(mu_);
+  return CopyStatus(device_status_);
 }
 
 Status EngineLoop::device_status() const {

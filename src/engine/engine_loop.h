@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -18,7 +17,7 @@
 #include "engine/backend.h"
 #include "engine/engine_core.h"
 #include "engine/engine_metrics.h"
-#include "engine/front_end.h"
+#include "engine/live_request.h"
 #include "engine/output_processor.h"
 #include "engine/trace_writer.h"
 #include "engine/work_window.h"
@@ -26,27 +25,27 @@
 
 namespace ropeway {
 
-// loop: drain the inbox (arrivals, finishes) -> core.Step() -> emit; asleep while idle.
+// loop: drain the inbox (arrivals, aborts) -> core.Step() -> emit; asleep while idle.
+//
+// It moves the requests between waiting, running and preempted (LiveRequest).
 //
 // Thread rule: every method from any thread, but Stop from one, which is not the engine thread.
 class EngineLoop {
  public:
-  // A request left the queue: it started, or ended before it could.
-  using DequeuedFn = std::function<void(LiveRequest*)>;
-
   // All pointers must outlive it; `trace` may be null. REQUIRES: options.Validate(layout) is OK.
   EngineLoop(const EngineCoreOptions& options, const KvLayout& layout,
              std::unique_ptr<Executor> executor, std::unique_ptr<SchedulingPolicy> policy,
              const Clock* clock, EngineMetrics* metrics, OutputProcessor* output,
-             TraceWriter* trace, DequeuedFn dequeued);
+             const LiveRequests* requests, TraceWriter* trace);
   ~EngineLoop();
   EngineLoop(const EngineLoop&) = delete;
   EngineLoop& operator=(const EngineLoop&) = delete;
 
-  // Both are answered within one step and never wait. The inbox's length is bounded by the number
-  // of live requests: each arrives once, and is finished from outside at most twice.
-  void Add(FrontEnd::Prepared prepared);
-  void Finish(RequestId id, FinishReason reason);
+  // Both take effect within one step and never wait. The inbox's length is bounded by the number of
+  // live requests: each arrives once, and is aborted from outside at most twice. The context of
+  // `request` is its LiveRequest, in state kWaiting.
+  void Add(CoreRequest request);
+  void Abort(RequestId id, FinishReason reason);
 
   // Nothing more will come: a static or dynamic batch that fills begins.
   void Flush();
@@ -61,11 +60,11 @@ class EngineLoop {
     WorkWindow::Rates rates;
   };
   Work work() const;
-  // The ids of those that wait, the next one first, as of a moment ago.
+  // The ids of the waiting requests, the next one first, as of a moment ago.
   std::vector<RequestId> queue_order() const;
-  // As of the last step; without a tier of no meaning.
+  // As of the last step; meaningless without a tier.
   KvTierUsage tier_usage() const;
-  // kOk while the engine computes; else why it can no more.
+  // OK while the engine computes; else why it cannot go on.
   Status device_status() const;
   // Not OK when there is work and no step made progress for kStallLimit: names the step that does
   // not end, with its age, or the request at the head of the queue and the rule that blocks it.
@@ -76,57 +75,59 @@ class EngineLoop {
   static constexpr Duration kStallLimit = std::chrono::seconds(30);
 
  private:
-  struct FinishAsk {
+  struct AbortAsk {
     RequestId id;
     FinishReason reason;
   };
   struct FlushAsk {};
-  using Message = std::variant<FrontEnd::Prepared, FinishAsk, FlushAsk>;
+  using Message = std::variant<CoreRequest, AbortAsk, FlushAsk>;
 
   void Run();
   void RunUntilClosed();
   // As many as fit between two steps, and at least one.
   void HandleSome();
-  void FinishAll();
+  void AbortAll();
   void Push(Message message);
-  // While idle: the next messages, and what is to be done in the background meanwhile.
+  // While idle: waits for the next messages, and works in the background meanwhile.
   std::list<Message> WaitForMessages();
-  void Handle(FrontEnd::Prepared& arrival);
-  Status TakeOver(FrontEnd::Prepared* arrival);
-  void Handle(FinishAsk& ask);
+  void Handle(CoreRequest& arrival);
+  void Handle(AbortAsk& ask);
   void Handle(FlushAsk& ask);
   // `generated`: tokens of the step.
   void Count(TimePoint begin, TimePoint end, uint64_t generated);
   void NoteQueue(TimePoint now);
   void Step();
   void Emit(std::vector<CoreEvent> events);
+  // Moves the event's request to its new state, and counts it.
+  void Track(const CoreEvent& event, TimePoint now);
+  // The request ended in the core.
   void OnEnded(const LiveRequest& live, const char* reason, TimePoint now);
-  // Of the newest step, once; before the ends that it brought.
+  // Traces the newest step, once, before the ends that it brought.
   void TraceStep(TimePoint end);
   void Lose(const Status& status);
   void SetDeviceStatus(const Status& status);
+  Status CopyDeviceStatus() const noexcept;
   void Publish(TimePoint now, bool progress);
 
   const std::unique_ptr<Executor> executor_;
   const Clock* const clock_;
   EngineMetrics* const metrics_;
   OutputProcessor* const output_;
+  const LiveRequests* const requests_;
   TraceWriter* const trace_;
-  const DequeuedFn dequeued_;
   const std::unique_ptr<SchedulingPolicy> policy_;
   EngineCore core_;  // The engine thread's once that runs.
   KvTier* const tier_;
   const int max_num_seqs_;
-  // The engine thread's, as is live_.
-  bool lost_ = false;
-  RequestId warned_id_ = 0;  // Whose blocking is logged; the engine thread's, as the next.
+  // The engine thread's, as are the next six.
+  bool lost_ = false;        // The device is; no step runs any more.
+  RequestId warned_id_ = 0;  // The blocked request that the log named last.
   uint64_t moved_ = 0;       // Blocks and ends of reads that a tier has brought so far.
   TimePoint step_begin_{};   // Of the newest step.
   TimePoint queue_noted_{};  // When queue_order_ was made.
-  bool untraced_ = false;    // That one is under way, and not yet in the trace.
-  std::unordered_map<RequestId, std::shared_ptr<LiveRequest>> live_;
+  bool untraced_ = false;    // A step is under way that is not in the trace yet.
   BoundedQueue<Message> inbox_;
-  std::list<Message> backlog_;  // What came out of it and is not handled yet.
+  std::list<Message> backlog_;  // The engine thread's: popped from the inbox, not handled yet.
 
   std::atomic<double> mean_run_seconds_{0.0};
   mutable std::mutex mu_;
@@ -136,7 +137,7 @@ class EngineLoop {
   std::vector<RequestId> queue_order_;
   KvTierUsage tier_usage_;
   Status device_status_;
-  bool busy_ = false;     // Work was there at the last look.
+  bool busy_ = false;     // There was work at the last look.
   bool in_step_ = false;  // Since last_step_begin_.
   TimePoint last_step_begin_{};
   TimePoint last_progress_{};

@@ -3,10 +3,9 @@
 namespace ropeway {
 namespace {
 
-constexpr const char* kPlaceSeconds = "ropeway_place_seconds_total";
-constexpr const char* kPlaceSecondsHelp =
-    "While requests wait, seconds of steps times places (max_num_seqs): those that were in use, "
-    "and all.";
+constexpr const char* kSlotSeconds = "ropeway_place_seconds_total";
+constexpr const char* kSlotSecondsHelp =
+    "While requests wait, seconds of steps times slots (max_num_seqs): slots in use, and all.";
 
 // As a metric's label.
 const char* WaitReasonName(BlockedBy rule) {
@@ -37,7 +36,180 @@ constexpr const char* kStepSecondsHelp =
     "tokens in its logits), scheduling (all else: planning, dealing out the work, applying, "
     "emitting).";
 
+Metrics::Labels LabelsOf(Priority priority) { return {{"priority", PriorityName(priority)}}; }
+
+Histogram* Latency(Metrics* metrics, Priority priority, const char* name, const char* help) {
+  return metrics->AddHistogram(name, help, LatencyBuckets(), LabelsOf(priority));
+}
+
+constexpr const char* kBlocks = "ropeway_kv_cache_blocks";
+constexpr const char* kBlocksHelp =
+    "KV blocks by state: held by sequences, cached for later, free.";
+
+constexpr const char* kTurns = "ropeway_session_turns_total";
+constexpr const char* kTurnsHelp =
+    "Turns of sessions by how their prompt came about: begun (the session's first), continued "
+    "(from "
+    "the session's token ids), reencoded (the whole chat, which its template changed).";
+
 }  // namespace
+
+ClassMetrics::ClassMetrics(Metrics* metrics, Priority priority, Duration ttft_limit)
+    : time_to_first_token(
+          Latency(metrics, priority, "ropeway_time_to_first_token_seconds",
+                  "From the request's arrival to its first generated token, by class.")),
+      inter_token_latency(
+          metrics->AddHistogram("ropeway_inter_token_latency_seconds",
+                                "Between two generated tokens of one request, by class.",
+                                ShortLatencyBuckets(), LabelsOf(priority))),
+      queue_time(Latency(metrics, priority, "ropeway_request_queue_time_seconds",
+                         "From the request's arrival to its first step, by class.")),
+      formation_time(
+          Latency(metrics, priority, "ropeway_request_formation_time_seconds",
+                  "Of the time in the queue, what a request waited for others to fill its batch.")),
+      prefill_time(Latency(metrics, priority, "ropeway_request_prefill_time_seconds",
+                           "From the request's first step to its first token.")),
+      decode_time(Latency(metrics, priority, "ropeway_request_decode_time_seconds",
+                          "From the request's first token to its last.")),
+      output_time(Latency(metrics, priority, "ropeway_request_output_time_seconds",
+                          "From the request's last token to the report of its end.")),
+      e2e_latency(Latency(metrics, priority, "ropeway_e2e_request_latency_seconds",
+                          "From the request's arrival to its end, by class.")),
+      waiting(metrics->AddGauge("ropeway_queue_depth",
+                                "Requests of the class that wait, preempted ones too.",
+                                LabelsOf(priority))),
+      running(metrics->AddGauge("ropeway_class_running", "Requests of the class that run.",
+                                LabelsOf(priority))),
+      wait_seconds(metrics->AddGauge("ropeway_expected_wait_seconds",
+                                     "How long a request of the class that came now would wait.",
+                                     LabelsOf(priority))),
+      late(metrics->AddCounter("ropeway_ttft_limit_violations_total",
+                               "First tokens that took longer than their class's limit.",
+                               LabelsOf(priority))),
+      ttft_limit_(ttft_limit) {
+  metrics
+      ->AddGauge("ropeway_ttft_limit_seconds", "The class's limit on the time to the first token.",
+                 LabelsOf(priority))
+      ->Set(ToSeconds(ttft_limit));
+}
+
+void ClassMetrics::FirstToken(Duration after) const {
+  time_to_first_token->Observe(ToSeconds(after));
+  if (after > ttft_limit_) late->Increment();
+}
+
+void ClassMetrics::Ended(const PhaseTimes& times) const {
+  prefill_time->Observe(ToSeconds(times.prefill));
+  decode_time->Observe(ToSeconds(times.decode));
+  output_time->Observe(ToSeconds(times.output));
+}
+
+CacheMetrics::CacheMetrics(Metrics* metrics)
+    : queries_(metrics->AddCounter("ropeway_prefix_cache_queries_total",
+                                   "Prompt tokens of requests that began to compute.")),
+      hits_(metrics->AddCounter("ropeway_prefix_cache_hits_total",
+                                "Of these, tokens found in the pool or read from the disk tier.")),
+      recomputed_(metrics->AddCounter("ropeway_recomputed_tokens_total",
+                                      "Tokens computed again because a preempted request's blocks "
+                                      "were gone.")),
+      evictions_(metrics->AddCounter("ropeway_kv_cache_evictions_total",
+                                     "Cached blocks evicted from the pool.")),
+      spilled_(metrics->AddCounter("ropeway_kv_disk_spilled_blocks_total",
+                                   "Evicted blocks handed to the disk tier.")),
+      stored_(metrics->AddCounter("ropeway_kv_disk_stored_blocks_total",
+                                  "Blocks handed to the disk tier, for whatever reason.")),
+      lost_(metrics->AddCounter("ropeway_kv_disk_lost_blocks_total",
+                                "Evicted blocks that the disk tier could not take.")),
+      fetched_(metrics->AddCounter("ropeway_kv_disk_fetched_blocks_total",
+                                   "Blocks read back into the pool.")),
+      failed_reads_(metrics->AddCounter("ropeway_kv_disk_failed_reads_total",
+                                        "Reads that brought less than was asked for.")),
+      fetch_seconds_(metrics->AddCounter("ropeway_kv_disk_fetch_seconds_total",
+                                         "Time that requests waited for reads.")),
+      blocks_free_(metrics->AddGauge(kBlocks, kBlocksHelp, {{"state", "free"}})),
+      blocks_cached_(metrics->AddGauge(kBlocks, kBlocksHelp, {{"state", "cached"}})),
+      blocks_held_(metrics->AddGauge(kBlocks, kBlocksHelp, {{"state", "held"}})),
+      tier_on_(
+          metrics->AddGauge("ropeway_kv_disk_on",
+                            "1 while the disk tier works; 0: none, or turned off by an error.")),
+      tier_bytes_(metrics->AddGauge("ropeway_kv_disk_bytes", "Bytes that the disk tier takes.")),
+      tier_capacity_(
+          metrics->AddGauge("ropeway_kv_disk_capacity_bytes", "Bytes that it may take.")),
+      tier_blocks_(metrics->AddGauge("ropeway_kv_disk_blocks", "Blocks in the disk tier.")),
+      tier_pending_(metrics->AddGauge("ropeway_kv_disk_pending_bytes",
+                                      "Bytes of memory on their way to or from it.")),
+      tier_written_(
+          metrics->AddCounter("ropeway_kv_disk_written_bytes_total", "Bytes of blocks written.")),
+      tier_read_(metrics->AddCounter("ropeway_kv_disk_read_bytes_total", "Bytes of blocks read.")),
+      tier_rejected_(metrics->AddCounter("ropeway_kv_disk_rejected_blocks_total",
+                                         "Blocks found torn, foreign or corrupt; never served.")),
+      tier_evicted_(metrics->AddCounter("ropeway_kv_disk_evicted_blocks_total",
+                                        "Blocks dropped from the disk tier for space.")),
+      tier_cpu_(metrics->AddCounter("ropeway_kv_disk_cpu_seconds_total",
+                                    "CPU time of the disk tier's threads.")) {}
+
+void CacheMetrics::RaiseTo(double total, Counter* counter) {
+  const double by = total - counter->Value();
+  if (by > 0) counter->Increment(by);
+}
+
+void CacheMetrics::Set(const CoreStats& stats, bool has_tier, const KvTierUsage& usage) {
+  const std::lock_guard lock(mu_);
+  const auto raise = [](uint64_t total, Counter* counter) {
+    RaiseTo(static_cast<double>(total), counter);
+  };
+  raise(stats.prompt_tokens, queries_);
+  raise(stats.cached_prompt_tokens, hits_);
+  raise(stats.recomputed_tokens, recomputed_);
+  raise(stats.evicted_blocks, evictions_);
+  raise(stats.transfers.spilled_blocks, spilled_);
+  raise(stats.transfers.stored_blocks, stored_);
+  raise(stats.transfers.lost_blocks, lost_);
+  raise(stats.transfers.fetched_blocks, fetched_);
+  raise(stats.transfers.failed_reads, failed_reads_);
+  RaiseTo(ToSeconds(stats.transfers.fetch_time), fetch_seconds_);
+  blocks_free_->Set(stats.free_blocks);
+  blocks_cached_->Set(stats.cached_blocks);
+  blocks_held_->Set(stats.held_blocks);
+  tier_on_->Set(has_tier && usage.on ? 1 : 0);
+  if (!has_tier) return;
+  tier_bytes_->Set(static_cast<double>(usage.bytes));
+  tier_capacity_->Set(static_cast<double>(usage.capacity_bytes));
+  tier_blocks_->Set(static_cast<double>(usage.blocks));
+  tier_pending_->Set(static_cast<double>(usage.pending_bytes));
+  raise(usage.written_bytes, tier_written_);
+  raise(usage.read_bytes, tier_read_);
+  raise(usage.rejected_blocks, tier_rejected_);
+  raise(usage.evicted_blocks, tier_evicted_);
+  RaiseTo(usage.cpu_seconds, tier_cpu_);
+}
+
+SessionMetrics::SessionMetrics(Metrics* metrics)
+    : begun(metrics->AddCounter(kTurns, kTurnsHelp, {{"prompt", "begun"}})),
+      continued(metrics->AddCounter(kTurns, kTurnsHelp, {{"prompt", "continued"}})),
+      reencoded(metrics->AddCounter(kTurns, kTurnsHelp, {{"prompt", "reencoded"}})),
+      sessions_(metrics->AddGauge("ropeway_sessions", "Sessions that are kept.")),
+      bytes_(metrics->AddGauge("ropeway_session_store_bytes", "Bytes of the sessions' records.")),
+      unwritten_(metrics->AddGauge(
+          "ropeway_sessions_unwritten",
+          "Sessions whose last turn could not be written yet, and would not survive a restart.")),
+      expired_(metrics->AddCounter("ropeway_sessions_expired_total",
+                                   "Sessions removed because they were unused for long.")),
+      lost_(metrics->AddCounter("ropeway_sessions_lost_total",
+                                "Sessions whose record was found damaged.")),
+      failed_writes_(metrics->AddCounter("ropeway_session_write_errors_total",
+                                         "Turns that could not be written when they ended.")) {}
+
+void SessionMetrics::Set(const SessionStoreStats& stats) {
+  const std::lock_guard lock(mu_);
+  sessions_->Set(static_cast<double>(stats.sessions));
+  bytes_->Set(static_cast<double>(stats.bytes));
+  unwritten_->Set(static_cast<double>(stats.unwritten));
+  expired_->Increment(static_cast<double>(stats.expired - last_.expired));
+  lost_->Increment(static_cast<double>(stats.lost - last_.lost));
+  failed_writes_->Increment(static_cast<double>(stats.failed_writes - last_.failed_writes));
+  last_ = stats;
+}
 
 EngineMetrics::EngineMetrics(const TtftLimits& ttft_limits)
     : step_rows(metrics_.AddHistogram("ropeway_step_rows",
@@ -54,8 +226,8 @@ EngineMetrics::EngineMetrics(const TtftLimits& ttft_limits)
                                        CountBuckets())),
       busy_seconds(
           metrics_.AddCounter("ropeway_busy_seconds_total", "Time in which the engine computed.")),
-      places_used(metrics_.AddCounter(kPlaceSeconds, kPlaceSecondsHelp, {{"state", "used"}})),
-      places_all(metrics_.AddCounter(kPlaceSeconds, kPlaceSecondsHelp, {{"state", "all"}})),
+      slots_used(metrics_.AddCounter(kSlotSeconds, kSlotSecondsHelp, {{"state", "used"}})),
+      slots_all(metrics_.AddCounter(kSlotSeconds, kSlotSecondsHelp, {{"state", "all"}})),
       max_running(metrics_.AddGauge("ropeway_max_running",
                                     "Sequences that may run at once by now (--batch-control).")),
       attention_weight(metrics_.AddGauge(
@@ -74,11 +246,11 @@ EngineMetrics::EngineMetrics(const TtftLimits& ttft_limits)
       cache(std::make_unique<CacheMetrics>(&metrics_)),
       sessions(std::make_unique<SessionMetrics>(&metrics_)),
       trace_dropped(metrics_.AddGauge("ropeway_trace_dropped_events",
-                                      "Events that are missing in the trace file, for its writer "
-                                      "could not keep up.")),
-      refused(metrics_.AddCounter("ropeway_request_refused_total",
-                                  "Requests ended before they were queued: prompt too long, "
-                                  "cancelled while it was encoded, and the like.")),
+                                      "Events missing in the trace file because its writer could "
+                                      "not keep up.")),
+      rejected(metrics_.AddCounter("ropeway_request_refused_total",
+                                   "Requests ended before they were queued: prompt too long, "
+                                   "cancelled while it was encoded, and the like.")),
       classes_{ClassMetrics(&metrics_, Priority::kHigh, ttft_limits[0]),
                ClassMetrics(&metrics_, Priority::kMedium, ttft_limits[1]),
                ClassMetrics(&metrics_, Priority::kLow, ttft_limits[2])},
@@ -116,8 +288,7 @@ EngineMetrics::EngineMetrics(const TtftLimits& ttft_limits)
                             "Tokens generated per second, over the last 10 seconds.")) {
   for (int i = 0; i < kNumPreemptReasons; ++i) {
     preemptions_[static_cast<size_t>(i)] = metrics_.AddCounter(
-        "ropeway_num_preemptions_total",
-        "How often a sequence gave its place and blocks back, to go on later, by why.",
+        "ropeway_num_preemptions_total", "How often a sequence was preempted, by reason.",
         {{"reason", PreemptReasonName(static_cast<PreemptReason>(i))}});
   }
   for (int i = 0; i < kNumBlockedBy; ++i) {

@@ -242,10 +242,10 @@ TEST_F(EngineTest, AGivenChatTemplateIsUsedOrNamedAsWrong) {
   EXPECT_TRUE(rendered.status.ok()) << rendered.status.message();
   EXPECT_EQ(rendered.text, (*engine)->Submit(Greedy("abc|", 3))->Wait()->text);
   options.model.chat_template = "fine\n{% nonsense %}";
-  const Status refused = Engine::Create(options).status();
-  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(refused.field(), "chat_template");
-  EXPECT_THAT(refused.message(), testing::HasSubstr("line 2"));
+  const Status rejected = Engine::Create(options).status();
+  EXPECT_EQ(rejected.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(rejected.field(), "chat_template");
+  EXPECT_THAT(rejected.message(), testing::HasSubstr("line 2"));
 }
 
 // The program's results go to stdout; not one line of ours may be among them.
@@ -272,7 +272,7 @@ TEST_F(EngineTest, MoreThreadsThanCoresAreWarnedOf) {
               testing::HasSubstr("physical cores: threads that share"));
 }
 
-TEST_F(EngineTest, AFileThatIsNoModelIsRefused) {
+TEST_F(EngineTest, AFileThatIsNoModelIsRejected) {
   EngineOptions options;
   EXPECT_EQ(Engine::Create(options).status().field(), "model_path");
   options.model.path = file_.path() + ".missing";

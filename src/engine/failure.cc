@@ -20,6 +20,10 @@ Status RequestTimeout() noexcept {
                     "timeout");
 }
 
+Status RequestCancelled() noexcept {
+  return MakeStatus(StatusCode::kCancelled, "the request was cancelled");
+}
+
 Status CopyStatus(const Status& status) noexcept {
   try {
     return status;

@@ -1,4 +1,4 @@
-// Statuses for where memory may be short: nothing here throws.
+// Statuses for when memory may be short: nothing here throws.
 #ifndef ROPEWAY_ENGINE_FAILURE_H_
 #define ROPEWAY_ENGINE_FAILURE_H_
 
@@ -13,20 +13,22 @@ namespace ropeway {
 // kResourceExhausted, in few enough bytes to need no memory itself.
 Status OutOfMemory() noexcept;
 
-// The status; where there is no memory for the sentence, a short one.
+// The status; without memory for the sentence, with a short one.
 Status MakeStatus(StatusCode code, const char* message, const char* field = "") noexcept;
 Status CopyStatus(const Status& status) noexcept;
 
 // kDeadlineExceeded: a request's timeout was over.
 Status RequestTimeout() noexcept;
+// kCancelled.
+Status RequestCancelled() noexcept;
 
 // What the exception being handled means, with `doing` before its own words: "<doing> failed: ...".
 // REQUIRES: called in a catch block.
 Status CurrentFailure(const char* doing) noexcept;
 
 // Calls `fn` until it does not throw std::bad_alloc: for the few messages without which a request
-// would have no end. They take about a hundred bytes; who cannot have them waits until he can.
-// `fn` must change nothing where it throws.
+// would have no end. They take about a hundred bytes; the caller waits until it gets them.
+// `fn` must change nothing if it throws.
 template <typename Fn>
 auto RetryUntilMemory(Fn&& fn) {
   while (true) {

@@ -1,71 +1,129 @@
-// One accepted request on its way through the engine's threads.
+// The requests under way: one object per accepted request, shared by the engine's threads.
 #ifndef ROPEWAY_ENGINE_LIVE_REQUEST_H_
 #define ROPEWAY_ENGINE_LIVE_REQUEST_H_
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <unordered_map>
 
 #include "base/byte_budget.h"
 #include "base/clock.h"
+#include "core/sequence.h"
 #include "engine/backend.h"
-#include "engine/live_turn.h"
 #include "ropeway/request.h"
+#include "store/session.h"
+#include "store/session_store.h"
 
 namespace ropeway {
 
-// Shared by the threads that a request passes; each field says whose it is.
-struct LiveRequest {
-  // Where the request is. Left by one compare-and-exchange, so that of a cancel and the hand-over
-  // to the engine exactly one wins.
-  enum class Stage : uint8_t {
-    kFrontEnd,  // Not yet handed to the engine thread.
-    kEngine,    // Handed over: only the engine thread ends it now.
-    kEnded,     // Ended in the front end: refused or cancelled.
-  };
+class RequestOutput;
+
+// A session's turn, as a part of its LiveRequest.
+struct LiveTurn {
+  SessionTurn turn;  // Set before the request is shared; any thread may abandon it.
+
+  // The prompt pool's while the request is kEncoding, then the output thread's.
+  SessionState next;        // The session with this turn's prompt, and with what is generated.
+  size_t prompt_ids = 0;    // Of next.ids, those before what is generated.
+  int32_t session_ids = 0;  // Of the prompt's, those that the session had before.
+  std::string answer;       // The text that was shown of what is generated.
+};
+
+// One accepted request. The states and every legal move:
+//
+// | state     | the request is with                     | exit                                   |
+// | --------- | --------------------------------------- | -------------------------------------- |
+// | encoding  | the prompt pool                         | waiting; ended (rejected or cancelled) |
+// | waiting   | the engine thread, not yet started      | running; ended                         |
+// | running   | the engine thread                       | preempted; ended                       |
+// | preempted | the engine thread, without a token      | running; ended                         |
+// |           | since it was preempted                  |                                        |
+// | ended     | the output thread, which tells the sink |                                        |
+//
+// Of a cancel and the hand-over to the engine thread exactly one leaves kEncoding. From then on the
+// engine thread moves the request between waiting, running and preempted, and the output thread
+// ends it. Each field says which thread may use it.
+struct LiveRequest final : RequestContext {
+  enum class State : uint8_t { kEncoding, kWaiting, kRunning, kPreempted, kEnded };
+
+  LiveRequest();
+  ~LiveRequest() override;
+
+  // Moves the request; false, and nothing is changed, if it is not in `from`.
+  bool Move(State from, State to);
+  // Moves the request to kEnded; false if it is there.
+  bool End();
+  State state() const { return state_.load(); }
+
+  const std::string& tenant() const { return request.tenant; }
+  Priority priority() const { return request.priority; }
 
   // Set before the request is shared, read by all.
   RequestId id = 0;
   uint64_t seed = 0;
   TimePoint arrival{};
-  TimePoint deadline = TimePoint::max();  // It fails with kDeadlineExceeded then.
-  std::string tenant;
-  Priority priority = Priority::kMedium;
-  std::unique_ptr<LiveTurn> turn;  // Of the session that the request names; null: none.
+  TimePoint deadline = TimePoint::max();  // The request fails with kDeadlineExceeded then.
+  std::unique_ptr<LiveTurn> turn;         // Of the session that the request names; null: none.
+  std::atomic<int>* queued = nullptr;     // Counts the requests that are encoding or waiting.
 
+  // Constant, except for the prompt, which the prompt pool takes out.
+  Request request;
   ByteBudget::Hold bytes;            // What `request` takes of LlmEngineConfig::max_request_bytes.
-  Request request;                   // The front end's until kEngine, then the output thread's.
-  std::shared_ptr<OutputSink> sink;  // The output thread's.
-  // The engine thread's until it started, then constant; see Finish.
+  std::shared_ptr<OutputSink> sink;  // The output thread's; null: it was told the end.
+  std::unique_ptr<RequestOutput> output;  // The output thread's; null: not admitted, or ended.
+  // The engine thread's until the request started, then constant; see ropeway::Finish.
   TimePoint started{};
   Duration formation{};
   uint64_t batch = 0;
   int32_t batch_size = 0;
 
-  std::atomic<Stage> stage{Stage::kFrontEnd};
   std::atomic<bool> cancel_asked{false};
-  std::atomic<bool> counted_as_queued{true};
-  std::atomic<bool> preempted{false};  // And has had no token since.
 
-  // As of now; from any thread.
-  RequestInfo::State state() const {
-    if (!counted_as_queued) {
-      return preempted ? RequestInfo::State::kPreempted : RequestInfo::State::kRunning;
-    }
-    return stage == Stage::kFrontEnd ? RequestInfo::State::kEncoding : RequestInfo::State::kWaiting;
+ private:
+  void Count(State from, State to);
+
+  std::atomic<State> state_{State::kEncoding};
+};
+
+// All requests that were accepted and whose sinks have not been told the end.
+//
+// Thread rule: every method from any thread.
+class LiveRequests {
+ public:
+  // Adds a request in state kEncoding, which counts as queued from now on. Throws std::bad_alloc
+  // with nothing changed.
+  void Add(const std::shared_ptr<LiveRequest>& live);
+  void Erase(RequestId id);
+
+  // Null: there is no such request.
+  std::shared_ptr<LiveRequest> Find(RequestId id) const;
+  // Any one of them; null: there is none.
+  std::shared_ptr<LiveRequest> Any() const;
+  // Calls `fn` for each one, in no order, under the lock: it must not wait for a thread that calls
+  // this class.
+  template <typename Fn>
+  void ForEach(Fn&& fn) const {
+    const std::lock_guard lock(mu_);
+    for (const auto& [id, live] : requests_) fn(live);
   }
 
-  // True for the one caller that ends the request in the front end.
-  bool EndInFrontEnd() {
-    Stage expected = Stage::kFrontEnd;
-    return stage.compare_exchange_strong(expected, Stage::kEnded);
-  }
-  // True if the request is the engine thread's from now on; false if it was ended before.
-  bool HandOver() {
-    Stage expected = Stage::kFrontEnd;
-    return stage.compare_exchange_strong(expected, Stage::kEngine);
-  }
+  size_t size() const;
+  // Those that are encoding or waiting.
+  int queued() const { return queued_.load(); }
+  // Waits until there are none, for at most `timeout`; whether there are none.
+  bool WaitEmpty(std::chrono::nanoseconds timeout) const;
+
+ private:
+  std::atomic<int> queued_{0};
+  mutable std::mutex mu_;
+  mutable std::condition_variable empty_;
+  std::unordered_map<RequestId, std::shared_ptr<LiveRequest>> requests_;  // Guarded by mu_.
 };
 
 }  // namespace ropeway

@@ -3,23 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <condition_variable>
-#include <mutex>
-#include <unordered_map>
+#include <optional>
 #include <utility>
 
-#include "base/byte_budget.h"
-#include "engine/engine_loop.h"
-#include "engine/engine_metrics.h"
 #include "engine/engine_options.h"
 #include "engine/failure.h"
-#include "engine/front_end.h"
-#include "engine/output_processor.h"
-#include "engine/request_bytes.h"
 #include "engine/request_check.h"
-#include "engine/watchdog.h"
 #include "store/rocks_state_db.h"
 #include "store/session_store.h"
 
@@ -65,72 +55,29 @@ StatusOr<std::unique_ptr<SessionStore>> OpenSessions(const SessionOptions& optio
   return SessionStore::Open(std::move(store), std::move(state));
 }
 
+// Nullopt: the request has ended.
+std::optional<RequestInfo::State> InfoOf(LiveRequest::State state) {
+  switch (state) {
+    case LiveRequest::State::kEncoding:
+      return RequestInfo::State::kEncoding;
+    case LiveRequest::State::kWaiting:
+      return RequestInfo::State::kWaiting;
+    case LiveRequest::State::kRunning:
+      return RequestInfo::State::kRunning;
+    case LiveRequest::State::kPreempted:
+      return RequestInfo::State::kPreempted;
+    case LiveRequest::State::kEnded:
+      break;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-class LlmEngine::Impl {
- public:
-  Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor,
-       std::unique_ptr<SessionStore> sessions, std::unique_ptr<TraceWriter> trace,
-       std::unique_ptr<SchedulingPolicy> policy, const EngineCoreOptions& core_options,
-       const KvLayout& layout);
-  ~Impl();
-
-  StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink);
-  bool TryCancel(RequestId id);
-  void Flush() { loop_.Flush(); }
-  Status Drain(std::chrono::nanoseconds deadline);
-  Health GetHealth() const;
-  std::string MetricsText() const;
-  int RetryAfterSeconds() const;
-  std::vector<RequestInfo> Requests() const;
-  QueueInfo Queue() const;
-  EngineStats Stats() const;
-  SessionStore* sessions() const { return sessions_.get(); }
-
-  const LlmEngineConfig& config() const { return config_; }
-  int32_t max_model_len() const { return max_model_len_; }
-
- private:
-  Status CheckModel(const std::string& model) const;
-  // As EngineLoop's, with the request that has waited longest for its end.
-  Status CheckProgress() const;
-  // REQUIRES: mu_ is held.
-  Status CheckAdmission() const;
-  // Gives the request its id and hands it to the front end; throws std::bad_alloc with nothing
-  // kept.
-  StatusOr<RequestId> Queue(const std::shared_ptr<LiveRequest>& live);
-  void CancelLive(const std::shared_ptr<LiveRequest>& live);
-  void CancelAll();
-  void Dequeue(LiveRequest* live);
-  void OnEnded(RequestId id);
-
-  const LlmEngineConfig config_;
-  const int32_t max_model_len_;
-  EngineMetrics metrics_;
-  const std::unique_ptr<SessionStore> sessions_;  // Outlives all requests.
-  const std::unique_ptr<TraceWriter> trace_;      // Null: none.
-  const PromptEncoder encoder_;
-  ByteBudget request_bytes_;
-
-  mutable std::mutex mu_;
-  std::condition_variable ended_;
-  bool accepting_ = true;  // Guarded by mu_, as are the next two.
-  RequestId next_id_ = 1;
-  std::unordered_map<RequestId, std::shared_ptr<LiveRequest>>
-      live_;                    // Accepted, without their end.
-  std::atomic<int> queued_{0};  // Accepted, not started. Raised under mu_ only.
-
-  // Destroyed from the last to the first: each hands on to the one before.
-  OutputProcessor output_;
-  EngineLoop loop_;
-  FrontEnd front_end_;
-  Watchdog watchdog_;
-};
-
-LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor,
-                      std::unique_ptr<SessionStore> sessions, std::unique_ptr<TraceWriter> trace,
-                      std::unique_ptr<SchedulingPolicy> policy,
-                      const EngineCoreOptions& core_options, const KvLayout& layout)
+LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<Executor> executor,
+                     std::unique_ptr<SessionStore> sessions, std::unique_ptr<TraceWriter> trace,
+                     std::unique_ptr<SchedulingPolicy> policy,
+                     const EngineCoreOptions& core_options, const KvLayout& layout)
     : config_(std::move(config)),
       max_model_len_(core_options.max_model_len),
       metrics_(config_.options.scheduler.ttft_limits),
@@ -139,19 +86,16 @@ LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor
       encoder_(config_.tokenizer, config_.render_chat, max_model_len_, config_.cache_root,
                sessions_.get(), metrics_.sessions.get()),
       request_bytes_(config_.max_request_bytes),
-      output_(
-          config_.tokenizer.get(), &metrics_, config_.clock, sessions_.get(),
-          [this](RequestId id, FinishReason reason) { loop_.Finish(id, reason); },
-          [this](RequestId id) { OnEnded(id); }),
+      output_(config_.tokenizer.get(), &metrics_, config_.clock, sessions_.get(), &requests_,
+              [this](RequestId id, FinishReason reason) { loop_.Abort(id, reason); }),
       loop_(core_options, layout, std::move(executor), std::move(policy), config_.clock, &metrics_,
-            &output_, trace_.get(), [this](LiveRequest* live) { Dequeue(live); }),
-      front_end_(
+            &output_, &requests_, trace_.get()),
+      prompt_pool_(
           &encoder_, config_.clock, config_.options.frontend_threads,
           static_cast<size_t>(config_.options.scheduler.max_queued_requests),
-          [this](FrontEnd::Prepared prepared) { loop_.Add(std::move(prepared)); },
+          [this](CoreRequest request) { loop_.Add(std::move(request)); },
           [this](std::shared_ptr<LiveRequest> live, Status status) {
-            Dequeue(live.get());
-            output_.Refuse(std::move(live), std::move(status));
+            output_.Reject(std::move(live), std::move(status));
           }),
       watchdog_([this] { return CheckProgress(); }, metrics_.stalls, config_.watchdog_period) {
   metrics_.SetCacheConfig(config_.options.cache.kv_dtype, kBlockTokens, layout.num_blocks);
@@ -159,19 +103,19 @@ LlmEngine::Impl::Impl(LlmEngineConfig config, std::unique_ptr<Executor> executor
   metrics_.SetInfo(config_.kernels_name, config_.options.threads);
 }
 
-LlmEngine::Impl::~Impl() {
+LlmEngine::~LlmEngine() {
   {
     const std::lock_guard lock(mu_);
     accepting_ = false;
   }
   watchdog_.Stop();
   CancelAll();
-  front_end_.Stop();
+  prompt_pool_.Stop();
   loop_.Stop();
   output_.Stop();
 }
 
-Status LlmEngine::Impl::CheckModel(const std::string& model) const {
+Status LlmEngine::CheckModel(const std::string& model) const {
   if (model.empty() || model == "default" || model == config_.served_name) return {};
   return {StatusCode::kNotFound,
           fmt::format("the model \"{}\" does not exist; this server has \"{}\"",
@@ -179,14 +123,14 @@ Status LlmEngine::Impl::CheckModel(const std::string& model) const {
           "model"};
 }
 
-Status LlmEngine::Impl::CheckAdmission() const {
+Status LlmEngine::CheckAdmission() const {
   if (!accepting_) {
     return {StatusCode::kUnavailable, "the engine is stopping and accepts no new requests"};
   }
   if (Status status = loop_.device_status(); !status.ok()) {
     return {StatusCode::kUnavailable, "the engine has failed: " + status.message()};
   }
-  if (queued_.load() >= config_.options.scheduler.max_queued_requests) {
+  if (requests_.queued() >= config_.options.scheduler.max_queued_requests) {
     return {StatusCode::kResourceExhausted,
             fmt::format("the queue is full: {} requests wait already (max_queued_requests)",
                         config_.options.scheduler.max_queued_requests)};
@@ -194,30 +138,28 @@ Status LlmEngine::Impl::CheckAdmission() const {
   return {};
 }
 
-StatusOr<RequestId> LlmEngine::Impl::Submit(Request request, std::shared_ptr<OutputSink> sink) {
+StatusOr<RequestId> LlmEngine::Submit(Request request, std::shared_ptr<OutputSink> sink) {
   try {
     if (Status status = CheckModel(request.model); !status.ok()) return status;
     if (Status status = CheckRequest(request); !status.ok()) return status;
     auto live = std::make_shared<LiveRequest>();
     live->request = std::move(request);
     live->sink = std::move(sink);
-    live->tenant = live->request.tenant;
-    live->priority = live->request.priority;
     live->arrival = config_.clock->Now();
     live->deadline = DeadlineOf(live->arrival, live->request, config_.options);
     if (!live->request.session_id.empty()) {
-      StatusOr<SessionTurn> turn = sessions_->Begin(live->tenant, live->request.session_id);
+      StatusOr<SessionTurn> turn = sessions_->Begin(live->tenant(), live->request.session_id);
       if (!turn.ok()) return turn.status();
       live->turn = std::make_unique<LiveTurn>();
       live->turn->turn = *std::move(turn);
     }
-    return Queue(live);
+    return Enqueue(live);
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
   }
 }
 
-StatusOr<RequestId> LlmEngine::Impl::Queue(const std::shared_ptr<LiveRequest>& live) {
+StatusOr<RequestId> LlmEngine::Enqueue(const std::shared_ptr<LiveRequest>& live) {
   const size_t bytes = std::min(BytesOf(live->request), config_.max_request_bytes);
   const std::lock_guard lock(mu_);
   if (Status status = CheckAdmission(); !status.ok()) return status;
@@ -231,14 +173,13 @@ StatusOr<RequestId> LlmEngine::Impl::Queue(const std::shared_ptr<LiveRequest>& l
   live->id = id;
   const std::optional<uint64_t>& seed = live->request.sampling.seed;
   live->seed = seed ? *seed : config_.random->Next64();
-  live_.emplace(id, live);
-  ++queued_;
-  const auto forget = [this, id] {
-    live_.erase(id);
-    --queued_;
+  requests_.Add(live);
+  const auto forget = [&] {
+    live->End();
+    requests_.Erase(id);
   };
   try {
-    if (front_end_.TryAdd(live)) {
+    if (prompt_pool_.TryAdd(live)) {
       ++next_id_;
       return id;
     }
@@ -250,189 +191,188 @@ StatusOr<RequestId> LlmEngine::Impl::Queue(const std::shared_ptr<LiveRequest>& l
   return Status(StatusCode::kResourceExhausted, "the queue of prompts to encode is full");
 }
 
-bool LlmEngine::Impl::TryCancel(RequestId id) {
+bool LlmEngine::TryCancel(RequestId id) {
   std::shared_ptr<LiveRequest> live;
   {
+    // Not while it is being added: Submit may still fail then.
     const std::lock_guard lock(mu_);
-    const auto it = live_.find(id);
-    if (it == live_.end()) return false;
-    live = it->second;
+    live = requests_.Find(id);
   }
+  if (live == nullptr) return false;
   CancelLive(live);
   return true;
 }
 
-void LlmEngine::Impl::CancelLive(const std::shared_ptr<LiveRequest>& live) {
+void LlmEngine::CancelLive(const std::shared_ptr<LiveRequest>& live) {
   if (live->cancel_asked.exchange(true)) return;
-  if (live->EndInFrontEnd()) {
-    Dequeue(live.get());
-    output_.Refuse(live, MakeStatus(StatusCode::kCancelled, "the request was cancelled"));
+  if (live->Move(LiveRequest::State::kEncoding, LiveRequest::State::kEnded)) {
+    output_.Reject(live, RequestCancelled());
   } else {
-    loop_.Finish(live->id, FinishReason::kCancelled);
+    loop_.Abort(live->id, FinishReason::kCancelled);
   }
 }
 
-void LlmEngine::Impl::CancelAll() {
-  // None of the threads that it sends to takes mu_ while it holds what this waits for.
+// None of the threads that it sends to takes these locks while it holds what this waits for.
+void LlmEngine::CancelAll() {
   const std::lock_guard lock(mu_);
-  for (const auto& [id, live] : live_) CancelLive(live);
+  requests_.ForEach([this](const std::shared_ptr<LiveRequest>& live) { CancelLive(live); });
 }
 
-void LlmEngine::Impl::Dequeue(LiveRequest* live) {
-  if (live->counted_as_queued.exchange(false)) --queued_;
-}
-
-void LlmEngine::Impl::OnEnded(RequestId id) {
-  const std::lock_guard lock(mu_);
-  live_.erase(id);
-  if (live_.empty()) ended_.notify_all();
-}
-
-Status LlmEngine::Impl::Drain(std::chrono::nanoseconds deadline) {
-  const auto all_ended = [this] { return live_.empty(); };
-  size_t left = 0;
+Status LlmEngine::Drain(std::chrono::nanoseconds deadline) {
   {
-    std::unique_lock lock(mu_);
+    const std::lock_guard lock(mu_);
     accepting_ = false;
-    loop_.Flush();
-    if (ended_.wait_for(lock, std::min(deadline, kLongestWait), all_ended)) return {};
-    left = live_.size();
   }
+  loop_.Flush();
+  if (requests_.WaitEmpty(std::min(deadline, kLongestWait))) return {};
+  const size_t left = requests_.size();
   CancelAll();
-  std::unique_lock lock(mu_);
-  ended_.wait_for(lock, kCancelGrace, all_ended);
+  requests_.WaitEmpty(kCancelGrace);
+  if (left == 0) return {};
   return {StatusCode::kDeadlineExceeded,
           fmt::format("{} requests had to be cancelled at the deadline", left)};
 }
 
-Status LlmEngine::Impl::CheckProgress() const {
+Status LlmEngine::CheckProgress() const {
   Status status = loop_.CheckProgress();
   if (status.ok()) return status;
   RequestId oldest = 0;
-  {
-    const std::lock_guard lock(mu_);
-    for (const auto& [id, live] : live_) oldest = oldest == 0 ? id : std::min(oldest, id);
-  }
+  requests_.ForEach([&oldest](const std::shared_ptr<LiveRequest>& live) {
+    oldest = oldest == 0 ? live->id : std::min(oldest, live->id);
+  });
   return {status.code(), fmt::format("{}; the oldest request is {}", status.message(), oldest)};
 }
 
-Health LlmEngine::Impl::GetHealth() const {
-  Health health;
-  Status status = loop_.device_status();
-  if (status.ok()) status = CheckProgress();
-  if (!status.ok()) {
-    health.live = health.ready = false;
-    health.reason = status.message();
+Health LlmEngine::GetHealth() const {
+  try {
+    Health health;
+    Status status = loop_.device_status();
+    if (status.ok()) status = CheckProgress();
+    if (!status.ok()) {
+      health.live = health.ready = false;
+      health.reason = status.message();
+      return health;
+    }
+    const std::lock_guard lock(mu_);
+    health.ready = accepting_;
+    if (!accepting_) health.reason = "the engine is stopping";
     return health;
+  } catch (const std::bad_alloc&) {
+    return {.live = true, .ready = false, .reason = "out of memory"};
   }
-  const std::lock_guard lock(mu_);
-  health.ready = accepting_;
-  if (!accepting_) health.reason = "the engine is stopping";
-  return health;
 }
 
-EngineStats LlmEngine::Impl::Stats() const {
-  const auto mean = [](double sum, uint64_t count) {
-    return count == 0 ? 0.0 : sum / static_cast<double>(count);
-  };
-  const CoreStats core = loop_.stats();
-  const EngineLoop::Work work = loop_.work();
-  EngineStats stats = DescribeBatching(config_.options.scheduler);
-  stats.total_batches = core.batches;
-  stats.total_requests = core.started;
-  stats.avg_batch_size = mean(static_cast<double>(core.batch_sizes), core.batches);
-  stats.avg_batch_duration_ms = mean(1e3 * ToSeconds(core.batch_time), core.ended_batches);
-  stats.total_steps = core.computed_steps;
-  stats.total_rows = core.rows;
-  stats.avg_step_rows = mean(static_cast<double>(core.rows), core.computed_steps);
-  stats.avg_step_size = mean(static_cast<double>(core.items), core.computed_steps);
-  stats.avg_step_duration_ms = mean(1e3 * ToSeconds(work.busy), core.computed_steps);
-  stats.waiting = std::max(0, queued_.load());
-  stats.preempted = core.preempted;
-  stats.queue_depth = stats.waiting + stats.preempted;
-  stats.running = core.running;
-  stats.kv_blocks_free = core.free_blocks;
-  stats.kv_blocks_held = core.held_blocks;
-  stats.kv_blocks_cached = core.cached_blocks;
-  stats.utilization = work.rates.utilization;
-  stats.prompt_tokens_per_second = work.rates.prompt_tokens_per_second;
-  stats.generation_tokens_per_second = work.rates.generation_tokens_per_second;
-  return stats;
+EngineStats LlmEngine::Stats() const {
+  try {
+    const auto mean = [](double sum, uint64_t count) {
+      return count == 0 ? 0.0 : sum / static_cast<double>(count);
+    };
+    const CoreStats core = loop_.stats();
+    const EngineLoop::Work work = loop_.work();
+    EngineStats stats = DescribeBatching(config_.options.scheduler);
+    stats.total_batches = core.batches;
+    stats.total_requests = core.started;
+    stats.avg_batch_size = mean(static_cast<double>(core.batch_sizes), core.batches);
+    stats.avg_batch_duration_ms = mean(1e3 * ToSeconds(core.batch_time), core.ended_batches);
+    stats.total_steps = core.computed_steps;
+    stats.total_rows = core.rows;
+    stats.avg_step_rows = mean(static_cast<double>(core.rows), core.computed_steps);
+    stats.avg_step_size = mean(static_cast<double>(core.items), core.computed_steps);
+    stats.avg_step_duration_ms = mean(1e3 * ToSeconds(work.busy), core.computed_steps);
+    stats.waiting = requests_.queued();
+    stats.preempted = core.preempted;
+    stats.queue_depth = stats.waiting + stats.preempted;
+    stats.running = core.running;
+    stats.kv_blocks_free = core.free_blocks;
+    stats.kv_blocks_held = core.held_blocks;
+    stats.kv_blocks_cached = core.cached_blocks;
+    stats.utilization = work.rates.utilization;
+    stats.prompt_tokens_per_second = work.rates.prompt_tokens_per_second;
+    stats.generation_tokens_per_second = work.rates.generation_tokens_per_second;
+    return stats;
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
 }
 
-std::string LlmEngine::Impl::MetricsText() const {
-  const CoreStats stats = loop_.stats();
-  const EngineStats engine = Stats();
-  metrics_.SetStats(engine);
-  metrics_.SetWaiting(stats.blocked_rule, engine.queue_depth);
-  for (size_t i = 0; i < kNumPriorities; ++i) {
-    const ClassMetrics& its = *metrics_.of(static_cast<Priority>(i));
-    its.waiting->Set(stats.waiting_by[i]);
-    its.running->Set(stats.running_by[i]);
-    its.wait_seconds->Set(stats.wait_seconds[i]);
+std::string LlmEngine::MetricsText() const {
+  try {
+    const CoreStats stats = loop_.stats();
+    const EngineStats engine = Stats();
+    metrics_.SetStats(engine);
+    metrics_.SetWaiting(stats.blocked_rule, engine.queue_depth);
+    for (size_t i = 0; i < kNumPriorities; ++i) {
+      const ClassMetrics& its = *metrics_.of(static_cast<Priority>(i));
+      its.waiting->Set(stats.waiting_by[i]);
+      its.running->Set(stats.running_by[i]);
+      its.wait_seconds->Set(stats.wait_seconds[i]);
+    }
+    metrics_.max_running->Set(stats.limit);
+    metrics_.attention_weight->Set(stats.attention_weight);
+    metrics_.speed->Set(stats.speed);
+    metrics_.cache->Set(stats, config_.tier != nullptr, loop_.tier_usage());
+    metrics_.sessions->Set(sessions_->stats());
+    if (trace_ != nullptr) metrics_.trace_dropped->Set(static_cast<double>(trace_->dropped()));
+    return metrics_.Text();
+  } catch (const std::bad_alloc&) {
+    return {};
   }
-  metrics_.max_running->Set(stats.limit);
-  metrics_.attention_weight->Set(stats.attention_weight);
-  metrics_.speed->Set(stats.speed);
-  metrics_.cache->Set(stats, config_.tier != nullptr, loop_.tier_usage());
-  metrics_.sessions->Set(sessions_->stats());
-  if (trace_ != nullptr) metrics_.trace_dropped->Set(static_cast<double>(trace_->dropped()));
-  return metrics_.Text();
 }
 
 // As many requests as may run leave in each mean run time; those that wait leave before one more.
-int LlmEngine::Impl::RetryAfterSeconds() const {
-  const double places = std::max(1, loop_.stats().limit);
-  const double seconds = loop_.mean_run_seconds() * (queued_.load() + 1) / places;
+int LlmEngine::RetryAfterSeconds() const {
+  const double slots = std::max(1, loop_.stats().limit);
+  const double seconds = loop_.mean_run_seconds() * (requests_.queued() + 1) / slots;
   return static_cast<int>(std::clamp(std::ceil(seconds), 1.0, double{kMaxRetryAfterSeconds}));
 }
 
-std::vector<RequestInfo> LlmEngine::Impl::Requests() const {
-  const TimePoint now = config_.clock->Now();
-  std::vector<RequestInfo> all;
-  {
-    const std::lock_guard lock(mu_);
-    all.reserve(live_.size());
-    for (const auto& [id, live] : live_) {
-      all.push_back({.id = id,
-                     .tenant = live->tenant,
-                     .state = live->state(),
+std::vector<RequestInfo> LlmEngine::Requests() const {
+  try {
+    const TimePoint now = config_.clock->Now();
+    std::vector<RequestInfo> all;
+    requests_.ForEach([&](const std::shared_ptr<LiveRequest>& live) {
+      const std::optional<RequestInfo::State> state = InfoOf(live->state());
+      if (!state) return;
+      all.push_back({.id = live->id,
+                     .tenant = live->tenant(),
+                     .state = *state,
                      .age_seconds = ToSeconds(now - live->arrival),
-                     .priority = live->priority});
+                     .priority = live->priority()});
+    });
+    std::sort(all.begin(), all.end(),
+              [](const RequestInfo& a, const RequestInfo& b) { return a.id < b.id; });
+    int32_t position = 0;
+    for (const RequestId id : loop_.queue_order()) {
+      const auto it = std::lower_bound(
+          all.begin(), all.end(), id,
+          [](const RequestInfo& info, RequestId wanted) { return info.id < wanted; });
+      if (it != all.end() && it->id == id && it->waits()) it->queue_position = position;
+      ++position;
     }
+    return all;
+  } catch (const std::bad_alloc&) {
+    return {};
   }
-  std::sort(all.begin(), all.end(),
-            [](const RequestInfo& a, const RequestInfo& b) { return a.id < b.id; });
-  int32_t position = 0;
-  for (const RequestId id : loop_.queue_order()) {
-    const auto it = std::lower_bound(
-        all.begin(), all.end(), id,
-        [](const RequestInfo& info, RequestId wanted) { return info.id < wanted; });
-    if (it != all.end() && it->id == id && it->waits()) it->queue_position = position;
-    ++position;
-  }
-  return all;
 }
 
-QueueInfo LlmEngine::Impl::Queue() const {
-  QueueInfo info;
-  {
-    const std::lock_guard lock(mu_);
-    for (const auto& [id, live] : live_) {
-      QueueInfo::Class& its = info.classes[static_cast<size_t>(live->priority)];
-      ++(live->counted_as_queued ? its.waiting : its.running);
+QueueInfo LlmEngine::Queue() const {
+  try {
+    QueueInfo info;
+    requests_.ForEach([&info](const std::shared_ptr<LiveRequest>& live) {
+      const LiveRequest::State state = live->state();
+      if (state == LiveRequest::State::kEnded) return;
+      QueueInfo::Class& its = info.classes[static_cast<size_t>(live->priority())];
+      ++(state == LiveRequest::State::kRunning ? its.running : its.waiting);
+    });
+    const CoreStats stats = loop_.stats();
+    for (size_t i = 0; i < kNumPriorities; ++i) {
+      info.classes[i].wait_seconds = stats.wait_seconds[i];
     }
+    info.blocked_by = stats.blocked_by;
+    return info;
+  } catch (const std::bad_alloc&) {
+    return {};
   }
-  const CoreStats stats = loop_.stats();
-  for (size_t i = 0; i < kNumPriorities; ++i) {
-    info.classes[i].wait_seconds = stats.wait_seconds[i];
-    // Preempted ones have started, and wait.
-    const int again = std::max(0, info.classes[i].running - stats.running_by[i]);
-    info.classes[i].running -= again;
-    info.classes[i].waiting += again;
-  }
-  info.blocked_by = stats.blocked_by;
-  return info;
 }
 
 StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
@@ -459,9 +399,9 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
     StatusOr<std::unique_ptr<SchedulingPolicy>> policy = PolicyOf(options);
     if (!policy.ok()) return policy.status();
     std::unique_ptr<Executor> executor = std::move(config.executor);
-    return std::unique_ptr<LlmEngine>(new LlmEngine(
-        std::make_unique<Impl>(std::move(config), std::move(executor), *std::move(sessions),
-                               std::move(trace), *std::move(policy), core, *layout)));
+    return std::unique_ptr<LlmEngine>(new LlmEngine(std::move(config), std::move(executor),
+                                                    *std::move(sessions), std::move(trace),
+                                                    *std::move(policy), core, *layout));
   } catch (const std::exception& e) {
     return Status(StatusCode::kResourceExhausted,
                   fmt::format("cannot start the engine's threads: {}", e.what()),
@@ -469,40 +409,12 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   }
 }
 
-LlmEngine::LlmEngine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-LlmEngine::~LlmEngine() = default;
-
-StatusOr<RequestId> LlmEngine::Submit(Request request, std::shared_ptr<OutputSink> sink) {
-  return impl_->Submit(std::move(request), std::move(sink));
-}
-void LlmEngine::Cancel(RequestId id) { impl_->TryCancel(id); }
-bool LlmEngine::TryCancel(RequestId id) { return impl_->TryCancel(id); }
-
-Health LlmEngine::GetHealth() const {
-  try {
-    return impl_->GetHealth();
-  } catch (const std::bad_alloc&) {
-    return {.live = true, .ready = false, .reason = "out of memory"};
-  }
-}
-
-std::string LlmEngine::MetricsText() const {
-  try {
-    return impl_->MetricsText();
-  } catch (const std::bad_alloc&) {
-    return {};
-  }
-}
-
-int LlmEngine::RetryAfterSeconds() const { return impl_->RetryAfterSeconds(); }
-void LlmEngine::Flush() { impl_->Flush(); }
-Status LlmEngine::Drain(std::chrono::nanoseconds deadline) { return impl_->Drain(deadline); }
-int32_t LlmEngine::max_model_len() const { return impl_->max_model_len(); }
-const std::string& LlmEngine::served_name() const { return impl_->config().served_name; }
+void LlmEngine::Cancel(RequestId id) { TryCancel(id); }
+void LlmEngine::Flush() { loop_.Flush(); }
 
 std::vector<SessionInfo> LlmEngine::Sessions(const std::string& tenant) const {
   try {
-    return impl_->sessions()->List(tenant);
+    return sessions_->List(tenant);
   } catch (const std::bad_alloc&) {
     return {};
   }
@@ -510,47 +422,22 @@ std::vector<SessionInfo> LlmEngine::Sessions(const std::string& tenant) const {
 
 Status LlmEngine::CloseSession(const std::string& id, const std::string& tenant) {
   try {
-    return impl_->sessions()->Close(tenant, id);
+    return sessions_->Close(tenant, id);
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
   }
 }
 
 std::vector<ModelInfo> LlmEngine::Models() const {
-  return {{served_name(), max_model_len(), impl_->config().created}};
+  return {{served_name(), max_model_len(), config_.created}};
 }
 
 StatusOr<std::vector<TokenId>> LlmEngine::Tokenize(const std::string& text,
                                                    bool add_special) const {
   try {
-    return impl_->config().tokenizer->Encode(text,
-                                             {.add_special = add_special, .parse_special = true});
+    return config_.tokenizer->Encode(text, {.add_special = add_special, .parse_special = true});
   } catch (const std::exception&) {
     return CurrentFailure("encoding the text");
-  }
-}
-
-QueueInfo LlmEngine::Queue() const {
-  try {
-    return impl_->Queue();
-  } catch (const std::bad_alloc&) {
-    return {};
-  }
-}
-
-EngineStats LlmEngine::Stats() const {
-  try {
-    return impl_->Stats();
-  } catch (const std::bad_alloc&) {
-    return {};
-  }
-}
-
-std::vector<RequestInfo> LlmEngine::Requests() const {
-  try {
-    return impl_->Requests();
-  } catch (const std::bad_alloc&) {
-    return {};
   }
 }
 
@@ -559,7 +446,7 @@ StatusOr<std::vector<TokenId>> LlmEngine::TokenizeChat(const std::vector<ChatMes
                                                        bool add_special) const {
   try {
     if (messages.empty()) return InvalidArgument("messages must not be empty", "messages");
-    const ChatRenderer& render = impl_->config().render_chat;
+    const ChatRenderer& render = config_.render_chat;
     if (!render) return NoChatTemplate();
     StatusOr<std::string> text = render(messages, add_generation_prompt);
     if (!text.ok()) return text.status();
@@ -570,7 +457,7 @@ StatusOr<std::vector<TokenId>> LlmEngine::TokenizeChat(const std::vector<ChatMes
 }
 
 StatusOr<std::string> LlmEngine::Detokenize(const std::vector<TokenId>& ids) const {
-  const Tokenizer& tokenizer = *impl_->config().tokenizer;
+  const Tokenizer& tokenizer = *config_.tokenizer;
   try {
     std::string text;
     for (const TokenId id : ids) {

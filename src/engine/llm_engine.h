@@ -1,22 +1,34 @@
-// The Backend that computes here: front end, engine thread and output thread around an EngineCore.
+// The Backend that computes in this process: prompt pool, engine thread and output thread around an
+// EngineCore.
 #ifndef ROPEWAY_ENGINE_LLM_ENGINE_H_
 #define ROPEWAY_ENGINE_LLM_ENGINE_H_
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "core/block_name.h"
 #include "engine/backend.h"
 #include "engine/engine_core.h"
+#include "engine/engine_loop.h"
+#include "engine/engine_metrics.h"
+#include "engine/live_request.h"
+#include "engine/output_processor.h"
 #include "engine/prompt_encoder.h"
+#include "engine/prompt_pool.h"
+#include "engine/trace_writer.h"
+#include "engine/watchdog.h"
 #include "executor/executor.h"
 #include "kvcache/kv_tier.h"
+#include "policy/scheduling_policy.h"
 #include "ropeway/options.h"
 #include "ropeway/session.h"
+#include "store/session_store.h"
 #include "store/state_db.h"
 #include "tokenizer/tokenizer.h"
 
@@ -31,24 +43,24 @@ struct LlmEngineConfig {
   int32_t model_context_length = 0;
   int64_t created = 0;  // Unix seconds, for Models().
   std::shared_ptr<const Tokenizer> tokenizer;
-  ChatRenderer render_chat;  // Empty: chats are refused.
+  ChatRenderer render_chat;  // Empty: chats are rejected.
   std::unique_ptr<Executor> executor;
   std::string kernels_name;  // Of the executor's table, for the metrics.
   // What KV blocks depend on beside their ids; scope and salt are each request's own.
   CacheRoot cache_root;
-  std::unique_ptr<KvTier> tier;    // For KV blocks that the pool has no place for; null: none.
+  std::unique_ptr<KvTier> tier;    // For KV blocks that the pool evicts; null: none.
   std::unique_ptr<StateDb> state;  // Where sessions are kept; null: as the options say.
-  // What the texts and ids of all requests under way may take together; a request beyond is refused
-  // with kResourceExhausted. One alone is taken, however large.
+  // What the texts and ids of all requests under way may take together; more are rejected with
+  // kResourceExhausted. One alone is accepted, however large.
   size_t max_request_bytes = size_t{256} << 20;
-  Duration watchdog_period = std::chrono::seconds(1);  // How often progress is looked for.
+  Duration watchdog_period = std::chrono::seconds(1);  // How often progress is checked.
   bool check_integrity = EngineCoreOptions().check_integrity;
   const Clock* clock = nullptr;  // Must outlive the engine.
   Random* random = nullptr;      // For absent seeds; must outlive the engine; one call at a time.
 };
 
-// See Backend. An absent max_tokens means what max_model_len leaves; one that is larger can never
-// fit and is refused (OnError). completion_tokens counts the end token, as in vLLM.
+// See Backend. An absent max_tokens means what max_model_len leaves; a larger one can never fit and
+// is rejected (OnError). completion_tokens counts the end token, as in vLLM.
 class LlmEngine final : public Backend {
  public:
   // Initialises the executor and starts the threads. kInvalidArgument with the option at fault.
@@ -75,20 +87,51 @@ class LlmEngine final : public Backend {
   // See Engine::Flush.
   void Flush();
 
-  // As Cancel; false where no such request is under way.
+  // As Cancel; false if no such request is under way.
   bool TryCancel(RequestId id);
 
   // See Engine.
   std::vector<SessionInfo> Sessions(const std::string& tenant) const;
   Status CloseSession(const std::string& id, const std::string& tenant);
 
-  int32_t max_model_len() const;
-  const std::string& served_name() const;
+  int32_t max_model_len() const { return max_model_len_; }
+  const std::string& served_name() const { return config_.served_name; }
 
  private:
-  class Impl;
-  explicit LlmEngine(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  LlmEngine(LlmEngineConfig config, std::unique_ptr<Executor> executor,
+            std::unique_ptr<SessionStore> sessions, std::unique_ptr<TraceWriter> trace,
+            std::unique_ptr<SchedulingPolicy> policy, const EngineCoreOptions& core_options,
+            const KvLayout& layout);
+
+  Status CheckModel(const std::string& model) const;
+  // As EngineLoop's, with the request that has waited longest for its end.
+  Status CheckProgress() const;
+  // REQUIRES: mu_ is held.
+  Status CheckAdmission() const;
+  // Gives the request its id and hands it to the prompt pool; throws std::bad_alloc with nothing
+  // kept.
+  StatusOr<RequestId> Enqueue(const std::shared_ptr<LiveRequest>& live);
+  void CancelLive(const std::shared_ptr<LiveRequest>& live);
+  void CancelAll();
+
+  const LlmEngineConfig config_;
+  const int32_t max_model_len_;
+  EngineMetrics metrics_;
+  const std::unique_ptr<SessionStore> sessions_;  // Outlives all requests.
+  const std::unique_ptr<TraceWriter> trace_;      // Null: none.
+  const PromptEncoder encoder_;
+  ByteBudget request_bytes_;
+
+  mutable std::mutex mu_;  // Held while a request is added, so that ids are in order.
+  bool accepting_ = true;  // Guarded by mu_, as is the next.
+  RequestId next_id_ = 1;
+  LiveRequests requests_;
+
+  // Destroyed from the last to the first: each hands on to the one before.
+  OutputProcessor output_;
+  EngineLoop loop_;
+  PromptPool prompt_pool_;
+  Watchdog watchdog_;
 };
 
 }  // namespace ropeway

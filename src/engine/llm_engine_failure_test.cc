@@ -87,7 +87,7 @@ Round RunOnce(TestEngine* test, int64_t n, int64_t count) {
   return round;
 }
 
-// All places and blocks are back. The loop says so a moment after the last end.
+// All slots and blocks are released. The loop publishes that a moment after the last end.
 void ExpectIdle(const TestEngine& test) {
   const auto idle = [&test] {
     const std::string metrics = test.engine->MetricsText();

@@ -45,9 +45,9 @@ TEST(LlmEngineMetricsTest, MetricsTellWhatHappened) {
   auto sink = std::make_shared<TestSink>();
   test.Submit("abcd", 3, sink);
   sink->WaitEnd();
-  auto refused = std::make_shared<TestSink>();
-  test.Submit("", 3, refused);
-  refused->WaitEnd();
+  auto rejected = std::make_shared<TestSink>();
+  test.Submit("", 3, rejected);
+  rejected->WaitEnd();
   ASSERT_TRUE(test.engine->Drain(seconds(60)).ok());
   WaitForSteps(test, 3);
   const std::string text = test.engine->MetricsText();

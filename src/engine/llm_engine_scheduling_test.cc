@@ -142,7 +142,7 @@ TEST(LlmEngineSchedulingTest, WhoGaveWayIsSaidToBePreempted) {
   test.control->step_micros = 2000;
   test.Start();
   auto low = Submit(&test, "abc", 4000, Priority::kLow);
-  // Past what nobody may interrupt.
+  // Past the steps in which no sequence may be preempted.
   ASSERT_TRUE(low->WaitDeltas(Scheduler::kMinRunSteps + 2));
   auto high = Submit(&test, "abc", 4000, Priority::kHigh);
   ASSERT_TRUE(high->WaitDeltas(1));
@@ -160,7 +160,7 @@ TEST(LlmEngineSchedulingTest, WhoGaveWayIsSaidToBePreempted) {
   }));
 }
 
-TEST(LlmEngineSchedulingTest, TooManyTokensInTheQueueAreRefused) {
+TEST(LlmEngineSchedulingTest, TooManyTokensInTheQueueAreRejected) {
   TestEngine test;
   test.options.scheduler.max_num_seqs = 1;
   test.options.scheduler.max_queued_tokens = 20;
@@ -170,13 +170,13 @@ TEST(LlmEngineSchedulingTest, TooManyTokensInTheQueueAreRefused) {
   ASSERT_TRUE(runs->WaitDeltas(2));
   auto waits = Submit(&test, std::string(30, 'w'), 1);
   ASSERT_TRUE(Eventually([&] { return waits->Get().admitted; })) << "alone it may be longer";
-  const TestSink::Seen refused = Submit(&test, "abc", 1)->WaitEnd();
-  EXPECT_EQ(refused.error.code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(refused.error.message(), HasSubstr("max_queued_tokens 20"));
-  EXPECT_FALSE(refused.admitted);
+  const TestSink::Seen rejected = Submit(&test, "abc", 1)->WaitEnd();
+  EXPECT_EQ(rejected.error.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(rejected.error.message(), HasSubstr("max_queued_tokens 20"));
+  EXPECT_FALSE(rejected.admitted);
 }
 
-TEST(LlmEngineSchedulingTest, WhoWouldWaitTooLongIsRefused) {
+TEST(LlmEngineSchedulingTest, ARequestThatWouldWaitTooLongIsRejected) {
   TestEngine test;
   test.options.scheduler.max_num_seqs = 1;
   test.options.scheduler.max_wait = milliseconds(50);
@@ -193,7 +193,7 @@ TEST(LlmEngineSchedulingTest, WhoWouldWaitTooLongIsRefused) {
   EXPECT_EQ(runs->Get().ends, 0);
 }
 
-TEST(LlmEngineSchedulingTest, BadOptionsAreRefusedByName) {
+TEST(LlmEngineSchedulingTest, BadOptionsAreRejectedByName) {
   const auto field_of = [](void (*change)(EngineOptions&)) {
     EngineOptions options;
     change(options);
@@ -223,7 +223,7 @@ TEST(LlmEngineSchedulingTest, BadOptionsAreRefusedByName) {
             "long_prefill_budget");
 }
 
-TEST(LlmEngineSchedulingTest, AWeightOutOfItsRangeIsRefused) {
+TEST(LlmEngineSchedulingTest, AWeightOutOfItsRangeIsRejected) {
   TestEngine test;
   test.Start();
   for (const double weight : {0.0, -1.0, 101.0, std::numeric_limits<double>::quiet_NaN()}) {

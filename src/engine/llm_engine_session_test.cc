@@ -292,7 +292,7 @@ TEST_F(SessionEngineTest, AnotherModelsIdsAreNotUsed) {
   EXPECT_EQ(Info("s").tokens, 3);
 }
 
-TEST_F(SessionEngineTest, ADamagedSessionIsRefusedByNameAndCanBeClosed) {
+TEST_F(SessionEngineTest, ADamagedSessionIsRejectedByNameAndCanBeClosed) {
   Start();
   Run(Turn("s", "a", 1));
   const std::vector<StateChange> damage = {{"s" + SessionKey("", "s"), "garbage"}};
@@ -330,8 +330,8 @@ TEST_F(SessionEngineTest, SessionIdsAreCheckedByName) {
   EXPECT_EQ(Run(Turn(std::string(256, '~'), "a", 1)).text, "a");
 }
 
-TEST_F(SessionEngineTest, BadOptionsAreRefusedByName) {
-  const auto refused = [](auto change) {
+TEST_F(SessionEngineTest, BadOptionsAreRejectedByName) {
+  const auto rejected = [](auto change) {
     TestEngine test;
     change(&test.options);
     const Status status = ValidateEngineOptions(test.options);
@@ -345,12 +345,12 @@ TEST_F(SessionEngineTest, BadOptionsAreRefusedByName) {
     config.random = &test.random;
     return LlmEngine::Create(std::move(config)).status().field();
   };
-  EXPECT_EQ(refused([](EngineOptions* o) { o->sessions.ttl = std::chrono::seconds(0); }),
+  EXPECT_EQ(rejected([](EngineOptions* o) { o->sessions.ttl = std::chrono::seconds(0); }),
             "session_ttl");
-  EXPECT_EQ(refused([](EngineOptions* o) { o->sessions.max_sessions = 0; }), "max_sessions");
-  EXPECT_EQ(refused([](EngineOptions* o) { o->sessions.store_bytes = 1000; }),
+  EXPECT_EQ(rejected([](EngineOptions* o) { o->sessions.max_sessions = 0; }), "max_sessions");
+  EXPECT_EQ(rejected([](EngineOptions* o) { o->sessions.store_bytes = 1000; }),
             "session_store_bytes");
-  EXPECT_EQ(refused([](EngineOptions* o) { o->sessions.state_path = "/dev/null/state"; }),
+  EXPECT_EQ(rejected([](EngineOptions* o) { o->sessions.state_path = "/dev/null/state"; }),
             "state_path");
 }
 

@@ -241,7 +241,7 @@ TEST(LlmEngineTest, LogprobsOnlyWhereAsked) {
   EXPECT_EQ(seen.tokens[1].top_bytes[1], "\x01");
 }
 
-TEST(LlmEngineTest, MalformedRequestsAreRefusedByNameOfTheField) {
+TEST(LlmEngineTest, MalformedRequestsAreRejectedByNameOfTheField) {
   TestEngine test;
   test.Start();
   const auto field_of = [&](void (*change)(Request&)) {

@@ -66,9 +66,9 @@ TEST(LlmEngineThreadsTest, TheTextOfAllRequestsIsBounded) {
   for (const auto& sink : sinks) test.Submit(text, 2, sink);
   Request third = ThreadsRequest(text);
   third.max_tokens = 2;
-  const Status refused = test.engine->Submit(third, ThreadsSink()).status();
-  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(refused.message(), HasSubstr("bytes"));
+  const Status rejected = test.engine->Submit(third, ThreadsSink()).status();
+  EXPECT_EQ(rejected.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(rejected.message(), HasSubstr("bytes"));
   sinks.push_back(ThreadsSink());
   test.Submit("a small one still has room", 2, sinks.back());
   test.control->OpenGate();

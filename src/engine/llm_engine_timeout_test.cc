@@ -46,7 +46,7 @@ TEST(LlmEngineTimeoutTest, EndsARunningRequestAndAWaitingOne) {
   auto waiting = SubmitWithTimeout(&test, "abc", 4000, seconds(500));
   auto patient = SubmitWithTimeout(&test, "abc", 3, {});
   ASSERT_TRUE(running->WaitDeltas(3));
-  // Else the front end may refuse it, which counts otherwise.
+  // Else the prompt pool may reject it, which is counted as rejected.
   ASSERT_TRUE(Eventually([&] { return waiting->Get().admitted; }));
   test.clock.skipped += 600;
   ExpectTimeout(waiting->WaitEnd());
@@ -115,7 +115,7 @@ TEST(LlmEngineTimeoutTest, EndsAPromptWhoseEncodingTakesTooLong) {
   EXPECT_FALSE(sink->Get().admitted);
 }
 
-TEST(LlmEngineTimeoutTest, ANegativeLimitIsRefusedAtStart) {
+TEST(LlmEngineTimeoutTest, ANegativeLimitIsRejectedAtStart) {
   EngineOptions options;
   options.request_timeout = seconds(-1);
   EXPECT_EQ(ValidateEngineOptions(options).field(), "request_timeout");

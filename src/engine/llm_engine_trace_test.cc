@@ -82,7 +82,7 @@ TEST_F(TraceTest, ASessionsTurnIsPrefilledOverItsKeptBlocksAmongOthersDecodes) {
   const int32_t session_tokens = first->WaitEnd().prompt_tokens + 12;
 
   auto other = std::make_shared<TestSink>();
-  const RequestId others = Submit(TextRequest("somebody else's stream", 3000), other);
+  const RequestId others = Submit(TextRequest("someone else's stream", 3000), other);
   ASSERT_TRUE(other->WaitDeltas(5));
   turn.prompt = std::string("and the next question");
   auto second = std::make_shared<TestSink>();
@@ -114,7 +114,7 @@ TEST_F(TraceTest, ARequestsStoryIsWholeAndItsTextIsNotInIt) {
   test_.Start();
   auto sink = std::make_shared<TestSink>();
   Request request = TextRequest("a secret prompt", 3);
-  request.tenant = "somebody";
+  request.tenant = "someone";
   const RequestId id = Submit(request, sink);
   sink->WaitEnd();
   auto gone = std::make_shared<TestSink>(TestSink::OnDeltaDoes::kStop, 1);
@@ -145,7 +145,7 @@ TEST_F(TraceTest, ARequestsStoryIsWholeAndItsTextIsNotInIt) {
       EXPECT_LE(event["args"]["sampling_us"], event["args"]["forward_us"]);
     }
   }
-  EXPECT_EQ(tenant, "somebody");
+  EXPECT_EQ(tenant, "someone");
   EXPECT_EQ(end, "length");
   EXPECT_EQ(cancelled_end, "cancelled");
   EXPECT_GE(ended + 0.01, last_step_end);
@@ -169,7 +169,7 @@ TEST_F(TraceTest, APreemptionIsSeen) {
   EXPECT_EQ(phases.back(), "decode");
 }
 
-TEST_F(TraceTest, AFileThatCannotBeWrittenIsRefusedByName) {
+TEST_F(TraceTest, AFileThatCannotBeWrittenIsRejectedByName) {
   LlmEngineConfig config;
   config.options = test_.options;
   config.options.trace_file = "/no/such/folder/trace.json";

@@ -1,4 +1,4 @@
-// What this machine has for an engine: cores and memory, within the limits set for this process.
+// The cores and memory of this machine, within the limits set for this process.
 #ifndef ROPEWAY_ENGINE_MACHINE_H_
 #define ROPEWAY_ENGINE_MACHINE_H_
 
@@ -12,18 +12,17 @@ namespace ropeway {
 // and no more than the control group's CPU quota. At least 1.
 int PhysicalCores();
 
-// The name that the CPU gives itself, such as "AMD EPYC 9354"; "unknown" where the system does not
-// say.
+// The CPU's name, such as "AMD EPYC 9354"; "unknown" if the system does not say.
 std::string CpuName();
 
-// Bytes of memory that can be had without swapping: MemAvailable, and what the control group's
-// limit leaves. 0 where the system does not say.
+// Bytes of memory available without swapping: MemAvailable, within what the control group's limit
+// leaves. 0 if the system does not say.
 int64_t AvailableMemoryBytes();
 
 // The parsers behind them, for tests.
 
 // The CPUs that share a core with others and with `cpu` read from `root`
-// (/sys/devices/system/cpu), as the lowest of its siblings; `cpu` itself where it is not said.
+// (/sys/devices/system/cpu), as the lowest of its siblings; `cpu` itself if there is no such file.
 int CoreOf(const std::string& root, int cpu);
 // The first "model name" in the text of /proc/cpuinfo; nullopt where there is none.
 std::optional<std::string> ParseCpuName(const std::string& cpuinfo);

@@ -16,7 +16,7 @@ namespace ropeway {
 // sentence that names a key of the wrong type, or one that is missing.
 StatusOr<Vocabulary> ReadVocabulary(const GgufFile& file);
 
-// The tokenizer that the vocabulary asks for: the one place that knows which there are.
+// The tokenizer that the vocabulary asks for; the only function that knows all of them.
 StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(Vocabulary vocabulary);
 
 // The tokenizer of a model file (or of one that holds a vocabulary only).

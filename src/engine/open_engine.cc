@@ -42,18 +42,18 @@ ChatRenderer RenderWith(ChatTemplate chat_template, const Tokenizer& tokenizer) 
   };
 }
 
-// A model's chat template that Ropeway cannot read is no reason not to serve completions: chats are
-// refused with what is the matter with it.
+// If Ropeway cannot read the model's chat template, completions are served all the same, and chats
+// are rejected with the template's error.
 ChatRenderer RenderAsTheModelSays(const std::string& source, const Tokenizer& tokenizer) {
   if (source.empty()) return nullptr;
   StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(source);
   if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer);
-  Log().warn("chats are refused: the model's chat template cannot be used: {}",
+  Log().warn("chats are rejected: the model's chat template cannot be used: {}",
              parsed.status().message());
   return [status = parsed.status()](const auto&, bool) -> StatusOr<std::string> { return status; };
 }
 
-// One that the user gave is what the engine is to use, or does not start.
+// With a template that the user gave and that cannot be used, the engine does not start.
 StatusOr<ChatRenderer> MakeChatRenderer(const EngineOptions& options, const Vocabulary& vocabulary,
                                         const Tokenizer& tokenizer) {
   if (options.model.chat_template.empty()) {
@@ -79,14 +79,14 @@ Status AddTokenizer(const GgufFile& file, LlmEngineConfig* config) {
   return {};
 }
 
-// All that goes into the cosines and sines beside the file.
+// All parameters of the cosines and sines that are not in the file.
 std::string DescribeRope(const RopeParams& rope) {
   return fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(rope.scaling), rope.dim,
                      rope.freq_base, rope.factor, rope.original_context_length,
                      rope.attention_factor, rope.beta_fast, rope.beta_slow);
 }
 
-// The disk tier, where one is asked for, and whose blocks of it may be read.
+// Opens the disk tier, if the options ask for one.
 Status AddDiskTier(size_t block_bytes, LlmEngineConfig* config) {
   const EngineOptions& options = config->options;
   if (options.cache.disk_path.empty()) return {};
@@ -122,7 +122,7 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const Cl
   StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(options.model.path);
   if (!file.ok()) return file.status();
   if (Status status = AddTokenizer(**file, &config); !status.ok()) return status;
-  // Blocks that stay in memory have one file all their life.
+  // Only blocks on disk can meet another model file.
   if (!options.cache.disk_path.empty())
     config.cache_root.model_digest = FileDigest(**file, threads);
   StatusOr<std::unique_ptr<Model>> loaded = Model::Load(**file, threads);

@@ -1,4 +1,4 @@
-// From options to a running engine: opens the model file and puts the real parts together.
+// Opens the model file and builds a running engine from the options.
 #ifndef ROPEWAY_ENGINE_OPEN_ENGINE_H_
 #define ROPEWAY_ENGINE_OPEN_ENGINE_H_
 
@@ -12,8 +12,7 @@
 namespace ropeway {
 
 // Loads the model and starts the engine. `clock` and `random` must outlive it; `random` is called
-// by one thread at a time. Fails with one sentence that names the file's or option's field at
-// fault.
+// by one thread at a time. On failure, one sentence names the file's or option's field at fault.
 StatusOr<std::unique_ptr<LlmEngine>> OpenEngine(const EngineOptions& options, const Clock* clock,
                                                 Random* random);
 

@@ -66,7 +66,7 @@ TEST_F(KvCacheDtypeTest, EightBitsHoldMoreBlocksInTheSameMemory) {
   EXPECT_EQ(Blocks("q8_0"), (1 << 20) / 2560);
 }
 
-TEST_F(KvCacheDtypeTest, AnotherTypeIsRefusedByName) {
+TEST_F(KvCacheDtypeTest, AnotherTypeIsRejectedByName) {
   const Status status = Open("f32").status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.field(), "kv_cache_dtype");

@@ -17,14 +17,14 @@ constexpr size_t kMaxQueuedSteps = 1024;
 }  // namespace
 
 OutputProcessor::OutputProcessor(const Tokenizer* tokenizer, EngineMetrics* metrics,
-                                 const Clock* clock, SessionStore* sessions, AskFinishFn ask_finish,
-                                 EndedFn ended)
+                                 const Clock* clock, SessionStore* sessions, LiveRequests* requests,
+                                 AbortFn abort)
     : tokenizer_(tokenizer),
       metrics_(metrics),
       clock_(clock),
       sessions_(sessions),
-      ask_finish_(std::move(ask_finish)),
-      ended_(std::move(ended)),
+      requests_(requests),
+      abort_(std::move(abort)),
       queue_(kMaxQueuedSteps),
       thread_([this] { Loop(); }) {}
 
@@ -35,8 +35,8 @@ void OutputProcessor::Admit(std::shared_ptr<LiveRequest> live, const Admission& 
   RetryUntilMemory([&] { return queue_.ForcePush(std::move(message)); });
 }
 
-void OutputProcessor::Refuse(std::shared_ptr<LiveRequest> live, Status status) {
-  Message message = Refused{std::move(live), std::move(status)};
+void OutputProcessor::Reject(std::shared_ptr<LiveRequest> live, Status status) {
+  Message message = Rejected{std::move(live), std::move(status)};
   RetryUntilMemory([&] { return queue_.ForcePush(std::move(message)); });
 }
 
@@ -61,45 +61,50 @@ void OutputProcessor::Loop() {
     }
   }
   sessions_->WaitWritten();
-  while (!outputs_.empty()) {
-    auto& [id, output] = *outputs_.begin();
-    if (output.being_kept()) {
-      output.EndKept(clock_->Now());
+  EndRest();
+}
+
+void OutputProcessor::EndRest() {
+  while (const std::shared_ptr<LiveRequest> live = requests_->Any()) {
+    if (live->output == nullptr) {
+      if (live->sink != nullptr) EndWithError(live.get(), RequestCancelled());
+    } else if (live->output->being_kept()) {
+      live->output->EndKept(clock_->Now());
     } else {
-      output.Finish(FinishReason::kCancelled, clock_->Now());
+      const TimePoint now = clock_->Now();
+      if (!live->output->Finish(FinishReason::kCancelled, now)) live->output->EndKept(now);
     }
-    Forget(RequestId(id));
+    Forget(live.get());
   }
 }
 
 void OutputProcessor::Handle(Admitted& message) {
-  const std::shared_ptr<LiveRequest>& live = message.live;
-  const RequestId id = live->id;
+  LiveRequest* const live = message.live.get();
   try {
-    const auto it =
-        outputs_.try_emplace(id, live, message.admission, tokenizer_, metrics_, clock_).first;
-    if (!it->second.Admit()) ask_finish_(id, FinishReason::kCancelled);
+    live->output =
+        std::make_unique<RequestOutput>(live, message.admission, tokenizer_, metrics_, clock_);
+    if (!live->output->Admit()) abort_(live->id, FinishReason::kCancelled);
   } catch (const std::exception&) {
     const Status failure = CurrentFailure("admitting the request");
-    ask_finish_(id, FinishReason::kCancelled);
-    metrics_->refused->Increment();
-    RefuseSink(live.get(), failure);
-    Forget(id);
+    abort_(live->id, FinishReason::kCancelled);
+    metrics_->rejected->Increment();
+    EndWithError(live, failure);
+    Forget(live);
   }
 }
 
-void OutputProcessor::Handle(Refused& message) {
-  const RequestId id = message.live->id;
-  if (const auto it = outputs_.find(id); it != outputs_.end()) {
-    if (it->second.being_kept()) return;
-    it->second.Fail(message.status, clock_->Now());
-  } else if (message.live->sink != nullptr) {
-    metrics_->refused->Increment();
-    RefuseSink(message.live.get(), message.status);
+void OutputProcessor::Handle(Rejected& message) {
+  LiveRequest* const live = message.live.get();
+  if (live->output != nullptr) {
+    if (live->output->being_kept()) return;
+    live->output->Fail(message.status, clock_->Now());
+  } else if (live->sink != nullptr) {
+    metrics_->rejected->Increment();
+    EndWithError(live, message.status);
   } else {
     return;  // It ended before.
   }
-  Forget(id);
+  Forget(live);
 }
 
 void OutputProcessor::Handle(Emitted& message) {
@@ -107,83 +112,84 @@ void OutputProcessor::Handle(Emitted& message) {
 }
 
 void OutputProcessor::HandleEvent(const CoreEvent& event, TimePoint at) {
-  const auto it = outputs_.find(event.id);
-  if (it == outputs_.end()) return;  // Ended here already, by a stop string.
-  RequestOutput& output = it->second;
-  if (output.being_kept()) return;
+  auto* const live = static_cast<LiveRequest*>(event.context.get());
+  RequestOutput* const output = live->output.get();
+  // A stop string may have ended it here already.
+  if (output == nullptr || output->being_kept()) return;
   switch (event.kind) {
     case CoreEvent::Kind::kStarted:
       return;
     case CoreEvent::Kind::kPromptScored:
     case CoreEvent::Kind::kToken:
-      AddOutput(&output, event, at);
+      AddOutput(live, event, at);
       return;
     case CoreEvent::Kind::kPreempted:
-      output.CountPreemption();
+      output->CountPreemption();
       return;
     case CoreEvent::Kind::kFinished:
-      output.SetCachedTokens(event.cached_tokens);
-      End(&output, event.id, event.reason, at);
+      output->SetCachedTokens(event.cached_tokens);
+      End(live, event.reason, at);
       return;
     case CoreEvent::Kind::kFailed:
-      output.Fail(event.status, at);
+      output->Fail(event.status, at);
       break;
   }
-  Forget(event.id);
+  Forget(live);
 }
 
-void OutputProcessor::AddOutput(RequestOutput* output, const CoreEvent& event, TimePoint at) {
+void OutputProcessor::AddOutput(LiveRequest* live, const CoreEvent& event, TimePoint at) {
+  RequestOutput* const output = live->output.get();
   if (output->closed()) return;
-  const RequestId id = event.id;
   try {
     const bool token = event.kind == CoreEvent::Kind::kToken;
     switch (token ? output->AddToken(event, at) : output->AddScored(event)) {
       case RequestOutput::Verdict::kGoOn:
         return;
       case RequestOutput::Verdict::kReaderGone:
-        // Its end follows when the engine has its blocks back.
-        ask_finish_(id, FinishReason::kCancelled);
+        // Its end follows when the engine has released its blocks.
+        abort_(live->id, FinishReason::kCancelled);
         return;
       case RequestOutput::Verdict::kStopString:
-        ask_finish_(id, FinishReason::kStop);
-        End(output, id, FinishReason::kStop, at);
+        abort_(live->id, FinishReason::kStop);
+        End(live, FinishReason::kStop, at);
         return;
     }
   } catch (const std::exception&) {
     const Status failure = CurrentFailure("turning tokens to text");
-    ask_finish_(id, FinishReason::kCancelled);
+    abort_(live->id, FinishReason::kCancelled);
     output->Fail(failure, at);
   }
-  Forget(id);
+  Forget(live);
 }
 
-void OutputProcessor::End(RequestOutput* output, RequestId id, FinishReason reason, TimePoint at) {
-  if (!output->Finish(reason, at)) {
-    LiveTurn* const turn = output->turn();
+void OutputProcessor::End(LiveRequest* live, FinishReason reason, TimePoint at) {
+  if (!live->output->Finish(reason, at)) {
     try {
-      sessions_->Commit(&turn->turn, turn->next, [this, id](const Status&) {
-        Message message = Stored{id};
-        // Closed: Loop waits for it at its end.
-        RetryUntilMemory([&] { return queue_.ForcePush(std::move(message)); });
-      });
+      sessions_->Commit(&live->turn->turn, live->turn->next,
+                        [this, shared = requests_->Find(live->id)](const Status&) {
+                          Message message = Stored{shared};
+                          // Closed: Loop waits for it at its end.
+                          RetryUntilMemory([&] { return queue_.ForcePush(std::move(message)); });
+                        });
       return;
     } catch (const std::exception&) {
-      output->Fail(CurrentFailure("keeping the session's turn"), at);
+      live->output->Fail(CurrentFailure("keeping the session's turn"), at);
     }
   }
-  Forget(id);
+  Forget(live);
 }
 
 void OutputProcessor::Handle(Stored& message) {
-  const auto it = outputs_.find(message.id);
-  if (it == outputs_.end()) return;
-  it->second.EndKept(clock_->Now());
-  Forget(message.id);
+  LiveRequest* const live = message.live.get();
+  if (live->output == nullptr) return;
+  live->output->EndKept(clock_->Now());
+  Forget(live);
 }
 
-void OutputProcessor::Forget(RequestId id) {
-  outputs_.erase(id);
-  ended_(id);
+void OutputProcessor::Forget(LiveRequest* live) {
+  const RequestId id = live->id;
+  live->output.reset();
+  requests_->Erase(id);
 }
 
 }  // namespace ropeway

@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <thread>
-#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -18,22 +17,21 @@
 
 namespace ropeway {
 
-// The only one to call a sink, so its calls come one at a time and in order. Each request that is
-// passed to Admit or Refuse gets exactly one end, also where memory is short: Admit, Refuse and
-// Emit then wait for it, and what fails in one request's output fails that request. The end of a
-// session's turn comes once the turn is stored; nobody else's output waits for that.
+// Only its thread calls sinks, so a sink's calls come one at a time and in order. It ends all
+// requests: each one that is passed to Admit or Reject gets exactly one end, also if memory is
+// short. Admit, Reject and Emit then wait for memory, and an error in one request's output fails
+// that request. The end of a session's turn comes once the turn is stored; other output does not
+// wait for that.
 //
-// Thread rule: Admit, Refuse and Emit from any thread; Stop from one, not the output thread.
+// Thread rule: Admit, Reject and Emit from any thread; Stop from one, not the output thread.
 class OutputProcessor {
  public:
   // Asks the engine to end a request; must not wait.
-  using AskFinishFn = std::function<void(RequestId, FinishReason)>;
-  // The request has had its end, and its sink is dropped.
-  using EndedFn = std::function<void(RequestId)>;
+  using AbortFn = std::function<void(RequestId, FinishReason)>;
 
-  // All pointers must outlive it.
+  // All pointers must outlive it. Requests that ended are erased from `requests`.
   OutputProcessor(const Tokenizer* tokenizer, EngineMetrics* metrics, const Clock* clock,
-                  SessionStore* sessions, AskFinishFn ask_finish, EndedFn ended);
+                  SessionStore* sessions, LiveRequests* requests, AbortFn abort);
   ~OutputProcessor();
   OutputProcessor(const OutputProcessor&) = delete;
   OutputProcessor& operator=(const OutputProcessor&) = delete;
@@ -42,12 +40,12 @@ class OutputProcessor {
   void Admit(std::shared_ptr<LiveRequest> live, const Admission& admission);
   // Ends a request with an error, whether it was admitted or not; without effect after its end.
   // Never waits.
-  void Refuse(std::shared_ptr<LiveRequest> live, Status status);
+  void Reject(std::shared_ptr<LiveRequest> live, Status status);
   // One step's events, emitted at `at`. Waits while the sinks are far behind the engine.
   void Emit(std::vector<CoreEvent> events, TimePoint at);
 
-  // Ends the thread once all that came before is worked off; requests without an end by then are
-  // ended as cancelled.
+  // Ends the thread once everything that came before is handled; requests without an end by then
+  // are ended as cancelled.
   void Stop();
 
  private:
@@ -55,7 +53,7 @@ class OutputProcessor {
     std::shared_ptr<LiveRequest> live;
     Admission admission;
   };
-  struct Refused {
+  struct Rejected {
     std::shared_ptr<LiveRequest> live;
     Status status;
   };
@@ -63,32 +61,33 @@ class OutputProcessor {
     std::vector<CoreEvent> events;
     TimePoint at;
   };
-  struct Stored {  // A session's turn, or it could not be: the store says so in the log.
-    RequestId id;
+  struct Stored {  // A session's turn; if that failed, the store logged it.
+    std::shared_ptr<LiveRequest> live;
   };
-  using Message = std::variant<Admitted, Refused, Emitted, Stored>;
+  using Message = std::variant<Admitted, Rejected, Emitted, Stored>;
 
   void Loop();
   void Handle(Admitted& message);
-  void Handle(Refused& message);
+  void Handle(Rejected& message);
   void Handle(Emitted& message);
   void Handle(Stored& message);
   void HandleEvent(const CoreEvent& event, TimePoint at);
   // kToken and kPromptScored.
-  void AddOutput(RequestOutput* output, const CoreEvent& event, TimePoint at);
+  void AddOutput(LiveRequest* live, const CoreEvent& event, TimePoint at);
   // Ends the request, now or when its session's turn is stored.
-  void End(RequestOutput* output, RequestId id, FinishReason reason, TimePoint at);
-  // Forgets an ended request and reports its end.
-  void Forget(RequestId id);
+  void End(LiveRequest* live, FinishReason reason, TimePoint at);
+  // Ends what is left after the last message.
+  void EndRest();
+  // Forgets a request that has ended.
+  void Forget(LiveRequest* live);
 
   const Tokenizer* const tokenizer_;
   EngineMetrics* const metrics_;
   const Clock* const clock_;
   SessionStore* const sessions_;
-  const AskFinishFn ask_finish_;
-  const EndedFn ended_;
+  LiveRequests* const requests_;
+  const AbortFn abort_;
   BoundedQueue<Message> queue_;
-  std::unordered_map<RequestId, RequestOutput> outputs_;  // The output thread's.
   std::thread thread_;
 };
 

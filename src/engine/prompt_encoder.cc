@@ -12,7 +12,7 @@
 namespace ropeway {
 namespace {
 
-// What the limit on a request's length is about.
+// The subject of an error about a request's length.
 std::string WhatIsLong(const Request& request) {
   if (request.session_id.empty()) return "the prompt";
   return fmt::format("the session '{}' with this turn", request.session_id);
@@ -67,18 +67,18 @@ StatusOr<CoreRequest> PromptEncoder::Encode(LiveRequest* live) const {
   core.tenant_weight = request.tenant_weight;
   core.priority = request.priority;
   core.cache_root = RootOf(request);
-  // Here, where a long prompt's hashing delays nobody else's step.
+  // Here, where hashing a long prompt delays no step.
   core.block_names = ChainNames(core.cache_root, core.prompt);
-  // A session's next turn is expected.
+  // A session will have a next turn.
   if (!request.session_id.empty() || request.cache_retention == CacheRetention::kLong) {
-    core.retention = Retention::kHigh;
+    core.retention = CacheRetention::kLong;
   }
   return core;
 }
 
 BlockName PromptEncoder::RootOf(const Request& request) const {
   CacheRoot root = cache_root_;
-  // So that a scope and a tenant of one name are two.
+  // A scope and a tenant of the same name are distinct.
   root.scope =
       request.cache_scope.empty() ? "tenant " + request.tenant : "scope " + request.cache_scope;
   root.salt = request.cache_salt;
@@ -100,7 +100,7 @@ StatusOr<std::vector<TokenId>> PromptEncoder::EncodePrompt(Request* request) con
   if (!render_chat_) return NoChatTemplate();
   StatusOr<std::string> text = render_chat_(messages, true);
   if (!text.ok()) return text.status();
-  // The template itself writes what begins a text.
+  // The template writes the beginning-of-text token itself.
   return EncodeText(*text, false);
 }
 
@@ -182,7 +182,7 @@ Status PromptEncoder::EncodeTextTurn(Request* request, const SessionState* befor
   const auto* const added = std::get_if<std::string>(&request->prompt);
   if (added != nullptr) text += *added;
   if (added != nullptr || !text.empty()) {
-    // What begins a text stands before the first turn alone.
+    // The beginning-of-text token comes before the first turn alone.
     StatusOr<std::vector<TokenId>> ids = EncodeText(text, before == nullptr);
     if (!ids.ok()) return ids.status();
     next->ids.insert(next->ids.end(), ids->begin(), ids->end());
@@ -196,7 +196,7 @@ Status PromptEncoder::EncodeTextTurn(Request* request, const SessionState* befor
 
 StatusOr<std::vector<TokenId>> PromptEncoder::EncodeText(const std::string& text,
                                                          bool add_special) const {
-  // What cannot fit however it is encoded is refused before megabytes of it are.
+  // A text that cannot fit, however it is encoded, is rejected before megabytes of it are encoded.
   const size_t least = text.size() / longest_token_;
   if (least > static_cast<size_t>(max_model_len_)) {
     return InvalidArgument(

@@ -11,8 +11,8 @@
 
 #include "core/block_name.h"
 #include "engine/engine_core.h"
+#include "engine/engine_metrics.h"
 #include "engine/live_request.h"
-#include "engine/session_metrics.h"
 #include "store/session_store.h"
 #include "tokenizer/tokenizer.h"
 
@@ -22,15 +22,15 @@ namespace ropeway {
 using ChatRenderer = std::function<StatusOr<std::string>(const std::vector<ChatMessage>&,
                                                          bool add_generation_prompt)>;
 
-// What becomes of a chat where there is no template.
+// The error for a chat without a template.
 Status NoChatTemplate();
 
 // Thread rule: const and thread-safe.
 class PromptEncoder {
  public:
-  // `render_chat` may be empty: then a chat is refused. `cache_root`: what all requests have in
-  // common; scope and salt are each request's own. `sessions` and `metrics`, used for turns of
-  // sessions alone, must outlive it.
+  // `render_chat` may be empty: then chats are rejected. `cache_root`: common to all requests,
+  // except for scope and salt. `sessions` and `metrics`, used for turns of sessions alone, must
+  // outlive it.
   PromptEncoder(std::shared_ptr<const Tokenizer> tokenizer, ChatRenderer render_chat,
                 int32_t max_model_len, CacheRoot cache_root, SessionStore* sessions,
                 SessionMetrics* metrics);
@@ -38,8 +38,8 @@ class PromptEncoder {
   // Applies the chat template, encodes, and resolves max_tokens. kInvalidArgument with the field at
   // fault for a prompt that is empty or too long, for min_tokens above the resolved max_tokens, and
   // for ids that the model lacks, wherever they stand. Takes the prompt out of the request. A turn
-  // of a session goes on from the session's ids, which are read from the store: what keeps them
-  // from being read, or used with this model and prompt, is the reply then.
+  // of a session goes on from the session's ids, which are read from the store; the status says why
+  // they cannot be read, or used with this model and prompt.
   StatusOr<CoreRequest> Encode(LiveRequest* live) const;
 
  private:
@@ -49,18 +49,18 @@ class PromptEncoder {
   // Both append to next.ids; `before` is null for the session's first turn.
   Status EncodeChatTurn(Request* request, const SessionState* before, SessionState* next) const;
   Status EncodeTextTurn(Request* request, const SessionState* before, SessionState* next) const;
-  // Whether a turn of `kind` can go on from `before` with this model.
+  // OK if a turn of `kind` can go on from `before` with this model.
   Status CheckHistory(const Request& request, const SessionState& before,
                       SessionState::Kind kind) const;
   StatusOr<std::vector<TokenId>> EncodeText(const std::string& text, bool add_special) const;
-  // `what` and `field` name where the id stands.
+  // `what` and `field` name the list that holds the id.
   Status CheckId(TokenId id, const char* what, const char* field) const;
   Status CheckIds(const Request& request) const;
-  // What would end the sequence.
+  // The ids that end the sequence.
   std::vector<TokenId> EndIds(const Request& request) const;
-  // Whose KV blocks the request may share.
+  // Names the KV blocks that the request may share.
   BlockName RootOf(const Request& request) const;
-  // The number of tokens to generate, or why the request can never fit.
+  // The number of tokens to generate; InvalidArgument if the request can never fit.
   StatusOr<int32_t> ResolveMaxTokens(const Request& request, size_t prompt_tokens) const;
 
   const std::shared_ptr<const Tokenizer> tokenizer_;

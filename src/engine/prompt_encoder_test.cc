@@ -12,7 +12,7 @@
 namespace ropeway {
 namespace {
 
-// Encodes for a model of its own name; the requests differ in who sends them.
+// Encodes for a model of its own name; the requests differ in their senders.
 class PromptEncoderTest : public testing::Test {
  protected:
   static Request From(const std::string& tenant, const std::string& scope,
@@ -77,12 +77,12 @@ TEST_F(PromptEncoderTest, TenantsOfOneScopeShare) {
 
 TEST_F(PromptEncoderTest, SessionsAndLongRetentionKeepBlocksLonger) {
   Request request = From("team-a", "", "");
-  EXPECT_EQ(Encode(request).retention, Retention::kNormal);
+  EXPECT_EQ(Encode(request).retention, CacheRetention::kNormal);
   request.cache_retention = CacheRetention::kLong;
-  EXPECT_EQ(Encode(request).retention, Retention::kHigh);
+  EXPECT_EQ(Encode(request).retention, CacheRetention::kLong);
   request.cache_retention = CacheRetention::kNormal;
   request.session_id = "a session";
-  EXPECT_EQ(Encode(request).retention, Retention::kHigh);
+  EXPECT_EQ(Encode(request).retention, CacheRetention::kLong);
 }
 
 // The names that the front end makes are those that the core would.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <variant>
 #include <vector>
 
 namespace ropeway {
@@ -119,13 +121,24 @@ Status CheckClass(const Request& request) {
   if (static_cast<int>(request.priority) >= kNumPriorities) {
     return InvalidArgument("priority must be high, medium or low", "priority");
   }
-  // Written so that not-a-number is refused too.
+  // Written so that not-a-number is rejected too.
   if (!(request.tenant_weight >= 0.01 && request.tenant_weight <= 100)) {
     return InvalidArgument(
         fmt::format("tenant_weight must be between 0.01 and 100, not {}", request.tenant_weight),
         "tenant_weight");
   }
   return {};
+}
+
+size_t BytesOf(const std::string& text) { return text.size(); }
+size_t BytesOf(const std::vector<TokenId>& ids) { return ids.size() * sizeof(TokenId); }
+size_t BytesOf(const std::vector<ChatMessage>& messages) {
+  size_t bytes = messages.size() * sizeof(ChatMessage);
+  for (const ChatMessage& message : messages) {
+    bytes += message.role.size() + message.content.size() + message.name.size() +
+             message.tool_call_id.size();
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -153,6 +166,14 @@ Status CheckRequest(const Request& request) {
   }
   if (Status status = CheckSampling(request.sampling); !status.ok()) return status;
   return CheckStops(request.stop);
+}
+
+size_t BytesOf(const Request& request) {
+  size_t bytes = std::visit([](const auto& prompt) { return BytesOf(prompt); }, request.prompt);
+  for (const std::string& stop : request.stop) bytes += sizeof(std::string) + stop.size();
+  bytes += request.sampling.logit_bias.size() * sizeof(LogitBias);
+  bytes += request.tenant.size() + request.cache_scope.size() + request.cache_salt.size();
+  return bytes + BytesOf(request.stop_token_ids) + request.session_id.size();
 }
 
 }  // namespace ropeway

@@ -1,4 +1,4 @@
-// What can be said against a request without looking at its prompt's content.
+// Checks of a request that need no look at its prompt's content.
 #ifndef ROPEWAY_ENGINE_REQUEST_CHECK_H_
 #define ROPEWAY_ENGINE_REQUEST_CHECK_H_
 
@@ -18,6 +18,9 @@ inline constexpr int kMaxLogprobs = 20;
 
 // kInvalidArgument with the field at fault, or OK. Takes constant time in the prompt's length.
 Status CheckRequest(const Request& request);
+
+// The memory that the sender's part of a request takes: its texts, ids and lists.
+size_t BytesOf(const Request& request);
 
 }  // namespace ropeway
 

@@ -11,8 +11,7 @@
 namespace ropeway {
 namespace {
 
-// Calls the sink; false where it threw. What it throws is its own bug and must not reach the
-// others.
+// Calls the sink; false if it threw. Its exceptions are its own bugs and must not affect others.
 template <typename Fn>
 bool CallSink(RequestId id, Fn&& fn) {
   try {
@@ -26,11 +25,19 @@ bool CallSink(RequestId id, Fn&& fn) {
   return false;
 }
 
+// The request counts no more, and its session and its memory are free, before its sink learns of
+// the end: the sender may submit the next request at once.
+void EndRequest(LiveRequest* live) {
+  live->End();
+  live->bytes.Release();
+  if (live->turn != nullptr) live->turn->turn.Abandon();
+}
+
 }  // namespace
 
-RequestOutput::RequestOutput(std::shared_ptr<LiveRequest> live, const Admission& admission,
+RequestOutput::RequestOutput(LiveRequest* live, const Admission& admission,
                              const Tokenizer* tokenizer, EngineMetrics* metrics, const Clock* clock)
-    : live_(std::move(live)),
+    : live_(live),
       tokenizer_(tokenizer),
       metrics_(metrics),
       clock_(clock),
@@ -72,10 +79,10 @@ void RequestOutput::AddLogprobs(float logprob, const std::vector<TokenLogprob>& 
 void RequestOutput::Measure(TimePoint at) {
   if (completion_tokens_ == 1) {
     first_token_ = at;
-    metrics_->of(live_->priority)->FirstToken(at - live_->arrival);
+    metrics_->of(live_->priority())->FirstToken(at - live_->arrival);
     metrics_->prompt_tokens->Increment(admission_.prompt_tokens);
   } else {
-    metrics_->of(live_->priority)->inter_token_latency->Observe(ToSeconds(at - last_token_));
+    metrics_->of(live_->priority())->inter_token_latency->Observe(ToSeconds(at - last_token_));
   }
   metrics_->generation_tokens->Increment();
   last_token_ = at;
@@ -193,12 +200,11 @@ PhaseTimes RequestOutput::Times() const {
 void RequestOutput::EndKept(TimePoint at) { End(at); }
 
 void RequestOutput::End(TimePoint at) {
-  // Before the sink knows: who submits the session's next turn then must find it free.
-  if (live_->turn != nullptr) live_->turn->turn.Abandon();
+  EndRequest(live_);
   CountEnd(finish_.reason, at);
   if (completion_tokens_ > 0) {
     finish_.times.output = clock_->Now() - last_token_;
-    metrics_->of(live_->priority)->Ended(finish_.times);
+    metrics_->of(live_->priority())->Ended(finish_.times);
   }
   CallSink(live_->id, [&] { live_->sink->OnFinish(live_->id, finish_); });
   CallSink(live_->id, [&] { live_->sink.reset(); });
@@ -206,7 +212,7 @@ void RequestOutput::End(TimePoint at) {
 
 void RequestOutput::Fail(const Status& status, TimePoint at) {
   CountEnd(FinishReason::kFailed, at);
-  RefuseSink(live_.get(), status);
+  EndWithError(live_, status);
 }
 
 void RequestOutput::CountEnd(FinishReason reason, TimePoint at) {
@@ -215,11 +221,11 @@ void RequestOutput::CountEnd(FinishReason reason, TimePoint at) {
     metrics_->prompt_tokens->Increment(admission_.prompt_tokens);
   }
   metrics_->finished(reason)->Increment();
-  metrics_->of(live_->priority)->e2e_latency->Observe(ToSeconds(at - live_->arrival));
+  metrics_->of(live_->priority())->e2e_latency->Observe(ToSeconds(at - live_->arrival));
 }
 
-void RefuseSink(LiveRequest* live, const Status& status) {
-  if (live->turn != nullptr) live->turn->turn.Abandon();
+void EndWithError(LiveRequest* live, const Status& status) {
+  EndRequest(live);
   CallSink(live->id, [&] { live->sink->OnError(live->id, status); });
   CallSink(live->id, [&] { live->sink.reset(); });
 }

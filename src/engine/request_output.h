@@ -16,7 +16,7 @@
 namespace ropeway {
 
 // Begins with OnAdmitted, ends with exactly one of Finish or Fail. No exception of the sink leaves
-// it: a sink that throws is treated as one whose reader is gone, and still gets its end.
+// it: a sink that throws is treated like one whose reader is gone, and still gets its end.
 //
 // An end token or stop token counts as generated and is reported with its log-prob, as in vLLM; its
 // text is not shown. A stop string's tokens count too, those after it do not. The text of the first
@@ -30,11 +30,11 @@ class RequestOutput {
     kReaderGone,  // The sink wants no more.
   };
 
-  // `tokenizer`, `metrics` and `clock` must outlive it.
-  RequestOutput(std::shared_ptr<LiveRequest> live, const Admission& admission,
-                const Tokenizer* tokenizer, EngineMetrics* metrics, const Clock* clock);
+  // All pointers must outlive it; `live` owns it.
+  RequestOutput(LiveRequest* live, const Admission& admission, const Tokenizer* tokenizer,
+                EngineMetrics* metrics, const Clock* clock);
 
-  // Tells the sink that the request is queued. False where it threw: it wants no more.
+  // Tells the sink that the request is queued. False if the sink threw: it wants no more.
   bool Admit();
 
   // Takes a kToken event emitted at `at` and hands on what became known. REQUIRES: !closed().
@@ -46,9 +46,9 @@ class RequestOutput {
   void SetCachedTokens(int32_t tokens) { cached_tokens_ = tokens; }
   void CountPreemption() { ++preemptions_; }
 
-  // The request ended at `at`: hands on what was held back. Then the end, and drops the sink: true.
-  // False for a session's turn that is to be kept: its state is ready in LiveTurn::next, and its
-  // end is told by EndKept, once that is stored. Until then nothing else may be called but Fail.
+  // The request ended at `at`: hands on the text that was held back, and ends the request: true.
+  // False for a session's turn that is to be kept: its state is ready in LiveTurn::next, and
+  // EndKept ends the request once that is stored. Until then only Fail may be called.
   bool Finish(FinishReason reason, TimePoint at);
   void EndKept(TimePoint at);
   bool being_kept() const { return being_kept_; }
@@ -59,19 +59,19 @@ class RequestOutput {
   bool Hidden(TokenId token) const;
   OutputToken MakeToken(TokenId id, uint64_t text_offset) const;
   void AddLogprobs(float logprob, const std::vector<TokenLogprob>& top, OutputToken* token) const;
-  // What the text `bytes` of the newest token lets be shown.
+  // The text that can be shown now, after the newest token's text `bytes`.
   StopMatcher::Step AddText(std::string_view bytes);
   void Measure(TimePoint at);
-  // False where the sink wants no more.
+  // False if the sink wants no more.
   bool Send(Delta delta);
   PhaseTimes Times() const;
-  // Tells the sink finish_, and drops it.
+  // Ends the request: tells the sink finish_, and drops it.
   void End(TimePoint at);
   // Hands on what was held back; the reason is that of the end then.
   FinishReason SendRest(FinishReason reason);
   void CountEnd(FinishReason reason, TimePoint at);
 
-  const std::shared_ptr<LiveRequest> live_;
+  LiveRequest* const live_;
   const Tokenizer* const tokenizer_;
   EngineMetrics* const metrics_;
   const Clock* const clock_;
@@ -91,8 +91,8 @@ class RequestOutput {
   ropeway::Finish finish_;  // Valid once Finish was called.
 };
 
-// Ends a request that was never admitted: its sink gets `status` and is dropped.
-void RefuseSink(LiveRequest* live, const Status& status);
+// Ends the request with an error: its sink gets `status` and is dropped.
+void EndWithError(LiveRequest* live, const Status& status);
 
 }  // namespace ropeway
 

@@ -1,4 +1,4 @@
-// How the token ids of a session and its text go together.
+// The relation of a session's token ids to its text.
 #ifndef ROPEWAY_ENGINE_SESSION_TEXT_H_
 #define ROPEWAY_ENGINE_SESSION_TEXT_H_
 
@@ -13,10 +13,10 @@
 
 namespace ropeway {
 
-// The beginning of a text that a session's ids stand for.
+// The beginning of a text that a session's ids decode to.
 struct KeptHistory {
-  size_t ids = 0;    // So many of the session's first ids,
-  size_t bytes = 0;  // and what they stand for: so many of the text's first bytes.
+  size_t ids = 0;    // The number of the session's first ids,
+  size_t bytes = 0;  // and the number of the text's first bytes, which they decode to.
 };
 
 // Of a chat that goes on: the ids of `session` that stand for the beginning of `text`, the whole
@@ -33,7 +33,7 @@ std::optional<KeptHistory> FindHistory(const Tokenizer& tokenizer, const Session
 void KeepAnswer(const Tokenizer& tokenizer, const std::function<bool(TokenId)>& hidden,
                 size_t prompt_ids, const std::string& answer, SessionState* next);
 
-// What tells one vocabulary from another: ids of one mean nothing in the other.
+// Identifies a vocabulary: ids of one mean nothing in another.
 std::string VocabularyDigest(const Tokenizer& tokenizer);
 
 }  // namespace ropeway

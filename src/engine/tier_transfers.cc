@@ -7,8 +7,8 @@
 namespace ropeway {
 namespace {
 
-// The tier's memory that blocks stored for later may take, and those whose place is needed now; the
-// rest of its bound is for those that somebody claims.
+// The most of the tier's memory that blocks stored for later may take, and evicted ones; the rest
+// of its bound is for blocks that a preempted sequence claims.
 constexpr uint64_t kMostPendingBytes = uint64_t{24} << 20;
 constexpr uint64_t kMostSpilledBytes = uint64_t{96} << 20;
 
@@ -40,7 +40,7 @@ bool TierTransfers::HasTime(uint64_t most_pending) const {
 
 void TierTransfers::StoreEvicted() {
   if (tier_ == nullptr || kv_->evicted().empty()) return;
-  // The tier's bound on its memory bounds what is copied here; claims may use all of it.
+  // The tier's bound on its memory bounds the copies here; claimed blocks may use all of it.
   bool takes_more = true;
   for (const BlockPool::Evicted& evicted : kv_->evicted()) {
     if (tier_->Contains(evicted.name)) continue;
@@ -72,7 +72,7 @@ void TierTransfers::Begin(Sequence* sequence, int32_t blocks, bool tail) {
                         .limit = kv_->read_cost().ReadLimit(bytes)});
       return;
     }
-  } catch (const std::bad_alloc&) {  // It is computed instead.
+  } catch (const std::bad_alloc&) {  // The blocks are computed instead.
   }
   ++counts_.failed_reads;
   done_(sequence);
@@ -118,7 +118,7 @@ void TierTransfers::TakeReads(Duration last_step) {
     }
     tier_->Cancel(reads_[i].sequence->read_ticket);
     ++counts_.late_reads;
-    // It must teach what it took, also where nothing came.
+    // Its time counts for the predicted cost even if nothing arrived.
     reads_[i].bytes = std::max(reads_[i].bytes, static_cast<int64_t>(buffer_.size()));
     End(reads_.begin() + static_cast<int64_t>(i));
   }
@@ -141,7 +141,7 @@ void TierTransfers::Take(const KvRead& block) {
   } else {
     read->tail = false;
     sequence->computed = sequence->parked;
-    // Nobody else can use it.
+    // No other sequence can use it.
     tier_->Erase(KvCacheManager::PartialName(*sequence));
   }
   read->bytes += static_cast<int64_t>(block.bytes.size());
@@ -155,8 +155,8 @@ void TierTransfers::End(std::vector<Read>::iterator read) {
   const TimePoint now = clock_->Now();
   counts_.fetch_time += now - read->begun;
   if (read->blocks > 0 || read->tail) ++counts_.failed_reads;
-  // What counts is the tier's work; what a block waited for a step to take it cost nobody anything.
-  // Where the tier does not say: it reads in order, and what it did for others is not this read's.
+  // The tier's work counts, not the time in which a block waited for a step to take it. If the tier
+  // does not report it: it reads in order, and its work for other reads is not this one's.
   const Duration waited = now - std::max(read->begun, last_end_);
   kv_->read_cost().OnRead(read->bytes, read->took > Duration{} ? read->took : waited);
   last_end_ = now;

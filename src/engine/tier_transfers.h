@@ -1,4 +1,4 @@
-// Moves KV blocks' bytes between the executor's pool and a tier. What is moved, kvcache decides.
+// Moves the bytes of KV blocks between the executor's pool and a tier. kvcache decides which.
 #ifndef ROPEWAY_ENGINE_TIER_TRANSFERS_H_
 #define ROPEWAY_ENGINE_TIER_TRANSFERS_H_
 
@@ -16,48 +16,48 @@
 
 namespace ropeway {
 
-// Bytes are copied on the engine thread, between steps, a few blocks at a time; the tier does the
-// rest. Without a tier every method does nothing.
+// Copies bytes on the engine thread, between steps, a few blocks at a time; the tier's threads do
+// the rest. Without a tier every method does nothing.
 //
 // Thread rule: the engine thread.
 class TierTransfers {
  public:
   struct Counts {
     uint64_t stored_blocks = 0;   // Handed to the tier, for whatever reason.
-    uint64_t spilled_blocks = 0;  // Of these, because their place in the pool was needed.
-    uint64_t lost_blocks = 0;     // Driven out, and the tier took no more.
+    uint64_t spilled_blocks = 0;  // Of these, evicted blocks.
+    uint64_t lost_blocks = 0;     // Evicted while the tier took no more.
     uint64_t fetched_blocks = 0;  // Read back.
     uint64_t failed_reads = 0;    // Reads that brought less than was asked for.
     uint64_t late_reads = 0;      // Of these, those given up after their time limit.
-    Duration fetch_time{};        // From asking to the end, over all reads.
+    Duration fetch_time{};        // Sum over all reads, from the request to the end.
   };
 
-  // Reads of a preempted or new sequence have come to an end.
+  // The reads of a preempted or new sequence have ended.
   using DoneFn = std::function<void(Sequence*)>;
 
   // All pointers must outlive it; `tier` may be null. At most `max_reads` reads are under way.
   TierTransfers(KvTier* tier, Executor* executor, KvCacheManager* kv, const Clock* clock,
                 size_t block_bytes, int max_reads, DoneFn done);
 
-  // Hands what was driven out of the pool to the tier. To be called after each plan and before the
-  // step computes.
+  // Hands the evicted blocks to the tier. REQUIRES: called after each Schedule, before the step
+  // computes.
   void StoreEvicted();
 
   // Begins the read of a fetching sequence: `blocks` full blocks behind those it has computed, then
-  // its parked tail if `tail`. Where none can be begun, it is done at once. Never throws.
+  // its parked tail if `tail`. If no read can begin, it is done at once. Never throws.
   void Begin(Sequence* sequence, int32_t blocks, bool tail);
-  // The sequence fetches no more.
+  // Ends the sequence's read, if there is one.
   void Cancel(Sequence* sequence);
-  // Copies what the tier has read into the pool, for about kTakeTime or an eighth of the last
-  // step's time, and ends the reads that are over or too late: one is late where the tier has
-  // brought nothing, for whomever, for its limit.
+  // Copies the blocks that the tier has read into the pool, for about kTakeTime or an eighth of the
+  // last step's time, and ends the reads that are done or late. A read is late if the tier has
+  // brought nothing for any sequence for its time limit.
   void TakeReads(Duration last_step);
   static constexpr Duration kTakeTime = std::chrono::milliseconds(3);
-  // The sequence that waits longest for the tier; null: none does.
+  // The sequence that has waited longest for the tier; null: none waits.
   const Sequence* oldest() const;
 
-  // Hands up to `max_blocks` blocks that wait for it to the tier, as long as that has little under
-  // way. Returns whether any are left that it would take at once.
+  // Hands up to `max_blocks` waiting blocks to the tier, as long as it has little pending. Returns
+  // whether more are left that it would take at once.
   bool StoreSome(int max_blocks);
   // Blocks wait to be stored, or to be flushed.
   bool anything_to_store() const {
@@ -73,12 +73,12 @@ class TierTransfers {
     bool tail = false;   // Still to come.
     TimePoint begun{};
     Duration limit{};
-    int64_t bytes = 0;  // That came,
-    Duration took{};    // and what the tier worked for it.
+    int64_t bytes = 0;  // Arrived so far,
+    Duration took{};    // and the tier's work for them.
   };
 
   bool Put(BlockId block, const BlockName& name);
-  // Whether the tier is on and has no more than that under way.
+  // Whether the tier is on and has at most this many bytes pending.
   bool HasTime(uint64_t most_pending) const;
   void Take(const KvRead& block);
   void End(std::vector<Read>::iterator read);

@@ -1,5 +1,4 @@
-// Writes what an engine does, step by step and request by request, as a trace for Perfetto or
-// chrome://tracing.
+// Writes the steps and requests of an engine as a trace for Perfetto or chrome://tracing.
 #ifndef ROPEWAY_ENGINE_TRACE_WRITER_H_
 #define ROPEWAY_ENGINE_TRACE_WRITER_H_
 
@@ -16,13 +15,13 @@
 
 #include "base/bounded_queue.h"
 #include "base/clock.h"
-#include "core/step_content.h"
+#include "core/batch.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
 
-// One step that computed something, or preempted someone.
+// One step that computed something, or preempted a sequence.
 struct StepTrace {
   uint64_t step = 0;
   TimePoint begin{};
@@ -32,20 +31,20 @@ struct StepTrace {
   StepContent content;  // Its sequences are requests.
 };
 
-// The trace is an array of events in Chrome's JSON format, which viewers load also where it is cut
+// The trace is an array of events in Chrome's JSON format, which viewers load even if it is cut
 // off. A slice per step on the track "steps"; a slice per request, from its arrival to its end, and
 // within it its phases: queued, fetching, prefill, decode, preempted. It holds ids, tenants, times
 // and numbers of tokens, never a text or a token.
 //
-// A thread of its own writes. The calls below never wait: what it cannot keep up with is dropped
-// and counted; a request of which something was dropped may show a wrong phase. Thread rule: the
+// A thread of its own writes. The calls below never wait: events beyond its queue are dropped and
+// counted; a request with dropped events may show a wrong phase. Thread rule: the
 // calls from one thread at a time, the engine's; Stop and dropped() from any.
 class TraceWriter {
  public:
   static constexpr uint64_t kMaxFileBytes = uint64_t{512} << 20;
   static constexpr size_t kMaxQueued = 8192;
 
-  // Begins the file anew. Fails with the field trace_file where it cannot be written. A file of
+  // Truncates the file. Fails with the field trace_file if it cannot be written. A file of
   // `max_bytes` takes no more events; the log and the trace's last event say so.
   static StatusOr<std::unique_ptr<TraceWriter>> Open(const std::string& path,
                                                      uint64_t max_bytes = kMaxFileBytes,
@@ -57,10 +56,10 @@ class TraceWriter {
 
   void Arrived(RequestId request, const std::string& tenant, TimePoint at) noexcept;
   void Step(StepTrace step) noexcept;
-  // `reason` must live for ever.
+  // `reason` is a string literal.
   void Ended(RequestId request, const char* reason, TimePoint at) noexcept;
 
-  // Writes what waits, ends the open slices and the array, and closes the file.
+  // Writes the queued events, ends the open slices and the array, and closes the file.
   void Stop();
 
   uint64_t dropped() const { return dropped_.load(); }
@@ -78,7 +77,7 @@ class TraceWriter {
   };
   using Message = std::variant<Arrival, StepTrace, End>;
 
-  // What the writing thread knows of a request without its end.
+  // A request that has not ended, for the writing thread.
   struct Request {
     const char* phase = nullptr;
   };
@@ -103,7 +102,7 @@ class TraceWriter {
   std::FILE* file_;
   uint64_t bytes_ = 0;
   bool full_ = false;
-  TimePoint last_{};                       // The newest time that was seen.
+  TimePoint last_{};                       // The newest time so far.
   std::map<RequestId, Request> requests_;  // At most kMaxRequests: an end may have been dropped.
   std::thread thread_;
 };

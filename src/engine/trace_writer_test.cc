@@ -146,7 +146,7 @@ TEST_F(TraceWriterTest, TheFileIsBounded) {
   EXPECT_EQ(last["args"]["dropped_events"], 0);
 }
 
-// A pipe that nobody reads stops the writing thread, and nobody else.
+// A pipe without a reader stops the writing thread alone.
 TEST_F(TraceWriterTest, WhatItCannotKeepUpWithIsDroppedAndCounted) {
   std::filesystem::remove(path_);
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
@@ -166,7 +166,7 @@ TEST_F(TraceWriterTest, WhatItCannotKeepUpWithIsDroppedAndCounted) {
   EXPECT_EQ(json::parse(text.str()).back()["args"]["dropped_events"], writer->dropped());
 }
 
-TEST_F(TraceWriterTest, AFileThatCannotBeWrittenIsRefusedByName) {
+TEST_F(TraceWriterTest, AFileThatCannotBeWrittenIsRejectedByName) {
   const auto writer = TraceWriter::Open("/no/such/folder/trace.json");
   ASSERT_FALSE(writer.ok());
   EXPECT_EQ(writer.status().field(), "trace_file");

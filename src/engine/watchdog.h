@@ -1,4 +1,4 @@
-// Sees an engine that makes no progress, and says so in the log and the metrics.
+// Detects an engine that makes no progress, and reports it in the log and the metrics.
 #ifndef ROPEWAY_ENGINE_WATCHDOG_H_
 #define ROPEWAY_ENGINE_WATCHDOG_H_
 
@@ -13,17 +13,18 @@
 
 namespace ropeway {
 
-// A thread that sleeps but for one look every `period`: it works also where the engine thread hangs
-// inside a step.
+// A thread that checks once every `period` and sleeps in between: it works even if the engine
+// thread hangs inside a step.
 //
 // Thread rule: Stop and the destructor from one thread.
 class Watchdog {
  public:
-  // OK while there is progress, else what is stuck, for a person. Called on the watchdog's thread.
+  // OK while there is progress, else a sentence that says what is stuck. Called on the watchdog's
+  // thread.
   using CheckFn = std::function<Status()>;
 
-  // `stalls`, which must outlive it, is counted up, and the log gets one line, once for each stall
-  // however long it lasts. Throws std::system_error where the system gives no more threads.
+  // Each stall, however long it lasts, counts once in `stalls`, which must outlive it, and writes
+  // one line to the log. Throws std::system_error if the system has no more threads.
   Watchdog(CheckFn check, Counter* stalls, Duration period);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
@@ -39,7 +40,7 @@ class Watchdog {
   const CheckFn check_;
   Counter* const stalls_;
   const Duration period_;
-  bool stalled_ = false;  // The thread's: the stall at hand is told.
+  bool stalled_ = false;  // The thread's: the present stall is reported.
   std::mutex mu_;
   std::condition_variable wake_;
   bool stopped_ = false;  // Guarded by mu_.

@@ -15,7 +15,7 @@ constexpr std::array<double, EvictionQueue::kNumCosts> kCostWeights = {1.0, 1.5,
 constexpr double kTokensPerUnit = 2800;
 // A block that was reused is likely reused again.
 constexpr double kReusedWeight = 2.0;
-constexpr std::array<double, kNumRetentions> kRetentionWeights = {1.0, 4.0};
+constexpr std::array<double, kNumCacheRetentions> kRetentionWeights = {1.0, 4.0};
 
 double WeightOf(int its_class) {
   const int cost = its_class % EvictionQueue::kNumCosts;
@@ -30,7 +30,7 @@ Status BrokenPool(BlockId block, const char* what) {
 
 }  // namespace
 
-int EvictionQueue::ClassOf(int32_t chain_tokens, bool reused, Retention retention) {
+int EvictionQueue::ClassOf(int32_t chain_tokens, bool reused, CacheRetention retention) {
   const double cost = 1.0 + chain_tokens / kTokensPerUnit;
   int level = 0;
   while (level + 1 < kNumCosts && kCostWeights[static_cast<size_t>(level) + 1] <= cost) ++level;

@@ -40,11 +40,11 @@ class EvictionQueue {
  public:
   // One class per level of cost, reuse and retention, and one for claims.
   static constexpr int kNumCosts = 6;
-  static constexpr int kNumClasses = kNumCosts * 2 * kNumRetentions;
+  static constexpr int kNumClasses = kNumCosts * 2 * kNumCacheRetentions;
   static constexpr int kClaimed = kNumClasses;
 
   // The class of a block of a chain of `chain_tokens` tokens.
-  static int ClassOf(int32_t chain_tokens, bool reused, Retention retention);
+  static int ClassOf(int32_t chain_tokens, bool reused, CacheRetention retention);
 
   EvictionQueue(int32_t num_blocks, EvictionPolicy policy);
 
@@ -88,7 +88,7 @@ class EvictionQueue {
 struct BlockWorth {
   int32_t chain_tokens = 0;  // Of the longest chain that contained it.
   bool reused = false;
-  Retention retention = Retention::kNormal;
+  CacheRetention retention = CacheRetention::kNormal;
 };
 
 // A block is held (references > 0), free (no references, no name), or cached: no references, kept

@@ -93,7 +93,7 @@ TEST(BlockPoolTest, AClaimedBlockGoesAfterAllOthers) {
   pool.Ref(claimed);
   pool.Claim(claimed);
   pool.Unref(claimed, {});
-  Cache(&pool, 2, {.chain_tokens = 100000, .reused = true, .retention = Retention::kHigh});
+  Cache(&pool, 2, {.chain_tokens = 100000, .reused = true, .retention = CacheRetention::kLong});
   Cache(&pool, 3);
   BlockPool::Evicted evicted;
   pool.Take(&evicted);
@@ -129,7 +129,8 @@ TEST(BlockPoolTest, ABlockWithoutItsLastClaimIsLikeAnyOther) {
 TEST(BlockPoolTest, OfOneChainTheParentNeverGoesBeforeItsChild) {
   // A chain of blocks 1 <- 2 <- 3; a short request uses 1 again.
   BlockPool pool(3);
-  const BlockWorth worth = {.chain_tokens = 50000, .reused = false, .retention = Retention::kHigh};
+  const BlockWorth worth = {
+      .chain_tokens = 50000, .reused = false, .retention = CacheRetention::kLong};
   std::vector<BlockId> chain;
   for (TokenId id = 1; id <= 3; ++id) {
     chain.push_back(Take(&pool));
@@ -138,7 +139,7 @@ TEST(BlockPoolTest, OfOneChainTheParentNeverGoesBeforeItsChild) {
   }
   for (auto it = chain.rbegin(); it != chain.rend(); ++it) pool.Unref(*it, worth);
   pool.Ref(chain[0]);
-  pool.Unref(chain[0], {.chain_tokens = 16, .retention = Retention::kNormal});
+  pool.Unref(chain[0], {.chain_tokens = 16, .retention = CacheRetention::kNormal});
   BlockPool::Evicted evicted;
   for (const TokenId expected : {3, 2, 1}) {
     pool.Take(&evicted);
@@ -182,7 +183,7 @@ TEST(BlockPoolTest, AnySequenceOfCallsKeepsItSound) {
       } else if (!held.empty()) {
         const auto it = any();
         const BlockWorth worth = {static_cast<int32_t>(random.Below(20000)), random.Chance(0.5),
-                                  static_cast<Retention>(random.Below(kNumRetentions))};
+                                  static_cast<CacheRetention>(random.Below(kNumCacheRetentions))};
         pool.Unref(it->first, worth);
         if (--it->second == 0) held.erase(it);
       }
@@ -211,7 +212,7 @@ std::vector<BlockId> PopAll(EvictionQueue* queue) {
   return order;
 }
 
-int Class(int32_t tokens, bool reused = false, Retention retention = Retention::kNormal) {
+int Class(int32_t tokens, bool reused = false, CacheRetention retention = CacheRetention::kNormal) {
   return EvictionQueue::ClassOf(tokens, reused, retention);
 }
 
@@ -234,7 +235,7 @@ TEST(EvictionQueueTest, WhatCostsMoreToComputeOutlivesWhatCostsLess) {
 TEST(EvictionQueueTest, ReuseAndRetentionCountToo) {
   EvictionQueue queue(3, EvictionPolicy::kCost);
   queue.Push(0, Class(16, true));
-  queue.Push(1, Class(16, false, Retention::kHigh));
+  queue.Push(1, Class(16, false, CacheRetention::kLong));
   queue.Push(2, Class(16));
   EXPECT_EQ(PopAll(&queue), (std::vector<BlockId>{2, 0, 1}));
 }
@@ -259,7 +260,7 @@ TEST(EvictionQueueTest, EverythingGrowsOldInTheEnd) {
 TEST(EvictionQueueTest, LruKnowsOnlyAgeAndClaims) {
   EvictionQueue queue(4, EvictionPolicy::kLru);
   queue.Push(3, EvictionQueue::kClaimed);
-  queue.Push(0, Class(90000, true, Retention::kHigh));
+  queue.Push(0, Class(90000, true, CacheRetention::kLong));
   queue.Push(1, Class(16));
   queue.Push(2, Class(16));
   EXPECT_EQ(queue.num_claimed(), 1);
