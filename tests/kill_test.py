@@ -311,8 +311,9 @@ class Killer:
     def enough(self, since, clients):
         if self.args.least:
             if time.monotonic() - since > 1200:
-                raise Wrong(f"not all states were met in 20 minutes: {dict(self.hits)}")
-            return all(self.hits[state] >= self.args.least for state in STATES)
+                raise Wrong(f"20 minutes of kills did not show enough: {dict(self.hits)}, {clients.cut} cuts, "
+                            f"{self.read_from_disk:.0f} blocks read back")
+            return all(self.hits[state] >= self.args.least for state in STATES) and self.shows(clients)
         elapsed = time.monotonic() - since
         # A slow machine may need longer to show anything.
         return elapsed > self.args.seconds and (self.shows(clients) or elapsed > 300)
