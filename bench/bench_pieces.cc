@@ -23,7 +23,7 @@
 #include "core/batch.h"
 #include "engine/machine.h"
 #include "model/gguf.h"
-#include "model/llama_config.h"
+#include "model/model_tensors.h"
 
 namespace ropeway {
 namespace {
@@ -129,7 +129,7 @@ Status BenchPieces::Open() {
   model_path_ = *path;
   auto file = GgufFile::Open(model_path_);
   if (!file.ok()) return file.status();
-  const StatusOr<LlamaConfig> config = ReadLlamaConfig(**file);
+  const StatusOr<ModelConfig> config = ReadModelConfig(**file);
   if (!config.ok()) return config.status();
   kv_bytes_per_token_ = static_cast<int64_t>(config->kv_block_bytes(KvType::kF16)) / kBlockTokens;
   figures_.Add(about, "version", "ropeway " ROPEWAY_VERSION);

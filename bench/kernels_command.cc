@@ -19,7 +19,7 @@
 #include "executor/output_layer.h"
 #include "executor/step_plan.h"
 #include "model/gguf.h"
-#include "model/llama_tensors.h"
+#include "model/model_tensors.h"
 
 namespace ropeway {
 namespace {
@@ -38,7 +38,7 @@ struct KernelsFlags : BenchFlags {
 StatusOr<ModelShapes> ReadShapes(const KernelsFlags& flags) {
   auto file = OpenModelFile(flags);
   if (!file.ok()) return file.status();
-  const StatusOr<LlamaTensors> tensors = BindLlamaTensors(**file);
+  const StatusOr<ModelTensors> tensors = BindTensors(**file);
   if (!tensors.ok()) return tensors.status();
   return ShapesOf(*tensors, std::filesystem::path(flags.model).stem().string());
 }

@@ -9,12 +9,12 @@ endfunction()
 
 # ropeway_room(NAME [DEPS room...] [LIBS target...] [TEST_LIBS target...] [NO_UNITY])
 #
-# One static library `ropeway_NAME` from the folder's *.cc (and cpu/*.cc, jinja/*.cc, kernels/*.cc, replay/*.cc), and, with
+# One static library `ropeway_NAME` from the folder's *.cc (and arch/*.cc, cpu/*.cc, jinja/*.cc, kernels/*.cc, replay/*.cc), and, with
 # ROPEWAY_TESTS, one test program `NAME_test` from its *_test.cc, each labelled with the room's name.
 # Files named test_*.{h,cc} belong to the tests alone.
 function(ropeway_room NAME)
   cmake_parse_arguments(R "NO_UNITY" "" "DEPS;LIBS;TEST_LIBS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS *.cc cpu/*.cc jinja/*.cc kernels/*.cc replay/*.cc)
+  file(GLOB sources CONFIGURE_DEPENDS *.cc arch/*.cc cpu/*.cc jinja/*.cc kernels/*.cc replay/*.cc)
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "(_test\\.cc|/test_[^/]*\\.cc)$")
   list(FILTER sources EXCLUDE REGEX "(_test\\.cc|/test_[^/]*\\.cc|/main\\.cc)$")

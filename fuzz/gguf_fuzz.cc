@@ -11,7 +11,7 @@
 #include "fuzz/fuzz_target.h"
 #include "model/describe.h"
 #include "model/gguf.h"
-#include "model/llama_tensors.h"
+#include "model/model_tensors.h"
 #include "model/model.h"
 #include "tokenizer/chat_template.h"
 
@@ -61,7 +61,7 @@ void CheckVocabulary(const GgufFile& file) {
 }
 
 void CheckModel(const GgufFile& file) {
-  if (const auto tensors = BindLlamaTensors(file); !tensors.ok()) {
+  if (const auto tensors = BindTensors(file); !tensors.ok()) {
     RequirePrintableError(tensors.status());
     return;
   }

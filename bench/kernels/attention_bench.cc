@@ -5,7 +5,7 @@
 #include <cstring>
 #include <random>
 
-#include "executor/aligned_array.h"
+#include "executor/row_packer.h"
 
 namespace ropeway {
 namespace {
@@ -18,7 +18,7 @@ size_t HeadBytes(const AttentionShape& shape) {
 }
 
 int BlocksPerSequence(const AttentionCase& problem) {
-  return (problem.start() + problem.rows + kKvBlockTokens - 1) / kKvBlockTokens;
+  return (problem.start() + problem.rows + kBlockTokens - 1) / kBlockTokens;
 }
 
 // K and V of all sequences in one layer.
@@ -101,7 +101,7 @@ std::vector<std::byte> AttentionBench::RandomBlocks() const {
   std::mt19937 random(4);
   std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
   for (size_t block = 0; block < kRandomBlocks; ++block) {
-    for (int slot = 0; slot < kKvBlockTokens; ++slot) {
+    for (int slot = 0; slot < kBlockTokens; ++slot) {
       for (float& value : k) value = uniform(random);
       for (float& value : v) value = uniform(random);
       kernels_.store_kv(shape_.kv_type, k.data(), v.data(), shape_.head_dim, slot,
@@ -196,10 +196,10 @@ void AttentionBench::AttendUnit(const Unit& unit, const Unit* next, int layer, i
   args.block_stride = block_bytes_;
   args.blocks = BlocksOf(unit, set);
   if (next != nullptr) {
-    const int first = next->split_begin * kSplitTokens / kKvBlockTokens;
+    const int first = next->split_begin * kSplitTokens / kBlockTokens;
     args.next_kv = KvOf(*next, layer);
     args.next_blocks = BlocksOf(*next, set) + first;
-    args.next_count = (problem_.start() + next->row + next->rows - 1) / kKvBlockTokens + 1 - first;
+    args.next_count = (problem_.start() + next->row + next->rows - 1) / kBlockTokens + 1 - first;
   }
   const int64_t split_floats = int64_t{unit.rows} * shape_.group * PartialFloats(shape_.head_dim);
   for (int split = unit.split_begin; split < unit.split_end; ++split) {
@@ -239,7 +239,7 @@ Work AttentionBench::WorkOf(const AttentionShape& shape, const AttentionCase& pr
   Work work;
   work.f32_ops = 4.0 * pairs * shape.head_dim * shape.group * shape.num_kv_heads * sequences;
   const double bytes_per_position =
-      static_cast<double>(HeadBytes(shape)) / kKvBlockTokens * shape.num_kv_heads;
+      static_cast<double>(HeadBytes(shape)) / kBlockTokens * shape.num_kv_heads;
   work.bytes = bytes_per_position * (problem.start() + problem.rows) * sequences;
   return work;
 }

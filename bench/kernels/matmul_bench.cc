@@ -4,7 +4,6 @@
 #include <cstring>
 #include <random>
 
-#include "kernels/half.h"
 
 namespace ropeway {
 namespace {

@@ -10,7 +10,7 @@
 namespace ropeway {
 namespace {
 
-// A type that is not supported does not get through BindLlamaTensors.
+// A type that is not supported does not get through BindTensors.
 WeightType TypeOf(const GgufTensor& tensor) {
   return WeightTypeOf(tensor.type).value_or(WeightType::kF32);
 }
@@ -74,12 +74,12 @@ WeightType ModelShapes::main_type() const {
   return most == weights.end() ? WeightType::kF32 : most->first;
 }
 
-ModelShapes ShapesOf(const LlamaTensors& tensors, const std::string& name) {
-  const LlamaConfig& config = tensors.config;
+ModelShapes ShapesOf(const ModelTensors& tensors, const std::string& name) {
+  const ModelConfig& config = tensors.config;
   ModelShapes shapes;
   shapes.name = name;
   shapes.hidden_size = config.hidden_size;
-  for (const LlamaLayerTensors& layer : tensors.layers) {
+  for (const LayerTensors& layer : tensors.layers) {
     AddProducts({{"q", layer.q}, {"k", layer.k}, {"v", layer.v}}, &shapes.layers);
     AddProducts({{"o", layer.o}}, &shapes.layers);
     AddProducts({{"gate", layer.gate}, {"up", layer.up}}, &shapes.layers);

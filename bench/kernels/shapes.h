@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
-#include "model/llama_tensors.h"
+#include "model/model_tensors.h"
 
 namespace ropeway {
 
@@ -56,7 +56,7 @@ struct ModelShapes {
 };
 
 // The shapes of a file's model. `name` stands in the report.
-ModelShapes ShapesOf(const LlamaTensors& tensors, const std::string& name);
+ModelShapes ShapesOf(const ModelTensors& tensors, const std::string& name);
 
 // Llama-3.2-1B (its published config.json), its layers of type `type`, its output of
 // `output_type`: products only, no attention.

@@ -12,7 +12,7 @@ ModelShapes ShapesOfTinyModel(const TinyLlamaOptions& options) {
   const TempFile file(TinyLlama(options).Bytes());
   auto gguf = GgufFile::Open(file.path());
   EXPECT_TRUE(gguf.ok());
-  auto tensors = BindLlamaTensors(**gguf);
+  auto tensors = BindTensors(**gguf);
   EXPECT_TRUE(tensors.ok());
   return ShapesOf(*tensors, "tiny");
 }

@@ -8,15 +8,13 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/kv_block.h"
 #include "ropeway/request.h"
 
 namespace ropeway {
 
 // A KV block: an index into the executor's pool.
 using BlockId = int32_t;
-
-// Tokens in one KV block. A constant of NUMERICS_VERSION (docs/numerics.md), not an option.
-inline constexpr int kBlockTokens = 16;
 
 // The sampler's input beside the logits; see SamplingParams.
 struct SampleSpec {

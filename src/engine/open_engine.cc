@@ -14,7 +14,6 @@
 #include "executor/cpu_executor.h"
 #include "kernels/kernels.h"
 #include "kvcache/disk_tier.h"
-#include "model/file_digest.h"
 #include "model/gguf.h"
 #include "model/model.h"
 #include "tokenizer/chat_template.h"
@@ -129,7 +128,7 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const Cl
   if (!loaded.ok()) return loaded.status();
   const std::shared_ptr<const Model> model = *std::move(loaded);
   file->reset();
-  const LlamaConfig& shape = model->config();
+  const ModelConfig& shape = model->config();
   if (shape.vocab_size != config.tokenizer->vocab_size()) {
     return Status(StatusCode::kDataLoss,
                   fmt::format("the model's embedding has {} tokens, its tokenizer {}",

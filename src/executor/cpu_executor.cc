@@ -9,8 +9,6 @@
 
 namespace ropeway {
 
-static_assert(kBlockTokens == kKvBlockTokens, "core and kernels mean the same block");
-
 CpuExecutor::CpuExecutor(std::shared_ptr<const Model> model, const Kernels* kernels, int threads,
                          KvType kv_type)
     : model_(std::move(model)), kernels_(kernels), threads_(threads), kv_type_(kv_type) {}
@@ -25,6 +23,7 @@ StatusOr<KvLayout> CpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
     return InvalidArgument("must be at least 1", "max_num_batched_tokens");
   }
   if (max_num_seqs < 1) return InvalidArgument("must be at least 1", "max_num_seqs");
+  if (Status status = ForwardPass::CheckSupported(model_->config()); !status.ok()) return status;
   auto pool = KvPool::Create(model_->config(), kv_type_, kv_cache_bytes);
   if (!pool.ok()) return pool.status();
   try {

@@ -15,21 +15,20 @@
 
 namespace ropeway {
 
-// See Executor. What it computes depends on the model, the KV type and the batch's items alone, not
-// on `threads`, on the kernels' instruction set, nor on which items share a batch.
+// See Executor. An item's results depend on the model, the KV type and the item alone: not on
+// `threads`, the kernels' instruction set or the other items of the batch.
 class CpuExecutor final : public Executor {
  public:
-  // `kernels` (not owned) computes everything; a test may pass a table of its own. `threads` >= 1:
-  // the caller of Wait and threads - 1 more.
+  // `kernels` is not owned. `threads` >= 1: the caller of Wait and threads - 1 more.
   CpuExecutor(std::shared_ptr<const Model> model, const Kernels* kernels, int threads,
               KvType kv_type = KvType::kF16);
   ~CpuExecutor() override;
 
-  // Fails with kInvalidArgument for a limit below 1, kResourceExhausted where memory or threads are
-  // not to be had.
+  // kInvalidArgument for a limit below 1, kUnimplemented for a model that needs an operation which
+  // ForwardPass lacks, kResourceExhausted if memory or threads are short.
   StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                           int max_num_seqs) override;
-  void Launch(const Batch& batch) override;  // Computes nothing yet; Wait does.
+  void Launch(const Batch& batch) override;  // Wait does the computing.
   StatusOr<StepResult> Wait() override;
   void ReadBlock(BlockId block, std::span<std::byte> bytes) const override;
   void WriteBlock(BlockId block, std::span<const std::byte> bytes) override;
@@ -39,7 +38,7 @@ class CpuExecutor final : public Executor {
 
   const std::shared_ptr<const Model> model_;
   const Kernels* const kernels_;
-  const RealClock clock_;  // Only for the times in StepResult.
+  const RealClock clock_;  // For the times in StepResult only.
   const int threads_;
   const KvType kv_type_;
   const Batch* batch_ = nullptr;  // Between Launch and Wait.

@@ -277,7 +277,32 @@ TEST(CpuExecutorTest, InitChecksItsArgumentsAndFillsTheBudget) {
   EXPECT_EQ(layout.value().block_bytes, block_bytes);
 }
 
-TEST(CpuExecutorTest, APoolThatDoesNotFitIsRefused) {
+TEST(CpuExecutorTest, WhatTheForwardPassLacksIsNamed) {
+  const auto error = [](auto edit) {
+    ModelConfig config = TinyModel()->config();
+    edit(&config);
+    const Status status = ForwardPass::CheckSupported(config);
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    return status.message();
+  };
+  using C = ModelConfig;
+  EXPECT_TRUE(ForwardPass::CheckSupported(TinyModel()->config()).ok());
+  EXPECT_EQ(error([](C* c) { c->norm = NormKind::kLayer; }),
+            "architecture llama: LayerNorm is not supported; supported: RMSNorm");
+  const auto names = [&](auto edit, const char* feature) {
+    EXPECT_NE(error(edit).find(std::string(feature)), std::string::npos) << feature;
+  };
+  names([](C* c) { c->position = PositionKind::kRopeNeox; }, "NeoX");
+  names([](C* c) { c->position = PositionKind::kLearned; }, "learned position embeddings");
+  names([](C* c) { c->activation = Activation::kGeGlu; }, "GeGLU");
+  names([](C* c) { c->activation = Activation::kGelu; }, "GELU");
+  names([](C* c) { c->qkv_bias = true; }, "biases");
+  names([](C* c) { c->qk_norm = true; }, "normalized q and k");
+  names([](C* c) { c->post_norm = true; }, "norms after a block");
+  names([](C* c) { c->windows = {0, 4096}; }, "sliding window");
+}
+
+TEST(CpuExecutorTest, APoolThatDoesNotFitIsRejected) {
   int overcommit = 0;
   std::ifstream("/proc/sys/vm/overcommit_memory") >> overcommit;
   if (overcommit == 1) return;  // Such a system promises any memory.
@@ -287,12 +312,12 @@ TEST(CpuExecutorTest, APoolThatDoesNotFitIsRefused) {
   EXPECT_EQ(status.field(), "kv_cache_bytes");
 }
 
-TEST(CpuExecutorTest, AMalformedBatchIsRefused) {
+TEST(CpuExecutorTest, AMalformedBatchIsRejected) {
   CpuExecutor executor(TinyModel(), Best(), 1);
   EXPECT_EQ(executor.Wait().status().code(), StatusCode::kInternal);
   const KvLayout layout = executor.Init(kPoolBytes, 4, 2).value();
-  const auto refused = [&](int32_t start, std::vector<TokenId> tokens,
-                           std::vector<BlockId> blocks) {
+  const auto rejected = [&](int32_t start, std::vector<TokenId> tokens,
+                            std::vector<BlockId> blocks) {
     Batch batch;
     BatchItem& item = batch.items.emplace_back();
     item.start = start;
@@ -301,15 +326,15 @@ TEST(CpuExecutorTest, AMalformedBatchIsRefused) {
     executor.Launch(batch);
     return !executor.Wait().ok();
   };
-  EXPECT_FALSE(refused(0, {1, 2}, {0}));
-  EXPECT_TRUE(refused(0, {}, {0}));
-  EXPECT_TRUE(refused(-1, {1}, {0}));
-  EXPECT_TRUE(refused(16, {1}, {0}));
-  EXPECT_TRUE(refused(0, {1}, {layout.num_blocks}));
-  EXPECT_TRUE(refused(0, {1}, {-1}));
-  EXPECT_TRUE(refused(0, {kTinyVocab}, {0}));
-  EXPECT_TRUE(refused(0, {-1}, {0}));
-  EXPECT_TRUE(refused(0, {1, 1, 1, 1, 1}, {0}));
+  EXPECT_FALSE(rejected(0, {1, 2}, {0}));
+  EXPECT_TRUE(rejected(0, {}, {0}));
+  EXPECT_TRUE(rejected(-1, {1}, {0}));
+  EXPECT_TRUE(rejected(16, {1}, {0}));
+  EXPECT_TRUE(rejected(0, {1}, {layout.num_blocks}));
+  EXPECT_TRUE(rejected(0, {1}, {-1}));
+  EXPECT_TRUE(rejected(0, {kTinyVocab}, {0}));
+  EXPECT_TRUE(rejected(0, {-1}, {0}));
+  EXPECT_TRUE(rejected(0, {1, 1, 1, 1, 1}, {0}));
 }
 
 TEST(CpuExecutorTest, AnEmptyBatchSamplesNothing) {

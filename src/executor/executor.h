@@ -1,5 +1,5 @@
-// The Executor seam: turns a batch into next tokens on one device. It owns the KV pool's bytes; who
-// owns a block is kvcache's business.
+// The Executor seam: computes the next tokens of a batch on one device. It owns the bytes of the KV
+// pool; the kvcache room decides which sequence holds a block.
 #ifndef ROPEWAY_EXECUTOR_EXECUTOR_H_
 #define ROPEWAY_EXECUTOR_EXECUTOR_H_
 
@@ -12,33 +12,33 @@
 
 namespace ropeway {
 
-// The KV pool as the executor laid it out.
+// The KV pool that the executor allocated.
 struct KvLayout {
   int32_t num_blocks = 0;  // Blocks in the pool: ids 0 .. num_blocks - 1.
-  size_t block_bytes = 0;  // Bytes of one block over all layers and heads; also a tier's unit.
+  size_t block_bytes = 0;  // Of one block over all layers and heads; also the unit of a tier.
 };
 
-// Thread rule: all calls from the one engine thread, which may compute inside Wait.
+// Thread rule: all calls from the engine thread, which may compute inside Wait.
 class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Allocates the pool and everything a step needs. Called once, first.
+  // Allocates the pool and everything that a step needs. Called once, before all others.
   // `kv_cache_bytes`: the pool holds as many whole blocks as fit, at least one.
   // `max_num_batched_tokens`, `max_num_seqs`: no batch exceeds them.
   virtual StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                                   int max_num_seqs) = 0;
 
   // Begins one forward pass. `batch` must live, unchanged, until Wait returns.
-  // REQUIRES: no pass is under way; the batch's items name distinct sequences and within limits.
+  // REQUIRES: no pass is running; the items are of distinct sequences and within the limits.
   virtual void Launch(const Batch& batch) = 0;
 
   // Ends the pass begun by Launch. kResourceExhausted: memory was short, and the same positions may
-  // be computed again. Any other failure means that the device is lost: the engine fails what runs.
-  // The reply is valid until the next Launch.
+  // be computed again. Any other error means that the device is lost: the engine fails all
+  // requests. The result is valid until the next Launch.
   virtual StatusOr<StepResult> Wait() = 0;
 
-  // Copies a block's bytes out of or into the pool. REQUIRES: no pass is under way;
+  // Copies a block's bytes out of or into the pool. REQUIRES: no pass is running;
   // bytes.size() == block_bytes.
   virtual void ReadBlock(BlockId block, std::span<std::byte> bytes) const = 0;
   virtual void WriteBlock(BlockId block, std::span<const std::byte> bytes) = 0;

@@ -1,30 +1,87 @@
 #include "executor/forward_pass.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <span>
+#include <string>
 
 namespace ropeway {
 namespace {
 
-// Panels of gate and up that are multiplied before SwiGLU joins them: the rows of a tile by so many
-// panels stay in the nearest caches. Fewer rows than kFewRows only wait for the weights: they
-// stream all of gate, then all of up, which is 5 to 11 % faster than going to and fro.
+// Panels of gate and up that are multiplied before SwiGLU combines them: a tile's rows by so many
+// panels stay in the first two caches. Fewer rows than kFewRows are bound by memory: they stream
+// all of gate, then all of up, which is 5 to 11 % faster than alternating.
 constexpr int kFfnPanels = 8;
 constexpr int kFewRows = 8;
-constexpr int kBlockPanels = 2;  // Panels whose features are one block of the packed form.
+constexpr int kBlockPanels = 2;  // Panels whose features make one quantisation block.
 
 // Bytes of `rows` packed rows for any layer's down matrix.
 size_t MaxFfnBytes(const Model& model, int rows) {
   size_t bytes = 0;
-  for (const LlamaLayer& layer : model.layers()) {
+  for (const LayerWeights& layer : model.layers()) {
     bytes = std::max(bytes, PackedRowsBytes(layer.down.type, rows, layer.down.k));
   }
   return bytes;
 }
 
+// What ForwardPass lacks to compute a kind, or nullptr. A new kind that is missing here is a
+// compiler warning.
+const char* Missing(NormKind kind) {
+  switch (kind) {
+    case NormKind::kRms:
+      return nullptr;
+    case NormKind::kLayer:
+      return "LayerNorm is not supported; supported: RMSNorm";
+  }
+  std::abort();
+}
+
+const char* Missing(PositionKind kind) {
+  switch (kind) {
+    case PositionKind::kRopeInterleaved:
+      return nullptr;
+    case PositionKind::kRopeNeox:
+      return "RoPE of halves (NeoX) is not supported; supported: RoPE of neighbours";
+    case PositionKind::kLearned:
+      return "learned position embeddings are not supported; supported: RoPE of neighbours";
+  }
+  std::abort();
+}
+
+const char* Missing(Activation activation) {
+  switch (activation) {
+    case Activation::kSwiGlu:
+      return nullptr;
+    case Activation::kGeGlu:
+      return "GeGLU is not supported; supported: SwiGLU";
+    case Activation::kGelu:
+      return "GELU without a gate is not supported; supported: SwiGLU";
+  }
+  std::abort();
+}
+
+const char* Missing(const ModelConfig& c) {
+  if (const char* missing = Missing(c.norm)) return missing;
+  if (const char* missing = Missing(c.position)) return missing;
+  if (const char* missing = Missing(c.activation)) return missing;
+  if (c.qkv_bias) return "biases of q, k and v are not supported; supported: no biases";
+  if (c.qk_norm) return "normalized q and k are not supported; supported: no norm";
+  if (c.post_norm) return "norms after a block are not supported; supported: norms before it";
+  if (std::ranges::any_of(c.windows, [](int32_t window) { return window != 0; })) {
+    return "sliding window attention is not supported; supported: full attention";
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+Status ForwardPass::CheckSupported(const ModelConfig& config) {
+  const char* missing = Missing(config);
+  if (missing == nullptr) return {};
+  return {StatusCode::kUnimplemented,
+          "architecture " + std::string(config.architecture) + ": " + missing, "model_path"};
+}
 
 ForwardPass::ForwardPass(const Model& model, const Kernels& kernels, const KvPool& pool,
                          WorkerTeam* team, const Clock& clock, const PlanLimits& limits)
@@ -34,12 +91,11 @@ ForwardPass::ForwardPass(const Model& model, const Kernels& kernels, const KvPoo
       pool_(pool),
       team_(team),
       group_(config_.num_heads / config_.num_kv_heads),
-      scale_(1.0F / std::sqrt(static_cast<float>(config_.head_dim))),
       max_splits_((model.max_positions() + kSplitTokens - 1) / kSplitTokens),
       output_(model, kernels, team, clock, limits.max_rows) {
   const int rows = limits.max_rows;
   const int workers = team->size();
-  // Rows that all workers compute together, and rows of one worker's slice, at most.
+  // The most rows that all workers compute together, and the most rows of one worker's slice.
   const int shared = workers == 1 ? 1 : std::min(rows, kMinRowsPerWorker * workers - 1);
   const int own = std::max(shared, (rows + workers - 1) / workers);
   tile_rows_ = std::max(shared, std::min(own, kTileRows));
@@ -83,7 +139,7 @@ void ForwardPass::RunWorker(const Step& step, Worker* w) {
     Attend(all, w);
     ComputeOutputAndFfn(all, w);
   }
-  // Of the last layer, only its K and V are needed but for the rows whose logits are wanted.
+  // Of the last layer, rows whose logits are not wanted need only K and V.
   ComputeQkv(all, kKv, w);
   if (plan.outputs().size() == 0) return;
   KeepOutputRows(all, *w);
@@ -127,7 +183,7 @@ void ForwardPass::Multiply(const Matrix& m, const Slice& slice, const std::byte*
 }
 
 void ForwardPass::ComputeQkv(const Context& c, int projections, Worker* w) {
-  const LlamaLayer& layer = model_.layers()[static_cast<size_t>(c.layer)];
+  const LayerWeights& layer = model_.layers()[static_cast<size_t>(c.layer)];
   ForEachTile(c.slice, [&](const Tile& tile) {
     const float* x = w->x.data() + Product(tile.x, config_.hidden_size);
     const std::byte* packed = nullptr;
@@ -167,11 +223,11 @@ void ForwardPass::RopeAndStore(const Context& c, int row, int kv_head, int proje
   const float* cos_sin = model_.rope_row(position);
   if ((projections & kQ) != 0) {
     kernels_.rope(q_.data() + Product(row, config_.q_size()) + Product(kv_head, group_ * head_dim),
-                  group_, head_dim, config_.rope_dim, cos_sin);
+                  group_, head_dim, config_.rope.dim, cos_sin);
   }
   if ((projections & kKv) == 0) return;
   const size_t offset = Product(row, config_.kv_size()) + Product(kv_head, head_dim);
-  kernels_.rope(k_.data() + offset, 1, head_dim, config_.rope_dim, cos_sin);
+  kernels_.rope(k_.data() + offset, 1, head_dim, config_.rope.dim, cos_sin);
   const BatchItem& item =
       c.step->batch->items[static_cast<size_t>(c.set->item[static_cast<size_t>(row)])];
   if (item.padding) return;
@@ -194,7 +250,7 @@ void ForwardPass::Attend(const Context& c, Worker* w) {
     }
   }
   team_->Barrier();
-  // Nobody takes from a queue between the barrier above and the next layer's first one.
+  // No worker takes from a queue between the barrier above and the first of the next layer.
   UnitQueue& own = c.queues[w->id];
   own.next.store(own.begin, std::memory_order_relaxed);
   if (c.set->deferred_merge) MergeDeferred(c, *w);
@@ -210,7 +266,7 @@ void ForwardPass::AttendUnit(const Context& c, const AttentionUnit& unit, const 
   AttentionArgs args;
   args.q = q_.data() + offset;
   args.q_stride = q_size;
-  args.scale = scale_;
+  args.scale = config_.attention_scale;
   args.rows = unit.rows;
   args.start = c.set->position[row];
   args.group = group_;
@@ -276,7 +332,7 @@ void ForwardPass::MultiplyAndAdd(const Matrix& m, const Slice& slice, const Tile
 }
 
 void ForwardPass::ComputeOutputAndFfn(const Context& c, Worker* w) {
-  const LlamaLayer& layer = model_.layers()[static_cast<size_t>(c.layer)];
+  const LayerWeights& layer = model_.layers()[static_cast<size_t>(c.layer)];
   const int q_size = config_.q_size();
   ForEachTile(c.slice, [&](const Tile& tile) {
     const float* attention = attention_.data() + Product(tile.row, q_size);
@@ -286,9 +342,10 @@ void ForwardPass::ComputeOutputAndFfn(const Context& c, Worker* w) {
   });
 }
 
-// A few panels of gate and up at a time, joined and packed while they are near.
+// Computes a few panels of gate and up at a time, combines and packs them while they are in the
+// cache.
 const std::byte* ForwardPass::ComputeFfn(const Context& c, const Tile& tile, Worker* w) {
-  const LlamaLayer& layer = model_.layers()[static_cast<size_t>(c.layer)];
+  const LayerWeights& layer = model_.layers()[static_cast<size_t>(c.layer)];
   const float* x = w->x.data() + Product(tile.x, config_.hidden_size);
   std::byte* out = c.slice.parts > 1 ? ffn_.data() : w->ffn.data();
   const int panels = layer.gate.num_panels();
@@ -322,7 +379,7 @@ const std::byte* ForwardPass::ComputeFfn(const Context& c, const Tile& tile, Wor
   return out;
 }
 
-// Columns [col, col + cols) of the rows that `m` is to be multiplied with.
+// Packs columns [col, col + cols) of the rows that `m` will be multiplied with.
 void ForwardPass::PackColumns(const Matrix& m, const float* x, int64_t stride, int rows, int col,
                               int cols, std::byte* packed) const {
   const size_t group_bytes = PackedRowsBytes(m.type, kRowGroup, m.k);
@@ -333,9 +390,9 @@ void ForwardPass::PackColumns(const Matrix& m, const float* x, int64_t stride, i
   }
 }
 
-// Copies what the last layer computes further to where every worker finds it.
+// Copies the rows whose logits are wanted to the memory that all workers share.
 void ForwardPass::KeepOutputRows(const Context& all, const Worker& w) {
-  if (all.slice.parts > 1 && w.id != 0) return;  // All have the same rows.
+  if (all.slice.parts > 1 && w.id != 0) return;  // All workers have the same rows.
   const std::vector<OutputRow>& rows = all.step->plan->output_rows();
   const size_t bytes = static_cast<size_t>(config_.hidden_size) * sizeof(float);
   for (size_t i = 0; i < rows.size(); ++i) {

@@ -1,8 +1,8 @@
-// One forward pass of architecture `llama` over the rows of a StepPlan, by a team of workers.
+// One forward pass of a transformer over the rows of a StepPlan, by a team of workers.
 //
-// Two ways to share the work, chosen per row set by the plan, with the same results:
-//  - by output features (few rows): every worker normalises and packs all rows for itself, computes
-//    its part of each matrix's panels, and there is a barrier after each matrix;
+// The plan chooses one of two ways to divide the work, which have the same results:
+//  - by output features (few rows): every worker normalizes and packs all rows for itself and
+//    computes its part of each matrix's panels, with a barrier after each matrix;
 //  - by rows (many): every worker takes its own rows through all matrices, with barriers around
 //    attention only.
 #ifndef ROPEWAY_EXECUTOR_FORWARD_PASS_H_
@@ -13,7 +13,6 @@
 
 #include "base/worker_team.h"
 #include "core/batch.h"
-#include "executor/aligned_array.h"
 #include "executor/kv_pool.h"
 #include "executor/output_layer.h"
 #include "executor/row_packer.h"
@@ -23,24 +22,27 @@
 
 namespace ropeway {
 
-// Rows of a worker that pass through a matrix together, at most: activations of so many stay in the
+// The most rows of a worker that pass through a matrix together: their activations stay in the
 // second-level cache from one matrix to the next.
 inline constexpr int kTileRows = 64;
 
 // Thread rule: Run from one thread; the team's workers compute inside it.
 class ForwardPass {
  public:
-  // Allocates all that a step needs (throws std::bad_alloc). The arguments must outlive it.
+  // Allocates everything that a step needs (throws std::bad_alloc). The arguments must outlive it.
   ForwardPass(const Model& model, const Kernels& kernels, const KvPool& pool, WorkerTeam* team,
               const Clock& clock, const PlanLimits& limits);
 
-  // Computes K, V, the sampled tokens and the scores. `result`: an entry per output row, each with
-  // its `top_logprobs` as long as wanted, and the id to score. Allocates nothing.
+  // kUnimplemented, naming the feature, if the model needs one that this class does not compute.
+  static Status CheckSupported(const ModelConfig& config);
+
+  // Computes K, V, the sampled tokens and the scores. `result` has an entry per output row, whose
+  // `top_logprobs` has its final size and, if scored, whose id is set. Allocates nothing.
   // REQUIRES: `plan` was built from `batch`.
   void Run(const Batch& batch, StepPlan* plan, StepResult* result);
 
  private:
-  // One worker's own memory. Rows count from the first of its slice (x) or of the current tile.
+  // A worker's memory. Rows count from the first of its slice (x) or of the current tile.
   struct Worker {
     int id = 0;
     AlignedArray<float> x;        // [slice rows][hidden]: the residual stream.
@@ -54,7 +56,7 @@ class ForwardPass {
     Worker(int number, RowPacker row_packer) : id(number), packer(std::move(row_packer)) {}
   };
 
-  // A run of rows of one slice that passes through a phase together.
+  // Consecutive rows of one slice that pass through a phase together.
   struct Tile {
     int row = 0;  // Index in the row set.
     int rows = 0;
@@ -67,7 +69,7 @@ class ForwardPass {
     StepResult* result;
   };
 
-  // What RunLayer's phases need to know about where they are.
+  // What each phase of a layer works on.
   struct Context {
     const Step* step;
     const RowSet* set;
@@ -83,18 +85,18 @@ class ForwardPass {
   void ComputeQkv(const Context& c, int projections, Worker* w);
   void RopeAndStore(const Context& c, int row, int kv_head, int projections);
   void Attend(const Context& c, Worker* w);
-  // `next`: what is likely computed after it; may be nullptr.
+  // `next`: the unit that is likely computed next, for prefetching; may be nullptr.
   void AttendUnit(const Context& c, const AttentionUnit& unit, const AttentionUnit* next,
                   Worker* w);
   void MergeDeferred(const Context& c, const Worker& w);
   void ComputeOutputAndFfn(const Context& c, Worker* w);
-  // SwiGLU of the tile's rows, packed for the down matrix.
+  // Returns SwiGLU of the tile's rows, packed for the down matrix.
   const std::byte* ComputeFfn(const Context& c, const Tile& tile, Worker* w);
   void PackColumns(const Matrix& m, const float* x, int64_t stride, int rows, int col, int cols,
                    std::byte* packed) const;
   void KeepOutputRows(const Context& all, const Worker& w);
 
-  // Panels of `m` that are this slice's: y[rows][stride] = packed * m.
+  // y[rows][stride] = packed * m, for the panels of `m` that belong to the slice.
   void Multiply(const Matrix& m, const Slice& slice, const std::byte* packed, int rows, float* y,
                 int64_t stride);
   // x rows += packed * m.
@@ -103,18 +105,17 @@ class ForwardPass {
 
   template <typename Fn>
   void ForEachTile(const Slice& slice, Fn fn);
-  // A barrier where workers share rows.
+  // A barrier if workers share rows.
   void SyncParts(const Slice& slice) {
     if (slice.parts > 1) team_->Barrier();
   }
 
   const Model& model_;
-  const LlamaConfig& config_;
+  const ModelConfig& config_;
   const Kernels& kernels_;
   const KvPool& pool_;
   WorkerTeam* const team_;
-  const int group_;    // Query heads per KV head.
-  const float scale_;  // Of attention scores.
+  const int group_;  // Query heads per KV head.
   const int max_splits_;
   int tile_rows_ = 0;
 
@@ -123,8 +124,8 @@ class ForwardPass {
   AlignedArray<float> k_;          // [rows][kv_size]
   AlignedArray<float> v_;          // [rows][kv_size]
   AlignedArray<float> attention_;  // [rows][q_size]
-  AlignedArray<std::byte> ffn_;    // [shared rows], packed, where workers share rows
-  AlignedArray<float> y_;          // [shared rows][hidden], likewise
+  AlignedArray<std::byte> ffn_;    // [shared rows], packed, if workers share rows
+  AlignedArray<float> y_;          // [shared rows][hidden], the same
   AlignedArray<float> deferred_;   // [pairs][splits][group][PartialFloats]
   std::vector<Worker> workers_;
   OutputLayer output_;

@@ -8,7 +8,7 @@
 
 namespace ropeway {
 
-StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const LlamaConfig& config, KvType type,
+StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const ModelConfig& config, KvType type,
                                                  int64_t bytes) {
   std::unique_ptr<KvPool> pool(new KvPool);
   pool->type_ = type;

@@ -1,4 +1,4 @@
-// The KV cache's memory on this machine: [block][layer][KV head], each as KvHeadBlockBytes says.
+// The memory of the KV cache: [block][layer][KV head], each as KvHeadBlockBytes describes it.
 #ifndef ROPEWAY_EXECUTOR_KV_POOL_H_
 #define ROPEWAY_EXECUTOR_KV_POOL_H_
 
@@ -17,9 +17,9 @@ namespace ropeway {
 // Thread rule: distinct slots may be written at once; the pool itself is immutable after Create.
 class KvPool {
  public:
-  // Maps as many whole blocks as `bytes` holds, at least one. kResourceExhausted where the system
-  // gives no such memory. Pages are taken when they are first written.
-  static StatusOr<std::unique_ptr<KvPool>> Create(const LlamaConfig& config, KvType type,
+  // Maps as many whole blocks as fit in `bytes`, at least one. kResourceExhausted if the system
+  // denies the memory. Pages become resident when they are first written.
+  static StatusOr<std::unique_ptr<KvPool>> Create(const ModelConfig& config, KvType type,
                                                   int64_t bytes);
   ~KvPool();
   KvPool(const KvPool&) = delete;
@@ -29,7 +29,7 @@ class KvPool {
   int32_t num_blocks() const { return num_blocks_; }
   size_t block_bytes() const { return block_bytes_; }
 
-  // Where block 0 holds K and V of (layer, head); block b's lie b * block_bytes() behind.
+  // K and V of (layer, head) in block 0; those of block b are b * block_bytes() further.
   std::byte* At(int layer, int kv_head) const {
     return data_ + (static_cast<size_t>(layer) * static_cast<size_t>(num_kv_heads_) +
                     static_cast<size_t>(kv_head)) *

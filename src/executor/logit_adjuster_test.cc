@@ -1,5 +1,3 @@
-#include "executor/logit_adjuster.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "executor/sampler.h"
 #include "executor/test_values.h"
 
 namespace ropeway {

@@ -71,7 +71,7 @@ void OutputLayer::Compute(const Batch& batch, const StepPlan& plan, int worker,
   Chunk chunk = {&batch, &plan, result, 0, 0};
   for (; chunk.begin < plan.outputs().size(); chunk.begin += logits_rows_) {
     chunk.rows = std::min(logits_rows_, plan.outputs().size() - chunk.begin);
-    team_->Barrier();  // hidden_ is complete, and what the chunk before left is used.
+    team_->Barrier();  // hidden_ is complete, and the logits of the last chunk are used up.
     const float* x = hidden_.data() + Product(chunk.begin, output.k);
     const std::byte* packed =
         w.packer.NormAndPack(output.type, x, chunk.rows, model_.output_norm());
@@ -110,7 +110,7 @@ void OutputLayer::FindLargest(const Chunk& chunk, const std::byte* packed, int w
       const float* logits = w.part.data() + row * stride;
       const int32_t largest = kernels_.argmax(logits, part.n);
       Best& best = w.best[static_cast<size_t>(row)];
-      // Columns come in ascending order: the first of equal ones stays.
+      // Columns ascend, so the first of equal logits stays.
       if (logits[largest] > best.logit) best = {logits[largest], begin * kPanelCols + largest};
     }
     w.sampling += clock_.Now() - searched_from;

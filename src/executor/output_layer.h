@@ -1,8 +1,8 @@
-// The end of a forward pass: from the last hidden state of the rows whose logits are wanted to
+// The end of a forward pass: turns the last hidden states of the rows whose logits are wanted into
 // tokens and scores.
 //
-// A row that needs nothing but its largest logit (temperature 0, no penalties, no log-probs) never
-// has its logits written to memory: each part of them is searched while it lies in the cache.
+// The logits of a row that needs only the largest one (temperature 0, no penalties, no log-probs)
+// are never written to memory: each part of them is searched while it is in the cache.
 #ifndef ROPEWAY_EXECUTOR_OUTPUT_LAYER_H_
 #define ROPEWAY_EXECUTOR_OUTPUT_LAYER_H_
 
@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/worker_team.h"
 #include "core/batch.h"
-#include "executor/aligned_array.h"
 #include "executor/row_packer.h"
 #include "executor/sampler.h"
 #include "executor/step_plan.h"
@@ -20,31 +19,31 @@
 
 namespace ropeway {
 
-// Rows whose logits are computed together, at most.
+// The most rows whose logits are computed together.
 inline constexpr int kMaxLogitsRows = 64;
 
-// Floats of one part of the logits that is searched at once: they fit in the second-level cache.
+// Logits that are searched at once; they fit in the second-level cache.
 inline constexpr int kLogitsPartFloats = 16384;
 
 // Thread rule: Compute by all workers of the team at once; the rest from the thread that runs it.
 class OutputLayer {
  public:
-  // Allocates all that a step needs (throws std::bad_alloc). The arguments must outlive it.
-  // `part_floats` has no influence on what is found; a part is at least one panel for each row.
+  // Allocates everything that a step needs (throws std::bad_alloc). The arguments must outlive it.
+  // `part_floats` does not affect results; a part is at least one panel for each row.
   OutputLayer(const Model& model, const Kernels& kernels, WorkerTeam* team, const Clock& clock,
               int max_rows, int part_floats = kLogitsPartFloats);
 
-  // Where the hidden states go, before the final norm: [max_rows][hidden], in the order of
-  // StepPlan::outputs().
+  // The hidden states, before the final norm, that the caller fills in: [max_rows][hidden], in the
+  // order of StepPlan::outputs().
   float* hidden() const { return hidden_.data(); }
 
   // Computes and samples all output rows of the plan. Allocates nothing.
-  // REQUIRES: every worker of the team calls it, with its own number, and each has written its part
-  // of hidden(); `result` as ForwardPass::Run wants it.
+  // REQUIRES: every worker of the team calls it with its own number, after it has written its part
+  // of hidden(); `result` as for ForwardPass::Run.
   void Compute(const Batch& batch, const StepPlan& plan, int worker, StepResult* result);
 
-  // The longest time that a worker spent since the last call in search of tokens, without the
-  // product that gives the logits. REQUIRES: no Compute is under way.
+  // The longest time that a worker has spent on sampling since the last call, the matrix product
+  // excluded. REQUIRES: no Compute is running.
   Duration TakeSamplingTime();
 
  private:
@@ -57,7 +56,7 @@ class OutputLayer {
     RowPacker packer;
     Sampler sampler;
     AlignedArray<float> part;  // [rows][columns of a part]
-    std::vector<Best> best;    // Of each row, among the columns that are this worker's.
+    std::vector<Best> best;    // Of each row, among this worker's columns.
     Duration sampling{};
   };
   // Rows [begin, begin + rows) of the outputs.
@@ -69,7 +68,7 @@ class OutputLayer {
     int rows;
   };
 
-  // The panels of the output matrix that are one worker's.
+  // A worker's panels of the output matrix.
   struct Panels {
     int begin;
     int end;

@@ -5,10 +5,10 @@
 namespace ropeway {
 namespace {
 
-// Bytes that `rows` packed rows need for any of the model's matrices.
+// The most bytes that `rows` packed rows need for any matrix of the model.
 size_t MaxPackedBytes(const Model& model, int rows) {
   size_t bytes = PackedRowsBytes(model.output().type, rows, model.output().k);
-  for (const LlamaLayer& layer : model.layers()) {
+  for (const LayerWeights& layer : model.layers()) {
     for (const Matrix* m :
          {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
       bytes = std::max(bytes, PackedRowsBytes(m->type, rows, m->k));
@@ -22,7 +22,7 @@ size_t MaxPackedBytes(const Model& model, int rows) {
 RowPacker::RowPacker(const Model& model, const Kernels& kernels, int max_rows)
     : kernels_(kernels),
       hidden_(model.config().hidden_size),
-      eps_(model.config().rms_norm_eps),
+      eps_(model.config().norm_eps),
       norm_(static_cast<size_t>(kRowGroup) * static_cast<size_t>(hidden_)),
       packed_(MaxPackedBytes(model, max_rows)) {}
 
@@ -31,7 +31,7 @@ const std::byte* RowPacker::Pack(WeightType type, const float* x, int64_t stride
   return packed_.data();
 }
 
-// A group at a time, so that what is packed still lies in the first-level cache.
+// One group at a time, so that its normalized rows are still in the first-level cache when packed.
 const std::byte* RowPacker::NormAndPack(WeightType type, const float* x, int rows,
                                         const float* weight) {
   const size_t group_bytes = PackedRowsBytes(type, kRowGroup, hidden_);

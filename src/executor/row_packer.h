@@ -1,17 +1,53 @@
-// Turns rows of activations into the packed form that matrices are multiplied with.
+// The executor's scratch memory, and the packing of activation rows into the form that matrices are
+// multiplied with.
 #ifndef ROPEWAY_EXECUTOR_ROW_PACKER_H_
 #define ROPEWAY_EXECUTOR_ROW_PACKER_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <new>
+#include <type_traits>
 
-#include "executor/aligned_array.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
 
 namespace ropeway {
 
-// Thread rule: one per worker. What a call returns is valid until the next.
+// a * b, the number of elements of `a` rows of `b`.
+constexpr size_t Product(int64_t a, int64_t b) {
+  return static_cast<size_t>(a) * static_cast<size_t>(b);
+}
+
+// Rounds up to an odd number of cache lines: a stride of rows in floats. Rows that lie a multiple
+// of 4 KiB apart (49,152 floats do) would compete for the same few sets of each cache.
+constexpr int64_t OddLines(int64_t floats) {
+  constexpr int64_t kLine = 16;
+  return ((floats + kLine - 1) / kLine | 1) * kLine;
+}
+
+// A fixed-size array of plain values that begins at a cache line, not initialised.
+template <typename T>
+class AlignedArray {
+  static_assert(std::is_trivial_v<T>);
+
+ public:
+  AlignedArray() = default;
+  // Throws std::bad_alloc. The system provides pages when they are first written.
+  explicit AlignedArray(size_t size)
+      : data_(static_cast<T*>(::operator new (size * sizeof(T), std::align_val_t{kAlignment}))) {}
+
+  T* data() const { return data_.get(); }
+
+ private:
+  static constexpr size_t kAlignment = 64;
+  struct Free {
+    void operator()(T* p) const { ::operator delete (p, std::align_val_t{kAlignment}); }
+  };
+  std::unique_ptr<T, Free> data_;
+};
+
+// Thread rule: one per worker. The result of a call is valid until the next call.
 class RowPacker {
  public:
   // For at most `max_rows` rows, and any of the model's matrices. Both must outlive it.

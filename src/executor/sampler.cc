@@ -1,11 +1,11 @@
 #include "executor/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
 #include "base/random.h"
-#include "executor/weight_sum.h"
 
 namespace ropeway {
 namespace {
@@ -13,7 +13,226 @@ namespace {
 constexpr float kMinExponent = -87.0F;  // exp() of less is hardly a normal float.
 constexpr size_t kFirstSorted = 64;
 
+// TokenOrder adds keys in kWindows windows of this width below their maximum, then all the others.
+constexpr float kWindow = 2.0F;
+constexpr int kWindows = 16;
+constexpr size_t kOrderBlock =
+    64;  // Ids whose largest key is kept, so that a block can be skipped.
+
+float NanToLowest(float x) { return std::isnan(x) ? -std::numeric_limits<float>::infinity() : x; }
+
+bool Before(const TokenOrder::Entry& a, const TokenOrder::Entry& b) {
+  return a.key != b.key ? a.key > b.key : a.id < b.id;
+}
+bool After(const TokenOrder::Entry& a, const TokenOrder::Entry& b) { return Before(b, a); }
+
+// The largest of [begin, end), NaN ignored. In lanes, so that the compiler vectorizes it.
+float LargestOf(const float* begin, const float* end) {
+  constexpr size_t kLanes = 16;
+  std::array<float, kLanes> lanes;
+  lanes.fill(-std::numeric_limits<float>::infinity());
+  for (; end - begin >= static_cast<std::ptrdiff_t>(kLanes); begin += kLanes) {
+    for (size_t i = 0; i < kLanes; ++i) lanes[i] = begin[i] > lanes[i] ? begin[i] : lanes[i];
+  }
+  for (; begin != end; ++begin) lanes[0] = *begin > lanes[0] ? *begin : lanes[0];
+  return *std::max_element(lanes.begin(), lanes.end());
+}
+
+// Sums over a whole vocabulary are in double and in one order: blocks of 1024 ids, each as eight
+// interleaved sums s0..s7 joined as ((s0+s4)+(s2+s6))+((s1+s5)+(s3+s7)), the blocks added in order.
+constexpr size_t kSumBlock = 1024;
+constexpr size_t kSumLanes = 8;
+
+// The sum of term(i), a double, over [begin, begin + n).
+template <typename Term>
+double BlockSum(size_t begin, size_t n, Term term) {
+  std::array<double, kSumLanes> s{};
+  size_t i = 0;
+  for (; i + kSumLanes <= n; i += kSumLanes) {
+    for (size_t lane = 0; lane < kSumLanes; ++lane) s[lane] += term(begin + i + lane);
+  }
+  for (size_t lane = 0; i < n; ++i, ++lane) s[lane] += term(begin + i);
+  return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+}
+
+// The sum of term(i) over [0, n).
+template <typename Term>
+double SumInBlocks(size_t n, Term term) {
+  double total = 0;
+  for (size_t begin = 0; begin < n; begin += kSumBlock) {
+    total += BlockSum(begin, std::min(kSumBlock, n - begin), term);
+  }
+  return total;
+}
+
 }  // namespace
+
+LogitAdjuster::LogitAdjuster(int vocab_size)
+    : row_(static_cast<size_t>(vocab_size)),
+      generated_(static_cast<size_t>(vocab_size)),
+      pending_(static_cast<size_t>(vocab_size)) {}
+
+bool LogitAdjuster::NeedsIds(const SamplingParams& params) {
+  return params.repetition_penalty != 1.0F || params.presence_penalty != 0.0F ||
+         params.frequency_penalty != 0.0F;
+}
+
+bool LogitAdjuster::InUse(const SamplingParams& params) {
+  return !params.logit_bias.empty() || params.min_tokens > 0 || NeedsIds(params);
+}
+
+std::span<const float> LogitAdjuster::Adjust(std::span<const float> logits, const SampleSpec& spec,
+                                             std::span<const TokenId> ids, int64_t position) {
+  const SamplingParams& params = spec.params;
+  if (!InUse(params)) return logits;
+  std::copy(logits.begin(), logits.end(), row_.begin());
+  for (const LogitBias& entry : params.logit_bias) {
+    if (Known(entry.id)) row_[static_cast<size_t>(entry.id)] += entry.bias;
+  }
+  if (NeedsIds(params)) {
+    const auto prompt =
+        std::clamp<size_t>(static_cast<size_t>(std::max(spec.prompt_len, 0)), 0, ids.size());
+    Penalise(params, ids.first(prompt), ids.subspan(prompt));
+  }
+  if (position - spec.prompt_len < params.min_tokens) {
+    for (const TokenId id : spec.end_ids) {
+      if (Known(id)) row_[static_cast<size_t>(id)] = -std::numeric_limits<float>::infinity();
+    }
+  }
+  return row_;
+}
+
+void LogitAdjuster::Penalise(const SamplingParams& params, std::span<const TokenId> prompt,
+                             std::span<const TokenId> generated) {
+  const float repetition = params.repetition_penalty;
+  if (repetition == 1.0F) prompt = {};
+  for (const TokenId id : prompt) {
+    if (Known(id)) pending_[static_cast<size_t>(id)] = 1;
+  }
+  for (const TokenId id : generated) {
+    if (!Known(id)) continue;
+    pending_[static_cast<size_t>(id)] = 1;
+    ++generated_[static_cast<size_t>(id)];
+  }
+  for (const std::span<const TokenId> part : {prompt, generated}) {
+    for (const TokenId id : part) {
+      if (!Known(id) || pending_[static_cast<size_t>(id)] == 0) continue;
+      float& logit = row_[static_cast<size_t>(id)];
+      int32_t& times = generated_[static_cast<size_t>(id)];
+      logit = logit > 0.0F ? logit / repetition : logit * repetition;
+      if (times > 0) {
+        const float frequency = params.frequency_penalty * static_cast<float>(times);
+        logit = (logit - frequency) - params.presence_penalty;
+      }
+      times = 0;
+      pending_[static_cast<size_t>(id)] = 0;
+    }
+  }
+}
+
+TokenOrder::TokenOrder(size_t capacity) : block_max_((capacity + kOrderBlock - 1) / kOrderBlock) {
+  sorted_.reserve(capacity);
+  waiting_.reserve(capacity);
+}
+
+void TokenOrder::Begin(std::span<const float> keys, float max) {
+  keys_ = keys;
+  max_ = max;
+  windows_ = 0;
+  floor_ = std::numeric_limits<float>::quiet_NaN();
+  all_added_ = false;
+  sorted_.clear();
+  waiting_.clear();
+  for (size_t begin = 0; begin < keys.size(); begin += kOrderBlock) {
+    const size_t end = std::min(begin + kOrderBlock, keys.size());
+    block_max_[begin / kOrderBlock] = LargestOf(keys.data() + begin, keys.data() + end);
+  }
+}
+
+void TokenOrder::Ensure(size_t count) {
+  while (sorted_.size() < count) {
+    if (waiting_.empty() && windows_ < kWindows) {
+      AddDownTo(max_ - kWindow * static_cast<float>(++windows_));
+    } else if (waiting_.empty()) {
+      if (all_added_) return;
+      AddRest();
+    } else if (waiting_.size() / 8 < count - sorted_.size()) {  // A large part: sort all.
+      std::sort(waiting_.begin(), waiting_.end(), Before);
+      sorted_.insert(sorted_.end(), waiting_.begin(), waiting_.end());
+      waiting_.clear();
+    } else {
+      std::pop_heap(waiting_.begin(), waiting_.end(), After);
+      sorted_.push_back(waiting_.back());
+      waiting_.pop_back();
+    }
+  }
+}
+
+void TokenOrder::AddDownTo(float low) {
+  for (size_t begin = 0; begin < keys_.size(); begin += kOrderBlock) {
+    if (!(block_max_[begin / kOrderBlock] >= low)) continue;
+    const size_t end = std::min(begin + kOrderBlock, keys_.size());
+    for (size_t i = begin; i < end; ++i) {
+      if (keys_[i] >= low && !(keys_[i] >= floor_)) {
+        waiting_.push_back({keys_[i], static_cast<TokenId>(i)});
+      }
+    }
+  }
+  floor_ = low;
+  std::make_heap(waiting_.begin(), waiting_.end(), After);
+}
+
+void TokenOrder::AddRest() {
+  for (size_t i = 0; i < keys_.size(); ++i) {
+    if (!(keys_[i] >= floor_)) {
+      waiting_.push_back({NanToLowest(keys_[i]), static_cast<TokenId>(i)});
+    }
+  }
+  all_added_ = true;
+  std::make_heap(waiting_.begin(), waiting_.end(), After);
+}
+
+void TokenOrder::KeepWeights(size_t kept, std::span<float> scratch,
+                             std::span<float> weights) const {
+  for (size_t rank = 0; rank < kept; ++rank) {
+    scratch[rank] = weights[static_cast<size_t>(sorted_[rank].id)];
+  }
+  std::fill(weights.begin(), weights.end(), 0.0F);
+  for (size_t rank = 0; rank < kept; ++rank) {
+    weights[static_cast<size_t>(sorted_[rank].id)] = scratch[rank];
+  }
+}
+
+TypicalFilter::TypicalFilter(int vocab_size)
+    : keys_(static_cast<size_t>(vocab_size)), order_(static_cast<size_t>(vocab_size)) {}
+
+void TypicalFilter::Apply(std::span<const float> logits, float max, float temperature,
+                          float typical_p, std::span<float> weights) {
+  const size_t vocab = logits.size();
+  const auto exponent = [&](size_t i) { return double{(logits[i] - max) / temperature}; };
+  size_t left = 0;
+  for (const float w : weights) left += w > 0.0F ? 1 : 0;
+  const double total = SumInBlocks(vocab, [&](size_t i) { return double{weights[i]}; });
+  const double mean =
+      SumInBlocks(
+          vocab,
+          [&](size_t i) { return weights[i] > 0.0F ? double{weights[i]} * exponent(i) : 0.0; }) /
+      total;
+  for (size_t i = 0; i < vocab; ++i) {
+    keys_[i] = weights[i] > 0.0F ? -static_cast<float>(std::fabs(mean - exponent(i)))
+                                 : -std::numeric_limits<float>::infinity();
+  }
+  order_.Begin(keys_, 0.0F);
+
+  const double enough = double{typical_p} * total;
+  double sum = 0;
+  size_t kept = 0;
+  while (kept < left && (kept == 0 || sum < enough)) {
+    if (kept >= order_.sorted()) order_.Ensure(std::min(left, std::max(kFirstSorted, kept * 2)));
+    sum += double{weights[static_cast<size_t>(order_[kept++].id)]};
+  }
+  order_.KeepWeights(kept, keys_, weights);
+}
 
 Sampler::Sampler(const Kernels* kernels, int vocab_size)
     : kernels_(kernels),
@@ -49,7 +268,7 @@ void Sampler::ReportLogprobs(std::span<const float> logits, TokenId token, float
   *logprob = logits[static_cast<size_t>(token)] - normalizer;
   const size_t count = std::min(top.size(), logits.size());
   if (count == 0) return;
-  // Where nothing was adjusted, the draw may have put this very row in order.
+  // If nothing was adjusted, the draw may have ordered this row already.
   if (ordered_ != logits.data()) {
     Order(logits, logits[static_cast<size_t>(kernels_->argmax(logits.data(), n))]);
   }
@@ -102,7 +321,7 @@ TokenId Sampler::DrawInIdOrder(const SamplingParams& params, double u) {
   }
   const double target = u * TotalWeight();
   double sum = 0;
-  TokenId last = 0;  // The last one with a weight, where rounding leaves `sum` below `target`.
+  TokenId last = 0;  // The last one with a weight, in case rounding leaves `sum` below `target`.
   for (size_t begin = 0; begin < weights_.size(); begin += kSumBlock) {
     const size_t n = std::min(kSumBlock, weights_.size() - begin);
     const double after = sum + BlockSum(begin, n, [this](size_t i) { return double{weights_[i]}; });
@@ -147,7 +366,7 @@ TokenId Sampler::DrawSorted(std::span<const float> logits, const SamplingParams&
       if (sum >= enough) kept = rank + 1;
     }
   }
-  // Weights fall along the order but for the exponential's last bit, hence each one is looked at.
+  // Weights fall along the order except for the last bit of exp, hence every one is compared.
   double largest = 0;
   for (size_t rank = 0; rank < kept; ++rank) largest = std::max(largest, weight(rank));
   const float least = std::min(params.min_p, 1.0F) * static_cast<float>(largest);

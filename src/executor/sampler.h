@@ -1,4 +1,5 @@
-// Draws the next token from a row of logits.
+// Draws the next token from a row of logits: adjusting them, ordering and filtering tokens,
+// drawing.
 #ifndef ROPEWAY_EXECUTOR_SAMPLER_H_
 #define ROPEWAY_EXECUTOR_SAMPLER_H_
 
@@ -8,28 +9,139 @@
 #include <vector>
 
 #include "core/batch.h"
-#include "executor/logit_adjuster.h"
-#include "executor/token_order.h"
-#include "executor/typical_filter.h"
 #include "kernels/kernels.h"
 
 namespace ropeway {
 
-// Samples one row at a time. What it returns is a pure function of (logits, spec, ids, position),
-// to the bit on every machine: float operations are IEEE ones in a fixed order, exp and log the
+// Applies what a request adds to or takes off its logits before a token is drawn: biases, penalties
+// and the tokens that are forbidden for now.
+//
+// For each token, in this order, each operation one rounding to float:
+//  1. logit_bias: l = l + bias, for each entry that names the token.
+//  2. repetition_penalty r, if the token is among `ids`: l = l / r where l > 0, else l = l * r
+//     (Keskar et al. 2019, section 4.1, extended to negative logits).
+//  3. If the token was generated n >= 1 times (`ids` from spec.prompt_len on):
+//     l = (l - frequency_penalty * n) - presence_penalty.
+//  4. While fewer than min_tokens were generated: l = minus infinity for spec.end_ids.
+// NaN stays NaN, and an overflow gives infinity; Sampler defines how it treats them.
+//
+// Counts are made from `ids` in each call. No state is kept between steps, so a resumed sequence
+// has nothing to rebuild.
+//
+// Thread rule: one adjuster per thread; it keeps scratch memory only.
+class LogitAdjuster {
+ public:
+  explicit LogitAdjuster(int vocab_size);
+
+  // Whether any of the above applies; if not, Adjust returns the row itself.
+  static bool InUse(const SamplingParams& params);
+  // Whether Adjust reads `ids`.
+  static bool NeedsIds(const SamplingParams& params);
+
+  // Returns the adjusted row: `logits` itself if nothing changes, else a row that is valid until
+  // the next call. `position`: of the token to be drawn. `ids`: those at the positions before it,
+  // if NeedsIds. Ids beyond the vocabulary, which admission rejects, have no effect. REQUIRES:
+  // logits.size() == vocab_size.
+  std::span<const float> Adjust(std::span<const float> logits, const SampleSpec& spec,
+                                std::span<const TokenId> ids, int64_t position);
+
+ private:
+  bool Known(TokenId id) const { return id >= 0 && static_cast<size_t>(id) < row_.size(); }
+  void Penalise(const SamplingParams& params, std::span<const TokenId> prompt,
+                std::span<const TokenId> generated);
+
+  std::vector<float> row_;
+  std::vector<int32_t> generated_;  // By id; all 0 between calls.
+  std::vector<uint8_t> pending_;    // By id: still to be penalised; all 0 between calls.
+};
+
+// Token ids by descending key, sorted only as far as needed: of a vocabulary of tens of thousands,
+// sampling looks at a handful.
+//
+// Keys descending, ties by id ascending; NaN counts as minus infinity.
+// Thread rule: one thread at a time; keeps its memory from one order to the next.
+class TokenOrder {
+ public:
+  struct Entry {
+    float key;
+    TokenId id;
+  };
+
+  // For at most `capacity` keys.
+  explicit TokenOrder(size_t capacity);
+
+  // Begins a new order, of `keys` (one per id), which must not change until the last call of
+  // Ensure. `max`: about the largest key. It affects how the work is divided, never the order.
+  void Begin(std::span<const float> keys, float max);
+
+  // Makes at least the first `count` entries valid. REQUIRES: count <= keys.size().
+  void Ensure(size_t count);
+
+  // Sets the weights (by id) of all but the first `kept` entries to 0. `scratch` holds at least
+  // `kept` floats; it may be the keys, if this order is not used afterwards.
+  // REQUIRES: kept <= sorted().
+  void KeepWeights(size_t kept, std::span<float> scratch, std::span<float> weights) const;
+
+  // How many entries are valid.
+  size_t sorted() const { return sorted_.size(); }
+  // REQUIRES: rank < sorted().
+  const Entry& operator[](size_t rank) const { return sorted_[rank]; }
+
+ private:
+  // Adds to waiting_ the keys >= `low` that were not added before.
+  void AddDownTo(float low);
+  void AddRest();
+
+  std::span<const float> keys_;
+  float max_ = 0.0F;
+  int windows_ = 0;               // Windows below max_ that were added.
+  float floor_ = 0.0F;            // All keys >= floor_ were added; NaN: none.
+  bool all_added_ = false;        // All other keys were added too.
+  std::vector<Entry> sorted_;     // A prefix of the order; only grows until Begin.
+  std::vector<Entry> waiting_;    // A heap of keys added and not yet sorted, the best on top.
+  std::vector<float> block_max_;  // Largest key of each block of ids: most blocks are skipped.
+};
+
+// Locally typical sampling (Meister, Pimentel, Wiher and Cotterell 2023, "Locally Typical
+// Sampling", section 3): of a distribution, keep the tokens whose surprisal is nearest to the
+// entropy.
+//
+// Thread rule: one filter per thread; it keeps scratch memory only.
+class TypicalFilter {
+ public:
+  explicit TypicalFilter(int vocab_size);
+
+  // `weights`: w[i] = exp(x[i]), x[i] = (logits[i] - max) / temperature in float, or 0 for a token
+  // that is already excluded; not all 0. Sets the weights of tokens that are not typical to 0.
+  //
+  // With W the sum of all weights, p = w / W, the surprisal -ln p[i] is ln W - x[i], and the
+  // entropy is ln W - E, E being the mean of x under p. So their distance is |E - x[i]|, without a
+  // logarithm. E = (sum of w[i] * x[i]) / W in double (in the order of SumInBlocks, products
+  // exact); the distance is rounded to float. In the order of distances ascending, ties by id
+  // ascending, the shortest prefix is kept whose weights add up (in double) to at least
+  // typical_p * W.
+  void Apply(std::span<const float> logits, float max, float temperature, float typical_p,
+             std::span<float> weights);
+
+ private:
+  std::vector<float> keys_;  // By id: the distance, negated.
+  TokenOrder order_;
+};
+
+// Samples one row at a time. The outcome is a pure function of (logits, spec, ids, position), with
+// the same bits on every machine: float operations are IEEE ones in a fixed order, exp and log the
 // kernels' own. docs/numerics.md has the same as a table.
 //
 // Let l be the logits after biases, penalties and forbidden tokens (LogitAdjuster), a NaN counting
 // as minus infinity, and m their maximum.
 //  1. m = minus infinity: no token can be drawn, the outcome is `invalid`. temperature 0, or m =
-//  plus
 //     infinity: the token of the largest logit, ties to the lowest id. Else:
 //  2. Weight of token i: w[i] = exp((l[i] - m) / temperature) in float, 0 where the exponent is
 //     below -87. (The probability is w[i] over the sum of all; the best token's weight is 1.)
 //  3. The order of tokens: logit descending, ties by id ascending.
 //     top_k (1 <= k < vocabulary) keeps the first k of it.
 //  4. typical_p (< 1) keeps the most typical tokens of what top_k left (TypicalFilter).
-//  5. top_p (< 1) keeps the shortest beginning of what is left, in the order of step 3, whose
+//  5. top_p (< 1) keeps the shortest prefix of what is left, in the order of step 3, whose
 //     weights add up to at least top_p times the weights of all that is left; at least one token.
 //  6. min_p (> 0) then drops tokens with w[i] < min_p * (the largest weight that step 5 left): in
 //     float; so never all.
@@ -37,29 +149,28 @@ namespace ropeway {
 //     which the sum of the kept weights exceeds u times their total. Where neither top_k nor top_p
 //     is in use, ids ascending are the order instead, which needs no sorting.
 // Sums are in double, in that order; a sum over the whole vocabulary is in the order of
-// weight_sum.h.
+// SumInBlocks.
 //
 // Log-probabilities are of the raw distribution, before all this: with r the raw logits,
 // r[i] - log_sum_exp(r); the most probable ones in the order r descending, ties by id ascending.
 //
-// Thread rule: one sampler per thread; it only keeps memory for the next call.
+// Thread rule: one sampler per thread; it keeps scratch memory only.
 class Sampler {
  public:
-  // The scratch memory is for rows of `vocab_size` logits.
   Sampler(const Kernels* kernels, int vocab_size);
 
-  // Whether the outcome is the token of the largest logit, ties to the lowest id, and nothing else.
+  // Whether the outcome is only the token of the largest logit, ties to the lowest id.
   static bool NeedsOnlyLargest(const SampleSpec& spec);
 
-  // Draws the token at `position` (that of the new token) and writes `out->token`, `out->invalid`,
-  // `out->logprob` and `out->top_logprobs` (as many as it is long on entry; so nothing is allocated
-  // here). `ids`: those at the positions before, where LogitAdjuster::NeedsIds(spec.params).
+  // Draws the token at `position` and writes `out->token`, `out->invalid`, `out->logprob` and all
+  // of `out->top_logprobs`, whose size the caller has set; so nothing is allocated here. `ids`:
+  // those at the positions before, if LogitAdjuster::NeedsIds(spec.params).
   // REQUIRES: logits.size() == vocab_size.
   void Sample(std::span<const float> logits, const SampleSpec& spec, std::span<const TokenId> ids,
               int64_t position, Sampled* out);
 
-  // Writes the log-prob of `out->token` and, as many as it is long, `out->top_logprobs`.
-  // REQUIRES: logits.size() == vocab_size; 0 <= out->token < vocab_size.
+  // Writes the log-prob of `out->token` and all of `out->top_logprobs`, whose size the caller has
+  // set. REQUIRES: logits.size() == vocab_size; 0 <= out->token < vocab_size.
   void Score(std::span<const float> logits, Scored* out);
 
  private:
@@ -78,7 +189,7 @@ class Sampler {
   LogitAdjuster adjuster_;
   TypicalFilter typical_;
   TokenOrder order_;                // Of `ordered_`, by logit.
-  const float* ordered_ = nullptr;  // The row that the present call has put in order so far.
+  const float* ordered_ = nullptr;  // The row that order_ holds in this call, or nullptr.
   std::vector<float> weights_;      // By id.
   std::vector<float> scratch_;
 };

@@ -235,7 +235,7 @@ TEST(SamplerTest, SeedChoiceAndPositionEachMatterAndReproduce) {
   const auto later = tokens(1, 0, 4);
   EXPECT_TRUE(std::equal(later.begin(), later.begin() + 4, base.begin() + 4));
   EXPECT_NE(base[0], base[1]);
-  // With equal weights in id order, the token is the uniform number's place among them.
+  // With equal weights in id order, the uniform number divides them evenly.
   EXPECT_EQ(base[0], static_cast<TokenId>(SampleUniform(1, 0, 0) * 1000));
 }
 

@@ -1,5 +1,5 @@
-// Prompt log-probs: the same bits whatever the chunks, the threads, the company and the kernels,
-// and those that generation reports for the same tokens.
+// Prompt log-probs: the same bits for any chunks, threads, batches and kernels, and equal to those
+// that generation reports for the same tokens.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -163,7 +163,7 @@ TEST(ScoringTest, ALongContextIsScoredTheSameWay) {
   }
 }
 
-TEST(ScoringTest, ABrokenRowEndsNobodyElse) {
+TEST(ScoringTest, ABrokenRowFailsOnlyItsSequence) {
   // NaN in one sequence's K and V: its logits are NaN, and its neighbour's are not.
   Runner runner(TinyModel(), {}, 2);
   std::vector<Sequence> two = {MakeSequence(20, 1, 1, 0.0F), MakeSequence(20, 1, 2, 0.9F)};

@@ -4,13 +4,13 @@
 #include <span>
 #include <string>
 
-#include "executor/logit_adjuster.h"
+#include "executor/sampler.h"
 #include "kernels/kernels.h"
 
 namespace ropeway {
 namespace {
 
-// What a unit costs beside its dot products, in units of one row over one position.
+// The cost of a unit beside its dot products, in units of one row over one position.
 constexpr int64_t kUnitOverhead = 64;
 
 int SplitsUpTo(int position) { return position / kSplitTokens + 1; }
@@ -72,7 +72,7 @@ Status StepPlan::CheckItem(const BatchItem& item) const {
   return CheckIds(item);
 }
 
-// The ids beyond the item's own tokens, where something is to be made of them.
+// Checks the ids beyond the item's own tokens, if penalties or scores need them.
 Status StepPlan::CheckIds(const BatchItem& item) const {
   const int64_t end = int64_t{item.start} + static_cast<int64_t>(item.tokens.size());
   const auto known = static_cast<int64_t>(item.ids.size());
@@ -126,7 +126,7 @@ void StepPlan::AddOutputs(size_t index, const BatchItem& item, int first_row) {
     outputs_.item.push_back(static_cast<int32_t>(index));
     outputs_.position.push_back(position);
   };
-  // The row of an id's log-prob is that of the id before.
+  // An id's log-prob comes from the row of the id before it.
   for (int id = item.score_begin; id < item.score_end; ++id) add(id - 1, -1, num_scored_++);
   const int scored = outputs_.size() - first_output;
   AddUnits(first_output, scored, item.score_begin - 1, &outputs_);
@@ -145,7 +145,7 @@ void StepPlan::AddUnits(int first_row, int rows, int start, RowSet* set) const {
   }
 }
 
-// Too few units for the workers: one for each split, as long as there are single rows only.
+// Splits units by splits of the context if there are too few for the workers, and single rows only.
 void StepPlan::SplitUnits(RowSet* set) {
   set->deferred_merge = false;
   if (limits_.workers == 1 ||

@@ -1,5 +1,5 @@
-// How one step's rows and attention problems are dealt out to the workers. Nothing here changes a
-// result, only who computes it.
+// How one step's rows and attention problems are divided among the workers. This never affects a
+// result.
 #ifndef ROPEWAY_EXECUTOR_STEP_PLAN_H_
 #define ROPEWAY_EXECUTOR_STEP_PLAN_H_
 
@@ -14,13 +14,13 @@
 namespace ropeway {
 
 // With fewer rows per worker, all workers compute all rows, each a part of the output features;
-// else each worker takes its own rows through the network.
+// else each worker takes its own rows through all layers.
 inline constexpr int kMinRowsPerWorker = 8;
 
-// Rows of one sequence whose queries read the same K and V together.
+// Rows of one sequence whose queries share each read of K and V.
 inline constexpr int kAttentionTileRows = 16;
 
-// What a plan is made for.
+// Bounds of every batch, and the sizes of the model and the team.
 struct PlanLimits {
   int workers = 1;
   int max_rows = 1;  // max_num_batched_tokens
@@ -41,7 +41,7 @@ struct AttentionUnit {
   int32_t split_end = 0;
 };
 
-// A worker's own part of the attention units; who is done with his helps the others.
+// A worker's part of the attention units. A worker that is done takes from the others' queues.
 struct alignas(64) UnitQueue {
   std::atomic<int32_t> next{0};
   int32_t begin = 0;
@@ -50,25 +50,24 @@ struct alignas(64) UnitQueue {
 
 // Rows that pass through a layer together.
 struct RowSet {
-  std::vector<int32_t> item;      // Of each row: index of its batch item ...
-  std::vector<int32_t> position;  // ... and absolute position.
+  std::vector<int32_t> item;      // Of each row: the index of its batch item.
+  std::vector<int32_t> position;  // Of each row: its absolute position.
   bool by_rows = false;           // Each worker has its own rows (else its own output features).
   std::vector<AttentionUnit> units;
-  // A unit covers one split only; the partial results are merged after all are there.
+  // A unit covers one split only; partial results are merged when all units are done.
   bool deferred_merge = false;
 
   int size() const { return static_cast<int>(item.size()); }
 };
 
-// A row whose logits are wanted: for the token that comes after it, either drawn or already known.
+// A row whose logits are wanted, to draw the next token or to score a known one.
 struct OutputRow {
-  int32_t row = 0;      // Its index among all rows.
-  int32_t sampled = 0;  // Index in StepResult.sampled, or -1 ...
-  int32_t scored = 0;   // ... and then that in StepResult.scored.
+  int32_t row = 0;      // Index among all rows.
+  int32_t sampled = 0;  // Index in StepResult.sampled, or -1 if scored.
+  int32_t scored = 0;   // Index in StepResult.scored, or -1 if sampled.
 };
 
-// The part of a RowSet that is one worker's: some rows, and of each matrix's panels part `part` of
-// `parts`.
+// A worker's part of a RowSet: some rows, and part `part` of `parts` of each matrix's panels.
 struct Slice {
   int row_begin = 0;
   int row_end = 0;
@@ -80,9 +79,7 @@ struct Slice {
 
 Slice SliceOf(const RowSet& set, int worker, int workers);
 
-// The share of `count` things that falls to part `part` of `parts`: [ShareBegin(part),
-// ShareBegin(part
-// + 1)).
+// Part `part` of `parts` of `count` things is [ShareBegin(part), ShareBegin(part + 1)).
 inline int ShareBegin(int count, int part, int parts) {
   return static_cast<int>(int64_t{count} * part / parts);
 }
@@ -92,18 +89,20 @@ class StepPlan {
  public:
   explicit StepPlan(const PlanLimits& limits);
 
-  // kInternal where the batch breaks Launch's requirements: computing it would corrupt memory.
+  // kInternal if the batch violates what Launch requires: computing it would corrupt memory.
   Status Build(const Batch& batch);
 
   const RowSet& all() const { return all_; }  // Every token of the batch.
   // The rows whose logits are wanted, in the order of items, then of positions.
   const RowSet& outputs() const { return outputs_; }
-  const std::vector<OutputRow>& output_rows() const { return output_rows_; }  // Of each.
+  const std::vector<OutputRow>& output_rows() const {
+    return output_rows_;
+  }  // Parallel to outputs.
 
   UnitQueue* all_queues() { return all_queues_.get(); }
   UnitQueue* output_queues() { return output_queues_.get(); }
 
-  // At most so many (row, KV head) pairs have a deferred merge.
+  // The most (row, KV head) pairs that have a deferred merge.
   static int MaxDeferredPairs(int workers) { return 2 * workers; }
 
  private:
@@ -119,7 +118,7 @@ class StepPlan {
   RowSet all_;
   RowSet outputs_;
   std::vector<OutputRow> output_rows_;
-  std::vector<AttentionUnit> whole_;  // SplitUnits' own.
+  std::vector<AttentionUnit> whole_;  // Scratch of SplitUnits.
   int32_t num_sampled_ = 0;
   int32_t num_scored_ = 0;
   std::unique_ptr<UnitQueue[]> all_queues_;

@@ -86,7 +86,7 @@ TEST(StepPlanTest, RowsAreTheBatchInOrder) {
   EXPECT_EQ(plan.outputs().item, std::vector<int32_t>({0, 2, 3}));
 }
 
-TEST(StepPlanTest, AttentionIsDealtOutOnceWhateverTheWorkers) {
+TEST(StepPlanTest, AttentionIsDividedOnceForAnyNumberOfWorkers) {
   for (int workers : {1, 2, 3, 16}) {
     StepPlan plan(Limits(workers));
     for (int repeat = 0; repeat < 2; ++repeat) {  // A plan is used again and again.
@@ -132,7 +132,7 @@ TEST(StepPlanTest, ScoredRowsComeBeforeTheSampledOneOfTheirItem) {
   }
 }
 
-TEST(StepPlanTest, BrokenIdsAreRefused) {
+TEST(StepPlanTest, BrokenIdsAreRejected) {
   StepPlan plan(Limits(1));
   const std::vector<TokenId> ids(40, 1);
   const auto accepts = [&](int begin, int end, bool sample, std::span<const TokenId> known) {
@@ -161,7 +161,7 @@ TEST(StepPlanTest, BrokenIdsAreRefused) {
   }
 }
 
-TEST(StepPlanTest, PenaltiesWantAllIdsAndOnlyTheyDo) {
+TEST(StepPlanTest, OnlyPenaltiesNeedAllIds) {
   StepPlan plan(Limits(1));
   Batch batch;
   AddItem(10, 20, true, &batch);
@@ -238,7 +238,7 @@ TEST(StepPlanTest, SlicesCoverAllRowsOnce) {
   }
 }
 
-TEST(StepPlanTest, TooManyOfAnythingIsRefused) {
+TEST(StepPlanTest, TooManyOfAnythingIsRejected) {
   StepPlan plan(Limits(1));
   Batch tokens;
   AddItem(0, 513, false, &tokens);

@@ -68,7 +68,7 @@ Vector Attend(const double* q, const Rows& keys, const Rows& values, size_t offs
 }
 
 struct Layer {
-  explicit Layer(const LlamaLayer& l)
+  explicit Layer(const LayerWeights& l)
       : q(OracleWeights(l.q)),
         k(OracleWeights(l.k)),
         v(OracleWeights(l.v)),
@@ -80,11 +80,11 @@ struct Layer {
         ffn_norm(l.ffn_norm) {}
 
   // x after the layer, at the position behind the keys so far.
-  void Apply(const LlamaConfig& config, const float* cos_sin, Vector* x) {
+  void Apply(const ModelConfig& config, const float* cos_sin, Vector* x) {
     const auto dim = static_cast<size_t>(config.head_dim);
-    const auto rope_dim = static_cast<size_t>(config.rope_dim);
+    const auto rope_dim = static_cast<size_t>(config.rope.dim);
     const auto group = static_cast<size_t>(config.num_heads / config.num_kv_heads);
-    const Vector in = Norm(*x, attention_norm, double{config.rms_norm_eps});
+    const Vector in = Norm(*x, attention_norm, double{config.norm_eps});
     Vector queries = Times(q, in);
     Vector key = Times(k, in);
     Rotate(&queries, dim, rope_dim, cos_sin);
@@ -98,7 +98,7 @@ struct Layer {
     }
     const Vector attended = Times(o, heads);
     for (size_t i = 0; i < x->size(); ++i) (*x)[i] += attended[i];
-    const Vector ffn_in = Norm(*x, ffn_norm, double{config.rms_norm_eps});
+    const Vector ffn_in = Norm(*x, ffn_norm, double{config.norm_eps});
     Vector hidden = Times(gate, ffn_in);
     const Vector ups = Times(up, ffn_in);
     for (size_t i = 0; i < ups.size(); ++i) {
@@ -118,7 +118,7 @@ struct Layer {
 
 std::vector<std::vector<double>> OracleLogits(const Model& model,
                                               const std::vector<TokenId>& tokens) {
-  const LlamaConfig& config = model.config();
+  const ModelConfig& config = model.config();
   std::vector<Layer> layers(model.layers().begin(), model.layers().end());
   const Rows output = OracleWeights(model.output());
   Rows logits;
@@ -127,7 +127,7 @@ std::vector<std::vector<double>> OracleLogits(const Model& model,
     for (Layer& layer : layers) {
       layer.Apply(config, model.rope_row(static_cast<int32_t>(position)), &x);
     }
-    logits.push_back(Times(output, Norm(x, model.output_norm(), double{config.rms_norm_eps})));
+    logits.push_back(Times(output, Norm(x, model.output_norm(), double{config.norm_eps})));
   }
   return logits;
 }

@@ -1,5 +1,5 @@
-// For tests: the forward pass written down plainly, in double, one position after another, sharing
-// nothing with the executor but the model's dequantised weights.
+// For tests: a plain forward pass in double, one position after another, which shares nothing with
+// the executor but the dequantised weights.
 #ifndef ROPEWAY_EXECUTOR_TEST_FORWARD_ORACLE_H_
 #define ROPEWAY_EXECUTOR_TEST_FORWARD_ORACLE_H_
 

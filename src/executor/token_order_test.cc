@@ -1,5 +1,3 @@
-#include "executor/token_order.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <numeric>
 #include <random>
 
+#include "executor/sampler.h"
 #include "executor/test_values.h"
 
 namespace ropeway {

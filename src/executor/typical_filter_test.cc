@@ -1,5 +1,3 @@
-#include "executor/typical_filter.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "executor/sampler.h"
 #include "executor/test_values.h"
 
 namespace ropeway {

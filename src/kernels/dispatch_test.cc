@@ -1,5 +1,5 @@
-// Which table runs: what /proc/cpuinfo has is found and chosen, ROPEWAY_ISA forces each, and every
-// table is one of its own from the first function to the last.
+// The choice of a table: what /proc/cpuinfo lists is found and chosen, ROPEWAY_ISA forces each, and
+// no two tables share a function.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 namespace ropeway::testing {
 namespace {
 
-// Sets ROPEWAY_ISA (nullptr: unsets it), and brings the old value back.
+// Sets ROPEWAY_ISA (nullptr: unsets it), and restores the old value.
 class ScopedIsa {
  public:
   explicit ScopedIsa(const char* value) {
@@ -86,7 +86,9 @@ TEST(Dispatch, RopewayIsaForcesATableOrSaysWhyNot) {
   const ScopedIsa forced("sse9");
   const char* error = nullptr;
   EXPECT_EQ(ChooseKernels(&error), nullptr);
+  EXPECT_NE(std::string(error).find("ROPEWAY_ISA"), std::string::npos) << error;
   EXPECT_NE(std::string(error).find("does not exist"), std::string::npos) << error;
+  EXPECT_EQ(ChooseKernels(nullptr), nullptr);
 }
 
 // A table that borrowed a function of another would be tested against itself.

@@ -23,7 +23,7 @@ std::vector<float> Vector(int n, Values values, uint32_t seed) {
 constexpr Values kAllValues[] = {Values::kNormal, Values::kExtreme, Values::kHostile,
                                  Values::kCancelling, Values::kAnyBits};
 
-// `n` floats in the middle of others that nobody may touch, `shift` floats off a cache line.
+// `n` floats in the middle of others that must stay as they are, `shift` floats off a cache line.
 class Guarded {
  public:
   Guarded(int n, int shift) : n_(n), shift_(shift), bytes_(sizeof(float) * Floats()) {

@@ -1,7 +1,7 @@
 // The Kernels seam: every floating-point operation of a forward pass, as one table of functions per
-// instruction set. reference.cc defines the meaning of each to the bit; every other table must give
-// the same bits for the same inputs (docs/numerics.md). No kernel's result depends on how many rows
-// are computed together, nor on how the work is split between threads.
+// instruction set. reference.cc defines each function to the bit; every other table must give the
+// same bits for the same inputs (docs/numerics.md). No result depends on how many rows are computed
+// together, nor on how the work is divided among threads.
 //
 // Thread rule: pure functions of their arguments; distinct output ranges may be computed at once.
 #ifndef ROPEWAY_KERNELS_KERNELS_H_
@@ -10,21 +10,28 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/kv_block.h"
+
 namespace ropeway {
 
 // Raised with every change that may change a bit of any KV byte or log-probability.
 inline constexpr int kNumericsVersion = 1;
 
-// Constants of kNumericsVersion.
-inline constexpr int kKvBlockTokens = 16;  // Tokens in one KV block.
-inline constexpr int kSoftmaxTokens = 64;  // Softmax rescales once per so many, at multiples.
-inline constexpr int kSplitTokens = 1024;  // A context is split, and merged in order, at multiples.
+// Constants of kNumericsVersion, as kBlockTokens (base/kv_block.h) is.
+inline constexpr int kSoftmaxTokens = 64;  // Softmax rescales at multiples of it.
+inline constexpr int kSplitTokens =
+    1024;  // A context is split at multiples of it, merged in order.
 
-// Layout constants, without influence on results.
-inline constexpr int kPanelCols = 16;  // Output features in one weight panel.
-inline constexpr int kRowGroup = 4;    // Rows are packed in groups of so many.
+// Layout constants; they do not affect results.
+inline constexpr int kPanelCols = 16;  // Output features of a weight panel.
+inline constexpr int kRowGroup = 4;    // Rows that are packed together.
 
-// How the weights are stored in the file, and kept in memory.
+// IEEE binary16 (the type F16) to binary32 and back. HalfToFloat is exact. FloatToHalf rounds to
+// nearest even, beyond the range to infinity. NaN stays NaN (made quiet).
+float HalfToFloat(uint16_t half);
+uint16_t FloatToHalf(float value);
+
+// How weights are stored in the file and kept in memory.
 enum class WeightType : uint8_t { kF32, kF16, kQ4_0, kQ4_1, kQ8_0 };
 const char* WeightTypeName(WeightType type);
 
@@ -59,11 +66,11 @@ void UnpackRow(const Matrix& matrix, int row, float* out);
 // Bytes that pack_rows needs for `rows` rows of k elements to be multiplied with weights of `type`.
 size_t PackedRowsBytes(WeightType type, int rows, int k);
 
-// How the KV cache keeps numbers: as f16, or as int8 with one f32 scale per token and KV head for K
-// and one for V, fixed when they are written.
+// How the KV cache stores numbers: as f16, or as int8 with one f32 scale per token and KV head for
+// K and one for V, fixed when they are written.
 enum class KvType : uint8_t { kF16, kQ8_0 };
 const char* KvTypeName(KvType type);  // "f16", "q8_0"
-// nullptr if there is none of that name.
+// nullptr if no type has that name.
 const KvType* KvTypeByName(const char* name);
 
 // Bytes of one block of 16 tokens of one layer and KV head; a multiple of 64. A block is
@@ -82,16 +89,15 @@ struct AttentionArgs {
   int32_t group = 1;     // Query heads that share this KV head.
   int32_t head_dim = 0;  // A multiple of 16, at most 256.
 
-  // Block b of the sequence, as KvHeadBlockBytes describes it, is at kv + blocks[b] * block_stride.
-  // (`kv` already points to the right layer and KV head.)
+  // Block b of the sequence, as KvHeadBlockBytes describes it, is at kv + blocks[b] * block_stride;
+  // `kv` is that of the layer and KV head.
   KvType kv_type = KvType::kF16;
   const std::byte* kv = nullptr;  // 64-byte aligned.
   size_t block_stride = 0;        // A multiple of 64.
   const int32_t* blocks = nullptr;
 
-  // A hint without influence on results: what the caller will most likely ask for next,
-  // `next_count` blocks of the same type, head_dim and stride. The kernel brings the first of them
-  // near.
+  // A hint that does not affect results: the `next_count` blocks, of the same type, head_dim and
+  // stride, that the caller will most likely ask for next. The kernel prefetches the first of them.
   const std::byte* next_kv = nullptr;
   const int32_t* next_blocks = nullptr;
   int32_t next_count = 0;
@@ -127,14 +133,14 @@ struct Kernels {
   // x += y.
   void (*add)(float* x, const float* y, int n);
 
-  // Writes one token's K and V of one head into slot 0..15 of a block, rounded to nearest even;
-  // touches nothing of the other slots.
+  // Writes one token's K and V of one head into slot 0..15 of a block, rounded to nearest even, and
+  // leaves the other slots alone.
   void (*store_kv)(KvType type, const float* k, const float* v, int head_dim, int slot,
                    std::byte* block);
 
   // Attention of all rows and heads over the positions of split `split` ([split * kSplitTokens,
-  // (split + 1) * kSplitTokens)) that each row sees, unnormalised. Entry (r, h) begins at partial +
-  // (r * group + h) * PartialFloats(head_dim). A row that sees none of the split gets l = 0.
+  // (split + 1) * kSplitTokens)) that each row sees, not normalised. Entry (r, h) begins at partial
+  // + (r * group + h) * PartialFloats(head_dim). A row that sees none of the split gets l = 0.
   // Positions after a row's own are never read into its result.
   void (*attention)(const AttentionArgs& args, int split, float* partial);
 
@@ -154,9 +160,9 @@ struct Kernels {
   void (*exp_weights)(const float* x, int n, float shift, float divisor, float least, float* y);
 };
 
-// The best table that this machine can run, or the one that the environment variable ROPEWAY_ISA
-// names (reference, avx2, avx512vnni). nullptr if it names none, or one that this CPU cannot run;
-// `error` (if given) then points to a sentence that says which.
+// The best table that this CPU can run, or the one that the environment variable ROPEWAY_ISA names
+// (reference, avx2, avx512vnni). nullptr if it names none, or one that this CPU cannot run; *error
+// (unless nullptr) is then set to a sentence with the reason.
 const Kernels* ChooseKernels(const char** error);
 
 // A table by name; nullptr if unknown, or if this CPU cannot run it.

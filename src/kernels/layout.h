@@ -1,5 +1,5 @@
 // Memory layouts shared by the loader and every table of kernels. Constants only: files of one
-// instruction set include this, so no inline functions here.
+// instruction set include this, so it has no inline functions.
 //
 // Weight panels (16 output features each; c = column in the panel, b = block of 32 input features):
 //   F32:  [k][16] f32.    F16: [k][16] f16 (padded to 64 bytes).

@@ -1,4 +1,4 @@
-// Which loops this CPU can run, and those of plain C++: what `reference` can reach at most.
+// The loops in plain C++, which bound what `reference` can reach, and the choice of loops by name.
 #include "kernels/peaks.h"
 
 #include <bit>

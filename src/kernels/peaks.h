@@ -1,6 +1,6 @@
-// Loops that run at the limits of an instruction set, to hold kernels against: multiply-adds from
-// registers alone, and a sweep over memory. One set of loops for each table of kernels (kernels.h),
-// compiled as that table is.
+// Loops that run at the limits of an instruction set, to compare kernels with: multiply-adds from
+// registers alone, and a sweep over memory. One set of loops per table of kernels (kernels.h),
+// compiled like that table.
 //
 // Thread rule: pure functions; for the limit of a machine run them on all its cores at once.
 #ifndef ROPEWAY_KERNELS_PEAKS_H_
@@ -14,11 +14,11 @@ namespace ropeway {
 struct PeakLoops {
   const char* name;  // Of the table of kernels that has these instructions.
 
-  // `rounds` rounds of dot products of unsigned with signed bytes, summed in 32 bits, in as many
-  // independent chains as hide their latency; int8_ops operations a round (a multiplication and its
-  // addition are 2). The result depends on every chain, so that no compiler leaves one out.
-  // AVX2 has no such instruction: vpmaddubsw sums pairs in 16 bits, eight of which vpmaddwd widens,
-  // which is as many as the kernels of 4-bit weights add before they would overflow.
+  // Runs `rounds` rounds of dot products of unsigned with signed bytes, summed in 32 bits, in
+  // enough independent chains to hide their latency: int8_ops operations per round (a
+  // multiplication and its addition are 2). The result depends on every chain, so that the compiler
+  // omits none. AVX2 has no such instruction: vpmaddubsw sums pairs in 16 bits, and after eight of
+  // them vpmaddwd widens, as the kernels of 4-bit weights must before they overflow.
   uint64_t (*int8_dot)(int64_t rounds);
   double int8_ops;
 
@@ -26,7 +26,7 @@ struct PeakLoops {
   uint64_t (*f32_fma)(int64_t rounds);
   double f32_ops;
 
-  // Reads `bytes` bytes once, in order, with the widest loads; a sum of them.
+  // Reads `bytes` bytes once, in order, with the widest loads; returns a sum of them.
   // REQUIRES: memory 64-byte aligned, bytes a multiple of kSweepBytes.
   uint64_t (*sweep)(const std::byte* memory, size_t bytes);
 };

@@ -1,12 +1,10 @@
 // The KV cache's element format and attention over it: the definition.
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 
-#include "kernels/half.h"
-#include "kernels/math_constants.h"
 #include "kernels/reference.h"
 
 namespace ropeway::reference {
@@ -20,33 +18,38 @@ float FloatAt(const std::byte* base, size_t index) {
   return x;
 }
 
-// One block of one KV head: where its numbers lie (KvHeadBlockBytes), and what they are.
+// One position of one block of one KV head (KvHeadBlockBytes has the layout).
 class BlockView {
  public:
   BlockView(const AttentionArgs& args, int position)
       : block_(args.kv +
-               static_cast<size_t>(args.blocks[position / kKvBlockTokens]) * args.block_stride),
-        slot_(static_cast<size_t>(position % kKvBlockTokens)),
+               static_cast<size_t>(args.blocks[position / kBlockTokens]) * args.block_stride),
+        slot_(static_cast<size_t>(position % kBlockTokens)),
         head_dim_(static_cast<size_t>(args.head_dim)),
         type_(args.kv_type) {}
 
-  // The numbers as they are kept: of q8_0, not yet multiplied by the scale.
-  float k(int d) const { return Element(static_cast<size_t>(d) * kKvBlockTokens + slot_); }
+  // The numbers as stored: of q8_0, not yet multiplied by the scale.
+  float k(int d) const { return Element(static_cast<size_t>(d) * kBlockTokens + slot_); }
   float v(int d) const {
-    return Element((kKvBlockTokens + slot_) * head_dim_ + static_cast<size_t>(d));
+    return Element((kBlockTokens + slot_) * head_dim_ + static_cast<size_t>(d));
   }
   // Of q8_0 only.
-  float k_scale() const { return FloatAt(block_ + 2 * kKvBlockTokens * head_dim_, slot_); }
+  float k_scale() const { return FloatAt(block_ + 2 * kBlockTokens * head_dim_, slot_); }
   float v_scale() const {
-    return FloatAt(block_ + 2 * kKvBlockTokens * head_dim_, kKvBlockTokens + slot_);
+    return FloatAt(block_ + 2 * kBlockTokens * head_dim_, kBlockTokens + slot_);
   }
 
  private:
   float Element(size_t index) const {
-    if (type_ == KvType::kQ8_0) return static_cast<float>(static_cast<int8_t>(block_[index]));
     uint16_t half = 0;
-    std::memcpy(&half, block_ + 2 * index, 2);
-    return HalfToFloat(half);
+    switch (type_) {
+      case KvType::kF16:
+        std::memcpy(&half, block_ + 2 * index, 2);
+        return HalfToFloat(half);
+      case KvType::kQ8_0:
+        return static_cast<float>(static_cast<int8_t>(block_[index]));
+    }
+    std::abort();
   }
 
   const std::byte* block_;
@@ -62,28 +65,7 @@ float Score(const AttentionArgs& args, const float* q, int position) {
   return args.kv_type == KvType::kQ8_0 ? score * block.k_scale() : score;
 }
 
-// One row of K or V as int8 (the rules for activations, with all of the row as one block): element
-// i to to[i * stride]. Returns the scale.
-float StoreQuantised(const float* x, int n, size_t stride, std::byte* to) {
-  // Among non-negative floats, infinity and NaN, the order of the bits is the order of the values.
-  uint32_t max_bits = 0;
-  for (int i = 0; i < n; ++i) {
-    max_bits = std::max(max_bits, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFU);
-  }
-  const bool broken = max_bits >= RW_INF_BITS;
-  const bool counts = !broken && max_bits >= RW_QUANT_MIN_BITS;
-  const float max = std::bit_cast<float>(max_bits);
-  const float inverse = counts ? 127.0F / max : 0.0F;
-  for (int i = 0; i < n; ++i) {
-    int32_t q = 0;
-    if (counts) q = std::bit_cast<int32_t>(x[i] * inverse + RW_ROUND_MAGIC) - RW_ROUND_MAGIC_BITS;
-    to[static_cast<size_t>(i) * stride] = static_cast<std::byte>(q);
-  }
-  if (broken) return std::bit_cast<float>(RW_NAN_BITS);
-  return counts ? max / 127.0F : 0.0F;
-}
-
-// What is known after some positions: the weighted sum of V, the largest score, the sum of weights.
+// The state after some positions: the weighted sum of V, the largest score, the sum of weights.
 struct Partial {
   float* o;
   float m;
@@ -121,20 +103,27 @@ void AddGroup(const AttentionArgs& args, const float* q, int begin, int end, boo
 
 void StoreKv(KvType type, const float* k, const float* v, int head_dim, int slot,
              std::byte* block) {
-  const size_t v_begin = static_cast<size_t>((kKvBlockTokens + slot) * head_dim);
-  if (type == KvType::kQ8_0) {
-    std::byte* scales = block + size_t{2} * kKvBlockTokens * static_cast<size_t>(head_dim);
-    const float k_scale = StoreQuantised(k, head_dim, kKvBlockTokens, block + slot);
-    const float v_scale = StoreQuantised(v, head_dim, 1, block + v_begin);
-    std::memcpy(scales + slot * 4, &k_scale, 4);
-    std::memcpy(scales + (kKvBlockTokens + slot) * 4, &v_scale, 4);
-    return;
-  }
-  for (int d = 0; d < head_dim; ++d) {
-    const uint16_t k_half = FloatToHalf(k[d]);
-    const uint16_t v_half = FloatToHalf(v[d]);
-    std::memcpy(block + static_cast<size_t>(d * kKvBlockTokens + slot) * 2, &k_half, 2);
-    std::memcpy(block + v_begin * 2 + d * 2, &v_half, 2);
+  const size_t v_begin = static_cast<size_t>((kBlockTokens + slot) * head_dim);
+  switch (type) {
+    case KvType::kF16:
+      for (int d = 0; d < head_dim; ++d) {
+        const uint16_t k_half = FloatToHalf(k[d]);
+        const uint16_t v_half = FloatToHalf(v[d]);
+        std::memcpy(block + static_cast<size_t>(d * kBlockTokens + slot) * 2, &k_half, 2);
+        std::memcpy(block + v_begin * 2 + d * 2, &v_half, 2);
+      }
+      return;
+    case KvType::kQ8_0:
+      int8_t q[kMaxHeadDim];
+      std::byte* scales = block + size_t{2} * kBlockTokens * static_cast<size_t>(head_dim);
+      const float k_scale = Quantise(k, head_dim, q);
+      for (int d = 0; d < head_dim; ++d)
+        block[d * kBlockTokens + slot] = static_cast<std::byte>(q[d]);
+      const float v_scale = Quantise(v, head_dim, q);
+      std::memcpy(block + v_begin, q, static_cast<size_t>(head_dim));
+      std::memcpy(scales + slot * 4, &k_scale, 4);
+      std::memcpy(scales + (kBlockTokens + slot) * 4, &v_scale, 4);
+      return;
   }
 }
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/half.h"
 #include "kernels/layout.h"
 #include "kernels/math_constants.h"
 #include "kernels/reference.h"
@@ -14,57 +13,30 @@ namespace {
 
 constexpr int kBlock = static_cast<int>(kQuantBlock);
 
-struct QuantisedBlock {
-  int8_t q[kBlock];
-  float d;
-  int32_t sum;
-};
-
 // Round to nearest, ties to even. REQUIRES: |x| < 2^22.
 int32_t RoundToInt(float x) {
   return std::bit_cast<int32_t>(x + RW_ROUND_MAGIC) - RW_ROUND_MAGIC_BITS;
 }
 
-QuantisedBlock Quantise(const float* x) {
-  // Among non-negative floats, infinity and NaN, the order of the bits is the order of the values.
-  uint32_t max_bits = 0;
-  for (int i = 0; i < kBlock; ++i) {
-    max_bits = std::max(max_bits, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFU);
-  }
-  QuantisedBlock block = {};
-  if (max_bits >= RW_INF_BITS) {
-    block.d = std::bit_cast<float>(RW_NAN_BITS);
-    return block;
-  }
-  if (max_bits < RW_QUANT_MIN_BITS) return block;
-  const float max = std::bit_cast<float>(max_bits);
-  const float inverse = 127.0F / max;
-  block.d = max / 127.0F;
-  for (int i = 0; i < kBlock; ++i) {
-    // |x * inverse| < 127.5: two roundings cannot take 127 half a step further.
-    const int32_t q = RoundToInt(x[i] * inverse);
-    block.q[i] = static_cast<int8_t>(q);
-    block.sum += q;
-  }
-  return block;
-}
-
-void StoreQuantised(WeightType type, const QuantisedBlock& block, int row, std::byte* to) {
-  for (int j = 0; j < kBlock / 4; ++j) {
-    std::memcpy(to + j * 16 + row * 4, block.q + 4 * j, 4);
-  }
-  std::memcpy(to + kPackedScaleOffset + row * 4, &block.d, 4);
+// Packs one block of one row; `to` is the block of the row's group.
+void PackBlock(const WeightFormat& format, const float* x, int row, std::byte* to) {
+  int8_t q[kBlock];
+  const float d = Quantise(x, kBlock, q);
+  for (int j = 0; j < kBlock / 4; ++j) std::memcpy(to + j * 16 + row * 4, q + 4 * j, 4);
+  std::memcpy(to + kPackedScaleOffset + row * 4, &d, 4);
+  int32_t sum = 0;
+  for (const int8_t value : q) sum += value;
+  const float scaled_sum = d * static_cast<float>(sum);
+  const int32_t offset = -format.offset * sum;
   std::byte* aux = to + kPackedAuxOffset + row * 4;
-  if (type == WeightType::kQ4_1) {
-    const float scaled_sum = block.d * static_cast<float>(block.sum);
+  if (format.has_min) {
     std::memcpy(aux, &scaled_sum, 4);
   } else {
-    const int32_t offset = type == WeightType::kQ4_0 ? -8 * block.sum : -128 * block.sum;
     std::memcpy(aux, &offset, 4);
   }
 }
 
-// One block of one panel: integer weights [16 columns][32] and their scales.
+// One block of one panel: integer weights [16 columns][32] as stored, and their scales.
 struct WeightBlock {
   int16_t q[kPanelCols][kBlock];
   float d[kPanelCols];
@@ -79,31 +51,16 @@ void LoadScales(const std::byte* from, float (&scales)[kPanelCols]) {
   }
 }
 
-void LoadBlock(WeightType type, const std::byte* panel, size_t b, WeightBlock* block) {
-  const std::byte* lines = nullptr;
-  if (type == WeightType::kQ4_1) {
-    const std::byte* at = panel + b * kQ41BlockBytes;
-    LoadScales(at, block->d);
-    LoadScales(at + 32, block->m);
-    lines = at + kQ41DataOffset;
-  } else if (type == WeightType::kQ4_0) {
-    const std::byte* at = panel + b / 2 * kQ40PairBytes;
-    LoadScales(at + b % 2 * 32, block->d);
-    lines = at + 64 + b % 2 * 256;
-  } else {
-    const std::byte* at = panel + b / 2 * kQ80PairBytes;
-    LoadScales(at + b % 2 * 32, block->d);
-    lines = at + 64 + b % 2 * 512;
-  }
+void LoadBlock(const WeightFormat& format, const std::byte* panel, size_t b, WeightBlock* block) {
+  LoadScales(panel + format.ScaleOffset(b), block->d);
+  if (format.has_min) LoadScales(panel + format.ScaleOffset(b) + 32, block->m);
+  const std::byte* lines = panel + format.LinesOffset(b);
   for (int c = 0; c < kPanelCols; ++c) {
-    if (type == WeightType::kQ8_0) {
-      for (int i = 0; i < kBlock; ++i) {
-        block->q[c][i] =
-            static_cast<int16_t>(static_cast<int>(lines[i / 4 * 64 + c * 4 + i % 4]) - 128);
-      }
-    } else {
-      for (int i = 0; i < kBlock / 2; ++i) {
-        const int byte = static_cast<int>(lines[i / 4 * 64 + c * 4 + i % 4]);
+    for (int i = 0; i < static_cast<int>(format.lines) * 4; ++i) {
+      const int byte = static_cast<int>(lines[i / 4 * 64 + c * 4 + i % 4]);
+      if (format.lines == 8) {
+        block->q[c][i] = static_cast<int16_t>(byte);
+      } else {
         block->q[c][i] = static_cast<int16_t>(byte & 15);
         block->q[c][i + kBlock / 2] = static_cast<int16_t>(byte >> 4);
       }
@@ -118,7 +75,7 @@ int32_t Dot(const int16_t* a, const int16_t* b) {
 }
 
 // acc[c] += the block's contribution for one row; `packed` is the block of the row's group.
-void MultiplyBlock(WeightType type, const WeightBlock& w, const std::byte* packed, int row,
+void MultiplyBlock(bool has_min, const WeightBlock& w, const std::byte* packed, int row,
                    float (&acc)[kPanelCols]) {
   int16_t x[kBlock];
   for (int i = 0; i < kBlock; ++i) {
@@ -129,17 +86,20 @@ void MultiplyBlock(WeightType type, const WeightBlock& w, const std::byte* packe
   const std::byte* aux = packed + kPackedAuxOffset + row * 4;
   int32_t offset = 0;
   float scaled_sum = 0.0F;
-  if (type == WeightType::kQ4_0) std::memcpy(&offset, aux, 4);
-  if (type == WeightType::kQ4_1) std::memcpy(&scaled_sum, aux, 4);
+  if (has_min) {
+    std::memcpy(&scaled_sum, aux, 4);
+  } else {
+    std::memcpy(&offset, aux, 4);
+  }
   for (int c = 0; c < kPanelCols; ++c) {
     const int32_t dot = Dot(w.q[c], x) + offset;
     acc[c] = std::fma(w.d[c] * dx, static_cast<float>(dot), acc[c]);
-    if (type == WeightType::kQ4_1) acc[c] = std::fma(w.m[c], scaled_sum, acc[c]);
+    if (has_min) acc[c] = std::fma(w.m[c], scaled_sum, acc[c]);
   }
 }
 
-// Inputs [k_begin, k_end) of one panel of F32 or F16 weights for one row.
-void MultiplyFloats(WeightType type, const std::byte* panel, const std::byte* group, int row, int k,
+// One panel of F32 (width 4) or F16 (width 2) weights for one row.
+void MultiplyFloats(size_t width, const std::byte* panel, const std::byte* group, int row, int k,
                     float (&acc)[kPanelCols]) {
   for (int i = 0; i < k; ++i) {
     float x = 0.0F;
@@ -147,7 +107,7 @@ void MultiplyFloats(WeightType type, const std::byte* panel, const std::byte* gr
     for (int c = 0; c < kPanelCols; ++c) {
       const size_t at = static_cast<size_t>(i) * kPanelCols + static_cast<size_t>(c);
       float w = 0.0F;
-      if (type == WeightType::kF32) {
+      if (width == 4) {
         std::memcpy(&w, panel + at * 4, 4);
       } else {
         uint16_t bits = 0;
@@ -161,19 +121,35 @@ void MultiplyFloats(WeightType type, const std::byte* panel, const std::byte* gr
 
 }  // namespace
 
+float Quantise(const float* x, int n, int8_t* q) {
+  // Among non-negative floats, infinity and NaN, the order of the bits is the order of the values.
+  uint32_t max_bits = 0;
+  for (int i = 0; i < n; ++i) {
+    max_bits = std::max(max_bits, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFU);
+  }
+  for (int i = 0; i < n; ++i) q[i] = 0;
+  if (max_bits >= RW_INF_BITS) return std::bit_cast<float>(RW_NAN_BITS);
+  if (max_bits < RW_QUANT_MIN_BITS) return 0.0F;
+  const float max = std::bit_cast<float>(max_bits);
+  const float inverse = 127.0F / max;
+  // |x * inverse| < 127.5: two roundings cannot take 127 half a step further.
+  for (int i = 0; i < n; ++i) q[i] = static_cast<int8_t>(RoundToInt(x[i] * inverse));
+  return max / 127.0F;
+}
+
 void PackRows(WeightType type, const float* x, int64_t x_stride, int row_begin, int row_end, int k,
               std::byte* packed) {
+  const WeightFormat& format = FormatOf(type);
   const size_t group_bytes = PackedRowsBytes(type, kRowGroup, k);
-  const bool quantised = WeightBlockElements(type) > 1;
   for (int r = row_begin; r < row_end; ++r) {
     const float* from = x + r * x_stride;
     const int in_group = r % kRowGroup;
     std::byte* group = packed + static_cast<size_t>(r / kRowGroup) * group_bytes;
     if (in_group == 0 && r + kRowGroup > row_end) std::memset(group, 0, group_bytes);
-    if (quantised) {
+    if (format.quantised()) {
       for (int b = 0; b < k / kBlock; ++b) {
-        StoreQuantised(type, Quantise(from + b * kBlock), in_group,
-                       group + static_cast<size_t>(b) * kPackedBlockBytes);
+        PackBlock(format, from + b * kBlock, in_group,
+                  group + static_cast<size_t>(b) * kPackedBlockBytes);
       }
     } else {
       for (int i = 0; i < k; ++i) {
@@ -187,10 +163,10 @@ void PackRows(WeightType type, const float* x, int64_t x_stride, int row_begin, 
 
 void MatMul(const Matrix& w, const std::byte* packed, int rows, int panel_begin, int panel_end,
             float* y, int64_t y_stride) {
-  constexpr int kTile = 16;  // Rows for which an unpacked block of weights is used again.
+  constexpr int kTile = 16;  // Rows for which an unpacked block of weights is reused.
+  const WeightFormat& format = FormatOf(w.type);
   const size_t panel_bytes = PanelBytes(w.type, w.k);
   const size_t group_bytes = PackedRowsBytes(w.type, kRowGroup, w.k);
-  const bool quantised = WeightBlockElements(w.type) > 1;
   for (int p = panel_begin; p < panel_end; ++p) {
     const std::byte* panel = w.panels + static_cast<size_t>(p) * panel_bytes;
     const int cols = std::min(kPanelCols, w.n - p * kPanelCols);
@@ -200,18 +176,19 @@ void MatMul(const Matrix& w, const std::byte* packed, int rows, int panel_begin,
       const auto group_of = [&](int r) {
         return packed + static_cast<size_t>((first + r) / kRowGroup) * group_bytes;
       };
-      if (quantised) {
+      if (format.quantised()) {
         WeightBlock block;
         for (size_t b = 0; b < static_cast<size_t>(w.k) / kQuantBlock; ++b) {
-          LoadBlock(w.type, panel, b, &block);
+          LoadBlock(format, panel, b, &block);
           for (int r = 0; r < tile; ++r) {
-            MultiplyBlock(w.type, block, group_of(r) + b * kPackedBlockBytes,
+            MultiplyBlock(format.has_min, block, group_of(r) + b * kPackedBlockBytes,
                           (first + r) % kRowGroup, acc[r]);
           }
         }
       } else {
         for (int r = 0; r < tile; ++r) {
-          MultiplyFloats(w.type, panel, group_of(r), (first + r) % kRowGroup, w.k, acc[r]);
+          MultiplyFloats(format.block_bytes, panel, group_of(r), (first + r) % kRowGroup, w.k,
+                         acc[r]);
         }
       }
       for (int r = 0; r < tile; ++r) {

@@ -1,5 +1,5 @@
-// What /proc/cpuinfo says of this CPU: a second opinion on what dispatch.cc finds by itself, so
-// that a test can tell a CPU that lacks an instruction set from a dispatch that misses it.
+// The instruction sets that /proc/cpuinfo reports, to check dispatch.cc: so a test can tell a CPU
+// that lacks an instruction set from a dispatch that misses it.
 #ifndef ROPEWAY_KERNELS_TEST_CPU_INFO_H_
 #define ROPEWAY_KERNELS_TEST_CPU_INFO_H_
 
@@ -26,8 +26,8 @@ inline std::set<std::string> CpuFlags() {
   return {};
 }
 
-// The best table for this CPU. Under an emulator /proc/cpuinfo is of another CPU; who starts a test
-// there says what is right in ROPEWAY_TEST_BEST_TABLE.
+// The best table for this CPU. Under an emulator /proc/cpuinfo describes another CPU; the
+// environment variable ROPEWAY_TEST_BEST_TABLE then gives the right answer.
 inline std::string BestTable() {
   const char* told = std::getenv("ROPEWAY_TEST_BEST_TABLE");
   if (told != nullptr) return told;

@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "kernels/half.h"
 #include "kernels/kernels.h"
 #include "kernels/test_cpu_info.h"
 

@@ -1,4 +1,4 @@
-// Binary16, the repacking of weights, and the choice of a table.
+// Binary16 and the repacking of weights.
 #include <immintrin.h>
 
 #include <cstring>
@@ -126,55 +126,6 @@ TEST(Weights, SizesKeepTheFilesBitWidth) {
   EXPECT_EQ(MatrixBytes(WeightType::kQ8_0, 49152, 576), 49152U * 18 * 34);
   EXPECT_EQ(MatrixBytes(WeightType::kQ4_0, 576, 576), 576U * 18 * 18);
   EXPECT_EQ(MatrixBytes(WeightType::kF16, 16, 3), 128U);
-}
-
-// Sets ROPEWAY_ISA and puts the old value back.
-class ForcedIsa {
- public:
-  explicit ForcedIsa(const char* name) {
-    const char* old = std::getenv("ROPEWAY_ISA");
-    had_ = old != nullptr;
-    if (had_) old_ = old;
-    setenv("ROPEWAY_ISA", name, 1);
-  }
-  ~ForcedIsa() {
-    if (had_) {
-      setenv("ROPEWAY_ISA", old_.c_str(), 1);
-    } else {
-      unsetenv("ROPEWAY_ISA");
-    }
-  }
-
- private:
-  bool had_ = false;
-  std::string old_;
-};
-
-TEST(Dispatch, ForcedTablesAreUsed) {
-  for (const char* name : {"reference", "avx2", "avx512vnni"}) {
-    if (KernelsByName(name) == nullptr) continue;
-    ForcedIsa forced(name);
-    const Kernels* kernels = ChooseKernels(nullptr);
-    ASSERT_NE(kernels, nullptr);
-    EXPECT_STREQ(kernels->name, name);
-  }
-}
-
-TEST(Dispatch, UnknownNamesAreRefusedWithASentence) {
-  ForcedIsa forced("sse9");
-  const char* error = nullptr;
-  EXPECT_EQ(ChooseKernels(&error), nullptr);
-  ASSERT_NE(error, nullptr);
-  EXPECT_NE(std::string(error).find("ROPEWAY_ISA"), std::string::npos);
-  EXPECT_EQ(ChooseKernels(nullptr), nullptr);
-}
-
-TEST(Dispatch, TheBestTableIsTheDefault) {
-  ForcedIsa none("");
-  const Kernels* best = KernelsByName("avx512vnni");
-  if (best == nullptr) best = KernelsByName("avx2");
-  if (best == nullptr) best = KernelsByName("reference");
-  EXPECT_EQ(ChooseKernels(nullptr), best);
 }
 
 }  // namespace

@@ -11,7 +11,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "model/llama_tensors.h"
+#include "base/utf8.h"
+#include "model/model_tensors.h"
 
 namespace ropeway {
 namespace {
@@ -22,22 +23,13 @@ constexpr uint64_t kMaxElements = 6;     // Of one array.
 
 using Buffer = std::back_insert_iterator<std::string>;
 
-// The bytes of the UTF-8 character at the start of `text` if it is valid and fit for a terminal: no
+// Bytes of the character at text[at] if it is valid UTF-8 and safe for a terminal, that is no
 // control character (C0, DEL, C1); else 0.
-size_t PrintableBytes(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t lead = byte(0);
-  if (lead < 0x80) return lead >= 0x20 && lead != 0x7F ? 1 : 0;
-  const size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || text.size() < length) return 0;
-  uint32_t code = lead & (0xFFU >> (length + 1));
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-    code = code << 6 | (byte(i) & 0x3FU);
-  }
-  const uint32_t smallest = length == 4 ? 0x10000 : length == 3 ? 0x800 : 0xA0;
-  const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-  return code >= smallest && code <= 0x10FFFF && !surrogate ? length : 0;
+size_t PrintableBytes(std::string_view text, size_t at) {
+  const Utf8Step step = StepUtf8(text, at);
+  const bool control =
+      step.code_point < 0x20 || (step.code_point >= 0x7F && step.code_point < 0xA0);
+  return step.kind == Utf8Kind::kValid && !control ? step.length : 0;
 }
 
 // Element `index` of an array of numbers or bools.
@@ -151,7 +143,7 @@ void AppendTensors(const GgufFile& file, Buffer out) {
 }
 
 void AppendVerdict(const GgufFile& file, Buffer out) {
-  const StatusOr<LlamaTensors> tensors = BindLlamaTensors(file);
+  const StatusOr<ModelTensors> tensors = BindTensors(file);
   if (!tensors.ok()) {
     // The message begins with the path, which stands at the top already.
     std::string_view reason = tensors.status().message();
@@ -159,16 +151,16 @@ void AppendVerdict(const GgufFile& file, Buffer out) {
     fmt::format_to(out, "\nRopeway cannot run this model: {}\n", reason);
     return;
   }
-  const LlamaConfig& c = tensors->config;
+  const ModelConfig& c = tensors->config;
   fmt::format_to(
       out,
-      "\nRopeway can run this model: llama, {} layers, hidden size {}, {} heads ({} for "
+      "\nRopeway can run this model: {}, {} layers, hidden size {}, {} heads ({} for "
       "keys and values) of {}, vocabulary {}, context {}, {} output; {} KV bytes per token ({} in "
       "q8_0)\n",
-      c.num_layers, c.hidden_size, c.num_heads, c.num_kv_heads, c.head_dim, c.vocab_size,
-      c.context_length, c.tied_output ? "tied" : "separate",
-      c.kv_block_bytes(KvType::kF16) / kKvBlockTokens,
-      c.kv_block_bytes(KvType::kQ8_0) / kKvBlockTokens);
+      c.architecture, c.num_layers, c.hidden_size, c.num_heads, c.num_kv_heads, c.head_dim,
+      c.vocab_size, c.context_length, c.tied_output ? "tied" : "separate",
+      c.kv_block_bytes(KvType::kF16) / kBlockTokens,
+      c.kv_block_bytes(KvType::kQ8_0) / kBlockTokens);
 }
 
 }  // namespace
@@ -178,7 +170,7 @@ std::string QuoteForTerminal(std::string_view text, size_t max_bytes) {
   size_t i = 0;
   while (i < text.size() && i < max_bytes) {
     const char c = text[i];
-    if (const size_t length = PrintableBytes(text.substr(i)); length > 0) {
+    if (const size_t length = PrintableBytes(text, i); length > 0) {
       if (c == '"' || c == '\\') out += '\\';
       out += text.substr(i, length);
       i += length;

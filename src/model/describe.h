@@ -10,14 +10,13 @@
 
 namespace ropeway {
 
-// A report for a person, in several lines: version and size, metadata (long values abbreviated),
-// the table of tensors, totals per type, and whether Ropeway can run the model or what stands
-// against it. Whatever the file holds, the text is valid UTF-8 without control characters but line
-// feeds.
+// A report in several lines: version and size, metadata (long values abbreviated), the table of
+// tensors, totals per type, and whether Ropeway can run the model, or why not. The text is valid
+// UTF-8 without control characters other than line feeds, whatever the file holds.
 std::string DescribeGguf(const GgufFile& file);
 
-// `text` in quotes, at most about `max_bytes` of it, with control characters and what is not UTF-8
-// written as escapes.
+// Returns at most about `max_bytes` of `text` in quotes, with control characters and invalid UTF-8
+// escaped.
 std::string QuoteForTerminal(std::string_view text, size_t max_bytes);
 
 }  // namespace ropeway

@@ -7,12 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <limits>
 #include <new>
 #include <system_error>
-
-#include "model/gguf_parser.h"
 
 namespace ropeway {
 namespace {
@@ -64,72 +63,75 @@ StatusOr<std::span<const std::byte>> MapFile(const std::string& path) {
   return std::span<const std::byte>(static_cast<const std::byte*>(map), bytes);
 }
 
-Status WrongType(const std::string& path, std::string_view key, const char* expected,
+Status WrongType(const GgufFile& file, std::string_view key, const std::string& expected,
                  GgufType type) {
-  const std::string field = fmt::format("metadata \"{}\"", key);
-  return {StatusCode::kDataLoss,
-          fmt::format("{}: {}: {} is expected, the file has {}", path, field, expected,
-                      GgufTypeName(type)),
-          field};
+  return file.Error(StatusCode::kDataLoss, MetadataField(key),
+                    fmt::format("{} is expected, the file has {}", expected, GgufTypeName(type)));
 }
+
+// Numbers 4, 5, 31 to 33 and 36 to 38 were withdrawn from the format.
+constexpr auto kGgmlTypes = std::to_array<GgmlTypeInfo>({
+    {0, "F32", 1, 4, WeightType::kF32},
+    {1, "F16", 1, 2, WeightType::kF16},
+    {2, "Q4_0", 32, 18, WeightType::kQ4_0},
+    {3, "Q4_1", 32, 20, WeightType::kQ4_1},
+    {8, "Q8_0", 32, 34, WeightType::kQ8_0},
+    // clang-format off
+    {6, "Q5_0", 32, 22},      {7, "Q5_1", 32, 24},      {9, "Q8_1", 32, 36},
+    {10, "Q2_K", 256, 84},    {11, "Q3_K", 256, 110},   {12, "Q4_K", 256, 144},
+    {13, "Q5_K", 256, 176},   {14, "Q6_K", 256, 210},   {15, "Q8_K", 256, 292},
+    {16, "IQ2_XXS", 256, 66}, {17, "IQ2_XS", 256, 74},  {18, "IQ3_XXS", 256, 98},
+    {19, "IQ1_S", 256, 50},   {20, "IQ4_NL", 32, 18},   {21, "IQ3_S", 256, 110},
+    {22, "IQ2_S", 256, 82},   {23, "IQ4_XS", 256, 136}, {24, "I8", 1, 1},
+    {25, "I16", 1, 2},        {26, "I32", 1, 4},        {27, "I64", 1, 8},
+    {28, "F64", 1, 8},        {29, "IQ1_M", 256, 56},   {30, "BF16", 1, 2},
+    {34, "TQ1_0", 256, 54},   {35, "TQ2_0", 256, 66},   {39, "MXFP4", 32, 17},
+    // clang-format on
+});
+
+struct GgufTypeInfo {
+  const char* name;
+  size_t bytes;
+};
+// By the file's numbers.
+constexpr std::array<GgufTypeInfo, 13> kGgufTypes = {{{"uint8", 1},
+                                                      {"int8", 1},
+                                                      {"uint16", 2},
+                                                      {"int16", 2},
+                                                      {"uint32", 4},
+                                                      {"int32", 4},
+                                                      {"float32", 4},
+                                                      {"bool", 1},
+                                                      {"string", 0},
+                                                      {"array", 0},
+                                                      {"uint64", 8},
+                                                      {"int64", 8},
+                                                      {"float64", 8}}};
 
 }  // namespace
 
-const char* GgufTypeName(GgufType type) {
-  switch (type) {
-    case GgufType::kUint8:
-      return "uint8";
-    case GgufType::kInt8:
-      return "int8";
-    case GgufType::kUint16:
-      return "uint16";
-    case GgufType::kInt16:
-      return "int16";
-    case GgufType::kUint32:
-      return "uint32";
-    case GgufType::kInt32:
-      return "int32";
-    case GgufType::kFloat32:
-      return "float32";
-    case GgufType::kBool:
-      return "bool";
-    case GgufType::kString:
-      return "string";
-    case GgufType::kArray:
-      return "array";
-    case GgufType::kUint64:
-      return "uint64";
-    case GgufType::kInt64:
-      return "int64";
-    case GgufType::kFloat64:
-      return "float64";
-  }
-  return "unknown";
+const GgmlTypeInfo* FindGgmlType(uint32_t number) {
+  const auto* at = std::ranges::find(kGgmlTypes, number, &GgmlTypeInfo::number);
+  return at == kGgmlTypes.end() ? nullptr : &*at;
 }
 
-size_t GgufTypeBytes(GgufType type) {
-  switch (type) {
-    case GgufType::kUint8:
-    case GgufType::kInt8:
-    case GgufType::kBool:
-      return 1;
-    case GgufType::kUint16:
-    case GgufType::kInt16:
-      return 2;
-    case GgufType::kUint32:
-    case GgufType::kInt32:
-    case GgufType::kFloat32:
-      return 4;
-    case GgufType::kUint64:
-    case GgufType::kInt64:
-    case GgufType::kFloat64:
-      return 8;
-    case GgufType::kString:
-    case GgufType::kArray:
-      return 0;
-  }
-  return 0;
+std::string GgmlTypeName(uint32_t number) {
+  const GgmlTypeInfo* info = FindGgmlType(number);
+  return info != nullptr ? info->name : "type " + std::to_string(number);
 }
+
+std::optional<WeightType> WeightTypeOf(uint32_t number) {
+  const GgmlTypeInfo* info = FindGgmlType(number);
+  return info != nullptr ? info->weight_type : std::nullopt;
+}
+
+const char* GgufTypeName(GgufType type) { return kGgufTypes.at(static_cast<size_t>(type)).name; }
+
+size_t GgufTypeBytes(GgufType type) { return kGgufTypes.at(static_cast<size_t>(type)).bytes; }
+
+std::string MetadataField(std::string_view key) { return fmt::format("metadata \"{}\"", key); }
+
+std::string TensorField(std::string_view name) { return fmt::format("tensor \"{}\"", name); }
 
 StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
   StatusOr<std::span<const std::byte>> map = MapFile(path);
@@ -138,8 +140,7 @@ StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
   file->path_ = path;
   file->map_ = *map;
   try {
-    const Status status = GgufParser(file.get()).Parse();
-    if (!status.ok()) return status;
+    if (Status status = file->Parse(); !status.ok()) return status;
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResourceExhausted, path + ": no memory for the file's tables");
   }
@@ -168,14 +169,11 @@ StatusOr<std::optional<uint64_t>> GgufFile::GetUint(std::string_view key, uint64
   const Entry* entry = Find(key);
   if (entry == nullptr) return std::optional<uint64_t>();
   const auto out_of_range = [&](auto number) {
-    const std::string field = fmt::format("metadata \"{}\"", key);
     const std::string bound = max == std::numeric_limits<uint64_t>::max()
                                   ? fmt::format("at least {}", min)
                                   : fmt::format("from {} to {}", min, max);
-    return Status(
-        StatusCode::kDataLoss,
-        fmt::format("{}: {}: {} is out of range; it must be {}", path_, field, number, bound),
-        field);
+    return Error(StatusCode::kDataLoss, MetadataField(key),
+                 fmt::format("{} is out of range; it must be {}", number, bound));
   };
   uint64_t number = 0;
   if (const auto* value = std::get_if<uint64_t>(&entry->value)) {
@@ -184,7 +182,7 @@ StatusOr<std::optional<uint64_t>> GgufFile::GetUint(std::string_view key, uint64
     if (*signed_value < 0) return out_of_range(*signed_value);
     number = static_cast<uint64_t>(*signed_value);
   } else {
-    return WrongType(path_, key, "an integer", entry->type);
+    return WrongType(*this, key, "an integer", entry->type);
   }
   if (number < min || number > max) return out_of_range(number);
   return std::optional<uint64_t>(number);
@@ -194,14 +192,14 @@ StatusOr<std::optional<double>> GgufFile::GetFloat(std::string_view key) const {
   const Entry* entry = Find(key);
   if (entry == nullptr) return std::optional<double>();
   if (const auto* value = std::get_if<double>(&entry->value)) return std::optional<double>(*value);
-  return WrongType(path_, key, "a float", entry->type);
+  return WrongType(*this, key, "a float", entry->type);
 }
 
 StatusOr<std::optional<bool>> GgufFile::GetBool(std::string_view key) const {
   const Entry* entry = Find(key);
   if (entry == nullptr) return std::optional<bool>();
   if (const auto* value = std::get_if<bool>(&entry->value)) return std::optional<bool>(*value);
-  return WrongType(path_, key, "a bool", entry->type);
+  return WrongType(*this, key, "a bool", entry->type);
 }
 
 StatusOr<std::optional<std::string_view>> GgufFile::GetString(std::string_view key) const {
@@ -210,7 +208,7 @@ StatusOr<std::optional<std::string_view>> GgufFile::GetString(std::string_view k
   if (const auto* value = std::get_if<std::string_view>(&entry->value)) {
     return std::optional<std::string_view>(*value);
   }
-  return WrongType(path_, key, "a string", entry->type);
+  return WrongType(*this, key, "a string", entry->type);
 }
 
 StatusOr<const GgufArray*> GgufFile::GetArray(std::string_view key, GgufType element) const {
@@ -218,16 +216,19 @@ StatusOr<const GgufArray*> GgufFile::GetArray(std::string_view key, GgufType ele
   if (entry == nullptr) return static_cast<const GgufArray*>(nullptr);
   const std::string expected = fmt::format("an array of {}", GgufTypeName(element));
   const auto* value = std::get_if<GgufArray>(&entry->value);
-  if (value == nullptr) return WrongType(path_, key, expected.c_str(), entry->type);
-  if (value->type != element) return WrongType(path_, key, expected.c_str(), value->type);
+  if (value == nullptr) return WrongType(*this, key, expected, entry->type);
+  if (value->type != element) return WrongType(*this, key, expected, value->type);
   return value;
+}
+
+Status GgufFile::Error(StatusCode code, const std::string& field, const std::string& what) const {
+  return {code, fmt::format("{}: {}: {}", path_, field, what), field};
 }
 
 void GgufFile::Release(std::span<const std::byte> data) const {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto address = reinterpret_cast<uintptr_t>(data.data());
-  // Only whole pages: the ends may hold a neighbour's bytes. Dropped pages are read again if
-  // needed.
+  // Only whole pages: those at the ends may hold bytes of a neighbour.
   const uintptr_t begin = (address + page - 1) / page * page;
   const uintptr_t end = (address + data.size()) / page * page;
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);

@@ -12,10 +12,26 @@
 #include <variant>
 #include <vector>
 
-#include "model/ggml_types.h"
+#include "kernels/kernels.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
+
+// How tensor data of one element type is stored. GGUF names the type by its number in ggml.
+struct GgmlTypeInfo {
+  uint32_t number;
+  const char* name;         // "F32", "Q4_1", ...
+  uint32_t block_elements;  // Consecutive elements of a row that are stored together.
+  uint32_t block_bytes;     // Bytes of one such block.
+  std::optional<WeightType> weight_type = std::nullopt;  // Set if the kernels compute with it.
+};
+
+// nullptr for an unknown number.
+const GgmlTypeInfo* FindGgmlType(uint32_t number);
+// The type's name, or "type 99" for an unknown number.
+std::string GgmlTypeName(uint32_t number);
+// nullopt for a type that the kernels do not compute with, or an unknown number.
+std::optional<WeightType> WeightTypeOf(uint32_t number);
 
 // The GGUF metadata value types, by the file's numbers.
 // clang-format off
@@ -27,7 +43,7 @@ enum class GgufType : uint32_t {
 
 // "uint32", "string", ...
 const char* GgufTypeName(GgufType type);
-// Bytes of one number or bool; 0 for strings and arrays.
+// Bytes of one number or bool; 0 for strings and arrays, whose length varies.
 size_t GgufTypeBytes(GgufType type);
 
 // A metadata array. Views point into the mapped file.
@@ -35,7 +51,7 @@ struct GgufArray {
   GgufType type = GgufType::kUint8;
   uint64_t count = 0;
   std::span<const std::byte> data;        // Numbers and bools, packed little-endian, unaligned.
-  std::vector<std::string_view> strings;  // Where type is kString.
+  std::vector<std::string_view> strings;  // Set if type is kString.
 };
 
 // Unsigned integers as uint64_t, signed ones as int64_t, floats as double.
@@ -43,17 +59,22 @@ using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string_view
 
 struct GgufTensor {
   std::string_view name;
-  std::vector<uint64_t> shape;      // GGUF order: shape[0] is the contiguous one (input features).
-  uint32_t type = 0;                // ggml type number; GgmlTypeName names it.
-  std::span<const std::byte> data;  // Within the file; empty where the type's size is unknown.
+  std::vector<uint64_t> shape;      // GGUF order: shape[0] is contiguous (input features).
+  uint32_t type = 0;                // ggml type number; GgmlTypeName gives its name.
+  std::span<const std::byte> data;  // Within the file; empty if the type's size is unknown.
 };
 
-// An open file. Immutable and thread-safe; the views it hands out live as long as it.
+// The field of an error that concerns a metadata key or a tensor: metadata "KEY", tensor "NAME".
+std::string MetadataField(std::string_view key);
+std::string TensorField(std::string_view name);
+
+// An open file. Immutable and thread-safe; views into it are valid as long as the object lives.
 class GgufFile {
  public:
-  // kNotFound if it cannot be opened or is no regular file, kDataLoss with one sentence naming the
-  // field if it is not a sound GGUF file. A file that is cut short while it is open kills the
-  // reader (SIGBUS): replace model files, do not rewrite them in place.
+  // Maps the file and parses its header. Returns kNotFound if the file cannot be opened or is not a
+  // regular file, kDataLoss with one sentence that names the field if it is not a valid GGUF file.
+  // Truncating a file while it is open kills the process (SIGBUS): replace model files, do not
+  // rewrite them in place.
   static StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
   ~GgufFile();
   GgufFile(const GgufFile&) = delete;
@@ -76,24 +97,29 @@ class GgufFile {
   const GgufTensor* FindTensor(std::string_view name) const;
   const Entry* Find(std::string_view key) const;
 
-  // How many bytes of file stand before the first tensor's data.
+  // Offset in the file of the tensor data section.
   uint64_t data_offset() const { return data_offset_; }
 
-  // Typed look-ups. nullopt where the key is absent; kDataLoss naming the key where it has another
-  // type or is out of [min, max].
+  // Typed look-ups. They return nullopt (GetArray: nullptr) if the key is absent, and kDataLoss
+  // naming the key if its value has another type or is outside [min, max].
   StatusOr<std::optional<uint64_t>> GetUint(std::string_view key, uint64_t min, uint64_t max) const;
   StatusOr<std::optional<double>> GetFloat(std::string_view key) const;
   StatusOr<std::optional<bool>> GetBool(std::string_view key) const;
   StatusOr<std::optional<std::string_view>> GetString(std::string_view key) const;
-  StatusOr<const GgufArray*> GetArray(std::string_view key,
-                                      GgufType element) const;  // null: absent
+  StatusOr<const GgufArray*> GetArray(std::string_view key, GgufType element) const;
 
-  // Tells the kernel that the pages of `data` (a tensor's) are not needed any more.
+  // An error about this file: its message is "PATH: FIELD: WHAT".
+  Status Error(StatusCode code, const std::string& field, const std::string& what) const;
+
+  // Releases the resident pages of `data`, a range of bytes(); later reads load them again.
   void Release(std::span<const std::byte> data) const;
 
  private:
+  class Parser;  // gguf_parser.cc
+
   GgufFile() = default;
-  friend class GgufParser;
+  Status Parse();  // Fills everything below map_.
+
   std::string path_;
   std::span<const std::byte> map_;
   uint32_t version_ = 0;

@@ -1,12 +1,15 @@
-#include "model/gguf_parser.h"
-
+// Turns the bytes of a GGUF file into GgufFile's tables. Every number is checked against the bytes
+// that are left before it is used, so nothing larger than the file is ever allocated.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <numeric>
 #include <utility>
 #include <vector>
+
+#include "model/gguf.h"
 
 namespace ropeway {
 namespace {
@@ -23,8 +26,8 @@ constexpr uint64_t kMinEntryBytes = 8 + 1 + 4 + 1;
 constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 constexpr uint64_t kMinStringBytes = 8;
 
-// Indices of `items` sorted by what `name` gives; on return *duplicate is an index whose name
-// occurred before, or -1.
+// Returns the indices of `items` sorted by name(item). Sets *duplicate to an index whose name
+// occurs a second time, or to -1.
 template <typename Items, typename Name>
 std::vector<uint32_t> SortByName(const Items& items, Name name, int64_t* duplicate) {
   std::vector<uint32_t> order(items.size());
@@ -39,21 +42,70 @@ std::vector<uint32_t> SortByName(const Items& items, Name name, int64_t* duplica
 
 }  // namespace
 
-Status GgufParser::Parse() {
-  if (ParseHeader() && ParseMetadata() && ParseAlignment() && ParseTensors() && PlaceTensors()) {
-    return {};
+class GgufFile::Parser {
+ public:
+  explicit Parser(GgufFile* file) : file_(file), map_(file->map_) {}
+
+  Status Parse() {
+    ParseHeader() && ParseMetadata() && ParseAlignment() && ParseTensors() && LocateTensors();
+    return status_;
   }
-  return status_;
-}
 
-bool GgufParser::Fail(const std::string& field, const std::string& what) {
-  status_ =
-      Status(StatusCode::kDataLoss, fmt::format("{}: {}: {}", file_->path_, field, what), field);
-  return false;
-}
+ private:
+  // Each returns false after it has set status_.
+  bool ParseHeader();
+  bool ParseMetadata();
+  bool ParseEntry(uint64_t index);
+  bool ParseValue(const std::string& field, GgufType type, GgufValue* value);
+  bool ParseArray(const std::string& field, GgufArray* array);
+  bool ParseAlignment();
+  bool ParseTensors();
+  bool ParseTensorInfo(uint64_t index);
+  bool ParseShape(const std::string& field, GgufTensor* tensor);
+  bool LocateTensors();
+  bool LocateTensor(GgufTensor* tensor, uint64_t offset);
+  bool CheckOverlaps();
 
-bool GgufParser::TakeBytes(const std::string& field, uint64_t count,
-                           std::span<const std::byte>* bytes) {
+  bool TakeBytes(const std::string& field, uint64_t count, std::span<const std::byte>* bytes);
+  bool TakeString(const std::string& field, std::string_view* text);
+  bool TakeName(const std::string& field, std::string_view* name);
+  bool TakeType(const std::string& field, GgufType* type);
+  bool TakeBool(const std::string& field, bool* value);
+  template <typename T>
+  bool Take(const std::string& field, T* value) {
+    std::span<const std::byte> bytes;
+    if (!TakeBytes(field, sizeof(T), &bytes)) return false;
+    std::memcpy(value, bytes.data(), sizeof(T));
+    return true;
+  }
+  template <typename T, typename Stored>
+  bool TakeAs(const std::string& field, GgufValue* value) {
+    T number{};
+    if (!Take(field, &number)) return false;
+    *value = static_cast<Stored>(number);
+    return true;
+  }
+  bool Fail(const std::string& field, const std::string& what) {
+    status_ = file_->Error(StatusCode::kDataLoss, field, what);
+    return false;
+  }
+
+  uint64_t remaining() const { return map_.size() - pos_; }
+
+  GgufFile* file_;
+  std::span<const std::byte> map_;
+  uint64_t pos_ = 0;
+  uint64_t tensor_count_ = 0;
+  uint64_t metadata_count_ = 0;
+  uint64_t alignment_ = 32;
+  std::vector<uint64_t> offsets_;  // Of each tensor, within the data section.
+  Status status_;
+};
+
+Status GgufFile::Parse() { return Parser(this).Parse(); }
+
+bool GgufFile::Parser::TakeBytes(const std::string& field, uint64_t count,
+                                 std::span<const std::byte>* bytes) {
   if (count > remaining()) {
     return Fail(field, fmt::format("{} bytes at byte {} are needed, but the file has {} bytes",
                                    count, pos_, map_.size()));
@@ -63,7 +115,7 @@ bool GgufParser::TakeBytes(const std::string& field, uint64_t count,
   return true;
 }
 
-bool GgufParser::TakeString(const std::string& field, std::string_view* text) {
+bool GgufFile::Parser::TakeString(const std::string& field, std::string_view* text) {
   uint64_t length = 0;
   std::span<const std::byte> bytes;
   if (!Take(field, &length) || !TakeBytes(field, length, &bytes)) return false;
@@ -71,9 +123,9 @@ bool GgufParser::TakeString(const std::string& field, std::string_view* text) {
   return true;
 }
 
-// Keys and tensor names are ASCII in the format; anything else is a sign of corruption, and would
-// reach logs and terminals.
-bool GgufParser::TakeName(const std::string& field, std::string_view* name) {
+// The format allows ASCII only in keys and tensor names. Anything else indicates corruption, and
+// would reach logs and terminals.
+bool GgufFile::Parser::TakeName(const std::string& field, std::string_view* name) {
   if (!TakeString(field, name)) return false;
   if (name->empty()) return Fail(field, "the name is empty");
   if (name->size() > kMaxNameBytes) {
@@ -87,7 +139,7 @@ bool GgufParser::TakeName(const std::string& field, std::string_view* name) {
   return true;
 }
 
-bool GgufParser::TakeType(const std::string& field, GgufType* type) {
+bool GgufFile::Parser::TakeType(const std::string& field, GgufType* type) {
   uint32_t number = 0;
   if (!Take(field, &number)) return false;
   if (number > static_cast<uint32_t>(GgufType::kFloat64)) {
@@ -97,7 +149,7 @@ bool GgufParser::TakeType(const std::string& field, GgufType* type) {
   return true;
 }
 
-bool GgufParser::TakeBool(const std::string& field, bool* value) {
+bool GgufFile::Parser::TakeBool(const std::string& field, bool* value) {
   uint8_t byte = 0;
   if (!Take(field, &byte)) return false;
   if (byte > 1) return Fail(field, fmt::format("a bool is 0 or 1, not {}", byte));
@@ -105,7 +157,7 @@ bool GgufParser::TakeBool(const std::string& field, bool* value) {
   return true;
 }
 
-bool GgufParser::ParseHeader() {
+bool GgufFile::Parser::ParseHeader() {
   std::span<const std::byte> magic;
   if (!TakeBytes("magic", 4, &magic)) return false;
   if (std::memcmp(magic.data(), "GGUF", 4) != 0) {
@@ -132,7 +184,7 @@ bool GgufParser::ParseHeader() {
          check("metadata count", metadata_count_, kMinEntryBytes);
 }
 
-bool GgufParser::ParseMetadata() {
+bool GgufFile::Parser::ParseMetadata() {
   for (uint64_t i = 0; i < metadata_count_; ++i) {
     if (!ParseEntry(i)) return false;
   }
@@ -141,21 +193,21 @@ bool GgufParser::ParseMetadata() {
       file_->metadata_, [](const GgufFile::Entry& entry) { return entry.key; }, &duplicate);
   if (duplicate >= 0) {
     const auto& entry = file_->metadata_[static_cast<size_t>(duplicate)];
-    return Fail(fmt::format("metadata \"{}\"", entry.key), "the key occurs twice");
+    return Fail(MetadataField(entry.key), "the key occurs twice");
   }
   return true;
 }
 
-bool GgufParser::ParseEntry(uint64_t index) {
+bool GgufFile::Parser::ParseEntry(uint64_t index) {
   GgufFile::Entry entry{};
   if (!TakeName(fmt::format("metadata key {}", index), &entry.key)) return false;
-  const std::string field = fmt::format("metadata \"{}\"", entry.key);
+  const std::string field = MetadataField(entry.key);
   if (!TakeType(field, &entry.type) || !ParseValue(field, entry.type, &entry.value)) return false;
   file_->metadata_.push_back(std::move(entry));
   return true;
 }
 
-bool GgufParser::ParseValue(const std::string& field, GgufType type, GgufValue* value) {
+bool GgufFile::Parser::ParseValue(const std::string& field, GgufType type, GgufValue* value) {
   switch (type) {
     case GgufType::kUint8:
       return TakeAs<uint8_t, uint64_t>(field, value);
@@ -199,7 +251,7 @@ bool GgufParser::ParseValue(const std::string& field, GgufType type, GgufValue* 
   return Fail(field, "the value type is unknown");
 }
 
-bool GgufParser::ParseArray(const std::string& field, GgufArray* array) {
+bool GgufFile::Parser::ParseArray(const std::string& field, GgufArray* array) {
   if (!TakeType(field, &array->type) || !Take(field, &array->count)) return false;
   if (array->type == GgufType::kArray) return Fail(field, "arrays within arrays are not supported");
   const bool strings = array->type == GgufType::kString;
@@ -219,7 +271,7 @@ bool GgufParser::ParseArray(const std::string& field, GgufArray* array) {
   return true;
 }
 
-bool GgufParser::ParseAlignment() {
+bool GgufFile::Parser::ParseAlignment() {
   constexpr const char* kKey = "general.alignment";
   auto alignment = file_->GetUint(kKey, 1, kMaxAlignment);
   if (!alignment.ok()) {
@@ -228,13 +280,12 @@ bool GgufParser::ParseAlignment() {
   }
   alignment_ = alignment->value_or(alignment_);
   if (!std::has_single_bit(alignment_)) {
-    return Fail(fmt::format("metadata \"{}\"", kKey),
-                fmt::format("{} is no power of two", alignment_));
+    return Fail(MetadataField(kKey), fmt::format("{} is no power of two", alignment_));
   }
   return true;
 }
 
-bool GgufParser::ParseTensors() {
+bool GgufFile::Parser::ParseTensors() {
   for (uint64_t i = 0; i < tensor_count_; ++i) {
     if (!ParseTensorInfo(i)) return false;
   }
@@ -243,15 +294,15 @@ bool GgufParser::ParseTensors() {
       file_->tensors_, [](const GgufTensor& tensor) { return tensor.name; }, &duplicate);
   if (duplicate >= 0) {
     const GgufTensor& tensor = file_->tensors_[static_cast<size_t>(duplicate)];
-    return Fail(fmt::format("tensor \"{}\"", tensor.name), "the name occurs twice");
+    return Fail(TensorField(tensor.name), "the name occurs twice");
   }
   return true;
 }
 
-bool GgufParser::ParseTensorInfo(uint64_t index) {
+bool GgufFile::Parser::ParseTensorInfo(uint64_t index) {
   GgufTensor tensor;
   if (!TakeName(fmt::format("name of tensor {}", index), &tensor.name)) return false;
-  const std::string field = fmt::format("tensor \"{}\"", tensor.name);
+  const std::string field = TensorField(tensor.name);
   uint64_t offset = 0;
   if (!ParseShape(field, &tensor) || !Take(field, &tensor.type) || !Take(field, &offset)) {
     return false;
@@ -265,7 +316,7 @@ bool GgufParser::ParseTensorInfo(uint64_t index) {
   return true;
 }
 
-bool GgufParser::ParseShape(const std::string& field, GgufTensor* tensor) {
+bool GgufFile::Parser::ParseShape(const std::string& field, GgufTensor* tensor) {
   uint32_t dims = 0;
   if (!Take(field, &dims)) return false;
   if (dims < 1 || dims > kMaxDims) {
@@ -276,7 +327,7 @@ bool GgufParser::ParseShape(const std::string& field, GgufTensor* tensor) {
     uint64_t dim = 0;
     if (!Take(field, &dim)) return false;
     if (dim == 0) return Fail(field, fmt::format("dimension {} is 0", i));
-    // A signed 64-bit count of elements is what every user of the shape may rely on.
+    // Users of the shape may rely on the element count fitting in a signed 64-bit integer.
     if (__builtin_mul_overflow(elements, dim, &elements) || elements > INT64_MAX) {
       return Fail(field, fmt::format("dimension {} is {}, which makes too many elements", i, dim));
     }
@@ -285,17 +336,17 @@ bool GgufParser::ParseShape(const std::string& field, GgufTensor* tensor) {
   return true;
 }
 
-bool GgufParser::PlaceTensors() {
+bool GgufFile::Parser::LocateTensors() {
   // Cannot overflow: pos_ is within a mapped file, and the alignment is at most kMaxAlignment.
   file_->data_offset_ = (pos_ + alignment_ - 1) & ~(alignment_ - 1);
   for (size_t i = 0; i < offsets_.size(); ++i) {
-    if (!PlaceTensor(&file_->tensors_[i], offsets_[i])) return false;
+    if (!LocateTensor(&file_->tensors_[i], offsets_[i])) return false;
   }
   return CheckOverlaps();
 }
 
-bool GgufParser::PlaceTensor(GgufTensor* tensor, uint64_t offset) {
-  const std::string field = fmt::format("tensor \"{}\"", tensor->name);
+bool GgufFile::Parser::LocateTensor(GgufTensor* tensor, uint64_t offset) {
+  const std::string field = TensorField(tensor->name);
   const uint64_t file_bytes = map_.size();
   uint64_t begin = 0;
   if (__builtin_add_overflow(file_->data_offset_, offset, &begin) || begin > file_bytes) {
@@ -303,7 +354,7 @@ bool GgufParser::PlaceTensor(GgufTensor* tensor, uint64_t offset) {
                                    offset, file_bytes));
   }
   const GgmlTypeInfo* type = FindGgmlType(tensor->type);
-  if (type == nullptr) return true;  // Named where it is used; its size is not known.
+  if (type == nullptr) return true;  // Reported when the tensor is used; its size is unknown.
   if (tensor->shape[0] % type->block_elements != 0) {
     return Fail(field, fmt::format("dimension 0 is {}, no multiple of {}'s block of {}",
                                    tensor->shape[0], type->name, type->block_elements));
@@ -325,18 +376,18 @@ bool GgufParser::PlaceTensor(GgufTensor* tensor, uint64_t offset) {
   return true;
 }
 
-// Tensors that share bytes would let a small file ask for any amount of memory when it is loaded.
-bool GgufParser::CheckOverlaps() {
-  std::vector<const GgufTensor*> placed;
+// Tensors that share bytes would let a small file request any amount of memory at load.
+bool GgufFile::Parser::CheckOverlaps() {
+  std::vector<const GgufTensor*> located;
   for (const GgufTensor& tensor : file_->tensors_) {
-    if (!tensor.data.empty()) placed.push_back(&tensor);
+    if (!tensor.data.empty()) located.push_back(&tensor);
   }
   const auto begin = [](const GgufTensor* tensor) { return tensor->data.data(); };
-  std::ranges::sort(placed, {}, begin);
-  for (size_t i = 1; i < placed.size(); ++i) {
-    if (begin(placed[i - 1]) + placed[i - 1]->data.size() > begin(placed[i])) {
-      return Fail(fmt::format("tensor \"{}\"", placed[i]->name),
-                  fmt::format("its data overlaps that of \"{}\"", placed[i - 1]->name));
+  std::ranges::sort(located, {}, begin);
+  for (size_t i = 1; i < located.size(); ++i) {
+    if (begin(located[i - 1]) + located[i - 1]->data.size() > begin(located[i])) {
+      return Fail(TensorField(located[i]->name),
+                  fmt::format("its data overlaps that of \"{}\"", located[i - 1]->name));
     }
   }
   return true;

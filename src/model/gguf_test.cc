@@ -135,7 +135,7 @@ TEST(GgufTest, ReleasedPagesReadTheSame) {
   EXPECT_EQ(std::memcmp(data.data(), values.data(), data.size()), 0);
 }
 
-TEST(GgufTest, RefusesWhatIsNoRegularFile) {
+TEST(GgufTest, RejectsWhatIsNoRegularFile) {
   EXPECT_EQ(GgufFile::Open("/nonexistent/x.gguf").status().code(), StatusCode::kNotFound);
   EXPECT_THAT(GgufFile::Open("/").status().message(), HasSubstr("is a directory"));
   EXPECT_THAT(GgufFile::Open("/dev/null").status().message(), HasSubstr("not a regular file"));
@@ -175,14 +175,14 @@ TEST(GgufTest, NoCorruptByteCrashes) {
     std::fputc(byte, file);
     std::fflush(file);
   };
-  int refused = 0;
+  int rejected = 0;
   for (size_t at = 0; at < whole.size(); ++at) {
     const int byte = static_cast<uint8_t>(whole[at]);
     for (const int other : {0, 0xFF, byte ^ 1, byte ^ 0x80, (byte + 1) & 0xFF, 0x7F}) {
       put(at, other);
       const auto opened = GgufFile::Open(temp.path());
       if (!opened.ok()) {
-        ++refused;
+        ++rejected;
         EXPECT_EQ(opened.status().code(), StatusCode::kDataLoss);
         continue;
       }
@@ -196,7 +196,7 @@ TEST(GgufTest, NoCorruptByteCrashes) {
     put(at, byte);
   }
   std::fclose(file);
-  EXPECT_GT(refused, 500);
+  EXPECT_GT(rejected, 500);
 }
 
 TEST(GgufTest, HostileHeadersNameTheField) {

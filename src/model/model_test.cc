@@ -1,18 +1,20 @@
 #include "model/model.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <openssl/sha.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "kernels/half.h"
 #include "model/test_gguf_writer.h"
 #include "model/test_largest_allocation.h"
 
@@ -93,7 +95,7 @@ void ExpectModelIsFile(const Model& model, const GgufFile& file) {
   EXPECT_EQ(model.output().panels == model.token_embedding().panels, tied);
   ExpectSameNorm(model.output_norm(), file, "output_norm.weight");
   for (size_t i = 0; i < model.layers().size(); ++i) {
-    const LlamaLayer& layer = model.layers()[i];
+    const LayerWeights& layer = model.layers()[i];
     const std::string prefix = "blk." + std::to_string(i) + ".";
     ExpectSameNorm(layer.attention_norm, file, prefix + "attn_norm.weight");
     ExpectSameNorm(layer.ffn_norm, file, prefix + "ffn_norm.weight");
@@ -170,7 +172,7 @@ std::string AllPanels(const Model& model) {
   };
   add(model.token_embedding());
   add(model.output());
-  for (const LlamaLayer& l : model.layers()) {
+  for (const LayerWeights& l : model.layers()) {
     for (const Matrix* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) add(*m);
   }
   return bytes;
@@ -216,7 +218,7 @@ TEST(ModelTest, RopeTableHoldsEveryPosition) {
   EXPECT_EQ(Loaded(writer, 1, 10000).model->max_positions(), 512);
 }
 
-TEST(ModelTest, AHugeContextIsRefusedBeforeMemoryIsAsked) {
+TEST(ModelTest, AHugeContextIsRejectedBeforeAnAllocation) {
   GgufWriter writer = TinyLlama();
   writer.SetUint32("llama.context_length", 1 << 24);
   TakeLargestAllocation();
@@ -228,7 +230,7 @@ TEST(ModelTest, AHugeContextIsRefusedBeforeMemoryIsAsked) {
 }
 
 // Writes eight random bytes, or a small number, anywhere before the tensors' data: the file is
-// refused or the model loads.
+// rejected or the model loads.
 TEST(ModelTest, NoCorruptHeaderCrashesTheLoader) {
   const std::string whole = TinyLlama().Bytes();
   const TempFile temp(whole);
@@ -236,27 +238,27 @@ TEST(ModelTest, NoCorruptHeaderCrashesTheLoader) {
   const int fd = open(temp.path().c_str(), O_WRONLY);
   ASSERT_GE(fd, 0);
   std::mt19937_64 random(7);
-  int refused = 0;
+  int rejected = 0;
   int loaded = 0;
   for (int i = 0; i < 1500; ++i) {
     const auto at = static_cast<size_t>(random() % (header - 8));
     // Halves of the attempts aim at the configuration, which is a small part of the header.
-    const size_t place = i % 2 == 0 ? at : at % 900;
+    const size_t target = i % 2 == 0 ? at : at % 900;
     const uint64_t value = i % 3 == 0 ? random() : random() % 300;
     const size_t width = i % 5 == 0 ? 1 : i % 5 == 1 ? 8 : 4;
-    ASSERT_EQ(pwrite(fd, &value, width, static_cast<off_t>(place)), static_cast<ssize_t>(width));
+    ASSERT_EQ(pwrite(fd, &value, width, static_cast<off_t>(target)), static_cast<ssize_t>(width));
     const auto file = GgufFile::Open(temp.path());
     if (file.ok()) {
       const auto model = Model::Load(**file, 1);
-      ++(model.ok() ? loaded : refused);
+      ++(model.ok() ? loaded : rejected);
     } else {
-      ++refused;
+      ++rejected;
     }
     const auto original = static_cast<ssize_t>(width);
-    ASSERT_EQ(pwrite(fd, whole.data() + place, width, static_cast<off_t>(place)), original);
+    ASSERT_EQ(pwrite(fd, whole.data() + target, width, static_cast<off_t>(target)), original);
   }
   close(fd);
-  EXPECT_GT(refused, 300);
+  EXPECT_GT(rejected, 300);
   EXPECT_GT(loaded, 100);  // Else the test no longer reaches the loader.
 }
 
@@ -267,6 +269,54 @@ TEST(ModelTest, TheTinyModelIsTheSameEveryTime) {
   EXPECT_NE(TinyLlama().Bytes(), TinyLlama(other).Bytes());
 }
 
+// A valid file with `padding` bytes of metadata.
+std::string PaddedFile(size_t padding, char last = 'a') {
+  GgufWriter writer = TinyLlama();
+  std::string text(padding, 'a');
+  if (!text.empty()) text.back() = last;
+  writer.SetString("general.description", text);
+  return writer.Bytes();
+}
+
+std::string DigestOf(const std::string& bytes, int threads) {
+  const TempFile temp(bytes);
+  const auto file = GgufFile::Open(temp.path());
+  EXPECT_TRUE(file.ok());
+  return file.ok() ? FileDigest(**file, threads) : "";
+}
+
+TEST(FileDigestTest, IsTheSameOnAnyNumberOfThreads) {
+  const std::string bytes = PaddedFile(9 << 20);  // Three chunks.
+  const std::string digest = DigestOf(bytes, 1);
+  EXPECT_EQ(digest.size(), 64U);
+  for (const int threads : {2, 3, 8}) EXPECT_EQ(DigestOf(bytes, threads), digest);
+}
+
+TEST(FileDigestTest, AnyByteCounts) {
+  std::set<std::string> digests;
+  for (const size_t padding : {0, 1, 5 << 20, 9 << 20}) {
+    for (const char last : {'a', 'b'}) digests.insert(DigestOf(PaddedFile(padding, last), 2));
+  }
+  EXPECT_EQ(digests.size(), 7U);  // No padding has no last byte.
+}
+
+std::string Sha256Of(const std::string& text) {
+  std::string sum(SHA256_DIGEST_LENGTH, '\0');
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+         reinterpret_cast<unsigned char*>(sum.data()));
+  return sum;
+}
+
+TEST(FileDigestTest, IsTheDocumentedOne) {
+  const std::string bytes = PaddedFile(5 << 20);
+  const uint64_t size = bytes.size();
+  std::string message = Sha256Of(bytes.substr(0, 4 << 20)) + Sha256Of(bytes.substr(4 << 20));
+  message.append(reinterpret_cast<const char*>(&size), sizeof size);
+  std::string hex;
+  for (const char c : Sha256Of(message)) hex += fmt::format("{:02x}", static_cast<uint8_t>(c));
+  EXPECT_EQ(DigestOf(bytes, 2), hex);
+}
+
 // The real file: read through the map before, and after the load dropped its pages.
 TEST(ModelTest, LoadsTheDefaultModel) {
   const char* path = std::getenv("ROPEWAY_TEST_MODEL");
@@ -275,7 +325,7 @@ TEST(ModelTest, LoadsTheDefaultModel) {
   ASSERT_TRUE(file.ok()) << file.status().message();
   const auto model = Model::Load(**file, 2);
   ASSERT_TRUE(model.ok()) << model.status().message();
-  const LlamaConfig& config = (*model)->config();
+  const ModelConfig& config = (*model)->config();
   EXPECT_EQ(config.num_layers, 30);
   EXPECT_EQ(config.vocab_size, 49152);
   EXPECT_EQ(config.head_dim, 64);

@@ -25,13 +25,34 @@ struct RopeParams {
 // (Llama 3.1's scaling, which its files carry ready-made as the tensor rope_freqs.weight).
 std::vector<double> RopeFrequencies(const RopeParams& params, std::span<const float> divisors);
 
-// What cosine and sine are multiplied with.
+// The factor on cosine and sine.
 double RopeMagnitude(const RopeParams& params);
 
-// The row of one position: cos[dim / 2], then sin[dim / 2], computed in double and rounded once.
+// Writes the row of one position: cos[dim / 2], then sin[dim / 2], computed in double and rounded
+// once.
 // REQUIRES: position * frequency < 2^28.
 void FillRopeRow(std::span<const double> frequencies, double magnitude, int32_t position,
                  float* row);
+
+// Elementary functions in plain double arithmetic: they give the same bits on every machine, which
+// the C library does not, since it chooses a variant by CPU.
+
+// e^x, to about 1e-15 relative. REQUIRES: |x| <= 700.
+double PortableExp(double x);
+
+// The natural logarithm, to about 1e-15 relative. REQUIRES: x is finite, normal and > 0.
+double PortableLog(double x);
+
+// base^exponent. REQUIRES: base as for PortableLog; |exponent * log(base)| <= 700.
+double PortablePow(double base, double exponent);
+
+struct SinCos {
+  double sin;
+  double cos;
+};
+
+// Both to about 1e-15 absolute. REQUIRES: |x| < 2^28.
+SinCos PortableSinCos(double x);
 
 }  // namespace ropeway
 

@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/portable_math.h"
-
 namespace ropeway {
 namespace {
 

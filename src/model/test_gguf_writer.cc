@@ -9,8 +9,6 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "kernels/half.h"
-
 namespace ropeway {
 namespace {
 
@@ -86,6 +84,12 @@ void PutQ41(const float* x, std::string* out) {
   Put(out, minimum);
   auto level = [&](int i) { return d == 0.0F ? 0 : Level((x[i] - m) / d, 0, 15); };
   for (int i = 0; i < 16; ++i) Put(out, static_cast<uint8_t>(level(i) | level(i + 16) << 4));
+}
+
+uint32_t GgmlTypeOf(WeightType type) {
+  uint32_t number = 0;
+  while (WeightTypeOf(number) != type) ++number;
+  return number;
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ namespace ropeway {
 // `values` as GGUF stores them in `type`, block after block. REQUIRES: whole blocks.
 std::string QuantiseForGguf(WeightType type, std::span<const float> values);
 
-// Collects metadata and tensors, then writes them. The Set functions replace a key of the same
-// name; the Add functions always append, so that broken files can be made too.
+// Collects metadata and tensors, then writes them. The Set functions replace an entry of the same
+// name; the Add functions always append, so that invalid files can be written too.
 class GgufWriter {
  public:
   explicit GgufWriter(uint32_t version = 3) : version_(version) {}
@@ -34,7 +34,7 @@ class GgufWriter {
   void SetFloat32s(std::string_view key, const std::vector<float>& values);
   void Remove(std::string_view key);
 
-  // Appends an entry of any type with its value's bytes as they stand in the file.
+  // Appends an entry of any type with the bytes of its value in the file.
   void AddRaw(std::string_view key, uint32_t type, std::string bytes);
 
   // `values` in GGUF order (shape[0] is contiguous), converted to `type`.
@@ -45,7 +45,7 @@ class GgufWriter {
                     std::string bytes, uint64_t offset_shift = 0);
   void RemoveTensor(std::string_view name);
 
-  // Where tensor data is aligned; also written as general.alignment unless 32.
+  // Alignment of tensor data; also written as general.alignment unless 32.
   void SetAlignment(uint32_t alignment);
 
   std::string Bytes() const;

@@ -6,8 +6,8 @@
 
 namespace ropeway {
 
-// Bytes of the largest allocation since the last call, which this call begins anew. 0 under
-// AddressSanitizer, which has an operator new of its own.
+// Bytes of the largest allocation since the last call. 0 under AddressSanitizer, which has its own
+// operator new.
 size_t TakeLargestAllocation();
 
 }  // namespace ropeway

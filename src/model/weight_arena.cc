@@ -15,14 +15,14 @@ constexpr size_t kLargePage = size_t{2} << 20;
 
 StatusOr<WeightArena> WeightArena::Make(size_t bytes) {
   if (bytes == 0) return WeightArena();
-  const Status refused(StatusCode::kResourceExhausted,
-                       fmt::format("no memory for {} bytes of weights", bytes));
-  // One large page more than needed, so that the arena can begin at the start of one; what lies
-  // before and after is given back.
+  const Status no_memory(StatusCode::kResourceExhausted,
+                         fmt::format("no memory for {} bytes of weights", bytes));
+  // One large page more than needed, so that the arena can begin at the start of one; the excess
+  // before and after it is unmapped.
   size_t reserved = 0;
-  if (__builtin_add_overflow(bytes, kLargePage, &reserved)) return refused;
+  if (__builtin_add_overflow(bytes, kLargePage, &reserved)) return no_memory;
   void* map = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (map == MAP_FAILED) return refused;
+  if (map == MAP_FAILED) return no_memory;
   auto* begin = static_cast<std::byte*>(map);
   const size_t head = (kLargePage - reinterpret_cast<uintptr_t>(begin) % kLargePage) % kLargePage;
   constexpr size_t kPage = 4096;  // x86-64's.
@@ -33,7 +33,7 @@ StatusOr<WeightArena> WeightArena::Make(size_t bytes) {
   WeightArena arena;
   arena.data_ = begin + head;
   arena.bytes_ = bytes;
-  // Only a wish: fewer address translations in each sweep over the weights.
+  // Only advice: it saves address translations in each sweep over the weights.
   madvise(arena.data_, bytes, MADV_HUGEPAGE);
   return arena;
 }

@@ -1,4 +1,4 @@
-// One piece of memory for all weights of a model, in large pages where the machine has them.
+// The memory of all weights of a model, in large pages if the system has them.
 #ifndef ROPEWAY_MODEL_WEIGHT_ARENA_H_
 #define ROPEWAY_MODEL_WEIGHT_ARENA_H_
 
@@ -11,13 +11,14 @@ namespace ropeway {
 // Owns its memory; movable. Thread rule: as for a plain array.
 class WeightArena {
  public:
-  // Every piece of the arena begins at a multiple of this (a cache line, a vector register).
+  // Alignment of every tensor in the arena (a cache line, a vector register).
   static constexpr size_t kAlignment = 64;
   static constexpr size_t Padded(size_t bytes) {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
 
-  // `bytes` zero bytes, none of them resident yet. kResourceExhausted if the machine refuses.
+  // Maps `bytes` zero bytes, none of them resident yet. kResourceExhausted if the system denies
+  // them.
   static StatusOr<WeightArena> Make(size_t bytes);
 
   WeightArena() = default;  // Empty.

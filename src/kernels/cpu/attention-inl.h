@@ -1,8 +1,8 @@
-// Attention over Vec; the meaning is that of reference_attention.cc. Included by one file of each
-// instruction set, behind elementwise-inl.h.
+// Attention over Vec; reference_attention.cc defines it. Included by one file per instruction set,
+// after elementwise-inl.h.
 //
 // A tile is up to kTileQueries (row, head) pairs that share each read of K and V. Its pairs are in
-// order of rows, so how many positions of a softmax group each sees never falls along the tile.
+// order of rows, so the number of positions of a softmax group that they see never decreases.
 #ifndef ROPEWAY_KERNELS_CPU_ATTENTION_INL_H_
 #define ROPEWAY_KERNELS_CPU_ATTENTION_INL_H_
 
@@ -11,24 +11,23 @@
 namespace ropeway {
 namespace {
 
-// Register budgets: accumulators of 16 lanes held at a time.
+// Register budgets: accumulators of 16 lanes held at once.
 #if RW_AVX512
 enum { kTileQueries = 8, kScoreAccumulators = 16, kValueAccumulators = 16 };
 #else
 enum { kTileQueries = 4, kScoreAccumulators = 4, kValueAccumulators = 4 };
 #endif
-enum { kMaxHeadDim = 256, kGroupBlocks = kSoftmaxTokens / kKvBlockTokens };
+enum { kMaxHeadDim = 256, kGroupBlocks = kSoftmaxTokens / kBlockTokens };
 
-// Blocks lie scattered in memory, where no hardware foresees the next one: it is asked for so many
-// blocks before its turn, for the second-level cache (for the first there are too few miss
-// buffers to keep up).
+// Blocks are scattered in memory, so the hardware cannot predict the next one. Each is prefetched
+// so many blocks ahead into the second-level cache (for the first there are too few miss buffers).
 enum { kBlocksAhead = 8 };
 
-// Arrays of Vec stay in registers only where every loop over them is unrolled.
+// Arrays of Vec stay in registers only if every loop over them is unrolled.
 #define RW_UNROLL _Pragma("GCC unroll 16")
 
-// What the cache's types differ in. A block's K and V have 16 * kBytes bytes per dimension each;
-// where kScaled, each position's K and V have a scale behind them.
+// How the types of the cache differ. A block's K and V have 16 * kBytes bytes per dimension each;
+// if kScaled, the scales of each position follow.
 struct HalfKv {
   enum { kBytes = 2, kScaled = 0 };
   RW_INLINE Vec Numbers(const uint8_t* at) { return LoadHalf(at); }
@@ -44,8 +43,8 @@ struct AttentionTile {
   float alpha[16];                                    // The old sums' factor.
   float* out[kTileQueries];                           // Entries of the partial result.
   int row[kTileQueries];
-  int seen[kTileQueries];              // Positions of the present group that the query sees.
-  const uint8_t* block[kGroupBlocks];  // The present group's.
+  int seen[kTileQueries];              // Positions of the current group that the query sees.
+  const uint8_t* block[kGroupBlocks];  // Of the current group.
   const uint8_t* ahead[kGroupBlocks];  // What to prefetch while each of them is read.
 };
 
@@ -62,16 +61,16 @@ RW_INLINE void PrefetchFar(const uint8_t* at) {
   _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
 }
 
-// K's scales of a block; V's are 16 floats behind.
+// K's scales of a block; V's follow 16 floats later.
 template <class Kv>
 RW_INLINE const float* ScalesAt(const uint8_t* block, int head_dim) {
-  return reinterpret_cast<const float*>(block + 2 * kKvBlockTokens * Kv::kBytes * head_dim);
+  return reinterpret_cast<const float*>(block + 2 * kBlockTokens * Kv::kBytes * head_dim);
 }
 
 // Scores of T queries against the group's blocks [first, first + B).
 template <class Kv, int T, int B>
 static __attribute__((noinline)) void ScoreBlocks(int head_dim, int first, AttentionTile* tile) {
-  enum { kStep = kKvBlockTokens * Kv::kBytes, kPerLine = 64 / kStep };
+  enum { kStep = kBlockTokens * Kv::kBytes, kPerLine = 64 / kStep };
   const uint8_t* k[B];
   const uint8_t* ahead[B];
   RW_UNROLL
@@ -118,7 +117,7 @@ static __attribute__((noinline)) void ScoreBlocks(int head_dim, int first, Atten
   RW_UNROLL
   for (int t = 0; t < T; ++t) {
     RW_UNROLL
-    for (int b = 0; b < B; ++b) Store(&tile->p[t][(first + b) * kKvBlockTokens], acc[t][b]);
+    for (int b = 0; b < B; ++b) Store(&tile->p[t][(first + b) * kBlockTokens], acc[t][b]);
   }
 }
 
@@ -131,9 +130,9 @@ static inline void Scores(int head_dim, int blocks, AttentionTile* tile) {
   for (; b < blocks; ++b) ScoreBlocks<Kv, T, 1>(head_dim, b, tile);
 }
 
-// Turns the scores of each query that sees something into weights, and brings m, l and alpha up to
-// date. Slots that a query does not see may hold anything: they are replaced, never multiplied.
-// Where V has scales, the weights are left multiplied by them.
+// Turns the scores of each query that sees a position into weights, and updates m, l and alpha.
+// Slots that a query does not see may hold anything: they are replaced, never multiplied. If V has
+// scales, the weights are multiplied by them.
 template <class Kv>
 static inline void Softmax(int queries, int head_dim, bool first, AttentionTile* tile) {
   const Vec nothing = Set1(NegativeInfinity());
@@ -162,8 +161,8 @@ static inline void Softmax(int queries, int head_dim, bool first, AttentionTile*
       Vec p = Exp(Sub(Load(&tile->p[t][i]), Set1(m_new[t])));
       lanes = Add(lanes, KeepFirst(p, seen - i, Zero()));
       if (Kv::kScaled) {
-        const float* scales = ScalesAt<Kv>(tile->block[i / kKvBlockTokens], head_dim);
-        p = Mul(p, Load(scales + kKvBlockTokens));
+        const float* scales = ScalesAt<Kv>(tile->block[i / kBlockTokens], head_dim);
+        p = Mul(p, Load(scales + kBlockTokens));
       }
       Store(&tile->p[t][i], p);
     }
@@ -190,12 +189,12 @@ static __attribute__((noinline)) void AddValues(int head_dim, int begin, int end
   }
   const size_t row_bytes = static_cast<size_t>(head_dim) * Kv::kBytes;
   for (int i = begin; i < end;) {
-    const int b = i / kKvBlockTokens;
+    const int b = i / kBlockTokens;
     const size_t offset =
-        (kKvBlockTokens + i % kKvBlockTokens) * row_bytes + static_cast<size_t>(dim) * Kv::kBytes;
+        (kBlockTokens + i % kBlockTokens) * row_bytes + static_cast<size_t>(dim) * Kv::kBytes;
     const uint8_t* v = tile->block[b] + offset;
     const uint8_t* ahead = tile->ahead[b] + offset;
-    const int block_end = (b + 1) * kKvBlockTokens;
+    const int block_end = (b + 1) * kBlockTokens;
     const int stop = block_end < end ? block_end : end;
     for (; i < stop; ++i, v += row_bytes, ahead += row_bytes) {
       RW_UNROLL
@@ -229,12 +228,12 @@ static inline void Values(int head_dim, int begin, int end, int query, Attention
   for (; dim < head_dim; dim += 16) AddValues<Kv, T, 1>(head_dim, begin, end, query, dim, tile);
 }
 
-// The addresses of the group's blocks [block, block + count), and what to prefetch with each: the
-// block that comes kBlocksAhead later, in this problem or behind its end in the next one; the block
-// itself where there is none, or `far` is false since a tile before did it.
+// Finds the addresses of the group's blocks [block, block + count), and what to prefetch with each:
+// the block kBlocksAhead later, in this problem or, after its end, in the next one; the block
+// itself if there is none, or if `far` is false because an earlier tile did it.
 static inline void FindBlocks(const AttentionArgs& args, int block, int count, bool far,
                               AttentionTile* tile) {
-  const int own = (args.start + args.rows + kKvBlockTokens - 1) / kKvBlockTokens;
+  const int own = (args.start + args.rows + kBlockTokens - 1) / kBlockTokens;
   const int distance = own < kBlocksAhead ? own : kBlocksAhead;
   for (int b = 0; b < count; ++b) {
     const int later = block + b + distance;
@@ -259,15 +258,15 @@ static void AttendTile(const AttentionArgs& args, int split_begin, bool far, Att
   const int end = last < split_end ? last : split_end;
   for (int begin = split_begin; begin < end; begin += kSoftmaxTokens) {
     const int most = end - begin < kSoftmaxTokens ? end - begin : kSoftmaxTokens;
-    const int blocks = (most + kKvBlockTokens - 1) / kKvBlockTokens;
+    const int blocks = (most + kBlockTokens - 1) / kBlockTokens;
     for (int t = 0; t < T; ++t) {
       const int seen = args.start + tile->row[t] + 1 - begin;
       tile->seen[t] = seen < most ? seen : most;
     }
-    FindBlocks(args, begin / kKvBlockTokens, blocks, far, tile);
+    FindBlocks(args, begin / kBlockTokens, blocks, far, tile);
     Scores<Kv, T>(head_dim, blocks, tile);
     Softmax<Kv>(T, head_dim, begin == split_begin, tile);
-    // All queries together as far as the first of them sees, then each alone.
+    // All queries together up to the last position that the first of them sees, then each alone.
     const int common = tile->seen[0] > 0 ? tile->seen[0] : 0;
     if (common > 0) Values<Kv, T>(head_dim, 0, common, 0, tile);
     for (int t = 0; t < T; ++t) {
@@ -323,10 +322,13 @@ static void Attention(const AttentionArgs& args, int split, float* partial) {
       Store(tile.out[t] + head_dim, Zero());
       tile.out[t][head_dim] = NegativeInfinity();
     }
-    if (args.kv_type == KvType::kQ8_0) {
-      AttendAnyTile<Int8Kv>(args, split * kSplitTokens, queries, first == 0, &tile);
-    } else {
-      AttendAnyTile<HalfKv>(args, split * kSplitTokens, queries, first == 0, &tile);
+    switch (args.kv_type) {
+      case KvType::kQ8_0:
+        AttendAnyTile<Int8Kv>(args, split * kSplitTokens, queries, first == 0, &tile);
+        break;
+      case KvType::kF16:
+        AttendAnyTile<HalfKv>(args, split * kSplitTokens, queries, first == 0, &tile);
+        break;
     }
   }
 }
@@ -386,22 +388,18 @@ static float QuantiseKvRow(const float* x, int n, int8_t* q) {
 static void StoreQuantisedKv(const float* k, const float* v, int head_dim, int slot,
                              uint8_t* block) {
   int8_t q[kMaxHeadDim];
-  float* scales = reinterpret_cast<float*>(block + 2 * kKvBlockTokens * head_dim);
+  float* scales = reinterpret_cast<float*>(block + 2 * kBlockTokens * head_dim);
   scales[slot] = QuantiseKvRow(k, head_dim, q);
   for (int d = 0; d < head_dim; ++d) {
-    block[d * kKvBlockTokens + slot] = static_cast<uint8_t>(q[d]);
+    block[d * kBlockTokens + slot] = static_cast<uint8_t>(q[d]);
   }
-  scales[kKvBlockTokens + slot] = QuantiseKvRow(
-      v, head_dim, reinterpret_cast<int8_t*>(block) + (kKvBlockTokens + slot) * head_dim);
+  scales[kBlockTokens + slot] = QuantiseKvRow(
+      v, head_dim, reinterpret_cast<int8_t*>(block) + (kBlockTokens + slot) * head_dim);
 }
 
-static void StoreKv(KvType type, const float* k, const float* v, int head_dim, int slot,
-                    std::byte* block) {
-  if (type == KvType::kQ8_0) {
-    return StoreQuantisedKv(k, v, head_dim, slot, reinterpret_cast<uint8_t*>(block));
-  }
-  uint16_t* k_column = reinterpret_cast<uint16_t*>(block) + slot;
-  uint16_t* v_row = reinterpret_cast<uint16_t*>(block) + (kKvBlockTokens + slot) * head_dim;
+static void StoreHalfKv(const float* k, const float* v, int head_dim, int slot, uint16_t* block) {
+  uint16_t* k_column = block + slot;
+  uint16_t* v_row = block + (kBlockTokens + slot) * head_dim;
   uint16_t half[kMaxHeadDim];
   for (int d = 0; d < head_dim; d += 8) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(half + d),
@@ -409,7 +407,17 @@ static void StoreKv(KvType type, const float* k, const float* v, int head_dim, i
     _mm_storeu_si128(reinterpret_cast<__m128i*>(v_row + d),
                      _mm256_cvtps_ph(_mm256_loadu_ps(v + d), _MM_FROUND_TO_NEAREST_INT));
   }
-  for (int d = 0; d < head_dim; ++d) k_column[d * kKvBlockTokens] = half[d];
+  for (int d = 0; d < head_dim; ++d) k_column[d * kBlockTokens] = half[d];
+}
+
+static void StoreKv(KvType type, const float* k, const float* v, int head_dim, int slot,
+                    std::byte* block) {
+  switch (type) {
+    case KvType::kF16:
+      return StoreHalfKv(k, v, head_dim, slot, reinterpret_cast<uint16_t*>(block));
+    case KvType::kQ8_0:
+      return StoreQuantisedKv(k, v, head_dim, slot, reinterpret_cast<uint8_t*>(block));
+  }
 }
 
 }  // namespace

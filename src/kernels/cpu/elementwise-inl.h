@@ -1,5 +1,5 @@
-// Element-wise kernels and reductions over Vec (vec-*-inl.h); the meaning is that of reference.cc.
-// Included by one file of each instruction set.
+// Element-wise kernels and reductions over Vec (vec-*-inl.h); reference.cc defines them. Included
+// by one file per instruction set.
 #ifndef ROPEWAY_KERNELS_CPU_ELEMENTWISE_INL_H_
 #define ROPEWAY_KERNELS_CPU_ELEMENTWISE_INL_H_
 

@@ -1,10 +1,11 @@
 // Tiles of matrix products with AVX2: a panel's 16 output features in two halves of 8, up to 4
-// rows. The meaning is that of reference_matmul.cc. Included by one file of one instruction set,
-// behind vec-avx2-inl.h and before matmul-inl.h.
+// rows; reference_matmul.cc defines them. Included by one file of one instruction set, after
+// vec-avx2-inl.h and before matmul-inl.h.
 //
 // A type of weights is a policy: its layout (matmul-tile-inl.h), and
-//   kBothHalvesRows  up to so many rows take both halves of a panel at once, which then share the
-//                    broadcasts of x; for more, the registers do not suffice,
+//   kBothHalvesRows  up to so many rows compute both halves of a panel at once, which then share
+//   the
+//                    broadcasts of x; more rows do not fit in the registers,
 //   Dot(lines, x)    of quantised types: the integer sums of R rows and H halves, from one of the
 //                    schemes below.
 #ifndef ROPEWAY_KERNELS_CPU_MATMUL_AVX2_INL_H_
@@ -37,8 +38,8 @@ RW_INLINE __m256 Scale8(const uint8_t* at) {
 }
 
 // sum + the sums of two products of u (unsigned) and the four bytes at x, in 16 bits. GCC would
-// turn a chain of integer sums into a tree, whose leaves no sixteen registers can hold; the empty
-// statement keeps it from that.
+// turn a chain of integer sums into a tree, whose leaves do not fit in sixteen registers; the empty
+// statement prevents that.
 RW_INLINE __m256i AddPairs(__m256i sum, __m256i u, const uint8_t* x) {
   sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(u, BroadcastInt(x)));
   __asm__("" : "+x"(sum));
@@ -75,8 +76,8 @@ RW_INLINE void Dot4Bits(const uint8_t* lines, const uint8_t* x, __m256i (&sum)[R
   }
 }
 
-// Dot products of weights of 8 bits, stored plus 128: as 16 * (high nibbles) + (low nibbles), each
-// of which is like weights of 4 bits.
+// Dot products of weights of 8 bits, stored plus 128: 16 * (high nibbles) + (low nibbles), each
+// like weights of 4 bits.
 template <int R, int H>
 RW_INLINE void Dot8Bits(const uint8_t* lines, const uint8_t* x, __m256i (&sum)[R][H]) {
   const __m256i low_bits = _mm256_set1_epi8(15);
@@ -143,8 +144,8 @@ struct Floats : FloatsLayout {
   static constexpr int kBothHalvesRows = kMaxRows;
 };
 
-// One step of R rows (of one group) for H halves from `half` on: acc[r][h] gains what
-// docs/numerics.md says of block b.
+// One step of R rows (of one group) for H halves from `half` on: adds block b to acc[r][h] as
+// docs/numerics.md defines it.
 template <typename Type, int R, int H>
 RW_INLINE void Step(Type /*type*/, const uint8_t* panel, size_t b, int half, const uint8_t* group,
                     __m256 (&acc)[R][H]) {
@@ -219,7 +220,7 @@ static void MultiplyTile(const uint8_t* panel, int k, Fetch fetch, const TileRow
     MultiplyHalves<Type, R, 2>(panel, k, &fetch, rows.group, 0, cols, y, y_stride);
   } else {
     MultiplyHalves<Type, R, 1>(panel, k, &fetch, rows.group, 0, cols, y, y_stride);
-    fetch = {rows.group, 0};  // The panel is at hand.
+    fetch = {rows.group, 0};  // The panel is in the cache.
     MultiplyHalves<Type, R, 1>(panel, k, &fetch, rows.group, 1, cols, y, y_stride);
   }
 }
@@ -233,9 +234,6 @@ constexpr TileFunctions TilesOf() {
   return {{nullptr, MultiplyTile<Type, 1>, MultiplyTile<Type, 2>, MultiplyTile<Type, 3>,
            MultiplyTile<Type, 4>}};
 }
-
-constexpr TileFunctions kTiles[] = {TilesOf<Floats<false>>(), TilesOf<Floats<true>>(),
-                                    TilesOf<Q40>(), TilesOf<Q41>(), TilesOf<Q80>()};
 
 }  // namespace
 }  // namespace ropeway

@@ -1,5 +1,5 @@
 // Tiles of matrix products with VNNI: a panel's 16 output features in one register, up to 12 rows.
-// The meaning is that of reference_matmul.cc. Included by one file of one instruction set, behind
+// reference_matmul.cc defines them. Included by one file of one instruction set, after
 // vec-avx512-inl.h and before matmul-inl.h.
 //
 // A type of weights is a policy: its layout (matmul-tile-inl.h) and an unpacker. Quantised types
@@ -66,7 +66,7 @@ struct Q80 : Q80Layout {
 template <bool kHalf>
 struct Floats : FloatsLayout {};
 
-// One step of R rows: acc[r] gains what docs/numerics.md says of block b.
+// One step of R rows: adds block b to acc[r] as docs/numerics.md defines it.
 template <typename Type, int R>
 RW_INLINE void Step(Type /*type*/, const uint8_t* panel, size_t b, const TileRows& rows,
                     __m512 (&acc)[R]) {
@@ -128,8 +128,8 @@ RW_INLINE void Step(Floats<kHalf> /*type*/, const uint8_t* panel, size_t k, cons
 }
 
 // One panel for R rows, the accumulators in registers from the first block to the last. One panel
-// is enough even for one row: the core overlaps the dot products of following blocks by itself, and
-// several panels at once would read memory at as many places, each with its own cold start.
+// is enough even for one row: the core overlaps the dot products of consecutive blocks by itself,
+// and several panels at once would read several streams of memory, each with its own cold start.
 template <typename Type, int R>
 static void MultiplyTile(const uint8_t* panel, int k, Fetch fetch, const TileRows& rows, int cols,
                          float* y, int64_t y_stride) {
@@ -138,7 +138,7 @@ static void MultiplyTile(const uint8_t* panel, int k, Fetch fetch, const TileRow
   for (int r = 0; r < R; ++r) acc[r] = _mm512_setzero_ps();
   const size_t steps = static_cast<size_t>(k / Type::kElements);
   for (size_t b = 0; b < steps; ++b) {
-    // For so few rows even prefetching what is at hand costs; they are never one of several tiles.
+    // For so few rows even prefetching a cached line costs; they are never one of several tiles.
     if constexpr (R > 2) fetch.template Step<Type::kFetchLines>();
     Step(Type(), panel, b, rows, acc);
   }
@@ -159,9 +159,6 @@ constexpr TileFunctions TilesOf() {
            MultiplyTile<Type, 7>, MultiplyTile<Type, 8>, MultiplyTile<Type, 9>,
            MultiplyTile<Type, 10>, MultiplyTile<Type, 11>, MultiplyTile<Type, 12>}};
 }
-
-constexpr TileFunctions kTiles[] = {TilesOf<Floats<false>>(), TilesOf<Floats<true>>(),
-                                    TilesOf<Q40>(), TilesOf<Q41>(), TilesOf<Q80>()};
 
 }  // namespace
 }  // namespace ropeway

@@ -1,5 +1,5 @@
-// How a matrix product is cut into tiles. Included by one file of each instruction set, behind the
-// header that defines its kMaxRows, TileFunctions and kTiles.
+// How a matrix product is divided into tiles. Included by one file per instruction set, after the
+// header that defines its kMaxRows, its weight types and TilesOf.
 #ifndef ROPEWAY_KERNELS_CPU_MATMUL_INL_H_
 #define ROPEWAY_KERNELS_CPU_MATMUL_INL_H_
 
@@ -11,11 +11,31 @@ namespace {
 
 constexpr int kMaxGroups = kMaxRows / kRowGroup;
 constexpr size_t kPrefetchAhead = 4096;
-// Packed rows that are multiplied with one panel after the other: what the second-level cache keeps
-// beside the weights that pass through it. But at least kMinBlockTiles tiles, however long their
-// rows are: each block reads all weights anew, which costs more than rows from a farther cache.
+// Bytes of packed rows that are multiplied with one panel after the other: they stay in the
+// second-level cache beside the weights that stream through it. But at least kMinBlockTiles tiles,
+// however long their rows are: each block reads all weights again, which costs more than rows from
+// the next cache.
 constexpr size_t kRowBlockBytes = 384 * 1024;
 constexpr int kMinBlockTiles = 2;
+
+template <typename Type>
+constexpr TileFunctions kTiles = TilesOf<Type>();
+
+static const TileFunctions& TilesFor(WeightType type) {
+  switch (type) {
+    case WeightType::kF32:
+      return kTiles<Floats<false>>;
+    case WeightType::kF16:
+      return kTiles<Floats<true>>;
+    case WeightType::kQ4_0:
+      return kTiles<Q40>;
+    case WeightType::kQ4_1:
+      return kTiles<Q41>;
+    case WeightType::kQ8_0:
+      return kTiles<Q80>;
+  }
+  __builtin_trap();
+}
 
 // Rows that are multiplied with each panel in turn, in tiles of about equal height, each a multiple
 // of kRowGroup rows but the last: `larger` tiles of tile_groups + 1 groups, then the others.
@@ -34,22 +54,22 @@ static RowBlock RowBlockOf(const uint8_t* packed, size_t group_bytes, int rows) 
   return {packed, group_bytes, rows, tiles, groups / tiles, groups % tiles};
 }
 
-// A panel as it is multiplied with a block of rows.
+// A panel that is multiplied with a block of rows.
 struct PanelWork {
   const uint8_t* panel;
   size_t bytes;
   bool first;           // Nothing of it has been fetched.
-  size_t whole_stride;  // A tile's stride that fetches a panel,
-  size_t part_bytes;    // the part of one that each of the block's tiles fetches, and its stride.
-  size_t part_stride;
+  size_t whole_stride;  // Stride with which one tile fetches a whole panel.
+  size_t part_bytes;    // The part of a panel that each of the block's tiles fetches, ...
+  size_t part_stride;   // ... and its stride.
 };
 
-// What tile t of the block fetches. One tile: what lies kPrefetchAhead behind its own place.
-// Several: each a part of the next panel, so that memory is read evenly all the time; only the
-// first panel of all is fetched by its own first tile.
+// What tile t of the block prefetches. A single tile: the bytes kPrefetchAhead after its own.
+// Several: each a part of the next panel, so that memory is read evenly; only the very first panel
+// is fetched by its own first tile.
 RW_INLINE Fetch FetchOf(const PanelWork& work, const RowBlock& block, int t) {
-  // One or two rows do nothing but wait for memory, and the hardware's own prefetching of one
-  // stream is at least as good: these fetch what is at hand.
+  // One or two rows are bound by memory, and the hardware's own prefetching of one stream is at
+  // least as good: these fetch what is in the cache already.
   if (block.rows <= 2) return {block.packed, 0};
   if (block.tiles == 1 || (work.first && t == 0)) {
     return {work.panel + kPrefetchAhead, work.whole_stride};
@@ -73,7 +93,7 @@ static void MultiplyPanel(const TileFunctions& functions, const PanelWork& work,
 
 static void MatMul(const Matrix& w, const std::byte* packed, int rows, int panel_begin,
                    int panel_end, float* y, int64_t y_stride) {
-  const TileFunctions& functions = kTiles[static_cast<int>(w.type)];
+  const TileFunctions& functions = TilesFor(w.type);
   const size_t panel_bytes = PanelBytes(w.type, w.k);
   const size_t group_bytes = PackedRowsBytes(w.type, kRowGroup, w.k);
   const size_t steps = static_cast<size_t>(w.k / WeightBlockElements(w.type));

@@ -1,4 +1,4 @@
-// What a tile of a matrix product, some rows times one panel of weights, gets to do its work.
+// The arguments of a tile of a matrix product: some rows times one panel of weights.
 // Included by matmul-avx512-inl.h, matmul-avx2-inl.h and matmul-inl.h.
 #ifndef ROPEWAY_KERNELS_CPU_MATMUL_TILE_INL_H_
 #define ROPEWAY_KERNELS_CPU_MATMUL_TILE_INL_H_
@@ -15,14 +15,14 @@ struct TileRows {
   size_t group_bytes;
 };
 
-// What the tile brings into the cache while it computes: each step goes `stride` bytes further.
+// What the tile prefetches while it computes: each step advances by `stride` bytes.
 struct Fetch {
   const uint8_t* next;
   size_t stride;
 
-  // kLines: of 64 bytes, at least a stride. A constant, although a smaller stride needs fewer: what
-  // is in the cache already costs little, and a loop here would hide the end of the tile's own loop
-  // from the branch predictor.
+  // kLines: of 64 bytes, at least a stride. A constant, although a smaller stride needs fewer:
+  // prefetching a cached line costs little, and a loop here would hide the end of the tile's own
+  // loop from the branch predictor.
   template <int kLines>
   inline __attribute__((always_inline)) void Step() {
 #pragma GCC unroll 9
@@ -40,13 +40,13 @@ struct BlockAddress {
   const uint8_t* lines;
 };
 
-// What layout.h says of each quantised type; an instruction set's policy of the type adds its
+// The layout (layout.h) of each quantised type; each instruction set derives from it and adds the
 // arithmetic.
 //   kElements      features of one step,
-//   kFetchLines    lines of 64 bytes that a step brings into the cache,
-//   kAuxIsOffset   the integer sums gain the packed rows' aux,
-//   kHasMin        acc gains m * aux after d * dx * dot,
-//   At(panel, b)   where block b of 32 features lies.
+//   kFetchLines    lines of 64 bytes that a step prefetches,
+//   kAuxIsOffset   the packed rows' aux is added to the integer sums,
+//   kHasMin        m * aux is added to acc after d * dx * dot,
+//   At(panel, b)   the address of block b of 32 features.
 struct Q41Layout {
   static constexpr int kElements = 32;
   static constexpr int kFetchLines = 5;

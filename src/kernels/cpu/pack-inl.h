@@ -1,5 +1,5 @@
-// Packing activation rows (layout.h) with AVX2 instructions, four rows at a time; the meaning is
-// that of reference_matmul.cc. Included by one file of each instruction set.
+// Packing activation rows (layout.h) with AVX2 instructions, four rows at a time;
+// reference_matmul.cc defines it. Included by one file per instruction set.
 #ifndef ROPEWAY_KERNELS_CPU_PACK_INL_H_
 #define ROPEWAY_KERNELS_CPU_PACK_INL_H_
 
@@ -8,6 +8,24 @@
 
 namespace ropeway {
 namespace {
+
+// How the aux of a packed row is made from the sum of its integers (layout.h): -(sum << shift) for
+// a result >= 0.
+enum { kScaledSum = -1, kNotQuantised = -2 };
+RW_INLINE int AuxShift(WeightType type) {
+  switch (type) {
+    case WeightType::kF32:
+    case WeightType::kF16:
+      return kNotQuantised;
+    case WeightType::kQ4_0:
+      return 3;
+    case WeightType::kQ4_1:
+      return kScaledSum;
+    case WeightType::kQ8_0:
+      return 7;
+  }
+  __builtin_trap();
+}
 
 // The largest magnitude's bits of each row's 32 elements, in four lanes. As unsigned or signed
 // integers alike, bits of magnitudes are ordered as their values, NaN above infinity.
@@ -63,7 +81,7 @@ RW_INLINE __m256i QuantiseRow(const __m256 (&x)[4], __m256 inverse, __m256 count
 
 // The first N rows of x to one packed block; the other rows become zero.
 template <int N>
-RW_INLINE void PackBlock(WeightType type, const __m256 (&x)[4][4], uint8_t* to) {
+RW_INLINE void PackBlock(int aux_shift, const __m256 (&x)[4][4], uint8_t* to) {
   const Scales scales = ScalesOf(MaxMagnitudes(x));
   __m256i q[4];
   for (int r = 0; r < 4; ++r) {
@@ -88,17 +106,16 @@ RW_INLINE void PackBlock(WeightType type, const __m256 (&x)[4][4], uint8_t* to) 
       _mm_add_epi32(_mm256_castsi256_si128(sum32), _mm256_extracti128_si256(sum32, 1));
   _mm_storeu_ps(reinterpret_cast<float*>(to + kPackedScaleOffset), scales.d);
   __m128i aux;
-  if (type == WeightType::kQ4_1) {
+  if (aux_shift == kScaledSum) {
     aux = _mm_castps_si128(_mm_mul_ps(scales.d, _mm_cvtepi32_ps(sum)));
   } else {
-    const int shift = type == WeightType::kQ4_0 ? 3 : 7;
-    aux = _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32(sum, shift));
+    aux = _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32(sum, aux_shift));
   }
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to + kPackedAuxOffset), aux);
 }
 
 template <int N>
-static void PackGroup(WeightType type, const float* x, int64_t x_stride, int k, uint8_t* group) {
+static void PackGroup(int aux_shift, const float* x, int64_t x_stride, int k, uint8_t* group) {
   for (int b = 0; b < k / static_cast<int>(kQuantBlock); ++b) {
     __m256 block[4][4];
     for (int r = 0; r < 4; ++r) {
@@ -106,7 +123,7 @@ static void PackGroup(WeightType type, const float* x, int64_t x_stride, int k, 
         block[r][i] = r < N ? _mm256_loadu_ps(x + r * x_stride + 8 * i) : _mm256_setzero_ps();
       }
     }
-    PackBlock<N>(type, block, group + static_cast<size_t>(b) * kPackedBlockBytes);
+    PackBlock<N>(aux_shift, block, group + static_cast<size_t>(b) * kPackedBlockBytes);
     x += kQuantBlock;
   }
 }
@@ -121,28 +138,29 @@ static void PackFloats(const float* x, int64_t x_stride, int rows, int k, float*
 
 static void PackRows(WeightType type, const float* x, int64_t x_stride, int row_begin, int row_end,
                      int k, std::byte* packed) {
+  const int aux_shift = AuxShift(type);
   const size_t group_bytes = PackedRowsBytes(type, kRowGroup, k);
   for (int first = row_begin; first < row_end; first += kRowGroup) {
     std::byte* group = packed + static_cast<size_t>(first / kRowGroup) * group_bytes;
     const int count = row_end - first < kRowGroup ? row_end - first : kRowGroup;
     const float* from = x + first * x_stride;
-    if (type == WeightType::kF32 || type == WeightType::kF16) {
+    if (aux_shift == kNotQuantised) {
       PackFloats(from, x_stride, count, k, reinterpret_cast<float*>(group));
       continue;
     }
     uint8_t* to = reinterpret_cast<uint8_t*>(group);
     switch (count) {
       case 1:
-        PackGroup<1>(type, from, x_stride, k, to);
+        PackGroup<1>(aux_shift, from, x_stride, k, to);
         break;
       case 2:
-        PackGroup<2>(type, from, x_stride, k, to);
+        PackGroup<2>(aux_shift, from, x_stride, k, to);
         break;
       case 3:
-        PackGroup<3>(type, from, x_stride, k, to);
+        PackGroup<3>(aux_shift, from, x_stride, k, to);
         break;
       default:
-        PackGroup<4>(type, from, x_stride, k, to);
+        PackGroup<4>(aux_shift, from, x_stride, k, to);
     }
   }
 }

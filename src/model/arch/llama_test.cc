@@ -1,5 +1,3 @@
-#include "model/llama_config.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "model/llama_tensors.h"
+#include "model/model_tensors.h"
 #include "model/test_gguf_writer.h"
 
 namespace ropeway {
@@ -15,11 +13,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-StatusOr<LlamaTensors> Bind(const GgufWriter& writer) {
+StatusOr<ModelTensors> Bind(const GgufWriter& writer) {
   const TempFile temp(writer.Bytes());
   const auto file = GgufFile::Open(temp.path());
   if (!file.ok()) return file.status();
-  StatusOr<LlamaTensors> tensors = BindLlamaTensors(**file);
+  StatusOr<ModelTensors> tensors = BindTensors(**file);
   // The tensors' pointers end with the file; the configuration does not.
   if (tensors.ok()) tensors->layers.clear();
   return tensors;
@@ -27,12 +25,12 @@ StatusOr<LlamaTensors> Bind(const GgufWriter& writer) {
 
 using Edit = std::function<void(GgufWriter*)>;
 
-LlamaConfig ConfigWith(const Edit& edit, const TinyLlamaOptions& options = {}) {
+ModelConfig ConfigWith(const Edit& edit, const TinyLlamaOptions& options = {}) {
   GgufWriter writer = TinyLlama(options);
   edit(&writer);
   const auto tensors = Bind(writer);
   EXPECT_TRUE(tensors.ok()) << tensors.status().message();
-  return tensors.ok() ? tensors->config : LlamaConfig();
+  return tensors.ok() ? tensors->config : ModelConfig();
 }
 
 std::string ErrorWith(const Edit& edit, StatusCode code = StatusCode::kDataLoss) {
@@ -49,18 +47,22 @@ std::string UnsupportedWith(const Edit& edit) {
   return ErrorWith(edit, StatusCode::kUnimplemented);
 }
 
-TEST(LlamaConfigTest, ReadsTheTinyModel) {
-  const LlamaConfig c = ConfigWith([](GgufWriter*) {});
+TEST(ModelConfigTest, ReadsTheTinyModel) {
+  const ModelConfig c = ConfigWith([](GgufWriter*) {});
   EXPECT_EQ(c.num_layers, 2);
   EXPECT_EQ(c.hidden_size, 64);
   EXPECT_EQ(c.num_heads, 4);
   EXPECT_EQ(c.num_kv_heads, 2);
   EXPECT_EQ(c.head_dim, 16);
-  EXPECT_EQ(c.rope_dim, 16);
+  EXPECT_EQ(c.architecture, "llama");
   EXPECT_EQ(c.intermediate_size, 96);
   EXPECT_EQ(c.vocab_size, kTinyVocab);
   EXPECT_EQ(c.context_length, 512);
-  EXPECT_EQ(c.rms_norm_eps, 1e-5F);
+  EXPECT_EQ(c.norm, NormKind::kRms);
+  EXPECT_EQ(c.norm_eps, 1e-5F);
+  EXPECT_EQ(c.position, PositionKind::kRopeInterleaved);
+  EXPECT_EQ(c.activation, Activation::kSwiGlu);
+  EXPECT_EQ(c.attention_scale, 0.25F);
   EXPECT_TRUE(c.tied_output);
   EXPECT_EQ(c.rope.dim, 16);
   EXPECT_EQ(c.rope.scaling, RopeScaling::kNone);
@@ -68,10 +70,10 @@ TEST(LlamaConfigTest, ReadsTheTinyModel) {
   EXPECT_EQ(c.kv_block_bytes(KvType::kQ8_0), 2U * 2 * 2 * (16 * 16 + 16 * 4));
 }
 
-TEST(LlamaConfigTest, FillsInWhatMayBeAbsent) {
+TEST(ModelConfigTest, FillsInWhatMayBeAbsent) {
   TinyLlamaOptions options;
   options.kv_heads = 4;
-  const LlamaConfig c = ConfigWith(
+  const ModelConfig c = ConfigWith(
       [](GgufWriter* w) {
         w->Remove("llama.attention.head_count_kv");
         w->Remove("llama.attention.key_length");
@@ -84,11 +86,11 @@ TEST(LlamaConfigTest, FillsInWhatMayBeAbsent) {
       options);
   EXPECT_EQ(c.num_kv_heads, 4);
   EXPECT_EQ(c.head_dim, 16);
-  EXPECT_EQ(c.rope_dim, 16);
+  EXPECT_EQ(c.rope.dim, 16);
   EXPECT_EQ(c.rope.freq_base, 10000.0);
 }
 
-TEST(LlamaConfigTest, RequiredKeysAreNamed) {
+TEST(ModelConfigTest, RequiredKeysAreNamed) {
   for (const char* key : {"general.architecture", "llama.block_count", "llama.context_length",
                           "llama.embedding_length", "llama.feed_forward_length",
                           "llama.attention.head_count", "llama.attention.layer_norm_rms_epsilon"}) {
@@ -98,7 +100,7 @@ TEST(LlamaConfigTest, RequiredKeysAreNamed) {
   }
 }
 
-TEST(LlamaConfigTest, HostileNumbersAreNamed) {
+TEST(ModelConfigTest, HostileNumbersAreNamed) {
   const auto with = [](const char* key, uint32_t value) {
     return ErrorWith([&](GgufWriter* w) { w->SetUint32(key, value); });
   };
@@ -141,7 +143,7 @@ TEST(LlamaConfigTest, HostileNumbersAreNamed) {
               HasSubstr("freq_base"));
 }
 
-TEST(LlamaConfigTest, WhatWouldChangeResultsIsRefusedByName) {
+TEST(ModelConfigTest, KeysThatWouldChangeResultsAreRejectedByName) {
   const auto number = [](const char* key, uint32_t value) {
     return UnsupportedWith([&](GgufWriter* w) { w->SetUint32(key, value); });
   };
@@ -169,7 +171,7 @@ TEST(LlamaConfigTest, WhatWouldChangeResultsIsRefusedByName) {
   });
 }
 
-TEST(LlamaConfigTest, ReadsRopeScaling) {
+TEST(ModelConfigTest, ReadsRopeScaling) {
   const auto scaled = [](const char* type, float factor) {
     return ConfigWith([&](GgufWriter* w) {
       w->SetString("llama.rope.scaling.type", type);
@@ -178,17 +180,17 @@ TEST(LlamaConfigTest, ReadsRopeScaling) {
       w->SetFloat32("llama.rope.scaling.attn_factor", 1.5F);
     });
   };
-  const LlamaConfig linear = scaled("linear", 4.0F);
+  const ModelConfig linear = scaled("linear", 4.0F);
   EXPECT_EQ(linear.rope.scaling, RopeScaling::kLinear);
   EXPECT_EQ(linear.rope.factor, 4.0);
   EXPECT_EQ(linear.rope.attention_factor, 1.5);
-  const LlamaConfig yarn = scaled("yarn", 4.0F);
+  const ModelConfig yarn = scaled("yarn", 4.0F);
   EXPECT_EQ(yarn.rope.scaling, RopeScaling::kYarn);
   EXPECT_EQ(yarn.rope.original_context_length, 128);
   EXPECT_EQ(yarn.rope.beta_fast, 32.0);
   EXPECT_EQ(scaled("none", 4.0F).rope.scaling, RopeScaling::kNone);
   EXPECT_EQ(scaled("linear", 1.0F).rope.scaling, RopeScaling::kNone);
-  const LlamaConfig legacy =
+  const ModelConfig legacy =
       ConfigWith([](GgufWriter* w) { w->SetFloat32("llama.rope.scale_linear", 2.0F); });
   EXPECT_EQ(legacy.rope.scaling, RopeScaling::kLinear);
   EXPECT_EQ(legacy.rope.factor, 2.0);
@@ -201,7 +203,7 @@ TEST(LlamaConfigTest, ReadsRopeScaling) {
               HasSubstr("llama.rope.scaling.factor"));
 }
 
-TEST(LlamaTensorsTest, TensorsAreCheckedAgainstTheMetadata) {
+TEST(ModelTensorsTest, TensorsAreCheckedAgainstTheMetadata) {
   EXPECT_THAT(ErrorWith([](GgufWriter* w) { w->RemoveTensor("blk.1.attn_v.weight"); }),
               HasSubstr("tensor \"blk.1.attn_v.weight\": the tensor is missing"));
   EXPECT_THAT(ErrorWith([](GgufWriter* w) { w->SetUint32("llama.block_count", 3); }),
@@ -233,7 +235,7 @@ TEST(LlamaTensorsTest, TensorsAreCheckedAgainstTheMetadata) {
       HasSubstr("tensor \"blk.0.ffn_up.weight\": type BF16 is not supported"));
 }
 
-TEST(LlamaTensorsTest, RopeDivisorsAreReadAndChecked) {
+TEST(ModelTensorsTest, RopeDivisorsAreReadAndChecked) {
   GgufWriter writer = TinyLlama();
   std::vector<float> divisors = {1, 1, 1, 2, 4, 8, 8, 8};
   writer.SetTensor("rope_freqs.weight", {8}, WeightType::kF32, divisors);

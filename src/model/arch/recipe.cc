@@ -1,0 +1,229 @@
+#include "model/arch/recipe.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace ropeway {
+namespace {
+
+constexpr const Recipe* kRecipes[] = {
+    &kLlamaRecipe,
+};
+
+// Far above any model's; they keep every product of two within 63 bits.
+constexpr uint64_t kMaxLayers = 4096;
+constexpr uint64_t kMaxWidth = 1 << 20;
+constexpr uint64_t kMaxHeads = 4096;
+constexpr uint64_t kMaxHeadDim = 256;
+constexpr uint64_t kMaxContext = 1 << 24;
+
+// Keys that change what some architecture computes, with the value that changes nothing.
+struct NeutralValue {
+  std::string_view key;
+  double value;
+};
+constexpr NeutralValue kNeutralValues[] = {
+    {"expert_count", 0},
+    {"expert_used_count", 0},
+    {"attention.sliding_window", 0},
+    {"attention.clamp_kqv", 0},
+    {"attention.max_alibi_bias", 0},
+    {"attention.causal", 1},
+    {"attention.temperature_scale", 1},
+    {"attn_logit_softcapping", 0},
+    {"final_logit_softcapping", 0},
+    {"logit_scale", 1},
+    {"residual_scale", 1},
+    {"embedding_scale", 1},
+    {"use_parallel_residual", 0},
+    {"pooling_type", 0},
+    {"rope.scaling.yarn_log_multiplier", 0},
+    {"rope.scaling.yarn_ext_factor", 1},
+    {"rope.scaling.yarn_attn_factor", 1},
+};
+
+std::optional<double> NumberOf(const GgufValue& value) {
+  if (const auto* u = std::get_if<uint64_t>(&value)) return static_cast<double>(*u);
+  if (const auto* i = std::get_if<int64_t>(&value)) return static_cast<double>(*i);
+  if (const auto* d = std::get_if<double>(&value)) return *d;
+  if (const auto* b = std::get_if<bool>(&value)) return *b ? 1.0 : 0.0;
+  return std::nullopt;
+}
+
+void ReadYarn(MetadataReader* reader, ModelConfig* config) {
+  RopeParams& rope = config->rope;
+  rope.original_context_length =
+      reader->Uint("rope.scaling.original_context_length", 1, kMaxContext, config->context_length);
+  rope.beta_fast = reader->Float("rope.scaling.yarn_beta_fast", 1e-3, 1e6, 32.0);
+  rope.beta_slow = reader->Float("rope.scaling.yarn_beta_slow", 1e-3, 1e6, 1.0);
+}
+
+void ReadScaling(MetadataReader* reader, ModelConfig* config) {
+  RopeParams& rope = config->rope;
+  const std::string_view type = reader->String("rope.scaling.type", "linear");
+  // Older files say scale_linear. A factor of 0 stands for none; a factor without a type is linear.
+  const char* key =
+      reader->Has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
+  const double factor = reader->Float(key, 0.0, 65536.0, 1.0);
+  if (factor != 0.0 && factor < 1.0) {
+    reader->Fail(StatusCode::kUnimplemented, key,
+                 fmt::format("{} is below 1, which is not supported", factor));
+  }
+  if (type == "none") return;
+  if (type == "linear") {
+    rope.scaling = RopeScaling::kLinear;
+  } else if (type == "yarn") {
+    rope.scaling = RopeScaling::kYarn;
+  } else {
+    reader->Fail(StatusCode::kUnimplemented, "rope.scaling.type",
+                 fmt::format("\"{:.64}\" is not supported; none, linear and yarn are", type));
+  }
+  rope.factor = factor == 0.0 ? 1.0 : factor;
+  if (rope.factor == 1.0) rope.scaling = RopeScaling::kNone;
+  if (rope.scaling == RopeScaling::kYarn) ReadYarn(reader, config);
+}
+
+void ReadHeads(MetadataReader* reader, ModelConfig* config) {
+  ModelConfig& c = *config;
+  c.num_heads = reader->Uint("attention.head_count", 1, kMaxHeads);
+  c.num_kv_heads = reader->Uint("attention.head_count_kv", 1, kMaxHeads, c.num_heads);
+  if (!reader->status().ok()) return;  // What follows divides by these.
+  if (c.num_heads % c.num_kv_heads != 0) {
+    reader->Fail(StatusCode::kDataLoss, "attention.head_count_kv",
+                 fmt::format("{} does not divide the head count {}", c.num_kv_heads, c.num_heads));
+  }
+  constexpr const char* kKeyLength = "attention.key_length";
+  if (reader->Has(kKeyLength)) {
+    c.head_dim = reader->Uint(kKeyLength, 1, kMaxHeadDim);
+  } else if (c.hidden_size % c.num_heads != 0) {
+    reader->Fail(
+        StatusCode::kDataLoss, "attention.head_count",
+        fmt::format("{} does not divide the embedding length {}", c.num_heads, c.hidden_size));
+  } else {
+    c.head_dim = c.hidden_size / c.num_heads;
+  }
+  const int32_t value_length = reader->Uint("attention.value_length", 1, kMaxHeadDim, c.head_dim);
+  if (value_length != c.head_dim) {
+    reader->Fail(StatusCode::kUnimplemented, "attention.value_length",
+                 fmt::format("{} differs from the key length {}, which is not supported",
+                             value_length, c.head_dim));
+  }
+  if (c.head_dim % 16 != 0 || c.head_dim > static_cast<int32_t>(kMaxHeadDim)) {
+    reader->Fail(StatusCode::kUnimplemented, kKeyLength,
+                 fmt::format("a head of {} elements is not supported; multiples of 16 up to {} are",
+                             c.head_dim, kMaxHeadDim));
+  }
+}
+
+}  // namespace
+
+std::string MetadataReader::Key(std::string_view key) const {
+  return fmt::format("{}.{}", architecture_, key);
+}
+
+const std::string& MetadataReader::Read(std::string_view key) {
+  return read_.emplace_back(Key(key));
+}
+
+void MetadataReader::Fail(const Status& status) {
+  if (status_.ok()) status_ = status;
+}
+
+void MetadataReader::Fail(StatusCode code, std::string_view key, const std::string& what) {
+  Fail(file_.Error(code, MetadataField(Key(key)), what));
+}
+
+template <typename T>
+T MetadataReader::Keep(StatusOr<std::optional<T>> value, const std::string& key,
+                       std::optional<T> absent) {
+  if (!value.ok()) {
+    Fail(value.status());
+  } else if (value->has_value()) {
+    return **value;
+  } else if (!absent.has_value()) {
+    Fail(file_.Error(StatusCode::kDataLoss, MetadataField(key), "the key is missing"));
+  }
+  return absent.value_or(T());
+}
+
+int32_t MetadataReader::Uint(std::string_view key, uint64_t min, uint64_t max,
+                             std::optional<int32_t> absent) {
+  const std::string& full = Read(key);
+  return static_cast<int32_t>(Keep<uint64_t>(file_.GetUint(full, min, max), full, absent));
+}
+
+double MetadataReader::Float(std::string_view key, double min, double max,
+                             std::optional<double> absent) {
+  const std::string& full = Read(key);
+  const double value = Keep<double>(file_.GetFloat(full), full, absent);
+  // Written so that NaN fails too.
+  if (!(value >= min && value <= max)) {
+    Fail(StatusCode::kDataLoss, key,
+         fmt::format("{} is out of range; it must be from {} to {}", value, min, max));
+  }
+  return value;
+}
+
+std::string_view MetadataReader::String(std::string_view key, std::string_view absent) {
+  const std::string& full = Read(key);
+  return Keep<std::string_view>(file_.GetString(full), full, absent);
+}
+
+void MetadataReader::RejectKeysNotRead() {
+  for (const NeutralValue& neutral : kNeutralValues) {
+    const std::string key = Key(neutral.key);
+    const GgufFile::Entry* entry = file_.Find(key);
+    if (entry == nullptr || std::ranges::find(read_, key) != read_.end()) continue;
+    const std::optional<double> number = NumberOf(entry->value);
+    if (number == neutral.value) continue;
+    Fail(StatusCode::kUnimplemented, neutral.key,
+         number.has_value() ? fmt::format("{} is not supported; only {} is", *number, neutral.value)
+                            : "only a single number is supported");
+  }
+}
+
+void ReadSizes(MetadataReader* reader, ModelConfig* config) {
+  ModelConfig& c = *config;
+  c.num_layers = reader->Uint("block_count", 1, kMaxLayers);
+  // A request takes at least two positions: one of its prompt, one that is generated.
+  c.context_length = reader->Uint("context_length", 2, kMaxContext);
+  const auto width = [reader](const char* key) {
+    const int32_t size = reader->Uint(key, 32, kMaxWidth);
+    if (size % 32 != 0) {
+      reader->Fail(StatusCode::kUnimplemented, key, fmt::format("{} is no multiple of 32", size));
+    }
+    return size;
+  };
+  c.hidden_size = width("embedding_length");
+  c.intermediate_size = width("feed_forward_length");
+  ReadHeads(reader, config);
+}
+
+void ReadRope(MetadataReader* reader, ModelConfig* config) {
+  if (!reader->status().ok()) return;
+  constexpr const char* kDim = "rope.dimension_count";
+  RopeParams& rope = config->rope;
+  rope.dim = reader->Uint(kDim, 2, static_cast<uint64_t>(config->head_dim), config->head_dim);
+  if (rope.dim % 2 != 0) {
+    reader->Fail(StatusCode::kDataLoss, kDim, fmt::format("{} is odd", rope.dim));
+  }
+  rope.freq_base = reader->Float("rope.freq_base", 2.0, 1e15, 10000.0);
+  rope.attention_factor = reader->Float("rope.scaling.attn_factor", 1e-3, 1e3, 1.0);
+  ReadScaling(reader, config);
+}
+
+const Recipe* FindRecipe(std::string_view architecture) {
+  const auto* at = std::ranges::find(kRecipes, architecture, &Recipe::architecture);
+  return at == std::end(kRecipes) ? nullptr : *at;
+}
+
+std::string SupportedArchitectures() {
+  std::vector<std::string> names;
+  for (const Recipe* recipe : kRecipes)
+    names.push_back(fmt::format("\"{}\"", recipe->architecture));
+  return fmt::format("{} {}", fmt::join(names, ", "), names.size() == 1 ? "is" : "are");
+}
+
+}  // namespace ropeway
