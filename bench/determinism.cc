@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "engine/machine.h"
 #include "executor/cpu_executor.h"
-#include "policy/fcfs.h"
+#include "policy/policies.h"
 
 namespace ropeway {
 namespace {

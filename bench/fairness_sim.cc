@@ -7,7 +7,7 @@
 #include "bench/random_prompts.h"
 #include "bench/replay/replay.h"
 #include "core/batch.h"
-#include "policy/make_policy.h"
+#include "policy/policies.h"
 
 namespace ropeway {
 

@@ -15,7 +15,7 @@
 #include "bench/replay/replay.h"
 #include "bench/rows.h"
 #include "flags/flag.h"
-#include "policy/make_policy.h"
+#include "policy/policies.h"
 
 namespace ropeway {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "kvcache/kv_cache_manager.h"
-#include "policy/make_policy.h"
+#include "policy/policies.h"
 #include "setup.h"
 
 namespace ropeway::sim {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "policy/class_shares.h"
-#include "policy/preemption_limits.h"
+#include "policy/priority_policy.h"
+#include "policy/scheduling_policy.h"
 #include "scheduler/scheduler.h"
 
 namespace ropeway::sim {

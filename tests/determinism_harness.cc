@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "executor/cpu_executor.h"
-#include "policy/fcfs.h"
+#include "policy/policies.h"
 
 namespace ropeway::testing {
 namespace {

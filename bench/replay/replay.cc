@@ -10,7 +10,7 @@
 #include "engine/test_executor.h"
 #include "kvcache/kv_cache_manager.h"
 #include "kvcache/test_tier.h"
-#include "policy/fcfs.h"
+#include "policy/policies.h"
 
 namespace ropeway {
 namespace {

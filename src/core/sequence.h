@@ -53,14 +53,14 @@ struct CoreRequest {
 
 // The scheduler's part of a sequence.
 struct SchedulingState {
-  // Since when it waits: in the queue, or running and without work.
+  // Since when it waits, in the queue or running without work.
   TimePoint queued_since{};
   int32_t run_steps = 0;  // Steps with work for it since it started or resumed.
-  // Waited its time out, and has precedence: it goes before later ones, and its work is on nobody's
-  // account, until it has run for a while.
-  bool promoted = false;
-  bool long_prefill = false;  // Much of it is to be computed: see SchedulerOptions.
-  // What the pool has of its ids, as of a while ago; for ranking while it waits.
+  // It is past max_wait: it goes before later arrivals, and its work is charged to no class, until
+  // it has run for kMinRunSteps.
+  bool aged = false;
+  bool long_prefill = false;  // See SchedulerOptions::long_prefill_threshold.
+  // Ids found in the pool when last looked up; for ranking while it waits.
   int32_t cached_hint = 0;
   double queued_cost = 0.0;  // While in the queue: the predicted cost of the work that is left.
   uint64_t batch = 0;        // Number of the batch in which it started; 0: it has not.

@@ -9,7 +9,7 @@
 #include "core/batch.h"
 #include "core/sequence.h"
 #include "ropeway/status.h"
-#include "scheduler/schedule.h"
+#include "scheduler/scheduler_output.h"
 
 namespace ropeway {
 

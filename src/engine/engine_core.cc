@@ -134,7 +134,7 @@ bool EngineCore::Step() {
     transfers_.TakeReads(last_took_);
     scheduler_.set_limit(control_->limit());
     FailOverdue(now);
-    const Schedule& schedule = scheduler_.Plan(now);
+    const SchedulerOutput& schedule = scheduler_.Schedule(now);
     MoveBlocks(schedule);
     AddScheduleEvents(schedule, now);
     NoteSchedule(schedule);
@@ -156,10 +156,10 @@ bool EngineCore::Step() {
   return true;
 }
 
-void EngineCore::MoveBlocks(const Schedule& schedule) {
-  for (const Schedule::Preempted& gone : schedule.preempted) transfers_.Cancel(gone.sequence);
+void EngineCore::MoveBlocks(const SchedulerOutput& schedule) {
+  for (const SchedulerOutput::Preempted& gone : schedule.preempted) transfers_.Cancel(gone.sequence);
   transfers_.StoreEvicted();
-  for (const Schedule::Fetch& fetch : schedule.fetches) {
+  for (const SchedulerOutput::Fetch& fetch : schedule.fetches) {
     ++stats_.last_fetches;
     transfers_.Begin(fetch.sequence, fetch.blocks, fetch.tail);
   }
@@ -171,8 +171,8 @@ void EngineCore::FailOverdue(TimePoint now) {
   }
 }
 
-void EngineCore::AddScheduleEvents(const Schedule& schedule, TimePoint now) {
-  for (const Schedule::Preempted& gone : schedule.preempted) {
+void EngineCore::AddScheduleEvents(const SchedulerOutput& schedule, TimePoint now) {
+  for (const SchedulerOutput::Preempted& gone : schedule.preempted) {
     ++stats_.preemptions;
     ++stats_.preemptions_by[static_cast<size_t>(gone.reason)];
     AddEvent(CoreEvent::Kind::kPreempted, *gone.sequence).preempt_reason = gone.reason;
@@ -199,7 +199,7 @@ void EngineCore::LeaveBatch(uint64_t number) {
   batches_.erase(batch);
 }
 
-void EngineCore::NoteSchedule(const Schedule& schedule) {
+void EngineCore::NoteSchedule(const SchedulerOutput& schedule) {
   stats_.blocked_id = schedule.head != nullptr ? schedule.head->id : 0;
   stats_.blocked_by = schedule.head != nullptr ? BlockedByName(schedule.head_blocked_by) : "";
   stats_.blocked_rule = schedule.head_blocked_by;
@@ -212,7 +212,7 @@ void EngineCore::NoteSchedule(const Schedule& schedule) {
   }
 }
 
-void EngineCore::BuildBatch(const Schedule& schedule) {
+void EngineCore::BuildBatch(const SchedulerOutput& schedule) {
   builder_.Begin(step_);
   for (const ScheduledItem& item : schedule.items) {
     try {
@@ -225,10 +225,10 @@ void EngineCore::BuildBatch(const Schedule& schedule) {
   stats_.last_padding_rows = schedule.num_padding_tokens;
 }
 
-void EngineCore::NoteContent(const Schedule& schedule, uint64_t fetched_blocks) {
+void EngineCore::NoteContent(const SchedulerOutput& schedule, uint64_t fetched_blocks) {
   try {
     last_step_.fetched_blocks = static_cast<int32_t>(fetched_blocks);
-    for (const Schedule::Preempted& gone : schedule.preempted) {
+    for (const SchedulerOutput::Preempted& gone : schedule.preempted) {
       last_step_.preempted.push_back(gone.sequence->id);
     }
     for (const auto& fetch : schedule.fetches) last_step_.fetching.push_back(fetch.sequence->id);

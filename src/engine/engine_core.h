@@ -29,7 +29,7 @@
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 #include "scheduler/batch_size_control.h"
-#include "scheduler/schedule.h"
+#include "scheduler/scheduler_output.h"
 #include "scheduler/scheduler.h"
 
 namespace ropeway {
@@ -197,15 +197,15 @@ class EngineCore {
   // Makes room for the events of a step of `sequences` sequences.
   void ReserveEvents(size_t sequences);
   void FailOverdue(TimePoint now);
-  void AddScheduleEvents(const Schedule& schedule, TimePoint now);
+  void AddScheduleEvents(const SchedulerOutput& schedule, TimePoint now);
   // A sequence of this batch ended.
   void LeaveBatch(uint64_t number);
   // Hands the tier what the schedule says, before the step writes anything.
-  void MoveBlocks(const Schedule& schedule);
-  void NoteSchedule(const Schedule& schedule);
-  void BuildBatch(const Schedule& schedule);
+  void MoveBlocks(const SchedulerOutput& schedule);
+  void NoteSchedule(const SchedulerOutput& schedule);
+  void BuildBatch(const SchedulerOutput& schedule);
   // Before the step changes any sequence's state.
-  void NoteContent(const Schedule& schedule, uint64_t fetched_blocks);
+  void NoteContent(const SchedulerOutput& schedule, uint64_t fetched_blocks);
   void Compute();
   void CountRows();
   void CountTokens(const ScheduledItem& planned);

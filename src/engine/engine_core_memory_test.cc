@@ -11,7 +11,7 @@
 #include "executor/cpu_executor.h"
 #include "model/gguf.h"
 #include "model/test_gguf_writer.h"
-#include "policy/fcfs.h"
+#include "policy/policies.h"
 
 namespace ropeway {
 namespace {

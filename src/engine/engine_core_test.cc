@@ -8,7 +8,7 @@
 
 #include "engine/test_executor.h"
 #include "engine/test_failing_executor.h"
-#include "policy/fcfs.h"
+#include "policy/policies.h"
 
 namespace ropeway {
 namespace {

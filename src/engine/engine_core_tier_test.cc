@@ -9,7 +9,7 @@
 #include "engine/engine_core.h"
 #include "engine/test_executor.h"
 #include "kvcache/test_tier.h"
-#include "policy/fcfs.h"
+#include "policy/policies.h"
 
 namespace ropeway {
 namespace {

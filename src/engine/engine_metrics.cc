@@ -12,7 +12,7 @@ const char* WaitReasonName(BlockedBy rule) {
   switch (rule) {
     case BlockedBy::kNothing:
       return "none";
-    case BlockedBy::kPlaces:
+    case BlockedBy::kSlots:
       return "sequences";
     case BlockedBy::kTokens:
       return "budget";

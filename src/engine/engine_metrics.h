@@ -14,7 +14,7 @@
 #include "ropeway/options.h"
 #include "ropeway/request.h"
 #include "ropeway/stats.h"
-#include "scheduler/schedule.h"
+#include "scheduler/scheduler_output.h"
 #include "store/session_store.h"
 
 namespace ropeway {

@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "kernels/kernels.h"
-#include "policy/make_policy.h"
+#include "policy/policies.h"
 
 namespace ropeway {
 namespace {

@@ -7,7 +7,7 @@ namespace ropeway {
 
 void OutputPredictor::Mean::Add(double value) {
   ++count;
-  // The first ones count alike, or the very first would count for too long.
+  // The first lengths have equal weight; otherwise the very first would dominate for too long.
   tokens += (value - tokens) * std::max(kNewest, 1.0 / static_cast<double>(count));
 }
 
@@ -32,7 +32,7 @@ int32_t OutputPredictor::Remaining(const Sequence& sequence) const {
     total = all_.tokens;
   }
   if (generated >= total) total = 2.0 * generated;
-  // Also where 2 * generated would not fit an int32_t.
+  // In double: 2 * generated may not fit an int32_t.
   return static_cast<int32_t>(std::clamp<double>(total - generated, 1.0, left));
 }
 

@@ -1,4 +1,4 @@
-// Guesses how many tokens a request will generate.
+// Predicts how many tokens a request will generate.
 #ifndef ROPEWAY_POLICY_OUTPUT_PREDICTOR_H_
 #define ROPEWAY_POLICY_OUTPUT_PREDICTOR_H_
 
@@ -9,28 +9,27 @@
 
 namespace ropeway {
 
-// Learns from the requests that ended of themselves: an exponentially weighted mean of their
-// lengths, for each power of two of max_tokens and for all together. Requests that ask for similar
-// limits are often of one kind (a title, an answer, a document).
+// Learns from completed requests: an exponentially weighted mean of their output lengths, for each
+// power of two of max_tokens and for all together. Requests with similar limits are often of one
+// kind (a title, an answer, a document).
 //
 // Thread rule: the engine thread.
 class OutputPredictor {
  public:
-  // Before anything has ended. Only max_tokens tells requests apart then, so the number matters
-  // little: it is an answer of a few sentences.
+  // Before the first completed request: an answer of a few sentences. Only max_tokens tells
+  // requests apart then, so the value matters little.
   static constexpr double kFirstGuess = 128.0;
-  // The newest length's weight in a mean: about the last 16 count.
+  // Weight of the newest length in a mean: about the last 16 count.
   static constexpr double kNewest = 1.0 / 16;
-  // A bucket that saw fewer lengths than this says less than all buckets together.
+  // A bucket with fewer lengths than this is less reliable than all buckets together.
   static constexpr int kMinLengths = 4;
 
-  // A request with this limit ended of itself after `generated` tokens.
+  // A request with this limit completed after `generated` tokens.
   void Learn(int32_t max_tokens, int32_t generated);
 
-  // Tokens that the sequence has still to generate, as far as one can say: at least 1 and at most
-  // what its max_tokens leaves, 0 where that leaves none. One that has outgrown what was predicted
-  // is predicted twice what it has generated: the longer it has run, the longer it will
-  // (lengths have a long tail).
+  // Returns the predicted number of tokens that the sequence has still to generate: at least 1 and
+  // at most what max_tokens leaves, or 0 if that leaves none. A sequence that has outgrown its
+  // prediction is predicted twice what it has generated: lengths have a long tail.
   int32_t Remaining(const Sequence& sequence) const;
 
  private:
@@ -39,7 +38,7 @@ class OutputPredictor {
     int64_t count = 0;
     void Add(double value);
   };
-  // Of max_tokens; 0 for 0, else 1 + floor(log2).
+  // 0 for max_tokens 0, else 1 + floor(log2(max_tokens)).
   static size_t BucketOf(int32_t max_tokens);
 
   std::array<Mean, 33> buckets_;

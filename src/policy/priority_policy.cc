@@ -1,19 +1,111 @@
 #include "policy/priority_policy.h"
 
+#include <cmath>
+#include <limits>
+#include <numeric>
 #include <tuple>
-
-#include "policy/preemption_limits.h"
+#include <utility>
 
 namespace ropeway {
+namespace {
+
+constexpr double kNewestStepWeight = 1.0 / 32;  // Of the newest step in the mean cost.
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+ClassShares::ClassShares(const std::array<int, kNumPriorities>& shares, bool strict)
+    : strict_(strict) {
+  std::copy(shares.begin(), shares.end(), share_.begin());
+}
+
+bool ClassShares::WithinShare(Priority priority) const {
+  return strict_ || deficit(priority) >= -kBurst * step_cost_;
+}
+
+void ClassShares::BeginStep(const std::array<ClassLoad, kNumPriorities>& loads) {
+  if (strict_) return;
+  Settle(loads);
+  loads_ = loads;
+  used_ = {};
+  std::array<Priority, kNumPriorities> order = {Priority::kHigh, Priority::kMedium, Priority::kLow};
+  std::sort(order.begin(), order.end(), [this](Priority a, Priority b) {
+    const auto key = [this](Priority p) {
+      return std::pair(WithinShare(p) ? -kUnlimited : -deficit(p), p);
+    };
+    return key(a) < key(b);
+  });
+  for (int i = 0; i < kNumPriorities; ++i) order_[Index(order[static_cast<size_t>(i)])] = i;
+}
+
+void ClassShares::Settle(const std::array<ClassLoad, kNumPriorities>& loads) {
+  const double total = std::accumulate(used_.begin(), used_.end(), 0.0);
+  if (total > 0.0) {
+    step_cost_ = step_cost_ > 0.0 ? step_cost_ + (total - step_cost_) * kNewestStepWeight : total;
+    PerClass demand{};
+    for (size_t c = 0; c < kNumPriorities; ++c) {
+      // A class whose whole backlog started in the step had no more demand.
+      const bool wanted_more = loads_[c].backlog && loads[c].backlog;
+      demand[c] = wanted_more ? kUnlimited : used_[c] + std::max(0.0, -deficit_[c]);
+    }
+    const PerClass entitled = Divide(total, demand);
+    for (size_t c = 0; c < kNumPriorities; ++c) deficit_[c] += entitled[c] - used_[c];
+  }
+  for (size_t c = 0; c < kNumPriorities; ++c) {
+    if (!loads[c].active) {
+      deficit_[c] = 0.0;
+    } else if (!loads[c].backlog) {
+      deficit_[c] = std::min(deficit_[c], 0.0);
+    }
+  }
+  Balance();
+}
+
+ClassShares::PerClass ClassShares::Divide(double total, const PerClass& demand) const {
+  PerClass part{};
+  std::array<bool, kNumPriorities> full{};
+  for (size_t c = 0; c < kNumPriorities; ++c) full[c] = demand[c] <= 0.0;
+  // Each round fills the classes whose demand is below their part of the rest.
+  for (bool again = true; again;) {
+    again = false;
+    double shares = 0.0;
+    for (size_t c = 0; c < kNumPriorities; ++c) shares += full[c] ? 0.0 : share_[c];
+    const double left = total;
+    for (size_t c = 0; c < kNumPriorities; ++c) {
+      if (full[c]) continue;
+      part[c] = left * share_[c] / shares;
+      if (demand[c] > part[c]) continue;
+      part[c] = demand[c];
+      full[c] = true;
+      total -= demand[c];
+      again = true;
+    }
+  }
+  return part;
+}
+
+void ClassShares::Balance() {
+  const double most = kMaxDeficit * step_cost_;
+  double credit = 0.0;
+  double debt = 0.0;
+  for (double& deficit : deficit_) {
+    deficit = std::clamp(deficit, -most, most);
+    (deficit > 0.0 ? credit : debt) += std::abs(deficit);
+  }
+  const double smaller = std::min(credit, debt);
+  for (double& deficit : deficit_) {
+    if (deficit != 0.0) deficit *= smaller / (deficit > 0.0 ? credit : debt);
+  }
+}
 
 void PriorityPolicy::BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
                                TimePoint /*now*/) {
   std::array<ClassLoad, kNumPriorities> loads{};
-  const auto count = [&loads](const Sequence& sequence, bool wants) {
-    if (sequence.promoted) return;
+  const auto count = [&loads](const Sequence& sequence, bool backlog) {
+    if (sequence.aged) return;
     ClassLoad& load = loads[static_cast<size_t>(sequence.priority)];
-    load.there = true;
-    load.wants |= wants;
+    load.active = true;
+    load.backlog |= backlog;
   };
   for (const Sequence* sequence : queue) count(*sequence, true);
   for (const Sequence* sequence : running) {
@@ -23,30 +115,30 @@ void PriorityPolicy::BeginStep(std::span<Sequence* const> queue, std::span<Seque
 }
 
 bool PriorityPolicy::MayPreempt(const Sequence& urgent, const Sequence& victim) const {
-  return urgent.priority < victim.priority && !victim.promoted && shares_.MayClaim(urgent.priority);
+  return urgent.priority < victim.priority && !victim.aged && shares_.WithinShare(urgent.priority);
 }
 
-bool PriorityPolicy::GivesWayBefore(const Sequence& a, const Sequence& b) const {
+bool PriorityPolicy::IsBetterVictim(const Sequence& a, const Sequence& b) const {
   if (a.priority != b.priority) return a.priority > b.priority;
   const int32_t lost_a = kv_is_kept_ ? 0 : a.computed;
   const int32_t lost_b = kv_is_kept_ ? 0 : b.computed;
-  // Of equal ones the newest: the orders stand the other way round.
+  // Of equal ones the newest: the orders are swapped.
   return std::tuple(lost_a, a.generated(), b.order) < std::tuple(lost_b, b.generated(), a.order);
 }
 
 size_t PriorityPolicy::PickVictim(std::span<const Sequence* const> candidates) const {
   size_t last = 0;
   for (size_t i = 1; i < candidates.size(); ++i) {
-    if (GivesWayBefore(*candidates[last], *candidates[i])) last = i;
+    if (IsBetterVictim(*candidates[last], *candidates[i])) last = i;
   }
-  size_t victim = last;  // Where it is alone.
+  size_t victim = last;  // If it is alone.
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (i == last) continue;
     const bool capped = candidates[i]->preemptions >= kMaxPreemptions;
     const bool victim_capped = candidates[victim]->preemptions >= kMaxPreemptions;
     const bool better = capped != victim_capped
                             ? victim_capped
-                            : GivesWayBefore(*candidates[i], *candidates[victim]);
+                            : IsBetterVictim(*candidates[i], *candidates[victim]);
     if (victim == last || better) victim = i;
   }
   return victim;

@@ -1,19 +1,90 @@
-// Classes high, medium and low, each with a guaranteed share.
+// Classes high, medium and low, each with a guaranteed share of the work.
 #ifndef ROPEWAY_POLICY_PRIORITY_POLICY_H_
 #define ROPEWAY_POLICY_PRIORITY_POLICY_H_
 
 #include <array>
 
-#include "policy/class_shares.h"
 #include "policy/scheduling_policy.h"
+#include "ropeway/request.h"
 
 namespace ropeway {
 
-// Ranks by the place of the sequence's class in this step's order (ClassShares); within a class by
-// arrival, or by the next part of a combined policy.
+// The state of one class when a step begins. Aged sequences are left out: their work is charged to
+// no class.
+struct ClassLoad {
+  bool active = false;   // Some sequence of the class waits or runs.
+  bool backlog = false;  // Some sequence waits or prefills: the class could use more work.
+};
+
+// Deficit accounting in units of cost (StepCost). Each step's cost is divided among the active
+// classes in proportion to their shares. A class without a backlog is entitled to no more than it
+// used (and what it owes), and the rest goes to the others: no share is lost, and none is saved up
+// in quiet times. A class's deficit grows by what it was entitled to and shrinks by what it used.
+// So
+//
+//   - deficits add up to 0: each credit is another class's debt. Where one lapses, the other does,
+//     in proportion;
+//   - an inactive class has no deficit, and a class without a backlog has no credit;
+//   - |deficit| <= kMaxDeficit mean steps.
+//
+// A class is above its share once it is more than kBurst mean steps ahead. Order of the classes in
+// a step: those within their share, high first; then those above it, the least above first.
+//
+// The constants assume steps of 20 to 50 ms. kBurst is how far a class may run ahead: 16 steps are
+// 0.3 to 0.8 s of work, 1 to 3 % of 30 seconds, and 20 urgent prompts of 64 tokens at once stay
+// within it. kMaxDeficit limits how long a class is paid back. A lower class never preempts a
+// higher one, so what a higher class started runs on after the class is above its share, and the
+// deficits swing by a part of the sequences' run time. 128 steps, 3 to 6 s, cover that swing and
+// limit how long a class that was held off may then hold off the others. Shares hold within 5 %
+// over 30 seconds of backlog where sequences run for a few seconds; where they run for a large part
+// of the 30 seconds, only over a longer time.
+//
+// Thread rule: the engine thread.
+class ClassShares {
+ public:
+  static constexpr double kBurst = 16.0;
+  static constexpr double kMaxDeficit = 128.0;
+
+  // `shares` in any unit, each above 0. `strict`: no accounting; always high, medium, low.
+  ClassShares(const std::array<int, kNumPriorities>& shares, bool strict);
+
+  // Settles the last step and fixes the order for this one.
+  void BeginStep(const std::array<ClassLoad, kNumPriorities>& loads);
+
+  // Charges work of this step to the class.
+  void Charge(Priority priority, double cost) { used_[Index(priority)] += cost; }
+
+  // The position of the class in this step's order; 0: first.
+  int OrderOf(Priority priority) const { return order_[Index(priority)]; }
+  // Whether the class is not above its share in this step. strict: true.
+  bool WithinShare(Priority priority) const;
+  // In units of cost; positive: the class had less than its share.
+  double deficit(Priority priority) const { return deficit_[Index(priority)]; }
+  bool strict() const { return strict_; }
+
+ private:
+  using PerClass = std::array<double, kNumPriorities>;
+  static size_t Index(Priority priority) { return static_cast<size_t>(priority); }
+
+  void Settle(const std::array<ClassLoad, kNumPriorities>& loads);
+  // Divides `total` by shares; no class gets more than its `demand`.
+  PerClass Divide(double total, const PerClass& demand) const;
+  void Balance();
+
+  const bool strict_;
+  PerClass share_{};
+  PerClass deficit_{};
+  PerClass used_{};  // In this step.
+  std::array<ClassLoad, kNumPriorities> loads_{};
+  std::array<int, kNumPriorities> order_{0, 1, 2};
+  double step_cost_ = 0.0;  // Exponentially weighted mean cost of a step.
+};
+
+// Ranks by the order of the sequence's class in this step (ClassShares); within a class by arrival,
+// or by the next part of a combined policy.
 class PriorityPolicy final : public SchedulingPolicy {
  public:
-  // `kv_is_kept`: what a victim has computed is found again when it resumes (prefix caching).
+  // `kv_is_kept`: a victim finds what it has computed again when it resumes (prefix caching).
   PriorityPolicy(const std::array<int, kNumPriorities>& shares, bool strict, bool kv_is_kept)
       : shares_(shares, strict), kv_is_kept_(kv_is_kept) {}
 
@@ -21,29 +92,29 @@ class PriorityPolicy final : public SchedulingPolicy {
   void BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
                  TimePoint now) override;
   Rank RankOf(const Sequence& sequence) const override {
-    return {{shares_.PlaceOf(sequence.priority)}};
+    return {{shares_.OrderOf(sequence.priority)}};
   }
 
-  // A higher class may preempt a lower one while it is not above its share. Promoted sequences are
-  // preempted for nobody.
+  // A higher class may preempt a lower one while it is within its share. Aged sequences are not
+  // preempted.
   bool MayPreempt(const Sequence& urgent, const Sequence& victim) const override;
 
-  // The lowest class, whatever this step's order; then what loses least: fewest positions to
-  // compute again, fewest tokens generated, the newest. Those that were preempted kMaxPreemptions
-  // times only where there are no others. The one that would be the last of this order is never the
-  // victim where there is another: so one of the highest class always gets on, to its end.
+  // The lowest class, whatever this step's order; then the smallest loss: fewest positions to
+  // recompute, fewest tokens generated, the newest. Sequences preempted kMaxPreemptions times only
+  // if there are no others. The candidate that would be last in this order is never the victim
+  // while there is another, so one sequence of the highest class always runs to its end.
   size_t PickVictim(std::span<const Sequence* const> candidates) const override;
 
   void OnScheduled(const Sequence& sequence, const ScheduledWork& work) override {
-    if (!sequence.promoted) shares_.Charge(sequence.priority, work.cost);
+    if (!sequence.aged) shares_.Charge(sequence.priority, work.cost);
   }
   void OnFinished(const Sequence&, bool) override {}
 
   const ClassShares& shares() const { return shares_; }
 
  private:
-  // Whether `a` gives way before `b`.
-  bool GivesWayBefore(const Sequence& a, const Sequence& b) const;
+  // Whether `a` is a better victim than `b`.
+  bool IsBetterVictim(const Sequence& a, const Sequence& b) const;
 
   ClassShares shares_;
   const bool kv_is_kept_;

@@ -1,8 +1,9 @@
-// The SchedulingPolicy seam: who goes first and who gives way. A policy ranks; places, tokens and
-// blocks are the scheduler's to account.
+// The SchedulingPolicy seam: the order of sequences and the choice of preemption victims. A policy
+// ranks; the scheduler accounts for slots, tokens and blocks.
 #ifndef ROPEWAY_POLICY_SCHEDULING_POLICY_H_
 #define ROPEWAY_POLICY_SCHEDULING_POLICY_H_
 
+#include <algorithm>
 #include <array>
 #include <compare>
 #include <cstddef>
@@ -14,19 +15,18 @@
 
 namespace ropeway {
 
-// Where a sequence stands: the lowest goes first, and of equal ones the first that arrived. The
-// first key decides, the next ones break its ties; a policy that is combined of others gives each
-// of them one.
+// The lowest rank goes first; equal ranks go by arrival. The first key decides, the next ones break
+// its ties: each part of a combined policy fills one key.
 struct Rank {
   std::array<int64_t, 3> keys{};
   auto operator<=>(const Rank&) const = default;
 };
 
-// What a step does for one sequence.
+// The work of one step for one sequence.
 struct ScheduledWork {
   int32_t prompt_tokens = 0;  // Of its prompt, computed for the first time.
-  int32_t output_tokens = 0;  // 1 where its next token is sampled.
-  double cost = 0.0;          // In units of cost (StepCost), whatever is computed.
+  int32_t output_tokens = 0;  // 1 if its next token is sampled.
+  double cost = 0.0;          // In units of StepCost, recomputed tokens included.
 };
 
 // Thread rule: the engine thread.
@@ -36,31 +36,42 @@ class SchedulingPolicy {
 
   virtual const char* name() const = 0;
 
-  // A step begins. `queue` (waiting and preempted) and `running` are all sequences that are there,
-  // in no order.
+  // Begins a step. `queue` (waiting and preempted) and `running` hold all sequences, unordered.
   virtual void BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
                          TimePoint now) = 0;
 
-  // Does not change between BeginStep and the step's first OnScheduled. The scheduler lets no
-  // sequence of the queue start before one that ranks lower and does not fit yet.
+  // Constant between BeginStep and the step's first OnScheduled. The scheduler starts no sequence
+  // of the queue before a lower-ranked one that does not fit yet.
   virtual Rank RankOf(const Sequence& sequence) const = 0;
 
-  // Whether `victim`, which runs, may have to give its place and blocks to `urgent`, which waits.
-  // Strict: never true both ways.
+  // Whether the waiting sequence `urgent` may preempt the running sequence `victim` for its slot
+  // and blocks. Never true in both directions.
   virtual bool MayPreempt(const Sequence& urgent, const Sequence& victim) const = 0;
 
-  // Which of `candidates` gives way, as an index. They run, have no work yet in this step, and
-  // stand in rank order. REQUIRES: not empty.
+  // Returns the index of the candidate to preempt. Candidates run, have no work yet in this step,
+  // and are in rank order. REQUIRES: not empty.
   virtual size_t PickVictim(std::span<const Sequence* const> candidates) const = 0;
 
-  // `work` for the sequence is part of this step. Before it, `sequence.computed` positions are
-  // there.
+  // `work` for the sequence is part of this step, from position `sequence.computed` on.
   virtual void OnScheduled(const Sequence& sequence, const ScheduledWork& work) = 0;
 
-  // The sequence ended, and is destroyed after this call; `completed`: of itself, by an end token,
-  // a stop or its length.
+  // The sequence ended and is destroyed after this call. `completed`: by an end token, a stop or
+  // its length, not by a cancel or a failure.
   virtual void OnFinished(const Sequence& sequence, bool completed) = 0;
 };
+
+// A sequence that was preempted this often is preempted again only if memory is short and all
+// others were preempted as often. Each preemption costs at least a turn in the queue; eight are
+// more than a burst of urgent requests causes, and few enough to guarantee an end.
+inline constexpr int32_t kMaxPreemptions = 8;
+
+// Returns the index of the last arrival, the victim under several policies. REQUIRES: not empty.
+inline size_t NewestOf(std::span<const Sequence* const> candidates) {
+  const auto newest =
+      std::max_element(candidates.begin(), candidates.end(),
+                       [](const Sequence* a, const Sequence* b) { return a->order < b->order; });
+  return static_cast<size_t>(newest - candidates.begin());
+}
 
 }  // namespace ropeway
 

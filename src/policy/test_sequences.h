@@ -9,7 +9,7 @@
 
 namespace ropeway {
 
-// Waits, and arrived as the `order`-th.
+// A waiting sequence with the given arrival order.
 inline Sequence WaitingSequence(uint64_t order, int32_t prompt_len = 16, int32_t max_tokens = 64) {
   Sequence sequence;
   sequence.id = order + 1;
@@ -20,7 +20,7 @@ inline Sequence WaitingSequence(uint64_t order, int32_t prompt_len = 16, int32_t
   return sequence;
 }
 
-// Decodes, and has generated so many tokens.
+// A decoding sequence that has generated `generated` tokens.
 inline Sequence RunningSequence(uint64_t order, int32_t prompt_len = 16, int32_t max_tokens = 64,
                                 int32_t generated = 1) {
   Sequence sequence = WaitingSequence(order, prompt_len, max_tokens);

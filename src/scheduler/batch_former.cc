@@ -21,19 +21,19 @@ Duration ToDuration(double seconds) { return Duration(std::llround(seconds * 1e9
 
 void BatchFormer::OnArrival(TimePoint now) {
   if (arrivals_++ > 0) {
-    // Beyond the target all gaps are too long alike: a night without requests is not to be in the
-    // mean for the next fifty.
+    // Gaps beyond the target are all too long alike: a night without requests must not dominate the
+    // mean for the next fifty arrivals.
     const double gap = ToSeconds(std::min(now - last_arrival_, options_.target_latency));
     gap_ = arrivals_ == 2 ? gap : gap_ + (gap - gap_) * kNewestGap;
   }
   last_arrival_ = now;
 }
 
-int BatchFormer::Places(const QueueView& view, TimePoint now) {
+int BatchFormer::MayStart(const QueueView& view, TimePoint now) {
   next_look_ = TimePoint::max();
-  if (options_.kind == Kind::kContinuous) return view.places;
+  if (options_.kind == Kind::kContinuous) return view.free_slots;
   const bool batch = options_.kind != Kind::kSerial;
-  const int size = std::min(batch ? options_.max_batch_size : 1, view.places);
+  const int size = std::min(batch ? options_.max_batch_size : 1, view.free_slots);
   if (view.running > 0 || view.waiting == 0 || size <= 0) {
     collecting_since_ = TimePoint::max();
     return 0;
@@ -52,12 +52,12 @@ TimePoint BatchFormer::StartsAt(const QueueView& view, int size) const {
   }
   if (arrivals_ < 2) return view.oldest;
   const double missing = size - view.waiting;
-  // Of (latest - now) and of (now - last arrival), all from the last arrival on, in seconds.
+  // All times in seconds from the last arrival on.
   const Duration predicted = PredictedTime(view.waiting, view.prompt_tokens);
   const double latest =
       ToSeconds(view.oldest + options_.target_latency - predicted - last_arrival_);
-  // The first time at which now + missing x gap > latest: by the mean gap, or, earlier, by the time
-  // that has gone since the last arrival.
+  // The first time at which now + missing x gap > latest: by the mean gap, or, if earlier, by the
+  // silence since the last arrival.
   const double by_mean = latest - missing * gap_;
   const double by_silence = latest / (1.0 + missing);
   return last_arrival_ + ToDuration(std::min(by_mean, by_silence));
@@ -98,6 +98,34 @@ Duration BatchFormer::PredictedTime(int rows, int32_t prompt_tokens) const {
     }
   }
   return ToDuration(nearest);
+}
+
+void StaticPadding::Begin(std::span<const Sequence* const> members) {
+  shorter_.clear();
+  int32_t longest = 0;
+  for (const Sequence* member : members) longest = std::max(longest, member->num_ids());
+  for (const Sequence* member : members) {
+    if (member->num_ids() < longest) shorter_.push_back({member->num_ids(), longest});
+  }
+}
+
+void StaticPadding::Add(int32_t tokens, int32_t items, int32_t ended, int32_t longest,
+                        SchedulerOutput* output) {
+  const auto add = [&](int32_t start, int32_t count, bool sample) {
+    output->padding.push_back({start, count, sample});
+    output->num_padding_tokens += count;
+    tokens -= count;
+    --items;
+  };
+  while (!shorter_.empty() && tokens > 0 && items > 0) {
+    Shorter& last = shorter_.back();
+    const int32_t count = std::min(tokens, last.end - last.next);
+    add(last.next, count, false);
+    last.next += count;
+    if (last.next == last.end) shorter_.pop_back();
+  }
+  if (longest == 0) return;
+  for (int32_t i = 0; i < ended && tokens > 0 && items > 0; ++i) add(longest - 1, 1, true);
 }
 
 }  // namespace ropeway

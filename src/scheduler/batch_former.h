@@ -1,12 +1,16 @@
-// When a batch begins.
+// When a batch begins, and the padding rows of a classic static batch.
 #ifndef ROPEWAY_SCHEDULER_BATCH_FORMER_H_
 #define ROPEWAY_SCHEDULER_BATCH_FORMER_H_
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "base/clock.h"
+#include "core/sequence.h"
+#include "scheduler/scheduler_output.h"
 
 namespace ropeway {
 
@@ -14,73 +18,72 @@ struct BatchFormerOptions {
   enum class Kind { kSerial, kStatic, kDynamic, kContinuous };
   Kind kind = Kind::kContinuous;
   int max_batch_size = 1;  // kStatic, kDynamic: at least 1.
-  Duration timeout{};  // kStatic, kDynamic: of the oldest that waits; then what is there starts.
+  Duration timeout{};  // kStatic, kDynamic: of the oldest that waits, until a part batch starts.
   bool auto_timeout = false;  // kDynamic: instead of `timeout`, as below.
   Duration target_latency{};  // For auto_timeout: from a request's arrival to its batch's end.
 };
 
-// How many sequences that never ran may start in a step, by strategy:
+// The number of new sequences that may start in a step, by strategy:
 //
-//   - continuous: as many as there are places;
+//   - continuous: as many as there are slots;
 //   - serial: one, when nothing runs;
-//   - static and dynamic: none while the present batch runs; then, at once and all together, up to
-//     max_batch_size (or the places, where they are fewer) as soon as so many wait, or the oldest
-//     has waited `timeout`, or one of them is urgent, or nothing more will come. The two differ in
-//     the timeout alone, and in what the scheduler makes of the rows that ended (padding).
+//   - static and dynamic: none while a batch runs; then, all together, up to max_batch_size (or the
+//     free slots, if fewer), as soon as so many wait, the oldest has waited `timeout`, one of them
+//     is urgent, or no more will come. The two differ in the timeout, and in the padding of rows
+//     that ended.
 //
-// auto_timeout waits only as long as the batch is likely to fill in time. With
+// auto_timeout waits only while the batch is likely to fill in time. With
 //
-//     missing = places of the batch that nobody has yet
-//     gap     = time between arrivals: exponentially weighted mean, or, where that is longer, the
-//               time since the last one
+//     missing = slots of the batch that are still empty
+//     gap     = time between arrivals: the exponentially weighted mean, or the time since the last
+//               arrival if that is longer
 //     latest  = when the oldest will have waited target_latency less the predicted time of a batch
-//               of those that are there
+//               of the sequences that wait
 //
 // the batch starts once now + missing x gap > latest: it would not fill by then. So it never waits
-// beyond `latest`, a deep queue starts at once, and so does a lone request when arrivals are rare.
-// Before two requests have arrived nothing is known of the gap, and nobody waits. A batch's time is
-// predicted by the exponentially weighted mean of those before it with the same floor(log2) of rows
+// beyond `latest`; a deep queue starts at once, and so does a lone request when arrivals are rare.
+// Before the second arrival no gap is known, and a batch starts at once. A batch's time is
+// predicted by the exponentially weighted mean of earlier batches with the same floor(log2) of rows
 // and of prompt tokens, or else of the nearest such bucket; 0 before the first.
 //
 // Thread rule: the engine thread.
 class BatchFormer {
  public:
-  // What a step begins with.
+  // The state in which a step begins.
   struct QueueView {
     int waiting = 0;      // Sequences that never ran.
-    TimePoint oldest{};   // Since when the oldest of them waits; any value where none does.
+    TimePoint oldest{};   // Arrival of the oldest of them; any value if there is none.
     bool urgent = false;  // One of them is of class high.
-    int running = 0;  // Members of the present batch that have not ended: they run, or gave way.
-    int places = 0;   // Free ones.
-    int32_t prompt_tokens = 0;  // Of those that wait, or of the first max_batch_size of them.
-    bool flush = false;         // Nothing more will come.
+    int running = 0;      // Members of the present batch that have not ended.
+    int free_slots = 0;
+    int32_t prompt_tokens = 0;  // Of the waiting sequences.
+    bool flush = false;         // No more will come.
   };
 
-  static constexpr double kNewestGap = 1.0 / 8;    // Its weight in the mean.
-  static constexpr double kNewestBatch = 1.0 / 4;  // A batch's time's.
+  static constexpr double kNewestGap = 1.0 / 8;    // Weight of the newest gap in the mean.
+  static constexpr double kNewestBatch = 1.0 / 4;  // Weight of the newest batch's time.
 
   explicit BatchFormer(const BatchFormerOptions& options) : options_(options) {}
 
-  // A sequence came to the queue.
+  // A sequence joined the queue.
   void OnArrival(TimePoint now);
 
-  // How many of those that wait may start now.
-  int Places(const QueueView& view, TimePoint now);
+  // Returns how many of the waiting sequences may start now.
+  int MayStart(const QueueView& view, TimePoint now);
 
-  // When the last call's reply may change without any event; TimePoint::max(): never.
+  // When the last reply of MayStart may change without any event; TimePoint::max(): never.
   TimePoint next_look() const { return next_look_; }
 
-  // Since when places were free and the former held back, until OnStarted or until nobody waits;
-  // TimePoint::max(): it does not.
+  // Since when a batch has been filling although slots are free; TimePoint::max(): none fills.
   TimePoint collecting_since() const { return collecting_since_; }
 
-  // So many started, with prompts of so many tokens together: a batch began.
+  // A batch of `count` sequences began, with `prompt_tokens` tokens of prompts together.
   void OnStarted(int count, int32_t prompt_tokens, TimePoint now);
 
   // The last member of the batch ended.
   void OnBatchEnded(TimePoint now);
 
-  // What a batch of so many rows and prompt tokens will take.
+  // Returns the predicted time of a batch.
   Duration PredictedTime(int rows, int32_t prompt_tokens) const;
 
  private:
@@ -88,7 +91,7 @@ class BatchFormer {
   static constexpr size_t kRowBuckets = 16;
   static constexpr size_t kTokenBuckets = 32;
 
-  // When a batch with so many of `size` starts though it is not full.
+  // When a part batch starts that could hold `size`.
   TimePoint StartsAt(const QueueView& view, int size) const;
   double& TimeOf(int rows, int32_t prompt_tokens);
 
@@ -103,8 +106,36 @@ class BatchFormer {
   int rows_ = 0;  // Of the present batch; 0: none runs.
   int32_t prompt_tokens_ = 0;
   TimePoint began_{};
-  // Seconds by bucket; 0: none has been seen.
+  // Mean seconds by bucket; 0: no batch of this bucket has ended.
   std::array<std::array<double, kTokenBuckets>, kRowBuckets> times_{};
+};
+
+// In a classic static batch all rows have one length: shorter prompts are padded to the longest,
+// and a sequence that has ended goes on as padding until the last one has. This makes those rows,
+// so that the strategy costs here what it costs in classic batching. Thread rule: the scheduler's.
+class StaticPadding {
+ public:
+  // `slots`: sequences of a batch, at most.
+  explicit StaticPadding(size_t slots) { shorter_.reserve(slots); }
+
+  // A batch begins with these members.
+  void Begin(std::span<const Sequence* const> members);
+
+  // Some prompt is not padded yet: no sequence decodes before.
+  bool prefilling() const { return !shorter_.empty(); }
+
+  // Adds padding to a step: at most `tokens` rows in at most `items` items, first of prompts that
+  // are padded; then, if `longest` > 0, a row for each of the `ended` members, at the position of
+  // the longest that still runs.
+  void Add(int32_t tokens, int32_t items, int32_t ended, int32_t longest, SchedulerOutput* output);
+
+ private:
+  // The positions of a prompt that are still to be padded: [next, end).
+  struct Shorter {
+    int32_t next = 0;
+    int32_t end = 0;
+  };
+  std::vector<Shorter> shorter_;
 };
 
 }  // namespace ropeway

@@ -25,31 +25,31 @@ BatchFormerOptions Options(Kind kind, int size, Duration timeout) {
           .target_latency = seconds(2)};
 }
 
-TEST(BatchFormerTest, ContinuousFillsThePlaces) {
+TEST(BatchFormerTest, ContinuousFillsTheSlots) {
   BatchFormer former(Options(Kind::kContinuous, 4, {}));
-  EXPECT_EQ(former.Places({.waiting = 9, .running = 3, .places = 5}, seconds(1)), 5);
+  EXPECT_EQ(former.MayStart({.waiting = 9, .running = 3, .free_slots = 5}, seconds(1)), 5);
   EXPECT_EQ(former.next_look(), kNever);
   EXPECT_EQ(former.collecting_since(), kNever);
 }
 
 TEST(BatchFormerTest, SerialStartsOneWhenNothingRuns) {
   BatchFormer former(Options(Kind::kSerial, 4, {}));
-  EXPECT_EQ(former.Places({.waiting = 9, .running = 0, .places = 5}, seconds(1)), 1);
-  EXPECT_EQ(former.Places({.waiting = 9, .running = 1, .places = 4}, seconds(1)), 0);
-  EXPECT_EQ(former.Places({.waiting = 0, .running = 0, .places = 5}, seconds(1)), 0);
+  EXPECT_EQ(former.MayStart({.waiting = 9, .running = 0, .free_slots = 5}, seconds(1)), 1);
+  EXPECT_EQ(former.MayStart({.waiting = 9, .running = 1, .free_slots = 4}, seconds(1)), 0);
+  EXPECT_EQ(former.MayStart({.waiting = 0, .running = 0, .free_slots = 5}, seconds(1)), 0);
   EXPECT_EQ(former.collecting_since(), kNever);
 }
 
 TEST(BatchFormerTest, ABatchStartsWhenItIsFullOrItsOldestHasWaited) {
   for (const Kind kind : {Kind::kStatic, Kind::kDynamic}) {
     BatchFormer former(Options(kind, 4, milliseconds(50)));
-    QueueView view{.waiting = 3, .oldest = seconds(10), .running = 0, .places = 16};
-    EXPECT_EQ(former.Places(view, seconds(10) + milliseconds(20)), 0);
+    QueueView view{.waiting = 3, .oldest = seconds(10), .running = 0, .free_slots = 16};
+    EXPECT_EQ(former.MayStart(view, seconds(10) + milliseconds(20)), 0);
     EXPECT_EQ(former.next_look(), seconds(10) + milliseconds(50));
     EXPECT_EQ(former.collecting_since(), seconds(10) + milliseconds(20));
-    EXPECT_EQ(former.Places(view, seconds(10) + milliseconds(49)), 0);
+    EXPECT_EQ(former.MayStart(view, seconds(10) + milliseconds(49)), 0);
     EXPECT_EQ(former.collecting_since(), seconds(10) + milliseconds(20));
-    EXPECT_EQ(former.Places(view, former.next_look()), 3) << "the timer is exact";
+    EXPECT_EQ(former.MayStart(view, former.next_look()), 3) << "the timer is exact";
     EXPECT_EQ(former.next_look(), kNever);
     EXPECT_EQ(former.collecting_since(), seconds(10) + milliseconds(20)) << "until OnStarted";
     former.OnStarted(3, 30, seconds(11));
@@ -57,44 +57,44 @@ TEST(BatchFormerTest, ABatchStartsWhenItIsFullOrItsOldestHasWaited) {
 
     view.waiting = 9;
     view.running = 3;
-    view.places = 13;
-    EXPECT_EQ(former.Places(view, seconds(20)), 0) << "the present batch runs";
+    view.free_slots = 13;
+    EXPECT_EQ(former.MayStart(view, seconds(20)), 0) << "the present batch runs";
     EXPECT_EQ(former.next_look(), kNever);
     EXPECT_EQ(former.collecting_since(), kNever) << "this is not waiting for others";
     former.OnBatchEnded(seconds(20));
     view.running = 0;
     view.oldest = seconds(20);
-    EXPECT_EQ(former.Places(view, seconds(20)), 4);
-    view.places = 3;
-    EXPECT_EQ(former.Places(view, seconds(20)), 3) << "fewer places than a batch has";
+    EXPECT_EQ(former.MayStart(view, seconds(20)), 4);
+    view.free_slots = 3;
+    EXPECT_EQ(former.MayStart(view, seconds(20)), 3) << "fewer slots than a batch has";
   }
 }
 
 TEST(BatchFormerTest, AnUrgentOneAndTheEndFlush) {
   for (const Kind kind : {Kind::kStatic, Kind::kDynamic}) {
     BatchFormer former(Options(kind, 8, seconds(5)));
-    QueueView view{.waiting = 2, .oldest = seconds(1), .running = 0, .places = 16};
-    EXPECT_EQ(former.Places(view, seconds(1)), 0);
+    QueueView view{.waiting = 2, .oldest = seconds(1), .running = 0, .free_slots = 16};
+    EXPECT_EQ(former.MayStart(view, seconds(1)), 0);
     view.urgent = true;
-    EXPECT_EQ(former.Places(view, seconds(1)), 2);
+    EXPECT_EQ(former.MayStart(view, seconds(1)), 2);
     view.running = 1;
-    EXPECT_EQ(former.Places(view, seconds(1)), 0) << "it does not join a batch that runs";
+    EXPECT_EQ(former.MayStart(view, seconds(1)), 0) << "it does not join a batch that runs";
     view.running = 0;
     view.urgent = false;
     view.flush = true;
-    EXPECT_EQ(former.Places(view, seconds(1)), 2);
+    EXPECT_EQ(former.MayStart(view, seconds(1)), 2);
     view.waiting = 0;
-    EXPECT_EQ(former.Places(view, seconds(1)), 0);
+    EXPECT_EQ(former.MayStart(view, seconds(1)), 0);
   }
 }
 
-TEST(BatchFormerTest, WithNobodyWaitingItDoesNotCollect) {
+TEST(BatchFormerTest, WithoutAWaitingSequenceItDoesNotCollect) {
   BatchFormer former(Options(Kind::kDynamic, 8, seconds(5)));
-  QueueView view{.waiting = 1, .oldest = seconds(1), .running = 0, .places = 16};
-  EXPECT_EQ(former.Places(view, seconds(1)), 0);
+  QueueView view{.waiting = 1, .oldest = seconds(1), .running = 0, .free_slots = 16};
+  EXPECT_EQ(former.MayStart(view, seconds(1)), 0);
   EXPECT_EQ(former.collecting_since(), seconds(1));
   view.waiting = 0;  // Cancelled.
-  EXPECT_EQ(former.Places(view, seconds(2)), 0);
+  EXPECT_EQ(former.MayStart(view, seconds(2)), 0);
   EXPECT_EQ(former.collecting_since(), kNever);
   EXPECT_EQ(former.next_look(), kNever);
 }
@@ -127,33 +127,33 @@ TEST(BatchFormerTest, PredictsBySizeAndByTheNearest) {
 TEST(BatchFormerTest, AutoStartsAtOnceWhereTheBatchWillNotFill) {
   BatchFormer former(Auto(8));
   former.OnArrival(seconds(1));
-  QueueView view{.waiting = 1, .oldest = seconds(1), .running = 0, .places = 16};
-  EXPECT_EQ(former.Places(view, seconds(1)), 1) << "nothing is known of arrivals";
+  QueueView view{.waiting = 1, .oldest = seconds(1), .running = 0, .free_slots = 16};
+  EXPECT_EQ(former.MayStart(view, seconds(1)), 1) << "nothing is known of arrivals";
   former.OnArrival(seconds(2));
   view.oldest = seconds(2);
-  EXPECT_EQ(former.Places(view, seconds(2)), 1) << "7 more would take 7 seconds";
+  EXPECT_EQ(former.MayStart(view, seconds(2)), 1) << "7 more would take 7 seconds";
 }
 
 TEST(BatchFormerTest, AutoWaitsWhileTheBatchIsLikelyToFill) {
   BatchFormer former(Auto(8));
   for (int i = 0; i < 5; ++i) former.OnArrival(seconds(1) + i * milliseconds(100));
   // The oldest came at 1.0, the fifth at 1.4: three more will be there at 1.7, well before 3.0.
-  QueueView view{.waiting = 5, .oldest = seconds(1), .running = 0, .places = 16};
+  QueueView view{.waiting = 5, .oldest = seconds(1), .running = 0, .free_slots = 16};
   const TimePoint now = seconds(1) + milliseconds(400);
-  EXPECT_EQ(former.Places(view, now), 0);
+  EXPECT_EQ(former.MayStart(view, now), 0);
   // Silence: 1.6 seconds are left, and at 1.8 the three would take three times 0.4 more.
   EXPECT_EQ(former.next_look(), seconds(1) + milliseconds(800));
-  EXPECT_EQ(former.Places(view, former.next_look() - milliseconds(1)), 0);
-  EXPECT_EQ(former.Places(view, former.next_look()), 5);
+  EXPECT_EQ(former.MayStart(view, former.next_look() - milliseconds(1)), 0);
+  EXPECT_EQ(former.MayStart(view, former.next_look()), 5);
   // The predicted time leaves less to wait.
   former.OnStarted(5, 100, seconds(5));
   former.OnBatchEnded(seconds(5) + milliseconds(1400));
   view.prompt_tokens = 100;
-  EXPECT_EQ(former.Places(view, now), 5) << "0.2 seconds are left, 0.3 are missing";
+  EXPECT_EQ(former.MayStart(view, now), 5) << "0.2 seconds are left, 0.3 are missing";
 }
 
-// Random arrivals: nobody waits longer than target_latency less the predicted time, where that is
-// positive, and the timer never comes too late.
+// Random arrivals: no request waits longer than target_latency less the predicted time, if that is
+// positive, and the timer is never late.
 TEST(BatchFormerTest, AutoNeverWaitsBeyondItsTarget) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     SeededRandom random(seed);
@@ -172,9 +172,9 @@ TEST(BatchFormerTest, AutoNeverWaitsBeyondItsTarget) {
       const QueueView view{.waiting = count,
                            .oldest = waiting.empty() ? kNever : waiting.front(),
                            .running = 0,
-                           .places = 16,
+                           .free_slots = 16,
                            .prompt_tokens = 50 * count};
-      const int start = former.Places(view, now);
+      const int start = former.MayStart(view, now);
       ASSERT_LE(start, count);
       if (start == 0) {
         if (!waiting.empty()) {
@@ -206,8 +206,9 @@ TEST(BatchFormerTest, ALongSilenceIsForgottenSoon) {
   former.OnArrival(seconds(1));
   TimePoint now = seconds(100'000);
   for (int i = 0; i < 30; ++i, now += milliseconds(10)) former.OnArrival(now);
-  const QueueView view{.waiting = 2, .oldest = now - milliseconds(20), .running = 0, .places = 16};
-  EXPECT_EQ(former.Places(view, now - milliseconds(10)), 0) << "14 more will be there soon";
+  const QueueView view{
+      .waiting = 2, .oldest = now - milliseconds(20), .running = 0, .free_slots = 16};
+  EXPECT_EQ(former.MayStart(view, now - milliseconds(10)), 0) << "14 more will be there soon";
 }
 
 }  // namespace

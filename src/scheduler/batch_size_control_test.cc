@@ -5,9 +5,6 @@
 
 #include <string>
 
-#include "scheduler/aimd_batch_size.h"
-#include "scheduler/memory_batch_size.h"
-
 namespace ropeway {
 namespace {
 
@@ -36,7 +33,7 @@ TEST(BatchSizeControlTest, MadeByName) {
   EXPECT_EQ((*fixed)->limit(), 500);
 }
 
-TEST(BatchSizeControlTest, BadInputIsSaidClearly) {
+TEST(BatchSizeControlTest, BadInputIsNamed) {
   const Status name =
       MakeBatchSizeControl({.name = "pid", .max_num_seqs = 64, .step_target = kTarget}).status();
   EXPECT_EQ(name.code(), StatusCode::kInvalidArgument);
@@ -84,7 +81,7 @@ TEST(AimdBatchSizeTest, TheTailOfAWindowCounts) {
   EXPECT_EQ(control.limit(), 60);
 }
 
-TEST(AimdBatchSizeTest, FewPlacesAreTheBound) {
+TEST(AimdBatchSizeTest, FewSlotsAreTheBound) {
   AimdBatchSize control(3, kTarget);
   Steps(&control, 500, milliseconds(500));
   EXPECT_EQ(control.limit(), 3);

@@ -5,11 +5,12 @@
 namespace ropeway {
 namespace {
 
-// Of a step's budget prefills get so much whatever the decodes cost.
+// Part of a step's budget that prefills get whatever the decodes cost.
 constexpr double kLeastPart = 1.0 / 8;
-// A few decodes are bound by memory: so much more costs their step little (docs/scheduling.md).
+// Few decodes are bound by memory: this much more costs their step little (docs/scheduling.md).
 constexpr double kSpare = 16;
-// Of many decodes' cost, what prefills may add: a step takes at most about three times as long.
+// What prefills may add to many decodes, in units of the decodes' cost: a step takes at most about
+// three times as long.
 constexpr double kMixedPart = 2;
 
 }  // namespace
@@ -30,7 +31,7 @@ void PrefillBudget::Begin(double decode_cost, bool after_urgent) {
 void PrefillBudget::BeginUrgent(double decode_cost, double first_need) {
   Begin(decode_cost, false);
   high_ = std::min(high_, std::max(kUrgent, first_need));
-  long_ = high_;  // The first may be the rest of a long one.
+  long_ = high_;  // The first may be the rest of a long prompt.
   others_ = 0;
 }
 
@@ -43,6 +44,46 @@ void PrefillBudget::Spend(double cost, bool is_long) {
   high_ -= cost;
   others_ -= cost;
   if (is_long) long_ -= cost;
+}
+
+UrgentSteps::UrgentSteps(const SchedulingPolicy* policy, bool has_classes, int max_chunk)
+    : policy_(policy),
+      has_classes_(has_classes),
+      longest_(max_chunk > 0 ? std::min(kMaxPrompt, max_chunk) : kMaxPrompt) {}
+
+bool UrgentSteps::Leaves(const Ranked& decode, const Sequence& urgent) const {
+  return decode.sequence->state == SequenceState::kDecoding && !decode.aged && !decode.leads &&
+         policy_->MayPreempt(urgent, *decode.sequence);
+}
+
+bool UrgentSteps::AnyLeaves(std::span<const Ranked> running, const Sequence& urgent) const {
+  return std::any_of(running.begin(), running.end(),
+                     [&](const Ranked& ranked) { return Leaves(ranked, urgent); });
+}
+
+bool UrgentSteps::StartsFirst(const Ranked& first, std::span<const Ranked> running) const {
+  if (first.aged || !IsUrgent(*first.sequence, first.sequence->cached_hint)) return false;
+  const bool another = std::any_of(running.begin(), running.end(), [this](const Ranked& ranked) {
+    return ranked.sequence->state == SequenceState::kPrefilling && IsHigh(*ranked.sequence);
+  });
+  return !another && AnyLeaves(running, *first.sequence);
+}
+
+void UrgentSteps::Choose(std::span<const Ranked> running, const Ranked* next) {
+  owner_ = nullptr;
+  paused_ = steps_ >= kMaxSteps;
+  if (paused_) {
+    steps_ = 0;
+    return;
+  }
+  const auto first = std::find_if(running.begin(), running.end(), [](const Ranked& ranked) {
+    return ranked.sequence->state == SequenceState::kPrefilling;
+  });
+  if (first != running.end() && IsUrgent(*first->sequence, first->sequence->computed) &&
+      (next == nullptr || !Before(*next, *first)) && AnyLeaves(running, *first->sequence)) {
+    owner_ = first->sequence;
+  }
+  steps_ = owner_ == nullptr ? 0 : steps_ + 1;
 }
 
 }  // namespace ropeway

@@ -1,6 +1,13 @@
-// What the prefills of one step may cost.
+// The cost limits of a step's prompts, and the steps that belong to urgent prompts.
 #ifndef ROPEWAY_SCHEDULER_PREFILL_BUDGET_H_
 #define ROPEWAY_SCHEDULER_PREFILL_BUDGET_H_
+
+#include <cstdint>
+#include <span>
+
+#include "core/sequence.h"
+#include "policy/scheduling_policy.h"
+#include "scheduler/waiting_queue.h"
 
 namespace ropeway {
 
@@ -10,20 +17,20 @@ struct PrefillBudgetOptions {
   double long_ones = 64;  // Beside decodes: see SchedulerOptions::long_prefill_budget.
 };
 
-// Kept in units of StepCost. Three parts, each within the one before: what any class high may
-// spend, what the others may, and of that the long ones.
+// What the prefills of one step may cost, in units of StepCost. Three limits, each within the one
+// before: for class high, for the other classes, and for the long prompts among those.
 class PrefillBudget {
  public:
-  // Urgent prompts take turns in steps of their own: the first gets what it needs, others with it
-  // so much together. More would make each of them wait for all, and saves little.
+  // Urgent prompts go one after the other in steps of their own: the first gets what it needs, all
+  // together at most this. More would make each of them wait for all, and saves little.
   static constexpr double kUrgent = 64;
 
   explicit PrefillBudget(const PrefillBudgetOptions& options) : options_(options) {}
 
-  // Begins a step whose decodes cost so much; 0: there are none. `after_urgent`: decodes were left
-  // out of the steps before it, so that those of a class high are held short too.
+  // Begins a step with decodes of the given cost; 0: there are none. `after_urgent`: decodes were
+  // left out of the steps before it, so prompts of class high are limited too.
   void Begin(double decode_cost, bool after_urgent = false);
-  // Begins a step that belongs to urgent prompts, the first of which needs so much.
+  // Begins a step that belongs to urgent prompts; the first needs `first_need`.
   void BeginUrgent(double decode_cost, double first_need);
 
   double For(bool high, bool is_long) const;
@@ -34,6 +41,56 @@ class PrefillBudget {
   double high_ = 0;
   double others_ = 0;
   double long_ = 0;
+};
+
+// A prompt of class high with little left to compute is urgent. A step with an urgent prompt
+// belongs to it: with the decodes of lower classes beside it, the step would take up to twice as
+// long. After kMaxSteps such steps in a row all decode again. Thread rule: the scheduler's.
+class UrgentSteps {
+ public:
+  // Tokens left of the prompt, at most: a longer rest would delay the decodes by more than it
+  // gains.
+  static constexpr int32_t kMaxPrompt = 128;
+  static constexpr int kMaxSteps = 4;
+
+  // `has_classes`: without classes no prompt is urgent. `max_chunk`: tokens of one prompt in one
+  // step; 0: no such limit. The policy must outlive it.
+  UrgentSteps(const SchedulingPolicy* policy, bool has_classes, int max_chunk);
+
+  bool IsHigh(const Sequence& sequence) const {
+    return has_classes_ && sequence.priority == Priority::kHigh;
+  }
+
+  // Whether the first of the queue starts before a step's decodes are scheduled although it
+  // preempts none: it would be urgent as far as cached_hint knows, no other prompt of its class is
+  // being computed, and some decode would leave the step to it.
+  bool StartsFirst(const Ranked& first, std::span<const Ranked> running) const;
+
+  // Chooses the owner of the next step. `running`: in rank order; `next`: the first of the queue,
+  // or null.
+  void Choose(std::span<const Ranked> running, const Ranked* next);
+
+  // The urgent sequence that owns this step, or null.
+  const Sequence* owner() const { return owner_; }
+  // Whether this sequence's decode is left out of the step.
+  bool IsLeftBy(const Ranked& decode) const { return owner_ != nullptr && Leaves(decode, *owner_); }
+  // Whether all decode in this step because kMaxSteps before it were urgent.
+  bool paused() const { return paused_; }
+
+ private:
+  // Whether the sequence's prompt is urgent once `computed` positions of it are computed.
+  bool IsUrgent(const Sequence& sequence, int32_t computed) const {
+    return IsHigh(sequence) && sequence.num_ids() - computed <= longest_;
+  }
+  bool Leaves(const Ranked& decode, const Sequence& urgent) const;
+  bool AnyLeaves(std::span<const Ranked> running, const Sequence& urgent) const;
+
+  const SchedulingPolicy* const policy_;
+  const bool has_classes_;
+  const int32_t longest_;
+  const Sequence* owner_ = nullptr;
+  int steps_ = 0;  // Urgent steps in a row.
+  bool paused_ = false;
 };
 
 }  // namespace ropeway

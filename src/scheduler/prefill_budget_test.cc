@@ -2,12 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <vector>
+
+#include "policy/priority_policy.h"
+
 namespace ropeway {
 namespace {
 
 constexpr PrefillBudgetOptions kOptions = {.all = 512, .mixed = 32, .long_ones = 64};
 
-TEST(PrefillBudget, AloneAPromptHasTheWholeStep) {
+TEST(PrefillBudget, AloneAPromptGetsTheWholeStep) {
   PrefillBudget budget(kOptions);
   budget.Begin(0);
   EXPECT_EQ(budget.For(true, false), 512);
@@ -18,7 +23,7 @@ TEST(PrefillBudget, AloneAPromptHasTheWholeStep) {
   EXPECT_EQ(budget.For(false, true), 412);
 }
 
-TEST(PrefillBudget, BesideDecodesOnlyAClassHighHasIt) {
+TEST(PrefillBudget, BesideDecodesOnlyClassHighGetsIt) {
   PrefillBudget budget(kOptions);
   budget.Begin(4);
   EXPECT_EQ(budget.For(true, false), 508);
@@ -35,7 +40,7 @@ TEST(PrefillBudget, BesideDecodesOnlyAClassHighHasIt) {
   EXPECT_EQ(budget.For(false, false), 64);
 }
 
-TEST(PrefillBudget, WithoutAMixedBudgetAllHaveTheSame) {
+TEST(PrefillBudget, WithoutAMixedBudgetAllGetTheSame) {
   PrefillBudgetOptions options = kOptions;
   options.mixed = 0;
   PrefillBudget budget(options);
@@ -44,7 +49,7 @@ TEST(PrefillBudget, WithoutAMixedBudgetAllHaveTheSame) {
   EXPECT_EQ(budget.For(false, true), 24);
 }
 
-TEST(PrefillBudget, AfterUrgentStepsAllAreHeldShort) {
+TEST(PrefillBudget, AfterUrgentStepsAllAreLimited) {
   PrefillBudget budget(kOptions);
   budget.Begin(20, /*after_urgent=*/true);
   EXPECT_EQ(budget.For(true, false), PrefillBudget::kUrgent);
@@ -53,7 +58,7 @@ TEST(PrefillBudget, AfterUrgentStepsAllAreHeldShort) {
   EXPECT_EQ(budget.For(true, false), 100);
 }
 
-TEST(PrefillBudget, AnUrgentStepIsTheFirstPromptsOwn) {
+TEST(PrefillBudget, AnUrgentStepBelongsToTheFirstPrompt) {
   PrefillBudget budget(kOptions);
   budget.BeginUrgent(4, 100);
   EXPECT_EQ(budget.For(true, false), 100);
@@ -64,6 +69,99 @@ TEST(PrefillBudget, AnUrgentStepIsTheFirstPromptsOwn) {
   budget.BeginUrgent(4, 20);
   budget.Spend(20, false);
   EXPECT_EQ(budget.For(true, false), PrefillBudget::kUrgent - 20);
+}
+
+class UrgentStepsTest : public testing::Test {
+ protected:
+  UrgentStepsTest() {
+    for (size_t i = 0; i < sequences_.size(); ++i) sequences_[i].order = i;
+    decode_.state = SequenceState::kDecoding;
+    decode_.priority = Priority::kLow;
+    prompt_.state = SequenceState::kPrefilling;
+    prompt_.priority = Priority::kHigh;
+    prompt_.ids.resize(64);
+    policy_.BeginStep({}, {}, TimePoint{});
+    running_ = {{.sequence = &prompt_, .rank = {}}, {.sequence = &decode_, .rank = {}}};
+  }
+
+  const Sequence* Choose(const Ranked* next = nullptr) {
+    steps_.Choose(running_, next);
+    return steps_.owner();
+  }
+
+  std::array<Sequence, 3> sequences_;
+  Sequence& prompt_ = sequences_[0];
+  Sequence& decode_ = sequences_[1];
+  Sequence& other_ = sequences_[2];
+  PriorityPolicy policy_{{70, 20, 10}, /*strict=*/true, /*kv_is_kept=*/true};
+  std::vector<Ranked> running_;
+  UrgentSteps steps_{&policy_, /*has_classes=*/true, /*max_chunk=*/0};
+};
+
+TEST_F(UrgentStepsTest, LowerClassesLeaveTheStep) {
+  EXPECT_EQ(Choose(), &prompt_);
+  EXPECT_TRUE(steps_.IsLeftBy(running_[1]));
+  running_[1].leads = true;
+  EXPECT_FALSE(steps_.IsLeftBy(running_[1])) << "others wait for what it computes";
+  running_[1].leads = false;
+  running_[1].aged = true;
+  EXPECT_FALSE(steps_.IsLeftBy(running_[1])) << "it is past max_wait";
+}
+
+TEST_F(UrgentStepsTest, NotWithoutALowerDecode) {
+  decode_.priority = Priority::kHigh;
+  EXPECT_EQ(Choose(), nullptr);
+}
+
+TEST_F(UrgentStepsTest, OnlyOfClassHigh) {
+  prompt_.priority = Priority::kMedium;
+  EXPECT_EQ(Choose(), nullptr);
+  EXPECT_FALSE(steps_.IsHigh(prompt_));
+  const UrgentSteps no_classes(&policy_, false, 0);
+  prompt_.priority = Priority::kHigh;
+  EXPECT_FALSE(no_classes.IsHigh(prompt_));
+}
+
+TEST_F(UrgentStepsTest, OnlyWhereLittleIsLeft) {
+  prompt_.ids.resize(UrgentSteps::kMaxPrompt + 1);
+  EXPECT_EQ(Choose(), nullptr);
+  prompt_.computed = 1;
+  EXPECT_EQ(Choose(), &prompt_);
+  // The limit is at most a chunk.
+  UrgentSteps chunks(&policy_, true, 64);
+  chunks.Choose(running_, nullptr);
+  EXPECT_EQ(chunks.owner(), nullptr);
+}
+
+TEST_F(UrgentStepsTest, NotBeforeAnEarlierOneOfTheQueue) {
+  const Ranked next{.sequence = &other_, .rank = {}, .aged = true};
+  EXPECT_EQ(Choose(&next), nullptr);
+}
+
+TEST_F(UrgentStepsTest, AfterFourUrgentStepsAllDecode) {
+  for (int i = 0; i < UrgentSteps::kMaxSteps; ++i) {
+    ASSERT_EQ(Choose(), &prompt_);
+    EXPECT_FALSE(steps_.paused());
+  }
+  EXPECT_EQ(Choose(), nullptr);
+  EXPECT_TRUE(steps_.paused());
+  EXPECT_EQ(Choose(), &prompt_);
+  EXPECT_FALSE(steps_.paused());
+}
+
+TEST_F(UrgentStepsTest, StartsFirstWhereNoOtherPrefills) {
+  other_.priority = Priority::kHigh;
+  other_.ids.resize(UrgentSteps::kMaxPrompt);
+  Ranked first{.sequence = &other_, .rank = {}};
+  EXPECT_FALSE(steps_.StartsFirst(first, running_));
+  prompt_.priority = Priority::kMedium;
+  EXPECT_TRUE(steps_.StartsFirst(first, running_));
+  other_.ids.resize(UrgentSteps::kMaxPrompt + 10);
+  EXPECT_FALSE(steps_.StartsFirst(first, running_)) << "no decode would leave it the step";
+  other_.cached_hint = 10;
+  EXPECT_TRUE(steps_.StartsFirst(first, running_));
+  first.aged = true;
+  EXPECT_FALSE(steps_.StartsFirst(first, running_));
 }
 
 }  // namespace

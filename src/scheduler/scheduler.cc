@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "scheduler/list_integrity.h"
-
 namespace ropeway {
 namespace {
 
@@ -14,21 +12,20 @@ void Erase(std::vector<Sequence*>* list, Sequence* sequence) {
   list->pop_back();
 }
 
-// Positions that a sequence's blocks ever cover. Its last token is never computed, but to start it
-// must have a block for the next one.
+// The most positions that a sequence's blocks cover: its last token is never computed, but to start
+// it needs a block for the next one.
 int32_t LongestTable(const Sequence& sequence) { return sequence.prompt_len + sequence.max_tokens; }
 
-// What it must have blocks for to start: one position more than its ids, where it wants one. Else
-// the token that its prefill samples could find no block, and the whole prefill would be for
-// nothing.
+// The positions that a sequence must have blocks for to start: its ids and one more, if it wants a
+// token. Otherwise its prefill could be in vain for want of a block for the sampled token.
 int32_t PositionsToStart(const Sequence& sequence) {
   return std::min(sequence.num_ids() + 1, LongestTable(sequence));
 }
 
-// What memory is taken for when a sequence is queued, beyond its prompt.
+// Tokens beyond the prompt for which memory is reserved when a sequence is queued.
 constexpr int32_t kReservedTokens = 1024;
 
-// Of the queue, those for which a step asks the pool what it has of them.
+// Queued sequences whose cached prefix is looked up anew in a step.
 constexpr size_t kHintsPerStep = 2;
 
 }  // namespace
@@ -47,38 +44,38 @@ Scheduler::Scheduler(const SchedulerOptions& options, SchedulingPolicy* policy, 
       budget_({.all = static_cast<double>(options.max_num_batched_tokens),
                .mixed = static_cast<double>(options.mixed_prefill_budget),
                .long_ones = static_cast<double>(options.long_prefill_budget)}),
-      promotion_(options.max_wait),
+      aging_(options.max_wait),
       urgent_(policy, options.has_classes, options.max_prefill_chunk),
       limit_(max_running_) {
-  const auto places = static_cast<size_t>(max_running_);
-  running_.reserve(places);
-  // Those that give way in a step stand beside those that take their places.
-  ranked_.reserve(2 * places);
-  candidates_.reserve(2 * places);
-  schedule_.Reserve(places);
+  const auto slots = static_cast<size_t>(max_running_);
+  running_.reserve(slots);
+  // Sequences preempted in a step stay in it beside those that take their slots.
+  ranked_.reserve(2 * slots);
+  candidates_.reserve(2 * slots);
+  output_.Reserve(slots);
 }
 
 void Scheduler::Add(Sequence* sequence, TimePoint now) {
-  // For what is longer the batch builder sees to it, step by step: a limit of 100,000 tokens would
-  // take 300 KB for each that waits.
+  // The batch builder reserves more step by step: a limit of 100,000 tokens would take 300 KB for
+  // each waiting sequence.
   KvCacheManager::Reserve(
       sequence, std::min(LongestTable(*sequence), sequence->num_ids() + kReservedTokens) + 1);
-  // All who run may come back to the queue.
+  // All running sequences may return to the queue.
   const size_t most = queue_.size() + running_.size() + 1;
   if (queue_.capacity() < most) queue_.reserve(2 * most);
   line_.Reserve(most);
-  promotion_.Reserve(most);
+  aging_.Reserve(most);
   if (passed_.capacity() < most) passed_.reserve(2 * most);
   queue_.push_back(sequence);
   sequence->queued_since = now;
-  NoteHint(sequence);
+  UpdateHint(sequence);
   load_.Enter(sequence);
   former_.OnArrival(now);
 }
 
-void Scheduler::NoteHint(Sequence* sequence) {
+void Scheduler::UpdateHint(Sequence* sequence) {
   const CachedPrefix prefix = kv_->Lookup(sequence);
-  // What another one computes just now it will find, or wait for.
+  // It will find what another sequence computes now, or wait for it.
   sequence->cached_hint = std::max(prefix.tokens, prefix.pending_end * kBlockTokens);
 }
 
@@ -87,7 +84,7 @@ void Scheduler::RefreshHints() {
   for (size_t i = 0; i < count; ++i) {
     Sequence* const sequence = queue_[++next_hint_ % queue_.size()];
     load_.Leave(sequence);
-    NoteHint(sequence);
+    UpdateHint(sequence);
     load_.Enter(sequence);
   }
 }
@@ -108,41 +105,45 @@ void Scheduler::FetchDone(Sequence* sequence) {
   mover_->Move(sequence->id, &sequence->state, SequenceEvent::kFetched);
 }
 
-const Schedule& Scheduler::Plan(TimePoint now) {
-  schedule_.Clear();
+const SchedulerOutput& Scheduler::Schedule(TimePoint now) {
+  BeginStep(now);
+  RankRunning();
+  UpdateFollowers();
+  RankQueue();
+  FormBatch();
+  if (continuous()) {
+    StartUrgent();
+    urgent_.Choose(ranked_, line_.empty() ? nullptr : &line_.front());
+  }
+  ScheduleDecodes();
+  SchedulePrefills();
+  NumberBatch();
+  AddPadding();
+  return output_;
+}
+
+void Scheduler::BeginStep(TimePoint now) {
+  output_.Clear();
   now_ = now;
   decode_cost_ = 0;
   short_of_blocks_ = false;
   positions_ = 0;
   RefreshHints();
-  promotion_.Choose(now, limit_, running_, queue_);
+  aging_.Update(now, limit_, running_, queue_);
   policy_->BeginStep(queue_, running_, now);
-  RankRunning();
-  UpdateFollowers();
-  RankQueue();
-  AskFormer();
-  if (continuous()) {
-    StartUrgent();
-    urgent_.Find(ranked_, line_.empty() ? nullptr : &line_.front());
-  }
-  PlanDecodes();
-  PlanRest();
-  NumberBatch();
-  Pad();
-  return schedule_;
 }
 
 void Scheduler::OnStep(Duration took) {
-  // Padding is no work.
-  if (!options_.learn_cost || schedule_.num_tokens == 0 || schedule_.num_padding_tokens > 0) return;
-  // A few decodes are bound by memory: their speed says nothing of what a queue will have.
-  const bool busy = schedule_.num_tokens >= StepCost::kMinRows ||
-                    2 * static_cast<int>(schedule_.items.size()) >= limit_;
-  cost_.OnStep(schedule_.num_tokens, positions_, took, busy);
+  // Padding does not count as work.
+  if (!options_.learn_cost || output_.num_tokens == 0 || output_.num_padding_tokens > 0) return;
+  // Few decodes are bound by memory: their speed does not tell how fast a queue is served.
+  const bool busy = output_.num_tokens >= StepCost::kMinRows ||
+                    2 * static_cast<int>(output_.items.size()) >= limit_;
+  cost_.OnStep(output_.num_tokens, positions_, took, busy);
 }
 
 Ranked Scheduler::RankedOf(Sequence* sequence) const {
-  return {.sequence = sequence, .rank = policy_->RankOf(*sequence), .promoted = sequence->promoted};
+  return {.sequence = sequence, .rank = policy_->RankOf(*sequence), .aged = sequence->aged};
 }
 
 void Scheduler::RankRunning() {
@@ -164,7 +165,7 @@ void Scheduler::UpdateFollowers() {
     if (it == ranked_.end()) continue;
     const Ranked its = RankedOf(follower);
     it->leads = true;
-    it->promoted = it->promoted || its.promoted;
+    it->aged = it->aged || its.aged;
     it->rank = std::min(it->rank, its.rank);
   }
   std::sort(ranked_.begin(), ranked_.end(), Before);
@@ -178,8 +179,8 @@ void Scheduler::RankQueue() {
   line_.Sort();
 }
 
-void Scheduler::AskFormer() {
-  new_places_ = max_running_;
+void Scheduler::FormBatch() {
+  new_slots_ = max_running_;
   if (continuous()) return;
   const int members = num_running() + num_preempted_;
   if (members == 0 && batch_runs_) {
@@ -190,7 +191,7 @@ void Scheduler::AskFormer() {
                               .oldest = TimePoint::max(),
                               .urgent = false,
                               .running = members,
-                              .places = limit_ - num_running(),
+                              .free_slots = limit_ - num_running(),
                               .prompt_tokens = static_cast<int32_t>(load_.tokens()),
                               .flush = flush_};
   for (const Sequence* sequence : queue_) {
@@ -198,42 +199,41 @@ void Scheduler::AskFormer() {
     view.oldest = std::min(view.oldest, sequence->queued_since);
     view.urgent = view.urgent || sequence->priority == Priority::kHigh;
   }
-  new_places_ = former_.Places(view, now_);
-  if (members == 0 && new_places_ == 0) schedule_.next_look = former_.next_look();
+  new_slots_ = former_.MayStart(view, now_);
+  if (members == 0 && new_slots_ == 0) output_.next_look = former_.next_look();
 }
 
-bool Scheduler::MayGiveWay(const Ranked& victim, const Ranked& urgent) const {
+bool Scheduler::MayBeVictim(const Ranked& victim, const Ranked& urgent) const {
   const Sequence& its = *victim.sequence;
-  if (!its.running() || its.promoted || victim.leads) return false;
+  if (!its.running() || its.aged || victim.leads) return false;
   if (its.run_steps < kMinRunSteps || its.preemptions >= kMaxPreemptions) return false;
   if (its.generated() >= options_.preempt_max_generated) return false;
-  if (urgent.promoted && its.order > urgent.sequence->order) return true;
+  if (urgent.aged && its.order > urgent.sequence->order) return true;
   return policy_->MayPreempt(*urgent.sequence, its);
 }
 
 void Scheduler::FindVictims(const Ranked& urgent) {
   candidates_.clear();
   for (const Ranked& ranked : ranked_) {
-    if (MayGiveWay(ranked, urgent)) candidates_.push_back(ranked.sequence);
+    if (MayBeVictim(ranked, urgent)) candidates_.push_back(ranked.sequence);
   }
 }
 
 void Scheduler::StartUrgent() {
-  // A limit that was lowered takes nobody's place: who starts here takes one that is there.
-  const int places = std::max(limit_, num_running());
+  // A lowered limit takes no slot from a running sequence; a preempting one takes an existing slot.
+  const int slots = std::max(limit_, num_running());
   bool any = false;
   passed_.clear();
   while (!line_.empty()) {
     const Ranked first = line_.front();
     FindVictims(first);
-    // An urgent one passes nobody who has waited his time out.
+    // An urgent prompt does not pass an aged sequence.
     const auto starts_first = [&] {
-      return passed_.empty() && num_running() < places && urgent_.StartsFirst(first, ranked_);
+      return passed_.empty() && num_running() < slots && urgent_.StartsFirst(first, ranked_);
     };
     if (candidates_.empty() && !starts_first()) {
-      // It came after all who run, or after those that may give way: it has no right to a place,
-      // and must not keep a higher class from one.
-      if (!first.promoted) break;
+      // An aged sequence that may preempt none must not keep a higher class from a slot.
+      if (!first.aged) break;
       passed_.push_back(first);
       line_.Pop();
       continue;
@@ -244,8 +244,8 @@ void Scheduler::StartUrgent() {
     if (std::any_of(passed_.begin(), passed_.end(), too_many)) break;
     CachedPrefix prefix = kv_->Lookup(first.sequence);
     if (!Follow(first.sequence, &prefix)) {
-      if (!MakeSpace(first, places)) break;
-      // Those that gave way may have computed what it would have found.
+      if (!PreemptFor(first, slots)) break;
+      // The preempted sequences may have computed what it would have found.
       prefix = kv_->Lookup(first.sequence);
       Start(first, &prefix);
       ranked_.push_back(first);
@@ -264,7 +264,7 @@ int Scheduler::LaterRunning(const Sequence& sequence) const {
                     [&](const Sequence* other) { return other->order > sequence.order; }));
 }
 
-bool Scheduler::MakeSpace(const Ranked& urgent, int places) {
+bool Scheduler::PreemptFor(const Ranked& urgent, int slots) {
   const Sequence& its = *urgent.sequence;
   const int32_t positions = PositionsToStart(its);
   CachedPrefix prefix = kv_->Lookup(urgent.sequence);
@@ -273,24 +273,24 @@ bool Scheduler::MakeSpace(const Ranked& urgent, int places) {
     freed += kv_->HeldAlone(*candidate, its, prefix);
   }
   if (!kv_->Fits(its, prefix, positions, freed)) return false;
-  while (num_running() >= places || !kv_->Fits(its, prefix, positions)) {
+  while (num_running() >= slots || !kv_->Fits(its, prefix, positions)) {
     if (candidates_.empty()) return false;
-    const bool for_place = num_running() >= places;
+    const bool for_slot = num_running() >= slots;
     const size_t pick = policy_->PickVictim(candidates_);
     const Sequence* victim = candidates_[pick];
     candidates_.erase(candidates_.begin() + static_cast<ptrdiff_t>(pick));
-    Preempt(victim, urgent.promoted ? PreemptReason::kPromotion
-                    : for_place     ? PreemptReason::kPriority
-                                    : PreemptReason::kBlocks);
+    Preempt(victim, urgent.aged ? PreemptReason::kAging
+                    : for_slot  ? PreemptReason::kPriority
+                                : PreemptReason::kBlocks);
     prefix = kv_->Lookup(urgent.sequence);  // The victim may have been about to compute some of it.
   }
   return true;
 }
 
 bool Scheduler::Follow(Sequence* sequence, CachedPrefix* prefix) {
-  // In a batch that starts as a whole nobody can wait for another one.
+  // A batch starts as a whole: none of its members waits for another.
   if (!continuous() || prefix->pending_end <= prefix->blocks) return false;
-  // What the tier has behind the pending ones can be read only once these are there.
+  // What the tier holds behind the pending blocks can be read only once these are computed.
   kv_->LookInTier(*sequence, prefix);
   const int32_t pending = (prefix->pending_end - prefix->blocks) * kBlockTokens;
   if (pending + prefix->tier_tokens < kMinFollowTokens) {
@@ -301,7 +301,7 @@ bool Scheduler::Follow(Sequence* sequence, CachedPrefix* prefix) {
   return true;
 }
 
-void Scheduler::PlanDecodes() {
+void Scheduler::ScheduleDecodes() {
   const bool prefills = std::any_of(running_.begin(), running_.end(), [](const Sequence* s) {
     return s->state == SequenceState::kPrefilling;
   });
@@ -309,24 +309,24 @@ void Scheduler::PlanDecodes() {
   if (options_.padding && (prefills || padding_.prefilling())) return;
   for (size_t i = 0; i < ranked_.size(); ++i) {
     Sequence* sequence = ranked_[i].sequence;
-    // One that an earlier one preempted in this step is no longer decoding.
+    // Skips sequences preempted in this step too.
     if (sequence->state != SequenceState::kDecoding) continue;
-    if (urgent_.IsLeftBy(ranked_[i]) || !MakeRoom(i)) continue;
+    if (urgent_.IsLeftBy(ranked_[i]) || !ExtendOrPreempt(i)) continue;
     decode_cost_ += cost_.Cost(sequence->computed, 1);
-    Give(sequence, 1);
+    AddItem(sequence, 1);
   }
 }
 
-bool Scheduler::MakeRoom(size_t index) {
+bool Scheduler::ExtendOrPreempt(size_t index) {
   Sequence* sequence = ranked_[index].sequence;
   while (!kv_->Extend(sequence, sequence->computed + 1)) {
-    // Those without work yet: prefilling and fetching ones wherever they rank, and decoding ones
-    // from here on.
+    // Candidates have no work in this step yet: prefilling and fetching sequences of any rank, and
+    // decoding ones from here on.
     candidates_.clear();
     for (size_t i = 0; i < ranked_.size(); ++i) {
       const Sequence* other = ranked_[i].sequence;
       const bool pending = i >= index || other->state != SequenceState::kDecoding;
-      if (other->running() && pending && !other->promoted) candidates_.push_back(other);
+      if (other->running() && pending && !other->aged) candidates_.push_back(other);
     }
     if (candidates_.empty()) candidates_.push_back(sequence);
     const Sequence* victim = candidates_[policy_->PickVictim(candidates_)];
@@ -341,24 +341,25 @@ void Scheduler::Preempt(const Sequence* victim, PreemptReason reason) {
   Sequence* const sequence = *std::find(running_.begin(), running_.end(), victim);
   if (sequence->state == SequenceState::kFetching) {
     --num_fetching_;
-    // Where it was to fetch from this step on.
-    std::erase_if(schedule_.fetches,
-                  [sequence](const Schedule::Fetch& fetch) { return fetch.sequence == sequence; });
+    // It may have been about to fetch from this step on.
+    std::erase_if(output_.fetches, [sequence](const SchedulerOutput::Fetch& fetch) {
+      return fetch.sequence == sequence;
+    });
   }
   kv_->Park(sequence);
   mover_->Move(sequence->id, &sequence->state, SequenceEvent::kPreempt);
   ++sequence->preemptions;
-  sequence->queued_since = promotion_.QueuedSince(*sequence, now_);
+  sequence->queued_since = aging_.QueuedSince(*sequence, now_);
   Erase(&running_, sequence);
   queue_.push_back(sequence);
-  NoteHint(sequence);
+  UpdateHint(sequence);
   load_.Enter(sequence);
   ++num_preempted_;
-  schedule_.preempted.push_back({sequence, reason});
+  output_.preempted.push_back({sequence, reason});
 }
 
-void Scheduler::PlanRest() {
-  if (const Sequence* urgent = urgent_.prompt(); urgent != nullptr) {
+void Scheduler::SchedulePrefills() {
+  if (const Sequence* urgent = urgent_.owner(); urgent != nullptr) {
     const int32_t left = urgent->num_ids() - urgent->computed;
     budget_.BeginUrgent(decode_cost_, cost_.Cost(urgent->computed, left));
   } else {
@@ -370,32 +371,32 @@ void Scheduler::PlanRest() {
     while (next < running && ranked_[next].sequence->state != SequenceState::kPrefilling) ++next;
     const bool start = starting && !line_.empty();
     if (start && (next == running || Before(line_.front(), ranked_[next]))) {
-      starting = TakeFirst();
+      starting = StartFirst();
     } else if (next < running) {
-      GiveChunk(ranked_[next++].sequence);
+      AddChunk(ranked_[next++].sequence);
     } else {
       break;
     }
   }
-  if (schedule_.head != nullptr || queue_.empty() || !line_.empty()) return;
-  // All who wait follow somebody, or gave way just now.
+  if (output_.head != nullptr || queue_.empty() || !line_.empty()) return;
+  // All waiting sequences follow another one, or were preempted in this step.
   Sequence* const first =
       *std::min_element(queue_.begin(), queue_.end(),
                         [](const Sequence* a, const Sequence* b) { return a->order < b->order; });
-  Block(first, first->follows > 0 ? BlockedBy::kLeader : BlockedBy::kPreemption);
+  NoteBlocked(first, first->follows > 0 ? BlockedBy::kLeader : BlockedBy::kPreemption);
 }
 
-bool Scheduler::TakeFirst() {
+bool Scheduler::StartFirst() {
   const Ranked first = line_.front();
   Sequence* const sequence = first.sequence;
   const bool fresh = sequence->state == SequenceState::kWaiting;
-  if (!continuous() && fresh && new_places_ == 0) {
-    // Behind it may be one that the batch had already, and that gave way.
-    if (schedule_.head == nullptr) Block(sequence, BlockedBy::kBatch);
+  if (!continuous() && fresh && new_slots_ == 0) {
+    // A preempted member of the running batch may be behind it.
+    if (output_.head == nullptr) NoteBlocked(sequence, BlockedBy::kBatch);
     line_.Pop();
     return true;
   }
-  // Also where it could not start: its leader is to run at its rank from now on.
+  // Even if it could not start now: its leader runs at its rank from now on.
   CachedPrefix prefix = kv_->Lookup(sequence);
   if (Follow(sequence, &prefix)) {
     line_.Pop();
@@ -403,9 +404,9 @@ bool Scheduler::TakeFirst() {
   }
   const BlockedBy rule = WhatBlocks(first, prefix);
   if (rule != BlockedBy::kNothing) {
-    if (schedule_.head == nullptr) Block(sequence, rule);
-    // The long ones' budget is spent, not that of others.
-    if (rule != BlockedBy::kTokens || first.promoted || !IsLong(*sequence, prefix.tokens)) {
+    if (output_.head == nullptr) NoteBlocked(sequence, rule);
+    // Only the long ones' budget may be spent.
+    if (rule != BlockedBy::kTokens || first.aged || !IsLong(*sequence, prefix.tokens)) {
       return false;
     }
     line_.Pop();
@@ -413,9 +414,9 @@ bool Scheduler::TakeFirst() {
   }
   line_.Pop();
   Start(first, &prefix);
-  if (fresh) --new_places_;
-  if (sequence->state == SequenceState::kPrefilling) GiveChunk(sequence);
-  line_.Settle(*policy_);
+  if (fresh) --new_slots_;
+  if (sequence->state == SequenceState::kPrefilling) AddChunk(sequence);
+  line_.Resort(*policy_);
   return true;
 }
 
@@ -423,13 +424,13 @@ BlockedBy Scheduler::WhatBlocks(const Ranked& first, const CachedPrefix& prefix)
   const Sequence& its = *first.sequence;
   if (short_of_blocks_) return BlockedBy::kPreemption;
   if (num_running() >= limit_) {
-    // It would have taken a lower one's place, were its class below its share.
+    // Within its share, it would have preempted a lower class.
     const bool lower_runs = std::any_of(running_.begin(), running_.end(), [&](const Sequence* s) {
       return s->priority > its.priority && !policy_->MayPreempt(its, *s);
     });
-    return lower_runs && options_.class_parts[0] > 0 ? BlockedBy::kFairness : BlockedBy::kPlaces;
+    return lower_runs && options_.class_parts[0] > 0 ? BlockedBy::kFairness : BlockedBy::kSlots;
   }
-  // A batch starts as a whole, though not all of it computes in its first step.
+  // A batch starts as a whole, even if not all of it computes in its first step.
   if (continuous() && !HasBudget(its, prefix)) return BlockedBy::kTokens;
   if (!kv_->Fits(its, prefix, PositionsToStart(its))) return BlockedBy::kBlocks;
   return BlockedBy::kNothing;
@@ -437,30 +438,30 @@ BlockedBy Scheduler::WhatBlocks(const Ranked& first, const CachedPrefix& prefix)
 
 bool Scheduler::HasBudget(const Sequence& sequence, const CachedPrefix& prefix) const {
   if (rows_left() == 0) return false;
-  if (schedule_.num_prefill_tokens == 0) return true;  // The first gets a token in any case.
+  if (output_.num_prefill_tokens == 0) return true;  // The first gets a token in any case.
   const double budget = budget_.For(urgent_.IsHigh(sequence), IsLong(sequence, prefix.tokens));
   return cost_.ChunkFor(prefix.tokens, 1, budget) > 0;
 }
 
-void Scheduler::Block(Sequence* head, BlockedBy rule) {
-  schedule_.head = head;
-  schedule_.head_blocked_by = rule;
+void Scheduler::NoteBlocked(Sequence* head, BlockedBy rule) {
+  output_.head = head;
+  output_.head_blocked_by = rule;
 }
 
 void Scheduler::Start(const Ranked& ranked, CachedPrefix* prefix) {
   Sequence* const sequence = ranked.sequence;
-  prefix->pending_end = 0;  // Whatever others compute: it follows nobody, and computes it itself.
+  prefix->pending_end = 0;  // It follows none, and computes itself what is not cached.
   kv_->LookInTier(*sequence, prefix);
   kv_->Start(sequence, *prefix, PositionsToStart(*sequence));
   load_.Leave(sequence);
   Erase(&queue_, sequence);
   running_.push_back(sequence);
   sequence->run_steps = 0;
-  sequence->promoted = ranked.promoted;
+  sequence->aged = ranked.aged;
   sequence->long_prefill = IsLong(*sequence, sequence->computed);
   const bool first_time = sequence->state == SequenceState::kWaiting;
   if (first_time) {
-    schedule_.started.push_back(sequence);
+    output_.started.push_back(sequence);
     const TimePoint since = std::max(sequence->queued_since, former_.collecting_since());
     sequence->formation = std::max(Duration{}, now_ - since);
   } else {
@@ -470,14 +471,14 @@ void Scheduler::Start(const Ranked& ranked, CachedPrefix* prefix) {
   if (kv_->ReadIsCheaper(*prefix)) {
     ++num_fetching_;
     mover_->Move(sequence->id, &sequence->state, SequenceEvent::kFetch);
-    schedule_.fetches.push_back({sequence, prefix->tier_blocks, prefix->tier_partial});
+    output_.fetches.push_back({sequence, prefix->tier_blocks, prefix->tier_partial});
     return;
   }
   mover_->Move(sequence->id, &sequence->state,
                first_time ? SequenceEvent::kStart : SequenceEvent::kResume);
 }
 
-void Scheduler::GiveChunk(Sequence* sequence) {
+void Scheduler::AddChunk(Sequence* sequence) {
   kv_->SkipAhead(sequence);
   int32_t most = std::min(sequence->num_ids() - sequence->computed, rows_left());
   if (options_.max_prefill_chunk > 0) most = std::min(most, options_.max_prefill_chunk);
@@ -485,19 +486,19 @@ void Scheduler::GiveChunk(Sequence* sequence) {
   const double budget = budget_.For(urgent_.IsHigh(*sequence), sequence->long_prefill);
   int32_t chunk = cost_.ChunkFor(sequence->computed, most, budget);
   if (chunk == 0) {
-    if (schedule_.num_prefill_tokens > 0) return;
+    if (output_.num_prefill_tokens > 0) return;
     chunk = 1;
   }
   budget_.Spend(cost_.Cost(sequence->computed, chunk), sequence->long_prefill);
-  schedule_.num_prefill_tokens += chunk;
-  Give(sequence, chunk);
+  output_.num_prefill_tokens += chunk;
+  AddItem(sequence, chunk);
 }
 
-void Scheduler::Give(Sequence* sequence, int32_t num_tokens) {
+void Scheduler::AddItem(Sequence* sequence, int32_t num_tokens) {
   const int32_t start = sequence->computed;
   const bool sample = start + num_tokens == sequence->num_ids() && sequence->max_tokens > 0;
-  schedule_.items.push_back({sequence, start, num_tokens, sample});
-  schedule_.num_tokens += num_tokens;
+  output_.items.push_back({sequence, start, num_tokens, sample});
+  output_.num_tokens += num_tokens;
   positions_ += StepCost::Positions(start, num_tokens);
   const int32_t fresh =
       std::min(sequence->prompt_len, start + num_tokens) - std::max(start, sequence->high_water);
@@ -506,15 +507,15 @@ void Scheduler::Give(Sequence* sequence, int32_t num_tokens) {
                                    .cost = cost_.Cost(start, num_tokens)});
   sequence->queued_since = now_;
   const bool decodes = sequence->state == SequenceState::kDecoding;
-  if (++sequence->run_steps >= kMinRunSteps && decodes) sequence->promoted = false;
+  if (++sequence->run_steps >= kMinRunSteps && decodes) sequence->aged = false;
 }
 
 void Scheduler::NumberBatch() {
-  if (schedule_.started.empty()) return;
+  if (output_.started.empty()) return;
   ++batch_;
-  batch_size_ = continuous() ? num_running() : static_cast<int32_t>(schedule_.started.size());
+  batch_size_ = continuous() ? num_running() : static_cast<int32_t>(output_.started.size());
   int32_t tokens = 0;
-  for (Sequence* sequence : schedule_.started) {
+  for (Sequence* sequence : output_.started) {
     sequence->batch = batch_;
     sequence->batch_size = batch_size_;
     tokens += sequence->num_ids();
@@ -522,46 +523,20 @@ void Scheduler::NumberBatch() {
   if (continuous()) return;
   batch_runs_ = true;
   former_.OnStarted(batch_size_, tokens, now_);
-  if (options_.padding) padding_.Begin(schedule_.started);
+  if (options_.padding) padding_.Begin(output_.started);
 }
 
-void Scheduler::Pad() {
+void Scheduler::AddPadding() {
   const int32_t members = num_running() + num_preempted_;
   if (!options_.padding || !batch_runs_ || members == 0) return;
   int32_t longest = 0;
-  for (const ScheduledItem& item : schedule_.items) {
+  for (const ScheduledItem& item : output_.items) {
     if (item.sequence->state == SequenceState::kDecoding) {
       longest = std::max(longest, item.sequence->num_ids());
     }
   }
-  const auto items = max_running_ - static_cast<int32_t>(schedule_.items.size());
-  padding_.Add(rows_left(), items, batch_size_ - members, longest, &schedule_);
-}
-
-int32_t Scheduler::PositionOf(const Sequence& sequence) const {
-  const Ranked its = RankedOf(const_cast<Sequence*>(&sequence));
-  return static_cast<int32_t>(std::count_if(queue_.begin(), queue_.end(), [&](Sequence* other) {
-    return other != &sequence && Before(RankedOf(other), its);
-  }));
-}
-
-std::vector<uint64_t> Scheduler::QueueOrder() const {
-  std::vector<Ranked> order;
-  order.reserve(queue_.size());
-  for (Sequence* sequence : queue_) order.push_back(RankedOf(sequence));
-  std::sort(order.begin(), order.end(), Before);
-  std::vector<uint64_t> ids;
-  ids.reserve(order.size());
-  for (const Ranked& ranked : order) ids.push_back(ranked.sequence->id);
-  return ids;
-}
-
-Status Scheduler::CheckIntegrity() const {
-  return CheckLists({.queue = queue_,
-                     .running = running_,
-                     .preempted = num_preempted_,
-                     .fetching = num_fetching_,
-                     .max_running = max_running_});
+  const auto items = max_running_ - static_cast<int32_t>(output_.items.size());
+  padding_.Add(rows_left(), items, batch_size_ - members, longest, &output_);
 }
 
 }  // namespace ropeway

@@ -1,11 +1,11 @@
-// Classes, promotion and the step's budget.
+// Classes, aging, batches and the step's budget.
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "policy/make_policy.h"
+#include "policy/policies.h"
 #include "scheduler/test_scheduler.h"
 
 namespace ropeway {
@@ -37,7 +37,7 @@ constexpr auto kHigh = Priority::kHigh;
 constexpr auto kMedium = Priority::kMedium;
 constexpr auto kLow = Priority::kLow;
 
-TEST_F(ClassesTest, AHigherClassTakesAPlaceOnceTheLowerOneHasRunForAWhile) {
+TEST_F(ClassesTest, AHigherClassTakesASlotOnceTheLowerOneHasRunForAWhile) {
   StartWith("priority", 100, {.max_num_seqs = 2, .max_num_batched_tokens = 64});
   Sequence* first = Add(kLow, 10);
   Add(kLow, 10);
@@ -48,7 +48,7 @@ TEST_F(ClassesTest, AHigherClassTakesAPlaceOnceTheLowerOneHasRunForAWhile) {
     EXPECT_EQ(preempted_, "");
     EXPECT_EQ(head_, "3: max_num_seqs");
   }
-  EXPECT_EQ(Step(), "3:0+5*") << "of equal ones the newest gives way, and 3 starts at once";
+  EXPECT_EQ(Step(), "3:0+5*") << "of equal ones the newest is preempted, and 3 starts at once";
   EXPECT_EQ(preempted_, "2");
   EXPECT_EQ(reasons_, "priority");
   Sequence* second = sequences_[1].get();
@@ -57,7 +57,7 @@ TEST_F(ClassesTest, AHigherClassTakesAPlaceOnceTheLowerOneHasRunForAWhile) {
   EXPECT_EQ(Step(), "3:5+1* 2:17+1*") << "it goes on where it was: nothing is computed again";
 }
 
-TEST_F(ClassesTest, EqualAndLowerClassesTakeNobodysPlace) {
+TEST_F(ClassesTest, EqualAndLowerClassesPreemptNone) {
   StartWith("priority", 100, {.max_num_seqs = 1, .max_num_batched_tokens = 64});
   Add(kMedium, 10);
   Steps(20);
@@ -80,7 +80,7 @@ TEST_F(ClassesTest, AHigherClassTakesBlocks) {
   EXPECT_EQ(sequences_[2]->state, SequenceState::kDecoding);
 }
 
-TEST_F(ClassesTest, NobodyGivesWayInVain) {
+TEST_F(ClassesTest, NoneIsPreemptedInVain) {
   StartWith("priority", 8, {.max_num_seqs = 4, .max_num_batched_tokens = 200});
   Add(kHigh, 60);  // Four blocks, soon five, and not to be had.
   Add(kLow, 20);
@@ -130,7 +130,7 @@ TEST_F(ClassesTest, TheRestOfALongPromptIsUrgentToo) {
   EXPECT_EQ(sequences_[1]->computed, low);
 }
 
-TEST_F(ClassesTest, AnUrgentOnePassesNobodyWhoHasWaitedHisTimeOut) {
+TEST_F(ClassesTest, AnUrgentPromptDoesNotPassAnAgedOne) {
   StartWith(
       "priority", 100,
       {.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(30)});
@@ -144,10 +144,10 @@ TEST_F(ClassesTest, AnUrgentOnePassesNobodyWhoHasWaitedHisTimeOut) {
   scheduler_->Remove(first, SequenceEvent::kEnd);
   Add(kHigh, 10);
   Step();
-  EXPECT_TRUE(low->running()) << "the place is free, and nobody has to give way to the high one";
+  EXPECT_TRUE(low->running()) << "a slot is free, and the high one preempts none";
 }
 
-TEST_F(ClassesTest, NotToAPromptThatTakesLong) {
+TEST_F(ClassesTest, DecodesDoNotLeaveTheStepToALongPrompt) {
   StartWith("priority", 100, {.max_num_seqs = 8, .max_num_batched_tokens = 512});
   Add(kLow, 10);
   Steps(2);
@@ -155,7 +155,7 @@ TEST_F(ClassesTest, NotToAPromptThatTakesLong) {
   EXPECT_EQ(Step(), "1:11+1* 2:0+200*");
 }
 
-TEST_F(ClassesTest, NorDoThoseThatHaveWaitedTheirTimeOut) {
+TEST_F(ClassesTest, AgedDecodesDoNotLeaveTheStep) {
   StartWith(
       "priority", 100,
       {.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(30)});
@@ -165,7 +165,7 @@ TEST_F(ClassesTest, NorDoThoseThatHaveWaitedTheirTimeOut) {
   Steps(31);
   scheduler_->Remove(first, SequenceEvent::kEnd);
   Step();
-  ASSERT_TRUE(low->promoted);
+  ASSERT_TRUE(low->aged);
   scheduler_->Remove(sequences_[1].get(), SequenceEvent::kEnd);
   Add(kHigh, 20);
   EXPECT_EQ(Step(), "3:10+1* 4:0+20*");
@@ -204,7 +204,7 @@ TEST_F(ClassesTest, StrictKnowsNoShares) {
   EXPECT_EQ(sequences_.back()->generated(), 0);
 }
 
-TEST_F(ClassesTest, WhoHasWaitedLongGoesFirstAndIsLeftAloneForAWhile) {
+TEST_F(ClassesTest, AnAgedOneGoesFirstAndRunsForAWhile) {
   StartWith(
       "priority", 1000,
       {.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(300)},
@@ -216,7 +216,7 @@ TEST_F(ClassesTest, WhoHasWaitedLongGoesFirstAndIsLeftAloneForAWhile) {
   Add(kHigh, 10);  // Came later than the low one.
   Sequence* later = Add(kHigh, 10);
   Steps(28);
-  EXPECT_EQ(low->state, SequenceState::kWaiting) << "nobody who runs came later";
+  EXPECT_EQ(low->state, SequenceState::kWaiting) << "all running ones came earlier";
   scheduler_->Remove(sequences_[0].get(), SequenceEvent::kEnd);
   Step();
   EXPECT_EQ(sequences_[3]->generated(), 1) << "not its time yet";
@@ -226,10 +226,10 @@ TEST_F(ClassesTest, WhoHasWaitedLongGoesFirstAndIsLeftAloneForAWhile) {
   EXPECT_GT(low->generated(), 0);
   EXPECT_EQ(sequences_[3]->state, SequenceState::kPreempted);
   EXPECT_EQ(later->generated(), 0);
-  EXPECT_TRUE(low->promoted || low->run_steps >= Scheduler::kMinRunSteps);
+  EXPECT_TRUE(low->aged || low->run_steps >= Scheduler::kMinRunSteps);
 }
 
-TEST_F(ClassesTest, PromotedOnesTakeHalfThePlaces) {
+TEST_F(ClassesTest, AgedOnesTakeHalfTheSlots) {
   StartWith(
       "priority", 1000,
       {.max_num_seqs = 4, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(100)},
@@ -237,7 +237,7 @@ TEST_F(ClassesTest, PromotedOnesTakeHalfThePlaces) {
   for (int i = 0; i < 4; ++i) Add(kLow, 4);
   Add(kMedium, 4);
   for (int i = 0; i < 6; ++i) Add(kLow, 4);
-  Step();  // All places are taken, by the medium one and three low ones.
+  Step();  // All slots are taken, by the medium one and three low ones.
   EXPECT_EQ(scheduler_->num_running(), 4);
   now_ += std::chrono::seconds(1);
   for (int i = 0; i < 6; ++i) Add(kHigh, 4);
@@ -255,7 +255,7 @@ TEST_F(ClassesTest, PromotedOnesTakeHalfThePlaces) {
   EXPECT_EQ(high, 2);
 }
 
-TEST_F(ClassesTest, TheOftenPreemptedAreLeftAlone) {
+TEST_F(ClassesTest, TheOftenPreemptedArePreemptedNoMore) {
   StartWith("priority", 1000, {.max_num_seqs = 1, .max_num_batched_tokens = 64}, true);
   Sequence* low = Add(kLow, 4);
   int times = 0;
@@ -271,7 +271,7 @@ TEST_F(ClassesTest, TheOftenPreemptedAreLeftAlone) {
   EXPECT_EQ(low->preemptions, kMaxPreemptions);
 }
 
-TEST_F(ClassesTest, WhatIsComputedAnewGivesWayWhileItIsShortOnly) {
+TEST_F(ClassesTest, WithoutCachingALongOutputIsNotPreempted) {
   caching_ = false;
   StartWith("priority", 1000,
             {.max_num_seqs = 1, .max_num_batched_tokens = 64, .preempt_max_generated = 20}, true);
@@ -294,7 +294,7 @@ TEST_F(ClassesTest, ALeaderOfAHigherClassIsNoVictim) {
   Step();
   Add(kHigh, 5);
   Steps(3);
-  EXPECT_EQ(scheduler_->num_preempted(), 0) << "who leads others is not stopped";
+  EXPECT_EQ(scheduler_->num_preempted(), 0) << "a leader is not preempted";
 }
 
 TEST_F(ClassesTest, LongPromptsShareALittleOfEachStepWhileOthersDecode) {
@@ -304,7 +304,7 @@ TEST_F(ClassesTest, LongPromptsShareALittleOfEachStepWhileOthersDecode) {
              .long_prefill_threshold = 50,
              .long_prefill_budget = 8});
   Add(kMedium, 60);
-  EXPECT_EQ(Step(), "1:0+60*") << "nobody decodes yet";
+  EXPECT_EQ(Step(), "1:0+60*") << "no sequence decodes yet";
   Add(kMedium, 500);
   Add(kMedium, 500);
   EXPECT_EQ(Step(), "1:60+1* 2:0+8");
@@ -385,7 +385,7 @@ TEST_F(BatchesTest, ABatchStartsAsAWholeAndEndsAsAWhole) {
   EXPECT_EQ(next_look_, TimePoint(std::chrono::seconds(5)));
   Add(kMedium, 20);
   Add(kMedium, 20);
-  EXPECT_EQ(Step(), "1:0+20* 2:0+20") << "all three have a place, not all get tokens at once";
+  EXPECT_EQ(Step(), "1:0+20* 2:0+20") << "all three have a slot, not all get tokens at once";
   EXPECT_EQ(scheduler_->num_running(), 3);
   EXPECT_EQ(sequences_[2]->batch_size, 3);
   Steps(5);
@@ -417,7 +417,7 @@ TEST_F(BatchesTest, AnUrgentOneFlushesTheBatch) {
   EXPECT_EQ(Step(), "2:0+6* 1:0+5*");
 }
 
-TEST_F(BatchesTest, PaddedRowsKeepTheirPlace) {
+TEST_F(BatchesTest, PaddedRowsKeepTheirCost) {
   StartBatches(Kind::kStatic, 2, std::chrono::seconds(5), true);
   Add(kMedium, 10);
   Add(kMedium, 30);
@@ -432,7 +432,7 @@ TEST_F(BatchesTest, PaddedRowsKeepTheirPlace) {
   EXPECT_EQ(padding_, "31+1*") << "its row goes on at the longest one's position";
 }
 
-TEST_F(BatchesTest, WhoGaveWayForMemoryComesBackToItsBatch) {
+TEST_F(BatchesTest, AMemberPreemptedForMemoryReturnsToItsBatch) {
   SchedulerOptions options{.max_num_seqs = 8, .max_num_batched_tokens = 40};
   options.batching = {
       .kind = Kind::kStatic, .max_batch_size = 2, .timeout = std::chrono::seconds(5)};

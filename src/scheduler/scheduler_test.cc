@@ -13,8 +13,8 @@ TEST_F(SchedulerTest, AWholePoolOfPromptStartsWhereNoTokenIsWanted) {
   Start(2, {.max_num_seqs = 2, .max_num_batched_tokens = 20});
   Add(32, 0);
   EXPECT_EQ(Step(), "1:0+20");
-  EXPECT_EQ(scheduler_->Plan(TimePoint{0}).items[0].num_tokens, 12);
-  EXPECT_FALSE(scheduler_->Plan(TimePoint{0}).items[0].sample);
+  EXPECT_EQ(scheduler_->Schedule(TimePoint{0}).items[0].num_tokens, 12);
+  EXPECT_FALSE(scheduler_->Schedule(TimePoint{0}).items[0].sample);
 }
 
 TEST_F(SchedulerTest, NothingToDo) {
@@ -46,7 +46,7 @@ TEST_F(SchedulerTest, ChunkLimit) {
   EXPECT_EQ(Step(), "2:8+1* 1:14+1*");
 }
 
-TEST_F(SchedulerTest, PlacesAreKeptAndTheNextOneFollows) {
+TEST_F(SchedulerTest, SlotsAreKeptAndTheNextOneFollows) {
   Start(16, {.max_num_seqs = 2, .max_num_batched_tokens = 100});
   Sequence* first = Add(4);
   Add(4);
@@ -57,7 +57,7 @@ TEST_F(SchedulerTest, PlacesAreKeptAndTheNextOneFollows) {
   EXPECT_EQ(Step(), "2:4+1* 3:0+4*");
 }
 
-TEST_F(SchedulerTest, PlacesNeverOutnumberTheTokens) {
+TEST_F(SchedulerTest, SlotsNeverOutnumberTheTokens) {
   Start(16, {.max_num_seqs = 8, .max_num_batched_tokens = 2});
   for (int i = 0; i < 4; ++i) Add(2);
   EXPECT_EQ(Step(), "1:0+2*");
@@ -67,7 +67,7 @@ TEST_F(SchedulerTest, PlacesNeverOutnumberTheTokens) {
   EXPECT_EQ(Step(), "1:4+1* 2:2+1*") << "each running one gets its token in each step";
 }
 
-TEST_F(SchedulerTest, NobodyPassesTheHeadOfTheLine) {
+TEST_F(SchedulerTest, NonePassesTheHeadOfTheQueue) {
   Start(4, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
   Sequence* first = Add(30);  // 2 blocks.
   Add(40);                    // 3 blocks: does not fit beside the first.
@@ -87,7 +87,7 @@ TEST_F(SchedulerTest, StartsOnlyWithABlockForTheNextPosition) {
   EXPECT_EQ(head_, "2: free KV blocks");
 }
 
-TEST_F(SchedulerTest, TheNewestGivesWayAndComesBackBeforeLaterOnes) {
+TEST_F(SchedulerTest, TheNewestIsPreemptedAndResumesBeforeLaterOnes) {
   Start(4, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
   Sequence* first = Add(15);
   Sequence* second = Add(14);
@@ -99,7 +99,7 @@ TEST_F(SchedulerTest, TheNewestGivesWayAndComesBackBeforeLaterOnes) {
   EXPECT_EQ(preempted_, "4");
   EXPECT_EQ(head_, "4: a preemption in this step");
   EXPECT_EQ(scheduler_->num_preempted(), 1);
-  // The second needs a block: the third gives its one away and waits before the fourth.
+  // The second needs a block: the third is preempted and waits before the fourth.
   EXPECT_EQ(Step(), "1:17+1* 2:16+1*");
   EXPECT_EQ(preempted_, "3");
   EXPECT_EQ(Step(), "1:18+1* 2:17+1*");
@@ -114,7 +114,7 @@ TEST_F(SchedulerTest, TheNewestGivesWayAndComesBackBeforeLaterOnes) {
   EXPECT_EQ(third->preemptions, 1);
 }
 
-TEST_F(SchedulerTest, TheNewestGivesWayEvenToItself) {
+TEST_F(SchedulerTest, TheNewestIsPreemptedEvenForItself) {
   Start(4, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
   Add(30);
   Add(31);
@@ -126,7 +126,7 @@ TEST_F(SchedulerTest, TheNewestGivesWayEvenToItself) {
   EXPECT_EQ(preempted_, "");
 }
 
-TEST_F(SchedulerTest, APrefillingOneGivesWayToADecode) {
+TEST_F(SchedulerTest, APrefillingOneIsPreemptedForADecode) {
   Start(4, {.max_num_seqs = 4, .max_num_batched_tokens = 16});
   Add(15);
   Add(40);
@@ -181,7 +181,7 @@ TEST_F(SchedulerTest, OnesWithTheSamePrefixFollowOneLeader) {
   EXPECT_EQ(Step(), "1:200+10* 2:192+18* 3:192+18* 4:0+5*");
 }
 
-TEST_F(SchedulerTest, OthersPassThoseWhoFollow) {
+TEST_F(SchedulerTest, OthersPassFollowers) {
   Start(100, {.max_num_seqs = 8, .max_num_batched_tokens = 150, .max_prefill_chunk = 100});
   Add(210, 1000, 200);
   Add(210, 1000, 200);
@@ -208,7 +208,7 @@ TEST_F(SchedulerTest, AShortCommonPrefixIsNotWaitedFor) {
   EXPECT_EQ(Step(), "1:70+1* 2:30+40*");
 }
 
-TEST_F(SchedulerTest, WithoutCachingNobodyFollows) {
+TEST_F(SchedulerTest, WithoutCachingNoneFollows) {
   caching_ = false;
   Start(100, {.max_num_seqs = 8, .max_num_batched_tokens = 300});
   Add(110, 1000, 100);
@@ -227,7 +227,7 @@ TEST_F(SchedulerTest, ABlockedOneWithCachedBlocksCountsThemOnce) {
   EXPECT_EQ(head_, "3: free KV blocks");
 }
 
-// Another policy, to see that the order is the policy's and the accounts are the scheduler's.
+// Shows that the order is the policy's and the accounting is the scheduler's.
 class ShortestPromptFirst final : public SchedulingPolicy {
  public:
   const char* name() const override { return "shortest_prompt"; }
@@ -259,7 +259,6 @@ TEST_F(SchedulerTest, ThePolicyDecidesTheOrder) {
   EXPECT_EQ(Step(), "2:5+1* 1:0+9*");
 }
 
-// The leader of the pressing is pressing.
 TEST_F(SchedulerTest, ALeaderRunsAtTheBestRankOfItsFollowers) {
   ShortestPromptFirst policy;
   Start(100, {.max_num_seqs = 3, .max_num_batched_tokens = 100, .max_prefill_chunk = 60}, &policy);
@@ -277,10 +276,10 @@ TEST_F(SchedulerTest, ALeaderRunsAtTheBestRankOfItsFollowers) {
   EXPECT_EQ(Step(), "3:320+20* 2:340+10* 1:360+40*") << "each at its own rank again";
 }
 
-// A policy that gives up the oldest: the scheduler offers it only those without work in this step.
-class OldestGivesWay final : public SchedulingPolicy {
+// Preempts the oldest: the scheduler offers it only sequences without work in this step.
+class OldestIsVictim final : public SchedulingPolicy {
  public:
-  const char* name() const override { return "oldest_gives_way"; }
+  const char* name() const override { return "oldest_is_victim"; }
   void BeginStep(std::span<Sequence* const>, std::span<Sequence* const>, TimePoint) override {}
   Rank RankOf(const Sequence& sequence) const override {
     return {{static_cast<int64_t>(sequence.order)}};
@@ -292,7 +291,7 @@ class OldestGivesWay final : public SchedulingPolicy {
 };
 
 TEST_F(SchedulerTest, WhatHasWorkInThisStepIsNoVictim) {
-  OldestGivesWay policy;
+  OldestIsVictim policy;
   Start(4, {.max_num_seqs = 4, .max_num_batched_tokens = 100}, &policy);
   Add(20);
   Add(31);
@@ -312,7 +311,7 @@ class FetchingTest : public SchedulerTest {
     for (int32_t i = 0; i < blocks; ++i) its_tier_.blocks[names[static_cast<size_t>(i)]] = {};
   }
 
-  // What the engine core does for each block that was read.
+  // Reads `blocks` blocks as the engine core does.
   void Read(Sequence* sequence, int32_t blocks) {
     sequence->computed += blocks * kBlockTokens;
     kv_->OnComputed(sequence);
@@ -326,7 +325,7 @@ TEST_F(FetchingTest, FetchesAndThenComputesTheRest) {
   Sequence* a = Add(70);
   Store(*a, 4);
   Add(20);
-  EXPECT_EQ(Step(), "2:0+20*") << "nobody waits for the one who fetches";
+  EXPECT_EQ(Step(), "2:0+20*") << "none waits for a fetching one";
   EXPECT_EQ(a->state, SequenceState::kFetching);
   EXPECT_EQ(scheduler_->num_fetching(), 1);
   Read(a, 3);
@@ -335,7 +334,7 @@ TEST_F(FetchingTest, FetchesAndThenComputesTheRest) {
   EXPECT_EQ(Step(), "2:21+1* 1:48+22*");
 }
 
-TEST_F(FetchingTest, OthersFollowTheOneWhoFetches) {
+TEST_F(FetchingTest, OthersFollowAFetchingOne) {
   Start(100, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
   Sequence* a = Add(100, 1000, 90);
   Store(*a, 5);
@@ -362,7 +361,7 @@ TEST_F(FetchingTest, FollowsForWhatTheTierHasBehind) {
   EXPECT_EQ(b->computed, 16);
 }
 
-TEST_F(FetchingTest, OneWhoFetchesGivesWay) {
+TEST_F(FetchingTest, AFetchingOneIsPreempted) {
   Start(5, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
   Add(15);
   Sequence* b = Add(60);
@@ -377,7 +376,7 @@ TEST_F(FetchingTest, OneWhoFetchesGivesWay) {
   EXPECT_EQ(b->parked, 16);
 }
 
-TEST_F(FetchingTest, RemovesOneWhoFetches) {
+TEST_F(FetchingTest, RemovesAFetchingOne) {
   Start(100, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
   Sequence* a = Add(70);
   Store(*a, 4);

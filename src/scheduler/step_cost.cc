@@ -11,7 +11,7 @@ int32_t StepCost::ChunkFor(int32_t start, int32_t wanted, double budget) const {
   const double linear = 1.0 + weight_ * (start + 0.5);
   const double n = 2.0 * budget / (linear + std::sqrt(linear * linear + 2.0 * weight_ * budget));
   auto chunk = static_cast<int32_t>(std::clamp<double>(n, 1.0, wanted));
-  // What rounding may have done.
+  // Corrects rounding.
   while (chunk < wanted && Cost(start, chunk + 1) <= budget) ++chunk;
   while (chunk > 1 && Cost(start, chunk) > budget) --chunk;
   return chunk;
@@ -46,10 +46,10 @@ void StepCost::Fit(double x, double y) {
   if (sums_.steps >= kMinSteps && variance >= kMinSpread * kMinSpread) {
     const double slope = std::max(0.0, (sums_.xy / sums_.n - mean_x * mean_y) / variance);
     const double intercept = mean_y - slope * mean_x;
-    // An intercept of nothing or less is noise: no weight can be read off it.
+    // An intercept of 0 or less is noise: no weight follows from it.
     if (intercept > 0.0) weight_ = std::min(slope / intercept, kMaxWeight);
   }
-  // What is expected of the next step: the mean, at the weight in use.
+  // The expected time of the next step: the mean, at the weight in use.
   a_ = mean_y / (1.0 + weight_ * mean_x);
   b_ = weight_ * a_;
 }

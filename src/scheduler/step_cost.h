@@ -1,4 +1,4 @@
-// What a step's work costs, in one unit.
+// The cost of a step's work, in one unit.
 #ifndef ROPEWAY_SCHEDULER_STEP_COST_H_
 #define ROPEWAY_SCHEDULER_STEP_COST_H_
 
@@ -8,22 +8,22 @@
 
 namespace ropeway {
 
-// The unit is a token's work but for its attention. Attention adds `weight()` for each position
-// that a token attends to: the token at position p attends to p + 1, so that tokens
-// [start, start + n) cost
+// The unit is a token's work without attention. Attention adds `weight()` for each position that a
+// token attends to: the token at position p attends to p + 1, so tokens [start, start + n) cost
 //
 //     n + weight x (n x start + n x (n + 1) / 2)
 //
-// The weight is learnt from the steps' times: over the steps with at least kMinRows tokens (fewer
-// are bound by memory, and say nothing of a token's work), least squares without intercept of
+// The weight is learned from the steps' times: over the steps with at least kMinRows tokens
+// (smaller ones are bound by memory and tell nothing about a token's work), least squares without
+// intercept
 //
 //     took = a x rows + b x attended positions,   weight = b / a in [0, kMaxWeight]
 //
-// each divided by its rows, so that large steps do not count for all, with exponential forgetting
-// on steps. It stays as it is while the steps' mean attended positions of a token are too much
-// alike to tell a from b. A step that took more than kOutlier times what was expected, or less than
-// that part of it, is left out; kMaxOutliers of them in a row are a change of the machine, and the
-// fit begins anew, with the weight it had.
+// of each step divided by its rows, so that large steps do not dominate, with exponential
+// forgetting by steps. The weight is unchanged while the steps are too similar in mean attended
+// positions to tell a from b. A step that took more than kOutlier times the expected time, or less
+// than the inverse, is left out; kMaxOutliers of them in a row are a change of the machine: the fit
+// begins anew, with the weight it had.
 //
 // Thread rule: the engine thread.
 class StepCost {
@@ -31,24 +31,24 @@ class StepCost {
   // Measured with SmolLM2-135M on 2 cores with AVX-512 VNNI: 0.32 us for an attended position,
   // 224 us for a token.
   static constexpr double kFirstWeight = 1.0 / 700;
-  // A context of 16 positions would cost as much as the token's own work: no model is so small.
+  // 16 positions would cost as much as the token's own work: no model is that small.
   static constexpr double kMaxWeight = 1.0 / 16;
   static constexpr int32_t kMinRows = 32;
   static constexpr double kKeep = 0.99;  // Of a step's weight per later step: 100 steps count.
   static constexpr int kMinSteps = 16;   // Below it the fit is not used.
-  // Standard deviation of the attended positions of a token. With the first weight, 100 positions
-  // are a seventh of a token's work, above what times of steps scatter by.
+  // Least standard deviation of the attended positions of a token. With the first weight, 100
+  // positions are a seventh of a token's work, above the noise of step times.
   static constexpr double kMinSpread = 100.0;
   static constexpr double kOutlier = 4.0;
   static constexpr int kMaxOutliers = 8;
-  // Speeds differ by more between a lone decode and a full chunk; a stalled machine by more still.
+  // Larger than the ratio of speeds between a lone decode and a full chunk; a stall exceeds it.
   static constexpr double kSlowest = 32.0;
-  static constexpr double kSpeedSeconds = 10.0;  // Of busy time that count in speed().
+  static constexpr double kSpeedSeconds = 10.0;  // Busy time that counts in speed().
 
-  // `weight`: to begin with; in [0, kMaxWeight].
+  // `weight`: the initial one, in [0, kMaxWeight].
   explicit StepCost(double weight = kFirstWeight) : weight_(weight) {}
 
-  // Positions that tokens [start, start + tokens) attend to.
+  // Positions that the tokens [start, start + tokens) attend to.
   static double Positions(int32_t start, int32_t tokens) {
     const double n = tokens;
     return n * start + n * (n + 1.0) / 2.0;
@@ -57,23 +57,23 @@ class StepCost {
     return tokens + weight_ * Positions(start, tokens);
   }
 
-  // The most tokens, at most `wanted`, whose cost from `start` on is at most `budget`; 0: not even
-  // one.
+  // Returns the most tokens, at most `wanted`, whose cost from `start` on is within `budget`; 0 if
+  // not even one is.
   int32_t ChunkFor(int32_t start, int32_t wanted, double budget) const;
 
-  // A step of so many tokens took so long. Steps that computed nothing are ignored.
-  // `busy`: it says how fast work is done when there is much of it.
+  // A step of `rows` tokens took `took`. Steps that computed nothing are ignored. `busy`: it counts
+  // in speed(), the speed under load.
   void OnStep(int32_t rows, double attended_positions, Duration took, bool busy = true);
 
   double weight() const { return weight_; }
 
   // Units of cost per second of busy steps, over the last kSpeedSeconds of them; 0 before the
-  // first. Steps that took kSlowest times as long as this says are left out, unless kMaxOutliers of
-  // them come in a row.
+  // first. Steps slower than this by a factor of kSlowest are left out, unless kMaxOutliers of them
+  // come in a row.
   double speed() const { return speed_seconds_ > 0.0 ? speed_cost_ / speed_seconds_ : 0.0; }
 
  private:
-  // Weighted sums over steps of x = attended positions per row and y = seconds per row.
+  // Weighted sums over steps; x: attended positions per row, y: seconds per row.
   struct Sums {
     double n = 0.0, x = 0.0, y = 0.0, xx = 0.0, xy = 0.0;
     int steps = 0;

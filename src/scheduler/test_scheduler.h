@@ -1,4 +1,4 @@
-// The scheduler with a made-up executor, for its tests.
+// The scheduler with a fake executor, for its tests.
 #ifndef ROPEWAY_SCHEDULER_TEST_SCHEDULER_H_
 #define ROPEWAY_SCHEDULER_TEST_SCHEDULER_H_
 
@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "kvcache/test_tier.h"
-#include "policy/fcfs.h"
+#include "policy/policies.h"
 #include "scheduler/scheduler.h"
 
 namespace ropeway {
 
-// Runs plans as the engine core would, with a made-up token for each sample. A plan reads as
-// "1:0+8 2:40+1*": sequence:start+tokens, and a star where the next token is sampled.
+// Runs scheduled steps as the engine core would, with a fake token for each sample. A step reads as
+// "1:0+8 2:40+1*": sequence:start+tokens, and a star if the next token is sampled.
 class SchedulerTest : public testing::Test {
  protected:
   void Start(int32_t blocks, const SchedulerOptions& options, SchedulingPolicy* policy = nullptr) {
@@ -30,7 +30,7 @@ class SchedulerTest : public testing::Test {
     auto sequence = std::make_unique<Sequence>();
     sequence->id = sequences_.size() + 1;
     sequence->order = sequences_.size();
-    // Its own ids, unless a test says what it has in common with others.
+    // Its own ids, except for a prefix `shared` with the others.
     sequence->ids.assign(static_cast<size_t>(prompt_len), static_cast<TokenId>(sequence->id));
     std::fill_n(sequence->ids.begin(), std::min(shared, prompt_len), 0);
     sequence->prompt_len = prompt_len;
@@ -43,7 +43,7 @@ class SchedulerTest : public testing::Test {
   }
 
   std::string Step() {
-    const Schedule& plan = scheduler_->Plan(now_);
+    const SchedulerOutput& plan = scheduler_->Schedule(now_);
     now_ += kStep;
     std::string text;
     int tokens = 0;

@@ -1,4 +1,4 @@
-#include "scheduler/schedule.h"
+#include "scheduler/scheduler_output.h"
 
 namespace ropeway {
 
@@ -6,7 +6,7 @@ const char* BlockedByName(BlockedBy rule) {
   switch (rule) {
     case BlockedBy::kNothing:
       return "nothing";
-    case BlockedBy::kPlaces:
+    case BlockedBy::kSlots:
       return "max_num_seqs";
     case BlockedBy::kTokens:
       return "max_num_batched_tokens";
@@ -32,21 +32,21 @@ const char* PreemptReasonName(PreemptReason reason) {
       return "priority";
     case PreemptReason::kBlocks:
       return "blocks";
-    case PreemptReason::kPromotion:
-      return "promotion";
+    case PreemptReason::kAging:
+      return "aging";
   }
   return "unknown";
 }
 
-void Schedule::Reserve(size_t places) {
-  items.reserve(places);
-  padding.reserve(places);
-  preempted.reserve(2 * places);  // Some give way before others decode, and some for these.
-  started.reserve(places);
-  fetches.reserve(places);
+void SchedulerOutput::Reserve(size_t slots) {
+  items.reserve(slots);
+  padding.reserve(slots);
+  preempted.reserve(2 * slots);  // Before the decodes, and for their blocks.
+  started.reserve(slots);
+  fetches.reserve(slots);
 }
 
-void Schedule::Clear() {
+void SchedulerOutput::Clear() {
   items.clear();
   padding.clear();
   preempted.clear();

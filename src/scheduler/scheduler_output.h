@@ -1,6 +1,6 @@
-// What one step does, as the scheduler plans it: plain values.
-#ifndef ROPEWAY_SCHEDULER_SCHEDULE_H_
-#define ROPEWAY_SCHEDULER_SCHEDULE_H_
+// What the scheduler decides about one step: plain values.
+#ifndef ROPEWAY_SCHEDULER_SCHEDULER_OUTPUT_H_
+#define ROPEWAY_SCHEDULER_SCHEDULER_OUTPUT_H_
 
 #include <cstdint>
 #include <vector>
@@ -15,54 +15,52 @@ struct ScheduledItem {
   Sequence* sequence = nullptr;
   int32_t start = 0;
   int32_t num_tokens = 0;
-  // The last id is part of it: its successor is sampled, unless the sequence wants no token.
-  bool sample = false;
+  bool sample = false;  // The last id is part of it, and its successor is sampled.
 };
 
-// Rows that stand for nobody, at positions [start, start + num_tokens): of a padded static batch.
+// Rows of a padded static batch that belong to no sequence, at positions
+// [start, start + num_tokens).
 struct PaddingItem {
   int32_t start = 0;
   int32_t num_tokens = 0;
   bool sample = false;
 };
 
-// What keeps the first sequence of the queue from starting.
+// The rule that keeps the first sequence of the queue from starting.
 enum class BlockedBy {
   kNothing,
-  kPlaces,
+  kSlots,
   kTokens,
   kBlocks,
   kPreemption,
-  kLeader,
+  kLeader,   // Another sequence computes the prefix that it needs.
   kBatch,    // Its batch fills, or the one before runs.
-  kFairness  // Lower classes run, and its own has had its share.
+  kFairness  // Lower classes run, and its own class is above its share.
 };
 inline constexpr int kNumBlockedBy = 8;
 const char* BlockedByName(BlockedBy rule);
 
-// For whom a sequence gave way.
 enum class PreemptReason {
-  kMemory,     // A running one's next token had no block.
-  kPriority,   // One of a higher class, for its place.
-  kBlocks,     // Likewise, for its blocks.
-  kPromotion,  // One that had waited its time out.
+  kMemory,    // A running sequence's next token had no block.
+  kPriority,  // A higher class needed its slot.
+  kBlocks,    // A higher class needed its blocks.
+  kAging,     // A request past max_wait needed its slot or blocks.
 };
 inline constexpr int kNumPreemptReasons = 4;
 const char* PreemptReasonName(PreemptReason reason);
 
-// What one step does. Block tables already cover it.
-struct Schedule {
+// One step. Block tables already cover it.
+struct SchedulerOutput {
   std::vector<ScheduledItem> items;  // Decodes first, then prefill chunks; each in rank order.
   std::vector<PaddingItem> padding;
-  // In the order in which they gave way.
   struct Preempted {
     Sequence* sequence = nullptr;
     PreemptReason reason = PreemptReason::kMemory;
   };
-  std::vector<Preempted> preempted;
-  std::vector<Sequence*> started;  // For the first time; resumed ones are not named.
-  // Sequences that are fetching from now on: the tier is to be asked for their blocks from
-  // computed / kBlockTokens on, as many as `blocks` says, and then for the parked tail.
+  std::vector<Preempted> preempted;  // In the order of preemption.
+  std::vector<Sequence*> started;    // For the first time, not resumed.
+  // A sequence that fetches from now on: its blocks from computed / kBlockTokens on, as many as
+  // `blocks`, and then the parked tail are to be read from the tier.
   struct Fetch {
     Sequence* sequence = nullptr;
     int32_t blocks = 0;
@@ -74,14 +72,14 @@ struct Schedule {
   int32_t num_padding_tokens = 0;
   Sequence* head = nullptr;  // The first of the queue that did not start; null: none waits.
   BlockedBy head_blocked_by = BlockedBy::kNothing;
-  // Where nobody computes for a batch fills: when that may change without anything else happening.
+  // If nothing computes because a batch fills: when that may change without another event.
   TimePoint next_look = TimePoint::max();
 
-  void Reserve(size_t places);
+  void Reserve(size_t slots);
   void Clear();
   int32_t num_rows() const { return num_tokens + num_padding_tokens; }
 };
 
 }  // namespace ropeway
 
-#endif  // ROPEWAY_SCHEDULER_SCHEDULE_H_
+#endif  // ROPEWAY_SCHEDULER_SCHEDULER_OUTPUT_H_

@@ -1,4 +1,4 @@
-#include "scheduler/list_integrity.h"
+// The parts of Scheduler that only look: the order of the queue and the integrity check.
 
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 
 #include "core/sequence_state.h"
 #include "kvcache/kv_cache_manager.h"
+#include "scheduler/scheduler.h"
 
 namespace ropeway {
 namespace {
@@ -36,7 +37,25 @@ Status CheckCount(std::span<Sequence* const> list, SequenceState state, int coun
 
 }  // namespace
 
-Status CheckLists(const SchedulerLists& lists) {
+int32_t Scheduler::PositionOf(const Sequence& sequence) const {
+  const Ranked its = RankedOf(const_cast<Sequence*>(&sequence));
+  return static_cast<int32_t>(std::count_if(queue_.begin(), queue_.end(), [&](Sequence* other) {
+    return other != &sequence && Before(RankedOf(other), its);
+  }));
+}
+
+std::vector<uint64_t> Scheduler::QueueOrder() const {
+  std::vector<Ranked> order;
+  order.reserve(queue_.size());
+  for (Sequence* sequence : queue_) order.push_back(RankedOf(sequence));
+  std::sort(order.begin(), order.end(), Before);
+  std::vector<uint64_t> ids;
+  ids.reserve(order.size());
+  for (const Ranked& ranked : order) ids.push_back(ranked.sequence->id);
+  return ids;
+}
+
+Status Scheduler::CheckIntegrity() const {
   std::unordered_set<const Sequence*> seen;
   const auto check = [&seen](std::span<Sequence* const> list, auto* what_is_broken) -> Status {
     for (const Sequence* s : list) {
@@ -47,15 +66,14 @@ Status CheckLists(const SchedulerLists& lists) {
     }
     return {};
   };
-  if (Status s = check(lists.running, WhatIsBrokenRunning); !s.ok()) return s;
-  if (Status s = check(lists.queue, WhatIsBrokenInQueue); !s.ok()) return s;
-  Status counts = CheckCount(lists.running, SequenceState::kFetching, lists.fetching);
-  if (counts.ok()) counts = CheckCount(lists.queue, SequenceState::kPreempted, lists.preempted);
+  if (Status s = check(running_, WhatIsBrokenRunning); !s.ok()) return s;
+  if (Status s = check(queue_, WhatIsBrokenInQueue); !s.ok()) return s;
+  Status counts = CheckCount(running_, SequenceState::kFetching, num_fetching_);
+  if (counts.ok()) counts = CheckCount(queue_, SequenceState::kPreempted, num_preempted_);
   if (!counts.ok()) return counts;
-  const auto running = static_cast<int>(lists.running.size());
-  if (running <= lists.max_running) return {};
+  if (num_running() <= max_running_) return {};
   return {StatusCode::kInternal,
-          fmt::format("{} sequences run, more than {}", running, lists.max_running)};
+          fmt::format("{} sequences run, more than {}", num_running(), max_running_)};
 }
 
 }  // namespace ropeway

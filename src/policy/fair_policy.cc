@@ -1,13 +1,14 @@
-#include "policy/tenant_counters.h"
+#include "policy/fair_policy.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace ropeway {
 
 bool TenantCounters::WasQueued(const Sequence& sequence) const {
-  // One that was preempted in the last step was not in the queue when it began.
+  // A sequence preempted in the last step was not in the queue when that step began.
   if (sequence.state == SequenceState::kPreempted) return sequence.queued_since < last_step_;
   return sequence.order < next_order_;
 }
@@ -21,7 +22,7 @@ void TenantCounters::BeginStep(std::span<Sequence* const> queue, std::span<Seque
   uint64_t next_order = next_order_;
   for (const Sequence* sequence : queue) {
     Tenant* tenant = &tenants_[sequence->tenant];
-    tenant->there = step_;
+    tenant->active = step_;
     if (tenant->queued != step_) in_queue_.push_back(tenant);
     tenant->queued = step_;
     next_order = std::max(next_order, sequence->order + 1);
@@ -29,9 +30,9 @@ void TenantCounters::BeginStep(std::span<Sequence* const> queue, std::span<Seque
     tenant->queued_before = step_;
     least = std::min(least, tenant->counter);
   }
-  for (const Sequence* sequence : running) tenants_[sequence->tenant].there = step_;
+  for (const Sequence* sequence : running) tenants_[sequence->tenant].active = step_;
 
-  // Of several that left in one step the one with the most service started last.
+  // Of several that left in one step, the one with the most service started last.
   const Tenant* last = nullptr;
   for (const Tenant* tenant : were_queued_) {
     if (tenant->queued_before == step_) continue;
@@ -63,10 +64,10 @@ void TenantCounters::Charge(const Sequence& sequence, int32_t prompt_tokens,
 }
 
 void TenantCounters::Sweep() {
-  std::vector<int64_t> idle;  // The counters of those that would not be lifted.
+  std::vector<int64_t> idle;  // The counters of idle tenants that would not be lifted.
   for (auto it = tenants_.begin(); it != tenants_.end();) {
     const Tenant& tenant = it->second;
-    const bool may_go = tenant.there != step_ && &tenant != last_left_;
+    const bool may_go = tenant.active != step_ && &tenant != last_left_;
     if (may_go && tenant.counter <= level_) {
       it = tenants_.erase(it);
       continue;
@@ -82,11 +83,22 @@ void TenantCounters::Sweep() {
                                              [=](int64_t c) { return c < keep_from; });
     std::erase_if(tenants_, [&](const auto& entry) {
       const Tenant& tenant = entry.second;
-      if (tenant.there == step_ || &tenant == last_left_) return false;
+      if (tenant.active == step_ || &tenant == last_left_) return false;
       return tenant.counter < keep_from || (tenant.counter == keep_from && equal_ones-- > 0);
     });
   }
   sweep_at_ = tenants_.size() + std::max<size_t>(64, tenants_.size() / 2);
+}
+
+size_t FairPolicy::PickVictim(std::span<const Sequence* const> candidates) const {
+  const auto key = [this](const Sequence* sequence) {
+    return std::pair(counters_.Of(*sequence), sequence->order);
+  };
+  size_t most = 0;
+  for (size_t i = 1; i < candidates.size(); ++i) {
+    if (key(candidates[i]) > key(candidates[most])) most = i;
+  }
+  return most;
 }
 
 }  // namespace ropeway

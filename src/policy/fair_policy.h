@@ -1,0 +1,100 @@
+// Fair shares between tenants.
+#ifndef ROPEWAY_POLICY_FAIR_POLICY_H_
+#define ROPEWAY_POLICY_FAIR_POLICY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "policy/scheduling_policy.h"
+
+namespace ropeway {
+
+// The virtual token counters of Sheng et al., "Fairness in Serving Large Language Models"
+// (OSDI 2024), weighted: a tenant's counter grows by
+//
+//     (kPromptToken x prompt tokens + kOutputToken x output tokens) / its weight
+//
+// of what is computed for it. The tenant with the least is served first. A tenant that returns to
+// the queue is lifted (section 4 of the paper) to the least counter of the tenants queued before,
+// or, if there were none, to the counter of the last one that left the queue: time without requests
+// earns no credit. A counter is never lowered.
+//
+// Memory is bounded: a sweep forgets each idle tenant (no sequence waits or runs) that would be
+// lifted anyway, and keeps the kMaxIdleTenants other idle ones with the most service. A sweep runs
+// before the map has grown by half.
+//
+// Thread rule: the engine thread.
+class TenantCounters {
+ public:
+  static constexpr double kPromptToken = 1.0;
+  static constexpr double kOutputToken = 2.0;
+  // Counter units per token: one token at the largest weight (100) still counts 655.
+  static constexpr double kUnitsPerToken = 65536.0;
+  static constexpr size_t kMaxIdleTenants = 10'000;
+
+  // Begins a step, given all sequences; lifts the tenants that returned.
+  void BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
+                 TimePoint now);
+
+  // The counter of the sequence's tenant; 0 for a tenant that no BeginStep has seen.
+  int64_t Of(const Sequence& sequence) const;
+
+  // Charges tokens that are computed for the sequence.
+  void Charge(const Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens);
+
+  size_t size() const { return tenants_.size(); }
+
+ private:
+  struct Tenant {
+    int64_t counter = 0;
+    // The last step in which the tenant had
+    uint64_t active = 0;         // a sequence, waiting or running;
+    uint64_t queued = 0;         // a sequence in the queue;
+    uint64_t queued_before = 0;  // a sequence that was also queued in the step before.
+  };
+
+  bool WasQueued(const Sequence& sequence) const;
+  void Sweep();
+
+  std::unordered_map<std::string, Tenant> tenants_;
+  std::vector<Tenant*> in_queue_;      // In the last BeginStep, each once.
+  std::vector<Tenant*> were_queued_;   // In the one before; a member to avoid allocation in a step.
+  const Tenant* last_left_ = nullptr;  // The last one that left the queue.
+  int64_t level_ = 0;                  // Returning tenants are lifted to it. Never falls.
+  uint64_t step_ = 0;
+  uint64_t next_order_ = 0;  // Above all arrivals up to the last BeginStep.
+  TimePoint last_step_{};
+  size_t sweep_at_ = 64;
+};
+
+// Ranks by the service of the sequence's tenant so far (TenantCounters): the least goes first, its
+// requests by arrival. The newest of the tenant with the most is preempted. Ranks move within a
+// step: scheduled work counts at once, so that two tenants' requests start in turn. Recomputed and
+// cached tokens are not charged; aged requests are.
+class FairPolicy final : public SchedulingPolicy {
+ public:
+  const char* name() const override { return "fair"; }
+  void BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
+                 TimePoint now) override {
+    counters_.BeginStep(queue, running, now);
+  }
+  Rank RankOf(const Sequence& sequence) const override { return {{counters_.Of(sequence)}}; }
+  bool MayPreempt(const Sequence&, const Sequence&) const override { return false; }
+  size_t PickVictim(std::span<const Sequence* const> candidates) const override;
+  void OnScheduled(const Sequence& sequence, const ScheduledWork& work) override {
+    counters_.Charge(sequence, work.prompt_tokens, work.output_tokens);
+  }
+  void OnFinished(const Sequence&, bool) override {}
+
+ private:
+  TenantCounters counters_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_POLICY_FAIR_POLICY_H_

@@ -1,0 +1,162 @@
+#include "policy/policies.h"
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "policy/fair_policy.h"
+#include "policy/priority_policy.h"
+
+namespace ropeway {
+namespace {
+
+constexpr char kPolicyNames[] = "fcfs, sjf, length-balance, cache-aware, priority, fair";
+
+std::vector<std::string> SplitPolicyName(const std::string& name) {
+  std::vector<std::string> parts(1);
+  for (const char c : name) {
+    if (c == '+') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+// Null for an unknown name.
+std::unique_ptr<SchedulingPolicy> MakePart(const std::string& name, const PolicyOptions& options) {
+  if (name == "fcfs") return std::make_unique<FcfsPolicy>();
+  if (name == "sjf") return std::make_unique<SjfPolicy>();
+  if (name == "length-balance") return std::make_unique<LengthBalancePolicy>();
+  if (name == "cache-aware") return std::make_unique<CacheAwarePolicy>();
+  if (name == "fair") return std::make_unique<FairPolicy>();
+  if (name == "priority") {
+    return std::make_unique<PriorityPolicy>(options.class_shares, options.strict,
+                                            options.kv_is_kept);
+  }
+  return nullptr;
+}
+
+Status BadPolicyName(const PolicyOptions& options, const std::string& why) {
+  return InvalidArgument("policy \"" + options.name + "\" " + why + ": expected one of " +
+                             kPolicyNames + ", or two or three of them joined by '+'",
+                         "policy");
+}
+
+Status CheckShares(const std::array<int, kNumPriorities>& shares) {
+  const bool each = std::all_of(shares.begin(), shares.end(), [](int s) { return s >= 1; });
+  // In 64 bits: the sum of a caller's numbers may overflow an int.
+  const int64_t sum = std::accumulate(shares.begin(), shares.end(), int64_t{0});
+  if (each && sum == 100) return {};
+  std::string given;
+  for (const int share : shares) given += (given.empty() ? "" : ",") + std::to_string(share);
+  const std::string what = "class_shares " + given + ": expected three whole percentages (high, " +
+                           "medium, low), each at least 1, that add up to 100";
+  return InvalidArgument(each ? what + ", and these add up to " + std::to_string(sum) : what,
+                         "class_shares");
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<SchedulingPolicy>> MakePolicy(const PolicyOptions& options) {
+  if (Status status = CheckShares(options.class_shares); !status.ok()) return status;
+  const std::vector<std::string> names = SplitPolicyName(options.name);
+  if (names.size() > CombinedPolicy::kMaxParts) {
+    return BadPolicyName(options, "has more than three parts");
+  }
+  std::vector<std::unique_ptr<SchedulingPolicy>> parts;
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (name->empty()) {
+      return BadPolicyName(options, names.size() == 1 ? "is empty" : "has an empty part");
+    }
+    if (std::find(names.begin(), name, *name) != name) {
+      return BadPolicyName(options, "names " + *name + " twice");
+    }
+    parts.push_back(MakePart(*name, options));
+    if (parts.back() == nullptr) {
+      return BadPolicyName(
+          options, names.size() == 1 ? "is unknown" : "has the unknown part \"" + *name + "\"");
+    }
+  }
+  if (parts.size() == 1) return std::move(parts[0]);
+  return std::unique_ptr<SchedulingPolicy>(std::make_unique<CombinedPolicy>(std::move(parts)));
+}
+
+Rank SjfPolicy::RankOf(const Sequence& sequence) const {
+  const int32_t computed = sequence.running() ? sequence.computed : sequence.cached_hint;
+  const int64_t of_ids = std::max(0, sequence.num_ids() - computed);
+  return {{of_ids + predictor_.Remaining(sequence)}};
+}
+
+size_t SjfPolicy::PickVictim(std::span<const Sequence* const> candidates) const {
+  const auto key = [this](const Sequence* s) { return std::pair(RankOf(*s), s->order); };
+  size_t longest = 0;
+  for (size_t i = 1; i < candidates.size(); ++i) {
+    if (key(candidates[i]) > key(candidates[longest])) longest = i;
+  }
+  return longest;
+}
+
+void SjfPolicy::OnFinished(const Sequence& sequence, bool completed) {
+  if (completed) predictor_.Learn(sequence.max_tokens, sequence.generated());
+}
+
+void LengthBalancePolicy::BeginStep(std::span<Sequence* const> queue,
+                                    std::span<Sequence* const> running, TimePoint now) {
+  now_ = now;
+  double length = 0.0;
+  for (const Sequence* sequence : running) length += sequence->num_ids();
+  if (!running.empty()) {
+    length /= static_cast<double>(running.size());
+  } else if (!queue.empty()) {
+    length =
+        (*std::min_element(queue.begin(), queue.end(), [](const Sequence* a, const Sequence* b) {
+          return a->order < b->order;
+        }))->num_ids();
+  }
+  reference_ = std::log2(std::max(1.0, length));
+}
+
+Rank LengthBalancePolicy::RankOf(const Sequence& sequence) const {
+  if (sequence.running()) return {{-1}};
+  const double distance = std::abs(std::log2(std::max(1, sequence.num_ids())) - reference_);
+  const double aged = distance - ToSeconds(now_ - sequence.queued_since) / kSecondsPerDoubling;
+  return {{static_cast<int64_t>(std::max(0.0, aged) * kBuckets)}};
+}
+
+Rank CacheAwarePolicy::RankOf(const Sequence& sequence) const {
+  if (sequence.running()) return {{std::numeric_limits<int64_t>::min()}};
+  const double waited = ToSeconds(now_ - sequence.queued_since) * kTokensPerSecond;
+  return {{-(static_cast<int64_t>(waited) + sequence.cached_hint)}};
+}
+
+CombinedPolicy::CombinedPolicy(std::vector<std::unique_ptr<SchedulingPolicy>> parts)
+    : parts_(std::move(parts)) {
+  for (const auto& part : parts_) {
+    if (!name_.empty()) name_ += '+';
+    name_ += part->name();
+  }
+}
+
+void CombinedPolicy::BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
+                               TimePoint now) {
+  for (const auto& part : parts_) part->BeginStep(queue, running, now);
+}
+
+Rank CombinedPolicy::RankOf(const Sequence& sequence) const {
+  Rank rank;
+  for (size_t i = 0; i < parts_.size(); ++i) rank.keys[i] = parts_[i]->RankOf(sequence).keys[0];
+  return rank;
+}
+
+void CombinedPolicy::OnScheduled(const Sequence& sequence, const ScheduledWork& work) {
+  for (const auto& part : parts_) part->OnScheduled(sequence, work);
+}
+
+void CombinedPolicy::OnFinished(const Sequence& sequence, bool completed) {
+  for (const auto& part : parts_) part->OnFinished(sequence, completed);
+}
+
+}  // namespace ropeway

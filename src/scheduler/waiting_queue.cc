@@ -1,0 +1,111 @@
+#include "scheduler/waiting_queue.h"
+
+#include <algorithm>
+
+namespace ropeway {
+namespace {
+
+// The standard heap has its greatest element in front.
+bool After(const Ranked& a, const Ranked& b) { return Before(b, a); }
+
+}  // namespace
+
+bool Before(const Ranked& a, const Ranked& b) {
+  if (a.aged != b.aged) return a.aged;
+  if (!a.aged && a.rank != b.rank) return a.rank < b.rank;
+  return a.sequence->order < b.sequence->order;
+}
+
+void WaitingQueue::Reserve(size_t count) {
+  if (heap_.capacity() < count) heap_.reserve(2 * count);
+}
+
+void WaitingQueue::Sort() { std::make_heap(heap_.begin(), heap_.end(), After); }
+
+void WaitingQueue::Pop() {
+  std::pop_heap(heap_.begin(), heap_.end(), After);
+  heap_.pop_back();
+}
+
+void WaitingQueue::Resort(const SchedulingPolicy& policy) {
+  while (!heap_.empty()) {
+    const Rank rank = policy.RankOf(*heap_.front().sequence);
+    if (heap_.front().aged || rank <= heap_.front().rank) return;
+    std::pop_heap(heap_.begin(), heap_.end(), After);
+    heap_.back().rank = rank;
+    std::push_heap(heap_.begin(), heap_.end(), After);
+  }
+}
+
+void Aging::Reserve(size_t count) {
+  if (overdue_.capacity() < count) overdue_.reserve(2 * count);
+}
+
+void Aging::Update(TimePoint now, int limit, std::span<Sequence* const> running,
+                   std::span<Sequence* const> queue) {
+  const auto overdue = [&](const Sequence& s) { return now - s.queued_since >= max_wait_; };
+  auto left = static_cast<ptrdiff_t>((limit + 1) / 2);
+  for (Sequence* sequence : running) {
+    // A prompt without a chunk: other sequences had all of the budget.
+    if (sequence->state == SequenceState::kPrefilling && overdue(*sequence)) sequence->aged = true;
+    if (sequence->aged) --left;
+  }
+  overdue_.clear();
+  for (Sequence* sequence : queue) {
+    sequence->aged = false;
+    if (overdue(*sequence)) overdue_.push_back(sequence);
+  }
+  left = std::clamp<ptrdiff_t>(left, 0, static_cast<ptrdiff_t>(overdue_.size()));
+  std::nth_element(overdue_.begin(), overdue_.begin() + left, overdue_.end(),
+                   [](const Sequence* a, const Sequence* b) { return a->order < b->order; });
+  for (ptrdiff_t i = 0; i < left; ++i) overdue_[static_cast<size_t>(i)]->aged = true;
+}
+
+double QueueLoad::Remaining(const Sequence& sequence) const {
+  const int32_t output = predictor_.Remaining(sequence);
+  const int32_t computed = sequence.running() ? sequence.computed : sequence.cached_hint;
+  const int32_t ids = std::max(0, sequence.num_ids() - computed);
+  return cost_->Cost(computed, ids) + cost_->Cost(sequence.num_ids(), output);
+}
+
+void QueueLoad::Enter(Sequence* sequence) {
+  const auto its_class = static_cast<size_t>(sequence->priority);
+  sequence->queued_cost = Remaining(*sequence);
+  waiting_[its_class] += sequence->queued_cost;
+  ++count_[its_class];
+  tokens_ += sequence->num_ids();
+}
+
+void QueueLoad::Leave(Sequence* sequence) {
+  const auto its_class = static_cast<size_t>(sequence->priority);
+  waiting_[its_class] -= sequence->queued_cost;
+  if (--count_[its_class] == 0) waiting_[its_class] = 0;  // Drop what rounding has left.
+  tokens_ -= sequence->num_ids();
+}
+
+double QueueLoad::WaitSeconds(Priority priority, std::span<Sequence* const> running,
+                              int free_slots) const {
+  const double speed = cost_->speed();
+  if (speed <= 0) return 0;
+  double ahead = 0;
+  int before = 0;
+  for (int i = 0; i < kNumPriorities; ++i) {
+    if (!Ahead(static_cast<Priority>(i), priority)) continue;
+    ahead += waiting_[static_cast<size_t>(i)];
+    before += count_[static_cast<size_t>(i)];
+  }
+  if (before < free_slots) return 0;
+  const auto own = static_cast<size_t>(priority);
+  if (parts_[own] > 0) ahead = std::min(ahead, waiting_[own] / parts_[own]);
+  double runs = 0;
+  bool lower_runs = false;
+  for (const Sequence* sequence : running) {
+    runs += Remaining(*sequence);
+    lower_runs = lower_runs || !Ahead(sequence->priority, priority);
+  }
+  const auto slots = static_cast<double>(running.size());
+  if (free_slots <= 0 && !lower_runs && slots > 0) ahead += 2 * runs / slots;
+  return ahead / speed;
+}
+
+}  // namespace ropeway

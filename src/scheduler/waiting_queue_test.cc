@@ -1,0 +1,106 @@
+#include "scheduler/waiting_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "policy/fair_policy.h"
+
+namespace ropeway {
+namespace {
+
+using std::chrono::seconds;
+
+// Tenant "a" came first with many requests; after each start it is the other's turn.
+TEST(WaitingQueueTest, ResortsAfterEachStart) {
+  FairPolicy policy;
+  std::array<Sequence, 8> sequences;
+  std::vector<Sequence*> queue;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    sequences[i].order = i;
+    sequences[i].tenant = i < 5 ? "a" : "b";
+    queue.push_back(&sequences[i]);
+  }
+  policy.BeginStep(queue, {}, TimePoint{1});
+  WaitingQueue waiting;
+  waiting.Reserve(queue.size());
+  for (Sequence* s : queue) waiting.Add({.sequence = s, .rank = policy.RankOf(*s)});
+  waiting.Sort();
+  std::string order;
+  while (!waiting.empty()) {
+    Sequence* const first = waiting.front().sequence;
+    waiting.Pop();
+    order += first->tenant;
+    policy.OnScheduled(*first, {.prompt_tokens = 10, .output_tokens = 0, .cost = 10});
+    waiting.Resort(policy);
+  }
+  EXPECT_EQ(order, "abababaa");
+}
+
+class AgingTest : public testing::Test {
+ protected:
+  AgingTest() {
+    for (size_t i = 0; i < sequences_.size(); ++i) {
+      sequences_[i].order = i;
+      sequences_[i].queued_since = TimePoint{};
+    }
+    aging_.Reserve(sequences_.size());
+  }
+
+  // Returns the orders of the aged sequences.
+  std::string Update(int limit, const std::vector<Sequence*>& running,
+                     const std::vector<Sequence*>& queue, TimePoint now = TimePoint{seconds(30)}) {
+    aging_.Update(now, limit, running, queue);
+    std::string text;
+    for (const Sequence& s : sequences_) {
+      if (s.aged) text += std::to_string(s.order);
+    }
+    return text;
+  }
+
+  std::array<Sequence, 6> sequences_;
+  Aging aging_{seconds(30)};
+};
+
+TEST_F(AgingTest, TheOldestInUpToHalfTheSlots) {
+  auto& [a, b, c, d, e, f] = sequences_;
+  EXPECT_EQ(Update(4, {}, {&d, &a, &c, &b}), "01");
+  EXPECT_EQ(Update(5, {}, {&d, &a, &c, &b}), "012");
+  EXPECT_EQ(Update(1, {}, {&d, &a, &c, &b}), "0");
+  EXPECT_EQ(Update(64, {}, {&d, &a, &c, &b}), "0123");
+}
+
+TEST_F(AgingTest, NotBeforeMaxWait) {
+  auto& [a, b, c, d, e, f] = sequences_;
+  b.queued_since = TimePoint{seconds(1)};
+  EXPECT_EQ(Update(8, {}, {&a, &b}), "0");
+  EXPECT_EQ(Update(8, {}, {&a, &b}, TimePoint{seconds(31)}), "01");
+}
+
+TEST_F(AgingTest, AgedRunningOnesLeaveFewerSlots) {
+  auto& [a, b, c, d, e, f] = sequences_;
+  e.state = f.state = SequenceState::kDecoding;
+  e.aged = true;
+  EXPECT_EQ(Update(4, {&e, &f}, {&a, &b}), "04") << "a decode does not age: it gets its tokens";
+  f.aged = true;
+  EXPECT_EQ(Update(4, {&e, &f}, {&a, &b}), "45") << "and a sequence of the queue is aged no more";
+}
+
+TEST_F(AgingTest, APromptWithoutAChunkAges) {
+  auto& [a, b, c, d, e, f] = sequences_;
+  e.state = f.state = SequenceState::kPrefilling;
+  f.queued_since = TimePoint{seconds(5)};
+  EXPECT_EQ(Update(2, {&e, &f}, {&a}), "4");
+}
+
+TEST_F(AgingTest, APreemptedOneStaysAged) {
+  const TimePoint now{seconds(100)};
+  EXPECT_EQ(aging_.QueuedSince(sequences_[0], now), now);
+  sequences_[0].aged = true;
+  EXPECT_EQ(aging_.QueuedSince(sequences_[0], now), now - seconds(30));
+}
+
+}  // namespace
+}  // namespace ropeway
