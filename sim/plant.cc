@@ -12,7 +12,7 @@
 namespace ropeway::sim {
 namespace {
 
-constexpr std::array<std::pair<Plant, const char*>, 19> kNames = {{
+constexpr std::array<std::pair<Plant, const char*>, 20> kNames = {{
     {Plant::kNone, "none"},
     {Plant::kLeak, "leak"},
     {Plant::kLost, "lost"},
@@ -31,6 +31,7 @@ constexpr std::array<std::pair<Plant, const char*>, 19> kNames = {{
     {Plant::kClassStarved, "class_starved"},
     {Plant::kShareIgnored, "share_ignored"},
     {Plant::kAgingForgotten, "aging_forgotten"},
+    {Plant::kBatchJoined, "batch_joined"},
     {Plant::kVictimTwice, "victim_twice"},
 }};
 

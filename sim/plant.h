@@ -34,7 +34,8 @@ enum class Plant {
   kPartialName,     // A partial block is named without its length.
   kClassStarved,    // A class goes last whatever its share.
   kShareIgnored,    // Classes have an order and no shares.
-  kAgingForgotten,  // A request beyond its max_wait is not reported to the scheduler.
+  kAgingForgotten,  // The scheduler is not told max_wait, so no request ages.
+  kBatchJoined,     // Urgent requests join a running batch without the option.
   kVictimTwice,     // A preempted sequence is the next victim at once.
 };
 

@@ -10,11 +10,11 @@
 namespace ropeway::sim {
 namespace {
 
-std::string Name(RequestId id) { return "request " + std::to_string(id); }
+std::string RequestName(RequestId id) { return "request " + std::to_string(id); }
 
-// A class that is there and gets nothing for so many steps is below its share, whatever it owed
-// before: it owes at most ClassShares::kMaxDeficit mean steps, and pays with its share of each;
-// twice that, because steps differ.
+// A class that gets nothing for this many steps is below its share, whatever it owed before: it
+// owes at most ClassShares::kMaxDeficit mean steps, and pays with its share of each; twice that,
+// because steps differ.
 int64_t StepsToPay(int share) {
   return static_cast<int64_t>(2 * ClassShares::kMaxDeficit * 100 / share);
 }
@@ -42,6 +42,7 @@ void SchedulingChecks::OnKill() {
   starved_ = {};
   requests_.clear();
   events_.clear();
+  batch_ = 0;
   backlog_since_ = TimePoint::max();
 }
 
@@ -64,10 +65,11 @@ void SchedulingChecks::AfterStep(const CoreStats& stats, const StepContent& cont
       request.aged = request.overdue;
       request.run_steps = 0;
       request.since = begin;
+      CheckBatch(event.id, &request, event.batch);
     } else if (event.kind == CoreEvent::Kind::kPreempted) {
       if (event.preempt_reason != PreemptReason::kMemory &&
           (request.run_steps < Scheduler::kMinRunSteps || request.preemptions >= kMaxPreemptions)) {
-        violate_("ping_pong", Name(event.id) + " was preempted for " +
+        violate_("ping_pong", RequestName(event.id) + " was preempted for " +
                                   PreemptReasonName(event.preempt_reason) + " after " +
                                   std::to_string(request.run_steps) + " steps, the " +
                                   std::to_string(request.preemptions + 1) + "th time");
@@ -87,7 +89,22 @@ void SchedulingChecks::AfterStep(const CoreStats& stats, const StepContent& cont
   events_.clear();
 }
 
-// A sequence that computes runs: also one that resumed, for which there is no event.
+void SchedulingChecks::CheckBatch(RequestId id, Request* request, uint64_t batch) {
+  request->batch = batch;
+  if (continuous() || batch == batch_) return;
+  const bool runs = std::any_of(requests_.begin(), requests_.end(), [this](const auto& each) {
+    return each.second.batch == batch_ && batch_ != 0 && !each.second.ended;
+  });
+  if (!runs) {
+    batch_ = batch;
+  } else if (setup_.core.scheduler.urgent_joins && request->priority == Priority::kHigh) {
+    ++joined_;
+  } else {
+    violate_("batch_whole", RequestName(id) + " started while a batch ran");
+  }
+}
+
+// A request that computes runs; no event reports that it resumed.
 void SchedulingChecks::NoteWork(const StepContent& content, TimePoint begin) {
   std::array<bool, kNumPriorities> there{};
   std::array<bool, kNumPriorities> worked{};
@@ -118,7 +135,7 @@ void SchedulingChecks::NoteWork(const StepContent& content, TimePoint begin) {
 }
 
 void SchedulingChecks::CheckWaiting(const CoreStats& stats) {
-  int64_t aged = 0;  // An upper bound: some may have run for kMinRunSteps.
+  int64_t aged = 0;  // At most: some may have run kMinRunSteps.
   for (const auto& [id, request] : requests_) {
     if (!request.waits && request.aged) ++aged;
   }
@@ -130,7 +147,7 @@ void SchedulingChecks::CheckWaiting(const CoreStats& stats) {
       request.must_start_by = busy_steps_ + each * static_cast<int64_t>(requests_.size());
     }
     if (busy_steps_ <= request.must_start_by) continue;
-    violate_("waiting_bound", Name(id) +
+    violate_("waiting_bound", RequestName(id) +
                                   " has waited for longer than max_wait, and for more steps "
                                   "than all before it need");
   }
@@ -140,19 +157,19 @@ void SchedulingChecks::CheckOrder(RequestId started, const Request& its, int64_t
                                   int64_t aged) {
   const int64_t half = (limit + 1) / 2;
   for (const auto& [id, other] : requests_) {
-    // A preempted one may have resumed in this step, and got no tokens in it.
+    // A preempted one may have resumed in this step without a token in it.
     if (!other.waits || other.ended || other.preemptions > 0 || may_follow_(id)) continue;
-    // A higher class may pass it in half the slots, if no sequence has to be preempted for it.
+    // A higher class may pass an aged request that may preempt none, in half the slots.
     const auto later = std::count_if(requests_.begin(), requests_.end(), [&](const auto& each) {
       return !each.second.waits && !each.second.ended && each.second.order > other.order;
     });
-    // Aged requests that go before it.
+    // Aged requests before it.
     const auto first = std::count_if(requests_.begin(), requests_.end(), [&](const auto& each) {
       return each.second.waits && (each.second.overdue || each.second.aged) &&
              each.second.order < other.order;
     });
     if (other.overdue && other.order < its.order && aged + first < half && later > limit / 2) {
-      violate_("waiting_bound", Name(started) + " started before " + Name(id) +
+      violate_("waiting_bound", RequestName(started) + " started before " + RequestName(id) +
                                     ", which came earlier and has waited for max_wait");
     }
     if (!has_classes() || its.overdue || other.priority >= its.priority || other.is_long) continue;
@@ -160,7 +177,7 @@ void SchedulingChecks::CheckOrder(RequestId started, const Request& its, int64_t
     const bool below =
         setup_.strict || starved_[its_class] >= StepsToPay(setup_.class_shares[its_class]);
     if (!below) continue;
-    violate_("class_order", Name(started) + " started before " + Name(id) +
+    violate_("class_order", RequestName(started) + " started before " + RequestName(id) +
                                 ", whose class is higher and below its share");
   }
 }

@@ -1,4 +1,4 @@
-// What must hold of the order of things under every strategy and policy, seen from outside.
+// Checks of the order of scheduling under every strategy and policy, from outside.
 #ifndef ROPEWAY_SIM_SCHEDULING_CHECKS_H_
 #define ROPEWAY_SIM_SCHEDULING_CHECKS_H_
 
@@ -15,17 +15,18 @@
 namespace ropeway::sim {
 
 // The checks, by the name under which a violation is reported:
-//   waiting_bound  a request waited beyond its max_wait although a later one started and later
-//                  ones, not aged ones, had more than half the slots; or for more steps than all
-//                  requests before it need
+//   waiting_bound  a request waited past max_wait although a later one started and later ones held
+//                  more than half the slots, not aged ones; or for more steps than all earlier
+//                  requests need
 //   class_order    a request of a lower class started while one of a higher class waited that was
 //                  below its share
-//   shares         the classes' parts of the work were not their shares, over 30 s in which each of
-//                  them always had a request waiting
-//   ping_pong      a request was preempted (not for memory) before it had run kMinRunSteps steps,
-//   or
-//                  too often
-// Aged requests are outside the classes' order and shares.
+//   shares         the classes' parts of the work were not their shares, over 30 s in which all of
+//                  them always had requests waiting
+//   ping_pong      a request was preempted (not for memory) before it had run kMinRunSteps, or too
+//                  often
+//   batch_whole    a request started while a batch ran (not continuous), and was not of class high
+//                  with urgent_joins
+// Aged requests are exempt from the classes' order and shares.
 class SchedulingChecks {
  public:
   using ViolateFn = std::function<void(const std::string& check, const std::string& message)>;
@@ -42,16 +43,20 @@ class SchedulingChecks {
                  TimePoint end);
   void AtEnd();
 
+  // Urgent requests that started beside a running batch.
+  uint64_t joined() const { return joined_; }
+
  private:
   struct Request {
     Priority priority = Priority::kMedium;
     uint64_t order = 0;
     bool waits = true;
-    bool ended = false;  // Its end was emitted in this step; it may have been asked for before.
+    bool ended = false;          // Its end was reported in this step, perhaps requested before.
     bool started_now = false;    // In this step, for the first time.
-    bool overdue = false;        // At this step's begin, while it waited.
-    bool aged = false;           // Started or resumed when it was overdue, or was so since.
-    TimePoint since{};           // It waits, in the queue or for a chunk.
+    bool overdue = false;        // At the beginning of this step, while it waited.
+    uint64_t batch = 0;          // Number of the batch in which it started.
+    bool aged = false;           // It was overdue when it started or resumed, or since.
+    TimePoint since{};           // Since when it waits, in the queue or for a chunk.
     bool is_long = false;        // Others may pass it while the long ones' budget is spent.
     int64_t must_start_by = -1;  // In busy steps; negative: it is not overdue.
     int32_t run_steps = 0;       // Since it started or resumed.
@@ -59,6 +64,11 @@ class SchedulingChecks {
   };
 
   bool has_classes() const { return setup_.policy.find("priority") == 0; }
+  bool continuous() const {
+    return setup_.core.scheduler.batching.kind == BatchFormerOptions::Kind::kContinuous;
+  }
+  // A request started in the batch of this number.
+  void CheckBatch(RequestId id, Request* request, uint64_t batch);
   void NoteWork(const StepContent& content, TimePoint begin);
   void CheckWaiting(const CoreStats& stats);
   void CheckOrder(RequestId started, const Request& its, int64_t limit, int64_t aged);
@@ -67,12 +77,14 @@ class SchedulingChecks {
   const Setup& setup_;
   const ViolateFn violate_;
   const std::function<bool(RequestId)> may_follow_;
-  std::map<RequestId, Request> requests_;  // Without their end.
+  std::map<RequestId, Request> requests_;  // Those that have not ended.
   std::vector<CoreEvent> events_;          // Of this step.
-  int64_t busy_steps_ = 0;                 // That computed something.
+  int64_t busy_steps_ = 0;                 // Steps that computed something.
+  uint64_t batch_ = 0;                     // The running batch; 0: none has begun.
+  uint64_t joined_ = 0;
   // By class: busy steps in a row in which it was there and got nothing.
   std::array<int64_t, kNumPriorities> starved_{};
-  // Work of a time in which all classes always had somebody waiting.
+  // Work of a time in which all classes always had requests waiting.
   std::array<double, kNumPriorities> work_{};
   TimePoint backlog_since_ = TimePoint::max();
   bool measured_ = false;

@@ -115,7 +115,10 @@ void DrawScheduling(Random& random, Setup* setup) {
       random,
       {std::chrono::milliseconds(20), std::chrono::milliseconds(300), std::chrono::seconds(2)});
   core.scheduler.padding = batching.kind == Kind::kStatic && random.Chance(0.5);
-  if (core.scheduler.padding) ++setup->blocks;  // Its own.
+  if (core.scheduler.padding) ++setup->blocks;  // The block that padding reads.
+  // Drawn apart, so that it changes nothing else of the seed.
+  SeededRandom joins(Mix64(setup->seed, 4));
+  core.scheduler.urgent_joins = joins.Chance(0.5);
 }
 
 // For so long that shares can be measured, nothing disturbs, and every class has more to do than
@@ -284,7 +287,8 @@ std::string Describe(const Setup& setup) {
       " control=" + setup.core.batch_control.name +
       " batching=" + std::to_string(static_cast<int>(setup.core.scheduler.batching.kind)) + "/" +
       std::to_string(setup.core.scheduler.batching.max_batch_size) +
-      (setup.core.scheduler.padding ? " padded" : "") + (setup.backlog ? " backlog" : "") +
+      (setup.core.scheduler.padding ? " padded" : "") +
+      (setup.core.scheduler.urgent_joins ? " joins" : "") + (setup.backlog ? " backlog" : "") +
       " faults=";
   for (const auto& [name, p] : setup.faults) text += name + ",";
   if (setup.faults.empty()) text += "none";

@@ -43,7 +43,7 @@ struct Totals {
   uint64_t steps = 0, preemptions = 0, mixed_steps = 0, requests = 0;
   uint64_t kills = 0, found_after_kill = 0, spilled = 0, cached_tokens = 0, followed = 0;
   uint64_t late_reads = 0, cut = 0;
-  uint64_t refused = 0, padding_rows = 0, fills = 0;
+  uint64_t refused = 0, padding_rows = 0, fills = 0, joined = 0;
   std::array<uint64_t, kNumPreemptReasons> preemptions_by{};
   uint64_t timed_out = 0, preempted_scored = 0, no_tokens = 0, beyond_least = 0;
 
@@ -67,6 +67,7 @@ struct Totals {
     refused += report.refused;
     padding_rows += report.padding_rows;
     fills += report.fills;
+    joined += report.joined;
     for (size_t i = 0; i < preemptions_by.size(); ++i) {
       preemptions_by[i] += report.preemptions_by[i];
     }
@@ -128,6 +129,7 @@ bool Covered(const Totals& totals) {
         {"requests refused for their wait", totals.refused},
         {"rows of padding", totals.padding_rows},
         {"steps in which a batch filled", totals.fills},
+        {"urgent requests that joined a running batch", totals.joined},
         {"preemptions for memory", totals.preemptions_by[0]},
         {"preemptions for a slot", totals.preemptions_by[1]},
         {"preemptions for blocks", totals.preemptions_by[2]},
@@ -152,7 +154,8 @@ int Main(int argc, char** argv) {
   app.add_option("--plant", plant_name,
                  "Plant a bug: leak lost double starve reorder diff scored_twice "
                  "deadline_missed early_end past_stop stale_block claim_lost shared_tenant "
-                 "partial_name class_starved share_ignored aging_forgotten victim_twice");
+                 "partial_name class_starved share_ignored aging_forgotten victim_twice "
+                 "batch_joined");
   app.add_flag("--verbose", verbose, "Print what happens");
   app.add_flag("--coverage", coverage, "Fail unless the seeds met every fault and transition");
   try {

@@ -135,6 +135,7 @@ void Simulation::StartEngine() {
   options.is_end = IsEnd;
   options.note_steps = true;
   if (setup_.plant == Plant::kAgingForgotten) options.scheduler.max_wait = Duration::max();
+  if (setup_.plant == Plant::kBatchJoined) options.scheduler.urgent_joins = true;
   if (setup_.tier.on) options.tier = &tier_;
   const KvLayout layout =
       *executor_.Init(TestExecutor::PoolBytes(setup_.blocks),
@@ -221,6 +222,7 @@ Report Simulation::Run() {
   report_.records = checks_.records();
   report_.faults_fired = faults_.fired();
   report_.found_after_kill = tier_.found_after_kill();
+  report_.joined = scheduling_.joined();
   return report_;
 }
 

@@ -36,6 +36,9 @@ struct SchedulingOptions {
   // waiting no longer than target_latency leaves after its predicted time.
   std::chrono::milliseconds batch_timeout{50};
   std::chrono::milliseconds target_latency{2000};
+  // dynamic, static and serial: a request of class high starts at once also while a batch runs, in
+  // up to half of max_num_seqs. `ropeway serve` turns it on.
+  bool urgent_joins = false;
 
   // The order of requests: "fcfs", "sjf", "length-balance", "cache-aware", "priority", "fair", or
   // two or three of them joined by '+', of which the first decides and the next breaks its ties.

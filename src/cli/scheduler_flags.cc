@@ -124,7 +124,7 @@ void AddBatches(CLI::App* app, BatchingFlags* flags, EngineOptions* options) {
       ->default_str("")
       ->group(kGroup);
   AddOnOff(app, "--static-padding", &options->scheduler.static_padding,
-           "static: rows of ended and shorter requests keep their place and cost, as in classic "
+           "static: rows of ended and shorter requests keep their slot and cost, as in classic "
            "batching")
       ->group(kGroup);
   AddDuration(app, "--static-flush", &options->scheduler.static_flush,
@@ -139,6 +139,12 @@ void AddBatches(CLI::App* app, BatchingFlags* flags, EngineOptions* options) {
               "dynamic, with --batch-timeout auto: a batch waits no longer than its predicted time "
               "leaves of this",
               kLeast)
+      ->group(kGroup);
+  // A server is for its users; the library leaves the strategies pure.
+  options->scheduler.urgent_joins = true;
+  AddOnOff(app, "--urgent-joins", &options->scheduler.urgent_joins,
+           "dynamic, static, serial: a request of class high starts at once also while a batch "
+           "runs, in up to half of --max-num-seqs")
       ->group(kGroup);
 }
 

@@ -93,6 +93,7 @@ SchedulerOptions SchedulerOptionsOf(const SchedulingOptions& options, bool prefi
           .attention_weight = StepCost::kFirstWeight,
           .learn_cost = true,
           .batching = batching,
+          .urgent_joins = options.urgent_joins,
           .padding = batching.kind == Strategy::kStatic && options.static_padding};
 }
 
@@ -110,6 +111,9 @@ Status ValidateScheduling(const EngineOptions& options) {
         fmt::format("must be continuous, dynamic, static or serial, not '{}'", scheduler.strategy));
   }
   const std::pair<const char*, std::chrono::milliseconds> times[] = {
+  const auto least = [](const std::array<std::chrono::milliseconds, 3>& limits) {
+    return *std::min_element(limits.begin(), limits.end());
+  };
       {"static_flush", scheduler.static_flush},
       {"target_latency", scheduler.target_latency},
       {"ttft_limits", scheduler.ttft_limits[0]},

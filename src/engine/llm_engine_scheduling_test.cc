@@ -107,6 +107,22 @@ TEST(LlmEngineSchedulingTest, ABatchStartsAtItsTimeout) {
   EXPECT_EQ(Submit(&test, "ab", 2)->WaitEnd().text, "ab");
 }
 
+TEST(LlmEngineSchedulingTest, AnUrgentRequestStartsBesideARunningBatch) {
+  for (const char* strategy : {"serial", "static", "dynamic"}) {
+    TestEngine test;
+    test.options.scheduler.strategy = strategy;
+    test.options.scheduler.max_num_seqs = 2;
+    test.options.scheduler.max_batch_size = 1;
+    test.options.scheduler.urgent_joins = true;
+    test.control->step_micros = 2000;
+    test.Start();
+    auto low = Submit(&test, "abc", 4000, Priority::kLow);
+    ASSERT_TRUE(low->WaitDeltas(2));
+    EXPECT_EQ(Submit(&test, "xyz", 3, Priority::kHigh)->WaitEnd().text, "xyz") << strategy;
+    EXPECT_EQ(low->Get().ends, 0) << strategy;
+  }
+}
+
 TEST(LlmEngineSchedulingTest, ThePositionInTheQueueIsTold) {
   TestEngine test;
   test.options.scheduler.max_num_seqs = 1;

@@ -73,22 +73,6 @@ void Scheduler::Add(Sequence* sequence, TimePoint now) {
   former_.OnArrival(now);
 }
 
-void Scheduler::UpdateHint(Sequence* sequence) {
-  const CachedPrefix prefix = kv_->Lookup(sequence);
-  // It will find what another sequence computes now, or wait for it.
-  sequence->cached_hint = std::max(prefix.tokens, prefix.pending_end * kBlockTokens);
-}
-
-void Scheduler::RefreshHints() {
-  const size_t count = std::min(queue_.size(), kHintsPerStep);
-  for (size_t i = 0; i < count; ++i) {
-    Sequence* const sequence = queue_[++next_hint_ % queue_.size()];
-    load_.Leave(sequence);
-    UpdateHint(sequence);
-    load_.Enter(sequence);
-  }
-}
-
 void Scheduler::Remove(Sequence* sequence, SequenceEvent event, bool completed) {
   if (sequence->state == SequenceState::kPreempted) --num_preempted_;
   if (sequence->state == SequenceState::kFetching) --num_fetching_;
@@ -103,6 +87,15 @@ void Scheduler::Remove(Sequence* sequence, SequenceEvent event, bool completed) 
 void Scheduler::FetchDone(Sequence* sequence) {
   --num_fetching_;
   mover_->Move(sequence->id, &sequence->state, SequenceEvent::kFetched);
+}
+
+void Scheduler::OnStep(Duration took) {
+  // Padding does not count as work.
+  if (!options_.learn_cost || output_.num_tokens == 0 || output_.num_padding_tokens > 0) return;
+  // Few decodes are bound by memory: their speed does not tell how fast a queue is served.
+  const bool busy = output_.num_tokens >= StepCost::kMinRows ||
+                    2 * static_cast<int>(output_.items.size()) >= limit_;
+  cost_.OnStep(output_.num_tokens, positions_, took, busy);
 }
 
 const SchedulerOutput& Scheduler::Schedule(TimePoint now) {
@@ -128,22 +121,26 @@ void Scheduler::BeginStep(TimePoint now) {
   decode_cost_ = 0;
   short_of_blocks_ = false;
   positions_ = 0;
+  passed_.clear();
   RefreshHints();
   aging_.Update(now, limit_, running_, queue_);
   policy_->BeginStep(queue_, running_, now);
 }
 
-void Scheduler::OnStep(Duration took) {
-  // Padding does not count as work.
-  if (!options_.learn_cost || output_.num_tokens == 0 || output_.num_padding_tokens > 0) return;
-  // Few decodes are bound by memory: their speed does not tell how fast a queue is served.
-  const bool busy = output_.num_tokens >= StepCost::kMinRows ||
-                    2 * static_cast<int>(output_.items.size()) >= limit_;
-  cost_.OnStep(output_.num_tokens, positions_, took, busy);
+void Scheduler::RefreshHints() {
+  const size_t count = std::min(queue_.size(), kHintsPerStep);
+  for (size_t i = 0; i < count; ++i) {
+    Sequence* const sequence = queue_[++next_hint_ % queue_.size()];
+    load_.Leave(sequence);
+    UpdateHint(sequence);
+    load_.Enter(sequence);
+  }
 }
 
-Ranked Scheduler::RankedOf(Sequence* sequence) const {
-  return {.sequence = sequence, .rank = policy_->RankOf(*sequence), .aged = sequence->aged};
+void Scheduler::UpdateHint(Sequence* sequence) {
+  const CachedPrefix prefix = kv_->Lookup(sequence);
+  // It will find what another sequence computes now, or wait for it.
+  sequence->cached_hint = std::max(prefix.tokens, prefix.pending_end * kBlockTokens);
 }
 
 void Scheduler::RankRunning() {
@@ -179,13 +176,17 @@ void Scheduler::RankQueue() {
   line_.Sort();
 }
 
+Ranked Scheduler::RankedOf(Sequence* sequence) const {
+  return {.sequence = sequence, .rank = policy_->RankOf(*sequence), .aged = sequence->aged};
+}
+
 void Scheduler::FormBatch() {
   new_slots_ = max_running_;
   if (continuous()) return;
-  const int members = num_running() + num_preempted_;
-  if (members == 0 && batch_runs_) {
+  const int members = running_batch_ != 0 ? NumMembers() : 0;
+  if (members == 0 && running_batch_ != 0) {
     former_.OnBatchEnded(now_);
-    batch_runs_ = false;
+    running_batch_ = 0;
   }
   BatchFormer::QueueView view{.waiting = num_waiting(),
                               .oldest = TimePoint::max(),
@@ -200,30 +201,22 @@ void Scheduler::FormBatch() {
     view.urgent = view.urgent || sequence->priority == Priority::kHigh;
   }
   new_slots_ = former_.MayStart(view, now_);
-  if (members == 0 && new_slots_ == 0) output_.next_look = former_.next_look();
-}
-
-bool Scheduler::MayBeVictim(const Ranked& victim, const Ranked& urgent) const {
-  const Sequence& its = *victim.sequence;
-  if (!its.running() || its.aged || victim.leads) return false;
-  if (its.run_steps < kMinRunSteps || its.preemptions >= kMaxPreemptions) return false;
-  if (its.generated() >= options_.preempt_max_generated) return false;
-  if (urgent.aged && its.order > urgent.sequence->order) return true;
-  return policy_->MayPreempt(*urgent.sequence, its);
-}
-
-void Scheduler::FindVictims(const Ranked& urgent) {
-  candidates_.clear();
-  for (const Ranked& ranked : ranked_) {
-    if (MayBeVictim(ranked, urgent)) candidates_.push_back(ranked.sequence);
+  if (running_.empty() && members == 0 && new_slots_ == 0) {
+    output_.next_look = former_.next_look();
   }
+}
+
+int32_t Scheduler::NumMembers() const {
+  if (!options_.urgent_joins) return num_running() + num_preempted_;
+  const auto is_member = [this](const Sequence* s) { return s->batch == running_batch_; };
+  return static_cast<int32_t>(std::count_if(running_.begin(), running_.end(), is_member) +
+                              std::count_if(queue_.begin(), queue_.end(), is_member));
 }
 
 void Scheduler::StartUrgent() {
   // A lowered limit takes no slot from a running sequence; a preempting one takes an existing slot.
   const int slots = std::max(limit_, num_running());
   bool any = false;
-  passed_.clear();
   while (!line_.empty()) {
     const Ranked first = line_.front();
     FindVictims(first);
@@ -238,10 +231,7 @@ void Scheduler::StartUrgent() {
       line_.Pop();
       continue;
     }
-    const auto too_many = [this](const Ranked& passed) {
-      return LaterRunning(*passed.sequence) >= limit_ / 2;
-    };
-    if (std::any_of(passed_.begin(), passed_.end(), too_many)) break;
+    if (!MayPassAged()) break;
     CachedPrefix prefix = kv_->Lookup(first.sequence);
     if (!Follow(first.sequence, &prefix)) {
       if (!PreemptFor(first, slots)) break;
@@ -256,6 +246,28 @@ void Scheduler::StartUrgent() {
   for (const Ranked& passed : passed_) line_.Add(passed);
   if (!passed_.empty()) line_.Sort();
   if (any) std::sort(ranked_.begin(), ranked_.end(), Before);
+}
+
+void Scheduler::FindVictims(const Ranked& urgent) {
+  candidates_.clear();
+  for (const Ranked& ranked : ranked_) {
+    if (MayBeVictim(ranked, urgent)) candidates_.push_back(ranked.sequence);
+  }
+}
+
+bool Scheduler::MayBeVictim(const Ranked& victim, const Ranked& urgent) const {
+  const Sequence& its = *victim.sequence;
+  if (!its.running() || its.aged || victim.leads) return false;
+  if (its.run_steps < kMinRunSteps || its.preemptions >= kMaxPreemptions) return false;
+  if (its.generated() >= options_.preempt_max_generated) return false;
+  if (urgent.aged && its.order > urgent.sequence->order) return true;
+  return policy_->MayPreempt(*urgent.sequence, its);
+}
+
+bool Scheduler::MayPassAged() const {
+  return std::all_of(passed_.begin(), passed_.end(), [this](const Ranked& passed) {
+    return LaterRunning(*passed.sequence) < limit_ / 2;
+  });
 }
 
 int Scheduler::LaterRunning(const Sequence& sequence) const {
@@ -287,18 +299,25 @@ bool Scheduler::PreemptFor(const Ranked& urgent, int slots) {
   return true;
 }
 
-bool Scheduler::Follow(Sequence* sequence, CachedPrefix* prefix) {
-  // A batch starts as a whole: none of its members waits for another.
-  if (!continuous() || prefix->pending_end <= prefix->blocks) return false;
-  // What the tier holds behind the pending blocks can be read only once these are computed.
-  kv_->LookInTier(*sequence, prefix);
-  const int32_t pending = (prefix->pending_end - prefix->blocks) * kBlockTokens;
-  if (pending + prefix->tier_tokens < kMinFollowTokens) {
-    prefix->pending_end = 0;  // It computes them itself.
-    return false;
+void Scheduler::Preempt(const Sequence* victim, PreemptReason reason) {
+  Sequence* const sequence = *std::find(running_.begin(), running_.end(), victim);
+  if (sequence->state == SequenceState::kFetching) {
+    --num_fetching_;
+    // It may have been about to fetch from this step on.
+    std::erase_if(output_.fetches, [sequence](const SchedulerOutput::Fetch& fetch) {
+      return fetch.sequence == sequence;
+    });
   }
-  sequence->follows = prefix->pending_end;
-  return true;
+  kv_->Park(sequence);
+  mover_->Move(sequence->id, &sequence->state, SequenceEvent::kPreempt);
+  ++sequence->preemptions;
+  sequence->queued_since = aging_.QueuedSince(*sequence, now_);
+  Erase(&running_, sequence);
+  queue_.push_back(sequence);
+  UpdateHint(sequence);
+  load_.Enter(sequence);
+  ++num_preempted_;
+  output_.preempted.push_back({sequence, reason});
 }
 
 void Scheduler::ScheduleDecodes() {
@@ -337,27 +356,6 @@ bool Scheduler::ExtendOrPreempt(size_t index) {
   return true;
 }
 
-void Scheduler::Preempt(const Sequence* victim, PreemptReason reason) {
-  Sequence* const sequence = *std::find(running_.begin(), running_.end(), victim);
-  if (sequence->state == SequenceState::kFetching) {
-    --num_fetching_;
-    // It may have been about to fetch from this step on.
-    std::erase_if(output_.fetches, [sequence](const SchedulerOutput::Fetch& fetch) {
-      return fetch.sequence == sequence;
-    });
-  }
-  kv_->Park(sequence);
-  mover_->Move(sequence->id, &sequence->state, SequenceEvent::kPreempt);
-  ++sequence->preemptions;
-  sequence->queued_since = aging_.QueuedSince(*sequence, now_);
-  Erase(&running_, sequence);
-  queue_.push_back(sequence);
-  UpdateHint(sequence);
-  load_.Enter(sequence);
-  ++num_preempted_;
-  output_.preempted.push_back({sequence, reason});
-}
-
 void Scheduler::SchedulePrefills() {
   if (const Sequence* urgent = urgent_.owner(); urgent != nullptr) {
     const int32_t left = urgent->num_ids() - urgent->computed;
@@ -390,7 +388,8 @@ bool Scheduler::StartFirst() {
   const Ranked first = line_.front();
   Sequence* const sequence = first.sequence;
   const bool fresh = sequence->state == SequenceState::kWaiting;
-  if (!continuous() && fresh && new_slots_ == 0) {
+  if (!continuous() && fresh && new_slots_ == 0 && !MayJoin(*sequence)) {
+    if (first.aged) passed_.push_back(first);
     // A preempted member of the running batch may be behind it.
     if (output_.head == nullptr) NoteBlocked(sequence, BlockedBy::kBatch);
     line_.Pop();
@@ -414,10 +413,19 @@ bool Scheduler::StartFirst() {
   }
   line_.Pop();
   Start(first, &prefix);
-  if (fresh) --new_slots_;
+  if (fresh && new_slots_ > 0) --new_slots_;
   if (sequence->state == SequenceState::kPrefilling) AddChunk(sequence);
   line_.Resort(*policy_);
   return true;
+}
+
+bool Scheduler::MayJoin(const Sequence& sequence) const {
+  if (!options_.urgent_joins || running_batch_ == 0) return false;
+  if (sequence.priority != Priority::kHigh || !MayPassAged()) return false;
+  const auto joined = std::count_if(running_.begin(), running_.end(), [this](const Sequence* s) {
+    return s->batch != running_batch_;
+  });
+  return joined < limit_ / 2;
 }
 
 BlockedBy Scheduler::WhatBlocks(const Ranked& first, const CachedPrefix& prefix) const {
@@ -446,6 +454,20 @@ bool Scheduler::HasBudget(const Sequence& sequence, const CachedPrefix& prefix) 
 void Scheduler::NoteBlocked(Sequence* head, BlockedBy rule) {
   output_.head = head;
   output_.head_blocked_by = rule;
+}
+
+bool Scheduler::Follow(Sequence* sequence, CachedPrefix* prefix) {
+  // A batch starts as a whole: none of its members waits for another.
+  if (!continuous() || prefix->pending_end <= prefix->blocks) return false;
+  // What the tier holds behind the pending blocks can be read only once these are computed.
+  kv_->LookInTier(*sequence, prefix);
+  const int32_t pending = (prefix->pending_end - prefix->blocks) * kBlockTokens;
+  if (pending + prefix->tier_tokens < kMinFollowTokens) {
+    prefix->pending_end = 0;  // It computes them itself.
+    return false;
+  }
+  sequence->follows = prefix->pending_end;
+  return true;
 }
 
 void Scheduler::Start(const Ranked& ranked, CachedPrefix* prefix) {
@@ -513,26 +535,30 @@ void Scheduler::AddItem(Sequence* sequence, int32_t num_tokens) {
 void Scheduler::NumberBatch() {
   if (output_.started.empty()) return;
   ++batch_;
-  batch_size_ = continuous() ? num_running() : static_cast<int32_t>(output_.started.size());
+  const int32_t size = continuous() ? num_running() : static_cast<int32_t>(output_.started.size());
   int32_t tokens = 0;
   for (Sequence* sequence : output_.started) {
     sequence->batch = batch_;
-    sequence->batch_size = batch_size_;
+    sequence->batch_size = size;
     tokens += sequence->num_ids();
   }
-  if (continuous()) return;
-  batch_runs_ = true;
-  former_.OnStarted(batch_size_, tokens, now_);
+  // Urgent sequences that start beside a running batch do not extend it.
+  if (continuous() || running_batch_ != 0) return;
+  running_batch_ = batch_;
+  batch_size_ = size;
+  former_.OnStarted(size, tokens, now_);
   if (options_.padding) padding_.Begin(output_.started);
 }
 
 void Scheduler::AddPadding() {
-  const int32_t members = num_running() + num_preempted_;
-  if (!options_.padding || !batch_runs_ || members == 0) return;
+  if (!options_.padding || running_batch_ == 0) return;
+  const int32_t members = NumMembers();
+  if (members == 0) return;
   int32_t longest = 0;
   for (const ScheduledItem& item : output_.items) {
-    if (item.sequence->state == SequenceState::kDecoding) {
-      longest = std::max(longest, item.sequence->num_ids());
+    const Sequence& its = *item.sequence;
+    if (its.state == SequenceState::kDecoding && its.batch == running_batch_) {
+      longest = std::max(longest, its.num_ids());
     }
   }
   const auto items = max_running_ - static_cast<int32_t>(output_.items.size());

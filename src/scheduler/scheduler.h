@@ -43,6 +43,11 @@ namespace ropeway {
 //    batch former, a slot, a token, and blocks for all their ids and one more allow it. The first
 //    that does not fit ends the starting: none passes it, unless it is a long one and only the long
 //    ones' budget is spent. A step that preempted for memory starts none.
+//    With serial, static and dynamic batching, sequences start for the first time as a batch, when
+//    no other batch runs. With urgent_joins, one of class high starts also while a batch runs, if
+//    fewer than half the slots are taken by such ones; it is a batch of its own, and the next batch
+//    does not wait for it. It does not pass an aged sequence unless at least half the slots are
+//    left to earlier arrivals than that.
 // 4. Cached ids of a starting sequence are not computed. If a tier holds more of them and reading
 //    is cheaper than computing, the sequence fetches first, and computes from the step on in which
 //    the read is over.
@@ -156,6 +161,8 @@ class Scheduler {
   bool PreemptFor(const Ranked& urgent, int slots);
   // The number of running sequences that arrived after it.
   int LaterRunning(const Sequence& sequence) const;
+  // Whether half the slots are left to arrivals before each aged sequence that was passed.
+  bool MayPassAged() const;
 
   // Preemption for memory. Gives ranked_[index] blocks for its next position; false: it was
   // preempted itself.
@@ -163,6 +170,10 @@ class Scheduler {
   void Preempt(const Sequence* victim, PreemptReason reason);
 
   // Starting sequences.
+  // Sequences of the running batch that have not ended; without joined ones.
+  int32_t NumMembers() const;
+  // Whether it may start beside the running batch.
+  bool MayJoin(const Sequence& sequence) const;
   // Starts the first of the queue, or passes it; false: no more start in this step.
   bool StartFirst();
   BlockedBy WhatBlocks(const Ranked& first, const CachedPrefix& prefix) const;
@@ -201,9 +212,9 @@ class Scheduler {
   std::vector<Sequence*> running_;  // Prefilling, fetching and decoding, unordered.
   int num_preempted_ = 0;
   int num_fetching_ = 0;
-  bool batch_runs_ = false;  // Not continuous: a batch began and was not seen to end.
-  uint64_t batch_ = 0;       // Number of the newest batch.
-  int32_t batch_size_ = 0;   // Not continuous: its members, including those that have ended.
+  uint64_t batch_ = 0;          // Number of the newest batch.
+  uint64_t running_batch_ = 0;  // Not continuous: of the running batch; 0: none runs.
+  int32_t batch_size_ = 0;      // Of the running batch, including members that have ended.
 
   // Of the step being scheduled; members, so that a step allocates nothing once they have grown.
   SchedulerOutput output_;

@@ -359,8 +359,14 @@ class BatchesTest : public ClassesTest {
     SchedulerOptions options{.max_num_seqs = 8, .max_num_batched_tokens = 40};
     options.batching = {.kind = kind, .max_batch_size = size, .timeout = timeout};
     options.padding = padding;
+    options.urgent_joins = urgent_joins_;
+    options.max_wait = max_wait_;
     StartWith("priority", 1000, options);
   }
+
+  // Of the next StartBatches.
+  bool urgent_joins_ = false;
+  Duration max_wait_ = Duration::max();
 };
 
 TEST_F(BatchesTest, SerialRunsOneAtATime) {
@@ -415,6 +421,88 @@ TEST_F(BatchesTest, AnUrgentOneFlushesTheBatch) {
   EXPECT_EQ(Step(), "");
   Add(kHigh, 6);
   EXPECT_EQ(Step(), "2:0+6* 1:0+5*");
+}
+
+TEST_F(BatchesTest, AnUrgentOneJoinsARunningBatchOnlyWithTheOption) {
+  for (const Kind kind : {Kind::kSerial, Kind::kStatic, Kind::kDynamic}) {
+    for (const bool joins : {false, true}) {
+      sequences_.clear();
+      now_ = TimePoint{0};
+      urgent_joins_ = joins;
+      StartBatches(kind, 1, {});
+      Sequence* first = Add(kLow, 5);
+      EXPECT_EQ(Step(), "1:0+5*");
+      Add(kMedium, 5);
+      Sequence* high = Add(kHigh, 6);
+      if (!joins) {
+        EXPECT_EQ(Step(), "1:5+1*");
+        EXPECT_EQ(head_, "3: the batch that fills or runs");
+        scheduler_->Remove(first, SequenceEvent::kEnd);
+        EXPECT_EQ(Step(), "3:0+6*");
+        continue;
+      }
+      EXPECT_EQ(Step(), "1:5+1* 3:0+6*") << "at once, in the next step";
+      EXPECT_EQ(head_, "2: the batch that fills or runs");
+      EXPECT_EQ(high->batch, 2U) << "a batch of its own";
+      EXPECT_EQ(high->batch_size, 1);
+      EXPECT_EQ(high->formation, Duration{});
+      scheduler_->Remove(first, SequenceEvent::kEnd);
+      EXPECT_EQ(Step(), "3:6+1* 2:0+5*") << "the next batch does not wait for it";
+      EXPECT_EQ(sequences_[1]->batch, 3U);
+    }
+  }
+}
+
+TEST_F(BatchesTest, UrgentOnesJoinInHalfTheSlots) {
+  urgent_joins_ = true;
+  StartBatches(Kind::kStatic, 2, {});
+  Add(kLow, 2);
+  Add(kLow, 2);
+  Step();
+  for (int i = 0; i < 6; ++i) Add(kHigh, 2);
+  Step();
+  EXPECT_EQ(scheduler_->num_running(), 6) << "four of the eight slots are for urgent ones";
+  Steps(5);
+  EXPECT_EQ(scheduler_->num_running(), 6);
+  scheduler_->Remove(sequences_[2].get(), SequenceEvent::kEnd);
+  Step();
+  EXPECT_TRUE(sequences_[6]->running());
+}
+
+TEST_F(BatchesTest, UrgentOnesDoNotPassAnAgedOneForEver) {
+  urgent_joins_ = true;
+  max_wait_ = std::chrono::milliseconds(50);
+  StartBatches(Kind::kStatic, 6, std::chrono::milliseconds(1));
+  Add(kLow, 2);
+  Step();
+  now_ += std::chrono::milliseconds(1);
+  Step();
+  ASSERT_TRUE(sequences_[0]->running());
+  Sequence* aged = Add(kLow, 2);
+  Steps(10);
+  for (int i = 0; i < 5; ++i) Add(kHigh, 2);
+  Step();
+  EXPECT_EQ(scheduler_->num_running(), 5) << "four later ones may run beside it";
+  scheduler_->Remove(sequences_[0].get(), SequenceEvent::kEnd);
+  Step();
+  EXPECT_TRUE(aged->running()) << "the next batch begins, with the aged one first";
+  EXPECT_EQ(aged->batch, 3U);
+}
+
+TEST_F(BatchesTest, AnUrgentOneThatJoinsAPaddedBatchIsNotPadded) {
+  urgent_joins_ = true;
+  StartBatches(Kind::kStatic, 2, std::chrono::seconds(5), true);
+  Add(kMedium, 10);
+  Add(kMedium, 10);
+  EXPECT_EQ(Step(), "1:0+10* 2:0+10*");
+  Add(kHigh, 30);
+  EXPECT_EQ(Step(), "1:10+1* 2:10+1* 3:0+30*");
+  scheduler_->Remove(sequences_[0].get(), SequenceEvent::kEnd);
+  EXPECT_EQ(Step(), "3:30+1* 2:11+1*");
+  EXPECT_EQ(padding_, "11+1*") << "one row, for the ended member, at its batch's position";
+  scheduler_->Remove(sequences_[1].get(), SequenceEvent::kEnd);
+  EXPECT_EQ(Step(), "3:31+1*");
+  EXPECT_EQ(padding_, "") << "the batch has ended";
 }
 
 TEST_F(BatchesTest, PaddedRowsKeepTheirCost) {

@@ -32,6 +32,9 @@ struct SchedulerOptions {
   double attention_weight = 0.0;        // The initial weight of StepCost.
   bool learn_cost = false;              // Learn the weight from the steps' times.
   BatchFormerOptions batching{};
+  // Serial, static and dynamic: a sequence of class high may start while a batch runs, in up to
+  // half the slots. Else it waits for the end of the batch.
+  bool urgent_joins = false;
   bool padding = false;  // Static batches are padded (StaticPadding).
 
   // InvalidArgument with the field at fault.
