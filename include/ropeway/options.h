@@ -75,6 +75,9 @@ struct SchedulingOptions {
 // The KV cache: the pool in memory and the disk tier below it.
 struct CacheOptions {
   int64_t kv_bytes = 0;  // Size of the pool; 0: a quarter of the free memory, at most 4 GiB.
+  std::array<std::chrono::milliseconds, 3> latency_limits = {std::chrono::milliseconds(10'000),
+                                                             std::chrono::milliseconds(30'000),
+                                                             std::chrono::milliseconds(60'000)};
   // How the pool keeps numbers: "f16", or "q8_0" (int8 with a scale per token and KV head: nearly
   // twice the tokens in the same memory). Changes results slightly (docs/numerics.md).
   std::string kv_dtype = "f16";

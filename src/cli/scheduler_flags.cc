@@ -176,6 +176,15 @@ void AddClasses(CLI::App* app, EngineOptions* options) {
             })
       ->default_str(FormatLimits(options->scheduler.ttft_limits))
       ->group(kGroup);
+  AddParsed(app, "--latency-limits", "H,M,L",
+            "Times from arrival to end, for high, medium and low, beyond which a request counts as "
+            "late in the metrics",
+            ParseLimits,
+            [options](const std::array<milliseconds, 3>& limits) {
+              options->scheduler.latency_limits = limits;
+            })
+      ->default_str(FormatLimits(options->scheduler.latency_limits))
+      ->group(kGroup);
 }
 
 void AddSteps(CLI::App* app, EngineOptions* options) {

@@ -71,6 +71,11 @@ TEST_F(SchedulerFlagsTest, TheDefaultsAreTheEngines) {
   EXPECT_EQ(given.scheduler.preempt_max_generated, own.scheduler.preempt_max_generated);
   EXPECT_EQ(given.scheduler.max_wait, own.scheduler.max_wait);
   EXPECT_EQ(given.scheduler.ttft_limits, own.scheduler.ttft_limits);
+  EXPECT_EQ(given.scheduler.latency_limits, own.scheduler.latency_limits);
+  EXPECT_EQ(given.scheduler.aimd_start, own.scheduler.aimd_start);
+  EXPECT_EQ(given.scheduler.request_target, own.scheduler.request_target);
+  EXPECT_TRUE(given.scheduler.urgent_joins) << "a server's default";
+  EXPECT_FALSE(own.scheduler.urgent_joins) << "a comparison of strategies keeps them pure";
   const std::string help = app_.get_subcommand("serve")->help();
   for (const char* shown : {"priority+fair", "70,20,10", "100ms,300ms,500ms", "continuous"}) {
     EXPECT_THAT(help, HasSubstr(shown));
@@ -112,7 +117,15 @@ TEST_F(SchedulerFlagsTest, EveryFlagReachesItsOption) {
                                        "--step-target",
                                        "13ms",
                                        "--ttft-limits",
-                                       "1ms,2s,3m"});
+                                       "1ms,2s,3m",
+                                       "--latency-limits",
+                                       "4s,5s,6s",
+                                       "--request-target",
+                                       "7s",
+                                       "--aimd-start",
+                                       "14",
+                                       "--urgent-joins",
+                                       "off"});
   EXPECT_EQ(options.scheduler.strategy, "static");
   EXPECT_EQ(options.scheduler.max_batch_size, 3);
   EXPECT_FALSE(options.scheduler.static_padding);
@@ -132,6 +145,11 @@ TEST_F(SchedulerFlagsTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(options.scheduler.step_target, milliseconds(13));
   EXPECT_EQ(options.scheduler.ttft_limits,
             (std::array{milliseconds(1), milliseconds(2000), milliseconds(180'000)}));
+  EXPECT_EQ(options.scheduler.latency_limits,
+            (std::array{milliseconds(4000), milliseconds(5000), milliseconds(6000)}));
+  EXPECT_EQ(options.scheduler.request_target, milliseconds(7000));
+  EXPECT_EQ(options.scheduler.aimd_start, 14);
+  EXPECT_FALSE(options.scheduler.urgent_joins);
 }
 
 TEST_F(SchedulerFlagsTest, AutoIsANegativeNumber) {
@@ -171,6 +189,9 @@ TEST_F(SchedulerFlagsTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
         {"--max-wait", "0", "at least 1ms"},
         {"--max-queued-tokens", "0", "1 to"},
         {"--ttft-limits", "100ms,0,500ms", "at least 1ms"},
+        {"--latency-limits", "1s,2s", "three times"},
+        {"--aimd-start", "0", "1 to 4096"},
+        {"--urgent-joins", "yes", "on, off"},
         {"--ttft-limits", "100ms,300ms", "three times"},
         {"--ttft-limits", "1,2,3", "three times"},
         {"--class-shares", "70,20,11", "add up to 100"},

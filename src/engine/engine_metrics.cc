@@ -52,9 +52,13 @@ constexpr const char* kTurnsHelp =
     "(from "
     "the session's token ids), reencoded (the whole chat, which its template changed).";
 
+ClassMetrics::Limits LimitsOf(const SchedulingOptions& options, size_t priority) {
+  return {.ttft = options.ttft_limits[priority], .latency = options.latency_limits[priority]};
+}
+
 }  // namespace
 
-ClassMetrics::ClassMetrics(Metrics* metrics, Priority priority, Duration ttft_limit)
+ClassMetrics::ClassMetrics(Metrics* metrics, Priority priority, const Limits& limits)
     : time_to_first_token(
           Latency(metrics, priority, "ropeway_time_to_first_token_seconds",
                   "From the request's arrival to its first generated token, by class.")),
@@ -83,19 +87,32 @@ ClassMetrics::ClassMetrics(Metrics* metrics, Priority priority, Duration ttft_li
       wait_seconds(metrics->AddGauge("ropeway_expected_wait_seconds",
                                      "How long a request of the class that came now would wait.",
                                      LabelsOf(priority))),
-      late(metrics->AddCounter("ropeway_ttft_limit_violations_total",
-                               "First tokens that took longer than their class's limit.",
-                               LabelsOf(priority))),
-      ttft_limit_(ttft_limit) {
+      late_first_tokens(metrics->AddCounter(
+          "ropeway_ttft_limit_violations_total",
+          "First tokens that took longer than their class's limit.", LabelsOf(priority))),
+      late_ends(metrics->AddCounter(
+          "ropeway_e2e_limit_violations_total",
+          "Requests that took longer, from arrival to end, than their class's limit.",
+          LabelsOf(priority))),
+      limits_(limits) {
   metrics
       ->AddGauge("ropeway_ttft_limit_seconds", "The class's limit on the time to the first token.",
                  LabelsOf(priority))
-      ->Set(ToSeconds(ttft_limit));
+      ->Set(ToSeconds(limits.ttft));
+  metrics
+      ->AddGauge("ropeway_e2e_limit_seconds",
+                 "The class's limit on the latency from arrival to end.", LabelsOf(priority))
+      ->Set(ToSeconds(limits.latency));
 }
 
 void ClassMetrics::FirstToken(Duration after) const {
   time_to_first_token->Observe(ToSeconds(after));
-  if (after > ttft_limit_) late->Increment();
+  if (after > limits_.ttft) late_first_tokens->Increment();
+}
+
+void ClassMetrics::EndedAfter(Duration after) const {
+  e2e_latency->Observe(ToSeconds(after));
+  if (after > limits_.latency) late_ends->Increment();
 }
 
 void ClassMetrics::Ended(const PhaseTimes& times) const {
@@ -211,7 +228,7 @@ void SessionMetrics::Set(const SessionStoreStats& stats) {
   last_ = stats;
 }
 
-EngineMetrics::EngineMetrics(const TtftLimits& ttft_limits)
+EngineMetrics::EngineMetrics(const SchedulingOptions& options)
     : step_rows(metrics_.AddHistogram("ropeway_step_rows",
                                       "Rows (tokens of all sequences) of one forward pass.",
                                       CountBuckets())),
@@ -251,9 +268,9 @@ EngineMetrics::EngineMetrics(const TtftLimits& ttft_limits)
       rejected(metrics_.AddCounter("ropeway_request_refused_total",
                                    "Requests ended before they were queued: prompt too long, "
                                    "cancelled while it was encoded, and the like.")),
-      classes_{ClassMetrics(&metrics_, Priority::kHigh, ttft_limits[0]),
-               ClassMetrics(&metrics_, Priority::kMedium, ttft_limits[1]),
-               ClassMetrics(&metrics_, Priority::kLow, ttft_limits[2])},
+      classes_{ClassMetrics(&metrics_, Priority::kHigh, LimitsOf(options, 0)),
+               ClassMetrics(&metrics_, Priority::kMedium, LimitsOf(options, 1)),
+               ClassMetrics(&metrics_, Priority::kLow, LimitsOf(options, 2))},
       num_running_(metrics_.AddGauge("ropeway_num_requests_running",
                                      "Requests that prefill or decode now.")),
       num_waiting_(metrics_.AddGauge(

@@ -22,11 +22,19 @@ namespace ropeway {
 // Of the requests of one priority class. Thread-safe.
 class ClassMetrics {
  public:
-  // `metrics` must outlive it. `ttft_limit`: a first token that takes longer is late.
-  ClassMetrics(Metrics* metrics, Priority priority, Duration ttft_limit);
+  // The latencies beyond which a request of the class counts as late.
+  struct Limits {
+    Duration ttft{};     // To the first token.
+    Duration latency{};  // To the end.
+  };
 
-  // A first token came so long after its request.
+  // `metrics` must outlive it.
+  ClassMetrics(Metrics* metrics, Priority priority, const Limits& limits);
+
+  // A first token was generated `after` its request's arrival.
   void FirstToken(Duration after) const;
+  // A request ended, for whatever reason, `after` its arrival.
+  void EndedAfter(Duration after) const;
   // A request ended that had generated a token.
   void Ended(const PhaseTimes& times) const;
 
@@ -41,10 +49,11 @@ class ClassMetrics {
   Gauge* const waiting;
   Gauge* const running;
   Gauge* const wait_seconds;  // Predicted.
-  Counter* const late;
+  Counter* const late_first_tokens;
+  Counter* const late_ends;
 
  private:
-  const Duration ttft_limit_;
+  const Limits limits_;
 };
 
 // Of the KV memory: the prefix cache, preemption and the tier; raised from the core's totals.
@@ -117,8 +126,8 @@ class EngineMetrics {
   Metrics metrics_;  // First: what follows points into it.
 
  public:
-  using TtftLimits = std::array<std::chrono::milliseconds, kNumPriorities>;
-  explicit EngineMetrics(const TtftLimits& ttft_limits = SchedulingOptions().ttft_limits);
+  // `options`: the latency limits of the classes.
+  explicit EngineMetrics(const SchedulingOptions& options = {});
 
   const ClassMetrics* of(Priority priority) const {
     return &classes_[static_cast<size_t>(priority)];

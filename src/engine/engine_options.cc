@@ -116,9 +116,8 @@ Status ValidateScheduling(const EngineOptions& options) {
   };
       {"static_flush", scheduler.static_flush},
       {"target_latency", scheduler.target_latency},
-      {"ttft_limits", scheduler.ttft_limits[0]},
-      {"ttft_limits", scheduler.ttft_limits[1]},
-      {"ttft_limits", scheduler.ttft_limits[2]}};
+      {"ttft_limits", least(scheduler.ttft_limits)},
+      {"latency_limits", least(scheduler.latency_limits)}};
   for (const auto& [field, time] : times) {
     if (time.count() <= 0) return Invalid(field, "must be above 0 ms");
   }

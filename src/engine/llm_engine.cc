@@ -80,7 +80,7 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<Executor> executor,
                      const EngineCoreOptions& core_options, const KvLayout& layout)
     : config_(std::move(config)),
       max_model_len_(core_options.max_model_len),
-      metrics_(config_.options.scheduler.ttft_limits),
+      metrics_(config_.options.scheduler),
       sessions_(std::move(sessions)),
       trace_(std::move(trace)),
       encoder_(config_.tokenizer, config_.render_chat, max_model_len_, config_.cache_root,

@@ -230,6 +230,11 @@ TEST(LlmEngineSchedulingTest, BadOptionsAreRejectedByName) {
   EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.max_wait = milliseconds(0); }), "max_wait");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.ttft_limits[2] = milliseconds(0); }),
             "ttft_limits");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.latency_limits[0] = milliseconds(0); }),
+            "latency_limits");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.aimd_start = 0; }), "aimd_start");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.request_target = milliseconds(-1); }),
+            "request_target");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.target_latency = milliseconds(0); }),
             "target_latency");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.max_batch_size = 0; }), "max_batch_size");

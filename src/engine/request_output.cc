@@ -221,7 +221,7 @@ void RequestOutput::CountEnd(FinishReason reason, TimePoint at) {
     metrics_->prompt_tokens->Increment(admission_.prompt_tokens);
   }
   metrics_->finished(reason)->Increment();
-  metrics_->of(live_->priority())->e2e_latency->Observe(ToSeconds(at - live_->arrival));
+  metrics_->of(live_->priority())->EndedAfter(at - live_->arrival);
 }
 
 void EndWithError(LiveRequest* live, const Status& status) {
