@@ -63,21 +63,26 @@ struct SchedulingOptions {
   int long_prefill_threshold = 512;
   int long_prefill_budget = 64;
   // How many sequences run at once, at most max_num_seqs: "fixed", "aimd" (by the time of a step,
-  // against step_target) or "memory" (by the free part of the KV pool).
+  // and of a request) or "memory" (by the free part of the KV pool).
   std::string batch_control = "fixed";
+  // aimd: the initial number, from 8 to 64; and the targets of the p99 time of a step and of the
+  // p99 latency of a request (0: latencies are not watched).
+  int aimd_start = 32;
   std::chrono::milliseconds step_target{100};
-  // Times to the first token, by class, beyond which a request is counted as late in the metrics.
+  std::chrono::milliseconds request_target{0};
+  // Limits by class (high, medium, low) beyond which a request is counted as late in the metrics:
+  // on the time to its first token, and on its latency from arrival to end.
   std::array<std::chrono::milliseconds, 3> ttft_limits = {std::chrono::milliseconds(100),
                                                           std::chrono::milliseconds(300),
                                                           std::chrono::milliseconds(500)};
+  std::array<std::chrono::milliseconds, 3> latency_limits = {std::chrono::milliseconds(10'000),
+                                                             std::chrono::milliseconds(30'000),
+                                                             std::chrono::milliseconds(60'000)};
 };
 
 // The KV cache: the pool in memory and the disk tier below it.
 struct CacheOptions {
   int64_t kv_bytes = 0;  // Size of the pool; 0: a quarter of the free memory, at most 4 GiB.
-  std::array<std::chrono::milliseconds, 3> latency_limits = {std::chrono::milliseconds(10'000),
-                                                             std::chrono::milliseconds(30'000),
-                                                             std::chrono::milliseconds(60'000)};
   // How the pool keeps numbers: "f16", or "q8_0" (int8 with a scale per token and KV head: nearly
   // twice the tokens in the same memory). Changes results slightly (docs/numerics.md).
   std::string kv_dtype = "f16";

@@ -206,6 +206,12 @@ void AddSteps(CLI::App* app, EngineOptions* options) {
   AddDuration(app, "--step-target", &options->scheduler.step_target,
               "aimd: how long a step is to take, at the 99th percentile", kLeast)
       ->group(kGroup);
+  AddDuration(app, "--request-target", &options->scheduler.request_target,
+              "aimd: how long a request is to take, at the 99th percentile; 0: not watched")
+      ->group(kGroup);
+  AddInt(app, "--aimd-start", &options->scheduler.aimd_start, 1, 4096,
+         "aimd: how many requests run at once to begin with, from 8 to 64")
+      ->group(kGroup);
 }
 
 // Whether requests start together.

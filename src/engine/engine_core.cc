@@ -38,7 +38,7 @@ EngineCore::EngineCore(const EngineCoreOptions& options, const KvLayout& layout,
       scratch_(layout.num_blocks - 1),
       kv_(options.CacheOf(layout)),
       scheduler_(options.scheduler, policy, &kv_, &mover_),
-      control_(*MakeBatchSizeControl(options.BatchControl())),
+      control_(MakeBatchSizeControl(options.batch_control, options.scheduler.max_num_seqs)),
       transfers_(options.cache.caching ? options.tier : nullptr, executor, &kv_, clock,
                  layout.block_bytes, options.scheduler.max_num_seqs,
                  [this](Sequence* sequence) { scheduler_.FetchDone(sequence); }),
@@ -395,7 +395,9 @@ void EngineCore::End(Sequence* sequence, SequenceEvent event, FinishReason reaso
   transfers_.Cancel(sequence);
   // A stop string ends it as an end token does; the engine only learns of it later.
   const bool stopped = event == SequenceEvent::kAbort && reason == FinishReason::kStop;
-  scheduler_.Remove(sequence, event, event == SequenceEvent::kEnd || stopped);
+  const bool completed = event == SequenceEvent::kEnd || stopped;
+  scheduler_.Remove(sequence, event, completed);
+  if (completed) control_->OnRequest(clock_->Now() - sequence->arrival);
   const bool failed = event == SequenceEvent::kFail;
   CoreEvent& e =
       AddEvent(failed ? CoreEvent::Kind::kFailed : CoreEvent::Kind::kFinished, *sequence);

@@ -21,6 +21,28 @@ class FixedClock final : public Clock {
   TimePoint now{1};
 };
 
+// Each step takes `took` of the clock's time.
+class SlowExecutor final : public Executor {
+ public:
+  SlowExecutor(TestExecutor* inner, FixedClock* clock, Duration took)
+      : inner_(inner), clock_(clock), took_(took) {}
+  StatusOr<KvLayout> Init(int64_t bytes, int tokens, int seqs) override {
+    return inner_->Init(bytes, tokens, seqs);
+  }
+  void Launch(const Batch& batch) override { inner_->Launch(batch); }
+  StatusOr<StepResult> Wait() override {
+    clock_->now += took_;
+    return inner_->Wait();
+  }
+  void ReadBlock(BlockId, std::span<std::byte>) const override {}
+  void WriteBlock(BlockId, std::span<const std::byte>) override {}
+
+ private:
+  TestExecutor* const inner_;
+  FixedClock* const clock_;
+  const Duration took_;
+};
+
 class EngineCoreTest : public testing::Test {
  protected:
   void Start(int32_t blocks, EngineCoreOptions options, Executor* executor = nullptr) {
@@ -463,6 +485,50 @@ TEST_F(EngineCoreTest, CountsRowsAndNamesWhoIsBlocked) {
   core_->Abort(3, FinishReason::kCancelled);
   EXPECT_EQ(core_->stats().blocked_id, 0U) << "no sequence waits";
   EXPECT_STREQ(core_->stats().blocked_by, "");
+  RunToEnd();
+}
+
+TEST_F(EngineCoreTest, TheLimitOfTheBatchControlIsTheSchedulersInTheNextStep) {
+  using std::chrono::milliseconds;
+  SlowExecutor slow(&executor_, &clock_, milliseconds(20));
+  Start(100,
+        {.scheduler = {.max_num_seqs = 16, .max_num_batched_tokens = 512},
+         .batch_control = {.name = "aimd", .start = 12, .step_target = milliseconds(10)},
+         .max_model_len = 64},
+        &slow);
+  for (RequestId id = 1; id <= 30; ++id) ASSERT_TRUE(Add(id, 4, 30).ok());
+  StepChecked();
+  EXPECT_EQ(core_->stats().limit, 12);
+  EXPECT_EQ(core_->stats().running, 12);
+  for (int step = 2; step <= 20; ++step) StepChecked();
+  EXPECT_EQ(core_->stats().limit, 12);
+  StepChecked();
+  EXPECT_EQ(core_->stats().limit, 8) << "20 steps were too long";
+  EXPECT_EQ(core_->stats().running, 12) << "running ones go on";
+  while (!ended_.contains(12)) StepChecked();
+  EXPECT_EQ(core_->stats().running, 0);
+  StepChecked();
+  EXPECT_EQ(core_->stats().running, 8);
+  RunToEnd();
+}
+
+TEST_F(EngineCoreTest, TheBatchControlWatchesTheLatencyOfRequests) {
+  using std::chrono::milliseconds;
+  SlowExecutor slow(&executor_, &clock_, milliseconds(20));
+  Start(100,
+        {.scheduler = {.max_num_seqs = 16, .max_num_batched_tokens = 512},
+         .batch_control = {.name = "aimd",
+                           .start = 16,
+                           .step_target = std::chrono::hours(1),
+                           .request_target = milliseconds(10)},
+         .max_model_len = 64},
+        &slow);
+  for (RequestId id = 1; id <= 21; ++id) ASSERT_TRUE(Add(id, 4, id <= 20 ? 1 : 3).ok());
+  StepChecked();
+  StepChecked();
+  EXPECT_EQ(core_->stats().limit, 16);
+  StepChecked();
+  EXPECT_EQ(core_->stats().limit, 12) << "20 requests were late";
   RunToEnd();
 }
 

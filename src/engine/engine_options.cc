@@ -99,8 +99,9 @@ SchedulerOptions SchedulerOptionsOf(const SchedulingOptions& options, bool prefi
 
 BatchSizeOptions BatchControlOf(const SchedulingOptions& options) {
   return {.name = options.batch_control,
-          .max_num_seqs = options.max_num_seqs,
-          .step_target = options.step_target};
+          .start = options.aimd_start,
+          .step_target = options.step_target,
+          .request_target = options.request_target};
 }
 
 Status ValidateScheduling(const EngineOptions& options) {
@@ -110,10 +111,10 @@ Status ValidateScheduling(const EngineOptions& options) {
         "scheduler",
         fmt::format("must be continuous, dynamic, static or serial, not '{}'", scheduler.strategy));
   }
-  const std::pair<const char*, std::chrono::milliseconds> times[] = {
   const auto least = [](const std::array<std::chrono::milliseconds, 3>& limits) {
     return *std::min_element(limits.begin(), limits.end());
   };
+  const std::pair<const char*, std::chrono::milliseconds> times[] = {
       {"static_flush", scheduler.static_flush},
       {"target_latency", scheduler.target_latency},
       {"ttft_limits", least(scheduler.ttft_limits)},
@@ -130,9 +131,7 @@ Status ValidateScheduling(const EngineOptions& options) {
       !status.ok()) {
     return status;
   }
-  if (const auto control = MakeBatchSizeControl(BatchControlOf(scheduler)); !control.ok()) {
-    return control.status();
-  }
+  if (Status status = BatchControlOf(scheduler).Validate(); !status.ok()) return status;
   const auto policy = PolicyOf(options);
   return policy.ok() ? Status() : policy.status();
 }
@@ -178,7 +177,7 @@ int32_t ResolveMaxModelLen(int64_t asked, int64_t model, int32_t blocks) {
 
 Status EngineCoreOptions::Validate(const KvLayout& layout) const {
   if (Status status = scheduler.Validate(); !status.ok()) return status;
-  if (const auto made = MakeBatchSizeControl(BatchControl()); !made.ok()) return made.status();
+  if (Status status = batch_control.Validate(); !status.ok()) return status;
   if (max_model_len < 2) return Invalid("max_model_len", "must be at least 2");
   const int32_t blocks = UsableBlocks(layout);
   if (BlocksFor(max_model_len) <= blocks) return {};
@@ -193,12 +192,6 @@ KvCacheOptions EngineCoreOptions::CacheOf(const KvLayout& layout) const {
   all.block_bytes = layout.block_bytes;
   all.tier = tier;
   return all;
-}
-
-BatchSizeOptions EngineCoreOptions::BatchControl() const {
-  BatchSizeOptions control = batch_control;
-  control.max_num_seqs = scheduler.max_num_seqs;
-  return control;
 }
 
 Status ValidateEngineOptions(const EngineOptions& options) {

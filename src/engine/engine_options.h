@@ -21,8 +21,7 @@ namespace ropeway {
 // How an EngineCore is set up.
 struct EngineCoreOptions {
   SchedulerOptions scheduler{.max_num_seqs = 64, .max_num_batched_tokens = 512};
-  BatchSizeOptions batch_control{};  // Without max_num_seqs; see BatchControl().
-
+  BatchSizeOptions batch_control{};
   KvCacheOptions cache{};     // Without num_blocks, block_bytes and tier; see CacheOf().
   KvTier* tier = nullptr;     // Null: none. Must outlive the core.
   int32_t max_model_len = 0;  // Already lowered to what the pool holds.
@@ -42,9 +41,8 @@ struct EngineCoreOptions {
   // max_model_len positions fit the pool.
   Status Validate(const KvLayout& layout) const;
 
-  // `cache` and `batch_control` with what the layout and the scheduler determine.
+  // `cache` with what the layout and the scheduler determine.
   KvCacheOptions CacheOf(const KvLayout& layout) const;
-  BatchSizeOptions BatchControl() const;
 
   // Blocks of the pool that sequences may have. Padding reads the last one, which no sequence has.
   int32_t UsableBlocks(const KvLayout& layout) const {

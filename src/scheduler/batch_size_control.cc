@@ -4,54 +4,75 @@
 #include <numeric>
 
 namespace ropeway {
+namespace {
 
-StatusOr<std::unique_ptr<BatchSizeControl>> MakeBatchSizeControl(const BatchSizeOptions& options) {
-  if (options.step_target <= Duration(0)) {
-    const auto given =
-        std::chrono::duration_cast<std::chrono::milliseconds>(options.step_target).count();
+Status CheckTarget(const char* field, Duration target, Duration least, const char* expected) {
+  if (target >= least) return {};
+  const auto given = std::chrono::duration_cast<std::chrono::milliseconds>(target).count();
+  return InvalidArgument(std::string(field) + " " + std::to_string(given) + "ms: expected " +
+                             expected + ", such as 100ms",
+                         field);
+}
+
+}  // namespace
+
+Status BatchSizeOptions::Validate() const {
+  if (name != "fixed" && name != "aimd" && name != "memory") {
     return InvalidArgument(
-        "step_target " + std::to_string(given) + "ms: expected a time above 0, such as 100ms",
-        "step_target");
-  }
-  std::unique_ptr<BatchSizeControl> control;
-  if (options.name == "fixed") control = std::make_unique<FixedBatchSize>(options.max_num_seqs);
-  if (options.name == "aimd") {
-    control = std::make_unique<AimdBatchSize>(options.max_num_seqs, options.step_target);
-  }
-  if (options.name == "memory") control = std::make_unique<MemoryBatchSize>(options.max_num_seqs);
-  if (control == nullptr) {
-    return InvalidArgument(
-        "batch_control \"" + options.name + "\" is unknown: expected fixed, aimd or memory",
+        "batch_control \"" + name + "\" is unknown: expected fixed, aimd or memory",
         "batch_control");
   }
-  return control;
+  if (start < 1) {
+    return InvalidArgument("aimd_start must be at least 1, not " + std::to_string(start),
+                           "aimd_start");
+  }
+  Status status = CheckTarget("step_target", step_target, Duration(1), "a time above 0");
+  if (!status.ok()) return status;
+  return CheckTarget("request_target", request_target, Duration(0), "0, or a time above 0");
 }
 
-AimdBatchSize::AimdBatchSize(int max_num_seqs, Duration step_target)
+std::unique_ptr<BatchSizeControl> MakeBatchSizeControl(const BatchSizeOptions& options,
+                                                       int max_num_seqs) {
+  if (options.name == "aimd") return std::make_unique<AimdBatchSize>(options, max_num_seqs);
+  if (options.name == "memory") return std::make_unique<MemoryBatchSize>(max_num_seqs);
+  return std::make_unique<FixedBatchSize>(max_num_seqs);
+}
+
+AimdBatchSize::AimdBatchSize(const BatchSizeOptions& options, int max_num_seqs)
     : least_(std::min(kLeast, max_num_seqs)),
       most_(std::min(kMost, max_num_seqs)),
-      target_(ToSeconds(step_target)),
-      limit_(most_) {}
+      limit_(std::clamp(options.start, least_, most_)),
+      steps_(options.step_target),
+      requests_(options.request_target) {}
 
 void AimdBatchSize::OnStep(Duration step, double /*free_share*/) {
-  steps_[num_steps_++] = ToSeconds(step);
-  if (num_steps_ == kWindow) EndWindow();
+  if (steps_.Add(step)) Adjust(steps_.load());
 }
 
-void AimdBatchSize::EndWindow() {
-  num_steps_ = 0;
+void AimdBatchSize::OnRequest(Duration latency) {
+  if (requests_.watched() && requests_.Add(latency)) Adjust(requests_.load());
+}
+
+void AimdBatchSize::Adjust(double load) {
+  if (load > kHigh) {
+    limit_ = std::max(least_, limit_ - kChange);
+  } else if (steps_.load() < kLow && requests_.load() < kLow) {
+    limit_ = std::min(most_, limit_ + kChange);
+  }
+}
+
+bool AimdBatchSize::Tail::Add(Duration sample) {
+  samples_[num_samples_++] = ToSeconds(sample);
+  if (num_samples_ < kWindow) return false;
+  num_samples_ = 0;
   constexpr size_t kRank = (kWindow * 99 + 99) / 100;  // Nearest rank, counted from 1.
-  std::nth_element(steps_.begin(), steps_.begin() + (kRank - 1), steps_.end());
-  p99s_[num_windows_++ % kWindows] = steps_[kRank - 1];
+  std::nth_element(samples_.begin(), samples_.begin() + (kRank - 1), samples_.end());
+  p99s_[num_windows_++ % kWindows] = samples_[kRank - 1];
   const size_t count = std::min(num_windows_, kWindows);
   const double sum =
       std::accumulate(p99s_.begin(), p99s_.begin() + static_cast<int64_t>(count), 0.0);
-  const double mean = sum / static_cast<double>(count);
-  if (mean > kHigh * target_) {
-    limit_ = std::max(least_, limit_ - kChange);
-  } else if (mean < kLow * target_) {
-    limit_ = std::min(most_, limit_ + kChange);
-  }
+  load_ = sum / static_cast<double>(count) / target_;
+  return true;
 }
 
 }  // namespace ropeway

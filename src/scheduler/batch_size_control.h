@@ -27,17 +27,27 @@ class BatchSizeControl {
   // A step took `step`. `free_share`: the part of the pool's blocks that no sequence holds (free or
   // cached), 0 to 1.
   virtual void OnStep(Duration step, double free_share) = 0;
+
+  // A request completed `latency` after its arrival.
+  virtual void OnRequest(Duration /*latency*/) {}
 };
 
 struct BatchSizeOptions {
-  std::string name = "fixed";                             // Or "aimd", "memory".
-  int max_num_seqs = 1;                                   // At least 1.
-  Duration step_target = std::chrono::milliseconds(100);  // For "aimd".
+  std::string name = "fixed";  // Or "aimd", "memory".
+  // For "aimd": the initial limit, the target for the p99 time of a step, and the target for the
+  // p99 latency of a request; 0: latencies are not watched.
+  int start = 32;
+  Duration step_target = std::chrono::milliseconds(100);
+  Duration request_target{};
+
+  // InvalidArgument with field "batch_control" for another name, and with field "aimd_start",
+  // "step_target" or "request_target" for a value out of range, under every control.
+  Status Validate() const;
 };
 
-// InvalidArgument with field "batch_control" for another name, and with field "step_target" for a
-// target that is not above 0, under every control.
-StatusOr<std::unique_ptr<BatchSizeControl>> MakeBatchSizeControl(const BatchSizeOptions& options);
+// REQUIRES: options.Validate() is OK; max_num_seqs is at least 1.
+std::unique_ptr<BatchSizeControl> MakeBatchSizeControl(const BatchSizeOptions& options,
+                                                       int max_num_seqs);
 
 // Always max_num_seqs.
 class FixedBatchSize final : public BatchSizeControl {
@@ -50,15 +60,17 @@ class FixedBatchSize final : public BatchSizeControl {
   const int limit_;
 };
 
-// Additive increase and decrease by the time of a step: at the end of each window of kWindow steps
-// it takes the window's p99 (nearest rank: of 50 steps the longest), and the mean of the last
-// kWindows of these. Above kHigh x step_target the limit falls by kChange, below kLow x step_target
-// it rises by kChange. It starts at, and stays within, kLeast to kMost, and never exceeds
-// max_num_seqs (which is the limit if it is below kLeast). The mean makes it slow: it follows a
-// change of load within kWindows windows.
+// Additive increase and decrease by the time of a step, and by the latency of a request if it has a
+// target. For each of the two, at the end of each window of kWindow samples it takes the window's
+// p99 (nearest rank: of 20 samples the longest), and the mean of the last kWindows of these. If
+// that is above kHigh x its target, the limit falls by kChange. If it is below kLow x its target,
+// and the other's mean is below kLow x the other's target too, the limit rises by kChange. The
+// limit starts at `start` and stays within kLeast to kMost, and never exceeds max_num_seqs (which
+// is the limit if it is below kLeast). The mean makes it slow: it follows a change of load within
+// kWindows windows.
 class AimdBatchSize final : public BatchSizeControl {
  public:
-  static constexpr size_t kWindow = 50;
+  static constexpr size_t kWindow = 20;
   static constexpr size_t kWindows = 20;
   static constexpr double kHigh = 1.2;
   static constexpr double kLow = 0.7;
@@ -66,21 +78,38 @@ class AimdBatchSize final : public BatchSizeControl {
   static constexpr int kLeast = 8;
   static constexpr int kMost = 64;
 
-  AimdBatchSize(int max_num_seqs, Duration step_target);
+  AimdBatchSize(const BatchSizeOptions& options, int max_num_seqs);
   int limit() const override { return limit_; }
   void OnStep(Duration step, double free_share) override;
+  void OnRequest(Duration latency) override;
 
  private:
-  void EndWindow();
+  // The tail of one kind of times, against its target.
+  class Tail {
+   public:
+    explicit Tail(Duration target) : target_(ToSeconds(target)) {}
+    bool watched() const { return target_ > 0; }
+    // Takes a sample; true: a window ended.
+    bool Add(Duration sample);
+    // The mean p99 over the target; 0 before the first window ended.
+    double load() const { return load_; }
+
+   private:
+    const double target_;  // Seconds.
+    double load_ = 0.0;
+    std::array<double, kWindow> samples_{};
+    size_t num_samples_ = 0;
+    std::array<double, kWindows> p99s_{};  // A ring.
+    size_t num_windows_ = 0;               // Since the start.
+  };
+
+  void Adjust(double load);
 
   const int least_;
   const int most_;
-  const double target_;  // Seconds.
   int limit_;
-  std::array<double, kWindow> steps_{};
-  size_t num_steps_ = 0;
-  std::array<double, kWindows> p99s_{};  // A ring.
-  size_t num_windows_ = 0;               // Since the start.
+  Tail steps_;
+  Tail requests_;
 };
 
 // By the free part of the KV pool: kMany above 90 %, kFew below 50 %, unchanged between; at most
