@@ -9,7 +9,7 @@
 namespace ropeway {
 namespace {
 
-// Seconds; a client that waits longer has gone.
+// Seconds; no client waits longer.
 constexpr double kLongestRetryAfter = 3600;
 
 }  // namespace

@@ -100,7 +100,7 @@ class LengthBalancePolicy final : public SchedulingPolicy {
 // them, by arrival. The newest is preempted.
 class CacheAwarePolicy final : public SchedulingPolicy {
  public:
-  // What a second in the queue counts for. A request whose whole 4,096-token prompt is cached
+  // The worth of a second in the queue. A request whose whole 4,096-token prompt is cached
   // overtakes only those that came at most 16 seconds before it: about half of the default
   // --max-wait. With a much larger value only the order of arrival would be left.
   static constexpr double kTokensPerSecond = 256.0;
