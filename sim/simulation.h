@@ -38,7 +38,7 @@ struct Report {
   uint64_t refused = 0;  // Requests that would have waited too long, or too many tokens.
   uint64_t padding_rows = 0;
   uint64_t joined = 0;  // Urgent requests that started beside a running batch.
-  uint64_t fills = 0;  // Steps in which a batch filled.
+  uint64_t fills = 0;   // Steps in which a batch filled.
   std::array<uint64_t, kNumPreemptReasons> preemptions_by{};
 };
 

@@ -157,7 +157,8 @@ bool EngineCore::Step() {
 }
 
 void EngineCore::MoveBlocks(const SchedulerOutput& schedule) {
-  for (const SchedulerOutput::Preempted& gone : schedule.preempted) transfers_.Cancel(gone.sequence);
+  for (const SchedulerOutput::Preempted& gone : schedule.preempted)
+    transfers_.Cancel(gone.sequence);
   transfers_.StoreEvicted();
   for (const SchedulerOutput::Fetch& fetch : schedule.fetches) {
     ++stats_.last_fetches;

@@ -29,8 +29,8 @@
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 #include "scheduler/batch_size_control.h"
-#include "scheduler/scheduler_output.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/scheduler_output.h"
 
 namespace ropeway {
 

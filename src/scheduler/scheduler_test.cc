@@ -297,7 +297,8 @@ TEST_F(SchedulerTest, WhatHasWorkInThisStepIsNoVictim) {
   Add(31);
   EXPECT_EQ(Step(), "1:0+20* 2:0+31*");
   EXPECT_EQ(Step(), "1:20+1* 2:31+1*");
-  EXPECT_EQ(Step(), "1:21+1*") << "the first has its token: only the second itself can be preempted";
+  EXPECT_EQ(Step(), "1:21+1*")
+      << "the first has its token: only the second itself can be preempted";
   EXPECT_EQ(preempted_, "2");
 }
 
