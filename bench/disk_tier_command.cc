@@ -2,6 +2,7 @@
 // long a flush takes, and the space that is taken beside the blocks. The process's CPU time is
 // printed beside the tier's own account of it, because the latter paces the writes.
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,7 +17,6 @@
 #include "base/clock.h"
 #include "base/output.h"
 #include "bench/commands.h"
-#include "bench/cpu_time.h"
 #include "flags/flag.h"
 #include "kvcache/disk_tier.h"
 
@@ -26,6 +26,16 @@ namespace {
 double DiskClockSeconds() {
   static const RealClock clock;
   return ToSeconds(clock.Now());
+}
+
+// User and system time of this process.
+double ProcessCpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](timeval t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 void SleepMicros(int microseconds) {

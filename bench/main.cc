@@ -14,15 +14,10 @@
 #include <system_error>
 #include <vector>
 
-#include "bench/bench_fairness_command.h"
-#include "bench/bench_long_prompt_command.h"
-#include "bench/bench_prefixes_command.h"
-#include "bench/bench_priorities_command.h"
-#include "bench/bench_schedulers_command.h"
-#include "bench/bench_sessions_command.h"
+#include "base/output.h"
 #include "bench/commands.h"
-#include "cli/command_line.h"
 #include "cli/output.h"
+#include "flags/program.h"
 
 namespace ropeway {
 namespace {
@@ -62,34 +57,18 @@ int Main(int argc, char** argv) {
   HoldStandardDescriptors();
   signal(SIGPIPE, SIG_IGN);  // A failed write, not the end of the program.
   spdlog::set_default_logger(spdlog::stderr_color_mt("ropeway-bench"));
-  CommandLine line("ropeway-bench", "Measures Ropeway's engine and its parts.", "steps");
-
-  for (const Command& command :
-       {KernelsCommand(), StepsCommand(), EngineCommand(), DiskTierCommand(), OrderPriceCommand(),
-        DeterminismCommand(), ReplayCommand()}) {
-    line.Add(line.app(), command);
-  }
-  BenchSessionsFlags sessions;
-  line.Add(AddBenchSessions(line.app(), &sessions), [&] { return RunBenchSessions(sessions); });
-  BenchPrefixesFlags prefixes;
-  line.Add(AddBenchPrefixes(line.app(), &prefixes), [&] { return RunBenchPrefixes(prefixes); });
-  BenchSchedulersFlags schedulers;
-  line.Add(AddBenchSchedulers(line.app(), &schedulers),
-           [&] { return RunBenchSchedulers(schedulers); });
-  BenchPrioritiesFlags priorities;
-  line.Add(AddBenchPriorities(line.app(), &priorities),
-           [&] { return RunBenchPriorities(priorities); });
-  BenchFairnessFlags fairness;
-  line.Add(AddBenchFairness(line.app(), &fairness), [&] { return RunBenchFairness(fairness); });
-  BenchLongPromptFlags long_prompt;
-  line.Add(AddBenchLongPrompt(line.app(), &long_prompt),
-           [&] { return RunBenchLongPrompt(long_prompt); });
-  const auto is_here = [&line](std::string_view name) {
-    const auto commands = line.app()->get_subcommands(nullptr);
-    return std::ranges::any_of(commands, [name](auto* app) { return app->get_name() == name; });
+  Program program;
+  program.name = "ropeway-bench";
+  program.version = ROPEWAY_VERSION;
+  program.description = "Measures Ropeway's engine and its parts";
+  program.footer = "Other names run bench/run.py, which drives servers: ropeway-bench schedulers.";
+  program.commands = {KernelsCommand(),    StepsCommand(),       EngineCommand(), DiskTierCommand(),
+                      OrderPriceCommand(), DeterminismCommand(), ReplayCommand()};
+  const auto is_here = [&program](std::string_view name) {
+    return std::ranges::any_of(program.commands, [name](auto& c) { return c.name == name; });
   };
   if (argc > 1 && argv[1][0] != '-' && !is_here(argv[1])) return RunPython(argc, argv);
-  return line.Main(argc, argv);
+  return RunProgram(program, argc, argv);
 }
 
 }  // namespace

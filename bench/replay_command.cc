@@ -31,6 +31,7 @@ struct ReplayFlags {
   std::string policy = "fcfs";
   std::string records;
   bool work_only = false;
+  double step_ms = 0;  // 0: by the cost formula.
 };
 
 struct FileRequest {
@@ -130,6 +131,13 @@ int RunReplay(const ReplayFlags& flags) {
     longest = std::max(longest, request.input_tokens + request.output_tokens);
     work += options.cost.OfRequest(request.input_tokens, 0, request.output_tokens);
   }
+  if (flags.step_ms > 0) {
+    options.cost = {.step = Duration(static_cast<int64_t>(flags.step_ms * 1e6)),
+                    .decode = {},
+                    .decode_position = {},
+                    .prefill = {},
+                    .prefill_position = {}};
+  }
   Output output;
   Rows rows([&output](const std::string& text) { output.Write(text); });
   rows.SetCell("replay", "ropeway", "");
@@ -209,6 +217,9 @@ Command ReplayCommand() {
          {"--prefix-caching", OnOffValue(&flags->caching), "Find again what was computed"},
          {"--max-num-seqs", IntValue(&flags->max_num_seqs, 1, 4096), "Sequences that run at once"},
          {"--policy", TextValue(&flags->policy, "NAME"), "The scheduling policy"},
+         {"--step-ms",
+          NumberValue(&flags->step_ms, 0, 1e6).Default("a cost formula by its rows and context"),
+          "What each step of the virtual device takes, whatever is in it"},
          {"--records", TextValue(&flags->records, "FILE"),
           "Write each request's times to this file, one JSON object a line"},
          {"--work-only", SwitchValue(&flags->work_only),

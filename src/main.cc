@@ -34,7 +34,7 @@ int Main(int argc, char** argv) {
   CLI::App* bench = line.AddGroup("bench", "Measure a server; other benchmarks: ropeway-bench");
   bench->footer("All other benchmarks are commands of ropeway-bench (docs/benchmarks.md).");
   BenchServeFlags bench_serve;
-  line.Add(AddBenchServe(bench, &bench_serve), [&] { return RunBenchServe(bench_serve); });
+  line.Add(bench, BenchServeCommand(&bench_serve));
   PerplexityFlags perplexity;
   line.Add(AddPerplexity(line.app(), &perplexity), [&] { return RunPerplexity(perplexity); });
   InspectFlags inspect;

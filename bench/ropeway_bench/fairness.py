@@ -5,7 +5,7 @@ Starts the servers itself, one after the other, on a machine that should do noth
 import contextlib
 import csv
 import dataclasses
-import json
+import pathlib
 import secrets
 import tempfile
 
@@ -172,20 +172,27 @@ def measure_servers(suite, requests, path, keys):
                                   load=load_text(args, case, factor, args.length_divisor))
 
 
+def replay(suite, requests, policy):
+    """The records of the requests in the real scheduler, in virtual time."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        lines = [{"arrival": r.arrival, "input_tokens": r.input_tokens, "output_tokens": r.output_tokens,
+                  "tenant": str(r.client)} for r in requests]
+        path = load.write_lines(folder / "requests.jsonl", lines)
+        suite.worker("replay", path, "--policy", policy, "--max-num-seqs", suite.args.slots, "--prefix-caching", "off",
+                     "--records", folder / "records.jsonl")
+        return load.read_records(folder / "records.jsonl").records
+
+
 def simulate(suite, requests):
-    """The same scheduler in virtual time. The device's capacity is found with everything there at once."""
+    """In virtual time. The device's capacity is found with everything there at once."""
     args = suite.args
-
-    def replay(policy, factor):
-        text = suite.worker("replay-tenants", "--trace", args.trace, "--requests", args.requests, "--policy", policy,
-                            "--max-num-seqs", args.slots, "--time-factor", f"{factor:.9g}")
-        return [load.Record(**json.loads(line)) for line in text.splitlines()]
-
-    end = max(r.end for r in replay(FCFS, 0))
+    at_once = [dataclasses.replace(r, arrival=0.0) for r in requests]
+    end = max(r.end for r in replay(suite, at_once, FCFS))
     case, factor = make_case(args, requests, work(requests) / end)
     for policy in (FAIR, FCFS):
         for where in suite.measuring(SIMULATED, policy):
-            add_fairness(suite.metrics, where, replay(policy, factor), case)
+            add_fairness(suite.metrics, where, replay(suite, case.requests, policy), case)
             suite.metrics.add(where, load=load_text(args, case, factor, 1))
 
 

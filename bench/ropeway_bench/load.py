@@ -38,9 +38,8 @@ class Load:
     timeout: float = 600
     stream: bool = True
     duration: float = 0           # A closed loop sends nothing after so many seconds; 0: until all are done.
-    keep_text: bool = False       # Records have the prompt and the answer.
     keys: list = dataclasses.field(default_factory=list)  # API keys, by client.
-    conversations: list = dataclasses.field(default_factory=list)  # In place of requests: see conversations.py.
+    conversations: list = dataclasses.field(default_factory=list)  # In place of requests: see sessions.py.
     think_time: float = 0
     user_interval: float = 0
 
@@ -150,7 +149,7 @@ class Run:
 
 
 def read_records(path):
-    """The run of a --records file with one run."""
+    """The run of a --records file with one run, or of a replay's, which has records only."""
     run, records = {}, []
     for line in path.read_text(encoding="utf-8").splitlines():
         found = json.loads(line)
@@ -170,7 +169,7 @@ class Running:
         folder = pathlib.Path(self.folder.name)
         self.records = folder / "records.jsonl"
         command = [ropeway, "bench", "serve", "--base-url", server.url, "--no-progress", "--records", self.records,
-                   *load.flags(folder)] + (["--record-texts"] if load.keep_text else [])
+                   *load.flags(folder)]
         self.process = subprocess.Popen(  # pylint: disable=consider-using-with
             [str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             env=os.environ | ({"ROPEWAY_API_KEY": server.key} if server.key else {}),

@@ -193,7 +193,7 @@ class Bench:
         urgent = self.open_load(6, self.count(args.urgent_requests), share * self.capacity,
                                 {"high": args.high_load, "medium": args.medium_load})
         with timing(where):
-            back, front = self.suite.beside(server, self.low_load(5, keep_text=True), LEAD_SECONDS, urgent)
+            back, front = self.suite.beside(server, self.low_load(5), LEAD_SECONDS, urgent)
         self.add_classes(where, urgent, front)
         load.add_times(self.metrics, where.at("low"), back.records)
         begin = front.begin - back.begin
@@ -210,7 +210,7 @@ class Bench:
         """Asks for the texts of class low again, one after the other, on a new server."""
         requests = [load.Request(prompt=r.prompt, output_tokens=self.args.output_tokens) for r in self.low]
         with self.start() as server:
-            again = self.suite.put(server, self.load(8, requests, keep_text=True))
+            again = self.suite.put(server, self.load(8, requests))
         different = sum(a.output != b.output for a, b in zip(again.records, self.low))
         round_number = self.metrics.rounds(URGENT, self.system)
         self.metrics.add(Where(URGENT, self.system, round_number), texts_compared=len(self.low),

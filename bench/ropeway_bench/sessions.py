@@ -9,7 +9,7 @@ import time
 from ropeway_bench import BenchError, load, plot, report, servers
 from ropeway_bench.metrics import ratio
 from ropeway_bench.report import Column, Verdict
-from ropeway_bench.suite import real, resolve_model, timing, whole
+from ropeway_bench.suite import real, timing, whole
 
 TITLE = "Chats of several turns"
 CHATS, DIALOGUES, POOL, RESTART = "chats", "dialogues", "pool", "restart"
@@ -155,7 +155,7 @@ def measure(suite):
 
 def talk(suite, server, where, chats, users, count=True, **fields):
     """Plays the chats; with `count`, their metrics are added."""
-    what = suite.load(conversations=chats, users=users, keep_text=False, **fields)
+    what = suite.load(conversations=chats, users=users, **fields)
     before = server.page()
     with timing(where):
         run = suite.put(server, what)
@@ -232,7 +232,7 @@ def kv_bytes_per_token(suite):
     text = suite.inspect()
     rows = sum(int(match[1]) for match in re.finditer(r"\.attn_k\.weight\s+\S+\s+\[\d+, (\d+)\]", text))
     if not rows:
-        raise BenchError(f"--model: {resolve_model(suite.args.model)} has no attn_k matrices")
+        raise BenchError(f"--model: {suite.model} has no attn_k matrices")
     return 4 * rows
 
 

@@ -141,6 +141,7 @@ class Suite:
                 self.path.with_suffix(".new").unlink()
             except OSError as error:
                 raise BenchError(f"--out: {error}") from error
+        self.model = "" if args.base_url else resolve_model(args.model)
         about = Where(ABOUT)
         self.metrics.add(about, date=servers.today(), machine=servers.machine_text())
         self.program = program("ropeway", args.ropeway)
@@ -155,7 +156,7 @@ class Suite:
 
     def inspect(self):
         """What `ropeway inspect` says of the model."""
-        return output_of(self.program, "inspect", resolve_model(self.args.model))
+        return output_of(self.program, "inspect", self.model)
 
     def worker(self, *words):
         """What `ropeway-bench` with these words prints."""
@@ -163,14 +164,14 @@ class Suite:
     def ropeway(self, *flags, key=""):
         """Starts `ropeway serve`. `key`: one of the API keys that the flags name."""
         port = servers.free_port()
-        return servers.Server([self.program, "serve", "--model", resolve_model(self.args.model), "--threads",
+        return servers.Server([self.program, "serve", "--model", self.model, "--threads",
                                self.threads, "--port", port, *flags], port, key=key)
 
     def llama(self, slots, slot_tokens, unit=256):
         """Starts llama-server; a slot's tokens are rounded up to a multiple of `unit`."""
         port = servers.free_port()
         context = slots * ((slot_tokens + unit - 1) // unit * unit)
-        return servers.Server([self.args.llama_server, "-m", resolve_model(self.args.model), "-np", slots, "-c",
+        return servers.Server([self.args.llama_server, "-m", self.model, "-np", slots, "-c",
                                context, "-t", self.threads, "--port", port], port)
 
     def given(self):
@@ -248,7 +249,7 @@ def run(name, module, words):
             if unknown:
                 raise BenchError(f"--system: expected one of {', '.join(sorted(suite.known))}, not '{unknown[0]}'")
         text = report.head(module.TITLE, suite.metrics) + module.report_text(suite.metrics, args)
-    except BenchError as error:
+    except (BenchError, OSError) as error:
         print(f"ropeway-bench: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -257,6 +258,7 @@ def run(name, module, words):
     print(text, end="")
     if suite.path:
         suite.path.with_suffix(".md").write_text(text, encoding="utf-8")
-        if not plot.draw(name, module.draw, suite.metrics, suite.path.with_suffix(".png")):
+        if not plot.draw(name, module.draw, suite.metrics, suite.path.with_suffix(".png"),
+                         getattr(module, "PANELS", 4)):
             print("No plot: matplotlib is not installed (bench/requirements.txt).", file=sys.stderr)
     return module.exit_code(suite.metrics) if hasattr(module, "exit_code") else 0

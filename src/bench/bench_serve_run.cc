@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "base/system.h"
 #include "bench/bench_serve_command.h"
-#include "bench/cpu_time.h"
 #include "bench/csv_writer.h"
 #include "bench/load_options.h"
 #include "bench/load_runner.h"
-#include "bench/metrics_page.h"
 #include "bench/report.h"
 #include "bench/server_probe.h"
 #include "bench/workload.h"
@@ -23,18 +23,14 @@ namespace {
 // Open loops without --max-concurrency stop here, where descriptors and ports become the limit.
 constexpr int kMaxInFlight = 10'000;
 
-int Fail(const std::string& sentence) {
-  std::fputs(fmt::format("ropeway: {}\n", sentence).c_str(), stderr);
-  return 1;
-}
+using Clients = std::vector<std::unique_ptr<HttpClient>>;
 
-// The command with its parts; one object a call of RunBenchServe.
+// The command with its parts; one object per call of RunBenchServe.
 class BenchServe {
  public:
-  BenchServe(LoadOptions options, std::unique_ptr<HttpClient> client, ServerFacts facts,
-             Workload work)
+  BenchServe(LoadOptions options, Clients clients, ServerFacts facts, Workload work)
       : options_(std::move(options)),
-        client_(std::move(client)),
+        clients_(std::move(clients)),
         facts_(std::move(facts)),
         work_(std::move(work)),
         progress_(stderr, isatty(STDERR_FILENO) != 0) {
@@ -46,17 +42,17 @@ class BenchServe {
     shape_.priority = options_.priority;
   }
 
-  // All runs. False: Ctrl-C ended them.
+  // All runs. Returns false if Ctrl-C ended them.
   bool Run() {
     if (options_.flags.warmup > 0 && !WarmUp()) return false;
-    std::optional<ServerPhases> before = ServerPhasesNow();
+    std::optional<ServerMetrics> before = ServerMetricsNow();
     for (int run = 1; run <= options_.flags.runs; ++run) {
-      LoadShape load = Shape(run);
-      load.keep_text = !options_.flags.csv.empty();
-      runs_.push_back(Runner(run, std::move(load)).Run(run, fmt::format("run {}", run)));
-      if (before) {  // Else the server tells none.
-        std::optional<ServerPhases> after = ServerPhasesNow();
-        runs_.back().phases = Between(before, after);
+      LoadPlan plan = Plan(run);
+      plan.keep_text = !options_.flags.csv.empty() || !options_.flags.records.empty();
+      runs_.push_back(RunLoad(plan, run, progress(), fmt::format("run {}", run)));
+      if (before) {  // Otherwise the server has none.
+        std::optional<ServerMetrics> after = ServerMetricsNow();
+        runs_.back().server = Between(before, after);
         before = std::move(after);
       }
       if (runs_.back().interrupted) return false;
@@ -89,10 +85,10 @@ class BenchServe {
     return report;
   }
 
-  void WriteRows(std::ostream* out) const {
-    WriteCsv(
-        runs_, [this](int run, int seq) { return work_.Make(run, seq).Shown(); }, options_.priority,
-        out);
+  void WriteFiles(std::ofstream* csv, std::ofstream* records) const {
+    const PromptOf prompt_of = [this](const RequestRecord& record) { return work_.Shown(record); };
+    if (csv->is_open()) WriteCsv(runs_, prompt_of, csv);
+    if (records->is_open()) WriteRecords(runs_, prompt_of, records);
   }
 
  private:
@@ -100,39 +96,46 @@ class BenchServe {
 
   bool open_loop() const { return !work_.Arrivals(1).empty(); }
 
-  std::optional<ServerPhases> ServerPhasesNow() const {
-    return ReadServerPhases(
+  std::optional<ServerMetrics> ServerMetricsNow() const {
+    return ReadServerMetrics(
         FetchMetrics(options_.url, options_.flags.api_key, options_.flags.insecure));
   }
 
-  LoadShape Shape(int run) const {
+  Progress* progress() { return options_.flags.progress ? &progress_ : nullptr; }
+
+  LoadPlan Plan(int run) const {
     const BenchServeFlags& f = options_.flags;
-    LoadShape load;
-    load.count = work_.count();
-    load.arrivals = work_.Arrivals(run);
-    load.timeout = f.timeout;
-    load.concurrency = load.arrivals.empty() ? std::max(1, f.users) : kMaxInFlight;
-    if (f.max_concurrency > 0) load.concurrency = std::min(load.concurrency, f.max_concurrency);
-    return load;
+    LoadPlan plan;
+    plan.count = work_.count();
+    plan.arrivals = work_.Arrivals(run);
+    plan.concurrency = plan.arrivals.empty() ? std::max(1, f.users) : kMaxInFlight;
+    if (f.max_concurrency > 0) plan.concurrency = std::min(plan.concurrency, f.max_concurrency);
+    plan.timeout = f.timeout;
+    plan.duration = f.duration;
+    plan.think_time = f.think_time;
+    plan.user_interval = f.user_interval;
+    plan.seed = f.seed;
+    plan.path = Path();
+    plan.turns_of = [this](int seq) { return work_.TurnsOf(seq); };
+    plan.body_of = [this, run](int seq, int turn, const std::vector<std::string>& answers) {
+      const auto seed = options_.flags.seed + static_cast<uint64_t>(seq);
+      return RequestBody(shape_, work_.Make(run, seq, turn, answers), seed);
+    };
+    plan.client_of = [this](int seq) {
+      const auto client = static_cast<size_t>(work_.ClientOf(seq));
+      return clients_[clients_.size() == 1 ? 0 : client].get();
+    };
+    return plan;
   }
 
-  LoadRunner Runner(int run, LoadShape load) {
-    return LoadRunner(
-        client_.get(), Path(), std::move(load),
-        [this, run](int seq) {
-          const auto seed = options_.flags.seed + static_cast<uint64_t>(seq);
-          return RequestBody(shape_, work_.Make(run, seq), seed);
-        },
-        options_.flags.progress ? &progress_ : nullptr);
-  }
-
-  // A closed loop, whatever follows, with prompts of its own. False: Ctrl-C ended it.
+  // A closed loop with prompts of its own. Returns false if Ctrl-C ended it.
   bool WarmUp() {
-    LoadShape load = Shape(0);
-    load.count = options_.flags.warmup;
-    load.arrivals.clear();
-    load.concurrency = std::min(load.concurrency, std::max(load.count, 1));
-    return !Runner(0, std::move(load)).Run(0, "warm-up").interrupted;
+    LoadPlan plan = Plan(0);
+    plan.count = options_.flags.warmup;
+    plan.arrivals.clear();
+    plan.duration = 0;
+    plan.concurrency = std::min(plan.concurrency, plan.count);
+    return !RunLoad(plan, 0, progress(), "warm-up").interrupted;
   }
 
   std::string LoadText() const {
@@ -168,7 +171,7 @@ class BenchServe {
   }
 
   const LoadOptions options_;
-  const std::unique_ptr<HttpClient> client_;
+  const Clients clients_;  // One, or one per client of the trace.
   const ServerFacts facts_;
   const Workload work_;
   RequestShape shape_;
@@ -176,46 +179,92 @@ class BenchServe {
   std::vector<RunResult> runs_;
 };
 
-// Opens a file for a result before there is one: better to fail now than after the load.
-bool OpenFile(const std::string& path, std::ofstream* file) {
-  if (!path.empty()) file->open(path, std::ios::binary | std::ios::trunc);
-  return path.empty() || file->is_open();
+// Opens a file for a result before the load, so that it fails now rather than after it.
+Status OpenFile(const std::string& path, std::ofstream* file) {
+  if (path.empty()) return {};
+  file->open(path, std::ios::binary | std::ios::trunc);
+  if (file->is_open()) return {};
+  return InvalidArgument(fmt::format("'{}' cannot be written.", path));
 }
 
-int WriteResults(const BenchServe& bench, const Report& report, std::ofstream* csv,
-                 std::ofstream* json) {
-  std::fputs(ReportText(report).c_str(), stdout);
-  if (csv->is_open()) bench.WriteRows(csv);
-  if (json->is_open()) *json << ReportJson(report);
-  csv->flush();
-  json->flush();
-  if (!csv->good() || !json->good() || std::fflush(stdout) != 0) {
-    return Fail("The results could not be written.");
+// A client for each key of --client-keys, or the one of --api-key.
+StatusOr<Clients> OpenClients(const LoadOptions& options) {
+  std::vector<std::string> keys;
+  if (options.flags.client_keys.empty()) {
+    keys.push_back(options.flags.api_key);
+  } else {
+    std::ifstream file(options.flags.client_keys);
+    for (std::string key; std::getline(file, key);) keys.push_back(key);
+    if (keys.empty()) {
+      return InvalidArgument(fmt::format("The file '{}' holds no keys.", options.flags.client_keys),
+                             "client-keys");
+    }
   }
-  return report.all.succeeded > 0 ? 0 : 1;
+  Clients clients;
+  for (const std::string& key : keys) {
+    auto client = HttpClient::Open(options.url, key, options.flags.insecure);
+    if (!client.ok()) return client.status();
+    clients.push_back(*std::move(client));
+  }
+  return clients;
+}
+
+Status CheckClients(const LoadOptions& options, const Clients& clients, const Workload& work) {
+  const auto keys = static_cast<int>(clients.size());
+  if (options.flags.client_keys.empty() || work.clients() <= keys) return {};
+  return InvalidArgument(
+      fmt::format("--client-keys has {} keys, but the trace {} clients.", keys, work.clients()),
+      "client-keys");
+}
+
+Status RunChecked(const BenchServeFlags& flags, int* code) {
+  auto options = CheckFlags(flags);
+  if (!options.ok()) return options.status();
+  std::ofstream csv;
+  std::ofstream json;
+  std::ofstream records;
+  for (const auto& [path, file] : {std::pair(&flags.csv, &csv), std::pair(&flags.json, &json),
+                                   std::pair(&flags.records, &records)}) {
+    if (Status status = OpenFile(*path, file); !status.ok()) return status;
+  }
+  RaiseDescriptorLimit();
+
+  auto clients = OpenClients(*options);
+  if (!clients.ok()) return clients.status();
+  auto facts = ProbeServer(*clients->front(), *options);
+  if (!facts.ok()) return facts.status();
+  auto work = Workload::Open(*options, *facts);
+  if (!work.ok()) return work.status();
+  if (Status status = CheckClients(*options, *clients, *work); !status.ok()) return status;
+
+  BenchServe bench(*std::move(options), *std::move(clients), *std::move(facts), *std::move(work));
+  if (!bench.Run()) {
+    std::fputs("ropeway: Interrupted; the report is of the requests that ended.\n", stderr);
+  }
+  const Report report = bench.MakeReport();
+  std::fputs(ReportText(report).c_str(), stdout);
+  bench.WriteFiles(&csv, &records);
+  if (json.is_open()) json << ReportJson(report);
+  for (std::ofstream* file : {&csv, &json, &records}) {
+    file->flush();
+    if (!file->good()) return {StatusCode::kUnavailable, "The results could not be written."};
+  }
+  if (std::fflush(stdout) != 0) {
+    return {StatusCode::kUnavailable, "The results could not be written."};
+  }
+  *code = report.all.succeeded > 0 ? 0 : 1;
+  return {};
 }
 
 }  // namespace
 
 int RunBenchServe(const BenchServeFlags& flags) {
-  auto options = CheckFlags(flags);
-  if (!options.ok()) return Fail(options.status().message());
-  std::ofstream csv;
-  std::ofstream json;
-  if (!OpenFile(flags.csv, &csv)) return Fail(fmt::format("'{}' cannot be written.", flags.csv));
-  if (!OpenFile(flags.json, &json)) return Fail(fmt::format("'{}' cannot be written.", flags.json));
-  RaiseDescriptorLimit();
-
-  auto client = HttpClient::Open(options->url, flags.api_key, flags.insecure);
-  if (!client.ok()) return Fail(client.status().message());
-  auto facts = ProbeServer(**client, *options);
-  if (!facts.ok()) return Fail(facts.status().message());
-  auto work = Workload::Open(*options, *facts);
-  if (!work.ok()) return Fail(work.status().message());
-
-  BenchServe bench(*std::move(options), *std::move(client), *std::move(facts), *std::move(work));
-  if (!bench.Run()) std::fputs("ropeway: Interrupted; the figures are of what ended.\n", stderr);
-  return WriteResults(bench, bench.MakeReport(), &csv, &json);
+  int code = 1;
+  if (const Status status = RunChecked(flags, &code); !status.ok()) {
+    std::fputs(fmt::format("ropeway: {}\n", status.message()).c_str(), stderr);
+    return 1;
+  }
+  return code;
 }
 
 }  // namespace ropeway

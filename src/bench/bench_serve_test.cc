@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -12,6 +11,7 @@
 #include <sstream>
 
 #include "bench/bench_serve_command.h"
+#include "flags/program.h"
 #include "net/test_fake_server.h"
 
 namespace ropeway {
@@ -43,16 +43,18 @@ class BenchServeTest : public testing::Test {
 
   // Runs the command with these flags, as the program would.
   static Outcome Run(std::vector<std::string> flags) {
-    CLI::App app;
     BenchServeFlags parsed;
-    AddBenchServe(app.add_subcommand("bench"), &parsed);
+    Program program;
+    program.name = "ropeway";
+    program.commands = {{"bench", "", {}, "", nullptr, {BenchServeCommand(&parsed)}}};
     flags.insert(flags.begin(), {"bench", "serve"});
-    std::reverse(flags.begin(), flags.end());  // As CLI11 wants them.
-    app.parse(flags);
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
     Outcome outcome;
-    outcome.code = RunBenchServe(parsed);
+    const auto invocation = ParseCommandLine(program, flags);
+    if (!invocation.ok())
+      std::fprintf(stderr, "ropeway: %s\n", invocation.status().message().c_str());
+    outcome.code = invocation.ok() ? invocation->command->run() : 1;
     outcome.out = testing::internal::GetCapturedStdout();
     outcome.err = testing::internal::GetCapturedStderr();
     return outcome;
@@ -157,8 +159,9 @@ TEST_F(BenchServeTest, ShowsWhereTheServersTimeWent) {
     if (request.headers.find("Bearer abc") == std::string::npos) return JsonReply("{}", 401);
     return JsonReply(
         fmt::format("ropeway_request_queue_time_seconds_count{{priority=\"high\"}} {}\n"
-                    "ropeway_request_queue_time_seconds_sum{{priority=\"high\"}} {}\n",
-                    asked.load(), asked * 0.5));
+                    "ropeway_request_queue_time_seconds_sum{{priority=\"high\"}} {}\n"
+                    "ropeway_batches {}\n",
+                    asked.load(), asked * 0.5, 2 * asked));
   });
   const std::vector<std::string> flags = {
       "--base-url", server.url() + "/v1", "--num-prompts", "3",     "--runs",
@@ -173,7 +176,8 @@ TEST_F(BenchServeTest, ShowsWhereTheServersTimeWent) {
   EXPECT_EQ(Bodies(server, 1).front()["priority"], 0);
   const Json json = Json::parse(Read(Path("json")));
   EXPECT_EQ(json["runs"][1]["server_phase_means_s"]["high"]["count"], 3);
-  EXPECT_THAT(Read(Path("csv")), HasSubstr(",0,0.500000,,,,\r\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("total batches         12\n"));
+  EXPECT_EQ(json["all"]["total_batches"], 12);
 
   std::vector<std::string> with_another = flags;
   with_another.emplace_back("abd");
@@ -266,11 +270,72 @@ TEST_F(BenchServeTest, ExitsWithOneOnlyIfAllFailed) {
   EXPECT_THAT(Read(Path("csv")), HasSubstr("1,1,500,,0,0,0,"));
 }
 
-TEST_F(BenchServeTest, RefusesBadInputInOneSentence) {
+TEST_F(BenchServeTest, PlaysConversationsAndWritesRecords) {
+  const FakeServer server([](const FakeRequest& request) {
+    if (request.method == "GET") return WellBehaved(request);
+    const Json json = {
+        {"choices", {{{"message", {{"content", "yes"}}}, {"finish_reason", "stop"}}}},
+        {"usage", {{"prompt_tokens", 4}, {"completion_tokens", 2}}},
+        {"ropeway", {{"batch_num", 3}, {"queue_ms", 1.5}, {"decode_ms", 20}}}};
+    return JsonReply(json.dump());
+  });
+  std::ofstream(Path("chats")) << R"({"turns":[{"user":"a","max_tokens":2},)"
+                               << R"({"user":"b","max_tokens":2}]})"
+                               << "\n";
+  const Outcome outcome =
+      Run({"--base-url", server.url(), "--endpoint", "chat", "--conversations", Path("chats"),
+           "--num-prompts", "2", "--users", "2", "--no-stream", "--records", Path("records"),
+           "--csv", Path("csv"), "--no-progress"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("4 succeeded, 0 failed"));
+  std::istringstream records(Read(Path("records")));
+  std::string line;
+  std::getline(records, line);
+  EXPECT_GT(Json::parse(line)["begin"], 0);
+  int second_turns = 0;
+  while (std::getline(records, line)) {
+    const Json json = Json::parse(line);
+    EXPECT_EQ(json["prompt"], json["turn"] == 0 ? "a" : "b");
+    EXPECT_EQ(json["output"], "yes");
+    EXPECT_EQ(json["times"], Json({{"queue", 0.0015}, {"decode", 0.02}}));
+    second_turns += json["turn"].get<int>();
+  }
+  EXPECT_EQ(second_turns, 2);
+  EXPECT_THAT(Read(Path("csv")), HasSubstr(",0,0.001500,,,0.020000,\r\n"));
+  for (const Json& body : Bodies(server, 1)) {
+    if (body["messages"].size() == 1) continue;
+    EXPECT_EQ(body["messages"][1]["content"], "yes");
+  }
+}
+
+TEST_F(BenchServeTest, SendsEachClientsRequestsWithItsKeyAndClass) {
+  const FakeServer server(WellBehaved);
+  std::ofstream(Path("trace")) << "client,priority,input_tokens,output_tokens\n"
+                               << "1,low,4,2\n0,high,4,2\n";
+  std::ofstream(Path("keys")) << "zero\none\n";
+  const std::vector<std::string> flags = {"--base-url",  server.url(),    "--trace",
+                                          Path("trace"), "--client-keys", Path("keys")};
+  const Outcome outcome = Run(flags);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  int seen = 0;
+  for (const FakeRequest& request : server.requests()) {
+    if (request.method != "POST" || request.body.find("priority") == std::string::npos) continue;
+    const bool low = Json::parse(request.body)["priority"] == 2;
+    EXPECT_THAT(request.headers, HasSubstr(low ? "Bearer one" : "Bearer zero"));
+    ++seen;
+  }
+  EXPECT_EQ(seen, 2);
+  std::ofstream(Path("keys")) << "zero\n";
+  EXPECT_THAT(Run(flags).err, HasSubstr("--client-keys has 1 keys, but the trace 2 clients."));
+  std::ofstream(Path("keys")) << "";
+  EXPECT_THAT(Run(flags).err, HasSubstr("holds no keys."));
+}
+
+TEST_F(BenchServeTest, RejectsBadInputInOneSentence) {
   const ClosedPort closed;
   const FakeServer server(WellBehaved);
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"--users", "-3"}, "ropeway: --users must be"},
+      {{"--users", "-3"}, "ropeway: --users: expected"},
       {{"--base-url", "localhost:80"}, "ropeway: --base-url must be"},
       {{"--base-url", closed.url()}, "does not say which model is served (Connection refused)"},
       {{"--base-url", server.url(), "--dataset", "no/such"}, "'no/such' cannot be read."},

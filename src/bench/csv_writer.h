@@ -1,4 +1,4 @@
-// The requests of all runs as a table.
+// The requests of all runs as files.
 #ifndef ROPEWAY_BENCH_CSV_WRITER_H_
 #define ROPEWAY_BENCH_CSV_WRITER_H_
 
@@ -11,13 +11,15 @@
 
 namespace ropeway {
 
+using PromptOf = std::function<std::string(const RequestRecord& record)>;
+
 // Writes a header and one line per request, by run_num and then seq, lines ended by CRLF as RFC
-// 4180 has it. What is unknown is empty. `prompt_of(run_num, seq)` is a request's prompt. The
-// phases' times are a run's means over `priority`, or over all classes. docs/benchmarks.md says
-// what each column means.
-void WriteCsv(const std::vector<RunResult>& runs,
-              const std::function<std::string(int, int)>& prompt_of,
-              std::optional<Priority> priority, std::ostream* out);
+// 4180 has it. What is unknown is empty. docs/benchmarks.md says what each column means.
+void WriteCsv(const std::vector<RunResult>& runs, const PromptOf& prompt_of, std::ostream* out);
+
+// Writes JSON lines: for each run an object with "begin" (of the machine's monotonic clock), then
+// one per request with all that is known of it. docs/benchmarks.md lists the members.
+void WriteRecords(const std::vector<RunResult>& runs, const PromptOf& prompt_of, std::ostream* out);
 
 }  // namespace ropeway
 

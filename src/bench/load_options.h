@@ -1,18 +1,21 @@
-// The checked form of the flags.
+// The flags of `bench serve`, checked against each other.
 #ifndef ROPEWAY_BENCH_LOAD_OPTIONS_H_
 #define ROPEWAY_BENCH_LOAD_OPTIONS_H_
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "bench/bench_serve_command.h"
 #include "bench/summary.h"
 #include "net/base_url.h"
+#include "ropeway/request.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
 
 struct LoadOptions {
-  BenchServeFlags flags;  // As given; each number within its bounds.
+  BenchServeFlags flags;  // As given.
   BaseUrl url;
   bool chat = false;
   std::optional<bool> prompt_ids;  // None: ask the server.
@@ -21,7 +24,8 @@ struct LoadOptions {
   GoodputLimits goodput;
 };
 
-// One sentence, with the flag's name, on the first thing that is wrong.
+// kInvalidArgument: one sentence, with the flag's name, on the first flag that is wrong. The flags'
+// own bounds are those of BenchServeCommand.
 StatusOr<LoadOptions> CheckFlags(const BenchServeFlags& flags);
 
 }  // namespace ropeway

@@ -1,11 +1,10 @@
-// One run of load: who asks when, and what came back.
+// One run of load: requests, or conversations of several, sent to a server.
 #ifndef ROPEWAY_BENCH_LOAD_RUNNER_H_
 #define ROPEWAY_BENCH_LOAD_RUNNER_H_
 
+#include <cstdint>
 #include <functional>
-#include <stop_token>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "bench/progress.h"
@@ -14,46 +13,40 @@
 
 namespace ropeway {
 
-struct LoadShape {
-  int count = 1;                 // Requests.
+// The turns of a conversation that are asked: [first, end). A plain request is one turn.
+struct Turns {
+  int first = 0;
+  int end = 1;
+};
+
+// What is sent and when. The functions are called on the runner's thread when a request is sent.
+struct LoadPlan {
+  int count = 1;                 // Conversations.
   std::vector<double> arrivals;  // Open loop: when each is due, in seconds, rising. Empty: closed.
-  int concurrency = 1;           // In flight at most: in a closed loop the users.
+  int concurrency = 1;           // Conversations in progress at most: in a closed loop the users.
   double timeout = 300;          // Seconds, of each request, from its sending.
-  bool keep_text = false;        // Of the answers.
-  // Once it is asked to stop, a closed loop sends nothing further, and the run ends with the
-  // answers that it waits for; `count` is then a bound alone.
-  std::stop_token stop = {};
+  double duration = 0;           // Seconds after which nothing is sent; 0: no limit.
+  bool keep_text = false;        // Records get the answers' texts.
+  // Conversations only: mean seconds before each later message of a user, exponentially
+  // distributed, and seconds between the first messages of two users.
+  double think_time = 0;
+  double user_interval = 0;
+  uint64_t seed = 1;  // Of the think times.
+
+  std::string path;  // "/completions"
+  std::function<Turns(int seq)> turns_of = [](int) { return Turns(); };
+  // The request's body. `answers` has the texts of all earlier turns; "" where one was not asked.
+  std::function<std::string(int seq, int turn, const std::vector<std::string>& answers)> body_of;
+  std::function<const HttpClient*(int seq)> client_of;  // The client outlives the run.
 };
 
-// Runs one load on one thread, the caller's.
-class LoadRunner {
- public:
-  using BodyOf = std::function<std::string(int seq)>;
-  using ClientOf = std::function<const HttpClient*(int seq)>;
-
-  // `client` must outlive it, and so must `progress`, which may be null. Each body is made when its
-  // request is sent.
-  LoadRunner(const HttpClient* client, std::string path, LoadShape shape, BodyOf body_of,
-             Progress* progress);
-
-  // Each request goes out by a client of its own (another key): by `client_of(seq)`, which must
-  // outlive the run.
-  void set_client_of(ClientOf client_of) { client_of_ = std::move(client_of); }
-
-  // Blocks until every request has ended; or, after SIGINT or SIGTERM, until those in flight are
-  // broken off, which then have http_error::kInterrupted; those not yet sent are in no record.
-  // While it runs the process's handlers of these two signals are its own; a second signal ends the
-  // process. `label`: of the progress.
-  RunResult Run(int run_num, const std::string& label);
-
- private:
-  const HttpClient* const client_;
-  const std::string path_;
-  const LoadShape shape_;
-  const BodyOf body_of_;
-  ClientOf client_of_;  // Empty: client_.
-  Progress* const progress_;
-};
+// Runs the load on the caller's thread until every request has ended, and returns the records in
+// the order in which the requests were sent. A turn that fails ends its conversation. SIGINT and
+// SIGTERM end the run at once: requests in flight get http_error::kInterrupted. SIGUSR1 ends it in
+// good order: nothing more is sent, and what is in flight is waited for. The handlers of these
+// signals are the runner's while it runs; a second SIGINT or SIGTERM ends the process. `progress`
+// may be null; `label` names the run in it.
+RunResult RunLoad(const LoadPlan& plan, int run_num, Progress* progress, const std::string& label);
 
 }  // namespace ropeway
 

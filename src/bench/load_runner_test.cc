@@ -7,35 +7,39 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "bench/prompt.h"
 #include "net/test_fake_server.h"
 
 namespace ropeway {
 namespace {
 
+using Json = nlohmann::json;
 using testing::HasSubstr;
 
-// Runs `shape` against a server with this script.
-RunResult Load(const FakeServer& server, const LoadShape& shape, bool insecure = false) {
+// Runs `plan` against a server with this script.
+RunResult Load(const FakeServer& server, LoadPlan plan, bool insecure = false) {
   auto client = HttpClient::Open(*ParseBaseUrl(server.url()), "key", insecure);
   EXPECT_TRUE(client.ok());
-  LoadRunner runner(
-      client->get(), "/completions", shape,
-      [](int seq) {
-        return R"({"prompt":[1,2,3],"max_tokens":2,"stream":true,"seq":)" + std::to_string(seq) +
-               "}";
-      },
-      nullptr);
-  return runner.Run(1, "");
+  plan.client_of = [&client](int) { return client->get(); };
+  if (plan.path.empty()) plan.path = "/completions";
+  if (!plan.body_of) {
+    plan.body_of = [](int seq, int, const std::vector<std::string>&) {
+      return R"({"prompt":[1,2,3],"max_tokens":2,"stream":true,"seq":)" + std::to_string(seq) + "}";
+    };
+  }
+  return RunLoad(plan, 1, nullptr, "");
 }
 
 RequestRecord One(FakeServer::Script script, double timeout = 60) {
   const FakeServer server(std::move(script));
-  LoadShape shape;
-  shape.timeout = timeout;
-  shape.keep_text = true;
-  RunResult result = Load(server, shape);
+  LoadPlan plan;
+  plan.timeout = timeout;
+  plan.keep_text = true;
+  RunResult result = Load(server, plan);
   EXPECT_EQ(result.records.size(), 1U);
   EXPECT_FALSE(result.interrupted);
   return result.records.at(0);
@@ -58,7 +62,7 @@ const char kUsage[] =
 TEST(LoadRunner, AClosedLoopKeepsItsUsersBusyAndNoMore) {
   std::atomic<int> arrived = 0;
   const FakeServer server([&](const FakeRequest& request) {
-    // Nobody is answered before all four users have asked.
+    // No answer before all four users have sent a request.
     ++arrived;
     for (int ms = 0; arrived < 4 && ms < 60'000; ++ms) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -68,10 +72,10 @@ TEST(LoadRunner, AClosedLoopKeepsItsUsersBusyAndNoMore) {
     reply.pause = std::chrono::milliseconds(20);
     return reply;
   });
-  LoadShape shape;
-  shape.count = 20;
-  shape.concurrency = 4;
-  const RunResult result = Load(server, shape);
+  LoadPlan plan;
+  plan.count = 20;
+  plan.concurrency = 4;
+  const RunResult result = Load(server, plan);
   ASSERT_EQ(result.records.size(), 20U);
   for (size_t i = 0; i < result.records.size(); ++i) {
     const RequestRecord& record = result.records[i];
@@ -96,14 +100,14 @@ TEST(LoadRunner, AnOpenLoopSendsWhenTheTimeHasComeAndBoundsWhatIsInFlight) {
     reply.pause = std::chrono::milliseconds(60);
     return reply;
   });
-  LoadShape shape;
-  shape.count = 4;
-  shape.arrivals = {0, 0, 0, 0.05};
-  shape.concurrency = 2;
-  const RunResult result = Load(server, shape);
+  LoadPlan plan;
+  plan.count = 4;
+  plan.arrivals = {0, 0, 0, 0.05};
+  plan.concurrency = 2;
+  const RunResult result = Load(server, plan);
   ASSERT_EQ(result.records.size(), 4U);
   EXPECT_LE(server.most_in_flight(), 2);
-  // The third waits for a place, and that is part of its time.
+  // The third waits for its turn, and that is part of its time.
   EXPECT_GE(result.records[2].latency, 0.12);
   EXPECT_EQ(result.records[3].due, 0.05);
   EXPECT_GE(result.wall_seconds, 0.12);
@@ -162,7 +166,7 @@ TEST(LoadRunner, EachFailureHasAKindAndAReason) {
   half = StreamReply(EventStream({Text("a")}, "\n", false), false);
   half.reset = true;
   half.writes.emplace_back("");
-  // A reset takes along what nobody has read.
+  // A reset discards what has not been read.
   for (half.pause = kShortPause; half.pause <= kLongPause; half.pause *= 5) {
     record = One(Always(half));
     EXPECT_EQ(record.error_kind, http_error::kReset);
@@ -194,14 +198,15 @@ TEST(LoadRunner, AStalledServerIsATimeout) {
 }
 
 TEST(LoadRunner, AServerThatIsNotThereFailsEachRequest) {
-  LoadShape shape;
-  shape.count = 3;
+  LoadPlan plan;
+  plan.count = 3;
   const ClosedPort closed;
   auto client = HttpClient::Open(*ParseBaseUrl(closed.url()), "", false);
   ASSERT_TRUE(client.ok());
-  LoadRunner runner(
-      client->get(), "/completions", shape, [](int) { return "{}"; }, nullptr);
-  const RunResult result = runner.Run(1, "");
+  plan.path = "/completions";
+  plan.body_of = [](int, int, const std::vector<std::string>&) { return std::string("{}"); };
+  plan.client_of = [&client](int) { return client->get(); };
+  const RunResult result = RunLoad(plan, 1, nullptr, "");
   ASSERT_EQ(result.records.size(), 3U);
   for (const RequestRecord& record : result.records) {
     EXPECT_EQ(record.error_kind, http_error::kConnect);
@@ -209,15 +214,15 @@ TEST(LoadRunner, AServerThatIsNotThereFailsEachRequest) {
   }
 }
 
-TEST(LoadRunner, HttpsTakesNoCertificateThatNobodySignedUnlessToldTo) {
+TEST(LoadRunner, HttpsRejectsAnUnsignedCertificateUnlessToldOtherwise) {
   const FakeServer server(WellBehaved, true);
-  LoadShape shape;
-  shape.count = 3;
-  for (const RequestRecord& record : Load(server, shape, true).records) {
+  LoadPlan plan;
+  plan.count = 3;
+  for (const RequestRecord& record : Load(server, plan, true).records) {
     EXPECT_TRUE(record.ok()) << record.error;
     EXPECT_EQ(record.output_tokens, 2);
   }
-  for (const RequestRecord& record : Load(server, shape).records) {
+  for (const RequestRecord& record : Load(server, plan).records) {
     EXPECT_EQ(record.error_kind, http_error::kConnect);
     EXPECT_THAT(record.error, HasSubstr("certificate verify failed"));
   }
@@ -238,9 +243,9 @@ TEST(LoadRunner, OneBadAnswerLeavesTheOthersAlone) {
     }
     return WellBehaved(request);
   });
-  LoadShape shape;
-  shape.count = 6;
-  const RunResult result = Load(server, shape);
+  LoadPlan plan;
+  plan.count = 6;
+  const RunResult result = Load(server, plan);
   for (const RequestRecord& record : result.records) {
     EXPECT_EQ(record.ok(), record.seq != 1) << record.seq << ": " << record.error;
   }
@@ -254,13 +259,144 @@ TEST(LoadRunner, ASignalEndsTheRunAndKeepsWhatThereIs) {
     kill(getpid(), SIGINT);  // The run's handler stands: it has sent requests.
     return endless;
   });
-  LoadShape shape;
-  shape.count = 9;
-  const RunResult result = Load(server, shape);
+  LoadPlan plan;
+  plan.count = 9;
+  const RunResult result = Load(server, plan);
   EXPECT_TRUE(result.interrupted);
   ASSERT_EQ(result.records.size(), 2U);
   EXPECT_TRUE(result.records[0].ok()) << result.records[0].error;
   EXPECT_EQ(result.records[1].error_kind, http_error::kInterrupted);
+}
+
+TEST(LoadRunner, SigusrEndsTheRunWhenWhatIsInFlightIsAnswered) {
+  std::atomic<int> arrived = 0;
+  const FakeServer server([&](const FakeRequest& request) {
+    if (++arrived == 3) kill(getpid(), SIGUSR1);
+    FakeReply reply = WellBehaved(request);
+    reply.writes.insert(reply.writes.begin(), "");
+    reply.pause = std::chrono::milliseconds(60);
+    return reply;
+  });
+  LoadPlan plan;
+  plan.count = 1000;
+  plan.concurrency = 2;
+  const RunResult result = Load(server, plan);
+  EXPECT_FALSE(result.interrupted);
+  EXPECT_GE(result.records.size(), 3U);
+  EXPECT_LE(result.records.size(), 4U);
+  for (const RequestRecord& record : result.records) EXPECT_TRUE(record.ok()) << record.error;
+}
+
+TEST(LoadRunner, NothingIsSentAfterItsDuration) {
+  const FakeServer server([](const FakeRequest& request) {
+    FakeReply reply = WellBehaved(request);
+    reply.writes.insert(reply.writes.begin(), "");
+    reply.pause = std::chrono::milliseconds(60);
+    return reply;
+  });
+  LoadPlan plan;
+  plan.count = 50;
+  plan.duration = 0.1;
+  const RunResult result = Load(server, plan);
+  EXPECT_LE(result.records.size(), 3U);
+  EXPECT_GE(result.records.size(), 1U);
+  EXPECT_TRUE(result.records.back().ok());
+}
+
+// Answers a chat of n messages with "a<n>" and counts 7 tokens per message, of which all but the
+// last message's were cached.
+FakeReply Converse(const FakeRequest& request) {
+  const Json body = Json::parse(request.body);
+  const auto messages = static_cast<int>(body["messages"].size());
+  const Json text = {{"choices", {{{"delta", {{"content", "a" + std::to_string(messages)}}}}}}};
+  const Json usage = {{"choices", Json::array()},
+                      {"usage",
+                       {{"prompt_tokens", 7 * messages},
+                        {"completion_tokens", 2},
+                        {"prompt_tokens_details", {{"cached_tokens", 7 * (messages - 1)}}}}}};
+  return StreamReply(EventStream({text.dump(), usage.dump()}));
+}
+
+// `count` conversations of `turns` turns, of which those before `first` are history.
+RunResult Chat(const FakeServer& server, LoadPlan plan, int turns, int first = 0) {
+  Conversation chat;
+  chat.first_turn = first;
+  for (int i = 0; i < turns; ++i) {
+    chat.turns.push_back({"u" + std::to_string(i), i < first ? "old" : "", 2});
+  }
+  plan.turns_of = [=](int) { return Turns{first, turns}; };
+  plan.body_of = [=](int, int turn, const std::vector<std::string>& answers) {
+    return R"({"messages":)" + MessagesOf(chat, turn, answers) + "}";
+  };
+  return Load(server, plan);
+}
+
+TEST(LoadRunner, EachTurnOfAConversationSendsAllThatWasSaid) {
+  const FakeServer server(Converse);
+  LoadPlan plan;
+  plan.count = 4;
+  plan.concurrency = 2;
+  const RunResult result = Chat(server, plan, 3);
+  ASSERT_EQ(result.records.size(), 12U);
+  std::map<int, int> turns_of;
+  for (size_t i = 0; i < result.records.size(); ++i) {
+    const RequestRecord& record = result.records[i];
+    EXPECT_TRUE(record.ok()) << record.error;
+    EXPECT_EQ(record.seq, static_cast<int>(i));
+    EXPECT_EQ(record.turn, turns_of[record.conversation]++);
+    EXPECT_EQ(record.input_tokens, 7 * (2 * record.turn + 1));
+    EXPECT_EQ(record.input_tokens - record.cached_tokens.value_or(0), 7);
+  }
+  EXPECT_EQ(turns_of.size(), 4U);
+  EXPECT_LE(server.most_in_flight(), 2);
+  for (const FakeRequest& request : server.requests()) {
+    const Json messages = Json::parse(request.body)["messages"];
+    for (size_t i = 0; i < messages.size(); ++i) {
+      EXPECT_EQ(messages[i]["role"], i % 2 == 0 ? "user" : "assistant");
+      const Json& text = messages[i]["content"];
+      EXPECT_TRUE(i % 2 == 0 || text == "a" + std::to_string(i)) << text;
+    }
+  }
+}
+
+TEST(LoadRunner, TurnsBeforeTheFirstOneAreHistory) {
+  const FakeServer server(Converse);
+  const RunResult result = Chat(server, {}, 3, 1);
+  ASSERT_EQ(result.records.size(), 2U);
+  EXPECT_EQ(result.records[0].turn, 1);
+  const Json messages = Json::parse(server.requests()[0].body)["messages"];
+  ASSERT_EQ(messages.size(), 3U);
+  EXPECT_EQ(messages[1]["content"], "old");
+}
+
+TEST(LoadRunner, UsersBeginOneAfterTheOtherAndThink) {
+  const FakeServer server(Converse);
+  LoadPlan plan;
+  plan.count = plan.concurrency = 3;
+  plan.user_interval = 0.05;
+  const RunResult result = Chat(server, plan, 1);
+  ASSERT_EQ(result.records.size(), 3U);
+  for (const RequestRecord& record : result.records) {
+    EXPECT_GE(record.due, 0.05 * record.conversation);
+    EXPECT_LT(record.due, 0.05 * record.conversation + 0.5);
+  }
+  plan.count = plan.concurrency = 1;
+  plan.think_time = 0.05;
+  // 19 pauses of 0.05 s on average; less than 0.4 s in all has a probability of 1e-4 over seeds.
+  EXPECT_GT(Chat(server, plan, 20).wall_seconds, 0.4);
+}
+
+TEST(LoadRunner, AFailureEndsItsConversationAlone) {
+  std::atomic<int> asked = 0;
+  const FakeServer server([&](const FakeRequest& request) {
+    return ++asked == 2 ? JsonReply(R"({"error":{"message":"no"}})", 500) : Converse(request);
+  });
+  LoadPlan plan;
+  plan.count = 2;
+  const RunResult result = Chat(server, plan, 3);
+  ASSERT_EQ(result.records.size(), 5U);  // Two of the first conversation, three of the second.
+  EXPECT_FALSE(result.records[1].ok());
+  EXPECT_EQ(result.records[2].conversation, 1);
 }
 
 }  // namespace

@@ -39,9 +39,25 @@ std::string RequestBody(const RequestShape& shape, const Prompt& prompt, uint64_
   if (shape.temperature != 0) body += fmt::format(R"(,"seed":{})", seed & 0x7FFFFFFF);
   if (shape.ignore_eos) body += R"(,"ignore_eos":true)";
   // As a number, which vLLM takes too.
-  if (shape.priority) body += fmt::format(R"(,"priority":{})", static_cast<int>(*shape.priority));
+  if (const auto priority = prompt.priority ? prompt.priority : shape.priority) {
+    body += fmt::format(R"(,"priority":{})", static_cast<int>(*priority));
+  }
   if (shape.stream) body += R"(,"stream":true,"stream_options":{"include_usage":true})";
   return body + "}";
+}
+
+std::string MessagesOf(const Conversation& conversation, int turn,
+                       const std::vector<std::string>& answers) {
+  nlohmann::json messages = nlohmann::json::array();
+  for (int i = 0; i <= turn; ++i) {
+    const Conversation::Turn& said = conversation.turns[static_cast<size_t>(i)];
+    messages.push_back({{"role", "user"}, {"content", said.user}});
+    if (i == turn) break;
+    const std::string& answer =
+        said.assistant.empty() ? answers[static_cast<size_t>(i)] : said.assistant;
+    messages.push_back({{"role", "assistant"}, {"content", answer}});
+  }
+  return messages.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace ropeway

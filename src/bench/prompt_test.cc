@@ -47,5 +47,26 @@ TEST(RequestBody, OfAChatOfText) {
   EXPECT_EQ(prompt.Shown(), prompt.messages);
 }
 
+TEST(MessagesOf, TakesTheServersAnswersUnlessTheTurnNamesOne) {
+  const Conversation chat = {{{"one", "", 5}, {"two", "forced", 5}, {"three", "", 5}}, 0};
+  EXPECT_EQ(nlohmann::json::parse(MessagesOf(chat, 0, {})),
+            nlohmann::json::parse(R"([{"role":"user","content":"one"}])"));
+  EXPECT_EQ(nlohmann::json::parse(MessagesOf(chat, 2, {"said", "unused"})),
+            nlohmann::json::parse(R"([
+    {"role":"user","content":"one"}, {"role":"assistant","content":"said"},
+    {"role":"user","content":"two"}, {"role":"assistant","content":"forced"},
+    {"role":"user","content":"three"}])"));
+}
+
+TEST(RequestBody, APromptsOwnClassComesFirst) {
+  RequestShape shape;
+  shape.priority = Priority::kHigh;
+  Prompt prompt;
+  prompt.text = "a";
+  EXPECT_EQ(nlohmann::json::parse(RequestBody(shape, prompt, 1))["priority"], 0);
+  prompt.priority = Priority::kLow;
+  EXPECT_EQ(nlohmann::json::parse(RequestBody(shape, prompt, 1))["priority"], 2);
+}
+
 }  // namespace
 }  // namespace ropeway

@@ -56,21 +56,25 @@ const Json& FirstChoice(const Json& json) {
   return choices.is_array() && !choices.empty() ? choices[0] : Member(Json(), "");
 }
 
-// Takes the usage and ropeway's own field, where `json` has them. True: it had the usage.
+// Takes the usage and the `ropeway` block, if `json` has them. Returns whether it had the usage.
 bool ReadCounts(const Json& json, RequestRecord* record) {
   const Json& own = Member(json, "ropeway");
-  for (const auto& [name, place] : {std::pair("batch_num", &record->batch_num),
+  for (const auto& [name, field] : {std::pair("batch_num", &record->batch_num),
                                     {"batch", &record->batch},
                                     {"batch_size", &record->batch_size}}) {
     if (const Json& number = Member(own, name); number.is_number_integer()) {
-      *place = number.get<int64_t>();
+      *field = number.get<int64_t>();
     }
+  }
+  for (size_t i = 0; i < kPhases.size(); ++i) {
+    const Json& time = Member(own, (std::string(kPhases[i]) + "_ms").c_str());
+    if (time.is_number()) record->phases[i] = time.get<double>() / 1000;
   }
   const Json& usage = Member(json, "usage");
   if (!usage.is_object()) return false;
   record->input_tokens = Count(Member(usage, "prompt_tokens"));
   record->output_tokens = Count(Member(usage, "completion_tokens"));
-  // OpenAI's field, or what llama-server tells beside the usage.
+  // OpenAI's field, or llama-server's beside the usage.
   for (const Json* cached : {&Member(Member(usage, "prompt_tokens_details"), "cached_tokens"),
                              &Member(Member(json, "timings"), "cache_n")}) {
     if (!cached->is_number_integer()) continue;

@@ -11,25 +11,24 @@
 
 namespace ropeway {
 
-// Reads completions and chat completions, whole or as a stream of server-sent events; which of
-// these it is, the reply says. Everything in it may be wrong: what cannot be read fails the record
-// with a reason. Times are seconds after the request was due.
-// Thread rule: one thread at a time.
+// Reads completions and chat completions, whole or as a stream of server-sent events, as the
+// reply's Content-Type says. Whatever cannot be read fails the record with a reason. Times are
+// seconds after the request was due. Thread rule: one thread at a time.
 class ReplyReader {
  public:
-  // An answer with more bytes than this fails.
+  // A longer answer fails.
   static constexpr size_t kMaxBodyBytes = size_t{256} << 20;
 
-  // Writes to `record`, which must outlive it; its output text only with `keep_text`.
+  // Fills `record`, which must outlive it; its output text only with `keep_text`.
   ReplyReader(RequestRecord* record, bool keep_text) : record_(record), keep_text_(keep_text) {}
 
   // The reply's status and Content-Type.
   void OnHead(int status, std::string_view content_type);
-  // The body's next bytes. False: nothing further is needed, since the record has failed.
+  // The body's next bytes. Returns false once the record has failed and no more is needed.
   bool OnBody(std::string_view bytes, double now);
-  // The reply is complete: judges it.
+  // The reply is complete.
   void OnEnd(double now);
-  // It is not, for this reason. A stream that had said [DONE] counts as complete all the same.
+  // The reply broke off for this reason. A stream that had said [DONE] still counts as complete.
   void OnBroken(const char* kind, std::string why, double now);
 
  private:
@@ -50,7 +49,7 @@ class ReplyReader {
   double last_text_ = 0;
   size_t body_bytes_ = 0;
   SseParser events_;
-  std::string body_;  // Of a reply that is no stream.
+  std::string body_;  // Unless it is a stream.
 };
 
 }  // namespace ropeway

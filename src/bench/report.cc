@@ -8,7 +8,7 @@
 namespace ropeway {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::string MillisecondRow(const char* name, const Distribution& d) {
   if (d.count == 0) return "";
@@ -16,19 +16,19 @@ std::string MillisecondRow(const char* name, const Distribution& d) {
                      d.p50 * 1e3, d.p90 * 1e3, d.p99 * 1e3);
 }
 
-// A row a class that had requests.
-std::string PhaseRows(const std::optional<ServerPhases>& phases) {
-  if (!phases) return "";
+// A row per class that had requests.
+std::string PhaseRows(const std::optional<ServerMetrics>& server) {
+  if (!server) return "";
   std::string text = fmt::format("{:<22}", "server's mean (ms)");
-  for (const std::string_view phase : kPhases) text += fmt::format("{:>10}", phase);
+  for (const char* phase : kPhases) text += fmt::format("{:>10}", phase);
   text += "\n";
   for (int i = 0; i < kNumPriorities; ++i) {
     const auto priority = static_cast<Priority>(i);
-    if (phases->Count(priority) <= 0) continue;
+    if (server->Count(priority) <= 0) continue;
     text += fmt::format(
-        "{:<22}", fmt::format("{} ({:.0f})", PriorityName(priority), phases->Count(priority)));
+        "{:<22}", fmt::format("{} ({:.0f})", PriorityName(priority), server->Count(priority)));
     for (size_t phase = 0; phase < kPhases.size(); ++phase) {
-      const std::optional<double> mean = phases->Mean(priority, phase);
+      const std::optional<double> mean = server->Mean(priority, phase);
       text += mean ? fmt::format("{:>10.2f}", *mean * 1e3) : fmt::format("{:>10}", "");
     }
     text += "\n";
@@ -36,17 +36,17 @@ std::string PhaseRows(const std::optional<ServerPhases>& phases) {
   return text + "\n";
 }
 
-Json PhasesJson(const std::optional<ServerPhases>& phases) {
-  if (!phases) return nullptr;
-  Json json = Json::object();
+OrderedJson PhasesJson(const std::optional<ServerMetrics>& server) {
+  if (!server) return nullptr;
+  OrderedJson json = OrderedJson::object();
   for (int i = 0; i < kNumPriorities; ++i) {
     const auto priority = static_cast<Priority>(i);
-    if (phases->Count(priority) <= 0) continue;
-    Json* const one = &json[PriorityName(priority)];
-    (*one)["count"] = phases->Count(priority);
+    if (server->Count(priority) <= 0) continue;
+    OrderedJson* const one = &json[PriorityName(priority)];
+    (*one)["count"] = server->Count(priority);
     for (size_t phase = 0; phase < kPhases.size(); ++phase) {
-      const std::optional<double> mean = phases->Mean(priority, phase);
-      (*one)[std::string(kPhases[phase])] = mean ? Json(*mean) : Json(nullptr);
+      const std::optional<double> mean = server->Mean(priority, phase);
+      (*one)[kPhases[phase]] = mean ? OrderedJson(*mean) : OrderedJson(nullptr);
     }
   }
   return json;
@@ -89,33 +89,36 @@ std::string Limits(const GoodputLimits& limits) {
   return text;
 }
 
-Json DistributionJson(const Distribution& d) {
+OrderedJson DistributionJson(const Distribution& d) {
   if (d.count == 0) return nullptr;
   return {{"count", d.count}, {"mean", d.mean}, {"min", d.min}, {"p50", d.p50},
           {"p90", d.p90},     {"p99", d.p99},   {"max", d.max}};
 }
 
-Json SummaryJson(const Summary& s, const GoodputLimits& limits) {
-  Json json = {{"succeeded", s.succeeded},
-               {"failed", s.failed},
-               {"interrupted", s.interrupted},
-               {"errors", s.errors},
-               {"duration_s", s.wall_seconds},
-               {"input_tokens", s.input_tokens},
-               {"output_tokens", s.output_tokens},
-               {"requests_with_estimated_tokens", s.estimated},
-               {"requests_per_s", s.PerSecond(s.succeeded)},
-               {"input_tokens_per_s", s.PerSecond(s.input_tokens)},
-               {"output_tokens_per_s", s.PerSecond(s.output_tokens)},
-               {"ttft_s", DistributionJson(s.ttft)},
-               {"itl_s", DistributionJson(s.itl)},
-               {"tpot_s", DistributionJson(s.tpot)},
-               {"e2e_s", DistributionJson(s.e2e)},
-               {"input_tokens_per_request", DistributionJson(s.input_lengths)},
-               {"output_tokens_per_request", DistributionJson(s.output_lengths)},
-               {"server_phase_means_s", PhasesJson(s.phases)},
-               {"generator_cpu_s", s.cpu_seconds},
-               {"generator_cpu_share", s.cpu_share}};
+OrderedJson SummaryJson(const Summary& s, const GoodputLimits& limits) {
+  OrderedJson json = {
+      {"succeeded", s.succeeded},
+      {"failed", s.failed},
+      {"interrupted", s.interrupted},
+      {"errors", s.errors},
+      {"duration_s", s.wall_seconds},
+      {"input_tokens", s.input_tokens},
+      {"output_tokens", s.output_tokens},
+      {"requests_with_estimated_tokens", s.estimated},
+      {"requests_per_s", s.PerSecond(s.succeeded)},
+      {"input_tokens_per_s", s.PerSecond(s.input_tokens)},
+      {"output_tokens_per_s", s.PerSecond(s.output_tokens)},
+      {"ttft_s", DistributionJson(s.ttft)},
+      {"itl_s", DistributionJson(s.itl)},
+      {"tpot_s", DistributionJson(s.tpot)},
+      {"e2e_s", DistributionJson(s.e2e)},
+      {"input_tokens_per_request", DistributionJson(s.input_lengths)},
+      {"output_tokens_per_request", DistributionJson(s.output_lengths)},
+      {"server_phase_means_s", PhasesJson(s.server)},
+      {"total_batches",
+       s.server && s.server->batches ? OrderedJson(*s.server->batches) : OrderedJson()},
+      {"generator_cpu_s", s.cpu_seconds},
+      {"generator_cpu_share", s.cpu_share}};
   if (limits.any()) {
     json["good_requests"] = s.good;
     json["good_requests_per_s"] = s.PerSecond(s.good);
@@ -135,6 +138,9 @@ std::string ReportText(const Report& r) {
   if (s.interrupted > 0) text += fmt::format(", {} interrupted", s.interrupted);
   text += "\n" + Errors(s);
   text += fmt::format("{:<22}{:.2f} s\n", "duration", s.wall_seconds);
+  if (s.server && s.server->batches) {
+    text += fmt::format("{:<22}{:.0f}\n", "total batches", *s.server->batches);
+  }
   if (s.succeeded > 0) {
     text += fmt::format("{:<22}{:.2f} requests/s\n", "throughput", s.PerSecond(s.succeeded));
     text += Tokens("input tokens", s.input_tokens, s.PerSecond(s.input_tokens), s.input_lengths);
@@ -150,7 +156,7 @@ std::string ReportText(const Report& r) {
     text += MillisecondRow("inter-token latency", s.itl);
     text += MillisecondRow("time per output token", s.tpot);
     text += MillisecondRow("end to end", s.e2e);
-    text += "\n" + PhaseRows(s.phases);
+    text += "\n" + PhaseRows(s.server);
   }
   text += fmt::format("{:<22}{:.2f} % of {} CPUs ({:.3f} CPU seconds)\n", "generator's own CPU",
                       s.cpu_share * 100, r.cpus, s.cpu_seconds);
@@ -158,14 +164,14 @@ std::string ReportText(const Report& r) {
 }
 
 std::string ReportJson(const Report& r) {
-  Json runs = Json::array();
+  OrderedJson runs = OrderedJson::array();
   for (const Summary& run : r.runs) runs.push_back(SummaryJson(run, r.goodput));
-  const Json json = {
+  const OrderedJson json = {
       {"url", r.url},     {"endpoint", r.endpoint}, {"model", r.model},
       {"load", r.load},   {"work", r.work},         {"answer", r.answer},
       {"notes", r.notes}, {"cpus", r.cpus},         {"all", SummaryJson(r.all, r.goodput)},
       {"runs", runs}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace ropeway

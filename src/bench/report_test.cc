@@ -71,9 +71,9 @@ TEST(Report, ShowsTheServersPhasesByClass) {
   EXPECT_TRUE(
       nlohmann::json::parse(ReportJson(Example()))["all"]["server_phase_means_s"].is_null());
   Report report = Example();
-  report.all.phases.emplace();
-  report.all.phases->sums[1][0] = {.seconds = 3, .count = 2};
-  report.all.phases->sums[1][4] = {.seconds = 0.01, .count = 2};
+  report.all.server.emplace();
+  report.all.server->phases[1][0] = {.seconds = 3, .count = 2};
+  report.all.server->phases[1][4] = {.seconds = 0.01, .count = 2};
   EXPECT_THAT(
       ReportText(report),
       HasSubstr("server's mean (ms)         queue formation   prefill    decode    output\n"

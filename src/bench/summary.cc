@@ -1,7 +1,9 @@
 #include "bench/summary.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <string_view>
@@ -30,7 +32,7 @@ std::optional<double> ParseSeconds(std::string_view text) {
 bool IsGood(const RequestRecord& record, const GoodputLimits& limits) {
   if (limits.ttft && (!record.ttft || *record.ttft > *limits.ttft)) return false;
   const std::optional<double> tpot = TimePerOutputToken(record);
-  // An answer of one token has no second one to be late.
+  // An answer of one token has no second one that could be late.
   if (limits.tpot && tpot && *tpot > *limits.tpot) return false;
   return !limits.e2e || record.latency <= *limits.e2e;
 }
@@ -72,19 +74,19 @@ StatusOr<GoodputLimits> ParseGoodput(const std::vector<std::string>& limits) {
   for (const std::string& limit : limits) {
     const size_t colon = std::min(limit.find(':'), limit.size());
     const std::string name = limit.substr(0, colon);
-    std::optional<double>* place = name == "ttft"                    ? &result.ttft
-                                   : name == "tpot"                  ? &result.tpot
-                                   : name == "e2e" || name == "e2el" ? &result.e2e
-                                                                     : nullptr;
+    std::optional<double>* const target = name == "ttft"                    ? &result.ttft
+                                          : name == "tpot"                  ? &result.tpot
+                                          : name == "e2e" || name == "e2el" ? &result.e2e
+                                                                            : nullptr;
     const auto seconds =
         ParseSeconds(colon < limit.size() ? std::string_view(limit).substr(colon + 1) : "");
-    if (place == nullptr || !seconds) {
+    if (target == nullptr || !seconds) {
       return InvalidArgument(fmt::format("--goodput must be limits such as ttft:500ms tpot:50ms "
                                          "e2e:10s, but '{}' is none.",
                                          limit),
                              "goodput");
     }
-    *place = *seconds;
+    *target = *seconds;
   }
   return result;
 }
@@ -101,9 +103,9 @@ Summary Summarize(const std::vector<const RunResult*>& runs, const GoodputLimits
   for (const RunResult* run : runs) {
     summary.wall_seconds += run->wall_seconds;
     summary.cpu_seconds += run->cpu_seconds;
-    if (run->phases) {
-      if (!summary.phases) summary.phases.emplace();
-      summary.phases->Add(*run->phases);
+    if (run->server) {
+      if (!summary.server) summary.server.emplace();
+      summary.server->Add(*run->server);
     }
     for (const RequestRecord& record : run->records) {
       Count(record, limits, &summary);
@@ -121,5 +123,7 @@ Summary Summarize(const std::vector<const RunResult*>& runs, const GoodputLimits
   summary.e2e = Describe(std::move(samples.e2e));
   return summary;
 }
+
+int MachineCpus() { return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))); }
 
 }  // namespace ropeway

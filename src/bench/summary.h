@@ -1,4 +1,4 @@
-// The figures of one run, or of all.
+// The metrics of one run, or of all.
 #ifndef ROPEWAY_BENCH_SUMMARY_H_
 #define ROPEWAY_BENCH_SUMMARY_H_
 
@@ -10,13 +10,13 @@
 
 #include "base/clock.h"
 #include "bench/request_record.h"
-#include "bench/server_phases.h"
+#include "bench/server_metrics.h"
 #include "bench/statistics.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
 
-// What a request must keep to count as good; seconds.
+// The limits within which a request counts as good; seconds.
 struct GoodputLimits {
   std::optional<double> ttft;
   std::optional<double> tpot;
@@ -25,7 +25,7 @@ struct GoodputLimits {
   bool any() const { return ttft || tpot || e2e; }
 };
 
-// Reads such as {"ttft:500ms", "tpot:50ms", "e2e:10s"}; units us, ms, s, and ms where there is
+// Reads limits such as {"ttft:500ms", "tpot:50ms", "e2e:10s"}; units us, ms, s; ms if there is
 // none.
 StatusOr<GoodputLimits> ParseGoodput(const std::vector<std::string>& limits);
 
@@ -36,7 +36,7 @@ struct RunResult {
   double cpu_seconds = 0;  // The generator's own, user and system.
   TimePoint begin{};       // Of RealClock: what `due` counts from.
   bool interrupted = false;
-  std::optional<ServerPhases> phases;  // Where the server tells them.
+  std::optional<ServerMetrics> server;  // If it has them.
 };
 
 // Tokens and distributions are of the requests that succeeded. Times in seconds.
@@ -59,7 +59,7 @@ struct Summary {
   Distribution tpot;  // Per request: (latency - ttft) / (output_tokens - 1), from two tokens on.
   Distribution e2e;
   int64_t good = 0;  // Requests within all limits.
-  std::optional<ServerPhases> phases;
+  std::optional<ServerMetrics> server;
 
   double PerSecond(int64_t count) const {
     return wall_seconds > 0 ? static_cast<double>(count) / wall_seconds : 0;
@@ -72,6 +72,9 @@ std::optional<double> TimePerOutputToken(const RequestRecord& record);
 // Puts `runs` together: their times are summed, since they follow each other. `cpus`: the
 // machine's.
 Summary Summarize(const std::vector<const RunResult*>& runs, const GoodputLimits& limits, int cpus);
+
+// CPUs of this machine.
+int MachineCpus();
 
 }  // namespace ropeway
 

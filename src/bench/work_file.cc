@@ -12,8 +12,6 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "bench/text_lines.h"
-
 namespace ropeway {
 namespace {
 
@@ -22,6 +20,45 @@ using Json = nlohmann::json;
 constexpr size_t kMaxLineBytes = size_t{64} << 20;
 constexpr double kMaxTokens = 100e6;
 constexpr double kMaxClient = 1e6;
+constexpr uint64_t kMaxAnswer = 100'000'000;  // Tokens.
+
+// The lines of a text file, without empty ones.
+class Lines {
+ public:
+  explicit Lines(const std::string& path) : path_(path), file_(path) {}
+
+  bool open() const { return file_.is_open(); }
+  // Goes to the next line; false at the end.
+  bool Next() {
+    while (std::getline(file_, line_)) {
+      ++number_;
+      if (line_.ends_with('\r')) line_.pop_back();
+      if (line_.find_first_not_of(" \t") != std::string::npos) return true;
+    }
+    return false;
+  }
+  const std::string& text() const { return line_; }
+
+  Status Unreadable() const {
+    return {StatusCode::kNotFound, fmt::format("The file '{}' cannot be read.", path_)};
+  }
+  Status Wrong(std::string_view what) const {
+    return InvalidArgument(fmt::format("{}, line {}: {}.", path_, number_, what));
+  }
+  Status Empty() const { return InvalidArgument(fmt::format("{} holds no requests.", path_)); }
+
+ private:
+  const std::string path_;
+  std::ifstream file_;
+  std::string line_;
+  int number_ = 0;
+};
+
+// A number of tokens to generate; none for anything else.
+std::optional<int> AnswerTokens(const Json& json) {
+  if (!json.is_number_unsigned() || json == 0 || json.get<uint64_t>() > kMaxAnswer) return {};
+  return json.get<int>();
+}
 
 // A whole number of tokens; -1 for anything else.
 int TokenCount(double value) {
@@ -46,7 +83,7 @@ std::optional<double> DateAndTime(const std::string& text) {
   int hour = 0;
   int minute = 0;
   double second = 0;
-  // NOLINTNEXTLINE(cert-err34-c): what cannot be a date is refused below.
+  // NOLINTNEXTLINE(cert-err34-c): what cannot be a date is rejected below.
   if (std::sscanf(text.c_str(), "%d-%u-%u%*1[ T]%d:%d:%lf", &year, &month, &day, &hour, &minute,
                   &second) != 6) {
     return std::nullopt;
@@ -71,14 +108,16 @@ bool ReadIds(const Json& json, std::vector<int32_t>* ids) {
   return !ids->empty();
 }
 
-// Fills `prompt` from a data set's line; the reply says what is wrong, empty: nothing.
+// Fills `prompt` from a data set's line; returns what is wrong, or "".
 std::string_view ReadPrompt(const Json& line, bool chat, Prompt* prompt) {
   if (line.contains("max_tokens")) {
-    const Json& bound = line["max_tokens"];
-    if (!bound.is_number_unsigned() || bound == 0 || bound.get<uint64_t>() > 100'000'000) {
-      return "\"max_tokens\" must be a whole number of at least 1";
-    }
-    prompt->max_tokens = bound.get<int>();
+    const std::optional<int> bound = AnswerTokens(line["max_tokens"]);
+    if (!bound) return "\"max_tokens\" must be a whole number of at least 1";
+    prompt->max_tokens = *bound;
+  }
+  if (line.contains("arrival_s")) {
+    if (!line["arrival_s"].is_number()) return "\"arrival_s\" must be a number";
+    prompt->arrival = line["arrival_s"].get<double>();
   }
   if (line.contains("messages")) {
     if (!chat) return "\"messages\" need --endpoint chat";
@@ -104,9 +143,16 @@ std::string_view ReadPrompt(const Json& line, bool chat, Prompt* prompt) {
   return chat ? "token ids need --endpoint completions" : std::string_view();
 }
 
+std::optional<Priority> PriorityOf(const std::string& name) {
+  for (const Priority priority : {Priority::kHigh, Priority::kMedium, Priority::kLow}) {
+    if (name == PriorityName(priority)) return priority;
+  }
+  return std::nullopt;
+}
+
 struct Column {
   const char* name;
-  enum Meaning { kInput, kOutput, kSeconds, kMilliseconds, kDate, kClient } meaning;
+  enum Meaning { kInput, kOutput, kSeconds, kMilliseconds, kDate, kClient, kPriority } meaning;
 };
 
 constexpr std::array kColumns = {
@@ -116,9 +162,10 @@ constexpr std::array kColumns = {
     Column{"output_tokens", Column::kOutput},   Column{"output_length", Column::kOutput},
     Column{"arrival_s", Column::kSeconds},      Column{"TIMESTAMP", Column::kDate},
     Column{"timestamp", Column::kMilliseconds}, Column{"client", Column::kClient},
+    Column{"priority", Column::kPriority},
 };
 
-// Puts one field into `entry`; what was expected where its text is none of its kind, else "".
+// Puts one field into `entry`; returns what was expected if the text is something else, or "".
 const char* TakeField(Column::Meaning meaning, const std::string& text, TraceEntry* entry) {
   const std::optional<double> value = Number(text);
   switch (meaning) {
@@ -136,6 +183,9 @@ const char* TakeField(Column::Meaning meaning, const std::string& text, TraceEnt
       }
       entry->client = static_cast<int>(*value);
       return "";
+    case Column::kPriority:
+      entry->priority = PriorityOf(text);
+      return entry->priority ? "" : "high, medium or low";
     case Column::kInput:
     case Column::kOutput:
       break;
@@ -157,20 +207,8 @@ std::vector<std::string> SplitAtCommas(const std::string& line) {
   return fields;
 }
 
-// The blocks' names, where the line has them; false: one is no whole number.
-bool ReadHashIds(const Json& line, std::vector<uint64_t>* ids) {
-  const auto found = line.find("hash_ids");
-  if (found == line.end()) return true;
-  if (!found->is_array()) return false;
-  for (const Json& id : *found) {
-    if (!id.is_number_unsigned()) return false;
-    ids->push_back(id.get<uint64_t>());
-  }
-  return true;
-}
-
-// Reads the named fields of one line: of CSV under `header`, or of a JSON object. Says what is
-// wrong with it, or "".
+// Reads the named fields of one line: of CSV under `header`, or of a JSON object. Returns what is
+// wrong, or "".
 std::string ReadEntry(const std::string& line, const std::vector<std::string>& header,
                       TraceEntry* entry) {
   const auto take = [entry](const Column& column, const std::string& text) {
@@ -186,7 +224,6 @@ std::string ReadEntry(const std::string& line, const std::vector<std::string>& h
       const std::string text = found->is_string() ? found->get<std::string>() : found->dump();
       if (std::string wrong = take(column, text); !wrong.empty()) return wrong;
     }
-    if (!ReadHashIds(json, &entry->hash_ids)) return "\"hash_ids\" must be a list of whole numbers";
   } else {
     const std::vector<std::string> fields = SplitAtCommas(line);
     if (fields.size() != header.size()) {
@@ -204,11 +241,26 @@ std::string ReadEntry(const std::string& line, const std::vector<std::string>& h
          "--trace names them";
 }
 
+// False if the turn lacks a text or a number.
+bool ReadTurn(const Json& json, Conversation::Turn* turn) {
+  if (!json.is_object() || !json.contains("user") || !json["user"].is_string() ||
+      !json.contains("max_tokens")) {
+    return false;
+  }
+  turn->user = json["user"].get<std::string>();
+  const std::optional<int> tokens = AnswerTokens(json["max_tokens"]);
+  turn->max_tokens = tokens.value_or(0);
+  if (json.contains("assistant") && json["assistant"].is_string()) {
+    turn->assistant = json["assistant"].get<std::string>();
+  }
+  return tokens.has_value() && !turn->user.empty();
+}
+
 }  // namespace
 
 StatusOr<std::vector<Prompt>> ReadDataset(const std::string& path, bool chat, int max_tokens,
                                           int limit) {
-  TextLines lines(path);
+  Lines lines(path);
   if (!lines.open()) return lines.Unreadable();
   std::vector<Prompt> prompts;
   while (static_cast<int>(prompts.size()) < limit && lines.Next()) {
@@ -220,6 +272,12 @@ StatusOr<std::vector<Prompt>> ReadDataset(const std::string& path, bool chat, in
     if (const std::string_view wrong = ReadPrompt(line, chat, &prompt); !wrong.empty()) {
       return lines.Wrong(wrong);
     }
+    if (!prompts.empty() && prompt.arrival.has_value() != prompts.back().arrival.has_value()) {
+      return lines.Wrong("all lines must have \"arrival_s\", or none");
+    }
+    if (prompt.arrival && *prompt.arrival < (prompts.empty() ? 0 : *prompts.back().arrival)) {
+      return lines.Wrong("it arrives before the line above it");
+    }
     prompts.push_back(std::move(prompt));
   }
   if (prompts.empty()) return lines.Empty();
@@ -227,7 +285,7 @@ StatusOr<std::vector<Prompt>> ReadDataset(const std::string& path, bool chat, in
 }
 
 StatusOr<Trace> ReadTrace(const std::string& path, int limit, int max_tokens) {
-  TextLines lines(path);
+  Lines lines(path);
   if (!lines.open()) return lines.Unreadable();
   Trace trace;
   std::vector<std::string> header;
@@ -258,6 +316,34 @@ StatusOr<Trace> ReadTrace(const std::string& path, int limit, int max_tokens) {
     if (start && entry.arrival) *entry.arrival -= *start;
   }
   return trace;
+}
+
+StatusOr<std::vector<Conversation>> ReadConversations(const std::string& path, int limit) {
+  Lines lines(path);
+  if (!lines.open()) return lines.Unreadable();
+  std::vector<Conversation> conversations;
+  while (static_cast<int>(conversations.size()) < limit && lines.Next()) {
+    if (lines.text().size() > kMaxLineBytes) return lines.Wrong("it is longer than 64 MiB");
+    const Json line = Json::parse(lines.text(), nullptr, false);
+    Conversation& conversation = conversations.emplace_back();
+    if (!line.is_object() || !line.contains("turns") || !line["turns"].is_array() ||
+        line["turns"].empty()) {
+      return lines.Wrong("a conversation must be a JSON object with a list \"turns\"");
+    }
+    for (const Json& said : line["turns"]) {
+      if (!ReadTurn(said, &conversation.turns.emplace_back())) {
+        return lines.Wrong("each turn must have a text \"user\" and a number \"max_tokens\"");
+      }
+    }
+    if (!line.contains("first_turn")) continue;
+    const Json& first = line["first_turn"];
+    if (!first.is_number_unsigned() || first.get<uint64_t>() >= conversation.turns.size()) {
+      return lines.Wrong("\"first_turn\" must be the number of a turn, from 0");
+    }
+    conversation.first_turn = first.get<int>();
+  }
+  if (conversations.empty()) return lines.Empty();
+  return conversations;
 }
 
 }  // namespace ropeway

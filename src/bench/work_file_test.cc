@@ -108,19 +108,16 @@ TEST_F(WorkFileTest, ReadsTheOtherTraces) {
   ASSERT_TRUE(mooncake.ok()) << mooncake.status().message();
   EXPECT_EQ(mooncake->entries[1].arrival, 1.5);
   EXPECT_EQ(mooncake->entries[1].input_tokens, 7);
-  EXPECT_EQ(mooncake->entries[0].hash_ids, (std::vector<uint64_t>{0, 7}));
-  EXPECT_TRUE(mooncake->entries[1].hash_ids.empty());
 }
 
-TEST_F(WorkFileTest, RefusesATraceByItsLine) {
+TEST_F(WorkFileTest, RejectsATraceByItsLine) {
   for (const char* text :
        {"a,b\n1,2\n", "input_tokens,output_tokens\n1\n", "input_tokens,output_tokens\n1,x\n",
         "input_tokens,output_tokens\n-1,2\n", "input_tokens,output_tokens\n1.5,2\n",
         "input_tokens,output_tokens\n1e99,2\n", "client,input_tokens,output_tokens\nx,1,2\n",
         "input_tokens,output_tokens,arrival_s\n1,2,nan\n",
         "TIMESTAMP,input_tokens,output_tokens\n2023-13-16 10:00:00,1,2\n", "{\n{}\n",
-        "{\"input_length\": 6, \"output_length\": 5, \"hash_ids\": [-1]}\n",
-        "{\"input_length\": 6, \"output_length\": 5, \"hash_ids\": 1}\n"}) {
+        "priority,input_tokens,output_tokens\nurgent,1,2\n"}) {
     auto trace = ReadTrace(Write(text), 9, 0);
     ASSERT_FALSE(trace.ok()) << text;
     EXPECT_THAT(trace.status().message(), HasSubstr("line ")) << text;
@@ -140,6 +137,62 @@ TEST_F(WorkFileTest, RefusesATraceByItsLine) {
                   .message(),
               HasSubstr("line 3: it arrives before the line above it"));
   EXPECT_FALSE(ReadTrace(Write("input_tokens,output_tokens\n"), 9, 0).ok());
+}
+
+TEST_F(WorkFileTest, TracesTellClientsAndClasses) {
+  auto trace =
+      ReadTrace(Write("client,priority,input_tokens,output_tokens\n3,low,1,2\n0,high,1,2\n"), 9, 0);
+  ASSERT_TRUE(trace.ok()) << trace.status().message();
+  EXPECT_EQ(trace->entries[0].client, 3);
+  EXPECT_EQ(trace->entries[0].priority, Priority::kLow);
+  EXPECT_EQ(trace->entries[1].priority, Priority::kHigh);
+}
+
+TEST_F(WorkFileTest, DataSetsMayTellArrivals) {
+  auto prompts = ReadDataset(
+      Write("{\"prompt\": \"a\", \"arrival_s\": 0.5}\n{\"prompt\": [1], \"arrival_s\": 2}\n"),
+      false, 7, 9);
+  ASSERT_TRUE(prompts.ok()) << prompts.status().message();
+  EXPECT_EQ((*prompts)[1].arrival, 2);
+  for (const char* second : {"{\"prompt\": \"b\"}\n", "{\"prompt\": \"b\", \"arrival_s\": 0.4}\n",
+                             "{\"prompt\": \"b\", \"arrival_s\": \"x\"}\n"}) {
+    const std::string first = "{\"prompt\": \"a\", \"arrival_s\": 0.5}\n";
+    EXPECT_THAT(ReadDataset(Write(first + second), false, 7, 9).status().message(),
+                HasSubstr("line 2"))
+        << second;
+  }
+}
+
+TEST_F(WorkFileTest, ReadsConversations) {
+  auto read = ReadConversations(Write("{\"turns\":[{\"user\":\"Hi\",\"assistant\":\"Yes?\",\"max_"
+                                      "tokens\":3},{\"user\":\"And?\","
+                                      "\"max_tokens\":1}],\"first_turn\":1}\n\n{\"turns\":[{"
+                                      "\"user\":\"x\",\"max_tokens\":2}]}\n"),
+                                10);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  ASSERT_EQ(read->size(), 2U);
+  const Conversation& first = (*read)[0];
+  EXPECT_EQ(first.first_turn, 1);
+  ASSERT_EQ(first.turns.size(), 2U);
+  EXPECT_EQ(first.turns[0].assistant, "Yes?");
+  EXPECT_EQ(first.turns[0].max_tokens, 3);
+  EXPECT_EQ(first.turns[1].assistant, "");
+}
+
+TEST_F(WorkFileTest, RejectsConversationsByTheirLine) {
+  EXPECT_EQ(ReadConversations("/no/such/file", 1).status().code(), StatusCode::kNotFound);
+  const std::string good = R"({"turns":[{"user":"a","max_tokens":1}]})";
+  for (const char* wrong :
+       {"no JSON", "[]", "{}", R"({"turns":[]})", R"({"turns":["x"]})",
+        R"({"turns":[{"user":"a"}]})", R"({"turns":[{"user":1,"max_tokens":1}]})",
+        R"({"turns":[{"user":"a","max_tokens":0}]})", R"({"turns":[{"user":"","max_tokens":1}]})",
+        R"({"turns":[{"user":"a","max_tokens":1}],"first_turn":1})"}) {
+    const Status status = ReadConversations(Write(good + "\n" + wrong + "\n"), 10).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << wrong;
+    EXPECT_THAT(status.message(), HasSubstr(", line 2: ")) << wrong;
+  }
+  EXPECT_THAT(ReadConversations(Write("\n"), 10).status().message(),
+              HasSubstr("holds no requests"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// All that a load asks: how many requests, what each says, and when it is due.
+// What a load sends: how many requests, the content of each, and when it is due.
 #ifndef ROPEWAY_BENCH_WORKLOAD_H_
 #define ROPEWAY_BENCH_WORKLOAD_H_
 
@@ -6,26 +6,34 @@
 #include <vector>
 
 #include "bench/load_options.h"
+#include "bench/load_runner.h"
 #include "bench/random_prompts.h"
 #include "bench/server_probe.h"
 #include "bench/work_file.h"
 
 namespace ropeway {
 
-// Random prompts, a data set or a trace. Thread rule: const after Open; thread-safe.
+// Random prompts, a data set, a trace or conversations. Thread rule: const after Open; thread-safe.
 class Workload {
  public:
-  // Reads the data set or trace, where the options name one.
+  // Reads the file that the options name, if any.
   static StatusOr<Workload> Open(const LoadOptions& options, const ServerFacts& facts);
 
-  // Requests of one run. A data set is asked from its beginning again when it is shorter than
-  // --num-prompts; a trace ends where it ends.
+  // Requests (or conversations) of one run. A data set or a file of conversations begins anew when
+  // it is shorter than --num-prompts; a trace ends where it ends.
   int count() const { return count_; }
   // When each is due, in seconds after the run's start; empty for a closed loop.
   std::vector<double> Arrivals(int run_num) const;
-  // The request's prompt, the same at each call. REQUIRES: 0 <= seq.
-  Prompt Make(int run_num, int seq) const;
-  // One line for the report: "random prompts of 128 tokens, 64 tokens out".
+  Turns TurnsOf(int seq) const;
+  // The prompt of a request, the same at each call. `answers`: of earlier turns. REQUIRES: 0 <=
+  // seq.
+  Prompt Make(int run_num, int seq, int turn, const std::vector<std::string>& answers) const;
+  // The client that sends it: 0, except for traces that tell.
+  int ClientOf(int seq) const;
+  int clients() const { return clients_; }
+  // What the CSV shows as a request's prompt: for a turn of a conversation the user's message.
+  std::string Shown(const RequestRecord& record) const;
+  // One line for the report: "random words, 128 tokens in, 64 out".
   std::string Describe() const;
 
  private:
@@ -35,11 +43,17 @@ class Workload {
         prompt_ids_(facts.prompt_ids),
         count_(flags_.num_prompts) {}
 
+  const Conversation& ConversationOf(int seq) const {
+    return conversations_[static_cast<size_t>(seq) % conversations_.size()];
+  }
+
   BenchServeFlags flags_;
   RandomPrompts random_;
   bool prompt_ids_ = false;
   int count_ = 0;
+  int clients_ = 1;
   std::vector<Prompt> dataset_;
+  std::vector<Conversation> conversations_;
   Trace trace_;
 };
 

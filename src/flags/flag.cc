@@ -206,6 +206,12 @@ FlagValue TextsValue(std::vector<std::string>* target, const std::string& placeh
   return value;
 }
 
+FlagValue ManyTextsValue(std::vector<std::string>* target, const std::string& placeholder) {
+  FlagValue value = TextsValue(target, placeholder);
+  value.many = true;
+  return value;
+}
+
 FlagValue ChoiceValue(std::string* target, std::vector<std::string> choices) {
   return OneOf(std::move(choices), [target](const std::string& text) { *target = text; })
       .Default(*target);

@@ -37,6 +37,7 @@ struct FlagValue {
   std::string environment;  // The variable that gives it where the command line does not; "": none.
   bool required = false;
   bool repeated = false;  // May be given several times; otherwise the last one counts.
+  bool many = false;      // Repeated, and several texts may follow one name.
   // Stores the value that the texts mean; one text unless `repeated`. kInvalidArgument, with what
   // was expected, for a text that means none.
   std::function<Status(const std::vector<std::string>& texts)> set;
@@ -156,6 +157,8 @@ FlagValue RateValue(int64_t* target);
 FlagValue TextValue(std::string* target, const std::string& placeholder);
 // Any texts: the flag may be repeated.
 FlagValue TextsValue(std::vector<std::string>* target, const std::string& placeholder);
+// Likewise, and several texts may follow the flag.
+FlagValue ManyTextsValue(std::vector<std::string>* target, const std::string& placeholder);
 // One of `choices`, which the help sentence names.
 FlagValue ChoiceValue(std::string* target, std::vector<std::string> choices);
 

@@ -73,7 +73,7 @@ class Parser {
     if (flag.value.repeated) {
       option->expected(1)
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-          ->allow_extra_args(false);
+          ->allow_extra_args(flag.value.many);
     }
     return option;
   }
@@ -161,7 +161,7 @@ class Parser {
 }  // namespace
 
 StatusOr<Invocation> ParseCommandLine(const Program& program,
-                                       const std::vector<std::string>& words) {
+                                      const std::vector<std::string>& words) {
   return Parser(program).Parse(words);
 }
 

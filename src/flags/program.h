@@ -29,7 +29,7 @@ struct Invocation {
 // else from the environment, or else from the file of --config. kInvalidArgument: one sentence that
 // names the word, or the file and the line, and says what was expected.
 StatusOr<Invocation> ParseCommandLine(const Program& program,
-                                       const std::vector<std::string>& words);
+                                      const std::vector<std::string>& words);
 
 // Parses the command line and runs the command. Returns the exit code: 1, after one sentence on
 // standard error, for a command line that cannot be understood.

@@ -35,6 +35,7 @@ class ProgramTest : public testing::Test {
                   {"--raw", SwitchValue(&raw_), "Raw"},
                   {"--stream,!--no-stream", SwitchValue(&stream_), "Stream"},
                   {"--key", TextsValue(&keys_, "KEY").Environment("PROGRAM_TEST_KEY"), "Key"},
+                  {"--limits", ManyTextsValue(&limits_, "LIMIT"), "Limits"},
                   {"--name", TextValue(&name_, "NAME").NotEmpty(), "Name"},
                   {"--half",
                    ParsedValue(&half_, "N|auto",
@@ -70,6 +71,7 @@ class ProgramTest : public testing::Test {
   bool raw_ = false;
   bool stream_ = true;
   std::vector<std::string> keys_;
+  std::vector<std::string> limits_;
   std::string name_;
   int half_ = 0;
   std::string shell_;
@@ -96,6 +98,13 @@ TEST_F(ProgramTest, EveryKindOfFlagReachesItsTarget) {
   EXPECT_THAT(keys_, ElementsAre("a,b", "[c,d]"));
   EXPECT_EQ(name_, "n");
   EXPECT_EQ(half_, -1);
+}
+
+TEST_F(ProgramTest, SeveralTextsMayFollowOneFlag) {
+  EXPECT_EQ(Parse({"serve", "f", "--limits", "a", "b", "--raw", "--limits", "c"}), "");
+  EXPECT_THAT(limits_, ElementsAre("a", "b", "c"));
+  EXPECT_EQ(file_, "f");
+  EXPECT_TRUE(raw_);
 }
 
 TEST_F(ProgramTest, TheLastOfTwoValuesCountsAndWordsBehindDashesAreArguments) {
@@ -172,6 +181,7 @@ Other:
       --raw                   Raw
       --stream, --no-stream   Stream
       --key KEY               Key [may be repeated; environment: PROGRAM_TEST_KEY]
+      --limits LIMIT          Limits [may be repeated]
       --name NAME             Name
       --half N|auto           Half
       --config FILE           TOML file of flags: a section per command, such as [serve], and in it

@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""Runs the smallest cases of the benchmarks over HTTP on the real engine, as `ropeway bench NAME`: metrics, files and
+reports are whole; the counts are right where they do not depend on time; nonsense gets one sentence and exit code 1.
+
+usage: bench_http_test.py --ropeway PROGRAM --model FILE.gguf
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+
+from ropeway_bench import plot, schedulers  # noqa: E402  pylint: disable=wrong-import-position
+from ropeway_bench.metrics import Metrics  # noqa: E402  pylint: disable=wrong-import-position
+
+ARGS = argparse.Namespace()
+TRACE = ROOT / "tests" / "data" / "tenants.csv"
+CLASSES = ("high", "medium", "low")
+
+
+def bench(name, *flags, timeout=400):
+    return subprocess.run([ARGS.ropeway, "bench", name, *map(str, flags)], capture_output=True, text=True,
+                          check=False, timeout=timeout, env=os.environ | {"ROPEWAY_PYTHON": sys.executable})
+
+
+class HttpBenchTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.metrics = Metrics()
+
+    def run_bench(self, name, *flags):
+        """Runs it; its report. self.metrics has its metrics."""
+        reply = bench(name, "--model", ARGS.model, "--out", self.folder, *flags)
+        self.assertEqual(reply.returncode, 0, reply.stderr)
+        self.metrics = Metrics.read(self.folder / f"{name}.csv")
+        self.assertEqual((self.folder / f"{name}.md").read_text(encoding="utf-8"), reply.stdout)
+        if plot.pyplot():
+            self.assertGreater((self.folder / f"{name}.png").stat().st_size, 1000)
+        # What was written is what is reported again without a run.
+        again = bench(name, "--report", "--out", self.folder)
+        self.assertEqual((again.returncode, again.stdout), (0, reply.stdout), again.stderr)
+        return reply.stdout
+
+    def value(self, *where):
+        found = self.metrics.median(*where)
+        self.assertIsNotNone(found, where)
+        return found
+
+    def test_schedulers(self):
+        report = self.run_bench("schedulers", "--sizes", "2", "--users", "3", "--requests-per-slot", "10",
+                                "--output-tokens", "4", "--most-output", "12", "--ceiling-tokens", "8",
+                                "--mixed-runs", "2", "--mixed-requests", "3", "--mixed-timeout", "20ms")
+        for name in schedulers.STRATEGIES:
+            self.assertEqual(self.value("mixed", name, "requests"), 6)
+            self.assertEqual(self.value("batch of 2", name, "requests"), 20)
+            self.assertEqual(self.value("batch of 2", name, "failed"), 0)
+            self.assertGreater(self.value("batch of 2", name, "ttft_max_s"), 0)
+        tokens = {self.value("batch of 2", name, "output_tokens") for name in schedulers.STRATEGIES}
+        self.assertEqual(len(tokens), 1)  # All got the same requests.
+        for name in ("serial", "continuous"):
+            self.assertEqual(self.value("3 users", name, "requests"), 20)
+        self.assertEqual([x for x, _ in self.metrics.curve("ceiling", "continuous", "decode_tok_per_s")], [1, 3, 16])
+        self.assertIn("## batch of 2", report)
+        self.assertIn("--scheduler static --static-padding on", report)
+        self.assertIn("longest wait s", report)
+
+    def test_priorities(self):
+        report = self.run_bench("priorities", "--capacity-requests", "8", "--unloaded-requests", "3",
+                                "--open-requests", "9", "--overload-requests", "9", "--urgent-requests", "7",
+                                "--alone-seconds", "0.5", "--output-tokens", "8", "--slots", "2", "--texts", "3")
+        self.assertGreater(self.value("capacity", "ropeway", "capacity_per_s"), 0)
+        self.assertEqual(self.value("unloaded", "ropeway", "requests"), 3)
+        for name in CLASSES:
+            self.assertEqual(self.value("open loop", "ropeway", "requests", name), 3)
+            self.assertEqual(self.value("overload", "ropeway", "requests", name)
+                             + self.value("overload", "ropeway", "rejected", name), 3)
+        self.assertEqual(self.value("low and urgent", "ropeway", "requests", "high"), 4)
+        self.assertEqual(self.value("low and urgent", "ropeway", "requests", "medium"), 3)
+        self.assertGreaterEqual(self.value("low and urgent", "ropeway", "requests", "low"), 4)
+        self.assertGreater(self.value("low and urgent", "ropeway", "work_per_s"), 0)
+        self.assertEqual(self.value("low and urgent", "ropeway", "texts_compared"), 3)
+        self.assertEqual(self.value("low and urgent", "ropeway", "texts_different"), 0)
+        self.assertEqual(self.value("low and urgent", "ropeway", "recomputed_tokens"), 0)
+        self.assertIn("low and urgent: high TTFT p99, ms", report)
+        self.assertIn("overload: longest wait of accepted requests, s", report)
+        self.assertIn("3 samples *", report)
+
+    def test_fairness(self):
+        report = self.run_bench("fairness", "--trace", TRACE, "--pairs", "2", "--length-divisor", "1", "--slots", "2",
+                                "--capacity-part", "1")
+        for part in ("measured", "simulated"):
+            for name in ("priority+fair", "fcfs"):
+                self.assertEqual(self.value(part, name, "requests"), 24)
+                self.assertEqual(self.value(part, name, "requests", "client 0"), 12)
+                light = self.value(part, name, "requests", "light")
+                self.assertEqual(light + self.value(part, name, "requests", "heavy"), 24)
+        self.assertEqual(self.metrics.unique("round", part="measured"), [1, 2])
+        self.assertIn("2 pairs, from", report)
+        self.assertIn("--policy fcfs", report)
+        self.assertNotIn("client-0", report + (self.folder / "fairness.csv").read_text(encoding="utf-8"))
+
+    def test_long_prompt(self):
+        report = self.run_bench("long-prompt", "--streams", "2", "--stream-output", "24", "--prompt-tokens", "700",
+                                "--prompts", "2", "--alone-seconds", "0.5")
+        self.assertEqual(self.value("long prompts alone", "ropeway", "requests"), 2)
+        self.assertEqual(self.value("both", "ropeway", "requests", "long prompts"), 2)
+        self.assertAlmostEqual(self.value("both", "ropeway", "prompt_tokens_each", "long prompts"), 700, delta=10)
+        self.assertGreater(self.value("both", "ropeway", "itl_samples", "streams"), 2)
+        self.assertIn("ropeway: streams' ITL p99 beside long prompts over alone", report)
+
+    def test_chats_keep_what_was_said(self):
+        small = ("--part", "chats", "--users", "2", "--turns", "3", "--first-tokens", "40", "--input-tokens", "40",
+                 "--output-tokens", "8", "--spread", "0", "--request-interval", "0")
+        report = self.run_bench("sessions", *small)
+        for system in ("stateful", "stateless"):
+            self.assertEqual(self.value("chats", system, "turns"), 6)
+            self.assertEqual(self.value("chats", system, "failed"), 0)
+            self.assertEqual([x for x, _ in self.metrics.curve("chats", system, "ttft_p50_s")], [1, 2, 3])
+        prompt = self.value("chats", "stateless", "prompt_tokens")
+        self.assertEqual(self.value("chats", "stateless", "prefilled_tokens"), prompt)
+        # The second and third prompts repeat one and two turns of more than 48 tokens: of the 6 x 48 tokens and more
+        # that are repeated, less than a block each is computed again.
+        kept = prompt - self.value("chats", "stateful", "prefilled_tokens")
+        self.assertGreater(kept, 2 * (2 * 32 + 32), prompt)
+        self.assertIn("turns/s, stateful over stateless", report)
+        self.assertIn("| turn |", report)
+        # A second run adds to the file.
+        report = self.run_bench("sessions", *small, "--append", "--mode", "stateful")
+        self.assertEqual(self.metrics.rounds("chats", "stateful"), 2)
+        self.assertIn("- chats, stateful, 2 rounds: `ropeway serve", report)
+
+    def test_dialogues_pool_and_restart(self):
+        dialogue = {"history": [{"user": "What is a gondola lift?", "bot": "A cabin on a rope."},
+                                {"user": "Does it stop?", "bot": "Never."}]}
+        file = self.folder / "dialogues.jsonl"
+        file.write_text(json.dumps(dialogue) + "\n", encoding="utf-8")
+        self.run_bench("sessions", "--dialogues", file, "--part", "chats", "--mode", "stateful", "--users", "1")
+        self.assertEqual(self.value("dialogues", "stateful", "turns"), 2)
+        self.run_bench("sessions", "--part", "pool", "--quick", "--users", "1", "--input-tokens", "16",
+                       "--output-tokens", "8", "--history-tokens", "200")
+        for system in ("all in the pool", "a third in the pool, disk"):
+            self.assertEqual(self.value("pool", system, "turns"), 12)  # 3 users, 4 turns.
+        report = self.run_bench("sessions", "--part", "restart", "--restart-tokens", "320", "--restart-chats", "2")
+        self.assertEqual(self.value("restart", "next turn after a restart", "turns"), 2)
+        # The beginning of the chat template may be known.
+        self.assertLessEqual(self.value("restart", "full prefill", "cached_tokens"), 2 * 32)
+        # Found again on the disk: 320 tokens of each chat, less the last block or two.
+        self.assertGreater(self.value("restart", "next turn after a restart", "cached_tokens"), 2 * 280)
+        self.assertIn("restart: TTFT of the next turn over a full prefill", report)
+
+    def test_serial_vs_batched(self):
+        report = self.run_bench("serial-vs-batched", "--requests", "8", "--sizes", "1,4", "--output-tokens", "8")
+        for system in ("serial", "batch of 1", "batch of 4"):
+            self.assertEqual(self.value("engine", system, "requests"), 8)
+            self.assertEqual(self.value("engine", system, "output_tokens"), 64)
+        # 8 requests of 50 ms, one and four to a call.
+        self.assertAlmostEqual(self.value("simulated", "serial", "wall_s"), 0.4, places=5)
+        self.assertAlmostEqual(self.value("simulated", "batch of 4", "wall_s"), 0.1, places=5)
+        self.assertEqual(self.value("simulated", "batch of 4", "calls"), 2)
+        self.assertIn("| 4          | 0.400    | 0.100     | 4.00        | 4.00                | 100 %      |", report)
+        self.assertIn("simulated, batch of 4: share of the theoretical maximum", report)
+
+    def test_knobs(self):
+        report = self.run_bench("knobs", "--requests", "6", "--slots", "2", "--most-prompt", "24", "--output-tokens", "2",
+                                "--prefix-tokens", "32", "--open-load", "5", "--overload", "5")
+        for part, systems in (("preset", 3), ("batch timeout", 8), ("policy", 3), ("cache-aware policy", 2),
+                              ("classes", 2), ("batch control", 3)):
+            self.assertEqual(len(self.metrics.systems(part)), systems, part)
+            for system in self.metrics.systems(part):
+                self.assertEqual(self.value(part, system, "requests"), 6)
+                self.assertGreater(self.value(part, system, "ttft_max_s"), 0)
+        self.assertEqual(self.value("classes", "strict", "requests", "high"), 2)
+        self.assertIn("## batch timeout", report)
+
+    def test_nonsense_gets_one_sentence(self):
+        cases = [("schedulers", "--sizes", "4,2", "--sizes"), ("schedulers", "--users", "0", "--users"),
+                 ("schedulers", "--most-prompt", "10", "--most-prompt"), ("schedulers", "--part", "both", "--part"),
+                 ("schedulers", "--llama-server", "/no/such/program", "/no/such/program"),
+                 ("priorities", "--slots", "0", "--slots"), ("priorities", "--rounds", "0", "--rounds"),
+                 ("fairness", "--trace", "/no/such/file", "/no/such/file"), ("fairness", "--pairs", "0", "--pairs"),
+                 ("fairness", "--base-url", "http://127.0.0.1:1", "--base-url"),
+                 ("fairness", "--part", "measured", "--trace"), ("long-prompt", "--streams", "0", "--streams"),
+                 ("sessions", "--users", "0", "--users"), ("sessions", "--mode", "both", "--mode"),
+                 ("sessions", "--dialogues", "/no/such/file", "/no/such/file"),
+                 ("sessions", "--model", "no-such-model", "no-such-model"), ("knobs", "--knob", "speed", "--knob"),
+                 ("no-such-benchmark", "--seed", "1", "schedulers, priorities")]
+        for name, flag, value, named in cases:
+            with self.subTest(f"{name} {flag} {value}"):
+                reply = bench(name, flag, value, timeout=60)
+                self.assertEqual((reply.returncode, reply.stdout, reply.stderr.count("\n")), (1, "", 1), reply)
+                self.assertIn(named, reply.stderr)
+
+    def test_the_page_names_every_benchmark(self):
+        page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+        for name in ("schedulers", "priorities", "fairness", "long-prompt", "sessions", "prefixes", "serial-vs-batched",
+                     "knobs"):
+            self.assertTrue(f"bench {name}" in page, name)
+        self.assertTrue("part,system,round,x,metric,value" in page)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ropeway", required=True)
+    parser.add_argument("--model", required=True)
+    _, rest = parser.parse_known_args(namespace=ARGS)
+    unittest.main(argv=[sys.argv[0], *rest])
+
+
+if __name__ == "__main__":
+    main()
