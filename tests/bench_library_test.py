@@ -208,14 +208,16 @@ class OrchestrationTest(unittest.TestCase):
         return out.getvalue()
 
     def test_every_benchmark_measures_and_reports(self):
-        for name, module in (MODULES | {"serial-vs-batched": serial_vs_batched, "knobs": knobs}).items():
+        modules = MODULES | {"serial-vs-batched": serial_vs_batched, "knobs": knobs}
+        for name in self.SMALL:
+            module = modules[name]
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:
                 text = self.run_bench(name, module, folder)
                 metrics = Metrics.read(pathlib.Path(folder) / f"{name}.csv")
                 self.assertEqual((pathlib.Path(folder) / f"{name}.md").read_text(encoding="utf-8"), text)
                 missing = [v.title for v in module.verdicts(metrics) if v.measured is None]
-                # No two clients wait long enough here for the measured part's gap.
-                self.assertEqual(missing, ["measured: largest service gap over VTC's bound"] * (name == "fairness"))
+                # No two clients wait long enough here for fairness' service gap.
+                self.assertEqual([title for title in missing if "service gap" not in title], [])
                 for part in metrics.parts():
                     for system in metrics.systems(part):
                         self.assertIsNotNone(metrics.median(part, system, "others_cpu_share"), (part, system))
