@@ -73,7 +73,7 @@ void CommandLine::Add(CLI::App* parent, const Command& command) {
                      ->required(value.required)
                      ->envname(value.environment);
         if (value.repeated) {
-          option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
+          option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(value.many);
         }
       }
       if (!group.name.empty()) option->group(group.name);
