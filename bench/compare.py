@@ -30,6 +30,7 @@ import engine_part
 import http_part
 import machine
 import step_part
+from ropeway_bench import servers
 
 PARTS = {"http": http_part, "engine": engine_part, "steps": step_part}
 
@@ -37,11 +38,11 @@ PARTS = {"http": http_part, "engine": engine_part, "steps": step_part}
 def version(args, command):
     """Of a contestant."""
     if command[0] == sys.executable:
-        return machine.version_of(*command[:2])
+        return servers.version_of(*command[:2])
     if pathlib.Path(command[0]).name.startswith("llama"):
-        own = machine.version_of(args.llama_server or command[0])
+        own = servers.version_of(args.llama_server or command[0])
         return f"{args.llama_version}, {own}" if args.llama_version else own
-    return f"ropeway {machine.version_of(args.ropeway)}"
+    return f"ropeway {servers.version_of(args.ropeway)}"
 
 
 def measure_piece(args):
@@ -50,8 +51,8 @@ def measure_piece(args):
     model, command = PARTS[part].contestants(args)[name]
     about = {"date": str(datetime.date.today()), **machine.describe(), "contestant": name,
              "model": pathlib.Path(model).name, "version": version(args, command),
-             "command": machine.command_text(command), "round": round_number}
-    others = machine.Others()
+             "command": servers.command_text(command), "round": round_number}
+    others = servers.Others()
     rows = PARTS[part].run(args, command, round_number)
     about["others_cpu_share"] = round(others.share(), 4)
     json.dump([about | row for row in rows], sys.stdout)

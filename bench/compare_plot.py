@@ -1,8 +1,8 @@
 """The plots of compare.py's figures, where matplotlib is installed (bench/requirements.txt)."""
 import compare_report
-import pyplot
 import step_part
 import targets
+from ropeway_bench import plot
 
 OURS, PEERS, LINE = "#b5442e", "#8a94a0", "#333333"
 BARS = {  # part: [(title, column)]
@@ -41,7 +41,7 @@ def lines(axes, rows):
 
 def draw(part, rows, path):
     """Writes a PNG file; False without matplotlib."""
-    plt = pyplot.load()
+    plt = plot.pyplot()
     if plt is None:
         return False
 

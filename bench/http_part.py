@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 
 import machine
-import server_process
+from ropeway_bench import servers
 
 PORT = 8397
 # Threads of `ropeway serve` that do HTTP, tokenizing and detokenizing.
@@ -26,10 +26,15 @@ def contestants(args):
     if args.llama_server:
         models = {"": args.model} | ({" Q4_0": args.q4_0_model} if args.q4_0_model else {})
         for suffix, model in models.items():
-            llama = server_process.llama_command(args.llama_server, model, threads, PORT)
+            llama = llama_command(args.llama_server, model, threads)
             found[f"llama-server{suffix}"] = (model, llama)
             found[f"llama-server{suffix} -kvu"] = (model, llama + ["-kvu"])
     return found
+
+
+def llama_command(program, model, threads):
+    """llama-server with 16 slots of 1,024 tokens."""
+    return [program, "-m", model, "-np", "16", "-c", "16384", "-t", threads, "--port", str(PORT)]
 
 
 def load_command(args, users, requests, seed):
@@ -78,14 +83,9 @@ def service_share(before, after, output_tokens):
     return (after - before) / output_tokens * 1000 / os.cpu_count()
 
 
-def peak_rss_mb(pid):
-    status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    return int(re.search(r"VmHWM:\s*(\d+)", status).group(1)) / 1024
-
-
-def measure(args, process, users, requests, seed):
+def measure(args, server, users, requests, seed):
     """The figures of one row."""
-    before = thread_seconds(process.pid)
+    before = thread_seconds(server.process.pid)
     f = load(args, users, requests, seed)
     row = {"requests": f["succeeded"], "duration_s": f["duration_s"],
            "input_tokens": f["input_tokens"], "output_tokens": f["output_tokens"],
@@ -93,32 +93,25 @@ def measure(args, process, users, requests, seed):
     for metric in ("ttft", "itl", "tpot", "e2e"):
         for figure in ("mean", "p50", "p90", "p99"):
             row[f"{metric}_{figure}_s"] = f[f"{metric}_s"][figure]
-    share = service_share(before, thread_seconds(process.pid), f["output_tokens"])
+    share = service_share(before, thread_seconds(server.process.pid), f["output_tokens"])
     row["service_share_at_1000_tok_s"] = "" if share is None else share
     row["generator_cpu_share"] = f["generator_cpu_share"]
-    row["peak_rss_mb"] = peak_rss_mb(process.pid)
+    row["peak_rss_mb"] = server.peak_rss_mb()
     return row
 
 
 def run(args, command, round_number):
     """The piece's rows, one per number of users."""
     rows = []
-    # pylint: disable-next=consider-using-with
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        server_process.wait_healthy(process, PORT)
+    with servers.Server(command, PORT) as server:
         load(args, 2, 4, seed=900 + round_number)
         for users in args.users:
             requests = args.requests if users > 1 else max(6, args.requests // 8)
             barrier = machine.barrier_ns(args.step_bench, args.threads)
             seed = round_number * 10 + users
-            row = {"users": users, "barrier_ns": barrier,
-                   "load": machine.command_text(load_command(args, users, requests, seed)),
-                   **measure(args, process, users, requests, seed)}
-            rows.append(row)
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
+            rows.append({"users": users, "barrier_ns": barrier,
+                         "load": servers.command_text(load_command(args, users, requests, seed)),
+                         **measure(args, server, users, requests, seed)})
     return rows
 
 
