@@ -59,7 +59,7 @@ Command BenchServeCommand(BenchServeFlags* f) {
         {"--prompt-format", ChoiceValue(&f->prompt_format, {"auto", "ids", "text"}),
          "Random prompts as token ids or as text; auto: ids if the server takes them"},
         {"--ignore-eos", ChoiceValue(&f->ignore_eos, {"auto", "on", "off"}),
-         "on: generate all tokens asked for; off: end where the model ends; auto: on unless there "
+         "on: generate all --output-tokens; off: end where the model ends; auto: on unless there "
          "is a data set"},
         {"--priority", ChoiceValue(&f->priority, {"high", "medium", "low"}).Default("not sent"),
          "The requests' class: high, medium or low"},

@@ -147,8 +147,7 @@ TEST_F(BenchServeTest, FallsBackToTextWithoutIgnoreEosAndKeepsTheLength) {
   EXPECT_THAT(outcome.out, Not(HasSubstr("time to first token")));
 }
 
-// A server that tells where the time went, half a second more in the queue with each request, and
-// wants its key for it.
+// The server reports half a second more in the queue with each request, to clients with its key.
 TEST_F(BenchServeTest, ShowsWhereTheServersTimeWent) {
   std::atomic<int> asked = 0;
   const FakeServer server([&](const FakeRequest& request) {

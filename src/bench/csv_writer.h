@@ -14,7 +14,7 @@ namespace ropeway {
 using PromptOf = std::function<std::string(const RequestRecord& record)>;
 
 // Writes a header and one line per request, by run_num and then seq, lines ended by CRLF as RFC
-// 4180 has it. What is unknown is empty. docs/benchmarks.md says what each column means.
+// 4180 has it. Unknown values are empty. docs/benchmarks.md says what each column means.
 void WriteCsv(const std::vector<RunResult>& runs, const PromptOf& prompt_of, std::ostream* out);
 
 // Writes JSON lines: for each run an object with "begin" (of the machine's monotonic clock), then

@@ -13,13 +13,14 @@
 
 namespace ropeway {
 
-// The turns of a conversation that are asked: [first, end). A plain request is one turn.
+// The turns of a conversation that are sent: [first, end). A plain request is one turn.
 struct Turns {
   int first = 0;
   int end = 1;
 };
 
-// What is sent and when. The functions are called on the runner's thread when a request is sent.
+// The requests of a run and their times. The functions are called on the runner's thread when a
+// request is sent.
 struct LoadPlan {
   int count = 1;                 // Conversations.
   std::vector<double> arrivals;  // Open loop: when each is due, in seconds, rising. Empty: closed.
@@ -35,7 +36,7 @@ struct LoadPlan {
 
   std::string path;  // "/completions"
   std::function<Turns(int seq)> turns_of = [](int) { return Turns(); };
-  // The request's body. `answers` has the texts of all earlier turns; "" where one was not asked.
+  // The request's body. `answers` has the texts of all earlier turns; "" for turns before `first`.
   std::function<std::string(int seq, int turn, const std::vector<std::string>& answers)> body_of;
   std::function<const HttpClient*(int seq)> client_of;  // The client outlives the run.
 };

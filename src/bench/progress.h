@@ -1,4 +1,4 @@
-// How far the load is, for who watches.
+// A progress line for the terminal.
 #ifndef ROPEWAY_BENCH_PROGRESS_H_
 #define ROPEWAY_BENCH_PROGRESS_H_
 
@@ -7,7 +7,7 @@
 
 namespace ropeway {
 
-// A bar that is drawn over itself on a terminal, else a line now and then.
+// Redraws a bar on a terminal; elsewhere prints a line from time to time.
 // Thread rule: one thread at a time.
 class Progress {
  public:

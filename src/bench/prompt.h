@@ -17,7 +17,7 @@ struct Prompt {
   std::vector<int32_t> ids;
   std::string messages;              // A JSON array of chat messages.
   int max_tokens = 0;                // 0: the request names no bound.
-  std::optional<Priority> priority;  // In place of the load's.
+  std::optional<Priority> priority;  // Overrides the load's.
   std::optional<double> arrival;     // Seconds after the run's start at which it is due.
 
   // As the CSV shows it: the text, or the JSON of ids or messages.

@@ -1,4 +1,4 @@
-// Prompts that no cache knows, of a given length.
+// Random prompts of a given length, which no prefix cache holds.
 #ifndef ROPEWAY_BENCH_RANDOM_PROMPTS_H_
 #define ROPEWAY_BENCH_RANDOM_PROMPTS_H_
 
@@ -19,7 +19,7 @@ class RandomPrompts {
 
   // With `as_ids` a prompt is a list of ids, and its length exact. Otherwise it is a text of short
   // common words, each of which nearly every vocabulary has as one token; `overhead` tokens of the
-  // length are the server's own (chat template, begin-of-text), as measured by asking it.
+  // length are the server's own (chat template, begin-of-text), as ProbeServer measured them.
   RandomPrompts(uint64_t seed, bool as_ids, int overhead)
       : seed_(seed), as_ids_(as_ids), overhead_(overhead) {}
 

@@ -1,4 +1,4 @@
-// The summary, for people and for machines.
+// The summary as text and as JSON.
 #ifndef ROPEWAY_BENCH_REPORT_H_
 #define ROPEWAY_BENCH_REPORT_H_
 
@@ -9,13 +9,13 @@
 
 namespace ropeway {
 
-// All that is told of a load.
+// The content of a summary.
 struct Report {
   std::string url;
   std::string endpoint;
   std::string model;
   std::string load;    // "closed loop, 16 users".
-  std::string work;    // What was asked.
+  std::string work;    // The workload, as Workload::Describe says.
   std::string answer;  // "streamed, end tokens ignored, temperature 0".
   std::vector<std::string> notes;
   GoodputLimits goodput;
@@ -24,7 +24,7 @@ struct Report {
   int cpus = 1;
 };
 
-// Above this share of the machine the generator disturbs what it measures.
+// Above this share of the CPUs the generator slows down a server on the same machine.
 inline constexpr double kMaxCpuShare = 0.05;
 
 // Several lines of text.

@@ -1,5 +1,4 @@
-// What a Ropeway server's /metrics gained over a run: where its requests' time went, and how many
-// batches it computed.
+// The increase of a Ropeway server's /metrics over a run: time of its requests by phase, batches.
 #ifndef ROPEWAY_BENCH_SERVER_METRICS_H_
 #define ROPEWAY_BENCH_SERVER_METRICS_H_
 
@@ -35,7 +34,7 @@ struct ServerMetrics {
 // The server's counts since its start, from the text of /metrics; none without such metrics.
 std::optional<ServerMetrics> ReadServerMetrics(std::string_view page);
 
-// What was gained between two pages; none if one is missing, or the server was restarted meanwhile.
+// The increase between two pages; none if one is missing, or the server was restarted meanwhile.
 std::optional<ServerMetrics> Between(const std::optional<ServerMetrics>& before,
                                      const std::optional<ServerMetrics>& after);
 

@@ -18,7 +18,7 @@ constexpr double kListTimeout = 30;  // Seconds; no list takes longer.
 constexpr int kProbeTokens = 16;
 constexpr int kMaxOverhead = 4096;  // A longer system prompt is no overhead but a mistake.
 
-// Takes name and length of the model asked for, or of the first one, out of a list of models.
+// Takes name and length of the requested model, or of the first one, from a list of models.
 void ReadModels(const std::string& body, ServerFacts* facts) {
   const Json json = Json::parse(body, nullptr, false);
   if (!json.is_object() || !json.contains("data") || !json["data"].is_array()) return;
@@ -34,7 +34,7 @@ void ReadModels(const std::string& body, ServerFacts* facts) {
   }
 }
 
-// One way of asking.
+// One form of the request.
 struct Way {
   bool ids = false;
   bool ignore_eos = false;
@@ -127,10 +127,10 @@ StatusOr<ServerFacts> ProbeServer(const HttpClient& client, const LoadOptions& o
       TakeWay(options, way, reply.body, &facts);
       return facts;
     }
-    // Only a refusal of the request itself is worth another way of asking.
+    // Only a rejection of the request itself is worth another form of it.
     if (reply.status != 400 && reply.status != 422) break;
   }
-  facts.notes.emplace_back("The server refused or failed the first request that it was asked.");
+  facts.notes.emplace_back("The server rejected or failed the first request.");
   return facts;
 }
 

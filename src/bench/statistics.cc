@@ -7,10 +7,10 @@
 namespace ropeway {
 
 double Quantile(const std::vector<double>& sorted, double p) {
-  const double place = static_cast<double>(sorted.size() - 1) * p;
-  const auto below = static_cast<size_t>(std::floor(place));
+  const double index = static_cast<double>(sorted.size() - 1) * p;
+  const auto below = static_cast<size_t>(std::floor(index));
   const size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (place - std::floor(place)) * (sorted[above] - sorted[below]);
+  return sorted[below] + (index - std::floor(index)) * (sorted[above] - sorted[below]);
 }
 
 Distribution Describe(std::vector<double> values) {

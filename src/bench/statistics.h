@@ -1,4 +1,4 @@
-// Figures of many measurements.
+// Mean, extremes and quantiles of measurements.
 #ifndef ROPEWAY_BENCH_STATISTICS_H_
 #define ROPEWAY_BENCH_STATISTICS_H_
 
@@ -8,12 +8,12 @@
 namespace ropeway {
 
 // The p-th quantile, p in [0, 1], of values in rising order, linear between the two nearest: with
-// n values the place is h = (n - 1) p, and the result v[floor h] + (h - floor h) (v[floor h + 1] -
+// n values the index is h = (n - 1) p, and the result v[floor h] + (h - floor h) (v[floor h + 1] -
 // v[floor h]). This is numpy's default ("linear"; Hyndman and Fan 1996, definition 7).
 // REQUIRES: values not empty.
 double Quantile(const std::vector<double>& sorted, double p);
 
-// What is printed of one metric. All 0 when count is.
+// Of one metric. All 0 if count is.
 struct Distribution {
   size_t count = 0;
   double mean = 0;

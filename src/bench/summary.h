@@ -29,12 +29,12 @@ struct GoodputLimits {
 // none.
 StatusOr<GoodputLimits> ParseGoodput(const std::vector<std::string>& limits);
 
-// One run's records and what it cost.
+// The records of one run, and its time and CPU time.
 struct RunResult {
   std::vector<RequestRecord> records;  // By seq.
   double wall_seconds = 0;
   double cpu_seconds = 0;  // The generator's own, user and system.
-  TimePoint begin{};       // Of RealClock: what `due` counts from.
+  TimePoint begin{};       // Of RealClock; `due` counts from here.
   bool interrupted = false;
   std::optional<ServerMetrics> server;  // If it has them.
 };

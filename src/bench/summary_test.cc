@@ -42,7 +42,7 @@ TEST(Goodput, ReadsLimitsWithUnits) {
   EXPECT_FALSE(ParseGoodput({})->any());
 }
 
-TEST(Goodput, RefusesWhatIsNoLimit) {
+TEST(Goodput, RejectsWhatIsNoLimit) {
   for (const char* limit : {"", "ttft", "ttft:", "ttft:x", "ttft:-1ms", "ttft:0", "ttft:inf",
                             "itl:5ms", "ttft:5 ms", "ttft:5h", ":5ms"}) {
     auto limits = ParseGoodput({limit});

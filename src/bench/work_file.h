@@ -14,7 +14,7 @@
 namespace ropeway {
 
 // Reads JSON lines, the first `limit` of them: {"prompt": a text or token ids} or {"messages":
-// [...]} (chat only) or {"turns": [text, ...]} (MT-bench: its first turn is asked), each with
+// [...]} (chat only) or {"turns": [text, ...]} (MT-bench: its first turn is sent), each with
 // "max_tokens" or else `max_tokens`, and all or none with "arrival_s". Other members are skipped,
 // and so are empty lines. Fails with kNotFound or kInvalidArgument and the line's number.
 StatusOr<std::vector<Prompt>> ReadDataset(const std::string& path, bool chat, int max_tokens,

@@ -49,12 +49,12 @@ TEST_F(WorkFileTest, ReadsMessagesForChats) {
   auto prompts = ReadDataset(Write(line), true, 64, 9);
   ASSERT_TRUE(prompts.ok()) << prompts.status().message();
   EXPECT_EQ(prompts.value()[0].messages, R"([{"content":"Hi","role":"user"}])");
-  auto refused = ReadDataset(Write(line), false, 64, 9);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_THAT(refused.status().message(), HasSubstr("line 1: \"messages\" need --endpoint chat"));
+  auto rejected = ReadDataset(Write(line), false, 64, 9);
+  ASSERT_FALSE(rejected.ok());
+  EXPECT_THAT(rejected.status().message(), HasSubstr("line 1: \"messages\" need --endpoint chat"));
 }
 
-TEST_F(WorkFileTest, RefusesADatasetByItsLine) {
+TEST_F(WorkFileTest, RejectsADatasetByItsLine) {
   for (const char* line :
        {"nonsense", "[]", "{}", R"({"prompt": ""})", R"({"prompt": 3})", R"({"prompt": []})",
         R"({"prompt": [-1]})", R"({"prompt": ["a"]})", R"({"prompt": "a", "max_tokens": 0})",

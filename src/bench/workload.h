@@ -28,7 +28,7 @@ class Workload {
   // The prompt of a request, the same at each call. `answers`: of earlier turns. REQUIRES: 0 <=
   // seq.
   Prompt Make(int run_num, int seq, int turn, const std::vector<std::string>& answers) const;
-  // The client that sends it: 0, except for traces that tell.
+  // The client that sends it: 0, except for traces with clients.
   int ClientOf(int seq) const;
   int clients() const { return clients_; }
   // What the CSV shows as a request's prompt: for a turn of a conversation the user's message.
