@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Ropeway beside its peers: same model, same threads, alternating rounds, medians.
 
-Three parts, each of which writes PART.csv (one line per contestant, round and shape), PART.md (the
-targets and the figures) and PART.png to the folder --out:
+Three parts, each of which writes PART.csv (one line per system, round and shape), PART.md (the
+targets and the metrics) and PART.png to the folder --out:
   http    ropeway serve and llama-server, 16 users and 1 user (http_part.py)
   engine  engines alone: ropeway, OpenVINO GenAI, llama.cpp (engine_part.py)
   steps   the time of ropeway's decode steps against sequences and context (step_part.py)
 
 usage: compare.py --ropeway P --step-bench P --model FILE.gguf [peers...] [--only PART...]
 
-Every piece (one contestant, one round) is a process of its own of at most about 90 seconds, begun by
+Every piece (one system, one round) is a process of its own of at most about 90 seconds, begun by
 the words of --prefix where that is given. With --append the CSV goes on where it ended; --report
 measures nothing and writes tables and plots anew from the CSV files. A peer that is not named is left
 out.
@@ -36,7 +36,7 @@ PARTS = {"http": http_part, "engine": engine_part, "steps": step_part}
 
 
 def version(args, command):
-    """Of a contestant."""
+    """Of a system."""
     if command[0] == sys.executable:
         return servers.version_of(*command[:2])
     if pathlib.Path(command[0]).name.startswith("llama"):
@@ -48,8 +48,8 @@ def version(args, command):
 def measure_piece(args):
     """The rows of the one piece that --piece names, as JSON on standard output."""
     part, name, round_number = args.piece[0], args.piece[1], int(args.piece[2])
-    model, command = PARTS[part].contestants(args)[name]
-    about = {"date": str(datetime.date.today()), **machine.describe(), "contestant": name,
+    model, command = PARTS[part].systems(args)[name]
+    about = {"date": str(datetime.date.today()), **machine.describe(), "system": name,
              "model": pathlib.Path(model).name, "version": version(args, command),
              "command": servers.command_text(command), "round": round_number}
     others = servers.Others()
@@ -94,9 +94,9 @@ def run_part(args, words, part):
     it, because they were disturbed each time."""
     path = args.out / f"{part}.csv"
     rows = compare_report.read(path) if args.append and path.exists() else []
-    names = [n for n in PARTS[part].contestants(args) if n in args.contestants or not args.contestants]
+    names = [n for n in PARTS[part].systems(args) if n in args.systems or not args.systems]
     missing = []
-    done = {n: max((r["round"] for r in rows if r["contestant"] == n), default=0) for n in names}
+    done = {n: max((r["round"] for r in rows if r["system"] == n), default=0) for n in names}
     for round_number in range(1, args.rounds + 1):
         for name in names:
             number = done[name] + round_number
@@ -151,7 +151,7 @@ def main():
         parser.add_argument(f"--{name}", default="")
     parser.add_argument("--openvino", action="store_true", help="with OpenVINO GenAI")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
-    parser.add_argument("--contestants", nargs="+", default=[], help="these only, by their names")
+    parser.add_argument("--systems", nargs="+", default=[], help="these only, by their names")
     parser.add_argument("--rounds", default=3,
                         type=number_of(int, 1, 1000, "a whole number from 1 to 1000"))
     parser.add_argument("--requests", type=int, default=64, help="of many users over HTTP")
@@ -166,7 +166,7 @@ def main():
     parser.add_argument("--no-report", action="store_true", help="write the CSV files only")
     parser.add_argument("--prefix", default="", help="a command that runs each piece")
     parser.add_argument("--embed", metavar="ROOT", help="renew the tables in this checkout's pages")
-    parser.add_argument("--piece", nargs=3, metavar=("PART", "CONTESTANT", "ROUND"),
+    parser.add_argument("--piece", nargs=3, metavar=("PART", "SYSTEM", "ROUND"),
                         help=argparse.SUPPRESS)
     words = [str(pathlib.Path(__file__).resolve())] + sys.argv[1:]
     args = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The plots of compare.py's figures, where matplotlib is installed (bench/requirements.txt)."""
+"""The plots of compare.py's CSV files."""
 import compare_report
 import step_part
 import targets
@@ -13,7 +13,7 @@ BARS = {  # part: [(title, column)]
 
 def bars(axes, part, rows):
     number = compare_report.NUMBERS_OF[part]
-    groups = sorted(compare_report.unique(rows, number, "contestant"), key=lambda g: g[0])
+    groups = sorted(compare_report.unique(rows, number, "system"), key=lambda g: g[0])
     labels = [f"{count} {number if count > 1 else number[:-1]}, {name}" for count, name in groups]
     for axis, (title, column) in zip(axes, BARS[part]):
         values = [targets.median(rows, name, {number: count}, column) for count, name in groups]

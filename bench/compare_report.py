@@ -1,4 +1,4 @@
-"""What the CSV files of compare.py say: tables and plots. Nothing here measures."""
+"""The tables of compare.py's CSV files."""
 import csv
 import pathlib
 import re
@@ -8,7 +8,7 @@ import targets
 
 TITLES = {"http": "Over HTTP", "engine": "Engines alone", "steps": "Time of a decode step"}
 NUMBERS_OF = {"http": "users", "engine": "sequences"}
-ABOUT = ("date", "machine", "isa", "contestant", "model", "version", "command", "load", "curve")
+ABOUT = ("date", "machine", "isa", "system", "model", "version", "command", "load", "curve")
 COLUMNS = {
     "http": [  # (title, column, factor, format)
         ("output tok/s", "output_tok_s", 1, ".1f"),
@@ -72,11 +72,11 @@ def head(part, rows):
     out = [f"# {TITLES[part]}: {dates[0]}" + (f" to {dates[-1]}" if len(dates) > 1 else ""), ""]
     out += [f"- machine: {m}; instruction set of ropeway: {isa}"
             for m, isa in unique(rows, "machine", "isa")]
-    out += [f"- {rounds} round{'s' if rounds > 1 else ''}, contestants alternating, medians; barrier "
+    out += [f"- {rounds} round{'s' if rounds > 1 else ''}, systems alternating, medians; barrier "
             f"{min(barriers)} to {max(barriers)} ns; other processes took at most "
             f"{100 * max(r['others_cpu_share'] for r in rows):.1f} % of the CPUs"]
-    for name, model, version, command in unique(rows, "contestant", "model", "version", "command"):
-        own = len({r["round"] for r in rows if r["contestant"] == name})
+    for name, model, version, command in unique(rows, "system", "model", "version", "command"):
+        own = len({r["round"] for r in rows if r["system"] == name})
         out.append(f"- {name} ({version}), {model}, {own} of the rounds: `{command}`")
     if part == "http":
         out.append(f"- load generator: `{rows[0]['load']}`; the seed is another one each round")
@@ -85,7 +85,7 @@ def head(part, rows):
 
 def target_table(part, rows):
     """Target, measured, met or not, a line each; no verdict where a peer was not run."""
-    def figure(value, style):
+    def shown(value, style):
         return "" if value is None else format(value, style)
 
     def word(verdict):
@@ -101,16 +101,15 @@ def target_table(part, rows):
     for v in found:
         sign = "≤" if v.less else "≥"
         style = ".3f" if v.less else ".0f"
-        out.append(f"| {v.title} | {v.ours:{style}} | {figure(v.peers, style)} | "
-                   f"{figure(v.ratio, '.2f')} | {sign} {v.wanted:.2f} | {word(v)} |")
+        out.append(f"| {v.title} | {v.ours:{style}} | {shown(v.peers, style)} | "
+                   f"{shown(v.ratio, '.2f')} | {sign} {v.wanted:.2f} | {word(v)} |")
     return out
 
 
 def what_ran(part, rows):
-    """A sentence: how many rounds of whom the figures are of, who is missing, and what that makes of
-    the targets."""
-    rounds = {name: len({r["round"] for r in rows if r["contestant"] == name})
-              for (name,) in unique(rows, "contestant")}
+    """A sentence: the rounds of each system, the peers that are missing, and how many targets are met."""
+    rounds = {name: len({r["round"] for r in rows if r["system"] == name})
+              for (name,) in unique(rows, "system")}
     ran = ", ".join(f"{name} ({count})" for name, count in rounds.items())
     found = targets.verdicts(part, rows)
     missing = list(dict.fromkeys(name for v in found for name in v.missing))
@@ -122,13 +121,13 @@ def what_ran(part, rows):
     return text + f"Of {len(found)} targets {', '.join(f'{n} {word}' for n, word in words if n)}."
 
 
-def figure_table(part, rows):
-    """All figures: medians of the rounds."""
+def metric_table(part, rows):
+    """All metrics: medians of the rounds."""
     number = NUMBERS_OF[part]
     columns = COLUMNS[part]
-    out = [f"| contestant | {number} | " + " | ".join(c[0] for c in columns) + " |",
+    out = [f"| system | {number} | " + " | ".join(c[0] for c in columns) + " |",
            "| --- | --- |" + " --- |" * len(columns)]
-    for name, count in unique(rows, "contestant", number):
+    for name, count in unique(rows, "system", number):
         cells = []
         for _, column, factor, style in columns:
             value = targets.median(rows, name, {number: count}, column)
@@ -178,7 +177,7 @@ def summary(part, rows):
 
 def table(part, rows):
     """The whole page of a part."""
-    whole = point_table(rows) if part == "steps" else figure_table(part, rows)
+    whole = point_table(rows) if part == "steps" else metric_table(part, rows)
     return "\n".join(head(part, rows) + summary(part, rows) + [""] + whole).rstrip() + "\n"
 
 
@@ -195,7 +194,7 @@ def embedded(text, part, rows):
     if part == "steps":
         return text
     text = embed(text, f"{part}-ran", [what_ran(part, rows)])
-    return embed(text, f"{part}-figures", figure_table(part, rows))
+    return embed(text, f"{part}-metrics", metric_table(part, rows))
 
 
 def embed_all(root, part, rows):

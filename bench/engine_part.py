@@ -2,7 +2,7 @@
 the real scheduler and sampler), OpenVINO GenAI (bench/openvino_engine.py) and llama.cpp
 (llama-batched-bench, which samples nothing).
 
-A piece is one contestant in one round: 1, 8, 16 and 32 sequences of 128 tokens in and 64 out.
+A piece is one system in one round: 1, 8, 16 and 32 sequences of 128 tokens in and 64 out.
 """
 import json
 import pathlib
@@ -17,7 +17,7 @@ OUTPUT_TOKENS = 64
 SEQUENCES = (1, 8, 16, 32)
 
 
-def contestants(args):
+def systems(args):
     """{name: (model file, command line)}."""
     shape = ["--threads", str(args.threads), "--input-tokens", str(INPUT_TOKENS),
              "--output-tokens", str(OUTPUT_TOKENS), "--sequences", ",".join(map(str, SEQUENCES))]
@@ -40,7 +40,7 @@ def contestants(args):
     return found
 
 
-def figures(sequences, input_tokens, output_tokens, prefill_s, decode_s, decoded):
+def row_of(sequences, input_tokens, output_tokens, prefill_s, decode_s, decoded):
     """A row. `decoded`: tokens generated in decode_s."""
     return {"sequences": sequences, "input_tokens": input_tokens, "output_tokens": output_tokens,
             "prefill_s": prefill_s, "decode_s": decode_s, "prefill_tok_s": input_tokens / prefill_s,
@@ -54,7 +54,7 @@ def parse_own(text):
     for _, _, of, values in metrics.cells(text[text.find("part,system,"):]):
         sequences, output = int(of["x"]), round(float(values["output_tokens"]))
         one, all_tokens = float(values["one_token_s"]), float(values["all_tokens_s"])
-        rows.append(figures(sequences, round(float(values["input_tokens"])), output, one, all_tokens - one,
+        rows.append(row_of(sequences, round(float(values["input_tokens"])), output, one, all_tokens - one,
                             output - sequences))
     return rows
 
@@ -71,7 +71,7 @@ def parse_llama(text):
     for sequences, same in runs.items():
         run = sorted(same, key=lambda r: r["t_tg"])[len(same) // 2]
         prefill = sorted(r["t_pp"] for r in same)[len(same) // 2]
-        rows.append(figures(sequences, sequences * run["pp"], sequences * run["tg"], prefill,
+        rows.append(row_of(sequences, sequences * run["pp"], sequences * run["tg"], prefill,
                             run["t_tg"], sequences * run["tg"]))
     return rows
 
@@ -88,6 +88,6 @@ def run(args, command, round_number):
 
 
 def line(row):
-    """What a row says in one line, for who waits."""
+    """A row in one line, to show progress."""
     return (f"sequences {row['sequences']:2}: prefill {row['prefill_tok_s']:7.1f} tok/s, decode "
             f"{row['decode_tok_s']:7.1f} tok/s, in {row['input_tokens']} out {row['output_tokens']}")

@@ -1,6 +1,6 @@
 """The comparison over HTTP: `ropeway serve` and llama-server under `ropeway bench serve`.
 
-A piece is one contestant in one round: it is started anew, warmed up, and driven by a closed loop of
+A piece is one system in one round: it is started anew, warmed up, and driven by a closed loop of
 many users and then of one; random prompts, streamed, greedy, end tokens ignored.
 """
 import json
@@ -18,7 +18,7 @@ PORT = 8397
 SERVICE_THREADS = re.compile(r"ropeway-(io|front|output)$")
 
 
-def contestants(args):
+def systems(args):
     """{name: (model file, command line)}."""
     threads = str(args.threads)
     found = {"ropeway": (args.model, [args.ropeway, "serve", "--model", args.model, "--threads",
@@ -44,16 +44,16 @@ def load_command(args, users, requests, seed):
 
 
 def load(args, users, requests, seed):
-    """The figures of one run, as `bench serve --json` has them."""
+    """The summary of one run, as `bench serve --json` has it."""
     with tempfile.NamedTemporaryFile(suffix=".json") as summary:
         command = load_command(args, users, requests, seed) + ["--json", summary.name]
         reply = subprocess.run(command, capture_output=True, text=True, check=False)
-        figures = json.load(summary) if reply.returncode == 0 else None
-    if figures is None or figures["all"]["failed"]:
+        found = json.load(summary) if reply.returncode == 0 else None
+    if found is None or found["all"]["failed"]:
         raise RuntimeError(f"{' '.join(command)}:\n{reply.stdout}{reply.stderr}")
-    if figures["all"]["requests_with_estimated_tokens"]:
+    if found["all"]["requests_with_estimated_tokens"]:
         raise RuntimeError(f"the server does not count tokens:\n{reply.stdout}")
-    return figures["all"]
+    return found["all"]
 
 
 def thread_seconds(pid):
@@ -84,15 +84,15 @@ def service_share(before, after, output_tokens):
 
 
 def measure(args, server, users, requests, seed):
-    """The figures of one row."""
+    """The metrics of one row."""
     before = thread_seconds(server.process.pid)
     f = load(args, users, requests, seed)
     row = {"requests": f["succeeded"], "duration_s": f["duration_s"],
            "input_tokens": f["input_tokens"], "output_tokens": f["output_tokens"],
            "requests_per_s": f["requests_per_s"], "output_tok_s": f["output_tokens_per_s"]}
     for metric in ("ttft", "itl", "tpot", "e2e"):
-        for figure in ("mean", "p50", "p90", "p99"):
-            row[f"{metric}_{figure}_s"] = f[f"{metric}_s"][figure]
+        for of in ("mean", "p50", "p90", "p99"):
+            row[f"{metric}_{of}_s"] = f[f"{metric}_s"][of]
     share = service_share(before, thread_seconds(server.process.pid), f["output_tokens"])
     row["service_share_at_1000_tok_s"] = "" if share is None else share
     row["generator_cpu_share"] = f["generator_cpu_share"]
@@ -116,7 +116,7 @@ def run(args, command, round_number):
 
 
 def line(row):
-    """What a row says in one line, for who waits."""
+    """A row in one line, to show progress."""
     return (f"users {row['users']:2}: {row['output_tok_s']:7.1f} tok/s, TTFT p50 "
             f"{row['ttft_p50_s']:.3f} s, in {row['input_tokens']} out {row['output_tokens']}, "
             f"generator {100 * row['generator_cpu_share']:.2f} % of the CPUs")

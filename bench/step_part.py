@@ -14,7 +14,7 @@ CURVES = {  # name: (title, what grows, its unit)
 }
 
 
-def contestants(args):
+def systems(args):
     """{name: (model file, command line)}."""
     return {"ropeway": (args.model, [args.step_bench, "steps", "--model", args.model, "--threads",
                                      str(args.threads), "--curves", "--kv-cache-mb", "1500",
@@ -39,7 +39,7 @@ def run(_args, command, _round_number):
 
 
 def line(row):
-    """What a row says in one line, for who waits."""
+    """A row in one line, to show progress."""
     return (f"{row['curve']:9}: {row['sequences']:2} sequences of {row['length']:4} tokens: "
             f"{row['step_ms']:7.3f} ms")
 

@@ -1,4 +1,4 @@
-"""The ratios that Ropeway aims at beside its peers, and whether rows of figures reach them.
+"""The ratios that Ropeway aims at beside its peers, and whether rows of metrics reach them.
 
 On a machine with AVX2 alone the one-user ratios stay, and with 8 or more rows, and in prefill, half
 the ratio is aimed at.
@@ -9,11 +9,11 @@ import statistics
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """Ropeway's figure over a peer's: at least `ratio`, or at most, where less is better."""
+    """Ropeway's metric over a peer's: at least `ratio`, or at most, where less is better."""
     title: str
     where: dict      # Column: value, of the rows that count.
     column: str
-    peers: tuple     # Contestants; where there are several, the best of them.
+    peers: tuple     # Systems; where there are several, the best of them.
     ratio: float
     halved: bool     # With AVX2 alone.
     less: bool = False
@@ -59,9 +59,9 @@ TARGETS = {
 }
 
 
-def median(rows, contestant, where, column):
-    """Over the rounds; None where there is no such figure."""
-    values = [r[column] for r in rows if r["contestant"] == contestant
+def median(rows, system, where, column):
+    """Over the rounds; None if it was not measured."""
+    values = [r[column] for r in rows if r["system"] == system
               and all(r[k] == v for k, v in where.items())]
     return None if not values or "" in values else statistics.median(values)
 
@@ -71,7 +71,7 @@ class Verdict:
     """One target, measured."""
     title: str
     ours: float
-    peers: float     # The best peer's figure, and the ratio to it; None where no peer has one.
+    peers: float     # The best peer's value, and the ratio to it; None if no peer has one.
     ratio: float
     wanted: float
     less: bool
@@ -86,7 +86,7 @@ class Verdict:
 
 
 def verdicts(part, rows):
-    """One Verdict for each target of `part` ("http", "engine") for which Ropeway has figures among the
+    """One Verdict for each target of `part` ("http", "engine") for which Ropeway has values among the
     rows."""
     found = []
     for target in TARGETS[part]:

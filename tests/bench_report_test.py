@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What bench/compare.py makes of its figures, without a peer and without measuring: fitted lines,
+"""What bench/compare.py makes of its metrics, without a peer and without measuring: fitted lines,
 targets, parsed output, tables, and that the checked-in pages say what the checked-in CSV files do."""
 import csv
 import json
@@ -27,13 +27,13 @@ ABOUT = {"date": "2026-11-21", "machine": "a CPU", "isa": "avx512vnni", "model":
 
 
 def http_row(name, users, rate, ttft, round_number=1):
-    figures = {c[1]: 1.0 for c in compare_report.COLUMNS["http"]}
-    return ABOUT | figures | {"contestant": name, "round": round_number, "users": users,
+    values = {c[1]: 1.0 for c in compare_report.COLUMNS["http"]}
+    return ABOUT | values | {"system": name, "round": round_number, "users": users,
                               "output_tok_s": rate, "ttft_p50_s": ttft, "barrier_ns": 60}
 
 
 def engine_row(name, sequences, prefill, decode):
-    return ABOUT | {"contestant": name, "round": 1, "sequences": sequences} | engine_part.figures(
+    return ABOUT | {"system": name, "round": 1, "sequences": sequences} | engine_part.row_of(
         sequences, 128 * sequences, 64 * sequences, 128 * sequences / prefill,
         63 * sequences / decode, 63 * sequences)
 
@@ -92,7 +92,7 @@ class TargetTest(unittest.TestCase):
         self.assertEqual((q4_0.ratio, q4_0.wanted, q4_0.met), (2, 2.7, False))
 
     def test_no_verdict_while_a_peer_is_missing(self):
-        rows = [row for row in self.rows if not row["contestant"].endswith("-kvu")]
+        rows = [row for row in self.rows if not row["system"].endswith("-kvu")]
         rate, _, q4_0 = targets.verdicts("http", rows)
         self.assertEqual((rate.peers, rate.ratio, rate.met), (100, 8, None))
         self.assertEqual((rate.missing, q4_0.missing), (("llama-server -kvu",), ("llama-server Q4_0 -kvu",)))
@@ -142,17 +142,17 @@ class RunTest(unittest.TestCase):
             return [http_row(name, 16, 1, 1, number) | {"others_cpu_share": next(shares)}]
 
         with tempfile.TemporaryDirectory() as folder:
-            args = types.SimpleNamespace(out=pathlib.Path(folder), append=False, contestants=[], rounds=2,
+            args = types.SimpleNamespace(out=pathlib.Path(folder), append=False, systems=[], rounds=2,
                                          max_others=0.03)
-            part = types.SimpleNamespace(contestants=lambda _: {"b": None, "a": None}, line=lambda _: "")
+            part = types.SimpleNamespace(systems=lambda _: {"b": None, "a": None}, line=lambda _: "")
             with mock.patch.object(compare, "run_piece", piece), mock.patch("builtins.print"), \
                     mock.patch.dict(compare.PARTS, {"http": part}):
                 self.assertEqual(compare.run_part(args, [], "http"), ["http round 1 b"])
             rows = compare_report.read(args.out / "http.csv")
         self.assertEqual(names, [("b", 1)] * 3 + [("a", 1)] + [("b", 2)] * 2 + [("a", 2)])
-        self.assertEqual([(r["contestant"], r["round"]) for r in rows], [("a", 1), ("b", 2), ("a", 2)])
+        self.assertEqual([(r["system"], r["round"]) for r in rows], [("a", 1), ("b", 2), ("a", 2)])
 
-    def test_nonsense_is_refused(self):
+    def test_nonsense_is_rejected(self):
         for flags, expected in ((["--rounds", "0"], "--rounds: expected a whole number from 1"),
                                 (["--rounds", "x"], "--rounds: expected a whole number from 1"),
                                 (["--max-others", "1.5"], "--max-others: expected a share from 0 to 1, not"),
@@ -165,7 +165,7 @@ class RunTest(unittest.TestCase):
 
 
 class ReportTest(unittest.TestCase):
-    def test_a_missing_figure_is_an_empty_cell(self):
+    def test_a_missing_metric_is_an_empty_cell(self):
         rows = [row | {"service_share_at_1000_tok_s": ""} for row in TargetTest.rows]
         text = compare_report.table("http", rows)
         self.assertIn("| ropeway | 16 | 800.0 | 0.400 |", text)
@@ -178,7 +178,7 @@ class ReportTest(unittest.TestCase):
             rows = TargetTest.rows + [engine_row("llama.cpp", 8, 10, 20)]
             compare_report.write(path, rows)
             with open(path, encoding="utf-8") as file:
-                self.assertIn("contestant", next(csv.reader(file)))
+                self.assertIn("system", next(csv.reader(file)))
             again = compare_report.read(path)
             self.assertEqual([{k: v for k, v in r.items() if v != ""} for r in again], rows)
 
