@@ -29,9 +29,9 @@ ALLOWED = {
     "gateway": ["base", "core", "net", "policy", "store", "engine/backend.h"],
     "server": ["base", "core", "net", "store", "engine/backend.h"],
     "flags": ["base"],
-    "bench": ["base", "flags", "net"],
+    "loadgen": ["base", "flags", "net"],
     "cli": ["base", "core", "tokenizer", "kernels", "model", "kvcache", "policy", "scheduler",
-            "executor", "store", "engine", "net", "gateway", "server", "flags", "bench"],
+            "executor", "store", "engine", "net", "gateway", "server", "flags", "loadgen"],
 }
 PUBLIC = "include"  # include/ropeway: open to every room, includes none.
 WIRING = "main"  # src/main.cc: the only program file that may include every room.
@@ -50,7 +50,7 @@ def is_test(path):
 
 def place_of(path):
     """The room (or PUBLIC, WIRING or an outside folder) that `path`, relative to the root, is in. An
-    outside folder's name ends in a slash: src/bench is a room, bench/ is none."""
+    outside folder's name ends in a slash."""
     parts = path.parts
     if parts[0] in OUTSIDE:
         return parts[0] + "/"

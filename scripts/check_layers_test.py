@@ -64,11 +64,8 @@ class CheckLayersTest(unittest.TestCase):
         changes = {"sim/world.h": "", "src/engine/x_test.cc": '#include "sim/world.h"\n'}
         self.assertEqual(len(self.problems(changes)), 1)
 
-    def test_a_room_may_be_named_like_an_outside_folder(self):
-        changes = {"src/bench/load.h": "", "src/bench/load.cc": '#include "bench/load.h"\n',
-                   "src/cli/x.cc": '#include "bench/load.h"\n'}
-        self.assertEqual(self.problems(changes), [])
-        self.expect("src/bench/x.cc", '#include "core/batch.h"\n', "bench may include only: base, flags, net")
+    def test_nothing_includes_the_benchmarks(self):
+        self.expect("src/loadgen/x.cc", '#include "core/batch.h"\n', "loadgen may include only: base, flags, net")
         changes = {"bench/tool.h": "", "src/core/x.cc": '#include "../../bench/tool.h"\n'}
         self.assertEqual(len(self.problems(changes)), 1)
 

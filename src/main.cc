@@ -5,7 +5,7 @@
 
 #include <exception>
 
-#include "bench/bench_serve_command.h"
+#include "loadgen/bench_serve_command.h"
 #include "cli/bench_program.h"
 #include "cli/command_line.h"
 #include "cli/completion.h"

@@ -1,0 +1,33 @@
+// The flags of `bench serve`, checked against each other.
+#ifndef ROPEWAY_LOADGEN_LOAD_OPTIONS_H_
+#define ROPEWAY_LOADGEN_LOAD_OPTIONS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "loadgen/bench_serve_command.h"
+#include "loadgen/summary.h"
+#include "net/base_url.h"
+#include "ropeway/request.h"
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+struct LoadOptions {
+  BenchServeFlags flags;  // As given.
+  BaseUrl url;
+  bool chat = false;
+  std::optional<bool> prompt_ids;  // None: ask the server.
+  bool ignore_eos = true;
+  std::optional<Priority> priority;
+  GoodputLimits goodput;
+};
+
+// kInvalidArgument: one sentence, with the flag's name, on the first flag that is wrong. The flags'
+// own bounds are those of BenchServeCommand.
+StatusOr<LoadOptions> CheckFlags(const BenchServeFlags& flags);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_LOADGEN_LOAD_OPTIONS_H_

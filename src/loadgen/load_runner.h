@@ -1,0 +1,54 @@
+// One run of load: requests, or conversations of several, sent to a server.
+#ifndef ROPEWAY_LOADGEN_LOAD_RUNNER_H_
+#define ROPEWAY_LOADGEN_LOAD_RUNNER_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "loadgen/progress.h"
+#include "loadgen/summary.h"
+#include "net/http_client.h"
+
+namespace ropeway {
+
+// The turns of a conversation that are sent: [first, end). A plain request is one turn.
+struct Turns {
+  int first = 0;
+  int end = 1;
+};
+
+// The requests of a run and their times. The functions are called on the runner's thread when a
+// request is sent.
+struct LoadPlan {
+  int count = 1;                 // Conversations.
+  std::vector<double> arrivals;  // Open loop: when each is due, in seconds, rising. Empty: closed.
+  int concurrency = 1;           // Conversations in progress at most: in a closed loop the users.
+  double timeout = 300;          // Seconds, of each request, from its sending.
+  double duration = 0;           // Seconds after which nothing is sent; 0: no limit.
+  bool keep_text = false;        // Records get the answers' texts.
+  // Conversations only: mean seconds before each later message of a user, exponentially
+  // distributed, and seconds between the first messages of two users.
+  double think_time = 0;
+  double user_interval = 0;
+  uint64_t seed = 1;  // Of the think times.
+
+  std::string path;  // "/completions"
+  std::function<Turns(int seq)> turns_of = [](int) { return Turns(); };
+  // The request's body. `answers` has the texts of all earlier turns; "" for turns before `first`.
+  std::function<std::string(int seq, int turn, const std::vector<std::string>& answers)> body_of;
+  std::function<const HttpClient*(int seq)> client_of;  // The client outlives the run.
+};
+
+// Runs the load on the caller's thread until every request has ended, and returns the records in
+// the order in which the requests were sent. A turn that fails ends its conversation. SIGINT and
+// SIGTERM end the run at once: requests in flight get http_error::kInterrupted. SIGUSR1 ends it in
+// good order: nothing more is sent, and what is in flight is waited for. The handlers of these
+// signals are the runner's while it runs; a second SIGINT or SIGTERM ends the process. `progress`
+// may be null; `label` names the run in it.
+RunResult RunLoad(const LoadPlan& plan, int run_num, Progress* progress, const std::string& label);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_LOADGEN_LOAD_RUNNER_H_

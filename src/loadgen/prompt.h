@@ -1,0 +1,57 @@
+// The content of one request.
+#ifndef ROPEWAY_LOADGEN_PROMPT_H_
+#define ROPEWAY_LOADGEN_PROMPT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ropeway/request.h"
+
+namespace ropeway {
+
+// Exactly one of text, ids and messages is used.
+struct Prompt {
+  std::string text;
+  std::vector<int32_t> ids;
+  std::string messages;              // A JSON array of chat messages.
+  int max_tokens = 0;                // 0: the request names no bound.
+  std::optional<Priority> priority;  // Overrides the load's.
+  std::optional<double> arrival;     // Seconds after the run's start at which it is due.
+
+  // As the CSV shows it: the text, or the JSON of ids or messages.
+  std::string Shown() const;
+};
+
+// What all requests of a load share.
+struct RequestShape {
+  std::string model;
+  bool chat = false;
+  bool stream = true;
+  bool ignore_eos = false;
+  double temperature = 0;
+  std::optional<Priority> priority;  // Absent: the field is not sent.
+};
+
+// The body of a request. `seed` is sent unless the temperature is 0.
+std::string RequestBody(const RequestShape& shape, const Prompt& prompt, uint64_t seed);
+
+// A chat of several turns. Turns before `first_turn` are only history.
+struct Conversation {
+  struct Turn {
+    std::string user;
+    std::string assistant;  // What later turns' history says was answered; "": the server's answer.
+    int max_tokens = 1;
+  };
+  std::vector<Turn> turns;
+  int first_turn = 0;
+};
+
+// The `messages` of the request for the answer to turn `turn`, with `answers` of the earlier turns.
+std::string MessagesOf(const Conversation& conversation, int turn,
+                       const std::vector<std::string>& answers);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_LOADGEN_PROMPT_H_

@@ -1,0 +1,129 @@
+#include "loadgen/summary.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+namespace ropeway {
+namespace {
+
+std::optional<double> ParseSeconds(std::string_view text) {
+  double unit = 1e-3;
+  if (text.ends_with("us")) {
+    unit = 1e-6;
+    text.remove_suffix(2);
+  } else if (text.ends_with("ms")) {
+    text.remove_suffix(2);
+  } else if (text.ends_with('s')) {
+    unit = 1;
+    text.remove_suffix(1);
+  }
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (!std::isfinite(value) || value <= 0) return std::nullopt;
+  return value * unit;
+}
+
+bool IsGood(const RequestRecord& record, const GoodputLimits& limits) {
+  if (limits.ttft && (!record.ttft || *record.ttft > *limits.ttft)) return false;
+  const std::optional<double> tpot = TimePerOutputToken(record);
+  // An answer of one token has no second one that could be late.
+  if (limits.tpot && tpot && *tpot > *limits.tpot) return false;
+  return !limits.e2e || record.latency <= *limits.e2e;
+}
+
+// The measurements that distributions are made of.
+struct Samples {
+  std::vector<double> input, output, ttft, itl, tpot, e2e;
+
+  void Add(const RequestRecord& record) {
+    input.push_back(static_cast<double>(record.input_tokens));
+    output.push_back(static_cast<double>(record.output_tokens));
+    e2e.push_back(record.latency);
+    if (record.ttft) ttft.push_back(*record.ttft);
+    if (const auto value = TimePerOutputToken(record)) tpot.push_back(*value);
+    itl.insert(itl.end(), record.gaps.begin(), record.gaps.end());
+  }
+};
+
+void Count(const RequestRecord& record, const GoodputLimits& limits, Summary* summary) {
+  if (record.error_kind == http_error::kInterrupted) {
+    ++summary->interrupted;
+  } else if (!record.ok()) {
+    ++summary->failed;
+    ++summary->errors[record.error_kind];
+    summary->first.emplace(record.error_kind, record.error);
+  } else {
+    ++summary->succeeded;
+    summary->input_tokens += record.input_tokens;
+    summary->output_tokens += record.output_tokens;
+    summary->estimated += record.estimated ? 1 : 0;
+    summary->good += limits.any() && IsGood(record, limits) ? 1 : 0;
+  }
+}
+
+}  // namespace
+
+StatusOr<GoodputLimits> ParseGoodput(const std::vector<std::string>& limits) {
+  GoodputLimits result;
+  for (const std::string& limit : limits) {
+    const size_t colon = std::min(limit.find(':'), limit.size());
+    const std::string name = limit.substr(0, colon);
+    std::optional<double>* const target = name == "ttft"                    ? &result.ttft
+                                          : name == "tpot"                  ? &result.tpot
+                                          : name == "e2e" || name == "e2el" ? &result.e2e
+                                                                            : nullptr;
+    const auto seconds =
+        ParseSeconds(colon < limit.size() ? std::string_view(limit).substr(colon + 1) : "");
+    if (target == nullptr || !seconds) {
+      return InvalidArgument(fmt::format("--goodput must be limits such as ttft:500ms tpot:50ms "
+                                         "e2e:10s, but '{}' is none.",
+                                         limit),
+                             "goodput");
+    }
+    *target = *seconds;
+  }
+  return result;
+}
+
+std::optional<double> TimePerOutputToken(const RequestRecord& record) {
+  if (!record.ttft || record.output_tokens < 2) return std::nullopt;
+  return (record.latency - *record.ttft) / static_cast<double>(record.output_tokens - 1);
+}
+
+Summary Summarize(const std::vector<const RunResult*>& runs, const GoodputLimits& limits,
+                  int cpus) {
+  Summary summary;
+  Samples samples;
+  for (const RunResult* run : runs) {
+    summary.wall_seconds += run->wall_seconds;
+    summary.cpu_seconds += run->cpu_seconds;
+    if (run->server) {
+      if (!summary.server) summary.server.emplace();
+      summary.server->Add(*run->server);
+    }
+    for (const RequestRecord& record : run->records) {
+      Count(record, limits, &summary);
+      if (record.ok()) samples.Add(record);
+    }
+  }
+  if (summary.wall_seconds > 0) {
+    summary.cpu_share = summary.cpu_seconds / (summary.wall_seconds * cpus);
+  }
+  summary.input_lengths = Describe(std::move(samples.input));
+  summary.output_lengths = Describe(std::move(samples.output));
+  summary.ttft = Describe(std::move(samples.ttft));
+  summary.itl = Describe(std::move(samples.itl));
+  summary.tpot = Describe(std::move(samples.tpot));
+  summary.e2e = Describe(std::move(samples.e2e));
+  return summary;
+}
+
+int MachineCpus() { return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))); }
+
+}  // namespace ropeway

@@ -1,0 +1,51 @@
+// Workload files: data sets (texts), traces (lengths and arrivals), conversations.
+#ifndef ROPEWAY_LOADGEN_WORK_FILE_H_
+#define ROPEWAY_LOADGEN_WORK_FILE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "loadgen/prompt.h"
+#include "ropeway/request.h"
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+// Reads JSON lines, the first `limit` of them: {"prompt": a text or token ids} or {"messages":
+// [...]} (chat only) or {"turns": [text, ...]} (MT-bench: its first turn is sent), each with
+// "max_tokens" or else `max_tokens`, and all or none with "arrival_s". Other members are skipped,
+// and so are empty lines. Fails with kNotFound or kInvalidArgument and the line's number.
+StatusOr<std::vector<Prompt>> ReadDataset(const std::string& path, bool chat, int max_tokens,
+                                          int limit);
+
+struct TraceEntry {
+  int input_tokens = 0;
+  int output_tokens = 0;
+  std::optional<double> arrival;  // Seconds after the first entry's.
+  int client = 0;                 // The client that sends it, from 0.
+  std::optional<Priority> priority;
+};
+
+struct Trace {
+  std::vector<TraceEntry> entries;
+  int too_long = 0;  // Entries left out among these.
+};
+
+// Reads the first `limit` entries of at most `max_tokens` tokens (in and out together; 0: of any
+// length) of a CSV file with a header, or of JSON lines. Lengths stand in the columns ContextTokens
+// or num_prefill_tokens or input_tokens or input_length, and GeneratedTokens or num_decode_tokens
+// or output_tokens or output_length; arrivals, if any, in arrival_s (seconds), TIMESTAMP (date and
+// time) or timestamp (milliseconds); clients in client; classes in priority. A length
+// of 0 counts as 1.
+StatusOr<Trace> ReadTrace(const std::string& path, int limit, int max_tokens);
+
+// Reads JSON lines, the first `limit` of them: {"turns": [{"user": text, "max_tokens": n,
+// "assistant": text}, ...], "first_turn": n}. "assistant" may be absent where it is the server's
+// answer, "first_turn" where it is 0. Fails as ReadDataset does.
+StatusOr<std::vector<Conversation>> ReadConversations(const std::string& path, int limit);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_LOADGEN_WORK_FILE_H_

@@ -1,0 +1,115 @@
+#include "loadgen/workload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ropeway {
+
+StatusOr<Workload> Workload::Open(const LoadOptions& options, const ServerFacts& facts) {
+  Workload work(options, facts);
+  const BenchServeFlags& flags = options.flags;
+  if (!flags.dataset.empty()) {
+    auto prompts = ReadDataset(flags.dataset, options.chat, flags.output_tokens, flags.num_prompts);
+    if (!prompts.ok()) return prompts.status();
+    work.dataset_ = *std::move(prompts);
+    if (work.dataset_.front().arrival) work.count_ = static_cast<int>(work.dataset_.size());
+  } else if (!flags.conversations.empty()) {
+    auto conversations = ReadConversations(flags.conversations, flags.num_prompts);
+    if (!conversations.ok()) return conversations.status();
+    work.conversations_ = *std::move(conversations);
+  } else if (!flags.trace.empty()) {
+    const int longest =
+        flags.max_request_tokens > 0 ? flags.max_request_tokens : facts.max_model_len;
+    auto trace = ReadTrace(flags.trace, flags.num_prompts, longest);
+    if (!trace.ok()) return trace.status();
+    work.trace_ = *std::move(trace);
+    work.count_ = static_cast<int>(work.trace_.entries.size());
+    for (const TraceEntry& entry : work.trace_.entries) {
+      work.clients_ = std::max(work.clients_, entry.client + 1);
+    }
+  } else if (facts.overhead >= flags.input_tokens) {
+    return InvalidArgument(
+        fmt::format("--input-tokens must be above {}, which is what the server adds to each "
+                    "prompt, but is {}.",
+                    facts.overhead, flags.input_tokens),
+        "input-tokens");
+  }
+  return work;
+}
+
+std::vector<double> Workload::Arrivals(int run_num) const {
+  if (flags_.request_rate > 0) {
+    return PoissonArrivals(flags_.seed, run_num, count_, flags_.request_rate);
+  }
+  std::vector<double> arrivals;
+  if (flags_.users > 0) return arrivals;
+  if (!dataset_.empty() && dataset_.front().arrival) {
+    for (const Prompt& prompt : dataset_) arrivals.push_back(*prompt.arrival / flags_.trace_speed);
+  }
+  if (trace_.entries.empty() || !trace_.entries.front().arrival) return arrivals;
+  for (const TraceEntry& entry : trace_.entries) {
+    const double before = arrivals.empty() ? 0 : arrivals.back();
+    arrivals.push_back(entry.arrival ? *entry.arrival / flags_.trace_speed : before);
+  }
+  return arrivals;
+}
+
+Turns Workload::TurnsOf(int seq) const {
+  if (conversations_.empty()) return {};
+  const Conversation& conversation = ConversationOf(seq);
+  return {conversation.first_turn, static_cast<int>(conversation.turns.size())};
+}
+
+Prompt Workload::Make(int run_num, int seq, int turn,
+                      const std::vector<std::string>& answers) const {
+  const auto index = static_cast<size_t>(seq);
+  if (!dataset_.empty()) return dataset_[index % dataset_.size()];
+  if (!conversations_.empty()) {
+    const Conversation& conversation = ConversationOf(seq);
+    Prompt prompt;
+    prompt.messages = MessagesOf(conversation, turn, answers);
+    prompt.max_tokens = conversation.turns[static_cast<size_t>(turn)].max_tokens;
+    return prompt;
+  }
+  TraceEntry entry;
+  entry.input_tokens = flags_.input_tokens;
+  entry.output_tokens = flags_.output_tokens;
+  if (!trace_.entries.empty()) entry = trace_.entries[index % trace_.entries.size()];
+  Prompt prompt = random_.Make(run_num, seq, entry.input_tokens);
+  prompt.max_tokens = entry.output_tokens;
+  prompt.priority = entry.priority;
+  return prompt;
+}
+
+int Workload::ClientOf(int seq) const {
+  const auto index = static_cast<size_t>(seq);
+  return trace_.entries.empty() ? 0 : trace_.entries[index % trace_.entries.size()].client;
+}
+
+std::string Workload::Shown(const RequestRecord& record) const {
+  if (!conversations_.empty()) {
+    const auto turn = static_cast<size_t>(record.turn);
+    return ConversationOf(record.conversation).turns[turn].user;
+  }
+  return Make(record.run_num, record.conversation, 0, {}).Shown();
+}
+
+std::string Workload::Describe() const {
+  if (!dataset_.empty()) {
+    return fmt::format("{} texts of {}", std::min<size_t>(dataset_.size(), flags_.num_prompts),
+                       flags_.dataset);
+  }
+  if (!conversations_.empty()) {
+    return fmt::format("{} conversations of {}", conversations_.size(), flags_.conversations);
+  }
+  const char* form = prompt_ids_ ? "random token ids" : "random words";
+  if (!trace_.entries.empty()) {
+    return fmt::format("lengths of {} ({} entries left out as too long), {}", flags_.trace,
+                       trace_.too_long, form);
+  }
+  return fmt::format("{}, {} tokens in, {} out", form, flags_.input_tokens, flags_.output_tokens);
+}
+
+}  // namespace ropeway
