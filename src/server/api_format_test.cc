@@ -1,4 +1,4 @@
-// The seam for dialects: a toy dialect that exists in this file alone streams newline-delimited
+// The seam for dialects: a toy dialect, defined in this file alone, answers in newline-delimited
 // JSON through the whole server.
 #include "server/api_format.h"
 
@@ -95,7 +95,7 @@ TEST_F(ApiFormatTest, ErrorsHaveItsShape) {
   const ClientReply malformed = client.Post("/toy", "{}");
   EXPECT_EQ(malformed.status, 400);
   EXPECT_EQ(json::parse(malformed.body), json::parse(R"({"oops":"'ask' is required."})"));
-  backend_.set_refusal({StatusCode::kResourceExhausted, "Full."});
+  backend_.set_rejection({StatusCode::kResourceExhausted, "Full."});
   ClientReply full = client.Post("/toy", R"({"ask":"what"})");
   EXPECT_EQ(full.status, 429);
   EXPECT_EQ(full.headers["retry-after"], "7");
@@ -104,7 +104,7 @@ TEST_F(ApiFormatTest, ErrorsHaveItsShape) {
   EXPECT_EQ(method.status, 405);
   EXPECT_TRUE(json::parse(method.body).contains("oops"));
   // Other paths keep theirs.
-  backend_.set_refusal({});
+  backend_.set_rejection({});
   EXPECT_TRUE(json::parse(client.Post("/v1/completions", "{}").body).contains("error"));
 }
 

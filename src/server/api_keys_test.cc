@@ -31,8 +31,8 @@ class ApiKeysTest : public testing::Test {
     return ReadApiKeys(path_);
   }
 
-  // The refusal names the file and this line, says this, and shows no key.
-  void ExpectRefused(const std::string& text, int line, const std::string& says) {
+  // The error names the file and `line`, contains `says`, and shows no key.
+  void ExpectRejected(const std::string& text, int line, const std::string& says) {
     const auto keys = Read(text);
     ASSERT_FALSE(keys.ok()) << text;
     EXPECT_EQ(keys.status().code(), StatusCode::kInvalidArgument);
@@ -75,25 +75,26 @@ TEST_F(ApiKeysTest, KeysMayShareACacheScope) {
 
 TEST_F(ApiKeysTest, NamesTheLineAtFault) {
   const std::string good = "[[keys]]\nname = \"a\"\nkey = \"secret-0001\"\n";
-  ExpectRefused(good + "[[keys]]\nname = \"b\"\nkey = \"secret-0002\"\nquota = 3\n", 7, "'quota'");
-  ExpectRefused(good + "[[keys]]\nname = \"a\"\nkey = \"secret-0002\"\n", 4, "given twice");
-  ExpectRefused(good + "[[keys]]\nname = \"b\"\nkey = \"secret-0001\"\n", 4, "the same key");
-  ExpectRefused(good + "[[keys]]\nname = \"b\"\nkey = \"\"\n", 4, "at least 8");
-  ExpectRefused(good + "[[keys]]\nname = \"b\"\nkey = \"secret\"\n", 4, "at least 8");
-  ExpectRefused(good + "[[keys]]\nname = \"b\"\nkey = \"secret with space\"\n", 4, "visible ASCII");
-  ExpectRefused(good + "[[keys]]\nname = \"b\"\nkey = \"secret-\u00e9\u00e9\"\n", 4, "visible");
-  ExpectRefused(good + "[[keys]]\nname = \"b c\"\nkey = \"secret-0002\"\n", 4, "'name'");
-  ExpectRefused(good + "[[keys]]\nname = \"\"\nkey = \"secret-0002\"\n", 4, "'name'");
-  ExpectRefused(good + "[[keys]]\nname = \"b\"\nkey = 12345678\n", 6, "must be a string");
-  ExpectRefused(good + "[[keys]]\nkey = \"secret-0002\"\n", 4, "'name' is missing");
-  ExpectRefused(good + "[[keys]]\nname = \"b\"\n", 4, "'key' is missing");
-  ExpectRefused(good + "cache_scope = \"a b\"\n", 1, "'cache_scope' must be 1 to 64");
-  ExpectRefused(good + "cache_scope = \"" + std::string(65, 'a') + "\"\n", 1, "'cache_scope'");
-  ExpectRefused(good + "cache_scope = \"\"\n", 4, "'cache_scope' must be 1 to 64");
-  ExpectRefused(good + "cache_scope = [\"a\"]\n", 4, "'cache_scope' must be a string");
-  ExpectRefused("other = 1\n" + good, 1, "'other'");
-  ExpectRefused("[[keys]]\nname = \"a\"\nkey = \"secret-0001\n", 3, "not valid TOML");
-  ExpectRefused("[[keys]]\nkey = \"secret-0001\"\nkey = \"secret-0002\"\n", 3, "not valid TOML");
+  ExpectRejected(good + "[[keys]]\nname = \"b\"\nkey = \"secret-0002\"\nquota = 3\n", 7, "'quota'");
+  ExpectRejected(good + "[[keys]]\nname = \"a\"\nkey = \"secret-0002\"\n", 4, "given twice");
+  ExpectRejected(good + "[[keys]]\nname = \"b\"\nkey = \"secret-0001\"\n", 4, "the same key");
+  ExpectRejected(good + "[[keys]]\nname = \"b\"\nkey = \"\"\n", 4, "at least 8");
+  ExpectRejected(good + "[[keys]]\nname = \"b\"\nkey = \"secret\"\n", 4, "at least 8");
+  ExpectRejected(good + "[[keys]]\nname = \"b\"\nkey = \"secret with space\"\n", 4,
+                 "visible ASCII");
+  ExpectRejected(good + "[[keys]]\nname = \"b\"\nkey = \"secret-\u00e9\u00e9\"\n", 4, "visible");
+  ExpectRejected(good + "[[keys]]\nname = \"b c\"\nkey = \"secret-0002\"\n", 4, "'name'");
+  ExpectRejected(good + "[[keys]]\nname = \"\"\nkey = \"secret-0002\"\n", 4, "'name'");
+  ExpectRejected(good + "[[keys]]\nname = \"b\"\nkey = 12345678\n", 6, "must be a string");
+  ExpectRejected(good + "[[keys]]\nkey = \"secret-0002\"\n", 4, "'name' is missing");
+  ExpectRejected(good + "[[keys]]\nname = \"b\"\n", 4, "'key' is missing");
+  ExpectRejected(good + "cache_scope = \"a b\"\n", 1, "'cache_scope' must be 1 to 64");
+  ExpectRejected(good + "cache_scope = \"" + std::string(65, 'a') + "\"\n", 1, "'cache_scope'");
+  ExpectRejected(good + "cache_scope = \"\"\n", 4, "'cache_scope' must be 1 to 64");
+  ExpectRejected(good + "cache_scope = [\"a\"]\n", 4, "'cache_scope' must be a string");
+  ExpectRejected("other = 1\n" + good, 1, "'other'");
+  ExpectRejected("[[keys]]\nname = \"a\"\nkey = \"secret-0001\n", 3, "not valid TOML");
+  ExpectRejected("[[keys]]\nkey = \"secret-0001\"\nkey = \"secret-0002\"\n", 3, "not valid TOML");
 }
 
 TEST_F(ApiKeysTest, KeysHaveAClassAWeightAndLimits) {
@@ -113,10 +114,10 @@ TEST_F(ApiKeysTest, KeysHaveAClassAWeightAndLimits) {
   EXPECT_EQ((*keys)[1].weight, 100);
   EXPECT_EQ((*keys)[1].max_concurrent_requests, 0);
   EXPECT_EQ((*keys)[1].tokens_per_minute, 0);
-  EXPECT_EQ((*keys)[2].priority, Priority::kLow);  // As its ceiling, where nothing else is said.
+  EXPECT_EQ((*keys)[2].priority, Priority::kLow);  // As its ceiling, by default.
 }
 
-TEST_F(ApiKeysTest, AClassAWeightOrALimitOutOfRangeIsRefusedByItsLine) {
+TEST_F(ApiKeysTest, AClassAWeightOrALimitOutOfRangeIsRejectedByItsLine) {
   const std::string begin = "[[keys]]\nname = \"a\"\nkey = \"secret-0001\"\n";
   for (const auto& [line, says] :
        {std::tuple("priority = \"urgent\"", "'priority' must be \"high\", \"medium\" or \"low\""),
@@ -133,18 +134,18 @@ TEST_F(ApiKeysTest, AClassAWeightOrALimitOutOfRangeIsRefusedByItsLine) {
         {"max_concurrent_requests = 1000001", "'max_concurrent_requests' must be"},
         {"tokens_per_minute = 0", "'tokens_per_minute' must be a whole number, 1 to"},
         {"tokens_per_minute = \"many\"", "'tokens_per_minute' must be"}}) {
-    ExpectRefused(begin + line + "\n", 4, says);
+    ExpectRejected(begin + line + "\n", 4, says);
   }
-  ExpectRefused(begin + "priority = \"high\"\npriority_ceiling = \"medium\"\n", 1,
-                "'priority' is \"high\", which is above the 'priority_ceiling' \"medium\"");
+  ExpectRejected(begin + "priority = \"high\"\npriority_ceiling = \"medium\"\n", 1,
+                 "'priority' is \"high\", which is above the 'priority_ceiling' \"medium\"");
 }
 
-TEST_F(ApiKeysTest, NothingInTheFileIsRefused) {
+TEST_F(ApiKeysTest, AnEmptyFileIsRejected) {
   for (const char* text :
        {"", "# Nothing.\n", "keys = []\n", "keys = 3\n", "[keys]\nname = \"a\"\n"}) {
-    ExpectRefused(text, 0, "has no [[keys]] table");
+    ExpectRejected(text, 0, "has no [[keys]] table");
   }
-  ExpectRefused("keys = [1]\n", 1, "[[keys]]");
+  ExpectRejected("keys = [1]\n", 1, "[[keys]]");
 }
 
 TEST_F(ApiKeysTest, MissingFilesAndFoldersAreNamed) {

@@ -1,5 +1,5 @@
-// Routes whose answer is at hand (models, the queue, health, metrics, version, the admin paths),
-// and what the handlers of all routes share.
+// Handlers of routes that answer at once (models, the queue, health, metrics, version, the admin
+// paths), and what the handlers of all routes share.
 #ifndef ROPEWAY_SERVER_HANDLERS_H_
 #define ROPEWAY_SERVER_HANDLERS_H_
 

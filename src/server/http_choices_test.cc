@@ -128,7 +128,7 @@ TEST_F(HttpChoicesTest, StreamInterleavesChoices) {
 TEST_F(HttpChoicesTest, AllChoicesAreTakenOrNone) {
   backend_.set_script([](const Request& request) {
     FakeScript script = EndlessScript(request);
-    if (request.choice == 2) script.refusal = {StatusCode::kResourceExhausted, "Full."};
+    if (request.choice == 2) script.rejection = {StatusCode::kResourceExhausted, "Full."};
     return script;
   });
   for (const char* body : {R"({"prompt":"p","n":4})", R"({"prompt":"p","n":4,"stream":true})"}) {
@@ -141,17 +141,17 @@ TEST_F(HttpChoicesTest, AllChoicesAreTakenOrNone) {
   }
 }
 
-TEST_F(HttpChoicesTest, ARefusalMaySayItselfWhenToComeAgain) {
+TEST_F(HttpChoicesTest, ARejectionMaySayWhenToRetry) {
   backend_.set_script([](const Request&) {
     FakeScript script;
-    script.refusal = {StatusCode::kResourceExhausted, "Too long a wait."};
-    script.refusal.set_retry_after_seconds(42);
+    script.rejection = {StatusCode::kResourceExhausted, "Too long a wait."};
+    script.rejection.set_retry_after_seconds(42);
     return script;
   });
   EXPECT_EQ(Post("/v1/completions", R"({"prompt":"p"})").headers["retry-after"], "42");
 }
 
-TEST_F(HttpChoicesTest, ARefusedPromptRefusesAll) {
+TEST_F(HttpChoicesTest, ARejectedPromptRejectsAll) {
   backend_.set_script([](const Request& request) {
     FakeScript script = EndlessScript(request);
     if (std::get<std::string>(request.prompt) == "bad") {
@@ -216,7 +216,7 @@ TEST_F(HttpChoicesTest, ManyChoicesMayStream) {
   EXPECT_EQ(Post("/v1/completions", R"({"prompt":"p","n":129})").status, 400);
 }
 
-// As lm-evaluation-harness scores a text: token ids, echo, one log-probability a token.
+// As lm-evaluation-harness scores a text: token ids, echo, one log-probability per token.
 TEST_F(HttpChoicesTest, EchoWithLogprobsScoresThePrompt) {
   backend_.set_script([](const Request& request) {
     FakeScript script;
@@ -233,7 +233,7 @@ TEST_F(HttpChoicesTest, EchoWithLogprobsScoresThePrompt) {
   EXPECT_EQ(lists["text_offset"], (json{0, 1, 2, 3}));
   EXPECT_EQ(lists["top_logprobs"][0], nullptr);
   EXPECT_EQ(lists["top_logprobs"][1], (json{{"best", -0.125}, {"b", -0.25}}));
-  // A text whose vocabulary begins it with a token of its own.
+  // A vocabulary that begins each text with a token of its own.
   const json text =
       Whole(R"({"prompt":"ab","echo":true,"logprobs":0,"max_tokens":0})")["choices"][0];
   EXPECT_EQ(text["text"], "ab");
@@ -365,7 +365,7 @@ TEST_F(HttpChoicesTest, CopiesOfALargePromptAreBounded) {
   EXPECT_EQ(Post("/v1/completions", body + "2}").status, 200);
 }
 
-// Until the answer is sent they are kept: 128 choices of 2,048 tokens would be 5.5 million.
+// They are kept until the answer is sent: 128 choices of 2,048 tokens would be 5.5 million.
 TEST_F(HttpChoicesTest, LogprobsOfAllChoicesTogetherAreBounded) {
   for (const char* body : {R"({"prompt":"p","n":128,"logprobs":20,"max_tokens":9999})",
                            R"({"prompt":"p","n":128,"prompt_logprobs":20,"max_tokens":1})"}) {

@@ -1,4 +1,4 @@
-// What one connection may send, and how long it may take, over real sockets.
+// Bounds on the size and time of one connection's requests, over real sockets.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using HttpConnectionTest = ServerTest;
 
 TEST_F(HttpConnectionTest, LargeBodyIs413AndTheAnswerArrives) {
   TestClient client(port());
-  // Sent whole although it is refused after its headers: the refusal must still be readable.
+  // Sent whole although it is rejected after its headers: the rejection must still be readable.
   std::string body(size_t{9} << 20, ' ');
   std::thread sender([&] { client.Send(PostBytes("/v1/completions", body)); });
   ClientReply reply = client.Read();
@@ -60,8 +60,8 @@ TEST_F(HttpConnectionTest, ChunkedBodyIsTaken) {
   EXPECT_EQ(std::get<std::string>(backend_.submitted().at(0).prompt), "hello");
 }
 
-// The server is full while the first body is on its way, and not for longer: neither after it was
-// answered nor after its client left.
+// The server is full exactly while the first body is on its way: not after its answer, and not
+// after its client left.
 TEST_F(HttpConnectionTest, BodiesTogetherAreBounded) {
   server_->Stop();
   const std::string body = R"({"prompt":")" + std::string(3000, 'x') + "\"}";
@@ -98,7 +98,7 @@ TEST_F(HttpConnectionTest, ExpectContinueIsAnswered) {
   EXPECT_EQ(client.Read().status, 200);
 }
 
-TEST_F(HttpConnectionTest, UnknownExpectationsAndEncodingsAreRefused) {
+TEST_F(HttpConnectionTest, UnknownExpectationsAndEncodingsAreRejected) {
   TestClient first(port());
   first.Send(PostBytes("/v1/completions", "{}", "Expect: magic\r\n"));
   EXPECT_EQ(first.Read().status, 417);
@@ -107,9 +107,9 @@ TEST_F(HttpConnectionTest, UnknownExpectationsAndEncodingsAreRefused) {
   EXPECT_EQ(second.Read().status, 415);
 }
 
-// What the parser cannot take piece by piece is refused at once: nothing more would be read, not
-// even the client's end.
-TEST_F(HttpConnectionTest, EndlessChunkHeadersAndTrailersAreRefused) {
+// Elements that the parser cannot take piece by piece are rejected at once, as reading would pause
+// and miss even the client's end.
+TEST_F(HttpConnectionTest, EndlessChunkHeadersAndTrailersAreRejected) {
   const std::string head =
       "POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n";
   std::string trailers = "0\r\n";
@@ -121,7 +121,7 @@ TEST_F(HttpConnectionTest, EndlessChunkHeadersAndTrailersAreRefused) {
   }
 }
 
-TEST_F(HttpConnectionTest, TransferEncodingsOtherThanChunkedAreRefused) {
+TEST_F(HttpConnectionTest, TransferEncodingsOtherThanChunkedAreRejected) {
   for (const char* encoding : {"gzip", "gzip, chunked", "identity"}) {
     TestClient client(port());
     client.Send(PostBytes("/v1/completions", R"({"prompt":"a"})",
@@ -223,10 +223,10 @@ TEST_F(HttpConnectionTest, SlowRequestsTimeOut) {
   EXPECT_EQ(body.Read().status, 408);
   start(&ServerLimits::idle_timeout);
   TestClient idle(port());
-  EXPECT_EQ(idle.ReadToEnd(), "");  // Closed without a word.
+  EXPECT_EQ(idle.ReadToEnd(), "");  // Closed without an answer.
 }
 
-// Also where there is always something to read.
+// The timeouts hold even if there is always something to read.
 TEST_F(HttpConnectionTest, ClientsThatNeverStopSendingAreCutOff) {
   server_->Stop();
   ServerLimits limits;
@@ -236,7 +236,7 @@ TEST_F(HttpConnectionTest, ClientsThatNeverStopSendingAreCutOff) {
   StartServer(limits);
   const std::string head =
       "POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n";
-  // Refused at once, and by the time for the body.
+  // Rejected at once, and by the time for the body.
   for (const std::string& part :
        {std::string(1000, 'x'), "1;" + std::string(1000, 'x') + "\r\n \r\n"}) {
     TestClient client(port());
@@ -248,7 +248,7 @@ TEST_F(HttpConnectionTest, ClientsThatNeverStopSendingAreCutOff) {
   }
 }
 
-// For the sanitizer of threads: the accepting thread hands each to another one.
+// For the thread sanitizer: the accepting thread hands each connection to another thread.
 TEST_F(HttpConnectionTest, ManyComeAndGoOnSeveralThreads) {
   server_->Stop();
   StartServer({}, 4);
@@ -266,13 +266,13 @@ TEST_F(HttpConnectionTest, ConnectionsAreCapped) {
   EXPECT_EQ(a.Get("/livez").status, 200);
   EXPECT_EQ(b->Get("/livez").status, 200);
   TestClient c(port());
-  ClientReply refused = c.Get("/livez");
-  EXPECT_EQ(refused.status, 503);
-  EXPECT_EQ(refused.headers["retry-after"], "1");
+  ClientReply rejected = c.Get("/livez");
+  EXPECT_EQ(rejected.status, 503);
+  EXPECT_EQ(rejected.headers["retry-after"], "1");
   EXPECT_THAT(a.Get("/metrics").body,
               testing::HasSubstr("ropeway_http_refused_connections_total 1"));
   b.reset();
-  // The place is free as soon as the server saw the end.
+  // The slot is free once the server has seen the end.
   EXPECT_TRUE(Eventually([&] { return TestClient(port()).Get("/livez").status == 200; }));
 }
 

@@ -1,4 +1,4 @@
-// A connection that memory cannot be had for ends alone.
+// A connection that runs out of memory ends without affecting others.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,22 +11,21 @@ namespace ropeway {
 namespace {
 
 constexpr char kIoThreads[] = "ropeway-io";
-// nlohmann::json allocates in its destructor, which may not throw: a few dozen pointers at most, so
-// what fails beside JSON is larger.
+// nlohmann::json allocates in its destructor, which may not throw: a few dozen pointers at most. So
+// where JSON is used, only larger allocations fail.
 constexpr size_t kLargerThanJsonsOwn = 512;
 
 class HttpMemoryTest : public ServerTest {
  protected:
   void SetUp() override {
     ServerLimits limits;
-    limits.max_connections = 2;  // A place that leaks is missed soon.
+    limits.max_connections = 2;  // A leaked slot is noticed soon.
     StartServer(limits);
   }
 
-  // Sends `request` again and again, and each time another one of the allocations of the
-  // connection's life fails, the accepting and the closing included. Its client sees an answer or
-  // the end of its connection, and the next one is served. Returns how many did not get their
-  // answer.
+  // Sends `request` repeatedly; each time another allocation of the connection's life fails, from
+  // accept to close. Expects an answer or the end of the connection, and that the next client is
+  // served. Returns how many got no answer.
   int FailEach(const std::string& request, size_t least_bytes) {
     int failed = 0;
     int made = 1;
@@ -41,8 +40,8 @@ class HttpMemoryTest : public ServerTest {
           EXPECT_TRUE(client.ReadToEnd().has_value()) << n;
         }
       }
-      // What is left of the connection is counted too: the next one comes after its end. That one
-      // may be hit in its place.
+      // The allocations of the connection's end count too, so wait for it. They may be made by the
+      // next connection instead.
       EXPECT_TRUE(Eventually([&] { return Served(); })) << n;
       made = std::max(made, FailAllocation(kIoThreads, 0));
       EXPECT_TRUE(backend_.WaitIdle()) << n;
@@ -59,7 +58,7 @@ TEST_F(HttpMemoryTest, EachFailedAllocationCostsOneConnection) {
        {R"({"prompt":"a","max_tokens":2,"stream":true})", R"({"prompt":"a","max_tokens":2})"}) {
     EXPECT_GT(FailEach(PostBytes("/v1/completions", body), kLargerThanJsonsOwn), 1) << body;
   }
-  // Both places are there, once the last connection's end was seen.
+  // Both slots are free once the server has seen the last connection's end.
   EXPECT_TRUE(Eventually([&] {
     TestClient a(port());
     TestClient b(port());

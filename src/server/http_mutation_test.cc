@@ -54,13 +54,13 @@ std::string Damage(std::string bytes, std::mt19937* random) {
   return bytes;
 }
 
-TEST(HttpMutation, DamagedRequestsHurtNobodyElse) {
+TEST(HttpMutation, DamagedRequestsHurtNoOtherClient) {
   FakeBackend backend;
   HttpServer server(ServerOptions{}, &backend);
   ASSERT_TRUE(server.Start().ok());
   std::mt19937 random(20240501);
   const std::vector<std::string> good = GoodRequests();
-  int refused = 0;
+  int rejected = 0;
   for (int i = 0; i < 400; ++i) {
     const std::string bytes = Damage(good[i % good.size()], &random);
     TestClient client(server.port());
@@ -68,9 +68,9 @@ TEST(HttpMutation, DamagedRequestsHurtNobodyElse) {
     client.CloseSendingSide();
     const int status = client.Read().status;
     EXPECT_NE(status, 500) << bytes;
-    if (status >= 400) ++refused;
+    if (status >= 400) ++rejected;
   }
-  EXPECT_GT(refused, 50);
+  EXPECT_GT(rejected, 50);
   EXPECT_TRUE(backend.WaitIdle());
   TestClient client(server.port());
   EXPECT_EQ(client.Post("/v1/completions", R"({"prompt":"a"})").status, 200);

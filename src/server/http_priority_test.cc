@@ -1,4 +1,4 @@
-// Classes, the queue, and what one key may take, over real sockets.
+// Priority classes, the queue and the limits of API keys, over real sockets.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class HttpPriorityTest : public ServerTest {
   }
 
   // Whether the key "two" may have both its requests now.
-  bool BothPlacesAreFree() { return Post("key-two-1", R"(,"n":2,"max_tokens":1)").status == 200; }
+  bool BothSlotsAreFree() { return Post("key-two-1", R"(,"n":2,"max_tokens":1)").status == 200; }
 };
 
 TEST_F(HttpPriorityTest, TheClassIsTheBodysElseTheKeys) {
@@ -153,30 +153,30 @@ TEST_F(HttpPriorityTest, TheQueueShowsClassesAndTheCallersRequests) {
   queue = json::parse(Get("/v1/queue", "admin-key-3").body);
   ASSERT_EQ(queue["requests"].size(), 2U);
   EXPECT_EQ(queue["requests"][0]["tenant"], "low");
-  EXPECT_EQ(Get("/v1/queue", "key-of-nobody").status, 401);
+  EXPECT_EQ(Get("/v1/queue", "unknown-key").status, 401);
 }
 
-TEST_F(HttpPriorityTest, AKeyHasSoManyRequestsUnderWay) {
+TEST_F(HttpPriorityTest, AKeysUnfinishedRequestsAreBounded) {
   backend_.set_script(EndlessScript);
   TestClient first(port());
   first.Send(PostBytes(kPath, R"({"prompt":"abc","stream":true})", Bearer("key-two-1")));
   ASSERT_EQ(first.ReadHead().status, 200);
-  ClientReply refused = Post("key-two-1", R"(,"n":2)");
-  EXPECT_EQ(refused.status, 429);
-  const json error = json::parse(refused.body)["error"];
+  ClientReply rejected = Post("key-two-1", R"(,"n":2)");
+  EXPECT_EQ(rejected.status, 429);
+  const json error = json::parse(rejected.body)["error"];
   EXPECT_EQ(error["code"], "rate_limit_exceeded");
   EXPECT_EQ(error["type"], "requests");
   EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("max_concurrent_requests"));
-  EXPECT_EQ(refused.headers["retry-after"], "7");
+  EXPECT_EQ(rejected.headers["retry-after"], "7");
   EXPECT_EQ(Post("key-two-1", R"(,"n":3)").status, 400);  // Never.
   first.Close();
   ASSERT_TRUE(backend_.WaitIdle());
   backend_.set_script([](const Request&) { return FakeScript(); });
-  EXPECT_TRUE(BothPlacesAreFree());
+  EXPECT_TRUE(BothSlotsAreFree());
 }
 
-// Whatever way a request ends, its place is free then.
-TEST_F(HttpPriorityTest, EveryKindOfEndGivesThePlaceBack) {
+// However a request ends, its slot is free afterwards.
+TEST_F(HttpPriorityTest, EveryKindOfEndFreesTheSlot) {
   const auto script = [](const std::function<void(FakeScript*)>& change) {
     return [change](const Request& request) {
       FakeScript made;
@@ -191,7 +191,7 @@ TEST_F(HttpPriorityTest, EveryKindOfEndGivesThePlaceBack) {
   for (const std::string& fields : {two, streamed}) {
     backend_.set_script([](const Request&) { return FakeScript(); });
     EXPECT_EQ(Post("key-two-1", fields).status, 200);
-    EXPECT_TRUE(BothPlacesAreFree()) << "an answer";
+    EXPECT_TRUE(BothSlotsAreFree()) << "an answer";
 
     backend_.set_script(script([&](FakeScript* made) {
       made->fail_after = 2;
@@ -199,7 +199,7 @@ TEST_F(HttpPriorityTest, EveryKindOfEndGivesThePlaceBack) {
     }));
     Post("key-two-1", fields);
     ASSERT_TRUE(backend_.WaitIdle());
-    EXPECT_TRUE(BothPlacesAreFree()) << "a failure";
+    EXPECT_TRUE(BothSlotsAreFree()) << "a failure";
 
     backend_.set_script(script([&](FakeScript* made) {
       made->fail_unadmitted = true;
@@ -207,22 +207,22 @@ TEST_F(HttpPriorityTest, EveryKindOfEndGivesThePlaceBack) {
     }));
     EXPECT_EQ(Post("key-two-1", fields).status, 500);
     ASSERT_TRUE(backend_.WaitIdle());
-    EXPECT_TRUE(BothPlacesAreFree()) << "a refusal after Submit";
+    EXPECT_TRUE(BothSlotsAreFree()) << "a rejection after Submit";
 
-    backend_.set_script(script([&](FakeScript* made) { made->refusal = failure; }));
+    backend_.set_script(script([&](FakeScript* made) { made->rejection = failure; }));
     EXPECT_EQ(Post("key-two-1", fields).status, 500);
-    EXPECT_TRUE(BothPlacesAreFree()) << "a refusal by Submit";
+    EXPECT_TRUE(BothSlotsAreFree()) << "a rejection by Submit";
 
-    // The second choice is refused, the first is under way by then.
+    // The second choice is rejected, the first is under way by then.
     backend_.set_script([&](const Request& request) {
       FakeScript made;
       made.endless = request.max_tokens != 1;
-      if (made.endless && request.choice == 1) made.refusal = failure;
+      if (made.endless && request.choice == 1) made.rejection = failure;
       return made;
     });
     EXPECT_EQ(Post("key-two-1", fields).status, 500);
     ASSERT_TRUE(backend_.WaitIdle());
-    EXPECT_TRUE(BothPlacesAreFree()) << "a refusal of one choice";
+    EXPECT_TRUE(BothSlotsAreFree()) << "a rejection of one choice";
 
     backend_.set_script(script([&](FakeScript* made) { made->endless = true; }));
     for (const bool reset : {false, true}) {
@@ -231,7 +231,7 @@ TEST_F(HttpPriorityTest, EveryKindOfEndGivesThePlaceBack) {
       ASSERT_TRUE(backend_.WaitActive(2));
       client.Close(reset);
       ASSERT_TRUE(backend_.WaitIdle());
-      EXPECT_TRUE(BothPlacesAreFree()) << "a client that left";
+      EXPECT_TRUE(BothSlotsAreFree()) << "a client that left";
     }
 
     TestClient client(port());
@@ -239,15 +239,15 @@ TEST_F(HttpPriorityTest, EveryKindOfEndGivesThePlaceBack) {
     ASSERT_TRUE(backend_.WaitActive(2));
     for (const RequestInfo& request : backend_.Requests()) backend_.Cancel(request.id);
     ASSERT_TRUE(backend_.WaitIdle());
-    EXPECT_TRUE(BothPlacesAreFree()) << "an admin's cancel";
+    EXPECT_TRUE(BothSlotsAreFree()) << "an admin's cancel";
   }
-  // Refused before there was a place to take.
+  // Rejected before a slot was taken.
   EXPECT_EQ(Post("key-two-1", R"(,"n":2,"temperature":9)").status, 400);
-  EXPECT_EQ(Post("key-two-1", R"(,"n":2,"model":"nobody")").status, 404);
-  EXPECT_TRUE(BothPlacesAreFree());
+  EXPECT_EQ(Post("key-two-1", R"(,"n":2,"model":"unknown")").status, 404);
+  EXPECT_TRUE(BothSlotsAreFree());
 }
 
-TEST_F(HttpPriorityTest, AKeyHasSoManyTokensPerMinute) {
+TEST_F(HttpPriorityTest, AKeysTokensPerMinuteAreBounded) {
   ClientReply answer = Post("key-slow-1", R"(,"max_tokens":2)");  // 3 + 2 of 10.
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.headers["x-ratelimit-limit-tokens"], "10");
@@ -256,22 +256,22 @@ TEST_F(HttpPriorityTest, AKeyHasSoManyTokensPerMinute) {
   ClientReply stream = Post("key-slow-1", R"(,"max_tokens":20,"stream":true)");
   EXPECT_EQ(stream.status, 200);
   EXPECT_EQ(stream.headers["x-ratelimit-remaining-tokens"], "2");  // Without what it will generate.
-  ClientReply refused = Post("key-slow-1", "");
-  EXPECT_EQ(refused.status, 429);
-  const json error = json::parse(refused.body)["error"];
+  ClientReply rejected = Post("key-slow-1", "");
+  EXPECT_EQ(rejected.status, 429);
+  const json error = json::parse(rejected.body)["error"];
   EXPECT_EQ(error["code"], "rate_limit_exceeded");
   EXPECT_EQ(error["type"], "tokens");
   EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("tokens_per_minute"));
   // 18 are missing, and one more to begin with; a token fills up in 6 s. Some time has passed.
-  const int seconds = std::stoi(refused.headers["retry-after"]);
+  const int seconds = std::stoi(rejected.headers["retry-after"]);
   EXPECT_LE(seconds, 114);
   EXPECT_GE(seconds, 50);
-  EXPECT_EQ(refused.headers["x-ratelimit-remaining-tokens"], "0");
+  EXPECT_EQ(rejected.headers["x-ratelimit-remaining-tokens"], "0");
   EXPECT_EQ(backend_.submitted().size(), 2U);
   EXPECT_EQ(Post("key-open", "").headers.count("x-ratelimit-limit-tokens"), 0U);
 }
 
-// The tokens of a request that failed or was cancelled were computed all the same.
+// The tokens of a request that failed or was cancelled count: they were computed.
 TEST_F(HttpPriorityTest, TokensCountWhateverTheEnd) {
   backend_.set_script([](const Request&) {
     FakeScript script;

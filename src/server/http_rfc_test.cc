@@ -1,4 +1,4 @@
-// What RFC 9112 asks of a server, where readers that differ let requests be smuggled.
+// RFC 9112's requirements whose violation lets requests be smuggled past a proxy.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,7 +10,7 @@ namespace {
 
 class HttpRfcTest : public ServerTest {
  protected:
-  // The status that the server answers `bytes` with; 0: it closes without a word.
+  // The status of the answer to `bytes`; 0: the server closes without an answer.
   int StatusOf(const std::string& bytes) {
     TestClient client(port());
     client.Send(bytes);
@@ -68,7 +68,7 @@ TEST_F(HttpRfcTest, TheBodysLengthIsSaidOnce) {
   EXPECT_TRUE(backend_.submitted().empty());
 }
 
-TEST_F(HttpRfcTest, FoldedHeadersAndSpacesBeforeColonsAreRefused) {
+TEST_F(HttpRfcTest, FoldedHeadersAndSpacesBeforeColonsAreRejected) {
   EXPECT_EQ(StatusOf(Get("/livez", "Host: t\r\nX-Long: a\r\n b\r\n")), 400);
   EXPECT_EQ(StatusOf(Get("/livez", "Host: t\r\nX-Long: a\r\n\tb\r\n")), 400);
   EXPECT_EQ(StatusOf(Get("/livez", " Host: t\r\n")), 400);
@@ -78,7 +78,7 @@ TEST_F(HttpRfcTest, FoldedHeadersAndSpacesBeforeColonsAreRefused) {
   EXPECT_EQ(StatusOf(PostBytes("/v1/completions", " \t {\"prompt\":\"a\"}")), 200);
 }
 
-// Also where the fold comes in a packet of its own.
+// Even if the fold arrives in a packet of its own.
 TEST_F(HttpRfcTest, FoldsAreSeenAcrossPackets) {
   TestClient client(port());
   const std::string bytes = Get("/livez", "Host: t\r\nX-Long: a\r\n b\r\n");
@@ -105,15 +105,15 @@ TEST_F(HttpRfcTest, OtherMethodsAre405WithAllowAndNoCorsHeaders) {
   EXPECT_EQ(StatusOf("BREW /livez HTTP/1.1\r\nHost: t\r\n\r\n"), 405);
 }
 
-TEST_F(HttpRfcTest, HeadHasNoBodyAlsoWhereItIsRefused) {
+TEST_F(HttpRfcTest, HeadHasNoBodyAlsoWhereItIsRejected) {
   TestClient client(port());
   client.Send("HEAD /nowhere HTTP/1.1\r\nHost: t\r\n\r\n" + Get("/livez", "Host: t\r\n"));
   EXPECT_EQ(client.ReadHead().status, 404);
   EXPECT_EQ(client.Read().status, 200);
-  TestClient refused(port());
-  refused.Send("HEAD /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
-  EXPECT_EQ(refused.ReadHead().status, 400);
-  EXPECT_EQ(refused.ReadToEnd(), "");
+  TestClient rejected(port());
+  rejected.Send("HEAD /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
+  EXPECT_EQ(rejected.ReadHead().status, 400);
+  EXPECT_EQ(rejected.ReadToEnd(), "");
 }
 
 }  // namespace

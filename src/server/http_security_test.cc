@@ -52,7 +52,7 @@ TEST_F(HttpSecurityTest, KeysOpenTheApiAndNameTheTenant) {
 }
 
 // Every choice of every prompt has the key's scope and the body's salt.
-TEST_F(HttpSecurityTest, TheKeyAndTheBodySayWhoSharesTheCache) {
+TEST_F(HttpSecurityTest, TheKeyAndTheBodyDecideWhatSharesTheCache) {
   const std::string body =
       R"({"prompt":["a","b"],"n":2,"cache_salt":"salt","prompt_cache_retention":"24h"})";
   ASSERT_EQ(Request("POST", "/v1/completions", Bearer("sk-team-a-1"), body).status, 200);
@@ -78,7 +78,7 @@ TEST_F(HttpSecurityTest, TheKeyAndTheBodySayWhoSharesTheCache) {
             400);
 }
 
-TEST_F(HttpSecurityTest, WhoMaySeeWhat) {
+TEST_F(HttpSecurityTest, EachPathNeedsItsKey) {
   for (const char* path : {"/livez", "/readyz", "/health"}) {
     EXPECT_EQ(Request("GET", path).status, 200) << path;
   }
@@ -97,7 +97,7 @@ TEST_F(HttpSecurityTest, WhoMaySeeWhat) {
               HasSubstr(R"(ropeway_http_requests_total{code="401",route="/metrics"} 1)"));
 }
 
-// No byte of the body was sent when the refusal is there.
+// No byte of the body was sent when the rejection is there.
 TEST_F(HttpSecurityTest, KeysAreCheckedBeforeTheBodyIsRead) {
   TestClient client(port());
   client.Send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 1000\r\n\r\n");
@@ -169,10 +169,10 @@ TEST_F(HttpSecurityTest, AdminDrains) {
   EXPECT_EQ(Request("POST", "/admin/drain", Bearer("admin-key-3")).status, 200);
   EXPECT_EQ(Request("GET", "/readyz").status, 503);
   EXPECT_EQ(Request("GET", "/livez").status, 200);
-  ClientReply refused =
+  ClientReply rejected =
       Request("POST", "/v1/completions", Bearer("sk-team-a-1"), R"({"prompt":"a"})");
-  EXPECT_EQ(refused.status, 503);
-  EXPECT_EQ(refused.headers["retry-after"], "7");
+  EXPECT_EQ(rejected.status, 503);
+  EXPECT_EQ(rejected.headers["retry-after"], "7");
 }
 
 TEST_F(HttpSecurityTest, WithoutAnAdminKeyTheAdminPathsAreClosed) {
@@ -184,14 +184,15 @@ TEST_F(HttpSecurityTest, WithoutAnAdminKeyTheAdminPathsAreClosed) {
   EXPECT_EQ(Request("GET", "/readyz").status, 200);
 }
 
-TEST_F(HttpSecurityTest, KeysThatCannotBeUsedAreRefusedAtStart) {
+TEST_F(HttpSecurityTest, KeysThatCannotBeUsedAreRejectedAtStart) {
   ServerOptions options;
   options.api_keys = {{"a", "short"}};
   HttpServer server(options, &backend_);
   EXPECT_EQ(server.Start().field(), "api_keys");
 }
 
-// As at SIGTERM, when the time to drain is up: each stream is told before its connection ends.
+// As at SIGTERM, when the time to drain is over: each stream gets an event before its connection
+// ends.
 TEST_F(HttpSecurityTest, StreamsThatAreEndedAreToldSo) {
   backend_.set_script(EndlessScript);
   std::vector<std::unique_ptr<TestClient>> clients;

@@ -117,7 +117,7 @@ TEST_F(HttpServerTest, HealthShowsBatching) {
   for (const char* path : {"/livez", "/readyz"}) {
     EXPECT_EQ(client.Get(path).body, R"({"status":"ok"})") << path;
   }
-  server_->StopAccepting();  // It shows them also while it is not healthy.
+  server_->StopAccepting();  // They are shown even when it is not healthy.
   const json stopping = json::parse(TestClient(port()).Get("/health").body);
   EXPECT_EQ(stopping["status"], "unavailable");
   EXPECT_EQ(stopping["batching"], expected["batching"]);
@@ -142,10 +142,10 @@ TEST_F(HttpServerTest, HeadHasNoBody) {
   ASSERT_TRUE(client.Send("HEAD /livez HTTP/1.1\r\nHost: t\r\n\r\n"));
   ClientReply head = client.ReadHead();
   EXPECT_EQ(head.status, 200);
-  EXPECT_EQ(client.Get("/livez").status, 200);  // Nothing of a body lay between.
+  EXPECT_EQ(client.Get("/livez").status, 200);  // No bytes of a body were in between.
 }
 
-TEST_F(HttpServerTest, RefusalsKeepTheConnection) {
+TEST_F(HttpServerTest, RejectionsKeepTheConnection) {
   TestClient client(port());
   EXPECT_EQ(client.Get("/v2").status, 404);
   ClientReply wrong = client.Get("/v1/completions");
@@ -165,25 +165,25 @@ TEST_F(HttpServerTest, RefusalsKeepTheConnection) {
   EXPECT_TRUE(backend_.submitted().empty());
 }
 
-TEST_F(HttpServerTest, BackendRefusalsBecomeStatusCodes) {
+TEST_F(HttpServerTest, BackendRejectionsBecomeStatusCodes) {
   TestClient client(port());
   const std::string body = R"({"prompt":"a"})";
-  backend_.set_refusal({StatusCode::kResourceExhausted, "The queue is full."});
+  backend_.set_rejection({StatusCode::kResourceExhausted, "The queue is full."});
   ClientReply full = client.Post("/v1/completions", body);
   EXPECT_EQ(full.status, 429);
   EXPECT_EQ(full.headers["retry-after"], "7");
   EXPECT_EQ(ErrorOf(full)["message"], "The queue is full.");
-  backend_.set_refusal({StatusCode::kUnavailable, "Stopping."});
+  backend_.set_rejection({StatusCode::kUnavailable, "Stopping."});
   EXPECT_EQ(client.Post("/v1/completions", body).status, 503);
-  backend_.set_refusal({StatusCode::kInvalidArgument, "Too long.", "prompt"});
+  backend_.set_rejection({StatusCode::kInvalidArgument, "Too long.", "prompt"});
   ClientReply bad = client.Post("/v1/completions", body);
   EXPECT_EQ(bad.status, 400);
   EXPECT_EQ(ErrorOf(bad)["param"], "prompt");
-  backend_.set_refusal({StatusCode::kNotFound, "No such model."});
+  backend_.set_rejection({StatusCode::kNotFound, "No such model."});
   EXPECT_EQ(client.Post("/v1/completions", body).status, 404);
 }
 
-TEST_F(HttpServerTest, LateRefusalIsAStatusCodeAlsoForStreams) {
+TEST_F(HttpServerTest, LateRejectionIsAStatusCodeAlsoForStreams) {
   backend_.set_script([](const Request&) {
     FakeScript script;
     script.fail_unadmitted = true;
@@ -198,7 +198,7 @@ TEST_F(HttpServerTest, LateRefusalIsAStatusCodeAlsoForStreams) {
   }
 }
 
-// Admitted and failed before the connection came to send the headers: nothing binds it to a 200.
+// A request that fails between its admission and the headers can still get a status of its own.
 TEST_F(HttpServerTest, FailureBeforeTheHeadersLeaveIsAStatusCode) {
   backend_.set_script([](const Request&) {
     FakeScript script;
@@ -276,16 +276,16 @@ TEST_F(HttpServerTest, TakenPortAndBadHostAreNamed) {
   EXPECT_EQ(bad.field(), "host");
 }
 
-TEST_F(HttpServerTest, StopAcceptingRefusesNewAndFinishesOld) {
+TEST_F(HttpServerTest, StopAcceptingRejectsNewAndFinishesOld) {
   TestClient old(port());
   TestClient other(port());
   backend_.set_step_pause(std::chrono::milliseconds(5));
   old.Send(PostBytes("/v1/completions", R"({"prompt":"a","max_tokens":20,"stream":true})"));
   ASSERT_EQ(old.ReadHead().status, 200);
   server_->StopAccepting();
-  ClientReply refused = other.Post("/v1/completions", R"({"prompt":"a"})");
-  EXPECT_EQ(refused.status, 503);
-  EXPECT_EQ(refused.headers["connection"], "close");
+  ClientReply rejected = other.Post("/v1/completions", R"({"prompt":"a"})");
+  EXPECT_EQ(rejected.status, 503);
+  EXPECT_EQ(rejected.headers["connection"], "close");
   TestClient health(port());
   EXPECT_EQ(health.Get("/readyz").status, 503);
   EXPECT_EQ(TestClient(port()).Get("/livez").status, 200);

@@ -73,7 +73,7 @@ TEST_F(HttpStreamTest, HeadersLeaveAtAdmission) {
   backend_.set_script([](const Request&) {
     FakeScript script;
     script.endless = true;
-    script.text = [](int) { return std::string(); };  // Admitted, and never a word.
+    script.text = [](int) { return std::string(); };  // Admitted, without any text.
     return script;
   });
   TestClient client(server_->port());
@@ -133,7 +133,7 @@ TEST_F(HttpStreamTest, VanishingMidStreamIsACancel) {
   }
 }
 
-// Nothing is written to these clients, so only the outstanding read can tell.
+// Nothing is written to these clients, so only the outstanding read can see that they left.
 TEST_F(HttpStreamTest, VanishingWhileWaitingIsACancel) {
   backend_.set_script([](const Request&) {
     FakeScript script;
@@ -151,7 +151,7 @@ TEST_F(HttpStreamTest, VanishingWhileWaitingIsACancel) {
       EXPECT_EQ(backend_.cancelled(), before + 1);
     }
   }
-  // The backend hears of the cancel before the connection is done and counts.
+  // The backend is cancelled before the connection counts the request.
   const std::string counted =
       R"(ropeway_http_requests_total{code="499",route="/v1/completions"} 4)";
   TestClient other(server_->port());
@@ -183,11 +183,11 @@ TEST_F(HttpStreamTest, SlowReaderIsCancelledWithinItsBounds) {
   TestClient slow(server_->port(), 8 << 10);
   slow.Send(PostBytes("/v1/completions", R"({"prompt":"a","stream":true})"));
   ASSERT_TRUE(backend_.WaitDeltas(1));
-  // A fast reader beside it is not held up.
+  // A fast reader is not delayed.
   backend_.set_script([](const Request&) { return FakeScript(); });
   EXPECT_EQ(Stream("/v1/completions", R"({"prompt":"a","stream":true})").back(), "[DONE]");
   EXPECT_TRUE(backend_.WaitIdle());
-  // What the server held and both kernels' buffers: far from what an unbounded one would take.
+  // The server's buffer and both kernels' buffers: far below an unbounded one.
   EXPECT_LT(backend_.deltas(), 1000);
   EXPECT_THAT(TestClient(server_->port()).Get("/metrics").body,
               HasSubstr("ropeway_http_slow_readers_total 1"));

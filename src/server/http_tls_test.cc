@@ -1,4 +1,4 @@
-// The server under TLS keeps what it promises without: over real sockets.
+// The server's guarantees under TLS, over real sockets.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ class TlsClient {
     if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return;
     SSL_CTX_set_max_proto_version(context_.get(), max_version);
     SSL_CTX_set_min_proto_version(context_.get(), TLS1_VERSION);
-    SSL_CTX_set_security_level(context_.get(), 0);  // Else the client itself refuses TLS 1.1.
+    SSL_CTX_set_security_level(context_.get(), 0);  // Else the client itself rejects TLS 1.1.
     ssl_.reset(SSL_new(context_.get()));
     SSL_set_fd(ssl_.get(), fd_);
     signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to a server that may have hung up.
@@ -58,7 +58,7 @@ class TlsClient {
     const int got = SSL_read(ssl_.get(), chunk, sizeof(chunk));
     return got > 0 ? std::string(chunk, static_cast<size_t>(got)) : "";
   }
-  // To the server's end, whether it said so properly.
+  // Reads to the end. Returns whether the server sent close_notify.
   std::string ReadToEnd(bool* proper) {
     std::string all;
     for (std::string some; !(some = ReadSome()).empty();) all += some;
@@ -135,7 +135,7 @@ TEST_F(HttpTlsTest, LargeBodiesAndAnswersPass) {
   EXPECT_EQ(std::get<std::string>(backend_.submitted().at(0).prompt).size(), prompt.size());
 }
 
-TEST_F(HttpTlsTest, OldVersionsAndPlainHttpAreRefused) {
+TEST_F(HttpTlsTest, OldVersionsAndPlainHttpAreRejected) {
   EXPECT_TRUE(TlsClient(port(), TLS1_2_VERSION).connected());
   EXPECT_FALSE(TlsClient(port(), TLS1_1_VERSION).connected());
   TestClient plain(port());
@@ -177,7 +177,7 @@ TEST_F(HttpTlsTest, SlowReadersAreCutOff) {
   EXPECT_TRUE(backend_.WaitIdle());
 }
 
-// A client that connects and says nothing, or half a handshake, has as long as for its headers.
+// A client that connects and sends nothing, or half a handshake, is timed out as for its headers.
 TEST_F(HttpTlsTest, HandshakesTimeOut) {
   server_->Stop();
   ServerLimits limits;
@@ -195,7 +195,7 @@ TEST_F(HttpTlsTest, TheCapCountsBeforeTheHandshake) {
   ServerLimits limits;
   limits.max_connections = 1;
   Start(limits);
-  TestClient silent(port());  // Holds the place without a handshake.
+  TestClient silent(port());  // Holds the slot without a handshake.
   EXPECT_TRUE(Eventually([&] { return !TlsClient(port()).connected(); }));
   silent.Close();
   EXPECT_TRUE(Eventually([&] { return TlsClient(port()).connected(); }));

@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-// Holds back who waits, until it is opened.
+// Blocks callers of Wait until it is opened.
 class Gate {
  public:
   void Wait() {
@@ -84,7 +84,7 @@ TEST_F(HttpTokenizeTest, Detokenizes) {
   EXPECT_EQ(Good("/detokenize", R"({"tokens":[195]})"), (json{{"prompt", "\xef\xbf\xbd"}}));
 }
 
-TEST_F(HttpTokenizeTest, RefusesByName) {
+TEST_F(HttpTokenizeTest, RejectsByName) {
   const std::vector<std::vector<std::string>> bad = {
       {"/tokenize", "{}", "prompt"},
       {"/tokenize", R"({"prompt":"a","messages":[{"role":"user","content":"a"}]})", "prompt"},
@@ -123,7 +123,8 @@ TEST_F(HttpTokenizeTest, RefusesByName) {
   EXPECT_EQ(client.Get("/tokenize").status, 405);
 }
 
-// The one I/O thread goes on while the helper thread is busy with one request and another waits.
+// The only I/O thread serves streams while the helper thread is busy with one request and another
+// waits.
 TEST_F(HttpTokenizeTest, NeverStallsStreams) {
   Gate gate;
   backend_.set_tokenize_hook([&] { gate.Wait(); });

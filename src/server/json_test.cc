@@ -73,7 +73,7 @@ TEST(JsonReader, LongGarbageGivesAShortMessage) {
   EXPECT_LT(read.status().message().size(), 300U);
 }
 
-TEST(JsonReader, RefusesADuplicateKeyAtAnyDepth) {
+TEST(JsonReader, RejectsADuplicateKeyAtAnyDepth) {
   for (const char* text : {R"({"a":1,"a":1})", R"([{"b":{"a":1,"c":2,"a":null}}])"}) {
     StatusOr<json> read = ReadJson(text, {});
     ASSERT_FALSE(read.ok());

@@ -29,7 +29,7 @@ class KeyLimitsTest : public testing::Test {
     return key;
   }
 
-  // What is left of the tokens, as the header says it.
+  // The remaining tokens by the header.
   std::string Rest(const std::string& tenant) {
     for (const auto& [name, value] : limits_->Headers(tenant)) {
       if (name == "x-ratelimit-remaining-tokens") return value;
@@ -76,11 +76,11 @@ TEST_F(KeyLimitsTest, RequestsUnderWayAreCountedUntilTheyEnd) {
   EXPECT_THAT(third.status.message(), HasSubstr("at most 2 requests under way"));
   EXPECT_STREQ(third.limit, "requests");
   EXPECT_TRUE(third.tickets.empty());
-  EXPECT_TRUE(limits_->Take("slow", 1, 1).status.ok());  // Another key's are not in the way.
+  EXPECT_TRUE(limits_->Take("slow", 1, 1).status.ok());  // Other keys' requests do not count.
   first.tickets[0].End(7);
   EXPECT_TRUE(limits_->Take("two", 1, 1).status.ok());
-  first.tickets[0].End(7);  // Twice is as once.
-  second.tickets.clear();   // One that never came to its end.
+  first.tickets[0].End(7);  // The second call has no effect.
+  second.tickets.clear();   // Destroyed without an end.
   KeyLimits::Grant both = limits_->Take("two", 1, 2);
   EXPECT_TRUE(both.status.ok());
   EXPECT_FALSE(limits_->Take("two", 1, 1).status.ok());
@@ -95,8 +95,8 @@ TEST_F(KeyLimitsTest, RequestsUnderWayAreCountedUntilTheyEnd) {
 TEST_F(KeyLimitsTest, AllOfARequestsChoicesAreAdmittedOrNone) {
   const KeyLimits::Grant one = limits_->Take("two", 1, 1);
   EXPECT_EQ(limits_->Take("two", 2, 1).status.code(), StatusCode::kResourceExhausted);
-  EXPECT_TRUE(limits_->Take("two", 1, 1).status.ok());  // The refused ones took nothing.
-  // Trying again would never help these.
+  EXPECT_TRUE(limits_->Take("two", 1, 1).status.ok());  // The rejected ones took nothing.
+  // Retrying would never help these.
   for (const auto& [prompts, n] : {std::pair<size_t, size_t>(1, 3), {3, 1}, {2, 2}}) {
     const Status status = limits_->Take("two", prompts, n).status;
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
@@ -113,7 +113,7 @@ TEST_F(KeyLimitsTest, TokensFillUpSteadily) {
   clock_->Advance(milliseconds(500));  // 10 tokens a second.
   EXPECT_EQ(Rest("slow"), "355");
   clock_->Advance(std::chrono::hours(1));
-  EXPECT_EQ(Rest("slow"), "600");  // One minute's, however long nobody asked.
+  EXPECT_EQ(Rest("slow"), "600");  // At most one minute's, however long the key was idle.
 }
 
 TEST_F(KeyLimitsTest, WhatNeverRanIsGivenBack) {
@@ -132,20 +132,19 @@ TEST_F(KeyLimitsTest, WhatNeverRanIsGivenBack) {
 TEST_F(KeyLimitsTest, WhoUsedMoreWaitsForWhatIsMissing) {
   Use("slow", 100, 1000);  // 500 more than there were.
   EXPECT_EQ(Rest("slow"), "0");
-  KeyLimits::Grant refused = limits_->Take("slow", 1, 1);
-  EXPECT_EQ(refused.status.code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(refused.status.message(), HasSubstr("600 tokens per minute"));
-  EXPECT_THAT(refused.status.message(), HasSubstr("again in 51 s"));
-  EXPECT_STREQ(refused.limit, "tokens");
-  EXPECT_EQ(refused.retry_after_seconds, 51);
+  KeyLimits::Grant rejected = limits_->Take("slow", 1, 1);
+  EXPECT_EQ(rejected.status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(rejected.status.message(), HasSubstr("600 tokens per minute"));
+  EXPECT_THAT(rejected.status.message(), HasSubstr("again in 51 s"));
+  EXPECT_STREQ(rejected.limit, "tokens");
+  EXPECT_EQ(rejected.retry_after_seconds, 51);
   clock_->Advance(seconds(50));
   EXPECT_EQ(limits_->Take("slow", 1, 1).retry_after_seconds, 1);
   clock_->Advance(seconds(1));
   EXPECT_TRUE(limits_->Take("slow", 1, 1).status.ok());
 }
 
-// Whatever is asked, and how: in the long run a key gets its tokens per minute, and one bucket more
-// than that at most.
+// Whatever the requests, in the long run a key gets its tokens per minute plus at most one bucket.
 TEST_F(KeyLimitsTest, NoKeyGetsMoreThanItsTokensOverTime) {
   int64_t used = 0;
   for (int step = 0; step < 36'000; ++step) {  // An hour.
@@ -200,7 +199,7 @@ TEST_F(KeyLimitsTest, ThreadsNeverGetMoreThanTheLimit) {
   threads.clear();
   EXPECT_LE(most, 2);
   EXPECT_GT(admitted, 0);
-  EXPECT_TRUE(limits_->Take("two", 1, 2).status.ok());  // All of them gave their place back.
+  EXPECT_TRUE(limits_->Take("two", 1, 2).status.ok());  // All of them were released.
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The HTTP server's options: where it listens, who may use it, and every bound on what one client
+// The HTTP server's options: where it listens, the keys that open it, and every bound on what one client
 // may cost.
 #ifndef ROPEWAY_SERVER_SERVER_OPTIONS_H_
 #define ROPEWAY_SERVER_SERVER_OPTIONS_H_

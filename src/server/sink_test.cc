@@ -79,7 +79,7 @@ TEST(StreamSink, ClosedAsksForCancelAndDoesNotWake) {
   EXPECT_EQ(wakes.plain + wakes.overflow, 0);
 }
 
-// A prompt's tokens come at once: a reader cannot be too slow for them, nor pay for them later.
+// A prompt's tokens arrive at once, so they do not count against a slow reader, now or later.
 TEST(StreamSink, TokensOfThePromptAreTakenBesides) {
   Wakes wakes;
   StreamSink sink(10'000, 3, wakes.Fn());
@@ -135,7 +135,7 @@ TEST(CollectorSink, CollectsUntilTheEnd) {
   }
 }
 
-// Asking whether the end arrived must not swallow the wake that tells of it.
+// Look must not swallow the wake for the end.
 TEST(CollectorSink, WakesForTheEndAfterAdmission) {
   Wakes wakes;
   CollectorSink sink(false, wakes.Fn());

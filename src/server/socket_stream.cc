@@ -18,9 +18,9 @@ using boost::system::error_code;
 
 namespace {
 
-// No wait is longer: a message that was lost for want of memory is seen by then.
+// The longest wait: a wake-up that was lost because memory ran out takes effect after it.
 constexpr std::chrono::seconds kLongestWait{15};
-// Input that was read keeps at most so much memory.
+// The input buffer's capacity that is kept once its input is consumed.
 constexpr size_t kKeptBytes = 1024;
 
 }  // namespace
@@ -64,7 +64,7 @@ void SocketStream::ReadMore() {
   }
 }
 
-// Called by the event loop, where an exception would end more than this connection.
+// noexcept, as an exception would leave the event loop and affect other connections.
 void SocketStream::OnRead(error_code error, size_t bytes) noexcept {
   reading_ = false;
   try {
@@ -105,7 +105,7 @@ asio::awaitable<bool> SocketStream::Wait(Deadline deadline) {
     co_await news_timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
   }
   if (close_asked_ && socket_.is_open()) Close();
-  // Also where there is news: a client that never stops sending must not go on for ever.
+  // Checked even if something arrived: a client that never stops sending must time out.
   if (std::chrono::steady_clock::now() >= deadline) co_return false;
   signalled_ = false;
   co_return true;
@@ -142,8 +142,7 @@ asio::awaitable<bool> SocketStream::Write(std::string data) {
 asio::awaitable<void> SocketStream::Linger(std::chrono::milliseconds limit) {
   error_code ignored;
   if (tls_) {
-    // Says that this is the end (close_notify); that the client says so too, or hangs up, is seen
-    // by the read.
+    // Sends close_notify; the read sees the client's own, or its end.
     tls_->async_shutdown([self = shared_from_this()](error_code error) {
       if (!error) self->Close();
     });
@@ -174,7 +173,7 @@ void SocketStream::PostSignal() noexcept {
   try {
     asio::post(socket_.get_executor(), [self = shared_from_this()] { self->Signal(); });
   } catch (const std::exception&) {
-    // Out of memory: Wait ends by itself before long.
+    // Out of memory: Wait ends by itself after kLongestWait.
   }
 }
 
@@ -183,7 +182,7 @@ void SocketStream::PostClose() noexcept {
   try {
     asio::post(socket_.get_executor(), [self = shared_from_this()] { self->Close(); });
   } catch (const std::exception&) {
-    // As above; Wait looks at close_asked_.
+    // As above; Wait checks close_asked_.
   }
 }
 

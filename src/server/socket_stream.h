@@ -1,6 +1,6 @@
-// One client's socket, plain or under TLS: a read is always outstanding, so its end is seen at
-// once, whatever else the connection is doing; and writes that the client must take in a bounded
-// time.
+// One client's socket, plain or under TLS. A read is always outstanding, so the client's end is
+// seen at once, whatever else the connection is doing. A write fails if the client does not take it
+// in a bounded time.
 #ifndef ROPEWAY_SERVER_SOCKET_STREAM_H_
 #define ROPEWAY_SERVER_SOCKET_STREAM_H_
 
@@ -19,39 +19,39 @@
 
 namespace ropeway {
 
-// Thread rule: every method on the socket's executor, which runs one handler at a time; PostSignal
-// and PostClose from any thread.
+// Thread rule: PostSignal and PostClose from any thread; every other method on the socket's
+// executor, which runs one handler at a time.
 class SocketStream : public std::enable_shared_from_this<SocketStream> {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // At most `max_received` bytes wait to be consumed: reading pauses there. `tls`: what to speak
-  // TLS with, and must outlive the stream; null: plain.
+  // At most `max_received` bytes wait to be consumed: reading pauses there. `tls` must
+  // outlive the stream; null: a plain connection.
   SocketStream(boost::asio::ip::tcp::socket socket, size_t max_received,
                std::chrono::milliseconds write_timeout, boost::asio::ssl::context* tls = nullptr);
 
   boost::asio::any_io_executor executor() { return socket_.get_executor(); }
 
-  // Begins to read, under TLS after the handshake; false where that failed or was not done at
-  // `deadline`, and the stream is closed. Call once, after the stream is owned by a shared_ptr.
+  // Starts reading, under TLS after the handshake. Returns false, with the stream closed, if the
+  // handshake failed or did not end by `deadline`. Call once, when a shared_ptr owns the stream.
   boost::asio::awaitable<bool> Start(Deadline deadline);
 
-  // What was received and not consumed yet; valid until the next co_await or Consume.
+  // The input that was not consumed yet; valid until the next co_await or Consume.
   std::string_view received() const { return received_; }
   void Consume(size_t bytes);
-  // Nothing more is read, not even the client's end, until something is consumed.
+  // Reading is paused until input is consumed; not even the client's end is seen.
   bool full() const { return received_.size() >= max_received_; }
 
-  // The client closed its side, the connection broke, or Close was called. What was received before
-  // may still be consumed.
+  // The client closed its side, the connection broke, or Close was called. Earlier input may still
+  // be consumed.
   bool gone() const { return gone_; }
 
   // While set, the client's end closes the socket at once (which ends a write in progress), and so
   // does a client that sends more than `max_received` bytes ahead of its answers.
   void set_answering(bool answering);
 
-  // Waits for news: bytes, the client's end, or a Signal. One coroutine at a time. False once
-  // `deadline` is over. May return true without news.
+  // Waits for bytes, the client's end, or a Signal. Returns false after `deadline`, else true, also
+  // without a reason. One coroutine at a time.
   boost::asio::awaitable<bool> Wait(Deadline deadline);
 
   // Sends all of `data`; false if the connection broke or the client did not take it in time. One
@@ -64,7 +64,7 @@ class SocketStream : public std::enable_shared_from_this<SocketStream> {
 
   void Close();
   void Signal();
-  // Neither throws: without memory for the message it is seen some seconds later.
+  // If memory for the message runs out, these take effect some seconds later.
   void PostSignal() noexcept;
   void PostClose() noexcept;
 
@@ -80,19 +80,19 @@ class SocketStream : public std::enable_shared_from_this<SocketStream> {
 
   boost::asio::ip::tcp::socket socket_;
   std::unique_ptr<Tls> tls_;              // Over socket_; null for a plain connection.
-  boost::asio::steady_timer news_timer_;  // Its cancellation is the news.
+  boost::asio::steady_timer news_timer_;  // Cancelled to end a Wait.
   boost::asio::steady_timer write_timer_;
   const size_t max_received_;
   const std::chrono::milliseconds write_timeout_;
 
-  std::array<char, 8192> chunk_;  // Where the outstanding read writes to.
+  std::array<char, 8192> chunk_;  // The buffer of the outstanding read.
   std::string received_;
   bool reading_ = false;
   bool gone_ = false;
   bool answering_ = false;
   bool lingering_ = false;
   bool signalled_ = false;
-  uint64_t timed_calls_ = 0;              // Names the call that a timer belongs to.
+  uint64_t timed_calls_ = 0;              // Identifies the call that a timer belongs to.
   std::atomic<bool> close_asked_{false};  // By PostClose.
 };
 

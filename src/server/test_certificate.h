@@ -1,4 +1,4 @@
-// A certificate for tests, made anew by each program.
+// A certificate for tests; each program makes a new one.
 #ifndef ROPEWAY_SERVER_TEST_CERTIFICATE_H_
 #define ROPEWAY_SERVER_TEST_CERTIFICATE_H_
 

@@ -1,4 +1,4 @@
-// A blocking HTTP/1.1 client for the server's tests, close enough to the socket to misbehave.
+// A blocking HTTP/1.1 client for the server's tests, which can misbehave as real clients do.
 #ifndef ROPEWAY_SERVER_TEST_CLIENT_H_
 #define ROPEWAY_SERVER_TEST_CLIENT_H_
 
@@ -14,7 +14,7 @@ namespace ropeway {
 struct ClientReply {
   int status = 0;                              // 0: the connection ended before a whole reply came.
   std::map<std::string, std::string> headers;  // Names in lower case.
-  std::string body;                            // Of chunks, where it came so.
+  std::string body;                            // Without the framing of chunks.
 };
 
 class TestClient {
@@ -33,7 +33,7 @@ class TestClient {
   ClientReply ReadHead();
   // Reads the body that follows `reply`'s headers into it.
   void ReadBody(ClientReply* reply);
-  // What arrives next, "" at the end.
+  // The next bytes to arrive, "" at the end.
   std::string ReadSome();
   // Everything until the server closes; nullopt if it does not within a minute.
   std::optional<std::string> ReadToEnd();

@@ -6,10 +6,10 @@
 
 namespace ropeway {
 
-// From now on the `n`-th allocation (from 1) of at least `least_bytes` on threads whose name begins
-// with `thread_name` throws std::bad_alloc; those before and after succeed. `thread_name` must
-// outlive the countdown. n = 0: none. Returns how many such allocations there were since the last
-// call.
+// Makes the `n`-th allocation from now (from 1) of at least `least_bytes`, on threads whose name
+// begins with `thread_name`, throw std::bad_alloc; those before and after succeed. `thread_name`
+// must outlive the countdown. n = 0: none. Returns how many such allocations there were since the
+// last call.
 int FailAllocation(const char* thread_name, int n, std::size_t least_bytes = 0);
 
 }  // namespace ropeway

@@ -58,9 +58,9 @@ void FakeBackend::set_script(ScriptFn script) {
   script_ = std::move(script);
 }
 
-void FakeBackend::set_refusal(Status refusal) {
+void FakeBackend::set_rejection(Status rejection) {
   std::lock_guard lock(mutex_);
-  refusal_ = std::move(refusal);
+  rejection_ = std::move(rejection);
 }
 
 void FakeBackend::set_health(Health health) {
@@ -122,10 +122,10 @@ bool FakeBackend::WaitDeltas(int64_t count) const {
 
 StatusOr<RequestId> FakeBackend::Submit(Request request, std::shared_ptr<OutputSink> sink) {
   std::lock_guard lock(mutex_);
-  if (!refusal_.ok()) return refusal_;
+  if (!rejection_.ok()) return rejection_;
   Running running;
   running.script = script_(request);
-  if (!running.script.refusal.ok()) return running.script.refusal;
+  if (!running.script.rejection.ok()) return running.script.rejection;
   submitted_.push_back(request);
   const RequestId id = next_id_++;
   if (running.script.fail_in_submit) {
@@ -213,7 +213,7 @@ StatusOr<std::string> FakeBackend::Detokenize(const std::vector<TokenId>& ids) c
 }
 
 Status FakeBackend::Drain(std::chrono::nanoseconds) {
-  set_refusal({StatusCode::kUnavailable, "The engine is stopping."});
+  set_rejection({StatusCode::kUnavailable, "The engine is stopping."});
   return WaitIdle() ? Status() : Status(StatusCode::kDeadlineExceeded, "Requests still ran.");
 }
 
@@ -274,7 +274,7 @@ bool FakeBackend::Step(RequestId id, Running* running) {
   if (!running->admitted) {
     running->admitted = true;
     {
-      // Requests() says so before the client can know.
+      // Requests() shows it before the client can know.
       std::lock_guard lock(mutex_);
       running_.at(id).admitted = true;
     }

@@ -1,5 +1,5 @@
-// A Backend for the server's tests: a thread of its own emits scripted output, one delta a request
-// and step, and keeps account of what was asked of it.
+// A Backend for the server's tests. Its own thread emits scripted output, one delta per request and
+// step; it records the calls that it gets.
 #ifndef ROPEWAY_SERVER_TEST_FAKE_BACKEND_H_
 #define ROPEWAY_SERVER_TEST_FAKE_BACKEND_H_
 
@@ -20,7 +20,7 @@
 
 namespace ropeway {
 
-// What becomes of one request.
+// How one request runs and ends.
 struct FakeScript {
   bool admit = true;     // Else it waits unadmitted, without an end, until it is cancelled.
   bool endless = false;  // Else it ends after max_tokens deltas.
@@ -29,8 +29,8 @@ struct FakeScript {
   bool fail_in_submit = false;   // Submit itself admits it and fails it, before it returns.
   Status failure;
   std::function<std::string(int)> text = [](int i) { return fmt::format("w{} ", i); };
-  Status refusal;              // What Submit fails with; OK: nothing.
-  std::string prompt_begin;    // What the vocabulary puts before a prompt's text.
+  Status rejection;            // Submit fails with it, unless it is OK.
+  std::string prompt_begin;    // The vocabulary's prefix of any text.
   bool finish_failed = false;  // It ends as FinishReason::kFailed.
   int32_t queue_position = 0;  // Of its Admission; of Requests() until it is admitted.
 };
@@ -47,19 +47,19 @@ class FakeBackend final : public Backend {
 
   // Test controls; any thread.
   void set_script(ScriptFn script);
-  void set_refusal(Status refusal);  // What Submit fails with from now on; OK: nothing.
+  void set_rejection(Status rejection);  // Submit fails with it, unless it is OK.
   void set_health(Health health);
   void set_tokenize_hook(std::function<void()> hook);  // Runs in each Tokenize, on its thread.
   void set_step_pause(std::chrono::microseconds pause);
   // Both before the server starts.
   void set_queue(QueueInfo queue) { queue_ = std::move(queue); }
   void set_stats(EngineStats stats) { stats_ = std::move(stats); }
-  void set_hold_failures(bool hold);  // While true, what is to fail after its admission waits.
+  void set_hold_failures(bool hold);  // Failures after admission wait while true.
   std::vector<Request> submitted() const;
   int active() const;
   int cancelled() const;   // Requests that ended by Cancel or by an OnDelta that returned false.
   int64_t deltas() const;  // OnDelta calls in all.
-  // Whether nothing runs any more within a minute; a sound test waits for milliseconds.
+  // True if all requests end within a minute; a passing test waits for milliseconds.
   bool WaitIdle() const;
   bool WaitActive(int count) const;
   bool WaitDeltas(int64_t count) const;
@@ -99,7 +99,7 @@ class FakeBackend final : public Backend {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   ScriptFn script_;
-  Status refusal_;
+  Status rejection_;
   Health health_;
   QueueInfo queue_;
   EngineStats stats_;

@@ -25,7 +25,7 @@ inline FakeScript EndlessScript(const Request&) {
   return script;
 }
 
-// Waits until `holds`, for at most a minute; whether it does.
+// Waits for `holds` for at most a minute. Returns whether it held.
 inline bool Eventually(const std::function<bool()>& holds) {
   const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!holds()) {
@@ -37,7 +37,7 @@ inline bool Eventually(const std::function<bool()>& holds) {
 
 class ServerTest : public testing::Test {
  protected:
-  // In place of the server that runs, if one does.
+  // Replaces a running server.
   void StartServer(ServerLimits limits = {}, int io_threads = 1) {
     ServerOptions options;
     options.limits = limits;
@@ -60,8 +60,8 @@ class ServerTest : public testing::Test {
     EXPECT_TRUE(backend_.WaitIdle());
   }
 
-  // The answer to a streamed request that fails, by its script, after the headers left. Without the
-  // wait it may fail before: then the failure is the answer's status.
+  // Returns the answer to a streamed request whose script fails it after the headers were sent.
+  // Without holding the failure back it may come first, as the answer's status.
   ClientReply StreamThatFails(const std::string& path, const std::string& body) {
     backend_.set_hold_failures(true);
     TestClient client(port());
