@@ -23,7 +23,7 @@ import unittest
 from smoke_test import ARGS, PATIENCE, Server, eventually
 
 MAX_CONNECTIONS = 500
-CLOSED = 0  # In place of a status: the connection ended without an answer.
+CLOSED = 0  # Instead of a status: the connection ended without an answer.
 PROBE = {"prompt": "The cable car leaves the valley and", "max_tokens": 12, "temperature": 0}
 POST = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -62,9 +62,9 @@ class HostileCase(unittest.TestCase):
         return socket.create_connection(("127.0.0.1", self.server.port), timeout=60)
 
     def status_of(self, data, more=None, half_close=True):
-        """The status that `data`, then what `more` yields, is answered with."""
+        """The status of the answer to `data` followed by what `more` yields."""
         with self.connect() as client:
-            with contextlib.suppress(OSError):  # It may be refused before it is sent whole.
+            with contextlib.suppress(OSError):  # It may be rejected before it is sent whole.
                 client.sendall(data)
                 for part in more or ():
                     client.sendall(part)
@@ -79,7 +79,7 @@ class HostileCase(unittest.TestCase):
         self.assertTrue(received.startswith(b"HTTP/1."), received[:100])
         return int(received[9:12])
 
-    def refused(self, name, data, more=None, half_close=False):
+    def rejected(self, name, data, more=None, half_close=False):
         with self.subTest(name):
             status = self.status_of(data, more, half_close)
             self.assertTrue(status == CLOSED or 400 <= status < 500, f"{name}: {status}")
@@ -101,7 +101,7 @@ class HostileTest(HostileCase):
         ]
         for body in bodies:
             for path in (b"/v1/completions", b"/v1/chat/completions", b"/tokenize", b"/detokenize"):
-                status = self.refused(f"{path} {body[:40]}", post(body, path))
+                status = self.rejected(f"{path} {body[:40]}", post(body, path))
                 self.assertEqual(status, 400, body[:60])
 
     def test_deep_nesting_and_many_values(self):
@@ -111,7 +111,7 @@ class HostileTest(HostileCase):
                 "values": b'{"prompt":[' + b"1," * 3_000_000 + b"1]}",
                 "keys": b"{" + b",".join(b'"k%d":0' % i for i in range(300_000)) + b"}",
         }.items():
-            self.assertEqual(self.refused(name, post(body)), 400, name)
+            self.assertEqual(self.rejected(name, post(body)), 400, name)
 
     def test_wrong_types_and_absurd_numbers(self):
         wrong = [None, True, -1, 1.5, 1e308, 2 ** 63, 2 ** 64, "x", [], [None], [[]], {}, {"a": 1}]
@@ -123,15 +123,15 @@ class HostileTest(HostileCase):
             for value in wrong:
                 body = {"prompt": "a", "max_tokens": 1, field: value}
                 status = self.status_of(post(json.dumps(body).encode()), half_close=False)
-                # Some of these are right for some fields.
+                # Some of these are valid for some fields.
                 self.assertTrue(status == 200 or 400 <= status < 500, f"{body}: {status}")
         for prompt in wrong[:6] + wrong[8:]:
             if prompt is not None:
-                self.assertEqual(self.refused(f"prompt {prompt}", post(json.dumps(
+                self.assertEqual(self.rejected(f"prompt {prompt}", post(json.dumps(
                     {"prompt": prompt, "max_tokens": 1}).encode())), 400, prompt)
         for messages in (None, [], [{}], {}, "a", [1], [{"role": 1, "content": "a"}], [[]],
                          [{"role": "user", "content": [{"type": "image_url"}]}]):
-            self.assertEqual(self.refused(f"messages {messages}", post(
+            self.assertEqual(self.rejected(f"messages {messages}", post(
                 json.dumps({"messages": messages}).encode(), b"/v1/chat/completions")), 400)
 
     def test_lengths_that_lie(self):
@@ -142,16 +142,16 @@ class HostileTest(HostileCase):
                         b"Content-Length: 2\r\nTransfer-Encoding: chunked", b"Content-Length:",
                         b"Transfer-Encoding: chunked, chunked", b"Transfer-Encoding: gzip, chunked",
                         b"Content-Length: 2\r\nTransfer-Encoding: identity"):
-            self.assertIn(self.refused(headers, POST + headers + b"\r\n\r\n{}"), (400, 413), headers)
-        # Longer than what comes: the client that closes its side has left.
-        self.refused("half a body", POST + b"Content-Length: 100\r\n\r\n{", half_close=True)
+            self.assertIn(self.rejected(headers, POST + headers + b"\r\n\r\n{}"), (400, 413), headers)
+        # The body is shorter than announced, and the client closes its side.
+        self.rejected("half a body", POST + b"Content-Length: 100\r\n\r\n{", half_close=True)
 
     def test_large_bodies(self):
         mebibyte = b" " * (1 << 20)
-        self.assertEqual(self.refused("100 MB", POST + b"Content-Length: 104857600\r\n\r\n",
+        self.assertEqual(self.rejected("100 MB", POST + b"Content-Length: 104857600\r\n\r\n",
                                       (mebibyte for _ in range(100))), 413)
         chunk = b"100000\r\n" + mebibyte + b"\r\n"
-        self.assertIn(self.refused("100 MB in chunks", CHUNKED, (chunk for _ in range(100))),
+        self.assertIn(self.rejected("100 MB in chunks", CHUNKED, (chunk for _ in range(100))),
                       (413, CLOSED))
 
     def test_large_bodies_by_curl(self):
@@ -168,16 +168,16 @@ class HostileTest(HostileCase):
 
     def test_chunk_sizes_that_are_none(self):
         for part in (b"zz\r\n", b"-1\r\n", b"ffffffffffffffffff\r\n", b"1\r\nxx\r\n0\r\n\r\n", b"\r\n", b"\x00\r\n"):
-            self.assertEqual(self.refused(part, CHUNKED + part), 400, part)
+            self.assertEqual(self.rejected(part, CHUNKED + part), 400, part)
 
     def test_header_floods(self):
         start = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
         for name, headers in {"many": b"".join(b"X-%d: y\r\n" % i for i in range(50_000)),
                               "long": b"X: " + b"y" * 5_000_000,
                               "name": b"y" * 1_000_000}.items():
-            self.assertIn(self.refused(name, start + headers), (400, 431, CLOSED), name)
-        self.assertIn(self.refused("target", b"GET /" + b"x" * 1_000_000), (431, CLOSED))
-        self.assertIn(self.refused("method", b"G" * 1_000_000), (400, 431, CLOSED))
+            self.assertIn(self.rejected(name, start + headers), (400, 431, CLOSED), name)
+        self.assertIn(self.rejected("target", b"GET /" + b"x" * 1_000_000), (431, CLOSED))
+        self.assertIn(self.rejected("method", b"G" * 1_000_000), (400, 431, CLOSED))
 
     def test_bytes_that_are_no_http(self):
         for data in (b"GET /livez\x00 HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /li\x00vez HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -188,18 +188,18 @@ class HostileTest(HostileCase):
                      b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 500,
                      b"GET /livez HTTP/1.1\r\nHost: x\r\n folded\r\n\r\n",
                      b"GET /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"):
-            self.refused(data[:40], data, half_close=True)
+            self.rejected(data[:40], data, half_close=True)
         noise = random.Random(7)
         for _ in range(100):
-            self.refused("noise", noise.randbytes(noise.randrange(1, 4000)), half_close=True)
+            self.rejected("noise", noise.randbytes(noise.randrange(1, 4000)), half_close=True)
 
     def test_hostile_targets(self):
         for target in (b"/../../etc/passwd", b"/v1/models/../../x", b"/%00", b"/v1/models/%ff%fe",
                        b"/v1/models/" + b"a" * 20_000, b"*", b"//", b"/admin/requests/../../livez",
                        b"http://x:99999/admin/drain"):
-            status = self.refused(target[:40], b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+            status = self.rejected(target[:40], b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
             self.assertIn(status, (400, 403, 404, 405), target[:40])
-        self.assertEqual(self.refused("drain", b"POST /admin/drain HTTP/1.1\r\nHost: x\r\n"
+        self.assertEqual(self.rejected("drain", b"POST /admin/drain HTTP/1.1\r\nHost: x\r\n"
                                       b"Content-Length: 0\r\n\r\n"), 403)
 
     def test_pipelining_floods(self):
@@ -223,7 +223,7 @@ class HostileTest(HostileCase):
         with contextlib.ExitStack() as stack, selectors.DefaultSelector() as waiting:
             for _ in range(MAX_CONNECTIONS + 200):
                 waiting.register(stack.enter_context(self.connect()), selectors.EVENT_READ)
-            # Those beyond the cap are told so or closed; the others idle.
+            # Those beyond the cap get a 503 or are closed; the others idle.
             told, ended, deadline = 0, 0, time.monotonic() + PATIENCE
             while ended < 200:
                 self.assertLess(time.monotonic(), deadline, f"{ended} ended")
@@ -242,16 +242,16 @@ class HostileTest(HostileCase):
                 return self.server.get("/livez")[0] == 200
             return False
 
-        eventually(served, "their places are free again")
+        eventually(served, "their slots are free again")
 
 
 class TimeoutTest(HostileCase):
-    """Those that end by the server's patience; the others' server has more of it than they need."""
+    """Tests that end by the server's timeouts, which are short here."""
 
     FLAGS = ("--header-timeout", "3s", "--body-timeout", "3s", "--idle-timeout", "3s")
 
     def test_a_body_that_never_comes(self):
-        self.assertEqual(self.refused("no body", POST + b"Content-Length: 9\r\n\r\n"), 408)
+        self.assertEqual(self.rejected("no body", POST + b"Content-Length: 9\r\n\r\n"), 408)
 
     def test_endless_chunks(self):
         def endless(part):
@@ -260,9 +260,9 @@ class TimeoutTest(HostileCase):
 
         for name, part in {"tiny": b"1\r\n \r\n" * 1000, "extension": b"1;" + b"x" * 4096,
                            "size": b"0" * 4096, "trailers": b"0\r\n" + b"A: b\r\n" * 1000}.items():
-            self.assertIn(self.refused(name, CHUNKED, endless(part)), (400, 408, 413, CLOSED), name)
+            self.assertIn(self.rejected(name, CHUNKED, endless(part)), (400, 408, 413, CLOSED), name)
 
-    def test_slow_senders_are_timed_out_and_hold_nobody_up(self):
+    def test_slow_senders_are_timed_out_and_delay_no_other_client(self):
         with contextlib.ExitStack() as stack:
             clients = [stack.enter_context(self.connect()) for _ in range(200)]
             for byte in b"POST /v1/comp":

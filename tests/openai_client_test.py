@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The server as the users of OpenAI's official Python client meet it: `ropeway serve` on the default
+"""The server through OpenAI's official Python client: `ropeway serve` on the default
 model, and the unchanged `openai` package in front of it.
 
 usage: openai_client_test.py --ropeway PROGRAM --model FILE.gguf [unittest flags]
@@ -32,7 +32,7 @@ class ClientTest(TimedCase):
         return self.client.chat.completions.create(messages=ask(question),
                                                    **{**GREEDY, "max_tokens": 16, **more})
 
-    def refused(self, error, param, call, *args, **more):
+    def rejected(self, error, param, call, *args, **more):
         with self.assertRaises(error) as caught:
             call(*args, **more)
         self.assertEqual(caught.exception.param, param, caught.exception)
@@ -99,7 +99,7 @@ class CompletionTest(ClientTest):
     def test_echo(self):
         plain = self.complete(FRANCE).choices[0].text
         self.assertEqual(self.complete(FRANCE, echo=True).choices[0].text, FRANCE + plain)
-        # max_tokens 0: the prompt alone, scored.
+        # max_tokens 0: only the prompt is scored.
         reply = self.complete(FRANCE, echo=True, max_tokens=0, logprobs=0)
         choice = reply.choices[0]
         self.assertEqual(choice.text, FRANCE)
@@ -173,7 +173,7 @@ class ChatTest(ClientTest):
                          whole.choices[0].finish_reason)
 
     def test_the_clients_own_stream_helper(self):
-        # The helper takes an answer that max_tokens cut for an error: this one ends by its stop string.
+        # The helper treats an answer that max_tokens cut as an error; this one ends by its stop string.
         whole = self.chat("Tell me a joke.", stop=["a"], max_tokens=100).choices[0].message.content
         with self.client.chat.completions.stream(messages=ask("Tell me a joke."), stop=["a"], max_tokens=100,
                                                  **GREEDY) as stream:
@@ -197,7 +197,7 @@ class ChatTest(ClientTest):
 class ErrorTest(ClientTest):
     def test_no_such_model(self):
         for call in (lambda: self.complete("x", model="gpt-4"), lambda: self.chat("x", model="gpt-4")):
-            error = self.refused(openai.NotFoundError, "model", call)
+            error = self.rejected(openai.NotFoundError, "model", call)
             self.assertEqual(error.code, "model_not_found")
 
     def test_bad_values_name_their_field(self):
@@ -211,21 +211,21 @@ class ErrorTest(ClientTest):
                 ("timeout", {"extra_body": {"timeout": 0}}), ("timeout", {"extra_body": {"timeout": "soon"}}),
                 ("typical_p", {"extra_body": {"typical_p": 0}})):
             with self.subTest(**more):
-                self.refused(bad, param, self.complete, "x", **more)
-                self.refused(bad, param, self.chat, "x", **more)
+                self.rejected(bad, param, self.complete, "x", **more)
+                self.rejected(bad, param, self.chat, "x", **more)
         for param, more in (("suffix", {"suffix": "end"}), ("logprobs", {"logprobs": 21}),
                             ("max_tokens", {"max_tokens": 0})):
             with self.subTest(**more):
-                self.refused(bad, param, self.complete, "x", **more)
-        self.assertIn("logit_bias", self.refused(bad, "logit_bias", self.complete, "x",
+                self.rejected(bad, param, self.complete, "x", **more)
+        self.assertIn("logit_bias", self.rejected(bad, "logit_bias", self.complete, "x",
                                                  logit_bias={"999999": 1}).body["message"])
 
-    def test_what_would_change_the_answer_is_refused_by_name(self):
+    def test_unsupported_fields_are_rejected_by_name(self):
         tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
         for param, more in (("tools", {"tools": [tool]}), ("reasoning_effort", {"reasoning_effort": "low"}),
                             ("response_format", {"response_format": {"type": "json_object"}})):
             with self.subTest(param=param):
-                error = self.refused(openai.BadRequestError, param, self.chat, "x", **more)
+                error = self.rejected(openai.BadRequestError, param, self.chat, "x", **more)
                 self.assertEqual(error.code, "unsupported_parameter")
         image = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]
         with self.assertRaises(openai.BadRequestError) as caught:

@@ -58,7 +58,7 @@ class Server:
                                   max_retries=0, timeout=120)
 
     def plain(self, method, path, body=None):
-        """Without the client: what it has no call for."""
+        """A request without the client, which has no call for it."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             data = None if body is None else json.dumps(body)
@@ -87,7 +87,7 @@ class Server:
             time.sleep(0.01)
 
     def wait_until_idle(self):
-        """What was under way has given its place and its blocks back."""
+        """No request runs, and all its blocks are free."""
         self.wait_for("ropeway_num_requests_running", lambda n: n == 0)
         self.wait_for("ropeway_num_requests_waiting", lambda n: n == 0)
         self.wait_for("ropeway_kv_cache_usage_ratio", lambda n: n == 0)
@@ -113,7 +113,7 @@ QUESTIONS = [f"Write one sentence about {thing}." for thing in (
 
 
 def counts(usage):
-    """Of a usage, all but what the cache happened to have."""
+    """A usage without the tokens that happened to be cached."""
     return usage.prompt_tokens, usage.completion_tokens, usage.total_tokens
 
 
@@ -122,7 +122,7 @@ def ask(question):
 
 
 class TimedCase(unittest.TestCase):
-    """Says how long each test took."""
+    """Prints the time of each test."""
 
     def setUp(self):
         self.start = time.monotonic()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What keys may use and share, as the users of OpenAI's official Python client meet it: a full queue,
-API keys and their limits, and whose prefixes are found in whose cache.
+"""The rights and limits of API keys through OpenAI's official Python client: a full queue,
+API keys with their limits, and which requests share cached prefixes.
 
 usage: openai_tenants_test.py --ropeway PROGRAM --model FILE.gguf [unittest flags]
 """
@@ -30,7 +30,7 @@ class FullServerTest(TimedCase):
                 self.assertGreaterEqual(int(caught.exception.response.headers["retry-after"]), 1)
             stream.close()
             self.assertEqual(waiting.result().object, "text_completion")
-        # The client's own retries get all of them through in the end.
+        # The client's own retries let all of them succeed.
         patient = server.client(max_retries=10)
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
             replies = list(pool.map(lambda _: patient.completions.create(model=MODEL, prompt="x", max_tokens=4),
@@ -98,12 +98,12 @@ class KeyTest(TimedCase):
         with self.assertRaises(openai.RateLimitError) as spent:
             client("few").completions.create(**text, max_tokens=1)
         self.assertEqual(spent.exception.type, "tokens")
-        # 10 too many, of which half a one fills up in a second.
+        # 10 too many; half a token fills up in a second.
         self.assertIn(int(spent.exception.response.headers["retry-after"]), range(1, 23))
 
 
 class PrefixCacheTest(TimedCase):
-    """Who gets what another request computed: usage says it, and no text ever changes."""
+    """Which requests share cached prefixes, by their usage; the texts never change."""
 
     KEYS = (("a", None), ("b", None), ("c", "team"), ("d", "team"))
     PROMPT = [1000 + i % 700 for i in range(200)]
@@ -124,7 +124,7 @@ class PrefixCacheTest(TimedCase):
             self.server.stop()
 
     def cached(self, key, prompt=None, **body):
-        """The cached tokens of one request's usage; its text is that of all others."""
+        """The cached tokens of one request; checks that its text is that of all others."""
         client = self.server.client(api_key=f"secret-key-{key}")
         reply = client.completions.create(**GREEDY, prompt=prompt or self.PROMPT, max_tokens=4, extra_body=body)
         if prompt is None:
@@ -135,7 +135,7 @@ class PrefixCacheTest(TimedCase):
         self.serve()
         self.texts = set()
         self.assertEqual(self.cached("a"), 0)
-        # All full blocks of 16 but the one with the last token, which is computed.
+        # All full blocks of 16 except the one with the last token, which is computed.
         self.assertEqual(self.cached("a"), 192)
         self.assertEqual(self.cached("a", self.PROMPT[:192]), 176)
         self.assertEqual(self.cached("a", self.PROMPT[:100] + [5] * 100), 96)
@@ -151,9 +151,9 @@ class PrefixCacheTest(TimedCase):
         self.assertEqual(self.cached("d"), 192)
         self.assertEqual(self.cached("c", cache_salt="x"), 0)
         self.assertEqual(self.cached("d", cache_salt="x"), 192)
-        # Fields that say nothing about who shares.
+        # Fields that do not affect sharing.
         self.assertEqual(self.cached("a", prompt_cache_key="k", prompt_cache_retention="24h"), 192)
-        # What is scored is computed.
+        # Scored prompts are computed.
         self.assertEqual(self.cached("a", prompt_logprobs=0), 0)
         self.assertEqual(len(self.texts), 1)
 
@@ -172,7 +172,7 @@ class PrefixCacheTest(TimedCase):
         self.assertEqual([self.cached("a"), self.cached("c", cache_salt="x")], [0, 0])
         self.stop()
         self.serve("--kv-disk-path", folder.name)
-        # Read, and only by those who share: another tenant and another salt find nothing.
+        # Read only by requests that share: another tenant and another salt find nothing.
         self.assertEqual([self.cached("b"), self.cached("a", cache_salt="x"), self.cached("d")], [0] * 3)
         self.assertEqual(self.server.metric("ropeway_kv_disk_fetched_blocks_total"), 0)
         self.assertEqual([self.cached("a"), self.cached("d", cache_salt="x")], [192, 192])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What many open streams cost, and what is left of them when their clients vanish.
+"""The cost of many open streams, and of what remains when their clients vanish.
 
-A thousand accepted streams that wait for one place take less than 50 MB of memory; when their clients
+A thousand accepted streams that wait for one slot take less than 50 MB of memory; when their clients
 leave, or 200 clients leave in the middle of their streams, no block, thread or descriptor stays behind.
 
 usage: waiting_streams_test.py --ropeway PROGRAM --model FILE.gguf
@@ -33,7 +33,7 @@ def bytes_of(body):
 
 
 def read_until(client, mark):
-    """What `client` receives up to and with `mark`."""
+    """The bytes that `client` receives up to `mark`, inclusive."""
     received = b""
     while mark not in received:
         some = client.recv(65536)
@@ -43,7 +43,7 @@ def read_until(client, mark):
 
 
 def vanish(clients):
-    """Half of them hang up, half reset their connections."""
+    """Closes half of the connections and resets the others."""
     for i, client in enumerate(clients):
         if i % 2:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -62,7 +62,7 @@ class StreamsTest(unittest.TestCase):
         return int(re.search(rf"^{field}:\s*(\d+)", text, re.MULTILINE).group(1))
 
     def descriptors(self, server, connections):
-        """How many the server has open once it has no more than these connections."""
+        """The server's open connections, once it has no more than these."""
         watcher = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
 
         def only_these():
@@ -104,7 +104,7 @@ class StreamsTest(unittest.TestCase):
         server = self.start("--max-num-seqs", "1", "--max-queued-requests", "2000", "--max-connections",
                             "2000", "--max-wait", "1h", "--kv-cache-size", "64MiB")
         text = self.probe(server)
-        # A prompt that fills the pool: its memory is then there already, and not counted below.
+        # A prompt that fills the pool, so that its memory is not counted below.
         longest = json.loads(server.get("/v1/models")[1])["data"][0]["max_model_len"]
         self.assertEqual(server.request("POST", "/v1/completions", {
             "prompt": [504] * (longest - 2), "max_tokens": 2, "ignore_eos": True}, timeout=400)[0], 200)
@@ -121,7 +121,7 @@ class StreamsTest(unittest.TestCase):
         growth = (after - before) * 1024
         print(f"{waiting:.0f} waiting streams: resident size {before} -> {after} KiB, "
               f"{growth / STREAMS / 1024:.1f} KiB each")
-        # On a slow machine the one that runs may have ended, and let a few follow.
+        # On a slow machine the running one may have ended and a few may have followed.
         self.assertGreater(waiting, STREAMS * 0.95)
         self.assertLess(growth, MOST_BYTES)
         vanish(clients)
