@@ -12,6 +12,7 @@ import pathlib
 import re
 import subprocess
 import tempfile
+import time
 
 import openai
 
@@ -42,6 +43,42 @@ class ClientTest(TimedCase):
 
 
 class CompletionTest(ClientTest):
+    def test_answers_and_health_show_batches_and_times(self):
+        def batching():
+            return json.loads(self.server.plain("GET", "/health")[1])["batching"]
+
+        self.server.wait_until_idle()
+        before = batching()
+        start = time.monotonic()
+        reply = self.complete("One, two, three,", max_tokens=8, extra_body={"ignore_eos": True})
+        latency_ms = (time.monotonic() - start) * 1000
+        shown = reply.model_extra["ropeway"]
+        self.assertEqual(shown["batch_num"], before["total_batches"] + 1)
+        self.assertEqual(shown["batch_size"], 1)
+        self.assertEqual(shown["formation_ms"], 0)
+        phases = [shown[f"{phase}_ms"] for phase in ("queue", "prefill", "decode", "output")]
+        self.assertGreater(shown["prefill_ms"], 0)
+        self.assertGreater(shown["decode_ms"], 0)
+        self.assertTrue(all(ms >= 0 for ms in phases), phases)
+        self.assertLessEqual(sum(phases), latency_ms)
+
+        self.server.wait_until_idle()
+        after = batching()
+        self.assertEqual(after["strategy"], "continuous")
+        self.assertTrue(after["enabled"])
+        self.assertEqual(after["total_batches"], shown["batch_num"])
+        self.assertEqual(after["total_requests"], before["total_requests"] + 1)
+        self.assertGreaterEqual(after["total_steps"], before["total_steps"] + 8)
+        self.assertGreaterEqual(after["total_rows"],
+                                before["total_rows"] + reply.usage.prompt_tokens
+                                - reply.usage.prompt_tokens_details.cached_tokens + 7)
+        self.assertEqual(after["queue_depth"], 0)
+        for name in ("avg_batch_size", "avg_batch_duration_ms", "avg_step_size", "avg_step_rows",
+                     "avg_step_duration_ms", "max_batch_size"):
+            self.assertGreater(after[name], 0, name)
+        self.assertEqual(self.server.metric("ropeway_batches"), after["total_batches"])
+        self.assertEqual(self.server.metric("ropeway_batched_requests"), after["total_requests"])
+
     def test_a_completion(self):
         reply = self.complete(FRANCE, max_tokens=5)
         self.assertEqual(reply.object, "text_completion")
