@@ -1,5 +1,5 @@
-// The HTTP server's options: where it listens, the keys that open it, and every bound on what one client
-// may cost.
+// The HTTP server's options: where it listens, the keys that open it, and every bound on what one
+// client may cost.
 #ifndef ROPEWAY_SERVER_SERVER_OPTIONS_H_
 #define ROPEWAY_SERVER_SERVER_OPTIONS_H_
 
