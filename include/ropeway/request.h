@@ -147,6 +147,7 @@ struct Delta {
   // With Request.prompt_logprobs: the prompt's tokens, in order, over one or more deltas that come
   // before all generated ones.
   std::vector<OutputToken> prompt_tokens = {};
+  uint64_t batch_num = 0;  // As Finish::batch_num.
 };
 
 enum class FinishReason {

@@ -127,6 +127,7 @@ RequestOutput::Verdict RequestOutput::AddScored(const CoreEvent& event) {
 
 bool RequestOutput::Send(Delta delta) {
   if (live_->turn != nullptr) live_->turn->answer += delta.text;
+  delta.batch_num = live_->batch;
   bool more = false;
   const RequestId id = live_->id;
   return CallSink(id, [&] { more = live_->sink->OnDelta(id, std::move(delta)); }) && more;
