@@ -16,7 +16,6 @@
 
 #include "base/output.h"
 #include "bench/commands.h"
-#include "cli/output.h"
 #include "flags/program.h"
 
 namespace ropeway {

@@ -97,7 +97,7 @@ class ChatTest(ChatCase):
         self.assertGreater(tokens, 5)
         self.assertGreater(chat.reads, 3, "the answer came in one piece")
         _, second, _ = chat.ask("And one about mountains.")
-        self.assertGreater(second, first + tokens, "the second turn knows the first")
+        self.assertGreater(second, first + tokens, "the second turn contains the first")
         chat.send("/clear\n")
         chat.wait_for(r"a new chat.*>>> ")
         again, third, _ = chat.ask("Write one sentence about the sea.")

@@ -5,6 +5,7 @@ what all commands do with bad input and lost output.
 usage: cli_test.py --ropeway PROGRAM --model FILE.gguf
 """
 import argparse
+import csv
 import json
 import os
 import pathlib
@@ -85,7 +86,7 @@ class RunTest(InTempFolder):
                 self.assertEqual(text.strip("\n"), (prompt + "\n" + alone[int(index) - 1]).strip("\n"))
             sizes.append(len(blocks))
         self.assertEqual(sum(sizes), 4)
-        self.assertGreaterEqual(len(sizes), 2, "two places cannot start four prompts in one step")
+        self.assertGreaterEqual(len(sizes), 2, "two slots cannot start four prompts in one step")
         self.assertRegex(summary, rf"^4 requests in {len(sizes)} batches, 0 failed: \d+ prompt tokens, "
                                   r"48 output tokens in ")
         lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
@@ -95,6 +96,29 @@ class RunTest(InTempFolder):
             self.assertEqual(line["text"].strip(), alone[line["index"] - 1].strip())
             self.assertEqual((line["finish_reason"], line["error"]), ("length", None))
             self.assertIn(line["batch"], range(1, len(sizes) + 1))
+            self.assertGreater(line["prefill_time"], 0)
+            self.assertGreater(line["decode_time"], 0)
+
+    def test_each_answer_has_its_own_batch_and_times(self):
+        out = self.folder / "answers.csv"
+        reply = run("--raw", *self.FLAGS, "--stats", "--max-num-seqs", "1", "--policy", "fcfs", "--prompts",
+                    self.write("prompts.txt", "Bread is\nIron, a metal, is\nWater is\n"), "--output", str(out))
+        self.assertEqual((reply.returncode, reply.stderr), (0, ""))
+        shown = re.findall(r"^\((\d+) prompt tokens, 12 tokens: queue [\d.]+ ms, formation 0\.0 ms, "
+                           r"prefill ([\d.]+) ms, decode ([\d.]+) ms, output [\d.]+ ms\)$", reply.stdout, re.M)
+        with open(out, newline="", encoding="utf-8") as file:
+            rows = sorted(csv.DictReader(file), key=lambda row: int(row["index"]))
+        self.assertEqual([row["batch_num"] for row in rows], ["1", "2", "3"])
+        self.assertEqual([row["prompt"] for row in rows], ["Bread is", "Iron, a metal, is", "Water is"])
+        self.assertEqual({(row["finish_reason"], row["completion_tokens"], row["error"]) for row in rows},
+                         {("length", "12", "")})
+        for row, (tokens, prefill, decode) in zip(rows, shown, strict=True):
+            self.assertEqual(row["prompt_tokens"], tokens)
+            self.assertEqual(f"{float(row['prefill_time']) * 1e3:.1f}", prefill)
+            self.assertEqual(f"{float(row['decode_time']) * 1e3:.1f}", decode)
+        # One after the other: each waits for those before it.
+        for before, after in zip(rows, rows[1:]):
+            self.assertGreater(float(after["queue_time"]), float(before["queue_time"]) + float(before["decode_time"]) / 2)
 
     def test_one_prompt_that_fails_costs_the_others_nothing(self):
         path = self.write("prompts.jsonl", '{"prompt": "Bread is", "max_tokens": 2}\n'
@@ -154,7 +178,7 @@ class LostOutputTest(unittest.TestCase):
 
 
 class PerplexityTest(InTempFolder):
-    def figures(self, *flags):
+    def measure(self, *flags):
         reply = call("perplexity", "--model", ARGS.model, "--file", str(TEXT), *flags)
         self.assertEqual(reply.returncode, 0, reply.stderr)
         found = re.match(r"perplexity ([\d.]+) \+/- ([\d.]+)\n(\d+) tokens scored, in (\d+) windows?",
@@ -163,9 +187,9 @@ class PerplexityTest(InTempFolder):
         self.assertRegex(reply.stderr, r"window \d+ of \d+: perplexity [\d.]+ \+/- [\d.]+\n")
         return float(found.group(1)), float(found.group(2)), int(found.group(3)), int(found.group(4))
 
-    def test_less_context_foretells_worse_and_every_token_counts_once(self):
-        whole, error, scored, windows = self.figures("--ctx", "2048")
-        short, _, scored_short, windows_short = self.figures("--ctx", "32", "--stride", "16")
+    def test_less_context_gives_a_higher_perplexity_and_every_token_counts_once(self):
+        whole, error, scored, windows = self.measure("--ctx", "2048")
+        short, _, scored_short, windows_short = self.measure("--ctx", "32", "--stride", "16")
         self.assertEqual(scored, scored_short)
         self.assertEqual(windows, 1)
         self.assertGreater(windows_short, 10)
@@ -347,7 +371,7 @@ class CompletionTest(unittest.TestCase):
         self.assertEqual(complete("serve", "--port", ""), [])
         self.assertIn("FILES", complete("inspect", ""))
 
-    def test_a_shell_that_is_unknown_is_refused(self):
+    def test_an_unknown_shell_is_rejected(self):
         self.assertEqual(call("completion", "tcsh").returncode, 1)
 
 

@@ -25,7 +25,7 @@ BLOCK = re.compile(r"```sh\n(.*?)```(?:\n\n?```json\n(.*?)```)?", re.DOTALL)
 
 
 class TlsServer(smoke_test.Server):
-    """A server whose certificate nobody signed."""
+    """A server with a self-signed certificate."""
 
     def request(self, method, path, body=None, timeout=120):
         context = ssl._create_unverified_context()

@@ -91,7 +91,7 @@ def examples(program, page):
     yield from re.findall(r"```sh\n(.*?)```", page, re.S)
     for command in commands(program):
         if command == "ropeway bench serve":
-            continue  # Wants a server that runs; its own tests drive it.
+            continue  # Needs a running server; its own tests run it.
         yield from re.findall(r"^Example:\n  (.*)", help_of(program, command), re.M)
 
 

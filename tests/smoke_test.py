@@ -289,7 +289,7 @@ class SignalTest(unittest.TestCase):
             server.process.send_signal(signal.SIGTERM)
             eventually(lambda: server.get("/readyz")[0] == 503, "the first signal drains")
             code, _ = server.stop()
-            self.assertEqual(code, 1)  # Who drained to the end says 0.
+            self.assertEqual(code, 1)  # A complete drain exits with 0.
 
 
 class CommandLineTest(unittest.TestCase):

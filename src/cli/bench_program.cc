@@ -9,7 +9,7 @@
 #include <system_error>
 #include <vector>
 
-#include "cli/output.h"
+#include "base/output.h"
 
 namespace ropeway {
 

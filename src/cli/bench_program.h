@@ -7,8 +7,8 @@ namespace ropeway {
 // Whether the command line is `ropeway bench NAME ...` with another NAME than `serve`.
 bool IsForBenchProgram(int argc, char** argv);
 
-// Replaces this process with `ropeway-bench NAME ...`, found beside this program. Returns 1, after a
-// sentence about how to build it, where it is not there.
+// Replaces this process with `ropeway-bench NAME ...`, found beside this program. Returns 1, after
+// a sentence about how to build it, where it is not there.
 int RunBenchProgram(int argc, char** argv);
 
 }  // namespace ropeway

@@ -6,26 +6,26 @@
 #include <chrono>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace ropeway {
 namespace {
 
-using MeasuredSeconds = std::chrono::duration<double>;
-
-// How late Ctrl-C may be noticed; the end of an answer wakes us at once.
+// How late Ctrl-C may be noticed; the end of an answer is noticed at once.
 constexpr std::chrono::milliseconds kChatPoll(20);
 
 constexpr char kHelp[] =
-    "/clear  forget what was said, and begin anew\n"
+    "/clear  forget the conversation, and begin anew\n"
     "/stats  tokens and speed of the last answer\n"
     "/exit   leave, as Ctrl-D does\n"
     "/help   this list\n"
-    "Ctrl-C stops an answer. A line that ends with \\ goes on in the next one.\n";
+    "Ctrl-C stops an answer. A line that ends with \\ continues in the next one.\n";
 
 }  // namespace
 
-StatusOr<Answer> Stream(Engine* engine, Request request, Output* output) {
+StatusOr<StreamedAnswer> Stream(Engine* engine, Request request, Output* output) {
   const bool terminal = isatty(STDOUT_FILENO) != 0;
-  bool line_open = false;  // Written by the engine's output thread until the request ended.
+  bool line_open = false;  // Written by the engine's output thread until the request ends.
   const auto on_delta = [&](RequestId, const Delta& delta) {
     if (delta.text.empty()) return true;
     line_open = delta.text.back() != '\n';
@@ -34,7 +34,7 @@ StatusOr<Answer> Stream(Engine* engine, Request request, Output* output) {
   const auto start = std::chrono::steady_clock::now();
   StatusOr<RequestHandle> handle = engine->Submit(std::move(request), on_delta);
   if (!handle.ok()) return handle.status();
-  Answer answer;
+  StreamedAnswer answer;
   StatusOr<Result> result = handle->Wait(kChatPoll);
   for (; !result.ok(); result = handle->Wait(kChatPoll)) {
     if (!Interrupts::Take()) continue;
@@ -42,12 +42,12 @@ StatusOr<Answer> Stream(Engine* engine, Request request, Output* output) {
     handle->Cancel();
   }
   answer.result = *std::move(result);
-  answer.seconds = MeasuredSeconds(std::chrono::steady_clock::now() - start).count();
+  answer.seconds = ToSeconds(std::chrono::steady_clock::now() - start);
   if (line_open) output->Write("\n");
   return answer;
 }
 
-std::string StatsLine(const Answer& answer) {
+std::string StatsLine(const StreamedAnswer& answer) {
   const Usage& usage = answer.result.finish.usage;
   return fmt::format("{} prompt tokens, {} tokens in {:.1f} s ({:.1f} tokens/s)",
                      usage.prompt_tokens, usage.completion_tokens, answer.seconds,
@@ -83,14 +83,14 @@ void Chat::Clear() {
 }
 
 int Chat::Run() {
-  Note(fmt::format("{}. Ctrl-C stops an answer, Ctrl-D leaves, /help lists what else there is.\n",
+  Note(fmt::format("{}. Ctrl-C stops an answer, Ctrl-D leaves, /help lists the commands.\n",
                    engine_->model_name()));
   begun_ = ShowRestored(*flags_, engine_);
   std::string text;
   while (output_->ok() && ReadMessage(&text)) {
     if (text.find_first_not_of(" \t\r\n") == std::string::npos) continue;
     if (text.front() == '/') {
-      if (!Command(text)) break;
+      if (!RunCommand(text)) break;
     } else {
       Turn(text);
     }
@@ -124,7 +124,7 @@ bool Chat::ReadMessage(std::string* text) {
   }
 }
 
-bool Chat::Command(const std::string& line) {
+bool Chat::RunCommand(const std::string& line) {
   const std::string command = line.substr(0, line.find_last_not_of(" \t\r") + 1);
   if (command == "/exit") return false;
   if (command == "/help") {
@@ -135,7 +135,7 @@ bool Chat::Command(const std::string& line) {
   } else if (command == "/stats") {
     Note(last_stats_.empty() ? "(no answer yet)\n" : "(" + last_stats_ + ")\n");
   } else {
-    Note(fmt::format("There is no {}. What there is:\n{}", ForTerminal(command), kHelp));
+    Note(fmt::format("There is no {}. The commands:\n{}", ForTerminal(command), kHelp));
   }
   return true;
 }
@@ -151,7 +151,7 @@ void Chat::Turn(const std::string& text) {
   const bool session = !flags_->session.empty();
   Request request = MakeRequest(*flags_);
   request.prompt = MessagesFor(text);
-  StatusOr<Answer> answer = Stream(engine_, std::move(request), output_);
+  StatusOr<StreamedAnswer> answer = Stream(engine_, std::move(request), output_);
   const Status status = answer.ok() ? answer->result.status : answer.status();
   if (!status.ok() && !(answer.ok() && answer->interrupted)) {
     Note(fmt::format("(not answered: {}", status.message()));
@@ -160,7 +160,7 @@ void Chat::Turn(const std::string& text) {
     Note(grown ? "; the chat may have grown too long: /clear begins a new one)\n" : ")\n");
     return;
   }
-  // One that ended just before Ctrl-C is a whole one.
+  // An answer that ended just before Ctrl-C is complete.
   const bool cut = !status.ok();
   if (answer->interrupted) Note(cut && session ? "(stopped, and forgotten)\n" : "(stopped)\n");
   if (answer->result.finish.reason == FinishReason::kLength) {

@@ -1,18 +1,30 @@
 #include "cli/engine_flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <array>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <string_view>
+#include <vector>
 
-#include "cli/flags.h"
+#include "flags/units.h"
 
 namespace ropeway {
 namespace {
 
+using std::chrono::milliseconds;
+
 constexpr size_t kMaxTemplateBytes = 1 << 20;
+constexpr milliseconds kAuto(-1);
+constexpr milliseconds kLeast(1);  // A target of 0 can never be met.
+constexpr int kMaxTokens = 1 << 24;
 
 std::filesystem::path ModelFolder() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
@@ -38,68 +50,247 @@ StatusOr<std::string> ReadTemplate(const std::string& path) {
   return text;
 }
 
-void AddKvMemoryFlags(CLI::App* app, EngineOptions* options) {
-  const char* const group = "KV memory";
-  AddOnOff(app, "--prefix-caching", &options->cache.prefix_caching,
-           "Keep the KV blocks of requests for later ones that begin alike, and share them between "
-           "running ones; never changes a result")
-      ->group(group);
-  AddChoice(app, "--preempt-checkpoint", &options->cache.preempt_checkpoint, {"pressure", "always"},
-            "When the blocks of a preempted request go to disk: under pressure, that is when their "
-            "memory is needed, or always, at once")
-      ->group(group);
-  AddText(app, "--kv-disk-path", &options->cache.disk_path, kFolderPlaceholder,
-          "Directory in which KV blocks outlive the memory and the process; of one process at a "
-          "time")
-      ->group(group);
-  AddSize(app, "--kv-disk-size", &options->cache.disk_bytes, 1,
-          "What that may take of the disk, all overhead included")
-      ->group(group);
-  AddRate(app, "--kv-disk-write-rate", &options->cache.disk_write_rate,
-          "How fast it is written in the long run, such as 20MiB/s; auto: as fast as costs 3 % of "
-          "the cores")
-      ->group(group);
+struct Preset {
+  const char* name;
+  milliseconds timeout;
+  int size;
+};
+constexpr std::array kPresets = {Preset{"latency", milliseconds(10), 4},
+                                 Preset{"balanced", milliseconds(50), 8},
+                                 Preset{"throughput", milliseconds(100), 16}};
+
+std::vector<std::string> PresetNames() {
+  std::vector<std::string> names;
+  for (const Preset& preset : kPresets) names.emplace_back(preset.name);
+  return names;
+}
+
+constexpr std::array<std::string_view, 6> kPolicies = {"fcfs",        "sjf",      "length-balance",
+                                                       "cache-aware", "priority", "fair"};
+constexpr size_t kMaxPolicies = 3;
+
+std::vector<std::string> Split(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+StatusOr<milliseconds> ParseTimeout(const std::string& text) {
+  if (text == "auto") return kAuto;
+  StatusOr<milliseconds> timeout = ParseDuration(text);
+  if (timeout.ok()) return timeout;
+  return InvalidArgument(
+      fmt::format("expected auto, or a time with its unit, such as 50ms, not '{}'", text));
+}
+
+StatusOr<std::string> ParsePolicy(const std::string& text) {
+  const std::vector<std::string> names = Split(text, '+');
+  const std::set<std::string> distinct(names.begin(), names.end());
+  const bool known = std::all_of(names.begin(), names.end(), [](const std::string& name) {
+    return std::find(kPolicies.begin(), kPolicies.end(), name) != kPolicies.end();
+  });
+  if (known && names.size() <= kMaxPolicies && distinct.size() == names.size()) return text;
+  return InvalidArgument(
+      fmt::format("expected {}, or two or three different ones of them joined by '+', not '{}'",
+                  fmt::join(kPolicies, ", "), text));
+}
+
+StatusOr<std::array<int, 3>> ParseShares(const std::string& text) {
+  const std::vector<std::string> parts = Split(text, ',');
+  std::array<int, 3> shares{};
+  bool good = parts.size() == shares.size();
+  for (size_t i = 0; good && i < shares.size(); ++i) {
+    const char* const end = parts[i].data() + parts[i].size();
+    const auto [rest, error] = std::from_chars(parts[i].data(), end, shares[i]);
+    good = error == std::errc() && rest == end && shares[i] >= 1 && shares[i] <= 100;
+  }
+  if (good && shares[0] + shares[1] + shares[2] == 100) return shares;
+  return InvalidArgument(
+      fmt::format("expected three whole numbers of at least 1 that add up to 100, for high, medium "
+                  "and low, such as 70,20,10, not '{}'",
+                  text));
+}
+
+StatusOr<int> ParseMostGenerated(const std::string& text) {
+  if (text == "auto") return -1;
+  int tokens = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, tokens);
+  if (error == std::errc() && rest == end && tokens >= 0 && tokens <= kMaxTokens) return tokens;
+  return InvalidArgument(fmt::format(
+      "expected auto, or a whole number of tokens, 0 to {}, not '{}'", kMaxTokens, text));
+}
+
+StatusOr<std::array<milliseconds, 3>> ParseLimits(const std::string& text) {
+  const std::vector<std::string> parts = Split(text, ',');
+  std::array<milliseconds, 3> limits{};
+  bool good = parts.size() == limits.size();
+  for (size_t i = 0; good && i < limits.size(); ++i) {
+    const StatusOr<milliseconds> limit = ParseDuration(parts[i]);
+    good = limit.ok() && *limit >= kLeast;
+    if (good) limits[i] = *limit;
+  }
+  if (good) return limits;
+  return InvalidArgument(
+      fmt::format("expected three times of at least 1ms, for high, medium and low, such as "
+                  "100ms,300ms,500ms, not '{}'",
+                  text));
+}
+
+std::string FormatLimits(const std::array<milliseconds, 3>& limits) {
+  return fmt::format("{},{},{}", FormatDuration(limits[0]), FormatDuration(limits[1]),
+                     FormatDuration(limits[2]));
+}
+
+// Whether requests start together.
+bool InBatches(const std::string& scheduler) {
+  return scheduler == "static" || scheduler == "dynamic";
 }
 
 }  // namespace
 
-void AddModelFlag(CLI::App* app, std::string* model) {
-  AddText(app, "--model,-m", model, kFilePlaceholder,
-          "GGUF file, or the name of a model that was fetched")
-      ->group("Model");
+FlagTable ModelTable(std::string* model) {
+  return {
+      {"Model",
+       {{"--model,-m", TextValue(model, "FILE"), "GGUF file, or the name of a fetched model"}}}};
 }
 
-void AddEngineFlags(CLI::App* app, EngineFlags* flags) {
+FlagTable EngineTable(EngineFlags* flags) {
   EngineOptions& options = flags->options;
-  AddModelFlag(app, &flags->model);
-  AddText(app, "--chat-template", &flags->chat_template, kFilePlaceholder,
-          "Jinja template for chats, instead of the model's own")
-      ->group("Model");
-  AddInt(app, "--max-model-len", &options.model.max_model_len, 2, 1 << 24,
-         "Prompt plus output tokens of one request, at most")
-      ->default_str("the model's context length")
-      ->group("Model");
-  AddInt(app, "--threads,-t", &options.threads, 1, 1024,
-         "Compute threads; they never change a result")
-      ->default_str("the physical cores")
-      ->group("Engine");
-  AddSize(app, "--kv-cache-size", &options.cache.kv_bytes, 1, "Memory of the KV cache")
-      ->default_str("a quarter of the free memory, at most 4GiB")
-      ->group("Engine");
-  AddChoice(app, "--kv-cache-dtype", &options.cache.kv_dtype, {"f16", "q8_0"},
-            "How the KV cache keeps numbers: f16, or q8_0 (8 bits; nearly twice the tokens in the "
-            "same memory, slightly other results)")
-      ->group("Engine");
-  AddInt(app, "--max-num-seqs", &options.scheduler.max_num_seqs, 1, 4096,
-         "Sequences that run at once")
-      ->group("Engine");
-  AddInt(app, "--max-num-batched-tokens", &options.scheduler.max_num_batched_tokens, 1, 65536,
-         "Tokens of one forward pass")
-      ->group("Engine");
-  AddKvMemoryFlags(app, &options);
-  AddChoice(app, "--log-level", &flags->log_level, {"debug", "info", "warn", "error"},
-            "How much is logged on standard error: debug, info, warn or error")
-      ->group("Other");
+  return Join(
+      {ModelTable(&flags->model),
+       {{"Model",
+         {{"--chat-template", TextValue(&flags->chat_template, "FILE"),
+           "Jinja template for chats, instead of the model's own"},
+          {"--max-model-len",
+           IntValue(&options.model.max_model_len, 2, kMaxTokens)
+               .Default("the model's context length"),
+           "Prompt plus output tokens of one request, at most"}}},
+        {"Engine",
+         {{"--threads,-t", IntValue(&options.threads, 1, 1024).Default("the physical cores"),
+           "Compute threads; they never change a result"},
+          {"--kv-cache-size",
+           SizeValue(&options.cache.kv_bytes, 1)
+               .Default("a quarter of the free memory, at most 4GiB"),
+           "Memory of the KV cache"},
+          {"--kv-cache-dtype", ChoiceValue(&options.cache.kv_dtype, {"f16", "q8_0"}),
+           "Number format of the KV cache: f16, or q8_0 (8 bits; nearly twice the tokens in the "
+           "same memory, slightly other results)"},
+          {"--max-num-seqs", IntValue(&options.scheduler.max_num_seqs, 1, 4096),
+           "Sequences that run at once"},
+          {"--max-num-batched-tokens",
+           IntValue(&options.scheduler.max_num_batched_tokens, 1, 65536),
+           "Tokens of one forward pass"}}},
+        {"KV memory",
+         {{"--prefix-caching", OnOffValue(&options.cache.prefix_caching),
+           "Keep the KV blocks of requests for later ones that begin with the same tokens, and "
+           "share them between running ones; never changes a result"},
+          {"--preempt-checkpoint",
+           ChoiceValue(&options.cache.preempt_checkpoint, {"pressure", "always"}),
+           "When the blocks of a preempted request are written to disk: under pressure, that is "
+           "when their memory is needed, or always, at once"},
+          {"--kv-disk-path", TextValue(&options.cache.disk_path, "DIR"),
+           "Directory of KV blocks that outlive the memory and the process; of one process at a "
+           "time"},
+          {"--kv-disk-size", SizeValue(&options.cache.disk_bytes, 1),
+           "Size of that directory at most, all overhead included"},
+          {"--kv-disk-write-rate", RateValue(&options.cache.disk_write_rate),
+           "Mean rate of writes to it, such as 20MiB/s; auto: as fast as costs 3 % of the "
+           "cores"}}},
+        {"Other",
+         {{"--log-level", ChoiceValue(&flags->log_level, {"debug", "info", "warn", "error"}),
+           "What is logged to standard error: debug, info, warn or error"}}}}});
+}
+
+FlagTable BatchingTable(EngineFlags* flags) {
+  SchedulingOptions& options = flags->options.scheduler;
+  return {
+      {"Scheduling",
+       {{"--scheduler",
+         ChoiceValue(&flags->batching.scheduler, {"continuous", "dynamic", "static", "serial"})
+             .Default(options.strategy),
+         "How requests are batched: continuous (they join and leave at every step), dynamic (in "
+         "batches, by size or timeout), static (in full batches) or serial (one at a time)"},
+        {"--max-batch-size",
+         IntValue(&flags->batching.max_batch_size, 1, 4096)
+             .Default(fmt::format("{}", options.max_batch_size)),
+         "Requests of a static or dynamic batch, at most --max-num-seqs"},
+        {"--policy", ParsedValue(&options.policy, "NAMES", ParsePolicy).Default(options.policy),
+         "Order of requests: fcfs, sjf, length-balance, cache-aware, priority or fair, or two or "
+         "three joined by '+', of which the next one breaks ties of the one before"}}}};
+}
+
+FlagTable SchedulingTable(EngineFlags* flags) {
+  SchedulingOptions& options = flags->options.scheduler;
+  BatchingFlags& batching = flags->batching;
+  return {
+      {"Scheduling",
+       {{"--class-shares",
+         ParsedValue(&options.class_shares, "H,M,L", ParseShares)
+             .Default(fmt::format("{}", fmt::join(options.class_shares, ","))),
+         "Parts of the work, in percent, that the classes high, medium and low get while they "
+         "have requests; the others use what a class leaves"},
+        {"--strict", SwitchValue(&options.strict_priority),
+         "No shares: a higher class always goes first"},
+        {"--preempt-max-generated",
+         ParsedValue(&options.preempt_max_generated, "N|auto", ParseMostGenerated).Default("auto"),
+         "A request that has generated more tokens is not preempted for a higher class, unless "
+         "memory is short; auto: no limit where its KV is kept, 50 with --prefix-caching off"},
+        {"--ttft-limits",
+         ParsedValue(&options.ttft_limits, "H,M,L", ParseLimits)
+             .Default(FormatLimits(options.ttft_limits)),
+         "Times to the first token, for high, medium and low, beyond which a request counts as "
+         "late in the metrics"},
+        {"--latency-limits",
+         ParsedValue(&options.latency_limits, "H,M,L", ParseLimits)
+             .Default(FormatLimits(options.latency_limits)),
+         "Times from arrival to end, for high, medium and low, beyond which a request counts as "
+         "late in the metrics"},
+        {"--max-wait", DurationValue(&options.max_wait, kLeast),
+         "A request that would wait longer to start is rejected with 429; one that has waited so "
+         "long goes first"},
+        {"--max-queued-tokens", IntValue(&options.max_queued_tokens, 1, 1'000'000'000),
+         "Prompt tokens that wait; more are rejected with 429"},
+        {"--preset", ChoiceValue(&batching.preset, PresetNames()),
+         "Dynamic batches, with a timeout and a size: latency (10ms, 4), balanced (50ms, 8) or "
+         "throughput (100ms, 16); flags given beside it win"},
+        {"--static-padding", OnOffValue(&options.static_padding),
+         "static: rows of ended and shorter requests keep their slot and cost, as in classic "
+         "batching"},
+        {"--static-flush", DurationValue(&options.static_flush, kLeast),
+         "static: a batch begins when its oldest request has waited so long"},
+        {"--batch-timeout",
+         ParsedValue(&batching.batch_timeout, "TIME|auto", ParseTimeout)
+             .Default(FormatDuration(options.batch_timeout)),
+         "dynamic: likewise; auto: chosen from the arrivals, within --target-latency"},
+        {"--target-latency", DurationValue(&options.target_latency, kLeast),
+         "dynamic, with --batch-timeout auto: a batch waits no longer than its predicted time "
+         "leaves of this"},
+        {"--urgent-joins", OnOffValue(&options.urgent_joins),
+         "dynamic, static, serial: a request of class high starts at once also while a batch runs, "
+         "in up to half of --max-num-seqs"},
+        {"--prefill-chunk", IntValue(&options.max_prefill_chunk, 0, 65536),
+         "Tokens of one prompt in one step, at most; 0: --max-num-batched-tokens alone"},
+        {"--long-prefill-threshold", IntValue(&options.long_prefill_threshold, 1, kMaxTokens),
+         "A prompt with more tokens to compute is a long one"},
+        {"--long-prefill-budget", IntValue(&options.long_prefill_budget, 1, 65536),
+         "Cost of all long prompts in a step while others decode, in units of about the time of "
+         "one short token"},
+        {"--batch-control", ChoiceValue(&options.batch_control, {"fixed", "aimd", "memory"}),
+         "How many sequences run at once: fixed (--max-num-seqs), or fewer by the time of a step "
+         "(aimd) or by the free memory (memory)"},
+        {"--step-target", DurationValue(&options.step_target, kLeast),
+         "aimd: target of a step's time, at the 99th percentile"},
+        {"--request-target", DurationValue(&options.request_target),
+         "aimd: target of a request's latency, at the 99th percentile; 0: not watched"},
+        {"--aimd-start", IntValue(&options.aimd_start, 1, 4096),
+         "aimd: sequences that run at once at the beginning, from 8 to 64"}}}};
 }
 
 StatusOr<std::string> ResolveModel(const std::string& model) {
@@ -110,16 +301,37 @@ StatusOr<std::string> ResolveModel(const std::string& model) {
     if (!model.empty() && std::filesystem::exists(path, error)) return path.string();
   }
   return Status(StatusCode::kNotFound,
-                fmt::format("no model '{}': it is no file, nor is it among the fetched models in "
+                fmt::format("no model '{}': it is neither a file nor one of the fetched models in "
                             "{} (./run fetches the default one)",
                             model, ModelFolder().string()));
+}
+
+Status ResolveBatching(const BatchingFlags& flags, SchedulingOptions* options) {
+  for (const Preset& preset : kPresets) {
+    if (flags.preset != preset.name) continue;
+    options->strategy = "dynamic";
+    options->max_batch_size = preset.size;
+    options->batch_timeout = preset.timeout;
+  }
+  if (!flags.scheduler.empty()) options->strategy = flags.scheduler;
+  if (flags.batch_timeout) options->batch_timeout = *flags.batch_timeout;
+  if (flags.max_batch_size && *flags.max_batch_size > options->max_num_seqs &&
+      InBatches(options->strategy)) {
+    return InvalidArgument(
+        fmt::format("--max-batch-size: expected at most --max-num-seqs, {}, for {} batches, not {}",
+                    options->max_num_seqs, options->strategy, *flags.max_batch_size),
+        "max_batch_size");
+  }
+  options->max_batch_size =
+      std::min(flags.max_batch_size.value_or(options->max_batch_size), options->max_num_seqs);
+  return {};
 }
 
 StatusOr<EngineOptions> ResolveEngine(const EngineFlags& flags) {
   spdlog::set_level(spdlog::level::from_str(flags.log_level));
   EngineOptions options = flags.options;
-  options.sessions.ttl = std::chrono::ceil<std::chrono::seconds>(flags.session_ttl);
-  if (Status status = ResolveBatching(flags.batching, &options); !status.ok()) return status;
+  if (Status status = ResolveBatching(flags.batching, &options.scheduler); !status.ok())
+    return status;
   StatusOr<std::string> path = ResolveModel(flags.model);
   if (!path.ok()) return path.status();
   options.model.path = *std::move(path);

@@ -1,42 +1,53 @@
-// The flags of every command that runs a model.
+// The flags of every command that runs a model, and those of scheduling (docs/scheduling.md).
 #ifndef ROPEWAY_CLI_ENGINE_FLAGS_H_
 #define ROPEWAY_CLI_ENGINE_FLAGS_H_
 
 #include <chrono>
+#include <optional>
 #include <string>
 
-#include "cli/scheduler_flags.h"
+#include "flags/flag.h"
 #include "ropeway/options.h"
 #include "ropeway/status.h"
-
-namespace CLI {
-class App;
-}  // namespace CLI
 
 namespace ropeway {
 
 inline constexpr char kDefaultModel[] = "SmolLM2-135M-Instruct.Q4_1";
+
+// The batch settings that --preset decides too, as they were given.
+struct BatchingFlags {
+  std::string preset;     // "": none.
+  std::string scheduler;  // "": as the preset says, else "continuous".
+  std::optional<int> max_batch_size;
+  std::optional<std::chrono::milliseconds> batch_timeout;  // Negative: auto.
+};
 
 struct EngineFlags {
   std::string model = kDefaultModel;
   std::string chat_template;  // A file; "": the model's own template.
   EngineOptions options;
   BatchingFlags batching;
-  std::chrono::milliseconds session_ttl = SessionOptions().ttl;
   std::string log_level = "info";
 };
 
-// Adds --model. `flags` must outlive the parse; so with all functions of this kind.
-void AddModelFlag(CLI::App* app, std::string* model);
+// --model.
+FlagTable ModelTable(std::string* model);
+// --model and what sets up an engine.
+FlagTable EngineTable(EngineFlags* flags);
+// --scheduler, --max-batch-size and --policy: scheduling of one program's own prompts.
+FlagTable BatchingTable(EngineFlags* flags);
+// All other flags of scheduling, for a server that many clients share.
+FlagTable SchedulingTable(EngineFlags* flags);
 
-// Adds --model and what sets up an engine.
-void AddEngineFlags(CLI::App* app, EngineFlags* flags);
-
-// The path that --model means: a file, or the bare name of a model that was fetched. kNotFound for
-// a name that is neither.
+// The path that --model means: a file, or the bare name of a fetched model. kNotFound for a name
+// that is neither.
 StatusOr<std::string> ResolveModel(const std::string& model);
 
-// The engine's options with the model found and the chat template read; also sets the log's level.
+// Applies the preset, and over it the values given beside it, to `options`. kInvalidArgument for a
+// given batch size above max_num_seqs; a size that was not given is lowered to it.
+Status ResolveBatching(const BatchingFlags& flags, SchedulingOptions* options);
+
+// The engine's options, with the model found and the chat template read. Also sets the log level.
 StatusOr<EngineOptions> ResolveEngine(const EngineFlags& flags);
 
 }  // namespace ropeway

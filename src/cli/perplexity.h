@@ -1,13 +1,17 @@
-// How well a model foretells a text: windows, and the figure made of their log-probabilities.
+// `ropeway perplexity`: the perplexity of a model on a text.
 #ifndef ROPEWAY_CLI_PERPLEXITY_H_
 #define ROPEWAY_CLI_PERPLEXITY_H_
 
 #include <cstddef>
+#include <string>
 #include <vector>
+
+#include "cli/engine_flags.h"
+#include "flags/flag.h"
 
 namespace ropeway {
 
-// Tokens [begin, end) of the text are a prompt; of them, those from `scored` on are counted.
+// Tokens [begin, end) of the text are a prompt; of these, the ones from `scored` on are scored.
 struct Window {
   size_t begin = 0;
   size_t end = 0;
@@ -15,9 +19,9 @@ struct Window {
 };
 
 // Windows of `context` tokens, each `stride` after the one before; the last ends with the text. A
-// token is counted once, in the first window that holds it, so every one but those of the first
-// window has at least context - stride tokens before it. The text's first token has none, and is
-// not counted. REQUIRES: 1 <= stride < context. Empty where the text has fewer than 2 tokens.
+// token is scored once, in the first window that holds it, so each one after the first window has
+// at least context - stride tokens before it. The text's first token has none and is not scored.
+// REQUIRES: 1 <= stride < context. Empty where the text has fewer than 2 tokens.
 std::vector<Window> MakeWindows(size_t tokens, size_t context, size_t stride);
 
 // Perplexity = exp(-mean of the log-probs), and its standard error by the delta method:
@@ -36,6 +40,18 @@ class Perplexity {
   double mean_ = 0.0;
   double squares_ = 0.0;
 };
+
+struct PerplexityFlags {
+  PerplexityFlags() { engine.log_level = "warn"; }
+
+  EngineFlags engine;
+  std::string file;
+  int context = 512;
+  int stride = 0;  // 0: half of the context.
+};
+
+// The command. `flags` must outlive it.
+Command PerplexityCommand(PerplexityFlags* flags);
 
 }  // namespace ropeway
 

@@ -1,4 +1,4 @@
-// The terminal of a chat: lines of a person, Ctrl-C, and text that is safe to show.
+// The terminal: input lines, Ctrl-C, and text that is safe to print.
 #ifndef ROPEWAY_CLI_TERMINAL_H_
 #define ROPEWAY_CLI_TERMINAL_H_
 
@@ -31,7 +31,7 @@ class LineReader {
   explicit LineReader(int descriptor) : descriptor_(descriptor) {}
 
   // kLine: `*line` is the next line, without its end. kEnd: Ctrl-D, or nothing more can be read.
-  // kInterrupted: Ctrl-C; what was typed is gone.
+  // kInterrupted: Ctrl-C; the line typed so far is dropped.
   Event Read(std::string* line);
 
  private:
@@ -39,11 +39,11 @@ class LineReader {
   std::string buffer_;
 };
 
-// All of a file descriptor, up to `most` bytes; false beyond, or where it cannot be read.
+// Reads a file descriptor to its end; false if that is more than `most` bytes, or reading fails.
 bool ReadAll(int descriptor, size_t most, std::string* text);
 
-// `text` (UTF-8) without the control characters that move a terminal's cursor or change its state:
-// what a model says must not act on its reader's terminal. Line ends and tabs stay.
+// `text` (UTF-8) without the control characters that move a terminal's cursor or change its state,
+// so that a model's output cannot act on the terminal. Line breaks and tabs stay.
 std::string ForTerminal(std::string_view text);
 
 }  // namespace ropeway

@@ -115,14 +115,14 @@ TEST_F(ConfigFileTest, TheFileMayBeNamedAfterTheCommand) {
   EXPECT_EQ(port_, 80);
 }
 
-struct Wrong {
+struct WrongFile {
   const char* text;
   const char* line;  // As it stands in the message.
   const char* expected;
 };
 
 TEST_F(ConfigFileTest, WhatIsWrongIsNamedWithItsLine) {
-  const Wrong cases[] = {
+  const WrongFile cases[] = {
       {"[serve]\n\nprot = 80\n", ":3:", "unknown key 'prot' in [serve]"},
       {"[serve]\nmax_port = 80\n", ":2:", "expected a flag of `program serve`"},
       {"port = 80\n", ":1:", "such as [serve]"},
@@ -150,7 +150,7 @@ TEST_F(ConfigFileTest, WhatIsWrongIsNamedWithItsLine) {
       {"[serve.port]\nx = 1\n", ":1:", "unknown section 'port' in [serve]"},
       {"[serve]\n'' = 1\n", ":2:", "unknown key ''"},
   };
-  for (const Wrong& wrong : cases) {
+  for (const WrongFile& wrong : cases) {
     const std::string message = Parse(wrong.text);
     EXPECT_THAT(message, HasSubstr(file_ + wrong.line)) << wrong.text;
     EXPECT_THAT(message, HasSubstr(wrong.expected)) << wrong.text;

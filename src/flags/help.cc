@@ -50,7 +50,7 @@ std::string Remarks(const FlagValue& value) {
   return remarks.empty() ? "" : fmt::format(" [{}]", fmt::join(remarks, "; "));
 }
 
-std::string FlagEntry(const Flag& flag) {
+std::string FlagLine(const Flag& flag) {
   std::string shorts;
   std::string longs;
   for (const FlagName& name : NamesOf(flag)) {
@@ -88,22 +88,22 @@ std::string Flags(const FlagTable& flags, bool program) {
   std::string arguments;
   std::vector<std::pair<std::string, std::string>> groups;
   std::vector<Flag> common = CommonFlags(program);
-  std::string other = FlagEntry(common.front());  // --help.
+  std::string other = FlagLine(common.front());  // --help.
   for (const FlagGroup& group : flags) {
     for (const Flag& flag : group.flags) {
       if (IsArgument(flag)) {
         arguments += Entry(flag.names, flag.help);
       } else if (group.name == kLastGroup) {
-        other += FlagEntry(flag);
+        other += FlagLine(flag);
       } else {
         auto known = std::find_if(groups.begin(), groups.end(),
                                   [&](const auto& one) { return one.first == group.name; });
         if (known == groups.end()) known = groups.insert(groups.end(), {group.name, ""});
-        known->second += FlagEntry(flag);
+        known->second += FlagLine(flag);
       }
     }
   }
-  for (size_t i = 1; i < common.size(); ++i) other += FlagEntry(common[i]);
+  for (size_t i = 1; i < common.size(); ++i) other += FlagLine(common[i]);
   std::string text = Section("Arguments", arguments);
   for (const auto& [name, entries] : groups) text += Section(name, entries);
   return text + Section(kLastGroup, other);

@@ -1,4 +1,4 @@
-#include "cli/prompts_file.h"
+#include "cli/prompts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +10,8 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
 
 StatusOr<std::vector<PromptLine>> Read(const std::string& text, const RunFlags& flags = {}) {
   std::istringstream input(text);
@@ -75,6 +77,41 @@ TEST(PromptsFile, WhatIsWrongIsNamedWithItsLine) {
   }
   EXPECT_FALSE(Read(std::string((1 << 20) + 1, 'a')).ok());
   EXPECT_FALSE(Read("{\"prompt\": \"a\"}\n{\"prompt\": " + std::string(100000, '[') + "\n").ok());
+}
+
+TEST(BatchTracker, ABatchIsCompleteWhenItsRequestsEndedAndALaterOneHasBegun) {
+  BatchTracker tracker;
+  for (const RequestId id : {1, 2}) tracker.OnDelta(id, 5);
+  tracker.OnEnd(1, 5);
+  EXPECT_THAT(tracker.TakeComplete(), IsEmpty());  // 2 still runs.
+  tracker.OnDelta(3, 6);
+  EXPECT_THAT(tracker.TakeComplete(), IsEmpty());
+  tracker.OnEnd(2, 5);
+  EXPECT_THAT(tracker.TakeComplete(), ElementsAre(Pair(5, ElementsAre(1, 2))));
+  tracker.OnEnd(3, 6);
+  EXPECT_THAT(tracker.TakeComplete(), IsEmpty());  // Others may have started with it.
+  tracker.OnDelta(4, 7);
+  EXPECT_THAT(tracker.TakeComplete(), ElementsAre(Pair(6, ElementsAre(3))));
+}
+
+TEST(BatchTracker, AtTheEndAllBatchesAreComplete) {
+  BatchTracker tracker;
+  tracker.OnDelta(1, 5);
+  tracker.OnEnd(1, 5);
+  tracker.OnDelta(2, 5);
+  tracker.OnEnd(2, 5);
+  tracker.OnDelta(3, 6);
+  tracker.OnEnd(3, 6);
+  EXPECT_THAT(tracker.TakeComplete(), ElementsAre(Pair(5, ElementsAre(1, 2))));
+  EXPECT_THAT(tracker.TakeComplete(true), ElementsAre(Pair(6, ElementsAre(3))));
+  EXPECT_THAT(tracker.TakeComplete(true), IsEmpty());
+}
+
+TEST(BatchTracker, RequestsThatNeverStartedAreReportedAtOnce) {
+  BatchTracker tracker;
+  tracker.OnDelta(1, 5);
+  tracker.OnEnd(2, 0);
+  EXPECT_THAT(tracker.TakeComplete(), ElementsAre(Pair(0, ElementsAre(2))));
 }
 
 }  // namespace

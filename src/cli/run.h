@@ -1,6 +1,6 @@
-// The flags of `ropeway run`.
-#ifndef ROPEWAY_CLI_RUN_FLAGS_H_
-#define ROPEWAY_CLI_RUN_FLAGS_H_
+// `ropeway run`: one prompt, a file of prompts, or a chat in the terminal.
+#ifndef ROPEWAY_CLI_RUN_H_
+#define ROPEWAY_CLI_RUN_H_
 
 #include <cstdint>
 #include <optional>
@@ -8,22 +8,21 @@
 #include <vector>
 
 #include "cli/engine_flags.h"
+#include "flags/flag.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
-
-namespace CLI {
-class App;
-}  // namespace CLI
 
 namespace ropeway {
 
 struct RunFlags {
+  RunFlags();  // Sets what differs from the engine's defaults.
+
   EngineFlags engine;
   std::string prompt;
   std::string prompts_file;  // "": none.
   std::string output_file;   // "": none.
   std::string system;        // The system message; "": none.
-  std::string session;       // What --session names; "": no session.
+  std::string session;       // The value of --session; "": no session.
   bool raw = false;          // No chat template.
   bool stats = false;
   SamplingParams sampling;
@@ -32,28 +31,24 @@ struct RunFlags {
   bool ignore_eos = false;
 };
 
-// Adds the command to `app`. `flags` must outlive the parse.
-CLI::App* AddRun(CLI::App* app, RunFlags* flags);
+// The command; it uses the public library alone. `flags` must outlive it.
+Command RunCommand(RunFlags* flags);
 
-// The directory that keeps the session `named`: a path, where it has a slash, ends in ".session" or
-// is there; else a folder of that name under $XDG_STATE_HOME/ropeway, or ~/.local/state/ropeway.
-// kInvalidArgument for what can be neither.
+// The directory of the session `named`: a path, where it has a slash, ends in ".session" or exists;
+// otherwise a folder of that name under $XDG_STATE_HOME/ropeway or ~/.local/state/ropeway.
+// kInvalidArgument for a text that can be neither.
 StatusOr<std::string> SessionFolder(const std::string& named);
 
 // The session's name in that directory's store, which holds no other.
 inline constexpr char kRunSession[] = "run";
 
-// Has the engine keep --session, where it is given, in its directory, with the KV blocks beside it
-// (unless the disk tier has a place of its own).
-Status KeepSession(const RunFlags& flags, EngineOptions* options);
-
 // A request with all that the flags say about generation, and without a prompt.
 Request MakeRequest(const RunFlags& flags);
 
-// The prompt for one text of a user: a chat with the system message, where `begins` (it is not the
-// next turn of a session), or the text as it is.
+// Sets the prompt for one text of the user: the text as it is (--raw), or a chat, with the system
+// message if `begins` (it is not the next turn of a session).
 void SetPrompt(const RunFlags& flags, bool begins, std::string text, Request* request);
 
 }  // namespace ropeway
 
-#endif  // ROPEWAY_CLI_RUN_FLAGS_H_
+#endif  // ROPEWAY_CLI_RUN_H_

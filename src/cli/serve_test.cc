@@ -1,4 +1,4 @@
-#include "cli/serve_flags.h"
+#include "cli/serve.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -6,12 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <tuple>
+
+#include "flags/program.h"
 
 namespace ropeway {
 namespace {
@@ -19,26 +19,23 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-class ServeFlagsTest : public testing::Test {
+class ServeTest : public testing::Test {
  protected:
-  ServeFlagsTest() { AddServe(&app_, &flags_); }
-
-  // What is refused, "" where nothing is.
-  std::string Parse(std::vector<std::string> words) {
-    std::reverse(words.begin(), words.end());
-    try {
-      app_.parse(words);
-    } catch (const CLI::Error& e) {
-      return e.what();
-    }
-    return "";
+  ServeTest() {
+    program_.name = "ropeway";
+    program_.commands = {ServeCommand(&flags_)};
   }
 
-  CLI::App app_{"", "ropeway"};
+  // The message of what is rejected, "" where nothing is.
+  std::string Parse(const std::vector<std::string>& words) {
+    return ParseCommandLine(program_, words).status().message();
+  }
+
   ServeFlags flags_;
+  Program program_;
 };
 
-TEST_F(ServeFlagsTest, EveryFlagReachesItsOption) {
+TEST_F(ServeTest, EveryFlagReachesItsOption) {
   ASSERT_EQ(Parse({"serve",  "--model",
                    "m",      "--threads",
                    "3",      "--kv-cache-size",
@@ -115,19 +112,19 @@ TEST_F(ServeFlagsTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(server.admin_key, "a");
 }
 
-TEST_F(ServeFlagsTest, FlagsOfStateAndTraceReachTheirOptions) {
-  ASSERT_EQ(Parse({"serve", "--state-path", "s", "--session-ttl", "1500ms", "--max-sessions", "2",
+TEST_F(ServeTest, FlagsOfStateAndTraceReachTheirOptions) {
+  ASSERT_EQ(Parse({"serve", "--state-path", "s", "--session-ttl", "90s", "--max-sessions", "2",
                    "--session-store-size", "3MiB", "--trace-file", "t"}),
             "");
   const EngineOptions& engine = flags_.engine.options;
   EXPECT_EQ(engine.sessions.state_path, "s");
-  EXPECT_EQ(flags_.engine.session_ttl, milliseconds(1500));
+  EXPECT_EQ(engine.sessions.ttl, std::chrono::seconds(90));
   EXPECT_EQ(engine.sessions.max_sessions, 2);
   EXPECT_EQ(engine.sessions.store_bytes, 3 << 20);
   EXPECT_EQ(engine.trace_file, "t");
 }
 
-TEST_F(ServeFlagsTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
+TEST_F(ServeTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
   for (const auto& [flag, value, expected] : {std::tuple("--port", "70000", "0 to 65535"),
                                               {"--port", "80x", "whole number"},
                                               {"--threads", "-3", "1 to 1024"},
@@ -149,14 +146,13 @@ TEST_F(ServeFlagsTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
                                               {"--admin-key", "", "not an empty one"},
                                               {"--static-flush", "0", "at least 1ms"},
                                               {"--log-level", "loud", "debug, info"}}) {
-    app_.clear();
     const std::string message = Parse({"serve", flag, value});
     EXPECT_THAT(message, HasSubstr(flag));
     EXPECT_THAT(message, HasSubstr(expected));
   }
 }
 
-TEST_F(ServeFlagsTest, TheDefaultsOfTheKvMemory) {
+TEST_F(ServeTest, TheDefaultsOfTheKvMemory) {
   ASSERT_EQ(Parse({"serve", "--prefix-caching", "on", "--kv-disk-write-rate", "auto"}), "");
   const EngineOptions& engine = flags_.engine.options;
   EXPECT_TRUE(engine.cache.prefix_caching);
@@ -166,7 +162,7 @@ TEST_F(ServeFlagsTest, TheDefaultsOfTheKvMemory) {
   EXPECT_EQ(engine.cache.disk_write_rate, 0);
 }
 
-TEST_F(ServeFlagsTest, KeysOfBothKindsAreNamed) {
+TEST_F(ServeTest, KeysOfBothKindsAreNamed) {
   const std::string file = testing::TempDir() + fmt::format("serve_flags_test_{}.toml", getpid());
   std::ofstream(file) << "[[keys]]\nname = 'team-a'\nkey = 'key-of-team-a'\n";
   ASSERT_EQ(
@@ -182,20 +178,20 @@ TEST_F(ServeFlagsTest, KeysOfBothKindsAreNamed) {
   EXPECT_EQ(options->api_keys[2].name, "team-a");
 }
 
-TEST_F(ServeFlagsTest, AnEmptyHostAndAnEmptyKeyOfTheEnvironmentOpenNothing) {
+TEST_F(ServeTest, AnEmptyHostAndAnEmptyKeyOfTheEnvironmentOpenNothing) {
   ASSERT_EQ(Parse({"serve", "--host", ""}), "");
   EXPECT_THAT(ResolveServer(flags_).status().message(), HasSubstr("--host"));
   flags_.server.host = "127.0.0.1";
   setenv("ROPEWAY_API_KEY", "", 1);
-  const Status refused = ResolveServer(flags_).status();
+  const Status rejected = ResolveServer(flags_).status();
   flags_.api_keys = {"a-key-of-its-own"};
   const bool with_another = ResolveServer(flags_).ok();
   unsetenv("ROPEWAY_API_KEY");
-  EXPECT_THAT(refused.message(), HasSubstr("ROPEWAY_API_KEY is set but empty"));
+  EXPECT_THAT(rejected.message(), HasSubstr("ROPEWAY_API_KEY is set but empty"));
   EXPECT_TRUE(with_another);
 }
 
-TEST_F(ServeFlagsTest, KeysThatOthersCanReadAreNamed) {
+TEST_F(ServeTest, KeysThatOthersCanReadAreNamed) {
   const std::string file =
       testing::TempDir() + fmt::format("serve_flags_test_mode_{}.toml", getpid());
   std::ofstream(file) << "x";
@@ -209,7 +205,7 @@ TEST_F(ServeFlagsTest, KeysThatOthersCanReadAreNamed) {
   std::remove(file.c_str());
 }
 
-TEST_F(ServeFlagsTest, NoRequestMayHaveMoreChoicesThanMayWait) {
+TEST_F(ServeTest, NoRequestMayHaveMoreChoicesThanMayWait) {
   ASSERT_EQ(Parse({"serve", "--max-queued-requests", "5", "--max-choices", "18"}), "");
   EXPECT_EQ(ResolveServer(flags_)->limits.max_choices, 5);
 }

@@ -1,24 +1,21 @@
-#include "cli/scheduler_flags.h"
+#include "cli/engine_flags.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "cli/run_flags.h"
-#include "cli/serve_flags.h"
-#include "cli/toml_config.h"
+#include "cli/run.h"
+#include "cli/serve.h"
+#include "flags/program.h"
 
 namespace ropeway {
 namespace {
@@ -26,22 +23,16 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-class SchedulerFlagsTest : public testing::Test {
+class EngineFlagsTest : public testing::Test {
  protected:
-  SchedulerFlagsTest() {
-    AddServe(&app_, &serve_);
-    AddRun(&app_, &run_);
+  EngineFlagsTest() {
+    program_.name = "ropeway";
+    program_.commands = {ServeCommand(&serve_), RunCommand(&run_)};
   }
 
-  // What is refused, "" where nothing is.
-  std::string Parse(std::vector<std::string> words) {
-    std::reverse(words.begin(), words.end());
-    try {
-      app_.parse(words);
-    } catch (const CLI::Error& e) {
-      return e.what();
-    }
-    return "";
+  // The message of what is rejected, "" where nothing is.
+  std::string Parse(const std::vector<std::string>& words) {
+    return ParseCommandLine(program_, words).status().message();
   }
 
   // The options that `ropeway serve` with these flags has.
@@ -49,17 +40,17 @@ class SchedulerFlagsTest : public testing::Test {
     words.insert(words.begin(), "serve");
     EXPECT_EQ(Parse(words), "");
     EngineOptions options = serve_.engine.options;
-    const Status status = ResolveBatching(serve_.engine.batching, &options);
+    const Status status = ResolveBatching(serve_.engine.batching, &options.scheduler);
     EXPECT_TRUE(status.ok()) << status.message();
     return options;
   }
 
-  CLI::App app_{"", "ropeway"};
   ServeFlags serve_;
   RunFlags run_;
+  Program program_;
 };
 
-TEST_F(SchedulerFlagsTest, TheDefaultsAreTheEngines) {
+TEST_F(EngineFlagsTest, TheDefaultsAreTheEngines) {
   const EngineOptions given = Serve({});
   const EngineOptions own;
   EXPECT_EQ(given.scheduler.strategy, own.scheduler.strategy);
@@ -76,13 +67,13 @@ TEST_F(SchedulerFlagsTest, TheDefaultsAreTheEngines) {
   EXPECT_EQ(given.scheduler.request_target, own.scheduler.request_target);
   EXPECT_TRUE(given.scheduler.urgent_joins) << "a server's default";
   EXPECT_FALSE(own.scheduler.urgent_joins) << "a comparison of strategies keeps them pure";
-  const std::string help = app_.get_subcommand("serve")->help();
+  const std::string help = HelpText(program_, {&program_.commands[0]});
   for (const char* shown : {"priority+fair", "70,20,10", "100ms,300ms,500ms", "continuous"}) {
     EXPECT_THAT(help, HasSubstr(shown));
   }
 }
 
-TEST_F(SchedulerFlagsTest, EveryFlagReachesItsOption) {
+TEST_F(EngineFlagsTest, EveryFlagReachesItsOption) {
   const EngineOptions options = Serve({"--scheduler",
                                        "static",
                                        "--max-batch-size",
@@ -152,17 +143,17 @@ TEST_F(SchedulerFlagsTest, EveryFlagReachesItsOption) {
   EXPECT_FALSE(options.scheduler.urgent_joins);
 }
 
-TEST_F(SchedulerFlagsTest, AutoIsANegativeNumber) {
+TEST_F(EngineFlagsTest, AutoIsANegativeNumber) {
   const EngineOptions options =
       Serve({"--batch-timeout", "auto", "--preempt-max-generated", "auto"});
   EXPECT_LT(options.scheduler.batch_timeout, milliseconds(0));
   EXPECT_LT(options.scheduler.preempt_max_generated, 0);
 }
 
-TEST_F(SchedulerFlagsTest, APresetGivesWayToFlags) {
+TEST_F(EngineFlagsTest, APresetGivesWayToFlags) {
   for (const auto& [preset, timeout, size] :
        {std::tuple("latency", 10, 4), {"balanced", 50, 8}, {"throughput", 100, 16}}) {
-    app_.clear();
+    serve_.engine.batching = {};
     const EngineOptions options = Serve({"--preset", preset});
     EXPECT_EQ(options.scheduler.strategy, "dynamic");
     EXPECT_EQ(options.scheduler.batch_timeout, milliseconds(timeout));
@@ -175,7 +166,7 @@ TEST_F(SchedulerFlagsTest, APresetGivesWayToFlags) {
   EXPECT_LT(options.scheduler.batch_timeout, milliseconds(0));
 }
 
-TEST_F(SchedulerFlagsTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
+TEST_F(EngineFlagsTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
   for (const auto& [flag, value, expected] :
        {std::tuple("--scheduler", "batched", "continuous, dynamic, static, serial"),
         {"--preset", "fast", "latency, balanced, throughput"},
@@ -208,56 +199,52 @@ TEST_F(SchedulerFlagsTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
         {"--policy", "fcfs+sjf+fair+priority", "two or three"},
         {"--policy", "fair+", "joined by '+'"},
         {"--policy", "", "joined by '+'"}}) {
-    app_.clear();
     const std::string message = Parse({"serve", flag, value});
     EXPECT_THAT(message, HasSubstr(std::string(flag) + ":")) << value;
     EXPECT_THAT(message, HasSubstr(expected)) << value;
   }
 }
 
-TEST_F(SchedulerFlagsTest, ABatchFitsInWhatRunsAtOnce) {
+TEST_F(EngineFlagsTest, ABatchFitsInWhatRunsAtOnce) {
   EngineOptions options;
   options.scheduler.max_num_seqs = 8;
   for (const char* scheduler : {"static", "dynamic"}) {
     BatchingFlags flags;
     flags.scheduler = scheduler;
     flags.max_batch_size = 9;
-    const Status status = ResolveBatching(flags, &options);
+    const Status status = ResolveBatching(flags, &options.scheduler);
     EXPECT_THAT(status.message(), HasSubstr("--max-batch-size: expected at most --max-num-seqs, 8"))
         << scheduler;
     flags.max_batch_size = 8;
-    EXPECT_TRUE(ResolveBatching(flags, &options).ok());
+    EXPECT_TRUE(ResolveBatching(flags, &options.scheduler).ok());
   }
   BatchingFlags preset;
   preset.preset = "latency";
   preset.max_batch_size = 9;
-  EXPECT_FALSE(ResolveBatching(preset, &options).ok());
-  // Nobody asked for the 16 of the preset, and nobody asks for batches here.
+  EXPECT_FALSE(ResolveBatching(preset, &options.scheduler).ok());
+  // The preset's 16 was not given, and continuous batching has no batch size.
   preset.preset = "throughput";
   preset.max_batch_size.reset();
-  EXPECT_TRUE(ResolveBatching(preset, &options).ok());
+  EXPECT_TRUE(ResolveBatching(preset, &options.scheduler).ok());
   EXPECT_EQ(options.scheduler.max_batch_size, 8);
   options.scheduler.strategy = "continuous";
   BatchingFlags size;
   size.max_batch_size = 9;
-  EXPECT_TRUE(ResolveBatching(size, &options).ok());
+  EXPECT_TRUE(ResolveBatching(size, &options.scheduler).ok());
 }
 
-TEST_F(SchedulerFlagsTest, RunHasThoseOfManyPromptsAlone) {
+TEST_F(EngineFlagsTest, RunHasThoseOfManyPromptsAlone) {
   EXPECT_EQ(Parse({"run", "--scheduler", "static", "--max-batch-size", "4", "--policy", "sjf"}),
             "");
   EXPECT_EQ(run_.engine.batching.scheduler, "static");
   EXPECT_EQ(run_.engine.options.scheduler.policy, "sjf");
   EXPECT_GE(run_.engine.options.scheduler.max_wait, std::chrono::hours(24));
-  app_.clear();
   EXPECT_NE(Parse({"run", "--max-wait", "1s"}), "");
 }
 
-TEST_F(SchedulerFlagsTest, AFileSaysTheSame) {
+TEST_F(EngineFlagsTest, AFileSaysTheSame) {
   const std::string file =
       fmt::format("{}scheduler_flags_test_{}.toml", testing::TempDir(), getpid());
-  app_.set_config("--config");
-  app_.config_formatter(std::make_shared<TomlConfig>(&app_));
   std::ofstream(file) << "[serve]\nscheduler = \"dynamic\"\nbatch-timeout = \"auto\"\n"
                          "class-shares = \"60,30,10\"\nstrict = true\npreempt-max-generated = 20\n"
                          "policy = \"priority+sjf\"\nttft-limits = \"1s,2s,3s\"\n";
@@ -275,7 +262,6 @@ TEST_F(SchedulerFlagsTest, AFileSaysTheSame) {
         {"preempt-max-generated = true", "an integer, or \"auto\""},
         {"class-shares = [70, 20, 10]", "must be a string"},
         {"policy = \"lifo\"", "--policy"}}) {
-    app_.clear();
     std::ofstream(file) << "[serve]\n" << line << "\n";
     const std::string message = Parse({"--config", file, "serve"});
     EXPECT_THAT(message, HasSubstr(file + ":2:")) << line;

@@ -1,0 +1,30 @@
+// `ropeway inspect` and `ropeway tokenize`: look into a model file.
+#ifndef ROPEWAY_CLI_INSPECT_H_
+#define ROPEWAY_CLI_INSPECT_H_
+
+#include <string>
+
+#include "cli/engine_flags.h"
+#include "flags/flag.h"
+
+namespace ropeway {
+
+struct InspectFlags {
+  std::string file;
+};
+
+// Prints a description of a GGUF file. `flags` must outlive the command.
+Command InspectCommand(InspectFlags* flags);
+
+struct TokenizeFlags {
+  std::string model = kDefaultModel;
+  std::string text;
+  bool batch = false;
+};
+
+// Prints the token ids of texts. `flags` must outlive the command.
+Command TokenizeCommand(TokenizeFlags* flags);
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_CLI_INSPECT_H_

@@ -1,0 +1,230 @@
+#include "cli/run.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "base/output.h"
+#include "base/system.h"
+#include "cli/chat.h"
+#include "cli/prompts.h"
+#include "cli/terminal.h"
+#include "ropeway/engine.h"
+
+namespace ropeway {
+namespace {
+
+constexpr size_t kMaxPrompt = size_t{16} << 20;
+
+// More varied than greedy, steadier than the raw distribution.
+constexpr float kTemperature = 0.7F;
+
+// A chat is kept until its directory is removed.
+constexpr std::chrono::hours kSessionTtl(24 * 365 * 100);
+
+// No prompt of a file is rejected because it waits long.
+constexpr std::chrono::hours kMaxWait(1000);
+
+// Size of the KV blocks on disk; a long chat with a small model takes a few hundred MB.
+constexpr int64_t kSessionDiskBytes = int64_t{1} << 30;
+
+std::filesystem::path StateFolder() {
+  const char* state = std::getenv("XDG_STATE_HOME");
+  const char* home = std::getenv("HOME");
+  const std::filesystem::path base =
+      state != nullptr && *state != '\0'
+          ? state
+          : std::filesystem::path(home ? home : ".") / ".local" / "state";
+  return base / "ropeway";
+}
+
+constexpr char kFooter[] =
+    "Without a prompt: a chat in the terminal, or the prompt is read from standard input.\n"
+    "A line of --prompts FILE is a prompt; or, where the first one is a JSON object, every line "
+    "is\n"
+    "one: {\"prompt\": TEXT} with, where wanted, system, max_tokens, temperature, top_p, top_k,\n"
+    "min_p, seed and stop.\n\n"
+    "Example:\n  ropeway run --max-tokens 40 'What is a ropeway?'";
+
+FlagTable PromptRows(RunFlags* flags) {
+  return {{"", {{"PROMPT", TextValue(&flags->prompt, "TEXT"), "The prompt"}}},
+          {"Prompt",
+           {{"--system", TextValue(&flags->system, "TEXT"),
+             "System message: how the model shall behave"},
+            {"--raw", SwitchValue(&flags->raw),
+             "Continue the text as it is, without the model's chat template"},
+            {"--session", TextValue(&flags->session, "FILE|NAME"),
+             "Keep the conversation, and continue it the next time: in the directory FILE (with a "
+             "slash, or ending in .session), or under a NAME in ~/.local/state/ropeway"},
+            {"--prompts", TextValue(&flags->prompts_file, "FILE"),
+             "Answer all prompts of a file at once, and print each batch as it ends: the requests "
+             "that started together"},
+            {"--output", TextValue(&flags->output_file, "FILE"),
+             "With --prompts: also write the answers with their batch numbers and times to this "
+             "file, as JSON lines, or as CSV where its name ends in .csv"}}}};
+}
+
+FlagTable SamplingRows(RunFlags* flags) {
+  SamplingParams& sampling = flags->sampling;
+  return {{"Sampling",
+           {{"--max-tokens,-n",
+             IntValue(&flags->max_tokens, 1, 1 << 24).Default("the rest of the context"),
+             "Tokens of an answer, at most"},
+            {"--temperature", NumberValue(&sampling.temperature, 0, 2),
+             "0 always takes the most probable token; more is more varied"},
+            {"--top-k", IntValue(&sampling.top_k, -1, INT32_MAX),
+             "Choose among the k most probable tokens; 0: all"},
+            {"--top-p", NumberValue(&sampling.top_p, 0, 1),
+             "Choose among the most probable tokens that together reach this probability"},
+            {"--min-p", NumberValue(&sampling.min_p, 0, 1),
+             "Leave out tokens below this part of the most probable one's probability"},
+            {"--typical-p", NumberValue(&sampling.typical_p, 0, 1),
+             "Locally typical sampling up to this probability"},
+            {"--presence-penalty", NumberValue(&sampling.presence_penalty, -2, 2),
+             "Makes tokens that were generated before less probable"},
+            {"--frequency-penalty", NumberValue(&sampling.frequency_penalty, -2, 2),
+             "Likewise, once for each time"},
+            {"--repetition-penalty", NumberValue(&sampling.repetition_penalty, 0.01, 10),
+             "Above 1: makes all tokens seen before less probable, the prompt's too"},
+            {"--seed", IntValue(&sampling.seed, 0, INT64_MAX).Default("random"),
+             "The same seed and prompt give the same answer"},
+            {"--stop", TextsValue(&flags->stop, "TEXT"), "The answer ends before this text"},
+            {"--ignore-eos", SwitchValue(&flags->ignore_eos),
+             "Continue where the model would end its answer"}}}};
+}
+
+// Keeps --session in its directory, with the KV blocks beside it (unless the disk tier has a
+// directory of its own).
+Status KeepSession(const RunFlags& flags, EngineOptions* options) {
+  if (flags.session.empty()) return {};
+  StatusOr<std::string> folder = SessionFolder(flags.session);
+  if (!folder.ok()) return folder.status();
+  // Other users must not read the conversation.
+  if (const std::error_code error = MakePrivateDirectory(*folder)) {
+    return InvalidArgument(
+        fmt::format("--session: the directory '{}' cannot be made: {}", *folder, error.message()));
+  }
+  options->sessions.state_path = *folder;
+  options->sessions.ttl = kSessionTtl;
+  if (options->cache.disk_path.empty() && options->cache.prefix_caching) {
+    options->cache.disk_path = *folder + "/kv";
+    options->cache.disk_bytes = kSessionDiskBytes;
+  }
+  return {};
+}
+
+int AnswerOne(const RunFlags& flags, std::string prompt, Engine* engine) {
+  Request request = MakeRequest(flags);
+  SetPrompt(flags, !ShowRestored(flags, engine), std::move(prompt), &request);
+  Output output;
+  const StatusOr<StreamedAnswer> answer = Stream(engine, std::move(request), &output);
+  if (!answer.ok()) return Fail(answer.status());
+  if (!output.ok()) return output.End();
+  if (!answer->result.status.ok()) return Fail(answer->result.status);
+  if (flags.stats) Note("(" + StatsLine(*answer) + ")\n");
+  return 0;
+}
+
+int ChatInTerminal(const RunFlags& flags, const EngineOptions& options) {
+  Interrupts interrupts;
+  auto engine = Engine::Create(options);
+  if (!engine.ok()) return Fail(engine.status());
+  interrupts.Unblock();
+  if (Interrupts::Take()) return 1;  // While the model was loaded.
+  LineReader lines(STDIN_FILENO);
+  Output output;
+  return Chat(&flags, engine->get(), &lines, &output).Run();
+}
+
+int Run(const RunFlags& flags) {
+  const bool many = !flags.prompts_file.empty();
+  if (many && !flags.prompt.empty()) return Fail("give either a PROMPT or --prompts");
+  if (!many && !flags.output_file.empty()) return Fail("--output needs --prompts");
+  const bool chat = !many && flags.prompt.empty() && isatty(STDIN_FILENO) != 0;
+  if (chat && flags.raw) return Fail("--raw needs a prompt: a chat has the model's template");
+  if (many && !flags.session.empty()) {
+    return Fail("--session is one conversation, and --prompts are many: give one of them");
+  }
+  StatusOr<EngineOptions> options = ResolveEngine(flags.engine);
+  if (!options.ok()) return Fail(options.status());
+  if (Status status = KeepSession(flags, &*options); !status.ok()) return Fail(status);
+  if (chat) return ChatInTerminal(flags, *options);
+
+  std::string prompt = flags.prompt;
+  if (!many && prompt.empty()) {
+    if (!ReadAll(STDIN_FILENO, kMaxPrompt, &prompt)) {
+      return Fail(
+          fmt::format("standard input cannot be read, or has more than {} bytes", kMaxPrompt));
+    }
+    if (prompt.empty()) return Fail("no prompt: standard input is empty");
+  }
+  auto engine = Engine::Create(*options);
+  if (!engine.ok()) return Fail(engine.status());
+  return many ? RunPrompts(flags, engine->get())
+              : AnswerOne(flags, std::move(prompt), engine->get());
+}
+
+}  // namespace
+
+RunFlags::RunFlags() {
+  engine.log_level = "warn";
+  engine.options.scheduler.max_wait = kMaxWait;
+  sampling.temperature = kTemperature;
+}
+
+Command RunCommand(RunFlags* flags) {
+  const FlagTable other = {
+      {"Other",
+       {{"--stats", SwitchValue(&flags->stats), "After each answer, print its tokens and times"}}}};
+  return {"run", "Answer a prompt, a file of prompts, or chat in the terminal",
+          Join({PromptRows(flags), SamplingRows(flags), EngineTable(&flags->engine),
+                BatchingTable(&flags->engine), other}),
+          kFooter, [flags] { return Run(*flags); }};
+}
+
+StatusOr<std::string> SessionFolder(const std::string& named) {
+  const auto bad = [&](const char* why) {
+    return InvalidArgument(
+        fmt::format("--session: expected a directory, or a name, but '{}' {}", named, why));
+  };
+  std::error_code error;
+  const bool exists = std::filesystem::exists(named, error);
+  if (exists && !std::filesystem::is_directory(named, error)) return bad("is a file");
+  if (exists || named.find('/') != std::string::npos || named.ends_with(".session")) return named;
+  const bool printable =
+      std::all_of(named.begin(), named.end(), [](char c) { return c > ' ' && c <= '~'; });
+  if (!printable || named.size() > 128) {
+    return bad("is no name: 1 to 128 ASCII characters without spaces");
+  }
+  if (named.front() == '.' || named.front() == '-') return bad("begins with a dot or a dash");
+  return (StateFolder() / named).string();
+}
+
+Request MakeRequest(const RunFlags& flags) {
+  Request request;
+  if (!flags.session.empty()) request.session_id = kRunSession;
+  request.sampling = flags.sampling;
+  request.max_tokens = flags.max_tokens;
+  request.stop = flags.stop;
+  request.ignore_eos = flags.ignore_eos;
+  return request;
+}
+
+void SetPrompt(const RunFlags& flags, bool begins, std::string text, Request* request) {
+  if (flags.raw) {
+    request->prompt = std::move(text);
+    return;
+  }
+  std::vector<ChatMessage> messages;
+  if (begins && !flags.system.empty()) messages.push_back({"system", flags.system});
+  messages.push_back({"user", std::move(text)});
+  request->prompt = std::move(messages);
+}
+
+}  // namespace ropeway

@@ -1,0 +1,276 @@
+#include "cli/serve.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/output.h"
+#include "base/random.h"
+#include "base/system.h"
+#include "engine/open_engine.h"
+#include "flags/units.h"
+#include "server/api_keys.h"
+#include "server/http_server.h"
+
+namespace ropeway {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLeastTimeout(1);  // A timeout of 0 would reject every client.
+constexpr char kApiKeyVariable[] = "ROPEWAY_API_KEY";
+// For what is left in the connections' buffers when all requests have ended.
+constexpr std::chrono::seconds kFlushTime(2);
+
+// SIGTERM and SIGINT of a server, taken by a thread of its own: while the model loads, a signal
+// ends the process at once; later the first asks for the end, and a second one, while the server
+// drains, ends the process at once with exit code 1.
+class EndSignals {
+ public:
+  // Call before any other thread starts: all of them inherit the mask that blocks these signals. At
+  // most one per process.
+  EndSignals() : state_(std::make_shared<State>()) {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    std::thread([signals, state = state_] {
+      int signal = 0;
+      sigwait(&signals, &signal);
+      if (!state->serving) _exit(0);
+      state->first.set_value(signal);
+      sigwait(&signals, &signal);
+      _exit(1);
+    }).detach();
+  }
+
+  // From now on a signal asks for the end.
+  void SetServing() { state_->serving = true; }
+
+  // Blocks until the program is asked to end; returns the signal's name. Call once.
+  const char* Wait() { return state_->first.get_future().get() == SIGTERM ? "SIGTERM" : "SIGINT"; }
+
+ private:
+  struct State {
+    std::atomic<bool> serving = false;
+    std::promise<int> first;
+  };
+  const std::shared_ptr<State> state_;  // Outlived by the thread.
+};
+
+FlagTable EngineRows(ServeFlags* flags) {
+  EngineOptions& options = flags->engine.options;
+  return {
+      {"Model",
+       {{"--served-model-name",
+         TextValue(&options.model.served_name, "NAME").Default("the file's name"),
+         "Name of the model in the API"}}},
+      {"Engine",
+       {{"--max-queued-requests", IntValue(&options.scheduler.max_queued_requests, 1, 1000000),
+         "Requests that wait; more are rejected with 429"},
+        {"--frontend-threads", IntValue(&options.frontend_threads, 1, 256),
+         "Threads that apply chat templates and encode prompts"},
+        {"--request-timeout", DurationValue(&options.request_timeout),
+         "A request that has not ended by then fails, also where it asks for longer; 0: never"}}}};
+}
+
+FlagTable StateRows(EngineOptions* options) {
+  return {
+      {"State",
+       {{"--state-path", TextValue(&options->sessions.state_path, "DIR").Default("none: in memory"),
+         "Directory of what survives a restart: sessions"},
+        {"--session-ttl", DurationValue(&options->sessions.ttl, std::chrono::seconds(1)),
+         "A session that is unused for so long is closed"},
+        {"--max-sessions", IntValue(&options->sessions.max_sessions, 1, 10000000),
+         "Sessions at once; more are rejected with 429"},
+        {"--session-store-size", SizeValue(&options->sessions.store_bytes, 1 << 20),
+         "Size of all sessions, in memory and on the disk each; more is rejected with 429"}}},
+      {"Other",
+       {{"--trace-file", TextValue(&options->trace_file, "FILE"),
+         "Write what each step computed for which request, for Perfetto or chrome://tracing; "
+         "at most 512 MiB, no texts"}}}};
+}
+
+FlagTable ServerRows(ServeFlags* flags) {
+  ServerOptions& server = flags->server;
+  return {
+      {"Server",
+       {{"--host", TextValue(&server.host, "ADDRESS"),
+         "Address to listen on; 0.0.0.0 for all of this machine's"},
+        {"--port,-p", IntValue(&server.port, 0, 65535), "Port to listen on; 0 for any free one"},
+        {"--io-threads", IntValue(&server.io_threads, 1, 64), "Threads that serve connections"},
+        {"--helper-threads", IntValue(&server.limits.helper_threads, 1, 64),
+         "Threads for work that would delay an I/O thread: large bodies, /tokenize, "
+         "/detokenize"},
+        {"--keep-alive-interval", DurationValue(&server.limits.keep_alive_interval),
+         "A stream that has been silent for so long sends a comment line, so that proxies "
+         "keep it open; 0: never"},
+        {"--drain-timeout", DurationValue(&flags->drain_timeout),
+         "How long running requests may go on after SIGTERM or Ctrl-C; a second signal ends "
+         "the program at once"}}}};
+}
+
+FlagTable LimitRows(ServerLimits* limits) {
+  return {{"Limits",
+           {{"--max-body-size", SizeValue(&limits->max_body_bytes, 1),
+             "Body of a request; a larger one is rejected with 413"},
+            {"--max-header-size", SizeValue(&limits->max_header_bytes, 1024),
+             "Request line and headers; larger ones are rejected with 431"},
+            {"--max-bodies-size", SizeValue(&limits->max_bodies_bytes, 1),
+             "Bodies above 32 KiB of all connections together; more are rejected with 503"},
+            {"--max-stream-size", SizeValue(&limits->max_stream_bytes, 1024),
+             "Output of a stream that waits for a slow reader; beyond it the request is cancelled"},
+            {"--max-connections", IntValue(&limits->max_connections, 1, 1000000),
+             "Connections at once; more are answered with 503"},
+            {"--max-choices", IntValue(&limits->max_choices, 1, 65536),
+             "Prompts times `n` of one request"},
+            {"--header-timeout", DurationValue(&limits->header_timeout, kLeastTimeout),
+             "For a client to send a request's headers"},
+            {"--body-timeout", DurationValue(&limits->body_timeout, kLeastTimeout),
+             "For a client to send a request's body"},
+            {"--idle-timeout", DurationValue(&limits->idle_timeout, kLeastTimeout),
+             "Between two requests of one connection"},
+            {"--write-timeout", DurationValue(&limits->write_timeout, kLeastTimeout),
+             "For a client to take what is sent to it; then its request is cancelled"}}}};
+}
+
+FlagTable SecurityRows(ServeFlags* flags) {
+  ServerOptions& server = flags->server;
+  return {
+      {"Security",
+       {{"--api-key", TextsValue(&flags->api_keys, "KEY").Environment(kApiKeyVariable),
+         "Key that clients must send. Other users of this machine can read command lines: prefer "
+         "the environment or a file"},
+        {"--api-keys", TextValue(&flags->api_keys_file, "FILE").NotEmpty(),
+         "TOML file of named keys, their priorities and limits: [[keys]] with name, key and more"},
+        {"--admin-key",
+         TextValue(&server.admin_key, "KEY").NotEmpty().Environment("ROPEWAY_ADMIN_KEY"),
+         "Key that opens /admin, /metrics and /version; without one /admin is closed"},
+        {"--tls-cert", TextValue(&server.tls_cert, "FILE"),
+         "PEM file of the certificate and its chain; with --tls-key the port speaks TLS only"},
+        {"--tls-key", TextValue(&server.tls_key, "FILE"),
+         "PEM file of the certificate's private key"}}}};
+}
+
+void WarnIfOpen(const ServerOptions& options) {
+  if (IsLoopback(options.host) || !options.api_keys.empty()) return;
+  spdlog::warn(
+      "{} can be reached from other machines, and without --api-key or --api-keys all "
+      "clients may use it",
+      options.host);
+}
+
+std::string Banner(const ServerOptions& options, uint16_t port, const std::string& model) {
+  const bool ipv6 = options.host.find(':') != std::string::npos;
+  const std::string url = fmt::format("{}://{}:{}", options.tls_cert.empty() ? "http" : "https",
+                                      ipv6 ? "[" + options.host + "]" : options.host, port);
+  const char* key = options.api_keys.empty() ? "" : " -H 'Authorization: Bearer YOUR_KEY'";
+  return fmt::format(
+      "Ropeway {} serves {} on {}\nTry:\n"
+      "  curl {}/v1/chat/completions{} -H 'Content-Type: application/json' -d "
+      "'{{\"messages\": [{{\"role\": \"user\", \"content\": \"What is a ropeway?\"}}], "
+      "\"max_tokens\": 100}}'\n",
+      ROPEWAY_VERSION, model, url, url, key);
+}
+
+int Serve(const ServeFlags& flags) {
+  EndSignals end;
+  RaiseDescriptorLimit();
+  StatusOr<EngineOptions> engine_options = ResolveEngine(flags.engine);
+  if (!engine_options.ok()) return Fail(engine_options.status());
+  StatusOr<ServerOptions> options = ResolveServer(flags);
+  if (!options.ok()) return Fail(options.status());
+  for (const std::string& file : SecretsOthersCanRead(flags)) {
+    spdlog::warn("all users of this machine can read the keys in {}: chmod 600 it", file);
+  }
+
+  const RealClock clock;
+  SystemRandom random;
+  auto engine = OpenEngine(*engine_options, &clock, &random);
+  if (!engine.ok()) return Fail(engine.status());
+  HttpServer server(*options, engine->get());
+  end.SetServing();
+  if (Status status = server.Start(); !status.ok()) return Fail(status);
+  WarnIfOpen(*options);
+  // A banner that cannot be written does not stop the server.
+  Output().Write(Banner(*options, server.port(), (*engine)->Models().front().id));
+
+  const char* signal = end.Wait();
+  spdlog::info("{}: no new requests; what runs may finish within {}", signal,
+               FormatDuration(flags.drain_timeout));
+  server.StopAccepting();
+  const Status drained = (*engine)->Drain(flags.drain_timeout);
+  if (!drained.ok()) spdlog::warn("{}", drained.message());
+  server.Stop(kFlushTime);
+  return 0;
+}
+
+}  // namespace
+
+Command ServeCommand(ServeFlags* flags) {
+  EngineOptions* const options = &flags->engine.options;
+  return {"serve", "Serve a model over an OpenAI-compatible HTTP API",
+          Join({EngineTable(&flags->engine), EngineRows(flags), BatchingTable(&flags->engine),
+                SchedulingTable(&flags->engine), StateRows(options), ServerRows(flags),
+                LimitRows(&flags->server.limits), SecurityRows(flags)}),
+          "Example:\n  ropeway serve --port 9000 --kv-cache-size 1GiB --max-num-seqs 32",
+          [flags] { return Serve(*flags); }};
+}
+
+StatusOr<ServerOptions> ResolveServer(const ServeFlags& flags) {
+  ServerOptions options = flags.server;
+  if (options.host.empty()) {
+    return InvalidArgument("--host: expected an address or a host's name, not ''", "host");
+  }
+  // All choices of a request are admitted or none: more than may wait could never be admitted.
+  options.limits.max_choices =
+      std::min(options.limits.max_choices, flags.engine.options.scheduler.max_queued_requests);
+  const char* const variable = std::getenv(kApiKeyVariable);
+  if (variable != nullptr && *variable == '\0' && flags.api_keys.empty() &&
+      flags.api_keys_file.empty()) {
+    // A missing secret must not open the server to all clients.
+    return InvalidArgument(
+        fmt::format("{} is set but empty: expected a key, or no such variable for a server without "
+                    "keys",
+                    kApiKeyVariable),
+        "api_key");
+  }
+  for (size_t i = 0; i < flags.api_keys.size(); ++i) {
+    options.api_keys.push_back(
+        {i == 0 ? "default" : fmt::format("default-{}", i + 1), flags.api_keys[i]});
+  }
+  if (!flags.api_keys_file.empty()) {
+    StatusOr<std::vector<ApiKey>> keys = ReadApiKeys(flags.api_keys_file);
+    if (!keys.ok()) return keys.status();
+    options.api_keys.insert(options.api_keys.end(), keys->begin(), keys->end());
+  }
+  return options;
+}
+
+std::vector<std::string> SecretsOthersCanRead(const ServeFlags& flags) {
+  std::vector<std::string> files;
+  for (const std::string& file : {flags.api_keys_file, flags.server.tls_key}) {
+    struct stat about {};
+    if (!file.empty() && stat(file.c_str(), &about) == 0 && (about.st_mode & S_IROTH) != 0) {
+      files.push_back(file);
+    }
+  }
+  return files;
+}
+
+bool IsLoopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+}
+
+}  // namespace ropeway
