@@ -15,9 +15,6 @@
 #include "bench/kernels/measure_kernels.h"
 #include "bench/rows.h"
 #include "engine/machine.h"
-#include "executor/forward_pass.h"
-#include "executor/output_layer.h"
-#include "executor/step_plan.h"
 #include "model/gguf.h"
 #include "model/model_tensors.h"
 
@@ -62,12 +59,6 @@ int RunKernels(const KernelsFlags& flags) {
   options.model.attention.kv_type = *KvTypeByName(flags.kv_cache_dtype.c_str());
   options.cpu = CpuName();
   options.threads = flags.resolved_threads();
-  options.rule = {.min_rows_per_worker = kMinRowsPerWorker,
-                  .tile_rows = kTileRows,
-                  .attention_tile_rows = kAttentionTileRows,
-                  .logits_rows = kMaxLogitsRows,
-                  .greedy_floats = kLogitsPartFloats,
-                  .deferred_pairs = StepPlan::MaxDeferredPairs(options.threads)};
   const auto wanted = [&flags](const char* what) {
     return flags.only.empty() || flags.only == what;
   };

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "executor/row_packer.h"
+#include "executor/step_plan.h"
 
 namespace ropeway {
 namespace {
@@ -38,7 +39,7 @@ AttentionBench::AttentionBench(const AttentionShape& shape, const AttentionCase&
 
 StatusOr<std::unique_ptr<AttentionBench>> AttentionBench::Make(
     const AttentionShape& shape, const AttentionCase& problem, size_t rotate_bytes,
-    size_t max_bytes, const DealRule& rule, const Kernels& kernels, WorkerTeam* team) {
+    size_t max_bytes, const Kernels& kernels, WorkerTeam* team) {
   std::unique_ptr<AttentionBench> bench(new AttentionBench(shape, problem, kernels, team));
   if (Status status = bench->MakePool(rotate_bytes, max_bytes); !status.ok()) return status;
   const size_t queries = Product(problem.sequences, problem.rows) *
@@ -48,7 +49,7 @@ StatusOr<std::unique_ptr<AttentionBench>> AttentionBench::Make(
   std::mt19937 random(3);
   std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
   for (float& value : bench->q_) value = uniform(random);
-  bench->MakeUnits(rule);
+  bench->MakeUnits();
   if (Status status = bench->MakePartials(); !status.ok()) return status;
   return bench;
 }
@@ -113,8 +114,8 @@ std::vector<std::byte> AttentionBench::RandomBlocks() const {
 
 int AttentionBench::SplitsOf(int row) const { return (problem_.start() + row) / kSplitTokens + 1; }
 
-void AttentionBench::MakeUnits(const DealRule& rule) {
-  const int tile = rule.attention_tile_rows;
+void AttentionBench::MakeUnits() {
+  const int tile = kAttentionTileRows;
   for (int sequence = 0; sequence < problem_.sequences; ++sequence) {
     for (int row = 0; row < problem_.rows; row += tile) {
       const int rows = std::min(tile, problem_.rows - row);
@@ -125,7 +126,7 @@ void AttentionBench::MakeUnits(const DealRule& rule) {
   }
   // Too few for the workers: one for each split, which are merged when all are there.
   deferred_ = problem_.rows == 1 && team_->size() > 1 && SplitsOf(0) > 1 &&
-              units_.size() <= static_cast<size_t>(rule.deferred_pairs);
+              units_.size() <= static_cast<size_t>(StepPlan::MaxDeferredPairs(team_->size()));
   if (!deferred_) return;
   const std::vector<Unit> whole = std::move(units_);
   units_.clear();

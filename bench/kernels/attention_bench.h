@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/worker_team.h"
-#include "bench/kernels/matmul_bench.h"
 #include "bench/kernels/shapes.h"
 #include "bench/timing.h"
 #include "kernels/kernels.h"
@@ -35,7 +34,6 @@ class AttentionBench {
   static StatusOr<std::unique_ptr<AttentionBench>> Make(const AttentionShape& shape,
                                                         const AttentionCase& problem,
                                                         size_t rotate_bytes, size_t max_bytes,
-                                                        const DealRule& rule,
                                                         const Kernels& kernels, WorkerTeam* team);
   // Of as many layers of all sequences as hold `rotate_bytes`, at least one.
   static size_t LeastPoolBytes(const AttentionShape& shape, const AttentionCase& problem,
@@ -62,7 +60,7 @@ class AttentionBench {
   AttentionBench(const AttentionShape& shape, const AttentionCase& problem, const Kernels& kernels,
                  WorkerTeam* team);
   Status MakePool(size_t rotate_bytes, size_t max_bytes);
-  void MakeUnits(const DealRule& rule);
+  void MakeUnits();
   void Attend(int worker, int phase);
   Status MakePartials();
   float* PartialAt(size_t index) const;

@@ -4,6 +4,9 @@
 #include <cstring>
 #include <random>
 
+#include "executor/forward_pass.h"
+#include "executor/output_layer.h"
+#include "executor/step_plan.h"
 
 namespace ropeway {
 namespace {
@@ -25,11 +28,11 @@ int RowStride(const MatMulShape& shape) {
 }
 
 // Of one worker's products of `rows` rows.
-size_t YBytes(const MatMulShape& shape, int rows, const DealRule& rule) {
+size_t YBytes(const MatMulShape& shape, int rows) {
   const auto count = static_cast<size_t>(rows);
   // A part of as many floats, and two cache lines to round each row up.
   if (shape.greedy) {
-    return (static_cast<size_t>(rule.greedy_floats) + count * 3 * kPanelCols) * sizeof(float);
+    return (static_cast<size_t>(kLogitsPartFloats) + count * 3 * kPanelCols) * sizeof(float);
   }
   return count * static_cast<size_t>(RowStride(shape)) * sizeof(float);
 }
@@ -45,9 +48,9 @@ size_t NumCopies(const MatMulShape& shape, size_t rotate_bytes) {
 }
 
 // Rows that one worker multiplies at a time, at most.
-int TileRows(const MatMulShape& shape, int max_rows, const DealRule& rule, int workers) {
+int TileRows(const MatMulShape& shape, int max_rows, int workers) {
   if (shape.logits) return max_rows;
-  return std::min(max_rows, std::max(rule.tile_rows, rule.min_rows_per_worker * workers - 1));
+  return std::min(max_rows, std::max(kTileRows, kMinRowsPerWorker * workers - 1));
 }
 
 // GGUF rows of small random weights.
@@ -89,34 +92,33 @@ struct MatMulBench::Buffers {
   int64_t largest = 0;  // Sum of what searches found, so that they are not left out.
 };
 
-MatMulBench::MatMulBench(const MatMulShape& shape, const DealRule& rule, const Kernels& kernels,
-                         WorkerTeam* team)
-    : shape_(shape), rule_(rule), kernels_(kernels), team_(team) {}
+MatMulBench::MatMulBench(const MatMulShape& shape, const Kernels& kernels, WorkerTeam* team)
+    : shape_(shape), kernels_(kernels), team_(team) {}
 
 MatMulBench::~MatMulBench() = default;
 
 size_t MatMulBench::MemoryFor(const MatMulShape& shape, int max_rows, size_t rotate_bytes,
-                              const DealRule& rule, int workers) {
-  const int tile = TileRows(shape, max_rows, rule, workers);
+                              int workers) {
+  const int tile = TileRows(shape, max_rows, workers);
   const size_t packed = static_cast<size_t>(tile) * static_cast<size_t>(shape.k) * sizeof(float);
   return NumCopies(shape, rotate_bytes) * CopyBytes(shape) +
-         static_cast<size_t>(workers) * (packed + YBytes(shape, tile, rule)) +
+         static_cast<size_t>(workers) * (packed + YBytes(shape, tile)) +
          static_cast<size_t>(max_rows) * static_cast<size_t>(shape.k) * sizeof(float);
 }
 
 StatusOr<std::unique_ptr<MatMulBench>> MatMulBench::Make(const MatMulShape& shape, int max_rows,
-                                                         size_t rotate_bytes, const DealRule& rule,
+                                                         size_t rotate_bytes,
                                                          const Kernels& kernels, WorkerTeam* team) {
-  std::unique_ptr<MatMulBench> bench(new MatMulBench(shape, rule, kernels, team));
+  std::unique_ptr<MatMulBench> bench(new MatMulBench(shape, kernels, team));
   if (Status status = bench->FillWeights(rotate_bytes); !status.ok()) return status;
   bench->x_.resize(static_cast<size_t>(max_rows) * static_cast<size_t>(shape.k));
   std::mt19937 random(2);
   std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
   for (float& value : bench->x_) value = uniform(random);
-  const int tile = TileRows(shape, max_rows, rule, team->size());
+  const int tile = TileRows(shape, max_rows, team->size());
   for (int worker = 0; worker < team->size(); ++worker) {
     auto packed = WeightArena::Make(PackedRowsBytes(shape.type, tile, shape.k));
-    auto y = WeightArena::Make(YBytes(shape, tile, rule));
+    auto y = WeightArena::Make(YBytes(shape, tile));
     if (!packed.ok()) return packed.status();
     if (!y.ok()) return y.status();
     bench->buffers_.push_back({*std::move(packed), *std::move(y), 0});
@@ -159,7 +161,7 @@ Status MatMulBench::FillWeights(size_t rotate_bytes) {
 }
 
 bool MatMulBench::ByRows(int rows) const {
-  return !shape_.logits && team_->size() > 1 && rows >= rule_.min_rows_per_worker * team_->size();
+  return !shape_.logits && team_->size() > 1 && rows >= kMinRowsPerWorker * team_->size();
 }
 
 Timing MatMulBench::Measure(int rows, const TimingBudget& budget) {
@@ -178,9 +180,9 @@ void MatMulBench::Multiply(int worker, int rows, int copy) {
     return;
   }
   const int end = rows * (worker + 1) / workers;
-  for (int row = rows * worker / workers; row < end; row += rule_.tile_rows) {
+  for (int row = rows * worker / workers; row < end; row += kTileRows) {
     const float* x = x_.data() + static_cast<size_t>(row) * static_cast<size_t>(shape_.k);
-    MultiplyTile(&own, x, std::min(rule_.tile_rows, end - row), 0, 1, y, copy);
+    MultiplyTile(&own, x, std::min(kTileRows, end - row), 0, 1, y, copy);
   }
 }
 
@@ -204,7 +206,7 @@ void MatMulBench::FindLargest(Buffers* buffers, const Matrix& matrix, int rows, 
                               int parts) {
   const int panels = matrix.num_panels();
   const int end = panels * (part + 1) / parts;
-  const int at_once = std::max(rule_.greedy_floats / (rows * kPanelCols), 1);
+  const int at_once = std::max(kLogitsPartFloats / (rows * kPanelCols), 1);
   auto* y = reinterpret_cast<float*>(buffers->y.data());
   const int stride = StrideOf(shape_, at_once * kPanelCols);
   int64_t largest = 0;

@@ -14,36 +14,23 @@
 
 namespace ropeway {
 
-// How the executor divides a step's work among workers. The command fills in the executor's own
-// constants; by default every size is 1.
-struct DealRule {
-  int min_rows_per_worker = 1;  // With fewer, workers share all rows and split the columns.
-  int tile_rows = 1;            // Rows that pass through a matrix at a time.
-  int attention_tile_rows = 1;  // Rows of one sequence that read K and V together.
-  int logits_rows = 1;          // Rows whose logits are computed together, at most.
-  int greedy_floats = 1;        // Logits that are searched at a time.
-  // At most so many (sequence, KV head) pairs of a decode step are dealt out split by split.
-  int deferred_pairs = 0;
-};
-
-// The product's weights are random, and there are so many copies of them, used in turn, that they
-// come from memory. Activations are packed anew in each phase, and that counts.
-// Thread rule: one thread at a time, the team's.
+// Divides the work among workers as the executor does. The product's weights are random, and there
+// are so many copies of them, used in turn, that they come from memory. Activations are packed anew
+// in each phase, and that counts. Thread rule: one thread at a time, the team's.
 class MatMulBench {
  public:
   // Makes at least one copy of the weights, and as many as fill `rotate_bytes`, for up to
   // `max_rows` rows. `kernels` and `team` must outlive it. kResourceExhausted where memory is
   // short.
   static StatusOr<std::unique_ptr<MatMulBench>> Make(const MatMulShape& shape, int max_rows,
-                                                     size_t rotate_bytes, const DealRule& rule,
-                                                     const Kernels& kernels, WorkerTeam* team);
+                                                     size_t rotate_bytes, const Kernels& kernels,
+                                                     WorkerTeam* team);
   ~MatMulBench();
   MatMulBench(const MatMulBench&) = delete;
   MatMulBench& operator=(const MatMulBench&) = delete;
 
   // Bytes that Make takes.
-  static size_t MemoryFor(const MatMulShape& shape, int max_rows, size_t rotate_bytes,
-                          const DealRule& rule, int workers);
+  static size_t MemoryFor(const MatMulShape& shape, int max_rows, size_t rotate_bytes, int workers);
 
   // Whether each worker has rows of its own; for logits the executor always splits the columns.
   bool ByRows(int rows) const;
@@ -56,8 +43,7 @@ class MatMulBench {
  private:
   struct Buffers;  // Of one worker.
 
-  MatMulBench(const MatMulShape& shape, const DealRule& rule, const Kernels& kernels,
-              WorkerTeam* team);
+  MatMulBench(const MatMulShape& shape, const Kernels& kernels, WorkerTeam* team);
   Status FillWeights(size_t rotate_bytes);
   void Multiply(int worker, int rows, int copy);
   void MultiplyTile(Buffers* buffers, const float* x, int rows, int part, int parts, float* y,
@@ -66,7 +52,6 @@ class MatMulBench {
   void FindLargest(Buffers* buffers, const Matrix& matrix, int rows, int part, int parts);
 
   const MatMulShape shape_;
-  const DealRule rule_;
   const Kernels& kernels_;
   WorkerTeam* const team_;
   WeightArena weights_;

@@ -10,7 +10,9 @@
 
 #include "base/barrier_time.h"
 #include "bench/kernels/attention_bench.h"
+#include "bench/kernels/matmul_bench.h"
 #include "bench/kernels/peak_bench.h"
+#include "executor/output_layer.h"
 #include "kernels/peaks.h"
 
 namespace ropeway {
@@ -134,10 +136,10 @@ void KernelsBench::Plan() {
       attention_.push_back({1, options_.quick ? kQuickPrefillRows : kPrefillRows, context});
     }
   }
-  if (options_.rows.front() > options_.rule.logits_rows && (options_.matmul || options_.lm_head)) {
+  if (options_.rows.front() > kMaxLogitsRows && (options_.matmul || options_.lm_head)) {
     rows_->Add("left_out", fmt::format("products that make logits, which are computed for at most "
                                        "{} rows together",
-                                       options_.rule.logits_rows));
+                                       kMaxLogitsRows));
   }
   total_ =
       static_cast<int>((options_.threads == 1 ? 2 : 4) * tables_.size() + 1 + attention_.size());
@@ -150,7 +152,7 @@ std::vector<int> KernelsBench::RowsOf(const MatMulShape& shape) const {
   std::vector<int> rows;
   for (const int count : options_.rows) {
     if (options_.quick && count != options_.rows.front() && count != 16) continue;
-    if (!shape.logits || count <= options_.rule.logits_rows) rows.push_back(count);
+    if (!shape.logits || count <= kMaxLogitsRows) rows.push_back(count);
   }
   return rows;
 }
@@ -230,8 +232,7 @@ Status KernelsBench::MeasureProducts(const char* part, const std::string& model,
   const std::vector<int> rows = RowsOf(shape);
   if (rows.empty()) return {};  // Plan has noted it.
   const int most = *std::ranges::max_element(rows);
-  const size_t bytes =
-      MatMulBench::MemoryFor(shape, most, rotate_bytes_, options_.rule, options_.threads);
+  const size_t bytes = MatMulBench::MemoryFor(shape, most, rotate_bytes_, options_.threads);
   const std::string cell =
       fmt::format("model={}; name={}; type={}; k={}; n={}; count={}; logits={}", model, shape.label,
                   WeightTypeName(shape.type), shape.k, fmt::join(shape.n, "+"), shape.count,
@@ -244,8 +245,7 @@ Status KernelsBench::MeasureProducts(const char* part, const std::string& model,
     rows_->Add("left_out", 1);
     return {};
   }
-  auto bench =
-      MatMulBench::Make(shape, most, rotate_bytes_, options_.rule, *options_.kernels, &team_);
+  auto bench = MatMulBench::Make(shape, most, rotate_bytes_, *options_.kernels, &team_);
   if (!bench.ok()) return bench.status();
   for (const int count : rows) {
     Tell(fmt::format("{} {} {}, {} rows", WeightTypeName(shape.type), shape.label, shape.Size(),
@@ -271,7 +271,7 @@ Status KernelsBench::MeasureAttention(const AttentionCase& problem) {
   }
   auto bench =
       AttentionBench::Make(shape, problem, rotate_bytes_, std::min(options_.memory, kMostPoolBytes),
-                           options_.rule, *options_.kernels, &team_);
+                           *options_.kernels, &team_);
   if (!bench.ok()) return bench.status();
   rows_->SetCell("attention", options_.kernels->name,
                  fmt::format("model={}; type={}; head_dim={}; kv_heads={}; group={}; rows={}; "

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "bench/kernels/matmul_bench.h"
 #include "bench/kernels/shapes.h"
 #include "bench/rows.h"
 #include "kernels/kernels.h"
@@ -20,7 +19,6 @@ struct KernelsOptions {
   const Kernels* kernels = nullptr;
   ModelShapes model;
   int threads = 1;
-  DealRule rule;
   // What is measured; the limits always are.
   bool matmul = true;
   bool attention = true;

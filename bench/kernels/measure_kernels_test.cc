@@ -31,12 +31,6 @@ KernelsOptions Quick(WeightType type, int threads, const Kernels* kernels) {
   options.kernels = kernels;
   options.model = TinyShapes(type, 3);
   options.threads = threads;
-  options.rule = {.min_rows_per_worker = 8,
-                  .tile_rows = 64,
-                  .attention_tile_rows = 16,
-                  .logits_rows = 64,
-                  .greedy_floats = 16384,
-                  .deferred_pairs = 2 * threads};
   options.rows = {3, 16, 128};
   options.quick = true;
   return options;
