@@ -1,10 +1,8 @@
 // Measures the disk tier on this machine: CPU time per megabyte written and read, bandwidths, how
 // long a flush takes, and the space that is taken beside the blocks. The process's CPU time is
-// printed beside the tier's own account of it, because the latter paces the writes.
-#include <fmt/format.h>
+// measured beside the tier's own account of it, because the latter paces the writes.
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -17,6 +15,8 @@
 #include "base/clock.h"
 #include "base/output.h"
 #include "bench/commands.h"
+#include "bench/rows.h"
+#include "bench/timing.h"
 #include "flags/flag.h"
 #include "kvcache/disk_tier.h"
 
@@ -68,18 +68,15 @@ StatusOr<std::unique_ptr<DiskTier>> OpenTier(const DiskTierFlags& flags) {
                          .clock = &clock});
 }
 
-void WriteBlocks(const DiskTierFlags& flags, DiskTier* tier) {
+void WriteBlocks(const DiskTierFlags& flags, DiskTier* tier, Rows* rows) {
   std::vector<std::byte> block(flags.block_bytes);
   std::mt19937_64 random(1);
   for (std::byte& byte : block) byte = static_cast<std::byte>(random());
   const double start = DiskClockSeconds();
   const double cpu = ProcessCpuSeconds();
-  double put_seconds = 0;
   for (uint64_t i = 0; i < flags.blocks; ++i) {
     std::memcpy(block.data(), &i, sizeof i);
-    const double before = DiskClockSeconds();
     while (!tier->Put(NameOfBlock(i), block)) SleepMicros(200);
-    put_seconds += DiskClockSeconds() - before;
     if ((i + 1) % flags.per_flush == 0) tier->Flush();
   }
   tier->Flush();
@@ -87,16 +84,17 @@ void WriteBlocks(const DiskTierFlags& flags, DiskTier* tier) {
   const double seconds = DiskClockSeconds() - start;
   const auto usage = tier->Usage();
   const double mb = static_cast<double>(usage.written_bytes) / 1e6;
-  fmt::print(
-      "written: {:.0f} MB at {:.0f} MB/s in {} flushes; CPU ms per MB: {:.3f} of the process (the "
-      "bench's own copies included), {:.3f} of the tier's threads\n",
-      mb, mb / seconds, tier->flushes(), (ProcessCpuSeconds() - cpu) * 1e3 / mb,
-      usage.cpu_seconds * 1e3 / mb);
-  fmt::print("space: {:.2f} % more than the blocks\n",
-             100.0 * (static_cast<double>(usage.bytes) / (mb * 1e6) - 1));
+  rows->SetCell("disk-tier", "ropeway", "write");
+  rows->Add("mb", mb);
+  rows->Add("mb_per_s", mb / seconds);
+  rows->Add("flushes", static_cast<double>(tier->flushes()));
+  // Of the whole process: the benchmark's own copies are included.
+  rows->Add("process_cpu_ms_per_mb", (ProcessCpuSeconds() - cpu) * 1e3 / mb);
+  rows->Add("tier_cpu_ms_per_mb", usage.cpu_seconds * 1e3 / mb);
+  rows->Add("space_overhead_share", static_cast<double>(usage.bytes) / (mb * 1e6) - 1);
 }
 
-void ReadBlocks(const DiskTierFlags& flags, DiskTier* tier, const char* what) {
+void ReadBlocks(const DiskTierFlags& flags, DiskTier* tier, Rows* rows) {
   std::vector<BlockName> names;
   for (uint64_t i = 0; i < flags.blocks; ++i) names.push_back(NameOfBlock(i));
   const double start = DiskClockSeconds();
@@ -111,13 +109,15 @@ void ReadBlocks(const DiskTierFlags& flags, DiskTier* tier, const char* what) {
     SleepMicros(20);
   }
   const double mb = static_cast<double>(read) / 1e6;
-  fmt::print("read, {}: {:.0f} MB at {:.0f} MB/s; CPU ms per MB: {:.3f} of the tier's threads\n",
-             what, mb, mb / (DiskClockSeconds() - start),
-             (tier->Usage().cpu_seconds - cpu) * 1e3 / mb);
+  // The files are in the page cache.
+  rows->SetCell("disk-tier", "ropeway", "read");
+  rows->Add("mb", mb);
+  rows->Add("mb_per_s", mb / (DiskClockSeconds() - start));
+  rows->Add("tier_cpu_ms_per_mb", (tier->Usage().cpu_seconds - cpu) * 1e3 / mb);
 }
 
 // One sequence's end: a few blocks, then Flush; how long until they outlive the process.
-void FlushLatency(const DiskTierFlags& flags, DiskTier* tier) {
+void FlushLatency(const DiskTierFlags& flags, DiskTier* tier, Rows* rows) {
   std::vector<std::byte> block(flags.block_bytes);
   std::vector<double> seconds;
   for (uint64_t round = 0; round < 20; ++round) {
@@ -128,28 +128,32 @@ void FlushLatency(const DiskTierFlags& flags, DiskTier* tier) {
     while (tier->Usage().pending_bytes > 0) SleepMicros(100);
     seconds.push_back(DiskClockSeconds() - start);
   }
-  std::sort(seconds.begin(), seconds.end());
-  fmt::print("flush of 5 blocks: median {:.1f} ms, longest {:.1f} ms\n", seconds[10] * 1e3,
-             seconds.back() * 1e3);
+  const Timing timing = Summarize(std::move(seconds));
+  rows->SetCell("disk-tier", "ropeway", "flush of 5 blocks");
+  rows->Add("median_ms", timing.median * 1e3);
+  rows->Add("max_ms", timing.most * 1e3);
 }
 
 int RunDiskTier(const DiskTierFlags& flags) {
+  Output output;
+  Rows rows([&output](const std::string& text) { output.Write(text); });
   {
     const auto tier = OpenTier(flags);
     if (!tier.ok()) return Fail(tier.status());
-    WriteBlocks(flags, tier->get());
-    ReadBlocks(flags, tier->get(), "files in the page cache");
-    FlushLatency(flags, tier->get());
+    WriteBlocks(flags, tier->get(), &rows);
+    ReadBlocks(flags, tier->get(), &rows);
+    FlushLatency(flags, tier->get(), &rows);
   }
   const double start = DiskClockSeconds();
   {
     const auto tier = OpenTier(flags);
     if (!tier.ok()) return Fail(tier.status());
-    fmt::print("opened in {:.0f} ms with {} blocks\n", (DiskClockSeconds() - start) * 1e3,
-               (*tier)->Usage().blocks);
+    rows.SetCell("disk-tier", "ropeway", "open");
+    rows.Add("ms", (DiskClockSeconds() - start) * 1e3);
+    rows.Add("blocks", static_cast<double>((*tier)->Usage().blocks));
   }
   std::filesystem::remove_all(flags.path);
-  return 0;
+  return output.End();
 }
 
 }  // namespace
