@@ -67,6 +67,22 @@ TEST_F(EngineTest, SubmitsAndWaits) {
   EXPECT_NE(again->id(), handle->id());
 }
 
+TEST_F(EngineTest, StatsAndFinishNameTheSameBatches) {
+  Start();
+  EXPECT_EQ(engine_->Stats().total_requests, 0U);
+  EXPECT_EQ(engine_->Stats().max_batch_size, 8);
+  Result last;
+  for (int i = 0; i < 3; ++i) last = *engine_->Submit(Greedy("abc", 2))->Wait();
+  EXPECT_TRUE(engine_->Drain(seconds(60)).ok());
+  const EngineStats stats = engine_->Stats();
+  EXPECT_EQ(stats.total_requests, 3U);
+  EXPECT_EQ(stats.total_batches, last.finish.batch_num);
+  EXPECT_EQ(stats.running + stats.queue_depth, 0);
+  EXPECT_GE(stats.kv_blocks_free + stats.kv_blocks_cached, 1);
+  EXPECT_GT(last.finish.times.prefill.count(), 0);
+  EXPECT_GT(last.finish.times.output.count(), 0);
+}
+
 // Teacher-forced scores of a text are those that it got when it was generated, to the bit.
 TEST_F(EngineTest, ScoresAPromptAsItWasGenerated) {
   Start();
