@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "base/barrier_time.h"
 #include "base/output.h"
+#include "base/worker_team.h"
 #include "bench/bench_flags.h"
 #include "bench/commands.h"
 #include "bench/free_order.h"

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/barrier_time.h"
 #include "base/clock.h"
 #include "base/output.h"
+#include "base/worker_team.h"
 #include "bench/bench_flags.h"
 #include "bench/commands.h"
 #include "bench/rows.h"

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/random.h"
-#include "base/virtual_clock.h"
 #include "engine/test_executor.h"
 #include "kvcache/test_tier.h"
 #include "plant.h"

@@ -8,7 +8,7 @@
 #include <exception>
 #include <optional>
 
-#include "base/barrier_time.h"
+#include "base/worker_team.h"
 #include "bench/kernels/attention_bench.h"
 #include "bench/kernels/matmul_bench.h"
 #include "bench/kernels/peak_bench.h"

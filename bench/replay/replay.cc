@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "base/virtual_clock.h"
+#include "base/clock.h"
 #include "core/block_name.h"
 #include "engine/engine_core.h"
 #include "engine/test_executor.h"

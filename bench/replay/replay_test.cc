@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "base/virtual_clock.h"
+#include "base/clock.h"
 #include "engine/test_executor.h"
 #include "kvcache/test_tier.h"
 

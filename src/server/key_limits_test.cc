@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/virtual_clock.h"
+#include "base/clock.h"
 
 namespace ropeway {
 namespace {
