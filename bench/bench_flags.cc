@@ -7,24 +7,24 @@
 
 #include "engine/machine.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 
-int BenchFlags::resolved_threads() const { return threads > 0 ? threads : PhysicalCores(); }
+int BenchFlags::resolved_threads() const { return threads > 0 ? threads : engine::PhysicalCores(); }
 
-std::vector<Flag> ModelFlags(BenchFlags* flags, const char* seconds) {
-  std::vector<Flag> rows = {
-      {"--model,-m", TextValue(&flags->model, "FILE"),
+std::vector<flags::Flag> ModelFlags(BenchFlags* flags, const char* seconds) {
+  std::vector<flags::Flag> rows = {
+      {"--model,-m", flags::TextValue(&flags->model, "FILE"),
        "GGUF file, or the name of a model that was fetched"},
-      {"--threads,-t", IntValue(&flags->threads, 1, 1024).Default("the physical cores"),
+      {"--threads,-t", flags::IntValue(&flags->threads, 1, 1024).Default("the physical cores"),
        "Compute threads"}};
   if (seconds != nullptr) {
-    rows.push_back({"--seconds", NumberValue(&flags->seconds, 0.001, 3600), seconds});
+    rows.push_back({"--seconds", flags::NumberValue(&flags->seconds, 0.001, 3600), seconds});
   }
   return rows;
 }
 
-Flag KvTypeFlag(std::string* kv_cache_dtype) {
-  return {"--kv-cache-dtype", ChoiceValue(kv_cache_dtype, {"f16", "q8_0"}),
+flags::Flag KvTypeFlag(std::string* kv_cache_dtype) {
+  return {"--kv-cache-dtype", flags::ChoiceValue(kv_cache_dtype, {"f16", "q8_0"}),
           "Number format of the KV cache: f16 or q8_0"};
 }
 
@@ -47,30 +47,30 @@ StatusOr<std::vector<int>> ParseCounts(const std::string& flag, const std::strin
   }
 }
 
-StatusOr<std::unique_ptr<GgufFile>> OpenModelFile(const BenchFlags& flags) {
-  const StatusOr<std::string> path = ResolveModel(flags.model);
+StatusOr<std::unique_ptr<model::GgufFile>> OpenModelFile(const BenchFlags& flags) {
+  const StatusOr<std::string> path = cli::ResolveModel(flags.model);
   if (!path.ok()) return path.status();
-  return GgufFile::Open(*path);
+  return model::GgufFile::Open(*path);
 }
 
-StatusOr<std::shared_ptr<const Model>> LoadModel(const BenchFlags& flags) {
+StatusOr<std::shared_ptr<const model::Model>> LoadModel(const BenchFlags& flags) {
   auto file = OpenModelFile(flags);
   if (!file.ok()) return file.status();
-  auto model = Model::Load(**file, flags.resolved_threads());
+  auto model = model::Model::Load(**file, flags.resolved_threads());
   if (!model.ok()) return model.status();
-  return std::shared_ptr<const Model>(*std::move(model));
+  return std::shared_ptr<const model::Model>(*std::move(model));
 }
 
-StatusOr<const Kernels*> ChooseTable(const std::string& isa) {
+StatusOr<const kernels::Kernels*> ChooseTable(const std::string& isa) {
   if (isa.empty()) {
     const char* error = nullptr;
-    const Kernels* kernels = ChooseKernels(&error);
+    const kernels::Kernels* kernels = kernels::ChooseKernels(&error);
     if (kernels == nullptr) return InvalidArgument(error);
     return kernels;
   }
-  const Kernels* kernels = KernelsByName(isa.c_str());
+  const kernels::Kernels* kernels = kernels::KernelsByName(isa.c_str());
   if (kernels == nullptr) return InvalidArgument("--isa: this CPU cannot run '" + isa + "'");
   return kernels;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

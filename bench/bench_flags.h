@@ -13,10 +13,10 @@
 #include "model/model.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 
 struct BenchFlags {
-  std::string model = kDefaultModel;
+  std::string model = cli::kDefaultModel;
   int threads = 0;  // 0: the physical cores.
   double seconds = 0.5;
   std::string kv_cache_dtype = "f16";
@@ -26,23 +26,23 @@ struct BenchFlags {
 
 // Rows of flag tables; the targets must outlive the parse. `seconds`: what --seconds is the time
 // of; null: there is no such flag.
-std::vector<Flag> ModelFlags(BenchFlags* flags, const char* seconds);
-Flag KvTypeFlag(std::string* kv_cache_dtype);
+std::vector<flags::Flag> ModelFlags(BenchFlags* flags, const char* seconds);
+flags::Flag KvTypeFlag(std::string* kv_cache_dtype);
 
 // A list such as "1,2,16": whole numbers from 1 to `most` in rising order. kInvalidArgument, with
 // `flag`, for anything else.
 StatusOr<std::vector<int>> ParseCounts(const std::string& flag, const std::string& text, int most);
 
 // The file that --model means. Fails where it is not found or cannot be read.
-StatusOr<std::unique_ptr<GgufFile>> OpenModelFile(const BenchFlags& flags);
+StatusOr<std::unique_ptr<model::GgufFile>> OpenModelFile(const BenchFlags& flags);
 
 // The model in it, loaded.
-StatusOr<std::shared_ptr<const Model>> LoadModel(const BenchFlags& flags);
+StatusOr<std::shared_ptr<const model::Model>> LoadModel(const BenchFlags& flags);
 
 // The kernels named `isa`; "": those of ROPEWAY_ISA, or the best. kInvalidArgument where this CPU
 // cannot run them.
-StatusOr<const Kernels*> ChooseTable(const std::string& isa);
+StatusOr<const kernels::Kernels*> ChooseTable(const std::string& isa);
 
-}  // namespace ropeway
+}  // namespace ropeway::bench
 
 #endif  // ROPEWAY_BENCH_BENCH_FLAGS_H_

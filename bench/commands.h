@@ -4,16 +4,16 @@
 
 #include "flags/flag.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 
-Command KernelsCommand();
-Command StepsCommand();
-Command EngineCommand();
-Command DiskTierCommand();
-Command OrderPriceCommand();
-Command DeterminismCommand();
-Command ReplayCommand();
+flags::Command KernelsCommand();
+flags::Command StepsCommand();
+flags::Command EngineCommand();
+flags::Command DiskTierCommand();
+flags::Command OrderPriceCommand();
+flags::Command DeterminismCommand();
+flags::Command ReplayCommand();
 
-}  // namespace ropeway
+}  // namespace ropeway::bench
 
 #endif  // ROPEWAY_BENCH_COMMANDS_H_

@@ -13,7 +13,7 @@
 #include "executor/cpu_executor.h"
 #include "policy/policies.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 constexpr RequestId kFirstCompany = RequestId{1} << 32;  // Asks have the ids from 1 on.
@@ -23,41 +23,41 @@ constexpr int kStepsPerTarget = 24;  // Steps between two targets for the number
 constexpr int kExtraWaiting = 6;     // Beyond max_num_seqs, so that some wait.
 
 // From low to high, small numbers as likely as large ones.
-int LogUniform(double low, double high, Random* random) {
+int LogUniform(double low, double high, base::Random* random) {
   const double part = static_cast<double>(random->Below(1 << 20)) / (1 << 20);
   return static_cast<int>(std::lround(low * std::pow(high / low, part)));
 }
 
-float Tenths(int64_t low, int64_t high, Random* random) {
+float Tenths(int64_t low, int64_t high, base::Random* random) {
   return static_cast<float>(random->Between(low, high)) / 10.0F;
 }
 
 // Passes everything on and notes what the steps were like.
-class RecordingExecutor final : public Executor {
+class RecordingExecutor final : public executor::Executor {
  public:
-  RecordingExecutor(Executor* real, int prompt_tokens, DeterminismRound* round)
+  RecordingExecutor(executor::Executor* real, int prompt_tokens, DeterminismRound* round)
       : real_(real), prompt_tokens_(prompt_tokens), round_(round) {}
 
-  StatusOr<KvLayout> Init(int64_t bytes, int tokens, int seqs) override {
+  StatusOr<executor::KvLayout> Init(int64_t bytes, int tokens, int seqs) override {
     return real_->Init(bytes, tokens, seqs);
   }
-  void Launch(const Batch& batch) override {
+  void Launch(const core::Batch& batch) override {
     const int rows = batch.num_tokens();
     ++round_->steps;
     round_->rows += rows;
     round_->most_rows = std::max(round_->most_rows, rows);
-    for (const BatchItem& item : batch.items) {
+    for (const core::BatchItem& item : batch.items) {
       const int end = item.start + static_cast<int>(item.tokens.size());
       const bool piece = item.start < prompt_tokens_ && (item.start > 0 || end < prompt_tokens_);
       if (piece && item.sequence < kFirstCompany) ++chunks_[item.sequence];
     }
     real_->Launch(batch);
   }
-  StatusOr<StepResult> Wait() override { return real_->Wait(); }
-  void ReadBlock(BlockId block, std::span<std::byte> bytes) const override {
+  StatusOr<core::StepResult> Wait() override { return real_->Wait(); }
+  void ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override {
     real_->ReadBlock(block, bytes);
   }
-  void WriteBlock(BlockId block, std::span<const std::byte> bytes) override {
+  void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override {
     real_->WriteBlock(block, bytes);
   }
 
@@ -68,7 +68,7 @@ class RecordingExecutor final : public Executor {
   }
 
  private:
-  Executor* const real_;
+  executor::Executor* const real_;
   const int prompt_tokens_;
   DeterminismRound* const round_;
   std::map<RequestId, int> chunks_;
@@ -77,8 +77,8 @@ class RecordingExecutor final : public Executor {
 // One engine and its crowd.
 class Crowd {
  public:
-  Crowd(const std::shared_ptr<const Model>& model, const DeterminismEngineOptions& options,
-        DeterminismRound* round, Random* random, std::vector<DeterminismOutput>* outputs)
+  Crowd(const std::shared_ptr<const model::Model>& model, const DeterminismEngineOptions& options,
+        DeterminismRound* round, base::Random* random, std::vector<DeterminismOutput>* outputs)
       : model_(*model),
         options_(options),
         round_(round),
@@ -114,7 +114,7 @@ class Crowd {
  private:
   Status Open() {
     const RoundSettings& settings = round_->settings;
-    EngineCoreOptions core;
+    engine::EngineCoreOptions core;
     core.scheduler.max_num_seqs = settings.max_num_seqs;
     core.scheduler.max_num_batched_tokens = settings.max_num_batched_tokens;
     core.scheduler.max_prefill_chunk = settings.max_prefill_chunk;
@@ -125,15 +125,16 @@ class Crowd {
                                  settings.max_num_seqs);
     if (!layout.ok()) return layout.status();
     if (Status status = core.Validate(*layout); !status.ok()) return status;
-    core_ = std::make_unique<EngineCore>(core, *layout, &executor_, &policy_, &clock_,
-                                         [this](std::vector<CoreEvent> events) {
-                                           for (CoreEvent& event : events) Note(&event);
-                                         });
+    core_ = std::make_unique<engine::EngineCore>(core, *layout, &executor_, &policy_, &clock_,
+                                                 [this](std::vector<engine::CoreEvent> events) {
+                                                   for (engine::CoreEvent& event : events)
+                                                     Note(&event);
+                                                 });
     return {};
   }
 
   Status AddAsk() {
-    CoreRequest request;
+    core::CoreRequest request;
     request.id = static_cast<RequestId>(++started_);
     request.prompt = options_.prompt;
     request.max_tokens = options_.output_tokens;
@@ -166,27 +167,27 @@ class Crowd {
     }
   }
 
-  void Note(CoreEvent* event) {
-    if (event->kind == CoreEvent::Kind::kFailed) {
+  void Note(engine::CoreEvent* event) {
+    if (event->kind == engine::CoreEvent::Kind::kFailed) {
       failure_ = event->status;
       return;
     }
-    if (event->kind == CoreEvent::Kind::kFinished) --in_flight_;
+    if (event->kind == engine::CoreEvent::Kind::kFinished) --in_flight_;
     if (event->id >= kFirstCompany) {
-      if (event->kind == CoreEvent::Kind::kFinished) company_.erase(event->id);
+      if (event->kind == engine::CoreEvent::Kind::kFinished) company_.erase(event->id);
       return;
     }
     DeterminismOutput& answer = asks_[event->id];
-    if (event->kind == CoreEvent::Kind::kToken) {
+    if (event->kind == engine::CoreEvent::Kind::kToken) {
       answer.tokens.push_back(event->sampled.token);
       answer.logprobs.push_back(event->sampled.logprob);
-    } else if (event->kind == CoreEvent::Kind::kFinished) {
+    } else if (event->kind == engine::CoreEvent::Kind::kFinished) {
       NoteEnd(*event, std::move(answer));
       asks_.erase(event->id);
     }
   }
 
-  void NoteEnd(const CoreEvent& event, DeterminismOutput answer) {
+  void NoteEnd(const engine::CoreEvent& event, DeterminismOutput answer) {
     const int chunks = executor_.chunks(event.id);
     ++round_->asks;
     round_->chunked += chunks > 0 ? 1 : 0;
@@ -203,16 +204,16 @@ class Crowd {
     ++known->count;
   }
 
-  const Model& model_;
+  const model::Model& model_;
   const DeterminismEngineOptions& options_;
   DeterminismRound* const round_;
-  Random* const random_;
+  base::Random* const random_;
   std::vector<DeterminismOutput>* const outputs_;
-  const RealClock clock_;
-  FcfsPolicy policy_;
-  CpuExecutor cpu_;
+  const base::RealClock clock_;
+  policy::FcfsPolicy policy_;
+  executor::CpuExecutor cpu_;
   RecordingExecutor executor_;
-  std::unique_ptr<EngineCore> core_;
+  std::unique_ptr<engine::EngineCore> core_;
 
   std::map<RequestId, DeterminismOutput> asks_;  // Under way.
   std::map<RequestId, int64_t> company_;         // Under way, and the step in which each leaves.
@@ -223,21 +224,21 @@ class Crowd {
 
 }  // namespace
 
-std::vector<const Kernels*> TablesToAsk() {
+std::vector<const kernels::Kernels*> TablesToAsk() {
   const char* forced = std::getenv("ROPEWAY_ISA");
-  const Kernels* chosen = ChooseKernels(nullptr);
+  const kernels::Kernels* chosen = kernels::ChooseKernels(nullptr);
   if (chosen == nullptr) return {};
-  std::vector<const Kernels*> tables = {chosen};
+  std::vector<const kernels::Kernels*> tables = {chosen};
   if (forced != nullptr && forced[0] != '\0') return tables;
   for (const char* name : {"avx512vnni", "avx2"}) {
-    const Kernels* table = KernelsByName(name);
+    const kernels::Kernels* table = kernels::KernelsByName(name);
     if (table != nullptr && table != chosen) tables.push_back(table);
   }
   return tables;
 }
 
-RoundSettings DrawSettings(int round, const std::vector<const Kernels*>& tables, int longest,
-                           int cores, Random* random) {
+RoundSettings DrawSettings(int round, const std::vector<const kernels::Kernels*>& tables,
+                           int longest, int cores, base::Random* random) {
   RoundSettings settings;
   const auto index = static_cast<size_t>(round);
   settings.kernels = tables[index / 2 % tables.size()];
@@ -248,7 +249,7 @@ RoundSettings DrawSettings(int round, const std::vector<const Kernels*>& tables,
   settings.max_prefill_chunk = random->Chance(0.75) ? LogUniform(1, 32, random) : 0;
   settings.max_num_seqs =
       std::min(static_cast<int>(random->Between(6, 32)), settings.max_num_batched_tokens);
-  const int longest_blocks = (longest + kBlockTokens - 1) / kBlockTokens;
+  const int longest_blocks = (longest + base::kBlockTokens - 1) / base::kBlockTokens;
   const bool tight = round % 4 != 3;
   // Asks share their prompt's blocks, so that less than two sequences' worth is tight.
   settings.num_blocks = tight
@@ -257,8 +258,8 @@ RoundSettings DrawSettings(int round, const std::vector<const Kernels*>& tables,
   return settings;
 }
 
-CoreRequest DrawCompany(RequestId id, int32_t vocab_size, Random* random) {
-  CoreRequest request;
+core::CoreRequest DrawCompany(RequestId id, int32_t vocab_size, base::Random* random) {
+  core::CoreRequest request;
   request.id = id;
   const int64_t length = random->Between(1, kMaxCompanyPrompt);
   for (int64_t i = 0; i < length; ++i) {
@@ -267,7 +268,7 @@ CoreRequest DrawCompany(RequestId id, int32_t vocab_size, Random* random) {
   }
   request.max_tokens = static_cast<int32_t>(random->Between(1, kMaxCompanyTokens));
   request.ignore_eos = random->Chance(0.5);
-  SampleSpec& spec = request.spec;
+  core::SampleSpec& spec = request.spec;
   spec.seed = random->Next64();
   if (random->Chance(0.3)) spec.num_logprobs = static_cast<int32_t>(random->Between(0, 20));
   if (random->Chance(0.1)) spec.num_prompt_logprobs = 0;
@@ -282,9 +283,9 @@ CoreRequest DrawCompany(RequestId id, int32_t vocab_size, Random* random) {
   return request;
 }
 
-DeterminismEngine::DeterminismEngine(std::shared_ptr<const Model> model,
+DeterminismEngine::DeterminismEngine(std::shared_ptr<const model::Model> model,
                                      DeterminismEngineOptions options,
-                                     std::vector<const Kernels*> tables)
+                                     std::vector<const kernels::Kernels*> tables)
     : model_(std::move(model)), options_(std::move(options)), tables_(std::move(tables)) {}
 
 int DeterminismEngine::LongestRequest(const DeterminismEngineOptions& options) {
@@ -293,12 +294,12 @@ int DeterminismEngine::LongestRequest(const DeterminismEngineOptions& options) {
 }
 
 Status DeterminismEngine::Run(const std::function<void(const DeterminismRound&)>& on_round) {
-  SeededRandom random(options_.seed);
+  base::SeededRandom random(options_.seed);
   const int longest = LongestRequest(options_);
   int done = 0;
   for (int i = 0; i < options_.rounds; ++i) {
     DeterminismRound round;
-    round.settings = DrawSettings(i, tables_, longest, PhysicalCores(), &random);
+    round.settings = DrawSettings(i, tables_, longest, engine::PhysicalCores(), &random);
     if (i == 0) {  // What all others must equal.
       if (Status status = Crowd(model_, options_, &round, &random, &outputs_).Run(1, 0);
           !status.ok()) {
@@ -317,4 +318,4 @@ Status DeterminismEngine::Run(const std::function<void(const DeterminismRound&)>
   return {};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

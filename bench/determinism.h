@@ -13,11 +13,11 @@
 #include "model/model.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 
 // How one round's engine is set up.
 struct RoundSettings {
-  const Kernels* kernels = nullptr;
+  const kernels::Kernels* kernels = nullptr;
   int threads = 1;
   int max_num_batched_tokens = 1;
   int max_prefill_chunk = 0;  // 0: no limit but the one above.
@@ -33,17 +33,17 @@ inline constexpr int kMaxCompanyTokens = 96;
 
 // The tables of kernels to go through: those that this CPU runs, but for the reference, which is
 // too slow; or the one that ROPEWAY_ISA forces. Best first; empty if that one cannot be had.
-std::vector<const Kernels*> TablesToAsk();
+std::vector<const kernels::Kernels*> TablesToAsk();
 
 // Random settings of round `round` (from 0), for requests of at most `longest` tokens on a machine
 // with `cores` cores. Rounds take turns with one thread and several, with the tables, and with KV
 // pools of which three in four are so small that sequences must give way. Half of all rounds cache
 // prefixes, whatever the table and the threads.
-RoundSettings DrawSettings(int round, const std::vector<const Kernels*>& tables, int longest,
-                           int cores, Random* random);
+RoundSettings DrawSettings(int round, const std::vector<const kernels::Kernels*>& tables,
+                           int longest, int cores, base::Random* random);
 
 // One of the company: random ids of random number, all kinds of sampling parameters.
-CoreRequest DrawCompany(RequestId id, int32_t vocab_size, Random* random);
+core::CoreRequest DrawCompany(RequestId id, int32_t vocab_size, base::Random* random);
 
 struct DeterminismEngineOptions {
   std::vector<TokenId> prompt;
@@ -51,7 +51,7 @@ struct DeterminismEngineOptions {
   int output_tokens = 64;  // Of each ask; end tokens end none.
   int rounds = 1;          // At least 1; at most asks.
   double company = 1;      // Other requests per ask, on average.
-  KvType kv_type = KvType::kF16;
+  kernels::KvType kv_type = kernels::KvType::kF16;
   uint64_t seed = 1;  // Of settings, company and arrivals.
 };
 
@@ -87,8 +87,8 @@ struct DeterminismOutput {
 class DeterminismEngine {
  public:
   // `tables` must not be empty.
-  DeterminismEngine(std::shared_ptr<const Model> model, DeterminismEngineOptions options,
-                    std::vector<const Kernels*> tables);
+  DeterminismEngine(std::shared_ptr<const model::Model> model, DeterminismEngineOptions options,
+                    std::vector<const kernels::Kernels*> tables);
 
   // Runs all rounds; `on_round` after each one. Fails with the reason that a request or the
   // integrity check gives.
@@ -101,12 +101,12 @@ class DeterminismEngine {
   static int LongestRequest(const DeterminismEngineOptions& options);
 
  private:
-  const std::shared_ptr<const Model> model_;
+  const std::shared_ptr<const model::Model> model_;
   const DeterminismEngineOptions options_;
-  const std::vector<const Kernels*> tables_;
+  const std::vector<const kernels::Kernels*> tables_;
   std::vector<DeterminismOutput> outputs_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::bench
 
 #endif  // ROPEWAY_BENCH_DETERMINISM_ENGINE_H_

@@ -16,7 +16,7 @@
 #include "bench/determinism.h"
 #include "engine/model_vocabulary.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -58,7 +58,7 @@ Json RoundJson(const DeterminismRound& r) {
 StatusOr<std::vector<TokenId>> EncodePrompt(const DeterminismFlags& flags) {
   auto file = OpenModelFile(flags);
   if (!file.ok()) return file.status();
-  auto tokenizer = LoadTokenizer(**file);
+  auto tokenizer = engine::LoadTokenizer(**file);
   if (!tokenizer.ok()) return tokenizer.status();
   std::vector<TokenId> ids = (*tokenizer)->Encode(flags.prompt, {});
   if (ids.empty() || ids.size() > kMaxPromptTokens) {
@@ -70,25 +70,25 @@ StatusOr<std::vector<TokenId>> EncodePrompt(const DeterminismFlags& flags) {
 
 int RunDeterminism(const DeterminismFlags& flags) {
   spdlog::set_level(spdlog::level::warn);
-  if (const auto kernels = ChooseTable(""); !kernels.ok()) return Fail(kernels.status());
+  if (const auto kernels = ChooseTable(""); !kernels.ok()) return base::Fail(kernels.status());
   auto prompt = EncodePrompt(flags);
-  if (!prompt.ok()) return Fail(prompt.status());
+  if (!prompt.ok()) return base::Fail(prompt.status());
   const auto model = LoadModel(flags);
-  if (!model.ok()) return Fail(model.status());
+  if (!model.ok()) return base::Fail(model.status());
   DeterminismEngineOptions options;
   options.prompt = *std::move(prompt);
   options.asks = flags.asks;
   options.output_tokens = flags.output_tokens;
   options.rounds = std::min(flags.rounds, flags.asks);
   options.company = flags.company;
-  options.kv_type = *KvTypeByName(flags.kv_cache_dtype.c_str());
+  options.kv_type = *kernels::KvTypeByName(flags.kv_cache_dtype.c_str());
   options.seed = flags.seed;
   if (DeterminismEngine::LongestRequest(options) > (*model)->max_positions()) {
-    return Fail(
+    return base::Fail(
         fmt::format("--output-tokens: the model holds {} tokens, but the requests are of up to {}",
                     (*model)->max_positions(), DeterminismEngine::LongestRequest(options)));
   }
-  Output output;
+  base::Output output;
   const auto print = [&output](const Json& json) {
     output.Write(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   };
@@ -102,7 +102,7 @@ int RunDeterminism(const DeterminismFlags& flags) {
   const Status status = engine.Run([&](const DeterminismRound& round) {
     print({{"round", RoundJson(round)}});
   });
-  if (!status.ok()) return Fail(status);
+  if (!status.ok()) return base::Fail(status);
   for (const DeterminismOutput& one : engine.outputs()) {
     print({{"output", {{"count", one.count}, {"tokens", one.tokens}, {"logprobs", one.logprobs}}}});
   }
@@ -112,23 +112,24 @@ int RunDeterminism(const DeterminismFlags& flags) {
 
 }  // namespace
 
-Command DeterminismCommand() {
+flags::Command DeterminismCommand() {
   auto flags = std::make_shared<DeterminismFlags>();
   return {"determinism",
           "Ask one prompt many times amid other requests and print the outputs",
           {{"Flags",
-            {{"--model,-m", TextValue(&flags->model, "FILE"),
+            {{"--model,-m", flags::TextValue(&flags->model, "FILE"),
               "GGUF file, or the name of a model that was fetched"},
              KvTypeFlag(&flags->kv_cache_dtype),
-             {"--prompt", TextValue(&flags->prompt, "TEXT").NotEmpty(),
+             {"--prompt", flags::TextValue(&flags->prompt, "TEXT").NotEmpty(),
               "The prompt as it is: no chat template"},
-             {"--asks", IntValue(&flags->asks, 1, 1'000'000), "How often it is asked"},
-             {"--output-tokens", IntValue(&flags->output_tokens, 1, 4096), "Tokens of each answer"},
-             {"--company", NumberValue(&flags->company, 0, 100),
+             {"--asks", flags::IntValue(&flags->asks, 1, 1'000'000), "How often it is asked"},
+             {"--output-tokens", flags::IntValue(&flags->output_tokens, 1, 4096),
+              "Tokens of each answer"},
+             {"--company", flags::NumberValue(&flags->company, 0, 100),
               "Other requests for each ask, on average"},
-             {"--rounds", IntValue(&flags->rounds, 1, 1000),
+             {"--rounds", flags::IntValue(&flags->rounds, 1, 1000),
               "Engines one after the other, each with other threads, steps, chunks and memory"},
-             {"--seed", IntValue(&flags->seed, 0, INT64_MAX), "Of all that is random"}}}},
+             {"--seed", flags::IntValue(&flags->seed, 0, INT64_MAX), "Of all that is random"}}}},
           "The answers are of temperature 0. The exit code is 0 if they are all the same, in "
           "tokens and "
           "log-probabilities.\n\n"
@@ -136,4 +137,4 @@ Command DeterminismCommand() {
           [flags] { return RunDeterminism(*flags); }};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

@@ -12,15 +12,15 @@
 
 #include "model/gguf.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
-std::shared_ptr<const Model> TestModel() {
+std::shared_ptr<const model::Model> TestModel() {
   const char* path = std::getenv("ROPEWAY_TEST_MODEL");
   if (path == nullptr) return nullptr;
-  auto file = GgufFile::Open(path);
+  auto file = model::GgufFile::Open(path);
   if (!file.ok()) return nullptr;
-  auto model = Model::Load(**file, 2, 512);
+  auto model = model::Model::Load(**file, 2, 512);
   if (!model.ok()) return nullptr;
   return *std::move(model);
 }
@@ -36,12 +36,12 @@ DeterminismEngineOptions Options() {
 
 // As a kernel that multiplies one row otherwise than several would make them: the lowest bits of
 // the result depend on the company.
-void MatMulOfItsCompany(const Matrix& w, const std::byte* packed, int rows, int panel_begin,
-                        int panel_end, float* y, int64_t y_stride) {
-  ChooseKernels(nullptr)->matmul(w, packed, rows, panel_begin, panel_end, y, y_stride);
+void MatMulOfItsCompany(const kernels::Matrix& w, const std::byte* packed, int rows,
+                        int panel_begin, int panel_end, float* y, int64_t y_stride) {
+  kernels::ChooseKernels(nullptr)->matmul(w, packed, rows, panel_begin, panel_end, y, y_stride);
   if (rows % 2 == 1) return;
-  const int begin = panel_begin * kPanelCols;
-  const int end = std::min(panel_end * kPanelCols, w.n);
+  const int begin = panel_begin * kernels::kPanelCols;
+  const int end = std::min(panel_end * kernels::kPanelCols, w.n);
   for (int r = 0; r < rows; ++r) {
     for (int c = begin; c < end; ++c) y[r * y_stride + c] *= 1.0F + 0x1p-20F;
   }
@@ -93,7 +93,7 @@ TEST(DeterminismEngine, TheSameSeedGivesTheSameSteps) {
 TEST(DeterminismEngine, AnEngineWhoseCompanyShowsIsCaught) {
   const auto model = TestModel();
   ASSERT_NE(model, nullptr);
-  Kernels planted = *ChooseKernels(nullptr);
+  kernels::Kernels planted = *kernels::ChooseKernels(nullptr);
   planted.matmul = MatMulOfItsCompany;
   DeterminismEngine engine(model, Options(), {&planted});
   ASSERT_TRUE(engine.Run([](const DeterminismRound&) {}).ok());
@@ -101,8 +101,8 @@ TEST(DeterminismEngine, AnEngineWhoseCompanyShowsIsCaught) {
 }
 
 TEST(DeterminismRounds, SettingsVaryAndAreSound) {
-  SeededRandom random(3);
-  const std::vector<const Kernels*> tables = TablesToAsk();
+  base::SeededRandom random(3);
+  const std::vector<const kernels::Kernels*> tables = TablesToAsk();
   ASSERT_FALSE(tables.empty());
   constexpr int kLongest = 224;
   constexpr int kLongestBlocks = 14;
@@ -135,20 +135,20 @@ TEST(DeterminismRounds, SettingsVaryAndAreSound) {
 }
 
 TEST(DeterminismRounds, TablesAreTheBestAndWhatElseRunsHere) {
-  const std::vector<const Kernels*> tables = TablesToAsk();
+  const std::vector<const kernels::Kernels*> tables = TablesToAsk();
   ASSERT_FALSE(tables.empty());
-  EXPECT_EQ(tables.front(), ChooseKernels(nullptr));
-  std::set<const Kernels*> distinct(tables.begin(), tables.end());
+  EXPECT_EQ(tables.front(), kernels::ChooseKernels(nullptr));
+  std::set<const kernels::Kernels*> distinct(tables.begin(), tables.end());
   EXPECT_EQ(distinct.size(), tables.size());
 }
 
 TEST(DeterminismRounds, TheCompanyIsMixed) {
-  SeededRandom random(4);
+  base::SeededRandom random(4);
   std::set<size_t> lengths;
   int greedy = 0;
   int logprobs = 0;
   for (int i = 0; i < 200; ++i) {
-    const CoreRequest request = DrawCompany(static_cast<RequestId>(i), 1000, &random);
+    const core::CoreRequest request = DrawCompany(static_cast<RequestId>(i), 1000, &random);
     lengths.insert(request.prompt.size());
     EXPECT_LE(request.prompt.size(), static_cast<size_t>(kMaxCompanyPrompt));
     EXPECT_GE(request.max_tokens, 1);
@@ -167,4 +167,4 @@ TEST(DeterminismRounds, TheCompanyIsMixed) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::bench

@@ -20,12 +20,12 @@
 #include "flags/flag.h"
 #include "kvcache/disk_tier.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 double DiskClockSeconds() {
-  static const RealClock clock;
-  return ToSeconds(clock.Now());
+  static const base::RealClock clock;
+  return base::ToSeconds(clock.Now());
 }
 
 // User and system time of this process.
@@ -42,8 +42,8 @@ void SleepMicros(int microseconds) {
   std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
 }
 
-BlockName NameOfBlock(uint64_t i) {
-  BlockName name;
+core::BlockName NameOfBlock(uint64_t i) {
+  core::BlockName name;
   std::mt19937_64 random(i);
   for (size_t k = 0; k < 32; k += 8) {
     const uint64_t word = random();
@@ -59,16 +59,16 @@ struct DiskTierFlags {
   uint64_t per_flush = 20;
 };
 
-StatusOr<std::unique_ptr<DiskTier>> OpenTier(const DiskTierFlags& flags) {
-  static const RealClock clock;
-  return DiskTier::Open({.path = flags.path,
-                         .capacity_bytes = int64_t{8} << 30,
-                         .block_bytes = flags.block_bytes,
-                         .write_rate = int64_t{1} << 40,
-                         .clock = &clock});
+StatusOr<std::unique_ptr<kvcache::DiskTier>> OpenTier(const DiskTierFlags& flags) {
+  static const base::RealClock clock;
+  return kvcache::DiskTier::Open({.path = flags.path,
+                                  .capacity_bytes = int64_t{8} << 30,
+                                  .block_bytes = flags.block_bytes,
+                                  .write_rate = int64_t{1} << 40,
+                                  .clock = &clock});
 }
 
-void WriteBlocks(const DiskTierFlags& flags, DiskTier* tier, Rows* rows) {
+void WriteBlocks(const DiskTierFlags& flags, kvcache::DiskTier* tier, Rows* rows) {
   std::vector<std::byte> block(flags.block_bytes);
   std::mt19937_64 random(1);
   for (std::byte& byte : block) byte = static_cast<std::byte>(random());
@@ -94,15 +94,15 @@ void WriteBlocks(const DiskTierFlags& flags, DiskTier* tier, Rows* rows) {
   rows->Add("space_overhead_share", static_cast<double>(usage.bytes) / (mb * 1e6) - 1);
 }
 
-void ReadBlocks(const DiskTierFlags& flags, DiskTier* tier, Rows* rows) {
-  std::vector<BlockName> names;
+void ReadBlocks(const DiskTierFlags& flags, kvcache::DiskTier* tier, Rows* rows) {
+  std::vector<core::BlockName> names;
   for (uint64_t i = 0; i < flags.blocks; ++i) names.push_back(NameOfBlock(i));
   const double start = DiskClockSeconds();
   const double cpu = tier->Usage().cpu_seconds;
   tier->Get(1, names);
   uint64_t read = 0;
   for (uint64_t got = 0; got < names.size();) {
-    for (const KvRead& one : tier->TakeReads(16)) {
+    for (const kvcache::KvRead& one : tier->TakeReads(16)) {
       read += one.bytes.size();
       ++got;
     }
@@ -117,7 +117,7 @@ void ReadBlocks(const DiskTierFlags& flags, DiskTier* tier, Rows* rows) {
 }
 
 // One sequence's end: a few blocks, then Flush; how long until they outlive the process.
-void FlushLatency(const DiskTierFlags& flags, DiskTier* tier, Rows* rows) {
+void FlushLatency(const DiskTierFlags& flags, kvcache::DiskTier* tier, Rows* rows) {
   std::vector<std::byte> block(flags.block_bytes);
   std::vector<double> seconds;
   for (uint64_t round = 0; round < 20; ++round) {
@@ -135,11 +135,11 @@ void FlushLatency(const DiskTierFlags& flags, DiskTier* tier, Rows* rows) {
 }
 
 int RunDiskTier(const DiskTierFlags& flags) {
-  Output output;
+  base::Output output;
   Rows rows([&output](const std::string& text) { output.Write(text); });
   {
     const auto tier = OpenTier(flags);
-    if (!tier.ok()) return Fail(tier.status());
+    if (!tier.ok()) return base::Fail(tier.status());
     WriteBlocks(flags, tier->get(), &rows);
     ReadBlocks(flags, tier->get(), &rows);
     FlushLatency(flags, tier->get(), &rows);
@@ -147,7 +147,7 @@ int RunDiskTier(const DiskTierFlags& flags) {
   const double start = DiskClockSeconds();
   {
     const auto tier = OpenTier(flags);
-    if (!tier.ok()) return Fail(tier.status());
+    if (!tier.ok()) return base::Fail(tier.status());
     rows.SetCell("disk-tier", "ropeway", "open");
     rows.Add("ms", (DiskClockSeconds() - start) * 1e3);
     rows.Add("blocks", static_cast<double>((*tier)->Usage().blocks));
@@ -158,19 +158,20 @@ int RunDiskTier(const DiskTierFlags& flags) {
 
 }  // namespace
 
-Command DiskTierCommand() {
+flags::Command DiskTierCommand() {
   auto flags = std::make_shared<DiskTierFlags>();
   return {
       "disk-tier",
       "Measure the disk tier on this machine",
       {{"Flags",
-        {{"--path", TextValue(&flags->path, "DIR").Required(),
+        {{"--path", flags::TextValue(&flags->path, "DIR").Required(),
           "An empty or new directory; removed afterwards"},
-         {"--blocks", IntValue(&flags->blocks, 1, 1 << 24), "Blocks that are written"},
-         {"--block-bytes", IntValue(&flags->block_bytes, 8, 1 << 30), "Bytes of one block"},
-         {"--per-flush", IntValue(&flags->per_flush, 1, 1 << 24), "Blocks between two flushes"}}}},
+         {"--blocks", flags::IntValue(&flags->blocks, 1, 1 << 24), "Blocks that are written"},
+         {"--block-bytes", flags::IntValue(&flags->block_bytes, 8, 1 << 30), "Bytes of one block"},
+         {"--per-flush", flags::IntValue(&flags->per_flush, 1, 1 << 24),
+          "Blocks between two flushes"}}}},
       "Example:\n  ropeway-bench disk-tier --path disk-tier --blocks 20",
       [flags] { return RunDiskTier(*flags); }};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

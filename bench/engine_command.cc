@@ -18,7 +18,7 @@
 #include "bench/rows.h"
 #include "ropeway/engine.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 struct EngineBenchFlags : BenchFlags {
@@ -64,8 +64,8 @@ class EngineBench {
     std::vector<Request> requests;
     for (int i = 0; i < sequences; ++i) requests.push_back(RandomRequest(output_tokens));
     Run run;
-    const RealClock clock;
-    const TimePoint begin = clock.Now();
+    const base::RealClock clock;
+    const base::TimePoint begin = clock.Now();
     auto handles = engine_->SubmitMany(std::move(requests));
     for (auto& handle : handles) {
       auto result = handle.ok() ? handle->Wait() : StatusOr<Result>(handle.status());
@@ -77,7 +77,7 @@ class EngineBench {
       run.input_tokens += result.value().finish.usage.prompt_tokens;
       run.output_tokens += result.value().finish.usage.completion_tokens;
     }
-    run.seconds = ToSeconds(clock.Now() - begin);
+    run.seconds = base::ToSeconds(clock.Now() - begin);
     return run;
   }
 
@@ -101,17 +101,17 @@ class EngineBench {
 
 int RunEngine(const EngineBenchFlags& flags) {
   const auto counts = ParseCounts("--sequences", flags.sequences, 1 << 20);
-  if (!counts.ok()) return Fail(counts.status());
-  const StatusOr<std::string> path = ResolveModel(flags.model);
-  if (!path.ok()) return Fail(path.status());
+  if (!counts.ok()) return base::Fail(counts.status());
+  const StatusOr<std::string> path = cli::ResolveModel(flags.model);
+  if (!path.ok()) return base::Fail(path.status());
   EngineOptions options;
   options.model.path = *path;
   options.threads = flags.resolved_threads();
   auto engine = Engine::Create(options);
-  if (!engine.ok()) return Fail(engine.status());
+  if (!engine.ok()) return base::Fail(engine.status());
   EngineBench bench(engine->get(), flags);
   if (!bench.Measure(1, 8) || !bench.Measure(8, 4)) return 1;  // Warms up.
-  Output output;
+  base::Output output;
   Rows rows([&output](const std::string& text) { output.Write(text); });
   for (const int sequences : *counts) {
     const std::optional<Run> one = bench.Measure(sequences, 1);
@@ -128,7 +128,7 @@ int RunEngine(const EngineBenchFlags& flags) {
 
 }  // namespace
 
-Command EngineCommand() {
+flags::Command EngineCommand() {
   auto flags = std::make_shared<EngineBenchFlags>();
   flags->seconds = 2;
   return {
@@ -136,17 +136,19 @@ Command EngineCommand() {
       "Time the whole engine, without HTTP",
       {{"Flags", ModelFlags(flags.get(), "No further run begins after so many seconds")},
        {"Flags",
-        {{"--input-tokens", IntValue(&flags->input_tokens, 1, 1 << 20), "Tokens of each prompt"},
-         {"--output-tokens", IntValue(&flags->output_tokens, 2, 1 << 20), "Tokens of each answer"},
-         {"--sequences", TextValue(&flags->sequences, "LIST"),
+        {{"--input-tokens", flags::IntValue(&flags->input_tokens, 1, 1 << 20),
+          "Tokens of each prompt"},
+         {"--output-tokens", flags::IntValue(&flags->output_tokens, 2, 1 << 20),
+          "Tokens of each answer"},
+         {"--sequences", flags::TextValue(&flags->sequences, "LIST"),
           "Numbers of sequences, one after the other"},
-         {"--runs", IntValue(&flags->runs, 1, 1000),
+         {"--runs", flags::IntValue(&flags->runs, 1, 1000),
           "Runs of each number of sequences at most; the median counts"},
-         {"--last-token-id", IntValue(&flags->last_token_id, 1, INT32_MAX),
+         {"--last-token-id", flags::IntValue(&flags->last_token_id, 1, INT32_MAX),
           "The highest id in random prompts"},
-         {"--seed", IntValue(&flags->seed, 0, UINT32_MAX), "Seed of the random prompts"}}}},
+         {"--seed", flags::IntValue(&flags->seed, 0, UINT32_MAX), "Seed of the random prompts"}}}},
       "Example:\n  ropeway-bench engine --sequences 1 --runs 1 --input-tokens 16 --output-tokens 4",
       [flags] { return RunEngine(*flags); }};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

@@ -5,12 +5,12 @@
 
 #include "kernels/kernels.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 
 // One kernel whose sums have the order that is fastest.
 struct FreeKernel {
   const char* name;
-  void (*put)(Kernels* table);  // Replaces the table's own.
+  void (*put)(kernels::Kernels* table);  // Replaces the table's own.
 };
 
 // For AVX-512 with VNNI, from the same headers as the production table. Put them only into a copy
@@ -18,6 +18,6 @@ struct FreeKernel {
 inline constexpr int kNumFreeKernels = 4;
 extern const FreeKernel kFreeKernels[kNumFreeKernels];
 
-}  // namespace ropeway
+}  // namespace ropeway::bench
 
 #endif  // ROPEWAY_BENCH_FREE_ORDER_H_

@@ -3,12 +3,12 @@
 // Each header uses what the ones before it define.
 #include "kernels/kernels.h"
 
-namespace ropeway {
+namespace ropeway::kernels {
 namespace {
 // A softmax group as long as is fastest: fewer corrections of the old sums.
 enum { kFreeSoftmaxTokens = 256 };
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::kernels
 
 // clang-format off
 #include "kernels/cpu/vec-avx512-inl.h"
@@ -20,7 +20,7 @@ enum { kFreeSoftmaxTokens = 256 };
 
 #include "bench/free_order.h"
 
-namespace ropeway {
+namespace ropeway::kernels {
 namespace {
 
 // Four chains hide the latency of the additions.
@@ -84,9 +84,9 @@ static float FreeLogSumExp(const float* x, int n) {
 
 // Long groups pay for many rows; with few, a short context is better cut as the production kernel
 // cuts it.
-static void FreeAttention(const AttentionArgs& args, int split, float* partial) {
+static void FreeAttention(const kernels::AttentionArgs& args, int split, float* partial) {
   if (args.rows * args.group <= kTileQueries) {
-    kAvx512VnniKernels.attention(args, split, partial);
+    kernels::kAvx512VnniKernels.attention(args, split, partial);
   } else {
     Attention(args, split, partial);
   }
@@ -94,15 +94,19 @@ static void FreeAttention(const AttentionArgs& args, int split, float* partial) 
 
 }  // namespace
 
+}  // namespace ropeway::kernels
+
+namespace ropeway::bench {
+
 // What is not here (pack_rows, rope, add, store_kv, argmax, exp_weights) computes each number for
 // itself: there is no order in it. Nor is matmul: its integer sums are exact in any order, and its
 // float sums cost the same instructions in any; two chains over even and over odd blocks, which
 // only few rows could want, were no faster (median of 5 pairs at one row 0.94).
 const FreeKernel kFreeKernels[kNumFreeKernels] = {
-    {"attention", [](Kernels* table) { table->attention = FreeAttention; }},
-    {"rms_norm", [](Kernels* table) { table->rms_norm = FreeRmsNorm; }},
-    {"swiglu", [](Kernels* table) { table->swiglu = FreeSwiGlu; }},
-    {"log_sum_exp", [](Kernels* table) { table->log_sum_exp = FreeLogSumExp; }},
+    {"attention", [](kernels::Kernels* table) { table->attention = kernels::FreeAttention; }},
+    {"rms_norm", [](kernels::Kernels* table) { table->rms_norm = kernels::FreeRmsNorm; }},
+    {"swiglu", [](kernels::Kernels* table) { table->swiglu = kernels::FreeSwiGlu; }},
+    {"log_sum_exp", [](kernels::Kernels* table) { table->log_sum_exp = kernels::FreeLogSumExp; }},
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

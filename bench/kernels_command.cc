@@ -18,7 +18,7 @@
 #include "model/gguf.h"
 #include "model/model_tensors.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 constexpr int kMostRows = 4096;
@@ -35,29 +35,29 @@ struct KernelsFlags : BenchFlags {
 StatusOr<ModelShapes> ReadShapes(const KernelsFlags& flags) {
   auto file = OpenModelFile(flags);
   if (!file.ok()) return file.status();
-  const StatusOr<ModelTensors> tensors = BindTensors(**file);
+  const StatusOr<model::ModelTensors> tensors = model::BindTensors(**file);
   if (!tensors.ok()) return tensors.status();
   return ShapesOf(*tensors, std::filesystem::path(flags.model).stem().string());
 }
 
 // One line that is written over, on a terminal only.
 void ShowProgress(const std::string& what, int done, int total) {
-  Note(fmt::format("\r\x1b[K[{}/{}] {}", done, total, what));
+  base::Note(fmt::format("\r\x1b[K[{}/{}] {}", done, total, what));
 }
 
 int RunKernels(const KernelsFlags& flags) {
   KernelsOptions options;
-  const StatusOr<const Kernels*> kernels = ChooseTable(flags.isa);
-  if (!kernels.ok()) return Fail(kernels.status());
+  const StatusOr<const kernels::Kernels*> kernels = ChooseTable(flags.isa);
+  if (!kernels.ok()) return base::Fail(kernels.status());
   options.kernels = *kernels;
   const StatusOr<std::vector<int>> row_counts = ParseCounts("--rows", flags.rows, kMostRows);
-  if (!row_counts.ok()) return Fail(row_counts.status());
+  if (!row_counts.ok()) return base::Fail(row_counts.status());
   options.rows = *row_counts;
   StatusOr<ModelShapes> shapes = ReadShapes(flags);
-  if (!shapes.ok()) return Fail(shapes.status());
+  if (!shapes.ok()) return base::Fail(shapes.status());
   options.model = *std::move(shapes);
-  options.model.attention.kv_type = *KvTypeByName(flags.kv_cache_dtype.c_str());
-  options.cpu = CpuName();
+  options.model.attention.kv_type = *kernels::KvTypeByName(flags.kv_cache_dtype.c_str());
+  options.cpu = engine::CpuName();
   options.threads = flags.resolved_threads();
   const auto wanted = [&flags](const char* what) {
     return flags.only.empty() || flags.only == what;
@@ -68,7 +68,7 @@ int RunKernels(const KernelsFlags& flags) {
   options.seconds = flags.seconds;
   options.quick = flags.quick;
   // 0: the system does not say.
-  const auto available = static_cast<size_t>(AvailableMemoryBytes());
+  const auto available = static_cast<size_t>(engine::AvailableMemoryBytes());
   options.memory = available == 0 ? kMostMemory : std::min(kMostMemory, available / 2);
 
   const bool show = flags.progress && isatty(STDERR_FILENO) != 0;
@@ -78,16 +78,16 @@ int RunKernels(const KernelsFlags& flags) {
   std::string text;
   Rows rows([&text](const std::string& lines) { text += lines; });
   const Status status = MeasureKernels(options, &rows, progress);
-  if (show) Note("\r\x1b[K");
-  if (!status.ok()) return Fail(status);
-  Output output;
+  if (show) base::Note("\r\x1b[K");
+  if (!status.ok()) return base::Fail(status);
+  base::Output output;
   output.Write(text);
   return output.End();
 }
 
 }  // namespace
 
-Command KernelsCommand() {
+flags::Command KernelsCommand() {
   auto flags = std::make_shared<KernelsFlags>();
   flags->seconds = 0.2;
   return {"kernels",
@@ -96,18 +96,18 @@ Command KernelsCommand() {
            {"Flags",
             {KvTypeFlag(&flags->kv_cache_dtype),
              {"--isa",
-              ChoiceValue(&flags->isa, {"reference", "avx2", "avx512vnni"})
+              flags::ChoiceValue(&flags->isa, {"reference", "avx2", "avx512vnni"})
                   .Default("ROPEWAY_ISA, or the best that this CPU can run"),
               "The table of kernels: reference, avx2 or avx512vnni"},
              {"--only",
-              ChoiceValue(&flags->only, {"matmul", "attention", "lm-head", "peaks"})
+              flags::ChoiceValue(&flags->only, {"matmul", "attention", "lm-head", "peaks"})
                   .Default("everything"),
               "Beside the limits only this: matmul, attention, lm-head, or peaks for nothing else"},
-             {"--rows", TextValue(&flags->rows, "LIST"),
+             {"--rows", flags::TextValue(&flags->rows, "LIST"),
               "Numbers of rows that are multiplied together"},
-             {"--quick", SwitchValue(&flags->quick),
+             {"--quick", flags::SwitchValue(&flags->quick),
               "Few and short cases: shows what the output looks like, measures nothing"},
-             {"--progress,!--no-progress", SwitchValue(&flags->progress),
+             {"--progress,!--no-progress", flags::SwitchValue(&flags->progress),
               "Show on a terminal what is being measured (the default)"}}}},
           "Run it on a machine that does nothing else. It prints CSV rows; bench/run.py kernels "
           "makes tables "
@@ -116,4 +116,4 @@ Command KernelsCommand() {
           [flags] { return RunKernels(*flags); }};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

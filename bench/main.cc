@@ -18,7 +18,7 @@
 #include "bench/commands.h"
 #include "flags/program.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 std::string OwnPath() {
@@ -34,8 +34,8 @@ int RunPython(int argc, char** argv) {
   std::string script = (source / "bench" / "run.py").string();
   std::error_code error;
   if (!std::filesystem::exists(script, error)) {
-    return Fail(fmt::format("{} runs from the checkout that it was built in: there is no {}",
-                            argv[1], script));
+    return base::Fail(fmt::format("{} runs from the checkout that it was built in: there is no {}",
+                                  argv[1], script));
   }
   const std::filesystem::path own = OwnPath();
   setenv("ROPEWAY_BENCH", own.c_str(), 0);
@@ -49,14 +49,14 @@ int RunPython(int argc, char** argv) {
   words.insert(words.end(), argv + 1, argv + argc);
   words.push_back(nullptr);
   execvp(words[0], words.data());
-  return Fail(fmt::format("cannot run {}", python));
+  return base::Fail(fmt::format("cannot run {}", python));
 }
 
 int Main(int argc, char** argv) {
-  HoldStandardDescriptors();
+  base::HoldStandardDescriptors();
   signal(SIGPIPE, SIG_IGN);  // A failed write, not the end of the program.
   spdlog::set_default_logger(spdlog::stderr_color_mt("ropeway-bench"));
-  Program program;
+  flags::Program program;
   program.name = "ropeway-bench";
   program.version = ROPEWAY_VERSION;
   program.description = "Measures Ropeway's engine and its parts";
@@ -67,16 +67,16 @@ int Main(int argc, char** argv) {
     return std::ranges::any_of(program.commands, [name](auto& c) { return c.name == name; });
   };
   if (argc > 1 && argv[1][0] != '-' && !is_here(argv[1])) return RunPython(argc, argv);
-  return RunProgram(program, argc, argv);
+  return flags::RunProgram(program, argc, argv);
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::bench
 
 int main(int argc, char** argv) {
   try {
-    return ropeway::Main(argc, argv);
+    return ropeway::bench::Main(argc, argv);
   } catch (const std::exception& e) {
-    return ropeway::Fail(e.what());
+    return ropeway::base::Fail(e.what());
   }
 }

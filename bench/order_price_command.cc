@@ -17,7 +17,7 @@
 #include "bench/rows.h"
 #include "bench/steps.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 constexpr double kUnlike = 1.25;  // Between the barrier times before and after a pair.
@@ -39,14 +39,14 @@ constexpr PriceShape kPriceShapes[] = {{"decode1", {1, 1, 200}},    {"decode8", 
 
 // An executor with a table of its own; the model is shared.
 struct Variant {
-  std::unique_ptr<CpuExecutor> executor;
+  std::unique_ptr<executor::CpuExecutor> executor;
   std::unique_ptr<StepTimer> timer;
 };
 
-StatusOr<Variant> OpenVariant(const std::shared_ptr<const Model>& model, const Kernels* kernels,
-                              int threads) {
+StatusOr<Variant> OpenVariant(const std::shared_ptr<const model::Model>& model,
+                              const kernels::Kernels* kernels, int threads) {
   Variant variant;
-  variant.executor = std::make_unique<CpuExecutor>(model, kernels, threads);
+  variant.executor = std::make_unique<executor::CpuExecutor>(model, kernels, threads);
   auto layout = variant.executor->Init(int64_t{256} << 20, 512, 64);
   if (!layout.ok()) return layout.status();
   variant.timer =
@@ -55,7 +55,7 @@ StatusOr<Variant> OpenVariant(const std::shared_ptr<const Model>& model, const K
   return variant;
 }
 
-bool PutFree(const std::string& name, Kernels* table) {
+bool PutFree(const std::string& name, kernels::Kernels* table) {
   for (const FreeKernel& kernel : kFreeKernels) {
     if (name != kernel.name) continue;
     kernel.put(table);
@@ -72,7 +72,7 @@ void AddPairs(const PriceShape& named, const OrderPriceFlags& flags, Variant* fi
     const auto time = [&](Variant* variant) {
       return variant->timer->Measure(named.shape, flags.seconds).median * 1e3;
     };
-    const double before = BarrierNanoseconds(flags.resolved_threads());
+    const double before = base::BarrierNanoseconds(flags.resolved_threads());
     double fixed_ms = 0;
     double free_ms = 0;
     if (i % 2 == 0) {
@@ -82,7 +82,7 @@ void AddPairs(const PriceShape& named, const OrderPriceFlags& flags, Variant* fi
       free_ms = time(free);
       fixed_ms = time(fixed);
     }
-    const double after = BarrierNanoseconds(flags.resolved_threads());
+    const double after = base::BarrierNanoseconds(flags.resolved_threads());
     const bool counts = std::max(before, after) <= kUnlike * std::min(before, after);
     counted += counts ? 1 : 0;
     rows->SetCell("order-price", named.name, fmt::format("{}", i + 1));
@@ -95,19 +95,20 @@ void AddPairs(const PriceShape& named, const OrderPriceFlags& flags, Variant* fi
 }
 
 int RunOrderPrice(const OrderPriceFlags& flags) {
-  const Kernels* fixed_kernels = KernelsByName("avx512vnni");
-  if (fixed_kernels == nullptr) return Fail("order-price needs a CPU with AVX-512 VNNI");
-  Kernels free_kernels = *fixed_kernels;
+  const kernels::Kernels* fixed_kernels = kernels::KernelsByName("avx512vnni");
+  if (fixed_kernels == nullptr) return base::Fail("order-price needs a CPU with AVX-512 VNNI");
+  kernels::Kernels free_kernels = *fixed_kernels;
   for (const std::string& name : flags.free) {
-    if (!PutFree(name, &free_kernels)) return Fail(fmt::format("--free: there is no '{}'", name));
+    if (!PutFree(name, &free_kernels))
+      return base::Fail(fmt::format("--free: there is no '{}'", name));
   }
   const auto model = LoadModel(flags);
-  if (!model.ok()) return Fail(model.status());
+  if (!model.ok()) return base::Fail(model.status());
   auto fixed = OpenVariant(*model, fixed_kernels, flags.resolved_threads());
-  if (!fixed.ok()) return Fail(fixed.status());
+  if (!fixed.ok()) return base::Fail(fixed.status());
   auto free = OpenVariant(*model, &free_kernels, flags.resolved_threads());
-  if (!free.ok()) return Fail(free.status());
-  Output output;
+  if (!free.ok()) return base::Fail(free.status());
+  base::Output output;
   Rows rows([&output](const std::string& text) { output.Write(text); });
   for (const PriceShape& named : kPriceShapes) {
     if (flags.only.empty() || flags.only == named.name)
@@ -118,21 +119,22 @@ int RunOrderPrice(const OrderPriceFlags& flags) {
 
 }  // namespace
 
-Command OrderPriceCommand() {
+flags::Command OrderPriceCommand() {
   auto flags = std::make_shared<OrderPriceFlags>();
   flags->seconds = 0.25;
   std::vector<std::string> names;
   for (const PriceShape& named : kPriceShapes) names.emplace_back(named.name);
-  return {"order-price",
-          "Compare steps with a fixed and a free order of float sums",
-          {{"Flags", ModelFlags(flags.get(), "Time for each side of a pair")},
-           {"Flags",
-            {{"--pairs", IntValue(&flags->pairs, 1, 1000), "Pairs that count, for each shape"},
-             {"--only", ChoiceValue(&flags->only, names), "One shape, by its name"},
-             {"--free", TextsValue(&flags->free, "NAME").Default("all of them"),
-              "A kernel that may reorder: attention, rms_norm, swiglu, log_sum_exp"}}}},
-          "Needs a CPU with AVX-512 VNNI.",
-          [flags] { return RunOrderPrice(*flags); }};
+  return {
+      "order-price",
+      "Compare steps with a fixed and a free order of float sums",
+      {{"Flags", ModelFlags(flags.get(), "Time for each side of a pair")},
+       {"Flags",
+        {{"--pairs", flags::IntValue(&flags->pairs, 1, 1000), "Pairs that count, for each shape"},
+         {"--only", flags::ChoiceValue(&flags->only, names), "One shape, by its name"},
+         {"--free", flags::TextsValue(&flags->free, "NAME").Default("all of them"),
+          "A kernel that may reorder: attention, rms_norm, swiglu, log_sum_exp"}}}},
+      "Needs a CPU with AVX-512 VNNI.",
+      [flags] { return RunOrderPrice(*flags); }};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

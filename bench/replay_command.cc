@@ -17,7 +17,7 @@
 #include "flags/flag.h"
 #include "policy/policies.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 struct ReplayFlags {
@@ -85,8 +85,8 @@ std::vector<TokenId> ReplayPromptIds(const FileRequest& request, size_t number, 
   for (int i = 0; i < request.input_tokens; ++i) {
     const auto block = static_cast<size_t>(i / block_tokens);
     const uint64_t hash =
-        request.hash_ids.empty() ? Mix64(number, block + 1) : request.hash_ids[block];
-    const uint64_t drawn = Mix64(hash, static_cast<uint64_t>(i % block_tokens));
+        request.hash_ids.empty() ? base::Mix64(number, block + 1) : request.hash_ids[block];
+    const uint64_t drawn = base::Mix64(hash, static_cast<uint64_t>(i % block_tokens));
     ids.push_back(kFirstId + static_cast<TokenId>(drawn % kIds));
   }
   return ids;
@@ -119,45 +119,46 @@ Status WriteRecords(const std::string& path, const std::vector<FileRequest>& req
 
 int RunReplay(const ReplayFlags& flags) {
   const auto requests = ReadRequests(flags);
-  if (!requests.ok()) return Fail(requests.status());
-  PolicyOptions policy_options;
+  if (!requests.ok()) return base::Fail(requests.status());
+  policy::PolicyOptions policy_options;
   policy_options.name = flags.policy;
-  const auto policy = MakePolicy(policy_options);
-  if (!policy.ok()) return Fail(policy.status());
+  const auto policy = policy::MakePolicy(policy_options);
+  if (!policy.ok()) return base::Fail(policy.status());
   ReplayOptions options;
   int longest = 1;
-  Duration work{};
+  base::Duration work{};
   for (const FileRequest& request : *requests) {
     longest = std::max(longest, request.input_tokens + request.output_tokens);
     work += options.cost.OfRequest(request.input_tokens, 0, request.output_tokens);
   }
   if (flags.step_ms > 0) {
-    options.cost = {.step = Duration(static_cast<int64_t>(flags.step_ms * 1e6)),
+    options.cost = {.step = base::Duration(static_cast<int64_t>(flags.step_ms * 1e6)),
                     .decode = {},
                     .decode_position = {},
                     .prefill = {},
                     .prefill_position = {}};
   }
-  Output output;
+  base::Output output;
   Rows rows([&output](const std::string& text) { output.Write(text); });
   rows.SetCell("replay", "ropeway", "");
   // On the virtual device, without a cache: what the offered load is measured by.
-  rows.Add("work_s", ToSeconds(work));
+  rows.Add("work_s", base::ToSeconds(work));
   if (flags.work_only) return output.End();
 
   options.pool_blocks = flags.pool_blocks > 0
                             ? flags.pool_blocks
-                            : (flags.max_num_seqs + 1) * (longest / kBlockTokens + 2);
+                            : (flags.max_num_seqs + 1) * (longest / base::kBlockTokens + 2);
   options.tier_blocks = static_cast<size_t>(flags.tier_blocks);
-  options.eviction = flags.eviction == "lru" ? EvictionPolicy::kLru : EvictionPolicy::kCost;
+  options.eviction =
+      flags.eviction == "lru" ? kvcache::EvictionPolicy::kLru : kvcache::EvictionPolicy::kCost;
   options.caching = flags.caching;
   options.max_num_seqs = flags.max_num_seqs;
   options.policy = policy->get();
   std::vector<ReplayRecord> records(requests->size());
   if (!flags.records.empty()) {
-    options.on_token = [&](size_t i, TimePoint at) {
+    options.on_token = [&](size_t i, base::TimePoint at) {
       ReplayRecord& record = records[i];
-      const double now = ToSeconds(at) - (*requests)[i].arrival;
+      const double now = base::ToSeconds(at) - (*requests)[i].arrival;
       if (record.ttft < 0) {
         record.ttft = now;
       } else {
@@ -168,11 +169,11 @@ int RunReplay(const ReplayFlags& flags) {
   }
   const auto result = Replay(options, requests->size(), [&](size_t i) {
     const FileRequest& request = (*requests)[i];
-    return ReplayRequest{TimePoint(static_cast<int64_t>(request.arrival * 1e9)),
+    return ReplayRequest{base::TimePoint(static_cast<int64_t>(request.arrival * 1e9)),
                          ReplayPromptIds(request, i, flags.block_tokens), request.output_tokens,
                          request.tenant};
   });
-  if (!result.ok()) return Fail(result.status());
+  if (!result.ok()) return base::Fail(result.status());
   rows.Add("requests", static_cast<double>(result->requests));
   rows.Add("hit_share", result->hit_share());
   rows.Add("saved_share", result->saved_share());
@@ -184,48 +185,50 @@ int RunReplay(const ReplayFlags& flags) {
   rows.Add("computed_tokens", static_cast<double>(result->computed_rows));
   rows.Add("steps", static_cast<double>(result->steps));
   rows.Add("preemptions", static_cast<double>(result->preemptions));
-  rows.Add("virtual_s", ToSeconds(result->makespan));
+  rows.Add("virtual_s", base::ToSeconds(result->makespan));
   if (!flags.records.empty()) {
     const Status status = WriteRecords(flags.records, *requests, records);
-    if (!status.ok()) return Fail(status);
+    if (!status.ok()) return base::Fail(status);
   }
   return output.End();
 }
 
 }  // namespace
 
-Command ReplayCommand() {
+flags::Command ReplayCommand() {
   auto flags = std::make_shared<ReplayFlags>();
   return {
       "replay",
       "Run the requests of a file through the engine core in virtual time",
       {{"",
-        {{"FILE", TextValue(&flags->file, "FILE").Required(),
+        {{"FILE", flags::TextValue(&flags->file, "FILE").Required(),
           "JSON lines with arrival (seconds), input_tokens, output_tokens, and perhaps hash_ids "
           "and tenant"}}},
        {"Flags",
-        {{"--block-tokens", IntValue(&flags->block_tokens, 1, 100000),
+        {{"--block-tokens", flags::IntValue(&flags->block_tokens, 1, 100000),
           "Tokens for each of hash_ids"},
          {"--pool-blocks",
-          IntValue(&flags->pool_blocks, 1, INT32_MAX)
+          flags::IntValue(&flags->pool_blocks, 1, INT32_MAX)
               .Default("enough for --max-num-seqs of the longest request"),
           "KV blocks of the pool"},
-         {"--tier-blocks", IntValue(&flags->tier_blocks, 0, INT32_MAX),
+         {"--tier-blocks", flags::IntValue(&flags->tier_blocks, 0, INT32_MAX),
           "KV blocks of a tier below it that reads at once; 0: no tier"},
-         {"--eviction", ChoiceValue(&flags->eviction, {"cost", "lru"}),
+         {"--eviction", flags::ChoiceValue(&flags->eviction, {"cost", "lru"}),
           "The next block to evict: by cost or lru"},
-         {"--prefix-caching", OnOffValue(&flags->caching), "Find again what was computed"},
-         {"--max-num-seqs", IntValue(&flags->max_num_seqs, 1, 4096), "Sequences that run at once"},
-         {"--policy", TextValue(&flags->policy, "NAME"), "The scheduling policy"},
+         {"--prefix-caching", flags::OnOffValue(&flags->caching), "Find again what was computed"},
+         {"--max-num-seqs", flags::IntValue(&flags->max_num_seqs, 1, 4096),
+          "Sequences that run at once"},
+         {"--policy", flags::TextValue(&flags->policy, "NAME"), "The scheduling policy"},
          {"--step-ms",
-          NumberValue(&flags->step_ms, 0, 1e6).Default("a cost formula by its rows and context"),
+          flags::NumberValue(&flags->step_ms, 0, 1e6)
+              .Default("a cost formula by its rows and context"),
           "What each step of the virtual device takes, whatever is in it"},
-         {"--records", TextValue(&flags->records, "FILE"),
+         {"--records", flags::TextValue(&flags->records, "FILE"),
           "Write each request's times to this file, one JSON object a line"},
-         {"--work-only", SwitchValue(&flags->work_only),
+         {"--work-only", flags::SwitchValue(&flags->work_only),
           "Print only the time that the requests cost on the virtual device"}}}},
       "bench/run.py prefixes draws hit ratios from it, bench/run.py fairness simulates tenants.",
       [flags] { return RunReplay(*flags); }};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

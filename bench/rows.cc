@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-namespace ropeway {
+namespace ropeway::bench {
 
 void Rows::Add(std::string_view metric, double value) { Add(metric, fmt::format("{:.9g}", value)); }
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

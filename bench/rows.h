@@ -8,7 +8,7 @@
 
 #include "base/csv_field.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 
 // Writes `part,system,round,x,metric,value`, a header first. The round is always 1;
 // callers that repeat a measurement number them. Thread rule: one thread at a time.
@@ -21,10 +21,10 @@ class Rows {
 
   // The cell of the rows that follow. `x`: "name=value; name=value" where several things vary.
   void SetCell(std::string_view part, std::string_view system, std::string_view x) {
-    cell_ = CsvField(part) + "," + CsvField(system) + ",1," + CsvField(x) + ",";
+    cell_ = base::CsvField(part) + "," + base::CsvField(system) + ",1," + base::CsvField(x) + ",";
   }
   void Add(std::string_view metric, std::string_view value) {
-    write_(cell_ + CsvField(metric) + "," + CsvField(value) + "\n");
+    write_(cell_ + base::CsvField(metric) + "," + base::CsvField(value) + "\n");
   }
   void Add(std::string_view metric, double value);  // Six significant digits or more.
 
@@ -33,6 +33,6 @@ class Rows {
   std::string cell_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::bench
 
 #endif  // ROPEWAY_BENCH_ROWS_H_

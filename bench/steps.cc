@@ -17,7 +17,7 @@
 #include "bench/commands.h"
 #include "bench/rows.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 struct StepsFlags : BenchFlags {
@@ -96,46 +96,47 @@ Status AddShapes(const std::vector<NamedShape>& shapes, const StepsFlags& flags,
 int RunSteps(const StepsFlags& flags) {
   const int threads = flags.resolved_threads();
   if (flags.barrier) {
-    fmt::print("{:.0f}\n", BarrierNanoseconds(threads));
+    fmt::print("{:.0f}\n", base::BarrierNanoseconds(threads));
     return 0;
   }
   const std::vector<NamedShape> shapes = ChooseShapes(flags);
   if (shapes.empty()) return 1;
-  const StatusOr<const Kernels*> kernels = ChooseTable("");
-  if (!kernels.ok()) return Fail(kernels.status());
+  const StatusOr<const kernels::Kernels*> kernels = ChooseTable("");
+  if (!kernels.ok()) return base::Fail(kernels.status());
   const auto model = LoadModel(flags);
-  if (!model.ok()) return Fail(model.status());
-  CpuExecutor executor(*model, *kernels, threads, *KvTypeByName(flags.kv_cache_dtype.c_str()));
+  if (!model.ok()) return base::Fail(model.status());
+  executor::CpuExecutor executor(*model, *kernels, threads,
+                                 *kernels::KvTypeByName(flags.kv_cache_dtype.c_str()));
   const auto layout = executor.Init(int64_t{flags.kv_cache_mb} << 20, 512, 64);
-  if (!layout.ok()) return Fail(layout.status());
+  if (!layout.ok()) return base::Fail(layout.status());
   StepTimer timer(&executor, *layout, (*model)->config().vocab_size);
   timer.FillPool();
-  Output output;
+  base::Output output;
   Rows rows([&output](const std::string& text) { output.Write(text); });
   rows.SetCell("about", (*kernels)->name, "");
   rows.Add("threads", threads);
   rows.Add("kv_cache_dtype", flags.kv_cache_dtype);
-  rows.Add("barrier_ns", BarrierNanoseconds(threads));
+  rows.Add("barrier_ns", base::BarrierNanoseconds(threads));
   const Status status =
       AddShapes(shapes, flags, (*kernels)->name, layout->num_blocks, &timer, &rows);
-  return status.ok() ? output.End() : Fail(status);
+  return status.ok() ? output.End() : base::Fail(status);
 }
 
 }  // namespace
 
 void StepTimer::FillPool() {
-  Step(MakeBatch({1, kBlockTokens, 0}));
+  Step(MakeBatch({1, base::kBlockTokens, 0}));
   std::vector<std::byte> bytes(layout_.block_bytes);
   executor_->ReadBlock(0, bytes);
   for (int block = 1; block < layout_.num_blocks; ++block) executor_->WriteBlock(block, bytes);
 }
 
-Batch StepTimer::MakeBatch(const StepShape& shape) const {
-  Batch batch;
+core::Batch StepTimer::MakeBatch(const StepShape& shape) const {
+  core::Batch batch;
   std::mt19937 random(1);
   const int blocks = shape.blocks() / shape.sequences;
   for (int s = 0; s < shape.sequences; ++s) {
-    BatchItem& item = batch.items.emplace_back();
+    core::BatchItem& item = batch.items.emplace_back();
     item.sequence = static_cast<uint64_t>(s);
     item.start = shape.context;
     for (int t = 0; t < shape.tokens; ++t) {
@@ -148,17 +149,17 @@ Batch StepTimer::MakeBatch(const StepShape& shape) const {
   return batch;
 }
 
-double StepTimer::Step(const Batch& batch) {
-  const RealClock clock;
-  const TimePoint begin = clock.Now();
+double StepTimer::Step(const core::Batch& batch) {
+  const base::RealClock clock;
+  const base::TimePoint begin = clock.Now();
   executor_->Launch(batch);
   const auto result = executor_->Wait();
   if (!result.ok()) fmt::print(stderr, "{}\n", result.status().message());
-  return ToSeconds(clock.Now() - begin);
+  return base::ToSeconds(clock.Now() - begin);
 }
 
 Timing StepTimer::Measure(const StepShape& shape, double seconds) {
-  const Batch batch = MakeBatch(shape);
+  const core::Batch batch = MakeBatch(shape);
   std::vector<double> times;
   Step(batch);
   for (double total = 0; times.empty() || total < seconds;) {
@@ -168,21 +169,22 @@ Timing StepTimer::Measure(const StepShape& shape, double seconds) {
   return Summarize(std::move(times));
 }
 
-Command StepsCommand() {
+flags::Command StepsCommand() {
   auto flags = std::make_shared<StepsFlags>();
   return {"steps",
           "Time the executor's steps",
           {{"Flags", ModelFlags(flags.get(), "Time for each shape")},
            {"Flags",
             {KvTypeFlag(&flags->kv_cache_dtype),
-             {"--only", TextValue(&flags->only, "NAME"), "The shapes of one name"},
-             {"--curves", SwitchValue(&flags->curves), "Many sequence counts and context lengths"},
-             {"--kv-cache-mb", IntValue(&flags->kv_cache_mb, 1, 1 << 20),
+             {"--only", flags::TextValue(&flags->only, "NAME"), "The shapes of one name"},
+             {"--curves", flags::SwitchValue(&flags->curves),
+              "Many sequence counts and context lengths"},
+             {"--kv-cache-mb", flags::IntValue(&flags->kv_cache_mb, 1, 1 << 20),
               "KV pool in MiB; --curves needs about 1,500"},
-             {"--barrier", SwitchValue(&flags->barrier),
+             {"--barrier", flags::SwitchValue(&flags->barrier),
               "Print the nanoseconds of a barrier and nothing else"}}}},
           "Example:\n  ropeway-bench steps --only decode1 --seconds 0.05",
           [flags] { return RunSteps(*flags); }};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

@@ -6,7 +6,7 @@
 #include "core/batch.h"
 #include "executor/cpu_executor.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 
 // The work of one step.
 struct StepShape {
@@ -14,13 +14,15 @@ struct StepShape {
   int tokens;   // Of each, per step: 1 is a decode.
   int context;  // Positions before.
 
-  int blocks() const { return sequences * ((context + tokens + kBlockTokens - 1) / kBlockTokens); }
+  int blocks() const {
+    return sequences * ((context + tokens + base::kBlockTokens - 1) / base::kBlockTokens);
+  }
 };
 
 // Runs steps on one executor, which must outlive it. Thread rule: one thread at a time.
 class StepTimer {
  public:
-  StepTimer(CpuExecutor* executor, const KvLayout& layout, int vocab_size)
+  StepTimer(executor::CpuExecutor* executor, const executor::KvLayout& layout, int vocab_size)
       : executor_(executor), layout_(layout), vocab_size_(vocab_size) {}
 
   // Writes keys and values into the whole pool: untouched memory is one page of zeros in
@@ -29,20 +31,20 @@ class StepTimer {
 
   // Random tokens; blocks of one sequence do not lie together, as in a pool that has been used for
   // a while. REQUIRES: the pool has the shape's blocks.
-  Batch MakeBatch(const StepShape& shape) const;
+  core::Batch MakeBatch(const StepShape& shape) const;
 
   // Seconds of one step. A failure is printed to standard error.
-  double Step(const Batch& batch);
+  double Step(const core::Batch& batch);
 
   // Times the steps that fit in `seconds`, at least one, after one that is not counted.
   Timing Measure(const StepShape& shape, double seconds);
 
  private:
-  CpuExecutor* const executor_;
-  const KvLayout layout_;
+  executor::CpuExecutor* const executor_;
+  const executor::KvLayout layout_;
   const int vocab_size_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::bench
 
 #endif  // ROPEWAY_BENCH_STEPS_H_

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 constexpr int kLeastRepetitions = 3;
@@ -29,7 +29,7 @@ Timing Summarize(std::vector<double> seconds) {
   return timing;
 }
 
-Timing TimePhases(WorkerTeam* team, const TimingBudget& budget,
+Timing TimePhases(base::WorkerTeam* team, const TimingBudget& budget,
                   const std::function<void(int worker, int phase)>& work) {
   int next = 0;
   // Seconds of one phase, the mean of `phases`.
@@ -68,4 +68,4 @@ Timing TimePhases(WorkerTeam* team, const TimingBudget& budget,
   return timing;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

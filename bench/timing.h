@@ -7,7 +7,7 @@
 
 #include "base/worker_team.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 
 // Seconds of one phase: of several repetitions, each the mean of some phases on end.
 struct Timing {
@@ -36,9 +36,9 @@ struct TimingBudget {
 
 // Calls work(worker, i) on every worker for i = 0, 1, 2, ..., with a barrier after each, and times
 // it, barrier included. The first phases are not counted. REQUIRES: work does not throw.
-Timing TimePhases(WorkerTeam* team, const TimingBudget& budget,
+Timing TimePhases(base::WorkerTeam* team, const TimingBudget& budget,
                   const std::function<void(int worker, int phase)>& work);
 
-}  // namespace ropeway
+}  // namespace ropeway::bench
 
 #endif  // ROPEWAY_BENCH_TIMING_H_

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 TEST(TimingTest, SummarizesByTheMedian) {
@@ -20,7 +20,7 @@ TEST(TimingTest, SummarizesByTheMedian) {
 }
 
 TEST(TimingTest, EveryWorkerDoesEveryPhaseOnceAndWaitsForTheOthers) {
-  WorkerTeam team(3);
+  base::WorkerTeam team(3);
   std::atomic<int> calls = 0;
   std::atomic<int> wrong = 0;
   int next[3] = {};
@@ -44,7 +44,7 @@ TEST(TimingTest, EveryWorkerDoesEveryPhaseOnceAndWaitsForTheOthers) {
 }
 
 TEST(TimingTest, ALongPhaseIsMeasuredThreeTimesAndIsAsLongAsItIs) {
-  WorkerTeam team(1);
+  base::WorkerTeam team(1);
   const Timing timing = TimePhases(&team, {.seconds = 0.001, .repetitions = 9}, [](int, int) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   });
@@ -54,4 +54,4 @@ TEST(TimingTest, ALongPhaseIsMeasuredThreeTimesAndIsAsLongAsItIs) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::bench

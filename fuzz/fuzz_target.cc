@@ -6,7 +6,7 @@
 
 #include "base/utf8.h"
 
-namespace ropeway {
+namespace ropeway::fuzz {
 
 void Require(bool holds, const std::string& what) {
   if (holds) return;
@@ -18,8 +18,8 @@ void RequireError(const Status& status) {
   const std::string& message = status.message();
   Require(status.code() != StatusCode::kInternal, "the input causes an internal error: " + message);
   Require(!message.empty(), "the error has no message");
-  Require(IsValidUtf8(message), "the message is not UTF-8: " + message);
-  Require(IsValidUtf8(status.field()), "the error's field is not UTF-8: " + status.field());
+  Require(base::IsValidUtf8(message), "the message is not UTF-8: " + message);
+  Require(base::IsValidUtf8(status.field()), "the error's field is not UTF-8: " + status.field());
 }
 
 void RequirePrintableError(const Status& status) {
@@ -30,4 +30,4 @@ void RequirePrintableError(const Status& status) {
           "the message holds control characters: " + message);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::fuzz

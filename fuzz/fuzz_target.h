@@ -12,19 +12,19 @@
 // abort(), which both libFuzzer and the replay (replay_main.cc) report with the input's name.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
-namespace ropeway {
+namespace ropeway::fuzz {
 
 // Prints `what` and aborts unless `holds`.
 void Require(bool holds, const std::string& what);
 
-// Checks the error of a rejected input: a code other than kInternal (an input is never a bug of ours),
-// and a message in valid UTF-8.
+// Checks the error of a rejected input: a code other than kInternal (an input is never a bug of
+// ours), and a message in valid UTF-8.
 void RequireError(const Status& status);
 
-// Also checks that the message has no control characters: an error about a file goes to a terminal or
-// a log as it is.
+// Also checks that the message has no control characters: an error about a file goes to a terminal
+// or a log as it is.
 void RequirePrintableError(const Status& status);
 
-}  // namespace ropeway
+}  // namespace ropeway::fuzz
 
 #endif  // ROPEWAY_FUZZ_FUZZ_TARGET_H_

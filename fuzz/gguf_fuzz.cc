@@ -11,11 +11,11 @@
 #include "fuzz/fuzz_target.h"
 #include "model/describe.h"
 #include "model/gguf.h"
-#include "model/model_tensors.h"
 #include "model/model.h"
+#include "model/model_tensors.h"
 #include "tokenizer/chat_template.h"
 
-namespace ropeway {
+namespace ropeway::fuzz {
 namespace {
 
 // A file in memory that has a path, for the parser maps files only.
@@ -34,23 +34,23 @@ class MemoryFile {
 };
 
 void CheckDescription(const std::string& text) {
-  Require(IsValidUtf8(text), "the description is not UTF-8");
+  Require(base::IsValidUtf8(text), "the description is not UTF-8");
   for (const char c : text) {
     Require(c == '\n' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7F),
             "the description holds a control character");
   }
 }
 
-void CheckVocabulary(const GgufFile& file) {
-  const auto vocabulary = ReadVocabulary(file);
+void CheckVocabulary(const model::GgufFile& file) {
+  const auto vocabulary = engine::ReadVocabulary(file);
   if (!vocabulary.ok()) {
     RequirePrintableError(vocabulary.status());
     return;
   }
-  if (const auto parsed = ChatTemplate::Parse(vocabulary->chat_template); !parsed.ok()) {
+  if (const auto parsed = tokenizer::ChatTemplate::Parse(vocabulary->chat_template); !parsed.ok()) {
     RequirePrintableError(parsed.status());
   }
-  const auto tokenizer = MakeTokenizer(*vocabulary);
+  const auto tokenizer = engine::MakeTokenizer(*vocabulary);
   if (!tokenizer.ok()) {
     RequirePrintableError(tokenizer.status());
     return;
@@ -60,27 +60,27 @@ void CheckVocabulary(const GgufFile& file) {
   }
 }
 
-void CheckModel(const GgufFile& file) {
-  if (const auto tensors = BindTensors(file); !tensors.ok()) {
+void CheckModel(const model::GgufFile& file) {
+  if (const auto tensors = model::BindTensors(file); !tensors.ok()) {
     RequirePrintableError(tensors.status());
     return;
   }
-  const auto model = Model::Load(file, /*threads=*/1, /*max_positions=*/16);
+  const auto model = model::Model::Load(file, /*threads=*/1, /*max_positions=*/16);
   if (!model.ok()) RequirePrintableError(model.status());
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const ropeway::MemoryFile bytes(data, size);
-  const auto file = ropeway::GgufFile::Open(bytes.path());
+  const ropeway::fuzz::MemoryFile bytes(data, size);
+  const auto file = ropeway::model::GgufFile::Open(bytes.path());
   if (!file.ok()) {
-    ropeway::RequirePrintableError(file.status());
+    ropeway::fuzz::RequirePrintableError(file.status());
     return 0;
   }
-  ropeway::CheckDescription(ropeway::DescribeGguf(**file));
-  ropeway::CheckVocabulary(**file);
-  ropeway::CheckModel(**file);
+  ropeway::fuzz::CheckDescription(ropeway::model::DescribeGguf(**file));
+  ropeway::fuzz::CheckVocabulary(**file);
+  ropeway::fuzz::CheckModel(**file);
   return 0;
 }

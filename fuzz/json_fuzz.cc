@@ -8,7 +8,7 @@
 #include "fuzz/fuzz_target.h"
 #include "server/openai_format.h"
 
-namespace ropeway {
+namespace ropeway::fuzz {
 namespace {
 
 // The ranges that every accepted request must respect (include/ropeway/request.h).
@@ -40,18 +40,18 @@ void CheckRequest(const Request& request) {
   Require(request.stop_token_ids.size() <= 128, "stop_token_ids");
 }
 
-void CheckApiRequest(const ApiRequest& api) {
+void CheckApiRequest(const server::ApiRequest& api) {
   CheckRequest(api.request);
   Require(!api.prompts.empty() && api.n >= 1 && api.choices() <= 128, "choices");
-  for (const Prompt& prompt : api.prompts) {
+  for (const server::Prompt& prompt : api.prompts) {
     if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) {
       for (const TokenId id : *ids) Require(id >= 0, "a negative token id");
     }
   }
 }
 
-void CheckBody(std::string_view body, const std::unique_ptr<ApiFormat>& format) {
-  const Status status = format->Parse(body, ServerLimits());
+void CheckBody(std::string_view body, const std::unique_ptr<server::ApiFormat>& format) {
+  const Status status = format->Parse(body, server::ServerLimits());
   if (status.ok()) {
     CheckApiRequest(*format->request());
   } else {
@@ -60,11 +60,11 @@ void CheckBody(std::string_view body, const std::unique_ptr<ApiFormat>& format) 
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
-  ropeway::CheckBody(body, ropeway::MakeOpenAiCompletions());
-  ropeway::CheckBody(body, ropeway::MakeOpenAiChat());
+  ropeway::fuzz::CheckBody(body, ropeway::server::MakeOpenAiCompletions());
+  ropeway::fuzz::CheckBody(body, ropeway::server::MakeOpenAiChat());
   return 0;
 }

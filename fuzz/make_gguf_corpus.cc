@@ -16,22 +16,22 @@
 
 #include "model/test_gguf_writer.h"
 
-namespace ropeway {
+namespace ropeway::fuzz {
 namespace {
 
 constexpr uint64_t kHuge = std::numeric_limits<uint64_t>::max();
 constexpr uint32_t kArray = 9;
 
 // As small as a model that loads can be: what is mutated most should be headers, not weights.
-GgufWriter Small() {
-  TinyLlamaOptions options;
+model::GgufWriter Small() {
+  model::TinyLlamaOptions options;
   options.layers = 1;
   options.hidden = 32;
   options.heads = 2;
   options.kv_heads = 1;
   options.ffn = 32;
   options.context_length = 64;
-  return TinyLlama(options);
+  return model::TinyLlama(options);
 }
 
 template <typename T>
@@ -61,8 +61,8 @@ class Corpus {
   }
 
   // The small model after `change`.
-  void Change(const std::string& name, const std::function<void(GgufWriter&)>& change) {
-    GgufWriter writer = Small();
+  void Change(const std::string& name, const std::function<void(model::GgufWriter&)>& change) {
+    model::GgufWriter writer = Small();
     change(writer);
     Add(name, writer.Bytes());
   }
@@ -79,7 +79,7 @@ void AddHeaders(Corpus& corpus) {
   const std::string sound = Small().Bytes();
   corpus.Add("sound", sound);
   corpus.Add("version_2", [] {
-    GgufWriter writer(2);
+    model::GgufWriter writer(2);
     writer.SetString("general.architecture", "llama");
     return writer.Bytes();
   }());
@@ -99,7 +99,7 @@ void AddHeaders(Corpus& corpus) {
 
 void AddMetadata(Corpus& corpus) {
   const auto raw = [&](const std::string& name, uint32_t type, const std::string& bytes) {
-    corpus.Change(name, [&](GgufWriter& w) { w.AddRaw("x." + name, type, bytes); });
+    corpus.Change(name, [&](model::GgufWriter& w) { w.AddRaw("x." + name, type, bytes); });
   };
   raw("type_unknown", 99, Packed<uint32_t>(1));
   raw("bool_is_2", 7, "\x02");
@@ -111,19 +111,20 @@ void AddMetadata(Corpus& corpus) {
   std::string nested;
   for (int i = 0; i < 10'000; ++i) nested += Packed<uint32_t>(kArray) + Packed<uint64_t>(1);
   raw("array_nested", kArray, nested);
-  corpus.Change("key_twice", [](GgufWriter& w) {
+  corpus.Change("key_twice", [](model::GgufWriter& w) {
     w.AddRaw("general.architecture", 8, Packed<uint64_t>(3) + "gpt");
   });
   corpus.Change("key_not_utf8",
-                [](GgufWriter& w) { w.AddRaw("a\xFF\x1B[31m\n", 4, Packed<uint32_t>(1)); });
-  corpus.Change("value_moves_the_cursor", [](GgufWriter& w) {
+                [](model::GgufWriter& w) { w.AddRaw("a\xFF\x1B[31m\n", 4, Packed<uint32_t>(1)); });
+  corpus.Change("value_moves_the_cursor", [](model::GgufWriter& w) {
     w.SetString("general.name", "a\x1B[2J\x1B]0;title\x07\xC2\x9B\r\n\xE2\x80\xAE");
   });
-  corpus.Change("architecture_not_utf8",
-                [](GgufWriter& w) { w.SetString("general.architecture", "\xFF\xFE\x1B[31m"); });
+  corpus.Change("architecture_not_utf8", [](model::GgufWriter& w) {
+    w.SetString("general.architecture", "\xFF\xFE\x1B[31m");
+  });
   for (const uint32_t alignment : {0U, 1U, 3U, 7U, 1U << 31U, ~0U}) {
     corpus.Change("alignment_" + std::to_string(alignment),
-                  [&](GgufWriter& w) { w.SetUint32("general.alignment", alignment); });
+                  [&](model::GgufWriter& w) { w.SetUint32("general.alignment", alignment); });
   }
 }
 
@@ -133,22 +134,22 @@ void AddConfigs(Corpus& corpus) {
         "llama.feed_forward_length", "llama.attention.head_count", "llama.attention.head_count_kv",
         "llama.attention.key_length", "llama.rope.dimension_count", "llama.vocab_size"}) {
     for (const uint64_t value : {uint64_t{0}, uint64_t{3}, uint64_t{1} << 31, kHuge}) {
-      corpus.Change(std::string(key) + "_" + std::to_string(value), [&](GgufWriter& w) {
+      corpus.Change(std::string(key) + "_" + std::to_string(value), [&](model::GgufWriter& w) {
         w.Remove(key);
         w.SetUint64(key, value);
       });
     }
     corpus.Change(std::string(key) + "_text",
-                  [&](GgufWriter& w) { w.SetString(key, "\x1B[31m\xFF"); });
+                  [&](model::GgufWriter& w) { w.SetString(key, "\x1B[31m\xFF"); });
   }
   for (const float value : {NAN, INFINITY, -1.0F, 0.0F, 1e-45F, 3e38F}) {
     const std::string name = std::to_string(value).substr(0, 8);
-    corpus.Change("eps_" + name, [&](GgufWriter& w) {
+    corpus.Change("eps_" + name, [&](model::GgufWriter& w) {
       w.SetFloat32("llama.attention.layer_norm_rms_epsilon", value);
     });
     corpus.Change("rope_base_" + name,
-                  [&](GgufWriter& w) { w.SetFloat32("llama.rope.freq_base", value); });
-    corpus.Change("rope_factor_" + name, [&](GgufWriter& w) {
+                  [&](model::GgufWriter& w) { w.SetFloat32("llama.rope.freq_base", value); });
+    corpus.Change("rope_factor_" + name, [&](model::GgufWriter& w) {
       w.SetString("llama.rope.scaling.type", "yarn");
       w.SetFloat32("llama.rope.scaling.factor", value);
       w.SetUint32("llama.rope.scaling.original_context_length", 64);
@@ -157,49 +158,56 @@ void AddConfigs(Corpus& corpus) {
 }
 
 void AddVocabularies(Corpus& corpus) {
-  const auto change = [&](const std::string& name, const std::function<void(GgufWriter&)>& how) {
+  const auto change = [&](const std::string& name,
+                          const std::function<void(model::GgufWriter&)>& how) {
     corpus.Change("vocabulary_" + name, how);
   };
-  change("empty", [](GgufWriter& w) { w.SetStrings("tokenizer.ggml.tokens", {}); });
-  change("empty_tokens", [](GgufWriter& w) {
+  change("empty", [](model::GgufWriter& w) { w.SetStrings("tokenizer.ggml.tokens", {}); });
+  change("empty_tokens", [](model::GgufWriter& w) {
     w.SetStrings("tokenizer.ggml.tokens", std::vector<std::string>(267));
   });
-  change("equal_tokens", [](GgufWriter& w) {
+  change("equal_tokens", [](model::GgufWriter& w) {
     w.SetStrings("tokenizer.ggml.tokens", std::vector<std::string>(267, "a"));
   });
-  change("not_utf8", [](GgufWriter& w) {
+  change("not_utf8", [](model::GgufWriter& w) {
     w.SetStrings("tokenizer.ggml.tokens", std::vector<std::string>(267, "\xFF\x1B\n"));
   });
-  change("types_short", [](GgufWriter& w) { w.SetInt32s("tokenizer.ggml.token_type", {1}); });
-  change("types_unknown", [](GgufWriter& w) {
+  change("types_short",
+         [](model::GgufWriter& w) { w.SetInt32s("tokenizer.ggml.token_type", {1}); });
+  change("types_unknown", [](model::GgufWriter& w) {
     w.SetInt32s("tokenizer.ggml.token_type", std::vector<int32_t>(267, -7));
   });
-  change("all_control", [](GgufWriter& w) {
+  change("all_control", [](model::GgufWriter& w) {
     w.SetInt32s("tokenizer.ggml.token_type", std::vector<int32_t>(267, 3));
   });
   const std::vector<std::string> merges = {"",   " ",     "a",         "a b c",
                                            "  ", "zz zz", "\xFF \xFF", "\x1B \n"};
   for (size_t i = 0; i < merges.size(); ++i) {
     change("merge_" + std::to_string(i),
-           [&](GgufWriter& w) { w.SetStrings("tokenizer.ggml.merges", {merges[i]}); });
+           [&](model::GgufWriter& w) { w.SetStrings("tokenizer.ggml.merges", {merges[i]}); });
   }
-  change("bos_outside", [](GgufWriter& w) { w.SetUint32("tokenizer.ggml.bos_token_id", 267); });
-  change("eos_huge", [](GgufWriter& w) { w.SetUint32("tokenizer.ggml.eos_token_id", ~0U); });
-  change("bos_negative", [](GgufWriter& w) { w.SetInt32("tokenizer.ggml.bos_token_id", -1); });
-  change("pre_hostile", [](GgufWriter& w) { w.SetString("tokenizer.ggml.pre", "\x1B[2J\xFF"); });
-  change("model_hostile", [](GgufWriter& w) { w.SetString("tokenizer.ggml.model", "\n\xFF"); });
-  change("template_nested", [](GgufWriter& w) {
+  change("bos_outside",
+         [](model::GgufWriter& w) { w.SetUint32("tokenizer.ggml.bos_token_id", 267); });
+  change("eos_huge", [](model::GgufWriter& w) { w.SetUint32("tokenizer.ggml.eos_token_id", ~0U); });
+  change("bos_negative",
+         [](model::GgufWriter& w) { w.SetInt32("tokenizer.ggml.bos_token_id", -1); });
+  change("pre_hostile",
+         [](model::GgufWriter& w) { w.SetString("tokenizer.ggml.pre", "\x1B[2J\xFF"); });
+  change("model_hostile",
+         [](model::GgufWriter& w) { w.SetString("tokenizer.ggml.model", "\n\xFF"); });
+  change("template_nested", [](model::GgufWriter& w) {
     w.SetString("tokenizer.chat_template", "{{" + std::string(20'000, '(') + "}}");
   });
-  change("template_hostile",
-         [](GgufWriter& w) { w.SetString("tokenizer.chat_template", "{% \xFF\x1B[31m %}"); });
+  change("template_hostile", [](model::GgufWriter& w) {
+    w.SetString("tokenizer.chat_template", "{% \xFF\x1B[31m %}");
+  });
 }
 
 void AddTensors(Corpus& corpus) {
   constexpr uint32_t kF32 = 0;
   const auto add = [&](const std::string& name, const std::vector<uint64_t>& shape, uint32_t type,
                        uint64_t shift = 0) {
-    corpus.Change("tensor_" + name, [&](GgufWriter& w) {
+    corpus.Change("tensor_" + name, [&](model::GgufWriter& w) {
       w.AddRawTensor("extra", shape, type, std::string(64, 'x'), shift);
     });
   };
@@ -216,15 +224,16 @@ void AddTensors(Corpus& corpus) {
   add("beyond_the_end", {16}, kF32, uint64_t{1} << 40);
   add("offset_wraps", {16}, kF32, kHuge - 31);
   add("overlaps", {16}, kF32, kHuge - 63);
-  corpus.Change("tensor_twice", [](GgufWriter& w) {
+  corpus.Change("tensor_twice", [](model::GgufWriter& w) {
     w.AddRawTensor("output_norm.weight", {32}, kF32, std::string(128, 'x'));
   });
-  corpus.Change("tensor_name_hostile", [](GgufWriter& w) {
+  corpus.Change("tensor_name_hostile", [](model::GgufWriter& w) {
     w.AddRawTensor("blk.0.\xFF\x1B[31m\n", {16}, kF32, std::string(64, 'x'));
   });
   for (const char* name : {"token_embd.weight", "output_norm.weight", "blk.0.attn_q.weight"}) {
-    corpus.Change(std::string("without_") + name, [&](GgufWriter& w) { w.RemoveTensor(name); });
-    corpus.Change(std::string("transposed_") + name, [&](GgufWriter& w) {
+    corpus.Change(std::string("without_") + name,
+                  [&](model::GgufWriter& w) { w.RemoveTensor(name); });
+    corpus.Change(std::string("transposed_") + name, [&](model::GgufWriter& w) {
       w.RemoveTensor(name);
       w.AddRawTensor(name, {1, 64}, kF32, std::string(256, 'x'));
     });
@@ -232,19 +241,19 @@ void AddTensors(Corpus& corpus) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::fuzz
 
 int main(int argc, char** argv) {
   if (argc != 2) {
     std::fprintf(stderr, "usage: make_gguf_corpus FOLDER\n");
     return 2;
   }
-  ropeway::Corpus corpus(argv[1]);
-  ropeway::AddHeaders(corpus);
-  ropeway::AddMetadata(corpus);
-  ropeway::AddConfigs(corpus);
-  ropeway::AddVocabularies(corpus);
-  ropeway::AddTensors(corpus);
+  ropeway::fuzz::Corpus corpus(argv[1]);
+  ropeway::fuzz::AddHeaders(corpus);
+  ropeway::fuzz::AddMetadata(corpus);
+  ropeway::fuzz::AddConfigs(corpus);
+  ropeway::fuzz::AddVocabularies(corpus);
+  ropeway::fuzz::AddTensors(corpus);
   if (!corpus.good()) {
     std::fprintf(stderr, "make_gguf_corpus: cannot write to %s\n", argv[1]);
     return 1;

@@ -6,7 +6,7 @@
 #include "fuzz/fuzz_target.h"
 #include "tokenizer/chat_template.h"
 
-namespace ropeway {
+namespace ropeway::fuzz {
 namespace {
 
 const std::vector<std::vector<ChatMessage>>& Chats() {
@@ -21,25 +21,25 @@ const std::vector<std::vector<ChatMessage>>& Chats() {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string source(reinterpret_cast<const char*>(data), size);
-  const auto parsed = ropeway::ChatTemplate::Parse(source);
+  const auto parsed = ropeway::tokenizer::ChatTemplate::Parse(source);
   if (!parsed.ok()) {
-    ropeway::RequirePrintableError(parsed.status());
+    ropeway::fuzz::RequirePrintableError(parsed.status());
     return 0;
   }
-  for (const auto& chat : ropeway::Chats()) {
+  for (const auto& chat : ropeway::fuzz::Chats()) {
     const auto first = parsed->Render(chat, true, "<s>", "</s>");
     if (!first.ok()) {
-      ropeway::Require(first.status().code() != ropeway::StatusCode::kInternal,
-                       "rendering is an internal error: " + first.status().message());
+      ropeway::fuzz::Require(first.status().code() != ropeway::StatusCode::kInternal,
+                             "rendering is an internal error: " + first.status().message());
       continue;
     }
     if (source.find("now") != std::string::npos) continue;  // strftime_now may differ.
     const auto second = parsed->Render(chat, true, "<s>", "</s>");
-    ropeway::Require(second.ok() && *first == *second, "the second rendering differs");
+    ropeway::fuzz::Require(second.ok() && *first == *second, "the second rendering differs");
   }
   return 0;
 }

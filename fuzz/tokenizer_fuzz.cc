@@ -12,23 +12,23 @@
 #include "tokenizer/detokenizer.h"
 #include "tokenizer/test_vocabulary.h"
 
-namespace ropeway {
+namespace ropeway::fuzz {
 namespace {
 
 using Ids = std::vector<TokenId>;
 
-std::unique_ptr<Tokenizer> Make(const char* pre) {
-  Vocabulary vocabulary =
-      MakeVocabulary(pre, {"h e", "l l", "he ll", "Ġ w", "a a", "aa aa", "Ċ Ċ", "1 2"},
-                     {"<|im_start|>", "<|im_end|>", "<|im"}, {"[user]", "Ã©"});
-  auto tokenizer = BpeTokenizer::Create(std::move(vocabulary));
+std::unique_ptr<tokenizer::Tokenizer> Make(const char* pre) {
+  tokenizer::Vocabulary vocabulary =
+      tokenizer::MakeVocabulary(pre, {"h e", "l l", "he ll", "Ġ w", "a a", "aa aa", "Ċ Ċ", "1 2"},
+                                {"<|im_start|>", "<|im_end|>", "<|im"}, {"[user]", "Ã©"});
+  auto tokenizer = tokenizer::BpeTokenizer::Create(std::move(vocabulary));
   Require(tokenizer.ok(), pre);
   return *std::move(tokenizer);
 }
 
-const std::vector<std::unique_ptr<Tokenizer>>& Tokenizers() {
+const std::vector<std::unique_ptr<tokenizer::Tokenizer>>& Tokenizers() {
   static const auto all = [] {
-    std::vector<std::unique_ptr<Tokenizer>> made;
+    std::vector<std::unique_ptr<tokenizer::Tokenizer>> made;
     for (const char* pre : {"gpt-2", "llama-bpe", "qwen2", "smollm"}) made.push_back(Make(pre));
     return made;
   }();
@@ -36,7 +36,7 @@ const std::vector<std::unique_ptr<Tokenizer>>& Tokenizers() {
 }
 
 // The vocabulary has all bytes, so decoding must return the encoded bytes.
-void CheckRoundTrip(const Tokenizer& tokenizer, std::string_view text) {
+void CheckRoundTrip(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
   for (const bool parse_special : {false, true}) {
     const Ids ids = tokenizer.Encode(text, {.add_special = false, .parse_special = parse_special});
     std::string decoded;
@@ -52,13 +52,13 @@ void CheckRoundTrip(const Tokenizer& tokenizer, std::string_view text) {
 
 // However the bytes are split, the pieces are whole characters and make the same text.
 void CheckDetokenizer(std::string_view text) {
-  const std::string whole = ReplaceInvalidUtf8(text);
+  const std::string whole = base::ReplaceInvalidUtf8(text);
   for (const size_t step : {size_t{1}, size_t{3}, size_t{7}}) {
-    Detokenizer detokenizer;
+    tokenizer::Detokenizer detokenizer;
     std::string joined;
     for (size_t at = 0; at < text.size(); at += step) {
       const std::string piece = detokenizer.Append(text.substr(at, step));
-      Require(IsValidUtf8(piece), "a part of a character was emitted");
+      Require(base::IsValidUtf8(piece), "a part of a character was emitted");
       joined += piece;
     }
     joined += detokenizer.Finish();
@@ -70,11 +70,11 @@ void CheckDetokenizer(std::string_view text) {
 void CheckStops(std::string_view text) {
   if (text.empty()) return;
   const std::string stop(text.substr(text.size() / 2, 3));
-  StopMatcher matcher({stop});
+  tokenizer::StopMatcher matcher({stop});
   std::string emitted;
   bool stopped = false;
   for (size_t at = 0; at < text.size() && !stopped; ++at) {
-    const StopMatcher::Step step = matcher.Append(text.substr(at, 1));
+    const tokenizer::StopMatcher::Step step = matcher.Append(text.substr(at, 1));
     emitted += step.text;
     stopped = step.stop.has_value();
   }
@@ -83,12 +83,13 @@ void CheckStops(std::string_view text) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  for (const auto& tokenizer : ropeway::Tokenizers()) ropeway::CheckRoundTrip(*tokenizer, text);
-  ropeway::CheckDetokenizer(text);
-  ropeway::CheckStops(text);
+  for (const auto& tokenizer : ropeway::fuzz::Tokenizers())
+    ropeway::fuzz::CheckRoundTrip(*tokenizer, text);
+  ropeway::fuzz::CheckDetokenizer(text);
+  ropeway::fuzz::CheckStops(text);
   return 0;
 }

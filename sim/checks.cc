@@ -15,13 +15,13 @@ namespace {
 std::string Name(RequestId id) { return "request " + std::to_string(id); }
 
 // Whether the request is to end at `token`, were it not for min_tokens.
-bool Ends(const CoreRequest& request, TokenId token) {
+bool Ends(const core::CoreRequest& request, TokenId token) {
   if (!request.ignore_eos && IsEnd(token)) return true;
   return std::find(request.stop_ids.begin(), request.stop_ids.end(), token) !=
          request.stop_ids.end();
 }
 
-int32_t LeastTokens(const CoreRequest& request) { return request.spec.params.min_tokens; }
+int32_t LeastTokens(const core::CoreRequest& request) { return request.spec.params.min_tokens; }
 
 bool SameBits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
 
@@ -38,7 +38,7 @@ void Checks::OnAdd(const SimRequest& made, const Status& answer, const Status& d
     const bool huge = !made.can_fit && answer.code() == StatusCode::kInvalidArgument;
     const bool lost = !device.ok() && answer.code() == StatusCode::kUnavailable;
     const bool full = answer.code() == StatusCode::kResourceExhausted && !open_.empty() &&
-                      (setup_.core.scheduler.max_wait != Duration::max() ||
+                      (setup_.core.scheduler.max_wait != base::Duration::max() ||
                        setup_.core.max_queued_tokens < std::numeric_limits<int64_t>::max());
     if (!huge && !lost && !full) Violate("failed", Name(id) + " was refused: " + answer.message());
     return;
@@ -80,8 +80,9 @@ void Checks::OnFinishReturned(RequestId id, bool nobody_left) {
   }
 }
 
-void Checks::OnEvents(const std::vector<CoreEvent>& events, const Status& device, TimePoint now) {
-  for (const CoreEvent& event : events) {
+void Checks::OnEvents(const std::vector<engine::CoreEvent>& events, const Status& device,
+                      base::TimePoint now) {
+  for (const engine::CoreEvent& event : events) {
     const auto it = records_.find(event.id);
     if (it == records_.end()) {
       Violate("two_ends", "an event for " + Name(event.id) + ", which was not accepted");
@@ -93,27 +94,27 @@ void Checks::OnEvents(const std::vector<CoreEvent>& events, const Status& device
       continue;
     }
     switch (event.kind) {
-      case CoreEvent::Kind::kStarted:
+      case engine::CoreEvent::Kind::kStarted:
         OnStarted(event, &record);
         break;
-      case CoreEvent::Kind::kPromptScored:
+      case engine::CoreEvent::Kind::kPromptScored:
         OnScored(event, &record);
         break;
-      case CoreEvent::Kind::kToken:
+      case engine::CoreEvent::Kind::kToken:
         OnToken(event, &record);
         break;
-      case CoreEvent::Kind::kPreempted:
+      case engine::CoreEvent::Kind::kPreempted:
         OnPreempted(event, &record);
         break;
-      case CoreEvent::Kind::kFinished:
-      case CoreEvent::Kind::kFailed:
+      case engine::CoreEvent::Kind::kFinished:
+      case engine::CoreEvent::Kind::kFailed:
         OnEnd(event, device, now, &record);
         break;
     }
   }
 }
 
-void Checks::OnStarted(const CoreEvent& event, Record* record) {
+void Checks::OnStarted(const engine::CoreEvent& event, Record* record) {
   if (record->started) Violate("end_fields", Name(event.id) + " started twice");
   record->started = true;
   record->runs = true;
@@ -128,12 +129,13 @@ void Checks::OnStarted(const CoreEvent& event, Record* record) {
 }
 
 bool Checks::MayFollow(RequestId id) const {
-  const CoreRequest& request = records_.at(id).made.request;
+  const core::CoreRequest& request = records_.at(id).made.request;
   if (!setup_.core.cache.caching || request.spec.num_prompt_logprobs >= 0) return false;
   // One block is enough where the tier may have more behind it.
-  const int32_t least = setup_.tier.on ? kBlockTokens : Scheduler::kMinFollowTokens;
+  const int32_t least =
+      setup_.tier.on ? base::kBlockTokens : scheduler::Scheduler::kMinFollowTokens;
   return std::any_of(open_.begin(), open_.end(), [&](RequestId other) {
-    const CoreRequest& leader = records_.at(other).made.request;
+    const core::CoreRequest& leader = records_.at(other).made.request;
     if (other == id || leader.cache_root != request.cache_root) return false;
     const auto ends = std::mismatch(request.prompt.begin(), request.prompt.end(),
                                     leader.prompt.begin(), leader.prompt.end());
@@ -162,7 +164,7 @@ std::vector<SimRequest> Checks::OnKill() {
   return again;
 }
 
-void Checks::OnPreempted(const CoreEvent& event, Record* record) {
+void Checks::OnPreempted(const engine::CoreEvent& event, Record* record) {
   ++record->preemptions;
   record->runs = false;
   const auto prompt = static_cast<int32_t>(record->made.request.prompt.size());
@@ -176,16 +178,16 @@ void Checks::OnPreempted(const CoreEvent& event, Record* record) {
   }
 }
 
-void Checks::OnScored(const CoreEvent& event, Record* record) {
-  const CoreRequest& request = record->made.request;
-  const auto wrong = [&](const Scored& scored, const char* what) {
+void Checks::OnScored(const engine::CoreEvent& event, Record* record) {
+  const core::CoreRequest& request = record->made.request;
+  const auto wrong = [&](const core::Scored& scored, const char* what) {
     Violate("scores",
             Name(event.id) + ": position " + std::to_string(scored.position) + " " + what);
   };
   if (record->finish_asked) {
     Violate("two_ends", Name(event.id) + " is scored after Finish returned");
   }
-  for (const Scored& scored : event.scored) {
+  for (const core::Scored& scored : event.scored) {
     const auto position = static_cast<size_t>(scored.position);
     if (request.spec.num_prompt_logprobs < 0) wrong(scored, "is scored but was not to be");
     if (!record->output.empty()) wrong(scored, "is scored after the first token");
@@ -194,17 +196,18 @@ void Checks::OnScored(const CoreEvent& event, Record* record) {
       continue;
     }
     ++record->scored;
-    const float expected = position == 0 ? std::numeric_limits<float>::quiet_NaN()
-                                         : TestExecutor::ScoreOf({request.prompt.data(), position},
-                                                                 request.prompt[position]);
+    const float expected = position == 0
+                               ? std::numeric_limits<float>::quiet_NaN()
+                               : engine::TestExecutor::ScoreOf({request.prompt.data(), position},
+                                                               request.prompt[position]);
     const bool same =
         position == 0 ? std::isnan(scored.logprob) : SameBits(scored.logprob, expected);
     if (!same || scored.token != request.prompt[position]) wrong(scored, "has another log-prob");
   }
 }
 
-void Checks::OnToken(const CoreEvent& event, Record* record) {
-  const CoreRequest& request = record->made.request;
+void Checks::OnToken(const engine::CoreEvent& event, Record* record) {
+  const core::CoreRequest& request = record->made.request;
   const auto length = static_cast<int32_t>(record->output.size());
   if (length > LeastTokens(request) && Ends(request, record->output.back().token)) {
     Violate("stops",
@@ -225,14 +228,15 @@ void Checks::OnToken(const CoreEvent& event, Record* record) {
   record->output.push_back({event.sampled.token, std::bit_cast<uint32_t>(event.sampled.logprob)});
 }
 
-void Checks::OnEnd(const CoreEvent& event, const Status& device, TimePoint now, Record* record) {
+void Checks::OnEnd(const engine::CoreEvent& event, const Status& device, base::TimePoint now,
+                   Record* record) {
   record->ended = true;
   record->reason = event.reason;
   open_.erase(event.id);
   const auto wrong = [&](const std::string& what) {
     Violate("end_fields", Name(event.id) + ": " + what);
   };
-  const CoreRequest& request = record->made.request;
+  const core::CoreRequest& request = record->made.request;
   const auto length = static_cast<int32_t>(record->output.size());
   if (event.completion_tokens != length) {
     wrong("ends with " + std::to_string(event.completion_tokens) + " tokens, " +
@@ -240,7 +244,7 @@ void Checks::OnEnd(const CoreEvent& event, const Status& device, TimePoint now, 
   }
   if (event.prompt_tokens != static_cast<int32_t>(request.prompt.size())) wrong("prompt_tokens");
   if (event.cached_tokens < 0 || event.cached_tokens > event.prompt_tokens) wrong("cached_tokens");
-  const bool whole = event.kind == CoreEvent::Kind::kFinished && !record->finish_asked;
+  const bool whole = event.kind == engine::CoreEvent::Kind::kFinished && !record->finish_asked;
   if (whole && record->preemptions == 0 &&
       prompt_rows_(event.id) > event.prompt_tokens - event.cached_tokens) {
     Violate("cached", Name(event.id) + " is said to have had " +
@@ -251,7 +255,7 @@ void Checks::OnEnd(const CoreEvent& event, const Status& device, TimePoint now, 
   if (event.preemptions != record->preemptions) wrong("preemptions");
   if (event.first_token_step != record->first_token_step) wrong("first_token_step");
 
-  if (event.kind == CoreEvent::Kind::kFailed) {
+  if (event.kind == engine::CoreEvent::Kind::kFailed) {
     OnFailed(event, device, now, record);
   } else if (record->finish_asked) {
     if (event.reason != record->asked_reason) wrong("another reason than asked for");
@@ -261,7 +265,8 @@ void Checks::OnEnd(const CoreEvent& event, const Status& device, TimePoint now, 
   }
 }
 
-void Checks::OnFailed(const CoreEvent& event, const Status& device, TimePoint now, Record* record) {
+void Checks::OnFailed(const engine::CoreEvent& event, const Status& device, base::TimePoint now,
+                      Record* record) {
   if (event.status.code() == StatusCode::kDeadlineExceeded) {
     record->timed_out = true;
     if (now < record->made.request.deadline) {
@@ -270,14 +275,14 @@ void Checks::OnFailed(const CoreEvent& event, const Status& device, TimePoint no
     return;
   }
   const bool no_memory = event.status.code() == StatusCode::kResourceExhausted &&
-                         memory_in_a_row_ == EngineCore::kMaxMemoryTries - 1;
+                         memory_in_a_row_ == engine::EngineCore::kMaxMemoryTries - 1;
   if (!no_memory && (device.ok() || event.status.ok())) {
     Violate("failed", Name(event.id) + " failed: " + event.status.message());
   }
 }
 
-void Checks::CheckCause(const CoreEvent& event, const Record& record) {
-  const CoreRequest& request = record.made.request;
+void Checks::CheckCause(const engine::CoreEvent& event, const Record& record) {
+  const core::CoreRequest& request = record.made.request;
   const auto length = static_cast<int32_t>(record.output.size());
   const bool stopped = length > 0 && Ends(request, record.output.back().token);
   const bool full = length == request.max_tokens;
@@ -296,12 +301,12 @@ void Checks::CheckCause(const CoreEvent& event, const Record& record) {
   }
 }
 
-void Checks::AfterStep(const CoreStats& stats, TimePoint begin) {
+void Checks::AfterStep(const engine::CoreStats& stats, base::TimePoint begin) {
   if (stats.free_blocks + stats.cached_blocks + stats.held_blocks != stats.total_blocks) {
     Violate("integrity", "free + cached + held blocks are not all blocks");
   }
   const bool no_memory = std::strcmp(stats.blocked_by, "memory") == 0;
-  memory_in_a_row_ = no_memory ? (memory_in_a_row_ + 1) % EngineCore::kMaxMemoryTries : 0;
+  memory_in_a_row_ = no_memory ? (memory_in_a_row_ + 1) % engine::EngineCore::kMaxMemoryTries : 0;
   const bool fetching = stats.fetching > 0 || stats.last_fetches > 0;
   const auto oldest = std::min_element(
       open_.begin(), open_.end(),
@@ -309,7 +314,7 @@ void Checks::AfterStep(const CoreStats& stats, TimePoint begin) {
   const bool oldest_got_on =
       oldest != open_.end() && records_.at(*oldest).last_token_step == stats.steps;
   if (no_memory || (fetching && !oldest_got_on)) ++free_steps_;
-  const bool fills = stats.next_look != TimePoint::max();
+  const bool fills = stats.next_look != base::TimePoint::max();
   const bool anybody = stats.waiting + stats.running + stats.preempted > 0;
   if (stats.last_rows == 0 && anybody && !no_memory && !fetching && !fills) {
     Violate("no_progress", "step " + std::to_string(stats.steps) + " had no work; " +

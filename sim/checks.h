@@ -78,11 +78,12 @@ class Checks {
   // An id in use was offered again.
   void OnDuplicate(const Status& answer, const Status& device);
   void OnFinishAsked(RequestId id, FinishReason reason, uint64_t step);
-  void OnEvents(const std::vector<CoreEvent>& events, const Status& device, TimePoint now);
+  void OnEvents(const std::vector<engine::CoreEvent>& events, const Status& device,
+                base::TimePoint now);
   // Finish returned. `nobody_left`: no sequence waits or runs.
   void OnFinishReturned(RequestId id, bool nobody_left);
   // The step began at `begin`.
-  void AfterStep(const CoreStats& stats, TimePoint begin);
+  void AfterStep(const engine::CoreStats& stats, base::TimePoint begin);
   // The engine is gone. What is to be sent again, in order: all that had no end and whose client
   // did not go away.
   std::vector<SimRequest> OnKill();
@@ -98,13 +99,15 @@ class Checks {
   const std::map<std::string, std::string>& violations() const { return violations_; }
 
  private:
-  void OnPreempted(const CoreEvent& event, Record* record);
-  void OnStarted(const CoreEvent& event, Record* record);
-  void OnScored(const CoreEvent& event, Record* record);
-  void OnToken(const CoreEvent& event, Record* record);
-  void OnEnd(const CoreEvent& event, const Status& device, TimePoint now, Record* record);
-  void OnFailed(const CoreEvent& event, const Status& device, TimePoint now, Record* record);
-  void CheckCause(const CoreEvent& event, const Record& record);
+  void OnPreempted(const engine::CoreEvent& event, Record* record);
+  void OnStarted(const engine::CoreEvent& event, Record* record);
+  void OnScored(const engine::CoreEvent& event, Record* record);
+  void OnToken(const engine::CoreEvent& event, Record* record);
+  void OnEnd(const engine::CoreEvent& event, const Status& device, base::TimePoint now,
+             Record* record);
+  void OnFailed(const engine::CoreEvent& event, const Status& device, base::TimePoint now,
+                Record* record);
+  void CheckCause(const engine::CoreEvent& event, const Record& record);
 
   const Setup& setup_;
   const std::function<int32_t(RequestId)> prompt_rows_;

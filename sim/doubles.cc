@@ -7,14 +7,16 @@
 
 namespace ropeway::sim {
 
-SimExecutor::SimExecutor(VirtualClock* clock, FaultPoints* faults, Plant plant,
+SimExecutor::SimExecutor(base::VirtualClock* clock, base::FaultPoints* faults, Plant plant,
                          std::function<int32_t(uint64_t)> prompt_len_of)
     : clock_(clock), faults_(faults), prompt_len_of_(std::move(prompt_len_of)) {
-  before_step = [this](const Batch& batch) { return BeforeStep(batch); };
-  after_step = [this](const Batch& batch, StepResult* result) { AfterStep(batch, result); };
+  before_step = [this](const core::Batch& batch) { return BeforeStep(batch); };
+  after_step = [this](const core::Batch& batch, core::StepResult* result) {
+    AfterStep(batch, result);
+  };
   if (plant != Plant::kDiff) return;
-  change_batch = [this](Batch* batch) {
-    for (BatchItem& item : batch->items) {
+  change_batch = [this](core::Batch* batch) {
+    for (core::BatchItem& item : batch->items) {
       int32_t& written = written_[item.sequence];
       if (item.start < written) item.tokens[0] += 1;
       written = std::max(written, item.start + static_cast<int32_t>(item.tokens.size()));
@@ -22,17 +24,17 @@ SimExecutor::SimExecutor(VirtualClock* clock, FaultPoints* faults, Plant plant,
   };
 }
 
-StatusOr<KvLayout> SimExecutor::Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
-                                     int max_num_seqs) {
+StatusOr<executor::KvLayout> SimExecutor::Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
+                                               int max_num_seqs) {
   lost_ = false;
   prompt_rows_.clear();
   memory_gone_ = 0;
-  return TestExecutor::Init(kv_cache_bytes, max_num_batched_tokens, max_num_seqs);
+  return engine::TestExecutor::Init(kv_cache_bytes, max_num_batched_tokens, max_num_seqs);
 }
 
-Status SimExecutor::BeforeStep(const Batch& batch) {
-  Duration cost = std::chrono::milliseconds(1);
-  for (const BatchItem& item : batch.items) {
+Status SimExecutor::BeforeStep(const core::Batch& batch) {
+  base::Duration cost = std::chrono::milliseconds(1);
+  for (const core::BatchItem& item : batch.items) {
     const auto rows = static_cast<int64_t>(item.tokens.size());
     cost += std::chrono::microseconds(50 * rows) +
             std::chrono::nanoseconds(100 * rows * (item.start + rows));
@@ -42,7 +44,7 @@ Status SimExecutor::BeforeStep(const Batch& batch) {
   if (faults_->Fires("device_lost") || lost_) {
     return Status(StatusCode::kUnavailable, "simulated loss of the device");
   }
-  if (faults_->Fires("memory_gone")) memory_gone_ = EngineCore::kMaxMemoryTries + 2;
+  if (faults_->Fires("memory_gone")) memory_gone_ = engine::EngineCore::kMaxMemoryTries + 2;
   if (faults_->Fires("short_of_memory") || memory_gone_ > 0) {
     if (memory_gone_ > 0) --memory_gone_;
     return Status(StatusCode::kResourceExhausted, "out of memory");
@@ -50,8 +52,8 @@ Status SimExecutor::BeforeStep(const Batch& batch) {
   return {};
 }
 
-void SimExecutor::AfterStep(const Batch& batch, StepResult* result) {
-  for (const BatchItem& item : batch.items) {
+void SimExecutor::AfterStep(const core::Batch& batch, core::StepResult* result) {
+  for (const core::BatchItem& item : batch.items) {
     if (!prompt_len_of_) break;
     const auto end = item.start + static_cast<int32_t>(item.tokens.size());
     const int32_t prompt = prompt_len_of_(item.sequence);
@@ -60,7 +62,7 @@ void SimExecutor::AfterStep(const Batch& batch, StepResult* result) {
   if (!result->sampled.empty() && faults_->Fires("wrong_answer")) result->sampled.pop_back();
 }
 
-SimTier::SimTier(const TierSetup& setup, const VirtualClock* clock, FaultPoints* faults,
+SimTier::SimTier(const TierSetup& setup, const base::VirtualClock* clock, base::FaultPoints* faults,
                  Plant plant, PartialOf partial_of)
     : setup_(setup),
       clock_(clock),
@@ -71,17 +73,17 @@ SimTier::SimTier(const TierSetup& setup, const VirtualClock* clock, FaultPoints*
   evict_quarters = true;
 }
 
-BlockName SimTier::KeyOf(const BlockName& name) const {
+core::BlockName SimTier::KeyOf(const core::BlockName& name) const {
   if (plant_ != Plant::kPartialName) return name;
   const auto partial = partial_of_(name);
   if (!partial) return name;
-  BlockName key;
+  core::BlockName key;
   std::memcpy(key.bytes.data(), &partial->first, sizeof partial->first);
   std::memcpy(key.bytes.data() + 8, &partial->second, sizeof partial->second);
   return key;
 }
 
-bool SimTier::Put(const BlockName& name, std::span<const std::byte> bytes) {
+bool SimTier::Put(const core::BlockName& name, std::span<const std::byte> bytes) {
   if (faults_->Fires("tier_off")) off = true;
   if (off) return false;
   if (Contains(name)) return true;
@@ -89,7 +91,7 @@ bool SimTier::Put(const BlockName& name, std::span<const std::byte> bytes) {
   ++unflushed_;
   durable_.erase(KeyOf(name));
   old_.erase(KeyOf(name));
-  return TestTier::Put(name, bytes);
+  return kvcache::TestTier::Put(name, bytes);
 }
 
 void SimTier::Flush() {
@@ -98,18 +100,18 @@ void SimTier::Flush() {
   unflushed_ = 0;
 }
 
-TimePoint SimTier::ReadyAt() {
-  Duration each = setup_.read_time;
+base::TimePoint SimTier::ReadyAt() {
+  base::Duration each = setup_.read_time;
   if (faults_->Fires("tier_slow")) each *= 1000;
   busy_until_ = std::max(busy_until_, clock_->Now()) + each;
   return busy_until_;
 }
 
-std::vector<std::byte> SimTier::Read(const BlockName& name) {
-  const BlockName key = KeyOf(name);
+std::vector<std::byte> SimTier::Read(const core::BlockName& name) {
+  const core::BlockName key = KeyOf(name);
   if (off || !blocks.contains(key) || faults_->Fires("tier_lossy")) return {};
   if (faults_->Fires("tier_torn")) {
-    TestTier::Erase(key);
+    kvcache::TestTier::Erase(key);
     return {};
   }
   if (old_.contains(key)) ++found_after_kill_;
@@ -117,17 +119,17 @@ std::vector<std::byte> SimTier::Read(const BlockName& name) {
   return blocks.at(key);
 }
 
-void SimTier::Erase(const BlockName& name) {
+void SimTier::Erase(const core::BlockName& name) {
   // Else the tail of an earlier length would mostly be gone before it could be mistaken.
-  if (plant_ != Plant::kPartialName) TestTier::Erase(name);
+  if (plant_ != Plant::kPartialName) kvcache::TestTier::Erase(name);
 }
 
 void SimTier::Kill() {
-  std::vector<BlockName> lost;
+  std::vector<core::BlockName> lost;
   for (const auto& [name, bytes] : blocks) {
     if (!durable_.contains(name)) lost.push_back(name);
   }
-  for (const BlockName& name : lost) TestTier::Erase(name);
+  for (const core::BlockName& name : lost) kvcache::TestTier::Erase(name);
   old_.clear();
   for (const auto& [name, bytes] : blocks) old_.insert(name);
   DropReads();

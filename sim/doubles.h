@@ -20,15 +20,15 @@
 namespace ropeway::sim {
 
 // A step costs 1 ms, 50 us a row and 1 us for each 10 positions that a row attends to.
-class SimExecutor final : public TestExecutor {
+class SimExecutor final : public engine::TestExecutor {
  public:
   // `clock` and `faults` must outlive it. `prompt_len_of` gives a sequence's prompt length, for
   // prompt_rows; it may be empty.
-  SimExecutor(VirtualClock* clock, FaultPoints* faults, Plant plant,
+  SimExecutor(base::VirtualClock* clock, base::FaultPoints* faults, Plant plant,
               std::function<int32_t(uint64_t)> prompt_len_of);
 
-  StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
-                          int max_num_seqs) override;
+  StatusOr<executor::KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
+                                    int max_num_seqs) override;
 
   // Positions of the sequence's prompt that were computed since Init.
   int32_t prompt_rows(uint64_t sequence) const {
@@ -40,11 +40,11 @@ class SimExecutor final : public TestExecutor {
   void LoseDevice() { lost_ = true; }
 
  private:
-  Status BeforeStep(const Batch& batch);
-  void AfterStep(const Batch& batch, StepResult* result);
+  Status BeforeStep(const core::Batch& batch);
+  void AfterStep(const core::Batch& batch, core::StepResult* result);
 
-  VirtualClock* const clock_;
-  FaultPoints* const faults_;
+  base::VirtualClock* const clock_;
+  base::FaultPoints* const faults_;
   const std::function<int32_t(uint64_t)> prompt_len_of_;
   bool lost_ = false;
   int memory_gone_ = 0;  // Steps that still fail for memory.
@@ -59,22 +59,25 @@ class SimExecutor final : public TestExecutor {
 //   tier_lossy  a block that is there cannot be read
 //   tier_torn   a block is damaged: read, found broken and dropped
 //   tier_off    it turns itself off, for good (until a kill)
-class SimTier final : public TestTier {
+class SimTier final : public kvcache::TestTier {
  public:
   // The (sequence, block of it) that a name without its length could mean; nullopt: no partial
   // block. For Plant::kPartialName alone.
-  using PartialOf = std::function<std::optional<std::pair<uint64_t, int32_t>>(const BlockName&)>;
+  using PartialOf =
+      std::function<std::optional<std::pair<uint64_t, int32_t>>(const core::BlockName&)>;
 
-  SimTier(const TierSetup& setup, const VirtualClock* clock, FaultPoints* faults, Plant plant,
-          PartialOf partial_of);
+  SimTier(const TierSetup& setup, const base::VirtualClock* clock, base::FaultPoints* faults,
+          Plant plant, PartialOf partial_of);
 
-  bool Contains(const BlockName& name) const override { return !off && TestTier::Contains(name); }
-  bool Put(const BlockName& name, std::span<const std::byte> bytes) override;
-  void Flush() override;
-  bool Get(uint64_t ticket, std::vector<BlockName> names) override {
-    return !off && TestTier::Get(ticket, std::move(names));
+  bool Contains(const core::BlockName& name) const override {
+    return !off && kvcache::TestTier::Contains(name);
   }
-  void Erase(const BlockName& name) override;
+  bool Put(const core::BlockName& name, std::span<const std::byte> bytes) override;
+  void Flush() override;
+  bool Get(uint64_t ticket, std::vector<core::BlockName> names) override {
+    return !off && kvcache::TestTier::Get(ticket, std::move(names));
+  }
+  void Erase(const core::BlockName& name) override;
 
   // Ends the process: what was not flushed is lost, and so is what was being read.
   void Kill();
@@ -83,19 +86,19 @@ class SimTier final : public TestTier {
   uint64_t found_after_kill() const { return found_after_kill_; }
 
  private:
-  using Names = std::unordered_set<BlockName, BlockNameHash>;
+  using Names = std::unordered_set<core::BlockName, core::BlockNameHash>;
 
-  BlockName KeyOf(const BlockName& name) const override;
-  TimePoint Now() const override { return clock_->Now(); }
-  TimePoint ReadyAt() override;
-  std::vector<std::byte> Read(const BlockName& name) override;
+  core::BlockName KeyOf(const core::BlockName& name) const override;
+  base::TimePoint Now() const override { return clock_->Now(); }
+  base::TimePoint ReadyAt() override;
+  std::vector<std::byte> Read(const core::BlockName& name) override;
 
   const TierSetup setup_;
-  const VirtualClock* const clock_;
-  FaultPoints* const faults_;
+  const base::VirtualClock* const clock_;
+  base::FaultPoints* const faults_;
   const Plant plant_;
   const PartialOf partial_of_;
-  TimePoint busy_until_{0};
+  base::TimePoint busy_until_{0};
   Names durable_;
   Names old_;  // Stored before the last kill.
   int unflushed_ = 0;

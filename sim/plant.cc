@@ -35,61 +35,62 @@ constexpr std::array<std::pair<Plant, const char*>, 20> kNames = {{
     {Plant::kVictimTwice, "victim_twice"},
 }};
 
-class PlantedPolicy final : public SchedulingPolicy {
+class PlantedPolicy final : public policy::SchedulingPolicy {
  public:
-  PlantedPolicy(Plant plant, std::unique_ptr<SchedulingPolicy> policy)
+  PlantedPolicy(Plant plant, std::unique_ptr<policy::SchedulingPolicy> policy)
       : plant_(plant), policy_(std::move(policy)) {}
 
   const char* name() const override { return "planted"; }
 
-  void BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
-                 TimePoint now) override {
+  void BeginStep(std::span<core::Sequence* const> queue, std::span<core::Sequence* const> running,
+                 base::TimePoint now) override {
     policy_->BeginStep(queue, running, now);
-    for (Sequence* sequence : running) {
+    for (core::Sequence* sequence : running) {
       if (plant_ != Plant::kVictimTwice || sequence->preemptions == 0) continue;
       sequence->run_steps = std::max(sequence->run_steps, 100);
     }
   }
 
-  Rank RankOf(const Sequence& sequence) const override {
+  policy::Rank RankOf(const core::Sequence& sequence) const override {
     const bool starves = plant_ == Plant::kStarve || plant_ == Plant::kAgingForgotten;
     if (starves && sequence.id == kStarvedId) {
       return {{std::numeric_limits<int64_t>::max()}};
     }
     if (plant_ == Plant::kClaimLost && sequence.claims.size() > 1) {
-      const_cast<Sequence&>(sequence).claims.pop_back();
+      const_cast<core::Sequence&>(sequence).claims.pop_back();
     }
-    Rank rank = policy_->RankOf(sequence);
+    policy::Rank rank = policy_->RankOf(sequence);
     if (plant_ == Plant::kClassStarved && sequence.priority == Priority::kLow) rank.keys[0] = 9;
     if (plant_ == Plant::kShareIgnored) rank.keys[0] = static_cast<int64_t>(sequence.priority);
     if (plant_ == Plant::kReorder) rank.keys[0] ^= 1;
     return rank;
   }
 
-  bool MayPreempt(const Sequence& urgent, const Sequence& victim) const override {
+  bool MayPreempt(const core::Sequence& urgent, const core::Sequence& victim) const override {
     return policy_->MayPreempt(urgent, victim);
   }
 
-  size_t PickVictim(std::span<const Sequence* const> candidates) const override {
+  size_t PickVictim(std::span<const core::Sequence* const> candidates) const override {
     return policy_->PickVictim(candidates);
   }
 
-  void OnScheduled(const Sequence& sequence, const ScheduledWork& work) override {
+  void OnScheduled(const core::Sequence& sequence, const policy::ScheduledWork& work) override {
     policy_->OnScheduled(sequence, work);
     if (plant_ != Plant::kLeak) return;
     // Forget a block that holds nothing yet: its reference stays, no table names it, no text
     // changes.
-    auto& blocks = const_cast<Sequence&>(sequence).blocks;
-    if (static_cast<int32_t>(blocks.size()) > BlocksFor(sequence.num_ids())) blocks.pop_back();
+    auto& blocks = const_cast<core::Sequence&>(sequence).blocks;
+    if (static_cast<int32_t>(blocks.size()) > kvcache::BlocksFor(sequence.num_ids()))
+      blocks.pop_back();
   }
 
-  void OnFinished(const Sequence& sequence, bool completed) override {
+  void OnFinished(const core::Sequence& sequence, bool completed) override {
     policy_->OnFinished(sequence, completed);
   }
 
  private:
   const Plant plant_;
-  const std::unique_ptr<SchedulingPolicy> policy_;
+  const std::unique_ptr<policy::SchedulingPolicy> policy_;
 };
 
 }  // namespace
@@ -103,39 +104,40 @@ std::optional<Plant> ParsePlant(std::string_view name) {
   return std::nullopt;
 }
 
-std::unique_ptr<SchedulingPolicy> MakeSimPolicy(const Setup& setup) {
-  std::unique_ptr<SchedulingPolicy> policy = *MakePolicy({.name = setup.policy,
-                                                          .class_shares = setup.class_shares,
-                                                          .strict = setup.strict,
-                                                          .kv_is_kept = setup.core.cache.caching});
+std::unique_ptr<policy::SchedulingPolicy> MakeSimPolicy(const Setup& setup) {
+  std::unique_ptr<policy::SchedulingPolicy> policy =
+      *policy::MakePolicy({.name = setup.policy,
+                           .class_shares = setup.class_shares,
+                           .strict = setup.strict,
+                           .kv_is_kept = setup.core.cache.caching});
   if (setup.plant == Plant::kNone) return policy;
   return std::make_unique<PlantedPolicy>(setup.plant, std::move(policy));
 }
 
-CoreRequest Forget(Plant plant, CoreRequest request) {
-  if (plant == Plant::kDeadlineMissed) request.deadline = TimePoint::max();
+core::CoreRequest Forget(Plant plant, core::CoreRequest request) {
+  if (plant == Plant::kDeadlineMissed) request.deadline = base::TimePoint::max();
   if (plant == Plant::kEarlyEnd) request.spec.params.min_tokens = 0;
   if (plant == Plant::kPastStop) request.stop_ids.clear();
   if (plant == Plant::kSharedTenant) request.cache_root = {};
   return request;
 }
 
-void Tamper(Plant plant, std::vector<CoreEvent>* events) {
+void Tamper(Plant plant, std::vector<engine::CoreEvent>* events) {
   if (plant == Plant::kScoredTwice) {
-    for (CoreEvent& event : *events) {
+    for (engine::CoreEvent& event : *events) {
       if (event.scored.size() > 3) event.scored.push_back(event.scored.back());
     }
   }
   if (plant != Plant::kLost && plant != Plant::kDouble) return;
-  const auto end = std::find_if(events->begin(), events->end(), [](const CoreEvent& event) {
-    return event.id == kLostId &&
-           (event.kind == CoreEvent::Kind::kFinished || event.kind == CoreEvent::Kind::kFailed);
+  const auto end = std::find_if(events->begin(), events->end(), [](const engine::CoreEvent& event) {
+    return event.id == kLostId && (event.kind == engine::CoreEvent::Kind::kFinished ||
+                                   event.kind == engine::CoreEvent::Kind::kFailed);
   });
   if (end == events->end()) return;
   if (plant == Plant::kLost) {
     events->erase(end);
   } else {
-    const CoreEvent copy = *end;
+    const engine::CoreEvent copy = *end;
     events->push_back(copy);
   }
 }

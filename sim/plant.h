@@ -43,17 +43,17 @@ const char* PlantName(Plant plant);
 std::optional<Plant> ParsePlant(std::string_view name);
 
 // The setup's policy, or what its plant makes of it.
-std::unique_ptr<SchedulingPolicy> MakeSimPolicy(const Setup& setup);
+std::unique_ptr<policy::SchedulingPolicy> MakeSimPolicy(const Setup& setup);
 
 // The requests that plants single out.
 inline constexpr RequestId kStarvedId = 4;
 inline constexpr RequestId kLostId = 3;
 
 // The request as the core gets it: without what `plant` forgets.
-CoreRequest Forget(Plant plant, CoreRequest request);
+core::CoreRequest Forget(Plant plant, core::CoreRequest request);
 
 // What `plant` makes of the core's events.
-void Tamper(Plant plant, std::vector<CoreEvent>* events);
+void Tamper(Plant plant, std::vector<engine::CoreEvent>* events);
 
 }  // namespace ropeway::sim
 

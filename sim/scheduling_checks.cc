@@ -16,16 +16,16 @@ std::string RequestName(RequestId id) { return "request " + std::to_string(id); 
 // owes at most ClassShares::kMaxDeficit mean steps, and pays with its share of each; twice that,
 // because steps differ.
 int64_t StepsToPay(int share) {
-  return static_cast<int64_t>(2 * ClassShares::kMaxDeficit * 100 / share);
+  return static_cast<int64_t>(2 * policy::ClassShares::kMaxDeficit * 100 / share);
 }
 
-constexpr Duration kWarmUp = std::chrono::seconds(5);
-constexpr Duration kShareTime = std::chrono::seconds(30);
+constexpr base::Duration kWarmUp = std::chrono::seconds(5);
+constexpr base::Duration kShareTime = std::chrono::seconds(30);
 constexpr double kShareError = 0.05;
 
 }  // namespace
 
-void SchedulingChecks::OnAdd(const SimRequest& made, uint64_t order, TimePoint now) {
+void SchedulingChecks::OnAdd(const SimRequest& made, uint64_t order, base::TimePoint now) {
   Request request;
   request.priority = made.request.priority;
   request.order = order;
@@ -36,18 +36,18 @@ void SchedulingChecks::OnAdd(const SimRequest& made, uint64_t order, TimePoint n
   requests_[made.request.id] = request;
 }
 
-void SchedulingChecks::OnEvent(const CoreEvent& event) { events_.push_back(event); }
+void SchedulingChecks::OnEvent(const engine::CoreEvent& event) { events_.push_back(event); }
 
 void SchedulingChecks::OnKill() {
   starved_ = {};
   requests_.clear();
   events_.clear();
   batch_ = 0;
-  backlog_since_ = TimePoint::max();
+  backlog_since_ = base::TimePoint::max();
 }
 
-void SchedulingChecks::AfterStep(const CoreStats& stats, const StepContent& content,
-                                 TimePoint begin, TimePoint end) {
+void SchedulingChecks::AfterStep(const engine::CoreStats& stats, const core::StepContent& content,
+                                 base::TimePoint begin, base::TimePoint end) {
   if (stats.last_rows > 0) ++busy_steps_;
   for (auto& [id, request] : requests_) {
     request.started_now = false;
@@ -55,22 +55,23 @@ void SchedulingChecks::AfterStep(const CoreStats& stats, const StepContent& cont
     request.overdue = request.waits && overdue;
     request.aged = request.aged || (!request.waits && overdue);
   }
-  for (const CoreEvent& event : events_) {
+  for (const engine::CoreEvent& event : events_) {
     const auto it = requests_.find(event.id);
     if (it == requests_.end()) continue;
     Request& request = it->second;
-    if (event.kind == CoreEvent::Kind::kStarted) {
+    if (event.kind == engine::CoreEvent::Kind::kStarted) {
       request.waits = false;
       request.started_now = true;
       request.aged = request.overdue;
       request.run_steps = 0;
       request.since = begin;
       CheckBatch(event.id, &request, event.batch);
-    } else if (event.kind == CoreEvent::Kind::kPreempted) {
-      if (event.preempt_reason != PreemptReason::kMemory &&
-          (request.run_steps < Scheduler::kMinRunSteps || request.preemptions >= kMaxPreemptions)) {
+    } else if (event.kind == engine::CoreEvent::Kind::kPreempted) {
+      if (event.preempt_reason != scheduler::PreemptReason::kMemory &&
+          (request.run_steps < scheduler::Scheduler::kMinRunSteps ||
+           request.preemptions >= policy::kMaxPreemptions)) {
         violate_("ping_pong", RequestName(event.id) + " was preempted for " +
-                                  PreemptReasonName(event.preempt_reason) + " after " +
+                                  scheduler::PreemptReasonName(event.preempt_reason) + " after " +
                                   std::to_string(request.run_steps) + " steps, the " +
                                   std::to_string(request.preemptions + 1) + "th time");
       }
@@ -78,7 +79,8 @@ void SchedulingChecks::AfterStep(const CoreStats& stats, const StepContent& cont
       request.waits = true;
       request.since = begin;
       request.must_start_by = -1;
-    } else if (event.kind == CoreEvent::Kind::kFinished || event.kind == CoreEvent::Kind::kFailed) {
+    } else if (event.kind == engine::CoreEvent::Kind::kFinished ||
+               event.kind == engine::CoreEvent::Kind::kFailed) {
       request.ended = true;
     }
   }
@@ -105,7 +107,7 @@ void SchedulingChecks::CheckBatch(RequestId id, Request* request, uint64_t batch
 }
 
 // A request that computes runs; no event reports that it resumed.
-void SchedulingChecks::NoteWork(const StepContent& content, TimePoint begin) {
+void SchedulingChecks::NoteWork(const core::StepContent& content, base::TimePoint begin) {
   std::array<bool, kNumPriorities> there{};
   std::array<bool, kNumPriorities> worked{};
   for (const auto& [id, request] : requests_) there[static_cast<size_t>(request.priority)] = true;
@@ -122,7 +124,7 @@ void SchedulingChecks::NoteWork(const StepContent& content, TimePoint begin) {
     return &it->second;
   };
   for (const uint64_t id : content.fetching) runs(id);
-  for (const StepContent::Item& item : content.items) {
+  for (const core::StepContent::Item& item : content.items) {
     Request* const request = runs(item.sequence);
     if (request == nullptr) continue;
     ++request->run_steps;
@@ -134,7 +136,7 @@ void SchedulingChecks::NoteWork(const StepContent& content, TimePoint begin) {
   }
 }
 
-void SchedulingChecks::CheckWaiting(const CoreStats& stats) {
+void SchedulingChecks::CheckWaiting(const engine::CoreStats& stats) {
   int64_t aged = 0;  // At most: some may have run kMinRunSteps.
   for (const auto& [id, request] : requests_) {
     if (!request.waits && request.aged) ++aged;
@@ -182,22 +184,22 @@ void SchedulingChecks::CheckOrder(RequestId started, const Request& its, int64_t
   }
 }
 
-void SchedulingChecks::CountShares(const StepContent& content, TimePoint end) {
+void SchedulingChecks::CountShares(const core::StepContent& content, base::TimePoint end) {
   if (!setup_.backlog || measured_) return;
   std::array<bool, kNumPriorities> waits{};
   for (const auto& [id, request] : requests_) {
     if (request.waits) waits[static_cast<size_t>(request.priority)] = true;
   }
   if (std::find(waits.begin(), waits.end(), false) != waits.end()) {
-    backlog_since_ = TimePoint::max();
+    backlog_since_ = base::TimePoint::max();
     return;
   }
-  if (backlog_since_ == TimePoint::max()) {
+  if (backlog_since_ == base::TimePoint::max()) {
     backlog_since_ = end;
     work_ = {};
   }
   if (end - backlog_since_ < kWarmUp) return;
-  for (const StepContent::Item& item : content.items) {
+  for (const core::StepContent::Item& item : content.items) {
     const auto it = requests_.find(item.sequence);
     if (it != requests_.end()) work_[static_cast<size_t>(it->second.priority)] += item.tokens;
   }

@@ -35,12 +35,12 @@ class SchedulingChecks {
   SchedulingChecks(const Setup& setup, ViolateFn violate, std::function<bool(RequestId)> may_follow)
       : setup_(setup), violate_(std::move(violate)), may_follow_(std::move(may_follow)) {}
 
-  void OnAdd(const SimRequest& made, uint64_t order, TimePoint now);
-  void OnEvent(const CoreEvent& event);
+  void OnAdd(const SimRequest& made, uint64_t order, base::TimePoint now);
+  void OnEvent(const engine::CoreEvent& event);
   void OnKill();
   // The step began at `begin` and computed `content`.
-  void AfterStep(const CoreStats& stats, const StepContent& content, TimePoint begin,
-                 TimePoint end);
+  void AfterStep(const engine::CoreStats& stats, const core::StepContent& content,
+                 base::TimePoint begin, base::TimePoint end);
   void AtEnd();
 
   // Urgent requests that started beside a running batch.
@@ -56,7 +56,7 @@ class SchedulingChecks {
     bool overdue = false;        // At the beginning of this step, while it waited.
     uint64_t batch = 0;          // Number of the batch in which it started.
     bool aged = false;           // It was overdue when it started or resumed, or since.
-    TimePoint since{};           // Since when it waits, in the queue or for a chunk.
+    base::TimePoint since{};     // Since when it waits, in the queue or for a chunk.
     bool is_long = false;        // Others may pass it while the long ones' budget is spent.
     int64_t must_start_by = -1;  // In busy steps; negative: it is not overdue.
     int32_t run_steps = 0;       // Since it started or resumed.
@@ -65,20 +65,20 @@ class SchedulingChecks {
 
   bool has_classes() const { return setup_.policy.find("priority") == 0; }
   bool continuous() const {
-    return setup_.core.scheduler.batching.kind == BatchFormerOptions::Kind::kContinuous;
+    return setup_.core.scheduler.batching.kind == scheduler::BatchFormerOptions::Kind::kContinuous;
   }
   // A request started in the batch of this number.
   void CheckBatch(RequestId id, Request* request, uint64_t batch);
-  void NoteWork(const StepContent& content, TimePoint begin);
-  void CheckWaiting(const CoreStats& stats);
+  void NoteWork(const core::StepContent& content, base::TimePoint begin);
+  void CheckWaiting(const engine::CoreStats& stats);
   void CheckOrder(RequestId started, const Request& its, int64_t limit, int64_t aged);
-  void CountShares(const StepContent& content, TimePoint end);
+  void CountShares(const core::StepContent& content, base::TimePoint end);
 
   const Setup& setup_;
   const ViolateFn violate_;
   const std::function<bool(RequestId)> may_follow_;
   std::map<RequestId, Request> requests_;  // Those that have not ended.
-  std::vector<CoreEvent> events_;          // Of this step.
+  std::vector<engine::CoreEvent> events_;  // Of this step.
   int64_t busy_steps_ = 0;                 // Steps that computed something.
   uint64_t batch_ = 0;                     // The running batch; 0: none has begun.
   uint64_t joined_ = 0;
@@ -86,7 +86,7 @@ class SchedulingChecks {
   std::array<int64_t, kNumPriorities> starved_{};
   // Work of a time in which all classes always had requests waiting.
   std::array<double, kNumPriorities> work_{};
-  TimePoint backlog_since_ = TimePoint::max();
+  base::TimePoint backlog_since_ = base::TimePoint::max();
   bool measured_ = false;
 };
 

@@ -11,11 +11,11 @@ namespace ropeway::sim {
 namespace {
 
 template <typename T>
-T OneOf(Random& random, std::initializer_list<T> values) {
+T OneOf(base::Random& random, std::initializer_list<T> values) {
   return values.begin()[random.Below(values.size())];
 }
 
-void DrawFaults(Random& random, Setup* setup) {
+void DrawFaults(base::Random& random, Setup* setup) {
   const std::pair<const char*, double> points[] = {
       {"slow_step", 0.02},      {"device_lost", 0.003},
       {"wrong_answer", 0.003},  {"delayed_inbox", 0.1},
@@ -38,7 +38,7 @@ void DrawFaults(Random& random, Setup* setup) {
 }
 
 // What ends the request besides its length, and how early.
-void DrawEnds(Random& random, CoreRequest* request) {
+void DrawEnds(base::Random& random, core::CoreRequest* request) {
   for (TokenId id = 0; id < 1000 && !request->ignore_eos; ++id) {
     if (IsEnd(id)) request->spec.end_ids.push_back(id);
   }
@@ -52,7 +52,7 @@ void DrawEnds(Random& random, CoreRequest* request) {
   }
 }
 
-void DrawTier(Random& random, Setup* setup) {
+void DrawTier(base::Random& random, Setup* setup) {
   TierSetup& tier = setup->tier;
   tier.on = random.Chance(0.85);
   tier.blocks = static_cast<int32_t>(random.Between(1, 20 * setup->blocks));
@@ -76,18 +76,19 @@ void MakeEndless(Setup* setup) {
 }
 
 // Half the seeds keep the simplest order, which is checked most closely.
-void DrawScheduling(Random& random, Setup* setup) {
-  EngineCoreOptions& core = setup->core;
-  using Kind = BatchFormerOptions::Kind;
+void DrawScheduling(base::Random& random, Setup* setup) {
+  engine::EngineCoreOptions& core = setup->core;
+  using Kind = scheduler::BatchFormerOptions::Kind;
   if (random.Chance(0.5)) {
     setup->policy =
         OneOf<const char*>(random, {"fcfs", "sjf", "length-balance", "cache-aware", "fair",
                                     "priority", "priority+fair", "priority+fair", "priority+sjf",
                                     "priority+cache-aware", "fair+sjf"});
     setup->strict = random.Chance(0.3);
-    core.scheduler.max_wait = OneOf<Duration>(
-        random, {Duration::max(), std::chrono::milliseconds(5), std::chrono::milliseconds(100),
-                 std::chrono::seconds(2), std::chrono::seconds(30)});
+    core.scheduler.max_wait =
+        OneOf<base::Duration>(random, {base::Duration::max(), std::chrono::milliseconds(5),
+                                       std::chrono::milliseconds(100), std::chrono::seconds(2),
+                                       std::chrono::seconds(30)});
     core.batch_control.name = OneOf<const char*>(random, {"fixed", "fixed", "aimd", "memory"});
     core.scheduler.mixed_prefill_budget = OneOf(random, {0, 1, 32});
     core.scheduler.long_prefill_threshold = OneOf(random, {0, 20, 100});
@@ -104,20 +105,20 @@ void DrawScheduling(Random& random, Setup* setup) {
     }
   }
   if (!random.Chance(0.25)) return;
-  BatchFormerOptions& batching = core.scheduler.batching;
+  scheduler::BatchFormerOptions& batching = core.scheduler.batching;
   batching.kind = OneOf(random, {Kind::kSerial, Kind::kStatic, Kind::kDynamic});
   batching.max_batch_size = static_cast<int>(random.Between(1, core.scheduler.max_num_seqs));
-  batching.timeout = OneOf<Duration>(
+  batching.timeout = OneOf<base::Duration>(
       random,
       {std::chrono::milliseconds(1), std::chrono::milliseconds(50), std::chrono::seconds(5)});
   batching.auto_timeout = batching.kind == Kind::kDynamic && random.Chance(0.5);
-  batching.target_latency = OneOf<Duration>(
+  batching.target_latency = OneOf<base::Duration>(
       random,
       {std::chrono::milliseconds(20), std::chrono::milliseconds(300), std::chrono::seconds(2)});
   core.scheduler.padding = batching.kind == Kind::kStatic && random.Chance(0.5);
   if (core.scheduler.padding) ++setup->blocks;  // The block that padding reads.
   // Drawn apart, so that it changes nothing else of the seed.
-  SeededRandom joins(Mix64(setup->seed, 4));
+  base::SeededRandom joins(base::Mix64(setup->seed, 4));
   core.scheduler.urgent_joins = joins.Chance(0.5);
 }
 
@@ -125,14 +126,15 @@ void DrawScheduling(Random& random, Setup* setup) {
 // can be done.
 void MakeBacklog(Setup* setup) {
   const uint64_t seed = setup->seed;
-  const EngineCoreOptions before = setup->core;
+  const engine::EngineCoreOptions before = setup->core;
   setup->core = {};
   setup->core.scheduler.max_num_seqs = before.scheduler.max_num_seqs < 8 ? 8 : 16;
   setup->core.scheduler.max_num_batched_tokens = 64;
   setup->core.max_model_len = 160;
   setup->core.check_integrity = false;
   setup->core.cache.caching = before.cache.caching;
-  setup->blocks = setup->core.scheduler.max_num_seqs * BlocksFor(setup->core.max_model_len);
+  setup->blocks =
+      setup->core.scheduler.max_num_seqs * kvcache::BlocksFor(setup->core.max_model_len);
   setup->users = 3 * (setup->core.scheduler.max_num_seqs + 6);
   setup->num_requests = 20000;
   setup->longest_prompt = 40;
@@ -176,7 +178,7 @@ constexpr int64_t kShortFamily = 20;
 // And for others a system prompt that they do.
 constexpr int64_t kLongFamily = 150;
 
-std::vector<TokenId> Prompt(const Setup& setup, int index, int64_t length, Random& random) {
+std::vector<TokenId> Prompt(const Setup& setup, int index, int64_t length, base::Random& random) {
   std::vector<TokenId> prompt;
   // A turn that goes on from an earlier request of the same tenant: its prompt and some of what it
   // generated.
@@ -192,7 +194,8 @@ std::vector<TokenId> Prompt(const Setup& setup, int index, int64_t length, Rando
   const uint64_t family = random.Below(3);
   const int64_t common = family == 0 ? kLongFamily : kShortFamily;
   for (auto i = static_cast<int64_t>(prompt.size()); i < length; ++i) {
-    const uint64_t token = i < common ? Mix64(family, static_cast<uint64_t>(i)) : random.Next64();
+    const uint64_t token =
+        i < common ? base::Mix64(family, static_cast<uint64_t>(i)) : random.Next64();
     prompt.push_back(static_cast<TokenId>(token % 1000));
   }
   return prompt;
@@ -204,32 +207,32 @@ int TenantOf(const Setup& setup, RequestId id) {
   return static_cast<int>((id - 1) % static_cast<uint64_t>(setup.tenants));
 }
 
-BlockName RootOf(int tenant) { return ChildName({}, std::vector<TokenId>{tenant}); }
+core::BlockName RootOf(int tenant) { return core::ChildName({}, std::vector<TokenId>{tenant}); }
 
-std::vector<TokenId> Generated(const CoreRequest& request, int64_t count) {
+std::vector<TokenId> Generated(const core::CoreRequest& request, int64_t count) {
   uint64_t hash = request.spec.seed;
-  for (const TokenId id : request.prompt) hash = Mix64(hash, static_cast<uint64_t>(id) + 1);
+  for (const TokenId id : request.prompt) hash = base::Mix64(hash, static_cast<uint64_t>(id) + 1);
   std::vector<TokenId> tokens;
   while (static_cast<int64_t>(tokens.size()) < count) {
-    tokens.push_back(static_cast<TokenId>(hash % TestExecutor::kVocabSize));
-    hash = Mix64(hash, static_cast<uint64_t>(tokens.back()) + 1);
+    tokens.push_back(static_cast<TokenId>(hash % engine::TestExecutor::kVocabSize));
+    hash = base::Mix64(hash, static_cast<uint64_t>(tokens.back()) + 1);
   }
   return tokens;
 }
 
 Setup MakeSetup(uint64_t seed, Plant plant) {
-  SeededRandom random(Mix64(seed, 1));
+  base::SeededRandom random(base::Mix64(seed, 1));
   Setup setup;
   setup.seed = seed;
   setup.plant = plant;
-  EngineCoreOptions& core = setup.core;
+  engine::EngineCoreOptions& core = setup.core;
   core.scheduler.max_num_seqs = OneOf(random, {1, 2, 3, 5, 8, 16});
   core.scheduler.max_num_batched_tokens = OneOf(random, {1, 2, 7, 16, 33, 64, 256});
   core.scheduler.max_prefill_chunk = OneOf(random, {0, 0, 1, 7, 64});
   core.max_model_len = static_cast<int32_t>(random.Between(20, random.Chance(0.4) ? 500 : 160));
   core.check_integrity = false;  // The simulation checks, and names the seed.
   // From a pool that holds one longest sequence to one that holds three, small ones more often.
-  const auto longest = static_cast<uint64_t>(BlocksFor(core.max_model_len));
+  const auto longest = static_cast<uint64_t>(kvcache::BlocksFor(core.max_model_len));
   setup.blocks = static_cast<int32_t>(longest + random.Below(1 + random.Below(2 * longest)));
   setup.num_requests = static_cast<int>(random.Between(5, 120));
   setup.users = random.Chance(0.4) ? static_cast<int>(random.Between(1, 20)) : 0;
@@ -245,7 +248,8 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   setup.score_share = OneOf(random, {0.0, 0.3});
   setup.zero_share = OneOf(random, {0.0, 0.1});
   setup.core.cache.caching = random.Chance(0.85);
-  setup.core.cache.eviction = random.Chance(0.3) ? EvictionPolicy::kLru : EvictionPolicy::kCost;
+  setup.core.cache.eviction =
+      random.Chance(0.3) ? kvcache::EvictionPolicy::kLru : kvcache::EvictionPolicy::kCost;
   setup.tenants = OneOf(random, {1, 1, 2, 3});
   setup.turn_share = OneOf(random, {0.0, 0.5, 0.8});
   DrawTier(random, &setup);
@@ -254,7 +258,7 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   if (InOrderOfArrival(setup)) setup.class_shares = {70, 20, 10};
   if (plant == Plant::kStarve) {
     MakeEndless(&setup);
-    setup.core.scheduler.max_wait = Duration::max();
+    setup.core.scheduler.max_wait = base::Duration::max();
   }
   if (plant == Plant::kAgingForgotten) MakeOverdue(&setup);
   if (plant == Plant::kVictimTwice) MakeUrgent(&setup);
@@ -295,11 +299,11 @@ std::string Describe(const Setup& setup) {
   return text;
 }
 
-SimRequest MakeRequest(const Setup& setup, int index, TimePoint previous) {
-  SeededRandom random(Mix64(setup.seed, 1000 + static_cast<uint64_t>(index)));
+SimRequest MakeRequest(const Setup& setup, int index, base::TimePoint previous) {
+  base::SeededRandom random(base::Mix64(setup.seed, 1000 + static_cast<uint64_t>(index)));
   const int64_t limit = setup.core.max_model_len;
   SimRequest made;
-  CoreRequest& request = made.request;
+  core::CoreRequest& request = made.request;
   request.id = static_cast<RequestId>(index) + 1;
   made.at = previous + std::chrono::microseconds(random.Between(0, 2 * setup.mean_gap_us));
   int64_t prompt = random.Between(1, setup.longest_prompt);

@@ -37,15 +37,15 @@ namespace ropeway::sim {
 // and those of SimTier.
 struct TierSetup {
   bool on = false;
-  int32_t blocks = 0;        // It holds.
-  int32_t most_pending = 0;  // Blocks it takes before they are flushed.
-  Duration read_time{};      // Of a block.
+  int32_t blocks = 0;          // It holds.
+  int32_t most_pending = 0;    // Blocks it takes before they are flushed.
+  base::Duration read_time{};  // Of a block.
 };
 
 struct Setup {
   uint64_t seed = 0;
   Plant plant = Plant::kNone;
-  EngineCoreOptions core;  // Without is_end; see IsEnd.
+  engine::EngineCoreOptions core;  // Without is_end; see IsEnd.
   int32_t blocks = 0;
   int num_requests = 0;
   // Closed loop: the number of users, each of which sends the next request when its last one ended.
@@ -75,8 +75,8 @@ Setup MakeSetup(uint64_t seed, Plant plant);
 
 // First come, first served, one step after the other: the order is known from outside.
 inline bool InOrderOfArrival(const Setup& setup) {
-  return setup.policy == "fcfs" && setup.core.scheduler.max_wait == Duration::max() &&
-         setup.core.scheduler.batching.kind == BatchFormerOptions::Kind::kContinuous &&
+  return setup.policy == "fcfs" && setup.core.scheduler.max_wait == base::Duration::max() &&
+         setup.core.scheduler.batching.kind == scheduler::BatchFormerOptions::Kind::kContinuous &&
          setup.core.scheduler.long_prefill_threshold == 0 &&
          setup.core.batch_control.name == "fixed";
 }
@@ -89,24 +89,24 @@ inline bool IsEnd(TokenId token) { return token % 101 == 7; }
 
 // A request as the seed has it. Request k is the same whatever happened before it.
 struct SimRequest {
-  CoreRequest request;
-  TimePoint at{};  // Open loop.
+  core::CoreRequest request;
+  base::TimePoint at{};  // Open loop.
   bool can_fit = true;
-  std::optional<Duration> cancel_after;    // After its arrival.
-  std::optional<Duration> deadline_after;  // Likewise.
-  int32_t stop_after = 0;                  // Tokens after which a stop string is complete; 0: none.
+  std::optional<base::Duration> cancel_after;    // After its arrival.
+  std::optional<base::Duration> deadline_after;  // Likewise.
+  int32_t stop_after = 0;  // Tokens after which a stop string is complete; 0: none.
 };
 
 // The tenant that sends it, whose root its blocks' names have.
 int TenantOf(const Setup& setup, RequestId id);
-BlockName RootOf(int tenant);
+core::BlockName RootOf(int tenant);
 
 // The tokens that TestExecutor generates for the request, up to `count`, wherever it would end.
-std::vector<TokenId> Generated(const CoreRequest& request, int64_t count);
+std::vector<TokenId> Generated(const core::CoreRequest& request, int64_t count);
 
 // `index` counts from 0; the request's id is index + 1. REQUIRES: open-loop callers ask in order,
 // with the time of the one before as `previous`.
-SimRequest MakeRequest(const Setup& setup, int index, TimePoint previous);
+SimRequest MakeRequest(const Setup& setup, int index, base::TimePoint previous);
 
 }  // namespace ropeway::sim
 

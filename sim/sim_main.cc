@@ -39,19 +39,19 @@ extern "C" void OnAbort(int) {
 
 struct Totals {
   std::map<std::string, uint64_t> faults;
-  TransitionCounts transitions{};
+  core::TransitionCounts transitions{};
   uint64_t steps = 0, preemptions = 0, mixed_steps = 0, requests = 0;
   uint64_t kills = 0, found_after_kill = 0, spilled = 0, cached_tokens = 0, followed = 0;
   uint64_t late_reads = 0, cut = 0;
   uint64_t refused = 0, padding_rows = 0, fills = 0, joined = 0;
-  std::array<uint64_t, kNumPreemptReasons> preemptions_by{};
+  std::array<uint64_t, scheduler::kNumPreemptReasons> preemptions_by{};
   uint64_t timed_out = 0, preempted_scored = 0, no_tokens = 0, beyond_least = 0;
 
   void Add(const Setup& setup, const Report& report) {
     for (const auto& [name, p] : setup.faults) faults.try_emplace(name, 0);
     for (const auto& [name, n] : report.faults_fired) faults[name] += n;
-    for (size_t s = 0; s < kNumSequenceStates; ++s) {
-      for (size_t e = 0; e < kNumSequenceEvents; ++e) {
+    for (size_t s = 0; s < core::kNumSequenceStates; ++s) {
+      for (size_t e = 0; e < core::kNumSequenceEvents; ++e) {
         transitions[s][e] += report.transitions[s][e];
       }
     }
@@ -102,11 +102,11 @@ bool Covered(const Totals& totals) {
     std::printf("  fault %-18s %8llu\n", name.c_str(), static_cast<unsigned long long>(n));
     all = all && n > 0;
   }
-  for (const SequenceTransition& t : SequenceTransitions()) {
+  for (const core::SequenceTransition& t : core::SequenceTransitions()) {
     const uint64_t n =
         totals.transitions[static_cast<size_t>(t.from)][static_cast<size_t>(t.event)];
-    std::printf("  move  %-10s %-9s %6llu\n", SequenceStateName(t.from), SequenceEventName(t.event),
-                static_cast<unsigned long long>(n));
+    std::printf("  move  %-10s %-9s %6llu\n", core::SequenceStateName(t.from),
+                core::SequenceEventName(t.event), static_cast<unsigned long long>(n));
     all = all && n > 0;
   }
   all = all && totals.mixed_steps > 0 && totals.preemptions > 0;

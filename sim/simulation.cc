@@ -15,7 +15,7 @@ namespace {
 // No run of any seed comes near it; a plant that stops all progress ends here.
 constexpr uint64_t kMaxSteps = 200000;
 
-const char* KindName(CoreEvent::Kind kind) {
+const char* KindName(engine::CoreEvent::Kind kind) {
   static constexpr const char* kNames[] = {"started",   "is scored", "token",
                                            "preempted", "finished",  "failed"};
   return kNames[static_cast<size_t>(kind)];
@@ -30,7 +30,7 @@ Setup Undisturbed(Setup setup) {
   setup.core.scheduler.max_prefill_chunk = 0;
   setup.blocks *= 100;
   setup.core.cache.caching = false;
-  setup.core.scheduler.max_wait = Duration::max();
+  setup.core.scheduler.max_wait = base::Duration::max();
   setup.core.max_queued_tokens = std::numeric_limits<int64_t>::max();
   setup.core.scheduler.batching = {};
   setup.core.scheduler.padding = false;
@@ -44,23 +44,24 @@ Setup Undisturbed(Setup setup) {
 std::map<RequestId, std::vector<Output>> ReferenceOutputs(
     const Setup& original, const std::map<RequestId, Record>& records) {
   const Setup setup = Undisturbed(original);
-  VirtualClock clock;
-  SeededRandom random(0);
-  FaultPoints faults(&random);
+  base::VirtualClock clock;
+  base::SeededRandom random(0);
+  base::FaultPoints faults(&random);
   SimExecutor executor(&clock, &faults, Plant::kNone, nullptr);
   const auto policy = MakeSimPolicy(setup);
-  EngineCoreOptions options = setup.core;
+  engine::EngineCoreOptions options = setup.core;
   options.is_end = IsEnd;
-  const KvLayout layout =
-      *executor.Init(TestExecutor::PoolBytes(setup.blocks),
+  const executor::KvLayout layout =
+      *executor.Init(engine::TestExecutor::PoolBytes(setup.blocks),
                      options.scheduler.max_num_batched_tokens, options.scheduler.max_num_seqs);
   std::map<RequestId, std::vector<Output>> outputs;
   Checks checks(setup, [](RequestId) { return 0; });
-  EngineCore core(options, layout, &executor, policy.get(), &clock,
-                  [&](std::vector<CoreEvent> events) { checks.OnEvents(events, {}, clock.Now()); });
+  engine::EngineCore core(
+      options, layout, &executor, policy.get(), &clock,
+      [&](std::vector<engine::CoreEvent> events) { checks.OnEvents(events, {}, clock.Now()); });
   for (const auto& [id, record] : records) {
     SimRequest made = record.made;
-    made.request.deadline = TimePoint::max();
+    made.request.deadline = base::TimePoint::max();
     checks.OnAdd(made, core.Add(made.request), {}, core.stats().steps);
     while (core.Step()) {
     }
@@ -108,15 +109,15 @@ Report RunSeed(uint64_t seed, Plant plant, bool verbose) {
 Simulation::Simulation(const Setup& setup, bool verbose)
     : setup_(setup),
       verbose_(verbose),
-      fault_random_(Mix64(setup.seed, 2)),
-      check_random_(Mix64(setup.seed, 3)),
+      fault_random_(base::Mix64(setup.seed, 2)),
+      check_random_(base::Mix64(setup.seed, 3)),
       faults_(&fault_random_),
       executor_(&clock_, &faults_, setup.plant,
                 [this](uint64_t id) {
                   return static_cast<int32_t>(checks_.records().at(id).made.request.prompt.size());
                 }),
       tier_(setup.tier, &clock_, &faults_, setup.plant,
-            [this](const BlockName& name) { return PartialOf(name); }),
+            [this](const core::BlockName& name) { return PartialOf(name); }),
       policy_(MakeSimPolicy(setup)),
       checks_(setup_, [this](RequestId id) { return executor_.prompt_rows(id); }),
       scheduling_(
@@ -131,24 +132,24 @@ Simulation::Simulation(const Setup& setup, bool verbose)
 }
 
 void Simulation::StartEngine() {
-  EngineCoreOptions options = setup_.core;
+  engine::EngineCoreOptions options = setup_.core;
   options.is_end = IsEnd;
   options.note_steps = true;
-  if (setup_.plant == Plant::kAgingForgotten) options.scheduler.max_wait = Duration::max();
+  if (setup_.plant == Plant::kAgingForgotten) options.scheduler.max_wait = base::Duration::max();
   if (setup_.plant == Plant::kBatchJoined) options.scheduler.urgent_joins = true;
   if (setup_.tier.on) options.tier = &tier_;
-  const KvLayout layout =
-      *executor_.Init(TestExecutor::PoolBytes(setup_.blocks),
+  const executor::KvLayout layout =
+      *executor_.Init(engine::TestExecutor::PoolBytes(setup_.blocks),
                       options.scheduler.max_num_batched_tokens, options.scheduler.max_num_seqs);
-  core_ = std::make_unique<EngineCore>(options, layout, &executor_, policy_.get(), &clock_,
-                                       [this](std::vector<CoreEvent> events) {
-                                         Tamper(setup_.plant, &events);
-                                         Receive(std::move(events));
-                                       });
+  core_ = std::make_unique<engine::EngineCore>(options, layout, &executor_, policy_.get(), &clock_,
+                                               [this](std::vector<engine::CoreEvent> events) {
+                                                 Tamper(setup_.plant, &events);
+                                                 Receive(std::move(events));
+                                               });
 }
 
 void Simulation::CountLife() {
-  const CoreStats& stats = core_->stats();
+  const engine::CoreStats& stats = core_->stats();
   report_.stats.steps += stats.steps;
   report_.stats.preemptions += stats.preemptions;
   report_.spilled += stats.transfers.spilled_blocks;
@@ -157,8 +158,8 @@ void Simulation::CountLife() {
   for (size_t i = 0; i < stats.preemptions_by.size(); ++i) {
     report_.preemptions_by[i] += stats.preemptions_by[i];
   }
-  for (size_t s = 0; s < kNumSequenceStates; ++s) {
-    for (size_t e = 0; e < kNumSequenceEvents; ++e) {
+  for (size_t s = 0; s < core::kNumSequenceStates; ++s) {
+    for (size_t e = 0; e < core::kNumSequenceEvents; ++e) {
       report_.transitions[s][e] += core_->transitions()[s][e];
     }
   }
@@ -171,7 +172,7 @@ void Simulation::Kill() {
   core_.reset();
   tier_.Kill();
   Trace(0x6B111);
-  if (verbose_) std::printf("%10.3f ms  killed\n", ToSeconds(clock_.Now()) * 1e3);
+  if (verbose_) std::printf("%10.3f ms  killed\n", base::ToSeconds(clock_.Now()) * 1e3);
   StartEngine();
   scheduling_.OnKill();
   for (SimRequest& again : checks_.OnKill()) {
@@ -180,18 +181,21 @@ void Simulation::Kill() {
   }
 }
 
-std::optional<std::pair<uint64_t, int32_t>> Simulation::PartialOf(const BlockName& name) const {
+std::optional<std::pair<uint64_t, int32_t>> Simulation::PartialOf(
+    const core::BlockName& name) const {
   for (const auto& [id, record] : checks_.records()) {
-    Sequence sequence;
+    core::Sequence sequence;
     sequence.id = id;
     sequence.cache_root = record.made.request.cache_root;
     sequence.ids = record.made.request.prompt;
     for (const Output& output : record.output) sequence.ids.push_back(output.token);
-    sequence.names = ChainNames(sequence.cache_root, sequence.ids);
+    sequence.names = core::ChainNames(sequence.cache_root, sequence.ids);
     for (int32_t length = 1; length <= sequence.num_ids(); ++length) {
       sequence.parked = length;
-      if (length % kBlockTokens == 0 || KvCacheManager::PartialName(sequence) != name) continue;
-      return std::pair<uint64_t, int32_t>{id, length / kBlockTokens};
+      if (length % base::kBlockTokens == 0 ||
+          kvcache::KvCacheManager::PartialName(sequence) != name)
+        continue;
+      return std::pair<uint64_t, int32_t>{id, length / base::kBlockTokens};
     }
   }
   return std::nullopt;
@@ -235,7 +239,7 @@ bool Simulation::Hopeless() const {
 // Puts the next request of the seed into the inbox, at its time.
 void Simulation::ScheduleArrival(std::optional<Priority> priority) {
   // Of a backlog so long that it can be measured, the rest is not wanted.
-  const bool enough = setup_.backlog && clock_.Now() > TimePoint(std::chrono::seconds(40));
+  const bool enough = setup_.backlog && clock_.Now() > base::TimePoint(std::chrono::seconds(40));
   if (next_request_ >= setup_.num_requests || enough) return;
   SimRequest made = MakeRequest(setup_, next_request_, last_arrival_);
   if (setup_.backlog) {
@@ -282,13 +286,13 @@ void Simulation::Arrive(SimRequest made, bool again) {
   const RequestId id = made.request.id;
   if (verbose_) {
     std::printf("%10.3f ms  request %llu arrives: prompt %zu, max_tokens %d\n",
-                ToSeconds(clock_.Now()) * 1e3, static_cast<unsigned long long>(id),
+                base::ToSeconds(clock_.Now()) * 1e3, static_cast<unsigned long long>(id),
                 made.request.prompt.size(), made.request.max_tokens);
   }
   made.request.arrival = clock_.Now();
   if (made.deadline_after.has_value()) made.request.deadline = clock_.Now() + *made.deadline_after;
   const Status answer = core_->Add(Forget(setup_.plant, made.request));
-  Trace(Mix64(id, static_cast<uint64_t>(answer.code())));
+  Trace(base::Mix64(id, static_cast<uint64_t>(answer.code())));
   checks_.OnAdd(made, answer, core_->device_status(), core_->stats().steps);
   if (answer.ok()) {
     scheduling_.OnAdd(made, checks_.records().at(id).order, clock_.Now());
@@ -310,7 +314,7 @@ void Simulation::Arrive(SimRequest made, bool again) {
 void Simulation::Finish(RequestId id, FinishReason reason) {
   checks_.OnFinishAsked(id, reason, core_->stats().steps);
   core_->Abort(id, reason);
-  const CoreStats& stats = core_->stats();
+  const engine::CoreStats& stats = core_->stats();
   checks_.OnFinishReturned(id, stats.waiting + stats.running + stats.preempted == 0);
 }
 
@@ -320,26 +324,28 @@ void Simulation::Step() {
     Kill();
     return;
   }
-  const TimePoint begin = clock_.Now();
+  const base::TimePoint begin = clock_.Now();
   core_->Step();
-  const TimePoint end = clock_.Now();
-  const CoreStats& stats = core_->stats();
+  const base::TimePoint end = clock_.Now();
+  const engine::CoreStats& stats = core_->stats();
   if (stats.last_prefill_rows > 0 && stats.last_prefill_rows < stats.last_rows) {
     ++report_.mixed_steps;
   }
-  if (stats.blocked_by == std::string_view(BlockedByName(BlockedBy::kLeader))) ++report_.followed;
+  if (stats.blocked_by == std::string_view(scheduler::BlockedByName(scheduler::BlockedBy::kLeader)))
+    ++report_.followed;
   if (stats.fetching > 0) DisturbFetching();
   report_.padding_rows += static_cast<uint64_t>(stats.last_padding_rows);
-  if (stats.last_rows == 0 && stats.next_look != TimePoint::max()) {
+  if (stats.last_rows == 0 && stats.next_look != base::TimePoint::max()) {
     ++report_.fills;
-    const TimePoint next = inbox_.empty() ? TimePoint::max() : inbox_.begin()->first;
+    const base::TimePoint next = inbox_.empty() ? base::TimePoint::max() : inbox_.begin()->first;
     clock_.AdvanceTo(std::max(clock_.Now(), std::min(stats.next_look, next)));
   } else if (stats.last_rows == 0) {
     // Else time would stand still while all wait for a read.
     clock_.Advance(std::chrono::milliseconds(20));
   }
   Trace(static_cast<uint64_t>(clock_.Now().count()));
-  Trace(Mix64(static_cast<uint64_t>(stats.last_rows), static_cast<uint64_t>(stats.free_blocks)));
+  Trace(base::Mix64(static_cast<uint64_t>(stats.last_rows),
+                    static_cast<uint64_t>(stats.free_blocks)));
   checks_.AfterStep(stats, begin);
   scheduling_.AfterStep(stats, core_->last_step(), begin, end);
   if (!executor_.violation().empty()) checks_.Violate("kv", executor_.violation());
@@ -357,15 +363,16 @@ void Simulation::DisturbFetching() {
   }
 }
 
-void Simulation::Receive(std::vector<CoreEvent> events) {
+void Simulation::Receive(std::vector<engine::CoreEvent> events) {
   checks_.OnEvents(events, core_->device_status(), clock_.Now());
-  for (const CoreEvent& event : events) {
+  for (const engine::CoreEvent& event : events) {
     scheduling_.OnEvent(event);
-    Trace(Mix64(event.id, static_cast<uint64_t>(event.kind)));
-    for (const Scored& scored : event.scored) Trace(static_cast<uint64_t>(scored.position));
-    Trace(Mix64(static_cast<uint64_t>(event.sampled.token), static_cast<uint64_t>(event.reason)));
+    Trace(base::Mix64(event.id, static_cast<uint64_t>(event.kind)));
+    for (const core::Scored& scored : event.scored) Trace(static_cast<uint64_t>(scored.position));
+    Trace(base::Mix64(static_cast<uint64_t>(event.sampled.token),
+                      static_cast<uint64_t>(event.reason)));
     if (verbose_) {
-      std::printf("%10.3f ms  step %llu: request %llu %s\n", ToSeconds(clock_.Now()) * 1e3,
+      std::printf("%10.3f ms  step %llu: request %llu %s\n", base::ToSeconds(clock_.Now()) * 1e3,
                   static_cast<unsigned long long>(event.step),
                   static_cast<unsigned long long>(event.id), KindName(event.kind));
     }
@@ -375,23 +382,24 @@ void Simulation::Receive(std::vector<CoreEvent> events) {
 
 // What the outside does because of an event: through the inbox, as the core must not be called from
 // its own emit.
-void Simulation::React(const CoreEvent& event) {
+void Simulation::React(const engine::CoreEvent& event) {
   const auto it = checks_.records().find(event.id);
   if (it == checks_.records().end()) return;
   const SimRequest& made = it->second.made;
   const auto send = [&](Input::Kind kind) {
     inbox_.emplace(clock_.Now(), Input{.kind = kind, .id = event.id, .made = {}});
   };
-  if (event.kind == CoreEvent::Kind::kToken) {
+  if (event.kind == engine::CoreEvent::Kind::kToken) {
     const auto length = static_cast<int32_t>(it->second.output.size());
     if (length == made.stop_after) send(Input::Kind::kStop);
     if (length == made.request.max_tokens - 1 && faults_.Fires("cancel_at_end")) {
       send(Input::Kind::kCancel);
     }
-  } else if (event.kind == CoreEvent::Kind::kPreempted) {
+  } else if (event.kind == engine::CoreEvent::Kind::kPreempted) {
     if (faults_.Fires("cancel_preempted")) send(Input::Kind::kCancel);
     if (faults_.Fires("lost_in_need")) executor_.LoseDevice();
-  } else if (event.kind == CoreEvent::Kind::kFinished || event.kind == CoreEvent::Kind::kFailed) {
+  } else if (event.kind == engine::CoreEvent::Kind::kFinished ||
+             event.kind == engine::CoreEvent::Kind::kFailed) {
     if (faults_.Fires("cancel_after_end")) send(Input::Kind::kCancel);
     if (setup_.users > 0) ScheduleArrival(made.request.priority);
   }

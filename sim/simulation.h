@@ -25,8 +25,8 @@ struct Report {
   uint64_t digest = 0;                            // Of everything that happened, in order.
   std::map<RequestId, Record> records;
   std::map<std::string, uint64_t, std::less<>> faults_fired;
-  TransitionCounts transitions{};
-  CoreStats stats;
+  core::TransitionCounts transitions{};
+  engine::CoreStats stats;
   uint64_t mixed_steps = 0;  // Steps with both decodes and prefill chunks.
   // Over all lives of the engine.
   uint64_t kills = 0;
@@ -39,7 +39,7 @@ struct Report {
   uint64_t padding_rows = 0;
   uint64_t joined = 0;  // Urgent requests that started beside a running batch.
   uint64_t fills = 0;   // Steps in which a batch filled.
-  std::array<uint64_t, kNumPreemptReasons> preemptions_by{};
+  std::array<uint64_t, scheduler::kNumPreemptReasons> preemptions_by{};
 };
 
 // Runs the seed twice, and its requests once more undisturbed (huge pool, no faults, cancels or
@@ -74,28 +74,28 @@ class Simulation {
   void Finish(RequestId id, FinishReason reason);
   void Step();
   void DisturbFetching();
-  void Receive(std::vector<CoreEvent> events);
-  void React(const CoreEvent& event);
-  void Trace(uint64_t value) { digest_ = Mix64(digest_, value); }
+  void Receive(std::vector<engine::CoreEvent> events);
+  void React(const engine::CoreEvent& event);
+  void Trace(uint64_t value) { digest_ = base::Mix64(digest_, value); }
   bool Hopeless() const;
   // For Plant::kPartialName: whose partial block, and which, `name` is.
-  std::optional<std::pair<uint64_t, int32_t>> PartialOf(const BlockName& name) const;
+  std::optional<std::pair<uint64_t, int32_t>> PartialOf(const core::BlockName& name) const;
 
   const Setup setup_;
   const bool verbose_;
-  SeededRandom fault_random_;
-  SeededRandom check_random_;
-  FaultPoints faults_;
-  VirtualClock clock_;
+  base::SeededRandom fault_random_;
+  base::SeededRandom check_random_;
+  base::FaultPoints faults_;
+  base::VirtualClock clock_;
   SimExecutor executor_;
   SimTier tier_;
-  std::unique_ptr<SchedulingPolicy> policy_;
-  std::unique_ptr<EngineCore> core_;
+  std::unique_ptr<policy::SchedulingPolicy> policy_;
+  std::unique_ptr<engine::EngineCore> core_;
   Checks checks_;
   SchedulingChecks scheduling_;
-  std::multimap<TimePoint, Input> inbox_;  // Equal times keep their order.
+  std::multimap<base::TimePoint, Input> inbox_;  // Equal times keep their order.
   int next_request_ = 0;
-  TimePoint last_arrival_{0};
+  base::TimePoint last_arrival_{0};
   int burst_left_ = 0;
   uint64_t digest_ = 0;
   Report report_;  // Of the lives that are over, and what is counted on the way.

@@ -19,37 +19,37 @@ namespace ropeway {
 namespace {
 
 int Main(int argc, char** argv) {
-  HoldStandardDescriptors();
+  base::HoldStandardDescriptors();
   signal(SIGPIPE, SIG_IGN);  // A reader that goes away is a failed write, not the end.
   spdlog::set_default_logger(spdlog::stderr_color_mt("ropeway"));
-  if (IsForBenchProgram(argc, argv)) return RunBenchProgram(argc, argv);
+  if (cli::IsForBenchProgram(argc, argv)) return cli::RunBenchProgram(argc, argv);
 
-  ServeFlags serve;
-  RunFlags run;
-  BenchServeFlags bench_serve;
-  PerplexityFlags perplexity;
-  InspectFlags inspect;
-  TokenizeFlags tokenize;
+  cli::ServeFlags serve;
+  cli::RunFlags run;
+  loadgen::BenchServeFlags bench_serve;
+  cli::PerplexityFlags perplexity;
+  cli::InspectFlags inspect;
+  cli::TokenizeFlags tokenize;
   std::string shell;
-  Program program = {"ropeway",
-                     ROPEWAY_VERSION,
-                     "Ropeway serves language models to many users at once.",
-                     "`ropeway COMMAND --help` lists a command's flags.\n\n"
-                     "Example:\n  ropeway serve --port 8080",
-                     {}};
-  program.commands = {ServeCommand(&serve),
-                      RunCommand(&run),
+  flags::Program program = {"ropeway",
+                            ROPEWAY_VERSION,
+                            "Ropeway serves language models to many users at once.",
+                            "`ropeway COMMAND --help` lists a command's flags.\n\n"
+                            "Example:\n  ropeway serve --port 8080",
+                            {}};
+  program.commands = {cli::ServeCommand(&serve),
+                      cli::RunCommand(&run),
                       {"bench",
                        "Measure a server; other benchmarks: ropeway-bench",
                        {},
                        "All other benchmarks are commands of ropeway-bench (docs/benchmarks.md).",
                        nullptr,
-                       {BenchServeCommand(&bench_serve)}},
-                      PerplexityCommand(&perplexity),
-                      InspectCommand(&inspect),
-                      TokenizeCommand(&tokenize),
-                      CompletionCommand(&program, &shell)};
-  return RunProgram(program, argc, argv);
+                       {loadgen::BenchServeCommand(&bench_serve)}},
+                      cli::PerplexityCommand(&perplexity),
+                      cli::InspectCommand(&inspect),
+                      cli::TokenizeCommand(&tokenize),
+                      flags::CompletionCommand(&program, &shell)};
+  return flags::RunProgram(program, argc, argv);
 }
 
 }  // namespace
@@ -59,6 +59,6 @@ int main(int argc, char** argv) {
   try {
     return ropeway::Main(argc, argv);
   } catch (const std::exception& e) {
-    return ropeway::Fail(e.what());
+    return ropeway::base::Fail(e.what());
   }
 }

@@ -11,12 +11,12 @@
 #include <set>
 
 #include "base/clock.h"
+#include "determinism_harness.h"
 #include "kvcache/disk_tier.h"
 #include "kvcache/test_tier.h"
 #include "ropeway/engine.h"
-#include "determinism_harness.h"
 
-namespace ropeway::testing {
+namespace ropeway::test::testing {
 namespace {
 
 // The longest request has 19 blocks; a few together have more.
@@ -31,8 +31,8 @@ std::vector<TokenId> Join(std::vector<TokenId> a, const std::vector<TokenId>& b)
 }
 
 // What a request may ask for beside its prompt, differently for each.
-void AddParameters(int i, CoreRequest* request) {
-  SampleSpec& spec = request->spec;
+void AddParameters(int i, core::CoreRequest* request) {
+  core::SampleSpec& spec = request->spec;
   spec.seed = 77 + static_cast<uint64_t>(i);
   spec.num_logprobs = i % 4;
   spec.params.temperature = i % 3 == 0 ? 0.0F : 1.0F;
@@ -54,8 +54,8 @@ void AddParameters(int i, CoreRequest* request) {
 
 // Prompts that begin alike for 0, 15, 16, 17, 96, 100, 160 (an exact number of blocks) and more
 // tokens, two of them wholly, and three choices of one.
-const std::vector<CoreRequest>& Requests() {
-  static const std::vector<CoreRequest> requests = [] {
+const std::vector<core::CoreRequest>& Requests() {
+  static const std::vector<core::CoreRequest> requests = [] {
     std::mt19937_64 random(20261122);
     const auto some = [&](size_t count) {
       std::vector<TokenId> ids(count);
@@ -79,34 +79,34 @@ const std::vector<CoreRequest>& Requests() {
         Join(first(17), some(64)),
         Join(shared, some(33)),
     };
-    std::vector<CoreRequest> all;
+    std::vector<core::CoreRequest> all;
     for (const std::vector<TokenId>& prompt : prompts) {
-      CoreRequest request;
+      core::CoreRequest request;
       request.id = all.size() + 1;
       request.prompt = prompt;
       request.max_tokens = 20 + static_cast<int32_t>(random() % 24);
       AddParameters(static_cast<int>(all.size()), &request);
       all.push_back(std::move(request));
     }
-    CoreRequest chosen = all[4];
+    core::CoreRequest chosen = all[4];
     chosen.id = kFirstChoice;
     chosen.spec.num_prompt_logprobs = -1;
     chosen.spec.params.temperature = 1.0F;
-    for (CoreRequest& choice : ChoicesOf(chosen, 3)) all.push_back(std::move(choice));
+    for (core::CoreRequest& choice : ChoicesOf(chosen, 3)) all.push_back(std::move(choice));
     return all;
   }();
   return requests;
 }
 
-const std::map<RequestId, Output>& Alone(KvType kv_type = KvType::kF16) {
-  static std::map<KvType, std::map<RequestId, Output>> outputs;
+const std::map<RequestId, Output>& Alone(kernels::KvType kv_type = kernels::KvType::kF16) {
+  static std::map<kernels::KvType, std::map<RequestId, Output>> outputs;
   if (!outputs.contains(kv_type)) {
-    outputs[kv_type] = RunAlone(Requests(), ChooseKernels(nullptr), kv_type);
+    outputs[kv_type] = RunAlone(Requests(), kernels::ChooseKernels(nullptr), kv_type);
   }
   return outputs[kv_type];
 }
 
-int Differences(const RunResult& run, KvType kv_type = KvType::kF16) {
+int Differences(const RunResult& run, kernels::KvType kv_type = kernels::KvType::kF16) {
   int different = 0;
   for (const auto& [id, output] : Alone(kv_type)) {
     const auto it = run.outputs.find(id);
@@ -117,7 +117,7 @@ int Differences(const RunResult& run, KvType kv_type = KvType::kF16) {
 
 RunResult RunAll(CrowdOptions options) {
   options.max_model_len = kMaxLen;
-  return RunCrowd(Requests(), options, ChooseKernels(nullptr));
+  return RunCrowd(Requests(), options, kernels::ChooseKernels(nullptr));
 }
 
 // As RunAll, and all outputs are those of each request alone.
@@ -133,28 +133,28 @@ RunResult RunAndCompare(const CrowdOptions& options) {
 }
 
 // What an engine that ran all requests to their ends leaves in its tier.
-TestTier StoredTier() {
+kvcache::TestTier StoredTier() {
   static const auto blocks = [] {
-    TestTier tier;
+    kvcache::TestTier tier;
     const RunResult run = RunAll({.tier = &tier});
     EXPECT_EQ(run.stats.transfers.fetched_blocks, 0U);
     return tier.blocks;
   }();
-  TestTier tier;
+  kvcache::TestTier tier;
   tier.blocks = blocks;
   return tier;
 }
 
 // Loses every second block that is read.
-class LossyTier final : public TestTier {
+class LossyTier final : public kvcache::TestTier {
  public:
-  bool Get(uint64_t ticket, std::vector<BlockName> names) override {
-    for (const BlockName& name : names) {
+  bool Get(uint64_t ticket, std::vector<core::BlockName> names) override {
+    for (const core::BlockName& name : names) {
       if (++asked_ % 2 != 0) continue;
       Erase(name);
       ++lost_;
     }
-    return TestTier::Get(ticket, std::move(names));
+    return kvcache::TestTier::Get(ticket, std::move(names));
   }
 
   int lost() const { return lost_; }
@@ -175,12 +175,12 @@ TEST(DeterminismCache, HitsOfEndedRequestsAreExactlyTheirWholeBlocks) {
   std::vector<std::vector<TokenId>> computed;  // By those that ended: all but the last token.
   uint64_t hits = 0;
   std::set<int32_t> lengths;
-  for (const CoreRequest& request : Requests()) {
+  for (const core::CoreRequest& request : Requests()) {
     const auto most = static_cast<int32_t>(request.prompt.size()) - 1;
     int32_t expected = 0;
     for (const std::vector<TokenId>& ids : computed) {
       const int32_t common = std::min(most, CommonPrefix(request.prompt, ids));
-      expected = std::max(expected, common / kBlockTokens * kBlockTokens);
+      expected = std::max(expected, common / base::kBlockTokens * base::kBlockTokens);
     }
     if (request.spec.num_prompt_logprobs >= 0) expected = 0;
     EXPECT_EQ(run.cached_tokens.at(request.id), expected) << "request " << request.id;
@@ -195,8 +195,8 @@ TEST(DeterminismCache, HitsOfEndedRequestsAreExactlyTheirWholeBlocks) {
 }
 
 TEST(DeterminismCache, HitsOfRunningRequestsAndFollowers) {
-  // All at once: in the first step one sequence leads and those that share its prefix follow; nothing ended
-  // before.
+  // All at once: in the first step one sequence leads and those that share its prefix follow;
+  // nothing ended before.
   const RunResult run = RunAndCompare({.chunk = 64});
   EXPECT_GE(run.cached_tokens.at(kFirstChoice), 160);
   EXPECT_GE(run.cached_tokens.at(kFirstChoice + 1), 160);
@@ -211,7 +211,7 @@ TEST(DeterminismCache, HitsOfRunningRequestsAndFollowers) {
 TEST(DeterminismCache, PreemptedBlocksAreMappedAgainOrRecomputed) {
   const RunResult kept = RunAndCompare({.pool_blocks = 2 * kTinyPool, .arrival_seed = 5});
   EXPECT_GT(kept.shape.preemptions, 0U);
-  EXPECT_GT(kept.moves(SequenceState::kPreempted, SequenceEvent::kResume), 0U);
+  EXPECT_GT(kept.moves(core::SequenceState::kPreempted, core::SequenceEvent::kResume), 0U);
   const RunResult driven = RunAndCompare({.pool_blocks = kTinyPool});
   EXPECT_GT(driven.shape.preemptions, 2U);
   EXPECT_GT(driven.stats.evicted_blocks, 0U);
@@ -227,13 +227,13 @@ void ExpectTierWasUsed(const RunResult& run) {
   EXPECT_GT(run.stats.transfers.spilled_blocks, 0U);
   EXPECT_GT(run.stats.transfers.fetched_blocks, 0U);
   EXPECT_EQ(static_cast<uint64_t>(run.shape.written_blocks), run.stats.transfers.fetched_blocks);
-  EXPECT_GT(run.moves(SequenceState::kPreempted, SequenceEvent::kFetch), 0U);
+  EXPECT_GT(run.moves(core::SequenceState::kPreempted, core::SequenceEvent::kFetch), 0U);
 }
 
 TEST(DeterminismTier, EvictedBlocksAreReadBack) {
-  for (const KvType kv_type : {KvType::kF16, KvType::kQ8_0}) {
-    TestTier tier;
-    const RunResult run = RunAndCompare({.chunk = kv_type == KvType::kF16 ? 512 : 64,
+  for (const kernels::KvType kv_type : {kernels::KvType::kF16, kernels::KvType::kQ8_0}) {
+    kvcache::TestTier tier;
+    const RunResult run = RunAndCompare({.chunk = kv_type == kernels::KvType::kF16 ? 512 : 64,
                                          .pool_blocks = kTinyPool,
                                          .kv_type = kv_type,
                                          .tier = &tier});
@@ -245,7 +245,7 @@ TEST(DeterminismTier, EvictedBlocksAreReadBack) {
 }
 
 TEST(DeterminismTier, CheckpointsAreReadBack) {
-  TestTier tier;
+  kvcache::TestTier tier;
   const RunResult run = RunAndCompare(
       {.chunk = 64, .pool_blocks = kTinyPool, .checkpoint_always = true, .tier = &tier});
   ExpectTierWasUsed(run);
@@ -269,14 +269,14 @@ class DeterminismDisk : public ::testing::Test {
     std::filesystem::remove_all(path_, ignored);
   }
 
-  std::unique_ptr<DiskTier> Open() {
-    DiskTierOptions options;
+  std::unique_ptr<kvcache::DiskTier> Open() {
+    kvcache::DiskTierOptions options;
     options.path = path_;
     options.capacity_bytes = int64_t{512} << 20;
-    options.block_bytes = TestModel()->config().kv_block_bytes(KvType::kF16);
+    options.block_bytes = TestModel()->config().kv_block_bytes(kernels::KvType::kF16);
     options.write_rate = int64_t{1} << 40;
     options.clock = &clock_;
-    StatusOr<std::unique_ptr<DiskTier>> tier = DiskTier::Open(options);
+    StatusOr<std::unique_ptr<kvcache::DiskTier>> tier = kvcache::DiskTier::Open(options);
     if (!tier.ok()) {
       ADD_FAILURE() << tier.status().message();
       return nullptr;
@@ -285,7 +285,7 @@ class DeterminismDisk : public ::testing::Test {
   }
 
  private:
-  const RealClock clock_;
+  const base::RealClock clock_;
   const std::string path_ = ::testing::TempDir() + "determinism_disk_" +
                             ::testing::UnitTest::GetInstance()->current_test_info()->name() +
                             std::to_string(getpid());
@@ -314,39 +314,40 @@ TEST_F(DeterminismDisk, TheNextProcessGoesOnFromIt) {
   const RunResult run = RunAndCompare({.arrival_seed = 6, .tier = tier.get()});
   EXPECT_GT(run.stats.transfers.fetched_blocks, 10U);
   EXPECT_EQ(run.stats.transfers.failed_reads, 0U);
-  EXPECT_GT(run.moves(SequenceState::kWaiting, SequenceEvent::kFetch), 0U);
+  EXPECT_GT(run.moves(core::SequenceState::kWaiting, core::SequenceEvent::kFetch), 0U);
   EXPECT_EQ(tier->Usage().rejected_blocks, 0U);
 }
 
 // An engine that ended leaves its blocks in the tier; the next one begins with them.
 TEST(DeterminismTier, TheNextEngineGoesOnFromIt) {
-  TestTier tier = StoredTier();
+  kvcache::TestTier tier = StoredTier();
   const RunResult run = RunAndCompare({.arrival_seed = 6, .tier = &tier});
   EXPECT_GT(run.stats.transfers.fetched_blocks, 20U);
-  EXPECT_GT(run.moves(SequenceState::kWaiting, SequenceEvent::kFetch), 0U);
+  EXPECT_GT(run.moves(core::SequenceState::kWaiting, core::SequenceEvent::kFetch), 0U);
   // All is there, down to the last whole block.
-  for (const CoreRequest& request : Requests()) {
+  for (const core::CoreRequest& request : Requests()) {
     const bool scores = request.spec.num_prompt_logprobs >= 0;
     const auto most = static_cast<int32_t>(request.prompt.size()) - 1;
-    EXPECT_EQ(run.cached_tokens.at(request.id), scores ? 0 : most / kBlockTokens * kBlockTokens);
+    EXPECT_EQ(run.cached_tokens.at(request.id),
+              scores ? 0 : most / base::kBlockTokens * base::kBlockTokens);
   }
 }
 
 // One that was destroyed while most of its requests ran leaves what it had stored till then.
 TEST(DeterminismTier, TheNextEngineGoesOnFromWhatAKilledOneLeft) {
-  TestTier left;
+  kvcache::TestTier left;
   RunAll({.tier = &left, .max_steps = 35});
-  TestTier tier;
+  kvcache::TestTier tier;
   tier.blocks = left.blocks;
   EXPECT_GT(RunAndCompare({.tier = &tier}).stats.transfers.fetched_blocks, 0U);
 }
 
 // Blocks of another root are another's: not one of them is used.
 TEST(DeterminismTier, AnotherTenantFindsNothing) {
-  TestTier tier = StoredTier();
-  std::vector<CoreRequest> foreign = {Requests()[0], Requests()[5]};
-  for (CoreRequest& request : foreign) request.cache_root.bytes.fill(1);
-  const RunResult run = RunCrowd(foreign, {.tier = &tier}, ChooseKernels(nullptr));
+  kvcache::TestTier tier = StoredTier();
+  std::vector<core::CoreRequest> foreign = {Requests()[0], Requests()[5]};
+  for (core::CoreRequest& request : foreign) request.cache_root.bytes.fill(1);
+  const RunResult run = RunCrowd(foreign, {.tier = &tier}, kernels::ChooseKernels(nullptr));
   EXPECT_EQ(run.stats.transfers.fetched_blocks, 0U);
   EXPECT_EQ(run.stats.cached_prompt_tokens, 0U);
   EXPECT_EQ(run.outputs.at(1), Alone().at(1));
@@ -415,7 +416,7 @@ TEST(DeterminismText, StopStringsOfPreemptedRequests) {
   options.cache.prefix_caching = true;
   // 10 blocks: the requests want seven each, and share a few.
   options.cache.kv_bytes =
-      static_cast<int64_t>(10 * TestModel()->config().kv_block_bytes(KvType::kF16));
+      static_cast<int64_t>(10 * TestModel()->config().kv_block_bytes(kernels::KvType::kF16));
   const std::vector<Result> crowd = Answers(options, true);
   ASSERT_EQ(alone.size(), crowd.size());
   int stopped = 0;
@@ -443,7 +444,7 @@ TEST(DeterminismText, StopStringsOfPreemptedRequests) {
 
 // Planted: of one block that is read back one bit is wrong. What the tests above compare shows it.
 TEST(DeterminismPlant, OneWrongBitOfOneBlockIsCaught) {
-  TestTier tier = StoredTier();
+  kvcache::TestTier tier = StoredTier();
   int writes = 0;
   const RunResult run = RunAll({.tier = &tier, .spoil_write = [&](std::span<std::byte> bytes) {
                                   if (writes++ == 0) bytes[1] ^= std::byte{0x80};
@@ -454,8 +455,8 @@ TEST(DeterminismPlant, OneWrongBitOfOneBlockIsCaught) {
 
 // Planted bug: a read gives the block of another name.
 TEST(DeterminismPlant, ABlockInAnothersPlaceIsCaught) {
-  TestTier tier = StoredTier();
-  const TestTier stored = StoredTier();
+  kvcache::TestTier tier = StoredTier();
+  const kvcache::TestTier stored = StoredTier();
   const std::vector<std::byte>* before = &stored.blocks.begin()->second;
   for (const auto& [name, bytes] : stored.blocks) {
     tier.blocks[name] = *before;
@@ -465,4 +466,4 @@ TEST(DeterminismPlant, ABlockInAnothersPlaceIsCaught) {
 }
 
 }  // namespace
-}  // namespace ropeway::testing
+}  // namespace ropeway::test::testing

@@ -12,27 +12,27 @@
 #include "executor/cpu_executor.h"
 #include "policy/policies.h"
 
-namespace ropeway::testing {
+namespace ropeway::test::testing {
 namespace {
 
-class StoppedClock final : public Clock {
+class StoppedClock final : public base::Clock {
  public:
-  TimePoint Now() const override { return std::chrono::seconds(1); }
+  base::TimePoint Now() const override { return std::chrono::seconds(1); }
 };
 
 // Passes everything on to the real executor and notes each batch's shape.
-class RecordingExecutor final : public Executor {
+class RecordingExecutor final : public executor::Executor {
  public:
-  RecordingExecutor(Executor* real, const CrowdOptions& options, RunShape* shape)
+  RecordingExecutor(executor::Executor* real, const CrowdOptions& options, RunShape* shape)
       : real_(real), options_(options), shape_(shape) {}
 
-  StatusOr<KvLayout> Init(int64_t bytes, int tokens, int seqs) override {
+  StatusOr<executor::KvLayout> Init(int64_t bytes, int tokens, int seqs) override {
     return real_->Init(bytes, tokens, seqs);
   }
-  void Launch(const Batch& batch) override {
+  void Launch(const core::Batch& batch) override {
     bool prefill = false;
     bool decode = false;
-    for (const BatchItem& item : batch.items) {
+    for (const core::BatchItem& item : batch.items) {
       const int rows = static_cast<int>(item.tokens.size());
       const bool is_decode = item.start >= item.spec.prompt_len && rows == 1;
       (is_decode ? decode : prefill) = true;
@@ -43,11 +43,11 @@ class RecordingExecutor final : public Executor {
     if (prefill && decode) ++shape_->mixed_steps;
     real_->Launch(batch);
   }
-  StatusOr<StepResult> Wait() override { return real_->Wait(); }
-  void ReadBlock(BlockId block, std::span<std::byte> bytes) const override {
+  StatusOr<core::StepResult> Wait() override { return real_->Wait(); }
+  void ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override {
     real_->ReadBlock(block, bytes);
   }
-  void WriteBlock(BlockId block, std::span<const std::byte> bytes) override {
+  void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override {
     std::vector<std::byte> copy(bytes.begin(), bytes.end());
     if (options_.spoil_write) options_.spoil_write(copy);
     ++shape_->written_blocks;
@@ -55,12 +55,12 @@ class RecordingExecutor final : public Executor {
   }
 
  private:
-  Executor* real_;
+  executor::Executor* real_;
   const CrowdOptions& options_;
   RunShape* shape_;
 };
 
-void Record(const std::vector<CoreEvent>& events, RunResult* result) {
+void Record(const std::vector<engine::CoreEvent>& events, RunResult* result) {
   const auto note = [](float logprob, const std::vector<TokenLogprob>& tops,
                        std::vector<uint32_t>* bits) {
     bits->push_back(std::bit_cast<uint32_t>(logprob));
@@ -69,18 +69,18 @@ void Record(const std::vector<CoreEvent>& events, RunResult* result) {
       bits->push_back(std::bit_cast<uint32_t>(top.logprob));
     }
   };
-  for (const CoreEvent& event : events) {
+  for (const engine::CoreEvent& event : events) {
     Output& output = result->outputs[event.id];
-    if (event.kind == CoreEvent::Kind::kFailed) ADD_FAILURE() << event.status.message();
-    if (event.kind == CoreEvent::Kind::kFinished) {
+    if (event.kind == engine::CoreEvent::Kind::kFailed) ADD_FAILURE() << event.status.message();
+    if (event.kind == engine::CoreEvent::Kind::kFinished) {
       result->cached_tokens[event.id] = event.cached_tokens;
     }
-    if (event.kind == CoreEvent::Kind::kToken) {
+    if (event.kind == engine::CoreEvent::Kind::kToken) {
       EXPECT_FALSE(event.sampled.invalid);
       output.tokens.push_back(event.sampled.token);
       note(event.sampled.logprob, event.sampled.top_logprobs, &output.logprob_bits);
     }
-    for (const Scored& scored : event.scored) {
+    for (const core::Scored& scored : event.scored) {
       EXPECT_EQ(scored.position, static_cast<int32_t>(output.scored.size()));
       output.scored.push_back(scored.token);
       note(scored.logprob, scored.top_logprobs, &output.scored_bits);
@@ -90,24 +90,24 @@ void Record(const std::vector<CoreEvent>& events, RunResult* result) {
 
 }  // namespace
 
-std::shared_ptr<const Model> TestModel() {
-  static const std::shared_ptr<const Model> model = [] {
+std::shared_ptr<const model::Model> TestModel() {
+  static const std::shared_ptr<const model::Model> model = [] {
     const char* path = std::getenv("ROPEWAY_TEST_MODEL");
     if (path == nullptr) {
       ADD_FAILURE() << "ROPEWAY_TEST_MODEL must name the default model's file";
       std::abort();
     }
-    auto file = GgufFile::Open(path);
+    auto file = model::GgufFile::Open(path);
     if (!file.ok()) {
       ADD_FAILURE() << file.status().message();
       std::abort();
     }
-    auto loaded = Model::Load(**file, 2, kMaxModelLen);
+    auto loaded = model::Model::Load(**file, 2, kMaxModelLen);
     if (!loaded.ok()) {
       ADD_FAILURE() << loaded.status().message();
       std::abort();
     }
-    return std::shared_ptr<const Model>(*std::move(loaded));
+    return std::shared_ptr<const model::Model>(*std::move(loaded));
   }();
   return model;
 }
@@ -115,7 +115,7 @@ std::shared_ptr<const Model> TestModel() {
 namespace {
 
 // All that a request can ask of the sampler beyond temperature, top_k, top_p and min_p.
-void AddRareParameters(int i, CoreRequest* request) {
+void AddRareParameters(int i, core::CoreRequest* request) {
   SamplingParams& params = request->spec.params;
   if (i % 6 == 2) {
     params.repetition_penalty = 1.2F;
@@ -138,21 +138,21 @@ void AddRareParameters(int i, CoreRequest* request) {
 
 }  // namespace
 
-std::vector<CoreRequest> DifferentRequests(int count) {
+std::vector<core::CoreRequest> DifferentRequests(int count) {
   std::mt19937_64 random(20261121);
   auto pick = [&](int low, int high) {
     return static_cast<int32_t>(static_cast<uint64_t>(low) +
                                 random() % static_cast<uint64_t>(high - low + 1));
   };
-  std::vector<CoreRequest> requests;
+  std::vector<core::CoreRequest> requests;
   for (int i = 0; i < count; ++i) {
-    CoreRequest request;
+    core::CoreRequest request;
     request.id = static_cast<RequestId>(i + 1);
     const int length = i == 0 ? 1 : i % 15 == 3 ? pick(513, 560) : pick(60, 120 + 6 * i);
     for (int t = 0; t < length; ++t) request.prompt.push_back(pick(300, 20000));
     request.max_tokens = pick(24, 64);
     request.ignore_eos = i % 3 != 0;
-    SampleSpec& spec = request.spec;
+    core::SampleSpec& spec = request.spec;
     spec.seed = random();
     spec.params.temperature = i % 2 == 0 ? 0.0F : 0.9F;
     if (i % 4 == 1) spec.params.top_p = 0.9F;
@@ -165,8 +165,8 @@ std::vector<CoreRequest> DifferentRequests(int count) {
   return requests;
 }
 
-std::vector<CoreRequest> ChoicesOf(CoreRequest request, uint32_t n) {
-  std::vector<CoreRequest> choices;
+std::vector<core::CoreRequest> ChoicesOf(core::CoreRequest request, uint32_t n) {
+  std::vector<core::CoreRequest> choices;
   for (uint32_t choice = 0; choice < n; ++choice) {
     request.spec.choice = choice;
     choices.push_back(request);
@@ -177,8 +177,8 @@ std::vector<CoreRequest> ChoicesOf(CoreRequest request, uint32_t n) {
 
 namespace {
 
-void RunSteps(const std::vector<CoreRequest>& requests, const CrowdOptions& options,
-              EngineCore* core) {
+void RunSteps(const std::vector<core::CoreRequest>& requests, const CrowdOptions& options,
+              engine::EngineCore* core) {
   std::mt19937_64 random(options.arrival_seed);
   size_t next = 0;
   const auto arrives = [&] {
@@ -205,13 +205,13 @@ void RunSteps(const std::vector<CoreRequest>& requests, const CrowdOptions& opti
 
 }  // namespace
 
-RunResult RunCrowd(const std::vector<CoreRequest>& requests, const CrowdOptions& options,
-                   const Kernels* kernels) {
+RunResult RunCrowd(const std::vector<core::CoreRequest>& requests, const CrowdOptions& options,
+                   const kernels::Kernels* kernels) {
   RunResult result;
-  const std::shared_ptr<const Model> model = TestModel();
-  CpuExecutor cpu(model, kernels, options.threads, options.kv_type);
+  const std::shared_ptr<const model::Model> model = TestModel();
+  executor::CpuExecutor cpu(model, kernels, options.threads, options.kv_type);
   RecordingExecutor executor(&cpu, options, &result.shape);
-  EngineCoreOptions core_options;
+  engine::EngineCoreOptions core_options;
   core_options.scheduler.max_num_seqs = options.max_num_seqs;
   core_options.scheduler.max_num_batched_tokens = 576;
   core_options.scheduler.max_prefill_chunk = options.chunk;
@@ -230,9 +230,9 @@ RunResult RunCrowd(const std::vector<CoreRequest>& requests, const CrowdOptions&
   }
 
   const StoppedClock clock;
-  FcfsPolicy policy;
-  EngineCore core(core_options, *layout, &executor, &policy, &clock,
-                  [&](std::vector<CoreEvent> events) { Record(events, &result); });
+  policy::FcfsPolicy policy;
+  engine::EngineCore core(core_options, *layout, &executor, &policy, &clock,
+                          [&](std::vector<engine::CoreEvent> events) { Record(events, &result); });
   RunSteps(requests, options, &core);
   const Status sound = core.CheckIntegrity();
   EXPECT_TRUE(sound.ok()) << sound.message();
@@ -242,14 +242,14 @@ RunResult RunCrowd(const std::vector<CoreRequest>& requests, const CrowdOptions&
   return result;
 }
 
-std::map<RequestId, Output> RunAlone(const std::vector<CoreRequest>& requests,
-                                     const Kernels* kernels, KvType kv_type) {
+std::map<RequestId, Output> RunAlone(const std::vector<core::CoreRequest>& requests,
+                                     const kernels::Kernels* kernels, kernels::KvType kv_type) {
   std::map<RequestId, Output> outputs;
-  for (const CoreRequest& request : requests) {
+  for (const core::CoreRequest& request : requests) {
     RunResult result = RunCrowd({request}, {.kv_type = kv_type, .prefix_caching = false}, kernels);
     outputs.merge(result.outputs);
   }
   return outputs;
 }
 
-}  // namespace ropeway::testing
+}  // namespace ropeway::test::testing

@@ -19,7 +19,7 @@
 #include "kvcache/kv_tier.h"
 #include "model/model.h"
 
-namespace ropeway::testing {
+namespace ropeway::test::testing {
 
 // One request's output, to the bit.
 struct Output {
@@ -38,13 +38,13 @@ struct CrowdOptions {
   int threads = 1;
   int pool_blocks = 1024;
   int max_num_seqs = 30;
-  KvType kv_type = KvType::kF16;
+  kernels::KvType kv_type = kernels::KvType::kF16;
   uint64_t arrival_seed = 0;  // 0: all arrive before the first step; else at random steps.
   bool one_by_one = false;    // Each arrives when the one before it has ended.
   int max_model_len = kMaxModelLen;
   bool prefix_caching = true;
   bool checkpoint_always = false;
-  KvTier* tier = nullptr;
+  kvcache::KvTier* tier = nullptr;
   int max_steps = 0;  // The engine is destroyed after so many steps, whatever runs; 0: at the end.
   // Planted: does something to each block's bytes before they are written to the pool.
   std::function<void(std::span<std::byte>)> spoil_write = nullptr;
@@ -65,34 +65,35 @@ struct RunResult {
   std::map<RequestId, Output> outputs;
   std::map<RequestId, int32_t> cached_tokens;  // As reported at the end of each request.
   RunShape shape;
-  CoreStats stats;  // After the last step, and after all background work.
-  TransitionCounts transitions{};
+  engine::CoreStats stats;  // After the last step, and after all background work.
+  core::TransitionCounts transitions{};
 
-  uint64_t moves(SequenceState from, SequenceEvent event) const {
+  uint64_t moves(core::SequenceState from, core::SequenceEvent event) const {
     return transitions[static_cast<size_t>(from)][static_cast<size_t>(event)];
   }
 };
 
 // The default model, loaded once. REQUIRES: ROPEWAY_TEST_MODEL names it.
-std::shared_ptr<const Model> TestModel();
+std::shared_ptr<const model::Model> TestModel();
 
 // `count` different requests: short and long prompts (two of over 512 tokens), greedy and sampled,
 // with and without log-probs, with every sampling parameter, some with log-probs of their prompts
 // (one with nothing else). Ids 1 .. count.
-std::vector<CoreRequest> DifferentRequests(int count);
+std::vector<core::CoreRequest> DifferentRequests(int count);
 
 // The choices 0 .. n - 1 of one request (OpenAI's n), with ids from its own on.
-std::vector<CoreRequest> ChoicesOf(CoreRequest request, uint32_t n);
+std::vector<core::CoreRequest> ChoicesOf(core::CoreRequest request, uint32_t n);
 
 // Runs all requests to their ends in one engine. Its clock stands still, so that no cost is ever
 // measured, and what a tier has is read.
-RunResult RunCrowd(const std::vector<CoreRequest>& requests, const CrowdOptions& options,
-                   const Kernels* kernels);
+RunResult RunCrowd(const std::vector<core::CoreRequest>& requests, const CrowdOptions& options,
+                   const kernels::Kernels* kernels);
 
 // Runs each request in an engine of its own, which caches nothing.
-std::map<RequestId, Output> RunAlone(const std::vector<CoreRequest>& requests,
-                                     const Kernels* kernels, KvType kv_type = KvType::kF16);
+std::map<RequestId, Output> RunAlone(const std::vector<core::CoreRequest>& requests,
+                                     const kernels::Kernels* kernels,
+                                     kernels::KvType kv_type = kernels::KvType::kF16);
 
-}  // namespace ropeway::testing
+}  // namespace ropeway::test::testing
 
 #endif  // ROPEWAY_TESTS_DETERMINISM_HARNESS_H_

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <atomic>
 
+#include "determinism_harness.h"
 #include "kernels/layout.h"
 #include "kernels/test_cpu_info.h"
-#include "determinism_harness.h"
 
-namespace ropeway::testing {
+namespace ropeway::test::testing {
 namespace {
 
 constexpr int kRequests = 30;
@@ -18,24 +18,25 @@ constexpr int kSmallPool = 150;
 
 // The crowd: different requests, and three choices of one of them.
 constexpr RequestId kFirstChoice = 100;
-std::vector<CoreRequest> Requests() {
-  std::vector<CoreRequest> requests = DifferentRequests(kRequests);
-  CoreRequest chosen = requests[7];
+std::vector<core::CoreRequest> Requests() {
+  std::vector<core::CoreRequest> requests = DifferentRequests(kRequests);
+  core::CoreRequest chosen = requests[7];
   chosen.id = kFirstChoice;
-  for (CoreRequest& choice : ChoicesOf(chosen, 3)) requests.push_back(std::move(choice));
+  for (core::CoreRequest& choice : ChoicesOf(chosen, 3)) requests.push_back(std::move(choice));
   return requests;
 }
 
 // With the KV type f16; determinism_cache_test runs both.
 const std::map<RequestId, Output>& Alone() {
-  static const std::map<RequestId, Output> outputs = RunAlone(Requests(), ChooseKernels(nullptr));
+  static const std::map<RequestId, Output> outputs =
+      RunAlone(Requests(), kernels::ChooseKernels(nullptr));
   return outputs;
 }
 
 // What all these tests run on, by /proc/cpuinfo and ROPEWAY_ISA.
 TEST(DeterminismKernels, TheBestTableOfThisCpuIsTheOneThatRuns) {
-  ASSERT_NE(ChooseKernels(nullptr), nullptr);
-  EXPECT_EQ(ChooseKernels(nullptr)->name, ExpectedTable());
+  ASSERT_NE(kernels::ChooseKernels(nullptr), nullptr);
+  EXPECT_EQ(kernels::ChooseKernels(nullptr)->name, kernels::testing::ExpectedTable());
 }
 
 // The engine computes with the table that it is given, and with no other one.
@@ -43,22 +44,22 @@ std::atomic<int> calls_of_matmul{0};
 std::atomic<int> calls_of_attention{0};
 std::atomic<int> calls_of_rms_norm{0};
 TEST(DeterminismKernels, TheGivenTableIsTheOneThatComputes) {
-  Kernels counting = *ChooseKernels(nullptr);
+  kernels::Kernels counting = *kernels::ChooseKernels(nullptr);
   counting.matmul = [](auto... args) {
     ++calls_of_matmul;
-    ChooseKernels(nullptr)->matmul(args...);
+    kernels::ChooseKernels(nullptr)->matmul(args...);
   };
   counting.attention = [](auto... args) {
     ++calls_of_attention;
-    ChooseKernels(nullptr)->attention(args...);
+    kernels::ChooseKernels(nullptr)->attention(args...);
   };
   counting.rms_norm = [](auto... args) {
     ++calls_of_rms_norm;
-    ChooseKernels(nullptr)->rms_norm(args...);
+    kernels::ChooseKernels(nullptr)->rms_norm(args...);
   };
-  const std::vector<CoreRequest> one = {DifferentRequests(2)[1]};
+  const std::vector<core::CoreRequest> one = {DifferentRequests(2)[1]};
   const RunResult counted = RunCrowd(one, {}, &counting);
-  EXPECT_EQ(counted.outputs, RunAlone(one, ChooseKernels(nullptr)));
+  EXPECT_EQ(counted.outputs, RunAlone(one, kernels::ChooseKernels(nullptr)));
   const auto layers = static_cast<int>(TestModel()->layers().size());
   // A layer has at least three matrix products (q/k/v may be one, and gate/up), an attention and
   // two norms, each of at least one call.
@@ -70,7 +71,7 @@ TEST(DeterminismKernels, TheGivenTableIsTheOneThatComputes) {
 class Determinism : public ::testing::TestWithParam<CrowdOptions> {};
 
 TEST_P(Determinism, CrowdEqualsAlone) {
-  const RunResult crowd = RunCrowd(Requests(), GetParam(), ChooseKernels(nullptr));
+  const RunResult crowd = RunCrowd(Requests(), GetParam(), kernels::ChooseKernels(nullptr));
   ASSERT_EQ(crowd.outputs.size(), Requests().size());
   for (const auto& [id, output] : Alone()) {
     EXPECT_EQ(crowd.outputs.at(id).tokens, output.tokens) << "request " << id;
@@ -110,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(
 // That the requests ask for what they are there for; the tests above hold for whatever comes out.
 TEST(DeterminismRequests, ParametersHaveTheirEffect) {
   int scored = 0;
-  for (const CoreRequest& request : Requests()) {
+  for (const core::CoreRequest& request : Requests()) {
     const Output& output = Alone().at(request.id);
     const bool scores = request.spec.num_prompt_logprobs >= 0;
     scored += scores ? 1 : 0;
@@ -122,13 +123,13 @@ TEST(DeterminismRequests, ParametersHaveTheirEffect) {
   }
   EXPECT_GE(scored, 6);
   // Choice 0 is what a request without choices gets; the others differ.
-  const CoreRequest base = Requests()[7];
+  const core::CoreRequest base = Requests()[7];
   EXPECT_EQ(Alone().at(kFirstChoice), Alone().at(base.id));
   EXPECT_NE(Alone().at(kFirstChoice + 1).tokens, Alone().at(base.id).tokens);
   EXPECT_NE(Alone().at(kFirstChoice + 2).tokens, Alone().at(kFirstChoice + 1).tokens);
   // Each of the sampler's parameters turns a request's tokens into others.
-  std::vector<CoreRequest> without;
-  for (CoreRequest request : Requests()) {
+  std::vector<core::CoreRequest> without;
+  for (core::CoreRequest request : Requests()) {
     const SamplingParams& p = request.spec.params;
     if (p.repetition_penalty == 1.0F && p.logit_bias.empty() && p.typical_p == 1.0F) continue;
     if (request.id >= kFirstChoice || request.max_tokens == 0) continue;
@@ -140,16 +141,16 @@ TEST(DeterminismRequests, ParametersHaveTheirEffect) {
     without.push_back(std::move(request));
   }
   ASSERT_GE(without.size(), 8U);
-  const RunResult plain = RunCrowd(without, {.threads = 2}, ChooseKernels(nullptr));
+  const RunResult plain = RunCrowd(without, {.threads = 2}, kernels::ChooseKernels(nullptr));
   for (const auto& [id, output] : plain.outputs) EXPECT_NE(output.tokens, Alone().at(id).tokens);
 }
 
 // Teacher-forced log-probs of a text that was generated are those reported with its tokens.
 TEST(DeterminismScoring, GeneratedTextScoresAsItWasReported) {
-  for (CoreRequest request : Requests()) {
+  for (core::CoreRequest request : Requests()) {
     if (request.id != 2 && request.id != 10) continue;
     request.spec.num_logprobs = 3;
-    const Output generated = RunAlone({request}, ChooseKernels(nullptr)).at(request.id);
+    const Output generated = RunAlone({request}, kernels::ChooseKernels(nullptr)).at(request.id);
     ASSERT_GT(generated.tokens.size(), 10U);
     const size_t prompt = request.prompt.size();
     request.prompt.insert(request.prompt.end(), generated.tokens.begin(), generated.tokens.end());
@@ -158,7 +159,7 @@ TEST(DeterminismScoring, GeneratedTextScoresAsItWasReported) {
     request.spec.params = {};
     for (const int chunk : {1, 50, 512}) {
       const RunResult run =
-          RunCrowd({request}, {.chunk = chunk, .threads = 2}, ChooseKernels(nullptr));
+          RunCrowd({request}, {.chunk = chunk, .threads = 2}, kernels::ChooseKernels(nullptr));
       const Output& scored = run.outputs.at(request.id);
       ASSERT_EQ(scored.scored, request.prompt);
       // Per id a log-prob and three pairs; nothing is known of the tops of the first.
@@ -173,33 +174,35 @@ TEST(DeterminismScoring, GeneratedTextScoresAsItWasReported) {
 
 // A planted kernel: with two rows or more it adds up the first and the second half of each sum
 // apart, as a kernel tuned for batches might. Only then does the company change a request's bits.
-void ReorderingMatMul(const Matrix& w, const std::byte* packed, int rows, int panel_begin,
+void ReorderingMatMul(const kernels::Matrix& w, const std::byte* packed, int rows, int panel_begin,
                       int panel_end, float* y, int64_t y_stride) {
-  const Kernels& real = *ChooseKernels(nullptr);
-  if (rows < 2 || WeightBlockElements(w.type) == 1) {
+  const kernels::Kernels& real = *kernels::ChooseKernels(nullptr);
+  if (rows < 2 || kernels::WeightBlockElements(w.type) == 1) {
     real.matmul(w, packed, rows, panel_begin, panel_end, y, y_stride);
     return;
   }
-  const int blocks = w.k / static_cast<int>(kQuantBlock);
+  const int blocks = w.k / static_cast<int>(kernels::kQuantBlock);
   const int half = blocks / 4 * 2;  // Even: two blocks of Q8_0 lie together.
   for (int panel = panel_begin; panel < panel_end; ++panel) {
-    const int n = std::min(kPanelCols, w.n - panel * kPanelCols);
-    const std::byte* weights = w.panels + PanelBytes(w.type, w.k) * static_cast<size_t>(panel);
-    for (int row = 0; row < rows; row += kRowGroup) {
-      const int group = std::min(kRowGroup, rows - row);
-      const std::byte* x =
-          packed + PackedRowsBytes(w.type, kRowGroup, w.k) * static_cast<size_t>(row / kRowGroup);
-      float sums[2][kRowGroup][kPanelCols];
+    const int n = std::min(kernels::kPanelCols, w.n - panel * kernels::kPanelCols);
+    const std::byte* weights =
+        w.panels + kernels::PanelBytes(w.type, w.k) * static_cast<size_t>(panel);
+    for (int row = 0; row < rows; row += kernels::kRowGroup) {
+      const int group = std::min(kernels::kRowGroup, rows - row);
+      const std::byte* x = packed + kernels::PackedRowsBytes(w.type, kernels::kRowGroup, w.k) *
+                                        static_cast<size_t>(row / kernels::kRowGroup);
+      float sums[2][kernels::kRowGroup][kernels::kPanelCols];
       for (int h = 0; h < 2; ++h) {
         const int first = h == 0 ? 0 : half;
-        const int k = (h == 0 ? half : blocks - half) * static_cast<int>(kQuantBlock);
-        const Matrix part{w.type, n, k,
-                          weights + PanelBytes(w.type, first * static_cast<int>(kQuantBlock))};
-        real.matmul(part, x + static_cast<size_t>(first) * kPackedBlockBytes, group, 0, 1,
-                    &sums[h][0][0], kPanelCols);
+        const int k = (h == 0 ? half : blocks - half) * static_cast<int>(kernels::kQuantBlock);
+        const kernels::Matrix part{
+            w.type, n, k,
+            weights + kernels::PanelBytes(w.type, first * static_cast<int>(kernels::kQuantBlock))};
+        real.matmul(part, x + static_cast<size_t>(first) * kernels::kPackedBlockBytes, group, 0, 1,
+                    &sums[h][0][0], kernels::kPanelCols);
       }
       for (int r = 0; r < group; ++r) {
-        float* to = y + (row + r) * y_stride + panel * kPanelCols;
+        float* to = y + (row + r) * y_stride + panel * kernels::kPanelCols;
         for (int c = 0; c < n; ++c) to[c] = sums[0][r][c] + sums[1][r][c];
       }
     }
@@ -207,7 +210,7 @@ void ReorderingMatMul(const Matrix& w, const std::byte* packed, int rows, int pa
 }
 
 TEST(DeterminismPlant, AKernelThatReordersItsSumsIsCaught) {
-  Kernels planted = *ChooseKernels(nullptr);
+  kernels::Kernels planted = *kernels::ChooseKernels(nullptr);
   planted.matmul = ReorderingMatMul;
   const auto requests = DifferentRequests(8);
   const RunResult crowd = RunCrowd(requests, {.threads = 2, .arrival_seed = 7}, &planted);
@@ -221,4 +224,4 @@ TEST(DeterminismPlant, AKernelThatReordersItsSumsIsCaught) {
 }
 
 }  // namespace
-}  // namespace ropeway::testing
+}  // namespace ropeway::test::testing

@@ -15,12 +15,12 @@
 #include <tuple>
 #include <vector>
 
+#include "determinism_harness.h"
 #include "executor/cpu_executor.h"
 #include "kernels/test_cpu_info.h"
 #include "model/test_gguf_writer.h"
-#include "determinism_harness.h"
 
-namespace ropeway::testing {
+namespace ropeway::test::testing {
 namespace {
 
 class Sha256 {
@@ -48,20 +48,22 @@ class Sha256 {
 };
 
 // The line of tests/data/digest.txt: "VERSION CONTEXT KV-TYPE SHA-256".
-std::string CheckedInDigest(const std::string& context, KvType kv_type) {
+std::string CheckedInDigest(const std::string& context, kernels::KvType kv_type) {
   std::ifstream file(ROPEWAY_DIGEST_FILE);
   int version = 0;
   std::string name;
   std::string type;
   for (std::string hex; file >> version >> name >> type >> hex;) {
-    if (version == kNumericsVersion && name == context && type == KvTypeName(kv_type)) return hex;
+    if (version == kernels::kNumericsVersion && name == context &&
+        type == kernels::KvTypeName(kv_type))
+      return hex;
   }
   return "(none for this kNumericsVersion)";
 }
 
 // Layers of each type of weights. Its heads are no power of two and its groups of three.
-std::shared_ptr<const Model> MixedModel() {
-  TinyLlamaOptions options;
+std::shared_ptr<const model::Model> MixedModel() {
+  model::TinyLlamaOptions options;
   options.mixed = true;
   options.tied = false;
   options.hidden = 96;
@@ -69,17 +71,17 @@ std::shared_ptr<const Model> MixedModel() {
   options.head_dim = 48;
   options.layers = 3;
   options.context_length = 2304;
-  const TempFile file(TinyLlama(options).Bytes());
-  auto gguf = GgufFile::Open(file.path());
+  const model::TempFile file(model::TinyLlama(options).Bytes());
+  auto gguf = model::GgufFile::Open(file.path());
   if (!gguf.ok()) throw std::runtime_error(gguf.status().message());
-  auto model = Model::Load(**gguf, 1);
+  auto model = model::Model::Load(**gguf, 1);
   if (!model.ok()) throw std::runtime_error(model.status().message());
   return std::move(*model);
 }
 
 // What is computed. `tokens` are whole blocks: no byte of them is left unwritten.
 struct Work {
-  std::shared_ptr<const Model> model;
+  std::shared_ptr<const model::Model> model;
   int prompt_tokens;
   int chunk;
   int tokens;
@@ -91,9 +93,9 @@ Work WorkOf(const std::string& context) {
 }
 
 // Prefills the prompt in chunks, then decodes greedily up to `tokens` ids.
-std::string DigestOf(const Work& work, const Kernels* kernels, KvType kv_type) {
-  CpuExecutor executor(work.model, kernels, 2, kv_type);
-  const int num_blocks = work.tokens / kBlockTokens + 1;
+std::string DigestOf(const Work& work, const kernels::Kernels* kernels, kernels::KvType kv_type) {
+  executor::CpuExecutor executor(work.model, kernels, 2, kv_type);
+  const int num_blocks = work.tokens / base::kBlockTokens + 1;
   const size_t block_bytes = work.model->config().kv_block_bytes(kv_type);
   auto layout = executor.Init(num_blocks * static_cast<int64_t>(block_bytes), work.chunk, 1);
   if (!layout.ok()) return layout.status().message();
@@ -102,8 +104,8 @@ std::string DigestOf(const Work& work, const Kernels* kernels, KvType kv_type) {
   for (int i = 0; i < work.prompt_tokens; ++i) {
     ids.push_back((1000 + 97 * i) % work.model->config().vocab_size);
   }
-  Batch batch;
-  BatchItem& item = batch.items.emplace_back();
+  core::Batch batch;
+  core::BatchItem& item = batch.items.emplace_back();
   item.blocks.resize(static_cast<size_t>(num_blocks));
   std::iota(item.blocks.rbegin(), item.blocks.rend(), 0);
   item.spec.params.temperature = 0;
@@ -122,7 +124,7 @@ std::string DigestOf(const Work& work, const Kernels* kernels, KvType kv_type) {
     const auto result = executor.Wait();
     if (!result.ok()) return result.status().message();
     if (!item.sample) continue;
-    const Sampled& sampled = result->sampled[0];
+    const core::Sampled& sampled = result->sampled[0];
     ids.push_back(sampled.token);
     sha.Add(&sampled.token, sizeof sampled.token);
     sha.Add(&sampled.logprob, sizeof sampled.logprob);
@@ -132,20 +134,22 @@ std::string DigestOf(const Work& work, const Kernels* kernels, KvType kv_type) {
     }
   }
   std::vector<std::byte> bytes(block_bytes);
-  for (int i = 0; i < work.tokens / kBlockTokens; ++i) {
+  for (int i = 0; i < work.tokens / base::kBlockTokens; ++i) {
     executor.ReadBlock(item.blocks[static_cast<size_t>(i)], bytes);
     sha.Add(bytes.data(), bytes.size());
   }
   return sha.Hex();
 }
 
-class Digest : public ::testing::TestWithParam<std::tuple<const char*, const char*, KvType>> {};
+class Digest
+    : public ::testing::TestWithParam<std::tuple<const char*, const char*, kernels::KvType>> {};
 
 TEST_P(Digest, EqualsTheCheckedInOne) {
   const auto [context, name, kv_type] = GetParam();
-  const Kernels* kernels = KernelsByName(name);
+  const kernels::Kernels* kernels = kernels::KernelsByName(name);
   if (kernels == nullptr) {
-    ASSERT_FALSE(CpuHas(name)) << "the CPU has it, and dispatch.cc does not find it";
+    ASSERT_FALSE(kernels::testing::CpuHas(name))
+        << "the CPU has it, and dispatch.cc does not find it";
     GTEST_SKIP() << "needs hardware: a CPU that runs " << name;
   }
   EXPECT_STREQ(kernels->name, name);
@@ -155,12 +159,13 @@ TEST_P(Digest, EqualsTheCheckedInOne) {
 INSTANTIATE_TEST_SUITE_P(InstructionSets, Digest,
                          ::testing::Combine(::testing::Values("short", "long"),
                                             ::testing::Values("reference", "avx2", "avx512vnni"),
-                                            ::testing::Values(KvType::kF16, KvType::kQ8_0)),
+                                            ::testing::Values(kernels::KvType::kF16,
+                                                              kernels::KvType::kQ8_0)),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param)) + "_" +
                                   std::get<1>(info.param) + "_" +
-                                  KvTypeName(std::get<2>(info.param));
+                                  kernels::KvTypeName(std::get<2>(info.param));
                          });
 
 }  // namespace
-}  // namespace ropeway::testing
+}  // namespace ropeway::test::testing

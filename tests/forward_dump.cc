@@ -17,7 +17,7 @@
 #include "model/gguf.h"
 #include "model/model.h"
 
-namespace ropeway {
+namespace ropeway::test {
 namespace {
 
 int Fail(const std::string& message) {
@@ -32,15 +32,15 @@ void Write(const std::vector<float>& floats, std::ofstream* out) {
              static_cast<std::streamsize>(floats.size() * sizeof(float)));
 }
 
-StatusOr<StepResult> Step(Executor* executor, const Batch& batch) {
+StatusOr<core::StepResult> Step(executor::Executor* executor, const core::Batch& batch) {
   executor->Launch(batch);
   return executor->Wait();
 }
 
 // The log-probs of the whole vocabulary after each of the first `full` ids.
-Status DumpRows(const std::vector<TokenId>& ids, size_t full, size_t vocab, Executor* executor,
-                Batch* batch, std::ofstream* out) {
-  BatchItem& item = batch->items[0];
+Status DumpRows(const std::vector<TokenId>& ids, size_t full, size_t vocab,
+                executor::Executor* executor, core::Batch* batch, std::ofstream* out) {
+  core::BatchItem& item = batch->items[0];
   item.sample = true;
   item.spec.params.temperature = 0;
   item.spec.num_logprobs = static_cast<int32_t>(vocab);
@@ -59,9 +59,9 @@ Status DumpRows(const std::vector<TokenId>& ids, size_t full, size_t vocab, Exec
 }
 
 // The log-prob of each id but the first.
-Status DumpScores(const std::vector<TokenId>& ids, Executor* executor, Batch* batch,
+Status DumpScores(const std::vector<TokenId>& ids, executor::Executor* executor, core::Batch* batch,
                   std::ofstream* out) {
-  BatchItem& item = batch->items[0];
+  core::BatchItem& item = batch->items[0];
   item.sample = false;
   item.ids = ids;
   for (size_t begin = 0; begin + 1 < ids.size(); begin += kChunk) {
@@ -74,7 +74,7 @@ Status DumpScores(const std::vector<TokenId>& ids, Executor* executor, Batch* ba
     auto result = Step(executor, *batch);
     if (!result.ok()) return result.status();
     std::vector<float> scores;
-    for (const Scored& scored : result->scored) scores.push_back(scored.logprob);
+    for (const core::Scored& scored : result->scored) scores.push_back(scored.logprob);
     Write(scores, out);
   }
   return {};
@@ -85,22 +85,23 @@ int Dump(const char* path, size_t full, const char* out_path) {
   for (TokenId id = 0; std::cin >> id;) ids.push_back(id);
   if (ids.size() < full) return Fail("fewer ids than FULL");
 
-  auto file = GgufFile::Open(path);
+  auto file = model::GgufFile::Open(path);
   if (!file.ok()) return Fail(file.status().message());
-  auto model = Model::Load(**file, 2);
+  auto model = model::Model::Load(**file, 2);
   if (!model.ok()) return Fail(model.status().message());
-  const std::shared_ptr<const Model> shared = *std::move(model);
+  const std::shared_ptr<const model::Model> shared = *std::move(model);
 
-  CpuExecutor executor(shared, ChooseKernels(nullptr), 2);
-  const auto blocks = static_cast<int64_t>(ids.size() / kBlockTokens + 1);
-  const auto block_bytes = static_cast<int64_t>(shared->config().kv_block_bytes(KvType::kF16));
+  executor::CpuExecutor executor(shared, kernels::ChooseKernels(nullptr), 2);
+  const auto blocks = static_cast<int64_t>(ids.size() / base::kBlockTokens + 1);
+  const auto block_bytes =
+      static_cast<int64_t>(shared->config().kv_block_bytes(kernels::KvType::kF16));
   auto layout = executor.Init(blocks * block_bytes, kChunk, 1);
   if (!layout.ok()) return Fail(layout.status().message());
 
   std::ofstream out(out_path, std::ios::binary);
-  Batch batch;
-  BatchItem& item = batch.items.emplace_back();
-  for (BlockId b = 0; b < layout->num_blocks; ++b) item.blocks.push_back(b);
+  core::Batch batch;
+  core::BatchItem& item = batch.items.emplace_back();
+  for (core::BlockId b = 0; b < layout->num_blocks; ++b) item.blocks.push_back(b);
   const auto vocab = static_cast<size_t>(shared->config().vocab_size);
   Status status = DumpRows(ids, full, vocab, &executor, &batch, &out);
   if (status.ok()) status = DumpScores(ids, &executor, &batch, &out);
@@ -109,12 +110,12 @@ int Dump(const char* path, size_t full, const char* out_path) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::test
 
 int main(int argc, char** argv) {
   if (argc != 4) {
     std::fprintf(stderr, "usage: forward_dump MODEL.gguf FULL OUT < ids\n");
     return 1;
   }
-  return ropeway::Dump(argv[1], std::strtoul(argv[2], nullptr, 10), argv[3]);
+  return ropeway::test::Dump(argv[1], std::strtoul(argv[2], nullptr, 10), argv[3]);
 }

@@ -10,7 +10,7 @@
 
 #include "ropeway/engine.h"
 
-namespace ropeway {
+namespace ropeway::test {
 namespace {
 
 const std::vector<std::string>& Questions() {
@@ -157,4 +157,4 @@ TEST_F(SessionsTest, ARestartBetweenTurnsChangesNothing) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::test

@@ -8,30 +8,30 @@
 #include "executor/row_packer.h"
 #include "executor/step_plan.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 constexpr size_t kRandomBlocks = 61;  // Different ones; they repeat in the pool.
 
 // K and V of one block and head.
 size_t HeadBytes(const AttentionShape& shape) {
-  return KvHeadBlockBytes(shape.kv_type, shape.head_dim);
+  return kernels::KvHeadBlockBytes(shape.kv_type, shape.head_dim);
 }
 
 int BlocksPerSequence(const AttentionCase& problem) {
-  return (problem.start() + problem.rows + kBlockTokens - 1) / kBlockTokens;
+  return (problem.start() + problem.rows + base::kBlockTokens - 1) / base::kBlockTokens;
 }
 
 // K and V of all sequences in one layer.
 size_t LayerBytes(const AttentionShape& shape, const AttentionCase& problem) {
-  return Product(problem.sequences, BlocksPerSequence(problem)) * HeadBytes(shape) *
+  return executor::Product(problem.sequences, BlocksPerSequence(problem)) * HeadBytes(shape) *
          static_cast<size_t>(shape.num_kv_heads);
 }
 
 }  // namespace
 
 AttentionBench::AttentionBench(const AttentionShape& shape, const AttentionCase& problem,
-                               const Kernels& kernels, WorkerTeam* team)
+                               const kernels::Kernels& kernels, base::WorkerTeam* team)
     : shape_(shape), problem_(problem), kernels_(kernels), team_(team) {
   blocks_per_sequence_ = BlocksPerSequence(problem);
   head_bytes_ = HeadBytes(shape);
@@ -39,11 +39,11 @@ AttentionBench::AttentionBench(const AttentionShape& shape, const AttentionCase&
 
 StatusOr<std::unique_ptr<AttentionBench>> AttentionBench::Make(
     const AttentionShape& shape, const AttentionCase& problem, size_t rotate_bytes,
-    size_t max_bytes, const Kernels& kernels, WorkerTeam* team) {
+    size_t max_bytes, const kernels::Kernels& kernels, base::WorkerTeam* team) {
   std::unique_ptr<AttentionBench> bench(new AttentionBench(shape, problem, kernels, team));
   if (Status status = bench->MakePool(rotate_bytes, max_bytes); !status.ok()) return status;
-  const size_t queries = Product(problem.sequences, problem.rows) *
-                         Product(shape.num_kv_heads, shape.group * shape.head_dim);
+  const size_t queries = executor::Product(problem.sequences, problem.rows) *
+                         executor::Product(shape.num_kv_heads, shape.group * shape.head_dim);
   bench->q_.resize(queries);
   bench->out_.resize(queries);
   std::mt19937 random(3);
@@ -70,8 +70,8 @@ Status AttentionBench::MakePool(size_t rotate_bytes, size_t max_bytes) {
   layers = std::min(layers, fitting / sets);
   layers_ = static_cast<int>(layers);
   sets_ = static_cast<int>(sets);
-  block_bytes_ = head_bytes_ * Product(layers_, shape_.num_kv_heads);
-  auto arena = WeightArena::Make(layer_bytes * layers * sets);
+  block_bytes_ = head_bytes_ * executor::Product(layers_, shape_.num_kv_heads);
+  auto arena = model::WeightArena::Make(layer_bytes * layers * sets);
   if (!arena.ok()) return arena.status();
   pool_ = *std::move(arena);
 
@@ -102,7 +102,7 @@ std::vector<std::byte> AttentionBench::RandomBlocks() const {
   std::mt19937 random(4);
   std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
   for (size_t block = 0; block < kRandomBlocks; ++block) {
-    for (int slot = 0; slot < kBlockTokens; ++slot) {
+    for (int slot = 0; slot < base::kBlockTokens; ++slot) {
       for (float& value : k) value = uniform(random);
       for (float& value : v) value = uniform(random);
       kernels_.store_kv(shape_.kv_type, k.data(), v.data(), shape_.head_dim, slot,
@@ -112,10 +112,12 @@ std::vector<std::byte> AttentionBench::RandomBlocks() const {
   return blocks;
 }
 
-int AttentionBench::SplitsOf(int row) const { return (problem_.start() + row) / kSplitTokens + 1; }
+int AttentionBench::SplitsOf(int row) const {
+  return (problem_.start() + row) / kernels::kSplitTokens + 1;
+}
 
 void AttentionBench::MakeUnits() {
-  const int tile = kAttentionTileRows;
+  const int tile = executor::kAttentionTileRows;
   for (int sequence = 0; sequence < problem_.sequences; ++sequence) {
     for (int row = 0; row < problem_.rows; row += tile) {
       const int rows = std::min(tile, problem_.rows - row);
@@ -125,8 +127,9 @@ void AttentionBench::MakeUnits() {
     }
   }
   // Too few for the workers: one for each split, which are merged when all are there.
-  deferred_ = problem_.rows == 1 && team_->size() > 1 && SplitsOf(0) > 1 &&
-              units_.size() <= static_cast<size_t>(StepPlan::MaxDeferredPairs(team_->size()));
+  deferred_ =
+      problem_.rows == 1 && team_->size() > 1 && SplitsOf(0) > 1 &&
+      units_.size() <= static_cast<size_t>(executor::StepPlan::MaxDeferredPairs(team_->size()));
   if (!deferred_) return;
   const std::vector<Unit> whole = std::move(units_);
   units_.clear();
@@ -143,12 +146,13 @@ void AttentionBench::MakeUnits() {
 Status AttentionBench::MakePartials() {
   size_t floats = 0;
   for (const Unit& unit : units_) {
-    floats = std::max(floats, Product(unit.split_end - unit.split_begin, unit.rows) *
-                                  Product(shape_.group, PartialFloats(shape_.head_dim)));
+    floats = std::max(floats,
+                      executor::Product(unit.split_end - unit.split_begin, unit.rows) *
+                          executor::Product(shape_.group, kernels::PartialFloats(shape_.head_dim)));
   }
   partial_floats_ = floats;
   const size_t buffers = deferred_ ? units_.size() : static_cast<size_t>(team_->size());
-  auto partials = WeightArena::Make(buffers * floats * sizeof(float));
+  auto partials = model::WeightArena::Make(buffers * floats * sizeof(float));
   if (!partials.ok()) return partials.status();
   partials_ = *std::move(partials);
   return {};
@@ -183,9 +187,9 @@ void AttentionBench::Attend(int worker, int phase) {
 void AttentionBench::AttendUnit(const Unit& unit, const Unit* next, int layer, int set,
                                 float* partial) {
   const int query_floats = shape_.num_kv_heads * shape_.group * shape_.head_dim;
-  AttentionArgs args;
-  args.q = q_.data() + Product(unit.sequence * problem_.rows + unit.row, query_floats) +
-           Product(unit.head, shape_.group * shape_.head_dim);
+  kernels::AttentionArgs args;
+  args.q = q_.data() + executor::Product(unit.sequence * problem_.rows + unit.row, query_floats) +
+           executor::Product(unit.head, shape_.group * shape_.head_dim);
   args.q_stride = query_floats;
   args.scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim));
   args.rows = unit.rows;
@@ -197,38 +201,41 @@ void AttentionBench::AttendUnit(const Unit& unit, const Unit* next, int layer, i
   args.block_stride = block_bytes_;
   args.blocks = BlocksOf(unit, set);
   if (next != nullptr) {
-    const int first = next->split_begin * kSplitTokens / kBlockTokens;
+    const int first = next->split_begin * kernels::kSplitTokens / base::kBlockTokens;
     args.next_kv = KvOf(*next, layer);
     args.next_blocks = BlocksOf(*next, set) + first;
-    args.next_count = (problem_.start() + next->row + next->rows - 1) / kBlockTokens + 1 - first;
+    args.next_count =
+        (problem_.start() + next->row + next->rows - 1) / base::kBlockTokens + 1 - first;
   }
-  const int64_t split_floats = int64_t{unit.rows} * shape_.group * PartialFloats(shape_.head_dim);
+  const int64_t split_floats =
+      int64_t{unit.rows} * shape_.group * kernels::PartialFloats(shape_.head_dim);
   for (int split = unit.split_begin; split < unit.split_end; ++split) {
     kernels_.attention(args, split, partial + (split - unit.split_begin) * split_floats);
   }
 }
 
 const std::byte* AttentionBench::KvOf(const Unit& unit, int layer) const {
-  return pool_.data() +
-         Product(layer * shape_.num_kv_heads + unit.head, static_cast<int64_t>(head_bytes_));
+  return pool_.data() + executor::Product(layer * shape_.num_kv_heads + unit.head,
+                                          static_cast<int64_t>(head_bytes_));
 }
 
 const int32_t* AttentionBench::BlocksOf(const Unit& unit, int set) const {
-  return blocks_.data() + Product(set * problem_.sequences + unit.sequence, blocks_per_sequence_);
+  return blocks_.data() +
+         executor::Product(set * problem_.sequences + unit.sequence, blocks_per_sequence_);
 }
 
 // Of the results of `splits` splits, one behind another.
 void AttentionBench::Merge(const Unit& unit, int splits, const float* partials) {
-  const int partial = PartialFloats(shape_.head_dim);
+  const int partial = kernels::PartialFloats(shape_.head_dim);
   const int64_t split_floats = int64_t{unit.rows} * shape_.group * partial;
   const int heads = shape_.num_kv_heads * shape_.group;
   for (int row = 0; row < unit.rows; ++row) {
     const int first_head =
         (unit.sequence * problem_.rows + unit.row + row) * heads + unit.head * shape_.group;
     for (int h = 0; h < shape_.group; ++h) {
-      kernels_.attention_merge(partials + Product(row * shape_.group + h, partial), splits,
-                               split_floats, shape_.head_dim,
-                               out_.data() + Product(first_head + h, shape_.head_dim));
+      kernels_.attention_merge(partials + executor::Product(row * shape_.group + h, partial),
+                               splits, split_floats, shape_.head_dim,
+                               out_.data() + executor::Product(first_head + h, shape_.head_dim));
     }
   }
 }
@@ -240,9 +247,9 @@ Work AttentionBench::WorkOf(const AttentionShape& shape, const AttentionCase& pr
   Work work;
   work.f32_ops = 4.0 * pairs * shape.head_dim * shape.group * shape.num_kv_heads * sequences;
   const double bytes_per_position =
-      static_cast<double>(HeadBytes(shape)) / kBlockTokens * shape.num_kv_heads;
+      static_cast<double>(HeadBytes(shape)) / base::kBlockTokens * shape.num_kv_heads;
   work.bytes = bytes_per_position * (problem.start() + problem.rows) * sequences;
   return work;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

@@ -12,7 +12,7 @@
 #include "model/weight_arena.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 
 // Some sequences of one length. Decode: one row each, which sees `context` positions, its own
 // among them. Prefill: `rows` rows each, behind `context` positions.
@@ -34,7 +34,8 @@ class AttentionBench {
   static StatusOr<std::unique_ptr<AttentionBench>> Make(const AttentionShape& shape,
                                                         const AttentionCase& problem,
                                                         size_t rotate_bytes, size_t max_bytes,
-                                                        const Kernels& kernels, WorkerTeam* team);
+                                                        const kernels::Kernels& kernels,
+                                                        base::WorkerTeam* team);
   // Of as many layers of all sequences as hold `rotate_bytes`, at least one.
   static size_t LeastPoolBytes(const AttentionShape& shape, const AttentionCase& problem,
                                size_t rotate_bytes);
@@ -57,8 +58,8 @@ class AttentionBench {
     int split_end;
   };
 
-  AttentionBench(const AttentionShape& shape, const AttentionCase& problem, const Kernels& kernels,
-                 WorkerTeam* team);
+  AttentionBench(const AttentionShape& shape, const AttentionCase& problem,
+                 const kernels::Kernels& kernels, base::WorkerTeam* team);
   Status MakePool(size_t rotate_bytes, size_t max_bytes);
   void MakeUnits();
   void Attend(int worker, int phase);
@@ -74,23 +75,23 @@ class AttentionBench {
 
   const AttentionShape shape_;
   const AttentionCase problem_;
-  const Kernels& kernels_;
-  WorkerTeam* const team_;
+  const kernels::Kernels& kernels_;
+  base::WorkerTeam* const team_;
   int layers_ = 1;  // Of the pool.
   int sets_ = 1;    // Of `sequences` sequences each.
   int blocks_per_sequence_ = 1;
   size_t block_bytes_ = 0;  // All layers and heads.
   size_t head_bytes_ = 0;   // K and V of one head.
-  WeightArena pool_;
+  model::WeightArena pool_;
   std::vector<int32_t> blocks_;  // [set][sequence][block]
   std::vector<float> q_;         // [sequence][row][head][query of its group][head_dim]
   std::vector<float> out_;       // As q_.
   bool deferred_ = false;        // Units of one split each, merged after a barrier.
   std::vector<Unit> units_;
   size_t partial_floats_ = 0;  // Of one buffer in:
-  WeightArena partials_;
+  model::WeightArena partials_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::bench
 
 #endif  // ROPEWAY_BENCH_KERNELS_ATTENTION_BENCH_H_

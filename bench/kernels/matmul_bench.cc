@@ -8,17 +8,20 @@
 #include "executor/output_layer.h"
 #include "executor/step_plan.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 constexpr int kRandomPanels = 32;  // Different ones; they repeat within a matrix.
 
-int PaddedColumns(int n) { return (n + kPanelCols - 1) / kPanelCols * kPanelCols; }
+int PaddedColumns(int n) {
+  return (n + kernels::kPanelCols - 1) / kernels::kPanelCols * kernels::kPanelCols;
+}
 
 // Floats from one row of a product to the next. Logits lie an odd number of cache lines apart, as
 // in the executor: multiples of 4 KiB would all want the same few sets of a cache.
 int StrideOf(const MatMulShape& shape, int n) {
-  return shape.logits ? (PaddedColumns(n) / kPanelCols | 1) * kPanelCols : PaddedColumns(n);
+  return shape.logits ? (PaddedColumns(n) / kernels::kPanelCols | 1) * kernels::kPanelCols
+                      : PaddedColumns(n);
 }
 
 int RowStride(const MatMulShape& shape) {
@@ -32,14 +35,16 @@ size_t YBytes(const MatMulShape& shape, int rows) {
   const auto count = static_cast<size_t>(rows);
   // A part of as many floats, and two cache lines to round each row up.
   if (shape.greedy) {
-    return (static_cast<size_t>(kLogitsPartFloats) + count * 3 * kPanelCols) * sizeof(float);
+    return (static_cast<size_t>(executor::kLogitsPartFloats) + count * 3 * kernels::kPanelCols) *
+           sizeof(float);
   }
   return count * static_cast<size_t>(RowStride(shape)) * sizeof(float);
 }
 
 size_t CopyBytes(const MatMulShape& shape) {
   size_t bytes = 0;
-  for (const int n : shape.n) bytes += WeightArena::Padded(MatrixBytes(shape.type, n, shape.k));
+  for (const int n : shape.n)
+    bytes += model::WeightArena::Padded(kernels::MatrixBytes(shape.type, n, shape.k));
   return bytes;
 }
 
@@ -50,21 +55,22 @@ size_t NumCopies(const MatMulShape& shape, size_t rotate_bytes) {
 // Rows that one worker multiplies at a time, at most.
 int TileRows(const MatMulShape& shape, int max_rows, int workers) {
   if (shape.logits) return max_rows;
-  return std::min(max_rows, std::max(kTileRows, kMinRowsPerWorker * workers - 1));
+  return std::min(max_rows,
+                  std::max(executor::kTileRows, executor::kMinRowsPerWorker * workers - 1));
 }
 
 // GGUF rows of small random weights.
-std::vector<std::byte> RandomRows(WeightType type, int n, int k) {
+std::vector<std::byte> RandomRows(kernels::WeightType type, int n, int k) {
   std::mt19937 random(1);
-  const size_t row_bytes = WeightRowBytes(type, k);
+  const size_t row_bytes = kernels::WeightRowBytes(type, k);
   std::vector<std::byte> rows(row_bytes * static_cast<size_t>(n));
   const auto put_half = [&](size_t at, float value) {
-    const uint16_t half = FloatToHalf(value);
+    const uint16_t half = kernels::FloatToHalf(value);
     std::memcpy(&rows[at], &half, sizeof half);
   };
   std::uniform_real_distribution<float> uniform(-0.1F, 0.1F);
-  if (type == WeightType::kF32 || type == WeightType::kF16) {
-    const size_t width = type == WeightType::kF32 ? 4 : 2;
+  if (type == kernels::WeightType::kF32 || type == kernels::WeightType::kF16) {
+    const size_t width = type == kernels::WeightType::kF32 ? 4 : 2;
     for (size_t at = 0; at < rows.size(); at += width) {
       const float value = uniform(random);
       if (width == 2) {
@@ -76,10 +82,10 @@ std::vector<std::byte> RandomRows(WeightType type, int n, int k) {
     return rows;
   }
   for (std::byte& byte : rows) byte = static_cast<std::byte>(random());
-  const size_t blocks = static_cast<size_t>(k / WeightBlockElements(type));
+  const size_t blocks = static_cast<size_t>(k / kernels::WeightBlockElements(type));
   for (size_t at = 0; at < rows.size(); at += row_bytes / blocks) {
     put_half(at, uniform(random));
-    if (type == WeightType::kQ4_1) put_half(at + 2, uniform(random));
+    if (type == kernels::WeightType::kQ4_1) put_half(at + 2, uniform(random));
   }
   return rows;
 }
@@ -87,12 +93,13 @@ std::vector<std::byte> RandomRows(WeightType type, int n, int k) {
 }  // namespace
 
 struct MatMulBench::Buffers {
-  WeightArena packed;
-  WeightArena y;        // [matrix][rows of a tile][its columns, padded] f32
-  int64_t largest = 0;  // Sum of what searches found, so that they are not left out.
+  model::WeightArena packed;
+  model::WeightArena y;  // [matrix][rows of a tile][its columns, padded] f32
+  int64_t largest = 0;   // Sum of what searches found, so that they are not left out.
 };
 
-MatMulBench::MatMulBench(const MatMulShape& shape, const Kernels& kernels, WorkerTeam* team)
+MatMulBench::MatMulBench(const MatMulShape& shape, const kernels::Kernels& kernels,
+                         base::WorkerTeam* team)
     : shape_(shape), kernels_(kernels), team_(team) {}
 
 MatMulBench::~MatMulBench() = default;
@@ -108,7 +115,8 @@ size_t MatMulBench::MemoryFor(const MatMulShape& shape, int max_rows, size_t rot
 
 StatusOr<std::unique_ptr<MatMulBench>> MatMulBench::Make(const MatMulShape& shape, int max_rows,
                                                          size_t rotate_bytes,
-                                                         const Kernels& kernels, WorkerTeam* team) {
+                                                         const kernels::Kernels& kernels,
+                                                         base::WorkerTeam* team) {
   std::unique_ptr<MatMulBench> bench(new MatMulBench(shape, kernels, team));
   if (Status status = bench->FillWeights(rotate_bytes); !status.ok()) return status;
   bench->x_.resize(static_cast<size_t>(max_rows) * static_cast<size_t>(shape.k));
@@ -117,8 +125,8 @@ StatusOr<std::unique_ptr<MatMulBench>> MatMulBench::Make(const MatMulShape& shap
   for (float& value : bench->x_) value = uniform(random);
   const int tile = TileRows(shape, max_rows, team->size());
   for (int worker = 0; worker < team->size(); ++worker) {
-    auto packed = WeightArena::Make(PackedRowsBytes(shape.type, tile, shape.k));
-    auto y = WeightArena::Make(YBytes(shape, tile));
+    auto packed = model::WeightArena::Make(kernels::PackedRowsBytes(shape.type, tile, shape.k));
+    auto y = model::WeightArena::Make(YBytes(shape, tile));
     if (!packed.ok()) return packed.status();
     if (!y.ok()) return y.status();
     bench->buffers_.push_back({*std::move(packed), *std::move(y), 0});
@@ -128,26 +136,26 @@ StatusOr<std::unique_ptr<MatMulBench>> MatMulBench::Make(const MatMulShape& shap
 
 Status MatMulBench::FillWeights(size_t rotate_bytes) {
   const size_t copies = NumCopies(shape_, rotate_bytes);
-  auto arena = WeightArena::Make(copies * CopyBytes(shape_));
+  auto arena = model::WeightArena::Make(copies * CopyBytes(shape_));
   if (!arena.ok()) return arena.status();
   weights_ = *std::move(arena);
   std::byte* at = weights_.data();
   for (size_t copy = 0; copy < copies; ++copy) {
-    std::vector<Matrix>& matrices = copies_.emplace_back();
+    std::vector<kernels::Matrix>& matrices = copies_.emplace_back();
     for (const int n : shape_.n) {
       matrices.push_back({.type = shape_.type, .n = n, .k = shape_.k, .panels = at});
-      at += WeightArena::Padded(MatrixBytes(shape_.type, n, shape_.k));
+      at += model::WeightArena::Padded(kernels::MatrixBytes(shape_.type, n, shape_.k));
     }
   }
-  const size_t panel_bytes = PanelBytes(shape_.type, shape_.k);
-  const int rows = kRandomPanels * kPanelCols;
+  const size_t panel_bytes = kernels::PanelBytes(shape_.type, shape_.k);
+  const int rows = kRandomPanels * kernels::kPanelCols;
   const std::vector<std::byte> gguf = RandomRows(shape_.type, rows, shape_.k);
   std::vector<std::byte> panels(kRandomPanels * panel_bytes);
-  PackPanels(shape_.type, rows, shape_.k, gguf.data(), 0, kRandomPanels, panels.data());
+  kernels::PackPanels(shape_.type, rows, shape_.k, gguf.data(), 0, kRandomPanels, panels.data());
   // Each worker writes a part of every matrix, so that its pages are spread as the loader's are.
   team_->Run([&](int worker) {
-    for (const std::vector<Matrix>& matrices : copies_) {
-      for (const Matrix& matrix : matrices) {
+    for (const std::vector<kernels::Matrix>& matrices : copies_) {
+      for (const kernels::Matrix& matrix : matrices) {
         auto* to = const_cast<std::byte*>(matrix.panels);  // They are ours, in weights_.
         for (int p = worker; p < matrix.num_panels(); p += team_->size()) {
           std::memcpy(to + static_cast<size_t>(p) * panel_bytes,
@@ -161,7 +169,7 @@ Status MatMulBench::FillWeights(size_t rotate_bytes) {
 }
 
 bool MatMulBench::ByRows(int rows) const {
-  return !shape_.logits && team_->size() > 1 && rows >= kMinRowsPerWorker * team_->size();
+  return !shape_.logits && team_->size() > 1 && rows >= executor::kMinRowsPerWorker * team_->size();
 }
 
 Timing MatMulBench::Measure(int rows, const TimingBudget& budget) {
@@ -180,9 +188,9 @@ void MatMulBench::Multiply(int worker, int rows, int copy) {
     return;
   }
   const int end = rows * (worker + 1) / workers;
-  for (int row = rows * worker / workers; row < end; row += kTileRows) {
+  for (int row = rows * worker / workers; row < end; row += executor::kTileRows) {
     const float* x = x_.data() + static_cast<size_t>(row) * static_cast<size_t>(shape_.k);
-    MultiplyTile(&own, x, std::min(kTileRows, end - row), 0, 1, y, copy);
+    MultiplyTile(&own, x, std::min(executor::kTileRows, end - row), 0, 1, y, copy);
   }
 }
 
@@ -193,7 +201,7 @@ void MatMulBench::MultiplyTile(Buffers* buffers, const float* x, int rows, int p
     FindLargest(buffers, copies_[static_cast<size_t>(copy)].front(), rows, part, parts);
     return;
   }
-  for (const Matrix& matrix : copies_[static_cast<size_t>(copy)]) {
+  for (const kernels::Matrix& matrix : copies_[static_cast<size_t>(copy)]) {
     const int panels = matrix.num_panels();
     const int stride = StrideOf(shape_, matrix.n);
     kernels_.matmul(matrix, buffers->packed.data(), rows, panels * part / parts,
@@ -202,16 +210,16 @@ void MatMulBench::MultiplyTile(Buffers* buffers, const float* x, int rows, int p
   }
 }
 
-void MatMulBench::FindLargest(Buffers* buffers, const Matrix& matrix, int rows, int part,
+void MatMulBench::FindLargest(Buffers* buffers, const kernels::Matrix& matrix, int rows, int part,
                               int parts) {
   const int panels = matrix.num_panels();
   const int end = panels * (part + 1) / parts;
-  const int at_once = std::max(kLogitsPartFloats / (rows * kPanelCols), 1);
+  const int at_once = std::max(executor::kLogitsPartFloats / (rows * kernels::kPanelCols), 1);
   auto* y = reinterpret_cast<float*>(buffers->y.data());
-  const int stride = StrideOf(shape_, at_once * kPanelCols);
+  const int stride = StrideOf(shape_, at_once * kernels::kPanelCols);
   int64_t largest = 0;
   for (int begin = panels * part / parts; begin < end; begin += at_once) {
-    const Matrix columns = matrix.PanelRange(begin, std::min(begin + at_once, end));
+    const kernels::Matrix columns = matrix.PanelRange(begin, std::min(begin + at_once, end));
     kernels_.matmul(columns, buffers->packed.data(), rows, 0, columns.num_panels(), y, stride);
     for (int row = 0; row < rows; ++row) {
       largest +=
@@ -224,10 +232,11 @@ void MatMulBench::FindLargest(Buffers* buffers, const Matrix& matrix, int rows, 
 Work MatMulBench::WorkOf(const MatMulShape& shape, int rows) {
   Work work;
   const double ops = shape.ops_per_row() * rows;
-  const bool floats = shape.type == WeightType::kF32 || shape.type == WeightType::kF16;
+  const bool floats =
+      shape.type == kernels::WeightType::kF32 || shape.type == kernels::WeightType::kF16;
   (floats ? work.f32_ops : work.int8_ops) = ops;
   work.bytes = static_cast<double>(shape.weight_bytes());
   return work;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

@@ -12,7 +12,7 @@
 #include "model/weight_arena.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 
 // Divides the work among workers as the executor does. The product's weights are random, and there
 // are so many copies of them, used in turn, that they come from memory. Activations are packed anew
@@ -23,8 +23,9 @@ class MatMulBench {
   // `max_rows` rows. `kernels` and `team` must outlive it. kResourceExhausted where memory is
   // short.
   static StatusOr<std::unique_ptr<MatMulBench>> Make(const MatMulShape& shape, int max_rows,
-                                                     size_t rotate_bytes, const Kernels& kernels,
-                                                     WorkerTeam* team);
+                                                     size_t rotate_bytes,
+                                                     const kernels::Kernels& kernels,
+                                                     base::WorkerTeam* team);
   ~MatMulBench();
   MatMulBench(const MatMulBench&) = delete;
   MatMulBench& operator=(const MatMulBench&) = delete;
@@ -43,23 +44,23 @@ class MatMulBench {
  private:
   struct Buffers;  // Of one worker.
 
-  MatMulBench(const MatMulShape& shape, const Kernels& kernels, WorkerTeam* team);
+  MatMulBench(const MatMulShape& shape, const kernels::Kernels& kernels, base::WorkerTeam* team);
   Status FillWeights(size_t rotate_bytes);
   void Multiply(int worker, int rows, int copy);
   void MultiplyTile(Buffers* buffers, const float* x, int rows, int part, int parts, float* y,
                     int copy);
 
-  void FindLargest(Buffers* buffers, const Matrix& matrix, int rows, int part, int parts);
+  void FindLargest(Buffers* buffers, const kernels::Matrix& matrix, int rows, int part, int parts);
 
   const MatMulShape shape_;
-  const Kernels& kernels_;
-  WorkerTeam* const team_;
-  WeightArena weights_;
-  std::vector<std::vector<Matrix>> copies_;  // [copy][matrix of the shape]
-  std::vector<float> x_;                     // [max_rows][k]
+  const kernels::Kernels& kernels_;
+  base::WorkerTeam* const team_;
+  model::WeightArena weights_;
+  std::vector<std::vector<kernels::Matrix>> copies_;  // [copy][matrix of the shape]
+  std::vector<float> x_;                              // [max_rows][k]
   std::vector<Buffers> buffers_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::bench
 
 #endif  // ROPEWAY_BENCH_KERNELS_MATMUL_BENCH_H_

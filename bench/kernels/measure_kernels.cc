@@ -15,7 +15,7 @@
 #include "executor/output_layer.h"
 #include "kernels/peaks.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 // More than the third-level caches of common machines, as in the study that set the goals.
@@ -94,7 +94,7 @@ class KernelsBench {
   const TimingBudget budget_;
   const TimingBudget short_budget_;
   const size_t rotate_bytes_;
-  WorkerTeam team_;
+  base::WorkerTeam team_;
   std::optional<MemorySweep> sweep_;
   std::vector<std::string> tables_;  // Those that this CPU can run.
   std::vector<Product> products_;
@@ -105,8 +105,8 @@ class KernelsBench {
 };
 
 void KernelsBench::Plan() {
-  for (const char* const* name = kTableNames; *name != nullptr; ++name) {
-    if (PeakLoopsByName(*name) != nullptr) tables_.emplace_back(*name);
+  for (const char* const* name = kernels::kTableNames; *name != nullptr; ++name) {
+    if (kernels::PeakLoopsByName(*name) != nullptr) tables_.emplace_back(*name);
   }
   const ModelShapes& model = options_.model;
   const ModelShapes billion = OneBillionShapes(model.main_type(), model.output.type);
@@ -136,10 +136,10 @@ void KernelsBench::Plan() {
       attention_.push_back({1, options_.quick ? kQuickPrefillRows : kPrefillRows, context});
     }
   }
-  if (options_.rows.front() > kMaxLogitsRows && (options_.matmul || options_.lm_head)) {
+  if (options_.rows.front() > executor::kMaxLogitsRows && (options_.matmul || options_.lm_head)) {
     rows_->Add("left_out", fmt::format("products that make logits, which are computed for at most "
                                        "{} rows together",
-                                       kMaxLogitsRows));
+                                       executor::kMaxLogitsRows));
   }
   total_ =
       static_cast<int>((options_.threads == 1 ? 2 : 4) * tables_.size() + 1 + attention_.size());
@@ -152,16 +152,16 @@ std::vector<int> KernelsBench::RowsOf(const MatMulShape& shape) const {
   std::vector<int> rows;
   for (const int count : options_.rows) {
     if (options_.quick && count != options_.rows.front() && count != 16) continue;
-    if (!shape.logits || count <= kMaxLogitsRows) rows.push_back(count);
+    if (!shape.logits || count <= executor::kMaxLogitsRows) rows.push_back(count);
   }
   return rows;
 }
 
 Status KernelsBench::MeasurePeaks() {
-  WorkerTeam alone(1);
+  base::WorkerTeam alone(1);
   for (const std::string& table : tables_) {
-    const PeakLoops& loops = *PeakLoopsByName(table.c_str());
-    for (WorkerTeam* team : {&alone, &team_}) {
+    const kernels::PeakLoops& loops = *kernels::PeakLoopsByName(table.c_str());
+    for (base::WorkerTeam* team : {&alone, &team_}) {
       if (team == &team_ && options_.threads == 1) continue;
       for (const bool int8 : {true, false}) {
         const char* what = int8 ? "int8" : "f32";
@@ -180,14 +180,14 @@ void KernelsBench::AddPeak(const std::string& table, const char* what, int threa
   rows_->SetCell("peak", table, fmt::format("what={}; threads={}", what, threads));
   rows_->Add("work", rate.work);
   rows_->Add("per_second", rate.per_second);
-  rows_->Add("barrier_ns", BarrierNanoseconds(&team_));
+  rows_->Add("barrier_ns", base::BarrierNanoseconds(&team_));
   AddTiming(rate.timing, {});
 }
 
 // Over as much as the model's weights are, or as there is memory for.
 Status KernelsBench::MeasureSweep() {
   Tell("memory sweep");
-  const PeakLoops& loops = *PeakLoopsByName(options_.kernels->name);
+  const kernels::PeakLoops& loops = *kernels::PeakLoopsByName(options_.kernels->name);
   const size_t wanted = options_.model.weight_bytes();
   const size_t bytes = std::min(wanted, options_.memory);
   if (bytes < wanted) {
@@ -212,7 +212,7 @@ void KernelsBench::LeaveOut(const std::string& what, size_t bytes) {
 }
 
 void KernelsBench::AddConditions() {
-  rows_->Add("barrier_ns", BarrierNanoseconds(&team_));
+  rows_->Add("barrier_ns", base::BarrierNanoseconds(&team_));
   rows_->Add("sweep_bytes_per_s", sweep_->Measure(short_budget_).per_second);
 }
 
@@ -235,12 +235,13 @@ Status KernelsBench::MeasureProducts(const char* part, const std::string& model,
   const size_t bytes = MatMulBench::MemoryFor(shape, most, rotate_bytes_, options_.threads);
   const std::string cell =
       fmt::format("model={}; name={}; type={}; k={}; n={}; count={}; logits={}", model, shape.label,
-                  WeightTypeName(shape.type), shape.k, fmt::join(shape.n, "+"), shape.count,
-                  shape.logits ? 1 : 0);
+                  kernels::WeightTypeName(shape.type), shape.k, fmt::join(shape.n, "+"),
+                  shape.count, shape.logits ? 1 : 0);
   if (bytes > options_.memory) {
     done_ += static_cast<int>(rows.size());
-    LeaveOut(fmt::format("{} {} ({})", shape.label, shape.Size(), WeightTypeName(shape.type)),
-             bytes);
+    LeaveOut(
+        fmt::format("{} {} ({})", shape.label, shape.Size(), kernels::WeightTypeName(shape.type)),
+        bytes);
     rows_->SetCell(part, options_.kernels->name, cell);
     rows_->Add("left_out", 1);
     return {};
@@ -248,8 +249,8 @@ Status KernelsBench::MeasureProducts(const char* part, const std::string& model,
   auto bench = MatMulBench::Make(shape, most, rotate_bytes_, *options_.kernels, &team_);
   if (!bench.ok()) return bench.status();
   for (const int count : rows) {
-    Tell(fmt::format("{} {} {}, {} rows", WeightTypeName(shape.type), shape.label, shape.Size(),
-                     count));
+    Tell(fmt::format("{} {} {}, {} rows", kernels::WeightTypeName(shape.type), shape.label,
+                     shape.Size(), count));
     rows_->SetCell(part, options_.kernels->name, fmt::format("{}; rows={}", cell, count));
     rows_->Add("dealt", (*bench)->ByRows(count) ? "rows" : "columns");
     AddConditions();
@@ -276,9 +277,9 @@ Status KernelsBench::MeasureAttention(const AttentionCase& problem) {
   rows_->SetCell("attention", options_.kernels->name,
                  fmt::format("model={}; type={}; head_dim={}; kv_heads={}; group={}; rows={}; "
                              "sequences={}; context={}",
-                             options_.model.name, KvTypeName(shape.kv_type), shape.head_dim,
-                             shape.num_kv_heads, shape.group, problem.rows, problem.sequences,
-                             problem.context));
+                             options_.model.name, kernels::KvTypeName(shape.kv_type),
+                             shape.head_dim, shape.num_kv_heads, shape.group, problem.rows,
+                             problem.sequences, problem.context));
   AddConditions();
   AddTiming((*bench)->Measure(budget_), AttentionBench::WorkOf(shape, problem));
   return {};
@@ -297,4 +298,4 @@ Status MeasureKernels(
   }
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

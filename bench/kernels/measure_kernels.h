@@ -12,11 +12,11 @@
 #include "kernels/kernels.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 
 struct KernelsOptions {
   std::string cpu;  // The CPU's name, for the rows.
-  const Kernels* kernels = nullptr;
+  const kernels::Kernels* kernels = nullptr;
   ModelShapes model;
   int threads = 1;
   // What is measured; the limits always are.
@@ -38,6 +38,6 @@ Status MeasureKernels(
     const KernelsOptions& options, Rows* rows,
     const std::function<void(const std::string& what, int done, int total)>& progress);
 
-}  // namespace ropeway
+}  // namespace ropeway::bench
 
 #endif  // ROPEWAY_BENCH_KERNELS_MEASURE_KERNELS_H_

@@ -10,23 +10,23 @@
 
 #include "bench/kernels/attention_bench.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 using ::testing::HasSubstr;
 
 // `heads` KV heads of 16, shared by two queries each.
-ModelShapes TinyShapes(WeightType type, int heads) {
+ModelShapes TinyShapes(kernels::WeightType type, int heads) {
   ModelShapes shapes;
   shapes.name = "tiny";
   shapes.hidden_size = 64;
   shapes.layers = {{"q/k/v", type, 64, {64, 40, 24}, 2, false}, {"down", type, 96, {64}, 2, false}};
   shapes.output = {"output", type, 64, {267}, 1, true};
-  shapes.attention = {heads, 2, 16, 2, KvType::kF16};
+  shapes.attention = {heads, 2, 16, 2, kernels::KvType::kF16};
   return shapes;
 }
 
-KernelsOptions Quick(WeightType type, int threads, const Kernels* kernels) {
+KernelsOptions Quick(kernels::WeightType type, int threads, const kernels::Kernels* kernels) {
   KernelsOptions options;
   options.kernels = kernels;
   options.model = TinyShapes(type, 3);
@@ -77,12 +77,12 @@ Measured Measure(const KernelsOptions& options,
   return measured;
 }
 
-class KernelsTest : public ::testing::TestWithParam<WeightType> {};
+class KernelsTest : public ::testing::TestWithParam<kernels::WeightType> {};
 
 TEST_P(KernelsTest, MeasuresEveryCaseWithAnyNumberOfThreads) {
   for (const int threads : {1, 2, 3}) {
-    KernelsOptions options = Quick(GetParam(), threads, ChooseKernels(nullptr));
-    if (threads == 3) options.model.attention.kv_type = KvType::kQ8_0;
+    KernelsOptions options = Quick(GetParam(), threads, kernels::ChooseKernels(nullptr));
+    if (threads == 3) options.model.attention.kv_type = kernels::KvType::kQ8_0;
     options.lm_head = false;  // Large, and measured as products are.
     int told = 0;
     int total = 0;
@@ -111,7 +111,8 @@ TEST_P(KernelsTest, MeasuresEveryCaseWithAnyNumberOfThreads) {
       EXPECT_GT(stod(metrics.at("median_us")), 0);
       EXPECT_GT(stod(metrics.at("bytes")), 0);
       EXPECT_GT(stod(metrics.at("sweep_bytes_per_s")), 0);
-      const bool floats = GetParam() == WeightType::kF32 || GetParam() == WeightType::kF16;
+      const bool floats =
+          GetParam() == kernels::WeightType::kF32 || GetParam() == kernels::WeightType::kF16;
       EXPECT_EQ(metrics.contains("f32_ops"), floats);
       EXPECT_EQ(metrics.contains("int8_ops"), !floats);
     }
@@ -123,12 +124,13 @@ TEST_P(KernelsTest, MeasuresEveryCaseWithAnyNumberOfThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, KernelsTest,
-                         ::testing::Values(WeightType::kF32, WeightType::kF16, WeightType::kQ4_0,
-                                           WeightType::kQ4_1, WeightType::kQ8_0),
-                         [](const auto& type) { return WeightTypeName(type.param); });
+                         ::testing::Values(kernels::WeightType::kF32, kernels::WeightType::kF16,
+                                           kernels::WeightType::kQ4_0, kernels::WeightType::kQ4_1,
+                                           kernels::WeightType::kQ8_0),
+                         [](const auto& type) { return kernels::WeightTypeName(type.param); });
 
 TEST(KernelsOptionsTest, OnlyWhatIsAskedForIsMeasuredAndWithThatTable) {
-  KernelsOptions options = Quick(WeightType::kQ4_0, 2, &kReferenceKernels);
+  KernelsOptions options = Quick(kernels::WeightType::kQ4_0, 2, &kernels::kReferenceKernels);
   options.attention = false;
   options.lm_head = false;
   const Measured measured = Measure(options);
@@ -140,7 +142,7 @@ TEST(KernelsOptionsTest, OnlyWhatIsAskedForIsMeasuredAndWithThatTable) {
 }
 
 TEST(KernelsOptionsTest, WhatNeedsTooMuchMemoryIsLeftOutAndNamed) {
-  KernelsOptions options = Quick(WeightType::kQ8_0, 1, ChooseKernels(nullptr));
+  KernelsOptions options = Quick(kernels::WeightType::kQ8_0, 1, kernels::ChooseKernels(nullptr));
   options.attention = false;
   options.matmul = false;
   options.memory = size_t{16} << 20;  // 49152 x 2048 in Q8_0 are 102 MiB.
@@ -152,7 +154,7 @@ TEST(KernelsOptionsTest, WhatNeedsTooMuchMemoryIsLeftOutAndNamed) {
 }
 
 TEST(KernelsOptionsTest, TheSweepAndTheAttentionKeepToTheMemoryTheyAreGiven) {
-  KernelsOptions options = Quick(WeightType::kQ8_0, 1, ChooseKernels(nullptr));
+  KernelsOptions options = Quick(kernels::WeightType::kQ8_0, 1, kernels::ChooseKernels(nullptr));
   options.matmul = false;
   options.lm_head = false;
   options.model.output.n = {1 << 17};  // 9 MB of weights.
@@ -168,11 +170,12 @@ TEST(KernelsOptionsTest, TheSweepAndTheAttentionKeepToTheMemoryTheyAreGiven) {
 }
 
 TEST(KernelsOptionsTest, ALayerThatIsLeftOutIsNamedAmongTheProducts) {
-  KernelsOptions options = Quick(WeightType::kF32, 1, ChooseKernels(nullptr));
+  KernelsOptions options = Quick(kernels::WeightType::kF32, 1, kernels::ChooseKernels(nullptr));
   options.attention = false;
   options.lm_head = false;
   options.rows = {3};
-  options.model.layers[1] = {"down", WeightType::kF32, 1024, {1024 * 8}, 2, false};  // 32 MiB.
+  options.model.layers[1] = {"down", kernels::WeightType::kF32, 1024, {1024 * 8}, 2,
+                             false};  // 32 MiB.
   options.memory = size_t{16} << 20;
   const Measured measured = Measure(options);
   ASSERT_TRUE(measured.status.ok());
@@ -184,7 +187,7 @@ TEST(KernelsOptionsTest, ALayerThatIsLeftOutIsNamedAmongTheProducts) {
 }
 
 TEST(KernelsOptionsTest, LogitsOfTooManyRowsAreLeftOutAndNamed) {
-  KernelsOptions options = Quick(WeightType::kQ8_0, 1, ChooseKernels(nullptr));
+  KernelsOptions options = Quick(kernels::WeightType::kQ8_0, 1, kernels::ChooseKernels(nullptr));
   options.attention = false;
   options.matmul = false;
   options.rows = {65, 128};
@@ -196,7 +199,7 @@ TEST(KernelsOptionsTest, LogitsOfTooManyRowsAreLeftOutAndNamed) {
 }
 
 TEST(AttentionPoolTest, HoldsWhatIsReadBeforeItComesAgainAndAtLeastOneLayer) {
-  const AttentionShape shape = {3, 2, 16, 2, KvType::kF16};
+  const AttentionShape shape = {3, 2, 16, 2, kernels::KvType::kF16};
   // 8 blocks of 16 tokens of K and V of 3 heads of 16 halves.
   const size_t layer = 8 * 16 * 2 * 3 * 16 * 2;
   EXPECT_EQ(AttentionBench::LeastPoolBytes(shape, {1, 1, 128}, 1), layer);
@@ -204,7 +207,7 @@ TEST(AttentionPoolTest, HoldsWhatIsReadBeforeItComesAgainAndAtLeastOneLayer) {
 }
 
 TEST(AttentionWorkTest, CountsPairsOfPositionsAndEachKOnce) {
-  const AttentionShape shape = {3, 3, 64, 30, KvType::kF16};
+  const AttentionShape shape = {3, 3, 64, 30, kernels::KvType::kF16};
   const Work decode = AttentionBench::WorkOf(shape, {1, 1, 128});
   EXPECT_EQ(decode.f32_ops, 4.0 * 128 * 64 * 9);
   EXPECT_EQ(decode.bytes, 128.0 * 64 * 2 * 2 * 3);
@@ -212,9 +215,9 @@ TEST(AttentionWorkTest, CountsPairsOfPositionsAndEachKOnce) {
   EXPECT_EQ(prefill.f32_ops, 4.0 * (129 + 130) * 64 * 9);
   EXPECT_EQ(prefill.bytes, 130.0 * 64 * 2 * 2 * 3);
   // A byte a number, and a scale of 4 bytes for K and for V.
-  const AttentionShape small = {3, 3, 64, 30, KvType::kQ8_0};
+  const AttentionShape small = {3, 3, 64, 30, kernels::KvType::kQ8_0};
   EXPECT_EQ(AttentionBench::WorkOf(small, {1, 1, 128}).bytes, 128.0 * (64 + 4) * 2 * 3);
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::bench

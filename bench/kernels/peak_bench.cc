@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 // Long beside a barrier, and short beside a time slice.
@@ -16,7 +16,7 @@ struct alignas(64) LoopResult {
   volatile uint64_t value = 0;
 };
 
-Rate MeasureLoop(uint64_t (*loop)(int64_t), double ops, WorkerTeam* team,
+Rate MeasureLoop(uint64_t (*loop)(int64_t), double ops, base::WorkerTeam* team,
                  const TimingBudget& budget) {
   using Clock = std::chrono::steady_clock;
   std::vector<LoopResult> results(static_cast<size_t>(team->size()));
@@ -38,18 +38,21 @@ Rate MeasureLoop(uint64_t (*loop)(int64_t), double ops, WorkerTeam* team,
 
 }  // namespace
 
-Rate MeasureInt8(const PeakLoops& loops, WorkerTeam* team, const TimingBudget& budget) {
+Rate MeasureInt8(const kernels::PeakLoops& loops, base::WorkerTeam* team,
+                 const TimingBudget& budget) {
   return MeasureLoop(loops.int8_dot, loops.int8_ops, team, budget);
 }
 
-Rate MeasureF32(const PeakLoops& loops, WorkerTeam* team, const TimingBudget& budget) {
+Rate MeasureF32(const kernels::PeakLoops& loops, base::WorkerTeam* team,
+                const TimingBudget& budget) {
   return MeasureLoop(loops.f32_fma, loops.f32_ops, team, budget);
 }
 
-StatusOr<MemorySweep> MemorySweep::Make(const PeakLoops& loops, size_t bytes, WorkerTeam* team) {
+StatusOr<MemorySweep> MemorySweep::Make(const kernels::PeakLoops& loops, size_t bytes,
+                                        base::WorkerTeam* team) {
   const auto workers = static_cast<size_t>(team->size());
-  const size_t part = (bytes / workers / kSweepBytes + 1) * kSweepBytes;
-  auto arena = WeightArena::Make(part * workers);
+  const size_t part = (bytes / workers / kernels::kSweepBytes + 1) * kernels::kSweepBytes;
+  auto arena = model::WeightArena::Make(part * workers);
   if (!arena.ok()) return arena.status();
   MemorySweep sweep(loops, part, *std::move(arena), team);
   // Untouched pages are all the same page of zeros.
@@ -57,7 +60,8 @@ StatusOr<MemorySweep> MemorySweep::Make(const PeakLoops& loops, size_t bytes, Wo
   return sweep;
 }
 
-MemorySweep::MemorySweep(const PeakLoops& loops, size_t part, WeightArena arena, WorkerTeam* team)
+MemorySweep::MemorySweep(const kernels::PeakLoops& loops, size_t part, model::WeightArena arena,
+                         base::WorkerTeam* team)
     : loops_(&loops), part_(part), arena_(std::move(arena)), team_(team) {}
 
 std::byte* MemorySweep::PartOf(int worker) const {
@@ -75,4 +79,4 @@ Rate MemorySweep::Measure(const TimingBudget& budget) const {
   return rate;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

@@ -8,7 +8,7 @@
 #include "model/weight_arena.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 
 struct Rate {
   double per_second = 0;  // Of all threads together; loops: the best, memory: the median.
@@ -17,28 +17,32 @@ struct Rate {
 };
 
 // All workers of `team` run the loop at once.
-Rate MeasureInt8(const PeakLoops& loops, WorkerTeam* team, const TimingBudget& budget);
-Rate MeasureF32(const PeakLoops& loops, WorkerTeam* team, const TimingBudget& budget);
+Rate MeasureInt8(const kernels::PeakLoops& loops, base::WorkerTeam* team,
+                 const TimingBudget& budget);
+Rate MeasureF32(const kernels::PeakLoops& loops, base::WorkerTeam* team,
+                const TimingBudget& budget);
 
 // Memory in large pages that the workers read, each a part of its own.
 class MemorySweep {
  public:
   // Takes `bytes` bytes (rounded up). `loops` and `team` must outlive it. kResourceExhausted where
   // there is no such memory.
-  static StatusOr<MemorySweep> Make(const PeakLoops& loops, size_t bytes, WorkerTeam* team);
+  static StatusOr<MemorySweep> Make(const kernels::PeakLoops& loops, size_t bytes,
+                                    base::WorkerTeam* team);
 
   Rate Measure(const TimingBudget& budget) const;
 
  private:
-  MemorySweep(const PeakLoops& loops, size_t part, WeightArena arena, WorkerTeam* team);
+  MemorySweep(const kernels::PeakLoops& loops, size_t part, model::WeightArena arena,
+              base::WorkerTeam* team);
   std::byte* PartOf(int worker) const;
 
-  const PeakLoops* loops_;
+  const kernels::PeakLoops* loops_;
   size_t part_;  // Bytes of each worker.
-  WeightArena arena_;
-  WorkerTeam* team_;
+  model::WeightArena arena_;
+  base::WorkerTeam* team_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::bench
 
 #endif  // ROPEWAY_BENCH_KERNELS_PEAK_BENCH_H_

@@ -7,21 +7,21 @@
 #include <map>
 #include <numeric>
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 // A type that is not supported does not get through BindTensors.
-WeightType TypeOf(const GgufTensor& tensor) {
-  return WeightTypeOf(tensor.type).value_or(WeightType::kF32);
+kernels::WeightType TypeOf(const model::GgufTensor& tensor) {
+  return model::WeightTypeOf(tensor.type).value_or(kernels::WeightType::kF32);
 }
 
 // Adds to `shapes` the products of `tensors`, which have their input in common: one for all that
 // are of one type. One that is there already counts once more.
-void AddProducts(const std::vector<std::pair<std::string, const GgufTensor*>>& tensors,
+void AddProducts(const std::vector<std::pair<std::string, const model::GgufTensor*>>& tensors,
                  std::vector<MatMulShape>* shapes) {
   std::vector<MatMulShape> products;
   for (const auto& [label, tensor] : tensors) {
-    const WeightType type = TypeOf(*tensor);
+    const kernels::WeightType type = TypeOf(*tensor);
     auto same = std::ranges::find(products, type, &MatMulShape::type);
     if (same == products.end()) {
       products.push_back({label, type, static_cast<int>(tensor->shape[0]), {}, 1, false});
@@ -50,7 +50,7 @@ int MatMulShape::total_n() const { return std::accumulate(n.begin(), n.end(), 0)
 
 size_t MatMulShape::weight_bytes() const {
   size_t bytes = 0;
-  for (const int features : n) bytes += MatrixBytes(type, features, k);
+  for (const int features : n) bytes += kernels::MatrixBytes(type, features, k);
   return bytes;
 }
 
@@ -66,33 +66,34 @@ size_t ModelShapes::weight_bytes() const {
   return bytes;
 }
 
-WeightType ModelShapes::main_type() const {
-  std::map<WeightType, double> weights;
+kernels::WeightType ModelShapes::main_type() const {
+  std::map<kernels::WeightType, double> weights;
   for (const MatMulShape& shape : layers) weights[shape.type] += shape.ops_per_row() * shape.count;
   const auto most = std::ranges::max_element(
       weights, [](const auto& a, const auto& b) { return a.second < b.second; });
-  return most == weights.end() ? WeightType::kF32 : most->first;
+  return most == weights.end() ? kernels::WeightType::kF32 : most->first;
 }
 
-ModelShapes ShapesOf(const ModelTensors& tensors, const std::string& name) {
-  const ModelConfig& config = tensors.config;
+ModelShapes ShapesOf(const model::ModelTensors& tensors, const std::string& name) {
+  const model::ModelConfig& config = tensors.config;
   ModelShapes shapes;
   shapes.name = name;
   shapes.hidden_size = config.hidden_size;
-  for (const LayerTensors& layer : tensors.layers) {
+  for (const model::LayerTensors& layer : tensors.layers) {
     AddProducts({{"q", layer.q}, {"k", layer.k}, {"v", layer.v}}, &shapes.layers);
     AddProducts({{"o", layer.o}}, &shapes.layers);
     AddProducts({{"gate", layer.gate}, {"up", layer.up}}, &shapes.layers);
     AddProducts({{"down", layer.down}}, &shapes.layers);
   }
-  const GgufTensor* output = tensors.output != nullptr ? tensors.output : tensors.token_embedding;
+  const model::GgufTensor* output =
+      tensors.output != nullptr ? tensors.output : tensors.token_embedding;
   shapes.output = {"output", TypeOf(*output), config.hidden_size, {config.vocab_size}, 1, true};
   shapes.attention = {config.num_kv_heads, config.num_heads / config.num_kv_heads, config.head_dim,
-                      config.num_layers, KvType::kF16};
+                      config.num_layers, kernels::KvType::kF16};
   return shapes;
 }
 
-ModelShapes OneBillionShapes(WeightType type, WeightType output_type) {
+ModelShapes OneBillionShapes(kernels::WeightType type, kernels::WeightType output_type) {
   constexpr int kHidden = 2048;
   constexpr int kIntermediate = 8192;
   constexpr int kKvSize = 512;
@@ -109,7 +110,7 @@ ModelShapes OneBillionShapes(WeightType type, WeightType output_type) {
   return shapes;
 }
 
-std::vector<MatMulShape> VocabularyShapes(WeightType type, int hidden) {
+std::vector<MatMulShape> VocabularyShapes(kernels::WeightType type, int hidden) {
   std::vector<MatMulShape> shapes;
   // SmolLM2, Llama 3, Qwen 2.5 and Gemma, rounded to whole panels where they are not.
   for (const int vocabulary : {49152, 128256, 151936, 256000}) {
@@ -119,4 +120,4 @@ std::vector<MatMulShape> VocabularyShapes(WeightType type, int hidden) {
   return shapes;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

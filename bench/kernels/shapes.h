@@ -10,13 +10,13 @@
 #include "kernels/kernels.h"
 #include "model/model_tensors.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 
 // Matrices of one type that multiply the same rows, which are packed once for all of them: q, k and
 // v, or gate and up, or one matrix alone.
 struct MatMulShape {
   std::string label;  // "q/k/v", "o", "gate/up", "down", "output".
-  WeightType type = WeightType::kF32;
+  kernels::WeightType type = kernels::WeightType::kF32;
   int k = 0;            // Input features.
   std::vector<int> n;   // Output features of each matrix.
   int count = 1;        // How often it occurs in one forward pass.
@@ -39,7 +39,7 @@ struct AttentionShape {
   int group = 1;  // Query heads that share a KV head.
   int head_dim = 64;
   int num_layers = 1;
-  KvType kv_type = KvType::kF16;
+  kernels::KvType kv_type = kernels::KvType::kF16;
 };
 
 struct ModelShapes {
@@ -52,20 +52,20 @@ struct ModelShapes {
   // All matrices that a forward pass reads: layers and output.
   size_t weight_bytes() const;
   // The type with the most weights in the layers.
-  WeightType main_type() const;
+  kernels::WeightType main_type() const;
 };
 
 // The shapes of a file's model. `name` stands in the report.
-ModelShapes ShapesOf(const ModelTensors& tensors, const std::string& name);
+ModelShapes ShapesOf(const model::ModelTensors& tensors, const std::string& name);
 
 // Llama-3.2-1B (its published config.json), its layers of type `type`, its output of
 // `output_type`: products only, no attention.
-ModelShapes OneBillionShapes(WeightType type, WeightType output_type);
+ModelShapes OneBillionShapes(kernels::WeightType type, kernels::WeightType output_type);
 
 // The product that makes logits, for each of several vocabularies (of 49k to 256k tokens) at
 // `hidden` input features: first with whole rows, then greedy.
-std::vector<MatMulShape> VocabularyShapes(WeightType type, int hidden);
+std::vector<MatMulShape> VocabularyShapes(kernels::WeightType type, int hidden);
 
-}  // namespace ropeway
+}  // namespace ropeway::bench
 
 #endif  // ROPEWAY_BENCH_KERNELS_SHAPES_H_

@@ -5,14 +5,14 @@
 #include "model/gguf.h"
 #include "model/test_gguf_writer.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
-ModelShapes ShapesOfTinyModel(const TinyLlamaOptions& options) {
-  const TempFile file(TinyLlama(options).Bytes());
-  auto gguf = GgufFile::Open(file.path());
+ModelShapes ShapesOfTinyModel(const model::TinyLlamaOptions& options) {
+  const model::TempFile file(model::TinyLlama(options).Bytes());
+  auto gguf = model::GgufFile::Open(file.path());
   EXPECT_TRUE(gguf.ok());
-  auto tensors = BindTensors(**gguf);
+  auto tensors = model::BindTensors(**gguf);
   EXPECT_TRUE(tensors.ok());
   return ShapesOf(*tensors, "tiny");
 }
@@ -28,11 +28,11 @@ TEST(ShapesTest, ProductsThatShareTheirInputAreOneShapeThatCountsItsLayers) {
   EXPECT_EQ(shapes.layers[3].Size(), "96 x 64");
   for (const MatMulShape& shape : shapes.layers) {
     EXPECT_EQ(shape.count, 3);
-    EXPECT_EQ(shape.type, WeightType::kQ4_1);
+    EXPECT_EQ(shape.type, kernels::WeightType::kQ4_1);
     EXPECT_FALSE(shape.logits);
   }
-  EXPECT_EQ(shapes.output.type, WeightType::kQ8_0);  // Tied: the embedding's.
-  EXPECT_EQ(shapes.output.n, std::vector<int>{kTinyVocab});
+  EXPECT_EQ(shapes.output.type, kernels::WeightType::kQ8_0);  // Tied: the embedding's.
+  EXPECT_EQ(shapes.output.n, std::vector<int>{model::kTinyVocab});
   EXPECT_TRUE(shapes.output.logits);
   EXPECT_EQ(shapes.attention.num_kv_heads, 2);
   EXPECT_EQ(shapes.attention.group, 2);
@@ -51,18 +51,19 @@ TEST(ShapesTest, MatricesOfDifferentTypesArePackedApart) {
 }
 
 TEST(ShapesTest, OneBillionHasTheWeightsOfItsName) {
-  const ModelShapes shapes = OneBillionShapes(WeightType::kQ4_1, WeightType::kQ8_0);
+  const ModelShapes shapes =
+      OneBillionShapes(kernels::WeightType::kQ4_1, kernels::WeightType::kQ8_0);
   double weights = shapes.output.ops_per_row() / 2;
   for (const MatMulShape& shape : shapes.layers) weights += shape.ops_per_row() / 2 * shape.count;
   EXPECT_NEAR(weights, 1.236e9, 1e6);  // The output is the embedding.
-  EXPECT_EQ(shapes.main_type(), WeightType::kQ4_1);
+  EXPECT_EQ(shapes.main_type(), kernels::WeightType::kQ4_1);
   // 20 bytes for 32 weights of Q4_1, 34 for 32 of Q8_0.
   EXPECT_NEAR(static_cast<double>(shapes.weight_bytes()), 973.1e6 * 20 / 32 + 262.7e6 * 34 / 32,
               1e6);
 }
 
 TEST(ShapesTest, AProductSaysItsSizeAndWork) {
-  const MatMulShape shape = {"q/k/v", WeightType::kQ4_1, 576, {576, 192, 192}, 30, false};
+  const MatMulShape shape = {"q/k/v", kernels::WeightType::kQ4_1, 576, {576, 192, 192}, 30, false};
   EXPECT_EQ(shape.Size(), "576 x 576+192+192");
   EXPECT_EQ(shape.total_n(), 960);
   EXPECT_EQ(shape.ops_per_row(), 2.0 * 576 * 960);
@@ -70,7 +71,7 @@ TEST(ShapesTest, AProductSaysItsSizeAndWork) {
 }
 
 TEST(ShapesTest, VocabulariesRiseFrom49kTo256k) {
-  const std::vector<MatMulShape> shapes = VocabularyShapes(WeightType::kQ8_0, 576);
+  const std::vector<MatMulShape> shapes = VocabularyShapes(kernels::WeightType::kQ8_0, 576);
   ASSERT_EQ(shapes.size(), 2U * 4);
   EXPECT_EQ(shapes.front().total_n(), 49152);
   EXPECT_EQ(shapes.back().total_n(), 256000);
@@ -81,4 +82,4 @@ TEST(ShapesTest, VocabulariesRiseFrom49kTo256k) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::bench

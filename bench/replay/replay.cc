@@ -12,20 +12,20 @@
 #include "kvcache/test_tier.h"
 #include "policy/policies.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
-static_assert(kFirstGeneratedId == TestExecutor::kFirstGenerated);
+static_assert(kFirstGeneratedId == engine::TestExecutor::kFirstGenerated);
 
 // The time of a step in which all sequences wait for the tier.
-constexpr Duration kTierWait = std::chrono::microseconds(100);
+constexpr base::Duration kTierWait = std::chrono::microseconds(100);
 
 class Replayer {
  public:
   Replayer(const ReplayOptions& options, size_t count,
            const std::function<ReplayRequest(size_t)>& request_of)
       : options_(options), count_(count), request_of_(request_of) {
-    executor_.before_step = [this](const Batch& batch) {
+    executor_.before_step = [this](const core::Batch& batch) {
       clock_.Advance(options_.cost.OfBatch(batch));
       return Status();
     };
@@ -59,26 +59,26 @@ class Replayer {
     auto layout = executor_.Init(options_.pool_blocks, options_.max_num_batched_tokens,
                                  options_.max_num_seqs);
     if (!layout.ok()) return layout.status();
-    EngineCoreOptions core;
+    engine::EngineCoreOptions core;
     core.scheduler.max_num_seqs = options_.max_num_seqs;
     core.scheduler.max_num_batched_tokens = options_.max_num_batched_tokens;
-    core.max_model_len = options_.pool_blocks * kBlockTokens;
+    core.max_model_len = options_.pool_blocks * base::kBlockTokens;
     core.cache.caching = options_.caching;
     core.cache.eviction = options_.eviction;
     core.tier = options_.tier_blocks > 0 ? &tier_ : nullptr;
     core.check_integrity = false;  // In the end, not whenever it is idle.
     if (Status status = core.Validate(*layout); !status.ok()) return status;
-    core_ = std::make_unique<EngineCore>(core, *layout, &executor_,
-                                         options_.policy != nullptr ? options_.policy : &fcfs_,
-                                         &clock_, [this](std::vector<CoreEvent> events) {
-                                           for (const CoreEvent& event : events) Note(event);
-                                         });
+    core_ = std::make_unique<engine::EngineCore>(
+        core, *layout, &executor_, options_.policy != nullptr ? options_.policy : &fcfs_, &clock_,
+        [this](std::vector<engine::CoreEvent> events) {
+          for (const engine::CoreEvent& event : events) Note(event);
+        });
     return {};
   }
 
   Status AddWhatArrived() {
     while (asked_ < count_ && next_.arrival <= clock_.Now()) {
-      CoreRequest request;
+      core::CoreRequest request;
       request.id = ++asked_;
       request.prompt = std::move(next_.prompt);
       request.max_tokens = next_.output_tokens;
@@ -93,12 +93,12 @@ class Replayer {
     return {};
   }
 
-  void Note(const CoreEvent& event) {
-    if (event.kind == CoreEvent::Kind::kToken && options_.on_token) {
+  void Note(const engine::CoreEvent& event) {
+    if (event.kind == engine::CoreEvent::Kind::kToken && options_.on_token) {
       options_.on_token(event.id - 1, clock_.Now());
     }
-    if (event.kind == CoreEvent::Kind::kFailed && failure_.ok()) failure_ = event.status;
-    if (event.kind != CoreEvent::Kind::kFinished) return;
+    if (event.kind == engine::CoreEvent::Kind::kFailed && failure_.ok()) failure_ = event.status;
+    if (event.kind != engine::CoreEvent::Kind::kFinished) return;
     ++result_.requests;
     result_.prompt_tokens += event.prompt_tokens;
     result_.cached_tokens += event.cached_tokens;
@@ -110,7 +110,7 @@ class Replayer {
 
   void Summarize() {
     result_.tier_tokens =
-        static_cast<int64_t>(core_->stats().transfers.fetched_blocks) * kBlockTokens;
+        static_cast<int64_t>(core_->stats().transfers.fetched_blocks) * base::kBlockTokens;
     result_.computed_rows = executor_.rows();
     result_.steps = executor_.steps();
     result_.makespan = clock_.Now();
@@ -119,12 +119,12 @@ class Replayer {
   const ReplayOptions& options_;
   const size_t count_;
   const std::function<ReplayRequest(size_t)>& request_of_;
-  VirtualClock clock_;
-  TestExecutor executor_{TestExecutor::Kv::kNone};
-  TestTier tier_;
-  FcfsPolicy fcfs_;
-  const BlockName root_{};  // All share.
-  std::unique_ptr<EngineCore> core_;
+  base::VirtualClock clock_;
+  engine::TestExecutor executor_{engine::TestExecutor::Kv::kNone};
+  kvcache::TestTier tier_;
+  policy::FcfsPolicy fcfs_;
+  const core::BlockName root_{};  // All share.
+  std::unique_ptr<engine::EngineCore> core_;
   ReplayRequest next_;  // The first that did not arrive yet.
   size_t asked_ = 0;
   Status failure_;
@@ -133,26 +133,26 @@ class Replayer {
 
 }  // namespace
 
-Duration StepTime::OfChunk(int64_t start, int64_t tokens) const {
+base::Duration StepTime::OfChunk(int64_t start, int64_t tokens) const {
   // Each token attends to those before it and to itself.
   const int64_t positions = tokens * start + tokens * (tokens + 1) / 2;
   return prefill * tokens + prefill_position * positions;
 }
 
-Duration StepTime::OfDecode(int64_t position) const {
+base::Duration StepTime::OfDecode(int64_t position) const {
   return decode + decode_position * (position + 1);
 }
 
-Duration StepTime::OfBatch(const Batch& batch) const {
-  Duration cost = step;
-  for (const BatchItem& item : batch.items) {
+base::Duration StepTime::OfBatch(const core::Batch& batch) const {
+  base::Duration cost = step;
+  for (const core::BatchItem& item : batch.items) {
     const auto tokens = static_cast<int64_t>(item.tokens.size());
     cost += tokens == 1 ? OfDecode(item.start) : OfChunk(item.start, tokens);
   }
   return cost;
 }
 
-Duration StepTime::OfRequest(int64_t prompt, int64_t cached, int64_t output) const {
+base::Duration StepTime::OfRequest(int64_t prompt, int64_t cached, int64_t output) const {
   // The first token of the answer comes with the prompt's last step.
   const int64_t decodes = output - 1;
   const int64_t positions = decodes * (prompt + 1) + decodes * (decodes - 1) / 2;
@@ -164,4 +164,4 @@ StatusOr<ReplayResult> Replay(const ReplayOptions& options, size_t count,
   return Replayer(options, count, request_of).Run();
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::bench

@@ -15,35 +15,35 @@
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 
 // The time of a device's step: a straight line, so much for the step, for each sequence that
 // decodes, for each token of a prefill chunk, and for each position that one of these attends to.
 // The defaults are those of two Zen 4 cores and SmolLM2-135M (docs/performance.md).
 struct StepTime {
-  Duration step = std::chrono::microseconds(1000);
-  Duration decode = std::chrono::microseconds(650);
-  Duration decode_position = std::chrono::nanoseconds(750);
-  Duration prefill = std::chrono::microseconds(385);
-  Duration prefill_position = std::chrono::nanoseconds(240);
+  base::Duration step = std::chrono::microseconds(1000);
+  base::Duration decode = std::chrono::microseconds(650);
+  base::Duration decode_position = std::chrono::nanoseconds(750);
+  base::Duration prefill = std::chrono::microseconds(385);
+  base::Duration prefill_position = std::chrono::nanoseconds(240);
 
   // Of positions [start, start + tokens) of one sequence.
-  Duration OfChunk(int64_t start, int64_t tokens) const;
-  Duration OfDecode(int64_t position) const;
-  Duration OfBatch(const Batch& batch) const;
+  base::Duration OfChunk(int64_t start, int64_t tokens) const;
+  base::Duration OfDecode(int64_t position) const;
+  base::Duration OfBatch(const core::Batch& batch) const;
   // Of a whole request alone, of whose prompt `cached` tokens are there, without the steps' own.
-  Duration OfRequest(int64_t prompt, int64_t cached, int64_t output) const;
+  base::Duration OfRequest(int64_t prompt, int64_t cached, int64_t output) const;
 };
 
 // A block of 16 tokens of SmolLM2-135M (360 KiB) from a disk of 200 MB/s: what the tier reports for
 // a read, to be weighed against computing the block.
-inline constexpr Duration kReplayBlockRead = std::chrono::microseconds(1843);
+inline constexpr base::Duration kReplayBlockRead = std::chrono::microseconds(1843);
 
 // Prompts have lower ids than what is generated.
 inline constexpr TokenId kFirstGeneratedId = 1 << 20;
 
 struct ReplayRequest {
-  TimePoint arrival{};
+  base::TimePoint arrival{};
   std::vector<TokenId> prompt;
   int32_t output_tokens = 1;
   std::string tenant = {};
@@ -52,14 +52,15 @@ struct ReplayRequest {
 struct ReplayOptions {
   int32_t pool_blocks = 0;
   bool caching = true;
-  EvictionPolicy eviction = EvictionPolicy::kCost;
+  kvcache::EvictionPolicy eviction = kvcache::EvictionPolicy::kCost;
   size_t tier_blocks = 0;  // Of a tier that reads at once and evicts the LRU block; 0: none.
   int max_num_seqs = 64;
   int max_num_batched_tokens = 512;
   StepTime cost;
-  SchedulingPolicy* policy = nullptr;  // Null: first come, first served. Must outlive the replay.
+  policy::SchedulingPolicy* policy =
+      nullptr;  // Null: first come, first served. Must outlive the replay.
   // Called with each token of an answer: of which request, counted from 0, and when. Empty: not.
-  std::function<void(size_t request, TimePoint at)> on_token = nullptr;
+  std::function<void(size_t request, base::TimePoint at)> on_token = nullptr;
 };
 
 struct ReplayResult {
@@ -71,15 +72,15 @@ struct ReplayResult {
   int64_t computed_rows = 0;
   int64_t steps = 0;
   int64_t preemptions = 0;
-  Duration makespan{};    // Virtual.
-  Duration work{};        // What all prompts cost to compute,
-  Duration saved_work{};  // and of this, what was found.
+  base::Duration makespan{};    // Virtual.
+  base::Duration work{};        // What all prompts cost to compute,
+  base::Duration saved_work{};  // and of this, what was found.
 
   double hit_share() const {
     return prompt_tokens > 0 ? static_cast<double>(cached_tokens) / prompt_tokens : 0;
   }
   double saved_share() const {
-    return work > Duration{} ? ToSeconds(saved_work) / ToSeconds(work) : 0;
+    return work > base::Duration{} ? base::ToSeconds(saved_work) / base::ToSeconds(work) : 0;
   }
 };
 
@@ -90,6 +91,6 @@ struct ReplayResult {
 StatusOr<ReplayResult> Replay(const ReplayOptions& options, size_t count,
                               const std::function<ReplayRequest(size_t)>& request_of);
 
-}  // namespace ropeway
+}  // namespace ropeway::bench
 
 #endif  // ROPEWAY_BENCH_REPLAY_REPLAY_H_

@@ -9,7 +9,7 @@
 #include "engine/test_executor.h"
 #include "kvcache/test_tier.h"
 
-namespace ropeway {
+namespace ropeway::bench {
 namespace {
 
 using testing::HasSubstr;
@@ -21,7 +21,7 @@ std::vector<TokenId> Ids(int from, int count) {
 }
 
 ReplayRequest Ask(double arrival, std::vector<TokenId> prompt, int32_t output = 4) {
-  return {TimePoint(static_cast<int64_t>(arrival * 1e9)), std::move(prompt), output};
+  return {base::TimePoint(static_cast<int64_t>(arrival * 1e9)), std::move(prompt), output};
 }
 
 ReplayResult MustReplay(const ReplayOptions& options, const std::vector<ReplayRequest>& requests) {
@@ -48,8 +48,8 @@ TEST(Replay, FindsAgainWhatWasComputed) {
   EXPECT_EQ(found.tier_tokens, 0);
   // The last token of an answer is never computed on.
   EXPECT_EQ(found.computed_rows, 210 - 64 + 3 * 3);
-  EXPECT_GE(ToSeconds(found.makespan), 18);
-  EXPECT_LT(ToSeconds(found.makespan), 19);
+  EXPECT_GE(base::ToSeconds(found.makespan), 18);
+  EXPECT_LT(base::ToSeconds(found.makespan), 19);
   const StepTime cost;
   EXPECT_EQ(found.saved_work, cost.OfChunk(0, 64));
   EXPECT_EQ(found.work, cost.OfChunk(0, 70) + cost.OfChunk(0, 110) + cost.OfChunk(0, 30));
@@ -77,7 +77,7 @@ TEST(Replay, APoolThatIsTooSmallForgetsAndATierDoesNot) {
   std::vector<ReplayRequest> requests;
   for (int i = 0; i < 9; ++i) requests.push_back(Ask(i, Ids(1000 * (i % 3), 160)));
   ReplayOptions lru = Pool(16);
-  lru.eviction = EvictionPolicy::kLru;
+  lru.eviction = kvcache::EvictionPolicy::kLru;
   const ReplayResult small = MustReplay(lru, requests);
   EXPECT_EQ(small.requests, 9);
   EXPECT_LT(small.hit_share(), 0.3);
@@ -116,19 +116,20 @@ TEST(Replay, TheSameRequestsGiveTheSameFigures) {
 }
 
 // Tenant "b" first, whatever arrived first.
-class BFirst final : public SchedulingPolicy {
+class BFirst final : public policy::SchedulingPolicy {
  public:
   const char* name() const override { return "b first"; }
-  void BeginStep(std::span<Sequence* const>, std::span<Sequence* const>, TimePoint) override {}
-  Rank RankOf(const Sequence& sequence) const override {
+  void BeginStep(std::span<core::Sequence* const>, std::span<core::Sequence* const>,
+                 base::TimePoint) override {}
+  policy::Rank RankOf(const core::Sequence& sequence) const override {
     return {{sequence.tenant == "b" ? 0 : 1, static_cast<int64_t>(sequence.order), 0}};
   }
-  bool MayPreempt(const Sequence&, const Sequence&) const override { return false; }
-  size_t PickVictim(std::span<const Sequence* const> candidates) const override {
+  bool MayPreempt(const core::Sequence&, const core::Sequence&) const override { return false; }
+  size_t PickVictim(std::span<const core::Sequence* const> candidates) const override {
     return candidates.size() - 1;
   }
-  void OnScheduled(const Sequence&, const ScheduledWork&) override {}
-  void OnFinished(const Sequence&, bool) override {}
+  void OnScheduled(const core::Sequence&, const policy::ScheduledWork&) override {}
+  void OnFinished(const core::Sequence&, bool) override {}
 };
 
 TEST(Replay, TellsTokensAndAsksThePolicyOfTenants) {
@@ -138,10 +139,10 @@ TEST(Replay, TellsTokensAndAsksThePolicyOfTenants) {
     requests.back().tenant = i < 5 ? "a" : "b";
   }
   std::vector<size_t> order;
-  std::vector<TimePoint> times;
+  std::vector<base::TimePoint> times;
   ReplayOptions options = Pool(100);
   options.max_num_seqs = 1;
-  options.on_token = [&](size_t request, TimePoint at) {
+  options.on_token = [&](size_t request, base::TimePoint at) {
     order.push_back(request);
     times.push_back(at);
   };
@@ -149,7 +150,7 @@ TEST(Replay, TellsTokensAndAsksThePolicyOfTenants) {
   ASSERT_EQ(order.size(), 18U);
   EXPECT_EQ(order[0], 0U);
   EXPECT_EQ(order[15], 5U);
-  EXPECT_GT(times[0], TimePoint{});
+  EXPECT_GT(times[0], base::TimePoint{});
   for (size_t i = 1; i < times.size(); ++i) EXPECT_GT(times[i], times[i - 1]);
   order.clear();
   BFirst policy;
@@ -178,14 +179,14 @@ TEST(StepTime, AddsUpToTheSameWhateverTheChunks) {
   EXPECT_EQ(cost.OfChunk(0, 100), 100 * cost.prefill + 5050 * cost.prefill_position);
 }
 
-BlockName Name(uint8_t number) {
-  BlockName name;
+core::BlockName Name(uint8_t number) {
+  core::BlockName name;
   name.bytes[0] = number;
   return name;
 }
 
 TEST(TestTier, EvictsTheLeastRecentlyUsedBlock) {
-  TestTier tier;
+  kvcache::TestTier tier;
   tier.capacity = 2;
   const std::byte byte{};
   EXPECT_TRUE(tier.Put(Name(1), {&byte, 1}));
@@ -202,7 +203,7 @@ TEST(TestTier, EvictsTheLeastRecentlyUsedBlock) {
 }
 
 TEST(TestTier, AReadEndsWithTheFirstMissingBlock) {
-  TestTier tier;
+  kvcache::TestTier tier;
   tier.capacity = 8;
   tier.read_at_once = true;
   const std::byte byte{};
@@ -211,8 +212,8 @@ TEST(TestTier, AReadEndsWithTheFirstMissingBlock) {
   EXPECT_TRUE(tier.Get(8, {Name(4)}));
   EXPECT_TRUE(tier.Get(9, {Name(1)}));
   tier.Cancel(9);
-  const std::vector<KvRead> first = tier.TakeReads(2);
-  const std::vector<KvRead> rest = tier.TakeReads(100);
+  const std::vector<kvcache::KvRead> first = tier.TakeReads(2);
+  const std::vector<kvcache::KvRead> rest = tier.TakeReads(100);
   ASSERT_EQ(first.size(), 2U);
   ASSERT_EQ(rest.size(), 2U);
   EXPECT_EQ(first[1].index, 1U);
@@ -224,18 +225,18 @@ TEST(TestTier, AReadEndsWithTheFirstMissingBlock) {
 }
 
 TEST(TestExecutor, WithoutKvStepsTakeTimeAndSequencesDiffer) {
-  VirtualClock clock;
-  TestExecutor executor(TestExecutor::Kv::kNone);
-  executor.before_step = [&clock](const Batch& batch) {
+  base::VirtualClock clock;
+  engine::TestExecutor executor(engine::TestExecutor::Kv::kNone);
+  executor.before_step = [&clock](const core::Batch& batch) {
     clock.Advance(StepTime{}.OfBatch(batch));
     return Status();
   };
   const auto layout = executor.Init(12, 8, 8);
   ASSERT_TRUE(layout.ok());
   EXPECT_EQ(layout->num_blocks, 12);
-  Batch batch;
+  core::Batch batch;
   for (const uint64_t sequence : {1, 2, 3}) {
-    BatchItem& item = batch.items.emplace_back();
+    core::BatchItem& item = batch.items.emplace_back();
     item.sequence = sequence;
     item.start = 5;
     item.tokens = {7};
@@ -253,4 +254,4 @@ TEST(TestExecutor, WithoutKvStepsTakeTimeAndSequencesDiffer) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::bench

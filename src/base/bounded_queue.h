@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::base {
 
 // First in, first out. Only pushes allocate; without memory they throw std::bad_alloc with the item
 // and the queue unchanged. Thread rule: every method from any thread.
@@ -142,6 +142,6 @@ class BoundedQueue {
   bool woken_ = false;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::base
 
 #endif  // ROPEWAY_BASE_BOUNDED_QUEUE_H_

@@ -5,7 +5,7 @@
 #include <memory>
 #include <thread>
 
-namespace ropeway {
+namespace ropeway::base {
 namespace {
 
 using std::chrono::milliseconds;
@@ -82,4 +82,4 @@ TEST(BoundedQueueTest, NothingIsLostBetweenManyProducersAndConsumers) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::base

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::base {
 
 // Thread-safe. Must outlive its Holds.
 class ByteBudget {
@@ -51,6 +51,6 @@ class ByteBudget {
   std::atomic<size_t> left_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::base
 
 #endif  // ROPEWAY_BASE_BYTE_BUDGET_H_

@@ -7,7 +7,7 @@
 
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::base {
 
 // Aborts the process with the status's message if it is not OK. Only for bugs of Ropeway itself,
 // never for anything that a request, a file or a client can cause: an engine with inconsistent
@@ -18,6 +18,6 @@ inline void Check(const Status& status) {
   std::abort();
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::base
 
 #endif  // ROPEWAY_BASE_CHECK_H_

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-namespace ropeway {
+namespace ropeway::base {
 
 // Nanoseconds since an arbitrary start; never goes back.
 using TimePoint = std::chrono::nanoseconds;
@@ -44,6 +44,6 @@ class VirtualClock final : public Clock {
   TimePoint now_{0};
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::base
 
 #endif  // ROPEWAY_BASE_CLOCK_H_

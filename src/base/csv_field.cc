@@ -1,6 +1,6 @@
 #include "base/csv_field.h"
 
-namespace ropeway {
+namespace ropeway::base {
 
 std::string CsvField(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
@@ -12,4 +12,4 @@ std::string CsvField(std::string_view text) {
   return quoted + '"';
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::base

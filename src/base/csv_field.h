@@ -5,12 +5,12 @@
 #include <string>
 #include <string_view>
 
-namespace ropeway {
+namespace ropeway::base {
 
 // A field by RFC 4180: if it contains a comma, a quote or a line end, in double quotes, with inner
 // quotes doubled; else unchanged.
 std::string CsvField(std::string_view text);
 
-}  // namespace ropeway
+}  // namespace ropeway::base
 
 #endif  // ROPEWAY_BASE_CSV_FIELD_H_

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ropeway {
+namespace ropeway::base {
 namespace {
 
 TEST(CsvField, QuotesAsRfc4180Says) {
@@ -15,4 +15,4 @@ TEST(CsvField, QuotesAsRfc4180Says) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::base

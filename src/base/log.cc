@@ -5,7 +5,7 @@
 
 #include <memory>
 
-namespace ropeway {
+namespace ropeway::base {
 
 spdlog::logger& Log() {
   spdlog::logger* const set = spdlog::default_logger_raw();
@@ -18,4 +18,4 @@ spdlog::logger& Log() {
   return *own;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::base

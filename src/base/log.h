@@ -6,7 +6,7 @@
 
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::base {
 
 // The program's default logger if it has a name; else our own, "ropeway", to stderr: spdlog's
 // built-in default writes to stdout, which is for the program's results. Thread-safe.
@@ -23,6 +23,6 @@ void TryLog(spdlog::level::level_enum level, spdlog::format_string_t<Args...> fo
   }
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::base
 
 #endif  // ROPEWAY_BASE_LOG_H_

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::base {
 namespace {
 
 // 1, 2.5 and 5 times each power of ten from 10^first, up to and with `last`.
@@ -51,4 +51,4 @@ std::string Metrics::Text() const {
   return prometheus::TextSerializer().Serialize(registry_.Collect());
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::base

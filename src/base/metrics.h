@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::base {
 
 using Counter = prometheus::Counter;      // Increment(by = 1)
 using Gauge = prometheus::Gauge;          // Set(value)
@@ -41,6 +41,6 @@ class Metrics {
   prometheus::Registry registry_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::base
 
 #endif  // ROPEWAY_BASE_METRICS_H_

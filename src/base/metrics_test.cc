@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace ropeway {
+namespace ropeway::base {
 namespace {
 
 using testing::HasSubstr;
@@ -40,4 +40,4 @@ TEST(MetricsTest, BucketsAscendBetweenTheirEnds) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::base

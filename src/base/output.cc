@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <iostream>
 
-namespace ropeway {
+namespace ropeway::base {
 namespace {
 
 constexpr char kLost[] = "the output could not be written";
@@ -62,4 +62,4 @@ int EndStandardOutput() {
   return reader_gone ? 1 : Fail(kLost);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::base

@@ -7,7 +7,7 @@
 
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::base {
 
 // Opens those of the three standard descriptors that are closed, so that reads and writes of them
 // fail. Otherwise the next file or connection takes their number, and the log is written into it.
@@ -40,6 +40,6 @@ class Output {
 // The same for a command that wrote to std::cout.
 int EndStandardOutput();
 
-}  // namespace ropeway
+}  // namespace ropeway::base
 
 #endif  // ROPEWAY_BASE_OUTPUT_H_

@@ -7,7 +7,7 @@
 
 #include <cerrno>
 
-namespace ropeway {
+namespace ropeway::base {
 namespace {
 
 // In a process of its own: which of the checks failed, 0 where none did.
@@ -38,4 +38,4 @@ TEST(HoldStandardDescriptorsTest, OpenOnesStay) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::base

@@ -2,7 +2,7 @@
 
 #include <random>
 
-namespace ropeway {
+namespace ropeway::base {
 namespace {
 
 constexpr uint32_t kMultiplier0 = 0xD2511F53U;
@@ -80,4 +80,4 @@ double SampleUniform(uint64_t seed, uint32_t choice, uint64_t position) {
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::base

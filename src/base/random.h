@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace ropeway {
+namespace ropeway::base {
 
 // A source of random bits. Thread rule: see the implementation.
 class Random {
@@ -87,6 +87,6 @@ std::array<uint32_t, 4> Philox4x32(PhiloxCounter counter, PhiloxKey key);
 // The result is a multiple of 2^-53: 27 high bits of word 0, then 26 high bits of word 1.
 double SampleUniform(uint64_t seed, uint32_t choice, uint64_t position);
 
-}  // namespace ropeway
+}  // namespace ropeway::base
 
 #endif  // ROPEWAY_BASE_RANDOM_H_

@@ -5,7 +5,7 @@
 #include <array>
 #include <set>
 
-namespace ropeway {
+namespace ropeway::base {
 namespace {
 
 TEST(SeededRandomTest, GivesTheDocumentedNumbers) {
@@ -107,4 +107,4 @@ TEST(PhiloxTest, UniformIsUniform) {
 
 }  // namespace
 
-}  // namespace ropeway
+}  // namespace ropeway::base

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace ropeway {
+namespace ropeway::base {
 
 Sha256Digest Sha256(const void* data, size_t bytes) noexcept {
   Sha256Digest digest;
@@ -17,4 +17,4 @@ Sha256Digest Sha256(const void* data, size_t bytes) noexcept {
   return digest;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::base

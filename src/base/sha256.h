@@ -8,13 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace ropeway {
+namespace ropeway::base {
 
 using Sha256Digest = std::array<uint8_t, 32>;
 
 // Thread-safe.
 Sha256Digest Sha256(const void* data, size_t bytes) noexcept;
 
-}  // namespace ropeway
+}  // namespace ropeway::base
 
 #endif  // ROPEWAY_BASE_SHA256_H_

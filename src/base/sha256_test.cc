@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace ropeway {
+namespace ropeway::base {
 namespace {
 
 std::string Hex(const std::string& text) {
@@ -41,4 +41,4 @@ TEST(Sha256DeathTest, NeedsNoProvider) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::base

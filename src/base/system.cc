@@ -7,7 +7,7 @@
 
 #include <cerrno>
 
-namespace ropeway {
+namespace ropeway::base {
 
 std::error_code MakePrivateDirectory(const std::filesystem::path& path) {
   std::filesystem::path made;
@@ -39,4 +39,4 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::base

@@ -7,7 +7,7 @@
 #include <string>
 #include <system_error>
 
-namespace ropeway {
+namespace ropeway::base {
 
 // Creates the directories of the path that are missing, for the owner alone (0700). Existing ones
 // keep their mode.
@@ -21,6 +21,6 @@ std::FILE* OpenPrivateFile(const std::string& path);
 // connection takes a descriptor. No effect if the system rejects it. Thread-safe.
 void RaiseDescriptorLimit();
 
-}  // namespace ropeway
+}  // namespace ropeway::base
 
 #endif  // ROPEWAY_BASE_SYSTEM_H_

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <string>
 
-namespace ropeway {
+namespace ropeway::base {
 namespace {
 
 namespace fs = std::filesystem;
@@ -70,4 +70,4 @@ TEST(DescriptorLimitTest, RaisesTheSoftLimitToTheHardOne) {
 
 }  // namespace
 
-}  // namespace ropeway
+}  // namespace ropeway::base

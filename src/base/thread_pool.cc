@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::base {
 
 ThreadPool::ThreadPool(int threads, size_t capacity, const char* name) : jobs_(capacity) {
   try {
@@ -33,4 +33,4 @@ void ThreadPool::Loop() {
   while (auto job = jobs_.WaitPop()) (*job)();
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::base

@@ -9,7 +9,7 @@
 
 #include "base/bounded_queue.h"
 
-namespace ropeway {
+namespace ropeway::base {
 
 // Jobs begin in the order in which they were added. Thread rule: TryAdd from any thread; Stop and
 // the destructor from one, which is none of the pool's.
@@ -37,6 +37,6 @@ class ThreadPool {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::base
 
 #endif  // ROPEWAY_BASE_THREAD_POOL_H_

@@ -6,7 +6,7 @@
 #include <future>
 #include <memory>
 
-namespace ropeway {
+namespace ropeway::base {
 namespace {
 
 TEST(ThreadPoolTest, RunsAllJobsOnOneThreadInOrder) {
@@ -59,4 +59,4 @@ TEST(ThreadPoolTest, JobsRunAtTheSameTimeOnSeveralThreads) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::base

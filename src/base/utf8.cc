@@ -1,10 +1,10 @@
 #include "base/utf8.h"
 
-namespace ropeway {
+namespace ropeway::base {
 namespace {
 
-// The character's length by its first byte, and the bounds of its second byte, which exclude overlong
-// forms, surrogates and code points above U+10FFFF.
+// The character's length by its first byte, and the bounds of its second byte, which exclude
+// overlong forms, surrogates and code points above U+10FFFF.
 struct Lead {
   size_t length;
   uint8_t second_min;
@@ -96,4 +96,4 @@ bool IsValidUtf8(std::string_view bytes) {
   return true;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::base

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace ropeway {
+namespace ropeway::base {
 
 enum class Utf8Kind {
   kValid,      // A whole character.
@@ -43,6 +43,6 @@ std::string PrintableText(std::string_view bytes);
 // Whether `bytes` is valid UTF-8.
 bool IsValidUtf8(std::string_view bytes);
 
-}  // namespace ropeway
+}  // namespace ropeway::base
 
 #endif  // ROPEWAY_BASE_UTF8_H_

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace ropeway {
+namespace ropeway::base {
 namespace {
 
 constexpr std::string_view kR = kReplacementCharacter;
@@ -56,4 +56,4 @@ TEST(Utf8Test, TellsTruncatedFromInvalid) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::base

@@ -14,7 +14,7 @@
 #include <immintrin.h>
 #endif
 
-namespace ropeway {
+namespace ropeway::base {
 namespace {
 
 // One pause is 5 to 45 ns, depending on the machine.
@@ -144,4 +144,4 @@ double BarrierNanoseconds(int threads) {
   return BarrierNanoseconds(&team);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::base

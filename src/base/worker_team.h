@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::base {
 
 // Thread rule: Run and the destructor from one thread at a time; Barrier only inside a Run.
 class WorkerTeam {
@@ -77,6 +77,6 @@ double BarrierNanoseconds(WorkerTeam* team);
 // The same for a new team. REQUIRES: threads >= 1. Throws as WorkerTeam does.
 double BarrierNanoseconds(int threads);
 
-}  // namespace ropeway
+}  // namespace ropeway::base
 
 #endif  // ROPEWAY_BASE_WORKER_TEAM_H_

@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #endif
 
-namespace ropeway {
+namespace ropeway::base {
 namespace {
 
 TEST(WorkerTeamTest, EachWorkerRunsOnceOnItsOwnThread) {
@@ -136,4 +136,4 @@ TEST(BarrierTimeTest, OneThreadDoesNotWait) {
 
 }  // namespace
 
-}  // namespace ropeway
+}  // namespace ropeway::base

@@ -11,7 +11,7 @@
 
 #include "base/output.h"
 
-namespace ropeway {
+namespace ropeway::cli {
 
 bool IsForBenchProgram(int argc, char** argv) {
   if (argc < 3 || std::string_view(argv[1]) != "bench") return false;
@@ -27,10 +27,10 @@ int RunBenchProgram(int argc, char** argv) {
   words.insert(words.end(), argv + 2, argv + argc);
   words.push_back(nullptr);
   execv(program.c_str(), words.data());
-  return Fail(fmt::format(
+  return base::Fail(fmt::format(
       "`bench {}` needs the program ropeway-bench beside ropeway: build it with `scripts/build.sh "
       "release --target ropeway-bench`, or measure a server with `bench serve`",
       argv[2]));
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::cli

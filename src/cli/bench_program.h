@@ -2,7 +2,7 @@
 #ifndef ROPEWAY_CLI_BENCH_PROGRAM_H_
 #define ROPEWAY_CLI_BENCH_PROGRAM_H_
 
-namespace ropeway {
+namespace ropeway::cli {
 
 // Whether the command line is `ropeway bench NAME ...` with another NAME than `serve`.
 bool IsForBenchProgram(int argc, char** argv);
@@ -11,6 +11,6 @@ bool IsForBenchProgram(int argc, char** argv);
 // a sentence about how to build it, where it is not there.
 int RunBenchProgram(int argc, char** argv);
 
-}  // namespace ropeway
+}  // namespace ropeway::cli
 
 #endif  // ROPEWAY_CLI_BENCH_PROGRAM_H_

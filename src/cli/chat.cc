@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-namespace ropeway {
+namespace ropeway::cli {
 namespace {
 
 // How late Ctrl-C may be noticed; the end of an answer is noticed at once.
@@ -23,7 +23,7 @@ constexpr char kHelp[] =
 
 }  // namespace
 
-StatusOr<StreamedAnswer> Stream(Engine* engine, Request request, Output* output) {
+StatusOr<StreamedAnswer> Stream(Engine* engine, Request request, base::Output* output) {
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   bool line_open = false;  // Written by the engine's output thread until the request ends.
   const auto on_delta = [&](RequestId, const Delta& delta) {
@@ -42,7 +42,7 @@ StatusOr<StreamedAnswer> Stream(Engine* engine, Request request, Output* output)
     handle->Cancel();
   }
   answer.result = *std::move(result);
-  answer.seconds = ToSeconds(std::chrono::steady_clock::now() - start);
+  answer.seconds = base::ToSeconds(std::chrono::steady_clock::now() - start);
   if (line_open) output->Write("\n");
   return answer;
 }
@@ -59,15 +59,15 @@ bool ShowRestored(const RunFlags& flags, const Engine* engine) {
   const std::vector<SessionInfo> sessions = engine->Sessions();
   if (sessions.empty()) return false;
   const SessionInfo& session = sessions.front();
-  Note(fmt::format("(session {}: {} tokens of {} turn{} restored)\n", flags.session, session.tokens,
-                   session.turns, session.turns == 1 ? "" : "s"));
+  base::Note(fmt::format("(session {}: {} tokens of {} turn{} restored)\n", flags.session,
+                         session.tokens, session.turns, session.turns == 1 ? "" : "s"));
   if (!flags.system.empty()) {
-    Note("(--system is not used: it is for a session's first turn)\n");
+    base::Note("(--system is not used: it is for a session's first turn)\n");
   }
   return true;
 }
 
-Chat::Chat(const RunFlags* flags, Engine* engine, LineReader* lines, Output* output)
+Chat::Chat(const RunFlags* flags, Engine* engine, LineReader* lines, base::Output* output)
     : flags_(flags), engine_(engine), lines_(lines), output_(output) {
   Clear();
 }
@@ -75,7 +75,7 @@ Chat::Chat(const RunFlags* flags, Engine* engine, LineReader* lines, Output* out
 void Chat::Clear() {
   if (begun_) {
     const Status status = engine_->CloseSession(kRunSession);
-    if (!status.ok()) Note(fmt::format("({})\n", status.message()));
+    if (!status.ok()) base::Note(fmt::format("({})\n", status.message()));
   }
   begun_ = false;
   messages_.clear();
@@ -83,8 +83,8 @@ void Chat::Clear() {
 }
 
 int Chat::Run() {
-  Note(fmt::format("{}. Ctrl-C stops an answer, Ctrl-D leaves, /help lists the commands.\n",
-                   engine_->model_name()));
+  base::Note(fmt::format("{}. Ctrl-C stops an answer, Ctrl-D leaves, /help lists the commands.\n",
+                         engine_->model_name()));
   begun_ = ShowRestored(*flags_, engine_);
   std::string text;
   while (output_->ok() && ReadMessage(&text)) {
@@ -102,14 +102,14 @@ bool Chat::ReadMessage(std::string* text) {
   text->clear();
   const char* prompt = ">>> ";
   while (true) {
-    Note(prompt);
+    base::Note(prompt);
     std::string line;
     switch (lines_->Read(&line)) {
       case LineReader::Event::kEnd:
-        Note("\n");
+        base::Note("\n");
         return false;
       case LineReader::Event::kInterrupted:
-        Note("\n(Ctrl-D leaves)\n");
+        base::Note("\n(Ctrl-D leaves)\n");
         text->clear();
         prompt = ">>> ";
         continue;
@@ -128,14 +128,14 @@ bool Chat::RunCommand(const std::string& line) {
   const std::string command = line.substr(0, line.find_last_not_of(" \t\r") + 1);
   if (command == "/exit") return false;
   if (command == "/help") {
-    Note(kHelp);
+    base::Note(kHelp);
   } else if (command == "/clear") {
     Clear();
-    Note("(a new chat)\n");
+    base::Note("(a new chat)\n");
   } else if (command == "/stats") {
-    Note(last_stats_.empty() ? "(no answer yet)\n" : "(" + last_stats_ + ")\n");
+    base::Note(last_stats_.empty() ? "(no answer yet)\n" : "(" + last_stats_ + ")\n");
   } else {
-    Note(fmt::format("There is no {}. The commands:\n{}", ForTerminal(command), kHelp));
+    base::Note(fmt::format("There is no {}. The commands:\n{}", ForTerminal(command), kHelp));
   }
   return true;
 }
@@ -154,20 +154,21 @@ void Chat::Turn(const std::string& text) {
   StatusOr<StreamedAnswer> answer = Stream(engine_, std::move(request), output_);
   const Status status = answer.ok() ? answer->result.status : answer.status();
   if (!status.ok() && !(answer.ok() && answer->interrupted)) {
-    Note(fmt::format("(not answered: {}", status.message()));
+    base::Note(fmt::format("(not answered: {}", status.message()));
     const bool grown = (begun_ || messages_.size() > (flags_->system.empty() ? 0U : 1U)) &&
                        status.code() == StatusCode::kInvalidArgument;
-    Note(grown ? "; the chat may have grown too long: /clear begins a new one)\n" : ")\n");
+    base::Note(grown ? "; the chat may have grown too long: /clear begins a new one)\n" : ")\n");
     return;
   }
   // An answer that ended just before Ctrl-C is complete.
   const bool cut = !status.ok();
-  if (answer->interrupted) Note(cut && session ? "(stopped, and forgotten)\n" : "(stopped)\n");
+  if (answer->interrupted)
+    base::Note(cut && session ? "(stopped, and forgotten)\n" : "(stopped)\n");
   if (answer->result.finish.reason == FinishReason::kLength) {
-    Note("(cut: no more tokens are allowed, by --max-tokens or the model's context)\n");
+    base::Note("(cut: no more tokens are allowed, by --max-tokens or the model's context)\n");
   }
   last_stats_ = StatsLine(*answer);
-  if (flags_->stats) Note("(" + last_stats_ + ")\n");
+  if (flags_->stats) base::Note("(" + last_stats_ + ")\n");
   if (session) {
     begun_ = begun_ || !cut;
     return;
@@ -176,4 +177,4 @@ void Chat::Turn(const std::string& text) {
   messages_.push_back({"assistant", std::move(answer->result.text)});
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::cli

@@ -10,7 +10,7 @@
 #include "cli/terminal.h"
 #include "ropeway/engine.h"
 
-namespace ropeway {
+namespace ropeway::cli {
 
 // An answer that was written to the output while it was generated.
 struct StreamedAnswer {
@@ -22,7 +22,7 @@ struct StreamedAnswer {
 // Submits `request` and writes its text to `output` as it is generated, with a final line break.
 // Ctrl-C cancels the request while an `Interrupts` exists; so does a reader of `output` that is
 // gone.
-StatusOr<StreamedAnswer> Stream(Engine* engine, Request request, Output* output);
+StatusOr<StreamedAnswer> Stream(Engine* engine, Request request, base::Output* output);
 
 // Prints how much of the session of --session is restored; false where it is new or there is none.
 bool ShowRestored(const RunFlags& flags, const Engine* engine);
@@ -33,7 +33,7 @@ std::string StatsLine(const StreamedAnswer& answer);
 class Chat {
  public:
   // All must outlive the chat.
-  Chat(const RunFlags* flags, Engine* engine, LineReader* lines, Output* output);
+  Chat(const RunFlags* flags, Engine* engine, LineReader* lines, base::Output* output);
 
   // Runs until Ctrl-D or /exit. Returns the exit code.
   int Run();
@@ -52,12 +52,12 @@ class Chat {
   const RunFlags* const flags_;
   Engine* const engine_;
   LineReader* const lines_;
-  Output* const output_;
+  base::Output* const output_;
   std::vector<ChatMessage> messages_;  // Without a session: all so far.
   bool begun_ = false;                 // With a session: it has a turn.
   std::string last_stats_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::cli
 
 #endif  // ROPEWAY_CLI_CHAT_H_

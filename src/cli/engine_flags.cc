@@ -16,7 +16,7 @@
 
 #include "flags/units.h"
 
-namespace ropeway {
+namespace ropeway::cli {
 namespace {
 
 using std::chrono::milliseconds;
@@ -83,7 +83,7 @@ std::vector<std::string> Split(const std::string& text, char separator) {
 
 StatusOr<milliseconds> ParseTimeout(const std::string& text) {
   if (text == "auto") return kAuto;
-  StatusOr<milliseconds> timeout = ParseDuration(text);
+  StatusOr<milliseconds> timeout = flags::ParseDuration(text);
   if (timeout.ok()) return timeout;
   return InvalidArgument(
       fmt::format("expected auto, or a time with its unit, such as 50ms, not '{}'", text));
@@ -132,7 +132,7 @@ StatusOr<std::array<milliseconds, 3>> ParseLimits(const std::string& text) {
   std::array<milliseconds, 3> limits{};
   bool good = parts.size() == limits.size();
   for (size_t i = 0; good && i < limits.size(); ++i) {
-    const StatusOr<milliseconds> limit = ParseDuration(parts[i]);
+    const StatusOr<milliseconds> limit = flags::ParseDuration(parts[i]);
     good = limit.ok() && *limit >= kLeast;
     if (good) limits[i] = *limit;
   }
@@ -144,8 +144,8 @@ StatusOr<std::array<milliseconds, 3>> ParseLimits(const std::string& text) {
 }
 
 std::string FormatLimits(const std::array<milliseconds, 3>& limits) {
-  return fmt::format("{},{},{}", FormatDuration(limits[0]), FormatDuration(limits[1]),
-                     FormatDuration(limits[2]));
+  return fmt::format("{},{},{}", flags::FormatDuration(limits[0]), flags::FormatDuration(limits[1]),
+                     flags::FormatDuration(limits[2]));
 }
 
 // Whether requests start together.
@@ -155,141 +155,145 @@ bool InBatches(const std::string& scheduler) {
 
 }  // namespace
 
-FlagTable ModelTable(std::string* model) {
-  return {
-      {"Model",
-       {{"--model,-m", TextValue(model, "FILE"), "GGUF file, or the name of a fetched model"}}}};
+flags::FlagTable ModelTable(std::string* model) {
+  return {{"Model",
+           {{"--model,-m", flags::TextValue(model, "FILE"),
+             "GGUF file, or the name of a fetched model"}}}};
 }
 
-FlagTable EngineTable(EngineFlags* flags) {
+flags::FlagTable EngineTable(EngineFlags* flags) {
   EngineOptions& options = flags->options;
-  return Join(
+  return flags::Join(
       {ModelTable(&flags->model),
        {{"Model",
-         {{"--chat-template", TextValue(&flags->chat_template, "FILE"),
+         {{"--chat-template", flags::TextValue(&flags->chat_template, "FILE"),
            "Jinja template for chats, instead of the model's own"},
           {"--max-model-len",
-           IntValue(&options.model.max_model_len, 2, kMaxTokens)
+           flags::IntValue(&options.model.max_model_len, 2, kMaxTokens)
                .Default("the model's context length"),
            "Prompt plus output tokens of one request, at most"}}},
         {"Engine",
-         {{"--threads,-t", IntValue(&options.threads, 1, 1024).Default("the physical cores"),
+         {{"--threads,-t", flags::IntValue(&options.threads, 1, 1024).Default("the physical cores"),
            "Compute threads; they never change a result"},
           {"--kv-cache-size",
-           SizeValue(&options.cache.kv_bytes, 1)
+           flags::SizeValue(&options.cache.kv_bytes, 1)
                .Default("a quarter of the free memory, at most 4GiB"),
            "Memory of the KV cache"},
-          {"--kv-cache-dtype", ChoiceValue(&options.cache.kv_dtype, {"f16", "q8_0"}),
+          {"--kv-cache-dtype", flags::ChoiceValue(&options.cache.kv_dtype, {"f16", "q8_0"}),
            "Number format of the KV cache: f16, or q8_0 (8 bits; nearly twice the tokens in the "
            "same memory, slightly other results)"},
-          {"--max-num-seqs", IntValue(&options.scheduler.max_num_seqs, 1, 4096),
+          {"--max-num-seqs", flags::IntValue(&options.scheduler.max_num_seqs, 1, 4096),
            "Sequences that run at once"},
           {"--max-num-batched-tokens",
-           IntValue(&options.scheduler.max_num_batched_tokens, 1, 65536),
+           flags::IntValue(&options.scheduler.max_num_batched_tokens, 1, 65536),
            "Tokens of one forward pass"}}},
         {"KV memory",
-         {{"--prefix-caching", OnOffValue(&options.cache.prefix_caching),
+         {{"--prefix-caching", flags::OnOffValue(&options.cache.prefix_caching),
            "Keep the KV blocks of requests for later ones that begin with the same tokens, and "
            "share them between running ones; never changes a result"},
           {"--preempt-checkpoint",
-           ChoiceValue(&options.cache.preempt_checkpoint, {"pressure", "always"}),
+           flags::ChoiceValue(&options.cache.preempt_checkpoint, {"pressure", "always"}),
            "When the blocks of a preempted request are written to disk: under pressure, that is "
            "when their memory is needed, or always, at once"},
-          {"--kv-disk-path", TextValue(&options.cache.disk_path, "DIR"),
+          {"--kv-disk-path", flags::TextValue(&options.cache.disk_path, "DIR"),
            "Directory of KV blocks that outlive the memory and the process; of one process at a "
            "time"},
-          {"--kv-disk-size", SizeValue(&options.cache.disk_bytes, 1),
+          {"--kv-disk-size", flags::SizeValue(&options.cache.disk_bytes, 1),
            "Size of that directory at most, all overhead included"},
-          {"--kv-disk-write-rate", RateValue(&options.cache.disk_write_rate),
+          {"--kv-disk-write-rate", flags::RateValue(&options.cache.disk_write_rate),
            "Mean rate of writes to it, such as 20MiB/s; auto: as fast as costs 3 % of the "
            "cores"}}},
         {"Other",
-         {{"--log-level", ChoiceValue(&flags->log_level, {"debug", "info", "warn", "error"}),
+         {{"--log-level", flags::ChoiceValue(&flags->log_level, {"debug", "info", "warn", "error"}),
            "What is logged to standard error: debug, info, warn or error"}}}}});
 }
 
-FlagTable BatchingTable(EngineFlags* flags) {
+flags::FlagTable BatchingTable(EngineFlags* flags) {
   SchedulingOptions& options = flags->options.scheduler;
   return {
       {"Scheduling",
        {{"--scheduler",
-         ChoiceValue(&flags->batching.scheduler, {"continuous", "dynamic", "static", "serial"})
+         flags::ChoiceValue(&flags->batching.scheduler,
+                            {"continuous", "dynamic", "static", "serial"})
              .Default(options.strategy),
          "How requests are batched: continuous (they join and leave at every step), dynamic (in "
          "batches, by size or timeout), static (in full batches) or serial (one at a time)"},
         {"--max-batch-size",
-         IntValue(&flags->batching.max_batch_size, 1, 4096)
+         flags::IntValue(&flags->batching.max_batch_size, 1, 4096)
              .Default(fmt::format("{}", options.max_batch_size)),
          "Requests of a static or dynamic batch, at most --max-num-seqs"},
-        {"--policy", ParsedValue(&options.policy, "NAMES", ParsePolicy).Default(options.policy),
+        {"--policy",
+         flags::ParsedValue(&options.policy, "NAMES", ParsePolicy).Default(options.policy),
          "Order of requests: fcfs, sjf, length-balance, cache-aware, priority or fair, or two or "
          "three joined by '+', of which the next one breaks ties of the one before"}}}};
 }
 
-FlagTable SchedulingTable(EngineFlags* flags) {
+flags::FlagTable SchedulingTable(EngineFlags* flags) {
   SchedulingOptions& options = flags->options.scheduler;
   BatchingFlags& batching = flags->batching;
   return {
       {"Scheduling",
        {{"--class-shares",
-         ParsedValue(&options.class_shares, "H,M,L", ParseShares)
+         flags::ParsedValue(&options.class_shares, "H,M,L", ParseShares)
              .Default(fmt::format("{}", fmt::join(options.class_shares, ","))),
          "Parts of the work, in percent, that the classes high, medium and low get while they "
          "have requests; the others use what a class leaves"},
-        {"--strict", SwitchValue(&options.strict_priority),
+        {"--strict", flags::SwitchValue(&options.strict_priority),
          "No shares: a higher class always goes first"},
         {"--preempt-max-generated",
-         ParsedValue(&options.preempt_max_generated, "N|auto", ParseMostGenerated).Default("auto"),
+         flags::ParsedValue(&options.preempt_max_generated, "N|auto", ParseMostGenerated)
+             .Default("auto"),
          "A request that has generated more tokens is not preempted for a higher class, unless "
          "memory is short; auto: no limit where its KV is kept, 50 with --prefix-caching off"},
         {"--ttft-limits",
-         ParsedValue(&options.ttft_limits, "H,M,L", ParseLimits)
+         flags::ParsedValue(&options.ttft_limits, "H,M,L", ParseLimits)
              .Default(FormatLimits(options.ttft_limits)),
          "Times to the first token, for high, medium and low, beyond which a request counts as "
          "late in the metrics"},
         {"--latency-limits",
-         ParsedValue(&options.latency_limits, "H,M,L", ParseLimits)
+         flags::ParsedValue(&options.latency_limits, "H,M,L", ParseLimits)
              .Default(FormatLimits(options.latency_limits)),
          "Times from arrival to end, for high, medium and low, beyond which a request counts as "
          "late in the metrics"},
-        {"--max-wait", DurationValue(&options.max_wait, kLeast),
+        {"--max-wait", flags::DurationValue(&options.max_wait, kLeast),
          "A request that would wait longer to start is rejected with 429; one that has waited so "
          "long goes first"},
-        {"--max-queued-tokens", IntValue(&options.max_queued_tokens, 1, 1'000'000'000),
+        {"--max-queued-tokens", flags::IntValue(&options.max_queued_tokens, 1, 1'000'000'000),
          "Prompt tokens that wait; more are rejected with 429"},
-        {"--preset", ChoiceValue(&batching.preset, PresetNames()),
+        {"--preset", flags::ChoiceValue(&batching.preset, PresetNames()),
          "Dynamic batches, with a timeout and a size: latency (10ms, 4), balanced (50ms, 8) or "
          "throughput (100ms, 16); flags given beside it win"},
-        {"--static-padding", OnOffValue(&options.static_padding),
+        {"--static-padding", flags::OnOffValue(&options.static_padding),
          "static: rows of ended and shorter requests keep their slot and cost, as in classic "
          "batching"},
-        {"--static-flush", DurationValue(&options.static_flush, kLeast),
+        {"--static-flush", flags::DurationValue(&options.static_flush, kLeast),
          "static: a batch begins when its oldest request has waited so long"},
         {"--batch-timeout",
-         ParsedValue(&batching.batch_timeout, "TIME|auto", ParseTimeout)
-             .Default(FormatDuration(options.batch_timeout)),
+         flags::ParsedValue(&batching.batch_timeout, "TIME|auto", ParseTimeout)
+             .Default(flags::FormatDuration(options.batch_timeout)),
          "dynamic: likewise; auto: chosen from the arrivals, within --target-latency"},
-        {"--target-latency", DurationValue(&options.target_latency, kLeast),
+        {"--target-latency", flags::DurationValue(&options.target_latency, kLeast),
          "dynamic, with --batch-timeout auto: a batch waits no longer than its predicted time "
          "leaves of this"},
-        {"--urgent-joins", OnOffValue(&options.urgent_joins),
+        {"--urgent-joins", flags::OnOffValue(&options.urgent_joins),
          "dynamic, static, serial: a request of class high starts at once also while a batch runs, "
          "in up to half of --max-num-seqs"},
-        {"--prefill-chunk", IntValue(&options.max_prefill_chunk, 0, 65536),
+        {"--prefill-chunk", flags::IntValue(&options.max_prefill_chunk, 0, 65536),
          "Tokens of one prompt in one step, at most; 0: --max-num-batched-tokens alone"},
-        {"--long-prefill-threshold", IntValue(&options.long_prefill_threshold, 1, kMaxTokens),
+        {"--long-prefill-threshold",
+         flags::IntValue(&options.long_prefill_threshold, 1, kMaxTokens),
          "A prompt with more tokens to compute is a long one"},
-        {"--long-prefill-budget", IntValue(&options.long_prefill_budget, 1, 65536),
+        {"--long-prefill-budget", flags::IntValue(&options.long_prefill_budget, 1, 65536),
          "Cost of all long prompts in a step while others decode, in units of about the time of "
          "one short token"},
-        {"--batch-control", ChoiceValue(&options.batch_control, {"fixed", "aimd", "memory"}),
+        {"--batch-control", flags::ChoiceValue(&options.batch_control, {"fixed", "aimd", "memory"}),
          "How many sequences run at once: fixed (--max-num-seqs), or fewer by the time of a step "
          "(aimd) or by the free memory (memory)"},
-        {"--step-target", DurationValue(&options.step_target, kLeast),
+        {"--step-target", flags::DurationValue(&options.step_target, kLeast),
          "aimd: target of a step's time, at the 99th percentile"},
-        {"--request-target", DurationValue(&options.request_target),
+        {"--request-target", flags::DurationValue(&options.request_target),
          "aimd: target of a request's latency, at the 99th percentile; 0: not watched"},
-        {"--aimd-start", IntValue(&options.aimd_start, 1, 4096),
+        {"--aimd-start", flags::IntValue(&options.aimd_start, 1, 4096),
          "aimd: sequences that run at once at the beginning, from 8 to 64"}}}};
 }
 
@@ -343,4 +347,4 @@ StatusOr<EngineOptions> ResolveEngine(const EngineFlags& flags) {
   return options;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::cli

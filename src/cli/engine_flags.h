@@ -10,7 +10,7 @@
 #include "ropeway/options.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::cli {
 
 inline constexpr char kDefaultModel[] = "SmolLM2-135M-Instruct.Q4_1";
 
@@ -31,13 +31,13 @@ struct EngineFlags {
 };
 
 // --model.
-FlagTable ModelTable(std::string* model);
+flags::FlagTable ModelTable(std::string* model);
 // --model and what sets up an engine.
-FlagTable EngineTable(EngineFlags* flags);
+flags::FlagTable EngineTable(EngineFlags* flags);
 // --scheduler, --max-batch-size and --policy: scheduling of one program's own prompts.
-FlagTable BatchingTable(EngineFlags* flags);
+flags::FlagTable BatchingTable(EngineFlags* flags);
 // All other flags of scheduling, for a server that many clients share.
-FlagTable SchedulingTable(EngineFlags* flags);
+flags::FlagTable SchedulingTable(EngineFlags* flags);
 
 // The path that --model means: a file, or the bare name of a fetched model. kNotFound for a name
 // that is neither.
@@ -50,6 +50,6 @@ Status ResolveBatching(const BatchingFlags& flags, SchedulingOptions* options);
 // The engine's options, with the model found and the chat template read. Also sets the log level.
 StatusOr<EngineOptions> ResolveEngine(const EngineFlags& flags);
 
-}  // namespace ropeway
+}  // namespace ropeway::cli
 
 #endif  // ROPEWAY_CLI_ENGINE_FLAGS_H_

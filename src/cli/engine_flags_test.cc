@@ -17,7 +17,7 @@
 #include "cli/serve.h"
 #include "flags/program.h"
 
-namespace ropeway {
+namespace ropeway::cli {
 namespace {
 
 using std::chrono::milliseconds;
@@ -32,7 +32,7 @@ class EngineFlagsTest : public testing::Test {
 
   // The message of what is rejected, "" where nothing is.
   std::string Parse(const std::vector<std::string>& words) {
-    return ParseCommandLine(program_, words).status().message();
+    return flags::ParseCommandLine(program_, words).status().message();
   }
 
   // The options that `ropeway serve` with these flags has.
@@ -47,7 +47,7 @@ class EngineFlagsTest : public testing::Test {
 
   ServeFlags serve_;
   RunFlags run_;
-  Program program_;
+  flags::Program program_;
 };
 
 TEST_F(EngineFlagsTest, TheDefaultsAreTheEngines) {
@@ -67,7 +67,7 @@ TEST_F(EngineFlagsTest, TheDefaultsAreTheEngines) {
   EXPECT_EQ(given.scheduler.request_target, own.scheduler.request_target);
   EXPECT_TRUE(given.scheduler.urgent_joins) << "a server's default";
   EXPECT_FALSE(own.scheduler.urgent_joins) << "a comparison of strategies keeps them pure";
-  const std::string help = HelpText(program_, {&program_.commands[0]});
+  const std::string help = flags::HelpText(program_, {&program_.commands[0]});
   for (const char* shown : {"priority+fair", "70,20,10", "100ms,300ms,500ms", "continuous"}) {
     EXPECT_THAT(help, HasSubstr(shown));
   }
@@ -271,4 +271,4 @@ TEST_F(EngineFlagsTest, AFileSaysTheSame) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::cli

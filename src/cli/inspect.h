@@ -7,14 +7,14 @@
 #include "cli/engine_flags.h"
 #include "flags/flag.h"
 
-namespace ropeway {
+namespace ropeway::cli {
 
 struct InspectFlags {
   std::string file;
 };
 
 // Prints a description of a GGUF file. `flags` must outlive the command.
-Command InspectCommand(InspectFlags* flags);
+flags::Command InspectCommand(InspectFlags* flags);
 
 struct TokenizeFlags {
   std::string model = kDefaultModel;
@@ -23,8 +23,8 @@ struct TokenizeFlags {
 };
 
 // Prints the token ids of texts. `flags` must outlive the command.
-Command TokenizeCommand(TokenizeFlags* flags);
+flags::Command TokenizeCommand(TokenizeFlags* flags);
 
-}  // namespace ropeway
+}  // namespace ropeway::cli
 
 #endif  // ROPEWAY_CLI_INSPECT_H_

@@ -19,7 +19,7 @@
 #include "model/gguf.h"
 #include "ropeway/engine.h"
 
-namespace ropeway {
+namespace ropeway::cli {
 namespace {
 
 constexpr size_t kMaxFile = size_t{64} << 20;
@@ -47,9 +47,9 @@ struct Tokens {
 };
 
 StatusOr<Tokens> Tokenize(const std::string& model, const std::string& text) {
-  auto file = GgufFile::Open(model);
+  auto file = model::GgufFile::Open(model);
   if (!file.ok()) return file.status();
-  auto tokenizer = LoadTokenizer(**file);
+  auto tokenizer = engine::LoadTokenizer(**file);
   if (!tokenizer.ok()) return tokenizer.status();
   Tokens tokens;
   // A special token's name in the text is text, not that token.
@@ -117,9 +117,9 @@ class Scorer {
   void ShowProgress(size_t done) {
     const size_t all = windows_.size();
     if (!terminal_ && done * 10 / all == (done - 1) * 10 / all) return;
-    Note(fmt::format("{}window {} of {}: perplexity {:.4f} +/- {:.4f}{}", terminal_ ? "\r" : "",
-                     done, all, perplexity_.value(), perplexity_.standard_error(),
-                     terminal_ && done < all ? "" : "\n"));
+    base::Note(fmt::format("{}window {} of {}: perplexity {:.4f} +/- {:.4f}{}",
+                           terminal_ ? "\r" : "", done, all, perplexity_.value(),
+                           perplexity_.standard_error(), terminal_ && done < all ? "" : "\n"));
   }
 
   const Tokens* const tokens_;
@@ -135,30 +135,30 @@ class Scorer {
 int Measure(const PerplexityFlags& flags) {
   const auto context = static_cast<size_t>(flags.context);
   const size_t stride = flags.stride == 0 ? context / 2 : static_cast<size_t>(flags.stride);
-  if (stride >= context) return Fail("--stride must be below --ctx");
+  if (stride >= context) return base::Fail("--stride must be below --ctx");
   const StatusOr<EngineOptions> options = ResolveEngine(flags.engine);
-  if (!options.ok()) return Fail(options.status());
+  if (!options.ok()) return base::Fail(options.status());
   const StatusOr<std::string> text = ReadText(flags.file);
-  if (!text.ok()) return Fail(text.status());
+  if (!text.ok()) return base::Fail(text.status());
   const StatusOr<Tokens> tokens = Tokenize(options->model.path, *text);
-  if (!tokens.ok()) return Fail(tokens.status());
+  if (!tokens.ok()) return base::Fail(tokens.status());
   auto engine = Engine::Create(*options);
-  if (!engine.ok()) return Fail(engine.status());
+  if (!engine.ok()) return base::Fail(engine.status());
   if (context + tokens->prefix.size() > static_cast<size_t>((*engine)->max_model_len())) {
-    return Fail(
+    return base::Fail(
         fmt::format("--ctx must be at most {}, which is what the model and the KV cache "
                     "hold",
                     (*engine)->max_model_len() - tokens->prefix.size()));
   }
   std::vector<Window> windows = MakeWindows(tokens->text.size(), context, stride);
-  if (windows.empty()) return Fail("--file: the text has fewer than 2 tokens");
+  if (windows.empty()) return base::Fail("--file: the text has fewer than 2 tokens");
 
   const size_t count = windows.size();
   const auto start = std::chrono::steady_clock::now();
   Scorer scorer(&*tokens, std::move(windows), engine->get());
-  if (Status status = scorer.Run(); !status.ok()) return Fail(status);
-  const double seconds = ToSeconds(std::chrono::steady_clock::now() - start);
-  Output output;
+  if (Status status = scorer.Run(); !status.ok()) return base::Fail(status);
+  const double seconds = base::ToSeconds(std::chrono::steady_clock::now() - start);
+  base::Output output;
   output.Write(fmt::format(
       "perplexity {:.4f} +/- {:.4f}\n{} tokens scored, in {} windows of at most {} tokens, stride "
       "{}\n{} tokens computed in {:.1f} s ({:.1f} tokens/s)\n",
@@ -197,18 +197,18 @@ double Perplexity::standard_error() const {
   return value() * std::sqrt(squares_ / (n - 1) / n);
 }
 
-Command PerplexityCommand(PerplexityFlags* flags) {
-  const FlagTable text = {
+flags::Command PerplexityCommand(PerplexityFlags* flags) {
+  const flags::FlagTable text = {
       {"Text",
-       {{"--file,-f", TextValue(&flags->file, "FILE").Required(), "The text"},
-        {"--ctx,-c", IntValue(&flags->context, 2, 1 << 24),
+       {{"--file,-f", flags::TextValue(&flags->file, "FILE").Required(), "The text"},
+        {"--ctx,-c", flags::IntValue(&flags->context, 2, 1 << 24),
          "Tokens of a window, which the model sees at once"},
-        {"--stride", IntValue(&flags->stride, 1, 1 << 24).Default("half of --ctx"),
+        {"--stride", flags::IntValue(&flags->stride, 1, 1 << 24).Default("half of --ctx"),
          "Distance from one window's first token to the next one's, below --ctx. A token is scored "
          "in the first window that holds it, so after the first window each has at least ctx - "
          "stride tokens before it"}}}};
   return {"perplexity", "Measure the perplexity of a model on a text",
-          Join({text, EngineTable(&flags->engine)}),
+          flags::Join({text, EngineTable(&flags->engine)}),
           "Perplexity is exp(-mean of ln p) over all scored tokens: all but the text's first. The "
           "error\n"
           "is perplexity * (standard deviation of ln p) / sqrt(tokens).\n\n"
@@ -216,4 +216,4 @@ Command PerplexityCommand(PerplexityFlags* flags) {
           [flags] { return Measure(*flags); }};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::cli

@@ -9,7 +9,7 @@
 #include "cli/engine_flags.h"
 #include "flags/flag.h"
 
-namespace ropeway {
+namespace ropeway::cli {
 
 // Tokens [begin, end) of the text are a prompt; of these, the ones from `scored` on are scored.
 struct Window {
@@ -51,8 +51,8 @@ struct PerplexityFlags {
 };
 
 // The command. `flags` must outlive it.
-Command PerplexityCommand(PerplexityFlags* flags);
+flags::Command PerplexityCommand(PerplexityFlags* flags);
 
-}  // namespace ropeway
+}  // namespace ropeway::cli
 
 #endif  // ROPEWAY_CLI_PERPLEXITY_H_

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace ropeway {
+namespace ropeway::cli {
 namespace {
 
 TEST(Windows, EachTokenButTheFirstIsCountedOnceWithEnoughBeforeIt) {
@@ -46,4 +46,4 @@ TEST(Perplexity, OfOneTokenHasNoError) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::cli

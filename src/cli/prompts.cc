@@ -18,7 +18,7 @@
 #include "base/output.h"
 #include "cli/terminal.h"
 
-namespace ropeway {
+namespace ropeway::cli {
 namespace {
 
 using Json = nlohmann::json;
@@ -157,7 +157,7 @@ std::array<double, kPhases.size()> PhasesOf(const Result& result) {
   size_t i = 0;
   for (const auto time :
        {times.queue, times.formation, times.prefill, times.decode, times.output}) {
-    seconds[i++] = ToSeconds(time);
+    seconds[i++] = base::ToSeconds(time);
   }
   return seconds;
 }
@@ -194,8 +194,8 @@ class AnswerFile {
     file_ << fmt::format(",{},{},{},{:.6f},{},", ReasonOf(result), finish.usage.prompt_tokens,
                          finish.usage.completion_tokens, fmt::join(PhasesOf(result), ","),
                          finish.seed)
-          << CsvField(prompt) << ',' << CsvField(result.text) << ','
-          << CsvField(result.status.message()) << "\r\n"
+          << base::CsvField(prompt) << ',' << base::CsvField(result.text) << ','
+          << base::CsvField(result.status.message()) << "\r\n"
           << std::flush;
   }
 
@@ -242,7 +242,7 @@ class PromptsRun {
     ClearProgress();
     if (output_.ok()) output_.Write(Summary());
     const int code = output_.End();
-    if (code == 0 && !file_->good()) return Fail("the file of --output could not be written");
+    if (code == 0 && !file_->good()) return base::Fail("the file of --output could not be written");
     return failed_ > 0 ? 1 : code;
   }
 
@@ -339,7 +339,7 @@ class PromptsRun {
   }
 
   std::string Summary() const {
-    const double seconds = ToSeconds(Now() - start_);
+    const double seconds = base::ToSeconds(Now() - start_);
     return fmt::format(
         "{} requests in {} batch{}, {} failed: {} prompt tokens, {} output tokens in {:.1f} s "
         "({:.1f} tokens/s)\n",
@@ -351,11 +351,11 @@ class PromptsRun {
     if (!progress_ || Now() - last_progress_ < kProgress) return;
     last_progress_ = Now();
     progress_shown_ = true;
-    Note(fmt::format("\r\033[K{} of {} requests have ended", ended_, prompts_.size()));
+    base::Note(fmt::format("\r\033[K{} of {} requests have ended", ended_, prompts_.size()));
   }
 
   void ClearProgress() {
-    if (std::exchange(progress_shown_, false)) Note("\r\033[K");
+    if (std::exchange(progress_shown_, false)) base::Note("\r\033[K");
   }
 
   const std::vector<PromptLine> prompts_;
@@ -367,7 +367,7 @@ class PromptsRun {
   const bool progress_ = isatty(STDERR_FILENO) != 0;
 
   BatchTracker tracker_;
-  Output output_;
+  base::Output output_;
   std::map<RequestId, size_t> index_of_;    // Of running requests.
   std::map<RequestId, Answered> answered_;  // Ended, in batches that are not complete.
   std::vector<Answered> rejected_;
@@ -447,14 +447,14 @@ std::map<uint64_t, std::set<RequestId>> BatchTracker::TakeComplete(bool all) {
 
 int RunPrompts(const RunFlags& flags, Engine* engine) {
   std::ifstream input(flags.prompts_file);
-  if (!input) return Fail(fmt::format("--prompts: cannot read '{}'", flags.prompts_file));
+  if (!input) return base::Fail(fmt::format("--prompts: cannot read '{}'", flags.prompts_file));
   StatusOr<std::vector<PromptLine>> prompts = ReadPrompts(input, flags.prompts_file, flags);
-  if (!prompts.ok()) return Fail("--prompts: " + prompts.status().message());
+  if (!prompts.ok()) return base::Fail("--prompts: " + prompts.status().message());
   AnswerFile file;
   if (!file.Open(flags.output_file)) {
-    return Fail(fmt::format("--output: cannot write '{}'", flags.output_file));
+    return base::Fail(fmt::format("--output: cannot write '{}'", flags.output_file));
   }
   return PromptsRun(*std::move(prompts), flags.stats, engine, &file).Run();
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::cli

@@ -15,7 +15,7 @@
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::cli {
 
 struct PromptLine {
   std::string text;  // The prompt as written in the file.
@@ -57,6 +57,6 @@ class BatchTracker {
 // output could not be written. `engine` must have no other user.
 int RunPrompts(const RunFlags& flags, Engine* engine);
 
-}  // namespace ropeway
+}  // namespace ropeway::cli
 
 #endif  // ROPEWAY_CLI_PROMPTS_H_

@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-namespace ropeway {
+namespace ropeway::cli {
 namespace {
 
 using testing::ElementsAre;
@@ -115,4 +115,4 @@ TEST(BatchTracker, RequestsThatNeverStartedAreReportedAtOnce) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::cli

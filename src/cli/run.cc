@@ -17,7 +17,7 @@
 #include "cli/terminal.h"
 #include "ropeway/engine.h"
 
-namespace ropeway {
+namespace ropeway::cli {
 namespace {
 
 constexpr size_t kMaxPrompt = size_t{16} << 20;
@@ -52,50 +52,50 @@ constexpr char kFooter[] =
     "min_p, seed and stop.\n\n"
     "Example:\n  ropeway run --max-tokens 40 'What is a ropeway?'";
 
-FlagTable PromptRows(RunFlags* flags) {
-  return {{"", {{"PROMPT", TextValue(&flags->prompt, "TEXT"), "The prompt"}}},
+flags::FlagTable PromptRows(RunFlags* flags) {
+  return {{"", {{"PROMPT", flags::TextValue(&flags->prompt, "TEXT"), "The prompt"}}},
           {"Prompt",
-           {{"--system", TextValue(&flags->system, "TEXT"),
+           {{"--system", flags::TextValue(&flags->system, "TEXT"),
              "System message: how the model shall behave"},
-            {"--raw", SwitchValue(&flags->raw),
+            {"--raw", flags::SwitchValue(&flags->raw),
              "Continue the text as it is, without the model's chat template"},
-            {"--session", TextValue(&flags->session, "FILE|NAME"),
+            {"--session", flags::TextValue(&flags->session, "FILE|NAME"),
              "Keep the conversation, and continue it the next time: in the directory FILE (with a "
              "slash, or ending in .session), or under a NAME in ~/.local/state/ropeway"},
-            {"--prompts", TextValue(&flags->prompts_file, "FILE"),
+            {"--prompts", flags::TextValue(&flags->prompts_file, "FILE"),
              "Answer all prompts of a file at once, and print each batch as it ends: the requests "
              "that started together"},
-            {"--output", TextValue(&flags->output_file, "FILE"),
+            {"--output", flags::TextValue(&flags->output_file, "FILE"),
              "With --prompts: also write the answers with their batch numbers and times to this "
              "file, as JSON lines, or as CSV where its name ends in .csv"}}}};
 }
 
-FlagTable SamplingRows(RunFlags* flags) {
+flags::FlagTable SamplingRows(RunFlags* flags) {
   SamplingParams& sampling = flags->sampling;
   return {{"Sampling",
            {{"--max-tokens,-n",
-             IntValue(&flags->max_tokens, 1, 1 << 24).Default("the rest of the context"),
+             flags::IntValue(&flags->max_tokens, 1, 1 << 24).Default("the rest of the context"),
              "Tokens of an answer, at most"},
-            {"--temperature", NumberValue(&sampling.temperature, 0, 2),
+            {"--temperature", flags::NumberValue(&sampling.temperature, 0, 2),
              "0 always takes the most probable token; more is more varied"},
-            {"--top-k", IntValue(&sampling.top_k, -1, INT32_MAX),
+            {"--top-k", flags::IntValue(&sampling.top_k, -1, INT32_MAX),
              "Choose among the k most probable tokens; 0: all"},
-            {"--top-p", NumberValue(&sampling.top_p, 0, 1),
+            {"--top-p", flags::NumberValue(&sampling.top_p, 0, 1),
              "Choose among the most probable tokens that together reach this probability"},
-            {"--min-p", NumberValue(&sampling.min_p, 0, 1),
+            {"--min-p", flags::NumberValue(&sampling.min_p, 0, 1),
              "Leave out tokens below this part of the most probable one's probability"},
-            {"--typical-p", NumberValue(&sampling.typical_p, 0, 1),
+            {"--typical-p", flags::NumberValue(&sampling.typical_p, 0, 1),
              "Locally typical sampling up to this probability"},
-            {"--presence-penalty", NumberValue(&sampling.presence_penalty, -2, 2),
+            {"--presence-penalty", flags::NumberValue(&sampling.presence_penalty, -2, 2),
              "Makes tokens that were generated before less probable"},
-            {"--frequency-penalty", NumberValue(&sampling.frequency_penalty, -2, 2),
+            {"--frequency-penalty", flags::NumberValue(&sampling.frequency_penalty, -2, 2),
              "Likewise, once for each time"},
-            {"--repetition-penalty", NumberValue(&sampling.repetition_penalty, 0.01, 10),
+            {"--repetition-penalty", flags::NumberValue(&sampling.repetition_penalty, 0.01, 10),
              "Above 1: makes all tokens seen before less probable, the prompt's too"},
-            {"--seed", IntValue(&sampling.seed, 0, INT64_MAX).Default("random"),
+            {"--seed", flags::IntValue(&sampling.seed, 0, INT64_MAX).Default("random"),
              "The same seed and prompt give the same answer"},
-            {"--stop", TextsValue(&flags->stop, "TEXT"), "The answer ends before this text"},
-            {"--ignore-eos", SwitchValue(&flags->ignore_eos),
+            {"--stop", flags::TextsValue(&flags->stop, "TEXT"), "The answer ends before this text"},
+            {"--ignore-eos", flags::SwitchValue(&flags->ignore_eos),
              "Continue where the model would end its answer"}}}};
 }
 
@@ -106,7 +106,7 @@ Status KeepSession(const RunFlags& flags, EngineOptions* options) {
   StatusOr<std::string> folder = SessionFolder(flags.session);
   if (!folder.ok()) return folder.status();
   // Other users must not read the conversation.
-  if (const std::error_code error = MakePrivateDirectory(*folder)) {
+  if (const std::error_code error = base::MakePrivateDirectory(*folder)) {
     return InvalidArgument(
         fmt::format("--session: the directory '{}' cannot be made: {}", *folder, error.message()));
   }
@@ -122,50 +122,50 @@ Status KeepSession(const RunFlags& flags, EngineOptions* options) {
 int AnswerOne(const RunFlags& flags, std::string prompt, Engine* engine) {
   Request request = MakeRequest(flags);
   SetPrompt(flags, !ShowRestored(flags, engine), std::move(prompt), &request);
-  Output output;
+  base::Output output;
   const StatusOr<StreamedAnswer> answer = Stream(engine, std::move(request), &output);
-  if (!answer.ok()) return Fail(answer.status());
+  if (!answer.ok()) return base::Fail(answer.status());
   if (!output.ok()) return output.End();
-  if (!answer->result.status.ok()) return Fail(answer->result.status);
-  if (flags.stats) Note("(" + StatsLine(*answer) + ")\n");
+  if (!answer->result.status.ok()) return base::Fail(answer->result.status);
+  if (flags.stats) base::Note("(" + StatsLine(*answer) + ")\n");
   return 0;
 }
 
 int ChatInTerminal(const RunFlags& flags, const EngineOptions& options) {
   Interrupts interrupts;
   auto engine = Engine::Create(options);
-  if (!engine.ok()) return Fail(engine.status());
+  if (!engine.ok()) return base::Fail(engine.status());
   interrupts.Unblock();
   if (Interrupts::Take()) return 1;  // While the model was loaded.
   LineReader lines(STDIN_FILENO);
-  Output output;
+  base::Output output;
   return Chat(&flags, engine->get(), &lines, &output).Run();
 }
 
 int Run(const RunFlags& flags) {
   const bool many = !flags.prompts_file.empty();
-  if (many && !flags.prompt.empty()) return Fail("give either a PROMPT or --prompts");
-  if (!many && !flags.output_file.empty()) return Fail("--output needs --prompts");
+  if (many && !flags.prompt.empty()) return base::Fail("give either a PROMPT or --prompts");
+  if (!many && !flags.output_file.empty()) return base::Fail("--output needs --prompts");
   const bool chat = !many && flags.prompt.empty() && isatty(STDIN_FILENO) != 0;
-  if (chat && flags.raw) return Fail("--raw needs a prompt: a chat has the model's template");
+  if (chat && flags.raw) return base::Fail("--raw needs a prompt: a chat has the model's template");
   if (many && !flags.session.empty()) {
-    return Fail("--session is one conversation, and --prompts are many: give one of them");
+    return base::Fail("--session is one conversation, and --prompts are many: give one of them");
   }
   StatusOr<EngineOptions> options = ResolveEngine(flags.engine);
-  if (!options.ok()) return Fail(options.status());
-  if (Status status = KeepSession(flags, &*options); !status.ok()) return Fail(status);
+  if (!options.ok()) return base::Fail(options.status());
+  if (Status status = KeepSession(flags, &*options); !status.ok()) return base::Fail(status);
   if (chat) return ChatInTerminal(flags, *options);
 
   std::string prompt = flags.prompt;
   if (!many && prompt.empty()) {
     if (!ReadAll(STDIN_FILENO, kMaxPrompt, &prompt)) {
-      return Fail(
+      return base::Fail(
           fmt::format("standard input cannot be read, or has more than {} bytes", kMaxPrompt));
     }
-    if (prompt.empty()) return Fail("no prompt: standard input is empty");
+    if (prompt.empty()) return base::Fail("no prompt: standard input is empty");
   }
   auto engine = Engine::Create(*options);
-  if (!engine.ok()) return Fail(engine.status());
+  if (!engine.ok()) return base::Fail(engine.status());
   return many ? RunPrompts(flags, engine->get())
               : AnswerOne(flags, std::move(prompt), engine->get());
 }
@@ -178,13 +178,13 @@ RunFlags::RunFlags() {
   sampling.temperature = kTemperature;
 }
 
-Command RunCommand(RunFlags* flags) {
-  const FlagTable other = {
-      {"Other",
-       {{"--stats", SwitchValue(&flags->stats), "After each answer, print its tokens and times"}}}};
+flags::Command RunCommand(RunFlags* flags) {
+  const flags::FlagTable other = {{"Other",
+                                   {{"--stats", flags::SwitchValue(&flags->stats),
+                                     "After each answer, print its tokens and times"}}}};
   return {"run", "Answer a prompt, a file of prompts, or chat in the terminal",
-          Join({PromptRows(flags), SamplingRows(flags), EngineTable(&flags->engine),
-                BatchingTable(&flags->engine), other}),
+          flags::Join({PromptRows(flags), SamplingRows(flags), EngineTable(&flags->engine),
+                       BatchingTable(&flags->engine), other}),
           kFooter, [flags] { return Run(*flags); }};
 }
 
@@ -227,4 +227,4 @@ void SetPrompt(const RunFlags& flags, bool begins, std::string text, Request* re
   request->prompt = std::move(messages);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::cli

@@ -12,7 +12,7 @@
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::cli {
 
 struct RunFlags {
   RunFlags();  // Sets what differs from the engine's defaults.
@@ -32,7 +32,7 @@ struct RunFlags {
 };
 
 // The command; it uses the public library alone. `flags` must outlive it.
-Command RunCommand(RunFlags* flags);
+flags::Command RunCommand(RunFlags* flags);
 
 // The directory of the session `named`: a path, where it has a slash, ends in ".session" or exists;
 // otherwise a folder of that name under $XDG_STATE_HOME/ropeway or ~/.local/state/ropeway.
@@ -49,6 +49,6 @@ Request MakeRequest(const RunFlags& flags);
 // message if `begins` (it is not the next turn of a session).
 void SetPrompt(const RunFlags& flags, bool begins, std::string text, Request* request);
 
-}  // namespace ropeway
+}  // namespace ropeway::cli
 
 #endif  // ROPEWAY_CLI_RUN_H_

@@ -22,7 +22,7 @@
 #include "server/api_keys.h"
 #include "server/http_server.h"
 
-namespace ropeway {
+namespace ropeway::cli {
 namespace {
 
 using std::chrono::milliseconds;
@@ -69,101 +69,103 @@ class EndSignals {
   const std::shared_ptr<State> state_;  // Outlived by the thread.
 };
 
-FlagTable EngineRows(ServeFlags* flags) {
+flags::FlagTable EngineRows(ServeFlags* flags) {
   EngineOptions& options = flags->engine.options;
   return {
       {"Model",
        {{"--served-model-name",
-         TextValue(&options.model.served_name, "NAME").Default("the file's name"),
+         flags::TextValue(&options.model.served_name, "NAME").Default("the file's name"),
          "Name of the model in the API"}}},
       {"Engine",
-       {{"--max-queued-requests", IntValue(&options.scheduler.max_queued_requests, 1, 1000000),
+       {{"--max-queued-requests",
+         flags::IntValue(&options.scheduler.max_queued_requests, 1, 1000000),
          "Requests that wait; more are rejected with 429"},
-        {"--frontend-threads", IntValue(&options.frontend_threads, 1, 256),
+        {"--frontend-threads", flags::IntValue(&options.frontend_threads, 1, 256),
          "Threads that apply chat templates and encode prompts"},
-        {"--request-timeout", DurationValue(&options.request_timeout),
+        {"--request-timeout", flags::DurationValue(&options.request_timeout),
          "A request that has not ended by then fails, also where it asks for longer; 0: never"}}}};
 }
 
-FlagTable StateRows(EngineOptions* options) {
-  return {
-      {"State",
-       {{"--state-path", TextValue(&options->sessions.state_path, "DIR").Default("none: in memory"),
-         "Directory of what survives a restart: sessions"},
-        {"--session-ttl", DurationValue(&options->sessions.ttl, std::chrono::seconds(1)),
-         "A session that is unused for so long is closed"},
-        {"--max-sessions", IntValue(&options->sessions.max_sessions, 1, 10000000),
-         "Sessions at once; more are rejected with 429"},
-        {"--session-store-size", SizeValue(&options->sessions.store_bytes, 1 << 20),
-         "Size of all sessions, in memory and on the disk each; more is rejected with 429"}}},
-      {"Other",
-       {{"--trace-file", TextValue(&options->trace_file, "FILE"),
-         "Write what each step computed for which request, for Perfetto or chrome://tracing; "
-         "at most 512 MiB, no texts"}}}};
+flags::FlagTable StateRows(EngineOptions* options) {
+  return {{"State",
+           {{"--state-path",
+             flags::TextValue(&options->sessions.state_path, "DIR").Default("none: in memory"),
+             "Directory of what survives a restart: sessions"},
+            {"--session-ttl", flags::DurationValue(&options->sessions.ttl, std::chrono::seconds(1)),
+             "A session that is unused for so long is closed"},
+            {"--max-sessions", flags::IntValue(&options->sessions.max_sessions, 1, 10000000),
+             "Sessions at once; more are rejected with 429"},
+            {"--session-store-size", flags::SizeValue(&options->sessions.store_bytes, 1 << 20),
+             "Size of all sessions, in memory and on the disk each; more is rejected with 429"}}},
+          {"Other",
+           {{"--trace-file", flags::TextValue(&options->trace_file, "FILE"),
+             "Write what each step computed for which request, for Perfetto or chrome://tracing; "
+             "at most 512 MiB, no texts"}}}};
 }
 
-FlagTable ServerRows(ServeFlags* flags) {
-  ServerOptions& server = flags->server;
-  return {
-      {"Server",
-       {{"--host", TextValue(&server.host, "ADDRESS"),
-         "Address to listen on; 0.0.0.0 for all of this machine's"},
-        {"--port,-p", IntValue(&server.port, 0, 65535), "Port to listen on; 0 for any free one"},
-        {"--io-threads", IntValue(&server.io_threads, 1, 64), "Threads that serve connections"},
-        {"--helper-threads", IntValue(&server.limits.helper_threads, 1, 64),
-         "Threads for work that would delay an I/O thread: large bodies, /tokenize, "
-         "/detokenize"},
-        {"--keep-alive-interval", DurationValue(&server.limits.keep_alive_interval),
-         "A stream that has been silent for so long sends a comment line, so that proxies "
-         "keep it open; 0: never"},
-        {"--drain-timeout", DurationValue(&flags->drain_timeout),
-         "How long running requests may go on after SIGTERM or Ctrl-C; a second signal ends "
-         "the program at once"}}}};
+flags::FlagTable ServerRows(ServeFlags* flags) {
+  server::ServerOptions& server = flags->server;
+  return {{"Server",
+           {{"--host", flags::TextValue(&server.host, "ADDRESS"),
+             "Address to listen on; 0.0.0.0 for all of this machine's"},
+            {"--port,-p", flags::IntValue(&server.port, 0, 65535),
+             "Port to listen on; 0 for any free one"},
+            {"--io-threads", flags::IntValue(&server.io_threads, 1, 64),
+             "Threads that serve connections"},
+            {"--helper-threads", flags::IntValue(&server.limits.helper_threads, 1, 64),
+             "Threads for work that would delay an I/O thread: large bodies, /tokenize, "
+             "/detokenize"},
+            {"--keep-alive-interval", flags::DurationValue(&server.limits.keep_alive_interval),
+             "A stream that has been silent for so long sends a comment line, so that proxies "
+             "keep it open; 0: never"},
+            {"--drain-timeout", flags::DurationValue(&flags->drain_timeout),
+             "How long running requests may go on after SIGTERM or Ctrl-C; a second signal ends "
+             "the program at once"}}}};
 }
 
-FlagTable LimitRows(ServerLimits* limits) {
+flags::FlagTable LimitRows(server::ServerLimits* limits) {
   return {{"Limits",
-           {{"--max-body-size", SizeValue(&limits->max_body_bytes, 1),
+           {{"--max-body-size", flags::SizeValue(&limits->max_body_bytes, 1),
              "Body of a request; a larger one is rejected with 413"},
-            {"--max-header-size", SizeValue(&limits->max_header_bytes, 1024),
+            {"--max-header-size", flags::SizeValue(&limits->max_header_bytes, 1024),
              "Request line and headers; larger ones are rejected with 431"},
-            {"--max-bodies-size", SizeValue(&limits->max_bodies_bytes, 1),
+            {"--max-bodies-size", flags::SizeValue(&limits->max_bodies_bytes, 1),
              "Bodies above 32 KiB of all connections together; more are rejected with 503"},
-            {"--max-stream-size", SizeValue(&limits->max_stream_bytes, 1024),
+            {"--max-stream-size", flags::SizeValue(&limits->max_stream_bytes, 1024),
              "Output of a stream that waits for a slow reader; beyond it the request is cancelled"},
-            {"--max-connections", IntValue(&limits->max_connections, 1, 1000000),
+            {"--max-connections", flags::IntValue(&limits->max_connections, 1, 1000000),
              "Connections at once; more are answered with 503"},
-            {"--max-choices", IntValue(&limits->max_choices, 1, 65536),
+            {"--max-choices", flags::IntValue(&limits->max_choices, 1, 65536),
              "Prompts times `n` of one request"},
-            {"--header-timeout", DurationValue(&limits->header_timeout, kLeastTimeout),
+            {"--header-timeout", flags::DurationValue(&limits->header_timeout, kLeastTimeout),
              "For a client to send a request's headers"},
-            {"--body-timeout", DurationValue(&limits->body_timeout, kLeastTimeout),
+            {"--body-timeout", flags::DurationValue(&limits->body_timeout, kLeastTimeout),
              "For a client to send a request's body"},
-            {"--idle-timeout", DurationValue(&limits->idle_timeout, kLeastTimeout),
+            {"--idle-timeout", flags::DurationValue(&limits->idle_timeout, kLeastTimeout),
              "Between two requests of one connection"},
-            {"--write-timeout", DurationValue(&limits->write_timeout, kLeastTimeout),
+            {"--write-timeout", flags::DurationValue(&limits->write_timeout, kLeastTimeout),
              "For a client to take what is sent to it; then its request is cancelled"}}}};
 }
 
-FlagTable SecurityRows(ServeFlags* flags) {
-  ServerOptions& server = flags->server;
+flags::FlagTable SecurityRows(ServeFlags* flags) {
+  server::ServerOptions& server = flags->server;
   return {
       {"Security",
-       {{"--api-key", TextsValue(&flags->api_keys, "KEY").Environment(kApiKeyVariable),
+       {{"--api-key", flags::TextsValue(&flags->api_keys, "KEY").Environment(kApiKeyVariable),
          "Key that clients must send. Other users of this machine can read command lines: prefer "
          "the environment or a file"},
-        {"--api-keys", TextValue(&flags->api_keys_file, "FILE").NotEmpty(),
+        {"--api-keys", flags::TextValue(&flags->api_keys_file, "FILE").NotEmpty(),
          "TOML file of named keys, their priorities and limits: [[keys]] with name, key and more"},
         {"--admin-key",
-         TextValue(&server.admin_key, "KEY").NotEmpty().Environment("ROPEWAY_ADMIN_KEY"),
+         flags::TextValue(&server.admin_key, "KEY").NotEmpty().Environment("ROPEWAY_ADMIN_KEY"),
          "Key that opens /admin, /metrics and /version; without one /admin is closed"},
-        {"--tls-cert", TextValue(&server.tls_cert, "FILE"),
+        {"--tls-cert", flags::TextValue(&server.tls_cert, "FILE"),
          "PEM file of the certificate and its chain; with --tls-key the port speaks TLS only"},
-        {"--tls-key", TextValue(&server.tls_key, "FILE"),
+        {"--tls-key", flags::TextValue(&server.tls_key, "FILE"),
          "PEM file of the certificate's private key"}}}};
 }
 
-void WarnIfOpen(const ServerOptions& options) {
+void WarnIfOpen(const server::ServerOptions& options) {
   if (IsLoopback(options.host) || !options.api_keys.empty()) return;
   spdlog::warn(
       "{} can be reached from other machines, and without --api-key or --api-keys all "
@@ -171,7 +173,7 @@ void WarnIfOpen(const ServerOptions& options) {
       options.host);
 }
 
-std::string Banner(const ServerOptions& options, uint16_t port, const std::string& model) {
+std::string Banner(const server::ServerOptions& options, uint16_t port, const std::string& model) {
   const bool ipv6 = options.host.find(':') != std::string::npos;
   const std::string url = fmt::format("{}://{}:{}", options.tls_cert.empty() ? "http" : "https",
                                       ipv6 ? "[" + options.host + "]" : options.host, port);
@@ -186,29 +188,29 @@ std::string Banner(const ServerOptions& options, uint16_t port, const std::strin
 
 int Serve(const ServeFlags& flags) {
   EndSignals end;
-  RaiseDescriptorLimit();
+  base::RaiseDescriptorLimit();
   StatusOr<EngineOptions> engine_options = ResolveEngine(flags.engine);
-  if (!engine_options.ok()) return Fail(engine_options.status());
-  StatusOr<ServerOptions> options = ResolveServer(flags);
-  if (!options.ok()) return Fail(options.status());
+  if (!engine_options.ok()) return base::Fail(engine_options.status());
+  StatusOr<server::ServerOptions> options = ResolveServer(flags);
+  if (!options.ok()) return base::Fail(options.status());
   for (const std::string& file : SecretsOthersCanRead(flags)) {
     spdlog::warn("all users of this machine can read the keys in {}: chmod 600 it", file);
   }
 
-  const RealClock clock;
-  SystemRandom random;
-  auto engine = OpenEngine(*engine_options, &clock, &random);
-  if (!engine.ok()) return Fail(engine.status());
-  HttpServer server(*options, engine->get());
+  const base::RealClock clock;
+  base::SystemRandom random;
+  auto engine = engine::OpenEngine(*engine_options, &clock, &random);
+  if (!engine.ok()) return base::Fail(engine.status());
+  server::HttpServer server(*options, engine->get());
   end.SetServing();
-  if (Status status = server.Start(); !status.ok()) return Fail(status);
+  if (Status status = server.Start(); !status.ok()) return base::Fail(status);
   WarnIfOpen(*options);
   // A banner that cannot be written does not stop the server.
-  Output().Write(Banner(*options, server.port(), (*engine)->Models().front().id));
+  base::Output().Write(Banner(*options, server.port(), (*engine)->Models().front().id));
 
   const char* signal = end.Wait();
   spdlog::info("{}: no new requests; what runs may finish within {}", signal,
-               FormatDuration(flags.drain_timeout));
+               flags::FormatDuration(flags.drain_timeout));
   server.StopAccepting();
   const Status drained = (*engine)->Drain(flags.drain_timeout);
   if (!drained.ok()) spdlog::warn("{}", drained.message());
@@ -218,18 +220,19 @@ int Serve(const ServeFlags& flags) {
 
 }  // namespace
 
-Command ServeCommand(ServeFlags* flags) {
+flags::Command ServeCommand(ServeFlags* flags) {
   EngineOptions* const options = &flags->engine.options;
-  return {"serve", "Serve a model over an OpenAI-compatible HTTP API",
-          Join({EngineTable(&flags->engine), EngineRows(flags), BatchingTable(&flags->engine),
-                SchedulingTable(&flags->engine), StateRows(options), ServerRows(flags),
-                LimitRows(&flags->server.limits), SecurityRows(flags)}),
-          "Example:\n  ropeway serve --port 9000 --kv-cache-size 1GiB --max-num-seqs 32",
-          [flags] { return Serve(*flags); }};
+  return {
+      "serve", "Serve a model over an OpenAI-compatible HTTP API",
+      flags::Join({EngineTable(&flags->engine), EngineRows(flags), BatchingTable(&flags->engine),
+                   SchedulingTable(&flags->engine), StateRows(options), ServerRows(flags),
+                   LimitRows(&flags->server.limits), SecurityRows(flags)}),
+      "Example:\n  ropeway serve --port 9000 --kv-cache-size 1GiB --max-num-seqs 32",
+      [flags] { return Serve(*flags); }};
 }
 
-StatusOr<ServerOptions> ResolveServer(const ServeFlags& flags) {
-  ServerOptions options = flags.server;
+StatusOr<server::ServerOptions> ResolveServer(const ServeFlags& flags) {
+  server::ServerOptions options = flags.server;
   if (options.host.empty()) {
     return InvalidArgument("--host: expected an address or a host's name, not ''", "host");
   }
@@ -251,7 +254,7 @@ StatusOr<ServerOptions> ResolveServer(const ServeFlags& flags) {
         {i == 0 ? "default" : fmt::format("default-{}", i + 1), flags.api_keys[i]});
   }
   if (!flags.api_keys_file.empty()) {
-    StatusOr<std::vector<ApiKey>> keys = ReadApiKeys(flags.api_keys_file);
+    StatusOr<std::vector<server::ApiKey>> keys = server::ReadApiKeys(flags.api_keys_file);
     if (!keys.ok()) return keys.status();
     options.api_keys.insert(options.api_keys.end(), keys->begin(), keys->end());
   }
@@ -273,4 +276,4 @@ bool IsLoopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::cli

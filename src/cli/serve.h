@@ -11,7 +11,7 @@
 #include "ropeway/status.h"
 #include "server/server_options.h"
 
-namespace ropeway {
+namespace ropeway::cli {
 
 struct ServeFlags {
   ServeFlags() {
@@ -20,7 +20,7 @@ struct ServeFlags {
   }
 
   EngineFlags engine;
-  ServerOptions server;
+  server::ServerOptions server;
   std::vector<std::string> api_keys;  // As given by --api-key, without names.
   std::string api_keys_file;
   std::chrono::milliseconds drain_timeout{30'000};
@@ -28,13 +28,13 @@ struct ServeFlags {
 
 // The command; it serves until SIGTERM or SIGINT and then drains. Run it once, before any thread is
 // started. `flags` must outlive it.
-Command ServeCommand(ServeFlags* flags);
+flags::Command ServeCommand(ServeFlags* flags);
 
 // The server's options with the keys of both kinds in them. The first of --api-key is named
 // "default", further ones "default-2", "default-3", ... A request's choices are bounded by the
 // requests that may wait, too. kInvalidArgument for an empty host, and for an empty ROPEWAY_API_KEY
 // in the environment where no other key is given.
-StatusOr<ServerOptions> ResolveServer(const ServeFlags& flags);
+StatusOr<server::ServerOptions> ResolveServer(const ServeFlags& flags);
 
 // The files with keys (--api-keys, --tls-key) that all users of this machine can read.
 std::vector<std::string> SecretsOthersCanRead(const ServeFlags& flags);
@@ -42,6 +42,6 @@ std::vector<std::string> SecretsOthersCanRead(const ServeFlags& flags);
 // Whether only this machine can reach `host`.
 bool IsLoopback(const std::string& host);
 
-}  // namespace ropeway
+}  // namespace ropeway::cli
 
 #endif  // ROPEWAY_CLI_SERVE_H_

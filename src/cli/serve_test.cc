@@ -13,7 +13,7 @@
 
 #include "flags/program.h"
 
-namespace ropeway {
+namespace ropeway::cli {
 namespace {
 
 using std::chrono::milliseconds;
@@ -28,11 +28,11 @@ class ServeTest : public testing::Test {
 
   // The message of what is rejected, "" where nothing is.
   std::string Parse(const std::vector<std::string>& words) {
-    return ParseCommandLine(program_, words).status().message();
+    return flags::ParseCommandLine(program_, words).status().message();
   }
 
   ServeFlags flags_;
-  Program program_;
+  flags::Program program_;
 };
 
 TEST_F(ServeTest, EveryFlagReachesItsOption) {
@@ -90,7 +90,7 @@ TEST_F(ServeTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(engine.cache.disk_path, "d");
   EXPECT_EQ(engine.cache.disk_bytes, int64_t{23} << 30);
   EXPECT_EQ(engine.cache.disk_write_rate, 24 << 20);
-  const ServerOptions& server = flags_.server;
+  const server::ServerOptions& server = flags_.server;
   EXPECT_EQ(server.host, "::1");
   EXPECT_EQ(server.port, 11);
   EXPECT_EQ(server.io_threads, 12);
@@ -220,4 +220,4 @@ TEST(IsLoopback, KnowsTheAddressesOfThisMachineAlone) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::cli

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cerrno>
 
-namespace ropeway {
+namespace ropeway::cli {
 namespace {
 
 volatile std::atomic<bool> interrupted = false;
@@ -92,4 +92,4 @@ std::string ForTerminal(std::string_view text) {
   return safe;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::cli

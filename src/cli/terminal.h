@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace ropeway {
+namespace ropeway::cli {
 
 // Turns SIGINT from the end of the process into a flag. At most one at a time.
 class Interrupts {
@@ -46,6 +46,6 @@ bool ReadAll(int descriptor, size_t most, std::string* text);
 // so that a model's output cannot act on the terminal. Line breaks and tabs stay.
 std::string ForTerminal(std::string_view text);
 
-}  // namespace ropeway
+}  // namespace ropeway::cli
 
 #endif  // ROPEWAY_CLI_TERMINAL_H_

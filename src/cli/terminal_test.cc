@@ -6,7 +6,7 @@
 #include <array>
 #include <csignal>
 
-namespace ropeway {
+namespace ropeway::cli {
 namespace {
 
 using Event = LineReader::Event;
@@ -67,4 +67,4 @@ TEST(ForTerminal, WhatActsOnATerminalIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::cli

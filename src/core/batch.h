@@ -11,7 +11,7 @@
 #include "base/kv_block.h"
 #include "ropeway/request.h"
 
-namespace ropeway {
+namespace ropeway::core {
 
 // A KV block: an index into the executor's pool.
 using BlockId = int32_t;
@@ -94,8 +94,8 @@ struct StepResult {
   std::vector<Sampled> sampled;  // In the order of the batch's items that sample.
   std::vector<Scored> scored;    // In the order of the batch's items, then of positions.
   // The forward pass's part of the step's time, and of that, the sampling's.
-  Duration forward{};
-  Duration sampling{};
+  base::Duration forward{};
+  base::Duration sampling{};
 };
 
 // What one step consisted of, for traces: plain numbers that outlive the sequences.
@@ -118,6 +118,6 @@ struct StepContent {
   bool empty() const { return items.empty() && preempted.empty() && fetching.empty(); }
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::core
 
 #endif  // ROPEWAY_CORE_BATCH_H_

@@ -6,7 +6,7 @@
 #include "base/sha256.h"
 #include "core/batch.h"
 
-namespace ropeway {
+namespace ropeway::core {
 namespace {
 
 // So that no root reads like a block.
@@ -23,7 +23,7 @@ void AppendText(std::string_view text, std::vector<uint8_t>* out) {
 }
 
 BlockName Hash(std::span<const uint8_t> message) {
-  return {Sha256(message.data(), message.size())};
+  return {base::Sha256(message.data(), message.size())};
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ BlockName RootName(const CacheRoot& root) {
 
 BlockName ChildName(const BlockName& parent, std::span<const TokenId> ids) {
   // On the stack: a name is made for each block of each prompt.
-  constexpr size_t kMostIds = kBlockTokens;
+  constexpr size_t kMostIds = base::kBlockTokens;
   std::array<uint8_t, kBlockTag.size() + sizeof(BlockName) + 4 + 4 * kMostIds> message;
   size_t size = 0;
   const auto append = [&](const void* data, size_t bytes) {
@@ -65,9 +65,10 @@ BlockName ChildName(const BlockName& parent, std::span<const TokenId> ids) {
 
 std::vector<BlockName> ChainNames(const BlockName& root, std::span<const TokenId> ids) {
   std::vector<BlockName> names;
-  names.reserve(ids.size() / kBlockTokens);
-  for (size_t i = 0; i + kBlockTokens <= ids.size(); i += kBlockTokens) {
-    names.push_back(ChildName(names.empty() ? root : names.back(), ids.subspan(i, kBlockTokens)));
+  names.reserve(ids.size() / base::kBlockTokens);
+  for (size_t i = 0; i + base::kBlockTokens <= ids.size(); i += base::kBlockTokens) {
+    names.push_back(
+        ChildName(names.empty() ? root : names.back(), ids.subspan(i, base::kBlockTokens)));
   }
   return names;
 }
@@ -82,4 +83,4 @@ std::string ShortName(const BlockName& name) {
   return text;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::core

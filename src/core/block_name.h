@@ -20,7 +20,7 @@
 
 #include "ropeway/request.h"
 
-namespace ropeway {
+namespace ropeway::core {
 
 struct BlockName {
   std::array<uint8_t, 32> bytes{};
@@ -61,6 +61,6 @@ std::vector<BlockName> ChainNames(const BlockName& root, std::span<const TokenId
 // The first characters in hexadecimal, for logs and messages.
 std::string ShortName(const BlockName& name);
 
-}  // namespace ropeway
+}  // namespace ropeway::core
 
 #endif  // ROPEWAY_CORE_BLOCK_NAME_H_

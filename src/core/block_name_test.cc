@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::core {
 namespace {
 
 CacheRoot Root() {
@@ -68,4 +68,4 @@ TEST(BlockName, IsWhatItWas) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::core

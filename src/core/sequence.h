@@ -15,7 +15,7 @@
 #include "core/sequence_state.h"
 #include "ropeway/request.h"
 
-namespace ropeway {
+namespace ropeway::core {
 
 // A preempted sequence's claim on a cached block; void once the block was given to another use.
 struct BlockClaim {
@@ -37,9 +37,10 @@ struct CoreRequest {
                                 // request ends when its prompt is computed.
   SampleSpec spec;              // With the seed resolved; the core sets prompt_len.
   bool ignore_eos = false;
-  std::vector<TokenId> stop_ids;          // Each ends the sequence, as an end token does.
-  TimePoint arrival{};                    // When Submit was called.
-  TimePoint deadline = TimePoint::max();  // The request fails with kDeadlineExceeded then.
+  std::vector<TokenId> stop_ids;  // Each ends the sequence, as an end token does.
+  base::TimePoint arrival{};      // When Submit was called.
+  base::TimePoint deadline =
+      base::TimePoint::max();  // The request fails with kDeadlineExceeded then.
   std::string tenant;
   double tenant_weight = 1.0;
   Priority priority = Priority::kMedium;
@@ -54,7 +55,7 @@ struct CoreRequest {
 // The scheduler's part of a sequence.
 struct SchedulingState {
   // Since when it waits, in the queue or running without work.
-  TimePoint queued_since{};
+  base::TimePoint queued_since{};
   int32_t run_steps = 0;  // Steps with work for it since it started or resumed.
   // It is past max_wait: it goes before later arrivals, and its work is charged to no class, until
   // it has run for kMinRunSteps.
@@ -65,7 +66,7 @@ struct SchedulingState {
   double queued_cost = 0.0;  // While in the queue: the predicted cost of the work that is left.
   uint64_t batch = 0;        // Number of the batch in which it started; 0: it has not.
   int32_t batch_size = 0;
-  Duration formation{};  // The part of its time in the queue in which its batch filled.
+  base::Duration formation{};  // The part of its time in the queue in which its batch filled.
   // Another sequence computes some of its blocks now; the last one's name is names[follows - 1],
   // and this sequence waits for it. 0: it waits for none.
   int32_t follows = 0;
@@ -120,6 +121,6 @@ struct Sequence : CoreRequest, SchedulingState, KvState {
   }
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::core
 
 #endif  // ROPEWAY_CORE_SEQUENCE_H_

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace ropeway {
+namespace ropeway::core {
 namespace {
 
 using S = SequenceState;
@@ -54,12 +54,12 @@ std::optional<SequenceState> NextState(SequenceState from, SequenceEvent event) 
 void SequenceMover::Move(uint64_t id, SequenceState* state, SequenceEvent event) {
   const std::optional<SequenceState> to = NextState(*state, event);
   if (!to.has_value()) {
-    Check({StatusCode::kInternal, "illegal move of sequence " + std::to_string(id) + ": " +
-                                      SequenceEventName(event) + " while " +
-                                      SequenceStateName(*state)});
+    base::Check({StatusCode::kInternal, "illegal move of sequence " + std::to_string(id) + ": " +
+                                            SequenceEventName(event) + " while " +
+                                            SequenceStateName(*state)});
   }
   ++counts_[static_cast<size_t>(*state)][static_cast<size_t>(event)];
   *state = *to;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::core

@@ -24,7 +24,7 @@
 #include <optional>
 #include <span>
 
-namespace ropeway {
+namespace ropeway::core {
 
 enum class SequenceState : uint8_t {
   kWaiting,
@@ -83,6 +83,6 @@ class SequenceMover {
   TransitionCounts counts_{};
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::core
 
 #endif  // ROPEWAY_CORE_SEQUENCE_STATE_H_

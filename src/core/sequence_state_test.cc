@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-namespace ropeway {
+namespace ropeway::core {
 namespace {
 
 using S = SequenceState;
@@ -92,4 +92,4 @@ TEST(SequenceMoverDeathTest, AnIllegalMoveEndsTheProcessAndSaysWhich) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::core

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 // Seconds; no client waits longer.
@@ -14,7 +14,7 @@ constexpr double kLongestRetryAfter = 3600;
 
 }  // namespace
 
-Status CheckFits(const CoreRequest& request, int32_t max_model_len) {
+Status CheckFits(const core::CoreRequest& request, int32_t max_model_len) {
   if (request.prompt.empty()) return InvalidArgument("the prompt has no tokens", "prompt");
   if (request.max_tokens < 0) {
     return InvalidArgument(
@@ -38,8 +38,8 @@ Status CheckFits(const CoreRequest& request, int32_t max_model_len) {
   return {};
 }
 
-Status CheckQueue(const CoreRequest& request, const EngineCoreOptions& options,
-                  const Scheduler& scheduler) {
+Status CheckQueue(const core::CoreRequest& request, const EngineCoreOptions& options,
+                  const scheduler::Scheduler& scheduler) {
   const int64_t tokens = scheduler.queued_tokens();
   if (tokens > 0 &&
       tokens + static_cast<int64_t>(request.prompt.size()) > options.max_queued_tokens) {
@@ -49,7 +49,7 @@ Status CheckQueue(const CoreRequest& request, const EngineCoreOptions& options,
                 " (max_queued_tokens " + std::to_string(options.max_queued_tokens) + ")"};
   }
   const double wait = scheduler.WaitSeconds(request.priority);
-  const double most = ToSeconds(options.scheduler.max_wait);
+  const double most = base::ToSeconds(options.scheduler.max_wait);
   if (wait <= most) return {};
   Status status(StatusCode::kResourceExhausted,
                 fmt::format("the request would wait about {:.0f} s for its turn, longer than "
@@ -60,4 +60,4 @@ Status CheckQueue(const CoreRequest& request, const EngineCoreOptions& options,
   return status;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -12,7 +12,7 @@
 #include "ropeway/stats.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // Facts about a request once it is queued.
 struct Admission {
@@ -127,6 +127,6 @@ class Backend {
   virtual Status Drain(std::chrono::nanoseconds deadline) = 0;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_BACKEND_H_

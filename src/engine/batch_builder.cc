@@ -6,7 +6,7 @@
 
 #include "kvcache/kv_cache_manager.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 Status Unexpected(uint64_t step, const std::string& what) {
@@ -14,8 +14,8 @@ Status Unexpected(uint64_t step, const std::string& what) {
 }
 
 // Sets the ids of the prompt that this item's rows predict and that were not scored before.
-void SetScoreRange(const ScheduledItem& planned, BatchItem* item) {
-  const Sequence& sequence = *planned.sequence;
+void SetScoreRange(const scheduler::ScheduledItem& planned, core::BatchItem* item) {
+  const core::Sequence& sequence = *planned.sequence;
   item->score_begin = item->score_end = 0;
   if (sequence.spec.num_prompt_logprobs < 0) return;
   // Nothing comes before position 0, so no row predicts it.
@@ -44,10 +44,10 @@ void BatchBuilder::Begin(uint64_t step) {
   batch_.step = step;
 }
 
-void BatchBuilder::Add(const ScheduledItem& planned) {
-  Sequence& sequence = *planned.sequence;
+void BatchBuilder::Add(const scheduler::ScheduledItem& planned) {
+  core::Sequence& sequence = *planned.sequence;
   if (spare_items_.empty()) spare_items_.emplace_back();
-  BatchItem& item = spare_items_.back();
+  core::BatchItem& item = spare_items_.back();
   const auto first = sequence.ids.begin() + planned.start;
   item.sequence = sequence.id;
   item.start = planned.start;
@@ -66,7 +66,7 @@ void BatchBuilder::Add(const ScheduledItem& planned) {
       sequence.ids.reserve(2 * sequence.ids.size());
     }
     // The next schedule extends its table, or parks its blocks with the token sampled here.
-    KvCacheManager::Reserve(&sequence, sequence.num_ids() + 2 * kBlockTokens);
+    kvcache::KvCacheManager::Reserve(&sequence, sequence.num_ids() + 2 * base::kBlockTokens);
   }
   if (item.sample || scores) {
     item.ids = sequence.ids;
@@ -80,13 +80,14 @@ void BatchBuilder::Add(const ScheduledItem& planned) {
   work_.push_back(std::move(work));
 }
 
-void BatchBuilder::AddPadding(const PaddingItem& planned, BlockId scratch) {
+void BatchBuilder::AddPadding(const scheduler::PaddingItem& planned, core::BlockId scratch) {
   if (spare_items_.empty()) spare_items_.emplace_back();
-  BatchItem& item = spare_items_.back();
+  core::BatchItem& item = spare_items_.back();
   item.sequence = 0;
   item.start = planned.start;
   item.tokens.assign(static_cast<size_t>(planned.num_tokens), 0);
-  item.blocks.assign(static_cast<size_t>(BlocksFor(planned.start + planned.num_tokens)), scratch);
+  item.blocks.assign(static_cast<size_t>(kvcache::BlocksFor(planned.start + planned.num_tokens)),
+                     scratch);
   item.sample = planned.sample;
   item.padding = true;
   item.score_begin = item.score_end = 0;
@@ -97,14 +98,14 @@ void BatchBuilder::AddPadding(const PaddingItem& planned, BlockId scratch) {
   spare_items_.pop_back();
 }
 
-Status BatchBuilder::CheckResult(const StepResult& result) const {
+Status BatchBuilder::CheckResult(const core::StepResult& result) const {
   if (Status status = CheckSampled(result); !status.ok()) return status;
   return CheckScored(result);
 }
 
-Status BatchBuilder::CheckSampled(const StepResult& result) const {
+Status BatchBuilder::CheckSampled(const core::StepResult& result) const {
   size_t n = 0;
-  for (const BatchItem& item : batch_.items) {
+  for (const core::BatchItem& item : batch_.items) {
     if (!item.sample) continue;
     if (n >= result.sampled.size() || result.sampled[n].sequence != item.sequence) {
       return Unexpected(batch_.step,
@@ -117,9 +118,9 @@ Status BatchBuilder::CheckSampled(const StepResult& result) const {
                                      " tokens, not the " + std::to_string(n) + " asked for,");
 }
 
-Status BatchBuilder::CheckScored(const StepResult& result) const {
+Status BatchBuilder::CheckScored(const core::StepResult& result) const {
   size_t n = 0;
-  for (const BatchItem& item : batch_.items) {
+  for (const core::BatchItem& item : batch_.items) {
     for (int32_t position = item.score_begin; position < item.score_end; ++position, ++n) {
       if (n < result.scored.size() && result.scored[n].sequence == item.sequence &&
           result.scored[n].position == position) {
@@ -134,4 +135,4 @@ Status BatchBuilder::CheckScored(const StepResult& result) const {
                                      " ids, not the " + std::to_string(n) + " asked for,");
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

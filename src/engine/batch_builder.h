@@ -11,7 +11,7 @@
 #include "ropeway/status.h"
 #include "scheduler/scheduler_output.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // One step's batch. Its items keep their vectors' memory from step to step.
 //
@@ -20,9 +20,9 @@ class BatchBuilder {
  public:
   // The sequence's work behind a batch item, by the item's index in the batch.
   struct Work {
-    ScheduledItem planned;
+    scheduler::ScheduledItem planned;
     // The log-probs of its prompt, filled in from the result; their memory is reserved.
-    std::vector<Scored> scored;
+    std::vector<core::Scored> scored;
   };
 
   explicit BatchBuilder(int max_items);
@@ -32,28 +32,28 @@ class BatchBuilder {
 
   // Adds an item, and reserves all memory that its result will need: in the sequence's ids for the
   // sampled token, and for the log-probs of its prompt. Throws std::bad_alloc with nothing added.
-  void Add(const ScheduledItem& planned);
+  void Add(const scheduler::ScheduledItem& planned);
 
   // Adds padding rows, which read the block `scratch` alone. REQUIRES: after all other items.
   // Throws std::bad_alloc with nothing added.
-  void AddPadding(const PaddingItem& planned, BlockId scratch);
+  void AddPadding(const scheduler::PaddingItem& planned, core::BlockId scratch);
 
-  const Batch& batch() const { return batch_; }
+  const core::Batch& batch() const { return batch_; }
   std::vector<Work>& work() { return work_; }
 
   // OK if `result` answers this batch, item by item. An executor that answers anything else is
   // trusted no more than one that fails.
-  Status CheckResult(const StepResult& result) const;
+  Status CheckResult(const core::StepResult& result) const;
 
  private:
-  Status CheckSampled(const StepResult& result) const;
-  Status CheckScored(const StepResult& result) const;
+  Status CheckSampled(const core::StepResult& result) const;
+  Status CheckScored(const core::StepResult& result) const;
 
-  Batch batch_;
-  std::vector<Work> work_;              // One for each of the batch's items but padding.
-  std::vector<BatchItem> spare_items_;  // Beyond this step's number, for their memory.
+  core::Batch batch_;
+  std::vector<Work> work_;                    // One for each of the batch's items but padding.
+  std::vector<core::BatchItem> spare_items_;  // Beyond this step's number, for their memory.
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_BATCH_BUILDER_H_

@@ -56,18 +56,18 @@ Status EndStatus(FinishReason reason) {
     case FinishReason::kLength:
       return {};
     case FinishReason::kCancelled:
-      return MakeStatus(StatusCode::kCancelled, "the request was cancelled");
+      return engine::MakeStatus(StatusCode::kCancelled, "the request was cancelled");
     case FinishReason::kFailed:
       break;
   }
-  return MakeStatus(StatusCode::kInternal, "the request failed");
+  return engine::MakeStatus(StatusCode::kInternal, "the request failed");
 }
 
 }  // namespace
 
 // Where a request's result will be; shared by its handles and its sink.
 struct RequestHandle::State {
-  LlmEngine* engine = nullptr;
+  engine::LlmEngine* engine = nullptr;
   std::mutex mu;
   std::condition_variable ended;
   std::shared_ptr<const Result> result;  // Guarded by mu; null until the end.
@@ -85,17 +85,17 @@ class Engine::Impl {
  public:
   StatusOr<RequestHandle> Submit(Request request, StreamCallback on_delta);
 
-  RealClock clock;
-  SystemRandom random;
+  base::RealClock clock;
+  base::SystemRandom random;
   FinishedQueue finished;
-  std::unique_ptr<LlmEngine> engine;  // Last: its threads use the others.
+  std::unique_ptr<engine::LlmEngine> engine;  // Last: its threads use the others.
 
  private:
   class CollectorSink;
 };
 
 // Collects one request's output into its Result. What the end needs is allocated with it.
-class Engine::Impl::CollectorSink final : public OutputSink {
+class Engine::Impl::CollectorSink final : public engine::OutputSink {
  public:
   CollectorSink(std::shared_ptr<RequestHandle::State> state, FinishedQueue* finished,
                 StreamCallback on_delta)
@@ -105,7 +105,7 @@ class Engine::Impl::CollectorSink final : public OutputSink {
         result_(std::make_shared<Result>()),
         node_(1) {}
 
-  void OnAdmitted(RequestId, const Admission& admission) override {
+  void OnAdmitted(RequestId, const engine::Admission& admission) override {
     result_->finish.usage.prompt_tokens = admission.prompt_tokens;
   }
 
@@ -126,14 +126,14 @@ class Engine::Impl::CollectorSink final : public OutputSink {
   void OnFinish(RequestId id, const Finish& finish) override {
     result_->finish = finish;
     if (incomplete_) result_->finish.reason = FinishReason::kFailed;
-    End(id, incomplete_ ? OutOfMemory() : EndStatus(finish.reason));
+    End(id, incomplete_ ? engine::OutOfMemory() : EndStatus(finish.reason));
   }
 
   void OnError(RequestId id, const Status& status) override {
     const bool cancelled = status.code() == StatusCode::kCancelled;
     result_->finish.reason = cancelled ? FinishReason::kCancelled : FinishReason::kFailed;
     result_->finish.usage.completion_tokens = static_cast<int32_t>(result_->tokens.size());
-    End(id, CopyStatus(status));
+    End(id, engine::CopyStatus(status));
   }
 
  private:
@@ -165,7 +165,7 @@ StatusOr<RequestHandle> Engine::Impl::Submit(Request request, StreamCallback on_
     handle.id_ = *id;
     return handle;
   } catch (const std::bad_alloc&) {
-    return OutOfMemory();
+    return engine::OutOfMemory();
   }
 }
 
@@ -194,7 +194,8 @@ void RequestHandle::Cancel() const {
 
 StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   auto impl = std::make_unique<Impl>();
-  StatusOr<std::unique_ptr<LlmEngine>> engine = OpenEngine(options, &impl->clock, &impl->random);
+  StatusOr<std::unique_ptr<engine::LlmEngine>> engine =
+      engine::OpenEngine(options, &impl->clock, &impl->random);
   if (!engine.ok()) return engine.status();
   impl->engine = *std::move(engine);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));

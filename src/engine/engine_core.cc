@@ -11,7 +11,7 @@
 #include "engine/admission.h"
 #include "engine/failure.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 // Blocks handed to a tier in one step, and in one call while nothing else is to be done.
@@ -22,15 +22,17 @@ constexpr int kStoresPerIdleCall = 16;
 constexpr int kLeastRowsToLearn = 64;
 
 // Ends the process for options that are not valid.
-const EngineCoreOptions& Checked(const EngineCoreOptions& options, const KvLayout& layout) {
-  Check(options.Validate(layout));
+const EngineCoreOptions& Checked(const EngineCoreOptions& options,
+                                 const executor::KvLayout& layout) {
+  base::Check(options.Validate(layout));
   return options;
 }
 
 }  // namespace
 
-EngineCore::EngineCore(const EngineCoreOptions& options, const KvLayout& layout, Executor* executor,
-                       SchedulingPolicy* policy, const Clock* clock, EmitFn emit)
+EngineCore::EngineCore(const EngineCoreOptions& options, const executor::KvLayout& layout,
+                       executor::Executor* executor, policy::SchedulingPolicy* policy,
+                       const base::Clock* clock, EmitFn emit)
     : options_(Checked(options, layout)),
       executor_(executor),
       clock_(clock),
@@ -38,15 +40,16 @@ EngineCore::EngineCore(const EngineCoreOptions& options, const KvLayout& layout,
       scratch_(layout.num_blocks - 1),
       kv_(options.CacheOf(layout)),
       scheduler_(options.scheduler, policy, &kv_, &mover_),
-      control_(MakeBatchSizeControl(options.batch_control, options.scheduler.max_num_seqs)),
+      control_(
+          scheduler::MakeBatchSizeControl(options.batch_control, options.scheduler.max_num_seqs)),
       transfers_(options.cache.caching ? options.tier : nullptr, executor, &kv_, clock,
                  layout.block_bytes, options.scheduler.max_num_seqs,
-                 [this](Sequence* sequence) { scheduler_.FetchDone(sequence); }),
+                 [this](core::Sequence* sequence) { scheduler_.FetchDone(sequence); }),
       builder_(std::min(options.scheduler.max_num_seqs, options.scheduler.max_num_batched_tokens)) {
   UpdateStats();
 }
 
-Status EngineCore::CheckRequest(const CoreRequest& request) const {
+Status EngineCore::CheckRequest(const core::CoreRequest& request) const {
   if (!device_status_.ok()) {
     return {StatusCode::kUnavailable, "the device is lost: " + device_status_.message()};
   }
@@ -56,7 +59,7 @@ Status EngineCore::CheckRequest(const CoreRequest& request) const {
   return CheckFits(request, options_.max_model_len);
 }
 
-Status EngineCore::Add(CoreRequest request) {
+Status EngineCore::Add(core::CoreRequest request) {
   try {
     if (Status status = CheckRequest(request); !status.ok()) return status;
     if (Status status = CheckQueue(request, options_, scheduler_); !status.ok()) return status;
@@ -74,15 +77,15 @@ int32_t EngineCore::QueuePosition(RequestId id) const {
   return scheduler_.PositionOf(*it->second);
 }
 
-void EngineCore::Insert(CoreRequest request) {
+void EngineCore::Insert(core::CoreRequest request) {
   const RequestId id = request.id;
-  const TimePoint deadline = request.deadline;
-  auto sequence = std::make_unique<Sequence>(std::move(request), next_order_);
+  const base::TimePoint deadline = request.deadline;
+  auto sequence = std::make_unique<core::Sequence>(std::move(request), next_order_);
   ReserveEvents(sequences_.size() + 1);
   if (batches_.capacity() <= sequences_.size()) batches_.reserve(2 * (sequences_.size() + 1));
   const auto it = sequences_.emplace(id, std::move(sequence)).first;
   try {
-    if (deadline != TimePoint::max()) deadlines_.emplace(deadline, id);
+    if (deadline != base::TimePoint::max()) deadlines_.emplace(deadline, id);
     scheduler_.Add(it->second.get(), clock_->Now());
   } catch (...) {
     deadlines_.erase({deadline, id});
@@ -103,7 +106,7 @@ void EngineCore::ReserveEvents(size_t sequences) {
 void EngineCore::Abort(RequestId id, FinishReason reason) {
   const auto it = sequences_.find(id);
   if (it == sequences_.end()) return;
-  End(it->second.get(), SequenceEvent::kAbort, reason);
+  End(it->second.get(), core::SequenceEvent::kAbort, reason);
   UpdateStats();
   // If no sequence is left, there may be no next step to emit the event.
   if (sequences_.empty()) EmitAll();
@@ -111,7 +114,7 @@ void EngineCore::Abort(RequestId id, FinishReason reason) {
 
 void EngineCore::AbortAll(FinishReason reason) {
   while (!sequences_.empty()) {
-    End(sequences_.begin()->second.get(), SequenceEvent::kAbort, reason);
+    End(sequences_.begin()->second.get(), core::SequenceEvent::kAbort, reason);
   }
   UpdateStats();
   EmitAll();
@@ -124,7 +127,7 @@ bool EngineCore::Background() {
 bool EngineCore::Step() {
   if (idle()) return false;
   ++step_;
-  const TimePoint now = clock_->Now();
+  const base::TimePoint now = clock_->Now();
   stats_.last_rows = stats_.last_prefill_rows = stats_.last_items = stats_.last_fetches = 0;
   stats_.last_forward = stats_.last_sampling = {};
   last_step_ = {};
@@ -134,7 +137,7 @@ bool EngineCore::Step() {
     transfers_.TakeReads(last_took_);
     scheduler_.set_limit(control_->limit());
     FailOverdue(now);
-    const SchedulerOutput& schedule = scheduler_.Schedule(now);
+    const scheduler::SchedulerOutput& schedule = scheduler_.Schedule(now);
     MoveBlocks(schedule);
     AddScheduleEvents(schedule, now);
     NoteSchedule(schedule);
@@ -156,29 +159,30 @@ bool EngineCore::Step() {
   return true;
 }
 
-void EngineCore::MoveBlocks(const SchedulerOutput& schedule) {
-  for (const SchedulerOutput::Preempted& gone : schedule.preempted)
+void EngineCore::MoveBlocks(const scheduler::SchedulerOutput& schedule) {
+  for (const scheduler::SchedulerOutput::Preempted& gone : schedule.preempted)
     transfers_.Cancel(gone.sequence);
   transfers_.StoreEvicted();
-  for (const SchedulerOutput::Fetch& fetch : schedule.fetches) {
+  for (const scheduler::SchedulerOutput::Fetch& fetch : schedule.fetches) {
     ++stats_.last_fetches;
     transfers_.Begin(fetch.sequence, fetch.blocks, fetch.tail);
   }
 }
 
-void EngineCore::FailOverdue(TimePoint now) {
+void EngineCore::FailOverdue(base::TimePoint now) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     Fail(sequences_.at(deadlines_.begin()->second).get(), RequestTimeout());
   }
 }
 
-void EngineCore::AddScheduleEvents(const SchedulerOutput& schedule, TimePoint now) {
-  for (const SchedulerOutput::Preempted& gone : schedule.preempted) {
+void EngineCore::AddScheduleEvents(const scheduler::SchedulerOutput& schedule,
+                                   base::TimePoint now) {
+  for (const scheduler::SchedulerOutput::Preempted& gone : schedule.preempted) {
     ++stats_.preemptions;
     ++stats_.preemptions_by[static_cast<size_t>(gone.reason)];
     AddEvent(CoreEvent::Kind::kPreempted, *gone.sequence).preempt_reason = gone.reason;
   }
-  for (const Sequence* sequence : schedule.started) {
+  for (const core::Sequence* sequence : schedule.started) {
     if (sequence->batch != stats_.batches) {
       stats_.batches = sequence->batch;
       stats_.batch_sizes += static_cast<uint64_t>(sequence->batch_size);
@@ -200,44 +204,46 @@ void EngineCore::LeaveBatch(uint64_t number) {
   batches_.erase(batch);
 }
 
-void EngineCore::NoteSchedule(const SchedulerOutput& schedule) {
+void EngineCore::NoteSchedule(const scheduler::SchedulerOutput& schedule) {
   stats_.blocked_id = schedule.head != nullptr ? schedule.head->id : 0;
-  stats_.blocked_by = schedule.head != nullptr ? BlockedByName(schedule.head_blocked_by) : "";
+  stats_.blocked_by =
+      schedule.head != nullptr ? scheduler::BlockedByName(schedule.head_blocked_by) : "";
   stats_.blocked_rule = schedule.head_blocked_by;
   stats_.next_look = schedule.next_look;
   // If no sequence computes, all wait for the one that waits for the tier.
-  const Sequence* fetching = schedule.items.empty() ? transfers_.oldest() : nullptr;
+  const core::Sequence* fetching = schedule.items.empty() ? transfers_.oldest() : nullptr;
   if (fetching != nullptr) {
     stats_.blocked_id = fetching->id;
     stats_.blocked_by = "a read from the disk tier";
   }
 }
 
-void EngineCore::BuildBatch(const SchedulerOutput& schedule) {
+void EngineCore::BuildBatch(const scheduler::SchedulerOutput& schedule) {
   builder_.Begin(step_);
-  for (const ScheduledItem& item : schedule.items) {
+  for (const scheduler::ScheduledItem& item : schedule.items) {
     try {
       builder_.Add(item);
     } catch (const std::bad_alloc&) {
       Fail(item.sequence, OutOfMemory());
     }
   }
-  for (const PaddingItem& item : schedule.padding) builder_.AddPadding(item, scratch_);
+  for (const scheduler::PaddingItem& item : schedule.padding) builder_.AddPadding(item, scratch_);
   stats_.last_padding_rows = schedule.num_padding_tokens;
 }
 
-void EngineCore::NoteContent(const SchedulerOutput& schedule, uint64_t fetched_blocks) {
+void EngineCore::NoteContent(const scheduler::SchedulerOutput& schedule, uint64_t fetched_blocks) {
   try {
     last_step_.fetched_blocks = static_cast<int32_t>(fetched_blocks);
-    for (const SchedulerOutput::Preempted& gone : schedule.preempted) {
+    for (const scheduler::SchedulerOutput::Preempted& gone : schedule.preempted) {
       last_step_.preempted.push_back(gone.sequence->id);
     }
     for (const auto& fetch : schedule.fetches) last_step_.fetching.push_back(fetch.sequence->id);
     for (const BatchBuilder::Work& work : builder_.work()) {
-      const ScheduledItem& planned = work.planned;
-      const bool decodes = planned.sequence->state == SequenceState::kDecoding;
+      const scheduler::ScheduledItem& planned = work.planned;
+      const bool decodes = planned.sequence->state == core::SequenceState::kDecoding;
       last_step_.items.push_back(
-          {planned.sequence->id, decodes ? StepContent::Kind::kDecode : StepContent::Kind::kPrefill,
+          {planned.sequence->id,
+           decodes ? core::StepContent::Kind::kDecode : core::StepContent::Kind::kPrefill,
            planned.start, planned.num_tokens});
     }
   } catch (const std::bad_alloc&) {
@@ -246,9 +252,9 @@ void EngineCore::NoteContent(const SchedulerOutput& schedule, uint64_t fetched_b
 }
 
 void EngineCore::Compute() {
-  const TimePoint begin = clock_->Now();
-  StatusOr<StepResult> result = Execute();
-  const Duration took = clock_->Now() - begin;
+  const base::TimePoint begin = clock_->Now();
+  StatusOr<core::StepResult> result = Execute();
+  const base::Duration took = clock_->Now() - begin;
   if (!result.ok() && result.status().code() == StatusCode::kResourceExhausted) {
     OnShortOfMemory();
     return;
@@ -277,7 +283,7 @@ void EngineCore::Compute() {
 void EngineCore::CountRows() {
   stats_.last_rows = stats_.last_padding_rows;
   for (const BatchBuilder::Work& work : builder_.work()) {
-    const bool decodes = work.planned.sequence->state == SequenceState::kDecoding;
+    const bool decodes = work.planned.sequence->state == core::SequenceState::kDecoding;
     stats_.last_rows += work.planned.num_tokens;
     if (!decodes) stats_.last_prefill_rows += work.planned.num_tokens;
     ++stats_.last_items;
@@ -288,8 +294,8 @@ void EngineCore::CountRows() {
   stats_.items += static_cast<uint64_t>(stats_.last_items);
 }
 
-void EngineCore::CountTokens(const ScheduledItem& planned) {
-  Sequence& sequence = *planned.sequence;
+void EngineCore::CountTokens(const scheduler::ScheduledItem& planned) {
+  core::Sequence& sequence = *planned.sequence;
   if (sequence.cached_tokens < 0) {  // Nothing was computed for it before.
     sequence.cached_tokens = std::min(planned.start, sequence.prompt_len);
     stats_.prompt_tokens += static_cast<uint64_t>(sequence.prompt_len);
@@ -301,7 +307,7 @@ void EngineCore::CountTokens(const ScheduledItem& planned) {
   }
 }
 
-StatusOr<StepResult> EngineCore::Execute() {
+StatusOr<core::StepResult> EngineCore::Execute() {
   try {
     executor_->Launch(builder_.batch());
     return executor_->Wait();
@@ -316,7 +322,7 @@ void EngineCore::OnShortOfMemory() {
   stats_.blocked_by = "memory";
   if (++memory_tries_ < kMaxMemoryTries || sequences_.empty()) return;
   memory_tries_ = 0;
-  Sequence* newest = sequences_.begin()->second.get();
+  core::Sequence* newest = sequences_.begin()->second.get();
   for (const auto& [id, sequence] : sequences_) {
     const bool better = sequence->running() == newest->running() ? sequence->order > newest->order
                                                                  : sequence->running();
@@ -325,28 +331,28 @@ void EngineCore::OnShortOfMemory() {
   Fail(newest, OutOfMemory());
 }
 
-void EngineCore::Apply(StepResult* result) {
+void EngineCore::Apply(core::StepResult* result) {
   size_t sampled = 0;
   size_t scored = 0;
   for (size_t i = 0; i < builder_.work().size(); ++i) {
     BatchBuilder::Work& work = builder_.work()[i];
-    Sequence* sequence = work.planned.sequence;
+    core::Sequence* sequence = work.planned.sequence;
     sequence->computed += work.planned.num_tokens;
     kv_.OnComputed(sequence);
     TakeScored(&work, i, result, &scored);
     if (work.planned.sample) {
       Accept(sequence, std::move(result->sampled[sampled++]));
     } else if (sequence->max_tokens == 0 && sequence->computed == sequence->num_ids()) {
-      End(sequence, SequenceEvent::kEnd, FinishReason::kLength);
+      End(sequence, core::SequenceEvent::kEnd, FinishReason::kLength);
     }
   }
 }
 
-void EngineCore::TakeScored(BatchBuilder::Work* work, size_t item, StepResult* result,
+void EngineCore::TakeScored(BatchBuilder::Work* work, size_t item, core::StepResult* result,
                             size_t* next) {
-  Sequence* sequence = work->planned.sequence;
+  core::Sequence* sequence = work->planned.sequence;
   if (sequence->spec.num_prompt_logprobs < 0) return;
-  const BatchItem& asked = builder_.batch().items[item];
+  const core::BatchItem& asked = builder_.batch().items[item];
   if (sequence->scored == 0) {
     work->scored.push_back({.sequence = sequence->id,
                             .position = 0,
@@ -363,14 +369,14 @@ void EngineCore::TakeScored(BatchBuilder::Work* work, size_t item, StepResult* r
   AddEvent(CoreEvent::Kind::kPromptScored, *sequence).scored = std::move(work->scored);
 }
 
-void EngineCore::Accept(Sequence* sequence, Sampled sampled) {
+void EngineCore::Accept(core::Sequence* sequence, core::Sampled sampled) {
   if (sampled.invalid) {
     Fail(sequence, MakeStatus(StatusCode::kInternal, "the model produced no finite logit"));
     return;
   }
   const TokenId token = sampled.token;
-  if (sequence->state == SequenceState::kPrefilling) {
-    mover_.Move(sequence->id, &sequence->state, SequenceEvent::kCaughtUp);
+  if (sequence->state == core::SequenceState::kPrefilling) {
+    mover_.Move(sequence->id, &sequence->state, core::SequenceEvent::kCaughtUp);
   }
   if (sequence->first_token_step == 0) sequence->first_token_step = step_;
   sequence->ids.push_back(token);
@@ -379,27 +385,28 @@ void EngineCore::Accept(Sequence* sequence, Sampled sampled) {
   event.sampled = std::move(sampled);
   event.cached_tokens = std::max(0, sequence->cached_tokens);
   if (EndsAt(*sequence, token)) {
-    End(sequence, SequenceEvent::kEnd, FinishReason::kStop);
+    End(sequence, core::SequenceEvent::kEnd, FinishReason::kStop);
   } else if (sequence->generated() >= sequence->max_tokens) {
-    End(sequence, SequenceEvent::kEnd, FinishReason::kLength);
+    End(sequence, core::SequenceEvent::kEnd, FinishReason::kLength);
   }
 }
 
 // The sampler keeps out what would end a sequence before min_tokens; this holds whatever it does.
-bool EngineCore::EndsAt(const Sequence& sequence, TokenId token) const {
+bool EngineCore::EndsAt(const core::Sequence& sequence, TokenId token) const {
   if (sequence.generated() <= sequence.spec.params.min_tokens) return false;
   if (!sequence.ignore_eos && options_.is_end && options_.is_end(token)) return true;
   return std::binary_search(sequence.stop_ids.begin(), sequence.stop_ids.end(), token);
 }
 
-void EngineCore::End(Sequence* sequence, SequenceEvent event, FinishReason reason, Status status) {
+void EngineCore::End(core::Sequence* sequence, core::SequenceEvent event, FinishReason reason,
+                     Status status) {
   transfers_.Cancel(sequence);
   // A stop string ends it as an end token does; the engine only learns of it later.
-  const bool stopped = event == SequenceEvent::kAbort && reason == FinishReason::kStop;
-  const bool completed = event == SequenceEvent::kEnd || stopped;
+  const bool stopped = event == core::SequenceEvent::kAbort && reason == FinishReason::kStop;
+  const bool completed = event == core::SequenceEvent::kEnd || stopped;
   scheduler_.Remove(sequence, event, completed);
   if (completed) control_->OnRequest(clock_->Now() - sequence->arrival);
-  const bool failed = event == SequenceEvent::kFail;
+  const bool failed = event == core::SequenceEvent::kFail;
   CoreEvent& e =
       AddEvent(failed ? CoreEvent::Kind::kFailed : CoreEvent::Kind::kFinished, *sequence);
   e.reason = reason;
@@ -415,7 +422,7 @@ void EngineCore::End(Sequence* sequence, SequenceEvent event, FinishReason reaso
   sequences_.erase(sequence->id);
 }
 
-void EngineCore::SetBatch(const Sequence& sequence, CoreEvent* event) {
+void EngineCore::SetBatch(const core::Sequence& sequence, CoreEvent* event) {
   event->batch = sequence.batch;
   event->batch_size = sequence.batch_size;
   event->formation = sequence.formation;
@@ -428,7 +435,7 @@ void EngineCore::LoseDevice(Status status) {
   }
 }
 
-CoreEvent& EngineCore::AddEvent(CoreEvent::Kind kind, const Sequence& sequence) {
+CoreEvent& EngineCore::AddEvent(CoreEvent::Kind kind, const core::Sequence& sequence) {
   CoreEvent& event = events_.emplace_back();
   event.kind = kind;
   event.id = sequence.id;
@@ -440,7 +447,7 @@ CoreEvent& EngineCore::AddEvent(CoreEvent::Kind kind, const Sequence& sequence) 
 void EngineCore::EmitAll() {
   std::vector<CoreEvent> events;
   try {
-    if (options_.check_integrity && sequences_.empty()) Check(CheckIntegrity());
+    if (options_.check_integrity && sequences_.empty()) base::Check(CheckIntegrity());
     events.reserve(events_.size());
   } catch (const std::bad_alloc&) {
     return;  // With the next step.
@@ -462,10 +469,10 @@ void EngineCore::UpdateStats() {
   stats_.total_blocks = kv_.pool().num_blocks();
   stats_.waiting_by = {};
   stats_.running_by = {};
-  for (const Sequence* sequence : scheduler_.queue()) {
+  for (const core::Sequence* sequence : scheduler_.queue()) {
     ++stats_.waiting_by[static_cast<size_t>(sequence->priority)];
   }
-  for (const Sequence* sequence : scheduler_.running()) {
+  for (const core::Sequence* sequence : scheduler_.running()) {
     ++stats_.running_by[static_cast<size_t>(sequence->priority)];
   }
   stats_.limit = scheduler_.limit();
@@ -481,11 +488,11 @@ void EngineCore::UpdateStats() {
   if (!sequences_.empty()) return;
   stats_.blocked_id = 0;
   stats_.blocked_by = "";
-  stats_.blocked_rule = BlockedBy::kNothing;
+  stats_.blocked_rule = scheduler::BlockedBy::kNothing;
 }
 
 Status EngineCore::CheckIntegrity() const {
-  std::vector<const Sequence*> all;
+  std::vector<const core::Sequence*> all;
   for (const auto& [id, sequence] : sequences_) all.push_back(sequence.get());
   if (Status status = kv_.CheckIntegrity(all); !status.ok()) return status;
   if (Status status = scheduler_.CheckIntegrity(); !status.ok()) return status;
@@ -496,4 +503,4 @@ Status EngineCore::CheckIntegrity() const {
                                      " sequences, the scheduler lists " + std::to_string(listed)};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

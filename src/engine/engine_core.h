@@ -32,7 +32,7 @@
 #include "scheduler/scheduler.h"
 #include "scheduler/scheduler_output.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // What happened to a request in a step, in order. After kFinished or kFailed the core does not know
 // the id any more, and its blocks are released.
@@ -40,24 +40,24 @@ struct CoreEvent {
   enum class Kind { kStarted, kPromptScored, kToken, kPreempted, kFinished, kFailed };
   Kind kind = Kind::kToken;
   RequestId id = 0;
-  std::shared_ptr<RequestContext> context;  // Of the CoreRequest.
+  std::shared_ptr<core::RequestContext> context;  // Of the CoreRequest.
   uint64_t step = 0;
   // kPromptScored, if the request wants prompt log-probs: the next ids of its prompt. The first
   // event of a request begins with the id at position 0, whose log-prob is NaN.
-  std::vector<Scored> scored;
-  Sampled sampled;  // kToken. An end token is reported too, before kFinished.
+  std::vector<core::Scored> scored;
+  core::Sampled sampled;  // kToken. An end token is reported too, before kFinished.
   FinishReason reason = FinishReason::kStop;  // kFinished.
   int32_t prompt_tokens = 0;                  // kFinished.
   int32_t completion_tokens = 0;              // kFinished: an end token is counted.
   int32_t cached_tokens = 0;  // kToken, kFinished: of the prompt, found when it began to compute.
   int32_t preemptions = 0;    // kFinished.
-  uint64_t first_token_step = 0;                          // kFinished.
-  PreemptReason preempt_reason = PreemptReason::kMemory;  // kPreempted.
+  uint64_t first_token_step = 0;                                                // kFinished.
+  scheduler::PreemptReason preempt_reason = scheduler::PreemptReason::kMemory;  // kPreempted.
   // kStarted, kFinished, kFailed: see Finish. `formation`: the part of its time in the queue in
   // which its batch filled.
   uint64_t batch = 0;
   int32_t batch_size = 0;
-  Duration formation{};
+  base::Duration formation{};
   Status status;  // kFailed.
 };
 
@@ -73,17 +73,18 @@ struct CoreStats {
   int fetching = 0;  // Of those that run, the ones that wait for a tier.
   uint64_t steps = 0;
   uint64_t preemptions = 0;
-  int last_rows = 0;            // Tokens of the last step.
-  int last_prefill_rows = 0;    // Of these, those of prefill chunks.
-  int last_items = 0;           // Sequences in the last step.
-  int last_fetches = 0;         // Reads from a tier that the last step began.
-  Duration last_forward{};      // What the forward pass took of the last step's time ...
-  Duration last_sampling{};     // ... and of this, what the search for tokens took.
-  RequestId blocked_id = 0;     // The first of the queue that did not start; 0: none waits.
-  const char* blocked_by = "";  // The rule that kept it waiting.
-  BlockedBy blocked_rule = BlockedBy::kNothing;  // Likewise, as the scheduler knows it.
+  int last_rows = 0;               // Tokens of the last step.
+  int last_prefill_rows = 0;       // Of these, those of prefill chunks.
+  int last_items = 0;              // Sequences in the last step.
+  int last_fetches = 0;            // Reads from a tier that the last step began.
+  base::Duration last_forward{};   // What the forward pass took of the last step's time ...
+  base::Duration last_sampling{};  // ... and of this, what the search for tokens took.
+  RequestId blocked_id = 0;        // The first of the queue that did not start; 0: none waits.
+  const char* blocked_by = "";     // The rule that kept it waiting.
+  scheduler::BlockedBy blocked_rule =
+      scheduler::BlockedBy::kNothing;  // Likewise, as the scheduler knows it.
   // The last step computed nothing, for a batch fills: until then, unless something happens.
-  TimePoint next_look = TimePoint::max();
+  base::TimePoint next_look = base::TimePoint::max();
   int last_padding_rows = 0;  // Of last_rows, padding.
   int limit = 0;              // Sequences that may run at once by now (BatchSizeControl).
   // Since the start.
@@ -91,13 +92,13 @@ struct CoreStats {
   uint64_t batch_sizes = 0;     // Sum over them.
   uint64_t started = 0;         // Sequences that started in them.
   uint64_t ended_batches = 0;   // Every sequence that started in them has ended.
-  Duration batch_time{};        // Sum over the ended ones, from start to end.
+  base::Duration batch_time{};  // Sum over the ended ones, from start to end.
   uint64_t computed_steps = 0;  // Steps that computed something,
   uint64_t rows = 0;            // their rows,
   uint64_t items = 0;           // and their sequences, summed.
   uint64_t generated_tokens = 0;
-  std::array<uint64_t, kNumPreemptReasons> preemptions_by{};  // By PreemptReason.
-  std::array<int, kNumPriorities> waiting_by{};               // By class, preempted ones too.
+  std::array<uint64_t, scheduler::kNumPreemptReasons> preemptions_by{};  // By PreemptReason.
+  std::array<int, kNumPriorities> waiting_by{};  // By class, preempted ones too.
   std::array<int, kNumPriorities> running_by{};
   std::array<double, kNumPriorities> wait_seconds{};  // See EngineCore::WaitSeconds.
   int64_t queued_tokens = 0;
@@ -118,8 +119,9 @@ class EngineCore {
 
   // REQUIRES: options.Validate(layout) is OK; the process ends otherwise.
   // `executor` (already initialised, with `layout`), `policy` and `clock` must outlive the core.
-  EngineCore(const EngineCoreOptions& options, const KvLayout& layout, Executor* executor,
-             SchedulingPolicy* policy, const Clock* clock, EmitFn emit);
+  EngineCore(const EngineCoreOptions& options, const executor::KvLayout& layout,
+             executor::Executor* executor, policy::SchedulingPolicy* policy,
+             const base::Clock* clock, EmitFn emit);
   EngineCore(const EngineCore&) = delete;
   EngineCore& operator=(const EngineCore&) = delete;
 
@@ -127,7 +129,7 @@ class EngineCore {
   // request that can never fit or an id in use; kUnavailable once the device is lost;
   // kResourceExhausted where memory is short, too many tokens wait, or it would wait longer than
   // max_wait.
-  Status Add(CoreRequest request);
+  Status Add(core::CoreRequest request);
 
   // Requests that are to start before this one, which waits; 0 too if it does not wait.
   int32_t QueuePosition(RequestId id) const;
@@ -177,88 +179,89 @@ class EngineCore {
 
   // What the newest step consisted of, also while its events are emitted. Empty if
   // EngineCoreOptions::note_steps is not set, or memory was short for it.
-  const StepContent& last_step() const { return last_step_; }
+  const core::StepContent& last_step() const { return last_step_; }
 
   // OK, or why the device was lost.
   const Status& device_status() const { return device_status_; }
 
   // How often each move of the transition table was made.
-  const TransitionCounts& transitions() const { return mover_.counts(); }
+  const core::TransitionCounts& transitions() const { return mover_.counts(); }
 
   // Checks free + cached + held == all, reference counts against block tables, and every sequence's
   // state against its queue; the sentence says what is broken. O(blocks + sequences).
   Status CheckIntegrity() const;
 
  private:
-  using Sequences = std::map<RequestId, std::unique_ptr<Sequence>>;
+  using Sequences = std::map<RequestId, std::unique_ptr<core::Sequence>>;
 
-  Status CheckRequest(const CoreRequest& request) const;
-  void Insert(CoreRequest request);
+  Status CheckRequest(const core::CoreRequest& request) const;
+  void Insert(core::CoreRequest request);
   // Makes room for the events of a step of `sequences` sequences.
   void ReserveEvents(size_t sequences);
-  void FailOverdue(TimePoint now);
-  void AddScheduleEvents(const SchedulerOutput& schedule, TimePoint now);
+  void FailOverdue(base::TimePoint now);
+  void AddScheduleEvents(const scheduler::SchedulerOutput& schedule, base::TimePoint now);
   // A sequence of this batch ended.
   void LeaveBatch(uint64_t number);
   // Hands the tier what the schedule says, before the step writes anything.
-  void MoveBlocks(const SchedulerOutput& schedule);
-  void NoteSchedule(const SchedulerOutput& schedule);
-  void BuildBatch(const SchedulerOutput& schedule);
+  void MoveBlocks(const scheduler::SchedulerOutput& schedule);
+  void NoteSchedule(const scheduler::SchedulerOutput& schedule);
+  void BuildBatch(const scheduler::SchedulerOutput& schedule);
   // Before the step changes any sequence's state.
-  void NoteContent(const SchedulerOutput& schedule, uint64_t fetched_blocks);
+  void NoteContent(const scheduler::SchedulerOutput& schedule, uint64_t fetched_blocks);
   void Compute();
   void CountRows();
-  void CountTokens(const ScheduledItem& planned);
-  StatusOr<StepResult> Execute();
+  void CountTokens(const scheduler::ScheduledItem& planned);
+  StatusOr<core::StepResult> Execute();
   void OnShortOfMemory();
-  void Apply(StepResult* result);
-  void TakeScored(BatchBuilder::Work* work, size_t item, StepResult* result, size_t* next);
-  void Accept(Sequence* sequence, Sampled sampled);
-  bool EndsAt(const Sequence& sequence, TokenId token) const;
+  void Apply(core::StepResult* result);
+  void TakeScored(BatchBuilder::Work* work, size_t item, core::StepResult* result, size_t* next);
+  void Accept(core::Sequence* sequence, core::Sampled sampled);
+  bool EndsAt(const core::Sequence& sequence, TokenId token) const;
   // Ends the sequence and destroys it; `status` says why it failed.
-  void End(Sequence* sequence, SequenceEvent event, FinishReason reason, Status status = {});
-  void Fail(Sequence* sequence, Status status) {
-    End(sequence, SequenceEvent::kFail, FinishReason::kFailed, std::move(status));
+  void End(core::Sequence* sequence, core::SequenceEvent event, FinishReason reason,
+           Status status = {});
+  void Fail(core::Sequence* sequence, Status status) {
+    End(sequence, core::SequenceEvent::kFail, FinishReason::kFailed, std::move(status));
   }
-  static void SetBatch(const Sequence& sequence, CoreEvent* event);
+  static void SetBatch(const core::Sequence& sequence, CoreEvent* event);
   void LoseDevice(Status status);
   void EmitAll();
   void UpdateStats();
-  CoreEvent& AddEvent(CoreEvent::Kind kind, const Sequence& sequence);
+  CoreEvent& AddEvent(CoreEvent::Kind kind, const core::Sequence& sequence);
 
   const EngineCoreOptions options_;
-  Executor* const executor_;
-  const Clock* const clock_;
+  executor::Executor* const executor_;
+  const base::Clock* const clock_;
   const EmitFn emit_;
-  const BlockId scratch_;  // Padding reads it.
-  KvCacheManager kv_;
-  SequenceMover mover_;
-  Scheduler scheduler_;
-  const std::unique_ptr<BatchSizeControl> control_;
+  const core::BlockId scratch_;  // Padding reads it.
+  kvcache::KvCacheManager kv_;
+  core::SequenceMover mover_;
+  scheduler::Scheduler scheduler_;
+  const std::unique_ptr<scheduler::BatchSizeControl> control_;
   TierTransfers transfers_;
   BatchBuilder builder_;
   Status device_status_;
 
   Sequences sequences_;
-  std::set<std::pair<TimePoint, RequestId>> deadlines_;  // Of those that have one.
+  std::set<std::pair<base::TimePoint, RequestId>> deadlines_;  // Of those that have one.
   uint64_t next_order_ = 0;
   uint64_t step_ = 0;
-  Duration last_took_{};  // By the newest step that computed.
-  int memory_tries_ = 0;  // Steps in a row for which memory was short.
+  base::Duration last_took_{};  // By the newest step that computed.
+  int memory_tries_ = 0;        // Steps in a row for which memory was short.
   // Not emitted yet. Its memory is taken ahead, for one end of each sequence and in a step for all
   // of that step's, so that no event is lost for want of memory.
   std::vector<CoreEvent> events_;
   // Batches of which a sequence has not ended, by number. Their memory is taken ahead too.
   struct OpenBatch {
     uint64_t number = 0;
-    TimePoint began{};
+    base::TimePoint began{};
     int sequences = 0;
   };
   std::vector<OpenBatch> batches_;
   CoreStats stats_;
-  StepContent last_step_;
+  core::StepContent last_step_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_ENGINE_CORE_H_

@@ -13,7 +13,7 @@
 #include "model/test_gguf_writer.h"
 #include "policy/policies.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 constexpr int64_t kNeverFails = 1'000'000'000;
@@ -28,26 +28,26 @@ class EngineCoreMemoryTest : public testing::TestWithParam<Crowd> {};
 
 TEST_P(EngineCoreMemoryTest, ASteadyDecodeStepAllocatesTwiceHoweverManySequences) {
   const int sequences = GetParam().sequences;
-  const TempFile file{TinyLlama({.context_length = 2304}).Bytes()};
-  auto gguf = GgufFile::Open(file.path());
+  const model::TempFile file{model::TinyLlama({.context_length = 2304}).Bytes()};
+  auto gguf = model::GgufFile::Open(file.path());
   ASSERT_TRUE(gguf.ok());
-  auto model = Model::Load(**gguf, 1);
+  auto model = model::Model::Load(**gguf, 1);
   ASSERT_TRUE(model.ok());
-  CpuExecutor executor(std::move(*model), ChooseKernels(nullptr), 2);
+  executor::CpuExecutor executor(std::move(*model), kernels::ChooseKernels(nullptr), 2);
   auto layout = executor.Init(4 << 20, 64, 32);
   ASSERT_TRUE(layout.ok());
   EngineCoreOptions options;
   options.scheduler.max_num_seqs = 32;
   options.scheduler.max_num_batched_tokens = 64;
   options.max_model_len = 2304;
-  FcfsPolicy policy;
-  RealClock clock;
+  policy::FcfsPolicy policy;
+  base::RealClock clock;
   int tokens = 0;
   EngineCore core(options, *layout, &executor, &policy, &clock, [&](std::vector<CoreEvent> events) {
     for (const CoreEvent& event : events) tokens += event.kind == CoreEvent::Kind::kToken ? 1 : 0;
   });
   for (int i = 0; i < sequences; ++i) {
-    CoreRequest request;
+    core::CoreRequest request;
     request.id = static_cast<RequestId>(i + 1);
     request.prompt.assign(i == 0 ? static_cast<size_t>(GetParam().prompt_len) : 3, 5);
     request.spec.params.temperature = GetParam().temperature;
@@ -76,4 +76,4 @@ INSTANTIATE_TEST_SUITE_P(Sequences, EngineCoreMemoryTest,
                                          Crowd{2, 1100, 0.8F}));
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

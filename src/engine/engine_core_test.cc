@@ -10,47 +10,47 @@
 #include "engine/test_failing_executor.h"
 #include "policy/policies.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 using Kind = CoreEvent::Kind;
 
-class FixedClock final : public Clock {
+class FixedClock final : public base::Clock {
  public:
-  TimePoint Now() const override { return now; }
-  TimePoint now{1};
+  base::TimePoint Now() const override { return now; }
+  base::TimePoint now{1};
 };
 
 // Each step takes `took` of the clock's time.
-class SlowExecutor final : public Executor {
+class SlowExecutor final : public executor::Executor {
  public:
-  SlowExecutor(TestExecutor* inner, FixedClock* clock, Duration took)
+  SlowExecutor(TestExecutor* inner, FixedClock* clock, base::Duration took)
       : inner_(inner), clock_(clock), took_(took) {}
-  StatusOr<KvLayout> Init(int64_t bytes, int tokens, int seqs) override {
+  StatusOr<executor::KvLayout> Init(int64_t bytes, int tokens, int seqs) override {
     return inner_->Init(bytes, tokens, seqs);
   }
-  void Launch(const Batch& batch) override { inner_->Launch(batch); }
-  StatusOr<StepResult> Wait() override {
+  void Launch(const core::Batch& batch) override { inner_->Launch(batch); }
+  StatusOr<core::StepResult> Wait() override {
     clock_->now += took_;
     return inner_->Wait();
   }
-  void ReadBlock(BlockId, std::span<std::byte>) const override {}
-  void WriteBlock(BlockId, std::span<const std::byte>) override {}
+  void ReadBlock(core::BlockId, std::span<std::byte>) const override {}
+  void WriteBlock(core::BlockId, std::span<const std::byte>) override {}
 
  private:
   TestExecutor* const inner_;
   FixedClock* const clock_;
-  const Duration took_;
+  const base::Duration took_;
 };
 
 class EngineCoreTest : public testing::Test {
  protected:
-  void Start(int32_t blocks, EngineCoreOptions options, Executor* executor = nullptr) {
+  void Start(int32_t blocks, EngineCoreOptions options, executor::Executor* executor = nullptr) {
     if (executor == nullptr) executor = &executor_;
-    KvLayout layout =
+    executor::KvLayout layout =
         *executor->Init(TestExecutor::PoolBytes(blocks), options.scheduler.max_num_batched_tokens,
                         options.scheduler.max_num_seqs);
-    if (options.max_model_len == 0) options.max_model_len = blocks * kBlockTokens;
+    if (options.max_model_len == 0) options.max_model_len = blocks * base::kBlockTokens;
     options.check_integrity = true;
     core_ = std::make_unique<EngineCore>(options, layout, executor, &policy_, &clock_,
                                          [this](std::vector<CoreEvent> events) {
@@ -62,12 +62,12 @@ class EngineCoreTest : public testing::Test {
     log_.push_back(event);
     EXPECT_FALSE(ended_.contains(event.id)) << "an event after the end of " << event.id;
     if (event.kind == Kind::kToken) tokens_[event.id].push_back(event.sampled.token);
-    for (const Scored& scored : event.scored) scored_[event.id].push_back(scored);
+    for (const core::Scored& scored : event.scored) scored_[event.id].push_back(scored);
     if (event.kind == Kind::kFinished || event.kind == Kind::kFailed) ended_[event.id] = event;
   }
 
-  static CoreRequest MakeRequest(RequestId id, int32_t prompt_len, int32_t max_tokens) {
-    CoreRequest request;
+  static core::CoreRequest MakeRequest(RequestId id, int32_t prompt_len, int32_t max_tokens) {
+    core::CoreRequest request;
     request.id = id;
     for (int32_t i = 0; i < prompt_len; ++i) {
       request.prompt.push_back(static_cast<TokenId>(id * 100) + i);
@@ -78,14 +78,14 @@ class EngineCoreTest : public testing::Test {
   }
 
   Status Add(RequestId id, int32_t prompt_len, int32_t max_tokens, bool ignore_eos = false) {
-    CoreRequest request = MakeRequest(id, prompt_len, max_tokens);
+    core::CoreRequest request = MakeRequest(id, prompt_len, max_tokens);
     request.ignore_eos = ignore_eos;
     return core_->Add(std::move(request));
   }
 
   // Each id of the prompt once, in order, with the log-prob that it must have.
-  void ExpectScored(const CoreRequest& request) {
-    const std::vector<Scored>& scored = scored_[request.id];
+  void ExpectScored(const core::CoreRequest& request) {
+    const std::vector<core::Scored>& scored = scored_[request.id];
     ASSERT_EQ(scored.size(), request.prompt.size());
     EXPECT_TRUE(std::isnan(scored[0].logprob));
     for (size_t i = 0; i < scored.size(); ++i) {
@@ -130,12 +130,12 @@ class EngineCoreTest : public testing::Test {
   }
 
   TestExecutor executor_;
-  FcfsPolicy policy_;
+  policy::FcfsPolicy policy_;
   FixedClock clock_;
   std::unique_ptr<EngineCore> core_;
   std::vector<CoreEvent> log_;
   std::map<RequestId, std::vector<TokenId>> tokens_;
-  std::map<RequestId, std::vector<Scored>> scored_;
+  std::map<RequestId, std::vector<core::Scored>> scored_;
   std::map<RequestId, CoreEvent> ended_;
 };
 
@@ -184,7 +184,7 @@ TEST_F(EngineCoreTest, EndsAtAStopIdWhateverEndTokensDo) {
   const std::vector<TokenId> all = tokens_.at(1);
   tokens_.clear();
   ended_.clear();
-  CoreRequest request = MakeRequest(1, 5, 10);
+  core::CoreRequest request = MakeRequest(1, 5, 10);
   request.ignore_eos = true;
   request.stop_ids = {all[8], all[3], 999999};
   ASSERT_TRUE(core_->Add(request).ok());
@@ -203,7 +203,7 @@ TEST_F(EngineCoreTest, EndsAtAStopIdWhateverEndTokensDo) {
 
 TEST_F(EngineCoreTest, NoTokenWantedEndsWithThePrompt) {
   Start(4, {.scheduler = {.max_num_seqs = 64, .max_num_batched_tokens = 10}});
-  CoreRequest request = MakeRequest(1, 64, 0);
+  core::CoreRequest request = MakeRequest(1, 64, 0);
   request.spec.num_prompt_logprobs = 2;
   ASSERT_TRUE(core_->Add(request).ok());
   RunToEnd();
@@ -220,7 +220,7 @@ TEST_F(EngineCoreTest, NoTokenWantedEndsWithThePrompt) {
 
 TEST_F(EngineCoreTest, AOneTokenPromptIsScoredToo) {
   Start(4, {});
-  CoreRequest request = MakeRequest(1, 1, 2);
+  core::CoreRequest request = MakeRequest(1, 1, 2);
   request.spec.num_prompt_logprobs = 0;
   ASSERT_TRUE(core_->Add(request).ok());
   RunToEnd();
@@ -237,7 +237,7 @@ TEST_F(EngineCoreTest, PromptsAreScoredOnceChunkedAndPreempted) {
     tokens_.clear();
     Start(9, {.scheduler = {
                   .max_num_seqs = 64, .max_num_batched_tokens = 32, .max_prefill_chunk = chunk}});
-    std::vector<CoreRequest> requests;
+    std::vector<core::CoreRequest> requests;
     for (RequestId id = 1; id <= 6; ++id) {
       requests.push_back(MakeRequest(id, static_cast<int32_t>(5 + id * 9), 30));
       requests.back().spec.num_prompt_logprobs = 0;
@@ -245,15 +245,15 @@ TEST_F(EngineCoreTest, PromptsAreScoredOnceChunkedAndPreempted) {
     }
     RunToEnd();
     EXPECT_GT(core_->stats().preemptions, 0U) << "the pool was not small enough";
-    for (const CoreRequest& request : requests) ExpectScored(request);
+    for (const core::CoreRequest& request : requests) ExpectScored(request);
   }
 }
 
 // A victim in the middle of its prompt goes on where its scores ended.
 TEST_F(EngineCoreTest, APreemptionWithinThePromptScoresTheRestOnly) {
   Start(6, {.scheduler = {.max_num_seqs = 64, .max_num_batched_tokens = 3}});
-  CoreRequest first = MakeRequest(1, 14, 60);
-  CoreRequest second = MakeRequest(2, 60, 2);
+  core::CoreRequest first = MakeRequest(1, 14, 60);
+  core::CoreRequest second = MakeRequest(2, 60, 2);
   second.spec.num_prompt_logprobs = 0;
   ASSERT_TRUE(core_->Add(first).ok());
   ASSERT_TRUE(core_->Add(second).ok());
@@ -266,8 +266,8 @@ TEST_F(EngineCoreTest, APreemptionWithinThePromptScoresTheRestOnly) {
 TEST_F(EngineCoreTest, DeadlinesEndRequestsInEveryState) {
   Start(4, {.scheduler = {.max_num_seqs = 2, .max_num_batched_tokens = 512}});
   const auto add = [this](RequestId id, int32_t prompt, int64_t deadline) {
-    CoreRequest request = MakeRequest(id, prompt, 40);
-    request.deadline = TimePoint{deadline};
+    core::CoreRequest request = MakeRequest(id, prompt, 40);
+    request.deadline = base::TimePoint{deadline};
     ASSERT_TRUE(core_->Add(request).ok());
   };
   add(1, 16, 1000);
@@ -275,17 +275,17 @@ TEST_F(EngineCoreTest, DeadlinesEndRequestsInEveryState) {
   add(3, 4, 20);
   while (core_->stats().preempted == 0) StepChecked();
   EXPECT_TRUE(ended_.empty());
-  clock_.now = TimePoint{20};
+  clock_.now = base::TimePoint{20};
   StepChecked();
   EXPECT_EQ(ended_.size(), 1U) << "the waiting one";
   EXPECT_EQ(ended_.at(3).kind, Kind::kFailed);
   EXPECT_EQ(ended_.at(3).status.code(), StatusCode::kDeadlineExceeded);
-  clock_.now = TimePoint{999};
+  clock_.now = base::TimePoint{999};
   StepChecked();
   EXPECT_EQ(ended_.size(), 2U) << "the preempted one";
   EXPECT_EQ(ended_.at(2).preemptions, 1);
   EXPECT_GT(ended_.at(2).completion_tokens, 0);
-  clock_.now = TimePoint{1000};
+  clock_.now = base::TimePoint{1000};
   ASSERT_TRUE(core_->Step());
   EXPECT_EQ(ended_.at(1).status.code(), StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(core_->idle());
@@ -310,7 +310,7 @@ TEST_F(EngineCoreTest, ARowWithoutLogitsFailsItsRequestAlone) {
 TEST_F(EngineCoreTest, AnExecutorThatScoresWhatNobodyAskedIsLost) {
   FailingExecutor failing(&executor_, 1, Fault::kScoresOthers);
   Start(8, {}, &failing);
-  CoreRequest request = MakeRequest(1, 9, 5);
+  core::CoreRequest request = MakeRequest(1, 9, 5);
   request.spec.num_prompt_logprobs = 0;
   ASSERT_TRUE(core_->Add(request).ok());
   ASSERT_TRUE(core_->Step());
@@ -537,10 +537,10 @@ TEST(EngineCoreDeathTest, OptionsThatCannotHoldTheLongestSequence) {
   EXPECT_EQ(options.Validate({2, 128}).field(), "max_model_len");
   EXPECT_TRUE(options.Validate({3, 128}).ok());
   TestExecutor executor;
-  FcfsPolicy policy;
+  policy::FcfsPolicy policy;
   FixedClock clock;
   EXPECT_DEATH(EngineCore(options, {2, 128}, &executor, &policy, &clock, {}), "max_model_len 33");
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -11,50 +11,50 @@
 #include "kvcache/test_tier.h"
 #include "policy/policies.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 // Time passes with each look at it, so that steps and reads take some.
-class TickingClock final : public Clock {
+class TickingClock final : public base::Clock {
  public:
-  TimePoint Now() const override { return now += milliseconds(1); }
-  mutable TimePoint now{1};
+  base::TimePoint Now() const override { return now += milliseconds(1); }
+  mutable base::TimePoint now{1};
 };
 
 // The executor, until it is lost.
-class LossyExecutor final : public Executor {
+class LossyExecutor final : public executor::Executor {
  public:
-  explicit LossyExecutor(Executor* inner) : inner_(inner) {}
-  StatusOr<KvLayout> Init(int64_t bytes, int tokens, int seqs) override {
+  explicit LossyExecutor(executor::Executor* inner) : inner_(inner) {}
+  StatusOr<executor::KvLayout> Init(int64_t bytes, int tokens, int seqs) override {
     return inner_->Init(bytes, tokens, seqs);
   }
-  void Launch(const Batch& batch) override { inner_->Launch(batch); }
-  StatusOr<StepResult> Wait() override {
+  void Launch(const core::Batch& batch) override { inner_->Launch(batch); }
+  StatusOr<core::StepResult> Wait() override {
     if (lose) return Status(StatusCode::kUnavailable, "lost");
     return inner_->Wait();
   }
-  void ReadBlock(BlockId block, std::span<std::byte> bytes) const override {
+  void ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override {
     inner_->ReadBlock(block, bytes);
   }
-  void WriteBlock(BlockId block, std::span<const std::byte> bytes) override {
+  void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override {
     inner_->WriteBlock(block, bytes);
   }
   bool lose = false;
 
  private:
-  Executor* const inner_;
+  executor::Executor* const inner_;
 };
 
 class EngineCoreTierTest : public testing::Test {
  protected:
-  void Start(int32_t blocks, EngineCoreOptions options = {}, KvTier* tier = nullptr) {
-    const KvLayout layout =
+  void Start(int32_t blocks, EngineCoreOptions options = {}, kvcache::KvTier* tier = nullptr) {
+    const executor::KvLayout layout =
         *executor_.Init(TestExecutor::PoolBytes(blocks), options.scheduler.max_num_batched_tokens,
                         options.scheduler.max_num_seqs);
-    options.max_model_len = std::min(1000, blocks * kBlockTokens);
+    options.max_model_len = std::min(1000, blocks * base::kBlockTokens);
     options.check_integrity = true;
     options.tier = tier != nullptr ? tier : &tier_;
     tokens_.clear();
@@ -72,7 +72,7 @@ class EngineCoreTierTest : public testing::Test {
 
   // Prompts of one family begin alike.
   void Add(RequestId id, int32_t prompt_len, int32_t max_tokens, TokenId family = 0) {
-    CoreRequest request;
+    core::CoreRequest request;
     request.id = id;
     request.prompt.resize(static_cast<size_t>(prompt_len));
     std::iota(request.prompt.begin(), request.prompt.end(), family * 10000);
@@ -106,9 +106,9 @@ class EngineCoreTierTest : public testing::Test {
 
   TestExecutor executor_;
   LossyExecutor lossy_{&executor_};
-  FcfsPolicy policy_;
+  policy::FcfsPolicy policy_;
   TickingClock clock_;
-  TestTier tier_;
+  kvcache::TestTier tier_;
   std::unique_ptr<EngineCore> core_;
   std::map<RequestId, std::vector<TokenId>> tokens_;
   std::map<RequestId, CoreEvent> ended_;
@@ -156,7 +156,7 @@ TEST_F(EngineCoreTierTest, UnderPressureAPreemptedOneMovesDownAndComesBack) {
 }
 
 TEST_F(EngineCoreTierTest, WithoutATierTheSameIsRecomputed) {
-  TestTier none;
+  kvcache::TestTier none;
   none.full = true;
   Start(12, {}, &none);
   Add(1, 40, 120, 1);
@@ -185,10 +185,10 @@ TEST_F(EngineCoreTierTest, AReadThatBreaksOffIsComputed) {
   Run();
   Store();
   const std::vector<TokenId> before = tokens_[1];
-  const std::vector<BlockName> names = [&] {
+  const std::vector<core::BlockName> names = [&] {
     std::vector<TokenId> ids(100);
     std::iota(ids.begin(), ids.end(), 0);
-    return ChainNames({}, ids);
+    return core::ChainNames({}, ids);
   }();
   tier_.blocks[names[3]].pop_back();  // Of a wrong size: as good as gone.
   Start(16);
@@ -355,4 +355,4 @@ TEST_F(EngineCoreTierTest, WithoutCachingTheTierIsNotUsed) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

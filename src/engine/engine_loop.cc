@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "engine/failure.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 // A loop that cannot go on must not use a whole core to find that out.
@@ -21,10 +21,10 @@ constexpr auto kBlockedPause = std::chrono::milliseconds(5);
 constexpr auto kTierPause = std::chrono::milliseconds(20);
 
 // A batch that fills is looked at again at least so often, for clocks other than the machine's.
-constexpr Duration kLongestFill = std::chrono::milliseconds(100);
+constexpr base::Duration kLongestFill = std::chrono::milliseconds(100);
 
 // How often the order of the queue is published.
-constexpr Duration kQueueNotes = std::chrono::milliseconds(100);
+constexpr base::Duration kQueueNotes = std::chrono::milliseconds(100);
 
 // How long blocks that wait to be stored are given when the engine stops.
 constexpr auto kStoreGrace = std::chrono::seconds(5);
@@ -33,9 +33,9 @@ constexpr auto kStoreGrace = std::chrono::seconds(5);
 constexpr double kMeanWeight = 0.05;
 
 // The time for arrivals and cancels between two steps, about: running requests wait meanwhile.
-constexpr Duration kMessageTime = std::chrono::milliseconds(2);
+constexpr base::Duration kMessageTime = std::chrono::milliseconds(2);
 
-std::shared_ptr<LiveRequest> LiveOf(const std::shared_ptr<RequestContext>& context) {
+std::shared_ptr<LiveRequest> LiveOf(const std::shared_ptr<core::RequestContext>& context) {
   return std::static_pointer_cast<LiveRequest>(context);
 }
 
@@ -46,9 +46,10 @@ const char* EndName(const CoreEvent& event) {
 
 }  // namespace
 
-EngineLoop::EngineLoop(const EngineCoreOptions& options, const KvLayout& layout,
-                       std::unique_ptr<Executor> executor, std::unique_ptr<SchedulingPolicy> policy,
-                       const Clock* clock, EngineMetrics* metrics, OutputProcessor* output,
+EngineLoop::EngineLoop(const EngineCoreOptions& options, const executor::KvLayout& layout,
+                       std::unique_ptr<executor::Executor> executor,
+                       std::unique_ptr<policy::SchedulingPolicy> policy, const base::Clock* clock,
+                       EngineMetrics* metrics, OutputProcessor* output,
                        const LiveRequests* requests, TraceWriter* trace)
     : executor_(std::move(executor)),
       clock_(clock),
@@ -74,7 +75,7 @@ EngineLoop::~EngineLoop() {
   if (tier_ != nullptr) tier_->SetWake(nullptr);
 }
 
-void EngineLoop::Add(CoreRequest request) { Push(std::move(request)); }
+void EngineLoop::Add(core::CoreRequest request) { Push(std::move(request)); }
 
 void EngineLoop::Abort(RequestId id, FinishReason reason) { Push(AbortAsk{id, reason}); }
 
@@ -107,14 +108,14 @@ void EngineLoop::AbortAll() {
   core_.AbortAll(FinishReason::kCancelled);
   // Its events wait if there was no memory to emit them.
   while (!core_.idle()) core_.Step();
-  const TimePoint limit = clock_->Now() + kStoreGrace;
+  const base::TimePoint limit = clock_->Now() + kStoreGrace;
   while (core_.has_background() && clock_->Now() < limit) {
     if (!core_.Background()) std::this_thread::sleep_for(kBlockedPause);
   }
 }
 
 void EngineLoop::HandleSome() {
-  const TimePoint end = clock_->Now() + kMessageTime;
+  const base::TimePoint end = clock_->Now() + kMessageTime;
   do {
     if (backlog_.empty()) return;
     std::list<Message> one;  // Handled once, also if that throws.
@@ -142,7 +143,7 @@ std::list<EngineLoop::Message> EngineLoop::WaitForMessages() {
   return inbox_.WaitPopAll(kTierPause);
 }
 
-void EngineLoop::Handle(CoreRequest& arrival) {
+void EngineLoop::Handle(core::CoreRequest& arrival) {
   const std::shared_ptr<LiveRequest> live = LiveOf(arrival.context);
   const auto prompt_tokens = static_cast<int32_t>(arrival.prompt.size());
   Status status = lost_ ? CopyDeviceStatus() : core_.Add(std::move(arrival));
@@ -165,9 +166,9 @@ void EngineLoop::Flush() { Push(FlushAsk{}); }
 
 void EngineLoop::Handle(FlushAsk& /*ask*/) { core_.Flush(); }
 
-void EngineLoop::Count(TimePoint begin, TimePoint end, uint64_t generated) {
+void EngineLoop::Count(base::TimePoint begin, base::TimePoint end, uint64_t generated) {
   const CoreStats& stats = core_.stats();
-  const double seconds = ToSeconds(end - begin);
+  const double seconds = base::ToSeconds(end - begin);
   metrics_->step_rows->Observe(stats.last_rows);
   metrics_->batch_size->Observe(stats.last_items);
   metrics_->step_time->Observe(seconds);
@@ -177,18 +178,18 @@ void EngineLoop::Count(TimePoint begin, TimePoint end, uint64_t generated) {
     metrics_->slots_all->Increment(seconds * max_num_seqs_);
   }
   // The counters' sum is the histogram's; what another clock or core measured is kept within it.
-  const Duration forward = std::clamp(stats.last_forward, Duration{}, end - begin);
-  const Duration sampling = std::clamp(stats.last_sampling, Duration{}, forward);
-  metrics_->step_forward->Increment(ToSeconds(forward - sampling));
-  metrics_->step_sampling->Increment(ToSeconds(sampling));
-  metrics_->step_scheduling->Increment(ToSeconds(end - begin - forward));
+  const base::Duration forward = std::clamp(stats.last_forward, base::Duration{}, end - begin);
+  const base::Duration sampling = std::clamp(stats.last_sampling, base::Duration{}, forward);
+  metrics_->step_forward->Increment(base::ToSeconds(forward - sampling));
+  metrics_->step_sampling->Increment(base::ToSeconds(sampling));
+  metrics_->step_scheduling->Increment(base::ToSeconds(end - begin - forward));
   const std::lock_guard lock(mu_);
   busy_time_ += end - begin;
   work_.Add(end, end - begin, static_cast<uint64_t>(stats.last_prefill_rows), generated);
 }
 
 void EngineLoop::Step() {
-  const TimePoint begin = clock_->Now();
+  const base::TimePoint begin = clock_->Now();
   step_begin_ = begin;
   // A step must not look stalled because the loop slept before it.
   {
@@ -200,14 +201,14 @@ void EngineLoop::Step() {
   untraced_ = trace_ != nullptr;
   const uint64_t generated = core_.stats().generated_tokens;
   core_.Step();
-  const TimePoint end = clock_->Now();
+  const base::TimePoint end = clock_->Now();
   TraceStep(end);
   const CoreStats& stats = core_.stats();
   const bool computed = stats.last_rows > 0;
   // Also what a tier brings, or fails to, is progress: only its silence is none.
   const uint64_t moved = stats.transfers.fetched_blocks + stats.transfers.failed_reads;
   // Likewise a batch that fills.
-  const bool fills = !computed && stats.next_look != TimePoint::max();
+  const bool fills = !computed && stats.next_look != base::TimePoint::max();
   const bool progress = computed || fills || stats.last_fetches > 0 || moved != moved_;
   moved_ = moved;
   if (computed) Count(begin, end, stats.generated_tokens - generated);
@@ -217,21 +218,21 @@ void EngineLoop::Step() {
   } else if (!backlog_.empty()) {
     return;  // There is something to do.
   } else if (fills && !core_.idle()) {
-    inbox_.WaitForWork(std::clamp(stats.next_look - end, Duration{}, kLongestFill));
+    inbox_.WaitForWork(std::clamp(stats.next_look - end, base::Duration{}, kLongestFill));
   } else if (!computed && !core_.idle() && stats.fetching > 0) {
     inbox_.WaitForWork(kTierPause);
   } else if (!progress && !core_.idle() && inbox_.size() == 0) {
     if (stats.blocked_id != 0 && warned_id_ != stats.blocked_id) {
       warned_id_ = stats.blocked_id;
-      TryLog(spdlog::level::warn, "step {} computed nothing: request {} is blocked by {}",
-             stats.steps, stats.blocked_id, stats.blocked_by);
+      base::TryLog(spdlog::level::warn, "step {} computed nothing: request {} is blocked by {}",
+                   stats.steps, stats.blocked_id, stats.blocked_by);
     }
     std::this_thread::sleep_for(kBlockedPause);
   }
 }
 
-void EngineLoop::NoteQueue(TimePoint now) {
-  if (now - queue_noted_ < kQueueNotes && queue_noted_ != TimePoint{}) return;
+void EngineLoop::NoteQueue(base::TimePoint now) {
+  if (now - queue_noted_ < kQueueNotes && queue_noted_ != base::TimePoint{}) return;
   queue_noted_ = now;
   try {
     std::vector<RequestId> order = core_.QueueOrder();
@@ -241,9 +242,9 @@ void EngineLoop::NoteQueue(TimePoint now) {
   }
 }
 
-void EngineLoop::Publish(TimePoint now, bool progress) {
+void EngineLoop::Publish(base::TimePoint now, bool progress) {
   NoteQueue(now);
-  const KvTierUsage usage = tier_ != nullptr ? tier_->Usage() : KvTierUsage();
+  const kvcache::KvTierUsage usage = tier_ != nullptr ? tier_->Usage() : kvcache::KvTierUsage();
   const std::lock_guard lock(mu_);
   tier_usage_ = usage;
   stats_ = core_.stats();
@@ -253,7 +254,7 @@ void EngineLoop::Publish(TimePoint now, bool progress) {
 }
 
 void EngineLoop::Emit(std::vector<CoreEvent> events) {
-  const TimePoint now = clock_->Now();
+  const base::TimePoint now = clock_->Now();
   TraceStep(now);
   // Before any sink learns of it: a request that is submitted after a failure must be rejected.
   if (!core_.device_status().ok()) SetDeviceStatus(core_.device_status());
@@ -266,7 +267,7 @@ void EngineLoop::Emit(std::vector<CoreEvent> events) {
   output_->Emit(std::move(events), now);
 }
 
-void EngineLoop::Track(const CoreEvent& event, TimePoint now) {
+void EngineLoop::Track(const CoreEvent& event, base::TimePoint now) {
   using State = LiveRequest::State;
   LiveRequest& live = static_cast<LiveRequest&>(*event.context);
   const ClassMetrics& metrics = *metrics_->of(live.priority());
@@ -276,8 +277,8 @@ void EngineLoop::Track(const CoreEvent& event, TimePoint now) {
       live.batch = event.batch;
       live.batch_size = event.batch_size;
       live.formation = event.formation;
-      metrics.queue_time->Observe(ToSeconds(step_begin_ - live.arrival));
-      metrics.formation_time->Observe(ToSeconds(event.formation));
+      metrics.queue_time->Observe(base::ToSeconds(step_begin_ - live.arrival));
+      metrics.formation_time->Observe(base::ToSeconds(event.formation));
       live.Move(State::kWaiting, State::kRunning);
       break;
     case CoreEvent::Kind::kPromptScored:
@@ -295,7 +296,7 @@ void EngineLoop::Track(const CoreEvent& event, TimePoint now) {
   }
 }
 
-void EngineLoop::TraceStep(TimePoint end) {
+void EngineLoop::TraceStep(base::TimePoint end) {
   if (!std::exchange(untraced_, false) || core_.last_step().empty()) return;
   try {
     StepTrace step;
@@ -310,16 +311,16 @@ void EngineLoop::TraceStep(TimePoint end) {
   }
 }
 
-void EngineLoop::OnEnded(const LiveRequest& live, const char* reason, TimePoint now) {
+void EngineLoop::OnEnded(const LiveRequest& live, const char* reason, base::TimePoint now) {
   if (trace_ != nullptr) trace_->Ended(live.id, reason, now);
-  if (live.started == TimePoint{}) return;
-  const double seconds = ToSeconds(now - live.started);
+  if (live.started == base::TimePoint{}) return;
+  const double seconds = base::ToSeconds(now - live.started);
   const double mean = mean_run_seconds_.load();
   mean_run_seconds_.store(mean == 0.0 ? seconds : mean + kMeanWeight * (seconds - mean));
 }
 
 void EngineLoop::Lose(const Status& status) {
-  TryLog(spdlog::level::err, "the engine cannot go on: {}", status.message());
+  base::TryLog(spdlog::level::err, "the engine cannot go on: {}", status.message());
   lost_ = true;
   SetDeviceStatus(status);
   {
@@ -349,7 +350,7 @@ CoreStats EngineLoop::stats() const {
 }
 
 EngineLoop::Work EngineLoop::work() const {
-  const TimePoint now = clock_->Now();
+  const base::TimePoint now = clock_->Now();
   const std::lock_guard lock(mu_);
   return {busy_time_, work_.At(now)};
 }
@@ -359,7 +360,7 @@ std::vector<RequestId> EngineLoop::queue_order() const {
   return queue_order_;
 }
 
-KvTierUsage EngineLoop::tier_usage() const {
+kvcache::KvTierUsage EngineLoop::tier_usage() const {
   const std::lock_guard lock(mu_);
   return tier_usage_;
 }
@@ -375,14 +376,14 @@ Status EngineLoop::device_status() const {
 }
 
 Status EngineLoop::CheckProgress() const {
-  const TimePoint now = clock_->Now();
+  const base::TimePoint now = clock_->Now();
   const std::lock_guard lock(mu_);
   if (!busy_ || now - last_progress_ < kStallLimit) return {};
   std::string reason =
-      fmt::format("no step made progress for {:.0f} s", ToSeconds(now - last_progress_));
+      fmt::format("no step made progress for {:.0f} s", base::ToSeconds(now - last_progress_));
   if (in_step_) {
     reason += fmt::format("; step {} has run for {:.0f} s", stats_.steps + 1,
-                          ToSeconds(now - last_step_begin_));
+                          base::ToSeconds(now - last_step_begin_));
   } else {
     reason += fmt::format(", after step {}", stats_.steps);
   }
@@ -392,4 +393,4 @@ Status EngineLoop::CheckProgress() const {
   return {StatusCode::kInternal, std::move(reason)};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

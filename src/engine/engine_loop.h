@@ -23,7 +23,7 @@
 #include "engine/work_window.h"
 #include "policy/scheduling_policy.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // loop: drain the inbox (arrivals, aborts) -> core.Step() -> emit; asleep while idle.
 //
@@ -33,10 +33,11 @@ namespace ropeway {
 class EngineLoop {
  public:
   // All pointers must outlive it; `trace` may be null. REQUIRES: options.Validate(layout) is OK.
-  EngineLoop(const EngineCoreOptions& options, const KvLayout& layout,
-             std::unique_ptr<Executor> executor, std::unique_ptr<SchedulingPolicy> policy,
-             const Clock* clock, EngineMetrics* metrics, OutputProcessor* output,
-             const LiveRequests* requests, TraceWriter* trace);
+  EngineLoop(const EngineCoreOptions& options, const executor::KvLayout& layout,
+             std::unique_ptr<executor::Executor> executor,
+             std::unique_ptr<policy::SchedulingPolicy> policy, const base::Clock* clock,
+             EngineMetrics* metrics, OutputProcessor* output, const LiveRequests* requests,
+             TraceWriter* trace);
   ~EngineLoop();
   EngineLoop(const EngineLoop&) = delete;
   EngineLoop& operator=(const EngineLoop&) = delete;
@@ -44,7 +45,7 @@ class EngineLoop {
   // Both take effect within one step and never wait. The inbox's length is bounded by the number of
   // live requests: each arrives once, and is aborted from outside at most twice. The context of
   // `request` is its LiveRequest, in state kWaiting.
-  void Add(CoreRequest request);
+  void Add(core::CoreRequest request);
   void Abort(RequestId id, FinishReason reason);
 
   // Nothing more will come: a static or dynamic batch that fills begins.
@@ -56,14 +57,14 @@ class EngineLoop {
   CoreStats stats() const;
   // Of the steps that computed: the time of all, and the rates of the last seconds.
   struct Work {
-    Duration busy{};
+    base::Duration busy{};
     WorkWindow::Rates rates;
   };
   Work work() const;
   // The ids of the waiting requests, the next one first, as of a moment ago.
   std::vector<RequestId> queue_order() const;
   // As of the last step; meaningless without a tier.
-  KvTierUsage tier_usage() const;
+  kvcache::KvTierUsage tier_usage() const;
   // OK while the engine computes; else why it cannot go on.
   Status device_status() const;
   // Not OK when there is work and no step made progress for kStallLimit: names the step that does
@@ -72,7 +73,7 @@ class EngineLoop {
   // Mean time from a request's first step to its end; 0: none has ended yet.
   double mean_run_seconds() const { return mean_run_seconds_.load(); }
 
-  static constexpr Duration kStallLimit = std::chrono::seconds(30);
+  static constexpr base::Duration kStallLimit = std::chrono::seconds(30);
 
  private:
   struct AbortAsk {
@@ -80,7 +81,7 @@ class EngineLoop {
     FinishReason reason;
   };
   struct FlushAsk {};
-  using Message = std::variant<CoreRequest, AbortAsk, FlushAsk>;
+  using Message = std::variant<core::CoreRequest, AbortAsk, FlushAsk>;
 
   void Run();
   void RunUntilClosed();
@@ -90,60 +91,60 @@ class EngineLoop {
   void Push(Message message);
   // While idle: waits for the next messages, and works in the background meanwhile.
   std::list<Message> WaitForMessages();
-  void Handle(CoreRequest& arrival);
+  void Handle(core::CoreRequest& arrival);
   void Handle(AbortAsk& ask);
   void Handle(FlushAsk& ask);
   // `generated`: tokens of the step.
-  void Count(TimePoint begin, TimePoint end, uint64_t generated);
-  void NoteQueue(TimePoint now);
+  void Count(base::TimePoint begin, base::TimePoint end, uint64_t generated);
+  void NoteQueue(base::TimePoint now);
   void Step();
   void Emit(std::vector<CoreEvent> events);
   // Moves the event's request to its new state, and counts it.
-  void Track(const CoreEvent& event, TimePoint now);
+  void Track(const CoreEvent& event, base::TimePoint now);
   // The request ended in the core.
-  void OnEnded(const LiveRequest& live, const char* reason, TimePoint now);
+  void OnEnded(const LiveRequest& live, const char* reason, base::TimePoint now);
   // Traces the newest step, once, before the ends that it brought.
-  void TraceStep(TimePoint end);
+  void TraceStep(base::TimePoint end);
   void Lose(const Status& status);
   void SetDeviceStatus(const Status& status);
   Status CopyDeviceStatus() const noexcept;
-  void Publish(TimePoint now, bool progress);
+  void Publish(base::TimePoint now, bool progress);
 
-  const std::unique_ptr<Executor> executor_;
-  const Clock* const clock_;
+  const std::unique_ptr<executor::Executor> executor_;
+  const base::Clock* const clock_;
   EngineMetrics* const metrics_;
   OutputProcessor* const output_;
   const LiveRequests* const requests_;
   TraceWriter* const trace_;
-  const std::unique_ptr<SchedulingPolicy> policy_;
+  const std::unique_ptr<policy::SchedulingPolicy> policy_;
   EngineCore core_;  // The engine thread's once that runs.
-  KvTier* const tier_;
+  kvcache::KvTier* const tier_;
   const int max_num_seqs_;
   // The engine thread's, as are the next six.
-  bool lost_ = false;        // The device is; no step runs any more.
-  RequestId warned_id_ = 0;  // The blocked request that the log named last.
-  uint64_t moved_ = 0;       // Blocks and ends of reads that a tier has brought so far.
-  TimePoint step_begin_{};   // Of the newest step.
-  TimePoint queue_noted_{};  // When queue_order_ was made.
-  bool untraced_ = false;    // A step is under way that is not in the trace yet.
-  BoundedQueue<Message> inbox_;
+  bool lost_ = false;              // The device is; no step runs any more.
+  RequestId warned_id_ = 0;        // The blocked request that the log named last.
+  uint64_t moved_ = 0;             // Blocks and ends of reads that a tier has brought so far.
+  base::TimePoint step_begin_{};   // Of the newest step.
+  base::TimePoint queue_noted_{};  // When queue_order_ was made.
+  bool untraced_ = false;          // A step is under way that is not in the trace yet.
+  base::BoundedQueue<Message> inbox_;
   std::list<Message> backlog_;  // The engine thread's: popped from the inbox, not handled yet.
 
   std::atomic<double> mean_run_seconds_{0.0};
   mutable std::mutex mu_;
   CoreStats stats_;  // Guarded by mu_, as is all that follows but the thread.
-  Duration busy_time_{};
+  base::Duration busy_time_{};
   WorkWindow work_;
   std::vector<RequestId> queue_order_;
-  KvTierUsage tier_usage_;
+  kvcache::KvTierUsage tier_usage_;
   Status device_status_;
   bool busy_ = false;     // There was work at the last look.
   bool in_step_ = false;  // Since last_step_begin_.
-  TimePoint last_step_begin_{};
-  TimePoint last_progress_{};
+  base::TimePoint last_step_begin_{};
+  base::TimePoint last_progress_{};
   std::thread thread_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_ENGINE_LOOP_H_

@@ -1,6 +1,6 @@
 #include "engine/engine_metrics.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 constexpr const char* kSlotSeconds = "ropeway_place_seconds_total";
@@ -8,23 +8,23 @@ constexpr const char* kSlotSecondsHelp =
     "While requests wait, seconds of steps times slots (max_num_seqs): slots in use, and all.";
 
 // As a metric's label.
-const char* WaitReasonName(BlockedBy rule) {
+const char* WaitReasonName(scheduler::BlockedBy rule) {
   switch (rule) {
-    case BlockedBy::kNothing:
+    case scheduler::BlockedBy::kNothing:
       return "none";
-    case BlockedBy::kSlots:
+    case scheduler::BlockedBy::kSlots:
       return "sequences";
-    case BlockedBy::kTokens:
+    case scheduler::BlockedBy::kTokens:
       return "budget";
-    case BlockedBy::kBlocks:
+    case scheduler::BlockedBy::kBlocks:
       return "blocks";
-    case BlockedBy::kPreemption:
+    case scheduler::BlockedBy::kPreemption:
       return "preemption";
-    case BlockedBy::kLeader:
+    case scheduler::BlockedBy::kLeader:
       return "prefix";
-    case BlockedBy::kBatch:
+    case scheduler::BlockedBy::kBatch:
       return "batch";
-    case BlockedBy::kFairness:
+    case scheduler::BlockedBy::kFairness:
       return "fairness";
   }
   return "unknown";
@@ -36,10 +36,11 @@ constexpr const char* kStepSecondsHelp =
     "tokens in its logits), scheduling (all else: planning, dealing out the work, applying, "
     "emitting).";
 
-Metrics::Labels LabelsOf(Priority priority) { return {{"priority", PriorityName(priority)}}; }
+base::Metrics::Labels LabelsOf(Priority priority) { return {{"priority", PriorityName(priority)}}; }
 
-Histogram* Latency(Metrics* metrics, Priority priority, const char* name, const char* help) {
-  return metrics->AddHistogram(name, help, LatencyBuckets(), LabelsOf(priority));
+base::Histogram* Latency(base::Metrics* metrics, Priority priority, const char* name,
+                         const char* help) {
+  return metrics->AddHistogram(name, help, base::LatencyBuckets(), LabelsOf(priority));
 }
 
 constexpr const char* kBlocks = "ropeway_kv_cache_blocks";
@@ -58,14 +59,14 @@ ClassMetrics::Limits LimitsOf(const SchedulingOptions& options, size_t priority)
 
 }  // namespace
 
-ClassMetrics::ClassMetrics(Metrics* metrics, Priority priority, const Limits& limits)
+ClassMetrics::ClassMetrics(base::Metrics* metrics, Priority priority, const Limits& limits)
     : time_to_first_token(
           Latency(metrics, priority, "ropeway_time_to_first_token_seconds",
                   "From the request's arrival to its first generated token, by class.")),
       inter_token_latency(
           metrics->AddHistogram("ropeway_inter_token_latency_seconds",
                                 "Between two generated tokens of one request, by class.",
-                                ShortLatencyBuckets(), LabelsOf(priority))),
+                                base::ShortLatencyBuckets(), LabelsOf(priority))),
       queue_time(Latency(metrics, priority, "ropeway_request_queue_time_seconds",
                          "From the request's arrival to its first step, by class.")),
       formation_time(
@@ -98,30 +99,30 @@ ClassMetrics::ClassMetrics(Metrics* metrics, Priority priority, const Limits& li
   metrics
       ->AddGauge("ropeway_ttft_limit_seconds", "The class's limit on the time to the first token.",
                  LabelsOf(priority))
-      ->Set(ToSeconds(limits.ttft));
+      ->Set(base::ToSeconds(limits.ttft));
   metrics
       ->AddGauge("ropeway_e2e_limit_seconds",
                  "The class's limit on the latency from arrival to end.", LabelsOf(priority))
-      ->Set(ToSeconds(limits.latency));
+      ->Set(base::ToSeconds(limits.latency));
 }
 
-void ClassMetrics::FirstToken(Duration after) const {
-  time_to_first_token->Observe(ToSeconds(after));
+void ClassMetrics::FirstToken(base::Duration after) const {
+  time_to_first_token->Observe(base::ToSeconds(after));
   if (after > limits_.ttft) late_first_tokens->Increment();
 }
 
-void ClassMetrics::EndedAfter(Duration after) const {
-  e2e_latency->Observe(ToSeconds(after));
+void ClassMetrics::EndedAfter(base::Duration after) const {
+  e2e_latency->Observe(base::ToSeconds(after));
   if (after > limits_.latency) late_ends->Increment();
 }
 
 void ClassMetrics::Ended(const PhaseTimes& times) const {
-  prefill_time->Observe(ToSeconds(times.prefill));
-  decode_time->Observe(ToSeconds(times.decode));
-  output_time->Observe(ToSeconds(times.output));
+  prefill_time->Observe(base::ToSeconds(times.prefill));
+  decode_time->Observe(base::ToSeconds(times.decode));
+  output_time->Observe(base::ToSeconds(times.output));
 }
 
-CacheMetrics::CacheMetrics(Metrics* metrics)
+CacheMetrics::CacheMetrics(base::Metrics* metrics)
     : queries_(metrics->AddCounter("ropeway_prefix_cache_queries_total",
                                    "Prompt tokens of requests that began to compute.")),
       hits_(metrics->AddCounter("ropeway_prefix_cache_hits_total",
@@ -165,14 +166,14 @@ CacheMetrics::CacheMetrics(Metrics* metrics)
       tier_cpu_(metrics->AddCounter("ropeway_kv_disk_cpu_seconds_total",
                                     "CPU time of the disk tier's threads.")) {}
 
-void CacheMetrics::RaiseTo(double total, Counter* counter) {
+void CacheMetrics::RaiseTo(double total, base::Counter* counter) {
   const double by = total - counter->Value();
   if (by > 0) counter->Increment(by);
 }
 
-void CacheMetrics::Set(const CoreStats& stats, bool has_tier, const KvTierUsage& usage) {
+void CacheMetrics::Set(const CoreStats& stats, bool has_tier, const kvcache::KvTierUsage& usage) {
   const std::lock_guard lock(mu_);
-  const auto raise = [](uint64_t total, Counter* counter) {
+  const auto raise = [](uint64_t total, base::Counter* counter) {
     RaiseTo(static_cast<double>(total), counter);
   };
   raise(stats.prompt_tokens, queries_);
@@ -184,7 +185,7 @@ void CacheMetrics::Set(const CoreStats& stats, bool has_tier, const KvTierUsage&
   raise(stats.transfers.lost_blocks, lost_);
   raise(stats.transfers.fetched_blocks, fetched_);
   raise(stats.transfers.failed_reads, failed_reads_);
-  RaiseTo(ToSeconds(stats.transfers.fetch_time), fetch_seconds_);
+  RaiseTo(base::ToSeconds(stats.transfers.fetch_time), fetch_seconds_);
   blocks_free_->Set(stats.free_blocks);
   blocks_cached_->Set(stats.cached_blocks);
   blocks_held_->Set(stats.held_blocks);
@@ -201,7 +202,7 @@ void CacheMetrics::Set(const CoreStats& stats, bool has_tier, const KvTierUsage&
   RaiseTo(usage.cpu_seconds, tier_cpu_);
 }
 
-SessionMetrics::SessionMetrics(Metrics* metrics)
+SessionMetrics::SessionMetrics(base::Metrics* metrics)
     : begun(metrics->AddCounter(kTurns, kTurnsHelp, {{"prompt", "begun"}})),
       continued(metrics->AddCounter(kTurns, kTurnsHelp, {{"prompt", "continued"}})),
       reencoded(metrics->AddCounter(kTurns, kTurnsHelp, {{"prompt", "reencoded"}})),
@@ -217,7 +218,7 @@ SessionMetrics::SessionMetrics(Metrics* metrics)
       failed_writes_(metrics->AddCounter("ropeway_session_write_errors_total",
                                          "Turns that could not be written when they ended.")) {}
 
-void SessionMetrics::Set(const SessionStoreStats& stats) {
+void SessionMetrics::Set(const store::SessionStoreStats& stats) {
   const std::lock_guard lock(mu_);
   sessions_->Set(static_cast<double>(stats.sessions));
   bytes_->Set(static_cast<double>(stats.bytes));
@@ -231,16 +232,16 @@ void SessionMetrics::Set(const SessionStoreStats& stats) {
 EngineMetrics::EngineMetrics(const SchedulingOptions& options)
     : step_rows(metrics_.AddHistogram("ropeway_step_rows",
                                       "Rows (tokens of all sequences) of one forward pass.",
-                                      CountBuckets())),
+                                      base::CountBuckets())),
       step_time(metrics_.AddHistogram("ropeway_step_time_seconds",
                                       "One engine step, from scheduling to emitting.",
-                                      ShortLatencyBuckets())),
+                                      base::ShortLatencyBuckets())),
       step_forward(metrics_.AddCounter(kStepSeconds, kStepSecondsHelp, {{"part", "forward"}})),
       step_sampling(metrics_.AddCounter(kStepSeconds, kStepSecondsHelp, {{"part", "sampling"}})),
       step_scheduling(
           metrics_.AddCounter(kStepSeconds, kStepSecondsHelp, {{"part", "scheduling"}})),
       batch_size(metrics_.AddHistogram("ropeway_batch_size", "Sequences of one forward pass.",
-                                       CountBuckets())),
+                                       base::CountBuckets())),
       busy_seconds(
           metrics_.AddCounter("ropeway_busy_seconds_total", "Time in which the engine computed.")),
       slots_used(metrics_.AddCounter(kSlotSeconds, kSlotSecondsHelp, {{"state", "used"}})),
@@ -303,16 +304,16 @@ EngineMetrics::EngineMetrics(const SchedulingOptions& options)
       generation_throughput_(
           metrics_.AddGauge("ropeway_generation_tokens_per_second",
                             "Tokens generated per second, over the last 10 seconds.")) {
-  for (int i = 0; i < kNumPreemptReasons; ++i) {
+  for (int i = 0; i < scheduler::kNumPreemptReasons; ++i) {
     preemptions_[static_cast<size_t>(i)] = metrics_.AddCounter(
         "ropeway_num_preemptions_total", "How often a sequence was preempted, by reason.",
-        {{"reason", PreemptReasonName(static_cast<PreemptReason>(i))}});
+        {{"reason", scheduler::PreemptReasonName(static_cast<scheduler::PreemptReason>(i))}});
   }
-  for (int i = 0; i < kNumBlockedBy; ++i) {
+  for (int i = 0; i < scheduler::kNumBlockedBy; ++i) {
     waiting_by_[static_cast<size_t>(i)] =
         metrics_.AddGauge("ropeway_num_requests_waiting_by_reason",
                           "Requests that wait, by what keeps the first of them from starting.",
-                          {{"reason", WaitReasonName(static_cast<BlockedBy>(i))}});
+                          {{"reason", WaitReasonName(static_cast<scheduler::BlockedBy>(i))}});
   }
   for (const FinishReason reason : {FinishReason::kStop, FinishReason::kLength,
                                     FinishReason::kCancelled, FinishReason::kFailed}) {
@@ -356,9 +357,9 @@ void EngineMetrics::SetStrategy(const std::string& strategy) {
       ->Set(1);
 }
 
-void EngineMetrics::SetWaiting(BlockedBy rule, int count) const {
+void EngineMetrics::SetWaiting(scheduler::BlockedBy rule, int count) const {
   for (size_t i = 0; i < waiting_by_.size(); ++i) {
-    waiting_by_[i]->Set(static_cast<BlockedBy>(i) == rule ? count : 0);
+    waiting_by_[i]->Set(static_cast<scheduler::BlockedBy>(i) == rule ? count : 0);
   }
 }
 
@@ -369,4 +370,4 @@ void EngineMetrics::SetInfo(const std::string& kernels, int threads) {
       ->Set(1);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -11,10 +11,10 @@
 #include "kernels/kernels.h"
 #include "policy/policies.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
-using Strategy = BatchFormerOptions::Kind;
+using Strategy = scheduler::BatchFormerOptions::Kind;
 
 // Without the prefix cache a longer output is not worth recomputing after a preemption.
 constexpr int32_t kMaxGeneratedWithoutCache = 50;
@@ -57,7 +57,7 @@ Status CheckBounds(std::initializer_list<Bound> bounds) {
   return {};
 }
 
-BatchFormerOptions BatchingOf(const SchedulingOptions& options) {
+scheduler::BatchFormerOptions BatchingOf(const SchedulingOptions& options) {
   const Strategy kind = *StrategyOf(options.strategy);
   return {.kind = kind,
           .max_batch_size = std::min(options.max_batch_size, options.max_num_seqs),
@@ -66,8 +66,9 @@ BatchFormerOptions BatchingOf(const SchedulingOptions& options) {
           .target_latency = options.target_latency};
 }
 
-SchedulerOptions SchedulerOptionsOf(const SchedulingOptions& options, bool prefix_caching) {
-  const BatchFormerOptions batching = BatchingOf(options);
+scheduler::SchedulerOptions SchedulerOptionsOf(const SchedulingOptions& options,
+                                               bool prefix_caching) {
+  const scheduler::BatchFormerOptions batching = BatchingOf(options);
   int32_t preempt_max_generated = options.preempt_max_generated;
   if (preempt_max_generated < 0) {
     preempt_max_generated =
@@ -75,7 +76,7 @@ SchedulerOptions SchedulerOptionsOf(const SchedulingOptions& options, bool prefi
   }
   // If the class only breaks another policy's ties, it tells little about waits.
   const bool has_classes = options.policy == "priority" || options.policy.starts_with("priority+");
-  ClassParts parts{};
+  scheduler::ClassParts parts{};
   for (size_t i = 0; has_classes && !options.strict_priority && i < parts.size(); ++i) {
     parts[i] = options.class_shares[i] / 100.0;
   }
@@ -90,14 +91,14 @@ SchedulerOptions SchedulerOptionsOf(const SchedulingOptions& options, bool prefi
           .max_wait = options.max_wait,
           .has_classes = has_classes,
           .class_parts = parts,
-          .attention_weight = StepCost::kFirstWeight,
+          .attention_weight = scheduler::StepCost::kFirstWeight,
           .learn_cost = true,
           .batching = batching,
           .urgent_joins = options.urgent_joins,
           .padding = batching.kind == Strategy::kStatic && options.static_padding};
 }
 
-BatchSizeOptions BatchControlOf(const SchedulingOptions& options) {
+scheduler::BatchSizeOptions BatchControlOf(const SchedulingOptions& options) {
   return {.name = options.batch_control,
           .start = options.aimd_start,
           .step_target = options.step_target,
@@ -143,7 +144,7 @@ Status ValidateCache(const CacheOptions& cache) {
       !status.ok()) {
     return status;
   }
-  if (KvTypeByName(cache.kv_dtype.c_str()) == nullptr) {
+  if (kernels::KvTypeByName(cache.kv_dtype.c_str()) == nullptr) {
     return Invalid("kv_cache_dtype", fmt::format("must be f16 or q8_0, not '{}'", cache.kv_dtype));
   }
   if (cache.preempt_checkpoint != "pressure" && cache.preempt_checkpoint != "always") {
@@ -161,33 +162,33 @@ Status ValidateCache(const CacheOptions& cache) {
 // pool hold.
 int32_t ResolveMaxModelLen(int64_t asked, int64_t model, int32_t blocks) {
   const int64_t wanted = asked == 0 ? model : std::min(asked, model);
-  const int64_t pool = int64_t{blocks} * kBlockTokens;
+  const int64_t pool = int64_t{blocks} * base::kBlockTokens;
   const int64_t resolved = std::min(wanted, pool);
   if (resolved < wanted) {
-    Log().info("max_model_len is lowered from {} to {}: what the KV cache of {} blocks holds",
-               wanted, resolved, blocks);
+    base::Log().info("max_model_len is lowered from {} to {}: what the KV cache of {} blocks holds",
+                     wanted, resolved, blocks);
   } else if (resolved < asked) {
-    Log().info("max_model_len is lowered from {} to {}: the model's context length", asked,
-               resolved);
+    base::Log().info("max_model_len is lowered from {} to {}: the model's context length", asked,
+                     resolved);
   }
   return static_cast<int32_t>(resolved);
 }
 
 }  // namespace
 
-Status EngineCoreOptions::Validate(const KvLayout& layout) const {
+Status EngineCoreOptions::Validate(const executor::KvLayout& layout) const {
   if (Status status = scheduler.Validate(); !status.ok()) return status;
   if (Status status = batch_control.Validate(); !status.ok()) return status;
   if (max_model_len < 2) return Invalid("max_model_len", "must be at least 2");
   const int32_t blocks = UsableBlocks(layout);
-  if (BlocksFor(max_model_len) <= blocks) return {};
+  if (kvcache::BlocksFor(max_model_len) <= blocks) return {};
   return InvalidArgument(fmt::format("max_model_len {} needs {} KV blocks, the pool holds {}",
-                                     max_model_len, BlocksFor(max_model_len), blocks),
+                                     max_model_len, kvcache::BlocksFor(max_model_len), blocks),
                          "max_model_len");
 }
 
-KvCacheOptions EngineCoreOptions::CacheOf(const KvLayout& layout) const {
-  KvCacheOptions all = cache;
+kvcache::KvCacheOptions EngineCoreOptions::CacheOf(const executor::KvLayout& layout) const {
+  kvcache::KvCacheOptions all = cache;
   all.num_blocks = UsableBlocks(layout);
   all.block_bytes = layout.block_bytes;
   all.tier = tier;
@@ -214,7 +215,7 @@ Status ValidateEngineOptions(const EngineOptions& options) {
 }
 
 EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_context_length,
-                                const KvLayout& layout) {
+                                const executor::KvLayout& layout) {
   const CacheOptions& cache = options.cache;
   EngineCoreOptions core;
   core.scheduler = SchedulerOptionsOf(options.scheduler, cache.prefix_caching);
@@ -228,26 +229,26 @@ EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_cont
   return core;
 }
 
-StatusOr<std::unique_ptr<SchedulingPolicy>> PolicyOf(const EngineOptions& options) {
-  return MakePolicy({.name = options.scheduler.policy,
-                     .class_shares = options.scheduler.class_shares,
-                     .strict = options.scheduler.strict_priority,
-                     .kv_is_kept = options.cache.prefix_caching});
+StatusOr<std::unique_ptr<policy::SchedulingPolicy>> PolicyOf(const EngineOptions& options) {
+  return policy::MakePolicy({.name = options.scheduler.policy,
+                             .class_shares = options.scheduler.class_shares,
+                             .strict = options.scheduler.strict_priority,
+                             .kv_is_kept = options.cache.prefix_caching});
 }
 
 EngineStats DescribeBatching(const SchedulingOptions& options) {
-  const BatchFormerOptions batching = BatchingOf(options);
+  const scheduler::BatchFormerOptions batching = BatchingOf(options);
   EngineStats stats;
   stats.strategy = options.strategy;
   stats.max_batch_size = batching.max_batch_size;
   if (batching.kind == Strategy::kContinuous) stats.max_batch_size = options.max_num_seqs;
   if (batching.kind == Strategy::kSerial) stats.max_batch_size = 1;
   if (batching.kind == Strategy::kStatic || batching.kind == Strategy::kDynamic) {
-    const Duration wait = batching.auto_timeout ? batching.target_latency : batching.timeout;
-    stats.max_batch_wait_ms = 1e3 * ToSeconds(wait);
+    const base::Duration wait = batching.auto_timeout ? batching.target_latency : batching.timeout;
+    stats.max_batch_wait_ms = 1e3 * base::ToSeconds(wait);
   }
   stats.enabled = stats.max_batch_size > 1;
   return stats;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -16,15 +16,15 @@
 #include "scheduler/batch_size_control.h"
 #include "scheduler/scheduler_options.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // How an EngineCore is set up.
 struct EngineCoreOptions {
-  SchedulerOptions scheduler{.max_num_seqs = 64, .max_num_batched_tokens = 512};
-  BatchSizeOptions batch_control{};
-  KvCacheOptions cache{};     // Without num_blocks, block_bytes and tier; see CacheOf().
-  KvTier* tier = nullptr;     // Null: none. Must outlive the core.
-  int32_t max_model_len = 0;  // Already lowered to what the pool holds.
+  scheduler::SchedulerOptions scheduler{.max_num_seqs = 64, .max_num_batched_tokens = 512};
+  scheduler::BatchSizeOptions batch_control{};
+  kvcache::KvCacheOptions cache{};  // Without num_blocks, block_bytes and tier; see CacheOf().
+  kvcache::KvTier* tier = nullptr;  // Null: none. Must outlive the core.
+  int32_t max_model_len = 0;        // Already lowered to what the pool holds.
   std::function<bool(TokenId)> is_end = nullptr;  // Empty: no token ends a sequence.
   // Prompt tokens that wait, all together; more are rejected, unless no request waits.
   int64_t max_queued_tokens = std::numeric_limits<int64_t>::max();
@@ -39,13 +39,13 @@ struct EngineCoreOptions {
 
   // InvalidArgument with the field at fault: the scheduler's limits, the names, and whether
   // max_model_len positions fit the pool.
-  Status Validate(const KvLayout& layout) const;
+  Status Validate(const executor::KvLayout& layout) const;
 
   // `cache` with what the layout and the scheduler determine.
-  KvCacheOptions CacheOf(const KvLayout& layout) const;
+  kvcache::KvCacheOptions CacheOf(const executor::KvLayout& layout) const;
 
   // Blocks of the pool that sequences may have. Padding reads the last one, which no sequence has.
-  int32_t UsableBlocks(const KvLayout& layout) const {
+  int32_t UsableBlocks(const executor::KvLayout& layout) const {
     return layout.num_blocks - (scheduler.padding ? 1 : 0);
   }
 };
@@ -56,14 +56,14 @@ Status ValidateEngineOptions(const EngineOptions& options);
 // The core's options except `is_end` and the tier; max_model_len is lowered to what the model (its
 // context length) and the KV pool hold. REQUIRES: ValidateEngineOptions(options) is OK.
 EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_context_length,
-                                const KvLayout& layout);
+                                const executor::KvLayout& layout);
 
 // The policy that the options name.
-StatusOr<std::unique_ptr<SchedulingPolicy>> PolicyOf(const EngineOptions& options);
+StatusOr<std::unique_ptr<policy::SchedulingPolicy>> PolicyOf(const EngineOptions& options);
 
 // What EngineStats reports of the options: the strategy and its limits. REQUIRES: as CoreOptionsOf.
 EngineStats DescribeBatching(const SchedulingOptions& options);
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_ENGINE_OPTIONS_H_

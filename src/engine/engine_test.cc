@@ -13,7 +13,7 @@
 #include "engine/machine.h"
 #include "model/test_gguf_writer.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 using std::chrono::milliseconds;
@@ -44,7 +44,7 @@ class EngineTest : public testing::Test {
     return request;
   }
 
-  TempFile file_{TinyLlama().Bytes()};
+  model::TempFile file_{model::TinyLlama().Bytes()};
   std::unique_ptr<Engine> engine_;
 };
 
@@ -293,7 +293,7 @@ TEST_F(EngineTest, AFileThatIsNoModelIsRejected) {
   EXPECT_EQ(Engine::Create(options).status().field(), "model_path");
   options.model.path = file_.path() + ".missing";
   EXPECT_EQ(Engine::Create(options).status().code(), StatusCode::kNotFound);
-  const TempFile text("This is no model.");
+  const model::TempFile text("This is no model.");
   options.model.path = text.path();
   EXPECT_EQ(Engine::Create(options).status().code(), StatusCode::kDataLoss);
   options.model.path = file_.path();
@@ -309,4 +309,4 @@ TEST(FinishReasonTest, Names) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

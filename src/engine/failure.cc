@@ -3,7 +3,7 @@
 #include <exception>
 #include <string>
 
-namespace ropeway {
+namespace ropeway::engine {
 
 Status OutOfMemory() noexcept { return {StatusCode::kResourceExhausted, "out of memory"}; }
 
@@ -48,4 +48,4 @@ Status CurrentFailure(const char* doing) noexcept {
   }
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -8,7 +8,7 @@
 
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // kResourceExhausted, in few enough bytes to need no memory itself.
 Status OutOfMemory() noexcept;
@@ -40,6 +40,6 @@ auto RetryUntilMemory(Fn&& fn) {
   }
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_FAILURE_H_

@@ -2,7 +2,7 @@
 
 #include "engine/request_output.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 bool IsQueued(LiveRequest::State state) {
@@ -64,4 +64,4 @@ bool LiveRequests::WaitEmpty(std::chrono::nanoseconds timeout) const {
   return empty_.wait_for(lock, timeout, [this] { return requests_.empty(); });
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -20,19 +20,19 @@
 #include "store/session.h"
 #include "store/session_store.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 class RequestOutput;
 
 // A session's turn, as a part of its LiveRequest.
 struct LiveTurn {
-  SessionTurn turn;  // Set before the request is shared; any thread may abandon it.
+  store::SessionTurn turn;  // Set before the request is shared; any thread may abandon it.
 
   // The prompt pool's while the request is kEncoding, then the output thread's.
-  SessionState next;        // The session with this turn's prompt, and with what is generated.
-  size_t prompt_ids = 0;    // Of next.ids, those before what is generated.
-  int32_t session_ids = 0;  // Of the prompt's, those that the session had before.
-  std::string answer;       // The text that was shown of what is generated.
+  store::SessionState next;  // The session with this turn's prompt, and with what is generated.
+  size_t prompt_ids = 0;     // Of next.ids, those before what is generated.
+  int32_t session_ids = 0;   // Of the prompt's, those that the session had before.
+  std::string answer;        // The text that was shown of what is generated.
 };
 
 // One accepted request. The states and every legal move:
@@ -49,7 +49,7 @@ struct LiveTurn {
 // Of a cancel and the hand-over to the engine thread exactly one leaves kEncoding. From then on the
 // engine thread moves the request between waiting, running and preempted, and the output thread
 // ends it. Each field says which thread may use it.
-struct LiveRequest final : RequestContext {
+struct LiveRequest final : core::RequestContext {
   enum class State : uint8_t { kEncoding, kWaiting, kRunning, kPreempted, kEnded };
 
   LiveRequest();
@@ -67,19 +67,20 @@ struct LiveRequest final : RequestContext {
   // Set before the request is shared, read by all.
   RequestId id = 0;
   uint64_t seed = 0;
-  TimePoint arrival{};
-  TimePoint deadline = TimePoint::max();  // The request fails with kDeadlineExceeded then.
-  std::unique_ptr<LiveTurn> turn;         // Of the session that the request names; null: none.
-  std::atomic<int>* queued = nullptr;     // Counts the requests that are encoding or waiting.
+  base::TimePoint arrival{};
+  base::TimePoint deadline =
+      base::TimePoint::max();          // The request fails with kDeadlineExceeded then.
+  std::unique_ptr<LiveTurn> turn;      // Of the session that the request names; null: none.
+  std::atomic<int>* queued = nullptr;  // Counts the requests that are encoding or waiting.
 
   // Constant, except for the prompt, which the prompt pool takes out.
   Request request;
-  ByteBudget::Hold bytes;            // What `request` takes of LlmEngineConfig::max_request_bytes.
+  base::ByteBudget::Hold bytes;      // What `request` takes of LlmEngineConfig::max_request_bytes.
   std::shared_ptr<OutputSink> sink;  // The output thread's; null: it was told the end.
   std::unique_ptr<RequestOutput> output;  // The output thread's; null: not admitted, or ended.
   // The engine thread's until the request started, then constant; see ropeway::Finish.
-  TimePoint started{};
-  Duration formation{};
+  base::TimePoint started{};
+  base::Duration formation{};
   uint64_t batch = 0;
   int32_t batch_size = 0;
 
@@ -126,6 +127,6 @@ class LiveRequests {
   std::unordered_map<RequestId, std::shared_ptr<LiveRequest>> requests_;  // Guarded by mu_.
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_LIVE_REQUEST_H_

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 using State = LiveRequest::State;
@@ -96,4 +96,4 @@ TEST(LiveRequestsTest, WaitsUntilAllAreErased) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

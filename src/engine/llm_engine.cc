@@ -13,7 +13,7 @@
 #include "store/rocks_state_db.h"
 #include "store/session_store.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 constexpr int kMaxRetryAfterSeconds = 60;
@@ -25,34 +25,38 @@ constexpr auto kCancelGrace = std::chrono::seconds(10);
 constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
 
 // When the request fails: the smaller of what it asks and what the engine allows counts.
-TimePoint DeadlineOf(TimePoint arrival, const Request& request, const EngineOptions& options) {
+base::TimePoint DeadlineOf(base::TimePoint arrival, const Request& request,
+                           const EngineOptions& options) {
   using std::chrono::milliseconds;
   const milliseconds most = options.request_timeout;
   milliseconds timeout = most.count() > 0 ? most : milliseconds::max();
   if (request.timeout) timeout = std::min(timeout, *request.timeout);
   // Compared in milliseconds: more of them than this do not fit the clock's count.
-  if (timeout >= std::chrono::duration_cast<milliseconds>(kLongestWait)) return TimePoint::max();
+  if (timeout >= std::chrono::duration_cast<milliseconds>(kLongestWait))
+    return base::TimePoint::max();
   return arrival + timeout;
 }
 
 // The store of sessions, over `state`, or if it is null, as the options say.
-StatusOr<std::unique_ptr<SessionStore>> OpenSessions(const SessionOptions& options,
-                                                     std::unique_ptr<StateDb> state) {
-  SessionStoreOptions store;
+StatusOr<std::unique_ptr<store::SessionStore>> OpenSessions(const SessionOptions& options,
+                                                            std::unique_ptr<store::StateDb> state) {
+  store::SessionStoreOptions store;
   // Beyond a century every session is kept for ever.
   store.ttl = std::min<std::chrono::seconds>(options.ttl, std::chrono::hours(24 * 36500));
   store.max_sessions = static_cast<size_t>(options.max_sessions);
   const auto bytes = static_cast<uint64_t>(options.store_bytes);
   store.max_bytes = bytes;
-  if (state == nullptr && options.state_path.empty()) state = std::make_unique<MemoryStateDb>();
+  if (state == nullptr && options.state_path.empty())
+    state = std::make_unique<store::MemoryStateDb>();
   if (state == nullptr) {
-    StatusOr<std::unique_ptr<RocksStateDb>> db =
-        RocksStateDb::Open(options.state_path + "/sessions", bytes);
+    StatusOr<std::unique_ptr<store::RocksStateDb>> db =
+        store::RocksStateDb::Open(options.state_path + "/sessions", bytes);
     if (!db.ok()) return db.status();
     state = *std::move(db);
-    store.max_bytes = static_cast<uint64_t>(RocksStateDb::kValueShare * static_cast<double>(bytes));
+    store.max_bytes =
+        static_cast<uint64_t>(store::RocksStateDb::kValueShare * static_cast<double>(bytes));
   }
-  return SessionStore::Open(std::move(store), std::move(state));
+  return store::SessionStore::Open(std::move(store), std::move(state));
 }
 
 // Nullopt: the request has ended.
@@ -74,10 +78,11 @@ std::optional<RequestInfo::State> InfoOf(LiveRequest::State state) {
 
 }  // namespace
 
-LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<Executor> executor,
-                     std::unique_ptr<SessionStore> sessions, std::unique_ptr<TraceWriter> trace,
-                     std::unique_ptr<SchedulingPolicy> policy,
-                     const EngineCoreOptions& core_options, const KvLayout& layout)
+LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<executor::Executor> executor,
+                     std::unique_ptr<store::SessionStore> sessions,
+                     std::unique_ptr<TraceWriter> trace,
+                     std::unique_ptr<policy::SchedulingPolicy> policy,
+                     const EngineCoreOptions& core_options, const executor::KvLayout& layout)
     : config_(std::move(config)),
       max_model_len_(core_options.max_model_len),
       metrics_(config_.options.scheduler),
@@ -93,12 +98,12 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<Executor> executor,
       prompt_pool_(
           &encoder_, config_.clock, config_.options.frontend_threads,
           static_cast<size_t>(config_.options.scheduler.max_queued_requests),
-          [this](CoreRequest request) { loop_.Add(std::move(request)); },
+          [this](core::CoreRequest request) { loop_.Add(std::move(request)); },
           [this](std::shared_ptr<LiveRequest> live, Status status) {
             output_.Reject(std::move(live), std::move(status));
           }),
       watchdog_([this] { return CheckProgress(); }, metrics_.stalls, config_.watchdog_period) {
-  metrics_.SetCacheConfig(config_.options.cache.kv_dtype, kBlockTokens, layout.num_blocks);
+  metrics_.SetCacheConfig(config_.options.cache.kv_dtype, base::kBlockTokens, layout.num_blocks);
   metrics_.SetStrategy(config_.options.scheduler.strategy);
   metrics_.SetInfo(config_.kernels_name, config_.options.threads);
 }
@@ -148,7 +153,8 @@ StatusOr<RequestId> LlmEngine::Submit(Request request, std::shared_ptr<OutputSin
     live->arrival = config_.clock->Now();
     live->deadline = DeadlineOf(live->arrival, live->request, config_.options);
     if (!live->request.session_id.empty()) {
-      StatusOr<SessionTurn> turn = sessions_->Begin(live->tenant(), live->request.session_id);
+      StatusOr<store::SessionTurn> turn =
+          sessions_->Begin(live->tenant(), live->request.session_id);
       if (!turn.ok()) return turn.status();
       live->turn = std::make_unique<LiveTurn>();
       live->turn->turn = *std::move(turn);
@@ -273,12 +279,12 @@ EngineStats LlmEngine::Stats() const {
     stats.total_batches = core.batches;
     stats.total_requests = core.started;
     stats.avg_batch_size = mean(static_cast<double>(core.batch_sizes), core.batches);
-    stats.avg_batch_duration_ms = mean(1e3 * ToSeconds(core.batch_time), core.ended_batches);
+    stats.avg_batch_duration_ms = mean(1e3 * base::ToSeconds(core.batch_time), core.ended_batches);
     stats.total_steps = core.computed_steps;
     stats.total_rows = core.rows;
     stats.avg_step_rows = mean(static_cast<double>(core.rows), core.computed_steps);
     stats.avg_step_size = mean(static_cast<double>(core.items), core.computed_steps);
-    stats.avg_step_duration_ms = mean(1e3 * ToSeconds(work.busy), core.computed_steps);
+    stats.avg_step_duration_ms = mean(1e3 * base::ToSeconds(work.busy), core.computed_steps);
     stats.waiting = requests_.queued();
     stats.preempted = core.preempted;
     stats.queue_depth = stats.waiting + stats.preempted;
@@ -328,7 +334,7 @@ int LlmEngine::RetryAfterSeconds() const {
 
 std::vector<RequestInfo> LlmEngine::Requests() const {
   try {
-    const TimePoint now = config_.clock->Now();
+    const base::TimePoint now = config_.clock->Now();
     std::vector<RequestInfo> all;
     requests_.ForEach([&](const std::shared_ptr<LiveRequest>& live) {
       const std::optional<RequestInfo::State> state = InfoOf(live->state());
@@ -336,7 +342,7 @@ std::vector<RequestInfo> LlmEngine::Requests() const {
       all.push_back({.id = live->id,
                      .tenant = live->tenant(),
                      .state = *state,
-                     .age_seconds = ToSeconds(now - live->arrival),
+                     .age_seconds = base::ToSeconds(now - live->arrival),
                      .priority = live->priority()});
     });
     std::sort(all.begin(), all.end(),
@@ -377,7 +383,7 @@ QueueInfo LlmEngine::Queue() const {
 
 StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   const EngineOptions& options = config.options;
-  StatusOr<std::unique_ptr<SessionStore>> sessions =
+  StatusOr<std::unique_ptr<store::SessionStore>> sessions =
       OpenSessions(options.sessions, std::move(config.state));
   if (!sessions.ok()) return sessions.status();
   std::unique_ptr<TraceWriter> trace;
@@ -386,7 +392,7 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
     if (!opened.ok()) return opened.status();
     trace = *std::move(opened);
   }
-  StatusOr<KvLayout> layout =
+  StatusOr<executor::KvLayout> layout =
       config.executor->Init(options.cache.kv_bytes, options.scheduler.max_num_batched_tokens,
                             options.scheduler.max_num_seqs);
   if (!layout.ok()) return layout.status();
@@ -396,9 +402,9 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   core.is_end = [tokenizer = config.tokenizer](TokenId id) { return tokenizer->IsEnd(id); };
   if (Status status = core.Validate(*layout); !status.ok()) return status;
   try {
-    StatusOr<std::unique_ptr<SchedulingPolicy>> policy = PolicyOf(options);
+    StatusOr<std::unique_ptr<policy::SchedulingPolicy>> policy = PolicyOf(options);
     if (!policy.ok()) return policy.status();
-    std::unique_ptr<Executor> executor = std::move(config.executor);
+    std::unique_ptr<executor::Executor> executor = std::move(config.executor);
     return std::unique_ptr<LlmEngine>(new LlmEngine(std::move(config), std::move(executor),
                                                     *std::move(sessions), std::move(trace),
                                                     *std::move(policy), core, *layout));
@@ -457,7 +463,7 @@ StatusOr<std::vector<TokenId>> LlmEngine::TokenizeChat(const std::vector<ChatMes
 }
 
 StatusOr<std::string> LlmEngine::Detokenize(const std::vector<TokenId>& ids) const {
-  const Tokenizer& tokenizer = *config_.tokenizer;
+  const tokenizer::Tokenizer& tokenizer = *config_.tokenizer;
   try {
     std::string text;
     for (const TokenId id : ids) {
@@ -474,4 +480,4 @@ StatusOr<std::string> LlmEngine::Detokenize(const std::vector<TokenId>& ids) con
   }
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -32,7 +32,7 @@
 #include "store/state_db.h"
 #include "tokenizer/tokenizer.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // The parts of an engine. `options` is valid (ValidateEngineOptions) and resolved: threads and
 // cache.kv_bytes are set (threads is not used here); max_model_len may be 0 and is lowered to what
@@ -42,21 +42,21 @@ struct LlmEngineConfig {
   std::string served_name;
   int32_t model_context_length = 0;
   int64_t created = 0;  // Unix seconds, for Models().
-  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
   ChatRenderer render_chat;  // Empty: chats are rejected.
-  std::unique_ptr<Executor> executor;
+  std::unique_ptr<executor::Executor> executor;
   std::string kernels_name;  // Of the executor's table, for the metrics.
   // What KV blocks depend on beside their ids; scope and salt are each request's own.
-  CacheRoot cache_root;
-  std::unique_ptr<KvTier> tier;    // For KV blocks that the pool evicts; null: none.
-  std::unique_ptr<StateDb> state;  // Where sessions are kept; null: as the options say.
+  core::CacheRoot cache_root;
+  std::unique_ptr<kvcache::KvTier> tier;  // For KV blocks that the pool evicts; null: none.
+  std::unique_ptr<store::StateDb> state;  // Where sessions are kept; null: as the options say.
   // What the texts and ids of all requests under way may take together; more are rejected with
   // kResourceExhausted. One alone is accepted, however large.
   size_t max_request_bytes = size_t{256} << 20;
-  Duration watchdog_period = std::chrono::seconds(1);  // How often progress is checked.
+  base::Duration watchdog_period = std::chrono::seconds(1);  // How often progress is checked.
   bool check_integrity = EngineCoreOptions().check_integrity;
-  const Clock* clock = nullptr;  // Must outlive the engine.
-  Random* random = nullptr;      // For absent seeds; must outlive the engine; one call at a time.
+  const base::Clock* clock = nullptr;  // Must outlive the engine.
+  base::Random* random = nullptr;  // For absent seeds; must outlive the engine; one call at a time.
 };
 
 // See Backend. An absent max_tokens means what max_model_len leaves; a larger one can never fit and
@@ -98,10 +98,10 @@ class LlmEngine final : public Backend {
   const std::string& served_name() const { return config_.served_name; }
 
  private:
-  LlmEngine(LlmEngineConfig config, std::unique_ptr<Executor> executor,
-            std::unique_ptr<SessionStore> sessions, std::unique_ptr<TraceWriter> trace,
-            std::unique_ptr<SchedulingPolicy> policy, const EngineCoreOptions& core_options,
-            const KvLayout& layout);
+  LlmEngine(LlmEngineConfig config, std::unique_ptr<executor::Executor> executor,
+            std::unique_ptr<store::SessionStore> sessions, std::unique_ptr<TraceWriter> trace,
+            std::unique_ptr<policy::SchedulingPolicy> policy, const EngineCoreOptions& core_options,
+            const executor::KvLayout& layout);
 
   Status CheckModel(const std::string& model) const;
   // As EngineLoop's, with the request that has waited longest for its end.
@@ -117,10 +117,10 @@ class LlmEngine final : public Backend {
   const LlmEngineConfig config_;
   const int32_t max_model_len_;
   EngineMetrics metrics_;
-  const std::unique_ptr<SessionStore> sessions_;  // Outlives all requests.
-  const std::unique_ptr<TraceWriter> trace_;      // Null: none.
+  const std::unique_ptr<store::SessionStore> sessions_;  // Outlives all requests.
+  const std::unique_ptr<TraceWriter> trace_;             // Null: none.
   const PromptEncoder encoder_;
-  ByteBudget request_bytes_;
+  base::ByteBudget request_bytes_;
 
   mutable std::mutex mu_;  // Held while a request is added, so that ids are in order.
   bool accepting_ = true;  // Guarded by mu_, as is the next.
@@ -134,6 +134,6 @@ class LlmEngine final : public Backend {
   Watchdog watchdog_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_LLM_ENGINE_H_

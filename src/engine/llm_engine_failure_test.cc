@@ -14,7 +14,7 @@
 #include "model/test_gguf_writer.h"
 #include "ropeway/engine.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 using std::chrono::seconds;
@@ -137,8 +137,8 @@ TEST(LlmEngineLogTest, ALineThatFindsNoMemoryEndsNothing) {
   const std::string text(5000, 'x');
   for (int64_t count = 1; count < 40; ++count) {
     const FailingNew failing(1, count);
-    TryLog(spdlog::level::warn, "{}", text);
-    TryLog(spdlog::level::warn, "{}", "short");
+    base::TryLog(spdlog::level::warn, "{}", text);
+    base::TryLog(spdlog::level::warn, "{}", "short");
   }
 }
 
@@ -210,7 +210,7 @@ TEST(LlmEngineStopTest, AFailedAllocationLosesNoEnd) {
 
 // The same through the public API and the real executor.
 TEST(EngineFailureTest, AFailedAllocationCostsAtMostItsRequest) {
-  const TempFile file{TinyLlama().Bytes()};
+  const model::TempFile file{model::TinyLlama().Bytes()};
   EngineOptions options;
   options.model.path = file.path();
   options.threads = 1;
@@ -266,4 +266,4 @@ TEST(EngineFailureTest, AFailedAllocationCostsAtMostItsRequest) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -12,7 +12,7 @@
 #include "engine/llm_engine.h"
 #include "engine/test_fakes.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 using std::chrono::seconds;
@@ -213,19 +213,19 @@ TEST(LlmEngineStatsTest, ARequestsTimesAddUpToItsLatency) {
   test.options.scheduler.batch_timeout = std::chrono::milliseconds(30);
   test.control->step_micros = 4000;
   test.Start();
-  const TimePoint begin = test.clock.Now();
+  const base::TimePoint begin = test.clock.Now();
   auto sink = std::make_shared<TestSink>();
   test.Submit("abcd", 3, sink);
   const TestSink::Seen seen = sink->WaitEnd();
-  const Duration latency = test.clock.Now() - begin;
+  const base::Duration latency = test.clock.Now() - begin;
   const PhaseTimes& times = seen.finish->times;
   EXPECT_GE(times.formation, std::chrono::milliseconds(20));
   EXPECT_GE(times.queue, times.formation);
   EXPECT_GE(times.prefill, std::chrono::milliseconds(4));
   EXPECT_GE(times.decode, std::chrono::milliseconds(8));
-  EXPECT_GT(times.output, Duration{});
+  EXPECT_GT(times.output, base::Duration{});
   EXPECT_LE(times.queue + times.prefill + times.decode + times.output, latency);
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

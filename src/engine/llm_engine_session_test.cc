@@ -16,7 +16,7 @@
 #include "store/session.h"
 #include "store/test_faulty_state_db.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 using testing::HasSubstr;
@@ -25,7 +25,7 @@ class SessionEngineTest : public testing::Test {
  protected:
   void Start() {
     test_.engine.reset();
-    test_.state = std::make_unique<FaultyStateDb>(store_);
+    test_.state = std::make_unique<store::FaultyStateDb>(store_);
     test_.Start();
   }
   ~SessionEngineTest() override { store_->OpenGate(); }
@@ -64,7 +64,7 @@ class SessionEngineTest : public testing::Test {
   }
 
   TestEngine test_;
-  std::shared_ptr<StateDbControl> store_ = std::make_shared<StateDbControl>();
+  std::shared_ptr<store::StateDbControl> store_ = std::make_shared<store::StateDbControl>();
   RequestId id_ = 0;
 };
 
@@ -274,18 +274,19 @@ TEST_F(SessionEngineTest, ChatAndTextDoNotMix) {
 }
 
 TEST_F(SessionEngineTest, AnotherModelsIdsAreNotUsed) {
-  const std::string key = SessionKey("", "s");
-  SessionState state;
+  const std::string key = store::SessionKey("", "s");
+  store::SessionState state;
   state.vocabulary = "another";
   state.ids = {1, 2, 3};
-  const std::string record = PackState(key, state);
-  SessionHead head;
+  const std::string record = store::PackState(key, state);
+  store::SessionHead head;
   head.expires_ms = INT64_MAX;
   head.turns = 1;
   head.tokens = 3;
   head.state_bytes = record.size();
-  head.state_checksum = Checksum(record);
-  const std::vector<StateChange> changes = {{"h" + key, PackHead(key, head)}, {"s" + key, record}};
+  head.state_checksum = store::Checksum(record);
+  const std::vector<store::StateChange> changes = {{"h" + key, store::PackHead(key, head)},
+                                                   {"s" + key, record}};
   ASSERT_TRUE(store_->contents.Write(changes).ok());
   Start();
   EXPECT_THAT(Run(Turn("s", "a", 1)).error.message(), HasSubstr("another vocabulary"));
@@ -295,7 +296,7 @@ TEST_F(SessionEngineTest, AnotherModelsIdsAreNotUsed) {
 TEST_F(SessionEngineTest, ADamagedSessionIsRejectedByNameAndCanBeClosed) {
   Start();
   Run(Turn("s", "a", 1));
-  const std::vector<StateChange> damage = {{"s" + SessionKey("", "s"), "garbage"}};
+  const std::vector<store::StateChange> damage = {{"s" + store::SessionKey("", "s"), "garbage"}};
   ASSERT_TRUE(store_->contents.Write(damage).ok());
   EXPECT_EQ(Run(Turn("s", "b", 1)).error.code(), StatusCode::kDataLoss);
   EXPECT_EQ(test_.engine->Submit(Turn("s", "b", 1), std::make_shared<TestSink>()).status().code(),
@@ -355,4 +356,4 @@ TEST_F(SessionEngineTest, BadOptionsAreRejectedByName) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -8,7 +8,7 @@
 #include "engine/engine_options.h"
 #include "engine/test_fakes.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 using std::chrono::seconds;
@@ -223,7 +223,7 @@ TEST(LlmEngineTest, SeedsAreKeptOrDrawnAndReported) {
   ASSERT_TRUE(test.engine->Submit(request, drawn).ok());
   ASSERT_TRUE(test.engine->Submit(request, other).ok());
   EXPECT_NE(drawn->WaitEnd().finish->seed, other->WaitEnd().finish->seed);
-  SeededRandom same(1);
+  base::SeededRandom same(1);
   EXPECT_EQ(drawn->Get().finish->seed, same.Next64());
 }
 
@@ -458,4 +458,4 @@ TEST(LlmEngineTest, ImpossibleOptionsAreNamed) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -9,7 +9,7 @@
 #include "engine/llm_engine.h"
 #include "engine/test_fakes.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 using std::chrono::milliseconds;
@@ -228,7 +228,7 @@ TEST(LlmEngineThreadsTest, MaxModelLenIsLoweredToThePool) {
   TestEngine test;
   test.options.cache.kv_bytes = EchoExecutor::PoolBytes(3);
   test.Start();
-  EXPECT_EQ(test.engine->max_model_len(), 3 * kBlockTokens);
+  EXPECT_EQ(test.engine->max_model_len(), 3 * base::kBlockTokens);
 }
 
 TEST(LlmEngineThreadsTest, DrainWaitsForWhatRuns) {
@@ -326,7 +326,7 @@ TEST(LlmEngineThreadsTest, EverySinkHasOneEndUnderRandomCancels) {
   std::vector<std::vector<std::shared_ptr<TestSink>>> sinks(kThreads);
   for (size_t t = 0; t < kThreads; ++t) {
     clients.emplace_back([&test, &mine = sinks[t], t] {
-      SeededRandom random(t);
+      base::SeededRandom random(t);
       std::vector<RequestId> ids;
       for (int i = 0; i < kRequests; ++i) {
         mine.push_back(random.Chance(0.2) ? std::make_shared<TestSink>(
@@ -443,4 +443,4 @@ TEST(LlmEngineThreadsTest, SubmitReturnsAtOnceHoweverLongThePrompt) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -11,7 +11,7 @@
 #include "engine/llm_engine.h"
 #include "engine/test_fakes.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 using std::chrono::milliseconds;
@@ -122,4 +122,4 @@ TEST(LlmEngineTimeoutTest, ANegativeLimitIsRejectedAtStart) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -13,7 +13,7 @@
 #include "engine/llm_engine.h"
 #include "engine/test_fakes.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 using nlohmann::json;
@@ -95,7 +95,7 @@ TEST_F(TraceTest, ASessionsTurnIsPrefilledOverItsKeptBlocksAmongOthersDecodes) {
   const json events = json::parse(TraceText());
   // The last token was never computed with. All full blocks before it are kept; the rest and the
   // question are computed, in chunks that beside a stream are small.
-  int reached = (session_tokens - 1) / kBlockTokens * kBlockTokens;
+  int reached = (session_tokens - 1) / base::kBlockTokens * base::kBlockTokens;
   for (const json& step : events) {
     if (step["name"] != "step") continue;
     const json prefill = ItemOf(step, next);
@@ -182,4 +182,4 @@ TEST_F(TraceTest, AFileThatCannotBeWrittenIsRejectedByName) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

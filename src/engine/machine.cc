@@ -8,7 +8,7 @@
 #include <sstream>
 #include <thread>
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 constexpr const char* kCgroup = "/sys/fs/cgroup/";  // Of version 2, as a container sees its own.
@@ -93,4 +93,4 @@ int64_t AvailableMemoryBytes() {
   return std::min(free, std::max<int64_t>(0, *limit - *used));
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

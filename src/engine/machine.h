@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // Physical cores that this process may run on: of the CPUs in its affinity mask, each core once,
 // and no more than the control group's CPU quota. At least 1.
@@ -31,6 +31,6 @@ std::optional<int64_t> ParseMemAvailable(const std::string& meminfo);
 // Whole CPUs, rounded up, in the text of a control group's cpu.max; nullopt: no limit.
 std::optional<int> ParseCpuMax(const std::string& cpu_max);
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_MACHINE_H_

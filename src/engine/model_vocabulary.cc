@@ -6,13 +6,13 @@
 
 #include "tokenizer/bpe.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 // Reads keys one after the other and keeps the first failure, so that the caller checks once.
 class Reader {
  public:
-  explicit Reader(const GgufFile& file) : file_(file) {}
+  explicit Reader(const model::GgufFile& file) : file_(file) {}
 
   const Status& status() const { return status_; }
 
@@ -36,13 +36,13 @@ class Reader {
   std::optional<bool> Bool(std::string_view key) { return Keep(file_.GetBool(key)); }
 
   std::vector<std::string> Strings(std::string_view key) {
-    const GgufArray* array = KeepArray(file_.GetArray(key, GgufType::kString));
+    const model::GgufArray* array = KeepArray(file_.GetArray(key, model::GgufType::kString));
     if (array == nullptr) return {};
     return {array->strings.begin(), array->strings.end()};
   }
 
   std::vector<int32_t> Ints(std::string_view key) {
-    const GgufArray* array = KeepArray(file_.GetArray(key, GgufType::kInt32));
+    const model::GgufArray* array = KeepArray(file_.GetArray(key, model::GgufType::kInt32));
     if (array == nullptr) return {};
     std::vector<int32_t> values(array->count);
     std::memcpy(values.data(), array->data.data(), values.size() * sizeof(int32_t));
@@ -57,21 +57,21 @@ class Reader {
     return std::nullopt;
   }
 
-  const GgufArray* KeepArray(StatusOr<const GgufArray*> value) {
+  const model::GgufArray* KeepArray(StatusOr<const model::GgufArray*> value) {
     if (value.ok()) return *value;
     if (status_.ok()) status_ = value.status();
     return nullptr;
   }
 
-  const GgufFile& file_;
+  const model::GgufFile& file_;
   Status status_;
 };
 
 }  // namespace
 
-StatusOr<Vocabulary> ReadVocabulary(const GgufFile& file) {
+StatusOr<tokenizer::Vocabulary> ReadVocabulary(const model::GgufFile& file) {
   Reader read(file);
-  Vocabulary vocabulary;
+  tokenizer::Vocabulary vocabulary;
   vocabulary.model = read.String("tokenizer.ggml.model", true);
   vocabulary.pre = read.String("tokenizer.ggml.pre", false);
   vocabulary.tokens = read.Strings("tokenizer.ggml.tokens");
@@ -90,16 +90,16 @@ StatusOr<Vocabulary> ReadVocabulary(const GgufFile& file) {
   return vocabulary;
 }
 
-StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(Vocabulary vocabulary) {
-  auto tokenizer = BpeTokenizer::Create(std::move(vocabulary));
+StatusOr<std::unique_ptr<tokenizer::Tokenizer>> MakeTokenizer(tokenizer::Vocabulary vocabulary) {
+  auto tokenizer = tokenizer::BpeTokenizer::Create(std::move(vocabulary));
   if (!tokenizer.ok()) return tokenizer.status();
-  return std::unique_ptr<Tokenizer>(*std::move(tokenizer));
+  return std::unique_ptr<tokenizer::Tokenizer>(*std::move(tokenizer));
 }
 
-StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const GgufFile& file) {
-  StatusOr<Vocabulary> vocabulary = ReadVocabulary(file);
+StatusOr<std::unique_ptr<tokenizer::Tokenizer>> LoadTokenizer(const model::GgufFile& file) {
+  StatusOr<tokenizer::Vocabulary> vocabulary = ReadVocabulary(file);
   if (!vocabulary.ok()) return vocabulary.status();
   return MakeTokenizer(*std::move(vocabulary));
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

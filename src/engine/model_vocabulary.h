@@ -10,18 +10,18 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/vocabulary.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // Copies the tokenizer.* metadata out of the file, which is not needed afterwards. Fails with one
 // sentence that names a key of the wrong type, or one that is missing.
-StatusOr<Vocabulary> ReadVocabulary(const GgufFile& file);
+StatusOr<tokenizer::Vocabulary> ReadVocabulary(const model::GgufFile& file);
 
 // The tokenizer that the vocabulary asks for; the only function that knows all of them.
-StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(Vocabulary vocabulary);
+StatusOr<std::unique_ptr<tokenizer::Tokenizer>> MakeTokenizer(tokenizer::Vocabulary vocabulary);
 
 // The tokenizer of a model file (or of one that holds a vocabulary only).
-StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const GgufFile& file);
+StatusOr<std::unique_ptr<tokenizer::Tokenizer>> LoadTokenizer(const model::GgufFile& file);
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_MODEL_VOCABULARY_H_

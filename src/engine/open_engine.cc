@@ -18,7 +18,7 @@
 #include "model/model.h"
 #include "tokenizer/chat_template.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 constexpr int64_t kMaxDefaultKvBytes = int64_t{4} << 30;
@@ -30,7 +30,8 @@ std::string ServedName(const EngineOptions& options) {
   return name.extension() == ".gguf" ? name.stem().string() : name.string();
 }
 
-ChatRenderer RenderWith(ChatTemplate chat_template, const Tokenizer& tokenizer) {
+ChatRenderer RenderWith(tokenizer::ChatTemplate chat_template,
+                        const tokenizer::Tokenizer& tokenizer) {
   const auto text_of = [&tokenizer](std::optional<TokenId> id) {
     return id ? std::string(tokenizer.Bytes(*id, true)) : std::string();
   };
@@ -43,32 +44,35 @@ ChatRenderer RenderWith(ChatTemplate chat_template, const Tokenizer& tokenizer) 
 
 // If Ropeway cannot read the model's chat template, completions are served all the same, and chats
 // are rejected with the template's error.
-ChatRenderer RenderAsTheModelSays(const std::string& source, const Tokenizer& tokenizer) {
+ChatRenderer RenderAsTheModelSays(const std::string& source,
+                                  const tokenizer::Tokenizer& tokenizer) {
   if (source.empty()) return nullptr;
-  StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(source);
+  StatusOr<tokenizer::ChatTemplate> parsed = tokenizer::ChatTemplate::Parse(source);
   if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer);
-  Log().warn("chats are rejected: the model's chat template cannot be used: {}",
-             parsed.status().message());
+  base::Log().warn("chats are rejected: the model's chat template cannot be used: {}",
+                   parsed.status().message());
   return [status = parsed.status()](const auto&, bool) -> StatusOr<std::string> { return status; };
 }
 
 // With a template that the user gave and that cannot be used, the engine does not start.
-StatusOr<ChatRenderer> MakeChatRenderer(const EngineOptions& options, const Vocabulary& vocabulary,
-                                        const Tokenizer& tokenizer) {
+StatusOr<ChatRenderer> MakeChatRenderer(const EngineOptions& options,
+                                        const tokenizer::Vocabulary& vocabulary,
+                                        const tokenizer::Tokenizer& tokenizer) {
   if (options.model.chat_template.empty()) {
     return RenderAsTheModelSays(vocabulary.chat_template, tokenizer);
   }
-  StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(options.model.chat_template);
+  StatusOr<tokenizer::ChatTemplate> parsed =
+      tokenizer::ChatTemplate::Parse(options.model.chat_template);
   if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer);
   return InvalidArgument(
       fmt::format("the given chat template cannot be used: {}", parsed.status().message()),
       "chat_template");
 }
 
-Status AddTokenizer(const GgufFile& file, LlmEngineConfig* config) {
-  StatusOr<Vocabulary> vocabulary = ReadVocabulary(file);
+Status AddTokenizer(const model::GgufFile& file, LlmEngineConfig* config) {
+  StatusOr<tokenizer::Vocabulary> vocabulary = ReadVocabulary(file);
   if (!vocabulary.ok()) return vocabulary.status();
-  StatusOr<std::unique_ptr<Tokenizer>> tokenizer = MakeTokenizer(*vocabulary);
+  StatusOr<std::unique_ptr<tokenizer::Tokenizer>> tokenizer = MakeTokenizer(*vocabulary);
   if (!tokenizer.ok()) return tokenizer.status();
   config->tokenizer = *std::move(tokenizer);
   StatusOr<ChatRenderer> render =
@@ -79,7 +83,7 @@ Status AddTokenizer(const GgufFile& file, LlmEngineConfig* config) {
 }
 
 // All parameters of the cosines and sines that are not in the file.
-std::string DescribeRope(const RopeParams& rope) {
+std::string DescribeRope(const model::RopeParams& rope) {
   return fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(rope.scaling), rope.dim,
                      rope.freq_base, rope.factor, rope.original_context_length,
                      rope.attention_factor, rope.beta_fast, rope.beta_slow);
@@ -89,46 +93,46 @@ std::string DescribeRope(const RopeParams& rope) {
 Status AddDiskTier(size_t block_bytes, LlmEngineConfig* config) {
   const EngineOptions& options = config->options;
   if (options.cache.disk_path.empty()) return {};
-  StatusOr<std::unique_ptr<DiskTier>> tier =
-      DiskTier::Open({.path = options.cache.disk_path,
-                      .capacity_bytes = options.cache.disk_bytes,
-                      .block_bytes = block_bytes,
-                      .write_rate = options.cache.disk_write_rate,
-                      .cores = PhysicalCores(),
-                      .clock = config->clock});
+  StatusOr<std::unique_ptr<kvcache::DiskTier>> tier =
+      kvcache::DiskTier::Open({.path = options.cache.disk_path,
+                               .capacity_bytes = options.cache.disk_bytes,
+                               .block_bytes = block_bytes,
+                               .write_rate = options.cache.disk_write_rate,
+                               .cores = PhysicalCores(),
+                               .clock = config->clock});
   if (!tier.ok()) return tier.status();
   config->tier = *std::move(tier);
   return {};
 }
 
-StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const Clock* clock,
-                                          Random* random) {
+StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const base::Clock* clock,
+                                          base::Random* random) {
   if (options.model.path.empty()) return InvalidArgument("no model is given", "model_path");
   if (Status status = ValidateEngineOptions(options); !status.ok()) return status;
   const char* error = "";
-  const Kernels* kernels = ChooseKernels(&error);
+  const kernels::Kernels* kernels = kernels::ChooseKernels(&error);
   if (kernels == nullptr) return InvalidArgument(error, "ROPEWAY_ISA");
   LlmEngineConfig config;
   config.options = options;
   if (options.threads == 0) config.options.threads = PhysicalCores();
   const int threads = config.options.threads;
   if (threads > PhysicalCores()) {
-    Log().warn(
+    base::Log().warn(
         "threads (--threads) is {}, more than the {} physical cores: threads that share a "
         "core wait for each other in every step",
         threads, PhysicalCores());
   }
-  StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(options.model.path);
+  StatusOr<std::unique_ptr<model::GgufFile>> file = model::GgufFile::Open(options.model.path);
   if (!file.ok()) return file.status();
   if (Status status = AddTokenizer(**file, &config); !status.ok()) return status;
   // Only blocks on disk can meet another model file.
   if (!options.cache.disk_path.empty())
-    config.cache_root.model_digest = FileDigest(**file, threads);
-  StatusOr<std::unique_ptr<Model>> loaded = Model::Load(**file, threads);
+    config.cache_root.model_digest = model::FileDigest(**file, threads);
+  StatusOr<std::unique_ptr<model::Model>> loaded = model::Model::Load(**file, threads);
   if (!loaded.ok()) return loaded.status();
-  const std::shared_ptr<const Model> model = *std::move(loaded);
+  const std::shared_ptr<const model::Model> model = *std::move(loaded);
   file->reset();
-  const ModelConfig& shape = model->config();
+  const model::ModelConfig& shape = model->config();
   if (shape.vocab_size != config.tokenizer->vocab_size()) {
     return Status(StatusCode::kDataLoss,
                   fmt::format("the model's embedding has {} tokens, its tokenizer {}",
@@ -140,7 +144,7 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const Cl
   config.created = static_cast<int64_t>(std::time(nullptr));
   config.clock = clock;
   config.random = random;
-  const KvType kv_type = *KvTypeByName(options.cache.kv_dtype.c_str());
+  const kernels::KvType kv_type = *kernels::KvTypeByName(options.cache.kv_dtype.c_str());
   const size_t block_bytes = shape.kv_block_bytes(kv_type);
   if (options.cache.kv_bytes == 0) {
     const int32_t longest =
@@ -152,18 +156,19 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const Cl
   } else if (options.cache.kv_bytes < static_cast<int64_t>(block_bytes)) {
     return InvalidArgument(
         fmt::format("kv_cache_bytes (--kv-cache-size) is {}, but one block of {} tokens takes {}",
-                    options.cache.kv_bytes, kBlockTokens, block_bytes),
+                    options.cache.kv_bytes, base::kBlockTokens, block_bytes),
         "kv_cache_bytes");
   }
-  config.cache_root.numerics_version = kNumericsVersion;
+  config.cache_root.numerics_version = kernels::kNumericsVersion;
   config.cache_root.kv_dtype = options.cache.kv_dtype;
   config.cache_root.rope_scaling = DescribeRope(shape.rope);
   if (Status status = AddDiskTier(block_bytes, &config); !status.ok()) return status;
-  config.executor = std::make_unique<CpuExecutor>(model, kernels, threads, kv_type);
+  config.executor = std::make_unique<executor::CpuExecutor>(model, kernels, threads, kv_type);
   config.kernels_name = kernels->name;
-  Log().info("{}: {} kernels, {} threads, {:.1f} MiB for the KV cache in {}", config.served_name,
-             kernels->name, threads, static_cast<double>(config.options.cache.kv_bytes) / (1 << 20),
-             KvTypeName(kv_type));
+  base::Log().info("{}: {} kernels, {} threads, {:.1f} MiB for the KV cache in {}",
+                   config.served_name, kernels->name, threads,
+                   static_cast<double>(config.options.cache.kv_bytes) / (1 << 20),
+                   kernels::KvTypeName(kv_type));
   return LlmEngine::Create(std::move(config));
 }
 
@@ -173,14 +178,15 @@ int64_t DefaultKvCacheBytes(int64_t available_bytes, int max_num_seqs, int32_t m
                             size_t block_bytes) {
   const int64_t available = available_bytes > 0 ? available_bytes : kUnknownMemoryBytes;
   const auto block = static_cast<int64_t>(block_bytes);
-  const int64_t blocks_each = (int64_t{max_model_len} + kBlockTokens - 1) / kBlockTokens;
+  const int64_t blocks_each =
+      (int64_t{max_model_len} + base::kBlockTokens - 1) / base::kBlockTokens;
   const int64_t usable_blocks = blocks_each * max_num_seqs;
   const int64_t blocks = std::min(available / 4, kMaxDefaultKvBytes) / block;
   return std::max<int64_t>(1, std::min(blocks, usable_blocks)) * block;
 }
 
-StatusOr<std::unique_ptr<LlmEngine>> OpenEngine(const EngineOptions& options, const Clock* clock,
-                                                Random* random) {
+StatusOr<std::unique_ptr<LlmEngine>> OpenEngine(const EngineOptions& options,
+                                                const base::Clock* clock, base::Random* random) {
   try {
     return Open(options, clock, random);
   } catch (const std::bad_alloc&) {
@@ -192,4 +198,4 @@ StatusOr<std::unique_ptr<LlmEngine>> OpenEngine(const EngineOptions& options, co
   }
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

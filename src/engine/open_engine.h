@@ -9,18 +9,18 @@
 #include "ropeway/options.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // Loads the model and starts the engine. `clock` and `random` must outlive it; `random` is called
 // by one thread at a time. On failure, one sentence names the file's or option's field at fault.
-StatusOr<std::unique_ptr<LlmEngine>> OpenEngine(const EngineOptions& options, const Clock* clock,
-                                                Random* random);
+StatusOr<std::unique_ptr<LlmEngine>> OpenEngine(const EngineOptions& options,
+                                                const base::Clock* clock, base::Random* random);
 
 // The KV pool's default size: a quarter of `available_bytes` (0: unknown, taken as 1 GiB), at most
 // 4 GiB, at most what max_num_seqs sequences of max_model_len tokens can fill, at least one block.
 int64_t DefaultKvCacheBytes(int64_t available_bytes, int max_num_seqs, int32_t max_model_len,
                             size_t block_bytes);
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_OPEN_ENGINE_H_

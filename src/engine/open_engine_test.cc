@@ -13,7 +13,7 @@
 #include "engine/test_fakes.h"
 #include "model/test_gguf_writer.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 using testing::HasSubstr;
@@ -55,9 +55,9 @@ class KvCacheDtypeTest : public testing::Test {
     return at == std::string::npos ? -1 : std::stoi(text.substr(at + before.size()));
   }
 
-  const TempFile file_{TinyLlama().Bytes()};
-  RealClock clock_;
-  SystemRandom random_;
+  const model::TempFile file_{model::TinyLlama().Bytes()};
+  base::RealClock clock_;
+  base::SystemRandom random_;
 };
 
 TEST_F(KvCacheDtypeTest, EightBitsHoldMoreBlocksInTheSameMemory) {
@@ -90,11 +90,11 @@ class DiskTierOptionsTest : public testing::Test {
     return OpenEngine(options, &clock_, &random_).status();
   }
 
-  const TempFile file_{TinyLlama().Bytes()};
+  const model::TempFile file_{model::TinyLlama().Bytes()};
   const std::string folder_ =
       testing::TempDir() + "open_engine_test_disk_" + std::to_string(getpid());
-  RealClock clock_;
-  SystemRandom random_;
+  base::RealClock clock_;
+  base::SystemRandom random_;
 };
 
 TEST_F(DiskTierOptionsTest, APathBringsATier) {
@@ -114,8 +114,8 @@ TEST_F(DiskTierOptionsTest, APathBringsATier) {
 }
 
 // The tokens that a new engine on this model finds of one prompt, the same each time.
-int32_t CachedTokens(EngineOptions options, const std::string& model, const Clock* clock,
-                     Random* random) {
+int32_t CachedTokens(EngineOptions options, const std::string& model, const base::Clock* clock,
+                     base::Random* random) {
   options.model.path = model;
   const auto engine = OpenEngine(options, clock, random);
   if (!engine.ok()) return -1;
@@ -132,12 +132,12 @@ TEST_F(DiskTierOptionsTest, AnotherModelsBlocksAreNeverRead) {
   const auto cached = [this](const EngineOptions& options, const std::string& model) {
     return CachedTokens(options, model, &clock_, &random_);
   };
-  const TempFile other(TinyLlama({.seed = 2}).Bytes());  // Its blocks are as large.
+  const model::TempFile other(model::TinyLlama({.seed = 2}).Bytes());  // Its blocks are as large.
   EXPECT_EQ(cached(Options(), file_.path()), 0);
   EXPECT_EQ(cached(Options(), other.path()), 0);
   EXPECT_EQ(cached(Options(), file_.path()), 96);
   EXPECT_EQ(cached(Options(), other.path()), 96);
-  const TempFile copy(TinyLlama().Bytes());
+  const model::TempFile copy(model::TinyLlama().Bytes());
   EXPECT_EQ(cached(Options(), copy.path()), 96) << "what a file is called is nothing";
 }
 
@@ -191,4 +191,4 @@ TEST(MachineTest, SiblingsShareACore) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -8,7 +8,7 @@
 
 #include "engine/failure.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 // Steps that the engine may be ahead of the sinks.
@@ -16,9 +16,9 @@ constexpr size_t kMaxQueuedSteps = 1024;
 
 }  // namespace
 
-OutputProcessor::OutputProcessor(const Tokenizer* tokenizer, EngineMetrics* metrics,
-                                 const Clock* clock, SessionStore* sessions, LiveRequests* requests,
-                                 AbortFn abort)
+OutputProcessor::OutputProcessor(const tokenizer::Tokenizer* tokenizer, EngineMetrics* metrics,
+                                 const base::Clock* clock, store::SessionStore* sessions,
+                                 LiveRequests* requests, AbortFn abort)
     : tokenizer_(tokenizer),
       metrics_(metrics),
       clock_(clock),
@@ -40,7 +40,7 @@ void OutputProcessor::Reject(std::shared_ptr<LiveRequest> live, Status status) {
   RetryUntilMemory([&] { return queue_.ForcePush(std::move(message)); });
 }
 
-void OutputProcessor::Emit(std::vector<CoreEvent> events, TimePoint at) {
+void OutputProcessor::Emit(std::vector<CoreEvent> events, base::TimePoint at) {
   Message message = Emitted{std::move(events), at};
   RetryUntilMemory([&] { return queue_.WaitPush(std::move(message)); });
 }
@@ -71,7 +71,7 @@ void OutputProcessor::EndRest() {
     } else if (live->output->being_kept()) {
       live->output->EndKept(clock_->Now());
     } else {
-      const TimePoint now = clock_->Now();
+      const base::TimePoint now = clock_->Now();
       if (!live->output->Finish(FinishReason::kCancelled, now)) live->output->EndKept(now);
     }
     Forget(live.get());
@@ -111,7 +111,7 @@ void OutputProcessor::Handle(Emitted& message) {
   for (const CoreEvent& event : message.events) HandleEvent(event, message.at);
 }
 
-void OutputProcessor::HandleEvent(const CoreEvent& event, TimePoint at) {
+void OutputProcessor::HandleEvent(const CoreEvent& event, base::TimePoint at) {
   auto* const live = static_cast<LiveRequest*>(event.context.get());
   RequestOutput* const output = live->output.get();
   // A stop string may have ended it here already.
@@ -137,7 +137,7 @@ void OutputProcessor::HandleEvent(const CoreEvent& event, TimePoint at) {
   Forget(live);
 }
 
-void OutputProcessor::AddOutput(LiveRequest* live, const CoreEvent& event, TimePoint at) {
+void OutputProcessor::AddOutput(LiveRequest* live, const CoreEvent& event, base::TimePoint at) {
   RequestOutput* const output = live->output.get();
   if (output->closed()) return;
   try {
@@ -162,7 +162,7 @@ void OutputProcessor::AddOutput(LiveRequest* live, const CoreEvent& event, TimeP
   Forget(live);
 }
 
-void OutputProcessor::End(LiveRequest* live, FinishReason reason, TimePoint at) {
+void OutputProcessor::End(LiveRequest* live, FinishReason reason, base::TimePoint at) {
   if (!live->output->Finish(reason, at)) {
     try {
       sessions_->Commit(&live->turn->turn, live->turn->next,
@@ -192,4 +192,4 @@ void OutputProcessor::Forget(LiveRequest* live) {
   requests_->Erase(id);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

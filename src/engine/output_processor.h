@@ -15,7 +15,7 @@
 #include "engine/request_output.h"
 #include "store/session_store.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // Only its thread calls sinks, so a sink's calls come one at a time and in order. It ends all
 // requests: each one that is passed to Admit or Reject gets exactly one end, also if memory is
@@ -30,8 +30,9 @@ class OutputProcessor {
   using AbortFn = std::function<void(RequestId, FinishReason)>;
 
   // All pointers must outlive it. Requests that ended are erased from `requests`.
-  OutputProcessor(const Tokenizer* tokenizer, EngineMetrics* metrics, const Clock* clock,
-                  SessionStore* sessions, LiveRequests* requests, AbortFn abort);
+  OutputProcessor(const tokenizer::Tokenizer* tokenizer, EngineMetrics* metrics,
+                  const base::Clock* clock, store::SessionStore* sessions, LiveRequests* requests,
+                  AbortFn abort);
   ~OutputProcessor();
   OutputProcessor(const OutputProcessor&) = delete;
   OutputProcessor& operator=(const OutputProcessor&) = delete;
@@ -42,7 +43,7 @@ class OutputProcessor {
   // Never waits.
   void Reject(std::shared_ptr<LiveRequest> live, Status status);
   // One step's events, emitted at `at`. Waits while the sinks are far behind the engine.
-  void Emit(std::vector<CoreEvent> events, TimePoint at);
+  void Emit(std::vector<CoreEvent> events, base::TimePoint at);
 
   // Ends the thread once everything that came before is handled; requests without an end by then
   // are ended as cancelled.
@@ -59,7 +60,7 @@ class OutputProcessor {
   };
   struct Emitted {
     std::vector<CoreEvent> events;
-    TimePoint at;
+    base::TimePoint at;
   };
   struct Stored {  // A session's turn; if that failed, the store logged it.
     std::shared_ptr<LiveRequest> live;
@@ -71,26 +72,26 @@ class OutputProcessor {
   void Handle(Rejected& message);
   void Handle(Emitted& message);
   void Handle(Stored& message);
-  void HandleEvent(const CoreEvent& event, TimePoint at);
+  void HandleEvent(const CoreEvent& event, base::TimePoint at);
   // kToken and kPromptScored.
-  void AddOutput(LiveRequest* live, const CoreEvent& event, TimePoint at);
+  void AddOutput(LiveRequest* live, const CoreEvent& event, base::TimePoint at);
   // Ends the request, now or when its session's turn is stored.
-  void End(LiveRequest* live, FinishReason reason, TimePoint at);
+  void End(LiveRequest* live, FinishReason reason, base::TimePoint at);
   // Ends what is left after the last message.
   void EndRest();
   // Forgets a request that has ended.
   void Forget(LiveRequest* live);
 
-  const Tokenizer* const tokenizer_;
+  const tokenizer::Tokenizer* const tokenizer_;
   EngineMetrics* const metrics_;
-  const Clock* const clock_;
-  SessionStore* const sessions_;
+  const base::Clock* const clock_;
+  store::SessionStore* const sessions_;
   LiveRequests* const requests_;
   const AbortFn abort_;
-  BoundedQueue<Message> queue_;
+  base::BoundedQueue<Message> queue_;
   std::thread thread_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_OUTPUT_PROCESSOR_H_

@@ -9,7 +9,7 @@
 
 #include "engine/session_text.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 // The subject of an error about a request's length.
@@ -25,8 +25,9 @@ Status NoChatTemplate() {
                          "messages");
 }
 
-PromptEncoder::PromptEncoder(std::shared_ptr<const Tokenizer> tokenizer, ChatRenderer render_chat,
-                             int32_t max_model_len, CacheRoot cache_root, SessionStore* sessions,
+PromptEncoder::PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
+                             ChatRenderer render_chat, int32_t max_model_len,
+                             core::CacheRoot cache_root, store::SessionStore* sessions,
                              SessionMetrics* metrics)
     : tokenizer_(std::move(tokenizer)),
       render_chat_(std::move(render_chat)),
@@ -41,7 +42,7 @@ PromptEncoder::PromptEncoder(std::shared_ptr<const Tokenizer> tokenizer, ChatRen
   }
 }
 
-StatusOr<CoreRequest> PromptEncoder::Encode(LiveRequest* live) const {
+StatusOr<core::CoreRequest> PromptEncoder::Encode(LiveRequest* live) const {
   Request& request = live->request;
   if (Status status = CheckIds(request); !status.ok()) return status;
   StatusOr<std::vector<TokenId>> ids =
@@ -49,7 +50,7 @@ StatusOr<CoreRequest> PromptEncoder::Encode(LiveRequest* live) const {
   if (!ids.ok()) return ids.status();
   const StatusOr<int32_t> max_tokens = ResolveMaxTokens(request, ids->size());
   if (!max_tokens.ok()) return max_tokens.status();
-  CoreRequest core;
+  core::CoreRequest core;
   core.id = live->id;
   core.prompt = *std::move(ids);
   core.max_tokens = *max_tokens;
@@ -68,7 +69,7 @@ StatusOr<CoreRequest> PromptEncoder::Encode(LiveRequest* live) const {
   core.priority = request.priority;
   core.cache_root = RootOf(request);
   // Here, where hashing a long prompt delays no step.
-  core.block_names = ChainNames(core.cache_root, core.prompt);
+  core.block_names = core::ChainNames(core.cache_root, core.prompt);
   // A session will have a next turn.
   if (!request.session_id.empty() || request.cache_retention == CacheRetention::kLong) {
     core.retention = CacheRetention::kLong;
@@ -76,13 +77,13 @@ StatusOr<CoreRequest> PromptEncoder::Encode(LiveRequest* live) const {
   return core;
 }
 
-BlockName PromptEncoder::RootOf(const Request& request) const {
-  CacheRoot root = cache_root_;
+core::BlockName PromptEncoder::RootOf(const Request& request) const {
+  core::CacheRoot root = cache_root_;
   // A scope and a tenant of the same name are distinct.
   root.scope =
       request.cache_scope.empty() ? "tenant " + request.tenant : "scope " + request.cache_scope;
   root.salt = request.cache_salt;
-  return RootName(root);
+  return core::RootName(root);
 }
 
 StatusOr<std::vector<TokenId>> PromptEncoder::EncodePrompt(Request* request) const {
@@ -105,21 +106,21 @@ StatusOr<std::vector<TokenId>> PromptEncoder::EncodePrompt(Request* request) con
 }
 
 StatusOr<std::vector<TokenId>> PromptEncoder::EncodeTurn(Request* request, LiveTurn* turn) const {
-  std::optional<SessionState> before;
+  std::optional<store::SessionState> before;
   if (!sessions_->IsNew(turn->turn)) {
-    StatusOr<SessionState> loaded = sessions_->Load(turn->turn);
+    StatusOr<store::SessionState> loaded = sessions_->Load(turn->turn);
     if (!loaded.ok()) return loaded.status();
     before = *std::move(loaded);
   }
-  SessionState* const next = &turn->next;
+  store::SessionState* const next = &turn->next;
   const bool chat = std::holds_alternative<std::vector<ChatMessage>>(request->prompt);
-  next->kind = chat ? SessionState::Kind::kChat : SessionState::Kind::kText;
+  next->kind = chat ? store::SessionState::Kind::kChat : store::SessionState::Kind::kText;
   next->vocabulary = vocabulary_;
   if (before) {
     if (Status status = CheckHistory(*request, *before, next->kind); !status.ok()) return status;
     turn->session_ids = static_cast<int32_t>(before->ids.size());
   }
-  const SessionState* const history = before ? &*before : nullptr;
+  const store::SessionState* const history = before ? &*before : nullptr;
   const Status status =
       chat ? EncodeChatTurn(request, history, next) : EncodeTextTurn(request, history, next);
   if (!status.ok()) return status;
@@ -127,8 +128,8 @@ StatusOr<std::vector<TokenId>> PromptEncoder::EncodeTurn(Request* request, LiveT
   return next->ids;
 }
 
-Status PromptEncoder::CheckHistory(const Request& request, const SessionState& before,
-                                   SessionState::Kind kind) const {
+Status PromptEncoder::CheckHistory(const Request& request, const store::SessionState& before,
+                                   store::SessionState::Kind kind) const {
   if (before.vocabulary != vocabulary_) {
     return InvalidArgument(
         fmt::format("the session '{}' was begun with a model of another vocabulary, in which its "
@@ -138,14 +139,14 @@ Status PromptEncoder::CheckHistory(const Request& request, const SessionState& b
   }
   if (before.kind == kind) return {};
   return InvalidArgument(
-      fmt::format("the session '{}' was begun with {}, and so must its turns be",
-                  request.session_id,
-                  before.kind == SessionState::Kind::kChat ? "chat messages" : "text or token ids"),
+      fmt::format(
+          "the session '{}' was begun with {}, and so must its turns be", request.session_id,
+          before.kind == store::SessionState::Kind::kChat ? "chat messages" : "text or token ids"),
       "prompt");
 }
 
-Status PromptEncoder::EncodeChatTurn(Request* request, const SessionState* before,
-                                     SessionState* next) const {
+Status PromptEncoder::EncodeChatTurn(Request* request, const store::SessionState* before,
+                                     store::SessionState* next) const {
   if (!render_chat_) return NoChatTemplate();
   if (before != nullptr) next->messages = before->messages;
   for (ChatMessage& message : std::get<std::vector<ChatMessage>>(request->prompt)) {
@@ -171,8 +172,8 @@ Status PromptEncoder::EncodeChatTurn(Request* request, const SessionState* befor
   return {};
 }
 
-Status PromptEncoder::EncodeTextTurn(Request* request, const SessionState* before,
-                                     SessionState* next) const {
+Status PromptEncoder::EncodeTextTurn(Request* request, const store::SessionState* before,
+                                     store::SessionState* next) const {
   (before == nullptr ? metrics_->begun : metrics_->continued)->Increment();
   std::string text;
   if (before != nullptr) {
@@ -262,4 +263,4 @@ StatusOr<int32_t> PromptEncoder::ResolveMaxTokens(const Request& request,
   return static_cast<int32_t>(wanted);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

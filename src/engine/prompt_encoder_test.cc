@@ -9,7 +9,7 @@
 
 #include "engine/test_fakes.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 // Encodes for a model of its own name; the requests differ in their senders.
@@ -26,17 +26,17 @@ class PromptEncoderTest : public testing::Test {
     return request;
   }
 
-  static CoreRequest Encode(Request request, const std::string& model = "digest") {
-    CacheRoot root;
+  static core::CoreRequest Encode(Request request, const std::string& model = "digest") {
+    core::CacheRoot root;
     root.model_digest = model;
     root.kv_dtype = "f16";
     const PromptEncoder encoder(std::make_shared<ByteTokenizer>(), {}, 4096, root, nullptr,
                                 nullptr);
     LiveRequest live;
     live.request = std::move(request);
-    StatusOr<CoreRequest> core = encoder.Encode(&live);
+    StatusOr<core::CoreRequest> core = encoder.Encode(&live);
     EXPECT_TRUE(core.ok()) << core.status().message();
-    return core.ok() ? *std::move(core) : CoreRequest();
+    return core.ok() ? *std::move(core) : core::CoreRequest();
   }
 };
 
@@ -55,13 +55,13 @@ TEST_F(PromptEncoderTest, EqualSendersShareAndAllOthersAreTold) {
       From("team-a", "team-b", ""),
   };
   for (size_t i = 0; i < all.size(); ++i) {
-    const CoreRequest a = Encode(all[i]);
+    const core::CoreRequest a = Encode(all[i]);
     ASSERT_EQ(a.block_names.size(), 2U);
     EXPECT_EQ(a.cache_root, Encode(all[i]).cache_root) << i;
     EXPECT_EQ(a.block_names, Encode(all[i]).block_names) << i;
     EXPECT_NE(a.cache_root, Encode(all[i], "another digest").cache_root) << i;
     for (size_t k = 0; k < i; ++k) {
-      const CoreRequest b = Encode(all[k]);
+      const core::CoreRequest b = Encode(all[k]);
       EXPECT_NE(a.cache_root, b.cache_root) << i << " and " << k;
       EXPECT_NE(a.block_names[0], b.block_names[0]) << i << " and " << k;
     }
@@ -87,10 +87,10 @@ TEST_F(PromptEncoderTest, SessionsAndLongRetentionKeepBlocksLonger) {
 
 // The names that the front end makes are those that the core would.
 TEST_F(PromptEncoderTest, NamesTheFullBlocksOfThePrompt) {
-  const CoreRequest core = Encode(From("team-a", "", ""));
-  EXPECT_EQ(core.block_names, ChainNames(core.cache_root, core.prompt));
+  const core::CoreRequest core = Encode(From("team-a", "", ""));
+  EXPECT_EQ(core.block_names, core::ChainNames(core.cache_root, core.prompt));
   EXPECT_EQ(core.prompt.size(), 40U);
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -5,9 +5,9 @@
 
 #include "engine/failure.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
-PromptPool::PromptPool(const PromptEncoder* encoder, const Clock* clock, int threads,
+PromptPool::PromptPool(const PromptEncoder* encoder, const base::Clock* clock, int threads,
                        size_t capacity, ReadyFn ready, RejectedFn rejected)
     : encoder_(encoder),
       clock_(clock),
@@ -24,7 +24,7 @@ bool PromptPool::TryAdd(const std::shared_ptr<LiveRequest>& live) {
     slots_.pop_back();
   };
   try {
-    if (live->deadline != TimePoint::max()) deadlines_.emplace(live->deadline, slot);
+    if (live->deadline != base::TimePoint::max()) deadlines_.emplace(live->deadline, slot);
     if (pool_.TryAdd([this, slot] { Prepare(slot); })) return true;
   } catch (const std::bad_alloc&) {
     drop();
@@ -38,16 +38,16 @@ void PromptPool::Stop() { pool_.Stop(); }
 
 void PromptPool::Prepare(Slot* slot) {
   RejectOverdue();
-  std::optional<CoreRequest> encoded = Encode(slot->live);
+  std::optional<core::CoreRequest> encoded = Encode(slot->live);
   RejectOverdue();
   Complete(slot, std::move(encoded));
 }
 
 // An error in one request (its template, its memory) ends that request alone.
-std::optional<CoreRequest> PromptPool::Encode(const std::shared_ptr<LiveRequest>& live) {
+std::optional<core::CoreRequest> PromptPool::Encode(const std::shared_ptr<LiveRequest>& live) {
   if (live->state() == LiveRequest::State::kEnded) return std::nullopt;
   try {
-    StatusOr<CoreRequest> core = encoder_->Encode(live.get());
+    StatusOr<core::CoreRequest> core = encoder_->Encode(live.get());
     if (core.ok()) {
       core->context = live;
       return *std::move(core);
@@ -66,7 +66,7 @@ void PromptPool::Reject(const std::shared_ptr<LiveRequest>& live, Status status)
 }
 
 void PromptPool::RejectOverdue() {
-  const TimePoint now = clock_->Now();
+  const base::TimePoint now = clock_->Now();
   while (true) {
     std::shared_ptr<LiveRequest> live;
     {
@@ -79,7 +79,7 @@ void PromptPool::RejectOverdue() {
   }
 }
 
-void PromptPool::Complete(Slot* slot, std::optional<CoreRequest> encoded) {
+void PromptPool::Complete(Slot* slot, std::optional<core::CoreRequest> encoded) {
   const std::lock_guard lock(mu_);
   slot->encoded = std::move(encoded);
   slot->done = true;
@@ -95,4 +95,4 @@ void PromptPool::Complete(Slot* slot, std::optional<CoreRequest> encoded) {
   }
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 // Written so that NaN is outside every range.
@@ -176,4 +176,4 @@ size_t BytesOf(const Request& request) {
   return bytes + BytesOf(request.stop_token_ids) + request.session_id.size();
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

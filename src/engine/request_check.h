@@ -7,7 +7,7 @@
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 inline constexpr int kMaxStopStrings = 16;
 inline constexpr size_t kMaxStopBytes = 1024;
@@ -22,6 +22,6 @@ Status CheckRequest(const Request& request);
 // The memory that the sender's part of a request takes: its texts, ids and lists.
 size_t BytesOf(const Request& request);
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_REQUEST_CHECK_H_

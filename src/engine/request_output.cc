@@ -8,7 +8,7 @@
 #include "engine/failure.h"
 #include "engine/session_text.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 // Calls the sink; false if it threw. Its exceptions are its own bugs and must not affect others.
@@ -18,9 +18,9 @@ bool CallSink(RequestId id, Fn&& fn) {
     fn();
     return true;
   } catch (const std::exception& e) {
-    TryLog(spdlog::level::warn, "request {}: its sink failed: {}", id, e.what());
+    base::TryLog(spdlog::level::warn, "request {}: its sink failed: {}", id, e.what());
   } catch (...) {
-    TryLog(spdlog::level::warn, "request {}: its sink failed", id);
+    base::TryLog(spdlog::level::warn, "request {}: its sink failed", id);
   }
   return false;
 }
@@ -36,7 +36,8 @@ void EndRequest(LiveRequest* live) {
 }  // namespace
 
 RequestOutput::RequestOutput(LiveRequest* live, const Admission& admission,
-                             const Tokenizer* tokenizer, EngineMetrics* metrics, const Clock* clock)
+                             const tokenizer::Tokenizer* tokenizer, EngineMetrics* metrics,
+                             const base::Clock* clock)
     : live_(live),
       tokenizer_(tokenizer),
       metrics_(metrics),
@@ -76,29 +77,30 @@ void RequestOutput::AddLogprobs(float logprob, const std::vector<TokenLogprob>& 
   }
 }
 
-void RequestOutput::Measure(TimePoint at) {
+void RequestOutput::Measure(base::TimePoint at) {
   if (completion_tokens_ == 1) {
     first_token_ = at;
     metrics_->of(live_->priority())->FirstToken(at - live_->arrival);
     metrics_->prompt_tokens->Increment(admission_.prompt_tokens);
   } else {
-    metrics_->of(live_->priority())->inter_token_latency->Observe(ToSeconds(at - last_token_));
+    metrics_->of(live_->priority())
+        ->inter_token_latency->Observe(base::ToSeconds(at - last_token_));
   }
   metrics_->generation_tokens->Increment();
   last_token_ = at;
 }
 
-RequestOutput::Verdict RequestOutput::AddToken(const CoreEvent& event, TimePoint at) {
+RequestOutput::Verdict RequestOutput::AddToken(const CoreEvent& event, base::TimePoint at) {
   if (completion_tokens_++ == 0) first_token_step_ = event.step;
   cached_tokens_ = event.cached_tokens;
   Measure(at);
-  const Sampled& sampled = event.sampled;
+  const core::Sampled& sampled = event.sampled;
   if (live_->turn != nullptr) live_->turn->next.ids.push_back(sampled.token);
   Delta delta;
   OutputToken& token = delta.tokens.emplace_back(MakeToken(sampled.token, text_bytes_));
   if (live_->request.logprobs) AddLogprobs(sampled.logprob, sampled.top_logprobs, &token);
   if (!Hidden(sampled.token)) {
-    StopMatcher::Step step = AddText(tokenizer_->Bytes(sampled.token));
+    tokenizer::StopMatcher::Step step = AddText(tokenizer_->Bytes(sampled.token));
     delta.text = std::move(step.text);
     if (step.stop) verdict_ = Verdict::kStopString;
   }
@@ -106,7 +108,7 @@ RequestOutput::Verdict RequestOutput::AddToken(const CoreEvent& event, TimePoint
   return verdict_;
 }
 
-StopMatcher::Step RequestOutput::AddText(std::string_view bytes) {
+tokenizer::StopMatcher::Step RequestOutput::AddText(std::string_view bytes) {
   text_bytes_ += bytes.size();
   std::string text = detokenizer_.Append(bytes);
   if (completion_tokens_ < live_->request.sampling.min_tokens) return {std::move(text), {}};
@@ -116,7 +118,7 @@ StopMatcher::Step RequestOutput::AddText(std::string_view bytes) {
 RequestOutput::Verdict RequestOutput::AddScored(const CoreEvent& event) {
   Delta delta;
   delta.prompt_tokens.reserve(event.scored.size());
-  for (const Scored& scored : event.scored) {
+  for (const core::Scored& scored : event.scored) {
     OutputToken& token = delta.prompt_tokens.emplace_back(MakeToken(scored.token, prompt_bytes_));
     AddLogprobs(scored.logprob, scored.top_logprobs, &token);
     prompt_bytes_ += token.bytes.size();
@@ -134,7 +136,7 @@ bool RequestOutput::Send(Delta delta) {
 }
 
 FinishReason RequestOutput::SendRest(FinishReason reason) {
-  StopMatcher::Step step = stops_.Append(detokenizer_.Finish());
+  tokenizer::StopMatcher::Step step = stops_.Append(detokenizer_.Finish());
   if (step.stop) {
     reason = FinishReason::kStop;
   } else {
@@ -146,7 +148,7 @@ FinishReason RequestOutput::SendRest(FinishReason reason) {
   return Send(std::move(rest)) ? reason : FinishReason::kCancelled;
 }
 
-bool RequestOutput::Finish(FinishReason reason, TimePoint at) {
+bool RequestOutput::Finish(FinishReason reason, base::TimePoint at) {
   if (verdict_ == Verdict::kReaderGone) reason = FinishReason::kCancelled;
   if (verdict_ == Verdict::kGoOn) {
     try {
@@ -173,7 +175,7 @@ bool RequestOutput::Finish(FinishReason reason, TimePoint at) {
       KeepAnswer(
           *tokenizer_, [this](TokenId id) { return Hidden(id); }, turn->prompt_ids, turn->answer,
           &turn->next);
-      if (turn->next.kind == SessionState::Kind::kChat && completion_tokens_ > 0) {
+      if (turn->next.kind == store::SessionState::Kind::kChat && completion_tokens_ > 0) {
         turn->next.messages.push_back({"assistant", std::move(turn->answer)});
       }
     } catch (const std::exception&) {
@@ -189,7 +191,7 @@ bool RequestOutput::Finish(FinishReason reason, TimePoint at) {
 
 PhaseTimes RequestOutput::Times() const {
   PhaseTimes times;
-  if (live_->started == TimePoint{}) return times;
+  if (live_->started == base::TimePoint{}) return times;
   times.queue = live_->started - live_->arrival;
   times.formation = live_->formation;
   if (completion_tokens_ == 0) return times;
@@ -198,9 +200,9 @@ PhaseTimes RequestOutput::Times() const {
   return times;
 }
 
-void RequestOutput::EndKept(TimePoint at) { End(at); }
+void RequestOutput::EndKept(base::TimePoint at) { End(at); }
 
-void RequestOutput::End(TimePoint at) {
+void RequestOutput::End(base::TimePoint at) {
   EndRequest(live_);
   CountEnd(finish_.reason, at);
   if (completion_tokens_ > 0) {
@@ -211,12 +213,12 @@ void RequestOutput::End(TimePoint at) {
   CallSink(live_->id, [&] { live_->sink.reset(); });
 }
 
-void RequestOutput::Fail(const Status& status, TimePoint at) {
+void RequestOutput::Fail(const Status& status, base::TimePoint at) {
   CountEnd(FinishReason::kFailed, at);
   EndWithError(live_, status);
 }
 
-void RequestOutput::CountEnd(FinishReason reason, TimePoint at) {
+void RequestOutput::CountEnd(FinishReason reason, base::TimePoint at) {
   // A prompt that was all there was to compute is done with the end, not with a first token.
   if (reason == FinishReason::kLength && completion_tokens_ == 0) {
     metrics_->prompt_tokens->Increment(admission_.prompt_tokens);
@@ -231,4 +233,4 @@ void EndWithError(LiveRequest* live, const Status& status) {
   CallSink(live->id, [&] { live->sink.reset(); });
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

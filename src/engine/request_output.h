@@ -13,7 +13,7 @@
 #include "tokenizer/detokenizer.h"
 #include "tokenizer/tokenizer.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // Begins with OnAdmitted, ends with exactly one of Finish or Fail. No exception of the sink leaves
 // it: a sink that throws is treated like one whose reader is gone, and still gets its end.
@@ -31,14 +31,15 @@ class RequestOutput {
   };
 
   // All pointers must outlive it; `live` owns it.
-  RequestOutput(LiveRequest* live, const Admission& admission, const Tokenizer* tokenizer,
-                EngineMetrics* metrics, const Clock* clock);
+  RequestOutput(LiveRequest* live, const Admission& admission,
+                const tokenizer::Tokenizer* tokenizer, EngineMetrics* metrics,
+                const base::Clock* clock);
 
   // Tells the sink that the request is queued. False if the sink threw: it wants no more.
   bool Admit();
 
   // Takes a kToken event emitted at `at` and hands on what became known. REQUIRES: !closed().
-  Verdict AddToken(const CoreEvent& event, TimePoint at);
+  Verdict AddToken(const CoreEvent& event, base::TimePoint at);
   // Takes a kPromptScored event and hands its log-probs on. REQUIRES: !closed().
   Verdict AddScored(const CoreEvent& event);
   // Whether an earlier verdict, or Admit, said that no more tokens are wanted.
@@ -49,34 +50,34 @@ class RequestOutput {
   // The request ended at `at`: hands on the text that was held back, and ends the request: true.
   // False for a session's turn that is to be kept: its state is ready in LiveTurn::next, and
   // EndKept ends the request once that is stored. Until then only Fail may be called.
-  bool Finish(FinishReason reason, TimePoint at);
-  void EndKept(TimePoint at);
+  bool Finish(FinishReason reason, base::TimePoint at);
+  void EndKept(base::TimePoint at);
   bool being_kept() const { return being_kept_; }
   LiveTurn* turn() { return live_->turn.get(); }
-  void Fail(const Status& status, TimePoint at);
+  void Fail(const Status& status, base::TimePoint at);
 
  private:
   bool Hidden(TokenId token) const;
   OutputToken MakeToken(TokenId id, uint64_t text_offset) const;
   void AddLogprobs(float logprob, const std::vector<TokenLogprob>& top, OutputToken* token) const;
   // The text that can be shown now, after the newest token's text `bytes`.
-  StopMatcher::Step AddText(std::string_view bytes);
-  void Measure(TimePoint at);
+  tokenizer::StopMatcher::Step AddText(std::string_view bytes);
+  void Measure(base::TimePoint at);
   // False if the sink wants no more.
   bool Send(Delta delta);
   PhaseTimes Times() const;
   // Ends the request: tells the sink finish_, and drops it.
-  void End(TimePoint at);
+  void End(base::TimePoint at);
   // Hands on what was held back; the reason is that of the end then.
   FinishReason SendRest(FinishReason reason);
-  void CountEnd(FinishReason reason, TimePoint at);
+  void CountEnd(FinishReason reason, base::TimePoint at);
 
   LiveRequest* const live_;
-  const Tokenizer* const tokenizer_;
+  const tokenizer::Tokenizer* const tokenizer_;
   EngineMetrics* const metrics_;
-  const Clock* const clock_;
-  Detokenizer detokenizer_;
-  StopMatcher stops_;
+  const base::Clock* const clock_;
+  tokenizer::Detokenizer detokenizer_;
+  tokenizer::StopMatcher stops_;
   const Admission admission_;
   int32_t completion_tokens_ = 0;
   int32_t preemptions_ = 0;
@@ -84,8 +85,8 @@ class RequestOutput {
   uint64_t first_token_step_ = 0;
   uint64_t text_bytes_ = 0;    // Of all tokens so far, before stop strings are cut.
   uint64_t prompt_bytes_ = 0;  // Of the prompt's tokens so far, with those of special tokens.
-  TimePoint first_token_{};
-  TimePoint last_token_{};
+  base::TimePoint first_token_{};
+  base::TimePoint last_token_{};
   Verdict verdict_ = Verdict::kGoOn;
   bool being_kept_ = false;
   ropeway::Finish finish_;  // Valid once Finish was called.
@@ -94,6 +95,6 @@ class RequestOutput {
 // Ends the request with an error: its sink gets `status` and is dropped.
 void EndWithError(LiveRequest* live, const Status& status);
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_REQUEST_OUTPUT_H_

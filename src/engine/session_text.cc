@@ -4,10 +4,10 @@
 
 #include "store/record.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
-std::optional<KeptHistory> FindHistory(const Tokenizer& tokenizer, const SessionState& session,
-                                       std::string_view text) {
+std::optional<KeptHistory> FindHistory(const tokenizer::Tokenizer& tokenizer,
+                                       const store::SessionState& session, std::string_view text) {
   KeptHistory kept;
   const size_t all = session.ids.size();
   const size_t without_end = all - static_cast<size_t>(session.end_ids);
@@ -24,8 +24,8 @@ std::optional<KeptHistory> FindHistory(const Tokenizer& tokenizer, const Session
   return kept;
 }
 
-void KeepAnswer(const Tokenizer& tokenizer, const std::function<bool(TokenId)>& hidden,
-                size_t prompt_ids, const std::string& answer, SessionState* next) {
+void KeepAnswer(const tokenizer::Tokenizer& tokenizer, const std::function<bool(TokenId)>& hidden,
+                size_t prompt_ids, const std::string& answer, store::SessionState* next) {
   const std::string_view shown = answer;
   size_t bytes = 0;
   size_t kept = prompt_ids;
@@ -47,14 +47,14 @@ void KeepAnswer(const Tokenizer& tokenizer, const std::function<bool(TokenId)>& 
     end_ids = 0;
     next->ids.resize(kept);
   }
-  if (next->kind == SessionState::Kind::kText) {
+  if (next->kind == store::SessionState::Kind::kText) {
     next->ids.resize(next->ids.size() - end_ids);
     end_ids = 0;
   }
   next->end_ids = static_cast<int32_t>(end_ids);
 }
 
-std::string VocabularyDigest(const Tokenizer& tokenizer) {
+std::string VocabularyDigest(const tokenizer::Tokenizer& tokenizer) {
   std::string all;
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
     const std::string_view bytes = tokenizer.Bytes(id, true);
@@ -63,7 +63,7 @@ std::string VocabularyDigest(const Tokenizer& tokenizer) {
     all +=
         static_cast<char>('0' + (tokenizer.IsSpecial(id) ? 1 : 0) + (tokenizer.IsEnd(id) ? 2 : 0));
   }
-  return fmt::format("{:016x}", Checksum(all));
+  return fmt::format("{:016x}", store::Checksum(all));
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 // Tokens of more than one byte.
-class WordTokenizer final : public Tokenizer {
+class WordTokenizer final : public tokenizer::Tokenizer {
  public:
   static constexpr TokenId kHello = 0;
   static constexpr TokenId kWor = 1;
@@ -21,7 +21,9 @@ class WordTokenizer final : public Tokenizer {
                                                            "<user>", "\xE2\x82", "\xAC"})
       : words_(std::move(words)) {}
 
-  std::vector<TokenId> Encode(std::string_view, const EncodeOptions&) const override { return {}; }
+  std::vector<TokenId> Encode(std::string_view, const tokenizer::EncodeOptions&) const override {
+    return {};
+  }
   std::string_view Bytes(TokenId id, bool with_special) const override {
     if (IsSpecial(id) && !with_special) return {};
     return words_[static_cast<size_t>(id)];
@@ -40,9 +42,9 @@ class WordTokenizer final : public Tokenizer {
 using T = WordTokenizer;
 using Ids = std::vector<TokenId>;
 
-SessionState ChatState(Ids ids, int32_t end_ids) {
-  SessionState state;
-  state.kind = SessionState::Kind::kChat;
+store::SessionState ChatState(Ids ids, int32_t end_ids) {
+  store::SessionState state;
+  state.kind = store::SessionState::Kind::kChat;
   state.ids = std::move(ids);
   state.end_ids = end_ids;
   return state;
@@ -76,15 +78,15 @@ TEST(FindHistory, AnAnswerWithoutAnEndIsExtendedTheSameWay) {
 }
 
 TEST(FindHistory, AChangedHistoryIsNotKept) {
-  const SessionState state = ChatState({T::kUser, T::kHello, T::kWor, T::kEnd}, 1);
+  const store::SessionState state = ChatState({T::kUser, T::kHello, T::kWor, T::kEnd}, 1);
   for (const char* text :
        {"<user>Hello ", "<user>hello wor<end>", "", "<user>", "Hello wor<end>"}) {
     EXPECT_FALSE(FindHistory(T(), state, text)) << text;
   }
 }
 
-SessionState Kept(SessionState::Kind kind, Ids generated, const std::string& answer) {
-  SessionState next;
+store::SessionState Kept(store::SessionState::Kind kind, Ids generated, const std::string& answer) {
+  store::SessionState next;
   next.kind = kind;
   next.ids = {T::kUser};
   next.ids.insert(next.ids.end(), generated.begin(), generated.end());
@@ -95,45 +97,49 @@ SessionState Kept(SessionState::Kind kind, Ids generated, const std::string& ans
 }
 
 TEST(KeepAnswer, AWholeAnswerStaysAsItWasSampled) {
-  const SessionState chat =
-      Kept(SessionState::Kind::kChat, {T::kHello, T::kWor, T::kLd, T::kEnd}, "Hello world!");
+  const store::SessionState chat =
+      Kept(store::SessionState::Kind::kChat, {T::kHello, T::kWor, T::kLd, T::kEnd}, "Hello world!");
   EXPECT_EQ(chat.ids, (Ids{T::kUser, T::kHello, T::kWor, T::kLd, T::kEnd}));
   EXPECT_EQ(chat.end_ids, 1);
   EXPECT_EQ(chat.tail, "");
-  const SessionState cut = Kept(SessionState::Kind::kChat, {T::kHello, T::kWor}, "Hello wor");
+  const store::SessionState cut =
+      Kept(store::SessionState::Kind::kChat, {T::kHello, T::kWor}, "Hello wor");
   EXPECT_EQ(cut.ids, (Ids{T::kUser, T::kHello, T::kWor}));
   EXPECT_EQ(cut.end_ids, 0);
 }
 
 TEST(KeepAnswer, TextGoesOnWithoutTheEndToken) {
-  const SessionState text = Kept(SessionState::Kind::kText, {T::kHello, T::kEnd}, "Hello");
+  const store::SessionState text =
+      Kept(store::SessionState::Kind::kText, {T::kHello, T::kEnd}, "Hello");
   EXPECT_EQ(text.ids, (Ids{T::kUser, T::kHello}));
   EXPECT_EQ(text.end_ids, 0);
   // One in the middle, with ignore_eos, was computed with: it stays.
-  const SessionState middle =
-      Kept(SessionState::Kind::kText, {T::kHello, T::kEnd, T::kHello}, "HelloHello");
+  const store::SessionState middle =
+      Kept(store::SessionState::Kind::kText, {T::kHello, T::kEnd, T::kHello}, "HelloHello");
   EXPECT_EQ(middle.ids, (Ids{T::kUser, T::kHello, T::kEnd, T::kHello}));
 }
 
 TEST(KeepAnswer, WhatAStopStringCutOffIsDropped) {
   // The stop string was "world": at a token's edge but for its space.
-  const SessionState inside =
-      Kept(SessionState::Kind::kChat, {T::kHello, T::kWor, T::kLd}, "Hello ");
+  const store::SessionState inside =
+      Kept(store::SessionState::Kind::kChat, {T::kHello, T::kWor, T::kLd}, "Hello ");
   EXPECT_EQ(inside.ids, (Ids{T::kUser, T::kHello}));
   EXPECT_EQ(inside.tail, " ");
   EXPECT_EQ(inside.end_ids, 0);
-  const SessionState edge = Kept(SessionState::Kind::kText, {T::kHello, T::kWor, T::kLd}, "Hello");
+  const store::SessionState edge =
+      Kept(store::SessionState::Kind::kText, {T::kHello, T::kWor, T::kLd}, "Hello");
   EXPECT_EQ(edge.ids, (Ids{T::kUser, T::kHello}));
   EXPECT_EQ(edge.tail, "");
-  const SessionState all = Kept(SessionState::Kind::kText, {T::kHello}, "");
+  const store::SessionState all = Kept(store::SessionState::Kind::kText, {T::kHello}, "");
   EXPECT_EQ(all.ids, Ids{T::kUser});
 }
 
 TEST(KeepAnswer, BytesThatAreNoTextAreKeptAsTheTextThatWasShown) {
-  const SessionState whole =
-      Kept(SessionState::Kind::kText, {T::kHello, 5, 6}, "Hello\xE2\x82\xAC");
+  const store::SessionState whole =
+      Kept(store::SessionState::Kind::kText, {T::kHello, 5, 6}, "Hello\xE2\x82\xAC");
   EXPECT_EQ(whole.ids, (Ids{T::kUser, T::kHello, 5, 6}));
-  const SessionState half = Kept(SessionState::Kind::kText, {T::kHello, 5}, "Hello\xEF\xBF\xBD");
+  const store::SessionState half =
+      Kept(store::SessionState::Kind::kText, {T::kHello, 5}, "Hello\xEF\xBF\xBD");
   EXPECT_EQ(half.ids, (Ids{T::kUser, T::kHello}));
   EXPECT_EQ(half.tail, "\xEF\xBF\xBD");
 }
@@ -146,4 +152,4 @@ TEST(VocabularyDigest, DiffersWhereTheVocabularyDoes) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

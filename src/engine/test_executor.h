@@ -13,12 +13,12 @@
 #include "base/random.h"
 #include "executor/executor.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // Its tokens depend on what a real one's depend on: the ids of the whole context, READ BACK through
 // the sequence's block table. So a block that is shared by mistake, given away too early or not
 // recomputed changes the text. The public functions, where they are set, add time and faults.
-class TestExecutor : public Executor {
+class TestExecutor : public executor::Executor {
  public:
   // kBlocks: as above. kNone: a block has one byte without meaning, and tokens from kFirstGenerated
   // on depend on the sequence and the position alone, which is fast; prompts have lower ids.
@@ -40,26 +40,26 @@ class TestExecutor : public Executor {
   // The log-prob of `token` after `context`: what a scored id must get, whatever the chunks.
   static float ScoreOf(std::span<const TokenId> context, TokenId token) {
     uint64_t hash = kScoreSeed;
-    for (const TokenId id : context) hash = Mix64(hash, static_cast<uint64_t>(id) + 1);
-    return LogprobOf(Mix64(hash, static_cast<uint64_t>(token) + 1));
+    for (const TokenId id : context) hash = base::Mix64(hash, static_cast<uint64_t>(id) + 1);
+    return LogprobOf(base::Mix64(hash, static_cast<uint64_t>(token) + 1));
   }
 
-  StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
-                          int max_num_seqs) override {
-    const size_t block_bytes = kv_ == Kv::kNone ? 1 : kBlockTokens * kBytesPerToken;
+  StatusOr<executor::KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
+                                    int max_num_seqs) override {
+    const size_t block_bytes = kv_ == Kv::kNone ? 1 : base::kBlockTokens * kBytesPerToken;
     const auto blocks = static_cast<int32_t>(static_cast<size_t>(kv_cache_bytes) / block_bytes);
     max_tokens_ = max_num_batched_tokens;
     max_seqs_ = max_num_seqs;
-    if (kv_ == Kv::kBlocks) slots_.assign(static_cast<size_t>(blocks) * kBlockTokens, Slot{});
-    return KvLayout{blocks, block_bytes};
+    if (kv_ == Kv::kBlocks) slots_.assign(static_cast<size_t>(blocks) * base::kBlockTokens, Slot{});
+    return executor::KvLayout{blocks, block_bytes};
   }
 
   // Bytes of a pool of `blocks` blocks.
   static int64_t PoolBytes(int32_t blocks) {
-    return int64_t{blocks} * kBlockTokens * static_cast<int64_t>(kBytesPerToken);
+    return int64_t{blocks} * base::kBlockTokens * static_cast<int64_t>(kBytesPerToken);
   }
 
-  void Launch(const Batch& batch) override {
+  void Launch(const core::Batch& batch) override {
     batch_ = &batch;
     if (!change_batch) return;
     changed_ = batch;
@@ -67,32 +67,34 @@ class TestExecutor : public Executor {
     batch_ = &changed_;
   }
 
-  StatusOr<StepResult> Wait() override {
+  StatusOr<core::StepResult> Wait() override {
     if (before_step) {
       if (Status status = before_step(*batch_); !status.ok()) return status;
     }
     ++steps_;
     rows_ += batch_->num_tokens();
-    StepResult result = kv_ == Kv::kNone ? ComputeWithoutKv() : Compute();
+    core::StepResult result = kv_ == Kv::kNone ? ComputeWithoutKv() : Compute();
     if (after_step) after_step(*batch_, &result);
     return result;
   }
 
-  void ReadBlock(BlockId block, std::span<std::byte> bytes) const override {
+  void ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override {
     if (kv_ == Kv::kNone) return;
-    std::memcpy(bytes.data(), &slots_[static_cast<size_t>(block) * kBlockTokens], bytes.size());
+    std::memcpy(bytes.data(), &slots_[static_cast<size_t>(block) * base::kBlockTokens],
+                bytes.size());
   }
-  void WriteBlock(BlockId block, std::span<const std::byte> bytes) override {
+  void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override {
     if (kv_ == Kv::kNone) return;
-    std::memcpy(&slots_[static_cast<size_t>(block) * kBlockTokens], bytes.data(), bytes.size());
+    std::memcpy(&slots_[static_cast<size_t>(block) * base::kBlockTokens], bytes.data(),
+                bytes.size());
   }
 
   // Changes what is computed.
-  std::function<void(Batch* batch)> change_batch;
+  std::function<void(core::Batch* batch)> change_batch;
   // Called by Wait before the step is computed; an error is the step's result.
-  std::function<Status(const Batch& batch)> before_step;
+  std::function<Status(const core::Batch& batch)> before_step;
   // Called with the result before Wait returns it.
-  std::function<void(const Batch& batch, StepResult* result)> after_step;
+  std::function<void(const core::Batch& batch, core::StepResult* result)> after_step;
 
   // Numbers the groups of sequences that may share blocks. Empty: all may.
   std::function<int32_t(uint64_t sequence)> scope_of;
@@ -110,24 +112,24 @@ class TestExecutor : public Executor {
  private:
   static constexpr uint64_t kScoreSeed = 0x5C02E;
 
-  StepResult ComputeWithoutKv() const {
-    StepResult result;
-    for (const BatchItem& item : batch_->items) {
+  core::StepResult ComputeWithoutKv() const {
+    core::StepResult result;
+    for (const core::BatchItem& item : batch_->items) {
       if (!item.sample) continue;
-      Sampled& sampled = result.sampled.emplace_back();
+      core::Sampled& sampled = result.sampled.emplace_back();
       sampled.sequence = item.sequence;
       const uint64_t position = static_cast<uint64_t>(item.start) + item.tokens.size();
-      sampled.token =
-          kFirstGenerated + static_cast<TokenId>(Mix64(item.sequence, position) % kFirstGenerated);
+      sampled.token = kFirstGenerated +
+                      static_cast<TokenId>(base::Mix64(item.sequence, position) % kFirstGenerated);
     }
     return result;
   }
 
-  StepResult Compute() {
+  core::StepResult Compute() {
     CheckBatch(*batch_);
     // All writes before all reads, as in a forward pass: else an item could read what a later one
     // of the same step overwrites.
-    for (const BatchItem& item : batch_->items) {
+    for (const core::BatchItem& item : batch_->items) {
       if (item.padding) continue;
       for (size_t i = 0; i < item.tokens.size(); ++i) {
         const auto position = item.start + static_cast<int32_t>(i);
@@ -135,8 +137,8 @@ class TestExecutor : public Executor {
           *slot = {item.tokens[i], position, ScopeOf(item.sequence)};
       }
     }
-    StepResult result;
-    for (const BatchItem& item : batch_->items) {
+    core::StepResult result;
+    for (const core::BatchItem& item : batch_->items) {
       const auto length = item.start + static_cast<int32_t>(item.tokens.size());
       if (item.padding) {
         if (item.sample) result.sampled.push_back({});
@@ -145,7 +147,7 @@ class TestExecutor : public Executor {
       Score(item, &result.scored);
       const uint64_t hash = ContextHash(item, length);
       if (!item.sample) continue;
-      Sampled sampled;
+      core::Sampled sampled;
       sampled.sequence = item.sequence;
       sampled.token = static_cast<TokenId>(hash % kVocabSize);
       if (item.spec.num_logprobs >= 0) {
@@ -160,16 +162,16 @@ class TestExecutor : public Executor {
 
   int32_t ScopeOf(uint64_t sequence) const { return scope_of ? scope_of(sequence) : 0; }
 
-  void Violate(const BatchItem& item, const std::string& what) {
+  void Violate(const core::BatchItem& item, const std::string& what) {
     if (violation_.empty()) {
       violation_ = "sequence " + std::to_string(item.sequence) + ": " + what;
     }
   }
 
-  void CheckBatch(const Batch& batch) {
+  void CheckBatch(const core::Batch& batch) {
     std::set<uint64_t> names;
-    std::set<BlockId> written;
-    for (const BatchItem& item : batch.items) {
+    std::set<core::BlockId> written;
+    for (const core::BatchItem& item : batch.items) {
       if (item.padding) {
         if (item.sequence != 0) Violate(item, "is padding with a name");
         continue;
@@ -177,7 +179,7 @@ class TestExecutor : public Executor {
       if (!names.insert(item.sequence).second) Violate(item, "is in the batch twice");
       if (item.tokens.empty()) Violate(item, "has no token in the batch");
       const int32_t end = item.start + static_cast<int32_t>(item.tokens.size());
-      for (int32_t b = item.start / kBlockTokens; b * kBlockTokens < end; ++b) {
+      for (int32_t b = item.start / base::kBlockTokens; b * base::kBlockTokens < end; ++b) {
         if (static_cast<size_t>(b) >= item.blocks.size()) break;
         if (!written.insert(item.blocks[static_cast<size_t>(b)]).second) {
           Violate(item, "writes a block that another one of the batch writes");
@@ -190,14 +192,14 @@ class TestExecutor : public Executor {
     }
   }
 
-  Slot* Find(const BatchItem& item, int32_t position) {
-    const auto index = static_cast<size_t>(position / kBlockTokens);
+  Slot* Find(const core::BatchItem& item, int32_t position) {
+    const auto index = static_cast<size_t>(position / base::kBlockTokens);
     if (index >= item.blocks.size()) {
       Violate(item, "no block for position " + std::to_string(position));
       return nullptr;
     }
-    const size_t slot = static_cast<size_t>(item.blocks[index]) * kBlockTokens +
-                        static_cast<size_t>(position % kBlockTokens);
+    const size_t slot = static_cast<size_t>(item.blocks[index]) * base::kBlockTokens +
+                        static_cast<size_t>(position % base::kBlockTokens);
     if (item.blocks[index] < 0 || slot >= slots_.size()) {
       Violate(item, "block " + std::to_string(item.blocks[index]) + " does not exist");
       return nullptr;
@@ -206,7 +208,7 @@ class TestExecutor : public Executor {
   }
 
   // Like ScoreOf, with the context read back through the block table.
-  void Score(const BatchItem& item, std::vector<Scored>* scored) {
+  void Score(const core::BatchItem& item, std::vector<core::Scored>* scored) {
     if (item.score_begin == item.score_end) return;
     const auto end = item.start + static_cast<int32_t>(item.tokens.size());
     if (item.score_begin <= item.start || item.score_begin > item.score_end ||
@@ -221,21 +223,21 @@ class TestExecutor : public Executor {
     for (int32_t position = 0; position + 1 < item.score_end; ++position) {
       const Slot* slot = Find(item, position);
       if (slot == nullptr) return;
-      hash = Mix64(hash, static_cast<uint64_t>(slot->token) + 1);
+      hash = base::Mix64(hash, static_cast<uint64_t>(slot->token) + 1);
       if (position + 1 < item.score_begin) continue;
-      Scored& s = scored->emplace_back();
+      core::Scored& s = scored->emplace_back();
       s.sequence = item.sequence;
       s.position = position + 1;
       s.token = item.ids[static_cast<size_t>(position) + 1];
-      s.logprob = LogprobOf(Mix64(hash, static_cast<uint64_t>(s.token) + 1));
+      s.logprob = LogprobOf(base::Mix64(hash, static_cast<uint64_t>(s.token) + 1));
       for (int32_t rank = 0; rank < item.spec.num_prompt_logprobs; ++rank) {
-        const uint64_t best = Mix64(hash, static_cast<uint64_t>(rank) << 32);
+        const uint64_t best = base::Mix64(hash, static_cast<uint64_t>(rank) << 32);
         s.top_logprobs.push_back({static_cast<TokenId>(best % kVocabSize), LogprobOf(best)});
       }
     }
   }
 
-  uint64_t ContextHash(const BatchItem& item, int32_t length) {
+  uint64_t ContextHash(const core::BatchItem& item, int32_t length) {
     uint64_t hash = item.spec.seed;
     for (int32_t position = 0; position < length; ++position) {
       const Slot* slot = Find(item, position);
@@ -256,15 +258,15 @@ class TestExecutor : public Executor {
         Violate(item, "position " + std::to_string(position) + " reads the K/V of position " +
                           std::to_string(slot->position));
       }
-      hash = Mix64(hash, static_cast<uint64_t>(slot->token) + 1);
+      hash = base::Mix64(hash, static_cast<uint64_t>(slot->token) + 1);
     }
     return hash;
   }
 
   const Kv kv_;
   std::vector<Slot> slots_;  // [block][kBlockTokens]
-  const Batch* batch_ = nullptr;
-  Batch changed_;
+  const core::Batch* batch_ = nullptr;
+  core::Batch changed_;
   int64_t steps_ = 0;
   int64_t rows_ = 0;
   int max_tokens_ = 0;
@@ -273,6 +275,6 @@ class TestExecutor : public Executor {
   std::string foreign_read_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_TEST_EXECUTOR_H_

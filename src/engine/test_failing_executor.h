@@ -6,31 +6,31 @@
 
 #include "engine/test_executor.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // What FailingExecutor does.
 enum class Fault { kFails, kAnswersForOthers, kScoresOthers, kIsShortOfMemory, kHasNoLogit };
 
 // Has a fault in every step from `fail_at` on (1 is the first), in `times` steps.
-class FailingExecutor final : public Executor {
+class FailingExecutor final : public executor::Executor {
  public:
   FailingExecutor(TestExecutor* inner, int fail_at, Fault fault, int times = 1000)
       : inner_(inner), fail_at_(fail_at), fault_(fault), times_(times) {}
-  StatusOr<KvLayout> Init(int64_t bytes, int tokens, int seqs) override {
+  StatusOr<executor::KvLayout> Init(int64_t bytes, int tokens, int seqs) override {
     return inner_->Init(bytes, tokens, seqs);
   }
-  void Launch(const Batch& batch) override { inner_->Launch(batch); }
-  StatusOr<StepResult> Wait() override {
-    StatusOr<StepResult> result = inner_->Wait();
+  void Launch(const core::Batch& batch) override { inner_->Launch(batch); }
+  StatusOr<core::StepResult> Wait() override {
+    StatusOr<core::StepResult> result = inner_->Wait();
     if (++steps_ < fail_at_ || steps_ >= fail_at_ + times_) return result;
     switch (fault_) {
       case Fault::kFails:
         return Status(StatusCode::kUnavailable, "the device fell off the bus");
       case Fault::kAnswersForOthers:
-        for (Sampled& sampled : result->sampled) sampled.sequence += 1000;
+        for (core::Sampled& sampled : result->sampled) sampled.sequence += 1000;
         break;
       case Fault::kScoresOthers:
-        for (Scored& scored : result->scored) ++scored.position;
+        for (core::Scored& scored : result->scored) ++scored.position;
         break;
       case Fault::kIsShortOfMemory:
         throw std::bad_alloc();
@@ -40,8 +40,8 @@ class FailingExecutor final : public Executor {
     }
     return result;
   }
-  void ReadBlock(BlockId, std::span<std::byte>) const override {}
-  void WriteBlock(BlockId, std::span<const std::byte>) override {}
+  void ReadBlock(core::BlockId, std::span<std::byte>) const override {}
+  void WriteBlock(core::BlockId, std::span<const std::byte>) override {}
   int steps() const { return steps_; }
 
  private:
@@ -52,6 +52,6 @@ class FailingExecutor final : public Executor {
   int steps_ = 0;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_TEST_FAILING_EXECUTOR_H_

@@ -41,7 +41,7 @@ void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 
-namespace ropeway {
+namespace ropeway::engine {
 
 FailingNew::FailingNew(int64_t n, int64_t count) {
   ::seen = 0;
@@ -59,4 +59,4 @@ int64_t FailingNew::seen() const { return ::seen.load(); }
 NeverFailingNew::NeverFailingNew() { ++exempt; }
 NeverFailingNew::~NeverFailingNew() { --exempt; }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // While it lives, allocation number `n` (1 is the first) and the `count` - 1 after it throw
 // std::bad_alloc, on whatever thread they come. One at a time.
@@ -30,6 +30,6 @@ class NeverFailingNew {
   NeverFailingNew& operator=(const NeverFailingNew&) = delete;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_TEST_FAILING_NEW_H_

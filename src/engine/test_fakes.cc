@@ -12,7 +12,7 @@
 
 #include "engine/test_failing_new.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(60);
@@ -59,7 +59,8 @@ int TestGate::waiting() const {
   return waiting_;
 }
 
-std::vector<TokenId> ByteTokenizer::Encode(std::string_view text, const EncodeOptions&) const {
+std::vector<TokenId> ByteTokenizer::Encode(std::string_view text,
+                                           const tokenizer::EncodeOptions&) const {
   if (text.find(kPoison) != std::string_view::npos) throw std::bad_alloc();
   if (text.starts_with(kSlow)) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   if (gate_ != nullptr && text.starts_with(kHeld)) gate_->Pass();
@@ -92,19 +93,20 @@ void EchoControl::NoteFirstStep(uint64_t sequence) {
   }
 }
 
-StatusOr<KvLayout> EchoExecutor::Init(int64_t kv_cache_bytes, int, int) {
-  const size_t block_bytes = kBlockTokens * sizeof(TokenId);
+StatusOr<executor::KvLayout> EchoExecutor::Init(int64_t kv_cache_bytes, int, int) {
+  const size_t block_bytes = base::kBlockTokens * sizeof(TokenId);
   const size_t blocks = std::max<size_t>(1, static_cast<size_t>(kv_cache_bytes) / block_bytes);
-  slots_.assign(blocks * kBlockTokens, 0);
-  return KvLayout{static_cast<int32_t>(blocks), block_bytes};
+  slots_.assign(blocks * base::kBlockTokens, 0);
+  return executor::KvLayout{static_cast<int32_t>(blocks), block_bytes};
 }
 
-TokenId* EchoExecutor::At(const BatchItem& item, int32_t position) {
-  const auto block = static_cast<size_t>(item.blocks[static_cast<size_t>(position / kBlockTokens)]);
-  return &slots_[block * kBlockTokens + static_cast<size_t>(position % kBlockTokens)];
+TokenId* EchoExecutor::At(const core::BatchItem& item, int32_t position) {
+  const auto block =
+      static_cast<size_t>(item.blocks[static_cast<size_t>(position / base::kBlockTokens)]);
+  return &slots_[block * base::kBlockTokens + static_cast<size_t>(position % base::kBlockTokens)];
 }
 
-StatusOr<StepResult> EchoExecutor::Wait() {
+StatusOr<core::StepResult> EchoExecutor::Wait() {
   control_->step_gate.Pass();
   const int step = ++control_->steps;
   if (const int64_t micros = control_->step_micros.load(); micros > 0) {
@@ -114,17 +116,17 @@ StatusOr<StepResult> EchoExecutor::Wait() {
     return Status(StatusCode::kInternal, "the device fell off the bus");
   }
   if (step == control_->throw_at_step) throw std::runtime_error("out of luck");
-  for (const BatchItem& item : batch_->items) {
+  for (const core::BatchItem& item : batch_->items) {
     for (size_t i = 0; i < item.tokens.size(); ++i) {
       *At(item, item.start + static_cast<int32_t>(i)) = item.tokens[i];
     }
   }
-  StepResult result;
+  core::StepResult result;
   result.forward = std::chrono::microseconds(control_->step_micros.load());
   result.sampling = result.forward / 4;
-  for (const BatchItem& item : batch_->items) {
+  for (const core::BatchItem& item : batch_->items) {
     for (int32_t position = item.score_begin; position < item.score_end; ++position) {
-      Scored& scored = result.scored.emplace_back();
+      core::Scored& scored = result.scored.emplace_back();
       scored.sequence = item.sequence;
       scored.position = position;
       scored.token = item.ids[static_cast<size_t>(position)];
@@ -134,7 +136,7 @@ StatusOr<StepResult> EchoExecutor::Wait() {
     if (item.start == 0) control_->NoteFirstStep(item.sequence);
     if (!item.sample) continue;
     const int32_t length = item.start + static_cast<int32_t>(item.tokens.size());
-    Sampled sampled;
+    core::Sampled sampled;
     sampled.sequence = item.sequence;
     sampled.token = *At(item, length - item.spec.prompt_len);
     if (item.spec.num_logprobs >= 0) sampled.logprob = -0.5F;
@@ -281,4 +283,4 @@ RequestId TestEngine::Submit(const std::string& text, int32_t max_tokens,
   return id.ok() ? *id : 0;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -19,7 +19,7 @@
 #include "executor/executor.h"
 #include "tokenizer/tokenizer.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // Holds back the threads that pass it, while it is closed.
 class TestGate {
@@ -41,7 +41,7 @@ class TestGate {
 };
 
 // Ids 0 .. 255 are the bytes, 256 is the end token "<end>", 257 a control token "<ctl>".
-class ByteTokenizer final : public Tokenizer {
+class ByteTokenizer final : public tokenizer::Tokenizer {
  public:
   static constexpr TokenId kEnd = 256;
   static constexpr TokenId kControl = 257;
@@ -49,7 +49,8 @@ class ByteTokenizer final : public Tokenizer {
   // `gate` is passed by each text that begins with kHeld.
   explicit ByteTokenizer(TestGate* gate = nullptr) : gate_(gate) {}
 
-  std::vector<TokenId> Encode(std::string_view text, const EncodeOptions&) const override;
+  std::vector<TokenId> Encode(std::string_view text,
+                              const tokenizer::EncodeOptions&) const override;
   std::string_view Bytes(TokenId id, bool with_special) const override;
   bool IsEnd(TokenId id) const override { return id == kEnd; }
   bool IsSpecial(TokenId id) const override { return id >= kEnd; }
@@ -95,26 +96,26 @@ struct EchoControl {
 // Generates the prompt again and again: token i is prompt[i % prompt length], read back through the
 // block table. So a test writes the output that it wants as the prompt. The log-prob of a prompt's
 // id is minus a quarter of its position.
-class EchoExecutor final : public Executor {
+class EchoExecutor final : public executor::Executor {
  public:
   explicit EchoExecutor(std::shared_ptr<EchoControl> control) : control_(std::move(control)) {}
 
-  StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
-                          int max_num_seqs) override;
-  void Launch(const Batch& batch) override { batch_ = &batch; }
-  StatusOr<StepResult> Wait() override;
-  void ReadBlock(BlockId, std::span<std::byte>) const override {}
-  void WriteBlock(BlockId, std::span<const std::byte>) override {}
+  StatusOr<executor::KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
+                                    int max_num_seqs) override;
+  void Launch(const core::Batch& batch) override { batch_ = &batch; }
+  StatusOr<core::StepResult> Wait() override;
+  void ReadBlock(core::BlockId, std::span<std::byte>) const override {}
+  void WriteBlock(core::BlockId, std::span<const std::byte>) override {}
 
   static int64_t PoolBytes(int64_t blocks) {
-    return blocks * kBlockTokens * static_cast<int64_t>(sizeof(TokenId));
+    return blocks * base::kBlockTokens * static_cast<int64_t>(sizeof(TokenId));
   }
 
  private:
-  TokenId* At(const BatchItem& item, int32_t position);
+  TokenId* At(const core::BatchItem& item, int32_t position);
 
   const std::shared_ptr<EchoControl> control_;
-  const Batch* batch_ = nullptr;
+  const core::Batch* batch_ = nullptr;
   std::vector<TokenId> slots_;  // [block][kBlockTokens]
 };
 
@@ -173,13 +174,15 @@ bool Eventually(const std::function<bool()>& holds);
 double IdleCpuShare();
 
 // The real time plus `skipped`.
-class SkippingClock final : public Clock {
+class SkippingClock final : public base::Clock {
  public:
-  TimePoint Now() const override { return real_.Now() + std::chrono::seconds(skipped.load()); }
+  base::TimePoint Now() const override {
+    return real_.Now() + std::chrono::seconds(skipped.load());
+  }
   std::atomic<int64_t> skipped{0};  // Seconds.
 
  private:
-  RealClock real_;
+  base::RealClock real_;
 };
 
 // An LlmEngine of the fakes. Change what is to differ before Start.
@@ -193,18 +196,18 @@ struct TestEngine {
   RequestId Submit(const std::string& text, int32_t max_tokens, std::shared_ptr<OutputSink> sink);
 
   SkippingClock clock;
-  SeededRandom random{1};
+  base::SeededRandom random{1};
   EngineOptions options;
   ChatRenderer render_chat;
   int32_t context_length = 4096;
   size_t max_request_bytes = size_t{1} << 30;
   bool check_integrity = false;
-  Duration watchdog_period = std::chrono::seconds(1);
+  base::Duration watchdog_period = std::chrono::seconds(1);
   std::shared_ptr<EchoControl> control = std::make_shared<EchoControl>();
-  std::unique_ptr<StateDb> state;  // Start takes it; null: as the options say.
+  std::unique_ptr<store::StateDb> state;  // Start takes it; null: as the options say.
   std::unique_ptr<LlmEngine> engine;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_TEST_FAKES_H_

@@ -4,7 +4,7 @@
 #include <new>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 // The most of the tier's memory that blocks stored for later may take, and evicted ones; the rest
@@ -17,15 +17,16 @@ constexpr size_t kReadsAtOnce = 16;
 
 }  // namespace
 
-TierTransfers::TierTransfers(KvTier* tier, Executor* executor, KvCacheManager* kv,
-                             const Clock* clock, size_t block_bytes, int max_reads, DoneFn done)
+TierTransfers::TierTransfers(kvcache::KvTier* tier, executor::Executor* executor,
+                             kvcache::KvCacheManager* kv, const base::Clock* clock,
+                             size_t block_bytes, int max_reads, DoneFn done)
     : tier_(tier), executor_(executor), kv_(kv), clock_(clock), done_(std::move(done)) {
   if (tier_ == nullptr) return;
   buffer_.resize(block_bytes);
   reads_.reserve(static_cast<size_t>(max_reads));
 }
 
-bool TierTransfers::Put(BlockId block, const BlockName& name) {
+bool TierTransfers::Put(core::BlockId block, const core::BlockName& name) {
   executor_->ReadBlock(block, buffer_);
   if (!tier_->Put(name, buffer_)) return false;
   unflushed_ = true;
@@ -34,7 +35,7 @@ bool TierTransfers::Put(BlockId block, const BlockName& name) {
 }
 
 bool TierTransfers::HasTime(uint64_t most_pending) const {
-  const KvTierUsage usage = tier_->Usage();
+  const kvcache::KvTierUsage usage = tier_->Usage();
   return usage.on && usage.pending_bytes <= most_pending;
 }
 
@@ -42,7 +43,7 @@ void TierTransfers::StoreEvicted() {
   if (tier_ == nullptr || kv_->evicted().empty()) return;
   // The tier's bound on its memory bounds the copies here; claimed blocks may use all of it.
   bool takes_more = true;
-  for (const BlockPool::Evicted& evicted : kv_->evicted()) {
+  for (const kvcache::BlockPool::Evicted& evicted : kv_->evicted()) {
     if (tier_->Contains(evicted.name)) continue;
     bool taken = false;
     if (takes_more && (evicted.claimed || HasTime(kMostSpilledBytes))) {
@@ -53,18 +54,18 @@ void TierTransfers::StoreEvicted() {
   kv_->ClearEvicted();
 }
 
-void TierTransfers::Begin(Sequence* sequence, int32_t blocks, bool tail) {
+void TierTransfers::Begin(core::Sequence* sequence, int32_t blocks, bool tail) {
   const int64_t bytes =
       (blocks + (tail ? 1 : 0)) * static_cast<int64_t>(kv_->options().block_bytes);
   try {
-    std::vector<BlockName> names;
+    std::vector<core::BlockName> names;
     names.reserve(static_cast<size_t>(blocks) + 1);
-    const auto first = sequence->names.begin() + sequence->computed / kBlockTokens;
+    const auto first = sequence->names.begin() + sequence->computed / base::kBlockTokens;
     names.assign(first, first + blocks);
     if (tail) names.push_back(kv_->PartialName(*sequence));
     if (reads_.size() < reads_.capacity() && tier_->Get(next_ticket_, std::move(names))) {
       sequence->read_ticket = next_ticket_++;
-      const TimePoint now = clock_->Now();
+      const base::TimePoint now = clock_->Now();
       reads_.push_back({.sequence = sequence,
                         .blocks = blocks,
                         .tail = tail,
@@ -83,7 +84,7 @@ std::vector<TierTransfers::Read>::iterator TierTransfers::Find(uint64_t ticket) 
                       [ticket](const Read& read) { return read.sequence->read_ticket == ticket; });
 }
 
-void TierTransfers::Cancel(Sequence* sequence) {
+void TierTransfers::Cancel(core::Sequence* sequence) {
   if (sequence->read_ticket == 0) return;
   const auto read = Find(sequence->read_ticket);
   tier_->Cancel(sequence->read_ticket);
@@ -93,22 +94,22 @@ void TierTransfers::Cancel(Sequence* sequence) {
   reads_.pop_back();
 }
 
-const Sequence* TierTransfers::oldest() const {
+const core::Sequence* TierTransfers::oldest() const {
   const auto read = std::min_element(
       reads_.begin(), reads_.end(), [](const Read& a, const Read& b) { return a.begun < b.begun; });
   return read == reads_.end() ? nullptr : read->sequence;
 }
 
-void TierTransfers::TakeReads(Duration last_step) {
+void TierTransfers::TakeReads(base::Duration last_step) {
   if (reads_.empty()) return;
-  const Duration most = std::max(kTakeTime, last_step / 8);
-  const TimePoint begin = clock_->Now();
-  TimePoint now = begin;
+  const base::Duration most = std::max(kTakeTime, last_step / 8);
+  const base::TimePoint begin = clock_->Now();
+  base::TimePoint now = begin;
   do {
-    const std::vector<KvRead> blocks = tier_->TakeReads(kReadsAtOnce);
+    const std::vector<kvcache::KvRead> blocks = tier_->TakeReads(kReadsAtOnce);
     if (blocks.empty()) break;
     last_block_ = now;
-    for (const KvRead& block : blocks) Take(block);
+    for (const kvcache::KvRead& block : blocks) Take(block);
     now = clock_->Now();
   } while (now - begin < most);
   for (size_t i = 0; i < reads_.size();) {
@@ -124,25 +125,25 @@ void TierTransfers::TakeReads(Duration last_step) {
   }
 }
 
-void TierTransfers::Take(const KvRead& block) {
+void TierTransfers::Take(const kvcache::KvRead& block) {
   const auto read = Find(block.ticket);
   if (read == reads_.end()) return;
-  Sequence* sequence = read->sequence;
+  core::Sequence* sequence = read->sequence;
   if (block.bytes.size() != kv_->options().block_bytes) {
     if (!block.bytes.empty()) tier_->Cancel(block.ticket);
     End(read);
     return;
   }
-  const auto index = static_cast<size_t>(sequence->computed / kBlockTokens);
+  const auto index = static_cast<size_t>(sequence->computed / base::kBlockTokens);
   executor_->WriteBlock(sequence->blocks[index], block.bytes);
   if (read->blocks > 0) {
     --read->blocks;
-    sequence->computed += kBlockTokens;
+    sequence->computed += base::kBlockTokens;
   } else {
     read->tail = false;
     sequence->computed = sequence->parked;
     // No other sequence can use it.
-    tier_->Erase(KvCacheManager::PartialName(*sequence));
+    tier_->Erase(kvcache::KvCacheManager::PartialName(*sequence));
   }
   read->bytes += static_cast<int64_t>(block.bytes.size());
   read->took += block.took;
@@ -152,15 +153,15 @@ void TierTransfers::Take(const KvRead& block) {
 }
 
 void TierTransfers::End(std::vector<Read>::iterator read) {
-  const TimePoint now = clock_->Now();
+  const base::TimePoint now = clock_->Now();
   counts_.fetch_time += now - read->begun;
   if (read->blocks > 0 || read->tail) ++counts_.failed_reads;
   // The tier's work counts, not the time in which a block waited for a step to take it. If the tier
   // does not report it: it reads in order, and its work for other reads is not this one's.
-  const Duration waited = now - std::max(read->begun, last_end_);
-  kv_->read_cost().OnRead(read->bytes, read->took > Duration{} ? read->took : waited);
+  const base::Duration waited = now - std::max(read->begun, last_end_);
+  kv_->read_cost().OnRead(read->bytes, read->took > base::Duration{} ? read->took : waited);
   last_end_ = now;
-  Sequence* sequence = read->sequence;
+  core::Sequence* sequence = read->sequence;
   sequence->read_ticket = 0;
   *read = reads_.back();
   reads_.pop_back();
@@ -176,7 +177,7 @@ bool TierTransfers::StoreSome(int max_blocks) {
   }
   for (int i = 0; i < max_blocks; ++i) {
     if (!HasTime(kMostPendingBytes)) return false;
-    BlockId block = -1;
+    core::BlockId block = -1;
     if (!kv_->NextToStore(&block)) break;
     if (!Put(block, kv_->pool().name(block))) {
       kv_->StoreLater(block);
@@ -189,4 +190,4 @@ bool TierTransfers::StoreSome(int max_blocks) {
   return false;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

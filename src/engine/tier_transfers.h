@@ -14,7 +14,7 @@
 #include "kvcache/kv_cache_manager.h"
 #include "kvcache/kv_tier.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // Copies bytes on the engine thread, between steps, a few blocks at a time; the tier's threads do
 // the rest. Without a tier every method does nothing.
@@ -29,15 +29,15 @@ class TierTransfers {
     uint64_t fetched_blocks = 0;  // Read back.
     uint64_t failed_reads = 0;    // Reads that brought less than was asked for.
     uint64_t late_reads = 0;      // Of these, those given up after their time limit.
-    Duration fetch_time{};        // Sum over all reads, from the request to the end.
+    base::Duration fetch_time{};  // Sum over all reads, from the request to the end.
   };
 
   // The reads of a preempted or new sequence have ended.
-  using DoneFn = std::function<void(Sequence*)>;
+  using DoneFn = std::function<void(core::Sequence*)>;
 
   // All pointers must outlive it; `tier` may be null. At most `max_reads` reads are under way.
-  TierTransfers(KvTier* tier, Executor* executor, KvCacheManager* kv, const Clock* clock,
-                size_t block_bytes, int max_reads, DoneFn done);
+  TierTransfers(kvcache::KvTier* tier, executor::Executor* executor, kvcache::KvCacheManager* kv,
+                const base::Clock* clock, size_t block_bytes, int max_reads, DoneFn done);
 
   // Hands the evicted blocks to the tier. REQUIRES: called after each Schedule, before the step
   // computes.
@@ -45,16 +45,16 @@ class TierTransfers {
 
   // Begins the read of a fetching sequence: `blocks` full blocks behind those it has computed, then
   // its parked tail if `tail`. If no read can begin, it is done at once. Never throws.
-  void Begin(Sequence* sequence, int32_t blocks, bool tail);
+  void Begin(core::Sequence* sequence, int32_t blocks, bool tail);
   // Ends the sequence's read, if there is one.
-  void Cancel(Sequence* sequence);
+  void Cancel(core::Sequence* sequence);
   // Copies the blocks that the tier has read into the pool, for about kTakeTime or an eighth of the
   // last step's time, and ends the reads that are done or late. A read is late if the tier has
   // brought nothing for any sequence for its time limit.
-  void TakeReads(Duration last_step);
-  static constexpr Duration kTakeTime = std::chrono::milliseconds(3);
+  void TakeReads(base::Duration last_step);
+  static constexpr base::Duration kTakeTime = std::chrono::milliseconds(3);
   // The sequence that has waited longest for the tier; null: none waits.
-  const Sequence* oldest() const;
+  const core::Sequence* oldest() const;
 
   // Hands up to `max_blocks` waiting blocks to the tier, as long as it has little pending. Returns
   // whether more are left that it would take at once.
@@ -68,36 +68,36 @@ class TierTransfers {
 
  private:
   struct Read {
-    Sequence* sequence = nullptr;
+    core::Sequence* sequence = nullptr;
     int32_t blocks = 0;  // Full ones that are still to come.
     bool tail = false;   // Still to come.
-    TimePoint begun{};
-    Duration limit{};
-    int64_t bytes = 0;  // Arrived so far,
-    Duration took{};    // and the tier's work for them.
+    base::TimePoint begun{};
+    base::Duration limit{};
+    int64_t bytes = 0;      // Arrived so far,
+    base::Duration took{};  // and the tier's work for them.
   };
 
-  bool Put(BlockId block, const BlockName& name);
+  bool Put(core::BlockId block, const core::BlockName& name);
   // Whether the tier is on and has at most this many bytes pending.
   bool HasTime(uint64_t most_pending) const;
-  void Take(const KvRead& block);
+  void Take(const kvcache::KvRead& block);
   void End(std::vector<Read>::iterator read);
   std::vector<Read>::iterator Find(uint64_t ticket);
 
-  KvTier* const tier_;
-  Executor* const executor_;
-  KvCacheManager* const kv_;
-  const Clock* const clock_;
+  kvcache::KvTier* const tier_;
+  executor::Executor* const executor_;
+  kvcache::KvCacheManager* const kv_;
+  const base::Clock* const clock_;
   const DoneFn done_;
   std::vector<std::byte> buffer_;  // One block.
   std::vector<Read> reads_;
   uint64_t next_ticket_ = 1;
-  TimePoint last_end_{};    // Of the read that ended last: the next one's time begins there.
-  TimePoint last_block_{};  // When the tier brought something.
-  bool unflushed_ = false;  // Something was put since the last flush.
+  base::TimePoint last_end_{};    // Of the read that ended last: the next one's time begins there.
+  base::TimePoint last_block_{};  // When the tier brought something.
+  bool unflushed_ = false;        // Something was put since the last flush.
   Counts counts_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_TIER_TRANSFERS_H_

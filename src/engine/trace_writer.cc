@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/system.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 constexpr size_t kMaxRequests = 100000;
@@ -27,18 +27,20 @@ constexpr char kPhaseDecode[] = "decode";
 constexpr char kPhasePreempted[] = "preempted";
 
 // Microseconds, as the format has them.
-double Micros(Duration time) { return std::chrono::duration<double, std::micro>(time).count(); }
+double Micros(base::Duration time) {
+  return std::chrono::duration<double, std::micro>(time).count();
+}
 
 std::string Quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
-const char* KindName(StepContent::Kind kind) {
-  return kind == StepContent::Kind::kPrefill ? kPhasePrefill : kPhaseDecode;
+const char* KindName(core::StepContent::Kind kind) {
+  return kind == core::StepContent::Kind::kPrefill ? kPhasePrefill : kPhaseDecode;
 }
 
 // A slice's beginning or end on a request's own track.
-std::string AsyncEvent(char type, RequestId request, const std::string& name, TimePoint at,
+std::string AsyncEvent(char type, RequestId request, const std::string& name, base::TimePoint at,
                        const std::string& args) {
   return fmt::format(
       R"({{"ph":"{}","cat":"request","id":{},"name":{},"pid":1,"tid":1,"ts":{:.3f},"args":{{{}}}}})",
@@ -51,8 +53,8 @@ std::string StepArgs(const StepTrace& step) {
   int64_t prefill = 0;
   int64_t decode = 0;
   std::string items;
-  for (const StepContent::Item& item : step.content.items) {
-    (item.kind == StepContent::Kind::kPrefill ? prefill : decode) += item.tokens;
+  for (const core::StepContent::Item& item : step.content.items) {
+    (item.kind == core::StepContent::Kind::kPrefill ? prefill : decode) += item.tokens;
     items += fmt::format(R"({}{{"request":{},"kind":"{}","start":{},"tokens":{}}})",
                          items.empty() ? "" : ",", item.sequence, KindName(item.kind), item.start,
                          item.tokens);
@@ -68,7 +70,7 @@ std::string StepArgs(const StepTrace& step) {
 
 StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Open(const std::string& path,
                                                          uint64_t max_bytes, size_t max_queued) {
-  std::FILE* const file = OpenPrivateFile(path);
+  std::FILE* const file = base::OpenPrivateFile(path);
   if (file == nullptr) {
     return InvalidArgument(
         fmt::format("the trace file '{}' cannot be written: {}", path, std::strerror(errno)),
@@ -90,7 +92,8 @@ void TraceWriter::Push(Message message) noexcept {
   ++dropped_;
 }
 
-void TraceWriter::Arrived(RequestId request, const std::string& tenant, TimePoint at) noexcept {
+void TraceWriter::Arrived(RequestId request, const std::string& tenant,
+                          base::TimePoint at) noexcept {
   try {
     Push(Arrival{request, tenant, at});
   } catch (const std::bad_alloc&) {
@@ -100,7 +103,7 @@ void TraceWriter::Arrived(RequestId request, const std::string& tenant, TimePoin
 
 void TraceWriter::Step(StepTrace step) noexcept { Push(std::move(step)); }
 
-void TraceWriter::Ended(RequestId request, const char* reason, TimePoint at) noexcept {
+void TraceWriter::Ended(RequestId request, const char* reason, base::TimePoint at) noexcept {
   Push(End{request, reason, at});
 }
 
@@ -141,7 +144,8 @@ void TraceWriter::Write(const std::string& event) {
   if (file_ == nullptr || full_) return;
   if (bytes_ + event.size() + kReservedBytes > max_bytes_) {
     full_ = true;
-    Log().warn("the trace file has {} bytes, which is the most: no more is written to it", bytes_);
+    base::Log().warn("the trace file has {} bytes, which is the most: no more is written to it",
+                     bytes_);
     return;
   }
   const char* const before = bytes_ == 0 ? "[\n" : ",\n";
@@ -150,12 +154,12 @@ void TraceWriter::Write(const std::string& event) {
       std::fwrite(event.data(), 1, event.size(), file_) == event.size()) {
     return;
   }
-  Log().error("the trace file cannot be written any more: {}", std::strerror(errno));
+  base::Log().error("the trace file cannot be written any more: {}", std::strerror(errno));
   std::fclose(file_);
   file_ = nullptr;
 }
 
-void TraceWriter::SetPhase(RequestId request, const char* phase, TimePoint at) {
+void TraceWriter::SetPhase(RequestId request, const char* phase, base::TimePoint at) {
   const auto it = requests_.find(request);
   if (it == requests_.end()) return;  // Its arrival was dropped.
   if (it->second.phase == phase) return;
@@ -179,7 +183,7 @@ void TraceWriter::Handle(const StepTrace& step) {
     SetPhase(request, kPhasePreempted, step.begin);
   for (const RequestId request : step.content.fetching)
     SetPhase(request, kPhaseFetching, step.begin);
-  for (const StepContent::Item& item : step.content.items) {
+  for (const core::StepContent::Item& item : step.content.items) {
     SetPhase(item.sequence, KindName(item.kind), step.begin);
   }
   Write(fmt::format(
@@ -205,4 +209,4 @@ void TraceWriter::Close() {
   std::fprintf(file_, "%s%s\n]\n", bytes_ == 0 ? "[\n" : ",\n", last.c_str());
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -19,16 +19,16 @@
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // One step that computed something, or preempted a sequence.
 struct StepTrace {
   uint64_t step = 0;
-  TimePoint begin{};
-  TimePoint end{};
-  Duration forward{};   // Of the step's time, the forward pass with sampling,
-  Duration sampling{};  // and of this, the search for tokens.
-  StepContent content;  // Its sequences are requests.
+  base::TimePoint begin{};
+  base::TimePoint end{};
+  base::Duration forward{};   // Of the step's time, the forward pass with sampling,
+  base::Duration sampling{};  // and of this, the search for tokens.
+  core::StepContent content;  // Its sequences are requests.
 };
 
 // The trace is an array of events in Chrome's JSON format, which viewers load even if it is cut
@@ -54,10 +54,10 @@ class TraceWriter {
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
 
-  void Arrived(RequestId request, const std::string& tenant, TimePoint at) noexcept;
+  void Arrived(RequestId request, const std::string& tenant, base::TimePoint at) noexcept;
   void Step(StepTrace step) noexcept;
   // `reason` is a string literal.
-  void Ended(RequestId request, const char* reason, TimePoint at) noexcept;
+  void Ended(RequestId request, const char* reason, base::TimePoint at) noexcept;
 
   // Writes the queued events, ends the open slices and the array, and closes the file.
   void Stop();
@@ -68,12 +68,12 @@ class TraceWriter {
   struct Arrival {
     RequestId request;
     std::string tenant;
-    TimePoint at;
+    base::TimePoint at;
   };
   struct End {
     RequestId request;
     const char* reason;
-    TimePoint at;
+    base::TimePoint at;
   };
   using Message = std::variant<Arrival, StepTrace, End>;
 
@@ -89,24 +89,24 @@ class TraceWriter {
   void Handle(const Arrival& arrival);
   void Handle(const StepTrace& step);
   void Handle(const End& end);
-  void SetPhase(RequestId request, const char* phase, TimePoint at);
+  void SetPhase(RequestId request, const char* phase, base::TimePoint at);
   void Close();
   // `event`: a JSON object.
   void Write(const std::string& event);
 
   const uint64_t max_bytes_;
-  BoundedQueue<Message> queue_;
+  base::BoundedQueue<Message> queue_;
   std::atomic<uint64_t> dropped_{0};
 
   // The writing thread's.
   std::FILE* file_;
   uint64_t bytes_ = 0;
   bool full_ = false;
-  TimePoint last_{};                       // The newest time so far.
+  base::TimePoint last_{};                 // The newest time so far.
   std::map<RequestId, Request> requests_;  // At most kMaxRequests: an end may have been dropped.
   std::thread thread_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_TRACE_WRITER_H_

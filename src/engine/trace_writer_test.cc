@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 using nlohmann::json;
@@ -52,7 +52,7 @@ class TraceWriterTest : public testing::Test {
     return story;
   }
 
-  static StepTrace StepOf(uint64_t step, int begin_us, std::vector<StepContent::Item> items) {
+  static StepTrace StepOf(uint64_t step, int begin_us, std::vector<core::StepContent::Item> items) {
     StepTrace trace;
     trace.step = step;
     trace.begin = microseconds(begin_us);
@@ -63,8 +63,8 @@ class TraceWriterTest : public testing::Test {
     return trace;
   }
 
-  static constexpr auto kPrefill = StepContent::Kind::kPrefill;
-  static constexpr auto kDecode = StepContent::Kind::kDecode;
+  static constexpr auto kPrefill = core::StepContent::Kind::kPrefill;
+  static constexpr auto kDecode = core::StepContent::Kind::kDecode;
 
   const std::string path_;
 };
@@ -156,7 +156,7 @@ TEST_F(TraceWriterTest, WhatItCannotKeepUpWithIsDroppedAndCounted) {
   std::ifstream pipe(path_);
   opener.join();
   ASSERT_NE(writer, nullptr);
-  const std::vector<StepContent::Item> items(1000, StepContent::Item{1, kDecode, 1, 1});
+  const std::vector<core::StepContent::Item> items(1000, core::StepContent::Item{1, kDecode, 1, 1});
   for (int i = 0; i < 100; ++i) writer->Step(StepOf(static_cast<uint64_t>(i), i, items));
   EXPECT_GE(writer->dropped(), 50U);
   std::thread stopper([&] { writer->Stop(); });
@@ -174,4 +174,4 @@ TEST_F(TraceWriterTest, AFileThatCannotBeWrittenIsRejectedByName) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

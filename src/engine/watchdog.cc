@@ -7,9 +7,9 @@
 
 #include "base/log.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
-Watchdog::Watchdog(CheckFn check, Counter* stalls, Duration period)
+Watchdog::Watchdog(CheckFn check, base::Counter* stalls, base::Duration period)
     : check_(std::move(check)), stalls_(stalls), period_(period), thread_([this] { Loop(); }) {}
 
 Watchdog::~Watchdog() { Stop(); }
@@ -41,13 +41,13 @@ void Watchdog::Loop() {
 void Watchdog::Look() {
   const Status status = check_();
   if (status.ok()) {
-    if (stalled_) TryLog(spdlog::level::info, "the engine goes on");
+    if (stalled_) base::TryLog(spdlog::level::info, "the engine goes on");
     stalled_ = false;
   } else if (!stalled_) {
-    TryLog(spdlog::level::err, "the engine is stalled: {}", status.message());
+    base::TryLog(spdlog::level::err, "the engine is stalled: {}", status.message());
     stalls_->Increment();
     stalled_ = true;
   }
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::engine

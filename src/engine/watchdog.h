@@ -11,7 +11,7 @@
 #include "base/metrics.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // A thread that checks once every `period` and sleeps in between: it works even if the engine
 // thread hangs inside a step.
@@ -25,7 +25,7 @@ class Watchdog {
 
   // Each stall, however long it lasts, counts once in `stalls`, which must outlive it, and writes
   // one line to the log. Throws std::system_error if the system has no more threads.
-  Watchdog(CheckFn check, Counter* stalls, Duration period);
+  Watchdog(CheckFn check, base::Counter* stalls, base::Duration period);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -38,8 +38,8 @@ class Watchdog {
   void Look();
 
   const CheckFn check_;
-  Counter* const stalls_;
-  const Duration period_;
+  base::Counter* const stalls_;
+  const base::Duration period_;
   bool stalled_ = false;  // The thread's: the present stall is reported.
   std::mutex mu_;
   std::condition_variable wake_;
@@ -47,6 +47,6 @@ class Watchdog {
   std::thread thread_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_WATCHDOG_H_

@@ -11,7 +11,7 @@
 #include "engine/llm_engine.h"
 #include "engine/test_fakes.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 using std::chrono::milliseconds;
@@ -19,8 +19,8 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 
 TEST(WatchdogTest, CountsEachStallOnceHoweverLong) {
-  Metrics metrics;
-  Counter* stalls = metrics.AddCounter("stalls_total", "");
+  base::Metrics metrics;
+  base::Counter* stalls = metrics.AddCounter("stalls_total", "");
   std::atomic<bool> stuck{false};
   std::atomic<int> looks{0};
   Watchdog dog(
@@ -46,7 +46,7 @@ TEST(WatchdogTest, CountsEachStallOnceHoweverLong) {
 }
 
 TEST(WatchdogTest, ACheckThatThrowsEndsNothing) {
-  Metrics metrics;
+  base::Metrics metrics;
   std::atomic<int> looks{0};
   Watchdog dog(
       [&]() -> Status {
@@ -58,7 +58,7 @@ TEST(WatchdogTest, ACheckThatThrowsEndsNothing) {
 }
 
 TEST(WatchdogTest, SleepsMostOfTheTimeAndStopsAtOnce) {
-  Metrics metrics;
+  base::Metrics metrics;
   const auto begin = std::chrono::steady_clock::now();
   {
     Watchdog dog([] { return Status(); }, metrics.AddCounter("stalls_total", ""), seconds(1000));
@@ -95,4 +95,4 @@ TEST(WatchdogTest, AHangingStepIsCountedWithItsAgeAndARequest) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

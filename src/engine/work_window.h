@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-namespace ropeway {
+namespace ropeway::engine {
 
 // Sums the work of steps in slices of a second, the last kSlices of which count; the newest slice
 // is under way. Adding and reading take constant time and no memory.
@@ -17,7 +17,7 @@ namespace ropeway {
 // Thread rule: the owner's lock.
 class WorkWindow {
  public:
-  static constexpr Duration kSlice = std::chrono::seconds(1);
+  static constexpr base::Duration kSlice = std::chrono::seconds(1);
   static constexpr int64_t kSlices = 10;
 
   struct Rates {
@@ -26,10 +26,11 @@ class WorkWindow {
     double generation_tokens_per_second = 0.0;
   };
 
-  explicit WorkWindow(TimePoint now) : begin_(now) {}
+  explicit WorkWindow(base::TimePoint now) : begin_(now) {}
 
   // A step that took `busy` ended at `now`. Times must not go back.
-  void Add(TimePoint now, Duration busy, uint64_t prompt_tokens, uint64_t generated_tokens) {
+  void Add(base::TimePoint now, base::Duration busy, uint64_t prompt_tokens,
+           uint64_t generated_tokens) {
     const int64_t number = NumberOf(now);
     Slice& slice = slices_[static_cast<size_t>(number % kSlices)];
     if (slice.number != number) slice = {.number = number};
@@ -38,7 +39,7 @@ class WorkWindow {
     slice.generated_tokens += generated_tokens;
   }
 
-  Rates At(TimePoint now) const {
+  Rates At(base::TimePoint now) const {
     const int64_t newest = NumberOf(now);
     Slice sum;
     for (const Slice& slice : slices_) {
@@ -49,8 +50,8 @@ class WorkWindow {
     }
     const int64_t oldest = std::max<int64_t>(0, newest - kSlices + 1);
     // Just after the start a few steps say nothing of a second.
-    const double seconds = ToSeconds(std::max(now - begin_ - oldest * kSlice, kSlice));
-    return {std::min(1.0, ToSeconds(sum.busy) / seconds),
+    const double seconds = base::ToSeconds(std::max(now - begin_ - oldest * kSlice, kSlice));
+    return {std::min(1.0, base::ToSeconds(sum.busy) / seconds),
             static_cast<double>(sum.prompt_tokens) / seconds,
             static_cast<double>(sum.generated_tokens) / seconds};
   }
@@ -58,17 +59,17 @@ class WorkWindow {
  private:
   struct Slice {
     int64_t number = -1;  // Since begin_; -1: unused.
-    Duration busy{};
+    base::Duration busy{};
     uint64_t prompt_tokens = 0;
     uint64_t generated_tokens = 0;
   };
 
-  int64_t NumberOf(TimePoint now) const { return (now - begin_) / kSlice; }
+  int64_t NumberOf(base::TimePoint now) const { return (now - begin_) / kSlice; }
 
-  const TimePoint begin_;
+  const base::TimePoint begin_;
   std::array<Slice, kSlices> slices_{};
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_WORK_WINDOW_H_

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ropeway {
+namespace ropeway::engine {
 namespace {
 
 using std::chrono::milliseconds;
@@ -46,4 +46,4 @@ TEST(WorkWindowTest, UtilizationIsAtMostOneWhereAStepTookLongerThanTheWindow) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::engine

@@ -7,10 +7,10 @@
 #include <string>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::executor {
 
-CpuExecutor::CpuExecutor(std::shared_ptr<const Model> model, const Kernels* kernels, int threads,
-                         KvType kv_type)
+CpuExecutor::CpuExecutor(std::shared_ptr<const model::Model> model, const kernels::Kernels* kernels,
+                         int threads, kernels::KvType kv_type)
     : model_(std::move(model)), kernels_(kernels), threads_(threads), kv_type_(kv_type) {}
 
 CpuExecutor::~CpuExecutor() = default;
@@ -36,7 +36,7 @@ StatusOr<KvLayout> CpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
     limits.num_blocks = (*pool)->num_blocks();
     limits.num_kv_heads = model_->config().num_kv_heads;
     pool_ = std::move(*pool);
-    team_ = std::make_unique<WorkerTeam>(threads_);
+    team_ = std::make_unique<base::WorkerTeam>(threads_);
     plan_ = std::make_unique<StepPlan>(limits);
     pass_ = std::make_unique<ForwardPass>(*model_, *kernels_, *pool_, team_.get(), clock_, limits);
   } catch (const std::exception& e) {  // No memory, or no more threads.
@@ -46,13 +46,13 @@ StatusOr<KvLayout> CpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
   return KvLayout{pool_->num_blocks(), pool_->block_bytes()};
 }
 
-void CpuExecutor::Launch(const Batch& batch) { batch_ = &batch; }
+void CpuExecutor::Launch(const core::Batch& batch) { batch_ = &batch; }
 
-StepResult CpuExecutor::PrepareResult(const Batch& batch) const {
-  StepResult result;
+core::StepResult CpuExecutor::PrepareResult(const core::Batch& batch) const {
+  core::StepResult result;
   size_t sampled_rows = 0;
   size_t scored_rows = 0;
-  for (const BatchItem& item : batch.items) {
+  for (const core::BatchItem& item : batch.items) {
     sampled_rows += item.sample ? 1 : 0;
     scored_rows += static_cast<size_t>(item.score_end - item.score_begin);
   }
@@ -61,35 +61,35 @@ StepResult CpuExecutor::PrepareResult(const Batch& batch) const {
   const auto wanted = [this](int32_t logprobs) {
     return static_cast<size_t>(std::clamp(logprobs, 0, model_->config().vocab_size));
   };
-  for (const BatchItem& item : batch.items) {
+  for (const core::BatchItem& item : batch.items) {
     for (int32_t position = item.score_begin; position < item.score_end; ++position) {
-      Scored& scored = result.scored.emplace_back();
+      core::Scored& scored = result.scored.emplace_back();
       scored.sequence = item.sequence;
       scored.position = position;
       scored.token = item.ids[static_cast<size_t>(position)];
       scored.top_logprobs.resize(wanted(item.spec.num_prompt_logprobs));
     }
     if (!item.sample) continue;
-    Sampled& sampled = result.sampled.emplace_back();
+    core::Sampled& sampled = result.sampled.emplace_back();
     sampled.sequence = item.sequence;
     sampled.top_logprobs.resize(wanted(item.spec.num_logprobs));
   }
   return result;
 }
 
-StatusOr<StepResult> CpuExecutor::Wait() {
-  const Batch* batch = std::exchange(batch_, nullptr);
+StatusOr<core::StepResult> CpuExecutor::Wait() {
+  const core::Batch* batch = std::exchange(batch_, nullptr);
   if (batch == nullptr) return Status(StatusCode::kInternal, "Wait without Launch");
   try {
     if (Status status = plan_->Build(*batch); !status.ok()) return status;
-    StepResult result = PrepareResult(*batch);
-    for (const BlockCopy& copy : batch->copies) {
+    core::StepResult result = PrepareResult(*batch);
+    for (const core::BlockCopy& copy : batch->copies) {
       if (copy.from == copy.to) continue;
       std::memcpy(pool_->Block(copy.to).data(), pool_->Block(copy.from).data(),
                   pool_->block_bytes());
     }
     if (batch->items.empty()) return result;
-    const TimePoint begin = clock_.Now();
+    const base::TimePoint begin = clock_.Now();
     pass_->Run(*batch, plan_.get(), &result);
     result.forward = clock_.Now() - begin;
     return result;
@@ -100,12 +100,12 @@ StatusOr<StepResult> CpuExecutor::Wait() {
   }
 }
 
-void CpuExecutor::ReadBlock(BlockId block, std::span<std::byte> bytes) const {
+void CpuExecutor::ReadBlock(core::BlockId block, std::span<std::byte> bytes) const {
   std::memcpy(bytes.data(), pool_->Block(block).data(), bytes.size());
 }
 
-void CpuExecutor::WriteBlock(BlockId block, std::span<const std::byte> bytes) {
+void CpuExecutor::WriteBlock(core::BlockId block, std::span<const std::byte> bytes) {
   std::memcpy(pool_->Block(block).data(), bytes.data(), bytes.size());
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::executor

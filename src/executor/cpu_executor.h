@@ -13,41 +13,41 @@
 #include "kernels/kernels.h"
 #include "model/model.h"
 
-namespace ropeway {
+namespace ropeway::executor {
 
 // See Executor. An item's results depend on the model, the KV type and the item alone: not on
 // `threads`, the kernels' instruction set or the other items of the batch.
 class CpuExecutor final : public Executor {
  public:
   // `kernels` is not owned. `threads` >= 1: the caller of Wait and threads - 1 more.
-  CpuExecutor(std::shared_ptr<const Model> model, const Kernels* kernels, int threads,
-              KvType kv_type = KvType::kF16);
+  CpuExecutor(std::shared_ptr<const model::Model> model, const kernels::Kernels* kernels,
+              int threads, kernels::KvType kv_type = kernels::KvType::kF16);
   ~CpuExecutor() override;
 
   // kInvalidArgument for a limit below 1, kUnimplemented for a model that needs an operation which
   // ForwardPass lacks, kResourceExhausted if memory or threads are short.
   StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                           int max_num_seqs) override;
-  void Launch(const Batch& batch) override;  // Wait does the computing.
-  StatusOr<StepResult> Wait() override;
-  void ReadBlock(BlockId block, std::span<std::byte> bytes) const override;
-  void WriteBlock(BlockId block, std::span<const std::byte> bytes) override;
+  void Launch(const core::Batch& batch) override;  // Wait does the computing.
+  StatusOr<core::StepResult> Wait() override;
+  void ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override;
+  void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override;
 
  private:
-  StepResult PrepareResult(const Batch& batch) const;
+  core::StepResult PrepareResult(const core::Batch& batch) const;
 
-  const std::shared_ptr<const Model> model_;
-  const Kernels* const kernels_;
-  const RealClock clock_;  // For the times in StepResult only.
+  const std::shared_ptr<const model::Model> model_;
+  const kernels::Kernels* const kernels_;
+  const base::RealClock clock_;  // For the times in StepResult only.
   const int threads_;
-  const KvType kv_type_;
-  const Batch* batch_ = nullptr;  // Between Launch and Wait.
+  const kernels::KvType kv_type_;
+  const core::Batch* batch_ = nullptr;  // Between Launch and Wait.
   std::unique_ptr<KvPool> pool_;
-  std::unique_ptr<WorkerTeam> team_;
+  std::unique_ptr<base::WorkerTeam> team_;
   std::unique_ptr<StepPlan> plan_;
   std::unique_ptr<ForwardPass> pass_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::executor
 
 #endif  // ROPEWAY_EXECUTOR_CPU_EXECUTOR_H_

@@ -10,11 +10,11 @@
 #include "executor/test_forward_oracle.h"
 #include "executor/test_runner.h"
 
-namespace ropeway::testing {
+namespace ropeway::executor::testing {
 namespace {
 
 // Log-probs over the whole vocabulary after the last of `ids`, with `chunk` tokens a step.
-std::vector<double> Distribution(const std::shared_ptr<const Model>& model,
+std::vector<double> Distribution(const std::shared_ptr<const model::Model>& model,
                                  const std::vector<TokenId>& ids, const How& how) {
   Sequence s;
   s.ids = ids;
@@ -31,14 +31,14 @@ std::vector<double> Distribution(const std::shared_ptr<const Model>& model,
 }
 
 TEST(CpuExecutorTest, AgreesWithTheOracle) {
-  TinyLlamaOptions untied;
+  model::TinyLlamaOptions untied;
   untied.tied = false;
   untied.mixed = true;
   untied.seed = 5;
-  TinyLlamaOptions exact;
-  exact.weights = WeightType::kF32;
-  exact.embedding = WeightType::kF16;
-  for (const TinyLlamaOptions& options : {TinyLlamaOptions{}, untied, exact}) {
+  model::TinyLlamaOptions exact;
+  exact.weights = kernels::WeightType::kF32;
+  exact.embedding = kernels::WeightType::kF16;
+  for (const model::TinyLlamaOptions& options : {model::TinyLlamaOptions{}, untied, exact}) {
     const auto model = LoadTiny(options);
     const Sequence s = MakeSequence(70, 1, 3, 0.0F);
     const auto oracle = OracleLogits(*model, s.ids);
@@ -54,7 +54,7 @@ TEST(CpuExecutorTest, AgreesWithTheOracle) {
 }
 
 // What holds for both types of the KV cache.
-class EachKvType : public ::testing::TestWithParam<KvType> {
+class EachKvType : public ::testing::TestWithParam<kernels::KvType> {
  protected:
   EachKvType() { how_.kv_type = GetParam(); }
 
@@ -62,8 +62,10 @@ class EachKvType : public ::testing::TestWithParam<KvType> {
 };
 
 INSTANTIATE_TEST_SUITE_P(CpuExecutorTest, EachKvType,
-                         ::testing::Values(KvType::kF16, KvType::kQ8_0),
-                         [](const auto& info) { return std::string(KvTypeName(info.param)); });
+                         ::testing::Values(kernels::KvType::kF16, kernels::KvType::kQ8_0),
+                         [](const auto& info) {
+                           return std::string(kernels::KvTypeName(info.param));
+                         });
 
 TEST_P(EachKvType, NothingAroundASequenceChangesIt) {
   const auto crowd = Crowd();
@@ -87,11 +89,12 @@ TEST_P(EachKvType, NothingAroundASequenceChangesIt) {
 TEST(CpuExecutorTest, NothingAroundASequenceChangesItWithAnEightBitCache) {
   const auto crowd = Crowd();
   How how;
-  how.kv_type = KvType::kQ8_0;
+  how.kv_type = kernels::KvType::kQ8_0;
   const auto alone = RunAlone(TinyModel(), how, crowd);
   std::string where;
   EXPECT_FALSE(Same(alone, RunAlone(TinyModel(), {}, crowd), &where));  // It has an effect.
-  for (const Kernels* kernels : {&kReferenceKernels, KernelsByName("avx2"), Best()}) {
+  for (const kernels::Kernels* kernels :
+       {&kernels::kReferenceKernels, kernels::KernelsByName("avx2"), Best()}) {
     if (kernels == nullptr) continue;
     how.kernels = kernels;
     how.threads = 2;
@@ -121,7 +124,7 @@ TEST_P(EachKvType, SmallStepBudgetsChangeNothing) {
 }
 
 TEST_P(EachKvType, MixedWeightTypesAreInvariantToo) {
-  TinyLlamaOptions options;
+  model::TinyLlamaOptions options;
   options.mixed = true;
   options.tied = false;
   options.layers = 3;
@@ -137,12 +140,12 @@ TEST_P(EachKvType, MixedWeightTypesAreInvariantToo) {
 TEST_P(EachKvType, EveryInstructionSetGivesTheSameBits) {
   const auto crowd = Crowd();
   How how = how_;
-  how.kernels = &kReferenceKernels;
+  how.kernels = &kernels::kReferenceKernels;
   how.max_rows = 160;
   const auto reference = RunTogether(TinyModel(), how, crowd);
   int compared = 0;
   for (const char* name : {"avx2", "avx512vnni"}) {
-    how.kernels = KernelsByName(name);
+    how.kernels = kernels::KernelsByName(name);
     if (how.kernels == nullptr) continue;
     how.threads = 2;
     ExpectSame(reference, RunTogether(TinyModel(), how, crowd), name);
@@ -153,23 +156,24 @@ TEST_P(EachKvType, EveryInstructionSetGivesTheSameBits) {
 
 // A context beyond kSplitTokens: split and merged, by one worker at once or by several later.
 TEST_P(EachKvType, LongContextsAreSplitTheSameWay) {
-  TinyLlamaOptions options;
+  model::TinyLlamaOptions options;
   options.context_length = 2304;
   options.layers = 2;
   const auto model = LoadTiny(options);
   const std::vector<Sequence> sequences = {MakeSequence(2120, 6, 2, 0.7F),
                                            MakeSequence(1020, 10, 3, 0.0F)};
   How how = how_;
-  how.kernels = &kReferenceKernels;
+  how.kernels = &kernels::kReferenceKernels;
   how.max_rows = 512;
   const auto one = RunAlone(model, how, sequences);
-  for (const Kernels* kernels : {&kReferenceKernels, KernelsByName("avx2"), Best()}) {
+  for (const kernels::Kernels* kernels :
+       {&kernels::kReferenceKernels, kernels::KernelsByName("avx2"), Best()}) {
     if (kernels == nullptr) continue;
     how = how_;
     how.kernels = kernels;
     how.threads = 3;
     how.max_rows = 512;
-    if (kernels != &kReferenceKernels) {  // It is slow, and `one` is its run alone.
+    if (kernels != &kernels::kReferenceKernels) {  // It is slow, and `one` is its run alone.
       ExpectSame(one, RunAlone(model, how, sequences), std::string(kernels->name) + ", alone");
     }
     how.max_rows = 100;
@@ -179,19 +183,19 @@ TEST_P(EachKvType, LongContextsAreSplitTheSameWay) {
   }
   // And it is right.
   std::vector<TokenId> ids = sequences[1].ids;
-  for (const Sampled& s : one[1].sampled) ids.push_back(s.token);
+  for (const core::Sampled& s : one[1].sampled) ids.push_back(s.token);
   const auto oracle = OracleLogits(*model, ids);
   EXPECT_GT(CenteredCosine(Distribution(model, ids, how), oracle.back()), 0.995);
 }
 
 // Sums in another order where there are two rows or more: the comparison above must see it.
-void ReorderedMatmul(const Matrix& w, const std::byte* packed, int rows, int panel_begin,
+void ReorderedMatmul(const kernels::Matrix& w, const std::byte* packed, int rows, int panel_begin,
                      int panel_end, float* y, int64_t y_stride) {
-  kReferenceKernels.matmul(w, packed, rows, panel_begin, panel_end, y, y_stride);
+  kernels::kReferenceKernels.matmul(w, packed, rows, panel_begin, panel_end, y, y_stride);
   if (rows < 2) return;
   for (int r = 0; r < rows; ++r) {
-    const int end = std::min(panel_end * kPanelCols, w.n);
-    for (int c = panel_begin * kPanelCols; c < end; ++c) {
+    const int end = std::min(panel_end * kernels::kPanelCols, w.n);
+    for (int c = panel_begin * kernels::kPanelCols; c < end; ++c) {
       float& value = y[r * y_stride + c];
       value = (value + 1.0F) - 1.0F;  // Rounds as another order of sums might.
     }
@@ -199,7 +203,7 @@ void ReorderedMatmul(const Matrix& w, const std::byte* packed, int rows, int pan
 }
 
 TEST(CpuExecutorTest, APlantedKernelIsCaught) {
-  Kernels planted = kReferenceKernels;
+  kernels::Kernels planted = kernels::kReferenceKernels;
   planted.matmul = ReorderedMatmul;
   std::vector<Sequence> crowd = Crowd();
   for (Sequence& s : crowd) s.generate = 3;
@@ -216,10 +220,11 @@ TEST_P(EachKvType, CopiedBlocksGoOnAsTheOriginal) {
   std::vector<Sequence> sequences = {MakeSequence(40, 1, 5, 0.0F)};
   runner.Run(&sequences);
   const Sequence& s = sequences[0];
-  const auto step = [&](const std::vector<BlockId>& blocks, std::vector<BlockCopy> copies) {
-    Batch batch;
+  const auto step = [&](const std::vector<core::BlockId>& blocks,
+                        std::vector<core::BlockCopy> copies) {
+    core::Batch batch;
     batch.copies = std::move(copies);
-    BatchItem& item = batch.items.emplace_back();
+    core::BatchItem& item = batch.items.emplace_back();
     item.start = s.computed;
     item.tokens = {s.ids.back()};
     item.blocks = blocks;
@@ -228,11 +233,11 @@ TEST_P(EachKvType, CopiedBlocksGoOnAsTheOriginal) {
     runner.executor().Launch(batch);
     return runner.executor().Wait().value().sampled.at(0);
   };
-  const BlockId last = runner.layout().num_blocks - 1;
-  std::vector<BlockId> copied = s.blocks;
+  const core::BlockId last = runner.layout().num_blocks - 1;
+  std::vector<core::BlockId> copied = s.blocks;
   copied.back() = last;
-  const Sampled from_copy = step(copied, {{s.blocks.back(), last}});
-  const Sampled from_original = step(s.blocks, {});
+  const core::Sampled from_copy = step(copied, {{s.blocks.back(), last}});
+  const core::Sampled from_original = step(s.blocks, {});
   EXPECT_EQ(from_copy.token, from_original.token);
   EXPECT_EQ(Bits(from_copy.logprob), Bits(from_original.logprob));
 }
@@ -247,7 +252,7 @@ TEST_P(EachKvType, BlocksSurviveATripThroughMemory) {
   Runner first(TinyModel(), how_, 2);
   first.Run(&again);
   Runner second(TinyModel(), how_, 2);
-  for (BlockId& block : again[0].blocks) {
+  for (core::BlockId& block : again[0].blocks) {
     std::vector<std::byte> bytes(first.layout().block_bytes);
     first.executor().ReadBlock(block, bytes);
     block = second.layout().num_blocks - 1 - block;
@@ -263,7 +268,7 @@ TEST_P(EachKvType, BlocksSurviveATripThroughMemory) {
 }
 
 TEST(CpuExecutorTest, InitChecksItsArgumentsAndFillsTheBudget) {
-  const size_t block_bytes = TinyModel()->config().kv_block_bytes(KvType::kF16);
+  const size_t block_bytes = TinyModel()->config().kv_block_bytes(kernels::KvType::kF16);
   const auto init = [&](int threads, int64_t bytes, int tokens, int seqs) {
     return CpuExecutor(TinyModel(), Best(), threads).Init(bytes, tokens, seqs);
   };
@@ -279,23 +284,23 @@ TEST(CpuExecutorTest, InitChecksItsArgumentsAndFillsTheBudget) {
 
 TEST(CpuExecutorTest, WhatTheForwardPassLacksIsNamed) {
   const auto error = [](auto edit) {
-    ModelConfig config = TinyModel()->config();
+    model::ModelConfig config = TinyModel()->config();
     edit(&config);
     const Status status = ForwardPass::CheckSupported(config);
     EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
     return status.message();
   };
-  using C = ModelConfig;
+  using C = model::ModelConfig;
   EXPECT_TRUE(ForwardPass::CheckSupported(TinyModel()->config()).ok());
-  EXPECT_EQ(error([](C* c) { c->norm = NormKind::kLayer; }),
+  EXPECT_EQ(error([](C* c) { c->norm = model::NormKind::kLayer; }),
             "architecture llama: LayerNorm is not supported; supported: RMSNorm");
   const auto names = [&](auto edit, const char* feature) {
     EXPECT_NE(error(edit).find(std::string(feature)), std::string::npos) << feature;
   };
-  names([](C* c) { c->position = PositionKind::kRopeNeox; }, "NeoX");
-  names([](C* c) { c->position = PositionKind::kLearned; }, "learned position embeddings");
-  names([](C* c) { c->activation = Activation::kGeGlu; }, "GeGLU");
-  names([](C* c) { c->activation = Activation::kGelu; }, "GELU");
+  names([](C* c) { c->position = model::PositionKind::kRopeNeox; }, "NeoX");
+  names([](C* c) { c->position = model::PositionKind::kLearned; }, "learned position embeddings");
+  names([](C* c) { c->activation = model::Activation::kGeGlu; }, "GeGLU");
+  names([](C* c) { c->activation = model::Activation::kGelu; }, "GELU");
   names([](C* c) { c->qkv_bias = true; }, "biases");
   names([](C* c) { c->qk_norm = true; }, "normalized q and k");
   names([](C* c) { c->post_norm = true; }, "norms after a block");
@@ -317,9 +322,9 @@ TEST(CpuExecutorTest, AMalformedBatchIsRejected) {
   EXPECT_EQ(executor.Wait().status().code(), StatusCode::kInternal);
   const KvLayout layout = executor.Init(kPoolBytes, 4, 2).value();
   const auto rejected = [&](int32_t start, std::vector<TokenId> tokens,
-                            std::vector<BlockId> blocks) {
-    Batch batch;
-    BatchItem& item = batch.items.emplace_back();
+                            std::vector<core::BlockId> blocks) {
+    core::Batch batch;
+    core::BatchItem& item = batch.items.emplace_back();
     item.start = start;
     item.tokens = std::move(tokens);
     item.blocks = std::move(blocks);
@@ -332,7 +337,7 @@ TEST(CpuExecutorTest, AMalformedBatchIsRejected) {
   EXPECT_TRUE(rejected(16, {1}, {0}));
   EXPECT_TRUE(rejected(0, {1}, {layout.num_blocks}));
   EXPECT_TRUE(rejected(0, {1}, {-1}));
-  EXPECT_TRUE(rejected(0, {kTinyVocab}, {0}));
+  EXPECT_TRUE(rejected(0, {model::kTinyVocab}, {0}));
   EXPECT_TRUE(rejected(0, {-1}, {0}));
   EXPECT_TRUE(rejected(0, {1, 1, 1, 1, 1}, {0}));
 }
@@ -340,10 +345,10 @@ TEST(CpuExecutorTest, AMalformedBatchIsRejected) {
 TEST(CpuExecutorTest, AnEmptyBatchSamplesNothing) {
   CpuExecutor executor(TinyModel(), Best(), 2);
   ASSERT_TRUE(executor.Init(kPoolBytes, 4, 2).ok());
-  const Batch batch;
+  const core::Batch batch;
   executor.Launch(batch);
   EXPECT_TRUE(executor.Wait().value().sampled.empty());
 }
 
 }  // namespace
-}  // namespace ropeway::testing
+}  // namespace ropeway::executor::testing

@@ -10,7 +10,7 @@
 #include "core/batch.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::executor {
 
 // The KV pool that the executor allocated.
 struct KvLayout {
@@ -31,19 +31,19 @@ class Executor {
 
   // Begins one forward pass. `batch` must live, unchanged, until Wait returns.
   // REQUIRES: no pass is running; the items are of distinct sequences and within the limits.
-  virtual void Launch(const Batch& batch) = 0;
+  virtual void Launch(const core::Batch& batch) = 0;
 
   // Ends the pass begun by Launch. kResourceExhausted: memory was short, and the same positions may
   // be computed again. Any other error means that the device is lost: the engine fails all
   // requests. The result is valid until the next Launch.
-  virtual StatusOr<StepResult> Wait() = 0;
+  virtual StatusOr<core::StepResult> Wait() = 0;
 
   // Copies a block's bytes out of or into the pool. REQUIRES: no pass is running;
   // bytes.size() == block_bytes.
-  virtual void ReadBlock(BlockId block, std::span<std::byte> bytes) const = 0;
-  virtual void WriteBlock(BlockId block, std::span<const std::byte> bytes) = 0;
+  virtual void ReadBlock(core::BlockId block, std::span<std::byte> bytes) const = 0;
+  virtual void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) = 0;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::executor
 
 #endif  // ROPEWAY_EXECUTOR_EXECUTOR_H_

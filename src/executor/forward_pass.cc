@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-namespace ropeway {
+namespace ropeway::executor {
 namespace {
 
 // Panels of gate and up that are multiplied before SwiGLU combines them: a tile's rows by so many
@@ -17,51 +17,51 @@ constexpr int kFewRows = 8;
 constexpr int kBlockPanels = 2;  // Panels whose features make one quantisation block.
 
 // Bytes of `rows` packed rows for any layer's down matrix.
-size_t MaxFfnBytes(const Model& model, int rows) {
+size_t MaxFfnBytes(const model::Model& model, int rows) {
   size_t bytes = 0;
-  for (const LayerWeights& layer : model.layers()) {
-    bytes = std::max(bytes, PackedRowsBytes(layer.down.type, rows, layer.down.k));
+  for (const model::LayerWeights& layer : model.layers()) {
+    bytes = std::max(bytes, kernels::PackedRowsBytes(layer.down.type, rows, layer.down.k));
   }
   return bytes;
 }
 
 // What ForwardPass lacks to compute a kind, or nullptr. A new kind that is missing here is a
 // compiler warning.
-const char* Missing(NormKind kind) {
+const char* Missing(model::NormKind kind) {
   switch (kind) {
-    case NormKind::kRms:
+    case model::NormKind::kRms:
       return nullptr;
-    case NormKind::kLayer:
+    case model::NormKind::kLayer:
       return "LayerNorm is not supported; supported: RMSNorm";
   }
   std::abort();
 }
 
-const char* Missing(PositionKind kind) {
+const char* Missing(model::PositionKind kind) {
   switch (kind) {
-    case PositionKind::kRopeInterleaved:
+    case model::PositionKind::kRopeInterleaved:
       return nullptr;
-    case PositionKind::kRopeNeox:
+    case model::PositionKind::kRopeNeox:
       return "RoPE of halves (NeoX) is not supported; supported: RoPE of neighbours";
-    case PositionKind::kLearned:
+    case model::PositionKind::kLearned:
       return "learned position embeddings are not supported; supported: RoPE of neighbours";
   }
   std::abort();
 }
 
-const char* Missing(Activation activation) {
+const char* Missing(model::Activation activation) {
   switch (activation) {
-    case Activation::kSwiGlu:
+    case model::Activation::kSwiGlu:
       return nullptr;
-    case Activation::kGeGlu:
+    case model::Activation::kGeGlu:
       return "GeGLU is not supported; supported: SwiGLU";
-    case Activation::kGelu:
+    case model::Activation::kGelu:
       return "GELU without a gate is not supported; supported: SwiGLU";
   }
   std::abort();
 }
 
-const char* Missing(const ModelConfig& c) {
+const char* Missing(const model::ModelConfig& c) {
   if (const char* missing = Missing(c.norm)) return missing;
   if (const char* missing = Missing(c.position)) return missing;
   if (const char* missing = Missing(c.activation)) return missing;
@@ -76,22 +76,23 @@ const char* Missing(const ModelConfig& c) {
 
 }  // namespace
 
-Status ForwardPass::CheckSupported(const ModelConfig& config) {
+Status ForwardPass::CheckSupported(const model::ModelConfig& config) {
   const char* missing = Missing(config);
   if (missing == nullptr) return {};
   return {StatusCode::kUnimplemented,
           "architecture " + std::string(config.architecture) + ": " + missing, "model_path"};
 }
 
-ForwardPass::ForwardPass(const Model& model, const Kernels& kernels, const KvPool& pool,
-                         WorkerTeam* team, const Clock& clock, const PlanLimits& limits)
+ForwardPass::ForwardPass(const model::Model& model, const kernels::Kernels& kernels,
+                         const KvPool& pool, base::WorkerTeam* team, const base::Clock& clock,
+                         const PlanLimits& limits)
     : model_(model),
       config_(model.config()),
       kernels_(kernels),
       pool_(pool),
       team_(team),
       group_(config_.num_heads / config_.num_kv_heads),
-      max_splits_((model.max_positions() + kSplitTokens - 1) / kSplitTokens),
+      max_splits_((model.max_positions() + kernels::kSplitTokens - 1) / kernels::kSplitTokens),
       output_(model, kernels, team, clock, limits.max_rows) {
   const int rows = limits.max_rows;
   const int workers = team->size();
@@ -99,7 +100,7 @@ ForwardPass::ForwardPass(const Model& model, const Kernels& kernels, const KvPoo
   const int shared = workers == 1 ? 1 : std::min(rows, kMinRowsPerWorker * workers - 1);
   const int own = std::max(shared, (rows + workers - 1) / workers);
   tile_rows_ = std::max(shared, std::min(own, kTileRows));
-  const int partial = group_ * PartialFloats(config_.head_dim);
+  const int partial = group_ * kernels::PartialFloats(config_.head_dim);
   q_ = AlignedArray<float>(Product(rows, config_.q_size()));
   k_ = AlignedArray<float>(Product(rows, config_.kv_size()));
   v_ = AlignedArray<float>(Product(rows, config_.kv_size()));
@@ -112,8 +113,9 @@ ForwardPass::ForwardPass(const Model& model, const Kernels& kernels, const KvPoo
   for (int id = 0; id < workers; ++id) {
     Worker& w = workers_.emplace_back(id, RowPacker(model, kernels, tile_rows_));
     w.x = AlignedArray<float>(Product(own, config_.hidden_size));
-    const size_t ffn_floats = std::max(Product(tile_rows_, OddLines(kFfnPanels * kPanelCols)),
-                                       Product(kFewRows - 1, OddLines(config_.intermediate_size)));
+    const size_t ffn_floats =
+        std::max(Product(tile_rows_, OddLines(kFfnPanels * kernels::kPanelCols)),
+                 Product(kFewRows - 1, OddLines(config_.intermediate_size)));
     w.gate = AlignedArray<float>(ffn_floats);
     w.up = AlignedArray<float>(ffn_floats);
     w.ffn = AlignedArray<std::byte>(MaxFfnBytes(model, tile_rows_));
@@ -122,7 +124,7 @@ ForwardPass::ForwardPass(const Model& model, const Kernels& kernels, const KvPoo
   }
 }
 
-void ForwardPass::Run(const Batch& batch, StepPlan* plan, StepResult* result) {
+void ForwardPass::Run(const core::Batch& batch, StepPlan* plan, core::StepResult* result) {
   const Step step = {&batch, plan, result};
   team_->Run([&](int worker) { RunWorker(step, &workers_[static_cast<size_t>(worker)]); });
   result->sampling = output_.TakeSamplingTime();
@@ -161,10 +163,10 @@ void ForwardPass::RunWorker(const Step& step, Worker* w) {
 void ForwardPass::Embed(const Context& c, Worker* w) {
   for (int row = c.slice.row_begin; row < c.slice.row_end; ++row) {
     const size_t r = static_cast<size_t>(row);
-    const BatchItem& item = c.step->batch->items[static_cast<size_t>(c.set->item[r])];
+    const core::BatchItem& item = c.step->batch->items[static_cast<size_t>(c.set->item[r])];
     const TokenId token = item.tokens[static_cast<size_t>(c.set->position[r] - item.start)];
-    UnpackRow(model_.token_embedding(), token,
-              w->x.data() + Product(row - c.slice.row_begin, config_.hidden_size));
+    kernels::UnpackRow(model_.token_embedding(), token,
+                       w->x.data() + Product(row - c.slice.row_begin, config_.hidden_size));
   }
 }
 
@@ -175,20 +177,20 @@ void ForwardPass::ForEachTile(const Slice& slice, Fn fn) {
   }
 }
 
-void ForwardPass::Multiply(const Matrix& m, const Slice& slice, const std::byte* packed, int rows,
-                           float* y, int64_t stride) {
+void ForwardPass::Multiply(const kernels::Matrix& m, const Slice& slice, const std::byte* packed,
+                           int rows, float* y, int64_t stride) {
   const int panels = m.num_panels();
   kernels_.matmul(m, packed, rows, ShareBegin(panels, slice.part, slice.parts),
                   ShareBegin(panels, slice.part + 1, slice.parts), y, stride);
 }
 
 void ForwardPass::ComputeQkv(const Context& c, int projections, Worker* w) {
-  const LayerWeights& layer = model_.layers()[static_cast<size_t>(c.layer)];
+  const model::LayerWeights& layer = model_.layers()[static_cast<size_t>(c.layer)];
   ForEachTile(c.slice, [&](const Tile& tile) {
     const float* x = w->x.data() + Product(tile.x, config_.hidden_size);
     const std::byte* packed = nullptr;
-    WeightType packed_type = WeightType::kF32;
-    const auto project = [&](const Matrix& m, const AlignedArray<float>& to) {
+    kernels::WeightType packed_type = kernels::WeightType::kF32;
+    const auto project = [&](const kernels::Matrix& m, const AlignedArray<float>& to) {
       if (packed == nullptr || packed_type != m.type) {
         packed = w->packer.NormAndPack(m.type, x, tile.rows, layer.attention_norm);
         packed_type = m.type;
@@ -228,12 +230,12 @@ void ForwardPass::RopeAndStore(const Context& c, int row, int kv_head, int proje
   if ((projections & kKv) == 0) return;
   const size_t offset = Product(row, config_.kv_size()) + Product(kv_head, head_dim);
   kernels_.rope(k_.data() + offset, 1, head_dim, config_.rope.dim, cos_sin);
-  const BatchItem& item =
+  const core::BatchItem& item =
       c.step->batch->items[static_cast<size_t>(c.set->item[static_cast<size_t>(row)])];
   if (item.padding) return;
-  const BlockId block = item.blocks[static_cast<size_t>(position / kBlockTokens)];
+  const core::BlockId block = item.blocks[static_cast<size_t>(position / base::kBlockTokens)];
   kernels_.store_kv(pool_.type(), k_.data() + offset, v_.data() + offset, head_dim,
-                    position % kBlockTokens,
+                    position % base::kBlockTokens,
                     pool_.At(c.layer, kv_head) + static_cast<size_t>(block) * pool_.block_bytes());
 }
 
@@ -261,9 +263,9 @@ void ForwardPass::AttendUnit(const Context& c, const AttentionUnit& unit, const 
   const int head_dim = config_.head_dim;
   const int q_size = config_.q_size();
   const size_t row = static_cast<size_t>(unit.row);
-  const BatchItem& item = c.step->batch->items[static_cast<size_t>(c.set->item[row])];
+  const core::BatchItem& item = c.step->batch->items[static_cast<size_t>(c.set->item[row])];
   const size_t offset = Product(unit.row, q_size) + Product(unit.kv_head, group_ * head_dim);
-  AttentionArgs args;
+  kernels::AttentionArgs args;
   args.q = q_.data() + offset;
   args.q_stride = q_size;
   args.scale = config_.attention_scale;
@@ -277,14 +279,14 @@ void ForwardPass::AttendUnit(const Context& c, const AttentionUnit& unit, const 
   args.blocks = item.blocks.data();
   if (next != nullptr) {
     const size_t next_row = static_cast<size_t>(next->row);
-    const int first = next->split_begin * kSplitTokens / kBlockTokens;
+    const int first = next->split_begin * kernels::kSplitTokens / base::kBlockTokens;
     const auto next_item = static_cast<size_t>(c.set->item[next_row]);
     args.next_kv = pool_.At(c.layer, next->kv_head);
     args.next_blocks = c.step->batch->items[next_item].blocks.data() + first;
-    args.next_count = (c.set->position[next_row] + next->rows - 1) / kBlockTokens + 1 - first;
+    args.next_count = (c.set->position[next_row] + next->rows - 1) / base::kBlockTokens + 1 - first;
   }
 
-  const int partial = PartialFloats(head_dim);
+  const int partial = kernels::PartialFloats(head_dim);
   const int64_t split_stride = int64_t{unit.rows} * group_ * partial;
   float* to = w->partial.data();
   if (c.set->deferred_merge) {
@@ -305,12 +307,12 @@ void ForwardPass::AttendUnit(const Context& c, const AttentionUnit& unit, const 
 }
 
 void ForwardPass::MergeDeferred(const Context& c, const Worker& w) {
-  const int partial = PartialFloats(config_.head_dim);
+  const int partial = kernels::PartialFloats(config_.head_dim);
   const int64_t split_stride = int64_t{group_} * partial;
   const int pairs = c.set->size() * config_.num_kv_heads;
   for (int pair = w.id; pair < pairs; pair += team_->size()) {
     const int row = pair / config_.num_kv_heads;
-    const int splits = c.set->position[static_cast<size_t>(row)] / kSplitTokens + 1;
+    const int splits = c.set->position[static_cast<size_t>(row)] / kernels::kSplitTokens + 1;
     const float* from =
         deferred_.data() + Product(pair, max_splits_) * static_cast<size_t>(split_stride);
     float* out = attention_.data() + Product(pair, group_ * config_.head_dim);
@@ -322,7 +324,7 @@ void ForwardPass::MergeDeferred(const Context& c, const Worker& w) {
   team_->Barrier();
 }
 
-void ForwardPass::MultiplyAndAdd(const Matrix& m, const Slice& slice, const Tile& tile,
+void ForwardPass::MultiplyAndAdd(const kernels::Matrix& m, const Slice& slice, const Tile& tile,
                                  const std::byte* packed, Worker* w) {
   const int hidden = config_.hidden_size;
   float* y = slice.parts > 1 ? y_.data() : w->y.data();
@@ -332,7 +334,7 @@ void ForwardPass::MultiplyAndAdd(const Matrix& m, const Slice& slice, const Tile
 }
 
 void ForwardPass::ComputeOutputAndFfn(const Context& c, Worker* w) {
-  const LayerWeights& layer = model_.layers()[static_cast<size_t>(c.layer)];
+  const model::LayerWeights& layer = model_.layers()[static_cast<size_t>(c.layer)];
   const int q_size = config_.q_size();
   ForEachTile(c.slice, [&](const Tile& tile) {
     const float* attention = attention_.data() + Product(tile.row, q_size);
@@ -345,7 +347,7 @@ void ForwardPass::ComputeOutputAndFfn(const Context& c, Worker* w) {
 // Computes a few panels of gate and up at a time, combines and packs them while they are in the
 // cache.
 const std::byte* ForwardPass::ComputeFfn(const Context& c, const Tile& tile, Worker* w) {
-  const LayerWeights& layer = model_.layers()[static_cast<size_t>(c.layer)];
+  const model::LayerWeights& layer = model_.layers()[static_cast<size_t>(c.layer)];
   const float* x = w->x.data() + Product(tile.x, config_.hidden_size);
   std::byte* out = c.slice.parts > 1 ? ffn_.data() : w->ffn.data();
   const int panels = layer.gate.num_panels();
@@ -354,10 +356,10 @@ const std::byte* ForwardPass::ComputeFfn(const Context& c, const Tile& tile, Wor
   const int own_end =
       std::min(ShareBegin(blocks, c.slice.part + 1, c.slice.parts) * kBlockPanels, panels);
   const int at_once = tile.rows < kFewRows ? std::max(own_end - own_begin, 1) : kFfnPanels;
-  const int64_t stride = OddLines(int64_t{at_once} * kPanelCols);
+  const int64_t stride = OddLines(int64_t{at_once} * kernels::kPanelCols);
   const bool one_type = layer.gate.type == layer.up.type;
   const std::byte* packed = nullptr;
-  const auto multiply = [&](const Matrix& m, int begin, int end, float* y) {
+  const auto multiply = [&](const kernels::Matrix& m, int begin, int end, float* y) {
     if (packed == nullptr || !one_type) {
       packed = w->packer.NormAndPack(m.type, x, tile.rows, layer.ffn_norm);
     }
@@ -367,8 +369,8 @@ const std::byte* ForwardPass::ComputeFfn(const Context& c, const Tile& tile, Wor
     const int end = std::min(begin + at_once, own_end);
     multiply(layer.gate, begin, end, w->gate.data());
     multiply(layer.up, begin, end, w->up.data());
-    const int col = begin * kPanelCols;
-    const int cols = std::min(end * kPanelCols, config_.intermediate_size) - col;
+    const int col = begin * kernels::kPanelCols;
+    const int cols = std::min(end * kernels::kPanelCols, config_.intermediate_size) - col;
     for (int r = 0; r < tile.rows; ++r) {
       float* gate = w->gate.data() + r * stride;
       kernels_.swiglu(gate, w->up.data() + r * stride, cols, gate);
@@ -380,13 +382,14 @@ const std::byte* ForwardPass::ComputeFfn(const Context& c, const Tile& tile, Wor
 }
 
 // Packs columns [col, col + cols) of the rows that `m` will be multiplied with.
-void ForwardPass::PackColumns(const Matrix& m, const float* x, int64_t stride, int rows, int col,
-                              int cols, std::byte* packed) const {
-  const size_t group_bytes = PackedRowsBytes(m.type, kRowGroup, m.k);
-  for (int r = 0; r < rows; r += kRowGroup) {
-    kernels_.pack_rows(m.type, x + r * stride, stride, 0, std::min(kRowGroup, rows - r), cols,
-                       packed + static_cast<size_t>(r / kRowGroup) * group_bytes +
-                           PackedRowsBytes(m.type, kRowGroup, col));
+void ForwardPass::PackColumns(const kernels::Matrix& m, const float* x, int64_t stride, int rows,
+                              int col, int cols, std::byte* packed) const {
+  const size_t group_bytes = kernels::PackedRowsBytes(m.type, kernels::kRowGroup, m.k);
+  for (int r = 0; r < rows; r += kernels::kRowGroup) {
+    kernels_.pack_rows(m.type, x + r * stride, stride, 0, std::min(kernels::kRowGroup, rows - r),
+                       cols,
+                       packed + static_cast<size_t>(r / kernels::kRowGroup) * group_bytes +
+                           kernels::PackedRowsBytes(m.type, kernels::kRowGroup, col));
   }
 }
 
@@ -403,4 +406,4 @@ void ForwardPass::KeepOutputRows(const Context& all, const Worker& w) {
   }
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::executor

@@ -20,7 +20,7 @@
 #include "kernels/kernels.h"
 #include "model/model.h"
 
-namespace ropeway {
+namespace ropeway::executor {
 
 // The most rows of a worker that pass through a matrix together: their activations stay in the
 // second-level cache from one matrix to the next.
@@ -30,16 +30,16 @@ inline constexpr int kTileRows = 64;
 class ForwardPass {
  public:
   // Allocates everything that a step needs (throws std::bad_alloc). The arguments must outlive it.
-  ForwardPass(const Model& model, const Kernels& kernels, const KvPool& pool, WorkerTeam* team,
-              const Clock& clock, const PlanLimits& limits);
+  ForwardPass(const model::Model& model, const kernels::Kernels& kernels, const KvPool& pool,
+              base::WorkerTeam* team, const base::Clock& clock, const PlanLimits& limits);
 
   // kUnimplemented, naming the feature, if the model needs one that this class does not compute.
-  static Status CheckSupported(const ModelConfig& config);
+  static Status CheckSupported(const model::ModelConfig& config);
 
   // Computes K, V, the sampled tokens and the scores. `result` has an entry per output row, whose
   // `top_logprobs` has its final size and, if scored, whose id is set. Allocates nothing.
   // REQUIRES: `plan` was built from `batch`.
-  void Run(const Batch& batch, StepPlan* plan, StepResult* result);
+  void Run(const core::Batch& batch, StepPlan* plan, core::StepResult* result);
 
  private:
   // A worker's memory. Rows count from the first of its slice (x) or of the current tile.
@@ -64,9 +64,9 @@ class ForwardPass {
   };
 
   struct Step {
-    const Batch* batch;
+    const core::Batch* batch;
     StepPlan* plan;
-    StepResult* result;
+    core::StepResult* result;
   };
 
   // What each phase of a layer works on.
@@ -92,15 +92,15 @@ class ForwardPass {
   void ComputeOutputAndFfn(const Context& c, Worker* w);
   // Returns SwiGLU of the tile's rows, packed for the down matrix.
   const std::byte* ComputeFfn(const Context& c, const Tile& tile, Worker* w);
-  void PackColumns(const Matrix& m, const float* x, int64_t stride, int rows, int col, int cols,
-                   std::byte* packed) const;
+  void PackColumns(const kernels::Matrix& m, const float* x, int64_t stride, int rows, int col,
+                   int cols, std::byte* packed) const;
   void KeepOutputRows(const Context& all, const Worker& w);
 
   // y[rows][stride] = packed * m, for the panels of `m` that belong to the slice.
-  void Multiply(const Matrix& m, const Slice& slice, const std::byte* packed, int rows, float* y,
-                int64_t stride);
+  void Multiply(const kernels::Matrix& m, const Slice& slice, const std::byte* packed, int rows,
+                float* y, int64_t stride);
   // x rows += packed * m.
-  void MultiplyAndAdd(const Matrix& m, const Slice& slice, const Tile& tile,
+  void MultiplyAndAdd(const kernels::Matrix& m, const Slice& slice, const Tile& tile,
                       const std::byte* packed, Worker* w);
 
   template <typename Fn>
@@ -110,11 +110,11 @@ class ForwardPass {
     if (slice.parts > 1) team_->Barrier();
   }
 
-  const Model& model_;
-  const ModelConfig& config_;
-  const Kernels& kernels_;
+  const model::Model& model_;
+  const model::ModelConfig& config_;
+  const kernels::Kernels& kernels_;
   const KvPool& pool_;
-  WorkerTeam* const team_;
+  base::WorkerTeam* const team_;
   const int group_;  // Query heads per KV head.
   const int max_splits_;
   int tile_rows_ = 0;
@@ -131,6 +131,6 @@ class ForwardPass {
   OutputLayer output_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::executor
 
 #endif  // ROPEWAY_EXECUTOR_FORWARD_PASS_H_

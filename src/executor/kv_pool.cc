@@ -6,14 +6,14 @@
 #include <limits>
 #include <string>
 
-namespace ropeway {
+namespace ropeway::executor {
 
-StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const ModelConfig& config, KvType type,
-                                                 int64_t bytes) {
+StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const model::ModelConfig& config,
+                                                 kernels::KvType type, int64_t bytes) {
   std::unique_ptr<KvPool> pool(new KvPool);
   pool->type_ = type;
   pool->block_bytes_ = config.kv_block_bytes(type);
-  pool->head_bytes_ = KvHeadBlockBytes(type, config.head_dim);
+  pool->head_bytes_ = kernels::KvHeadBlockBytes(type, config.head_dim);
   pool->num_kv_heads_ = config.num_kv_heads;
   const int64_t fitting = bytes / static_cast<int64_t>(pool->block_bytes_);
   pool->num_blocks_ =
@@ -35,4 +35,4 @@ KvPool::~KvPool() {
   if (data_ != nullptr) munmap(data_, mapped_bytes_);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::executor

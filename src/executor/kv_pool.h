@@ -12,20 +12,20 @@
 #include "model/model.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::executor {
 
 // Thread rule: distinct slots may be written at once; the pool itself is immutable after Create.
 class KvPool {
  public:
   // Maps as many whole blocks as fit in `bytes`, at least one. kResourceExhausted if the system
   // denies the memory. Pages become resident when they are first written.
-  static StatusOr<std::unique_ptr<KvPool>> Create(const ModelConfig& config, KvType type,
-                                                  int64_t bytes);
+  static StatusOr<std::unique_ptr<KvPool>> Create(const model::ModelConfig& config,
+                                                  kernels::KvType type, int64_t bytes);
   ~KvPool();
   KvPool(const KvPool&) = delete;
   KvPool& operator=(const KvPool&) = delete;
 
-  KvType type() const { return type_; }
+  kernels::KvType type() const { return type_; }
   int32_t num_blocks() const { return num_blocks_; }
   size_t block_bytes() const { return block_bytes_; }
 
@@ -36,14 +36,14 @@ class KvPool {
                        head_bytes_;
   }
 
-  std::span<std::byte> Block(BlockId block) const {
+  std::span<std::byte> Block(core::BlockId block) const {
     return {data_ + static_cast<size_t>(block) * block_bytes_, block_bytes_};
   }
 
  private:
   KvPool() = default;
 
-  KvType type_ = KvType::kF16;
+  kernels::KvType type_ = kernels::KvType::kF16;
   std::byte* data_ = nullptr;
   size_t mapped_bytes_ = 0;
   size_t block_bytes_ = 0;
@@ -52,6 +52,6 @@ class KvPool {
   int32_t num_blocks_ = 0;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::executor
 
 #endif  // ROPEWAY_EXECUTOR_KV_POOL_H_

@@ -9,13 +9,13 @@
 #include "executor/sampler.h"
 #include "executor/test_values.h"
 
-namespace ropeway {
+namespace ropeway::executor {
 namespace {
 
 constexpr int kVocab = 50;
 
 // The definition in logit_adjuster.h, one token after the other, each time counted anew.
-float NaiveLogit(float logit, TokenId token, const SampleSpec& spec,
+float NaiveLogit(float logit, TokenId token, const core::SampleSpec& spec,
                  const std::vector<TokenId>& ids) {
   const SamplingParams& p = spec.params;
   for (const LogitBias& bias : p.logit_bias) {
@@ -35,7 +35,7 @@ float NaiveLogit(float logit, TokenId token, const SampleSpec& spec,
   return ends && generated < p.min_tokens ? -kInf : logit;
 }
 
-std::vector<float> Adjusted(const std::vector<float>& logits, const SampleSpec& spec,
+std::vector<float> Adjusted(const std::vector<float>& logits, const core::SampleSpec& spec,
                             const std::vector<TokenId>& ids) {
   LogitAdjuster adjuster(static_cast<int>(logits.size()));
   const auto row = adjuster.Adjust(logits, spec, ids, static_cast<int64_t>(ids.size()));
@@ -67,7 +67,7 @@ class RandomCase {
 
   std::vector<float> logits;
   std::vector<TokenId> ids;
-  SampleSpec spec;
+  core::SampleSpec spec;
 
  private:
   std::mt19937 random_;
@@ -90,7 +90,7 @@ TEST(LogitAdjusterTest, IsTheDefinitionOnRandomRowsToTheBit) {
 TEST(LogitAdjusterTest, ARowThatNothingChangesIsNotCopied) {
   const std::vector<float> logits(kVocab, 1.0F);
   LogitAdjuster adjuster(kVocab);
-  SampleSpec spec;
+  core::SampleSpec spec;
   spec.end_ids = {3};  // Only min_tokens makes use of them.
   const std::vector<TokenId> ids = {1, 2, 3};
   EXPECT_EQ(adjuster.Adjust(logits, spec, ids, 3).data(), logits.data());
@@ -102,7 +102,7 @@ TEST(LogitAdjusterTest, ARowThatNothingChangesIsNotCopied) {
 
 TEST(LogitAdjusterTest, EachParameterDoesWhatItsCommentSays) {
   const std::vector<float> logits = {2.0F, -2.0F, 4.0F, 0.0F};
-  SampleSpec spec;
+  core::SampleSpec spec;
   spec.prompt_len = 2;
   const std::vector<TokenId> ids = {0, 1, 2, 2, 1};  // Generated: 2, 2, 1.
   spec.params.repetition_penalty = 2.0F;
@@ -125,14 +125,14 @@ TEST(LogitAdjusterTest, EachParameterDoesWhatItsCommentSays) {
 }
 
 TEST(LogitAdjusterTest, ABiasComesBeforeAPenalty) {
-  SampleSpec spec;
+  core::SampleSpec spec;
   spec.params.logit_bias = {{0, -3.0F}};  // Turns the logit's sign, and so the penalty's way.
   spec.params.repetition_penalty = 2.0F;
   EXPECT_EQ(Adjusted({2.0F}, spec, {0}), std::vector<float>({-2.0F}));
 }
 
 TEST(LogitAdjusterTest, ExtremesAreDefined) {
-  SampleSpec spec;
+  core::SampleSpec spec;
   spec.params.repetition_penalty = 1e-40F;
   spec.params.frequency_penalty = 2.0F;
   const std::vector<TokenId> ids(100, 0);
@@ -147,7 +147,7 @@ TEST(LogitAdjusterTest, ExtremesAreDefined) {
 }
 
 TEST(LogitAdjusterTest, IdsBeyondTheVocabularyHaveNoEffect) {
-  SampleSpec spec;
+  core::SampleSpec spec;
   spec.params.logit_bias = {{-1, 5.0F}, {2, 5.0F}, {1 << 30, 5.0F}};
   spec.params.repetition_penalty = 2.0F;
   spec.params.min_tokens = 100;
@@ -159,4 +159,4 @@ TEST(LogitAdjusterTest, IdsBeyondTheVocabularyHaveNoEffect) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::executor

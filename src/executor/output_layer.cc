@@ -4,7 +4,7 @@
 #include <limits>
 #include <span>
 
-namespace ropeway {
+namespace ropeway::executor {
 namespace {
 
 constexpr size_t kMaxLogitsBytes = size_t{64} << 20;
@@ -17,14 +17,16 @@ int LogitsRows(int vocab_size, int max_rows) {
 
 }  // namespace
 
-OutputLayer::Worker::Worker(const Model& model, const Kernels& kernels, int rows, int part_floats)
+OutputLayer::Worker::Worker(const model::Model& model, const kernels::Kernels& kernels, int rows,
+                            int part_floats)
     : packer(model, kernels, rows),
       sampler(&kernels, model.config().vocab_size),
-      part(static_cast<size_t>(part_floats) + Product(rows, kPanelCols)),
+      part(static_cast<size_t>(part_floats) + Product(rows, kernels::kPanelCols)),
       best(static_cast<size_t>(rows)) {}
 
-OutputLayer::OutputLayer(const Model& model, const Kernels& kernels, WorkerTeam* team,
-                         const Clock& clock, int max_rows, int part_floats)
+OutputLayer::OutputLayer(const model::Model& model, const kernels::Kernels& kernels,
+                         base::WorkerTeam* team, const base::Clock& clock, int max_rows,
+                         int part_floats)
     : model_(model),
       kernels_(kernels),
       team_(team),
@@ -46,10 +48,10 @@ OutputLayer::Panels OutputLayer::PanelsOf(int worker) const {
 }
 
 int OutputLayer::PartPanels(int rows) const {
-  return std::max(part_floats_ / (rows * kPanelCols), 1);
+  return std::max(part_floats_ / (rows * kernels::kPanelCols), 1);
 }
 
-const SampleSpec& OutputLayer::SpecOf(const Chunk& chunk, int row) const {
+const core::SampleSpec& OutputLayer::SpecOf(const Chunk& chunk, int row) const {
   const int item = chunk.plan->outputs().item[static_cast<size_t>(chunk.begin + row)];
   return chunk.batch->items[static_cast<size_t>(item)].spec;
 }
@@ -62,10 +64,10 @@ bool OutputLayer::OnlyLargestWanted(const Chunk& chunk) const {
   return true;
 }
 
-void OutputLayer::Compute(const Batch& batch, const StepPlan& plan, int worker,
-                          StepResult* result) {
+void OutputLayer::Compute(const core::Batch& batch, const StepPlan& plan, int worker,
+                          core::StepResult* result) {
   Worker& w = workers_[static_cast<size_t>(worker)];
-  const Matrix& output = model_.output();
+  const kernels::Matrix& output = model_.output();
   const int workers = team_->size();
   const Panels own = PanelsOf(worker);
   Chunk chunk = {&batch, &plan, result, 0, 0};
@@ -83,7 +85,7 @@ void OutputLayer::Compute(const Batch& batch, const StepPlan& plan, int worker,
                       logits_stride_);
     }
     team_->Barrier();
-    const TimePoint begin = clock_.Now();
+    const base::TimePoint begin = clock_.Now();
     for (int row = worker; row < chunk.rows; row += workers) {
       if (only_largest) {
         ReportLargest(chunk, row);
@@ -100,18 +102,19 @@ void OutputLayer::FindLargest(const Chunk& chunk, const std::byte* packed, int w
   const Panels own = PanelsOf(worker);
   std::fill(w.best.begin(), w.best.end(), Best{-std::numeric_limits<float>::infinity(), 0});
   const int at_once = PartPanels(chunk.rows);
-  const int64_t stride = OddLines(int64_t{at_once} * kPanelCols);
+  const int64_t stride = OddLines(int64_t{at_once} * kernels::kPanelCols);
   for (int begin = own.begin; begin < own.end; begin += at_once) {
     const int end = std::min(begin + at_once, own.end);
-    const Matrix part = model_.output().PanelRange(begin, end);
+    const kernels::Matrix part = model_.output().PanelRange(begin, end);
     kernels_.matmul(part, packed, chunk.rows, 0, end - begin, w.part.data(), stride);
-    const TimePoint searched_from = clock_.Now();
+    const base::TimePoint searched_from = clock_.Now();
     for (int row = 0; row < chunk.rows; ++row) {
       const float* logits = w.part.data() + row * stride;
       const int32_t largest = kernels_.argmax(logits, part.n);
       Best& best = w.best[static_cast<size_t>(row)];
       // Columns ascend, so the first of equal logits stays.
-      if (logits[largest] > best.logit) best = {logits[largest], begin * kPanelCols + largest};
+      if (logits[largest] > best.logit)
+        best = {logits[largest], begin * kernels::kPanelCols + largest};
     }
     w.sampling += clock_.Now() - searched_from;
   }
@@ -124,7 +127,7 @@ void OutputLayer::ReportLargest(const Chunk& chunk, int row) const {
     if (other.logit > best.logit) best = other;
   }
   const OutputRow& wanted = chunk.plan->output_rows()[static_cast<size_t>(chunk.begin + row)];
-  Sampled& sampled = chunk.result->sampled[static_cast<size_t>(wanted.sampled)];
+  core::Sampled& sampled = chunk.result->sampled[static_cast<size_t>(wanted.sampled)];
   sampled.token = best.token;
   sampled.invalid = !(best.logit > -std::numeric_limits<float>::infinity());
 }
@@ -139,13 +142,13 @@ void OutputLayer::SampleOrScore(const Chunk& chunk, int row, Worker* w) {
     return;
   }
   const RowSet& set = chunk.plan->outputs();
-  const BatchItem& item = chunk.batch->items[static_cast<size_t>(set.item[index])];
+  const core::BatchItem& item = chunk.batch->items[static_cast<size_t>(set.item[index])];
   w->sampler.Sample(logits, item.spec, item.ids, int64_t{set.position[index]} + 1,
                     &chunk.result->sampled[static_cast<size_t>(wanted.sampled)]);
 }
 
-Duration OutputLayer::TakeSamplingTime() {
-  Duration longest{};
+base::Duration OutputLayer::TakeSamplingTime() {
+  base::Duration longest{};
   for (Worker& w : workers_) {
     longest = std::max(longest, w.sampling);
     w.sampling = {};
@@ -153,4 +156,4 @@ Duration OutputLayer::TakeSamplingTime() {
   return longest;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::executor

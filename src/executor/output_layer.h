@@ -17,7 +17,7 @@
 #include "kernels/kernels.h"
 #include "model/model.h"
 
-namespace ropeway {
+namespace ropeway::executor {
 
 // The most rows whose logits are computed together.
 inline constexpr int kMaxLogitsRows = 64;
@@ -30,8 +30,8 @@ class OutputLayer {
  public:
   // Allocates everything that a step needs (throws std::bad_alloc). The arguments must outlive it.
   // `part_floats` does not affect results; a part is at least one panel for each row.
-  OutputLayer(const Model& model, const Kernels& kernels, WorkerTeam* team, const Clock& clock,
-              int max_rows, int part_floats = kLogitsPartFloats);
+  OutputLayer(const model::Model& model, const kernels::Kernels& kernels, base::WorkerTeam* team,
+              const base::Clock& clock, int max_rows, int part_floats = kLogitsPartFloats);
 
   // The hidden states, before the final norm, that the caller fills in: [max_rows][hidden], in the
   // order of StepPlan::outputs().
@@ -40,11 +40,12 @@ class OutputLayer {
   // Computes and samples all output rows of the plan. Allocates nothing.
   // REQUIRES: every worker of the team calls it with its own number, after it has written its part
   // of hidden(); `result` as for ForwardPass::Run.
-  void Compute(const Batch& batch, const StepPlan& plan, int worker, StepResult* result);
+  void Compute(const core::Batch& batch, const StepPlan& plan, int worker,
+               core::StepResult* result);
 
   // The longest time that a worker has spent on sampling since the last call, the matrix product
   // excluded. REQUIRES: no Compute is running.
-  Duration TakeSamplingTime();
+  base::Duration TakeSamplingTime();
 
  private:
   struct Best {
@@ -52,18 +53,18 @@ class OutputLayer {
     TokenId token;
   };
   struct alignas(64) Worker {
-    Worker(const Model& model, const Kernels& kernels, int rows, int part_floats);
+    Worker(const model::Model& model, const kernels::Kernels& kernels, int rows, int part_floats);
     RowPacker packer;
     Sampler sampler;
     AlignedArray<float> part;  // [rows][columns of a part]
     std::vector<Best> best;    // Of each row, among this worker's columns.
-    Duration sampling{};
+    base::Duration sampling{};
   };
   // Rows [begin, begin + rows) of the outputs.
   struct Chunk {
-    const Batch* batch;
+    const core::Batch* batch;
     const StepPlan* plan;
-    StepResult* result;
+    core::StepResult* result;
     int begin;
     int rows;
   };
@@ -75,16 +76,16 @@ class OutputLayer {
   };
   Panels PanelsOf(int worker) const;
   int PartPanels(int rows) const;
-  const SampleSpec& SpecOf(const Chunk& chunk, int row) const;
+  const core::SampleSpec& SpecOf(const Chunk& chunk, int row) const;
   bool OnlyLargestWanted(const Chunk& chunk) const;
   void FindLargest(const Chunk& chunk, const std::byte* packed, int worker);
   void ReportLargest(const Chunk& chunk, int row) const;
   void SampleOrScore(const Chunk& chunk, int row, Worker* w);
 
-  const Model& model_;
-  const Kernels& kernels_;
-  WorkerTeam* const team_;
-  const Clock& clock_;
+  const model::Model& model_;
+  const kernels::Kernels& kernels_;
+  base::WorkerTeam* const team_;
+  const base::Clock& clock_;
   const int part_floats_;
   const int logits_rows_;
   const int64_t logits_stride_;
@@ -93,6 +94,6 @@ class OutputLayer {
   std::vector<Worker> workers_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::executor
 
 #endif  // ROPEWAY_EXECUTOR_OUTPUT_LAYER_H_

@@ -10,7 +10,7 @@
 
 #include "executor/test_runner.h"
 
-namespace ropeway::testing {
+namespace ropeway::executor::testing {
 namespace {
 
 constexpr int kHidden = 64;
@@ -19,18 +19,18 @@ class OutputLayerTest : public ::testing::Test {
  protected:
   // The tokens of `rows` rows of hidden states, all at temperature 0; `whole`: with log-probs,
   // which needs the whole row.
-  std::vector<Sampled> Tokens(const std::vector<float>& hidden, int workers, bool whole,
-                              int part_floats = kLogitsPartFloats) {
+  std::vector<core::Sampled> Tokens(const std::vector<float>& hidden, int workers, bool whole,
+                                    int part_floats = kLogitsPartFloats) {
     const int rows = static_cast<int>(hidden.size()) / kHidden;
     PlanLimits limits;
     limits.workers = workers;
     limits.max_rows = limits.max_seqs = limits.num_blocks = rows;
-    limits.vocab_size = kTinyVocab;
+    limits.vocab_size = model::kTinyVocab;
     limits.max_positions = 16;
-    Batch batch;
-    StepResult result;
+    core::Batch batch;
+    core::StepResult result;
     for (int r = 0; r < rows; ++r) {
-      BatchItem& item = batch.items.emplace_back();
+      core::BatchItem& item = batch.items.emplace_back();
       item.tokens = {1};
       item.blocks = {r};
       item.sample = true;
@@ -40,7 +40,7 @@ class OutputLayerTest : public ::testing::Test {
     }
     StepPlan plan(limits);
     EXPECT_TRUE(plan.Build(batch).ok());
-    WorkerTeam team(workers);
+    base::WorkerTeam team(workers);
     OutputLayer layer(*TinyModel(), *Best(), &team, clock_, rows, part_floats);
     std::copy(hidden.begin(), hidden.end(), layer.hidden());
     team.Run([&](int worker) { layer.Compute(batch, plan, worker, &result); });
@@ -49,7 +49,7 @@ class OutputLayerTest : public ::testing::Test {
     return result.sampled;
   }
 
-  RealClock clock_;
+  base::RealClock clock_;
 };
 
 TEST_F(OutputLayerTest, FindsTheTokenThatTheWholeRowGives) {
@@ -66,7 +66,7 @@ TEST_F(OutputLayerTest, FindsTheTokenThatTheWholeRowGives) {
         EXPECT_EQ(parts[r].token, whole[r].token)
             << rows << " rows, " << workers << " workers, row " << r;
         EXPECT_FALSE(parts[r].invalid);
-        beyond_first_panel += parts[r].token >= kPanelCols ? 1 : 0;
+        beyond_first_panel += parts[r].token >= kernels::kPanelCols ? 1 : 0;
       }
       if (rows > 60) {
         EXPECT_GT(beyond_first_panel, rows / 2);
@@ -77,7 +77,7 @@ TEST_F(OutputLayerTest, FindsTheTokenThatTheWholeRowGives) {
 
 // Parts of one panel and of two, so that each worker has several, and the last one is not whole.
 TEST_F(OutputLayerTest, FindsItInAnyPartOfAnyWorker) {
-  constexpr int kPanels = (kTinyVocab + kPanelCols - 1) / kPanelCols;
+  constexpr int kPanels = (model::kTinyVocab + kernels::kPanelCols - 1) / kernels::kPanelCols;
   std::mt19937 rng(6);
   std::normal_distribution<float> normal;
   for (const int workers : {1, 2, 3}) {
@@ -86,13 +86,13 @@ TEST_F(OutputLayerTest, FindsItInAnyPartOfAnyWorker) {
       for (float& x : hidden) x = normal(rng);
       const auto whole = Tokens(hidden, workers, true);
       for (const int part_panels : {1, 2}) {
-        const auto parts = Tokens(hidden, workers, false, part_panels * rows * kPanelCols);
+        const auto parts = Tokens(hidden, workers, false, part_panels * rows * kernels::kPanelCols);
         std::vector<int> in_later_parts(static_cast<size_t>(workers));
         for (size_t r = 0; r < parts.size(); ++r) {
           EXPECT_EQ(parts[r].token, whole[r].token)
               << rows << " rows, " << workers << " workers, row " << r;
           EXPECT_FALSE(parts[r].invalid);
-          const int panel = parts[r].token / kPanelCols;
+          const int panel = parts[r].token / kernels::kPanelCols;
           int owner = 0;
           while (panel >= ShareBegin(kPanels, owner + 1, workers)) ++owner;
           if (panel >= ShareBegin(kPanels, owner, workers) + part_panels) {
@@ -111,7 +111,7 @@ TEST_F(OutputLayerTest, EqualLogitsGoToTheLowestId) {
   const std::vector<float> zeros(64 * kHidden, 0.0F);
   for (const int workers : {1, 2, 3}) {
     for (const int part_floats : {1, kLogitsPartFloats}) {
-      for (const Sampled& s : Tokens(zeros, workers, false, part_floats)) {
+      for (const core::Sampled& s : Tokens(zeros, workers, false, part_floats)) {
         EXPECT_EQ(s.token, 0);
         EXPECT_FALSE(s.invalid);
       }
@@ -131,4 +131,4 @@ TEST_F(OutputLayerTest, ARowWithoutAFiniteLogitIsInvalidAndNoOther) {
 }
 
 }  // namespace
-}  // namespace ropeway::testing
+}  // namespace ropeway::executor::testing

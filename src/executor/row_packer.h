@@ -12,7 +12,7 @@
 #include "kernels/kernels.h"
 #include "model/model.h"
 
-namespace ropeway {
+namespace ropeway::executor {
 
 // a * b, the number of elements of `a` rows of `b`.
 constexpr size_t Product(int64_t a, int64_t b) {
@@ -51,22 +51,23 @@ class AlignedArray {
 class RowPacker {
  public:
   // For at most `max_rows` rows, and any of the model's matrices. Both must outlive it.
-  RowPacker(const Model& model, const Kernels& kernels, int max_rows);
+  RowPacker(const model::Model& model, const kernels::Kernels& kernels, int max_rows);
 
   // x: [rows][stride], k elements of each used.
-  const std::byte* Pack(WeightType type, const float* x, int64_t stride, int rows, int k);
+  const std::byte* Pack(kernels::WeightType type, const float* x, int64_t stride, int rows, int k);
 
   // RMSNorm of each row first. x: [rows][hidden], weight: [hidden].
-  const std::byte* NormAndPack(WeightType type, const float* x, int rows, const float* weight);
+  const std::byte* NormAndPack(kernels::WeightType type, const float* x, int rows,
+                               const float* weight);
 
  private:
-  const Kernels& kernels_;
+  const kernels::Kernels& kernels_;
   const int hidden_;
   const float eps_;
   AlignedArray<float> norm_;  // [kRowGroup][hidden]
   AlignedArray<std::byte> packed_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::executor
 
 #endif  // ROPEWAY_EXECUTOR_ROW_PACKER_H_

@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace ropeway {
+namespace ropeway::executor {
 namespace {
 
 constexpr float kMinExponent = -87.0F;  // exp() of less is hardly a normal float.
@@ -81,7 +81,8 @@ bool LogitAdjuster::InUse(const SamplingParams& params) {
   return !params.logit_bias.empty() || params.min_tokens > 0 || NeedsIds(params);
 }
 
-std::span<const float> LogitAdjuster::Adjust(std::span<const float> logits, const SampleSpec& spec,
+std::span<const float> LogitAdjuster::Adjust(std::span<const float> logits,
+                                             const core::SampleSpec& spec,
                                              std::span<const TokenId> ids, int64_t position) {
   const SamplingParams& params = spec.params;
   if (!InUse(params)) return logits;
@@ -234,7 +235,7 @@ void TypicalFilter::Apply(std::span<const float> logits, float max, float temper
   order_.KeepWeights(kept, keys_, weights);
 }
 
-Sampler::Sampler(const Kernels* kernels, int vocab_size)
+Sampler::Sampler(const kernels::Kernels* kernels, int vocab_size)
     : kernels_(kernels),
       adjuster_(vocab_size),
       typical_(vocab_size),
@@ -242,13 +243,13 @@ Sampler::Sampler(const Kernels* kernels, int vocab_size)
       weights_(static_cast<size_t>(vocab_size)),
       scratch_(static_cast<size_t>(vocab_size)) {}
 
-bool Sampler::NeedsOnlyLargest(const SampleSpec& spec) {
+bool Sampler::NeedsOnlyLargest(const core::SampleSpec& spec) {
   return !(spec.params.temperature > 0.0F) && spec.num_logprobs < 0 &&
          !LogitAdjuster::InUse(spec.params);
 }
 
-void Sampler::Sample(std::span<const float> logits, const SampleSpec& spec,
-                     std::span<const TokenId> ids, int64_t position, Sampled* out) {
+void Sampler::Sample(std::span<const float> logits, const core::SampleSpec& spec,
+                     std::span<const TokenId> ids, int64_t position, core::Sampled* out) {
   ordered_ = nullptr;
   out->token = Draw(adjuster_.Adjust(logits, spec, ids, position), spec, position, &out->invalid);
   if (spec.num_logprobs >= 0) {
@@ -256,7 +257,7 @@ void Sampler::Sample(std::span<const float> logits, const SampleSpec& spec,
   }
 }
 
-void Sampler::Score(std::span<const float> logits, Scored* out) {
+void Sampler::Score(std::span<const float> logits, core::Scored* out) {
   ordered_ = nullptr;
   ReportLogprobs(logits, out->token, &out->logprob, out->top_logprobs);
 }
@@ -281,7 +282,7 @@ void Sampler::Order(std::span<const float> logits, float max) {
   ordered_ = logits.data();
 }
 
-TokenId Sampler::Draw(std::span<const float> logits, const SampleSpec& spec, int64_t position,
+TokenId Sampler::Draw(std::span<const float> logits, const core::SampleSpec& spec, int64_t position,
                       bool* invalid) {
   const SamplingParams& params = spec.params;
   const TokenId best = kernels_->argmax(logits.data(), static_cast<int>(logits.size()));
@@ -289,7 +290,7 @@ TokenId Sampler::Draw(std::span<const float> logits, const SampleSpec& spec, int
   *invalid = !(max > -std::numeric_limits<float>::infinity());
   if (!(params.temperature > 0.0F) || !std::isfinite(max)) return best;
 
-  const double u = SampleUniform(spec.seed, spec.choice, static_cast<uint64_t>(position));
+  const double u = base::SampleUniform(spec.seed, spec.choice, static_cast<uint64_t>(position));
   ComputeWeights(logits, max, params.temperature);
   const bool top_k = params.top_k > 0 && static_cast<size_t>(params.top_k) < logits.size();
   const bool sorted = top_k || params.top_p < 1.0F;
@@ -386,4 +387,4 @@ TokenId Sampler::DrawSorted(std::span<const float> logits, const SamplingParams&
   return order_[chosen].id;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::executor

@@ -11,7 +11,7 @@
 #include "core/batch.h"
 #include "kernels/kernels.h"
 
-namespace ropeway {
+namespace ropeway::executor {
 
 // Applies what a request adds to or takes off its logits before a token is drawn: biases, penalties
 // and the tokens that are forbidden for now.
@@ -42,7 +42,7 @@ class LogitAdjuster {
   // the next call. `position`: of the token to be drawn. `ids`: those at the positions before it,
   // if NeedsIds. Ids beyond the vocabulary, which admission rejects, have no effect. REQUIRES:
   // logits.size() == vocab_size.
-  std::span<const float> Adjust(std::span<const float> logits, const SampleSpec& spec,
+  std::span<const float> Adjust(std::span<const float> logits, const core::SampleSpec& spec,
                                 std::span<const TokenId> ids, int64_t position);
 
  private:
@@ -157,25 +157,25 @@ class TypicalFilter {
 // Thread rule: one sampler per thread; it keeps scratch memory only.
 class Sampler {
  public:
-  Sampler(const Kernels* kernels, int vocab_size);
+  Sampler(const kernels::Kernels* kernels, int vocab_size);
 
   // Whether the outcome is only the token of the largest logit, ties to the lowest id.
-  static bool NeedsOnlyLargest(const SampleSpec& spec);
+  static bool NeedsOnlyLargest(const core::SampleSpec& spec);
 
   // Draws the token at `position` and writes `out->token`, `out->invalid`, `out->logprob` and all
   // of `out->top_logprobs`, whose size the caller has set; so nothing is allocated here. `ids`:
   // those at the positions before, if LogitAdjuster::NeedsIds(spec.params).
   // REQUIRES: logits.size() == vocab_size.
-  void Sample(std::span<const float> logits, const SampleSpec& spec, std::span<const TokenId> ids,
-              int64_t position, Sampled* out);
+  void Sample(std::span<const float> logits, const core::SampleSpec& spec,
+              std::span<const TokenId> ids, int64_t position, core::Sampled* out);
 
   // Writes the log-prob of `out->token` and all of `out->top_logprobs`, whose size the caller has
   // set. REQUIRES: logits.size() == vocab_size; 0 <= out->token < vocab_size.
-  void Score(std::span<const float> logits, Scored* out);
+  void Score(std::span<const float> logits, core::Scored* out);
 
  private:
   void Order(std::span<const float> logits, float max);
-  TokenId Draw(std::span<const float> logits, const SampleSpec& spec, int64_t position,
+  TokenId Draw(std::span<const float> logits, const core::SampleSpec& spec, int64_t position,
                bool* invalid);
   TokenId DrawInIdOrder(const SamplingParams& params, double u);
   TokenId DrawSorted(std::span<const float> logits, const SamplingParams& params, double u);
@@ -185,7 +185,7 @@ class Sampler {
   void ComputeWeights(std::span<const float> logits, float max, float temperature);
   double TotalWeight() const;
 
-  const Kernels* kernels_;
+  const kernels::Kernels* kernels_;
   LogitAdjuster adjuster_;
   TypicalFilter typical_;
   TokenOrder order_;                // Of `ordered_`, by logit.
@@ -194,6 +194,6 @@ class Sampler {
   std::vector<float> scratch_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::executor
 
 #endif  // ROPEWAY_EXECUTOR_SAMPLER_H_

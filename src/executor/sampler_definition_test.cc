@@ -12,14 +12,14 @@
 #include "executor/sampler.h"
 #include "executor/test_values.h"
 
-namespace ropeway {
+namespace ropeway::executor {
 namespace {
 
 constexpr int kDefinitionVocab = 700;
 
 struct Case {
   std::vector<float> logits;
-  SampleSpec spec;
+  core::SampleSpec spec;
   std::vector<TokenId> ids;
 };
 
@@ -139,14 +139,14 @@ class PlainSampler {
 };
 
 TEST(SamplerDefinitionTest, DrawsWhatAPlainOneDraws) {
-  Sampler sampler(&kReferenceKernels, kDefinitionVocab);
+  Sampler sampler(&kernels::kReferenceKernels, kDefinitionVocab);
   std::vector<int> seen(kDefinitionVocab);
   for (uint32_t seed = 0; seed < 3000; ++seed) {
     const Case c = RandomDefinitionCase(seed);
-    Sampled out;
+    core::Sampled out;
     const auto position = static_cast<int64_t>(c.ids.size());
     sampler.Sample(c.logits, c.spec, c.ids, position, &out);
-    const double u = SampleUniform(c.spec.seed, 0, static_cast<uint64_t>(position));
+    const double u = base::SampleUniform(c.spec.seed, 0, static_cast<uint64_t>(position));
     ASSERT_EQ(out.token, PlainSampler(c).Draw(u)) << "seed " << seed;
     ASSERT_FALSE(out.invalid);
     ++seen[static_cast<size_t>(out.token)];
@@ -158,17 +158,17 @@ TEST(SamplerDefinitionTest, DrawsWhatAPlainOneDraws) {
 // Purity: the same inputs, the same outcome, whatever the sampler did before, and on every
 // instruction set to the bit.
 TEST(SamplerDefinitionTest, EveryInstructionSetAndEveryHistoryDrawTheSame) {
-  Sampler used(&kReferenceKernels, kDefinitionVocab);
+  Sampler used(&kernels::kReferenceKernels, kDefinitionVocab);
   for (uint32_t seed = 0; seed < 400; ++seed) {
     const Case c = RandomDefinitionCase(seed);
     const auto position = static_cast<int64_t>(c.ids.size());
-    Sampled expected;
+    core::Sampled expected;
     expected.top_logprobs.resize(3);
     used.Sample(c.logits, c.spec, c.ids, position, &expected);
     for (const char* name : {"reference", "avx2", "avx512vnni"}) {
-      const Kernels* kernels = KernelsByName(name);
+      const kernels::Kernels* kernels = kernels::KernelsByName(name);
       if (kernels == nullptr) continue;  // The kernels' own tests say what this machine lacks.
-      Sampled out;
+      core::Sampled out;
       out.top_logprobs.resize(3);
       Sampler(kernels, kDefinitionVocab).Sample(c.logits, c.spec, c.ids, position, &out);
       ASSERT_EQ(out.token, expected.token) << name << ", seed " << seed;
@@ -185,4 +185,4 @@ TEST(SamplerDefinitionTest, EveryInstructionSetAndEveryHistoryDrawTheSame) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::executor

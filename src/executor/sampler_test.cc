@@ -10,12 +10,12 @@
 #include "base/random.h"
 #include "executor/test_values.h"
 
-namespace ropeway {
+namespace ropeway::executor {
 namespace {
 
-SampleSpec Spec(float temperature, int32_t top_k = 0, float top_p = 1.0F, float min_p = 0.0F,
-                uint64_t seed = 7) {
-  SampleSpec spec;
+core::SampleSpec Spec(float temperature, int32_t top_k = 0, float top_p = 1.0F, float min_p = 0.0F,
+                      uint64_t seed = 7) {
+  core::SampleSpec spec;
   spec.params.temperature = temperature;
   spec.params.top_k = top_k;
   spec.params.top_p = top_p;
@@ -24,20 +24,22 @@ SampleSpec Spec(float temperature, int32_t top_k = 0, float top_p = 1.0F, float 
   return spec;
 }
 
-Sampled SampleOnce(const std::vector<float>& logits, const SampleSpec& spec, int64_t position = 0,
-                   const Kernels* kernels = &kReferenceKernels) {
+core::Sampled SampleOnce(const std::vector<float>& logits, const core::SampleSpec& spec,
+                         int64_t position = 0,
+                         const kernels::Kernels* kernels = &kernels::kReferenceKernels) {
   Sampler sampler(kernels, static_cast<int>(logits.size()));
-  Sampled out;
+  core::Sampled out;
   out.top_logprobs.resize(static_cast<size_t>(std::max(spec.num_logprobs, 0)));
   sampler.Sample(logits, spec, {}, position, &out);
   return out;
 }
 
 // How often each token is drawn at positions [0, draws).
-std::vector<int> Histogram(const std::vector<float>& logits, const SampleSpec& spec, int draws) {
-  Sampler sampler(&kReferenceKernels, static_cast<int>(logits.size()));
+std::vector<int> Histogram(const std::vector<float>& logits, const core::SampleSpec& spec,
+                           int draws) {
+  Sampler sampler(&kernels::kReferenceKernels, static_cast<int>(logits.size()));
   std::vector<int> counts(logits.size());
-  Sampled out;
+  core::Sampled out;
   for (int position = 0; position < draws; ++position) {
     sampler.Sample(logits, spec, {}, position, &out);
     ++counts.at(static_cast<size_t>(out.token));
@@ -86,9 +88,9 @@ TEST(SamplerTest, NanIsLeastLikely) {
   EXPECT_EQ(counts[0] + counts[2], 0);
   EXPECT_GT(counts[1], 50);
   EXPECT_GT(counts[3], 50);
-  SampleSpec spec = Spec(1, 3, 0.9F);
+  core::SampleSpec spec = Spec(1, 3, 0.9F);
   spec.num_logprobs = 4;
-  const Sampled out = SampleOnce({kNan, 1.0F, kNan, 2.0F}, spec);
+  const core::Sampled out = SampleOnce({kNan, 1.0F, kNan, 2.0F}, spec);
   EXPECT_EQ(out.top_logprobs[0].id, 3);
   EXPECT_EQ(out.top_logprobs[1].id, 1);
   EXPECT_EQ(out.top_logprobs[2].id, 0);
@@ -96,9 +98,10 @@ TEST(SamplerTest, NanIsLeastLikely) {
 }
 
 TEST(SamplerTest, UnusableLogitsStillGiveAToken) {
-  SampleSpec typical = Spec(1);
+  core::SampleSpec typical = Spec(1);
   typical.params.typical_p = 0.5F;
-  for (const SampleSpec& spec : {Spec(0), Spec(1), Spec(1, 2), Spec(1, 0, 0.5F, 0.5F), typical}) {
+  for (const core::SampleSpec& spec :
+       {Spec(0), Spec(1), Spec(1, 2), Spec(1, 0, 0.5F, 0.5F), typical}) {
     EXPECT_EQ(SampleOnce({kNan, kNan, kNan}, spec).token, 0);
     EXPECT_TRUE(SampleOnce({kNan, kNan, kNan}, spec).invalid);
     EXPECT_EQ(SampleOnce({-kInf, -kInf, -kInf}, spec).token, 0);
@@ -130,7 +133,7 @@ TEST(SamplerTest, SortedAndUnsortedOrderHaveTheSameDistribution) {
     for (size_t i = 0; i < of.size(); ++i) (*sums)[(i * 37) % 11] += of[i];
   };
   fold(p, &by_value);
-  for (const SampleSpec& spec : {Spec(1), Spec(1, 2999), Spec(1, 0, 0.9999F)}) {
+  for (const core::SampleSpec& spec : {Spec(1), Spec(1, 2999), Spec(1, 0, 0.9999F)}) {
     std::vector<int> counts(11);
     fold(Histogram(logits, spec, 1000), &counts);
     EXPECT_LT(ChiSquare(counts, by_value), 29.6);  // 10 degrees of freedom: probability 0.001.
@@ -151,7 +154,7 @@ TEST(SamplerTest, TopPKeepsTheShortestBeginningThatReachesIt) {
   // Probabilities 0.4, 0.3, 0.2, 0.1 in another order of ids.
   const std::vector<float> logits = {std::log(2.0F), std::log(4.0F), std::log(1.0F),
                                      std::log(3.0F)};
-  const auto kept = [&](const SampleSpec& spec) {
+  const auto kept = [&](const core::SampleSpec& spec) {
     std::vector<int> ids;
     const auto counts = Histogram(logits, spec, 1000);
     for (int i = 0; i < 4; ++i) {
@@ -171,8 +174,8 @@ TEST(SamplerTest, TopPKeepsTheShortestBeginningThatReachesIt) {
 
 TEST(SamplerTest, MinPDropsWhatIsFarBelowTheBest) {
   const std::vector<float> logits = {0.0F, std::log(0.5F), std::log(0.2F), 0.0F};
-  for (const SampleSpec& base : {Spec(1), Spec(1, 0, 0.99999F)}) {
-    SampleSpec spec = base;
+  for (const core::SampleSpec& base : {Spec(1), Spec(1, 0, 0.99999F)}) {
+    core::SampleSpec spec = base;
     spec.params.min_p = 0.3F;
     auto counts = Histogram(logits, spec, 500);
     EXPECT_EQ(counts[2], 0);
@@ -190,9 +193,9 @@ TEST(SamplerTest, MinPDropsWhatIsFarBelowTheBest) {
 TEST(SamplerTest, MinPLeavesOneOfWhatTopPLeft) {
   const std::vector<float> logits = {0.0F, -0.249998569F, -0.249998584F};
   std::vector<float> weights(3);
-  kReferenceKernels.exp_weights(logits.data(), 3, 0.0F, 1.0F, -87.0F, weights.data());
+  kernels::kReferenceKernels.exp_weights(logits.data(), 3, 0.0F, 1.0F, -87.0F, weights.data());
   ASSERT_LT(weights[1], weights[2]);
-  SampleSpec spec = Spec(1, 0, 0.1F, 1.0F);
+  core::SampleSpec spec = Spec(1, 0, 0.1F, 1.0F);
   spec.params.typical_p = 0.5F;
   const std::vector<int> counts = Histogram(logits, spec, 50);
   EXPECT_EQ(counts, std::vector<int>({0, 50, 0}));
@@ -211,7 +214,7 @@ TEST(SamplerTest, TinyTemperatureIsGreedy) {
   std::vector<float> unique = logits;
   unique[static_cast<size_t>(best)] += 0.01F;
   for (float temperature : {1e-6F, 1e-30F, std::numeric_limits<float>::denorm_min()}) {
-    for (const SampleSpec& spec : {Spec(temperature), Spec(temperature, 5, 0.9F)}) {
+    for (const core::SampleSpec& spec : {Spec(temperature), Spec(temperature, 5, 0.9F)}) {
       EXPECT_EQ(Histogram(unique, spec, 50)[static_cast<size_t>(best)], 50);
     }
   }
@@ -222,7 +225,7 @@ TEST(SamplerTest, SeedChoiceAndPositionEachMatterAndReproduce) {
   const auto tokens = [&](uint64_t seed, uint32_t choice, int64_t first) {
     std::vector<TokenId> ids;
     for (int64_t position = first; position < first + 8; ++position) {
-      SampleSpec spec = Spec(1, 0, 1, 0, seed);
+      core::SampleSpec spec = Spec(1, 0, 1, 0, seed);
       spec.choice = choice;
       ids.push_back(SampleOnce(logits, spec, position).token);
     }
@@ -236,14 +239,14 @@ TEST(SamplerTest, SeedChoiceAndPositionEachMatterAndReproduce) {
   EXPECT_TRUE(std::equal(later.begin(), later.begin() + 4, base.begin() + 4));
   EXPECT_NE(base[0], base[1]);
   // With equal weights in id order, the uniform number divides them evenly.
-  EXPECT_EQ(base[0], static_cast<TokenId>(SampleUniform(1, 0, 0) * 1000));
+  EXPECT_EQ(base[0], static_cast<TokenId>(base::SampleUniform(1, 0, 0) * 1000));
 }
 
 TEST(SamplerTest, LogprobsAreOfTheRawDistribution) {
   const std::vector<float> logits = {0.5F, 2.0F, -1.0F, 2.0F, 0.0F};
-  SampleSpec spec = Spec(0.3F, 1);
+  core::SampleSpec spec = Spec(0.3F, 1);
   spec.num_logprobs = 4;
-  const Sampled out = SampleOnce(logits, spec);
+  const core::Sampled out = SampleOnce(logits, spec);
   const auto p = Softmax(logits, 1.0);
   EXPECT_EQ(out.token, 1);
   EXPECT_NEAR(out.logprob, std::log(p[1]), 1e-5);
@@ -259,9 +262,9 @@ TEST(SamplerTest, LogprobsAreOfTheRawDistribution) {
 TEST(SamplerTest, TopLogprobsOfAWideRangeAreInOrder) {
   std::vector<float> logits;
   for (int i = 0; i < 5000; ++i) logits.push_back(static_cast<float>((i * 7919) % 5000) * 0.02F);
-  SampleSpec spec = Spec(0);
+  core::SampleSpec spec = Spec(0);
   spec.num_logprobs = 20;
-  const Sampled out = SampleOnce(logits, spec);
+  const core::Sampled out = SampleOnce(logits, spec);
   std::vector<TokenId> ids(5000);
   std::iota(ids.begin(), ids.end(), 0);
   std::stable_sort(ids.begin(), ids.end(), [&](TokenId a, TokenId b) {
@@ -272,12 +275,12 @@ TEST(SamplerTest, TopLogprobsOfAWideRangeAreInOrder) {
 
 TEST(SamplerTest, LogprobsAreThoseBeforeBiasesAndPenalties) {
   const std::vector<float> logits = {0.5F, 2.0F, -1.0F, 1.5F, 0.0F};
-  SampleSpec plain = Spec(0);
+  core::SampleSpec plain = Spec(0);
   plain.num_logprobs = 5;
-  SampleSpec spec = plain;
+  core::SampleSpec spec = plain;
   spec.params.logit_bias = {{2, 50.0F}};
-  const Sampled biased = SampleOnce(logits, spec);
-  const Sampled raw = SampleOnce(logits, plain);
+  const core::Sampled biased = SampleOnce(logits, spec);
+  const core::Sampled raw = SampleOnce(logits, plain);
   EXPECT_EQ(biased.token, 2);
   EXPECT_NEAR(biased.logprob, std::log(Softmax(logits, 1.0)[2]), 1e-5);
   for (size_t i = 0; i < 5; ++i) {
@@ -288,12 +291,12 @@ TEST(SamplerTest, LogprobsAreThoseBeforeBiasesAndPenalties) {
 
 TEST(SamplerTest, ScoreReportsWhatSampleWould) {
   const auto logits = SomeLogits(300);
-  SampleSpec spec = Spec(1);
+  core::SampleSpec spec = Spec(1);
   spec.num_logprobs = 7;
-  Sampler sampler(&kReferenceKernels, 300);
+  Sampler sampler(&kernels::kReferenceKernels, 300);
   for (int64_t position = 0; position < 20; ++position) {
-    const Sampled sampled = SampleOnce(logits, spec, position);
-    Scored scored;
+    const core::Sampled sampled = SampleOnce(logits, spec, position);
+    core::Scored scored;
     scored.token = sampled.token;
     scored.top_logprobs.resize(7);
     sampler.Score(logits, &scored);
@@ -306,7 +309,7 @@ TEST(SamplerTest, ScoreReportsWhatSampleWould) {
 }
 
 TEST(SamplerTest, ARowWhoseTokensAreAllForbiddenIsInvalid) {
-  SampleSpec spec = Spec(1);
+  core::SampleSpec spec = Spec(1);
   spec.end_ids = {0, 1, 2};
   spec.params.min_tokens = 1;
   EXPECT_TRUE(SampleOnce({1.0F, 2.0F, 3.0F}, spec).invalid);
@@ -319,17 +322,19 @@ TEST(SamplerTest, ARowWhoseTokensAreAllForbiddenIsInvalid) {
 TEST(SamplerTest, EveryInstructionSetDrawsTheSame) {
   std::vector<float> logits;
   for (int i = 0; i < 49152; ++i) {
-    logits.push_back(static_cast<float>(SampleUniform(3, 0, static_cast<uint64_t>(i)) * 24 - 12));
+    logits.push_back(
+        static_cast<float>(base::SampleUniform(3, 0, static_cast<uint64_t>(i)) * 24 - 12));
   }
   int compared = 0;
   for (const char* name : {"avx2", "avx512vnni"}) {
-    const Kernels* kernels = KernelsByName(name);
+    const kernels::Kernels* kernels = kernels::KernelsByName(name);
     if (kernels == nullptr) continue;
-    for (SampleSpec spec : {Spec(1), Spec(0.7F, 40, 0.95F), Spec(1.3F, 0, 0.9F, 0.01F), Spec(0)}) {
+    for (core::SampleSpec spec :
+         {Spec(1), Spec(0.7F, 40, 0.95F), Spec(1.3F, 0, 0.9F, 0.01F), Spec(0)}) {
       spec.num_logprobs = 5;
       for (int64_t position = 0; position < 5; ++position) {
-        const Sampled a = SampleOnce(logits, spec, position);
-        const Sampled b = SampleOnce(logits, spec, position, kernels);
+        const core::Sampled a = SampleOnce(logits, spec, position);
+        const core::Sampled b = SampleOnce(logits, spec, position, kernels);
         EXPECT_EQ(a.token, b.token);
         EXPECT_EQ(a.logprob, b.logprob);
         for (size_t i = 0; i < 5; ++i) {
@@ -344,4 +349,4 @@ TEST(SamplerTest, EveryInstructionSetDrawsTheSame) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::executor

@@ -9,7 +9,7 @@
 #include "executor/test_forward_oracle.h"
 #include "executor/test_runner.h"
 
-namespace ropeway::testing {
+namespace ropeway::executor::testing {
 namespace {
 
 Sequence Scoring(int prompt_len, int generate, uint64_t seed, int top) {
@@ -40,7 +40,7 @@ TEST(ScoringTest, EveryPromptTokenButTheFirstIsScoredInOrder) {
               scores ? static_cast<size_t>(crowd[i].prompt_len) - 1 : 0U);
     EXPECT_EQ(outcomes[i].sampled.size(), static_cast<size_t>(crowd[i].generate));
     for (size_t t = 0; t < outcomes[i].scored.size(); ++t) {
-      const Scored& s = outcomes[i].scored[t];
+      const core::Scored& s = outcomes[i].scored[t];
       EXPECT_EQ(s.position, static_cast<int32_t>(t) + 1);
       EXPECT_EQ(s.token, crowd[i].ids[t + 1]);
       EXPECT_LT(s.logprob, 0.0F);
@@ -72,11 +72,11 @@ TEST(ScoringTest, NothingAroundASequenceChangesItsScores) {
 TEST(ScoringTest, EveryInstructionSetGivesTheSameBits) {
   const auto crowd = MixedCrowd();
   How how;
-  how.kernels = &kReferenceKernels;
+  how.kernels = &kernels::kReferenceKernels;
   const auto reference = RunAlone(TinyModel(), how, crowd);
   int compared = 0;
   for (const char* name : {"avx2", "avx512vnni"}) {
-    how.kernels = KernelsByName(name);
+    how.kernels = kernels::KernelsByName(name);
     if (how.kernels == nullptr) continue;
     how.threads = 2;
     how.max_rows = 160;
@@ -90,7 +90,7 @@ TEST(ScoringTest, ScoresAreWhatGenerationReportsForTheSameTokens) {
   Sequence generating = MakeSequence(20, 60, 3, 0.9F);
   const auto generated = RunTogether(TinyModel(), {}, {generating})[0];
   Sequence scoring = generating;
-  for (const Sampled& s : generated.sampled) scoring.ids.push_back(s.token);
+  for (const core::Sampled& s : generated.sampled) scoring.ids.push_back(s.token);
   scoring.prompt_len = static_cast<int32_t>(scoring.ids.size());
   scoring.spec.num_prompt_logprobs = generating.spec.num_logprobs;
   scoring.generate = 0;
@@ -102,8 +102,8 @@ TEST(ScoringTest, ScoresAreWhatGenerationReportsForTheSameTokens) {
     const auto scored = RunTogether(TinyModel(), how, {scoring})[0].scored;
     ASSERT_EQ(scored.size(), 79U);
     for (size_t i = 0; i < generated.sampled.size(); ++i) {
-      const Scored& a = scored[19 + i];
-      const Sampled& b = generated.sampled[i];
+      const core::Scored& a = scored[19 + i];
+      const core::Sampled& b = generated.sampled[i];
       EXPECT_EQ(a.token, b.token);
       EXPECT_EQ(Bits(a.logprob), Bits(b.logprob)) << i;
       ASSERT_EQ(a.top_logprobs.size(), b.top_logprobs.size());
@@ -116,15 +116,15 @@ TEST(ScoringTest, ScoresAreWhatGenerationReportsForTheSameTokens) {
 }
 
 TEST(ScoringTest, AgreesWithTheOracle) {
-  TinyLlamaOptions exact;  // No rounding of activations to 8 bits, only of K and V.
-  exact.weights = WeightType::kF32;
-  exact.embedding = WeightType::kF16;
+  model::TinyLlamaOptions exact;  // No rounding of activations to 8 bits, only of K and V.
+  exact.weights = kernels::WeightType::kF32;
+  exact.embedding = kernels::WeightType::kF16;
   const auto model = LoadTiny(exact);
   const Sequence s = Scoring(70, 0, 3, 0);
   const auto scored = RunTogether(model, {}, {s})[0].scored;
   const auto oracle = OracleLogits(*model, s.ids);
   double worst = 0;
-  for (const Scored& score : scored) {
+  for (const core::Scored& score : scored) {
     const auto& logits = oracle[static_cast<size_t>(score.position) - 1];
     double sum = 0;
     for (const double l : logits) sum += std::exp(l);
@@ -145,12 +145,12 @@ TEST(ScoringTest, AResumedSequenceGoesOnWhereItsScoresEnd) {
 }
 
 TEST(ScoringTest, ALongContextIsScoredTheSameWay) {
-  TinyLlamaOptions options;
+  model::TinyLlamaOptions options;
   options.context_length = 1400;
   options.layers = 1;
   const auto model = LoadTiny(options);
   const std::vector<Sequence> sequences = {Scoring(1100, 2, 2, 1)};
-  for (const KvType kv_type : {KvType::kF16, KvType::kQ8_0}) {
+  for (const kernels::KvType kv_type : {kernels::KvType::kF16, kernels::KvType::kQ8_0}) {
     How how;
     how.kv_type = kv_type;
     how.max_rows = 512;
@@ -181,4 +181,4 @@ TEST(ScoringTest, ABrokenRowFailsOnlyItsSequence) {
 }
 
 }  // namespace
-}  // namespace ropeway::testing
+}  // namespace ropeway::executor::testing

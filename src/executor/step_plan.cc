@@ -7,18 +7,18 @@
 #include "executor/sampler.h"
 #include "kernels/kernels.h"
 
-namespace ropeway {
+namespace ropeway::executor {
 namespace {
 
 // The cost of a unit beside its dot products, in units of one row over one position.
 constexpr int64_t kUnitOverhead = 64;
 
-int SplitsUpTo(int position) { return position / kSplitTokens + 1; }
+int SplitsUpTo(int position) { return position / kernels::kSplitTokens + 1; }
 
 int64_t Cost(const AttentionUnit& unit, int position) {
-  const int64_t begin = int64_t{unit.split_begin} * kSplitTokens;
+  const int64_t begin = int64_t{unit.split_begin} * kernels::kSplitTokens;
   const int64_t end =
-      std::min<int64_t>(int64_t{unit.split_end} * kSplitTokens, position + unit.rows);
+      std::min<int64_t>(int64_t{unit.split_end} * kernels::kSplitTokens, position + unit.rows);
   return kUnitOverhead + unit.rows * std::max<int64_t>(end - begin, 0);
 }
 
@@ -44,28 +44,28 @@ StepPlan::StepPlan(const PlanLimits& limits)
       all_queues_(new UnitQueue[static_cast<size_t>(limits.workers)]),
       output_queues_(new UnitQueue[static_cast<size_t>(limits.workers)]) {}
 
-Status StepPlan::Check(const Batch& batch) const {
+Status StepPlan::Check(const core::Batch& batch) const {
   if (batch.num_tokens() > limits_.max_rows) return Broken("too many tokens");
   if (batch.items.size() > static_cast<size_t>(limits_.max_seqs)) return Broken("too many items");
-  const auto bad_block = [this](BlockId b) { return b < 0 || b >= limits_.num_blocks; };
-  for (const BlockCopy& copy : batch.copies) {
+  const auto bad_block = [this](core::BlockId b) { return b < 0 || b >= limits_.num_blocks; };
+  for (const core::BlockCopy& copy : batch.copies) {
     if (bad_block(copy.from) || bad_block(copy.to)) return Broken("no such block to copy");
   }
-  for (const BatchItem& item : batch.items) {
+  for (const core::BatchItem& item : batch.items) {
     if (Status status = CheckItem(item); !status.ok()) return status;
   }
   return {};
 }
 
-Status StepPlan::CheckItem(const BatchItem& item) const {
+Status StepPlan::CheckItem(const core::BatchItem& item) const {
   if (item.tokens.empty()) return Broken("an item without tokens");
   const int64_t end = int64_t{item.start} + static_cast<int64_t>(item.tokens.size());
   if (item.start < 0 || end > limits_.max_positions) return Broken("position out of range");
-  if (static_cast<int64_t>(item.blocks.size()) * kBlockTokens < end) {
+  if (static_cast<int64_t>(item.blocks.size()) * base::kBlockTokens < end) {
     return Broken("too few blocks");
   }
   if (std::any_of(item.blocks.begin(), item.blocks.end(),
-                  [this](BlockId b) { return b < 0 || b >= limits_.num_blocks; })) {
+                  [this](core::BlockId b) { return b < 0 || b >= limits_.num_blocks; })) {
     return Broken("no such block");
   }
   if (!AreTokens(item.tokens, limits_.vocab_size)) return Broken("no such token");
@@ -73,7 +73,7 @@ Status StepPlan::CheckItem(const BatchItem& item) const {
 }
 
 // Checks the ids beyond the item's own tokens, if penalties or scores need them.
-Status StepPlan::CheckIds(const BatchItem& item) const {
+Status StepPlan::CheckIds(const core::BatchItem& item) const {
   const int64_t end = int64_t{item.start} + static_cast<int64_t>(item.tokens.size());
   const auto known = static_cast<int64_t>(item.ids.size());
   if (item.sample && LogitAdjuster::NeedsIds(item.spec.params)) {
@@ -93,7 +93,7 @@ Status StepPlan::CheckIds(const BatchItem& item) const {
   return AreTokens(scored, limits_.vocab_size) ? Status() : Broken("no such id to score");
 }
 
-Status StepPlan::Build(const Batch& batch) {
+Status StepPlan::Build(const core::Batch& batch) {
   if (Status status = Check(batch); !status.ok()) return status;
   for (RowSet* set : {&all_, &outputs_}) {
     set->item.clear();
@@ -104,7 +104,7 @@ Status StepPlan::Build(const Batch& batch) {
   num_sampled_ = 0;
   num_scored_ = 0;
   for (size_t i = 0; i < batch.items.size(); ++i) {
-    const BatchItem& item = batch.items[i];
+    const core::BatchItem& item = batch.items[i];
     const int first_row = all_.size();
     const int rows = static_cast<int>(item.tokens.size());
     for (int r = 0; r < rows; ++r) {
@@ -119,7 +119,7 @@ Status StepPlan::Build(const Batch& batch) {
   return {};
 }
 
-void StepPlan::AddOutputs(size_t index, const BatchItem& item, int first_row) {
+void StepPlan::AddOutputs(size_t index, const core::BatchItem& item, int first_row) {
   const int first_output = outputs_.size();
   const auto add = [&](int position, int32_t sampled, int32_t scored) {
     output_rows_.push_back({first_row + position - item.start, sampled, scored});
@@ -188,4 +188,4 @@ void StepPlan::Finish(RowSet* set, UnitQueue* queues) {
   }
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::executor

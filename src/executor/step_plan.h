@@ -11,7 +11,7 @@
 #include "core/batch.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::executor {
 
 // With fewer rows per worker, all workers compute all rows, each a part of the output features;
 // else each worker takes its own rows through all layers.
@@ -90,7 +90,7 @@ class StepPlan {
   explicit StepPlan(const PlanLimits& limits);
 
   // kInternal if the batch violates what Launch requires: computing it would corrupt memory.
-  Status Build(const Batch& batch);
+  Status Build(const core::Batch& batch);
 
   const RowSet& all() const { return all_; }  // Every token of the batch.
   // The rows whose logits are wanted, in the order of items, then of positions.
@@ -106,10 +106,10 @@ class StepPlan {
   static int MaxDeferredPairs(int workers) { return 2 * workers; }
 
  private:
-  Status Check(const Batch& batch) const;
-  Status CheckItem(const BatchItem& item) const;
-  Status CheckIds(const BatchItem& item) const;
-  void AddOutputs(size_t index, const BatchItem& item, int first_row);
+  Status Check(const core::Batch& batch) const;
+  Status CheckItem(const core::BatchItem& item) const;
+  Status CheckIds(const core::BatchItem& item) const;
+  void AddOutputs(size_t index, const core::BatchItem& item, int first_row);
   void AddUnits(int first_row, int rows, int start, RowSet* set) const;
   void SplitUnits(RowSet* set);
   void Finish(RowSet* set, UnitQueue* queues);
@@ -125,6 +125,6 @@ class StepPlan {
   std::unique_ptr<UnitQueue[]> output_queues_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::executor
 
 #endif  // ROPEWAY_EXECUTOR_STEP_PLAN_H_

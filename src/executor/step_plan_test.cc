@@ -8,7 +8,7 @@
 
 #include "kernels/kernels.h"
 
-namespace ropeway {
+namespace ropeway::executor {
 namespace {
 
 PlanLimits Limits(int workers) {
@@ -23,11 +23,11 @@ PlanLimits Limits(int workers) {
   return limits;
 }
 
-void AddItem(int start, int tokens, bool sample, Batch* batch) {
-  BatchItem& item = batch->items.emplace_back();
+void AddItem(int start, int tokens, bool sample, core::Batch* batch) {
+  core::BatchItem& item = batch->items.emplace_back();
   item.start = start;
   item.tokens.assign(static_cast<size_t>(tokens), 1);
-  item.blocks.assign(static_cast<size_t>((start + tokens) / kBlockTokens + 1), 0);
+  item.blocks.assign(static_cast<size_t>((start + tokens) / base::kBlockTokens + 1), 0);
   item.sample = sample;
 }
 
@@ -37,8 +37,8 @@ std::vector<int32_t> OutputRows(const StepPlan& plan) {
   return rows;
 }
 
-Batch MixedBatch() {
-  Batch batch;
+core::Batch MixedBatch() {
+  core::Batch batch;
   AddItem(100, 1, true, &batch);
   AddItem(0, 50, false, &batch);
   AddItem(3000, 1, true, &batch);
@@ -66,7 +66,8 @@ void ExpectComplete(const RowSet& set, UnitQueue* queues, int workers) {
   }
   for (int r = 0; r < set.size(); ++r) {
     for (int head = 0; head < 3; ++head) {
-      for (int split = 0; split <= set.position[static_cast<size_t>(r)] / kSplitTokens; ++split) {
+      for (int split = 0; split <= set.position[static_cast<size_t>(r)] / kernels::kSplitTokens;
+           ++split) {
         EXPECT_EQ((seen[{r, head, split}]), 1) << r << " " << head << " " << split;
       }
     }
@@ -99,7 +100,7 @@ TEST(StepPlanTest, AttentionIsDividedOnceForAnyNumberOfWorkers) {
 
 TEST(StepPlanTest, ScoredRowsComeBeforeTheSampledOneOfTheirItem) {
   const std::vector<TokenId> ids(200, 1);
-  Batch batch;
+  core::Batch batch;
   AddItem(10, 30, true, &batch);
   batch.items[0].score_begin = 15;
   batch.items[0].score_end = 40;  // The row of the last id is the one before the sampled row.
@@ -107,7 +108,7 @@ TEST(StepPlanTest, ScoredRowsComeBeforeTheSampledOneOfTheirItem) {
   AddItem(100, 20, false, &batch);
   batch.items[2].score_begin = 101;
   batch.items[2].score_end = 121;  // Every row, the last one too.
-  for (BatchItem& item : batch.items) item.ids = ids;
+  for (core::BatchItem& item : batch.items) item.ids = ids;
   batch.items[0].ids = batch.items[0].ids.first(40);
   for (int workers : {1, 2, 4}) {
     StepPlan plan(Limits(workers));
@@ -136,7 +137,7 @@ TEST(StepPlanTest, BrokenIdsAreRejected) {
   StepPlan plan(Limits(1));
   const std::vector<TokenId> ids(40, 1);
   const auto accepts = [&](int begin, int end, bool sample, std::span<const TokenId> known) {
-    Batch batch;
+    core::Batch batch;
     AddItem(10, 20, sample, &batch);
     batch.items[0].score_begin = begin;
     batch.items[0].score_end = end;
@@ -163,9 +164,9 @@ TEST(StepPlanTest, BrokenIdsAreRejected) {
 
 TEST(StepPlanTest, OnlyPenaltiesNeedAllIds) {
   StepPlan plan(Limits(1));
-  Batch batch;
+  core::Batch batch;
   AddItem(10, 20, true, &batch);
-  BatchItem& item = batch.items[0];
+  core::BatchItem& item = batch.items[0];
   const std::vector<TokenId> ids(31, 1);
   const std::vector<TokenId> wrong(30, 100);
   item.spec.params.presence_penalty = 1.0F;
@@ -181,7 +182,7 @@ TEST(StepPlanTest, OnlyPenaltiesNeedAllIds) {
 }
 
 TEST(StepPlanTest, OneLongDecodeIsSplitAmongWorkers) {
-  Batch batch;
+  core::Batch batch;
   AddItem(5000, 1, true, &batch);
   StepPlan plan(Limits(4));
   ASSERT_TRUE(plan.Build(batch).ok());
@@ -198,7 +199,7 @@ TEST(StepPlanTest, OneLongDecodeIsSplitAmongWorkers) {
 }
 
 TEST(StepPlanTest, AttentionIsBalanced) {
-  Batch batch;
+  core::Batch batch;
   AddItem(0, 512, false, &batch);
   StepPlan plan(Limits(2));
   ASSERT_TRUE(plan.Build(batch).ok());
@@ -212,7 +213,7 @@ TEST(StepPlanTest, AttentionIsBalanced) {
 TEST(StepPlanTest, SlicesCoverAllRowsOnce) {
   for (int workers : {1, 2, 3, 7}) {
     for (int rows : {1, 7, 8, 15, 16, 17, 24, 56, 100, 511}) {
-      Batch batch;
+      core::Batch batch;
       AddItem(0, rows, false, &batch);
       StepPlan plan(Limits(workers));
       ASSERT_TRUE(plan.Build(batch).ok());
@@ -240,19 +241,19 @@ TEST(StepPlanTest, SlicesCoverAllRowsOnce) {
 
 TEST(StepPlanTest, TooManyOfAnythingIsRejected) {
   StepPlan plan(Limits(1));
-  Batch tokens;
+  core::Batch tokens;
   AddItem(0, 513, false, &tokens);
   EXPECT_FALSE(plan.Build(tokens).ok());
-  Batch items;
+  core::Batch items;
   for (int i = 0; i < 65; ++i) AddItem(0, 1, true, &items);
   EXPECT_FALSE(plan.Build(items).ok());
-  Batch positions;
+  core::Batch positions;
   AddItem(8192, 1, true, &positions);
   EXPECT_FALSE(plan.Build(positions).ok());
-  Batch copies;
+  core::Batch copies;
   copies.copies.push_back({0, 1});
   EXPECT_FALSE(plan.Build(copies).ok());
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::executor

@@ -3,19 +3,19 @@
 #include <cmath>
 #include <numeric>
 
-namespace ropeway {
+namespace ropeway::executor {
 namespace {
 
 using Vector = std::vector<double>;
 using Rows = std::vector<Vector>;
 
-Vector WeightRow(const Matrix& m, int row) {
+Vector WeightRow(const kernels::Matrix& m, int row) {
   std::vector<float> floats(static_cast<size_t>(m.k));
-  UnpackRow(m, row, floats.data());
+  kernels::UnpackRow(m, row, floats.data());
   return {floats.begin(), floats.end()};
 }
 
-Rows OracleWeights(const Matrix& m) {
+Rows OracleWeights(const kernels::Matrix& m) {
   Rows rows;
   for (int row = 0; row < m.n; ++row) rows.push_back(WeightRow(m, row));
   return rows;
@@ -68,7 +68,7 @@ Vector Attend(const double* q, const Rows& keys, const Rows& values, size_t offs
 }
 
 struct Layer {
-  explicit Layer(const LayerWeights& l)
+  explicit Layer(const model::LayerWeights& l)
       : q(OracleWeights(l.q)),
         k(OracleWeights(l.k)),
         v(OracleWeights(l.v)),
@@ -80,7 +80,7 @@ struct Layer {
         ffn_norm(l.ffn_norm) {}
 
   // x after the layer, at the position behind the keys so far.
-  void Apply(const ModelConfig& config, const float* cos_sin, Vector* x) {
+  void Apply(const model::ModelConfig& config, const float* cos_sin, Vector* x) {
     const auto dim = static_cast<size_t>(config.head_dim);
     const auto rope_dim = static_cast<size_t>(config.rope.dim);
     const auto group = static_cast<size_t>(config.num_heads / config.num_kv_heads);
@@ -116,9 +116,9 @@ struct Layer {
 
 }  // namespace
 
-std::vector<std::vector<double>> OracleLogits(const Model& model,
+std::vector<std::vector<double>> OracleLogits(const model::Model& model,
                                               const std::vector<TokenId>& tokens) {
-  const ModelConfig& config = model.config();
+  const model::ModelConfig& config = model.config();
   std::vector<Layer> layers(model.layers().begin(), model.layers().end());
   const Rows output = OracleWeights(model.output());
   Rows logits;
@@ -147,4 +147,4 @@ double CenteredCosine(const std::vector<double>& a, const std::vector<double>& b
   return ab / std::sqrt(aa * bb);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::executor

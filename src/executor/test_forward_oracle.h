@@ -8,15 +8,15 @@
 #include "model/model.h"
 #include "ropeway/request.h"
 
-namespace ropeway {
+namespace ropeway::executor {
 
 // The logits after each of `tokens`: [tokens][vocabulary].
-std::vector<std::vector<double>> OracleLogits(const Model& model,
+std::vector<std::vector<double>> OracleLogits(const model::Model& model,
                                               const std::vector<TokenId>& tokens);
 
 // The cosine of the angle between a and b, each with its mean taken off.
 double CenteredCosine(const std::vector<double>& a, const std::vector<double>& b);
 
-}  // namespace ropeway
+}  // namespace ropeway::executor
 
 #endif  // ROPEWAY_EXECUTOR_TEST_FORWARD_ORACLE_H_

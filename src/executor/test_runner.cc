@@ -8,29 +8,29 @@
 #include <random>
 #include <stdexcept>
 
-namespace ropeway::testing {
+namespace ropeway::executor::testing {
 
-std::shared_ptr<const Model> LoadTiny(const TinyLlamaOptions& options) {
-  const TempFile file(TinyLlama(options).Bytes());
-  auto gguf = GgufFile::Open(file.path());
+std::shared_ptr<const model::Model> LoadTiny(const model::TinyLlamaOptions& options) {
+  const model::TempFile file(model::TinyLlama(options).Bytes());
+  auto gguf = model::GgufFile::Open(file.path());
   if (!gguf.ok()) throw std::runtime_error(gguf.status().message());
-  auto model = Model::Load(**gguf, 1);
+  auto model = model::Model::Load(**gguf, 1);
   if (!model.ok()) throw std::runtime_error(model.status().message());
   return std::move(*model);
 }
 
-const std::shared_ptr<const Model>& TinyModel() {
-  static const auto& model = *new std::shared_ptr<const Model>(LoadTiny());
+const std::shared_ptr<const model::Model>& TinyModel() {
+  static const auto& model = *new std::shared_ptr<const model::Model>(LoadTiny());
   return model;
 }
 
-const Kernels* Best() { return ChooseKernels(nullptr); }
+const kernels::Kernels* Best() { return kernels::ChooseKernels(nullptr); }
 
 Sequence MakeSequence(int prompt_len, int generate, uint64_t seed, float temperature) {
   Sequence sequence;
   std::mt19937 random(static_cast<uint32_t>(seed));
   for (int i = 0; i < prompt_len; ++i) {
-    sequence.ids.push_back(static_cast<TokenId>(random() % kTinyVocab));
+    sequence.ids.push_back(static_cast<TokenId>(random() % model::kTinyVocab));
   }
   sequence.prompt_len = prompt_len;
   sequence.generate = generate;
@@ -54,7 +54,7 @@ std::vector<Sequence> Crowd() {
   return crowd;
 }
 
-Runner::Runner(std::shared_ptr<const Model> model, const How& how, int max_seqs)
+Runner::Runner(std::shared_ptr<const model::Model> model, const How& how, int max_seqs)
     : how_(how),
       executor_(std::move(model), how.kernels != nullptr ? how.kernels : Best(), how.threads,
                 how.kv_type) {
@@ -66,14 +66,15 @@ Runner::Runner(std::shared_ptr<const Model> model, const How& how, int max_seqs)
   if (how.shuffle != 0) std::shuffle(free_.begin(), free_.end(), std::mt19937(how.shuffle));
   if (!how.poison) return;
   const std::vector<std::byte> nan(layout_.block_bytes, std::byte{0xFF});
-  for (BlockId block = 0; block < layout_.num_blocks; ++block) executor_.WriteBlock(block, nan);
+  for (core::BlockId block = 0; block < layout_.num_blocks; ++block)
+    executor_.WriteBlock(block, nan);
 }
 
 double Runner::Run(std::vector<Sequence>* sequences) {
   int steps = 0;
   int rows = 0;
   for (int step = 0;; ++step) {
-    Batch batch;
+    core::Batch batch;
     std::vector<Sequence*> in_batch;
     bool left = false;
     int budget = how_.max_rows;
@@ -96,12 +97,12 @@ double Runner::Run(std::vector<Sequence>* sequences) {
 }
 
 // Results come in the order of items, and carry no index of theirs.
-void Runner::Take(const StepResult& result, const std::vector<Sequence*>& in_batch,
-                  const Batch& batch) {
+void Runner::Take(const core::StepResult& result, const std::vector<Sequence*>& in_batch,
+                  const core::Batch& batch) {
   size_t sampled = 0;
   size_t scored = 0;
   for (size_t i = 0; i < batch.items.size(); ++i) {
-    const BatchItem& item = batch.items[i];
+    const core::BatchItem& item = batch.items[i];
     for (int32_t position = item.score_begin; position < item.score_end; ++position) {
       in_batch[i]->scored.push_back(result.scored.at(scored++));
     }
@@ -115,7 +116,7 @@ void Runner::Take(const StepResult& result, const std::vector<Sequence*>& in_bat
 
 std::vector<std::byte> Runner::KvBytes(const Sequence& s) {
   std::vector<std::byte> all;
-  for (int b = 0; b < s.computed / kBlockTokens; ++b) {
+  for (int b = 0; b < s.computed / base::kBlockTokens; ++b) {
     std::vector<std::byte> bytes(layout_.block_bytes);
     executor_.ReadBlock(s.blocks[static_cast<size_t>(b)], bytes);
     all.insert(all.end(), bytes.begin(), bytes.end());
@@ -123,15 +124,15 @@ std::vector<std::byte> Runner::KvBytes(const Sequence& s) {
   return all;
 }
 
-void Runner::AddItem(Sequence* s, int* budget, Batch* batch) {
+void Runner::AddItem(Sequence* s, int* budget, core::Batch* batch) {
   const auto left = static_cast<int32_t>(s->ids.size()) - s->computed;
   const int32_t count = std::min({left, how_.chunk, *budget});
   *budget -= count;
-  BatchItem item;
+  core::BatchItem item;
   item.start = s->computed;
   item.tokens.assign(s->ids.begin() + s->computed, s->ids.begin() + s->computed + count);
   s->computed += count;
-  while (static_cast<int32_t>(s->blocks.size()) * kBlockTokens < s->computed) {
+  while (static_cast<int32_t>(s->blocks.size()) * base::kBlockTokens < s->computed) {
     s->blocks.push_back(free_.at(next_free_++));
   }
   item.blocks = s->blocks;
@@ -147,7 +148,7 @@ void Runner::AddItem(Sequence* s, int* budget, Batch* batch) {
   batch->items.push_back(std::move(item));
 }
 
-std::vector<Outcome> RunTogether(const std::shared_ptr<const Model>& model, const How& how,
+std::vector<Outcome> RunTogether(const std::shared_ptr<const model::Model>& model, const How& how,
                                  std::vector<Sequence> sequences, double* mean_rows) {
   Runner runner(model, how, static_cast<int>(sequences.size()));
   const double rows = runner.Run(&sequences);
@@ -157,7 +158,7 @@ std::vector<Outcome> RunTogether(const std::shared_ptr<const Model>& model, cons
   return outcomes;
 }
 
-std::vector<Outcome> RunAlone(const std::shared_ptr<const Model>& model, const How& how,
+std::vector<Outcome> RunAlone(const std::shared_ptr<const model::Model>& model, const How& how,
                               const std::vector<Sequence>& sequences) {
   std::vector<Outcome> outcomes;
   for (Sequence s : sequences) {
@@ -180,12 +181,12 @@ bool SameLogprobs(float a, const std::vector<TokenLogprob>& a_top, float b,
                                           });
 }
 
-bool SameSampled(const Sampled& a, const Sampled& b) {
+bool SameSampled(const core::Sampled& a, const core::Sampled& b) {
   return a.token == b.token && a.invalid == b.invalid &&
          SameLogprobs(a.logprob, a.top_logprobs, b.logprob, b.top_logprobs);
 }
 
-bool SameScored(const Scored& a, const Scored& b) {
+bool SameScored(const core::Scored& a, const core::Scored& b) {
   return a.token == b.token && a.position == b.position &&
          SameLogprobs(a.logprob, a.top_logprobs, b.logprob, b.top_logprobs);
 }
@@ -220,4 +221,4 @@ void ExpectSame(const std::vector<Outcome>& a, const std::vector<Outcome>& b,
   EXPECT_TRUE(Same(a, b, &where)) << what << ": differs at " << where;
 }
 
-}  // namespace ropeway::testing
+}  // namespace ropeway::executor::testing

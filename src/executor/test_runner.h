@@ -12,16 +12,16 @@
 #include "executor/cpu_executor.h"
 #include "model/test_gguf_writer.h"
 
-namespace ropeway::testing {
+namespace ropeway::executor::testing {
 
 inline constexpr int64_t kPoolBytes = int64_t{4} << 20;
 
 // Loads a model that TinyLlama makes; TinyModel is that of the default options, loaded once.
-std::shared_ptr<const Model> LoadTiny(const TinyLlamaOptions& options = {});
-const std::shared_ptr<const Model>& TinyModel();
+std::shared_ptr<const model::Model> LoadTiny(const model::TinyLlamaOptions& options = {});
+const std::shared_ptr<const model::Model>& TinyModel();
 
 // The best kernels of this machine.
-const Kernels* Best();
+const kernels::Kernels* Best();
 
 // What one sequence is to do, and what came out.
 struct Sequence {
@@ -30,10 +30,11 @@ struct Sequence {
   int32_t generate = 0;
   int32_t computed = 0;  // Positions whose K and V are written.
   int32_t joins = 0;     // At this step.
-  SampleSpec spec;
-  std::vector<BlockId> blocks;
-  std::vector<Sampled> sampled;
-  std::vector<Scored> scored;  // With spec.num_prompt_logprobs >= 0: of the prompt from position 1.
+  core::SampleSpec spec;
+  std::vector<core::BlockId> blocks;
+  std::vector<core::Sampled> sampled;
+  std::vector<core::Scored>
+      scored;  // With spec.num_prompt_logprobs >= 0: of the prompt from position 1.
 
   bool done() const {
     return static_cast<int32_t>(sampled.size()) == generate &&
@@ -49,20 +50,20 @@ std::vector<Sequence> Crowd();
 
 // How to run sequences; none of it may change what comes out.
 struct How {
-  const Kernels* kernels = nullptr;  // nullptr: the best ones.
+  const kernels::Kernels* kernels = nullptr;  // nullptr: the best ones.
   int threads = 1;
   int chunk = 1024;
   int max_rows = 64;
-  uint32_t shuffle = 0;           // Seed of the order of block ids.
-  bool poison = false;            // The pool is full of NaN first.
-  KvType kv_type = KvType::kF16;  // This one may.
+  uint32_t shuffle = 0;                             // Seed of the order of block ids.
+  bool poison = false;                              // The pool is full of NaN first.
+  kernels::KvType kv_type = kernels::KvType::kF16;  // This one may.
 };
 
 // Steps sequences to their ends in common batches.
 class Runner {
  public:
   // Throws std::runtime_error where the executor fails.
-  Runner(std::shared_ptr<const Model> model, const How& how, int max_seqs);
+  Runner(std::shared_ptr<const model::Model> model, const How& how, int max_seqs);
 
   // Returns the mean rows per step.
   double Run(std::vector<Sequence>* sequences);
@@ -74,26 +75,27 @@ class Runner {
   const KvLayout& layout() const { return layout_; }
 
  private:
-  void AddItem(Sequence* s, int* budget, Batch* batch);
-  void Take(const StepResult& result, const std::vector<Sequence*>& in_batch, const Batch& batch);
+  void AddItem(Sequence* s, int* budget, core::Batch* batch);
+  void Take(const core::StepResult& result, const std::vector<Sequence*>& in_batch,
+            const core::Batch& batch);
 
   const How how_;
   CpuExecutor executor_;
   KvLayout layout_;
-  std::vector<BlockId> free_;
+  std::vector<core::BlockId> free_;
   size_t next_free_ = 0;
 };
 
 struct Outcome {
-  std::vector<Sampled> sampled;
-  std::vector<Scored> scored;
+  std::vector<core::Sampled> sampled;
+  std::vector<core::Scored> scored;
   std::vector<std::byte> kv;
 };
 
-std::vector<Outcome> RunTogether(const std::shared_ptr<const Model>& model, const How& how,
+std::vector<Outcome> RunTogether(const std::shared_ptr<const model::Model>& model, const How& how,
                                  std::vector<Sequence> sequences, double* mean_rows = nullptr);
 // Each in an executor of its own.
-std::vector<Outcome> RunAlone(const std::shared_ptr<const Model>& model, const How& how,
+std::vector<Outcome> RunAlone(const std::shared_ptr<const model::Model>& model, const How& how,
                               const std::vector<Sequence>& sequences);
 
 uint32_t Bits(float x);
@@ -103,6 +105,6 @@ bool Same(const std::vector<Outcome>& a, const std::vector<Outcome>& b, std::str
 void ExpectSame(const std::vector<Outcome>& a, const std::vector<Outcome>& b,
                 const std::string& what);
 
-}  // namespace ropeway::testing
+}  // namespace ropeway::executor::testing
 
 #endif  // ROPEWAY_EXECUTOR_TEST_RUNNER_H_

@@ -4,11 +4,11 @@
 
 #include <limits>
 
-namespace ropeway {
+namespace ropeway::executor {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-}  // namespace ropeway
+}  // namespace ropeway::executor
 
 #endif  // ROPEWAY_EXECUTOR_TEST_VALUES_H_

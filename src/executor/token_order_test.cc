@@ -8,7 +8,7 @@
 #include "executor/sampler.h"
 #include "executor/test_values.h"
 
-namespace ropeway {
+namespace ropeway::executor {
 namespace {
 
 std::vector<TokenId> PlainOrder(const std::vector<float>& keys) {
@@ -65,4 +65,4 @@ TEST(TokenOrderTest, KeepWeightsClearsAllOthers) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::executor

@@ -10,7 +10,7 @@
 #include "executor/sampler.h"
 #include "executor/test_values.h"
 
-namespace ropeway {
+namespace ropeway::executor {
 namespace {
 
 std::vector<float> Weights(const std::vector<float>& logits, float temperature) {
@@ -114,4 +114,4 @@ TEST(TypicalFilterTest, WhatIsOutAlreadyStaysOut) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::executor

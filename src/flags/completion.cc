@@ -6,7 +6,7 @@
 #include "base/output.h"
 #include "flags/program.h"
 
-namespace ropeway {
+namespace ropeway::flags {
 namespace {
 
 // What may follow a flag.
@@ -279,7 +279,7 @@ std::string CompletionScript(const Program& program, const std::string& shell) {
 
 Command CompletionCommand(const Program* program, std::string* shell) {
   const auto run = [program, shell] {
-    Output output;
+    base::Output output;
     output.Write(CompletionScript(*program, *shell));
     return output.End();
   };
@@ -292,4 +292,4 @@ Command CompletionCommand(const Program* program, std::string* shell) {
       run};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::flags

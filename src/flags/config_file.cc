@@ -9,7 +9,7 @@
 
 #include "flags/program.h"
 
-namespace ropeway {
+namespace ropeway::flags {
 namespace {
 
 constexpr size_t kMaxFileBytes = 1 << 20;
@@ -219,4 +219,4 @@ Status ReadConfigFile(const Program& program, const std::string& file,
   }
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::flags

@@ -8,7 +8,7 @@
 
 #include "flags/program.h"
 
-namespace ropeway {
+namespace ropeway::flags {
 namespace {
 
 using std::chrono::milliseconds;
@@ -169,4 +169,4 @@ TEST_F(ConfigFileTest, AFileThatIsMissingOrTooLongIsRejected) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::flags

@@ -9,7 +9,7 @@
 
 #include "flags/units.h"
 
-namespace ropeway {
+namespace ropeway::flags {
 namespace {
 
 using std::chrono::milliseconds;
@@ -240,4 +240,4 @@ std::string MainName(const Flag& flag) {
 
 bool IsArgument(const Flag& flag) { return !flag.names.starts_with('-'); }
 
-}  // namespace ropeway
+}  // namespace ropeway::flags

@@ -21,7 +21,7 @@
 
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::flags {
 
 // How a value is written, which decides what a configuration file may hold for it.
 enum class ValueKind { kSwitch, kInt, kIntOrAuto, kNumber, kTime, kSize, kText };
@@ -183,6 +183,6 @@ std::vector<FlagName> NamesOf(const Flag& flag);
 std::string MainName(const Flag& flag);
 bool IsArgument(const Flag& flag);
 
-}  // namespace ropeway
+}  // namespace ropeway::flags
 
 #endif  // ROPEWAY_FLAGS_FLAG_H_

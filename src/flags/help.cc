@@ -6,7 +6,7 @@
 
 #include "flags/program.h"
 
-namespace ropeway {
+namespace ropeway::flags {
 namespace {
 
 constexpr size_t kColumn = 30;  // Where descriptions begin.
@@ -140,4 +140,4 @@ std::string HelpText(const Program& program, const std::vector<const Command*>& 
          (command.footer.empty() ? "" : "\n" + command.footer + "\n");
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::flags

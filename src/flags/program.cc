@@ -10,7 +10,7 @@
 
 #include "base/output.h"
 
-namespace ropeway {
+namespace ropeway::flags {
 namespace {
 
 // A command and what CLI11 knows about it.
@@ -167,11 +167,11 @@ StatusOr<Invocation> ParseCommandLine(const Program& program,
 
 int RunProgram(const Program& program, int argc, char** argv) {
   const StatusOr<Invocation> line = ParseCommandLine(program, {argv + 1, argv + argc});
-  if (!line.ok()) return Fail(line.status());
+  if (!line.ok()) return base::Fail(line.status());
   if (line->command != nullptr) return line->command->run();
-  Output output;
+  base::Output output;
   output.Write(line->text);
   return output.End();
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::flags

@@ -9,7 +9,7 @@
 #include "flags/flag.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::flags {
 
 struct Program {
   std::string name;
@@ -61,6 +61,6 @@ std::string CompletionScript(const Program& program, const std::string& shell);
 // `completion`, which prints that script. `program` and `shell` must outlive the command.
 Command CompletionCommand(const Program* program, std::string* shell);
 
-}  // namespace ropeway
+}  // namespace ropeway::flags
 
 #endif  // ROPEWAY_FLAGS_PROGRAM_H_

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 
-namespace ropeway {
+namespace ropeway::flags {
 namespace {
 
 using std::chrono::milliseconds;
@@ -215,4 +215,4 @@ TEST_F(ProgramTest, CompletionOffersCommandsFlagsAndChoices) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::flags

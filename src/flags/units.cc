@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::flags {
 namespace {
 
 constexpr double kMaxMilliseconds = 1000.0 * 3600 * 1000;
@@ -78,4 +78,4 @@ std::string FormatSize(int64_t bytes) {
   return fmt::format("{}", bytes);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::flags

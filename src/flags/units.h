@@ -9,7 +9,7 @@
 
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::flags {
 
 // A whole or decimal number with its unit, ms, s, m or h: "500ms", "1.5s"; or "0". At most 1,000
 // hours. kInvalidArgument for a number without a unit: reader and writer may think of different
@@ -26,6 +26,6 @@ StatusOr<int64_t> ParseSize(std::string_view text);
 // The shortest text that ParseSize reads back: "512", "48MiB".
 std::string FormatSize(int64_t bytes);
 
-}  // namespace ropeway
+}  // namespace ropeway::flags
 
 #endif  // ROPEWAY_FLAGS_UNITS_H_

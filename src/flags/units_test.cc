@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ropeway {
+namespace ropeway::flags {
 namespace {
 
 using std::chrono::milliseconds;
@@ -56,4 +56,4 @@ TEST(Units, WhatIsWrittenIsReadBack) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::flags

@@ -6,7 +6,7 @@
 
 #include "kernels/test_util.h"
 
-namespace ropeway::testing {
+namespace ropeway::kernels::testing {
 namespace {
 
 struct Problem {
@@ -26,7 +26,7 @@ class Cache {
         head_dim_(problem.head_dim),
         type_(problem.type),
         stride_(KvHeadBlockBytes(type_, head_dim_) + 64),
-        blocks_(static_cast<size_t>((positions_ + kBlockTokens - 1) / kBlockTokens)),
+        blocks_(static_cast<size_t>((positions_ + base::kBlockTokens - 1) / base::kBlockTokens)),
         bytes_(stride_ * blocks_.size()) {
     for (size_t b = 0; b < blocks_.size(); ++b) blocks_[b] = static_cast<int32_t>(b);
     std::shuffle(blocks_.begin(), blocks_.end(), rng);
@@ -44,10 +44,10 @@ class Cache {
     for (int t = 0; t < count; ++t) {
       std::byte* block =
           bytes_.get() +
-          static_cast<size_t>(blocks_[static_cast<size_t>(t / kBlockTokens)]) * stride_;
+          static_cast<size_t>(blocks_[static_cast<size_t>(t / base::kBlockTokens)]) * stride_;
       kReferenceKernels.store_kv(type_, &k_[static_cast<size_t>(t * head_dim_)],
                                  &v_[static_cast<size_t>(t * head_dim_)], head_dim_,
-                                 t % kBlockTokens, block);
+                                 t % base::kBlockTokens, block);
     }
   }
 
@@ -290,7 +290,7 @@ TEST(KvType, Q8KeepsRowsWithinHalfAStep) {
   constexpr int kDim = 64;
   const auto scale_at = [](const std::vector<std::byte>& block, int index) {
     float scale = 0;
-    std::memcpy(&scale, &block[static_cast<size_t>(2 * kBlockTokens * kDim + 4 * index)], 4);
+    std::memcpy(&scale, &block[static_cast<size_t>(2 * base::kBlockTokens * kDim + 4 * index)], 4);
     return scale;
   };
   Rng rng(11);
@@ -304,9 +304,9 @@ TEST(KvType, Q8KeepsRowsWithinHalfAStep) {
   std::vector<std::byte> block(KvHeadBlockBytes(KvType::kQ8_0, kDim));
   kReferenceKernels.store_kv(KvType::kQ8_0, k.data(), v.data(), kDim, 3, block.data());
   EXPECT_FLOAT_EQ(scale_at(block, 3), 9.0F / 127.0F);
-  EXPECT_EQ(scale_at(block, kBlockTokens + 3), 0.0F);
+  EXPECT_EQ(scale_at(block, base::kBlockTokens + 3), 0.0F);
   for (int d = 0; d < kDim; ++d) {
-    const auto q = static_cast<int8_t>(block[static_cast<size_t>(d * kBlockTokens + 3)]);
+    const auto q = static_cast<int8_t>(block[static_cast<size_t>(d * base::kBlockTokens + 3)]);
     EXPECT_NEAR(static_cast<float>(q) * scale_at(block, 3), k[static_cast<size_t>(d)],
                 0.501F * scale_at(block, 3));
   }
@@ -349,4 +349,4 @@ INSTANTIATE_TEST_SUITE_P(Types, ReferenceAttention, ::testing::Values(KvType::kF
                          [](const auto& info) { return std::string(KvTypeName(info.param)); });
 
 }  // namespace
-}  // namespace ropeway::testing
+}  // namespace ropeway::kernels::testing

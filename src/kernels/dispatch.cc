@@ -6,7 +6,7 @@
 
 #include "kernels/kernels.h"
 
-namespace ropeway {
+namespace ropeway::kernels {
 namespace {
 
 struct Candidate {
@@ -74,4 +74,4 @@ const Kernels* ChooseKernels(const char** error) {
   return nullptr;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::kernels

@@ -13,7 +13,7 @@
 #include "kernels/kernels.h"
 #include "kernels/test_cpu_info.h"
 
-namespace ropeway::testing {
+namespace ropeway::kernels::testing {
 namespace {
 
 // Sets ROPEWAY_ISA (nullptr: unsets it), and restores the old value.
@@ -103,4 +103,4 @@ TEST(Dispatch, NoTwoTablesShareAFunction) {
 }
 
 }  // namespace
-}  // namespace ropeway::testing
+}  // namespace ropeway::kernels::testing

@@ -8,7 +8,7 @@
 #include "kernels/reference.h"
 #include "kernels/test_util.h"
 
-namespace ropeway::testing {
+namespace ropeway::kernels::testing {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -302,4 +302,4 @@ TEST(ReferenceMath, LogSumExpIsStable) {
 }
 
 }  // namespace
-}  // namespace ropeway::testing
+}  // namespace ropeway::kernels::testing

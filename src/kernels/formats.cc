@@ -9,7 +9,7 @@
 #include "kernels/layout.h"
 #include "kernels/reference.h"
 
-namespace ropeway {
+namespace ropeway::kernels {
 namespace {
 
 uint16_t LoadHalfBits(const std::byte* at) {
@@ -244,14 +244,14 @@ const KvType* KvTypeByName(const char* name) {
 }
 
 size_t KvHeadBlockBytes(KvType type, int head_dim) {
-  const size_t elements = size_t{2} * kBlockTokens * static_cast<size_t>(head_dim);
+  const size_t elements = size_t{2} * base::kBlockTokens * static_cast<size_t>(head_dim);
   switch (type) {
     case KvType::kF16:
       return elements * 2;
     case KvType::kQ8_0:
-      return elements + size_t{2} * kBlockTokens * sizeof(float);
+      return elements + size_t{2} * base::kBlockTokens * sizeof(float);
   }
   std::abort();
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::kernels

@@ -12,7 +12,7 @@
 
 #include "base/kv_block.h"
 
-namespace ropeway {
+namespace ropeway::kernels {
 
 // Raised with every change that may change a bit of any KV byte or log-probability.
 inline constexpr int kNumericsVersion = 1;
@@ -172,6 +172,6 @@ extern const Kernels kReferenceKernels;
 extern const Kernels kAvx2Kernels;        // Call only where cpuid has AVX2, FMA and F16C.
 extern const Kernels kAvx512VnniKernels;  // ... and AVX-512 F, BW, DQ, VL and VNNI.
 
-}  // namespace ropeway
+}  // namespace ropeway::kernels
 
 #endif  // ROPEWAY_KERNELS_KERNELS_H_

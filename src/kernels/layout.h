@@ -20,7 +20,7 @@
 
 #include <stddef.h>
 
-namespace ropeway {
+namespace ropeway::kernels {
 
 enum LayoutConstant : size_t {
   kQuantBlock = 32,      // Elements of one quantisation block.
@@ -33,6 +33,6 @@ enum LayoutConstant : size_t {
   kPackedAuxOffset = 144,
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::kernels
 
 #endif  // ROPEWAY_KERNELS_LAYOUT_H_

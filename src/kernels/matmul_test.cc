@@ -6,7 +6,7 @@
 #include "kernels/layout.h"
 #include "kernels/test_util.h"
 
-namespace ropeway::testing {
+namespace ropeway::kernels::testing {
 namespace {
 
 struct MatMulProblem {
@@ -287,4 +287,4 @@ TEST(ReferenceMatMul, QuantisesByTheRule) {
 }
 
 }  // namespace
-}  // namespace ropeway::testing
+}  // namespace ropeway::kernels::testing

@@ -6,7 +6,7 @@
 #include "kernels/layout.h"
 #include "kernels/test_util.h"
 
-namespace ropeway::testing {
+namespace ropeway::kernels::testing {
 namespace {
 
 // NaN's sign and payload have no meaning: every NaN among the scales and sums becomes the same one.
@@ -87,4 +87,4 @@ INSTANTIATE_TEST_SUITE_P(Tables, PackRowsTest, ::testing::Values("avx2", "avx512
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace ropeway::testing
+}  // namespace ropeway::kernels::testing

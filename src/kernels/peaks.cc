@@ -7,7 +7,7 @@
 
 #include "kernels/kernels.h"
 
-namespace ropeway {
+namespace ropeway::kernels {
 namespace {
 
 constexpr int kChains = 16;
@@ -77,4 +77,4 @@ const PeakLoops* PeakLoopsByName(const char* name) {
   return nullptr;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::kernels

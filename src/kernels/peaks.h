@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace ropeway {
+namespace ropeway::kernels {
 
 struct PeakLoops {
   const char* name;  // Of the table of kernels that has these instructions.
@@ -43,6 +43,6 @@ extern const PeakLoops kReferencePeaks;
 extern const PeakLoops kAvx2Peaks;        // Call only where kAvx2Kernels may be called.
 extern const PeakLoops kAvx512VnniPeaks;  // Call only where kAvx512VnniKernels may be called.
 
-}  // namespace ropeway
+}  // namespace ropeway::kernels
 
 #endif  // ROPEWAY_KERNELS_PEAKS_H_

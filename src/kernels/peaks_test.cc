@@ -10,7 +10,7 @@
 #include "kernels/kernels.h"
 #include "kernels/test_util.h"
 
-namespace ropeway {
+namespace ropeway::kernels {
 namespace {
 
 TEST(PeakLoopsTest, EveryTableThatRunsHereHasLoopsOfItsName) {
@@ -71,4 +71,4 @@ TEST(PeakLoopsTest, MoreRoundsGiveAnotherSum) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::kernels

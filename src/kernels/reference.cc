@@ -7,7 +7,7 @@
 
 #include "kernels/math_constants.h"
 
-namespace ropeway {
+namespace ropeway::kernels {
 namespace reference {
 
 float SumLanes(const float (&lanes)[kLanes]) {
@@ -158,4 +158,4 @@ const Kernels kReferenceKernels = {
     .exp_weights = reference::ExpWeights,
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::kernels

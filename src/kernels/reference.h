@@ -6,7 +6,7 @@
 
 #include "kernels/kernels.h"
 
-namespace ropeway {
+namespace ropeway::kernels {
 
 // How weights of one type are stored. A quantised panel consists of units: the f16 scales of one or
 // two blocks (64 bytes), then the lines of the first block, then those of the second.
@@ -54,6 +54,6 @@ void AttentionMerge(const float* partials, int splits, int64_t split_stride, int
                     float* out);
 
 }  // namespace reference
-}  // namespace ropeway
+}  // namespace ropeway::kernels
 
 #endif  // ROPEWAY_KERNELS_REFERENCE_H_

@@ -7,7 +7,7 @@
 
 #include "kernels/reference.h"
 
-namespace ropeway::reference {
+namespace ropeway::kernels::reference {
 namespace {
 
 constexpr int kMaxHeadDim = 256;
@@ -23,20 +23,20 @@ class BlockView {
  public:
   BlockView(const AttentionArgs& args, int position)
       : block_(args.kv +
-               static_cast<size_t>(args.blocks[position / kBlockTokens]) * args.block_stride),
-        slot_(static_cast<size_t>(position % kBlockTokens)),
+               static_cast<size_t>(args.blocks[position / base::kBlockTokens]) * args.block_stride),
+        slot_(static_cast<size_t>(position % base::kBlockTokens)),
         head_dim_(static_cast<size_t>(args.head_dim)),
         type_(args.kv_type) {}
 
   // The numbers as stored: of q8_0, not yet multiplied by the scale.
-  float k(int d) const { return Element(static_cast<size_t>(d) * kBlockTokens + slot_); }
+  float k(int d) const { return Element(static_cast<size_t>(d) * base::kBlockTokens + slot_); }
   float v(int d) const {
-    return Element((kBlockTokens + slot_) * head_dim_ + static_cast<size_t>(d));
+    return Element((base::kBlockTokens + slot_) * head_dim_ + static_cast<size_t>(d));
   }
   // Of q8_0 only.
-  float k_scale() const { return FloatAt(block_ + 2 * kBlockTokens * head_dim_, slot_); }
+  float k_scale() const { return FloatAt(block_ + 2 * base::kBlockTokens * head_dim_, slot_); }
   float v_scale() const {
-    return FloatAt(block_ + 2 * kBlockTokens * head_dim_, kBlockTokens + slot_);
+    return FloatAt(block_ + 2 * base::kBlockTokens * head_dim_, base::kBlockTokens + slot_);
   }
 
  private:
@@ -103,26 +103,26 @@ void AddGroup(const AttentionArgs& args, const float* q, int begin, int end, boo
 
 void StoreKv(KvType type, const float* k, const float* v, int head_dim, int slot,
              std::byte* block) {
-  const size_t v_begin = static_cast<size_t>((kBlockTokens + slot) * head_dim);
+  const size_t v_begin = static_cast<size_t>((base::kBlockTokens + slot) * head_dim);
   switch (type) {
     case KvType::kF16:
       for (int d = 0; d < head_dim; ++d) {
         const uint16_t k_half = FloatToHalf(k[d]);
         const uint16_t v_half = FloatToHalf(v[d]);
-        std::memcpy(block + static_cast<size_t>(d * kBlockTokens + slot) * 2, &k_half, 2);
+        std::memcpy(block + static_cast<size_t>(d * base::kBlockTokens + slot) * 2, &k_half, 2);
         std::memcpy(block + v_begin * 2 + d * 2, &v_half, 2);
       }
       return;
     case KvType::kQ8_0:
       int8_t q[kMaxHeadDim];
-      std::byte* scales = block + size_t{2} * kBlockTokens * static_cast<size_t>(head_dim);
+      std::byte* scales = block + size_t{2} * base::kBlockTokens * static_cast<size_t>(head_dim);
       const float k_scale = Quantise(k, head_dim, q);
       for (int d = 0; d < head_dim; ++d)
-        block[d * kBlockTokens + slot] = static_cast<std::byte>(q[d]);
+        block[d * base::kBlockTokens + slot] = static_cast<std::byte>(q[d]);
       const float v_scale = Quantise(v, head_dim, q);
       std::memcpy(block + v_begin, q, static_cast<size_t>(head_dim));
       std::memcpy(scales + slot * 4, &k_scale, 4);
-      std::memcpy(scales + (kBlockTokens + slot) * 4, &v_scale, 4);
+      std::memcpy(scales + (base::kBlockTokens + slot) * 4, &v_scale, 4);
       return;
   }
 }
@@ -168,4 +168,4 @@ void AttentionMerge(const float* partials, int splits, int64_t split_stride, int
   for (int d = 0; d < head_dim; ++d) out[d] = out[d] / l_all;
 }
 
-}  // namespace ropeway::reference
+}  // namespace ropeway::kernels::reference

@@ -8,7 +8,7 @@
 #include "kernels/math_constants.h"
 #include "kernels/reference.h"
 
-namespace ropeway::reference {
+namespace ropeway::kernels::reference {
 namespace {
 
 constexpr int kBlock = static_cast<int>(kQuantBlock);
@@ -199,4 +199,4 @@ void MatMul(const Matrix& w, const std::byte* packed, int rows, int panel_begin,
   }
 }
 
-}  // namespace ropeway::reference
+}  // namespace ropeway::kernels::reference

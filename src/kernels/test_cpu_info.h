@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string>
 
-namespace ropeway::testing {
+namespace ropeway::kernels::testing {
 
 // Tables of kernels, worst first.
 inline constexpr const char* kTableNames[] = {"reference", "avx2", "avx512vnni"};
@@ -59,6 +59,6 @@ inline std::string ExpectedTable() {
   return forced != nullptr && forced[0] != '\0' ? forced : BestTable();
 }
 
-}  // namespace ropeway::testing
+}  // namespace ropeway::kernels::testing
 
 #endif  // ROPEWAY_KERNELS_TEST_CPU_INFO_H_

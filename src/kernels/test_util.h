@@ -17,7 +17,7 @@
 #include "kernels/kernels.h"
 #include "kernels/test_cpu_info.h"
 
-namespace ropeway::testing {
+namespace ropeway::kernels::testing {
 
 // A test over each table that is not the reference. Skips where the CPU lacks it, and only there.
 class TableTest : public ::testing::TestWithParam<const char*> {
@@ -154,6 +154,6 @@ inline Matrix Pack(WeightType type, int n, int k, const std::vector<std::byte>& 
 inline constexpr WeightType kAllWeightTypes[] = {
     WeightType::kF32, WeightType::kF16, WeightType::kQ4_0, WeightType::kQ4_1, WeightType::kQ8_0};
 
-}  // namespace ropeway::testing
+}  // namespace ropeway::kernels::testing
 
 #endif  // ROPEWAY_KERNELS_TEST_UTIL_H_

@@ -5,7 +5,7 @@
 
 #include "kernels/test_util.h"
 
-namespace ropeway::testing {
+namespace ropeway::kernels::testing {
 namespace {
 
 __attribute__((target("f16c"))) float HardwareHalfToFloat(uint16_t half) {
@@ -129,4 +129,4 @@ TEST(Weights, SizesKeepTheFilesBitWidth) {
 }
 
 }  // namespace
-}  // namespace ropeway::testing
+}  // namespace ropeway::kernels::testing

@@ -4,7 +4,7 @@
 #include <bit>
 #include <string>
 
-namespace ropeway {
+namespace ropeway::kvcache {
 namespace {
 
 // The weight of each cost level relative to a short chain. A token at position p
@@ -24,7 +24,7 @@ double WeightOf(int its_class) {
          kRetentionWeights[static_cast<size_t>(rest / 2)];
 }
 
-Status BrokenPool(BlockId block, const char* what) {
+Status BrokenPool(core::BlockId block, const char* what) {
   return {StatusCode::kInternal, "KV block " + std::to_string(block) + " " + what};
 }
 
@@ -40,7 +40,7 @@ int EvictionQueue::ClassOf(int32_t chain_tokens, bool reused, CacheRetention ret
 EvictionQueue::EvictionQueue(int32_t num_blocks, EvictionPolicy policy)
     : policy_(policy), nodes_(static_cast<size_t>(num_blocks)) {}
 
-void EvictionQueue::Push(BlockId block, int its_class) {
+void EvictionQueue::Push(core::BlockId block, int its_class) {
   if (policy_ == EvictionPolicy::kLru && its_class != kClaimed) its_class = 0;
   List& list = lists_[static_cast<size_t>(its_class)];
   At(block) = {.next = -1,
@@ -53,7 +53,7 @@ void EvictionQueue::Push(BlockId block, int its_class) {
   ++size_;
 }
 
-void EvictionQueue::Remove(BlockId block) {
+void EvictionQueue::Remove(core::BlockId block) {
   Node& node = At(block);
   List& list = lists_[static_cast<size_t>(node.its_class)];
   (node.previous >= 0 ? At(node.previous).next : list.first) = node.next;
@@ -63,10 +63,10 @@ void EvictionQueue::Remove(BlockId block) {
   --size_;
 }
 
-BlockId EvictionQueue::Pop() {
-  BlockId least = -1;
+core::BlockId EvictionQueue::Pop() {
+  core::BlockId least = -1;
   for (size_t c = 0; c < kClaimed; ++c) {
-    const BlockId first = lists_[c].first;
+    const core::BlockId first = lists_[c].first;
     if (first >= 0 && (least < 0 || At(first).credit < At(least).credit)) least = first;
   }
   if (least >= 0) {
@@ -81,10 +81,10 @@ BlockId EvictionQueue::Pop() {
 Status EvictionQueue::CheckIntegrity() const {
   int32_t listed = 0;
   for (int c = 0; c <= kNumClasses; ++c) {
-    BlockId previous = -1;
+    core::BlockId previous = -1;
     int32_t size = 0;
     const List& list = lists_[static_cast<size_t>(c)];
-    for (BlockId block = list.first; block >= 0; block = At(block).next) {
+    for (core::BlockId block = list.first; block >= 0; block = At(block).next) {
       const Node& node = At(block);
       const bool grows = previous < 0 || At(previous).credit <= node.credit;
       if (node.previous != previous || node.its_class != c || !grows || ++size > size_) {
@@ -109,32 +109,32 @@ BlockPool::BlockPool(int32_t num_blocks, EvictionPolicy eviction)
       bucket_mask_(buckets_.size() - 1),
       queue_(num_blocks, eviction) {
   free_.reserve(blocks_.size());
-  for (BlockId block = num_blocks - 1; block >= 0; --block) free_.push_back(block);
+  for (core::BlockId block = num_blocks - 1; block >= 0; --block) free_.push_back(block);
 }
 
-BlockId BlockPool::Take(Evicted* evicted) {
+core::BlockId BlockPool::Take(Evicted* evicted) {
   evicted->block = -1;
   if (free_.empty()) {
-    const BlockId block = queue_.Pop();
+    const core::BlockId block = queue_.Pop();
     *evicted = {block, name(block), claims(block) > 0};
     At(block).claims = 0;
     ++evictions_;
     ForgetName(block);
   }
-  const BlockId block = free_.back();
+  const core::BlockId block = free_.back();
   free_.pop_back();
   At(block).references = 1;
   ++num_held_;
   return block;
 }
 
-void BlockPool::Ref(BlockId block) {
+void BlockPool::Ref(core::BlockId block) {
   if (At(block).references++ > 0) return;
   queue_.Remove(block);
   ++num_held_;
 }
 
-void BlockPool::Unref(BlockId block, const BlockWorth& worth) {
+void BlockPool::Unref(core::BlockId block, const BlockWorth& worth) {
   BlockWorth& known = At(block).worth;
   known.chain_tokens = std::max(known.chain_tokens, worth.chain_tokens);
   known.reused = known.reused || worth.reused;
@@ -149,22 +149,22 @@ void BlockPool::Unref(BlockId block, const BlockWorth& worth) {
   }
 }
 
-void BlockPool::Enqueue(BlockId block) {
+void BlockPool::Enqueue(core::BlockId block) {
   const BlockWorth& worth = At(block).worth;
   queue_.Push(block, claims(block) > 0 ? EvictionQueue::kClaimed
                                        : EvictionQueue::ClassOf(worth.chain_tokens, worth.reused,
                                                                 worth.retention));
 }
 
-BlockId BlockPool::Find(const BlockName& name) const {
-  BlockId block = buckets_[Bucket(name)];
+core::BlockId BlockPool::Find(const core::BlockName& name) const {
+  core::BlockId block = buckets_[Bucket(name)];
   while (block >= 0 && At(block).name != name) block = At(block).next;
   return block;
 }
 
-void BlockPool::SetName(BlockId block, const BlockName& name, uint64_t writer) {
+void BlockPool::SetName(core::BlockId block, const core::BlockName& name, uint64_t writer) {
   Block& b = At(block);
-  BlockId& bucket = buckets_[Bucket(name)];
+  core::BlockId& bucket = buckets_[Bucket(name)];
   b.named = true;
   b.name = name;
   b.writer = writer;
@@ -172,9 +172,9 @@ void BlockPool::SetName(BlockId block, const BlockName& name, uint64_t writer) {
   bucket = block;
 }
 
-void BlockPool::ForgetName(BlockId block) {
+void BlockPool::ForgetName(core::BlockId block) {
   Block& b = At(block);
-  BlockId* link = &buckets_[Bucket(b.name)];
+  core::BlockId* link = &buckets_[Bucket(b.name)];
   while (*link != block) link = &At(*link).next;
   *link = b.next;
   b.next = -1;
@@ -187,7 +187,7 @@ void BlockPool::ForgetName(BlockId block) {
   free_.push_back(block);
 }
 
-void BlockPool::Unclaim(BlockId block) {
+void BlockPool::Unclaim(core::BlockId block) {
   if (--At(block).claims > 0 || references(block) > 0) return;
   queue_.Remove(block);
   Enqueue(block);
@@ -195,12 +195,12 @@ void BlockPool::Unclaim(BlockId block) {
 
 Status BlockPool::CheckIntegrity() const {
   std::vector<uint8_t> on_free(blocks_.size(), 0);
-  for (const BlockId block : free_) {
+  for (const core::BlockId block : free_) {
     if (on_free[static_cast<size_t>(block)]++ != 0)
       return BrokenPool(block, "is on the free list twice");
   }
   int32_t held = 0;
-  for (BlockId block = 0; block < num_blocks(); ++block) {
+  for (core::BlockId block = 0; block < num_blocks(); ++block) {
     if (references(block) < 0) return BrokenPool(block, "has a negative reference count");
     if (references(block) > 0) ++held;
     const bool free = references(block) == 0 && !named(block);
@@ -228,4 +228,4 @@ Status BlockPool::CheckIntegrity() const {
   return queue_.CheckIntegrity();
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache

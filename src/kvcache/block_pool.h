@@ -12,7 +12,7 @@
 #include "core/sequence.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::kvcache {
 
 enum class EvictionPolicy {
   kCost,  // See EvictionQueue.
@@ -49,13 +49,13 @@ class EvictionQueue {
   EvictionQueue(int32_t num_blocks, EvictionPolicy policy);
 
   // Appends `block` to its class. REQUIRES: it is not queued; 0 <= its_class <= kClaimed.
-  void Push(BlockId block, int its_class);
+  void Push(core::BlockId block, int its_class);
   // REQUIRES: it is queued.
-  void Remove(BlockId block);
+  void Remove(core::BlockId block);
   // Removes and returns the block to evict. REQUIRES: size() > 0.
-  BlockId Pop();
+  core::BlockId Pop();
 
-  bool queued(BlockId block) const { return At(block).its_class >= 0; }
+  bool queued(core::BlockId block) const { return At(block).its_class >= 0; }
   int32_t size() const { return size_; }
   int32_t num_claimed() const { return lists_[kClaimed].size; }
 
@@ -64,18 +64,18 @@ class EvictionQueue {
 
  private:
   struct List {
-    BlockId first = -1;
-    BlockId last = -1;
+    core::BlockId first = -1;
+    core::BlockId last = -1;
     int32_t size = 0;
   };
   struct Node {
-    BlockId next = -1;
-    BlockId previous = -1;
+    core::BlockId next = -1;
+    core::BlockId previous = -1;
     int8_t its_class = -1;  // -1: not queued.
     double credit = 0;
   };
-  Node& At(BlockId block) { return nodes_[static_cast<size_t>(block)]; }
-  const Node& At(BlockId block) const { return nodes_[static_cast<size_t>(block)]; }
+  Node& At(core::BlockId block) { return nodes_[static_cast<size_t>(block)]; }
+  const Node& At(core::BlockId block) const { return nodes_[static_cast<size_t>(block)]; }
 
   const EvictionPolicy policy_;
   std::array<List, kNumClasses + 1> lists_;
@@ -101,8 +101,8 @@ class BlockPool {
  public:
   // A block that Take evicted.
   struct Evicted {
-    BlockId block = 0;  // Its bytes are intact until its new holder writes.
-    BlockName name;
+    core::BlockId block = 0;  // Its bytes are intact until its new holder writes.
+    core::BlockName name;
     bool claimed = false;
   };
 
@@ -112,41 +112,41 @@ class BlockPool {
   // Takes a free block, or else evicts a cached one; it has one reference and no name.
   // `evicted->block` is -1 where nothing was evicted.
   // REQUIRES: num_free() + num_cached() > 0.
-  BlockId Take(Evicted* evicted);
+  core::BlockId Take(Evicted* evicted);
 
   // Adds a reference to a held or cached block.
-  void Ref(BlockId block);
+  void Ref(core::BlockId block);
   // Notes that a request uses the block which another one computed.
-  void SetReused(BlockId block) { At(block).worth.reused = true; }
+  void SetReused(core::BlockId block) { At(block).worth.reused = true; }
 
   // Drops a reference. Without references a block with a name is cached, one without is free.
   // REQUIRES: the block is held; a pending name is forgotten before the last reference is dropped.
-  void Unref(BlockId block, const BlockWorth& worth);
+  void Unref(core::BlockId block, const BlockWorth& worth);
 
   // The block with this name, pending or not; -1: none.
-  BlockId Find(const BlockName& name) const;
+  core::BlockId Find(const core::BlockName& name) const;
   // REQUIRES: the block is held and has no name; no other block has this one.
-  void SetName(BlockId block, const BlockName& name, uint64_t writer);
+  void SetName(core::BlockId block, const core::BlockName& name, uint64_t writer);
   // The bytes are computed, the name is no longer pending. REQUIRES: named.
-  void SetComputed(BlockId block) { At(block).writer = kNoWriter; }
+  void SetComputed(core::BlockId block) { At(block).writer = kNoWriter; }
   // Removes the name; a cached block becomes free. REQUIRES: named, without a claim.
-  void ForgetName(BlockId block);
+  void ForgetName(core::BlockId block);
 
-  bool named(BlockId block) const { return At(block).named; }
-  const BlockName& name(BlockId block) const { return At(block).name; }
-  bool pending(BlockId block) const { return named(block) && writer(block) != kNoWriter; }
+  bool named(core::BlockId block) const { return At(block).named; }
+  const core::BlockName& name(core::BlockId block) const { return At(block).name; }
+  bool pending(core::BlockId block) const { return named(block) && writer(block) != kNoWriter; }
   // The sequence that computes it. REQUIRES: pending.
-  uint64_t writer(BlockId block) const { return At(block).writer; }
+  uint64_t writer(core::BlockId block) const { return At(block).writer; }
   // Increases whenever the block loses its name; a BlockClaim compares it.
-  uint32_t epoch(BlockId block) const { return At(block).epoch; }
+  uint32_t epoch(core::BlockId block) const { return At(block).epoch; }
 
   // Adds a claim: the block is evicted after all blocks without one. REQUIRES: named, not pending.
-  void Claim(BlockId block) { ++At(block).claims; }
+  void Claim(core::BlockId block) { ++At(block).claims; }
   // Drops a claim. REQUIRES: the block has one.
-  void Unclaim(BlockId block);
-  int32_t claims(BlockId block) const { return At(block).claims; }
+  void Unclaim(core::BlockId block);
+  int32_t claims(core::BlockId block) const { return At(block).claims; }
 
-  int32_t references(BlockId block) const { return At(block).references; }
+  int32_t references(core::BlockId block) const { return At(block).references; }
   int32_t num_blocks() const { return static_cast<int32_t>(blocks_.size()); }
   int32_t num_free() const { return static_cast<int32_t>(free_.size()); }
   int32_t num_held() const { return num_held_; }
@@ -167,27 +167,29 @@ class BlockPool {
     int32_t claims = 0;
     uint32_t epoch = 0;
     bool named = false;
-    BlockName name;
+    core::BlockName name;
     uint64_t writer = kNoWriter;
     BlockWorth worth;
-    BlockId next = -1;  // In the same bucket of names.
+    core::BlockId next = -1;  // In the same bucket of names.
   };
 
-  Block& At(BlockId block) { return blocks_[static_cast<size_t>(block)]; }
-  const Block& At(BlockId block) const { return blocks_[static_cast<size_t>(block)]; }
-  size_t Bucket(const BlockName& name) const { return BlockNameHash()(name) & bucket_mask_; }
-  void Enqueue(BlockId block);
+  Block& At(core::BlockId block) { return blocks_[static_cast<size_t>(block)]; }
+  const Block& At(core::BlockId block) const { return blocks_[static_cast<size_t>(block)]; }
+  size_t Bucket(const core::BlockName& name) const {
+    return core::BlockNameHash()(name) & bucket_mask_;
+  }
+  void Enqueue(core::BlockId block);
 
   std::vector<Block> blocks_;
-  std::vector<BlockId> free_;  // A stack: the last block is most likely in the CPU's cache.
+  std::vector<core::BlockId> free_;  // A stack: the last block is most likely in the CPU's cache.
   // A hash table from names to blocks, chained through Block::next: it never allocates.
-  std::vector<BlockId> buckets_;
+  std::vector<core::BlockId> buckets_;
   size_t bucket_mask_ = 0;
   EvictionQueue queue_;
   int32_t num_held_ = 0;
   uint64_t evictions_ = 0;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache
 
 #endif  // ROPEWAY_KVCACHE_BLOCK_POOL_H_

@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 
-namespace ropeway {
+namespace ropeway::kvcache {
 namespace {
 
 constexpr uint64_t kWriter = 7;
@@ -19,16 +19,16 @@ void ExpectSound(const BlockPool& pool) {
   ASSERT_EQ(pool.num_free() + pool.num_cached() + pool.num_held(), pool.num_blocks());
 }
 
-BlockName Name(TokenId id) { return ChildName({}, std::vector<TokenId>{id}); }
+core::BlockName Name(TokenId id) { return core::ChildName({}, std::vector<TokenId>{id}); }
 
-BlockId Take(BlockPool* pool) {
+core::BlockId Take(BlockPool* pool) {
   BlockPool::Evicted evicted;
   return pool->Take(&evicted);
 }
 
 // A cached block with this name.
-BlockId Cache(BlockPool* pool, TokenId id, const BlockWorth& worth = {}) {
-  const BlockId block = Take(pool);
+core::BlockId Cache(BlockPool* pool, TokenId id, const BlockWorth& worth = {}) {
+  const core::BlockId block = Take(pool);
   pool->SetName(block, Name(id), kWriter);
   pool->SetComputed(block);
   pool->Unref(block, worth);
@@ -53,7 +53,7 @@ TEST(BlockPoolTest, GivesEachBlockOnceAndTakesItBack) {
 
 TEST(BlockPoolTest, ANamedBlockIsCachedAndFoundUntilItIsEvicted) {
   BlockPool pool(2);
-  const BlockId block = Cache(&pool, 1);
+  const core::BlockId block = Cache(&pool, 1);
   EXPECT_EQ(pool.num_cached(), 1);
   EXPECT_EQ(pool.Find(Name(1)), block);
   EXPECT_EQ(pool.Find(Name(2)), -1);
@@ -76,7 +76,7 @@ TEST(BlockPoolTest, ANamedBlockIsCachedAndFoundUntilItIsEvicted) {
 
 TEST(BlockPoolTest, APendingNameSaysWhoComputesIt) {
   BlockPool pool(1);
-  const BlockId block = Take(&pool);
+  const core::BlockId block = Take(&pool);
   pool.SetName(block, Name(1), kWriter);
   EXPECT_TRUE(pool.pending(block));
   EXPECT_EQ(pool.writer(block), kWriter);
@@ -89,7 +89,7 @@ TEST(BlockPoolTest, APendingNameSaysWhoComputesIt) {
 
 TEST(BlockPoolTest, AClaimedBlockGoesAfterAllOthers) {
   BlockPool pool(3);
-  const BlockId claimed = Cache(&pool, 1);
+  const core::BlockId claimed = Cache(&pool, 1);
   pool.Ref(claimed);
   pool.Claim(claimed);
   pool.Unref(claimed, {});
@@ -110,7 +110,7 @@ TEST(BlockPoolTest, AClaimedBlockGoesAfterAllOthers) {
 
 TEST(BlockPoolTest, ABlockWithoutItsLastClaimIsLikeAnyOther) {
   BlockPool pool(2);
-  const BlockId first = Cache(&pool, 1);
+  const core::BlockId first = Cache(&pool, 1);
   pool.Ref(first);
   pool.Claim(first);
   pool.Claim(first);
@@ -131,7 +131,7 @@ TEST(BlockPoolTest, OfOneChainTheParentNeverGoesBeforeItsChild) {
   BlockPool pool(3);
   const BlockWorth worth = {
       .chain_tokens = 50000, .reused = false, .retention = CacheRetention::kLong};
-  std::vector<BlockId> chain;
+  std::vector<core::BlockId> chain;
   for (TokenId id = 1; id <= 3; ++id) {
     chain.push_back(Take(&pool));
     pool.SetName(chain.back(), Name(id), kWriter);
@@ -150,10 +150,10 @@ TEST(BlockPoolTest, OfOneChainTheParentNeverGoesBeforeItsChild) {
 TEST(BlockPoolTest, AnySequenceOfCallsKeepsItSound) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     SCOPED_TRACE(seed);
-    SeededRandom random(seed);
+    base::SeededRandom random(seed);
     BlockPool pool(static_cast<int32_t>(random.Between(1, 20)));
-    std::map<BlockId, int32_t> held;   // And their references.
-    std::map<TokenId, BlockId> names;  // Of held and cached blocks.
+    std::map<core::BlockId, int32_t> held;   // And their references.
+    std::map<TokenId, core::BlockId> names;  // Of held and cached blocks.
     TokenId next_name = 1;
     for (int i = 0; i < 400; ++i) {
       const uint64_t what = random.Below(6);
@@ -162,7 +162,7 @@ TEST(BlockPoolTest, AnySequenceOfCallsKeepsItSound) {
       };
       if (what <= 1 && pool.num_free() + pool.num_cached() > 0) {
         BlockPool::Evicted evicted;
-        const BlockId block = pool.Take(&evicted);
+        const core::BlockId block = pool.Take(&evicted);
         ASSERT_TRUE(held.emplace(block, 1).second) << "block " << block << " was held";
         std::erase_if(names, [&](const auto& name) { return name.second == block; });
       } else if (what == 2 && !held.empty()) {
@@ -170,7 +170,7 @@ TEST(BlockPoolTest, AnySequenceOfCallsKeepsItSound) {
         pool.Ref(it->first);
         ++it->second;
       } else if (what == 3 && !held.empty() && !pool.named(any()->first)) {
-        const BlockId block = any()->first;
+        const core::BlockId block = any()->first;
         if (pool.named(block)) continue;
         pool.SetName(block, Name(next_name), kWriter);
         pool.SetComputed(block);
@@ -197,14 +197,14 @@ TEST(BlockPoolTest, AnySequenceOfCallsKeepsItSound) {
 // A release build does not detect the second Unref itself; the check does.
 TEST(BlockPoolTest, CheckIntegritySeesABlockGivenBackTwice) {
   BlockPool pool(2);
-  const BlockId block = Take(&pool);
+  const core::BlockId block = Take(&pool);
   pool.Unref(block, {});
   pool.Unref(block, {});
   EXPECT_FALSE(pool.CheckIntegrity().ok());
 }
 
-std::vector<BlockId> PopAll(EvictionQueue* queue) {
-  std::vector<BlockId> order;
+std::vector<core::BlockId> PopAll(EvictionQueue* queue) {
+  std::vector<core::BlockId> order;
   while (queue->size() > 0) {
     order.push_back(queue->Pop());
     EXPECT_TRUE(queue->CheckIntegrity().ok());
@@ -218,10 +218,10 @@ int Class(int32_t tokens, bool reused = false, CacheRetention retention = CacheR
 
 TEST(EvictionQueueTest, OfEqualWorthTheOldestGoesFirst) {
   EvictionQueue queue(4, EvictionPolicy::kCost);
-  for (const BlockId block : {2, 0, 3, 1}) queue.Push(block, Class(100));
+  for (const core::BlockId block : {2, 0, 3, 1}) queue.Push(block, Class(100));
   queue.Remove(3);
   EXPECT_FALSE(queue.queued(3));
-  EXPECT_EQ(PopAll(&queue), (std::vector<BlockId>{2, 0, 1}));
+  EXPECT_EQ(PopAll(&queue), (std::vector<core::BlockId>{2, 0, 1}));
 }
 
 TEST(EvictionQueueTest, WhatCostsMoreToComputeOutlivesWhatCostsLess) {
@@ -229,7 +229,7 @@ TEST(EvictionQueueTest, WhatCostsMoreToComputeOutlivesWhatCostsLess) {
   queue.Push(0, Class(20000));
   queue.Push(1, Class(16));
   queue.Push(2, Class(16));
-  EXPECT_EQ(PopAll(&queue), (std::vector<BlockId>{1, 2, 0}));
+  EXPECT_EQ(PopAll(&queue), (std::vector<core::BlockId>{1, 2, 0}));
 }
 
 TEST(EvictionQueueTest, ReuseAndRetentionCountToo) {
@@ -237,7 +237,7 @@ TEST(EvictionQueueTest, ReuseAndRetentionCountToo) {
   queue.Push(0, Class(16, true));
   queue.Push(1, Class(16, false, CacheRetention::kLong));
   queue.Push(2, Class(16));
-  EXPECT_EQ(PopAll(&queue), (std::vector<BlockId>{2, 0, 1}));
+  EXPECT_EQ(PopAll(&queue), (std::vector<core::BlockId>{2, 0, 1}));
 }
 
 // GreedyDual: credit is an age, not a rank. A block of weight 2 is evicted after about as many of
@@ -246,10 +246,10 @@ TEST(EvictionQueueTest, EverythingGrowsOldInTheEnd) {
   constexpr int32_t kBlocks = 10;
   EvictionQueue queue(kBlocks, EvictionPolicy::kCost);
   queue.Push(0, Class(2800));  // Cost 2.
-  for (BlockId block = 1; block < kBlocks; ++block) queue.Push(block, Class(16));
+  for (core::BlockId block = 1; block < kBlocks; ++block) queue.Push(block, Class(16));
   int evicted = 0;
   while (queue.queued(0)) {
-    const BlockId block = queue.Pop();
+    const core::BlockId block = queue.Pop();
     if (block != 0) queue.Push(block, Class(16));
     ASSERT_LT(++evicted, 1000) << "it stays for ever";
   }
@@ -264,9 +264,9 @@ TEST(EvictionQueueTest, LruKnowsOnlyAgeAndClaims) {
   queue.Push(1, Class(16));
   queue.Push(2, Class(16));
   EXPECT_EQ(queue.num_claimed(), 1);
-  EXPECT_EQ(PopAll(&queue), (std::vector<BlockId>{0, 1, 2, 3}));
+  EXPECT_EQ(PopAll(&queue), (std::vector<core::BlockId>{0, 1, 2, 3}));
 }
 
 }  // namespace
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache

@@ -20,7 +20,7 @@
 #include "base/system.h"
 #include "kvcache/disk_generation.h"
 
-namespace ropeway {
+namespace ropeway::kvcache {
 namespace {
 
 namespace fs = std::filesystem;
@@ -65,7 +65,7 @@ DiskDirectory::DiskDirectory(std::string path, rocksdb::Env* env)
 StatusOr<std::unique_ptr<DiskDirectory>> DiskDirectory::Open(const std::string& path,
                                                              size_t block_bytes,
                                                              rocksdb::Env* env) {
-  if (const std::error_code error = MakePrivateDirectory(path)) {
+  if (const std::error_code error = base::MakePrivateDirectory(path)) {
     return Unusable(path, fmt::format("cannot be made: {}", error.message()));
   }
   std::unique_ptr<DiskDirectory> directory(new DiskDirectory(path, env));
@@ -99,8 +99,8 @@ Status DiskDirectory::CheckFormat(size_t block_bytes) {
   if (found == expected) return {};
   const std::vector<uint32_t> generations = Generations();
   if (!generations.empty()) {
-    Log().info("{}: the KV blocks in it were made for another model or version; they are removed",
-               path_);
+    base::Log().info(
+        "{}: the KV blocks in it were made for another model or version; they are removed", path_);
   }
   for (const uint32_t generation : generations) {
     if (Status status = Remove(generation); !status.ok()) return status;
@@ -211,4 +211,4 @@ void DiskWatch::OnBackgroundError(rocksdb::BackgroundErrorReason, rocksdb::Statu
   on_error_();
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache

@@ -28,7 +28,7 @@ class Env;
 class FileLock;
 }  // namespace rocksdb
 
-namespace ropeway {
+namespace ropeway::kvcache {
 
 // Thread rule: Mark from any thread, the rest from one.
 class DiskDirectory {
@@ -104,6 +104,6 @@ class DiskWatch final : public rocksdb::EventListener {
   std::string error_;  // Guarded by mutex_.
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache
 
 #endif  // ROPEWAY_KVCACHE_DISK_DIRECTORY_H_

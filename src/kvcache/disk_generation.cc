@@ -17,7 +17,7 @@
 #include <optional>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::kvcache {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
@@ -26,7 +26,7 @@ static_assert(std::endian::native == std::endian::little,
 struct Header {
   char magic[4] = {'R', 'K', 'V', 'B'};
   uint32_t format = kDiskFormat;
-  BlockName name;
+  core::BlockName name;
   uint64_t size = 0;
   uint64_t checksum = 0;
 };
@@ -34,11 +34,11 @@ static_assert(sizeof(Header) == kDiskHeaderBytes);
 
 constexpr char kBlock = 'b';
 constexpr char kName = 'n';
-constexpr size_t kKeyBytes = 1 + sizeof(BlockName);
+constexpr size_t kKeyBytes = 1 + sizeof(core::BlockName);
 
 using Key = std::array<char, kKeyBytes>;
 
-Key KeyOf(char kind, const BlockName& name) {
+Key KeyOf(char kind, const core::BlockName& name) {
   Key key;
   key[0] = kind;
   std::memcpy(key.data() + 1, name.bytes.data(), name.bytes.size());
@@ -107,14 +107,14 @@ rocksdb::Options MakeOptions(const DiskGeneration::Config& config) {
 
 }  // namespace
 
-std::array<std::byte, kDiskHeaderBytes> DiskHeader(const BlockName& name,
+std::array<std::byte, kDiskHeaderBytes> DiskHeader(const core::BlockName& name,
                                                    std::span<const std::byte> bytes) {
   const Header header{
       .name = name, .size = bytes.size(), .checksum = XXH3_64bits(bytes.data(), bytes.size())};
   return std::bit_cast<std::array<std::byte, kDiskHeaderBytes>>(header);
 }
 
-std::optional<std::span<const std::byte>> CheckDiskBlock(const BlockName& name,
+std::optional<std::span<const std::byte>> CheckDiskBlock(const core::BlockName& name,
                                                          std::span<const std::byte> stored) {
   if (stored.size() < kDiskHeaderBytes) return std::nullopt;
   const std::span<const std::byte> bytes = stored.subspan(kDiskHeaderBytes);
@@ -152,14 +152,14 @@ Status DiskGeneration::ListNames() {
   const std::unique_ptr<rocksdb::Iterator> i(db_->NewIterator(options));
   for (i->Seek(rocksdb::Slice(&first, 1)); i->Valid(); i->Next()) {
     if (i->key().size() != kKeyBytes) continue;
-    BlockName name;
+    core::BlockName name;
     std::memcpy(name.bytes.data(), i->key().data() + 1, name.bytes.size());
     names_.push_back(name);
   }
   return DiskError(i->status());
 }
 
-Status DiskGeneration::Write(const BlockName& name, std::span<const std::byte> bytes) {
+Status DiskGeneration::Write(const core::BlockName& name, std::span<const std::byte> bytes) {
   const std::array<std::byte, kDiskHeaderBytes> header = DiskHeader(name, bytes);
   const Key key = KeyOf(kBlock, name);
   const rocksdb::Slice keys[] = {SliceOf(key)};
@@ -175,7 +175,7 @@ Status DiskGeneration::Write(const BlockName& name, std::span<const std::byte> b
   return DiskError(status);
 }
 
-Status DiskGeneration::Erase(const BlockName& name) {
+Status DiskGeneration::Erase(const core::BlockName& name) {
   rocksdb::WriteOptions options;
   options.disableWAL = true;
   rocksdb::Status status = db_->Delete(options, SliceOf(KeyOf(kName, name)));
@@ -190,7 +190,7 @@ Status DiskGeneration::Flush() {
   return DiskError(db_->Flush(options));
 }
 
-DiskGeneration::Result DiskGeneration::Read(const BlockName& name,
+DiskGeneration::Result DiskGeneration::Read(const core::BlockName& name,
                                             std::vector<std::byte>* bytes) const {
   const std::shared_lock<std::shared_mutex> lock(closing_);
   if (db_ == nullptr) return Result::kDamaged;
@@ -236,4 +236,4 @@ void DiskGeneration::Close() {
   db_.reset();
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache

@@ -43,7 +43,7 @@ class EventListener;
 class WriteBatch;
 }  // namespace rocksdb
 
-namespace ropeway {
+namespace ropeway::kvcache {
 
 // Of the header and of the directory's layout. Goes up with any change of either.
 inline constexpr uint32_t kDiskFormat = 1;
@@ -54,11 +54,11 @@ inline constexpr size_t kDiskBlockOverhead = 320;
 // The disk space of a flush besides its blocks, at most, in whole blocks of the file system.
 inline constexpr size_t kDiskFlushOverhead = 64 << 10;
 
-std::array<std::byte, kDiskHeaderBytes> DiskHeader(const BlockName& name,
+std::array<std::byte, kDiskHeaderBytes> DiskHeader(const core::BlockName& name,
                                                    std::span<const std::byte> bytes);
 
 // The block's bytes within its stored form; nullopt if that is torn, damaged or another block's.
-std::optional<std::span<const std::byte>> CheckDiskBlock(const BlockName& name,
+std::optional<std::span<const std::byte>> CheckDiskBlock(const core::BlockName& name,
                                                          std::span<const std::byte> stored);
 
 // Thread rule: Read from any thread, the rest from one.
@@ -85,16 +85,16 @@ class DiskGeneration {
   ~DiskGeneration();
 
   // The names of all its blocks, as of Open.
-  std::vector<BlockName> TakeNames() { return std::move(names_); }
+  std::vector<core::BlockName> TakeNames() { return std::move(names_); }
 
   // Throws std::bad_alloc.
-  Status Write(const BlockName& name, std::span<const std::byte> bytes);
-  Status Erase(const BlockName& name);
+  Status Write(const core::BlockName& name, std::span<const std::byte> bytes);
+  Status Erase(const core::BlockName& name);
   // When this returns, all earlier writes survive the process.
   Status Flush();
 
   // `*bytes` is replaced. Throws std::bad_alloc.
-  Result Read(const BlockName& name, std::vector<std::byte>* bytes) const;
+  Result Read(const core::BlockName& name, std::vector<std::byte>* bytes) const;
 
   // The disk space of its files.
   uint64_t MeasureBytes() const;
@@ -110,9 +110,9 @@ class DiskGeneration {
   mutable std::shared_mutex closing_;           // Held shared by readers, alone by Close.
   std::unique_ptr<rocksdb::DB> db_;             // nullptr: closed.
   std::unique_ptr<rocksdb::WriteBatch> batch_;  // Kept to reuse its memory.
-  std::vector<BlockName> names_;
+  std::vector<core::BlockName> names_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache
 
 #endif  // ROPEWAY_KVCACHE_DISK_GENERATION_H_

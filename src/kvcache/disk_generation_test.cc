@@ -7,7 +7,7 @@
 
 #include "kvcache/test_disk_tier.h"
 
-namespace ropeway {
+namespace ropeway::kvcache {
 namespace {
 
 std::vector<std::byte> Stored(uint64_t i, size_t bytes) {
@@ -47,4 +47,4 @@ TEST(DiskBlock, AnotherBlockIsSeen) { EXPECT_FALSE(CheckDiskBlock(TestName(2), S
 
 }  // namespace
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::kvcache {
 
-const DiskIndex::Entry* DiskIndex::Find(const BlockName& name) const {
+const DiskIndex::Entry* DiskIndex::Find(const core::BlockName& name) const {
   const auto found = entries_.find(name);
   return found == entries_.end() ? nullptr : &found->second;
 }
 
-void DiskIndex::Queue(const BlockName& name, uint64_t sequence,
+void DiskIndex::Queue(const core::BlockName& name, uint64_t sequence,
                       std::shared_ptr<const std::vector<std::byte>> bytes) {
   Entry& entry = entries_[name];
   entry.sequence = sequence;
@@ -18,11 +18,11 @@ void DiskIndex::Queue(const BlockName& name, uint64_t sequence,
 }
 
 void DiskIndex::Reserve(uint32_t generation) {
-  std::vector<BlockName>& names = names_[generation];
+  std::vector<core::BlockName>& names = names_[generation];
   if (names.size() == names.capacity()) names.reserve(std::max<size_t>(64, 2 * names.size()));
 }
 
-bool DiskIndex::Written(const BlockName& name, uint64_t sequence, uint32_t generation) {
+bool DiskIndex::Written(const core::BlockName& name, uint64_t sequence, uint32_t generation) {
   const auto found = entries_.find(name);
   if (found == entries_.end() || found->second.sequence != sequence) return false;
   found->second.generation = generation;
@@ -31,8 +31,8 @@ bool DiskIndex::Written(const BlockName& name, uint64_t sequence, uint32_t gener
   return true;
 }
 
-void DiskIndex::Flushed(std::span<const BlockName> names, uint32_t generation) {
-  for (const BlockName& name : names) {
+void DiskIndex::Flushed(std::span<const core::BlockName> names, uint32_t generation) {
+  for (const core::BlockName& name : names) {
     const auto found = entries_.find(name);
     if (found == entries_.end() || found->second.generation != generation) continue;
     flushed_ += found->second.flushed ? 0 : 1;
@@ -40,9 +40,9 @@ void DiskIndex::Flushed(std::span<const BlockName> names, uint32_t generation) {
   }
 }
 
-void DiskIndex::AddStored(std::vector<BlockName> names, uint32_t generation) {
+void DiskIndex::AddStored(std::vector<core::BlockName> names, uint32_t generation) {
   entries_.reserve(entries_.size() + names.size());
-  for (const BlockName& name : names) {
+  for (const core::BlockName& name : names) {
     Entry& entry = entries_[name];
     flushed_ += entry.flushed ? 0 : 1;
     entry.generation = generation;
@@ -51,7 +51,7 @@ void DiskIndex::AddStored(std::vector<BlockName> names, uint32_t generation) {
   names_[generation] = std::move(names);
 }
 
-bool DiskIndex::Erase(const BlockName& name) {
+bool DiskIndex::Erase(const core::BlockName& name) {
   const auto found = entries_.find(name);
   if (found == entries_.end()) return false;
   flushed_ -= found->second.flushed ? 1 : 0;
@@ -86,7 +86,7 @@ void DiskIndex::Clear() {
   flushed_ = 0;
 }
 
-void DiskReads::Begin(uint64_t ticket, std::vector<BlockName> names) {
+void DiskReads::Begin(uint64_t ticket, std::vector<core::BlockName> names) {
   auto job = std::make_shared<Job>();
   job->ticket = ticket;
   job->reads.reserve(names.size());
@@ -113,7 +113,7 @@ std::shared_ptr<DiskReads::Job> DiskReads::Next() const {
   return nullptr;
 }
 
-void DiskReads::Deliver(Job* job, std::vector<std::byte> bytes, Duration took) {
+void DiskReads::Deliver(Job* job, std::vector<std::byte> bytes, base::Duration took) {
   if (job->ended) return;
   ++ready_;
   bytes_ += bytes.size();
@@ -142,4 +142,4 @@ std::vector<KvRead> DiskReads::Take(size_t max_blocks) {
   return taken;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache

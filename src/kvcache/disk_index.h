@@ -15,7 +15,7 @@
 #include "core/block_name.h"
 #include "kvcache/kv_tier.h"
 
-namespace ropeway {
+namespace ropeway::kvcache {
 
 // The blocks of the disk tier by name. A block is queued (its bytes are in memory only), then
 // written to a generation, then flushed with it. A stored block may be queued again, to move to a
@@ -32,26 +32,26 @@ class DiskIndex {
   };
 
   // nullptr: none. Valid until the next change.
-  const Entry* Find(const BlockName& name) const;
+  const Entry* Find(const core::BlockName& name) const;
 
   // Throws std::bad_alloc.
-  void Queue(const BlockName& name, uint64_t sequence,
+  void Queue(const core::BlockName& name, uint64_t sequence,
              std::shared_ptr<const std::vector<std::byte>> bytes);
 
   // Reserves the memory for one Written. Throws std::bad_alloc.
   void Reserve(uint32_t generation);
   // The block that was queued under this number is in `generation` now. False if it is obsolete:
   // the block was erased, or erased and queued anew.
-  bool Written(const BlockName& name, uint64_t sequence, uint32_t generation);
+  bool Written(const core::BlockName& name, uint64_t sequence, uint32_t generation);
   // These blocks of `generation` are flushed now.
-  void Flushed(std::span<const BlockName> names, uint32_t generation);
+  void Flushed(std::span<const core::BlockName> names, uint32_t generation);
 
   // Adds blocks that an earlier process flushed; they replace older ones of the same name. Throws
   // std::bad_alloc.
-  void AddStored(std::vector<BlockName> names, uint32_t generation);
+  void AddStored(std::vector<core::BlockName> names, uint32_t generation);
 
   // Removes the block. False if there is none.
-  bool Erase(const BlockName& name);
+  bool Erase(const core::BlockName& name);
 
   // Removes up to `count` blocks of a generation that is dropped; true: none is left. `*dropped`
   // grows by the number of blocks that are lost.
@@ -62,9 +62,9 @@ class DiskIndex {
   uint64_t flushed() const { return flushed_; }  // Blocks.
 
  private:
-  std::unordered_map<BlockName, Entry, BlockNameHash> entries_;
+  std::unordered_map<core::BlockName, Entry, core::BlockNameHash> entries_;
   // By generation, all names that were ever written to it; some have moved or were erased.
-  std::map<uint32_t, std::vector<BlockName>> names_;
+  std::map<uint32_t, std::vector<core::BlockName>> names_;
   uint64_t flushed_ = 0;
 };
 
@@ -74,20 +74,20 @@ class DiskReads {
   // One read. Its memory is reserved for all results, so that none can be lost.
   struct Job {
     uint64_t ticket = 0;
-    std::vector<BlockName> names;
+    std::vector<core::BlockName> names;
     std::vector<KvRead> reads;  // reserved to names.size()
     size_t taken = 0;           // Of `reads`.
     bool ended = false;         // `reads` is complete.
   };
 
   // Throws std::bad_alloc with nothing changed.
-  void Begin(uint64_t ticket, std::vector<BlockName> names);
+  void Begin(uint64_t ticket, std::vector<core::BlockName> names);
   void Cancel(uint64_t ticket);
 
   // The job whose block job->names[job->reads.size()] is to be read next; nullptr: none.
   std::shared_ptr<Job> Next() const;
   // Delivers the next block of `job`; no bytes: it cannot be read. No effect if the job has ended.
-  void Deliver(Job* job, std::vector<std::byte> bytes, Duration took = {});
+  void Deliver(Job* job, std::vector<std::byte> bytes, base::Duration took = {});
   // Ends all reads.
   void EndAll();
 
@@ -104,6 +104,6 @@ class DiskReads {
   uint64_t bytes_ = 0;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache
 
 #endif  // ROPEWAY_KVCACHE_DISK_INDEX_H_

@@ -4,7 +4,7 @@
 
 #include "kvcache/test_disk_tier.h"
 
-namespace ropeway {
+namespace ropeway::kvcache {
 namespace {
 
 using BlockBytes = std::vector<std::byte>;
@@ -29,7 +29,7 @@ TEST(DiskIndex, QueuedWrittenFlushed) {
   EXPECT_EQ(index.Find(TestName(1))->generation, 5U);
   EXPECT_EQ(index.Find(TestName(1))->queued, nullptr);
   EXPECT_EQ(index.flushed(), 0U);
-  const BlockName names[] = {TestName(1)};
+  const core::BlockName names[] = {TestName(1)};
   index.Flushed(names, 5);
   index.Flushed(names, 5);
   EXPECT_EQ(index.flushed(), 1U);
@@ -144,4 +144,4 @@ TEST(DiskReads, AllEnd) {
 
 }  // namespace
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache

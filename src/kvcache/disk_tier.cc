@@ -14,7 +14,7 @@
 #include "kvcache/disk_directory.h"
 #include "kvcache/disk_generation.h"
 
-namespace ropeway {
+namespace ropeway::kvcache {
 namespace {
 
 constexpr int64_t kGenerationOverhead = 128 << 10;
@@ -27,7 +27,7 @@ uint64_t GenerationLimit(const DiskTierOptions& options) {
                   least + kGenerationOverhead);
 }
 
-constexpr Duration kMemoryRetry = std::chrono::milliseconds(10);
+constexpr base::Duration kMemoryRetry = std::chrono::milliseconds(10);
 
 }  // namespace
 
@@ -78,8 +78,8 @@ Status DiskTier::OpenDirectory() {
   for (const uint32_t number : directory_->Generations()) {
     Status status = OpenGeneration(number);
     if (status.ok()) continue;
-    Log().warn("{}: KV blocks that cannot be read are removed: {}", directory_->PathOf(number),
-               status.message());
+    base::Log().warn("{}: KV blocks that cannot be read are removed: {}",
+                     directory_->PathOf(number), status.message());
     if (status = directory_->Remove(number); !status.ok()) return status;
   }
   Lock lock(mutex_);
@@ -95,11 +95,12 @@ Status DiskTier::OpenDirectory() {
     }
   }
   const std::string& stopped_in = directory_->stopped_in();
-  Log().info("{}: {} KV blocks in {:.1f} MiB are kept from earlier{}", options_.path,
-             index_.flushed(), static_cast<double>(UsedBytes()) / (1 << 20),
-             stopped_in.empty()
-                 ? ""
-                 : fmt::format("; the last process was stopped in the middle of {}", stopped_in));
+  base::Log().info(
+      "{}: {} KV blocks in {:.1f} MiB are kept from earlier{}", options_.path, index_.flushed(),
+      static_cast<double>(UsedBytes()) / (1 << 20),
+      stopped_in.empty()
+          ? ""
+          : fmt::format("; the last process was stopped in the middle of {}", stopped_in));
   return {};
 }
 
@@ -135,7 +136,7 @@ DiskTier::~DiskTier() {
   generations_.clear();  // Before the listener that they report to.
 }
 
-bool DiskTier::Contains(const BlockName& name) const {
+bool DiskTier::Contains(const core::BlockName& name) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return index_.Find(name) != nullptr;
 }
@@ -146,7 +147,7 @@ bool DiskTier::TakeMemory(size_t bytes) {
   return true;
 }
 
-bool DiskTier::Put(const BlockName& name, std::span<const std::byte> bytes) {
+bool DiskTier::Put(const core::BlockName& name, std::span<const std::byte> bytes) {
   if (bytes.empty() || bytes.size() > options_.block_bytes) return false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -172,7 +173,7 @@ bool DiskTier::Put(const BlockName& name, std::span<const std::byte> bytes) {
   return false;
 }
 
-bool DiskTier::Enqueue(const BlockName& name, std::shared_ptr<const Bytes> bytes,
+bool DiskTier::Enqueue(const core::BlockName& name, std::shared_ptr<const Bytes> bytes,
                        uint32_t erase_from) {
   try {
     queue_.push_back({name, last_sequence_ + 1, std::move(bytes), erase_from});
@@ -192,7 +193,7 @@ void DiskTier::Flush() {
   writer_wakes_.notify_one();
 }
 
-bool DiskTier::Get(uint64_t ticket, std::vector<BlockName> names) {
+bool DiskTier::Get(uint64_t ticket, std::vector<core::BlockName> names) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (off_ || stopping_) return false;
   try {
@@ -231,7 +232,7 @@ void DiskTier::Wake() {
   if (wake_) wake_();
 }
 
-void DiskTier::Erase(const BlockName& name) {
+void DiskTier::Erase(const core::BlockName& name) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const DiskIndex::Entry* const entry = index_.Find(name);
   if (entry == nullptr) return;
@@ -274,10 +275,11 @@ void DiskTier::TurnOff(const std::string& reason, Lock* lock) {
   reads_.EndAll();
   reader_wakes_.notify_all();
   writer_wakes_.notify_all();
-  TryLog(spdlog::level::err,
-         "the disk tier (--kv-disk-path {}) is off until the next start, KV blocks stay in memory "
-         "only: {}",
-         options_.path, reason);
+  base::TryLog(
+      spdlog::level::err,
+      "the disk tier (--kv-disk-path {}) is off until the next start, KV blocks stay in memory "
+      "only: {}",
+      options_.path, reason);
   lock->unlock();
   Wake();
   lock->lock();
@@ -306,7 +308,7 @@ void DiskTier::ReaderMain() {
 
 void DiskTier::ReadNext(Lock* lock) {
   const std::shared_ptr<DiskReads::Job> job = reads_.Next();
-  const BlockName name = job->names[job->reads.size()];
+  const core::BlockName name = job->names[job->reads.size()];
   uint32_t number = 0;
   std::shared_ptr<const Bytes> queued;
   std::shared_ptr<const DiskGeneration> generation;
@@ -321,7 +323,7 @@ void DiskTier::ReadNext(Lock* lock) {
   Bytes bytes;
   std::shared_ptr<const Bytes> copy;
   DiskGeneration::Result result = DiskGeneration::Result::kRead;
-  const TimePoint begin = options_.clock->Now();
+  const base::TimePoint begin = options_.clock->Now();
   try {
     if (queued != nullptr) {
       bytes = *queued;
@@ -336,7 +338,7 @@ void DiskTier::ReadNext(Lock* lock) {
   }
   if (result != DiskGeneration::Result::kRead) bytes.clear();
   reader_cpu_ = ThreadCpuSeconds();
-  const Duration took = options_.clock->Now() - begin;
+  const base::Duration took = options_.clock->Now() - begin;
   lock->lock();
   read_bytes_ += bytes.size();
   if (result == DiskGeneration::Result::kRead) {
@@ -355,7 +357,7 @@ void DiskTier::ReadNext(Lock* lock) {
 }
 
 // Removes an unreadable block, unless it was dropped or stored anew meanwhile.
-void DiskTier::Rejected(const BlockName& name, uint32_t generation) {
+void DiskTier::Rejected(const core::BlockName& name, uint32_t generation) {
   const DiskIndex::Entry* const entry = index_.Find(name);
   if (entry == nullptr || entry->generation != generation || entry->queued != nullptr) return;
   ++rejected_;
@@ -373,7 +375,7 @@ bool DiskTier::MayKeep(uint32_t generation) const {
 }
 
 // Moves a block in use to the newest generation.
-void DiskTier::KeepInUse(const BlockName& name, uint32_t generation,
+void DiskTier::KeepInUse(const core::BlockName& name, uint32_t generation,
                          std::shared_ptr<const Bytes> bytes) {
   const DiskIndex::Entry* const entry = index_.Find(name);
   if (off_ || entry == nullptr || entry->generation != generation || entry->queued != nullptr) {
@@ -384,4 +386,4 @@ void DiskTier::KeepInUse(const BlockName& name, uint32_t generation,
   index_.Queue(name, last_sequence_, std::move(bytes));  // The entry exists: no allocation.
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache

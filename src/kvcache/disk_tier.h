@@ -26,7 +26,7 @@ namespace rocksdb {
 class Env;
 }  // namespace rocksdb
 
-namespace ropeway {
+namespace ropeway::kvcache {
 
 class DiskDirectory;
 class DiskGeneration;
@@ -43,9 +43,10 @@ struct DiskTierOptions {
   size_t memory_bytes = size_t{192} << 20;
   // A flush begins after so many bytes even if none was requested.
   size_t memtable_bytes = size_t{16} << 20;
-  Duration flush_interval = std::chrono::milliseconds(200);  // At least, between requested flushes.
-  Duration longest_in_memory = std::chrono::seconds(2);      // Then a flush begins unrequested.
-  const Clock* clock = nullptr;                              // Must outlive the tier.
+  base::Duration flush_interval =
+      std::chrono::milliseconds(200);  // At least, between requested flushes.
+  base::Duration longest_in_memory = std::chrono::seconds(2);  // Then a flush begins unrequested.
+  const base::Clock* clock = nullptr;                          // Must outlive the tier.
   rocksdb::Env* env = nullptr;  // For tests; nullptr: the machine's. Must outlive the tier.
 };
 
@@ -78,14 +79,14 @@ class DiskTier final : public KvTier {
 
   ~DiskTier() override;
 
-  bool Contains(const BlockName& name) const override;
-  bool Put(const BlockName& name, std::span<const std::byte> bytes) override;
+  bool Contains(const core::BlockName& name) const override;
+  bool Put(const core::BlockName& name, std::span<const std::byte> bytes) override;
   void Flush() override;
-  bool Get(uint64_t ticket, std::vector<BlockName> names) override;
+  bool Get(uint64_t ticket, std::vector<core::BlockName> names) override;
   void Cancel(uint64_t ticket) override;
   std::vector<KvRead> TakeReads(size_t max_blocks) override;
   void SetWake(std::function<void()> wake) override;
-  void Erase(const BlockName& name) override;
+  void Erase(const core::BlockName& name) override;
   KvTierUsage Usage() const override;
 
   // Flushes since the start.
@@ -101,7 +102,7 @@ class DiskTier final : public KvTier {
   };
   // A block to write, or to erase from a generation.
   struct Job {
-    BlockName name;
+    core::BlockName name;
     uint64_t sequence = 0;
     std::shared_ptr<const Bytes> bytes;  // nullptr: erase.
     uint32_t erase_from = 0;
@@ -114,8 +115,8 @@ class DiskTier final : public KvTier {
 
   // The writing thread.
   void WriterMain();
-  bool FlushDue(TimePoint now) const;
-  Duration NextDeadline(TimePoint now);
+  bool FlushDue(base::TimePoint now) const;
+  base::Duration NextDeadline(base::TimePoint now);
   void DoJob(Lock* lock);
   Status StoreBlock(const Job& job, Lock* lock);
   void EraseBlock(const Job& job, Lock* lock);
@@ -129,14 +130,16 @@ class DiskTier final : public KvTier {
   // The reading thread.
   void ReaderMain();
   void ReadNext(Lock* lock);
-  void Rejected(const BlockName& name, uint32_t generation);
+  void Rejected(const core::BlockName& name, uint32_t generation);
   bool MayKeep(uint32_t generation) const;
-  void KeepInUse(const BlockName& name, uint32_t generation, std::shared_ptr<const Bytes> bytes);
+  void KeepInUse(const core::BlockName& name, uint32_t generation,
+                 std::shared_ptr<const Bytes> bytes);
 
   bool TakeMemory(size_t bytes);  // Of the memory for Put.
   // Queues a block to be written, or without bytes to be erased from a generation. False without
   // memory.
-  bool Enqueue(const BlockName& name, std::shared_ptr<const Bytes> bytes, uint32_t erase_from);
+  bool Enqueue(const core::BlockName& name, std::shared_ptr<const Bytes> bytes,
+               uint32_t erase_from);
   void TurnOff(const std::string& reason, Lock* lock);
   void Wake();
 
@@ -160,10 +163,10 @@ class DiskTier final : public KvTier {
   uint64_t written_sequence_ = 0;  // Jobs up to it are done ...
   uint64_t flushed_sequence_ = 0;  // ... and flushed.
   uint64_t flush_target_ = 0;      // Flush was requested up to it.
-  TimePoint flush_asked_{0};
-  TimePoint last_flush_{0};
-  TimePoint memtable_since_{0};
-  std::vector<BlockName> memtable_;  // Written to the newest generation and not flushed.
+  base::TimePoint flush_asked_{0};
+  base::TimePoint last_flush_{0};
+  base::TimePoint memtable_since_{0};
+  std::vector<core::BlockName> memtable_;  // Written to the newest generation and not flushed.
   bool memtable_dirty_ = false;
   size_t memtable_bytes_ = 0;   // Of blocks.
   size_t put_bytes_ = 0;        // Of blocks that are queued or in the memtable.
@@ -187,6 +190,6 @@ class DiskTier final : public KvTier {
   std::thread reader_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache
 
 #endif  // ROPEWAY_KVCACHE_DISK_TIER_H_

@@ -12,7 +12,7 @@
 
 #include "kvcache/test_disk_tier.h"
 
-namespace ropeway {
+namespace ropeway::kvcache {
 namespace {
 
 namespace fs = std::filesystem;
@@ -126,7 +126,7 @@ TEST(DiskTierDamage, ABlockUnderAnothersNameIsNotServed) {
     std::ifstream in(path, std::ios::binary);
     std::string text{std::istreambuf_iterator<char>(in), {}};
     const auto name = [](uint64_t i) {
-      const BlockName n = TestName(i);
+      const core::BlockName n = TestName(i);
       return std::string(reinterpret_cast<const char*>(n.bytes.data()), n.bytes.size());
     };
     const auto exchange = [&](size_t from) {
@@ -144,4 +144,4 @@ TEST(DiskTierDamage, ABlockUnderAnothersNameIsNotServed) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::kvcache

@@ -19,7 +19,7 @@
 #include "kvcache/disk_directory.h"
 #include "kvcache/test_disk_tier.h"
 
-namespace ropeway {
+namespace ropeway::kvcache {
 namespace {
 
 using testing::HasSubstr;
@@ -29,8 +29,8 @@ void Sleep(int milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
 
-std::vector<BlockName> TestNames(uint64_t first, uint64_t last) {
-  std::vector<BlockName> names;
+std::vector<core::BlockName> TestNames(uint64_t first, uint64_t last) {
+  std::vector<core::BlockName> names;
   for (uint64_t i = first; i < last; ++i) names.push_back(TestName(i));
   return names;
 }
@@ -534,4 +534,4 @@ TEST(DiskTier, AnythingAtAnyTimeGivesRightBytes) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::kvcache

@@ -12,10 +12,10 @@
 #include "kvcache/disk_generation.h"
 #include "kvcache/disk_tier.h"
 
-namespace ropeway {
+namespace ropeway::kvcache {
 namespace {
 
-constexpr Duration kForever = std::chrono::hours(1);
+constexpr base::Duration kForever = std::chrono::hours(1);
 constexpr size_t kDropAtOnce = 512;  // Names per hold of the lock.
 
 }  // namespace
@@ -30,11 +30,11 @@ void DiskTier::WriterMain() {
       writer_wakes_.wait(lock);
       continue;
     }
-    const TimePoint now = options_.clock->Now();
+    const base::TimePoint now = options_.clock->Now();
     if (FlushDue(now)) {
       if (Status status = FlushNow(&lock); !status.ok()) TurnOff(status.message(), &lock);
-    } else if (!queue_.empty() &&
-               (stopping_ || queue_.front().bytes == nullptr || rate_.Wait() == Duration(0))) {
+    } else if (!queue_.empty() && (stopping_ || queue_.front().bytes == nullptr ||
+                                   rate_.Wait() == base::Duration(0))) {
       DoJob(&lock);
     } else if (stopping_) {
       return;
@@ -44,28 +44,29 @@ void DiskTier::WriterMain() {
   }
 }
 
-bool DiskTier::FlushDue(TimePoint now) const {
+bool DiskTier::FlushDue(base::TimePoint now) const {
   if (!memtable_dirty_) return false;
   if (memtable_bytes_ >= options_.memtable_bytes) return true;
   if (stopping_) return queue_.empty();
   if (now - memtable_since_ >= options_.longest_in_memory) return true;
   if (flush_target_ <= flushed_sequence_) return false;
-  const Duration interval = options_.flush_interval;
+  const base::Duration interval = options_.flush_interval;
   return now - last_flush_ >= interval && (queue_.empty() || now - flush_asked_ >= interval);
 }
 
 // When the answer of FlushDue or of the rate may change without a notification.
-Duration DiskTier::NextDeadline(TimePoint now) {
-  Duration wait = kForever;
+base::Duration DiskTier::NextDeadline(base::TimePoint now) {
+  base::Duration wait = kForever;
   if (!queue_.empty()) wait = rate_.Wait();
   if (memtable_dirty_) {
     wait = std::min(wait, memtable_since_ + options_.longest_in_memory - now);
     if (flush_target_ > flushed_sequence_) {
-      const TimePoint asked = queue_.empty() ? last_flush_ : std::max(last_flush_, flush_asked_);
+      const base::TimePoint asked =
+          queue_.empty() ? last_flush_ : std::max(last_flush_, flush_asked_);
       wait = std::min(wait, asked + options_.flush_interval - now);
     }
   }
-  return std::max<Duration>(wait, std::chrono::microseconds(100));
+  return std::max<base::Duration>(wait, std::chrono::microseconds(100));
 }
 
 void DiskTier::DoJob(Lock* lock) {
@@ -247,4 +248,4 @@ void DiskTier::Account(size_t bytes) {
   accounted_cpu_ = cpu;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache

@@ -6,18 +6,19 @@
 
 #include "base/check.h"
 
-namespace ropeway {
+namespace ropeway::kvcache {
 namespace {
 
-std::span<const TokenId> BlockIds(const Sequence& sequence, int32_t block) {
-  return std::span(sequence.ids).subspan(static_cast<size_t>(block) * kBlockTokens, kBlockTokens);
+std::span<const TokenId> BlockIds(const core::Sequence& sequence, int32_t block) {
+  return std::span(sequence.ids)
+      .subspan(static_cast<size_t>(block) * base::kBlockTokens, base::kBlockTokens);
 }
 
-BlockWorth WorthOf(const Sequence& sequence) {
+BlockWorth WorthOf(const core::Sequence& sequence) {
   return {.chain_tokens = sequence.computed, .reused = false, .retention = sequence.retention};
 }
 
-Status Broken(const Sequence& sequence, const std::string& what) {
+Status Broken(const core::Sequence& sequence, const std::string& what) {
   return {StatusCode::kInternal, "sequence " + std::to_string(sequence.id) + " " + what};
 }
 
@@ -27,14 +28,14 @@ Status Broken(const Sequence& sequence, const std::string& what) {
 WriteBackQueue::WriteBackQueue(int32_t num_blocks)
     : ring_(2 * static_cast<size_t>(num_blocks) + 1), queued_(static_cast<size_t>(num_blocks), 0) {}
 
-void WriteBackQueue::Add(BlockId block) {
+void WriteBackQueue::Add(core::BlockId block) {
   uint8_t& queued = queued_[static_cast<size_t>(block)];
   if (queued != 0) return;
   if (used_ == ring_.size()) {
     // Too many gaps: compact.
     size_t kept = 0;
     for (size_t i = 0; i < used_; ++i) {
-      const BlockId other = ring_[(first_ + i) % ring_.size()];
+      const core::BlockId other = ring_[(first_ + i) % ring_.size()];
       uint8_t& state = queued_[static_cast<size_t>(other)];
       if (state != 1) continue;
       state = 2;  // Seen: a second entry is a gap.
@@ -50,7 +51,7 @@ void WriteBackQueue::Add(BlockId block) {
   ++size_;
 }
 
-bool WriteBackQueue::Remove(BlockId block) {
+bool WriteBackQueue::Remove(core::BlockId block) {
   uint8_t& queued = queued_[static_cast<size_t>(block)];
   if (queued == 0) return false;
   queued = 0;
@@ -66,9 +67,9 @@ void WriteBackQueue::Clear() {
   size_ = 0;
 }
 
-bool WriteBackQueue::Next(const BlockPool& pool, const KvTier* tier, BlockId* block) {
+bool WriteBackQueue::Next(const BlockPool& pool, const KvTier* tier, core::BlockId* block) {
   while (used_ > 0) {
-    const BlockId next = ring_[first_];
+    const core::BlockId next = ring_[first_];
     first_ = (first_ + 1) % ring_.size();
     --used_;
     if (!Remove(next)) continue;
@@ -84,7 +85,7 @@ KvCacheManager::KvCacheManager(const KvCacheOptions& options)
   evicted_.reserve(static_cast<size_t>(options.num_blocks));
 }
 
-void KvCacheManager::Reserve(Sequence* sequence, int32_t positions) {
+void KvCacheManager::Reserve(core::Sequence* sequence, int32_t positions) {
   const auto blocks = static_cast<size_t>(BlocksFor(positions));
   const auto reserve = [blocks](auto* list) {
     if (list->capacity() < blocks) list->reserve(std::max(blocks, 2 * list->capacity()));
@@ -94,24 +95,24 @@ void KvCacheManager::Reserve(Sequence* sequence, int32_t positions) {
   reserve(&sequence->claims);
 }
 
-void KvCacheManager::NameUpTo(Sequence* sequence, int32_t blocks) const {
+void KvCacheManager::NameUpTo(core::Sequence* sequence, int32_t blocks) const {
   for (auto i = static_cast<int32_t>(sequence->names.size()); i < blocks; ++i) {
-    const BlockName& parent = i == 0 ? sequence->cache_root : sequence->names.back();
-    sequence->names.push_back(ChildName(parent, BlockIds(*sequence, i)));
+    const core::BlockName& parent = i == 0 ? sequence->cache_root : sequence->names.back();
+    sequence->names.push_back(core::ChildName(parent, BlockIds(*sequence, i)));
   }
 }
 
-BlockName KvCacheManager::PartialName(const Sequence& sequence) {
-  const auto full = static_cast<size_t>(sequence.parked / kBlockTokens);
-  const auto tail = static_cast<size_t>(sequence.parked % kBlockTokens);
-  const BlockName& parent = full == 0 ? sequence.cache_root : sequence.names[full - 1];
-  const auto ids = std::span(sequence.ids).subspan(full * kBlockTokens, tail);
+core::BlockName KvCacheManager::PartialName(const core::Sequence& sequence) {
+  const auto full = static_cast<size_t>(sequence.parked / base::kBlockTokens);
+  const auto tail = static_cast<size_t>(sequence.parked % base::kBlockTokens);
+  const core::BlockName& parent = full == 0 ? sequence.cache_root : sequence.names[full - 1];
+  const auto ids = std::span(sequence.ids).subspan(full * base::kBlockTokens, tail);
   const std::array<TokenId, 2> owner = {static_cast<TokenId>(sequence.id),
                                         static_cast<TokenId>(sequence.id >> 32)};
-  return ChildName(ChildName(parent, ids), owner);
+  return core::ChildName(core::ChildName(parent, ids), owner);
 }
 
-int32_t KvCacheManager::MostHits(const Sequence& sequence) const {
+int32_t KvCacheManager::MostHits(const core::Sequence& sequence) const {
   // The next token is sampled from the last id's row, which must be computed.
   const int32_t most = sequence.num_ids() - 1;
   if (sequence.spec.num_prompt_logprobs < 0) return most;
@@ -121,19 +122,19 @@ int32_t KvCacheManager::MostHits(const Sequence& sequence) const {
   return std::max(0, sequence.scored - 1);
 }
 
-CachedPrefix KvCacheManager::Lookup(Sequence* sequence) const {
+CachedPrefix KvCacheManager::Lookup(core::Sequence* sequence) const {
   CachedPrefix prefix;
   if (!options_.caching) return prefix;
   const int32_t most = MostHits(*sequence);
-  const int32_t full = most / kBlockTokens;
+  const int32_t full = most / base::kBlockTokens;
   NameUpTo(sequence, full);
-  BlockId block = -1;
+  core::BlockId block = -1;
   while (prefix.blocks < full) {
     block = pool_.Find(sequence->names[static_cast<size_t>(prefix.blocks)]);
     if (block < 0 || pool_.pending(block)) break;
     ++prefix.blocks;
   }
-  prefix.tokens = prefix.blocks * kBlockTokens;
+  prefix.tokens = prefix.blocks * base::kBlockTokens;
   if (prefix.blocks < full && block >= 0) {
     const uint64_t writer = pool_.writer(block);
     prefix.pending_end = prefix.blocks;
@@ -144,50 +145,50 @@ CachedPrefix KvCacheManager::Lookup(Sequence* sequence) const {
     }
     return prefix;
   }
-  if (HasTail(*sequence) && prefix.blocks == sequence->parked / kBlockTokens) {
+  if (HasTail(*sequence) && prefix.blocks == sequence->parked / base::kBlockTokens) {
     prefix.partial = pool_.Find(PartialName(*sequence));
     if (prefix.partial >= 0) prefix.tokens = sequence->parked;
   }
   return prefix;
 }
 
-bool KvCacheManager::HasTail(const Sequence& sequence) const {
-  return sequence.state == SequenceState::kPreempted && sequence.parked % kBlockTokens != 0 &&
-         sequence.parked <= MostHits(sequence);
+bool KvCacheManager::HasTail(const core::Sequence& sequence) const {
+  return sequence.state == core::SequenceState::kPreempted &&
+         sequence.parked % base::kBlockTokens != 0 && sequence.parked <= MostHits(sequence);
 }
 
-void KvCacheManager::LookInTier(const Sequence& sequence, CachedPrefix* prefix) const {
+void KvCacheManager::LookInTier(const core::Sequence& sequence, CachedPrefix* prefix) const {
   prefix->tier_blocks = prefix->tier_tokens = 0;
   prefix->tier_partial = false;
   if (options_.tier == nullptr || !options_.caching || prefix->partial >= 0) return;
-  const int32_t full = MostHits(sequence) / kBlockTokens;
+  const int32_t full = MostHits(sequence) / base::kBlockTokens;
   const int32_t begin = std::max(prefix->blocks, prefix->pending_end);
   int32_t end = begin;
   while (end < full) {
-    const BlockName& name = sequence.names[static_cast<size_t>(end)];
+    const core::BlockName& name = sequence.names[static_cast<size_t>(end)];
     // SkipAhead takes blocks that are in the pool when the read has ended.
     if (!options_.tier->Contains(name) || pool_.Find(name) >= 0) break;
     ++end;
   }
   prefix->tier_blocks = end - begin;
-  prefix->tier_tokens = prefix->tier_blocks * kBlockTokens;
-  if (HasTail(sequence) && end == sequence.parked / kBlockTokens &&
+  prefix->tier_tokens = prefix->tier_blocks * base::kBlockTokens;
+  if (HasTail(sequence) && end == sequence.parked / base::kBlockTokens &&
       options_.tier->Contains(PartialName(sequence))) {
     prefix->tier_partial = true;
-    prefix->tier_tokens += sequence.parked % kBlockTokens;
+    prefix->tier_tokens += sequence.parked % base::kBlockTokens;
   }
 }
 
-bool KvCacheManager::StillPending(const Sequence& sequence, uint64_t* writer) const {
-  const BlockId block = pool_.Find(sequence.names[static_cast<size_t>(sequence.follows) - 1]);
+bool KvCacheManager::StillPending(const core::Sequence& sequence, uint64_t* writer) const {
+  const core::BlockId block = pool_.Find(sequence.names[static_cast<size_t>(sequence.follows) - 1]);
   if (block < 0 || !pool_.pending(block)) return false;
   *writer = pool_.writer(block);
   return true;
 }
 
-BlockId KvCacheManager::Take() {
+core::BlockId KvCacheManager::Take() {
   BlockPool::Evicted evicted;
-  const BlockId block = pool_.Take(&evicted);
+  const core::BlockId block = pool_.Take(&evicted);
   if (evicted.block >= 0) {
     const bool waited = store_.Remove(evicted.block);
     if (options_.tier != nullptr && (waited || evicted.claimed)) evicted_.push_back(evicted);
@@ -195,21 +196,21 @@ BlockId KvCacheManager::Take() {
   return block;
 }
 
-bool KvCacheManager::Fits(const Sequence& sequence, const CachedPrefix& prefix, int32_t positions,
-                          int32_t more) const {
+bool KvCacheManager::Fits(const core::Sequence& sequence, const CachedPrefix& prefix,
+                          int32_t positions, int32_t more) const {
   int32_t revived = 0;  // Cached hits, which can no longer be evicted.
   for (int32_t i = 0; i < prefix.blocks; ++i) {
-    const BlockId block = pool_.Find(sequence.names[static_cast<size_t>(i)]);
+    const core::BlockId block = pool_.Find(sequence.names[static_cast<size_t>(i)]);
     if (pool_.references(block) == 0) ++revived;
   }
   return Has(BlocksFor(positions) - prefix.blocks + revived - more);
 }
 
-int32_t KvCacheManager::HeldAlone(const Sequence& sequence, const Sequence& urgent,
+int32_t KvCacheManager::HeldAlone(const core::Sequence& sequence, const core::Sequence& urgent,
                                   const CachedPrefix& prefix) const {
   int32_t count = 0;
   for (size_t i = 0; i < sequence.blocks.size(); ++i) {
-    const BlockId block = sequence.blocks[i];
+    const core::BlockId block = sequence.blocks[i];
     // A block that two chains share has the same index in both.
     const bool hit = i < static_cast<size_t>(prefix.blocks) && pool_.Find(urgent.names[i]) == block;
     if (!hit && pool_.references(block) == 1) ++count;
@@ -217,10 +218,11 @@ int32_t KvCacheManager::HeldAlone(const Sequence& sequence, const Sequence& urge
   return count;
 }
 
-void KvCacheManager::Start(Sequence* sequence, const CachedPrefix& prefix, int32_t positions) {
-  const bool resumed = sequence->state == SequenceState::kPreempted;
+void KvCacheManager::Start(core::Sequence* sequence, const CachedPrefix& prefix,
+                           int32_t positions) {
+  const bool resumed = sequence->state == core::SequenceState::kPreempted;
   for (int32_t i = 0; i < prefix.blocks; ++i) {
-    const BlockId block = pool_.Find(sequence->names[static_cast<size_t>(i)]);
+    const core::BlockId block = pool_.Find(sequence->names[static_cast<size_t>(i)]);
     pool_.Ref(block);
     if (!resumed) pool_.SetReused(block);
     sequence->blocks.push_back(block);
@@ -233,7 +235,8 @@ void KvCacheManager::Start(Sequence* sequence, const CachedPrefix& prefix, int32
     store_.Remove(prefix.partial);
     pool_.ForgetName(prefix.partial);
     sequence->blocks.push_back(Take());
-    if (sequence->blocks.back() != prefix.partial) Check(Broken(*sequence, "lost its parked tail"));
+    if (sequence->blocks.back() != prefix.partial)
+      base::Check(Broken(*sequence, "lost its parked tail"));
   }
   while (static_cast<int32_t>(sequence->blocks.size()) < BlocksFor(positions)) {
     sequence->blocks.push_back(Take());
@@ -241,26 +244,26 @@ void KvCacheManager::Start(Sequence* sequence, const CachedPrefix& prefix, int32
   sequence->computed = prefix.tokens;
   sequence->published = prefix.blocks;
   if (!options_.caching) return;
-  const int32_t full = sequence->num_ids() / kBlockTokens;
+  const int32_t full = sequence->num_ids() / base::kBlockTokens;
   NameUpTo(sequence, full);
   for (int32_t i = prefix.blocks; i < full; ++i) {
-    const BlockName& name = sequence->names[static_cast<size_t>(i)];
+    const core::BlockName& name = sequence->names[static_cast<size_t>(i)];
     if (pool_.Find(name) >= 0) continue;
     pool_.SetName(sequence->blocks[static_cast<size_t>(i)], name, sequence->id);
   }
 }
 
-bool KvCacheManager::Extend(Sequence* sequence, int32_t positions) {
+bool KvCacheManager::Extend(core::Sequence* sequence, int32_t positions) {
   const int32_t missing = BlocksFor(positions) - static_cast<int32_t>(sequence->blocks.size());
   if (!Has(missing)) return false;
   for (int32_t i = 0; i < missing; ++i) sequence->blocks.push_back(Take());
   return true;
 }
 
-void KvCacheManager::Publish(Sequence* sequence, int32_t index) {
-  const BlockName& name = sequence->names[static_cast<size_t>(index)];
-  BlockId& block = sequence->blocks[static_cast<size_t>(index)];
-  const BlockId known = pool_.Find(name);
+void KvCacheManager::Publish(core::Sequence* sequence, int32_t index) {
+  const core::BlockName& name = sequence->names[static_cast<size_t>(index)];
+  core::BlockId& block = sequence->blocks[static_cast<size_t>(index)];
+  const core::BlockId known = pool_.Find(name);
   if (known == block) {
     pool_.SetComputed(block);
   } else if (known < 0) {
@@ -276,61 +279,63 @@ void KvCacheManager::Publish(Sequence* sequence, int32_t index) {
   // Else the other sequence will publish it, and this block stays private.
 }
 
-BlockId KvCacheManager::PublishLate(Sequence* sequence, int32_t index) {
-  const BlockId& block = sequence->blocks[static_cast<size_t>(index)];
+core::BlockId KvCacheManager::PublishLate(core::Sequence* sequence, int32_t index) {
+  const core::BlockId& block = sequence->blocks[static_cast<size_t>(index)];
   if (!pool_.named(block)) Publish(sequence, index);
   return pool_.named(block) && !pool_.pending(block) ? block : -1;
 }
 
-void KvCacheManager::OnComputed(Sequence* sequence) {
+void KvCacheManager::OnComputed(core::Sequence* sequence) {
   sequence->high_water = std::max(sequence->high_water, sequence->computed);
   if (!options_.caching) return;
-  const int32_t full = sequence->computed / kBlockTokens;
+  const int32_t full = sequence->computed / base::kBlockTokens;
   NameUpTo(sequence, full);
   for (; sequence->published < full; ++sequence->published) {
     Publish(sequence, sequence->published);
   }
 }
 
-void KvCacheManager::SkipAhead(Sequence* sequence) {
+void KvCacheManager::SkipAhead(core::Sequence* sequence) {
   if (!options_.caching || sequence->spec.num_prompt_logprobs >= 0) return;
-  const int32_t full = (sequence->num_ids() - 1) / kBlockTokens;
-  while (sequence->computed % kBlockTokens == 0 && sequence->computed / kBlockTokens < full) {
-    const auto index = static_cast<size_t>(sequence->computed / kBlockTokens);
+  const int32_t full = (sequence->num_ids() - 1) / base::kBlockTokens;
+  while (sequence->computed % base::kBlockTokens == 0 &&
+         sequence->computed / base::kBlockTokens < full) {
+    const auto index = static_cast<size_t>(sequence->computed / base::kBlockTokens);
     NameUpTo(sequence, static_cast<int32_t>(index) + 1);
-    const BlockId known = pool_.Find(sequence->names[index]);
+    const core::BlockId known = pool_.Find(sequence->names[index]);
     if (known < 0 || known == sequence->blocks[index] || pool_.pending(known)) return;
     pool_.Ref(known);
     pool_.SetReused(known);
     pool_.Unref(sequence->blocks[index], {});
     sequence->blocks[index] = known;
-    sequence->computed += kBlockTokens;
+    sequence->computed += base::kBlockTokens;
     OnComputed(sequence);
   }
 }
 
-void KvCacheManager::ForgetPending(Sequence* sequence) {
+void KvCacheManager::ForgetPending(core::Sequence* sequence) {
   for (size_t i = static_cast<size_t>(sequence->published); i < sequence->blocks.size(); ++i) {
-    const BlockId block = sequence->blocks[i];
+    const core::BlockId block = sequence->blocks[i];
     if (pool_.pending(block) && pool_.writer(block) == sequence->id) pool_.ForgetName(block);
   }
 }
 
-void KvCacheManager::ClaimBlock(Sequence* sequence, BlockId block) {
+void KvCacheManager::ClaimBlock(core::Sequence* sequence, core::BlockId block) {
   pool_.Claim(block);
   sequence->claims.push_back({block, pool_.epoch(block)});
   if (options_.checkpoint_always && options_.tier != nullptr) store_.Add(block);
 }
 
-void KvCacheManager::Park(Sequence* sequence) {
+void KvCacheManager::Park(core::Sequence* sequence) {
   ForgetPending(sequence);
   sequence->parked = options_.caching ? sequence->computed : 0;
   if (options_.caching) {
     for (int32_t i = 0; i < sequence->published; ++i) {
-      if (const BlockId block = PublishLate(sequence, i); block >= 0) ClaimBlock(sequence, block);
+      if (const core::BlockId block = PublishLate(sequence, i); block >= 0)
+        ClaimBlock(sequence, block);
     }
-    if (sequence->parked % kBlockTokens != 0) {
-      const BlockId tail = sequence->blocks[static_cast<size_t>(sequence->published)];
+    if (sequence->parked % base::kBlockTokens != 0) {
+      const core::BlockId tail = sequence->blocks[static_cast<size_t>(sequence->published)];
       pool_.SetName(tail, PartialName(*sequence), sequence->id);
       pool_.SetComputed(tail);
       ClaimBlock(sequence, tail);
@@ -339,11 +344,11 @@ void KvCacheManager::Park(Sequence* sequence) {
   DropReferences(sequence);
 }
 
-void KvCacheManager::Release(Sequence* sequence) {
-  if (sequence->state == SequenceState::kPreempted) {
+void KvCacheManager::Release(core::Sequence* sequence) {
+  if (sequence->state == core::SequenceState::kPreempted) {
     // Stored as if the sequence had ended while it ran.
-    for (int32_t i = 0; i < sequence->parked / kBlockTokens; ++i) {
-      const BlockId block = pool_.Find(sequence->names[static_cast<size_t>(i)]);
+    for (int32_t i = 0; i < sequence->parked / base::kBlockTokens; ++i) {
+      const core::BlockId block = pool_.Find(sequence->names[static_cast<size_t>(i)]);
       if (block >= 0 && !pool_.pending(block)) StoreIfMissing(block);
     }
     DropClaims(sequence);
@@ -352,17 +357,17 @@ void KvCacheManager::Release(Sequence* sequence) {
   }
   ForgetPending(sequence);
   for (int32_t i = 0; i < sequence->published; ++i) {
-    if (const BlockId block = PublishLate(sequence, i); block >= 0) StoreIfMissing(block);
+    if (const core::BlockId block = PublishLate(sequence, i); block >= 0) StoreIfMissing(block);
   }
   DropReferences(sequence);
 }
 
-void KvCacheManager::StoreIfMissing(BlockId block) {
+void KvCacheManager::StoreIfMissing(core::BlockId block) {
   if (options_.tier == nullptr || options_.tier->Contains(pool_.name(block))) return;
   store_.Add(block);
 }
 
-void KvCacheManager::DropClaims(Sequence* sequence) {
+void KvCacheManager::DropClaims(core::Sequence* sequence) {
   // Backwards, like references: a child must be evicted before its parent.
   for (auto it = sequence->claims.rbegin(); it != sequence->claims.rend(); ++it) {
     if (pool_.epoch(it->block) == it->epoch) pool_.Unclaim(it->block);
@@ -370,15 +375,15 @@ void KvCacheManager::DropClaims(Sequence* sequence) {
   sequence->claims.clear();
 }
 
-void KvCacheManager::ForgetTail(const Sequence& sequence) {
-  if (sequence.parked % kBlockTokens == 0) return;
-  const BlockId block = pool_.Find(PartialName(sequence));
+void KvCacheManager::ForgetTail(const core::Sequence& sequence) {
+  if (sequence.parked % base::kBlockTokens == 0) return;
+  const core::BlockId block = pool_.Find(PartialName(sequence));
   if (block < 0) return;
   store_.Remove(block);
   pool_.ForgetName(block);
 }
 
-void KvCacheManager::DropReferences(Sequence* sequence) {
+void KvCacheManager::DropReferences(core::Sequence* sequence) {
   const BlockWorth worth = WorthOf(*sequence);
   // Backwards: of one chain the last block is evicted first, since a block is useless without those
   // before it.
@@ -397,31 +402,31 @@ bool KvCacheManager::ReadIsCheaper(const CachedPrefix& prefix) {
                                   prefix.tier_tokens);
 }
 
-Status KvCacheManager::CheckIntegrity(std::span<const Sequence* const> sequences) const {
+Status KvCacheManager::CheckIntegrity(std::span<const core::Sequence* const> sequences) const {
   if (Status status = pool_.CheckIntegrity(); !status.ok()) return status;
   if (Status status = CheckCounts(sequences); !status.ok()) return status;
-  for (const Sequence* sequence : sequences) {
+  for (const core::Sequence* sequence : sequences) {
     if (Status status = CheckWritable(*sequence); !status.ok()) return status;
   }
   return {};
 }
 
-Status KvCacheManager::CheckCounts(std::span<const Sequence* const> sequences) const {
+Status KvCacheManager::CheckCounts(std::span<const core::Sequence* const> sequences) const {
   const auto n = static_cast<size_t>(pool_.num_blocks());
   std::vector<int32_t> references(n, 0);
   std::vector<int32_t> claims(n, 0);
-  for (const Sequence* sequence : sequences) {
-    for (const BlockId block : sequence->blocks) {
+  for (const core::Sequence* sequence : sequences) {
+    for (const core::BlockId block : sequence->blocks) {
       if (block < 0 || static_cast<size_t>(block) >= n) {
         return Broken(*sequence, "has block " + std::to_string(block) + ", which does not exist");
       }
       ++references[static_cast<size_t>(block)];
     }
-    for (const BlockClaim& claim : sequence->claims) {
+    for (const core::BlockClaim& claim : sequence->claims) {
       if (pool_.epoch(claim.block) == claim.epoch) ++claims[static_cast<size_t>(claim.block)];
     }
   }
-  for (BlockId block = 0; block < pool_.num_blocks(); ++block) {
+  for (core::BlockId block = 0; block < pool_.num_blocks(); ++block) {
     const int32_t want = references[static_cast<size_t>(block)];
     if (pool_.references(block) != want) {
       return {StatusCode::kInternal, "KV block " + std::to_string(block) + " has " +
@@ -438,10 +443,10 @@ Status KvCacheManager::CheckCounts(std::span<const Sequence* const> sequences) c
   return {};
 }
 
-Status KvCacheManager::CheckWritable(const Sequence& sequence) const {
-  const auto first = static_cast<size_t>(sequence.computed / kBlockTokens);
+Status KvCacheManager::CheckWritable(const core::Sequence& sequence) const {
+  const auto first = static_cast<size_t>(sequence.computed / base::kBlockTokens);
   for (size_t i = first; i < sequence.blocks.size(); ++i) {
-    const BlockId block = sequence.blocks[i];
+    const core::BlockId block = sequence.blocks[i];
     const bool own =
         !pool_.named(block) || (pool_.pending(block) && pool_.writer(block) == sequence.id);
     if (pool_.references(block) != 1 || !own) {
@@ -449,7 +454,7 @@ Status KvCacheManager::CheckWritable(const Sequence& sequence) const {
     }
   }
   for (size_t i = 0; i < static_cast<size_t>(sequence.published); ++i) {
-    const BlockId block = sequence.blocks[i];
+    const core::BlockId block = sequence.blocks[i];
     if (pool_.named(block) && pool_.name(block) != sequence.names[i]) {
       return Broken(sequence, "has block " + std::to_string(block) + " of another name");
     }
@@ -457,4 +462,4 @@ Status KvCacheManager::CheckWritable(const Sequence& sequence) const {
   return {};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache

@@ -14,7 +14,7 @@
 #include "kvcache/tier_cost.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::kvcache {
 
 // The cached blocks that are still to be stored in the tier, in order. It holds no references: a
 // block that is evicted first leaves the queue. Thread rule: the engine thread.
@@ -23,19 +23,19 @@ class WriteBackQueue {
   explicit WriteBackQueue(int32_t num_blocks);
 
   // No effect if the block is queued already.
-  void Add(BlockId block);
+  void Add(core::BlockId block);
   // Removes the block. False if it was not queued.
-  bool Remove(BlockId block);
+  bool Remove(core::BlockId block);
   // Takes the next block that still has a name and is not in `tier`; false: none is left.
-  bool Next(const BlockPool& pool, const KvTier* tier, BlockId* block);
+  bool Next(const BlockPool& pool, const KvTier* tier, core::BlockId* block);
 
   void Clear();
 
   int32_t size() const { return size_; }
 
  private:
-  std::vector<BlockId> ring_;    // With gaps: entries that were removed, or are in it twice.
-  std::vector<uint8_t> queued_;  // By block.
+  std::vector<core::BlockId> ring_;  // With gaps: entries that were removed, or are in it twice.
+  std::vector<uint8_t> queued_;      // By block.
   size_t first_ = 0;
   size_t used_ = 0;   // Entries from first_ on, gaps included.
   int32_t size_ = 0;  // Without gaps.
@@ -43,7 +43,7 @@ class WriteBackQueue {
 
 // The number of blocks for `positions` positions.
 inline int32_t BlocksFor(int64_t positions) {
-  return static_cast<int32_t>((positions + kBlockTokens - 1) / kBlockTokens);
+  return static_cast<int32_t>((positions + base::kBlockTokens - 1) / base::kBlockTokens);
 }
 
 struct KvCacheOptions {
@@ -59,9 +59,9 @@ struct KvCacheOptions {
 
 // The cached part of a sequence's context when it starts.
 struct CachedPrefix {
-  int32_t blocks = 0;    // Full ones, in the pool.
-  BlockId partial = -1;  // The parked tail, in the pool; -1: not cached.
-  int32_t tokens = 0;    // Positions of both.
+  int32_t blocks = 0;          // Full ones, in the pool.
+  core::BlockId partial = -1;  // The parked tail, in the pool; -1: not cached.
+  int32_t tokens = 0;          // Positions of both.
   // Set by LookInTier: the following blocks that the tier has (after the pending ones, if any), and
   // whether it has the parked tail after them.
   int32_t tier_blocks = 0;
@@ -83,46 +83,46 @@ class KvCacheManager {
 
   // Allocates all memory that `sequence` needs for `positions` positions; to be called before
   // Start, Extend or OnComputed. Throws std::bad_alloc with nothing lost.
-  static void Reserve(Sequence* sequence, int32_t positions);
+  static void Reserve(core::Sequence* sequence, int32_t positions);
 
   // The cached prefix of a sequence that is to start or resume: at most all ids but one. A sequence
   // with prompt log-probs has no hits, and when it resumes only those before the rows that are not
   // scored yet.
-  CachedPrefix Lookup(Sequence* sequence) const;
+  CachedPrefix Lookup(core::Sequence* sequence) const;
   // Adds the tier's blocks. It is asked for each block, so only for a sequence that can start.
   // REQUIRES: `prefix` is what Lookup just returned, and the sequence has not started.
-  void LookInTier(const Sequence& sequence, CachedPrefix* prefix) const;
+  void LookInTier(const core::Sequence& sequence, CachedPrefix* prefix) const;
   // Whether the block that the sequence follows is still being computed; `writer` is set to the
   // sequence that does.
-  bool StillPending(const Sequence& sequence, uint64_t* writer) const;
+  bool StillPending(const core::Sequence& sequence, uint64_t* writer) const;
 
   // Whether the pool has the blocks to start the sequence if `more` of them were free.
-  bool Fits(const Sequence& sequence, const CachedPrefix& prefix, int32_t positions,
+  bool Fits(const core::Sequence& sequence, const CachedPrefix& prefix, int32_t positions,
             int32_t more = 0) const;
   // Blocks that preempting the running sequence would free, except the hits of `urgent` in
   // `prefix`.
-  int32_t HeldAlone(const Sequence& sequence, const Sequence& urgent,
+  int32_t HeldAlone(const core::Sequence& sequence, const core::Sequence& urgent,
                     const CachedPrefix& prefix) const;
   // Fills a starting sequence's block table for `positions` positions, with the blocks of `prefix`,
   // and sets `computed` to the positions that the pool has. REQUIRES: Fits; `prefix` is what Lookup
   // just returned.
-  void Start(Sequence* sequence, const CachedPrefix& prefix, int32_t positions);
+  void Start(core::Sequence* sequence, const CachedPrefix& prefix, int32_t positions);
 
   // Extends the table to hold `positions` positions. All or nothing.
-  bool Extend(Sequence* sequence, int32_t positions);
+  bool Extend(core::Sequence* sequence, int32_t positions);
 
   // `sequence->computed` has grown (by a step, or by blocks that were read): publishes full blocks.
-  void OnComputed(Sequence* sequence);
+  void OnComputed(core::Sequence* sequence);
 
   // Takes over the blocks that this sequence would compute next and another one has published. To
   // be called where the sequence's next position begins a block.
-  void SkipAhead(Sequence* sequence);
+  void SkipAhead(core::Sequence* sequence);
 
   // The sequence is preempted: its blocks stay cached, with its claim.
-  void Park(Sequence* sequence);
+  void Park(core::Sequence* sequence);
 
   // The sequence ends: its table and claims are cleared; its computed blocks stay cached.
-  void Release(Sequence* sequence);
+  void Release(core::Sequence* sequence);
 
   // The blocks that Start and Extend evicted since the last ClearEvicted and that should be stored
   // in the tier. Their bytes are in the pool until the next step computes.
@@ -130,16 +130,16 @@ class KvCacheManager {
   void ClearEvicted() { evicted_.clear(); }
 
   // The next block to store in the tier; false: none.
-  bool NextToStore(BlockId* block) { return store_.Next(pool_, options_.tier, block); }
+  bool NextToStore(core::BlockId* block) { return store_.Next(pool_, options_.tier, block); }
   bool anything_to_store() const { return store_.size() > 0; }
   // `block`, just taken from NextToStore, could not be stored now.
-  void StoreLater(BlockId block) { store_.Add(block); }
+  void StoreLater(core::BlockId block) { store_.Add(block); }
   // The tier is off.
   void ForgetToStore() { store_.Clear(); }
 
   // The parked tail's name. REQUIRES: sequence.parked is not a multiple of kBlockTokens, and the
   // names of the full blocks before it are known.
-  static BlockName PartialName(const Sequence& sequence);
+  static core::BlockName PartialName(const core::Sequence& sequence);
 
   // Whether to read the tier's blocks of `prefix`, and not to recompute them.
   bool ReadIsCheaper(const CachedPrefix& prefix);
@@ -150,28 +150,28 @@ class KvCacheManager {
 
   // Checks the pool, that references and claims are exactly those of `sequences`, which must be all
   // there are, and that no sequence is about to write a shared block.
-  Status CheckIntegrity(std::span<const Sequence* const> sequences) const;
+  Status CheckIntegrity(std::span<const core::Sequence* const> sequences) const;
 
  private:
-  void NameUpTo(Sequence* sequence, int32_t blocks) const;
-  int32_t MostHits(const Sequence& sequence) const;
+  void NameUpTo(core::Sequence* sequence, int32_t blocks) const;
+  int32_t MostHits(const core::Sequence& sequence) const;
   // Whether the sequence parked a tail that it may use.
-  bool HasTail(const Sequence& sequence) const;
-  BlockId Take();
+  bool HasTail(const core::Sequence& sequence) const;
+  core::BlockId Take();
   bool Has(int32_t blocks) const { return blocks <= pool_.num_free() + pool_.num_cached(); }
-  void Publish(Sequence* sequence, int32_t index);
+  void Publish(core::Sequence* sequence, int32_t index);
   // Block `index` of a sequence that stops, published if it was private because another sequence
   // had its name when it was computed. -1: it stays private.
-  BlockId PublishLate(Sequence* sequence, int32_t index);
-  void ForgetPending(Sequence* sequence);
-  void DropClaims(Sequence* sequence);
+  core::BlockId PublishLate(core::Sequence* sequence, int32_t index);
+  void ForgetPending(core::Sequence* sequence);
+  void DropClaims(core::Sequence* sequence);
   // Frees the parked tail, which no other sequence can use. REQUIRES: the sequence has no claims.
-  void ForgetTail(const Sequence& sequence);
-  void DropReferences(Sequence* sequence);
-  void ClaimBlock(Sequence* sequence, BlockId block);
-  void StoreIfMissing(BlockId block);
-  Status CheckCounts(std::span<const Sequence* const> sequences) const;
-  Status CheckWritable(const Sequence& sequence) const;
+  void ForgetTail(const core::Sequence& sequence);
+  void DropReferences(core::Sequence* sequence);
+  void ClaimBlock(core::Sequence* sequence, core::BlockId block);
+  void StoreIfMissing(core::BlockId block);
+  Status CheckCounts(std::span<const core::Sequence* const> sequences) const;
+  Status CheckWritable(const core::Sequence& sequence) const;
 
   const KvCacheOptions options_;
   BlockPool pool_;
@@ -180,6 +180,6 @@ class KvCacheManager {
   std::vector<BlockPool::Evicted> evicted_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache
 
 #endif  // ROPEWAY_KVCACHE_KV_CACHE_MANAGER_H_

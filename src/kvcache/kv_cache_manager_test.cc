@@ -8,7 +8,7 @@
 
 #include "kvcache/test_tier.h"
 
-namespace ropeway {
+namespace ropeway::kvcache {
 namespace {
 
 TEST(KvCacheManagerTest, BlocksForPositions) {
@@ -27,8 +27,8 @@ class KvCacheTest : public testing::Test {
   }
 
   // A sequence with the ids 0 .. n - 1, of which those from `from` on are its own.
-  Sequence* New(int32_t ids, int32_t from = 1 << 20) {
-    auto sequence = std::make_unique<Sequence>();
+  core::Sequence* New(int32_t ids, int32_t from = 1 << 20) {
+    auto sequence = std::make_unique<core::Sequence>();
     sequence->id = sequences_.size() + 1;
     sequence->ids.resize(static_cast<size_t>(ids));
     std::iota(sequence->ids.begin(), sequence->ids.end(), 0);
@@ -41,46 +41,46 @@ class KvCacheTest : public testing::Test {
     return sequences_.back().get();
   }
 
-  bool Start(Sequence* sequence) {
+  bool Start(core::Sequence* sequence) {
     const CachedPrefix prefix = kv_->Lookup(sequence);
     const bool started = kv_->Fits(*sequence, prefix, sequence->num_ids() + 1);
     if (started) {
       kv_->Start(sequence, prefix, sequence->num_ids() + 1);
-      sequence->state = SequenceState::kPrefilling;
+      sequence->state = core::SequenceState::kPrefilling;
     }
     CheckSound();
     return started;
   }
 
-  CachedPrefix LookupAll(Sequence* sequence) {
+  CachedPrefix LookupAll(core::Sequence* sequence) {
     CachedPrefix prefix = kv_->Lookup(sequence);
     kv_->LookInTier(*sequence, &prefix);
     return prefix;
   }
 
-  void Compute(Sequence* sequence, int32_t to) {
+  void Compute(core::Sequence* sequence, int32_t to) {
     sequence->computed = to;
     kv_->OnComputed(sequence);
     CheckSound();
   }
 
   // Starts it, computes all its ids.
-  Sequence* Run(Sequence* sequence) {
+  core::Sequence* Run(core::Sequence* sequence) {
     EXPECT_TRUE(Start(sequence));
     Compute(sequence, sequence->num_ids());
     return sequence;
   }
 
-  void Park(Sequence* sequence) {
+  void Park(core::Sequence* sequence) {
     kv_->Park(sequence);
-    sequence->state = SequenceState::kPreempted;
+    sequence->state = core::SequenceState::kPreempted;
     ++sequence->preemptions;
     CheckSound();
   }
 
-  void Release(Sequence* sequence) {
+  void Release(core::Sequence* sequence) {
     kv_->Release(sequence);
-    sequence->state = SequenceState::kFinished;
+    sequence->state = core::SequenceState::kFinished;
     CheckSound();
   }
 
@@ -89,21 +89,21 @@ class KvCacheTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status.message();
   }
 
-  std::vector<const Sequence*> All() const {
-    std::vector<const Sequence*> all;
+  std::vector<const core::Sequence*> All() const {
+    std::vector<const core::Sequence*> all;
     for (const auto& sequence : sequences_) all.push_back(sequence.get());
     return all;
   }
 
   TestTier tier_;
   std::unique_ptr<KvCacheManager> kv_;
-  std::vector<std::unique_ptr<Sequence>> sequences_;
+  std::vector<std::unique_ptr<core::Sequence>> sequences_;
 };
 
 TEST_F(KvCacheTest, AllocatesAllOrNothing) {
   Make(3);
-  Sequence* a = New(16);
-  Sequence* b = New(16, 0);
+  core::Sequence* a = New(16);
+  core::Sequence* b = New(16, 0);
   EXPECT_TRUE(Start(a));
   EXPECT_EQ(a->blocks.size(), 2U);
   EXPECT_TRUE(kv_->Extend(a, 32)) << "what it has is enough";
@@ -119,8 +119,8 @@ TEST_F(KvCacheTest, AllocatesAllOrNothing) {
 
 TEST_F(KvCacheTest, ARequestFindsWhatAnotherOneComputed) {
   Make(8);
-  Sequence* a = Run(New(40));
-  Sequence* b = New(40);
+  core::Sequence* a = Run(New(40));
+  core::Sequence* b = New(40);
   const CachedPrefix prefix = kv_->Lookup(b);
   EXPECT_EQ(prefix.blocks, 2) << "the last block is not full";
   EXPECT_EQ(prefix.tokens, 32);
@@ -145,7 +145,7 @@ TEST_F(KvCacheTest, AHitLeavesOneTokenToCompute) {
 TEST_F(KvCacheTest, OtherRootsShareNothing) {
   Make(8);
   Release(Run(New(40)));
-  Sequence* other = New(40);
+  core::Sequence* other = New(40);
   other->cache_root.bytes[0] = 1;
   EXPECT_EQ(kv_->Lookup(other).tokens, 0);
 }
@@ -155,7 +155,7 @@ TEST_F(KvCacheTest, WithoutCachingNothingIsKept) {
   Release(Run(New(40)));
   EXPECT_EQ(kv_->pool().num_free(), 8);
   EXPECT_EQ(kv_->Lookup(New(40)).tokens, 0);
-  Sequence* a = Run(New(40));
+  core::Sequence* a = Run(New(40));
   Park(a);
   EXPECT_EQ(a->parked, 0);
   EXPECT_EQ(kv_->pool().num_free(), 8);
@@ -165,10 +165,10 @@ TEST_F(KvCacheTest, WithoutCachingNothingIsKept) {
 
 TEST_F(KvCacheTest, WhatOneComputesJustNowIsPendingForOthers) {
   Make(16);
-  Sequence* a = New(64);
+  core::Sequence* a = New(64);
   Start(a);
   Compute(a, 16);
-  Sequence* b = New(64, 50);
+  core::Sequence* b = New(64, 50);
   CachedPrefix prefix = kv_->Lookup(b);
   EXPECT_EQ(prefix.blocks, 1);
   EXPECT_EQ(prefix.pending_end, 3);
@@ -187,7 +187,7 @@ TEST_F(KvCacheTest, AWriterThatEndsOrIsPreemptedLeavesNothingPending) {
   for (const bool park : {false, true}) {
     Make(16);
     sequences_.clear();
-    Sequence* a = New(64);
+    core::Sequence* a = New(64);
     Start(a);
     Compute(a, 20);
     if (park) {
@@ -203,9 +203,9 @@ TEST_F(KvCacheTest, AWriterThatEndsOrIsPreemptedLeavesNothingPending) {
 
 TEST_F(KvCacheTest, TwoThatComputedTheSameEndUpWithOneBlock) {
   Make(16);
-  Sequence* a = New(40);
+  core::Sequence* a = New(40);
   Start(a);
-  Sequence* b = New(40);
+  core::Sequence* b = New(40);
   Start(b);  // Nothing is computed yet: it computes for itself.
   Compute(a, 40);
   Compute(b, 40);
@@ -218,9 +218,9 @@ TEST_F(KvCacheTest, TwoThatComputedTheSameEndUpWithOneBlock) {
 
 TEST_F(KvCacheTest, SkipsAheadOverWhatOthersPublishedMeanwhile) {
   Make(16);
-  Sequence* a = New(64);
+  core::Sequence* a = New(64);
   Start(a);
-  Sequence* b = New(64);
+  core::Sequence* b = New(64);
   Start(b);
   Compute(b, 16);
   Compute(a, 48);
@@ -232,8 +232,8 @@ TEST_F(KvCacheTest, SkipsAheadOverWhatOthersPublishedMeanwhile) {
 
 TEST_F(KvCacheTest, AParkedSequenceFindsAllItHad) {
   Make(4);
-  Sequence* a = Run(New(40));
-  const std::vector<BlockId> blocks = a->blocks;
+  core::Sequence* a = Run(New(40));
+  const std::vector<core::BlockId> blocks = a->blocks;
   Park(a);
   EXPECT_EQ(kv_->pool().num_held(), 0);
   EXPECT_EQ(kv_->pool().num_claimed(), 3);
@@ -249,8 +249,8 @@ TEST_F(KvCacheTest, AParkedSequenceFindsAllItHad) {
 
 TEST_F(KvCacheTest, AParkedTailIsPrivate) {
   Make(8);
-  Sequence* a = Run(New(40));
-  Sequence* b = Run(New(40));
+  core::Sequence* a = Run(New(40));
+  core::Sequence* b = Run(New(40));
   Park(a);
   Park(b);
   EXPECT_EQ(kv_->pool().num_cached(), 4) << "two shared blocks and a tail each";
@@ -268,11 +268,11 @@ TEST_F(KvCacheTest, AParkedTailIsPrivate) {
 
 TEST_F(KvCacheTest, ClaimedBlocksAreTheLastToGoAndTheTailFirstOfThem) {
   Make(5);
-  Sequence* a = Run(New(40));
+  core::Sequence* a = Run(New(40));
   Park(a);
   Release(Run(New(17, 0)));  // Takes the two free ones, leaves one cached.
   EXPECT_EQ(kv_->pool().num_cached(), 4);
-  Sequence* b = New(40, 0);
+  core::Sequence* b = New(40, 0);
   EXPECT_TRUE(Start(b));  // Three blocks: one free, one unclaimed, one claimed.
   a->ids.push_back(5);
   const CachedPrefix prefix = kv_->Lookup(a);
@@ -283,7 +283,7 @@ TEST_F(KvCacheTest, ClaimedBlocksAreTheLastToGoAndTheTailFirstOfThem) {
 
 TEST_F(KvCacheTest, AnEndWhilePreemptedLeavesNoClaim) {
   Make(5);
-  Sequence* a = Run(New(40));
+  core::Sequence* a = Run(New(40));
   Park(a);
   Release(a);
   EXPECT_EQ(kv_->pool().num_claimed(), 0);
@@ -293,11 +293,11 @@ TEST_F(KvCacheTest, AnEndWhilePreemptedLeavesNoClaim) {
 
 TEST_F(KvCacheTest, WhatACancelledOneLeavesIsEvictedFromItsEnd) {
   Make(5);
-  Sequence* a = Run(New(64));
-  const std::vector<BlockName> names = a->names;
+  core::Sequence* a = Run(New(64));
+  const std::vector<core::BlockName> names = a->names;
   Park(a);
   Release(a);
-  Sequence* b = New(20, 0);
+  core::Sequence* b = New(20, 0);
   Start(b);  // One free block, and the last of the chain.
   EXPECT_EQ(kv_->pool().Find(names[3]), -1);
   for (const size_t i : {0, 1, 2}) EXPECT_GE(kv_->pool().Find(names[i]), 0) << i;
@@ -306,23 +306,23 @@ TEST_F(KvCacheTest, WhatACancelledOneLeavesIsEvictedFromItsEnd) {
 
 TEST_F(KvCacheTest, WhatACancelledOneLeavesIsStored) {
   Make(5, {.tier = &tier_});
-  Sequence* a = Run(New(64));
+  core::Sequence* a = Run(New(64));
   Park(a);
   EXPECT_FALSE(kv_->anything_to_store());
   Release(a);
   int stored = 0;
-  for (BlockId block = -1; kv_->NextToStore(&block);) ++stored;
+  for (core::BlockId block = -1; kv_->NextToStore(&block);) ++stored;
   EXPECT_EQ(stored, 4);
 }
 
 TEST_F(KvCacheTest, WhatIsToBeStoredCanBeForgottenOrTriedAgain) {
   Make(8, {.tier = &tier_});
   Release(Run(New(64)));
-  BlockId first = -1;
+  core::BlockId first = -1;
   ASSERT_TRUE(kv_->NextToStore(&first));
   kv_->StoreLater(first);
   int left = 0;
-  BlockId last = -1;
+  core::BlockId last = -1;
   while (kv_->NextToStore(&last)) ++left;
   EXPECT_EQ(left, 4);
   EXPECT_EQ(last, first);
@@ -337,7 +337,7 @@ TEST_F(KvCacheTest, WhatIsToBeStoredCanBeForgottenOrTriedAgain) {
 TEST_F(KvCacheTest, PromptLogprobsTakeNoHitsButTheirOwn) {
   Make(16);
   Release(Run(New(64)));
-  Sequence* a = New(64);
+  core::Sequence* a = New(64);
   a->spec.num_prompt_logprobs = 0;
   EXPECT_EQ(kv_->Lookup(a).tokens, 0);
   Start(a);
@@ -353,9 +353,9 @@ TEST_F(KvCacheTest, PromptLogprobsTakeNoHitsButTheirOwn) {
 
 TEST_F(KvCacheTest, TheTierIsAskedBehindThePool) {
   Make(8, {.tier = &tier_});
-  const std::vector<BlockName> names = ChainNames({}, New(70)->ids);
+  const std::vector<core::BlockName> names = core::ChainNames({}, New(70)->ids);
   for (const int i : {0, 1, 2, 3}) tier_.blocks[names[static_cast<size_t>(i)]] = {};
-  Sequence* a = Run(New(20));
+  core::Sequence* a = Run(New(20));
   CachedPrefix prefix = LookupAll(New(70));
   EXPECT_EQ(prefix.blocks, 1);
   EXPECT_EQ(prefix.tier_blocks, 3);
@@ -367,21 +367,21 @@ TEST_F(KvCacheTest, TheTierIsAskedBehindThePool) {
 
 TEST_F(KvCacheTest, EndedBlocksAreToBeStoredUnlessTheTierHasThem) {
   Make(8, {.tier = &tier_});
-  Sequence* a = Run(New(50));
+  core::Sequence* a = Run(New(50));
   tier_.blocks[a->names[0]] = {};
-  const std::vector<BlockName> names = a->names;
+  const std::vector<core::BlockName> names = a->names;
   Release(a);
-  std::vector<BlockName> stored;
-  BlockId block = -1;
+  std::vector<core::BlockName> stored;
+  core::BlockId block = -1;
   while (kv_->NextToStore(&block)) stored.push_back(kv_->pool().name(block));
-  EXPECT_EQ(stored, (std::vector<BlockName>{names[1], names[2]}));
+  EXPECT_EQ(stored, (std::vector<core::BlockName>{names[1], names[2]}));
   EXPECT_FALSE(kv_->anything_to_store());
 }
 
 TEST_F(KvCacheTest, EvictedBlocksThatAreNotStoredYetAreReported) {
   Make(4, {.tier = &tier_});
-  Sequence* a = Run(New(33));
-  const std::vector<BlockName> names = a->names;
+  core::Sequence* a = Run(New(33));
+  const std::vector<core::BlockName> names = a->names;
   Release(a);
   EXPECT_TRUE(Start(New(50, 0)));  // All four blocks.
   ASSERT_EQ(kv_->evicted().size(), 2U);
@@ -392,7 +392,7 @@ TEST_F(KvCacheTest, EvictedBlocksThatAreNotStoredYetAreReported) {
 
 TEST_F(KvCacheTest, UnderPressureOnlyWhatHasAClaimMovesDown) {
   Make(4, {.tier = &tier_});
-  Sequence* a = Run(New(40));
+  core::Sequence* a = Run(New(40));
   Park(a);
   EXPECT_FALSE(kv_->anything_to_store()) << "there is no pressure yet";
   EXPECT_TRUE(Start(New(50, 0)));
@@ -403,18 +403,18 @@ TEST_F(KvCacheTest, UnderPressureOnlyWhatHasAClaimMovesDown) {
 
 TEST_F(KvCacheTest, CheckpointAlwaysStoresAtOnce) {
   Make(4, {.checkpoint_always = true, .tier = &tier_});
-  Sequence* a = Run(New(40));
+  core::Sequence* a = Run(New(40));
   Park(a);
   int stored = 0;
-  BlockId block = -1;
+  core::BlockId block = -1;
   while (kv_->NextToStore(&block)) ++stored;
   EXPECT_EQ(stored, 3);
   tier_.blocks[kv_->PartialName(*a)] = {};
   a->ids.push_back(5);
-  Sequence* b = New(60, 0);
+  core::Sequence* b = New(60, 0);
   EXPECT_TRUE(Start(b));
   Release(b);
-  for (const BlockName& name : a->names) tier_.blocks[name] = {};
+  for (const core::BlockName& name : a->names) tier_.blocks[name] = {};
   const CachedPrefix prefix = LookupAll(a);
   EXPECT_EQ(prefix.tier_tokens + prefix.tokens, 40);
   EXPECT_TRUE(prefix.tier_partial);
@@ -424,10 +424,10 @@ TEST_F(KvCacheTest, CheckpointAlwaysStoresAtOnce) {
 // them, the tail must not be read.
 TEST_F(KvCacheTest, ATailBehindUnreadBlocksIsNotRead) {
   Make(4, {.tier = &tier_});
-  Sequence* a = Run(New(40));
+  core::Sequence* a = Run(New(40));
   Park(a);
   a->ids.push_back(5);
-  Sequence* b = New(60, 0);
+  core::Sequence* b = New(60, 0);
   EXPECT_TRUE(Start(b));
   Release(b);
   tier_.blocks[kv_->PartialName(*a)] = {};
@@ -444,9 +444,9 @@ TEST_F(KvCacheTest, ATailBehindUnreadBlocksIsNotRead) {
 
 TEST_F(KvCacheTest, CheckIntegritySeesLeaksSharingAndLostClaims) {
   Make(6);
-  Sequence* a = Run(New(20));
-  Sequence* b = Run(New(20, 0));
-  EXPECT_NE(kv_->CheckIntegrity(std::vector<const Sequence*>{a}).message().find("name it"),
+  core::Sequence* a = Run(New(20));
+  core::Sequence* b = Run(New(20, 0));
+  EXPECT_NE(kv_->CheckIntegrity(std::vector<const core::Sequence*>{a}).message().find("name it"),
             std::string::npos)
       << "the blocks of b are leaked";
   std::swap(b->blocks[1], a->blocks[0]);
@@ -464,7 +464,7 @@ TEST_F(KvCacheTest, CheckIntegritySeesLeaksSharingAndLostClaims) {
   EXPECT_NE(kv_->CheckIntegrity(All()).message().find("which is shared"), std::string::npos);
   a->computed = 20;
   Park(a);
-  const BlockClaim claim = a->claims.back();
+  const core::BlockClaim claim = a->claims.back();
   a->claims.pop_back();
   EXPECT_NE(kv_->CheckIntegrity(All()).message().find("claims"), std::string::npos);
   a->claims.push_back(claim);
@@ -472,4 +472,4 @@ TEST_F(KvCacheTest, CheckIntegritySeesLeaksSharingAndLostClaims) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::kvcache

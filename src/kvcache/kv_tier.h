@@ -11,14 +11,14 @@
 #include "base/clock.h"
 #include "core/block_name.h"
 
-namespace ropeway {
+namespace ropeway::kvcache {
 
 // One block of a read, or the read's end.
 struct KvRead {
   uint64_t ticket = 0;
   size_t index = 0;              // Into the names that Get was given.
   std::vector<std::byte> bytes;  // The block's bytes, checked; empty: it cannot be read.
-  Duration took{};               // The tier's time for it; 0: unknown.
+  base::Duration took{};         // The tier's time for it; 0: unknown.
 };
 
 struct KvTierUsage {
@@ -45,11 +45,11 @@ class KvTier {
   virtual ~KvTier() = default;
 
   // Whether the tier expects to have the block. Only Get can tell: it may be lost or damaged.
-  virtual bool Contains(const BlockName& name) const = 0;
+  virtual bool Contains(const core::BlockName& name) const = 0;
 
   // Stores a copy of `bytes` later. False, with nothing kept, where the tier is off or its memory
   // is full; true also where it has the block already.
-  virtual bool Put(const BlockName& name, std::span<const std::byte> bytes) = 0;
+  virtual bool Put(const core::BlockName& name, std::span<const std::byte> bytes) = 0;
 
   // Makes all earlier Puts survive the process, also a kill, as soon as possible.
   virtual void Flush() = 0;
@@ -57,7 +57,7 @@ class KvTier {
   // Begins to read the blocks. Each is delivered as a KvRead, in order; the first that cannot be
   // read has no bytes and ends the read. False where no read was begun. REQUIRES: names is not
   // empty; no read of this ticket is running.
-  virtual bool Get(uint64_t ticket, std::vector<BlockName> names) = 0;
+  virtual bool Get(uint64_t ticket, std::vector<core::BlockName> names) = 0;
 
   // Cancels a read: nothing more of it is delivered.
   virtual void Cancel(uint64_t ticket) = 0;
@@ -69,11 +69,11 @@ class KvTier {
   // after SetWake(nullptr) has returned, it is not called any more.
   virtual void SetWake(std::function<void()> wake) = 0;
 
-  virtual void Erase(const BlockName& name) = 0;
+  virtual void Erase(const core::BlockName& name) = 0;
 
   virtual KvTierUsage Usage() const = 0;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache
 
 #endif  // ROPEWAY_KVCACHE_KV_TIER_H_

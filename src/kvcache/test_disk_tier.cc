@@ -11,10 +11,10 @@
 #include <thread>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::kvcache {
 namespace {
 
-const RealClock kClock;
+const base::RealClock kClock;
 
 class FaultyWriter final : public rocksdb::FSWritableFileOwnerWrapper {
  public:
@@ -113,8 +113,8 @@ TestFolder::~TestFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-BlockName TestName(uint64_t i) {
-  BlockName name;
+core::BlockName TestName(uint64_t i) {
+  core::BlockName name;
   std::mt19937_64 random(i * 2 + 1);
   for (size_t k = 0; k < name.bytes.size(); k += sizeof(uint64_t)) {
     const uint64_t word = random();
@@ -163,7 +163,7 @@ void FlushAll(DiskTier* tier) {
   while (tier->Usage().pending_bytes > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-std::vector<KvRead> ReadMany(DiskTier* tier, const std::vector<BlockName>& names) {
+std::vector<KvRead> ReadMany(DiskTier* tier, const std::vector<core::BlockName>& names) {
   static std::atomic<uint64_t> tickets{1'000'000};
   std::vector<KvRead> all;
   if (!tier->Get(++tickets, names)) return all;
@@ -175,7 +175,7 @@ std::vector<KvRead> ReadMany(DiskTier* tier, const std::vector<BlockName>& names
   return all;
 }
 
-std::optional<std::vector<std::byte>> ReadOne(DiskTier* tier, const BlockName& name) {
+std::optional<std::vector<std::byte>> ReadOne(DiskTier* tier, const core::BlockName& name) {
   std::vector<KvRead> reads = ReadMany(tier, {name});
   if (reads.empty() || reads[0].bytes.empty()) return std::nullopt;
   return std::move(reads[0].bytes);
@@ -210,4 +210,4 @@ FaultyDisk::FaultyDisk() : env_(rocksdb::NewCompositeEnv(std::make_shared<Faulty
 
 FaultyDisk::~FaultyDisk() = default;
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache

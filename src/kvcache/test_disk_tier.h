@@ -15,7 +15,7 @@
 
 #include "kvcache/disk_tier.h"
 
-namespace ropeway {
+namespace ropeway::kvcache {
 
 // A new, empty directory, removed with the object.
 class TestFolder {
@@ -32,7 +32,7 @@ class TestFolder {
 inline constexpr size_t kTestBlockBytes = 20'000;
 
 // The name and bytes of the test's block `i`, different for each `i`.
-BlockName TestName(uint64_t i);
+core::BlockName TestName(uint64_t i);
 std::vector<std::byte> TestBlock(uint64_t i, size_t bytes = kTestBlockBytes);
 
 DiskTierOptions TestOptions(const std::string& path);
@@ -44,9 +44,9 @@ void PutAll(DiskTier* tier, uint64_t first, uint64_t last, size_t bytes = kTestB
 // Flushes, and waits until all that was put is stored (or the tier is off).
 void FlushAll(DiskTier* tier);
 // One block; nullopt: it cannot be read.
-std::optional<std::vector<std::byte>> ReadOne(DiskTier* tier, const BlockName& name);
+std::optional<std::vector<std::byte>> ReadOne(DiskTier* tier, const core::BlockName& name);
 // All parts of a read, waiting for them.
-std::vector<KvRead> ReadMany(DiskTier* tier, const std::vector<BlockName>& names);
+std::vector<KvRead> ReadMany(DiskTier* tier, const std::vector<core::BlockName>& names);
 // How many of the blocks first .. last-1 can be read. The test fails for wrong bytes.
 int CountRight(DiskTier* tier, uint64_t first, uint64_t last, size_t bytes = kTestBlockBytes);
 
@@ -69,6 +69,6 @@ class FaultyDisk {
   std::unique_ptr<rocksdb::Env> env_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache
 
 #endif  // ROPEWAY_KVCACHE_TEST_DISK_TIER_H_

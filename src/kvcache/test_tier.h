@@ -10,16 +10,16 @@
 
 #include "kvcache/kv_tier.h"
 
-namespace ropeway {
+namespace ropeway::kvcache {
 
 // Stores what Put is given and reads it when TakeReads asks, unless the public fields say
 // otherwise. The simulation derives from it and adds time and faults.
 class TestTier : public KvTier {
  public:
-  bool Contains(const BlockName& name) const override { return blocks.contains(KeyOf(name)); }
+  bool Contains(const core::BlockName& name) const override { return blocks.contains(KeyOf(name)); }
 
-  bool Put(const BlockName& name, std::span<const std::byte> bytes) override {
-    const BlockName key = KeyOf(name);
+  bool Put(const core::BlockName& name, std::span<const std::byte> bytes) override {
+    const core::BlockName key = KeyOf(name);
     if (blocks.contains(key)) {
       Touch(key);
       return true;
@@ -35,7 +35,7 @@ class TestTier : public KvTier {
 
   void Flush() override { ++flushes; }
 
-  bool Get(uint64_t ticket, std::vector<BlockName> names) override {
+  bool Get(uint64_t ticket, std::vector<core::BlockName> names) override {
     if (reject_reads) return false;
     for (size_t i = 0; i < names.size(); ++i) {
       Wanted& wanted = queue_.emplace_back(Wanted{ticket, i, names[i], ReadyAt(), {}, false});
@@ -61,7 +61,7 @@ class TestTier : public KvTier {
       queue_.pop_front();
       std::vector<std::byte> bytes = wanted.read ? std::move(wanted.bytes) : Read(wanted.name);
       if (bytes.empty()) Drop(wanted.ticket);
-      const Duration took = bytes.empty() ? Duration{} : read_took;
+      const base::Duration took = bytes.empty() ? base::Duration{} : read_took;
       reads.push_back({wanted.ticket, wanted.index, std::move(bytes), took});
     }
     return reads;
@@ -69,7 +69,7 @@ class TestTier : public KvTier {
 
   void SetWake(std::function<void()> /*wake*/) override {}
 
-  void Erase(const BlockName& name) override {
+  void Erase(const core::BlockName& name) override {
     blocks.erase(name);
     const auto found = positions_.find(name);
     if (found == positions_.end()) return;
@@ -88,11 +88,11 @@ class TestTier : public KvTier {
             .evicted_blocks = evicted_blocks_};
   }
 
-  std::unordered_map<BlockName, std::vector<std::byte>, BlockNameHash> blocks;
+  std::unordered_map<core::BlockName, std::vector<std::byte>, core::BlockNameHash> blocks;
   size_t capacity = SIZE_MAX;   // Blocks. Set it before the first Put.
   bool evict_quarters = false;  // A full tier drops its oldest quarter; else the LRU block.
   bool read_at_once = false;    // Get reads the blocks; else TakeReads does.
-  Duration read_took{};         // KvRead::took of each block.
+  base::Duration read_took{};   // KvRead::took of each block.
   size_t allowed = SIZE_MAX;    // Blocks that TakeReads may still give.
   bool full = false;            // Put takes no new block.
   bool off = false;             // As Usage reports it.
@@ -104,13 +104,13 @@ class TestTier : public KvTier {
 
  protected:
   // The name under which a block is stored.
-  virtual BlockName KeyOf(const BlockName& name) const { return name; }
-  virtual TimePoint Now() const { return {}; }
+  virtual core::BlockName KeyOf(const core::BlockName& name) const { return name; }
+  virtual base::TimePoint Now() const { return {}; }
   // When a read that begins now is done.
-  virtual TimePoint ReadyAt() { return {}; }
+  virtual base::TimePoint ReadyAt() { return {}; }
   // The block's bytes; empty: it cannot be read.
-  virtual std::vector<std::byte> Read(const BlockName& name) {
-    const BlockName key = KeyOf(name);
+  virtual std::vector<std::byte> Read(const core::BlockName& name) {
+    const core::BlockName key = KeyOf(name);
     const auto found = blocks.find(key);
     if (found == blocks.end()) return {};
     Touch(key);
@@ -125,8 +125,8 @@ class TestTier : public KvTier {
   struct Wanted {
     uint64_t ticket;
     size_t index;
-    BlockName name;
-    TimePoint ready;
+    core::BlockName name;
+    base::TimePoint ready;
     std::vector<std::byte> bytes;
     bool read;  // `bytes` are what was read.
   };
@@ -135,7 +135,7 @@ class TestTier : public KvTier {
     std::erase_if(queue_, [ticket](const Wanted& wanted) { return wanted.ticket == ticket; });
   }
 
-  void Touch(const BlockName& key) {
+  void Touch(const core::BlockName& key) {
     const auto found = positions_.find(key);
     if (found != positions_.end() && !evict_quarters) {
       order_.splice(order_.end(), order_, found->second);
@@ -145,19 +145,20 @@ class TestTier : public KvTier {
   void Evict() {
     const size_t count = evict_quarters ? order_.size() / 4 + 1 : 1;
     for (size_t i = 0; i < count && !order_.empty(); ++i) {
-      Erase(BlockName(order_.front()));
+      Erase(core::BlockName(order_.front()));
       ++evicted_blocks_;
     }
   }
 
-  std::list<BlockName> order_;  // With a capacity: the next to be dropped first.
-  std::unordered_map<BlockName, std::list<BlockName>::iterator, BlockNameHash> positions_;
+  std::list<core::BlockName> order_;  // With a capacity: the next to be dropped first.
+  std::unordered_map<core::BlockName, std::list<core::BlockName>::iterator, core::BlockNameHash>
+      positions_;
   std::deque<Wanted> queue_;
   uint64_t written_bytes_ = 0;
   uint64_t read_bytes_ = 0;
   uint64_t evicted_blocks_ = 0;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache
 
 #endif  // ROPEWAY_KVCACHE_TEST_TIER_H_

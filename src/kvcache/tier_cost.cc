@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace ropeway {
+namespace ropeway::kvcache {
 namespace {
 
 // Weight of the newest measurement.
@@ -21,16 +21,16 @@ constexpr double kWindowBytes = 64 << 20;
 
 }  // namespace
 
-void ReadCost::OnRead(int64_t bytes, Duration took) {
+void ReadCost::OnRead(int64_t bytes, base::Duration took) {
   if (bytes <= 0) return;
   // A read below the clock's resolution must not look like "not measured".
-  const double seconds = std::max(ToSeconds(took), 1e-9);
+  const double seconds = std::max(base::ToSeconds(took), 1e-9);
   Learn(seconds / static_cast<double>(bytes), &seconds_per_byte_);
 }
 
-void ReadCost::OnPrefill(int32_t tokens, Duration took) {
-  if (tokens <= 0 || took <= Duration{}) return;
-  Learn(ToSeconds(took) / tokens, &seconds_per_token_);
+void ReadCost::OnPrefill(int32_t tokens, base::Duration took) {
+  if (tokens <= 0 || took <= base::Duration{}) return;
+  Learn(base::ToSeconds(took) / tokens, &seconds_per_token_);
 }
 
 bool ReadCost::ReadIsCheaper(int64_t bytes, int32_t tokens) {
@@ -44,14 +44,15 @@ bool ReadCost::ReadIsCheaper(int64_t bytes, int32_t tokens) {
   return true;
 }
 
-Duration ReadCost::ReadLimit(int64_t bytes) const {
+base::Duration ReadCost::ReadLimit(int64_t bytes) const {
   const double each = seconds_per_byte_ > 0 ? seconds_per_byte_ : kAssumedSecondsPerByte;
   const double seconds = std::min(kMostSeconds, 10 * each * static_cast<double>(bytes));
-  const auto limit = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  const auto limit =
+      std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(seconds));
   return std::max(kLeastLimit, limit);
 }
 
-WriteRate::WriteRate(const Clock* clock, int64_t bytes_per_second, int cores)
+WriteRate::WriteRate(const base::Clock* clock, int64_t bytes_per_second, int cores)
     : clock_(clock),
       fixed_rate_(static_cast<double>(bytes_per_second)),
       cpu_rate_(kCpuShare * cores),
@@ -68,18 +69,18 @@ double WriteRate::bytes_per_second() const {
 }
 
 void WriteRate::Refill() {
-  const TimePoint now = clock_->Now();
+  const base::TimePoint now = clock_->Now();
   const double rate = bytes_per_second();
-  tokens_ = std::min(rate * kBucketSeconds, tokens_ + rate * ToSeconds(now - refilled_));
+  tokens_ = std::min(rate * kBucketSeconds, tokens_ + rate * base::ToSeconds(now - refilled_));
   refilled_ = now;
 }
 
-Duration WriteRate::Wait() {
+base::Duration WriteRate::Wait() {
   Refill();
-  if (tokens_ >= 0) return Duration(0);
+  if (tokens_ >= 0) return base::Duration(0);
   // Rounded up, so that the next answer is 0.
   const double seconds = std::min(-tokens_ / bytes_per_second(), 3600.0);
-  return Duration(static_cast<int64_t>(std::ceil(seconds * 1e9)) + 1);
+  return base::Duration(static_cast<int64_t>(std::ceil(seconds * 1e9)) + 1);
 }
 
 void WriteRate::Wrote(size_t bytes, double cpu_seconds) {
@@ -94,4 +95,4 @@ void WriteRate::Wrote(size_t bytes, double cpu_seconds) {
   }
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache

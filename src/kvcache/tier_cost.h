@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 
-namespace ropeway {
+namespace ropeway::kvcache {
 
 // Decides whether a block is read from a tier or recomputed, by two moving averages: seconds per
 // byte read, and seconds per token of prefill steps. Until both are measured, reading counts as
@@ -17,9 +17,9 @@ namespace ropeway {
 class ReadCost {
  public:
   // Reading `bytes` took `took`.
-  void OnRead(int64_t bytes, Duration took);
+  void OnRead(int64_t bytes, base::Duration took);
   // A step of `tokens` prompt tokens, and little else, took `took`.
-  void OnPrefill(int32_t tokens, Duration took);
+  void OnPrefill(int32_t tokens, base::Duration took);
 
   // Whether reading `bytes` is expected to take less time than computing `tokens`. After
   // kProbeAfter negative answers in a row a read is tried again: the disk may have been busy.
@@ -27,13 +27,13 @@ class ReadCost {
 
   // The time limit for reading `bytes`: ten times the expected time, between kLeastLimit and 20 s,
   // which is less than the watchdog's limit.
-  Duration ReadLimit(int64_t bytes) const;
+  base::Duration ReadLimit(int64_t bytes) const;
 
   double seconds_per_byte() const { return seconds_per_byte_; }    // 0: not measured.
   double seconds_per_token() const { return seconds_per_token_; }  // 0: not measured.
 
   static constexpr int kProbeAfter = 50;
-  static constexpr Duration kLeastLimit = std::chrono::seconds(2);
+  static constexpr base::Duration kLeastLimit = std::chrono::seconds(2);
 
  private:
   double seconds_per_byte_ = 0;
@@ -57,10 +57,10 @@ class WriteRate {
   static constexpr double kFirstCpuSecondsPerByte = 3e-9;
 
   // `bytes_per_second` 0: by CPU time. `clock` must outlive it.
-  WriteRate(const Clock* clock, int64_t bytes_per_second, int cores);
+  WriteRate(const base::Clock* clock, int64_t bytes_per_second, int cores);
 
   // How long the next write must wait; 0: it may begin.
-  Duration Wait();
+  base::Duration Wait();
 
   // `bytes` were written in `cpu_seconds`. Either may be 0: the cost of a flush is known only after
   // its writes.
@@ -71,15 +71,15 @@ class WriteRate {
  private:
   void Refill();
 
-  const Clock* const clock_;
+  const base::Clock* const clock_;
   const double fixed_rate_;
   const double cpu_rate_;  // CPU seconds that may be spent per second.
   double cost_cpu_;        // Of the last about 64 MiB: CPU seconds ...
   double cost_bytes_;      // ... and bytes.
   double tokens_;          // Bytes; negative: debt.
-  TimePoint refilled_;
+  base::TimePoint refilled_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache
 
 #endif  // ROPEWAY_KVCACHE_TIER_COST_H_

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ropeway {
+namespace ropeway::kvcache {
 namespace {
 
 using std::chrono::milliseconds;
@@ -47,28 +47,28 @@ TEST(ReadCostTest, AReadHasATimeLimit) {
   EXPECT_EQ(cost.ReadLimit(1'000'000'000), seconds(20));
 }
 
-class FakeClock final : public Clock {
+class FakeClock final : public base::Clock {
  public:
-  TimePoint Now() const override { return now; }
-  TimePoint now{0};
+  base::TimePoint Now() const override { return now; }
+  base::TimePoint now{0};
 };
 
 // Writes blocks as soon as they may be written, for `seconds`; each costs `cpu` seconds.
 double BytesPerSecond(FakeClock* clock, WriteRate* rate, double seconds, size_t block, double cpu) {
-  const TimePoint start = clock->now;
-  const TimePoint end = start + Duration(static_cast<int64_t>(seconds * 1e9));
+  const base::TimePoint start = clock->now;
+  const base::TimePoint end = start + base::Duration(static_cast<int64_t>(seconds * 1e9));
   double bytes = 0;
   while (clock->now < end) {
-    const Duration wait = rate->Wait();
-    if (wait > Duration(0)) {
+    const base::Duration wait = rate->Wait();
+    if (wait > base::Duration(0)) {
       clock->now += wait;
-      EXPECT_EQ(rate->Wait(), Duration(0));
+      EXPECT_EQ(rate->Wait(), base::Duration(0));
       continue;
     }
     rate->Wrote(block, cpu);
     bytes += static_cast<double>(block);
   }
-  return bytes / ToSeconds(clock->now - start);
+  return bytes / base::ToSeconds(clock->now - start);
 }
 
 TEST(WriteRate, AGivenRateHoldsInTheLongRun) {
@@ -83,7 +83,7 @@ TEST(WriteRate, ABurstIsAQuarterOfASecondAndOneWrite) {
   WriteRate rate(&clock, 1'000'000, 2);
   clock.now += std::chrono::hours(1);
   size_t bytes = 0;
-  while (rate.Wait() == Duration(0)) {
+  while (rate.Wait() == base::Duration(0)) {
     rate.Wrote(100'000, 0);
     bytes += 100'000;
   }
@@ -93,9 +93,9 @@ TEST(WriteRate, ABurstIsAQuarterOfASecondAndOneWrite) {
 TEST(WriteRate, AWriteLargerThanTheBucketIsPaidForAfterwards) {
   FakeClock clock;
   WriteRate rate(&clock, 1000, 1);
-  ASSERT_EQ(rate.Wait(), Duration(0));
+  ASSERT_EQ(rate.Wait(), base::Duration(0));
   rate.Wrote(10'000, 0);
-  EXPECT_NEAR(ToSeconds(rate.Wait()), 9.75, 0.001);
+  EXPECT_NEAR(base::ToSeconds(rate.Wait()), 9.75, 0.001);
 }
 
 TEST(WriteRate, WithoutOneTheCpuTimeStaysAtItsShare) {
@@ -129,4 +129,4 @@ TEST(WriteRate, ItFollowsAChangeOfTheCost) {
 
 }  // namespace
 
-}  // namespace ropeway
+}  // namespace ropeway::kvcache

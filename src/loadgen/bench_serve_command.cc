@@ -1,80 +1,85 @@
 #include "loadgen/bench_serve_command.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
-Command BenchServeCommand(BenchServeFlags* f) {
-  Command command;
+flags::Command BenchServeCommand(BenchServeFlags* f) {
+  flags::Command command;
   command.name = "serve";
   command.description =
       "Put load on an OpenAI-compatible server and print latencies and throughput";
   command.flags = {
       {"Server",
-       {{"--base-url", TextValue(&f->base_url, "URL"),
+       {{"--base-url", flags::TextValue(&f->base_url, "URL"),
          "The server: http://HOST:PORT, with or without /v1"},
-        {"--model", TextValue(&f->model, "NAME").Default("the first of /v1/models"),
+        {"--model", flags::TextValue(&f->model, "NAME").Default("the first of /v1/models"),
          "Model to ask for"},
-        {"--endpoint", ChoiceValue(&f->endpoint, {"completions", "chat"}), "completions or chat"},
-        {"--api-key", TextValue(&f->api_key, "KEY").Environment("ROPEWAY_API_KEY"),
+        {"--endpoint", flags::ChoiceValue(&f->endpoint, {"completions", "chat"}),
+         "completions or chat"},
+        {"--api-key", flags::TextValue(&f->api_key, "KEY").Environment("ROPEWAY_API_KEY"),
          "Sent as a bearer token"},
-        {"--client-keys", TextValue(&f->client_keys, "FILE"),
+        {"--client-keys", flags::TextValue(&f->client_keys, "FILE"),
          "The keys of a trace's clients 0, 1, ..., one a line"},
-        {"--insecure", SwitchValue(&f->insecure), "https: accept any certificate"}}},
+        {"--insecure", flags::SwitchValue(&f->insecure), "https: accept any certificate"}}},
       {"Load",
-       {{"--users", IntValue(&f->users, 0, 10'000).Default("1"),
+       {{"--users", flags::IntValue(&f->users, 0, 10'000).Default("1"),
          "Closed loop: so many users, each sends again when its answer is complete"},
-        {"--request-rate", NumberValue(&f->request_rate, 0, 100'000).Default("closed loop"),
+        {"--request-rate", flags::NumberValue(&f->request_rate, 0, 100'000).Default("closed loop"),
          "Open loop: requests per second on average, at random (Poisson) times"},
-        {"--max-concurrency", IntValue(&f->max_concurrency, 0, 10'000).Default("no limit"),
+        {"--max-concurrency", flags::IntValue(&f->max_concurrency, 0, 10'000).Default("no limit"),
          "Requests in flight at most; the others wait for their turn"},
-        {"--num-prompts", IntValue(&f->num_prompts, 1, 1'000'000),
+        {"--num-prompts", flags::IntValue(&f->num_prompts, 1, 1'000'000),
          "Requests of one run, or conversations"},
-        {"--runs", IntValue(&f->runs, 1, 1'000), "Runs, each with other random prompts"},
-        {"--warmup", IntValue(&f->warmup, 0, 1'000'000),
+        {"--runs", flags::IntValue(&f->runs, 1, 1'000), "Runs, each with other random prompts"},
+        {"--warmup", flags::IntValue(&f->warmup, 0, 1'000'000),
          "Requests before the first run, in no metric"},
-        {"--duration", NumberValue(&f->duration, 0, 86'400).Default("no limit"),
+        {"--duration", flags::NumberValue(&f->duration, 0, 86'400).Default("no limit"),
          "Seconds after which a run sends nothing more"},
-        {"--think-time", NumberValue(&f->think_time, 0, 86'400),
+        {"--think-time", flags::NumberValue(&f->think_time, 0, 86'400),
          "Conversations: mean seconds from an answer to the next message"},
-        {"--user-interval", NumberValue(&f->user_interval, 0, 86'400),
+        {"--user-interval", flags::NumberValue(&f->user_interval, 0, 86'400),
          "Conversations: seconds between the first messages of two users"},
-        {"--timeout", NumberValue(&f->timeout, 0.001, 86'400),
+        {"--timeout", flags::NumberValue(&f->timeout, 0.001, 86'400),
          "Seconds for one request, to the end of its answer"}}},
       {"Prompts",
-       {{"--input-tokens", IntValue(&f->input_tokens, 1, 1'000'000),
+       {{"--input-tokens", flags::IntValue(&f->input_tokens, 1, 1'000'000),
          "Length of the random prompts"},
-        {"--output-tokens", IntValue(&f->output_tokens, 1, 1'000'000),
+        {"--output-tokens", flags::IntValue(&f->output_tokens, 1, 1'000'000),
          "Tokens to generate for each"},
-        {"--dataset", TextValue(&f->dataset, "FILE"),
+        {"--dataset", flags::TextValue(&f->dataset, "FILE"),
          R"(Texts in place of random prompts: lines of {"prompt": ..., "max_tokens": ...})"},
-        {"--trace", TextValue(&f->trace, "FILE"),
+        {"--trace", flags::TextValue(&f->trace, "FILE"),
          "Lengths, and if it has them arrival times, clients and classes, from a CSV or JSON lines "
          "trace"},
-        {"--conversations", TextValue(&f->conversations, "FILE"),
+        {"--conversations", flags::TextValue(&f->conversations, "FILE"),
          R"(Chats: lines of {"turns": [{"user": ..., "max_tokens": ...}, ...]})"},
-        {"--trace-speed", NumberValue(&f->trace_speed, 1e-6, 1e6),
+        {"--trace-speed", flags::NumberValue(&f->trace_speed, 1e-6, 1e6),
          "Play the trace's arrivals so many times as fast"},
         {"--max-request-tokens",
-         IntValue(&f->max_request_tokens, 0, 100'000'000).Default("the server's max_model_len"),
+         flags::IntValue(&f->max_request_tokens, 0, 100'000'000)
+             .Default("the server's max_model_len"),
          "Leave out entries of the trace with more tokens, in and out together"},
-        {"--prompt-format", ChoiceValue(&f->prompt_format, {"auto", "ids", "text"}),
+        {"--prompt-format", flags::ChoiceValue(&f->prompt_format, {"auto", "ids", "text"}),
          "Random prompts as token ids or as text; auto: ids if the server takes them"},
-        {"--ignore-eos", ChoiceValue(&f->ignore_eos, {"auto", "on", "off"}),
+        {"--ignore-eos", flags::ChoiceValue(&f->ignore_eos, {"auto", "on", "off"}),
          "on: generate all --output-tokens; off: end where the model ends; auto: on unless there "
          "is a data set"},
-        {"--priority", ChoiceValue(&f->priority, {"high", "medium", "low"}).Default("not sent"),
+        {"--priority",
+         flags::ChoiceValue(&f->priority, {"high", "medium", "low"}).Default("not sent"),
          "The requests' class: high, medium or low"},
-        {"--seed", IntValue(&f->seed, 0, INT64_MAX), "Of prompts, arrival times and sampling"},
-        {"--temperature", NumberValue(&f->temperature, 0, 2), "0 takes the most probable token"},
-        {"--stream,!--no-stream", SwitchValue(&f->stream).Default("on"),
+        {"--seed", flags::IntValue(&f->seed, 0, INT64_MAX),
+         "Of prompts, arrival times and sampling"},
+        {"--temperature", flags::NumberValue(&f->temperature, 0, 2),
+         "0 takes the most probable token"},
+        {"--stream,!--no-stream", flags::SwitchValue(&f->stream).Default("on"),
          "Ask for streams, which alone show TTFT, ITL and TPOT"}}},
       {"Report",
-       {{"--goodput", ManyTextsValue(&f->goodput, "LIMIT"),
+       {{"--goodput", flags::ManyTextsValue(&f->goodput, "LIMIT"),
          "Count the requests within these limits, such as ttft:500ms tpot:50ms e2e:10s"},
-        {"--csv", TextValue(&f->csv, "FILE"), "Write one line per request to this file"},
-        {"--json", TextValue(&f->json, "FILE"), "Write the summary to this file"},
-        {"--records", TextValue(&f->records, "FILE"),
+        {"--csv", flags::TextValue(&f->csv, "FILE"), "Write one line per request to this file"},
+        {"--json", flags::TextValue(&f->json, "FILE"), "Write the summary to this file"},
+        {"--records", flags::TextValue(&f->records, "FILE"),
          "Write all that is known of each request to this file, as JSON lines"},
-        {"--progress,!--no-progress", SwitchValue(&f->progress).Default("on"),
+        {"--progress,!--no-progress", flags::SwitchValue(&f->progress).Default("on"),
          "Show progress on stderr"}}}};
   command.footer =
       "Example:\n  ropeway bench serve --base-url http://127.0.0.1:8080 --users 16 --num-prompts "
@@ -83,4 +88,4 @@ Command BenchServeCommand(BenchServeFlags* f) {
   return command;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

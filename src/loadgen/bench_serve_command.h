@@ -9,7 +9,7 @@
 
 #include "flags/flag.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 // The command's flags as given; RunBenchServe checks them against each other. docs/benchmarks.md.
 struct BenchServeFlags {
@@ -53,7 +53,7 @@ struct BenchServeFlags {
 };
 
 // The command; `flags` must outlive it.
-Command BenchServeCommand(BenchServeFlags* flags);
+flags::Command BenchServeCommand(BenchServeFlags* flags);
 
 // Runs the load and prints the summary to stdout; progress, warnings and errors go to stderr.
 // Blocks until all requests ended or Ctrl-C came. Returns the program's exit code: 0 if at least
@@ -62,6 +62,6 @@ Command BenchServeCommand(BenchServeFlags* flags);
 // it runs.
 int RunBenchServe(const BenchServeFlags& flags);
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen
 
 #endif  // ROPEWAY_LOADGEN_BENCH_SERVE_COMMAND_H_

@@ -17,13 +17,13 @@
 #include "loadgen/server_probe.h"
 #include "loadgen/workload.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 // Open loops without --max-concurrency stop here, where descriptors and ports become the limit.
 constexpr int kMaxInFlight = 10'000;
 
-using Clients = std::vector<std::unique_ptr<HttpClient>>;
+using Clients = std::vector<std::unique_ptr<net::HttpClient>>;
 
 // The command with its parts; one object per call of RunBenchServe.
 class BenchServe {
@@ -202,7 +202,7 @@ StatusOr<Clients> OpenClients(const LoadOptions& options) {
   }
   Clients clients;
   for (const std::string& key : keys) {
-    auto client = HttpClient::Open(options.url, key, options.flags.insecure);
+    auto client = net::HttpClient::Open(options.url, key, options.flags.insecure);
     if (!client.ok()) return client.status();
     clients.push_back(*std::move(client));
   }
@@ -227,7 +227,7 @@ Status RunChecked(const BenchServeFlags& flags, int* code) {
                                    std::pair(&flags.records, &records)}) {
     if (Status status = OpenFile(*path, file); !status.ok()) return status;
   }
-  RaiseDescriptorLimit();
+  base::RaiseDescriptorLimit();
 
   auto clients = OpenClients(*options);
   if (!clients.ok()) return clients.status();
@@ -267,4 +267,4 @@ int RunBenchServe(const BenchServeFlags& flags) {
   return code;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

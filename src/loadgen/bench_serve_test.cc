@@ -10,11 +10,11 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "loadgen/bench_serve_command.h"
 #include "flags/program.h"
+#include "loadgen/bench_serve_command.h"
 #include "net/test_fake_server.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 using Json = nlohmann::json;
@@ -44,14 +44,14 @@ class BenchServeTest : public testing::Test {
   // Runs the command with these flags, as the program would.
   static Outcome Run(std::vector<std::string> flags) {
     BenchServeFlags parsed;
-    Program program;
+    flags::Program program;
     program.name = "ropeway";
     program.commands = {{"bench", "", {}, "", nullptr, {BenchServeCommand(&parsed)}}};
     flags.insert(flags.begin(), {"bench", "serve"});
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
     Outcome outcome;
-    const auto invocation = ParseCommandLine(program, flags);
+    const auto invocation = flags::ParseCommandLine(program, flags);
     if (!invocation.ok())
       std::fprintf(stderr, "ropeway: %s\n", invocation.status().message().c_str());
     outcome.code = invocation.ok() ? invocation->command->run() : 1;
@@ -61,9 +61,9 @@ class BenchServeTest : public testing::Test {
   }
 
   // The measured requests' bodies: what came after the probes.
-  static std::vector<Json> Bodies(const FakeServer& server, size_t skip) {
+  static std::vector<Json> Bodies(const net::FakeServer& server, size_t skip) {
     std::vector<Json> bodies;
-    for (const FakeRequest& request : server.requests()) {
+    for (const net::FakeRequest& request : server.requests()) {
       if (request.method == "POST") bodies.push_back(Json::parse(request.body));
     }
     bodies.erase(bodies.begin(), bodies.begin() + static_cast<ptrdiff_t>(skip));
@@ -75,7 +75,7 @@ class BenchServeTest : public testing::Test {
 };
 
 TEST_F(BenchServeTest, MeasuresAServerThatKnowsEverything) {
-  const FakeServer server(WellBehaved);
+  const net::FakeServer server(net::WellBehaved);
   const Outcome outcome =
       Run({"--base-url",      server.url(), "--users",  "4",         "--num-prompts",  "8",
            "--runs",          "2",          "--warmup", "3",         "--input-tokens", "20",
@@ -128,14 +128,14 @@ TEST_F(BenchServeTest, MeasuresAServerThatKnowsEverything) {
 }
 
 TEST_F(BenchServeTest, FallsBackToTextWithoutIgnoreEosAndKeepsTheLength) {
-  const FakeServer server([](const FakeRequest& request) {
+  const net::FakeServer server([](const net::FakeRequest& request) {
     if (request.method == "POST") {
       const Json asked = Json::parse(request.body);
       if (asked.contains("ignore_eos") || asked["prompt"].is_array()) {
-        return JsonReply(R"({"error":{"message":"Unrecognized request argument."}})", 400);
+        return net::JsonReply(R"({"error":{"message":"Unrecognized request argument."}})", 400);
       }
     }
-    return WellBehaved(request);
+    return net::WellBehaved(request);
   });
   const Outcome outcome = Run({"--base-url", server.url(), "--num-prompts", "3", "--input-tokens",
                                "20", "--no-stream", "--no-progress"});
@@ -150,13 +150,13 @@ TEST_F(BenchServeTest, FallsBackToTextWithoutIgnoreEosAndKeepsTheLength) {
 // The server reports half a second more in the queue with each request, to clients with its key.
 TEST_F(BenchServeTest, ShowsWhereTheServersTimeWent) {
   std::atomic<int> asked = 0;
-  const FakeServer server([&](const FakeRequest& request) {
+  const net::FakeServer server([&](const net::FakeRequest& request) {
     if (request.path != "/metrics") {
       if (request.method == "POST") ++asked;
-      return WellBehaved(request);
+      return net::WellBehaved(request);
     }
-    if (request.headers.find("Bearer abc") == std::string::npos) return JsonReply("{}", 401);
-    return JsonReply(
+    if (request.headers.find("Bearer abc") == std::string::npos) return net::JsonReply("{}", 401);
+    return net::JsonReply(
         fmt::format("ropeway_request_queue_time_seconds_count{{priority=\"high\"}} {}\n"
                     "ropeway_request_queue_time_seconds_sum{{priority=\"high\"}} {}\n"
                     "ropeway_batches {}\n",
@@ -187,13 +187,13 @@ TEST_F(BenchServeTest, ShowsWhereTheServersTimeWent) {
 }
 
 TEST_F(BenchServeTest, AsksChatsWithTheExactLength) {
-  const FakeServer server(WellBehaved);
+  const net::FakeServer server(net::WellBehaved);
   const Outcome outcome =
       Run({"--base-url", server.url() + "/v1", "--endpoint", "chat", "--num-prompts", "3",
            "--input-tokens", "30", "--model", "fake", "--temperature", "0.5", "--api-key", "abc"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("30 to 30 a request"));
-  for (const FakeRequest& request : server.requests()) {
+  for (const net::FakeRequest& request : server.requests()) {
     EXPECT_THAT(request.headers, HasSubstr("Bearer abc"));
   }
   const Json body = Bodies(server, 1).front();
@@ -203,7 +203,7 @@ TEST_F(BenchServeTest, AsksChatsWithTheExactLength) {
 }
 
 TEST_F(BenchServeTest, OpenLoopAndTrace) {
-  const FakeServer server(WellBehaved);
+  const net::FakeServer server(net::WellBehaved);
   Outcome outcome = Run({"--base-url", server.url(), "--request-rate", "200", "--num-prompts", "5",
                          "--max-concurrency", "2"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -225,7 +225,7 @@ TEST_F(BenchServeTest, OpenLoopAndTrace) {
 TEST_F(BenchServeTest, ADatasetIsAskedInTurnAndEndsWhereTheModelDoes) {
   std::ofstream(Path("data")) << "{\"prompt\": \"One, \\\"two\\\"\", \"max_tokens\": 2}\n"
                                  "{\"prompt\": \"Three\"}\n";
-  const FakeServer server(WellBehaved);
+  const net::FakeServer server(net::WellBehaved);
   const Outcome outcome = Run({"--base-url", server.url(), "--dataset", Path("data"),
                                "--num-prompts", "3", "--output-tokens", "4", "--csv", Path("csv")});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -239,11 +239,12 @@ TEST_F(BenchServeTest, ADatasetIsAskedInTurnAndEndsWhereTheModelDoes) {
 }
 
 TEST_F(BenchServeTest, SaysWhereItHadToGuess) {
-  const FakeServer server([](const FakeRequest& request) {
-    if (request.method == "GET") return WellBehaved(request);
+  const net::FakeServer server([](const net::FakeRequest& request) {
+    if (request.method == "GET") return net::WellBehaved(request);
     const std::string piece = R"({"choices":[{"text":"x","finish_reason":"stop"}]})";
-    return Json::parse(request.body).value("stream", false) ? StreamReply(EventStream({piece}))
-                                                            : JsonReply(piece);
+    return Json::parse(request.body).value("stream", false)
+               ? net::StreamReply(net::EventStream({piece}))
+               : net::JsonReply(piece);
   });
   const Outcome outcome = Run({"--base-url", server.url(), "--num-prompts", "2"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -253,15 +254,15 @@ TEST_F(BenchServeTest, SaysWhereItHadToGuess) {
 
 TEST_F(BenchServeTest, ExitsWithOneOnlyIfAllFailed) {
   std::atomic<int> asked = 0;
-  const FakeServer flaky([&](const FakeRequest& request) {
-    return request.method == "POST" && asked++ % 2 == 1 ? JsonReply("{}", 500)
-                                                        : WellBehaved(request);
+  const net::FakeServer flaky([&](const net::FakeRequest& request) {
+    return request.method == "POST" && asked++ % 2 == 1 ? net::JsonReply("{}", 500)
+                                                        : net::WellBehaved(request);
   });
   const Outcome some = Run({"--base-url", flaky.url(), "--num-prompts", "4"});
   EXPECT_EQ(some.code, 0);
   EXPECT_THAT(some.out, HasSubstr("2 succeeded, 2 failed\n  2 x HTTP 500"));
 
-  const FakeServer broken([](const FakeRequest&) { return JsonReply("{}", 500); });
+  const net::FakeServer broken([](const net::FakeRequest&) { return net::JsonReply("{}", 500); });
   const Outcome all =
       Run({"--base-url", broken.url(), "--num-prompts", "2", "--model", "m", "--csv", Path("csv")});
   EXPECT_EQ(all.code, 1);
@@ -270,13 +271,13 @@ TEST_F(BenchServeTest, ExitsWithOneOnlyIfAllFailed) {
 }
 
 TEST_F(BenchServeTest, PlaysConversationsAndWritesRecords) {
-  const FakeServer server([](const FakeRequest& request) {
-    if (request.method == "GET") return WellBehaved(request);
+  const net::FakeServer server([](const net::FakeRequest& request) {
+    if (request.method == "GET") return net::WellBehaved(request);
     const Json json = {
         {"choices", {{{"message", {{"content", "yes"}}}, {"finish_reason", "stop"}}}},
         {"usage", {{"prompt_tokens", 4}, {"completion_tokens", 2}}},
         {"ropeway", {{"batch_num", 3}, {"queue_ms", 1.5}, {"decode_ms", 20}}}};
-    return JsonReply(json.dump());
+    return net::JsonReply(json.dump());
   });
   std::ofstream(Path("chats")) << R"({"turns":[{"user":"a","max_tokens":2},)"
                                << R"({"user":"b","max_tokens":2}]})"
@@ -308,7 +309,7 @@ TEST_F(BenchServeTest, PlaysConversationsAndWritesRecords) {
 }
 
 TEST_F(BenchServeTest, SendsEachClientsRequestsWithItsKeyAndClass) {
-  const FakeServer server(WellBehaved);
+  const net::FakeServer server(net::WellBehaved);
   std::ofstream(Path("trace")) << "client,priority,input_tokens,output_tokens\n"
                                << "1,low,4,2\n0,high,4,2\n";
   std::ofstream(Path("keys")) << "zero\none\n";
@@ -317,7 +318,7 @@ TEST_F(BenchServeTest, SendsEachClientsRequestsWithItsKeyAndClass) {
   const Outcome outcome = Run(flags);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   int seen = 0;
-  for (const FakeRequest& request : server.requests()) {
+  for (const net::FakeRequest& request : server.requests()) {
     if (request.method != "POST" || request.body.find("priority") == std::string::npos) continue;
     const bool low = Json::parse(request.body)["priority"] == 2;
     EXPECT_THAT(request.headers, HasSubstr(low ? "Bearer one" : "Bearer zero"));
@@ -331,8 +332,8 @@ TEST_F(BenchServeTest, SendsEachClientsRequestsWithItsKeyAndClass) {
 }
 
 TEST_F(BenchServeTest, RejectsBadInputInOneSentence) {
-  const ClosedPort closed;
-  const FakeServer server(WellBehaved);
+  const net::ClosedPort closed;
+  const net::FakeServer server(net::WellBehaved);
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--users", "-3"}, "ropeway: --users: expected"},
       {{"--base-url", "localhost:80"}, "ropeway: --base-url must be"},
@@ -352,4 +353,4 @@ TEST_F(BenchServeTest, RejectsBadInputInOneSentence) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

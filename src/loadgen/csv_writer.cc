@@ -7,7 +7,7 @@
 
 #include "base/csv_field.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
@@ -30,8 +30,9 @@ void WriteRow(const RequestRecord& r, const std::string& prompt, std::ostream* o
                       r.batch_num ? std::to_string(*r.batch_num) : "", r.input_tokens,
                       r.output_tokens, r.input_tokens + r.output_tokens, r.latency, OrEmpty(r.ttft),
                       rate)
-       << CsvField(prompt) << ',' << CsvField(r.output) << ',' << CsvField(r.error)
-       << fmt::format(",{},{:.6f},{},{}", CsvField(r.error_kind), r.due,
+       << base::CsvField(prompt) << ',' << base::CsvField(r.output) << ','
+       << base::CsvField(r.error)
+       << fmt::format(",{},{:.6f},{},{}", base::CsvField(r.error_kind), r.due,
                       OrEmpty(TimePerOutputToken(r)), r.estimated ? 1 : 0);
   for (const std::optional<double>& time : r.phases) *out << ',' << OrEmpty(time);
   *out << "\r\n";
@@ -92,7 +93,7 @@ void WriteRecords(const std::vector<RunResult>& runs, const PromptOf& prompt_of,
                   std::ostream* out) {
   for (size_t i = 0; i < runs.size(); ++i) {
     WriteLine({{"run", i + 1},
-               {"begin", ToSeconds(runs[i].begin)},
+               {"begin", base::ToSeconds(runs[i].begin)},
                {"wall_s", runs[i].wall_seconds},
                {"cpu_s", runs[i].cpu_seconds},
                {"interrupted", runs[i].interrupted}},
@@ -103,4 +104,4 @@ void WriteRecords(const std::vector<RunResult>& runs, const PromptOf& prompt_of,
   }
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

@@ -9,7 +9,7 @@
 
 #include "loadgen/summary.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 using PromptOf = std::function<std::string(const RequestRecord& record)>;
 
@@ -21,6 +21,6 @@ void WriteCsv(const std::vector<RunResult>& runs, const PromptOf& prompt_of, std
 // one per request with all that is known of it. docs/benchmarks.md lists the members.
 void WriteRecords(const std::vector<RunResult>& runs, const PromptOf& prompt_of, std::ostream* out);
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen
 
 #endif  // ROPEWAY_LOADGEN_CSV_WRITER_H_

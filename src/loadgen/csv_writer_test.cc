@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 std::string PromptOfTest(const RequestRecord& r) {
@@ -29,7 +29,7 @@ TEST(CsvWriter, WritesARowPerRequest) {
   bad.run_num = 1;
   bad.seq = 1;
   bad.latency = 1;
-  bad.error_kind = http_error::kTimeout;
+  bad.error_kind = net::http_error::kTimeout;
   bad.error = "no answer, within 1 s";
   std::vector<RunResult> runs(1);
   runs[0].records = {good, bad};
@@ -82,4 +82,4 @@ TEST(CsvWriter, RecordsHaveAllThatIsKnown) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

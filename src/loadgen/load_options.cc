@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 // Requests of all runs together: their records stay in memory.
@@ -55,7 +55,7 @@ Status CheckTogether(const BenchServeFlags& f, const GoodputLimits& goodput) {
 StatusOr<LoadOptions> CheckFlags(const BenchServeFlags& flags) {
   LoadOptions options;
   options.flags = flags;
-  auto url = ParseBaseUrl(flags.base_url, "--base-url");
+  auto url = net::ParseBaseUrl(flags.base_url, "--base-url");
   if (!url.ok()) return url.status();
   options.url = *url;
   options.chat = flags.endpoint == "chat";
@@ -76,4 +76,4 @@ StatusOr<LoadOptions> CheckFlags(const BenchServeFlags& flags) {
   return options;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

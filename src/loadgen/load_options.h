@@ -12,11 +12,11 @@
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 struct LoadOptions {
   BenchServeFlags flags;  // As given.
-  BaseUrl url;
+  net::BaseUrl url;
   bool chat = false;
   std::optional<bool> prompt_ids;  // None: ask the server.
   bool ignore_eos = true;
@@ -28,6 +28,6 @@ struct LoadOptions {
 // own bounds are those of BenchServeCommand.
 StatusOr<LoadOptions> CheckFlags(const BenchServeFlags& flags);
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen
 
 #endif  // ROPEWAY_LOADGEN_LOAD_OPTIONS_H_

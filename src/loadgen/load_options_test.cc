@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 using testing::StartsWith;
@@ -74,4 +74,4 @@ TEST(LoadOptions, ADatasetEndsWhereTheModelDoes) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

@@ -20,7 +20,7 @@
 #include "base/random.h"
 #include "loadgen/reply_reader.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 namespace asio = boost::asio;
@@ -74,7 +74,7 @@ class LiveRun {
   }
 
  private:
-  double Elapsed() const { return ToSeconds(clock_.Now() - start_); }
+  double Elapsed() const { return base::ToSeconds(clock_.Now() - start_); }
 
   Progress::State State() const {
     return {label_, plan_.count, done_, failed_, sent_ - done_, Elapsed()};
@@ -102,7 +102,7 @@ class LiveRun {
     const bool first_of_user = seq < plan_.concurrency;
     if (first_of_user) co_await Pause(plan_.user_interval * seq);
     std::vector<std::string> answers(static_cast<size_t>(turns.first));
-    SeededRandom random(Mix64(plan_.seed, static_cast<uint64_t>(seq)));
+    base::SeededRandom random(base::Mix64(plan_.seed, static_cast<uint64_t>(seq)));
     for (int turn = turns.first; turn < turns.end; ++turn) {
       if (plan_.think_time > 0 && (turn > turns.first || !first_of_user)) {
         // By inversion, of a number in [0, 1).
@@ -130,14 +130,14 @@ class LiveRun {
     const auto now = [&] { return Elapsed() - record->due; };
     const bool needs_text = plan_.turns_of(record->conversation).end > record->turn + 1;
     ReplyReader reader(record, plan_.keep_text || needs_text);
-    const HttpCall::OnHead on_head = [&](int status, std::string_view content_type) {
+    const net::HttpCall::OnHead on_head = [&](int status, std::string_view content_type) {
       reader.OnHead(status, content_type);
     };
-    const HttpCall::OnBody on_body = [&](std::string_view bytes) {
+    const net::HttpCall::OnBody on_body = [&](std::string_view bytes) {
       return reader.OnBody(bytes, now());
     };
-    HttpEnd end{http_error::kNetwork, "the load generator is out of memory"};
-    const auto call = std::make_shared<HttpCall>(plan_.client_of(record->conversation), &io_);
+    net::HttpEnd end{net::http_error::kNetwork, "the load generator is out of memory"};
+    const auto call = std::make_shared<net::HttpCall>(plan_.client_of(record->conversation), &io_);
     calls_.insert(call.get());
     try {
       const std::string body = plan_.body_of(record->conversation, record->turn, answers);
@@ -191,7 +191,7 @@ class LiveRun {
     interrupted_ = true;
     ends_.clear();  // A second signal ends the process.
     arrival_.cancel();
-    for (HttpCall* call : calls_) call->Interrupt();
+    for (net::HttpCall* call : calls_) call->Interrupt();
     for (asio::steady_timer* timer : pauses_) timer->cancel();
     StopIfDone();
   }
@@ -211,16 +211,16 @@ class LiveRun {
   const int run_num_;
   Progress* const progress_;
   const std::string label_;
-  const RealClock clock_;
-  TimePoint start_{};
+  const base::RealClock clock_;
+  base::TimePoint start_{};
 
   asio::io_context io_{1};
   asio::signal_set ends_{io_, SIGINT, SIGTERM};
   asio::signal_set drains_{io_, SIGUSR1};
   asio::steady_timer arrival_{io_};
   asio::steady_timer ticks_{io_};
-  std::deque<RequestRecord> records_;    // References stay valid while it grows.
-  std::unordered_set<HttpCall*> calls_;  // In flight.
+  std::deque<RequestRecord> records_;         // References stay valid while it grows.
+  std::unordered_set<net::HttpCall*> calls_;  // In flight.
   std::unordered_set<asio::steady_timer*> pauses_;
   int arrived_ = 0;
   int sent_ = 0;  // Conversations that began, and that ended.
@@ -236,4 +236,4 @@ RunResult RunLoad(const LoadPlan& plan, int run_num, Progress* progress, const s
   return LiveRun(plan, run_num, progress, label).Run();
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

@@ -11,7 +11,7 @@
 #include "loadgen/summary.h"
 #include "net/http_client.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 // The turns of a conversation that are sent: [first, end). A plain request is one turn.
 struct Turns {
@@ -38,7 +38,7 @@ struct LoadPlan {
   std::function<Turns(int seq)> turns_of = [](int) { return Turns(); };
   // The request's body. `answers` has the texts of all earlier turns; "" for turns before `first`.
   std::function<std::string(int seq, int turn, const std::vector<std::string>& answers)> body_of;
-  std::function<const HttpClient*(int seq)> client_of;  // The client outlives the run.
+  std::function<const net::HttpClient*(int seq)> client_of;  // The client outlives the run.
 };
 
 // Runs the load on the caller's thread until every request has ended, and returns the records in
@@ -49,6 +49,6 @@ struct LoadPlan {
 // may be null; `label` names the run in it.
 RunResult RunLoad(const LoadPlan& plan, int run_num, Progress* progress, const std::string& label);
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen
 
 #endif  // ROPEWAY_LOADGEN_LOAD_RUNNER_H_

@@ -14,15 +14,15 @@
 #include "loadgen/prompt.h"
 #include "net/test_fake_server.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 using Json = nlohmann::json;
 using testing::HasSubstr;
 
 // Runs `plan` against a server with this script.
-RunResult Load(const FakeServer& server, LoadPlan plan, bool insecure = false) {
-  auto client = HttpClient::Open(*ParseBaseUrl(server.url()), "key", insecure);
+RunResult Load(const net::FakeServer& server, LoadPlan plan, bool insecure = false) {
+  auto client = net::HttpClient::Open(*net::ParseBaseUrl(server.url()), "key", insecure);
   EXPECT_TRUE(client.ok());
   plan.client_of = [&client](int) { return client->get(); };
   if (plan.path.empty()) plan.path = "/completions";
@@ -34,8 +34,8 @@ RunResult Load(const FakeServer& server, LoadPlan plan, bool insecure = false) {
   return RunLoad(plan, 1, nullptr, "");
 }
 
-RequestRecord One(FakeServer::Script script, double timeout = 60) {
-  const FakeServer server(std::move(script));
+RequestRecord One(net::FakeServer::Script script, double timeout = 60) {
+  const net::FakeServer server(std::move(script));
   LoadPlan plan;
   plan.timeout = timeout;
   plan.keep_text = true;
@@ -46,8 +46,8 @@ RequestRecord One(FakeServer::Script script, double timeout = 60) {
 }
 
 // The script that answers everything with `reply`.
-FakeServer::Script Always(FakeReply reply) {
-  return [reply = std::move(reply)](const FakeRequest&) { return reply; };
+net::FakeServer::Script Always(net::FakeReply reply) {
+  return [reply = std::move(reply)](const net::FakeRequest&) { return reply; };
 }
 
 std::string Text(const std::string& text) { return R"({"choices":[{"text":")" + text + R"("}]})"; }
@@ -61,13 +61,13 @@ const char kUsage[] =
 
 TEST(LoadRunner, AClosedLoopKeepsItsUsersBusyAndNoMore) {
   std::atomic<int> arrived = 0;
-  const FakeServer server([&](const FakeRequest& request) {
+  const net::FakeServer server([&](const net::FakeRequest& request) {
     // No answer before all four users have sent a request.
     ++arrived;
     for (int ms = 0; arrived < 4 && ms < 60'000; ++ms) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    FakeReply reply = WellBehaved(request);
+    net::FakeReply reply = net::WellBehaved(request);
     reply.writes.insert(reply.writes.begin(), "");
     reply.pause = std::chrono::milliseconds(20);
     return reply;
@@ -88,14 +88,14 @@ TEST(LoadRunner, AClosedLoopKeepsItsUsersBusyAndNoMore) {
   }
   EXPECT_EQ(server.most_in_flight(), 4);
   EXPECT_GE(result.wall_seconds, 0.1);  // 20 requests of 20 ms by 4 users.
-  const FakeRequest request = server.requests().front();
+  const net::FakeRequest request = server.requests().front();
   EXPECT_THAT(request.headers, HasSubstr("POST /v1/completions HTTP/1.1\r\n"));
   EXPECT_THAT(request.headers, HasSubstr("Authorization: Bearer key\r\n"));
 }
 
 TEST(LoadRunner, AnOpenLoopSendsWhenTheTimeHasComeAndBoundsWhatIsInFlight) {
-  const FakeServer server([](const FakeRequest& request) {
-    FakeReply reply = WellBehaved(request);
+  const net::FakeServer server([](const net::FakeRequest& request) {
+    net::FakeReply reply = net::WellBehaved(request);
     reply.writes.insert(reply.writes.begin(), "");
     reply.pause = std::chrono::milliseconds(60);
     return reply;
@@ -115,11 +115,11 @@ TEST(LoadRunner, AnOpenLoopSendsWhenTheTimeHasComeAndBoundsWhatIsInFlight) {
 
 TEST(LoadRunner, ReadsStreamsHoweverTheyAreCut) {
   const std::vector<std::string> events = {Text("a"), Text("b"), kUsage};
-  const std::string with_comments = ": hello\n\n" + EventStream(events) + ": bye\n\n";
-  for (const std::string& stream : {with_comments, EventStream(events, "\r\n")}) {
+  const std::string with_comments = ": hello\n\n" + net::EventStream(events) + ": bye\n\n";
+  for (const std::string& stream : {with_comments, net::EventStream(events, "\r\n")}) {
     for (const bool chunked : {true, false}) {
       for (const size_t size : {1, 7, 100000}) {
-        const RequestRecord record = One(Always(Cut(StreamReply(stream, chunked), size)));
+        const RequestRecord record = One(Always(net::Cut(net::StreamReply(stream, chunked), size)));
         EXPECT_TRUE(record.ok()) << record.error;
         EXPECT_EQ(record.output, "ab");
         EXPECT_EQ(record.input_tokens, 3);
@@ -132,8 +132,8 @@ TEST(LoadRunner, ReadsStreamsHoweverTheyAreCut) {
 }
 
 TEST(LoadRunner, MeasuresTheGapsBetweenPieces) {
-  FakeReply reply = StreamReply(EventStream({Text("a")}, "\n", false), false);
-  reply.writes.push_back(EventStream({Text("b"), kUsage}));
+  net::FakeReply reply = net::StreamReply(net::EventStream({Text("a")}, "\n", false), false);
+  reply.writes.push_back(net::EventStream({Text("b"), kUsage}));
   RequestRecord record;
   // A busy machine may see the first piece late.
   for (reply.pause = kShortPause; reply.pause <= kLongPause; reply.pause *= 5) {
@@ -147,61 +147,62 @@ TEST(LoadRunner, MeasuresTheGapsBetweenPieces) {
 }
 
 TEST(LoadRunner, EachFailureHasAKindAndAReason) {
-  RequestRecord record = One(Always(JsonReply(R"({"error":{"message":"Full."}})", 429)));
+  RequestRecord record = One(Always(net::JsonReply(R"({"error":{"message":"Full."}})", 429)));
   EXPECT_EQ(record.error_kind, "HTTP 429");
   EXPECT_EQ(record.error, "Full.");
 
-  record = One(Always(StreamReply(EventStream({Text("a"), R"({"error":{"message":"Died."}})"}))));
+  record = One(
+      Always(net::StreamReply(net::EventStream({Text("a"), R"({"error":{"message":"Died."}})"}))));
   EXPECT_EQ(record.error_kind, kErrorEvent);
   EXPECT_EQ(record.error, "Died.");
 
-  record = One(Always(StreamReply(EventStream({Text("a")}, "\n", false))));
-  EXPECT_EQ(record.error_kind, http_error::kEarlyEnd);
+  record = One(Always(net::StreamReply(net::EventStream({Text("a")}, "\n", false))));
+  EXPECT_EQ(record.error_kind, net::http_error::kEarlyEnd);
 
-  FakeReply half = JsonReply(R"({"choices":[]})");
+  net::FakeReply half = net::JsonReply(R"({"choices":[]})");
   half.writes[0].resize(half.writes[0].size() - 5);
-  EXPECT_EQ(One(Always(half)).error_kind, http_error::kEarlyEnd);
-  EXPECT_EQ(One(Always({})).error_kind, http_error::kEarlyEnd);
+  EXPECT_EQ(One(Always(half)).error_kind, net::http_error::kEarlyEnd);
+  EXPECT_EQ(One(Always({})).error_kind, net::http_error::kEarlyEnd);
 
-  half = StreamReply(EventStream({Text("a")}, "\n", false), false);
+  half = net::StreamReply(net::EventStream({Text("a")}, "\n", false), false);
   half.reset = true;
   half.writes.emplace_back("");
   // A reset discards what has not been read.
   for (half.pause = kShortPause; half.pause <= kLongPause; half.pause *= 5) {
     record = One(Always(half));
-    EXPECT_EQ(record.error_kind, http_error::kReset);
+    EXPECT_EQ(record.error_kind, net::http_error::kReset);
     if (record.status == 200) break;
   }
   EXPECT_EQ(record.status, 200);
 
-  EXPECT_EQ(One(Always({{"SSH-2.0-OpenSSH_9.2\r\n"}})).error_kind, http_error::kBadReply);
-  EXPECT_EQ(One(Always(JsonReply("<html>"))).error_kind, http_error::kBadReply);
+  EXPECT_EQ(One(Always({{"SSH-2.0-OpenSSH_9.2\r\n"}})).error_kind, net::http_error::kBadReply);
+  EXPECT_EQ(One(Always(net::JsonReply("<html>"))).error_kind, net::http_error::kBadReply);
 }
 
 TEST(LoadRunner, AStalledServerIsATimeout) {
-  FakeReply stalled = StreamReply(EventStream({Text("a")}, "\n", false), false);
+  net::FakeReply stalled = net::StreamReply(net::EventStream({Text("a")}, "\n", false), false);
   stalled.hang = true;
   RequestRecord record;
   double timeout = 0.5;
   for (; timeout < 20; timeout *= 5) {  // A busy machine may not get to the first piece in time.
     record = One(Always(stalled), timeout);
-    EXPECT_EQ(record.error_kind, http_error::kTimeout);
+    EXPECT_EQ(record.error_kind, net::http_error::kTimeout);
     if (record.ttft.has_value()) break;
   }
   EXPECT_TRUE(record.ttft.has_value());
   EXPECT_THAT(record.error,
               HasSubstr(fmt::format("within {} s, while reading the answer", timeout)));
 
-  FakeReply silent;
+  net::FakeReply silent;
   silent.hang = true;
-  EXPECT_EQ(One(Always(silent), 0.3).error_kind, http_error::kTimeout);
+  EXPECT_EQ(One(Always(silent), 0.3).error_kind, net::http_error::kTimeout);
 }
 
 TEST(LoadRunner, AServerThatIsNotThereFailsEachRequest) {
   LoadPlan plan;
   plan.count = 3;
-  const ClosedPort closed;
-  auto client = HttpClient::Open(*ParseBaseUrl(closed.url()), "", false);
+  const net::ClosedPort closed;
+  auto client = net::HttpClient::Open(*net::ParseBaseUrl(closed.url()), "", false);
   ASSERT_TRUE(client.ok());
   plan.path = "/completions";
   plan.body_of = [](int, int, const std::vector<std::string>&) { return std::string("{}"); };
@@ -209,13 +210,13 @@ TEST(LoadRunner, AServerThatIsNotThereFailsEachRequest) {
   const RunResult result = RunLoad(plan, 1, nullptr, "");
   ASSERT_EQ(result.records.size(), 3U);
   for (const RequestRecord& record : result.records) {
-    EXPECT_EQ(record.error_kind, http_error::kConnect);
+    EXPECT_EQ(record.error_kind, net::http_error::kConnect);
     EXPECT_THAT(record.error, HasSubstr("refused"));
   }
 }
 
 TEST(LoadRunner, HttpsRejectsAnUnsignedCertificateUnlessToldOtherwise) {
-  const FakeServer server(WellBehaved, true);
+  const net::FakeServer server(net::WellBehaved, true);
   LoadPlan plan;
   plan.count = 3;
   for (const RequestRecord& record : Load(server, plan, true).records) {
@@ -223,25 +224,25 @@ TEST(LoadRunner, HttpsRejectsAnUnsignedCertificateUnlessToldOtherwise) {
     EXPECT_EQ(record.output_tokens, 2);
   }
   for (const RequestRecord& record : Load(server, plan).records) {
-    EXPECT_EQ(record.error_kind, http_error::kConnect);
+    EXPECT_EQ(record.error_kind, net::http_error::kConnect);
     EXPECT_THAT(record.error, HasSubstr("certificate verify failed"));
   }
-  const FakeServer plain(WellBehaved);
-  auto wrong = HttpClient::Open(*ParseBaseUrl("https" + plain.url().substr(4)), "", true);
+  const net::FakeServer plain(net::WellBehaved);
+  auto wrong = net::HttpClient::Open(*net::ParseBaseUrl("https" + plain.url().substr(4)), "", true);
   ASSERT_TRUE(wrong.ok());
-  const HttpClient::Reply reply = (*wrong)->Fetch("/models", "", 0.5);
+  const net::HttpClient::Reply reply = (*wrong)->Fetch("/models", "", 0.5);
   EXPECT_EQ(reply.status, 0);
   EXPECT_NE(reply.why, "");
 }
 
 TEST(LoadRunner, OneBadAnswerLeavesTheOthersAlone) {
-  const FakeServer server([](const FakeRequest& request) {
+  const net::FakeServer server([](const net::FakeRequest& request) {
     if (request.body.find("\"seq\":1}") != std::string::npos) {
-      FakeReply reset;
+      net::FakeReply reset;
       reset.reset = true;
       return reset;
     }
-    return WellBehaved(request);
+    return net::WellBehaved(request);
   });
   LoadPlan plan;
   plan.count = 6;
@@ -252,10 +253,10 @@ TEST(LoadRunner, OneBadAnswerLeavesTheOthersAlone) {
 }
 
 TEST(LoadRunner, ASignalEndsTheRunAndKeepsWhatThereIs) {
-  FakeReply endless = StreamReply(EventStream({Text("a")}, "\n", false), false);
+  net::FakeReply endless = net::StreamReply(net::EventStream({Text("a")}, "\n", false), false);
   endless.hang = true;
-  const FakeServer server([&](const FakeRequest& request) {
-    if (request.body.find("\"seq\":0}") != std::string::npos) return WellBehaved(request);
+  const net::FakeServer server([&](const net::FakeRequest& request) {
+    if (request.body.find("\"seq\":0}") != std::string::npos) return net::WellBehaved(request);
     kill(getpid(), SIGINT);  // The run's handler stands: it has sent requests.
     return endless;
   });
@@ -265,14 +266,14 @@ TEST(LoadRunner, ASignalEndsTheRunAndKeepsWhatThereIs) {
   EXPECT_TRUE(result.interrupted);
   ASSERT_EQ(result.records.size(), 2U);
   EXPECT_TRUE(result.records[0].ok()) << result.records[0].error;
-  EXPECT_EQ(result.records[1].error_kind, http_error::kInterrupted);
+  EXPECT_EQ(result.records[1].error_kind, net::http_error::kInterrupted);
 }
 
 TEST(LoadRunner, SigusrEndsTheRunWhenWhatIsInFlightIsAnswered) {
   std::atomic<int> arrived = 0;
-  const FakeServer server([&](const FakeRequest& request) {
+  const net::FakeServer server([&](const net::FakeRequest& request) {
     if (++arrived == 3) kill(getpid(), SIGUSR1);
-    FakeReply reply = WellBehaved(request);
+    net::FakeReply reply = net::WellBehaved(request);
     reply.writes.insert(reply.writes.begin(), "");
     reply.pause = std::chrono::milliseconds(60);
     return reply;
@@ -288,8 +289,8 @@ TEST(LoadRunner, SigusrEndsTheRunWhenWhatIsInFlightIsAnswered) {
 }
 
 TEST(LoadRunner, NothingIsSentAfterItsDuration) {
-  const FakeServer server([](const FakeRequest& request) {
-    FakeReply reply = WellBehaved(request);
+  const net::FakeServer server([](const net::FakeRequest& request) {
+    net::FakeReply reply = net::WellBehaved(request);
     reply.writes.insert(reply.writes.begin(), "");
     reply.pause = std::chrono::milliseconds(60);
     return reply;
@@ -305,7 +306,7 @@ TEST(LoadRunner, NothingIsSentAfterItsDuration) {
 
 // Answers a chat of n messages with "a<n>" and counts 7 tokens per message, of which all but the
 // last message's were cached.
-FakeReply Converse(const FakeRequest& request) {
+net::FakeReply Converse(const net::FakeRequest& request) {
   const Json body = Json::parse(request.body);
   const auto messages = static_cast<int>(body["messages"].size());
   const Json text = {{"choices", {{{"delta", {{"content", "a" + std::to_string(messages)}}}}}}};
@@ -314,11 +315,11 @@ FakeReply Converse(const FakeRequest& request) {
                        {{"prompt_tokens", 7 * messages},
                         {"completion_tokens", 2},
                         {"prompt_tokens_details", {{"cached_tokens", 7 * (messages - 1)}}}}}};
-  return StreamReply(EventStream({text.dump(), usage.dump()}));
+  return net::StreamReply(net::EventStream({text.dump(), usage.dump()}));
 }
 
 // `count` conversations of `turns` turns, of which those before `first` are history.
-RunResult Chat(const FakeServer& server, LoadPlan plan, int turns, int first = 0) {
+RunResult Chat(const net::FakeServer& server, LoadPlan plan, int turns, int first = 0) {
   Conversation chat;
   chat.first_turn = first;
   for (int i = 0; i < turns; ++i) {
@@ -332,7 +333,7 @@ RunResult Chat(const FakeServer& server, LoadPlan plan, int turns, int first = 0
 }
 
 TEST(LoadRunner, EachTurnOfAConversationSendsAllThatWasSaid) {
-  const FakeServer server(Converse);
+  const net::FakeServer server(Converse);
   LoadPlan plan;
   plan.count = 4;
   plan.concurrency = 2;
@@ -349,7 +350,7 @@ TEST(LoadRunner, EachTurnOfAConversationSendsAllThatWasSaid) {
   }
   EXPECT_EQ(turns_of.size(), 4U);
   EXPECT_LE(server.most_in_flight(), 2);
-  for (const FakeRequest& request : server.requests()) {
+  for (const net::FakeRequest& request : server.requests()) {
     const Json messages = Json::parse(request.body)["messages"];
     for (size_t i = 0; i < messages.size(); ++i) {
       EXPECT_EQ(messages[i]["role"], i % 2 == 0 ? "user" : "assistant");
@@ -360,7 +361,7 @@ TEST(LoadRunner, EachTurnOfAConversationSendsAllThatWasSaid) {
 }
 
 TEST(LoadRunner, TurnsBeforeTheFirstOneAreHistory) {
-  const FakeServer server(Converse);
+  const net::FakeServer server(Converse);
   const RunResult result = Chat(server, {}, 3, 1);
   ASSERT_EQ(result.records.size(), 2U);
   EXPECT_EQ(result.records[0].turn, 1);
@@ -370,7 +371,7 @@ TEST(LoadRunner, TurnsBeforeTheFirstOneAreHistory) {
 }
 
 TEST(LoadRunner, UsersBeginOneAfterTheOtherAndThink) {
-  const FakeServer server(Converse);
+  const net::FakeServer server(Converse);
   LoadPlan plan;
   plan.count = plan.concurrency = 3;
   plan.user_interval = 0.05;
@@ -388,8 +389,8 @@ TEST(LoadRunner, UsersBeginOneAfterTheOtherAndThink) {
 
 TEST(LoadRunner, AFailureEndsItsConversationAlone) {
   std::atomic<int> asked = 0;
-  const FakeServer server([&](const FakeRequest& request) {
-    return ++asked == 2 ? JsonReply(R"({"error":{"message":"no"}})", 500) : Converse(request);
+  const net::FakeServer server([&](const net::FakeRequest& request) {
+    return ++asked == 2 ? net::JsonReply(R"({"error":{"message":"no"}})", 500) : Converse(request);
   });
   LoadPlan plan;
   plan.count = 2;
@@ -400,4 +401,4 @@ TEST(LoadRunner, AFailureEndsItsConversationAlone) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

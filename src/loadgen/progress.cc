@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 constexpr int kBarWidth = 30;
@@ -37,4 +37,4 @@ void Progress::End(const State& state) {
   std::fflush(out_);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 // Redraws a bar on a terminal; elsewhere prints a line from time to time.
 // Thread rule: one thread at a time.
@@ -36,6 +36,6 @@ class Progress {
   const bool is_terminal_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen
 
 #endif  // ROPEWAY_LOADGEN_PROGRESS_H_

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 std::string Written(bool is_terminal) {
@@ -35,4 +35,4 @@ TEST(Progress, WritesLinesElsewhere) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

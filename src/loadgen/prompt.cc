@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 std::string IdList(const std::vector<int32_t>& ids) {
@@ -60,4 +60,4 @@ std::string MessagesOf(const Conversation& conversation, int turn,
   return messages.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

@@ -9,7 +9,7 @@
 
 #include "ropeway/request.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 // Exactly one of text, ids and messages is used.
 struct Prompt {
@@ -52,6 +52,6 @@ struct Conversation {
 std::string MessagesOf(const Conversation& conversation, int turn,
                        const std::vector<std::string>& answers);
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen
 
 #endif  // ROPEWAY_LOADGEN_PROMPT_H_

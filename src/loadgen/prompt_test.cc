@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 using Json = nlohmann::json;
@@ -69,4 +69,4 @@ TEST(RequestBody, APromptsOwnClassComesFirst) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 constexpr std::array kWords = {
@@ -24,14 +24,14 @@ constexpr uint64_t kPromptStream = 1;
 constexpr uint64_t kArrivalStream = 2;
 
 uint64_t StreamSeed(uint64_t seed, uint64_t stream, int run_num, int seq) {
-  return Mix64(Mix64(Mix64(seed, stream), static_cast<uint64_t>(run_num)),
-               static_cast<uint64_t>(seq));
+  return base::Mix64(base::Mix64(base::Mix64(seed, stream), static_cast<uint64_t>(run_num)),
+                     static_cast<uint64_t>(seq));
 }
 
 }  // namespace
 
 Prompt RandomPrompts::Make(int run_num, int seq, int tokens) const {
-  SeededRandom random(StreamSeed(seed_, kPromptStream, run_num, seq));
+  base::SeededRandom random(StreamSeed(seed_, kPromptStream, run_num, seq));
   Prompt prompt;
   if (as_ids_) {
     prompt.ids.reserve(static_cast<size_t>(tokens));
@@ -49,7 +49,7 @@ Prompt RandomPrompts::Make(int run_num, int seq, int tokens) const {
 }
 
 std::vector<double> PoissonArrivals(uint64_t seed, int run_num, int count, double rate) {
-  SeededRandom random(StreamSeed(seed, kArrivalStream, run_num, 0));
+  base::SeededRandom random(StreamSeed(seed, kArrivalStream, run_num, 0));
   std::vector<double> arrivals;
   double at = 0;
   for (int i = 0; i < count; ++i) {
@@ -60,4 +60,4 @@ std::vector<double> PoissonArrivals(uint64_t seed, int run_num, int count, doubl
   return arrivals;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

@@ -7,7 +7,7 @@
 
 #include "loadgen/prompt.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 // Makes the prompt of each request as a pure function of (seed, run, seq), so that none is stored.
 // Thread rule: const, thread-safe.
@@ -38,6 +38,6 @@ class RandomPrompts {
 // give the same times. REQUIRES: rate > 0.
 std::vector<double> PoissonArrivals(uint64_t seed, int run_num, int count, double rate);
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen
 
 #endif  // ROPEWAY_LOADGEN_RANDOM_PROMPTS_H_

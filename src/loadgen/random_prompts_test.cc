@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 TEST(RandomPrompts, AreExactReproducibleAndDistinct) {
@@ -52,4 +52,4 @@ TEST(PoissonArrivals, HaveTheRateAndTheSpreadOfAPoissonProcess) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 using Json = nlohmann::json;
@@ -95,12 +95,12 @@ bool ReplyReader::OnBody(std::string_view bytes, double now) {
   if (ended_) return false;
   body_bytes_ += bytes.size();
   if (body_bytes_ > kMaxBodyBytes) {
-    Fail(http_error::kBadReply,
+    Fail(net::http_error::kBadReply,
          fmt::format("the answer is longer than {} MiB", kMaxBodyBytes >> 20), now);
   } else if (!stream_) {
     body_ += bytes;
   } else if (!events_.Feed(bytes, [&](std::string_view data) { OnEvent(data, now); })) {
-    Fail(http_error::kBadReply, "an event of the stream is too long", now);
+    Fail(net::http_error::kBadReply, "an event of the stream is too long", now);
   }
   return !ended_;
 }
@@ -114,7 +114,7 @@ void ReplyReader::OnEvent(std::string_view data, double now) {
   }
   const Json event = Json::parse(data, nullptr, false);
   if (!event.is_object()) {
-    Fail(http_error::kBadReply,
+    Fail(net::http_error::kBadReply,
          fmt::format("an event of the stream is no JSON object: {}", data.substr(0, 100)), now);
     return;
   }
@@ -147,7 +147,8 @@ void ReplyReader::OnEnd(double now) {
   } else if (!stream_) {
     EndWhole(now);
   } else if (!complete_ && !finished_) {
-    Fail(http_error::kEarlyEnd, "the stream ended without a finish_reason and without [DONE]", now);
+    Fail(net::http_error::kEarlyEnd, "the stream ended without a finish_reason and without [DONE]",
+         now);
   } else {
     if (!complete_) record_->latency = now;
     ended_ = true;
@@ -175,11 +176,11 @@ void ReplyReader::EndError(double now) {
 void ReplyReader::EndWhole(double now) {
   const Json json = Json::parse(body_, nullptr, false);
   if (json.is_object() && !Member(json, "error").is_null()) {
-    Fail(http_error::kBadReply, ErrorText(json, body_), now);
+    Fail(net::http_error::kBadReply, ErrorText(json, body_), now);
     return;
   }
   if (!FirstChoice(json).is_object()) {
-    Fail(http_error::kBadReply,
+    Fail(net::http_error::kBadReply,
          fmt::format("the answer is no JSON object with choices: {}", body_.substr(0, 100)), now);
     return;
   }
@@ -197,4 +198,4 @@ void ReplyReader::Fail(std::string kind, std::string why, double now) {
   ended_ = true;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

@@ -9,7 +9,7 @@
 #include "loadgen/request_record.h"
 #include "net/sse_parser.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 // Reads completions and chat completions, whole or as a stream of server-sent events, as the
 // reply's Content-Type says. Whatever cannot be read fails the record with a reason. Times are
@@ -48,10 +48,10 @@ class ReplyReader {
   int64_t pieces_ = 0;
   double last_text_ = 0;
   size_t body_bytes_ = 0;
-  SseParser events_;
+  net::SseParser events_;
   std::string body_;  // Unless it is a stream.
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen
 
 #endif  // ROPEWAY_LOADGEN_REPLY_READER_H_

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 using testing::HasSubstr;
@@ -105,13 +105,13 @@ TEST_F(ReplyReaderTest, AStreamThatJustEndsHasFailed) {
   Stream();
   Event(R"({"choices":[{"text":"a"}]})", 1);
   reader_.OnEnd(2);
-  EXPECT_EQ(record_.error_kind, http_error::kEarlyEnd);
+  EXPECT_EQ(record_.error_kind, net::http_error::kEarlyEnd);
 }
 
 TEST_F(ReplyReaderTest, GarbageInAStreamHasFailed) {
   Stream();
   Event("<html>", 1);
-  EXPECT_EQ(record_.error_kind, http_error::kBadReply);
+  EXPECT_EQ(record_.error_kind, net::http_error::kBadReply);
   EXPECT_THAT(record_.error, HasSubstr("<html>"));
 }
 
@@ -135,7 +135,7 @@ TEST_F(ReplyReaderTest, ABreakAfterDoneIsNoFailure) {
   Stream();
   Event(R"({"choices":[{"text":"a"}]})", 1);
   Event("[DONE]", 2);
-  reader_.OnBroken(http_error::kReset, "reset", 9);
+  reader_.OnBroken(net::http_error::kReset, "reset", 9);
   EXPECT_TRUE(record_.ok());
   EXPECT_EQ(record_.latency, 2);
 }
@@ -143,8 +143,8 @@ TEST_F(ReplyReaderTest, ABreakAfterDoneIsNoFailure) {
 TEST_F(ReplyReaderTest, ABreakBeforeIsOne) {
   Stream();
   Event(R"({"choices":[{"text":"a"}]})", 1);
-  reader_.OnBroken(http_error::kReset, "reset by peer", 9);
-  EXPECT_EQ(record_.error_kind, http_error::kReset);
+  reader_.OnBroken(net::http_error::kReset, "reset by peer", 9);
+  EXPECT_EQ(record_.error_kind, net::http_error::kReset);
   EXPECT_EQ(record_.error, "reset by peer");
   EXPECT_EQ(record_.latency, 9);
 }
@@ -179,4 +179,4 @@ TEST(ReplyReader, SurvivesOddTypes) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
@@ -174,4 +174,4 @@ std::string ReportJson(const Report& r) {
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

@@ -7,7 +7,7 @@
 
 #include "loadgen/summary.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 // The content of a summary.
 struct Report {
@@ -32,6 +32,6 @@ std::string ReportText(const Report& report);
 // One JSON object; docs/benchmarks.md names its members.
 std::string ReportJson(const Report& report);
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen
 
 #endif  // ROPEWAY_LOADGEN_REPORT_H_

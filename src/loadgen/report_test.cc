@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 using testing::HasSubstr;
@@ -96,4 +96,4 @@ TEST(Report, IsJsonForMachines) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

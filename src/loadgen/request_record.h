@@ -10,7 +10,7 @@
 
 #include "net/http_client.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 // Why a request failed, beside http_error's kinds and "HTTP <status>": the stream had an error
 // event.
@@ -50,6 +50,6 @@ struct RequestRecord {
   bool ok() const { return error_kind.empty(); }
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen
 
 #endif  // ROPEWAY_LOADGEN_REQUEST_RECORD_H_

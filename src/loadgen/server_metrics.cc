@@ -7,7 +7,7 @@
 
 #include "net/http_client.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 constexpr double kMetricsTimeout = 10;  // Seconds.
@@ -92,13 +92,13 @@ std::optional<double> MetricSum(std::string_view page, std::string_view name,
   return sum;
 }
 
-std::string FetchMetrics(const BaseUrl& url, const std::string& api_key, bool insecure) {
-  BaseUrl root = url;
+std::string FetchMetrics(const net::BaseUrl& url, const std::string& api_key, bool insecure) {
+  net::BaseUrl root = url;
   root.path.clear();
-  const auto client = HttpClient::Open(root, api_key, insecure);
+  const auto client = net::HttpClient::Open(root, api_key, insecure);
   if (!client.ok()) return "";
-  const HttpClient::Reply reply = (*client)->Fetch("/metrics", "", kMetricsTimeout);
+  const net::HttpClient::Reply reply = (*client)->Fetch("/metrics", "", kMetricsTimeout);
   return reply.status == 200 ? reply.body : "";
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

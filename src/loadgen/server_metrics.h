@@ -12,7 +12,7 @@
 #include "net/base_url.h"
 #include "ropeway/request.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 // Sums over the requests that ended.
 struct ServerMetrics {
@@ -43,8 +43,8 @@ std::optional<double> MetricSum(std::string_view page, std::string_view name,
                                 std::string_view label);
 
 // The text of a server's /metrics; "" if it has none. Blocks.
-std::string FetchMetrics(const BaseUrl& url, const std::string& api_key, bool insecure);
+std::string FetchMetrics(const net::BaseUrl& url, const std::string& api_key, bool insecure);
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen
 
 #endif  // ROPEWAY_LOADGEN_SERVER_METRICS_H_

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 constexpr size_t kQueue = 0;
@@ -61,4 +61,4 @@ TEST(ServerMetrics, OfSeveralRunsAddUp) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

@@ -9,7 +9,7 @@
 #include "loadgen/prompt.h"
 #include "loadgen/random_prompts.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 using Json = nlohmann::json;
@@ -64,8 +64,8 @@ std::optional<int> CountedTokens(const std::string& body) {
   return static_cast<int>(std::min<uint64_t>(usage["prompt_tokens"].get<uint64_t>(), INT32_MAX));
 }
 
-HttpClient::Reply Try(const HttpClient& client, const LoadOptions& options,
-                      const std::string& model, Way way) {
+net::HttpClient::Reply Try(const net::HttpClient& client, const LoadOptions& options,
+                           const std::string& model, Way way) {
   RequestShape shape;
   shape.model = model;
   shape.chat = options.chat;
@@ -102,10 +102,10 @@ void TakeWay(const LoadOptions& options, Way way, const std::string& body, Serve
 
 }  // namespace
 
-StatusOr<ServerFacts> ProbeServer(const HttpClient& client, const LoadOptions& options) {
+StatusOr<ServerFacts> ProbeServer(const net::HttpClient& client, const LoadOptions& options) {
   ServerFacts facts;
   facts.model = options.flags.model;
-  const HttpClient::Reply models =
+  const net::HttpClient::Reply models =
       client.Fetch("/models", "", std::min(options.flags.timeout, kListTimeout));
   if (models.status == 200) ReadModels(models.body, &facts);
   if (facts.model.empty()) {
@@ -122,7 +122,7 @@ StatusOr<ServerFacts> ProbeServer(const HttpClient& client, const LoadOptions& o
   facts.prompt_ids = ways.front().ids;
   facts.ignore_eos = ways.front().ignore_eos;
   for (const Way way : ways) {
-    const HttpClient::Reply reply = Try(client, options, facts.model, way);
+    const net::HttpClient::Reply reply = Try(client, options, facts.model, way);
     if (reply.status == 200) {
       TakeWay(options, way, reply.body, &facts);
       return facts;
@@ -134,4 +134,4 @@ StatusOr<ServerFacts> ProbeServer(const HttpClient& client, const LoadOptions& o
   return facts;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

@@ -9,7 +9,7 @@
 #include "net/http_client.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 struct ServerFacts {
   std::string model;
@@ -24,8 +24,8 @@ struct ServerFacts {
 // ignore_eos are understood and how many tokens the server adds to a prompt. Fails only if no model
 // is known; a server that rejects all probes is loaded anyway, and the report shows its errors.
 // Blocks.
-StatusOr<ServerFacts> ProbeServer(const HttpClient& client, const LoadOptions& options);
+StatusOr<ServerFacts> ProbeServer(const net::HttpClient& client, const LoadOptions& options);
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen
 
 #endif  // ROPEWAY_LOADGEN_SERVER_PROBE_H_

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 double Quantile(const std::vector<double>& sorted, double p) {
   const double index = static_cast<double>(sorted.size() - 1) * p;
@@ -28,4 +28,4 @@ Distribution Describe(std::vector<double> values) {
   return result;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 // The p-th quantile, p in [0, 1], of values in rising order, linear between the two nearest: with
 // n values the index is h = (n - 1) p, and the result v[floor h] + (h - floor h) (v[floor h + 1] -
@@ -26,6 +26,6 @@ struct Distribution {
 
 Distribution Describe(std::vector<double> values);
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen
 
 #endif  // ROPEWAY_LOADGEN_STATISTICS_H_

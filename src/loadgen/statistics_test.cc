@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 TEST(Statistics, QuantilesLieBetweenNeighbours) {
@@ -36,4 +36,4 @@ TEST(Statistics, NothingIsAllZero) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

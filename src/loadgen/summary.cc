@@ -8,7 +8,7 @@
 #include <cmath>
 #include <string_view>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 std::optional<double> ParseSeconds(std::string_view text) {
@@ -52,7 +52,7 @@ struct Samples {
 };
 
 void Count(const RequestRecord& record, const GoodputLimits& limits, Summary* summary) {
-  if (record.error_kind == http_error::kInterrupted) {
+  if (record.error_kind == net::http_error::kInterrupted) {
     ++summary->interrupted;
   } else if (!record.ok()) {
     ++summary->failed;
@@ -126,4 +126,4 @@ Summary Summarize(const std::vector<const RunResult*>& runs, const GoodputLimits
 
 int MachineCpus() { return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))); }
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

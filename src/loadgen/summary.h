@@ -14,7 +14,7 @@
 #include "loadgen/statistics.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 // The limits within which a request counts as good; seconds.
 struct GoodputLimits {
@@ -33,8 +33,8 @@ StatusOr<GoodputLimits> ParseGoodput(const std::vector<std::string>& limits);
 struct RunResult {
   std::vector<RequestRecord> records;  // By seq.
   double wall_seconds = 0;
-  double cpu_seconds = 0;  // The generator's own, user and system.
-  TimePoint begin{};       // Of RealClock; `due` counts from here.
+  double cpu_seconds = 0;   // The generator's own, user and system.
+  base::TimePoint begin{};  // Of RealClock; `due` counts from here.
   bool interrupted = false;
   std::optional<ServerMetrics> server;  // If it has them.
 };
@@ -76,6 +76,6 @@ Summary Summarize(const std::vector<const RunResult*>& runs, const GoodputLimits
 // CPUs of this machine.
 int MachineCpus();
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen
 
 #endif  // ROPEWAY_LOADGEN_SUMMARY_H_

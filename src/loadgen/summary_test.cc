@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 using testing::ElementsAre;
@@ -54,12 +54,12 @@ TEST(Goodput, RejectsWhatIsNoLimit) {
 TEST(Summary, MatchesFiguresWorkedOutByHand) {
   RunResult first;
   first.records = {Success(0.5, 2.5, {1.0F, 1.0F}, 3), Success(1.5, 1.5, {}, 1),
-                   Failure(http_error::kTimeout, "no answer within 1 s")};
+                   Failure(net::http_error::kTimeout, "no answer within 1 s")};
   first.wall_seconds = 3;
   first.cpu_seconds = 0.25;
   RunResult second;
   second.records = {Success(0.5, 4.5, {0.5F, 0.5F, 2.0F, 1.0F}, 5), Failure("HTTP 429", "full"),
-                    Failure("HTTP 429", "still full"), Failure(http_error::kInterrupted, "")};
+                    Failure("HTTP 429", "still full"), Failure(net::http_error::kInterrupted, "")};
   second.wall_seconds = 5;
   second.cpu_seconds = 0.15;
   second.records[0].estimated = true;
@@ -110,4 +110,4 @@ TEST(Summary, TpotLimitsAndNoRequests) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

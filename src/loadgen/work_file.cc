@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 using Json = nlohmann::json;
@@ -346,4 +346,4 @@ StatusOr<std::vector<Conversation>> ReadConversations(const std::string& path, i
   return conversations;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

@@ -11,7 +11,7 @@
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 // Reads JSON lines, the first `limit` of them: {"prompt": a text or token ids} or {"messages":
 // [...]} (chat only) or {"turns": [text, ...]} (MT-bench: its first turn is sent), each with
@@ -46,6 +46,6 @@ StatusOr<Trace> ReadTrace(const std::string& path, int limit, int max_tokens);
 // answer, "first_turn" where it is 0. Fails as ReadDataset does.
 StatusOr<std::vector<Conversation>> ReadConversations(const std::string& path, int limit);
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen
 
 #endif  // ROPEWAY_LOADGEN_WORK_FILE_H_

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <fstream>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 namespace {
 
 using testing::HasSubstr;
@@ -196,4 +196,4 @@ TEST_F(WorkFileTest, RejectsConversationsByTheirLine) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 StatusOr<Workload> Workload::Open(const LoadOptions& options, const ServerFacts& facts) {
   Workload work(options, facts);
@@ -112,4 +112,4 @@ std::string Workload::Describe() const {
   return fmt::format("{}, {} tokens in, {} out", form, flags_.input_tokens, flags_.output_tokens);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen

@@ -11,7 +11,7 @@
 #include "loadgen/server_probe.h"
 #include "loadgen/work_file.h"
 
-namespace ropeway {
+namespace ropeway::loadgen {
 
 // Random prompts, a data set, a trace or conversations. Thread rule: const after Open; thread-safe.
 class Workload {
@@ -57,6 +57,6 @@ class Workload {
   Trace trace_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::loadgen
 
 #endif  // ROPEWAY_LOADGEN_WORKLOAD_H_

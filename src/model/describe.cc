@@ -14,7 +14,7 @@
 #include "base/utf8.h"
 #include "model/model_tensors.h"
 
-namespace ropeway {
+namespace ropeway::model {
 namespace {
 
 constexpr size_t kMaxTextBytes = 72;     // Of one string.
@@ -26,10 +26,10 @@ using Buffer = std::back_insert_iterator<std::string>;
 // Bytes of the character at text[at] if it is valid UTF-8 and safe for a terminal, that is no
 // control character (C0, DEL, C1); else 0.
 size_t PrintableBytes(std::string_view text, size_t at) {
-  const Utf8Step step = StepUtf8(text, at);
+  const base::Utf8Step step = base::StepUtf8(text, at);
   const bool control =
       step.code_point < 0x20 || (step.code_point >= 0x7F && step.code_point < 0xA0);
-  return step.kind == Utf8Kind::kValid && !control ? step.length : 0;
+  return step.kind == base::Utf8Kind::kValid && !control ? step.length : 0;
 }
 
 // Element `index` of an array of numbers or bools.
@@ -159,8 +159,8 @@ void AppendVerdict(const GgufFile& file, Buffer out) {
       "q8_0)\n",
       c.architecture, c.num_layers, c.hidden_size, c.num_heads, c.num_kv_heads, c.head_dim,
       c.vocab_size, c.context_length, c.tied_output ? "tied" : "separate",
-      c.kv_block_bytes(KvType::kF16) / kBlockTokens,
-      c.kv_block_bytes(KvType::kQ8_0) / kBlockTokens);
+      c.kv_block_bytes(kernels::KvType::kF16) / base::kBlockTokens,
+      c.kv_block_bytes(kernels::KvType::kQ8_0) / base::kBlockTokens);
 }
 
 }  // namespace
@@ -200,4 +200,4 @@ std::string DescribeGguf(const GgufFile& file) {
   return text;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::model

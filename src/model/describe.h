@@ -8,7 +8,7 @@
 
 #include "model/gguf.h"
 
-namespace ropeway {
+namespace ropeway::model {
 
 // A report in several lines: version and size, metadata (long values abbreviated), the table of
 // tensors, totals per type, and whether Ropeway can run the model, or why not. The text is valid
@@ -19,6 +19,6 @@ std::string DescribeGguf(const GgufFile& file);
 // escaped.
 std::string QuoteForTerminal(std::string_view text, size_t max_bytes);
 
-}  // namespace ropeway
+}  // namespace ropeway::model
 
 #endif  // ROPEWAY_MODEL_DESCRIBE_H_

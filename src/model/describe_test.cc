@@ -7,7 +7,7 @@
 
 #include "model/test_gguf_writer.h"
 
-namespace ropeway {
+namespace ropeway::model {
 namespace {
 
 using ::testing::HasSubstr;
@@ -70,4 +70,4 @@ TEST(DescribeTest, QuoteKeepsWholeCharacters) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::model

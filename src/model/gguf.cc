@@ -13,7 +13,7 @@
 #include <new>
 #include <system_error>
 
-namespace ropeway {
+namespace ropeway::model {
 namespace {
 
 // A file descriptor that closes itself.
@@ -71,11 +71,11 @@ Status WrongType(const GgufFile& file, std::string_view key, const std::string& 
 
 // Numbers 4, 5, 31 to 33 and 36 to 38 were withdrawn from the format.
 constexpr auto kGgmlTypes = std::to_array<GgmlTypeInfo>({
-    {0, "F32", 1, 4, WeightType::kF32},
-    {1, "F16", 1, 2, WeightType::kF16},
-    {2, "Q4_0", 32, 18, WeightType::kQ4_0},
-    {3, "Q4_1", 32, 20, WeightType::kQ4_1},
-    {8, "Q8_0", 32, 34, WeightType::kQ8_0},
+    {0, "F32", 1, 4, kernels::WeightType::kF32},
+    {1, "F16", 1, 2, kernels::WeightType::kF16},
+    {2, "Q4_0", 32, 18, kernels::WeightType::kQ4_0},
+    {3, "Q4_1", 32, 20, kernels::WeightType::kQ4_1},
+    {8, "Q8_0", 32, 34, kernels::WeightType::kQ8_0},
     // clang-format off
     {6, "Q5_0", 32, 22},      {7, "Q5_1", 32, 24},      {9, "Q8_1", 32, 36},
     {10, "Q2_K", 256, 84},    {11, "Q3_K", 256, 110},   {12, "Q4_K", 256, 144},
@@ -120,7 +120,7 @@ std::string GgmlTypeName(uint32_t number) {
   return info != nullptr ? info->name : "type " + std::to_string(number);
 }
 
-std::optional<WeightType> WeightTypeOf(uint32_t number) {
+std::optional<kernels::WeightType> WeightTypeOf(uint32_t number) {
   const GgmlTypeInfo* info = FindGgmlType(number);
   return info != nullptr ? info->weight_type : std::nullopt;
 }
@@ -234,4 +234,4 @@ void GgufFile::Release(std::span<const std::byte> data) const {
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::model

@@ -15,7 +15,7 @@
 #include "kernels/kernels.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::model {
 
 // How tensor data of one element type is stored. GGUF names the type by its number in ggml.
 struct GgmlTypeInfo {
@@ -23,7 +23,8 @@ struct GgmlTypeInfo {
   const char* name;         // "F32", "Q4_1", ...
   uint32_t block_elements;  // Consecutive elements of a row that are stored together.
   uint32_t block_bytes;     // Bytes of one such block.
-  std::optional<WeightType> weight_type = std::nullopt;  // Set if the kernels compute with it.
+  std::optional<kernels::WeightType> weight_type =
+      std::nullopt;  // Set if the kernels compute with it.
 };
 
 // nullptr for an unknown number.
@@ -31,7 +32,7 @@ const GgmlTypeInfo* FindGgmlType(uint32_t number);
 // The type's name, or "type 99" for an unknown number.
 std::string GgmlTypeName(uint32_t number);
 // nullopt for a type that the kernels do not compute with, or an unknown number.
-std::optional<WeightType> WeightTypeOf(uint32_t number);
+std::optional<kernels::WeightType> WeightTypeOf(uint32_t number);
 
 // The GGUF metadata value types, by the file's numbers.
 // clang-format off
@@ -131,6 +132,6 @@ class GgufFile {
   std::vector<uint32_t> tensor_order_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::model
 
 #endif  // ROPEWAY_MODEL_GGUF_H_

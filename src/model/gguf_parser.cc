@@ -11,7 +11,7 @@
 
 #include "model/gguf.h"
 
-namespace ropeway {
+namespace ropeway::model {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "GGUF numbers are read as they stand");
@@ -393,4 +393,4 @@ bool GgufFile::Parser::CheckOverlaps() {
   return true;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::model

@@ -14,7 +14,7 @@
 #include "model/test_gguf_writer.h"
 #include "model/test_largest_allocation.h"
 
-namespace ropeway {
+namespace ropeway::model {
 namespace {
 
 using ::testing::ElementsAre;
@@ -42,8 +42,8 @@ GgufWriter SmallFile(uint32_t version = 3) {
   writer.SetInt32s("a.ints", {1, -2, 3});
   writer.AddRaw("a.int8", Number(GgufType::kInt8), Raw(int8_t{-1}));
   writer.AddRaw("a.double", Number(GgufType::kFloat64), Raw(2.5));
-  writer.SetTensor("t.f32", {3}, WeightType::kF32, std::vector<float>{1, 2, 3});
-  writer.SetTensor("t.q80", {32, 2}, WeightType::kQ8_0, std::vector<float>(64, 1.0F));
+  writer.SetTensor("t.f32", {3}, kernels::WeightType::kF32, std::vector<float>{1, 2, 3});
+  writer.SetTensor("t.q80", {32, 2}, kernels::WeightType::kQ8_0, std::vector<float>(64, 1.0F));
   return writer;
 }
 
@@ -125,7 +125,7 @@ TEST(GgufTest, ReleasedPagesReadTheSame) {
   GgufWriter writer;
   std::vector<float> values(10000);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
-  writer.SetTensor("t", {10000}, WeightType::kF32, values);
+  writer.SetTensor("t", {10000}, kernels::WeightType::kF32, values);
   const TempFile temp(writer.Bytes());
   const auto file = GgufFile::Open(temp.path());
   ASSERT_TRUE(file.ok());
@@ -304,4 +304,4 @@ TEST(GgufTest, ASmallHostileFileAllocatesLittle) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::model

@@ -12,7 +12,7 @@
 #include "base/sha256.h"
 #include "model/model_tensors.h"
 
-namespace ropeway {
+namespace ropeway::model {
 namespace {
 
 // Source bytes of one job: few enough to keep the threads evenly busy and the file's resident pages
@@ -40,9 +40,9 @@ void ParallelFor(size_t count, int threads, const Run& run) {
 bool IsNorm(const GgufTensor& tensor) { return tensor.shape.size() == 1; }
 
 // The matrix that a tensor becomes, its panels not yet set. BindTensors has checked type and shape.
-Matrix MatrixOf(const GgufTensor& tensor) {
-  Matrix matrix;
-  matrix.type = WeightTypeOf(tensor.type).value_or(WeightType::kF32);
+kernels::Matrix MatrixOf(const GgufTensor& tensor) {
+  kernels::Matrix matrix;
+  matrix.type = WeightTypeOf(tensor.type).value_or(kernels::WeightType::kF32);
   matrix.k = static_cast<int32_t>(tensor.shape[0]);
   matrix.n = static_cast<int32_t>(tensor.shape[1]);
   return matrix;
@@ -50,20 +50,20 @@ Matrix MatrixOf(const GgufTensor& tensor) {
 
 size_t StoredBytes(const GgufTensor& tensor) {
   if (IsNorm(tensor)) return WeightArena::Padded(tensor.shape[0] * sizeof(float));
-  const Matrix matrix = MatrixOf(tensor);
-  return WeightArena::Padded(MatrixBytes(matrix.type, matrix.n, matrix.k));
+  const kernels::Matrix matrix = MatrixOf(tensor);
+  return WeightArena::Padded(kernels::MatrixBytes(matrix.type, matrix.n, matrix.k));
 }
 
 void CopyNorm(const GgufTensor& tensor, std::byte* to) {
   const size_t count = tensor.shape[0];
-  if (WeightTypeOf(tensor.type) == WeightType::kF32) {
+  if (WeightTypeOf(tensor.type) == kernels::WeightType::kF32) {
     std::memcpy(to, tensor.data.data(), count * sizeof(float));
     return;
   }
   for (size_t i = 0; i < count; ++i) {
     uint16_t half = 0;
     std::memcpy(&half, tensor.data.data() + i * sizeof half, sizeof half);
-    const float value = HalfToFloat(half);
+    const float value = kernels::HalfToFloat(half);
     std::memcpy(to + i * sizeof value, &value, sizeof value);
   }
 }
@@ -90,7 +90,7 @@ class Model::Loader {
   Status MakeArena(const ModelTensors& tensors);
   void AddTensors(const ModelTensors& tensors);
   std::byte* Allocate(const GgufTensor& tensor);
-  Matrix AddMatrix(const GgufTensor& tensor);
+  kernels::Matrix AddMatrix(const GgufTensor& tensor);
   const float* AddNorm(const GgufTensor& tensor);
   void RunJob(const Job& job) const;
   Status FillRope(const ModelTensors& tensors, int threads, int32_t max_positions);
@@ -148,11 +148,11 @@ std::byte* Model::Loader::Allocate(const GgufTensor& tensor) {
   return std::exchange(next_, next_ + StoredBytes(tensor));
 }
 
-Matrix Model::Loader::AddMatrix(const GgufTensor& tensor) {
-  Matrix matrix = MatrixOf(tensor);
+kernels::Matrix Model::Loader::AddMatrix(const GgufTensor& tensor) {
+  kernels::Matrix matrix = MatrixOf(tensor);
   std::byte* to = Allocate(tensor);
   matrix.panels = to;
-  const size_t panel_source = WeightRowBytes(matrix.type, matrix.k) * kPanelCols;
+  const size_t panel_source = kernels::WeightRowBytes(matrix.type, matrix.k) * kernels::kPanelCols;
   const int step = static_cast<int>(std::max<size_t>(1, kJobBytes / panel_source));
   for (int begin = 0; begin < matrix.num_panels(); begin += step) {
     jobs_.push_back({&tensor, begin, std::min(begin + step, matrix.num_panels()), to});
@@ -171,10 +171,11 @@ void Model::Loader::RunJob(const Job& job) const {
     CopyNorm(*job.tensor, job.to);
     return;
   }
-  const Matrix matrix = MatrixOf(*job.tensor);
+  const kernels::Matrix matrix = MatrixOf(*job.tensor);
   const std::span<const std::byte> rows = job.tensor->data;
-  PackPanels(matrix.type, matrix.n, matrix.k, rows.data(), job.panel_begin, job.panel_end, job.to);
-  const size_t panel_source = WeightRowBytes(matrix.type, matrix.k) * kPanelCols;
+  kernels::PackPanels(matrix.type, matrix.n, matrix.k, rows.data(), job.panel_begin, job.panel_end,
+                      job.to);
+  const size_t panel_source = kernels::WeightRowBytes(matrix.type, matrix.k) * kernels::kPanelCols;
   const size_t begin = static_cast<size_t>(job.panel_begin) * panel_source;
   const size_t end = std::min(rows.size(), static_cast<size_t>(job.panel_end) * panel_source);
   file_.Release(rows.subspan(begin, end - begin));
@@ -222,23 +223,23 @@ StatusOr<std::unique_ptr<Model>> Model::Load(const GgufFile& file, int threads,
 
 std::string FileDigest(const GgufFile& file, int threads) {
   const std::span<const std::byte> bytes = file.bytes();
-  std::vector<Sha256Digest> sums((bytes.size() + kDigestChunkBytes - 1) / kDigestChunkBytes);
+  std::vector<base::Sha256Digest> sums((bytes.size() + kDigestChunkBytes - 1) / kDigestChunkBytes);
   ParallelFor(sums.size(), threads, [&](size_t i) {
     const size_t first = i * kDigestChunkBytes;
     const auto chunk = bytes.subspan(first, std::min(kDigestChunkBytes, bytes.size() - first));
-    sums[i] = Sha256(chunk.data(), chunk.size());
+    sums[i] = base::Sha256(chunk.data(), chunk.size());
     file.Release(chunk);
   });
-  std::vector<uint8_t> message(sums.size() * sizeof(Sha256Digest));
+  std::vector<uint8_t> message(sums.size() * sizeof(base::Sha256Digest));
   std::memcpy(message.data(), sums.data(), message.size());
   for (int shift = 0; shift < 64; shift += 8) {
     message.push_back(static_cast<uint8_t>(uint64_t{bytes.size()} >> shift));
   }
   std::string hex;
-  for (const uint8_t byte : Sha256(message.data(), message.size())) {
+  for (const uint8_t byte : base::Sha256(message.data(), message.size())) {
     hex += fmt::format("{:02x}", byte);
   }
   return hex;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::model

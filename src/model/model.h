@@ -13,18 +13,18 @@
 #include "model/weight_arena.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::model {
 
 struct LayerWeights {
   const float* attention_norm = nullptr;  // [hidden_size]
-  Matrix q;                               // [num_heads * head_dim, hidden_size]
-  Matrix k;                               // [num_kv_heads * head_dim, hidden_size]
-  Matrix v;                               // as k
-  Matrix o;                               // [hidden_size, num_heads * head_dim]
+  kernels::Matrix q;                      // [num_heads * head_dim, hidden_size]
+  kernels::Matrix k;                      // [num_kv_heads * head_dim, hidden_size]
+  kernels::Matrix v;                      // as k
+  kernels::Matrix o;                      // [hidden_size, num_heads * head_dim]
   const float* ffn_norm = nullptr;        // [hidden_size]
-  Matrix gate;                            // [intermediate_size, hidden_size]
-  Matrix up;                              // as gate
-  Matrix down;                            // [hidden_size, intermediate_size]
+  kernels::Matrix gate;                   // [intermediate_size, hidden_size]
+  kernels::Matrix up;                     // as gate
+  kernels::Matrix down;                   // [hidden_size, intermediate_size]
 };
 
 // Thread rule: immutable after Load; shared freely.
@@ -40,10 +40,14 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   const ModelConfig& config() const { return config_; }
-  const Matrix& token_embedding() const { return token_embedding_; }  // [vocab_size, hidden_size]
+  const kernels::Matrix& token_embedding() const {
+    return token_embedding_;
+  }  // [vocab_size, hidden_size]
   const std::vector<LayerWeights>& layers() const { return layers_; }
   const float* output_norm() const { return output_norm_; }  // [hidden_size]
-  const Matrix& output() const { return output_; }  // [vocab_size, hidden_size]; may be tied.
+  const kernels::Matrix& output() const {
+    return output_;
+  }  // [vocab_size, hidden_size]; may be tied.
 
   // cos[rope.dim / 2], then sin[rope.dim / 2] for `position`; scaling included.
   const float* rope_row(int32_t position) const {
@@ -57,8 +61,8 @@ class Model {
   Model() = default;
 
   ModelConfig config_;
-  Matrix token_embedding_;
-  Matrix output_;
+  kernels::Matrix token_embedding_;
+  kernels::Matrix output_;
   const float* output_norm_ = nullptr;
   std::vector<LayerWeights> layers_;
   std::vector<float> rope_;
@@ -71,6 +75,6 @@ class Model {
 // the file's length. Reads the whole file with `threads` threads and releases its pages again.
 std::string FileDigest(const GgufFile& file, int threads);
 
-}  // namespace ropeway
+}  // namespace ropeway::model
 
 #endif  // ROPEWAY_MODEL_MODEL_H_

@@ -12,7 +12,7 @@
 #include "kernels/kernels.h"
 #include "model/rope.h"
 
-namespace ropeway {
+namespace ropeway::model {
 
 enum class NormKind { kRms, kLayer };
 
@@ -51,12 +51,12 @@ struct ModelConfig {
   int32_t q_size() const { return num_heads * head_dim; }
   int32_t kv_size() const { return num_kv_heads * head_dim; }
   // Bytes of one KV block over all layers and heads: [layer][KV head][KvHeadBlockBytes].
-  size_t kv_block_bytes(KvType type) const {
-    return KvHeadBlockBytes(type, head_dim) * static_cast<size_t>(num_kv_heads) *
+  size_t kv_block_bytes(kernels::KvType type) const {
+    return kernels::KvHeadBlockBytes(type, head_dim) * static_cast<size_t>(num_kv_heads) *
            static_cast<size_t>(num_layers);
   }
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::model
 
 #endif  // ROPEWAY_MODEL_MODEL_CONFIG_H_

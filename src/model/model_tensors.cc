@@ -12,7 +12,7 @@
 #include "base/utf8.h"
 #include "model/arch/recipe.h"
 
-namespace ropeway {
+namespace ropeway::model {
 namespace {
 
 constexpr uint64_t kMaxVocab = 1 << 24;
@@ -29,9 +29,10 @@ StatusOr<const Recipe*> RecipeOf(const GgufFile& file) {
   }
   const Recipe* recipe = FindRecipe(**name);
   if (recipe != nullptr) return recipe;
-  return file.Error(StatusCode::kUnimplemented, MetadataField(kKey),
-                    fmt::format("\"{}\" is not supported; {}",
-                                PrintableText((*name)->substr(0, 64)), SupportedArchitectures()));
+  return file.Error(
+      StatusCode::kUnimplemented, MetadataField(kKey),
+      fmt::format("\"{}\" is not supported; {}", base::PrintableText((*name)->substr(0, 64)),
+                  SupportedArchitectures()));
 }
 
 StatusOr<ModelConfig> ReadConfig(const GgufFile& file, const Recipe& recipe) {
@@ -105,7 +106,7 @@ const GgufTensor* TensorBinder::Find(const std::string& name, const std::vector<
          fmt::format("type {} is not supported; F32, F16, Q4_0, Q4_1 and Q8_0 are",
                      GgmlTypeName(tensor->type)));
   }
-  if (shape.size() == 1 && type != WeightType::kF32 && type != WeightType::kF16) {
+  if (shape.size() == 1 && type != kernels::WeightType::kF32 && type != kernels::WeightType::kF16) {
     Fail(StatusCode::kUnimplemented, name,
          fmt::format("type {} is not supported here; F32 and F16 are", GgmlTypeName(tensor->type)));
   }
@@ -171,7 +172,7 @@ void TensorBinder::BindRopeDivisors() {
   const std::string name = "rope_freqs.weight";
   const GgufTensor* tensor = file_.FindTensor(name);
   if (!status_.ok() || tensor == nullptr) return;
-  if (WeightTypeOf(tensor->type) != WeightType::kF32) {
+  if (WeightTypeOf(tensor->type) != kernels::WeightType::kF32) {
     return Fail(StatusCode::kUnimplemented, name,
                 fmt::format("type {} is not supported here; F32 is", GgmlTypeName(tensor->type)));
   }
@@ -218,4 +219,4 @@ StatusOr<ModelTensors> BindTensors(const GgufFile& file) {
   return TensorBinder(file, **recipe, *std::move(config)).Bind();
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::model

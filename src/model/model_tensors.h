@@ -8,7 +8,7 @@
 #include "model/model_config.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::model {
 
 struct LayerTensors {
   const GgufTensor* attention_norm = nullptr;
@@ -45,6 +45,6 @@ StatusOr<ModelConfig> ReadModelConfig(const GgufFile& file);
 // allocates is bounded by the file's size.
 StatusOr<ModelTensors> BindTensors(const GgufFile& file);
 
-}  // namespace ropeway
+}  // namespace ropeway::model
 
 #endif  // ROPEWAY_MODEL_MODEL_TENSORS_H_

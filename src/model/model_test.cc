@@ -18,7 +18,7 @@
 #include "model/test_gguf_writer.h"
 #include "model/test_largest_allocation.h"
 
-namespace ropeway {
+namespace ropeway::model {
 namespace {
 
 using ::testing::HasSubstr;
@@ -32,8 +32,8 @@ uint16_t HalfAt(const std::byte* at) {
 // Element i of row `row`, straight from the file's bytes: an own reading of the formats, so that
 // the panels are held against something else than their own inverse.
 float FileElement(const GgufTensor& tensor, int row, int i) {
-  const WeightType type = *WeightTypeOf(tensor.type);
-  const size_t row_bytes = WeightRowBytes(type, static_cast<int>(tensor.shape[0]));
+  const kernels::WeightType type = *WeightTypeOf(tensor.type);
+  const size_t row_bytes = kernels::WeightRowBytes(type, static_cast<int>(tensor.shape[0]));
   const std::byte* at = tensor.data.data() + static_cast<size_t>(row) * row_bytes;
   const auto block = static_cast<size_t>(i / 32);
   const auto in = static_cast<size_t>(i % 32);
@@ -42,28 +42,28 @@ float FileElement(const GgufTensor& tensor, int row, int i) {
     return in < 16 ? byte & 15 : byte >> 4;
   };
   switch (type) {
-    case WeightType::kF32: {
+    case kernels::WeightType::kF32: {
       float value = 0.0F;
       std::memcpy(&value, at + static_cast<size_t>(i) * 4, 4);
       return value;
     }
-    case WeightType::kF16:
-      return HalfToFloat(HalfAt(at + static_cast<size_t>(i) * 2));
-    case WeightType::kQ8_0:
+    case kernels::WeightType::kF16:
+      return kernels::HalfToFloat(HalfAt(at + static_cast<size_t>(i) * 2));
+    case kernels::WeightType::kQ8_0:
       at += block * 34;
-      return HalfToFloat(HalfAt(at)) * static_cast<float>(static_cast<int8_t>(at[2 + in]));
-    case WeightType::kQ4_0:
+      return kernels::HalfToFloat(HalfAt(at)) * static_cast<float>(static_cast<int8_t>(at[2 + in]));
+    case kernels::WeightType::kQ4_0:
       at += block * 18;
-      return HalfToFloat(HalfAt(at)) * static_cast<float>(nibble(at + 2) - 8);
-    case WeightType::kQ4_1:
+      return kernels::HalfToFloat(HalfAt(at)) * static_cast<float>(nibble(at + 2) - 8);
+    case kernels::WeightType::kQ4_1:
       at += block * 20;
-      return std::fma(HalfToFloat(HalfAt(at)), static_cast<float>(nibble(at + 4)),
-                      HalfToFloat(HalfAt(at + 2)));
+      return std::fma(kernels::HalfToFloat(HalfAt(at)), static_cast<float>(nibble(at + 4)),
+                      kernels::HalfToFloat(HalfAt(at + 2)));
   }
   return NAN;
 }
 
-void ExpectSameRows(const Matrix& matrix, const GgufFile& file, const std::string& name) {
+void ExpectSameRows(const kernels::Matrix& matrix, const GgufFile& file, const std::string& name) {
   SCOPED_TRACE(name);
   const GgufTensor* tensor = file.FindTensor(name);
   ASSERT_NE(tensor, nullptr);
@@ -73,7 +73,7 @@ void ExpectSameRows(const Matrix& matrix, const GgufFile& file, const std::strin
   EXPECT_EQ(reinterpret_cast<uintptr_t>(matrix.panels) % 64, 0U);
   std::vector<float> row(static_cast<size_t>(matrix.k));
   for (int r = 0; r < matrix.n; ++r) {
-    UnpackRow(matrix, r, row.data());
+    kernels::UnpackRow(matrix, r, row.data());
     for (int i = 0; i < matrix.k; ++i) {
       ASSERT_EQ(row[static_cast<size_t>(i)], FileElement(*tensor, r, i)) << r << " " << i;
     }
@@ -126,7 +126,7 @@ struct Loaded {
   Status status;
 };
 
-class ModelTypeTest : public ::testing::TestWithParam<WeightType> {};
+class ModelTypeTest : public ::testing::TestWithParam<kernels::WeightType> {};
 
 TEST_P(ModelTypeTest, PanelsHoldWhatTheFileHolds) {
   TinyLlamaOptions options;
@@ -140,9 +140,12 @@ TEST_P(ModelTypeTest, PanelsHoldWhatTheFileHolds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllTypes, ModelTypeTest,
-                         ::testing::Values(WeightType::kF32, WeightType::kF16, WeightType::kQ4_0,
-                                           WeightType::kQ4_1, WeightType::kQ8_0),
-                         [](const auto& info) { return std::string(WeightTypeName(info.param)); });
+                         ::testing::Values(kernels::WeightType::kF32, kernels::WeightType::kF16,
+                                           kernels::WeightType::kQ4_0, kernels::WeightType::kQ4_1,
+                                           kernels::WeightType::kQ8_0),
+                         [](const auto& info) {
+                           return std::string(kernels::WeightTypeName(info.param));
+                         });
 
 TEST(ModelTest, TiedOutputIsTheEmbedding) {
   TinyLlamaOptions options;
@@ -157,7 +160,7 @@ TEST(ModelTest, HalfPrecisionNormsAreConverted) {
   GgufWriter writer = TinyLlama();
   std::vector<float> norm(64);
   for (size_t i = 0; i < norm.size(); ++i) norm[i] = 0.5F + static_cast<float>(i) / 64.0F;
-  writer.SetTensor("blk.0.ffn_norm.weight", {64}, WeightType::kF16, norm);
+  writer.SetTensor("blk.0.ffn_norm.weight", {64}, kernels::WeightType::kF16, norm);
   const Loaded loaded(writer);
   ASSERT_NE(loaded.model, nullptr) << loaded.status.message();
   for (size_t i = 0; i < norm.size(); ++i)
@@ -167,13 +170,13 @@ TEST(ModelTest, HalfPrecisionNormsAreConverted) {
 // Bytes of every matrix of the model, padding included.
 std::string AllPanels(const Model& model) {
   std::string bytes;
-  const auto add = [&](const Matrix& m) {
-    bytes.append(reinterpret_cast<const char*>(m.panels), MatrixBytes(m.type, m.n, m.k));
+  const auto add = [&](const kernels::Matrix& m) {
+    bytes.append(reinterpret_cast<const char*>(m.panels), kernels::MatrixBytes(m.type, m.n, m.k));
   };
   add(model.token_embedding());
   add(model.output());
   for (const LayerWeights& l : model.layers()) {
-    for (const Matrix* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) add(*m);
+    for (const kernels::Matrix* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) add(*m);
   }
   return bytes;
 }
@@ -200,7 +203,7 @@ TEST(ModelTest, ThreadsDoNotChangeAByte) {
 TEST(ModelTest, RopeTableHoldsEveryPosition) {
   GgufWriter writer = TinyLlama();
   const std::vector<float> divisors = {1, 1, 1, 1, 1, 1, 1, 8};
-  writer.SetTensor("rope_freqs.weight", {8}, WeightType::kF32, divisors);
+  writer.SetTensor("rope_freqs.weight", {8}, kernels::WeightType::kF32, divisors);
   writer.SetFloat32("llama.rope.scaling.factor", 2.0F);
   const Loaded loaded(writer, 2);
   ASSERT_NE(loaded.model, nullptr) << loaded.status.message();
@@ -337,4 +340,4 @@ TEST(ModelTest, LoadsTheDefaultModel) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::model

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace ropeway {
+namespace ropeway::model {
 namespace {
 
 // ln 2 in two parts; the first has 33 bits, so that its product with an exponent is exact.
@@ -124,4 +124,4 @@ SinCos PortableSinCos(double x) {
   }
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::model

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::model {
 
 enum class RopeScaling { kNone, kLinear, kYarn };
 
@@ -54,6 +54,6 @@ struct SinCos {
 // Both to about 1e-15 absolute. REQUIRES: |x| < 2^28.
 SinCos PortableSinCos(double x);
 
-}  // namespace ropeway
+}  // namespace ropeway::model
 
 #endif  // ROPEWAY_MODEL_ROPE_H_

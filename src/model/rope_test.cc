@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::model {
 namespace {
 
 double RelativeError(double got, double want) {
@@ -122,4 +122,4 @@ TEST(RopeTest, TableBitsAreTheSameEverywhere) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::model

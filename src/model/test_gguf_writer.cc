@@ -9,7 +9,7 @@
 #include <cstring>
 #include <stdexcept>
 
-namespace ropeway {
+namespace ropeway::model {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
@@ -58,8 +58,8 @@ int Level(float value, int lowest, int highest) {
 // One block of 32 elements each. The inverse of the scale as stored (rounded to f16) is used, so
 // that the levels are the nearest ones.
 void PutQ80(const float* x, std::string* out) {
-  const uint16_t scale = FloatToHalf(std::fabs(Extreme(x)) / 127.0F);
-  const float d = HalfToFloat(scale);
+  const uint16_t scale = kernels::FloatToHalf(std::fabs(Extreme(x)) / 127.0F);
+  const float d = kernels::HalfToFloat(scale);
   Put(out, scale);
   for (int i = 0; i < 32; ++i) {
     Put(out, static_cast<int8_t>(d == 0.0F ? 0 : Level(x[i] / d, -127, 127)));
@@ -67,8 +67,8 @@ void PutQ80(const float* x, std::string* out) {
 }
 
 void PutQ40(const float* x, std::string* out) {
-  const uint16_t scale = FloatToHalf(Extreme(x) / -8.0F);
-  const float d = HalfToFloat(scale);
+  const uint16_t scale = kernels::FloatToHalf(Extreme(x) / -8.0F);
+  const float d = kernels::HalfToFloat(scale);
   Put(out, scale);
   auto level = [&](int i) { return d == 0.0F ? 8 : Level(x[i] / d, -8, 7) + 8; };
   for (int i = 0; i < 16; ++i) Put(out, static_cast<uint8_t>(level(i) | level(i + 16) << 4));
@@ -76,17 +76,17 @@ void PutQ40(const float* x, std::string* out) {
 
 void PutQ41(const float* x, std::string* out) {
   const auto [lowest, highest] = std::minmax_element(x, x + 32);
-  const uint16_t scale = FloatToHalf((*highest - *lowest) / 15.0F);
-  const uint16_t minimum = FloatToHalf(*lowest);
-  const float d = HalfToFloat(scale);
-  const float m = HalfToFloat(minimum);
+  const uint16_t scale = kernels::FloatToHalf((*highest - *lowest) / 15.0F);
+  const uint16_t minimum = kernels::FloatToHalf(*lowest);
+  const float d = kernels::HalfToFloat(scale);
+  const float m = kernels::HalfToFloat(minimum);
   Put(out, scale);
   Put(out, minimum);
   auto level = [&](int i) { return d == 0.0F ? 0 : Level((x[i] - m) / d, 0, 15); };
   for (int i = 0; i < 16; ++i) Put(out, static_cast<uint8_t>(level(i) | level(i + 16) << 4));
 }
 
-uint32_t GgmlTypeOf(WeightType type) {
+uint32_t GgmlTypeOf(kernels::WeightType type) {
   uint32_t number = 0;
   while (WeightTypeOf(number) != type) ++number;
   return number;
@@ -94,25 +94,25 @@ uint32_t GgmlTypeOf(WeightType type) {
 
 }  // namespace
 
-std::string QuantiseForGguf(WeightType type, std::span<const float> values) {
+std::string QuantiseForGguf(kernels::WeightType type, std::span<const float> values) {
   std::string out;
-  const auto step = static_cast<size_t>(WeightBlockElements(type));
+  const auto step = static_cast<size_t>(kernels::WeightBlockElements(type));
   for (size_t i = 0; i < values.size(); i += step) {
     const float* x = values.data() + i;
     switch (type) {
-      case WeightType::kF32:
+      case kernels::WeightType::kF32:
         Put(&out, *x);
         break;
-      case WeightType::kF16:
-        Put(&out, FloatToHalf(*x));
+      case kernels::WeightType::kF16:
+        Put(&out, kernels::FloatToHalf(*x));
         break;
-      case WeightType::kQ4_0:
+      case kernels::WeightType::kQ4_0:
         PutQ40(x, &out);
         break;
-      case WeightType::kQ4_1:
+      case kernels::WeightType::kQ4_1:
         PutQ41(x, &out);
         break;
-      case WeightType::kQ8_0:
+      case kernels::WeightType::kQ8_0:
         PutQ80(x, &out);
         break;
     }
@@ -173,7 +173,7 @@ void GgufWriter::AddRaw(std::string_view key, uint32_t type, std::string bytes) 
 }
 
 void GgufWriter::SetTensor(std::string_view name, const std::vector<uint64_t>& shape,
-                           WeightType type, std::span<const float> values) {
+                           kernels::WeightType type, std::span<const float> values) {
   Tensor tensor{std::string(name), shape, GgmlTypeOf(type), QuantiseForGguf(type, values), 0};
   const auto at = std::ranges::find(tensors_, tensor.name, &Tensor::name);
   if (at != tensors_.end()) {
@@ -241,4 +241,4 @@ TempFile::TempFile(std::string_view bytes, std::string_view suffix) {
 
 TempFile::~TempFile() { unlink(path_.c_str()); }
 
-}  // namespace ropeway
+}  // namespace ropeway::model

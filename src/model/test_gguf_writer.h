@@ -12,10 +12,10 @@
 #include "kernels/kernels.h"
 #include "model/gguf.h"
 
-namespace ropeway {
+namespace ropeway::model {
 
 // `values` as GGUF stores them in `type`, block after block. REQUIRES: whole blocks.
-std::string QuantiseForGguf(WeightType type, std::span<const float> values);
+std::string QuantiseForGguf(kernels::WeightType type, std::span<const float> values);
 
 // Collects metadata and tensors, then writes them. The Set functions replace an entry of the same
 // name; the Add functions always append, so that invalid files can be written too.
@@ -38,8 +38,8 @@ class GgufWriter {
   void AddRaw(std::string_view key, uint32_t type, std::string bytes);
 
   // `values` in GGUF order (shape[0] is contiguous), converted to `type`.
-  void SetTensor(std::string_view name, const std::vector<uint64_t>& shape, WeightType type,
-                 std::span<const float> values);
+  void SetTensor(std::string_view name, const std::vector<uint64_t>& shape,
+                 kernels::WeightType type, std::span<const float> values);
   // Appends a tensor with any type number and bytes; `offset_shift` is added to its true offset.
   void AddRawTensor(std::string_view name, const std::vector<uint64_t>& shape, uint32_t type,
                     std::string bytes, uint64_t offset_shift = 0);
@@ -93,10 +93,11 @@ struct TinyLlamaOptions {
   int head_dim = 16;
   int ffn = 96;
   int context_length = 512;
-  bool tied = true;                          // No output.weight.
-  WeightType embedding = WeightType::kQ8_0;  // token_embd.weight, and output.weight where untied.
-  WeightType weights = WeightType::kQ4_1;    // All other matrices ...
-  bool mixed = false;                        // ... or each next one of the next type.
+  bool tied = true;  // No output.weight.
+  kernels::WeightType embedding =
+      kernels::WeightType::kQ8_0;  // token_embd.weight, and output.weight where untied.
+  kernels::WeightType weights = kernels::WeightType::kQ4_1;  // All other matrices ...
+  bool mixed = false;  // ... or each next one of the next type.
 };
 
 // A random llama model, the same on every machine. Byte-level BPE: ids 0 <|endoftext|>,
@@ -107,6 +108,6 @@ GgufWriter TinyLlama(const TinyLlamaOptions& options = {});
 inline constexpr int kTinyMerges = 8;
 inline constexpr int kTinyVocab = 3 + 256 + kTinyMerges;
 
-}  // namespace ropeway
+}  // namespace ropeway::model
 
 #endif  // ROPEWAY_MODEL_TEST_GGUF_WRITER_H_

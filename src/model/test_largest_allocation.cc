@@ -10,11 +10,11 @@ std::atomic<size_t> largest{0};
 
 }  // namespace
 
-namespace ropeway {
+namespace ropeway::model {
 
 size_t TakeLargestAllocation() { return largest.exchange(0); }
 
-}  // namespace ropeway
+}  // namespace ropeway::model
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 

@@ -4,12 +4,12 @@
 
 #include <cstddef>
 
-namespace ropeway {
+namespace ropeway::model {
 
 // Bytes of the largest allocation since the last call. 0 under AddressSanitizer, which has its own
 // operator new.
 size_t TakeLargestAllocation();
 
-}  // namespace ropeway
+}  // namespace ropeway::model
 
 #endif  // ROPEWAY_MODEL_TEST_LARGEST_ALLOCATION_H_

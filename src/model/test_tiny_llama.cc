@@ -8,7 +8,7 @@
 
 #include "model/test_gguf_writer.h"
 
-namespace ropeway {
+namespace ropeway::model {
 namespace {
 
 // SplitMix64 (Steele, Lea & Flood 2014).
@@ -132,9 +132,10 @@ class TensorMaker {
 
   // [out, in] with outputs `gain` times as large as the inputs.
   void Weights(const std::string& name, int in, int out, double gain) {
-    constexpr std::array kTypes = {WeightType::kQ4_1, WeightType::kF16, WeightType::kQ4_0,
-                                   WeightType::kQ8_0, WeightType::kF32};
-    WeightType type = options_.weights;
+    constexpr std::array kTypes = {kernels::WeightType::kQ4_1, kernels::WeightType::kF16,
+                                   kernels::WeightType::kQ4_0, kernels::WeightType::kQ8_0,
+                                   kernels::WeightType::kF32};
+    kernels::WeightType type = options_.weights;
     if (options_.mixed) type = kTypes[next_type_++ % kTypes.size()];
     Add(name, in, out, type, gain / std::sqrt(static_cast<double>(in)));
   }
@@ -142,11 +143,11 @@ class TensorMaker {
   void Norm(const std::string& name) {
     std::vector<float> values = random_.Normals(static_cast<size_t>(options_.hidden), 0.1);
     for (float& value : values) value += 1.0F;
-    file_->SetTensor(name, {values.size()}, WeightType::kF32, values);
+    file_->SetTensor(name, {values.size()}, kernels::WeightType::kF32, values);
   }
 
  private:
-  void Add(const std::string& name, int in, int out, WeightType type, double deviation) {
+  void Add(const std::string& name, int in, int out, kernels::WeightType type, double deviation) {
     const std::vector<float> values =
         random_.Normals(static_cast<size_t>(in) * static_cast<size_t>(out), deviation);
     file_->SetTensor(name, {static_cast<uint64_t>(in), static_cast<uint64_t>(out)}, type, values);
@@ -184,4 +185,4 @@ GgufWriter TinyLlama(const TinyLlamaOptions& o) {
   return file;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::model

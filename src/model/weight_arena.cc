@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::model {
 namespace {
 
 constexpr size_t kLargePage = size_t{2} << 20;
@@ -51,4 +51,4 @@ WeightArena& WeightArena::operator=(WeightArena&& other) noexcept {
   return *this;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::model

@@ -6,7 +6,7 @@
 
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::model {
 
 // Owns its memory; movable. Thread rule: as for a plain array.
 class WeightArena {
@@ -34,6 +34,6 @@ class WeightArena {
   size_t bytes_ = 0;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::model
 
 #endif  // ROPEWAY_MODEL_WEIGHT_ARENA_H_

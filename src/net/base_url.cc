@@ -6,7 +6,7 @@
 #include <charconv>
 #include <string_view>
 
-namespace ropeway {
+namespace ropeway::net {
 namespace {
 
 // Parse's errors, with the value and its name in the message.
@@ -84,4 +84,4 @@ StatusOr<BaseUrl> ParseBaseUrl(const std::string& url, std::string_view name) {
   return result;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::net

@@ -8,7 +8,7 @@
 
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::net {
 
 struct BaseUrl {
   bool tls = false;
@@ -27,6 +27,6 @@ struct BaseUrl {
 // calls the value `name`.
 StatusOr<BaseUrl> ParseBaseUrl(const std::string& url, std::string_view name = "The base URL");
 
-}  // namespace ropeway
+}  // namespace ropeway::net
 
 #endif  // ROPEWAY_NET_BASE_URL_H_

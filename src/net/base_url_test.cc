@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ropeway {
+namespace ropeway::net {
 namespace {
 
 TEST(BaseUrl, ReadsHostPortAndPath) {
@@ -52,4 +52,4 @@ TEST(BaseUrl, RejectsTheRestWithOneSentence) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::net

@@ -15,7 +15,7 @@
 #include <boost/beast/http.hpp>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::net {
 namespace {
 
 namespace asio = boost::asio;
@@ -196,4 +196,4 @@ asio::awaitable<HttpEnd> HttpCall::Talk(Stream* stream, const std::string& path,
   co_return HttpEnd{};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::net

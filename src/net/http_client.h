@@ -16,7 +16,7 @@
 #include "net/base_url.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::net {
 
 // Why an exchange failed.
 namespace http_error {
@@ -100,6 +100,6 @@ class HttpCall : public std::enable_shared_from_this<HttpCall> {
   const char* broken_ = nullptr;  // Set when this side ended the exchange: one of http_error.
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::net
 
 #endif  // ROPEWAY_NET_HTTP_CLIENT_H_

@@ -6,7 +6,7 @@
 #include "net/base_url.h"
 #include "net/test_fake_server.h"
 
-namespace ropeway {
+namespace ropeway::net {
 namespace {
 
 using testing::HasSubstr;
@@ -60,4 +60,4 @@ TEST(HttpClient, SaysWhyThereIsNoReply) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::net

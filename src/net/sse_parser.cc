@@ -1,6 +1,6 @@
 #include "net/sse_parser.h"
 
-namespace ropeway {
+namespace ropeway::net {
 
 bool SseParser::EndLine(std::string_view line) {
   if (line.empty()) {
@@ -19,4 +19,4 @@ bool SseParser::EndLine(std::string_view line) {
   return false;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::net

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace ropeway {
+namespace ropeway::net {
 
 // Follows the HTML standard, 9.2.6: lines end in LF, CR or CRLF; a line with a colon first is a
 // comment; several data lines of one event are joined by LF; an event ends at an empty line, and
@@ -64,6 +64,6 @@ class SseParser {
   bool after_cr_ = false;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::net
 
 #endif  // ROPEWAY_NET_SSE_PARSER_H_

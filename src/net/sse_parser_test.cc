@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::net {
 namespace {
 
 using testing::ElementsAre;
@@ -52,4 +52,4 @@ TEST(SseParser, RejectsAnEndlessEvent) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::net

@@ -15,7 +15,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-namespace ropeway {
+namespace ropeway::net {
 namespace {
 
 using Json = nlohmann::json;
@@ -255,4 +255,4 @@ FakeReply WellBehaved(const FakeRequest& request) {
   return StreamReply(EventStream(events));
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::net

@@ -14,7 +14,7 @@
 
 struct ssl_ctx_st;  // OpenSSL's SSL_CTX.
 
-namespace ropeway {
+namespace ropeway::net {
 
 // What the server sends back on one connection, in order.
 struct FakeReply {
@@ -98,6 +98,6 @@ FakeReply Cut(const FakeReply& reply, size_t size);
 // plus 5) and answers max_tokens tokens " t".
 FakeReply WellBehaved(const FakeRequest& request);
 
-}  // namespace ropeway
+}  // namespace ropeway::net
 
 #endif  // ROPEWAY_NET_TEST_FAKE_SERVER_H_

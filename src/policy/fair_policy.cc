@@ -5,22 +5,22 @@
 #include <limits>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::policy {
 
-bool TenantCounters::WasQueued(const Sequence& sequence) const {
+bool TenantCounters::WasQueued(const core::Sequence& sequence) const {
   // A sequence preempted in the last step was not in the queue when that step began.
-  if (sequence.state == SequenceState::kPreempted) return sequence.queued_since < last_step_;
+  if (sequence.state == core::SequenceState::kPreempted) return sequence.queued_since < last_step_;
   return sequence.order < next_order_;
 }
 
-void TenantCounters::BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
-                               TimePoint now) {
+void TenantCounters::BeginStep(std::span<core::Sequence* const> queue,
+                               std::span<core::Sequence* const> running, base::TimePoint now) {
   ++step_;
   were_queued_.swap(in_queue_);
   in_queue_.clear();
   int64_t least = std::numeric_limits<int64_t>::max();
   uint64_t next_order = next_order_;
-  for (const Sequence* sequence : queue) {
+  for (const core::Sequence* sequence : queue) {
     Tenant* tenant = &tenants_[sequence->tenant];
     tenant->active = step_;
     if (tenant->queued != step_) in_queue_.push_back(tenant);
@@ -30,7 +30,7 @@ void TenantCounters::BeginStep(std::span<Sequence* const> queue, std::span<Seque
     tenant->queued_before = step_;
     least = std::min(least, tenant->counter);
   }
-  for (const Sequence* sequence : running) tenants_[sequence->tenant].active = step_;
+  for (const core::Sequence* sequence : running) tenants_[sequence->tenant].active = step_;
 
   // Of several that left in one step, the one with the most service started last.
   const Tenant* last = nullptr;
@@ -51,12 +51,12 @@ void TenantCounters::BeginStep(std::span<Sequence* const> queue, std::span<Seque
   if (tenants_.size() > sweep_at_) Sweep();
 }
 
-int64_t TenantCounters::Of(const Sequence& sequence) const {
+int64_t TenantCounters::Of(const core::Sequence& sequence) const {
   const auto it = tenants_.find(sequence.tenant);
   return it != tenants_.end() ? it->second.counter : 0;
 }
 
-void TenantCounters::Charge(const Sequence& sequence, int32_t prompt_tokens,
+void TenantCounters::Charge(const core::Sequence& sequence, int32_t prompt_tokens,
                             int32_t output_tokens) {
   const double tokens = kPromptToken * prompt_tokens + kOutputToken * output_tokens;
   tenants_[sequence.tenant].counter +=
@@ -90,8 +90,8 @@ void TenantCounters::Sweep() {
   sweep_at_ = tenants_.size() + std::max<size_t>(64, tenants_.size() / 2);
 }
 
-size_t FairPolicy::PickVictim(std::span<const Sequence* const> candidates) const {
-  const auto key = [this](const Sequence* sequence) {
+size_t FairPolicy::PickVictim(std::span<const core::Sequence* const> candidates) const {
+  const auto key = [this](const core::Sequence* sequence) {
     return std::pair(counters_.Of(*sequence), sequence->order);
   };
   size_t most = 0;
@@ -101,4 +101,4 @@ size_t FairPolicy::PickVictim(std::span<const Sequence* const> candidates) const
   return most;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::policy

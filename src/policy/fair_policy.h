@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "policy/scheduling_policy.h"
 
-namespace ropeway {
+namespace ropeway::policy {
 
 // The virtual token counters of Sheng et al., "Fairness in Serving Large Language Models"
 // (OSDI 2024), weighted: a tenant's counter grows by
@@ -38,14 +38,14 @@ class TenantCounters {
   static constexpr size_t kMaxIdleTenants = 10'000;
 
   // Begins a step, given all sequences; lifts the tenants that returned.
-  void BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
-                 TimePoint now);
+  void BeginStep(std::span<core::Sequence* const> queue, std::span<core::Sequence* const> running,
+                 base::TimePoint now);
 
   // The counter of the sequence's tenant; 0 for a tenant that no BeginStep has seen.
-  int64_t Of(const Sequence& sequence) const;
+  int64_t Of(const core::Sequence& sequence) const;
 
   // Charges tokens that are computed for the sequence.
-  void Charge(const Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens);
+  void Charge(const core::Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens);
 
   size_t size() const { return tenants_.size(); }
 
@@ -58,7 +58,7 @@ class TenantCounters {
     uint64_t queued_before = 0;  // a sequence that was also queued in the step before.
   };
 
-  bool WasQueued(const Sequence& sequence) const;
+  bool WasQueued(const core::Sequence& sequence) const;
   void Sweep();
 
   std::unordered_map<std::string, Tenant> tenants_;
@@ -68,7 +68,7 @@ class TenantCounters {
   int64_t level_ = 0;                  // Returning tenants are lifted to it. Never falls.
   uint64_t step_ = 0;
   uint64_t next_order_ = 0;  // Above all arrivals up to the last BeginStep.
-  TimePoint last_step_{};
+  base::TimePoint last_step_{};
   size_t sweep_at_ = 64;
 };
 
@@ -79,22 +79,22 @@ class TenantCounters {
 class FairPolicy final : public SchedulingPolicy {
  public:
   const char* name() const override { return "fair"; }
-  void BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
-                 TimePoint now) override {
+  void BeginStep(std::span<core::Sequence* const> queue, std::span<core::Sequence* const> running,
+                 base::TimePoint now) override {
     counters_.BeginStep(queue, running, now);
   }
-  Rank RankOf(const Sequence& sequence) const override { return {{counters_.Of(sequence)}}; }
-  bool MayPreempt(const Sequence&, const Sequence&) const override { return false; }
-  size_t PickVictim(std::span<const Sequence* const> candidates) const override;
-  void OnScheduled(const Sequence& sequence, const ScheduledWork& work) override {
+  Rank RankOf(const core::Sequence& sequence) const override { return {{counters_.Of(sequence)}}; }
+  bool MayPreempt(const core::Sequence&, const core::Sequence&) const override { return false; }
+  size_t PickVictim(std::span<const core::Sequence* const> candidates) const override;
+  void OnScheduled(const core::Sequence& sequence, const ScheduledWork& work) override {
     counters_.Charge(sequence, work.prompt_tokens, work.output_tokens);
   }
-  void OnFinished(const Sequence&, bool) override {}
+  void OnFinished(const core::Sequence&, bool) override {}
 
  private:
   TenantCounters counters_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::policy
 
 #endif  // ROPEWAY_POLICY_FAIR_POLICY_H_

@@ -11,36 +11,36 @@
 
 #include "policy/test_sequences.h"
 
-namespace ropeway {
+namespace ropeway::policy {
 namespace {
 
 using std::chrono::seconds;
 
-Sequence Of(const char* tenant, uint64_t order) {
-  Sequence sequence = WaitingSequence(order);
+core::Sequence Of(const char* tenant, uint64_t order) {
+  core::Sequence sequence = WaitingSequence(order);
   sequence.tenant = tenant;
   return sequence;
 }
 
 class TenantCountersTest : public testing::Test {
  protected:
-  void Step(std::vector<Sequence*> queue, std::vector<Sequence*> running = {}) {
+  void Step(std::vector<core::Sequence*> queue, std::vector<core::Sequence*> running = {}) {
     now_ += seconds(1);
     counters_.BeginStep(queue, running, now_);
   }
-  double Tokens(const Sequence& sequence) const {
+  double Tokens(const core::Sequence& sequence) const {
     return static_cast<double>(counters_.Of(sequence)) / TenantCounters::kUnitsPerToken;
   }
 
   TenantCounters counters_;
-  TimePoint now_{};
+  base::TimePoint now_{};
 };
 
 TEST_F(TenantCountersTest, CountsPromptAndOutputByWeight) {
-  Sequence a = Of("a", 0);
-  Sequence b = Of("b", 1);
+  core::Sequence a = Of("a", 0);
+  core::Sequence b = Of("b", 1);
   b.tenant_weight = 4.0;
-  Sequence tiny = Of("c", 2);
+  core::Sequence tiny = Of("c", 2);
   tiny.tenant_weight = 100.0;
   Step({&a, &b, &tiny});
   counters_.Charge(a, 10, 3);
@@ -52,12 +52,12 @@ TEST_F(TenantCountersTest, CountsPromptAndOutputByWeight) {
 }
 
 TEST_F(TenantCountersTest, OneThatComesIsLiftedToTheLeastOfThoseThatWait) {
-  Sequence a = Of("a", 0);
-  Sequence b = Of("b", 1);
+  core::Sequence a = Of("a", 0);
+  core::Sequence b = Of("b", 1);
   Step({&a, &b});
   counters_.Charge(a, 1000, 0);
   counters_.Charge(b, 600, 0);
-  Sequence c = Of("c", 2);
+  core::Sequence c = Of("c", 2);
   Step({&a, &b, &c});
   EXPECT_DOUBLE_EQ(Tokens(c), 600.0);
   // While it waits it keeps what it has.
@@ -68,13 +68,13 @@ TEST_F(TenantCountersTest, OneThatComesIsLiftedToTheLeastOfThoseThatWait) {
 }
 
 TEST_F(TenantCountersTest, AReturningTenantIsNeverLowered) {
-  Sequence a = Of("a", 0);
-  Sequence b = Of("b", 1);
+  core::Sequence a = Of("a", 0);
+  core::Sequence b = Of("b", 1);
   Step({&a, &b});
   counters_.Charge(b, 5000, 0);
   counters_.Charge(a, 10, 0);
   Step({&a});
-  Sequence b2 = Of("b", 2);
+  core::Sequence b2 = Of("b", 2);
   Step({&a, &b2});
   EXPECT_DOUBLE_EQ(Tokens(b2), 5000.0);
 }
@@ -82,42 +82,42 @@ TEST_F(TenantCountersTest, AReturningTenantIsNeverLowered) {
 TEST_F(TenantCountersTest, ATenantThatStartsInEachStepIsNotWaiting) {
   // "light" has a request in the queue whenever a step begins, but each one starts at once: it is
   // under its share by its own choice, which earns no credit.
-  Sequence heavy = Of("heavy", 0);
+  core::Sequence heavy = Of("heavy", 0);
   for (uint64_t i = 1; i <= 50; ++i) {
-    Sequence light = Of("light", i);
+    core::Sequence light = Of("light", i);
     Step({&heavy, &light});
     counters_.Charge(light, 5, 0);
     counters_.Charge(heavy, 500, 0);
   }
-  Sequence light = Of("light", 51);
+  core::Sequence light = Of("light", 51);
   Step({&heavy, &light});
   EXPECT_DOUBLE_EQ(Tokens(light), Tokens(heavy));
 }
 
 TEST_F(TenantCountersTest, AfterAnEmptyQueueATenantIsLiftedToTheLastThatLeft) {
-  Sequence a = Of("a", 0);
-  Sequence b = Of("b", 1);
+  core::Sequence a = Of("a", 0);
+  core::Sequence b = Of("b", 1);
   Step({&a, &b});
   counters_.Charge(a, 100, 0);
   counters_.Charge(b, 300, 0);
-  a.state = b.state = SequenceState::kDecoding;
+  a.state = b.state = core::SequenceState::kDecoding;
   Step({}, {&a, &b});
   counters_.Charge(b, 0, 50);  // It runs on.
   Step({}, {&a, &b});
-  Sequence c = Of("c", 2);
+  core::Sequence c = Of("c", 2);
   Step({&c}, {&a, &b});
   EXPECT_DOUBLE_EQ(Tokens(c), 400.0);
   EXPECT_DOUBLE_EQ(Tokens(a), 100.0) << "it runs, but has not come back";
 }
 
 TEST_F(TenantCountersTest, OneThatIsPreemptedComesBackToo) {
-  Sequence a = Of("a", 0);
-  Sequence b = Of("b", 1);
+  core::Sequence a = Of("a", 0);
+  core::Sequence b = Of("b", 1);
   Step({&a, &b});
-  b.state = SequenceState::kDecoding;
+  b.state = core::SequenceState::kDecoding;
   Step({&a}, {&b});
   counters_.Charge(a, 1000, 0);
-  b.state = SequenceState::kPreempted;
+  b.state = core::SequenceState::kPreempted;
   b.queued_since = now_;  // In that step.
   Step({&a, &b});
   EXPECT_DOUBLE_EQ(Tokens(b), 1000.0);
@@ -127,10 +127,10 @@ TEST_F(TenantCountersTest, OneThatIsPreemptedComesBackToo) {
 }
 
 TEST_F(TenantCountersTest, ForgetsThoseThatWouldBeLiftedAnyway) {
-  Sequence stays = Of("stays", 0);
+  core::Sequence stays = Of("stays", 0);
   Step({&stays});
   for (uint64_t i = 1; i <= 5000; ++i) {
-    Sequence other = Of(("t" + std::to_string(i)).c_str(), i);
+    core::Sequence other = Of(("t" + std::to_string(i)).c_str(), i);
     Step({&stays, &other});
     counters_.Charge(other, 1, 0);
     counters_.Charge(stays, 2, 0);
@@ -139,14 +139,14 @@ TEST_F(TenantCountersTest, ForgetsThoseThatWouldBeLiftedAnyway) {
 }
 
 TEST_F(TenantCountersTest, KeepsALimitedNumberOfOthersAndTheHeaviest) {
-  Sequence stays = Of("stays", 0);
+  core::Sequence stays = Of("stays", 0);
   Step({&stays});
-  Sequence heavy = Of("heavy", 1);
+  core::Sequence heavy = Of("heavy", 1);
   Step({&stays, &heavy});
   counters_.Charge(heavy, 100'000'000, 0);
   constexpr uint64_t kTenants = 3 * TenantCounters::kMaxIdleTenants;
   for (uint64_t i = 2; i < kTenants; ++i) {
-    Sequence other = Of(("t" + std::to_string(i)).c_str(), i);
+    core::Sequence other = Of(("t" + std::to_string(i)).c_str(), i);
     Step({&stays, &other});
     counters_.Charge(other, 1000, 0);  // All above "stays", which is charged nothing.
   }
@@ -158,19 +158,19 @@ TEST_F(TenantCountersTest, KeepsALimitedNumberOfOthersAndTheHeaviest) {
 
 TEST(FairPolicyTest, TheTenantWithLeastGoesFirstAndTheNewestOfTheHeaviestIsPreempted) {
   FairPolicy policy;
-  std::array<Sequence, 4> s;
+  std::array<core::Sequence, 4> s;
   const std::array<const char*, 4> tenants = {"a", "a", "b", "b"};
-  std::vector<Sequence*> queue;
+  std::vector<core::Sequence*> queue;
   for (size_t i = 0; i < s.size(); ++i) {
     s[i] = WaitingSequence(i);
     s[i].tenant = tenants[i];
     queue.push_back(&s[i]);
   }
-  policy.BeginStep(queue, {}, TimePoint{1});
+  policy.BeginStep(queue, {}, base::TimePoint{1});
   EXPECT_EQ(policy.RankOf(s[0]), policy.RankOf(s[3]));
   policy.OnScheduled(s[0], {.prompt_tokens = 16, .output_tokens = 1, .cost = 16.5});
   EXPECT_LT(policy.RankOf(s[2]), policy.RankOf(s[1])) << "b's turn, in the same step";
-  const std::vector<const Sequence*> candidates = {&s[3], &s[0], &s[1], &s[2]};
+  const std::vector<const core::Sequence*> candidates = {&s[3], &s[0], &s[1], &s[2]};
   EXPECT_EQ(policy.PickVictim(candidates), 2U);
   s[2].aged = true;
   policy.OnScheduled(s[2], {.prompt_tokens = 19, .output_tokens = 0, .cost = 19});
@@ -184,7 +184,7 @@ TEST(FairPolicyTest, ServiceOfBackloggedTenantsStaysWithinTwoRequests) {
   const std::array<std::string, 3> names = {"a", "b", "c"};
   const std::array<double, 3> weights = {1.0, 1.0, 2.0};
   std::array<double, 3> served{};
-  std::deque<Sequence> waiting;
+  std::deque<core::Sequence> waiting;
   uint64_t order = 0;
   const auto arrive = [&](size_t t) {
     // "a" asks for the longest, "b" floods the queue with short ones.
@@ -198,15 +198,15 @@ TEST(FairPolicyTest, ServiceOfBackloggedTenantsStaysWithinTwoRequests) {
   arrive(0);
   arrive(2);
   for (int step = 1; step <= 3000; ++step) {
-    std::vector<Sequence*> queue;
-    for (Sequence& s : waiting) queue.push_back(&s);
-    policy.BeginStep(queue, {}, TimePoint{step});
-    const auto first =
-        std::min_element(waiting.begin(), waiting.end(), [&](const Sequence& a, const Sequence& b) {
-          const Rank ra = policy.RankOf(a);
-          const Rank rb = policy.RankOf(b);
-          return ra != rb ? ra < rb : a.order < b.order;
-        });
+    std::vector<core::Sequence*> queue;
+    for (core::Sequence& s : waiting) queue.push_back(&s);
+    policy.BeginStep(queue, {}, base::TimePoint{step});
+    const auto first = std::min_element(waiting.begin(), waiting.end(),
+                                        [&](const core::Sequence& a, const core::Sequence& b) {
+                                          const Rank ra = policy.RankOf(a);
+                                          const Rank rb = policy.RankOf(b);
+                                          return ra != rb ? ra < rb : a.order < b.order;
+                                        });
     const auto t = static_cast<size_t>(first->tenant[0] - 'a');
     policy.OnScheduled(
         *first,
@@ -224,4 +224,4 @@ TEST(FairPolicyTest, ServiceOfBackloggedTenantsStaysWithinTwoRequests) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::policy

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace ropeway {
+namespace ropeway::policy {
 
 void OutputPredictor::Mean::Add(double value) {
   ++count;
@@ -20,7 +20,7 @@ void OutputPredictor::Learn(int32_t max_tokens, int32_t generated) {
   all_.Add(generated);
 }
 
-int32_t OutputPredictor::Remaining(const Sequence& sequence) const {
+int32_t OutputPredictor::Remaining(const core::Sequence& sequence) const {
   const int32_t generated = sequence.generated();
   const int32_t left = sequence.max_tokens - generated;
   if (left <= 0) return 0;
@@ -36,4 +36,4 @@ int32_t OutputPredictor::Remaining(const Sequence& sequence) const {
   return static_cast<int32_t>(std::clamp<double>(total - generated, 1.0, left));
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::policy

@@ -7,7 +7,7 @@
 
 #include "core/sequence.h"
 
-namespace ropeway {
+namespace ropeway::policy {
 
 // Learns from completed requests: an exponentially weighted mean of their output lengths, for each
 // power of two of max_tokens and for all together. Requests with similar limits are often of one
@@ -30,7 +30,7 @@ class OutputPredictor {
   // Returns the predicted number of tokens that the sequence has still to generate: at least 1 and
   // at most what max_tokens leaves, or 0 if that leaves none. A sequence that has outgrown its
   // prediction is predicted twice what it has generated: lengths have a long tail.
-  int32_t Remaining(const Sequence& sequence) const;
+  int32_t Remaining(const core::Sequence& sequence) const;
 
  private:
   struct Mean {
@@ -45,6 +45,6 @@ class OutputPredictor {
   Mean all_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::policy
 
 #endif  // ROPEWAY_POLICY_OUTPUT_PREDICTOR_H_

@@ -4,7 +4,7 @@
 
 #include "policy/test_sequences.h"
 
-namespace ropeway {
+namespace ropeway::policy {
 namespace {
 
 TEST(OutputPredictorTest, StartsWithAGuessAndNeverExceedsTheLimit) {
@@ -49,4 +49,4 @@ TEST(OutputPredictorTest, OneThatOutgrewItsPredictionWillDoubleAtLeast) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::policy

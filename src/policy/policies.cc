@@ -8,7 +8,7 @@
 #include "policy/fair_policy.h"
 #include "policy/priority_policy.h"
 
-namespace ropeway {
+namespace ropeway::policy {
 namespace {
 
 constexpr char kPolicyNames[] = "fcfs, sjf, length-balance, cache-aware, priority, fair";
@@ -84,14 +84,14 @@ StatusOr<std::unique_ptr<SchedulingPolicy>> MakePolicy(const PolicyOptions& opti
   return std::unique_ptr<SchedulingPolicy>(std::make_unique<CombinedPolicy>(std::move(parts)));
 }
 
-Rank SjfPolicy::RankOf(const Sequence& sequence) const {
+Rank SjfPolicy::RankOf(const core::Sequence& sequence) const {
   const int32_t computed = sequence.running() ? sequence.computed : sequence.cached_hint;
   const int64_t of_ids = std::max(0, sequence.num_ids() - computed);
   return {{of_ids + predictor_.Remaining(sequence)}};
 }
 
-size_t SjfPolicy::PickVictim(std::span<const Sequence* const> candidates) const {
-  const auto key = [this](const Sequence* s) { return std::pair(RankOf(*s), s->order); };
+size_t SjfPolicy::PickVictim(std::span<const core::Sequence* const> candidates) const {
+  const auto key = [this](const core::Sequence* s) { return std::pair(RankOf(*s), s->order); };
   size_t longest = 0;
   for (size_t i = 1; i < candidates.size(); ++i) {
     if (key(candidates[i]) > key(candidates[longest])) longest = i;
@@ -99,36 +99,38 @@ size_t SjfPolicy::PickVictim(std::span<const Sequence* const> candidates) const 
   return longest;
 }
 
-void SjfPolicy::OnFinished(const Sequence& sequence, bool completed) {
+void SjfPolicy::OnFinished(const core::Sequence& sequence, bool completed) {
   if (completed) predictor_.Learn(sequence.max_tokens, sequence.generated());
 }
 
-void LengthBalancePolicy::BeginStep(std::span<Sequence* const> queue,
-                                    std::span<Sequence* const> running, TimePoint now) {
+void LengthBalancePolicy::BeginStep(std::span<core::Sequence* const> queue,
+                                    std::span<core::Sequence* const> running, base::TimePoint now) {
   now_ = now;
   double length = 0.0;
-  for (const Sequence* sequence : running) length += sequence->num_ids();
+  for (const core::Sequence* sequence : running) length += sequence->num_ids();
   if (!running.empty()) {
     length /= static_cast<double>(running.size());
   } else if (!queue.empty()) {
-    length =
-        (*std::min_element(queue.begin(), queue.end(), [](const Sequence* a, const Sequence* b) {
-          return a->order < b->order;
-        }))->num_ids();
+    length = (*std::min_element(queue.begin(), queue.end(),
+                                [](const core::Sequence* a, const core::Sequence* b) {
+                                  return a->order < b->order;
+                                }))
+                 ->num_ids();
   }
   reference_ = std::log2(std::max(1.0, length));
 }
 
-Rank LengthBalancePolicy::RankOf(const Sequence& sequence) const {
+Rank LengthBalancePolicy::RankOf(const core::Sequence& sequence) const {
   if (sequence.running()) return {{-1}};
   const double distance = std::abs(std::log2(std::max(1, sequence.num_ids())) - reference_);
-  const double aged = distance - ToSeconds(now_ - sequence.queued_since) / kSecondsPerDoubling;
+  const double aged =
+      distance - base::ToSeconds(now_ - sequence.queued_since) / kSecondsPerDoubling;
   return {{static_cast<int64_t>(std::max(0.0, aged) * kBuckets)}};
 }
 
-Rank CacheAwarePolicy::RankOf(const Sequence& sequence) const {
+Rank CacheAwarePolicy::RankOf(const core::Sequence& sequence) const {
   if (sequence.running()) return {{std::numeric_limits<int64_t>::min()}};
-  const double waited = ToSeconds(now_ - sequence.queued_since) * kTokensPerSecond;
+  const double waited = base::ToSeconds(now_ - sequence.queued_since) * kTokensPerSecond;
   return {{-(static_cast<int64_t>(waited) + sequence.cached_hint)}};
 }
 
@@ -140,23 +142,23 @@ CombinedPolicy::CombinedPolicy(std::vector<std::unique_ptr<SchedulingPolicy>> pa
   }
 }
 
-void CombinedPolicy::BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
-                               TimePoint now) {
+void CombinedPolicy::BeginStep(std::span<core::Sequence* const> queue,
+                               std::span<core::Sequence* const> running, base::TimePoint now) {
   for (const auto& part : parts_) part->BeginStep(queue, running, now);
 }
 
-Rank CombinedPolicy::RankOf(const Sequence& sequence) const {
+Rank CombinedPolicy::RankOf(const core::Sequence& sequence) const {
   Rank rank;
   for (size_t i = 0; i < parts_.size(); ++i) rank.keys[i] = parts_[i]->RankOf(sequence).keys[0];
   return rank;
 }
 
-void CombinedPolicy::OnScheduled(const Sequence& sequence, const ScheduledWork& work) {
+void CombinedPolicy::OnScheduled(const core::Sequence& sequence, const ScheduledWork& work) {
   for (const auto& part : parts_) part->OnScheduled(sequence, work);
 }
 
-void CombinedPolicy::OnFinished(const Sequence& sequence, bool completed) {
+void CombinedPolicy::OnFinished(const core::Sequence& sequence, bool completed) {
   for (const auto& part : parts_) part->OnFinished(sequence, completed);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::policy

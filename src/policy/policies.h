@@ -13,7 +13,7 @@
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::policy {
 
 struct PolicyOptions {
   // "fcfs", "sjf", "length-balance", "cache-aware", "priority" or "fair", or two or three of them
@@ -34,16 +34,17 @@ StatusOr<std::unique_ptr<SchedulingPolicy>> MakePolicy(const PolicyOptions& opti
 class FcfsPolicy final : public SchedulingPolicy {
  public:
   const char* name() const override { return "fcfs"; }
-  void BeginStep(std::span<Sequence* const>, std::span<Sequence* const>, TimePoint) override {}
-  Rank RankOf(const Sequence& sequence) const override {
+  void BeginStep(std::span<core::Sequence* const>, std::span<core::Sequence* const>,
+                 base::TimePoint) override {}
+  Rank RankOf(const core::Sequence& sequence) const override {
     return {{static_cast<int64_t>(sequence.order)}};
   }
-  bool MayPreempt(const Sequence&, const Sequence&) const override { return false; }
-  size_t PickVictim(std::span<const Sequence* const> candidates) const override {
+  bool MayPreempt(const core::Sequence&, const core::Sequence&) const override { return false; }
+  size_t PickVictim(std::span<const core::Sequence* const> candidates) const override {
     return NewestOf(candidates);
   }
-  void OnScheduled(const Sequence&, const ScheduledWork&) override {}
-  void OnFinished(const Sequence&, bool) override {}
+  void OnScheduled(const core::Sequence&, const ScheduledWork&) override {}
+  void OnFinished(const core::Sequence&, bool) override {}
 };
 
 // Shortest job first: ranks by the tokens left to compute, which are the sequence's ids less those
@@ -53,12 +54,13 @@ class FcfsPolicy final : public SchedulingPolicy {
 class SjfPolicy final : public SchedulingPolicy {
  public:
   const char* name() const override { return "sjf"; }
-  void BeginStep(std::span<Sequence* const>, std::span<Sequence* const>, TimePoint) override {}
-  Rank RankOf(const Sequence& sequence) const override;
-  bool MayPreempt(const Sequence&, const Sequence&) const override { return false; }
-  size_t PickVictim(std::span<const Sequence* const> candidates) const override;
-  void OnScheduled(const Sequence&, const ScheduledWork&) override {}
-  void OnFinished(const Sequence& sequence, bool completed) override;
+  void BeginStep(std::span<core::Sequence* const>, std::span<core::Sequence* const>,
+                 base::TimePoint) override {}
+  Rank RankOf(const core::Sequence& sequence) const override;
+  bool MayPreempt(const core::Sequence&, const core::Sequence&) const override { return false; }
+  size_t PickVictim(std::span<const core::Sequence* const> candidates) const override;
+  void OnScheduled(const core::Sequence&, const ScheduledWork&) override {}
+  void OnFinished(const core::Sequence& sequence, bool completed) override;
 
  private:
   OutputPredictor predictor_;
@@ -80,19 +82,19 @@ class LengthBalancePolicy final : public SchedulingPolicy {
   static constexpr double kSecondsPerDoubling = 1.0;
 
   const char* name() const override { return "length-balance"; }
-  void BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
-                 TimePoint now) override;
-  Rank RankOf(const Sequence& sequence) const override;
-  bool MayPreempt(const Sequence&, const Sequence&) const override { return false; }
-  size_t PickVictim(std::span<const Sequence* const> candidates) const override {
+  void BeginStep(std::span<core::Sequence* const> queue, std::span<core::Sequence* const> running,
+                 base::TimePoint now) override;
+  Rank RankOf(const core::Sequence& sequence) const override;
+  bool MayPreempt(const core::Sequence&, const core::Sequence&) const override { return false; }
+  size_t PickVictim(std::span<const core::Sequence* const> candidates) const override {
     return NewestOf(candidates);
   }
-  void OnScheduled(const Sequence&, const ScheduledWork&) override {}
-  void OnFinished(const Sequence&, bool) override {}
+  void OnScheduled(const core::Sequence&, const ScheduledWork&) override {}
+  void OnFinished(const core::Sequence&, bool) override {}
 
  private:
   double reference_ = 0.0;  // log2 of the number of ids.
-  TimePoint now_{};
+  base::TimePoint now_{};
 };
 
 // Longest cached prefix first, before it is evicted: of the waiting sequences, the one with the
@@ -106,19 +108,20 @@ class CacheAwarePolicy final : public SchedulingPolicy {
   static constexpr double kTokensPerSecond = 256.0;
 
   const char* name() const override { return "cache-aware"; }
-  void BeginStep(std::span<Sequence* const>, std::span<Sequence* const>, TimePoint now) override {
+  void BeginStep(std::span<core::Sequence* const>, std::span<core::Sequence* const>,
+                 base::TimePoint now) override {
     now_ = now;
   }
-  Rank RankOf(const Sequence& sequence) const override;
-  bool MayPreempt(const Sequence&, const Sequence&) const override { return false; }
-  size_t PickVictim(std::span<const Sequence* const> candidates) const override {
+  Rank RankOf(const core::Sequence& sequence) const override;
+  bool MayPreempt(const core::Sequence&, const core::Sequence&) const override { return false; }
+  size_t PickVictim(std::span<const core::Sequence* const> candidates) const override {
     return NewestOf(candidates);
   }
-  void OnScheduled(const Sequence&, const ScheduledWork&) override {}
-  void OnFinished(const Sequence&, bool) override {}
+  void OnScheduled(const core::Sequence&, const ScheduledWork&) override {}
+  void OnFinished(const core::Sequence&, bool) override {}
 
  private:
-  TimePoint now_{};
+  base::TimePoint now_{};
 };
 
 // Several policies as one. The first part decides, the next ones break its ties, then the arrival
@@ -132,23 +135,23 @@ class CombinedPolicy final : public SchedulingPolicy {
   explicit CombinedPolicy(std::vector<std::unique_ptr<SchedulingPolicy>> parts);
 
   const char* name() const override { return name_.c_str(); }  // The parts' names, joined by '+'.
-  void BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
-                 TimePoint now) override;
-  Rank RankOf(const Sequence& sequence) const override;
-  bool MayPreempt(const Sequence& urgent, const Sequence& victim) const override {
+  void BeginStep(std::span<core::Sequence* const> queue, std::span<core::Sequence* const> running,
+                 base::TimePoint now) override;
+  Rank RankOf(const core::Sequence& sequence) const override;
+  bool MayPreempt(const core::Sequence& urgent, const core::Sequence& victim) const override {
     return parts_[0]->MayPreempt(urgent, victim);
   }
-  size_t PickVictim(std::span<const Sequence* const> candidates) const override {
+  size_t PickVictim(std::span<const core::Sequence* const> candidates) const override {
     return parts_[0]->PickVictim(candidates);
   }
-  void OnScheduled(const Sequence& sequence, const ScheduledWork& work) override;
-  void OnFinished(const Sequence& sequence, bool completed) override;
+  void OnScheduled(const core::Sequence& sequence, const ScheduledWork& work) override;
+  void OnFinished(const core::Sequence& sequence, bool completed) override;
 
  private:
   const std::vector<std::unique_ptr<SchedulingPolicy>> parts_;
   std::string name_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::policy
 
 #endif  // ROPEWAY_POLICY_POLICIES_H_

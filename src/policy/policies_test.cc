@@ -10,7 +10,7 @@
 
 #include "policy/test_sequences.h"
 
-namespace ropeway {
+namespace ropeway::policy {
 namespace {
 
 using std::chrono::milliseconds;
@@ -74,25 +74,25 @@ TEST(MakePolicyTest, BadSharesAreNamedUnderEveryPolicy) {
 
 TEST(CombinedPolicyTest, TheFirstPartDecidesAndTheNextBreaksItsTies) {
   const auto policy = Make("priority+fair");
-  Sequence high = WaitingSequence(2);
+  core::Sequence high = WaitingSequence(2);
   high.priority = Priority::kHigh;
-  Sequence a = WaitingSequence(0);
+  core::Sequence a = WaitingSequence(0);
   a.tenant = "a";
-  Sequence b = WaitingSequence(1);
+  core::Sequence b = WaitingSequence(1);
   b.tenant = "b";
-  std::vector<Sequence*> queue = {&a, &b, &high};
+  std::vector<core::Sequence*> queue = {&a, &b, &high};
   high.tenant = "a";
-  policy->BeginStep(queue, {}, TimePoint{1});
+  policy->BeginStep(queue, {}, base::TimePoint{1});
   EXPECT_EQ(policy->RankOf(a), policy->RankOf(b)) << "the arrival decides";
   policy->OnScheduled(a, {.prompt_tokens = 10, .output_tokens = 1, .cost = 10});
   EXPECT_LT(policy->RankOf(b), policy->RankOf(a));
   EXPECT_LT(policy->RankOf(high), policy->RankOf(b)) << "its class counts before its tenant";
   EXPECT_TRUE(policy->MayPreempt(high, a));
-  const std::vector<const Sequence*> candidates = {&high, &a, &b};
+  const std::vector<const core::Sequence*> candidates = {&high, &a, &b};
   EXPECT_EQ(policy->PickVictim(candidates), 2U) << "priority's rule: low class, then the newest";
 
   const auto other = Make("fair+priority");
-  other->BeginStep(queue, {}, TimePoint{1});
+  other->BeginStep(queue, {}, base::TimePoint{1});
   other->OnScheduled(a, {.prompt_tokens = 10, .output_tokens = 1, .cost = 10});
   EXPECT_LT(other->RankOf(b), other->RankOf(high));
   EXPECT_LT(other->RankOf(high), other->RankOf(a));
@@ -102,42 +102,42 @@ TEST(CombinedPolicyTest, TheFirstPartDecidesAndTheNextBreaksItsTies) {
 
 TEST(CombinedPolicyTest, AllPartsReceiveAnEnd) {
   const auto policy = Make("priority+sjf");
-  const Sequence asks = WaitingSequence(0, 10, 1000);
+  const core::Sequence asks = WaitingSequence(0, 10, 1000);
   policy->OnFinished(RunningSequence(1, 10, 1000, 40), true);
   EXPECT_EQ(policy->RankOf(asks).keys[1], 50);
 }
 
 TEST(FcfsPolicyTest, RanksByArrivalAndPreemptsTheNewest) {
   FcfsPolicy policy;
-  Sequence first;
-  Sequence second;
-  Sequence third;
+  core::Sequence first;
+  core::Sequence second;
+  core::Sequence third;
   first.order = 3;
   second.order = 8;
   third.order = 12;
   EXPECT_LT(policy.RankOf(first), policy.RankOf(second));
   second.preemptions = 5;
-  second.state = SequenceState::kPreempted;
+  second.state = core::SequenceState::kPreempted;
   EXPECT_LT(policy.RankOf(second), policy.RankOf(third)) << "a preempted sequence keeps its order";
-  const std::vector<const Sequence*> candidates = {&first, &third, &second};
+  const std::vector<const core::Sequence*> candidates = {&first, &third, &second};
   EXPECT_EQ(policy.PickVictim(candidates), 1U);
-  const std::vector<const Sequence*> alone = {&first};
+  const std::vector<const core::Sequence*> alone = {&first};
   EXPECT_EQ(policy.PickVictim(alone), 0U);
 }
 
 TEST(SjfPolicyTest, RanksByWhatIsStillToCompute) {
   SjfPolicy policy;
-  const Sequence small = WaitingSequence(5, 20, 10);
-  const Sequence large = WaitingSequence(1, 200, 10);
-  Sequence cached = WaitingSequence(9, 200, 10);
+  const core::Sequence small = WaitingSequence(5, 20, 10);
+  const core::Sequence large = WaitingSequence(1, 200, 10);
+  core::Sequence cached = WaitingSequence(9, 200, 10);
   cached.cached_hint = 192;
   EXPECT_LT(policy.RankOf(small), policy.RankOf(large));
   EXPECT_LT(policy.RankOf(cached), policy.RankOf(small)) << "8 tokens of 200 are left";
-  const Sequence nearly_done = RunningSequence(12, 200, 10, 9);
+  const core::Sequence nearly_done = RunningSequence(12, 200, 10, 9);
   EXPECT_EQ(policy.RankOf(nearly_done).keys[0], 2) << "its last id and one more token";
   // The hint is of the time when it waited: what counts is what it has computed.
-  Sequence half = WaitingSequence(3, 200, 10);
-  half.state = SequenceState::kPrefilling;
+  core::Sequence half = WaitingSequence(3, 200, 10);
+  half.state = core::SequenceState::kPrefilling;
   half.computed = 100;
   half.cached_hint = 192;
   EXPECT_EQ(policy.RankOf(half).keys[0], 110);
@@ -145,7 +145,7 @@ TEST(SjfPolicyTest, RanksByWhatIsStillToCompute) {
 
 TEST(SjfPolicyTest, LearnsFromThoseThatCompletedOnly) {
   SjfPolicy policy;
-  const Sequence asks = WaitingSequence(0, 10, 1000);
+  const core::Sequence asks = WaitingSequence(0, 10, 1000);
   EXPECT_EQ(policy.RankOf(asks).keys[0], 10 + 128);
   policy.OnFinished(RunningSequence(1, 10, 1000, 700), false);
   EXPECT_EQ(policy.RankOf(asks).keys[0], 10 + 128) << "a cancelled one says nothing";
@@ -155,24 +155,24 @@ TEST(SjfPolicyTest, LearnsFromThoseThatCompletedOnly) {
 
 TEST(SjfPolicyTest, TheLongestIsPreemptedAndOfEqualOnesTheNewest) {
   SjfPolicy policy;
-  const Sequence a = RunningSequence(1, 10, 50, 5);
-  const Sequence b = RunningSequence(2, 10, 90, 5);
-  const Sequence c = RunningSequence(7, 10, 90, 5);
-  const Sequence d = RunningSequence(4, 10, 90, 5);
-  const std::vector<const Sequence*> candidates = {&a, &b, &c, &d};
+  const core::Sequence a = RunningSequence(1, 10, 50, 5);
+  const core::Sequence b = RunningSequence(2, 10, 90, 5);
+  const core::Sequence c = RunningSequence(7, 10, 90, 5);
+  const core::Sequence d = RunningSequence(4, 10, 90, 5);
+  const std::vector<const core::Sequence*> candidates = {&a, &b, &c, &d};
   EXPECT_EQ(policy.PickVictim(candidates), 2U);
   EXPECT_FALSE(policy.MayPreempt(a, b));
 }
 
 TEST(LengthBalancePolicyTest, WaitingOnesRankByTheirDistanceFromThoseThatRun) {
   LengthBalancePolicy policy;
-  Sequence short_one = RunningSequence(0, 90, 64, 10);
-  Sequence long_one = RunningSequence(1, 290, 64, 10);  // Mean length 200.
-  Sequence near = WaitingSequence(9, 210);
-  Sequence far_below = WaitingSequence(2, 25);
-  Sequence far_above = WaitingSequence(3, 3200);
-  std::vector<Sequence*> queue = {&far_below, &far_above, &near};
-  std::vector<Sequence*> running = {&short_one, &long_one};
+  core::Sequence short_one = RunningSequence(0, 90, 64, 10);
+  core::Sequence long_one = RunningSequence(1, 290, 64, 10);  // Mean length 200.
+  core::Sequence near = WaitingSequence(9, 210);
+  core::Sequence far_below = WaitingSequence(2, 25);
+  core::Sequence far_above = WaitingSequence(3, 3200);
+  std::vector<core::Sequence*> queue = {&far_below, &far_above, &near};
+  std::vector<core::Sequence*> running = {&short_one, &long_one};
   policy.BeginStep(queue, running, seconds(0));
   EXPECT_LT(policy.RankOf(short_one), policy.RankOf(near));
   EXPECT_EQ(policy.RankOf(short_one), policy.RankOf(long_one)) << "running ones go by arrival";
@@ -182,10 +182,10 @@ TEST(LengthBalancePolicyTest, WaitingOnesRankByTheirDistanceFromThoseThatRun) {
 
 TEST(LengthBalancePolicyTest, WithoutRunningSequencesTheOldestIsTheReference) {
   LengthBalancePolicy policy;
-  Sequence oldest = WaitingSequence(1, 1000);
-  Sequence like_it = WaitingSequence(5, 1020);
-  Sequence other = WaitingSequence(2, 100);
-  std::vector<Sequence*> queue = {&other, &like_it, &oldest};
+  core::Sequence oldest = WaitingSequence(1, 1000);
+  core::Sequence like_it = WaitingSequence(5, 1020);
+  core::Sequence other = WaitingSequence(2, 100);
+  std::vector<core::Sequence*> queue = {&other, &like_it, &oldest};
   policy.BeginStep(queue, {}, seconds(0));
   EXPECT_EQ(policy.RankOf(oldest).keys[0], 0);
   EXPECT_EQ(policy.RankOf(like_it).keys[0], 0) << "alike: the arrival decides";
@@ -194,12 +194,12 @@ TEST(LengthBalancePolicyTest, WithoutRunningSequencesTheOldestIsTheReference) {
 
 TEST(LengthBalancePolicyTest, WaitingMakesUpForTheDistance) {
   LengthBalancePolicy policy;
-  Sequence runs = RunningSequence(0, 64, 64, 64);  // 128.
-  Sequence odd = WaitingSequence(1, 1 << 17);      // 10 doublings away.
+  core::Sequence runs = RunningSequence(0, 64, 64, 64);  // 128.
+  core::Sequence odd = WaitingSequence(1, 1 << 17);      // 10 doublings away.
   odd.queued_since = seconds(100);
-  Sequence like = WaitingSequence(2, 128);
-  std::vector<Sequence*> queue = {&odd, &like};
-  std::vector<Sequence*> running = {&runs};
+  core::Sequence like = WaitingSequence(2, 128);
+  std::vector<core::Sequence*> queue = {&odd, &like};
+  std::vector<core::Sequence*> running = {&runs};
   for (const milliseconds waited : {milliseconds(0), milliseconds(9500)}) {
     like.queued_since = seconds(100) + waited;
     policy.BeginStep(queue, running, like.queued_since);
@@ -213,34 +213,34 @@ TEST(LengthBalancePolicyTest, WaitingMakesUpForTheDistance) {
 
 TEST(LengthBalancePolicyTest, TheNewestIsPreempted) {
   LengthBalancePolicy policy;
-  const Sequence a = RunningSequence(4);
-  const Sequence b = RunningSequence(9);
-  const Sequence c = RunningSequence(6);
-  const std::vector<const Sequence*> candidates = {&a, &b, &c};
+  const core::Sequence a = RunningSequence(4);
+  const core::Sequence b = RunningSequence(9);
+  const core::Sequence c = RunningSequence(6);
+  const std::vector<const core::Sequence*> candidates = {&a, &b, &c};
   EXPECT_EQ(policy.PickVictim(candidates), 1U);
 }
 
 TEST(CacheAwarePolicyTest, TheLongestCachedPrefixFirstBehindThoseThatRun) {
   CacheAwarePolicy policy;
   policy.BeginStep({}, {}, seconds(5));
-  Sequence cold = WaitingSequence(0);
-  Sequence warm = WaitingSequence(1);
+  core::Sequence cold = WaitingSequence(0);
+  core::Sequence warm = WaitingSequence(1);
   warm.cached_hint = 160;
-  Sequence hot = WaitingSequence(2);
+  core::Sequence hot = WaitingSequence(2);
   hot.cached_hint = 1600;
-  for (Sequence* s : {&cold, &warm, &hot}) s->queued_since = seconds(4);
+  for (core::Sequence* s : {&cold, &warm, &hot}) s->queued_since = seconds(4);
   EXPECT_LT(policy.RankOf(hot), policy.RankOf(warm));
   EXPECT_LT(policy.RankOf(warm), policy.RankOf(cold));
-  const Sequence runs = RunningSequence(7);
+  const core::Sequence runs = RunningSequence(7);
   EXPECT_LT(policy.RankOf(runs), policy.RankOf(hot));
   EXPECT_EQ(policy.RankOf(runs), policy.RankOf(RunningSequence(3))) << "these go by arrival";
 }
 
 TEST(CacheAwarePolicyTest, WaitingCountsAsCachedTokens) {
   CacheAwarePolicy policy;
-  Sequence cold = WaitingSequence(0);
+  core::Sequence cold = WaitingSequence(0);
   cold.queued_since = seconds(10);
-  Sequence hot = WaitingSequence(1);
+  core::Sequence hot = WaitingSequence(1);
   hot.cached_hint = 4096;
   hot.queued_since = seconds(25);
   policy.BeginStep({}, {}, seconds(26));
@@ -253,11 +253,11 @@ TEST(CacheAwarePolicyTest, WaitingCountsAsCachedTokens) {
 
 TEST(CacheAwarePolicyTest, TheNewestIsPreempted) {
   CacheAwarePolicy policy;
-  const Sequence a = RunningSequence(4);
-  const Sequence b = RunningSequence(2);
-  const std::vector<const Sequence*> candidates = {&a, &b};
+  const core::Sequence a = RunningSequence(4);
+  const core::Sequence b = RunningSequence(2);
+  const std::vector<const core::Sequence*> candidates = {&a, &b};
   EXPECT_EQ(policy.PickVictim(candidates), 0U);
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::policy

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::policy {
 namespace {
 
 constexpr double kNewestStepWeight = 1.0 / 32;  // Of the newest step in the mean cost.
@@ -98,27 +98,27 @@ void ClassShares::Balance() {
   }
 }
 
-void PriorityPolicy::BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
-                               TimePoint /*now*/) {
+void PriorityPolicy::BeginStep(std::span<core::Sequence* const> queue,
+                               std::span<core::Sequence* const> running, base::TimePoint /*now*/) {
   std::array<ClassLoad, kNumPriorities> loads{};
-  const auto count = [&loads](const Sequence& sequence, bool backlog) {
+  const auto count = [&loads](const core::Sequence& sequence, bool backlog) {
     if (sequence.aged) return;
     ClassLoad& load = loads[static_cast<size_t>(sequence.priority)];
     load.active = true;
     load.backlog |= backlog;
   };
-  for (const Sequence* sequence : queue) count(*sequence, true);
-  for (const Sequence* sequence : running) {
-    count(*sequence, sequence->state == SequenceState::kPrefilling);
+  for (const core::Sequence* sequence : queue) count(*sequence, true);
+  for (const core::Sequence* sequence : running) {
+    count(*sequence, sequence->state == core::SequenceState::kPrefilling);
   }
   shares_.BeginStep(loads);
 }
 
-bool PriorityPolicy::MayPreempt(const Sequence& urgent, const Sequence& victim) const {
+bool PriorityPolicy::MayPreempt(const core::Sequence& urgent, const core::Sequence& victim) const {
   return urgent.priority < victim.priority && !victim.aged && shares_.WithinShare(urgent.priority);
 }
 
-bool PriorityPolicy::IsBetterVictim(const Sequence& a, const Sequence& b) const {
+bool PriorityPolicy::IsBetterVictim(const core::Sequence& a, const core::Sequence& b) const {
   if (a.priority != b.priority) return a.priority > b.priority;
   const int32_t lost_a = kv_is_kept_ ? 0 : a.computed;
   const int32_t lost_b = kv_is_kept_ ? 0 : b.computed;
@@ -126,7 +126,7 @@ bool PriorityPolicy::IsBetterVictim(const Sequence& a, const Sequence& b) const 
   return std::tuple(lost_a, a.generated(), b.order) < std::tuple(lost_b, b.generated(), a.order);
 }
 
-size_t PriorityPolicy::PickVictim(std::span<const Sequence* const> candidates) const {
+size_t PriorityPolicy::PickVictim(std::span<const core::Sequence* const> candidates) const {
   size_t last = 0;
   for (size_t i = 1; i < candidates.size(); ++i) {
     if (IsBetterVictim(*candidates[last], *candidates[i])) last = i;
@@ -144,4 +144,4 @@ size_t PriorityPolicy::PickVictim(std::span<const Sequence* const> candidates) c
   return victim;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::policy

@@ -7,7 +7,7 @@
 #include "policy/scheduling_policy.h"
 #include "ropeway/request.h"
 
-namespace ropeway {
+namespace ropeway::policy {
 
 // The state of one class when a step begins. Aged sequences are left out: their work is charged to
 // no class.
@@ -89,37 +89,37 @@ class PriorityPolicy final : public SchedulingPolicy {
       : shares_(shares, strict), kv_is_kept_(kv_is_kept) {}
 
   const char* name() const override { return "priority"; }
-  void BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
-                 TimePoint now) override;
-  Rank RankOf(const Sequence& sequence) const override {
+  void BeginStep(std::span<core::Sequence* const> queue, std::span<core::Sequence* const> running,
+                 base::TimePoint now) override;
+  Rank RankOf(const core::Sequence& sequence) const override {
     return {{shares_.OrderOf(sequence.priority)}};
   }
 
   // A higher class may preempt a lower one while it is within its share. Aged sequences are not
   // preempted.
-  bool MayPreempt(const Sequence& urgent, const Sequence& victim) const override;
+  bool MayPreempt(const core::Sequence& urgent, const core::Sequence& victim) const override;
 
   // The lowest class, whatever this step's order; then the smallest loss: fewest positions to
   // recompute, fewest tokens generated, the newest. Sequences preempted kMaxPreemptions times only
   // if there are no others. The candidate that would be last in this order is never the victim
   // while there is another, so one sequence of the highest class always runs to its end.
-  size_t PickVictim(std::span<const Sequence* const> candidates) const override;
+  size_t PickVictim(std::span<const core::Sequence* const> candidates) const override;
 
-  void OnScheduled(const Sequence& sequence, const ScheduledWork& work) override {
+  void OnScheduled(const core::Sequence& sequence, const ScheduledWork& work) override {
     if (!sequence.aged) shares_.Charge(sequence.priority, work.cost);
   }
-  void OnFinished(const Sequence&, bool) override {}
+  void OnFinished(const core::Sequence&, bool) override {}
 
   const ClassShares& shares() const { return shares_; }
 
  private:
   // Whether `a` is a better victim than `b`.
-  bool IsBetterVictim(const Sequence& a, const Sequence& b) const;
+  bool IsBetterVictim(const core::Sequence& a, const core::Sequence& b) const;
 
   ClassShares shares_;
   const bool kv_is_kept_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::policy
 
 #endif  // ROPEWAY_POLICY_PRIORITY_POLICY_H_

@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "policy/test_sequences.h"
 
-namespace ropeway {
+namespace ropeway::policy {
 namespace {
 
 constexpr std::array<Priority, 3> kClasses = {Priority::kHigh, Priority::kMedium, Priority::kLow};
@@ -175,7 +175,7 @@ TEST(ClassSharesTest, AClassThatIsHeldOffIsPaidBackWithinLimits) {
 
 TEST(ClassSharesTest, DeficitsAddUpToNothingAndAreBounded) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    SeededRandom random(seed);
+    base::SeededRandom random(seed);
     ClassShares shares({1 + static_cast<int>(random.Below(90)), 5, 4}, false);
     for (int i = 0; i < 3000; ++i) {
       std::array<ClassLoad, 3> loads;
@@ -212,7 +212,7 @@ std::array<double, 3> Backlog(ClassShares* shares, int length, bool random_lengt
     int left;
     int ran;
   };
-  SeededRandom random(7);
+  base::SeededRandom random(7);
   std::vector<Job> running;
   std::array<std::vector<Job>, 3> preempted;
   std::array<double, 3> cost{};
@@ -294,27 +294,27 @@ TEST(ClassSharesTest, SharesOfAnAbsentClassGoToTheOthers) {
 
 constexpr std::array<int, 3> kShares = {70, 20, 10};
 
-Sequence Running(Priority priority, uint64_t order, int32_t prompt_len = 16,
-                 int32_t generated = 1) {
-  Sequence sequence = RunningSequence(order, prompt_len, 1000, generated);
+core::Sequence Running(Priority priority, uint64_t order, int32_t prompt_len = 16,
+                       int32_t generated = 1) {
+  core::Sequence sequence = RunningSequence(order, prompt_len, 1000, generated);
   sequence.priority = priority;
   return sequence;
 }
 
-Sequence Waiting(Priority priority, uint64_t order) {
-  Sequence sequence = WaitingSequence(order);
+core::Sequence Waiting(Priority priority, uint64_t order) {
+  core::Sequence sequence = WaitingSequence(order);
   sequence.priority = priority;
   return sequence;
 }
 
 TEST(PriorityPolicyTest, ClassesGoInOrderUntilOneIsAboveItsShare) {
   PriorityPolicy policy(kShares, false, true);
-  Sequence high = Running(Priority::kHigh, 0);
-  Sequence next_high = Waiting(Priority::kHigh, 1);
-  Sequence medium = Waiting(Priority::kMedium, 2);
-  Sequence low = Running(Priority::kLow, 3);
-  std::vector<Sequence*> queue = {&next_high, &medium};
-  std::vector<Sequence*> running = {&low, &high};
+  core::Sequence high = Running(Priority::kHigh, 0);
+  core::Sequence next_high = Waiting(Priority::kHigh, 1);
+  core::Sequence medium = Waiting(Priority::kMedium, 2);
+  core::Sequence low = Running(Priority::kLow, 3);
+  std::vector<core::Sequence*> queue = {&next_high, &medium};
+  std::vector<core::Sequence*> running = {&low, &high};
   policy.BeginStep(queue, running, {});
   EXPECT_LT(policy.RankOf(high), policy.RankOf(medium));
   EXPECT_LT(policy.RankOf(medium), policy.RankOf(low));
@@ -335,12 +335,12 @@ TEST(PriorityPolicyTest, ClassesGoInOrderUntilOneIsAboveItsShare) {
 
 TEST(PriorityPolicyTest, AgedWorkIsChargedToNoClass) {
   PriorityPolicy policy(kShares, false, true);
-  Sequence high = Running(Priority::kHigh, 0);
+  core::Sequence high = Running(Priority::kHigh, 0);
   high.aged = true;
-  Sequence waits = Waiting(Priority::kHigh, 1);
-  Sequence low = Waiting(Priority::kLow, 2);
-  std::vector<Sequence*> queue = {&waits, &low};
-  std::vector<Sequence*> running = {&high};
+  core::Sequence waits = Waiting(Priority::kHigh, 1);
+  core::Sequence low = Waiting(Priority::kLow, 2);
+  std::vector<core::Sequence*> queue = {&waits, &low};
+  std::vector<core::Sequence*> running = {&high};
   for (int i = 0; i < 200; ++i) {
     policy.BeginStep(queue, running, {});
     policy.OnScheduled(high, {.prompt_tokens = 0, .output_tokens = 1, .cost = 100.0});
@@ -358,12 +358,12 @@ TEST(PriorityPolicyTest, AgedWorkIsChargedToNoClass) {
 
 TEST(PriorityPolicyTest, AClassThatPrefillsHasABacklog) {
   PriorityPolicy policy(kShares, false, true);
-  Sequence high = Running(Priority::kHigh, 0);
-  Sequence low = Waiting(Priority::kLow, 1);
-  std::vector<Sequence*> queue = {&low};
-  std::vector<Sequence*> running = {&high};
-  for (const auto& [state, held_off] :
-       {std::pair(SequenceState::kDecoding, false), std::pair(SequenceState::kPrefilling, true)}) {
+  core::Sequence high = Running(Priority::kHigh, 0);
+  core::Sequence low = Waiting(Priority::kLow, 1);
+  std::vector<core::Sequence*> queue = {&low};
+  std::vector<core::Sequence*> running = {&high};
+  for (const auto& [state, held_off] : {std::pair(core::SequenceState::kDecoding, false),
+                                        std::pair(core::SequenceState::kPrefilling, true)}) {
     high.state = state;
     for (int i = 0; i < 3; ++i) {
       policy.BeginStep(queue, running, {});
@@ -377,9 +377,9 @@ TEST(PriorityPolicyTest, AClassThatPrefillsHasABacklog) {
 TEST(PriorityPolicyTest, OnlyAStrictlyHigherClassPreemptsAndAgedOnesAreNotPreempted) {
   for (const bool strict : {false, true}) {
     PriorityPolicy policy(kShares, strict, true);
-    const Sequence high = Waiting(Priority::kHigh, 9);
-    const Sequence medium = Waiting(Priority::kMedium, 8);
-    Sequence low = Running(Priority::kLow, 0);
+    const core::Sequence high = Waiting(Priority::kHigh, 9);
+    const core::Sequence medium = Waiting(Priority::kMedium, 8);
+    core::Sequence low = Running(Priority::kLow, 0);
     EXPECT_TRUE(policy.MayPreempt(high, medium));
     EXPECT_TRUE(policy.MayPreempt(medium, low));
     EXPECT_FALSE(policy.MayPreempt(medium, high));
@@ -393,27 +393,27 @@ TEST(PriorityPolicyTest, OnlyAStrictlyHigherClassPreemptsAndAgedOnesAreNotPreemp
 TEST(PriorityPolicyTest, TheVictimIsOfTheLowestClassThenLosesLeast) {
   PriorityPolicy keeps(kShares, false, true);
   PriorityPolicy loses(kShares, false, false);
-  const Sequence high = Running(Priority::kHigh, 9, 16, 1);
-  const Sequence medium = Running(Priority::kMedium, 8, 16, 1);
-  const Sequence low_long = Running(Priority::kLow, 1, 500, 5);
-  const Sequence low_short = Running(Priority::kLow, 2, 20, 90);
-  const std::vector<const Sequence*> all = {&high, &medium, &low_long, &low_short};
+  const core::Sequence high = Running(Priority::kHigh, 9, 16, 1);
+  const core::Sequence medium = Running(Priority::kMedium, 8, 16, 1);
+  const core::Sequence low_long = Running(Priority::kLow, 1, 500, 5);
+  const core::Sequence low_short = Running(Priority::kLow, 2, 20, 90);
+  const std::vector<const core::Sequence*> all = {&high, &medium, &low_long, &low_short};
   EXPECT_EQ(keeps.PickVictim(all), 2U) << "nothing is computed again: fewest generated";
   EXPECT_EQ(loses.PickVictim(all), 3U) << "109 positions against 504";
-  const Sequence twin = Running(Priority::kLow, 5, 20, 90);
-  const std::vector<const Sequence*> twins = {&high, &low_short, &twin};
+  const core::Sequence twin = Running(Priority::kLow, 5, 20, 90);
+  const std::vector<const core::Sequence*> twins = {&high, &low_short, &twin};
   EXPECT_EQ(loses.PickVictim(twins), 2U) << "of equal ones the newest";
-  const std::vector<const Sequence*> alone = {&high};
+  const std::vector<const core::Sequence*> alone = {&high};
   EXPECT_EQ(keeps.PickVictim(alone), 0U);
 }
 
 TEST(PriorityPolicyTest, OftenPreemptedOnesArePreemptedOnlyIfAllWere) {
   PriorityPolicy policy(kShares, false, true);
-  Sequence high = Running(Priority::kHigh, 0, 16, 50);
-  Sequence medium = Running(Priority::kMedium, 1);
-  Sequence low = Running(Priority::kLow, 2);
+  core::Sequence high = Running(Priority::kHigh, 0, 16, 50);
+  core::Sequence medium = Running(Priority::kMedium, 1);
+  core::Sequence low = Running(Priority::kLow, 2);
   low.preemptions = kMaxPreemptions;
-  const std::vector<const Sequence*> all = {&low, &high, &medium};
+  const std::vector<const core::Sequence*> all = {&low, &high, &medium};
   EXPECT_EQ(policy.PickVictim(all), 2U);
   medium.preemptions = kMaxPreemptions + 3;
   EXPECT_EQ(policy.PickVictim(all), 0U)
@@ -425,14 +425,15 @@ TEST(PriorityPolicyTest, OftenPreemptedOnesArePreemptedOnlyIfAllWere) {
 
 TEST(PriorityPolicyTest, TheMostWorkOfTheHighestClassIsNeverTheVictim) {
   PriorityPolicy policy(kShares, false, true);
-  const Sequence old = Running(Priority::kMedium, 0, 16, 200);
-  Sequence other = Running(Priority::kMedium, 1, 16, 199);
+  const core::Sequence old = Running(Priority::kMedium, 0, 16, 200);
+  core::Sequence other = Running(Priority::kMedium, 1, 16, 199);
   other.preemptions = kMaxPreemptions;
-  for (const std::vector<const Sequence*>& both :
-       {std::vector<const Sequence*>{&old, &other}, std::vector<const Sequence*>{&other, &old}}) {
+  for (const std::vector<const core::Sequence*>& both :
+       {std::vector<const core::Sequence*>{&old, &other},
+        std::vector<const core::Sequence*>{&other, &old}}) {
     EXPECT_EQ(both[policy.PickVictim(both)], &other);
   }
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::policy

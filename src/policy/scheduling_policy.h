@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "core/sequence.h"
 
-namespace ropeway {
+namespace ropeway::policy {
 
 // The lowest rank goes first; equal ranks go by arrival. The first key decides, the next ones break
 // its ties: each part of a combined policy fills one key.
@@ -37,27 +37,27 @@ class SchedulingPolicy {
   virtual const char* name() const = 0;
 
   // Begins a step. `queue` (waiting and preempted) and `running` hold all sequences, unordered.
-  virtual void BeginStep(std::span<Sequence* const> queue, std::span<Sequence* const> running,
-                         TimePoint now) = 0;
+  virtual void BeginStep(std::span<core::Sequence* const> queue,
+                         std::span<core::Sequence* const> running, base::TimePoint now) = 0;
 
   // Constant between BeginStep and the step's first OnScheduled. The scheduler starts no sequence
   // of the queue before a lower-ranked one that does not fit yet.
-  virtual Rank RankOf(const Sequence& sequence) const = 0;
+  virtual Rank RankOf(const core::Sequence& sequence) const = 0;
 
   // Whether the waiting sequence `urgent` may preempt the running sequence `victim` for its slot
   // and blocks. Never true in both directions.
-  virtual bool MayPreempt(const Sequence& urgent, const Sequence& victim) const = 0;
+  virtual bool MayPreempt(const core::Sequence& urgent, const core::Sequence& victim) const = 0;
 
   // Returns the index of the candidate to preempt. Candidates run, have no work yet in this step,
   // and are in rank order. REQUIRES: not empty.
-  virtual size_t PickVictim(std::span<const Sequence* const> candidates) const = 0;
+  virtual size_t PickVictim(std::span<const core::Sequence* const> candidates) const = 0;
 
   // `work` for the sequence is part of this step, from position `sequence.computed` on.
-  virtual void OnScheduled(const Sequence& sequence, const ScheduledWork& work) = 0;
+  virtual void OnScheduled(const core::Sequence& sequence, const ScheduledWork& work) = 0;
 
   // The sequence ended and is destroyed after this call. `completed`: by an end token, a stop or
   // its length, not by a cancel or a failure.
-  virtual void OnFinished(const Sequence& sequence, bool completed) = 0;
+  virtual void OnFinished(const core::Sequence& sequence, bool completed) = 0;
 };
 
 // A sequence that was preempted this often is preempted again only if memory is short and all
@@ -66,13 +66,13 @@ class SchedulingPolicy {
 inline constexpr int32_t kMaxPreemptions = 8;
 
 // Returns the index of the last arrival, the victim under several policies. REQUIRES: not empty.
-inline size_t NewestOf(std::span<const Sequence* const> candidates) {
-  const auto newest =
-      std::max_element(candidates.begin(), candidates.end(),
-                       [](const Sequence* a, const Sequence* b) { return a->order < b->order; });
+inline size_t NewestOf(std::span<const core::Sequence* const> candidates) {
+  const auto newest = std::max_element(
+      candidates.begin(), candidates.end(),
+      [](const core::Sequence* a, const core::Sequence* b) { return a->order < b->order; });
   return static_cast<size_t>(newest - candidates.begin());
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::policy
 
 #endif  // ROPEWAY_POLICY_SCHEDULING_POLICY_H_

@@ -7,11 +7,12 @@
 
 #include "core/sequence.h"
 
-namespace ropeway {
+namespace ropeway::policy {
 
 // A waiting sequence with the given arrival order.
-inline Sequence WaitingSequence(uint64_t order, int32_t prompt_len = 16, int32_t max_tokens = 64) {
-  Sequence sequence;
+inline core::Sequence WaitingSequence(uint64_t order, int32_t prompt_len = 16,
+                                      int32_t max_tokens = 64) {
+  core::Sequence sequence;
   sequence.id = order + 1;
   sequence.order = order;
   sequence.prompt_len = prompt_len;
@@ -21,15 +22,15 @@ inline Sequence WaitingSequence(uint64_t order, int32_t prompt_len = 16, int32_t
 }
 
 // A decoding sequence that has generated `generated` tokens.
-inline Sequence RunningSequence(uint64_t order, int32_t prompt_len = 16, int32_t max_tokens = 64,
-                                int32_t generated = 1) {
-  Sequence sequence = WaitingSequence(order, prompt_len, max_tokens);
-  sequence.state = SequenceState::kDecoding;
+inline core::Sequence RunningSequence(uint64_t order, int32_t prompt_len = 16,
+                                      int32_t max_tokens = 64, int32_t generated = 1) {
+  core::Sequence sequence = WaitingSequence(order, prompt_len, max_tokens);
+  sequence.state = core::SequenceState::kDecoding;
   sequence.ids.insert(sequence.ids.end(), static_cast<size_t>(generated), 1);
   sequence.computed = sequence.num_ids() - 1;
   return sequence;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::policy
 
 #endif  // ROPEWAY_POLICY_TEST_SEQUENCES_H_

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <limits>
 
-namespace ropeway {
+namespace ropeway::scheduler {
 namespace {
 
 // 1 + floor(log2(value)), within the table.
@@ -15,47 +15,47 @@ size_t BucketOf(int32_t value, size_t buckets) {
   return std::min(static_cast<size_t>(width), buckets - 1);
 }
 
-Duration ToDuration(double seconds) { return Duration(std::llround(seconds * 1e9)); }
+base::Duration ToDuration(double seconds) { return base::Duration(std::llround(seconds * 1e9)); }
 
 }  // namespace
 
-void BatchFormer::OnArrival(TimePoint now) {
+void BatchFormer::OnArrival(base::TimePoint now) {
   if (arrivals_++ > 0) {
     // Gaps beyond the target are all too long alike: a night without requests must not dominate the
     // mean for the next fifty arrivals.
-    const double gap = ToSeconds(std::min(now - last_arrival_, options_.target_latency));
+    const double gap = base::ToSeconds(std::min(now - last_arrival_, options_.target_latency));
     gap_ = arrivals_ == 2 ? gap : gap_ + (gap - gap_) * kNewestGap;
   }
   last_arrival_ = now;
 }
 
-int BatchFormer::MayStart(const QueueView& view, TimePoint now) {
-  next_look_ = TimePoint::max();
+int BatchFormer::MayStart(const QueueView& view, base::TimePoint now) {
+  next_look_ = base::TimePoint::max();
   if (options_.kind == Kind::kContinuous) return view.free_slots;
   const bool batch = options_.kind != Kind::kSerial;
   const int size = std::min(batch ? options_.max_batch_size : 1, view.free_slots);
   if (view.running > 0 || view.waiting == 0 || size <= 0) {
-    collecting_since_ = TimePoint::max();
+    collecting_since_ = base::TimePoint::max();
     return 0;
   }
   if (view.waiting >= size || view.urgent || view.flush) return std::min(size, view.waiting);
-  const TimePoint starts_at = StartsAt(view, size);
+  const base::TimePoint starts_at = StartsAt(view, size);
   if (now >= starts_at) return view.waiting;
   next_look_ = starts_at;
   collecting_since_ = std::min(collecting_since_, now);
   return 0;
 }
 
-TimePoint BatchFormer::StartsAt(const QueueView& view, int size) const {
+base::TimePoint BatchFormer::StartsAt(const QueueView& view, int size) const {
   if (options_.kind == Kind::kStatic || !options_.auto_timeout) {
     return view.oldest + options_.timeout;
   }
   if (arrivals_ < 2) return view.oldest;
   const double missing = size - view.waiting;
   // All times in seconds from the last arrival on.
-  const Duration predicted = PredictedTime(view.waiting, view.prompt_tokens);
+  const base::Duration predicted = PredictedTime(view.waiting, view.prompt_tokens);
   const double latest =
-      ToSeconds(view.oldest + options_.target_latency - predicted - last_arrival_);
+      base::ToSeconds(view.oldest + options_.target_latency - predicted - last_arrival_);
   // The first time at which now + missing x gap > latest: by the mean gap, or, if earlier, by the
   // silence since the last arrival.
   const double by_mean = latest - missing * gap_;
@@ -63,17 +63,17 @@ TimePoint BatchFormer::StartsAt(const QueueView& view, int size) const {
   return last_arrival_ + ToDuration(std::min(by_mean, by_silence));
 }
 
-void BatchFormer::OnStarted(int count, int32_t prompt_tokens, TimePoint now) {
-  collecting_since_ = TimePoint::max();
+void BatchFormer::OnStarted(int count, int32_t prompt_tokens, base::TimePoint now) {
+  collecting_since_ = base::TimePoint::max();
   rows_ = count;
   prompt_tokens_ = prompt_tokens;
   began_ = now;
 }
 
-void BatchFormer::OnBatchEnded(TimePoint now) {
+void BatchFormer::OnBatchEnded(base::TimePoint now) {
   if (rows_ == 0) return;
   double& mean = TimeOf(rows_, prompt_tokens_);
-  const double took = ToSeconds(now - began_);
+  const double took = base::ToSeconds(now - began_);
   mean = mean > 0.0 ? mean + (took - mean) * kNewestBatch : took;
   rows_ = 0;
 }
@@ -82,7 +82,7 @@ double& BatchFormer::TimeOf(int rows, int32_t prompt_tokens) {
   return times_[BucketOf(rows, kRowBuckets)][BucketOf(prompt_tokens, kTokenBuckets)];
 }
 
-Duration BatchFormer::PredictedTime(int rows, int32_t prompt_tokens) const {
+base::Duration BatchFormer::PredictedTime(int rows, int32_t prompt_tokens) const {
   const auto row = static_cast<int>(BucketOf(rows, kRowBuckets));
   const auto token = static_cast<int>(BucketOf(prompt_tokens, kTokenBuckets));
   double nearest = 0.0;
@@ -100,11 +100,11 @@ Duration BatchFormer::PredictedTime(int rows, int32_t prompt_tokens) const {
   return ToDuration(nearest);
 }
 
-void StaticPadding::Begin(std::span<const Sequence* const> members) {
+void StaticPadding::Begin(std::span<const core::Sequence* const> members) {
   shorter_.clear();
   int32_t longest = 0;
-  for (const Sequence* member : members) longest = std::max(longest, member->num_ids());
-  for (const Sequence* member : members) {
+  for (const core::Sequence* member : members) longest = std::max(longest, member->num_ids());
+  for (const core::Sequence* member : members) {
     if (member->num_ids() < longest) shorter_.push_back({member->num_ids(), longest});
   }
 }
@@ -128,4 +128,4 @@ void StaticPadding::Add(int32_t tokens, int32_t items, int32_t ended, int32_t lo
   for (int32_t i = 0; i < ended && tokens > 0 && items > 0; ++i) add(longest - 1, 1, true);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler

@@ -12,15 +12,17 @@
 #include "core/sequence.h"
 #include "scheduler/scheduler_output.h"
 
-namespace ropeway {
+namespace ropeway::scheduler {
 
 struct BatchFormerOptions {
   enum class Kind { kSerial, kStatic, kDynamic, kContinuous };
   Kind kind = Kind::kContinuous;
   int max_batch_size = 1;  // kStatic, kDynamic: at least 1.
-  Duration timeout{};  // kStatic, kDynamic: of the oldest that waits, until a part batch starts.
+  base::Duration
+      timeout{};  // kStatic, kDynamic: of the oldest that waits, until a part batch starts.
   bool auto_timeout = false;  // kDynamic: instead of `timeout`, as below.
-  Duration target_latency{};  // For auto_timeout: from a request's arrival to its batch's end.
+  base::Duration
+      target_latency{};  // For auto_timeout: from a request's arrival to its batch's end.
 };
 
 // The number of new sequences that may start in a step, by strategy:
@@ -51,10 +53,10 @@ class BatchFormer {
  public:
   // The state in which a step begins.
   struct QueueView {
-    int waiting = 0;      // Sequences that never ran.
-    TimePoint oldest{};   // Arrival of the oldest of them; any value if there is none.
-    bool urgent = false;  // One of them is of class high.
-    int running = 0;      // Members of the present batch that have not ended.
+    int waiting = 0;           // Sequences that never ran.
+    base::TimePoint oldest{};  // Arrival of the oldest of them; any value if there is none.
+    bool urgent = false;       // One of them is of class high.
+    int running = 0;           // Members of the present batch that have not ended.
     int free_slots = 0;
     int32_t prompt_tokens = 0;  // Of the waiting sequences.
     bool flush = false;         // No more will come.
@@ -66,25 +68,25 @@ class BatchFormer {
   explicit BatchFormer(const BatchFormerOptions& options) : options_(options) {}
 
   // A sequence joined the queue.
-  void OnArrival(TimePoint now);
+  void OnArrival(base::TimePoint now);
 
   // Returns how many of the waiting sequences may start now.
-  int MayStart(const QueueView& view, TimePoint now);
+  int MayStart(const QueueView& view, base::TimePoint now);
 
   // When the last reply of MayStart may change without any event; TimePoint::max(): never.
-  TimePoint next_look() const { return next_look_; }
+  base::TimePoint next_look() const { return next_look_; }
 
   // Since when a batch has been filling although slots are free; TimePoint::max(): none fills.
-  TimePoint collecting_since() const { return collecting_since_; }
+  base::TimePoint collecting_since() const { return collecting_since_; }
 
   // A batch of `count` sequences began, with `prompt_tokens` tokens of prompts together.
-  void OnStarted(int count, int32_t prompt_tokens, TimePoint now);
+  void OnStarted(int count, int32_t prompt_tokens, base::TimePoint now);
 
   // The last member of the batch ended.
-  void OnBatchEnded(TimePoint now);
+  void OnBatchEnded(base::TimePoint now);
 
   // Returns the predicted time of a batch.
-  Duration PredictedTime(int rows, int32_t prompt_tokens) const;
+  base::Duration PredictedTime(int rows, int32_t prompt_tokens) const;
 
  private:
   using Kind = BatchFormerOptions::Kind;
@@ -92,20 +94,20 @@ class BatchFormer {
   static constexpr size_t kTokenBuckets = 32;
 
   // When a part batch starts that could hold `size`.
-  TimePoint StartsAt(const QueueView& view, int size) const;
+  base::TimePoint StartsAt(const QueueView& view, int size) const;
   double& TimeOf(int rows, int32_t prompt_tokens);
 
   const BatchFormerOptions options_;
-  TimePoint next_look_ = TimePoint::max();
-  TimePoint collecting_since_ = TimePoint::max();
+  base::TimePoint next_look_ = base::TimePoint::max();
+  base::TimePoint collecting_since_ = base::TimePoint::max();
 
   int64_t arrivals_ = 0;
-  TimePoint last_arrival_{};
+  base::TimePoint last_arrival_{};
   double gap_ = 0.0;  // Seconds; valid from the second arrival on.
 
   int rows_ = 0;  // Of the present batch; 0: none runs.
   int32_t prompt_tokens_ = 0;
-  TimePoint began_{};
+  base::TimePoint began_{};
   // Mean seconds by bucket; 0: no batch of this bucket has ended.
   std::array<std::array<double, kTokenBuckets>, kRowBuckets> times_{};
 };
@@ -119,7 +121,7 @@ class StaticPadding {
   explicit StaticPadding(size_t slots) { shorter_.reserve(slots); }
 
   // A batch begins with these members.
-  void Begin(std::span<const Sequence* const> members);
+  void Begin(std::span<const core::Sequence* const> members);
 
   // Some prompt is not padded yet: no sequence decodes before.
   bool prefilling() const { return !shorter_.empty(); }
@@ -138,6 +140,6 @@ class StaticPadding {
   std::vector<Shorter> shorter_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler
 
 #endif  // ROPEWAY_SCHEDULER_BATCH_FORMER_H_

@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace ropeway {
+namespace ropeway::scheduler {
 namespace {
 
 using std::chrono::milliseconds;
@@ -15,9 +15,9 @@ using std::chrono::seconds;
 using Kind = BatchFormerOptions::Kind;
 using QueueView = BatchFormer::QueueView;
 
-constexpr TimePoint kNever = TimePoint::max();
+constexpr base::TimePoint kNever = base::TimePoint::max();
 
-BatchFormerOptions Options(Kind kind, int size, Duration timeout) {
+BatchFormerOptions Options(Kind kind, int size, base::Duration timeout) {
   return {.kind = kind,
           .max_batch_size = size,
           .timeout = timeout,
@@ -107,8 +107,8 @@ BatchFormerOptions Auto(int size) {
 
 TEST(BatchFormerTest, PredictsBySizeAndByTheNearest) {
   BatchFormer former(Auto(16));
-  EXPECT_EQ(former.PredictedTime(4, 100), Duration(0));
-  const auto batch = [&former](int rows, int32_t tokens, Duration took) {
+  EXPECT_EQ(former.PredictedTime(4, 100), base::Duration(0));
+  const auto batch = [&former](int rows, int32_t tokens, base::Duration took) {
     former.OnStarted(rows, tokens, seconds(50));
     former.OnBatchEnded(seconds(50) + took);
   };
@@ -139,7 +139,7 @@ TEST(BatchFormerTest, AutoWaitsWhileTheBatchIsLikelyToFill) {
   for (int i = 0; i < 5; ++i) former.OnArrival(seconds(1) + i * milliseconds(100));
   // The oldest came at 1.0, the fifth at 1.4: three more will be there at 1.7, well before 3.0.
   QueueView view{.waiting = 5, .oldest = seconds(1), .running = 0, .free_slots = 16};
-  const TimePoint now = seconds(1) + milliseconds(400);
+  const base::TimePoint now = seconds(1) + milliseconds(400);
   EXPECT_EQ(former.MayStart(view, now), 0);
   // Silence: 1.6 seconds are left, and at 1.8 the three would take three times 0.4 more.
   EXPECT_EQ(former.next_look(), seconds(1) + milliseconds(800));
@@ -156,12 +156,12 @@ TEST(BatchFormerTest, AutoWaitsWhileTheBatchIsLikelyToFill) {
 // positive, and the timer is never late.
 TEST(BatchFormerTest, AutoNeverWaitsBeyondItsTarget) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
-    SeededRandom random(seed);
+    base::SeededRandom random(seed);
     BatchFormer former(Auto(1 + static_cast<int>(random.Below(16))));
     const auto gap = static_cast<int64_t>(1 + random.Below(900));
-    std::deque<TimePoint> waiting;
-    TimePoint now = seconds(1);
-    TimePoint next_arrival = now;
+    std::deque<base::TimePoint> waiting;
+    base::TimePoint now = seconds(1);
+    base::TimePoint next_arrival = now;
     for (int i = 0; i < 2000; ++i) {
       if (now >= next_arrival) {
         former.OnArrival(now);
@@ -178,8 +178,9 @@ TEST(BatchFormerTest, AutoNeverWaitsBeyondItsTarget) {
       ASSERT_LE(start, count);
       if (start == 0) {
         if (!waiting.empty()) {
-          const Duration most =
-              std::max(Duration(0), Duration(seconds(2)) - former.PredictedTime(count, 50 * count));
+          const base::Duration most =
+              std::max(base::Duration(0),
+                       base::Duration(seconds(2)) - former.PredictedTime(count, 50 * count));
           ASSERT_LE(former.next_look(), std::max(now, waiting.front() + most)) << seed;
           ASSERT_GT(former.next_look(), now);
           ASSERT_NE(former.collecting_since(), kNever);
@@ -190,7 +191,7 @@ TEST(BatchFormerTest, AutoNeverWaitsBeyondItsTarget) {
       former.OnStarted(start, 50 * start, now);
       waiting.erase(waiting.begin(), waiting.begin() + start);
       // While the batch runs others arrive.
-      const TimePoint end = now + milliseconds(100 + random.Below(1500));
+      const base::TimePoint end = now + milliseconds(100 + random.Below(1500));
       for (; next_arrival < end; next_arrival += milliseconds(random.Between(1, 2 * gap))) {
         former.OnArrival(next_arrival);
         waiting.push_back(next_arrival);
@@ -204,7 +205,7 @@ TEST(BatchFormerTest, AutoNeverWaitsBeyondItsTarget) {
 TEST(BatchFormerTest, ALongSilenceIsForgottenSoon) {
   BatchFormer former(Auto(16));
   former.OnArrival(seconds(1));
-  TimePoint now = seconds(100'000);
+  base::TimePoint now = seconds(100'000);
   for (int i = 0; i < 30; ++i, now += milliseconds(10)) former.OnArrival(now);
   const QueueView view{
       .waiting = 2, .oldest = now - milliseconds(20), .running = 0, .free_slots = 16};
@@ -212,4 +213,4 @@ TEST(BatchFormerTest, ALongSilenceIsForgottenSoon) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::scheduler

@@ -3,10 +3,11 @@
 #include <cstdint>
 #include <numeric>
 
-namespace ropeway {
+namespace ropeway::scheduler {
 namespace {
 
-Status CheckTarget(const char* field, Duration target, Duration least, const char* expected) {
+Status CheckTarget(const char* field, base::Duration target, base::Duration least,
+                   const char* expected) {
   if (target >= least) return {};
   const auto given = std::chrono::duration_cast<std::chrono::milliseconds>(target).count();
   return InvalidArgument(std::string(field) + " " + std::to_string(given) + "ms: expected " +
@@ -26,9 +27,9 @@ Status BatchSizeOptions::Validate() const {
     return InvalidArgument("aimd_start must be at least 1, not " + std::to_string(start),
                            "aimd_start");
   }
-  Status status = CheckTarget("step_target", step_target, Duration(1), "a time above 0");
+  Status status = CheckTarget("step_target", step_target, base::Duration(1), "a time above 0");
   if (!status.ok()) return status;
-  return CheckTarget("request_target", request_target, Duration(0), "0, or a time above 0");
+  return CheckTarget("request_target", request_target, base::Duration(0), "0, or a time above 0");
 }
 
 std::unique_ptr<BatchSizeControl> MakeBatchSizeControl(const BatchSizeOptions& options,
@@ -45,11 +46,11 @@ AimdBatchSize::AimdBatchSize(const BatchSizeOptions& options, int max_num_seqs)
       steps_(options.step_target),
       requests_(options.request_target) {}
 
-void AimdBatchSize::OnStep(Duration step, double /*free_share*/) {
+void AimdBatchSize::OnStep(base::Duration step, double /*free_share*/) {
   if (steps_.Add(step)) Adjust(steps_.load());
 }
 
-void AimdBatchSize::OnRequest(Duration latency) {
+void AimdBatchSize::OnRequest(base::Duration latency) {
   if (requests_.watched() && requests_.Add(latency)) Adjust(requests_.load());
 }
 
@@ -61,8 +62,8 @@ void AimdBatchSize::Adjust(double load) {
   }
 }
 
-bool AimdBatchSize::Tail::Add(Duration sample) {
-  samples_[num_samples_++] = ToSeconds(sample);
+bool AimdBatchSize::Tail::Add(base::Duration sample) {
+  samples_[num_samples_++] = base::ToSeconds(sample);
   if (num_samples_ < kWindow) return false;
   num_samples_ = 0;
   constexpr size_t kRank = (kWindow * 99 + 99) / 100;  // Nearest rank, counted from 1.
@@ -75,4 +76,4 @@ bool AimdBatchSize::Tail::Add(Duration sample) {
   return true;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::scheduler {
 
 // Adjusts the limit on running sequences after each step. The scheduler applies it when it starts
 // sequences: those that run go on when the limit falls below their number.
@@ -26,10 +26,10 @@ class BatchSizeControl {
 
   // A step took `step`. `free_share`: the part of the pool's blocks that no sequence holds (free or
   // cached), 0 to 1.
-  virtual void OnStep(Duration step, double free_share) = 0;
+  virtual void OnStep(base::Duration step, double free_share) = 0;
 
   // A request completed `latency` after its arrival.
-  virtual void OnRequest(Duration /*latency*/) {}
+  virtual void OnRequest(base::Duration /*latency*/) {}
 };
 
 struct BatchSizeOptions {
@@ -37,8 +37,8 @@ struct BatchSizeOptions {
   // For "aimd": the initial limit, the target for the p99 time of a step, and the target for the
   // p99 latency of a request; 0: latencies are not watched.
   int start = 32;
-  Duration step_target = std::chrono::milliseconds(100);
-  Duration request_target{};
+  base::Duration step_target = std::chrono::milliseconds(100);
+  base::Duration request_target{};
 
   // InvalidArgument with field "batch_control" for another name, and with field "aimd_start",
   // "step_target" or "request_target" for a value out of range, under every control.
@@ -54,7 +54,7 @@ class FixedBatchSize final : public BatchSizeControl {
  public:
   explicit FixedBatchSize(int max_num_seqs) : limit_(max_num_seqs) {}
   int limit() const override { return limit_; }
-  void OnStep(Duration, double) override {}
+  void OnStep(base::Duration, double) override {}
 
  private:
   const int limit_;
@@ -80,17 +80,17 @@ class AimdBatchSize final : public BatchSizeControl {
 
   AimdBatchSize(const BatchSizeOptions& options, int max_num_seqs);
   int limit() const override { return limit_; }
-  void OnStep(Duration step, double free_share) override;
-  void OnRequest(Duration latency) override;
+  void OnStep(base::Duration step, double free_share) override;
+  void OnRequest(base::Duration latency) override;
 
  private:
   // The tail of one kind of times, against its target.
   class Tail {
    public:
-    explicit Tail(Duration target) : target_(ToSeconds(target)) {}
+    explicit Tail(base::Duration target) : target_(base::ToSeconds(target)) {}
     bool watched() const { return target_ > 0; }
     // Takes a sample; true: a window ended.
-    bool Add(Duration sample);
+    bool Add(base::Duration sample);
     // The mean p99 over the target; 0 before the first window ended.
     double load() const { return load_; }
 
@@ -124,7 +124,7 @@ class MemoryBatchSize final : public BatchSizeControl {
   explicit MemoryBatchSize(int max_num_seqs)
       : max_num_seqs_(max_num_seqs), limit_(std::min(kMany, max_num_seqs)) {}
   int limit() const override { return limit_; }
-  void OnStep(Duration /*step*/, double free_share) override {
+  void OnStep(base::Duration /*step*/, double free_share) override {
     if (free_share > kMuchFree) limit_ = std::min(kMany, max_num_seqs_);
     if (free_share < kLittleFree) limit_ = std::min(kFew, max_num_seqs_);
   }
@@ -134,6 +134,6 @@ class MemoryBatchSize final : public BatchSizeControl {
   int limit_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler
 
 #endif  // ROPEWAY_SCHEDULER_BATCH_SIZE_CONTROL_H_

@@ -5,13 +5,13 @@
 
 #include <string>
 
-namespace ropeway {
+namespace ropeway::scheduler {
 namespace {
 
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-constexpr Duration kTarget = milliseconds(100);
+constexpr base::Duration kTarget = milliseconds(100);
 
 void Steps(BatchSizeControl* control, int count, milliseconds step) {
   for (int i = 0; i < count; ++i) control->OnStep(step, 1.0);
@@ -21,7 +21,7 @@ void Requests(BatchSizeControl* control, int count, milliseconds latency) {
   for (int i = 0; i < count; ++i) control->OnRequest(latency);
 }
 
-AimdBatchSize Aimd(int max_num_seqs, int start = 64, Duration request_target = {}) {
+AimdBatchSize Aimd(int max_num_seqs, int start = 64, base::Duration request_target = {}) {
   return {
       {.name = "aimd", .start = start, .step_target = kTarget, .request_target = request_target},
       max_num_seqs};
@@ -144,4 +144,4 @@ TEST(MemoryBatchSizeTest, FollowsTheFreePartWithHysteresis) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::scheduler

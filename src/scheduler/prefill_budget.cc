@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace ropeway {
+namespace ropeway::scheduler {
 namespace {
 
 // Part of a step's budget that prefills get whatever the decodes cost.
@@ -46,17 +46,17 @@ void PrefillBudget::Spend(double cost, bool is_long) {
   if (is_long) long_ -= cost;
 }
 
-UrgentSteps::UrgentSteps(const SchedulingPolicy* policy, bool has_classes, int max_chunk)
+UrgentSteps::UrgentSteps(const policy::SchedulingPolicy* policy, bool has_classes, int max_chunk)
     : policy_(policy),
       has_classes_(has_classes),
       longest_(max_chunk > 0 ? std::min(kMaxPrompt, max_chunk) : kMaxPrompt) {}
 
-bool UrgentSteps::Leaves(const Ranked& decode, const Sequence& urgent) const {
-  return decode.sequence->state == SequenceState::kDecoding && !decode.aged && !decode.leads &&
-         policy_->MayPreempt(urgent, *decode.sequence);
+bool UrgentSteps::Leaves(const Ranked& decode, const core::Sequence& urgent) const {
+  return decode.sequence->state == core::SequenceState::kDecoding && !decode.aged &&
+         !decode.leads && policy_->MayPreempt(urgent, *decode.sequence);
 }
 
-bool UrgentSteps::AnyLeaves(std::span<const Ranked> running, const Sequence& urgent) const {
+bool UrgentSteps::AnyLeaves(std::span<const Ranked> running, const core::Sequence& urgent) const {
   return std::any_of(running.begin(), running.end(),
                      [&](const Ranked& ranked) { return Leaves(ranked, urgent); });
 }
@@ -64,7 +64,7 @@ bool UrgentSteps::AnyLeaves(std::span<const Ranked> running, const Sequence& urg
 bool UrgentSteps::StartsFirst(const Ranked& first, std::span<const Ranked> running) const {
   if (first.aged || !IsUrgent(*first.sequence, first.sequence->cached_hint)) return false;
   const bool another = std::any_of(running.begin(), running.end(), [this](const Ranked& ranked) {
-    return ranked.sequence->state == SequenceState::kPrefilling && IsHigh(*ranked.sequence);
+    return ranked.sequence->state == core::SequenceState::kPrefilling && IsHigh(*ranked.sequence);
   });
   return !another && AnyLeaves(running, *first.sequence);
 }
@@ -77,7 +77,7 @@ void UrgentSteps::Choose(std::span<const Ranked> running, const Ranked* next) {
     return;
   }
   const auto first = std::find_if(running.begin(), running.end(), [](const Ranked& ranked) {
-    return ranked.sequence->state == SequenceState::kPrefilling;
+    return ranked.sequence->state == core::SequenceState::kPrefilling;
   });
   if (first != running.end() && IsUrgent(*first->sequence, first->sequence->computed) &&
       (next == nullptr || !Before(*next, *first)) && AnyLeaves(running, *first->sequence)) {
@@ -86,4 +86,4 @@ void UrgentSteps::Choose(std::span<const Ranked> running, const Ranked* next) {
   steps_ = owner_ == nullptr ? 0 : steps_ + 1;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler

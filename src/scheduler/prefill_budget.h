@@ -9,7 +9,7 @@
 #include "policy/scheduling_policy.h"
 #include "scheduler/waiting_queue.h"
 
-namespace ropeway {
+namespace ropeway::scheduler {
 
 struct PrefillBudgetOptions {
   double all = 1;         // Of a whole step, decodes included.
@@ -55,9 +55,9 @@ class UrgentSteps {
 
   // `has_classes`: without classes no prompt is urgent. `max_chunk`: tokens of one prompt in one
   // step; 0: no such limit. The policy must outlive it.
-  UrgentSteps(const SchedulingPolicy* policy, bool has_classes, int max_chunk);
+  UrgentSteps(const policy::SchedulingPolicy* policy, bool has_classes, int max_chunk);
 
-  bool IsHigh(const Sequence& sequence) const {
+  bool IsHigh(const core::Sequence& sequence) const {
     return has_classes_ && sequence.priority == Priority::kHigh;
   }
 
@@ -71,7 +71,7 @@ class UrgentSteps {
   void Choose(std::span<const Ranked> running, const Ranked* next);
 
   // The urgent sequence that owns this step, or null.
-  const Sequence* owner() const { return owner_; }
+  const core::Sequence* owner() const { return owner_; }
   // Whether this sequence's decode is left out of the step.
   bool IsLeftBy(const Ranked& decode) const { return owner_ != nullptr && Leaves(decode, *owner_); }
   // Whether all decode in this step because kMaxSteps before it were urgent.
@@ -79,20 +79,20 @@ class UrgentSteps {
 
  private:
   // Whether the sequence's prompt is urgent once `computed` positions of it are computed.
-  bool IsUrgent(const Sequence& sequence, int32_t computed) const {
+  bool IsUrgent(const core::Sequence& sequence, int32_t computed) const {
     return IsHigh(sequence) && sequence.num_ids() - computed <= longest_;
   }
-  bool Leaves(const Ranked& decode, const Sequence& urgent) const;
-  bool AnyLeaves(std::span<const Ranked> running, const Sequence& urgent) const;
+  bool Leaves(const Ranked& decode, const core::Sequence& urgent) const;
+  bool AnyLeaves(std::span<const Ranked> running, const core::Sequence& urgent) const;
 
-  const SchedulingPolicy* const policy_;
+  const policy::SchedulingPolicy* const policy_;
   const bool has_classes_;
   const int32_t longest_;
-  const Sequence* owner_ = nullptr;
+  const core::Sequence* owner_ = nullptr;
   int steps_ = 0;  // Urgent steps in a row.
   bool paused_ = false;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler
 
 #endif  // ROPEWAY_SCHEDULER_PREFILL_BUDGET_H_

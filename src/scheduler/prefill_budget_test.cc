@@ -7,7 +7,7 @@
 
 #include "policy/priority_policy.h"
 
-namespace ropeway {
+namespace ropeway::scheduler {
 namespace {
 
 constexpr PrefillBudgetOptions kOptions = {.all = 512, .mixed = 32, .long_ones = 64};
@@ -75,25 +75,25 @@ class UrgentStepsTest : public testing::Test {
  protected:
   UrgentStepsTest() {
     for (size_t i = 0; i < sequences_.size(); ++i) sequences_[i].order = i;
-    decode_.state = SequenceState::kDecoding;
+    decode_.state = core::SequenceState::kDecoding;
     decode_.priority = Priority::kLow;
-    prompt_.state = SequenceState::kPrefilling;
+    prompt_.state = core::SequenceState::kPrefilling;
     prompt_.priority = Priority::kHigh;
     prompt_.ids.resize(64);
-    policy_.BeginStep({}, {}, TimePoint{});
+    policy_.BeginStep({}, {}, base::TimePoint{});
     running_ = {{.sequence = &prompt_, .rank = {}}, {.sequence = &decode_, .rank = {}}};
   }
 
-  const Sequence* Choose(const Ranked* next = nullptr) {
+  const core::Sequence* Choose(const Ranked* next = nullptr) {
     steps_.Choose(running_, next);
     return steps_.owner();
   }
 
-  std::array<Sequence, 3> sequences_;
-  Sequence& prompt_ = sequences_[0];
-  Sequence& decode_ = sequences_[1];
-  Sequence& other_ = sequences_[2];
-  PriorityPolicy policy_{{70, 20, 10}, /*strict=*/true, /*kv_is_kept=*/true};
+  std::array<core::Sequence, 3> sequences_;
+  core::Sequence& prompt_ = sequences_[0];
+  core::Sequence& decode_ = sequences_[1];
+  core::Sequence& other_ = sequences_[2];
+  policy::PriorityPolicy policy_{{70, 20, 10}, /*strict=*/true, /*kv_is_kept=*/true};
   std::vector<Ranked> running_;
   UrgentSteps steps_{&policy_, /*has_classes=*/true, /*max_chunk=*/0};
 };
@@ -165,4 +165,4 @@ TEST_F(UrgentStepsTest, StartsFirstWhereNoOtherPrefills) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::scheduler

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-namespace ropeway {
+namespace ropeway::scheduler {
 namespace {
 
-void Erase(std::vector<Sequence*>* list, Sequence* sequence) {
+void Erase(std::vector<core::Sequence*>* list, core::Sequence* sequence) {
   const auto it = std::find(list->begin(), list->end(), sequence);
   if (it == list->end()) return;
   *it = list->back();
@@ -14,11 +14,13 @@ void Erase(std::vector<Sequence*>* list, Sequence* sequence) {
 
 // The most positions that a sequence's blocks cover: its last token is never computed, but to start
 // it needs a block for the next one.
-int32_t LongestTable(const Sequence& sequence) { return sequence.prompt_len + sequence.max_tokens; }
+int32_t LongestTable(const core::Sequence& sequence) {
+  return sequence.prompt_len + sequence.max_tokens;
+}
 
 // The positions that a sequence must have blocks for to start: its ids and one more, if it wants a
 // token. Otherwise its prefill could be in vain for want of a block for the sampled token.
-int32_t PositionsToStart(const Sequence& sequence) {
+int32_t PositionsToStart(const core::Sequence& sequence) {
   return std::min(sequence.num_ids() + 1, LongestTable(sequence));
 }
 
@@ -30,8 +32,8 @@ constexpr size_t kHintsPerStep = 2;
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerOptions& options, SchedulingPolicy* policy, KvCacheManager* kv,
-                     SequenceMover* mover)
+Scheduler::Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* policy,
+                     kvcache::KvCacheManager* kv, core::SequenceMover* mover)
     : options_(options),
       max_running_(std::min(options.max_num_seqs, options.max_num_batched_tokens)),
       policy_(policy),
@@ -55,10 +57,10 @@ Scheduler::Scheduler(const SchedulerOptions& options, SchedulingPolicy* policy, 
   output_.Reserve(slots);
 }
 
-void Scheduler::Add(Sequence* sequence, TimePoint now) {
+void Scheduler::Add(core::Sequence* sequence, base::TimePoint now) {
   // The batch builder reserves more step by step: a limit of 100,000 tokens would take 300 KB for
   // each waiting sequence.
-  KvCacheManager::Reserve(
+  kvcache::KvCacheManager::Reserve(
       sequence, std::min(LongestTable(*sequence), sequence->num_ids() + kReservedTokens) + 1);
   // All running sequences may return to the queue.
   const size_t most = queue_.size() + running_.size() + 1;
@@ -73,9 +75,9 @@ void Scheduler::Add(Sequence* sequence, TimePoint now) {
   former_.OnArrival(now);
 }
 
-void Scheduler::Remove(Sequence* sequence, SequenceEvent event, bool completed) {
-  if (sequence->state == SequenceState::kPreempted) --num_preempted_;
-  if (sequence->state == SequenceState::kFetching) --num_fetching_;
+void Scheduler::Remove(core::Sequence* sequence, core::SequenceEvent event, bool completed) {
+  if (sequence->state == core::SequenceState::kPreempted) --num_preempted_;
+  if (sequence->state == core::SequenceState::kFetching) --num_fetching_;
   if (!sequence->running()) load_.Leave(sequence);
   Erase(sequence->running() ? &running_ : &queue_, sequence);
   kv_->Release(sequence);
@@ -84,12 +86,12 @@ void Scheduler::Remove(Sequence* sequence, SequenceEvent event, bool completed) 
   policy_->OnFinished(*sequence, completed);
 }
 
-void Scheduler::FetchDone(Sequence* sequence) {
+void Scheduler::FetchDone(core::Sequence* sequence) {
   --num_fetching_;
-  mover_->Move(sequence->id, &sequence->state, SequenceEvent::kFetched);
+  mover_->Move(sequence->id, &sequence->state, core::SequenceEvent::kFetched);
 }
 
-void Scheduler::OnStep(Duration took) {
+void Scheduler::OnStep(base::Duration took) {
   // Padding does not count as work.
   if (!options_.learn_cost || output_.num_tokens == 0 || output_.num_padding_tokens > 0) return;
   // Few decodes are bound by memory: their speed does not tell how fast a queue is served.
@@ -98,7 +100,7 @@ void Scheduler::OnStep(Duration took) {
   cost_.OnStep(output_.num_tokens, positions_, took, busy);
 }
 
-const SchedulerOutput& Scheduler::Schedule(TimePoint now) {
+const SchedulerOutput& Scheduler::Schedule(base::TimePoint now) {
   BeginStep(now);
   RankRunning();
   UpdateFollowers();
@@ -115,7 +117,7 @@ const SchedulerOutput& Scheduler::Schedule(TimePoint now) {
   return output_;
 }
 
-void Scheduler::BeginStep(TimePoint now) {
+void Scheduler::BeginStep(base::TimePoint now) {
   output_.Clear();
   now_ = now;
   decode_cost_ = 0;
@@ -130,26 +132,26 @@ void Scheduler::BeginStep(TimePoint now) {
 void Scheduler::RefreshHints() {
   const size_t count = std::min(queue_.size(), kHintsPerStep);
   for (size_t i = 0; i < count; ++i) {
-    Sequence* const sequence = queue_[++next_hint_ % queue_.size()];
+    core::Sequence* const sequence = queue_[++next_hint_ % queue_.size()];
     load_.Leave(sequence);
     UpdateHint(sequence);
     load_.Enter(sequence);
   }
 }
 
-void Scheduler::UpdateHint(Sequence* sequence) {
-  const CachedPrefix prefix = kv_->Lookup(sequence);
+void Scheduler::UpdateHint(core::Sequence* sequence) {
+  const kvcache::CachedPrefix prefix = kv_->Lookup(sequence);
   // It will find what another sequence computes now, or wait for it.
-  sequence->cached_hint = std::max(prefix.tokens, prefix.pending_end * kBlockTokens);
+  sequence->cached_hint = std::max(prefix.tokens, prefix.pending_end * base::kBlockTokens);
 }
 
 void Scheduler::RankRunning() {
   ranked_.clear();
-  for (Sequence* sequence : running_) ranked_.push_back(RankedOf(sequence));
+  for (core::Sequence* sequence : running_) ranked_.push_back(RankedOf(sequence));
 }
 
 void Scheduler::UpdateFollowers() {
-  for (Sequence* follower : queue_) {
+  for (core::Sequence* follower : queue_) {
     if (follower->follows == 0) continue;
     uint64_t leader = 0;
     if (!kv_->StillPending(*follower, &leader)) {
@@ -170,13 +172,13 @@ void Scheduler::UpdateFollowers() {
 
 void Scheduler::RankQueue() {
   line_.Clear();
-  for (Sequence* sequence : queue_) {
+  for (core::Sequence* sequence : queue_) {
     if (sequence->follows == 0) line_.Add(RankedOf(sequence));
   }
   line_.Sort();
 }
 
-Ranked Scheduler::RankedOf(Sequence* sequence) const {
+Ranked Scheduler::RankedOf(core::Sequence* sequence) const {
   return {.sequence = sequence, .rank = policy_->RankOf(*sequence), .aged = sequence->aged};
 }
 
@@ -189,14 +191,14 @@ void Scheduler::FormBatch() {
     running_batch_ = 0;
   }
   BatchFormer::QueueView view{.waiting = num_waiting(),
-                              .oldest = TimePoint::max(),
+                              .oldest = base::TimePoint::max(),
                               .urgent = false,
                               .running = members,
                               .free_slots = limit_ - num_running(),
                               .prompt_tokens = static_cast<int32_t>(load_.tokens()),
                               .flush = flush_};
-  for (const Sequence* sequence : queue_) {
-    if (sequence->state != SequenceState::kWaiting) continue;
+  for (const core::Sequence* sequence : queue_) {
+    if (sequence->state != core::SequenceState::kWaiting) continue;
     view.oldest = std::min(view.oldest, sequence->queued_since);
     view.urgent = view.urgent || sequence->priority == Priority::kHigh;
   }
@@ -208,7 +210,7 @@ void Scheduler::FormBatch() {
 
 int32_t Scheduler::NumMembers() const {
   if (!options_.urgent_joins) return num_running() + num_preempted_;
-  const auto is_member = [this](const Sequence* s) { return s->batch == running_batch_; };
+  const auto is_member = [this](const core::Sequence* s) { return s->batch == running_batch_; };
   return static_cast<int32_t>(std::count_if(running_.begin(), running_.end(), is_member) +
                               std::count_if(queue_.begin(), queue_.end(), is_member));
 }
@@ -232,7 +234,7 @@ void Scheduler::StartUrgent() {
       continue;
     }
     if (!MayPassAged()) break;
-    CachedPrefix prefix = kv_->Lookup(first.sequence);
+    kvcache::CachedPrefix prefix = kv_->Lookup(first.sequence);
     if (!Follow(first.sequence, &prefix)) {
       if (!PreemptFor(first, slots)) break;
       // The preempted sequences may have computed what it would have found.
@@ -256,9 +258,9 @@ void Scheduler::FindVictims(const Ranked& urgent) {
 }
 
 bool Scheduler::MayBeVictim(const Ranked& victim, const Ranked& urgent) const {
-  const Sequence& its = *victim.sequence;
+  const core::Sequence& its = *victim.sequence;
   if (!its.running() || its.aged || victim.leads) return false;
-  if (its.run_steps < kMinRunSteps || its.preemptions >= kMaxPreemptions) return false;
+  if (its.run_steps < kMinRunSteps || its.preemptions >= policy::kMaxPreemptions) return false;
   if (its.generated() >= options_.preempt_max_generated) return false;
   if (urgent.aged && its.order > urgent.sequence->order) return true;
   return policy_->MayPreempt(*urgent.sequence, its);
@@ -270,18 +272,18 @@ bool Scheduler::MayPassAged() const {
   });
 }
 
-int Scheduler::LaterRunning(const Sequence& sequence) const {
+int Scheduler::LaterRunning(const core::Sequence& sequence) const {
   return static_cast<int>(
       std::count_if(running_.begin(), running_.end(),
-                    [&](const Sequence* other) { return other->order > sequence.order; }));
+                    [&](const core::Sequence* other) { return other->order > sequence.order; }));
 }
 
 bool Scheduler::PreemptFor(const Ranked& urgent, int slots) {
-  const Sequence& its = *urgent.sequence;
+  const core::Sequence& its = *urgent.sequence;
   const int32_t positions = PositionsToStart(its);
-  CachedPrefix prefix = kv_->Lookup(urgent.sequence);
+  kvcache::CachedPrefix prefix = kv_->Lookup(urgent.sequence);
   int32_t freed = 0;
-  for (const Sequence* candidate : candidates_) {
+  for (const core::Sequence* candidate : candidates_) {
     freed += kv_->HeldAlone(*candidate, its, prefix);
   }
   if (!kv_->Fits(its, prefix, positions, freed)) return false;
@@ -289,7 +291,7 @@ bool Scheduler::PreemptFor(const Ranked& urgent, int slots) {
     if (candidates_.empty()) return false;
     const bool for_slot = num_running() >= slots;
     const size_t pick = policy_->PickVictim(candidates_);
-    const Sequence* victim = candidates_[pick];
+    const core::Sequence* victim = candidates_[pick];
     candidates_.erase(candidates_.begin() + static_cast<ptrdiff_t>(pick));
     Preempt(victim, urgent.aged ? PreemptReason::kAging
                     : for_slot  ? PreemptReason::kPriority
@@ -299,9 +301,9 @@ bool Scheduler::PreemptFor(const Ranked& urgent, int slots) {
   return true;
 }
 
-void Scheduler::Preempt(const Sequence* victim, PreemptReason reason) {
-  Sequence* const sequence = *std::find(running_.begin(), running_.end(), victim);
-  if (sequence->state == SequenceState::kFetching) {
+void Scheduler::Preempt(const core::Sequence* victim, PreemptReason reason) {
+  core::Sequence* const sequence = *std::find(running_.begin(), running_.end(), victim);
+  if (sequence->state == core::SequenceState::kFetching) {
     --num_fetching_;
     // It may have been about to fetch from this step on.
     std::erase_if(output_.fetches, [sequence](const SchedulerOutput::Fetch& fetch) {
@@ -309,7 +311,7 @@ void Scheduler::Preempt(const Sequence* victim, PreemptReason reason) {
     });
   }
   kv_->Park(sequence);
-  mover_->Move(sequence->id, &sequence->state, SequenceEvent::kPreempt);
+  mover_->Move(sequence->id, &sequence->state, core::SequenceEvent::kPreempt);
   ++sequence->preemptions;
   sequence->queued_since = aging_.QueuedSince(*sequence, now_);
   Erase(&running_, sequence);
@@ -321,15 +323,15 @@ void Scheduler::Preempt(const Sequence* victim, PreemptReason reason) {
 }
 
 void Scheduler::ScheduleDecodes() {
-  const bool prefills = std::any_of(running_.begin(), running_.end(), [](const Sequence* s) {
-    return s->state == SequenceState::kPrefilling;
+  const bool prefills = std::any_of(running_.begin(), running_.end(), [](const core::Sequence* s) {
+    return s->state == core::SequenceState::kPrefilling;
   });
   // Classic static batches compute all prompts before anything else.
   if (options_.padding && (prefills || padding_.prefilling())) return;
   for (size_t i = 0; i < ranked_.size(); ++i) {
-    Sequence* sequence = ranked_[i].sequence;
+    core::Sequence* sequence = ranked_[i].sequence;
     // Skips sequences preempted in this step too.
-    if (sequence->state != SequenceState::kDecoding) continue;
+    if (sequence->state != core::SequenceState::kDecoding) continue;
     if (urgent_.IsLeftBy(ranked_[i]) || !ExtendOrPreempt(i)) continue;
     decode_cost_ += cost_.Cost(sequence->computed, 1);
     AddItem(sequence, 1);
@@ -337,18 +339,18 @@ void Scheduler::ScheduleDecodes() {
 }
 
 bool Scheduler::ExtendOrPreempt(size_t index) {
-  Sequence* sequence = ranked_[index].sequence;
+  core::Sequence* sequence = ranked_[index].sequence;
   while (!kv_->Extend(sequence, sequence->computed + 1)) {
     // Candidates have no work in this step yet: prefilling and fetching sequences of any rank, and
     // decoding ones from here on.
     candidates_.clear();
     for (size_t i = 0; i < ranked_.size(); ++i) {
-      const Sequence* other = ranked_[i].sequence;
-      const bool pending = i >= index || other->state != SequenceState::kDecoding;
+      const core::Sequence* other = ranked_[i].sequence;
+      const bool pending = i >= index || other->state != core::SequenceState::kDecoding;
       if (other->running() && pending && !other->aged) candidates_.push_back(other);
     }
     if (candidates_.empty()) candidates_.push_back(sequence);
-    const Sequence* victim = candidates_[policy_->PickVictim(candidates_)];
+    const core::Sequence* victim = candidates_[policy_->PickVictim(candidates_)];
     Preempt(victim, PreemptReason::kMemory);
     short_of_blocks_ = true;
     if (victim == sequence) return false;
@@ -357,7 +359,7 @@ bool Scheduler::ExtendOrPreempt(size_t index) {
 }
 
 void Scheduler::SchedulePrefills() {
-  if (const Sequence* urgent = urgent_.owner(); urgent != nullptr) {
+  if (const core::Sequence* urgent = urgent_.owner(); urgent != nullptr) {
     const int32_t left = urgent->num_ids() - urgent->computed;
     budget_.BeginUrgent(decode_cost_, cost_.Cost(urgent->computed, left));
   } else {
@@ -366,7 +368,8 @@ void Scheduler::SchedulePrefills() {
   bool starting = true;
   const size_t running = ranked_.size();
   for (size_t next = 0; true;) {
-    while (next < running && ranked_[next].sequence->state != SequenceState::kPrefilling) ++next;
+    while (next < running && ranked_[next].sequence->state != core::SequenceState::kPrefilling)
+      ++next;
     const bool start = starting && !line_.empty();
     if (start && (next == running || Before(line_.front(), ranked_[next]))) {
       starting = StartFirst();
@@ -378,16 +381,16 @@ void Scheduler::SchedulePrefills() {
   }
   if (output_.head != nullptr || queue_.empty() || !line_.empty()) return;
   // All waiting sequences follow another one, or were preempted in this step.
-  Sequence* const first =
-      *std::min_element(queue_.begin(), queue_.end(),
-                        [](const Sequence* a, const Sequence* b) { return a->order < b->order; });
+  core::Sequence* const first = *std::min_element(
+      queue_.begin(), queue_.end(),
+      [](const core::Sequence* a, const core::Sequence* b) { return a->order < b->order; });
   NoteBlocked(first, first->follows > 0 ? BlockedBy::kLeader : BlockedBy::kPreemption);
 }
 
 bool Scheduler::StartFirst() {
   const Ranked first = line_.front();
-  Sequence* const sequence = first.sequence;
-  const bool fresh = sequence->state == SequenceState::kWaiting;
+  core::Sequence* const sequence = first.sequence;
+  const bool fresh = sequence->state == core::SequenceState::kWaiting;
   if (!continuous() && fresh && new_slots_ == 0 && !MayJoin(*sequence)) {
     if (first.aged) passed_.push_back(first);
     // A preempted member of the running batch may be behind it.
@@ -396,7 +399,7 @@ bool Scheduler::StartFirst() {
     return true;
   }
   // Even if it could not start now: its leader runs at its rank from now on.
-  CachedPrefix prefix = kv_->Lookup(sequence);
+  kvcache::CachedPrefix prefix = kv_->Lookup(sequence);
   if (Follow(sequence, &prefix)) {
     line_.Pop();
     return true;
@@ -414,28 +417,29 @@ bool Scheduler::StartFirst() {
   line_.Pop();
   Start(first, &prefix);
   if (fresh && new_slots_ > 0) --new_slots_;
-  if (sequence->state == SequenceState::kPrefilling) AddChunk(sequence);
+  if (sequence->state == core::SequenceState::kPrefilling) AddChunk(sequence);
   line_.Resort(*policy_);
   return true;
 }
 
-bool Scheduler::MayJoin(const Sequence& sequence) const {
+bool Scheduler::MayJoin(const core::Sequence& sequence) const {
   if (!options_.urgent_joins || running_batch_ == 0) return false;
   if (sequence.priority != Priority::kHigh || !MayPassAged()) return false;
-  const auto joined = std::count_if(running_.begin(), running_.end(), [this](const Sequence* s) {
-    return s->batch != running_batch_;
-  });
+  const auto joined =
+      std::count_if(running_.begin(), running_.end(),
+                    [this](const core::Sequence* s) { return s->batch != running_batch_; });
   return joined < limit_ / 2;
 }
 
-BlockedBy Scheduler::WhatBlocks(const Ranked& first, const CachedPrefix& prefix) const {
-  const Sequence& its = *first.sequence;
+BlockedBy Scheduler::WhatBlocks(const Ranked& first, const kvcache::CachedPrefix& prefix) const {
+  const core::Sequence& its = *first.sequence;
   if (short_of_blocks_) return BlockedBy::kPreemption;
   if (num_running() >= limit_) {
     // Within its share, it would have preempted a lower class.
-    const bool lower_runs = std::any_of(running_.begin(), running_.end(), [&](const Sequence* s) {
-      return s->priority > its.priority && !policy_->MayPreempt(its, *s);
-    });
+    const bool lower_runs =
+        std::any_of(running_.begin(), running_.end(), [&](const core::Sequence* s) {
+          return s->priority > its.priority && !policy_->MayPreempt(its, *s);
+        });
     return lower_runs && options_.class_parts[0] > 0 ? BlockedBy::kFairness : BlockedBy::kSlots;
   }
   // A batch starts as a whole, even if not all of it computes in its first step.
@@ -444,24 +448,25 @@ BlockedBy Scheduler::WhatBlocks(const Ranked& first, const CachedPrefix& prefix)
   return BlockedBy::kNothing;
 }
 
-bool Scheduler::HasBudget(const Sequence& sequence, const CachedPrefix& prefix) const {
+bool Scheduler::HasBudget(const core::Sequence& sequence,
+                          const kvcache::CachedPrefix& prefix) const {
   if (rows_left() == 0) return false;
   if (output_.num_prefill_tokens == 0) return true;  // The first gets a token in any case.
   const double budget = budget_.For(urgent_.IsHigh(sequence), IsLong(sequence, prefix.tokens));
   return cost_.ChunkFor(prefix.tokens, 1, budget) > 0;
 }
 
-void Scheduler::NoteBlocked(Sequence* head, BlockedBy rule) {
+void Scheduler::NoteBlocked(core::Sequence* head, BlockedBy rule) {
   output_.head = head;
   output_.head_blocked_by = rule;
 }
 
-bool Scheduler::Follow(Sequence* sequence, CachedPrefix* prefix) {
+bool Scheduler::Follow(core::Sequence* sequence, kvcache::CachedPrefix* prefix) {
   // A batch starts as a whole: none of its members waits for another.
   if (!continuous() || prefix->pending_end <= prefix->blocks) return false;
   // What the tier holds behind the pending blocks can be read only once these are computed.
   kv_->LookInTier(*sequence, prefix);
-  const int32_t pending = (prefix->pending_end - prefix->blocks) * kBlockTokens;
+  const int32_t pending = (prefix->pending_end - prefix->blocks) * base::kBlockTokens;
   if (pending + prefix->tier_tokens < kMinFollowTokens) {
     prefix->pending_end = 0;  // It computes them itself.
     return false;
@@ -470,8 +475,8 @@ bool Scheduler::Follow(Sequence* sequence, CachedPrefix* prefix) {
   return true;
 }
 
-void Scheduler::Start(const Ranked& ranked, CachedPrefix* prefix) {
-  Sequence* const sequence = ranked.sequence;
+void Scheduler::Start(const Ranked& ranked, kvcache::CachedPrefix* prefix) {
+  core::Sequence* const sequence = ranked.sequence;
   prefix->pending_end = 0;  // It follows none, and computes itself what is not cached.
   kv_->LookInTier(*sequence, prefix);
   kv_->Start(sequence, *prefix, PositionsToStart(*sequence));
@@ -481,26 +486,26 @@ void Scheduler::Start(const Ranked& ranked, CachedPrefix* prefix) {
   sequence->run_steps = 0;
   sequence->aged = ranked.aged;
   sequence->long_prefill = IsLong(*sequence, sequence->computed);
-  const bool first_time = sequence->state == SequenceState::kWaiting;
+  const bool first_time = sequence->state == core::SequenceState::kWaiting;
   if (first_time) {
     output_.started.push_back(sequence);
-    const TimePoint since = std::max(sequence->queued_since, former_.collecting_since());
-    sequence->formation = std::max(Duration{}, now_ - since);
+    const base::TimePoint since = std::max(sequence->queued_since, former_.collecting_since());
+    sequence->formation = std::max(base::Duration{}, now_ - since);
   } else {
     --num_preempted_;
   }
   sequence->queued_since = now_;
   if (kv_->ReadIsCheaper(*prefix)) {
     ++num_fetching_;
-    mover_->Move(sequence->id, &sequence->state, SequenceEvent::kFetch);
+    mover_->Move(sequence->id, &sequence->state, core::SequenceEvent::kFetch);
     output_.fetches.push_back({sequence, prefix->tier_blocks, prefix->tier_partial});
     return;
   }
   mover_->Move(sequence->id, &sequence->state,
-               first_time ? SequenceEvent::kStart : SequenceEvent::kResume);
+               first_time ? core::SequenceEvent::kStart : core::SequenceEvent::kResume);
 }
 
-void Scheduler::AddChunk(Sequence* sequence) {
+void Scheduler::AddChunk(core::Sequence* sequence) {
   kv_->SkipAhead(sequence);
   int32_t most = std::min(sequence->num_ids() - sequence->computed, rows_left());
   if (options_.max_prefill_chunk > 0) most = std::min(most, options_.max_prefill_chunk);
@@ -516,7 +521,7 @@ void Scheduler::AddChunk(Sequence* sequence) {
   AddItem(sequence, chunk);
 }
 
-void Scheduler::AddItem(Sequence* sequence, int32_t num_tokens) {
+void Scheduler::AddItem(core::Sequence* sequence, int32_t num_tokens) {
   const int32_t start = sequence->computed;
   const bool sample = start + num_tokens == sequence->num_ids() && sequence->max_tokens > 0;
   output_.items.push_back({sequence, start, num_tokens, sample});
@@ -528,7 +533,7 @@ void Scheduler::AddItem(Sequence* sequence, int32_t num_tokens) {
                                    .output_tokens = sample ? 1 : 0,
                                    .cost = cost_.Cost(start, num_tokens)});
   sequence->queued_since = now_;
-  const bool decodes = sequence->state == SequenceState::kDecoding;
+  const bool decodes = sequence->state == core::SequenceState::kDecoding;
   if (++sequence->run_steps >= kMinRunSteps && decodes) sequence->aged = false;
 }
 
@@ -537,7 +542,7 @@ void Scheduler::NumberBatch() {
   ++batch_;
   const int32_t size = continuous() ? num_running() : static_cast<int32_t>(output_.started.size());
   int32_t tokens = 0;
-  for (Sequence* sequence : output_.started) {
+  for (core::Sequence* sequence : output_.started) {
     sequence->batch = batch_;
     sequence->batch_size = size;
     tokens += sequence->num_ids();
@@ -556,8 +561,8 @@ void Scheduler::AddPadding() {
   if (members == 0) return;
   int32_t longest = 0;
   for (const ScheduledItem& item : output_.items) {
-    const Sequence& its = *item.sequence;
-    if (its.state == SequenceState::kDecoding && its.batch == running_batch_) {
+    const core::Sequence& its = *item.sequence;
+    if (its.state == core::SequenceState::kDecoding && its.batch == running_batch_) {
       longest = std::max(longest, its.num_ids());
     }
   }
@@ -565,4 +570,4 @@ void Scheduler::AddPadding() {
   padding_.Add(rows_left(), items, batch_size_ - members, longest, &output_);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler

@@ -21,7 +21,7 @@
 #include "scheduler/step_cost.h"
 #include "scheduler/waiting_queue.h"
 
-namespace ropeway {
+namespace ropeway::scheduler {
 
 // Accounts for slots, tokens and blocks; the policy ranks. The order of a step is Before
 // (waiting_queue.h). Rules, in the order in which a step applies them:
@@ -68,25 +68,25 @@ namespace ropeway {
 class Scheduler {
  public:
   // REQUIRES: options.Validate() is OK.
-  Scheduler(const SchedulerOptions& options, SchedulingPolicy* policy, KvCacheManager* kv,
-            SequenceMover* mover);
+  Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* policy,
+            kvcache::KvCacheManager* kv, core::SequenceMover* mover);
 
   // Queues a waiting sequence. Reserves all memory that the other methods will need for it, except
   // KvCacheManager::Reserve for tokens that are still to be generated; throws std::bad_alloc with
   // nothing changed. REQUIRES: its ids and max_tokens fit the whole pool.
-  void Add(Sequence* sequence, TimePoint now);
+  void Add(core::Sequence* sequence, base::TimePoint now);
 
   // Removes the sequence in whatever state by `event` (end, abort or fail) and releases its blocks.
   // `completed`: see SchedulingPolicy::OnFinished.
-  void Remove(Sequence* sequence, SequenceEvent event, bool completed);
-  void Remove(Sequence* sequence, SequenceEvent event) {
-    Remove(sequence, event, event == SequenceEvent::kEnd);
+  void Remove(core::Sequence* sequence, core::SequenceEvent event, bool completed);
+  void Remove(core::Sequence* sequence, core::SequenceEvent event) {
+    Remove(sequence, event, event == core::SequenceEvent::kEnd);
   }
 
   // The read of a fetching sequence is over, whatever it brought (`computed`).
-  void FetchDone(Sequence* sequence);
+  void FetchDone(core::Sequence* sequence);
 
-  static constexpr int32_t kMinFollowTokens = 4 * kBlockTokens;
+  static constexpr int32_t kMinFollowTokens = 4 * base::kBlockTokens;
   // Long enough that the cost of a start (its blocks, its reads) is small against what it computes;
   // short against a wait.
   static constexpr int32_t kMinRunSteps = 8;
@@ -94,10 +94,10 @@ class Scheduler {
   // Schedules the next step: moves states and allocates blocks accordingly. The reply is valid
   // until the next call. It has no items only if there is no sequence, a batch fills (next_look),
   // all running sequences fetch, or a block was leaked.
-  const SchedulerOutput& Schedule(TimePoint now);
+  const SchedulerOutput& Schedule(base::TimePoint now);
 
   // The last scheduled step took `took`.
-  void OnStep(Duration took);
+  void OnStep(base::Duration took);
 
   // Limits the sequences that run at once from now on, to at least one; running ones go on.
   void set_limit(int limit) { limit_ = std::clamp(limit, 1, max_running_); }
@@ -112,12 +112,12 @@ class Scheduler {
   bool empty() const { return queue_.empty() && running_.empty(); }
 
   // The number of queued sequences that rank before this queued one, as of the last step.
-  int32_t PositionOf(const Sequence& sequence) const;
+  int32_t PositionOf(const core::Sequence& sequence) const;
   // The ids of the queue in the order of the last step. O(n log n); throws std::bad_alloc.
   std::vector<uint64_t> QueueOrder() const;
   // Waiting and preempted sequences, unordered.
-  std::span<Sequence* const> queue() const { return queue_; }
-  std::span<Sequence* const> running() const { return running_; }
+  std::span<core::Sequence* const> queue() const { return queue_; }
+  std::span<core::Sequence* const> running() const { return running_; }
   int64_t queued_tokens() const { return load_.tokens(); }
   // See QueueLoad.
   double WaitSeconds(Priority priority) const {
@@ -134,10 +134,10 @@ class Scheduler {
   bool continuous() const {
     return options_.batching.kind == BatchFormerOptions::Kind::kContinuous;
   }
-  Ranked RankedOf(Sequence* sequence) const;
+  Ranked RankedOf(core::Sequence* sequence) const;
 
   // The stages of Schedule.
-  void BeginStep(TimePoint now);
+  void BeginStep(base::TimePoint now);
   void RankRunning();
   // Releases followers whose leader computes nothing for them any more, and ranks the leaders.
   void UpdateFollowers();
@@ -151,7 +151,7 @@ class Scheduler {
 
   // Looks up the cached prefixes of some of the queue anew.
   void RefreshHints();
-  void UpdateHint(Sequence* sequence);
+  void UpdateHint(core::Sequence* sequence);
 
   // Preemption for a sequence of the queue.
   bool MayBeVictim(const Ranked& victim, const Ranked& urgent) const;
@@ -160,44 +160,44 @@ class Scheduler {
   // Preempts candidates_ until `urgent` can start; false if all of them do not make the room.
   bool PreemptFor(const Ranked& urgent, int slots);
   // The number of running sequences that arrived after it.
-  int LaterRunning(const Sequence& sequence) const;
+  int LaterRunning(const core::Sequence& sequence) const;
   // Whether half the slots are left to arrivals before each aged sequence that was passed.
   bool MayPassAged() const;
 
   // Preemption for memory. Gives ranked_[index] blocks for its next position; false: it was
   // preempted itself.
   bool ExtendOrPreempt(size_t index);
-  void Preempt(const Sequence* victim, PreemptReason reason);
+  void Preempt(const core::Sequence* victim, PreemptReason reason);
 
   // Starting sequences.
   // Sequences of the running batch that have not ended; without joined ones.
   int32_t NumMembers() const;
   // Whether it may start beside the running batch.
-  bool MayJoin(const Sequence& sequence) const;
+  bool MayJoin(const core::Sequence& sequence) const;
   // Starts the first of the queue, or passes it; false: no more start in this step.
   bool StartFirst();
-  BlockedBy WhatBlocks(const Ranked& first, const CachedPrefix& prefix) const;
-  void NoteBlocked(Sequence* head, BlockedBy rule);
+  BlockedBy WhatBlocks(const Ranked& first, const kvcache::CachedPrefix& prefix) const;
+  void NoteBlocked(core::Sequence* head, BlockedBy rule);
   // The step's budget has something left for a sequence that starts after `prefix`.
-  bool HasBudget(const Sequence& sequence, const CachedPrefix& prefix) const;
-  bool IsLong(const Sequence& sequence, int32_t computed) const {
+  bool HasBudget(const core::Sequence& sequence, const kvcache::CachedPrefix& prefix) const;
+  bool IsLong(const core::Sequence& sequence, int32_t computed) const {
     return options_.long_prefill_threshold > 0 &&
            sequence.num_ids() - computed > options_.long_prefill_threshold;
   }
   // Whether the sequence follows another one from now on.
-  bool Follow(Sequence* sequence, CachedPrefix* prefix);
-  void Start(const Ranked& ranked, CachedPrefix* prefix);
+  bool Follow(core::Sequence* sequence, kvcache::CachedPrefix* prefix);
+  void Start(const Ranked& ranked, kvcache::CachedPrefix* prefix);
 
   // Adding work to the step.
-  void AddChunk(Sequence* sequence);
-  void AddItem(Sequence* sequence, int32_t num_tokens);
+  void AddChunk(core::Sequence* sequence);
+  void AddItem(core::Sequence* sequence, int32_t num_tokens);
   int32_t rows_left() const { return options_.max_num_batched_tokens - output_.num_rows(); }
 
   const SchedulerOptions options_;
   const int max_running_;
-  SchedulingPolicy* const policy_;
-  KvCacheManager* const kv_;
-  SequenceMover* const mover_;
+  policy::SchedulingPolicy* const policy_;
+  kvcache::KvCacheManager* const kv_;
+  core::SequenceMover* const mover_;
   StepCost cost_;
   QueueLoad load_;
   BatchFormer former_;
@@ -208,8 +208,8 @@ class Scheduler {
 
   int limit_;
   bool flush_ = false;
-  std::vector<Sequence*> queue_;    // Waiting and preempted, unordered: ranks may change.
-  std::vector<Sequence*> running_;  // Prefilling, fetching and decoding, unordered.
+  std::vector<core::Sequence*> queue_;    // Waiting and preempted, unordered: ranks may change.
+  std::vector<core::Sequence*> running_;  // Prefilling, fetching and decoding, unordered.
   int num_preempted_ = 0;
   int num_fetching_ = 0;
   uint64_t batch_ = 0;          // Number of the newest batch.
@@ -220,9 +220,9 @@ class Scheduler {
   SchedulerOutput output_;
   std::vector<Ranked> ranked_;  // The running sequences in rank order.
   WaitingQueue line_;           // The queue without followers.
-  std::vector<const Sequence*> candidates_;
+  std::vector<const core::Sequence*> candidates_;
   std::vector<Ranked> passed_;  // Aged sequences that others may pass.
-  TimePoint now_{};
+  base::TimePoint now_{};
   size_t next_hint_ = 0;      // Index in the queue.
   int new_slots_ = 0;         // Sequences that may start for the first time in this step.
   double decode_cost_ = 0.0;  // Of the step's decodes; 0: there are none.
@@ -230,6 +230,6 @@ class Scheduler {
   double positions_ = 0.0;  // Attended by the step's rows.
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler
 
 #endif  // ROPEWAY_SCHEDULER_SCHEDULER_H_

@@ -8,20 +8,20 @@
 #include "policy/policies.h"
 #include "scheduler/test_scheduler.h"
 
-namespace ropeway {
+namespace ropeway::scheduler {
 namespace {
 
 class ClassesTest : public SchedulerTest {
  protected:
   void StartWith(const std::string& policy, int32_t blocks, SchedulerOptions options,
                  bool strict = false) {
-    policy_ = *MakePolicy({.name = policy, .strict = strict, .kv_is_kept = caching_});
+    policy_ = *policy::MakePolicy({.name = policy, .strict = strict, .kv_is_kept = caching_});
     options.class_parts = {0.7, 0.2, 0.1};
     options.has_classes = policy.find("priority") != std::string::npos;
     Start(blocks, options, policy_.get());
   }
 
-  Sequence* Add(Priority priority, int32_t prompt, int32_t max_tokens = 1000) {
+  core::Sequence* Add(Priority priority, int32_t prompt, int32_t max_tokens = 1000) {
     priority_ = priority;
     return SchedulerTest::Add(prompt, max_tokens);
   }
@@ -30,7 +30,7 @@ class ClassesTest : public SchedulerTest {
     for (int i = 0; i < count; ++i) Step();
   }
 
-  std::unique_ptr<SchedulingPolicy> policy_;
+  std::unique_ptr<policy::SchedulingPolicy> policy_;
 };
 
 constexpr auto kHigh = Priority::kHigh;
@@ -39,7 +39,7 @@ constexpr auto kLow = Priority::kLow;
 
 TEST_F(ClassesTest, AHigherClassTakesASlotOnceTheLowerOneHasRunForAWhile) {
   StartWith("priority", 100, {.max_num_seqs = 2, .max_num_batched_tokens = 64});
-  Sequence* first = Add(kLow, 10);
+  core::Sequence* first = Add(kLow, 10);
   Add(kLow, 10);
   EXPECT_EQ(Step(), "1:0+10* 2:0+10*");
   Add(kHigh, 5);
@@ -51,9 +51,9 @@ TEST_F(ClassesTest, AHigherClassTakesASlotOnceTheLowerOneHasRunForAWhile) {
   EXPECT_EQ(Step(), "3:0+5*") << "of equal ones the newest is preempted, and 3 starts at once";
   EXPECT_EQ(preempted_, "2");
   EXPECT_EQ(reasons_, "priority");
-  Sequence* second = sequences_[1].get();
+  core::Sequence* second = sequences_[1].get();
   EXPECT_EQ(second->parked, 17);
-  scheduler_->Remove(first, SequenceEvent::kEnd);
+  scheduler_->Remove(first, core::SequenceEvent::kEnd);
   EXPECT_EQ(Step(), "3:5+1* 2:17+1*") << "it goes on where it was: nothing is computed again";
 }
 
@@ -77,7 +77,7 @@ TEST_F(ClassesTest, AHigherClassTakesBlocks) {
   Step();
   EXPECT_EQ(preempted_, "2");
   EXPECT_EQ(reasons_, "blocks");
-  EXPECT_EQ(sequences_[2]->state, SequenceState::kDecoding);
+  EXPECT_EQ(sequences_[2]->state, core::SequenceState::kDecoding);
 }
 
 TEST_F(ClassesTest, NoneIsPreemptedInVain) {
@@ -122,7 +122,7 @@ TEST_F(ClassesTest, TheRestOfALongPromptIsUrgentToo) {
   Add(kHigh, 10);
   Add(kLow, 10);
   Steps(2);
-  Sequence* prompt = Add(kHigh, 260);
+  core::Sequence* prompt = Add(kHigh, 260);
   while (260 - prompt->computed > 128) Step();
   const int32_t low = sequences_[1]->computed;
   Step();
@@ -134,14 +134,14 @@ TEST_F(ClassesTest, AnUrgentPromptDoesNotPassAnAgedOne) {
   StartWith(
       "priority", 100,
       {.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(30)});
-  Sequence* first = Add(kHigh, 10);
-  Sequence* second = Add(kHigh, 10);
-  Sequence* low = Add(kLow, 10);
+  core::Sequence* first = Add(kHigh, 10);
+  core::Sequence* second = Add(kHigh, 10);
+  core::Sequence* low = Add(kLow, 10);
   Steps(25);
-  scheduler_->Remove(second, SequenceEvent::kEnd);
+  scheduler_->Remove(second, core::SequenceEvent::kEnd);
   Add(kMedium, 10);
   Steps(5);
-  scheduler_->Remove(first, SequenceEvent::kEnd);
+  scheduler_->Remove(first, core::SequenceEvent::kEnd);
   Add(kHigh, 10);
   Step();
   EXPECT_TRUE(low->running()) << "a slot is free, and the high one preempts none";
@@ -159,14 +159,14 @@ TEST_F(ClassesTest, AgedDecodesDoNotLeaveTheStep) {
   StartWith(
       "priority", 100,
       {.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(30)});
-  Sequence* first = Add(kMedium, 10);
+  core::Sequence* first = Add(kMedium, 10);
   Add(kMedium, 10);
-  Sequence* low = Add(kLow, 10);
+  core::Sequence* low = Add(kLow, 10);
   Steps(31);
-  scheduler_->Remove(first, SequenceEvent::kEnd);
+  scheduler_->Remove(first, core::SequenceEvent::kEnd);
   Step();
   ASSERT_TRUE(low->aged);
-  scheduler_->Remove(sequences_[1].get(), SequenceEvent::kEnd);
+  scheduler_->Remove(sequences_[1].get(), core::SequenceEvent::kEnd);
   Add(kHigh, 20);
   EXPECT_EQ(Step(), "3:10+1* 4:0+20*");
 }
@@ -180,8 +180,8 @@ TEST_F(ClassesTest, AClassAboveItsShareWaitsItsTurn) {
   for (int step = 0; step < 400 && !low_ran; ++step) {
     Step();
     for (const auto& sequence : sequences_) {
-      if (sequence->state == SequenceState::kFinished || sequence->generated() < 40) continue;
-      scheduler_->Remove(sequence.get(), SequenceEvent::kEnd);
+      if (sequence->state == core::SequenceState::kFinished || sequence->generated() < 40) continue;
+      scheduler_->Remove(sequence.get(), core::SequenceEvent::kEnd);
     }
     for (const auto& sequence : sequences_) {
       low_ran = low_ran || (sequence->priority == kLow && sequence->generated() > 0);
@@ -197,8 +197,8 @@ TEST_F(ClassesTest, StrictKnowsNoShares) {
   for (int step = 0; step < 250; ++step) {
     Step();
     for (const auto& sequence : sequences_) {
-      if (sequence->state == SequenceState::kFinished || sequence->generated() < 20) continue;
-      scheduler_->Remove(sequence.get(), SequenceEvent::kEnd);
+      if (sequence->state == core::SequenceState::kFinished || sequence->generated() < 20) continue;
+      scheduler_->Remove(sequence.get(), core::SequenceEvent::kEnd);
     }
   }
   EXPECT_EQ(sequences_.back()->generated(), 0);
@@ -212,19 +212,19 @@ TEST_F(ClassesTest, AnAgedOneGoesFirstAndRunsForAWhile) {
   Add(kHigh, 10);
   Add(kHigh, 10);
   Step();
-  Sequence* low = Add(kLow, 10);
+  core::Sequence* low = Add(kLow, 10);
   Add(kHigh, 10);  // Came later than the low one.
-  Sequence* later = Add(kHigh, 10);
+  core::Sequence* later = Add(kHigh, 10);
   Steps(28);
-  EXPECT_EQ(low->state, SequenceState::kWaiting) << "all running ones came earlier";
-  scheduler_->Remove(sequences_[0].get(), SequenceEvent::kEnd);
+  EXPECT_EQ(low->state, core::SequenceState::kWaiting) << "all running ones came earlier";
+  scheduler_->Remove(sequences_[0].get(), core::SequenceEvent::kEnd);
   Step();
   EXPECT_EQ(sequences_[3]->generated(), 1) << "not its time yet";
   Steps(2);
   EXPECT_EQ(low->generated(), 0) << "the later one must run its least";
   Steps(Scheduler::kMinRunSteps);
   EXPECT_GT(low->generated(), 0);
-  EXPECT_EQ(sequences_[3]->state, SequenceState::kPreempted);
+  EXPECT_EQ(sequences_[3]->state, core::SequenceState::kPreempted);
   EXPECT_EQ(later->generated(), 0);
   EXPECT_TRUE(low->aged || low->run_steps >= Scheduler::kMinRunSteps);
 }
@@ -242,7 +242,7 @@ TEST_F(ClassesTest, AgedOnesTakeHalfTheSlots) {
   now_ += std::chrono::seconds(1);
   for (int i = 0; i < 6; ++i) Add(kHigh, 4);
   for (const auto& sequence : sequences_) {
-    if (sequence->running()) scheduler_->Remove(sequence.get(), SequenceEvent::kEnd);
+    if (sequence->running()) scheduler_->Remove(sequence.get(), core::SequenceEvent::kEnd);
   }
   Step();
   int low = 0;
@@ -257,18 +257,18 @@ TEST_F(ClassesTest, AgedOnesTakeHalfTheSlots) {
 
 TEST_F(ClassesTest, TheOftenPreemptedArePreemptedNoMore) {
   StartWith("priority", 1000, {.max_num_seqs = 1, .max_num_batched_tokens = 64}, true);
-  Sequence* low = Add(kLow, 4);
+  core::Sequence* low = Add(kLow, 4);
   int times = 0;
-  for (int round = 0; round < 2 * kMaxPreemptions; ++round) {
+  for (int round = 0; round < 2 * policy::kMaxPreemptions; ++round) {
     Steps(1 + Scheduler::kMinRunSteps);
-    Sequence* high = Add(kHigh, 4);
+    core::Sequence* high = Add(kHigh, 4);
     Step();
     if (!high->running()) break;
     ++times;
-    scheduler_->Remove(high, SequenceEvent::kEnd);
+    scheduler_->Remove(high, core::SequenceEvent::kEnd);
   }
-  EXPECT_EQ(times, kMaxPreemptions);
-  EXPECT_EQ(low->preemptions, kMaxPreemptions);
+  EXPECT_EQ(times, policy::kMaxPreemptions);
+  EXPECT_EQ(low->preemptions, policy::kMaxPreemptions);
 }
 
 TEST_F(ClassesTest, WithoutCachingALongOutputIsNotPreempted) {
@@ -315,7 +315,7 @@ TEST_F(ClassesTest, LongPromptsShareALittleOfEachStepWhileOthersDecode) {
 TEST_F(ClassesTest, AChunkShrinksAsTheContextGrows) {
   StartWith("fcfs", 1000,
             {.max_num_seqs = 4, .max_num_batched_tokens = 100, .attention_weight = 0.01});
-  Sequence* sequence = Add(kMedium, 5000);
+  core::Sequence* sequence = Add(kMedium, 5000);
   int32_t last = 101;
   for (int i = 0; i < 10; ++i) {
     const int32_t before = sequence->computed;
@@ -343,8 +343,8 @@ TEST_F(ClassesTest, PositionsFollowTheOrder) {
   StartWith("priority", 1000, {.max_num_seqs = 1, .max_num_batched_tokens = 100});
   Add(kHigh, 5);
   Step();
-  Sequence* low = Add(kLow, 5);
-  Sequence* medium = Add(kMedium, 5);
+  core::Sequence* low = Add(kLow, 5);
+  core::Sequence* medium = Add(kMedium, 5);
   Step();
   EXPECT_EQ(scheduler_->PositionOf(*medium), 0);
   EXPECT_EQ(scheduler_->PositionOf(*low), 1);
@@ -355,7 +355,7 @@ class BatchesTest : public ClassesTest {
  protected:
   using Kind = BatchFormerOptions::Kind;
 
-  void StartBatches(Kind kind, int size, Duration timeout, bool padding = false) {
+  void StartBatches(Kind kind, int size, base::Duration timeout, bool padding = false) {
     SchedulerOptions options{.max_num_seqs = 8, .max_num_batched_tokens = 40};
     options.batching = {.kind = kind, .max_batch_size = size, .timeout = timeout};
     options.padding = padding;
@@ -366,18 +366,18 @@ class BatchesTest : public ClassesTest {
 
   // Of the next StartBatches.
   bool urgent_joins_ = false;
-  Duration max_wait_ = Duration::max();
+  base::Duration max_wait_ = base::Duration::max();
 };
 
 TEST_F(BatchesTest, SerialRunsOneAtATime) {
   StartBatches(Kind::kSerial, 1, {});
-  Sequence* first = Add(kMedium, 5);
+  core::Sequence* first = Add(kMedium, 5);
   Add(kHigh, 5);
   EXPECT_EQ(Step(), "2:0+5*");
   EXPECT_EQ(head_, "1: the batch that fills or runs");
   Steps(20);
-  EXPECT_EQ(first->state, SequenceState::kWaiting);
-  scheduler_->Remove(sequences_[1].get(), SequenceEvent::kEnd);
+  EXPECT_EQ(first->state, core::SequenceState::kWaiting);
+  scheduler_->Remove(sequences_[1].get(), core::SequenceEvent::kEnd);
   EXPECT_EQ(Step(), "1:0+5*");
   EXPECT_EQ(first->batch, 2U);
 }
@@ -388,18 +388,18 @@ TEST_F(BatchesTest, ABatchStartsAsAWholeAndEndsAsAWhole) {
   Add(kMedium, 30);
   EXPECT_EQ(Step(), "");
   EXPECT_EQ(head_, "1: the batch that fills or runs");
-  EXPECT_EQ(next_look_, TimePoint(std::chrono::seconds(5)));
+  EXPECT_EQ(next_look_, base::TimePoint(std::chrono::seconds(5)));
   Add(kMedium, 20);
   Add(kMedium, 20);
   EXPECT_EQ(Step(), "1:0+20* 2:0+20") << "all three have a slot, not all get tokens at once";
   EXPECT_EQ(scheduler_->num_running(), 3);
   EXPECT_EQ(sequences_[2]->batch_size, 3);
   Steps(5);
-  scheduler_->Remove(sequences_[0].get(), SequenceEvent::kEnd);
-  scheduler_->Remove(sequences_[1].get(), SequenceEvent::kEnd);
+  scheduler_->Remove(sequences_[0].get(), core::SequenceEvent::kEnd);
+  scheduler_->Remove(sequences_[1].get(), core::SequenceEvent::kEnd);
   Step();
-  EXPECT_EQ(sequences_[3]->state, SequenceState::kWaiting);
-  scheduler_->Remove(sequences_[2].get(), SequenceEvent::kEnd);
+  EXPECT_EQ(sequences_[3]->state, core::SequenceState::kWaiting);
+  scheduler_->Remove(sequences_[2].get(), core::SequenceEvent::kEnd);
   scheduler_->set_flush(true);
   EXPECT_EQ(Step(), "4:0+20*") << "nothing more will come";
   EXPECT_EQ(sequences_[3]->batch, 2U);
@@ -427,17 +427,17 @@ TEST_F(BatchesTest, AnUrgentOneJoinsARunningBatchOnlyWithTheOption) {
   for (const Kind kind : {Kind::kSerial, Kind::kStatic, Kind::kDynamic}) {
     for (const bool joins : {false, true}) {
       sequences_.clear();
-      now_ = TimePoint{0};
+      now_ = base::TimePoint{0};
       urgent_joins_ = joins;
       StartBatches(kind, 1, {});
-      Sequence* first = Add(kLow, 5);
+      core::Sequence* first = Add(kLow, 5);
       EXPECT_EQ(Step(), "1:0+5*");
       Add(kMedium, 5);
-      Sequence* high = Add(kHigh, 6);
+      core::Sequence* high = Add(kHigh, 6);
       if (!joins) {
         EXPECT_EQ(Step(), "1:5+1*");
         EXPECT_EQ(head_, "3: the batch that fills or runs");
-        scheduler_->Remove(first, SequenceEvent::kEnd);
+        scheduler_->Remove(first, core::SequenceEvent::kEnd);
         EXPECT_EQ(Step(), "3:0+6*");
         continue;
       }
@@ -445,8 +445,8 @@ TEST_F(BatchesTest, AnUrgentOneJoinsARunningBatchOnlyWithTheOption) {
       EXPECT_EQ(head_, "2: the batch that fills or runs");
       EXPECT_EQ(high->batch, 2U) << "a batch of its own";
       EXPECT_EQ(high->batch_size, 1);
-      EXPECT_EQ(high->formation, Duration{});
-      scheduler_->Remove(first, SequenceEvent::kEnd);
+      EXPECT_EQ(high->formation, base::Duration{});
+      scheduler_->Remove(first, core::SequenceEvent::kEnd);
       EXPECT_EQ(Step(), "3:6+1* 2:0+5*") << "the next batch does not wait for it";
       EXPECT_EQ(sequences_[1]->batch, 3U);
     }
@@ -464,7 +464,7 @@ TEST_F(BatchesTest, UrgentOnesJoinInHalfTheSlots) {
   EXPECT_EQ(scheduler_->num_running(), 6) << "four of the eight slots are for urgent ones";
   Steps(5);
   EXPECT_EQ(scheduler_->num_running(), 6);
-  scheduler_->Remove(sequences_[2].get(), SequenceEvent::kEnd);
+  scheduler_->Remove(sequences_[2].get(), core::SequenceEvent::kEnd);
   Step();
   EXPECT_TRUE(sequences_[6]->running());
 }
@@ -478,12 +478,12 @@ TEST_F(BatchesTest, UrgentOnesDoNotPassAnAgedOneForEver) {
   now_ += std::chrono::milliseconds(1);
   Step();
   ASSERT_TRUE(sequences_[0]->running());
-  Sequence* aged = Add(kLow, 2);
+  core::Sequence* aged = Add(kLow, 2);
   Steps(10);
   for (int i = 0; i < 5; ++i) Add(kHigh, 2);
   Step();
   EXPECT_EQ(scheduler_->num_running(), 5) << "four later ones may run beside it";
-  scheduler_->Remove(sequences_[0].get(), SequenceEvent::kEnd);
+  scheduler_->Remove(sequences_[0].get(), core::SequenceEvent::kEnd);
   Step();
   EXPECT_TRUE(aged->running()) << "the next batch begins, with the aged one first";
   EXPECT_EQ(aged->batch, 3U);
@@ -497,10 +497,10 @@ TEST_F(BatchesTest, AnUrgentOneThatJoinsAPaddedBatchIsNotPadded) {
   EXPECT_EQ(Step(), "1:0+10* 2:0+10*");
   Add(kHigh, 30);
   EXPECT_EQ(Step(), "1:10+1* 2:10+1* 3:0+30*");
-  scheduler_->Remove(sequences_[0].get(), SequenceEvent::kEnd);
+  scheduler_->Remove(sequences_[0].get(), core::SequenceEvent::kEnd);
   EXPECT_EQ(Step(), "3:30+1* 2:11+1*");
   EXPECT_EQ(padding_, "11+1*") << "one row, for the ended member, at its batch's position";
-  scheduler_->Remove(sequences_[1].get(), SequenceEvent::kEnd);
+  scheduler_->Remove(sequences_[1].get(), core::SequenceEvent::kEnd);
   EXPECT_EQ(Step(), "3:31+1*");
   EXPECT_EQ(padding_, "") << "the batch has ended";
 }
@@ -515,7 +515,7 @@ TEST_F(BatchesTest, PaddedRowsKeepTheirCost) {
   EXPECT_EQ(padding_, "10+20");
   EXPECT_EQ(Step(), "1:10+1* 2:30+1*");
   EXPECT_EQ(padding_, "");
-  scheduler_->Remove(sequences_[0].get(), SequenceEvent::kEnd);
+  scheduler_->Remove(sequences_[0].get(), core::SequenceEvent::kEnd);
   EXPECT_EQ(Step(), "2:31+1*");
   EXPECT_EQ(padding_, "31+1*") << "its row goes on at the longest one's position";
 }
@@ -530,12 +530,12 @@ TEST_F(BatchesTest, AMemberPreemptedForMemoryReturnsToItsBatch) {
   Add(kMedium, 5);
   Steps(18);
   EXPECT_EQ(scheduler_->num_preempted(), 1);
-  EXPECT_EQ(sequences_[2]->state, SequenceState::kWaiting);
-  scheduler_->Remove(sequences_[0].get(), SequenceEvent::kEnd);
+  EXPECT_EQ(sequences_[2]->state, core::SequenceState::kWaiting);
+  scheduler_->Remove(sequences_[0].get(), core::SequenceEvent::kEnd);
   Step();
   EXPECT_TRUE(sequences_[1]->running());
-  EXPECT_EQ(sequences_[2]->state, SequenceState::kWaiting);
+  EXPECT_EQ(sequences_[2]->state, core::SequenceState::kWaiting);
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::scheduler

@@ -9,27 +9,27 @@
 #include "kvcache/kv_cache_manager.h"
 #include "scheduler/scheduler.h"
 
-namespace ropeway {
+namespace ropeway::scheduler {
 namespace {
 
-const char* WhatIsBrokenInQueue(const Sequence& s) {
-  if (s.state != SequenceState::kWaiting && s.state != SequenceState::kPreempted) {
+const char* WhatIsBrokenInQueue(const core::Sequence& s) {
+  if (s.state != core::SequenceState::kWaiting && s.state != core::SequenceState::kPreempted) {
     return "is in the queue";
   }
   return s.blocks.empty() && s.computed == 0 ? nullptr : "holds blocks";
 }
 
-const char* WhatIsBrokenRunning(const Sequence& s) {
+const char* WhatIsBrokenRunning(const core::Sequence& s) {
   if (!s.running()) return "is on the running list";
   if (s.computed >= s.num_ids()) return "has computed all its ids and not ended";
-  return static_cast<int32_t>(s.blocks.size()) >= BlocksFor(s.computed)
+  return static_cast<int32_t>(s.blocks.size()) >= kvcache::BlocksFor(s.computed)
              ? nullptr
              : "has more positions computed than its blocks hold";
 }
 
-Status CheckCount(std::span<Sequence* const> list, SequenceState state, int counted) {
+Status CheckCount(std::span<core::Sequence* const> list, core::SequenceState state, int counted) {
   const auto there = std::count_if(list.begin(), list.end(),
-                                   [state](const Sequence* s) { return s->state == state; });
+                                   [state](const core::Sequence* s) { return s->state == state; });
   if (there == counted) return {};
   return {StatusCode::kInternal, fmt::format("the scheduler counts {} {} sequences, {} are",
                                              counted, SequenceStateName(state), there)};
@@ -37,17 +37,17 @@ Status CheckCount(std::span<Sequence* const> list, SequenceState state, int coun
 
 }  // namespace
 
-int32_t Scheduler::PositionOf(const Sequence& sequence) const {
-  const Ranked its = RankedOf(const_cast<Sequence*>(&sequence));
-  return static_cast<int32_t>(std::count_if(queue_.begin(), queue_.end(), [&](Sequence* other) {
-    return other != &sequence && Before(RankedOf(other), its);
-  }));
+int32_t Scheduler::PositionOf(const core::Sequence& sequence) const {
+  const Ranked its = RankedOf(const_cast<core::Sequence*>(&sequence));
+  return static_cast<int32_t>(std::count_if(
+      queue_.begin(), queue_.end(),
+      [&](core::Sequence* other) { return other != &sequence && Before(RankedOf(other), its); }));
 }
 
 std::vector<uint64_t> Scheduler::QueueOrder() const {
   std::vector<Ranked> order;
   order.reserve(queue_.size());
-  for (Sequence* sequence : queue_) order.push_back(RankedOf(sequence));
+  for (core::Sequence* sequence : queue_) order.push_back(RankedOf(sequence));
   std::sort(order.begin(), order.end(), Before);
   std::vector<uint64_t> ids;
   ids.reserve(order.size());
@@ -56,9 +56,10 @@ std::vector<uint64_t> Scheduler::QueueOrder() const {
 }
 
 Status Scheduler::CheckIntegrity() const {
-  std::unordered_set<const Sequence*> seen;
-  const auto check = [&seen](std::span<Sequence* const> list, auto* what_is_broken) -> Status {
-    for (const Sequence* s : list) {
+  std::unordered_set<const core::Sequence*> seen;
+  const auto check = [&seen](std::span<core::Sequence* const> list,
+                             auto* what_is_broken) -> Status {
+    for (const core::Sequence* s : list) {
       const char* const what = seen.insert(s).second ? what_is_broken(*s) : "is listed twice";
       if (what == nullptr) continue;
       return {StatusCode::kInternal,
@@ -68,12 +69,12 @@ Status Scheduler::CheckIntegrity() const {
   };
   if (Status s = check(running_, WhatIsBrokenRunning); !s.ok()) return s;
   if (Status s = check(queue_, WhatIsBrokenInQueue); !s.ok()) return s;
-  Status counts = CheckCount(running_, SequenceState::kFetching, num_fetching_);
-  if (counts.ok()) counts = CheckCount(queue_, SequenceState::kPreempted, num_preempted_);
+  Status counts = CheckCount(running_, core::SequenceState::kFetching, num_fetching_);
+  if (counts.ok()) counts = CheckCount(queue_, core::SequenceState::kPreempted, num_preempted_);
   if (!counts.ok()) return counts;
   if (num_running() <= max_running_) return {};
   return {StatusCode::kInternal,
           fmt::format("{} sequences run, more than {}", num_running(), max_running_)};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler

@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace ropeway {
+namespace ropeway::scheduler {
 
 Status SchedulerOptions::Validate() const {
   const std::pair<const char*, int> at_least_one[] = {
@@ -27,8 +27,9 @@ Status SchedulerOptions::Validate() const {
           std::string(name) + " must not be negative, but it is " + std::to_string(value), name);
     }
   }
-  if (max_wait <= Duration{}) return InvalidArgument("max_wait must be above 0 ms", "max_wait");
+  if (max_wait <= base::Duration{})
+    return InvalidArgument("max_wait must be above 0 ms", "max_wait");
   return {};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler

@@ -10,7 +10,7 @@
 #include "scheduler/batch_former.h"
 #include "scheduler/waiting_queue.h"
 
-namespace ropeway {
+namespace ropeway::scheduler {
 
 struct SchedulerOptions {
   int max_num_seqs = 1;            // Sequences that run at once.
@@ -26,11 +26,11 @@ struct SchedulerOptions {
   int long_prefill_budget = 64;
   // A sequence that has generated this many tokens is preempted only if memory is short.
   int32_t preempt_max_generated = std::numeric_limits<int32_t>::max();
-  Duration max_wait = Duration::max();  // Aging: requests past max_wait go first.
-  bool has_classes = false;             // The policy's first key is the class.
-  ClassParts class_parts{};             // The classes' shares, for predicted waits; 0: none.
-  double attention_weight = 0.0;        // The initial weight of StepCost.
-  bool learn_cost = false;              // Learn the weight from the steps' times.
+  base::Duration max_wait = base::Duration::max();  // Aging: requests past max_wait go first.
+  bool has_classes = false;                         // The policy's first key is the class.
+  ClassParts class_parts{};       // The classes' shares, for predicted waits; 0: none.
+  double attention_weight = 0.0;  // The initial weight of StepCost.
+  bool learn_cost = false;        // Learn the weight from the steps' times.
   BatchFormerOptions batching{};
   // Serial, static and dynamic: a sequence of class high may start while a batch runs, in up to
   // half the slots. Else it waits for the end of the batch.
@@ -41,6 +41,6 @@ struct SchedulerOptions {
   Status Validate() const;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler
 
 #endif  // ROPEWAY_SCHEDULER_SCHEDULER_OPTIONS_H_

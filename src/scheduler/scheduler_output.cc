@@ -1,6 +1,6 @@
 #include "scheduler/scheduler_output.h"
 
-namespace ropeway {
+namespace ropeway::scheduler {
 
 const char* BlockedByName(BlockedBy rule) {
   switch (rule) {
@@ -57,7 +57,7 @@ void SchedulerOutput::Clear() {
   num_padding_tokens = 0;
   head = nullptr;
   head_blocked_by = BlockedBy::kNothing;
-  next_look = TimePoint::max();
+  next_look = base::TimePoint::max();
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler

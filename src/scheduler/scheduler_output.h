@@ -8,11 +8,11 @@
 #include "core/batch.h"
 #include "core/sequence.h"
 
-namespace ropeway {
+namespace ropeway::scheduler {
 
 // A part of the step: positions [start, start + num_tokens) of one sequence.
 struct ScheduledItem {
-  Sequence* sequence = nullptr;
+  core::Sequence* sequence = nullptr;
   int32_t start = 0;
   int32_t num_tokens = 0;
   bool sample = false;  // The last id is part of it, and its successor is sampled.
@@ -54,15 +54,15 @@ struct SchedulerOutput {
   std::vector<ScheduledItem> items;  // Decodes first, then prefill chunks; each in rank order.
   std::vector<PaddingItem> padding;
   struct Preempted {
-    Sequence* sequence = nullptr;
+    core::Sequence* sequence = nullptr;
     PreemptReason reason = PreemptReason::kMemory;
   };
-  std::vector<Preempted> preempted;  // In the order of preemption.
-  std::vector<Sequence*> started;    // For the first time, not resumed.
+  std::vector<Preempted> preempted;      // In the order of preemption.
+  std::vector<core::Sequence*> started;  // For the first time, not resumed.
   // A sequence that fetches from now on: its blocks from computed / kBlockTokens on, as many as
   // `blocks`, and then the parked tail are to be read from the tier.
   struct Fetch {
-    Sequence* sequence = nullptr;
+    core::Sequence* sequence = nullptr;
     int32_t blocks = 0;
     bool tail = false;
   };
@@ -70,16 +70,16 @@ struct SchedulerOutput {
   int32_t num_tokens = 0;          // Of the items.
   int32_t num_prefill_tokens = 0;  // Of these, those of prefill chunks.
   int32_t num_padding_tokens = 0;
-  Sequence* head = nullptr;  // The first of the queue that did not start; null: none waits.
+  core::Sequence* head = nullptr;  // The first of the queue that did not start; null: none waits.
   BlockedBy head_blocked_by = BlockedBy::kNothing;
   // If nothing computes because a batch fills: when that may change without another event.
-  TimePoint next_look = TimePoint::max();
+  base::TimePoint next_look = base::TimePoint::max();
 
   void Reserve(size_t slots);
   void Clear();
   int32_t num_rows() const { return num_tokens + num_padding_tokens; }
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler
 
 #endif  // ROPEWAY_SCHEDULER_SCHEDULER_OUTPUT_H_

@@ -6,15 +6,15 @@
 
 #include "scheduler/test_scheduler.h"
 
-namespace ropeway {
+namespace ropeway::scheduler {
 namespace {
 
 TEST_F(SchedulerTest, AWholePoolOfPromptStartsWhereNoTokenIsWanted) {
   Start(2, {.max_num_seqs = 2, .max_num_batched_tokens = 20});
   Add(32, 0);
   EXPECT_EQ(Step(), "1:0+20");
-  EXPECT_EQ(scheduler_->Schedule(TimePoint{0}).items[0].num_tokens, 12);
-  EXPECT_FALSE(scheduler_->Schedule(TimePoint{0}).items[0].sample);
+  EXPECT_EQ(scheduler_->Schedule(base::TimePoint{0}).items[0].num_tokens, 12);
+  EXPECT_FALSE(scheduler_->Schedule(base::TimePoint{0}).items[0].sample);
 }
 
 TEST_F(SchedulerTest, NothingToDo) {
@@ -48,12 +48,12 @@ TEST_F(SchedulerTest, ChunkLimit) {
 
 TEST_F(SchedulerTest, SlotsAreKeptAndTheNextOneFollows) {
   Start(16, {.max_num_seqs = 2, .max_num_batched_tokens = 100});
-  Sequence* first = Add(4);
+  core::Sequence* first = Add(4);
   Add(4);
   Add(4);
   EXPECT_EQ(Step(), "1:0+4* 2:0+4*");
   EXPECT_EQ(head_, "3: max_num_seqs");
-  scheduler_->Remove(first, SequenceEvent::kEnd);
+  scheduler_->Remove(first, core::SequenceEvent::kEnd);
   EXPECT_EQ(Step(), "2:4+1* 3:0+4*");
 }
 
@@ -69,13 +69,13 @@ TEST_F(SchedulerTest, SlotsNeverOutnumberTheTokens) {
 
 TEST_F(SchedulerTest, NonePassesTheHeadOfTheQueue) {
   Start(4, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
-  Sequence* first = Add(30);  // 2 blocks.
-  Add(40);                    // 3 blocks: does not fit beside the first.
-  Add(4);                     // Would fit.
+  core::Sequence* first = Add(30);  // 2 blocks.
+  Add(40);                          // 3 blocks: does not fit beside the first.
+  Add(4);                           // Would fit.
   EXPECT_EQ(Step(), "1:0+30*");
   EXPECT_EQ(head_, "2: free KV blocks");
   EXPECT_EQ(Step(), "1:30+1*");
-  scheduler_->Remove(first, SequenceEvent::kAbort);
+  scheduler_->Remove(first, core::SequenceEvent::kAbort);
   EXPECT_EQ(Step(), "2:0+40* 3:0+4*");
 }
 
@@ -89,9 +89,9 @@ TEST_F(SchedulerTest, StartsOnlyWithABlockForTheNextPosition) {
 
 TEST_F(SchedulerTest, TheNewestIsPreemptedAndResumesBeforeLaterOnes) {
   Start(4, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
-  Sequence* first = Add(15);
-  Sequence* second = Add(14);
-  Sequence* third = Add(14);
+  core::Sequence* first = Add(15);
+  core::Sequence* second = Add(14);
+  core::Sequence* third = Add(14);
   EXPECT_EQ(Step(), "1:0+15* 2:0+14* 3:0+14*");
   Add(4);
   EXPECT_EQ(Step(), "1:15+1* 2:14+1* 3:14+1* 4:0+4*");
@@ -106,10 +106,10 @@ TEST_F(SchedulerTest, TheNewestIsPreemptedAndResumesBeforeLaterOnes) {
   EXPECT_EQ(head_, "3: free KV blocks") << "the fourth is not asked";
   EXPECT_EQ(third->computed, 0);
   EXPECT_EQ(third->num_ids(), 17) << "its ids stay";
-  scheduler_->Remove(first, SequenceEvent::kEnd);
+  scheduler_->Remove(first, core::SequenceEvent::kEnd);
   EXPECT_EQ(Step(), "2:18+1* 3:0+17*") << "all its ids are computed anew, and it goes on";
   EXPECT_EQ(head_, "4: free KV blocks");
-  scheduler_->Remove(second, SequenceEvent::kEnd);
+  scheduler_->Remove(second, core::SequenceEvent::kEnd);
   EXPECT_EQ(Step(), "3:17+1* 4:0+5*");
   EXPECT_EQ(third->preemptions, 1);
 }
@@ -139,16 +139,16 @@ TEST_F(SchedulerTest, APrefillingOneIsPreemptedForADecode) {
 
 TEST_F(SchedulerTest, RemovesFromEveryState) {
   Start(4, {.max_num_seqs = 2, .max_num_batched_tokens = 100});
-  Sequence* first = Add(30);
-  Sequence* second = Add(31);
-  Sequence* third = Add(4);
+  core::Sequence* first = Add(30);
+  core::Sequence* second = Add(31);
+  core::Sequence* third = Add(4);
   Step();
   Step();
   Step();
   ASSERT_EQ(preempted_, "2");
-  scheduler_->Remove(second, SequenceEvent::kAbort);
-  scheduler_->Remove(third, SequenceEvent::kFail);
-  scheduler_->Remove(first, SequenceEvent::kEnd);
+  scheduler_->Remove(second, core::SequenceEvent::kAbort);
+  scheduler_->Remove(third, core::SequenceEvent::kFail);
+  scheduler_->Remove(first, core::SequenceEvent::kEnd);
   EXPECT_TRUE(scheduler_->empty());
   EXPECT_EQ(scheduler_->num_preempted(), 0);
   EXPECT_EQ(kv_->pool().num_held(), 0);
@@ -158,13 +158,13 @@ TEST_F(SchedulerTest, RemovesFromEveryState) {
 
 TEST_F(SchedulerTest, AResumedOneComputesOnlyWhatIsGone) {
   Start(4, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
-  Sequence* first = Add(30);
-  Sequence* second = Add(31);
+  core::Sequence* first = Add(30);
+  core::Sequence* second = Add(31);
   Step();
   Step();
   EXPECT_EQ(Step(), "1:31+1*");
   ASSERT_EQ(preempted_, "2");
-  scheduler_->Remove(first, SequenceEvent::kEnd);
+  scheduler_->Remove(first, core::SequenceEvent::kEnd);
   EXPECT_EQ(Step(), "2:32+1*") << "both its blocks are still there";
   EXPECT_EQ(second->computed, 33);
 }
@@ -191,11 +191,11 @@ TEST_F(SchedulerTest, OthersPassFollowers) {
 
 TEST_F(SchedulerTest, IfTheLeaderEndsTheNextTakesOver) {
   Start(100, {.max_num_seqs = 8, .max_num_batched_tokens = 100});
-  Sequence* leader = Add(210, 1000, 200);
+  core::Sequence* leader = Add(210, 1000, 200);
   Add(210, 1000, 200);
   Add(210, 1000, 200);
   EXPECT_EQ(Step(), "1:0+100");
-  scheduler_->Remove(leader, SequenceEvent::kAbort);
+  scheduler_->Remove(leader, core::SequenceEvent::kAbort);
   EXPECT_EQ(Step(), "2:96+100") << "from what the leader had finished on";
   EXPECT_EQ(Step(), "2:196+14* 3:192+18*");
 }
@@ -218,9 +218,9 @@ TEST_F(SchedulerTest, WithoutCachingNoneFollows) {
 
 TEST_F(SchedulerTest, ABlockedOneWithCachedBlocksCountsThemOnce) {
   Start(5, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
-  Sequence* first = Add(33, 1000, 33);
+  core::Sequence* first = Add(33, 1000, 33);
   EXPECT_EQ(Step(), "1:0+33*");
-  scheduler_->Remove(first, SequenceEvent::kEnd);
+  scheduler_->Remove(first, core::SequenceEvent::kEnd);
   Add(33, 1000, 0);
   Add(33, 1000, 33);  // Two of its three blocks are cached, and not to be evicted for itself.
   EXPECT_EQ(Step(), "2:0+33*");
@@ -228,19 +228,24 @@ TEST_F(SchedulerTest, ABlockedOneWithCachedBlocksCountsThemOnce) {
 }
 
 // Shows that the order is the policy's and the accounting is the scheduler's.
-class ShortestPromptFirst final : public SchedulingPolicy {
+class ShortestPromptFirst final : public policy::SchedulingPolicy {
  public:
   const char* name() const override { return "shortest_prompt"; }
-  void BeginStep(std::span<Sequence* const>, std::span<Sequence* const>, TimePoint) override {}
-  Rank RankOf(const Sequence& sequence) const override { return {{sequence.prompt_len}}; }
-  bool MayPreempt(const Sequence&, const Sequence&) const override { return false; }
-  size_t PickVictim(std::span<const Sequence* const> candidates) const override {
+  void BeginStep(std::span<core::Sequence* const>, std::span<core::Sequence* const>,
+                 base::TimePoint) override {}
+  policy::Rank RankOf(const core::Sequence& sequence) const override {
+    return {{sequence.prompt_len}};
+  }
+  bool MayPreempt(const core::Sequence&, const core::Sequence&) const override { return false; }
+  size_t PickVictim(std::span<const core::Sequence* const> candidates) const override {
     return candidates.size() - 1;
   }
-  void OnScheduled(const Sequence&, const ScheduledWork& work) override {
+  void OnScheduled(const core::Sequence&, const policy::ScheduledWork& work) override {
     tokens_ += work.prompt_tokens;
   }
-  void OnFinished(const Sequence&, bool completed) override { finished_ += completed ? 1 : 0; }
+  void OnFinished(const core::Sequence&, bool completed) override {
+    finished_ += completed ? 1 : 0;
+  }
   int tokens_ = 0;
   int finished_ = 0;
 };
@@ -250,11 +255,11 @@ TEST_F(SchedulerTest, ThePolicyDecidesTheOrder) {
   Start(16, {.max_num_seqs = 2, .max_num_batched_tokens = 100}, &policy);
   Add(9);
   Add(5);
-  Sequence* third = Add(2);
+  core::Sequence* third = Add(2);
   EXPECT_EQ(Step(), "3:0+2* 2:0+5*");
   EXPECT_EQ(head_, "1: max_num_seqs");
   EXPECT_EQ(policy.tokens_, 7);
-  scheduler_->Remove(third, SequenceEvent::kEnd);
+  scheduler_->Remove(third, core::SequenceEvent::kEnd);
   EXPECT_EQ(policy.finished_, 1);
   EXPECT_EQ(Step(), "2:5+1* 1:0+9*");
 }
@@ -277,17 +282,18 @@ TEST_F(SchedulerTest, ALeaderRunsAtTheBestRankOfItsFollowers) {
 }
 
 // Preempts the oldest: the scheduler offers it only sequences without work in this step.
-class OldestIsVictim final : public SchedulingPolicy {
+class OldestIsVictim final : public policy::SchedulingPolicy {
  public:
   const char* name() const override { return "oldest_is_victim"; }
-  void BeginStep(std::span<Sequence* const>, std::span<Sequence* const>, TimePoint) override {}
-  Rank RankOf(const Sequence& sequence) const override {
+  void BeginStep(std::span<core::Sequence* const>, std::span<core::Sequence* const>,
+                 base::TimePoint) override {}
+  policy::Rank RankOf(const core::Sequence& sequence) const override {
     return {{static_cast<int64_t>(sequence.order)}};
   }
-  bool MayPreempt(const Sequence&, const Sequence&) const override { return false; }
-  size_t PickVictim(std::span<const Sequence* const>) const override { return 0; }
-  void OnScheduled(const Sequence&, const ScheduledWork&) override {}
-  void OnFinished(const Sequence&, bool) override {}
+  bool MayPreempt(const core::Sequence&, const core::Sequence&) const override { return false; }
+  size_t PickVictim(std::span<const core::Sequence* const>) const override { return 0; }
+  void OnScheduled(const core::Sequence&, const policy::ScheduledWork&) override {}
+  void OnFinished(const core::Sequence&, bool) override {}
 };
 
 TEST_F(SchedulerTest, WhatHasWorkInThisStepIsNoVictim) {
@@ -307,27 +313,27 @@ class FetchingTest : public SchedulerTest {
   FetchingTest() { tier_ = &its_tier_; }
 
   // The tier has the first `blocks` blocks of the sequence's ids.
-  void Store(const Sequence& sequence, int32_t blocks) {
-    const std::vector<BlockName> names = ChainNames({}, sequence.ids);
+  void Store(const core::Sequence& sequence, int32_t blocks) {
+    const std::vector<core::BlockName> names = core::ChainNames({}, sequence.ids);
     for (int32_t i = 0; i < blocks; ++i) its_tier_.blocks[names[static_cast<size_t>(i)]] = {};
   }
 
   // Reads `blocks` blocks as the engine core does.
-  void Read(Sequence* sequence, int32_t blocks) {
-    sequence->computed += blocks * kBlockTokens;
+  void Read(core::Sequence* sequence, int32_t blocks) {
+    sequence->computed += blocks * base::kBlockTokens;
     kv_->OnComputed(sequence);
   }
 
-  TestTier its_tier_;
+  kvcache::TestTier its_tier_;
 };
 
 TEST_F(FetchingTest, FetchesAndThenComputesTheRest) {
   Start(100, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
-  Sequence* a = Add(70);
+  core::Sequence* a = Add(70);
   Store(*a, 4);
   Add(20);
   EXPECT_EQ(Step(), "2:0+20*") << "none waits for a fetching one";
-  EXPECT_EQ(a->state, SequenceState::kFetching);
+  EXPECT_EQ(a->state, core::SequenceState::kFetching);
   EXPECT_EQ(scheduler_->num_fetching(), 1);
   Read(a, 3);
   EXPECT_EQ(Step(), "2:20+1*");
@@ -337,7 +343,7 @@ TEST_F(FetchingTest, FetchesAndThenComputesTheRest) {
 
 TEST_F(FetchingTest, OthersFollowAFetchingOne) {
   Start(100, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
-  Sequence* a = Add(100, 1000, 90);
+  core::Sequence* a = Add(100, 1000, 90);
   Store(*a, 5);
   Add(100, 1000, 90);
   EXPECT_EQ(Step(), "");
@@ -351,24 +357,24 @@ TEST_F(FetchingTest, OthersFollowAFetchingOne) {
 TEST_F(FetchingTest, FollowsForWhatTheTierHasBehind) {
   Start(100, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
   Add(17, 1000, 17);
-  Sequence* b = Add(200, 1000, 200);
+  core::Sequence* b = Add(200, 1000, 200);
   Store(*b, 12);
-  const std::vector<BlockName> names = ChainNames({}, b->ids);
+  const std::vector<core::BlockName> names = core::ChainNames({}, b->ids);
   its_tier_.blocks.erase(names[0]);
   EXPECT_EQ(Step(), "1:0+17*");
   EXPECT_EQ(head_, "2: another request that computes the same prefix");
   EXPECT_EQ(Step(), "1:17+1*");
-  EXPECT_EQ(b->state, SequenceState::kFetching);
+  EXPECT_EQ(b->state, core::SequenceState::kFetching);
   EXPECT_EQ(b->computed, 16);
 }
 
 TEST_F(FetchingTest, AFetchingOneIsPreempted) {
   Start(5, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
   Add(15);
-  Sequence* b = Add(60);
+  core::Sequence* b = Add(60);
   Store(*b, 3);
   EXPECT_EQ(Step(), "1:0+15*");
-  ASSERT_EQ(b->state, SequenceState::kFetching);
+  ASSERT_EQ(b->state, core::SequenceState::kFetching);
   EXPECT_EQ(Step(), "1:15+1*");
   Read(b, 1);
   EXPECT_EQ(Step(), "1:16+1*");
@@ -379,10 +385,10 @@ TEST_F(FetchingTest, AFetchingOneIsPreempted) {
 
 TEST_F(FetchingTest, RemovesAFetchingOne) {
   Start(100, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
-  Sequence* a = Add(70);
+  core::Sequence* a = Add(70);
   Store(*a, 4);
   Step();
-  scheduler_->Remove(a, SequenceEvent::kAbort);
+  scheduler_->Remove(a, core::SequenceEvent::kAbort);
   EXPECT_TRUE(scheduler_->empty());
   EXPECT_EQ(scheduler_->num_fetching(), 0);
   CheckSound();
@@ -392,10 +398,10 @@ TEST_F(FetchingTest, ReadsOnlyWhereThatIsCheaper) {
   Start(100, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
   kv_->read_cost().OnPrefill(1000, std::chrono::seconds(1));
   kv_->read_cost().OnRead(1, std::chrono::seconds(1));
-  Sequence* a = Add(70);
+  core::Sequence* a = Add(70);
   Store(*a, 4);
   EXPECT_EQ(Step(), "1:0+70*");
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::scheduler

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace ropeway {
+namespace ropeway::scheduler {
 
 int32_t StepCost::ChunkFor(int32_t start, int32_t wanted, double budget) const {
   if (wanted <= 0 || Cost(start, 1) > budget) return 0;
@@ -17,8 +17,8 @@ int32_t StepCost::ChunkFor(int32_t start, int32_t wanted, double budget) const {
   return chunk;
 }
 
-void StepCost::OnStep(int32_t rows, double attended_positions, Duration took, bool busy) {
-  const double seconds = ToSeconds(took);
+void StepCost::OnStep(int32_t rows, double attended_positions, base::Duration took, bool busy) {
+  const double seconds = base::ToSeconds(took);
   if (rows <= 0 || seconds <= 0.0) return;
   if (busy) AddSpeed(rows + weight_ * attended_positions, seconds);
   if (rows >= kMinRows) Fit(attended_positions / rows, seconds / rows);
@@ -65,4 +65,4 @@ void StepCost::AddSpeed(double cost, double seconds) {
   speed_seconds_ = keep * speed_seconds_ + seconds;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler

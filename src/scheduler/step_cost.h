@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-namespace ropeway {
+namespace ropeway::scheduler {
 
 // The unit is a token's work without attention. Attention adds `weight()` for each position that a
 // token attends to: the token at position p attends to p + 1, so tokens [start, start + n) cost
@@ -63,7 +63,7 @@ class StepCost {
 
   // A step of `rows` tokens took `took`. Steps that computed nothing are ignored. `busy`: it counts
   // in speed(), the speed under load.
-  void OnStep(int32_t rows, double attended_positions, Duration took, bool busy = true);
+  void OnStep(int32_t rows, double attended_positions, base::Duration took, bool busy = true);
 
   double weight() const { return weight_; }
 
@@ -92,6 +92,6 @@ class StepCost {
   int slow_steps_ = 0;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler
 
 #endif  // ROPEWAY_SCHEDULER_STEP_COST_H_

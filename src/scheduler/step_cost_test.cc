@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 
-namespace ropeway {
+namespace ropeway::scheduler {
 namespace {
 
 constexpr double kToken = 224e-6;
@@ -23,7 +23,7 @@ class Machine {
     const double error = scatter_ * (static_cast<double>(random_.Below(2001)) / 1000.0 - 1.0);
     const double attended = StepCost::Positions(start, rows);
     const double seconds = (token_ * rows + position_ * attended) * (1.0 + error) * times;
-    cost_->OnStep(rows, attended, Duration(std::llround(seconds * 1e9)));
+    cost_->OnStep(rows, attended, base::Duration(std::llround(seconds * 1e9)));
   }
   void Prompts(int count) {
     for (int i = 0; i < count; ++i) {
@@ -37,7 +37,7 @@ class Machine {
   double token_;
   double position_;
   double scatter_;
-  SeededRandom random_{11};
+  base::SeededRandom random_{11};
 };
 
 TEST(StepCostTest, CountsTokensAndThePositionsTheyAttendTo) {
@@ -52,7 +52,7 @@ TEST(StepCostTest, CountsTokensAndThePositionsTheyAttendTo) {
 TEST(StepCostTest, AChunkIsTheMostThatFits) {
   StepCost cost;
   Machine(&cost, kToken, kPosition * 3).Prompts(10);  // Any other weight.
-  SeededRandom random(3);
+  base::SeededRandom random(3);
   for (int i = 0; i < 20000; ++i) {
     const auto start = static_cast<int32_t>(random.Below(i % 2 == 0 ? 200 : 200'000));
     const auto wanted = static_cast<int32_t>(random.Below(5000));
@@ -117,7 +117,7 @@ TEST(StepCostTest, TheWeightStaysInItsBounds) {
   EXPECT_EQ(flat.weight(), 0.0);
   EXPECT_EQ(flat.ChunkFor(4000, 500, 300.0), 300);
   flat.OnStep(0, 0.0, std::chrono::seconds(1));
-  flat.OnStep(10, 10.0, Duration(0));
+  flat.OnStep(10, 10.0, base::Duration(0));
   EXPECT_EQ(flat.weight(), 0.0);
 }
 
@@ -126,7 +126,7 @@ TEST(StepCostTest, SpeedIsCostPerBusySecond) {
   EXPECT_EQ(cost.speed(), 0.0);
   const auto run = [&cost](int steps, double units_per_second) {
     for (int i = 0; i < steps; ++i) {
-      cost.OnStep(100, 0.0, Duration(std::llround(100.0 / units_per_second * 1e9)));
+      cost.OnStep(100, 0.0, base::Duration(std::llround(100.0 / units_per_second * 1e9)));
     }
   };
   run(1, 4000.0);
@@ -145,4 +145,4 @@ TEST(StepCostTest, SpeedIsCostPerBusySecond) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::scheduler

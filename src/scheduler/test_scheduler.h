@@ -13,21 +13,22 @@
 #include "policy/policies.h"
 #include "scheduler/scheduler.h"
 
-namespace ropeway {
+namespace ropeway::scheduler {
 
 // Runs scheduled steps as the engine core would, with a fake token for each sample. A step reads as
 // "1:0+8 2:40+1*": sequence:start+tokens, and a star if the next token is sampled.
 class SchedulerTest : public testing::Test {
  protected:
-  void Start(int32_t blocks, const SchedulerOptions& options, SchedulingPolicy* policy = nullptr) {
-    kv_ = std::make_unique<KvCacheManager>(
-        KvCacheOptions{.num_blocks = blocks, .block_bytes = 1, .caching = caching_, .tier = tier_});
+  void Start(int32_t blocks, const SchedulerOptions& options,
+             policy::SchedulingPolicy* policy = nullptr) {
+    kv_ = std::make_unique<kvcache::KvCacheManager>(kvcache::KvCacheOptions{
+        .num_blocks = blocks, .block_bytes = 1, .caching = caching_, .tier = tier_});
     scheduler_ = std::make_unique<Scheduler>(options, policy != nullptr ? policy : &fcfs_,
                                              kv_.get(), &mover_);
   }
 
-  Sequence* Add(int32_t prompt_len, int32_t max_tokens = 1000, int32_t shared = 0) {
-    auto sequence = std::make_unique<Sequence>();
+  core::Sequence* Add(int32_t prompt_len, int32_t max_tokens = 1000, int32_t shared = 0) {
+    auto sequence = std::make_unique<core::Sequence>();
     sequence->id = sequences_.size() + 1;
     sequence->order = sequences_.size();
     // Its own ids, except for a prefix `shared` with the others.
@@ -55,11 +56,11 @@ class SchedulerTest : public testing::Test {
       kv_->OnComputed(item.sequence);
       tokens += item.num_tokens;
       EXPECT_GE(item.sequence->blocks.size(),
-                static_cast<size_t>(BlocksFor(item.sequence->computed)));
+                static_cast<size_t>(kvcache::BlocksFor(item.sequence->computed)));
       if (!item.sample) continue;
       item.sequence->ids.push_back(0);
-      if (item.sequence->state == SequenceState::kPrefilling) {
-        mover_.Move(item.sequence->id, &item.sequence->state, SequenceEvent::kCaughtUp);
+      if (item.sequence->state == core::SequenceState::kPrefilling) {
+        mover_.Move(item.sequence->id, &item.sequence->state, core::SequenceEvent::kCaughtUp);
       }
     }
     EXPECT_EQ(tokens, plan.num_tokens);
@@ -85,31 +86,31 @@ class SchedulerTest : public testing::Test {
   void CheckSound() {
     Status status = scheduler_->CheckIntegrity();
     EXPECT_TRUE(status.ok()) << status.message();
-    std::vector<const Sequence*> all;
+    std::vector<const core::Sequence*> all;
     for (const auto& sequence : sequences_) all.push_back(sequence.get());
     status = kv_->CheckIntegrity(all);
     EXPECT_TRUE(status.ok()) << status.message();
   }
 
   bool caching_ = true;
-  KvTier* tier_ = nullptr;
-  FcfsPolicy fcfs_;
-  SequenceMover mover_;
-  std::unique_ptr<KvCacheManager> kv_;
+  kvcache::KvTier* tier_ = nullptr;
+  policy::FcfsPolicy fcfs_;
+  core::SequenceMover mover_;
+  std::unique_ptr<kvcache::KvCacheManager> kv_;
   std::unique_ptr<Scheduler> scheduler_;
-  std::vector<std::unique_ptr<Sequence>> sequences_;
+  std::vector<std::unique_ptr<core::Sequence>> sequences_;
   std::string preempted_;  // Of the last step: ids in order.
   std::string head_;
   std::string reasons_;  // Of the preemptions.
   std::string padding_;
-  TimePoint next_look_ = TimePoint::max();
+  base::TimePoint next_look_ = base::TimePoint::max();
   // Of the next ones that are added, and of the next step.
   Priority priority_ = Priority::kMedium;
   std::string tenant_;
-  TimePoint now_{0};
-  static constexpr Duration kStep = std::chrono::milliseconds(10);
+  base::TimePoint now_{0};
+  static constexpr base::Duration kStep = std::chrono::milliseconds(10);
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler
 
 #endif  // ROPEWAY_SCHEDULER_TEST_SCHEDULER_H_

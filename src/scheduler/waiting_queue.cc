@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace ropeway {
+namespace ropeway::scheduler {
 namespace {
 
 // The standard heap has its greatest element in front.
@@ -27,9 +27,9 @@ void WaitingQueue::Pop() {
   heap_.pop_back();
 }
 
-void WaitingQueue::Resort(const SchedulingPolicy& policy) {
+void WaitingQueue::Resort(const policy::SchedulingPolicy& policy) {
   while (!heap_.empty()) {
-    const Rank rank = policy.RankOf(*heap_.front().sequence);
+    const policy::Rank rank = policy.RankOf(*heap_.front().sequence);
     if (heap_.front().aged || rank <= heap_.front().rank) return;
     std::pop_heap(heap_.begin(), heap_.end(), After);
     heap_.back().rank = rank;
@@ -41,34 +41,36 @@ void Aging::Reserve(size_t count) {
   if (overdue_.capacity() < count) overdue_.reserve(2 * count);
 }
 
-void Aging::Update(TimePoint now, int limit, std::span<Sequence* const> running,
-                   std::span<Sequence* const> queue) {
-  const auto overdue = [&](const Sequence& s) { return now - s.queued_since >= max_wait_; };
+void Aging::Update(base::TimePoint now, int limit, std::span<core::Sequence* const> running,
+                   std::span<core::Sequence* const> queue) {
+  const auto overdue = [&](const core::Sequence& s) { return now - s.queued_since >= max_wait_; };
   auto left = static_cast<ptrdiff_t>((limit + 1) / 2);
-  for (Sequence* sequence : running) {
+  for (core::Sequence* sequence : running) {
     // A prompt without a chunk: other sequences had all of the budget.
-    if (sequence->state == SequenceState::kPrefilling && overdue(*sequence)) sequence->aged = true;
+    if (sequence->state == core::SequenceState::kPrefilling && overdue(*sequence))
+      sequence->aged = true;
     if (sequence->aged) --left;
   }
   overdue_.clear();
-  for (Sequence* sequence : queue) {
+  for (core::Sequence* sequence : queue) {
     sequence->aged = false;
     if (overdue(*sequence)) overdue_.push_back(sequence);
   }
   left = std::clamp<ptrdiff_t>(left, 0, static_cast<ptrdiff_t>(overdue_.size()));
-  std::nth_element(overdue_.begin(), overdue_.begin() + left, overdue_.end(),
-                   [](const Sequence* a, const Sequence* b) { return a->order < b->order; });
+  std::nth_element(
+      overdue_.begin(), overdue_.begin() + left, overdue_.end(),
+      [](const core::Sequence* a, const core::Sequence* b) { return a->order < b->order; });
   for (ptrdiff_t i = 0; i < left; ++i) overdue_[static_cast<size_t>(i)]->aged = true;
 }
 
-double QueueLoad::Remaining(const Sequence& sequence) const {
+double QueueLoad::Remaining(const core::Sequence& sequence) const {
   const int32_t output = predictor_.Remaining(sequence);
   const int32_t computed = sequence.running() ? sequence.computed : sequence.cached_hint;
   const int32_t ids = std::max(0, sequence.num_ids() - computed);
   return cost_->Cost(computed, ids) + cost_->Cost(sequence.num_ids(), output);
 }
 
-void QueueLoad::Enter(Sequence* sequence) {
+void QueueLoad::Enter(core::Sequence* sequence) {
   const auto its_class = static_cast<size_t>(sequence->priority);
   sequence->queued_cost = Remaining(*sequence);
   waiting_[its_class] += sequence->queued_cost;
@@ -76,14 +78,14 @@ void QueueLoad::Enter(Sequence* sequence) {
   tokens_ += sequence->num_ids();
 }
 
-void QueueLoad::Leave(Sequence* sequence) {
+void QueueLoad::Leave(core::Sequence* sequence) {
   const auto its_class = static_cast<size_t>(sequence->priority);
   waiting_[its_class] -= sequence->queued_cost;
   if (--count_[its_class] == 0) waiting_[its_class] = 0;  // Drop what rounding has left.
   tokens_ -= sequence->num_ids();
 }
 
-double QueueLoad::WaitSeconds(Priority priority, std::span<Sequence* const> running,
+double QueueLoad::WaitSeconds(Priority priority, std::span<core::Sequence* const> running,
                               int free_slots) const {
   const double speed = cost_->speed();
   if (speed <= 0) return 0;
@@ -99,7 +101,7 @@ double QueueLoad::WaitSeconds(Priority priority, std::span<Sequence* const> runn
   if (parts_[own] > 0) ahead = std::min(ahead, waiting_[own] / parts_[own]);
   double runs = 0;
   bool lower_runs = false;
-  for (const Sequence* sequence : running) {
+  for (const core::Sequence* sequence : running) {
     runs += Remaining(*sequence);
     lower_runs = lower_runs || !Ahead(sequence->priority, priority);
   }
@@ -108,4 +110,4 @@ double QueueLoad::WaitSeconds(Priority priority, std::span<Sequence* const> runn
   return ahead / speed;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler

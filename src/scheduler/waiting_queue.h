@@ -14,12 +14,12 @@
 #include "policy/scheduling_policy.h"
 #include "scheduler/step_cost.h"
 
-namespace ropeway {
+namespace ropeway::scheduler {
 
 // A sequence with its position in the order of one step.
 struct Ranked {
-  Sequence* sequence = nullptr;
-  Rank rank;
+  core::Sequence* sequence = nullptr;
+  policy::Rank rank;
   bool aged = false;   // Goes before all that are not.
   bool leads = false;  // Other sequences wait for the prefix that it computes.
 };
@@ -46,7 +46,7 @@ class WaitingQueue {
   // Scheduled work may have raised ranks (under fairness, the next start belongs to another
   // tenant). Moves sequences from the front back to their present rank, until the first one's rank
   // is unchanged.
-  void Resort(const SchedulingPolicy& policy);
+  void Resort(const policy::SchedulingPolicy& policy);
 
  private:
   std::vector<Ranked> heap_;
@@ -55,7 +55,7 @@ class WaitingQueue {
 // Aging: requests past max_wait go first. Thread rule: the scheduler's.
 class Aging {
  public:
-  explicit Aging(Duration max_wait) : max_wait_(max_wait) {}
+  explicit Aging(base::Duration max_wait) : max_wait_(max_wait) {}
 
   // Reserves memory for a queue of `count`; throws std::bad_alloc.
   void Reserve(size_t count);
@@ -63,18 +63,18 @@ class Aging {
   // Sets Sequence::aged: for running sequences whose prompt has had no chunk for max_wait, and in
   // the queue for the oldest of those past max_wait, as many as half of `limit` slots (rounded up)
   // leave beside the aged ones that run. REQUIRES: reserved.
-  void Update(TimePoint now, int limit, std::span<Sequence* const> running,
-              std::span<Sequence* const> queue);
+  void Update(base::TimePoint now, int limit, std::span<core::Sequence* const> running,
+              std::span<core::Sequence* const> queue);
 
   // The queued_since of a sequence that is preempted now: an aged one that has not run for
   // kMinRunSteps is past max_wait again at once.
-  TimePoint QueuedSince(const Sequence& victim, TimePoint now) const {
+  base::TimePoint QueuedSince(const core::Sequence& victim, base::TimePoint now) const {
     return victim.aged ? now - max_wait_ : now;
   }
 
  private:
-  const Duration max_wait_;
-  std::vector<Sequence*> overdue_;  // Those of the queue past max_wait.
+  const base::Duration max_wait_;
+  std::vector<core::Sequence*> overdue_;  // Those of the queue past max_wait.
 };
 
 // The guaranteed part of the work of each class, of 1; all 0: no shares.
@@ -88,9 +88,9 @@ class QueueLoad {
   QueueLoad(const StepCost* cost, bool has_classes, const ClassParts& parts)
       : cost_(cost), has_classes_(has_classes), parts_(parts) {}
 
-  void Enter(Sequence* sequence);
-  void Leave(Sequence* sequence);
-  void OnFinished(const Sequence& sequence) {
+  void Enter(core::Sequence* sequence);
+  void Leave(core::Sequence* sequence);
+  void OnFinished(const core::Sequence& sequence) {
     predictor_.Learn(sequence.max_tokens, sequence.generated());
   }
 
@@ -102,22 +102,23 @@ class QueueLoad {
   // when 2 / R of their work is done; if a lower class runs, a slot is available by preemption.
   // With class parts, at most what its class takes with its part alone. 0 while no speed is
   // measured, or if fewer sequences wait before it than slots are free.
-  double WaitSeconds(Priority priority, std::span<Sequence* const> running, int free_slots) const;
+  double WaitSeconds(Priority priority, std::span<core::Sequence* const> running,
+                     int free_slots) const;
 
  private:
   // Cost of the work that is left for the sequence.
-  double Remaining(const Sequence& sequence) const;
+  double Remaining(const core::Sequence& sequence) const;
   bool Ahead(Priority other, Priority own) const { return !has_classes_ || other <= own; }
 
   const StepCost* const cost_;
   const bool has_classes_;
   const ClassParts parts_;
-  OutputPredictor predictor_;
+  policy::OutputPredictor predictor_;
   std::array<double, kNumPriorities> waiting_{};  // Cost, by class.
   std::array<int, kNumPriorities> count_{};
   int64_t tokens_ = 0;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::scheduler
 
 #endif  // ROPEWAY_SCHEDULER_WAITING_QUEUE_H_

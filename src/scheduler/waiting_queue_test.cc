@@ -8,29 +8,29 @@
 
 #include "policy/fair_policy.h"
 
-namespace ropeway {
+namespace ropeway::scheduler {
 namespace {
 
 using std::chrono::seconds;
 
 // Tenant "a" came first with many requests; after each start it is the other's turn.
 TEST(WaitingQueueTest, ResortsAfterEachStart) {
-  FairPolicy policy;
-  std::array<Sequence, 8> sequences;
-  std::vector<Sequence*> queue;
+  policy::FairPolicy policy;
+  std::array<core::Sequence, 8> sequences;
+  std::vector<core::Sequence*> queue;
   for (size_t i = 0; i < sequences.size(); ++i) {
     sequences[i].order = i;
     sequences[i].tenant = i < 5 ? "a" : "b";
     queue.push_back(&sequences[i]);
   }
-  policy.BeginStep(queue, {}, TimePoint{1});
+  policy.BeginStep(queue, {}, base::TimePoint{1});
   WaitingQueue waiting;
   waiting.Reserve(queue.size());
-  for (Sequence* s : queue) waiting.Add({.sequence = s, .rank = policy.RankOf(*s)});
+  for (core::Sequence* s : queue) waiting.Add({.sequence = s, .rank = policy.RankOf(*s)});
   waiting.Sort();
   std::string order;
   while (!waiting.empty()) {
-    Sequence* const first = waiting.front().sequence;
+    core::Sequence* const first = waiting.front().sequence;
     waiting.Pop();
     order += first->tenant;
     policy.OnScheduled(*first, {.prompt_tokens = 10, .output_tokens = 0, .cost = 10});
@@ -44,23 +44,24 @@ class AgingTest : public testing::Test {
   AgingTest() {
     for (size_t i = 0; i < sequences_.size(); ++i) {
       sequences_[i].order = i;
-      sequences_[i].queued_since = TimePoint{};
+      sequences_[i].queued_since = base::TimePoint{};
     }
     aging_.Reserve(sequences_.size());
   }
 
   // Returns the orders of the aged sequences.
-  std::string Update(int limit, const std::vector<Sequence*>& running,
-                     const std::vector<Sequence*>& queue, TimePoint now = TimePoint{seconds(30)}) {
+  std::string Update(int limit, const std::vector<core::Sequence*>& running,
+                     const std::vector<core::Sequence*>& queue,
+                     base::TimePoint now = base::TimePoint{seconds(30)}) {
     aging_.Update(now, limit, running, queue);
     std::string text;
-    for (const Sequence& s : sequences_) {
+    for (const core::Sequence& s : sequences_) {
       if (s.aged) text += std::to_string(s.order);
     }
     return text;
   }
 
-  std::array<Sequence, 6> sequences_;
+  std::array<core::Sequence, 6> sequences_;
   Aging aging_{seconds(30)};
 };
 
@@ -74,14 +75,14 @@ TEST_F(AgingTest, TheOldestInUpToHalfTheSlots) {
 
 TEST_F(AgingTest, NotBeforeMaxWait) {
   auto& [a, b, c, d, e, f] = sequences_;
-  b.queued_since = TimePoint{seconds(1)};
+  b.queued_since = base::TimePoint{seconds(1)};
   EXPECT_EQ(Update(8, {}, {&a, &b}), "0");
-  EXPECT_EQ(Update(8, {}, {&a, &b}, TimePoint{seconds(31)}), "01");
+  EXPECT_EQ(Update(8, {}, {&a, &b}, base::TimePoint{seconds(31)}), "01");
 }
 
 TEST_F(AgingTest, AgedRunningOnesLeaveFewerSlots) {
   auto& [a, b, c, d, e, f] = sequences_;
-  e.state = f.state = SequenceState::kDecoding;
+  e.state = f.state = core::SequenceState::kDecoding;
   e.aged = true;
   EXPECT_EQ(Update(4, {&e, &f}, {&a, &b}), "04") << "a decode does not age: it gets its tokens";
   f.aged = true;
@@ -90,17 +91,17 @@ TEST_F(AgingTest, AgedRunningOnesLeaveFewerSlots) {
 
 TEST_F(AgingTest, APromptWithoutAChunkAges) {
   auto& [a, b, c, d, e, f] = sequences_;
-  e.state = f.state = SequenceState::kPrefilling;
-  f.queued_since = TimePoint{seconds(5)};
+  e.state = f.state = core::SequenceState::kPrefilling;
+  f.queued_since = base::TimePoint{seconds(5)};
   EXPECT_EQ(Update(2, {&e, &f}, {&a}), "4");
 }
 
 TEST_F(AgingTest, APreemptedOneStaysAged) {
-  const TimePoint now{seconds(100)};
+  const base::TimePoint now{seconds(100)};
   EXPECT_EQ(aging_.QueuedSince(sequences_[0], now), now);
   sequences_[0].aged = true;
   EXPECT_EQ(aging_.QueuedSince(sequences_[0], now), now - seconds(30));
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::scheduler

@@ -7,7 +7,7 @@
 
 #include "base/sha256.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 bool IsAdmin(Route route) {
@@ -62,7 +62,9 @@ Access::Access(const std::vector<ApiKey>& keys, const std::string& admin_key) {
   if (!admin_key.empty()) admin_ = DigestOf(admin_key);
 }
 
-Access::Digest Access::DigestOf(std::string_view key) { return Sha256(key.data(), key.size()); }
+Access::Digest Access::DigestOf(std::string_view key) {
+  return base::Sha256(key.data(), key.size());
+}
 
 // Compares digests, so that the time does not depend on a key's length, and all of them, so that it
 // does not depend on which one matches.
@@ -108,4 +110,4 @@ Access::Verdict Access::Check(Route route, std::string_view authorization) const
   return verdict;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -13,7 +13,7 @@
 #include "server/router.h"
 #include "server/server_options.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 // The sender of an HTTP request, as its API key defines it (server_options.h); the defaults where
 // no key is needed.
@@ -59,6 +59,6 @@ class Access {
   std::optional<Digest> admin_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_ACCESS_H_

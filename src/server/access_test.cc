@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using testing::HasSubstr;
@@ -121,4 +121,4 @@ TEST(Access, WithoutAnAdminKeyTheAdminPathsSayHowToOpenThem) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

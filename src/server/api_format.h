@@ -19,7 +19,7 @@
 #include "server/http_reply.h"
 #include "server/server_options.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 // A prompt in any of its forms.
 using Prompt = decltype(Request::prompt);
@@ -110,6 +110,6 @@ class ApiFormat {
 // Makes the format of one request.
 using ApiFormatMaker = std::unique_ptr<ApiFormat> (*)();
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_API_FORMAT_H_

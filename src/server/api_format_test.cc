@@ -11,7 +11,7 @@
 
 #include "server/test_server.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using nlohmann::json;
@@ -143,4 +143,4 @@ TEST_F(ApiFormatTest, AQuietStreamWithoutKeepAliveIsSilent) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 constexpr size_t kMaxNameBytes = 64;
@@ -253,4 +253,4 @@ Status CheckApiKeys(const std::vector<ApiKey>& keys, const std::string& admin_ke
   return {};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

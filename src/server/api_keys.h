@@ -8,7 +8,7 @@
 #include "ropeway/status.h"
 #include "server/server_options.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 // Reads a TOML file of named keys:
 //
@@ -33,6 +33,6 @@ StatusOr<std::vector<ApiKey>> ReadApiKeys(const std::string& path);
 // given twice. HttpServer::Start calls it too.
 Status CheckApiKeys(const std::vector<ApiKey>& keys, const std::string& admin_key);
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_API_KEYS_H_

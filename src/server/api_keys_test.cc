@@ -15,7 +15,7 @@
 #include <string>
 #include <tuple>
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using testing::HasSubstr;
@@ -193,4 +193,4 @@ TEST(CheckApiKeys, HoldsForKeysOfTheCommandLineToo) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

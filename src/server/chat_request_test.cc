@@ -8,7 +8,7 @@
 
 #include "server/test_request_bodies.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using nlohmann::json;
@@ -154,4 +154,4 @@ TEST(ChatRequest, AnyValueAnywhereIsAnswered) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

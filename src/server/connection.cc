@@ -13,7 +13,7 @@
 #include "server/handlers.h"
 #include "server/tokenize_handlers.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 namespace asio = boost::asio;
@@ -154,4 +154,4 @@ asio::awaitable<bool> Connection::Send(HttpReply reply, Framing framing, RouteMa
   co_return written&& framing.keep_alive;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -13,7 +13,7 @@
 #include "server/server_context.h"
 #include "server/socket_stream.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
@@ -50,6 +50,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool idle_ = true;  // Between requests. On the connection's thread.
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_CONNECTION_H_

@@ -9,7 +9,7 @@
 
 #include "server/handlers.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 namespace asio = boost::asio;
@@ -24,7 +24,7 @@ constexpr size_t kMaxPromptBytes = size_t{64} << 20;
 // some 50 bytes until the answer is sent. The model's context alone bounds a single choice.
 constexpr size_t kMaxLogprobsTogether = size_t{4} << 20;
 
-StatusOr<std::string> PromptText(const Prompt& prompt, const Backend& backend) {
+StatusOr<std::string> PromptText(const Prompt& prompt, const engine::Backend& backend) {
   if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
   StatusOr<std::string> text = backend.Detokenize(std::get<std::vector<TokenId>>(prompt));
   if (text.ok() || text.status().code() != StatusCode::kInvalidArgument) return text;
@@ -56,7 +56,7 @@ size_t MostLogprobs(const ApiRequest& api, size_t max_model_len) {
   return count;
 }
 
-Status CheckLogprobs(const ApiRequest& api, const ModelInfo& model) {
+Status CheckLogprobs(const ApiRequest& api, const engine::ModelInfo& model) {
   const size_t most = MostLogprobs(api, static_cast<size_t>(model.max_model_len));
   if (api.choices() == 1 || most <= kMaxLogprobsTogether) return {};
   return InvalidArgument(
@@ -181,10 +181,10 @@ Status Generation::Prepare() {
   Status status = format_->Parse(http_.body, context_->limits());
   if (!status.ok()) return status;
   const ApiRequest& api = *format_->request();
-  const Backend& backend = *context_->backend;
+  const engine::Backend& backend = *context_->backend;
   status = CheckCopies(api, http_.body.size());
   if (!status.ok()) return status;
-  const StatusOr<ModelInfo> model = FindModel(api.request.model, backend);
+  const StatusOr<engine::ModelInfo> model = FindModel(api.request.model, backend);
   if (!model.ok()) return model.status();
   status = CheckLogprobs(api, *model);
   if (!status.ok()) return status;
@@ -242,4 +242,4 @@ Submission::SinkMaker Generation::Sinks() const {
   };
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

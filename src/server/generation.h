@@ -14,7 +14,7 @@
 #include "server/socket_stream.h"
 #include "server/submission.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 // What was sent.
 struct Sent {
@@ -80,6 +80,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   bool stream_began_ = false;  // The headers may have left.
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_GENERATION_H_

@@ -14,7 +14,7 @@
 
 #include "server/json.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -47,7 +47,7 @@ Json BatchingJson(const EngineStats& stats) {
 }
 
 HttpReply AnswerHealth(Route route, const ServerContext& context) {
-  const Health health = context.backend->GetHealth();
+  const engine::Health health = context.backend->GetHealth();
   bool good = route == Route::kLivez ? health.live : health.ready;
   if (route == Route::kHealth) good = health.live && health.ready;
   std::string reason = health.reason;
@@ -72,7 +72,7 @@ HttpReply AnswerMetrics(const ServerContext& context) {
 
 // --- Models.
 
-Json ModelJson(const ModelInfo& model) {
+Json ModelJson(const engine::ModelInfo& model) {
   return {{"id", model.id},
           {"object", "model"},
           {"created", model.created},
@@ -80,9 +80,9 @@ Json ModelJson(const ModelInfo& model) {
           {"max_model_len", model.max_model_len}};
 }
 
-HttpReply AnswerModels(const Backend& backend) {
+HttpReply AnswerModels(const engine::Backend& backend) {
   Json data = Json::array();
-  for (const ModelInfo& model : backend.Models()) data.push_back(ModelJson(model));
+  for (const engine::ModelInfo& model : backend.Models()) data.push_back(ModelJson(model));
   return JsonReply({{"object", "list"}, {"data", std::move(data)}});
 }
 
@@ -104,29 +104,29 @@ std::string PercentDecoded(std::string_view text) {
   return out;
 }
 
-HttpReply AnswerModel(std::string_view name, const Backend& backend) {
-  StatusOr<ModelInfo> model = FindModel(PercentDecoded(name), backend);
+HttpReply AnswerModel(std::string_view name, const engine::Backend& backend) {
+  StatusOr<engine::ModelInfo> model = FindModel(PercentDecoded(name), backend);
   if (!model.ok()) return ErrorReply(ToApiError(model.status()));
   return JsonReply(ModelJson(*model));
 }
 
 // --- The queue.
 
-const char* StateName(RequestInfo::State state) {
+const char* StateName(engine::RequestInfo::State state) {
   switch (state) {
-    case RequestInfo::State::kEncoding:
+    case engine::RequestInfo::State::kEncoding:
       return "encoding";
-    case RequestInfo::State::kWaiting:
+    case engine::RequestInfo::State::kWaiting:
       return "waiting";
-    case RequestInfo::State::kRunning:
+    case engine::RequestInfo::State::kRunning:
       return "running";
-    case RequestInfo::State::kPreempted:
+    case engine::RequestInfo::State::kPreempted:
       return "preempted";
   }
   return "";
 }
 
-Json RequestJson(const RequestInfo& request, bool with_tenant) {
+Json RequestJson(const engine::RequestInfo& request, bool with_tenant) {
   Json json = {{"id", request.id}};
   if (with_tenant) json["tenant"] = request.tenant;
   json["priority"] = PriorityName(request.priority);
@@ -138,16 +138,16 @@ Json RequestJson(const RequestInfo& request, bool with_tenant) {
 
 // The numbers of all classes, and the requests of the caller's tenant; for an admin those of all,
 // with their tenants. No prompts.
-HttpReply AnswerQueue(const Caller& caller, const Backend& backend) {
-  const QueueInfo queue = backend.Queue();
+HttpReply AnswerQueue(const Caller& caller, const engine::Backend& backend) {
+  const engine::QueueInfo queue = backend.Queue();
   Json classes;
   for (int i = 0; i < kNumPriorities; ++i) {
-    const QueueInfo::Class& one = queue.classes[static_cast<size_t>(i)];
+    const engine::QueueInfo::Class& one = queue.classes[static_cast<size_t>(i)];
     classes[PriorityName(static_cast<Priority>(i))] = {
         {"waiting", one.waiting}, {"running", one.running}, {"wait_seconds", one.wait_seconds}};
   }
   Json requests = Json::array();
-  for (const RequestInfo& request : backend.Requests()) {
+  for (const engine::RequestInfo& request : backend.Requests()) {
     if (!caller.admin && request.tenant != caller.tenant) continue;
     requests.push_back(RequestJson(request, caller.admin));
   }
@@ -161,9 +161,9 @@ HttpReply AnswerQueue(const Caller& caller, const Backend& backend) {
 
 // --- The admin paths.
 
-HttpReply AnswerRequests(const Backend& backend) {
+HttpReply AnswerRequests(const engine::Backend& backend) {
   Json list = Json::array();
-  for (const RequestInfo& request : backend.Requests()) {
+  for (const engine::RequestInfo& request : backend.Requests()) {
     list.push_back({{"id", request.id},
                     {"tenant", request.tenant},
                     {"priority", PriorityName(request.priority)},
@@ -181,11 +181,13 @@ std::optional<RequestId> ParseId(std::string_view text) {
   return id;
 }
 
-HttpReply AnswerCancel(std::string_view argument, Backend* backend) {
+HttpReply AnswerCancel(std::string_view argument, engine::Backend* backend) {
   const std::optional<RequestId> id = ParseId(argument);
-  const std::vector<RequestInfo> all = id ? backend->Requests() : std::vector<RequestInfo>();
-  const bool found = std::any_of(all.begin(), all.end(),
-                                 [&](const RequestInfo& request) { return request.id == *id; });
+  const std::vector<engine::RequestInfo> all =
+      id ? backend->Requests() : std::vector<engine::RequestInfo>();
+  const bool found = std::any_of(all.begin(), all.end(), [&](const engine::RequestInfo& request) {
+    return request.id == *id;
+  });
   if (!found) {
     return ErrorReply({404, fmt::format("No request '{}' is under way.", argument.substr(0, 40)),
                        "invalid_request_error", "id", "request_not_found"});
@@ -203,10 +205,10 @@ HttpReply AnswerDrain(ServerContext* context) {
 
 }  // namespace
 
-StatusOr<ModelInfo> FindModel(const std::string& name, const Backend& backend) {
-  std::vector<ModelInfo> models = backend.Models();
+StatusOr<engine::ModelInfo> FindModel(const std::string& name, const engine::Backend& backend) {
+  std::vector<engine::ModelInfo> models = backend.Models();
   const bool any = name.empty() || name == "default";
-  for (ModelInfo& model : models) {
+  for (engine::ModelInfo& model : models) {
     if (any || model.id == name) return std::move(model);
   }
   return Status(StatusCode::kNotFound,
@@ -214,7 +216,7 @@ StatusOr<ModelInfo> FindModel(const std::string& name, const Backend& backend) {
 }
 
 HttpReply AnswerPlain(const RouteMatch& match, const Caller& caller, ServerContext* context) {
-  Backend* const backend = context->backend;
+  engine::Backend* const backend = context->backend;
   switch (match.route) {
     case Route::kModels:
       return AnswerModels(*backend);
@@ -245,7 +247,7 @@ HttpReply AnswerPlain(const RouteMatch& match, const Caller& caller, ServerConte
   return ErrorReply({404, "There is nothing at this path.", "invalid_request_error", "", ""});
 }
 
-HttpReply RejectionReply(const Status& status, const Backend& backend) {
+HttpReply RejectionReply(const Status& status, const engine::Backend& backend) {
   HttpReply reply = ErrorReply(ToApiError(status));
   if (reply.status == 429 || reply.status == 503) {
     const int known = status.retry_after_seconds();
@@ -257,4 +259,4 @@ HttpReply RejectionReply(const Status& status, const Backend& backend) {
   return reply;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -10,7 +10,7 @@
 #include "server/router.h"
 #include "server/server_context.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 // Answers all routes but kGenerate, kTokenize and kDetokenize; 404 for unknown ones. Never blocks
 // for long. REQUIRES: the caller may use the route (Access::Check).
@@ -18,12 +18,12 @@ HttpReply AnswerPlain(const RouteMatch& match, const Caller& caller, ServerConte
 
 // The model that a request's `model` names: the first one for "" and "default". kNotFound for a
 // name that no model has.
-StatusOr<ModelInfo> FindModel(const std::string& name, const Backend& backend);
+StatusOr<engine::ModelInfo> FindModel(const std::string& name, const engine::Backend& backend);
 
 // The reply to a request that failed with `status`, with the headers that say whether and when to
 // retry. REQUIRES: !status.ok().
-HttpReply RejectionReply(const Status& status, const Backend& backend);
+HttpReply RejectionReply(const Status& status, const engine::Backend& backend);
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_HANDLERS_H_

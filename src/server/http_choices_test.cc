@@ -15,7 +15,7 @@
 
 #include "server/test_server.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using nlohmann::json;
@@ -408,4 +408,4 @@ TEST_F(HttpChoicesTest, LargeBodiesAreReadAside) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -10,7 +10,7 @@
 
 #include "server/test_server.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using nlohmann::json;
@@ -277,4 +277,4 @@ TEST_F(HttpConnectionTest, ConnectionsAreCapped) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

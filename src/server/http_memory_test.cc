@@ -7,7 +7,7 @@
 #include "server/test_failing_new.h"
 #include "server/test_server.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 constexpr char kIoThreads[] = "ropeway-io";
@@ -68,4 +68,4 @@ TEST_F(HttpMemoryTest, EachFailedAllocationCostsOneConnection) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

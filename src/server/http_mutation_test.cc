@@ -10,7 +10,7 @@
 #include "server/test_client.h"
 #include "server/test_fake_backend.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 std::vector<std::string> GoodRequests() {
@@ -77,4 +77,4 @@ TEST(HttpMutation, DamagedRequestsHurtNoOtherClient) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

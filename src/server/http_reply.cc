@@ -9,7 +9,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 std::string_view Reason(int status) {
@@ -182,4 +182,4 @@ void AppendLastChunk(const Framing& framing, std::string* out) {
   if (!framing.http_1_0) out->append("0\r\n\r\n");
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

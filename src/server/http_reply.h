@@ -10,7 +10,7 @@
 
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 // An error as the API reports it, in OpenAI's terms. A dialect may write it in another shape
 // (ApiFormat::ErrorBody).
@@ -68,6 +68,6 @@ void AppendChunk(std::string_view data, const Framing& framing, std::string* out
 // Appends the end of a stream's body.
 void AppendLastChunk(const Framing& framing, std::string* out);
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_HTTP_REPLY_H_

@@ -5,7 +5,7 @@
 
 #include "server/test_server.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 class HttpRfcTest : public ServerTest {
@@ -117,4 +117,4 @@ TEST_F(HttpRfcTest, HeadHasNoBodyAlsoWhereItIsRejected) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -10,7 +10,7 @@
 
 #include "server/test_server.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using nlohmann::json;
@@ -203,7 +203,7 @@ TEST_F(HttpSecurityTest, StreamsThatAreEndedAreToldSo) {
     ASSERT_EQ(clients.back()->ReadHead().status, 200);
   }
   server_->StopAccepting();
-  for (const RequestInfo& request : backend_.Requests()) backend_.Cancel(request.id);
+  for (const engine::RequestInfo& request : backend_.Requests()) backend_.Cancel(request.id);
   server_->Stop(std::chrono::seconds(60));
   for (auto& client : clients) {
     const std::string rest = client->ReadToEnd().value_or("timeout");
@@ -213,4 +213,4 @@ TEST_F(HttpSecurityTest, StreamsThatAreEndedAreToldSo) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

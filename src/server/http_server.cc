@@ -26,7 +26,7 @@
 #include "server/connection.h"
 #include "server/server_context.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 namespace asio = boost::asio;
@@ -134,7 +134,7 @@ StatusOr<std::unique_ptr<asio::ssl::context>> MakeTlsContext(const std::string& 
 
 class HttpServer::Impl {
  public:
-  Impl(const ServerOptions& options, Backend* backend, std::vector<ApiEndpoint> endpoints)
+  Impl(const ServerOptions& options, engine::Backend* backend, std::vector<ApiEndpoint> endpoints)
       : keys_(CheckApiKeys(options.api_keys, options.admin_key)),
         context_(options, backend, std::move(endpoints)),
         loops_(MakeLoops(options.io_threads)) {}
@@ -337,7 +337,7 @@ class HttpServer::Impl {
   std::unordered_set<std::shared_ptr<Connection>> connections_;  // Guarded by mutex_.
 };
 
-HttpServer::HttpServer(const ServerOptions& options, Backend* backend,
+HttpServer::HttpServer(const ServerOptions& options, engine::Backend* backend,
                        std::vector<ApiEndpoint> endpoints)
     : impl_(std::make_unique<Impl>(options, backend, std::move(endpoints))) {}
 
@@ -351,4 +351,4 @@ void HttpServer::StopAccepting() { impl_->StopAccepting(); }
 
 void HttpServer::Stop(std::chrono::milliseconds grace) { impl_->Stop(grace); }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

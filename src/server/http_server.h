@@ -12,14 +12,14 @@
 #include "server/router.h"
 #include "server/server_options.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 // Thread rule: Start, StopAccepting and Stop from one thread at a time; port() from any after
 // Start.
 class HttpServer {
  public:
   // `backend` must outlive the server.
-  HttpServer(const ServerOptions& options, Backend* backend,
+  HttpServer(const ServerOptions& options, engine::Backend* backend,
              std::vector<ApiEndpoint> endpoints = GenerationEndpoints());
   // Stops without grace.
   ~HttpServer();
@@ -46,6 +46,6 @@ class HttpServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_HTTP_SERVER_H_

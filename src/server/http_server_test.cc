@@ -12,7 +12,7 @@
 
 #include "server/test_server.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using nlohmann::json;
@@ -308,4 +308,4 @@ TEST_F(HttpServerTest, StopCancelsWhatRuns) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

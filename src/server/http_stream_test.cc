@@ -11,7 +11,7 @@
 
 #include "server/test_server.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using nlohmann::json;
@@ -250,4 +250,4 @@ TEST_F(HttpStreamTest, ManyClientsComeAndGo) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -19,7 +19,7 @@
 #include "server/test_certificate.h"
 #include "server/test_server.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using testing::HasSubstr;
@@ -259,4 +259,4 @@ TEST(Tls, NeedsBothFiles) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -15,7 +15,7 @@
 
 #include "server/test_server.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using nlohmann::json;
@@ -188,4 +188,4 @@ TEST_F(HttpTokenizeTest, VanishedClientsLeaveNothing) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

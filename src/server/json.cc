@@ -9,7 +9,7 @@
 
 #include "base/utf8.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using nlohmann::json;
@@ -135,12 +135,14 @@ StatusOr<json> ReadJson(std::string_view text, const JsonBounds& bounds) {
   }
   Builder builder(bounds);
   if (!json::sax_parse(text.begin(), text.end(), &builder)) {
-    return InvalidArgument(ReplaceInvalidUtf8(builder.failure()));
+    return InvalidArgument(base::ReplaceInvalidUtf8(builder.failure()));
   }
   return builder.TakeRoot();
 }
 
-std::string ShownName(const std::string& name) { return ReplaceInvalidUtf8(name.substr(0, 64)); }
+std::string ShownName(const std::string& name) {
+  return base::ReplaceInvalidUtf8(name.substr(0, 64));
+}
 
 Status UnknownField(const std::string& path) {
   return InvalidArgument(fmt::format("Unknown field '{}'.", path), path);
@@ -233,8 +235,8 @@ std::string DumpJson(const nlohmann::ordered_json& json) {
 void AppendJsonString(std::string_view text, std::string* out) {
   std::string repaired;
   const bool ascii = std::none_of(text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; });
-  if (!ascii && !IsValidUtf8(text)) {
-    repaired = ReplaceInvalidUtf8(text);
+  if (!ascii && !base::IsValidUtf8(text)) {
+    repaired = base::ReplaceInvalidUtf8(text);
     text = repaired;
   }
   out->push_back('"');
@@ -254,4 +256,4 @@ void AppendJsonString(std::string_view text, std::string* out) {
   out->push_back('"');
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

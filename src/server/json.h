@@ -16,7 +16,7 @@
 #include "ropeway/status.h"
 #include "server/server_options.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 // Parses `text`, at a cost in stack and memory that `bounds` limit. kInvalidArgument, with the byte
 // at fault, for anything that is not one JSON document in valid UTF-8, for a key given twice in one
@@ -104,6 +104,6 @@ std::string DumpJson(const nlohmann::ordered_json& json);
 // Appends `text` as a JSON string; what is not UTF-8 becomes U+FFFD. Much faster than the library.
 void AppendJsonString(std::string_view text, std::string* out);
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_JSON_H_

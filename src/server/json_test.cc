@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using nlohmann::json;
@@ -102,4 +102,4 @@ TEST(JsonReader, BoundsTheValues) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

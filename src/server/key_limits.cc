@@ -6,12 +6,12 @@
 #include <cmath>
 #include <mutex>
 
-namespace ropeway {
+namespace ropeway::server {
 
 // The unfinished requests of one key, and its bucket.
 class KeyAccount {
  public:
-  KeyAccount(const ApiKey& key, std::shared_ptr<const Clock> clock)
+  KeyAccount(const ApiKey& key, std::shared_ptr<const base::Clock> clock)
       : clock_(std::move(clock)),
         max_requests_(key.max_concurrent_requests),
         tokens_per_minute_(key.tokens_per_minute),
@@ -74,20 +74,20 @@ class KeyAccount {
 
   // Fills the bucket up to now and returns its level. REQUIRES: mutex_ is held.
   double Fill() {
-    const TimePoint now = clock_->Now();
+    const base::TimePoint now = clock_->Now();
     const auto full = static_cast<double>(tokens_per_minute_);
-    tokens_ = std::min(full, tokens_ + full * ToSeconds(now - filled_at_) / 60);
+    tokens_ = std::min(full, tokens_ + full * base::ToSeconds(now - filled_at_) / 60);
     filled_at_ = now;
     return tokens_;
   }
 
-  const std::shared_ptr<const Clock> clock_;
+  const std::shared_ptr<const base::Clock> clock_;
   const int64_t max_requests_;       // 0: no limit.
   const int64_t tokens_per_minute_;  // Likewise.
   std::mutex mutex_;
   int64_t requests_ = 0;
-  double tokens_;        // Negative: a debt.
-  TimePoint filled_at_;  // When tokens_ was computed.
+  double tokens_;              // Negative: a debt.
+  base::TimePoint filled_at_;  // When tokens_ was computed.
 };
 
 KeyTicket::KeyTicket() = default;
@@ -126,7 +126,7 @@ void KeyTicket::End(int32_t completion_tokens) {
   account_.reset();
 }
 
-KeyLimits::KeyLimits(const std::vector<ApiKey>& keys, std::shared_ptr<const Clock> clock) {
+KeyLimits::KeyLimits(const std::vector<ApiKey>& keys, std::shared_ptr<const base::Clock> clock) {
   for (const ApiKey& key : keys) {
     if (key.max_concurrent_requests == 0 && key.tokens_per_minute == 0) continue;
     accounts_[key.name] = std::make_shared<KeyAccount>(key, clock);
@@ -159,4 +159,4 @@ std::vector<std::pair<std::string, std::string>> KeyLimits::Headers(
           {"x-ratelimit-remaining-tokens", fmt::format("{}", tokens->second)}};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

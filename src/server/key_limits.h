@@ -15,7 +15,7 @@
 #include "ropeway/status.h"
 #include "server/server_options.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 class KeyAccount;
 
@@ -52,7 +52,7 @@ class KeyTicket {
 // Thread rule: any thread.
 class KeyLimits {
  public:
-  KeyLimits(const std::vector<ApiKey>& keys, std::shared_ptr<const Clock> clock);
+  KeyLimits(const std::vector<ApiKey>& keys, std::shared_ptr<const base::Clock> clock);
   ~KeyLimits();
   KeyLimits(const KeyLimits&) = delete;
   KeyLimits& operator=(const KeyLimits&) = delete;
@@ -79,6 +79,6 @@ class KeyLimits {
   std::map<std::string, std::shared_ptr<KeyAccount>> accounts_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_KEY_LIMITS_H_

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using std::chrono::milliseconds;
@@ -45,7 +45,7 @@ class KeyLimitsTest : public testing::Test {
     grant.tickets[0].End(generated);
   }
 
-  const std::shared_ptr<VirtualClock> clock_ = std::make_shared<VirtualClock>();
+  const std::shared_ptr<base::VirtualClock> clock_ = std::make_shared<base::VirtualClock>();
   std::unique_ptr<KeyLimits> limits_ = std::make_unique<KeyLimits>(
       std::vector<ApiKey>{Key("free", 0, 0), Key("two", 2, 0), Key("slow", 0, 600)}, clock_);
 };
@@ -203,4 +203,4 @@ TEST_F(KeyLimitsTest, ThreadsNeverGetMoreThanTheLimit) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -8,7 +8,7 @@
 #include "base/utf8.h"
 #include "server/openai_format.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using nlohmann::json;
@@ -190,7 +190,7 @@ const FieldTable<ChatBody>& ChatFields() {
 Json ChatToken(std::string_view bytes, float logprob) {
   Json list = Json::array();
   for (const char c : bytes) list.push_back(static_cast<uint8_t>(c));
-  return {{"token", ReplaceInvalidUtf8(bytes)},
+  return {{"token", base::ReplaceInvalidUtf8(bytes)},
           {"logprob", FiniteLogprob(logprob)},
           {"bytes", std::move(list)}};
 }
@@ -292,4 +292,4 @@ StatusOr<std::vector<ChatMessage>> ReadChatMessages(const json& value, const std
 
 std::unique_ptr<ApiFormat> MakeOpenAiChat() { return std::make_unique<ChatFormat>(); }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -9,7 +9,7 @@
 
 #include "server/openai_format.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using nlohmann::json;
@@ -278,4 +278,4 @@ class CompletionFormat final : public OpenAiFormat {
 
 std::unique_ptr<ApiFormat> MakeOpenAiCompletions() { return std::make_unique<CompletionFormat>(); }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

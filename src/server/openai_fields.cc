@@ -13,7 +13,7 @@
 
 #include "server/openai_format.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using nlohmann::json;
@@ -342,4 +342,4 @@ const FieldTable<OpenAiBody>& OpenAiFields() {
   return table;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -11,7 +11,7 @@
 
 #include "base/utf8.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -117,7 +117,7 @@ Status CheckChoices(const OpenAiBody& body) {
 }  // namespace
 
 std::string TokenKey(std::string_view bytes) {
-  if (IsValidUtf8(bytes)) return std::string(bytes);
+  if (base::IsValidUtf8(bytes)) return std::string(bytes);
   std::string out = "bytes:";
   for (char c : bytes) {
     fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<uint8_t>(c));
@@ -138,7 +138,7 @@ Json PromptLogprobs(const std::vector<OutputToken>& tokens) {
   const auto entry = [](float logprob, Json rank, const std::string& bytes) -> Json {
     return {{"logprob", FiniteLogprob(logprob)},
             {"rank", std::move(rank)},
-            {"decoded_token", ReplaceInvalidUtf8(bytes)}};
+            {"decoded_token", base::ReplaceInvalidUtf8(bytes)}};
   };
   Json list = Json::array();
   for (const OutputToken& token : tokens) {
@@ -253,4 +253,4 @@ std::string OpenAiFormat::Whole(const std::vector<ChoiceOutput>& choices) const 
          "\"ropeway\":" + RopewayJson(finishes.front()) + "}";
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

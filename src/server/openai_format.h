@@ -13,7 +13,7 @@
 #include "server/api_format.h"
 #include "server/json.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 // POST /v1/completions and POST /v1/chat/completions.
 std::unique_ptr<ApiFormat> MakeOpenAiCompletions();
@@ -117,6 +117,6 @@ class OpenAiFormat : public ApiFormat {
   std::vector<Finish> finishes_;  // Of a stream's choices.
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_OPENAI_FORMAT_H_

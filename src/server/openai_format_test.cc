@@ -12,7 +12,7 @@
 
 #include "server/test_client.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using nlohmann::json;
@@ -490,4 +490,4 @@ TEST(AppendJsonString, EqualsTheLibraryOnAnyBytes) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -10,7 +10,7 @@
 
 #include "server/test_request_bodies.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using nlohmann::json;
@@ -438,4 +438,4 @@ TEST(CompletionRequest, AnyValueAnywhereIsAnswered) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 namespace asio = boost::asio;
@@ -147,7 +147,7 @@ class RequestReader {
   FoldFinder folds_;
   ReadOutcome outcome_;
   Access::Verdict verdict_;  // Without a rejection.
-  ByteBudget::Hold hold_;
+  base::ByteBudget::Hold hold_;
 };
 
 std::optional<HttpReply> RequestReader::Feed() {
@@ -240,4 +240,4 @@ asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream, ServerContext
   co_return outcome;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -12,14 +12,14 @@
 #include "server/server_context.h"
 #include "server/socket_stream.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 struct HttpRequest {
   Caller caller;
   std::string method;
   std::string target;
   std::string body;
-  ByteBudget::Hold body_hold;  // Held as long as `body`.
+  base::ByteBudget::Hold body_hold;  // Held as long as `body`.
   Framing framing;
 };
 
@@ -40,6 +40,6 @@ struct ReadOutcome {
 // outlives the coroutine and what it returns.
 boost::asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream, ServerContext* context);
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_REQUEST_READER_H_

@@ -2,7 +2,7 @@
 
 #include "server/openai_format.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 struct Entry {
@@ -83,4 +83,4 @@ RouteMatch Router::Match(std::string_view method, std::string_view target) const
   return {};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -8,7 +8,7 @@
 
 #include "server/api_format.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 enum class Route {
   kGenerate,  // In the dialect RouteMatch::make_format.
@@ -63,6 +63,6 @@ class Router {
   const std::vector<ApiEndpoint> endpoints_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_ROUTER_H_

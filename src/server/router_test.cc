@@ -5,7 +5,7 @@
 #include "server/http_reply.h"
 #include "server/openai_format.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 TEST(Router, MatchesPathsExactly) {
@@ -89,4 +89,4 @@ TEST(HttpReply, ChunksAreFramed) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -7,7 +7,7 @@
 #include "server/generation.h"
 #include "server/handlers.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 namespace asio = boost::asio;
@@ -217,4 +217,4 @@ asio::awaitable<Sent> Generation::SendStream() {
   }
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -9,7 +9,7 @@
 
 #include "server/http_reply.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 // Only for names, so neither seeded nor simulated: two runs must differ.
@@ -55,13 +55,13 @@ std::string ServerMetrics::Text() const {
   return prometheus::TextSerializer().Serialize(registry_.Collect());
 }
 
-ServerContext::ServerContext(const ServerOptions& options, Backend* backend,
+ServerContext::ServerContext(const ServerOptions& options, engine::Backend* backend,
                              std::vector<ApiEndpoint> endpoints)
     : options(WithoutKeys(options)),
       router(std::move(endpoints)),
       access(options.api_keys, options.admin_key),
       backend(backend),
-      key_limits(options.api_keys, std::make_shared<RealClock>()),
+      key_limits(options.api_keys, std::make_shared<base::RealClock>()),
       bodies(options.limits.max_bodies_bytes),
       run_(RandomName()),
       helpers_(std::max(1, options.limits.helper_threads),
@@ -110,4 +110,4 @@ boost::asio::awaitable<StatusOr<std::string>> ServerContext::RunOnHelper(
   co_return std::move(job->result);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -23,7 +23,7 @@
 #include "server/server_options.h"
 #include "server/socket_stream.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 // The server's own metrics; the backend's are beside them in /metrics. Thread-safe.
 class ServerMetrics {
@@ -67,16 +67,17 @@ class CountScope {
 class ServerContext {
  public:
   // `backend` must outlive the context.
-  ServerContext(const ServerOptions& options, Backend* backend, std::vector<ApiEndpoint> endpoints);
+  ServerContext(const ServerOptions& options, engine::Backend* backend,
+                std::vector<ApiEndpoint> endpoints);
 
   const ServerOptions options;  // Without the keys, which only `access` needs.
   const Router router;
   const Access access;
   const ServerLimits& limits() const { return options.limits; }
-  Backend* const backend;
+  engine::Backend* const backend;
   KeyLimits key_limits;
   ServerMetrics metrics;
-  ByteBudget bodies;
+  base::ByteBudget bodies;
   std::atomic<bool> accepting{true};  // New generation requests are taken.
   std::atomic<bool> closing{false};   // Connections end after the request in progress.
   std::atomic<int> active{0};         // Requests received whole and not answered yet.
@@ -99,9 +100,9 @@ class ServerContext {
   const std::string run_;  // Random.
   std::atomic<uint64_t> count_{0};
   std::atomic<int> helper_jobs_{0};
-  ThreadPool helpers_;
+  base::ThreadPool helpers_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_SERVER_CONTEXT_H_

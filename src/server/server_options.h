@@ -11,7 +11,7 @@
 
 #include "ropeway/request.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 // Bounds on one JSON body.
 struct JsonBounds {
@@ -93,6 +93,6 @@ struct ServerOptions {
   std::string admin_key;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_SERVER_OPTIONS_H_

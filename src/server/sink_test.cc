@@ -5,7 +5,7 @@
 
 #include "server/submission.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 struct Wakes {
@@ -147,4 +147,4 @@ TEST(CollectorSink, WakesForTheEndAfterAdmission) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -11,7 +11,7 @@
 #include <exception>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::server {
 
 namespace asio = boost::asio;
 using boost::system::error_code;
@@ -186,4 +186,4 @@ void SocketStream::PostClose() noexcept {
   }
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -17,7 +17,7 @@
 #include <string>
 #include <string_view>
 
-namespace ropeway {
+namespace ropeway::server {
 
 // Thread rule: PostSignal and PostClose from any thread; every other method on the socket's
 // executor, which runs one handler at a time.
@@ -96,6 +96,6 @@ class SocketStream : public std::enable_shared_from_this<SocketStream> {
   std::atomic<bool> close_asked_{false};  // By PostClose.
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_SOCKET_STREAM_H_

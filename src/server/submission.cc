@@ -5,7 +5,7 @@
 
 #include "base/random.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 // The approximate size of a delta in memory.
@@ -67,7 +67,7 @@ std::optional<int32_t> ServerSink::queue_position() {
 // The key's account is updated before the client can see the event: its next request may come at
 // once.
 
-void ServerSink::OnAdmitted(RequestId, const Admission& admission) {
+void ServerSink::OnAdmitted(RequestId, const engine::Admission& admission) {
   ticket_.Admitted(admission.prompt_tokens);
   std::lock_guard lock(mutex_);
   queue_position_ = admission.queue_position;
@@ -148,7 +148,7 @@ Status Submission::Submit(ApiRequest* api, std::vector<KeyTicket> tickets,
                           const SinkMaker& make_sink) {
   // The backend draws the seed of a single choice.
   if (api->choices() > 1 && !api->request.sampling.seed) {
-    api->request.sampling.seed = SystemRandom().Next64();
+    api->request.sampling.seed = base::SystemRandom().Next64();
   }
   choices_.reserve(api->choices());  // Nothing may fail once the backend has a request.
   for (Prompt& prompt : api->prompts) {
@@ -176,4 +176,4 @@ ServerSink::Output Submission::Take(size_t choice) {
   return output;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -16,11 +16,11 @@
 #include "server/api_format.h"
 #include "server/key_limits.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 // What the sinks of streams and of whole answers share. Thread rule: the OutputSink side from the
 // backend's threads, the rest from the connection's.
-class ServerSink : public OutputSink {
+class ServerSink : public engine::OutputSink {
  public:
   // Tells the connection that there is output to take; `overflow`: that the reader was too slow and
   // the connection is to be closed. Called under the sink's lock: must neither block nor call back
@@ -59,7 +59,7 @@ class ServerSink : public OutputSink {
   // the backend to cancel.
   void Close();
 
-  void OnAdmitted(RequestId id, const Admission& admission) final;
+  void OnAdmitted(RequestId id, const engine::Admission& admission) final;
   bool OnDelta(RequestId id, Delta delta) final;
   void OnFinish(RequestId id, const Finish& finish) final;
   void OnError(RequestId id, const Status& status) final;
@@ -128,7 +128,7 @@ class Submission {
   using SinkMaker = std::function<std::shared_ptr<ServerSink>()>;
 
   // `backend` must outlive it.
-  explicit Submission(Backend* backend) : backend_(backend) {}
+  explicit Submission(engine::Backend* backend) : backend_(backend) {}
   ~Submission() { Cancel(); }
   Submission(const Submission&) = delete;
   Submission& operator=(const Submission&) = delete;
@@ -161,10 +161,10 @@ class Submission {
 
   Status SubmitOne(Request request, KeyTicket ticket, const SinkMaker& make_sink);
 
-  Backend* const backend_;
+  engine::Backend* const backend_;
   std::vector<Choice> choices_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_SUBMISSION_H_

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <memory>
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
@@ -58,4 +58,4 @@ TestCertificate MakeTestCertificate() {
   return made;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace ropeway {
+namespace ropeway::server {
 
 struct TestCertificate {
   std::string cert;  // Paths of PEM files.
@@ -17,6 +17,6 @@ struct TestCertificate {
 // OpenSSL fails.
 TestCertificate MakeTestCertificate();
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_TEST_CERTIFICATE_H_

@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::server {
 
 TestClient::TestClient(uint16_t port, int receive_buffer) {
   fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -166,4 +166,4 @@ std::vector<std::string> Events(const std::string& body) {
   return events;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::server {
 
 struct ClientReply {
   int status = 0;                              // 0: the connection ended before a whole reply came.
@@ -65,6 +65,6 @@ inline std::string Bearer(const std::string& key) {
 // The "data: " payloads of an event stream's body.
 std::vector<std::string> Events(const std::string& body);
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_TEST_CLIENT_H_

@@ -31,7 +31,7 @@ void* Allocate(std::size_t size) {
 
 }  // namespace
 
-namespace ropeway {
+namespace ropeway::server {
 
 int FailAllocation(const char* thread_name, int n, std::size_t least_bytes) {
   failing_thread = nullptr;
@@ -42,7 +42,7 @@ int FailAllocation(const char* thread_name, int n, std::size_t least_bytes) {
   return count;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 void* operator new(std::size_t size) { return Allocate(size); }
 void* operator new[](std::size_t size) { return Allocate(size); }

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-namespace ropeway {
+namespace ropeway::server {
 
 // Makes the `n`-th allocation from now (from 1) of at least `least_bytes`, on threads whose name
 // begins with `thread_name`, throw std::bad_alloc; those before and after succeed. `thread_name`
@@ -12,6 +12,6 @@ namespace ropeway {
 // last call.
 int FailAllocation(const char* thread_name, int n, std::size_t least_bytes = 0);
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_TEST_FAILING_NEW_H_

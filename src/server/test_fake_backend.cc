@@ -3,7 +3,7 @@
 #include <limits>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 std::string PromptText(const Request& request) {
@@ -63,7 +63,7 @@ void FakeBackend::set_rejection(Status rejection) {
   rejection_ = std::move(rejection);
 }
 
-void FakeBackend::set_health(Health health) {
+void FakeBackend::set_health(engine::Health health) {
   std::lock_guard lock(mutex_);
   health_ = std::move(health);
 }
@@ -120,7 +120,7 @@ bool FakeBackend::WaitDeltas(int64_t count) const {
   return WaitFor([this, count] { return deltas_ >= count; });
 }
 
-StatusOr<RequestId> FakeBackend::Submit(Request request, std::shared_ptr<OutputSink> sink) {
+StatusOr<RequestId> FakeBackend::Submit(Request request, std::shared_ptr<engine::OutputSink> sink) {
   std::lock_guard lock(mutex_);
   if (!rejection_.ok()) return rejection_;
   Running running;
@@ -148,15 +148,15 @@ void FakeBackend::Cancel(RequestId id) {
   changed_.notify_all();
 }
 
-std::vector<ModelInfo> FakeBackend::Models() const {
-  ModelInfo model;
+std::vector<engine::ModelInfo> FakeBackend::Models() const {
+  engine::ModelInfo model;
   model.id = "fake-model";
   model.max_model_len = 2048;
   model.created = 1700000000;
   return {model};
 }
 
-Health FakeBackend::GetHealth() const {
+engine::Health FakeBackend::GetHealth() const {
   std::lock_guard lock(mutex_);
   return health_;
 }
@@ -184,12 +184,12 @@ StatusOr<std::vector<TokenId>> FakeBackend::TokenizeChat(const std::vector<ChatM
   return Tokenize(text, add_special);
 }
 
-std::vector<RequestInfo> FakeBackend::Requests() const {
+std::vector<engine::RequestInfo> FakeBackend::Requests() const {
   const std::lock_guard lock(mutex_);
-  std::vector<RequestInfo> all;
+  std::vector<engine::RequestInfo> all;
   for (const auto& [id, running] : running_) {
-    const auto state =
-        running.admitted ? RequestInfo::State::kRunning : RequestInfo::State::kWaiting;
+    const auto state = running.admitted ? engine::RequestInfo::State::kRunning
+                                        : engine::RequestInfo::State::kWaiting;
     all.push_back({id, running.request.tenant, state, 0.0, running.request.priority,
                    running.admitted ? -1 : running.script.queue_position});
   }
@@ -247,7 +247,7 @@ void FakeBackend::Run() {
 
 bool FakeBackend::Step(RequestId id, Running* running) {
   const FakeScript& script = running->script;
-  OutputSink& sink = *running->sink;
+  engine::OutputSink& sink = *running->sink;
   Finish finish;
   finish.usage = {.prompt_tokens = 3, .completion_tokens = running->emitted, .cached_tokens = 1};
   finish.reason = script.finish_failed ? FinishReason::kFailed : FinishReason::kLength;
@@ -321,4 +321,4 @@ bool FakeBackend::Step(RequestId id, Running* running) {
   return true;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

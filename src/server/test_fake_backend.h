@@ -18,7 +18,7 @@
 
 #include "engine/backend.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 // How one request runs and ends.
 struct FakeScript {
@@ -38,7 +38,7 @@ struct FakeScript {
 // The fake's vocabulary: a token a byte, and token 1 begins a text.
 inline constexpr std::string_view kFakeBegin = "<s>";
 
-class FakeBackend final : public Backend {
+class FakeBackend final : public engine::Backend {
  public:
   using ScriptFn = std::function<FakeScript(const Request&)>;
 
@@ -48,11 +48,11 @@ class FakeBackend final : public Backend {
   // Test controls; any thread.
   void set_script(ScriptFn script);
   void set_rejection(Status rejection);  // Submit fails with it, unless it is OK.
-  void set_health(Health health);
+  void set_health(engine::Health health);
   void set_tokenize_hook(std::function<void()> hook);  // Runs in each Tokenize, on its thread.
   void set_step_pause(std::chrono::microseconds pause);
   // Both before the server starts.
-  void set_queue(QueueInfo queue) { queue_ = std::move(queue); }
+  void set_queue(engine::QueueInfo queue) { queue_ = std::move(queue); }
   void set_stats(EngineStats stats) { stats_ = std::move(stats); }
   void set_hold_failures(bool hold);  // Failures after admission wait while true.
   std::vector<Request> submitted() const;
@@ -64,14 +64,14 @@ class FakeBackend final : public Backend {
   bool WaitActive(int count) const;
   bool WaitDeltas(int64_t count) const;
 
-  StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink) override;
+  StatusOr<RequestId> Submit(Request request, std::shared_ptr<engine::OutputSink> sink) override;
   void Cancel(RequestId id) override;
-  std::vector<ModelInfo> Models() const override;
-  Health GetHealth() const override;
+  std::vector<engine::ModelInfo> Models() const override;
+  engine::Health GetHealth() const override;
   std::string MetricsText() const override { return "fake_metric 1\n"; }
   int RetryAfterSeconds() const override { return 7; }
-  std::vector<RequestInfo> Requests() const override;
-  QueueInfo Queue() const override { return queue_; }
+  std::vector<engine::RequestInfo> Requests() const override;
+  engine::QueueInfo Queue() const override { return queue_; }
   EngineStats Stats() const override { return stats_; }
   StatusOr<std::vector<TokenId>> Tokenize(const std::string&, bool) const override;
   StatusOr<std::vector<TokenId>> TokenizeChat(const std::vector<ChatMessage>&, bool,
@@ -83,7 +83,7 @@ class FakeBackend final : public Backend {
   struct Running {
     Request request;
     FakeScript script;
-    std::shared_ptr<OutputSink> sink;
+    std::shared_ptr<engine::OutputSink> sink;
     bool admitted = false;
     bool cancelled = false;
     bool prompt_sent = false;
@@ -100,8 +100,8 @@ class FakeBackend final : public Backend {
   mutable std::condition_variable changed_;
   ScriptFn script_;
   Status rejection_;
-  Health health_;
-  QueueInfo queue_;
+  engine::Health health_;
+  engine::QueueInfo queue_;
   EngineStats stats_;
   std::function<void()> tokenize_hook_;
   std::chrono::microseconds pause_{100};
@@ -115,6 +115,6 @@ class FakeBackend final : public Backend {
   std::thread thread_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_TEST_FAKE_BACKEND_H_

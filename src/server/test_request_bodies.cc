@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ropeway {
+namespace ropeway::server {
 
 using nlohmann::json;
 
@@ -52,4 +52,4 @@ int RejectedWithAnythingAnywhere(const nlohmann::json& good, ApiFormatMaker make
   return rejected;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

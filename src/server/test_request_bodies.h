@@ -7,7 +7,7 @@
 
 #include "server/openai_format.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 StatusOr<OpenAiBody> Completion(const std::string& body, const ServerLimits& limits = {});
 StatusOr<OpenAiBody> Chat(const std::string& body);
@@ -20,6 +20,6 @@ StatusOr<OpenAiBody> ChatWith(const std::string& field, const std::string& value
 // name a field. Returns how many of these requests were rejected.
 int RejectedWithAnythingAnywhere(const nlohmann::json& good, ApiFormatMaker make_format);
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_TEST_REQUEST_BODIES_H_

@@ -16,7 +16,7 @@
 #include "server/test_client.h"
 #include "server/test_fake_backend.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 // The script of requests that run until they are cancelled.
 inline FakeScript EndlessScript(const Request&) {
@@ -78,6 +78,6 @@ class ServerTest : public testing::Test {
   std::unique_ptr<HttpServer> server_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_TEST_SERVER_H_

@@ -13,7 +13,7 @@
 #include "server/json.h"
 #include "server/openai_format.h"
 
-namespace ropeway {
+namespace ropeway::server {
 namespace {
 
 using nlohmann::json;
@@ -75,7 +75,7 @@ StatusOr<TokenizerDraft> ReadDraft(std::string_view body, const JsonBounds& boun
   return draft;
 }
 
-StatusOr<std::vector<TokenId>> Encode(const TokenizerDraft& draft, const Backend& backend) {
+StatusOr<std::vector<TokenId>> Encode(const TokenizerDraft& draft, const engine::Backend& backend) {
   if (draft.messages) {
     return backend.TokenizeChat(*draft.messages, draft.add_generation_prompt,
                                 draft.add_special_tokens.value_or(false));
@@ -94,7 +94,7 @@ void AppendIds(const std::vector<TokenId>& ids, std::string* out) {
   out->push_back(']');
 }
 
-Status AppendTokenStrings(const std::vector<TokenId>& ids, const Backend& backend,
+Status AppendTokenStrings(const std::vector<TokenId>& ids, const engine::Backend& backend,
                           std::string* out) {
   out->push_back('[');
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -111,13 +111,13 @@ Status AppendTokenStrings(const std::vector<TokenId>& ids, const Backend& backen
 // "return_token_strs"?} -> {"count", "max_model_len", "tokens"[, "token_strs"]} as JSON texts.
 // Special tokens written in a text are recognised. A failed status names the field at fault.
 StatusOr<std::string> Tokenize(std::string_view body, const JsonBounds& bounds,
-                               const Backend& backend) {
+                               const engine::Backend& backend) {
   StatusOr<TokenizerDraft> draft = ReadDraft(body, bounds, TokenizeFields());
   if (!draft.ok()) return draft.status();
   if (draft->prompt.has_value() == draft->messages.has_value()) {
     return InvalidArgument("Exactly one of 'prompt' and 'messages' is required.", "prompt");
   }
-  StatusOr<ModelInfo> model = FindModel(draft->model, backend);
+  StatusOr<engine::ModelInfo> model = FindModel(draft->model, backend);
   if (!model.ok()) return model.status();
   StatusOr<std::vector<TokenId>> ids = Encode(*draft, backend);
   if (!ids.ok()) return ids.status();
@@ -135,11 +135,11 @@ StatusOr<std::string> Tokenize(std::string_view body, const JsonBounds& bounds,
 
 // {"model"?, "tokens"} -> {"prompt"}, likewise.
 StatusOr<std::string> Detokenize(std::string_view body, const JsonBounds& bounds,
-                                 const Backend& backend) {
+                                 const engine::Backend& backend) {
   StatusOr<TokenizerDraft> draft = ReadDraft(body, bounds, DetokenizeFields());
   if (!draft.ok()) return draft.status();
   if (!draft->tokens) return InvalidArgument("'tokens' is required.", "tokens");
-  StatusOr<ModelInfo> model = FindModel(draft->model, backend);
+  StatusOr<engine::ModelInfo> model = FindModel(draft->model, backend);
   if (!model.ok()) return model.status();
   StatusOr<std::string> text = backend.Detokenize(*draft->tokens);
   if (!text.ok()) return text.status();
@@ -174,4 +174,4 @@ boost::asio::awaitable<HttpReply> AnswerTokenizer(ServerContext* context,
   co_return reply;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::server

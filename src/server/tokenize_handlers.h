@@ -10,13 +10,13 @@
 #include "server/server_context.h"
 #include "server/socket_stream.h"
 
-namespace ropeway {
+namespace ropeway::server {
 
 // Answers a request to one of the two paths on a helper thread; 429 if too many wait.
 boost::asio::awaitable<HttpReply> AnswerTokenizer(ServerContext* context,
                                                   std::shared_ptr<SocketStream> stream,
                                                   HttpRequest request, bool detokenize);
 
-}  // namespace ropeway
+}  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_TOKENIZE_HANDLERS_H_

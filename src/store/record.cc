@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::store {
 namespace {
 
 constexpr size_t kNumberBytes = 8;
@@ -78,4 +78,4 @@ std::vector<TokenId> RecordReader::Ids() {
   return ids;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::store

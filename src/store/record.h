@@ -10,7 +10,7 @@
 
 #include "ropeway/request.h"
 
-namespace ropeway {
+namespace ropeway::store {
 
 // XXH3, 64 bits: detects accidents, not attacks.
 uint64_t Checksum(std::string_view bytes);
@@ -52,6 +52,6 @@ class RecordReader {
   bool broken_ = false;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::store
 
 #endif  // ROPEWAY_STORE_RECORD_H_

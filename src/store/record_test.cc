@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::store {
 namespace {
 
 std::string Packed() {
@@ -67,4 +67,4 @@ TEST(Record, ACountThatCannotFollowTakesNoMemory) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::store

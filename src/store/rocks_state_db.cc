@@ -15,7 +15,7 @@
 
 #include "base/system.h"
 
-namespace ropeway {
+namespace ropeway::store {
 namespace {
 
 constexpr size_t kBlockCacheBytes = size_t{2} << 20;
@@ -75,7 +75,7 @@ RocksStateDb::~RocksStateDb() = default;
 
 StatusOr<std::unique_ptr<RocksStateDb>> RocksStateDb::Open(const std::string& path,
                                                            uint64_t storage_bytes) {
-  if (const std::error_code error = MakePrivateDirectory(path)) {
+  if (const std::error_code error = base::MakePrivateDirectory(path)) {
     return InvalidArgument(
         fmt::format("the directory '{}' cannot be made: {}", path, error.message()), "state_path");
   }
@@ -154,4 +154,4 @@ Status RocksStateDb::Visit(const std::string& prefix, const VisitFn& visit) cons
   return StatusOf(it->status(), path_);
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::store

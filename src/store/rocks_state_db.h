@@ -13,7 +13,7 @@ namespace rocksdb {
 class DB;
 }  // namespace rocksdb
 
-namespace ropeway {
+namespace ropeway::store {
 
 // Each Write is synced to the device before it returns. One process at a time may open the
 // directory, and only its owner may read it: it contains conversations.
@@ -49,6 +49,6 @@ class RocksStateDb final : public StateDb {
   bool failed_ = false;              // The last Write failed; used by the writing thread only.
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::store
 
 #endif  // ROPEWAY_STORE_ROCKS_STATE_DB_H_

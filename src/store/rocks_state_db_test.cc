@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::store {
 namespace {
 
 namespace fs = std::filesystem;
@@ -195,4 +195,4 @@ TEST_F(RocksStateDbTest, TheDirectoryStaysWithinItsBound) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::store

@@ -4,7 +4,7 @@
 
 #include "store/record.h"
 
-namespace ropeway {
+namespace ropeway::store {
 namespace {
 
 constexpr uint64_t kHeadVersion = 1;
@@ -116,4 +116,4 @@ StatusOr<SessionState> UnpackState(const std::string& key, const SessionHead& he
   return state;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::store

@@ -10,7 +10,7 @@
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::store {
 
 // The state that the next turn continues.
 struct SessionState {
@@ -60,6 +60,6 @@ StatusOr<SessionHead> UnpackHead(const std::string& key, std::string_view record
 StatusOr<SessionState> UnpackState(const std::string& key, const SessionHead& head,
                                    std::string_view record);
 
-}  // namespace ropeway
+}  // namespace ropeway::store
 
 #endif  // ROPEWAY_STORE_SESSION_H_

@@ -14,7 +14,7 @@
 #include "ropeway/status.h"
 #include "store/session.h"
 
-namespace ropeway {
+namespace ropeway::store {
 
 // The two records of one session.
 struct SessionRecords {
@@ -94,6 +94,6 @@ class SessionIndex {
   int64_t next_expiry_ = INT64_MAX;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::store
 
 #endif  // ROPEWAY_STORE_SESSION_INDEX_H_

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-namespace ropeway {
+namespace ropeway::store {
 namespace {
 
 SessionIndex::EntryPtr Entry(const std::string& id, int64_t turns, int64_t expires) {
@@ -112,4 +112,4 @@ TEST(SessionIndexTest, Unwritten) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::store

@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "store/record.h"
 
-namespace ropeway {
+namespace ropeway::store {
 namespace {
 
 constexpr char kHeadPrefix[] = "h";
@@ -73,7 +73,7 @@ void SessionStore::ReadHeads() {
       });
   if (status.ok()) return;
   incomplete_ = true;
-  Log().error("some sessions cannot be read: {}", status.message());
+  base::Log().error("some sessions cannot be read: {}", status.message());
 }
 
 void SessionStore::ReadHead(std::string_view key, std::string_view record) {
@@ -87,7 +87,7 @@ void SessionStore::ReadHead(std::string_view key, std::string_view record) {
     ++counts_.lost;
     entry->lost = head.status();
     entry->head.expires_ms = Now() + options_.ttl.count();
-    Log().error("session '{}' is lost: {}", entry->id, entry->lost.message());
+    base::Log().error("session '{}' is lost: {}", entry->id, entry->lost.message());
   }
   entry->head_bytes = record.size();
   index_.Insert(entry);
@@ -191,7 +191,7 @@ StatusOr<SessionState> SessionStore::Load(const SessionTurn& turn) {
     if (entry->lost.ok()) ++counts_.lost;
     entry->lost = Status(StatusCode::kDataLoss, state.status().message());
   }
-  Log().error("session '{}' is lost: {}", entry->id, state.status().message());
+  base::Log().error("session '{}' is lost: {}", entry->id, state.status().message());
   return Lost(entry->id, state.status());
 }
 
@@ -396,10 +396,11 @@ void SessionStore::Tell(const std::list<Work>& work, const Status& status) {
 
 void SessionStore::Note(const Status& status) {
   if (!status.ok() && !failing_) {
-    TryLog(spdlog::level::err, "sessions cannot be written, and go on in memory until they can: {}",
-           status.message());
+    base::TryLog(spdlog::level::err,
+                 "sessions cannot be written, and go on in memory until they can: {}",
+                 status.message());
   } else if (status.ok() && failing_) {
-    TryLog(spdlog::level::info, "sessions are written again");
+    base::TryLog(spdlog::level::info, "sessions are written again");
   }
   failing_ = !status.ok();
 }
@@ -427,4 +428,4 @@ StatusOr<std::unique_ptr<SessionStore>> SessionStore::Open(SessionStoreOptions o
   return store;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::store

@@ -23,7 +23,7 @@
 #include "store/session_index.h"
 #include "store/state_db.h"
 
-namespace ropeway {
+namespace ropeway::store {
 
 class SessionStore;
 
@@ -185,6 +185,6 @@ class SessionStore {
   std::thread thread_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::store
 
 #endif  // ROPEWAY_STORE_SESSION_STORE_H_

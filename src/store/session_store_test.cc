@@ -14,7 +14,7 @@
 
 #include "store/test_faulty_state_db.h"
 
-namespace ropeway {
+namespace ropeway::store {
 namespace {
 
 using testing::HasSubstr;
@@ -468,4 +468,4 @@ TEST_F(SessionStoreTest, ManyThreadsAtOnce) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::store

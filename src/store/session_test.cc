@@ -6,7 +6,7 @@
 
 #include "store/record.h"
 
-namespace ropeway {
+namespace ropeway::store {
 namespace {
 
 SessionState AState() {
@@ -94,4 +94,4 @@ TEST(Session, AnOlderTurnsStateIsDetected) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::store

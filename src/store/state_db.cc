@@ -3,7 +3,7 @@
 #include <new>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::store {
 
 Status MemoryStateDb::Write(std::span<const StateChange> changes) {
   const std::lock_guard lock(mu_);
@@ -44,4 +44,4 @@ Status MemoryStateDb::Visit(const std::string& prefix, const VisitFn& visit) con
   return {};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::store

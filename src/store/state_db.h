@@ -12,7 +12,7 @@
 
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::store {
 
 // Sets `key`, or removes it if there is no value.
 struct StateChange {
@@ -59,6 +59,6 @@ class MemoryStateDb final : public StateDb {
   std::map<std::string, std::string> values_;  // Guarded by mu_.
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::store
 
 #endif  // ROPEWAY_STORE_STATE_DB_H_

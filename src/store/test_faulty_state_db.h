@@ -11,7 +11,7 @@
 
 #include "store/state_db.h"
 
-namespace ropeway {
+namespace ropeway::store {
 
 // The test's control over the database; it outlives the store that owns the database.
 struct StateDbControl {
@@ -64,6 +64,6 @@ class FaultyStateDb final : public StateDb {
   const std::shared_ptr<StateDbControl> control_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::store
 
 #endif  // ROPEWAY_STORE_TEST_FAULTY_STATE_DB_H_

@@ -7,7 +7,7 @@
 #include "base/utf8.h"
 #include "tokenizer/bpe_tables.h"
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 namespace {
 
 // MergeTable counts in 32 bits; no real piece comes near.
@@ -36,7 +36,7 @@ Status CheckCounts(const Vocabulary& vocabulary) {
   const size_t tokens = vocabulary.tokens.size();
   if (vocabulary.model != "gpt2") {
     return {StatusCode::kUnimplemented,
-            "tokenizer.ggml.model: \"" + PrintableText(vocabulary.model.substr(0, 64)) +
+            "tokenizer.ggml.model: \"" + base::PrintableText(vocabulary.model.substr(0, 64)) +
                 "\" is not supported; supported: gpt2 (byte-level BPE)",
             "tokenizer.ggml.model"};
   }
@@ -212,8 +212,8 @@ void BpeTokenizer::EncodeOrdinary(std::string_view text, std::vector<TokenId>& i
   size_t valid_from = 0;
   size_t at = 0;
   while (at < text.size()) {
-    const Utf8Step step = StepUtf8(text, at);
-    if (step.kind != Utf8Kind::kValid) {
+    const base::Utf8Step step = base::StepUtf8(text, at);
+    if (step.kind != base::Utf8Kind::kValid) {
       EncodeValid(text.substr(valid_from, at - valid_from), ids);
       for (const char byte : text.substr(at, step.length)) {
         const TokenId id = byte_ids_[static_cast<uint8_t>(byte)];
@@ -256,4 +256,4 @@ void BpeTokenizer::EncodePiece(std::string_view piece, std::vector<TokenId>& ids
   ids.insert(ids.end(), piece_ids.begin(), piece_ids.end());
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer

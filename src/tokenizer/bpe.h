@@ -15,7 +15,7 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/vocabulary.h"
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 
 // Encodes like Hugging Face `tokenizers` with the same vocabulary and merges. User-defined tokens
 // are recognised in any text, control tokens with parse_special only. There is no Unicode
@@ -72,6 +72,6 @@ class BpeTokenizer final : public Tokenizer {
   std::vector<bool> is_end_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer
 
 #endif  // ROPEWAY_TOKENIZER_BPE_H_

@@ -8,7 +8,7 @@
 
 #include "base/utf8.h"
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 namespace {
 
 // The characters for bytes that are not printable.
@@ -27,10 +27,10 @@ struct Alphabet {
     size_t stand_ins = 0;
     for (unsigned byte = 0; byte < 256; ++byte) {
       if (IsItself(byte)) {
-        AppendUtf8(byte, letters[byte]);
+        base::AppendUtf8(byte, letters[byte]);
       } else {
         stood_for[stand_ins] = static_cast<uint8_t>(byte);
-        AppendUtf8(kFirstStandIn + stand_ins++, letters[byte]);
+        base::AppendUtf8(kFirstStandIn + stand_ins++, letters[byte]);
       }
     }
   }
@@ -79,8 +79,8 @@ std::optional<std::string> FromByteLetters(std::string_view letters) {
   std::string bytes;
   bytes.reserve(letters.size());
   for (size_t at = 0; at < letters.size();) {
-    const Utf8Step step = StepUtf8(letters, at);
-    if (step.kind != Utf8Kind::kValid) return std::nullopt;
+    const base::Utf8Step step = base::StepUtf8(letters, at);
+    if (step.kind != base::Utf8Kind::kValid) return std::nullopt;
     at += step.length;
     if (step.code_point < 256 && IsItself(step.code_point)) {
       bytes.push_back(static_cast<char>(step.code_point));
@@ -230,4 +230,4 @@ std::optional<SpecialTokens::Found> SpecialTokens::FindFirst(std::string_view te
   return std::nullopt;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer

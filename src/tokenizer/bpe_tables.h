@@ -14,7 +14,7 @@
 
 #include "ropeway/request.h"
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 
 // The alphabet of byte-level BPE (from GPT-2) writes each byte as one printable character, so that
 // tokens are text in a file. Bytes that are printable in Latin-1 are themselves; the other 68 are
@@ -96,6 +96,6 @@ class SpecialTokens {
   std::vector<Node> nodes_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer
 
 #endif  // ROPEWAY_TOKENIZER_BPE_TABLES_H_

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 namespace {
 
 using MergedIds = std::vector<TokenId>;
@@ -64,4 +64,4 @@ TEST(MergeTableTest, AnEmptyTableMergesNothing) {
 
 }  // namespace
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer

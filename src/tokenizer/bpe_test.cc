@@ -11,7 +11,7 @@
 #include "tokenizer/bpe_tables.h"
 #include "tokenizer/test_vocabulary.h"
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 namespace {
 
 using Ids = std::vector<TokenId>;
@@ -239,4 +239,4 @@ TEST(ByteAlphabetTest, RoundTripsAndKnowsWhatIsNoLetter) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer

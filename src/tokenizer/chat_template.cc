@@ -7,7 +7,7 @@
 #include "base/utf8.h"
 #include "tokenizer/jinja/ast.h"
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 namespace {
 
 constexpr char kField[] = "tokenizer.chat_template";
@@ -35,7 +35,7 @@ std::string Clipped(std::string_view text) {
 
 std::string At(const jinja::Error& error) {
   return std::string(kField) + ", line " + std::to_string(error.line) + ": " +
-         PrintableText(Clipped(error.what()));
+         base::PrintableText(Clipped(error.what()));
 }
 
 jinja::Value MessageValue(const ChatMessage& message) {
@@ -115,4 +115,4 @@ StatusOr<std::string> ChatTemplate::Render(const std::vector<ChatMessage>& messa
   }
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer

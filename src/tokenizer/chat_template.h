@@ -11,7 +11,7 @@
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 
 // Renders like Hugging Face's apply_chat_template: Jinja in its sandbox, with trim_blocks,
 // lstrip_blocks, break and continue, {% generation %}, tojson without HTML escapes, raise_exception
@@ -40,6 +40,6 @@ class ChatTemplate {
   std::shared_ptr<const Program> program_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer
 
 #endif  // ROPEWAY_TOKENIZER_CHAT_TEMPLATE_H_

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 namespace {
 
 const std::vector<ChatMessage> kChat = {
@@ -488,4 +488,4 @@ TEST(ChatTemplateTest, BrokenTemplatesFailOrRender) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer

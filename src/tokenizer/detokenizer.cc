@@ -5,25 +5,26 @@
 
 #include "base/utf8.h"
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 
 std::string Detokenizer::Append(std::string_view bytes) {
   const std::string input = std::exchange(pending_, {}).append(bytes);
   std::string text;
   for (size_t at = 0; at < input.size();) {
-    const Utf8Step step = StepUtf8(input, at);
-    if (step.kind == Utf8Kind::kTruncated) {
+    const base::Utf8Step step = base::StepUtf8(input, at);
+    if (step.kind == base::Utf8Kind::kTruncated) {
       pending_ = input.substr(at);
       break;
     }
-    const bool valid = step.kind == Utf8Kind::kValid;
-    text.append(valid ? std::string_view(input).substr(at, step.length) : kReplacementCharacter);
+    const bool valid = step.kind == base::Utf8Kind::kValid;
+    text.append(valid ? std::string_view(input).substr(at, step.length)
+                      : base::kReplacementCharacter);
     at += step.length;
   }
   return text;
 }
 
-std::string Detokenizer::Finish() { return ReplaceInvalidUtf8(std::exchange(pending_, {})); }
+std::string Detokenizer::Finish() { return base::ReplaceInvalidUtf8(std::exchange(pending_, {})); }
 
 StopMatcher::StopMatcher(std::vector<std::string> stops) {
   patterns_.reserve(stops.size());
@@ -72,4 +73,4 @@ StopMatcher::Step StopMatcher::Append(std::string_view text) {
 
 std::string StopMatcher::Finish() { return std::exchange(held_, {}); }
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer

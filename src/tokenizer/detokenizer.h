@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 
 // Turns the bytes of one token after another into text. The results of Append and Finish,
 // concatenated, are ReplaceInvalidUtf8 of all bytes, however they were split. Not thread-safe; one
@@ -61,6 +61,6 @@ class StopMatcher {
   std::string held_;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer
 
 #endif  // ROPEWAY_TOKENIZER_DETOKENIZER_H_

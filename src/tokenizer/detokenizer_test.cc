@@ -10,7 +10,7 @@
 
 #include "base/utf8.h"
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 namespace {
 
 TEST(DetokenizerTest, HoldsBackAnIncompleteCharacter) {
@@ -50,12 +50,12 @@ TEST(DetokenizerTest, AnyCutGivesTheTextOfTheWhole) {
     for (size_t at = 0; at < bytes.size();) {
       const size_t length = 1 + random() % 4;
       const std::string part = detokenizer.Append(std::string_view(bytes).substr(at, length));
-      EXPECT_EQ(ReplaceInvalidUtf8(part), part) << "not valid by itself";
+      EXPECT_EQ(base::ReplaceInvalidUtf8(part), part) << "not valid by itself";
       text += part;
       at += length;
     }
     text += detokenizer.Finish();
-    ASSERT_EQ(text, ReplaceInvalidUtf8(bytes));
+    ASSERT_EQ(text, base::ReplaceInvalidUtf8(bytes));
   }
 }
 
@@ -179,4 +179,4 @@ TEST(StopMatcherTest, AgreesWithNaiveSearchHoweverTheTextIsCut) {
 
 }  // namespace
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer

@@ -10,7 +10,7 @@
 
 #include "base/utf8.h"
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 namespace {
 
 template <auto kFree>
@@ -104,7 +104,7 @@ Status NotSupported(const std::string& name) {
     names.append(names.empty() ? "" : ", ").append(family.name);
   }
   return {StatusCode::kUnimplemented,
-          "tokenizer.ggml.pre: \"" + PrintableText(name.substr(0, 64)) +
+          "tokenizer.ggml.pre: \"" + base::PrintableText(name.substr(0, 64)) +
               "\" is not supported; supported: " + names,
           "tokenizer.ggml.pre"};
 }
@@ -243,4 +243,4 @@ std::vector<std::string_view> PreTokenizer::Split(std::string_view text) const {
   return pieces;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer

@@ -11,7 +11,7 @@
 
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 
 // A regular expression that splits text. Const and thread-safe after construction.
 class SplitPattern {
@@ -78,6 +78,6 @@ class PreTokenizer {
   bool adds_bos_ = false;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer
 
 #endif  // ROPEWAY_TOKENIZER_PRE_TOKENIZER_H_

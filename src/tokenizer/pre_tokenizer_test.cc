@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 namespace {
 
 using Pieces = std::vector<std::string_view>;
@@ -142,4 +142,4 @@ TEST(SplitPatternTest, AMatchThatTakesTooLongIsCut) {
 
 }  // namespace
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer

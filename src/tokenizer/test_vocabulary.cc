@@ -2,7 +2,7 @@
 
 #include "tokenizer/bpe_tables.h"
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 
 Vocabulary MakeVocabulary(const std::string& pre, const std::vector<std::string>& merges,
                           const std::vector<std::string>& control,
@@ -28,4 +28,4 @@ Vocabulary MakeVocabulary(const std::string& pre, const std::vector<std::string>
   return vocabulary;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer

@@ -7,7 +7,7 @@
 
 #include "tokenizer/vocabulary.h"
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 
 // The 256 bytes (a byte's id is its value), then one token for each of `merges` ("left right"),
 // then `control` and `user_defined`.
@@ -15,6 +15,6 @@ Vocabulary MakeVocabulary(const std::string& pre, const std::vector<std::string>
                           const std::vector<std::string>& control = {},
                           const std::vector<std::string>& user_defined = {});
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer
 
 #endif  // ROPEWAY_TOKENIZER_TEST_VOCABULARY_H_

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 namespace {
 
 using Json = nlohmann::json;
@@ -103,4 +103,4 @@ Status TokenizeLines(const Tokenizer& tokenizer, std::istream& in, std::ostream&
   return {};
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer

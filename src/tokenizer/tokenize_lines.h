@@ -7,7 +7,7 @@
 #include "ropeway/status.h"
 #include "tokenizer/tokenizer.h"
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 
 // Reads one JSON object per line, {"text": "..."} or {"base64": "..."} (any bytes), and writes one
 // line for each, {"ids": [...], "text_base64": "<the ids' bytes, special tokens included>"}. A line
@@ -15,6 +15,6 @@ namespace ropeway {
 // skipped. Fails at the first invalid line and names it.
 Status TokenizeLines(const Tokenizer& tokenizer, std::istream& in, std::ostream& out);
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer
 
 #endif  // ROPEWAY_TOKENIZER_TOKENIZE_LINES_H_

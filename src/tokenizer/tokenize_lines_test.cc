@@ -8,7 +8,7 @@
 #include "tokenizer/bpe.h"
 #include "tokenizer/test_vocabulary.h"
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 namespace {
 
 class TokenizeLinesTest : public testing::Test {
@@ -60,4 +60,4 @@ TEST_F(TokenizeLinesTest, AWrongLineIsNamed) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer

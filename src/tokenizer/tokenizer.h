@@ -9,7 +9,7 @@
 
 #include "ropeway/request.h"
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 
 struct EncodeOptions {
   bool add_special = true;    // Add the tokens that begin and end a text by the model's file (BOS).
@@ -44,6 +44,6 @@ class Tokenizer {
   virtual std::optional<TokenId> eos() const = 0;
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer
 
 #endif  // ROPEWAY_TOKENIZER_TOKENIZER_H_

@@ -10,7 +10,7 @@
 
 #include "ropeway/request.h"
 
-namespace ropeway {
+namespace ropeway::tokenizer {
 
 // The values of tokenizer.ggml.token_type.
 enum class TokenType : int32_t {
@@ -44,6 +44,6 @@ struct Vocabulary {
   std::string chat_template;  // tokenizer.chat_template; "" if absent.
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::tokenizer
 
 #endif  // ROPEWAY_TOKENIZER_VOCABULARY_H_

@@ -8,7 +8,7 @@
 
 #include "kernels/kernels.h"
 
-namespace ropeway {
+namespace ropeway::kernels {
 namespace {
 
 // Register budgets: accumulators of 16 lanes held at once.
@@ -17,7 +17,7 @@ enum { kTileQueries = 8, kScoreAccumulators = 16, kValueAccumulators = 16 };
 #else
 enum { kTileQueries = 4, kScoreAccumulators = 4, kValueAccumulators = 4 };
 #endif
-enum { kMaxHeadDim = 256, kGroupBlocks = kSoftmaxTokens / kBlockTokens };
+enum { kMaxHeadDim = 256, kGroupBlocks = kSoftmaxTokens / base::kBlockTokens };
 
 // Blocks are scattered in memory, so the hardware cannot predict the next one. Each is prefetched
 // so many blocks ahead into the second-level cache (for the first there are too few miss buffers).
@@ -64,13 +64,13 @@ RW_INLINE void PrefetchFar(const uint8_t* at) {
 // K's scales of a block; V's follow 16 floats later.
 template <class Kv>
 RW_INLINE const float* ScalesAt(const uint8_t* block, int head_dim) {
-  return reinterpret_cast<const float*>(block + 2 * kBlockTokens * Kv::kBytes * head_dim);
+  return reinterpret_cast<const float*>(block + 2 * base::kBlockTokens * Kv::kBytes * head_dim);
 }
 
 // Scores of T queries against the group's blocks [first, first + B).
 template <class Kv, int T, int B>
 static __attribute__((noinline)) void ScoreBlocks(int head_dim, int first, AttentionTile* tile) {
-  enum { kStep = kBlockTokens * Kv::kBytes, kPerLine = 64 / kStep };
+  enum { kStep = base::kBlockTokens * Kv::kBytes, kPerLine = 64 / kStep };
   const uint8_t* k[B];
   const uint8_t* ahead[B];
   RW_UNROLL
@@ -117,7 +117,7 @@ static __attribute__((noinline)) void ScoreBlocks(int head_dim, int first, Atten
   RW_UNROLL
   for (int t = 0; t < T; ++t) {
     RW_UNROLL
-    for (int b = 0; b < B; ++b) Store(&tile->p[t][(first + b) * kBlockTokens], acc[t][b]);
+    for (int b = 0; b < B; ++b) Store(&tile->p[t][(first + b) * base::kBlockTokens], acc[t][b]);
   }
 }
 
@@ -161,8 +161,8 @@ static inline void Softmax(int queries, int head_dim, bool first, AttentionTile*
       Vec p = Exp(Sub(Load(&tile->p[t][i]), Set1(m_new[t])));
       lanes = Add(lanes, KeepFirst(p, seen - i, Zero()));
       if (Kv::kScaled) {
-        const float* scales = ScalesAt<Kv>(tile->block[i / kBlockTokens], head_dim);
-        p = Mul(p, Load(scales + kBlockTokens));
+        const float* scales = ScalesAt<Kv>(tile->block[i / base::kBlockTokens], head_dim);
+        p = Mul(p, Load(scales + base::kBlockTokens));
       }
       Store(&tile->p[t][i], p);
     }
@@ -189,12 +189,12 @@ static __attribute__((noinline)) void AddValues(int head_dim, int begin, int end
   }
   const size_t row_bytes = static_cast<size_t>(head_dim) * Kv::kBytes;
   for (int i = begin; i < end;) {
-    const int b = i / kBlockTokens;
-    const size_t offset =
-        (kBlockTokens + i % kBlockTokens) * row_bytes + static_cast<size_t>(dim) * Kv::kBytes;
+    const int b = i / base::kBlockTokens;
+    const size_t offset = (base::kBlockTokens + i % base::kBlockTokens) * row_bytes +
+                          static_cast<size_t>(dim) * Kv::kBytes;
     const uint8_t* v = tile->block[b] + offset;
     const uint8_t* ahead = tile->ahead[b] + offset;
-    const int block_end = (b + 1) * kBlockTokens;
+    const int block_end = (b + 1) * base::kBlockTokens;
     const int stop = block_end < end ? block_end : end;
     for (; i < stop; ++i, v += row_bytes, ahead += row_bytes) {
       RW_UNROLL
@@ -233,7 +233,7 @@ static inline void Values(int head_dim, int begin, int end, int query, Attention
 // itself if there is none, or if `far` is false because an earlier tile did it.
 static inline void FindBlocks(const AttentionArgs& args, int block, int count, bool far,
                               AttentionTile* tile) {
-  const int own = (args.start + args.rows + kBlockTokens - 1) / kBlockTokens;
+  const int own = (args.start + args.rows + base::kBlockTokens - 1) / base::kBlockTokens;
   const int distance = own < kBlocksAhead ? own : kBlocksAhead;
   for (int b = 0; b < count; ++b) {
     const int later = block + b + distance;
@@ -258,12 +258,12 @@ static void AttendTile(const AttentionArgs& args, int split_begin, bool far, Att
   const int end = last < split_end ? last : split_end;
   for (int begin = split_begin; begin < end; begin += kSoftmaxTokens) {
     const int most = end - begin < kSoftmaxTokens ? end - begin : kSoftmaxTokens;
-    const int blocks = (most + kBlockTokens - 1) / kBlockTokens;
+    const int blocks = (most + base::kBlockTokens - 1) / base::kBlockTokens;
     for (int t = 0; t < T; ++t) {
       const int seen = args.start + tile->row[t] + 1 - begin;
       tile->seen[t] = seen < most ? seen : most;
     }
-    FindBlocks(args, begin / kBlockTokens, blocks, far, tile);
+    FindBlocks(args, begin / base::kBlockTokens, blocks, far, tile);
     Scores<Kv, T>(head_dim, blocks, tile);
     Softmax<Kv>(T, head_dim, begin == split_begin, tile);
     // All queries together up to the last position that the first of them sees, then each alone.
@@ -388,18 +388,18 @@ static float QuantiseKvRow(const float* x, int n, int8_t* q) {
 static void StoreQuantisedKv(const float* k, const float* v, int head_dim, int slot,
                              uint8_t* block) {
   int8_t q[kMaxHeadDim];
-  float* scales = reinterpret_cast<float*>(block + 2 * kBlockTokens * head_dim);
+  float* scales = reinterpret_cast<float*>(block + 2 * base::kBlockTokens * head_dim);
   scales[slot] = QuantiseKvRow(k, head_dim, q);
   for (int d = 0; d < head_dim; ++d) {
-    block[d * kBlockTokens + slot] = static_cast<uint8_t>(q[d]);
+    block[d * base::kBlockTokens + slot] = static_cast<uint8_t>(q[d]);
   }
-  scales[kBlockTokens + slot] = QuantiseKvRow(
-      v, head_dim, reinterpret_cast<int8_t*>(block) + (kBlockTokens + slot) * head_dim);
+  scales[base::kBlockTokens + slot] = QuantiseKvRow(
+      v, head_dim, reinterpret_cast<int8_t*>(block) + (base::kBlockTokens + slot) * head_dim);
 }
 
 static void StoreHalfKv(const float* k, const float* v, int head_dim, int slot, uint16_t* block) {
   uint16_t* k_column = block + slot;
-  uint16_t* v_row = block + (kBlockTokens + slot) * head_dim;
+  uint16_t* v_row = block + (base::kBlockTokens + slot) * head_dim;
   uint16_t half[kMaxHeadDim];
   for (int d = 0; d < head_dim; d += 8) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(half + d),
@@ -407,7 +407,7 @@ static void StoreHalfKv(const float* k, const float* v, int head_dim, int slot, 
     _mm_storeu_si128(reinterpret_cast<__m128i*>(v_row + d),
                      _mm256_cvtps_ph(_mm256_loadu_ps(v + d), _MM_FROUND_TO_NEAREST_INT));
   }
-  for (int d = 0; d < head_dim; ++d) k_column[d * kBlockTokens] = half[d];
+  for (int d = 0; d < head_dim; ++d) k_column[d * base::kBlockTokens] = half[d];
 }
 
 static void StoreKv(KvType type, const float* k, const float* v, int head_dim, int slot,
@@ -421,6 +421,6 @@ static void StoreKv(KvType type, const float* k, const float* v, int head_dim, i
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::kernels
 
 #endif  // ROPEWAY_KERNELS_CPU_ATTENTION_INL_H_

@@ -10,7 +10,7 @@
 #include "kernels/cpu/matmul-inl.h"
 // clang-format on
 
-namespace ropeway {
+namespace ropeway::kernels {
 
 const Kernels kAvx2Kernels = {
     .name = "avx2",
@@ -28,4 +28,4 @@ const Kernels kAvx2Kernels = {
     .exp_weights = ExpWeights,
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::kernels

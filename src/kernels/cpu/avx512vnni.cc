@@ -9,7 +9,7 @@
 #include "kernels/cpu/matmul-inl.h"
 // clang-format on
 
-namespace ropeway {
+namespace ropeway::kernels {
 
 const Kernels kAvx512VnniKernels = {
     .name = "avx512vnni",
@@ -27,4 +27,4 @@ const Kernels kAvx512VnniKernels = {
     .exp_weights = ExpWeights,
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::kernels

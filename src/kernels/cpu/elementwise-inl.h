@@ -5,7 +5,7 @@
 
 #include "kernels/kernels.h"
 
-namespace ropeway {
+namespace ropeway::kernels {
 namespace {
 
 RW_INLINE float BitsToFloat(uint32_t bits) {
@@ -172,6 +172,6 @@ static void ExpWeights(const float* x, int n, float shift, float divisor, float 
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::kernels
 
 #endif  // ROPEWAY_KERNELS_CPU_ELEMENTWISE_INL_H_

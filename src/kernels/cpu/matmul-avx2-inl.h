@@ -14,7 +14,7 @@
 #include "kernels/cpu/matmul-tile-inl.h"
 #include "kernels/layout.h"
 
-namespace ropeway {
+namespace ropeway::kernels {
 namespace {
 
 constexpr int kMaxRows = 4;  // Rows of one tile: what sixteen registers hold.
@@ -236,6 +236,6 @@ constexpr TileFunctions TilesOf() {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::kernels
 
 #endif  // ROPEWAY_KERNELS_CPU_MATMUL_AVX2_INL_H_

@@ -11,7 +11,7 @@
 #include "kernels/cpu/matmul-tile-inl.h"
 #include "kernels/layout.h"
 
-namespace ropeway {
+namespace ropeway::kernels {
 namespace {
 
 constexpr int kMaxRows = 12;  // Rows of one tile: 12 int and 12 float accumulators.
@@ -161,6 +161,6 @@ constexpr TileFunctions TilesOf() {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::kernels
 
 #endif  // ROPEWAY_KERNELS_CPU_MATMUL_AVX512_INL_H_

@@ -6,7 +6,7 @@
 #include "kernels/cpu/matmul-tile-inl.h"
 #include "kernels/layout.h"
 
-namespace ropeway {
+namespace ropeway::kernels {
 namespace {
 
 constexpr int kMaxGroups = kMaxRows / kRowGroup;
@@ -125,6 +125,6 @@ static void MatMul(const Matrix& w, const std::byte* packed, int rows, int panel
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::kernels
 
 #endif  // ROPEWAY_KERNELS_CPU_MATMUL_INL_H_

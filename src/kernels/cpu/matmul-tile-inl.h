@@ -6,7 +6,7 @@
 #include "kernels/kernels.h"
 #include "kernels/layout.h"
 
-namespace ropeway {
+namespace ropeway::kernels {
 namespace {
 
 // A tile's activations: groups of kRowGroup packed rows.
@@ -91,6 +91,6 @@ using TileFunction = void (*)(const uint8_t* panel, int k, Fetch fetch, const Ti
                               int cols, float* y, int64_t y_stride);
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::kernels
 
 #endif  // ROPEWAY_KERNELS_CPU_MATMUL_TILE_INL_H_

@@ -6,7 +6,7 @@
 #include "kernels/kernels.h"
 #include "kernels/layout.h"
 
-namespace ropeway {
+namespace ropeway::kernels {
 namespace {
 
 // How the aux of a packed row is made from the sum of its integers (layout.h): -(sum << shift) for
@@ -166,6 +166,6 @@ static void PackRows(WeightType type, const float* x, int64_t x_stride, int row_
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::kernels
 
 #endif  // ROPEWAY_KERNELS_CPU_PACK_INL_H_

@@ -4,7 +4,7 @@
 
 #include "kernels/peaks.h"
 
-namespace ropeway {
+namespace ropeway::kernels {
 namespace {
 
 // The compiler takes the register for changed: it neither computes ahead nor shares what uses it.
@@ -76,4 +76,4 @@ const PeakLoops kAvx512VnniPeaks = {
     .sweep = Sweep,
 };
 
-}  // namespace ropeway
+}  // namespace ropeway::kernels

@@ -12,7 +12,7 @@
 #define RW_INLINE static inline __attribute__((always_inline))
 #define RW_AVX512 0
 
-namespace ropeway {
+namespace ropeway::kernels {
 namespace {
 
 struct Vec {
@@ -118,6 +118,6 @@ RW_INLINE __m256 ExpHalf(__m256 x) {
 RW_INLINE Vec Exp(Vec x) { return {ExpHalf(x.lo), ExpHalf(x.hi)}; }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::kernels
 
 #endif  // ROPEWAY_KERNELS_CPU_VEC_AVX2_INL_H_

@@ -12,7 +12,7 @@
 #define RW_INLINE static inline __attribute__((always_inline))
 #define RW_AVX512 1
 
-namespace ropeway {
+namespace ropeway::kernels {
 namespace {
 
 struct Vec {
@@ -84,6 +84,6 @@ RW_INLINE Vec Exp(Vec x) {
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::kernels
 
 #endif  // ROPEWAY_KERNELS_CPU_VEC_AVX512_INL_H_

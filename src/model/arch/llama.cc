@@ -5,7 +5,7 @@
 
 #include "model/arch/recipe.h"
 
-namespace ropeway {
+namespace ropeway::model {
 namespace {
 
 ModelConfig ReadLlama(MetadataReader* reader) {
@@ -48,4 +48,4 @@ std::vector<TensorSpec> LlamaLayerTensors(const ModelConfig& c) {
 
 const Recipe kLlamaRecipe = {"llama", ReadLlama, LlamaLayerTensors};
 
-}  // namespace ropeway
+}  // namespace ropeway::model

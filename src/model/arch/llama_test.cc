@@ -8,7 +8,7 @@
 #include "model/model_tensors.h"
 #include "model/test_gguf_writer.h"
 
-namespace ropeway {
+namespace ropeway::model {
 namespace {
 
 using ::testing::HasSubstr;
@@ -66,8 +66,8 @@ TEST(ModelConfigTest, ReadsTheTinyModel) {
   EXPECT_TRUE(c.tied_output);
   EXPECT_EQ(c.rope.dim, 16);
   EXPECT_EQ(c.rope.scaling, RopeScaling::kNone);
-  EXPECT_EQ(c.kv_block_bytes(KvType::kF16), 2U * 2 * 2 * 16 * 16 * 2);
-  EXPECT_EQ(c.kv_block_bytes(KvType::kQ8_0), 2U * 2 * 2 * (16 * 16 + 16 * 4));
+  EXPECT_EQ(c.kv_block_bytes(kernels::KvType::kF16), 2U * 2 * 2 * 16 * 16 * 2);
+  EXPECT_EQ(c.kv_block_bytes(kernels::KvType::kQ8_0), 2U * 2 * 2 * (16 * 16 + 16 * 4));
 }
 
 TEST(ModelConfigTest, FillsInWhatMayBeAbsent) {
@@ -217,14 +217,16 @@ TEST(ModelTensorsTest, TensorsAreCheckedAgainstTheMetadata) {
   EXPECT_THAT(ErrorWith([](GgufWriter* w) { w->SetStrings("tokenizer.ggml.tokens", {"a"}); }),
               HasSubstr("metadata \"tokenizer.ggml.tokens\": 1 tokens"));
   EXPECT_THAT(UnsupportedWith([](GgufWriter* w) {
-                w->SetTensor("blk.0.attn_q.bias", {1}, WeightType::kF32, std::vector<float>{1});
+                w->SetTensor("blk.0.attn_q.bias", {1}, kernels::WeightType::kF32,
+                             std::vector<float>{1});
               }),
               HasSubstr("tensor \"blk.0.attn_q.bias\""));
   // One layer fewer leaves the other's tensors over.
   EXPECT_THAT(UnsupportedWith([](GgufWriter* w) { w->SetUint32("llama.block_count", 1); }),
               HasSubstr("tensor \"blk.1.attn_norm.weight\""));
   EXPECT_THAT(UnsupportedWith([](GgufWriter* w) {
-                w->SetTensor("output_norm.weight", {64}, WeightType::kQ8_0, std::vector<float>(64));
+                w->SetTensor("output_norm.weight", {64}, kernels::WeightType::kQ8_0,
+                             std::vector<float>(64));
               }),
               HasSubstr("tensor \"output_norm.weight\": type Q8_0 is not supported here"));
   EXPECT_THAT(
@@ -238,18 +240,18 @@ TEST(ModelTensorsTest, TensorsAreCheckedAgainstTheMetadata) {
 TEST(ModelTensorsTest, RopeDivisorsAreReadAndChecked) {
   GgufWriter writer = TinyLlama();
   std::vector<float> divisors = {1, 1, 1, 2, 4, 8, 8, 8};
-  writer.SetTensor("rope_freqs.weight", {8}, WeightType::kF32, divisors);
+  writer.SetTensor("rope_freqs.weight", {8}, kernels::WeightType::kF32, divisors);
   const auto tensors = Bind(writer);
   ASSERT_TRUE(tensors.ok()) << tensors.status().message();
   EXPECT_EQ(tensors->rope_divisors, divisors);
   for (const float bad : {0.0F, -1.0F, std::numeric_limits<float>::quiet_NaN()}) {
     divisors[3] = bad;
     EXPECT_THAT(ErrorWith([&](GgufWriter* w) {
-                  w->SetTensor("rope_freqs.weight", {8}, WeightType::kF32, divisors);
+                  w->SetTensor("rope_freqs.weight", {8}, kernels::WeightType::kF32, divisors);
                 }),
                 HasSubstr("tensor \"rope_freqs.weight\": element 3"));
   }
 }
 
 }  // namespace
-}  // namespace ropeway
+}  // namespace ropeway::model

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace ropeway {
+namespace ropeway::model {
 namespace {
 
 constexpr const Recipe* kRecipes[] = {
@@ -226,4 +226,4 @@ std::string SupportedArchitectures() {
   return fmt::format("{} {}", fmt::join(names, ", "), names.size() == 1 ? "is" : "are");
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::model

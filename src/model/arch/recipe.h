@@ -14,7 +14,7 @@
 #include "model/model_tensors.h"
 #include "ropeway/status.h"
 
-namespace ropeway {
+namespace ropeway::model {
 
 // Reads the metadata keys of a model. A key is given without the prefix "ARCHITECTURE.". The first
 // failure is kept in status(); later reads return values that are not used. Numbers are bounded, so
@@ -81,6 +81,6 @@ std::string SupportedArchitectures();
 
 extern const Recipe kLlamaRecipe;
 
-}  // namespace ropeway
+}  // namespace ropeway::model
 
 #endif  // ROPEWAY_MODEL_ARCH_RECIPE_H_

@@ -11,9 +11,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: make_tiny_model OUT.gguf [SEED]\n");
     return 2;
   }
-  ropeway::TinyLlamaOptions options;
+  ropeway::model::TinyLlamaOptions options;
   if (argc == 3) options.seed = std::strtoull(argv[2], nullptr, 10);
-  const std::string bytes = ropeway::TinyLlama(options).Bytes();
+  const std::string bytes = ropeway::model::TinyLlama(options).Bytes();
   std::ofstream out(argv[1], std::ios::binary);
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   out.close();

@@ -13,7 +13,7 @@
 #include "tokenizer/jinja/operators.h"
 #include "tokenizer/jinja/value.h"
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 
 struct Expression;
 using ExpressionPtr = std::unique_ptr<const Expression>;  // Null only where said so.
@@ -181,6 +181,6 @@ using Globals = std::vector<std::pair<std::string, Value>>;
 // raise_exception, and Error where it fails or exceeds the bounds of `context`.
 std::string Render(const Body& body, const Globals& globals, Context& context);
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja
 
 #endif  // ROPEWAY_TOKENIZER_JINJA_AST_H_

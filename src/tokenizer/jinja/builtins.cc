@@ -6,7 +6,7 @@
 #include "tokenizer/jinja/operators.h"
 #include "tokenizer/jinja/text.h"
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 namespace {
 
 constexpr std::array<std::string_view, 8> kListChanges = {"append",  "clear", "extend", "insert",
@@ -283,4 +283,4 @@ int64_t Arguments::Integer(size_t i, int64_t otherwise) const {
   return slots_[i]->integer();
 }
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja

@@ -13,7 +13,7 @@
 
 #include "tokenizer/jinja/value.h"
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 
 using NamedValues = std::vector<std::pair<std::string_view, Value>>;
 
@@ -98,6 +98,6 @@ std::string SignatureError(const Builtin& builtin, size_t positional,
 // std::invalid_argument for those.
 std::string FormatBraces(const std::string& format, const Arguments& arguments, Context& context);
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja
 
 #endif  // ROPEWAY_TOKENIZER_JINJA_BUILTINS_H_

@@ -6,7 +6,7 @@
 
 #include "tokenizer/jinja/builtins.h"
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 namespace {
 
 // Expressions are evaluated and freed by recursion.
@@ -443,4 +443,4 @@ ArgumentList ExpressionParser::ParseArguments() {
   return arguments;
 }
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja

@@ -10,7 +10,7 @@
 #include "tokenizer/jinja/ast.h"
 #include "tokenizer/jinja/lexer.h"
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 
 // Each method parses from the stream's next token on, and throws Error.
 class ExpressionParser {
@@ -60,6 +60,6 @@ class ExpressionParser {
   std::vector<std::pair<std::string, int>> called_;
 };
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja
 
 #endif  // ROPEWAY_TOKENIZER_JINJA_EXPRESSION_PARSER_H_

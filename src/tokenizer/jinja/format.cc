@@ -10,7 +10,7 @@
 #include "tokenizer/jinja/builtins.h"
 #include "tokenizer/jinja/text.h"
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 namespace {
 
 constexpr int kMaxWidth = 1000;
@@ -259,4 +259,4 @@ std::string Strftime(std::string_view format, const std::tm& time) {
   return text;
 }
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja

@@ -8,7 +8,7 @@
 #include "tokenizer/jinja/operators.h"
 #include "tokenizer/jinja/text.h"
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 
 // Variables, and the enclosing scope.
 struct Scope {
@@ -433,4 +433,4 @@ std::string Render(const Body& body, const Globals& globals, Context& context) {
   return Interpreter(context).Run(body, globals);
 }
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja

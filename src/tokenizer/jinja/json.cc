@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 #include "tokenizer/jinja/text.h"
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 namespace {
 
 class JsonWriter {
@@ -107,10 +107,11 @@ class JsonWriter {
     Append("\"");
     size_t plain = 0;  // The beginning of the text that needs no escape.
     for (size_t at = 0; at < value.size();) {
-      const Utf8Step step = StepUtf8(value, at);
+      const base::Utf8Step step = base::StepUtf8(value, at);
       const char32_t c = step.code_point;
-      const bool escapes = step.kind == Utf8Kind::kValid && (c < 0x20 || c == '"' || c == '\\' ||
-                                                             (style_.ensure_ascii && c >= 0x7F));
+      const bool escapes =
+          step.kind == base::Utf8Kind::kValid &&
+          (c < 0x20 || c == '"' || c == '\\' || (style_.ensure_ascii && c >= 0x7F));
       if (escapes) {
         Append(std::string_view(value).substr(plain, at - plain));
         WriteEscape(c);
@@ -237,4 +238,4 @@ std::string ToJson(const Value& value, const JsonStyle& style, Context& context)
   return JsonWriter(style, context).Run(value);
 }
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja

@@ -6,7 +6,7 @@
 #include "base/utf8.h"
 #include "tokenizer/jinja/text.h"
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 namespace {
 
 // The letters' cases in Unicode 14, generated from Python 3.11's str.upper, lower and title.
@@ -245,7 +245,7 @@ bool AppendMapped(const CaseMap& map, char32_t c, std::string& text) {
                        [](const CaseExpansion& entry, char32_t from) { return entry.from < from; });
   if (expansion != map.expansions.end() && expansion->from == c) {
     for (const char32_t to : expansion->to) {
-      if (to != 0) AppendUtf8(to, text);
+      if (to != 0) base::AppendUtf8(to, text);
     }
     return true;
   }
@@ -255,16 +255,16 @@ bool AppendMapped(const CaseMap& map, char32_t c, std::string& text) {
   if (range == map.ranges.end() || c < range->first || (c - range->first) % range->step != 0) {
     return false;
   }
-  AppendUtf8(static_cast<char32_t>(static_cast<int32_t>(c) + range->delta), text);
+  base::AppendUtf8(static_cast<char32_t>(static_cast<int32_t>(c) + range->delta), text);
   return true;
 }
 
 void AppendLower(char32_t c, std::string& text) {
-  if (!AppendMapped(kLower, c, text)) AppendUtf8(c, text);
+  if (!AppendMapped(kLower, c, text)) base::AppendUtf8(c, text);
 }
 
 void AppendUpper(char32_t c, std::string& text) {
-  if (!AppendMapped(kUpper, c, text)) AppendUtf8(c, text);
+  if (!AppendMapped(kUpper, c, text)) base::AppendUtf8(c, text);
 }
 
 void AppendTitle(char32_t c, std::string& text) {
@@ -283,17 +283,17 @@ bool IsCased(char32_t c) { return Changes(kUpper, c) || Changes(kLower, c); }
 template <typename F>
 void ForEachCharacter(std::string_view text, F f) {
   for (size_t at = 0; at < text.size();) {
-    const Utf8Step step = StepUtf8(text, at);
+    const base::Utf8Step step = base::StepUtf8(text, at);
     const std::string_view bytes = text.substr(at, step.length);
     at += step.length;
-    f(step.kind == Utf8Kind::kValid ? step.code_point : 0, bytes, at);
+    f(step.kind == base::Utf8Kind::kValid ? step.code_point : 0, bytes, at);
   }
 }
 
 bool CasedAt(std::string_view text, size_t at) {
   if (at >= text.size()) return false;
-  const Utf8Step step = StepUtf8(text, at);
-  return step.kind == Utf8Kind::kValid && IsCased(step.code_point);
+  const base::Utf8Step step = base::StepUtf8(text, at);
+  return step.kind == base::Utf8Kind::kValid && IsCased(step.code_point);
 }
 
 // The lower case of a character. That of one Greek letter depends on its position in the word.
@@ -359,4 +359,4 @@ std::string TitleCase(std::string_view text) {
 bool IsUppercase(std::string_view text) { return IsInCase(text, kUpper, kLower); }
 bool IsLowercase(std::string_view text) { return IsInCase(text, kLower, kUpper); }
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja

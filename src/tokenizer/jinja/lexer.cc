@@ -8,7 +8,7 @@
 #include "tokenizer/jinja/text.h"
 #include "tokenizer/jinja/value.h"
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 namespace {
 
 bool IsNameStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -288,7 +288,7 @@ class Lexer {
         surrogate) {
       throw Error(line_, "an escape in a string is not a character");
     }
-    AppendUtf8(code_point, value);
+    base::AppendUtf8(code_point, value);
   }
 
   void LexOperator() {
@@ -388,4 +388,4 @@ void TokenStream::ExpectOperator(std::string_view text) {
 
 void TokenStream::Fail(const std::string& message) const { throw Error(Peek().line, message); }
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja

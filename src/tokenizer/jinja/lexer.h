@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 
 enum class TokenKind {
   kText,         // Text between tags, after white space control.
@@ -63,6 +63,6 @@ class TokenStream {
   size_t at_ = 0;
 };
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja
 
 #endif  // ROPEWAY_TOKENIZER_JINJA_LEXER_H_

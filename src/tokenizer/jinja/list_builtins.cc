@@ -10,7 +10,7 @@
 #include "tokenizer/jinja/operators.h"
 #include "tokenizer/jinja/text.h"
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 namespace {
 
 Value Length(Context& context, const Value& operand, const Arguments&) {
@@ -421,4 +421,4 @@ constexpr Builtin kListBuiltins[] = {
 
 std::span<const Builtin> ListBuiltins() { return kListBuiltins; }
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja

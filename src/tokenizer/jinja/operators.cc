@@ -9,7 +9,7 @@
 #include "tokenizer/jinja/builtins.h"
 #include "tokenizer/jinja/text.h"
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 namespace {
 
 // In bytes. Values may be shared by many lists, so each comparison counts.
@@ -475,4 +475,4 @@ Value SliceOf(const Value& object, std::optional<int64_t> from, std::optional<in
   return LikeList(object, std::move(chosen));
 }
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja

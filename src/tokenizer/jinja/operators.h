@@ -8,7 +8,7 @@
 
 #include "tokenizer/jinja/value.h"
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 
 enum class ArithmeticOperator {
   kAdd,
@@ -55,6 +55,6 @@ Value AtPath(const Value& item, const Value& path, Context& context);
 Value SliceOf(const Value& object, std::optional<int64_t> from, std::optional<int64_t> to,
               int64_t step, Context& context);
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja
 
 #endif  // ROPEWAY_TOKENIZER_JINJA_OPERATORS_H_

@@ -5,7 +5,7 @@
 
 #include "tokenizer/jinja/expression_parser.h"
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 namespace {
 
 constexpr int kMaxNesting = 50;  // Of statements, and of targets.
@@ -258,4 +258,4 @@ class Parser {
 
 Body Parse(std::string_view source) { return Parser(source).ParseAll(); }
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja

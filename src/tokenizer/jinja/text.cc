@@ -9,7 +9,7 @@
 
 #include "base/utf8.h"
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 namespace {
 
 // Python's str.isspace().
@@ -54,11 +54,11 @@ void AppendQuoted(const std::string& value, std::string& text) {
   const char quote = has_single && value.find('"') == std::string::npos ? '"' : '\'';
   text += quote;
   for (size_t at = 0; at < value.size();) {
-    const Utf8Step step = StepUtf8(value, at);
+    const base::Utf8Step step = base::StepUtf8(value, at);
     const std::string_view bytes = std::string_view(value).substr(at, step.length);
     at += step.length;
     const char32_t c = step.code_point;
-    const bool is_plain = step.kind != Utf8Kind::kValid ||
+    const bool is_plain = step.kind != base::Utf8Kind::kValid ||
                           (c != static_cast<char32_t>(quote) && c != '\\' && IsPrintable(c));
     if (is_plain) {
       text += bytes;
@@ -112,7 +112,7 @@ void AppendRepr(const Value& value, Context& context, std::string& text) {
 std::vector<std::string_view> Characters(std::string_view text) {
   std::vector<std::string_view> characters;
   for (size_t at = 0; at < text.size();) {
-    const size_t length = StepUtf8(text, at).length;
+    const size_t length = base::StepUtf8(text, at).length;
     characters.push_back(text.substr(at, length));
     at += length;
   }
@@ -121,19 +121,19 @@ std::vector<std::string_view> Characters(std::string_view text) {
 
 size_t CountCharacters(std::string_view text) {
   size_t count = 0;
-  for (size_t at = 0; at < text.size(); ++count) at += StepUtf8(text, at).length;
+  for (size_t at = 0; at < text.size(); ++count) at += base::StepUtf8(text, at).length;
   return count;
 }
 
 bool IsSpaceAt(std::string_view text, size_t at) {
-  const Utf8Step step = StepUtf8(text, at);
-  return step.kind == Utf8Kind::kValid && IsSpace(step.code_point);
+  const base::Utf8Step step = base::StepUtf8(text, at);
+  return step.kind == base::Utf8Kind::kValid && IsSpace(step.code_point);
 }
 
 std::string_view StripLeft(std::string_view text) {
   while (!text.empty()) {
-    const Utf8Step step = StepUtf8(text, 0);
-    if (step.kind != Utf8Kind::kValid || !IsSpace(step.code_point)) break;
+    const base::Utf8Step step = base::StepUtf8(text, 0);
+    if (step.kind != base::Utf8Kind::kValid || !IsSpace(step.code_point)) break;
     text.remove_prefix(step.length);
   }
   return text;
@@ -144,8 +144,8 @@ std::string_view StripRight(std::string_view text) {
     size_t at = text.size() - 1;
     while (at > 0 && text.size() - at < 4 && (static_cast<uint8_t>(text[at]) & 0xC0U) == 0x80U)
       --at;
-    const Utf8Step step = StepUtf8(text, at);
-    const bool whole = step.kind == Utf8Kind::kValid && at + step.length == text.size();
+    const base::Utf8Step step = base::StepUtf8(text, at);
+    const bool whole = step.kind == base::Utf8Kind::kValid && at + step.length == text.size();
     if (!whole || !IsSpace(step.code_point)) break;
     text.remove_suffix(step.length);
   }
@@ -207,4 +207,4 @@ std::string FloatText(double value) {
   return sign + digits.substr(0, whole) + "." + fraction;
 }
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja

@@ -11,7 +11,7 @@
 
 #include "tokenizer/jinja/value.h"
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 
 inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -73,6 +73,6 @@ std::string ToJson(const Value& value, const JsonStyle& style, Context& context)
 // The value of a JSON text. Throws std::invalid_argument for any other text.
 Value FromJson(const std::string& text, Context& context);
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja
 
 #endif  // ROPEWAY_TOKENIZER_JINJA_TEXT_H_

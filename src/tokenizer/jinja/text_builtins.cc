@@ -7,7 +7,7 @@
 #include "tokenizer/jinja/operators.h"
 #include "tokenizer/jinja/text.h"
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 namespace {
 
 constexpr int64_t kMaxJustifyWidth = 1'000'000;
@@ -102,7 +102,8 @@ Pieces SplitSpace(std::string_view text, int64_t limit) {
       break;
     }
     size_t bytes = 0;
-    while (bytes < text.size() && !IsSpaceAt(text, bytes)) bytes += StepUtf8(text, bytes).length;
+    while (bytes < text.size() && !IsSpaceAt(text, bytes))
+      bytes += base::StepUtf8(text, bytes).length;
     words.push_back(text.substr(0, bytes));
     text = StripLeft(text.substr(bytes));
   }
@@ -492,4 +493,4 @@ constexpr Builtin kTextBuiltins[] = {
 
 std::span<const Builtin> TextBuiltins() { return kTextBuiltins; }
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 namespace {
 
 constexpr size_t kMaxWhyBytes = 200;
@@ -155,4 +155,4 @@ Namespace* Context::NewNamespace() {
   return &namespaces_.emplace_back();
 }
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja

@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-namespace ropeway::jinja {
+namespace ropeway::tokenizer::jinja {
 
 // Thrown within the interpreter only; ChatTemplate turns it into a Status.
 struct Error : std::runtime_error {
@@ -224,6 +224,6 @@ class Context {
   std::deque<Namespace> namespaces_;
 };
 
-}  // namespace ropeway::jinja
+}  // namespace ropeway::tokenizer::jinja
 
 #endif  // ROPEWAY_TOKENIZER_JINJA_VALUE_H_

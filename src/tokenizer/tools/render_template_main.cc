@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 using ropeway::ChatMessage;
-using ropeway::ChatTemplate;
+using ropeway::tokenizer::ChatTemplate;
 
 std::vector<ChatMessage> MessagesOf(const json& list) {
   std::vector<ChatMessage> messages;
