@@ -34,8 +34,11 @@ class CheckLeftProcessesTest(unittest.TestCase):
         self.assertEqual(check(self.mark).returncode, 0)
 
     def test_a_child_of_a_killed_test_is_killed(self):
-        script = (f"import sys; sys.path.insert(0, {str(TESTS)!r}); import child, os, signal\n"
-                  "child.start(['sleep', '300']); os.kill(os.getpid(), signal.SIGKILL)")
+        # The child has asked for its end once it is no longer setpriv.
+        script = (f"import sys; sys.path.insert(0, {str(TESTS)!r}); import child, os, pathlib, signal, time\n"
+                  "started = child.start(['sleep', '300'])\n"
+                  "while pathlib.Path(f'/proc/{started.pid}/comm').read_text() != 'sleep\\n': time.sleep(0.01)\n"
+                  "os.kill(os.getpid(), signal.SIGKILL)")
         subprocess.run([sys.executable, "-c", script], env=self.environment, check=False)
         self.assertEqual(check(self.mark).returncode, 0)
 
