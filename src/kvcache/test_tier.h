@@ -145,7 +145,7 @@ class TestTier : public KvTier {
   void Evict() {
     const size_t count = evict_quarters ? order_.size() / 4 + 1 : 1;
     for (size_t i = 0; i < count && !order_.empty(); ++i) {
-      Erase(core::BlockName(order_.front()));
+      TestTier::Erase(core::BlockName(order_.front()));
       ++evicted_blocks_;
     }
   }
