@@ -55,7 +55,7 @@ void EvictionQueue::Push(core::BlockId block, int its_class) {
 
 void EvictionQueue::Remove(core::BlockId block) {
   Node& node = At(block);
-  List& list = lists_[static_cast<size_t>(node.its_class)];
+  List& list = lists_[static_cast<unsigned char>(node.its_class)];
   (node.previous >= 0 ? At(node.previous).next : list.first) = node.next;
   (node.next >= 0 ? At(node.next).previous : list.last) = node.previous;
   node.its_class = -1;
