@@ -35,14 +35,16 @@ places() {
   ! git grep -nIE -e '/[w]ork/|/[r]oot/|/[h]ome/[a-z]|/[t]mp/[A-Za-z0-9]|[.]librar[y]' \
     -e 'pypi[.]org|pythonhosted[.]org|deb[.]debian[.]org|snapshot[.]debian[.]org' -- . ':!LICENSE'
 }
-# The rooms without templates of Boost: they are where a bug costs most, and tidy reads them in time.
+# The rooms without templates of Boost: they are where a bug costs most, and tidy reads them in time. It
+# reads the sources of a room together as the compiler does: a tenth of the time of file after file.
 tidy() {
-  # Each file for itself: build/dev compiles the files of a room together.
-  cmake --preset dev -B build/tidy -DROPEWAY_UNITY=0 >/dev/null || return 1
-  tracked src/{base,core,tokenizer,model,kvcache,policy,scheduler,executor,engine}/'*.cc' |
-    grep -zv -e '_test\.cc$' -e '/test_' |
-    timeout 2400 xargs -0 -r -n 2 -P "$(nproc)" clang-tidy-16 -p build/tidy --quiet --warnings-as-errors='*' \
-      --extra-arg=-Wno-unknown-warning-option 2> >(grep -vE '^[0-9]+ warnings? (generated|treated)' >&2)
+  local room
+  cmake --preset dev >/dev/null || return 1
+  for room in base core tokenizer model kvcache policy scheduler executor engine; do
+    find "build/dev/src/$room/CMakeFiles/ropeway_$room.dir/Unity" -name '*.cxx' -print0 || return 1
+  done | timeout 1200 xargs -0 -n 1 -P "$(nproc)" clang-tidy-16 -p build/dev --quiet --warnings-as-errors='*' \
+    --checks=-bugprone-suspicious-include --header-filter="$root/(src|include/ropeway)/" \
+    --extra-arg=-Wno-unknown-warning-option 2> >(grep -vE '^[0-9]+ warnings? (generated|treated)' >&2)
 }
 
 step "clang-format" format
