@@ -169,16 +169,17 @@ class HttpBenchTest(unittest.TestCase):
         self.assertIn("simulated, batch of 4: share of the theoretical maximum", report)
 
     def test_knobs(self):
-        report = self.run_bench("knobs", "--requests", "6", "--slots", "2", "--most-prompt", "24", "--output-tokens", "2",
-                                "--prefix-tokens", "32", "--open-load", "5", "--overload", "5")
-        for part, systems in (("preset", 3), ("batch timeout", 8), ("policy", 3), ("cache-aware policy", 2),
-                              ("classes", 2), ("batch control", 3)):
+        report = self.run_bench("knobs", "--requests", "6", "--slots", "2", "--prefix-tokens", "32", "--light", "5",
+                                "--heavy", "5", "--overload", "5")
+        for part, systems in (("preset, light load", 3), ("batch timeout, heavy load", 7), ("policy", 2),
+                              ("length-balance, static batches", 2), ("cache-aware, small KV cache", 2), ("classes", 2),
+                              ("batch control, small KV cache", 3)):
             self.assertEqual(len(self.metrics.systems(part)), systems, part)
             for system in self.metrics.systems(part):
                 self.assertEqual(self.value(part, system, "requests"), 6)
                 self.assertGreater(self.value(part, system, "ttft_max_s"), 0)
         self.assertEqual(self.value("classes", "strict", "requests", "high"), 2)
-        self.assertIn("## batch timeout", report)
+        self.assertIn("## batch timeout, light load", report)
 
     def test_nonsense_gets_one_sentence(self):
         cases = [("schedulers", "--sizes", "4,2", "--sizes"), ("schedulers", "--users", "0", "--users"),

@@ -1,6 +1,8 @@
 """The scheduler's knobs, one at a time: what each setting does to throughput and waiting.
 
-Starts the servers itself, one after the other, on a machine that should do nothing else.
+Each knob has a load under which it can make a difference: two rates for timeouts, long common prefixes and a small KV
+cache for cache-aware, and so on (Part). Starts the servers itself, one after the other, on a machine that should do
+nothing else.
 """
 import dataclasses
 
@@ -10,11 +12,10 @@ from ropeway_bench.sessions import words
 from ropeway_bench.suite import real, timing, whole
 
 TITLE = "The scheduler's knobs"
-PANELS = 6
 CAPACITY, DEFAULT = "capacity", "default"
-PRESET, TIMEOUT, POLICY, CACHE, CLASSES, CONTROL = (
-    "preset", "batch timeout", "policy", "cache-aware policy", "classes", "batch control")
-GROUPS = 8  # Of requests with one prefix, in the cache-aware part.
+SHORT, LONG = "short requests", "long requests"
+CLASSES = "classes"
+NAMES = ("high", "medium", "low")
 
 COLUMNS = [Column("requests", "requests"), Column("output tok/s", "output_tok_per_s", 1, 1),
            Column("TTFT p50 ms", "ttft_p50_s", 1000, 1), Column("TTFT p90 ms", "ttft_p90_s", 1000, 1),
@@ -26,125 +27,152 @@ COLUMNS = [Column("requests", "requests"), Column("output tok/s", "output_tok_pe
 
 
 def add_flags(parser):
-    parser.add_argument("--knob", choices=("preset", "batch-timeout", "policy", "cache-aware", "strict", "batch-control",
-                                           "all"), default="all")
-    parser.add_argument("--requests", type=whole(6, 100000), default=400, help="of each system")
+    parser.add_argument("--knob", choices=sorted({part.knob for part in PARTS}) + ["all"], default="all")
+    parser.add_argument("--requests", type=whole(6, 100000), default=120, help="of each system")
     parser.add_argument("--slots", type=whole(1, 1000), default=16, help="--max-num-seqs, and the batches' size")
-    parser.add_argument("--open-load", type=real(0.01, 10), default=0.6,
-                        help="presets and batch timeouts: requests offered over the capacity")
-    parser.add_argument("--overload", type=real(0.01, 10), default=1.2, help="classes: likewise")
-    parser.add_argument("--least-prompt", type=whole(1, 100000), default=16)
-    parser.add_argument("--most-prompt", type=whole(1, 100000), default=256)
-    parser.add_argument("--output-tokens", type=whole(1, 100000), default=32, help="median of the answers, log-normal")
-    parser.add_argument("--prefix-tokens", type=whole(1, 100000), default=256, help="shared by a group of requests")
+    parser.add_argument("--light", type=real(0.01, 10), default=0.25,
+                        help="requests offered over the capacity of continuous batching, light load")
+    parser.add_argument("--heavy", type=real(0.01, 10), default=0.6, help="likewise, heavy load")
+    parser.add_argument("--overload", type=real(0.01, 100), default=1.2, help="likewise, classes")
+    parser.add_argument("--prefix-tokens", type=whole(1, 100000), default=512, help="shared by a group of requests")
 
 
 def make_quick(args):
-    args.requests = min(args.requests, 48)
+    args.requests = min(args.requests, 24)
 
 
 def prepare(suite):
     if suite.args.base_url:
         raise BenchError("--base-url: knobs starts servers of its own")
-    if suite.args.most_prompt < suite.args.least_prompt:
-        raise BenchError("--most-prompt: must be at least --least-prompt")
 
 
 class Loads:
-    """The loads of one round. `capacity`: requests per second."""
+    """The loads of one round; each method returns (load, its description)."""
 
     def __init__(self, suite, capacity):
-        self.suite, self.args, self.capacity = suite, suite.args, capacity
+        self.suite, self.args = suite, suite.args
+        self.capacity = capacity  # {SHORT or LONG: requests per second}
 
-    def requests(self, rng):
-        args = self.args
-        return [load.Request(rng.randint(args.least_prompt, args.most_prompt),
-                             load.log_normal(rng, args.output_tokens, 1.0, 1, 8 * args.output_tokens))
-                for _ in range(args.requests)]
+    def requests(self, kind):
+        """SHORT: a step or two of prefill and about half a second of answer; LONG: of very unequal lengths."""
+        rng = load.random_of("knobs", kind, self.args.seed)
+        most, median, spread, longest = (64, 16, 0.5, 64) if kind == SHORT else (256, 32, 1.0, 256)
+        return [load.Request(rng.randint(16, most), load.log_normal(rng, median, spread, 1, longest))
+                for _ in range(self.args.requests)]
 
-    def closed(self):
+    def closed(self, kind, slots=0):
         """Four times as many users as slots."""
-        rng = load.random_of("knobs", self.args.seed)
-        users = 4 * self.args.slots
-        return self.suite.load(self.requests(rng), users=users), f"closed loop, {users} users"
+        users = 4 * (slots or self.args.slots)
+        return self.suite.load(self.requests(kind), users=users), f"{kind}, closed loop, {users} users"
 
-    def open(self):
-        rng = load.random_of("knobs, open", self.args.seed)
-        rate = self.args.open_load * self.capacity
-        return (self.suite.load(load.poisson(rng, self.requests(rng), rate)),
-                f"Poisson, {rate:.2f} requests/s: {self.args.open_load:g} of the capacity")
+    def open(self, kind, share, requests=()):
+        rng = load.random_of("knobs, arrivals", self.args.seed)
+        rate = share * self.capacity[kind]
+        return (self.suite.load(load.poisson(rng, requests or self.requests(kind), rate)),
+                f"{kind}, Poisson, {rate:.2f} requests/s: {share:g} of the capacity")
+
+    def light(self):
+        return self.open(SHORT, self.args.light)
+
+    def heavy(self):
+        return self.open(SHORT, self.args.heavy)
+
+    def long_closed(self):
+        return self.closed(LONG)
 
     def prefixes(self):
-        """Groups of requests with one prefix, shuffled; more users than slots, so that there is a choice."""
+        """8 groups with one prefix each, shuffled; more users than slots, so that there is a choice."""
         rng = load.random_of("knobs, prefixes", self.args.seed)
-        prefixes = [words(rng, self.args.prefix_tokens) for _ in range(GROUPS)]
+        prefixes = [words(rng, self.args.prefix_tokens) for _ in range(8)]
         requests = [load.Request(prompt=f"{rng.choice(prefixes)} {words(rng, 16)}", output_tokens=r.output_tokens)
-                    for r in self.requests(rng)]
-        users = 4 * self.args.slots
-        return (self.suite.load(requests, users=users),
-                f"closed loop, {users} users, {GROUPS} prefixes of {self.args.prefix_tokens} words")
+                    for r in self.requests(SHORT)]
+        return (self.suite.load(requests, users=16),
+                f"closed loop, 16 users, 8 prefixes of {self.args.prefix_tokens} words")
 
     def classes(self):
         rng = load.random_of("knobs, classes", self.args.seed)
-        rate = self.args.overload * self.capacity
         kinds = load.deal(rng, self.args.requests, [1, 1, 1])
-        requests = [dataclasses.replace(r, priority=("high", "medium", "low")[kind])
-                    for r, kind in zip(self.requests(rng), kinds)]
-        return (self.suite.load(load.poisson(rng, requests, rate)),
-                f"Poisson, {rate:.2f} requests/s: {self.args.overload:g} times the capacity, a third of each class")
+        requests = [dataclasses.replace(r, priority=NAMES[kind]) for r, kind in zip(self.requests(LONG), kinds)]
+        what, text = self.open(LONG, self.args.overload, requests)
+        return what, f"{text}, a third of each class"
 
 
-def knobs(args):
-    """{part: (value of --knob, load of Loads, {system: flags of `ropeway serve`})}."""
-    dynamic = ["--scheduler", "dynamic", "--max-batch-size", args.slots]
-    timeouts = {f"{ms} ms": [*dynamic, "--batch-timeout", f"{ms}ms"] for ms in (5, 10, 20, 50, 100, 200, 500)}
-    return {
-        PRESET: ("preset", Loads.open, {name: ["--preset", name] for name in ("latency", "balanced", "throughput")}),
-        TIMEOUT: ("batch-timeout", Loads.open, timeouts | {"auto": [*dynamic, "--batch-timeout", "auto"]}),
-        POLICY: ("policy", Loads.closed, {name: ["--policy", name] for name in ("fcfs", "sjf", "length-balance")}),
-        CACHE: ("cache-aware", Loads.prefixes, {name: ["--policy", name] for name in ("fcfs", "cache-aware")}),
-        CLASSES: ("strict", Loads.classes, {"shares": [], "strict": ["--strict"]}),
-        CONTROL: ("batch-control", Loads.closed, {name: ["--batch-control", name]
-                                                  for name in ("fixed", "aimd", "memory")}),
-    }
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A load on each of some systems. `flags`: of all systems; `systems`: {name: its own flags}."""
+    name: str
+    knob: str  # The value of --knob.
+    make_load: object
+    flags: tuple
+    systems: dict
+    slots: int = 0        # 0: --slots
 
 
-def start(suite, flags):
-    return suite.ropeway("--max-num-seqs", suite.args.slots, *servers.QUEUE_ALL, *flags)
+def choices(flag, *values):
+    return {value: (flag, value) for value in values}
+
+
+DYNAMIC = ("--scheduler", "dynamic", "--urgent-joins", "off")
+PRESETS = choices("--preset", "latency", "balanced", "throughput")
+TIMEOUTS = {value: ("--batch-timeout", value) for value in ("5ms", "20ms", "50ms", "100ms", "200ms", "500ms", "auto")}
+# About three of the eight prefixes fit the KV cache of the cache-aware part; a quarter of the 64 sequences
+# that of the batch controls'.
+PARTS = (
+    Part("preset, light load", "preset", Loads.light, ("--urgent-joins", "off"), PRESETS),
+    Part("preset, heavy load", "preset", Loads.heavy, ("--urgent-joins", "off"), PRESETS),
+    Part("batch timeout, light load", "batch-timeout", Loads.light, DYNAMIC, TIMEOUTS),
+    Part("batch timeout, heavy load", "batch-timeout", Loads.heavy, DYNAMIC, TIMEOUTS),
+    Part("policy", "policy", Loads.long_closed, (), choices("--policy", "fcfs", "sjf")),
+    Part("length-balance, static batches", "policy", Loads.long_closed,
+         ("--scheduler", "static", "--urgent-joins", "off"), choices("--policy", "fcfs", "length-balance")),
+    Part("cache-aware, small KV cache", "cache-aware", Loads.prefixes, ("--kv-cache-size", "48MiB"),
+         choices("--policy", "fcfs", "cache-aware"), slots=4),
+    Part(CLASSES, "strict", Loads.classes, (), {"shares": (), "strict": ("--strict",)}),
+    Part("batch control, small KV cache", "batch-control", lambda loads: loads.closed(LONG, 64),
+         ("--kv-cache-size", "64MiB", "--step-target", "30ms"),
+         choices("--batch-control", "fixed", "aimd", "memory"), slots=64),
+)
+PANELS = len(PARTS)
+
+
+def start(suite, part, own):
+    return suite.ropeway("--max-num-seqs", part.slots or suite.args.slots, *servers.QUEUE_ALL, *part.flags, *own)
 
 
 def measure(suite):
-    loads = Loads(suite, measure_capacity(suite))
-    for part, (knob, make_load, systems) in knobs(suite.args).items():
-        if suite.args.knob not in (knob, "all"):
+    loads = Loads(suite, {kind: measure_capacity(suite, kind) for kind in (SHORT, LONG)})
+    for part in PARTS:
+        if suite.args.knob not in (part.knob, "all"):
             continue
-        for system, flags in systems.items():
-            for where in suite.measuring(part, system):
-                measure_system(suite, where, flags, *make_load(loads))
+        for system, flags in part.systems.items():
+            for where in suite.measuring(part.name, system):
+                measure_system(suite, where, part, flags, *part.make_load(loads))
 
 
-def measure_capacity(suite):
-    """Requests per second of the default server in a closed loop."""
-    what, text = Loads(suite, 0).closed()
+def measure_capacity(suite, kind):
+    """Requests per second of the default server in a closed loop, while it is full."""
+    what, text = Loads(suite, {}).closed(kind)
     capacity = 0.0
-    for where in suite.measuring(CAPACITY, DEFAULT):
-        with start(suite, []) as server:
+    for where in suite.measuring(CAPACITY, f"{DEFAULT}, {kind}"):
+        with suite.ropeway("--max-num-seqs", suite.args.slots, *servers.QUEUE_ALL) as server:
             run = suite.put(server, what)
-        capacity = len(run.records) / run.wall_s
+        ends = sorted(r.end for r in run.records)
+        full = ends[:max(2, len(ends) - what.users)]
+        capacity = len(full) / full[-1]
         load.add_load(suite.metrics, where, run)
         suite.metrics.add(where, command=server.command, load=text)
     if not capacity:
-        raise BenchError(f"--system: the capacity is measured with {DEFAULT}")
+        raise BenchError(f"--system: the capacity is measured with '{DEFAULT}, {kind}'")
     return capacity
 
 
-def measure_system(suite, where, flags, what, text):
-    with start(suite, flags) as server:
+def measure_system(suite, where, part, flags, what, text):
+    with start(suite, part, flags) as server:
         before = server.page()
         with timing(where):
             run = suite.put(server, what)
         load.add_load(suite.metrics, where, run)
-        for name in ("high", "medium", "low") if what.requests[0].priority else ():
+        for name in NAMES if what.requests[0].priority else ():
             load.add_times(suite.metrics, where.at(name),
                            [r for r in run.records if what.requests[r.seq].priority == name])
         suite.metrics.add(where, **servers.scheduler_metrics(server, before))
@@ -158,7 +186,7 @@ def verdicts(_metrics):
 
 def report_text(metrics, _args):
     text = ""
-    for part in (CAPACITY, PRESET, TIMEOUT, POLICY, CACHE, CLASSES, CONTROL):
+    for part in (CAPACITY, *(part.name for part in PARTS)):
         table = report.system_table(metrics, part, COLUMNS)
         classes = report.x_table(metrics, part, "class", COLUMNS)
         text += report.section(part, f"{table}\n{classes}" if classes else table)
@@ -166,16 +194,15 @@ def report_text(metrics, _args):
 
 
 def draw(axes, metrics):
-    """Each knob: output tok/s and the longest wait, or p99 of the TTFT by class."""
-    for axis, part in zip(axes, (PRESET, TIMEOUT, POLICY, CACHE, CLASSES, CONTROL)):
-        if part == CLASSES:
-            plot.bars(axis, {f"{system}, {name}": metrics.median(part, system, "ttft_p99_s", name)
-                             for system in metrics.systems(part) for name in ("high", "medium", "low")},
-                      "classes: TTFT p99, s")
+    """Each knob: the median time to the first token by output tok/s; the classes' p99 as bars."""
+    for axis, part in zip(axes, PARTS):
+        if part.name == CLASSES:
+            plot.bars(axis, {f"{system}, {name}": metrics.median(CLASSES, system, "ttft_p99_s", name)
+                             for system in metrics.systems(CLASSES) for name in NAMES}, "classes: TTFT p99, s")
             continue
-        for system, colour in zip(metrics.systems(part), plot.COLOURS):
-            x, y = (metrics.median(part, system, name) for name in ("output_tok_per_s", "ttft_p99_s"))
+        for system, colour in zip(metrics.systems(part.name), plot.COLOURS):
+            x, y = (metrics.median(part.name, system, name) for name in ("output_tok_per_s", "ttft_p50_s"))
             if None not in (x, y):
                 axis.plot([x], [1000 * y], "o", color=colour, label=system)
-        axis.set_title(f"{part}: TTFT p99 ms by output tok/s")
+        axis.set_title(f"{part.name}: TTFT p50 ms by output tok/s")
         axis.set_ylim(bottom=0)
