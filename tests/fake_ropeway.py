@@ -11,8 +11,8 @@ import signal
 import sys
 import time
 
-METRICS = """ropeway_place_seconds_total{{state="used"}} {0}
-ropeway_place_seconds_total{{state="all"}} {0}
+METRICS = """ropeway_slot_seconds_total{{state="used"}} {0}
+ropeway_slot_seconds_total{{state="all"}} {0}
 ropeway_busy_seconds_total {0}
 ropeway_num_preemptions_total 0
 ropeway_recomputed_tokens_total 0

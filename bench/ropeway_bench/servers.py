@@ -151,8 +151,8 @@ def scheduler_metrics(server, before):
     def per(a, b):
         return None if a is None or not b else a / b
 
-    return {"slot_share": per(grown("ropeway_place_seconds_total", 'state="used"'),
-                              grown("ropeway_place_seconds_total", 'state="all"')),
+    return {"slot_share": per(grown("ropeway_slot_seconds_total", 'state="used"'),
+                              grown("ropeway_slot_seconds_total", 'state="all"')),
             "busy_share": per(grown("ropeway_busy_seconds_total"), after.begin - before.begin),
             "preemptions": grown("ropeway_num_preemptions_total"),
             "recomputed_tokens": grown("ropeway_recomputed_tokens_total"),

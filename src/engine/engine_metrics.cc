@@ -3,7 +3,7 @@
 namespace ropeway::engine {
 namespace {
 
-constexpr const char* kSlotSeconds = "ropeway_place_seconds_total";
+constexpr const char* kSlotSeconds = "ropeway_slot_seconds_total";
 constexpr const char* kSlotSecondsHelp =
     "While requests wait, seconds of steps times slots (max_num_seqs): slots in use, and all.";
 
@@ -266,7 +266,7 @@ EngineMetrics::EngineMetrics(const SchedulingOptions& options)
       trace_dropped(metrics_.AddGauge("ropeway_trace_dropped_events",
                                       "Events missing in the trace file because its writer could "
                                       "not keep up.")),
-      rejected(metrics_.AddCounter("ropeway_request_refused_total",
+      rejected(metrics_.AddCounter("ropeway_request_rejected_total",
                                    "Requests ended before they were queued: prompt too long, "
                                    "cancelled while it was encoded, and the like.")),
       classes_{ClassMetrics(&metrics_, Priority::kHigh, LimitsOf(options, 0)),

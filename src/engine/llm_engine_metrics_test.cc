@@ -62,7 +62,7 @@ TEST(LlmEngineMetricsTest, MetricsTellWhatHappened) {
                            "ropeway_prompt_tokens_total 4\n", "ropeway_generation_tokens_total 3\n",
                            "ropeway_request_success_total{finished_reason=\"length\"} 1\n",
                            "ropeway_request_success_total{finished_reason=\"stop\"} 0\n",
-                           "ropeway_request_refused_total 1\n", "ropeway_step_rows_sum 6\n",
+                           "ropeway_request_rejected_total 1\n", "ropeway_step_rows_sum 6\n",
                            "ropeway_step_rows_count 3\n", "ropeway_step_time_seconds_count 3\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }

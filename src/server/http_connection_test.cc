@@ -270,7 +270,7 @@ TEST_F(HttpConnectionTest, ConnectionsAreCapped) {
   EXPECT_EQ(rejected.status, 503);
   EXPECT_EQ(rejected.headers["retry-after"], "1");
   EXPECT_THAT(a.Get("/metrics").body,
-              testing::HasSubstr("ropeway_http_refused_connections_total 1"));
+              testing::HasSubstr("ropeway_http_rejected_connections_total 1"));
   b.reset();
   // The slot is free once the server has seen the end.
   EXPECT_TRUE(Eventually([&] { return TestClient(port()).Get("/livez").status == 200; }));

@@ -37,7 +37,7 @@ ServerMetrics::ServerMetrics()
                          .Register(registry_)
                          .Add({})),
       rejected_connections_(&prometheus::BuildCounter()
-                                 .Name("ropeway_http_refused_connections_total")
+                                 .Name("ropeway_http_rejected_connections_total")
                                  .Help("Connections rejected beyond --max-connections.")
                                  .Register(registry_)
                                  .Add({})),
