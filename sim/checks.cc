@@ -40,7 +40,7 @@ void Checks::OnAdd(const SimRequest& made, const Status& answer, const Status& d
     const bool full = answer.code() == StatusCode::kResourceExhausted && !open_.empty() &&
                       (setup_.core.scheduler.max_wait != base::Duration::max() ||
                        setup_.core.max_queued_tokens < std::numeric_limits<int64_t>::max());
-    if (!huge && !lost && !full) Violate("failed", Name(id) + " was refused: " + answer.message());
+    if (!huge && !lost && !full) Violate("failed", Name(id) + " was rejected: " + answer.message());
     return;
   }
   if (!made.can_fit) Violate("failed", Name(id) + " can never fit and was accepted");
@@ -61,9 +61,9 @@ void Checks::OnAdd(const SimRequest& made, const Status& answer, const Status& d
 }
 
 void Checks::OnDuplicate(const Status& answer, const Status& device) {
-  const bool refused = answer.code() == StatusCode::kInvalidArgument && answer.field() == "id";
+  const bool rejected = answer.code() == StatusCode::kInvalidArgument && answer.field() == "id";
   const bool lost = !device.ok() && answer.code() == StatusCode::kUnavailable;
-  if (!refused && !lost) Violate("two_ends", "an id in use was accepted again");
+  if (!rejected && !lost) Violate("two_ends", "an id in use was accepted again");
 }
 
 void Checks::OnFinishAsked(RequestId id, FinishReason reason, uint64_t step) {
@@ -74,8 +74,8 @@ void Checks::OnFinishAsked(RequestId id, FinishReason reason, uint64_t step) {
   it->second.asked_step = step;
 }
 
-void Checks::OnFinishReturned(RequestId id, bool nobody_left) {
-  if (nobody_left && open_.contains(id)) {
+void Checks::OnFinishReturned(RequestId id, bool none_left) {
+  if (none_left && open_.contains(id)) {
     Violate("no_end", Name(id) + " ended after all others, and its end was not emitted");
   }
 }
@@ -315,8 +315,8 @@ void Checks::AfterStep(const engine::CoreStats& stats, base::TimePoint begin) {
       oldest != open_.end() && records_.at(*oldest).last_token_step == stats.steps;
   if (no_memory || (fetching && !oldest_got_on)) ++free_steps_;
   const bool fills = stats.next_look != base::TimePoint::max();
-  const bool anybody = stats.waiting + stats.running + stats.preempted > 0;
-  if (stats.last_rows == 0 && anybody && !no_memory && !fetching && !fills) {
+  const bool any = stats.waiting + stats.running + stats.preempted > 0;
+  if (stats.last_rows == 0 && any && !no_memory && !fetching && !fills) {
     Violate("no_progress", "step " + std::to_string(stats.steps) + " had no work; " +
                                Name(stats.blocked_id) + " waits for " + stats.blocked_by);
   }

@@ -58,10 +58,10 @@ struct Record {
 //                    that holds something else than its name says
 //   cached           more of a prompt is said to have been cached than was not computed
 //   tenant           a request read a block that another tenant's request wrote
-//   failed           a request failed or was refused for another reason than its own or the
+//   failed           a request failed or was rejected for another reason than its own or the
 //                    device's
 //   end_fields       an end's reason or counts are wrong
-//   no_progress      a step without work while somebody waits
+//   no_progress      a step without work while a request waits
 //   scores           an id of a prompt was not scored, twice, out of order or not as it must be
 //   deadline         a request lived on in a step that began after its deadline, or ended of it
 //                    before
@@ -80,8 +80,8 @@ class Checks {
   void OnFinishAsked(RequestId id, FinishReason reason, uint64_t step);
   void OnEvents(const std::vector<engine::CoreEvent>& events, const Status& device,
                 base::TimePoint now);
-  // Finish returned. `nobody_left`: no sequence waits or runs.
-  void OnFinishReturned(RequestId id, bool nobody_left);
+  // Finish returned. `none_left`: no sequence waits or runs.
+  void OnFinishReturned(RequestId id, bool none_left);
   // The step began at `begin`.
   void AfterStep(const engine::CoreStats& stats, base::TimePoint begin);
   // The engine is gone. What is to be sent again, in order: all that had no end and whose client
@@ -114,7 +114,7 @@ class Checks {
   std::map<RequestId, Record> records_;
   std::set<RequestId> open_;  // Accepted and not ended.
   uint64_t next_order_ = 1;
-  // Steps for which memory was short, or in which the oldest request got nothing while somebody
+  // Steps for which memory was short, or in which the oldest request got nothing while a request
   // waited for the tier, which takes time and no steps: they do not count as waiting.
   uint64_t free_steps_ = 0;
   int memory_in_a_row_ = 0;  // Of these, up to now.

@@ -61,7 +61,7 @@ void DrawTier(base::Random& random, Setup* setup) {
   setup->core.cache.checkpoint_always = random.Chance(0.3);
 }
 
-// A load under which one request can be passed for ever: always somebody else in line.
+// A load under which one request can be passed for ever: the queue always holds another one.
 void MakeEndless(Setup* setup) {
   setup->users = setup->core.scheduler.max_num_seqs + 4;
   setup->num_requests = 100000;

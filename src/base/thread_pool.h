@@ -15,7 +15,7 @@ namespace ropeway::base {
 // the destructor from one, which is none of the pool's.
 class ThreadPool {
  public:
-  // `name`: of its threads, for who watches the process; at most 15 bytes.
+  // `name`: of its threads, as tools like top show them; at most 15 bytes.
   // REQUIRES: threads >= 1, capacity >= 1. Throws std::system_error where the system gives no more
   // threads.
   ThreadPool(int threads, size_t capacity, const char* name = "ropeway-pool");

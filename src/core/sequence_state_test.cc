@@ -13,7 +13,7 @@ using S = SequenceState;
 using E = SequenceEvent;
 
 TEST(SequenceStateTest, TheTableIsTheWholeTruth) {
-  // Written a second time, by state, so that a change of the table is a change of two places.
+  // Written a second time, by state, so that a change of the table has to be made twice.
   const std::map<S, std::map<E, S>> expected = {
       {S::kWaiting,
        {{E::kStart, S::kPrefilling},

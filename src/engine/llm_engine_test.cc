@@ -91,7 +91,7 @@ TEST(LlmEngineTest, StopStringsAreNotLookedForBeforeMinTokens) {
   };
   EXPECT_EQ(run(0).text, "");
   EXPECT_EQ(run(1).text, "");
-  // The E is shown before anybody looks: the first END that begins after it ends the text.
+  // The search begins behind the E: the first END that begins after it ends the text.
   const TestSink::Seen seen = run(2);
   EXPECT_EQ(seen.text, "END");
   EXPECT_EQ(seen.finish->usage.completion_tokens, 6);

@@ -192,7 +192,7 @@ struct TestEngine {
 
   // Fails the test where Create fails.
   void Start();
-  // Submits text; fails the test where that is refused.
+  // Submits text; fails the test where that is rejected.
   RequestId Submit(const std::string& text, int32_t max_tokens, std::shared_ptr<OutputSink> sink);
 
   SkippingClock clock;
