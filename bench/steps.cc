@@ -131,20 +131,34 @@ void StepTimer::FillPool() {
   for (int block = 1; block < layout_.num_blocks; ++block) executor_->WriteBlock(block, bytes);
 }
 
-core::Batch StepTimer::MakeBatch(const StepShape& shape) const {
-  core::Batch batch;
+core::Batch StepTimer::MakeBatch(const StepShape& shape) {
+  static const core::SampleSpec kGreedy = [] {
+    core::SampleSpec spec;
+    spec.params.temperature = 0;
+    return spec;
+  }();
+  const auto tokens = static_cast<size_t>(shape.tokens);
+  const auto blocks = static_cast<size_t>(shape.blocks() / shape.sequences);
+  const auto sequences = static_cast<size_t>(shape.sequences);
   std::mt19937 random(1);
-  const int blocks = shape.blocks() / shape.sequences;
-  for (int s = 0; s < shape.sequences; ++s) {
-    core::BatchItem& item = batch.items.emplace_back();
-    item.sequence = static_cast<uint64_t>(s);
-    item.start = shape.context;
-    for (int t = 0; t < shape.tokens; ++t) {
-      item.tokens.push_back(static_cast<TokenId>(random() % static_cast<uint32_t>(vocab_size_)));
+  tokens_.resize(sequences * tokens);
+  for (TokenId& token : tokens_) {
+    token = static_cast<TokenId>(random() % static_cast<uint32_t>(vocab_size_));
+  }
+  blocks_.clear();
+  core::Batch batch;
+  for (size_t s = 0; s < sequences; ++s) {
+    for (size_t b = 0; b < blocks; ++b) {
+      blocks_.push_back(static_cast<core::BlockId>(b * sequences + s));
     }
-    for (int b = 0; b < blocks; ++b) item.blocks.push_back(b * shape.sequences + s);
-    item.sample = true;
-    item.spec.params.temperature = 0;
+  }
+  for (size_t s = 0; s < sequences; ++s) {
+    batch.items.push_back({.sequence = s,
+                           .start = shape.context,
+                           .tokens = std::span(tokens_).subspan(s * tokens, tokens),
+                           .blocks = std::span(blocks_).subspan(s * blocks, blocks),
+                           .sample = true,
+                           .spec = &kGreedy});
   }
   return batch;
 }

@@ -2,6 +2,8 @@
 #ifndef ROPEWAY_BENCH_STEPS_H_
 #define ROPEWAY_BENCH_STEPS_H_
 
+#include <vector>
+
 #include "bench/timing.h"
 #include "core/batch.h"
 #include "executor/cpu_executor.h"
@@ -29,20 +31,21 @@ class StepTimer {
   // the processor's cache, and steps would look faster than they are.
   void FillPool();
 
-  // Random tokens; blocks of one sequence do not lie together, as in a pool that has been used for
-  // a while. REQUIRES: the pool has the shape's blocks.
-  core::Batch MakeBatch(const StepShape& shape) const;
-
-  // Seconds of one step. A failure is printed to standard error.
-  double Step(const core::Batch& batch);
-
   // Times the steps that fit in `seconds`, at least one, after one that is not counted.
   Timing Measure(const StepShape& shape, double seconds);
 
  private:
+  // Random tokens; blocks of one sequence do not lie together, as in a pool that has been used for
+  // a while. Valid until the next call. REQUIRES: the pool has the shape's blocks.
+  core::Batch MakeBatch(const StepShape& shape);
+  // Seconds of one step. A failure is printed to standard error.
+  double Step(const core::Batch& batch);
+
   executor::CpuExecutor* const executor_;
   const executor::KvLayout layout_;
   const int vocab_size_;
+  std::vector<TokenId> tokens_;        // Of the batch, all items',
+  std::vector<core::BlockId> blocks_;  // and their blocks.
 };
 
 }  // namespace ropeway::bench

@@ -16,9 +16,13 @@ SimExecutor::SimExecutor(base::VirtualClock* clock, base::FaultPoints* faults, P
   };
   if (plant != Plant::kDiff) return;
   change_batch = [this](core::Batch* batch) {
+    changed_tokens_.clear();
     for (core::BatchItem& item : batch->items) {
       int32_t& written = written_[item.sequence];
-      if (item.start < written) item.tokens[0] += 1;
+      if (item.start < written) {
+        item.tokens = changed_tokens_.emplace_back(item.tokens.begin(), item.tokens.end());
+        ++changed_tokens_.back()[0];
+      }
       written = std::max(written, item.start + static_cast<int32_t>(item.tokens.size()));
     }
   };

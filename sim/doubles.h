@@ -49,7 +49,9 @@ class SimExecutor final : public engine::TestExecutor {
   bool lost_ = false;
   int memory_gone_ = 0;  // Steps that still fail for memory.
   std::map<uint64_t, int32_t> prompt_rows_;
-  std::map<uint64_t, int32_t> written_;  // Plant::kDiff: by sequence, positions ever computed.
+  // Plant::kDiff: by sequence, positions ever computed; and what is computed again.
+  std::map<uint64_t, int32_t> written_;
+  std::vector<std::vector<TokenId>> changed_tokens_;
 };
 
 // A disk tier's promises: blocks are found under their names or not at all, and what was flushed

@@ -234,12 +234,13 @@ TEST(TestExecutor, WithoutKvStepsTakeTimeAndSequencesDiffer) {
   const auto layout = executor.Init(12, 8, 8);
   ASSERT_TRUE(layout.ok());
   EXPECT_EQ(layout->num_blocks, 12);
+  const TokenId token = 7;
   core::Batch batch;
   for (const uint64_t sequence : {1, 2, 3}) {
     core::BatchItem& item = batch.items.emplace_back();
     item.sequence = sequence;
     item.start = 5;
-    item.tokens = {7};
+    item.tokens = {&token, 1};
     item.sample = sequence != 3;
   }
   executor.Launch(batch);

@@ -1,5 +1,5 @@
-// One step's work (Batch) and its outcome (StepResult): plain values between scheduler, engine and
-// executor. Built and read by the engine thread alone.
+// One step's work (Batch) and its outcome (StepResult), between scheduler, engine and executor. Built
+// and read by the engine thread alone.
 #ifndef ROPEWAY_CORE_BATCH_H_
 #define ROPEWAY_CORE_BATCH_H_
 
@@ -28,14 +28,17 @@ struct SampleSpec {
   std::vector<TokenId> end_ids;
 };
 
-// A run of consecutive positions of one sequence: a prefill chunk or a decode (one token).
+inline const SampleSpec kDefaultSampleSpec{};
+
+// A run of consecutive positions of one sequence: a prefill chunk or a decode (one token). It refers
+// to the sequence's own data, which lives, unchanged, until Wait returns.
 struct BatchItem {
-  uint64_t sequence = 0;        // The engine's name of the sequence; only echoed back.
-  int32_t start = 0;            // Absolute position of tokens[0].
-  std::vector<TokenId> tokens;  // The ids at positions [start, start + tokens.size()).
+  uint64_t sequence = 0;            // The engine's name of the sequence; only echoed back.
+  int32_t start = 0;                // Absolute position of tokens[0].
+  std::span<const TokenId> tokens{};  // The ids at positions [start, start + tokens.size()).
   // Block i holds positions [i * kBlockTokens, (i + 1) * kBlockTokens); covers at least
   // start + tokens.size() positions. Positions before `start` are already written.
-  std::vector<BlockId> blocks;
+  std::span<const BlockId> blocks{};
   bool sample = false;  // Sample the token after the last of `tokens`.
   // Padding of a static batch: costs what another item does, and writes nothing.
   bool padding = false;
@@ -46,21 +49,14 @@ struct BatchItem {
   int32_t score_end = 0;
   // Valid where sample, or where ids are scored: all ids that the sequence has now, by position.
   // The sampler counts its penalties from them anew each time, so a resumed sequence has no state
-  // to rebuild. The engine's; valid until Wait returns.
-  std::span<const TokenId> ids;
-  SampleSpec spec;  // Valid where `ids` is.
-};
-
-// Copies one block's bytes before the step computes.
-struct BlockCopy {
-  BlockId from = 0;
-  BlockId to = 0;
+  // to rebuild.
+  std::span<const TokenId> ids{};
+  const SampleSpec* spec = &kDefaultSampleSpec;  // Likewise.
 };
 
 // One forward pass over all its items.
 struct Batch {
   uint64_t step = 0;
-  std::vector<BlockCopy> copies;
   std::vector<BatchItem> items;
 
   int num_tokens() const {

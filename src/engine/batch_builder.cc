@@ -16,7 +16,6 @@ Status Unexpected(uint64_t step, const std::string& what) {
 // Sets the ids of the prompt that this item's rows predict and that were not scored before.
 void SetScoreRange(const scheduler::ScheduledItem& planned, core::BatchItem* item) {
   const core::Sequence& sequence = *planned.sequence;
-  item->score_begin = item->score_end = 0;
   if (sequence.spec.num_prompt_logprobs < 0) return;
   // Nothing comes before position 0, so no row predicts it.
   const int32_t begin = std::max(planned.start + 1, sequence.scored);
@@ -29,35 +28,23 @@ void SetScoreRange(const scheduler::ScheduledItem& planned, core::BatchItem* ite
 }  // namespace
 
 BatchBuilder::BatchBuilder(int max_items) {
-  const auto n = static_cast<size_t>(max_items);
-  batch_.items.reserve(n);
-  work_.reserve(n);
-  spare_items_.reserve(n);
+  batch_.items.reserve(static_cast<size_t>(max_items));
+  work_.reserve(static_cast<size_t>(max_items));
 }
 
 void BatchBuilder::Begin(uint64_t step) {
-  while (!batch_.items.empty()) {
-    spare_items_.push_back(std::move(batch_.items.back()));
-    batch_.items.pop_back();
-  }
+  batch_.items.clear();
   work_.clear();
   batch_.step = step;
 }
 
 void BatchBuilder::Add(const scheduler::ScheduledItem& planned) {
   core::Sequence& sequence = *planned.sequence;
-  if (spare_items_.empty()) spare_items_.emplace_back();
-  core::BatchItem& item = spare_items_.back();
-  const auto first = sequence.ids.begin() + planned.start;
-  item.sequence = sequence.id;
-  item.start = planned.start;
-  item.tokens.assign(first, first + planned.num_tokens);
-  item.blocks.assign(sequence.blocks.begin(), sequence.blocks.end());
-  item.sample = planned.sample;
-  item.padding = false;
+  core::BatchItem item{
+      .sequence = sequence.id, .start = planned.start, .sample = planned.sample};
   SetScoreRange(planned, &item);
-  const bool scores = item.score_begin < item.score_end;
   Work work{planned, {}};
+  const bool scores = item.score_begin < item.score_end;
   if (scores || (sequence.spec.num_prompt_logprobs >= 0 && sequence.scored == 0)) {
     work.scored.reserve(static_cast<size_t>(item.score_end - item.score_begin) + 1);
   }
@@ -68,34 +55,38 @@ void BatchBuilder::Add(const scheduler::ScheduledItem& planned) {
     // The next schedule extends its table, or parks its blocks with the token sampled here.
     kvcache::KvCacheManager::Reserve(&sequence, sequence.num_ids() + 2 * base::kBlockTokens);
   }
-  if (item.sample || scores) {
-    item.ids = sequence.ids;
-    item.spec = sequence.spec;
-  } else {
-    item.ids = {};
-  }
-  // Nothing below throws.
-  batch_.items.push_back(std::move(item));
-  spare_items_.pop_back();
+  // Only now, as reserving moves what the item refers to. Nothing below throws.
+  item.ids = sequence.ids;
+  item.tokens = item.ids.subspan(static_cast<size_t>(planned.start),
+                                 static_cast<size_t>(planned.num_tokens));
+  item.blocks = sequence.blocks;
+  item.spec = &sequence.spec;
+  batch_.items.push_back(item);
   work_.push_back(std::move(work));
 }
 
-void BatchBuilder::AddPadding(const scheduler::PaddingItem& planned, core::BlockId scratch) {
-  if (spare_items_.empty()) spare_items_.emplace_back();
-  core::BatchItem& item = spare_items_.back();
-  item.sequence = 0;
-  item.start = planned.start;
-  item.tokens.assign(static_cast<size_t>(planned.num_tokens), 0);
-  item.blocks.assign(static_cast<size_t>(kvcache::BlocksFor(planned.start + planned.num_tokens)),
-                     scratch);
-  item.sample = planned.sample;
-  item.padding = true;
-  item.score_begin = item.score_end = 0;
-  item.ids = {};
-  item.spec = {};
-  item.spec.params.temperature = 0;
-  batch_.items.push_back(std::move(item));
-  spare_items_.pop_back();
+void BatchBuilder::AddPadding(std::span<const scheduler::PaddingItem> planned,
+                              core::BlockId scratch) {
+  static const core::SampleSpec kGreedy = [] {
+    core::SampleSpec spec;
+    spec.params.temperature = 0;
+    return spec;
+  }();
+  for (const scheduler::PaddingItem& item : planned) {
+    const auto tokens = static_cast<size_t>(item.num_tokens);
+    const auto blocks = static_cast<size_t>(kvcache::BlocksFor(item.start + item.num_tokens));
+    padding_tokens_.resize(std::max(padding_tokens_.size(), tokens));
+    padding_blocks_.resize(std::max(padding_blocks_.size(), blocks), scratch);
+  }
+  for (const scheduler::PaddingItem& item : planned) {
+    batch_.items.push_back(
+        {.start = item.start,
+         .tokens = std::span(padding_tokens_).first(static_cast<size_t>(item.num_tokens)),
+         .blocks = padding_blocks_,
+         .sample = item.sample,
+         .padding = true,
+         .spec = &kGreedy});
+  }
 }
 
 Status BatchBuilder::CheckResult(const core::StepResult& result) const {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/batch.h"
@@ -13,7 +14,7 @@
 
 namespace ropeway::engine {
 
-// One step's batch. Its items keep their vectors' memory from step to step.
+// One step's batch, whose items refer to the sequences.
 //
 // Thread rule: the engine thread.
 class BatchBuilder {
@@ -34,9 +35,9 @@ class BatchBuilder {
   // sampled token, and for the log-probs of its prompt. Throws std::bad_alloc with nothing added.
   void Add(const scheduler::ScheduledItem& planned);
 
-  // Adds padding rows, which read the block `scratch` alone. REQUIRES: after all other items.
-  // Throws std::bad_alloc with nothing added.
-  void AddPadding(const scheduler::PaddingItem& planned, core::BlockId scratch);
+  // Adds all padding rows of the step, which read the block `scratch` alone. REQUIRES: after all
+  // other items. Throws std::bad_alloc with nothing added.
+  void AddPadding(std::span<const scheduler::PaddingItem> planned, core::BlockId scratch);
 
   const core::Batch& batch() const { return batch_; }
   std::vector<Work>& work() { return work_; }
@@ -50,8 +51,9 @@ class BatchBuilder {
   Status CheckScored(const core::StepResult& result) const;
 
   core::Batch batch_;
-  std::vector<Work> work_;                    // One for each of the batch's items but padding.
-  std::vector<core::BatchItem> spare_items_;  // Beyond this step's number, for their memory.
+  std::vector<Work> work_;  // One for each of the batch's items but padding.
+  std::vector<TokenId> padding_tokens_;
+  std::vector<core::BlockId> padding_blocks_;
 };
 
 }  // namespace ropeway::engine

@@ -227,7 +227,7 @@ void EngineCore::BuildBatch(const scheduler::SchedulerOutput& schedule) {
       Fail(item.sequence, OutOfMemory());
     }
   }
-  for (const scheduler::PaddingItem& item : schedule.padding) builder_.AddPadding(item, scratch_);
+  builder_.AddPadding(schedule.padding, scratch_);
   stats_.last_padding_rows = schedule.num_padding_tokens;
 }
 

@@ -150,7 +150,7 @@ class TestExecutor : public executor::Executor {
       core::Sampled sampled;
       sampled.sequence = item.sequence;
       sampled.token = static_cast<TokenId>(hash % kVocabSize);
-      if (item.spec.num_logprobs >= 0) {
+      if (item.spec->num_logprobs >= 0) {
         sampled.logprob = LogprobOf(hash);
       }
       result.sampled.push_back(std::move(sampled));
@@ -230,7 +230,7 @@ class TestExecutor : public executor::Executor {
       s.position = position + 1;
       s.token = item.ids[static_cast<size_t>(position) + 1];
       s.logprob = LogprobOf(base::Mix64(hash, static_cast<uint64_t>(s.token) + 1));
-      for (int32_t rank = 0; rank < item.spec.num_prompt_logprobs; ++rank) {
+      for (int32_t rank = 0; rank < item.spec->num_prompt_logprobs; ++rank) {
         const uint64_t best = base::Mix64(hash, static_cast<uint64_t>(rank) << 32);
         s.top_logprobs.push_back({static_cast<TokenId>(best % kVocabSize), LogprobOf(best)});
       }
@@ -238,7 +238,7 @@ class TestExecutor : public executor::Executor {
   }
 
   uint64_t ContextHash(const core::BatchItem& item, int32_t length) {
-    uint64_t hash = item.spec.seed;
+    uint64_t hash = item.spec->seed;
     for (int32_t position = 0; position < length; ++position) {
       const Slot* slot = Find(item, position);
       if (slot == nullptr) return 0;

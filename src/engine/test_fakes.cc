@@ -131,18 +131,18 @@ StatusOr<core::StepResult> EchoExecutor::Wait() {
       scored.position = position;
       scored.token = item.ids[static_cast<size_t>(position)];
       scored.logprob = -0.25F * static_cast<float>(position);
-      scored.top_logprobs = TopLogprobs(item.spec.num_prompt_logprobs);
+      scored.top_logprobs = TopLogprobs(item.spec->num_prompt_logprobs);
     }
     if (item.start == 0) control_->NoteFirstStep(item.sequence);
     if (!item.sample) continue;
     const int32_t length = item.start + static_cast<int32_t>(item.tokens.size());
     core::Sampled sampled;
     sampled.sequence = item.sequence;
-    sampled.token = *At(item, length - item.spec.prompt_len);
-    if (item.spec.num_logprobs >= 0) sampled.logprob = -0.5F;
-    sampled.top_logprobs = TopLogprobs(item.spec.num_logprobs);
+    sampled.token = *At(item, length - item.spec->prompt_len);
+    if (item.spec->num_logprobs >= 0) sampled.logprob = -0.5F;
+    sampled.top_logprobs = TopLogprobs(item.spec->num_logprobs);
     sampled.invalid =
-        item.sequence == control_->no_logit_for.load() && length > item.spec.prompt_len;
+        item.sequence == control_->no_logit_for.load() && length > item.spec->prompt_len;
     result.sampled.push_back(std::move(sampled));
   }
   return result;

@@ -67,12 +67,12 @@ core::StepResult CpuExecutor::PrepareResult(const core::Batch& batch) const {
       scored.sequence = item.sequence;
       scored.position = position;
       scored.token = item.ids[static_cast<size_t>(position)];
-      scored.top_logprobs.resize(wanted(item.spec.num_prompt_logprobs));
+      scored.top_logprobs.resize(wanted(item.spec->num_prompt_logprobs));
     }
     if (!item.sample) continue;
     core::Sampled& sampled = result.sampled.emplace_back();
     sampled.sequence = item.sequence;
-    sampled.top_logprobs.resize(wanted(item.spec.num_logprobs));
+    sampled.top_logprobs.resize(wanted(item.spec->num_logprobs));
   }
   return result;
 }
@@ -83,11 +83,6 @@ StatusOr<core::StepResult> CpuExecutor::Wait() {
   try {
     if (Status status = plan_->Build(*batch); !status.ok()) return status;
     core::StepResult result = PrepareResult(*batch);
-    for (const core::BlockCopy& copy : batch->copies) {
-      if (copy.from == copy.to) continue;
-      std::memcpy(pool_->Block(copy.to).data(), pool_->Block(copy.from).data(),
-                  pool_->block_bytes());
-    }
     if (batch->items.empty()) return result;
     const base::TimePoint begin = clock_.Now();
     pass_->Run(*batch, plan_.get(), &result);

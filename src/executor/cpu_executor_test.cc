@@ -215,33 +215,6 @@ TEST(CpuExecutorTest, APlantedKernelIsCaught) {
   EXPECT_FALSE(Same(RunAlone(TinyModel(), how, crowd), together, &where));
 }
 
-TEST_P(EachKvType, CopiedBlocksGoOnAsTheOriginal) {
-  Runner runner(TinyModel(), how_, 2);
-  std::vector<Sequence> sequences = {MakeSequence(40, 1, 5, 0.0F)};
-  runner.Run(&sequences);
-  const Sequence& s = sequences[0];
-  const auto step = [&](const std::vector<core::BlockId>& blocks,
-                        std::vector<core::BlockCopy> copies) {
-    core::Batch batch;
-    batch.copies = std::move(copies);
-    core::BatchItem& item = batch.items.emplace_back();
-    item.start = s.computed;
-    item.tokens = {s.ids.back()};
-    item.blocks = blocks;
-    item.sample = true;
-    item.spec = s.spec;
-    runner.executor().Launch(batch);
-    return runner.executor().Wait().value().sampled.at(0);
-  };
-  const core::BlockId last = runner.layout().num_blocks - 1;
-  std::vector<core::BlockId> copied = s.blocks;
-  copied.back() = last;
-  const core::Sampled from_copy = step(copied, {{s.blocks.back(), last}});
-  const core::Sampled from_original = step(s.blocks, {});
-  EXPECT_EQ(from_copy.token, from_original.token);
-  EXPECT_EQ(Bits(from_copy.logprob), Bits(from_original.logprob));
-}
-
 TEST_P(EachKvType, BlocksSurviveATripThroughMemory) {
   Runner runner(TinyModel(), how_, 2);
   std::vector<Sequence> sequences = {MakeSequence(40, 4, 5, 0.8F)};
@@ -321,13 +294,13 @@ TEST(CpuExecutorTest, AMalformedBatchIsRejected) {
   CpuExecutor executor(TinyModel(), Best(), 1);
   EXPECT_EQ(executor.Wait().status().code(), StatusCode::kInternal);
   const KvLayout layout = executor.Init(kPoolBytes, 4, 2).value();
-  const auto rejected = [&](int32_t start, std::vector<TokenId> tokens,
-                            std::vector<core::BlockId> blocks) {
+  const auto rejected = [&](int32_t start, const std::vector<TokenId>& tokens,
+                            const std::vector<core::BlockId>& blocks) {
     core::Batch batch;
     core::BatchItem& item = batch.items.emplace_back();
     item.start = start;
-    item.tokens = std::move(tokens);
-    item.blocks = std::move(blocks);
+    item.tokens = tokens;
+    item.blocks = blocks;
     executor.Launch(batch);
     return !executor.Wait().ok();
   };

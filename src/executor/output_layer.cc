@@ -53,7 +53,7 @@ int OutputLayer::PartPanels(int rows) const {
 
 const core::SampleSpec& OutputLayer::SpecOf(const Chunk& chunk, int row) const {
   const int item = chunk.plan->outputs().item[static_cast<size_t>(chunk.begin + row)];
-  return chunk.batch->items[static_cast<size_t>(item)].spec;
+  return *chunk.batch->items[static_cast<size_t>(item)].spec;
 }
 
 bool OutputLayer::OnlyLargestWanted(const Chunk& chunk) const {
@@ -143,7 +143,7 @@ void OutputLayer::SampleOrScore(const Chunk& chunk, int row, Worker* w) {
   }
   const RowSet& set = chunk.plan->outputs();
   const core::BatchItem& item = chunk.batch->items[static_cast<size_t>(set.item[index])];
-  w->sampler.Sample(logits, item.spec, item.ids, int64_t{set.position[index]} + 1,
+  w->sampler.Sample(logits, *item.spec, item.ids, int64_t{set.position[index]} + 1,
                     &chunk.result->sampled[static_cast<size_t>(wanted.sampled)]);
 }
 

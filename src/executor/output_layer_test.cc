@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <string>
 
@@ -27,15 +28,20 @@ class OutputLayerTest : public ::testing::Test {
     limits.max_rows = limits.max_seqs = limits.num_blocks = rows;
     limits.vocab_size = model::kTinyVocab;
     limits.max_positions = 16;
+    const TokenId token = 1;
+    std::vector<core::BlockId> blocks(static_cast<size_t>(rows));
+    std::iota(blocks.begin(), blocks.end(), 0);
+    core::SampleSpec spec;
+    spec.params.temperature = 0;
+    if (whole) spec.num_logprobs = 0;
     core::Batch batch;
     core::StepResult result;
-    for (int r = 0; r < rows; ++r) {
+    for (const core::BlockId& block : blocks) {
       core::BatchItem& item = batch.items.emplace_back();
-      item.tokens = {1};
-      item.blocks = {r};
+      item.tokens = {&token, 1};
+      item.blocks = {&block, 1};
       item.sample = true;
-      item.spec.params.temperature = 0;
-      if (whole) item.spec.num_logprobs = 0;
+      item.spec = &spec;
       result.sampled.emplace_back();
     }
     StepPlan plan(limits);

@@ -47,10 +47,6 @@ StepPlan::StepPlan(const PlanLimits& limits)
 Status StepPlan::Check(const core::Batch& batch) const {
   if (batch.num_tokens() > limits_.max_rows) return Broken("too many tokens");
   if (batch.items.size() > static_cast<size_t>(limits_.max_seqs)) return Broken("too many items");
-  const auto bad_block = [this](core::BlockId b) { return b < 0 || b >= limits_.num_blocks; };
-  for (const core::BlockCopy& copy : batch.copies) {
-    if (bad_block(copy.from) || bad_block(copy.to)) return Broken("no such block to copy");
-  }
   for (const core::BatchItem& item : batch.items) {
     if (Status status = CheckItem(item); !status.ok()) return status;
   }
@@ -76,7 +72,7 @@ Status StepPlan::CheckItem(const core::BatchItem& item) const {
 Status StepPlan::CheckIds(const core::BatchItem& item) const {
   const int64_t end = int64_t{item.start} + static_cast<int64_t>(item.tokens.size());
   const auto known = static_cast<int64_t>(item.ids.size());
-  if (item.sample && LogitAdjuster::NeedsIds(item.spec.params)) {
+  if (item.sample && LogitAdjuster::NeedsIds(item.spec->params)) {
     if (known != end) return Broken("penalties without the ids before the token");
     if (!AreTokens(item.ids, limits_.vocab_size)) return Broken("no such id");
   }

@@ -130,7 +130,8 @@ void Runner::AddItem(Sequence* s, int* budget, core::Batch* batch) {
   *budget -= count;
   core::BatchItem item;
   item.start = s->computed;
-  item.tokens.assign(s->ids.begin() + s->computed, s->ids.begin() + s->computed + count);
+  item.tokens = std::span<const TokenId>(s->ids).subspan(static_cast<size_t>(s->computed),
+                                                         static_cast<size_t>(count));
   s->computed += count;
   while (static_cast<int32_t>(s->blocks.size()) * base::kBlockTokens < s->computed) {
     s->blocks.push_back(free_.at(next_free_++));
@@ -144,8 +145,8 @@ void Runner::AddItem(Sequence* s, int* budget, core::Batch* batch) {
     item.score_end = std::min(item.start + count + 1, s->prompt_len);
     if (item.score_begin >= item.score_end) item.score_begin = item.score_end = 0;
   }
-  item.spec = s->spec;
-  batch->items.push_back(std::move(item));
+  item.spec = &s->spec;
+  batch->items.push_back(item);
 }
 
 std::vector<Outcome> RunTogether(const std::shared_ptr<const model::Model>& model, const How& how,
