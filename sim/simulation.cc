@@ -117,7 +117,10 @@ Simulation::Simulation(const Setup& setup, bool verbose)
                   return static_cast<int32_t>(checks_.records().at(id).made.request.prompt.size());
                 }),
       tier_(setup.tier, &clock_, &faults_, setup.plant,
-            [this](const core::BlockName& name) { return PartialOf(name); }),
+            [this](const core::BlockName& name) {
+              const auto found = partials_.find(name);
+              return found == partials_.end() ? std::nullopt : std::optional(found->second);
+            }),
       policy_(MakeSimPolicy(setup)),
       checks_(setup_, [this](RequestId id) { return executor_.prompt_rows(id); }),
       scheduling_(
@@ -181,24 +184,32 @@ void Simulation::Kill() {
   }
 }
 
-std::optional<std::pair<uint64_t, int32_t>> Simulation::PartialOf(
-    const core::BlockName& name) const {
+void Simulation::NamePartials() {
   for (const auto& [id, record] : checks_.records()) {
-    core::Sequence sequence;
-    sequence.id = id;
-    sequence.cache_root = record.made.request.cache_root;
-    sequence.ids = record.made.request.prompt;
-    for (const Output& output : record.output) sequence.ids.push_back(output.token);
-    sequence.names = core::ChainNames(sequence.cache_root, sequence.ids);
-    for (int32_t length = 1; length <= sequence.num_ids(); ++length) {
-      sequence.parked = length;
-      if (length % base::kBlockTokens == 0 ||
-          kvcache::KvCacheManager::PartialName(sequence) != name)
+    core::Sequence& named = named_[id];
+    if (named.ids.empty()) {
+      named.id = id;
+      named.cache_root = record.made.request.cache_root;
+      named.ids = record.made.request.prompt;
+    }
+    // A kill cuts the output; it grows again, to the same tokens.
+    const size_t prompt = record.made.request.prompt.size();
+    for (size_t i = named.ids.size() - prompt; i < record.output.size(); ++i) {
+      named.ids.push_back(record.output[i].token);
+    }
+    while (named.parked < named.num_ids()) {
+      ++named.parked;
+      const int32_t block = named.parked / base::kBlockTokens;
+      if (named.parked % base::kBlockTokens != 0) {
+        partials_[kvcache::KvCacheManager::PartialName(named)] = {id, block};
         continue;
-      return std::pair<uint64_t, int32_t>{id, length / base::kBlockTokens};
+      }
+      const auto first = static_cast<size_t>(named.parked - base::kBlockTokens);
+      named.names.push_back(
+          core::ChildName(named.names.empty() ? named.cache_root : named.names.back(),
+                          std::span(named.ids).subspan(first, base::kBlockTokens)));
     }
   }
-  return std::nullopt;
 }
 
 Report Simulation::Run() {
@@ -324,6 +335,7 @@ void Simulation::Step() {
     Kill();
     return;
   }
+  if (setup_.plant == Plant::kPartialName) NamePartials();
   const base::TimePoint begin = clock_.Now();
   core_->Step();
   const base::TimePoint end = clock_.Now();

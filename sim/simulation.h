@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -78,8 +79,8 @@ class Simulation {
   void React(const engine::CoreEvent& event);
   void Trace(uint64_t value) { digest_ = base::Mix64(digest_, value); }
   bool Hopeless() const;
-  // For Plant::kPartialName: whose partial block, and which, `name` is.
-  std::optional<std::pair<uint64_t, int32_t>> PartialOf(const core::BlockName& name) const;
+  // Names all partial blocks that the requests can have by now, for Plant::kPartialName.
+  void NamePartials();
 
   const Setup setup_;
   const bool verbose_;
@@ -98,6 +99,10 @@ class Simulation {
   base::TimePoint last_arrival_{0};
   int burst_left_ = 0;
   uint64_t digest_ = 0;
+  // For Plant::kPartialName: the requests' ids and block names so far, and of each partial block's
+  // name the request and the block's index.
+  std::map<RequestId, core::Sequence> named_;
+  std::unordered_map<core::BlockName, std::pair<uint64_t, int32_t>, core::BlockNameHash> partials_;
   Report report_;  // Of the lives that are over, and what is counted on the way.
 };
 
