@@ -286,7 +286,6 @@ void EngineLoop::Track(const CoreEvent& event, base::TimePoint now) {
       live.Move(State::kPreempted, State::kRunning);
       break;
     case CoreEvent::Kind::kPreempted:
-      metrics_->preemptions(event.preempt_reason)->Increment();
       live.Move(State::kRunning, State::kPreempted);
       break;
     case CoreEvent::Kind::kFailed:

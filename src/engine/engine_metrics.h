@@ -3,9 +3,11 @@
 #define ROPEWAY_ENGINE_ENGINE_METRICS_H_
 
 #include <array>
-#include <memory>
+#include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/metrics.h"
@@ -14,7 +16,6 @@
 #include "ropeway/options.h"
 #include "ropeway/request.h"
 #include "ropeway/stats.h"
-#include "scheduler/scheduler_output.h"
 #include "store/session_store.h"
 
 namespace ropeway::engine {
@@ -46,9 +47,6 @@ class ClassMetrics {
   base::Histogram* const decode_time;
   base::Histogram* const output_time;
   base::Histogram* const e2e_latency;
-  base::Gauge* const waiting;
-  base::Gauge* const running;
-  base::Gauge* const wait_seconds;  // Predicted.
   base::Counter* const late_first_tokens;
   base::Counter* const late_ends;
 
@@ -56,68 +54,21 @@ class ClassMetrics {
   const Limits limits_;
 };
 
-// Of the KV memory: the prefix cache, preemption and the tier; raised from the core's totals.
-// Thread-safe.
-class CacheMetrics {
- public:
-  // `metrics` must outlive it.
-  explicit CacheMetrics(base::Metrics* metrics);
-
-  // Without a tier `usage` is ignored.
-  void Set(const CoreStats& stats, bool has_tier, const kvcache::KvTierUsage& usage);
-
- private:
-  // Raises the counter to `total`.
-  static void RaiseTo(double total, base::Counter* counter);
-
-  std::mutex mu_;
-  base::Counter* const queries_;
-  base::Counter* const hits_;
-  base::Counter* const recomputed_;
-  base::Counter* const evictions_;
-  base::Counter* const spilled_;
-  base::Counter* const stored_;
-  base::Counter* const lost_;
-  base::Counter* const fetched_;
-  base::Counter* const failed_reads_;
-  base::Counter* const fetch_seconds_;
-  base::Gauge* const blocks_free_;
-  base::Gauge* const blocks_cached_;
-  base::Gauge* const blocks_held_;
-  base::Gauge* const tier_on_;
-  base::Gauge* const tier_bytes_;
-  base::Gauge* const tier_capacity_;
-  base::Gauge* const tier_blocks_;
-  base::Gauge* const tier_pending_;
-  base::Counter* const tier_written_;
-  base::Counter* const tier_read_;
-  base::Counter* const tier_rejected_;
-  base::Counter* const tier_evicted_;
-  base::Counter* const tier_cpu_;
+// What the engine's parts count by themselves; the metrics follow when they are asked for.
+struct EngineSample {
+  CoreStats core;
+  EngineStats engine;
+  bool has_tier = false;
+  kvcache::KvTierUsage tier;  // Valid with has_tier.
+  store::SessionStoreStats sessions;
+  uint64_t trace_dropped = 0;
 };
 
-// Of sessions. Thread-safe.
-class SessionMetrics {
- public:
-  // `metrics` must outlive it.
-  explicit SessionMetrics(base::Metrics* metrics);
-
-  // Turns that were encoded: the first ones of sessions, those that go on from the session's ids,
-  base::Counter* const begun;
-  base::Counter* const continued;
+// Turns of sessions that were encoded, by how. Thread-safe.
+struct TurnMetrics {
+  base::Counter* const begun;      // The first ones of sessions,
+  base::Counter* const continued;  // those that go on from the session's ids,
   base::Counter* const reencoded;  // and those whose chat had to be encoded anew as a whole.
-
-  void Set(const store::SessionStoreStats& stats);
-
- private:
-  base::Gauge* const sessions_;
-  base::Gauge* const bytes_;
-  base::Gauge* const unwritten_;
-  base::Counter* const expired_;
-  base::Counter* const lost_;
-  base::Counter* const failed_writes_;
-  std::mutex mu_;
-  store::SessionStoreStats last_;  // Guarded by mu_.
 };
 
 // All of an engine's. Thread-safe.
@@ -142,61 +93,48 @@ class EngineMetrics {
   base::Counter* const busy_seconds;
   base::Counter* const slots_used;  // Seconds times slots while requests wait: slots in use,
   base::Counter* const slots_all;   // and all.
-  base::Gauge* const max_running;
-  base::Gauge* const attention_weight;
-  base::Gauge* const speed;
   base::Counter* const prompt_tokens;
   base::Counter* const generation_tokens;
   base::Counter* const stalls;
-  const std::unique_ptr<CacheMetrics> cache;
-  const std::unique_ptr<SessionMetrics> sessions;
-  base::Gauge* const trace_dropped;
-  base::Counter* const
-      rejected;  // Accepted by Submit, then ended by OnError before they were queued.
-
-  // The strategy of batching, as a label of the gauge ropeway_batching_info. Called once.
-  void SetStrategy(const std::string& strategy);
-
-  // The KV cache's type and size, as labels (vLLM's cache_config_info). Called once.
-  void SetCacheConfig(const std::string& cache_dtype, int block_tokens, int num_blocks);
+  // Accepted by Submit, then ended by OnError before they were queued.
+  base::Counter* const rejected;
+  const TurnMetrics turns;
 
   // Admitted requests by how they ended.
   base::Counter* finished(FinishReason reason) const {
     return finished_[static_cast<size_t>(reason)];
   }
 
-  base::Counter* preemptions(scheduler::PreemptReason reason) const {
-    return preemptions_[static_cast<size_t>(reason)];
+  // Adds a gauge that is 1 and tells something by its labels.
+  void AddInfo(const char* name, const char* help, const base::Metrics::Labels& labels) {
+    metrics_.AddGauge(name, help, labels)->Set(1);
   }
-  // Sets the gauges of EngineStats, and raises its counters.
-  void SetStats(const EngineStats& stats) const;
-  // `count` requests wait, and `rule` keeps the first of them from starting.
-  void SetWaiting(scheduler::BlockedBy rule, int count) const;
 
-  // The kernels and their threads, as labels of the gauge ropeway_engine_info. Called once.
-  void SetInfo(const std::string& kernels, int threads);
-
-  std::string Text() const { return metrics_.Text(); }
+  // All metrics in the Prometheus text format, with those of `sample` brought up to it.
+  std::string Text(const EngineSample& sample);
 
  private:
+  using ValueFn = std::function<double(const EngineSample&)>;
+
+  // A metric of EngineSample. Raised as a counter if its name ends so (_total), else set as a gauge.
+  struct Sampled {
+    ValueFn value;
+    base::Counter* counter = nullptr;
+    base::Gauge* gauge = nullptr;
+  };
+
+  void Sample(const std::string& name, const char* help, ValueFn value,
+              const base::Metrics::Labels& labels = {});
+  void SampleRequests();
+  void SampleBatching();
+  void SampleCache();
+  void SampleTier();
+  void SampleSessions();
+
   std::array<ClassMetrics, kNumPriorities> classes_;
   std::array<base::Counter*, 4> finished_;  // By FinishReason.
-  std::array<base::Counter*, scheduler::kNumPreemptReasons> preemptions_;
-  std::array<base::Gauge*, scheduler::kNumBlockedBy> waiting_by_;
-  // Of EngineStats.
-  base::Gauge* const num_running_;
-  base::Gauge* const num_waiting_;
-  base::Gauge* const kv_cache_usage_;
-  base::Gauge* const batches_;
-  base::Gauge* const batched_requests_;
-  base::Gauge* const avg_batch_size_;
-  base::Gauge* const avg_batch_duration_;
-  base::Gauge* const max_batch_size_;
-  base::Gauge* const max_batch_wait_;
-  base::Gauge* const avg_step_rows_;
-  base::Gauge* const utilization_;
-  base::Gauge* const prompt_throughput_;
-  base::Gauge* const generation_throughput_;
+  std::vector<Sampled> sampled_;            // Constant once constructed.
+  std::mutex mu_;                           // Held while they follow a sample.
 };
 
 }  // namespace ropeway::engine

@@ -89,7 +89,7 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<executor::Executor>
       sessions_(std::move(sessions)),
       trace_(std::move(trace)),
       encoder_(config_.tokenizer, config_.render_chat, max_model_len_, config_.cache_root,
-               sessions_.get(), metrics_.sessions.get()),
+               sessions_.get(), &metrics_.turns),
       request_bytes_(config_.max_request_bytes),
       output_(config_.tokenizer.get(), &metrics_, config_.clock, sessions_.get(), &requests_,
               [this](RequestId id, FinishReason reason) { loop_.Abort(id, reason); }),
@@ -103,9 +103,16 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<executor::Executor>
             output_.Reject(std::move(live), std::move(status));
           }),
       watchdog_([this] { return CheckProgress(); }, metrics_.stalls, config_.watchdog_period) {
-  metrics_.SetCacheConfig(config_.options.cache.kv_dtype, base::kBlockTokens, layout.num_blocks);
-  metrics_.SetStrategy(config_.options.scheduler.strategy);
-  metrics_.SetInfo(config_.kernels_name, config_.options.threads);
+  // As vLLM's cache_config_info.
+  metrics_.AddInfo("ropeway_cache_config_info", "The KV cache's element type and its blocks.",
+                   {{"block_size", std::to_string(base::kBlockTokens)},
+                    {"cache_dtype", config_.options.cache.kv_dtype},
+                    {"num_blocks", std::to_string(layout.num_blocks)}});
+  metrics_.AddInfo("ropeway_batching_info", "How requests come together, as a label.",
+                   {{"strategy", config_.options.scheduler.strategy}});
+  metrics_.AddInfo("ropeway_engine_info", "What computes: the table of kernels, and its threads.",
+                   {{"kernels", config_.kernels_name},
+                    {"threads", std::to_string(config_.options.threads)}});
 }
 
 LlmEngine::~LlmEngine() {
@@ -303,23 +310,12 @@ EngineStats LlmEngine::Stats() const {
 
 std::string LlmEngine::MetricsText() const {
   try {
-    const CoreStats stats = loop_.stats();
-    const EngineStats engine = Stats();
-    metrics_.SetStats(engine);
-    metrics_.SetWaiting(stats.blocked_rule, engine.queue_depth);
-    for (size_t i = 0; i < kNumPriorities; ++i) {
-      const ClassMetrics& its = *metrics_.of(static_cast<Priority>(i));
-      its.waiting->Set(stats.waiting_by[i]);
-      its.running->Set(stats.running_by[i]);
-      its.wait_seconds->Set(stats.wait_seconds[i]);
-    }
-    metrics_.max_running->Set(stats.limit);
-    metrics_.attention_weight->Set(stats.attention_weight);
-    metrics_.speed->Set(stats.speed);
-    metrics_.cache->Set(stats, config_.tier != nullptr, loop_.tier_usage());
-    metrics_.sessions->Set(sessions_->stats());
-    if (trace_ != nullptr) metrics_.trace_dropped->Set(static_cast<double>(trace_->dropped()));
-    return metrics_.Text();
+    return metrics_.Text({.core = loop_.stats(),
+                          .engine = Stats(),
+                          .has_tier = config_.tier != nullptr,
+                          .tier = loop_.tier_usage(),
+                          .sessions = sessions_->stats(),
+                          .trace_dropped = trace_ != nullptr ? trace_->dropped() : 0});
   } catch (const std::bad_alloc&) {
     return {};
   }

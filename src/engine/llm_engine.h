@@ -116,7 +116,7 @@ class LlmEngine final : public Backend {
 
   const LlmEngineConfig config_;
   const int32_t max_model_len_;
-  EngineMetrics metrics_;
+  mutable EngineMetrics metrics_;
   const std::unique_ptr<store::SessionStore> sessions_;  // Outlives all requests.
   const std::unique_ptr<TraceWriter> trace_;             // Null: none.
   const PromptEncoder encoder_;

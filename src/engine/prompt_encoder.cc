@@ -28,7 +28,7 @@ Status NoChatTemplate() {
 PromptEncoder::PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
                              ChatRenderer render_chat, int32_t max_model_len,
                              core::CacheRoot cache_root, store::SessionStore* sessions,
-                             SessionMetrics* metrics)
+                             const TurnMetrics* metrics)
     : tokenizer_(std::move(tokenizer)),
       render_chat_(std::move(render_chat)),
       max_model_len_(max_model_len),

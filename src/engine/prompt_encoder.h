@@ -33,7 +33,7 @@ class PromptEncoder {
   // outlive it.
   PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokenizer, ChatRenderer render_chat,
                 int32_t max_model_len, core::CacheRoot cache_root, store::SessionStore* sessions,
-                SessionMetrics* metrics);
+                const TurnMetrics* metrics);
 
   // Applies the chat template, encodes, and resolves max_tokens. kInvalidArgument with the field at
   // fault for a prompt that is empty or too long, for min_tokens above the resolved max_tokens, and
@@ -70,7 +70,7 @@ class PromptEncoder {
   const int32_t max_model_len_;
   const core::CacheRoot cache_root_;
   store::SessionStore* const sessions_;
-  SessionMetrics* const metrics_;
+  const TurnMetrics* const metrics_;
   const std::string vocabulary_;  // Its digest.
   size_t longest_token_ = 1;      // In bytes of text.
   std::vector<TokenId> end_ids_;  // The model's end tokens.
