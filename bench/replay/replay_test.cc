@@ -119,17 +119,12 @@ TEST(Replay, TheSameRequestsGiveTheSameFigures) {
 class BFirst final : public policy::SchedulingPolicy {
  public:
   const char* name() const override { return "b first"; }
-  void BeginStep(std::span<core::Sequence* const>, std::span<core::Sequence* const>,
-                 base::TimePoint) override {}
   policy::Rank RankOf(const core::Sequence& sequence) const override {
     return {{sequence.tenant == "b" ? 0 : 1, static_cast<int64_t>(sequence.order), 0}};
   }
-  bool MayPreempt(const core::Sequence&, const core::Sequence&) const override { return false; }
   size_t PickVictim(std::span<const core::Sequence* const> candidates) const override {
     return candidates.size() - 1;
   }
-  void OnScheduled(const core::Sequence&, const policy::ScheduledWork&) override {}
-  void OnFinished(const core::Sequence&, bool) override {}
 };
 
 TEST(Replay, TellsTokensAndAsksThePolicyOfTenants) {

@@ -91,14 +91,9 @@ void TenantCounters::Sweep() {
 }
 
 size_t FairPolicy::PickVictim(std::span<const core::Sequence* const> candidates) const {
-  const auto key = [this](const core::Sequence* sequence) {
-    return std::pair(counters_.Of(*sequence), sequence->order);
-  };
-  size_t most = 0;
-  for (size_t i = 1; i < candidates.size(); ++i) {
-    if (key(candidates[i]) > key(candidates[most])) most = i;
-  }
-  return most;
+  return FirstOfMost(candidates, [this](const core::Sequence& s) {
+    return std::pair(counters_.Of(s), s.order);
+  });
 }
 
 }  // namespace ropeway::policy

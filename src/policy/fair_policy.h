@@ -84,12 +84,10 @@ class FairPolicy final : public SchedulingPolicy {
     counters_.BeginStep(queue, running, now);
   }
   Rank RankOf(const core::Sequence& sequence) const override { return {{counters_.Of(sequence)}}; }
-  bool MayPreempt(const core::Sequence&, const core::Sequence&) const override { return false; }
   size_t PickVictim(std::span<const core::Sequence* const> candidates) const override;
   void OnScheduled(const core::Sequence& sequence, const ScheduledWork& work) override {
     counters_.Charge(sequence, work.prompt_tokens, work.output_tokens);
   }
-  void OnFinished(const core::Sequence&, bool) override {}
 
  private:
   TenantCounters counters_;

@@ -91,12 +91,8 @@ Rank SjfPolicy::RankOf(const core::Sequence& sequence) const {
 }
 
 size_t SjfPolicy::PickVictim(std::span<const core::Sequence* const> candidates) const {
-  const auto key = [this](const core::Sequence* s) { return std::pair(RankOf(*s), s->order); };
-  size_t longest = 0;
-  for (size_t i = 1; i < candidates.size(); ++i) {
-    if (key(candidates[i]) > key(candidates[longest])) longest = i;
-  }
-  return longest;
+  return FirstOfMost(candidates,
+                     [this](const core::Sequence& s) { return std::pair(RankOf(s), s.order); });
 }
 
 void SjfPolicy::OnFinished(const core::Sequence& sequence, bool completed) {

@@ -34,17 +34,9 @@ StatusOr<std::unique_ptr<SchedulingPolicy>> MakePolicy(const PolicyOptions& opti
 class FcfsPolicy final : public SchedulingPolicy {
  public:
   const char* name() const override { return "fcfs"; }
-  void BeginStep(std::span<core::Sequence* const>, std::span<core::Sequence* const>,
-                 base::TimePoint) override {}
   Rank RankOf(const core::Sequence& sequence) const override {
     return {{static_cast<int64_t>(sequence.order)}};
   }
-  bool MayPreempt(const core::Sequence&, const core::Sequence&) const override { return false; }
-  size_t PickVictim(std::span<const core::Sequence* const> candidates) const override {
-    return NewestOf(candidates);
-  }
-  void OnScheduled(const core::Sequence&, const ScheduledWork&) override {}
-  void OnFinished(const core::Sequence&, bool) override {}
 };
 
 // Shortest job first: ranks by the tokens left to compute, which are the sequence's ids less those
@@ -54,12 +46,8 @@ class FcfsPolicy final : public SchedulingPolicy {
 class SjfPolicy final : public SchedulingPolicy {
  public:
   const char* name() const override { return "sjf"; }
-  void BeginStep(std::span<core::Sequence* const>, std::span<core::Sequence* const>,
-                 base::TimePoint) override {}
   Rank RankOf(const core::Sequence& sequence) const override;
-  bool MayPreempt(const core::Sequence&, const core::Sequence&) const override { return false; }
   size_t PickVictim(std::span<const core::Sequence* const> candidates) const override;
-  void OnScheduled(const core::Sequence&, const ScheduledWork&) override {}
   void OnFinished(const core::Sequence& sequence, bool completed) override;
 
  private:
@@ -85,12 +73,6 @@ class LengthBalancePolicy final : public SchedulingPolicy {
   void BeginStep(std::span<core::Sequence* const> queue, std::span<core::Sequence* const> running,
                  base::TimePoint now) override;
   Rank RankOf(const core::Sequence& sequence) const override;
-  bool MayPreempt(const core::Sequence&, const core::Sequence&) const override { return false; }
-  size_t PickVictim(std::span<const core::Sequence* const> candidates) const override {
-    return NewestOf(candidates);
-  }
-  void OnScheduled(const core::Sequence&, const ScheduledWork&) override {}
-  void OnFinished(const core::Sequence&, bool) override {}
 
  private:
   double reference_ = 0.0;  // log2 of the number of ids.
@@ -113,12 +95,6 @@ class CacheAwarePolicy final : public SchedulingPolicy {
     now_ = now;
   }
   Rank RankOf(const core::Sequence& sequence) const override;
-  bool MayPreempt(const core::Sequence&, const core::Sequence&) const override { return false; }
-  size_t PickVictim(std::span<const core::Sequence* const> candidates) const override {
-    return NewestOf(candidates);
-  }
-  void OnScheduled(const core::Sequence&, const ScheduledWork&) override {}
-  void OnFinished(const core::Sequence&, bool) override {}
 
  private:
   base::TimePoint now_{};

@@ -108,7 +108,6 @@ class PriorityPolicy final : public SchedulingPolicy {
   void OnScheduled(const core::Sequence& sequence, const ScheduledWork& work) override {
     if (!sequence.aged) shares_.Charge(sequence.priority, work.cost);
   }
-  void OnFinished(const core::Sequence&, bool) override {}
 
   const ClassShares& shares() const { return shares_; }
 

@@ -37,41 +37,48 @@ class SchedulingPolicy {
   virtual const char* name() const = 0;
 
   // Begins a step. `queue` (waiting and preempted) and `running` hold all sequences, unordered.
-  virtual void BeginStep(std::span<core::Sequence* const> queue,
-                         std::span<core::Sequence* const> running, base::TimePoint now) = 0;
+  virtual void BeginStep(std::span<core::Sequence* const> /*queue*/,
+                         std::span<core::Sequence* const> /*running*/, base::TimePoint /*now*/) {}
 
   // Constant between BeginStep and the step's first OnScheduled. The scheduler starts no sequence
   // of the queue before a lower-ranked one that does not fit yet.
   virtual Rank RankOf(const core::Sequence& sequence) const = 0;
 
   // Whether the waiting sequence `urgent` may preempt the running sequence `victim` for its slot
-  // and blocks. Never true in both directions.
-  virtual bool MayPreempt(const core::Sequence& urgent, const core::Sequence& victim) const = 0;
+  // and blocks. Never true in both directions. By default none may.
+  virtual bool MayPreempt(const core::Sequence& /*urgent*/,
+                          const core::Sequence& /*victim*/) const {
+    return false;
+  }
 
-  // Returns the index of the candidate to preempt. Candidates run, have no work yet in this step,
-  // and are in rank order. REQUIRES: not empty.
-  virtual size_t PickVictim(std::span<const core::Sequence* const> candidates) const = 0;
+  // Returns the index of the candidate to preempt, by default the newest. Candidates run, have no
+  // work yet in this step, and are in rank order. REQUIRES: not empty.
+  virtual size_t PickVictim(std::span<const core::Sequence* const> candidates) const {
+    return FirstOfMost(candidates, [](const core::Sequence& s) { return s.order; });
+  }
 
   // `work` for the sequence is part of this step, from position `sequence.computed` on.
-  virtual void OnScheduled(const core::Sequence& sequence, const ScheduledWork& work) = 0;
+  virtual void OnScheduled(const core::Sequence& /*sequence*/, const ScheduledWork& /*work*/) {}
 
   // The sequence ended and is destroyed after this call. `completed`: by an end token, a stop or
   // its length, not by a cancel or a failure.
-  virtual void OnFinished(const core::Sequence& sequence, bool completed) = 0;
+  virtual void OnFinished(const core::Sequence& /*sequence*/, bool /*completed*/) {}
+
+ protected:
+  // The index of the first candidate with the largest key.
+  template <typename KeyOf>
+  static size_t FirstOfMost(std::span<const core::Sequence* const> candidates, KeyOf key) {
+    const auto most = std::max_element(
+        candidates.begin(), candidates.end(),
+        [&](const core::Sequence* a, const core::Sequence* b) { return key(*a) < key(*b); });
+    return static_cast<size_t>(most - candidates.begin());
+  }
 };
 
 // A sequence that was preempted this often is preempted again only if memory is short and all
 // others were preempted as often. Each preemption costs at least a turn in the queue; eight are
 // more than a burst of urgent requests causes, and few enough to guarantee an end.
 inline constexpr int32_t kMaxPreemptions = 8;
-
-// Returns the index of the last arrival, the victim under several policies. REQUIRES: not empty.
-inline size_t NewestOf(std::span<const core::Sequence* const> candidates) {
-  const auto newest = std::max_element(
-      candidates.begin(), candidates.end(),
-      [](const core::Sequence* a, const core::Sequence* b) { return a->order < b->order; });
-  return static_cast<size_t>(newest - candidates.begin());
-}
 
 }  // namespace ropeway::policy
 

@@ -231,12 +231,9 @@ TEST_F(SchedulerTest, ABlockedOneWithCachedBlocksCountsThemOnce) {
 class ShortestPromptFirst final : public policy::SchedulingPolicy {
  public:
   const char* name() const override { return "shortest_prompt"; }
-  void BeginStep(std::span<core::Sequence* const>, std::span<core::Sequence* const>,
-                 base::TimePoint) override {}
   policy::Rank RankOf(const core::Sequence& sequence) const override {
     return {{sequence.prompt_len}};
   }
-  bool MayPreempt(const core::Sequence&, const core::Sequence&) const override { return false; }
   size_t PickVictim(std::span<const core::Sequence* const> candidates) const override {
     return candidates.size() - 1;
   }
@@ -285,15 +282,10 @@ TEST_F(SchedulerTest, ALeaderRunsAtTheBestRankOfItsFollowers) {
 class OldestIsVictim final : public policy::SchedulingPolicy {
  public:
   const char* name() const override { return "oldest_is_victim"; }
-  void BeginStep(std::span<core::Sequence* const>, std::span<core::Sequence* const>,
-                 base::TimePoint) override {}
   policy::Rank RankOf(const core::Sequence& sequence) const override {
     return {{static_cast<int64_t>(sequence.order)}};
   }
-  bool MayPreempt(const core::Sequence&, const core::Sequence&) const override { return false; }
   size_t PickVictim(std::span<const core::Sequence* const>) const override { return 0; }
-  void OnScheduled(const core::Sequence&, const policy::ScheduledWork&) override {}
-  void OnFinished(const core::Sequence&, bool) override {}
 };
 
 TEST_F(SchedulerTest, WhatHasWorkInThisStepIsNoVictim) {
