@@ -97,6 +97,12 @@ class PlantedPolicy final : public policy::SchedulingPolicy {
 
 const char* PlantName(Plant plant) { return kNames[static_cast<size_t>(plant)].second; }
 
+std::string PlantNames() {
+  std::string names;
+  for (const auto& [plant, name] : kNames) names += std::string(names.empty() ? "" : " ") + name;
+  return names;
+}
+
 std::optional<Plant> ParsePlant(std::string_view name) {
   for (const auto& [plant, its_name] : kNames) {
     if (name == its_name) return plant;

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -40,6 +41,8 @@ enum class Plant {
 };
 
 const char* PlantName(Plant plant);
+// Of all plants, with spaces between.
+std::string PlantNames();
 std::optional<Plant> ParsePlant(std::string_view name);
 
 // The setup's policy, or what its plant makes of it.

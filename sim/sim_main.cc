@@ -39,47 +39,14 @@ extern "C" void OnAbort(int) {
 
 struct Totals {
   std::map<std::string, uint64_t> faults;
+  Counts counts;
   core::TransitionCounts transitions{};
-  uint64_t steps = 0, preemptions = 0, mixed_steps = 0, requests = 0;
-  uint64_t kills = 0, found_after_kill = 0, spilled = 0, cached_tokens = 0, followed = 0;
-  uint64_t late_reads = 0, cut = 0;
-  uint64_t refused = 0, padding_rows = 0, fills = 0, joined = 0;
-  std::array<uint64_t, scheduler::kNumPreemptReasons> preemptions_by{};
-  uint64_t timed_out = 0, preempted_scored = 0, no_tokens = 0, beyond_least = 0;
 
   void Add(const Setup& setup, const Report& report) {
     for (const auto& [name, p] : setup.faults) faults.try_emplace(name, 0);
     for (const auto& [name, n] : report.faults_fired) faults[name] += n;
-    for (size_t s = 0; s < core::kNumSequenceStates; ++s) {
-      for (size_t e = 0; e < core::kNumSequenceEvents; ++e) {
-        transitions[s][e] += report.transitions[s][e];
-      }
-    }
-    steps += report.stats.steps;
-    preemptions += report.stats.preemptions;
-    mixed_steps += report.mixed_steps;
-    kills += report.kills;
-    found_after_kill += report.found_after_kill;
-    spilled += report.spilled;
-    cached_tokens += report.cached_tokens;
-    followed += report.followed;
-    late_reads += report.late_reads;
-    refused += report.refused;
-    padding_rows += report.padding_rows;
-    fills += report.fills;
-    joined += report.joined;
-    for (size_t i = 0; i < preemptions_by.size(); ++i) {
-      preemptions_by[i] += report.preemptions_by[i];
-    }
-    requests += report.records.size();
-    for (const auto& [id, record] : report.records) {
-      const auto least = static_cast<size_t>(record.made.request.spec.params.min_tokens);
-      if (record.timed_out) ++timed_out;
-      for (const std::vector<Output>& output : record.cut_outputs) cut += output.empty() ? 0 : 1;
-      if (record.preempted_scored) ++preempted_scored;
-      if (record.made.request.max_tokens == 0) ++no_tokens;
-      if (least > 0 && record.output.size() > least) ++beyond_least;
-    }
+    for (const auto& [name, n] : report.counts) counts[name] += n;
+    sim::Add(report.transitions, &transitions);
   }
 };
 
@@ -98,45 +65,18 @@ void Explain(const Setup& setup, const Report& report) {
 // What the seeds together never did; a test that does not meet a case says nothing about it.
 bool Covered(const Totals& totals) {
   bool all = true;
-  for (const auto& [name, n] : totals.faults) {
-    std::printf("  fault %-18s %8llu\n", name.c_str(), static_cast<unsigned long long>(n));
+  const auto note = [&all](std::string_view name, uint64_t n) {
+    std::printf("  %-52.*s %8llu\n", static_cast<int>(name.size()), name.data(),
+                static_cast<unsigned long long>(n));
     all = all && n > 0;
-  }
+  };
+  for (const auto& [name, n] : totals.faults) note("fault " + name, n);
   for (const core::SequenceTransition& t : core::SequenceTransitions()) {
-    const uint64_t n =
-        totals.transitions[static_cast<size_t>(t.from)][static_cast<size_t>(t.event)];
-    std::printf("  move  %-10s %-9s %6llu\n", core::SequenceStateName(t.from),
-                core::SequenceEventName(t.event), static_cast<unsigned long long>(n));
-    all = all && n > 0;
+    note(std::string("move  ") + core::SequenceStateName(t.from) + " " +
+             core::SequenceEventName(t.event),
+         totals.transitions[static_cast<size_t>(t.from)][static_cast<size_t>(t.event)]);
   }
-  all = all && totals.mixed_steps > 0 && totals.preemptions > 0;
-  for (const auto& [name, n] :
-       {std::pair{"timed out", totals.timed_out},
-        {"preempted with a part of the prompt scored", totals.preempted_scored},
-        {"wanted no token", totals.no_tokens},
-        {"went beyond min_tokens", totals.beyond_least},
-        {"were cut in their output by a kill", totals.cut}}) {
-    std::printf("  requests that %-44s %6llu\n", name, static_cast<unsigned long long>(n));
-    all = all && n > 0;
-  }
-  for (const auto& [name, n] :
-       {std::pair{"kills", totals.kills},
-        {"blocks flushed before a kill and read after it", totals.found_after_kill},
-        {"blocks driven out of the pool into the tier", totals.spilled},
-        {"prompt tokens found in the cache", totals.cached_tokens},
-        {"steps whose head of the queue waited for a leader", totals.followed},
-        {"reads given up for being late", totals.late_reads},
-        {"requests refused for their wait", totals.refused},
-        {"rows of padding", totals.padding_rows},
-        {"steps in which a batch filled", totals.fills},
-        {"urgent requests that joined a running batch", totals.joined},
-        {"preemptions for memory", totals.preemptions_by[0]},
-        {"preemptions for a slot", totals.preemptions_by[1]},
-        {"preemptions for blocks", totals.preemptions_by[2]},
-        {"preemptions for aging", totals.preemptions_by[3]}}) {
-    std::printf("  %-50s %8llu\n", name, static_cast<unsigned long long>(n));
-    all = all && n > 0;
-  }
+  for (const auto& [name, n] : totals.counts) note(name, n);
   if (!all)
     std::printf("FAILED: not covered: a fault, move or kind of step above never happened\n");
   return all;
@@ -152,10 +92,7 @@ int Main(int argc, char** argv) {
   auto* one = app.add_option("--seed", seed, "Run this seed only");
   app.add_option("--seeds", seeds, "Run the seeds A..B")->excludes(one);
   app.add_option("--plant", plant_name,
-                 "Plant a bug: leak lost double starve reorder diff scored_twice "
-                 "deadline_missed early_end past_stop stale_block claim_lost shared_tenant "
-                 "partial_name class_starved share_ignored aging_forgotten victim_twice "
-                 "batch_joined");
+                 "Plant a bug: " + PlantNames());
   app.add_flag("--verbose", verbose, "Print what happens");
   app.add_flag("--coverage", coverage, "Fail unless the seeds met every fault and transition");
   try {
@@ -188,11 +125,9 @@ int Main(int argc, char** argv) {
     Explain(setup, report);
     if (++failed == 5 || *plant != Plant::kNone) break;
   }
-  std::printf("%llu requests in %llu steps (%llu mixed), %llu preemptions\n",
-              static_cast<unsigned long long>(totals.requests),
-              static_cast<unsigned long long>(totals.steps),
-              static_cast<unsigned long long>(totals.mixed_steps),
-              static_cast<unsigned long long>(totals.preemptions));
+  for (const char* const name : {"requests", "steps", "preemptions"}) {
+    std::printf("%llu %s\n", static_cast<unsigned long long>(totals.counts[name]), name);
+  }
   const bool covered = !coverage || Covered(totals);
   if (failed == 0 && *plant != Plant::kNone) {
     std::printf("the planted bug %s was not caught\n", plant_name.c_str());

@@ -151,26 +151,43 @@ void Simulation::StartEngine() {
                                                });
 }
 
+void Add(const core::TransitionCounts& more, core::TransitionCounts* sum) {
+  for (size_t s = 0; s < more.size(); ++s) {
+    for (size_t e = 0; e < more[s].size(); ++e) (*sum)[s][e] += more[s][e];
+  }
+}
+
 void Simulation::CountLife() {
   const engine::CoreStats& stats = core_->stats();
-  report_.stats.steps += stats.steps;
-  report_.stats.preemptions += stats.preemptions;
-  report_.spilled += stats.transfers.spilled_blocks;
-  report_.cached_tokens += stats.cached_prompt_tokens;
-  report_.late_reads += stats.transfers.late_reads;
-  for (size_t i = 0; i < stats.preemptions_by.size(); ++i) {
-    report_.preemptions_by[i] += stats.preemptions_by[i];
-  }
-  for (size_t s = 0; s < core::kNumSequenceStates; ++s) {
-    for (size_t e = 0; e < core::kNumSequenceEvents; ++e) {
-      report_.transitions[s][e] += core_->transitions()[s][e];
-    }
+  Count("steps", stats.steps);
+  Count("blocks evicted from the pool into the tier", stats.transfers.spilled_blocks);
+  Count("prompt tokens found in the cache", stats.cached_prompt_tokens);
+  Count("reads given up for being late", stats.transfers.late_reads);
+  Count("preemptions", stats.preemptions);
+  Count("preemptions for memory", stats.preemptions_by[0]);
+  Count("preemptions for a slot", stats.preemptions_by[1]);
+  Count("preemptions for blocks", stats.preemptions_by[2]);
+  Count("preemptions for aging", stats.preemptions_by[3]);
+  Add(core_->transitions(), &report_.transitions);
+}
+
+void Simulation::CountRequests() {
+  for (const auto& [id, record] : checks_.records()) {
+    const core::CoreRequest& request = record.made.request;
+    const auto least = static_cast<size_t>(request.spec.params.min_tokens);
+    const bool cut = std::any_of(record.cut_outputs.begin(), record.cut_outputs.end(),
+                                 [](const auto& output) { return !output.empty(); });
+    Count("requests", 1);
+    Count("requests that timed out", record.timed_out);
+    Count("requests preempted with a part of the prompt scored", record.preempted_scored);
+    Count("requests that wanted no token", request.max_tokens == 0);
+    Count("requests that went beyond min_tokens", least > 0 && record.output.size() > least);
+    Count("requests cut in their output by a kill", cut);
   }
 }
 
 // What was flushed is there in the next life; requests without an end are sent again.
 void Simulation::Kill() {
-  ++report_.kills;
   CountLife();
   core_.reset();
   tier_.Kill();
@@ -232,12 +249,13 @@ Report Simulation::Run() {
     scheduling_.AtEnd();
   }
   CountLife();
+  CountRequests();
+  Count("blocks flushed before a kill and read after it", tier_.found_after_kill());
+  Count("urgent requests that joined a running batch", scheduling_.joined());
   report_.violations = checks_.violations();
   report_.digest = digest_;
   report_.records = checks_.records();
   report_.faults_fired = faults_.fired();
-  report_.found_after_kill = tier_.found_after_kill();
-  report_.joined = scheduling_.joined();
   return report_;
 }
 
@@ -305,10 +323,10 @@ void Simulation::Arrive(SimRequest made, bool again) {
   const Status answer = core_->Add(Forget(setup_.plant, made.request));
   Trace(base::Mix64(id, static_cast<uint64_t>(answer.code())));
   checks_.OnAdd(made, answer, core_->device_status(), core_->stats().steps);
+  Count("requests rejected for their wait", answer.code() == StatusCode::kResourceExhausted);
   if (answer.ok()) {
     scheduling_.OnAdd(made, checks_.records().at(id).order, clock_.Now());
   } else {
-    if (answer.code() == StatusCode::kResourceExhausted) ++report_.refused;
     if (setup_.users > 0) ScheduleArrival();  // The user sends the next one.
     return;
   }
@@ -340,15 +358,15 @@ void Simulation::Step() {
   core_->Step();
   const base::TimePoint end = clock_.Now();
   const engine::CoreStats& stats = core_->stats();
-  if (stats.last_prefill_rows > 0 && stats.last_prefill_rows < stats.last_rows) {
-    ++report_.mixed_steps;
-  }
-  if (stats.blocked_by == std::string_view(scheduler::BlockedByName(scheduler::BlockedBy::kLeader)))
-    ++report_.followed;
+  const bool fills = stats.last_rows == 0 && stats.next_look != base::TimePoint::max();
+  Count("steps with both decodes and prefill chunks",
+        stats.last_prefill_rows > 0 && stats.last_prefill_rows < stats.last_rows);
+  Count("steps whose head of the queue waited for a leader",
+        stats.blocked_rule == scheduler::BlockedBy::kLeader);
+  Count("rows of padding", static_cast<uint64_t>(stats.last_padding_rows));
+  Count("steps in which a batch filled", fills);
   if (stats.fetching > 0) DisturbFetching();
-  report_.padding_rows += static_cast<uint64_t>(stats.last_padding_rows);
-  if (stats.last_rows == 0 && stats.next_look != base::TimePoint::max()) {
-    ++report_.fills;
+  if (fills) {
     const base::TimePoint next = inbox_.empty() ? base::TimePoint::max() : inbox_.begin()->first;
     clock_.AdvanceTo(std::max(clock_.Now(), std::min(stats.next_look, next)));
   } else if (stats.last_rows == 0) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -21,27 +22,19 @@
 
 namespace ropeway::sim {
 
+// By what was counted. A name is there, with 0, also if it never happened.
+using Counts = std::map<std::string_view, uint64_t>;
+
 struct Report {
   std::map<std::string, std::string> violations;  // Check -> what was seen first.
   uint64_t digest = 0;                            // Of everything that happened, in order.
   std::map<RequestId, Record> records;
   std::map<std::string, uint64_t, std::less<>> faults_fired;
+  Counts counts;  // Over all lives of the engine, as are the transitions.
   core::TransitionCounts transitions{};
-  engine::CoreStats stats;
-  uint64_t mixed_steps = 0;  // Steps with both decodes and prefill chunks.
-  // Over all lives of the engine.
-  uint64_t kills = 0;
-  uint64_t found_after_kill = 0;  // Blocks flushed before a kill and read after it.
-  uint64_t spilled = 0;           // Blocks driven out of the pool into the tier.
-  uint64_t cached_tokens = 0;     // Of prompts, found when they began to compute.
-  uint64_t followed = 0;          // Steps in which the head of the queue waited for a leader.
-  uint64_t late_reads = 0;
-  uint64_t refused = 0;  // Requests that would have waited too long, or too many tokens.
-  uint64_t padding_rows = 0;
-  uint64_t joined = 0;  // Urgent requests that started beside a running batch.
-  uint64_t fills = 0;   // Steps in which a batch filled.
-  std::array<uint64_t, scheduler::kNumPreemptReasons> preemptions_by{};
 };
+
+void Add(const core::TransitionCounts& more, core::TransitionCounts* sum);
 
 // Runs the seed twice, and its requests once more undisturbed (huge pool, no faults, cancels or
 // plants), and compares. The report is the first run's with all violations.
@@ -64,8 +57,10 @@ class Simulation {
   // Makes the core: at the start, and again after a kill.
   void StartEngine();
   void Kill();
-  // Adds what the core counted to the report, before it is gone.
+  // Adds what the core counted, before it is gone.
   void CountLife();
+  void CountRequests();
+  void Count(std::string_view what, uint64_t n) { report_.counts[what] += n; }
   // `priority`: of a request that replaces one that ended.
   void ScheduleArrival(std::optional<Priority> priority = std::nullopt);
   void DeliverDue();
