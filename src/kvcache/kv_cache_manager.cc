@@ -24,58 +24,22 @@ Status Broken(const core::Sequence& sequence, const std::string& what) {
 
 }  // namespace
 
-// Twice the blocks: a block that was removed and added again is in the ring twice.
-WriteBackQueue::WriteBackQueue(int32_t num_blocks)
-    : ring_(2 * static_cast<size_t>(num_blocks) + 1), queued_(static_cast<size_t>(num_blocks), 0) {}
-
-void WriteBackQueue::Add(core::BlockId block) {
-  uint8_t& queued = queued_[static_cast<size_t>(block)];
-  if (queued != 0) return;
-  if (used_ == ring_.size()) {
-    // Too many gaps: compact.
-    size_t kept = 0;
-    for (size_t i = 0; i < used_; ++i) {
-      const core::BlockId other = ring_[(first_ + i) % ring_.size()];
-      uint8_t& state = queued_[static_cast<size_t>(other)];
-      if (state != 1) continue;
-      state = 2;  // Seen: a second entry is a gap.
-      ring_[(first_ + kept++) % ring_.size()] = other;
-    }
-    for (size_t i = 0; i < kept; ++i) {
-      queued_[static_cast<size_t>(ring_[(first_ + i) % ring_.size()])] = 1;
-    }
-    used_ = kept;
-  }
-  queued = 1;
-  ring_[(first_ + used_++) % ring_.size()] = block;
-  ++size_;
-}
-
 bool WriteBackQueue::Remove(core::BlockId block) {
-  uint8_t& queued = queued_[static_cast<size_t>(block)];
-  if (queued == 0) return false;
-  queued = 0;
-  --size_;
+  if (!blocks_.queued(block)) return false;
+  blocks_.Remove(block);
   return true;
 }
 
 void WriteBackQueue::Clear() {
-  for (size_t i = 0; i < used_; ++i) {
-    queued_[static_cast<size_t>(ring_[(first_ + i) % ring_.size()])] = 0;
-  }
-  used_ = 0;
-  size_ = 0;
+  while (size() > 0) blocks_.Pop();
 }
 
 bool WriteBackQueue::Next(const BlockPool& pool, const KvTier* tier, core::BlockId* block) {
-  while (used_ > 0) {
-    const core::BlockId next = ring_[first_];
-    first_ = (first_ + 1) % ring_.size();
-    --used_;
-    if (!Remove(next)) continue;
-    if (!pool.named(next) || pool.pending(next) || tier->Contains(pool.name(next))) continue;
-    *block = next;
-    return true;
+  while (size() > 0) {
+    *block = blocks_.Pop();
+    if (pool.named(*block) && !pool.pending(*block) && !tier->Contains(pool.name(*block))) {
+      return true;
+    }
   }
   return false;
 }

@@ -20,10 +20,12 @@ namespace ropeway::kvcache {
 // block that is evicted first leaves the queue. Thread rule: the engine thread.
 class WriteBackQueue {
  public:
-  explicit WriteBackQueue(int32_t num_blocks);
+  explicit WriteBackQueue(int32_t num_blocks) : blocks_(num_blocks, EvictionPolicy::kLru) {}
 
   // No effect if the block is queued already.
-  void Add(core::BlockId block);
+  void Add(core::BlockId block) {
+    if (!blocks_.queued(block)) blocks_.Push(block, 0);
+  }
   // Removes the block. False if it was not queued.
   bool Remove(core::BlockId block);
   // Takes the next block that still has a name and is not in `tier`; false: none is left.
@@ -31,14 +33,10 @@ class WriteBackQueue {
 
   void Clear();
 
-  int32_t size() const { return size_; }
+  int32_t size() const { return blocks_.size(); }
 
  private:
-  std::vector<core::BlockId> ring_;  // With gaps: entries that were removed, or are in it twice.
-  std::vector<uint8_t> queued_;      // By block.
-  size_t first_ = 0;
-  size_t used_ = 0;   // Entries from first_ on, gaps included.
-  int32_t size_ = 0;  // Without gaps.
+  EvictionQueue blocks_;  // Of one class, so first in, first out.
 };
 
 // The number of blocks for `positions` positions.
