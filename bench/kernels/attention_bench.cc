@@ -71,7 +71,7 @@ Status AttentionBench::MakePool(size_t rotate_bytes, size_t max_bytes) {
   layers_ = static_cast<int>(layers);
   sets_ = static_cast<int>(sets);
   block_bytes_ = head_bytes_ * executor::Product(layers_, shape_.num_kv_heads);
-  auto arena = model::WeightArena::Make(layer_bytes * layers * sets);
+  auto arena = base::PageArena::Make(layer_bytes * layers * sets);
   if (!arena.ok()) return arena.status();
   pool_ = *std::move(arena);
 
@@ -152,7 +152,7 @@ Status AttentionBench::MakePartials() {
   }
   partial_floats_ = floats;
   const size_t buffers = deferred_ ? units_.size() : static_cast<size_t>(team_->size());
-  auto partials = model::WeightArena::Make(buffers * floats * sizeof(float));
+  auto partials = base::PageArena::Make(buffers * floats * sizeof(float));
   if (!partials.ok()) return partials.status();
   partials_ = *std::move(partials);
   return {};

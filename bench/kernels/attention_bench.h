@@ -9,7 +9,7 @@
 #include "bench/kernels/shapes.h"
 #include "bench/timing.h"
 #include "kernels/kernels.h"
-#include "model/weight_arena.h"
+#include "base/page_arena.h"
 #include "ropeway/status.h"
 
 namespace ropeway::bench {
@@ -82,14 +82,14 @@ class AttentionBench {
   int blocks_per_sequence_ = 1;
   size_t block_bytes_ = 0;  // All layers and heads.
   size_t head_bytes_ = 0;   // K and V of one head.
-  model::WeightArena pool_;
+  base::PageArena pool_;
   std::vector<int32_t> blocks_;  // [set][sequence][block]
   std::vector<float> q_;         // [sequence][row][head][query of its group][head_dim]
   std::vector<float> out_;       // As q_.
   bool deferred_ = false;        // Units of one split each, merged after a barrier.
   std::vector<Unit> units_;
   size_t partial_floats_ = 0;  // Of one buffer in:
-  model::WeightArena partials_;
+  base::PageArena partials_;
 };
 
 }  // namespace ropeway::bench

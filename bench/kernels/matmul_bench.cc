@@ -44,7 +44,7 @@ size_t YBytes(const MatMulShape& shape, int rows) {
 size_t CopyBytes(const MatMulShape& shape) {
   size_t bytes = 0;
   for (const int n : shape.n)
-    bytes += model::WeightArena::Padded(kernels::MatrixBytes(shape.type, n, shape.k));
+    bytes += base::PageArena::Padded(kernels::MatrixBytes(shape.type, n, shape.k));
   return bytes;
 }
 
@@ -93,8 +93,8 @@ std::vector<std::byte> RandomRows(kernels::WeightType type, int n, int k) {
 }  // namespace
 
 struct MatMulBench::Buffers {
-  model::WeightArena packed;
-  model::WeightArena y;  // [matrix][rows of a tile][its columns, padded] f32
+  base::PageArena packed;
+  base::PageArena y;  // [matrix][rows of a tile][its columns, padded] f32
   int64_t largest = 0;   // Sum of what searches found, so that they are not left out.
 };
 
@@ -125,8 +125,8 @@ StatusOr<std::unique_ptr<MatMulBench>> MatMulBench::Make(const MatMulShape& shap
   for (float& value : bench->x_) value = uniform(random);
   const int tile = TileRows(shape, max_rows, team->size());
   for (int worker = 0; worker < team->size(); ++worker) {
-    auto packed = model::WeightArena::Make(kernels::PackedRowsBytes(shape.type, tile, shape.k));
-    auto y = model::WeightArena::Make(YBytes(shape, tile));
+    auto packed = base::PageArena::Make(kernels::PackedRowsBytes(shape.type, tile, shape.k));
+    auto y = base::PageArena::Make(YBytes(shape, tile));
     if (!packed.ok()) return packed.status();
     if (!y.ok()) return y.status();
     bench->buffers_.push_back({*std::move(packed), *std::move(y), 0});
@@ -136,7 +136,7 @@ StatusOr<std::unique_ptr<MatMulBench>> MatMulBench::Make(const MatMulShape& shap
 
 Status MatMulBench::FillWeights(size_t rotate_bytes) {
   const size_t copies = NumCopies(shape_, rotate_bytes);
-  auto arena = model::WeightArena::Make(copies * CopyBytes(shape_));
+  auto arena = base::PageArena::Make(copies * CopyBytes(shape_));
   if (!arena.ok()) return arena.status();
   weights_ = *std::move(arena);
   std::byte* at = weights_.data();
@@ -144,7 +144,7 @@ Status MatMulBench::FillWeights(size_t rotate_bytes) {
     std::vector<kernels::Matrix>& matrices = copies_.emplace_back();
     for (const int n : shape_.n) {
       matrices.push_back({.type = shape_.type, .n = n, .k = shape_.k, .panels = at});
-      at += model::WeightArena::Padded(kernels::MatrixBytes(shape_.type, n, shape_.k));
+      at += base::PageArena::Padded(kernels::MatrixBytes(shape_.type, n, shape_.k));
     }
   }
   const size_t panel_bytes = kernels::PanelBytes(shape_.type, shape_.k);

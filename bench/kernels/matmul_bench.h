@@ -9,7 +9,7 @@
 #include "bench/kernels/shapes.h"
 #include "bench/timing.h"
 #include "kernels/kernels.h"
-#include "model/weight_arena.h"
+#include "base/page_arena.h"
 #include "ropeway/status.h"
 
 namespace ropeway::bench {
@@ -55,7 +55,7 @@ class MatMulBench {
   const MatMulShape shape_;
   const kernels::Kernels& kernels_;
   base::WorkerTeam* const team_;
-  model::WeightArena weights_;
+  base::PageArena weights_;
   std::vector<std::vector<kernels::Matrix>> copies_;  // [copy][matrix of the shape]
   std::vector<float> x_;                              // [max_rows][k]
   std::vector<Buffers> buffers_;

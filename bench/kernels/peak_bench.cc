@@ -52,7 +52,7 @@ StatusOr<MemorySweep> MemorySweep::Make(const kernels::PeakLoops& loops, size_t 
                                         base::WorkerTeam* team) {
   const auto workers = static_cast<size_t>(team->size());
   const size_t part = (bytes / workers / kernels::kSweepBytes + 1) * kernels::kSweepBytes;
-  auto arena = model::WeightArena::Make(part * workers);
+  auto arena = base::PageArena::Make(part * workers);
   if (!arena.ok()) return arena.status();
   MemorySweep sweep(loops, part, *std::move(arena), team);
   // Untouched pages are all the same page of zeros.
@@ -60,7 +60,7 @@ StatusOr<MemorySweep> MemorySweep::Make(const kernels::PeakLoops& loops, size_t 
   return sweep;
 }
 
-MemorySweep::MemorySweep(const kernels::PeakLoops& loops, size_t part, model::WeightArena arena,
+MemorySweep::MemorySweep(const kernels::PeakLoops& loops, size_t part, base::PageArena arena,
                          base::WorkerTeam* team)
     : loops_(&loops), part_(part), arena_(std::move(arena)), team_(team) {}
 

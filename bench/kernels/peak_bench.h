@@ -5,7 +5,7 @@
 #include "base/worker_team.h"
 #include "bench/timing.h"
 #include "kernels/peaks.h"
-#include "model/weight_arena.h"
+#include "base/page_arena.h"
 #include "ropeway/status.h"
 
 namespace ropeway::bench {
@@ -33,13 +33,13 @@ class MemorySweep {
   Rate Measure(const TimingBudget& budget) const;
 
  private:
-  MemorySweep(const kernels::PeakLoops& loops, size_t part, model::WeightArena arena,
+  MemorySweep(const kernels::PeakLoops& loops, size_t part, base::PageArena arena,
               base::WorkerTeam* team);
   std::byte* PartOf(int worker) const;
 
   const kernels::PeakLoops* loops_;
   size_t part_;  // Bytes of each worker.
-  model::WeightArena arena_;
+  base::PageArena arena_;
   base::WorkerTeam* team_;
 };
 

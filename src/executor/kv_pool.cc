@@ -1,10 +1,9 @@
 #include "executor/kv_pool.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 
 namespace ropeway::executor {
 
@@ -19,20 +18,14 @@ StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const model::ModelConfig& confi
   pool->num_blocks_ =
       static_cast<int32_t>(std::clamp<int64_t>(fitting, 1, std::numeric_limits<int32_t>::max()));
   const size_t size = static_cast<size_t>(pool->num_blocks_) * pool->block_bytes_;
-  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) {
+  StatusOr<base::PageArena> memory = base::PageArena::Make(size);
+  if (!memory.ok()) {
     return Status(StatusCode::kResourceExhausted,
                   "cannot allocate a KV cache of " + std::to_string(size) + " bytes",
                   "kv_cache_bytes");
   }
-  pool->data_ = static_cast<std::byte*>(data);
-  pool->mapped_bytes_ = size;
-  madvise(data, size, MADV_HUGEPAGE);  // Only advice: without large pages it is slower, not wrong.
+  pool->memory_ = *std::move(memory);
   return pool;
-}
-
-KvPool::~KvPool() {
-  if (data_ != nullptr) munmap(data_, mapped_bytes_);
 }
 
 }  // namespace ropeway::executor

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "base/page_arena.h"
 #include "core/batch.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
@@ -21,9 +22,6 @@ class KvPool {
   // denies the memory. Pages become resident when they are first written.
   static StatusOr<std::unique_ptr<KvPool>> Create(const model::ModelConfig& config,
                                                   kernels::KvType type, int64_t bytes);
-  ~KvPool();
-  KvPool(const KvPool&) = delete;
-  KvPool& operator=(const KvPool&) = delete;
 
   kernels::KvType type() const { return type_; }
   int32_t num_blocks() const { return num_blocks_; }
@@ -31,21 +29,20 @@ class KvPool {
 
   // K and V of (layer, head) in block 0; those of block b are b * block_bytes() further.
   std::byte* At(int layer, int kv_head) const {
-    return data_ + (static_cast<size_t>(layer) * static_cast<size_t>(num_kv_heads_) +
+    return memory_.data() + (static_cast<size_t>(layer) * static_cast<size_t>(num_kv_heads_) +
                     static_cast<size_t>(kv_head)) *
                        head_bytes_;
   }
 
   std::span<std::byte> Block(core::BlockId block) const {
-    return {data_ + static_cast<size_t>(block) * block_bytes_, block_bytes_};
+    return {memory_.data() + static_cast<size_t>(block) * block_bytes_, block_bytes_};
   }
 
  private:
   KvPool() = default;
 
   kernels::KvType type_ = kernels::KvType::kF16;
-  std::byte* data_ = nullptr;
-  size_t mapped_bytes_ = 0;
+  base::PageArena memory_;
   size_t block_bytes_ = 0;
   size_t head_bytes_ = 0;
   int32_t num_kv_heads_ = 0;

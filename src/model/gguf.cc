@@ -69,6 +69,14 @@ Status WrongType(const GgufFile& file, std::string_view key, const std::string& 
                     fmt::format("{} is expected, the file has {}", expected, GgufTypeName(type)));
 }
 
+template <typename T>
+StatusOr<std::optional<T>> GetAs(const GgufFile& file, std::string_view key, const char* expected) {
+  const GgufFile::Entry* entry = file.Find(key);
+  if (entry == nullptr) return std::optional<T>();
+  if (const auto* value = std::get_if<T>(&entry->value)) return std::optional<T>(*value);
+  return WrongType(file, key, expected, entry->type);
+}
+
 // Numbers 4, 5, 31 to 33 and 36 to 38 were withdrawn from the format.
 constexpr auto kGgmlTypes = std::to_array<GgmlTypeInfo>({
     {0, "F32", 1, 4, kernels::WeightType::kF32},
@@ -189,26 +197,15 @@ StatusOr<std::optional<uint64_t>> GgufFile::GetUint(std::string_view key, uint64
 }
 
 StatusOr<std::optional<double>> GgufFile::GetFloat(std::string_view key) const {
-  const Entry* entry = Find(key);
-  if (entry == nullptr) return std::optional<double>();
-  if (const auto* value = std::get_if<double>(&entry->value)) return std::optional<double>(*value);
-  return WrongType(*this, key, "a float", entry->type);
+  return GetAs<double>(*this, key, "a float");
 }
 
 StatusOr<std::optional<bool>> GgufFile::GetBool(std::string_view key) const {
-  const Entry* entry = Find(key);
-  if (entry == nullptr) return std::optional<bool>();
-  if (const auto* value = std::get_if<bool>(&entry->value)) return std::optional<bool>(*value);
-  return WrongType(*this, key, "a bool", entry->type);
+  return GetAs<bool>(*this, key, "a bool");
 }
 
 StatusOr<std::optional<std::string_view>> GgufFile::GetString(std::string_view key) const {
-  const Entry* entry = Find(key);
-  if (entry == nullptr) return std::optional<std::string_view>();
-  if (const auto* value = std::get_if<std::string_view>(&entry->value)) {
-    return std::optional<std::string_view>(*value);
-  }
-  return WrongType(*this, key, "a string", entry->type);
+  return GetAs<std::string_view>(*this, key, "a string");
 }
 
 StatusOr<const GgufArray*> GgufFile::GetArray(std::string_view key, GgufType element) const {

@@ -26,18 +26,17 @@ constexpr uint64_t kMinEntryBytes = 8 + 1 + 4 + 1;
 constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 constexpr uint64_t kMinStringBytes = 8;
 
-// Returns the indices of `items` sorted by name(item). Sets *duplicate to an index whose name
-// occurs a second time, or to -1.
-template <typename Items, typename Name>
-std::vector<uint32_t> SortByName(const Items& items, Name name, int64_t* duplicate) {
-  std::vector<uint32_t> order(items.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::ranges::sort(order, {}, [&](uint32_t i) { return std::pair(name(items[i]), i); });
-  *duplicate = -1;
-  for (size_t i = 1; i < order.size(); ++i) {
-    if (name(items[order[i - 1]]) == name(items[order[i]])) *duplicate = order[i];
-  }
-  return order;
+// Sets `*order` to the indices of `items` sorted by their member `name`. Returns a name that occurs
+// twice; empty, which no name is: there is none.
+template <typename Item>
+std::string_view SortByName(const std::vector<Item>& items, std::string_view Item::*name,
+                            std::vector<uint32_t>* order) {
+  order->resize(items.size());
+  std::iota(order->begin(), order->end(), 0U);
+  const auto name_of = [&](uint32_t i) { return items[i].*name; };
+  std::ranges::sort(*order, {}, name_of);
+  const auto twice = std::ranges::adjacent_find(*order, {}, name_of);
+  return twice == order->end() ? std::string_view() : name_of(*twice);
 }
 
 }  // namespace
@@ -188,14 +187,9 @@ bool GgufFile::Parser::ParseMetadata() {
   for (uint64_t i = 0; i < metadata_count_; ++i) {
     if (!ParseEntry(i)) return false;
   }
-  int64_t duplicate = -1;
-  file_->metadata_order_ = SortByName(
-      file_->metadata_, [](const GgufFile::Entry& entry) { return entry.key; }, &duplicate);
-  if (duplicate >= 0) {
-    const auto& entry = file_->metadata_[static_cast<size_t>(duplicate)];
-    return Fail(MetadataField(entry.key), "the key occurs twice");
-  }
-  return true;
+  const std::string_view twice =
+      SortByName(file_->metadata_, &GgufFile::Entry::key, &file_->metadata_order_);
+  return twice.empty() || Fail(MetadataField(twice), "the key occurs twice");
 }
 
 bool GgufFile::Parser::ParseEntry(uint64_t index) {
@@ -289,14 +283,9 @@ bool GgufFile::Parser::ParseTensors() {
   for (uint64_t i = 0; i < tensor_count_; ++i) {
     if (!ParseTensorInfo(i)) return false;
   }
-  int64_t duplicate = -1;
-  file_->tensor_order_ = SortByName(
-      file_->tensors_, [](const GgufTensor& tensor) { return tensor.name; }, &duplicate);
-  if (duplicate >= 0) {
-    const GgufTensor& tensor = file_->tensors_[static_cast<size_t>(duplicate)];
-    return Fail(TensorField(tensor.name), "the name occurs twice");
-  }
-  return true;
+  const std::string_view twice =
+      SortByName(file_->tensors_, &GgufTensor::name, &file_->tensor_order_);
+  return twice.empty() || Fail(TensorField(twice), "the name occurs twice");
 }
 
 bool GgufFile::Parser::ParseTensorInfo(uint64_t index) {

@@ -49,9 +49,9 @@ kernels::Matrix MatrixOf(const GgufTensor& tensor) {
 }
 
 size_t StoredBytes(const GgufTensor& tensor) {
-  if (IsNorm(tensor)) return WeightArena::Padded(tensor.shape[0] * sizeof(float));
+  if (IsNorm(tensor)) return base::PageArena::Padded(tensor.shape[0] * sizeof(float));
   const kernels::Matrix matrix = MatrixOf(tensor);
-  return WeightArena::Padded(kernels::MatrixBytes(matrix.type, matrix.n, matrix.k));
+  return base::PageArena::Padded(kernels::MatrixBytes(matrix.type, matrix.n, matrix.k));
 }
 
 void CopyNorm(const GgufTensor& tensor, std::byte* to) {
@@ -117,8 +117,10 @@ StatusOr<std::unique_ptr<Model>> Model::Loader::Load(int threads, int32_t max_po
 Status Model::Loader::MakeArena(const ModelTensors& tensors) {
   size_t bytes = 0;
   for (const GgufTensor* tensor : tensors.all) bytes += StoredBytes(*tensor);
-  StatusOr<WeightArena> arena = WeightArena::Make(bytes);
-  if (!arena.ok()) return arena.status();
+  StatusOr<base::PageArena> arena = base::PageArena::Make(bytes);
+  if (!arena.ok()) {
+    return {arena.status().code(), fmt::format("no memory for {} bytes of weights", bytes)};
+  }
   model_->arena_ = *std::move(arena);
   next_ = model_->arena_.data();
   return {};

@@ -10,7 +10,7 @@
 #include "kernels/kernels.h"
 #include "model/gguf.h"
 #include "model/model_config.h"
-#include "model/weight_arena.h"
+#include "base/page_arena.h"
 #include "ropeway/status.h"
 
 namespace ropeway::model {
@@ -67,7 +67,7 @@ class Model {
   std::vector<LayerWeights> layers_;
   std::vector<float> rope_;
   int32_t max_positions_ = 0;
-  WeightArena arena_;  // Owns all matrices and norms.
+  base::PageArena arena_;  // Owns all matrices and norms.
 };
 
 // A model file's identity, to which KV blocks that outlive the process are bound: SHA-256, in

@@ -1,4 +1,4 @@
-#include "model/weight_arena.h"
+#include "base/page_arena.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -6,17 +6,17 @@
 #include <cstdint>
 #include <utility>
 
-namespace ropeway::model {
+namespace ropeway::base {
 namespace {
 
 constexpr size_t kLargePage = size_t{2} << 20;
 
 }  // namespace
 
-StatusOr<WeightArena> WeightArena::Make(size_t bytes) {
-  if (bytes == 0) return WeightArena();
+StatusOr<PageArena> PageArena::Make(size_t bytes) {
+  if (bytes == 0) return PageArena();
   const Status no_memory(StatusCode::kResourceExhausted,
-                         fmt::format("no memory for {} bytes of weights", bytes));
+                         fmt::format("no memory for {} bytes", bytes));
   // One large page more than needed, so that the arena can begin at the start of one; the excess
   // before and after it is unmapped.
   size_t reserved = 0;
@@ -30,25 +30,25 @@ StatusOr<WeightArena> WeightArena::Make(size_t bytes) {
   if (head > 0) munmap(begin, head);
   const size_t tail_begin = head + kept;
   if (tail_begin < reserved) munmap(begin + tail_begin, reserved - tail_begin);
-  WeightArena arena;
+  PageArena arena;
   arena.data_ = begin + head;
   arena.bytes_ = bytes;
-  // Only advice: it saves address translations in each sweep over the weights.
+  // Only advice: it saves address translations in each sweep over the memory.
   madvise(arena.data_, bytes, MADV_HUGEPAGE);
   return arena;
 }
 
-WeightArena::~WeightArena() {
+PageArena::~PageArena() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
 
-WeightArena::WeightArena(WeightArena&& other) noexcept
+PageArena::PageArena(PageArena&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
 
-WeightArena& WeightArena::operator=(WeightArena&& other) noexcept {
+PageArena& PageArena::operator=(PageArena&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;
 }
 
-}  // namespace ropeway::model
+}  // namespace ropeway::base
