@@ -91,8 +91,7 @@ int Main(int argc, char** argv) {
   bool coverage = false;
   auto* one = app.add_option("--seed", seed, "Run this seed only");
   app.add_option("--seeds", seeds, "Run the seeds A..B")->excludes(one);
-  app.add_option("--plant", plant_name,
-                 "Plant a bug: " + PlantNames());
+  app.add_option("--plant", plant_name, "Plant a bug: " + PlantNames());
   app.add_flag("--verbose", verbose, "Print what happens");
   app.add_flag("--coverage", coverage, "Fail unless the seeds met every fault and transition");
   try {

@@ -94,8 +94,8 @@ std::vector<std::byte> RandomRows(kernels::WeightType type, int n, int k) {
 
 struct MatMulBench::Buffers {
   base::PageArena packed;
-  base::PageArena y;  // [matrix][rows of a tile][its columns, padded] f32
-  int64_t largest = 0;   // Sum of what searches found, so that they are not left out.
+  base::PageArena y;    // [matrix][rows of a tile][its columns, padded] f32
+  int64_t largest = 0;  // Sum of what searches found, so that they are not left out.
 };
 
 MatMulBench::MatMulBench(const MatMulShape& shape, const kernels::Kernels& kernels,

@@ -5,11 +5,11 @@
 #include <memory>
 #include <vector>
 
+#include "base/page_arena.h"
 #include "base/worker_team.h"
 #include "bench/kernels/shapes.h"
 #include "bench/timing.h"
 #include "kernels/kernels.h"
-#include "base/page_arena.h"
 #include "ropeway/status.h"
 
 namespace ropeway::bench {

@@ -2,10 +2,10 @@
 #ifndef ROPEWAY_BENCH_KERNELS_PEAK_BENCH_H_
 #define ROPEWAY_BENCH_KERNELS_PEAK_BENCH_H_
 
+#include "base/page_arena.h"
 #include "base/worker_team.h"
 #include "bench/timing.h"
 #include "kernels/peaks.h"
-#include "base/page_arena.h"
 #include "ropeway/status.h"
 
 namespace ropeway::bench {

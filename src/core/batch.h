@@ -1,5 +1,5 @@
-// One step's work (Batch) and its outcome (StepResult), between scheduler, engine and executor. Built
-// and read by the engine thread alone.
+// One step's work (Batch) and its outcome (StepResult), between scheduler, engine and executor.
+// Built and read by the engine thread alone.
 #ifndef ROPEWAY_CORE_BATCH_H_
 #define ROPEWAY_CORE_BATCH_H_
 
@@ -30,11 +30,11 @@ struct SampleSpec {
 
 inline const SampleSpec kDefaultSampleSpec{};
 
-// A run of consecutive positions of one sequence: a prefill chunk or a decode (one token). It refers
-// to the sequence's own data, which lives, unchanged, until Wait returns.
+// A run of consecutive positions of one sequence: a prefill chunk or a decode (one token). It
+// refers to the sequence's own data, which lives, unchanged, until Wait returns.
 struct BatchItem {
-  uint64_t sequence = 0;            // The engine's name of the sequence; only echoed back.
-  int32_t start = 0;                // Absolute position of tokens[0].
+  uint64_t sequence = 0;              // The engine's name of the sequence; only echoed back.
+  int32_t start = 0;                  // Absolute position of tokens[0].
   std::span<const TokenId> tokens{};  // The ids at positions [start, start + tokens.size()).
   // Block i holds positions [i * kBlockTokens, (i + 1) * kBlockTokens); covers at least
   // start + tokens.size() positions. Positions before `start` are already written.

@@ -40,8 +40,7 @@ void BatchBuilder::Begin(uint64_t step) {
 
 void BatchBuilder::Add(const scheduler::ScheduledItem& planned) {
   core::Sequence& sequence = *planned.sequence;
-  core::BatchItem item{
-      .sequence = sequence.id, .start = planned.start, .sample = planned.sample};
+  core::BatchItem item{.sequence = sequence.id, .start = planned.start, .sample = planned.sample};
   SetScoreRange(planned, &item);
   Work work{planned, {}};
   const bool scores = item.score_begin < item.score_end;
@@ -57,8 +56,8 @@ void BatchBuilder::Add(const scheduler::ScheduledItem& planned) {
   }
   // Only now, as reserving moves what the item refers to. Nothing below throws.
   item.ids = sequence.ids;
-  item.tokens = item.ids.subspan(static_cast<size_t>(planned.start),
-                                 static_cast<size_t>(planned.num_tokens));
+  item.tokens =
+      item.ids.subspan(static_cast<size_t>(planned.start), static_cast<size_t>(planned.num_tokens));
   item.blocks = sequence.blocks;
   item.spec = &sequence.spec;
   batch_.items.push_back(item);

@@ -199,11 +199,10 @@ void EngineMetrics::SampleRequests() {
          [](const S& s) { return s.engine.queue_depth; });
   for (int i = 0; i < scheduler::kNumBlockedBy; ++i) {
     const auto rule = static_cast<scheduler::BlockedBy>(i);
-    Sample(
-        "ropeway_num_requests_waiting_by_reason",
-        "Requests that wait, by what keeps the first of them from starting.",
-        [rule](const S& s) { return s.core.blocked_rule == rule ? s.engine.queue_depth : 0; },
-        {{"reason", WaitReasonName(rule)}});
+    Sample("ropeway_num_requests_waiting_by_reason",
+           "Requests that wait, by what keeps the first of them from starting.",
+           [rule](const S& s) { return s.core.blocked_rule == rule ? s.engine.queue_depth : 0; },
+           {{"reason", WaitReasonName(rule)}});
   }
   for (size_t i = 0; i < scheduler::kNumPreemptReasons; ++i) {
     Sample("ropeway_num_preemptions_total", "How often a sequence was preempted, by reason.",
@@ -212,13 +211,16 @@ void EngineMetrics::SampleRequests() {
   }
   for (size_t i = 0; i < kNumPriorities; ++i) {
     const base::Metrics::Labels labels = LabelsOf(static_cast<Priority>(i));
-    Sample("ropeway_queue_depth", "Requests of the class that wait, preempted ones too.",
-           [i](const S& s) { return s.core.waiting_by[i]; }, labels);
-    Sample("ropeway_class_running", "Requests of the class that run.",
-           [i](const S& s) { return s.core.running_by[i]; }, labels);
-    Sample("ropeway_expected_wait_seconds",
-           "How long a request of the class that came now would wait.",
-           [i](const S& s) { return s.core.wait_seconds[i]; }, labels);
+    Sample(
+        "ropeway_queue_depth", "Requests of the class that wait, preempted ones too.",
+        [i](const S& s) { return s.core.waiting_by[i]; }, labels);
+    Sample(
+        "ropeway_class_running", "Requests of the class that run.",
+        [i](const S& s) { return s.core.running_by[i]; }, labels);
+    Sample(
+        "ropeway_expected_wait_seconds",
+        "How long a request of the class that came now would wait.",
+        [i](const S& s) { return s.core.wait_seconds[i]; }, labels);
   }
 }
 
@@ -233,8 +235,7 @@ void EngineMetrics::SampleBatching() {
          "Work done per second of steps, in tokens plus weighted attended positions; 0: not "
          "measured yet.",
          [](const S& s) { return s.core.speed; });
-  Sample("ropeway_batches",
-         "Batches begun; with continuous batching, steps that started requests.",
+  Sample("ropeway_batches", "Batches begun; with continuous batching, steps that started requests.",
          [](const S& s) { return s.engine.total_batches; });
   Sample("ropeway_batched_requests", "Requests that started in these batches.",
          [](const S& s) { return s.engine.total_requests; });
@@ -246,8 +247,7 @@ void EngineMetrics::SampleBatching() {
   Sample("ropeway_batch_size_max",
          "Requests that one batch may hold; with continuous batching, one step.",
          [](const S& s) { return s.engine.max_batch_size; });
-  Sample("ropeway_batch_wait_max_seconds",
-         "How long a batch waits to fill; 0: it does not wait.",
+  Sample("ropeway_batch_wait_max_seconds", "How long a batch waits to fill; 0: it does not wait.",
          [](const S& s) { return s.engine.max_batch_wait_ms / 1e3; });
   Sample("ropeway_step_rows_avg", "Rows (tokens of all requests) of a step, on average.",
          [](const S& s) { return s.engine.avg_step_rows; });
@@ -340,8 +340,7 @@ void EngineMetrics::SampleSessions() {
          [](const S& s) { return s.sessions.expired; });
   Sample("ropeway_sessions_lost_total", "Sessions whose record was found damaged.",
          [](const S& s) { return s.sessions.lost; });
-  Sample("ropeway_session_write_errors_total",
-         "Turns that could not be written when they ended.",
+  Sample("ropeway_session_write_errors_total", "Turns that could not be written when they ended.",
          [](const S& s) { return s.sessions.failed_writes; });
 }
 

@@ -116,7 +116,8 @@ class EngineMetrics {
  private:
   using ValueFn = std::function<double(const EngineSample&)>;
 
-  // A metric of EngineSample. Raised as a counter if its name ends so (_total), else set as a gauge.
+  // A metric of EngineSample. Raised as a counter if its name ends so (_total), else set as a
+  // gauge.
   struct Sampled {
     ValueFn value;
     base::Counter* counter = nullptr;

@@ -110,9 +110,9 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<executor::Executor>
                     {"num_blocks", std::to_string(layout.num_blocks)}});
   metrics_.AddInfo("ropeway_batching_info", "How requests come together, as a label.",
                    {{"strategy", config_.options.scheduler.strategy}});
-  metrics_.AddInfo("ropeway_engine_info", "What computes: the table of kernels, and its threads.",
-                   {{"kernels", config_.kernels_name},
-                    {"threads", std::to_string(config_.options.threads)}});
+  metrics_.AddInfo(
+      "ropeway_engine_info", "What computes: the table of kernels, and its threads.",
+      {{"kernels", config_.kernels_name}, {"threads", std::to_string(config_.options.threads)}});
 }
 
 LlmEngine::~LlmEngine() {

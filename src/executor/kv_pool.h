@@ -30,8 +30,8 @@ class KvPool {
   // K and V of (layer, head) in block 0; those of block b are b * block_bytes() further.
   std::byte* At(int layer, int kv_head) const {
     return memory_.data() + (static_cast<size_t>(layer) * static_cast<size_t>(num_kv_heads_) +
-                    static_cast<size_t>(kv_head)) *
-                       head_bytes_;
+                             static_cast<size_t>(kv_head)) *
+                                head_bytes_;
   }
 
   std::span<std::byte> Block(core::BlockId block) const {

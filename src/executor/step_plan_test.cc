@@ -29,8 +29,8 @@ void AddItem(int start, int tokens, bool sample, core::Batch* batch) {
   core::BatchItem& item = batch->items.emplace_back();
   item.start = start;
   item.tokens = std::span(kTokens).first(static_cast<size_t>(tokens));
-  item.blocks = std::span(kBlocks).first(
-      static_cast<size_t>((start + tokens) / base::kBlockTokens + 1));
+  item.blocks =
+      std::span(kBlocks).first(static_cast<size_t>((start + tokens) / base::kBlockTokens + 1));
   item.sample = sample;
 }
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "base/page_arena.h"
 #include "kernels/kernels.h"
 #include "model/gguf.h"
 #include "model/model_config.h"
-#include "base/page_arena.h"
 #include "ropeway/status.h"
 
 namespace ropeway::model {

@@ -91,9 +91,8 @@ void TenantCounters::Sweep() {
 }
 
 size_t FairPolicy::PickVictim(std::span<const core::Sequence* const> candidates) const {
-  return FirstOfMost(candidates, [this](const core::Sequence& s) {
-    return std::pair(counters_.Of(s), s.order);
-  });
+  return FirstOfMost(
+      candidates, [this](const core::Sequence& s) { return std::pair(counters_.Of(s), s.order); });
 }
 
 }  // namespace ropeway::policy
