@@ -47,21 +47,23 @@ class PlantedPolicy final : public policy::SchedulingPolicy {
     policy_->BeginStep(queue, running, now);
     for (core::Sequence* sequence : running) {
       if (plant_ != Plant::kVictimTwice || sequence->preemptions == 0) continue;
-      sequence->run_steps = std::max(sequence->run_steps, 100);
+      sequence->sched.run_steps = std::max(sequence->sched.run_steps, 100);
     }
   }
 
   policy::Rank RankOf(const core::Sequence& sequence) const override {
     const bool starves = plant_ == Plant::kStarve || plant_ == Plant::kAgingForgotten;
-    if (starves && sequence.id == kStarvedId) {
+    if (starves && sequence.id() == kStarvedId) {
       return {{std::numeric_limits<int64_t>::max()}};
     }
-    if (plant_ == Plant::kClaimLost && sequence.claims.size() > 1) {
+    if (plant_ == Plant::kClaimLost && sequence.kv.claims.size() > 1) {
       const_cast<core::Sequence&>(sequence).claims.pop_back();
     }
     policy::Rank rank = policy_->RankOf(sequence);
-    if (plant_ == Plant::kClassStarved && sequence.priority == Priority::kLow) rank.keys[0] = 9;
-    if (plant_ == Plant::kShareIgnored) rank.keys[0] = static_cast<int64_t>(sequence.priority);
+    if (plant_ == Plant::kClassStarved && sequence.request.priority == Priority::kLow)
+      rank.keys[0] = 9;
+    if (plant_ == Plant::kShareIgnored)
+      rank.keys[0] = static_cast<int64_t>(sequence.request.priority);
     if (plant_ == Plant::kReorder) rank.keys[0] ^= 1;
     return rank;
   }

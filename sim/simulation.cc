@@ -205,8 +205,8 @@ void Simulation::NamePartials() {
   for (const auto& [id, record] : checks_.records()) {
     core::Sequence& named = named_[id];
     if (named.ids.empty()) {
-      named.id = id;
-      named.cache_root = record.made.request.cache_root;
+      named.request.id = id;
+      named.request.cache_root = record.made.request.cache_root;
       named.ids = record.made.request.prompt;
     }
     // A kill cuts the output; it grows again, to the same tokens.
@@ -214,16 +214,16 @@ void Simulation::NamePartials() {
     for (size_t i = named.ids.size() - prompt; i < record.output.size(); ++i) {
       named.ids.push_back(record.output[i].token);
     }
-    while (named.parked < named.num_ids()) {
-      ++named.parked;
-      const int32_t block = named.parked / base::kBlockTokens;
-      if (named.parked % base::kBlockTokens != 0) {
+    while (named.kv.parked < named.num_ids()) {
+      ++named.kv.parked;
+      const int32_t block = named.kv.parked / base::kBlockTokens;
+      if (named.kv.parked % base::kBlockTokens != 0) {
         partials_[kvcache::KvCacheManager::PartialName(named)] = {id, block};
         continue;
       }
-      const auto first = static_cast<size_t>(named.parked - base::kBlockTokens);
-      named.names.push_back(
-          core::ChildName(named.names.empty() ? named.cache_root : named.names.back(),
+      const auto first = static_cast<size_t>(named.kv.parked - base::kBlockTokens);
+      named.kv.names.push_back(
+          core::ChildName(named.kv.names.empty() ? named.request.cache_root : named.kv.names.back(),
                           std::span(named.ids).subspan(first, base::kBlockTokens)));
     }
   }

@@ -90,17 +90,21 @@ struct KvState {
 // One request on its way through the engine core, which owns it; the scheduler, the policy and the
 // KV cache see it by reference, and each keeps its own part.
 //
-// A preempted sequence is resumed from its ids and `spec`, and the blocks that its chain of names
-// leads to, as far as they are still there; the rest is recomputed, to the same bits. Its log-probs
-// were emitted with their tokens and are never computed a second time.
-struct Sequence : CoreRequest, SchedulingState, KvState {
+// A preempted sequence is resumed from its ids and the request's `spec`, and the blocks that its
+// chain of names leads to, as far as they are still there; the rest is recomputed, to the same
+// bits. Its log-probs were emitted with their tokens and are never computed a second time.
+struct Sequence {
   Sequence() = default;
-  Sequence(CoreRequest request, uint64_t arrival_order)
-      : CoreRequest(std::move(request)), ids(std::move(prompt)), order(arrival_order) {
-    names = std::move(block_names);
-    prompt_len = spec.prompt_len = static_cast<int32_t>(ids.size());
-    std::sort(stop_ids.begin(), stop_ids.end());
+  Sequence(CoreRequest core_request, uint64_t arrival_order)
+      : request(std::move(core_request)), ids(std::move(request.prompt)), order(arrival_order) {
+    kv.names = std::move(request.block_names);
+    prompt_len = request.spec.prompt_len = static_cast<int32_t>(ids.size());
+    std::sort(request.stop_ids.begin(), request.stop_ids.end());
   }
+
+  CoreRequest request;  // Without its prompt and block names.
+  SchedulingState sched;
+  KvState kv;
 
   std::vector<TokenId> ids;  // The prompt, then what was generated.
   int32_t prompt_len = 0;    // At least 1.
@@ -112,6 +116,7 @@ struct Sequence : CoreRequest, SchedulingState, KvState {
   int32_t preemptions = 0;
   uint64_t first_token_step = 0;  // 0: no token yet.
 
+  uint64_t id() const { return request.id; }
   int32_t num_ids() const { return static_cast<int32_t>(ids.size()); }
   int32_t generated() const { return num_ids() - prompt_len; }
   // Has a slot and blocks.

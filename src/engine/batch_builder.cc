@@ -16,7 +16,7 @@ Status Unexpected(uint64_t step, const std::string& what) {
 // Sets the ids of the prompt that this item's rows predict and that were not scored before.
 void SetScoreRange(const scheduler::ScheduledItem& planned, core::BatchItem* item) {
   const core::Sequence& sequence = *planned.sequence;
-  if (sequence.spec.num_prompt_logprobs < 0) return;
+  if (sequence.request.spec.num_prompt_logprobs < 0) return;
   // Nothing comes before position 0, so no row predicts it.
   const int32_t begin = std::max(planned.start + 1, sequence.scored);
   const int32_t end = std::min(planned.start + planned.num_tokens + 1, sequence.prompt_len);
@@ -40,11 +40,11 @@ void BatchBuilder::Begin(uint64_t step) {
 
 void BatchBuilder::Add(const scheduler::ScheduledItem& planned) {
   core::Sequence& sequence = *planned.sequence;
-  core::BatchItem item{.sequence = sequence.id, .start = planned.start, .sample = planned.sample};
+  core::BatchItem item{.sequence = sequence.id(), .start = planned.start, .sample = planned.sample};
   SetScoreRange(planned, &item);
   Work work{planned, {}};
   const bool scores = item.score_begin < item.score_end;
-  if (scores || (sequence.spec.num_prompt_logprobs >= 0 && sequence.scored == 0)) {
+  if (scores || (sequence.request.spec.num_prompt_logprobs >= 0 && sequence.scored == 0)) {
     work.scored.reserve(static_cast<size_t>(item.score_end - item.score_begin) + 1);
   }
   if (item.sample) {
@@ -58,8 +58,8 @@ void BatchBuilder::Add(const scheduler::ScheduledItem& planned) {
   item.ids = sequence.ids;
   item.tokens =
       item.ids.subspan(static_cast<size_t>(planned.start), static_cast<size_t>(planned.num_tokens));
-  item.blocks = sequence.blocks;
-  item.spec = &sequence.spec;
+  item.blocks = sequence.kv.blocks;
+  item.spec = &sequence.request.spec;
   batch_.items.push_back(item);
   work_.push_back(std::move(work));
 }

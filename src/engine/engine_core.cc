@@ -183,10 +183,10 @@ void EngineCore::AddScheduleEvents(const scheduler::SchedulerOutput& schedule,
     AddEvent(CoreEvent::Kind::kPreempted, *gone.sequence).preempt_reason = gone.reason;
   }
   for (const core::Sequence* sequence : schedule.started) {
-    if (sequence->batch != stats_.batches) {
-      stats_.batches = sequence->batch;
-      stats_.batch_sizes += static_cast<uint64_t>(sequence->batch_size);
-      batches_.push_back({.number = sequence->batch, .began = now});
+    if (sequence->sched.batch != stats_.batches) {
+      stats_.batches = sequence->sched.batch;
+      stats_.batch_sizes += static_cast<uint64_t>(sequence->sched.batch_size);
+      batches_.push_back({.number = sequence->sched.batch, .began = now});
     }
     ++batches_.back().sequences;
     ++stats_.started;
@@ -205,7 +205,7 @@ void EngineCore::LeaveBatch(uint64_t number) {
 }
 
 void EngineCore::NoteSchedule(const scheduler::SchedulerOutput& schedule) {
-  stats_.blocked_id = schedule.head != nullptr ? schedule.head->id : 0;
+  stats_.blocked_id = schedule.head != nullptr ? schedule.head->id() : 0;
   stats_.blocked_by =
       schedule.head != nullptr ? scheduler::BlockedByName(schedule.head_blocked_by) : "";
   stats_.blocked_rule = schedule.head_blocked_by;
@@ -213,7 +213,7 @@ void EngineCore::NoteSchedule(const scheduler::SchedulerOutput& schedule) {
   // If no sequence computes, all wait for the one that waits for the tier.
   const core::Sequence* fetching = schedule.items.empty() ? transfers_.oldest() : nullptr;
   if (fetching != nullptr) {
-    stats_.blocked_id = fetching->id;
+    stats_.blocked_id = fetching->id();
     stats_.blocked_by = "a read from the disk tier";
   }
 }
@@ -235,14 +235,14 @@ void EngineCore::NoteContent(const scheduler::SchedulerOutput& schedule, uint64_
   try {
     last_step_.fetched_blocks = static_cast<int32_t>(fetched_blocks);
     for (const scheduler::SchedulerOutput::Preempted& gone : schedule.preempted) {
-      last_step_.preempted.push_back(gone.sequence->id);
+      last_step_.preempted.push_back(gone.sequence->id());
     }
-    for (const auto& fetch : schedule.fetches) last_step_.fetching.push_back(fetch.sequence->id);
+    for (const auto& fetch : schedule.fetches) last_step_.fetching.push_back(fetch.sequence->id());
     for (const BatchBuilder::Work& work : builder_.work()) {
       const scheduler::ScheduledItem& planned = work.planned;
       const bool decodes = planned.sequence->state == core::SequenceState::kDecoding;
       last_step_.items.push_back(
-          {planned.sequence->id,
+          {planned.sequence->id(),
            decodes ? core::StepContent::Kind::kDecode : core::StepContent::Kind::kPrefill,
            planned.start, planned.num_tokens});
     }
@@ -296,12 +296,12 @@ void EngineCore::CountRows() {
 
 void EngineCore::CountTokens(const scheduler::ScheduledItem& planned) {
   core::Sequence& sequence = *planned.sequence;
-  if (sequence.cached_tokens < 0) {  // Nothing was computed for it before.
-    sequence.cached_tokens = std::min(planned.start, sequence.prompt_len);
+  if (sequence.kv.cached_tokens < 0) {  // Nothing was computed for it before.
+    sequence.kv.cached_tokens = std::min(planned.start, sequence.prompt_len);
     stats_.prompt_tokens += static_cast<uint64_t>(sequence.prompt_len);
-    stats_.cached_prompt_tokens += static_cast<uint64_t>(sequence.cached_tokens);
+    stats_.cached_prompt_tokens += static_cast<uint64_t>(sequence.kv.cached_tokens);
   }
-  const int32_t again = std::min(sequence.high_water, planned.start + planned.num_tokens);
+  const int32_t again = std::min(sequence.kv.high_water, planned.start + planned.num_tokens);
   if (again > planned.start) {
     stats_.recomputed_tokens += static_cast<uint64_t>(again - planned.start);
   }
@@ -337,12 +337,12 @@ void EngineCore::Apply(core::StepResult* result) {
   for (size_t i = 0; i < builder_.work().size(); ++i) {
     BatchBuilder::Work& work = builder_.work()[i];
     core::Sequence* sequence = work.planned.sequence;
-    sequence->computed += work.planned.num_tokens;
+    sequence->kv.computed += work.planned.num_tokens;
     kv_.OnComputed(sequence);
     TakeScored(&work, i, result, &scored);
     if (work.planned.sample) {
       Accept(sequence, std::move(result->sampled[sampled++]));
-    } else if (sequence->max_tokens == 0 && sequence->computed == sequence->num_ids()) {
+    } else if (sequence->request.max_tokens == 0 && sequence->kv.computed == sequence->num_ids()) {
       End(sequence, core::SequenceEvent::kEnd, FinishReason::kLength);
     }
   }
@@ -351,10 +351,10 @@ void EngineCore::Apply(core::StepResult* result) {
 void EngineCore::TakeScored(BatchBuilder::Work* work, size_t item, core::StepResult* result,
                             size_t* next) {
   core::Sequence* sequence = work->planned.sequence;
-  if (sequence->spec.num_prompt_logprobs < 0) return;
+  if (sequence->request.spec.num_prompt_logprobs < 0) return;
   const core::BatchItem& asked = builder_.batch().items[item];
   if (sequence->scored == 0) {
-    work->scored.push_back({.sequence = sequence->id,
+    work->scored.push_back({.sequence = sequence->id(),
                             .position = 0,
                             .token = sequence->ids[0],
                             .logprob = std::numeric_limits<float>::quiet_NaN(),
@@ -376,26 +376,27 @@ void EngineCore::Accept(core::Sequence* sequence, core::Sampled sampled) {
   }
   const TokenId token = sampled.token;
   if (sequence->state == core::SequenceState::kPrefilling) {
-    mover_.Move(sequence->id, &sequence->state, core::SequenceEvent::kCaughtUp);
+    mover_.Move(sequence->id(), &sequence->state, core::SequenceEvent::kCaughtUp);
   }
   if (sequence->first_token_step == 0) sequence->first_token_step = step_;
   sequence->ids.push_back(token);
   ++stats_.generated_tokens;
   CoreEvent& event = AddEvent(CoreEvent::Kind::kToken, *sequence);
   event.sampled = std::move(sampled);
-  event.cached_tokens = std::max(0, sequence->cached_tokens);
+  event.cached_tokens = std::max(0, sequence->kv.cached_tokens);
   if (EndsAt(*sequence, token)) {
     End(sequence, core::SequenceEvent::kEnd, FinishReason::kStop);
-  } else if (sequence->generated() >= sequence->max_tokens) {
+  } else if (sequence->generated() >= sequence->request.max_tokens) {
     End(sequence, core::SequenceEvent::kEnd, FinishReason::kLength);
   }
 }
 
 // The sampler keeps out what would end a sequence before min_tokens; this holds whatever it does.
 bool EngineCore::EndsAt(const core::Sequence& sequence, TokenId token) const {
-  if (sequence.generated() <= sequence.spec.params.min_tokens) return false;
-  if (!sequence.ignore_eos && options_.is_end && options_.is_end(token)) return true;
-  return std::binary_search(sequence.stop_ids.begin(), sequence.stop_ids.end(), token);
+  if (sequence.generated() <= sequence.request.spec.params.min_tokens) return false;
+  if (!sequence.request.ignore_eos && options_.is_end && options_.is_end(token)) return true;
+  return std::binary_search(sequence.request.stop_ids.begin(), sequence.request.stop_ids.end(),
+                            token);
 }
 
 void EngineCore::End(core::Sequence* sequence, core::SequenceEvent event, FinishReason reason,
@@ -405,27 +406,27 @@ void EngineCore::End(core::Sequence* sequence, core::SequenceEvent event, Finish
   const bool stopped = event == core::SequenceEvent::kAbort && reason == FinishReason::kStop;
   const bool completed = event == core::SequenceEvent::kEnd || stopped;
   scheduler_.Remove(sequence, event, completed);
-  if (completed) control_->OnRequest(clock_->Now() - sequence->arrival);
+  if (completed) control_->OnRequest(clock_->Now() - sequence->request.arrival);
   const bool failed = event == core::SequenceEvent::kFail;
   CoreEvent& e =
       AddEvent(failed ? CoreEvent::Kind::kFailed : CoreEvent::Kind::kFinished, *sequence);
   e.reason = reason;
   e.prompt_tokens = sequence->prompt_len;
   e.completion_tokens = sequence->generated();
-  e.cached_tokens = std::max(0, sequence->cached_tokens);
+  e.cached_tokens = std::max(0, sequence->kv.cached_tokens);
   e.preemptions = sequence->preemptions;
   e.first_token_step = sequence->first_token_step;
   SetBatch(*sequence, &e);
   e.status = std::move(status);
-  LeaveBatch(sequence->batch);
-  deadlines_.erase({sequence->deadline, sequence->id});
-  sequences_.erase(sequence->id);
+  LeaveBatch(sequence->sched.batch);
+  deadlines_.erase({sequence->request.deadline, sequence->id()});
+  sequences_.erase(sequence->id());
 }
 
 void EngineCore::SetBatch(const core::Sequence& sequence, CoreEvent* event) {
-  event->batch = sequence.batch;
-  event->batch_size = sequence.batch_size;
-  event->formation = sequence.formation;
+  event->batch = sequence.sched.batch;
+  event->batch_size = sequence.sched.batch_size;
+  event->formation = sequence.sched.formation;
 }
 
 void EngineCore::LoseDevice(Status status) {
@@ -438,8 +439,8 @@ void EngineCore::LoseDevice(Status status) {
 CoreEvent& EngineCore::AddEvent(CoreEvent::Kind kind, const core::Sequence& sequence) {
   CoreEvent& event = events_.emplace_back();
   event.kind = kind;
-  event.id = sequence.id;
-  event.context = sequence.context;
+  event.id = sequence.id();
+  event.context = sequence.request.context;
   event.step = step_;
   return event;
 }
@@ -470,10 +471,10 @@ void EngineCore::UpdateStats() {
   stats_.waiting_by = {};
   stats_.running_by = {};
   for (const core::Sequence* sequence : scheduler_.queue()) {
-    ++stats_.waiting_by[static_cast<size_t>(sequence->priority)];
+    ++stats_.waiting_by[static_cast<size_t>(sequence->request.priority)];
   }
   for (const core::Sequence* sequence : scheduler_.running()) {
-    ++stats_.running_by[static_cast<size_t>(sequence->priority)];
+    ++stats_.running_by[static_cast<size_t>(sequence->request.priority)];
   }
   stats_.limit = scheduler_.limit();
   for (int i = 0; i < kNumPriorities; ++i) {

@@ -60,11 +60,11 @@ void TierTransfers::Begin(core::Sequence* sequence, int32_t blocks, bool tail) {
   try {
     std::vector<core::BlockName> names;
     names.reserve(static_cast<size_t>(blocks) + 1);
-    const auto first = sequence->names.begin() + sequence->computed / base::kBlockTokens;
+    const auto first = sequence->kv.names.begin() + sequence->kv.computed / base::kBlockTokens;
     names.assign(first, first + blocks);
     if (tail) names.push_back(kv_->PartialName(*sequence));
     if (reads_.size() < reads_.capacity() && tier_->Get(next_ticket_, std::move(names))) {
-      sequence->read_ticket = next_ticket_++;
+      sequence->kv.read_ticket = next_ticket_++;
       const base::TimePoint now = clock_->Now();
       reads_.push_back({.sequence = sequence,
                         .blocks = blocks,
@@ -80,15 +80,16 @@ void TierTransfers::Begin(core::Sequence* sequence, int32_t blocks, bool tail) {
 }
 
 std::vector<TierTransfers::Read>::iterator TierTransfers::Find(uint64_t ticket) {
-  return std::find_if(reads_.begin(), reads_.end(),
-                      [ticket](const Read& read) { return read.sequence->read_ticket == ticket; });
+  return std::find_if(reads_.begin(), reads_.end(), [ticket](const Read& read) {
+    return read.sequence->kv.read_ticket == ticket;
+  });
 }
 
 void TierTransfers::Cancel(core::Sequence* sequence) {
-  if (sequence->read_ticket == 0) return;
-  const auto read = Find(sequence->read_ticket);
-  tier_->Cancel(sequence->read_ticket);
-  sequence->read_ticket = 0;
+  if (sequence->kv.read_ticket == 0) return;
+  const auto read = Find(sequence->kv.read_ticket);
+  tier_->Cancel(sequence->kv.read_ticket);
+  sequence->kv.read_ticket = 0;
   if (read == reads_.end()) return;
   *read = reads_.back();
   reads_.pop_back();
@@ -117,7 +118,7 @@ void TierTransfers::TakeReads(base::Duration last_step) {
       ++i;
       continue;
     }
-    tier_->Cancel(reads_[i].sequence->read_ticket);
+    tier_->Cancel(reads_[i].sequence->kv.read_ticket);
     ++counts_.late_reads;
     // Its time counts for the predicted cost even if nothing arrived.
     reads_[i].bytes = std::max(reads_[i].bytes, static_cast<int64_t>(buffer_.size()));
@@ -134,14 +135,14 @@ void TierTransfers::Take(const kvcache::KvRead& block) {
     End(read);
     return;
   }
-  const auto index = static_cast<size_t>(sequence->computed / base::kBlockTokens);
-  executor_->WriteBlock(sequence->blocks[index], block.bytes);
+  const auto index = static_cast<size_t>(sequence->kv.computed / base::kBlockTokens);
+  executor_->WriteBlock(sequence->kv.blocks[index], block.bytes);
   if (read->blocks > 0) {
     --read->blocks;
-    sequence->computed += base::kBlockTokens;
+    sequence->kv.computed += base::kBlockTokens;
   } else {
     read->tail = false;
-    sequence->computed = sequence->parked;
+    sequence->kv.computed = sequence->kv.parked;
     // No other sequence can use it.
     tier_->Erase(kvcache::KvCacheManager::PartialName(*sequence));
   }
@@ -162,7 +163,7 @@ void TierTransfers::End(std::vector<Read>::iterator read) {
   kv_->read_cost().OnRead(read->bytes, read->took > base::Duration{} ? read->took : waited);
   last_end_ = now;
   core::Sequence* sequence = read->sequence;
-  sequence->read_ticket = 0;
+  sequence->kv.read_ticket = 0;
   *read = reads_.back();
   reads_.pop_back();
   done_(sequence);

@@ -29,11 +29,11 @@ class KvCacheTest : public testing::Test {
   // A sequence with the ids 0 .. n - 1, of which those from `from` on are its own.
   core::Sequence* New(int32_t ids, int32_t from = 1 << 20) {
     auto sequence = std::make_unique<core::Sequence>();
-    sequence->id = sequences_.size() + 1;
+    sequence->request.id = sequences_.size() + 1;
     sequence->ids.resize(static_cast<size_t>(ids));
     std::iota(sequence->ids.begin(), sequence->ids.end(), 0);
     for (int32_t i = from; i < ids; ++i) {
-      sequence->ids[static_cast<size_t>(i)] += static_cast<TokenId>(1000 * sequence->id);
+      sequence->ids[static_cast<size_t>(i)] += static_cast<TokenId>(1000 * sequence->id());
     }
     sequence->prompt_len = ids;
     KvCacheManager::Reserve(sequence.get(), 10 * (ids + 16));
@@ -59,7 +59,7 @@ class KvCacheTest : public testing::Test {
   }
 
   void Compute(core::Sequence* sequence, int32_t to) {
-    sequence->computed = to;
+    sequence->kv.computed = to;
     kv_->OnComputed(sequence);
     CheckSound();
   }
@@ -105,14 +105,14 @@ TEST_F(KvCacheTest, AllocatesAllOrNothing) {
   core::Sequence* a = New(16);
   core::Sequence* b = New(16, 0);
   EXPECT_TRUE(Start(a));
-  EXPECT_EQ(a->blocks.size(), 2U);
+  EXPECT_EQ(a->kv.blocks.size(), 2U);
   EXPECT_TRUE(kv_->Extend(a, 32)) << "what it has is enough";
-  EXPECT_EQ(a->blocks.size(), 2U);
+  EXPECT_EQ(a->kv.blocks.size(), 2U);
   EXPECT_FALSE(Start(b));
-  EXPECT_TRUE(b->blocks.empty());
+  EXPECT_TRUE(b->kv.blocks.empty());
   EXPECT_TRUE(kv_->Extend(a, 33));
   EXPECT_FALSE(kv_->Extend(a, 49));
-  EXPECT_EQ(a->blocks.size(), 3U);
+  EXPECT_EQ(a->kv.blocks.size(), 3U);
   Release(a);
   EXPECT_EQ(kv_->pool().num_free(), 3) << "nothing was computed";
 }
@@ -125,9 +125,9 @@ TEST_F(KvCacheTest, ARequestFindsWhatAnotherOneComputed) {
   EXPECT_EQ(prefix.blocks, 2) << "the last block is not full";
   EXPECT_EQ(prefix.tokens, 32);
   Start(b);
-  EXPECT_EQ(b->computed, 32);
-  EXPECT_EQ(b->blocks[0], a->blocks[0]) << "while the other one still runs";
-  EXPECT_NE(b->blocks[2], a->blocks[2]) << "the partial block is private";
+  EXPECT_EQ(b->kv.computed, 32);
+  EXPECT_EQ(b->kv.blocks[0], a->kv.blocks[0]) << "while the other one still runs";
+  EXPECT_NE(b->kv.blocks[2], a->kv.blocks[2]) << "the partial block is private";
   Release(a);
   Release(b);
   EXPECT_EQ(kv_->pool().num_cached(), 2);
@@ -146,7 +146,7 @@ TEST_F(KvCacheTest, OtherRootsShareNothing) {
   Make(8);
   Release(Run(New(40)));
   core::Sequence* other = New(40);
-  other->cache_root.bytes[0] = 1;
+  other->request.cache_root.bytes[0] = 1;
   EXPECT_EQ(kv_->Lookup(other).tokens, 0);
 }
 
@@ -157,10 +157,10 @@ TEST_F(KvCacheTest, WithoutCachingNothingIsKept) {
   EXPECT_EQ(kv_->Lookup(New(40)).tokens, 0);
   core::Sequence* a = Run(New(40));
   Park(a);
-  EXPECT_EQ(a->parked, 0);
+  EXPECT_EQ(a->kv.parked, 0);
   EXPECT_EQ(kv_->pool().num_free(), 8);
   EXPECT_TRUE(Start(a));
-  EXPECT_EQ(a->computed, 0);
+  EXPECT_EQ(a->kv.computed, 0);
 }
 
 TEST_F(KvCacheTest, WhatOneComputesJustNowIsPendingForOthers) {
@@ -172,10 +172,10 @@ TEST_F(KvCacheTest, WhatOneComputesJustNowIsPendingForOthers) {
   CachedPrefix prefix = kv_->Lookup(b);
   EXPECT_EQ(prefix.blocks, 1);
   EXPECT_EQ(prefix.pending_end, 3);
-  b->follows = prefix.pending_end;
+  b->sched.follows = prefix.pending_end;
   uint64_t writer = 0;
   EXPECT_TRUE(kv_->StillPending(*b, &writer));
-  EXPECT_EQ(writer, a->id);
+  EXPECT_EQ(writer, a->id());
   Compute(a, 47);
   EXPECT_TRUE(kv_->StillPending(*b, &writer));
   Compute(a, 48);
@@ -209,8 +209,8 @@ TEST_F(KvCacheTest, TwoThatComputedTheSameEndUpWithOneBlock) {
   Start(b);  // Nothing is computed yet: it computes for itself.
   Compute(a, 40);
   Compute(b, 40);
-  EXPECT_EQ(b->blocks[0], a->blocks[0]);
-  EXPECT_EQ(b->blocks[1], a->blocks[1]);
+  EXPECT_EQ(b->kv.blocks[0], a->kv.blocks[0]);
+  EXPECT_EQ(b->kv.blocks[1], a->kv.blocks[1]);
   EXPECT_EQ(kv_->pool().num_held(), 4);
   Release(a);
   Release(b);
@@ -226,23 +226,23 @@ TEST_F(KvCacheTest, SkipsAheadOverWhatOthersPublishedMeanwhile) {
   Compute(a, 48);
   kv_->SkipAhead(b);
   CheckSound();
-  EXPECT_EQ(b->computed, 48);
-  EXPECT_EQ(b->blocks[2], a->blocks[2]);
+  EXPECT_EQ(b->kv.computed, 48);
+  EXPECT_EQ(b->kv.blocks[2], a->kv.blocks[2]);
 }
 
 TEST_F(KvCacheTest, AParkedSequenceFindsAllItHad) {
   Make(4);
   core::Sequence* a = Run(New(40));
-  const std::vector<core::BlockId> blocks = a->blocks;
+  const std::vector<core::BlockId> blocks = a->kv.blocks;
   Park(a);
   EXPECT_EQ(kv_->pool().num_held(), 0);
   EXPECT_EQ(kv_->pool().num_claimed(), 3);
   a->ids.push_back(5);  // The token that was sampled last.
   EXPECT_TRUE(Start(a));
-  EXPECT_EQ(a->computed, 40) << "also the partial block";
-  EXPECT_EQ(a->blocks, blocks);
+  EXPECT_EQ(a->kv.computed, 40) << "also the partial block";
+  EXPECT_EQ(a->kv.blocks, blocks);
   EXPECT_EQ(kv_->pool().num_claimed(), 0);
-  EXPECT_FALSE(kv_->pool().named(a->blocks[2])) << "it is written again";
+  EXPECT_FALSE(kv_->pool().named(a->kv.blocks[2])) << "it is written again";
   Compute(a, 41);
   Release(a);
 }
@@ -256,12 +256,12 @@ TEST_F(KvCacheTest, AParkedTailIsPrivate) {
   EXPECT_EQ(kv_->pool().num_cached(), 4) << "two shared blocks and a tail each";
   b->ids.push_back(5);
   Start(b);
-  EXPECT_EQ(b->computed, 40);
+  EXPECT_EQ(b->kv.computed, 40);
   EXPECT_EQ(kv_->pool().num_claimed(), 1) << "a's tail; a's others are held by b";
   a->ids.push_back(5);
   Start(a);
-  EXPECT_EQ(a->computed, 40);
-  EXPECT_NE(a->blocks[2], b->blocks[2]);
+  EXPECT_EQ(a->kv.computed, 40);
+  EXPECT_NE(a->kv.blocks[2], b->kv.blocks[2]);
   Release(a);
   Release(b);
 }
@@ -294,7 +294,7 @@ TEST_F(KvCacheTest, AnEndWhilePreemptedLeavesNoClaim) {
 TEST_F(KvCacheTest, WhatACancelledOneLeavesIsEvictedFromItsEnd) {
   Make(5);
   core::Sequence* a = Run(New(64));
-  const std::vector<core::BlockName> names = a->names;
+  const std::vector<core::BlockName> names = a->kv.names;
   Park(a);
   Release(a);
   core::Sequence* b = New(20, 0);
@@ -338,7 +338,7 @@ TEST_F(KvCacheTest, PromptLogprobsTakeNoHitsButTheirOwn) {
   Make(16);
   Release(Run(New(64)));
   core::Sequence* a = New(64);
-  a->spec.num_prompt_logprobs = 0;
+  a->request.spec.num_prompt_logprobs = 0;
   EXPECT_EQ(kv_->Lookup(a).tokens, 0);
   Start(a);
   a->scored = 41;  // The rows of 40 ids are computed.
@@ -368,8 +368,8 @@ TEST_F(KvCacheTest, TheTierIsAskedBehindThePool) {
 TEST_F(KvCacheTest, EndedBlocksAreToBeStoredUnlessTheTierHasThem) {
   Make(8, {.tier = &tier_});
   core::Sequence* a = Run(New(50));
-  tier_.blocks[a->names[0]] = {};
-  const std::vector<core::BlockName> names = a->names;
+  tier_.blocks[a->kv.names[0]] = {};
+  const std::vector<core::BlockName> names = a->kv.names;
   Release(a);
   std::vector<core::BlockName> stored;
   core::BlockId block = -1;
@@ -381,7 +381,7 @@ TEST_F(KvCacheTest, EndedBlocksAreToBeStoredUnlessTheTierHasThem) {
 TEST_F(KvCacheTest, EvictedBlocksThatAreNotStoredYetAreReported) {
   Make(4, {.tier = &tier_});
   core::Sequence* a = Run(New(33));
-  const std::vector<core::BlockName> names = a->names;
+  const std::vector<core::BlockName> names = a->kv.names;
   Release(a);
   EXPECT_TRUE(Start(New(50, 0)));  // All four blocks.
   ASSERT_EQ(kv_->evicted().size(), 2U);
@@ -414,7 +414,7 @@ TEST_F(KvCacheTest, CheckpointAlwaysStoresAtOnce) {
   core::Sequence* b = New(60, 0);
   EXPECT_TRUE(Start(b));
   Release(b);
-  for (const core::BlockName& name : a->names) tier_.blocks[name] = {};
+  for (const core::BlockName& name : a->kv.names) tier_.blocks[name] = {};
   const CachedPrefix prefix = LookupAll(a);
   EXPECT_EQ(prefix.tier_tokens + prefix.tokens, 40);
   EXPECT_TRUE(prefix.tier_partial);
@@ -449,25 +449,25 @@ TEST_F(KvCacheTest, CheckIntegritySeesLeaksSharingAndLostClaims) {
   EXPECT_NE(kv_->CheckIntegrity(std::vector<const core::Sequence*>{a}).message().find("name it"),
             std::string::npos)
       << "the blocks of b are leaked";
-  std::swap(b->blocks[1], a->blocks[0]);
+  std::swap(b->kv.blocks[1], a->kv.blocks[0]);
   EXPECT_FALSE(kv_->CheckIntegrity(All()).ok());
-  std::swap(b->blocks[1], a->blocks[0]);
-  a->blocks.push_back(b->blocks[0]);
+  std::swap(b->kv.blocks[1], a->kv.blocks[0]);
+  a->kv.blocks.push_back(b->kv.blocks[0]);
   EXPECT_FALSE(kv_->CheckIntegrity(All()).ok());
-  a->blocks.pop_back();
-  a->blocks.push_back(7);
+  a->kv.blocks.pop_back();
+  a->kv.blocks.push_back(7);
   EXPECT_NE(kv_->CheckIntegrity(All()).message().find("block 7, which does not exist"),
             std::string::npos);
-  a->blocks.pop_back();
+  a->kv.blocks.pop_back();
   CheckSound();
-  a->computed = 15;  // As if it would write a published block.
+  a->kv.computed = 15;  // As if it would write a published block.
   EXPECT_NE(kv_->CheckIntegrity(All()).message().find("which is shared"), std::string::npos);
-  a->computed = 20;
+  a->kv.computed = 20;
   Park(a);
-  const core::BlockClaim claim = a->claims.back();
-  a->claims.pop_back();
+  const core::BlockClaim claim = a->kv.claims.back();
+  a->kv.claims.pop_back();
   EXPECT_NE(kv_->CheckIntegrity(All()).message().find("claims"), std::string::npos);
-  a->claims.push_back(claim);
+  a->kv.claims.push_back(claim);
   CheckSound();
 }
 

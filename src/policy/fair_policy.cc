@@ -9,7 +9,8 @@ namespace ropeway::policy {
 
 bool TenantCounters::WasQueued(const core::Sequence& sequence) const {
   // A sequence preempted in the last step was not in the queue when that step began.
-  if (sequence.state == core::SequenceState::kPreempted) return sequence.queued_since < last_step_;
+  if (sequence.state == core::SequenceState::kPreempted)
+    return sequence.sched.queued_since < last_step_;
   return sequence.order < next_order_;
 }
 
@@ -21,7 +22,7 @@ void TenantCounters::BeginStep(std::span<core::Sequence* const> queue,
   int64_t least = std::numeric_limits<int64_t>::max();
   uint64_t next_order = next_order_;
   for (const core::Sequence* sequence : queue) {
-    Tenant* tenant = &tenants_[sequence->tenant];
+    Tenant* tenant = &tenants_[sequence->request.tenant];
     tenant->active = step_;
     if (tenant->queued != step_) in_queue_.push_back(tenant);
     tenant->queued = step_;
@@ -30,7 +31,7 @@ void TenantCounters::BeginStep(std::span<core::Sequence* const> queue,
     tenant->queued_before = step_;
     least = std::min(least, tenant->counter);
   }
-  for (const core::Sequence* sequence : running) tenants_[sequence->tenant].active = step_;
+  for (const core::Sequence* sequence : running) tenants_[sequence->request.tenant].active = step_;
 
   // Of several that left in one step, the one with the most service started last.
   const Tenant* last = nullptr;
@@ -52,15 +53,15 @@ void TenantCounters::BeginStep(std::span<core::Sequence* const> queue,
 }
 
 int64_t TenantCounters::Of(const core::Sequence& sequence) const {
-  const auto it = tenants_.find(sequence.tenant);
+  const auto it = tenants_.find(sequence.request.tenant);
   return it != tenants_.end() ? it->second.counter : 0;
 }
 
 void TenantCounters::Charge(const core::Sequence& sequence, int32_t prompt_tokens,
                             int32_t output_tokens) {
   const double tokens = kPromptToken * prompt_tokens + kOutputToken * output_tokens;
-  tenants_[sequence.tenant].counter +=
-      std::llround(tokens * kUnitsPerToken / sequence.tenant_weight);
+  tenants_[sequence.request.tenant].counter +=
+      std::llround(tokens * kUnitsPerToken / sequence.request.tenant_weight);
 }
 
 void TenantCounters::Sweep() {

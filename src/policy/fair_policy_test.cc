@@ -18,7 +18,7 @@ using std::chrono::seconds;
 
 core::Sequence Of(const char* tenant, uint64_t order) {
   core::Sequence sequence = WaitingSequence(order);
-  sequence.tenant = tenant;
+  sequence.request.tenant = tenant;
   return sequence;
 }
 
@@ -39,9 +39,9 @@ class TenantCountersTest : public testing::Test {
 TEST_F(TenantCountersTest, CountsPromptAndOutputByWeight) {
   core::Sequence a = Of("a", 0);
   core::Sequence b = Of("b", 1);
-  b.tenant_weight = 4.0;
+  b.request.tenant_weight = 4.0;
   core::Sequence tiny = Of("c", 2);
-  tiny.tenant_weight = 100.0;
+  tiny.request.tenant_weight = 100.0;
   Step({&a, &b, &tiny});
   counters_.Charge(a, 10, 3);
   counters_.Charge(b, 10, 3);
@@ -118,7 +118,7 @@ TEST_F(TenantCountersTest, OneThatIsPreemptedComesBackToo) {
   Step({&a}, {&b});
   counters_.Charge(a, 1000, 0);
   b.state = core::SequenceState::kPreempted;
-  b.queued_since = now_;  // In that step.
+  b.sched.queued_since = now_;  // In that step.
   Step({&a, &b});
   EXPECT_DOUBLE_EQ(Tokens(b), 1000.0);
   counters_.Charge(a, 1000, 0);
@@ -163,7 +163,7 @@ TEST(FairPolicyTest, TheTenantWithLeastGoesFirstAndTheNewestOfTheHeaviestIsPreem
   std::vector<core::Sequence*> queue;
   for (size_t i = 0; i < s.size(); ++i) {
     s[i] = WaitingSequence(i);
-    s[i].tenant = tenants[i];
+    s[i].request.tenant = tenants[i];
     queue.push_back(&s[i]);
   }
   policy.BeginStep(queue, {}, base::TimePoint{1});
@@ -172,7 +172,7 @@ TEST(FairPolicyTest, TheTenantWithLeastGoesFirstAndTheNewestOfTheHeaviestIsPreem
   EXPECT_LT(policy.RankOf(s[2]), policy.RankOf(s[1])) << "b's turn, in the same step";
   const std::vector<const core::Sequence*> candidates = {&s[3], &s[0], &s[1], &s[2]};
   EXPECT_EQ(policy.PickVictim(candidates), 2U);
-  s[2].aged = true;
+  s[2].sched.aged = true;
   policy.OnScheduled(s[2], {.prompt_tokens = 19, .output_tokens = 0, .cost = 19});
   EXPECT_LT(policy.RankOf(s[1]), policy.RankOf(s[3])) << "aged work is service";
 }
@@ -190,8 +190,8 @@ TEST(FairPolicyTest, ServiceOfBackloggedTenantsStaysWithinTwoRequests) {
     // "a" asks for the longest, "b" floods the queue with short ones.
     const int32_t prompt = t == 0 ? 300 : 20 + static_cast<int32_t>(order % 50);
     waiting.push_back(WaitingSequence(order++, prompt, t == 0 ? 200 : 30));
-    waiting.back().tenant = names[t];
-    waiting.back().tenant_weight = weights[t];
+    waiting.back().request.tenant = names[t];
+    waiting.back().request.tenant_weight = weights[t];
   };
   for (size_t t = 0; t < 3; ++t) arrive(t);
   for (int i = 0; i < 20; ++i) arrive(1);
@@ -207,11 +207,11 @@ TEST(FairPolicyTest, ServiceOfBackloggedTenantsStaysWithinTwoRequests) {
                                           const Rank rb = policy.RankOf(b);
                                           return ra != rb ? ra < rb : a.order < b.order;
                                         });
-    const auto t = static_cast<size_t>(first->tenant[0] - 'a');
-    policy.OnScheduled(
-        *first,
-        {.prompt_tokens = first->prompt_len, .output_tokens = first->max_tokens, .cost = 1});
-    served[t] += (first->prompt_len + 2.0 * first->max_tokens) / weights[t];
+    const auto t = static_cast<size_t>(first->request.tenant[0] - 'a');
+    policy.OnScheduled(*first, {.prompt_tokens = first->prompt_len,
+                                .output_tokens = first->request.max_tokens,
+                                .cost = 1});
+    served[t] += (first->prompt_len + 2.0 * first->request.max_tokens) / weights[t];
     waiting.erase(first);
     arrive(t);
     for (size_t a = 0; a < 3; ++a) {

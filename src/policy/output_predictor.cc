@@ -22,9 +22,9 @@ void OutputPredictor::Learn(int32_t max_tokens, int32_t generated) {
 
 int32_t OutputPredictor::Remaining(const core::Sequence& sequence) const {
   const int32_t generated = sequence.generated();
-  const int32_t left = sequence.max_tokens - generated;
+  const int32_t left = sequence.request.max_tokens - generated;
   if (left <= 0) return 0;
-  const Mean& bucket = buckets_[BucketOf(sequence.max_tokens)];
+  const Mean& bucket = buckets_[BucketOf(sequence.request.max_tokens)];
   double total = kFirstGuess;
   if (bucket.count >= kMinLengths) {
     total = bucket.tokens;

@@ -85,7 +85,7 @@ StatusOr<std::unique_ptr<SchedulingPolicy>> MakePolicy(const PolicyOptions& opti
 }
 
 Rank SjfPolicy::RankOf(const core::Sequence& sequence) const {
-  const int32_t computed = sequence.running() ? sequence.computed : sequence.cached_hint;
+  const int32_t computed = sequence.running() ? sequence.kv.computed : sequence.sched.cached_hint;
   const int64_t of_ids = std::max(0, sequence.num_ids() - computed);
   return {{of_ids + predictor_.Remaining(sequence)}};
 }
@@ -96,7 +96,7 @@ size_t SjfPolicy::PickVictim(std::span<const core::Sequence* const> candidates) 
 }
 
 void SjfPolicy::OnFinished(const core::Sequence& sequence, bool completed) {
-  if (completed) predictor_.Learn(sequence.max_tokens, sequence.generated());
+  if (completed) predictor_.Learn(sequence.request.max_tokens, sequence.generated());
 }
 
 void LengthBalancePolicy::BeginStep(std::span<core::Sequence* const> queue,
@@ -120,14 +120,14 @@ Rank LengthBalancePolicy::RankOf(const core::Sequence& sequence) const {
   if (sequence.running()) return {{-1}};
   const double distance = std::abs(std::log2(std::max(1, sequence.num_ids())) - reference_);
   const double aged =
-      distance - base::ToSeconds(now_ - sequence.queued_since) / kSecondsPerDoubling;
+      distance - base::ToSeconds(now_ - sequence.sched.queued_since) / kSecondsPerDoubling;
   return {{static_cast<int64_t>(std::max(0.0, aged) * kBuckets)}};
 }
 
 Rank CacheAwarePolicy::RankOf(const core::Sequence& sequence) const {
   if (sequence.running()) return {{std::numeric_limits<int64_t>::min()}};
-  const double waited = base::ToSeconds(now_ - sequence.queued_since) * kTokensPerSecond;
-  return {{-(static_cast<int64_t>(waited) + sequence.cached_hint)}};
+  const double waited = base::ToSeconds(now_ - sequence.sched.queued_since) * kTokensPerSecond;
+  return {{-(static_cast<int64_t>(waited) + sequence.sched.cached_hint)}};
 }
 
 CombinedPolicy::CombinedPolicy(std::vector<std::unique_ptr<SchedulingPolicy>> parts)

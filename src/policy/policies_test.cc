@@ -75,13 +75,13 @@ TEST(MakePolicyTest, BadSharesAreNamedUnderEveryPolicy) {
 TEST(CombinedPolicyTest, TheFirstPartDecidesAndTheNextBreaksItsTies) {
   const auto policy = Make("priority+fair");
   core::Sequence high = WaitingSequence(2);
-  high.priority = Priority::kHigh;
+  high.request.priority = Priority::kHigh;
   core::Sequence a = WaitingSequence(0);
-  a.tenant = "a";
+  a.request.tenant = "a";
   core::Sequence b = WaitingSequence(1);
-  b.tenant = "b";
+  b.request.tenant = "b";
   std::vector<core::Sequence*> queue = {&a, &b, &high};
-  high.tenant = "a";
+  high.request.tenant = "a";
   policy->BeginStep(queue, {}, base::TimePoint{1});
   EXPECT_EQ(policy->RankOf(a), policy->RankOf(b)) << "the arrival decides";
   policy->OnScheduled(a, {.prompt_tokens = 10, .output_tokens = 1, .cost = 10});
@@ -130,7 +130,7 @@ TEST(SjfPolicyTest, RanksByWhatIsStillToCompute) {
   const core::Sequence small = WaitingSequence(5, 20, 10);
   const core::Sequence large = WaitingSequence(1, 200, 10);
   core::Sequence cached = WaitingSequence(9, 200, 10);
-  cached.cached_hint = 192;
+  cached.sched.cached_hint = 192;
   EXPECT_LT(policy.RankOf(small), policy.RankOf(large));
   EXPECT_LT(policy.RankOf(cached), policy.RankOf(small)) << "8 tokens of 200 are left";
   const core::Sequence nearly_done = RunningSequence(12, 200, 10, 9);
@@ -138,8 +138,8 @@ TEST(SjfPolicyTest, RanksByWhatIsStillToCompute) {
   // The hint is of the time when it waited: what counts is what it has computed.
   core::Sequence half = WaitingSequence(3, 200, 10);
   half.state = core::SequenceState::kPrefilling;
-  half.computed = 100;
-  half.cached_hint = 192;
+  half.kv.computed = 100;
+  half.sched.cached_hint = 192;
   EXPECT_EQ(policy.RankOf(half).keys[0], 110);
 }
 
@@ -196,13 +196,13 @@ TEST(LengthBalancePolicyTest, WaitingMakesUpForTheDistance) {
   LengthBalancePolicy policy;
   core::Sequence runs = RunningSequence(0, 64, 64, 64);  // 128.
   core::Sequence odd = WaitingSequence(1, 1 << 17);      // 10 doublings away.
-  odd.queued_since = seconds(100);
+  odd.sched.queued_since = seconds(100);
   core::Sequence like = WaitingSequence(2, 128);
   std::vector<core::Sequence*> queue = {&odd, &like};
   std::vector<core::Sequence*> running = {&runs};
   for (const milliseconds waited : {milliseconds(0), milliseconds(9500)}) {
-    like.queued_since = seconds(100) + waited;
-    policy.BeginStep(queue, running, like.queued_since);
+    like.sched.queued_since = seconds(100) + waited;
+    policy.BeginStep(queue, running, like.sched.queued_since);
     EXPECT_LT(policy.RankOf(like), policy.RankOf(odd)) << waited.count();
   }
   policy.BeginStep(queue, running, seconds(110));
@@ -225,10 +225,10 @@ TEST(CacheAwarePolicyTest, TheLongestCachedPrefixFirstBehindThoseThatRun) {
   policy.BeginStep({}, {}, seconds(5));
   core::Sequence cold = WaitingSequence(0);
   core::Sequence warm = WaitingSequence(1);
-  warm.cached_hint = 160;
+  warm.sched.cached_hint = 160;
   core::Sequence hot = WaitingSequence(2);
-  hot.cached_hint = 1600;
-  for (core::Sequence* s : {&cold, &warm, &hot}) s->queued_since = seconds(4);
+  hot.sched.cached_hint = 1600;
+  for (core::Sequence* s : {&cold, &warm, &hot}) s->sched.queued_since = seconds(4);
   EXPECT_LT(policy.RankOf(hot), policy.RankOf(warm));
   EXPECT_LT(policy.RankOf(warm), policy.RankOf(cold));
   const core::Sequence runs = RunningSequence(7);
@@ -239,13 +239,13 @@ TEST(CacheAwarePolicyTest, TheLongestCachedPrefixFirstBehindThoseThatRun) {
 TEST(CacheAwarePolicyTest, WaitingCountsAsCachedTokens) {
   CacheAwarePolicy policy;
   core::Sequence cold = WaitingSequence(0);
-  cold.queued_since = seconds(10);
+  cold.sched.queued_since = seconds(10);
   core::Sequence hot = WaitingSequence(1);
-  hot.cached_hint = 4096;
-  hot.queued_since = seconds(25);
+  hot.sched.cached_hint = 4096;
+  hot.sched.queued_since = seconds(25);
   policy.BeginStep({}, {}, seconds(26));
   EXPECT_LT(policy.RankOf(hot), policy.RankOf(cold)) << "15 seconds later";
-  hot.queued_since = seconds(26) + milliseconds(100);
+  hot.sched.queued_since = seconds(26) + milliseconds(100);
   policy.BeginStep({}, {}, seconds(27));
   EXPECT_LT(policy.RankOf(cold), policy.RankOf(hot)) << "more than 16 seconds later";
   EXPECT_FALSE(policy.MayPreempt(hot, cold));

@@ -102,8 +102,8 @@ void PriorityPolicy::BeginStep(std::span<core::Sequence* const> queue,
                                std::span<core::Sequence* const> running, base::TimePoint /*now*/) {
   std::array<ClassLoad, kNumPriorities> loads{};
   const auto count = [&loads](const core::Sequence& sequence, bool backlog) {
-    if (sequence.aged) return;
-    ClassLoad& load = loads[static_cast<size_t>(sequence.priority)];
+    if (sequence.sched.aged) return;
+    ClassLoad& load = loads[static_cast<size_t>(sequence.request.priority)];
     load.active = true;
     load.backlog |= backlog;
   };
@@ -115,13 +115,14 @@ void PriorityPolicy::BeginStep(std::span<core::Sequence* const> queue,
 }
 
 bool PriorityPolicy::MayPreempt(const core::Sequence& urgent, const core::Sequence& victim) const {
-  return urgent.priority < victim.priority && !victim.aged && shares_.WithinShare(urgent.priority);
+  return urgent.request.priority < victim.request.priority && !victim.sched.aged &&
+         shares_.WithinShare(urgent.request.priority);
 }
 
 bool PriorityPolicy::IsBetterVictim(const core::Sequence& a, const core::Sequence& b) const {
-  if (a.priority != b.priority) return a.priority > b.priority;
-  const int32_t lost_a = kv_is_kept_ ? 0 : a.computed;
-  const int32_t lost_b = kv_is_kept_ ? 0 : b.computed;
+  if (a.request.priority != b.request.priority) return a.request.priority > b.request.priority;
+  const int32_t lost_a = kv_is_kept_ ? 0 : a.kv.computed;
+  const int32_t lost_b = kv_is_kept_ ? 0 : b.kv.computed;
   // Of equal ones the newest: the orders are swapped.
   return std::tuple(lost_a, a.generated(), b.order) < std::tuple(lost_b, b.generated(), a.order);
 }

@@ -92,7 +92,7 @@ class PriorityPolicy final : public SchedulingPolicy {
   void BeginStep(std::span<core::Sequence* const> queue, std::span<core::Sequence* const> running,
                  base::TimePoint now) override;
   Rank RankOf(const core::Sequence& sequence) const override {
-    return {{shares_.OrderOf(sequence.priority)}};
+    return {{shares_.OrderOf(sequence.request.priority)}};
   }
 
   // A higher class may preempt a lower one while it is within its share. Aged sequences are not
@@ -106,7 +106,7 @@ class PriorityPolicy final : public SchedulingPolicy {
   size_t PickVictim(std::span<const core::Sequence* const> candidates) const override;
 
   void OnScheduled(const core::Sequence& sequence, const ScheduledWork& work) override {
-    if (!sequence.aged) shares_.Charge(sequence.priority, work.cost);
+    if (!sequence.sched.aged) shares_.Charge(sequence.request.priority, work.cost);
   }
 
   const ClassShares& shares() const { return shares_; }

@@ -297,13 +297,13 @@ constexpr std::array<int, 3> kShares = {70, 20, 10};
 core::Sequence Running(Priority priority, uint64_t order, int32_t prompt_len = 16,
                        int32_t generated = 1) {
   core::Sequence sequence = RunningSequence(order, prompt_len, 1000, generated);
-  sequence.priority = priority;
+  sequence.request.priority = priority;
   return sequence;
 }
 
 core::Sequence Waiting(Priority priority, uint64_t order) {
   core::Sequence sequence = WaitingSequence(order);
-  sequence.priority = priority;
+  sequence.request.priority = priority;
   return sequence;
 }
 
@@ -336,7 +336,7 @@ TEST(PriorityPolicyTest, ClassesGoInOrderUntilOneIsAboveItsShare) {
 TEST(PriorityPolicyTest, AgedWorkIsChargedToNoClass) {
   PriorityPolicy policy(kShares, false, true);
   core::Sequence high = Running(Priority::kHigh, 0);
-  high.aged = true;
+  high.sched.aged = true;
   core::Sequence waits = Waiting(Priority::kHigh, 1);
   core::Sequence low = Waiting(Priority::kLow, 2);
   std::vector<core::Sequence*> queue = {&waits, &low};
@@ -349,7 +349,7 @@ TEST(PriorityPolicyTest, AgedWorkIsChargedToNoClass) {
   EXPECT_EQ(policy.shares().deficit(Priority::kHigh), 0.0);
   EXPECT_LT(policy.RankOf(waits), policy.RankOf(low));
   // An aged sequence gives its class no backlog either.
-  waits.aged = true;
+  waits.sched.aged = true;
   policy.BeginStep(queue, running, {});
   policy.OnScheduled(low, {.prompt_tokens = 16, .output_tokens = 1, .cost = 100.0});
   policy.BeginStep(queue, running, {});
@@ -385,7 +385,7 @@ TEST(PriorityPolicyTest, OnlyAStrictlyHigherClassPreemptsAndAgedOnesAreNotPreemp
     EXPECT_FALSE(policy.MayPreempt(medium, high));
     EXPECT_FALSE(policy.MayPreempt(low, medium));
     EXPECT_FALSE(policy.MayPreempt(medium, Running(Priority::kMedium, 20)));
-    low.aged = true;
+    low.sched.aged = true;
     EXPECT_FALSE(policy.MayPreempt(high, low));
   }
 }

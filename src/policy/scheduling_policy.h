@@ -57,7 +57,7 @@ class SchedulingPolicy {
     return FirstOfMost(candidates, [](const core::Sequence& s) { return s.order; });
   }
 
-  // `work` for the sequence is part of this step, from position `sequence.computed` on.
+  // `work` for the sequence is part of this step, from position `sequence.kv.computed` on.
   virtual void OnScheduled(const core::Sequence& /*sequence*/, const ScheduledWork& /*work*/) {}
 
   // The sequence ended and is destroyed after this call. `completed`: by an end token, a stop or

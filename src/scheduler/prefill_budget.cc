@@ -62,7 +62,7 @@ bool UrgentSteps::AnyLeaves(std::span<const Ranked> running, const core::Sequenc
 }
 
 bool UrgentSteps::StartsFirst(const Ranked& first, std::span<const Ranked> running) const {
-  if (first.aged || !IsUrgent(*first.sequence, first.sequence->cached_hint)) return false;
+  if (first.aged || !IsUrgent(*first.sequence, first.sequence->sched.cached_hint)) return false;
   const bool another = std::any_of(running.begin(), running.end(), [this](const Ranked& ranked) {
     return ranked.sequence->state == core::SequenceState::kPrefilling && IsHigh(*ranked.sequence);
   });
@@ -79,7 +79,7 @@ void UrgentSteps::Choose(std::span<const Ranked> running, const Ranked* next) {
   const auto first = std::find_if(running.begin(), running.end(), [](const Ranked& ranked) {
     return ranked.sequence->state == core::SequenceState::kPrefilling;
   });
-  if (first != running.end() && IsUrgent(*first->sequence, first->sequence->computed) &&
+  if (first != running.end() && IsUrgent(*first->sequence, first->sequence->kv.computed) &&
       (next == nullptr || !Before(*next, *first)) && AnyLeaves(running, *first->sequence)) {
     owner_ = first->sequence;
   }

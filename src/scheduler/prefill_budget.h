@@ -58,7 +58,7 @@ class UrgentSteps {
   UrgentSteps(const policy::SchedulingPolicy* policy, bool has_classes, int max_chunk);
 
   bool IsHigh(const core::Sequence& sequence) const {
-    return has_classes_ && sequence.priority == Priority::kHigh;
+    return has_classes_ && sequence.request.priority == Priority::kHigh;
   }
 
   // Whether the first of the queue starts before a step's decodes are scheduled although it

@@ -76,9 +76,9 @@ class UrgentStepsTest : public testing::Test {
   UrgentStepsTest() {
     for (size_t i = 0; i < sequences_.size(); ++i) sequences_[i].order = i;
     decode_.state = core::SequenceState::kDecoding;
-    decode_.priority = Priority::kLow;
+    decode_.request.priority = Priority::kLow;
     prompt_.state = core::SequenceState::kPrefilling;
-    prompt_.priority = Priority::kHigh;
+    prompt_.request.priority = Priority::kHigh;
     prompt_.ids.resize(64);
     policy_.BeginStep({}, {}, base::TimePoint{});
     running_ = {{.sequence = &prompt_, .rank = {}}, {.sequence = &decode_, .rank = {}}};
@@ -109,23 +109,23 @@ TEST_F(UrgentStepsTest, LowerClassesLeaveTheStep) {
 }
 
 TEST_F(UrgentStepsTest, NotWithoutALowerDecode) {
-  decode_.priority = Priority::kHigh;
+  decode_.request.priority = Priority::kHigh;
   EXPECT_EQ(Choose(), nullptr);
 }
 
 TEST_F(UrgentStepsTest, OnlyOfClassHigh) {
-  prompt_.priority = Priority::kMedium;
+  prompt_.request.priority = Priority::kMedium;
   EXPECT_EQ(Choose(), nullptr);
   EXPECT_FALSE(steps_.IsHigh(prompt_));
   const UrgentSteps no_classes(&policy_, false, 0);
-  prompt_.priority = Priority::kHigh;
+  prompt_.request.priority = Priority::kHigh;
   EXPECT_FALSE(no_classes.IsHigh(prompt_));
 }
 
 TEST_F(UrgentStepsTest, OnlyWhereLittleIsLeft) {
   prompt_.ids.resize(UrgentSteps::kMaxPrompt + 1);
   EXPECT_EQ(Choose(), nullptr);
-  prompt_.computed = 1;
+  prompt_.kv.computed = 1;
   EXPECT_EQ(Choose(), &prompt_);
   // The limit is at most a chunk.
   UrgentSteps chunks(&policy_, true, 64);
@@ -150,15 +150,15 @@ TEST_F(UrgentStepsTest, AfterFourUrgentStepsAllDecode) {
 }
 
 TEST_F(UrgentStepsTest, StartsFirstWhereNoOtherPrefills) {
-  other_.priority = Priority::kHigh;
+  other_.request.priority = Priority::kHigh;
   other_.ids.resize(UrgentSteps::kMaxPrompt);
   Ranked first{.sequence = &other_, .rank = {}};
   EXPECT_FALSE(steps_.StartsFirst(first, running_));
-  prompt_.priority = Priority::kMedium;
+  prompt_.request.priority = Priority::kMedium;
   EXPECT_TRUE(steps_.StartsFirst(first, running_));
   other_.ids.resize(UrgentSteps::kMaxPrompt + 10);
   EXPECT_FALSE(steps_.StartsFirst(first, running_)) << "no decode would leave it the step";
-  other_.cached_hint = 10;
+  other_.sched.cached_hint = 10;
   EXPECT_TRUE(steps_.StartsFirst(first, running_));
   first.aged = true;
   EXPECT_FALSE(steps_.StartsFirst(first, running_));

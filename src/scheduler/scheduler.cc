@@ -15,7 +15,7 @@ void Erase(std::vector<core::Sequence*>* list, core::Sequence* sequence) {
 // The most positions that a sequence's blocks cover: its last token is never computed, but to start
 // it needs a block for the next one.
 int32_t LongestTable(const core::Sequence& sequence) {
-  return sequence.prompt_len + sequence.max_tokens;
+  return sequence.prompt_len + sequence.request.max_tokens;
 }
 
 // The positions that a sequence must have blocks for to start: its ids and one more, if it wants a
@@ -69,7 +69,7 @@ void Scheduler::Add(core::Sequence* sequence, base::TimePoint now) {
   aging_.Reserve(most);
   if (passed_.capacity() < most) passed_.reserve(2 * most);
   queue_.push_back(sequence);
-  sequence->queued_since = now;
+  sequence->sched.queued_since = now;
   UpdateHint(sequence);
   load_.Enter(sequence);
   former_.OnArrival(now);
@@ -81,14 +81,14 @@ void Scheduler::Remove(core::Sequence* sequence, core::SequenceEvent event, bool
   if (!sequence->running()) load_.Leave(sequence);
   Erase(sequence->running() ? &running_ : &queue_, sequence);
   kv_->Release(sequence);
-  mover_->Move(sequence->id, &sequence->state, event);
+  mover_->Move(sequence->id(), &sequence->state, event);
   if (completed) load_.OnFinished(*sequence);
   policy_->OnFinished(*sequence, completed);
 }
 
 void Scheduler::FetchDone(core::Sequence* sequence) {
   --num_fetching_;
-  mover_->Move(sequence->id, &sequence->state, core::SequenceEvent::kFetched);
+  mover_->Move(sequence->id(), &sequence->state, core::SequenceEvent::kFetched);
 }
 
 void Scheduler::OnStep(base::Duration took) {
@@ -142,7 +142,7 @@ void Scheduler::RefreshHints() {
 void Scheduler::UpdateHint(core::Sequence* sequence) {
   const kvcache::CachedPrefix prefix = kv_->Lookup(sequence);
   // It will find what another sequence computes now, or wait for it.
-  sequence->cached_hint = std::max(prefix.tokens, prefix.pending_end * base::kBlockTokens);
+  sequence->sched.cached_hint = std::max(prefix.tokens, prefix.pending_end * base::kBlockTokens);
 }
 
 void Scheduler::RankRunning() {
@@ -152,14 +152,14 @@ void Scheduler::RankRunning() {
 
 void Scheduler::UpdateFollowers() {
   for (core::Sequence* follower : queue_) {
-    if (follower->follows == 0) continue;
+    if (follower->sched.follows == 0) continue;
     uint64_t leader = 0;
     if (!kv_->StillPending(*follower, &leader)) {
-      follower->follows = 0;
+      follower->sched.follows = 0;
       continue;
     }
     const auto it = std::find_if(ranked_.begin(), ranked_.end(), [leader](const Ranked& ranked) {
-      return ranked.sequence->id == leader;
+      return ranked.sequence->id() == leader;
     });
     if (it == ranked_.end()) continue;
     const Ranked its = RankedOf(follower);
@@ -173,13 +173,13 @@ void Scheduler::UpdateFollowers() {
 void Scheduler::RankQueue() {
   line_.Clear();
   for (core::Sequence* sequence : queue_) {
-    if (sequence->follows == 0) line_.Add(RankedOf(sequence));
+    if (sequence->sched.follows == 0) line_.Add(RankedOf(sequence));
   }
   line_.Sort();
 }
 
 Ranked Scheduler::RankedOf(core::Sequence* sequence) const {
-  return {.sequence = sequence, .rank = policy_->RankOf(*sequence), .aged = sequence->aged};
+  return {.sequence = sequence, .rank = policy_->RankOf(*sequence), .aged = sequence->sched.aged};
 }
 
 void Scheduler::FormBatch() {
@@ -199,8 +199,8 @@ void Scheduler::FormBatch() {
                               .flush = flush_};
   for (const core::Sequence* sequence : queue_) {
     if (sequence->state != core::SequenceState::kWaiting) continue;
-    view.oldest = std::min(view.oldest, sequence->queued_since);
-    view.urgent = view.urgent || sequence->priority == Priority::kHigh;
+    view.oldest = std::min(view.oldest, sequence->sched.queued_since);
+    view.urgent = view.urgent || sequence->request.priority == Priority::kHigh;
   }
   new_slots_ = former_.MayStart(view, now_);
   if (running_.empty() && members == 0 && new_slots_ == 0) {
@@ -210,7 +210,9 @@ void Scheduler::FormBatch() {
 
 int32_t Scheduler::NumMembers() const {
   if (!options_.urgent_joins) return num_running() + num_preempted_;
-  const auto is_member = [this](const core::Sequence* s) { return s->batch == running_batch_; };
+  const auto is_member = [this](const core::Sequence* s) {
+    return s->sched.batch == running_batch_;
+  };
   return static_cast<int32_t>(std::count_if(running_.begin(), running_.end(), is_member) +
                               std::count_if(queue_.begin(), queue_.end(), is_member));
 }
@@ -259,8 +261,9 @@ void Scheduler::FindVictims(const Ranked& urgent) {
 
 bool Scheduler::MayBeVictim(const Ranked& victim, const Ranked& urgent) const {
   const core::Sequence& its = *victim.sequence;
-  if (!its.running() || its.aged || victim.leads) return false;
-  if (its.run_steps < kMinRunSteps || its.preemptions >= policy::kMaxPreemptions) return false;
+  if (!its.running() || its.sched.aged || victim.leads) return false;
+  if (its.sched.run_steps < kMinRunSteps || its.preemptions >= policy::kMaxPreemptions)
+    return false;
   if (its.generated() >= options_.preempt_max_generated) return false;
   if (urgent.aged && its.order > urgent.sequence->order) return true;
   return policy_->MayPreempt(*urgent.sequence, its);
@@ -311,9 +314,9 @@ void Scheduler::Preempt(const core::Sequence* victim, PreemptReason reason) {
     });
   }
   kv_->Park(sequence);
-  mover_->Move(sequence->id, &sequence->state, core::SequenceEvent::kPreempt);
+  mover_->Move(sequence->id(), &sequence->state, core::SequenceEvent::kPreempt);
   ++sequence->preemptions;
-  sequence->queued_since = aging_.QueuedSince(*sequence, now_);
+  sequence->sched.queued_since = aging_.QueuedSince(*sequence, now_);
   Erase(&running_, sequence);
   queue_.push_back(sequence);
   UpdateHint(sequence);
@@ -333,21 +336,21 @@ void Scheduler::ScheduleDecodes() {
     // Skips sequences preempted in this step too.
     if (sequence->state != core::SequenceState::kDecoding) continue;
     if (urgent_.IsLeftBy(ranked_[i]) || !ExtendOrPreempt(i)) continue;
-    decode_cost_ += cost_.Cost(sequence->computed, 1);
+    decode_cost_ += cost_.Cost(sequence->kv.computed, 1);
     AddItem(sequence, 1);
   }
 }
 
 bool Scheduler::ExtendOrPreempt(size_t index) {
   core::Sequence* sequence = ranked_[index].sequence;
-  while (!kv_->Extend(sequence, sequence->computed + 1)) {
+  while (!kv_->Extend(sequence, sequence->kv.computed + 1)) {
     // Candidates have no work in this step yet: prefilling and fetching sequences of any rank, and
     // decoding ones from here on.
     candidates_.clear();
     for (size_t i = 0; i < ranked_.size(); ++i) {
       const core::Sequence* other = ranked_[i].sequence;
       const bool pending = i >= index || other->state != core::SequenceState::kDecoding;
-      if (other->running() && pending && !other->aged) candidates_.push_back(other);
+      if (other->running() && pending && !other->sched.aged) candidates_.push_back(other);
     }
     if (candidates_.empty()) candidates_.push_back(sequence);
     const core::Sequence* victim = candidates_[policy_->PickVictim(candidates_)];
@@ -360,8 +363,8 @@ bool Scheduler::ExtendOrPreempt(size_t index) {
 
 void Scheduler::SchedulePrefills() {
   if (const core::Sequence* urgent = urgent_.owner(); urgent != nullptr) {
-    const int32_t left = urgent->num_ids() - urgent->computed;
-    budget_.BeginUrgent(decode_cost_, cost_.Cost(urgent->computed, left));
+    const int32_t left = urgent->num_ids() - urgent->kv.computed;
+    budget_.BeginUrgent(decode_cost_, cost_.Cost(urgent->kv.computed, left));
   } else {
     budget_.Begin(decode_cost_, urgent_.paused());
   }
@@ -424,10 +427,10 @@ bool Scheduler::StartFirst() {
 
 bool Scheduler::MayJoin(const core::Sequence& sequence) const {
   if (!options_.urgent_joins || running_batch_ == 0) return false;
-  if (sequence.priority != Priority::kHigh || !MayPassAged()) return false;
+  if (sequence.request.priority != Priority::kHigh || !MayPassAged()) return false;
   const auto joined =
       std::count_if(running_.begin(), running_.end(),
-                    [this](const core::Sequence* s) { return s->batch != running_batch_; });
+                    [this](const core::Sequence* s) { return s->sched.batch != running_batch_; });
   return joined < limit_ / 2;
 }
 
@@ -438,7 +441,7 @@ BlockedBy Scheduler::WhatBlocks(const Ranked& first, const kvcache::CachedPrefix
     // Within its share, it would have preempted a lower class.
     const bool lower_runs =
         std::any_of(running_.begin(), running_.end(), [&](const core::Sequence* s) {
-          return s->priority > its.priority && !policy_->MayPreempt(its, *s);
+          return s->request.priority > its.request.priority && !policy_->MayPreempt(its, *s);
         });
     return lower_runs && options_.class_parts[0] > 0 ? BlockedBy::kFairness : BlockedBy::kSlots;
   }
@@ -471,7 +474,7 @@ bool Scheduler::Follow(core::Sequence* sequence, kvcache::CachedPrefix* prefix) 
     prefix->pending_end = 0;  // It computes them itself.
     return false;
   }
-  sequence->follows = prefix->pending_end;
+  sequence->sched.follows = prefix->pending_end;
   return true;
 }
 
@@ -483,58 +486,59 @@ void Scheduler::Start(const Ranked& ranked, kvcache::CachedPrefix* prefix) {
   load_.Leave(sequence);
   Erase(&queue_, sequence);
   running_.push_back(sequence);
-  sequence->run_steps = 0;
-  sequence->aged = ranked.aged;
-  sequence->long_prefill = IsLong(*sequence, sequence->computed);
+  sequence->sched.run_steps = 0;
+  sequence->sched.aged = ranked.aged;
+  sequence->sched.long_prefill = IsLong(*sequence, sequence->kv.computed);
   const bool first_time = sequence->state == core::SequenceState::kWaiting;
   if (first_time) {
     output_.started.push_back(sequence);
-    const base::TimePoint since = std::max(sequence->queued_since, former_.collecting_since());
-    sequence->formation = std::max(base::Duration{}, now_ - since);
+    const base::TimePoint since =
+        std::max(sequence->sched.queued_since, former_.collecting_since());
+    sequence->sched.formation = std::max(base::Duration{}, now_ - since);
   } else {
     --num_preempted_;
   }
-  sequence->queued_since = now_;
+  sequence->sched.queued_since = now_;
   if (kv_->ReadIsCheaper(*prefix)) {
     ++num_fetching_;
-    mover_->Move(sequence->id, &sequence->state, core::SequenceEvent::kFetch);
+    mover_->Move(sequence->id(), &sequence->state, core::SequenceEvent::kFetch);
     output_.fetches.push_back({sequence, prefix->tier_blocks, prefix->tier_partial});
     return;
   }
-  mover_->Move(sequence->id, &sequence->state,
+  mover_->Move(sequence->id(), &sequence->state,
                first_time ? core::SequenceEvent::kStart : core::SequenceEvent::kResume);
 }
 
 void Scheduler::AddChunk(core::Sequence* sequence) {
   kv_->SkipAhead(sequence);
-  int32_t most = std::min(sequence->num_ids() - sequence->computed, rows_left());
+  int32_t most = std::min(sequence->num_ids() - sequence->kv.computed, rows_left());
   if (options_.max_prefill_chunk > 0) most = std::min(most, options_.max_prefill_chunk);
   if (most <= 0) return;
-  const double budget = budget_.For(urgent_.IsHigh(*sequence), sequence->long_prefill);
-  int32_t chunk = cost_.ChunkFor(sequence->computed, most, budget);
+  const double budget = budget_.For(urgent_.IsHigh(*sequence), sequence->sched.long_prefill);
+  int32_t chunk = cost_.ChunkFor(sequence->kv.computed, most, budget);
   if (chunk == 0) {
     if (output_.num_prefill_tokens > 0) return;
     chunk = 1;
   }
-  budget_.Spend(cost_.Cost(sequence->computed, chunk), sequence->long_prefill);
+  budget_.Spend(cost_.Cost(sequence->kv.computed, chunk), sequence->sched.long_prefill);
   output_.num_prefill_tokens += chunk;
   AddItem(sequence, chunk);
 }
 
 void Scheduler::AddItem(core::Sequence* sequence, int32_t num_tokens) {
-  const int32_t start = sequence->computed;
-  const bool sample = start + num_tokens == sequence->num_ids() && sequence->max_tokens > 0;
+  const int32_t start = sequence->kv.computed;
+  const bool sample = start + num_tokens == sequence->num_ids() && sequence->request.max_tokens > 0;
   output_.items.push_back({sequence, start, num_tokens, sample});
   output_.num_tokens += num_tokens;
   positions_ += StepCost::Positions(start, num_tokens);
   const int32_t fresh =
-      std::min(sequence->prompt_len, start + num_tokens) - std::max(start, sequence->high_water);
+      std::min(sequence->prompt_len, start + num_tokens) - std::max(start, sequence->kv.high_water);
   policy_->OnScheduled(*sequence, {.prompt_tokens = std::max(0, fresh),
                                    .output_tokens = sample ? 1 : 0,
                                    .cost = cost_.Cost(start, num_tokens)});
-  sequence->queued_since = now_;
+  sequence->sched.queued_since = now_;
   const bool decodes = sequence->state == core::SequenceState::kDecoding;
-  if (++sequence->run_steps >= kMinRunSteps && decodes) sequence->aged = false;
+  if (++sequence->sched.run_steps >= kMinRunSteps && decodes) sequence->sched.aged = false;
 }
 
 void Scheduler::NumberBatch() {
@@ -543,8 +547,8 @@ void Scheduler::NumberBatch() {
   const int32_t size = continuous() ? num_running() : static_cast<int32_t>(output_.started.size());
   int32_t tokens = 0;
   for (core::Sequence* sequence : output_.started) {
-    sequence->batch = batch_;
-    sequence->batch_size = size;
+    sequence->sched.batch = batch_;
+    sequence->sched.batch_size = size;
     tokens += sequence->num_ids();
   }
   // Urgent sequences that start beside a running batch do not extend it.
@@ -562,7 +566,7 @@ void Scheduler::AddPadding() {
   int32_t longest = 0;
   for (const ScheduledItem& item : output_.items) {
     const core::Sequence& its = *item.sequence;
-    if (its.state == core::SequenceState::kDecoding && its.batch == running_batch_) {
+    if (its.state == core::SequenceState::kDecoding && its.sched.batch == running_batch_) {
       longest = std::max(longest, its.num_ids());
     }
   }

@@ -52,7 +52,7 @@ TEST_F(ClassesTest, AHigherClassTakesASlotOnceTheLowerOneHasRunForAWhile) {
   EXPECT_EQ(preempted_, "2");
   EXPECT_EQ(reasons_, "priority");
   core::Sequence* second = sequences_[1].get();
-  EXPECT_EQ(second->parked, 17);
+  EXPECT_EQ(second->kv.parked, 17);
   scheduler_->Remove(first, core::SequenceEvent::kEnd);
   EXPECT_EQ(Step(), "3:5+1* 2:17+1*") << "it goes on where it was: nothing is computed again";
 }
@@ -123,11 +123,11 @@ TEST_F(ClassesTest, TheRestOfALongPromptIsUrgentToo) {
   Add(kLow, 10);
   Steps(2);
   core::Sequence* prompt = Add(kHigh, 260);
-  while (260 - prompt->computed > 128) Step();
-  const int32_t low = sequences_[1]->computed;
+  while (260 - prompt->kv.computed > 128) Step();
+  const int32_t low = sequences_[1]->kv.computed;
   Step();
-  EXPECT_EQ(prompt->computed, 260) << "not a token a step";
-  EXPECT_EQ(sequences_[1]->computed, low);
+  EXPECT_EQ(prompt->kv.computed, 260) << "not a token a step";
+  EXPECT_EQ(sequences_[1]->kv.computed, low);
 }
 
 TEST_F(ClassesTest, AnUrgentPromptDoesNotPassAnAgedOne) {
@@ -165,7 +165,7 @@ TEST_F(ClassesTest, AgedDecodesDoNotLeaveTheStep) {
   Steps(31);
   scheduler_->Remove(first, core::SequenceEvent::kEnd);
   Step();
-  ASSERT_TRUE(low->aged);
+  ASSERT_TRUE(low->sched.aged);
   scheduler_->Remove(sequences_[1].get(), core::SequenceEvent::kEnd);
   Add(kHigh, 20);
   EXPECT_EQ(Step(), "3:10+1* 4:0+20*");
@@ -184,7 +184,7 @@ TEST_F(ClassesTest, AClassAboveItsShareWaitsItsTurn) {
       scheduler_->Remove(sequence.get(), core::SequenceEvent::kEnd);
     }
     for (const auto& sequence : sequences_) {
-      low_ran = low_ran || (sequence->priority == kLow && sequence->generated() > 0);
+      low_ran = low_ran || (sequence->request.priority == kLow && sequence->generated() > 0);
     }
   }
   EXPECT_TRUE(low_ran) << "a tenth of the work is its own";
@@ -226,7 +226,7 @@ TEST_F(ClassesTest, AnAgedOneGoesFirstAndRunsForAWhile) {
   EXPECT_GT(low->generated(), 0);
   EXPECT_EQ(sequences_[3]->state, core::SequenceState::kPreempted);
   EXPECT_EQ(later->generated(), 0);
-  EXPECT_TRUE(low->aged || low->run_steps >= Scheduler::kMinRunSteps);
+  EXPECT_TRUE(low->sched.aged || low->sched.run_steps >= Scheduler::kMinRunSteps);
 }
 
 TEST_F(ClassesTest, AgedOnesTakeHalfTheSlots) {
@@ -249,7 +249,7 @@ TEST_F(ClassesTest, AgedOnesTakeHalfTheSlots) {
   int high = 0;
   for (const auto& sequence : sequences_) {
     if (!sequence->running()) continue;
-    ++(sequence->priority == kHigh ? high : low);
+    ++(sequence->request.priority == kHigh ? high : low);
   }
   EXPECT_EQ(low, 2);
   EXPECT_EQ(high, 2);
@@ -318,11 +318,11 @@ TEST_F(ClassesTest, AChunkShrinksAsTheContextGrows) {
   core::Sequence* sequence = Add(kMedium, 5000);
   int32_t last = 101;
   for (int i = 0; i < 10; ++i) {
-    const int32_t before = sequence->computed;
+    const int32_t before = sequence->kv.computed;
     Step();
-    EXPECT_LT(sequence->computed - before, last);
-    EXPECT_GT(sequence->computed, before);
-    last = sequence->computed - before;
+    EXPECT_LT(sequence->kv.computed - before, last);
+    EXPECT_GT(sequence->kv.computed, before);
+    last = sequence->kv.computed - before;
   }
 }
 
@@ -333,10 +333,10 @@ TEST_F(ClassesTest, SequencesKnowTheirBatch) {
   Step();
   Add(kMedium, 5);
   Step();
-  EXPECT_EQ(sequences_[0]->batch, 1U);
-  EXPECT_EQ(sequences_[1]->batch_size, 2);
-  EXPECT_EQ(sequences_[2]->batch, 2U);
-  EXPECT_EQ(sequences_[2]->batch_size, 3);
+  EXPECT_EQ(sequences_[0]->sched.batch, 1U);
+  EXPECT_EQ(sequences_[1]->sched.batch_size, 2);
+  EXPECT_EQ(sequences_[2]->sched.batch, 2U);
+  EXPECT_EQ(sequences_[2]->sched.batch_size, 3);
 }
 
 TEST_F(ClassesTest, PositionsFollowTheOrder) {
@@ -379,7 +379,7 @@ TEST_F(BatchesTest, SerialRunsOneAtATime) {
   EXPECT_EQ(first->state, core::SequenceState::kWaiting);
   scheduler_->Remove(sequences_[1].get(), core::SequenceEvent::kEnd);
   EXPECT_EQ(Step(), "1:0+5*");
-  EXPECT_EQ(first->batch, 2U);
+  EXPECT_EQ(first->sched.batch, 2U);
 }
 
 TEST_F(BatchesTest, ABatchStartsAsAWholeAndEndsAsAWhole) {
@@ -393,7 +393,7 @@ TEST_F(BatchesTest, ABatchStartsAsAWholeAndEndsAsAWhole) {
   Add(kMedium, 20);
   EXPECT_EQ(Step(), "1:0+20* 2:0+20") << "all three have a slot, not all get tokens at once";
   EXPECT_EQ(scheduler_->num_running(), 3);
-  EXPECT_EQ(sequences_[2]->batch_size, 3);
+  EXPECT_EQ(sequences_[2]->sched.batch_size, 3);
   Steps(5);
   scheduler_->Remove(sequences_[0].get(), core::SequenceEvent::kEnd);
   scheduler_->Remove(sequences_[1].get(), core::SequenceEvent::kEnd);
@@ -402,7 +402,7 @@ TEST_F(BatchesTest, ABatchStartsAsAWholeAndEndsAsAWhole) {
   scheduler_->Remove(sequences_[2].get(), core::SequenceEvent::kEnd);
   scheduler_->set_flush(true);
   EXPECT_EQ(Step(), "4:0+20*") << "nothing more will come";
-  EXPECT_EQ(sequences_[3]->batch, 2U);
+  EXPECT_EQ(sequences_[3]->sched.batch, 2U);
 }
 
 TEST_F(BatchesTest, ATimeoutBeginsABatchAndItsTimeIsTold) {
@@ -411,8 +411,8 @@ TEST_F(BatchesTest, ATimeoutBeginsABatchAndItsTimeIsTold) {
   EXPECT_EQ(Step(), "");
   now_ = next_look_;
   EXPECT_EQ(Step(), "1:0+5*");
-  EXPECT_EQ(sequences_[0]->formation, std::chrono::milliseconds(50));
-  EXPECT_EQ(sequences_[0]->batch_size, 1);
+  EXPECT_EQ(sequences_[0]->sched.formation, std::chrono::milliseconds(50));
+  EXPECT_EQ(sequences_[0]->sched.batch_size, 1);
 }
 
 TEST_F(BatchesTest, AnUrgentOneFlushesTheBatch) {
@@ -443,12 +443,12 @@ TEST_F(BatchesTest, AnUrgentOneJoinsARunningBatchOnlyWithTheOption) {
       }
       EXPECT_EQ(Step(), "1:5+1* 3:0+6*") << "at once, in the next step";
       EXPECT_EQ(head_, "2: the batch that fills or runs");
-      EXPECT_EQ(high->batch, 2U) << "a batch of its own";
-      EXPECT_EQ(high->batch_size, 1);
-      EXPECT_EQ(high->formation, base::Duration{});
+      EXPECT_EQ(high->sched.batch, 2U) << "a batch of its own";
+      EXPECT_EQ(high->sched.batch_size, 1);
+      EXPECT_EQ(high->sched.formation, base::Duration{});
       scheduler_->Remove(first, core::SequenceEvent::kEnd);
       EXPECT_EQ(Step(), "3:6+1* 2:0+5*") << "the next batch does not wait for it";
-      EXPECT_EQ(sequences_[1]->batch, 3U);
+      EXPECT_EQ(sequences_[1]->sched.batch, 3U);
     }
   }
 }
@@ -486,7 +486,7 @@ TEST_F(BatchesTest, UrgentOnesDoNotPassAnAgedOneForEver) {
   scheduler_->Remove(sequences_[0].get(), core::SequenceEvent::kEnd);
   Step();
   EXPECT_TRUE(aged->running()) << "the next batch begins, with the aged one first";
-  EXPECT_EQ(aged->batch, 3U);
+  EXPECT_EQ(aged->sched.batch, 3U);
 }
 
 TEST_F(BatchesTest, AnUrgentOneThatJoinsAPaddedBatchIsNotPadded) {

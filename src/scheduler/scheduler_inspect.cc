@@ -16,13 +16,13 @@ const char* WhatIsBrokenInQueue(const core::Sequence& s) {
   if (s.state != core::SequenceState::kWaiting && s.state != core::SequenceState::kPreempted) {
     return "is in the queue";
   }
-  return s.blocks.empty() && s.computed == 0 ? nullptr : "holds blocks";
+  return s.kv.blocks.empty() && s.kv.computed == 0 ? nullptr : "holds blocks";
 }
 
 const char* WhatIsBrokenRunning(const core::Sequence& s) {
   if (!s.running()) return "is on the running list";
-  if (s.computed >= s.num_ids()) return "has computed all its ids and not ended";
-  return static_cast<int32_t>(s.blocks.size()) >= kvcache::BlocksFor(s.computed)
+  if (s.kv.computed >= s.num_ids()) return "has computed all its ids and not ended";
+  return static_cast<int32_t>(s.kv.blocks.size()) >= kvcache::BlocksFor(s.kv.computed)
              ? nullptr
              : "has more positions computed than its blocks hold";
 }
@@ -51,7 +51,7 @@ std::vector<uint64_t> Scheduler::QueueOrder() const {
   std::sort(order.begin(), order.end(), Before);
   std::vector<uint64_t> ids;
   ids.reserve(order.size());
-  for (const Ranked& ranked : order) ids.push_back(ranked.sequence->id);
+  for (const Ranked& ranked : order) ids.push_back(ranked.sequence->id());
   return ids;
 }
 
@@ -63,7 +63,7 @@ Status Scheduler::CheckIntegrity() const {
       const char* const what = seen.insert(s).second ? what_is_broken(*s) : "is listed twice";
       if (what == nullptr) continue;
       return {StatusCode::kInternal,
-              fmt::format("sequence {} ({}) {}", s->id, SequenceStateName(s->state), what)};
+              fmt::format("sequence {} ({}) {}", s->id(), SequenceStateName(s->state), what)};
     }
     return {};
   };

@@ -104,7 +104,7 @@ TEST_F(SchedulerTest, TheNewestIsPreemptedAndResumesBeforeLaterOnes) {
   EXPECT_EQ(preempted_, "3");
   EXPECT_EQ(Step(), "1:18+1* 2:17+1*");
   EXPECT_EQ(head_, "3: free KV blocks") << "the fourth is not asked";
-  EXPECT_EQ(third->computed, 0);
+  EXPECT_EQ(third->kv.computed, 0);
   EXPECT_EQ(third->num_ids(), 17) << "its ids stay";
   scheduler_->Remove(first, core::SequenceEvent::kEnd);
   EXPECT_EQ(Step(), "2:18+1* 3:0+17*") << "all its ids are computed anew, and it goes on";
@@ -166,7 +166,7 @@ TEST_F(SchedulerTest, AResumedOneComputesOnlyWhatIsGone) {
   ASSERT_EQ(preempted_, "2");
   scheduler_->Remove(first, core::SequenceEvent::kEnd);
   EXPECT_EQ(Step(), "2:32+1*") << "both its blocks are still there";
-  EXPECT_EQ(second->computed, 33);
+  EXPECT_EQ(second->kv.computed, 33);
 }
 
 TEST_F(SchedulerTest, OnesWithTheSamePrefixFollowOneLeader) {
@@ -312,7 +312,7 @@ class FetchingTest : public SchedulerTest {
 
   // Reads `blocks` blocks as the engine core does.
   void Read(core::Sequence* sequence, int32_t blocks) {
-    sequence->computed += blocks * base::kBlockTokens;
+    sequence->kv.computed += blocks * base::kBlockTokens;
     kv_->OnComputed(sequence);
   }
 
@@ -357,7 +357,7 @@ TEST_F(FetchingTest, FollowsForWhatTheTierHasBehind) {
   EXPECT_EQ(head_, "2: another request that computes the same prefix");
   EXPECT_EQ(Step(), "1:17+1*");
   EXPECT_EQ(b->state, core::SequenceState::kFetching);
-  EXPECT_EQ(b->computed, 16);
+  EXPECT_EQ(b->kv.computed, 16);
 }
 
 TEST_F(FetchingTest, AFetchingOneIsPreempted) {
@@ -372,7 +372,7 @@ TEST_F(FetchingTest, AFetchingOneIsPreempted) {
   EXPECT_EQ(Step(), "1:16+1*");
   EXPECT_EQ(preempted_, "2");
   EXPECT_EQ(scheduler_->num_fetching(), 0);
-  EXPECT_EQ(b->parked, 16);
+  EXPECT_EQ(b->kv.parked, 16);
 }
 
 TEST_F(FetchingTest, RemovesAFetchingOne) {

@@ -29,15 +29,15 @@ class SchedulerTest : public testing::Test {
 
   core::Sequence* Add(int32_t prompt_len, int32_t max_tokens = 1000, int32_t shared = 0) {
     auto sequence = std::make_unique<core::Sequence>();
-    sequence->id = sequences_.size() + 1;
+    sequence->request.id = sequences_.size() + 1;
     sequence->order = sequences_.size();
     // Its own ids, except for a prefix `shared` with the others.
-    sequence->ids.assign(static_cast<size_t>(prompt_len), static_cast<TokenId>(sequence->id));
+    sequence->ids.assign(static_cast<size_t>(prompt_len), static_cast<TokenId>(sequence->id()));
     std::fill_n(sequence->ids.begin(), std::min(shared, prompt_len), 0);
     sequence->prompt_len = prompt_len;
-    sequence->max_tokens = max_tokens;
-    sequence->priority = priority_;
-    sequence->tenant = tenant_;
+    sequence->request.max_tokens = max_tokens;
+    sequence->request.priority = priority_;
+    sequence->request.tenant = tenant_;
     scheduler_->Add(sequence.get(), now_);
     sequences_.push_back(std::move(sequence));
     return sequences_.back().get();
@@ -50,25 +50,25 @@ class SchedulerTest : public testing::Test {
     int tokens = 0;
     for (const ScheduledItem& item : plan.items) {
       if (!text.empty()) text += ' ';
-      text += std::to_string(item.sequence->id) + ":" + std::to_string(item.start) + "+" +
+      text += std::to_string(item.sequence->id()) + ":" + std::to_string(item.start) + "+" +
               std::to_string(item.num_tokens) + (item.sample ? "*" : "");
-      item.sequence->computed += item.num_tokens;
+      item.sequence->kv.computed += item.num_tokens;
       kv_->OnComputed(item.sequence);
       tokens += item.num_tokens;
-      EXPECT_GE(item.sequence->blocks.size(),
-                static_cast<size_t>(kvcache::BlocksFor(item.sequence->computed)));
+      EXPECT_GE(item.sequence->kv.blocks.size(),
+                static_cast<size_t>(kvcache::BlocksFor(item.sequence->kv.computed)));
       if (!item.sample) continue;
       item.sequence->ids.push_back(0);
       if (item.sequence->state == core::SequenceState::kPrefilling) {
-        mover_.Move(item.sequence->id, &item.sequence->state, core::SequenceEvent::kCaughtUp);
+        mover_.Move(item.sequence->id(), &item.sequence->state, core::SequenceEvent::kCaughtUp);
       }
     }
     EXPECT_EQ(tokens, plan.num_tokens);
     preempted_.clear();
-    for (const auto& gone : plan.preempted) preempted_ += std::to_string(gone.sequence->id);
+    for (const auto& gone : plan.preempted) preempted_ += std::to_string(gone.sequence->id());
     head_ = plan.head == nullptr
                 ? ""
-                : std::to_string(plan.head->id) + ": " + BlockedByName(plan.head_blocked_by);
+                : std::to_string(plan.head->id()) + ": " + BlockedByName(plan.head_blocked_by);
     reasons_.clear();
     for (const auto& gone : plan.preempted) {
       reasons_ += std::string(reasons_.empty() ? "" : " ") + PreemptReasonName(gone.reason);

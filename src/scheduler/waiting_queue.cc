@@ -43,17 +43,19 @@ void Aging::Reserve(size_t count) {
 
 void Aging::Update(base::TimePoint now, int limit, std::span<core::Sequence* const> running,
                    std::span<core::Sequence* const> queue) {
-  const auto overdue = [&](const core::Sequence& s) { return now - s.queued_since >= max_wait_; };
+  const auto overdue = [&](const core::Sequence& s) {
+    return now - s.sched.queued_since >= max_wait_;
+  };
   auto left = static_cast<ptrdiff_t>((limit + 1) / 2);
   for (core::Sequence* sequence : running) {
     // A prompt without a chunk: other sequences had all of the budget.
     if (sequence->state == core::SequenceState::kPrefilling && overdue(*sequence))
-      sequence->aged = true;
-    if (sequence->aged) --left;
+      sequence->sched.aged = true;
+    if (sequence->sched.aged) --left;
   }
   overdue_.clear();
   for (core::Sequence* sequence : queue) {
-    sequence->aged = false;
+    sequence->sched.aged = false;
     if (overdue(*sequence)) overdue_.push_back(sequence);
   }
   left = std::clamp<ptrdiff_t>(left, 0, static_cast<ptrdiff_t>(overdue_.size()));
@@ -65,22 +67,22 @@ void Aging::Update(base::TimePoint now, int limit, std::span<core::Sequence* con
 
 double QueueLoad::Remaining(const core::Sequence& sequence) const {
   const int32_t output = predictor_.Remaining(sequence);
-  const int32_t computed = sequence.running() ? sequence.computed : sequence.cached_hint;
+  const int32_t computed = sequence.running() ? sequence.kv.computed : sequence.sched.cached_hint;
   const int32_t ids = std::max(0, sequence.num_ids() - computed);
   return cost_->Cost(computed, ids) + cost_->Cost(sequence.num_ids(), output);
 }
 
 void QueueLoad::Enter(core::Sequence* sequence) {
-  const auto its_class = static_cast<size_t>(sequence->priority);
-  sequence->queued_cost = Remaining(*sequence);
-  waiting_[its_class] += sequence->queued_cost;
+  const auto its_class = static_cast<size_t>(sequence->request.priority);
+  sequence->sched.queued_cost = Remaining(*sequence);
+  waiting_[its_class] += sequence->sched.queued_cost;
   ++count_[its_class];
   tokens_ += sequence->num_ids();
 }
 
 void QueueLoad::Leave(core::Sequence* sequence) {
-  const auto its_class = static_cast<size_t>(sequence->priority);
-  waiting_[its_class] -= sequence->queued_cost;
+  const auto its_class = static_cast<size_t>(sequence->request.priority);
+  waiting_[its_class] -= sequence->sched.queued_cost;
   if (--count_[its_class] == 0) waiting_[its_class] = 0;  // Drop what rounding has left.
   tokens_ -= sequence->num_ids();
 }
@@ -103,7 +105,7 @@ double QueueLoad::WaitSeconds(Priority priority, std::span<core::Sequence* const
   bool lower_runs = false;
   for (const core::Sequence* sequence : running) {
     runs += Remaining(*sequence);
-    lower_runs = lower_runs || !Ahead(sequence->priority, priority);
+    lower_runs = lower_runs || !Ahead(sequence->request.priority, priority);
   }
   const auto slots = static_cast<double>(running.size());
   if (free_slots <= 0 && !lower_runs && slots > 0) ahead += 2 * runs / slots;

@@ -60,7 +60,7 @@ class Aging {
   // Reserves memory for a queue of `count`; throws std::bad_alloc.
   void Reserve(size_t count);
 
-  // Sets Sequence::aged: for running sequences whose prompt has had no chunk for max_wait, and in
+  // Sets SchedulingState::aged: for running sequences whose prompt has had no chunk for max_wait, and in
   // the queue for the oldest of those past max_wait, as many as half of `limit` slots (rounded up)
   // leave beside the aged ones that run. REQUIRES: reserved.
   void Update(base::TimePoint now, int limit, std::span<core::Sequence* const> running,
@@ -69,7 +69,7 @@ class Aging {
   // The queued_since of a sequence that is preempted now: an aged one that has not run for
   // kMinRunSteps is past max_wait again at once.
   base::TimePoint QueuedSince(const core::Sequence& victim, base::TimePoint now) const {
-    return victim.aged ? now - max_wait_ : now;
+    return victim.sched.aged ? now - max_wait_ : now;
   }
 
  private:
@@ -91,7 +91,7 @@ class QueueLoad {
   void Enter(core::Sequence* sequence);
   void Leave(core::Sequence* sequence);
   void OnFinished(const core::Sequence& sequence) {
-    predictor_.Learn(sequence.max_tokens, sequence.generated());
+    predictor_.Learn(sequence.request.max_tokens, sequence.generated());
   }
 
   // Ids of all waiting sequences together.

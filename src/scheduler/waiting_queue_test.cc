@@ -20,7 +20,7 @@ TEST(WaitingQueueTest, ResortsAfterEachStart) {
   std::vector<core::Sequence*> queue;
   for (size_t i = 0; i < sequences.size(); ++i) {
     sequences[i].order = i;
-    sequences[i].tenant = i < 5 ? "a" : "b";
+    sequences[i].request.tenant = i < 5 ? "a" : "b";
     queue.push_back(&sequences[i]);
   }
   policy.BeginStep(queue, {}, base::TimePoint{1});
@@ -32,7 +32,7 @@ TEST(WaitingQueueTest, ResortsAfterEachStart) {
   while (!waiting.empty()) {
     core::Sequence* const first = waiting.front().sequence;
     waiting.Pop();
-    order += first->tenant;
+    order += first->request.tenant;
     policy.OnScheduled(*first, {.prompt_tokens = 10, .output_tokens = 0, .cost = 10});
     waiting.Resort(policy);
   }
@@ -44,7 +44,7 @@ class AgingTest : public testing::Test {
   AgingTest() {
     for (size_t i = 0; i < sequences_.size(); ++i) {
       sequences_[i].order = i;
-      sequences_[i].queued_since = base::TimePoint{};
+      sequences_[i].sched.queued_since = base::TimePoint{};
     }
     aging_.Reserve(sequences_.size());
   }
@@ -56,7 +56,7 @@ class AgingTest : public testing::Test {
     aging_.Update(now, limit, running, queue);
     std::string text;
     for (const core::Sequence& s : sequences_) {
-      if (s.aged) text += std::to_string(s.order);
+      if (s.sched.aged) text += std::to_string(s.order);
     }
     return text;
   }
@@ -75,7 +75,7 @@ TEST_F(AgingTest, TheOldestInUpToHalfTheSlots) {
 
 TEST_F(AgingTest, NotBeforeMaxWait) {
   auto& [a, b, c, d, e, f] = sequences_;
-  b.queued_since = base::TimePoint{seconds(1)};
+  b.sched.queued_since = base::TimePoint{seconds(1)};
   EXPECT_EQ(Update(8, {}, {&a, &b}), "0");
   EXPECT_EQ(Update(8, {}, {&a, &b}, base::TimePoint{seconds(31)}), "01");
 }
@@ -83,23 +83,23 @@ TEST_F(AgingTest, NotBeforeMaxWait) {
 TEST_F(AgingTest, AgedRunningOnesLeaveFewerSlots) {
   auto& [a, b, c, d, e, f] = sequences_;
   e.state = f.state = core::SequenceState::kDecoding;
-  e.aged = true;
+  e.sched.aged = true;
   EXPECT_EQ(Update(4, {&e, &f}, {&a, &b}), "04") << "a decode does not age: it gets its tokens";
-  f.aged = true;
+  f.sched.aged = true;
   EXPECT_EQ(Update(4, {&e, &f}, {&a, &b}), "45") << "and a sequence of the queue is aged no more";
 }
 
 TEST_F(AgingTest, APromptWithoutAChunkAges) {
   auto& [a, b, c, d, e, f] = sequences_;
   e.state = f.state = core::SequenceState::kPrefilling;
-  f.queued_since = base::TimePoint{seconds(5)};
+  f.sched.queued_since = base::TimePoint{seconds(5)};
   EXPECT_EQ(Update(2, {&e, &f}, {&a}), "4");
 }
 
 TEST_F(AgingTest, APreemptedOneStaysAged) {
   const base::TimePoint now{seconds(100)};
   EXPECT_EQ(aging_.QueuedSince(sequences_[0], now), now);
-  sequences_[0].aged = true;
+  sequences_[0].sched.aged = true;
   EXPECT_EQ(aging_.QueuedSince(sequences_[0], now), now - seconds(30));
 }
 
