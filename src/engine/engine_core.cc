@@ -207,7 +207,7 @@ void EngineCore::LeaveBatch(uint64_t number) {
 void EngineCore::NoteSchedule(const scheduler::SchedulerOutput& schedule) {
   stats_.blocked_id = schedule.head != nullptr ? schedule.head->id() : 0;
   stats_.blocked_by =
-      schedule.head != nullptr ? scheduler::BlockedByName(schedule.head_blocked_by) : "";
+      schedule.head != nullptr ? scheduler::NamesOf(schedule.head_blocked_by).text : "";
   stats_.blocked_rule = schedule.head_blocked_by;
   stats_.next_look = schedule.next_look;
   // If no sequence computes, all wait for the one that waits for the tier.

@@ -343,25 +343,15 @@ void EngineLoop::SetDeviceStatus(const Status& status) {
   device_status_ = CopyStatus(status);
 }
 
-CoreStats EngineLoop::stats() const {
-  const std::lock_guard lock(mu_);
-  return stats_;
-}
-
-EngineLoop::Work EngineLoop::work() const {
+EngineLoop::Snapshot EngineLoop::snapshot() const {
   const base::TimePoint now = clock_->Now();
   const std::lock_guard lock(mu_);
-  return {busy_time_, work_.At(now)};
+  return {stats_, busy_time_, work_.At(now), tier_usage_};
 }
 
 std::vector<RequestId> EngineLoop::queue_order() const {
   const std::lock_guard lock(mu_);
   return queue_order_;
-}
-
-kvcache::KvTierUsage EngineLoop::tier_usage() const {
-  const std::lock_guard lock(mu_);
-  return tier_usage_;
 }
 
 Status EngineLoop::CopyDeviceStatus() const noexcept {

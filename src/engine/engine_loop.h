@@ -54,17 +54,16 @@ class EngineLoop {
   // Ends all requests as cancelled, and the thread.
   void Stop();
 
-  CoreStats stats() const;
-  // Of the steps that computed: the time of all, and the rates of the last seconds.
-  struct Work {
-    base::Duration busy{};
-    WorkWindow::Rates rates;
+  // As of the last step.
+  struct Snapshot {
+    CoreStats core;
+    base::Duration busy{};      // Of the steps that computed: the time of all,
+    WorkWindow::Rates rates;    // and the rates of the last seconds.
+    kvcache::KvTierUsage tier;  // Meaningless without a tier.
   };
-  Work work() const;
+  Snapshot snapshot() const;
   // The ids of the waiting requests, the next one first, as of a moment ago.
   std::vector<RequestId> queue_order() const;
-  // As of the last step; meaningless without a tier.
-  kvcache::KvTierUsage tier_usage() const;
   // OK while the engine computes; else why it cannot go on.
   Status device_status() const;
   // Not OK when there is work and no step made progress for kStallLimit: names the step that does

@@ -12,29 +12,6 @@ constexpr const char* kSlotSeconds = "ropeway_slot_seconds_total";
 constexpr const char* kSlotSecondsHelp =
     "While requests wait, seconds of steps times slots (max_num_seqs): slots in use, and all.";
 
-// As a metric's label.
-const char* WaitReasonName(scheduler::BlockedBy rule) {
-  switch (rule) {
-    case scheduler::BlockedBy::kNothing:
-      return "none";
-    case scheduler::BlockedBy::kSlots:
-      return "sequences";
-    case scheduler::BlockedBy::kTokens:
-      return "budget";
-    case scheduler::BlockedBy::kBlocks:
-      return "blocks";
-    case scheduler::BlockedBy::kPreemption:
-      return "preemption";
-    case scheduler::BlockedBy::kLeader:
-      return "prefix";
-    case scheduler::BlockedBy::kBatch:
-      return "batch";
-    case scheduler::BlockedBy::kFairness:
-      return "fairness";
-  }
-  return "unknown";
-}
-
 constexpr const char* kStepSeconds = "ropeway_step_seconds_total";
 constexpr const char* kStepSecondsHelp =
     "The time of engine steps by what they did: forward (the model), sampling (the search for "
@@ -202,7 +179,7 @@ void EngineMetrics::SampleRequests() {
     Sample("ropeway_num_requests_waiting_by_reason",
            "Requests that wait, by what keeps the first of them from starting.",
            [rule](const S& s) { return s.core.blocked_rule == rule ? s.engine.queue_depth : 0; },
-           {{"reason", WaitReasonName(rule)}});
+           {{"reason", scheduler::NamesOf(rule).label}});
   }
   for (size_t i = 0; i < scheduler::kNumPreemptReasons; ++i) {
     Sample("ropeway_num_preemptions_total", "How often a sequence was preempted, by reason.",

@@ -275,34 +275,37 @@ Health LlmEngine::GetHealth() const {
   }
 }
 
+EngineStats LlmEngine::StatsOf(const EngineLoop::Snapshot& loop) const {
+  const auto mean = [](double sum, uint64_t count) {
+    return count == 0 ? 0.0 : sum / static_cast<double>(count);
+  };
+  const CoreStats& core = loop.core;
+  EngineStats stats = DescribeBatching(config_.options.scheduler);
+  stats.total_batches = core.batches;
+  stats.total_requests = core.started;
+  stats.avg_batch_size = mean(static_cast<double>(core.batch_sizes), core.batches);
+  stats.avg_batch_duration_ms = mean(1e3 * base::ToSeconds(core.batch_time), core.ended_batches);
+  stats.total_steps = core.computed_steps;
+  stats.total_rows = core.rows;
+  stats.avg_step_rows = mean(static_cast<double>(core.rows), core.computed_steps);
+  stats.avg_step_size = mean(static_cast<double>(core.items), core.computed_steps);
+  stats.avg_step_duration_ms = mean(1e3 * base::ToSeconds(loop.busy), core.computed_steps);
+  stats.waiting = requests_.queued();
+  stats.preempted = core.preempted;
+  stats.queue_depth = stats.waiting + stats.preempted;
+  stats.running = core.running;
+  stats.kv_blocks_free = core.free_blocks;
+  stats.kv_blocks_held = core.held_blocks;
+  stats.kv_blocks_cached = core.cached_blocks;
+  stats.utilization = loop.rates.utilization;
+  stats.prompt_tokens_per_second = loop.rates.prompt_tokens_per_second;
+  stats.generation_tokens_per_second = loop.rates.generation_tokens_per_second;
+  return stats;
+}
+
 EngineStats LlmEngine::Stats() const {
   try {
-    const auto mean = [](double sum, uint64_t count) {
-      return count == 0 ? 0.0 : sum / static_cast<double>(count);
-    };
-    const CoreStats core = loop_.stats();
-    const EngineLoop::Work work = loop_.work();
-    EngineStats stats = DescribeBatching(config_.options.scheduler);
-    stats.total_batches = core.batches;
-    stats.total_requests = core.started;
-    stats.avg_batch_size = mean(static_cast<double>(core.batch_sizes), core.batches);
-    stats.avg_batch_duration_ms = mean(1e3 * base::ToSeconds(core.batch_time), core.ended_batches);
-    stats.total_steps = core.computed_steps;
-    stats.total_rows = core.rows;
-    stats.avg_step_rows = mean(static_cast<double>(core.rows), core.computed_steps);
-    stats.avg_step_size = mean(static_cast<double>(core.items), core.computed_steps);
-    stats.avg_step_duration_ms = mean(1e3 * base::ToSeconds(work.busy), core.computed_steps);
-    stats.waiting = requests_.queued();
-    stats.preempted = core.preempted;
-    stats.queue_depth = stats.waiting + stats.preempted;
-    stats.running = core.running;
-    stats.kv_blocks_free = core.free_blocks;
-    stats.kv_blocks_held = core.held_blocks;
-    stats.kv_blocks_cached = core.cached_blocks;
-    stats.utilization = work.rates.utilization;
-    stats.prompt_tokens_per_second = work.rates.prompt_tokens_per_second;
-    stats.generation_tokens_per_second = work.rates.generation_tokens_per_second;
-    return stats;
+    return StatsOf(loop_.snapshot());
   } catch (const std::bad_alloc&) {
     return {};
   }
@@ -310,10 +313,11 @@ EngineStats LlmEngine::Stats() const {
 
 std::string LlmEngine::MetricsText() const {
   try {
-    return metrics_.Text({.core = loop_.stats(),
-                          .engine = Stats(),
+    const EngineLoop::Snapshot loop = loop_.snapshot();
+    return metrics_.Text({.core = loop.core,
+                          .engine = StatsOf(loop),
                           .has_tier = config_.tier != nullptr,
-                          .tier = loop_.tier_usage(),
+                          .tier = loop.tier,
                           .sessions = sessions_->stats(),
                           .trace_dropped = trace_ != nullptr ? trace_->dropped() : 0});
   } catch (const std::bad_alloc&) {
@@ -323,7 +327,7 @@ std::string LlmEngine::MetricsText() const {
 
 // As many requests as may run leave in each mean run time; those that wait leave before one more.
 int LlmEngine::RetryAfterSeconds() const {
-  const double slots = std::max(1, loop_.stats().limit);
+  const double slots = std::max(1, loop_.snapshot().core.limit);
   const double seconds = loop_.mean_run_seconds() * (requests_.queued() + 1) / slots;
   return static_cast<int>(std::clamp(std::ceil(seconds), 1.0, double{kMaxRetryAfterSeconds}));
 }
@@ -366,7 +370,7 @@ QueueInfo LlmEngine::Queue() const {
       QueueInfo::Class& its = info.classes[static_cast<size_t>(live->priority())];
       ++(state == LiveRequest::State::kRunning ? its.running : its.waiting);
     });
-    const CoreStats stats = loop_.stats();
+    const CoreStats stats = loop_.snapshot().core;
     for (size_t i = 0; i < kNumPriorities; ++i) {
       info.classes[i].wait_seconds = stats.wait_seconds[i];
     }

@@ -103,6 +103,7 @@ class LlmEngine final : public Backend {
             std::unique_ptr<policy::SchedulingPolicy> policy, const EngineCoreOptions& core_options,
             const executor::KvLayout& layout);
 
+  EngineStats StatsOf(const EngineLoop::Snapshot& loop) const;
   Status CheckModel(const std::string& model) const;
   // As EngineLoop's, with the request that has waited longest for its end.
   Status CheckProgress() const;

@@ -30,14 +30,16 @@ OutputProcessor::OutputProcessor(const tokenizer::Tokenizer* tokenizer, EngineMe
 
 OutputProcessor::~OutputProcessor() { Stop(); }
 
-void OutputProcessor::Admit(std::shared_ptr<LiveRequest> live, const Admission& admission) {
-  Message message = Admitted{std::move(live), admission};
+void OutputProcessor::Push(Message message) {
   RetryUntilMemory([&] { return queue_.ForcePush(std::move(message)); });
 }
 
+void OutputProcessor::Admit(std::shared_ptr<LiveRequest> live, const Admission& admission) {
+  Push(Admitted{std::move(live), admission});
+}
+
 void OutputProcessor::Reject(std::shared_ptr<LiveRequest> live, Status status) {
-  Message message = Rejected{std::move(live), std::move(status)};
-  RetryUntilMemory([&] { return queue_.ForcePush(std::move(message)); });
+  Push(Rejected{std::move(live), std::move(status)});
 }
 
 void OutputProcessor::Emit(std::vector<CoreEvent> events, base::TimePoint at) {
@@ -165,12 +167,10 @@ void OutputProcessor::AddOutput(LiveRequest* live, const CoreEvent& event, base:
 void OutputProcessor::End(LiveRequest* live, FinishReason reason, base::TimePoint at) {
   if (!live->output->Finish(reason, at)) {
     try {
-      sessions_->Commit(&live->turn->turn, live->turn->next,
-                        [this, shared = requests_->Find(live->id)](const Status&) {
-                          Message message = Stored{shared};
-                          // Closed: Loop waits for it at its end.
-                          RetryUntilMemory([&] { return queue_.ForcePush(std::move(message)); });
-                        });
+      sessions_->Commit(
+          &live->turn->turn, live->turn->next,
+          // Closed: Loop waits for it at its end.
+          [this, shared = requests_->Find(live->id)](const Status&) { Push(Stored{shared}); });
       return;
     } catch (const std::exception&) {
       live->output->Fail(CurrentFailure("keeping the session's turn"), at);

@@ -67,6 +67,8 @@ class OutputProcessor {
   };
   using Message = std::variant<Admitted, Rejected, Emitted, Stored>;
 
+  // Waits for memory alone.
+  void Push(Message message);
   void Loop();
   void Handle(Admitted& message);
   void Handle(Rejected& message);

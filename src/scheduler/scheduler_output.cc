@@ -1,41 +1,27 @@
 #include "scheduler/scheduler_output.h"
 
+#include <array>
+#include <cstddef>
+
 namespace ropeway::scheduler {
 
-const char* BlockedByName(BlockedBy rule) {
-  switch (rule) {
-    case BlockedBy::kNothing:
-      return "nothing";
-    case BlockedBy::kSlots:
-      return "max_num_seqs";
-    case BlockedBy::kTokens:
-      return "max_num_batched_tokens";
-    case BlockedBy::kBlocks:
-      return "free KV blocks";
-    case BlockedBy::kPreemption:
-      return "a preemption in this step";
-    case BlockedBy::kLeader:
-      return "another request that computes the same prefix";
-    case BlockedBy::kBatch:
-      return "the batch that fills or runs";
-    case BlockedBy::kFairness:
-      return "its class's share";
-  }
-  return "unknown";
+const BlockedByNames& NamesOf(BlockedBy rule) {
+  static constexpr std::array<BlockedByNames, kNumBlockedBy> kNames = {{
+      {"nothing", "none"},
+      {"max_num_seqs", "sequences"},
+      {"max_num_batched_tokens", "budget"},
+      {"free KV blocks", "blocks"},
+      {"a preemption in this step", "preemption"},
+      {"another request that computes the same prefix", "prefix"},
+      {"the batch that fills or runs", "batch"},
+      {"its class's share", "fairness"},
+  }};
+  return kNames[static_cast<size_t>(rule)];
 }
 
 const char* PreemptReasonName(PreemptReason reason) {
-  switch (reason) {
-    case PreemptReason::kMemory:
-      return "memory";
-    case PreemptReason::kPriority:
-      return "priority";
-    case PreemptReason::kBlocks:
-      return "blocks";
-    case PreemptReason::kAging:
-      return "aging";
-  }
-  return "unknown";
+  static constexpr const char* kNames[] = {"memory", "priority", "blocks", "aging"};
+  return kNames[static_cast<size_t>(reason)];
 }
 
 void SchedulerOutput::Reserve(size_t slots) {

@@ -38,7 +38,11 @@ enum class BlockedBy {
   kFairness  // Lower classes run, and its own class is above its share.
 };
 inline constexpr int kNumBlockedBy = 8;
-const char* BlockedByName(BlockedBy rule);
+struct BlockedByNames {
+  const char* text;   // In a sentence: the request is blocked by ...
+  const char* label;  // Of a metric.
+};
+const BlockedByNames& NamesOf(BlockedBy rule);
 
 enum class PreemptReason {
   kMemory,    // A running sequence's next token had no block.

@@ -68,7 +68,7 @@ class SchedulerTest : public testing::Test {
     for (const auto& gone : plan.preempted) preempted_ += std::to_string(gone.sequence->id());
     head_ = plan.head == nullptr
                 ? ""
-                : std::to_string(plan.head->id()) + ": " + BlockedByName(plan.head_blocked_by);
+                : std::to_string(plan.head->id()) + ": " + NamesOf(plan.head_blocked_by).text;
     reasons_.clear();
     for (const auto& gone : plan.preempted) {
       reasons_ += std::string(reasons_.empty() ? "" : " ") + PreemptReasonName(gone.reason);
