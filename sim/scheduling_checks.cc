@@ -65,7 +65,7 @@ void SchedulingChecks::AfterStep(const engine::CoreStats& stats, const core::Ste
       request.aged = request.overdue;
       request.run_steps = 0;
       request.since = begin;
-      CheckBatch(event.id, &request, event.batch);
+      CheckBatch(event.id, &request, event.batch.number);
     } else if (event.kind == engine::CoreEvent::Kind::kPreempted) {
       if (event.preempt_reason != scheduler::PreemptReason::kMemory &&
           (request.run_steps < scheduler::Scheduler::kMinRunSteps ||

@@ -1,5 +1,7 @@
 #include "setup.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -268,32 +270,20 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
 }
 
 std::string Describe(const Setup& setup) {
-  std::string text =
-      "max_num_seqs=" + std::to_string(setup.core.scheduler.max_num_seqs) +
-      " max_num_batched_tokens=" + std::to_string(setup.core.scheduler.max_num_batched_tokens) +
-      " max_prefill_chunk=" + std::to_string(setup.core.scheduler.max_prefill_chunk) +
-      " max_model_len=" + std::to_string(setup.core.max_model_len) +
-      " blocks=" + std::to_string(setup.blocks) +
-      " requests=" + std::to_string(setup.num_requests) + " users=" + std::to_string(setup.users) +
-      " mean_gap_us=" + std::to_string(setup.mean_gap_us) +
-      " prompt<=" + std::to_string(setup.longest_prompt) +
-      " output<=" + std::to_string(setup.longest_output) +
-      " cancels=" + std::to_string(setup.cancel_share) +
-      " stops=" + std::to_string(setup.stop_share) + " huge=" + std::to_string(setup.huge_share) +
-      " deadlines=" + std::to_string(setup.deadline_share) +
-      " scored=" + std::to_string(setup.score_share) +
-      " no_tokens=" + std::to_string(setup.zero_share) +
-      " caching=" + std::to_string(setup.core.cache.caching) +
-      " tenants=" + std::to_string(setup.tenants) + " turns=" + std::to_string(setup.turn_share) +
-      " tier=" + std::to_string(setup.tier.on ? setup.tier.blocks : 0) + " policy=" + setup.policy +
-      (setup.strict ? " strict" : "") + " max_wait_ms=" +
-      std::to_string(setup.core.scheduler.max_wait / std::chrono::milliseconds(1)) +
-      " control=" + setup.core.batch_control.name +
-      " batching=" + std::to_string(static_cast<int>(setup.core.scheduler.batching.kind)) + "/" +
-      std::to_string(setup.core.scheduler.batching.max_batch_size) +
-      (setup.core.scheduler.padding ? " padded" : "") +
-      (setup.core.scheduler.urgent_joins ? " joins" : "") + (setup.backlog ? " backlog" : "") +
-      " faults=";
+  const scheduler::SchedulerOptions& s = setup.core.scheduler;
+  std::string text = fmt::format(
+      "max_num_seqs={} max_num_batched_tokens={} max_prefill_chunk={} max_model_len={} blocks={} "
+      "requests={} users={} mean_gap_us={} prompt<={} output<={} cancels={} stops={} huge={} "
+      "deadlines={} scored={} no_tokens={} caching={} tenants={} turns={} tier={} policy={}{} "
+      "max_wait_ms={} control={} batching={}/{}{}{}{} faults=",
+      s.max_num_seqs, s.max_num_batched_tokens, s.max_prefill_chunk, setup.core.max_model_len,
+      setup.blocks, setup.num_requests, setup.users, setup.mean_gap_us, setup.longest_prompt,
+      setup.longest_output, setup.cancel_share, setup.stop_share, setup.huge_share,
+      setup.deadline_share, setup.score_share, setup.zero_share, setup.core.cache.caching,
+      setup.tenants, setup.turn_share, setup.tier.on ? setup.tier.blocks : 0, setup.policy,
+      setup.strict ? " strict" : "", s.max_wait / std::chrono::milliseconds(1),
+      setup.core.batch_control.name, static_cast<int>(s.batching.kind), s.batching.max_batch_size,
+      s.padding ? " padded" : "", s.urgent_joins ? " joins" : "", setup.backlog ? " backlog" : "");
   for (const auto& [name, p] : setup.faults) text += name + ",";
   if (setup.faults.empty()) text += "none";
   return text;

@@ -52,6 +52,13 @@ struct CoreRequest {
   std::shared_ptr<RequestContext> context;  // Null: none.
 };
 
+// The batch in which a sequence started.
+struct StartedBatch {
+  uint64_t number = 0;  // 0: it has not started.
+  int32_t size = 0;
+  base::Duration formation{};  // The part of its time in the queue in which the batch filled.
+};
+
 // The scheduler's part of a sequence.
 struct SchedulingState {
   // Since when it waits, in the queue or running without work.
@@ -64,9 +71,7 @@ struct SchedulingState {
   // Ids found in the pool when last looked up; for ranking while it waits.
   int32_t cached_hint = 0;
   double queued_cost = 0.0;  // While in the queue: the predicted cost of the work that is left.
-  uint64_t batch = 0;        // Number of the batch in which it started; 0: it has not.
-  int32_t batch_size = 0;
-  base::Duration formation{};  // The part of its time in the queue in which its batch filled.
+  StartedBatch batch;
   // Another sequence computes some of its blocks now; the last one's name is names[follows - 1],
   // and this sequence waits for it. 0: it waits for none.
   int32_t follows = 0;

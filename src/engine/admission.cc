@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 
 namespace ropeway::engine {
 namespace {
@@ -17,23 +16,22 @@ constexpr double kLongestRetryAfter = 3600;
 Status CheckFits(const core::CoreRequest& request, int32_t max_model_len) {
   if (request.prompt.empty()) return InvalidArgument("the prompt has no tokens", "prompt");
   if (request.max_tokens < 0) {
-    return InvalidArgument(
-        "max_tokens is " + std::to_string(request.max_tokens) + ", must be at least 0",
-        "max_tokens");
+    return InvalidArgument(fmt::format("max_tokens is {}, must be at least 0", request.max_tokens),
+                           "max_tokens");
   }
   const int64_t limit = max_model_len;
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   if (prompt > limit || (prompt == limit && request.max_tokens > 0)) {
-    return InvalidArgument("the prompt has " + std::to_string(prompt) +
-                               " tokens, which leaves none to generate of max_model_len " +
-                               std::to_string(limit),
-                           "prompt");
+    return InvalidArgument(
+        fmt::format("the prompt has {} tokens, which leaves none to generate of max_model_len {}",
+                    prompt, limit),
+        "prompt");
   }
   if (prompt + request.max_tokens > limit) {
-    return InvalidArgument("the prompt's " + std::to_string(prompt) + " tokens and max_tokens " +
-                               std::to_string(request.max_tokens) + " exceed max_model_len " +
-                               std::to_string(limit),
-                           "max_tokens");
+    return InvalidArgument(
+        fmt::format("the prompt's {} tokens and max_tokens {} exceed max_model_len {}", prompt,
+                    request.max_tokens, limit),
+        "max_tokens");
   }
   return {};
 }
@@ -44,9 +42,9 @@ Status CheckQueue(const core::CoreRequest& request, const EngineCoreOptions& opt
   if (tokens > 0 &&
       tokens + static_cast<int64_t>(request.prompt.size()) > options.max_queued_tokens) {
     return {StatusCode::kResourceExhausted,
-            "the queue is full: prompts of " + std::to_string(tokens) +
-                " tokens wait already, and this one has " + std::to_string(request.prompt.size()) +
-                " (max_queued_tokens " + std::to_string(options.max_queued_tokens) + ")"};
+            fmt::format("the queue is full: prompts of {} tokens wait already, and this one has {} "
+                        "(max_queued_tokens {})",
+                        tokens, request.prompt.size(), options.max_queued_tokens)};
   }
   const double wait = scheduler.WaitSeconds(request.priority);
   const double most = base::ToSeconds(options.scheduler.max_wait);

@@ -1,5 +1,7 @@
 #include "engine/batch_builder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -10,7 +12,7 @@ namespace ropeway::engine {
 namespace {
 
 Status Unexpected(uint64_t step, const std::string& what) {
-  return {StatusCode::kInternal, "the executor " + what + " in step " + std::to_string(step)};
+  return {StatusCode::kInternal, fmt::format("the executor {} in step {}", what, step)};
 }
 
 // Sets the ids of the prompt that this item's rows predict and that were not scored before.
@@ -99,13 +101,13 @@ Status BatchBuilder::CheckSampled(const core::StepResult& result) const {
     if (!item.sample) continue;
     if (n >= result.sampled.size() || result.sampled[n].sequence != item.sequence) {
       return Unexpected(batch_.step,
-                        "sampled no token for sequence " + std::to_string(item.sequence));
+                        fmt::format("sampled no token for sequence {}", item.sequence));
     }
     ++n;
   }
   if (n == result.sampled.size()) return {};
-  return Unexpected(batch_.step, "sampled " + std::to_string(result.sampled.size()) +
-                                     " tokens, not the " + std::to_string(n) + " asked for,");
+  return Unexpected(batch_.step, fmt::format("sampled {} tokens, not the {} asked for,",
+                                             result.sampled.size(), n));
 }
 
 Status BatchBuilder::CheckScored(const core::StepResult& result) const {
@@ -116,13 +118,13 @@ Status BatchBuilder::CheckScored(const core::StepResult& result) const {
           result.scored[n].position == position) {
         continue;
       }
-      return Unexpected(batch_.step, "did not score position " + std::to_string(position) +
-                                         " of sequence " + std::to_string(item.sequence));
+      return Unexpected(batch_.step, fmt::format("did not score position {} of sequence {}",
+                                                 position, item.sequence));
     }
   }
   if (n == result.scored.size()) return {};
-  return Unexpected(batch_.step, "scored " + std::to_string(result.scored.size()) +
-                                     " ids, not the " + std::to_string(n) + " asked for,");
+  return Unexpected(batch_.step,
+                    fmt::format("scored {} ids, not the {} asked for,", result.scored.size(), n));
 }
 
 }  // namespace ropeway::engine

@@ -1,5 +1,7 @@
 #include "engine/engine_core.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -183,14 +185,15 @@ void EngineCore::AddScheduleEvents(const scheduler::SchedulerOutput& schedule,
     AddEvent(CoreEvent::Kind::kPreempted, *gone.sequence).preempt_reason = gone.reason;
   }
   for (const core::Sequence* sequence : schedule.started) {
-    if (sequence->sched.batch != stats_.batches) {
-      stats_.batches = sequence->sched.batch;
-      stats_.batch_sizes += static_cast<uint64_t>(sequence->sched.batch_size);
-      batches_.push_back({.number = sequence->sched.batch, .began = now});
+    const core::StartedBatch& batch = sequence->sched.batch;
+    if (batch.number != stats_.batches) {
+      stats_.batches = batch.number;
+      stats_.batch_sizes += static_cast<uint64_t>(batch.size);
+      batches_.push_back({.number = batch.number, .began = now});
     }
     ++batches_.back().sequences;
     ++stats_.started;
-    SetBatch(*sequence, &AddEvent(CoreEvent::Kind::kStarted, *sequence));
+    AddEvent(CoreEvent::Kind::kStarted, *sequence);
   }
 }
 
@@ -416,17 +419,10 @@ void EngineCore::End(core::Sequence* sequence, core::SequenceEvent event, Finish
   e.cached_tokens = std::max(0, sequence->kv.cached_tokens);
   e.preemptions = sequence->preemptions;
   e.first_token_step = sequence->first_token_step;
-  SetBatch(*sequence, &e);
   e.status = std::move(status);
-  LeaveBatch(sequence->sched.batch);
+  LeaveBatch(sequence->sched.batch.number);
   deadlines_.erase({sequence->request.deadline, sequence->id()});
   sequences_.erase(sequence->id());
-}
-
-void EngineCore::SetBatch(const core::Sequence& sequence, CoreEvent* event) {
-  event->batch = sequence.sched.batch;
-  event->batch_size = sequence.sched.batch_size;
-  event->formation = sequence.sched.formation;
 }
 
 void EngineCore::LoseDevice(Status status) {
@@ -442,6 +438,7 @@ CoreEvent& EngineCore::AddEvent(CoreEvent::Kind kind, const core::Sequence& sequ
   event.id = sequence.id();
   event.context = sequence.request.context;
   event.step = step_;
+  event.batch = sequence.sched.batch;
   return event;
 }
 
@@ -500,8 +497,8 @@ Status EngineCore::CheckIntegrity() const {
   const size_t listed = static_cast<size_t>(scheduler_.num_waiting() + scheduler_.num_running() +
                                             scheduler_.num_preempted());
   if (listed == sequences_.size()) return {};
-  return {StatusCode::kInternal, "the core owns " + std::to_string(sequences_.size()) +
-                                     " sequences, the scheduler lists " + std::to_string(listed)};
+  return {StatusCode::kInternal, fmt::format("the core owns {} sequences, the scheduler lists {}",
+                                             sequences_.size(), listed)};
 }
 
 }  // namespace ropeway::engine

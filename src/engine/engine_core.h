@@ -53,11 +53,7 @@ struct CoreEvent {
   int32_t preemptions = 0;    // kFinished.
   uint64_t first_token_step = 0;                                                // kFinished.
   scheduler::PreemptReason preempt_reason = scheduler::PreemptReason::kMemory;  // kPreempted.
-  // kStarted, kFinished, kFailed: see Finish. `formation`: the part of its time in the queue in
-  // which its batch filled.
-  uint64_t batch = 0;
-  int32_t batch_size = 0;
-  base::Duration formation{};
+  core::StartedBatch batch;
   Status status;  // kFailed.
 };
 
@@ -223,7 +219,6 @@ class EngineCore {
   void Fail(core::Sequence* sequence, Status status) {
     End(sequence, core::SequenceEvent::kFail, FinishReason::kFailed, std::move(status));
   }
-  static void SetBatch(const core::Sequence& sequence, CoreEvent* event);
   void LoseDevice(Status status);
   void EmitAll();
   void UpdateStats();

@@ -275,10 +275,8 @@ void EngineLoop::Track(const CoreEvent& event, base::TimePoint now) {
     case CoreEvent::Kind::kStarted:
       live.started = step_begin_;
       live.batch = event.batch;
-      live.batch_size = event.batch_size;
-      live.formation = event.formation;
       metrics.queue_time->Observe(base::ToSeconds(step_begin_ - live.arrival));
-      metrics.formation_time->Observe(base::ToSeconds(event.formation));
+      metrics.formation_time->Observe(base::ToSeconds(event.batch.formation));
       live.Move(State::kWaiting, State::kRunning);
       break;
     case CoreEvent::Kind::kPromptScored:

@@ -80,9 +80,7 @@ struct LiveRequest final : core::RequestContext {
   std::unique_ptr<RequestOutput> output;  // The output thread's; null: not admitted, or ended.
   // The engine thread's until the request started, then constant; see ropeway::Finish.
   base::TimePoint started{};
-  base::Duration formation{};
-  uint64_t batch = 0;
-  int32_t batch_size = 0;
+  core::StartedBatch batch;
 
   std::atomic<bool> cancel_asked{false};
 

@@ -129,7 +129,7 @@ RequestOutput::Verdict RequestOutput::AddScored(const CoreEvent& event) {
 
 bool RequestOutput::Send(Delta delta) {
   if (live_->turn != nullptr) live_->turn->answer += delta.text;
-  delta.batch_num = live_->batch;
+  delta.batch_num = live_->batch.number;
   bool more = false;
   const RequestId id = live_->id;
   return CallSink(id, [&] { more = live_->sink->OnDelta(id, std::move(delta)); }) && more;
@@ -165,8 +165,8 @@ bool RequestOutput::Finish(FinishReason reason, base::TimePoint at) {
   finish_.seed = live_->seed;
   finish_.preemptions = preemptions_;
   finish_.first_token_step = first_token_step_;
-  finish_.batch_num = live_->batch;
-  finish_.batch_size = live_->batch_size;
+  finish_.batch_num = live_->batch.number;
+  finish_.batch_size = live_->batch.size;
   finish_.times = Times();
   LiveTurn* const turn = live_->turn.get();
   if (turn != nullptr) finish_.session_tokens = turn->session_ids;
@@ -193,7 +193,7 @@ PhaseTimes RequestOutput::Times() const {
   PhaseTimes times;
   if (live_->started == base::TimePoint{}) return times;
   times.queue = live_->started - live_->arrival;
-  times.formation = live_->formation;
+  times.formation = live_->batch.formation;
   if (completion_tokens_ == 0) return times;
   times.prefill = first_token_ - live_->started;
   times.decode = last_token_ - first_token_;

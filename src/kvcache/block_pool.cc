@@ -1,8 +1,9 @@
 #include "kvcache/block_pool.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
-#include <string>
 
 namespace ropeway::kvcache {
 namespace {
@@ -25,7 +26,7 @@ double WeightOf(int its_class) {
 }
 
 Status BrokenPool(core::BlockId block, const char* what) {
-  return {StatusCode::kInternal, "KV block " + std::to_string(block) + " " + what};
+  return {StatusCode::kInternal, fmt::format("KV block {} {}", block, what)};
 }
 
 }  // namespace
@@ -88,19 +89,19 @@ Status EvictionQueue::CheckIntegrity() const {
       const Node& node = At(block);
       const bool grows = previous < 0 || At(previous).credit <= node.credit;
       if (node.previous != previous || node.its_class != c || !grows || ++size > size_) {
-        return {StatusCode::kInternal, "the eviction list " + std::to_string(c) +
-                                           " is broken at block " + std::to_string(block)};
+        return {StatusCode::kInternal,
+                fmt::format("the eviction list {} is broken at block {}", c, block)};
       }
       previous = block;
     }
     if (list.last != previous || size != list.size) {
-      return {StatusCode::kInternal, "the eviction list " + std::to_string(c) + " has a wrong end"};
+      return {StatusCode::kInternal, fmt::format("the eviction list {} has a wrong end", c)};
     }
     listed += size;
   }
   if (listed == size_) return {};
-  return {StatusCode::kInternal, "the eviction lists hold " + std::to_string(listed) +
-                                     " blocks, not " + std::to_string(size_)};
+  return {StatusCode::kInternal,
+          fmt::format("the eviction lists hold {} blocks, not {}", listed, size_)};
 }
 
 BlockPool::BlockPool(int32_t num_blocks, EvictionPolicy eviction)
@@ -220,10 +221,9 @@ Status BlockPool::CheckIntegrity() const {
     }
   }
   if (held != num_held_ || num_free() + num_held() + num_cached() != num_blocks()) {
-    return {StatusCode::kInternal, "free " + std::to_string(num_free()) + " + cached " +
-                                       std::to_string(num_cached()) + " + held " +
-                                       std::to_string(num_held()) + " KV blocks do not add up to " +
-                                       std::to_string(num_blocks())};
+    return {StatusCode::kInternal,
+            fmt::format("free {} + cached {} + held {} KV blocks do not add up to {}", num_free(),
+                        num_cached(), num_held(), num_blocks())};
   }
   return queue_.CheckIntegrity();
 }

@@ -1,5 +1,7 @@
 #include "kvcache/kv_cache_manager.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
@@ -21,7 +23,7 @@ BlockWorth WorthOf(const core::Sequence& sequence) {
 }
 
 Status Broken(const core::Sequence& sequence, const std::string& what) {
-  return {StatusCode::kInternal, "sequence " + std::to_string(sequence.id()) + " " + what};
+  return {StatusCode::kInternal, fmt::format("sequence {} {}", sequence.id(), what)};
 }
 
 }  // namespace
@@ -389,7 +391,7 @@ Status KvCacheManager::CheckCounts(std::span<const core::Sequence* const> sequen
   for (const core::Sequence* sequence : sequences) {
     for (const core::BlockId block : sequence->kv.blocks) {
       if (block < 0 || static_cast<size_t>(block) >= n) {
-        return Broken(*sequence, "has block " + std::to_string(block) + ", which does not exist");
+        return Broken(*sequence, fmt::format("has block {}, which does not exist", block));
       }
       ++references[static_cast<size_t>(block)];
     }
@@ -398,17 +400,16 @@ Status KvCacheManager::CheckCounts(std::span<const core::Sequence* const> sequen
     }
   }
   for (core::BlockId block = 0; block < pool_.num_blocks(); ++block) {
-    const int32_t want = references[static_cast<size_t>(block)];
-    if (pool_.references(block) != want) {
-      return {StatusCode::kInternal, "KV block " + std::to_string(block) + " has " +
-                                         std::to_string(pool_.references(block)) + " references, " +
-                                         std::to_string(want) + " block tables name it"};
+    const auto index = static_cast<size_t>(block);
+    if (pool_.references(block) != references[index]) {
+      return {StatusCode::kInternal,
+              fmt::format("KV block {} has {} references, {} block tables name it", block,
+                          pool_.references(block), references[index])};
     }
-    if (pool_.claims(block) != claims[static_cast<size_t>(block)]) {
-      return {StatusCode::kInternal, "KV block " + std::to_string(block) + " has " +
-                                         std::to_string(pool_.claims(block)) + " claims, " +
-                                         std::to_string(claims[static_cast<size_t>(block)]) +
-                                         " preempted sequences have one"};
+    if (pool_.claims(block) != claims[index]) {
+      return {StatusCode::kInternal,
+              fmt::format("KV block {} has {} claims, {} preempted sequences have one", block,
+                          pool_.claims(block), claims[index])};
     }
   }
   return {};
@@ -421,13 +422,13 @@ Status KvCacheManager::CheckWritable(const core::Sequence& sequence) const {
     const bool own =
         !pool_.named(block) || (pool_.pending(block) && pool_.writer(block) == sequence.id());
     if (pool_.references(block) != 1 || !own) {
-      return Broken(sequence, "would write block " + std::to_string(block) + ", which is shared");
+      return Broken(sequence, fmt::format("would write block {}, which is shared", block));
     }
   }
   for (size_t i = 0; i < static_cast<size_t>(sequence.kv.published); ++i) {
     const core::BlockId block = sequence.kv.blocks[i];
     if (pool_.named(block) && pool_.name(block) != sequence.kv.names[i]) {
-      return Broken(sequence, "has block " + std::to_string(block) + " of another name");
+      return Broken(sequence, fmt::format("has block {} of another name", block));
     }
   }
   return {};

@@ -211,7 +211,7 @@ void Scheduler::FormBatch() {
 int32_t Scheduler::NumMembers() const {
   if (!options_.urgent_joins) return num_running() + num_preempted_;
   const auto is_member = [this](const core::Sequence* s) {
-    return s->sched.batch == running_batch_;
+    return s->sched.batch.number == running_batch_;
   };
   return static_cast<int32_t>(std::count_if(running_.begin(), running_.end(), is_member) +
                               std::count_if(queue_.begin(), queue_.end(), is_member));
@@ -428,9 +428,9 @@ bool Scheduler::StartFirst() {
 bool Scheduler::MayJoin(const core::Sequence& sequence) const {
   if (!options_.urgent_joins || running_batch_ == 0) return false;
   if (sequence.request.priority != Priority::kHigh || !MayPassAged()) return false;
-  const auto joined =
-      std::count_if(running_.begin(), running_.end(),
-                    [this](const core::Sequence* s) { return s->sched.batch != running_batch_; });
+  const auto joined = std::count_if(
+      running_.begin(), running_.end(),
+      [this](const core::Sequence* s) { return s->sched.batch.number != running_batch_; });
   return joined < limit_ / 2;
 }
 
@@ -494,7 +494,7 @@ void Scheduler::Start(const Ranked& ranked, kvcache::CachedPrefix* prefix) {
     output_.started.push_back(sequence);
     const base::TimePoint since =
         std::max(sequence->sched.queued_since, former_.collecting_since());
-    sequence->sched.formation = std::max(base::Duration{}, now_ - since);
+    sequence->sched.batch.formation = std::max(base::Duration{}, now_ - since);
   } else {
     --num_preempted_;
   }
@@ -547,8 +547,8 @@ void Scheduler::NumberBatch() {
   const int32_t size = continuous() ? num_running() : static_cast<int32_t>(output_.started.size());
   int32_t tokens = 0;
   for (core::Sequence* sequence : output_.started) {
-    sequence->sched.batch = batch_;
-    sequence->sched.batch_size = size;
+    sequence->sched.batch.number = batch_;
+    sequence->sched.batch.size = size;
     tokens += sequence->num_ids();
   }
   // Urgent sequences that start beside a running batch do not extend it.
@@ -566,7 +566,7 @@ void Scheduler::AddPadding() {
   int32_t longest = 0;
   for (const ScheduledItem& item : output_.items) {
     const core::Sequence& its = *item.sequence;
-    if (its.state == core::SequenceState::kDecoding && its.sched.batch == running_batch_) {
+    if (its.state == core::SequenceState::kDecoding && its.sched.batch.number == running_batch_) {
       longest = std::max(longest, its.num_ids());
     }
   }

@@ -333,10 +333,10 @@ TEST_F(ClassesTest, SequencesKnowTheirBatch) {
   Step();
   Add(kMedium, 5);
   Step();
-  EXPECT_EQ(sequences_[0]->sched.batch, 1U);
-  EXPECT_EQ(sequences_[1]->sched.batch_size, 2);
-  EXPECT_EQ(sequences_[2]->sched.batch, 2U);
-  EXPECT_EQ(sequences_[2]->sched.batch_size, 3);
+  EXPECT_EQ(sequences_[0]->sched.batch.number, 1U);
+  EXPECT_EQ(sequences_[1]->sched.batch.size, 2);
+  EXPECT_EQ(sequences_[2]->sched.batch.number, 2U);
+  EXPECT_EQ(sequences_[2]->sched.batch.size, 3);
 }
 
 TEST_F(ClassesTest, PositionsFollowTheOrder) {
@@ -379,7 +379,7 @@ TEST_F(BatchesTest, SerialRunsOneAtATime) {
   EXPECT_EQ(first->state, core::SequenceState::kWaiting);
   scheduler_->Remove(sequences_[1].get(), core::SequenceEvent::kEnd);
   EXPECT_EQ(Step(), "1:0+5*");
-  EXPECT_EQ(first->sched.batch, 2U);
+  EXPECT_EQ(first->sched.batch.number, 2U);
 }
 
 TEST_F(BatchesTest, ABatchStartsAsAWholeAndEndsAsAWhole) {
@@ -393,7 +393,7 @@ TEST_F(BatchesTest, ABatchStartsAsAWholeAndEndsAsAWhole) {
   Add(kMedium, 20);
   EXPECT_EQ(Step(), "1:0+20* 2:0+20") << "all three have a slot, not all get tokens at once";
   EXPECT_EQ(scheduler_->num_running(), 3);
-  EXPECT_EQ(sequences_[2]->sched.batch_size, 3);
+  EXPECT_EQ(sequences_[2]->sched.batch.size, 3);
   Steps(5);
   scheduler_->Remove(sequences_[0].get(), core::SequenceEvent::kEnd);
   scheduler_->Remove(sequences_[1].get(), core::SequenceEvent::kEnd);
@@ -402,7 +402,7 @@ TEST_F(BatchesTest, ABatchStartsAsAWholeAndEndsAsAWhole) {
   scheduler_->Remove(sequences_[2].get(), core::SequenceEvent::kEnd);
   scheduler_->set_flush(true);
   EXPECT_EQ(Step(), "4:0+20*") << "nothing more will come";
-  EXPECT_EQ(sequences_[3]->sched.batch, 2U);
+  EXPECT_EQ(sequences_[3]->sched.batch.number, 2U);
 }
 
 TEST_F(BatchesTest, ATimeoutBeginsABatchAndItsTimeIsTold) {
@@ -411,8 +411,8 @@ TEST_F(BatchesTest, ATimeoutBeginsABatchAndItsTimeIsTold) {
   EXPECT_EQ(Step(), "");
   now_ = next_look_;
   EXPECT_EQ(Step(), "1:0+5*");
-  EXPECT_EQ(sequences_[0]->sched.formation, std::chrono::milliseconds(50));
-  EXPECT_EQ(sequences_[0]->sched.batch_size, 1);
+  EXPECT_EQ(sequences_[0]->sched.batch.formation, std::chrono::milliseconds(50));
+  EXPECT_EQ(sequences_[0]->sched.batch.size, 1);
 }
 
 TEST_F(BatchesTest, AnUrgentOneFlushesTheBatch) {
@@ -443,12 +443,12 @@ TEST_F(BatchesTest, AnUrgentOneJoinsARunningBatchOnlyWithTheOption) {
       }
       EXPECT_EQ(Step(), "1:5+1* 3:0+6*") << "at once, in the next step";
       EXPECT_EQ(head_, "2: the batch that fills or runs");
-      EXPECT_EQ(high->sched.batch, 2U) << "a batch of its own";
-      EXPECT_EQ(high->sched.batch_size, 1);
-      EXPECT_EQ(high->sched.formation, base::Duration{});
+      EXPECT_EQ(high->sched.batch.number, 2U) << "a batch of its own";
+      EXPECT_EQ(high->sched.batch.size, 1);
+      EXPECT_EQ(high->sched.batch.formation, base::Duration{});
       scheduler_->Remove(first, core::SequenceEvent::kEnd);
       EXPECT_EQ(Step(), "3:6+1* 2:0+5*") << "the next batch does not wait for it";
-      EXPECT_EQ(sequences_[1]->sched.batch, 3U);
+      EXPECT_EQ(sequences_[1]->sched.batch.number, 3U);
     }
   }
 }
@@ -486,7 +486,7 @@ TEST_F(BatchesTest, UrgentOnesDoNotPassAnAgedOneForEver) {
   scheduler_->Remove(sequences_[0].get(), core::SequenceEvent::kEnd);
   Step();
   EXPECT_TRUE(aged->running()) << "the next batch begins, with the aged one first";
-  EXPECT_EQ(aged->sched.batch, 3U);
+  EXPECT_EQ(aged->sched.batch.number, 3U);
 }
 
 TEST_F(BatchesTest, AnUrgentOneThatJoinsAPaddedBatchIsNotPadded) {
