@@ -5,25 +5,6 @@
 namespace ropeway::scheduler {
 namespace {
 
-void Erase(std::vector<core::Sequence*>* list, core::Sequence* sequence) {
-  const auto it = std::find(list->begin(), list->end(), sequence);
-  if (it == list->end()) return;
-  *it = list->back();
-  list->pop_back();
-}
-
-// The most positions that a sequence's blocks cover: its last token is never computed, but to start
-// it needs a block for the next one.
-int32_t LongestTable(const core::Sequence& sequence) {
-  return sequence.prompt_len + sequence.request.max_tokens;
-}
-
-// The positions that a sequence must have blocks for to start: its ids and one more, if it wants a
-// token. Otherwise its prefill could be in vain for want of a block for the sampled token.
-int32_t PositionsToStart(const core::Sequence& sequence) {
-  return std::min(sequence.num_ids() + 1, LongestTable(sequence));
-}
-
 // Tokens beyond the prompt for which memory is reserved when a sequence is queued.
 constexpr int32_t kReservedTokens = 1024;
 
@@ -31,6 +12,21 @@ constexpr int32_t kReservedTokens = 1024;
 constexpr size_t kHintsPerStep = 2;
 
 }  // namespace
+
+int32_t Scheduler::LongestTable(const core::Sequence& sequence) {
+  return sequence.prompt_len + sequence.request.max_tokens;
+}
+
+int32_t Scheduler::PositionsToStart(const core::Sequence& sequence) {
+  return std::min(sequence.num_ids() + 1, LongestTable(sequence));
+}
+
+void Scheduler::Erase(std::vector<core::Sequence*>* list, core::Sequence* sequence) {
+  const auto it = std::find(list->begin(), list->end(), sequence);
+  if (it == list->end()) return;
+  *it = list->back();
+  list->pop_back();
+}
 
 Scheduler::Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* policy,
                      kvcache::KvCacheManager* kv, core::SequenceMover* mover)
@@ -217,114 +213,6 @@ int32_t Scheduler::NumMembers() const {
                               std::count_if(queue_.begin(), queue_.end(), is_member));
 }
 
-void Scheduler::StartUrgent() {
-  // A lowered limit takes no slot from a running sequence; a preempting one takes an existing slot.
-  const int slots = std::max(limit_, num_running());
-  bool any = false;
-  while (!line_.empty()) {
-    const Ranked first = line_.front();
-    FindVictims(first);
-    // An urgent prompt does not pass an aged sequence.
-    const auto starts_first = [&] {
-      return passed_.empty() && num_running() < slots && urgent_.StartsFirst(first, ranked_);
-    };
-    if (candidates_.empty() && !starts_first()) {
-      // An aged sequence that may preempt none must not keep a higher class from a slot.
-      if (!first.aged) break;
-      passed_.push_back(first);
-      line_.Pop();
-      continue;
-    }
-    if (!MayPassAged()) break;
-    kvcache::CachedPrefix prefix = kv_->Lookup(first.sequence);
-    if (!Follow(first.sequence, &prefix)) {
-      if (!PreemptFor(first, slots)) break;
-      // The preempted sequences may have computed what it would have found.
-      prefix = kv_->Lookup(first.sequence);
-      Start(first, &prefix);
-      ranked_.push_back(first);
-      any = true;
-    }
-    line_.Pop();
-  }
-  for (const Ranked& passed : passed_) line_.Add(passed);
-  if (!passed_.empty()) line_.Sort();
-  if (any) std::sort(ranked_.begin(), ranked_.end(), Before);
-}
-
-void Scheduler::FindVictims(const Ranked& urgent) {
-  candidates_.clear();
-  for (const Ranked& ranked : ranked_) {
-    if (MayBeVictim(ranked, urgent)) candidates_.push_back(ranked.sequence);
-  }
-}
-
-bool Scheduler::MayBeVictim(const Ranked& victim, const Ranked& urgent) const {
-  const core::Sequence& its = *victim.sequence;
-  if (!its.running() || its.sched.aged || victim.leads) return false;
-  if (its.sched.run_steps < kMinRunSteps || its.preemptions >= policy::kMaxPreemptions)
-    return false;
-  if (its.generated() >= options_.preempt_max_generated) return false;
-  if (urgent.aged && its.order > urgent.sequence->order) return true;
-  return policy_->MayPreempt(*urgent.sequence, its);
-}
-
-bool Scheduler::MayPassAged() const {
-  return std::all_of(passed_.begin(), passed_.end(), [this](const Ranked& passed) {
-    return LaterRunning(*passed.sequence) < limit_ / 2;
-  });
-}
-
-int Scheduler::LaterRunning(const core::Sequence& sequence) const {
-  return static_cast<int>(
-      std::count_if(running_.begin(), running_.end(),
-                    [&](const core::Sequence* other) { return other->order > sequence.order; }));
-}
-
-bool Scheduler::PreemptFor(const Ranked& urgent, int slots) {
-  const core::Sequence& its = *urgent.sequence;
-  const int32_t positions = PositionsToStart(its);
-  kvcache::CachedPrefix prefix = kv_->Lookup(urgent.sequence);
-  int32_t freed = 0;
-  for (const core::Sequence* candidate : candidates_) {
-    freed += kv_->HeldAlone(*candidate, its, prefix);
-  }
-  if (!kv_->Fits(its, prefix, positions, freed)) return false;
-  while (num_running() >= slots || !kv_->Fits(its, prefix, positions)) {
-    if (candidates_.empty()) return false;
-    const bool for_slot = num_running() >= slots;
-    const size_t pick = policy_->PickVictim(candidates_);
-    const core::Sequence* victim = candidates_[pick];
-    candidates_.erase(candidates_.begin() + static_cast<ptrdiff_t>(pick));
-    Preempt(victim, urgent.aged ? PreemptReason::kAging
-                    : for_slot  ? PreemptReason::kPriority
-                                : PreemptReason::kBlocks);
-    prefix = kv_->Lookup(urgent.sequence);  // The victim may have been about to compute some of it.
-  }
-  return true;
-}
-
-void Scheduler::Preempt(const core::Sequence* victim, PreemptReason reason) {
-  core::Sequence* const sequence = *std::find(running_.begin(), running_.end(), victim);
-  if (sequence->state == core::SequenceState::kFetching) {
-    --num_fetching_;
-    // It may have been about to fetch from this step on.
-    std::erase_if(output_.fetches, [sequence](const SchedulerOutput::Fetch& fetch) {
-      return fetch.sequence == sequence;
-    });
-  }
-  kv_->Park(sequence);
-  mover_->Move(sequence->id(), &sequence->state, core::SequenceEvent::kPreempt);
-  ++sequence->preemptions;
-  sequence->sched.queued_since = aging_.QueuedSince(*sequence, now_);
-  Erase(&running_, sequence);
-  queue_.push_back(sequence);
-  UpdateHint(sequence);
-  load_.Enter(sequence);
-  ++num_preempted_;
-  output_.preempted.push_back({sequence, reason});
-}
-
 void Scheduler::ScheduleDecodes() {
   const bool prefills = std::any_of(running_.begin(), running_.end(), [](const core::Sequence* s) {
     return s->state == core::SequenceState::kPrefilling;
@@ -339,26 +227,6 @@ void Scheduler::ScheduleDecodes() {
     decode_cost_ += cost_.Cost(sequence->kv.computed, 1);
     AddItem(sequence, 1);
   }
-}
-
-bool Scheduler::ExtendOrPreempt(size_t index) {
-  core::Sequence* sequence = ranked_[index].sequence;
-  while (!kv_->Extend(sequence, sequence->kv.computed + 1)) {
-    // Candidates have no work in this step yet: prefilling and fetching sequences of any rank, and
-    // decoding ones from here on.
-    candidates_.clear();
-    for (size_t i = 0; i < ranked_.size(); ++i) {
-      const core::Sequence* other = ranked_[i].sequence;
-      const bool pending = i >= index || other->state != core::SequenceState::kDecoding;
-      if (other->running() && pending && !other->sched.aged) candidates_.push_back(other);
-    }
-    if (candidates_.empty()) candidates_.push_back(sequence);
-    const core::Sequence* victim = candidates_[policy_->PickVictim(candidates_)];
-    Preempt(victim, PreemptReason::kMemory);
-    short_of_blocks_ = true;
-    if (victim == sequence) return false;
-  }
-  return true;
 }
 
 void Scheduler::SchedulePrefills() {

@@ -135,6 +135,13 @@ class Scheduler {
     return options_.batching.kind == BatchFormerOptions::Kind::kContinuous;
   }
   Ranked RankedOf(core::Sequence* sequence) const;
+  // The most positions that a sequence's blocks cover: its last token is never computed, but to
+  // start it needs a block for the next one.
+  static int32_t LongestTable(const core::Sequence& sequence);
+  // The positions that a sequence must have blocks for to start: its ids and one more, if it wants
+  // a token. Otherwise its prefill could be in vain for want of a block for the sampled token.
+  static int32_t PositionsToStart(const core::Sequence& sequence);
+  static void Erase(std::vector<core::Sequence*>* list, core::Sequence* sequence);
 
   // The stages of Schedule.
   void BeginStep(base::TimePoint now);

@@ -60,9 +60,9 @@ class Aging {
   // Reserves memory for a queue of `count`; throws std::bad_alloc.
   void Reserve(size_t count);
 
-  // Sets SchedulingState::aged: for running sequences whose prompt has had no chunk for max_wait, and in
-  // the queue for the oldest of those past max_wait, as many as half of `limit` slots (rounded up)
-  // leave beside the aged ones that run. REQUIRES: reserved.
+  // Sets SchedulingState::aged: for running sequences whose prompt has had no chunk for max_wait,
+  // and in the queue for the oldest of those past max_wait, as many as half of `limit` slots
+  // (rounded up) leave beside the aged ones that run. REQUIRES: reserved.
   void Update(base::TimePoint now, int limit, std::span<core::Sequence* const> running,
               std::span<core::Sequence* const> queue);
 
