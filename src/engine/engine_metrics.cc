@@ -27,8 +27,7 @@ base::Histogram* Latency(base::Metrics* metrics, Priority priority, const char* 
 
 constexpr const char* kTurns = "ropeway_session_turns_total";
 constexpr const char* kTurnsHelp =
-    "Turns of sessions by how their prompt came about: begun (the session's first), continued "
-    "(from "
+    "Turns of sessions by how their prompt came about: begun (the session's first), continued (from "
     "the session's token ids), reencoded (the whole chat, which its template changed).";
 
 ClassMetrics::Limits LimitsOf(const SchedulingOptions& options, size_t priority) {
