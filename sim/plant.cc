@@ -57,7 +57,7 @@ class PlantedPolicy final : public policy::SchedulingPolicy {
       return {{std::numeric_limits<int64_t>::max()}};
     }
     if (plant_ == Plant::kClaimLost && sequence.kv.claims.size() > 1) {
-      const_cast<core::Sequence&>(sequence).claims.pop_back();
+      const_cast<core::Sequence&>(sequence).kv.claims.pop_back();
     }
     policy::Rank rank = policy_->RankOf(sequence);
     if (plant_ == Plant::kClassStarved && sequence.request.priority == Priority::kLow)
@@ -81,7 +81,7 @@ class PlantedPolicy final : public policy::SchedulingPolicy {
     if (plant_ != Plant::kLeak) return;
     // Forget a block that holds nothing yet: its reference stays, no table names it, no text
     // changes.
-    auto& blocks = const_cast<core::Sequence&>(sequence).blocks;
+    auto& blocks = const_cast<core::Sequence&>(sequence).kv.blocks;
     if (static_cast<int32_t>(blocks.size()) > kvcache::BlocksFor(sequence.num_ids()))
       blocks.pop_back();
   }

@@ -255,7 +255,7 @@ void Scheduler::SchedulePrefills() {
   core::Sequence* const first = *std::min_element(
       queue_.begin(), queue_.end(),
       [](const core::Sequence* a, const core::Sequence* b) { return a->order < b->order; });
-  NoteBlocked(first, first->follows > 0 ? BlockedBy::kLeader : BlockedBy::kPreemption);
+  NoteBlocked(first, first->sched.follows > 0 ? BlockedBy::kLeader : BlockedBy::kPreemption);
 }
 
 bool Scheduler::StartFirst() {

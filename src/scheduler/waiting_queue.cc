@@ -62,7 +62,7 @@ void Aging::Update(base::TimePoint now, int limit, std::span<core::Sequence* con
   std::nth_element(
       overdue_.begin(), overdue_.begin() + left, overdue_.end(),
       [](const core::Sequence* a, const core::Sequence* b) { return a->order < b->order; });
-  for (ptrdiff_t i = 0; i < left; ++i) overdue_[static_cast<size_t>(i)]->aged = true;
+  for (ptrdiff_t i = 0; i < left; ++i) overdue_[static_cast<size_t>(i)]->sched.aged = true;
 }
 
 double QueueLoad::Remaining(const core::Sequence& sequence) const {
