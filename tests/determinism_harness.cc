@@ -34,7 +34,7 @@ class RecordingExecutor final : public executor::Executor {
     bool decode = false;
     for (const core::BatchItem& item : batch.items) {
       const int rows = static_cast<int>(item.tokens.size());
-      const bool is_decode = item.start >= item.spec.prompt_len && rows == 1;
+      const bool is_decode = item.start >= item.spec->prompt_len && rows == 1;
       (is_decode ? decode : prefill) = true;
       if (!is_decode) shape_->chunks.insert(rows);
       shape_->rows += rows;

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -106,18 +107,21 @@ std::string DigestOf(const Work& work, const kernels::Kernels* kernels, kernels:
   }
   core::Batch batch;
   core::BatchItem& item = batch.items.emplace_back();
-  item.blocks.resize(static_cast<size_t>(num_blocks));
-  std::iota(item.blocks.rbegin(), item.blocks.rend(), 0);
-  item.spec.params.temperature = 0;
-  item.spec.prompt_len = work.prompt_tokens;
-  item.spec.num_logprobs = 5;
+  std::vector<core::BlockId> blocks(static_cast<size_t>(num_blocks));
+  std::iota(blocks.rbegin(), blocks.rend(), 0);
+  item.blocks = blocks;
+  core::SampleSpec spec;
+  spec.params.temperature = 0;
+  spec.prompt_len = work.prompt_tokens;
+  spec.num_logprobs = 5;
+  item.spec = &spec;
 
   Sha256 sha;
   int computed = 0;
   while (computed < work.tokens) {
     const int count = std::min(work.chunk, static_cast<int>(ids.size()) - computed);
     item.start = computed;
-    item.tokens.assign(ids.begin() + computed, ids.begin() + computed + count);
+    item.tokens = std::span(ids).subspan(static_cast<size_t>(computed), static_cast<size_t>(count));
     computed += count;
     item.sample = computed == static_cast<int>(ids.size());
     executor.Launch(batch);

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <numeric>
+#include <span>
 #include <vector>
 
 #include "executor/cpu_executor.h"
@@ -42,11 +44,13 @@ Status DumpRows(const std::vector<TokenId>& ids, size_t full, size_t vocab,
                 executor::Executor* executor, core::Batch* batch, std::ofstream* out) {
   core::BatchItem& item = batch->items[0];
   item.sample = true;
-  item.spec.params.temperature = 0;
-  item.spec.num_logprobs = static_cast<int32_t>(vocab);
+  core::SampleSpec spec;
+  spec.params.temperature = 0;
+  spec.num_logprobs = static_cast<int32_t>(vocab);
+  item.spec = &spec;
   for (size_t i = 0; i < full; ++i) {
     item.start = static_cast<int32_t>(i);
-    item.tokens = {ids[i]};
+    item.tokens = std::span(ids).subspan(i, 1);
     auto result = Step(executor, *batch);
     if (!result.ok()) return result.status();
     std::vector<float> row(vocab);
@@ -55,6 +59,7 @@ Status DumpRows(const std::vector<TokenId>& ids, size_t full, size_t vocab,
     }
     Write(row, out);
   }
+  item.spec = &core::kDefaultSampleSpec;
   return {};
 }
 
@@ -67,8 +72,7 @@ Status DumpScores(const std::vector<TokenId>& ids, executor::Executor* executor,
   for (size_t begin = 0; begin + 1 < ids.size(); begin += kChunk) {
     const size_t end = std::min(begin + kChunk, ids.size());
     item.start = static_cast<int32_t>(begin);
-    item.tokens.assign(ids.begin() + static_cast<std::ptrdiff_t>(begin),
-                       ids.begin() + static_cast<std::ptrdiff_t>(end));
+    item.tokens = std::span(ids).subspan(begin, end - begin);
     item.score_begin = item.start + 1;
     item.score_end = static_cast<int32_t>(std::min(end + 1, ids.size()));
     auto result = Step(executor, *batch);
@@ -101,7 +105,9 @@ int Dump(const char* path, size_t full, const char* out_path) {
   std::ofstream out(out_path, std::ios::binary);
   core::Batch batch;
   core::BatchItem& item = batch.items.emplace_back();
-  for (core::BlockId b = 0; b < layout->num_blocks; ++b) item.blocks.push_back(b);
+  std::vector<core::BlockId> table(static_cast<size_t>(layout->num_blocks));
+  std::iota(table.begin(), table.end(), 0);
+  item.blocks = table;
   const auto vocab = static_cast<size_t>(shared->config().vocab_size);
   Status status = DumpRows(ids, full, vocab, &executor, &batch, &out);
   if (status.ok()) status = DumpScores(ids, &executor, &batch, &out);
