@@ -1,19 +1,19 @@
-# ropeway_unity(TARGET NO_UNITY): compiles the sources of TARGET together, so that the headers that all
-# of them include are read once: a third of the time. It means that no two files of a room may
-# define one name, even in unnamed namespaces.
-function(ropeway_unity TARGET NO_UNITY)
-  if(NOT NO_UNITY AND ROPEWAY_UNITY)
+# ropeway_unity(TARGET): compiles the sources of TARGET together, so that the headers that all of
+# them include are read once: a third of the time. It means that no two files of a room may define
+# one name, even in unnamed namespaces.
+function(ropeway_unity TARGET)
+  if(ROPEWAY_UNITY)
     set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${ROPEWAY_UNITY})
   endif()
 endfunction()
 
-# ropeway_room(NAME [DEPS room...] [LIBS target...] [TEST_LIBS target...] [NO_UNITY])
+# ropeway_room(NAME [DEPS room...] [LIBS target...] [TEST_LIBS target...])
 #
-# One static library `ropeway_NAME` from the folder's *.cc (and arch/*.cc, cpu/*.cc, jinja/*.cc, kernels/*.cc, replay/*.cc), and, with
-# ROPEWAY_TESTS, one test program `NAME_test` from its *_test.cc, each labelled with the room's name.
-# Files named test_*.{h,cc} belong to the tests alone.
+# One static library `ropeway_NAME` from the folder's *.cc (and those of arch/, cpu/, jinja/, kernels/
+# and replay/), and, with ROPEWAY_TESTS, one test program `NAME_test` from its *_test.cc, each
+# labelled with the room's name. Files named test_*.{h,cc} belong to the tests alone.
 function(ropeway_room NAME)
-  cmake_parse_arguments(R "NO_UNITY" "" "DEPS;LIBS;TEST_LIBS" ${ARGN})
+  cmake_parse_arguments(R "" "" "DEPS;LIBS;TEST_LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cc arch/*.cc cpu/*.cc jinja/*.cc kernels/*.cc replay/*.cc)
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "(_test\\.cc|/test_[^/]*\\.cc)$")
@@ -21,7 +21,7 @@ function(ropeway_room NAME)
   set(lib ropeway_${NAME})
   if(sources)
     add_library(${lib} STATIC ${sources})
-    ropeway_unity(${lib} ${R_NO_UNITY})
+    ropeway_unity(${lib})
     set(scope PUBLIC)
   else()
     add_library(${lib} INTERFACE)
@@ -39,7 +39,7 @@ function(ropeway_room NAME)
   target_link_libraries(${lib} ${scope} ${R_DEPS} ${R_LIBS})
   if(ROPEWAY_TESTS AND tests)
     add_executable(${NAME}_test ${tests})
-    ropeway_unity(${NAME}_test ${R_NO_UNITY})
+    ropeway_unity(${NAME}_test)
     target_link_libraries(${NAME}_test PRIVATE ${lib} ${R_TEST_LIBS} GTest::gmock GTest::gtest_main)
     if(NOT NAME STREQUAL kernels)
       # Half of a build's time went into optimised, checked templates of GoogleTest and JSON: the

@@ -24,7 +24,8 @@ fi
 grep -q 'One Definition Rule' "$work/said" || die "the proof failed for another reason: $(cat "$work/said")"
 
 cd "$root"
-cmake --preset dev -B build/odr -DROPEWAY_TESTS=OFF -DCMAKE_BUILD_TYPE=None "-DCMAKE_AR=$(command -v gcc-ar)" "-DCMAKE_RANLIB=$(command -v gcc-ranlib)" \
+cmake --preset dev -B build/odr -DROPEWAY_TESTS=OFF -DCMAKE_BUILD_TYPE=None \
+  "-DCMAKE_AR=$(command -v gcc-ar)" "-DCMAKE_RANLIB=$(command -v gcc-ranlib)" \
   -DCMAKE_CXX_FLAGS="-O0 -flto -Werror=odr" >/dev/null || die "cmake failed (see above)"
 cmake --build build/odr --parallel "$(nproc)" --target ropeway ropeway-bench >&2 ||
   die "a type or function is defined twice in different ways, or the build failed (see above)"
