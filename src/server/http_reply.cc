@@ -12,39 +12,28 @@
 namespace ropeway::server {
 namespace {
 
+constexpr std::pair<int, std::string_view> kReasons[] = {
+    {200, "OK"},
+    {400, "Bad Request"},
+    {401, "Unauthorized"},
+    {403, "Forbidden"},
+    {404, "Not Found"},
+    {405, "Method Not Allowed"},
+    {408, "Request Timeout"},
+    {413, "Content Too Large"},
+    {415, "Unsupported Media Type"},
+    {417, "Expectation Failed"},
+    {429, "Too Many Requests"},
+    {431, "Request Header Fields Too Large"},
+    {500, "Internal Server Error"},
+    {503, "Service Unavailable"},
+};
+
 std::string_view Reason(int status) {
-  switch (status) {
-    case 200:
-      return "OK";
-    case 400:
-      return "Bad Request";
-    case 401:
-      return "Unauthorized";
-    case 403:
-      return "Forbidden";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 408:
-      return "Request Timeout";
-    case 413:
-      return "Content Too Large";
-    case 415:
-      return "Unsupported Media Type";
-    case 417:
-      return "Expectation Failed";
-    case 429:
-      return "Too Many Requests";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 500:
-      return "Internal Server Error";
-    case 503:
-      return "Service Unavailable";
-    default:
-      return "Unknown";
+  for (const auto& [known, reason] : kReasons) {
+    if (known == status) return reason;
   }
+  return "Unknown";
 }
 
 // The format that HTTP requires: "Sun, 06 Nov 1994 08:49:37 GMT". strftime would follow the locale.
@@ -70,50 +59,29 @@ std::string ReplyHead(int status, std::string_view content_type, const Framing& 
 }  // namespace
 
 ApiError ToApiError(const Status& status) {
-  ApiError error;
-  error.message = status.message();
-  error.param = status.field();
+  const auto error = [&](int http_status, const char* type, const char* code) -> ApiError {
+    return {http_status, status.message(), type, status.field(), code};
+  };
   switch (status.code()) {
     case StatusCode::kInvalidArgument:
-      error.http_status = 400;
-      error.type = "invalid_request_error";
-      break;
+      return error(400, "invalid_request_error", "");
     case StatusCode::kUnimplemented:
-      error.http_status = 400;
-      error.type = "invalid_request_error";
-      error.code = "unsupported_parameter";
-      break;
+      return error(400, "invalid_request_error", "unsupported_parameter");
     case StatusCode::kNotFound:
-      error.http_status = 404;
-      error.type = "invalid_request_error";
-      error.code = "model_not_found";
-      error.param = "model";
-      break;
+      return {404, status.message(), "invalid_request_error", "model", "model_not_found"};
     case StatusCode::kResourceExhausted:
-      error.http_status = 429;
-      error.type = "rate_limit_error";
-      error.code = "rate_limit_exceeded";
-      break;
+      return error(429, "rate_limit_error", "rate_limit_exceeded");
     case StatusCode::kUnavailable:
     case StatusCode::kCancelled:  // By the server: a client that cancels is gone.
-      error.http_status = 503;
-      error.type = "service_unavailable_error";
-      error.code = "unavailable";
-      break;
+      return error(503, "service_unavailable_error", "unavailable");
     case StatusCode::kDeadlineExceeded:
-      error.http_status = 408;
-      error.type = "timeout_error";
-      error.code = "timeout";
-      break;
+      return error(408, "timeout_error", "timeout");
     case StatusCode::kOk:
     case StatusCode::kDataLoss:
     case StatusCode::kInternal:
-      error.http_status = 500;
-      error.type = "server_error";
-      error.code = "internal_error";
       break;
   }
-  return error;
+  return error(500, "server_error", "internal_error");
 }
 
 std::string ErrorJson(const ApiError& error) {

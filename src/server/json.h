@@ -3,6 +3,7 @@
 #ifndef ROPEWAY_SERVER_JSON_H_
 #define ROPEWAY_SERVER_JSON_H_
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -81,6 +82,36 @@ Status ReadFields(const Json& document, const FieldTable<Draft>& table, Draft* d
     if (!status.ok()) return status;
   }
   return {};
+}
+
+// Where a draft keeps a member. For the members of a part of it, a draft has an overload of this.
+template <typename Draft, typename Class, typename T>
+requires std::derived_from<Draft, Class> T* Slot(Draft* draft, T Class::*member) {
+  return &(draft->*member);
+}
+
+// The reader of a field that `read` makes a value of, which is stored in `member`.
+template <typename Read, typename Member>
+auto FieldOf(Read read, Member member) {
+  return [=](const nlohmann::json& value, const std::string& field, auto* draft) -> Status {
+    return Store(read(value, field), Slot(draft, member));
+  };
+}
+
+// Likewise of an integer or a number in [low, high].
+template <typename Member>
+auto IntField(int32_t low, int32_t high, Member member) {
+  const auto read = [=](const nlohmann::json& value, const std::string& field) {
+    return ReadInt32(value, field, low, high);
+  };
+  return FieldOf(read, member);
+}
+template <typename Member>
+auto NumberField(double low, double high, Member member) {
+  const auto read = [=](const nlohmann::json& value, const std::string& field) {
+    return ReadNumber(value, field, low, high);
+  };
+  return FieldOf(read, member);
 }
 
 // Readers for fields that no draft stores.

@@ -138,14 +138,6 @@ Status ReadMaxCompletionTokens(const json& value, const std::string& field, Chat
                &body->max_completion_tokens);
 }
 
-Status ReadChatLogprobs(const json& value, const std::string& field, ChatBody* body) {
-  return Store(ReadBool(value, field), &body->logprobs);
-}
-
-Status ReadTopLogprobs(const json& value, const std::string& field, ChatBody* body) {
-  return Store(ReadInt32(value, field, 0, kMaxLogprobs), &body->top_logprobs);
-}
-
 Status ReadToolChoice(const json& value, const std::string& field, const void*) {
   if (value == "none" || value == "auto") return {};  // There are no tools to choose from.
   return Unsupported(field);
@@ -157,31 +149,31 @@ Status ReadModalities(const json& value, const std::string& field, const void*) 
 }
 
 const FieldTable<ChatBody>& ChatFields() {
-  static const FieldTable<ChatBody> table =
-      WithOpenAiFields<ChatBody>({{"messages", ReadMessages},
-                                  {"max_completion_tokens", ReadMaxCompletionTokens},
-                                  {"logprobs", ReadChatLogprobs},
-                                  {"top_logprobs", ReadTopLogprobs},
-                                  {"tools", RejectUnlessEmpty},
-                                  {"functions", RejectUnlessEmpty},
-                                  {"tool_choice", ReadToolChoice},
-                                  {"function_call", ReadToolChoice},
-                                  {"parallel_tool_calls", IgnoreBool},  // There are no tools.
-                                  {"modalities", ReadModalities},
-                                  {"audio", Reject},
-                                  {"prediction", Reject},
-                                  {"reasoning_effort", Reject},
-                                  {"verbosity", Reject},
-                                  {"web_search_options", Reject},
-                                  {"moderation", Reject},
-                                  {"documents", RejectUnlessEmpty},
-                                  {"chat_template", Reject},
-                                  {"chat_template_kwargs", RejectUnlessEmpty},
-                                  {"mm_processor_kwargs", RejectUnlessEmpty},
-                                  {"add_generation_prompt", RejectUnlessTrue},
-                                  {"continue_final_message", RejectUnlessFalse},
-                                  {"add_special_tokens", RejectUnlessFalse},
-                                  {"echo", RejectUnlessFalse}});
+  static const FieldTable<ChatBody> table = WithOpenAiFields<ChatBody>(
+      {{"messages", ReadMessages},
+       {"max_completion_tokens", ReadMaxCompletionTokens},
+       {"logprobs", FieldOf(ReadBool, &ChatBody::logprobs)},
+       {"top_logprobs", IntField(0, kMaxLogprobs, &ChatBody::top_logprobs)},
+       {"tools", RejectUnlessEmpty},
+       {"functions", RejectUnlessEmpty},
+       {"tool_choice", ReadToolChoice},
+       {"function_call", ReadToolChoice},
+       {"parallel_tool_calls", IgnoreBool},  // There are no tools.
+       {"modalities", ReadModalities},
+       {"audio", Reject},
+       {"prediction", Reject},
+       {"reasoning_effort", Reject},
+       {"verbosity", Reject},
+       {"web_search_options", Reject},
+       {"moderation", Reject},
+       {"documents", RejectUnlessEmpty},
+       {"chat_template", Reject},
+       {"chat_template_kwargs", RejectUnlessEmpty},
+       {"mm_processor_kwargs", RejectUnlessEmpty},
+       {"add_generation_prompt", RejectUnlessTrue},
+       {"continue_final_message", RejectUnlessFalse},
+       {"add_special_tokens", RejectUnlessFalse},
+       {"echo", RejectUnlessFalse}});
   return table;
 }
 

@@ -54,24 +54,16 @@ Status ReadPrompt(const json& value, const std::string& field, CompletionBody* b
   return {};
 }
 
-Status ReadCompletionLogprobs(const json& value, const std::string& field, CompletionBody* body) {
-  return Store(ReadInt32(value, field, 0, kMaxLogprobs), &body->request.logprobs);
-}
-
 Status ReadBestOf(const json& value, const std::string& field, CompletionBody* body) {
   return Store(ReadInt32(value, field, 1, body->max_choices), &body->best_of);
-}
-
-Status ReadEcho(const json& value, const std::string& field, CompletionBody* body) {
-  return Store(ReadBool(value, field), &body->shows_prompts);
 }
 
 const FieldTable<CompletionBody>& CompletionFields() {
   static const FieldTable<CompletionBody> table =
       WithOpenAiFields<CompletionBody>({{"prompt", ReadPrompt},
-                                        {"logprobs", ReadCompletionLogprobs},
+                                        {"logprobs", IntField(0, kMaxLogprobs, &Request::logprobs)},
                                         {"best_of", ReadBestOf},
-                                        {"echo", ReadEcho},
+                                        {"echo", FieldOf(ReadBool, &CompletionBody::shows_prompts)},
                                         {"suffix", Reject},
                                         {"add_special_tokens", RejectUnlessTrue},
                                         {"prompt_embeds", Reject}});

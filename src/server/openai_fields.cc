@@ -25,47 +25,16 @@ constexpr size_t kMaxBiases = 1024;
 constexpr double kMaxBias = 100;
 constexpr int32_t kInt32Max = std::numeric_limits<int32_t>::max();
 
-SamplingParams* Sampling(OpenAiBody* body) { return &body->request.sampling; }
-
-// In (0, high], also as a float: a double above 0 may be none.
-Status ReadAboveZero(const json& value, const std::string& field, double high, float* out) {
-  Status status = Store(ReadNumber(value, field, 0, high, true), out);
-  if (status.ok() && *out <= 0) {
-    return Mismatch(value, field, fmt::format("a number above 0 and at most {}", high));
-  }
-  return status;
-}
-
-Status ReadTemperature(const json& value, const std::string& field, OpenAiBody* body) {
-  return Store(ReadNumber(value, field, 0, 2), &Sampling(body)->temperature);
-}
-
-Status ReadTopP(const json& value, const std::string& field, OpenAiBody* body) {
-  return ReadAboveZero(value, field, 1, &Sampling(body)->top_p);
-}
-
-Status ReadTypicalP(const json& value, const std::string& field, OpenAiBody* body) {
-  return ReadAboveZero(value, field, 1, &Sampling(body)->typical_p);
-}
-
-Status ReadMinP(const json& value, const std::string& field, OpenAiBody* body) {
-  return Store(ReadNumber(value, field, 0, 1), &Sampling(body)->min_p);
-}
-
-Status ReadTopK(const json& value, const std::string& field, OpenAiBody* body) {
-  return Store(ReadInt32(value, field, -1, kInt32Max), &Sampling(body)->top_k);
-}
-
-Status ReadPresencePenalty(const json& value, const std::string& field, OpenAiBody* body) {
-  return Store(ReadNumber(value, field, -2, 2), &Sampling(body)->presence_penalty);
-}
-
-Status ReadFrequencyPenalty(const json& value, const std::string& field, OpenAiBody* body) {
-  return Store(ReadNumber(value, field, -2, 2), &Sampling(body)->frequency_penalty);
-}
-
-Status ReadRepetitionPenalty(const json& value, const std::string& field, OpenAiBody* body) {
-  return ReadAboveZero(value, field, 10, &Sampling(body)->repetition_penalty);
+// The reader of a number in (0, high], also as a float: a double above 0 may be none.
+auto AboveZero(double high, float SamplingParams::*member) {
+  return [=](const json& value, const std::string& field, OpenAiBody* body) -> Status {
+    float* const out = Slot(body, member);
+    Status status = Store(ReadNumber(value, field, 0, high, true), out);
+    if (status.ok() && *out <= 0) {
+      return Mismatch(value, field, fmt::format("a number above 0 and at most {}", high));
+    }
+    return status;
+  };
 }
 
 // A token id as JSON writes it in a key: decimal, and in one way only, so that none comes twice.
@@ -104,24 +73,17 @@ Status ReadLogitBias(const json& value, const std::string& field, OpenAiBody* bo
   // A JSON object has no order; what is submitted shall have one.
   std::sort(biases.begin(), biases.end(),
             [](const LogitBias& a, const LogitBias& b) { return a.id < b.id; });
-  Sampling(body)->logit_bias = std::move(biases);
+  body->request.sampling.logit_bias = std::move(biases);
   return {};
 }
 
 // All 64-bit integers, signed or not: a negative seed stands for its two's complement.
 Status ReadSeed(const json& value, const std::string& field, OpenAiBody* body) {
   if (!value.is_number_integer()) return Mismatch(value, field, "an integer of 64 bits");
-  Sampling(body)->seed = value.is_number_unsigned() ? value.get<uint64_t>()
-                                                    : static_cast<uint64_t>(value.get<int64_t>());
+  body->request.sampling.seed = value.is_number_unsigned()
+                                    ? value.get<uint64_t>()
+                                    : static_cast<uint64_t>(value.get<int64_t>());
   return {};
-}
-
-Status ReadMaxTokens(const json& value, const std::string& field, OpenAiBody* body) {
-  return Store(ReadInt32(value, field, 0, kInt32Max), &body->request.max_tokens);
-}
-
-Status ReadMinTokens(const json& value, const std::string& field, OpenAiBody* body) {
-  return Store(ReadInt32(value, field, 0, kInt32Max), &Sampling(body)->min_tokens);
 }
 
 Status ReadStop(const json& value, const std::string& field, OpenAiBody* body) {
@@ -153,10 +115,6 @@ Status ReadStopTokenIds(const json& value, const std::string& field, OpenAiBody*
   return Store(ReadTokenIds(value, field), &body->request.stop_token_ids);
 }
 
-Status ReadIgnoreEos(const json& value, const std::string& field, OpenAiBody* body) {
-  return Store(ReadBool(value, field), &body->request.ignore_eos);
-}
-
 Status RejectUnlessOne(const json& value, const std::string& field, OpenAiBody*) {
   if (!value.is_number()) return Mismatch(value, field, "a number");
   return value.get<double>() == 1 ? Status() : Unsupported(field, " but as 1");
@@ -167,16 +125,8 @@ Status RejectUnlessOne(const json& value, const std::string& field, OpenAiBody*)
 constexpr double kMaxTimeoutSeconds = 86'400;
 constexpr size_t kMaxSaltBytes = 256;
 
-Status ReadModel(const json& value, const std::string& field, OpenAiBody* body) {
-  return Store(ReadString(value, field), &body->request.model);
-}
-
 Status ReadN(const json& value, const std::string& field, OpenAiBody* body) {
   return Store(ReadInt32(value, field, 1, body->max_choices), &body->n);
-}
-
-Status ReadStream(const json& value, const std::string& field, OpenAiBody* body) {
-  return Store(ReadBool(value, field), &body->stream);
 }
 
 Status ReadStreamOption(const std::string& name, const json& option, const std::string& path,
@@ -282,21 +232,21 @@ Status ReadServiceTier(const json& value, const std::string& field, OpenAiBody* 
 
 const FieldTable<OpenAiBody>& OpenAiFields() {
   static const FieldTable<OpenAiBody> table = {
-      {"temperature", ReadTemperature},
-      {"top_p", ReadTopP},
-      {"top_k", ReadTopK},
-      {"min_p", ReadMinP},
-      {"typical_p", ReadTypicalP},
-      {"presence_penalty", ReadPresencePenalty},
-      {"frequency_penalty", ReadFrequencyPenalty},
-      {"repetition_penalty", ReadRepetitionPenalty},
+      {"temperature", NumberField(0, 2, &SamplingParams::temperature)},
+      {"top_p", AboveZero(1, &SamplingParams::top_p)},
+      {"top_k", IntField(-1, kInt32Max, &SamplingParams::top_k)},
+      {"min_p", NumberField(0, 1, &SamplingParams::min_p)},
+      {"typical_p", AboveZero(1, &SamplingParams::typical_p)},
+      {"presence_penalty", NumberField(-2, 2, &SamplingParams::presence_penalty)},
+      {"frequency_penalty", NumberField(-2, 2, &SamplingParams::frequency_penalty)},
+      {"repetition_penalty", AboveZero(10, &SamplingParams::repetition_penalty)},
       {"logit_bias", ReadLogitBias},
       {"seed", ReadSeed},
-      {"max_tokens", ReadMaxTokens},
-      {"min_tokens", ReadMinTokens},
+      {"max_tokens", IntField(0, kInt32Max, &Request::max_tokens)},
+      {"min_tokens", IntField(0, kInt32Max, &SamplingParams::min_tokens)},
       {"stop", ReadStop},
       {"stop_token_ids", ReadStopTokenIds},
-      {"ignore_eos", ReadIgnoreEos},
+      {"ignore_eos", FieldOf(ReadBool, &Request::ignore_eos)},
       // vLLM's, where they would change the answer.
       {"bad_words", RejectUnlessEmpty},
       {"allowed_token_ids", Reject},
@@ -315,9 +265,9 @@ const FieldTable<OpenAiBody>& OpenAiFields() {
       {"guided_grammar", Reject},
       {"guided_decoding_backend", Reject},
       {"guided_whitespace_pattern", Reject},
-      {"model", ReadModel},
+      {"model", FieldOf(ReadString, &Request::model)},
       {"n", ReadN},
-      {"stream", ReadStream},
+      {"stream", FieldOf(ReadBool, &OpenAiBody::stream)},
       {"stream_options", ReadStreamOptions},
       {"prompt_logprobs", ReadPromptLogprobs},
       {"timeout", ReadTimeout},

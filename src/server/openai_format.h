@@ -30,6 +30,16 @@ struct OpenAiBody : ApiRequest {
   const char* max_tokens_field = "max_tokens";  // The field that set request.max_tokens.
 };
 
+// Members of the request and of its sampling parameters, for the readers of json.h.
+template <typename T>
+T* Slot(OpenAiBody* body, T Request::*member) {
+  return &(body->request.*member);
+}
+template <typename T>
+T* Slot(OpenAiBody* body, T SamplingParams::*member) {
+  return &(body->request.sampling.*member);
+}
+
 inline constexpr int kMaxLogprobs = 20;  // The engine's bound (ropeway/request.h).
 
 // The fields of both dialects.

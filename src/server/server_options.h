@@ -86,8 +86,8 @@ struct ServerOptions {
   std::string tls_cert;
   std::string tls_key;
 
-  // Each opens the API (`Authorization: Bearer <key>`); without keys the API is open to everybody.
-  // ReadApiKeys (api_keys.h) reads them from a file.
+  // Each opens the API (`Authorization: Bearer <key>`); without keys the API is open to all
+  // clients. ReadApiKeys (api_keys.h) reads them from a file.
   std::vector<ApiKey> api_keys;
   // Opens /admin/..., /metrics and /version; "": the admin paths answer 403.
   std::string admin_key;

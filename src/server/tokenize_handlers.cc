@@ -29,12 +29,6 @@ struct TokenizerDraft {
   bool return_token_strs = false;
 };
 
-// Reads a field into a member.
-template <typename T, auto Read, auto Member>
-Status ReadInto(const json& value, const std::string& field, TokenizerDraft* draft) {
-  return Store(StatusOr<T>(Read(value, field)), &(draft->*Member));
-}
-
 Status ReadTokens(const json& value, const std::string& field, TokenizerDraft* draft) {
   if (!value.is_array()) return Mismatch(value, field, "a list of token ids");
   return Store(ReadTokenIds(value, field), &draft->tokens);
@@ -45,12 +39,12 @@ using TokenizerFields = FieldTable<TokenizerDraft>;
 
 const TokenizerFields& TokenizeFields() {
   static const TokenizerFields table = {
-      {"model", ReadInto<std::string, ReadString, &D::model>},
-      {"prompt", ReadInto<std::string, ReadString, &D::prompt>},
-      {"messages", ReadInto<std::vector<ChatMessage>, ReadChatMessages, &D::messages>},
-      {"add_special_tokens", ReadInto<bool, ReadBool, &D::add_special_tokens>},
-      {"add_generation_prompt", ReadInto<bool, ReadBool, &D::add_generation_prompt>},
-      {"return_token_strs", ReadInto<bool, ReadBool, &D::return_token_strs>},
+      {"model", FieldOf(ReadString, &D::model)},
+      {"prompt", FieldOf(ReadString, &D::prompt)},
+      {"messages", FieldOf(ReadChatMessages, &D::messages)},
+      {"add_special_tokens", FieldOf(ReadBool, &D::add_special_tokens)},
+      {"add_generation_prompt", FieldOf(ReadBool, &D::add_generation_prompt)},
+      {"return_token_strs", FieldOf(ReadBool, &D::return_token_strs)},
       {"continue_final_message", RejectUnlessFalse},
       {"chat_template", Reject},
       {"chat_template_kwargs", RejectUnlessEmpty},
@@ -60,7 +54,7 @@ const TokenizerFields& TokenizeFields() {
 }
 
 const TokenizerFields& DetokenizeFields() {
-  static const TokenizerFields table = {{"model", ReadInto<std::string, ReadString, &D::model>},
+  static const TokenizerFields table = {{"model", FieldOf(ReadString, &D::model)},
                                         {"tokens", ReadTokens}};
   return table;
 }
