@@ -9,25 +9,6 @@
 namespace ropeway::flags {
 namespace {
 
-// What may follow a flag.
-enum class Offer { kNothing, kFiles, kChoices, kUnknown };
-
-struct FlagEntry {
-  std::vector<std::string> names;  // With their dashes.
-  Offer offer = Offer::kNothing;
-  std::vector<std::string> choices;
-  std::string description;
-};
-
-// The long names: what is offered.
-std::vector<std::string> LongNames(const FlagEntry& flag) {
-  std::vector<std::string> names;
-  for (const std::string& name : flag.names) {
-    if (name.starts_with("--")) names.push_back(name);
-  }
-  return names;
-}
-
 struct WordEntry {
   std::string name;
   std::string description;
@@ -38,7 +19,7 @@ struct WordEntry {
 struct CommandEntry {
   std::string path;
   std::vector<WordEntry> words;  // The commands below it, or what its argument may be.
-  std::vector<FlagEntry> flags;
+  std::vector<Flag> flags;
   bool takes_file = false;  // Its argument is a file.
 };
 
@@ -46,19 +27,15 @@ bool TakesPath(const Flag& flag) {
   return flag.value.placeholder == "FILE" || flag.value.placeholder == "DIR";
 }
 
-FlagEntry DescribeFlag(const Flag& flag) {
-  FlagEntry entry;
-  for (const FlagName& name : NamesOf(flag)) entry.names.push_back(name.text);
-  entry.description = flag.help;
-  entry.choices = flag.value.choices;
-  if (flag.value.kind == ValueKind::kSwitch) {
-    entry.offer = Offer::kNothing;
-  } else if (TakesPath(flag)) {
-    entry.offer = Offer::kFiles;
-  } else {
-    entry.offer = entry.choices.empty() ? Offer::kUnknown : Offer::kChoices;
+bool TakesValue(const Flag& flag) { return flag.value.kind != ValueKind::kSwitch; }
+
+// The long names: what is offered.
+std::vector<std::string> LongNames(const Flag& flag) {
+  std::vector<std::string> names;
+  for (const FlagName& name : NamesOf(flag)) {
+    if (name.text.starts_with("--")) names.push_back(name.text);
   }
-  return entry;
+  return names;
 }
 
 void Walk(const std::string& path, const FlagTable& flags, const std::vector<Command>& commands,
@@ -66,18 +43,18 @@ void Walk(const std::string& path, const FlagTable& flags, const std::vector<Com
   CommandEntry entry;
   entry.path = path;
   const std::vector<Flag> common = CommonFlags(path.empty());
-  entry.flags.push_back(DescribeFlag(common.front()));  // --help.
+  entry.flags.push_back(common.front());  // --help.
   for (const FlagGroup& group : flags) {
     for (const Flag& flag : group.flags) {
       if (!IsArgument(flag)) {
-        entry.flags.push_back(DescribeFlag(flag));
+        entry.flags.push_back(flag);
         continue;
       }
       entry.takes_file = entry.takes_file || TakesPath(flag);
       for (const std::string& choice : flag.value.choices) entry.words.push_back({choice, ""});
     }
   }
-  for (size_t i = 1; i < common.size(); ++i) entry.flags.push_back(DescribeFlag(common[i]));
+  entry.flags.insert(entry.flags.end(), common.begin() + 1, common.end());
   for (const Command& command : commands)
     entry.words.push_back({command.name, command.description});
   entries->push_back(std::move(entry));
@@ -111,27 +88,28 @@ std::string Paths(const std::vector<CommandEntry>& entries, const char* between)
 }
 
 // The shell code that offers what may follow the flag, for bash and zsh.
-using OfferFn = std::string (*)(const FlagEntry&);
+using OfferFn = std::string (*)(const Flag&);
 
 std::string ValueCases(const std::vector<CommandEntry>& entries, OfferFn offer) {
   std::string text;
   for (const CommandEntry& entry : entries) {
-    for (const FlagEntry& flag : entry.flags) {
-      if (flag.offer == Offer::kNothing) continue;
+    for (const Flag& flag : entry.flags) {
+      if (!TakesValue(flag)) continue;
       std::vector<std::string> patterns;
-      for (const std::string& name : flag.names) patterns.push_back(ForSh(entry.path + " " + name));
+      for (const FlagName& name : NamesOf(flag)) {
+        patterns.push_back(ForSh(entry.path + " " + name.text));
+      }
       text += fmt::format("    {})\n      {}return ;;\n", fmt::join(patterns, " | "), offer(flag));
     }
   }
   return text;
 }
 
-std::string OfferInBash(const FlagEntry& flag) {
-  if (flag.offer == Offer::kFiles)
-    return "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n      ";
-  if (flag.offer == Offer::kUnknown) return "";
+std::string OfferInBash(const Flag& flag) {
+  if (TakesPath(flag)) return "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n      ";
+  if (flag.value.choices.empty()) return "";
   return fmt::format("mapfile -t COMPREPLY < <(compgen -W {} -- \"$cur\")\n      ",
-                     ForSh(fmt::format("{}", fmt::join(flag.choices, " "))));
+                     ForSh(fmt::format("{}", fmt::join(flag.value.choices, " "))));
 }
 
 std::string Bash(const std::vector<CommandEntry>& entries) {
@@ -139,7 +117,7 @@ std::string Bash(const std::vector<CommandEntry>& entries) {
   for (const CommandEntry& entry : entries) {
     std::vector<std::string> words;
     for (const WordEntry& word : entry.words) words.push_back(word.name);
-    for (const FlagEntry& flag : entry.flags) {
+    for (const Flag& flag : entry.flags) {
       for (const std::string& name : LongNames(flag)) words.push_back(name);
     }
     commands += fmt::format("    {}) words={}{} ;;\n", ForSh(entry.path),
@@ -170,10 +148,10 @@ complete -o filenames -F _ropeway ropeway
       Paths(entries, " | "), ValueCases(entries, OfferInBash), commands);
 }
 
-std::string OfferInZsh(const FlagEntry& flag) {
-  if (flag.offer == Offer::kFiles) return "_files\n      ";
-  if (flag.offer == Offer::kUnknown) return "";
-  return fmt::format("compadd -- {}\n      ", fmt::join(flag.choices, " "));
+std::string OfferInZsh(const Flag& flag) {
+  if (TakesPath(flag)) return "_files\n      ";
+  if (flag.value.choices.empty()) return "";
+  return fmt::format("compadd -- {}\n      ", fmt::join(flag.value.choices, " "));
 }
 
 std::string Zsh(const std::vector<CommandEntry>& entries) {
@@ -183,9 +161,9 @@ std::string Zsh(const std::vector<CommandEntry>& entries) {
     for (const WordEntry& word : entry.words) {
       commands += fmt::format("        {}\n", ForSh(word.name + ":" + word.description));
     }
-    for (const FlagEntry& flag : entry.flags) {
+    for (const Flag& flag : entry.flags) {
       for (const std::string& name : LongNames(flag)) {
-        commands += fmt::format("        {}\n", ForSh(name + ":" + flag.description));
+        commands += fmt::format("        {}\n", ForSh(name + ":" + flag.help));
       }
     }
     commands += fmt::format("      )\n{}      ;;\n", entry.takes_file ? "      _files\n" : "");
@@ -218,26 +196,20 @@ fi
 
 std::string ForFish(std::string_view text) { return Quoted(text, "\\'"); }
 
-std::string FishFlag(const std::string& condition, const FlagEntry& flag) {
+std::string FishFlag(const std::string& condition, const Flag& flag) {
   std::string line = "complete -c ropeway -n " + condition;
-  for (const std::string& name : flag.names) {
-    const bool is_long = name.starts_with("--");
-    line += is_long ? " -l " + name.substr(2) : " -s " + name.substr(1);
+  for (const FlagName& name : NamesOf(flag)) {
+    const bool is_long = name.text.starts_with("--");
+    line += is_long ? " -l " + name.text.substr(2) : " -s " + name.text.substr(1);
   }
-  switch (flag.offer) {
-    case Offer::kNothing:
-      break;
-    case Offer::kFiles:
-      line += " -r -F";
-      break;
-    case Offer::kChoices:
-      line += " -x -a " + ForFish(fmt::format("{}", fmt::join(flag.choices, " ")));
-      break;
-    case Offer::kUnknown:
-      line += " -x";
-      break;
+  const std::vector<std::string>& choices = flag.value.choices;
+  if (TakesPath(flag)) {
+    line += " -r -F";
+  } else if (TakesValue(flag)) {
+    line += " -x";
+    if (!choices.empty()) line += " -a " + ForFish(fmt::format("{}", fmt::join(choices, " ")));
   }
-  return line + " -d " + ForFish(flag.description) + "\n";
+  return line + " -d " + ForFish(flag.help) + "\n";
 }
 
 std::string Fish(const std::vector<CommandEntry>& entries) {
@@ -263,7 +235,7 @@ complete -c ropeway -f
                           ForFish(word.description));
     }
     if (entry.takes_file) text += fmt::format("complete -c ropeway -n {} -F\n", condition);
-    for (const FlagEntry& flag : entry.flags) text += FishFlag(condition, flag);
+    for (const Flag& flag : entry.flags) text += FishFlag(condition, flag);
   }
   return text;
 }

@@ -47,6 +47,38 @@ FlagValue OneOf(std::vector<std::string> choices, std::function<void(const std::
   return value;
 }
 
+// A number from `least` to `most`; `what` names it in messages.
+template <typename T>
+FlagValue Between(ValueKind kind, const char* placeholder, const char* what,
+                  const std::string& bounds, T least, T most, std::function<void(T)> store) {
+  FlagValue value = OneText(kind, placeholder, [=](const std::string& text) {
+    T number = 0;
+    // The negation rejects NaN.
+    if (!ParseWhole(text, &number) || !(number >= least && number <= most)) {
+      return InvalidArgument(fmt::format("expected {}, {}, not '{}'", what, bounds, text));
+    }
+    store(number);
+    return Status();
+  });
+  value.bounds = bounds;
+  return value;
+}
+
+// What `parse` makes of a text with a unit, at least `least`.
+template <typename T>
+FlagValue AtLeast(ValueKind kind, const char* placeholder, StatusOr<T> (*parse)(std::string_view),
+                  std::string (*format)(T), T least, std::function<void(T)> store) {
+  return OneText(kind, placeholder, [=](const std::string& text) {
+    const StatusOr<T> value = parse(text);
+    if (!value.ok()) return value.status();
+    if (*value < least) {
+      return InvalidArgument(fmt::format("expected at least {}, not '{}'", format(least), text));
+    }
+    store(*value);
+    return Status();
+  });
+}
+
 StatusOr<int64_t> ParseRate(const std::string& text) {
   if (text == "auto") return int64_t{0};
   if (text.ends_with("/s")) {
@@ -62,63 +94,21 @@ StatusOr<int64_t> ParseRate(const std::string& text) {
 namespace internal {
 
 FlagValue Int(int64_t least, int64_t most, std::function<void(int64_t)> store) {
-  const std::string bounds = fmt::format("{} to {}", least, most);
-  FlagValue value =
-      OneText(ValueKind::kInt, "N", [=, store = std::move(store)](const std::string& text) {
-        int64_t number = 0;
-        if (!ParseWhole(text, &number) || number < least || number > most) {
-          return InvalidArgument(
-              fmt::format("expected a whole number, {}, not '{}'", bounds, text));
-        }
-        store(number);
-        return Status();
-      });
-  value.bounds = bounds;
-  return value;
+  return Between(ValueKind::kInt, "N", "a whole number", fmt::format("{} to {}", least, most),
+                 least, most, std::move(store));
 }
 
 FlagValue Number(double least, double most, std::function<void(double)> store) {
-  const std::string bounds = fmt::format("{:g} to {:g}", least, most);
-  FlagValue value =
-      OneText(ValueKind::kNumber, "X", [=, store = std::move(store)](const std::string& text) {
-        double number = 0;
-        // The negation rejects NaN.
-        if (!ParseWhole(text, &number) || !(number >= least && number <= most)) {
-          return InvalidArgument(fmt::format("expected a number, {}, not '{}'", bounds, text));
-        }
-        store(number);
-        return Status();
-      });
-  value.bounds = bounds;
-  return value;
+  return Between(ValueKind::kNumber, "X", "a number", fmt::format("{:g} to {:g}", least, most),
+                 least, most, std::move(store));
 }
 
 FlagValue Size(int64_t least, std::function<void(int64_t)> store) {
-  return OneText(ValueKind::kSize, "SIZE",
-                 [least, store = std::move(store)](const std::string& text) {
-                   const StatusOr<int64_t> size = ParseSize(text);
-                   if (!size.ok()) return size.status();
-                   if (*size < least) {
-                     return InvalidArgument(
-                         fmt::format("expected at least {}, not '{}'", FormatSize(least), text));
-                   }
-                   store(*size);
-                   return Status();
-                 });
+  return AtLeast(ValueKind::kSize, "SIZE", ParseSize, FormatSize, least, std::move(store));
 }
 
 FlagValue Duration(milliseconds least, std::function<void(milliseconds)> store) {
-  return OneText(
-      ValueKind::kTime, "TIME", [least, store = std::move(store)](const std::string& text) {
-        const StatusOr<milliseconds> time = ParseDuration(text);
-        if (!time.ok()) return time.status();
-        if (*time < least) {
-          return InvalidArgument(
-              fmt::format("expected at least {}, not '{}'", FormatDuration(least), text));
-        }
-        store(*time);
-        return Status();
-      });
+  return AtLeast(ValueKind::kTime, "TIME", ParseDuration, FormatDuration, least, std::move(store));
 }
 
 FlagValue Parsed(std::string placeholder,

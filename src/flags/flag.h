@@ -57,7 +57,7 @@ struct Flag {
   std::string help;  // One sentence without a full stop.
 };
 
-// Groups of one name are shown as one, at the place of the first.
+// Groups of one name are shown as one, where the first stands.
 struct FlagGroup {
   std::string name;  // The heading in the help; "" for arguments.
   std::vector<Flag> flags;
