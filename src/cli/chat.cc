@@ -5,8 +5,11 @@
 
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
+#include "base/output.h"
+#include "cli/terminal.h"
 
 namespace ropeway::cli {
 namespace {
@@ -21,8 +24,16 @@ constexpr char kHelp[] =
     "/help   this list\n"
     "Ctrl-C stops an answer. A line that ends with \\ continues in the next one.\n";
 
-}  // namespace
+// An answer that was written to the output while it was generated.
+struct StreamedAnswer {
+  Result result;
+  double seconds = 0.0;      // From Submit to the end.
+  bool interrupted = false;  // By Ctrl-C.
+};
 
+// Submits `request` and writes its text to `output` as it is generated, with a final line break.
+// Ctrl-C cancels the request while an `Interrupts` exists; so does a reader of `output` that is
+// gone.
 StatusOr<StreamedAnswer> Stream(Engine* engine, Request request, base::Output* output) {
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   bool line_open = false;  // Written by the engine's output thread until the request ends.
@@ -47,6 +58,7 @@ StatusOr<StreamedAnswer> Stream(Engine* engine, Request request, base::Output* o
   return answer;
 }
 
+// "12 prompt tokens, 34 tokens in 0.5 s (68.0 tokens/s)"
 std::string StatsLine(const StreamedAnswer& answer) {
   const Usage& usage = answer.result.finish.usage;
   return fmt::format("{} prompt tokens, {} tokens in {:.1f} s ({:.1f} tokens/s)",
@@ -54,6 +66,7 @@ std::string StatsLine(const StreamedAnswer& answer) {
                      answer.seconds > 0 ? usage.completion_tokens / answer.seconds : 0.0);
 }
 
+// Prints how much of the session of --session is restored; false where it is new or there is none.
 bool ShowRestored(const RunFlags& flags, const Engine* engine) {
   if (flags.session.empty()) return false;
   const std::vector<SessionInfo> sessions = engine->Sessions();
@@ -67,114 +80,139 @@ bool ShowRestored(const RunFlags& flags, const Engine* engine) {
   return true;
 }
 
-Chat::Chat(const RunFlags* flags, Engine* engine, LineReader* lines, base::Output* output)
-    : flags_(flags), engine_(engine), lines_(lines), output_(output) {
-  Clear();
-}
+class Chat {
+ public:
+  Chat(const RunFlags& flags, Engine* engine) : flags_(flags), engine_(engine) { Clear(); }
 
-void Chat::Clear() {
-  if (begun_) {
-    const Status status = engine_->CloseSession(kRunSession);
-    if (!status.ok()) base::Note(fmt::format("({})\n", status.message()));
+  int Run() {
+    base::Note(fmt::format("{}. Ctrl-C stops an answer, Ctrl-D leaves, /help lists the commands.\n",
+                           engine_->model_name()));
+    begun_ = ShowRestored(flags_, engine_);
+    std::string text;
+    while (output_.ok() && ReadMessage(&text)) {
+      if (text.find_first_not_of(" \t\r\n") == std::string::npos) continue;
+      if (text.front() == '/') {
+        if (!RunCommand(text)) break;
+      } else {
+        Turn(text);
+      }
+    }
+    return output_.End();
   }
-  begun_ = false;
-  messages_.clear();
-  if (!flags_->system.empty()) messages_.push_back({"system", flags_->system});
-}
 
-int Chat::Run() {
-  base::Note(fmt::format("{}. Ctrl-C stops an answer, Ctrl-D leaves, /help lists the commands.\n",
-                         engine_->model_name()));
-  begun_ = ShowRestored(*flags_, engine_);
-  std::string text;
-  while (output_->ok() && ReadMessage(&text)) {
-    if (text.find_first_not_of(" \t\r\n") == std::string::npos) continue;
-    if (text.front() == '/') {
-      if (!RunCommand(text)) break;
+ private:
+  void Clear() {
+    if (begun_) {
+      const Status status = engine_->CloseSession(kRunSession);
+      if (!status.ok()) base::Note(fmt::format("({})\n", status.message()));
+    }
+    begun_ = false;
+    messages_.clear();
+    if (!flags_.system.empty()) messages_.push_back({"system", flags_.system});
+  }
+
+  // Reads one message; false at Ctrl-D. A line that ends with '\' continues in the next one.
+  bool ReadMessage(std::string* text) {
+    text->clear();
+    const char* prompt = ">>> ";
+    while (true) {
+      base::Note(prompt);
+      std::string line;
+      switch (lines_.Read(&line)) {
+        case LineReader::Event::kEnd:
+          base::Note("\n");
+          return false;
+        case LineReader::Event::kInterrupted:
+          base::Note("\n(Ctrl-D leaves)\n");
+          text->clear();
+          prompt = ">>> ";
+          continue;
+        case LineReader::Event::kLine:
+          break;
+      }
+      const bool goes_on = !line.empty() && line.back() == '\\';
+      if (goes_on) line.back() = '\n';
+      *text += line;
+      if (!goes_on) return true;
+      prompt = "... ";
+    }
+  }
+
+  // Carries out a line that begins with '/'; false where the chat is to end.
+  bool RunCommand(const std::string& line) {
+    const std::string command = line.substr(0, line.find_last_not_of(" \t\r") + 1);
+    if (command == "/exit") return false;
+    if (command == "/help") {
+      base::Note(kHelp);
+    } else if (command == "/clear") {
+      Clear();
+      base::Note("(a new chat)\n");
+    } else if (command == "/stats") {
+      base::Note(last_stats_.empty() ? "(no answer yet)\n" : "(" + last_stats_ + ")\n");
     } else {
-      Turn(text);
+      base::Note(fmt::format("There is no {}. The commands:\n{}", ForTerminal(command), kHelp));
     }
+    return true;
   }
-  return output_->End();
-}
 
-bool Chat::ReadMessage(std::string* text) {
-  text->clear();
-  const char* prompt = ">>> ";
-  while (true) {
-    base::Note(prompt);
-    std::string line;
-    switch (lines_->Read(&line)) {
-      case LineReader::Event::kEnd:
-        base::Note("\n");
-        return false;
-      case LineReader::Event::kInterrupted:
-        base::Note("\n(Ctrl-D leaves)\n");
-        text->clear();
-        prompt = ">>> ";
-        continue;
-      case LineReader::Event::kLine:
-        break;
+  // Sends the user's text and streams the answer; a turn that fails is forgotten.
+  void Turn(const std::string& text) {
+    const bool session = !flags_.session.empty();
+    Request request = MakeRequest(flags_);
+    // With a session, the new messages alone.
+    std::vector<ChatMessage> messages;
+    if (!begun_) messages = messages_;
+    messages.push_back({"user", text});
+    request.prompt = std::move(messages);
+    StatusOr<StreamedAnswer> answer = Stream(engine_, std::move(request), &output_);
+    const Status status = answer.ok() ? answer->result.status : answer.status();
+    if (!status.ok() && !(answer.ok() && answer->interrupted)) {
+      base::Note(fmt::format("(not answered: {}", status.message()));
+      const bool grown = (begun_ || messages_.size() > (flags_.system.empty() ? 0U : 1U)) &&
+                         status.code() == StatusCode::kInvalidArgument;
+      base::Note(grown ? "; the chat may have grown too long: /clear begins a new one)\n" : ")\n");
+      return;
     }
-    const bool goes_on = !line.empty() && line.back() == '\\';
-    if (goes_on) line.back() = '\n';
-    *text += line;
-    if (!goes_on) return true;
-    prompt = "... ";
+    // An answer that ended just before Ctrl-C is complete.
+    const bool cut = !status.ok();
+    if (answer->interrupted)
+      base::Note(cut && session ? "(stopped, and forgotten)\n" : "(stopped)\n");
+    if (answer->result.finish.reason == FinishReason::kLength) {
+      base::Note("(cut: no more tokens are allowed, by --max-tokens or the model's context)\n");
+    }
+    last_stats_ = StatsLine(*answer);
+    if (flags_.stats) base::Note("(" + last_stats_ + ")\n");
+    if (session) {
+      begun_ = begun_ || !cut;
+      return;
+    }
+    messages_.push_back({"user", text});
+    messages_.push_back({"assistant", std::move(answer->result.text)});
   }
+
+  const RunFlags& flags_;
+  Engine* const engine_;
+  LineReader lines_{STDIN_FILENO};
+  base::Output output_;
+  std::vector<ChatMessage> messages_;  // Without a session: all so far.
+  bool begun_ = false;                 // With a session: it has a turn.
+  std::string last_stats_;
+};
+
+}  // namespace
+
+int AnswerOne(const RunFlags& flags, std::string prompt, Engine* engine) {
+  Request request = MakeRequest(flags);
+  SetPrompt(flags, !ShowRestored(flags, engine), std::move(prompt), &request);
+  base::Output output;
+  const StatusOr<StreamedAnswer> answer = Stream(engine, std::move(request), &output);
+  if (!answer.ok()) return base::Fail(answer.status());
+  if (!output.ok()) return output.End();
+  if (!answer->result.status.ok()) return base::Fail(answer->result.status);
+  if (flags.stats) base::Note("(" + StatsLine(*answer) + ")\n");
+  return 0;
 }
 
-bool Chat::RunCommand(const std::string& line) {
-  const std::string command = line.substr(0, line.find_last_not_of(" \t\r") + 1);
-  if (command == "/exit") return false;
-  if (command == "/help") {
-    base::Note(kHelp);
-  } else if (command == "/clear") {
-    Clear();
-    base::Note("(a new chat)\n");
-  } else if (command == "/stats") {
-    base::Note(last_stats_.empty() ? "(no answer yet)\n" : "(" + last_stats_ + ")\n");
-  } else {
-    base::Note(fmt::format("There is no {}. The commands:\n{}", ForTerminal(command), kHelp));
-  }
-  return true;
-}
-
-std::vector<ChatMessage> Chat::MessagesFor(const std::string& text) const {
-  std::vector<ChatMessage> messages;
-  if (!begun_) messages = messages_;
-  messages.push_back({"user", text});
-  return messages;
-}
-
-void Chat::Turn(const std::string& text) {
-  const bool session = !flags_->session.empty();
-  Request request = MakeRequest(*flags_);
-  request.prompt = MessagesFor(text);
-  StatusOr<StreamedAnswer> answer = Stream(engine_, std::move(request), output_);
-  const Status status = answer.ok() ? answer->result.status : answer.status();
-  if (!status.ok() && !(answer.ok() && answer->interrupted)) {
-    base::Note(fmt::format("(not answered: {}", status.message()));
-    const bool grown = (begun_ || messages_.size() > (flags_->system.empty() ? 0U : 1U)) &&
-                       status.code() == StatusCode::kInvalidArgument;
-    base::Note(grown ? "; the chat may have grown too long: /clear begins a new one)\n" : ")\n");
-    return;
-  }
-  // An answer that ended just before Ctrl-C is complete.
-  const bool cut = !status.ok();
-  if (answer->interrupted)
-    base::Note(cut && session ? "(stopped, and forgotten)\n" : "(stopped)\n");
-  if (answer->result.finish.reason == FinishReason::kLength) {
-    base::Note("(cut: no more tokens are allowed, by --max-tokens or the model's context)\n");
-  }
-  last_stats_ = StatsLine(*answer);
-  if (flags_->stats) base::Note("(" + last_stats_ + ")\n");
-  if (session) {
-    begun_ = begun_ || !cut;
-    return;
-  }
-  messages_.push_back({"user", text});
-  messages_.push_back({"assistant", std::move(answer->result.text)});
-}
+int ChatInTerminal(const RunFlags& flags, Engine* engine) { return Chat(flags, engine).Run(); }
 
 }  // namespace ropeway::cli

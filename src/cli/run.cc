@@ -119,29 +119,6 @@ Status KeepSession(const RunFlags& flags, EngineOptions* options) {
   return {};
 }
 
-int AnswerOne(const RunFlags& flags, std::string prompt, Engine* engine) {
-  Request request = MakeRequest(flags);
-  SetPrompt(flags, !ShowRestored(flags, engine), std::move(prompt), &request);
-  base::Output output;
-  const StatusOr<StreamedAnswer> answer = Stream(engine, std::move(request), &output);
-  if (!answer.ok()) return base::Fail(answer.status());
-  if (!output.ok()) return output.End();
-  if (!answer->result.status.ok()) return base::Fail(answer->result.status);
-  if (flags.stats) base::Note("(" + StatsLine(*answer) + ")\n");
-  return 0;
-}
-
-int ChatInTerminal(const RunFlags& flags, const EngineOptions& options) {
-  Interrupts interrupts;
-  auto engine = Engine::Create(options);
-  if (!engine.ok()) return base::Fail(engine.status());
-  interrupts.Unblock();
-  if (Interrupts::Take()) return 1;  // While the model was loaded.
-  LineReader lines(STDIN_FILENO);
-  base::Output output;
-  return Chat(&flags, engine->get(), &lines, &output).Run();
-}
-
 int Run(const RunFlags& flags) {
   const bool many = !flags.prompts_file.empty();
   if (many && !flags.prompt.empty()) return base::Fail("give either a PROMPT or --prompts");
@@ -154,7 +131,14 @@ int Run(const RunFlags& flags) {
   StatusOr<EngineOptions> options = ResolveEngine(flags.engine);
   if (!options.ok()) return base::Fail(options.status());
   if (Status status = KeepSession(flags, &*options); !status.ok()) return base::Fail(status);
-  if (chat) return ChatInTerminal(flags, *options);
+  if (chat) {
+    Interrupts interrupts;
+    auto engine = Engine::Create(*options);
+    if (!engine.ok()) return base::Fail(engine.status());
+    interrupts.Unblock();
+    if (Interrupts::Take()) return 1;  // While the model was loaded.
+    return ChatInTerminal(flags, engine->get());
+  }
 
   std::string prompt = flags.prompt;
   if (!many && prompt.empty()) {
