@@ -6,7 +6,7 @@
 #include <chrono>
 #include <utility>
 
-namespace ropeway {
+namespace ropeway::store {
 namespace {
 
 // The clock's resolution is finer than milliseconds, so its range is smaller: times beyond it (of
@@ -18,7 +18,7 @@ SessionInfo::Time TimeOf(int64_t unix_ms) {
   return SessionInfo::Time(std::clamp(milliseconds(unix_ms), -kEnd, kEnd));
 }
 
-SessionInfo InfoOf(const store::SessionEntry& entry, bool durable) {
+SessionInfo InfoOf(const SessionEntry& entry, bool durable) {
   SessionInfo info;
   info.id = entry.id;
   info.turns = entry.head.turns;
@@ -34,25 +34,25 @@ SessionInfo InfoOf(const store::SessionEntry& entry, bool durable) {
 
 }  // namespace
 
-store::SessionIndex::EntryPtr store::SessionIndex::Find(const std::string& key) const {
+SessionIndex::EntryPtr SessionIndex::Find(const std::string& key) const {
   const auto it = index_.find(key);
   return it == index_.end() ? nullptr : it->second;
 }
 
-void store::SessionIndex::Insert(const EntryPtr& entry) {
+void SessionIndex::Insert(const EntryPtr& entry) {
   index_.emplace(entry->key, entry);
   bytes_ += entry->bytes();
   if (entry->turn == 0) NoteExpiry(*entry);
 }
 
-void store::SessionIndex::Forget(store::SessionEntry* entry) noexcept {
+void SessionIndex::Forget(SessionEntry* entry) noexcept {
   SetUnwritten(entry, nullptr);
   bytes_ -= entry->bytes();
   entry->closed = true;
   index_.erase(entry->key);
 }
 
-Status store::SessionIndex::CheckBounds(bool is_new) const {
+Status SessionIndex::CheckBounds(bool is_new) const {
   if (is_new && index_.size() >= max_sessions_) {
     return {StatusCode::kResourceExhausted,
             fmt::format("there are {} sessions already, which is the most (max_sessions)",
@@ -69,8 +69,8 @@ Status store::SessionIndex::CheckBounds(bool is_new) const {
   return {};
 }
 
-void store::SessionIndex::SetHead(store::SessionEntry* entry, const store::SessionHead& head,
-                                  uint64_t head_bytes) noexcept {
+void SessionIndex::SetHead(SessionEntry* entry, const SessionHead& head,
+                           uint64_t head_bytes) noexcept {
   bytes_ -= entry->bytes();
   entry->head = head;
   entry->head_bytes = head_bytes;
@@ -78,18 +78,18 @@ void store::SessionIndex::SetHead(store::SessionEntry* entry, const store::Sessi
   NoteExpiry(*entry);
 }
 
-void store::SessionIndex::NoteExpiry(const store::SessionEntry& entry) noexcept {
+void SessionIndex::NoteExpiry(const SessionEntry& entry) noexcept {
   next_expiry_ = std::min(next_expiry_, entry.head.expires_ms);
 }
 
-void store::SessionIndex::SetUnwritten(
-    store::SessionEntry* entry, std::shared_ptr<const store::SessionRecords> records) noexcept {
+void SessionIndex::SetUnwritten(SessionEntry* entry,
+                                std::shared_ptr<const SessionRecords> records) noexcept {
   if (entry->unwritten != nullptr) --num_unwritten_;
   entry->unwritten = std::move(records);
   if (entry->unwritten != nullptr) ++num_unwritten_;
 }
 
-void store::SessionIndex::RemoveExpired(int64_t now, std::unordered_set<std::string>* removed) {
+void SessionIndex::RemoveExpired(int64_t now, std::unordered_set<std::string>* removed) {
   int64_t next = INT64_MAX;
   for (auto it = index_.begin(); it != index_.end();) {
     const EntryPtr entry = (it++)->second;
@@ -105,8 +105,8 @@ void store::SessionIndex::RemoveExpired(int64_t now, std::unordered_set<std::str
   next_expiry_ = next;
 }
 
-std::vector<SessionInfo> store::SessionIndex::List(const std::string& tenant, int64_t now,
-                                                   bool durable) const {
+std::vector<SessionInfo> SessionIndex::List(const std::string& tenant, int64_t now,
+                                            bool durable) const {
   std::vector<SessionInfo> all;
   for (const auto& [key, entry] : index_) {
     if (entry->tenant != tenant || !entry->is_kept()) continue;
@@ -116,7 +116,7 @@ std::vector<SessionInfo> store::SessionIndex::List(const std::string& tenant, in
   return all;
 }
 
-std::vector<store::SessionIndex::EntryPtr> store::SessionIndex::Unwritten() const {
+std::vector<SessionIndex::EntryPtr> SessionIndex::Unwritten() const {
   std::vector<EntryPtr> found;
   if (num_unwritten_ == 0) return found;
   for (const auto& [key, entry] : index_) {
@@ -125,4 +125,4 @@ std::vector<store::SessionIndex::EntryPtr> store::SessionIndex::Unwritten() cons
   return found;
 }
 
-}  // namespace ropeway
+}  // namespace ropeway::store
