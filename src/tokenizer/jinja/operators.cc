@@ -170,31 +170,27 @@ int64_t Power(int64_t base, int64_t exponent) {
 
 Value Integers(ArithmeticOperator op, int64_t a, int64_t b) {
   int64_t result = 0;
-  bool overflow = false;
+  const auto unless = [&](bool overflow) {
+    if (overflow) Reject(kTooLarge);
+    return Value::Of(result);
+  };
   switch (op) {
     case ArithmeticOperator::kAdd:
-      overflow = __builtin_add_overflow(a, b, &result);
-      break;
+      return unless(__builtin_add_overflow(a, b, &result));
     case ArithmeticOperator::kSubtract:
-      overflow = __builtin_sub_overflow(a, b, &result);
-      break;
+      return unless(__builtin_sub_overflow(a, b, &result));
     case ArithmeticOperator::kMultiply:
-      overflow = __builtin_mul_overflow(a, b, &result);
-      break;
+      return unless(__builtin_mul_overflow(a, b, &result));
     case ArithmeticOperator::kDivide:
       return Value::Of(static_cast<double>(a) / static_cast<double>(b));
     case ArithmeticOperator::kFloorDivide:
-      result = FloorDivide(a, b);
-      break;
+      return Value::Of(FloorDivide(a, b));
     case ArithmeticOperator::kModulo:
-      result = Modulo(a, b);
-      break;
+      return Value::Of(Modulo(a, b));
     case ArithmeticOperator::kPower:
-      result = Power(a, b);
       break;
   }
-  if (overflow) Reject(kTooLarge);
-  return Value::Of(result);
+  return Value::Of(Power(a, b));
 }
 
 // Python's float % and //.
