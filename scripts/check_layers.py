@@ -47,7 +47,7 @@ def is_test(path):
             or path.parent.name == "tools")
 
 
-def place_of(path):
+def room_of(path):
     """The room (or PUBLIC, WIRING or an outside folder) that `path`, relative to the root, is in. An
     outside folder's name ends in a slash."""
     parts = path.parts
@@ -129,7 +129,7 @@ def _normal(parts):
 
 def arrow_error(source, target):
     """Why the file `source` may not include the file `target`, or None."""
-    here, there = place_of(source), place_of(target)
+    here, there = room_of(source), room_of(target)
     if is_test(target) and not is_test(source) and not here.endswith("/"):
         return "only tests may include a test's file"
     if here == there or here.endswith("/"):
@@ -155,8 +155,8 @@ def check(root):
 
     tree = Tree(root)
     for source in tree.files:
-        place = place_of(source)
-        if source.parts[0] == "src" and place not in ALLOWED and place != WIRING:
+        room = room_of(source)
+        if source.parts[0] == "src" and room not in ALLOWED and room != WIRING:
             problems.append(f"{source}: no room of the table")
 
     graph = {}

@@ -57,7 +57,7 @@ def serve(program, model, emulator, isa, log=subprocess.DEVNULL):
         env=environment)
 
 
-def refused(program, model, emulator, isa):
+def rejected(program, model, emulator, isa):
     """Does the program end with an error, and no signal, where it is told to use `isa`?"""
     server = serve(program, model, emulator, isa)
     try:
@@ -106,8 +106,8 @@ def main():
                 if emulated != native:
                     sys.exit(f"{cpu} says\n{json.dumps(emulated)}\n"
                              f"and this CPU\n{json.dumps(native)}")
-            if not refused(program, model, emulator, missing):
-                sys.exit(f"{cpu}: ROPEWAY_ISA={missing} is not refused")
+            if not rejected(program, model, emulator, missing):
+                sys.exit(f"{cpu}: ROPEWAY_ISA={missing} is not rejected")
             print(f"{cpu}: good ({time.monotonic() - start:.0f} s)", flush=True)
 
 

@@ -3,7 +3,7 @@
 
 A test may be skipped only by saying "needs hardware: ..." (for instance GTEST_SKIP() << "needs
 hardware: AVX-512 VNNI"). Everything else that does not run, a disabled test included, would be a
-test that nobody misses.
+test whose absence goes unnoticed.
 """
 
 import pathlib

