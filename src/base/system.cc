@@ -6,8 +6,18 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 
 namespace ropeway::base {
+
+std::optional<std::string> ReadFile(const std::string& path, size_t most) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(most + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad() || (file.fail() && !file.eof())) return std::nullopt;
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
 
 std::error_code MakePrivateDirectory(const std::filesystem::path& path) {
   std::filesystem::path made;

@@ -1,13 +1,18 @@
-// Files for their owner alone, and the limit on open files.
+// Small files, files for their owner alone, and the limit on open files.
 #ifndef ROPEWAY_BASE_SYSTEM_H_
 #define ROPEWAY_BASE_SYSTEM_H_
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 
 namespace ropeway::base {
+
+// The file's first `most` + 1 bytes: a longer result means that it is too large. nullopt: it cannot
+// be read.
+std::optional<std::string> ReadFile(const std::string& path, size_t most);
 
 // Creates the directories of the path that are missing, for the owner alone (0700). Existing ones
 // keep their mode.

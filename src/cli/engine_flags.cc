@@ -9,11 +9,12 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <vector>
 
+#include "base/system.h"
 #include "flags/units.h"
 
 namespace ropeway::cli {
@@ -36,18 +37,15 @@ std::filesystem::path ModelFolder() {
 }
 
 StatusOr<std::string> ReadTemplate(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMaxTemplateBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad()) {
+  std::optional<std::string> text = base::ReadFile(path, kMaxTemplateBytes);
+  if (!text) {
     return Status(StatusCode::kNotFound, fmt::format("--chat-template: cannot read '{}'", path));
   }
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.empty() || text.size() > kMaxTemplateBytes) {
+  if (text->empty() || text->size() > kMaxTemplateBytes) {
     return InvalidArgument(
         fmt::format("--chat-template: '{}' must have 1 to {} bytes", path, kMaxTemplateBytes));
   }
-  return text;
+  return *std::move(text);
 }
 
 struct Preset {

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -15,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/output.h"
+#include "base/system.h"
 #include "engine/model_vocabulary.h"
 #include "model/gguf.h"
 #include "ropeway/engine.h"
@@ -24,21 +24,6 @@ namespace {
 
 constexpr size_t kMaxFile = size_t{64} << 20;
 constexpr size_t kMaxWindowsInFlight = 64;  // Windows whose log-probs are in memory.
-
-StatusOr<std::string> ReadText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const auto size = file ? static_cast<std::streamoff>(file.tellg()) : std::streamoff{-1};
-  if (size < 0) return Status(StatusCode::kNotFound, fmt::format("--file: cannot read '{}'", path));
-  if (static_cast<size_t>(size) > kMaxFile) {
-    return InvalidArgument(fmt::format("--file: '{}' has more than {} bytes", path, kMaxFile));
-  }
-  std::string text(static_cast<size_t>(size), '\0');
-  file.seekg(0);
-  if (!file.read(text.data(), size)) {
-    return InvalidArgument(fmt::format("--file: cannot read '{}'", path));
-  }
-  return text;
-}
 
 // `prefix`: the ids that a window's prompt begins with (BOS, where the model wants one).
 struct Tokens {
@@ -138,8 +123,11 @@ int Measure(const PerplexityFlags& flags) {
   if (stride >= context) return base::Fail("--stride must be below --ctx");
   const StatusOr<EngineOptions> options = ResolveEngine(flags.engine);
   if (!options.ok()) return base::Fail(options.status());
-  const StatusOr<std::string> text = ReadText(flags.file);
-  if (!text.ok()) return base::Fail(text.status());
+  const std::optional<std::string> text = base::ReadFile(flags.file, kMaxFile);
+  if (!text) return base::Fail(fmt::format("--file: cannot read '{}'", flags.file));
+  if (text->size() > kMaxFile) {
+    return base::Fail(fmt::format("--file: '{}' has more than {} bytes", flags.file, kMaxFile));
+  }
   const StatusOr<Tokens> tokens = Tokenize(options->model.path, *text);
   if (!tokens.ok()) return base::Fail(tokens.status());
   auto engine = Engine::Create(*options);

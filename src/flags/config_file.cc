@@ -3,10 +3,10 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <fstream>
 #include <optional>
 #include <utility>
 
+#include "base/system.h"
 #include "flags/program.h"
 
 namespace ropeway::flags {
@@ -191,25 +191,16 @@ class Reader {
   std::set<const Flag*>* const given_;
 };
 
-StatusOr<std::string> ReadBounded(const std::string& path) {
-  std::ifstream input(path, std::ios::binary);
-  std::string text(kMaxFileBytes + 1, '\0');
-  input.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!input.is_open() || input.bad()) {
-    return InvalidArgument(fmt::format("--config: {} cannot be read", path));
-  }
-  text.resize(static_cast<size_t>(input.gcount()));
-  if (text.size() <= kMaxFileBytes) return text;
-  return InvalidArgument(
-      fmt::format("{}: a configuration file has at most {} bytes", path, kMaxFileBytes));
-}
-
 }  // namespace
 
 Status ReadConfigFile(const Program& program, const std::string& file,
                       std::set<const Flag*>* given) {
-  const StatusOr<std::string> text = ReadBounded(file);
-  if (!text.ok()) return text.status();
+  const std::optional<std::string> text = base::ReadFile(file, kMaxFileBytes);
+  if (!text) return InvalidArgument(fmt::format("--config: {} cannot be read", file));
+  if (text->size() > kMaxFileBytes) {
+    return InvalidArgument(
+        fmt::format("{}: a configuration file has at most {} bytes", file, kMaxFileBytes));
+  }
   try {
     return Reader(program.name, file, given)
         .ReadTable(program.commands, {}, "", toml::parse(*text, file));

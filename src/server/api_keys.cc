@@ -6,11 +6,11 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
+
+#include "base/system.h"
 
 namespace ropeway::server {
 namespace {
@@ -99,24 +99,6 @@ void WarnIfReadable(const std::string& path) {
   if (stat(path.c_str(), &info) == 0 && (info.st_mode & (S_IRGRP | S_IROTH)) != 0) {
     spdlog::warn("Other users can read the API keys in {}; chmod 600 it", path);
   }
-}
-
-StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  if (file) {
-    text.resize(kMaxFileBytes + 1);
-    file.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
-  }
-  if (!file.is_open() || file.bad() || (file.fail() && !file.eof())) {
-    return Status(StatusCode::kNotFound, fmt::format("The API key file {} cannot be read.", path));
-  }
-  if (text.size() > kMaxFileBytes) {
-    return InvalidArgument(
-        fmt::format("The API key file {} is larger than {} bytes.", path, kMaxFileBytes));
-  }
-  return text;
 }
 
 Status FaultAt(const std::string& path, const toml::source_region& source,
@@ -226,8 +208,14 @@ StatusOr<std::vector<ApiKey>> ReadEntries(const std::string& path, const toml::t
 }  // namespace
 
 StatusOr<std::vector<ApiKey>> ReadApiKeys(const std::string& path) {
-  StatusOr<std::string> text = ReadFile(path);
-  if (!text.ok()) return text.status();
+  const std::optional<std::string> text = base::ReadFile(path, kMaxFileBytes);
+  if (!text) {
+    return Status(StatusCode::kNotFound, fmt::format("The API key file {} cannot be read.", path));
+  }
+  if (text->size() > kMaxFileBytes) {
+    return InvalidArgument(
+        fmt::format("The API key file {} is larger than {} bytes.", path, kMaxFileBytes));
+  }
   WarnIfReadable(path);
   try {
     return ReadEntries(path, toml::parse(*text, path));
