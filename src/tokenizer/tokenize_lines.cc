@@ -1,6 +1,7 @@
 #include "tokenizer/tokenize_lines.h"
 
-#include <array>
+#include <openssl/evp.h>
+
 #include <istream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,40 +15,28 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kAlphabet =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const unsigned char* Unsigned(const char* bytes) {
+  return reinterpret_cast<const unsigned char*>(bytes);
+}
+unsigned char* Unsigned(char* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
 
 std::string ToBase64(std::string_view bytes) {
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = 0;
-    for (size_t j = 0; j < 3; ++j) {
-      group = group << 8U | (i + j < bytes.size() ? static_cast<uint8_t>(bytes[i + j]) : 0U);
-    }
-    for (size_t j = 0; j < 4; ++j) {
-      const bool padding = i + j > bytes.size();
-      text.push_back(padding ? '=' : kAlphabet[(group >> (18 - 6 * j)) & 63U]);
-    }
-  }
+  std::string text((bytes.size() + 2) / 3 * 4, '\0');
+  EVP_EncodeBlock(Unsigned(text.data()), Unsigned(bytes.data()), static_cast<int>(bytes.size()));
   return text;
 }
 
 std::optional<std::string> FromBase64(std::string_view text) {
-  if (text.size() % 4 != 0) return std::nullopt;
-  for (int i = 0; i < 2 && !text.empty() && text.back() == '='; ++i) text.remove_suffix(1);
-  std::string bytes;
-  uint32_t group = 0;
-  unsigned bits = 0;
-  for (const char c : text) {
-    const size_t value = kAlphabet.find(c);
-    if (value == kAlphabet.npos) return std::nullopt;
-    group = (group << 6U | static_cast<uint32_t>(value)) & 0xFFFFFU;
-    bits += 6;
-    if (bits >= 8) {
-      bits -= 8;
-      bytes.push_back(static_cast<char>(group >> bits));
-    }
+  const size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+  std::string bytes(text.size() / 4 * 3, '\0');
+  const int size =
+      EVP_DecodeBlock(Unsigned(bytes.data()), Unsigned(text.data()), static_cast<int>(text.size()));
+  // The library takes '=' anywhere, and spaces at the ends.
+  if (text.size() % 4 != 0 || size < 0 || static_cast<size_t>(size) != bytes.size() ||
+      text.find('=') < text.size() - padding) {
+    return std::nullopt;
   }
+  bytes.resize(bytes.size() - padding);
   return bytes;
 }
 
