@@ -12,12 +12,13 @@ round trip only. Ends with exit status 1 at any difference.
 import argparse
 import base64
 import json
+import pathlib
 import random
 import subprocess
 import sys
 import unicodedata
 
-import gguf
+from gguf_metadata import GgufReader
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 LLAMA3 = (
@@ -136,10 +137,10 @@ class Reference:
     """The Hugging Face tokenizer of one GGUF file."""
 
     def __init__(self, path):
-        fields = gguf.GGUFReader(path).fields
+        fields = GgufReader(pathlib.Path(path).read_bytes()).metadata()
 
         def get(key, default=None):
-            return fields[key].contents() if key in fields else default
+            return fields.get(key, (default,))[0]
 
         self.tokens = get("tokenizer.ggml.tokens")
         pre = get("tokenizer.ggml.pre")
@@ -196,11 +197,9 @@ def run(ropeway, model, lines):
     return answers
 
 
-def check(ropeway, model):
+def check(ropeway, model, texts, raw):
     """Returns the number of differences."""
     reference = Reference(model)
-    texts = TEXTS + random_texts(2000)
-    raw = INVALID + random_bytes(500)
     lines = [{"text": text} for text in texts]
     lines += [{"base64": base64.b64encode(data).decode(), "add_special": False} for data in raw]
     answers = run(ropeway, model, lines)
@@ -232,7 +231,9 @@ def main():
     parser.add_argument("--ropeway", required=True, help="the program")
     parser.add_argument("--model", required=True, action="append", help="a GGUF file; repeatable")
     arguments = parser.parse_args()
-    wrong = sum(check(arguments.ropeway, model) for model in arguments.model)
+    texts = TEXTS + random_texts(2000)
+    raw = INVALID + random_bytes(500)
+    wrong = sum(check(arguments.ropeway, model, texts, raw) for model in arguments.model)
     sys.exit(1 if wrong else 0)
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""`ropeway run` as a chat in a terminal, driven through a pseudo-terminal: answers stream, turns are
-remembered, Ctrl-C stops an answer and keeps the chat, Ctrl-D leaves.
+"""`ropeway run` as a chat in a terminal, through a pseudo-terminal: answers stream, turns are remembered,
+Ctrl-C stops an answer and keeps the chat, Ctrl-D leaves. Where the texts do not matter, a tiny model answers.
 
-usage: chat_test.py --ropeway PROGRAM --model FILE.gguf
+usage: chat_test.py --ropeway PROGRAM --model FILE.gguf --tiny TINY.gguf
 """
 import argparse
 import os
@@ -23,13 +23,12 @@ PATIENCE = 120  # Seconds that a busy machine may take for one answer.
 class Chat:
     """`ropeway run` with a terminal of its own."""
 
-    def __init__(self, *flags):
+    def __init__(self, model, *flags):
         self.shown = ""  # All that was shown and not yet waited for.
         self.reads = 0
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
-            os.execv(ARGS.ropeway, [ARGS.ropeway, "run", "--model", ARGS.model, "--temperature", "0",
-                                    *flags])
+            os.execv(ARGS.ropeway, [ARGS.ropeway, "run", "--model", model, "--temperature", "0", *flags])
 
     def read(self, patience=PATIENCE):
         ready, _, _ = select.select([self.terminal], [], [], patience)
@@ -80,8 +79,8 @@ class Chat:
 
 
 class ChatCase(unittest.TestCase):
-    def chat(self, *flags):
-        chat = Chat(*flags)
+    def chat(self, *flags, model=None):
+        chat = Chat(model or ARGS.model, *flags)
         self.addCleanup(chat.kill)
         chat.greeting = chat.wait_for(r">>> ")
         self.assertIn("Ctrl-D leaves", chat.greeting)
@@ -123,7 +122,7 @@ class ChatTest(ChatCase):
         self.assertEqual(chat.end(), 0)
 
     def test_commands(self):
-        chat = self.chat()
+        chat = self.chat(model=ARGS.tiny)
         chat.send("/help\n")
         self.assertIn("/clear", chat.wait_for(r"list\n.*>>> "))
         chat.send("/nonsense\n")
@@ -134,13 +133,13 @@ class ChatTest(ChatCase):
         self.assertEqual(chat.end(), 0)
 
     def test_a_chat_that_grew_too_long_says_so_and_can_be_cleared(self):
-        chat = self.chat("--max-model-len", "128", "--ignore-eos")
+        chat = self.chat("--max-model-len", "128", "--ignore-eos", model=ARGS.tiny)
         chat.send("Tell me about the sea.\n")
         self.assertIn("cut:", chat.wait_for(r"\)\n>>> "))
         chat.send("And the mountains?\n")
-        refusal = chat.wait_for(r"not answered: .*\)\n>>> ")
-        self.assertIn("128", refusal)
-        self.assertIn("/clear", refusal)
+        rejection = chat.wait_for(r"not answered: .*\)\n>>> ")
+        self.assertIn("128", rejection)
+        self.assertIn("/clear", rejection)
         chat.send("/clear\n")
         chat.wait_for(r"a new chat.*>>> ")
         chat.send("Tell me about the sea.\n")
@@ -149,13 +148,13 @@ class ChatTest(ChatCase):
         self.assertEqual(chat.end(), 0)
 
     def test_a_system_message_and_a_line_that_goes_on(self):
-        plain = self.chat("--stats", "--max-tokens", "8")
+        plain = self.chat("--stats", "--max-tokens", "8", model=ARGS.tiny)
         _, without, _ = plain.ask("Hello.")
         _, longer, _ = plain.ask("Hello.\\\nAgain.\\\nAnd again.")
         self.assertGreater(longer, without)
         guided = self.chat("--stats", "--max-tokens", "8", "--system",
                            "You are a sailor, and all your answers are about the sea and ships, "
-                           "storms, islands, whales and harbours of the whole wide world.")
+                           "storms, islands, whales and harbours of the whole wide world.", model=ARGS.tiny)
         _, with_system, _ = guided.ask("Hello.")
         self.assertNotEqual(with_system, without)
         for chat in (plain, guided):
@@ -175,8 +174,8 @@ class SessionTest(ChatCase):
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def once(self, *words, state=None):
-        return subprocess.run([ARGS.ropeway, "run", "--model", ARGS.model, "--temperature", "0",
+    def once(self, *words, state=None, model=None):
+        return subprocess.run([ARGS.ropeway, "run", "--model", model or ARGS.model, "--temperature", "0",
                                "--max-tokens", "24", *words], capture_output=True, text=True,
                               check=False, timeout=PATIENCE, stdin=subprocess.DEVNULL,
                               env={**os.environ, "XDG_STATE_HOME": state or self.folder})
@@ -254,14 +253,14 @@ class SessionTest(ChatCase):
                                 (["--session", "..x", "x"], "dot"),
                                 (["--session", "s", "--prompts", self.path("file")], "--prompts"),
                                 (["--session", self.path("file") + "/below", "x"], "below")):
-            reply = self.once(*words)
+            reply = self.once(*words, model=ARGS.tiny)
             self.assertEqual(reply.returncode, 1, words)
             self.assertEqual(reply.stderr.count("\n"), 1, reply.stderr)
             self.assertIn(expected, reply.stderr)
 
     def test_two_programs_cannot_hold_one_session(self):
-        chat = self.chat("--session", self.path("held"))
-        reply = self.once("--session", self.path("held"), "x")
+        chat = self.chat("--session", self.path("held"), model=ARGS.tiny)
+        reply = self.once("--session", self.path("held"), "x", model=ARGS.tiny)
         self.assertEqual(reply.returncode, 1)
         self.assertIn("another process", reply.stderr)
         self.leave(chat)
@@ -271,5 +270,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--ropeway", required=True)
     parser.add_argument("--model", required=True)
+    parser.add_argument("--tiny", required=True)
     parser.parse_known_args(namespace=ARGS)
     unittest.main(argv=[sys.argv[0], "-v"])

@@ -2,7 +2,7 @@
 """The program's commands other than `serve`: run, perplexity, completion, configuration files, and
 what all commands do with bad input and lost output.
 
-usage: cli_test.py --ropeway PROGRAM --model FILE.gguf
+usage: cli_test.py --ropeway PROGRAM --model FILE.gguf --short SHORT.gguf --tiny TINY.gguf
 """
 import argparse
 import csv
@@ -28,6 +28,11 @@ def call(*words, **more):
 
 def run(*words, **more):
     return call("run", "--model", ARGS.model, *words, **more)
+
+
+def run_tiny(*words, **more):
+    """The tiny model's answer, which no end token cuts."""
+    return call("run", "--model", ARGS.tiny, "--ignore-eos", *words, **more)
 
 
 class InTempFolder(unittest.TestCase):
@@ -60,17 +65,21 @@ class RunTest(InTempFolder):
         self.assertRegex(reply.stderr, r"^\(5 prompt tokens, 12 tokens in [\d.]+ s \([\d.]+ tokens/s\)\)\n$")
 
     def test_a_seed_gives_the_same_answer_again(self):
-        ask = lambda seed: run("--max-tokens", "12", "--temperature", "1.5", "--seed", seed,
-                               "Tell a story.").stdout
-        self.assertEqual(ask("1"), ask("1"))
-        self.assertNotEqual(ask("1"), ask("2"))
+        ask = lambda seed: run_tiny("--max-tokens", "12", "--temperature", "1.5", "--seed", seed,
+                                    "Tell a story.").stdout
+        first = ask("1")
+        self.assertEqual(first, ask("1"))
+        self.assertNotEqual(first, ask("2"))
 
     def test_prompts_are_answered_as_alone_and_printed_by_batches(self):
         prompts = ["The capital of France is", "The capital of Italy is", "[2, 3] are", "Bread is"]
-        alone = [run("--raw", *self.FLAGS, "--", prompt).stdout for prompt in prompts]
+        path = self.write("prompts.txt", "\n".join(prompts) + "\n")
         out = self.folder / "answers.jsonl"
-        reply = run("--raw", *self.FLAGS, "--max-num-seqs", "2", "--prompts",
-                    self.write("prompts.txt", "\n".join(prompts) + "\n"), "--output", str(out))
+        run("--raw", *self.FLAGS, "--max-num-seqs", "1", "--prompts", path, "--output", str(out))
+        lines = sorted(map(json.loads, out.read_text(encoding="utf-8").splitlines()), key=lambda line: line["index"])
+        alone = [line["text"] for line in lines]
+        self.assertEqual(run("--raw", *self.FLAGS, "--", prompts[2]).stdout.strip(), alone[2].strip())
+        reply = run("--raw", *self.FLAGS, "--max-num-seqs", "2", "--prompts", path, "--output", str(out))
         self.assertEqual((reply.returncode, reply.stderr), (0, ""))
         *batches, summary = re.split(r"^(?=Batch \d+: |\d+ requests in )", reply.stdout, flags=re.M)[1:]
         sizes = []
@@ -101,8 +110,8 @@ class RunTest(InTempFolder):
 
     def test_each_answer_has_its_own_batch_and_times(self):
         out = self.folder / "answers.csv"
-        reply = run("--raw", *self.FLAGS, "--stats", "--max-num-seqs", "1", "--policy", "fcfs", "--prompts",
-                    self.write("prompts.txt", "Bread is\nIron, a metal, is\nWater is\n"), "--output", str(out))
+        reply = run_tiny("--raw", *self.FLAGS, "--stats", "--max-num-seqs", "1", "--policy", "fcfs", "--prompts",
+                         self.write("prompts.txt", "Bread is\nIron, a metal, is\nWater is\n"), "--output", str(out))
         self.assertEqual((reply.returncode, reply.stderr), (0, ""))
         shown = re.findall(r"^\((\d+) prompt tokens, 12 tokens: queue [\d.]+ ms, formation 0\.0 ms, "
                            r"prefill ([\d.]+) ms, decode ([\d.]+) ms, output [\d.]+ ms\)$", reply.stdout, re.M)
@@ -124,7 +133,7 @@ class RunTest(InTempFolder):
         path = self.write("prompts.jsonl", '{"prompt": "Bread is", "max_tokens": 2}\n'
                           + json.dumps({"prompt": "word " * 600}) + "\n"
                           + '{"prompt": "Iron is", "max_tokens": 3, "temperature": 0}\n')
-        reply = run("--raw", "--max-model-len", "256", "--prompts", path)
+        reply = run_tiny("--raw", "--max-model-len", "256", "--prompts", path)
         self.assertEqual(reply.returncode, 1)
         self.assertIn("Without a batch: 1 request", reply.stdout)
         self.assertRegex(reply.stdout, r"\(failed: .*256")
@@ -158,7 +167,7 @@ class RunTest(InTempFolder):
 
 class LostOutputTest(unittest.TestCase):
     def test_a_reader_that_goes_away_ends_the_program_quietly(self):
-        for words in (["run", "--model", ARGS.model, "--ignore-eos", "Count to one million."],
+        for words in (["run", "--model", ARGS.tiny, "--ignore-eos", "Count to one million."],
                       ["inspect", ARGS.model], ["completion", "bash"]):
             with self.subTest(words=words):
                 read_end, write_end = os.pipe()
@@ -169,7 +178,7 @@ class LostOutputTest(unittest.TestCase):
                 self.assertEqual((reply.returncode, reply.stderr), (1, ""))
 
     def test_a_full_disk_is_said(self):
-        for words in (["run", "--model", ARGS.model, "--max-tokens", "4", "Hello"], ["--help"]):
+        for words in (["run", "--model", ARGS.tiny, "--ignore-eos", "--max-tokens", "4", "Hello"], ["--help"]):
             with self.subTest(words=words), open("/dev/full", "w", encoding="utf-8") as full:
                 reply = subprocess.run([ARGS.ropeway, *words], stdin=subprocess.DEVNULL, stdout=full,
                                        stderr=subprocess.PIPE, text=True, check=False, timeout=240)
@@ -202,7 +211,7 @@ class PerplexityTest(InTempFolder):
                                 (("--file", str(TEXT), "--ctx", "100000"), "--ctx"),
                                 (("--file", self.write("short", "a")), "2 tokens")):
             with self.subTest(words=words):
-                reply = call("perplexity", "--model", ARGS.model, *words)
+                reply = call("perplexity", "--model", ARGS.tiny, *words)
                 self.assertEqual((reply.returncode, reply.stdout), (1, ""))
                 self.assertIn(expected, reply.stderr)
 
@@ -210,7 +219,7 @@ class PerplexityTest(InTempFolder):
 class BenchDeterminismTest(InTempFolder):
     def ask(self, *flags, **more):
         """The outputs and the rounds that it printed."""
-        reply = call("bench", "determinism", "--model", ARGS.model, "--asks", "20", "--output-tokens", "24", *flags,
+        reply = call("bench", "determinism", "--model", ARGS.short, "--asks", "20", "--output-tokens", "24", *flags,
                      **more)
         self.assertEqual((reply.returncode, reply.stderr), (0, ""), reply.stdout)
         lines = [json.loads(line) for line in reply.stdout.splitlines()]
@@ -271,17 +280,17 @@ class ConfigTest(InTempFolder):
     def test_a_file_sets_flags_and_the_command_line_wins(self):
         config = self.write("ropeway.toml", '[run]\ntemperature = 0\nmax-tokens = 3\nstats = true\n'
                                             '[serve]\nport = 1\nmax-body-size = "1MiB"\n')
-        reply = run("--config", config, "Hello")
+        reply = run_tiny("--config", config, "Hello")
         self.assertRegex(reply.stderr, r"prompt tokens, 3 tokens")
-        reply = run("--config", config, "--max-tokens", "2", "Hello")
+        reply = run_tiny("--config", config, "--max-tokens", "2", "Hello")
         self.assertRegex(reply.stderr, r"prompt tokens, 2 tokens")
-        reply = run("--config", config, "--max-tokens", "2", "--max-tokens", "1", "Hello")
+        reply = run_tiny("--config", config, "--max-tokens", "2", "--max-tokens", "1", "Hello")
         self.assertRegex(reply.stderr, r"prompt tokens, 1 tokens")  # Of two the last.
 
     def test_the_type_of_the_cache_can_stand_in_it(self):
         config = self.write("ropeway.toml", '[run]\nkv-cache-dtype = "q8_0"\nkv-cache-size = "16MiB"\n'
                                             'log-level = "info"\nmax-tokens = 1\n')
-        reply = run("--config", config, "Hello")
+        reply = run_tiny("--config", config, "Hello")
         self.assertEqual(reply.returncode, 0, reply.stderr)
         self.assertIn("16.0 MiB for the KV cache in q8_0\n", reply.stderr)
 
@@ -408,5 +417,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--ropeway", required=True)
     parser.add_argument("--model", required=True)
+    parser.add_argument("--short", required=True)
+    parser.add_argument("--tiny", required=True)
     parser.parse_known_args(namespace=ARGS)
     unittest.main(argv=[sys.argv[0], "-v"])

@@ -14,6 +14,7 @@
 #include "determinism_harness.h"
 #include "kvcache/disk_tier.h"
 #include "kvcache/test_tier.h"
+#include "model/model_tensors.h"
 #include "ropeway/engine.h"
 
 namespace ropeway::test::testing {
@@ -414,9 +415,12 @@ TEST(DeterminismText, StopStringsOfPreemptedRequests) {
   options.cache.prefix_caching = false;
   const std::vector<Result> alone = Answers(options, false);
   options.cache.prefix_caching = true;
+  const auto file = model::GgufFile::Open(options.model.path);
+  ASSERT_TRUE(file.ok());
+  const auto config = model::ReadModelConfig(**file);
+  ASSERT_TRUE(config.ok());
   // 10 blocks: the requests want seven each, and share a few.
-  options.cache.kv_bytes =
-      static_cast<int64_t>(10 * TestModel()->config().kv_block_bytes(kernels::KvType::kF16));
+  options.cache.kv_bytes = static_cast<int64_t>(10 * config->kv_block_bytes(kernels::KvType::kF16));
   const std::vector<Result> crowd = Answers(options, true);
   ASSERT_EQ(alone.size(), crowd.size());
   int stopped = 0;

@@ -92,7 +92,8 @@ void Record(const std::vector<engine::CoreEvent>& events, RunResult* result) {
 
 std::shared_ptr<const model::Model> TestModel() {
   static const std::shared_ptr<const model::Model> model = [] {
-    const char* path = std::getenv("ROPEWAY_TEST_MODEL");
+    const char* path = std::getenv("ROPEWAY_DETERMINISM_MODEL");
+    if (path == nullptr) path = std::getenv("ROPEWAY_TEST_MODEL");
     if (path == nullptr) {
       ADD_FAILURE() << "ROPEWAY_TEST_MODEL must name the default model's file";
       std::abort();

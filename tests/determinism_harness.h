@@ -73,7 +73,8 @@ struct RunResult {
   }
 };
 
-// The default model, loaded once. REQUIRES: ROPEWAY_TEST_MODEL names it.
+// The model of ROPEWAY_DETERMINISM_MODEL (its first layers, made by short_model.py), or else the
+// default model; loaded once. REQUIRES: ROPEWAY_TEST_MODEL names the default model.
 std::shared_ptr<const model::Model> TestModel();
 
 // `count` different requests: short and long prompts (two of over 512 tokens), greedy and sampled,

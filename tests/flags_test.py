@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Checks docs/flags.md against the programs ropeway and ropeway-bench, which lie in one folder: each ```text
 block after a command's heading is that command's --help, word for word; and every example in the help and every
-```sh block runs.
+```sh block runs, with the default model or, where its answers and vocabulary do not matter, a tiny one under its name.
 
-usage: flags_test.py --ropeway PROGRAM --model FILE.gguf [--update]
+usage: flags_test.py --ropeway PROGRAM --model FILE.gguf --tiny TINY.gguf [--update]
 
 --update writes the page's help blocks anew instead.
 """
 import argparse
+import functools
 import os
 import pathlib
 import re
@@ -24,6 +25,7 @@ PAGE = ROOT / "docs" / "flags.md"
 SECTION = re.compile(r"(^## `(ropeway[a-z -]*)`\n(?:(?!## ).*\n)*?```text\n)((?:(?!```).*\n)*)(```$)", re.M)
 
 
+@functools.cache
 def help_of(program, command):
     name, *words = command.split()
     return subprocess.run([pathlib.Path(program).with_name(name), *words, "--help"], capture_output=True, text=True,
@@ -53,20 +55,20 @@ def check_page(program, page):
 
 
 class Runner:
-    """Runs examples in a folder with `ropeway` on the path and the model among the fetched ones."""
+    """Runs examples in a folder with `ropeway` on the path and the default model among the fetched ones."""
 
-    def __init__(self, program, model, folder):
+    def __init__(self, program, model, tiny, folder):
         self.folder = folder
-        models = folder / "cache" / "ropeway" / "models"
         (folder / "bin").mkdir()
-        models.mkdir(parents=True)
-        (models / "SmolLM2-135M-Instruct.Q4_1.gguf").symlink_to(pathlib.Path(model).resolve())
+        for cache, file in (("cache", model), ("tiny", tiny)):
+            models = folder / cache / "ropeway" / "models"
+            models.mkdir(parents=True)
+            (models / "SmolLM2-135M-Instruct.Q4_1.gguf").symlink_to(pathlib.Path(file).resolve())
         for name in ("ropeway", "ropeway-bench"):
             (folder / "bin" / name).symlink_to(pathlib.Path(program).resolve().with_name(name))
         for name in ("README.md", "tests"):
             (folder / name).symlink_to(ROOT / name)
-        self.environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"),
-                            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+        self.environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
 
     def check(self, block):
         """What is wrong with it; None if nothing is."""
@@ -74,9 +76,10 @@ class Runner:
         if block.startswith("source"):
             block += "\ncomplete -p ropeway"  # Which alone says whether it did anything.
         block = re.sub(r"(--port |port = )\d+", r"\g<1>0", block)
+        cache = self.folder / ("cache" if re.search("ropeway run |ropeway-bench engine ", block) else "tiny")
         process = child.start(["bash", "-euc", block.replace("ropeway serve", "exec ropeway serve")],
-                                   cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                              cwd=self.folder, env={**self.environment, "XDG_CACHE_HOME": str(cache)},
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if serves:
             while (line := process.stdout.readline()) and "Try:" not in line:
                 time.sleep(0)
@@ -99,6 +102,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ropeway", required=True)
     parser.add_argument("--model", required=True)
+    parser.add_argument("--tiny", required=True)
     parser.add_argument("--update", action="store_true")
     args = parser.parse_args()
     page = PAGE.read_text(encoding="utf-8")
@@ -108,7 +112,7 @@ def main():
     wrong = check_page(args.ropeway, page)
     count = 0
     with tempfile.TemporaryDirectory() as folder:
-        runner = Runner(args.ropeway, args.model, pathlib.Path(folder))
+        runner = Runner(args.ropeway, args.model, args.tiny, pathlib.Path(folder))
         for block in examples(args.ropeway, page):
             count += 1
             wrong += filter(None, [runner.check(block)])

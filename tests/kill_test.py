@@ -8,10 +8,10 @@ never killed. After each start: nothing that had been flushed is missing, and no
 Each kill is logged with what it interrupted: requests that were queued, in prefill or in decode, and what
 the tier was doing (the file UNDER_WAY in its directory outlives the kill): writing, compacting, dropping.
 
-usage: kill_test.py --ropeway PROGRAM [--seconds N | --least N] [--seed N] [--plant NAME]
+usage: kill_test.py --ropeway PROGRAM --model TINY.gguf [--seconds N | --least N] [--seed N] [--plant NAME]
 
---seconds: kills for so long, or longer until there was something to see. --least: until each state was hit so often. --plant: the program is
-ropeway_planted, and the exit code is 0 only where the test finds this bug in it.
+--seconds: kills for so long, or longer until there was something to see. --least: until each state was hit so often.
+--plant: the program is ropeway_planted, and the exit code is 0 only where the test finds this bug in it.
 """
 import argparse
 import collections
@@ -30,12 +30,11 @@ import time
 
 import child
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 STATES = ("queued", "prefill", "decode", "writing", "compacting")
 ADMIN_KEY = "kill-test"
 PATIENCE = 120
 CLIENTS = 6
-# A pool for about two of the longest requests: blocks are driven out, requests are preempted.
+# A pool for about two of the longest requests: blocks are evicted, requests are preempted.
 SERVE = ("--threads", "2", "--max-num-seqs", "4", "--kv-cache-size", "8MiB", "--max-num-batched-tokens", "128",
          "--prefix-caching", "on", "--admin-key", ADMIN_KEY, "--log-level", "info")
 
@@ -45,12 +44,12 @@ class Wrong(Exception):
 
 
 class Server:
-    def __init__(self, args, model, *flags):
+    def __init__(self, args, *flags):
         # A file, not a pipe, which would fill up: the log is read at the end.
         self.log = tempfile.NamedTemporaryFile("w+", prefix="ropeway-kill-")
         environment = {**os.environ, **({"ROPEWAY_PLANT": args.plant} if args.plant else {})}
         self.process = child.start(
-            [args.ropeway, "serve", "--model", model, "--port", "0", *SERVE, *flags],
+            [args.ropeway, "serve", "--model", args.model, "--port", "0", *SERVE, *flags],
             stdout=self.log, stderr=subprocess.STDOUT, env=environment)
         try:
             self.port = self.wait_for_port()
@@ -96,7 +95,7 @@ class Server:
 def requests(seed):
     """What the clients ask: token ids, so that lengths are known; several share a beginning."""
     numbers = random.Random(seed)
-    ids = lambda count: [numbers.randrange(3, 512) for _ in range(count)]
+    ids = lambda count: [numbers.randrange(3, 267) for _ in range(count)]
     shared = [ids(600), ids(1200)]
     made = []
     for i in range(24):
@@ -225,8 +224,8 @@ class Clients:
 
 
 class Killer:
-    def __init__(self, args, model, folder):
-        self.args, self.model = args, model
+    def __init__(self, args, folder):
+        self.args = args
         self.disk = pathlib.Path(folder) / "blocks"
         self.flags = ["--kv-disk-path", str(self.disk), "--kv-disk-size", "4GiB", "--kv-disk-write-rate", "200MB/s"]
         self.numbers = random.Random(args.seed)
@@ -242,7 +241,7 @@ class Killer:
             return b""
 
     def start(self):
-        server = Server(self.args, self.model, *self.flags)
+        server = Server(self.args, *self.flags)
         try:
             found = server.metrics()["ropeway_kv_disk_blocks"]
             # Nothing is dropped in so much space: what was flushed before the kill is there.
@@ -322,9 +321,9 @@ class Killer:
         return clients.done > 0 and clients.cut > 0 and self.read_from_disk > 0
 
 
-def never_killed(args, model, bodies):
+def never_killed(args, bodies):
     """The texts of a server without a disk tier."""
-    server = Server(args, model)
+    server = Server(args)
     try:
         streams = [Stream() for _ in bodies]
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
@@ -338,14 +337,11 @@ def never_killed(args, model, bodies):
 
 
 def run(args, folder):
-    model = args.model or str(pathlib.Path(folder) / "tiny.gguf")
-    if not args.model:
-        subprocess.run([sys.executable, ROOT / "scripts" / "make_tiny_model.py", model], check=True)
     bodies = requests(args.seed)
-    wanted = never_killed(args, model, bodies)
+    wanted = never_killed(args, bodies)
     if len(set(wanted)) < len(wanted) // 2:
         raise Wrong("the model's answers hardly differ: they would show nothing")
-    killer = Killer(args, model, folder)
+    killer = Killer(args, folder)
     clients = Clients(bodies, wanted, args.seed)
     since = time.monotonic()
     server = None
@@ -389,7 +385,7 @@ def reread(server, bodies, wanted):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ropeway", required=True)
-    parser.add_argument("--model")
+    parser.add_argument("--model", required=True)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--least", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)

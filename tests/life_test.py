@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How a server ends and begins again: drained, cut off, killed, or not at all.
 
-usage: life_test.py --ropeway PROGRAM --model FILE.gguf
+usage: life_test.py --ropeway PROGRAM --model FILE.gguf --tiny TINY.gguf
 """
 import concurrent.futures
 import http.client
@@ -18,7 +18,7 @@ import unittest
 import smoke_test
 from smoke_test import ARGS, Server, eventually
 
-DRAIN_SECONDS = 10
+DRAIN_SECONDS = 4
 SHORT = {"prompt": "The cable car leaves the valley and", "max_tokens": 12, "temperature": 0}
 LONG = {"prompt": "Once upon a time", "max_tokens": 8000, "ignore_eos": True}
 
@@ -61,16 +61,16 @@ def text_of(events):
 
 
 class LifeTest(unittest.TestCase):
-    def server(self, *flags, port=0):
-        server = Server(*flags, port=port)
+    def server(self, *flags, **more):
+        server = Server(*flags, **more)
         self.addCleanup(server.process.wait)
         self.addCleanup(server.process.kill)
         return server
 
     def test_a_trace_is_whole_after_a_drain_and_readable_after_a_kill(self):
         with tempfile.TemporaryDirectory(prefix="ropeway-trace-") as folder:
-            server = self.server("--trace-file", f"{folder}/drained.json")
-            server.post("/v1/completions", SHORT)
+            server = self.server("--trace-file", f"{folder}/drained.json", model=ARGS.tiny)
+            server.post("/v1/completions", {**SHORT, "ignore_eos": True})
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(server.process.wait(timeout=60), 0)
             with open(f"{folder}/drained.json", encoding="utf-8") as file:
@@ -81,8 +81,8 @@ class LifeTest(unittest.TestCase):
             self.assertEqual(steps[0]["args"]["prefill_rows"], rows - SHORT["max_tokens"] + 1)
             self.assertEqual(events[-1]["args"], {"dropped_events": 0, "full": False})
 
-            server = self.server("--trace-file", f"{folder}/killed.json")
-            server.post("/v1/completions", SHORT)
+            server = self.server("--trace-file", f"{folder}/killed.json", model=ARGS.tiny)
+            server.post("/v1/completions", {**SHORT, "ignore_eos": True})
             path = f"{folder}/killed.json"
             eventually(lambda: os.path.getsize(path) > 1000, "a trace on the disk")
             server.process.kill()
@@ -99,7 +99,7 @@ class LifeTest(unittest.TestCase):
         server.process.send_signal(signal.SIGTERM)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             ends = [pool.submit(short.rest), pool.submit(long.rest)]
-            self.refuses_new_requests(server)
+            self.rejects_new_requests(server)
             events, problem = ends[0].result()
             self.assertEqual((events[-1], problem), ("[DONE]", ""))
             self.assertEqual(text_of(events), whole)
@@ -111,7 +111,7 @@ class LifeTest(unittest.TestCase):
             self.assertTrue(text_of(e for e in events if '"error"' not in e))
         self.assertEqual(server.process.wait(timeout=60), 0)
 
-    def refuses_new_requests(self, server):
+    def rejects_new_requests(self, server):
         eventually(lambda: server.get("/readyz")[0] == 503, "the signal is seen")
         status, text, _ = server.request("POST", "/v1/completions", SHORT)
         self.assertEqual(status, 503, text)
@@ -120,7 +120,7 @@ class LifeTest(unittest.TestCase):
 
     def test_an_idle_server_ends_at_once_on_either_signal(self):
         for which in (signal.SIGTERM, signal.SIGINT):
-            server = self.server()
+            server = self.server(model=ARGS.tiny)
             start = time.monotonic()
             server.process.send_signal(which)
             self.assertEqual(server.process.wait(timeout=60), 0)
@@ -152,7 +152,7 @@ class LifeTest(unittest.TestCase):
             s.bind(("127.0.0.1", 0))
             s.listen()
             port = s.getsockname()[1]
-            reply = subprocess.run([ARGS.ropeway, "serve", "--model", ARGS.model, "--port", str(port),
+            reply = subprocess.run([ARGS.ropeway, "serve", "--model", ARGS.tiny, "--port", str(port),
                                     "--log-level", "warn"],
                                    capture_output=True, text=True, check=False, timeout=120)
         self.assertEqual(reply.returncode, 1, reply.stderr)
@@ -160,9 +160,9 @@ class LifeTest(unittest.TestCase):
         self.assertIn(str(port), reply.stderr)
         self.assertEqual(len(reply.stderr.strip().splitlines()), 1, reply.stderr)
 
-    def test_listening_to_everybody_without_keys_is_a_warning(self):
+    def test_listening_on_all_addresses_without_keys_is_a_warning(self):
         for keys, warned in (((), True), (("--api-key", "a-key-for-tests"), False)):
-            server = self.server("--host", "0.0.0.0", *keys)
+            server = self.server("--host", "0.0.0.0", *keys, model=ARGS.tiny)
             server.process.send_signal(signal.SIGTERM)
             server.process.wait(timeout=60)
             output = server.output()
@@ -172,7 +172,7 @@ class LifeTest(unittest.TestCase):
     def test_a_key_from_the_environment_is_asked_for(self):
         os.environ["ROPEWAY_API_KEY"] = "a-key-for-tests"
         try:
-            server = self.server()
+            server = self.server(model=ARGS.tiny)
         finally:
             del os.environ["ROPEWAY_API_KEY"]
         self.assertEqual(server.request("POST", "/v1/completions", SHORT)[0], 401)
@@ -187,5 +187,6 @@ if __name__ == "__main__":
     parser = smoke_test.argparse.ArgumentParser()
     parser.add_argument("--ropeway", required=True)
     parser.add_argument("--model", required=True)
+    parser.add_argument("--tiny", required=True)
     parser.parse_known_args(namespace=ARGS)
     unittest.main(argv=[sys.argv[0], "-v"])

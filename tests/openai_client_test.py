@@ -6,6 +6,7 @@ usage: openai_client_test.py --ropeway PROGRAM --model FILE.gguf [unittest flags
 """
 import asyncio
 import concurrent.futures
+import functools
 import json
 import math
 import pathlib
@@ -13,17 +14,25 @@ import re
 import subprocess
 import tempfile
 import time
+import unittest
 
 import openai
 
 from openai_server import ARGS, ENDLESS, FRANCE, GREEDY, MODEL, QUESTIONS, Server, TimedCase, ask, counts, main
 
 
+@functools.cache
+def shared_server():
+    """The server of all tests."""
+    server = Server()
+    unittest.addModuleCleanup(server.stop)
+    return server
+
+
 class ClientTest(TimedCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server()
-        cls.addClassCleanup(cls.server.stop)
+        cls.server = shared_server()
         cls.client = cls.server.client()
 
     def complete(self, prompt, **more):

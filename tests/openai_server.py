@@ -1,6 +1,6 @@
 """A server, and OpenAI's official Python client in front of it, for the tests that use them.
 
-Their flags: --ropeway PROGRAM --model FILE.gguf [unittest flags]
+Their flags: --ropeway PROGRAM --model FILE.gguf [--tiny TINY.gguf] [unittest flags]
 """
 import argparse
 import http.client
@@ -25,11 +25,11 @@ class Server:
 
     key = "any"
 
-    def __init__(self, *flags):
+    def __init__(self, *flags, model=None):
         # A file, not a pipe, which would fill up: the log is read at the end.
         self.log = tempfile.NamedTemporaryFile("w+", prefix="ropeway-serve-")
         self.process = child.start(
-            [ARGS.ropeway, "serve", "--model", ARGS.model, "--port", "0", *flags],
+            [ARGS.ropeway, "serve", "--model", model or ARGS.model, "--port", "0", *flags],
             stdout=self.log, stderr=subprocess.STDOUT)
         self.port = self.wait_for_port()
 
@@ -135,5 +135,6 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ropeway", required=True)
     parser.add_argument("--model", required=True)
+    parser.add_argument("--tiny")
     _, rest = parser.parse_known_args(namespace=ARGS)
     unittest.main(argv=[sys.argv[0], "-v", *rest])

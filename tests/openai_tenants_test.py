@@ -2,7 +2,7 @@
 """The rights and limits of API keys through OpenAI's official Python client: a full queue,
 API keys with their limits, and which requests share cached prefixes.
 
-usage: openai_tenants_test.py --ropeway PROGRAM --model FILE.gguf [unittest flags]
+usage: openai_tenants_test.py --ropeway PROGRAM --model FILE.gguf --tiny TINY.gguf [unittest flags]
 """
 import concurrent.futures
 import json
@@ -10,7 +10,7 @@ import tempfile
 
 import openai
 
-from openai_server import ENDLESS, GREEDY, MODEL, QUESTIONS, Server, TimedCase, ask, main
+from openai_server import ARGS, ENDLESS, GREEDY, MODEL, QUESTIONS, Server, TimedCase, ask, main
 
 
 class FullServerTest(TimedCase):
@@ -106,16 +106,16 @@ class PrefixCacheTest(TimedCase):
     """Which requests share cached prefixes, by their usage; the texts never change."""
 
     KEYS = (("a", None), ("b", None), ("c", "team"), ("d", "team"))
-    PROMPT = [1000 + i % 700 for i in range(200)]
+    PROMPT = list(range(3, 203))
 
-    def serve(self, *flags):
+    def serve(self, *flags, model=None):
         file = tempfile.NamedTemporaryFile("w", prefix="ropeway-keys-", suffix=".toml")
         self.addCleanup(file.close)
         for name, scope in self.KEYS:
             file.write(f'[[keys]]\nname = "{name}"\nkey = "secret-key-{name}"\n')
             file.write(f'cache_scope = "{scope}"\n' if scope else "")
         file.flush()
-        self.server = Server("--api-keys", file.name, *flags)
+        self.server = Server("--api-keys", file.name, *flags, model=model or ARGS.tiny)
         self.server.key = "secret-key-a"
         self.addCleanup(self.stop)
 
@@ -131,7 +131,7 @@ class PrefixCacheTest(TimedCase):
             self.texts.add(reply.choices[0].text)
         return reply.usage.prompt_tokens_details.cached_tokens
 
-    def test_who_shares(self):
+    def test_which_requests_share(self):
         self.serve()
         self.texts = set()
         self.assertEqual(self.cached("a"), 0)
@@ -168,10 +168,10 @@ class PrefixCacheTest(TimedCase):
         folder = tempfile.TemporaryDirectory(prefix="ropeway-kv-")
         self.addCleanup(folder.cleanup)
         self.texts = set()
-        self.serve("--kv-disk-path", folder.name)
+        self.serve("--kv-disk-path", folder.name, model=ARGS.model)
         self.assertEqual([self.cached("a"), self.cached("c", cache_salt="x")], [0, 0])
         self.stop()
-        self.serve("--kv-disk-path", folder.name)
+        self.serve("--kv-disk-path", folder.name, model=ARGS.model)
         # Read only by requests that share: another tenant and another salt find nothing.
         self.assertEqual([self.cached("b"), self.cached("a", cache_salt="x"), self.cached("d")], [0] * 3)
         self.assertEqual(self.server.metric("ropeway_kv_disk_fetched_blocks_total"), 0)

@@ -46,13 +46,13 @@ def counts(usage):
 
 
 class Server:
-    """A running `ropeway serve`, on a port of its own choice unless one is given."""
+    """A running `ropeway serve`, on a port of its own choice and with ARGS.model unless others are given."""
 
-    def __init__(self, *flags, port=0):
+    def __init__(self, *flags, port=0, model=None):
         # A file, not a pipe, which would fill up: the log is read at the end.
         self.log = tempfile.NamedTemporaryFile("w+", prefix="ropeway-serve-")
         self.process = child.start(
-            [ARGS.ropeway, "serve", "--model", ARGS.model, "--port", str(port), *flags],
+            [ARGS.ropeway, "serve", "--model", model or ARGS.model, "--port", str(port), *flags],
             stdout=self.log, stderr=subprocess.STDOUT)
         try:
             eventually(self.has_address, "an address")
