@@ -122,6 +122,8 @@ class StaticPadding {
 
   // A batch begins with these members.
   void Begin(std::span<const core::Sequence* const> members);
+  // All of them have ended: nothing more is padded.
+  void End() { shorter_.clear(); }
 
   // Some prompt is not padded yet: no sequence decodes before.
   bool prefilling() const { return !shorter_.empty(); }

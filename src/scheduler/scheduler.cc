@@ -184,6 +184,7 @@ void Scheduler::FormBatch() {
   const int members = running_batch_ != 0 ? NumMembers() : 0;
   if (members == 0 && running_batch_ != 0) {
     former_.OnBatchEnded(now_);
+    padding_.End();
     running_batch_ = 0;
   }
   BatchFormer::QueueView view{.waiting = num_waiting(),
@@ -214,10 +215,11 @@ int32_t Scheduler::NumMembers() const {
 }
 
 void Scheduler::ScheduleDecodes() {
-  const bool prefills = std::any_of(running_.begin(), running_.end(), [](const core::Sequence* s) {
-    return s->state == core::SequenceState::kPrefilling;
-  });
-  // Classic static batches compute all prompts before anything else.
+  const auto member_prefills = [this](const core::Sequence* s) {
+    return s->sched.batch.number == running_batch_ && s->state == core::SequenceState::kPrefilling;
+  };
+  const bool prefills = std::any_of(running_.begin(), running_.end(), member_prefills);
+  // Classic static batches compute all their prompts before anything else.
   if (options_.padding && (prefills || padding_.prefilling())) return;
   for (size_t i = 0; i < ranked_.size(); ++i) {
     core::Sequence* sequence = ranked_[i].sequence;

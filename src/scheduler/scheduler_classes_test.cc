@@ -505,6 +505,32 @@ TEST_F(BatchesTest, AnUrgentOneThatJoinsAPaddedBatchIsNotPadded) {
   EXPECT_EQ(padding_, "") << "the batch has ended";
 }
 
+TEST_F(BatchesTest, AnUrgentOneGoesOnWhenItsBatchEndsBeforeItsPaddingDoes) {
+  urgent_joins_ = true;
+  StartBatches(Kind::kStatic, 2, std::chrono::seconds(5), true);
+  core::Sequence* first = Add(kMedium, 10);
+  core::Sequence* second = Add(kMedium, 30);
+  EXPECT_EQ(Step(), "1:0+10* 2:0+30*");
+  Add(kHigh, 38);
+  EXPECT_EQ(Step(), "3:0+38*");
+  EXPECT_EQ(padding_, "10+2") << "18 rows are left";
+  scheduler_->Remove(first, core::SequenceEvent::kEnd);
+  scheduler_->Remove(second, core::SequenceEvent::kEnd);
+  EXPECT_EQ(Step(), "3:38+1*");
+  EXPECT_EQ(padding_, "");
+}
+
+TEST_F(BatchesTest, ALongUrgentPromptThatJoinsAPaddedBatchHoldsUpNoMember) {
+  urgent_joins_ = true;
+  StartBatches(Kind::kStatic, 2, std::chrono::seconds(5), true);
+  Add(kMedium, 10);
+  Add(kMedium, 10);
+  EXPECT_EQ(Step(), "1:0+10* 2:0+10*");
+  Add(kHigh, 60);
+  EXPECT_EQ(Step(), "1:10+1* 2:10+1* 3:0+38");
+  EXPECT_EQ(Step(), "1:11+1* 2:11+1* 3:38+22*") << "and its prompt goes on";
+}
+
 TEST_F(BatchesTest, PaddedRowsKeepTheirCost) {
   StartBatches(Kind::kStatic, 2, std::chrono::seconds(5), true);
   Add(kMedium, 10);
