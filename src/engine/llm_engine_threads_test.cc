@@ -73,8 +73,30 @@ TEST(LlmEngineThreadsTest, TheTextOfAllRequestsIsBounded) {
   test.Submit("a small one still has room", 2, sinks.back());
   test.control->OpenGate();
   for (const auto& sink : sinks) EXPECT_EQ(sink->WaitEnd().finish->reason, FinishReason::kLength);
-  // What ended gives its bytes back, a moment after its sink was told.
-  EXPECT_TRUE(Eventually([&] { return test.engine->Submit(third, ThreadsSink()).ok(); }));
+  EXPECT_TRUE(test.engine->Submit(third, ThreadsSink()).ok())
+      << "what ended gave its bytes back before its sink was told";
+}
+
+TEST(LlmEngineThreadsTest, TheTextOfACancelledRequestCountsUntilThePoolLetsItGo) {
+  TestEngine test;
+  test.max_request_bytes = 10000;
+  test.control->encoding_gate.Close();
+  test.Start();
+  auto held = ThreadsSink();
+  test.Submit(ByteTokenizer::kHeld, 1, held);
+  const Request request = ThreadsRequest(std::string(3500, 'x'));
+  for (int i = 0; i < 2; ++i) {
+    auto sink = ThreadsSink();
+    const StatusOr<RequestId> id = test.engine->Submit(request, sink);
+    ASSERT_TRUE(id.ok());
+    test.engine->Cancel(*id);
+    EXPECT_EQ(sink->WaitEnd().error.code(), StatusCode::kCancelled);
+  }
+  EXPECT_EQ(test.engine->Submit(request, ThreadsSink()).status().code(),
+            StatusCode::kResourceExhausted)
+      << "the pool still holds the text of both";
+  test.control->encoding_gate.Open();
+  EXPECT_TRUE(Eventually([&] { return test.engine->Submit(request, ThreadsSink()).ok(); }));
 }
 
 TEST(LlmEngineThreadsTest, ARequestLargerThanTheBoundIsTakenAlone) {
