@@ -171,7 +171,9 @@ struct PhaseTimes {
   std::chrono::nanoseconds queue{};  // From Submit to its first step.
   // Of this, while a slot was free and a static or dynamic batch waited for others.
   std::chrono::nanoseconds formation{};
-  std::chrono::nanoseconds prefill{};  // From its first step to its first token.
+  // From its first step to its first token; if it wants none, to the end of its prompt, from which
+  // `output` counts then.
+  std::chrono::nanoseconds prefill{};
   std::chrono::nanoseconds decode{};   // From its first token to its last.
   std::chrono::nanoseconds output{};   // From its last token to the report of its end.
 };

@@ -36,7 +36,7 @@ class ClassMetrics {
   void FirstToken(base::Duration after) const;
   // A request ended, for whatever reason, `after` its arrival.
   void EndedAfter(base::Duration after) const;
-  // A request ended that had generated a token.
+  // A request ended that had generated a token, or wanted none and was computed.
   void Ended(const PhaseTimes& times) const;
 
   base::Histogram* const time_to_first_token;

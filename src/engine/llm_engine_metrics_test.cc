@@ -227,5 +227,28 @@ TEST(LlmEngineStatsTest, ARequestsTimesAddUpToItsLatency) {
   EXPECT_LE(times.queue + times.prefill + times.decode + times.output, latency);
 }
 
+TEST(LlmEngineStatsTest, ARequestThatIsOnlyScoredHasItsTimesToo) {
+  TestEngine test;
+  test.control->step_micros = 4000;
+  test.Start();
+  Request request;
+  request.prompt = "abcd";
+  request.max_tokens = 0;
+  request.prompt_logprobs = 0;
+  auto sink = std::make_shared<TestSink>();
+  ASSERT_TRUE(test.engine->Submit(std::move(request), sink).ok());
+  const TestSink::Seen seen = sink->WaitEnd();
+  ASSERT_EQ(seen.finish->usage.completion_tokens, 0);
+  const PhaseTimes& times = seen.finish->times;
+  EXPECT_GE(times.prefill, std::chrono::milliseconds(4));
+  EXPECT_EQ(times.decode, base::Duration{});
+  EXPECT_GT(times.output, base::Duration{});
+  const std::string text = test.engine->MetricsText();
+  for (const char* phase : {"prefill", "decode", "output"}) {
+    EXPECT_THAT(text, HasSubstr(fmt::format(
+                          "ropeway_request_{}_time_seconds_count{{priority=\"medium\"}} 1\n", phase)));
+  }
+}
+
 }  // namespace
 }  // namespace ropeway::engine

@@ -159,6 +159,8 @@ bool RequestOutput::Finish(FinishReason reason, base::TimePoint at) {
       return true;
     }
   }
+  // A prompt that was all there was to compute is done with the end, not with a first token.
+  if (reason == FinishReason::kLength && completion_tokens_ == 0) first_token_ = last_token_ = at;
   finish_.reason = reason;
   finish_.usage.prompt_tokens = admission_.prompt_tokens;
   finish_.usage.completion_tokens = completion_tokens_;
@@ -195,7 +197,7 @@ PhaseTimes RequestOutput::Times() const {
   if (live_->started == base::TimePoint{}) return times;
   times.queue = live_->started - live_->arrival;
   times.formation = live_->batch.formation;
-  if (completion_tokens_ == 0) return times;
+  if (first_token_ == base::TimePoint{}) return times;
   times.prefill = first_token_ - live_->started;
   times.decode = last_token_ - first_token_;
   return times;
@@ -206,7 +208,7 @@ void RequestOutput::EndKept(base::TimePoint at) { End(at); }
 void RequestOutput::End(base::TimePoint at) {
   EndRequest(live_);
   CountEnd(finish_.reason, at);
-  if (completion_tokens_ > 0) {
+  if (first_token_ != base::TimePoint{}) {
     finish_.times.output = clock_->Now() - last_token_;
     metrics_->of(live_->priority())->Ended(finish_.times);
   }
@@ -220,7 +222,6 @@ void RequestOutput::Fail(const Status& status, base::TimePoint at) {
 }
 
 void RequestOutput::CountEnd(FinishReason reason, base::TimePoint at) {
-  // A prompt that was all there was to compute is done with the end, not with a first token.
   if (reason == FinishReason::kLength && completion_tokens_ == 0) {
     metrics_->prompt_tokens->Increment(admission_.prompt_tokens);
   }

@@ -85,6 +85,7 @@ class RequestOutput {
   uint64_t first_token_step_ = 0;
   uint64_t text_bytes_ = 0;    // Of all tokens so far, before stop strings are cut.
   uint64_t prompt_bytes_ = 0;  // Of the prompt's tokens so far, with those of special tokens.
+  // Of a request that wants no token and was computed, both are its end.
   base::TimePoint first_token_{};
   base::TimePoint last_token_{};
   Verdict verdict_ = Verdict::kGoOn;
