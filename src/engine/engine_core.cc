@@ -179,11 +179,6 @@ void EngineCore::FailOverdue(base::TimePoint now) {
 
 void EngineCore::AddScheduleEvents(const scheduler::SchedulerOutput& schedule,
                                    base::TimePoint now) {
-  for (const scheduler::SchedulerOutput::Preempted& gone : schedule.preempted) {
-    ++stats_.preemptions;
-    ++stats_.preemptions_by[static_cast<size_t>(gone.reason)];
-    AddEvent(CoreEvent::Kind::kPreempted, *gone.sequence).preempt_reason = gone.reason;
-  }
   for (const core::Sequence* sequence : schedule.started) {
     const core::StartedBatch& batch = sequence->sched.batch;
     if (batch.number != stats_.batches) {
@@ -194,6 +189,12 @@ void EngineCore::AddScheduleEvents(const scheduler::SchedulerOutput& schedule,
     ++batches_.back().sequences;
     ++stats_.started;
     AddEvent(CoreEvent::Kind::kStarted, *sequence);
+  }
+  // What started in this step may have been preempted in it.
+  for (const scheduler::SchedulerOutput::Preempted& gone : schedule.preempted) {
+    ++stats_.preemptions;
+    ++stats_.preemptions_by[static_cast<size_t>(gone.reason)];
+    AddEvent(CoreEvent::Kind::kPreempted, *gone.sequence).preempt_reason = gone.reason;
   }
 }
 

@@ -52,7 +52,8 @@ class EngineCoreTest : public testing::Test {
                         options.scheduler.max_num_seqs);
     if (options.max_model_len == 0) options.max_model_len = blocks * base::kBlockTokens;
     options.check_integrity = true;
-    core_ = std::make_unique<EngineCore>(options, layout, executor, &policy_, &clock_,
+    policy::SchedulingPolicy* its_policy = other_policy_ ? other_policy_.get() : &policy_;
+    core_ = std::make_unique<EngineCore>(options, layout, executor, its_policy, &clock_,
                                          [this](std::vector<CoreEvent> events) {
                                            for (CoreEvent& event : events) Receive(event);
                                          });
@@ -131,6 +132,7 @@ class EngineCoreTest : public testing::Test {
 
   TestExecutor executor_;
   policy::FcfsPolicy policy_;
+  std::unique_ptr<policy::SchedulingPolicy> other_policy_;  // If set, for the next Start.
   FixedClock clock_;
   std::unique_ptr<EngineCore> core_;
   std::vector<CoreEvent> log_;
@@ -261,6 +263,27 @@ TEST_F(EngineCoreTest, APreemptionWithinThePromptScoresTheRestOnly) {
   RunToEnd();
   EXPECT_GT(ended_.at(2).preemptions, 0);
   ExpectScored(second);
+}
+
+// The high one takes the low one's slot and blocks, and the older high one at once its own.
+TEST_F(EngineCoreTest, AStartIsReportedBeforeAPreemptionInTheSameStep) {
+  other_policy_ = *policy::MakePolicy({.name = "priority", .strict = true});
+  Start(3, {.scheduler = {
+                .max_num_seqs = 2, .max_num_batched_tokens = 512, .has_classes = true}});
+  const auto add = [this](RequestId id, int32_t prompt, int32_t max_tokens, Priority its) {
+    core::CoreRequest request = MakeRequest(id, prompt, max_tokens);
+    request.priority = its;
+    ASSERT_TRUE(core_->Add(std::move(request)).ok());
+  };
+  add(1, 4, 20, Priority::kHigh);
+  add(2, 18, 20, Priority::kLow);
+  while (tokens_[1].size() < 13) StepChecked();  // The next one needs another block.
+  add(3, 30, 2, Priority::kHigh);
+  StepChecked();
+  EXPECT_EQ(KindsOf(3), (std::vector<Kind>{Kind::kStarted, Kind::kPreempted}));
+  EXPECT_EQ(CountOf(2, Kind::kPreempted), 1);
+  RunToEnd();
+  EXPECT_EQ(ended_.at(3).completion_tokens, 2);
 }
 
 TEST_F(EngineCoreTest, DeadlinesEndRequestsInEveryState) {

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cassert>
 #include <exception>
 #include <utility>
 
@@ -271,13 +272,15 @@ void EngineLoop::Track(const CoreEvent& event, base::TimePoint now) {
   using State = LiveRequest::State;
   LiveRequest& live = static_cast<LiveRequest&>(*event.context);
   const ClassMetrics& metrics = *metrics_->of(live.priority());
+  [[maybe_unused]] bool moved = false;
   switch (event.kind) {
     case CoreEvent::Kind::kStarted:
       live.started = step_begin_;
       live.batch = event.batch;
       metrics.queue_time->Observe(base::ToSeconds(step_begin_ - live.arrival));
       metrics.formation_time->Observe(base::ToSeconds(event.batch.formation));
-      live.Move(State::kWaiting, State::kRunning);
+      moved = live.Move(State::kWaiting, State::kRunning);
+      assert(moved || live.state() == State::kEnded);
       break;
     case CoreEvent::Kind::kPromptScored:
     case CoreEvent::Kind::kToken:
@@ -285,6 +288,8 @@ void EngineLoop::Track(const CoreEvent& event, base::TimePoint now) {
       break;
     case CoreEvent::Kind::kPreempted:
       live.Move(State::kRunning, State::kPreempted);
+      // Without a token since the last preemption it is kPreempted already.
+      assert(live.state() != State::kWaiting);
       break;
     case CoreEvent::Kind::kFailed:
     case CoreEvent::Kind::kFinished:
