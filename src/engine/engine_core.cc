@@ -140,8 +140,9 @@ bool EngineCore::Step() {
     scheduler_.set_limit(control_->limit());
     FailOverdue(now);
     const scheduler::SchedulerOutput& schedule = scheduler_.Schedule(now);
-    MoveBlocks(schedule);
+    // First, for its memory is reserved: what comes after may throw.
     AddScheduleEvents(schedule, now);
+    MoveBlocks(schedule);
     NoteSchedule(schedule);
     BuildBatch(schedule);
     if (options_.note_steps) {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <vector>
 
@@ -48,6 +49,18 @@ class LossyExecutor final : public executor::Executor {
   executor::Executor* const inner_;
 };
 
+// A tier that finds no memory for a block.
+class ShortOfMemoryTier final : public kvcache::TestTier {
+ public:
+  bool Put(const core::BlockName& name, std::span<const std::byte> bytes) override {
+    if (!short_of_memory) return TestTier::Put(name, bytes);
+    ++failed;
+    throw std::bad_alloc();
+  }
+  bool short_of_memory = false;
+  int failed = 0;
+};
+
 class EngineCoreTierTest : public testing::Test {
  protected:
   void Start(int32_t blocks, EngineCoreOptions options = {}, kvcache::KvTier* tier = nullptr) {
@@ -66,6 +79,7 @@ class EngineCoreTierTest : public testing::Test {
   }
 
   void Receive(const CoreEvent& event) {
+    if (event.kind == CoreEvent::Kind::kStarted) ++starts_[event.id];
     if (event.kind == CoreEvent::Kind::kToken) tokens_[event.id].push_back(event.sampled.token);
     if (event.kind == CoreEvent::Kind::kFinished) ended_[event.id] = event;
   }
@@ -110,6 +124,7 @@ class EngineCoreTierTest : public testing::Test {
   TickingClock clock_;
   kvcache::TestTier tier_;
   std::unique_ptr<EngineCore> core_;
+  std::map<RequestId, int> starts_;
   std::map<RequestId, std::vector<TokenId>> tokens_;
   std::map<RequestId, CoreEvent> ended_;
 };
@@ -133,6 +148,26 @@ TEST_F(EngineCoreTierTest, AnotherLifeGoesOnWithWhatTheFirstStored) {
   EXPECT_EQ(core_->stats().recomputed_tokens, 0U);
   Store();
   EXPECT_EQ(tier_.puts, 8) << "what it has is not put again";
+}
+
+TEST_F(EngineCoreTierTest, ATierShortOfMemoryCostsBlocksAlone) {
+  ShortOfMemoryTier tier;
+  tier.pending = uint64_t{50} << 20;  // It takes evicted blocks only.
+  Start(8, {}, &tier);
+  Add(1, 100, 10);
+  Run();
+  tier.short_of_memory = true;
+  Add(2, 100, 10, 1);  // Evicts the first one's blocks when it starts.
+  ASSERT_NO_FATAL_FAILURE(Step());
+  EXPECT_GT(tier.failed, 0);
+  EXPECT_GT(core_->stats().last_rows, 0) << "the step computes all the same";
+  EXPECT_EQ(starts_[2], 1);
+  EXPECT_GT(transfers().lost_blocks, 0U);
+  tier.pending = 0;  // It takes what waits to be stored, too.
+  Run();
+  EXPECT_EQ(starts_[2], 1);
+  EXPECT_EQ(ended_.at(2).completion_tokens, 10);
+  EXPECT_EQ(transfers().stored_blocks, 0U);
 }
 
 TEST_F(EngineCoreTierTest, UnderPressureAPreemptedOneMovesDownAndComesBack) {

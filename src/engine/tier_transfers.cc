@@ -28,7 +28,11 @@ TierTransfers::TierTransfers(kvcache::KvTier* tier, executor::Executor* executor
 
 bool TierTransfers::Put(core::BlockId block, const core::BlockName& name) {
   executor_->ReadBlock(block, buffer_);
-  if (!tier_->Put(name, buffer_)) return false;
+  try {
+    if (!tier_->Put(name, buffer_)) return false;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
   unflushed_ = true;
   ++counts_.stored_blocks;
   return true;

@@ -77,6 +77,7 @@ class TierTransfers {
     base::Duration took{};  // and the tier's work for them.
   };
 
+  // False if the tier takes no more, or finds no memory for it.
   bool Put(core::BlockId block, const core::BlockName& name);
   // Whether the tier is on and has at most this many bytes pending.
   bool HasTime(uint64_t most_pending) const;
