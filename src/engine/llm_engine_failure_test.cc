@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -206,6 +207,49 @@ TEST(LlmEngineStopTest, AFailedAllocationLosesNoEnd) {
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GT(n, 10) << "it fails no allocation";
+}
+
+// While a lost engine finds no memory, others still get at its requests.
+TEST(LlmEngineLostTest, WaitsForMemoryWithoutALock) {
+  int64_t n = 1;
+  for (bool fired = true; fired && n < 300; ++n) {
+    SCOPED_TRACE("allocation " + std::to_string(n));
+    TestEngine test;
+    test.control->fail_at_step = 2;
+    test.control->CloseGate();
+    test.control->step_gate.Admit(1);
+    test.Start();
+    std::vector<std::shared_ptr<TestSink>> sinks;
+    for (int i = 0; i < 3; ++i) {
+      sinks.push_back(std::make_shared<TestSink>());
+      test.Submit("a text of some length", 3000, sinks.back());
+    }
+    ASSERT_TRUE(sinks[0]->WaitDeltas(1));
+    ASSERT_TRUE(Eventually([&] { return test.control->step_gate.waiting() == 1; }));
+    std::promise<void> asked;
+    std::thread asks;
+    {
+      const NeverFailingNew calm;
+      const FailingNew failing(n, kMostAllocations);
+      test.control->OpenGate();
+      for (int i = 0; i < 200 && !failing.fired(); ++i) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+      fired = failing.fired();
+      std::this_thread::sleep_for(std::chrono::milliseconds(fired ? 1 : 0));
+      asks = std::thread([&] {
+        const NeverFailingNew calm_too;
+        test.engine->TryCancel(1000);
+        asked.set_value();
+      });
+      EXPECT_EQ(asked.get_future().wait_for(seconds(10)), std::future_status::ready);
+    }
+    asks.join();
+    for (const auto& sink : sinks) EXPECT_EQ(sink->WaitEnd().ends, 1);
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(n, 10) << "it fails no allocation";
+  EXPECT_LT(n, 300);
 }
 
 // The same through the public API and the real executor.
