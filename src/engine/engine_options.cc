@@ -240,14 +240,17 @@ EngineStats DescribeBatching(const SchedulingOptions& options) {
   const scheduler::BatchFormerOptions batching = BatchingOf(options);
   EngineStats stats;
   stats.strategy = options.strategy;
-  stats.max_batch_size = batching.max_batch_size;
-  if (batching.kind == Strategy::kContinuous) stats.max_batch_size = options.max_num_seqs;
+  // A sequence in a step takes a token of its budget at least.
+  const int most = std::min(options.max_num_seqs, options.max_num_batched_tokens);
+  stats.max_batch_size = std::min(batching.max_batch_size, most);
+  if (batching.kind == Strategy::kContinuous) stats.max_batch_size = most;
   if (batching.kind == Strategy::kSerial) stats.max_batch_size = 1;
   if (batching.kind == Strategy::kStatic || batching.kind == Strategy::kDynamic) {
     const base::Duration wait = batching.auto_timeout ? batching.target_latency : batching.timeout;
     stats.max_batch_wait_ms = 1e3 * base::ToSeconds(wait);
   }
-  stats.enabled = stats.max_batch_size > 1;
+  // Urgent requests run beside a batch of one, in half of the slots.
+  stats.enabled = stats.max_batch_size > 1 || (options.urgent_joins && most > 1);
   return stats;
 }
 

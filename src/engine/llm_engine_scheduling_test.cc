@@ -209,6 +209,28 @@ TEST(LlmEngineSchedulingTest, ARequestThatWouldWaitTooLongIsRejected) {
   EXPECT_EQ(runs->Get().ends, 0);
 }
 
+TEST(LlmEngineSchedulingTest, TheStatsSayHowManyMayRunAtOnce) {
+  SchedulingOptions options;
+  options.max_num_seqs = 8;
+  options.max_num_batched_tokens = 4;
+  EXPECT_EQ(DescribeBatching(options).max_batch_size, 4) << "a token each";
+  options.strategy = "static";
+  EXPECT_EQ(DescribeBatching(options).max_batch_size, 4);
+  options.max_batch_size = 3;
+  EXPECT_EQ(DescribeBatching(options).max_batch_size, 3);
+  EXPECT_TRUE(DescribeBatching(options).enabled);
+  options.strategy = "serial";
+  EXPECT_EQ(DescribeBatching(options).max_batch_size, 1);
+  EXPECT_FALSE(DescribeBatching(options).enabled);
+  options.urgent_joins = true;
+  EXPECT_EQ(DescribeBatching(options).max_batch_size, 1);
+  EXPECT_TRUE(DescribeBatching(options).enabled) << "an urgent one beside it";
+  options.max_num_batched_tokens = 1;
+  EXPECT_FALSE(DescribeBatching(options).enabled);
+  options.strategy = "continuous";
+  EXPECT_FALSE(DescribeBatching(options).enabled);
+}
+
 TEST(LlmEngineSchedulingTest, BadOptionsAreRejectedByName) {
   const auto field_of = [](void (*change)(EngineOptions&)) {
     EngineOptions options;
