@@ -174,8 +174,8 @@ struct PhaseTimes {
   // From its first step to its first token; if it wants none, to the end of its prompt, from which
   // `output` counts then.
   std::chrono::nanoseconds prefill{};
-  std::chrono::nanoseconds decode{};   // From its first token to its last.
-  std::chrono::nanoseconds output{};   // From its last token to the report of its end.
+  std::chrono::nanoseconds decode{};  // From its first token to its last.
+  std::chrono::nanoseconds output{};  // From its last token to the report of its end.
 };
 
 // How a request ended, once per accepted request.

@@ -25,7 +25,7 @@ struct EngineStats {
 
   // Steps: the forward passes, each over one or more requests.
   uint64_t total_steps = 0;
-  uint64_t total_rows = 0;  // Rows of all steps: a prompt's token or a decode each.
+  uint64_t total_rows = 0;  // Rows of all steps: a prompt's token or a decode each, no padding.
   double avg_step_rows = 0;
   double avg_step_size = 0;  // Requests of a step.
   double avg_step_duration_ms = 0;
@@ -42,8 +42,10 @@ struct EngineStats {
   int kv_blocks_cached = 0;  // By the prefix cache alone.
 
   // Rates.
-  double utilization = 0;               // Share of the time in which a step ran: 0 to 1.
-  double prompt_tokens_per_second = 0;  // Computed; without those found in the prefix cache.
+  double utilization = 0;  // Share of the time in which a step ran: 0 to 1.
+  // Computed for the first time: neither found in the prefix cache nor computed again after a
+  // preemption.
+  double prompt_tokens_per_second = 0;
   double generation_tokens_per_second = 0;
 };
 

@@ -131,6 +131,7 @@ bool EngineCore::Step() {
   ++step_;
   const base::TimePoint now = clock_->Now();
   stats_.last_rows = stats_.last_prefill_rows = stats_.last_items = stats_.last_fetches = 0;
+  stats_.last_prompt_tokens = 0;
   stats_.last_forward = stats_.last_sampling = {};
   last_step_ = {};
   try {
@@ -295,7 +296,7 @@ void EngineCore::CountRows() {
     CountTokens(work.planned);
   }
   ++stats_.computed_steps;
-  stats_.rows += static_cast<uint64_t>(stats_.last_rows);
+  stats_.rows += static_cast<uint64_t>(stats_.last_rows - stats_.last_padding_rows);
   stats_.items += static_cast<uint64_t>(stats_.last_items);
 }
 
@@ -306,7 +307,10 @@ void EngineCore::CountTokens(const scheduler::ScheduledItem& planned) {
     stats_.prompt_tokens += static_cast<uint64_t>(sequence.prompt_len);
     stats_.cached_prompt_tokens += static_cast<uint64_t>(sequence.kv.cached_tokens);
   }
-  const int32_t again = std::min(sequence.kv.high_water, planned.start + planned.num_tokens);
+  const int32_t end = planned.start + planned.num_tokens;
+  stats_.last_prompt_tokens += std::max(
+      0, std::min(sequence.prompt_len, end) - std::max(planned.start, sequence.kv.high_water));
+  const int32_t again = std::min(sequence.kv.high_water, end);
   if (again > planned.start) {
     stats_.recomputed_tokens += static_cast<uint64_t>(again - planned.start);
   }

@@ -71,6 +71,7 @@ struct CoreStats {
   uint64_t preemptions = 0;
   int last_rows = 0;               // Tokens of the last step.
   int last_prefill_rows = 0;       // Of these, those of prefill chunks.
+  int last_prompt_tokens = 0;      // Likewise, those of prompts that were not computed before.
   int last_items = 0;              // Sequences in the last step.
   int last_fetches = 0;            // Reads from a tier that the last step began.
   base::Duration last_forward{};   // What the forward pass took of the last step's time ...
@@ -90,7 +91,7 @@ struct CoreStats {
   uint64_t ended_batches = 0;   // Every sequence that started in them has ended.
   base::Duration batch_time{};  // Sum over the ended ones, from start to end.
   uint64_t computed_steps = 0;  // Steps that computed something,
-  uint64_t rows = 0;            // their rows,
+  uint64_t rows = 0;            // their rows without padding,
   uint64_t items = 0;           // and their sequences, summed.
   uint64_t generated_tokens = 0;
   std::array<uint64_t, scheduler::kNumPreemptReasons> preemptions_by{};  // By PreemptReason.

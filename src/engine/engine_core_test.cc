@@ -268,8 +268,7 @@ TEST_F(EngineCoreTest, APreemptionWithinThePromptScoresTheRestOnly) {
 // The high one takes the low one's slot and blocks, and the older high one at once its own.
 TEST_F(EngineCoreTest, AStartIsReportedBeforeAPreemptionInTheSameStep) {
   other_policy_ = *policy::MakePolicy({.name = "priority", .strict = true});
-  Start(3, {.scheduler = {
-                .max_num_seqs = 2, .max_num_batched_tokens = 512, .has_classes = true}});
+  Start(3, {.scheduler = {.max_num_seqs = 2, .max_num_batched_tokens = 512, .has_classes = true}});
   const auto add = [this](RequestId id, int32_t prompt, int32_t max_tokens, Priority its) {
     core::CoreRequest request = MakeRequest(id, prompt, max_tokens);
     request.priority = its;
@@ -509,6 +508,41 @@ TEST_F(EngineCoreTest, CountsRowsAndNamesWhoIsBlocked) {
   EXPECT_EQ(core_->stats().blocked_id, 0U) << "no sequence waits";
   EXPECT_STREQ(core_->stats().blocked_by, "");
   RunToEnd();
+}
+
+TEST_F(EngineCoreTest, RowsOfPaddingCountAsNoRequests) {
+  Start(9, {.scheduler = {.max_num_seqs = 2,
+                          .max_num_batched_tokens = 64,
+                          .batching = {.kind = scheduler::BatchFormerOptions::Kind::kStatic,
+                                       .max_batch_size = 2,
+                                       .timeout = std::chrono::seconds(5)},
+                          .padding = true},
+            .max_model_len = 64});
+  ASSERT_TRUE(Add(1, 4, 2).ok());
+  ASSERT_TRUE(Add(2, 10, 4).ok());
+  RunToEnd();
+  EXPECT_EQ(core_->stats().rows, 4U + 1 + 10 + 3);
+  EXPECT_EQ(executor_.rows(), 2 * (10 + 3)) << "as many as the longest one's, twice";
+}
+
+TEST_F(EngineCoreTest, APromptComputedAgainCountsOnce) {
+  Start(9, {.scheduler = {.max_num_seqs = 64, .max_num_batched_tokens = 32},
+            .cache = {.caching = false}});
+  int32_t prompts = 0;
+  for (RequestId id = 1; id <= 6; ++id) {
+    const auto prompt = static_cast<int32_t>(5 + id * 9);
+    ASSERT_TRUE(Add(id, prompt, 30).ok());
+    prompts += prompt;
+  }
+  int64_t fresh = 0;
+  int64_t prefilled = 0;
+  while (!core_->idle()) {
+    StepChecked();
+    fresh += core_->stats().last_prompt_tokens;
+    prefilled += core_->stats().last_prefill_rows;
+  }
+  EXPECT_EQ(fresh, prompts);
+  EXPECT_GT(prefilled, prompts) << "the pool was not small enough";
 }
 
 TEST_F(EngineCoreTest, TheLimitOfTheBatchControlIsTheSchedulersInTheNextStep) {

@@ -186,7 +186,7 @@ void EngineLoop::Count(base::TimePoint begin, base::TimePoint end, uint64_t gene
   metrics_->step_scheduling->Increment(base::ToSeconds(end - begin - forward));
   const std::lock_guard lock(mu_);
   busy_time_ += end - begin;
-  work_.Add(end, end - begin, static_cast<uint64_t>(stats.last_prefill_rows), generated);
+  work_.Add(end, end - begin, static_cast<uint64_t>(stats.last_prompt_tokens), generated);
 }
 
 void EngineLoop::Step() {
@@ -332,8 +332,8 @@ void EngineLoop::Lose(const Status& status) {
     busy_ = in_step_ = false;
   }
   // Requests that are still encoding, or in the inbox, are rejected when they are handled; again,
-  // the latter, without effect. Not under the registry's lock: Reject may wait for memory, which the
-  // output thread frees, and that needs the lock.
+  // the latter, without effect. Not under the registry's lock: Reject may wait for memory, which
+  // the output thread frees, and that needs the lock.
   std::vector<std::shared_ptr<LiveRequest>> lost;
   RetryUntilMemory([&] {
     lost.clear();

@@ -92,9 +92,9 @@ void ClassMetrics::Ended(const PhaseTimes& times) const {
 }
 
 EngineMetrics::EngineMetrics(const SchedulingOptions& options)
-    : step_rows(metrics_.AddHistogram("ropeway_step_rows",
-                                      "Rows (tokens of all sequences) of one forward pass.",
-                                      base::CountBuckets())),
+    : step_rows(metrics_.AddHistogram(
+          "ropeway_step_rows", "Rows of one forward pass: tokens of all sequences, and padding.",
+          base::CountBuckets())),
       step_time(metrics_.AddHistogram("ropeway_step_time_seconds",
                                       "One engine step, from scheduling to emitting.",
                                       base::ShortLatencyBuckets())),
@@ -225,12 +225,12 @@ void EngineMetrics::SampleBatching() {
          [](const S& s) { return s.engine.max_batch_size; });
   Sample("ropeway_batch_wait_max_seconds", "How long a batch waits to fill; 0: it does not wait.",
          [](const S& s) { return s.engine.max_batch_wait_ms / 1e3; });
-  Sample("ropeway_step_rows_avg", "Rows (tokens of all requests) of a step, on average.",
+  Sample("ropeway_step_rows_avg", "Rows of a step without padding, on average.",
          [](const S& s) { return s.engine.avg_step_rows; });
   Sample("ropeway_utilization_ratio", "Share of the last 10 seconds in which a step ran.",
          [](const S& s) { return s.engine.utilization; });
   Sample("ropeway_prompt_tokens_per_second",
-         "Prompt tokens computed per second, over the last 10 seconds.",
+         "Prompt tokens computed for the first time per second, over the last 10 seconds.",
          [](const S& s) { return s.engine.prompt_tokens_per_second; });
   Sample("ropeway_generation_tokens_per_second",
          "Tokens generated per second, over the last 10 seconds.",

@@ -245,8 +245,9 @@ TEST(LlmEngineStatsTest, ARequestThatIsOnlyScoredHasItsTimesToo) {
   EXPECT_GT(times.output, base::Duration{});
   const std::string text = test.engine->MetricsText();
   for (const char* phase : {"prefill", "decode", "output"}) {
-    EXPECT_THAT(text, HasSubstr(fmt::format(
-                          "ropeway_request_{}_time_seconds_count{{priority=\"medium\"}} 1\n", phase)));
+    EXPECT_THAT(text,
+                HasSubstr(fmt::format(
+                    "ropeway_request_{}_time_seconds_count{{priority=\"medium\"}} 1\n", phase)));
   }
 }
 
