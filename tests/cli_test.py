@@ -104,7 +104,8 @@ class RunTest(InTempFolder):
             self.assertEqual(line["prompt"], prompts[line["index"] - 1])
             self.assertEqual(line["text"].strip(), alone[line["index"] - 1].strip())
             self.assertEqual((line["finish_reason"], line["error"]), ("length", None))
-            self.assertIn(line["batch"], range(1, len(sizes) + 1))
+            self.assertIn(line["batch_num"], range(1, len(sizes) + 1))
+            self.assertEqual(line["batch"], line["batch_num"])
             self.assertGreater(line["prefill_time"], 0)
             self.assertGreater(line["decode_time"], 0)
 

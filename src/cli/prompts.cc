@@ -203,6 +203,7 @@ class AnswerFile {
     const Result& result = answered.result;
     const Finish& finish = result.finish;
     nlohmann::ordered_json line = {{"index", answered.index + 1},
+                                   {"batch_num", finish.batch_num},
                                    {"batch", finish.batch_num},
                                    {"prompt", prompt},
                                    {"text", result.text},
@@ -211,7 +212,7 @@ class AnswerFile {
                                    {"completion_tokens", finish.usage.completion_tokens},
                                    {"seed", finish.seed},
                                    {"error", result.status.message()}};
-    if (finish.batch_num == 0) line["batch"] = nullptr;
+    if (finish.batch_num == 0) line["batch_num"] = line["batch"] = nullptr;
     if (result.status.ok()) line["error"] = nullptr;
     const auto phases = PhasesOf(result);
     for (size_t i = 0; i < kPhases.size(); ++i)
