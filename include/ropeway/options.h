@@ -65,8 +65,8 @@ struct SchedulingOptions {
   // How many sequences run at once, at most max_num_seqs: "fixed", "aimd" (by the time of a step,
   // and of a request) or "memory" (by the free part of the KV pool).
   std::string batch_control = "fixed";
-  // aimd: the initial number, from 8 to 64; and the targets of the p99 time of a step and of the
-  // p99 latency of a request (0: latencies are not watched).
+  // aimd: the initial number, from 8 to 64 (max_num_seqs if that is less); and the targets of the
+  // p99 time of a step and of the p99 latency of a request (0: latencies are not watched).
   int aimd_start = 32;
   std::chrono::milliseconds step_target{100};
   std::chrono::milliseconds request_target{0};

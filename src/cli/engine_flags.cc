@@ -291,8 +291,8 @@ flags::FlagTable SchedulingTable(EngineFlags* flags) {
          "aimd: target of a step's time, at the 99th percentile"},
         {"--request-target", flags::DurationValue(&options.request_target),
          "aimd: target of a request's latency, at the 99th percentile; 0: not watched"},
-        {"--aimd-start", flags::IntValue(&options.aimd_start, 1, 4096),
-         "aimd: sequences that run at once at the beginning, from 8 to 64"}}}};
+        {"--aimd-start", flags::IntValue(&options.aimd_start, 8, 64),
+         "aimd: sequences that run at once at the beginning; --max-num-seqs if that is less"}}}};
 }
 
 StatusOr<std::string> ResolveModel(const std::string& model) {

@@ -23,8 +23,10 @@ Status BatchSizeOptions::Validate() const {
         "batch_control \"" + name + "\" is unknown: expected fixed, aimd or memory",
         "batch_control");
   }
-  if (start < 1) {
-    return InvalidArgument("aimd_start must be at least 1, not " + std::to_string(start),
+  if (start < AimdBatchSize::kLeast || start > AimdBatchSize::kMost) {
+    return InvalidArgument("aimd_start must be between " + std::to_string(AimdBatchSize::kLeast) +
+                               " and " + std::to_string(AimdBatchSize::kMost) + ", not " +
+                               std::to_string(start),
                            "aimd_start");
   }
   Status status = CheckTarget("step_target", step_target, base::Duration(1), "a time above 0");

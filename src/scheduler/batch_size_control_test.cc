@@ -53,7 +53,13 @@ TEST(BatchSizeControlTest, BadInputIsNamed) {
     EXPECT_EQ(target.code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(target.field(), "step_target");
     EXPECT_THAT(target.message(), HasSubstr("step_target 0ms: expected a time above 0"));
-    EXPECT_EQ((BatchSizeOptions{.name = control, .start = 0}.Validate().field()), "aimd_start");
+    for (const int start : {0, 7, 65}) {
+      const Status status = BatchSizeOptions{.name = control, .start = start}.Validate();
+      EXPECT_EQ(status.field(), "aimd_start");
+      EXPECT_THAT(status.message(), HasSubstr("between 8 and 64, not " + std::to_string(start)));
+    }
+    EXPECT_TRUE((BatchSizeOptions{.name = control, .start = 8}.Validate().ok()));
+    EXPECT_TRUE((BatchSizeOptions{.name = control, .start = 64}.Validate().ok()));
     EXPECT_EQ(
         (BatchSizeOptions{.name = control, .request_target = milliseconds(-1)}.Validate().field()),
         "request_target");
