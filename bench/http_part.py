@@ -15,7 +15,7 @@ from ropeway_bench import servers
 
 PORT = 8397
 # Threads of `ropeway serve` that do HTTP, tokenizing and detokenizing.
-SERVICE_THREADS = re.compile(r"ropeway-(io|front|output)$")
+SERVICE_THREADS = re.compile(r"ropeway-(io|prompt|output)$")
 
 
 def systems(args):

@@ -13,7 +13,7 @@ PromptPool::PromptPool(const PromptEncoder* encoder, const base::Clock* clock, i
       clock_(clock),
       ready_(std::move(ready)),
       rejected_(std::move(rejected)),
-      pool_(threads, capacity, "ropeway-front") {}
+      pool_(threads, capacity, "ropeway-prompt") {}
 
 bool PromptPool::TryAdd(const std::shared_ptr<LiveRequest>& live) {
   // Held to the end: a request that is not taken must not be rejected meanwhile.
