@@ -85,8 +85,8 @@ class CompletionTest(ClientTest):
         for name in ("avg_batch_size", "avg_batch_duration_ms", "avg_step_size", "avg_step_rows",
                      "avg_step_duration_ms", "max_batch_size"):
             self.assertGreater(after[name], 0, name)
-        self.assertEqual(self.server.metric("ropeway_batches"), after["total_batches"])
-        self.assertEqual(self.server.metric("ropeway_batched_requests"), after["total_requests"])
+        self.assertEqual(self.server.metric("ropeway_batches_total"), after["total_batches"])
+        self.assertEqual(self.server.metric("ropeway_batched_requests_total"), after["total_requests"])
 
     def test_a_completion(self):
         reply = self.complete(FRANCE, max_tokens=5)

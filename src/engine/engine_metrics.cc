@@ -27,7 +27,8 @@ base::Histogram* Latency(base::Metrics* metrics, Priority priority, const char* 
 
 constexpr const char* kTurns = "ropeway_session_turns_total";
 constexpr const char* kTurnsHelp =
-    "Turns of sessions by how their prompt came about: begun (the session's first), continued (from "
+    "Turns of sessions by how their prompt came about: begun (the session's first), continued "
+    "(from "
     "the session's token ids), reencoded (the whole chat, which its template changed).";
 
 ClassMetrics::Limits LimitsOf(const SchedulingOptions& options, size_t priority) {
@@ -211,9 +212,10 @@ void EngineMetrics::SampleBatching() {
          "Work done per second of steps, in tokens plus weighted attended positions; 0: not "
          "measured yet.",
          [](const S& s) { return s.core.speed; });
-  Sample("ropeway_batches", "Batches begun; with continuous batching, steps that started requests.",
+  Sample("ropeway_batches_total",
+         "Batches begun; with continuous batching, steps that started requests.",
          [](const S& s) { return s.engine.total_batches; });
-  Sample("ropeway_batched_requests", "Requests that started in these batches.",
+  Sample("ropeway_batched_requests_total", "Requests that started in these batches.",
          [](const S& s) { return s.engine.total_requests; });
   Sample("ropeway_batch_size_avg", "Requests that ran when a batch began, on average.",
          [](const S& s) { return s.engine.avg_batch_size; });

@@ -143,10 +143,11 @@ TEST(LlmEngineStatsTest, ContinuousBatchingCountsStepsRowsAndBatches) {
   EXPECT_GT(stats.prompt_tokens_per_second, 0);
   EXPECT_GT(stats.generation_tokens_per_second, 0);
   const std::string text = test.engine->MetricsText();
-  for (const char* line :
-       {"ropeway_batching_info{strategy=\"continuous\"} 1\n", "ropeway_batches 2\n",
-        "ropeway_batched_requests 2\n", "ropeway_batch_size_avg 1\n", "ropeway_batch_size_max 7\n",
-        "ropeway_batch_wait_max_seconds 0\n"}) {
+  for (const char* line : {"ropeway_batching_info{strategy=\"continuous\"} 1\n",
+                           "# TYPE ropeway_batches_total counter\n", "ropeway_batches_total 2\n",
+                           "# TYPE ropeway_batched_requests_total counter\n",
+                           "ropeway_batched_requests_total 2\n", "ropeway_batch_size_avg 1\n",
+                           "ropeway_batch_size_max 7\n", "ropeway_batch_wait_max_seconds 0\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
   EXPECT_DOUBLE_EQ(MetricValue(text, "ropeway_step_rows_avg"), 9.0 / 5);

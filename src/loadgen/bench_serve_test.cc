@@ -159,7 +159,7 @@ TEST_F(BenchServeTest, ShowsWhereTheServersTimeWent) {
     return net::JsonReply(
         fmt::format("ropeway_request_queue_time_seconds_count{{priority=\"high\"}} {}\n"
                     "ropeway_request_queue_time_seconds_sum{{priority=\"high\"}} {}\n"
-                    "ropeway_batches {}\n",
+                    "ropeway_batches_total {}\n",
                     asked.load(), asked * 0.5, 2 * asked));
   });
   const std::vector<std::string> flags = {

@@ -38,7 +38,7 @@ void ServerMetrics::Add(const ServerMetrics& other) {
 
 std::optional<ServerMetrics> ReadServerMetrics(std::string_view page) {
   ServerMetrics metrics;
-  metrics.batches = MetricSum(page, "ropeway_batches", "");
+  metrics.batches = MetricSum(page, "ropeway_batches_total", "");
   bool any = metrics.batches.has_value();
   for (size_t i = 0; i < metrics.phases.size(); ++i) {
     const std::string label =

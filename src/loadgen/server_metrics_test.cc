@@ -19,7 +19,7 @@ constexpr char kBefore[] =
     "ropeway_request_queue_time_seconds_bucket{priority=\"high\",le=\"+Inf\"} 2\n"
     "ropeway_request_queue_time_seconds_count{priority=\"low\"} 1\n"
     "ropeway_request_queue_time_seconds_sum{priority=\"low\"} 100\n"
-    "ropeway_batches 10\n";
+    "ropeway_batches_total 10\n";
 constexpr char kAfter[] =
     "ropeway_request_queue_time_seconds_count{priority=\"high\"} 6\n"
     "ropeway_request_queue_time_seconds_sum{priority=\"high\"} 2.5\n"
@@ -27,7 +27,7 @@ constexpr char kAfter[] =
     "ropeway_request_queue_time_seconds_sum{priority=\"low\"} 108\n"
     "ropeway_request_decode_time_seconds_count{priority=\"low\"} 2\n"
     "ropeway_request_decode_time_seconds_sum{priority=\"low\"} 3\n"
-    "ropeway_batches 17\n";
+    "ropeway_batches_total 17\n";
 
 TEST(ServerMetrics, AreWhatTheMetricsGained) {
   const auto gained = Between(ReadServerMetrics(kBefore), ReadServerMetrics(kAfter));
