@@ -10,7 +10,7 @@ import sys
 from ropeway_bench import suite
 
 NAMES = ("schedulers", "priorities", "fairness", "long-prompt", "sessions", "prefixes", "determinism",
-         "kernels", "order-price", "serial-vs-batched", "knobs")
+         "kernels", "order-price", "serial-vs-batched", "knobs", "http", "engine", "steps")
 
 
 def main():

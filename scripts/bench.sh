@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# bench.sh [flags of bench/compare.py...]: ropeway beside its peers, llama-server, llama.cpp and
-# OpenVINO GenAI; CSV, tables and plots in bench/results/.
+# bench.sh [http|engine|steps...] [flags of bench/run.py...]: ropeway beside its peers, llama-server, llama.cpp
+# and OpenVINO GenAI; CSV, tables and plots in bench/results/.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 "$root/scripts/setup.sh" build
@@ -24,7 +24,17 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$sum" ] || ! "$venv/bin/python" -c 'impor
   fi
 fi
 cd "$root"
-exec "$venv/bin/python" bench/compare.py --ropeway build/release/ropeway --model "$model" \
-  --step-bench build/release/ropeway-bench --engine-bench build/release/ropeway-bench \
-  --llama-server "$server" --llama-batched-bench "$(dirname "$server")/llama-batched-bench" \
-  --llama-version "$(basename "$(dirname "$source")")" --q4-0-model "$q4_0_model" "${peers[@]}" "$@"
+names=()
+while [ $# -gt 0 ] && [ "${1#-}" = "$1" ]; do
+  names+=("$1")
+  shift
+done
+[ ${#names[@]} -gt 0 ] || names=(http engine steps)
+code=0
+for name in "${names[@]}"; do
+  "$venv/bin/python" bench/run.py "$name" --ropeway build/release/ropeway --ropeway-bench build/release/ropeway-bench \
+    --model "$model" --q4-0-model "$q4_0_model" --llama-server "$server" \
+    --llama-batched-bench "$(dirname "$server")/llama-batched-bench" --llama-version "$(basename "$(dirname "$source")")" \
+    "${peers[@]}" --rounds 3 --max-others 0.03 --out bench/results "$@" || code=1
+done
+exit $code

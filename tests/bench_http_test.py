@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Runs the smallest cases of the benchmarks over HTTP on the real engine, as `ropeway bench NAME`: metrics, files and
-reports are whole; the counts are right where they do not depend on time; nonsense gets one sentence and exit code 1.
+"""Runs the smallest cases of the benchmarks over HTTP on the real engine: metrics, files and reports are whole; the counts
+are right where they do not depend on time; nonsense gets one sentence and exit code 1. Benchmarks run in this process,
+and servers with the same flags are started once for all of them; the front `ropeway bench NAME` has a test of its own.
 
 usage: bench_http_test.py --ropeway PROGRAM --model FILE.gguf
 """
 import argparse
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -12,24 +15,74 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 
-from ropeway_bench import plot, schedulers  # noqa: E402  pylint: disable=wrong-import-position
-from ropeway_bench.metrics import Metrics  # noqa: E402  pylint: disable=wrong-import-position
+# pylint: disable=wrong-import-position
+from ropeway_bench import (engine, fairness, http, knobs, long_prompt, plot, priorities, schedulers,  # noqa: E402
+                           serial_vs_batched, servers, sessions, steps, suite)
+from ropeway_bench.metrics import Metrics  # noqa: E402
 
 ARGS = argparse.Namespace()
 TRACE = ROOT / "tests" / "data" / "tenants.csv"
 CLASSES = ("high", "medium", "low")
+MODULES = {"schedulers": schedulers, "priorities": priorities, "fairness": fairness, "long-prompt": long_prompt,
+           "sessions": sessions, "serial-vs-batched": serial_vs_batched, "knobs": knobs, "http": http, "engine": engine,
+           "steps": steps}
 
 
-def bench(name, *flags, timeout=400):
+def front(name, *flags):
+    """`ropeway bench NAME` as a process."""
     return subprocess.run([ARGS.ropeway, "bench", name, *map(str, flags)], capture_output=True, text=True,
-                          check=False, timeout=timeout, env=os.environ | {"ROPEWAY_PYTHON": sys.executable})
+                          check=False, timeout=60, env=os.environ | {"ROPEWAY_PYTHON": sys.executable})
+
+
+def bench(name, *flags):
+    """The same in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = suite.run(name, MODULES[name], list(map(str, flags)))
+        except SystemExit as end:
+            code = end.code
+    return subprocess.CompletedProcess(name, code, out.getvalue(), err.getvalue())
+
+
+class SharedServers:
+    """Stands for servers.Server: one server for each command line, which goes on until the end of all tests. Those with
+    a disk tier or keys are started anew."""
+
+    def __init__(self):
+        self.start, self.running = servers.Server, {}
+
+    def __call__(self, command=None, port=0, **fields):
+        words = [str(word) for word in command or ()]
+        if not words or fields.get("key") or "--kv-disk-path" in words:
+            return self.start(command, port, **fields)
+        at = words.index("--port")
+        key = tuple(words[:at] + words[at + 2:])
+        if key not in self.running:
+            self.running[key] = self.start(command, port, **fields)
+        return contextlib.nullcontext(self.running[key])
+
+    def stop(self):
+        for server in self.running.values():
+            with server:
+                pass
 
 
 class HttpBenchTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        shared = SharedServers()
+        cls.addClassCleanup(shared.stop)
+        for patch in (mock.patch.object(servers, "Server", shared), mock.patch.object(priorities, "LEAD_SECONDS", 1.0),
+                      mock.patch.object(long_prompt, "LEAD_SECONDS", 1.0), mock.patch.object(plot, "DPI", 30)):
+            patch.start()
+            cls.addClassCleanup(patch.stop)
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -45,7 +98,8 @@ class HttpBenchTest(unittest.TestCase):
         if plot.pyplot():
             self.assertGreater((self.folder / f"{name}.png").stat().st_size, 1000)
         # What was written is what is reported again without a run.
-        again = bench(name, "--report", "--out", self.folder)
+        with mock.patch.object(plot, "pyplot", lambda: None):
+            again = bench(name, "--report", "--out", self.folder)
         self.assertEqual((again.returncode, again.stdout), (0, reply.stdout), again.stderr)
         return reply.stdout
 
@@ -57,7 +111,8 @@ class HttpBenchTest(unittest.TestCase):
     def test_schedulers(self):
         report = self.run_bench("schedulers", "--sizes", "2", "--users", "3", "--requests-per-slot", "10",
                                 "--output-tokens", "4", "--most-output", "12", "--ceiling-tokens", "8",
-                                "--mixed-runs", "2", "--mixed-requests", "3", "--mixed-timeout", "20ms")
+                                "--mixed-runs", "2", "--mixed-requests", "3", "--mixed-batch", "2", "--mixed-timeout",
+                                "20ms", "--batch-timeout", "20ms")
         for name in schedulers.STRATEGIES:
             self.assertEqual(self.value("mixed", name, "requests"), 6)
             self.assertEqual(self.value("batch of 2", name, "requests"), 20)
@@ -169,17 +224,44 @@ class HttpBenchTest(unittest.TestCase):
         self.assertIn("simulated, batch of 4: share of the theoretical maximum", report)
 
     def test_knobs(self):
-        report = self.run_bench("knobs", "--requests", "6", "--slots", "2", "--prefix-tokens", "32", "--light", "5",
-                                "--heavy", "5", "--overload", "5")
-        for part, systems in (("preset, light load", 3), ("batch timeout, heavy load", 7), ("policy", 2),
-                              ("length-balance, static batches", 2), ("cache-aware, small KV cache", 2), ("classes", 2),
-                              ("batch control, small KV cache", 3)):
-            self.assertEqual(len(self.metrics.systems(part)), systems, part)
-            for system in self.metrics.systems(part):
+        small = ("--requests", "6", "--slots", "2", "--prefix-tokens", "32", "--light", "5", "--overload", "5")
+        for knob, part, names in (("strict", "classes", ["shares", "strict"]),
+                                  ("cache-aware", "cache-aware, small KV cache", ["fcfs", "cache-aware"])):
+            report = self.run_bench("knobs", "--knob", knob, *small)
+            self.assertEqual(self.metrics.systems(part), names)
+            for system in names:
                 self.assertEqual(self.value(part, system, "requests"), 6)
                 self.assertGreater(self.value(part, system, "ttft_max_s"), 0)
-        self.assertEqual(self.value("classes", "strict", "requests", "high"), 2)
-        self.assertIn("## batch timeout, light load", report)
+            self.assertIn(f"## {part}\n", report)
+            if knob == "strict":
+                self.assertEqual(self.value("classes", "strict", "requests", "high"), 2)
+
+    def test_the_server_knows_all_knobs(self):
+        """That is, it gets as far as the model."""
+        self.assertEqual([len(part.systems) for part in knobs.PARTS], [3, 3, 7, 7, 2, 2, 2, 2, 3])
+        for part in knobs.PARTS:
+            for system, flags in part.systems.items():
+                words = [ARGS.ropeway, "serve", "--model", "no-such-model", *servers.QUEUE_ALL, *part.flags, *flags]
+                reply = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+                self.assertEqual((reply.returncode, reply.stderr.count("\n")), (1, 1), (part, system))
+                self.assertIn("no-such-model", reply.stderr, (part, system))
+
+    def test_peers_over_http(self):
+        self.run_bench("http", "--requests", "4", "--users", "1,2")
+        for users, requests in ((1, 6), (2, 4)):
+            self.assertEqual(self.value("http", "ropeway", "requests", users), requests)
+            self.assertEqual(self.value("http", "ropeway", "prompt_tokens", users), 90 * requests)
+            self.assertEqual(self.value("http", "ropeway", "output_tokens", users), 64 * requests)
+            for metric in ("output_tok_per_s", "ttft_p99_s", "itl_p99_s", "tpot_p50_s", "barrier_ns",
+                           "service_share_at_1000_tok_s", "peak_rss_mb"):
+                self.assertGreater(self.value("http", "ropeway", metric, users), 0, metric)
+
+    def test_shares_of_a_step(self):
+        report = self.run_bench("steps", "--part", "shares", "--users", "3", "--output-tokens", "4")
+        for system in steps.SAMPLING:
+            self.assertEqual(self.value("shares", system, "output_tokens"), 12)
+            self.assertAlmostEqual(sum(self.value("shares", system, f"{part}_share") for part in steps.STEP_PARTS), 1, places=4)
+        self.assertIn("## Shares of a step", report)
 
     def test_nonsense_gets_one_sentence(self):
         cases = [("schedulers", "--sizes", "4,2", "--sizes"), ("schedulers", "--users", "0", "--users"),
@@ -191,19 +273,31 @@ class HttpBenchTest(unittest.TestCase):
                  ("fairness", "--part", "measured", "--trace"), ("long-prompt", "--streams", "0", "--streams"),
                  ("sessions", "--users", "0", "--users"), ("sessions", "--mode", "both", "--mode"),
                  ("sessions", "--dialogues", "/no/such/file", "/no/such/file"),
-                 ("sessions", "--model", "no-such-model", "no-such-model"), ("knobs", "--knob", "speed", "--knob"),
-                 ("no-such-benchmark", "--seed", "1", "schedulers, priorities")]
+                 ("sessions", "--model", "no-such-model", "no-such-model"), ("knobs", "--knob", "speed", "--knob")]
         for name, flag, value, named in cases:
-            with self.subTest(f"{name} {flag} {value}"):
-                reply = bench(name, flag, value, timeout=60)
-                self.assertEqual((reply.returncode, reply.stdout, reply.stderr.count("\n")), (1, "", 1), reply)
-                self.assertIn(named, reply.stderr)
+            self.expect_sentence(bench(name, flag, value), named)
+
+    def expect_sentence(self, reply, named):
+        with self.subTest(reply.args):
+            self.assertEqual((reply.returncode, reply.stdout, reply.stderr.count("\n")), (1, "", 1), reply)
+            self.assertIn(named, reply.stderr)
+
+    def test_the_front(self):
+        self.expect_sentence(front("no-such-benchmark", "--seed", "1"), "schedulers, priorities")
+        self.expect_sentence(front("schedulers", "--sizes", "4,2"), "--sizes")
+        self.expect_sentence(front("sessions", "--model", "no-such-model"), "no-such-model")
+        results = ROOT / "bench" / "results"
+        (self.folder / "fairness.csv").write_bytes((results / "fairness.csv").read_bytes())
+        reply = front("fairness", "--report", "--out", self.folder)
+        self.assertEqual((reply.returncode, reply.stdout), (0, (results / "fairness.md").read_text(encoding="utf-8")))
 
     def test_the_page_names_every_benchmark(self):
         page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
         for name in ("schedulers", "priorities", "fairness", "long-prompt", "sessions", "prefixes", "serial-vs-batched",
                      "knobs"):
             self.assertTrue(f"bench {name}" in page, name)
+        for name in ("http", "engine", "steps"):
+            self.assertTrue(f"bench/run.py {name}" in page, name)
         self.assertTrue("part,system,round,x,metric,value" in page)
 
 
@@ -212,6 +306,8 @@ def main():
     parser.add_argument("--ropeway", required=True)
     parser.add_argument("--model", required=True)
     _, rest = parser.parse_known_args(namespace=ARGS)
+    os.environ |= {"ROPEWAY": ARGS.ropeway,
+                   "ROPEWAY_BENCH": str(pathlib.Path(ARGS.ropeway).with_name("ropeway-bench"))}
     unittest.main(argv=[sys.argv[0], *rest])
 
 

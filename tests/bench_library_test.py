@@ -5,9 +5,12 @@ import argparse
 import contextlib
 import io
 import json
+import os
 import pathlib
 import sys
 import tempfile
+import time
+import types
 import unittest
 from unittest import mock
 
@@ -15,13 +18,55 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 
 # pylint: disable=wrong-import-position
-from ropeway_bench import (BenchError, determinism, fairness, knobs, load, long_prompt, order_price,  # noqa: E402
-                           plot, prefixes, priorities, report, schedulers, serial_vs_batched, service, sessions, suite)
+import fake_ropeway  # noqa: E402
+from ropeway_bench import (BenchError, determinism, engine, fairness, http, knobs, load, long_prompt,  # noqa: E402
+                           order_price, plot, prefixes, priorities, report, schedulers, serial_vs_batched, servers, service,
+                           sessions, steps, suite)
 from ropeway_bench.metrics import Metrics, Where, quantile, ratio  # noqa: E402
 
 MODULES = {"schedulers": schedulers, "priorities": priorities, "fairness": fairness, "long-prompt": long_prompt,
            "sessions": sessions, "prefixes": prefixes, "determinism": determinism,
-           "order-price": order_price}
+           "order-price": order_price, "http": http, "engine": engine, "steps": steps}
+FAKE = str(ROOT / "tests" / "fake_ropeway.py")
+
+
+class FakeServer(servers.Server):
+    """A server in this process."""
+
+    def _start(self, command, patience):
+        self.process = types.SimpleNamespace(pid=os.getpid(), poll=lambda: 0)
+
+    def get(self, path, timeout=10):
+        return fake_ropeway.metrics_page() if path == "/metrics" else "{}"
+
+
+class FakeRunning:
+    """A load in this process."""
+
+    def __init__(self, _ropeway, _server, what):
+        self.folder = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
+        self.records = pathlib.Path(self.folder.name) / "records"
+        self.words = ["--records", self.records, *what.flags(pathlib.Path(self.folder.name))]
+        self.begin, self.end = time.monotonic(), None
+
+    def stop(self):
+        self.end = time.monotonic()
+
+    def wait(self):
+        fake_ropeway.bench_serve(list(map(str, self.words)), self.begin, self.end)
+        found = load.read_records(self.records)
+        self.folder.cleanup()
+        return found
+
+
+def fake_output(*command):
+    """What a program prints, by tests/fake_ropeway.py in this process."""
+    words = [str(word) for word in command[1:]]
+    if words[0].endswith("openvino_engine.py"):
+        words[0] = "engine"
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        fake_ropeway.main(words)
+    return out.getvalue()
 
 
 def record(due, ttft, gaps=(), tokens=10, output=1):
@@ -71,17 +116,51 @@ class ReportTest(unittest.TestCase):
     def test_verdicts(self):
         verdicts = [report.Verdict("more", 2.0, 1.5, "4 / 2"), report.Verdict("less", 2.0, 1.5, at_most=True),
                     report.Verdict("none", None, 1)]
-        self.assertEqual([v.met for v in verdicts], [True, False, None])
-        self.assertIn("| more     | >= 1.5 | 2            | 4 / 2 | yes |", report.verdict_table(verdicts))
-        self.assertIn("| none     | >= 1   | not measured |       |     |", report.verdict_table(verdicts))
+        verdicts.append(report.Verdict("some", 2.0, 1, missing="a peer"))
+        self.assertEqual([v.met for v in verdicts], [True, False, None, None])
+        self.assertEqual(report.verdict_table(verdicts), """\
+| expected | target | measured     | of    | verdict         |
+| -------- | ------ | ------------ | ----- | --------------- |
+| more     | >= 1.5 | 2            | 4 / 2 | met             |
+| less ↓   | <= 1.5 | 2            |       | missed          |
+| none     | >= 1   | not measured |       |                 |
+| some     | >= 1   | 2            |       | missing: a peer |
+""")
+
+    def test_what_is_better_when_lower_is_marked(self):
+        for metric, lower in (("ttft_p99_s", True), ("ttft_max_s", True), ("itl_p50_s", True), ("wall_s", True),
+                              ("preemptions", True), ("others_cpu_share", True), ("barrier_ns", True), ("output_tok_per_s", False),
+                              ("itl_samples", False), ("requests", False), ("slot_share", False), ("window_s", False)):
+            self.assertEqual(report.Column("x", metric).heading, "x ↓" if lower else "x", metric)
+        self.assertIn("- ↓ marks what is better when lower\n", report.head("x", Metrics()))
+
+    def test_a_known_gain_of_batching_stands_beside_ours(self):
+        for rate, words in ((445, "445.0 / 100.0 tok/s; known of a GPU: 8.5, missed"),
+                            (850, "850.0 / 100.0 tok/s; known of a GPU: 8.5, met")):
+            metrics = Metrics()
+            metrics.add(Where("batch of 16", "continuous"), output_tok_per_s=rate)
+            metrics.add(Where("batch of 16", "serial"), output_tok_per_s=100)
+            self.assertIn(words, [v.of for v in schedulers.verdicts(metrics)])
+        self.assertNotIn("known", schedulers.over(metrics, "batch of 16", 16, "static, padded", 1, 1).of)
+
+    def test_serial_against_batched_says_improvement_maximum_efficiency_and_verdict(self):
+        metrics = Metrics()
+        for system, wall in (("serial", 1.6), ("batch of 2", 0.8), ("batch of 16", 0.2)):
+            metrics.add(Where("simulated", system), wall_s=wall, requests=32)
+        self.assertIn("""\
+| batch size | serial s ↓ | batched s ↓ | improvement | theoretical maximum | efficiency | verdict |
+| ---------- | ---------- | ----------- | ----------- | ------------------- | ---------- | ------- |
+| 2          | 1.600      | 0.800       | 2.00        | 2.00                | 100 %      | met     |
+| 16         | 1.600      | 0.200       | 8.00        | 16.00               | 50 %       | missed  |
+""", serial_vs_batched.report_text(metrics, None))
 
     def test_columns_without_values_are_left_out_and_few_samples_marked(self):
         metrics = Metrics()
         metrics.add(Where("p", "a"), ttft_p99_s=0.5, requests=100)
         metrics.add(Where("p", "b"), ttft_p99_s=0.25, requests=200)
         columns = [report.Column("TTFT ms", "ttft_p99_s", 1000, 1, "requests"), report.Column("none", "none")]
-        self.assertEqual(report.system_table(metrics, "p", columns),
-                         "| system | TTFT ms |\n| ------ | ------- |\n| a      | 500.0 * |\n| b      | 250.0   |\n")
+        self.assertEqual(report.system_table(metrics, "p", columns), "| system | TTFT ms ↓ |\n| ------ | --------- |\n"
+                         "| a      | 500.0 *   |\n| b      | 250.0     |\n")
         self.assertEqual(report.system_table(metrics, "other", columns), "")
 
     def test_the_checked_in_reports_are_those_of_the_metrics(self):
@@ -92,8 +171,8 @@ class ReportTest(unittest.TestCase):
             with self.subTest(name):
                 text = report.head(module.TITLE, metrics) + module.report_text(metrics, args)
                 self.assertEqual(text, path.with_suffix(".md").read_text(encoding="utf-8"))
-                self.assertGreater(len(module.verdicts(metrics)), 0)
-                with tempfile.TemporaryDirectory() as folder:
+                self.assertEqual(len(module.verdicts(metrics)) > 0, name != "steps")
+                with tempfile.TemporaryDirectory() as folder, mock.patch.object(plot, "DPI", 30):
                     picture = pathlib.Path(folder) / "x.png"
                     if plot.draw(name, module.draw, metrics, picture):
                         self.assertGreater(picture.stat().st_size, 1000)
@@ -187,31 +266,45 @@ class SuiteTest(unittest.TestCase):
 
 
 class OrchestrationTest(unittest.TestCase):
-    """Each benchmark, in small, with tests/fake_ropeway.py in place of both programs."""
+    """Each benchmark, in small, with tests/fake_ropeway.py in place of all programs: in this process, and once as
+    processes."""
 
     SMALL = {"schedulers": ["--sizes", "1,16", "--users", "6,8", "--requests-per-slot", "1", "--mixed-runs", "2"],
              "priorities": ["--capacity-requests", "40", "--unloaded-requests", "3", "--open-requests", "9",
                             "--overload-requests", "9", "--urgent-requests", "7", "--alone-seconds", "0.5"],
              "fairness": ["--trace", str(ROOT / "tests" / "data" / "tenants.csv"), "--pairs", "2"],
              "long-prompt": ["--alone-seconds", "0.5"], "sessions": ["--users", "2", "--turns", "2"],
-             "serial-vs-batched": ["--requests", "8"], "knobs": ["--requests", "12"]}
+             "serial-vs-batched": ["--requests", "8"], "knobs": ["--requests", "12"],
+             "http": ["--requests", "8", "--llama-server", FAKE, "--q4-0-model", __file__],
+             "engine": ["--openvino", "--llama-batched-bench", FAKE], "steps": []}
 
     def run_bench(self, name, module, folder, *more):
-        fake = str(ROOT / "tests" / "fake_ropeway.py")
-        words = ["--ropeway", fake, "--ropeway-bench", fake, "--model", __file__, "--out", folder, *self.SMALL[name], *more]
+        words = ["--ropeway", FAKE, "--ropeway-bench", FAKE, "--model", __file__, "--out", folder, *self.SMALL[name], *more]
         out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), \
-                mock.patch.object(sessions, "QUIET_SECONDS", 0.1), \
-                mock.patch.object(priorities, "LEAD_SECONDS", 0.3), mock.patch.object(long_prompt, "LEAD_SECONDS", 0.3):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), contextlib.ExitStack() as patches:
+            for target, attribute, value in ((sessions, "QUIET_SECONDS", 0.1), (priorities, "LEAD_SECONDS", 0.3),
+                                             (long_prompt, "LEAD_SECONDS", 0.3), (plot, "DPI", 30)):
+                patches.enter_context(mock.patch.object(target, attribute, value))
+            if name in MODULES:  # Drawn from what is checked in.
+                patches.enter_context(mock.patch.object(plot, "pyplot", lambda: None))
             code = suite.run(name, module, words)
         self.assertEqual(code, 0, err.getvalue())
         return out.getvalue()
+
+    def in_process(self):
+        patches = contextlib.ExitStack()
+        for target, attribute, value in ((servers, "Server", FakeServer), (load, "Running", FakeRunning),
+                                         (suite, "output_of", fake_output), (engine, "output_of", fake_output),
+                                         (servers, "version_of", lambda *_: "a fake"),
+                                         (engine, "version_of", lambda *_: "a fake")):
+            patches.enter_context(mock.patch.object(target, attribute, value))
+        return patches
 
     def test_every_benchmark_measures_and_reports(self):
         modules = MODULES | {"serial-vs-batched": serial_vs_batched, "knobs": knobs}
         for name in self.SMALL:
             module = modules[name]
-            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder, self.in_process():
                 text = self.run_bench(name, module, folder)
                 metrics = Metrics.read(pathlib.Path(folder) / f"{name}.csv")
                 self.assertEqual((pathlib.Path(folder) / f"{name}.md").read_text(encoding="utf-8"), text)
@@ -223,9 +316,22 @@ class OrchestrationTest(unittest.TestCase):
                         self.assertIsNotNone(metrics.median(part, system, "others_cpu_share"), (part, system))
                         self.assertNotIn(" /", metrics.text(part, system, "command"))
 
-    def test_rounds_and_systems(self):
+    def test_strategies_are_compared_without_urgent_joins(self):
+        for name in (schedulers.SERIAL, schedulers.PADDED, schedulers.UNPADDED, schedulers.DYNAMIC):
+            words = list(map(str, schedulers.flags_of(name, 4, 0.05)))
+            self.assertEqual(words[words.index("--urgent-joins") + 1], "off", name)
+        self.assertNotIn("--urgent-joins", schedulers.flags_of(schedulers.CONTINUOUS, 4, 0.05))
+        for name in ("schedulers", "serial-vs-batched", "knobs", "priorities"):
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder, self.in_process():
+                self.run_bench(name, MODULES.get(name) or {"knobs": knobs}.get(name, serial_vs_batched), folder)
+                commands = Metrics.read(pathlib.Path(folder) / f"{name}.csv").unique("value", metric="command")
+            other = [c for c in commands if any(f"--scheduler {s}" in c for s in ("serial", "static", "dynamic"))]
+            self.assertEqual([c for c in other if "--urgent-joins off" not in c], [])
+            self.assertEqual(bool(other), name != "priorities")
+
+    def test_rounds_and_systems_of_processes(self):
         with tempfile.TemporaryDirectory() as folder:
-            more = ("--part", "sizes", "--system", "serial", "--rounds", "2")
+            more = ("--part", "sizes", "--sizes", "1", "--system", "serial", "--rounds", "2")
             self.run_bench("schedulers", schedulers, folder, *more)
             self.run_bench("schedulers", schedulers, folder, *more, "--append")
             metrics = Metrics.read(pathlib.Path(folder) / "schedulers.csv")

@@ -212,7 +212,7 @@ def products_table(parts, products, per_row):
     lines = [("GOPS", lambda c: figure(c.ops / c.seconds / 1e9)), ("GB/s", lambda c: figure(c["bytes"] / c.seconds / 1e9)),
              ("share", lambda c: percent(share(parts, c)[0]) + share(parts, c)[1])]
     if per_row:
-        lines.insert(2, ("us/row", lambda c: figure(c["median_us"] / c.rows)))
+        lines.insert(2, ("us/row" + report.LOWER, lambda c: figure(c["median_us"] / c.rows)))
     return report.table(
         ["inputs x outputs", "rows", *map(str, dict.fromkeys(c.rows for c in measured))],
         lines_by(measured, lambda c: f"{c.of['name']} {c.of['k']} x {c.of['n']}, {c.of['type']}"
@@ -247,7 +247,7 @@ def attention_table(parts):
     of = cells[0].of
     name = lambda c: f"decode, {c.of['sequences']} sequences" if c.rows == 1 else f"prefill, {c.rows} rows"
     lines = [("GFLOPS", lambda c: figure(c.ops / c.seconds / 1e9)),
-             ("GB/s", lambda c: figure(c["bytes"] / c.seconds / 1e9)), ("us", lambda c: figure(c["median_us"])),
+             ("GB/s", lambda c: figure(c["bytes"] / c.seconds / 1e9)), ("us" + report.LOWER, lambda c: figure(c["median_us"])),
              ("share", lambda c: percent(share(parts, c)[0]) + share(parts, c)[1])]
     return (f"{of['model']}, {of['type']} KV cache, {of['kv_heads']} KV heads of {of['head_dim']} shared by {of['group']} "
             "query heads each\n\n" + report.table(

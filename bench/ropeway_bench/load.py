@@ -37,6 +37,7 @@ class Load:
     temperature: float = 0
     timeout: float = 600
     stream: bool = True
+    prompt_format: str = "text"   # Of random prompts; "auto": token ids where the server takes them.
     duration: float = 0           # A closed loop sends nothing after so many seconds; 0: until all are done.
     keys: list = dataclasses.field(default_factory=list)  # API keys, by client.
     conversations: list = dataclasses.field(default_factory=list)  # In place of requests: see sessions.py.
@@ -46,7 +47,7 @@ class Load:
     def flags(self, folder):
         """Those of `ropeway bench serve`; files of the load go to `folder`."""
         words = ["--seed", self.seed, "--temperature", self.temperature, "--timeout", self.timeout,
-                 "--prompt-format", "text", "--ignore-eos", "on", "--max-request-tokens", 100_000_000]
+                 "--prompt-format", self.prompt_format, "--ignore-eos", "on", "--max-request-tokens", 100_000_000]
         words += [] if self.stream else ["--no-stream"]
         words += ["--duration", self.duration] if self.duration else []
         if self.keys:

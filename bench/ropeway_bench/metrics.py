@@ -87,6 +87,13 @@ class Metrics:
         except (OSError, ValueError, TypeError) as error:
             raise BenchError(f"{path} cannot be read: {error}") from error
 
+    def drop(self, where):
+        """Forgets a system's round of a part."""
+        rows, self.rows, self._index = self.rows, [], {}
+        for row in rows:
+            if (row["part"], row["system"], row["round"]) != (where.part, where.system, where.round):
+                self._append(row)
+
     def write(self, path):
         path = pathlib.Path(path)
         new = path.with_suffix(".new")

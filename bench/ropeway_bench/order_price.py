@@ -68,7 +68,8 @@ def report_text(metrics, _args):
               if barriers else "")
     return (spread + report.verdict_table(verdicts(metrics)) + "\nRatio: the time of a step with the fixed order over that with a "
             "free one; above 1 the fixed order is slower.\n\n" + report.table(
-                ["shape", "fixed ms", "free ms", "ratio, median", "lowest", "highest", "pairs", "discarded"], rows))
+                ["shape", *(name + report.LOWER for name in ("fixed ms", "free ms", "ratio, median", "lowest", "highest")),
+                 "pairs", "discarded"], rows))
 
 
 def draw(axes, metrics):

@@ -1,4 +1,5 @@
 """Plots of metrics with matplotlib (bench/requirements.txt); without it there are none."""
+DPI = 110
 COLOURS = ("#b5442e", "#8a94a0", "#2e6fb5", "#4a9a5b", "#333333", "#c9a227", "#7b4fa3", "#5f9ea0")
 
 
@@ -34,7 +35,7 @@ def draw(title, draw_axes, metrics, path, panels=4):
             axis.legend(fontsize=7, frameon=False)
     figure.suptitle(f"{title}: {metrics.text('about', '', 'machine')}", fontsize=9)
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=DPI)
     plt.close(figure)
     return True
 
@@ -57,13 +58,14 @@ def metric_lines(axis, metrics, part, metric, title, xlabel, factor=1):
                  for system in metrics.systems(part, metric=metric)}, title, xlabel)
 
 
-def bars(axis, named, title, factor=1):
-    """Horizontal bars of {name: value}; a value of None is left out."""
+def bars(axis, named, title, factor=1, ours=""):
+    """Horizontal bars of {name: value}; a value of None is left out. Names without `ours` are peers, in grey."""
     there = [(name, factor * value) for name, value in named.items() if value is not None]
     axis.set_title(title)
     if not there:
         return
-    axis.barh(range(len(there)), [value for _, value in there], color=COLOURS[0], height=0.6)
+    axis.barh(range(len(there)), [value for _, value in there], height=0.6,
+              color=[COLOURS[0 if ours in name else 1] for name, _ in there])
     axis.set_yticks(range(len(there)), [name for name, _ in there], fontsize=7)
     axis.invert_yaxis()
     for at, (_, value) in enumerate(there):

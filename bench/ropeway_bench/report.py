@@ -1,11 +1,19 @@
 """Metrics as Markdown: what was measured where, verdicts against targets, tables."""
 import dataclasses
+import pathlib
+import re
 
 from ropeway_bench.metrics import ABOUT
 
 ENOUGH_SAMPLES = 200
 FEW_SAMPLES_NOTE = f"\n\\* of fewer than {ENOUGH_SAMPLES} samples\n"
 FEW = " *"
+LOWER = " ↓"  # Marks what is better when lower.
+LOWER_METRICS = re.compile(
+    r"(ttft|itl|tpot|latency)_(p\d+|max)_s|(wall|prefill|decode|drain|settle|mean_step)_s|failed|rejected|preemptions"
+    r"|(recomputed|prefilled)_tokens|in_flight|service_gap|texts_different|distinct(_with_logprobs)?"
+    r"|largest_logprob_difference|\w+_cpu_share|service_share\w*|peak_rss_mb|barrier_ns")
+PAGES = ("README.md", "docs/performance.md")  # They show tables of results.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,6 +26,10 @@ class Column:
     decimals: int = 0
     samples: str = ""
 
+    @property
+    def heading(self):
+        return self.title + (LOWER if LOWER_METRICS.fullmatch(self.metric) else "")
+
 
 OTHERS = [Column("others % of CPUs", "others_cpu_share", 100, 1),
           Column("generator % of CPUs", "generator_cpu_share", 100, 2)]
@@ -25,23 +37,28 @@ OTHERS = [Column("others % of CPUs", "others_cpu_share", 100, 1),
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """A target and what was measured (None: nothing). `of`: the values it was computed from."""
+    """A target and what was measured (None: nothing). `of`: the values it was computed from; `missing`: those that
+    were to be compared and were not measured, so that there is no verdict."""
     title: str
     measured: float
     target: float
     of: str = ""
     at_most: bool = False
+    missing: str = ""
 
     @property
     def met(self):
-        if self.measured is None:
+        if self.measured is None or self.missing:
             return None
         return self.measured <= self.target if self.at_most else self.measured >= self.target
 
+    @property
+    def word(self):
+        return f"missing: {self.missing}" if self.missing else {None: "", True: "met", False: "missed"}[self.met]
+
     def cells(self):
-        return [self.title, f"{'<=' if self.at_most else '>='} {self.target:g}",
-                "not measured" if self.measured is None else f"{self.measured:.3g}", self.of,
-                {None: "", True: "yes", False: "no"}[self.met]]
+        return [self.title + (LOWER if self.at_most else ""), f"{'<=' if self.at_most else '>='} {self.target:.4g}",
+                "not measured" if self.measured is None else f"{self.measured:.3g}", self.of, self.word]
 
 
 def few(samples):
@@ -64,17 +81,19 @@ def table(head, rows):
 
 
 def verdict_table(verdicts):
-    return table(["expected", "target", "measured", "of", "met"], [v.cells() for v in verdicts])
+    return table(["expected", "target", "measured", "of", "verdict"], [v.cells() for v in verdicts])
 
 
 def head(title, metrics):
-    """Title, dates, machines, versions, and each system's rounds, command and load."""
+    """Title, dates, machines, versions, what was measured anew, and each system's rounds, command and load."""
     lines = [f"# {title}", ""]
-    for name in ("date", "machine", "version"):
-        lines += [f"- {name}: {value}" for value in metrics.unique("value", part=ABOUT, metric=name)]
+    for name, words in (("date", "date"), ("machine", "machine"), ("version", "version"),
+                        ("not_kept", "measured anew")):
+        lines += [f"- {words}: {value}" for value in metrics.unique("value", part=ABOUT, metric=name)]
+    lines.append("-" + LOWER + " marks what is better when lower")
     for part in metrics.parts():
         for system in metrics.systems(part):
-            rounds = metrics.rounds(part, system)
+            rounds = len(metrics.unique("round", part=part, system=system))
             command, load = (metrics.text(part, system, what) for what in ("command", "load"))
             lines.append(f"- {part}, {system}, {rounds} round{'' if rounds == 1 else 's'}"
                          + (f": `{command}`" if command else "") + (f"; {load}" if load else ""))
@@ -99,7 +118,7 @@ def system_table(metrics, part, columns, names=None):
     """One row per system of the part; columns without any value are left out."""
     rows = [[system] + [cell(metrics, part, system, "", c) for c in columns]
             for system in (names or metrics.systems(part))]
-    return without_empty(["system"] + [c.title for c in columns], rows, 1)
+    return without_empty(["system"] + [c.heading for c in columns], rows, 1)
 
 
 def x_table(metrics, part, name, columns):
@@ -108,7 +127,7 @@ def x_table(metrics, part, name, columns):
     rows = [[system, x] + [cell(metrics, part, system, x, c) for c in columns]
             for system in metrics.systems(part) for x in xs]
     rows = [row for row in rows if any(row[2:])]
-    return without_empty(["system", name] + [c.title for c in columns], rows, 2)
+    return without_empty(["system", name] + [c.heading for c in columns], rows, 2)
 
 
 def cross_table(metrics, part, name, column):
@@ -116,7 +135,7 @@ def cross_table(metrics, part, name, column):
     systems = metrics.systems(part)
     rows = [[x] + [cell(metrics, part, system, x, column) for system in systems]
             for x in metrics.xs(part, column.metric)]
-    return f"{column.title}\n\n{table([name, *systems], rows)}" if rows else ""
+    return f"{column.heading}\n\n{table([name, *systems], rows)}" if rows else ""
 
 
 def part_table(metrics, parts, metric, decimals=1):
@@ -130,3 +149,24 @@ def part_table(metrics, parts, metric, decimals=1):
 def section(title, text):
     """A heading over `text`; "" if there is no text."""
     return f"\n## {title}\n\n{text}" if text else ""
+
+
+def with_legend(table):
+    """The table, for pages that do not say what the mark means."""
+    return table + ("\n↓ lower is better\n" if LOWER in table else "")
+
+
+def embedded(page, tables):
+    """The text of a page with `tables`, {name: text}, between its marks `<!-- bench:NAME -->` and `<!-- /bench:NAME -->`;
+    those for which it has no marks are left out."""
+    for name, text in tables.items():
+        marks = re.compile(rf"(<!-- bench:{name} -->\n).*?(<!-- /bench:{name} -->)", re.DOTALL)
+        page = marks.sub(lambda found, text=text: found[1] + text + found[2], page)
+    return page
+
+
+def embed(root, tables):
+    """Renews the tables in the pages of a checkout."""
+    for page in PAGES:
+        path = pathlib.Path(root) / page
+        path.write_text(embedded(path.read_text(encoding="utf-8"), tables), encoding="utf-8")

@@ -122,25 +122,28 @@ def improvement(metrics, part, size):
     return ratio(metrics.median(part, SERIAL, "wall_s"), metrics.median(part, name_of(size), "wall_s"))
 
 
+def verdict(metrics, part, size):
+    """Of the efficiency: the improvement over the theoretical maximum."""
+    gained, most = improvement(metrics, part, size), theoretical(metrics, part, size)
+    return Verdict(f"{part}, {name_of(size)}: share of the theoretical maximum", ratio(gained, most), TARGETS[part],
+                   report.shown("{:.2f} / {:.2f} times serial", gained, most))
+
+
 def verdicts(metrics):
-    found = []
-    for part in (ENGINE, SIMULATED):
-        for size in sizes(metrics, part):
-            gained, most = improvement(metrics, part, size), theoretical(metrics, part, size)
-            found.append(Verdict(f"{part}, {name_of(size)}: share of the theoretical maximum", ratio(gained, most),
-                                 TARGETS[part], report.shown("{:.2f} / {:.2f} times serial", gained, most)))
-    return found
+    return [verdict(metrics, part, size) for part in (ENGINE, SIMULATED) for size in sizes(metrics, part)]
 
 
 def comparison(metrics, part):
     rows = []
     for size in sizes(metrics, part):
-        gained, most = improvement(metrics, part, size), theoretical(metrics, part, size)
+        found = verdict(metrics, part, size)
         times = [metrics.median(part, system, "wall_s") for system in (SERIAL, name_of(size))]
-        rows.append([str(size), *(report.shown("{:.3f}", t) for t in times), report.shown("{:.2f}", gained),
-                     report.shown("{:.2f}", most), report.shown("{:.0f} %", None if None in (gained, most)
-                                                                else 100 * gained / most)])
-    return report.table(["batch size", "serial s", "batched s", "improvement", "theoretical maximum", "efficiency"], rows)
+        rows.append([str(size), *(report.shown("{:.3f}", t) for t in times),
+                     report.shown("{:.2f}", improvement(metrics, part, size)),
+                     report.shown("{:.2f}", theoretical(metrics, part, size)),
+                     "" if found.measured is None else f"{100 * found.measured:.0f} %", found.word])
+    return report.table(["batch size", "serial s" + report.LOWER, "batched s" + report.LOWER, "improvement",
+                         "theoretical maximum", "efficiency", "verdict"], rows)
 
 
 def report_text(metrics, _args):

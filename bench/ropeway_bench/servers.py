@@ -5,6 +5,7 @@ import datetime
 import json
 import os
 import pathlib
+import platform
 import re
 import shutil
 import signal
@@ -18,7 +19,9 @@ import urllib.request
 from ropeway_bench import BenchError
 
 QUEUE_ALL = ("--max-wait", "1h")  # For servers that are to queue all that is offered.
+PURE = ("--urgent-joins", "off")         # For batching strategies that are compared as they are.
 BLOCK_TOKENS = 16
+ISA_TITLES = {"avx512vnni": "AVX-512 VNNI", "avx2": "AVX2", "reference": "no vectors"}
 START_PATIENCE = 120
 STOP_PATIENCE = 60
 PR_SET_PDEATHSIG = 1
@@ -201,10 +204,24 @@ def physical_cores():
     return max(1, len(siblings))
 
 
+def cpuinfo():
+    return pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+
+
+def instruction_set(text, environment):
+    """The kernels that ropeway chooses: those of ROPEWAY_ISA, else by the CPU's flags in `text`."""
+    flags = re.search(r"flags\s*:\s*(.*)", text)
+    words = flags[1].split() if flags else []
+    best = "avx512vnni" if "avx512_vnni" in words else "avx2" if "avx2" in words else "reference"
+    return environment.get("ROPEWAY_ISA") or best
+
+
 def machine_text():
-    cpuinfo = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    model = re.search(r"model name\s*:\s*(.*)", cpuinfo)
-    return f"{model[1] if model else 'unknown'}, {os.cpu_count()} CPUs"
+    model = re.search(r"model name\s*:\s*(.*)", cpuinfo())
+    own = instruction_set(cpuinfo(), {})
+    chosen = instruction_set(cpuinfo(), os.environ)
+    return (f"{model[1] if model else 'unknown'}, {os.cpu_count()} CPUs, {ISA_TITLES[own]}, Linux {platform.release()}"
+            + ("" if chosen == own else f"; ropeway restricted to {chosen}, the others not"))
 
 
 def today():
@@ -243,4 +260,5 @@ class Others:
     def share(self):
         seconds, busy, own = (now - then for now, then in zip(
             (time.monotonic(), busy_seconds(), own_seconds()), self.begin))
-        return max(0.0, busy - own) / (seconds * os.cpu_count()) if seconds > 0 else 0.0
+        # At most 1: the kernel's ticks are coarse, and the pieces of tests short.
+        return min(1.0, max(0.0, busy - own) / (seconds * os.cpu_count())) if seconds > 0 else 0.0

@@ -12,6 +12,7 @@ from ropeway_bench import BenchError, load, plot, report, servers
 from ropeway_bench.metrics import ABOUT, Metrics, Where
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+ATTEMPTS = 3  # To measure while other processes leave the machine alone.
 DEFAULT_MODEL = "SmolLM2-135M-Instruct.Q4_1"
 
 
@@ -114,11 +115,15 @@ def add_flags(parser):
     group.add_argument("--rounds", type=whole(1, 100), default=1, help="medians over the rounds count")
     group.add_argument("--quick", action="store_true", help="ropeway only, with less of everything")
     group.add_argument("--seed", type=whole(0, 2**63 - 1), default=1, help="of texts, lengths and times")
+    group.add_argument("--max-others", type=real(0, 1), default=1.0, metavar="SHARE",
+                       help="measure anew, twice at most, what other processes disturbed by taking more than this share "
+                       "of the CPUs; it is never kept")
     group = parser.add_argument_group("results")
     group.add_argument("--out", metavar="FOLDER", type=pathlib.Path,
                        help="write NAME.csv, NAME.md and NAME.png to this folder")
     group.add_argument("--append", action="store_true", help="add to the metrics that --out holds")
     group.add_argument("--report", action="store_true", help="measure nothing: report what --out holds")
+    group.add_argument("--embed", metavar="ROOT", default="", help="renew the tables in the pages of this checkout")
 
 
 class Suite:
@@ -128,6 +133,7 @@ class Suite:
         self.args = args
         self.path = args.out / f"{name}.csv" if args.out else None
         self.known = set()  # Systems that could be measured.
+        self.missing = []   # What could not be measured, because it was disturbed each time.
         if (args.report or args.append) and not self.path:
             raise BenchError(f"--{'report' if args.report else 'append'} needs --out: the folder of the metrics")
         old = self.path and (args.report or (args.append and self.path.exists()))
@@ -143,7 +149,8 @@ class Suite:
                 raise BenchError(f"--out: {error}") from error
         self.model = "" if args.base_url else resolve_model(args.model)
         about = Where(ABOUT)
-        self.metrics.add(about, date=servers.today(), machine=servers.machine_text())
+        self.metrics.add(about, date=servers.today(), machine=servers.machine_text(),
+                         isa=servers.instruction_set(servers.cpuinfo(), os.environ))
         self.program = program("ropeway", args.ropeway)
         self.metrics.add(about, version=f"ropeway {servers.version_of(self.program).removeprefix('ropeway ')}")
         if args.llama_server:
@@ -161,18 +168,19 @@ class Suite:
     def worker(self, *words):
         """What `ropeway-bench` with these words prints."""
         return output_of(program("ropeway-bench", self.args.ropeway_bench), *words)
+
     def ropeway(self, *flags, key=""):
         """Starts `ropeway serve`. `key`: one of the API keys that the flags name."""
         port = servers.free_port()
         return servers.Server([self.program, "serve", "--model", self.model, "--threads",
                                self.threads, "--port", port, *flags], port, key=key)
 
-    def llama(self, slots, slot_tokens, unit=256):
-        """Starts llama-server; a slot's tokens are rounded up to a multiple of `unit`."""
+    def llama(self, slots, slot_tokens, unit=256, flags=(), model=""):
+        """Starts llama-server; a slot's tokens are rounded up to a multiple of `unit`. `model`: another file."""
         port = servers.free_port()
         context = slots * ((slot_tokens + unit - 1) // unit * unit)
-        return servers.Server([self.args.llama_server, "-m", self.model, "-np", slots, "-c",
-                               context, "-t", self.threads, "--port", port], port)
+        return servers.Server([self.args.llama_server, "-m", model or self.model, "-np", slots, "-c",
+                               context, "-t", self.threads, "--port", port, *flags], port)
 
     def given(self):
         """The server of --base-url."""
@@ -182,17 +190,30 @@ class Suite:
         self.known.add(system)
         return not self.args.system or system in self.args.system
 
-    def measuring(self, part, system):
-        """Yields one Where: the next round of a system in a part; nothing if --system names others. When its
-        metrics are added they are saved."""
+    def measuring(self, part, system, number=0):
+        """Yields one Where: round `number` (0: the next) of a system in a part; nothing if --system names others. When
+        its metrics are added they are saved; or they are dropped, and it comes again, where --max-others says so."""
         if not self.wants(system):
             return
-        where = Where(part, system, self.metrics.rounds(part, system) + 1)
-        print(f"{where} ...", file=sys.stderr, flush=True)
-        others = servers.Others()
-        yield where
-        self.metrics.add(where, others_cpu_share=others.share())
+        where = Where(part, system, number or self.metrics.rounds(part, system) + 1)
+        for _ in range(ATTEMPTS):
+            print(f"{where} ...", file=sys.stderr, flush=True)
+            others = servers.Others()
+            yield where
+            share = others.share()
+            if share <= self.args.max_others:
+                self.metrics.add(where, others_cpu_share=share)
+                self.save()
+                return
+            self.drop(where, f"other processes took {100 * share:.1f} % of the CPUs")
+        self.missing.append(str(where))
+
+    def drop(self, where, why):
+        """Forgets what was measured; the report says so."""
+        self.metrics.drop(where)
+        self.metrics.add(Where(ABOUT, round=where.round), not_kept=f"{where}: {why}")
         self.save()
+        print(f"{where} is not kept: {why}", file=sys.stderr, flush=True)
 
     def save(self):
         if self.path:
@@ -261,4 +282,9 @@ def run(name, module, words):
         if not plot.draw(name, module.draw, suite.metrics, suite.path.with_suffix(".png"),
                          getattr(module, "PANELS", 4)):
             print("No plot: matplotlib is not installed (bench/requirements.txt).", file=sys.stderr)
+    if args.embed:
+        report.embed(args.embed, module.embeds(suite.metrics) if hasattr(module, "embeds") else {})
+    if suite.missing:
+        print(f"ropeway-bench: disturbed each time, and so missing: {'; '.join(suite.missing)}", file=sys.stderr)
+        return 1
     return module.exit_code(suite.metrics) if hasattr(module, "exit_code") else 0
