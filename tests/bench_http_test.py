@@ -6,108 +6,18 @@ and servers with the same flags are started once for all of them; the front `rop
 usage: bench_http_test.py --ropeway PROGRAM --model FILE.gguf
 """
 import argparse
-import contextlib
-import io
 import json
-import os
-import pathlib
 import subprocess
-import sys
-import tempfile
-import unittest
-from unittest import mock
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "bench"))
+import bench_runner
+from bench_runner import ARGS, ROOT, bench, front
+from ropeway_bench import knobs, schedulers, servers, steps
 
-# pylint: disable=wrong-import-position
-from ropeway_bench import (engine, fairness, http, knobs, long_prompt, plot, priorities, schedulers,  # noqa: E402
-                           serial_vs_batched, servers, sessions, steps, suite)
-from ropeway_bench.metrics import Metrics  # noqa: E402
-
-ARGS = argparse.Namespace()
 TRACE = ROOT / "tests" / "data" / "tenants.csv"
 CLASSES = ("high", "medium", "low")
-MODULES = {"schedulers": schedulers, "priorities": priorities, "fairness": fairness, "long-prompt": long_prompt,
-           "sessions": sessions, "serial-vs-batched": serial_vs_batched, "knobs": knobs, "http": http, "engine": engine,
-           "steps": steps}
 
 
-def front(name, *flags):
-    """`ropeway bench NAME` as a process."""
-    return subprocess.run([ARGS.ropeway, "bench", name, *map(str, flags)], capture_output=True, text=True,
-                          check=False, timeout=60, env=os.environ | {"ROPEWAY_PYTHON": sys.executable})
-
-
-def bench(name, *flags):
-    """The same in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            code = suite.run(name, MODULES[name], list(map(str, flags)))
-        except SystemExit as end:
-            code = end.code
-    return subprocess.CompletedProcess(name, code, out.getvalue(), err.getvalue())
-
-
-class SharedServers:
-    """Stands for servers.Server: one server for each command line, which goes on until the end of all tests. Those with
-    a disk tier or keys are started anew."""
-
-    def __init__(self):
-        self.start, self.running = servers.Server, {}
-
-    def __call__(self, command=None, port=0, **fields):
-        words = [str(word) for word in command or ()]
-        if not words or fields.get("key") or "--kv-disk-path" in words:
-            return self.start(command, port, **fields)
-        at = words.index("--port")
-        key = tuple(words[:at] + words[at + 2:])
-        if key not in self.running:
-            self.running[key] = self.start(command, port, **fields)
-        return contextlib.nullcontext(self.running[key])
-
-    def stop(self):
-        for server in self.running.values():
-            with server:
-                pass
-
-
-class HttpBenchTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        shared = SharedServers()
-        cls.addClassCleanup(shared.stop)
-        for patch in (mock.patch.object(servers, "Server", shared), mock.patch.object(priorities, "LEAD_SECONDS", 1.0),
-                      mock.patch.object(long_prompt, "LEAD_SECONDS", 1.0), mock.patch.object(plot, "DPI", 30)):
-            patch.start()
-            cls.addClassCleanup(patch.stop)
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.metrics = Metrics()
-
-    def run_bench(self, name, *flags):
-        """Runs it; its report. self.metrics has its metrics."""
-        reply = bench(name, "--model", ARGS.model, "--out", self.folder, *flags)
-        self.assertEqual(reply.returncode, 0, reply.stderr)
-        self.metrics = Metrics.read(self.folder / f"{name}.csv")
-        self.assertEqual((self.folder / f"{name}.md").read_text(encoding="utf-8"), reply.stdout)
-        if plot.pyplot():
-            self.assertGreater((self.folder / f"{name}.png").stat().st_size, 1000)
-        # What was written is what is reported again without a run.
-        with mock.patch.object(plot, "pyplot", lambda: None):
-            again = bench(name, "--report", "--out", self.folder)
-        self.assertEqual((again.returncode, again.stdout), (0, reply.stdout), again.stderr)
-        return reply.stdout
-
-    def value(self, *where):
-        found = self.metrics.median(*where)
-        self.assertIsNotNone(found, where)
-        return found
-
+class HttpBenchTest(bench_runner.BenchTest):
     def test_schedulers(self):
         report = self.run_bench("schedulers", "--sizes", "2", "--users", "3", "--requests-per-slot", "10",
                                 "--output-tokens", "4", "--most-output", "12", "--ceiling-tokens", "8",
@@ -277,11 +187,6 @@ class HttpBenchTest(unittest.TestCase):
         for name, flag, value, named in cases:
             self.expect_sentence(bench(name, flag, value), named)
 
-    def expect_sentence(self, reply, named):
-        with self.subTest(reply.args):
-            self.assertEqual((reply.returncode, reply.stdout, reply.stderr.count("\n")), (1, "", 1), reply)
-            self.assertIn(named, reply.stderr)
-
     def test_the_front(self):
         self.expect_sentence(front("no-such-benchmark", "--seed", "1"), "schedulers, priorities")
         self.expect_sentence(front("schedulers", "--sizes", "4,2"), "--sizes")
@@ -301,15 +206,5 @@ class HttpBenchTest(unittest.TestCase):
         self.assertTrue("part,system,round,x,metric,value" in page)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--ropeway", required=True)
-    parser.add_argument("--model", required=True)
-    _, rest = parser.parse_known_args(namespace=ARGS)
-    os.environ |= {"ROPEWAY": ARGS.ropeway,
-                   "ROPEWAY_BENCH": str(pathlib.Path(ARGS.ropeway).with_name("ropeway-bench"))}
-    unittest.main(argv=[sys.argv[0], *rest])
-
-
 if __name__ == "__main__":
-    main()
+    bench_runner.main()

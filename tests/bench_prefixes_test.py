@@ -1,23 +1,13 @@
 #!/usr/bin/env python3
-"""Runs the smallest cases of `bench/run.py prefixes` and `bench/run.py determinism` on the real engine: the counts are
+"""Runs the smallest cases of the benchmarks prefixes and determinism on the real engine: the counts are
 right where they do not depend on time, reports are whole, and nonsense gets one sentence and exit code 1.
 
 usage: bench_prefixes_test.py --ropeway PROGRAM --model FILE.gguf
 """
-import argparse
 import json
-import pathlib
-import subprocess
-import sys
-import tempfile
-import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "bench"))
-
-from ropeway_bench.metrics import Metrics  # noqa: E402  pylint: disable=wrong-import-position
-
-ARGS = argparse.Namespace()
+import bench_runner
+from bench_runner import ARGS, bench
 
 
 def trace_lines():
@@ -27,30 +17,8 @@ def trace_lines():
                                "hash_ids": ids}) + "\n" for i, ids in enumerate(blocks))
 
 
-class FrontTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.metrics = Metrics()
-
-    def bench(self, name, *flags):
-        command = [sys.executable, ROOT / "bench" / "run.py", name, "--ropeway", ARGS.ropeway, "--ropeway-bench",
-                   pathlib.Path(ARGS.ropeway).with_name("ropeway-bench"), "--model", ARGS.model, *map(str, flags)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
-
-    def run_bench(self, name, *flags):
-        """Runs it; its report. self.metrics has its metrics."""
-        reply = self.bench(name, "--out", self.folder, *flags)
-        self.assertEqual(reply.returncode, 0, reply.stderr)
-        self.metrics = Metrics.read(self.folder / f"{name}.csv")
-        self.assertEqual((self.folder / f"{name}.md").read_text(encoding="utf-8"), reply.stdout)
-        return reply.stdout
-
-    def value(self, *where):
-        found = self.metrics.median(*where)
-        self.assertIsNotNone(found, where)
-        return found
+class PrefixesTest(bench_runner.BenchTest):
+    SHARED = False  # Each starts with a cache of its own.
 
     def test_a_shared_prompt_is_computed_once(self):
         report = self.run_bench("prefixes", "--part", "shared", "--users", 4, "--requests", 4, "--prompt-tokens", 200,
@@ -93,19 +61,11 @@ class FrontTest(unittest.TestCase):
                  ("determinism", ("--base-url", "http://127.0.0.1:1"), "127.0.0.1:1"),
                  ("determinism", ("--prompt", "word " * 2000, "--asks", "1"), "--prompt")]
         for name, flags, words in cases:
+            reply = bench(name, "--model", ARGS.model, *flags)
             with self.subTest(flags=flags[0]):
-                reply = self.bench(name, *flags)
                 self.assertEqual((reply.returncode, reply.stdout), (1, ""), reply)
                 self.assertIn(words, reply.stderr.splitlines()[-1])
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--ropeway", required=True)
-    parser.add_argument("--model", required=True)
-    _, rest = parser.parse_known_args(namespace=ARGS)
-    unittest.main(argv=[sys.argv[0], *rest])
-
-
 if __name__ == "__main__":
-    main()
+    bench_runner.main()
