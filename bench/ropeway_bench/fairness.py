@@ -24,9 +24,7 @@ MOST_CLIENTS = 1000
 LEAST_SAMPLE = 16  # Requests that the capacity is measured with.
 ENOUGH_PAIRS = 7
 
-COLUMNS = [Column("requests", "requests"), Column("work offered", "offered_work"), Column("TTFT p50 s", "ttft_p50_s", 1, 3),
-           Column("TTFT p90 s", "ttft_p90_s", 1, 3), Column("TTFT p99 s", "ttft_p99_s", 1, 3, "requests"),
-           Column("longest wait s", "ttft_max_s", 1, 3),
+COLUMNS = [Column("requests", "requests"), Column("work offered", "offered_work"), *report.TTFT_S,
            Column("latency p50 s", "latency_p50_s", 1, 2), Column("tokens/s", "tok_per_s", 1, 1),
            Column("work/s while requests arrive", "work_per_s", 1, 1), Column("service gap", "service_gap"),
            Column("bound", "gap_bound"), Column("windows of +- s", "gap_half_window_s", 1, 1),

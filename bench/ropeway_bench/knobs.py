@@ -18,11 +18,7 @@ CLASSES = "classes"
 NAMES = ("high", "medium", "low")
 
 COLUMNS = [Column("requests", "requests"), Column("output tok/s", "output_tok_per_s", 1, 1),
-           Column("TTFT p50 ms", "ttft_p50_s", 1000, 1), Column("TTFT p90 ms", "ttft_p90_s", 1000, 1),
-           Column("TTFT p99 ms", "ttft_p99_s", 1000, 1, "requests"), Column("longest wait s", "ttft_max_s", 1, 3),
-           Column("ITL p50 ms", "itl_p50_s", 1000, 1), Column("ITL p99 ms", "itl_p99_s", 1000, 1, "itl_samples"),
-           Column("latency p50 s", "latency_p50_s", 1, 3), Column("latency p99 s", "latency_p99_s", 1, 3, "requests"),
-           Column("batch size", "batch_size", 1, 1), Column("cached %", "cached_share", 100, 1),
+           *report.TTFT_MS, *report.ITL, *report.LATENCY, Column("batch size", "batch_size", 1, 1), Column("cached %", "cached_share", 100, 1),
            Column("rows a step", "rows_per_step", 1, 1), Column("preemptions", "preemptions"), *report.OTHERS]
 
 

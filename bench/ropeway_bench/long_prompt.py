@@ -17,8 +17,7 @@ SPARE_TOKENS = 64   # Of a slot of llama-server.
 
 COLUMNS = [Column("gaps between tokens", "itl_samples"), Column("requests", "requests"),
            Column("TTFT p50 s", "ttft_p50_s", 1, 3), Column("TTFT p90 s", "ttft_p90_s", 1, 3),
-           Column("longest wait s", "ttft_max_s", 1, 3), Column("ITL p50 ms", "itl_p50_s", 1000, 1),
-           Column("ITL p90 ms", "itl_p90_s", 1000, 1), Column("ITL p99 ms", "itl_p99_s", 1000, 1, "itl_samples"),
+           report.LONGEST_WAIT, report.ITL[0], Column("ITL p90 ms", "itl_p90_s", 1000, 1), report.ITL[1],
            Column("prompt tokens each", "prompt_tokens_each"), Column("output tok/s", "output_tok_per_s", 1, 1),
            Column("seconds", "window_s", 1, 1), *report.OTHERS]
 

@@ -23,11 +23,7 @@ UNLOADED_OUTPUT = 8
 LEAD_SECONDS = 3.0  # Until the background is at full work.
 LLAMA_PART = 3      # It gets a third of each load: it is slower.
 
-COLUMNS = [Column("requests", "requests"), Column("rejected", "rejected"), Column("TTFT p50 ms", "ttft_p50_s", 1000, 1),
-           Column("TTFT p90 ms", "ttft_p90_s", 1000, 1), Column("TTFT p99 ms", "ttft_p99_s", 1000, 1, "requests"),
-           Column("longest wait s", "ttft_max_s", 1, 3),
-           Column("ITL p50 ms", "itl_p50_s", 1000, 1), Column("ITL p99 ms", "itl_p99_s", 1000, 1, "itl_samples"),
-           Column("latency p50 s", "latency_p50_s", 1, 3), Column("latency p99 s", "latency_p99_s", 1, 3, "requests"),
+COLUMNS = [Column("requests", "requests"), Column("rejected", "rejected"), *report.TTFT_MS, *report.ITL, *report.LATENCY,
            Column("offered / capacity", "offered_load", 1, 2), Column("requests/s", "capacity_per_s", 1, 2),
            Column("work tokens/s", "work_per_s", 1, 1), Column("preemptions", "preemptions"),
            Column("recomputed", "recomputed_tokens"), Column("texts compared", "texts_compared"),

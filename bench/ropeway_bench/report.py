@@ -33,6 +33,11 @@ class Column:
 
 OTHERS = [Column("others % of CPUs", "others_cpu_share", 100, 1),
           Column("generator % of CPUs", "generator_cpu_share", 100, 2)]
+LONGEST_WAIT = Column("longest wait s", "ttft_max_s", 1, 3)
+TTFT_S, TTFT_MS = ([Column(f"TTFT p{p} {unit}", f"ttft_p{p}_s", factor, decimals, "requests" if p == 99 else "")
+                    for p in (50, 90, 99)] + [LONGEST_WAIT] for unit, factor, decimals in (("s", 1, 3), ("ms", 1000, 1)))
+ITL = [Column("ITL p50 ms", "itl_p50_s", 1000, 1), Column("ITL p99 ms", "itl_p99_s", 1000, 1, "itl_samples")]
+LATENCY = [Column("latency p50 s", "latency_p50_s", 1, 3), Column("latency p99 s", "latency_p99_s", 1, 3, "requests")]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,13 +25,8 @@ RATE = "output_tok_per_s"
 KNOWN = {16: 8.5}  # Times the throughput of serial at a batch of so many in the classic literature, on a GPU.
 
 COLUMNS = [Column("requests", "requests"), Column("failed", "failed"), Column("output tok/s", RATE, 1, 1),
-           Column("requests/s", "requests_per_s", 1, 2), Column("TTFT p50 s", "ttft_p50_s", 1, 3),
-           Column("TTFT p90 s", "ttft_p90_s", 1, 3), Column("TTFT p99 s", "ttft_p99_s", 1, 3, "requests"),
-           Column("longest wait s", "ttft_max_s", 1, 3),
-           Column("ITL p50 ms", "itl_p50_s", 1000, 1), Column("ITL p99 ms", "itl_p99_s", 1000, 1, "itl_samples"),
-           Column("latency p50 s", "latency_p50_s", 1, 3),
-           Column("latency p99 s", "latency_p99_s", 1, 3, "requests"), Column("batches", "batches"),
-           Column("batch size", "batch_size", 1, 1),
+           Column("requests/s", "requests_per_s", 1, 2), *report.TTFT_S, *report.ITL, *report.LATENCY,
+           Column("batches", "batches"), Column("batch size", "batch_size", 1, 1),
            Column("slots used while requests wait %", "slot_share", 100, 1), Column("busy %", "busy_share", 100, 1),
            Column("rows a step", "rows_per_step", 1, 1), Column("output tokens", "output_tokens"),
            Column("wall s", "wall_s", 1, 1), *report.OTHERS]

@@ -20,7 +20,7 @@ TARGETS = {ENGINE: 0.7, SIMULATED: 0.95}  # Of the theoretical maximum.
 
 COLUMNS = [Column("requests", "requests"), Column("duration s", "wall_s", 1, 3),
            Column("requests/s", "requests_per_s", 1, 2), Column("output tok/s", "output_tok_per_s", 1, 1),
-           Column("latency p50 s", "latency_p50_s", 1, 3), Column("longest wait s", "ttft_max_s", 1, 3),
+           report.LATENCY[0], report.LONGEST_WAIT,
            Column("calls", "calls"), *report.OTHERS]
 
 
