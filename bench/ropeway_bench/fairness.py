@@ -189,7 +189,7 @@ def simulate(suite, requests):
     end = max(r.end for r in replay(suite, at_once, FCFS))
     case, factor = make_case(args, requests, work(requests) / end)
     for policy in (FAIR, FCFS):
-        for where in suite.measuring(SIMULATED, policy):
+        for where in suite.measuring(SIMULATED, policy, virtual=True):
             add_fairness(suite.metrics, where, replay(suite, case.requests, policy), case)
             suite.metrics.add(where, load=load_text(args, case, factor, 1))
 

@@ -90,7 +90,7 @@ def measure_ceiling(suite):
 
 def simulate(suite, name, size):
     args = suite.args
-    for where in suite.measuring(SIMULATED, name):
+    for where in suite.measuring(SIMULATED, name, virtual=True):
         with tempfile.TemporaryDirectory() as folder:
             line = {"arrival": 0, "input_tokens": SIMULATED_PROMPT, "output_tokens": 1}
             path = load.write_lines(pathlib.Path(folder) / "requests.jsonl", [line] * args.requests)
@@ -149,7 +149,7 @@ def comparison(metrics, part):
 def report_text(metrics, _args):
     text = report.verdict_table(verdicts(metrics))
     for part in (ENGINE, SIMULATED):
-        table = report.system_table(metrics, part, COLUMNS)
+        table = report.system_table(metrics, part, [c for c in COLUMNS if part == ENGINE or c not in report.OTHERS])
         text += report.section(part, table and f"{comparison(metrics, part)}\n{table}")
     return text
 

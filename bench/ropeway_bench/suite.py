@@ -190,9 +190,10 @@ class Suite:
         self.known.add(system)
         return not self.args.system or system in self.args.system
 
-    def measuring(self, part, system, number=0):
+    def measuring(self, part, system, number=0, virtual=False):
         """Yields one Where: round `number` (0: the next) of a system in a part; nothing if --system names others. When
-        its metrics are added they are saved; or they are dropped, and it comes again, where --max-others says so."""
+        its metrics are added they are saved; or they are dropped, and it comes again, where --max-others says so and time
+        is not virtual."""
         if not self.wants(system):
             return
         where = Where(part, system, number or self.metrics.rounds(part, system) + 1)
@@ -201,7 +202,7 @@ class Suite:
             others = servers.Others()
             yield where
             share = others.share()
-            if share <= self.args.max_others:
+            if virtual or share <= self.args.max_others:
                 self.metrics.add(where, others_cpu_share=share)
                 self.save()
                 return

@@ -11,12 +11,14 @@
 
 namespace ropeway::loadgen {
 
-// Exactly one of text, ids and messages is used.
+// Exactly one of text, ids, messages and input_tokens is used.
 struct Prompt {
   std::string text;
   std::vector<int32_t> ids;
   std::string messages;              // A JSON array of chat messages.
+  int input_tokens = 0;              // A random prompt of this length stands for it.
   int max_tokens = 0;                // 0: the request names no bound.
+  int client = 0;                    // The client that sends it, from 0.
   std::optional<Priority> priority;  // Overrides the load's.
   std::optional<double> arrival;     // Seconds after the run's start at which it is due.
 

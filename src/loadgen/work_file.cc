@@ -166,7 +166,7 @@ constexpr std::array kColumns = {
 };
 
 // Puts one field into `entry`; returns what was expected if the text is something else, or "".
-const char* TakeField(Column::Meaning meaning, const std::string& text, TraceEntry* entry) {
+const char* TakeField(Column::Meaning meaning, const std::string& text, Prompt* entry) {
   const std::optional<double> value = Number(text);
   switch (meaning) {
     case Column::kDate:
@@ -190,7 +190,7 @@ const char* TakeField(Column::Meaning meaning, const std::string& text, TraceEnt
     case Column::kOutput:
       break;
   }
-  int& tokens = meaning == Column::kInput ? entry->input_tokens : entry->output_tokens;
+  int& tokens = meaning == Column::kInput ? entry->input_tokens : entry->max_tokens;
   tokens = value ? TokenCount(*value) : -1;
   return tokens >= 0 ? "" : "a number of tokens";
 }
@@ -210,7 +210,7 @@ std::vector<std::string> SplitAtCommas(const std::string& line) {
 // Reads the named fields of one line: of CSV under `header`, or of a JSON object. Returns what is
 // wrong, or "".
 std::string ReadEntry(const std::string& line, const std::vector<std::string>& header,
-                      TraceEntry* entry) {
+                      Prompt* entry) {
   const auto take = [entry](const Column& column, const std::string& text) {
     const std::string expected = TakeField(column.meaning, text, entry);
     return expected.empty() ? "" : fmt::format("\"{}\" must be {}", column.name, expected);
@@ -236,7 +236,7 @@ std::string ReadEntry(const std::string& line, const std::vector<std::string>& h
       if (std::string wrong = take(*column, fields[i]); !wrong.empty()) return wrong;
     }
   }
-  if (entry->input_tokens > 0 && entry->output_tokens > 0) return "";
+  if (entry->input_tokens > 0 && entry->max_tokens > 0) return "";
   return "a trace needs the numbers of its input and output tokens, as the documentation of "
          "--trace names them";
 }
@@ -294,11 +294,11 @@ StatusOr<Trace> ReadTrace(const std::string& path, int limit, int max_tokens) {
   while (static_cast<int>(trace.entries.size()) < limit && lines.Next()) {
     if (first && !lines.text().starts_with('{')) header = SplitAtCommas(lines.text());
     if (std::exchange(first, false) && !header.empty()) continue;
-    TraceEntry entry;
+    Prompt entry;
     if (const std::string wrong = ReadEntry(lines.text(), header, &entry); !wrong.empty()) {
       return lines.Wrong(wrong);
     }
-    if (max_tokens > 0 && int64_t{entry.input_tokens} + entry.output_tokens > max_tokens) {
+    if (max_tokens > 0 && int64_t{entry.input_tokens} + entry.max_tokens > max_tokens) {
       ++trace.too_long;
       continue;
     }
@@ -312,7 +312,7 @@ StatusOr<Trace> ReadTrace(const std::string& path, int limit, int max_tokens) {
   }
   if (trace.entries.empty()) return lines.Empty();
   const std::optional<double> start = trace.entries.front().arrival;
-  for (TraceEntry& entry : trace.entries) {
+  for (Prompt& entry : trace.entries) {
     if (start && entry.arrival) *entry.arrival -= *start;
   }
   return trace;

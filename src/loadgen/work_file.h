@@ -2,13 +2,10 @@
 #ifndef ROPEWAY_LOADGEN_WORK_FILE_H_
 #define ROPEWAY_LOADGEN_WORK_FILE_H_
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "loadgen/prompt.h"
-#include "ropeway/request.h"
 #include "ropeway/status.h"
 
 namespace ropeway::loadgen {
@@ -20,17 +17,9 @@ namespace ropeway::loadgen {
 StatusOr<std::vector<Prompt>> ReadDataset(const std::string& path, bool chat, int max_tokens,
                                           int limit);
 
-struct TraceEntry {
-  int input_tokens = 0;
-  int output_tokens = 0;
-  std::optional<double> arrival;  // Seconds after the first entry's.
-  int client = 0;                 // The client that sends it, from 0.
-  std::optional<Priority> priority;
-};
-
 struct Trace {
-  std::vector<TraceEntry> entries;
-  int too_long = 0;  // Entries left out among these.
+  std::vector<Prompt> entries;  // Random ones; arrivals are seconds after the first one's.
+  int too_long = 0;             // Entries left out among these.
 };
 
 // Reads the first `limit` entries of at most `max_tokens` tokens (in and out together; 0: of any

@@ -79,10 +79,10 @@ TEST_F(WorkFileTest, ReadsAzuresTrace) {
   EXPECT_EQ(trace->too_long, 1);
   ASSERT_EQ(trace->entries.size(), 2U);
   EXPECT_EQ(trace->entries[0].input_tokens, 110);
-  EXPECT_EQ(trace->entries[0].output_tokens, 27);
+  EXPECT_EQ(trace->entries[0].max_tokens, 27);
   EXPECT_EQ(trace->entries[0].arrival, 0);
   EXPECT_DOUBLE_EQ(*trace->entries[1].arrival, 2.25);
-  EXPECT_EQ(trace->entries[1].output_tokens, 1);
+  EXPECT_EQ(trace->entries[1].max_tokens, 1);
 }
 
 TEST_F(WorkFileTest, ReadsTheOtherTraces) {
@@ -97,7 +97,7 @@ TEST_F(WorkFileTest, ReadsTheOtherTraces) {
       Write("num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio\n74,918,992,0.08\n"), 9,
       0);
   ASSERT_TRUE(lengths.ok()) << lengths.status().message();
-  EXPECT_EQ(lengths->entries[0].output_tokens, 918);
+  EXPECT_EQ(lengths->entries[0].max_tokens, 918);
   EXPECT_FALSE(lengths->entries[0].arrival.has_value());
 
   auto mooncake = ReadTrace(

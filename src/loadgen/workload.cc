@@ -13,8 +13,8 @@ StatusOr<Workload> Workload::Open(const LoadOptions& options, const ServerFacts&
   if (!flags.dataset.empty()) {
     auto prompts = ReadDataset(flags.dataset, options.chat, flags.output_tokens, flags.num_prompts);
     if (!prompts.ok()) return prompts.status();
-    work.dataset_ = *std::move(prompts);
-    if (work.dataset_.front().arrival) work.count_ = static_cast<int>(work.dataset_.size());
+    work.prompts_ = *std::move(prompts);
+    if (work.prompts_.front().arrival) work.count_ = static_cast<int>(work.prompts_.size());
   } else if (!flags.conversations.empty()) {
     auto conversations = ReadConversations(flags.conversations, flags.num_prompts);
     if (!conversations.ok()) return conversations.status();
@@ -24,17 +24,23 @@ StatusOr<Workload> Workload::Open(const LoadOptions& options, const ServerFacts&
         flags.max_request_tokens > 0 ? flags.max_request_tokens : facts.max_model_len;
     auto trace = ReadTrace(flags.trace, flags.num_prompts, longest);
     if (!trace.ok()) return trace.status();
-    work.trace_ = *std::move(trace);
-    work.count_ = static_cast<int>(work.trace_.entries.size());
-    for (const TraceEntry& entry : work.trace_.entries) {
+    work.too_long_ = trace->too_long;
+    work.prompts_ = std::move(trace->entries);
+    work.count_ = static_cast<int>(work.prompts_.size());
+    for (const Prompt& entry : work.prompts_) {
       work.clients_ = std::max(work.clients_, entry.client + 1);
     }
-  } else if (facts.overhead >= flags.input_tokens) {
-    return InvalidArgument(
-        fmt::format("--input-tokens must be above {}, which is what the server adds to each "
-                    "prompt, but is {}.",
-                    facts.overhead, flags.input_tokens),
-        "input-tokens");
+  } else {
+    if (facts.overhead >= flags.input_tokens) {
+      return InvalidArgument(
+          fmt::format("--input-tokens must be above {}, which is what the server adds to each "
+                      "prompt, but is {}.",
+                      facts.overhead, flags.input_tokens),
+          "input-tokens");
+    }
+    Prompt& prompt = work.prompts_.emplace_back();
+    prompt.input_tokens = flags.input_tokens;
+    prompt.max_tokens = flags.output_tokens;
   }
   return work;
 }
@@ -44,14 +50,10 @@ std::vector<double> Workload::Arrivals(int run_num) const {
     return PoissonArrivals(flags_.seed, run_num, count_, flags_.request_rate);
   }
   std::vector<double> arrivals;
-  if (flags_.users > 0) return arrivals;
-  if (!dataset_.empty() && dataset_.front().arrival) {
-    for (const Prompt& prompt : dataset_) arrivals.push_back(*prompt.arrival / flags_.trace_speed);
-  }
-  if (trace_.entries.empty() || !trace_.entries.front().arrival) return arrivals;
-  for (const TraceEntry& entry : trace_.entries) {
+  if (flags_.users > 0 || prompts_.empty() || !prompts_.front().arrival) return arrivals;
+  for (const Prompt& prompt : prompts_) {
     const double before = arrivals.empty() ? 0 : arrivals.back();
-    arrivals.push_back(entry.arrival ? *entry.arrival / flags_.trace_speed : before);
+    arrivals.push_back(prompt.arrival ? *prompt.arrival / flags_.trace_speed : before);
   }
   return arrivals;
 }
@@ -64,8 +66,6 @@ Turns Workload::TurnsOf(int seq) const {
 
 Prompt Workload::Make(int run_num, int seq, int turn,
                       const std::vector<std::string>& answers) const {
-  const auto index = static_cast<size_t>(seq);
-  if (!dataset_.empty()) return dataset_[index % dataset_.size()];
   if (!conversations_.empty()) {
     const Conversation& conversation = ConversationOf(seq);
     Prompt prompt;
@@ -73,20 +73,15 @@ Prompt Workload::Make(int run_num, int seq, int turn,
     prompt.max_tokens = conversation.turns[static_cast<size_t>(turn)].max_tokens;
     return prompt;
   }
-  TraceEntry entry;
-  entry.input_tokens = flags_.input_tokens;
-  entry.output_tokens = flags_.output_tokens;
-  if (!trace_.entries.empty()) entry = trace_.entries[index % trace_.entries.size()];
-  Prompt prompt = random_.Make(run_num, seq, entry.input_tokens);
-  prompt.max_tokens = entry.output_tokens;
-  prompt.priority = entry.priority;
+  const Prompt& asked = PromptOf(seq);
+  if (asked.input_tokens == 0) return asked;
+  Prompt prompt = random_.Make(run_num, seq, asked.input_tokens);
+  prompt.max_tokens = asked.max_tokens;
+  prompt.priority = asked.priority;
   return prompt;
 }
 
-int Workload::ClientOf(int seq) const {
-  const auto index = static_cast<size_t>(seq);
-  return trace_.entries.empty() ? 0 : trace_.entries[index % trace_.entries.size()].client;
-}
+int Workload::ClientOf(int seq) const { return prompts_.empty() ? 0 : PromptOf(seq).client; }
 
 std::string Workload::Shown(const RequestRecord& record) const {
   if (!conversations_.empty()) {
@@ -97,17 +92,17 @@ std::string Workload::Shown(const RequestRecord& record) const {
 }
 
 std::string Workload::Describe() const {
-  if (!dataset_.empty()) {
-    return fmt::format("{} texts of {}", std::min<size_t>(dataset_.size(), flags_.num_prompts),
+  if (!flags_.dataset.empty()) {
+    return fmt::format("{} texts of {}", std::min<size_t>(prompts_.size(), flags_.num_prompts),
                        flags_.dataset);
   }
   if (!conversations_.empty()) {
     return fmt::format("{} conversations of {}", conversations_.size(), flags_.conversations);
   }
   const char* form = prompt_ids_ ? "random token ids" : "random words";
-  if (!trace_.entries.empty()) {
+  if (!flags_.trace.empty()) {
     return fmt::format("lengths of {} ({} entries left out as too long), {}", flags_.trace,
-                       trace_.too_long, form);
+                       too_long_, form);
   }
   return fmt::format("{}, {} tokens in, {} out", form, flags_.input_tokens, flags_.output_tokens);
 }

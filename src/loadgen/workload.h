@@ -46,15 +46,18 @@ class Workload {
   const Conversation& ConversationOf(int seq) const {
     return conversations_[static_cast<size_t>(seq) % conversations_.size()];
   }
+  const Prompt& PromptOf(int seq) const {
+    return prompts_[static_cast<size_t>(seq) % prompts_.size()];
+  }
 
   BenchServeFlags flags_;
   RandomPrompts random_;
   bool prompt_ids_ = false;
   int count_ = 0;
   int clients_ = 1;
-  std::vector<Prompt> dataset_;
-  std::vector<Conversation> conversations_;
-  Trace trace_;
+  std::vector<Prompt> prompts_;  // Of a data set, a trace, or one random prompt for all.
+  std::vector<Conversation> conversations_;  // In place of these.
+  int too_long_ = 0;                         // Entries of the trace that were left out.
 };
 
 }  // namespace ropeway::loadgen
