@@ -99,7 +99,7 @@ class MetricsTest(unittest.TestCase):
             self.metrics.write(path)
             self.assertEqual(Metrics.read(path).rows, self.metrics.rows)
             self.assertIn(b"part,\"b, c\",1,\"x \"\"y\"\"\",rate,0.333333\r\n", path.read_bytes())
-            path.write_text("part,contestant\n", encoding="utf-8")
+            path.write_text("part,name\n", encoding="utf-8")
             with self.assertRaisesRegex(BenchError, "holds no metrics"):
                 Metrics.read(path)
             with self.assertRaisesRegex(BenchError, "cannot be read"):
@@ -219,8 +219,8 @@ class LoadTest(unittest.TestCase):
         self.assertNotEqual(kinds, sorted(kinds))
 
     def test_arrivals_rise_and_have_their_rate(self):
-        placed = load.poisson(load.random_of("test", 1), load.same(1000, 1, 1), 10)
-        times = [r.arrival for r in placed]
+        arriving = load.poisson(load.random_of("test", 1), load.same(1000, 1, 1), 10)
+        times = [r.arrival for r in arriving]
         self.assertEqual((times[0], times), (0, sorted(times)))
         self.assertAlmostEqual(times[-1], 100, delta=15)
 

@@ -103,13 +103,13 @@ def make_case(args, requests, capacity):
     """(Case, factor): arrivals are multiplied by the factor, so that the offered work is --load times `capacity`."""
     offered = work(requests)
     factor = offered / capacity / args.load / (requests[-1].arrival - requests[0].arrival)
-    placed = [dataclasses.replace(r, arrival=r.arrival * factor) for r in requests]
+    due = [dataclasses.replace(r, arrival=r.arrival * factor) for r in requests]
     demands = [0.0] * (1 + max(r.client for r in requests))
     for r in requests:
         demands[r.client] += work([r])
     level = fair_share(demands, offered / args.load)
-    span = placed[-1].arrival - placed[0].arrival
-    return Case(placed, [d <= level for d in demands], args.slots, min(args.half_window, span / 4)), factor
+    span = due[-1].arrival - due[0].arrival
+    return Case(due, [d <= level for d in demands], args.slots, min(args.half_window, span / 4)), factor
 
 
 def load_text(args, case, factor, divisor):

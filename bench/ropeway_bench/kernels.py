@@ -139,7 +139,7 @@ def spread(values):
 # The report.
 
 
-def figure(value):
+def short(value):
     """Three digits, as far as the number has them before its point."""
     return f"{value:.{2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0}f}"
 
@@ -186,13 +186,13 @@ def limits_text(parts):
     for cell in parts[PEAK]:
         name, unit = units.get(cell.of["what"], (f"memory, reading {cell['work'] / 1e6:.1f} MB", "GB/s"))
         rows.append([name if unit == "GB/s" else f"{cell.isa} {name}", cell.of["threads"],
-                     figure(cell["per_second"] / 1e9), unit])
+                     short(cell["per_second"] / 1e9), unit])
     sweeps = [c["sweep_bytes_per_s"] for found in parts.values() for c in found if "sweep_bytes_per_s" in c.values]
     low, _, high = spread(sweeps)
     return report.table(["limit", "threads", "measured", "unit"], rows) + (
         "\nOperations: the best repetition; memory: the median. Shares below are the least time that these limits allow "
         f"over the time taken: of int8 (i), of f32 (f), and of memory (m) as fast as it was read just before each case, "
-        f"mostly {figure(low / 1e9)} to {figure(high / 1e9)} GB/s, but at most 50.\n")
+        f"mostly {short(low / 1e9)} to {short(high / 1e9)} GB/s, but at most 50.\n")
 
 
 def lines_by(cells, key, columns, lines):
@@ -209,10 +209,10 @@ def lines_by(cells, key, columns, lines):
 
 def products_table(parts, products, per_row):
     measured = [c for c in products if "rows" in c.of]
-    lines = [("GOPS", lambda c: figure(c.ops / c.seconds / 1e9)), ("GB/s", lambda c: figure(c["bytes"] / c.seconds / 1e9)),
+    lines = [("GOPS", lambda c: short(c.ops / c.seconds / 1e9)), ("GB/s", lambda c: short(c["bytes"] / c.seconds / 1e9)),
              ("share", lambda c: percent(share(parts, c)[0]) + share(parts, c)[1])]
     if per_row:
-        lines.insert(2, ("us/row" + report.LOWER, lambda c: figure(c["median_us"] / c.rows)))
+        lines.insert(2, ("us/row" + report.LOWER, lambda c: short(c["median_us"] / c.rows)))
     return report.table(
         ["inputs x outputs", "rows", *map(str, dict.fromkeys(c.rows for c in measured))],
         lines_by(measured, lambda c: f"{c.of['name']} {c.of['k']} x {c.of['n']}, {c.of['type']}"
@@ -236,7 +236,7 @@ def weighted_table(parts, products):
             continue
         for i, unit in enumerate(("GOPS", "of peak", "share")):
             rows.append([f"{name} less {absent}" if absent and i == 0 else name if i == 0 else "", unit] + [
-                "" if n not in found else figure(found[n][0] / 1e9) if i == 0 else percent(found[n][i]) for n in counts])
+                "" if n not in found else short(found[n][0] / 1e9) if i == 0 else percent(found[n][i]) for n in counts])
     return report.table(["products", "rows", *map(str, counts)], rows)
 
 
@@ -246,8 +246,8 @@ def attention_table(parts):
         return ""
     of = cells[0].of
     name = lambda c: f"decode, {c.of['sequences']} sequences" if c.rows == 1 else f"prefill, {c.rows} rows"
-    lines = [("GFLOPS", lambda c: figure(c.ops / c.seconds / 1e9)),
-             ("GB/s", lambda c: figure(c["bytes"] / c.seconds / 1e9)), ("us" + report.LOWER, lambda c: figure(c["median_us"])),
+    lines = [("GFLOPS", lambda c: short(c.ops / c.seconds / 1e9)),
+             ("GB/s", lambda c: short(c["bytes"] / c.seconds / 1e9)), ("us" + report.LOWER, lambda c: short(c["median_us"])),
              ("share", lambda c: percent(share(parts, c)[0]) + share(parts, c)[1])]
     return (f"{of['model']}, {of['type']} KV cache, {of['kv_heads']} KV heads of {of['head_dim']} shared by {of['group']} "
             "query heads each\n\n" + report.table(

@@ -212,11 +212,11 @@ def same(count, input_tokens, output_tokens, priority=""):
 
 def poisson(rng, requests, rate):
     """The requests with random arrivals, `rate` a second on average."""
-    at, placed = 0.0, []
+    at, due = 0.0, []
     for request in requests:
-        placed.append(dataclasses.replace(request, arrival=round(at, 6)))
+        due.append(dataclasses.replace(request, arrival=round(at, 6)))
         at += rng.expovariate(rate)
-    return placed
+    return due
 
 
 def deal(rng, count, shares):

@@ -62,7 +62,7 @@ def pools(text):
 
 def add_flags(parser):
     parser.add_argument("--part", choices=["shared", "curves", "slice", "all"], default="all")
-    parser.add_argument("--users", type=whole(1, 1000), default=16, help="shared: users who ask at once")
+    parser.add_argument("--users", type=whole(1, 1000), default=16, help="shared: users that ask at once")
     parser.add_argument("--requests", type=whole(1, 100000), default=32, help="shared: of all users together")
     parser.add_argument("--prompt-tokens", type=whole(1, 100000), default=2000, help="shared: the common prompt")
     parser.add_argument("--tail-tokens", type=whole(1, 100000), default=50, help="shared: of each user's own text")

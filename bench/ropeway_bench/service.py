@@ -67,7 +67,7 @@ def service_gap(records, clients, half, input_weight, output_weight):
 
 
 def fair_share(demands, capacity):
-    """The level of a max-min fair division of `capacity`: who demands no more gets all of it."""
+    """The level of a max-min fair division of `capacity`: a demand up to it is met in full."""
     ordered = sorted(demands)
     for i, demand in enumerate(ordered):
         level = capacity / (len(ordered) - i)

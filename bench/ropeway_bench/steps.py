@@ -76,7 +76,7 @@ def measure_shares(suite):
 
 
 def answer_all(args, server, fields):
-    """The tokens that all users get, who ask at once."""
+    """The tokens of all users' answers, which are asked for at once."""
     def tokens_of(user):
         body = {"prompt": f"{user}", "max_tokens": args.output_tokens, "ignore_eos": True, "seed": user, **fields}
         request = urllib.request.Request(server.url + "/v1/completions", json.dumps(body).encode(),
