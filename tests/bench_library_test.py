@@ -311,6 +311,11 @@ class OrchestrationTest(unittest.TestCase):
                 missing = [v.title for v in module.verdicts(metrics) if v.measured is None]
                 # No two clients wait long enough here for fairness' service gap.
                 self.assertEqual([title for title in missing if "service gap" not in title], [])
+                # Comparisons of strategies are of pure ones.
+                batching = [c for c in metrics.unique("value", metric="command")
+                            if any(words in c for words in ("--scheduler s", "--scheduler dynamic", "--preset"))]
+                self.assertEqual([c for c in batching if "--urgent-joins off" not in c], [])
+                self.assertEqual(bool(batching), name in ("schedulers", "serial-vs-batched", "knobs"))
                 for part in metrics.parts():
                     for system in metrics.systems(part):
                         self.assertIsNotNone(metrics.median(part, system, "others_cpu_share"), (part, system))
@@ -321,13 +326,6 @@ class OrchestrationTest(unittest.TestCase):
             words = list(map(str, schedulers.flags_of(name, 4, 0.05)))
             self.assertEqual(words[words.index("--urgent-joins") + 1], "off", name)
         self.assertNotIn("--urgent-joins", schedulers.flags_of(schedulers.CONTINUOUS, 4, 0.05))
-        for name in ("schedulers", "serial-vs-batched", "knobs", "priorities"):
-            with self.subTest(name), tempfile.TemporaryDirectory() as folder, self.in_process():
-                self.run_bench(name, MODULES.get(name) or {"knobs": knobs}.get(name, serial_vs_batched), folder)
-                commands = Metrics.read(pathlib.Path(folder) / f"{name}.csv").unique("value", metric="command")
-            other = [c for c in commands if any(f"--scheduler {s}" in c for s in ("serial", "static", "dynamic"))]
-            self.assertEqual([c for c in other if "--urgent-joins off" not in c], [])
-            self.assertEqual(bool(other), name != "priorities")
 
     def test_rounds_and_systems_of_processes(self):
         with tempfile.TemporaryDirectory() as folder:

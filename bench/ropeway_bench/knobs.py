@@ -108,19 +108,19 @@ def choices(flag, *values):
     return {value: (flag, value) for value in values}
 
 
-DYNAMIC = ("--scheduler", "dynamic", "--urgent-joins", "off")
+DYNAMIC = ("--scheduler", "dynamic", *servers.PURE)
 PRESETS = choices("--preset", "latency", "balanced", "throughput")
 TIMEOUTS = {value: ("--batch-timeout", value) for value in ("5ms", "20ms", "50ms", "100ms", "200ms", "500ms", "auto")}
 # About three of the eight prefixes fit the KV cache of the cache-aware part; a quarter of the 64 sequences
 # that of the batch controls'.
 PARTS = (
-    Part("preset, light load", "preset", Loads.light, ("--urgent-joins", "off"), PRESETS),
-    Part("preset, heavy load", "preset", Loads.heavy, ("--urgent-joins", "off"), PRESETS),
+    Part("preset, light load", "preset", Loads.light, servers.PURE, PRESETS),
+    Part("preset, heavy load", "preset", Loads.heavy, servers.PURE, PRESETS),
     Part("batch timeout, light load", "batch-timeout", Loads.light, DYNAMIC, TIMEOUTS),
     Part("batch timeout, heavy load", "batch-timeout", Loads.heavy, DYNAMIC, TIMEOUTS),
     Part("policy", "policy", Loads.long_closed, (), choices("--policy", "fcfs", "sjf")),
     Part("length-balance, static batches", "policy", Loads.long_closed,
-         ("--scheduler", "static", "--urgent-joins", "off"), choices("--policy", "fcfs", "length-balance")),
+         ("--scheduler", "static", *servers.PURE), choices("--policy", "fcfs", "length-balance")),
     Part("cache-aware, small KV cache", "cache-aware", Loads.prefixes, ("--kv-cache-size", "48MiB"),
          choices("--policy", "fcfs", "cache-aware"), slots=4),
     Part(CLASSES, "strict", Loads.classes, (), {"shares": (), "strict": ("--strict",)}),
