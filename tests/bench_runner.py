@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from unittest import mock
 
@@ -41,6 +42,22 @@ def bench(name, *flags):
     return subprocess.CompletedProcess(name, code, out.getvalue(), err.getvalue())
 
 
+class Lent:
+    """A shared server, which goes on when its user is done with it."""
+
+    def __init__(self, server):
+        self.server = server
+
+    def __getattr__(self, name):
+        return getattr(self.server, name)
+
+    def __enter__(self):
+        return self.server
+
+    def __exit__(self, *_):
+        pass
+
+
 class SharedServers:
     """Stands for servers.Server: one server for each command line, which goes on until the end of all tests. Those with
     a disk tier or keys are started anew."""
@@ -56,7 +73,7 @@ class SharedServers:
         key = tuple(words[:at] + words[at + 2:])
         if key not in self.running:
             self.running[key] = self.start(command, port, **fields)
-        return contextlib.nullcontext(self.running[key])
+        return Lent(self.running[key])
 
     def stop(self):
         for server in self.running.values():
@@ -76,7 +93,8 @@ class BenchTest(unittest.TestCase):
         cls.addClassCleanup(shared.stop)
         server = shared if cls.SHARED else servers.Server
         for patch in (mock.patch.object(servers, "Server", server), mock.patch.object(priorities, "LEAD_SECONDS", 1.0),
-                      mock.patch.object(long_prompt, "LEAD_SECONDS", 1.0), mock.patch.object(plot, "DPI", 30)):
+                      mock.patch.object(long_prompt, "LEAD_SECONDS", 1.0), mock.patch.object(plot, "DPI", 30),
+                      mock.patch.object(sessions, "QUIET_SECONDS", 1.0)):
             patch.start()
             cls.addClassCleanup(patch.stop)
 
@@ -85,6 +103,10 @@ class BenchTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.metrics = Metrics()
+        self.begin = time.monotonic()
+
+    def tearDown(self):
+        print(f"{self.id()}: {time.monotonic() - self.begin:.1f} s", file=sys.stderr)
 
     def run_bench(self, name, *flags):
         """Runs it; its report. self.metrics has its metrics."""
