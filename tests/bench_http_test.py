@@ -5,13 +5,13 @@ and servers with the same flags are started once for all of them; the front `rop
 
 usage: bench_http_test.py --ropeway PROGRAM --model FILE.gguf
 """
-import argparse
 import json
 import subprocess
+from unittest import mock
 
 import bench_runner
 from bench_runner import ARGS, ROOT, bench, front
-from ropeway_bench import knobs, schedulers, servers, steps
+from ropeway_bench import http, knobs, load, schedulers, servers, steps
 
 TRACE = ROOT / "tests" / "data" / "tenants.csv"
 CLASSES = ("high", "medium", "low")
@@ -19,19 +19,20 @@ CLASSES = ("high", "medium", "low")
 
 class HttpBenchTest(bench_runner.BenchTest):
     def test_schedulers(self):
-        report = self.run_bench("schedulers", "--sizes", "2", "--users", "3", "--requests-per-slot", "10",
-                                "--output-tokens", "4", "--most-output", "12", "--ceiling-tokens", "8",
-                                "--mixed-runs", "2", "--mixed-requests", "1", "--mixed-batch", "2", "--mixed-timeout",
-                                "20ms", "--batch-timeout", "20ms")
+        with mock.patch.object(schedulers, "LEAST_REQUESTS", 6):
+            report = self.run_bench("schedulers", "--sizes", "2", "--users", "3", "--requests-per-slot", "3",
+                                    "--output-tokens", "4", "--most-output", "12", "--ceiling-tokens", "8",
+                                    "--mixed-runs", "2", "--mixed-requests", "1", "--mixed-batch", "2", "--mixed-timeout",
+                                    "20ms", "--batch-timeout", "20ms")
         for name in schedulers.STRATEGIES:
             self.assertEqual(self.value("mixed", name, "requests"), 2)
-            self.assertEqual(self.value("batch of 2", name, "requests"), 20)
+            self.assertEqual(self.value("batch of 2", name, "requests"), 6)
             self.assertEqual(self.value("batch of 2", name, "failed"), 0)
             self.assertGreater(self.value("batch of 2", name, "ttft_max_s"), 0)
         tokens = {self.value("batch of 2", name, "output_tokens") for name in schedulers.STRATEGIES}
         self.assertEqual(len(tokens), 1)  # All got the same requests.
         for name in ("serial", "continuous"):
-            self.assertEqual(self.value("3 users", name, "requests"), 20)
+            self.assertEqual(self.value("3 users", name, "requests"), 6)
         self.assertEqual([x for x, _ in self.metrics.curve("ceiling", "continuous", "decode_tok_per_s")], [1, 3, 16])
         self.assertIn("## batch of 2", report)
         self.assertIn("--scheduler static --static-padding on", report)
@@ -111,15 +112,15 @@ class HttpBenchTest(bench_runner.BenchTest):
         self.run_bench("sessions", "--dialogues", file, "--part", "chats", "--mode", "stateful", "--users", "1")
         self.assertEqual(self.value("dialogues", "stateful", "turns"), 2)
         self.run_bench("sessions", "--part", "pool", "--quick", "--users", "1", "--input-tokens", "16",
-                       "--output-tokens", "8", "--history-tokens", "200")
+                       "--output-tokens", "4", "--history-tokens", "100")
         for system in ("all in the pool", "a third in the pool, disk"):
             self.assertEqual(self.value("pool", system, "turns"), 12)  # 3 users, 4 turns.
-        report = self.run_bench("sessions", "--part", "restart", "--restart-tokens", "320", "--restart-chats", "2")
+        report = self.run_bench("sessions", "--part", "restart", "--restart-tokens", "200", "--restart-chats", "2")
         self.assertEqual(self.value("restart", "next turn after a restart", "turns"), 2)
         # The beginning of the chat template may be known.
         self.assertLessEqual(self.value("restart", "full prefill", "cached_tokens"), 2 * 32)
-        # Found again on the disk: 320 tokens of each chat, less the last block or two.
-        self.assertGreater(self.value("restart", "next turn after a restart", "cached_tokens"), 2 * 280)
+        # Found again on the disk: 200 tokens of each chat, less the last block or two.
+        self.assertGreater(self.value("restart", "next turn after a restart", "cached_tokens"), 2 * 160)
         self.assertIn("restart: TTFT of the next turn over a full prefill", report)
 
     def test_serial_vs_batched(self):
@@ -136,7 +137,8 @@ class HttpBenchTest(bench_runner.BenchTest):
 
     def test_knobs(self):
         small = ("--requests", "6", "--slots", "2", "--prefix-tokens", "32", "--light", "5", "--overload", "5")
-        report = self.run_bench("knobs", "--knob", "strict", *small)
+        with mock.patch.object(knobs.Loads, "requests", lambda loads, _: load.same(loads.args.requests, 16, 4)):
+            report = self.run_bench("knobs", "--knob", "strict", *small)
         self.assertEqual(self.metrics.systems("classes"), ["shares", "strict"])
         for system in ("shares", "strict"):
             self.assertEqual(self.value("classes", system, "requests"), 6)
@@ -155,11 +157,12 @@ class HttpBenchTest(bench_runner.BenchTest):
                 self.assertIn("no-such-model", reply.stderr, (part, system))
 
     def test_peers_over_http(self):
-        self.run_bench("http", "--requests", "4", "--users", "1,2")
+        with mock.patch.object(http, "INPUT_TOKENS", 16), mock.patch.object(http, "OUTPUT_TOKENS", 8):
+            self.run_bench("http", "--requests", "4", "--users", "1,2")
         for users, requests in ((1, 6), (2, 4)):
             self.assertEqual(self.value("http", "ropeway", "requests", users), requests)
-            self.assertEqual(self.value("http", "ropeway", "prompt_tokens", users), 90 * requests)
-            self.assertEqual(self.value("http", "ropeway", "output_tokens", users), 64 * requests)
+            self.assertEqual(self.value("http", "ropeway", "prompt_tokens", users), 16 * requests)
+            self.assertEqual(self.value("http", "ropeway", "output_tokens", users), 8 * requests)
             for metric in ("output_tok_per_s", "ttft_p99_s", "itl_p99_s", "tpot_p50_s", "barrier_ns",
                            "service_share_at_1000_tok_s", "peak_rss_mb"):
                 self.assertGreater(self.value("http", "ropeway", metric, users), 0, metric)

@@ -7,7 +7,6 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 from unittest import mock
 
@@ -103,14 +102,11 @@ class BenchTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.metrics = Metrics()
-        self.begin = time.monotonic()
-
-    def tearDown(self):
-        print(f"{self.id()}: {time.monotonic() - self.begin:.1f} s", file=sys.stderr)
 
     def run_bench(self, name, *flags):
         """Runs it; its report. self.metrics has its metrics."""
-        reply = bench(name, "--model", ARGS.model, "--out", self.folder, *flags)
+        # One thread: beside other tests several would wait for each other.
+        reply = bench(name, "--model", ARGS.model, "--threads", 1, "--out", self.folder, *flags)
         self.assertEqual(reply.returncode, 0, reply.stderr)
         self.metrics = Metrics.read(self.folder / f"{name}.csv")
         self.assertEqual((self.folder / f"{name}.md").read_text(encoding="utf-8"), reply.stdout)
