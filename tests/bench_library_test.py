@@ -129,7 +129,8 @@ class ReportTest(unittest.TestCase):
 
     def test_what_is_better_when_lower_is_marked(self):
         for metric, lower in (("ttft_p99_s", True), ("ttft_max_s", True), ("itl_p50_s", True), ("wall_s", True),
-                              ("preemptions", True), ("others_cpu_share", True), ("barrier_ns", True), ("output_tok_per_s", False),
+                              ("preemptions", True), ("others_cpu_share", True), ("barrier_ns", True),
+                              ("output_tok_per_s", False),
                               ("itl_samples", False), ("requests", False), ("slot_share", False), ("window_s", False)):
             self.assertEqual(report.Column("x", metric).heading, "x ↓" if lower else "x", metric)
         self.assertIn("- ↓ marks what is better when lower\n", report.head("x", Metrics()))

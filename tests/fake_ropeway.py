@@ -114,7 +114,8 @@ def replay(words):
 def engine(words):
     print("part,system,round,x,metric,value")
     for n in map(int, words[words.index("--sequences") + 1].split(",")):
-        for metric, value in (("input_tokens", 128 * n), ("output_tokens", 64 * n), ("one_token_s", 0.1), ("all_tokens_s", 1.1)):
+        for metric, value in (("input_tokens", 128 * n), ("output_tokens", 64 * n), ("one_token_s", 0.1),
+                              ("all_tokens_s", 1.1)):
             print(f"engine,fake,1,{n},{metric},{value}")
 
 

@@ -25,7 +25,8 @@ SAME = ("llama-server", "llama-server -kvu")
 Q4_0 = ("llama-server Q4_0", "llama-server Q4_0 -kvu")
 
 TARGETS = (Target("16 users: output tokens/s over llama-server's, same file", 16, RATE, SAME, 6, halved=True),
-           Target("16 users: median TTFT over llama-server's, same file", 16, "ttft_p50_s", SAME, 1 / 6, halved=True, less=True),
+           Target("16 users: median TTFT over llama-server's, same file", 16, "ttft_p50_s", SAME, 1 / 6, halved=True,
+                  less=True),
            Target("16 users: output tokens/s over llama-server's, its Q4_0", 16, RATE, Q4_0, 2.7, halved=True),
            Target("1 user: output tokens/s over llama-server's, same file", 1, RATE, SAME, 2.3),
            Target("1 user: output tokens/s over llama-server's, its Q4_0", 1, RATE, Q4_0, 1.3))
