@@ -19,7 +19,7 @@ PANELS = 2
 INPUT_TOKENS, OUTPUT_TOKENS = 90, 64
 SLOTS, SLOT_TOKENS = 16, 1024  # Of llama-server.
 # Threads of `ropeway serve` that do HTTP, tokenizing and detokenizing.
-SERVICE_THREADS = re.compile(r"ropeway-(io|front|output)$")
+SERVICE_THREADS = re.compile(r"ropeway-(io|prompt|output)$")
 RATE = "output_tok_per_s"
 SAME = ("llama-server", "llama-server -kvu")
 Q4_0 = ("llama-server Q4_0", "llama-server Q4_0 -kvu")
