@@ -26,7 +26,8 @@ from ropeway_bench.metrics import Metrics, Where, quantile, ratio  # noqa: E402
 
 MODULES = {"schedulers": schedulers, "priorities": priorities, "fairness": fairness, "long-prompt": long_prompt,
            "sessions": sessions, "prefixes": prefixes, "determinism": determinism,
-           "order-price": order_price, "http": http, "engine": engine, "steps": steps}
+           "order-price": order_price, "http": http, "engine": engine, "steps": steps,
+           "serial-vs-batched": serial_vs_batched}
 FAKE = str(ROOT / "tests" / "fake_ropeway.py")
 
 
