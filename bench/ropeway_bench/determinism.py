@@ -311,7 +311,8 @@ def report_text(metrics, _args):
         rows = [[x] + [next((r["value"] for r in metrics.rows if (r["part"], r["system"], r["x"], r["metric"]) ==
                              (ROUNDS, system, x, name)), "") for name in names]
                 for x in metrics.unique("x", part=ROUNDS, system=system)]
-        text += report.section(f"The engines of {system}", report.table(["engine", *names], rows))
+        heads = ["distinct so far" if name == "distinct" else name for name in names]
+        text += report.section(f"The engines of {system}", report.table(["engine", *heads], rows))
     return text
 
 
