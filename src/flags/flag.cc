@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <string_view>
 
 #include "flags/units.h"
@@ -34,15 +35,16 @@ FlagValue OneText(ValueKind kind, std::string placeholder,
 }
 
 FlagValue OneOf(std::vector<std::string> choices, std::function<void(const std::string&)> store) {
-  FlagValue value = OneText(
-      ValueKind::kText, "NAME", [choices, store = std::move(store)](const std::string& text) {
-        if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
-          return InvalidArgument(
-              fmt::format("expected {}, not '{}'", fmt::join(choices, ", "), text));
-        }
-        store(text);
-        return Status();
-      });
+  FlagValue value =
+      OneText(ValueKind::kText, fmt::format("{}", fmt::join(choices, "|")),
+              [choices, store = std::move(store)](const std::string& text) {
+                if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+                  return InvalidArgument(
+                      fmt::format("expected {}, not '{}'", fmt::join(choices, ", "), text));
+                }
+                store(text);
+                return Status();
+              });
   value.choices = std::move(choices);
   return value;
 }
@@ -169,6 +171,21 @@ FlagValue SwitchValue(bool* target) {
 FlagValue OnOffValue(bool* target) {
   return OneOf({"on", "off"}, [target](const std::string& text) { *target = text == "on"; })
       .Default(*target ? "on" : "off");
+}
+
+FlagValue SeedValue(std::optional<uint64_t>* target) {
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  return Between<uint64_t>(ValueKind::kInt, "N", "a whole number", fmt::format("0 to {}", kMost), 0,
+                           kMost, [target](uint64_t number) { *target = number; })
+      .Default("random");
+}
+
+FlagValue AboveZeroValue(float* target, double most) {
+  // What is less than the least float is 0 as a float.
+  return Between<double>(ValueKind::kNumber, "X", "a number", fmt::format("above 0, to {:g}", most),
+                         std::numeric_limits<float>::denorm_min(), most,
+                         [target](double number) { *target = static_cast<float>(number); })
+      .Default(internal::NumberText(*target));
 }
 
 FlagValue RateValue(int64_t* target) {

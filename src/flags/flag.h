@@ -126,6 +126,12 @@ FlagValue NumberValue(T* target, double least, double most) {
   return value;
 }
 
+// Any seed: 0 to 2^64 - 1. Without one it is random.
+FlagValue SeedValue(std::optional<uint64_t>* target);
+
+// A number above 0 and at most `most`.
+FlagValue AboveZeroValue(float* target, double most);
+
 // A time with its unit, at least `least`. T: a std::chrono::duration, or an optional of one; times
 // that it cannot hold exactly are rounded up.
 template <typename T>

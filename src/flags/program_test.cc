@@ -26,6 +26,8 @@ class ProgramTest : public testing::Test {
                  {{"--port,-p", IntValue(&port_, 0, 65535), "Port"},
                   {"--limit", IntValue(&limit_, 1, 9).Default("none"), "Limit"},
                   {"--share", NumberValue(&share_, 0, 1), "Share"},
+                  {"--part", AboveZeroValue(&part_, 1), "Part"},
+                  {"--seed", SeedValue(&seed_), "Seed"},
                   {"--ttl", DurationValue(&ttl_, milliseconds(1)), "Time to live"}}}},
                {{"Second", {{"--size", SizeValue(&size_, 1024), "Size"}}},
                 {"First", {{"--rate", RateValue(&rate_), "Rate"}}},
@@ -63,6 +65,8 @@ class ProgramTest : public testing::Test {
   int port_ = 80;
   std::optional<int> limit_;
   float share_ = 0.7F;
+  float part_ = 1;
+  std::optional<uint64_t> seed_;
   std::chrono::seconds ttl_{91};
   size_t size_ = 2048;
   int64_t rate_ = 0;
@@ -79,15 +83,44 @@ class ProgramTest : public testing::Test {
 };
 
 TEST_F(ProgramTest, EveryKindOfFlagReachesItsTarget) {
-  EXPECT_EQ(Parse({"serve", "f",       "-p",     "81",    "--limit=3",   "--share", "0.5",
-                   "--ttl", "1500ms",  "--size", "3KiB",  "--rate",      "2MiB/s",  "--level",
-                   "high",  "--cache", "off",    "--raw", "--no-stream", "--key",   "a,b",
-                   "--key", "[c,d]",   "--name", "n",     "--half",      "auto"}),
+  EXPECT_EQ(Parse({"serve",
+                   "f",
+                   "-p",
+                   "81",
+                   "--limit=3",
+                   "--share",
+                   "0.5",
+                   "--ttl",
+                   "1500ms",
+                   "--size",
+                   "3KiB",
+                   "--rate",
+                   "2MiB/s",
+                   "--level",
+                   "high",
+                   "--cache",
+                   "off",
+                   "--raw",
+                   "--no-stream",
+                   "--key",
+                   "a,b",
+                   "--key",
+                   "[c,d]",
+                   "--name",
+                   "n",
+                   "--half",
+                   "auto",
+                   "--part",
+                   "0.25",
+                   "--seed",
+                   "18446744073709551615"}),
             "");
   EXPECT_EQ(file_, "f");
   EXPECT_EQ(port_, 81);
   EXPECT_EQ(limit_, 3);
   EXPECT_FLOAT_EQ(share_, 0.5F);
+  EXPECT_FLOAT_EQ(part_, 0.25F);
+  EXPECT_EQ(seed_, std::numeric_limits<uint64_t>::max());
   EXPECT_EQ(ttl_, std::chrono::seconds(2));  // Rounded up.
   EXPECT_EQ(size_, 3072u);
   EXPECT_EQ(rate_, 2 << 20);
@@ -135,6 +168,12 @@ TEST_F(ProgramTest, WhatIsWrongIsOneSentenceThatNamesTheWord) {
        "--help)"},
       {{"serve", "f", "-p", "8x"}, "--port: expected a whole number"},
       {{"serve", "f", "--share", "nan"}, "--share: expected a number, 0 to 1"},
+      {{"serve", "f", "--part", "0"}, "--part: expected a number, above 0, to 1, not '0'"},
+      {{"serve", "f", "--part", "1e-60"}, "--part: expected a number, above 0, to 1"},
+      {{"serve", "f", "--part", "1.1"}, "--part: expected a number, above 0, to 1"},
+      {{"serve", "f", "--seed", "-1"},
+       "--seed: expected a whole number, 0 to 18446744073709551615, not '-1'"},
+      {{"serve", "f", "--seed", "18446744073709551616"}, "--seed: expected a whole number"},
       {{"serve", "f", "--ttl", "0"}, "--ttl: expected at least 1ms"},
       {{"serve", "f", "--ttl", "3"}, "--ttl: expected a time with its unit"},
       {{"serve", "f", "--size", "1"}, "--size: expected at least 1KiB"},
@@ -168,6 +207,8 @@ First:
   -p, --port N                Port [default: 80; 0 to 65535]
       --limit N               Limit [default: none; 1 to 9]
       --share X               Share [default: 0.7; 0 to 1]
+      --part X                Part [default: 1; above 0, to 1]
+      --seed N                Seed [default: random; 0 to 18446744073709551615]
       --ttl TIME              Time to live [default: 91s]
       --rate RATE             Rate [default: auto]
 
@@ -176,8 +217,8 @@ Second:
 
 Other:
   -h, --help                  Show this help
-      --level NAME            Level: low or high [default: low]
-      --cache NAME            Cache [default: on]
+      --level low|high        Level: low or high [default: low]
+      --cache on|off          Cache [default: on]
       --raw                   Raw
       --stream, --no-stream   Stream
       --key KEY               Key [may be repeated; environment: PROGRAM_TEST_KEY]
