@@ -337,7 +337,9 @@ TEST_F(BenchServeTest, RejectsBadInputInOneSentence) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--users", "-3"}, "ropeway: --users: expected"},
       {{"--base-url", "localhost:80"}, "ropeway: --base-url must be"},
-      {{"--base-url", closed.url()}, "does not say which model is served (Connection refused)"},
+      {{"--base-url", closed.url()}, "ropeway: --base-url: cannot connect to " + closed.url()},
+      {{"--base-url", closed.url(), "--model", "m"}, ": Connection refused"},
+      {{"--base-url", server.url(), "--goodput", "foo"}, "e2e:10s, but 'foo' is not one."},
       {{"--base-url", server.url(), "--dataset", "no/such"}, "'no/such' cannot be read."},
       {{"--csv", "no/such/folder/x.csv"}, "'no/such/folder/x.csv' cannot be written."},
       {{"--base-url", server.url(), "--endpoint", "chat", "--input-tokens", "4"},

@@ -108,6 +108,10 @@ StatusOr<ServerFacts> ProbeServer(const net::HttpClient& client, const LoadOptio
   const net::HttpClient::Reply models =
       client.Fetch("/models", "", std::min(options.flags.timeout, kListTimeout));
   if (models.status == 200) ReadModels(models.body, &facts);
+  if (models.error_kind == net::http_error::kConnect) {
+    return Status(StatusCode::kUnavailable, fmt::format("--base-url: cannot connect to {}: {}",
+                                                        options.url.Text(), models.why));
+  }
   if (facts.model.empty()) {
     const std::string why = models.status == 0     ? models.why
                             : models.status == 200 ? "it lists none"

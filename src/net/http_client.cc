@@ -79,7 +79,7 @@ HttpClient::Reply HttpClient::Fetch(const std::string& path, const std::string& 
                    if (exception) end = {http_error::kNetwork, "out of memory"};
                  });
   io.run();
-  if (end.kind != nullptr) reply = {0, "", std::move(end.why)};
+  if (end.kind != nullptr) reply = {0, "", std::move(end.why), end.kind};
   return reply;
 }
 

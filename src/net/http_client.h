@@ -42,6 +42,7 @@ class HttpClient {
     int status = 0;  // 0: no answer arrived; `why` says why.
     std::string body;
     std::string why;
+    std::string error_kind;  // Of http_error; "" where an answer arrived.
   };
   // Sends one request and returns the whole reply; blocks at most `timeout` seconds. An empty body
   // makes it a GET. `path` is appended to the base URL's path: "/models".

@@ -210,7 +210,7 @@ StatusOr<std::vector<ApiKey>> ReadEntries(const std::string& path, const toml::t
 StatusOr<std::vector<ApiKey>> ReadApiKeys(const std::string& path) {
   const std::optional<std::string> text = base::ReadFile(path, kMaxFileBytes);
   if (!text) {
-    return Status(StatusCode::kNotFound, fmt::format("The API key file {} cannot be read.", path));
+    return Status(StatusCode::kNotFound, fmt::format("--api-keys: cannot read '{}'", path));
   }
   if (text->size() > kMaxFileBytes) {
     return InvalidArgument(

@@ -14,6 +14,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr size_t kMaxShown = 64;  // Bytes of a client's text in an error message.
+
 // The library's description of a syntax error, without its prefix and bounded, as it quotes the
 // input.
 std::string Detail(const char* what) {
@@ -115,13 +117,15 @@ class Builder final : public nlohmann::json_sax<json> {
   std::string failure_;
 };
 
-// A value as an error message shows it: scalars by their text, the rest by their type.
+// A value as an error message shows it: scalars by their text (of strings the beginning), the rest
+// by their type.
 std::string Shown(const json& value) {
   if (value.is_number() || value.is_boolean()) return value.dump();
   if (value.is_object()) return "an object";
   if (value.is_array()) return "an array";
   if (value.is_null()) return "null";
-  return "a string";
+  const auto& text = value.get_ref<const std::string&>();
+  return fmt::format("\"{}\"{}", ShownName(text), text.size() > kMaxShown ? "..." : "");
 }
 
 }  // namespace
@@ -141,7 +145,7 @@ StatusOr<json> ReadJson(std::string_view text, const JsonBounds& bounds) {
 }
 
 std::string ShownName(const std::string& name) {
-  return base::ReplaceInvalidUtf8(name.substr(0, 64));
+  return base::ReplaceInvalidUtf8(name.substr(0, kMaxShown));
 }
 
 Status UnknownField(const std::string& path) {
@@ -197,8 +201,12 @@ StatusOr<double> ReadNumber(const json& value, const std::string& field, double 
       fmt::format("a number {} {} and at most {}", above_low ? "above" : "of at least", low, high));
 }
 
-Status Unsupported(const std::string& field, const std::string& but) {
-  return {StatusCode::kUnimplemented, fmt::format("'{}' is not supported{}.", field, but), field};
+Status Unsupported(const std::string& field, const std::string& where) {
+  return {StatusCode::kUnimplemented, fmt::format("'{}' is not supported{}.", field, where), field};
+}
+
+Status SupportsOnly(const std::string& field, const std::string& value) {
+  return {StatusCode::kUnimplemented, fmt::format("'{}' supports only {}.", field, value), field};
 }
 
 Status IgnoreString(const json& value, const std::string& field, const void*) {
@@ -219,13 +227,13 @@ Status RejectUnlessEmpty(const json& value, const std::string& field, const void
 Status RejectUnlessFalse(const json& value, const std::string& field, const void*) {
   StatusOr<bool> on = ReadBool(value, field);
   if (!on.ok()) return on.status();
-  return *on ? Unsupported(field, " but as false") : Status();
+  return *on ? SupportsOnly(field, "false") : Status();
 }
 
 Status RejectUnlessTrue(const json& value, const std::string& field, const void*) {
   StatusOr<bool> on = ReadBool(value, field);
   if (!on.ok()) return on.status();
-  return *on ? Status() : Unsupported(field, " but as true");
+  return *on ? Status() : SupportsOnly(field, "true");
 }
 
 std::string DumpJson(const nlohmann::ordered_json& json) {

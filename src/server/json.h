@@ -50,8 +50,10 @@ Status UnknownField(const std::string& path);
 // kInvalidArgument: "'field' must be <expected>, but is <the value>."
 Status Mismatch(const nlohmann::json& value, const std::string& field, const std::string& expected);
 
-// kUnimplemented: "'field' is not supported<but>."
-Status Unsupported(const std::string& field, const std::string& but = "");
+// kUnimplemented: "'field' is not supported<where>."
+Status Unsupported(const std::string& field, const std::string& where = "");
+// kUnimplemented: "'field' supports only <value>."
+Status SupportsOnly(const std::string& field, const std::string& value);
 
 // Stores a value that was read, or returns why it was not.
 template <typename T, typename Out>

@@ -25,9 +25,7 @@ const json& Member(const json& object, const char* name) {
 StatusOr<std::string> ReadTextPart(const json& part, const std::string& at) {
   if (!part.is_object()) return Mismatch(part, at, "an object");
   if (Member(part, "type") != "text") {
-    return Status(StatusCode::kUnimplemented,
-                  fmt::format("'{}' is not supported but as \"text\".", at + ".type"),
-                  at + ".type");
+    return SupportsOnly(at + ".type", "\"text\"");
   }
   for (const auto& [name, unused] : part.items()) {
     if (name != "type" && name != "text") return UnknownField(at + "." + ShownName(name));
@@ -66,7 +64,7 @@ Status CheckOtherField(const std::string& name, const json& value, const std::st
                             "reasoning", "reasoning_content"}) {
     if (name != known) continue;
     if (value.is_null() || value.empty() || value == "") return {};
-    return {StatusCode::kUnimplemented, fmt::format("'{}' is not supported.", path), path};
+    return Unsupported(path);
   }
   return UnknownField(path);
 }
@@ -145,7 +143,7 @@ Status ReadToolChoice(const json& value, const std::string& field, const void*) 
 
 Status ReadModalities(const json& value, const std::string& field, const void*) {
   if (value == json::array({"text"})) return {};
-  return Unsupported(field, " but as [\"text\"]");
+  return SupportsOnly(field, "[\"text\"]");
 }
 
 const FieldTable<ChatBody>& ChatFields() {

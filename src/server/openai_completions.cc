@@ -214,7 +214,7 @@ class CompletionFormat final : public OpenAiFormat {
     if (body_.prompts.empty()) return InvalidArgument("'prompt' is required.", "prompt");
     Request& request = body_.request;
     if (body_.best_of && *body_.best_of != body_.n) {
-      return Unsupported("best_of", " but as equal to 'n'");
+      return {StatusCode::kUnimplemented, "'best_of' must equal 'n'.", "best_of"};
     }
     if (!request.max_tokens) request.max_tokens = kDefaultMaxTokens;
     if (body_.shows_prompts && request.logprobs) {

@@ -63,7 +63,7 @@ Status ReadLogitBias(const json& value, const std::string& field, OpenAiBody* bo
     }
     if (!bias.is_number() || !(std::fabs(bias.get<double>()) <= kMaxBias)) {
       return InvalidArgument(
-          fmt::format("'{}' must hold numbers from -100 to 100; that of token {} is none.", field,
+          fmt::format("'{}' must hold numbers from -100 to 100; that of token {} is not.", field,
                       key),
           field);
     }
@@ -117,7 +117,7 @@ Status ReadStopTokenIds(const json& value, const std::string& field, OpenAiBody*
 
 Status RejectUnlessOne(const json& value, const std::string& field, OpenAiBody*) {
   if (!value.is_number()) return Mismatch(value, field, "a number");
-  return value.get<double>() == 1 ? Status() : Unsupported(field, " but as 1");
+  return value.get<double>() == 1 ? Status() : SupportsOnly(field, "1");
 }
 
 // --- What the request asks for as a whole.
@@ -190,7 +190,7 @@ Status ReadCacheRetention(const json& value, const std::string& field, OpenAiBod
 
 Status ReadResponseFormat(const json& value, const std::string& field, OpenAiBody*) {
   if (value.is_object() && value.size() == 1 && value.value("type", json()) == "text") return {};
-  return Unsupported(field, " but as {\"type\": \"text\"}");
+  return SupportsOnly(field, "{\"type\": \"text\"}");
 }
 
 Status IgnoreMetadata(const json& value, const std::string& field, OpenAiBody*) {

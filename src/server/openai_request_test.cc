@@ -143,7 +143,27 @@ TEST(CompletionRequest, BestOfIsAnotherNameOfN) {
     StatusOr<OpenAiBody> api = CompletionWith("best_of", value);
     EXPECT_EQ(api.status().code(), StatusCode::kUnimplemented) << value;
     EXPECT_EQ(api.status().field(), "best_of");
+    EXPECT_EQ(api.status().message(), "'best_of' must equal 'n'.");
   }
+}
+
+TEST(CompletionRequest, MessagesShowWhatIsExpectedAndWhatWasSent) {
+  const auto message = [](const char* field, const std::string& value) {
+    return std::string(CompletionWith(field, value).status().message());
+  };
+  EXPECT_EQ(message("priority", "\"urgent\""),
+            "'priority' must be \"high\", \"medium\" or \"low\", or 0, 1 or 2 (the lower, the "
+            "earlier), but is \"urgent\".");
+  // Bounded, and whole characters: a cut one is replaced.
+  EXPECT_EQ(message("max_tokens", '"' + std::string(65, 'x') + '"'),
+            "'max_tokens' must be an integer from 0 to 2147483647, but is \"" +
+                std::string(64, 'x') + "\"....");
+  EXPECT_EQ(message("max_tokens", '"' + std::string(63, 'x') + "\xC3\xA9\""),
+            "'max_tokens' must be an integer from 0 to 2147483647, but is \"" +
+                std::string(63, 'x') + "\xEF\xBF\xBD\"....");
+  EXPECT_EQ(message("response_format", R"({"type":"json_object"})"),
+            R"('response_format' supports only {"type": "text"}.)");
+  EXPECT_EQ(message("use_beam_search", "true"), "'use_beam_search' supports only false.");
 }
 
 // What evaluation harnesses send to score a text.

@@ -68,7 +68,7 @@ std::optional<HttpReply> RejectHeaders(const Parser::value_type& message) {
   }
   auto transfer = message[http::field::transfer_encoding];
   if (!transfer.empty() && !iequals(transfer, "chunked")) {
-    return Rejection(400, "Transfer-Encoding is not supported but as chunked.");
+    return Rejection(400, "Transfer-Encoding supports only chunked.");
   }
   if (!GoodFraming(message)) {
     return Rejection(400, "Content-Length or Transfer-Encoding is given twice or wrongly.");
@@ -78,7 +78,7 @@ std::optional<HttpReply> RejectHeaders(const Parser::value_type& message) {
   }
   auto expect = message[http::field::expect];
   if (!expect.empty() && !iequals(expect, "100-continue")) {
-    return Rejection(417, "Expect is not supported but as 100-continue.");
+    return Rejection(417, "Expect supports only 100-continue.");
   }
   return std::nullopt;
 }
