@@ -164,12 +164,13 @@ int32_t ResolveMaxModelLen(int64_t asked, int64_t model, int32_t blocks) {
   const int64_t wanted = asked == 0 ? model : std::min(asked, model);
   const int64_t pool = int64_t{blocks} * base::kBlockTokens;
   const int64_t resolved = std::min(wanted, pool);
+  if (asked > model) {
+    base::Log().warn("--max-model-len {} exceeds the model's context of {}; {} is used", asked,
+                     model, resolved);
+  }
   if (resolved < wanted) {
     base::Log().info("max_model_len is lowered from {} to {}: what the KV cache of {} blocks holds",
                      wanted, resolved, blocks);
-  } else if (resolved < asked) {
-    base::Log().info("max_model_len is lowered from {} to {}: the model's context length", asked,
-                     resolved);
   }
   return static_cast<int32_t>(resolved);
 }

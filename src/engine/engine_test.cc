@@ -283,9 +283,26 @@ TEST_F(EngineTest, MoreThreadsThanCoresAreWarnedOf) {
   options.model.path = file_.path();
   options.threads = PhysicalCores() + 1;
   options.cache.kv_bytes = 1;
-  EXPECT_FALSE(Engine::Create(options).ok());
+  const Status status = Engine::Create(options).status();
+  EXPECT_EQ(status.field(), "kv_cache_bytes");
+  EXPECT_EQ(status.message(), "--kv-cache-size: 1 byte is too small, one block takes 4096 bytes");
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               testing::HasSubstr("physical cores: threads that share"));
+}
+
+TEST_F(EngineTest, AMaxModelLenBeyondTheModelsContextIsWarnedOf) {
+  testing::internal::CaptureStderr();
+  EngineOptions options;
+  options.model.path = file_.path();
+  options.model.max_model_len = 100000;
+  options.threads = 1;
+  options.cache.kv_bytes = 1 << 20;
+  const auto engine = Engine::Create(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  EXPECT_EQ((*engine)->max_model_len(), 512);
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      testing::HasSubstr("--max-model-len 100000 exceeds the model's context of 512; 512 is used"));
 }
 
 TEST_F(EngineTest, AFileThatIsNoModelIsRejected) {

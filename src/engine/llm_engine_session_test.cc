@@ -254,7 +254,8 @@ TEST_F(SessionEngineTest, ATurnThatDoesNotFitSaysSoAndTheSessionStays) {
   const TestSink::Seen long_prompt = Run(Turn("s", "abcdefghijklmno", 1));
   EXPECT_EQ(long_prompt.error.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(long_prompt.error.message(),
-              HasSubstr("the session 's' with this turn has 35 tokens, but max_model_len is 32"));
+              HasSubstr("the session 's' with this turn (35 tokens) plus at least one token to "
+                        "generate exceeds the model's limit of 32 tokens"));
   const TestSink::Seen long_output = Run(Turn("s", "ab", 11));
   EXPECT_EQ(long_output.error.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(long_output.error.message(), HasSubstr("the session 's' with this turn"));

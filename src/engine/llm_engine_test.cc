@@ -320,24 +320,29 @@ TEST(LlmEngineTest, WhatCanNeverFitEndsAsAnError) {
     return seen.error;
   };
   EXPECT_THAT(error_of(TextRequest(std::string(32, 'x'))).message(),
-              HasSubstr("the prompt has 32 tokens, but max_model_len is 32"));
+              HasSubstr("the prompt (32 tokens) plus at least one token to generate exceeds the "
+                        "model's limit of 32 tokens"));
   EXPECT_THAT(error_of(TextRequest(std::string(1 << 20, 'x'))).message(),
               HasSubstr("1048576 bytes"));
   EXPECT_EQ(error_of(TextRequest("")).field(), "prompt");
+  EXPECT_EQ(error_of(TextRequest("")).message(), "the prompt is empty");
   Request request = TextRequest("0123456789");
   request.max_tokens = 23;
   const Status status = error_of(request);
   EXPECT_EQ(status.field(), "max_tokens");
   EXPECT_THAT(status.message(),
-              HasSubstr("10 tokens + max_tokens 23 = 33, but max_model_len is 32"));
+              HasSubstr("the prompt (10 tokens) plus max_tokens (23) exceeds the model's limit of "
+                        "32 tokens"));
   request.max_tokens = 0;
   request.prompt = std::string(33, 'x');
-  EXPECT_EQ(error_of(request).message(), "the prompt has 33 tokens, but max_model_len is 32");
+  EXPECT_EQ(error_of(request).message(),
+            "the prompt (33 tokens) exceeds the model's limit of 32 tokens");
   request.max_tokens.reset();
   request.prompt = "0123456789";
   request.sampling.min_tokens = 23;
-  EXPECT_EQ(error_of(request).message(),
-            "min_tokens is 23, but the prompt's 10 tokens leave only 22 of max_model_len 32");
+  EXPECT_EQ(
+      error_of(request).message(),
+      "min_tokens is 23, but the prompt's 10 tokens leave only 22 of the model's limit of 32");
   request.sampling.min_tokens = 0;
   request.prompt = std::vector<TokenId>{1, 258};
   EXPECT_THAT(error_of(request).message(), HasSubstr("token id 258"));

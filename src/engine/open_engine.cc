@@ -155,8 +155,8 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
         AvailableMemoryBytes(), options.scheduler.max_num_seqs, longest, block_bytes);
   } else if (options.cache.kv_bytes < static_cast<int64_t>(block_bytes)) {
     return InvalidArgument(
-        fmt::format("kv_cache_bytes (--kv-cache-size) is {}, but one block of {} tokens takes {}",
-                    options.cache.kv_bytes, base::kBlockTokens, block_bytes),
+        fmt::format("--kv-cache-size: {} byte{} is too small, one block takes {} bytes",
+                    options.cache.kv_bytes, options.cache.kv_bytes == 1 ? "" : "s", block_bytes),
         "kv_cache_bytes");
   }
   config.cache_root.numerics_version = kernels::kNumericsVersion;

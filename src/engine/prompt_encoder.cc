@@ -12,10 +12,12 @@
 namespace ropeway::engine {
 namespace {
 
-// The subject of an error about a request's length.
-std::string WhatIsLong(const Request& request) {
-  if (request.session_id.empty()) return "the prompt";
-  return fmt::format("the session '{}' with this turn", request.session_id);
+// The subject of an error about a request's length: "the prompt (1 token)".
+std::string WhatIsLong(const Request& request, size_t tokens) {
+  const std::string what = request.session_id.empty()
+                               ? "the prompt"
+                               : fmt::format("the session '{}' with this turn", request.session_id);
+  return fmt::format("{} ({} token{})", what, tokens, tokens == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -201,8 +203,9 @@ StatusOr<std::vector<TokenId>> PromptEncoder::EncodeText(const std::string& text
   const size_t least = text.size() / longest_token_;
   if (least > static_cast<size_t>(max_model_len_)) {
     return InvalidArgument(
-        fmt::format("the prompt has {} bytes, which is at least {} tokens, but max_model_len is {}",
-                    text.size(), least, max_model_len_),
+        fmt::format(
+            "the prompt ({} bytes, at least {} tokens) exceeds the model's limit of {} tokens",
+            text.size(), least, max_model_len_),
         "prompt");
   }
   return tokenizer_->Encode(text, {.add_special = add_special, .parse_special = true});
@@ -236,27 +239,26 @@ std::vector<TokenId> PromptEncoder::EndIds(const Request& request) const {
 
 StatusOr<int32_t> PromptEncoder::ResolveMaxTokens(const Request& request,
                                                   size_t prompt_tokens) const {
-  if (prompt_tokens == 0) return InvalidArgument("the prompt has no tokens", "prompt");
+  if (prompt_tokens == 0) return InvalidArgument("the prompt is empty", "prompt");
   const int64_t left = int64_t{max_model_len_} - static_cast<int64_t>(prompt_tokens);
   const int64_t wanted = request.max_tokens ? *request.max_tokens : std::max<int64_t>(left, 1);
   if (left < std::min<int64_t>(wanted, 1)) {
     return InvalidArgument(
-        fmt::format("{} has {} tokens, but max_model_len is {}{}", WhatIsLong(request),
-                    prompt_tokens, max_model_len_,
-                    wanted > 0 ? ", and at least one token is to be generated" : ""),
+        fmt::format("{}{} exceeds the model's limit of {} tokens",
+                    WhatIsLong(request, prompt_tokens),
+                    wanted > 0 ? " plus at least one token to generate" : "", max_model_len_),
         "prompt");
   }
   if (wanted > left) {
     return InvalidArgument(
-        fmt::format("{} has {} tokens + max_tokens {} = {}, but max_model_len is {}",
-                    WhatIsLong(request), prompt_tokens, wanted,
-                    static_cast<int64_t>(prompt_tokens) + wanted, max_model_len_),
+        fmt::format("{} plus max_tokens ({}) exceeds the model's limit of {} tokens",
+                    WhatIsLong(request, prompt_tokens), wanted, max_model_len_),
         "max_tokens");
   }
   if (request.sampling.min_tokens > wanted) {
     return InvalidArgument(
         fmt::format(
-            "min_tokens is {}, but the prompt's {} tokens leave only {} of max_model_len {}",
+            "min_tokens is {}, but the prompt's {} tokens leave only {} of the model's limit of {}",
             request.sampling.min_tokens, prompt_tokens, wanted, max_model_len_),
         "min_tokens");
   }
