@@ -156,7 +156,8 @@ bool InBatches(const std::string& scheduler) {
 flags::FlagTable ModelTable(std::string* model) {
   return {{"Model",
            {{"--model,-m", flags::TextValue(model, "FILE"),
-             "GGUF file, or the name of a fetched model"}}}};
+             "GGUF file, or the name of a .gguf file in ~/.cache/ropeway/models (./run puts the "
+             "default one there)"}}}};
 }
 
 flags::FlagTable EngineTable(EngineFlags* flags) {

@@ -87,7 +87,7 @@ flags::FlagTable EngineRows(ServeFlags* flags) {
 }
 
 flags::FlagTable StateRows(EngineOptions* options) {
-  return {{"State",
+  return {{"State (no effect over HTTP yet)",
            {{"--state-path",
              flags::TextValue(&options->sessions.state_path, "DIR").Default("none: in memory"),
              "Directory of what survives a restart: sessions"},
@@ -158,10 +158,12 @@ flags::FlagTable SecurityRows(ServeFlags* flags) {
          "TOML file of named keys, their priorities and limits: [[keys]] with name, key and more"},
         {"--admin-key",
          flags::TextValue(&server.admin_key, "KEY").NotEmpty().Environment("ROPEWAY_ADMIN_KEY"),
-         "Key that opens /admin, /metrics and /version; without one /admin is closed"},
-        {"--tls-cert", flags::TextValue(&server.tls_cert, "FILE"),
+         "Key for /admin, which is closed without one; with API keys also good for /metrics, "
+         "/version "
+         "and /v1/queue"},
+        {"--tls-cert", flags::TextValue(&server.tls_cert, "FILE").NotEmpty(),
          "PEM file of the certificate and its chain; with --tls-key the port speaks TLS only"},
-        {"--tls-key", flags::TextValue(&server.tls_key, "FILE"),
+        {"--tls-key", flags::TextValue(&server.tls_key, "FILE").NotEmpty(),
          "PEM file of the certificate's private key"}}}};
 }
 
@@ -235,6 +237,12 @@ StatusOr<server::ServerOptions> ResolveServer(const ServeFlags& flags) {
   server::ServerOptions options = flags.server;
   if (options.host.empty()) {
     return InvalidArgument("--host: expected an address or a host's name, not ''", "host");
+  }
+  if (options.tls_cert.empty() != options.tls_key.empty()) {
+    const bool key = options.tls_key.empty();
+    return InvalidArgument(
+        key ? "--tls-key is required with --tls-cert" : "--tls-cert is required with --tls-key",
+        key ? "tls_key" : "tls_cert");
   }
   // All choices of a request are admitted or none: more than may wait could never be admitted.
   options.limits.max_choices =

@@ -205,6 +205,20 @@ TEST_F(ServeTest, KeysThatOthersCanReadAreNamed) {
   std::remove(file.c_str());
 }
 
+// Before the model is loaded, which may take long.
+TEST_F(ServeTest, TlsNeedsTheCertificateAndItsKey) {
+  EXPECT_THAT(Parse({"serve", "--tls-cert", "", "--tls-key", ""}),
+              HasSubstr("--tls-cert: expected a value, not an empty one"));
+  EXPECT_THAT(Parse({"serve", "--tls-key", ""}), HasSubstr("--tls-key: expected a value"));
+  flags_.server.tls_cert = "a";
+  EXPECT_EQ(ResolveServer(flags_).status().message(), "--tls-key is required with --tls-cert");
+  flags_.server = {};
+  flags_.server.tls_key = "b";
+  EXPECT_EQ(ResolveServer(flags_).status().message(), "--tls-cert is required with --tls-key");
+  flags_.server.tls_cert = "a";
+  EXPECT_TRUE(ResolveServer(flags_).ok());
+}
+
 TEST_F(ServeTest, NoRequestMayHaveMoreChoicesThanMayWait) {
   ASSERT_EQ(Parse({"serve", "--max-queued-requests", "5", "--max-choices", "18"}), "");
   EXPECT_EQ(ResolveServer(flags_)->limits.max_choices, 5);
