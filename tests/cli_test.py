@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ARGS = argparse.Namespace()
@@ -62,7 +63,8 @@ class RunTest(InTempFolder):
     def test_raw_continues_the_text(self):
         reply = run(*self.FLAGS, "--raw", "--stats", "The capital of France is")
         self.assertIn("Paris", reply.stdout)
-        self.assertRegex(reply.stderr, r"^\(5 prompt tokens, 12 tokens in [\d.]+ s \([\d.]+ tokens/s\)\)\n$")
+        self.assertRegex(reply.stderr, r"^\(5 prompt tokens, 12 tokens in [\d.]+ s \([\d.]+ tokens/s\): queue [\d.]+ ms, "
+                                       r"formation 0\.0 ms, prefill [\d.]+ ms, decode [\d.]+ ms, output [\d.]+ ms\)\n$")
 
     def test_a_seed_gives_the_same_answer_again(self):
         ask = lambda seed: run_tiny("--max-tokens", "12", "--temperature", "1.5", "--seed", seed,
@@ -148,6 +150,7 @@ class RunTest(InTempFolder):
             (("--prompts", self.write("bad", '{"prompt": "a"}\n{"promt": "b"}\n')), ":2:"),
             (("--output", "x", "a"), "--prompts"),
             (("--prompts", "x", "a"), "either"),
+            (("--top-p", "0", "a"), "ropeway: --top-p: expected a number, above 0, to 1, not '0'"),
             (("--temperature", "3", "a"), "--temperature"), (("--max-tokens", "0", "a"), "--max-tokens"),
             (("--chat-template", "no/such/file", "a"), "no/such/file"),
             (("--kv-cache-dtype", "x", "a"), "--kv-cache-dtype: expected f16, q8_0, not 'x'"),
@@ -275,6 +278,34 @@ class BenchProgramTest(InTempFolder):
         self.assertIn("scripts/build.sh release --target ropeway-bench", reply.stderr)
         reply = subprocess.run([alone, "bench", "--help"], capture_output=True, text=True, check=False, timeout=60)
         self.assertIn("ropeway-bench", reply.stdout)
+
+
+    def test_the_help_names_every_benchmark(self):
+        helps = {program: subprocess.run([pathlib.Path(ARGS.ropeway).with_name(program), *words, "--help"],
+                                         capture_output=True, text=True, check=True, timeout=60).stdout
+                 for program, words in (("ropeway", ["bench"]), ("ropeway-bench", []))}
+        names = re.search(r"one of (.*)\n", call("bench", "x").stderr).group(1).split(", not ")[0].split(", ")
+        listed = re.search(r"^Commands:\n((?:  .*\n)+)", helps["ropeway-bench"], re.M).group(1)
+        names += re.findall(r"^  ([\w-]+)", listed, re.M)
+        self.assertGreater(len(set(names)), 14)
+        for name in names:
+            for program, text in helps.items():
+                self.assertRegex(text, rf"\b{name}\b", program)
+
+    def test_a_long_benchmark_says_so_and_ends_clean_on_a_signal(self):
+        words = [ARGS.ropeway, "bench", "sessions", "--model", ARGS.model]
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                   text=True, env={**os.environ, "TMPDIR": str(self.folder)})
+        self.assertEqual(process.stderr.readline(),
+                         "This takes up to an hour and wants an idle machine; --quick takes minutes.\n")
+        end = time.monotonic() + 120
+        while not list(self.folder.iterdir()) and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertTrue(list(self.folder.iterdir()), "no temporary folder")
+        process.terminate()
+        _, errors = process.communicate(timeout=240)
+        self.assertEqual((process.returncode, errors.splitlines()[-1]), (1, "ropeway-bench: interrupted"))
+        self.assertEqual(list(self.folder.iterdir()), [])
 
 
 class ConfigTest(InTempFolder):

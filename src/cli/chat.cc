@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kChatPoll(20);
 
 constexpr char kHelp[] =
     "/clear  forget the conversation, and begin anew\n"
-    "/stats  tokens and speed of the last answer\n"
+    "/stats  tokens, speed and times of the last answer\n"
     "/exit   leave, as Ctrl-D does\n"
     "/help   this list\n"
     "Ctrl-C stops an answer. A line that ends with \\ continues in the next one.\n";
@@ -58,12 +58,13 @@ StatusOr<StreamedAnswer> Stream(Engine* engine, Request request, base::Output* o
   return answer;
 }
 
-// "12 prompt tokens, 34 tokens in 0.5 s (68.0 tokens/s)"
+// "12 prompt tokens, 34 tokens in 0.5 s (68.0 tokens/s): queue 0.1 ms, ..."
 std::string StatsLine(const StreamedAnswer& answer) {
   const Usage& usage = answer.result.finish.usage;
-  return fmt::format("{} prompt tokens, {} tokens in {:.1f} s ({:.1f} tokens/s)",
+  return fmt::format("{} prompt tokens, {} tokens in {:.1f} s ({:.1f} tokens/s){}",
                      usage.prompt_tokens, usage.completion_tokens, answer.seconds,
-                     answer.seconds > 0 ? usage.completion_tokens / answer.seconds : 0.0);
+                     answer.seconds > 0 ? usage.completion_tokens / answer.seconds : 0.0,
+                     PhasesText(answer.result.finish.times));
 }
 
 // Prints how much of the session of --session is restored; false where it is new or there is none.
@@ -200,6 +201,14 @@ class Chat {
 };
 
 }  // namespace
+
+std::string PhasesText(const PhaseTimes& times) {
+  const auto ms = [](auto time) { return 1e3 * base::ToSeconds(time); };
+  return fmt::format(
+      ": queue {:.1f} ms, formation {:.1f} ms, prefill {:.1f} ms, decode {:.1f} ms, output {:.1f} "
+      "ms",
+      ms(times.queue), ms(times.formation), ms(times.prefill), ms(times.decode), ms(times.output));
+}
 
 int AnswerOne(const RunFlags& flags, std::string prompt, Engine* engine) {
   Request request = MakeRequest(flags);

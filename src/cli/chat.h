@@ -16,6 +16,9 @@ int AnswerOne(const RunFlags& flags, std::string prompt, Engine* engine);
 // REQUIRES: an `Interrupts` exists.
 int ChatInTerminal(const RunFlags& flags, Engine* engine);
 
+// ": queue 0.1 ms, formation 0.0 ms, prefill 8.1 ms, decode 99.0 ms, output 0.2 ms"
+std::string PhasesText(const PhaseTimes& times);
+
 }  // namespace ropeway::cli
 
 #endif  // ROPEWAY_CLI_CHAT_H_

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/csv_field.h"
 #include "base/output.h"
+#include "cli/chat.h"
 #include "cli/terminal.h"
 
 namespace ropeway::cli {
@@ -52,6 +53,15 @@ class Fields {
       return Wrong(name, fmt::format("a whole number, {} to {}", least, most));
     }
     *value = static_cast<T>(field->get<int64_t>());
+  }
+
+  void Seed(const char* name, std::optional<uint64_t>* value) {
+    const Json* field = Find(name);
+    if (field == nullptr) return;
+    if (!field->is_number_unsigned()) {
+      return Wrong(name, fmt::format("a whole number, 0 to {}", UINT64_MAX));
+    }
+    *value = field->get<uint64_t>();
   }
 
   void Number(const char* name, double least, double most, float* value) {
@@ -117,7 +127,6 @@ StatusOr<PromptLine> FromObject(const Json& object, const RunFlags& flags) {
   RunFlags own = flags;
   SamplingParams& sampling = line.request.sampling;
   int32_t max_tokens = 0;
-  int64_t seed = -1;
   Fields fields(object);
   fields.Text("prompt", &line.text);
   fields.Text("system", &own.system);
@@ -126,14 +135,13 @@ StatusOr<PromptLine> FromObject(const Json& object, const RunFlags& flags) {
   fields.Number("top_p", 0, 1, &sampling.top_p);
   fields.Integer("top_k", -1, INT32_MAX, &sampling.top_k);
   fields.Number("min_p", 0, 1, &sampling.min_p);
-  fields.Integer("seed", 0, INT64_MAX, &seed);
+  fields.Seed("seed", &sampling.seed);
   fields.Texts("stop", &line.request.stop);
   if (const std::string problem = fields.Problem(); !problem.empty()) {
     return InvalidArgument(problem);
   }
   if (!object.contains("prompt")) return InvalidArgument("the field 'prompt' is missing");
   if (max_tokens > 0) line.request.max_tokens = max_tokens;
-  if (seed >= 0) sampling.seed = static_cast<uint64_t>(seed);
   SetPrompt(own, true, line.text, &line.request);
   return line;
 }
@@ -330,13 +338,8 @@ class PromptsRun {
 
   static std::string StatsLine(const Result& result) {
     const Usage& usage = result.finish.usage;
-    std::string line =
-        fmt::format("({} prompt tokens, {} tokens", usage.prompt_tokens, usage.completion_tokens);
-    const auto phases = PhasesOf(result);
-    for (size_t i = 0; i < kPhases.size(); ++i) {
-      line += fmt::format("{} {} {:.1f} ms", i == 0 ? ":" : ",", kPhases[i], phases[i] * 1e3);
-    }
-    return line + ")\n";
+    return fmt::format("({} prompt tokens, {} tokens{})\n", usage.prompt_tokens,
+                       usage.completion_tokens, PhasesText(result.finish.times));
   }
 
   std::string Summary() const {

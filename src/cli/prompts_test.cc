@@ -66,7 +66,9 @@ TEST(PromptsFile, WhatIsWrongIsNamedWithItsLine) {
       {"{\"prompt\": \"a\", \"max_tokens\": 0}\n", "'max_tokens' must be a whole number, 1 to"},
       {"{\"prompt\": \"a\", \"max_tokens\": 1.5}\n", "'max_tokens'"},
       {"{\"prompt\": \"a\", \"max_tokens\": 99999999999999999999999}\n", "'max_tokens'"},
-      {"{\"prompt\": \"a\", \"seed\": 18446744073709551615}\n", "'seed'"},
+      {"{\"prompt\": \"a\", \"seed\": 18446744073709551616}\n",
+       "'seed' must be a whole number, 0 to 18446744073709551615"},
+      {"{\"prompt\": \"a\", \"seed\": -1}\n", "'seed'"},
       {"{\"prompt\": \"a\", \"temperature\": 3}\n", "'temperature' must be a number, 0 to 2"},
       {"{\"prompt\": \"a\", \"stop\": [1]}\n", "'stop' must be a string or an array of strings"},
   };
