@@ -60,7 +60,9 @@ int Main(int argc, char** argv) {
   program.name = "ropeway-bench";
   program.version = ROPEWAY_VERSION;
   program.description = "Measures Ropeway's engine and its parts";
-  program.footer = "Other names run bench/run.py, which drives servers: ropeway-bench schedulers.";
+  program.footer =
+      "Other names run bench/run.py, which drives servers: schedulers, priorities, fairness, "
+      "long-prompt,\nsessions, prefixes, knobs, serial-vs-batched";
   program.commands = {KernelsCommand(),    StepsCommand(),       EngineCommand(), DiskTierCommand(),
                       OrderPriceCommand(), DeterminismCommand(), ReplayCommand()};
   const auto is_here = [&program](std::string_view name) {

@@ -5,6 +5,7 @@
 run.py NAME --help lists a benchmark's flags; docs/benchmarks.md explains what it measures.
 """
 import importlib
+import signal
 import sys
 
 from ropeway_bench import suite
@@ -20,6 +21,7 @@ def main():
         print(f"ropeway-bench: expected a command of ropeway-bench --help, or one of {', '.join(NAMES)}{given}",
               file=sys.stderr)
         return 1
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Temporary folders are removed.
     module = importlib.import_module(f"ropeway_bench.{words[0].replace('-', '_')}")
     return suite.run(words[0], module, words[1:])
 

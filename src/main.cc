@@ -42,7 +42,11 @@ int Main(int argc, char** argv) {
                       {"bench",
                        "Measure a server; other benchmarks: ropeway-bench",
                        {},
-                       "All other benchmarks are commands of ropeway-bench (docs/benchmarks.md).",
+                       "All other benchmarks are of ropeway-bench, which `ropeway bench NAME` runs "
+                       "(docs/benchmarks.md):\n"
+                       "schedulers, priorities, fairness, long-prompt, sessions, prefixes, knobs, "
+                       "serial-vs-batched,\ndeterminism, kernels, steps, engine, disk-tier, "
+                       "order-price, replay",
                        nullptr,
                        {loadgen::BenchServeCommand(&bench_serve)}},
                       cli::PerplexityCommand(&perplexity),

@@ -103,7 +103,7 @@ def add_flags(parser):
     group.add_argument("--ropeway-bench", metavar="PROGRAM", default="", help="likewise")
     group.add_argument("--base-url", metavar="URL", default="", help="measure this server; none is started")
     group.add_argument("--model", "-m", metavar="FILE", default=DEFAULT_MODEL,
-                       help="GGUF file, or the name of a model that was fetched")
+                       help="GGUF file, or the name of a .gguf file in ~/.cache/ropeway/models")
     group.add_argument("--threads", "-t", type=whole(0, 1024), default=0,
                        help="compute threads of each server (default: the physical cores)")
     group.add_argument("--llama-server", metavar="PROGRAM", default="", help="measured as well")
@@ -265,6 +265,9 @@ def run(name, module, words):
         if not args.report:
             if hasattr(module, "prepare"):
                 module.prepare(suite)
+            if not args.quick:
+                print("This takes up to an hour and wants an idle machine; --quick takes minutes.", file=sys.stderr,
+                      flush=True)
             for _ in range(args.rounds):
                 module.measure(suite)
             unknown = [system for system in args.system if system not in suite.known]
