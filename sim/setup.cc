@@ -175,24 +175,6 @@ void MakeUrgent(Setup* setup) {
   setup->core.scheduler.preempt_max_generated = 1 << 30;
 }
 
-// Urgent requests join padded batches that end early, also before their prompts are padded.
-void MakeJoining(Setup* setup) {
-  setup->policy = "priority";
-  setup->strict = true;
-  scheduler::SchedulerOptions& options = setup->core.scheduler;
-  if (!options.padding) ++setup->blocks;
-  options.has_classes = true;
-  options.class_parts = {};
-  options.max_num_seqs = 8;
-  options.max_num_batched_tokens = 33;
-  options.batching = {.kind = scheduler::BatchFormerOptions::Kind::kStatic,
-                      .max_batch_size = 2,
-                      .timeout = std::chrono::milliseconds(1)};
-  options.padding = options.urgent_joins = true;
-  setup->core.batch_control.name = "fixed";
-  setup->longest_output = std::min(3, setup->longest_output);
-}
-
 // As long as two requests may have in common without one waiting for the other.
 constexpr int64_t kShortFamily = 20;
 // And for others a system prompt that they do.
@@ -284,7 +266,6 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   if (plant == Plant::kVictimTwice) MakeUrgent(&setup);
   const bool shares = plant == Plant::kClassStarved || plant == Plant::kShareIgnored;
   if (shares || (plant == Plant::kNone && seed % 100 == 50)) MakeBacklog(&setup);
-  if (plant == Plant::kNone && seed % 100 == 75) MakeJoining(&setup);
   return setup;
 }
 
