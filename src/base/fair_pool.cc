@@ -153,7 +153,10 @@ FairQueue::Handle FairPool::Next(std::unique_lock<std::mutex>* lock) {
       ++counted;
       oldest = std::min(oldest, job.began);
     }
-    if (counted < threads_wanted_) {
+    if (running_.size() < static_cast<size_t>(threads_wanted_)) {
+      FairQueue::Handle job = queue_.Take();
+      if (!job.empty()) return job;
+    } else if (counted < threads_wanted_) {
       FairQueue::Handle job =
           queue_.Take([this, now](const std::string& tenant) { return Barred(tenant, now); });
       if (!job.empty()) return job;
