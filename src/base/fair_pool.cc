@@ -185,7 +185,7 @@ void FairPool::Loop() {
     job.splice(job.end(), running_, at);
     const Duration took = clock_->Now() - at->began;
     queue_.Return(&job, took, done || stopping_);
-    // Its tenant's other jobs were barred, from all threads.
+    // Its tenant's other jobs were barred from the spare threads.
     if (took >= kLongPiece && !queue_.empty()) changed_.notify_all();
     lock.unlock();
     job.clear();
