@@ -123,9 +123,9 @@ class BpeTokenizer::Pass final : public Encoding {
         to = std::min(to, inside ? span.end : span.begin);
       }
     }
-    work->SpendScan(to - found_from_);
     const SpecialTokens& added = parse ? its_.all_added_ : its_.user_defined_;
     found_ = added.FindFirst(text_, found_from_, to, control_until);
+    work->SpendScan((found_ ? found_->begin : to) - found_from_);
     found_from_ = to;
     if (!found_ && to < text_.size()) return;
     ordinary_end_ = found_ ? found_->begin : text_.size();

@@ -1,5 +1,5 @@
-// What a chat's messages say is quoted in the prompt, whatever the template does with it, so that no
-// message writes a control token: nobody speaks in another's role.
+// What a chat's messages say is quoted in the prompt, whatever the template does with it, so that
+// no message writes a control token: nobody speaks in another's role.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -246,7 +246,7 @@ class Context {
   std::deque<Namespace> namespaces_;
 };
 
-// Builds a string from parts. The caller charges the text; what is kept of the quotations is charged
+// Builds a string from parts. The caller charges the text; the account of what is quoted is charged
 // here.
 class StrBuilder {
  public:
