@@ -59,31 +59,6 @@ StatusOr<std::unique_ptr<store::SessionStore>> OpenSessions(const SessionOptions
   return store::SessionStore::Open(std::move(store), std::move(state));
 }
 
-class TextTokenization final : public Tokenization {
- public:
-  TextTokenization(std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
-                   tokenizer::RenderedChat text, bool add_special)
-      : tokenizer_(std::move(tokenizer)),
-        text_(std::move(text)),
-        encoding_(tokenizer_->Begin(text_.text, {.add_special = add_special,
-                                                 .parse_special = true,
-                                                 .quoted = text_.quoted})) {}
-
-  StatusOr<bool> Step() override {
-    try {
-      return encoding_->Run(kEncodingPiece);
-    } catch (const std::exception&) {
-      return CurrentFailure("encoding the text");
-    }
-  }
-  const std::vector<TokenId>& ids() const override { return encoding_->ids(); }
-
- private:
-  const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
-  const tokenizer::RenderedChat text_;
-  const std::unique_ptr<tokenizer::Encoding> encoding_;
-};
-
 // Nullopt: the request has ended.
 std::optional<RequestInfo::State> InfoOf(LiveRequest::State state) {
   switch (state) {
@@ -466,8 +441,7 @@ std::vector<ModelInfo> LlmEngine::Models() const {
 StatusOr<std::unique_ptr<Tokenization>> LlmEngine::Tokenize(std::string text,
                                                             bool add_special) const {
   try {
-    return std::unique_ptr<Tokenization>(std::make_unique<TextTokenization>(
-        config_.tokenizer, tokenizer::RenderedChat{std::move(text)}, add_special));
+    return BeginTokenization(config_.tokenizer, {std::move(text)}, add_special);
   } catch (const std::exception&) {
     return CurrentFailure("encoding the text");
   }
@@ -481,8 +455,7 @@ StatusOr<std::unique_ptr<Tokenization>> LlmEngine::TokenizeChat(
     if (!render) return NoChatTemplate();
     StatusOr<tokenizer::RenderedChat> chat = render(messages, add_generation_prompt);
     if (!chat.ok()) return chat.status();
-    return std::unique_ptr<Tokenization>(
-        std::make_unique<TextTokenization>(config_.tokenizer, *std::move(chat), add_special));
+    return BeginTokenization(config_.tokenizer, *std::move(chat), add_special);
   } catch (const std::exception&) {
     return CurrentFailure("rendering the chat");
   }

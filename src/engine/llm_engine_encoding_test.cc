@@ -71,7 +71,8 @@ TEST(LlmEngineEncodingTest, DrainCutsTextsThatAreBeingEncoded) {
     sinks.push_back(EncodingSink());
     test.Submit(ByteTokenizer::kEndless, 1, sinks.back());
   }
-  EXPECT_THAT(test.engine->Drain(std::chrono::milliseconds(20)).message(), testing::HasSubstr("5 requests"));
+  EXPECT_THAT(test.engine->Drain(std::chrono::milliseconds(20)).message(),
+              testing::HasSubstr("5 requests"));
   for (const auto& sink : sinks) EXPECT_EQ(sink->Get().error.code(), StatusCode::kCancelled);
   test.engine.reset();
   for (const auto& sink : sinks) EXPECT_EQ(sink.use_count(), 1);

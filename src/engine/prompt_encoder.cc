@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 #include <utility>
 
+#include "engine/failure.h"
 #include "engine/session_text.h"
 
 namespace ropeway::engine {
@@ -25,6 +27,31 @@ std::string WhatIsLong(const Request& request, size_t tokens) {
   return fmt::format("{} ({} token{})", WhatIsLong(request), tokens, tokens == 1 ? "" : "s");
 }
 
+class TextTokenization final : public Tokenization {
+ public:
+  TextTokenization(std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
+                   tokenizer::RenderedChat text, bool add_special)
+      : tokenizer_(std::move(tokenizer)),
+        text_(std::move(text)),
+        encoding_(tokenizer_->Begin(text_.text, {.add_special = add_special,
+                                                 .parse_special = true,
+                                                 .quoted = text_.quoted})) {}
+
+  StatusOr<bool> Step() override {
+    try {
+      return encoding_->Run(kEncodingPiece);
+    } catch (const std::exception&) {
+      return CurrentFailure("encoding the text");
+    }
+  }
+  const std::vector<TokenId>& ids() const override { return encoding_->ids(); }
+
+ private:
+  const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
+  const tokenizer::RenderedChat text_;
+  const std::unique_ptr<tokenizer::Encoding> encoding_;
+};
+
 void Append(const std::vector<TokenId>& more, std::vector<TokenId>* ids) {
   ids->insert(ids->end(), more.begin(), more.end());
 }
@@ -34,6 +61,12 @@ void Append(const std::vector<TokenId>& more, std::vector<TokenId>* ids) {
 Status NoChatTemplate() {
   return InvalidArgument("this model has no chat template; use a completion with a text prompt",
                          "messages");
+}
+
+std::unique_ptr<Tokenization> BeginTokenization(
+    std::shared_ptr<const tokenizer::Tokenizer> tokenizer, tokenizer::RenderedChat text,
+    bool add_special) {
+  return std::make_unique<TextTokenization>(std::move(tokenizer), std::move(text), add_special);
 }
 
 PromptEncoder::PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokenizer,

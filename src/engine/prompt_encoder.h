@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/block_name.h"
+#include "engine/backend.h"
 #include "engine/engine_core.h"
 #include "engine/engine_metrics.h"
 #include "engine/live_request.h"
@@ -29,6 +30,11 @@ Status NoChatTemplate();
 
 // What a text costs that is encoded in pieces, in units of tokenizer::Work: about a millisecond.
 inline constexpr size_t kEncodingPiece = 8192;
+
+// A text that is only to be encoded, not to be answered. Throws std::bad_alloc.
+std::unique_ptr<Tokenization> BeginTokenization(
+    std::shared_ptr<const tokenizer::Tokenizer> tokenizer, tokenizer::RenderedChat text,
+    bool add_special);
 
 // Thread rule: const and thread-safe.
 class PromptEncoder {
