@@ -173,14 +173,16 @@ StatusOr<RequestId> LlmEngine::Submit(Request request, std::shared_ptr<OutputSin
 }
 
 StatusOr<RequestId> LlmEngine::Enqueue(const std::shared_ptr<LiveRequest>& live) {
-  const size_t bytes = std::min(BytesOf(live->request), config_.max_request_bytes);
+  const int64_t bytes =
+      std::min(static_cast<int64_t>(BytesOf(live->request)), config_.max_request_bytes);
   const std::lock_guard lock(mu_);
   if (Status status = CheckAdmission(); !status.ok()) return status;
-  if (!request_bytes_.Take(bytes, &live->bytes)) {
-    return Status(StatusCode::kResourceExhausted,
-                  fmt::format("the requests under way leave less than the {} bytes of this one, of "
-                              "{} for all",
-                              bytes, config_.max_request_bytes));
+  if (!request_bytes_.Take(live->tenant(), bytes, &live->bytes)) {
+    return Status(
+        StatusCode::kResourceExhausted,
+        fmt::format("the requests of this tenant under way leave it less than the {} bytes "
+                    "of this one, of {} for all tenants",
+                    bytes, config_.max_request_bytes));
   }
   const RequestId id = next_id_;
   live->id = id;
