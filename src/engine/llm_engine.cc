@@ -102,7 +102,7 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<executor::Executor>
           [this](std::shared_ptr<LiveRequest> live, Status status) {
             output_.Reject(std::move(live), std::move(status));
           }),
-      watchdog_([this] { return CheckProgress(); }, metrics_.stalls, config_.watchdog_period) {
+      watchdog_([this] { return DescribeProgress(loop_.Watch()); }, metrics_.stalls, config_.watchdog_period) {
   // As vLLM's cache_config_info.
   metrics_.AddInfo("ropeway_cache_config_info", "The KV cache's element type and its blocks.",
                    {{"block_size", std::to_string(base::kBlockTokens)},
@@ -248,8 +248,7 @@ Status LlmEngine::Drain(std::chrono::nanoseconds deadline) {
           fmt::format("{} requests had to be cancelled at the deadline", left)};
 }
 
-Status LlmEngine::CheckProgress() const {
-  Status status = loop_.CheckProgress();
+Status LlmEngine::DescribeProgress(Status status) const {
   if (status.ok()) return status;
   RequestId oldest = 0;
   requests_.ForEach([&oldest](const std::shared_ptr<LiveRequest>& live) {
@@ -262,7 +261,7 @@ Health LlmEngine::GetHealth() const {
   try {
     Health health;
     Status status = loop_.device_status();
-    if (status.ok()) status = CheckProgress();
+    if (status.ok()) status = DescribeProgress(loop_.CheckProgress());
     if (!status.ok()) {
       health.live = health.ready = false;
       health.reason = status.message();

@@ -106,8 +106,8 @@ class LlmEngine final : public Backend {
 
   EngineStats StatsOf(const EngineLoop::Snapshot& loop) const;
   Status CheckModel(const std::string& model) const;
-  // As EngineLoop's, with the request that has waited longest for its end.
-  Status CheckProgress() const;
+  // What EngineLoop says of its progress, with the request that has waited longest for its end.
+  Status DescribeProgress(Status status) const;
   // REQUIRES: mu_ is held.
   Status CheckAdmission() const;
   // Gives the request its id and hands it to the prompt pool; throws std::bad_alloc with nothing

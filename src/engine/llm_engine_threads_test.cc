@@ -434,6 +434,7 @@ TEST(LlmEngineThreadsTest, AFailedDeviceFailsAllAndRefusesMore) {
 
 TEST(LlmEngineThreadsTest, AStepThatDoesNotEndIsSeen) {
   TestEngine test;
+  test.watchdog_period = milliseconds(2);
   test.Start();
   auto sink = ThreadsSink();
   test.Submit("abc", 3, sink);
