@@ -62,7 +62,7 @@ ServerContext::ServerContext(const ServerOptions& options, engine::Backend* back
       access(options.api_keys, options.admin_key),
       backend(backend),
       key_limits(options.api_keys, std::make_shared<base::RealClock>()),
-      bodies(options.limits.max_bodies_bytes),
+      bodies(static_cast<int64_t>(options.limits.max_bodies_bytes)),
       run_(RandomName()),
       helpers_(std::max(1, options.limits.helper_threads),
                static_cast<size_t>(std::max(1, options.limits.max_helper_jobs)), "ropeway-helper") {

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/byte_budget.h"
+#include "base/shared_budget.h"
 #include "base/thread_pool.h"
 #include "engine/backend.h"
 #include "server/access.h"
@@ -77,7 +77,7 @@ class ServerContext {
   engine::Backend* const backend;
   KeyLimits key_limits;
   ServerMetrics metrics;
-  base::ByteBudget bodies;
+  base::SharedBudget bodies;  // Bytes of the bodies that are being received or parsed.
   std::atomic<bool> accepting{true};  // New generation requests are taken.
   std::atomic<bool> closing{false};   // Connections end after the request in progress.
   std::atomic<int> active{0};         // Requests received whole and not answered yet.
