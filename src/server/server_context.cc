@@ -33,9 +33,15 @@ ServerMetrics::ServerMetrics()
                      .Register(registry_)),
       slow_readers_(&prometheus::BuildCounter()
                          .Name("ropeway_http_slow_readers_total")
-                         .Help("Streams cancelled because their client read too slowly.")
+                         .Help("Connections closed because their client read too slowly.")
                          .Register(registry_)
                          .Add({})),
+      cut_answers_(&prometheus::BuildCounter()
+                        .Name("ropeway_http_cut_answers_total")
+                        .Help("Answers not sent because those of their tenant that were not read "
+                              "yet take too much memory.")
+                        .Register(registry_)
+                        .Add({})),
       rejected_connections_(&prometheus::BuildCounter()
                                  .Name("ropeway_http_rejected_connections_total")
                                  .Help("Connections rejected beyond --max-connections.")
@@ -63,9 +69,20 @@ ServerContext::ServerContext(const ServerOptions& options, engine::Backend* back
       backend(backend),
       key_limits(options.api_keys, std::make_shared<base::RealClock>()),
       bodies(static_cast<int64_t>(options.limits.max_bodies_bytes)),
+      answers(std::make_shared<base::SharedBudget>(
+          static_cast<int64_t>(options.limits.max_answers_bytes))),
       run_(RandomName()),
       helpers_(std::max(1, options.limits.helper_threads),
                static_cast<size_t>(std::max(1, options.limits.max_helper_jobs)), "ropeway-helper") {
+}
+
+bool ServerContext::ChargeAnswer(const std::string& tenant, size_t bytes,
+                                 base::SharedBudget::Hold* hold) {
+  if (bytes <= kFreeAnswerBytes || answers->Take(tenant, static_cast<int64_t>(bytes), hold)) {
+    return true;
+  }
+  metrics.CountCutAnswer();
+  return false;
 }
 
 std::string ServerContext::NewId() { return fmt::format("{}{:08x}", run_, ++count_); }

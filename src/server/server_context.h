@@ -33,6 +33,8 @@ class ServerMetrics {
   // A request answered with HTTP status `code`; 499 if the client left before.
   void CountRequest(std::string_view route, int code);
   void CountSlowReader() { slow_readers_->Increment(); }
+  // An answer that was not sent whole: its tenant's take too much memory.
+  void CountCutAnswer() { cut_answers_->Increment(); }
   // A connection beyond max_connections.
   void CountRejectedConnection() { rejected_connections_->Increment(); }
   void ConnectionOpened() { connections_->Increment(); }
@@ -45,6 +47,7 @@ class ServerMetrics {
   prometheus::Registry registry_;
   prometheus::Family<prometheus::Counter>* requests_;
   prometheus::Counter* slow_readers_;
+  prometheus::Counter* cut_answers_;
   prometheus::Counter* rejected_connections_;
   prometheus::Gauge* connections_;
 };
@@ -78,6 +81,12 @@ class ServerContext {
   KeyLimits key_limits;
   ServerMetrics metrics;
   base::SharedBudget bodies;  // Bytes of the bodies that are being received or parsed.
+  // Bytes of the answers that are gathered or being sent. The backend's sinks may outlive the
+  // server.
+  const std::shared_ptr<base::SharedBudget> answers;
+  // Charges `bytes` of an answer to `tenant`, as long as `hold` lives. False: its answers take too
+  // much; nothing is charged. REQUIRES: `hold` is empty.
+  bool ChargeAnswer(const std::string& tenant, size_t bytes, base::SharedBudget::Hold* hold);
   std::atomic<bool> accepting{true};  // New generation requests are taken.
   std::atomic<bool> closing{false};   // Connections end after the request in progress.
   std::atomic<int> active{0};         // Requests received whole and not answered yet.
