@@ -139,12 +139,13 @@ asio::awaitable<bool> Connection::Answer(HttpRequest request) {
 
 asio::awaitable<bool> Connection::Generate(HttpRequest request, RouteMatch match) {
   const auto start = SteadyClock::now();
+  const std::string tenant = request.caller.tenant;
   stream_->set_answering(true);
   auto generation =
       std::make_shared<Generation>(stream_, context_, std::move(request), match.make_format);
   const Sent sent = co_await generation->Run();
   stream_->set_answering(false);
-  context_->metrics.CountRequest(match.name, sent.status);
+  context_->metrics.CountRequest(match.name, sent.status, tenant);
   const std::chrono::duration<double, std::milli> took = SteadyClock::now() - start;
   spdlog::debug("{} -> {} in {:.1f} ms", match.name, sent.status, took.count());
   co_return sent.keep_alive;
@@ -156,7 +157,7 @@ asio::awaitable<bool> Connection::Send(HttpReply reply, Framing framing, RouteMa
   if (!context_->ChargeAnswer(tenant, reply.body.capacity(), &hold)) {
     reply = RejectionReply(TooManyAnswers(), *context_->backend);
   }
-  context_->metrics.CountRequest(match.name, reply.status);
+  context_->metrics.CountRequest(match.name, reply.status, tenant);
   spdlog::debug("{} -> {}", match.name, reply.status);
   // A failure before the body is read is reported in the dialect of the path.
   if (reply.error && match.make_format) reply.body = match.make_format()->ErrorBody(*reply.error);

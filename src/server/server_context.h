@@ -30,8 +30,9 @@ class ServerMetrics {
  public:
   ServerMetrics();
 
-  // A request answered with HTTP status `code`; 499 if the client left before.
-  void CountRequest(std::string_view route, int code);
+  // A request of `tenant`, "" if it has none, answered with HTTP status `code`; 499 if the client
+  // left before.
+  void CountRequest(std::string_view route, int code, const std::string& tenant);
   void CountSlowReader() { slow_readers_->Increment(); }
   // An answer that was not sent whole: its tenant's take too much memory.
   void CountCutAnswer() { cut_answers_->Increment(); }
@@ -40,11 +41,16 @@ class ServerMetrics {
   void ConnectionOpened() { connections_->Increment(); }
   void ConnectionClosed() { connections_->Decrement(); }
 
-  // In the Prometheus text format.
+  // Both in the Prometheus text format. The series of all tenants, or of `tenant` alone if it is
+  // not
+  // "", are a text of their own.
   std::string Text() const;
+  std::string TenantText(const std::vector<KeyUsage>& usage, const std::string& tenant) const;
 
  private:
   prometheus::Registry registry_;
+  prometheus::Registry tenant_registry_;  // Of the metrics with the label "tenant".
+  prometheus::Family<prometheus::Counter>* tenant_requests_;
   prometheus::Family<prometheus::Counter>* requests_;
   prometheus::Counter* slow_readers_;
   prometheus::Counter* cut_answers_;
