@@ -6,6 +6,8 @@
 #include <charconv>
 #include <utility>
 
+#include "server/server_options.h"
+
 namespace ropeway::server {
 namespace {
 
@@ -112,6 +114,10 @@ StatusOr<TrustedProxies> TrustedProxies::Parse(const std::vector<std::string>& t
     proxies.networks_.push_back({BytesOf(*address), bits + (128 - most)});
   }
   return proxies;
+}
+
+Status CheckTrustedProxies(const std::vector<std::string>& texts) {
+  return TrustedProxies::Parse(texts).status();
 }
 
 bool TrustedProxies::Contains(const ip::address& address) const {

@@ -137,7 +137,7 @@ class HttpServer::Impl {
  public:
   Impl(const ServerOptions& options, engine::Backend* backend, std::vector<ApiEndpoint> endpoints)
       : keys_(CheckApiKeys(options.api_keys, options.admin_key)),
-        proxies_(TrustedProxies::Parse(options.trusted_proxies).status()),
+        proxies_(CheckTrustedProxies(options.trusted_proxies)),
         context_(options, backend, std::move(endpoints)),
         loops_(MakeLoops(options.io_threads)) {}
 

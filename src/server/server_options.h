@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ropeway/request.h"
+#include "ropeway/status.h"
 
 namespace ropeway::server {
 
@@ -65,6 +66,9 @@ struct ServerLimits {
 // Connections that may be open at one time: those that have a place, those that serve probes when
 // there is none, and those that were evicted and are not closed yet. Each takes a descriptor.
 int64_t MostOpen(const ServerLimits& limits);
+
+// kInvalidArgument (`trusted_proxies`) for a text that is neither an address nor a network.
+Status CheckTrustedProxies(const std::vector<std::string>& texts);
 
 // An API key. Its name is the tenant of its requests, and all that logs and metrics show of it.
 struct ApiKey {
