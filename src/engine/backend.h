@@ -4,6 +4,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -92,8 +93,11 @@ class Tokenization {
   // they are, it is not called again.
   virtual StatusOr<bool> Step() = 0;
 
-  // The ids so far.
-  virtual const std::vector<TokenId>& ids() const = 0;
+  // The memory that its text and ids take by now.
+  virtual size_t bytes() const = 0;
+
+  // The ids, once they are there. Call last.
+  virtual std::vector<TokenId> Take() = 0;
 };
 
 // Thread rule: every method from any thread.

@@ -21,7 +21,7 @@ StatusOr<std::vector<TokenId>> AllIds(StatusOr<std::unique_ptr<Tokenization>> to
   StatusOr<bool> done = false;
   while (done.ok() && !*done) done = (*tokenization)->Step();
   if (!done.ok()) return done.status();
-  return (*tokenization)->ids();
+  return (*tokenization)->Take();
 }
 
 Request TextRequest(const std::string& text) {

@@ -44,7 +44,10 @@ class TextTokenization final : public Tokenization {
       return CurrentFailure("encoding the text");
     }
   }
-  const std::vector<TokenId>& ids() const override { return encoding_->ids(); }
+  size_t bytes() const override {
+    return text_.text.size() + encoding_->ids().capacity() * sizeof(TokenId);
+  }
+  std::vector<TokenId> Take() override { return encoding_->TakeIds(); }
 
  private:
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;

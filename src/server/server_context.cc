@@ -169,11 +169,12 @@ class ServerContext::HelperJob {
   // Does the next piece; whether the job is done. On a helper thread.
   bool Run() noexcept {
     const std::lock_guard lock(mutex_);
-    if (!work_) return true;  // The client left.
     try {
-      std::optional<StatusOr<std::string>> ended = work_();
-      if (!ended && !left_) return false;
-      if (ended) result_ = *std::move(ended);
+      if (work_ && !left_) {
+        std::optional<StatusOr<std::string>> ended = work_();
+        if (!ended) return false;
+        result_ = *std::move(ended);
+      }
     } catch (...) {
       try {
         result_ = StatusFromException();

@@ -57,7 +57,8 @@ class FakeTokenization final : public engine::Tokenization {
     for (; at_ < end; ++at_) ids_.push_back(static_cast<uint8_t>(text_[at_]));
     return at_ == text_.size();
   }
-  const std::vector<TokenId>& ids() const override { return ids_; }
+  size_t bytes() const override { return text_.size() + ids_.capacity() * sizeof(TokenId); }
+  std::vector<TokenId> Take() override { return std::move(ids_); }
 
  private:
   static constexpr size_t kFakePiece = size_t{64} << 10;

@@ -165,7 +165,7 @@ class TokenizeJob final : public TokenizerJob {
  private:
   const TokenizerFields& fields() const override { return TokenizeFields(); }
   size_t bytes() const override {
-    return text_bytes_ + (tokens_ == nullptr ? 0 : tokens_->ids().capacity() * sizeof(TokenId));
+    return encoding_ != nullptr ? encoding_->bytes() : ids_.capacity() * sizeof(TokenId);
   }
 
   Status Read(TokenizerDraft* draft, const engine::ModelInfo& model) override {
@@ -176,64 +176,59 @@ class TokenizeJob final : public TokenizerJob {
     strings_ = draft->return_token_strs;
     StatusOr<std::unique_ptr<engine::Tokenization>> begun = Begin(draft);
     if (!begun.ok()) return begun.status();
-    tokens_ = *std::move(begun);
+    encoding_ = *std::move(begun);
     return {};
   }
 
   StatusOr<std::unique_ptr<engine::Tokenization>> Begin(TokenizerDraft* draft) {
     if (draft->prompt) {
-      text_bytes_ = draft->prompt->size();
       return backend().Tokenize(*std::move(draft->prompt),
                                 draft->add_special_tokens.value_or(true));
     }
-    for (const ChatMessage& message : *draft->messages) text_bytes_ += message.content.size();
     return backend().TokenizeChat(*draft->messages, draft->add_generation_prompt,
                                   draft->add_special_tokens.value_or(false));
   }
 
   StatusOr<bool> Step() override {
-    if (!encoded_) {
-      const StatusOr<bool> done = tokens_->Step();
+    if (encoding_ != nullptr) {
+      const StatusOr<bool> done = encoding_->Step();
       if (!done.ok()) return done.status();
-      encoded_ = *done;
-      return false;
-    }
-    const std::vector<TokenId>& ids = tokens_->ids();
-    if (text_.empty()) {
-      text_ = fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":[", ids.size(),
+      if (!*done) return false;
+      ids_ = encoding_->Take();
+      encoding_.reset();
+      text_ = fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":[", ids_.size(),
                           max_model_len_);
-    }
-    if (listed_ < ids.size()) {
-      AppendIds(ids);
       return false;
     }
-    if (strings_ && shown_ < ids.size()) {
-      if (shown_ == 0) text_ += "],\"token_strs\":[";
-      Status status = AppendTokenStrings(ids);
+    if (listed_ < ids_.size()) {
+      AppendIds();
+      return false;
+    }
+    if (strings_ && shown_ == 0) text_ += "],\"token_strs\":[";
+    if (strings_ && shown_ < ids_.size()) {
+      Status status = AppendTokenStrings();
       if (!status.ok()) return status;
       return false;
     }
-    // Of an empty text.
-    if (strings_ && ids.empty()) text_ += "],\"token_strs\":[";
     text_ += "]}";
     return true;
   }
 
   // Writes the numbers directly: as JSON values, millions of them would take ten times as long.
-  void AppendIds(const std::vector<TokenId>& ids) {
-    const size_t end = std::min(ids.size(), listed_ + kIdsAtOnce);
+  void AppendIds() {
+    const size_t end = std::min(ids_.size(), listed_ + kIdsAtOnce);
     for (; listed_ < end; ++listed_) {
       if (listed_ > 0) text_.push_back(',');
-      const fmt::format_int digits(ids[listed_]);
+      const fmt::format_int digits(ids_[listed_]);
       text_.append(digits.data(), digits.size());
     }
   }
 
-  Status AppendTokenStrings(const std::vector<TokenId>& ids) {
-    const size_t end = std::min(ids.size(), shown_ + kTokenStringsAtOnce);
+  Status AppendTokenStrings() {
+    const size_t end = std::min(ids_.size(), shown_ + kTokenStringsAtOnce);
     for (; shown_ < end; ++shown_) {
       if (shown_ > 0) text_.push_back(',');
-      StatusOr<std::string> bytes = backend().Detokenize({ids[shown_]});
+      StatusOr<std::string> bytes = backend().Detokenize({ids_[shown_]});
       if (!bytes.ok()) return bytes.status();
       AppendJsonString(TokenKey(*bytes), &text_);
     }
@@ -242,9 +237,8 @@ class TokenizeJob final : public TokenizerJob {
 
   int32_t max_model_len_ = 0;
   bool strings_ = false;
-  size_t text_bytes_ = 0;  // Of what is encoded.
-  std::unique_ptr<engine::Tokenization> tokens_;
-  bool encoded_ = false;
+  std::unique_ptr<engine::Tokenization> encoding_;  // Until all ids are there.
+  std::vector<TokenId> ids_;
   size_t listed_ = 0;  // Ids that are in "tokens",
   size_t shown_ = 0;   // and in "token_strs".
 };
