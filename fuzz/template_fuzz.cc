@@ -1,5 +1,6 @@
 // A chat template: parsed, and if it is supported, rendered for two chats; what their messages say
-// is quoted. libFuzzer's -timeout (scripts/fuzz.sh) and ctest's bound the time, and likewise memory.
+// is quoted. libFuzzer's -timeout (scripts/fuzz.sh) and ctest's bound the time, and likewise
+// memory.
 #include <string>
 #include <string_view>
 #include <vector>

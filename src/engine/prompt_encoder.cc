@@ -13,8 +13,8 @@
 namespace ropeway::engine {
 namespace {
 
-// The tokens of a text are counted up to an eighth beyond max_model_len, so that a client whose text
-// is a little too long is told its exact length.
+// The tokens of a text are counted up to an eighth beyond max_model_len, so that a client whose
+// text is a little too long is told its exact length.
 constexpr size_t kCountedBeyond = 8;
 
 // What an error about a request's length is about.

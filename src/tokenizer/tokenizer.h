@@ -58,8 +58,8 @@ class Tokenizer {
   virtual std::vector<TokenId> Encode(std::string_view text,
                                       const EncodeOptions& options) const = 0;
 
-  // Begins to encode `text`, to the same ids as Encode, in pieces. It ends early, with a part of the
-  // ids or none, once there are known to be more than `most`. The text, options.quoted and the
+  // Begins to encode `text`, to the same ids as Encode, in pieces. It ends early, with a part of
+  // the ids or none, once there are known to be more than `most`. The text, options.quoted and the
   // tokenizer must outlive it. By default all of it is one piece.
   virtual std::unique_ptr<Encoding> Begin(std::string_view text, const EncodeOptions& options,
                                           size_t most = Encoding::kNoLimit) const;
