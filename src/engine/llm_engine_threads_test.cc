@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <future>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "engine/llm_engine.h"
 #include "engine/test_fakes.h"
@@ -97,6 +99,44 @@ TEST(LlmEngineThreadsTest, TheTextOfACancelledRequestCountsUntilThePoolLetsItGo)
       << "the pool still holds the text of both";
   test.control->encoding_gate.Open();
   EXPECT_TRUE(Eventually([&] { return test.engine->Submit(request, ThreadsSink()).ok(); }));
+}
+
+// Submits a request when it is told of an error.
+class ResubmittingSink final : public OutputSink {
+ public:
+  ResubmittingSink(LlmEngine* engine, Request request)
+      : engine_(engine), request_(std::move(request)) {}
+
+  void OnAdmitted(RequestId, const Admission&) override {}
+  bool OnDelta(RequestId, Delta) override { return true; }
+  void OnFinish(RequestId, const Finish&) override { outcome_.set_value(Status()); }
+  void OnError(RequestId, const Status&) override {
+    outcome_.set_value(engine_->Submit(request_, ThreadsSink()).status());
+  }
+  Status Outcome() { return outcome_.get_future().get(); }
+
+ private:
+  LlmEngine* const engine_;
+  const Request request_;
+  std::promise<Status> outcome_;
+};
+
+TEST(LlmEngineThreadsTest, ARejectedRequestGivesItsBytesBackBeforeItsSinkIsTold) {
+  TestEngine test;
+  test.max_request_bytes = 10000;
+  test.options.max_queued_tokens = 4000;
+  test.options.scheduler.max_num_seqs = 1;
+  test.control->CloseGate();
+  test.Start();
+  test.Submit("runs", 8, ThreadsSink());
+  ASSERT_TRUE(Eventually([&] { return test.control->step_gate.waiting() == 1; }));
+  const Request request = ThreadsRequest(std::string(3500, 'x'));
+  ASSERT_TRUE(test.engine->Submit(request, ThreadsSink()).ok()) << "waits";
+  auto rejected = std::make_shared<ResubmittingSink>(test.engine.get(), request);
+  ASSERT_TRUE(test.engine->Submit(request, rejected).ok());
+  test.control->step_gate.Admit(2);
+  EXPECT_TRUE(rejected->Outcome().ok()) << "three texts are beyond the bound, two are not";
+  test.control->OpenGate();
 }
 
 TEST(LlmEngineThreadsTest, ARequestLargerThanTheBoundIsTakenAlone) {
