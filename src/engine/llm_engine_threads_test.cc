@@ -113,28 +113,34 @@ class ResubmittingSink final : public OutputSink {
   void OnError(RequestId, const Status&) override {
     outcome_.set_value(engine_->Submit(request_, ThreadsSink()).status());
   }
-  Status Outcome() { return outcome_.get_future().get(); }
+  bool told() const {
+    return future_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+  Status Outcome() { return future_.get(); }
 
  private:
   LlmEngine* const engine_;
   const Request request_;
   std::promise<Status> outcome_;
+  std::future<Status> future_ = outcome_.get_future();
 };
 
 TEST(LlmEngineThreadsTest, ARejectedRequestGivesItsBytesBackBeforeItsSinkIsTold) {
   TestEngine test;
   test.max_request_bytes = 10000;
-  test.options.max_queued_tokens = 4000;
+  test.options.scheduler.max_queued_tokens = 4000;
   test.options.scheduler.max_num_seqs = 1;
   test.control->CloseGate();
   test.Start();
-  test.Submit("runs", 8, ThreadsSink());
-  ASSERT_TRUE(Eventually([&] { return test.control->step_gate.waiting() == 1; }));
+  test.Submit("runs", 4000, ThreadsSink());
   const Request request = ThreadsRequest(std::string(3500, 'x'));
   ASSERT_TRUE(test.engine->Submit(request, ThreadsSink()).ok()) << "waits";
   auto rejected = std::make_shared<ResubmittingSink>(test.engine.get(), request);
   ASSERT_TRUE(test.engine->Submit(request, rejected).ok());
-  test.control->step_gate.Admit(2);
+  ASSERT_TRUE(Eventually([&] {
+    test.control->step_gate.Admit(1);
+    return rejected->told();
+  }));
   EXPECT_TRUE(rejected->Outcome().ok()) << "three texts are beyond the bound, two are not";
   test.control->OpenGate();
 }
