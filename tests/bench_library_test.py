@@ -27,7 +27,7 @@ from ropeway_bench.metrics import Metrics, Where, quantile, ratio  # noqa: E402
 MODULES = {"schedulers": schedulers, "priorities": priorities, "fairness": fairness, "long-prompt": long_prompt,
            "sessions": sessions, "prefixes": prefixes, "determinism": determinism,
            "order-price": order_price, "http": http, "engine": engine, "steps": steps,
-           "serial-vs-batched": serial_vs_batched}
+           "serial-vs-batched": serial_vs_batched, "knobs": knobs}
 FAKE = str(ROOT / "tests" / "fake_ropeway.py")
 
 
@@ -303,7 +303,7 @@ class OrchestrationTest(unittest.TestCase):
         return patches
 
     def test_every_benchmark_measures_and_reports(self):
-        modules = MODULES | {"serial-vs-batched": serial_vs_batched, "knobs": knobs}
+        modules = MODULES
         for name in self.SMALL:
             module = modules[name]
             with self.subTest(name), tempfile.TemporaryDirectory() as folder, self.in_process():
