@@ -67,6 +67,17 @@ struct SchedulingState {
   // It is past max_wait: it goes before later arrivals, and its work is charged to no class, until
   // it has run for kMinRunSteps.
   bool aged = false;
+  int32_t tenant = 0;         // Index of its tenant (TenantTable).
+  uint64_t started_step = 0;  // The scheduler's step in which it started or resumed.
+  int32_t again_steps = 0;    // Steps since then that only computed again what was lost.
+  // Of Sequence::preemptions, those that gave a turn to another tenant or to one past max_wait.
+  int32_t turns_given = 0;
+  // While it waits: its tenant is a quantum of service above another one that waits.
+  bool above_share = false;
+  double held_blocks = 0.0;  // While it runs: its blocks, shared ones in part, of this step.
+  // What sampling a token takes, and scoring one of its prompt; smoothed. Negative: not known yet.
+  double sample_seconds = -1.0;
+  double score_seconds = -1.0;
   bool long_prefill = false;  // See SchedulerOptions::long_prefill_threshold.
   // Ids found in the pool when last looked up; for ranking while it waits.
   int32_t cached_hint = 0;

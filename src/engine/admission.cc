@@ -46,7 +46,8 @@ Status CheckQueue(const core::CoreRequest& request, const EngineCoreOptions& opt
                         "(max_queued_tokens {})",
                         tokens, request.prompt.size(), options.max_queued_tokens)};
   }
-  const double wait = scheduler.WaitSeconds(request.priority);
+  const double wait =
+      scheduler.WaitSeconds(request.priority, request.tenant, request.tenant_weight);
   const double most = base::ToSeconds(options.scheduler.max_wait);
   if (wait <= most) return {};
   Status status(StatusCode::kResourceExhausted,

@@ -272,7 +272,7 @@ void EngineCore::Compute() {
     return;
   }
   last_took_ = took;
-  scheduler_.OnStep(took);
+  scheduler_.OnStep(took, *result);
   control_->OnStep(took, static_cast<double>(kv_.pool().num_free() + kv_.pool().num_cached()) /
                              kv_.pool().num_blocks());
   stats_.last_forward = result->forward;
