@@ -67,6 +67,7 @@ EngineLoop::EngineLoop(const EngineCoreOptions& options, const executor::KvLayou
       stats_(core_.stats()),
       work_(clock_->Now()),
       last_progress_(clock_->Now()),
+      last_watch_(clock_->Now()),
       thread_([this] { Run(); }) {
   if (tier_ != nullptr) tier_->SetWake([this] { inbox_.Wake(); });
 }
@@ -370,6 +371,22 @@ Status EngineLoop::device_status() const {
 Status EngineLoop::CheckProgress() const {
   const base::TimePoint now = clock_->Now();
   const std::lock_guard lock(mu_);
+  return ProgressAt(std::min(now, last_watch_ + kLongestGap));
+}
+
+Status EngineLoop::Watch() {
+  const base::TimePoint now = clock_->Now();
+  const std::lock_guard lock(mu_);
+  const base::Duration pause = now - last_watch_ - kLongestGap;
+  last_watch_ = now;
+  if (pause > base::Duration{}) {
+    last_progress_ = std::min(now, last_progress_ + pause);
+    last_step_begin_ = std::min(now, last_step_begin_ + pause);
+  }
+  return ProgressAt(now);
+}
+
+Status EngineLoop::ProgressAt(base::TimePoint now) const {
   if (!busy_ || now - last_progress_ < kStallLimit) return {};
   std::string reason =
       fmt::format("no step made progress for {:.0f} s", base::ToSeconds(now - last_progress_));

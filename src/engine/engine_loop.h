@@ -69,10 +69,15 @@ class EngineLoop {
   // Not OK when there is work and no step made progress for kStallLimit: names the step that does
   // not end, with its age, or the request at the head of the queue and the rule that blocks it.
   Status CheckProgress() const;
+  // Likewise, for the thread that watches the engine. It also notes that this thread ran: time in
+  // which not even it did, because the process was stopped or the machine slept, is no stall.
+  Status Watch();
   // Mean time from a request's first step to its end; 0: none has ended yet.
   double mean_run_seconds() const { return mean_run_seconds_.load(); }
 
   static constexpr base::Duration kStallLimit = std::chrono::seconds(30);
+  // What counts of the time between two calls of Watch, at most.
+  static constexpr base::Duration kLongestGap = std::chrono::seconds(10);
 
  private:
   struct AbortAsk {
@@ -108,6 +113,8 @@ class EngineLoop {
   void SetDeviceStatus(const Status& status);
   Status CopyDeviceStatus() const noexcept;
   void Publish(base::TimePoint now, bool progress);
+  // REQUIRES: mu_ is held.
+  Status ProgressAt(base::TimePoint now) const;
 
   const std::unique_ptr<executor::Executor> executor_;
   const base::Clock* const clock_;
@@ -141,6 +148,7 @@ class EngineLoop {
   bool in_step_ = false;  // Since last_step_begin_.
   base::TimePoint last_step_begin_{};
   base::TimePoint last_progress_{};
+  base::TimePoint last_watch_{};  // The last call of Watch.
   std::thread thread_;
 };
 

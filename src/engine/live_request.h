@@ -13,8 +13,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/byte_budget.h"
 #include "base/clock.h"
+#include "base/shared_budget.h"
 #include "core/sequence.h"
 #include "engine/backend.h"
 #include "ropeway/request.h"
@@ -76,7 +76,7 @@ struct LiveRequest final : core::RequestContext {
 
   // Constant, except for the prompt, which the prompt pool takes out.
   Request request;
-  base::ByteBudget::Hold bytes;      // What `request` takes of LlmEngineConfig::max_request_bytes.
+  base::SharedBudget::Hold bytes;    // What `request` takes of LlmEngineConfig::max_request_bytes.
   std::shared_ptr<OutputSink> sink;  // The output thread's; null: it was told the end.
   std::unique_ptr<RequestOutput> output;  // The output thread's; null: not admitted, or ended.
   // The engine thread's until the request started, then constant; see ropeway::Finish.

@@ -102,7 +102,7 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<executor::Executor>
           [this](std::shared_ptr<LiveRequest> live, Status status) {
             output_.Reject(std::move(live), std::move(status));
           }),
-      watchdog_([this] { return CheckProgress(); }, metrics_.stalls, config_.watchdog_period) {
+      watchdog_([this] { return DescribeProgress(loop_.Watch()); }, metrics_.stalls, config_.watchdog_period) {
   // As vLLM's cache_config_info.
   metrics_.AddInfo("ropeway_cache_config_info", "The KV cache's element type and its blocks.",
                    {{"block_size", std::to_string(base::kBlockTokens)},
@@ -173,14 +173,16 @@ StatusOr<RequestId> LlmEngine::Submit(Request request, std::shared_ptr<OutputSin
 }
 
 StatusOr<RequestId> LlmEngine::Enqueue(const std::shared_ptr<LiveRequest>& live) {
-  const size_t bytes = std::min(BytesOf(live->request), config_.max_request_bytes);
+  const int64_t bytes =
+      std::min(static_cast<int64_t>(BytesOf(live->request)), config_.max_request_bytes);
   const std::lock_guard lock(mu_);
   if (Status status = CheckAdmission(); !status.ok()) return status;
-  if (!request_bytes_.Take(bytes, &live->bytes)) {
-    return Status(StatusCode::kResourceExhausted,
-                  fmt::format("the requests under way leave less than the {} bytes of this one, of "
-                              "{} for all",
-                              bytes, config_.max_request_bytes));
+  if (!request_bytes_.Take(live->tenant(), bytes, &live->bytes)) {
+    return Status(
+        StatusCode::kResourceExhausted,
+        fmt::format("the requests of this tenant under way leave it less than the {} bytes "
+                    "of this one, of {} for all tenants",
+                    bytes, config_.max_request_bytes));
   }
   const RequestId id = next_id_;
   live->id = id;
@@ -250,8 +252,7 @@ Status LlmEngine::Drain(std::chrono::nanoseconds deadline) {
           fmt::format("{} requests had to be cancelled at the deadline", left)};
 }
 
-Status LlmEngine::CheckProgress() const {
-  Status status = loop_.CheckProgress();
+Status LlmEngine::DescribeProgress(Status status) const {
   if (status.ok()) return status;
   RequestId oldest = 0;
   requests_.ForEach([&oldest](const std::shared_ptr<LiveRequest>& live) {
@@ -264,7 +265,7 @@ Health LlmEngine::GetHealth() const {
   try {
     Health health;
     Status status = loop_.device_status();
-    if (status.ok()) status = CheckProgress();
+    if (status.ok()) status = DescribeProgress(loop_.CheckProgress());
     if (!status.ok()) {
       health.live = health.ready = false;
       health.reason = status.message();

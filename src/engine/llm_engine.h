@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/random.h"
+#include "base/shared_budget.h"
 #include "core/block_name.h"
 #include "engine/backend.h"
 #include "engine/engine_core.h"
@@ -50,9 +50,10 @@ struct LlmEngineConfig {
   core::CacheRoot cache_root;
   std::unique_ptr<kvcache::KvTier> tier;  // For KV blocks that the pool evicts; null: none.
   std::unique_ptr<store::StateDb> state;  // Where sessions are kept; null: as the options say.
-  // What the texts and ids of all requests under way may take together; more are rejected with
-  // kResourceExhausted. One alone is accepted, however large.
-  size_t max_request_bytes = size_t{256} << 20;
+  // What the texts and ids of all requests under way may take together, shared between tenants
+  // (base::SharedBudget); more are rejected with kResourceExhausted. One alone is accepted, however
+  // large.
+  int64_t max_request_bytes = int64_t{256} << 20;
   base::Duration watchdog_period = std::chrono::seconds(1);  // How often progress is checked.
   bool check_integrity = EngineCoreOptions().check_integrity;
   const base::Clock* clock = nullptr;  // Must outlive the engine.
@@ -105,8 +106,8 @@ class LlmEngine final : public Backend {
 
   EngineStats StatsOf(const EngineLoop::Snapshot& loop) const;
   Status CheckModel(const std::string& model) const;
-  // As EngineLoop's, with the request that has waited longest for its end.
-  Status CheckProgress() const;
+  // What EngineLoop says of its progress, with the request that has waited longest for its end.
+  Status DescribeProgress(Status status) const;
   // REQUIRES: mu_ is held.
   Status CheckAdmission() const;
   // Gives the request its id and hands it to the prompt pool; throws std::bad_alloc with nothing
@@ -121,7 +122,7 @@ class LlmEngine final : public Backend {
   const std::unique_ptr<store::SessionStore> sessions_;  // Outlives all requests.
   const std::unique_ptr<TraceWriter> trace_;             // Null: none.
   const PromptEncoder encoder_;
-  base::ByteBudget request_bytes_;
+  base::SharedBudget request_bytes_;
 
   mutable std::mutex mu_;  // Held while a request is added, so that ids are in order.
   bool accepting_ = true;  // Guarded by mu_, as is the next.

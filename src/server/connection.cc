@@ -73,10 +73,12 @@ asio::awaitable<void> Connection::Run(bool reject) {
     framing.keep_alive = false;
     RouteMatch unread;
     unread.name = kUnreadRoute;
-    co_await Send(std::move(reply), framing, unread);
+    std::string nobody;
+    co_await Send(std::move(reply), framing, unread, std::move(nobody));
   }
   bool go_on = !reject;
   while (go_on) go_on = co_await ServeOne();
+  if (stream_->write_timed_out()) context_->metrics.CountSlowReader();
   if (!stream_->gone()) co_await stream_->Linger(kLinger);
 }
 
@@ -101,7 +103,10 @@ asio::awaitable<bool> Connection::ServeOne() {
   if (!began) co_return false;
   idle_ = false;
   ReadOutcome read = co_await ReadHttpRequest(stream_.get(), context_);
-  if (read.rejection) co_await Send(*std::move(read.rejection), read.framing, read.match);
+  if (read.rejection) {
+    std::string nobody;
+    co_await Send(*std::move(read.rejection), read.framing, read.match, std::move(nobody));
+  }
   if (!read.request) co_return false;
   const bool go_on = co_await Answer(*std::move(read.request));
   co_return go_on;
@@ -112,10 +117,11 @@ asio::awaitable<bool> Connection::Answer(HttpRequest request) {
   const RouteMatch match = context_->router.Match(request.method, request.target);
   if (!context_->accepting) request.framing.keep_alive = false;
   const Framing framing = request.framing;
+  const std::string tenant = request.caller.tenant;
   bool keep_alive = false;
   if (match.route != Route::kUnknown && !match.method_allowed) {
     HttpReply reply = MethodNotAllowed(match);
-    keep_alive = co_await Send(std::move(reply), framing, match);
+    keep_alive = co_await Send(std::move(reply), framing, match, tenant);
   } else if (match.route == Route::kGenerate) {
     keep_alive = co_await Generate(std::move(request), match);
   } else if (match.route == Route::kTokenize || match.route == Route::kDetokenize) {
@@ -123,34 +129,41 @@ asio::awaitable<bool> Connection::Answer(HttpRequest request) {
     const bool detokenize = match.route == Route::kDetokenize;
     HttpReply reply = co_await AnswerTokenizer(context_, stream_, std::move(request), detokenize);
     stream_->set_answering(false);
-    keep_alive = co_await Send(std::move(reply), framing, match);
+    keep_alive = co_await Send(std::move(reply), framing, match, tenant);
   } else {
     HttpReply reply = AnswerPlain(match, request.caller, context_);
-    keep_alive = co_await Send(std::move(reply), framing, match);
+    keep_alive = co_await Send(std::move(reply), framing, match, tenant);
   }
   co_return keep_alive;
 }
 
 asio::awaitable<bool> Connection::Generate(HttpRequest request, RouteMatch match) {
   const auto start = SteadyClock::now();
+  const std::string tenant = request.caller.tenant;
   stream_->set_answering(true);
   auto generation =
       std::make_shared<Generation>(stream_, context_, std::move(request), match.make_format);
   const Sent sent = co_await generation->Run();
   stream_->set_answering(false);
-  context_->metrics.CountRequest(match.name, sent.status);
+  context_->metrics.CountRequest(match.name, sent.status, tenant);
   const std::chrono::duration<double, std::milli> took = SteadyClock::now() - start;
   spdlog::debug("{} -> {} in {:.1f} ms", match.name, sent.status, took.count());
   co_return sent.keep_alive;
 }
 
-asio::awaitable<bool> Connection::Send(HttpReply reply, Framing framing, RouteMatch match) {
-  context_->metrics.CountRequest(match.name, reply.status);
+asio::awaitable<bool> Connection::Send(HttpReply reply, Framing framing, RouteMatch match,
+                                       std::string tenant) {
+  base::SharedBudget::Hold hold;
+  if (!context_->ChargeAnswer(tenant, reply.body.capacity(), &hold)) {
+    reply = RejectionReply(TooManyAnswers(), *context_->backend);
+  }
+  context_->metrics.CountRequest(match.name, reply.status, tenant);
   spdlog::debug("{} -> {}", match.name, reply.status);
   // A failure before the body is read is reported in the dialect of the path.
   if (reply.error && match.make_format) reply.body = match.make_format()->ErrorBody(*reply.error);
-  std::string bytes = Serialize(reply, framing);
-  const bool written = co_await stream_->Write(std::move(bytes));
+  std::string head = SerializeHead(reply, framing);
+  if (framing.head) reply.body.clear();
+  const bool written = co_await stream_->Write(std::move(head), std::move(reply.body));
   co_return written&& framing.keep_alive;
 }
 

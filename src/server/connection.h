@@ -40,7 +40,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<bool> ServeOne();
   boost::asio::awaitable<bool> Answer(HttpRequest request);
   boost::asio::awaitable<bool> Generate(HttpRequest request, RouteMatch match);
-  boost::asio::awaitable<bool> Send(HttpReply reply, Framing framing, RouteMatch match);
+  // `tenant`: whose the answer's bytes are.
+  boost::asio::awaitable<bool> Send(HttpReply reply, Framing framing, RouteMatch match,
+                                    std::string tenant);
 
   // Waits for the first byte of a request; false where none arrives.
   boost::asio::awaitable<bool> AwaitRequest();

@@ -74,12 +74,40 @@ Status CheckCopies(const ApiRequest& api, size_t body_bytes) {
                          "n");
 }
 
+// About the tokens of a prompt: the encoder has not seen it yet.
+int64_t EstimatedTokens(const Prompt& prompt) {
+  constexpr size_t kBytesPerToken = 4;
+  constexpr size_t kTokensPerMessage = 4;
+  size_t tokens = 0;
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) {
+    tokens = ids->size();
+  } else if (const auto* text = std::get_if<std::string>(&prompt)) {
+    tokens = (text->size() + kBytesPerToken - 1) / kBytesPerToken;
+  } else {
+    for (const ChatMessage& message : std::get<std::vector<ChatMessage>>(prompt)) {
+      tokens += message.content.size() / kBytesPerToken + kTokensPerMessage;
+    }
+  }
+  return static_cast<int64_t>(tokens);
+}
+
+KeyDemand DemandOf(const ApiRequest& api) {
+  KeyDemand demand;
+  demand.prompts = api.prompts.size();
+  demand.n = static_cast<size_t>(api.n);
+  for (const Prompt& prompt : api.prompts) demand.prompt_tokens += EstimatedTokens(prompt);
+  demand.max_tokens = api.request.max_tokens.value_or(INT32_MAX);
+  return demand;
+}
+
 ServerSink::WakeFn WakeOf(const std::shared_ptr<SocketStream>& stream, ServerContext* context) {
-  return [weak = std::weak_ptr<SocketStream>(stream), context](bool overflow) {
-    if (overflow) context->metrics.CountSlowReader();
+  using Wake = ServerSink::Wake;
+  return [weak = std::weak_ptr<SocketStream>(stream), context](Wake why) {
+    if (why == Wake::kSlowReader) context->metrics.CountSlowReader();
+    if (why == Wake::kOverBudget) context->metrics.CountCutAnswer();
     std::shared_ptr<SocketStream> alive = weak.lock();
     if (!alive) return;
-    overflow ? alive->PostClose() : alive->PostSignal();
+    why == Wake::kNews ? alive->PostSignal() : alive->PostClose();
   };
 }
 
@@ -209,8 +237,7 @@ std::optional<HttpReply> Generation::ApplyKey(std::vector<KeyTicket>* tickets) {
   request.cache_scope = caller.cache_scope;
   request.priority = api->priority.value_or(caller.priority);
   request.tenant_weight = caller.weight;
-  KeyLimits::Grant grant =
-      context_->key_limits.Take(caller.tenant, api->prompts.size(), static_cast<size_t>(api->n));
+  KeyLimits::Grant grant = context_->key_limits.Take(caller.tenant, DemandOf(*api));
   if (!grant.status.ok()) return LimitReached(grant, caller, *context_);
   *tickets = std::move(grant.tickets);
   return std::nullopt;
@@ -228,17 +255,23 @@ Status Generation::Submit(std::vector<KeyTicket> tickets) {
 Submission::SinkMaker Generation::Sinks() const {
   const ApiRequest& api = *format_->request();
   const ServerSink::WakeFn wake = WakeOf(stream_, context_);
+  const std::shared_ptr<base::SharedBudget> answers = context_->answers;
+  const std::string tenant = http_.caller.tenant;
   if (!api.stream) {
     const bool keep_tokens = api.request.logprobs.has_value();
     return [=]() -> std::shared_ptr<ServerSink> {
-      return std::make_shared<CollectorSink>(keep_tokens, wake);
+      auto sink = std::make_shared<CollectorSink>(keep_tokens, wake);
+      sink->SetBudget(answers, tenant);
+      return sink;
     };
   }
   const ServerLimits& limits = context_->limits();
   const size_t share = limits.max_stream_bytes / api.choices();
   const size_t max_bytes = std::max(share, std::min(limits.max_stream_bytes, kLeastChoiceBytes));
   return [=, max_events = limits.max_stream_events]() -> std::shared_ptr<ServerSink> {
-    return std::make_shared<StreamSink>(max_bytes, max_events, wake);
+    auto sink = std::make_shared<StreamSink>(max_bytes, max_events, wake);
+    sink->SetBudget(answers, tenant);
+    return sink;
   };
 }
 

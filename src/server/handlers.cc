@@ -46,7 +46,7 @@ Json BatchingJson(const EngineStats& stats) {
           {"avg_step_duration_ms", stats.avg_step_duration_ms}};
 }
 
-HttpReply AnswerHealth(Route route, const ServerContext& context) {
+HttpReply AnswerHealth(Route route, const Caller& caller, const ServerContext& context) {
   const engine::Health health = context.backend->GetHealth();
   bool good = route == Route::kLivez ? health.live : health.ready;
   if (route == Route::kHealth) good = health.live && health.ready;
@@ -57,16 +57,20 @@ HttpReply AnswerHealth(Route route, const ServerContext& context) {
   }
   Json body = {{"status", good ? "ok" : "unavailable"}};
   if (!good) body["reason"] = reason;
-  if (route == Route::kHealth) body["batching"] = BatchingJson(context.backend->Stats());
+  if (route == Route::kHealth && caller.sees_all) {
+    body["batching"] = BatchingJson(context.backend->Stats());
+  }
   HttpReply reply = JsonReply(body);
   reply.status = good ? 200 : 503;
   return reply;
 }
 
-HttpReply AnswerMetrics(const ServerContext& context) {
+HttpReply AnswerMetrics(const Caller& caller, const ServerContext& context) {
   HttpReply reply;
   reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  reply.body = context.backend->MetricsText() + context.metrics.Text();
+  if (caller.sees_all) reply.body = context.backend->MetricsText() + context.metrics.Text();
+  reply.body += context.metrics.TenantText(context.key_limits.Usage(),
+                                           caller.sees_all ? std::string() : caller.tenant);
   return reply;
 }
 
@@ -227,9 +231,9 @@ HttpReply AnswerPlain(const RouteMatch& match, const Caller& caller, ServerConte
     case Route::kLivez:
     case Route::kReadyz:
     case Route::kHealth:
-      return AnswerHealth(match.route, *context);
+      return AnswerHealth(match.route, caller, *context);
     case Route::kMetrics:
-      return AnswerMetrics(*context);
+      return AnswerMetrics(caller, *context);
     case Route::kVersion:
       return JsonReply({{"version", ROPEWAY_VERSION}});
     case Route::kAdminRequests:

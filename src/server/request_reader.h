@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/byte_budget.h"
+#include "base/shared_budget.h"
 #include "server/http_reply.h"
 #include "server/server_context.h"
 #include "server/socket_stream.h"
@@ -19,7 +19,7 @@ struct HttpRequest {
   std::string method;
   std::string target;
   std::string body;
-  base::ByteBudget::Hold body_hold;  // Held as long as `body`.
+  base::SharedBudget::Hold body_hold;  // Held as long as `body`.
   Framing framing;
 };
 

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/byte_budget.h"
+#include "base/shared_budget.h"
 #include "base/thread_pool.h"
 #include "engine/backend.h"
 #include "server/access.h"
@@ -30,21 +30,30 @@ class ServerMetrics {
  public:
   ServerMetrics();
 
-  // A request answered with HTTP status `code`; 499 if the client left before.
-  void CountRequest(std::string_view route, int code);
+  // A request of `tenant`, "" if it has none, answered with HTTP status `code`; 499 if the client
+  // left before.
+  void CountRequest(std::string_view route, int code, const std::string& tenant);
   void CountSlowReader() { slow_readers_->Increment(); }
+  // An answer that was not sent whole: its tenant's take too much memory.
+  void CountCutAnswer() { cut_answers_->Increment(); }
   // A connection beyond max_connections.
   void CountRejectedConnection() { rejected_connections_->Increment(); }
   void ConnectionOpened() { connections_->Increment(); }
   void ConnectionClosed() { connections_->Decrement(); }
 
-  // In the Prometheus text format.
+  // Both in the Prometheus text format. The series of all tenants, or of `tenant` alone if it is
+  // not
+  // "", are a text of their own.
   std::string Text() const;
+  std::string TenantText(const std::vector<KeyUsage>& usage, const std::string& tenant) const;
 
  private:
   prometheus::Registry registry_;
+  prometheus::Registry tenant_registry_;  // Of the metrics with the label "tenant".
+  prometheus::Family<prometheus::Counter>* tenant_requests_;
   prometheus::Family<prometheus::Counter>* requests_;
   prometheus::Counter* slow_readers_;
+  prometheus::Counter* cut_answers_;
   prometheus::Counter* rejected_connections_;
   prometheus::Gauge* connections_;
 };
@@ -77,7 +86,13 @@ class ServerContext {
   engine::Backend* const backend;
   KeyLimits key_limits;
   ServerMetrics metrics;
-  base::ByteBudget bodies;
+  base::SharedBudget bodies;  // Bytes of the bodies that are being received or parsed.
+  // Bytes of the answers that are gathered or being sent. The backend's sinks may outlive the
+  // server.
+  const std::shared_ptr<base::SharedBudget> answers;
+  // Charges `bytes` of an answer to `tenant`, as long as `hold` lives. False: its answers take too
+  // much; nothing is charged. REQUIRES: `hold` is empty.
+  bool ChargeAnswer(const std::string& tenant, size_t bytes, base::SharedBudget::Hold* hold);
   std::atomic<bool> accepting{true};  // New generation requests are taken.
   std::atomic<bool> closing{false};   // Connections end after the request in progress.
   std::atomic<int> active{0};         // Requests received whole and not answered yet.

@@ -19,14 +19,21 @@ struct JsonBounds {
   size_t max_values = 1'000'000;  // Values and keys together.
 };
 
+// An answer, or what waits of a stream, may take so much without being counted.
+inline constexpr size_t kFreeAnswerBytes = size_t{16} << 10;
+
 struct ServerLimits {
   // A larger request body is rejected with 413.
   size_t max_body_bytes = size_t{8} << 20;
   // Request line and headers; more is rejected with 431.
   size_t max_header_bytes = size_t{32} << 10;
-  // Bodies of all connections together, from their headers until they are parsed; a body that
+  // Bodies of all connections together, as they come and until they are parsed; a body that
   // exceeds it is rejected with 503. Those of at most max_inline_body_bytes are not counted.
   size_t max_bodies_bytes = size_t{256} << 20;
+  // Answers of all connections together, from when they are made until their clients have taken
+  // them; one that exceeds it is not sent, or cut off. Those of at most kFreeAnswerBytes are not
+  // counted. Like the bodies they are shared between tenants (base::SharedBudget).
+  size_t max_answers_bytes = size_t{256} << 20;
   // Bytes of further requests kept while one is being answered; a client that sends more is cut
   // off.
   size_t max_pipelined_bytes = size_t{64} << 10;

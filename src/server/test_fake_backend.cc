@@ -278,7 +278,8 @@ bool FakeBackend::Step(RequestId id, Running* running) {
       std::lock_guard lock(mutex_);
       running_.at(id).admitted = true;
     }
-    sink.OnAdmitted(id, {.prompt_tokens = 3, .queue_position = script.queue_position});
+    sink.OnAdmitted(
+        id, {.prompt_tokens = script.prompt_tokens, .queue_position = script.queue_position});
     return true;
   }
   if (running->request.prompt_logprobs && !running->prompt_sent) {

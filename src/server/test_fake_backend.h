@@ -32,6 +32,7 @@ struct FakeScript {
   Status rejection;            // Submit fails with it, unless it is OK.
   std::string prompt_begin;    // The vocabulary's prefix of any text.
   bool finish_failed = false;  // It ends as FinishReason::kFailed.
+  int32_t prompt_tokens = 3;   // Of its Admission.
   int32_t queue_position = 0;  // Of its Admission; of Requests() until it is admitted.
 };
 
