@@ -81,7 +81,11 @@ struct SchedulingState {
   bool long_prefill = false;  // See SchedulerOptions::long_prefill_threshold.
   // Ids found in the pool when last looked up; for ranking while it waits.
   int32_t cached_hint = 0;
-  double queued_cost = 0.0;  // While in the queue: the predicted cost of the work that is left.
+  // While in the queue: the predicted cost of the work that is left, of its ids and of the tokens
+  // that it will generate, and the seconds that sampling takes besides.
+  double queued_prompt_cost = 0.0;
+  double queued_output_cost = 0.0;
+  double queued_sampling = 0.0;
   StartedBatch batch;
   // Another sequence computes some of its blocks now; the last one's name is names[follows - 1],
   // and this sequence waits for it. 0: it waits for none.

@@ -1,6 +1,7 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
+#include <new>
 
 namespace ropeway::scheduler {
 namespace {
@@ -37,7 +38,11 @@ Scheduler::Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* 
       mover_(mover),
       cost_(options.attention_weight),
       tenants_(policy->is_fair()),
-      load_(&cost_, &sampling_, &tenants_, options.has_classes, options.class_parts),
+      load_(&cost_, &sampling_,
+            {.has_classes = options.has_classes,
+             .has_tenants = policy->is_fair(),
+             .preempts = options.batching.kind == BatchFormerOptions::Kind::kContinuous,
+             .parts = options.class_parts}),
       former_(options.batching),
       padding_(static_cast<size_t>(max_running_)),
       budget_({.all = static_cast<double>(options.max_num_batched_tokens),
@@ -69,8 +74,13 @@ void Scheduler::Add(core::Sequence* sequence, base::TimePoint now) {
   if (due_.capacity() < most) due_.reserve(2 * most);
   const size_t tenants = tenants_.all().size() + 1;
   if (turns_.capacity() < tenants) turns_.reserve(2 * tenants);
-  load_.Reserve(tenants);
-  tenants_.Enter(sequence);
+  load_.Add(*sequence);
+  try {
+    tenants_.Enter(sequence);
+  } catch (const std::bad_alloc&) {
+    load_.Remove(*sequence);
+    throw;
+  }
   queue_.push_back(sequence);
   sequence->sched.queued_since = now;
   UpdateHint(sequence);
@@ -87,6 +97,7 @@ void Scheduler::Remove(core::Sequence* sequence, core::SequenceEvent event, bool
   mover_->Move(sequence->id(), &sequence->state, event);
   if (completed) load_.OnFinished(*sequence);
   policy_->OnFinished(*sequence, completed);
+  load_.Remove(*sequence);
   tenants_.Leave(*sequence);
 }
 

@@ -136,14 +136,15 @@ class Scheduler {
   std::span<core::Sequence* const> queue() const { return queue_; }
   std::span<core::Sequence* const> running() const { return running_; }
   int64_t queued_tokens() const { return load_.tokens(); }
-  // See QueueLoad: of a new request of this tenant; without one, of a tenant that has no requests
-  // here. The first may throw std::bad_alloc.
-  double WaitSeconds(Priority priority, const std::string& tenant, double weight) const {
-    return PredictWait({.priority = priority, .tenant = tenants_.Find(tenant), .weight = weight});
-  }
-  double WaitSeconds(Priority priority) const {
-    return PredictWait({.priority = priority, .tenant = policy_->is_fair() ? -1 : 0});
-  }
+  // A request that comes now starts with the next step.
+  bool has_free_slot() const { return queue_.empty() && num_running() < limit_; }
+  // The load, which predicts waits. Throws std::bad_alloc.
+  void View(LoadView* view) const;
+  // See LoadView: of a new request of this tenant; without one, of the tenant that would wait
+  // longest. Throws std::bad_alloc.
+  double WaitSeconds(Priority priority, const std::string& tenant, double weight) const;
+  double WaitSeconds(Priority priority) const;
+  Work WorkOf(const core::CoreRequest& request) const { return load_.WorkOf(request); }
   const StepCost& step_cost() const { return cost_; }
   int max_running() const { return max_running_; }
 
@@ -183,12 +184,6 @@ class Scheduler {
   // Looks up the cached prefixes of some of the queue anew.
   void RefreshHints();
   void UpdateHint(core::Sequence* sequence);
-
-  double PredictWait(const Newcomer& newcomer) const {
-    return load_.WaitSeconds(newcomer, {.running = running_,
-                                        .free_slots = limit_ - num_running(),
-                                        .step_seconds = step_seconds_});
-  }
 
   // Tenants (scheduler_tenants.cc).
   // Notes whose tenants are above another one's share, as of the end of the last step.

@@ -1,4 +1,4 @@
-// The parts of Scheduler that only look: the order of the queue and the integrity check.
+// The parts of Scheduler that only look: the order of the queue, the load and the integrity check.
 
 #include <fmt/format.h>
 
@@ -53,6 +53,27 @@ std::vector<uint64_t> Scheduler::QueueOrder() const {
   ids.reserve(order.size());
   for (const Ranked& ranked : order) ids.push_back(ranked.sequence->id());
   return ids;
+}
+
+void Scheduler::View(LoadView* view) const {
+  // While blocks are what is short, there are no more slots than sequences that run.
+  const bool blocks = output_.head_blocked_by == BlockedBy::kBlocks && num_running() > 0;
+  load_.View({.sequences = running_,
+              .slots = blocks ? std::min(limit_, num_running()) : limit_,
+              .step_seconds = step_seconds_},
+             view);
+}
+
+double Scheduler::WaitSeconds(Priority priority, const std::string& tenant, double weight) const {
+  LoadView view;
+  View(&view);
+  return view.Wait({tenant, weight, priority});
+}
+
+double Scheduler::WaitSeconds(Priority priority) const {
+  LoadView view;
+  View(&view);
+  return view.LongestWait(priority);
 }
 
 Status Scheduler::CheckIntegrity() const {

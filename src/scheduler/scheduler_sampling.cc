@@ -49,6 +49,10 @@ void Scheduler::OnStep(base::Duration took, const core::StepResult& result) {
   // Few decodes are bound by memory: their speed does not tell how fast a queue is served.
   const bool busy = output_.num_tokens >= StepCost::kMinRows ||
                     2 * static_cast<int>(output_.items.size()) >= limit_;
+  const double prompts = output_.num_tokens + cost_.weight() * positions_ - decode_cost_;
+  if (busy) {
+    load_.OnStep({.prompt = std::max(0.0, prompts), .output = decode_cost_}, took - sampling);
+  }
   cost_.OnStep(output_.num_tokens, positions_, took - sampling, busy);
 }
 

@@ -33,11 +33,6 @@ void TenantTable::Leave(const core::Sequence& sequence) {
   }
 }
 
-int32_t TenantTable::Find(const std::string& name) const {
-  const auto it = index_.find(apart_ ? name : std::string());
-  return it == index_.end() ? -1 : it->second;
-}
-
 void TenantTable::BeginStep(int slots, int32_t blocks) {
   slots_ = std::max(slots, 1);
   blocks_ = std::max(blocks, 1);

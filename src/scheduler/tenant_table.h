@@ -35,8 +35,6 @@ class TenantTable {
   void Enter(core::Sequence* sequence);
   void Leave(const core::Sequence& sequence);
 
-  // The tenant's index; -1: it has no sequences. Throws std::bad_alloc.
-  int32_t Find(const std::string& name) const;
   Tenant& Of(const core::Sequence& sequence) {
     return tenants_[static_cast<size_t>(sequence.sched.tenant)];
   }
@@ -54,8 +52,8 @@ class TenantTable {
   void Hold(const core::Sequence& sequence, bool busy);
   void Release(const core::Sequence& sequence, bool busy);
 
-  // The part of the slots that the tenant holds, or of the blocks, if that is more, at weight 1: its
-  // dominant share (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011).
+  // The part of the slots that the tenant holds, or of the blocks, if that is more, at weight 1:
+  // its dominant share (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011).
   double Share(const Tenant& tenant) const {
     return std::max(tenant.slots / slots_, tenant.blocks / blocks_) / tenant.weight;
   }
