@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "core/block_name.h"
 #include "core/sequence_state.h"
 #include "ropeway/request.h"
+#include "ropeway/status.h"
 
 namespace ropeway::core {
 
@@ -27,6 +29,14 @@ struct BlockClaim {
 // never looks inside.
 struct RequestContext {
   virtual ~RequestContext() = default;
+};
+
+// Requests that are one to their client (OpenAI's n and lists of prompts): all are admitted, or
+// none, as the first of them is. The engine thread's once the first one is in the core.
+struct AdmissionGroup {
+  explicit AdmissionGroup(int32_t requests) : size(requests) {}
+  const int32_t size;
+  std::optional<Status> decision;
 };
 
 // A request as the engine core takes it: encoded, checked, limits resolved.
@@ -50,6 +60,7 @@ struct CoreRequest {
   std::vector<BlockName> block_names;
   CacheRetention retention = CacheRetention::kNormal;
   std::shared_ptr<RequestContext> context;  // Null: none.
+  std::shared_ptr<AdmissionGroup> group;    // Null: it is alone.
 };
 
 // The batch in which a sequence started.

@@ -70,9 +70,12 @@ struct LiveRequest final : core::RequestContext {
   uint64_t seed = 0;
   base::TimePoint arrival{};
   base::TimePoint deadline =
-      base::TimePoint::max();          // The request fails with kDeadlineExceeded then.
-  std::unique_ptr<LiveTurn> turn;      // Of the session that the request names; null: none.
-  std::atomic<int>* queued = nullptr;  // Counts the requests that are encoding or waiting.
+      base::TimePoint::max();      // The request fails with kDeadlineExceeded then.
+  std::unique_ptr<LiveTurn> turn;  // Of the session that the request names; null: none.
+  std::shared_ptr<core::AdmissionGroup> group;  // Of the request that it is a part of; or null.
+  std::atomic<int>* queued = nullptr;           // Counts the requests that are encoding or waiting.
+  // One of the places in the queue; the move out of these two states gives it back.
+  base::SharedBudget::Hold place;
 
   // Constant, except for the prompt, which the prompt pool takes out.
   Request request;

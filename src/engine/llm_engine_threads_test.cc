@@ -49,7 +49,7 @@ TEST(LlmEngineThreadsTest, AFullQueueRefusesAndTakesMoreLater) {
     EXPECT_THAT(status.message(), HasSubstr("max_queued_requests"));
   }
   EXPECT_THAT(test.engine->MetricsText(), HasSubstr("ropeway_num_requests_waiting 3\n"));
-  EXPECT_EQ(test.engine->RetryAfterSeconds(), 1);
+  EXPECT_EQ(test.engine->RetryAfterSeconds(""), 1);
   EXPECT_TRUE(test.engine->GetHealth().ready);
   test.control->OpenGate();
   for (const auto& sink : sinks) EXPECT_EQ(sink->WaitEnd().text, "abc");

@@ -192,7 +192,7 @@ class LoadView {
   double PartOf(Priority priority) const;
   // At least one.
   int SlotsOf(double part) const;
-  // Seconds until a tenant of the class that holds more gives a slot in turn (Scheduler, rule 2);
+  // Seconds until a tenant of the class that holds more gives a slot in turn (Scheduler);
   // infinite: none does.
   double UntilTurn(const Ahead& ahead, const Asker& asker) const;
   // The machine's time until a slot of `slots` is free for one more sequence, after `waiting` have

@@ -77,7 +77,7 @@ size_t CountLogprobs(const std::vector<ChoiceOutput>& choices) {
 }  // namespace
 
 HttpReply Generation::FailureReply(const Status& failure) const {
-  HttpReply reply = RejectionReply(failure, *context_->backend);
+  HttpReply reply = RejectionReply(failure, *context_->backend, http_.caller.tenant);
   // OpenAI's clients retry after a 503, which is right of a server that stops, but would undo an
   // admin's cancel.
   if (failure.code() == StatusCode::kCancelled && context_->accepting) {
