@@ -116,8 +116,8 @@ double QueueLoad::WaitSeconds(const Newcomer& newcomer, const View& view) const 
   double before = 0;
   double seconds = WorkBefore(newcomer, view, &before) / speed;
   if (before < view.free_slots) return 0;
-  const bool lower_runs = std::any_of(
-      view.running.begin(), view.running.end(), [&](const core::Sequence* sequence) {
+  const bool lower_runs =
+      std::any_of(view.running.begin(), view.running.end(), [&](const core::Sequence* sequence) {
         return !Ahead(sequence->request.priority, newcomer.priority);
       });
   if (view.free_slots > 0 || lower_runs || view.running.empty()) return seconds;

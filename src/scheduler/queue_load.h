@@ -93,7 +93,7 @@ class QueueLoad {
   const bool has_classes_;
   const ClassParts parts_;
   policy::OutputPredictor predictor_;
-  std::vector<Work> work_;             // By tenant.
+  std::vector<Work> work_;              // By tenant.
   mutable std::vector<double> others_;  // Likewise: what runs of other tenants.
   int64_t tokens_ = 0;
 };

@@ -54,8 +54,8 @@ class TenantTable {
   void Hold(const core::Sequence& sequence, bool busy);
   void Release(const core::Sequence& sequence, bool busy);
 
-  // The part of the slots that the tenant holds, or of the blocks, if that is more, at weight 1: its
-  // dominant share (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011).
+  // The part of the slots that the tenant holds, or of the blocks, if that is more, at weight 1:
+  // its dominant share (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011).
   double Share(const Tenant& tenant) const {
     return std::max(tenant.slots / slots_, tenant.blocks / blocks_) / tenant.weight;
   }
