@@ -109,7 +109,8 @@ class KvCacheManager {
   // Extends the table to hold `positions` positions. All or nothing.
   bool Extend(core::Sequence* sequence, int32_t positions);
 
-  // `sequence->kv.computed` has grown (by a step, or by blocks that were read): publishes full blocks.
+  // `sequence->kv.computed` has grown (by a step, or by blocks that were read): publishes full
+  // blocks.
   void OnComputed(core::Sequence* sequence);
 
   // Takes over the blocks that this sequence would compute next and another one has published. To
