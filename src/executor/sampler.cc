@@ -144,7 +144,8 @@ void TypicalFilter::Apply(std::span<const float> logits, float max, float temper
   keep_up_to(std::min(left, kMostSorted));
   if (kept < left && sum < enough) {
     float least = 0.0F;  // The key of the least typical token.
-    for (size_t i = 0; i < vocab; ++i) least = weights[i] > 0.0F ? std::min(least, keys_[i]) : least;
+    for (size_t i = 0; i < vocab; ++i)
+      least = weights[i] > 0.0F ? std::min(least, keys_[i]) : least;
     ranks_.Begin(keys_, 0.0F, std::max(-least, kLeastWidth));
     ranks_.Sum(weights, 0.0F, RankBuckets::All());
     if (const auto cut = ranks_.Reach(enough, 0.0)) {

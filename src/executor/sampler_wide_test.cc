@@ -94,9 +94,10 @@ class WholeSort {
       return double{(logits_[i] - max_) / params_.temperature};
     };
     const double total = PlainSum(weights_.size(), [&](size_t i) { return double{weights_[i]}; });
-    const double mean = PlainSum(weights_.size(), [&](size_t i) {
-                          return weights_[i] > 0 ? double{weights_[i]} * exponent(i) : 0.0;
-                        }) /
+    const double mean = PlainSum(weights_.size(),
+                                 [&](size_t i) {
+                                   return weights_[i] > 0 ? double{weights_[i]} * exponent(i) : 0.0;
+                                 }) /
                         total;
     const auto order = Sorted([&](size_t i) {
       return weights_[i] > 0 ? -static_cast<float>(std::fabs(mean - exponent(i))) : -kInf;
@@ -208,10 +209,9 @@ TEST(RankBucketsTest, FindsThePrefixesOfTheSortedSum) {
 TEST(RankBucketsTest, KeepsTheFirst) {
   RankBuckets buckets(4000);
   const std::vector<float> keys = {3.0F, kNan, 5.0F, 3.0F, -kInf, 5.0F, 4.0F};
-  const std::vector<std::vector<float>> kept = {{0, 0, 0, 0, 0, 0, 0}, {0, 0, 1, 0, 0, 0, 0},
-                                                {0, 0, 1, 0, 0, 1, 0}, {0, 0, 1, 0, 0, 1, 1},
-                                                {1, 0, 1, 0, 0, 1, 1}, {1, 0, 1, 1, 0, 1, 1},
-                                                {1, 1, 1, 1, 0, 1, 1}, {1, 1, 1, 1, 1, 1, 1}};
+  const std::vector<std::vector<float>> kept = {
+      {0, 0, 0, 0, 0, 0, 0}, {0, 0, 1, 0, 0, 0, 0}, {0, 0, 1, 0, 0, 1, 0}, {0, 0, 1, 0, 0, 1, 1},
+      {1, 0, 1, 0, 0, 1, 1}, {1, 0, 1, 1, 0, 1, 1}, {1, 1, 1, 1, 0, 1, 1}, {1, 1, 1, 1, 1, 1, 1}};
   for (const float width : {1e-6F, 1.0F, 1000.0F}) {
     buckets.Begin(keys, 5.0F, width);
     for (size_t count = 0; count < kept.size(); ++count) {

@@ -7,8 +7,8 @@
 
 namespace ropeway::policy {
 
-static_assert(kServiceOfDecode == static_cast<int64_t>(TenantCounters::kOutputToken *
-                                                       TenantCounters::kUnitsPerToken));
+static_assert(kServiceOfDecode ==
+              static_cast<int64_t>(TenantCounters::kOutputToken * TenantCounters::kUnitsPerToken));
 
 bool TenantCounters::WasQueued(const core::Sequence& sequence) const {
   // A sequence preempted in the last step was not in the queue when that step began.

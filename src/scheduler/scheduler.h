@@ -198,8 +198,8 @@ class Scheduler {
   bool IsBusy(const core::Sequence& sequence) const {
     return sequence.sched.aged || !MayGiveWay(sequence);
   }
-  // Whether the running sequence's tenant has had a quantum more service than the waiting one's, and
-  // holds more, and its class does not go first.
+  // Whether the running sequence's tenant has had a quantum more service than the waiting one's,
+  // and holds more, and its class does not go first.
   bool IsBelow(const core::Sequence& waiting, const core::Sequence& running);
   // Preempts candidates_ until `urgent` can start; none if all of them do not make the room.
   bool GiveWayTo(const Ranked& urgent, int slots);
@@ -300,8 +300,8 @@ class Scheduler {
   uint64_t as_of_ = 0;         // Changes whenever the tenants' service may have.
   double step_seconds_ = 0.0;  // Smoothed.
   size_t next_hint_ = 0;       // Index in the queue.
-  int new_slots_ = 0;         // Sequences that may start for the first time in this step.
-  double decode_cost_ = 0.0;  // Of the step's decodes; 0: there are none.
+  int new_slots_ = 0;          // Sequences that may start for the first time in this step.
+  double decode_cost_ = 0.0;   // Of the step's decodes; 0: there are none.
   bool short_of_blocks_ = false;
   double positions_ = 0.0;  // Attended by the step's rows.
 };

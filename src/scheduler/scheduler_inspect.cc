@@ -93,6 +93,14 @@ Status Scheduler::CheckIntegrity() const {
   Status counts = CheckCount(running_, core::SequenceState::kFetching, num_fetching_);
   if (counts.ok()) counts = CheckCount(queue_, core::SequenceState::kPreempted, num_preempted_);
   if (!counts.ok()) return counts;
+  size_t of_tenants = 0;
+  for (const TenantTable::Tenant& tenant : tenants_.all()) {
+    of_tenants += static_cast<size_t>(tenant.sequences);
+  }
+  if (of_tenants != queue_.size() + running_.size()) {
+    return {StatusCode::kInternal, fmt::format("the tenants have {} sequences, {} are listed",
+                                               of_tenants, queue_.size() + running_.size())};
+  }
   if (num_running() <= max_running_) return {};
   return {StatusCode::kInternal,
           fmt::format("{} sequences run, more than {}", num_running(), max_running_)};

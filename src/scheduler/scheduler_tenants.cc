@@ -1,4 +1,5 @@
-// The part of Scheduler that divides slots and blocks between tenants, and starts in time what waits.
+// The part of Scheduler that divides slots and blocks between tenants, and starts in time what
+// waits.
 #include <algorithm>
 #include <limits>
 #include <tuple>

@@ -44,9 +44,9 @@ class TenantsTest : public SchedulerTest {
   }
 
   int RunningOf(const std::string& tenant) const {
-    return static_cast<int>(
-        std::count_if(sequences_.begin(), sequences_.end(),
-                      [&](const auto& s) { return s->running() && s->request.tenant == tenant; }));
+    return static_cast<int>(std::count_if(sequences_.begin(), sequences_.end(), [&](const auto& s) {
+      return s->running() && s->request.tenant == tenant;
+    }));
   }
 
   std::unique_ptr<policy::SchedulingPolicy> policy_;
@@ -228,9 +228,10 @@ TEST_F(TenantsTest, TheAgedOfATenantAboveItsShareDoNotPassOthers) {
 }
 
 TEST_F(TenantsTest, AnAgedOneTakesNoSlotFromATenantWithLessService) {
-  StartFair(1000, {.max_num_seqs = 2,
-                   .max_num_batched_tokens = 400,
-                   .max_wait = std::chrono::milliseconds(100)},
+  StartFair(1000,
+            {.max_num_seqs = 2,
+             .max_num_batched_tokens = 400,
+             .max_wait = std::chrono::milliseconds(100)},
             "fair");
   AddOf("a", 200);
   AddOf("a", 10);
@@ -306,8 +307,7 @@ TEST_F(DueTest, WhatWaitsStartsWithinMaxWaitAndAStep) {
     for (const int slots : {1, 2, 5}) {
       sequences_.clear();
       now_ = base::TimePoint{0};
-      StartFair(1000,
-                {.max_num_seqs = slots, .max_num_batched_tokens = 64, .max_wait = kMaxWait},
+      StartFair(1000, {.max_num_seqs = slots, .max_num_batched_tokens = 64, .max_wait = kMaxWait},
                 policy);
       for (int i = 0; i < slots; ++i) AddOf("a", 4);
       for (int i = 0; i < 20; ++i) {
@@ -324,11 +324,10 @@ TEST_F(DueTest, WhatWaitsStartsWithinMaxWaitAndAStep) {
 }
 
 TEST_F(DueTest, TheOldestHalfRunsOn) {
-  StartFair(1000,
-            {.max_num_seqs = 4,
-             .max_num_batched_tokens = 64,
-             .max_wait = std::chrono::milliseconds(300)},
-            "fcfs");
+  StartFair(
+      1000,
+      {.max_num_seqs = 4, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(300)},
+      "fcfs");
   std::vector<core::Sequence*> first;
   for (int i = 0; i < 4; ++i) first.push_back(AddOf("a", 4));
   Step();
@@ -342,9 +341,8 @@ TEST_F(DueTest, TheOldestHalfRunsOn) {
 }
 
 TEST_F(DueTest, ATenantAboveItsShareTakesItsTurnsFromItself) {
-  StartFair(1000, {.max_num_seqs = 4,
-                   .max_num_batched_tokens = 64,
-                   .max_wait = std::chrono::seconds(1)});
+  StartFair(1000,
+            {.max_num_seqs = 4, .max_num_batched_tokens = 64, .max_wait = std::chrono::seconds(1)});
   for (int i = 0; i < 4; ++i) AddOf("a", 4);
   Step();
   std::vector<core::Sequence*> waiting;
