@@ -15,10 +15,6 @@ bool IsAdmin(Route route) {
          route == Route::kAdminDrain;
 }
 
-bool IsPublic(Route route) {
-  return route == Route::kLivez || route == Route::kReadyz || route == Route::kHealth;
-}
-
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 // Returns the token of "Bearer <token>", or "" for any other header.
@@ -88,7 +84,7 @@ Access::Verdict Access::Check(Route route, std::string_view authorization) const
   if (digests_.empty() && !IsAdmin(route)) return verdict;
   const Presented presented = Identify(authorization);
   verdict.caller.sees_all = presented.admin || digests_.size() < 2;
-  if (IsPublic(route)) return verdict;
+  if (IsHealth(route)) return verdict;
   if (IsAdmin(route)) {
     if (!admin_) {
       verdict.rejection = Forbidden(
@@ -99,6 +95,7 @@ Access::Verdict Access::Check(Route route, std::string_view authorization) const
     } else if (!presented.admin) {
       verdict.rejection = Unauthorized(presented.any);
     }
+    verdict.caller.admin = presented.admin;
     return verdict;
   }
   if (presented.tenant != kNone) {

@@ -28,33 +28,43 @@ HttpReply MethodNotAllowed(const RouteMatch& match) {
   return reply;
 }
 
-HttpReply TooManyConnections() {
-  HttpReply reply = ErrorReply({503, "The server has too many connections.",
-                                "service_unavailable_error", "", "unavailable"});
-  reply.headers.emplace_back("Retry-After", "1");
-  return reply;
-}
-
 size_t MaxReceived(const ServerLimits& limits) {
   // The headers of one request are parsed from what was received, so they must fit.
   return std::max(limits.max_pipelined_bytes, limits.max_header_bytes + 1024);
 }
 
+// The account of a connection before anybody authenticated on it; "": without a limit, since many
+// clients may come from there.
+std::string StrangerAccount(const asio::ip::address& peer, bool proxied) {
+  return proxied || IsLoopbackAddress(peer) ? std::string() : AddressAccount(peer);
+}
+
+ConnectionTable::CloseFn Evictor(const std::shared_ptr<SocketStream>& stream,
+                                 ServerContext* context) {
+  return [weak = std::weak_ptr<SocketStream>(stream), context] {
+    context->metrics.CountEvictedConnection();
+    if (const std::shared_ptr<SocketStream> alive = weak.lock()) alive->PostClose();
+  };
+}
+
 }  // namespace
 
-Connection::Connection(asio::ip::tcp::socket socket, ServerContext* context,
-                       asio::ssl::context* tls)
+Connection::Connection(asio::ip::tcp::socket socket, const asio::ip::address& peer,
+                       ServerContext* context, asio::ssl::context* tls)
     : stream_(std::make_shared<SocketStream>(std::move(socket), MaxReceived(context->limits()),
                                              context->limits().write_timeout, tls)),
-      context_(context) {}
+      context_(context),
+      proxied_(context->proxies.Contains(peer)),
+      place_(
+          context->connections.Open(StrangerAccount(peer, proxied_), Evictor(stream_, context))) {}
 
-void Connection::Start(bool reject, std::shared_ptr<void> slot) {
+void Connection::Start(std::shared_ptr<void> slot) {
   auto finished = [self = shared_from_this(), slot = std::move(slot)](std::exception_ptr error) {
     // Only a failed allocation throws; it ends this connection and no other.
     if (error) spdlog::error("A connection ended by an exception");
     self->stream_->Close();
   };
-  asio::co_spawn(stream_->executor(), Run(reject), std::move(finished));
+  asio::co_spawn(stream_->executor(), Run(), std::move(finished));
 }
 
 void Connection::Stop(bool when_idle) {
@@ -63,20 +73,11 @@ void Connection::Stop(bool when_idle) {
   });
 }
 
-asio::awaitable<void> Connection::Run(bool reject) {
+asio::awaitable<void> Connection::Run() {
   const bool started =
       co_await stream_->Start(SteadyClock::now() + context_->limits().header_timeout);
   if (!started) co_return;
-  if (reject) {
-    HttpReply reply = TooManyConnections();
-    Framing framing;
-    framing.keep_alive = false;
-    RouteMatch unread;
-    unread.name = kUnreadRoute;
-    std::string nobody;
-    co_await Send(std::move(reply), framing, unread, std::move(nobody));
-  }
-  bool go_on = !reject;
+  bool go_on = true;
   while (go_on) go_on = co_await ServeOne();
   if (stream_->write_timed_out()) context_->metrics.CountSlowReader();
   if (!stream_->gone()) co_await stream_->Linger(kLinger);
@@ -102,7 +103,7 @@ asio::awaitable<bool> Connection::ServeOne() {
   const bool began = co_await AwaitRequest();
   if (!began) co_return false;
   idle_ = false;
-  ReadOutcome read = co_await ReadHttpRequest(stream_.get(), context_);
+  ReadOutcome read = co_await ReadHttpRequest(stream_.get(), context_, place_.get(), proxied_);
   if (read.rejection) {
     std::string nobody;
     co_await Send(*std::move(read.rejection), read.framing, read.match, std::move(nobody));
@@ -114,8 +115,25 @@ asio::awaitable<bool> Connection::ServeOne() {
 
 asio::awaitable<bool> Connection::Answer(HttpRequest request) {
   const CountScope active(&context_->active);
-  const RouteMatch match = context_->router.Match(request.method, request.target);
   if (!context_->accepting) request.framing.keep_alive = false;
+  const RouteMatch match = context_->router.Match(request.method, request.target);
+  // Where there are no keys, clients without one are protected while they are served. Health probes
+  // never are: they are so quick that only one that does not read its answer can be evicted.
+  const bool protects = context_->open && !IsHealth(match.route);
+  if (protects && !place_->Protect(request.client)) {
+    context_->metrics.CountRejectedConnection();
+    HttpReply reply = TooManyConnections();
+    std::string nobody;
+    co_await Send(std::move(reply), request.framing, match, std::move(nobody));
+    co_return false;
+  }
+  const bool keep_alive = co_await Dispatch(std::move(request));
+  place_->Unprotect(proxied_);
+  co_return keep_alive;
+}
+
+asio::awaitable<bool> Connection::Dispatch(HttpRequest request) {
+  const RouteMatch match = context_->router.Match(request.method, request.target);
   const Framing framing = request.framing;
   const std::string tenant = request.caller.tenant;
   bool keep_alive = false;

@@ -33,8 +33,14 @@ bool TakesBody(const RouteMatch& match) {
 // One request being read.
 class RequestReader {
  public:
-  RequestReader(SocketStream* stream, ServerContext* context)
-      : stream_(stream), context_(context), limits_(context->limits()), parser_(context->limits()) {
+  RequestReader(SocketStream* stream, ServerContext* context, ConnectionTable::Place* place,
+                bool proxied)
+      : stream_(stream),
+        context_(context),
+        place_(place),
+        proxied_(proxied),
+        limits_(context->limits()),
+        parser_(context->limits()) {
     outcome_.match.name = kUnreadRoute;
     outcome_.framing.keep_alive = false;
   }
@@ -45,12 +51,16 @@ class RequestReader {
   void Parse();
   // Decides, by the head, whether the body is to be read.
   std::optional<HttpReply> CheckHead();
+  // Whether the connection may have this request answered.
+  std::optional<HttpReply> CheckPlace(Route route);
   // Charges the body for what it takes by now.
   std::optional<HttpReply> ChargeBody();
   HttpRequest Release();
 
   SocketStream* const stream_;
   ServerContext* const context_;
+  ConnectionTable::Place* const place_;
+  const bool proxied_;
   const ServerLimits& limits_;
   RequestParser parser_;
   ReadOutcome outcome_;
@@ -75,7 +85,18 @@ std::optional<HttpReply> RequestReader::CheckHead() {
   outcome_.match.make_format = match.make_format;
   verdict_ = std::move(verdict);
   if (!TakesBody(match)) parser_.DropBody();
-  return std::nullopt;
+  return CheckPlace(match.route);
+}
+
+std::optional<HttpReply> RequestReader::CheckPlace(Route route) {
+  const Caller& caller = verdict_.caller;
+  const bool is_probe = IsHealth(route) || caller.admin;
+  bool has_place = is_probe || !place_->probe_only();
+  // Strangers are protected once their request is here as a whole.
+  if (has_place && !caller.tenant.empty()) has_place = place_->Protect(caller.tenant);
+  if (has_place) return std::nullopt;
+  context_->metrics.CountRejectedConnection();
+  return TooManyConnections();
 }
 
 std::optional<HttpReply> RequestReader::ChargeBody() {
@@ -93,6 +114,12 @@ HttpRequest RequestReader::Release() {
   HttpRequest request;
   request.caller = std::move(verdict_.caller);
   request.framing = parser_.head().framing;
+  if (place_->probe_only()) request.framing.keep_alive = false;
+  if (proxied_) {
+    const auto client =
+        context_->proxies.ClientOf(parser_.head().forwarded_for, parser_.head().forwarded);
+    if (client) request.client = AddressAccount(*client);
+  }
   request.method = parser_.head().method;
   request.target = parser_.head().target;
   request.body = parser_.TakeBody();
@@ -138,8 +165,16 @@ asio::awaitable<ReadOutcome> RequestReader::Read() {
   co_return std::move(outcome_);
 }
 
-asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream, ServerContext* context) {
-  RequestReader reader(stream, context);
+HttpReply TooManyConnections() {
+  HttpReply reply = ErrorReply({503, "The server has too many connections.",
+                                "service_unavailable_error", "", "unavailable"});
+  reply.headers.emplace_back("Retry-After", "1");
+  return reply;
+}
+
+asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream, ServerContext* context,
+                                             ConnectionTable::Place* place, bool proxied) {
+  RequestReader reader(stream, context, place, proxied);
   ReadOutcome outcome = co_await reader.Read();
   co_return outcome;
 }

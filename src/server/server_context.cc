@@ -43,6 +43,12 @@ std::string TenantOf(const prometheus::ClientMetric& metric) {
   return {};
 }
 
+// None where they are wrong, with which the server does not start.
+TrustedProxies ProxiesOf(const ServerOptions& options) {
+  StatusOr<TrustedProxies> proxies = TrustedProxies::Parse(options.trusted_proxies);
+  return proxies.ok() ? *std::move(proxies) : TrustedProxies();
+}
+
 ServerOptions WithoutKeys(ServerOptions options) {
   options.api_keys.clear();
   options.admin_key.clear();
@@ -73,9 +79,14 @@ ServerMetrics::ServerMetrics()
                         .Add({})),
       rejected_connections_(&prometheus::BuildCounter()
                                  .Name("ropeway_http_rejected_connections_total")
-                                 .Help("Connections rejected beyond --max-connections.")
+                                 .Help("Connections rejected because there was no place for them.")
                                  .Register(registry_)
                                  .Add({})),
+      evicted_connections_(&prometheus::BuildCounter()
+                                .Name("ropeway_http_evicted_connections_total")
+                                .Help("Connections closed to give their place to newer ones.")
+                                .Register(registry_)
+                                .Add({})),
       connections_(&prometheus::BuildGauge()
                         .Name("ropeway_http_connections")
                         .Help("Open client connections.")
@@ -119,8 +130,11 @@ ServerContext::ServerContext(const ServerOptions& options, engine::Backend* back
     : options(WithoutKeys(options)),
       router(std::move(endpoints)),
       access(options.api_keys, options.admin_key),
+      open(options.api_keys.empty()),
       backend(backend),
+      proxies(ProxiesOf(options)),
       key_limits(options.api_keys, std::make_shared<base::RealClock>()),
+      connections(options.limits.max_connections),
       bodies(static_cast<int64_t>(options.limits.max_bodies_bytes)),
       answers(std::make_shared<base::SharedBudget>(
           static_cast<int64_t>(options.limits.max_answers_bytes))),

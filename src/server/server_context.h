@@ -18,6 +18,8 @@
 #include "base/thread_pool.h"
 #include "engine/backend.h"
 #include "server/access.h"
+#include "server/client_address.h"
+#include "server/connection_table.h"
 #include "server/key_limits.h"
 #include "server/router.h"
 #include "server/server_options.h"
@@ -36,8 +38,10 @@ class ServerMetrics {
   void CountSlowReader() { slow_readers_->Increment(); }
   // An answer that was not sent whole: its tenant's take too much memory.
   void CountCutAnswer() { cut_answers_->Increment(); }
-  // A connection beyond max_connections.
+  // A connection that found no place.
   void CountRejectedConnection() { rejected_connections_->Increment(); }
+  // A connection that gave its place to a newer one.
+  void CountEvictedConnection() { evicted_connections_->Increment(); }
   void ConnectionOpened() { connections_->Increment(); }
   void ConnectionClosed() { connections_->Decrement(); }
 
@@ -55,6 +59,7 @@ class ServerMetrics {
   prometheus::Counter* slow_readers_;
   prometheus::Counter* cut_answers_;
   prometheus::Counter* rejected_connections_;
+  prometheus::Counter* evicted_connections_;
   prometheus::Gauge* connections_;
 };
 
@@ -83,9 +88,12 @@ class ServerContext {
   const Router router;
   const Access access;
   const ServerLimits& limits() const { return options.limits; }
+  const bool open;  // There are no keys: who has none is a user, not a stranger.
   engine::Backend* const backend;
+  const TrustedProxies proxies;
   KeyLimits key_limits;
   ServerMetrics metrics;
+  ConnectionTable connections;
   base::SharedBudget bodies;  // Bytes of the bodies that are being received or parsed.
   // Bytes of the answers that are gathered or being sent. The backend's sinks may outlive the
   // server.
