@@ -143,7 +143,7 @@ bool Generation::AppendOutput(std::string* bytes) {
 asio::awaitable<Sent> Generation::SendReply(HttpReply reply) {
   base::SharedBudget::Hold hold;
   if (!context_->ChargeAnswer(http_.caller.tenant, reply.body.capacity(), &hold)) {
-    reply = RejectionReply(TooManyAnswers(), *context_->backend);
+    reply = RejectionReply(TooManyAnswers(), *context_->backend, http_.caller.tenant);
   }
   if (reply.error) reply.body = format_->ErrorBody(*reply.error);
   Sent sent;
