@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 
@@ -47,6 +48,13 @@ void RaiseDescriptorLimit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+int64_t DescriptorLimit() {
+  constexpr rlim_t kMany = 1 << 30;  // More than any system has; also for "unlimited".
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMany;
+  return static_cast<int64_t>(std::min(limit.rlim_cur, kMany));
 }
 
 }  // namespace ropeway::base

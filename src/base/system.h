@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_BASE_SYSTEM_H_
 #define ROPEWAY_BASE_SYSTEM_H_
 
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -25,6 +26,9 @@ std::FILE* OpenPrivateFile(const std::string& path);
 // Raises the soft limit on descriptors (RLIMIT_NOFILE; usually 1,024) to the hard one, since each
 // connection takes a descriptor. No effect if the system rejects it. Thread-safe.
 void RaiseDescriptorLimit();
+
+// How many descriptors this process may have open. Thread-safe.
+int64_t DescriptorLimit();
 
 }  // namespace ropeway::base
 

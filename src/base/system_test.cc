@@ -68,6 +68,16 @@ TEST(DescriptorLimitTest, RaisesTheSoftLimitToTheHardOne) {
   EXPECT_EQ(after.rlim_max, before.rlim_max);
 }
 
+TEST(DescriptorLimitTest, SaysTheSoftLimit) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit lowered = before;
+  lowered.rlim_cur = 123;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &lowered), 0);
+  EXPECT_EQ(DescriptorLimit(), 123);
+  setrlimit(RLIMIT_NOFILE, &before);
+}
+
 }  // namespace
 
 }  // namespace ropeway::base

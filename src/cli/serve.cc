@@ -31,6 +31,12 @@ constexpr milliseconds kLeastTimeout(1);  // A timeout of 0 would reject every c
 constexpr char kApiKeyVariable[] = "ROPEWAY_API_KEY";
 // For what is left in the connections' buffers when all requests have ended.
 constexpr std::chrono::seconds kFlushTime(2);
+// Of descriptors: for the model, logs, event loops; for RocksDB's files of the disk tier and of the
+// sessions, which have bounds of their own.
+constexpr int64_t kOwnDescriptors = 96;
+constexpr int64_t kDiskTierDescriptors = 448;
+constexpr int64_t kStateDescriptors = 96;
+constexpr int64_t kLeastConnections = 16;
 
 // SIGTERM and SIGINT of a server, taken by a thread of its own: while the model loads, a signal
 // ends the process at once; later the first asks for the end, and a second one, while the server
@@ -79,7 +85,7 @@ flags::FlagTable EngineRows(ServeFlags* flags) {
       {"Engine",
        {{"--max-queued-requests",
          flags::IntValue(&options.scheduler.max_queued_requests, 1, 1000000),
-         "Requests that wait; more are rejected with 429"},
+         "Requests of one tenant (API key) that wait; more are rejected with 429"},
         {"--frontend-threads", flags::IntValue(&options.frontend_threads, 1, 256),
          "Threads that apply chat templates and encode prompts"},
         {"--request-timeout", flags::DurationValue(&options.request_timeout),
@@ -118,6 +124,9 @@ flags::FlagTable ServerRows(ServeFlags* flags) {
             {"--keep-alive-interval", flags::DurationValue(&server.limits.keep_alive_interval),
              "A stream that has been silent for so long sends a comment line, so that proxies "
              "keep it open; 0: never"},
+            {"--trusted-proxy", flags::TextsValue(&server.trusted_proxies, "ADDRESS"),
+             "Proxy in front of the server, or network of such (10.0.0.0/8): it may have all "
+             "connections, and its X-Forwarded-For or Forwarded names the client"},
             {"--drain-timeout", flags::DurationValue(&flags->drain_timeout),
              "How long running requests may go on after SIGTERM or Ctrl-C; a second signal ends "
              "the program at once"}}}};
@@ -130,11 +139,16 @@ flags::FlagTable LimitRows(server::ServerLimits* limits) {
             {"--max-header-size", flags::SizeValue(&limits->max_header_bytes, 1024),
              "Request line and headers; larger ones are rejected with 431"},
             {"--max-bodies-size", flags::SizeValue(&limits->max_bodies_bytes, 1),
-             "Bodies above 32 KiB of all connections together; more are rejected with 503"},
+             "Bodies above 32 KiB of all connections together, of which one key gets at most half; "
+             "more are rejected with 503"},
+            {"--max-answers-size", flags::SizeValue(&limits->max_answers_bytes, 1024),
+             "Answers above 16 KiB that clients have not read, of which one key gets at most half; "
+             "more are not sent"},
             {"--max-stream-size", flags::SizeValue(&limits->max_stream_bytes, 1024),
              "Output of a stream that waits for a slow reader; beyond it the request is cancelled"},
             {"--max-connections", flags::IntValue(&limits->max_connections, 1, 1000000),
-             "Connections at once; more are answered with 503"},
+             "Connections at once, of which one key or address gets at most half; beyond it the "
+             "oldest without a key is closed for a new one"},
             {"--max-choices", flags::IntValue(&limits->max_choices, 1, 65536),
              "Prompts times `n` of one request"},
             {"--header-timeout", flags::DurationValue(&limits->header_timeout, kLeastTimeout),
@@ -195,6 +209,8 @@ int Serve(const ServeFlags& flags) {
   if (!engine_options.ok()) return base::Fail(engine_options.status());
   StatusOr<server::ServerOptions> options = ResolveServer(flags);
   if (!options.ok()) return base::Fail(options.status());
+  const Status fits = FitDescriptors(base::DescriptorLimit(), *engine_options, &options->limits);
+  if (!fits.ok()) return base::Fail(fits);
   for (const std::string& file : SecretsOthersCanRead(flags)) {
     spdlog::warn("all users of this machine can read the keys in {}: chmod 600 it", file);
   }
@@ -244,6 +260,9 @@ StatusOr<server::ServerOptions> ResolveServer(const ServeFlags& flags) {
         key ? "--tls-key is required with --tls-cert" : "--tls-cert is required with --tls-key",
         key ? "tls_key" : "tls_cert");
   }
+  if (Status status = server::CheckTrustedProxies(options.trusted_proxies); !status.ok()) {
+    return InvalidArgument("--trusted-proxy: " + status.message(), "trusted_proxy");
+  }
   // All choices of a request are admitted or none: more than may wait could never be admitted.
   options.limits.max_choices =
       std::min(options.limits.max_choices, flags.engine.options.scheduler.max_queued_requests);
@@ -267,6 +286,28 @@ StatusOr<server::ServerOptions> ResolveServer(const ServeFlags& flags) {
     options.api_keys.insert(options.api_keys.end(), keys->begin(), keys->end());
   }
   return options;
+}
+
+Status FitDescriptors(int64_t descriptors, const EngineOptions& engine,
+                      server::ServerLimits* limits) {
+  const int64_t besides = server::MostOpen(*limits) - limits->max_connections + kOwnDescriptors +
+                          (engine.cache.disk_path.empty() ? 0 : kDiskTierDescriptors) +
+                          (engine.sessions.state_path.empty() ? 0 : kStateDescriptors);
+  const int64_t left = descriptors - besides;
+  if (left >= limits->max_connections) return {};
+  const int64_t least = besides + std::min<int64_t>(kLeastConnections, limits->max_connections);
+  if (descriptors < least) {
+    return {StatusCode::kResourceExhausted,
+            fmt::format("the system allows {} open files, but the server needs at least {}: raise "
+                        "the limit (ulimit -Hn)",
+                        descriptors, least)};
+  }
+  spdlog::warn(
+      "--max-connections is lowered from {} to {}: the system allows {} open files (ulimit -Hn), "
+      "of which {} are for other things",
+      limits->max_connections, left, descriptors, besides);
+  limits->max_connections = static_cast<int>(left);
+  return {};
 }
 
 std::vector<std::string> SecretsOthersCanRead(const ServeFlags& flags) {

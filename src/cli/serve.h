@@ -3,6 +3,7 @@
 #define ROPEWAY_CLI_SERVE_H_
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,11 @@ StatusOr<server::ServerOptions> ResolveServer(const ServeFlags& flags);
 
 // The files with keys (--api-keys, --tls-key) that all users of this machine can read.
 std::vector<std::string> SecretsOthersCanRead(const ServeFlags& flags);
+
+// Lowers limits->max_connections to what `descriptors`, the most that may be open, leave for
+// connections, with a line in the log. kResourceExhausted if that is next to nothing.
+Status FitDescriptors(int64_t descriptors, const EngineOptions& engine,
+                      server::ServerLimits* limits);
 
 // Whether only this machine can reach `host`.
 bool IsLoopback(const std::string& host);

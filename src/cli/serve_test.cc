@@ -54,7 +54,8 @@ TEST_F(ServeTest, EveryFlagReachesItsOption) {
                    "13s",    "--drain-timeout",
                    "14s",    "--max-body-size",
                    "15KiB",  "--max-bodies-size",
-                   "16KiB",  "--max-connections",
+                   "16KiB",  "--max-answers-size",
+                   "25KiB",  "--max-connections",
                    "17",     "--max-choices",
                    "18",     "--header-timeout",
                    "19s",    "--body-timeout",
@@ -98,6 +99,7 @@ TEST_F(ServeTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(flags_.drain_timeout, milliseconds(14000));
   EXPECT_EQ(server.limits.max_body_bytes, 15u << 10);
   EXPECT_EQ(server.limits.max_bodies_bytes, 16u << 10);
+  EXPECT_EQ(server.limits.max_answers_bytes, 25u << 10);
   EXPECT_EQ(server.limits.max_connections, 17);
   EXPECT_EQ(server.limits.max_choices, 18);
   EXPECT_EQ(server.limits.header_timeout, milliseconds(19000));
@@ -217,6 +219,40 @@ TEST_F(ServeTest, TlsNeedsTheCertificateAndItsKey) {
   EXPECT_EQ(ResolveServer(flags_).status().message(), "--tls-cert is required with --tls-key");
   flags_.server.tls_cert = "a";
   EXPECT_TRUE(ResolveServer(flags_).ok());
+}
+
+TEST_F(ServeTest, ProxiesAreAddressesOrNetworks) {
+  ASSERT_EQ(Parse({"serve", "--trusted-proxy", "10.0.0.0/8", "--trusted-proxy", "::1"}), "");
+  EXPECT_EQ(ResolveServer(flags_)->trusted_proxies,
+            (std::vector<std::string>{"10.0.0.0/8", "::1"}));
+  flags_.server.trusted_proxies = {"proxy.example"};
+  const std::string message = ResolveServer(flags_).status().message();
+  EXPECT_THAT(message, HasSubstr("--trusted-proxy: expected an address"));
+  EXPECT_THAT(message, HasSubstr("'proxy.example'"));
+}
+
+TEST_F(ServeTest, ConnectionsAreLoweredToTheDescriptors) {
+  EngineOptions engine;
+  server::ServerLimits limits;
+  EXPECT_TRUE(FitDescriptors(1 << 20, engine, &limits).ok());
+  EXPECT_EQ(limits.max_connections, 4096);
+  EXPECT_TRUE(FitDescriptors(1024, engine, &limits).ok());
+  const int alone = limits.max_connections;
+  EXPECT_LT(alone, 1024 - 64);
+  EXPECT_GT(alone, 512);
+  engine.cache.disk_path = "d";
+  engine.sessions.state_path = "s";
+  limits = {};
+  EXPECT_TRUE(FitDescriptors(1024, engine, &limits).ok());
+  EXPECT_LT(limits.max_connections, alone) << "RocksDB needs some";
+  limits = {};
+  const Status few = FitDescriptors(64, engine, &limits);
+  EXPECT_EQ(few.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(few.message(), HasSubstr("64 open files"));
+  EXPECT_THAT(few.message(), HasSubstr("ulimit -Hn"));
+  limits.max_connections = 2;  // Who needs few is not asked for more.
+  EXPECT_TRUE(FitDescriptors(900, engine, &limits).ok());
+  EXPECT_EQ(limits.max_connections, 2);
 }
 
 TEST_F(ServeTest, NoRequestMayHaveMoreChoicesThanMayWait) {

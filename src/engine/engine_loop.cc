@@ -30,9 +30,6 @@ constexpr base::Duration kQueueNotes = std::chrono::milliseconds(100);
 // How long blocks that wait to be stored are given when the engine stops.
 constexpr auto kStoreGrace = std::chrono::seconds(5);
 
-// Weight of the newest request in the mean run time: the last 20 or so count.
-constexpr double kMeanWeight = 0.05;
-
 // The time for arrivals and cancels between two steps, about: running requests wait meanwhile.
 constexpr base::Duration kMessageTime = std::chrono::milliseconds(2);
 
@@ -67,6 +64,7 @@ EngineLoop::EngineLoop(const EngineCoreOptions& options, const executor::KvLayou
       stats_(core_.stats()),
       work_(clock_->Now()),
       last_progress_(clock_->Now()),
+      last_watch_(clock_->Now()),
       thread_([this] { Run(); }) {
   if (tier_ != nullptr) tier_->SetWake([this] { inbox_.Wake(); });
 }
@@ -146,6 +144,7 @@ std::list<EngineLoop::Message> EngineLoop::WaitForMessages() {
 
 void EngineLoop::Handle(core::CoreRequest& arrival) {
   const std::shared_ptr<LiveRequest> live = LiveOf(arrival.context);
+  arrival.group = live->group;
   const auto prompt_tokens = static_cast<int32_t>(arrival.prompt.size());
   Status status = lost_ ? CopyDeviceStatus() : core_.Add(std::move(arrival));
   if (!status.ok()) {
@@ -233,12 +232,16 @@ void EngineLoop::Step() {
 }
 
 void EngineLoop::NoteQueue(base::TimePoint now) {
-  if (now - queue_noted_ < kQueueNotes && queue_noted_ != base::TimePoint{}) return;
+  // An idle loop sleeps: what it notes now must hold until there is work.
+  const bool early = now - queue_noted_ < kQueueNotes && queue_noted_ != base::TimePoint{};
+  if (early && !core_.idle()) return;
   queue_noted_ = now;
   try {
     std::vector<RequestId> order = core_.QueueOrder();
+    core_.View(&next_load_);
     const std::lock_guard lock(mu_);
     queue_order_.swap(order);
+    std::swap(load_, next_load_);
   } catch (const std::bad_alloc&) {  // The order is noted later.
   }
 }
@@ -293,7 +296,7 @@ void EngineLoop::Track(const CoreEvent& event, base::TimePoint now) {
       break;
     case CoreEvent::Kind::kFailed:
     case CoreEvent::Kind::kFinished:
-      OnEnded(live, EndName(event), now);
+      if (trace_ != nullptr) trace_->Ended(live.id, EndName(event), now);
       break;
   }
 }
@@ -311,14 +314,6 @@ void EngineLoop::TraceStep(base::TimePoint end) {
     trace_->Step(std::move(step));
   } catch (const std::bad_alloc&) {  // A trace may lack a step.
   }
-}
-
-void EngineLoop::OnEnded(const LiveRequest& live, const char* reason, base::TimePoint now) {
-  if (trace_ != nullptr) trace_->Ended(live.id, reason, now);
-  if (live.started == base::TimePoint{}) return;
-  const double seconds = base::ToSeconds(now - live.started);
-  const double mean = mean_run_seconds_.load();
-  mean_run_seconds_.store(mean == 0.0 ? seconds : mean + kMeanWeight * (seconds - mean));
 }
 
 void EngineLoop::Lose(const Status& status) {
@@ -357,6 +352,11 @@ std::vector<RequestId> EngineLoop::queue_order() const {
   return queue_order_;
 }
 
+scheduler::LoadView EngineLoop::load() const {
+  const std::lock_guard lock(mu_);
+  return load_;
+}
+
 Status EngineLoop::CopyDeviceStatus() const noexcept {
   const std::lock_guard lock(mu_);
   return CopyStatus(device_status_);
@@ -370,6 +370,22 @@ Status EngineLoop::device_status() const {
 Status EngineLoop::CheckProgress() const {
   const base::TimePoint now = clock_->Now();
   const std::lock_guard lock(mu_);
+  return ProgressAt(std::min(now, last_watch_ + kLongestGap));
+}
+
+Status EngineLoop::Watch() {
+  const base::TimePoint now = clock_->Now();
+  const std::lock_guard lock(mu_);
+  const base::Duration pause = now - last_watch_ - kLongestGap;
+  last_watch_ = now;
+  if (pause > base::Duration{}) {
+    last_progress_ = std::min(now, last_progress_ + pause);
+    last_step_begin_ = std::min(now, last_step_begin_ + pause);
+  }
+  return ProgressAt(now);
+}
+
+Status EngineLoop::ProgressAt(base::TimePoint now) const {
   if (!busy_ || now - last_progress_ < kStallLimit) return {};
   std::string reason =
       fmt::format("no step made progress for {:.0f} s", base::ToSeconds(now - last_progress_));

@@ -28,7 +28,9 @@ bool LiveRequest::End() {
 }
 
 void LiveRequest::Count(State from, State to) {
-  if (queued != nullptr && IsQueued(from) && !IsQueued(to)) --*queued;
+  if (!IsQueued(from) || IsQueued(to)) return;
+  place.Release();
+  if (queued != nullptr) --*queued;
 }
 
 void LiveRequests::Add(const std::shared_ptr<LiveRequest>& live) {

@@ -13,8 +13,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/byte_budget.h"
 #include "base/clock.h"
+#include "base/shared_budget.h"
 #include "core/sequence.h"
 #include "engine/backend.h"
 #include "ropeway/request.h"
@@ -70,13 +70,16 @@ struct LiveRequest final : core::RequestContext {
   uint64_t seed = 0;
   base::TimePoint arrival{};
   base::TimePoint deadline =
-      base::TimePoint::max();          // The request fails with kDeadlineExceeded then.
-  std::unique_ptr<LiveTurn> turn;      // Of the session that the request names; null: none.
-  std::atomic<int>* queued = nullptr;  // Counts the requests that are encoding or waiting.
+      base::TimePoint::max();      // The request fails with kDeadlineExceeded then.
+  std::unique_ptr<LiveTurn> turn;  // Of the session that the request names; null: none.
+  std::shared_ptr<core::AdmissionGroup> group;  // Of the request that it is a part of; or null.
+  std::atomic<int>* queued = nullptr;           // Counts the requests that are encoding or waiting.
+  // One of the places in the queue; the move out of these two states gives it back.
+  base::SharedBudget::Hold place;
 
   // Constant, except for the prompt, which the prompt pool takes out.
   Request request;
-  base::ByteBudget::Hold bytes;      // What `request` takes of LlmEngineConfig::max_request_bytes.
+  base::SharedBudget::Hold bytes;    // What `request` takes of LlmEngineConfig::max_request_bytes.
   std::shared_ptr<OutputSink> sink;  // The output thread's; null: it was told the end.
   std::unique_ptr<RequestOutput> output;  // The output thread's; null: not admitted, or ended.
   // The engine thread's until the request started, then constant; see ropeway::Finish.

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/random.h"
+#include "base/shared_budget.h"
 #include "core/block_name.h"
 #include "engine/backend.h"
 #include "engine/engine_core.h"
@@ -50,9 +50,10 @@ struct LlmEngineConfig {
   core::CacheRoot cache_root;
   std::unique_ptr<kvcache::KvTier> tier;  // For KV blocks that the pool evicts; null: none.
   std::unique_ptr<store::StateDb> state;  // Where sessions are kept; null: as the options say.
-  // What the texts and ids of all requests under way may take together; more are rejected with
-  // kResourceExhausted. One alone is accepted, however large.
-  size_t max_request_bytes = size_t{256} << 20;
+  // What the texts and ids of all requests under way may take together, shared between tenants
+  // (base::SharedBudget); more are rejected with kResourceExhausted. One alone is accepted, however
+  // large.
+  int64_t max_request_bytes = int64_t{256} << 20;
   base::Duration watchdog_period = std::chrono::seconds(1);  // How often progress is checked.
   bool check_integrity = EngineCoreOptions().check_integrity;
   const base::Clock* clock = nullptr;  // Must outlive the engine.
@@ -69,14 +70,14 @@ class LlmEngine final : public Backend {
   // Cancels what still runs; every sink has had its end when it returns.
   ~LlmEngine() override;
 
-  StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink) override;
+  StatusOr<std::vector<RequestId>> SubmitAll(std::vector<SinkRequest> requests) override;
   void Cancel(RequestId id) override;
   std::vector<ModelInfo> Models() const override;
   Health GetHealth() const override;
   std::string MetricsText() const override;
-  int RetryAfterSeconds() const override;
+  int RetryAfterSeconds(const std::string& tenant) const override;
   std::vector<RequestInfo> Requests() const override;
-  QueueInfo Queue() const override;
+  QueueInfo Queue(const std::string* tenant, double weight) const override;
   EngineStats Stats() const override;
   StatusOr<std::vector<TokenId>> Tokenize(const std::string& text, bool add_special) const override;
   StatusOr<std::vector<TokenId>> TokenizeChat(const std::vector<ChatMessage>& messages,
@@ -105,13 +106,19 @@ class LlmEngine final : public Backend {
 
   EngineStats StatsOf(const EngineLoop::Snapshot& loop) const;
   Status CheckModel(const std::string& model) const;
-  // As EngineLoop's, with the request that has waited longest for its end.
-  Status CheckProgress() const;
-  // REQUIRES: mu_ is held.
-  Status CheckAdmission() const;
+  // What EngineLoop says of its progress, with the request that has waited longest for its end.
+  Status DescribeProgress(Status status) const;
+  // Throws std::bad_alloc.
+  StatusOr<std::shared_ptr<LiveRequest>> MakeLive(SinkRequest request);
+  // The next three: REQUIRES: mu_ is held.
+  Status CheckAccepting() const;
+  // Takes what the request needs to be queued: a place of its tenant's, and its bytes.
+  Status Reserve(LiveRequest* live);
   // Gives the request its id and hands it to the prompt pool; throws std::bad_alloc with nothing
   // kept.
-  StatusOr<RequestId> Enqueue(const std::shared_ptr<LiveRequest>& live);
+  Status Enqueue(const std::shared_ptr<LiveRequest>& live);
+  // All or none.
+  StatusOr<std::vector<RequestId>> EnqueueAll(const std::vector<std::shared_ptr<LiveRequest>>& all);
   void CancelLive(const std::shared_ptr<LiveRequest>& live);
   void CancelAll();
 
@@ -121,7 +128,8 @@ class LlmEngine final : public Backend {
   const std::unique_ptr<store::SessionStore> sessions_;  // Outlives all requests.
   const std::unique_ptr<TraceWriter> trace_;             // Null: none.
   const PromptEncoder encoder_;
-  base::ByteBudget request_bytes_;
+  base::SharedBudget request_bytes_;
+  base::SharedBudget places_;  // In the queue.
 
   mutable std::mutex mu_;  // Held while a request is added, so that ids are in order.
   bool accepting_ = true;  // Guarded by mu_, as is the next.

@@ -49,7 +49,7 @@ TEST(LlmEngineThreadsTest, AFullQueueRefusesAndTakesMoreLater) {
     EXPECT_THAT(status.message(), HasSubstr("max_queued_requests"));
   }
   EXPECT_THAT(test.engine->MetricsText(), HasSubstr("ropeway_num_requests_waiting 3\n"));
-  EXPECT_EQ(test.engine->RetryAfterSeconds(), 1);
+  EXPECT_EQ(test.engine->RetryAfterSeconds(""), 1);
   EXPECT_TRUE(test.engine->GetHealth().ready);
   test.control->OpenGate();
   for (const auto& sink : sinks) EXPECT_EQ(sink->WaitEnd().text, "abc");
@@ -59,7 +59,7 @@ TEST(LlmEngineThreadsTest, AFullQueueRefusesAndTakesMoreLater) {
 
 TEST(LlmEngineThreadsTest, TheTextOfAllRequestsIsBounded) {
   TestEngine test;
-  test.max_request_bytes = 10000;
+  test.max_request_bytes = 20000;  // One tenant gets half.
   test.options.scheduler.max_num_seqs = 2;
   test.control->CloseGate();
   test.Start();
@@ -79,9 +79,28 @@ TEST(LlmEngineThreadsTest, TheTextOfAllRequestsIsBounded) {
       << "what ended gave its bytes back before its sink was told";
 }
 
+TEST(LlmEngineThreadsTest, TheTextsOfOneTenantLeaveRoomForAnothers) {
+  TestEngine test;
+  test.max_request_bytes = 20000;
+  test.control->CloseGate();
+  test.Start();
+  const auto submit = [&](const std::string& tenant) {
+    Request request = ThreadsRequest(std::string(900, 'x'));
+    request.tenant = tenant;
+    request.max_tokens = 1;
+    return test.engine->Submit(request, ThreadsSink()).status();
+  };
+  int taken = 0;
+  while (submit("greedy").ok()) ++taken;
+  EXPECT_EQ(taken, 11);
+  EXPECT_TRUE(submit("modest").ok());
+  EXPECT_EQ(submit("greedy").code(), StatusCode::kResourceExhausted);
+  test.control->OpenGate();
+}
+
 TEST(LlmEngineThreadsTest, TheTextOfACancelledRequestCountsUntilThePoolLetsItGo) {
   TestEngine test;
-  test.max_request_bytes = 10000;
+  test.max_request_bytes = 20000;  // One tenant gets half.
   test.control->encoding_gate.Close();
   test.Start();
   auto held = ThreadsSink();
@@ -461,6 +480,7 @@ TEST(LlmEngineThreadsTest, AFailedDeviceFailsAllAndRefusesMore) {
 
 TEST(LlmEngineThreadsTest, AStepThatDoesNotEndIsSeen) {
   TestEngine test;
+  test.watchdog_period = milliseconds(2);
   test.Start();
   auto sink = ThreadsSink();
   test.Submit("abc", 3, sink);

@@ -201,7 +201,7 @@ struct TestEngine {
   EngineOptions options;
   ChatRenderer render_chat;
   int32_t context_length = 4096;
-  size_t max_request_bytes = size_t{1} << 30;
+  int64_t max_request_bytes = int64_t{1} << 30;
   bool check_integrity = false;
   base::Duration watchdog_period = std::chrono::seconds(1);
   std::shared_ptr<EchoControl> control = std::make_shared<EchoControl>();

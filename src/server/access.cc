@@ -15,10 +15,6 @@ bool IsAdmin(Route route) {
          route == Route::kAdminDrain;
 }
 
-bool IsPublic(Route route) {
-  return route == Route::kLivez || route == Route::kReadyz || route == Route::kHealth;
-}
-
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 // Returns the token of "Bearer <token>", or "" for any other header.
@@ -55,8 +51,8 @@ HttpReply Forbidden(const char* message) {
 
 Access::Access(const std::vector<ApiKey>& keys, const std::string& admin_key) {
   for (const ApiKey& key : keys) {
-    owners_.push_back(
-        {key.name, key.cache_scope, key.priority, key.priority_ceiling, key.weight, false});
+    owners_.push_back({key.name, key.cache_scope, key.priority, key.priority_ceiling, key.weight,
+                       false, keys.size() < 2});
     digests_.push_back(DigestOf(key.key));
   }
   if (!admin_key.empty()) admin_ = DigestOf(admin_key);
@@ -85,8 +81,10 @@ Access::Presented Access::Identify(std::string_view authorization) const {
 
 Access::Verdict Access::Check(Route route, std::string_view authorization) const {
   Verdict verdict;
-  if (IsPublic(route) || (digests_.empty() && !IsAdmin(route))) return verdict;
+  if (digests_.empty() && !IsAdmin(route)) return verdict;
   const Presented presented = Identify(authorization);
+  verdict.caller.sees_all = presented.admin || digests_.size() < 2;
+  if (IsHealth(route)) return verdict;
   if (IsAdmin(route)) {
     if (!admin_) {
       verdict.rejection = Forbidden(
@@ -97,6 +95,7 @@ Access::Verdict Access::Check(Route route, std::string_view authorization) const
     } else if (!presented.admin) {
       verdict.rejection = Unauthorized(presented.any);
     }
+    verdict.caller.admin = presented.admin;
     return verdict;
   }
   if (presented.tenant != kNone) {

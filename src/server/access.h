@@ -24,6 +24,9 @@ struct Caller {
   Priority priority_ceiling = Priority::kHigh;
   double weight = 1.0;
   bool admin = false;  // It sent the admin key, which has no name.
+  // It may see the numbers of all tenants together: it is the admin, or there are no two keys. From
+  // a sum and its own numbers a tenant would learn another's.
+  bool sees_all = true;
 };
 
 // Keeps digests, not keys. Immutable, so thread-safe.
@@ -38,7 +41,8 @@ class Access {
 
   // `authorization`: the value of the header; "" where it is absent. The health routes need no key;
   // the admin routes need the admin key. All others, unknown paths included, need an API key if any
-  // is configured; /metrics, /version and /v1/queue take the admin key too. Takes the same time
+  // is configured; /metrics, /version and /v1/queue take the admin key too. What the caller of a
+  // route without a key may see depends on the header all the same. Takes the same time
   // whichever key is presented and however much of it is right.
   Verdict Check(Route route, std::string_view authorization) const;
 

@@ -3,6 +3,7 @@
 #define ROPEWAY_SERVER_CONNECTION_H_
 
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <memory>
 #include <string>
@@ -19,34 +20,39 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   // `socket`'s executor must run one handler at a time. `context` must outlive the connection.
   // `tls`: null for plain HTTP; must outlive the connection too.
-  Connection(boost::asio::ip::tcp::socket socket, ServerContext* context,
-             boost::asio::ssl::context* tls);
+  // `peer`: the address at its other end.
+  Connection(boost::asio::ip::tcp::socket socket, const boost::asio::ip::address& peer,
+             ServerContext* context, boost::asio::ssl::context* tls);
 
   ~Connection() { stream_->Close(); }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Serves until the end, then releases `slot`, on the connection's thread. With `reject`, tells
-  // the client that the server has too many connections and closes. Call once.
-  void Start(bool reject, std::shared_ptr<void> slot);
+  // Serves until the end, then releases `slot`, on the connection's thread. Call once.
+  void Start(std::shared_ptr<void> slot);
 
   // Ends the connection: at once, cancelling what runs, or with `when_idle` after the request in
   // progress. Any thread.
   void Stop(bool when_idle);
 
  private:
-  boost::asio::awaitable<void> Run(bool reject);
+  boost::asio::awaitable<void> Run();
   // These return false where the connection is to end.
   boost::asio::awaitable<bool> ServeOne();
   boost::asio::awaitable<bool> Answer(HttpRequest request);
+  boost::asio::awaitable<bool> Dispatch(HttpRequest request);
   boost::asio::awaitable<bool> Generate(HttpRequest request, RouteMatch match);
-  boost::asio::awaitable<bool> Send(HttpReply reply, Framing framing, RouteMatch match);
+  // `tenant`: whose the answer's bytes are.
+  boost::asio::awaitable<bool> Send(HttpReply reply, Framing framing, RouteMatch match,
+                                    std::string tenant);
 
   // Waits for the first byte of a request; false where none arrives.
   boost::asio::awaitable<bool> AwaitRequest();
 
   const std::shared_ptr<SocketStream> stream_;
   ServerContext* const context_;
+  const bool proxied_;  // By a trusted proxy.
+  const std::unique_ptr<ConnectionTable::Place> place_;
   bool idle_ = true;  // Between requests. On the connection's thread.
 };
 

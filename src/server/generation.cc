@@ -74,12 +74,40 @@ Status CheckCopies(const ApiRequest& api, size_t body_bytes) {
                          "n");
 }
 
+// About the tokens of a prompt: the encoder has not seen it yet.
+int64_t EstimatedTokens(const Prompt& prompt) {
+  constexpr size_t kBytesPerToken = 4;
+  constexpr size_t kTokensPerMessage = 4;
+  size_t tokens = 0;
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) {
+    tokens = ids->size();
+  } else if (const auto* text = std::get_if<std::string>(&prompt)) {
+    tokens = (text->size() + kBytesPerToken - 1) / kBytesPerToken;
+  } else {
+    for (const ChatMessage& message : std::get<std::vector<ChatMessage>>(prompt)) {
+      tokens += message.content.size() / kBytesPerToken + kTokensPerMessage;
+    }
+  }
+  return static_cast<int64_t>(tokens);
+}
+
+KeyDemand DemandOf(const ApiRequest& api) {
+  KeyDemand demand;
+  demand.prompts = api.prompts.size();
+  demand.n = static_cast<size_t>(api.n);
+  for (const Prompt& prompt : api.prompts) demand.prompt_tokens += EstimatedTokens(prompt);
+  demand.max_tokens = api.request.max_tokens.value_or(INT32_MAX);
+  return demand;
+}
+
 ServerSink::WakeFn WakeOf(const std::shared_ptr<SocketStream>& stream, ServerContext* context) {
-  return [weak = std::weak_ptr<SocketStream>(stream), context](bool overflow) {
-    if (overflow) context->metrics.CountSlowReader();
+  using Wake = ServerSink::Wake;
+  return [weak = std::weak_ptr<SocketStream>(stream), context](Wake why) {
+    if (why == Wake::kSlowReader) context->metrics.CountSlowReader();
+    if (why == Wake::kOverBudget) context->metrics.CountCutAnswer();
     std::shared_ptr<SocketStream> alive = weak.lock();
     if (!alive) return;
-    overflow ? alive->PostClose() : alive->PostSignal();
+    why == Wake::kNews ? alive->PostSignal() : alive->PostClose();
   };
 }
 
@@ -93,13 +121,14 @@ HttpReply AboveCeiling(const ApiRequest& api, Priority ceiling) {
 HttpReply LimitReached(const KeyLimits::Grant& grant, const Caller& caller,
                        const ServerContext& context) {
   if (grant.status.code() != StatusCode::kResourceExhausted) {
-    return RejectionReply(grant.status, *context.backend);
+    return RejectionReply(grant.status, *context.backend, caller.tenant);
   }
   HttpReply reply =
       ErrorReply({429, grant.status.message(), grant.limit, "", "rate_limit_exceeded"});
   reply.headers = context.key_limits.Headers(caller.tenant);
-  const int seconds = grant.retry_after_seconds > 0 ? grant.retry_after_seconds
-                                                    : context.backend->RetryAfterSeconds();
+  const int seconds = grant.retry_after_seconds > 0
+                          ? grant.retry_after_seconds
+                          : context.backend->RetryAfterSeconds(caller.tenant);
   reply.headers.emplace_back("Retry-After", std::to_string(seconds));
   return reply;
 }
@@ -127,7 +156,7 @@ asio::awaitable<Sent> Generation::Run() {
   if (!failure.ok() && stream_began_) {
     sent = co_await SendStreamError(failure);
   } else if (!failure.ok()) {
-    HttpReply reply = RejectionReply(failure, *context_->backend);
+    HttpReply reply = RejectionReply(failure, *context_->backend, http_.caller.tenant);
     sent = co_await SendReply(std::move(reply));
   }
   co_return sent;
@@ -146,7 +175,7 @@ asio::awaitable<Sent> Generation::TryRun() {
     rejection = ApplyKey(&tickets);
     if (!rejection) status = Submit(std::move(tickets));
   }
-  if (!status.ok()) rejection = RejectionReply(status, *context_->backend);
+  if (!status.ok()) rejection = RejectionReply(status, *context_->backend, http_.caller.tenant);
   Sent sent;
   if (rejection) {
     sent = co_await SendReply(*std::move(rejection));
@@ -209,8 +238,7 @@ std::optional<HttpReply> Generation::ApplyKey(std::vector<KeyTicket>* tickets) {
   request.cache_scope = caller.cache_scope;
   request.priority = api->priority.value_or(caller.priority);
   request.tenant_weight = caller.weight;
-  KeyLimits::Grant grant =
-      context_->key_limits.Take(caller.tenant, api->prompts.size(), static_cast<size_t>(api->n));
+  KeyLimits::Grant grant = context_->key_limits.Take(caller.tenant, DemandOf(*api));
   if (!grant.status.ok()) return LimitReached(grant, caller, *context_);
   *tickets = std::move(grant.tickets);
   return std::nullopt;
@@ -228,17 +256,23 @@ Status Generation::Submit(std::vector<KeyTicket> tickets) {
 Submission::SinkMaker Generation::Sinks() const {
   const ApiRequest& api = *format_->request();
   const ServerSink::WakeFn wake = WakeOf(stream_, context_);
+  const std::shared_ptr<base::SharedBudget> answers = context_->answers;
+  const std::string tenant = http_.caller.tenant;
   if (!api.stream) {
     const bool keep_tokens = api.request.logprobs.has_value();
     return [=]() -> std::shared_ptr<ServerSink> {
-      return std::make_shared<CollectorSink>(keep_tokens, wake);
+      auto sink = std::make_shared<CollectorSink>(keep_tokens, wake);
+      sink->SetBudget(answers, tenant);
+      return sink;
     };
   }
   const ServerLimits& limits = context_->limits();
   const size_t share = limits.max_stream_bytes / api.choices();
   const size_t max_bytes = std::max(share, std::min(limits.max_stream_bytes, kLeastChoiceBytes));
   return [=, max_events = limits.max_stream_events]() -> std::shared_ptr<ServerSink> {
-    return std::make_shared<StreamSink>(max_bytes, max_events, wake);
+    auto sink = std::make_shared<StreamSink>(max_bytes, max_events, wake);
+    sink->SetBudget(answers, tenant);
+    return sink;
   };
 }
 

@@ -46,7 +46,7 @@ Json BatchingJson(const EngineStats& stats) {
           {"avg_step_duration_ms", stats.avg_step_duration_ms}};
 }
 
-HttpReply AnswerHealth(Route route, const ServerContext& context) {
+HttpReply AnswerHealth(Route route, const Caller& caller, const ServerContext& context) {
   const engine::Health health = context.backend->GetHealth();
   bool good = route == Route::kLivez ? health.live : health.ready;
   if (route == Route::kHealth) good = health.live && health.ready;
@@ -57,16 +57,20 @@ HttpReply AnswerHealth(Route route, const ServerContext& context) {
   }
   Json body = {{"status", good ? "ok" : "unavailable"}};
   if (!good) body["reason"] = reason;
-  if (route == Route::kHealth) body["batching"] = BatchingJson(context.backend->Stats());
+  if (route == Route::kHealth && caller.sees_all) {
+    body["batching"] = BatchingJson(context.backend->Stats());
+  }
   HttpReply reply = JsonReply(body);
   reply.status = good ? 200 : 503;
   return reply;
 }
 
-HttpReply AnswerMetrics(const ServerContext& context) {
+HttpReply AnswerMetrics(const Caller& caller, const ServerContext& context) {
   HttpReply reply;
   reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  reply.body = context.backend->MetricsText() + context.metrics.Text();
+  if (caller.sees_all) reply.body = context.backend->MetricsText() + context.metrics.Text();
+  reply.body += context.metrics.TenantText(context.key_limits.Usage(),
+                                           caller.sees_all ? std::string() : caller.tenant);
   return reply;
 }
 
@@ -136,10 +140,11 @@ Json RequestJson(const engine::RequestInfo& request, bool with_tenant) {
   return json;
 }
 
-// The numbers of all classes, and the requests of the caller's tenant; for an admin those of all,
-// with their tenants. No prompts.
+// The numbers by class, waits and requests of the caller's tenant; for an admin those of all, with
+// their tenants, and the longest waits. No prompts.
 HttpReply AnswerQueue(const Caller& caller, const engine::Backend& backend) {
-  const engine::QueueInfo queue = backend.Queue();
+  const engine::QueueInfo queue =
+      backend.Queue(caller.admin ? nullptr : &caller.tenant, caller.weight);
   Json classes;
   for (int i = 0; i < kNumPriorities; ++i) {
     const engine::QueueInfo::Class& one = queue.classes[static_cast<size_t>(i)];
@@ -227,9 +232,9 @@ HttpReply AnswerPlain(const RouteMatch& match, const Caller& caller, ServerConte
     case Route::kLivez:
     case Route::kReadyz:
     case Route::kHealth:
-      return AnswerHealth(match.route, *context);
+      return AnswerHealth(match.route, caller, *context);
     case Route::kMetrics:
-      return AnswerMetrics(*context);
+      return AnswerMetrics(caller, *context);
     case Route::kVersion:
       return JsonReply({{"version", ROPEWAY_VERSION}});
     case Route::kAdminRequests:
@@ -247,12 +252,13 @@ HttpReply AnswerPlain(const RouteMatch& match, const Caller& caller, ServerConte
   return ErrorReply({404, "There is nothing at this path.", "invalid_request_error", "", ""});
 }
 
-HttpReply RejectionReply(const Status& status, const engine::Backend& backend) {
+HttpReply RejectionReply(const Status& status, const engine::Backend& backend,
+                         const std::string& tenant) {
   HttpReply reply = ErrorReply(ToApiError(status));
   if (reply.status == 429 || reply.status == 503) {
     const int known = status.retry_after_seconds();
-    reply.headers.emplace_back("Retry-After",
-                               std::to_string(known > 0 ? known : backend.RetryAfterSeconds()));
+    const int seconds = known > 0 ? known : backend.RetryAfterSeconds(tenant);
+    reply.headers.emplace_back("Retry-After", std::to_string(seconds));
   }
   // OpenAI's clients would send a request that ran out of its own time again.
   if (reply.status == 408) reply.headers.emplace_back("x-should-retry", "false");

@@ -256,25 +256,5 @@ TEST_F(HttpConnectionTest, ManyComeAndGoOnSeveralThreads) {
   EXPECT_EQ(TestClient(port()).Get("/livez").status, 200);
 }
 
-TEST_F(HttpConnectionTest, ConnectionsAreCapped) {
-  server_->Stop();
-  ServerLimits limits;
-  limits.max_connections = 2;
-  StartServer(limits);
-  TestClient a(port());
-  auto b = std::make_unique<TestClient>(port());
-  EXPECT_EQ(a.Get("/livez").status, 200);
-  EXPECT_EQ(b->Get("/livez").status, 200);
-  TestClient c(port());
-  ClientReply rejected = c.Get("/livez");
-  EXPECT_EQ(rejected.status, 503);
-  EXPECT_EQ(rejected.headers["retry-after"], "1");
-  EXPECT_THAT(a.Get("/metrics").body,
-              testing::HasSubstr("ropeway_http_rejected_connections_total 1"));
-  b.reset();
-  // The slot is free once the server has seen the end.
-  EXPECT_TRUE(Eventually([&] { return TestClient(port()).Get("/livez").status == 200; }));
-}
-
 }  // namespace
 }  // namespace ropeway::server

@@ -117,11 +117,15 @@ HttpReply ErrorReply(const ApiError& error) {
   return reply;
 }
 
-std::string Serialize(const HttpReply& reply, const Framing& framing) {
+Status TooManyAnswers() {
+  return {StatusCode::kUnavailable,
+          "Your answers that were not read yet take too much memory; read them first."};
+}
+
+std::string SerializeHead(const HttpReply& reply, const Framing& framing) {
   std::string out = ReplyHead(reply.status, reply.content_type, framing);
   for (const auto& [name, value] : reply.headers) out += name + ": " + value + "\r\n";
   out += fmt::format("Content-Length: {}\r\n\r\n", reply.body.size());
-  if (!framing.head) out += reply.body;
   return out;
 }
 

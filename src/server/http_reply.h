@@ -46,6 +46,9 @@ struct HttpReply {
 // A reply whose body is ErrorJson(error).
 HttpReply ErrorReply(const ApiError& error);
 
+// Why an answer is not sent: those of the same tenant that were not read yet take too much memory.
+Status TooManyAnswers();
+
 // How a reply travels on its connection.
 struct Framing {
   bool http_1_0 = false;  // The request's version; HTTP/1.0 has no chunks.
@@ -53,8 +56,8 @@ struct Framing {
   bool head = false;  // A HEAD request: the body is left out.
 };
 
-// Status line, headers and body.
-std::string Serialize(const HttpReply& reply, const Framing& framing);
+// Status line and headers; the body follows them, unless framing.head.
+std::string SerializeHead(const HttpReply& reply, const Framing& framing);
 
 // The head of a streamed reply with status 200: chunked, or ended by the end of the connection
 // under HTTP/1.0. `headers` come beside those that every stream has.

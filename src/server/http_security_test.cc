@@ -15,6 +15,7 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 
 class HttpSecurityTest : public ServerTest {
  protected:
@@ -95,6 +96,39 @@ TEST_F(HttpSecurityTest, EachPathNeedsItsKey) {
   EXPECT_EQ(Request("GET", "/nowhere", Bearer("sk-team-a-1")).status, 404);
   EXPECT_THAT(Request("GET", "/metrics", Bearer("admin-key-3")).body,
               HasSubstr(R"(ropeway_http_requests_total{code="401",route="/metrics"} 1)"));
+}
+
+// From the sum of all tenants' numbers and its own, a tenant would know the others'.
+TEST_F(HttpSecurityTest, NumbersOfOtherTenantsAreForTheAdmin) {
+  const std::string body = R"({"prompt":"a","max_tokens":4})";
+  for (const char* key : {"sk-team-a-1", "sk-team-a-1", "sk-team-b-2"}) {
+    ASSERT_EQ(Request("POST", "/v1/completions", Bearer(key), body).status, 200);
+  }
+  const std::string own = Request("GET", "/metrics", Bearer("sk-team-b-2")).body;
+  EXPECT_THAT(own, HasSubstr("ropeway_tenant_http_requests_total{code=\"200\",tenant=\"team-b\"}"));
+  EXPECT_THAT(own, HasSubstr("ropeway_tenant_prompt_tokens_total{tenant=\"team-b\"} 3"));
+  EXPECT_THAT(own, HasSubstr("ropeway_tenant_generation_tokens_total{tenant=\"team-b\"} 4"));
+  EXPECT_THAT(own, HasSubstr("ropeway_tenant_requests_unfinished{tenant=\"team-b\"} 0"));
+  EXPECT_THAT(own, Not(HasSubstr("team-a")));
+  EXPECT_THAT(own, Not(HasSubstr("fake_metric"))) << "the engine's are sums over all tenants";
+  EXPECT_THAT(own, Not(HasSubstr("ropeway_http_")));
+  const std::string all = Request("GET", "/metrics", Bearer("admin-key-3")).body;
+  EXPECT_THAT(all, HasSubstr("fake_metric 1"));
+  EXPECT_THAT(all, HasSubstr("ropeway_tenant_generation_tokens_total{tenant=\"team-a\"} 8"));
+  EXPECT_THAT(all, HasSubstr("ropeway_tenant_generation_tokens_total{tenant=\"team-b\"} 4"));
+  // Likewise /health, which needs no key.
+  for (const std::string& headers : {std::string(), Bearer("sk-team-b-2")}) {
+    EXPECT_THAT(Request("GET", "/health", headers).body, Not(HasSubstr("batching")));
+  }
+  EXPECT_THAT(Request("GET", "/health", Bearer("admin-key-3")).body, HasSubstr("batching"));
+}
+
+TEST_F(HttpSecurityTest, AKeyAloneSeesAllNumbers) {
+  ServerOptions options;
+  options.api_keys = {{"only", "sk-only-1"}};
+  StartServer(options);
+  EXPECT_THAT(Request("GET", "/metrics", Bearer("sk-only-1")).body, HasSubstr("fake_metric 1"));
+  EXPECT_THAT(Request("GET", "/health").body, HasSubstr("batching"));
 }
 
 // No byte of the body was sent when the rejection is there.

@@ -22,6 +22,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "server/api_keys.h"
 #include "server/connection.h"
 #include "server/server_context.h"
@@ -33,9 +35,8 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-// So many connections beyond max_connections get a 503; more are closed at once.
-constexpr size_t kRejectionSlots = 64;
 constexpr std::chrono::milliseconds kAcceptPause{50};
+constexpr std::chrono::seconds kAcceptLines{10};  // Between two lines about failures to accept.
 
 StatusOr<tcp::endpoint> Resolve(asio::io_context* io, const ServerOptions& options) {
   error_code error;
@@ -136,11 +137,13 @@ class HttpServer::Impl {
  public:
   Impl(const ServerOptions& options, engine::Backend* backend, std::vector<ApiEndpoint> endpoints)
       : keys_(CheckApiKeys(options.api_keys, options.admin_key)),
+        proxies_(CheckTrustedProxies(options.trusted_proxies)),
         context_(options, backend, std::move(endpoints)),
         loops_(MakeLoops(options.io_threads)) {}
 
   Status Start() {
     Status status = keys_;
+    if (status.ok()) status = proxies_;
     if (status.ok()) status = LoadTls();
     if (status.ok()) status = Listen();
     if (!status.ok()) return status;
@@ -274,7 +277,11 @@ class HttpServer::Impl {
         Serve(std::move(socket));
       } else if (error != asio::error::would_block && error != asio::error::connection_aborted) {
         // Out of file descriptors, most likely: some come back as connections end.
-        spdlog::warn("Cannot accept a connection: {}", error.message());
+        context_.connections.EvictOldest();
+        if (const int64_t times = failures_.Count(base::RealClock().Now()); times > 0) {
+          spdlog::warn("Cannot accept connections: {} ({} times since the last such line)",
+                       error.message(), times);
+        }
         pause_.expires_after(kAcceptPause);
         pause_.async_wait([this](error_code) { AcceptNext(); });
         return;
@@ -292,25 +299,27 @@ class HttpServer::Impl {
     if (limits.send_buffer_bytes > 0) {
       socket.set_option(asio::socket_base::send_buffer_size(limits.send_buffer_bytes), ignored);
     }
-    bool reject = false;
+    error_code gone;
+    const tcp::endpoint peer = socket.remote_endpoint(gone);
+    if (gone) return;
     // Not an owner: the connection's end belongs to its own thread, which may be another one.
     Connection* connection = nullptr;
     std::shared_ptr<Slot> slot;  // Outlives the lock, which its destructor takes.
     {
       std::lock_guard lock(mutex_);
-      const auto most = static_cast<size_t>(std::max(1, limits.max_connections));
-      reject = connections_.size() >= most;
-      // Under TLS a 503 would cost a handshake: there the connection is closed at once.
-      const size_t slots = tls_ ? most : most + kRejectionSlots;
-      if (reject) context_.metrics.CountRejectedConnection();
-      if (context_.closing || connections_.size() >= slots) return;
-      auto owned = std::make_shared<Connection>(std::move(socket), &context_, tls_.get());
+      if (context_.closing) return;
+      if (static_cast<int64_t>(connections_.size()) >= MostOpen(limits)) {
+        context_.metrics.CountRejectedConnection();
+        return;
+      }
+      auto owned =
+          std::make_shared<Connection>(std::move(socket), peer.address(), &context_, tls_.get());
       slot = std::make_shared<Slot>(this, owned);
       connection = owned.get();
       connections_.insert(std::move(owned));
       context_.metrics.ConnectionOpened();
     }
-    connection->Start(reject, std::move(slot));
+    connection->Start(std::move(slot));
   }
 
   void Remove(const std::shared_ptr<Connection>& connection) {
@@ -323,7 +332,8 @@ class HttpServer::Impl {
     for (const auto& connection : connections_) connection->Stop(when_idle);
   }
 
-  const Status keys_;  // Whether the keys can be used.
+  const Status keys_;     // Whether the keys can be used,
+  const Status proxies_;  // and the addresses of the proxies.
   ServerContext context_;
   std::unique_ptr<asio::ssl::context> tls_;  // Null: plain HTTP.
   std::vector<std::unique_ptr<Loop>> loops_;
@@ -331,6 +341,7 @@ class HttpServer::Impl {
   // On the first loop.
   tcp::acceptor acceptor_{loops_[0]->io};
   asio::steady_timer pause_{loops_[0]->io};
+  base::RepeatedLine failures_{kAcceptLines};
   size_t next_loop_ = 0;
   uint16_t port_ = 0;
   std::mutex mutex_;

@@ -211,6 +211,10 @@ TEST_F(HttpStreamTest, ClientThatTakesNothingIsClosedAfterTheWriteTimeout) {
   slow.Send(PostBytes("/v1/completions", R"({"prompt":"a","stream":true})"));
   ASSERT_TRUE(backend_.WaitDeltas(1));
   EXPECT_TRUE(backend_.WaitIdle());
+  EXPECT_TRUE(Eventually([&] {
+    return TestClient(port()).Get("/metrics").body.find("ropeway_http_slow_readers_total 1\n") !=
+           std::string::npos;
+  }));
 }
 
 TEST_F(HttpStreamTest, LogprobsInBothShapes) {

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "server/test_certificate.h"
 #include "server/test_server.h"
@@ -195,10 +196,22 @@ TEST_F(HttpTlsTest, TheCapCountsBeforeTheHandshake) {
   ServerLimits limits;
   limits.max_connections = 1;
   Start(limits);
-  TestClient silent(port());  // Holds the slot without a handshake.
-  EXPECT_TRUE(Eventually([&] { return !TlsClient(port()).connected(); }));
-  silent.Close();
-  EXPECT_TRUE(Eventually([&] { return TlsClient(port()).connected(); }));
+  TestClient silent(port());  // Holds the place without a handshake, and gives way.
+  TlsClient stream(port());
+  ASSERT_TRUE(stream.connected());
+  EXPECT_EQ(silent.ReadToEnd(), "");
+  backend_.set_script(EndlessScript);
+  stream.Send(PostBytes("/v1/completions", R"({"prompt":"a","stream":true})"));
+  ASSERT_TRUE(backend_.WaitActive(1));
+  // Now there is none to give way: probes are answered, and nothing else.
+  for (const auto& [request, status] :
+       {std::pair<std::string, std::string>("GET /livez HTTP/1.1\r\nHost: t\r\n\r\n", "200"),
+        {PostBytes("/v1/completions", R"({"prompt":"a"})"), "503"}}) {
+    TlsClient late(port());
+    ASSERT_TRUE(late.connected());
+    late.Send(request);
+    EXPECT_THAT(late.ReadSome(), HasSubstr("HTTP/1.1 " + status));
+  }
 }
 
 TEST_F(HttpTlsTest, StopsWithHandshakesAndStreamsOpen) {

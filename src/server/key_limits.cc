@@ -5,21 +5,35 @@
 #include <algorithm>
 #include <cmath>
 #include <mutex>
+#include <optional>
 
 namespace ropeway::server {
+namespace {
 
-// The unfinished requests of one key, and its bucket.
+// The part of a bucket that is put aside for a choice, so that it is not ended at its first token
+// by others that take the rest. A larger one would let fewer requests run at once.
+constexpr int64_t kReservedParts = 64;
+
+constexpr double kLongestRetry = 86'400;  // Seconds; a longer time would not help a client.
+
+}  // namespace
+
+// The unfinished requests of one key, its bucket, and what it has used.
 class KeyAccount {
  public:
+  using Reserve = KeyTicket::Reserve;
+
   KeyAccount(const ApiKey& key, std::shared_ptr<const base::Clock> clock)
-      : clock_(std::move(clock)),
+      : name_(key.name),
+        clock_(std::move(clock)),
         max_requests_(key.max_concurrent_requests),
         tokens_per_minute_(key.tokens_per_minute),
         tokens_(static_cast<double>(tokens_per_minute_)),
         filled_at_(clock_->Now()) {}
 
-  // Takes slots for `count` requests, or returns why not.
-  KeyLimits::Grant Take(int64_t count) {
+  // Takes slots for the choices of `demand` and puts tokens aside for them, or returns why not.
+  KeyLimits::Grant Take(const KeyDemand& demand, Reserve* reserve) {
+    const auto count = static_cast<int64_t>(demand.choices());
     const std::lock_guard lock(mutex_);
     KeyLimits::Grant grant;
     if (max_requests_ > 0 && count > max_requests_) {
@@ -28,72 +42,148 @@ class KeyAccount {
                       "{} requests under way.",
                       count, max_requests_),
           "n");
-    } else if (max_requests_ > 0 && requests_ + count > max_requests_) {
+      return grant;
+    }
+    if (max_requests_ > 0 && requests_ + count > max_requests_) {
       grant.limit = "requests";
       grant.status = {StatusCode::kResourceExhausted,
                       fmt::format("This API key may have at most {} requests under way (its "
                                   "max_concurrent_requests); it has {}.",
                                   max_requests_, requests_)};
-    } else if (tokens_per_minute_ > 0 && Fill() < 1) {
-      const double per_second = static_cast<double>(tokens_per_minute_) / 60;
-      const double wait = std::min(std::ceil((1 - tokens_) / per_second), kLongestWait);
-      grant.limit = "tokens";
-      grant.retry_after_seconds = std::max(1, static_cast<int>(wait));
-      grant.status = {
-          StatusCode::kResourceExhausted,
-          fmt::format("This API key's {} tokens per minute (its tokens_per_minute) are used up; "
-                      "try again in {} s.",
-                      tokens_per_minute_, grant.retry_after_seconds)};
-    } else {
-      requests_ += count;
+      return grant;
     }
+    const int64_t needed = Needed(demand);
+    if (tokens_per_minute_ > 0 && Free() < static_cast<double>(needed)) {
+      grant.limit = "tokens";
+      grant.retry_after_seconds = SecondsUntil(needed);
+      grant.status = OutOfTokens(grant.retry_after_seconds);
+      return grant;
+    }
+    requests_ += count;
+    reserved_ += needed;
+    reserve->tokens = needed;
+    reserve->tickets = demand.choices();
     return grant;
   }
 
-  void Release() {
+  Status ChargePrompt(Reserve* reserve, int32_t tokens) {
     const std::lock_guard lock(mutex_);
-    --requests_;
+    if (tokens_per_minute_ > 0 && tokens > tokens_per_minute_) {
+      return InvalidArgument(
+          fmt::format("The prompt has {} tokens, but this API key gets {} a minute (its "
+                      "tokens_per_minute).",
+                      tokens, tokens_per_minute_),
+          "prompt");
+    }
+    const int64_t beyond = tokens - reserve->tokens;
+    if (tokens_per_minute_ > 0 && beyond > 0 && Free() < static_cast<double>(beyond)) {
+      return OutOfTokens(SecondsUntil(beyond));
+    }
+    prompt_tokens_ += tokens;
+    Charge(reserve, tokens);
+    return {};
   }
 
-  void Charge(int32_t tokens) {
-    if (tokens_per_minute_ == 0) return;
+  // Whether there is one more for the same choice.
+  bool ChargeGenerated(Reserve* reserve, int32_t tokens) {
     const std::lock_guard lock(mutex_);
-    Fill();
-    tokens_ -= tokens;
+    generated_tokens_ += tokens;
+    Charge(reserve, tokens);
+    return tokens_per_minute_ == 0 || reserve->tokens > 0 || Free() >= 1;
+  }
+
+  void RefundPrompt(int32_t tokens) {
+    const std::lock_guard lock(mutex_);
+    prompt_tokens_ -= tokens;
+    tokens_ += tokens;  // What is too much runs over when it is filled.
+  }
+
+  void Release(Reserve* reserve) {
+    const std::lock_guard lock(mutex_);
+    --requests_;
+    if (--reserve->tickets > 0) return;
+    reserved_ -= reserve->tokens;
+    reserve->tokens = 0;
   }
 
   // The limit and what is left of it; absent without such a limit.
   std::optional<std::pair<int64_t, int64_t>> LimitAndRest() {
     if (tokens_per_minute_ == 0) return std::nullopt;
     const std::lock_guard lock(mutex_);
-    return std::pair(tokens_per_minute_, static_cast<int64_t>(std::max(0.0, std::floor(Fill()))));
+    return std::pair(tokens_per_minute_, static_cast<int64_t>(std::max(0.0, std::floor(Free()))));
+  }
+
+  KeyUsage Usage() {
+    const std::lock_guard lock(mutex_);
+    return {name_, prompt_tokens_, generated_tokens_, requests_};
   }
 
  private:
-  static constexpr double kLongestWait = 86'400;  // Seconds; a longer time would not help a client.
+  // REQUIRES, of all of these: mutex_ is held.
 
-  // Fills the bucket up to now and returns its level. REQUIRES: mutex_ is held.
-  double Fill() {
+  // What is put aside for a request: never more than the bucket holds.
+  int64_t Needed(const KeyDemand& demand) const {
+    if (tokens_per_minute_ == 0) return 0;
+    const int64_t share = std::clamp(demand.max_tokens, int64_t{1},
+                                     std::max(int64_t{1}, tokens_per_minute_ / kReservedParts));
+    // A product of two numbers below 10^6 and 10^12, and a sum that no body reaches.
+    const int64_t generated = share * static_cast<int64_t>(demand.choices());
+    return std::min(tokens_per_minute_, demand.prompt_tokens + generated);
+  }
+
+  // Takes tokens of the request's own first.
+  void Charge(Reserve* reserve, int32_t tokens) {
+    const int64_t own = std::min<int64_t>(tokens, reserve->tokens);
+    reserve->tokens -= own;
+    reserved_ -= own;
+    tokens_ -= tokens;
+  }
+
+  // Fills the bucket up to now and returns what is put aside for nobody.
+  double Free() {
     const base::TimePoint now = clock_->Now();
     const auto full = static_cast<double>(tokens_per_minute_);
     tokens_ = std::min(full, tokens_ + full * base::ToSeconds(now - filled_at_) / 60);
     filled_at_ = now;
-    return tokens_;
+    return tokens_ - static_cast<double>(reserved_);
   }
 
+  // Until so many are free, if what is put aside is used.
+  int SecondsUntil(int64_t tokens) {
+    const double per_second = static_cast<double>(tokens_per_minute_) / 60;
+    const double missing = static_cast<double>(tokens) - Free();
+    const double wait = std::min(std::ceil(missing / per_second), kLongestRetry);
+    return std::max(1, static_cast<int>(wait));
+  }
+
+  Status OutOfTokens(int retry_after_seconds) const {
+    Status status(
+        StatusCode::kResourceExhausted,
+        fmt::format("This API key's {} tokens per minute (its tokens_per_minute) are used up or "
+                    "put aside for its requests under way; try again in {} s.",
+                    tokens_per_minute_, retry_after_seconds));
+    status.set_retry_after_seconds(retry_after_seconds);
+    return status;
+  }
+
+  const std::string name_;
   const std::shared_ptr<const base::Clock> clock_;
   const int64_t max_requests_;       // 0: no limit.
   const int64_t tokens_per_minute_;  // Likewise.
   std::mutex mutex_;
   int64_t requests_ = 0;
-  double tokens_;              // Negative: a debt.
+  double tokens_;              // In the bucket; below 0 by what the steps under way generate.
+  int64_t reserved_ = 0;       // Of them, those put aside.
   base::TimePoint filled_at_;  // When tokens_ was computed.
+  int64_t prompt_tokens_ = 0;  // Used since the start.
+  int64_t generated_tokens_ = 0;
 };
 
 KeyTicket::KeyTicket() = default;
 
-KeyTicket::KeyTicket(std::shared_ptr<KeyAccount> account, bool counts_prompt)
-    : account_(std::move(account)), counts_prompt_(counts_prompt) {}
+KeyTicket::KeyTicket(std::shared_ptr<KeyAccount> account, std::shared_ptr<Reserve> reserve,
+                     bool counts_prompt)
+    : account_(std::move(account)), reserve_(std::move(reserve)), counts_prompt_(counts_prompt) {}
 
 KeyTicket::~KeyTicket() { End(0); }
 
@@ -103,47 +193,57 @@ KeyTicket& KeyTicket::operator=(KeyTicket&& other) noexcept {
   if (this == &other) return *this;
   End(0);
   account_ = std::move(other.account_);
+  reserve_ = std::move(other.reserve_);
   counts_prompt_ = other.counts_prompt_;
-  charged_ = other.charged_;
+  prompt_tokens_ = other.prompt_tokens_;
+  generated_tokens_ = other.generated_tokens_;
   return *this;
 }
 
-void KeyTicket::Admitted(int32_t prompt_tokens) {
-  if (account_ == nullptr || !counts_prompt_) return;
-  charged_ = prompt_tokens;
-  account_->Charge(prompt_tokens);
+Status KeyTicket::Admitted(int32_t prompt_tokens) {
+  if (account_ == nullptr || !counts_prompt_) return {};
+  Status status = account_->ChargePrompt(reserve_.get(), prompt_tokens);
+  if (status.ok()) prompt_tokens_ = prompt_tokens;
+  return status;
+}
+
+bool KeyTicket::Generated(int32_t tokens) {
+  if (account_ == nullptr || tokens == 0) return true;
+  generated_tokens_ += tokens;
+  return account_->ChargeGenerated(reserve_.get(), tokens);
 }
 
 void KeyTicket::RefundPrompt() {
-  if (account_ != nullptr) account_->Charge(-charged_);
-  charged_ = 0;
+  if (account_ != nullptr) account_->RefundPrompt(prompt_tokens_);
+  prompt_tokens_ = 0;
 }
 
 void KeyTicket::End(int32_t completion_tokens) {
   if (account_ == nullptr) return;
-  if (completion_tokens > 0) account_->Charge(completion_tokens);
-  account_->Release();
+  Generated(std::max(0, completion_tokens - generated_tokens_));
+  account_->Release(reserve_.get());
   account_.reset();
+  reserve_.reset();
 }
 
 KeyLimits::KeyLimits(const std::vector<ApiKey>& keys, std::shared_ptr<const base::Clock> clock) {
-  for (const ApiKey& key : keys) {
-    if (key.max_concurrent_requests == 0 && key.tokens_per_minute == 0) continue;
-    accounts_[key.name] = std::make_shared<KeyAccount>(key, clock);
-  }
+  for (const ApiKey& key : keys) accounts_[key.name] = std::make_shared<KeyAccount>(key, clock);
 }
 
 KeyLimits::~KeyLimits() = default;
 
-KeyLimits::Grant KeyLimits::Take(const std::string& tenant, size_t prompts, size_t n) {
-  const size_t count = prompts * n;
+KeyLimits::Grant KeyLimits::Take(const std::string& tenant, const KeyDemand& demand) {
+  const size_t count = demand.choices();
   std::vector<KeyTicket> tickets(count);  // Nothing may fail once the account has counted them.
   const auto found = accounts_.find(tenant);
   Grant grant;
   if (found != accounts_.end()) {
-    grant = found->second->Take(static_cast<int64_t>(count));
+    auto reserve = std::make_shared<KeyTicket::Reserve>();
+    grant = found->second->Take(demand, reserve.get());
     if (!grant.status.ok()) return grant;
-    for (size_t i = 0; i < count; ++i) tickets[i] = KeyTicket(found->second, i % n == 0);
+    for (size_t i = 0; i < count; ++i) {
+      tickets[i] = KeyTicket(found->second, reserve, i % demand.n == 0);
+    }
   }
   grant.tickets = std::move(tickets);
   return grant;
@@ -157,6 +257,12 @@ std::vector<std::pair<std::string, std::string>> KeyLimits::Headers(
   if (!tokens) return {};
   return {{"x-ratelimit-limit-tokens", fmt::format("{}", tokens->first)},
           {"x-ratelimit-remaining-tokens", fmt::format("{}", tokens->second)}};
+}
+
+std::vector<KeyUsage> KeyLimits::Usage() const {
+  std::vector<KeyUsage> all;
+  for (const auto& [name, account] : accounts_) all.push_back(account->Usage());
+  return all;
 }
 
 }  // namespace ropeway::server

@@ -1,12 +1,10 @@
-// What an API key grants its requests, and the limits of a key: unfinished requests, and tokens per
-// minute.
+// What an API key may use: unfinished requests, and tokens per minute; and what it has used.
 #ifndef ROPEWAY_SERVER_KEY_LIMITS_H_
 #define ROPEWAY_SERVER_KEY_LIMITS_H_
 
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,35 +17,73 @@ namespace ropeway::server {
 
 class KeyAccount;
 
-// One request's share of the limits of its key, released when the request ends, whatever the end.
+// What one HTTP request asks of its key.
+struct KeyDemand {
+  size_t prompts = 1;
+  size_t n = 1;               // Choices of each prompt.
+  int64_t prompt_tokens = 0;  // Of all prompts together, about.
+  int64_t max_tokens = 1;     // That each choice may generate.
+
+  size_t choices() const { return prompts * n; }
+};
+
+// One choice's share of the limits of its key, released when the choice ends, whatever the end.
 // Thread rule: one thread at a time; distinct tickets of a key may be used by distinct threads.
 class KeyTicket {
  public:
-  KeyTicket();  // Of a key without limits: counts nothing.
-  // `counts_prompt`: whether the prompt's tokens count; those of a prompt with several choices
-  // count once.
-  KeyTicket(std::shared_ptr<KeyAccount> account, bool counts_prompt);
+  KeyTicket();  // Counts nothing.
   ~KeyTicket();
   KeyTicket(KeyTicket&& other) noexcept;
   KeyTicket& operator=(KeyTicket&& other) noexcept;
 
-  // Charges the prompt of a request that was queued.
-  void Admitted(int32_t prompt_tokens);
+  // Charges the prompt, which was encoded and is queued now. If the key has not so many tokens,
+  // nothing is charged and the request must end: kResourceExhausted, or kInvalidArgument (`prompt`)
+  // if it will never have them.
+  Status Admitted(int32_t prompt_tokens);
+  // Charges tokens that were generated. False: the key has none left for this choice, which is to
+  // end.
+  bool Generated(int32_t tokens);
   // Returns the prompt's tokens: the request ended before it ran.
   void RefundPrompt();
-  // Ends the request after so many generated tokens. Further calls have no effect.
+  // Ends the request, which generated so many tokens in all. Further calls have no effect.
   void End(int32_t completion_tokens);
 
  private:
+  friend class KeyLimits;
+  // The tokens that are put aside for the choices of one HTTP request.
+  struct Reserve {
+    int64_t tokens = 0;
+    size_t tickets = 0;  // That may use them.
+  };
+  friend class KeyAccount;
+
+  KeyTicket(std::shared_ptr<KeyAccount> account, std::shared_ptr<Reserve> reserve,
+            bool counts_prompt);
+
   std::shared_ptr<KeyAccount> account_;  // Null: counts nothing (any more).
-  bool counts_prompt_ = false;
-  int32_t charged_ = 0;  // For the prompt.
+  std::shared_ptr<Reserve> reserve_;     // Under the account's lock.
+  bool counts_prompt_ = false;           // Prompts with several choices count once.
+  int32_t prompt_tokens_ = 0;            // Charged, as are the next.
+  int32_t generated_tokens_ = 0;
+};
+
+// What one key has used since the start, and uses.
+struct KeyUsage {
+  std::string name;
+  int64_t prompt_tokens = 0;
+  int64_t generated_tokens = 0;
+  int64_t requests = 0;  // Under way; each choice is one.
 };
 
 // The limits of all keys. Tokens are a token bucket that holds one minute's tokens and fills
-// steadily. A request may start while the bucket holds a token; it is charged for its prompt when
-// it is queued and for what it generated when it ends, which may leave a debt to fill up first. So
-// over time no key gets more than its tokens per minute, and no request is rejected for its size.
+// steadily; it never owes any, but for what the steps under way generate. So in any t minutes a key
+// gets at most t + 1 times its tokens per minute: its limit and one burst.
+//
+// A request may start if the bucket holds, beyond what is put aside for others, its prompt (as
+// estimated from its length) and a share of the bucket, or all that it may generate if that is
+// less; this is put aside for it until it is used, or until it ends. It is charged for its prompt
+// when that is encoded, and for each token as it is generated. What it needs beyond its own share
+// it takes from what is put aside for nobody; where nothing is left, it ends.
 //
 // Thread rule: any thread.
 class KeyLimits {
@@ -65,17 +101,20 @@ class KeyLimits {
     const char* limit = "";
     // Until there are tokens again; 0 for a limit of requests: when one of them ends.
     int retry_after_seconds = 0;
-    std::vector<KeyTicket> tickets;  // One for each request.
+    std::vector<KeyTicket> tickets;  // One for each choice; those of a prompt follow each other.
   };
-  // Takes tickets for `prompts` times `n` requests of `tenant`, a key's name; each n requests share
-  // a prompt. All or none. The tickets may outlive this object.
-  Grant Take(const std::string& tenant, size_t prompts, size_t n);
+  // Takes tickets for a request of `tenant`, a key's name. All or none. The tickets may outlive
+  // this object.
+  Grant Take(const std::string& tenant, const KeyDemand& demand);
 
   // OpenAI's headers for the token limit as of now; none for a key without one.
   std::vector<std::pair<std::string, std::string>> Headers(const std::string& tenant) const;
 
+  // Of all keys, by name.
+  std::vector<KeyUsage> Usage() const;
+
  private:
-  // Of the keys with limits, by name; never changes.
+  // Of all keys, by name; never changes.
   std::map<std::string, std::shared_ptr<KeyAccount>> accounts_;
 };
 

@@ -37,11 +37,17 @@ class KeyLimitsTest : public testing::Test {
     return "";
   }
 
+  // A request of one choice, whose prompt is estimated rightly.
+  static KeyDemand One(int64_t prompt, int64_t max_tokens) {
+    return {.prompt_tokens = prompt, .max_tokens = max_tokens};
+  }
+  static KeyDemand Choices(size_t prompts, size_t n) { return {.prompts = prompts, .n = n}; }
+
   // One request that takes so many tokens.
   void Use(const std::string& tenant, int32_t prompt, int32_t generated) {
-    KeyLimits::Grant grant = limits_->Take(tenant, 1, 1);
+    KeyLimits::Grant grant = limits_->Take(tenant, One(prompt, generated));
     ASSERT_TRUE(grant.status.ok()) << grant.status.message();
-    grant.tickets[0].Admitted(prompt);
+    EXPECT_TRUE(grant.tickets[0].Admitted(prompt).ok());
     grant.tickets[0].End(generated);
   }
 
@@ -54,11 +60,12 @@ TEST_F(KeyLimitsTest, AKeyWithoutLimitsHasNone) {
   for (const char* tenant : {"free", "", "unknown"}) {
     std::vector<KeyTicket> kept;
     for (int i = 0; i < 1000; ++i) {
-      KeyLimits::Grant grant = limits_->Take(tenant, 2, 3);
+      KeyLimits::Grant grant = limits_->Take(tenant, Choices(2, 3));
       ASSERT_TRUE(grant.status.ok());
       ASSERT_EQ(grant.tickets.size(), 6U);
       for (KeyTicket& ticket : grant.tickets) {
-        ticket.Admitted(1'000'000);
+        EXPECT_TRUE(ticket.Admitted(1'000'000).ok());
+        EXPECT_TRUE(ticket.Generated(1'000'000));
         kept.push_back(std::move(ticket));
       }
     }
@@ -67,38 +74,39 @@ TEST_F(KeyLimitsTest, AKeyWithoutLimitsHasNone) {
 }
 
 TEST_F(KeyLimitsTest, RequestsUnderWayAreCountedUntilTheyEnd) {
-  KeyLimits::Grant first = limits_->Take("two", 1, 1);
-  KeyLimits::Grant second = limits_->Take("two", 1, 1);
+  KeyLimits::Grant first = limits_->Take("two", Choices(1, 1));
+  KeyLimits::Grant second = limits_->Take("two", Choices(1, 1));
   ASSERT_TRUE(first.status.ok());
   ASSERT_TRUE(second.status.ok());
-  const KeyLimits::Grant third = limits_->Take("two", 1, 1);
+  const KeyLimits::Grant third = limits_->Take("two", Choices(1, 1));
   EXPECT_EQ(third.status.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(third.status.message(), HasSubstr("at most 2 requests under way"));
   EXPECT_STREQ(third.limit, "requests");
   EXPECT_TRUE(third.tickets.empty());
-  EXPECT_TRUE(limits_->Take("slow", 1, 1).status.ok());  // Other keys' requests do not count.
+  EXPECT_TRUE(
+      limits_->Take("slow", Choices(1, 1)).status.ok());  // Other keys' requests do not count.
   first.tickets[0].End(7);
-  EXPECT_TRUE(limits_->Take("two", 1, 1).status.ok());
+  EXPECT_TRUE(limits_->Take("two", Choices(1, 1)).status.ok());
   first.tickets[0].End(7);  // The second call has no effect.
   second.tickets.clear();   // Destroyed without an end.
-  KeyLimits::Grant both = limits_->Take("two", 1, 2);
+  KeyLimits::Grant both = limits_->Take("two", Choices(1, 2));
   EXPECT_TRUE(both.status.ok());
-  EXPECT_FALSE(limits_->Take("two", 1, 1).status.ok());
+  EXPECT_FALSE(limits_->Take("two", Choices(1, 1)).status.ok());
   KeyTicket moved = std::move(both.tickets[0]);
   both.tickets.clear();
-  EXPECT_TRUE(limits_->Take("two", 1, 1).status.ok());
-  EXPECT_FALSE(limits_->Take("two", 1, 2).status.ok());
+  EXPECT_TRUE(limits_->Take("two", Choices(1, 1)).status.ok());
+  EXPECT_FALSE(limits_->Take("two", Choices(1, 2)).status.ok());
   moved = KeyTicket();
-  EXPECT_TRUE(limits_->Take("two", 2, 1).status.ok());
+  EXPECT_TRUE(limits_->Take("two", Choices(2, 1)).status.ok());
 }
 
 TEST_F(KeyLimitsTest, AllOfARequestsChoicesAreAdmittedOrNone) {
-  const KeyLimits::Grant one = limits_->Take("two", 1, 1);
-  EXPECT_EQ(limits_->Take("two", 2, 1).status.code(), StatusCode::kResourceExhausted);
-  EXPECT_TRUE(limits_->Take("two", 1, 1).status.ok());  // The rejected ones took nothing.
+  const KeyLimits::Grant one = limits_->Take("two", Choices(1, 1));
+  EXPECT_EQ(limits_->Take("two", Choices(2, 1)).status.code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(limits_->Take("two", Choices(1, 1)).status.ok());  // The rejected ones took nothing.
   // Retrying would never help these.
   for (const auto& [prompts, n] : {std::pair<size_t, size_t>(1, 3), {3, 1}, {2, 2}}) {
-    const Status status = limits_->Take("two", prompts, n).status;
+    const Status status = limits_->Take("two", Choices(prompts, n)).status;
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(status.field(), "n");
   }
@@ -117,9 +125,9 @@ TEST_F(KeyLimitsTest, TokensFillUpSteadily) {
 }
 
 TEST_F(KeyLimitsTest, WhatNeverRanIsGivenBack) {
-  KeyLimits::Grant grant = limits_->Take("slow", 1, 2);
+  KeyLimits::Grant grant = limits_->Take("slow", Choices(1, 2));
   ASSERT_TRUE(grant.status.ok());
-  for (KeyTicket& ticket : grant.tickets) ticket.Admitted(100);
+  for (KeyTicket& ticket : grant.tickets) EXPECT_TRUE(ticket.Admitted(100).ok());
   EXPECT_EQ(Rest("slow"), "500");
   for (KeyTicket& ticket : grant.tickets) {
     ticket.RefundPrompt();
@@ -129,51 +137,148 @@ TEST_F(KeyLimitsTest, WhatNeverRanIsGivenBack) {
   EXPECT_EQ(Rest("slow"), "600");
 }
 
-TEST_F(KeyLimitsTest, WhoUsedMoreWaitsForWhatIsMissing) {
-  Use("slow", 100, 1000);  // 500 more than there were.
+// As many requests may start as the bucket has shares for; what they do not use is given back.
+TEST_F(KeyLimitsTest, WhatRequestsMayNeedIsPutAside) {
+  std::vector<KeyLimits::Grant> grants;
+  while (true) {
+    KeyLimits::Grant grant = limits_->Take("slow", One(41, 5000));
+    if (!grant.status.ok()) {
+      EXPECT_EQ(grant.retry_after_seconds, 5) << "50 tokens, 10 of them a second";
+      EXPECT_STREQ(grant.limit, "tokens");
+      EXPECT_THAT(grant.status.message(), HasSubstr("600 tokens per minute"));
+      break;
+    }
+    grants.push_back(std::move(grant));
+  }
+  EXPECT_EQ(grants.size(), 12U) << "of 41 and a 64th of 600 tokens each";
   EXPECT_EQ(Rest("slow"), "0");
-  KeyLimits::Grant rejected = limits_->Take("slow", 1, 1);
-  EXPECT_EQ(rejected.status.code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(rejected.status.message(), HasSubstr("600 tokens per minute"));
-  EXPECT_THAT(rejected.status.message(), HasSubstr("again in 51 s"));
-  EXPECT_STREQ(rejected.limit, "tokens");
-  EXPECT_EQ(rejected.retry_after_seconds, 51);
-  clock_->Advance(seconds(50));
-  EXPECT_EQ(limits_->Take("slow", 1, 1).retry_after_seconds, 1);
-  clock_->Advance(seconds(1));
-  EXPECT_TRUE(limits_->Take("slow", 1, 1).status.ok());
+  grants.resize(6);
+  EXPECT_EQ(Rest("slow"), "300");
+  for (KeyLimits::Grant& grant : grants) {
+    EXPECT_TRUE(grant.tickets[0].Admitted(20).ok());
+    grant.tickets[0].End(2);
+  }
+  EXPECT_EQ(Rest("slow"), "468");
 }
 
-// Whatever the requests, in the long run a key gets its tokens per minute plus at most one bucket.
+// A request goes on beyond its share while there are tokens that nobody has a claim to.
+TEST_F(KeyLimitsTest, ARequestEndsWhereTheKeysTokensDo) {
+  KeyLimits::Grant first = limits_->Take("slow", One(100, 5000));
+  KeyLimits::Grant second = limits_->Take("slow", One(100, 5000));
+  ASSERT_TRUE(first.status.ok() && second.status.ok());
+  EXPECT_TRUE(first.tickets[0].Admitted(100).ok());
+  int generated = 1;
+  while (first.tickets[0].Generated(1)) ++generated;
+  EXPECT_EQ(generated, 391) << "all but the prompts and the share of the second";
+  EXPECT_TRUE(second.tickets[0].Admitted(100).ok());
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(second.tickets[0].Generated(1)) << i;
+  EXPECT_FALSE(second.tickets[0].Generated(1));
+  EXPECT_FALSE(limits_->Take("slow", One(1, 1)).status.ok());
+  first.tickets[0].End(391);
+  second.tickets[0].End(9);
+  EXPECT_EQ(Rest("slow"), "0");
+  clock_->Advance(milliseconds(200));
+  EXPECT_TRUE(limits_->Take("slow", One(1, 1)).status.ok());
+}
+
+// What a prompt has beyond its estimate is looked for when it is known.
+TEST_F(KeyLimitsTest, APromptThatTheKeyHasNoTokensForEnds) {
+  KeyLimits::Grant other = limits_->Take("slow", One(300, 1));
+  KeyLimits::Grant long_prompt = limits_->Take("slow", One(10, 1));
+  ASSERT_TRUE(long_prompt.status.ok());
+  const Status later = long_prompt.tickets[0].Admitted(400);
+  EXPECT_EQ(later.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(later.retry_after_seconds(), 11) << "389 more, of 288: 101 of them are missing";
+  const Status never = long_prompt.tickets[0].Admitted(601);
+  EXPECT_EQ(never.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(never.field(), "prompt");
+  EXPECT_TRUE(long_prompt.tickets[0].Admitted(299).ok());
+  long_prompt.tickets[0].RefundPrompt();
+  long_prompt.tickets.clear();
+  other.tickets.clear();
+  EXPECT_EQ(Rest("slow"), "600");
+}
+
+// Whatever the requests, however many at once: the limit and one burst.
 TEST_F(KeyLimitsTest, NoKeyGetsMoreThanItsTokensOverTime) {
   int64_t used = 0;
+  std::vector<KeyTicket> running;
   for (int step = 0; step < 36'000; ++step) {  // An hour.
-    KeyLimits::Grant grant = limits_->Take("slow", 1, 2);
+    KeyLimits::Grant grant =
+        limits_->Take("slow", {.n = 2, .prompt_tokens = 10, .max_tokens = 2000});
     for (KeyTicket& ticket : grant.tickets) {
-      ticket.Admitted(40);
-      ticket.End(step % 50);
-      used += step % 50;
+      if (&ticket == &grant.tickets.front()) {
+        if (!ticket.Admitted(40).ok()) break;
+        used += 40;  // The two share a prompt.
+      }
+      running.push_back(std::move(ticket));
     }
-    if (!grant.tickets.empty()) used += 40;  // The two share a prompt.
+    std::vector<KeyTicket> left;
+    for (size_t i = 0; i < running.size(); ++i) {
+      ++used;
+      const bool ends = (static_cast<size_t>(step) + i) % 50 == 0;
+      if (running[i].Generated(1) && !ends) left.push_back(std::move(running[i]));
+    }
+    running = std::move(left);
     clock_->Advance(milliseconds(100));
+    // Each of those that run may generate one more in the step that finds nothing left.
+    ASSERT_LE(used, 600 + (step + 1) + 64) << step;
   }
-  EXPECT_LE(used, 600 * 60 + 600 + 200);
   EXPECT_GE(used, 600 * 60);
 }
 
+// As the attack did: 20 requests of 2,000 tokens at once.
+TEST_F(KeyLimitsTest, ABurstOfLongRequestsIsBounded) {
+  std::vector<KeyTicket> running;
+  int64_t used = 0;
+  for (int i = 0; i < 20; ++i) {
+    KeyLimits::Grant grant = limits_->Take("slow", One(10, 2000));
+    if (!grant.status.ok()) break;
+    ASSERT_TRUE(grant.tickets[0].Admitted(10).ok());
+    used += 10;
+    running.push_back(std::move(grant.tickets[0]));
+  }
+  EXPECT_EQ(running.size(), 20U);
+  for (int step = 0; step < 660; ++step) {  // 66 s.
+    std::vector<KeyTicket> left;
+    for (KeyTicket& ticket : running) {
+      ++used;
+      if (ticket.Generated(1)) left.push_back(std::move(ticket));
+    }
+    running = std::move(left);
+    clock_->Advance(milliseconds(100));
+  }
+  EXPECT_LE(used, 600 + 660 + 20);
+}
+
 TEST_F(KeyLimitsTest, APromptWithSeveralChoicesCountsOnce) {
-  KeyLimits::Grant grant = limits_->Take("slow", 2, 3);
+  KeyLimits::Grant grant = limits_->Take("slow", Choices(2, 3));
   ASSERT_EQ(grant.tickets.size(), 6U);
-  for (KeyTicket& ticket : grant.tickets) ticket.Admitted(10);
-  EXPECT_EQ(Rest("slow"), "580");
+  for (KeyTicket& ticket : grant.tickets) EXPECT_TRUE(ticket.Admitted(10).ok());
   for (KeyTicket& ticket : grant.tickets) ticket.End(5);
   EXPECT_EQ(Rest("slow"), "550");
 }
 
+TEST_F(KeyLimitsTest, ShowsWhatEachKeyUsed) {
+  Use("slow", 100, 20);
+  Use("free", 7, 3);
+  KeyLimits::Grant running = limits_->Take("two", Choices(1, 2));
+  const std::vector<KeyUsage> usage = limits_->Usage();
+  ASSERT_EQ(usage.size(), 3U);
+  EXPECT_EQ(usage[0].name, "free");
+  EXPECT_EQ(usage[0].prompt_tokens, 7);
+  EXPECT_EQ(usage[0].generated_tokens, 3);
+  EXPECT_EQ(usage[1].name, "slow");
+  EXPECT_EQ(usage[1].prompt_tokens, 100);
+  EXPECT_EQ(usage[1].requests, 0);
+  EXPECT_EQ(usage[2].name, "two");
+  EXPECT_EQ(usage[2].requests, 2);
+}
+
 TEST_F(KeyLimitsTest, TicketsOutliveTheLimits) {
-  KeyLimits::Grant grant = limits_->Take("slow", 1, 2);
+  KeyLimits::Grant grant = limits_->Take("slow", Choices(1, 2));
   limits_.reset();
-  grant.tickets[0].Admitted(3);
+  EXPECT_TRUE(grant.tickets[0].Admitted(3).ok());
   grant.tickets[0].End(4);
 }
 
@@ -185,7 +290,7 @@ TEST_F(KeyLimitsTest, ThreadsNeverGetMoreThanTheLimit) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int k = 0; k < 2000; ++k) {
-        const KeyLimits::Grant grant = limits_->Take("two", 1, 1);
+        const KeyLimits::Grant grant = limits_->Take("two", Choices(1, 1));
         if (!grant.status.ok()) continue;
         const int now = ++running;
         int before = most;
@@ -199,7 +304,7 @@ TEST_F(KeyLimitsTest, ThreadsNeverGetMoreThanTheLimit) {
   threads.clear();
   EXPECT_LE(most, 2);
   EXPECT_GT(admitted, 0);
-  EXPECT_TRUE(limits_->Take("two", 1, 2).status.ok());  // All of them were released.
+  EXPECT_TRUE(limits_->Take("two", Choices(1, 2)).status.ok());  // All of them were released.
 }
 
 }  // namespace

@@ -7,7 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/byte_budget.h"
+#include "base/shared_budget.h"
+#include "server/connection_table.h"
 #include "server/http_reply.h"
 #include "server/server_context.h"
 #include "server/socket_stream.h"
@@ -19,8 +20,9 @@ struct HttpRequest {
   std::string method;
   std::string target;
   std::string body;
-  base::ByteBudget::Hold body_hold;  // Held as long as `body`.
+  base::SharedBudget::Hold body_hold;  // Held as long as `body`.
   Framing framing;
+  std::string client;  // The account of the address for which a trusted proxy sent it, else "".
 };
 
 // The route in metrics of requests that were rejected before their route was known.
@@ -36,9 +38,14 @@ struct ReadOutcome {
 };
 
 // Reads one request and checks the sender's access by the headers, before the body is read.
-// REQUIRES: at least one byte was received, from which the header timeout counts; `context`
-// outlives the coroutine and what it returns.
-boost::asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream, ServerContext* context);
+// With a key, the connection's place is its tenant's and protected from then on. `proxied`: the
+// peer is a trusted proxy. REQUIRES: at least one byte was received, from which the header timeout
+// counts; `place` and `context` outlive the coroutine and what it returns.
+boost::asio::awaitable<ReadOutcome> ReadHttpRequest(SocketStream* stream, ServerContext* context,
+                                                    ConnectionTable::Place* place, bool proxied);
+
+// The reply to a request whose connection has no place.
+HttpReply TooManyConnections();
 
 }  // namespace ropeway::server
 

@@ -28,6 +28,11 @@ enum class Route {
   kUnknown,
 };
 
+// The routes that tell how the server is. They need no key, and are answered whatever the load.
+inline bool IsHealth(Route route) {
+  return route == Route::kLivez || route == Route::kReadyz || route == Route::kHealth;
+}
+
 // A path that generates, and its dialect.
 struct ApiEndpoint {
   std::string path;

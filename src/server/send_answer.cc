@@ -36,8 +36,12 @@ SocketStream::Deadline KeepAliveDeadline(const ApiFormat& format, const ServerLi
   return std::chrono::steady_clock::now() + limits.keep_alive_interval;
 }
 
-// Takes the choices that ended. True if all have, or one has failed, which ends the wait.
-bool CollectEnded(Submission* submission, std::vector<ChoiceOutput>* choices, Status* failure) {
+using Holds = std::vector<base::SharedBudget::Hold>;
+
+// Takes the choices that ended, and what is held for their memory. True if all have, or one has
+// failed, which ends the wait.
+bool CollectEnded(Submission* submission, std::vector<ChoiceOutput>* choices, Holds* holds,
+                  Status* failure) {
   bool all = true;
   for (size_t i = 0; i < submission->size(); ++i) {
     if (submission->ended(i)) continue;
@@ -51,6 +55,7 @@ bool CollectEnded(Submission* submission, std::vector<ChoiceOutput>* choices, St
     ChoiceOutput& choice = (*choices)[i];
     choice.finish = output.end->finish;
     if (output.deltas.empty()) continue;
+    holds->push_back(std::move(output.held));
     Delta& collected = output.deltas.front();
     choice.text = std::move(collected.text);
     choice.tokens = std::move(collected.tokens);
@@ -72,11 +77,16 @@ size_t CountLogprobs(const std::vector<ChoiceOutput>& choices) {
 }  // namespace
 
 HttpReply Generation::FailureReply(const Status& failure) const {
-  HttpReply reply = RejectionReply(failure, *context_->backend);
+  HttpReply reply = RejectionReply(failure, *context_->backend, http_.caller.tenant);
   // OpenAI's clients retry after a 503, which is right of a server that stops, but would undo an
   // admin's cancel.
   if (failure.code() == StatusCode::kCancelled && context_->accepting) {
     reply.headers.emplace_back("x-should-retry", "false");
+  }
+  if (reply.status == 429) {
+    for (auto& header : context_->key_limits.Headers(http_.caller.tenant)) {
+      reply.headers.push_back(std::move(header));
+    }
   }
   return reply;
 }
@@ -131,10 +141,15 @@ bool Generation::AppendOutput(std::string* bytes) {
 }
 
 asio::awaitable<Sent> Generation::SendReply(HttpReply reply) {
+  base::SharedBudget::Hold hold;
+  if (!context_->ChargeAnswer(http_.caller.tenant, reply.body.capacity(), &hold)) {
+    reply = RejectionReply(TooManyAnswers(), *context_->backend, http_.caller.tenant);
+  }
   if (reply.error) reply.body = format_->ErrorBody(*reply.error);
   Sent sent;
-  std::string bytes = Serialize(reply, framing_);
-  const bool written = co_await stream_->Write(std::move(bytes));
+  std::string head = SerializeHead(reply, framing_);
+  if (framing_.head) reply.body.clear();
+  const bool written = co_await stream_->Write(std::move(head), std::move(reply.body));
   if (written) sent.status = reply.status;
   sent.keep_alive = written && framing_.keep_alive;
   co_return sent;
@@ -164,14 +179,16 @@ asio::awaitable<std::string> Generation::WriteWhole(
 
 asio::awaitable<Sent> Generation::SendWhole() {
   auto choices = std::make_shared<std::vector<ChoiceOutput>>(submission_.size());
+  Holds holds;
   Status failure;
-  while (!CollectEnded(&submission_, choices.get(), &failure)) {
+  while (!CollectEnded(&submission_, choices.get(), &holds, &failure)) {
     if (stream_->gone()) co_return Sent{};
     co_await stream_->Wait(Never());
   }
   HttpReply reply;
   if (failure.ok()) {
     reply.body = co_await WriteWhole(std::move(choices));
+    holds.clear();
     reply.headers = AnswerHeaders();
   } else {
     reply = FailureReply(failure);
@@ -202,14 +219,17 @@ asio::awaitable<Sent> Generation::SendStream() {
     const bool ended = AppendOutput(&bytes);
     bool written = true;
     if (!bytes.empty()) {
-      written = co_await stream_->Write(std::exchange(bytes, {}));
+      base::SharedBudget::Hold hold;
+      written = context_->ChargeAnswer(http_.caller.tenant, bytes.capacity(), &hold);
+      if (written) written = co_await stream_->Write(std::exchange(bytes, {}));
       deadline = KeepAliveDeadline(*format_, context_->limits());
     }
     if (written && ended) {
       sent.keep_alive = framing_.keep_alive;
       co_return sent;
     }
-    if (!written || stream_->gone()) co_return Sent{};
+    if (!written) stream_->Close();
+    if (stream_->gone()) co_return Sent{};
     co_await stream_->Wait(deadline);
     if (std::chrono::steady_clock::now() >= deadline) {
       AppendChunk(format_->KeepAlive(), framing_, &bytes);

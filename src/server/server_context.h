@@ -14,10 +14,12 @@
 #include <string_view>
 #include <vector>
 
-#include "base/byte_budget.h"
+#include "base/shared_budget.h"
 #include "base/thread_pool.h"
 #include "engine/backend.h"
 #include "server/access.h"
+#include "server/client_address.h"
+#include "server/connection_table.h"
 #include "server/key_limits.h"
 #include "server/router.h"
 #include "server/server_options.h"
@@ -30,22 +32,34 @@ class ServerMetrics {
  public:
   ServerMetrics();
 
-  // A request answered with HTTP status `code`; 499 if the client left before.
-  void CountRequest(std::string_view route, int code);
+  // A request of `tenant`, "" if it has none, answered with HTTP status `code`; 499 if the client
+  // left before.
+  void CountRequest(std::string_view route, int code, const std::string& tenant);
   void CountSlowReader() { slow_readers_->Increment(); }
-  // A connection beyond max_connections.
+  // An answer that was not sent whole: its tenant's take too much memory.
+  void CountCutAnswer() { cut_answers_->Increment(); }
+  // A connection that found no place.
   void CountRejectedConnection() { rejected_connections_->Increment(); }
+  // A connection that gave its place to a newer one.
+  void CountEvictedConnection() { evicted_connections_->Increment(); }
   void ConnectionOpened() { connections_->Increment(); }
   void ConnectionClosed() { connections_->Decrement(); }
 
-  // In the Prometheus text format.
+  // Both in the Prometheus text format. The series of all tenants, or of `tenant` alone if it is
+  // not
+  // "", are a text of their own.
   std::string Text() const;
+  std::string TenantText(const std::vector<KeyUsage>& usage, const std::string& tenant) const;
 
  private:
   prometheus::Registry registry_;
+  prometheus::Registry tenant_registry_;  // Of the metrics with the label "tenant".
+  prometheus::Family<prometheus::Counter>* tenant_requests_;
   prometheus::Family<prometheus::Counter>* requests_;
   prometheus::Counter* slow_readers_;
+  prometheus::Counter* cut_answers_;
   prometheus::Counter* rejected_connections_;
+  prometheus::Counter* evicted_connections_;
   prometheus::Gauge* connections_;
 };
 
@@ -74,10 +88,19 @@ class ServerContext {
   const Router router;
   const Access access;
   const ServerLimits& limits() const { return options.limits; }
+  const bool open;  // There are no keys: who has none is a user, not a stranger.
   engine::Backend* const backend;
+  const TrustedProxies proxies;
   KeyLimits key_limits;
   ServerMetrics metrics;
-  base::ByteBudget bodies;
+  ConnectionTable connections;
+  base::SharedBudget bodies;  // Bytes of the bodies that are being received or parsed.
+  // Bytes of the answers that are gathered or being sent. The backend's sinks may outlive the
+  // server.
+  const std::shared_ptr<base::SharedBudget> answers;
+  // Charges `bytes` of an answer to `tenant`, as long as `hold` lives. False: its answers take too
+  // much; nothing is charged. REQUIRES: `hold` is empty.
+  bool ChargeAnswer(const std::string& tenant, size_t bytes, base::SharedBudget::Hold* hold);
   std::atomic<bool> accepting{true};  // New generation requests are taken.
   std::atomic<bool> closing{false};   // Connections end after the request in progress.
   std::atomic<int> active{0};         // Requests received whole and not answered yet.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ropeway/request.h"
+#include "ropeway/status.h"
 
 namespace ropeway::server {
 
@@ -19,14 +20,21 @@ struct JsonBounds {
   size_t max_values = 1'000'000;  // Values and keys together.
 };
 
+// An answer, or what waits of a stream, may take so much without being counted.
+inline constexpr size_t kFreeAnswerBytes = size_t{16} << 10;
+
 struct ServerLimits {
   // A larger request body is rejected with 413.
   size_t max_body_bytes = size_t{8} << 20;
   // Request line and headers; more is rejected with 431.
   size_t max_header_bytes = size_t{32} << 10;
-  // Bodies of all connections together, from their headers until they are parsed; a body that
+  // Bodies of all connections together, as they come and until they are parsed; a body that
   // exceeds it is rejected with 503. Those of at most max_inline_body_bytes are not counted.
   size_t max_bodies_bytes = size_t{256} << 20;
+  // Answers of all connections together, from when they are made until their clients have taken
+  // them; one that exceeds it is not sent, or cut off. Those of at most kFreeAnswerBytes are not
+  // counted. Like the bodies they are shared between tenants (base::SharedBudget).
+  size_t max_answers_bytes = size_t{256} << 20;
   // Bytes of further requests kept while one is being answered; a client that sends more is cut
   // off.
   size_t max_pipelined_bytes = size_t{64} << 10;
@@ -34,7 +42,8 @@ struct ServerLimits {
   size_t max_stream_bytes = size_t{1} << 20;
   size_t max_stream_events = 1000;
   int send_buffer_bytes = 256 << 10;  // The kernel's send buffer per connection; 0: its default.
-  int max_connections = 4096;         // Connections beyond are answered 503 and closed.
+  // Connections; see ConnectionTable for who gives way to whom beyond it.
+  int max_connections = 4096;
   JsonBounds json = {};
   int max_choices = 128;  // Prompts times `n` of one request.
   // Threads for work that would block an I/O thread: large bodies, /tokenize and /detokenize. At
@@ -53,6 +62,13 @@ struct ServerLimits {
   // 0: never.
   std::chrono::milliseconds keep_alive_interval{10'000};
 };
+
+// Connections that may be open at one time: those that have a place, those that serve probes when
+// there is none, and those that were evicted and are not closed yet. Each takes a descriptor.
+int64_t MostOpen(const ServerLimits& limits);
+
+// kInvalidArgument (`trusted_proxies`) for a text that is neither an address nor a network.
+Status CheckTrustedProxies(const std::vector<std::string>& texts);
 
 // An API key. Its name is the tenant of its requests, and all that logs and metrics show of it.
 struct ApiKey {
@@ -80,6 +96,11 @@ struct ServerOptions {
   uint16_t port = 0;               // 0: any free one; see HttpServer::port().
   int io_threads = 1;              // At least 1.
   ServerLimits limits;
+
+  // Proxies in front of the server: addresses, or networks such as "10.0.0.0/8". They may have all
+  // connections, and what they say of their clients' addresses (X-Forwarded-For, or else Forwarded)
+  // counts.
+  std::vector<std::string> trusted_proxies;
 
   // PEM files: the certificate with its chain, and its private key. Both or neither; with them the
   // port speaks TLS only.

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,13 @@ namespace {
 
 struct Wakes {
   int plain = 0;
-  int overflow = 0;
+  int overflow = 0;     // For either reason.
+  int over_budget = 0;  // Of them.
   ServerSink::WakeFn Fn() {
-    return [this](bool over) { ++(over ? overflow : plain); };
+    return [this](ServerSink::Wake why) {
+      ++(why == ServerSink::Wake::kNews ? plain : overflow);
+      if (why == ServerSink::Wake::kOverBudget) ++over_budget;
+    };
   }
 };
 
@@ -59,6 +64,53 @@ TEST(StreamSink, BoundsEventsAndBytes) {
   bytes.Take();
   EXPECT_TRUE(bytes.OnDelta(1, TextOnly(std::string(6'000, 'x'))));
   EXPECT_FALSE(bytes.OnDelta(1, TextOnly(std::string(6'000, 'x'))));
+}
+
+// Small outputs are free; what is held goes back when it is taken.
+TEST(StreamSink, ATenantsBudgetBoundsAllOfItsStreams) {
+  const auto budget = std::make_shared<base::SharedBudget>(400'000);
+  Wakes wakes;
+  StreamSink one(1 << 20, 1000, wakes.Fn());
+  StreamSink two(1 << 20, 1000, wakes.Fn());
+  StreamSink others(1 << 20, 1000, wakes.Fn());
+  one.SetBudget(budget, "a");
+  two.SetBudget(budget, "a");
+  others.SetBudget(budget, "b");
+  EXPECT_TRUE(one.OnDelta(1, TextOnly("small")));
+  EXPECT_EQ(budget->used(), 0);
+  EXPECT_TRUE(one.OnDelta(1, TextOnly(std::string(150'000, 'x'))));
+  EXPECT_TRUE(two.OnDelta(1, TextOnly(std::string(10'000, 'x'))));
+  EXPECT_GE(budget->held("a"), 150'000);
+  EXPECT_FALSE(two.OnDelta(1, TextOnly(std::string(80'000, 'x'))));
+  EXPECT_EQ(wakes.over_budget, 1);
+  EXPECT_TRUE(others.OnDelta(1, TextOnly(std::string(80'000, 'x'))));
+  {
+    const ServerSink::Output output = one.Take();
+    EXPECT_EQ(output.deltas.size(), 2U);
+    EXPECT_GE(budget->held("a"), 150'000);
+  }
+  EXPECT_EQ(budget->held("a"), 0);
+  others.Close();
+  EXPECT_EQ(budget->used(), 0) << "what nobody will read takes nothing";
+}
+
+// Nothing was sent of it, so its client can be told.
+TEST(CollectorSink, BeyondTheTenantsBudgetItEndsWithAnError) {
+  const auto budget = std::make_shared<base::SharedBudget>(100'000);
+  Wakes wakes;
+  CollectorSink sink(false, wakes.Fn());
+  sink.SetBudget(budget, "a");
+  sink.OnAdmitted(1, {.prompt_tokens = 3});
+  int taken = 0;
+  while (sink.OnDelta(1, TextOnly(std::string(1000, 'x')))) ++taken;
+  EXPECT_EQ(taken, 50) << "alone it may have all, and strings grow by doubling";
+  EXPECT_EQ(budget->used(), 0);
+  EXPECT_TRUE(sink.ended_early());
+  EXPECT_TRUE(sink.Look().failed);
+  const ServerSink::Output output = sink.Take();
+  EXPECT_EQ(output.end->status.code(), StatusCode::kUnavailable);
+  sink.OnFinish(1, Finish());  // Of the cancel; its client was told the end already.
+  EXPECT_FALSE(sink.Take().end.has_value());
 }
 
 TEST(StreamSink, TakingMakesRoom) {

@@ -36,7 +36,7 @@ SocketStream::SocketStream(asio::ip::tcp::socket socket, size_t max_received,
 
 asio::awaitable<bool> SocketStream::Start(Deadline deadline) {
   if (tls_) {
-    BeginTimedCall(deadline);
+    BeginTimedCall(deadline, false);
     error_code error;
     co_await tls_->async_handshake(asio::ssl::stream_base::server,
                                    asio::redirect_error(asio::use_awaitable, error));
@@ -111,11 +111,13 @@ asio::awaitable<bool> SocketStream::Wait(Deadline deadline) {
   co_return true;
 }
 
-void SocketStream::BeginTimedCall(Deadline deadline) {
+void SocketStream::BeginTimedCall(Deadline deadline, bool writes) {
   const uint64_t call = ++timed_calls_;
   write_timer_.expires_at(deadline);
-  write_timer_.async_wait([self = shared_from_this(), call](error_code error) {
-    if (!error && self->timed_calls_ == call) self->Close();
+  write_timer_.async_wait([self = shared_from_this(), call, writes](error_code error) {
+    if (error || self->timed_calls_ != call) return;
+    if (writes && !self->gone_) self->write_timed_out_ = true;
+    self->Close();
   });
 }
 
@@ -124,15 +126,16 @@ void SocketStream::EndTimedCall() {
   write_timer_.cancel();
 }
 
-asio::awaitable<bool> SocketStream::Write(std::string data) {
-  BeginTimedCall(std::chrono::steady_clock::now() + write_timeout_);
+asio::awaitable<bool> SocketStream::Write(std::string data, std::string more) {
+  BeginTimedCall(std::chrono::steady_clock::now() + write_timeout_, true);
   error_code error;
-  const asio::const_buffer buffer = asio::buffer(data);
+  // Not joined, which would copy an answer of any size.
+  const std::array<asio::const_buffer, 2> buffers = {asio::buffer(data), asio::buffer(more)};
   auto token = asio::redirect_error(asio::use_awaitable, error);
   if (tls_) {
-    co_await asio::async_write(*tls_, buffer, token);
+    co_await asio::async_write(*tls_, buffers, token);
   } else {
-    co_await asio::async_write(socket_, buffer, token);
+    co_await asio::async_write(socket_, buffers, token);
   }
   EndTimedCall();
   if (error) Close();

@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace ropeway::server {
 
@@ -54,9 +55,14 @@ class SocketStream : public std::enable_shared_from_this<SocketStream> {
   // without a reason. One coroutine at a time.
   boost::asio::awaitable<bool> Wait(Deadline deadline);
 
-  // Sends all of `data`; false if the connection broke or the client did not take it in time. One
-  // coroutine at a time.
-  boost::asio::awaitable<bool> Write(std::string data);
+  // Sends all of `data`, and then of `more`; false if the connection broke or the client did not
+  // take it in time. One coroutine at a time.
+  boost::asio::awaitable<bool> Write(std::string data, std::string more);
+  boost::asio::awaitable<bool> Write(std::string data) {
+    return Write(std::move(data), std::string());
+  }
+  // The client did not take a write in time, for which the stream was closed.
+  bool write_timed_out() const { return write_timed_out_; }
 
   // Ends the sending side and drops what still arrives, for at most `limit`: a socket closed with
   // unread input resets the connection, and the client may lose the answer.
@@ -74,8 +80,9 @@ class SocketStream : public std::enable_shared_from_this<SocketStream> {
   void ReadMore();
   void OnRead(boost::system::error_code error, size_t bytes) noexcept;
   void Received(size_t bytes);
-  // Closes the stream at `deadline`, unless EndTimedCall was called before.
-  void BeginTimedCall(Deadline deadline);
+  // Closes the stream at `deadline`, unless EndTimedCall was called before. `writes`: for
+  // write_timed_out.
+  void BeginTimedCall(Deadline deadline, bool writes);
   void EndTimedCall();
 
   boost::asio::ip::tcp::socket socket_;
@@ -92,6 +99,7 @@ class SocketStream : public std::enable_shared_from_this<SocketStream> {
   bool answering_ = false;
   bool lingering_ = false;
   bool signalled_ = false;
+  bool write_timed_out_ = false;
   uint64_t timed_calls_ = 0;              // Identifies the call that a timer belongs to.
   std::atomic<bool> close_asked_{false};  // By PostClose.
 };

@@ -8,15 +8,19 @@
 namespace ropeway::server {
 namespace {
 
-// The approximate size of a delta in memory.
-size_t MemoryOf(const Delta& delta) {
-  size_t bytes = sizeof(Delta) + delta.text.size();
-  for (const OutputToken& token : delta.tokens) {
+// The approximate sizes of tokens and of a delta in memory.
+size_t MemoryOf(const std::vector<OutputToken>& tokens) {
+  size_t bytes = 0;
+  for (const OutputToken& token : tokens) {
     bytes +=
         sizeof(OutputToken) + token.bytes.size() + token.top_logprobs.size() * sizeof(TokenLogprob);
     for (const std::string& top : token.top_bytes) bytes += sizeof(top) + top.size();
   }
   return bytes;
+}
+
+size_t MemoryOf(const Delta& delta) {
+  return sizeof(Delta) + delta.text.size() + MemoryOf(delta.tokens) + MemoryOf(delta.prompt_tokens);
 }
 
 void AppendTokens(std::vector<OutputToken> tokens, std::vector<OutputToken>* to) {
@@ -35,6 +39,7 @@ ServerSink::Output ServerSink::Take() {
   Output taken = std::move(pending_);
   pending_ = Output{};
   pending_.admitted = taken.admitted;
+  pending_bytes_ = 0;
   signalled_ = false;
   OnTaken();
   return taken;
@@ -48,15 +53,46 @@ ServerSink::Progress ServerSink::Look() {
 }
 
 void ServerSink::Close() {
-  WakeFn dropped;  // Destroyed after the lock is released: it may own objects that lock in turn.
+  // Destroyed after the lock is released: the function may own objects that lock in turn.
+  WakeFn dropped;
+  Output unread;
   std::lock_guard lock(mutex_);
   dropped.swap(wake_);
+  std::swap(unread, pending_);
 }
 
-void ServerSink::Wake(bool overflow) {
-  if (!wake_ || (signalled_ && !overflow)) return;
+void ServerSink::Signal(Wake why) {
+  if (!wake_ || (signalled_ && why == Wake::kNews)) return;
   signalled_ = true;
-  wake_(overflow);
+  wake_(why);
+}
+
+void ServerSink::EndEarly(Status status) {
+  if (!wake_ || ended_early_) return;
+  ended_early_ = true;
+  pending_.deltas.clear();
+  pending_.held.Release();
+  pending_.end = Output::End{std::move(status), Finish{}};
+  Signal(Wake::kNews);
+}
+
+bool ServerSink::ended_early() {
+  std::lock_guard lock(mutex_);
+  return ended_early_;
+}
+
+void ServerSink::SetBudget(std::shared_ptr<base::SharedBudget> answers, std::string tenant) {
+  answers_ = std::move(answers);
+  tenant_ = std::move(tenant);
+}
+
+bool ServerSink::Charge(size_t bytes) {
+  pending_bytes_ += bytes;
+  if (answers_ == nullptr || pending_bytes_ <= kFreeAnswerBytes) return true;
+  const auto all = static_cast<int64_t>(pending_bytes_);
+  base::SharedBudget::Hold& held = pending_.held;
+  if (!held.taken()) return answers_->Take(tenant_, all, &held);
+  return held.Grow(all - held.amount());
 }
 
 std::optional<int32_t> ServerSink::queue_position() {
@@ -68,24 +104,35 @@ std::optional<int32_t> ServerSink::queue_position() {
 // once.
 
 void ServerSink::OnAdmitted(RequestId, const engine::Admission& admission) {
-  ticket_.Admitted(admission.prompt_tokens);
+  Status within = ticket_.Admitted(admission.prompt_tokens);
   std::lock_guard lock(mutex_);
   queue_position_ = admission.queue_position;
+  if (!within.ok()) {
+    EndEarly(std::move(within));
+    return;
+  }
   pending_.admitted = true;
-  Wake(false);
+  Signal(Wake::kNews);
 }
 
 bool ServerSink::OnDelta(RequestId, Delta delta) {
-  generated_ += static_cast<int32_t>(delta.tokens.size());
+  const auto tokens = static_cast<int32_t>(delta.tokens.size());
+  generated_ += tokens;
+  if (!ticket_.Generated(tokens)) limited_ = true;
   std::lock_guard lock(mutex_);
-  if (!wake_) return false;
-  if (!Keep(std::move(delta), &pending_.deltas)) {
-    Wake(true);
-    wake_ = nullptr;
+  if (!wake_ || ended_early_) return false;
+  const Kept kept = Keep(std::move(delta), &pending_.deltas);
+  if (kept == Kept::kYes) {
+    if (wakes_on_delta()) Signal(Wake::kNews);
+    return !limited_;
+  }
+  if (kept == Kept::kTooMuchMemory && is_whole()) {
+    EndEarly(TooManyAnswers());
     return false;
   }
-  if (wakes_on_delta()) Wake(false);
-  return true;
+  Signal(kept == Kept::kTooSlow ? Wake::kSlowReader : Wake::kOverBudget);
+  wake_ = nullptr;
+  return false;
 }
 
 void ServerSink::OnFinish(RequestId, const Finish& finish) {
@@ -94,54 +141,59 @@ void ServerSink::OnFinish(RequestId, const Finish& finish) {
   if (never_ran) ticket_.RefundPrompt();
   ticket_.End(std::max(finish.usage.completion_tokens, generated_));
   std::lock_guard lock(mutex_);
+  if (ended_early_) return;
   pending_.end = Output::End{Status(), finish};
-  Wake(false);
+  // Cancelled by OnDelta, and to its client as much as max_tokens would have bounded it.
+  if (limited_ && finish.reason == FinishReason::kCancelled) {
+    pending_.end->finish.reason = FinishReason::kLength;
+  }
+  Signal(Wake::kNews);
 }
 
 void ServerSink::OnError(RequestId, const Status& status) {
   ticket_.End(generated_);
   std::lock_guard lock(mutex_);
+  if (ended_early_) return;
   pending_.end = Output::End{status, Finish{}};
-  Wake(false);
+  Signal(Wake::kNews);
 }
 
-bool StreamSink::Keep(Delta delta, std::vector<Delta>* pending) {
+ServerSink::Kept StreamSink::Keep(Delta delta, std::vector<Delta>* pending) {
+  const size_t bytes = MemoryOf(delta);
+  if (!Charge(bytes)) return Kept::kTooMuchMemory;
   // The prompt's tokens arrive at once, however fast the reader is; max_model_len bounds them.
   if (!delta.prompt_tokens.empty()) {
     pending->push_back(std::move(delta));
-    return true;
+    return Kept::kYes;
   }
-  bytes_ += MemoryOf(delta);
+  bytes_ += bytes;
   // One delta alone is always taken, however large: its reader may be fast.
-  if (!pending->empty() && (bytes_ > max_bytes_ || pending->size() >= max_events_)) return false;
+  if (!pending->empty() && (bytes_ > max_bytes_ || pending->size() >= max_events_)) {
+    return Kept::kTooSlow;
+  }
   pending->push_back(std::move(delta));
-  return true;
+  return Kept::kYes;
 }
 
-bool CollectorSink::Keep(Delta delta, std::vector<Delta>* pending) {
+ServerSink::Kept CollectorSink::Keep(Delta delta, std::vector<Delta>* pending) {
+  // What grows keeps up to half of its memory free.
+  const size_t tokens = MemoryOf(delta.prompt_tokens) + (keep_tokens_ ? MemoryOf(delta.tokens) : 0);
+  if (!Charge(2 * (delta.text.size() + tokens))) return Kept::kTooMuchMemory;
   if (pending->empty()) pending->emplace_back();
   Delta& all = pending->back();
   all.text += delta.text;
   AppendTokens(std::move(delta.prompt_tokens), &all.prompt_tokens);
   if (keep_tokens_) AppendTokens(std::move(delta.tokens), &all.tokens);
-  return true;
+  return Kept::kYes;
 }
 
 void Submission::Cancel() {
   for (Choice& choice : choices_) {
+    const bool under_way = !choice.ended || choice.sink->ended_early();
     choice.sink->Close();
-    if (!choice.ended) backend_->Cancel(choice.id);
+    if (under_way && choice.id != 0) backend_->Cancel(choice.id);
   }
   choices_.clear();
-}
-
-Status Submission::SubmitOne(Request request, KeyTicket ticket, const SinkMaker& make_sink) {
-  std::shared_ptr<ServerSink> sink = make_sink();
-  sink->SetTicket(std::move(ticket));
-  StatusOr<RequestId> id = backend_->Submit(std::move(request), sink);
-  if (!id.ok()) return id.status();
-  choices_.push_back({*id, std::move(sink), false});
-  return {};
 }
 
 Status Submission::Submit(ApiRequest* api, std::vector<KeyTicket> tickets,
@@ -150,7 +202,9 @@ Status Submission::Submit(ApiRequest* api, std::vector<KeyTicket> tickets,
   if (api->choices() > 1 && !api->request.sampling.seed) {
     api->request.sampling.seed = base::SystemRandom().Next64();
   }
-  choices_.reserve(api->choices());  // Nothing may fail once the backend has a request.
+  std::vector<engine::SinkRequest> all;
+  all.reserve(api->choices());
+  choices_.reserve(api->choices());
   for (Prompt& prompt : api->prompts) {
     for (int32_t k = 0; k < api->n; ++k) {
       Request request = api->request;
@@ -161,12 +215,18 @@ Status Submission::Submit(ApiRequest* api, std::vector<KeyTicket> tickets,
       } else {
         request.prompt = std::move(prompt);
       }
-      Status status = SubmitOne(std::move(request), std::move(tickets[choices_.size()]), make_sink);
-      if (status.ok()) continue;
-      Cancel();
-      return status;
+      std::shared_ptr<ServerSink> sink = make_sink();
+      sink->SetTicket(std::move(tickets[choices_.size()]));
+      choices_.push_back({0, sink, false});
+      all.push_back({std::move(request), std::move(sink)});
     }
   }
+  const StatusOr<std::vector<RequestId>> ids = backend_->SubmitAll(std::move(all));
+  if (!ids.ok()) {
+    Cancel();
+    return ids.status();
+  }
+  for (size_t i = 0; i < choices_.size(); ++i) choices_[i].id = (*ids)[i];
   return {};
 }
 

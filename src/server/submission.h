@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/shared_budget.h"
 #include "engine/backend.h"
 #include "server/api_format.h"
 #include "server/key_limits.h"
@@ -22,15 +23,18 @@ namespace ropeway::server {
 // backend's threads, the rest from the connection's.
 class ServerSink : public engine::OutputSink {
  public:
-  // Tells the connection that there is output to take; `overflow`: that the reader was too slow and
-  // the connection is to be closed. Called under the sink's lock: must neither block nor call back
-  // into the sink.
-  using WakeFn = std::function<void(bool overflow)>;
+  // Why the connection is woken: there is output to take; or it is to be closed, because its reader
+  // is too slow, or because the tenant's answers take too much memory.
+  enum class Wake { kNews, kSlowReader, kOverBudget };
+  // Called under the sink's lock: must neither block nor call back into the sink.
+  using WakeFn = std::function<void(Wake)>;
 
   explicit ServerSink(WakeFn wake) : wake_(std::move(wake)) {}
 
-  // The request's share of its key's limits. Called before the backend has the sink.
+  // Both are called before the backend has the sink. The request's share of its key's limits.
   void SetTicket(KeyTicket ticket) { ticket_ = std::move(ticket); }
+  // What `tenant`'s answers may take in memory; without it, as much as they need.
+  void SetBudget(std::shared_ptr<base::SharedBudget> answers, std::string tenant);
 
   // What arrived since the last Take. Nothing follows once `end` was taken.
   struct Output {
@@ -41,6 +45,7 @@ class ServerSink : public engine::OutputSink {
       Finish finish;  // Valid where `status` is OK.
     };
     std::optional<End> end;
+    base::SharedBudget::Hold held;  // For the deltas' memory.
   };
   Output Take();
 
@@ -55,6 +60,9 @@ class ServerSink : public engine::OutputSink {
   // Of Admission; absent before the request is admitted.
   std::optional<int32_t> queue_position();
 
+  // The request ended for its client, but not for the backend, which is to cancel it.
+  bool ended_early();
+
   // The connection's last call. `wake` is not called once this has returned, and further deltas ask
   // the backend to cancel.
   void Close();
@@ -65,23 +73,37 @@ class ServerSink : public engine::OutputSink {
   void OnError(RequestId id, const Status& status) final;
 
  protected:
-  // Keeps `delta`, or returns false if it is one too many. Called under the lock.
-  virtual bool Keep(Delta delta, std::vector<Delta>* pending) = 0;
+  enum class Kept { kYes, kTooSlow, kTooMuchMemory };
+  // Keeps `delta`, unless it is one too many. Called under the lock.
+  virtual Kept Keep(Delta delta, std::vector<Delta>* pending) = 0;
+  // Takes `bytes` of the tenant's budget, until they are taken with the deltas. Called under the
+  // lock.
+  bool Charge(size_t bytes);
   // All of `pending` was taken. Called under the lock.
   virtual void OnTaken() {}
   // Whether the connection is woken for each delta.
   virtual bool wakes_on_delta() const = 0;
+  // Whether the client has seen nothing of an answer that is not complete.
+  virtual bool is_whole() const = 0;
 
  private:
-  void Wake(bool overflow);  // Under the lock.
+  // Under the lock.
+  void Signal(Wake why);
+  void EndEarly(Status status);
 
   // Used by the backend's threads, which call one at a time.
   KeyTicket ticket_;
   int32_t generated_ = 0;  // Tokens.
+  bool limited_ = false;   // The key has no more tokens for it.
+
+  std::shared_ptr<base::SharedBudget> answers_;  // Null: no bound. Outlives what is held.
+  std::string tenant_;
 
   std::mutex mutex_;
   WakeFn wake_;  // Empty once closed.
   Output pending_;
+  size_t pending_bytes_ = 0;  // What pending_'s deltas take.
+  bool ended_early_ = false;
   std::optional<int32_t> queue_position_;
   bool signalled_ = false;  // The connection was woken and has not taken yet.
 };
@@ -95,9 +117,10 @@ class StreamSink final : public ServerSink {
       : ServerSink(std::move(wake)), max_bytes_(max_bytes), max_events_(max_events) {}
 
  protected:
-  bool Keep(Delta delta, std::vector<Delta>* pending) override;
+  Kept Keep(Delta delta, std::vector<Delta>* pending) override;
   void OnTaken() override { bytes_ = 0; }
   bool wakes_on_delta() const override { return true; }
+  bool is_whole() const override { return false; }
 
  private:
   const size_t max_bytes_;
@@ -114,8 +137,9 @@ class CollectorSink final : public ServerSink {
       : ServerSink(std::move(wake)), keep_tokens_(keep_tokens) {}
 
  protected:
-  bool Keep(Delta delta, std::vector<Delta>* pending) override;
+  Kept Keep(Delta delta, std::vector<Delta>* pending) override;
   bool wakes_on_delta() const override { return false; }
+  bool is_whole() const override { return true; }
 
  private:
   const bool keep_tokens_;
@@ -133,9 +157,8 @@ class Submission {
   Submission(const Submission&) = delete;
   Submission& operator=(const Submission&) = delete;
 
-  // Submits all choices in order, with one seed for all; moves the prompts out of `api`. If one is
-  // rejected, cancels those before it and returns its status. `tickets`: one for each choice. Call
-  // once.
+  // Submits all choices in order, all or none, with one seed for all; moves the prompts out of
+  // `api`. `tickets`: one for each choice. Call once.
   Status Submit(ApiRequest* api, std::vector<KeyTicket> tickets, const SinkMaker& make_sink);
 
   // As the destructor.
@@ -154,12 +177,10 @@ class Submission {
 
  private:
   struct Choice {
-    RequestId id = 0;
+    RequestId id = 0;  // 0: the backend does not have it.
     std::shared_ptr<ServerSink> sink;
     bool ended = false;  // Its end was taken.
   };
-
-  Status SubmitOne(Request request, KeyTicket ticket, const SinkMaker& make_sink);
 
   engine::Backend* const backend_;
   std::vector<Choice> choices_;

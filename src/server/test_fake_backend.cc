@@ -88,6 +88,11 @@ std::vector<Request> FakeBackend::submitted() const {
   return submitted_;
 }
 
+std::vector<size_t> FakeBackend::submissions() const {
+  std::lock_guard lock(mutex_);
+  return submissions_;
+}
+
 int FakeBackend::active() const {
   std::lock_guard lock(mutex_);
   return static_cast<int>(running_.size());
@@ -120,7 +125,42 @@ bool FakeBackend::WaitDeltas(int64_t count) const {
   return WaitFor([this, count] { return deltas_ >= count; });
 }
 
-StatusOr<RequestId> FakeBackend::Submit(Request request, std::shared_ptr<engine::OutputSink> sink) {
+StatusOr<std::vector<RequestId>> FakeBackend::SubmitAll(std::vector<engine::SinkRequest> requests) {
+  {
+    std::lock_guard lock(mutex_);
+    submissions_.push_back(requests.size());
+  }
+  std::vector<RequestId> ids;
+  ids.reserve(requests.size());
+  const auto cancel = [&] {
+    for (const RequestId id : ids) Cancel(id);
+  };
+  for (engine::SinkRequest& request : requests) {
+    try {
+      StatusOr<RequestId> id = SubmitOne(std::move(request));
+      if (!id.ok()) {
+        cancel();
+        return id.status();
+      }
+      ids.push_back(*id);
+    } catch (...) {
+      cancel();
+      throw;
+    }
+  }
+  return ids;
+}
+
+engine::QueueInfo FakeBackend::Queue(const std::string* tenant, double weight) const {
+  engine::QueueInfo queue = queue_;
+  if (tenant == nullptr) return queue;
+  for (engine::QueueInfo::Class& one : queue.classes) one.wait_seconds *= weight;
+  return queue;
+}
+
+StatusOr<RequestId> FakeBackend::SubmitOne(engine::SinkRequest submitted) {
+  Request& request = submitted.request;
+  std::shared_ptr<engine::OutputSink>& sink = submitted.sink;
   std::lock_guard lock(mutex_);
   if (!rejection_.ok()) return rejection_;
   Running running;
@@ -278,7 +318,8 @@ bool FakeBackend::Step(RequestId id, Running* running) {
       std::lock_guard lock(mutex_);
       running_.at(id).admitted = true;
     }
-    sink.OnAdmitted(id, {.prompt_tokens = 3, .queue_position = script.queue_position});
+    sink.OnAdmitted(
+        id, {.prompt_tokens = script.prompt_tokens, .queue_position = script.queue_position});
     return true;
   }
   if (running->request.prompt_logprobs && !running->prompt_sent) {

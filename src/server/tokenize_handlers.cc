@@ -149,6 +149,7 @@ boost::asio::awaitable<HttpReply> AnswerTokenizer(ServerContext* context,
                                                   std::shared_ptr<SocketStream> stream,
                                                   HttpRequest request, bool detokenize) {
   HttpReply reply;
+  const std::string tenant = request.caller.tenant;
   StatusOr<std::string> answer = std::string();
   try {
     auto shared = std::make_shared<HttpRequest>(std::move(request));
@@ -163,7 +164,7 @@ boost::asio::awaitable<HttpReply> AnswerTokenizer(ServerContext* context,
   if (answer.ok()) {
     reply.body = *std::move(answer);
   } else {
-    reply = RejectionReply(answer.status(), *context->backend);
+    reply = RejectionReply(answer.status(), *context->backend, tenant);
   }
   co_return reply;
 }

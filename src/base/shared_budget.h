@@ -1,0 +1,144 @@
+// An amount that tenants share so that none of them shuts out another.
+#ifndef ROPEWAY_BASE_SHARED_BUDGET_H_
+#define ROPEWAY_BASE_SHARED_BUDGET_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace ropeway::base {
+
+// Bytes, places in a queue, connections: whatever many holders take from one total. A tenant may
+// hold at most as much as is still free (a dynamic threshold: Choudhury and Hahne, "Dynamic queue
+// length thresholds for shared-memory packet switches", 1998). So one tenant alone gets half of the
+// total, N greedy ones get N / (N + 1) of it together, and one that holds little finds room at
+// once, whatever the others do. There is one exception: what is held alone, while nobody else holds
+// anything, may take the whole total, so that an empty machine rejects nothing that fits it.
+//
+// Thread rule: every method from any thread; a Hold from one thread at a time. Must outlive its
+// Holds.
+class SharedBudget {
+ private:
+  // What one tenant holds.
+  struct Account {
+    int64_t held = 0;
+    int64_t holds = 0;  // The account goes away with the last one.
+  };
+  using Accounts = std::map<std::string, Account, std::less<>>;
+
+ public:
+  // REQUIRES: total >= 0.
+  explicit SharedBudget(int64_t total) : total_(total) {}
+  SharedBudget(const SharedBudget&) = delete;
+  SharedBudget& operator=(const SharedBudget&) = delete;
+
+  // A part of the budget, returned by the destructor.
+  class Hold {
+   public:
+    Hold() = default;
+    Hold(Hold&& other) noexcept
+        : budget_(std::exchange(other.budget_, nullptr)),
+          account_(other.account_),
+          amount_(std::exchange(other.amount_, 0)) {}
+    Hold& operator=(Hold&& other) noexcept {
+      if (this == &other) return *this;
+      Release();
+      budget_ = std::exchange(other.budget_, nullptr);
+      account_ = other.account_;
+      amount_ = std::exchange(other.amount_, 0);
+      return *this;
+    }
+    ~Hold() { Release(); }
+
+    // Takes `more` for the same tenant; false, with nothing taken, if that is too much.
+    // REQUIRES: taken, more >= 0.
+    bool Grow(int64_t more) { return budget_->Grow(this, more); }
+    // Returns all of it. The Hold is empty then and may be taken again.
+    void Release() {
+      if (budget_ != nullptr) std::exchange(budget_, nullptr)->Release(this);
+    }
+    bool taken() const { return budget_ != nullptr; }
+    int64_t amount() const { return amount_; }
+
+   private:
+    friend class SharedBudget;
+    SharedBudget* budget_ = nullptr;  // Null: holds nothing, not even an account.
+    Accounts::iterator account_{};    // Valid with budget_.
+    int64_t amount_ = 0;
+  };
+
+  // Takes `amount`, which may be 0, for `tenant`; false, with nothing taken, if that is too much.
+  // Throws std::bad_alloc, with nothing taken. REQUIRES: `hold` is empty, amount >= 0.
+  bool Take(std::string_view tenant, int64_t amount, Hold* hold) {
+    const std::lock_guard lock(mutex_);
+    auto account = accounts_.find(tenant);
+    const int64_t held = account == accounts_.end() ? 0 : account->second.held;
+    if (!Fits(held, 0, amount)) return false;
+    if (account == accounts_.end()) account = accounts_.emplace(tenant, Account()).first;
+    account->second.held += amount;
+    ++account->second.holds;
+    used_ += amount;
+    hold->budget_ = this;
+    hold->account_ = account;
+    hold->amount_ = amount;
+    return true;
+  }
+
+  int64_t total() const { return total_; }
+  int64_t used() const {
+    const std::lock_guard lock(mutex_);
+    return used_;
+  }
+  // What the Holds of `tenant` have together.
+  int64_t held(std::string_view tenant) const {
+    const std::lock_guard lock(mutex_);
+    const auto account = accounts_.find(tenant);
+    return account == accounts_.end() ? 0 : account->second.held;
+  }
+  // Tenants that hold something, for tests.
+  size_t tenants() const {
+    const std::lock_guard lock(mutex_);
+    return accounts_.size();
+  }
+
+ private:
+  // Whether a hold of `own` of a tenant that has `held` (with `own`) may take `more`. REQUIRES:
+  // mutex_ is held.
+  bool Fits(int64_t held, int64_t own, int64_t more) const {
+    if (more > total_ - used_) return false;
+    return used_ == own || held + more <= total_ - used_ - more;
+  }
+
+  bool Grow(Hold* hold, int64_t more) {
+    const std::lock_guard lock(mutex_);
+    Account& account = hold->account_->second;
+    if (!Fits(account.held, hold->amount_, more)) return false;
+    account.held += more;
+    used_ += more;
+    hold->amount_ += more;
+    return true;
+  }
+
+  void Release(Hold* hold) {
+    const std::lock_guard lock(mutex_);
+    Account& account = hold->account_->second;
+    const int64_t amount = std::exchange(hold->amount_, 0);
+    account.held -= amount;
+    used_ -= amount;
+    if (--account.holds == 0) accounts_.erase(hold->account_);
+  }
+
+  const int64_t total_;
+  mutable std::mutex mutex_;
+  int64_t used_ = 0;   // Guarded by mutex_, as is the next.
+  Accounts accounts_;  // Of the tenants that have a Hold.
+};
+
+}  // namespace ropeway::base
+
+#endif  // ROPEWAY_BASE_SHARED_BUDGET_H_

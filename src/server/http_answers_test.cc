@@ -1,0 +1,122 @@
+// What answers cost that their clients do not read, over real sockets.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "server/test_server.h"
+
+namespace ropeway::server {
+namespace {
+
+using nlohmann::json;
+
+class HttpAnswersTest : public ServerTest {
+ protected:
+  static constexpr const char* kA = "key-of-team-a";
+  static constexpr const char* kB = "key-of-team-b";
+
+  void Start(const ServerLimits& limits) {
+    server_->Stop();
+    ServerOptions options;
+    options.limits = limits;
+    options.limits.send_buffer_bytes = 16 << 10;
+    options.api_keys = {{"team-a", kA}, {"team-b", kB}};
+    options.admin_key = "key-of-the-admin";
+    StartServer(options);
+  }
+
+  // The body of a request whose answer takes four times as many bytes.
+  static std::string Tokenize(size_t bytes) {
+    return R"({"prompt":")" + std::string(bytes, 'x') + "\"}";
+  }
+
+  int TokenizeAndRead(const char* key, size_t bytes) {
+    TestClient client(port());
+    client.Send(PostBytes("/tokenize", Tokenize(bytes), Bearer(key)));
+    return client.Read().status;
+  }
+
+  std::string Metrics() {
+    TestClient client(port());
+    client.Send("GET /metrics HTTP/1.1\r\nHost: t\r\n" + Bearer("key-of-the-admin") + "\r\n");
+    return client.Read().body;
+  }
+};
+
+TEST_F(HttpAnswersTest, WhatOneTenantDoesNotReadLeavesRoomForAnothers) {
+  ServerLimits limits;
+  limits.max_answers_bytes = size_t{16} << 20;
+  Start(limits);
+  std::vector<std::unique_ptr<TestClient>> silent;
+  int sent = 0;
+  int rejected = 0;
+  for (int i = 0; i < 8; ++i) {
+    silent.push_back(std::make_unique<TestClient>(port(), 8 << 10));
+    silent.back()->Send(PostBytes("/tokenize", Tokenize(500'000), Bearer(kA)));
+    ClientReply head = silent.back()->ReadHead();  // And no byte of the body.
+    if (head.status == 200) ++sent;
+    if (head.status == 503) {
+      ++rejected;
+      EXPECT_NE(head.headers["retry-after"], "");
+    }
+  }
+  EXPECT_GE(sent, 2);
+  EXPECT_GE(rejected, 3) << "of 8 MiB, which one tenant gets, each takes at least 2 MB";
+  EXPECT_EQ(sent + rejected, 8);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(TokenizeAndRead(kB, 200'000), 200);
+  EXPECT_EQ(TokenizeAndRead(kA, 1000), 200) << "small answers are free";
+  EXPECT_THAT(Metrics(),
+              testing::HasSubstr(fmt::format("ropeway_http_cut_answers_total {}\n", rejected)));
+  silent.clear();
+  EXPECT_TRUE(Eventually([&] { return TokenizeAndRead(kA, 500'000) == 200; }));
+}
+
+// Streams of which much is gathered and nothing read.
+TEST_F(HttpAnswersTest, StreamsThatAreNotReadAreCut) {
+  ServerLimits limits;
+  limits.max_answers_bytes = size_t{1} << 20;
+  limits.max_stream_bytes = size_t{1} << 30;
+  limits.max_stream_events = size_t{1} << 30;
+  Start(limits);
+  backend_.set_script([](const Request&) {
+    FakeScript script;
+    script.endless = true;
+    script.text = [](int) { return std::string(4096, 'x'); };
+    return script;
+  });
+  TestClient slow(port(), 8 << 10);
+  slow.Send(PostBytes("/v1/completions", R"({"prompt":"a","stream":true})", Bearer(kA)));
+  ASSERT_TRUE(backend_.WaitDeltas(1));
+  EXPECT_TRUE(backend_.WaitIdle());
+  EXPECT_LT(backend_.deltas(), 1000) << "1 MiB holds 256 of them, and the kernels have some";
+  EXPECT_THAT(Metrics(), testing::Not(testing::HasSubstr("ropeway_http_cut_answers_total 0\n")));
+}
+
+// What a whole answer gathers counts before a byte of it is sent.
+TEST_F(HttpAnswersTest, AWholeAnswerThatGrowsTooLargeIs503) {
+  ServerLimits limits;
+  limits.max_answers_bytes = size_t{2} << 20;
+  Start(limits);
+  backend_.set_script([](const Request&) {
+    FakeScript script;
+    script.endless = true;
+    script.text = [](int) { return std::string(4096, 'x'); };
+    return script;
+  });
+  TestClient client(port());
+  client.Send(PostBytes("/v1/completions", R"({"prompt":"a"})", Bearer(kA)));
+  ClientReply reply = client.Read();
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_NE(reply.headers["retry-after"], "");
+  EXPECT_EQ(json::parse(reply.body)["error"]["type"], "service_unavailable_error");
+  EXPECT_TRUE(backend_.WaitIdle());
+}
+
+}  // namespace
+}  // namespace ropeway::server
