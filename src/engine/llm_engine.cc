@@ -102,7 +102,8 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<executor::Executor>
           [this](std::shared_ptr<LiveRequest> live, Status status) {
             output_.Reject(std::move(live), std::move(status));
           }),
-      watchdog_([this] { return DescribeProgress(loop_.Watch()); }, metrics_.stalls, config_.watchdog_period) {
+      watchdog_([this] { return DescribeProgress(loop_.Watch()); }, metrics_.stalls,
+                config_.watchdog_period) {
   // As vLLM's cache_config_info.
   metrics_.AddInfo("ropeway_cache_config_info", "The KV cache's element type and its blocks.",
                    {{"block_size", std::to_string(base::kBlockTokens)},
