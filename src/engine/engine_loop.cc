@@ -333,14 +333,8 @@ void EngineLoop::Lose(const Status& status) {
     busy_ = in_step_ = false;
   }
   // Requests that are still encoding, or in the inbox, are rejected when they are handled; again,
-  // the latter, without effect. Not under the registry's lock: Reject may wait for memory, which
-  // the output thread frees, and that needs the lock.
-  std::vector<std::shared_ptr<LiveRequest>> lost;
-  RetryUntilMemory([&] {
-    lost.clear();
-    requests_->ForEach([&](const std::shared_ptr<LiveRequest>& live) { lost.push_back(live); });
-  });
-  for (const std::shared_ptr<LiveRequest>& live : lost) {
+  // the latter, without effect.
+  for (const std::shared_ptr<LiveRequest>& live : requests_->All()) {
     const LiveRequest::State state = live->state();
     if (state == LiveRequest::State::kEncoding || state == LiveRequest::State::kEnded) continue;
     if (trace_ != nullptr) trace_->Ended(live->id, "failed", clock_->Now());

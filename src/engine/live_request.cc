@@ -1,5 +1,6 @@
 #include "engine/live_request.h"
 
+#include "engine/failure.h"
 #include "engine/request_output.h"
 
 namespace ropeway::engine {
@@ -57,6 +58,14 @@ std::shared_ptr<LiveRequest> LiveRequests::Any() const {
 size_t LiveRequests::size() const {
   const std::lock_guard lock(mu_);
   return requests_.size();
+}
+
+std::vector<std::shared_ptr<LiveRequest>> LiveRequests::All() const {
+  return RetryUntilMemory([this] {
+    std::vector<std::shared_ptr<LiveRequest>> all;
+    ForEach([&all](const std::shared_ptr<LiveRequest>& live) { all.push_back(live); });
+    return all;
+  });
 }
 
 bool LiveRequests::WaitEmpty(std::chrono::nanoseconds timeout) const {

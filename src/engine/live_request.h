@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/shared_budget.h"
@@ -104,8 +105,11 @@ class LiveRequests {
   std::shared_ptr<LiveRequest> Find(RequestId id) const;
   // Any one of them; null: there is none.
   std::shared_ptr<LiveRequest> Any() const;
-  // Calls `fn` for each one, in no order, under the lock: it must not wait for a thread that calls
-  // this class.
+  // All of them, in no order; waits until there is memory for the list. For what may wait for
+  // another thread that calls this class.
+  std::vector<std::shared_ptr<LiveRequest>> All() const;
+  // Calls `fn` for each one, in no order, under the lock: it must neither wait for a thread that
+  // calls this class nor for memory, which such a thread may free.
   template <typename Fn>
   void ForEach(Fn&& fn) const {
     const std::lock_guard lock(mu_);

@@ -228,10 +228,14 @@ void LlmEngine::CancelLive(const std::shared_ptr<LiveRequest>& live) {
   }
 }
 
-// None of the threads that it sends to takes these locks while it holds what this waits for.
 void LlmEngine::CancelAll() {
-  const std::lock_guard lock(mu_);
-  requests_.ForEach([this](const std::shared_ptr<LiveRequest>& live) { CancelLive(live); });
+  std::vector<std::shared_ptr<LiveRequest>> all;
+  {
+    // Not while one is being added: Submit may still fail then.
+    const std::lock_guard lock(mu_);
+    all = requests_.All();
+  }
+  for (const std::shared_ptr<LiveRequest>& live : all) CancelLive(live);
 }
 
 Status LlmEngine::Drain(std::chrono::nanoseconds deadline) {
