@@ -146,7 +146,7 @@ class ResubmittingSink final : public OutputSink {
 
 TEST(LlmEngineThreadsTest, ARejectedRequestGivesItsBytesBackBeforeItsSinkIsTold) {
   TestEngine test;
-  test.max_request_bytes = 10000;
+  test.max_request_bytes = 20000;  // One tenant gets half.
   test.options.scheduler.max_queued_tokens = 4000;
   test.options.scheduler.max_num_seqs = 1;
   test.control->CloseGate();

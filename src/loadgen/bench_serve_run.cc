@@ -111,6 +111,7 @@ class BenchServe {
     plan.concurrency = plan.arrivals.empty() ? std::max(1, f.users) : kMaxInFlight;
     if (f.max_concurrency > 0) plan.concurrency = std::min(plan.concurrency, f.max_concurrency);
     plan.timeout = f.timeout;
+    plan.retries = f.retries;
     plan.duration = f.duration;
     plan.think_time = f.think_time;
     plan.user_interval = f.user_interval;

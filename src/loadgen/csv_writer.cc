@@ -72,6 +72,9 @@ OrderedJson RecordJson(const RequestRecord& r, const std::string& prompt) {
           {"batch", OrNull(r.batch)},
           {"batch_size", OrNull(r.batch_size)},
           {"times", std::move(times)},
+          {"tries", r.tries},
+          {"promised", OrNull(r.promised)},
+          {"waited", Rounded(r.waited)},
           {"prompt", prompt},
           {"output", r.output}};
 }

@@ -58,6 +58,9 @@ TEST(CsvWriter, RecordsHaveAllThatIsKnown) {
   record.gaps = {0.25F};
   record.cached_tokens = 16;
   record.phases[0] = 0.125;
+  record.tries = 2;
+  record.promised = 3;
+  record.waited = 3.25;
   record.output = "text";
   std::ostringstream out;
   WriteRecords(runs, PromptOfTest, &out);
@@ -76,6 +79,9 @@ TEST(CsvWriter, RecordsHaveAllThatIsKnown) {
   EXPECT_EQ(json["cached_tokens"], 16);
   EXPECT_EQ(json["batch_num"], nullptr);
   EXPECT_EQ(json["times"], nlohmann::json::object({{"queue", 0.125}}));
+  EXPECT_EQ(json["tries"], 2);
+  EXPECT_EQ(json["promised"], 3.0);
+  EXPECT_EQ(json["waited"], 3.25);
   EXPECT_EQ(json["prompt"], "p1,0");
   EXPECT_EQ(json["output"], "text");
   EXPECT_FALSE(std::getline(lines, line));

@@ -7,6 +7,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -38,6 +39,15 @@ double CpuSeconds() {
 
 std::chrono::nanoseconds Nanoseconds(double seconds) {
   return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
+}
+
+// Of a Retry-After; nullopt where it is none, or a date.
+std::optional<double> Seconds(std::string_view text) {
+  int64_t seconds = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, seconds);
+  if (text.empty() || error != std::errc() || stop != end || seconds < 0) return std::nullopt;
+  return static_cast<double>(seconds);
 }
 
 // The state of one run. All of it belongs to the thread in Run().
@@ -116,7 +126,7 @@ class LiveRun {
       record.conversation = seq;
       record.turn = turn;
       record.due = plan_.arrivals.empty() ? Elapsed() : plan_.arrivals[static_cast<size_t>(seq)];
-      co_await Ask(answers, &record);
+      co_await AskObediently(answers, &record);
       if (!record.ok()) {
         ++failed_;
         co_return;
@@ -125,13 +135,46 @@ class LiveRun {
     }
   }
 
+  // One request, sent again after each rejection that says when.
+  asio::awaitable<void> AskObediently(const std::vector<std::string>& answers,
+                                      RequestRecord* record) {
+    const RequestRecord unsent = *record;
+    std::optional<double> promised;  // By the first rejection,
+    double rejected_at = 0;          // which came then.
+    for (int tries = 1;; ++tries) {
+      Outcome outcome;
+      co_await Ask(answers, record, &outcome);
+      record->tries = tries;
+      record->promised = promised;
+      if (promised) record->waited = outcome.answered_at - rejected_at;
+      if (!outcome.retry_after || tries > plan_.retries || Over()) co_return;
+      if (!promised) {
+        promised = outcome.retry_after;
+        rejected_at = outcome.answered_at;
+      }
+      co_await Pause(*outcome.retry_after);
+      if (Over()) co_return;
+      *record = unsent;
+    }
+  }
+
+  // What AskObediently needs to know of an answer.
+  struct Outcome {
+    std::optional<double> retry_after;  // Seconds; of a rejection that says so.
+    double answered_at = 0;             // When the answer's head came, after the run's start.
+  };
+
   // One request and its answer. Nothing is thrown: what goes wrong is in the record.
-  asio::awaitable<void> Ask(const std::vector<std::string>& answers, RequestRecord* record) {
+  asio::awaitable<void> Ask(const std::vector<std::string>& answers, RequestRecord* record,
+                            Outcome* outcome) {
     const auto now = [&] { return Elapsed() - record->due; };
     const bool needs_text = plan_.turns_of(record->conversation).end > record->turn + 1;
     ReplyReader reader(record, plan_.keep_text || needs_text);
-    const net::HttpCall::OnHead on_head = [&](int status, std::string_view content_type) {
-      reader.OnHead(status, content_type);
+    const net::HttpCall::OnHead on_head = [&](const net::ReplyHead& head) {
+      outcome->answered_at = Elapsed();
+      const bool rejected = head.status == 429 || head.status == 503;
+      if (rejected) outcome->retry_after = Seconds(head.retry_after);
+      reader.OnHead(head.status, head.content_type);
     };
     const net::HttpCall::OnBody on_body = [&](std::string_view bytes) {
       return reader.OnBody(bytes, now());

@@ -28,6 +28,8 @@ struct LoadPlan {
   double timeout = 300;          // Seconds, of each request, from its sending.
   double duration = 0;           // Seconds after which nothing is sent; 0: no limit.
   bool keep_text = false;        // Records get the answers' texts.
+  // So often a rejected request (429 or 503) is sent again, each time after its Retry-After.
+  int retries = 0;
   // Conversations only: mean seconds before each later message of a user, exponentially
   // distributed, and seconds between the first messages of two users.
   double think_time = 0;

@@ -10,6 +10,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <tuple>
 
 #include "loadgen/prompt.h"
 #include "net/test_fake_server.h"
@@ -177,6 +178,55 @@ TEST(LoadRunner, EachFailureHasAKindAndAReason) {
 
   EXPECT_EQ(One(Always({{"SSH-2.0-OpenSSH_9.2\r\n"}})).error_kind, net::http_error::kBadReply);
   EXPECT_EQ(One(Always(net::JsonReply("<html>"))).error_kind, net::http_error::kBadReply);
+}
+
+// As an obedient client: it comes again when it was told to, and what it waited is in the record.
+TEST(LoadRunner, ARejectedRequestIsSentAgainAfterItsRetryAfter) {
+  std::atomic<int> asked = 0;
+  const net::FakeServer server([&](const net::FakeRequest& request) {
+    const int count = ++asked;
+    if (count > 2) return net::WellBehaved(request);
+    net::FakeReply reply;
+    reply.writes = {fmt::format("HTTP/1.1 {} X\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n",
+                                count == 1 ? 429 : 503)};
+    return reply;
+  });
+  LoadPlan plan;
+  plan.retries = 5;
+  const RequestRecord record = Load(server, plan).records.at(0);
+  EXPECT_TRUE(record.ok()) << record.error;
+  EXPECT_EQ(record.tries, 3);
+  EXPECT_EQ(record.promised, 1.0);
+  EXPECT_GE(record.waited, 2.0);
+  EXPECT_GE(record.latency, 2.0) << "a retried request waits for its user all the while";
+  EXPECT_EQ(record.output_tokens, 2);
+  EXPECT_EQ(asked, 3);
+}
+
+TEST(LoadRunner, RetriesEndWhereTheyAreTold) {
+  std::atomic<int> asked = 0;
+  const auto reject = [&](const char* header) {
+    return net::FakeServer([&asked, header](const net::FakeRequest&) {
+      ++asked;
+      net::FakeReply reply;
+      reply.writes = {fmt::format("HTTP/1.1 429 X\r\n{}Content-Length: 0\r\n\r\n", header)};
+      return reply;
+    });
+  };
+  for (const auto& [header, retries, tries] :
+       {std::tuple("Retry-After: 0\r\n", 3, 4),
+        {"Retry-After: 0\r\n", 0, 1},
+        {"Retry-After: Sun, 06 Nov 1994 08:49:37 GMT\r\n", 3, 1},
+        {"", 3, 1}}) {
+    asked = 0;
+    const net::FakeServer server = reject(header);
+    LoadPlan plan;
+    plan.retries = retries;
+    const RequestRecord record = Load(server, plan).records.at(0);
+    EXPECT_EQ(record.error_kind, "HTTP 429");
+    EXPECT_EQ(record.tries, tries) << header;
+    EXPECT_EQ(asked, tries) << header;
+  }
 }
 
 TEST(LoadRunner, AStalledServerIsATimeout) {

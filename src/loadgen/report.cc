@@ -117,6 +117,9 @@ OrderedJson SummaryJson(const Summary& s, const GoodputLimits& limits) {
       {"server_phase_means_s", PhasesJson(s.server)},
       {"total_batches",
        s.server && s.server->batches ? OrderedJson(*s.server->batches) : OrderedJson()},
+      {"retried", s.retried},
+      {"most_tries", s.most_tries},
+      {"waited_to_promised", DistributionJson(s.waited_to_promised)},
       {"generator_cpu_s", s.cpu_seconds},
       {"generator_cpu_share", s.cpu_share}};
   if (limits.any()) {
@@ -137,6 +140,16 @@ std::string ReportText(const Report& r) {
   text += fmt::format("{:<22}{} succeeded, {} failed", "requests", s.succeeded, s.failed);
   if (s.interrupted > 0) text += fmt::format(", {} interrupted", s.interrupted);
   text += "\n" + Errors(s);
+  if (s.retried > 0) {
+    text += fmt::format("{:<22}{} requests, of which one was sent {} times", "retries", s.retried,
+                        s.most_tries);
+    const Distribution& d = s.waited_to_promised;
+    if (d.count > 0) {
+      text += fmt::format("; they waited {:.2f} to {:.2f} of what they were told, {:.2f} at p50",
+                          d.min, d.max, d.p50);
+    }
+    text += "\n";
+  }
   text += fmt::format("{:<22}{:.2f} s\n", "duration", s.wall_seconds);
   if (s.server && s.server->batches) {
     text += fmt::format("{:<22}{:.0f}\n", "total batches", *s.server->batches);

@@ -45,7 +45,10 @@ struct RequestRecord {
   std::optional<int64_t> batch;                              // Likewise, ropeway.batch.
   std::optional<int64_t> batch_size;                         // Likewise, ropeway.batch_size.
   std::array<std::optional<double>, kPhases.size()> phases;  // Likewise, seconds in each phase.
-  std::string output;                                        // The text, if it is kept.
+  int tries = 1;                   // Of sending it; all but the last were rejected for a time.
+  std::optional<double> promised;  // That time by the first rejection (Retry-After), seconds.
+  double waited = 0;               // From the first rejection to the last answer's head.
+  std::string output;              // The text, if it is kept.
 
   bool ok() const { return error_kind.empty(); }
 };

@@ -39,7 +39,7 @@ bool IsGood(const RequestRecord& record, const GoodputLimits& limits) {
 
 // The measurements that distributions are made of.
 struct Samples {
-  std::vector<double> input, output, ttft, itl, tpot, e2e;
+  std::vector<double> input, output, ttft, itl, tpot, e2e, promises;
 
   void Add(const RequestRecord& record) {
     input.push_back(static_cast<double>(record.input_tokens));
@@ -48,6 +48,7 @@ struct Samples {
     if (record.ttft) ttft.push_back(*record.ttft);
     if (const auto value = TimePerOutputToken(record)) tpot.push_back(*value);
     itl.insert(itl.end(), record.gaps.begin(), record.gaps.end());
+    if (record.promised.value_or(0) > 0) promises.push_back(record.waited / *record.promised);
   }
 };
 
@@ -110,6 +111,8 @@ Summary Summarize(const std::vector<const RunResult*>& runs, const GoodputLimits
     for (const RequestRecord& record : run->records) {
       Count(record, limits, &summary);
       if (record.ok()) samples.Add(record);
+      summary.retried += record.tries > 1 ? 1 : 0;
+      summary.most_tries = std::max(summary.most_tries, record.tries);
     }
   }
   if (summary.wall_seconds > 0) {
@@ -121,6 +124,7 @@ Summary Summarize(const std::vector<const RunResult*>& runs, const GoodputLimits
   summary.itl = Describe(std::move(samples.itl));
   summary.tpot = Describe(std::move(samples.tpot));
   summary.e2e = Describe(std::move(samples.e2e));
+  summary.waited_to_promised = Describe(std::move(samples.promises));
   return summary;
 }
 

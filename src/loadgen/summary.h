@@ -58,7 +58,10 @@ struct Summary {
   Distribution itl;   // Of all gaps between pieces of text, of all requests together.
   Distribution tpot;  // Per request: (latency - ttft) / (output_tokens - 1), from two tokens on.
   Distribution e2e;
-  int64_t good = 0;  // Requests within all limits.
+  int64_t good = 0;                 // Requests within all limits.
+  int64_t retried = 0;              // Requests that were sent again, as a rejection told them,
+  int most_tries = 1;               // and how often one of them was sent.
+  Distribution waited_to_promised;  // Of those that succeeded: their wait over what they were told.
   std::optional<ServerMetrics> server;
 
   double PerSecond(int64_t count) const {

@@ -67,7 +67,7 @@ HttpClient::Reply HttpClient::Fetch(const std::string& path, const std::string& 
   asio::io_context io(1);
   Reply reply;
   const auto call = std::make_shared<HttpCall>(this, &io);
-  const HttpCall::OnHead on_head = [&](int status, std::string_view) { reply.status = status; };
+  const HttpCall::OnHead on_head = [&](const ReplyHead& head) { reply.status = head.status; };
   const HttpCall::OnBody on_body = [&](std::string_view bytes) {
     reply.body += bytes;
     return reply.body.size() <= kMaxFetchBytes;
@@ -182,7 +182,12 @@ asio::awaitable<HttpEnd> HttpCall::Talk(Stream* stream, const std::string& path,
   co_await http::async_read_header(*stream, buffer, parser, token);
   if (error) co_return End("waiting for the answer", error);
   const auto type = parser.get()[http::field::content_type];
-  on_head(parser.get().result_int(), std::string_view(type.data(), type.size()));
+  const auto retry = parser.get()[http::field::retry_after];
+  ReplyHead head;
+  head.status = parser.get().result_int();
+  head.content_type = std::string_view(type.data(), type.size());
+  head.retry_after = std::string_view(retry.data(), retry.size());
+  on_head(head);
 
   std::array<char, kReadBytes> bytes;
   while (!parser.is_done()) {

@@ -59,6 +59,13 @@ class HttpClient {
   mutable std::optional<boost::asio::ssl::context> tls_;
 };
 
+// What is known of a reply before its body; valid while it is passed on.
+struct ReplyHead {
+  int status = 0;
+  std::string_view content_type;  // "" where there is none, as for the next.
+  std::string_view retry_after;
+};
+
 // How an exchange ended.
 struct HttpEnd {
   const char* kind = nullptr;  // One of http_error; null: the reply is complete.
@@ -69,7 +76,7 @@ struct HttpEnd {
 // Thread rule: the io_context's thread.
 class HttpCall : public std::enable_shared_from_this<HttpCall> {
  public:
-  using OnHead = std::function<void(int status, std::string_view content_type)>;
+  using OnHead = std::function<void(const ReplyHead& head)>;
   using OnBody = std::function<bool(std::string_view bytes)>;  // False ends the exchange.
 
   // `client` and `io` must outlive it.
