@@ -61,11 +61,16 @@ struct DiskTierFlags {
 
 StatusOr<std::unique_ptr<kvcache::DiskTier>> OpenTier(const DiskTierFlags& flags) {
   static const base::RealClock clock;
-  return kvcache::DiskTier::Open({.path = flags.path,
-                                  .capacity_bytes = int64_t{8} << 30,
-                                  .block_bytes = flags.block_bytes,
-                                  .write_rate = int64_t{1} << 40,
-                                  .clock = &clock});
+  StatusOr<std::unique_ptr<kvcache::DiskTier>> tier =
+      kvcache::DiskTier::Open({.path = flags.path,
+                               .capacity_bytes = int64_t{8} << 30,
+                               .block_bytes = flags.block_bytes,
+                               .write_rate = int64_t{1} << 40,
+                               .clock = &clock});
+  if (tier.ok() && !(*tier)->Usage().on) {
+    return Status(StatusCode::kUnavailable, flags.path + ": the disk is full");
+  }
+  return tier;
 }
 
 void WriteBlocks(const DiskTierFlags& flags, kvcache::DiskTier* tier, Rows* rows) {

@@ -18,7 +18,7 @@
 namespace ropeway::fuzz {
 namespace {
 
-// A file in memory that has a path, for the parser maps files only.
+// A file in memory that has a path, for the parser opens paths only.
 class MemoryFile {
  public:
   MemoryFile(const uint8_t* data, size_t size) : fd_(memfd_create("gguf", MFD_CLOEXEC)) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # fuzz.sh [--seconds N] [--seed N] [TARGET...]: runs the fuzz targets (gguf, http, json, tokenizer,
-# template; all of them unless named) under libFuzzer, AddressSanitizer and UBSan, N seconds each (30),
+# toml, template; all of them unless named) under libFuzzer, AddressSanitizer and UBSan, N seconds each (30),
 # as many at a time as there are cores. With a seed each run on an empty build/fuzz/corpus tries the
 # same inputs, as far as it gets; without one they are new. What it learns is kept in build/fuzz/corpus. An input that breaks a target
 # is kept in build/fuzz/found and printed; once it is mended, copy it to tests/data/fuzz/TARGET, which
@@ -20,14 +20,14 @@ while [ $# -gt 0 ]; do
       seed=${2:?--seed wants a number}
       shift
       ;;
-    gguf | http | json | tokenizer | template) targets+=("$1") ;;
-    *) die "usage: fuzz.sh [--seconds N] [--seed N] [gguf|http|json|tokenizer|template...]" ;;
+    gguf | http | json | tokenizer | toml | template) targets+=("$1") ;;
+    *) die "usage: fuzz.sh [--seconds N] [--seed N] [gguf|http|json|tokenizer|toml|template...]" ;;
   esac
   shift
 done
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "--seconds wants a whole number above 0, not '$seconds'"
 [[ $seed =~ ^[0-9]+$ ]] || die "--seed wants a whole number, not '$seed'"
-[ ${#targets[@]} -gt 0 ] || targets=(gguf http json tokenizer template)
+[ ${#targets[@]} -gt 0 ] || targets=(gguf http json tokenizer toml template)
 
 "$root/scripts/setup.sh" test
 "$root/scripts/build.sh" fuzz --target fuzz_targets

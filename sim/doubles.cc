@@ -36,12 +36,17 @@ StatusOr<executor::KvLayout> SimExecutor::Init(int64_t kv_cache_bytes, int max_n
   return engine::TestExecutor::Init(kv_cache_bytes, max_num_batched_tokens, max_num_seqs);
 }
 
+base::Duration SimExecutor::TimeOf(int32_t start, int32_t tokens) {
+  const int64_t rows = tokens;
+  return std::chrono::microseconds(50 * rows) +
+         std::chrono::nanoseconds(100 * rows * (start + rows));
+}
+
 Status SimExecutor::BeforeStep(const core::Batch& batch) {
   base::Duration cost = std::chrono::milliseconds(1);
   for (const core::BatchItem& item : batch.items) {
-    const auto rows = static_cast<int64_t>(item.tokens.size());
-    cost += std::chrono::microseconds(50 * rows) +
-            std::chrono::nanoseconds(100 * rows * (item.start + rows));
+    cost += TimeOf(item.start, static_cast<int32_t>(item.tokens.size()));
+    if (item.sample) cost += SamplingTime(item.spec->params);
   }
   if (faults_->Fires("slow_step")) cost *= 100;
   clock_->Advance(cost);
@@ -57,6 +62,13 @@ Status SimExecutor::BeforeStep(const core::Batch& batch) {
 }
 
 void SimExecutor::AfterStep(const core::Batch& batch, core::StepResult* result) {
+  size_t next = 0;
+  for (const core::BatchItem& item : batch.items) {
+    if (!item.sample) continue;
+    core::Sampled& sampled = result->sampled[next++];
+    sampled.took = SamplingTime(item.spec->params);
+    result->sampling += sampled.took;
+  }
   for (const core::BatchItem& item : batch.items) {
     if (!prompt_len_of_) break;
     const auto end = item.start + static_cast<int32_t>(item.tokens.size());

@@ -19,7 +19,8 @@
 
 namespace ropeway::sim {
 
-// A step costs 1 ms, 50 us a row and 1 us for each 10 positions that a row attends to.
+// A step costs 1 ms, 50 us a row, 1 us for each 10 positions that a row attends to, and what
+// sampling takes (SamplingTime).
 class SimExecutor final : public engine::TestExecutor {
  public:
   // `clock` and `faults` must outlive it. `prompt_len_of` gives a sequence's prompt length, for
@@ -35,6 +36,9 @@ class SimExecutor final : public engine::TestExecutor {
     const auto it = prompt_rows_.find(sequence);
     return it == prompt_rows_.end() ? 0 : it->second;
   }
+
+  // What a step takes for so many positions of a sequence from `start` on, sampling aside.
+  static base::Duration TimeOf(int32_t start, int32_t tokens);
 
   // The next step fails.
   void LoseDevice() { lost_ = true; }

@@ -12,7 +12,7 @@
 namespace ropeway::sim {
 namespace {
 
-constexpr std::array<std::pair<Plant, const char*>, 20> kNames = {{
+constexpr std::array<std::pair<Plant, const char*>, 23> kNames = {{
     {Plant::kNone, "none"},
     {Plant::kLeak, "leak"},
     {Plant::kLost, "lost"},
@@ -33,6 +33,9 @@ constexpr std::array<std::pair<Plant, const char*>, 20> kNames = {{
     {Plant::kAgingForgotten, "aging_forgotten"},
     {Plant::kBatchJoined, "batch_joined"},
     {Plant::kVictimTwice, "victim_twice"},
+    {Plant::kTurnsForgotten, "turns_forgotten"},
+    {Plant::kBlocksUncharged, "blocks_uncharged"},
+    {Plant::kSamplingUncharged, "sampling_uncharged"},
 }};
 
 class PlantedPolicy final : public policy::SchedulingPolicy {
@@ -76,8 +79,19 @@ class PlantedPolicy final : public policy::SchedulingPolicy {
     return policy_->PickVictim(candidates);
   }
 
+  bool is_fair() const override { return policy_->is_fair(); }
+  int64_t ServiceOf(const core::Sequence& sequence) const override {
+    return plant_ == Plant::kTurnsForgotten ? 0 : policy_->ServiceOf(sequence);
+  }
+  int ClassOrderOf(const core::Sequence& sequence) const override {
+    return policy_->ClassOrderOf(sequence);
+  }
+
   void OnScheduled(const core::Sequence& sequence, const policy::ScheduledWork& work) override {
-    policy_->OnScheduled(sequence, work);
+    policy::ScheduledWork charged = work;
+    if (plant_ == Plant::kBlocksUncharged) charged.held = 0.0;
+    if (plant_ == Plant::kSamplingUncharged) charged.extra = 0.0;
+    policy_->OnScheduled(sequence, charged);
     if (plant_ != Plant::kLeak) return;
     // Forget a block that holds nothing yet: its reference stays, no table names it, no text
     // changes.

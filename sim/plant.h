@@ -38,6 +38,10 @@ enum class Plant {
   kAgingForgotten,  // The scheduler is not told max_wait, so no request ages.
   kBatchJoined,     // Urgent requests join a running batch without the option.
   kVictimTwice,     // A preempted sequence is the next victim at once.
+  // Of what a tenant uses, something is not charged:
+  kTurnsForgotten,     // nothing is, once a sequence runs, so none gives way to another tenant.
+  kBlocksUncharged,    // The blocks that it holds.
+  kSamplingUncharged,  // What its sampling costs.
 };
 
 const char* PlantName(Plant plant);

@@ -48,11 +48,13 @@ void SchedulingChecks::OnKill() {
 
 void SchedulingChecks::AfterStep(const engine::CoreStats& stats, const core::StepContent& content,
                                  base::TimePoint begin, base::TimePoint end) {
+  ++steps_;
   if (stats.last_rows > 0) ++busy_steps_;
   for (auto& [id, request] : requests_) {
     request.started_now = false;
     const bool overdue = begin - request.since >= setup_.core.scheduler.max_wait;
     request.overdue = request.waits && overdue;
+    request.waited_long = begin - request.since >= setup_.core.scheduler.max_wait / 2;
     request.aged = request.aged || (!request.waits && overdue);
   }
   for (const engine::CoreEvent& event : events_) {
@@ -65,17 +67,24 @@ void SchedulingChecks::AfterStep(const engine::CoreStats& stats, const core::Ste
       request.aged = request.overdue;
       request.run_steps = 0;
       request.since = begin;
+      request.turned_step = steps_;
       CheckBatch(event.id, &request, event.batch.number);
     } else if (event.kind == engine::CoreEvent::Kind::kPreempted) {
-      if (event.preempt_reason != scheduler::PreemptReason::kMemory &&
-          (request.run_steps < scheduler::Scheduler::kMinRunSteps ||
-           request.preemptions >= policy::kMaxPreemptions)) {
+      const bool memory = event.preempt_reason == scheduler::PreemptReason::kMemory;
+      const bool turn = event.preempt_reason == scheduler::PreemptReason::kFairness ||
+                        event.preempt_reason == scheduler::PreemptReason::kAging;
+      // In a turn, a sequence that had its slot and no work counts as one that ran.
+      const int64_t ran = turn ? steps_ - request.turned_step : int64_t{request.run_steps};
+      const bool often = !turn && request.preemptions - request.turns >= policy::kMaxPreemptions;
+      if (!memory && (ran < scheduler::Scheduler::kMinRunSteps || often)) {
         violate_("ping_pong", RequestName(event.id) + " was preempted for " +
                                   scheduler::PreemptReasonName(event.preempt_reason) + " after " +
-                                  std::to_string(request.run_steps) + " steps, the " +
+                                  std::to_string(ran) + " steps, the " +
                                   std::to_string(request.preemptions + 1) + "th time");
       }
       ++request.preemptions;
+      request.turns += turn ? 1 : 0;
+      request.turned_step = steps_;
       request.waits = true;
       request.since = begin;
       request.must_start_by = -1;
@@ -157,6 +166,7 @@ void SchedulingChecks::CheckWaiting(const engine::CoreStats& stats) {
 
 void SchedulingChecks::CheckOrder(RequestId started, const Request& its, int64_t limit,
                                   int64_t aged) {
+  if (several_tenants()) return;
   const int64_t half = (limit + 1) / 2;
   for (const auto& [id, other] : requests_) {
     // A preempted one may have resumed in this step without a token in it.
@@ -174,7 +184,9 @@ void SchedulingChecks::CheckOrder(RequestId started, const Request& its, int64_t
       violate_("waiting_bound", RequestName(started) + " started before " + RequestName(id) +
                                     ", which came earlier and has waited for max_wait");
     }
-    if (!has_classes() || its.overdue || other.priority >= its.priority || other.is_long) continue;
+    // It may have been due.
+    if (!has_classes() || its.overdue || its.waited_long) continue;
+    if (other.priority >= its.priority || other.is_long) continue;
     const auto its_class = static_cast<size_t>(other.priority);
     const bool below =
         setup_.strict || starved_[its_class] >= StepsToPay(setup_.class_shares[its_class]);

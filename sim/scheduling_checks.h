@@ -16,14 +16,15 @@ namespace ropeway::sim {
 
 // The checks, by the name under which a violation is reported:
 //   waiting_bound  a request waited past max_wait although a later one started and later ones held
-//                  more than half the slots, not aged ones; or for more steps than all earlier
-//                  requests need
+//                  more than half the slots, not aged ones (not between tenants, where their
+//                  service decides); or for more steps than all earlier requests need
 //   class_order    a request of a lower class started while one of a higher class waited that was
 //                  below its share
 //   shares         the classes' parts of the work were not their shares, over 30 s in which all of
 //                  them always had requests waiting
-//   ping_pong      a request was preempted (not for memory) before it had run kMinRunSteps, or too
-//                  often
+//   ping_pong      a request was preempted (not for memory) before it had run kMinRunSteps, or for
+//   a
+//                  higher class too often
 //   batch_whole    a request started while a batch ran (not continuous), and was not of class high
 //                  with urgent_joins
 // Aged requests are exempt from the classes' order and shares.
@@ -56,13 +57,20 @@ class SchedulingChecks {
     bool overdue = false;        // At the beginning of this step, while it waited.
     uint64_t batch = 0;          // Number of the batch in which it started.
     bool aged = false;           // It was overdue when it started or resumed, or since.
+    bool waited_long = false;    // Half of max_wait when it started, or more: it may have been due.
     base::TimePoint since{};     // Since when it waits, in the queue or for a chunk.
     bool is_long = false;        // Others may pass it while the long ones' budget is spent.
     int64_t must_start_by = -1;  // In busy steps; negative: it is not overdue.
     int32_t run_steps = 0;       // Since it started or resumed.
     int32_t preemptions = 0;
+    int32_t turns = 0;        // Of these, those for another tenant or for one past max_wait.
+    int64_t turned_step = 0;  // The last step in which it started or was preempted.
   };
 
+  // Turns between tenants: who starts first depends on what each tenant had (TenantChecks).
+  bool several_tenants() const {
+    return setup_.tenants > 1 && setup_.policy.find("fair") != std::string::npos;
+  }
   bool has_classes() const { return setup_.policy.find("priority") == 0; }
   bool continuous() const {
     return setup_.core.scheduler.batching.kind == scheduler::BatchFormerOptions::Kind::kContinuous;
@@ -79,6 +87,7 @@ class SchedulingChecks {
   const std::function<bool(RequestId)> may_follow_;
   std::map<RequestId, Request> requests_;  // Those that have not ended.
   std::vector<engine::CoreEvent> events_;  // Of this step.
+  int64_t steps_ = 0;                      // Of this engine's life.
   int64_t busy_steps_ = 0;                 // Steps that computed something.
   uint64_t batch_ = 0;                     // The running batch; 0: none has begun.
   uint64_t joined_ = 0;

@@ -175,6 +175,57 @@ void MakeUrgent(Setup* setup) {
   setup->core.scheduler.preempt_max_generated = 1 << 30;
 }
 
+// Two honest tenants beside one that takes what it can get, undisturbed.
+void MakeHostile(Hostile kind, Setup* setup) {
+  setup->core = {};
+  scheduler::SchedulerOptions& options = setup->core.scheduler;
+  options.max_num_seqs = 16;
+  options.max_num_batched_tokens = 128;
+  options.mixed_prefill_budget = 32;
+  options.max_wait = kind == Hostile::kFlood ? base::Duration(std::chrono::milliseconds(500))
+                                             : base::Duration(std::chrono::seconds(5));
+  options.learn_cost = true;
+  setup->core.max_model_len = kind == Hostile::kMany ? 600 : 160;
+  setup->core.check_integrity = false;
+  const int32_t longest = kvcache::BlocksFor(setup->core.max_model_len);
+  setup->blocks = kind == Hostile::kLong ? 4 * longest : 16 * longest;
+  setup->users = 0;
+  setup->num_requests = 0;
+  setup->cancel_share = setup->stop_share = setup->huge_share = setup->deadline_share = 0;
+  setup->score_share = setup->zero_share = setup->turn_share = 0;
+  setup->longest_prompt = 20;
+  setup->longest_output = 30;
+  setup->tenants = kNumSimTenants;
+  setup->tier.on = false;
+  setup->faults.clear();
+  setup->policy = setup->seed / 200 % 2 == 0 ? "priority+fair" : "fair";
+  options.has_classes = setup->policy != "fair";
+  if (options.has_classes) options.class_parts = {0.7, 0.2, 0.1};
+  setup->strict = false;
+  setup->hostile = kind;
+  setup->users_of = {kind == Hostile::kFlood ? 600 : 40, 1, 40};
+  setup->obeys = kind != Hostile::kFlood;
+}
+
+// Makes a request of a setup with a hostile tenant what its tenant sends.
+void ShapeForTenant(const Setup& setup, base::Random& random, core::CoreRequest* request) {
+  request->priority = Priority::kMedium;
+  request->tenant_weight = 1.0;
+  request->stop_ids.clear();
+  request->spec.end_ids.clear();
+  request->spec.params.min_tokens = 0;
+  request->ignore_eos = true;
+  if (TenantOf(setup, request->id) != kHostile) {
+    if (TenantOf(setup, request->id) == kLight) request->max_tokens = 8;
+    return;
+  }
+  if (setup.hostile == Hostile::kMany) request->max_tokens = 500;
+  if (setup.hostile == Hostile::kLong) {
+    request->max_tokens = static_cast<int32_t>(random.Between(120, 138));
+  }
+  if (setup.hostile == Hostile::kSampling) request->spec.params.top_p = 0.9999F;
+}
+
 // As long as two requests may have in common without one waiting for the other.
 constexpr int64_t kShortFamily = 20;
 // And for others a system prompt that they do.
@@ -204,6 +255,10 @@ std::vector<TokenId> Prompt(const Setup& setup, int index, int64_t length, base:
 }
 
 }  // namespace
+
+base::Duration SamplingTime(const SamplingParams& params) {
+  return params.top_p < 1.0F ? std::chrono::milliseconds(5) : std::chrono::milliseconds(0);
+}
 
 int TenantOf(const Setup& setup, RequestId id) {
   return static_cast<int>((id - 1) % static_cast<uint64_t>(setup.tenants));
@@ -266,6 +321,12 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   if (plant == Plant::kVictimTwice) MakeUrgent(&setup);
   const bool shares = plant == Plant::kClassStarved || plant == Plant::kShareIgnored;
   if (shares || (plant == Plant::kNone && seed % 100 == 50)) MakeBacklog(&setup);
+  if (plant == Plant::kTurnsForgotten) MakeHostile(Hostile::kMany, &setup);
+  if (plant == Plant::kBlocksUncharged) MakeHostile(Hostile::kLong, &setup);
+  if (plant == Plant::kSamplingUncharged) MakeHostile(Hostile::kSampling, &setup);
+  if (plant == Plant::kNone && seed % 50 == 25) {
+    MakeHostile(static_cast<Hostile>(1 + seed / 50 % (kNumHostile - 1)), &setup);
+  }
   return setup;
 }
 
@@ -275,7 +336,7 @@ std::string Describe(const Setup& setup) {
       "max_num_seqs={} max_num_batched_tokens={} max_prefill_chunk={} max_model_len={} blocks={} "
       "requests={} users={} mean_gap_us={} prompt<={} output<={} cancels={} stops={} huge={} "
       "deadlines={} scored={} no_tokens={} caching={} tenants={} turns={} tier={} policy={}{} "
-      "max_wait_ms={} control={} batching={}/{}{}{}{} faults=",
+      "max_wait_ms={} control={} batching={}/{}{}{}{} hostile={} faults=",
       s.max_num_seqs, s.max_num_batched_tokens, s.max_prefill_chunk, setup.core.max_model_len,
       setup.blocks, setup.num_requests, setup.users, setup.mean_gap_us, setup.longest_prompt,
       setup.longest_output, setup.cancel_share, setup.stop_share, setup.huge_share,
@@ -283,7 +344,8 @@ std::string Describe(const Setup& setup) {
       setup.tenants, setup.turn_share, setup.tier.on ? setup.tier.blocks : 0, setup.policy,
       setup.strict ? " strict" : "", s.max_wait / std::chrono::milliseconds(1),
       setup.core.batch_control.name, static_cast<int>(s.batching.kind), s.batching.max_batch_size,
-      s.padding ? " padded" : "", s.urgent_joins ? " joins" : "", setup.backlog ? " backlog" : "");
+      s.padding ? " padded" : "", s.urgent_joins ? " joins" : "", setup.backlog ? " backlog" : "",
+      static_cast<int>(setup.hostile));
   for (const auto& [name, p] : setup.faults) text += name + ",";
   if (setup.faults.empty()) text += "none";
   return text;
@@ -327,6 +389,7 @@ SimRequest MakeRequest(const Setup& setup, int index, base::TimePoint previous) 
   if (random.Chance(setup.deadline_share)) {
     made.deadline_after = std::chrono::microseconds(random.Between(0, 400000));
   }
+  if (setup.hostile != Hostile::kNone) ShapeForTenant(setup, random, &request);
   return made;
 }
 

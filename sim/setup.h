@@ -42,6 +42,21 @@ struct TierSetup {
   base::Duration read_time{};  // Of a block.
 };
 
+// What a hostile tenant does; two honest ones are there besides (TenantChecks).
+enum class Hostile {
+  kNone,
+  kMany,      // Many choices of one prompt at once, with long outputs.
+  kLong,      // Sequences that fill the pool, not the slots.
+  kSampling,  // Sampling that takes longer than all else.
+  kFlood,     // Many short requests, sent again at once where they are rejected.
+};
+inline constexpr int kNumHostile = 5;
+// The tenants of such a setup.
+inline constexpr int kHostile = 0;
+inline constexpr int kLight = 1;
+inline constexpr int kBusy = 2;
+inline constexpr int kNumSimTenants = 3;
+
 struct Setup {
   uint64_t seed = 0;
   Plant plant = Plant::kNone;
@@ -68,6 +83,12 @@ struct Setup {
   bool strict = false;
   // Each class always has so many more requests than slots; see SchedulingChecks' shares.
   bool backlog = false;
+  Hostile hostile = Hostile::kNone;
+  // With a hostile tenant: requests that each tenant has under way; the next one is sent when one
+  // ended. What is rejected is sent again after Retry-After, or, by one that does not obey, at
+  // once.
+  std::array<int, kNumSimTenants> users_of{};
+  bool obeys = true;
   std::map<std::string, double> faults;  // Probabilities.
 };
 
@@ -86,6 +107,9 @@ std::string Describe(const Setup& setup);
 
 // About one token in a hundred ends a sequence.
 inline bool IsEnd(TokenId token) { return token % 101 == 7; }
+
+// What sampling a token of such a request takes.
+base::Duration SamplingTime(const SamplingParams& params);
 
 // A request as the seed has it. Request k is the same whatever happened before it.
 struct SimRequest {

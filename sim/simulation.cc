@@ -15,6 +15,9 @@ namespace {
 // No run of any seed comes near it; a plant that stops all progress ends here.
 constexpr uint64_t kMaxSteps = 200000;
 
+// A hostile tenant, and the others beside it, send until then.
+constexpr base::TimePoint kHostileTime = std::chrono::seconds(12);
+
 const char* KindName(engine::CoreEvent::Kind kind) {
   static constexpr const char* kNames[] = {"started",   "is scored", "token",
                                            "preempted", "finished",  "failed"};
@@ -128,7 +131,13 @@ Simulation::Simulation(const Setup& setup, bool verbose)
           [this](const std::string& check, const std::string& message) {
             checks_.Violate(check, message);
           },
-          [this](RequestId id) { return checks_.MayFollow(id); }) {
+          [this](RequestId id) { return checks_.MayFollow(id); }),
+      tenants_(
+          setup_,
+          [this](const std::string& check, const std::string& message) {
+            checks_.Violate(check, message);
+          },
+          [this](const core::StepContent::Item& item) { return TimeOf(item); }) {
   executor_.scope_of = [this](uint64_t id) { return TenantOf(setup_, id); };
   for (const auto& [name, p] : setup.faults) faults_.Enable(name, p);
   StartEngine();
@@ -168,6 +177,7 @@ void Simulation::CountLife() {
   Count("preemptions for a slot", stats.preemptions_by[1]);
   Count("preemptions for blocks", stats.preemptions_by[2]);
   Count("preemptions for aging", stats.preemptions_by[3]);
+  Count("preemptions for another tenant", stats.preemptions_by[4]);
   Add(core_->transitions(), &report_.transitions);
 }
 
@@ -230,7 +240,12 @@ void Simulation::NamePartials() {
 }
 
 Report Simulation::Run() {
-  for (int i = 0; i < std::max(setup_.users, 1); ++i) ScheduleArrival();
+  if (setup_.hostile == Hostile::kNone) {
+    for (int i = 0; i < std::max(setup_.users, 1); ++i) ScheduleArrival();
+  }
+  for (int tenant = 0; tenant < kNumSimTenants; ++tenant) {
+    for (int i = 0; i < setup_.users_of[static_cast<size_t>(tenant)]; ++i) ScheduleOf(tenant, {});
+  }
   while (!Hopeless()) {
     DeliverDue();
     if (!core_->idle()) {
@@ -247,6 +262,7 @@ Report Simulation::Run() {
   if (!Hopeless()) {
     checks_.AtEnd();
     scheduling_.AtEnd();
+    tenants_.AtEnd();
   }
   CountLife();
   CountRequests();
@@ -262,7 +278,8 @@ Report Simulation::Run() {
 bool Simulation::Hopeless() const {
   return checks_.violations().contains("no_progress") ||
          checks_.violations().contains("waited_too_long") ||
-         checks_.violations().contains("waiting_bound") || core_->stats().steps > kMaxSteps;
+         checks_.violations().contains("waiting_bound") ||
+         checks_.violations().contains("tenant_turn") || core_->stats().steps > kMaxSteps;
 }
 
 // Puts the next request of the seed into the inbox, at its time.
@@ -283,6 +300,34 @@ void Simulation::ScheduleArrival(std::optional<Priority> priority) {
   }
   if (setup_.users > 0) made.at = clock_.Now();
   last_arrival_ = made.at;
+  inbox_.emplace(made.at, Input{.kind = Input::Kind::kArrival, .id = 0, .made = std::move(made)});
+}
+
+base::Duration Simulation::TimeOf(const core::StepContent::Item& item) const {
+  const base::Duration time = SimExecutor::TimeOf(item.start, item.tokens);
+  const SimRequest& made = checks_.records().at(item.sequence).made;
+  const auto ids = static_cast<int32_t>(made.request.prompt.size());
+  const bool samples =
+      item.kind == core::StepContent::Kind::kDecode || item.start + item.tokens >= ids;
+  return samples ? time + SamplingTime(made.request.spec.params) : time;
+}
+
+void Simulation::ScheduleOf(int tenant, base::Duration after) {
+  if (clock_.Now() > kHostileTime) return;
+  const int index =
+      kNumSimTenants * next_of_[static_cast<size_t>(tenant)]++ + tenant;  // See TenantOf.
+  SimRequest made = MakeRequest(setup_, index, {});
+  made.at = clock_.Now() + after;
+  inbox_.emplace(made.at, Input{.kind = Input::Kind::kArrival, .id = 0, .made = std::move(made)});
+}
+
+void Simulation::ScheduleAgain(SimRequest made, const Status& answer) {
+  if (clock_.Now() > kHostileTime) return;
+  const bool obeys = setup_.obeys || TenantOf(setup_, made.request.id) != kHostile;
+  const base::Duration after = obeys
+                                   ? std::chrono::seconds(std::max(1, answer.retry_after_seconds()))
+                                   : base::Duration(std::chrono::milliseconds(100));
+  made.at = clock_.Now() + after;
   inbox_.emplace(made.at, Input{.kind = Input::Kind::kArrival, .id = 0, .made = std::move(made)});
 }
 
@@ -311,7 +356,9 @@ void Simulation::Deliver(Input input) {
 }
 
 void Simulation::Arrive(SimRequest made, bool again) {
-  if (setup_.users == 0 && !again) ScheduleArrival();  // Open loop: one is always under way.
+  const bool hostile = setup_.hostile != Hostile::kNone;
+  if (setup_.users == 0 && !again && !hostile)
+    ScheduleArrival();  // Open loop: one is always under way.
   const RequestId id = made.request.id;
   if (verbose_) {
     std::printf("%10.3f ms  request %llu arrives: prompt %zu, max_tokens %d\n",
@@ -324,10 +371,12 @@ void Simulation::Arrive(SimRequest made, bool again) {
   Trace(base::Mix64(id, static_cast<uint64_t>(answer.code())));
   checks_.OnAdd(made, answer, core_->device_status(), core_->stats().steps);
   Count("requests rejected for their wait", answer.code() == StatusCode::kResourceExhausted);
+  tenants_.OnAdd(made, answer);
   if (answer.ok()) {
     scheduling_.OnAdd(made, checks_.records().at(id).order, clock_.Now());
   } else {
     if (setup_.users > 0) ScheduleArrival();  // The user sends the next one.
+    if (hostile) ScheduleAgain(std::move(made), answer);
     return;
   }
   if (made.cancel_after.has_value() && !again) {
@@ -378,6 +427,7 @@ void Simulation::Step() {
                     static_cast<uint64_t>(stats.free_blocks)));
   checks_.AfterStep(stats, begin);
   scheduling_.AfterStep(stats, core_->last_step(), begin, end);
+  tenants_.AfterStep(stats, core_->last_step(), end);
   if (!executor_.violation().empty()) checks_.Violate("kv", executor_.violation());
   if (!executor_.foreign_read().empty()) checks_.Violate("tenant", executor_.foreign_read());
   if (check_random_.Chance(0.2)) checks_.OnIntegrity(core_->CheckIntegrity());
@@ -397,6 +447,7 @@ void Simulation::Receive(std::vector<engine::CoreEvent> events) {
   checks_.OnEvents(events, core_->device_status(), clock_.Now());
   for (const engine::CoreEvent& event : events) {
     scheduling_.OnEvent(event);
+    tenants_.OnEvent(event);
     Trace(base::Mix64(event.id, static_cast<uint64_t>(event.kind)));
     for (const core::Scored& scored : event.scored) Trace(static_cast<uint64_t>(scored.position));
     Trace(base::Mix64(static_cast<uint64_t>(event.sampled.token),
@@ -432,6 +483,12 @@ void Simulation::React(const engine::CoreEvent& event) {
              event.kind == engine::CoreEvent::Kind::kFailed) {
     if (faults_.Fires("cancel_after_end")) send(Input::Kind::kCancel);
     if (setup_.users > 0) ScheduleArrival(made.request.priority);
+    if (setup_.hostile != Hostile::kNone) {
+      const int tenant = TenantOf(setup_, event.id);
+      // A person reads before the next question.
+      const auto pause = static_cast<int64_t>(base::Mix64(setup_.seed, event.id) % 100'000);
+      ScheduleOf(tenant, std::chrono::microseconds(tenant == kLight ? pause : 0));
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_SIM_SIMULATION_H_
 #define ROPEWAY_SIM_SIMULATION_H_
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "engine/engine_core.h"
 #include "scheduling_checks.h"
 #include "setup.h"
+#include "tenant_checks.h"
 
 namespace ropeway::sim {
 
@@ -63,11 +65,16 @@ class Simulation {
   void Count(std::string_view what, uint64_t n) { report_.counts[what] += n; }
   // `priority`: of a request that replaces one that ended.
   void ScheduleArrival(std::optional<Priority> priority = std::nullopt);
+  // With a hostile tenant: the tenant's next request, or `again`, is sent after this time.
+  void ScheduleOf(int tenant, base::Duration after);
+  void ScheduleAgain(SimRequest made, const Status& answer);
   void DeliverDue();
   void Deliver(Input input);
   // `again`: its first try was cut by a kill.
   void Arrive(SimRequest made, bool again);
   void Finish(RequestId id, FinishReason reason);
+  // What the device takes for this part of a step.
+  base::Duration TimeOf(const core::StepContent::Item& item) const;
   void Step();
   void DisturbFetching();
   void Receive(std::vector<engine::CoreEvent> events);
@@ -89,8 +96,10 @@ class Simulation {
   std::unique_ptr<engine::EngineCore> core_;
   Checks checks_;
   SchedulingChecks scheduling_;
+  TenantChecks tenants_;
   std::multimap<base::TimePoint, Input> inbox_;  // Equal times keep their order.
   int next_request_ = 0;
+  std::array<int, kNumSimTenants> next_of_{};  // With a hostile tenant, by tenant.
   base::TimePoint last_arrival_{0};
   int burst_left_ = 0;
   uint64_t digest_ = 0;

@@ -11,7 +11,7 @@ from unittest import mock
 
 import bench_runner
 from bench_runner import ARGS, ROOT, bench, front
-from ropeway_bench import http, knobs, load, schedulers, servers, steps
+from ropeway_bench import http, knobs, load, schedulers, servers, steps, suite
 
 TRACE = ROOT / "tests" / "data" / "tenants.csv"
 CLASSES = ("high", "medium", "low")
@@ -166,7 +166,10 @@ class HttpBenchTest(bench_runner.BenchTest):
             for metric in ("output_tok_per_s", "ttft_p99_s", "itl_p99_s", "tpot_p50_s", "service_share_at_1000_tok_s",
                            "peak_rss_mb"):
                 self.assertGreater(self.value("http", "ropeway", metric, users), 0, metric)
-            self.assertGreaterEqual(self.value("http", "ropeway", "barrier_ns", users), 0)  # None for one thread.
+
+    def test_the_barrier_of_two_threads_takes_time(self):
+        text = suite.output_of(suite.program("ropeway-bench", ""), "steps", "--barrier", "--threads", "2")
+        self.assertGreater(float(text.split()[0]), 0)
 
     def test_shares_of_a_step(self):
         report = self.run_bench("steps", "--part", "shares", "--users", "3", "--output-tokens", "4")

@@ -7,6 +7,7 @@ usage: openai_tenants_test.py --ropeway PROGRAM --model FILE.gguf --tiny TINY.gg
 import concurrent.futures
 import json
 import tempfile
+import time
 
 import openai
 
@@ -15,7 +16,8 @@ from openai_server import ARGS, ENDLESS, GREEDY, MODEL, QUESTIONS, Server, Timed
 
 class FullServerTest(TimedCase):
     def test_a_full_queue_is_a_rate_limit(self):
-        server = Server("--max-num-seqs", "1", "--max-queued-requests", "1")
+        # Else the endless one's length, which is known, would reject the one that is to wait.
+        server = Server("--max-num-seqs", "1", "--max-queued-requests", "1", "--max-wait", "1h")
         self.addCleanup(server.stop)
         client = server.client()
         complete = lambda: client.completions.create(model=MODEL, prompt="x", max_tokens=48)
@@ -87,7 +89,11 @@ class KeyTest(TimedCase):
         with self.assertRaises(openai.RateLimitError) as busy:
             client("one").completions.create(**text, max_tokens=1)
         self.assertEqual((busy.exception.code, busy.exception.type), ("rate_limit_exceeded", "requests"))
+        # It tells when the running one would have ended.
+        self.assertGreaterEqual(int(busy.exception.response.headers["retry-after"]), 1)
         stream.close()
+        while json.loads(server.plain("GET", "/v1/queue")[1])["requests"]:
+            time.sleep(0.01)
         client("one").with_options(max_retries=20).completions.create(**text, max_tokens=1)
 
         reply = client("few").completions.with_raw_response.create(**text, max_tokens=20,

@@ -201,7 +201,8 @@ class SmokeTest(unittest.TestCase):
                 "prompt": "x", "max_tokens": 1, "model": model})[0], 200)
 
     def test_a_full_queue_is_429_and_everybody_else_is_served(self):
-        server = Server("--max-queued-requests", "2", "--max-num-seqs", "1")
+        # Else the endless one's length, which is known, would reject those that are to wait.
+        server = Server("--max-queued-requests", "2", "--max-num-seqs", "1", "--max-wait", "1h")
         self.addCleanup(server.stop)
         ask = lambda q: server.request("POST", "/v1/chat/completions", chat(q, max_tokens=40))
         is_metric = lambda name, value: lambda: server.metric(f"ropeway_num_requests_{name}") == value

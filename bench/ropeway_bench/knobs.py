@@ -153,7 +153,7 @@ def measure_capacity(suite, kind):
         with suite.ropeway("--max-num-seqs", suite.args.slots, *servers.QUEUE_ALL) as server:
             run = suite.put(server, what)
         ends = sorted(r.end for r in run.records)
-        full = ends[:max(2, len(ends) - what.users)]
+        full = ends[:max(len(ends) // 2, len(ends) - what.users)]
         capacity = len(full) / full[-1]
         load.add_load(suite.metrics, where, run)
         suite.metrics.add(where, command=server.command, load=text)

@@ -88,6 +88,8 @@ def placement_text(metrics, part):
     """The range of all barriers, what others took at most, and which pieces were not measured at one placement."""
     barriers, others = ([float(r["value"]) for r in metrics.rows if (r["part"], r["metric"]) == (part, metric)]
                         for metric in ("barrier_ns", "others_cpu_share"))
+    if not barriers:
+        return ""
     text = (f"- medians of the rounds, systems alternating; barrier {min(barriers):.0f} to {max(barriers):.0f} ns, median "
             f"{statistics.median(barriers):.0f}; other processes took at most {100 * max(others):.1f} % of the CPUs\n")
     for number in metrics.unique("round", part=part):
@@ -108,7 +110,10 @@ class Comparison:
 
     def verdicts(self, metrics):
         """One for each target for which Ropeway has values."""
-        isa = next(iter(metrics.unique("value", part=ABOUT, metric="isa")), "")
+        isas = metrics.unique("value", part=ABOUT, metric="isa")
+        if len(isas) > 1:
+            return []  # The targets are of one instruction set.
+        isa = next(iter(isas), "")
         found = []
         for target in self.targets:
             ours, *values = (metrics.median(self.part, system, target.metric, target.x)

@@ -81,7 +81,7 @@ class Engine {
   // too, with SessionOptions::state_path); one that is cancelled or fails leaves the session as it
   // was. Rejected: a turn while another one of the session is under way (kInvalidArgument), one of
   // a session whose record is damaged (kDataLoss), one beyond max_sessions or session_store_bytes
-  // (kResourceExhausted).
+  // (kResourceExhausted), and all of them while sessions cannot be stored (kUnavailable).
   StatusOr<RequestHandle> Submit(Request request, StreamCallback on_delta = nullptr);
 
   // Submits in order: element i of the reply belongs to element i of `requests`, and no later

@@ -55,8 +55,11 @@ struct SchedulingOptions {
   int preempt_max_generated = -1;
   // A request that would wait longer is rejected; one that has waited so long goes first. Above 0.
   std::chrono::milliseconds max_wait{30000};
-  int max_queued_requests = 1000;         // Accepted and not yet running; more are rejected.
-  int64_t max_queued_tokens = 4'000'000;  // Prompt tokens that wait; more are rejected.
+  // Requests accepted and not yet running, and prompt tokens that wait, of one tenant while no
+  // other's do; more are rejected. A tenant may have as many as all of them leave free of twice
+  // that, so all together have less than twice as many, and none shuts out the others.
+  int max_queued_requests = 1000;
+  int64_t max_queued_tokens = 4'000'000;
 
   // Tokens of one prompt in one step; 0: max_num_batched_tokens alone.
   int max_prefill_chunk = 0;

@@ -261,7 +261,7 @@ flags::FlagTable SchedulingTable(EngineFlags* flags) {
          "A request that would wait longer to start is rejected with 429; one that has waited so "
          "long goes first"},
         {"--max-queued-tokens", flags::IntValue(&options.max_queued_tokens, 1, 1'000'000'000),
-         "Prompt tokens that wait; more are rejected with 429"},
+         "Prompt tokens of one tenant that wait; more are rejected with 429"},
         {"--preset", flags::ChoiceValue(&batching.preset, PresetNames()),
          "Dynamic batches, with a timeout and a size: latency (10ms, 4), balanced (50ms, 8) or "
          "throughput (100ms, 16); flags given beside it win"},

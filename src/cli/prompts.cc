@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -64,11 +65,14 @@ class Fields {
     *value = field->get<uint64_t>();
   }
 
-  void Number(const char* name, double least, double most, float* value) {
+  // `above`: `least` itself is too little.
+  void Number(const char* name, double least, double most, float* value, bool above = false) {
     const Json* field = Find(name);
     if (field == nullptr) return;
-    if (!field->is_number() || field->get<double>() < least || field->get<double>() > most) {
-      return Wrong(name, fmt::format("a number, {:g} to {:g}", least, most));
+    const double given = field->is_number() ? field->get<double>() : NAN;
+    if (!(given >= least && given <= most) || (above && given == least)) {
+      return Wrong(name,
+                   fmt::format("a number, {}{:g} to {:g}", above ? "above " : "", least, most));
     }
     *value = field->get<float>();
   }
@@ -132,7 +136,7 @@ StatusOr<PromptLine> FromObject(const Json& object, const RunFlags& flags) {
   fields.Text("system", &own.system);
   fields.Integer("max_tokens", 1, INT32_MAX, &max_tokens);
   fields.Number("temperature", 0, 2, &sampling.temperature);
-  fields.Number("top_p", 0, 1, &sampling.top_p);
+  fields.Number("top_p", 0, 1, &sampling.top_p, true);
   fields.Integer("top_k", -1, INT32_MAX, &sampling.top_k);
   fields.Number("min_p", 0, 1, &sampling.min_p);
   fields.Seed("seed", &sampling.seed);

@@ -70,6 +70,7 @@ TEST(PromptsFile, WhatIsWrongIsNamedWithItsLine) {
        "'seed' must be a whole number, 0 to 18446744073709551615"},
       {"{\"prompt\": \"a\", \"seed\": -1}\n", "'seed'"},
       {"{\"prompt\": \"a\", \"temperature\": 3}\n", "'temperature' must be a number, 0 to 2"},
+      {"{\"prompt\": \"a\", \"top_p\": 0}\n", "'top_p' must be a number, above 0 to 1"},
       {"{\"prompt\": \"a\", \"stop\": [1]}\n", "'stop' must be a string or an array of strings"},
   };
   for (const auto& [text, expected] : cases) {

@@ -85,7 +85,7 @@ flags::FlagTable EngineRows(ServeFlags* flags) {
       {"Engine",
        {{"--max-queued-requests",
          flags::IntValue(&options.scheduler.max_queued_requests, 1, 1000000),
-         "Requests that wait; more are rejected with 429"},
+         "Requests of one tenant (API key) that wait; more are rejected with 429"},
         {"--frontend-threads", flags::IntValue(&options.frontend_threads, 1, 256),
          "Threads that apply chat templates and encode prompts"},
         {"--request-timeout", flags::DurationValue(&options.request_timeout),

@@ -75,6 +75,7 @@ struct Sampled {
   // The row held no logit above minus infinity (a broken model, or every token forbidden); token
   // is meaningless: this sequence cannot go on, the others of the batch can.
   bool invalid = false;
+  base::Duration took{};  // By the choice alone; 0: it was hardly any work, or not measured.
 };
 
 // The log-prob of one id of a prompt.
@@ -84,6 +85,7 @@ struct Scored {
   TokenId token = 0;
   float logprob = 0.0F;                    // NaN where the model is broken, at this row alone.
   std::vector<TokenLogprob> top_logprobs;  // spec.num_prompt_logprobs entries.
+  base::Duration took{};                   // As Sampled::took.
 };
 
 struct StepResult {

@@ -15,6 +15,7 @@
 #include "core/block_name.h"
 #include "core/sequence_state.h"
 #include "ropeway/request.h"
+#include "ropeway/status.h"
 
 namespace ropeway::core {
 
@@ -28,6 +29,14 @@ struct BlockClaim {
 // never looks inside.
 struct RequestContext {
   virtual ~RequestContext() = default;
+};
+
+// Requests that are one to their client (OpenAI's n and lists of prompts): all are admitted, or
+// none, as the first of them is. The engine thread's once the first one is in the core.
+struct AdmissionGroup {
+  explicit AdmissionGroup(int32_t requests) : size(requests) {}
+  const int32_t size;
+  std::optional<Status> decision;
 };
 
 // A request as the engine core takes it: encoded, checked, limits resolved.
@@ -54,6 +63,7 @@ struct CoreRequest {
   std::vector<BlockName> block_names;
   CacheRetention retention = CacheRetention::kNormal;
   std::shared_ptr<RequestContext> context;  // Null: none.
+  std::shared_ptr<AdmissionGroup> group;    // Null: it is alone.
 };
 
 // The batch in which a sequence started.
@@ -71,10 +81,25 @@ struct SchedulingState {
   // It is past max_wait: it goes before later arrivals, and its work is charged to no class, until
   // it has run for kMinRunSteps.
   bool aged = false;
+  int32_t tenant = 0;         // Index of its tenant (TenantTable).
+  uint64_t started_step = 0;  // The scheduler's step in which it started or resumed.
+  int32_t again_steps = 0;    // Steps since then that only computed again what was lost.
+  // Of Sequence::preemptions, those that gave a turn to another tenant or to one past max_wait.
+  int32_t turns_given = 0;
+  // While it waits: its tenant is a quantum of service above another one that waits.
+  bool above_share = false;
+  double held_blocks = 0.0;  // While it runs: its blocks, shared ones in part, of this step.
+  // What sampling a token takes, and scoring one of its prompt; smoothed. Negative: not known yet.
+  double sample_seconds = -1.0;
+  double score_seconds = -1.0;
   bool long_prefill = false;  // See SchedulerOptions::long_prefill_threshold.
   // Ids found in the pool when last looked up; for ranking while it waits.
   int32_t cached_hint = 0;
-  double queued_cost = 0.0;  // While in the queue: the predicted cost of the work that is left.
+  // While in the queue: the predicted cost of the work that is left, of its ids and of the tokens
+  // that it will generate, and the seconds that sampling takes besides.
+  double queued_prompt_cost = 0.0;
+  double queued_output_cost = 0.0;
+  double queued_sampling = 0.0;
   StartedBatch batch;
   // Another sequence computes some of its blocks now; the last one's name is names[follows - 1],
   // and this sequence waits for it. 0: it waits for none.

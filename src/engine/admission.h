@@ -1,12 +1,18 @@
-// Whether the engine core accepts a request.
+// Whether the engine core accepts a request, and when a rejected one is to come again.
 #ifndef ROPEWAY_ENGINE_ADMISSION_H_
 #define ROPEWAY_ENGINE_ADMISSION_H_
 
 #include <cstdint>
+#include <map>
 
-#include "engine/engine_core.h"
+#include "base/clock.h"
+#include "base/shared_budget.h"
+#include "core/sequence.h"
+#include "engine/admission_tickets.h"
 #include "engine/engine_options.h"
+#include "ropeway/request.h"
 #include "ropeway/status.h"
+#include "scheduler/queue_load.h"
 #include "scheduler/scheduler.h"
 
 namespace ropeway::engine {
@@ -14,10 +20,66 @@ namespace ropeway::engine {
 // InvalidArgument, with the field at fault, for a request that can never fit.
 Status CheckFits(const core::CoreRequest& request, int32_t max_model_len);
 
-// ResourceExhausted if too many prompt tokens wait already, or if the request would wait longer
-// than max_wait; the status says when to retry then.
-Status CheckQueue(const core::CoreRequest& request, const EngineCoreOptions& options,
-                  const scheduler::Scheduler& scheduler);
+// Of a limit on what may wait, the amount that tenants share so that one alone has the limit: a
+// SharedBudget gives it half. All tenants together have less than twice the limit.
+int64_t SharedByTenants(int64_t limit_alone);
+
+// The predicted wait of a request that comes now, in seconds: behind the tickets too, unless the
+// queue alone is short.
+double PredictedWait(const scheduler::LoadView& load, const scheduler::LoadView::Asker& asker,
+                     base::Duration max_wait);
+
+// When to retry (Retry-After) after a predicted wait of `wait`, both in seconds: half of max_wait
+// before the turn comes (see AdmissionTickets). From 1 second to an hour.
+int RetryAfter(double wait, base::Duration max_wait);
+
+// The queue alone is short if it takes at most this part of max_wait. Then it admits also those
+// whose turn has not come, so that no slot is idle because others do not come again.
+inline constexpr double kShortQueue = 0.25;
+
+// Decides about requests, tenant by tenant. A request is rejected if
+//
+//   - it would wait longer than max_wait (scheduler::LoadView::Wait, in which another tenant's
+//     backlog delays nobody who is below its share) behind the queue and the tickets before it, and
+//     the queue alone is not short, or
+//   - its prompt is more than its tenant may have waiting (max_queued_tokens, base::SharedBudget).
+//
+// Then it gets a ticket. What is one to its client (core::AdmissionGroup) is decided once, by the
+// first of it, and the wait that its own parts cause one another does not count. So an empty
+// machine admits whatever fits it.
+//
+// Thread rule: the engine thread.
+class AdmissionControl {
+ public:
+  // `scheduler` must outlive it.
+  AdmissionControl(const EngineCoreOptions& options, const scheduler::Scheduler* scheduler);
+
+  // OK: the request's prompt counts as waiting, until LeaveQueue. kResourceExhausted: it does
+  // not, and the status says when to retry. Throws std::bad_alloc.
+  Status Admit(const core::CoreRequest& request, base::TimePoint now);
+  // The request does not wait any more.
+  void LeaveQueue(RequestId id) { queued_.erase(id); }
+
+  // The load with what is booked, for predictions. Throws std::bad_alloc.
+  void View(scheduler::LoadView* view) const;
+
+  const AdmissionTickets& tickets() const { return tickets_; }
+
+ private:
+  Status Decide(const core::CoreRequest& request, base::TimePoint now);
+  // False: its tenant has too many tokens waiting.
+  bool TakeTokens(const core::CoreRequest& request);
+  // `wait`: 0 if it is not the reason.
+  Status Rejection(const core::CoreRequest& request, double wait, int seconds) const;
+
+  const base::Duration max_wait_;
+  const int64_t max_queued_tokens_;
+  const scheduler::Scheduler* const scheduler_;
+  base::SharedBudget tokens_;
+  std::map<RequestId, base::SharedBudget::Hold> queued_;  // Tokens of prompts that wait.
+  AdmissionTickets tickets_;
+  scheduler::LoadView view_;  // A member, so that a decision allocates little.
+};
 
 }  // namespace ropeway::engine
 

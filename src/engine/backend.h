@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ropeway/request.h"
@@ -44,6 +46,12 @@ class OutputSink {
   virtual void OnError(RequestId id, const Status& status) = 0;
 };
 
+// A request, and who receives its output.
+struct SinkRequest {
+  Request request;
+  std::shared_ptr<OutputSink> sink;
+};
+
 struct ModelInfo {
   std::string id;  // The served name.
   int32_t max_model_len = 0;
@@ -70,7 +78,7 @@ struct QueueInfo {
   struct Class {
     int waiting = 0;  // Includes preempted requests, and those whose prompt is being encoded.
     int running = 0;
-    double wait_seconds = 0.0;  // Predicted queueing delay of a new request.
+    double wait_seconds = 0.0;  // Predicted wait of a new request of the tenant that asks.
   };
   std::array<Class, kNumPriorities> classes;  // By Priority.
   std::string blocked_by;  // The rule that keeps the first one from starting; "": none waits.
@@ -105,10 +113,26 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Queues the request and returns in far under 1 ms. On failure the sink is dropped uncalled:
-  // kInvalidArgument (malformed), kNotFound (no such model), kResourceExhausted (queue full),
-  // kUnavailable (stopping). After success the sink gets exactly one end.
-  virtual StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink) = 0;
+  // Queues requests that are one to their client (OpenAI's lists of prompts, and n), all or none,
+  // and returns their ids in order, in far under 1 ms each: kInvalidArgument (malformed), kNotFound
+  // (no such model), kResourceExhausted (queue full), kUnavailable (stopping). They are admitted,
+  // or rejected later, by one decision, in which what they take themselves does not count as a
+  // wait. After success each sink gets exactly one end. On failure sinks are dropped uncalled,
+  // except that some may get the end of a cancelled request; of one request alone none does.
+  virtual StatusOr<std::vector<RequestId>> SubmitAll(std::vector<SinkRequest> requests) = 0;
+
+  // Likewise, for one request.
+  StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink) {
+    try {
+      std::vector<SinkRequest> one(1);
+      one[0] = {std::move(request), std::move(sink)};
+      StatusOr<std::vector<RequestId>> ids = SubmitAll(std::move(one));
+      if (!ids.ok()) return ids.status();
+      return ids->front();
+    } catch (const std::bad_alloc&) {
+      return Status(StatusCode::kResourceExhausted, "out of memory");
+    }
+  }
 
   // Asks that the request end as kCancelled; without effect after its end.
   virtual void Cancel(RequestId id) = 0;
@@ -120,14 +144,17 @@ class Backend {
   // The backend's metrics in the Prometheus text format.
   virtual std::string MetricsText() const = 0;
 
-  // Seconds after which to retry a rejected request whose status does not say it
-  // (Status::retry_after_seconds); at least 1.
-  virtual int RetryAfterSeconds() const = 0;
+  // When to retry what was rejected for what the tenant has under way, if its status does not say
+  // it (Status::retry_after_seconds): seconds until the first of its requests is predicted to end;
+  // at least 1.
+  virtual int RetryAfterSeconds(const std::string& tenant) const = 0;
 
   // All requests accepted and not ended, in order of their ids.
   virtual std::vector<RequestInfo> Requests() const = 0;
 
-  virtual QueueInfo Queue() const = 0;
+  // The tenant's requests, and the waits of a new one of its weight; without a tenant, all
+  // requests, and the waits of the tenant that would wait longest.
+  virtual QueueInfo Queue(const std::string* tenant, double weight) const = 0;
 
   virtual EngineStats Stats() const = 0;
 

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "engine/admission.h"
 #include "engine/failure.h"
 
 namespace ropeway::engine {
@@ -42,6 +41,7 @@ EngineCore::EngineCore(const EngineCoreOptions& options, const executor::KvLayou
       scratch_(layout.num_blocks - 1),
       kv_(options.CacheOf(layout)),
       scheduler_(options.scheduler, policy, &kv_, &mover_),
+      admission_(options, &scheduler_),
       control_(
           scheduler::MakeBatchSizeControl(options.batch_control, options.scheduler.max_num_seqs)),
       transfers_(options.cache.caching ? options.tier : nullptr, executor, &kv_, clock,
@@ -62,10 +62,16 @@ Status EngineCore::CheckRequest(const core::CoreRequest& request) const {
 }
 
 Status EngineCore::Add(core::CoreRequest request) {
+  const RequestId id = request.id;
   try {
     if (Status status = CheckRequest(request); !status.ok()) return status;
-    if (Status status = CheckQueue(request, options_, scheduler_); !status.ok()) return status;
-    Insert(std::move(request));
+    if (Status status = admission_.Admit(request, clock_->Now()); !status.ok()) return status;
+    try {
+      Insert(std::move(request));
+    } catch (const std::bad_alloc&) {
+      admission_.LeaveQueue(id);
+      throw;
+    }
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
   }
@@ -190,6 +196,7 @@ void EngineCore::AddScheduleEvents(const scheduler::SchedulerOutput& schedule,
     }
     ++batches_.back().sequences;
     ++stats_.started;
+    admission_.LeaveQueue(sequence->id());
     AddEvent(CoreEvent::Kind::kStarted, *sequence);
   }
   // What started in this step may have been preempted in it.
@@ -272,7 +279,7 @@ void EngineCore::Compute() {
     return;
   }
   last_took_ = took;
-  scheduler_.OnStep(took);
+  scheduler_.OnStep(took, *result);
   control_->OnStep(took, static_cast<double>(kv_.pool().num_free() + kv_.pool().num_cached()) /
                              kv_.pool().num_blocks());
   stats_.last_forward = result->forward;
@@ -427,6 +434,7 @@ void EngineCore::End(core::Sequence* sequence, core::SequenceEvent event, Finish
   e.first_token_step = sequence->first_token_step;
   e.status = std::move(status);
   LeaveBatch(sequence->sched.batch.number);
+  admission_.LeaveQueue(sequence->id());  // Where it was still in it.
   deadlines_.erase({sequence->request.deadline, sequence->id()});
   sequences_.erase(sequence->id());
 }
@@ -480,9 +488,6 @@ void EngineCore::UpdateStats() {
     ++stats_.running_by[static_cast<size_t>(sequence->request.priority)];
   }
   stats_.limit = scheduler_.limit();
-  for (int i = 0; i < kNumPriorities; ++i) {
-    stats_.wait_seconds[static_cast<size_t>(i)] = scheduler_.WaitSeconds(static_cast<Priority>(i));
-  }
   stats_.queued_tokens = scheduler_.queued_tokens();
   stats_.speed = scheduler_.step_cost().speed();
   stats_.attention_weight = scheduler_.step_cost().weight();

@@ -20,6 +20,7 @@
 #include "core/batch.h"
 #include "core/sequence.h"
 #include "core/sequence_state.h"
+#include "engine/admission.h"
 #include "engine/batch_builder.h"
 #include "engine/engine_options.h"
 #include "engine/tier_transfers.h"
@@ -29,6 +30,7 @@
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 #include "scheduler/batch_size_control.h"
+#include "scheduler/queue_load.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/scheduler_output.h"
 
@@ -97,7 +99,6 @@ struct CoreStats {
   std::array<uint64_t, scheduler::kNumPreemptReasons> preemptions_by{};  // By PreemptReason.
   std::array<int, kNumPriorities> waiting_by{};  // By class, preempted ones too.
   std::array<int, kNumPriorities> running_by{};
-  std::array<double, kNumPriorities> wait_seconds{};  // See EngineCore::WaitSeconds.
   int64_t queued_tokens = 0;
   double speed = 0.0;             // Units of cost per second of steps; 0: not measured.
   double attention_weight = 0.0;  // What attending to a position costs, in tokens.
@@ -124,16 +125,15 @@ class EngineCore {
 
   // Queues a request. No event follows a failure: kInvalidArgument, with the field at fault, for a
   // request that can never fit or an id in use; kUnavailable once the device is lost;
-  // kResourceExhausted where memory is short, too many tokens wait, or it would wait longer than
-  // max_wait.
+  // kResourceExhausted where memory is short, or as AdmissionControl decides.
   Status Add(core::CoreRequest request);
 
   // Requests that are to start before this one, which waits; 0 too if it does not wait.
   int32_t QueuePosition(RequestId id) const;
   // All waiting requests, the next one first. Throws std::bad_alloc.
   std::vector<RequestId> QueueOrder() const { return scheduler_.QueueOrder(); }
-  // Predicted queueing delay of a new request of this class; 0: none, or nothing is measured yet.
-  double WaitSeconds(Priority priority) const { return scheduler_.WaitSeconds(priority); }
+  // The load, from which waits are predicted. Throws std::bad_alloc.
+  void View(scheduler::LoadView* view) const { admission_.View(view); }
 
   // Nothing more will come: a static or dynamic batch that fills begins with the next step.
   void Flush() { scheduler_.set_flush(true); }
@@ -233,6 +233,7 @@ class EngineCore {
   kvcache::KvCacheManager kv_;
   core::SequenceMover mover_;
   scheduler::Scheduler scheduler_;
+  AdmissionControl admission_;
   const std::unique_ptr<scheduler::BatchSizeControl> control_;
   TierTransfers transfers_;
   BatchBuilder builder_;

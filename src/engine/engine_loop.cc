@@ -30,9 +30,6 @@ constexpr base::Duration kQueueNotes = std::chrono::milliseconds(100);
 // How long blocks that wait to be stored are given when the engine stops.
 constexpr auto kStoreGrace = std::chrono::seconds(5);
 
-// Weight of the newest request in the mean run time: the last 20 or so count.
-constexpr double kMeanWeight = 0.05;
-
 // The time for arrivals and cancels between two steps, about: running requests wait meanwhile.
 constexpr base::Duration kMessageTime = std::chrono::milliseconds(2);
 
@@ -147,6 +144,7 @@ std::list<EngineLoop::Message> EngineLoop::WaitForMessages() {
 
 void EngineLoop::Handle(core::CoreRequest& arrival) {
   const std::shared_ptr<LiveRequest> live = LiveOf(arrival.context);
+  arrival.group = live->group;
   const auto prompt_tokens = static_cast<int32_t>(arrival.prompt.size());
   Status status = lost_ ? CopyDeviceStatus() : core_.Add(std::move(arrival));
   if (!status.ok()) {
@@ -234,12 +232,16 @@ void EngineLoop::Step() {
 }
 
 void EngineLoop::NoteQueue(base::TimePoint now) {
-  if (now - queue_noted_ < kQueueNotes && queue_noted_ != base::TimePoint{}) return;
+  // An idle loop sleeps: what it notes now must hold until there is work.
+  const bool early = now - queue_noted_ < kQueueNotes && queue_noted_ != base::TimePoint{};
+  if (early && !core_.idle()) return;
   queue_noted_ = now;
   try {
     std::vector<RequestId> order = core_.QueueOrder();
+    core_.View(&next_load_);
     const std::lock_guard lock(mu_);
     queue_order_.swap(order);
+    std::swap(load_, next_load_);
   } catch (const std::bad_alloc&) {  // The order is noted later.
   }
 }
@@ -294,7 +296,7 @@ void EngineLoop::Track(const CoreEvent& event, base::TimePoint now) {
       break;
     case CoreEvent::Kind::kFailed:
     case CoreEvent::Kind::kFinished:
-      OnEnded(live, EndName(event), now);
+      if (trace_ != nullptr) trace_->Ended(live.id, EndName(event), now);
       break;
   }
 }
@@ -314,14 +316,6 @@ void EngineLoop::TraceStep(base::TimePoint end) {
   }
 }
 
-void EngineLoop::OnEnded(const LiveRequest& live, const char* reason, base::TimePoint now) {
-  if (trace_ != nullptr) trace_->Ended(live.id, reason, now);
-  if (live.started == base::TimePoint{}) return;
-  const double seconds = base::ToSeconds(now - live.started);
-  const double mean = mean_run_seconds_.load();
-  mean_run_seconds_.store(mean == 0.0 ? seconds : mean + kMeanWeight * (seconds - mean));
-}
-
 void EngineLoop::Lose(const Status& status) {
   base::TryLog(spdlog::level::err, "the engine cannot go on: {}", status.message());
   lost_ = true;
@@ -333,14 +327,8 @@ void EngineLoop::Lose(const Status& status) {
     busy_ = in_step_ = false;
   }
   // Requests that are still encoding, or in the inbox, are rejected when they are handled; again,
-  // the latter, without effect. Not under the registry's lock: Reject may wait for memory, which
-  // the output thread frees, and that needs the lock.
-  std::vector<std::shared_ptr<LiveRequest>> lost;
-  RetryUntilMemory([&] {
-    lost.clear();
-    requests_->ForEach([&](const std::shared_ptr<LiveRequest>& live) { lost.push_back(live); });
-  });
-  for (const std::shared_ptr<LiveRequest>& live : lost) {
+  // the latter, without effect.
+  for (const std::shared_ptr<LiveRequest>& live : requests_->All()) {
     const LiveRequest::State state = live->state();
     if (state == LiveRequest::State::kEncoding || state == LiveRequest::State::kEnded) continue;
     if (trace_ != nullptr) trace_->Ended(live->id, "failed", clock_->Now());
@@ -362,6 +350,11 @@ EngineLoop::Snapshot EngineLoop::snapshot() const {
 std::vector<RequestId> EngineLoop::queue_order() const {
   const std::lock_guard lock(mu_);
   return queue_order_;
+}
+
+scheduler::LoadView EngineLoop::load() const {
+  const std::lock_guard lock(mu_);
+  return load_;
 }
 
 Status EngineLoop::CopyDeviceStatus() const noexcept {

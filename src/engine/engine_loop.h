@@ -2,7 +2,6 @@
 #ifndef ROPEWAY_ENGINE_ENGINE_LOOP_H_
 #define ROPEWAY_ENGINE_ENGINE_LOOP_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -22,6 +21,7 @@
 #include "engine/trace_writer.h"
 #include "engine/work_window.h"
 #include "policy/scheduling_policy.h"
+#include "scheduler/queue_load.h"
 
 namespace ropeway::engine {
 
@@ -72,8 +72,8 @@ class EngineLoop {
   // Likewise, for the thread that watches the engine. It also notes that this thread ran: time in
   // which not even it did, because the process was stopped or the machine slept, is no stall.
   Status Watch();
-  // Mean time from a request's first step to its end; 0: none has ended yet.
-  double mean_run_seconds() const { return mean_run_seconds_.load(); }
+  // The load as of a moment ago, from which waits are predicted. Throws std::bad_alloc.
+  scheduler::LoadView load() const;
 
   static constexpr base::Duration kStallLimit = std::chrono::seconds(30);
   // What counts of the time between two calls of Watch, at most.
@@ -105,8 +105,6 @@ class EngineLoop {
   void Emit(std::vector<CoreEvent> events);
   // Moves the event's request to its new state, and counts it.
   void Track(const CoreEvent& event, base::TimePoint now);
-  // The request ended in the core.
-  void OnEnded(const LiveRequest& live, const char* reason, base::TimePoint now);
   // Traces the newest step, once, before the ends that it brought.
   void TraceStep(base::TimePoint end);
   void Lose(const Status& status);
@@ -126,22 +124,23 @@ class EngineLoop {
   EngineCore core_;  // The engine thread's once that runs.
   kvcache::KvTier* const tier_;
   const int max_num_seqs_;
-  // The engine thread's, as are the next six.
+  // The engine thread's, as are the next seven.
   bool lost_ = false;              // The device is; no step runs any more.
   RequestId warned_id_ = 0;        // The blocked request that the log named last.
   uint64_t moved_ = 0;             // Blocks and ends of reads that a tier has brought so far.
   base::TimePoint step_begin_{};   // Of the newest step.
-  base::TimePoint queue_noted_{};  // When queue_order_ was made.
-  bool untraced_ = false;          // A step is under way that is not in the trace yet.
+  base::TimePoint queue_noted_{};  // When queue_order_ and load_ were made.
+  scheduler::LoadView next_load_;
+  bool untraced_ = false;  // A step is under way that is not in the trace yet.
   base::BoundedQueue<Message> inbox_;
   std::list<Message> backlog_;  // The engine thread's: popped from the inbox, not handled yet.
 
-  std::atomic<double> mean_run_seconds_{0.0};
   mutable std::mutex mu_;
   CoreStats stats_;  // Guarded by mu_, as is all that follows but the thread.
   base::Duration busy_time_{};
   WorkWindow work_;
   std::vector<RequestId> queue_order_;
+  scheduler::LoadView load_;
   kvcache::KvTierUsage tier_usage_;
   Status device_status_;
   bool busy_ = false;     // There was work at the last look.

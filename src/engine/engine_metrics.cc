@@ -196,8 +196,9 @@ void EngineMetrics::SampleRequests() {
         [i](const S& s) { return s.core.running_by[i]; }, labels);
     Sample(
         "ropeway_expected_wait_seconds",
-        "How long a request of the class that came now would wait.",
-        [i](const S& s) { return s.core.wait_seconds[i]; }, labels);
+        "How long a request of the class that came now would wait, of the tenant that would wait "
+        "longest.",
+        [i](const S& s) { return s.load.LongestWait(static_cast<Priority>(i)); }, labels);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "ropeway/options.h"
 #include "ropeway/request.h"
 #include "ropeway/stats.h"
+#include "scheduler/queue_load.h"
 #include "store/session_store.h"
 
 namespace ropeway::engine {
@@ -58,6 +59,7 @@ class ClassMetrics {
 struct EngineSample {
   CoreStats core;
   EngineStats engine;
+  scheduler::LoadView load;
   bool has_tier = false;
   kvcache::KvTierUsage tier;  // Valid with has_tier.
   store::SessionStoreStats sessions;

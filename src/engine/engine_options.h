@@ -26,7 +26,8 @@ struct EngineCoreOptions {
   kvcache::KvTier* tier = nullptr;  // Null: none. Must outlive the core.
   int32_t max_model_len = 0;        // Already lowered to what the pool holds.
   std::function<bool(TokenId)> is_end = nullptr;  // Empty: no token ends a sequence.
-  // Prompt tokens that wait, all together; more are rejected, unless no request waits.
+  // Prompt tokens of one tenant that may wait while no other's do; all tenants together have less
+  // than twice as many (AdmissionControl).
   int64_t max_queued_tokens = std::numeric_limits<int64_t>::max();
   bool note_steps = false;  // EngineCore::last_step() is filled in.
   // Check integrity after each step or Abort that leaves the core idle; a violation ends the

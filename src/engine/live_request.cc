@@ -1,5 +1,6 @@
 #include "engine/live_request.h"
 
+#include "engine/failure.h"
 #include "engine/request_output.h"
 
 namespace ropeway::engine {
@@ -27,7 +28,9 @@ bool LiveRequest::End() {
 }
 
 void LiveRequest::Count(State from, State to) {
-  if (queued != nullptr && IsQueued(from) && !IsQueued(to)) --*queued;
+  if (!IsQueued(from) || IsQueued(to)) return;
+  place.Release();
+  if (queued != nullptr) --*queued;
 }
 
 void LiveRequests::Add(const std::shared_ptr<LiveRequest>& live) {
@@ -57,6 +60,14 @@ std::shared_ptr<LiveRequest> LiveRequests::Any() const {
 size_t LiveRequests::size() const {
   const std::lock_guard lock(mu_);
   return requests_.size();
+}
+
+std::vector<std::shared_ptr<LiveRequest>> LiveRequests::All() const {
+  return RetryUntilMemory([this] {
+    std::vector<std::shared_ptr<LiveRequest>> all;
+    ForEach([&all](const std::shared_ptr<LiveRequest>& live) { all.push_back(live); });
+    return all;
+  });
 }
 
 bool LiveRequests::WaitEmpty(std::chrono::nanoseconds timeout) const {

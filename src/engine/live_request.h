@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/shared_budget.h"
@@ -69,9 +70,12 @@ struct LiveRequest final : core::RequestContext {
   uint64_t seed = 0;
   base::TimePoint arrival{};
   base::TimePoint deadline =
-      base::TimePoint::max();          // The request fails with kDeadlineExceeded then.
-  std::unique_ptr<LiveTurn> turn;      // Of the session that the request names; null: none.
-  std::atomic<int>* queued = nullptr;  // Counts the requests that are encoding or waiting.
+      base::TimePoint::max();      // The request fails with kDeadlineExceeded then.
+  std::unique_ptr<LiveTurn> turn;  // Of the session that the request names; null: none.
+  std::shared_ptr<core::AdmissionGroup> group;  // Of the request that it is a part of; or null.
+  std::atomic<int>* queued = nullptr;           // Counts the requests that are encoding or waiting.
+  // One of the places in the queue; the move out of these two states gives it back.
+  base::SharedBudget::Hold place;
 
   // Constant, except for the prompt, which the prompt pool takes out.
   Request request;
@@ -104,8 +108,11 @@ class LiveRequests {
   std::shared_ptr<LiveRequest> Find(RequestId id) const;
   // Any one of them; null: there is none.
   std::shared_ptr<LiveRequest> Any() const;
-  // Calls `fn` for each one, in no order, under the lock: it must not wait for a thread that calls
-  // this class.
+  // All of them, in no order; waits until there is memory for the list. For what may wait for
+  // another thread that calls this class.
+  std::vector<std::shared_ptr<LiveRequest>> All() const;
+  // Calls `fn` for each one, in no order, under the lock: it must neither wait for a thread that
+  // calls this class nor for memory, which such a thread may free.
   template <typename Fn>
   void ForEach(Fn&& fn) const {
     const std::lock_guard lock(mu_);

@@ -7,35 +7,23 @@
 #include <optional>
 #include <utility>
 
+#include "engine/admission.h"
 #include "engine/engine_options.h"
 #include "engine/failure.h"
-#include "engine/request_check.h"
 #include "store/rocks_state_db.h"
 #include "store/session_store.h"
 
 namespace ropeway::engine {
 namespace {
 
-constexpr int kMaxRetryAfterSeconds = 60;
+// Seconds; no client waits longer.
+constexpr double kMaxRetryAfterSeconds = 3600;
 
 // How long Drain waits for what it cancelled: a step takes far less.
 constexpr auto kCancelGrace = std::chrono::seconds(10);
 
-// A deadline beyond it would overflow the clock's count.
+// A time beyond it would overflow the clock's count.
 constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
-
-// When the request fails: the smaller of what it asks and what the engine allows counts.
-base::TimePoint DeadlineOf(base::TimePoint arrival, const Request& request,
-                           const EngineOptions& options) {
-  using std::chrono::milliseconds;
-  const milliseconds most = options.request_timeout;
-  milliseconds timeout = most.count() > 0 ? most : milliseconds::max();
-  if (request.timeout) timeout = std::min(timeout, *request.timeout);
-  // Compared in milliseconds: more of them than this do not fit the clock's count.
-  if (timeout >= std::chrono::duration_cast<milliseconds>(kLongestWait))
-    return base::TimePoint::max();
-  return arrival + timeout;
-}
 
 // The store of sessions, over `state`, or if it is null, as the options say.
 StatusOr<std::unique_ptr<store::SessionStore>> OpenSessions(const SessionOptions& options,
@@ -91,6 +79,7 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<executor::Executor>
       encoder_(config_.tokenizer, config_.render_chat, max_model_len_, config_.cache_root,
                sessions_.get(), &metrics_.turns),
       request_bytes_(config_.max_request_bytes),
+      places_(SharedByTenants(config_.options.scheduler.max_queued_requests)),
       output_(config_.tokenizer.get(), &metrics_, config_.clock, sessions_.get(), &requests_,
               [this](RequestId id, FinishReason reason) { loop_.Abort(id, reason); }),
       loop_(core_options, layout, std::move(executor), std::move(policy), config_.clock, &metrics_,
@@ -102,7 +91,8 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<executor::Executor>
           [this](std::shared_ptr<LiveRequest> live, Status status) {
             output_.Reject(std::move(live), std::move(status));
           }),
-      watchdog_([this] { return DescribeProgress(loop_.Watch()); }, metrics_.stalls, config_.watchdog_period) {
+      watchdog_([this] { return DescribeProgress(loop_.Watch()); }, metrics_.stalls,
+                config_.watchdog_period) {
   // As vLLM's cache_config_info.
   metrics_.AddInfo("ropeway_cache_config_info", "The KV cache's element type and its blocks.",
                    {{"block_size", std::to_string(base::kBlockTokens)},
@@ -127,85 +117,6 @@ LlmEngine::~LlmEngine() {
   output_.Stop();
 }
 
-Status LlmEngine::CheckModel(const std::string& model) const {
-  if (model.empty() || model == "default" || model == config_.served_name) return {};
-  return {StatusCode::kNotFound,
-          fmt::format("the model \"{}\" does not exist; this server has \"{}\"",
-                      model.substr(0, 100), config_.served_name),
-          "model"};
-}
-
-Status LlmEngine::CheckAdmission() const {
-  if (!accepting_) {
-    return {StatusCode::kUnavailable, "the engine is stopping and accepts no new requests"};
-  }
-  if (Status status = loop_.device_status(); !status.ok()) {
-    return {StatusCode::kUnavailable, "the engine has failed: " + status.message()};
-  }
-  if (requests_.queued() >= config_.options.scheduler.max_queued_requests) {
-    return {StatusCode::kResourceExhausted,
-            fmt::format("the queue is full: {} requests wait already (max_queued_requests)",
-                        config_.options.scheduler.max_queued_requests)};
-  }
-  return {};
-}
-
-StatusOr<RequestId> LlmEngine::Submit(Request request, std::shared_ptr<OutputSink> sink) {
-  try {
-    if (Status status = CheckModel(request.model); !status.ok()) return status;
-    if (Status status = CheckRequest(request); !status.ok()) return status;
-    auto live = std::make_shared<LiveRequest>();
-    live->request = std::move(request);
-    live->sink = std::move(sink);
-    live->arrival = config_.clock->Now();
-    live->deadline = DeadlineOf(live->arrival, live->request, config_.options);
-    if (!live->request.session_id.empty()) {
-      StatusOr<store::SessionTurn> turn =
-          sessions_->Begin(live->tenant(), live->request.session_id);
-      if (!turn.ok()) return turn.status();
-      live->turn = std::make_unique<LiveTurn>();
-      live->turn->turn = *std::move(turn);
-    }
-    return Enqueue(live);
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory();
-  }
-}
-
-StatusOr<RequestId> LlmEngine::Enqueue(const std::shared_ptr<LiveRequest>& live) {
-  const int64_t bytes =
-      std::min(static_cast<int64_t>(BytesOf(live->request)), config_.max_request_bytes);
-  const std::lock_guard lock(mu_);
-  if (Status status = CheckAdmission(); !status.ok()) return status;
-  if (!request_bytes_.Take(live->tenant(), bytes, &live->bytes)) {
-    return Status(
-        StatusCode::kResourceExhausted,
-        fmt::format("the requests of this tenant under way leave it less than the {} bytes "
-                    "of this one, of {} for all tenants",
-                    bytes, config_.max_request_bytes));
-  }
-  const RequestId id = next_id_;
-  live->id = id;
-  const std::optional<uint64_t>& seed = live->request.sampling.seed;
-  live->seed = seed ? *seed : config_.random->Next64();
-  requests_.Add(live);
-  const auto forget = [&] {
-    live->End();
-    requests_.Erase(id);
-  };
-  try {
-    if (prompt_pool_.TryAdd(live)) {
-      ++next_id_;
-      return id;
-    }
-  } catch (const std::bad_alloc&) {
-    forget();
-    throw;
-  }
-  forget();
-  return Status(StatusCode::kResourceExhausted, "the queue of prompts to encode is full");
-}
-
 bool LlmEngine::TryCancel(RequestId id) {
   std::shared_ptr<LiveRequest> live;
   {
@@ -227,10 +138,14 @@ void LlmEngine::CancelLive(const std::shared_ptr<LiveRequest>& live) {
   }
 }
 
-// None of the threads that it sends to takes these locks while it holds what this waits for.
 void LlmEngine::CancelAll() {
-  const std::lock_guard lock(mu_);
-  requests_.ForEach([this](const std::shared_ptr<LiveRequest>& live) { CancelLive(live); });
+  std::vector<std::shared_ptr<LiveRequest>> all;
+  {
+    // Not while one is being added: Submit may still fail then.
+    const std::lock_guard lock(mu_);
+    all = requests_.All();
+  }
+  for (const std::shared_ptr<LiveRequest>& live : all) CancelLive(live);
 }
 
 Status LlmEngine::Drain(std::chrono::nanoseconds deadline) {
@@ -315,8 +230,10 @@ EngineStats LlmEngine::Stats() const {
 std::string LlmEngine::MetricsText() const {
   try {
     const EngineLoop::Snapshot loop = loop_.snapshot();
+    const scheduler::LoadView load = loop_.load();
     return metrics_.Text({.core = loop.core,
                           .engine = StatsOf(loop),
+                          .load = load,
                           .has_tier = config_.tier != nullptr,
                           .tier = loop.tier,
                           .sessions = sessions_->stats(),
@@ -326,11 +243,13 @@ std::string LlmEngine::MetricsText() const {
   }
 }
 
-// As many requests as may run leave in each mean run time; those that wait leave before one more.
-int LlmEngine::RetryAfterSeconds() const {
-  const double slots = std::max(1, loop_.snapshot().core.limit);
-  const double seconds = loop_.mean_run_seconds() * (requests_.queued() + 1) / slots;
-  return static_cast<int>(std::clamp(std::ceil(seconds), 1.0, double{kMaxRetryAfterSeconds}));
+int LlmEngine::RetryAfterSeconds(const std::string& tenant) const {
+  try {
+    const double seconds = loop_.load().SecondsToEnd(tenant);
+    return static_cast<int>(std::clamp(std::ceil(seconds), 1.0, kMaxRetryAfterSeconds));
+  } catch (const std::bad_alloc&) {
+    return 1;
+  }
 }
 
 std::vector<RequestInfo> LlmEngine::Requests() const {
@@ -362,20 +281,25 @@ std::vector<RequestInfo> LlmEngine::Requests() const {
   }
 }
 
-QueueInfo LlmEngine::Queue() const {
+QueueInfo LlmEngine::Queue(const std::string* tenant, double weight) const {
   try {
     QueueInfo info;
-    requests_.ForEach([&info](const std::shared_ptr<LiveRequest>& live) {
+    requests_.ForEach([&](const std::shared_ptr<LiveRequest>& live) {
       const LiveRequest::State state = live->state();
       if (state == LiveRequest::State::kEnded) return;
+      if (tenant != nullptr && live->tenant() != *tenant) return;
       QueueInfo::Class& its = info.classes[static_cast<size_t>(live->priority())];
       ++(state == LiveRequest::State::kRunning ? its.running : its.waiting);
     });
-    const CoreStats stats = loop_.snapshot().core;
-    for (size_t i = 0; i < kNumPriorities; ++i) {
-      info.classes[i].wait_seconds = stats.wait_seconds[i];
+    const scheduler::LoadView load = loop_.load();
+    const base::Duration max_wait = config_.options.scheduler.max_wait;
+    for (int i = 0; i < kNumPriorities; ++i) {
+      const auto priority = static_cast<Priority>(i);
+      info.classes[static_cast<size_t>(i)].wait_seconds =
+          tenant == nullptr ? load.LongestWait(priority)
+                            : PredictedWait(load, {*tenant, weight, priority}, max_wait);
     }
-    info.blocked_by = stats.blocked_by;
+    info.blocked_by = loop_.snapshot().core.blocked_by;
     return info;
   } catch (const std::bad_alloc&) {
     return {};

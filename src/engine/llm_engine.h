@@ -70,14 +70,14 @@ class LlmEngine final : public Backend {
   // Cancels what still runs; every sink has had its end when it returns.
   ~LlmEngine() override;
 
-  StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink) override;
+  StatusOr<std::vector<RequestId>> SubmitAll(std::vector<SinkRequest> requests) override;
   void Cancel(RequestId id) override;
   std::vector<ModelInfo> Models() const override;
   Health GetHealth() const override;
   std::string MetricsText() const override;
-  int RetryAfterSeconds() const override;
+  int RetryAfterSeconds(const std::string& tenant) const override;
   std::vector<RequestInfo> Requests() const override;
-  QueueInfo Queue() const override;
+  QueueInfo Queue(const std::string* tenant, double weight) const override;
   EngineStats Stats() const override;
   StatusOr<std::unique_ptr<Tokenization>> Tokenize(std::string text,
                                                    bool add_special) const override;
@@ -109,11 +109,17 @@ class LlmEngine final : public Backend {
   Status CheckModel(const std::string& model) const;
   // What EngineLoop says of its progress, with the request that has waited longest for its end.
   Status DescribeProgress(Status status) const;
-  // REQUIRES: mu_ is held.
-  Status CheckAdmission() const;
+  // Throws std::bad_alloc.
+  StatusOr<std::shared_ptr<LiveRequest>> MakeLive(SinkRequest request);
+  // The next three: REQUIRES: mu_ is held.
+  Status CheckAccepting() const;
+  // Takes what the request needs to be queued: a place of its tenant's, and its bytes.
+  Status Reserve(LiveRequest* live);
   // Gives the request its id and hands it to the prompt pool; throws std::bad_alloc with nothing
   // kept.
-  StatusOr<RequestId> Enqueue(const std::shared_ptr<LiveRequest>& live);
+  Status Enqueue(const std::shared_ptr<LiveRequest>& live);
+  // All or none.
+  StatusOr<std::vector<RequestId>> EnqueueAll(const std::vector<std::shared_ptr<LiveRequest>>& all);
   void CancelLive(const std::shared_ptr<LiveRequest>& live);
   void CancelAll();
 
@@ -124,6 +130,7 @@ class LlmEngine final : public Backend {
   const std::unique_ptr<TraceWriter> trace_;             // Null: none.
   const PromptEncoder encoder_;
   base::SharedBudget request_bytes_;
+  base::SharedBudget places_;  // In the queue.
 
   mutable std::mutex mu_;  // Held while a request is added, so that ids are in order.
   bool accepting_ = true;  // Guarded by mu_, as is the next.

@@ -1,6 +1,7 @@
 // One failed allocation, wherever it comes, costs at most the request that it was for.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -242,7 +243,11 @@ TEST(LlmEngineLostTest, WaitsForMemoryWithoutALock) {
       const NeverFailingNew calm;
       const FailingNew failing(n, kMostAllocations);
       test.control->OpenGate();
-      for (int i = 0; i < 200 && !failing.fired(); ++i) {
+      const auto ended = [&] {
+        return std::all_of(sinks.begin(), sinks.end(),
+                           [](const auto& sink) { return sink->HasEnded(); });
+      };
+      while (!failing.fired() && !ended()) {
         std::this_thread::sleep_for(std::chrono::microseconds(100));
       }
       fired = failing.fired();

@@ -145,7 +145,7 @@ TEST(LlmEngineSchedulingTest, ThePositionInTheQueueIsTold) {
   const std::vector<RequestInfo> all = test.engine->Requests();
   EXPECT_EQ(all[0].state, RequestInfo::State::kRunning);
   EXPECT_EQ(all[3].state, RequestInfo::State::kWaiting);
-  const QueueInfo queue = test.engine->Queue();
+  const QueueInfo queue = test.engine->Queue(nullptr, 1.0);
   EXPECT_EQ(queue.classes[0].running, 1);
   EXPECT_EQ(queue.classes[1].waiting, 2);
   EXPECT_EQ(queue.classes[2].waiting, 1);
@@ -192,6 +192,9 @@ TEST(LlmEngineSchedulingTest, TooManyTokensInTheQueueAreRejected) {
   EXPECT_FALSE(rejected.admitted);
 }
 
+// The engine's speed is known after half a second of steps.
+constexpr int kStepsToKnowThePace = 300;
+
 TEST(LlmEngineSchedulingTest, ARequestThatWouldWaitTooLongIsRejected) {
   TestEngine test;
   test.options.scheduler.max_num_seqs = 1;
@@ -199,14 +202,90 @@ TEST(LlmEngineSchedulingTest, ARequestThatWouldWaitTooLongIsRejected) {
   test.control->step_micros = 2000;
   test.Start();
   auto runs = Submit(&test, "abc", 4000);
-  ASSERT_TRUE(runs->WaitDeltas(20));
+  ASSERT_TRUE(runs->WaitDeltas(kStepsToKnowThePace));
   std::vector<std::shared_ptr<TestSink>> sinks;
   for (int i = 0; i < 20; ++i) sinks.push_back(Submit(&test, "abc", 1000));
   ASSERT_TRUE(Eventually([&] { return sinks.back()->Get().ends == 1; }));
   EXPECT_THAT(sinks.back()->Get().error.message(), HasSubstr("longer than max_wait"));
   EXPECT_GE(sinks.back()->Get().error.retry_after_seconds(), 1);
-  EXPECT_GE(test.engine->RetryAfterSeconds(), 1);
+  EXPECT_GE(test.engine->RetryAfterSeconds(""), 1);
   EXPECT_EQ(runs->Get().ends, 0);
+}
+
+// Submits requests that are one to their client.
+std::vector<std::shared_ptr<TestSink>> SubmitAll(TestEngine* test, int count, int32_t max_tokens,
+                                                 const std::string& tenant = "") {
+  std::vector<SinkRequest> requests;
+  std::vector<std::shared_ptr<TestSink>> sinks;
+  for (int i = 0; i < count; ++i) {
+    Request request;
+    request.prompt = "abc";
+    request.max_tokens = max_tokens;
+    request.tenant = tenant;
+    request.choice = static_cast<uint32_t>(i);
+    sinks.push_back(std::make_shared<TestSink>());
+    requests.push_back({std::move(request), sinks.back()});
+  }
+  const auto ids = test->engine->SubmitAll(std::move(requests));
+  if (!ids.ok()) return {};
+  EXPECT_EQ(ids->size(), static_cast<size_t>(count));
+  return sinks;
+}
+
+TEST(LlmEngineSchedulingTest, AnIdleEngineAdmitsAllChoicesOfOneRequest) {
+  TestEngine test;
+  test.options.scheduler.max_num_seqs = 1;
+  test.options.scheduler.max_wait = milliseconds(50);
+  test.control->step_micros = 2000;
+  test.Start();
+  EXPECT_EQ(Submit(&test, "abc", kStepsToKnowThePace)->WaitEnd().ends, 1);
+  // A second of work, where 50 ms are what anybody may wait.
+  const auto sinks = SubmitAll(&test, 16, 30);
+  ASSERT_EQ(sinks.size(), 16U);
+  ASSERT_TRUE(Eventually([&] { return sinks.back()->Get().admitted; }));
+  const TestSink::Seen other = Submit(&test, "xyz", 30)->WaitEnd();
+  EXPECT_THAT(other.error.message(), HasSubstr("longer than max_wait"));
+  for (const auto& sink : sinks) EXPECT_EQ(sink->WaitEnd().finish->reason, FinishReason::kLength);
+  EXPECT_TRUE(Eventually([&] { return test.engine->Queue(nullptr, 1.0).classes[1].waiting == 0; }));
+}
+
+TEST(LlmEngineSchedulingTest, ChoicesThatDoNotFitTheQueueAreAllRejected) {
+  TestEngine test;
+  test.options.scheduler.max_queued_requests = 4;
+  test.control->CloseGate();
+  test.Start();
+  EXPECT_TRUE(SubmitAll(&test, 5, 1).empty());
+  EXPECT_TRUE(test.engine->Requests().empty()) << "none of them is under way";
+  auto sinks = SubmitAll(&test, 4, 1);
+  ASSERT_EQ(sinks.size(), 4U);
+  EXPECT_TRUE(SubmitAll(&test, 1, 1).empty());
+  // Another tenant has half of what is free.
+  const auto others = SubmitAll(&test, 2, 1, "b");
+  ASSERT_EQ(others.size(), 2U);
+  EXPECT_TRUE(SubmitAll(&test, 1, 1, "b").empty());
+  sinks.insert(sinks.end(), others.begin(), others.end());
+  test.control->OpenGate();
+  for (const auto& sink : sinks) EXPECT_EQ(sink->WaitEnd().text, "a");
+  EXPECT_EQ(SubmitAll(&test, 4, 1).size(), 4U) << "their places are free again";
+}
+
+TEST(LlmEngineSchedulingTest, TheWaitIsTheAskingTenants) {
+  TestEngine test;
+  test.options.scheduler.max_num_seqs = 2;
+  test.options.scheduler.max_wait = std::chrono::hours(1);
+  test.control->step_micros = 2000;
+  test.Start();
+  const auto flood = SubmitAll(&test, 12, 4000, "a");
+  ASSERT_EQ(flood.size(), 12U);
+  ASSERT_TRUE(flood[0]->WaitDeltas(kStepsToKnowThePace));
+  const std::string a = "a";
+  const std::string b = "b";
+  ASSERT_TRUE(Eventually([&] { return test.engine->Queue(&a, 1.0).classes[1].wait_seconds > 1; }));
+  EXPECT_LT(test.engine->Queue(&b, 1.0).classes[1].wait_seconds, 0.5);
+  EXPECT_GE(test.engine->Queue(nullptr, 1.0).classes[1].wait_seconds,
+            test.engine->Queue(&a, 1.0).classes[1].wait_seconds * 0.5);
+  EXPECT_GE(test.engine->RetryAfterSeconds("a"), 1);
+  EXPECT_EQ(test.engine->RetryAfterSeconds("b"), 1);
 }
 
 TEST(LlmEngineSchedulingTest, TheStatsSayHowManyMayRunAtOnce) {

@@ -217,7 +217,7 @@ TEST_F(SessionEngineTest, ATurnThatEndsByAStopStringIsToldOnce) {
   EXPECT_EQ(kept->WaitEnd().finish->reason, FinishReason::kStop);
 }
 
-TEST_F(SessionEngineTest, AFullDiskEndsNoTurnAndIsSeen) {
+TEST_F(SessionEngineTest, AFullDiskEndsNoTurnAndRejectsNewOnes) {
   Start();
   store_->disk_full = true;
   const TestSink::Seen seen = Run(Turn("s", "ab", 2));
@@ -226,9 +226,16 @@ TEST_F(SessionEngineTest, AFullDiskEndsNoTurnAndIsSeen) {
   EXPECT_FALSE(Info("s").durable);
   EXPECT_TRUE(Metric("ropeway_session_write_errors_total 1"));
   EXPECT_TRUE(Metric("ropeway_sessions_unwritten 1"));
-  EXPECT_EQ(Run(Turn("s", "X", 5)).text, "ababX");
+  for (const char* session : {"s", "new"}) {
+    const auto rejected = test_.engine->Submit(Turn(session, "X", 5), std::make_shared<TestSink>());
+    EXPECT_EQ(rejected.status().code(), StatusCode::kUnavailable);
+    EXPECT_EQ(rejected.status().message(),
+              "sessions cannot be stored now: no space left on device");
+  }
+  EXPECT_EQ(Run(Turn("", "others", 5)).tokens.size(), 5U);
   store_->disk_full = false;
   EXPECT_TRUE(Eventually([this] { return Info("s").durable; }));
+  EXPECT_EQ(Run(Turn("s", "X", 5)).text, "ababX");
 }
 
 TEST_F(SessionEngineTest, AnEngineThatStopsTellsTheEndOfATurnThatIsBeingStored) {

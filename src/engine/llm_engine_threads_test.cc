@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <future>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "engine/llm_engine.h"
 #include "engine/test_fakes.h"
@@ -47,7 +49,7 @@ TEST(LlmEngineThreadsTest, AFullQueueRefusesAndTakesMoreLater) {
     EXPECT_THAT(status.message(), HasSubstr("max_queued_requests"));
   }
   EXPECT_THAT(test.engine->MetricsText(), HasSubstr("ropeway_num_requests_waiting 3\n"));
-  EXPECT_EQ(test.engine->RetryAfterSeconds(), 1);
+  EXPECT_EQ(test.engine->RetryAfterSeconds(""), 1);
   EXPECT_TRUE(test.engine->GetHealth().ready);
   test.control->OpenGate();
   for (const auto& sink : sinks) EXPECT_EQ(sink->WaitEnd().text, "abc");
@@ -116,6 +118,50 @@ TEST(LlmEngineThreadsTest, TheTextOfACancelledRequestCountsUntilThePoolLetsItGo)
       << "the pool still holds the text of both";
   test.control->encoding_gate.Open();
   EXPECT_TRUE(Eventually([&] { return test.engine->Submit(request, ThreadsSink()).ok(); }));
+}
+
+// Submits a request when it is told of an error.
+class ResubmittingSink final : public OutputSink {
+ public:
+  ResubmittingSink(LlmEngine* engine, Request request)
+      : engine_(engine), request_(std::move(request)) {}
+
+  void OnAdmitted(RequestId, const Admission&) override {}
+  bool OnDelta(RequestId, Delta) override { return true; }
+  void OnFinish(RequestId, const Finish&) override { outcome_.set_value(Status()); }
+  void OnError(RequestId, const Status&) override {
+    outcome_.set_value(engine_->Submit(request_, ThreadsSink()).status());
+  }
+  bool told() const {
+    return future_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+  Status Outcome() { return future_.get(); }
+
+ private:
+  LlmEngine* const engine_;
+  const Request request_;
+  std::promise<Status> outcome_;
+  std::future<Status> future_ = outcome_.get_future();
+};
+
+TEST(LlmEngineThreadsTest, ARejectedRequestGivesItsBytesBackBeforeItsSinkIsTold) {
+  TestEngine test;
+  test.max_request_bytes = 20000;  // One tenant gets half.
+  test.options.scheduler.max_queued_tokens = 4000;
+  test.options.scheduler.max_num_seqs = 1;
+  test.control->CloseGate();
+  test.Start();
+  test.Submit("runs", 4000, ThreadsSink());
+  const Request request = ThreadsRequest(std::string(3500, 'x'));
+  ASSERT_TRUE(test.engine->Submit(request, ThreadsSink()).ok()) << "waits";
+  auto rejected = std::make_shared<ResubmittingSink>(test.engine.get(), request);
+  ASSERT_TRUE(test.engine->Submit(request, rejected).ok());
+  ASSERT_TRUE(Eventually([&] {
+    test.control->step_gate.Admit(1);
+    return rejected->told();
+  }));
+  EXPECT_TRUE(rejected->Outcome().ok()) << "three texts are beyond the bound, two are not";
+  test.control->OpenGate();
 }
 
 TEST(LlmEngineThreadsTest, ARequestLargerThanTheBoundIsTakenAlone) {

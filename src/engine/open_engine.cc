@@ -133,8 +133,11 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   if (!file.ok()) return file.status();
   if (Status status = AddTokenizer(**file, &config); !status.ok()) return status;
   // Only blocks on disk can meet another model file.
-  if (!options.cache.disk_path.empty())
-    config.cache_root.model_digest = model::FileDigest(**file, threads);
+  if (!options.cache.disk_path.empty()) {
+    StatusOr<std::string> digest = model::FileDigest(**file, threads);
+    if (!digest.ok()) return digest.status();
+    config.cache_root.model_digest = *std::move(digest);
+  }
   StatusOr<std::unique_ptr<model::Model>> loaded = model::Model::Load(**file, threads);
   if (!loaded.ok()) return loaded.status();
   const std::shared_ptr<const model::Model> model = *std::move(loaded);

@@ -26,11 +26,10 @@ bool CallSink(RequestId id, Fn&& fn) {
 }
 
 // The request counts no more, and its session and its memory are free, before its sink learns of
-// the end: the sender may submit the next request at once. Without an output the prompt pool may
-// still hold the request with its prompt: the destructor returns its bytes.
+// the end: the sender may submit the next request at once. Of one that ended while it was encoding
+// the prompt pool may still hold the prompt: the destructor returns its bytes.
 void EndRequest(LiveRequest* live) {
-  live->End();
-  if (live->output != nullptr) live->bytes.Release();
+  if (live->End()) live->bytes.Release();
   if (live->turn != nullptr) live->turn->turn.Abandon();
 }
 

@@ -218,6 +218,11 @@ TestSink::Seen TestSink::Get() const {
   return seen_;
 }
 
+bool TestSink::HasEnded() const {
+  const std::lock_guard lock(mu_);
+  return seen_.ends > 0;
+}
+
 bool TestSink::WaitForEnd() const {
   std::unique_lock lock(mu_);
   return changed_.wait_for(lock, kPatience, [this] { return seen_.ends > 0; });

@@ -153,6 +153,7 @@ class TestSink final : public OutputSink {
     std::string violation;
   };
   Seen Get() const;
+  bool HasEnded() const;  // Takes no memory.
   // Waits for the end, for at most a minute; false if it did not come. Takes no memory.
   bool WaitForEnd() const;
   // Likewise, and returns what was seen.

@@ -137,14 +137,18 @@ void OutputLayer::SampleOrScore(const Chunk& chunk, int row, Worker* w) {
   const std::span<const float> logits(logits_.data() + row * logits_stride_,
                                       static_cast<size_t>(model_.config().vocab_size));
   const OutputRow& wanted = chunk.plan->output_rows()[index];
+  const base::TimePoint begin = clock_.Now();
   if (wanted.sampled < 0) {
-    w->sampler.Score(logits, &chunk.result->scored[static_cast<size_t>(wanted.scored)]);
+    core::Scored& scored = chunk.result->scored[static_cast<size_t>(wanted.scored)];
+    w->sampler.Score(logits, &scored);
+    scored.took = clock_.Now() - begin;
     return;
   }
   const RowSet& set = chunk.plan->outputs();
   const core::BatchItem& item = chunk.batch->items[static_cast<size_t>(set.item[index])];
-  w->sampler.Sample(logits, *item.spec, item.ids, int64_t{set.position[index]} + 1,
-                    &chunk.result->sampled[static_cast<size_t>(wanted.sampled)]);
+  core::Sampled& sampled = chunk.result->sampled[static_cast<size_t>(wanted.sampled)];
+  w->sampler.Sample(logits, *item.spec, item.ids, int64_t{set.position[index]} + 1, &sampled);
+  sampled.took = clock_.Now() - begin;
 }
 
 base::Duration OutputLayer::TakeSamplingTime() {

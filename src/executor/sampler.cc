@@ -12,31 +12,9 @@ namespace {
 
 constexpr float kMinExponent = -87.0F;  // exp() of less is hardly a normal float.
 constexpr size_t kFirstSorted = 64;
-
-// TokenOrder adds keys in kWindows windows of this width below their maximum, then all the others.
-constexpr float kWindow = 2.0F;
-constexpr int kWindows = 16;
-constexpr size_t kOrderBlock =
-    64;  // Ids whose largest key is kept, so that a block can be skipped.
-
-float NanToLowest(float x) { return std::isnan(x) ? -std::numeric_limits<float>::infinity() : x; }
-
-bool Before(const TokenOrder::Entry& a, const TokenOrder::Entry& b) {
-  return a.key != b.key ? a.key > b.key : a.id < b.id;
-}
-bool After(const TokenOrder::Entry& a, const TokenOrder::Entry& b) { return Before(b, a); }
-
-// The largest of [begin, end), NaN ignored. In lanes, so that the compiler vectorizes it.
-float LargestOf(const float* begin, const float* end) {
-  constexpr size_t kLanes = 16;
-  std::array<float, kLanes> lanes;
-  lanes.fill(-std::numeric_limits<float>::infinity());
-  for (; end - begin >= static_cast<std::ptrdiff_t>(kLanes); begin += kLanes) {
-    for (size_t i = 0; i < kLanes; ++i) lanes[i] = begin[i] > lanes[i] ? begin[i] : lanes[i];
-  }
-  for (; begin != end; ++begin) lanes[0] = *begin > lanes[0] ? *begin : lanes[0];
-  return *std::max_element(lanes.begin(), lanes.end());
-}
+// Sorting more costs more than RankBuckets.
+constexpr size_t kMostSorted = 512;
+constexpr float kLeastWidth = 1e-6F;  // Of all buckets together.
 
 // Sums over a whole vocabulary are in double and in one order: blocks of 1024 ids, each as eight
 // interleaved sums s0..s7 joined as ((s0+s4)+(s2+s6))+((s1+s5)+(s3+s7)), the blocks added in order.
@@ -131,81 +109,10 @@ void LogitAdjuster::Penalise(const SamplingParams& params, std::span<const Token
   }
 }
 
-TokenOrder::TokenOrder(size_t capacity) : block_max_((capacity + kOrderBlock - 1) / kOrderBlock) {
-  sorted_.reserve(capacity);
-  waiting_.reserve(capacity);
-}
-
-void TokenOrder::Begin(std::span<const float> keys, float max) {
-  keys_ = keys;
-  max_ = max;
-  windows_ = 0;
-  floor_ = std::numeric_limits<float>::quiet_NaN();
-  all_added_ = false;
-  sorted_.clear();
-  waiting_.clear();
-  for (size_t begin = 0; begin < keys.size(); begin += kOrderBlock) {
-    const size_t end = std::min(begin + kOrderBlock, keys.size());
-    block_max_[begin / kOrderBlock] = LargestOf(keys.data() + begin, keys.data() + end);
-  }
-}
-
-void TokenOrder::Ensure(size_t count) {
-  while (sorted_.size() < count) {
-    if (waiting_.empty() && windows_ < kWindows) {
-      AddDownTo(max_ - kWindow * static_cast<float>(++windows_));
-    } else if (waiting_.empty()) {
-      if (all_added_) return;
-      AddRest();
-    } else if (waiting_.size() / 8 < count - sorted_.size()) {  // A large part: sort all.
-      std::sort(waiting_.begin(), waiting_.end(), Before);
-      sorted_.insert(sorted_.end(), waiting_.begin(), waiting_.end());
-      waiting_.clear();
-    } else {
-      std::pop_heap(waiting_.begin(), waiting_.end(), After);
-      sorted_.push_back(waiting_.back());
-      waiting_.pop_back();
-    }
-  }
-}
-
-void TokenOrder::AddDownTo(float low) {
-  for (size_t begin = 0; begin < keys_.size(); begin += kOrderBlock) {
-    if (!(block_max_[begin / kOrderBlock] >= low)) continue;
-    const size_t end = std::min(begin + kOrderBlock, keys_.size());
-    for (size_t i = begin; i < end; ++i) {
-      if (keys_[i] >= low && !(keys_[i] >= floor_)) {
-        waiting_.push_back({keys_[i], static_cast<TokenId>(i)});
-      }
-    }
-  }
-  floor_ = low;
-  std::make_heap(waiting_.begin(), waiting_.end(), After);
-}
-
-void TokenOrder::AddRest() {
-  for (size_t i = 0; i < keys_.size(); ++i) {
-    if (!(keys_[i] >= floor_)) {
-      waiting_.push_back({NanToLowest(keys_[i]), static_cast<TokenId>(i)});
-    }
-  }
-  all_added_ = true;
-  std::make_heap(waiting_.begin(), waiting_.end(), After);
-}
-
-void TokenOrder::KeepWeights(size_t kept, std::span<float> scratch,
-                             std::span<float> weights) const {
-  for (size_t rank = 0; rank < kept; ++rank) {
-    scratch[rank] = weights[static_cast<size_t>(sorted_[rank].id)];
-  }
-  std::fill(weights.begin(), weights.end(), 0.0F);
-  for (size_t rank = 0; rank < kept; ++rank) {
-    weights[static_cast<size_t>(sorted_[rank].id)] = scratch[rank];
-  }
-}
-
 TypicalFilter::TypicalFilter(int vocab_size)
-    : keys_(static_cast<size_t>(vocab_size)), order_(static_cast<size_t>(vocab_size)) {}
+    : keys_(static_cast<size_t>(vocab_size)),
+      order_(static_cast<size_t>(vocab_size)),
+      ranks_(static_cast<size_t>(vocab_size)) {}
 
 void TypicalFilter::Apply(std::span<const float> logits, float max, float temperature,
                           float typical_p, std::span<float> weights) {
@@ -228,9 +135,24 @@ void TypicalFilter::Apply(std::span<const float> logits, float max, float temper
   const double enough = double{typical_p} * total;
   double sum = 0;
   size_t kept = 0;
-  while (kept < left && (kept == 0 || sum < enough)) {
-    if (kept >= order_.sorted()) order_.Ensure(std::min(left, std::max(kFirstSorted, kept * 2)));
-    sum += double{weights[static_cast<size_t>(order_[kept++].id)]};
+  const auto keep_up_to = [&](size_t most) {
+    while (kept < most && (kept == 0 || sum < enough)) {
+      if (kept >= order_.sorted()) order_.Ensure(std::min(most, std::max(kFirstSorted, kept * 2)));
+      sum += double{weights[static_cast<size_t>(order_[kept++].id)]};
+    }
+  };
+  keep_up_to(std::min(left, kMostSorted));
+  if (kept < left && sum < enough) {
+    float least = 0.0F;  // The key of the least typical token.
+    for (size_t i = 0; i < vocab; ++i)
+      least = weights[i] > 0.0F ? std::min(least, keys_[i]) : least;
+    ranks_.Begin(keys_, 0.0F, std::max(-least, kLeastWidth));
+    ranks_.Sum(weights, 0.0F, RankBuckets::All());
+    if (const auto cut = ranks_.Reach(enough, 0.0)) {
+      ranks_.KeepWeights(*cut, weights);
+      return;
+    }
+    keep_up_to(left);
   }
   order_.KeepWeights(kept, keys_, weights);
 }
@@ -240,6 +162,7 @@ Sampler::Sampler(const kernels::Kernels* kernels, int vocab_size)
       adjuster_(vocab_size),
       typical_(vocab_size),
       order_(static_cast<size_t>(vocab_size)),
+      ranks_(static_cast<size_t>(vocab_size)),
       weights_(static_cast<size_t>(vocab_size)),
       scratch_(static_cast<size_t>(vocab_size)) {}
 
@@ -296,13 +219,28 @@ TokenId Sampler::Draw(std::span<const float> logits, const core::SampleSpec& spe
   const bool sorted = top_k || params.top_p < 1.0F;
   if (sorted) Order(logits, max);
   if (params.typical_p < 1.0F) {
-    if (top_k) {
-      order_.Ensure(static_cast<size_t>(params.top_k));
-      order_.KeepWeights(static_cast<size_t>(params.top_k), scratch_, weights_);
-    }
+    if (top_k) KeepTopK(logits, max, static_cast<size_t>(params.top_k));
     typical_.Apply(logits, max, params.temperature, params.typical_p, weights_);
   }
-  return sorted ? DrawSorted(logits, params, u) : DrawInIdOrder(params, u);
+  return sorted ? DrawSorted(logits, params, max, u) : DrawInIdOrder(params, u);
+}
+
+void Sampler::KeepTopK(std::span<const float> logits, float max, size_t k) {
+  if (k > kMostSorted) {
+    BeginBuckets(logits, max);
+    ranks_.KeepWeights(ranks_.First(k), weights_);
+  } else {
+    order_.Ensure(k);
+    order_.KeepWeights(k, scratch_, weights_);
+  }
+}
+
+void Sampler::BeginBuckets(std::span<const float> logits, float max) {
+  float least = max;  // The least logit with a weight.
+  for (size_t i = 0; i < logits.size(); ++i) {
+    least = weights_[i] > 0.0F ? std::min(least, logits[i]) : least;
+  }
+  ranks_.Begin(logits, max, std::max(max - least, kLeastWidth));
 }
 
 void Sampler::ComputeWeights(std::span<const float> logits, float max, float temperature) {
@@ -342,31 +280,73 @@ TokenId Sampler::DrawInIdOrder(const SamplingParams& params, double u) {
   return last;
 }
 
-TokenId Sampler::DrawSorted(std::span<const float> logits, const SamplingParams& params, double u) {
+TokenId Sampler::DrawSorted(std::span<const float> logits, const SamplingParams& params, float max,
+                            double u) {
+  const size_t vocab = logits.size();
+  const bool top_k = params.top_k > 0 && static_cast<size_t>(params.top_k) < vocab;
+  const size_t most = top_k ? static_cast<size_t>(params.top_k) : vocab;
+  size_t kept = 0;
+  // With top_k, the sum that top_p refers to is that of all k.
+  if (most <= kMostSorted || !top_k) kept = KeptByTopP(params, most, kMostSorted);
+  if (kept == 0) {
+    if (const auto token = DrawInBuckets(logits, params, max, u)) return *token;
+    kept = KeptByTopP(params, most, most);
+  }
+  return DrawFirst(params, kept, u);
+}
+
+size_t Sampler::KeptByTopP(const SamplingParams& params, size_t most, size_t limit) {
+  const bool whole = most <= limit;
+  if (!(params.top_p < 1.0F)) {
+    if (whole) order_.Ensure(most);
+    return whole ? most : 0;
+  }
   const auto weight = [this](size_t rank) {
     return double{weights_[static_cast<size_t>(order_[rank].id)]};
   };
-  const size_t vocab = logits.size();
-  size_t kept = vocab;
-  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < vocab) {
-    kept = static_cast<size_t>(params.top_k);
-    order_.Ensure(kept);
+  double total = 0;
+  if (most == weights_.size()) {
+    total = TotalWeight();
+  } else {
+    order_.Ensure(most);
+    for (size_t rank = 0; rank < most; ++rank) total += weight(rank);
   }
+  const double enough = double{params.top_p} * total;
+  double sum = 0;
+  for (size_t rank = 0; rank < std::min(most, limit); ++rank) {
+    if (rank >= order_.sorted()) order_.Ensure(std::min(most, std::max(kFirstSorted, rank * 2)));
+    sum += weight(rank);
+    if (sum >= enough) return rank + 1;
+  }
+  return whole ? most : 0;
+}
+
+std::optional<TokenId> Sampler::DrawInBuckets(std::span<const float> logits,
+                                              const SamplingParams& params, float max, double u) {
+  BeginBuckets(logits, max);
+  const bool top_k = params.top_k > 0 && static_cast<size_t>(params.top_k) < logits.size();
+  RankBuckets::Cut kept =
+      top_k ? ranks_.First(static_cast<size_t>(params.top_k)) : RankBuckets::All();
+  const double unsure = 2 * ranks_.error();  // Of a total that is summed in another order.
   if (params.top_p < 1.0F) {
-    double total = 0;
-    if (kept == vocab) {
-      total = TotalWeight();
-    } else {
-      for (size_t rank = 0; rank < kept; ++rank) total += weight(rank);
-    }
-    const double enough = double{params.top_p} * total;
-    double sum = 0;
-    for (size_t rank = 0; rank < kept; ++rank) {
-      if (rank >= order_.sorted()) order_.Ensure(std::min(kept, std::max(kFirstSorted, rank * 2)));
-      sum += weight(rank);
-      if (sum >= enough) kept = rank + 1;
-    }
+    ranks_.Sum(weights_, 0.0F, kept);
+    const double enough = double{params.top_p} * (top_k ? ranks_.total() : TotalWeight());
+    const auto cut = ranks_.Reach(enough, top_k ? unsure * enough : 0.0);
+    if (!cut) return std::nullopt;
+    kept = *cut;
   }
+  const float least = std::min(params.min_p, 1.0F) * ranks_.Largest(weights_, kept);
+  ranks_.Sum(weights_, least, kept);
+  const double target = u * ranks_.total();
+  const auto cut = ranks_.Reach(target, unsure * target);
+  if (!cut) return std::nullopt;
+  return ranks_.LastOf(*cut);
+}
+
+TokenId Sampler::DrawFirst(const SamplingParams& params, size_t kept, double u) {
+  const auto weight = [this](size_t rank) {
+    return double{weights_[static_cast<size_t>(order_[rank].id)]};
+  };
   // Weights fall along the order except for the last bit of exp, hence every one is compared.
   double largest = 0;
   for (size_t rank = 0; rank < kept; ++rank) largest = std::max(largest, weight(rank));

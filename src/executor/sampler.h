@@ -5,10 +5,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "core/batch.h"
+#include "executor/token_order.h"
 #include "kernels/kernels.h"
 
 namespace ropeway::executor {
@@ -55,53 +57,6 @@ class LogitAdjuster {
   std::vector<uint8_t> pending_;    // By id: still to be penalised; all 0 between calls.
 };
 
-// Token ids by descending key, sorted only as far as needed: of a vocabulary of tens of thousands,
-// sampling looks at a handful.
-//
-// Keys descending, ties by id ascending; NaN counts as minus infinity.
-// Thread rule: one thread at a time; keeps its memory from one order to the next.
-class TokenOrder {
- public:
-  struct Entry {
-    float key;
-    TokenId id;
-  };
-
-  // For at most `capacity` keys.
-  explicit TokenOrder(size_t capacity);
-
-  // Begins a new order, of `keys` (one per id), which must not change until the last call of
-  // Ensure. `max`: about the largest key. It affects how the work is divided, never the order.
-  void Begin(std::span<const float> keys, float max);
-
-  // Makes at least the first `count` entries valid. REQUIRES: count <= keys.size().
-  void Ensure(size_t count);
-
-  // Sets the weights (by id) of all but the first `kept` entries to 0. `scratch` holds at least
-  // `kept` floats; it may be the keys, if this order is not used afterwards.
-  // REQUIRES: kept <= sorted().
-  void KeepWeights(size_t kept, std::span<float> scratch, std::span<float> weights) const;
-
-  // How many entries are valid.
-  size_t sorted() const { return sorted_.size(); }
-  // REQUIRES: rank < sorted().
-  const Entry& operator[](size_t rank) const { return sorted_[rank]; }
-
- private:
-  // Adds to waiting_ the keys >= `low` that were not added before.
-  void AddDownTo(float low);
-  void AddRest();
-
-  std::span<const float> keys_;
-  float max_ = 0.0F;
-  int windows_ = 0;               // Windows below max_ that were added.
-  float floor_ = 0.0F;            // All keys >= floor_ were added; NaN: none.
-  bool all_added_ = false;        // All other keys were added too.
-  std::vector<Entry> sorted_;     // A prefix of the order; only grows until Begin.
-  std::vector<Entry> waiting_;    // A heap of keys added and not yet sorted, the best on top.
-  std::vector<float> block_max_;  // Largest key of each block of ids: most blocks are skipped.
-};
-
 // Locally typical sampling (Meister, Pimentel, Wiher and Cotterell 2023, "Locally Typical
 // Sampling", section 3): of a distribution, keep the tokens whose surprisal is nearest to the
 // entropy.
@@ -126,6 +81,7 @@ class TypicalFilter {
  private:
   std::vector<float> keys_;  // By id: the distance, negated.
   TokenOrder order_;
+  RankBuckets ranks_;
 };
 
 // Samples one row at a time. The outcome is a pure function of (logits, spec, ids, position), with
@@ -178,7 +134,20 @@ class Sampler {
   TokenId Draw(std::span<const float> logits, const core::SampleSpec& spec, int64_t position,
                bool* invalid);
   TokenId DrawInIdOrder(const SamplingParams& params, double u);
-  TokenId DrawSorted(std::span<const float> logits, const SamplingParams& params, double u);
+  TokenId DrawSorted(std::span<const float> logits, const SamplingParams& params, float max,
+                     double u);
+  // Of the order's first `most` entries, how many top_p keeps, as far as the first `limit` tell;
+  // 0: more than those. Sorts what it looks at.
+  size_t KeptByTopP(const SamplingParams& params, size_t most, size_t limit);
+  // Draws from the order's first `kept` entries, which are sorted.
+  TokenId DrawFirst(const SamplingParams& params, size_t kept, double u);
+  // Steps 5 to 7 with sums in buckets: the same outcome as by sorting; nullopt: rounding could
+  // decide.
+  std::optional<TokenId> DrawInBuckets(std::span<const float> logits, const SamplingParams& params,
+                                       float max, double u);
+  void BeginBuckets(std::span<const float> logits, float max);
+  // Sets the weights of all but the first k tokens to 0.
+  void KeepTopK(std::span<const float> logits, float max, size_t k);
   void ReportLogprobs(std::span<const float> logits, TokenId token, float* logprob,
                       std::span<TokenLogprob> top);
 
@@ -189,6 +158,7 @@ class Sampler {
   LogitAdjuster adjuster_;
   TypicalFilter typical_;
   TokenOrder order_;                // Of `ordered_`, by logit.
+  RankBuckets ranks_;               // By logit too.
   const float* ordered_ = nullptr;  // The row that order_ holds in this call, or nullptr.
   std::vector<float> weights_;      // By id.
   std::vector<float> scratch_;

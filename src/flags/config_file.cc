@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/system.h"
+#include "base/toml_bounds.h"
+#include "base/utf8.h"
 #include "flags/program.h"
 
 namespace ropeway::flags {
@@ -113,7 +115,9 @@ class Reader {
 
  private:
   Status Wrong(const toml::source_region& at, const std::string& what) const {
-    return InvalidArgument(fmt::format("{}:{}: {}", file_, at.begin.line, what));
+    // It may quote the file.
+    return InvalidArgument(
+        fmt::format("{}:{}: {}", file_, at.begin.line, base::PrintableText(what)));
   }
 
   Status ReadSection(const std::vector<Command>& commands, const std::string& section,
@@ -201,12 +205,15 @@ Status ReadConfigFile(const Program& program, const std::string& file,
     return InvalidArgument(
         fmt::format("{}: a configuration file has at most {} bytes", file, kMaxFileBytes));
   }
+  if (const std::optional<base::TomlFault> fault = base::FindTomlFault(*text)) {
+    return InvalidArgument(fmt::format("{}:{}: {}", file, fault->line, fault->what));
+  }
   try {
     return Reader(program.name, file, given)
         .ReadTable(program.commands, {}, "", toml::parse(*text, file));
   } catch (const toml::parse_error& e) {
-    return InvalidArgument(
-        fmt::format("{}:{}: not valid TOML: {}", file, e.source().begin.line, e.description()));
+    return InvalidArgument(fmt::format("{}:{}: not valid TOML: {}", file, e.source().begin.line,
+                                       base::PrintableText(e.description())));
   }
 }
 

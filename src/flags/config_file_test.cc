@@ -168,5 +168,23 @@ TEST_F(ConfigFileTest, AFileThatIsMissingOrTooLongIsRejected) {
   EXPECT_THAT(Parse(std::string(2 << 20, '#')), HasSubstr("at most"));
 }
 
+// Each would end the process in toml++, which destroys tables within tables by recursion.
+TEST_F(ConfigFileTest, DeepTablesAreRejectedBeforeTheyAreParsed) {
+  std::string parts = "a";
+  for (int i = 1; i < 100'000; ++i) parts += ".a";
+  for (const std::string& text : {"\n" + parts + " = 1\n", "\n[" + parts + "]\n",
+                                  "\n[[" + parts + "]]\n", "\nx = {" + parts + " = 1}\n"}) {
+    EXPECT_EQ(Parse(text), file_ + ":2: a key has more than 16 parts");
+  }
+  EXPECT_EQ(Parse("\nx = " + std::string(100'000, '[')),
+            file_ + ":2: more than 32 brackets are open");
+}
+
+TEST_F(ConfigFileTest, NamesAreQuotedWithoutTheirControlCharacters) {
+  const std::string message = Parse("[serve]\n\"a\\nb\\u001b\" = 1\n");
+  EXPECT_THAT(message, HasSubstr("unknown key 'a\xEF\xBF\xBD"
+                                 "b\xEF\xBF\xBD'"));
+}
+
 }  // namespace
 }  // namespace ropeway::flags

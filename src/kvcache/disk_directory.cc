@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 #include <rocksdb/env.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <string_view>
 #include <system_error>
@@ -26,32 +26,100 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kGeneration = "generation-";
+constexpr std::string_view kTitle = "ropeway kv blocks\n";
+constexpr uint32_t kEndOfNumbers = 1'000'000'000;
+constexpr char kMarker[] = "MADE_BY_ROPEWAY";
+constexpr char kPartial[] = ".partial";
 constexpr char kLetters[] = {'w', 'c', 'd'};
 constexpr const char* kNames[] = {"writing", "compacting", "dropping a generation"};
-constexpr char kNothing = '-';
+constexpr char kNothingUnderWay = '-';
 
 Status Unusable(const std::string& path, const std::string& why) {
   return InvalidArgument(fmt::format("kv_disk_path (--kv-disk-path): '{}': {}", path, why),
                          "kv_disk_path");
 }
 
-std::string FormatText(size_t block_bytes) {
-  return fmt::format("ropeway kv blocks\nformat {}\nblock_bytes {}\nbyte_order little\n",
-                     kDiskFormat, block_bytes);
+Status FullDisk(const std::string& path, const std::string& why) {
+  return {StatusCode::kUnavailable, fmt::format("'{}': {}", path, why), "kv_disk_path"};
 }
 
+// A failure to write: the user's to mend, unless the disk is full.
+Status WriteFailed(const std::string& path, const rocksdb::Status& status) {
+  const std::string why = status.ToString();
+  return status.IsNoSpace() || why.find("quota exceeded") != std::string::npos
+             ? FullDisk(path, why)
+             : Unusable(path, why);
+}
+
+Status WriteFailed(const std::string& path, const std::error_code& error, const char* what) {
+  const std::string why = what + error.message();
+  return error.value() == ENOSPC || error.value() == EDQUOT ? FullDisk(path, why)
+                                                            : Unusable(path, why);
+}
+
+// `text` with a line that holds the checksum of all before it.
+std::string Sealed(const std::string& text) {
+  return fmt::format("{}checksum {:016x}\n", text, XXH3_64bits(text.data(), text.size()));
+}
+
+std::string FormatText(size_t block_bytes) {
+  return Sealed(fmt::format("{}format {}\nblock_bytes {}\nbyte_order little\n", kTitle, kDiskFormat,
+                            block_bytes));
+}
+
+// Whether a FORMAT is one, of whatever version.
+bool IsFormat(const std::string& text) {
+  const size_t checksum = text.rfind("checksum ");
+  return text.starts_with(kTitle) && checksum != std::string::npos &&
+         text == Sealed(text.substr(0, checksum));
+}
+
+// The first version had no checksum.
+bool IsFirstFormat(const std::string& text) {
+  const std::string begin = fmt::format("{}format 1\nblock_bytes ", kTitle);
+  const std::string end = "\nbyte_order little\n";
+  if (!text.starts_with(begin) || !text.ends_with(end) ||
+      text.size() <= begin.size() + end.size()) {
+    return false;
+  }
+  const std::string number = text.substr(begin.size(), text.size() - begin.size() - end.size());
+  return number.find_first_not_of("0123456789") == std::string::npos;
+}
+
+std::string MarkerText(uint32_t generation) {
+  return Sealed(fmt::format("{}generation {}\n", kTitle, generation));
+}
+
+// Whether RocksDB gives this name to a file of a database.
+bool IsRocksDbName(std::string_view name) {
+  for (const std::string_view whole : {"CURRENT", "IDENTITY", "LOCK", "LOG"}) {
+    if (name == whole) return true;
+  }
+  for (const std::string_view begin : {"MANIFEST-", "OPTIONS-", "LOG.old."}) {
+    if (name.starts_with(begin)) return true;
+  }
+  const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+  const std::string_view rest = name.substr(digits);
+  return digits > 0 && (rest == ".sst" || rest == ".blob" || rest == ".log" || rest == ".dbtmp");
+}
+
+// A small file's contents; "" where it cannot be read.
 std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  constexpr size_t kMost = 4096;  // More than any of ours has.
+  return base::ReadFile(path, kMost).value_or("");
+}
+
+bool Exists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
 }
 
 // Writes the file atomically, also if the process or the machine stops.
 Status WriteWhole(const std::string& path, const std::string& text, rocksdb::Env* env) {
-  const std::string partial = path + ".partial";
+  const std::string partial = path + kPartial;
   rocksdb::Status status = rocksdb::WriteStringToFile(env, text, partial, true);
   if (status.ok()) status = env->RenameFile(partial, path);
-  if (status.ok()) return {};
-  return Unusable(path, status.ToString());
+  return status.ok() ? Status() : WriteFailed(path, status);
 }
 
 // When this thread's current job began, by its CPU clock.
@@ -66,11 +134,17 @@ StatusOr<std::unique_ptr<DiskDirectory>> DiskDirectory::Open(const std::string& 
                                                              size_t block_bytes,
                                                              rocksdb::Env* env) {
   if (const std::error_code error = base::MakePrivateDirectory(path)) {
-    return Unusable(path, fmt::format("cannot be made: {}", error.message()));
+    return WriteFailed(path, error, "cannot be made: ");
   }
   std::unique_ptr<DiskDirectory> directory(new DiskDirectory(path, env));
+  // Before the lock is made in it too: a directory that is not ours stays as it is.
+  StatusOr<Contents> contents = directory->Inspect(block_bytes);
+  if (!contents.ok()) return contents.status();
   if (Status status = directory->Lock(); !status.ok()) return status;
-  if (Status status = directory->CheckFormat(block_bytes); !status.ok()) return status;
+  contents = directory->Inspect(block_bytes);  // Nobody changes it from here on.
+  if (!contents.ok()) return contents.status();
+  if (Status status = directory->Prepare(*contents, block_bytes); !status.ok()) return status;
+  directory->TidyUnmarked();
   if (Status status = directory->OpenMarks(); !status.ok()) return status;
   return directory;
 }
@@ -89,15 +163,37 @@ Status DiskDirectory::Lock() {
   const std::string why = status.ToString();
   const bool held = why.find("While lock file") != std::string::npos ||
                     why.find("lock hold by current process") != std::string::npos;
-  return Unusable(path_, held ? "another process uses it; each needs a directory of its own" : why);
+  if (held) return Unusable(path_, "another process uses it; each needs a directory of its own");
+  return WriteFailed(path_, status);
 }
 
-Status DiskDirectory::CheckFormat(size_t block_bytes) {
+StatusOr<DiskDirectory::Contents> DiskDirectory::Inspect(size_t block_bytes) const {
   const std::string file = path_ + "/FORMAT";
-  const std::string expected = FormatText(block_bytes);
   const std::string found = ReadAll(file);
-  if (found == expected) return {};
-  const std::vector<uint32_t> generations = Generations();
+  if (found == FormatText(block_bytes)) return Contents::kSame;
+  if (IsFormat(found)) return Contents::kOther;
+  if (IsFirstFormat(found)) return Contents::kUnmarked;
+  const std::string advice =
+      "; name another directory, or empty this one if nothing in it is needed";
+  if (Exists(file)) return Unusable(file, "is damaged, or was not made by Ropeway" + advice);
+  // Without a FORMAT there is nothing else of ours, but for one that was being written.
+  const std::string partial = ReadAll(file + kPartial);
+  if (!kTitle.starts_with(partial.substr(0, kTitle.size()))) {
+    return Unusable(file + kPartial, "was not made by Ropeway" + advice);
+  }
+  std::string foreign;
+  if (Exists(path_ + "/UNDER_WAY")) foreign = path_ + "/UNDER_WAY";
+  if (const std::vector<uint32_t> numbers = Numbers(); !numbers.empty()) {
+    foreign = PathOf(numbers.front());
+  }
+  if (foreign.empty()) return Contents::kNothing;
+  return Unusable(foreign, "was not made by Ropeway (there is no FORMAT beside it)" + advice);
+}
+
+Status DiskDirectory::Prepare(Contents contents, size_t block_bytes) const {
+  if (contents == Contents::kSame) return {};
+  const std::vector<uint32_t> generations =
+      contents == Contents::kUnmarked ? Numbers() : Generations();
   if (!generations.empty()) {
     base::Log().info(
         "{}: the KV blocks in it were made for another model or version; they are removed", path_);
@@ -105,7 +201,24 @@ Status DiskDirectory::CheckFormat(size_t block_bytes) {
   for (const uint32_t generation : generations) {
     if (Status status = Remove(generation); !status.ok()) return status;
   }
-  return WriteWhole(file, expected, env_);
+  return WriteWhole(path_ + "/FORMAT", FormatText(block_bytes), env_);
+}
+
+void DiskDirectory::TidyUnmarked() const {
+  for (const uint32_t number : Numbers()) {
+    if (IsMarked(number)) continue;
+    const std::string folder = PathOf(number);
+    const std::string partial = folder + "/" + kMarker + kPartial;
+    if (Exists(partial) && MarkerText(number).starts_with(ReadAll(partial))) {
+      unlink(partial.c_str());
+      rmdir(folder.c_str());  // If nothing else is in it.
+    }
+    std::error_code unknown;
+    if (!Exists(folder) || fs::is_empty(folder, unknown)) continue;
+    base::TryLog(spdlog::level::warn,
+                 "{}: has no valid {} and is left alone, as not made by the disk tier", folder,
+                 kMarker);
+  }
 }
 
 Status DiskDirectory::OpenMarks() {
@@ -118,15 +231,15 @@ Status DiskDirectory::OpenMarks() {
     }
     if (stopped_in_.empty()) stopped_in_ = "nothing";
   }
-  const std::string none(std::size(kLetters), kNothing);
+  const std::string none(std::size(kLetters), kNothingUnderWay);
   marks_ = open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (marks_ < 0 || pwrite(marks_, none.data(), none.size(), 0) < 0) {
-    return Unusable(file, std::strerror(errno));
+    return WriteFailed(file, std::error_code(errno, std::generic_category()), "");
   }
   return {};
 }
 
-std::vector<uint32_t> DiskDirectory::Generations() const {
+std::vector<uint32_t> DiskDirectory::Numbers() const {
   std::vector<uint32_t> found;
   std::error_code error;
   for (fs::directory_iterator i(path_, error), end; !error && i != end; i.increment(error)) {
@@ -135,7 +248,8 @@ std::vector<uint32_t> DiskDirectory::Generations() const {
     const char* const first = name.data() + kGeneration.size();
     uint32_t number = 0;
     const auto [rest, problem] = std::from_chars(first, name.data() + name.size(), number);
-    if (problem == std::errc() && number > 0 && path_ + "/" + name == PathOf(number)) {
+    if (problem == std::errc() && number > 0 && number < kEndOfNumbers &&
+        path_ + "/" + name == PathOf(number)) {
       found.push_back(number);
     }
   }
@@ -143,22 +257,67 @@ std::vector<uint32_t> DiskDirectory::Generations() const {
   return found;
 }
 
+bool DiskDirectory::IsMarked(uint32_t generation) const {
+  return ReadAll(PathOf(generation) + "/" + kMarker) == MarkerText(generation);
+}
+
+std::vector<uint32_t> DiskDirectory::Generations() const {
+  std::vector<uint32_t> found = Numbers();
+  std::erase_if(found, [this](uint32_t number) { return !IsMarked(number); });
+  return found;
+}
+
+uint32_t DiskDirectory::NextNumber() const {
+  const std::vector<uint32_t> numbers = Numbers();
+  return numbers.empty() ? 1 : numbers.back() + 1;
+}
+
 std::string DiskDirectory::PathOf(uint32_t generation) const {
   return fmt::format("{}/{}{:08}", path_, kGeneration, generation);
 }
 
+Status DiskDirectory::Create(uint32_t generation) const {
+  const std::string folder = PathOf(generation);
+  if (const rocksdb::Status status = env_->CreateDir(folder); !status.ok()) {
+    return WriteFailed(folder, status);
+  }
+  return WriteWhole(folder + "/" + kMarker, MarkerText(generation), env_);
+}
+
 Status DiskDirectory::Remove(uint32_t generation) const {
+  const std::string folder = PathOf(generation);
   std::error_code error;
-  fs::remove_all(PathOf(generation), error);
-  if (!error) return {};
-  return Unusable(PathOf(generation), fmt::format("cannot be removed: {}", error.message()));
+  std::vector<fs::path> ours;
+  bool others = false;
+  for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error)) {
+    const std::string name = i->path().filename().string();
+    if (name == kMarker) continue;
+    std::error_code unknown;
+    if (IsRocksDbName(name) && fs::is_regular_file(i->symlink_status(unknown))) {
+      ours.push_back(i->path());
+    } else {
+      others = true;
+    }
+  }
+  // A kill in between leaves what is known to be ours.
+  ours.push_back(folder + "/" + kMarker);
+  if (!others) ours.push_back(folder);
+  for (size_t i = 0; i < ours.size() && !error; ++i) fs::remove(ours[i], error);
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return Unusable(folder, fmt::format("cannot be removed: {}", error.message()));
+  }
+  if (others) {
+    base::TryLog(spdlog::level::warn,
+                 "{}: its KV blocks are removed, what else lies in it is left alone", folder);
+  }
+  return {};
 }
 
 void DiskDirectory::Mark(Work work, bool under_way) {
   const auto slot = static_cast<size_t>(work);
   const std::lock_guard<std::mutex> lock(mutex_);
   under_way_[slot] += under_way ? 1 : -1;
-  const char letter = under_way_[slot] > 0 ? kLetters[slot] : kNothing;
+  const char letter = under_way_[slot] > 0 ? kLetters[slot] : kNothingUnderWay;
   // Only for the next start's log and the tests: real writes will detect a failed device.
   if (pwrite(marks_, &letter, 1, static_cast<off_t>(slot)) < 0) return;
 }
@@ -201,6 +360,11 @@ void DiskWatch::OnCompactionBegin(rocksdb::DB*, const rocksdb::CompactionJobInfo
 
 void DiskWatch::OnCompactionCompleted(rocksdb::DB*, const rocksdb::CompactionJobInfo&) {
   End(DiskDirectory::Work::kCompacting);
+}
+
+void DiskWatch::OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status,
+                                     bool* auto_recovery) {
+  *auto_recovery = false;
 }
 
 void DiskWatch::OnBackgroundError(rocksdb::BackgroundErrorReason, rocksdb::Status* error) {

@@ -2,11 +2,14 @@
 // in.
 //
 //   LOCK                  held by the process that uses the directory
-//   FORMAT                what its blocks are: format, bytes of a block, byte order
-//   UNDER_WAY             the work of the process that uses it; only a kill leaves it behind
-//   generation-00000001/  a RocksDB database (disk_generation.h); larger numbers are newer
+//   FORMAT                what its blocks are: format, bytes of a block, byte order; with a
+//   checksum UNDER_WAY             the work of the process that uses it; only a kill leaves it
+//   behind generation-00000001/  a RocksDB database (disk_generation.h) beside a file
+//   MADE_BY_ROPEWAY,
+//                         which says so with its number; larger numbers are newer
 //
-// Other files in it are left alone.
+// Nothing else is ever changed or removed: not other files in it, not a generation without its
+// MADE_BY_ROPEWAY, and not what else lies in one that has it.
 #ifndef ROPEWAY_KVCACHE_DISK_DIRECTORY_H_
 #define ROPEWAY_KVCACHE_DISK_DIRECTORY_H_
 
@@ -37,8 +40,10 @@ class DiskDirectory {
   // the work lasts, else '-'.
   enum class Work { kWriting, kCompacting, kDropping };
 
-  // Creates the directory if need be, takes its lock, and empties it if its format differs. `env`
-  // must outlive the object. Errors name kv_disk_path.
+  // Creates the directory if need be, takes its lock, and removes its generations if their format
+  // is another one. kInvalidArgument, naming kv_disk_path: it cannot be made or locked, or what is
+  // in it was not made by Ropeway or is damaged; then it is left as it was. kUnavailable: the disk
+  // is full. `env` must outlive the object.
   static StatusOr<std::unique_ptr<DiskDirectory>> Open(const std::string& path, size_t block_bytes,
                                                        rocksdb::Env* env);
   // Releases the lock.
@@ -46,8 +51,12 @@ class DiskDirectory {
 
   // The numbers of its generations, oldest first.
   std::vector<uint32_t> Generations() const;
+  // Above those of all that is named like a generation.
+  uint32_t NextNumber() const;
   std::string PathOf(uint32_t generation) const;
-  // Removes all files of a generation.
+  // Makes the folder of a new generation. kUnavailable: the disk is full.
+  Status Create(uint32_t generation) const;
+  // Removes all files of a generation. Others stay, and the folder with them.
   Status Remove(uint32_t generation) const;
 
   // Work of this kind begins or ends. One write to the page cache, which survives a kill.
@@ -57,10 +66,26 @@ class DiskDirectory {
   const std::string& stopped_in() const { return stopped_in_; }
 
  private:
+  // What a directory holds before it is used.
+  enum class Contents {
+    kNothing,   // Nothing of the tier's.
+    kSame,      // Blocks of this format ...
+    kOther,     // ... of another one ...
+    kUnmarked,  // ... or of the first, whose generations have no MADE_BY_ROPEWAY.
+  };
+
   DiskDirectory(std::string path, rocksdb::Env* env);
+  // kInvalidArgument: it is not ours. Changes nothing.
+  StatusOr<Contents> Inspect(size_t block_bytes) const;
   Status Lock();
-  Status CheckFormat(size_t block_bytes);
+  // Gives the directory its format.
+  Status Prepare(Contents contents, size_t block_bytes) const;
+  // Removes what a kill left of a generation that was being made; tells of what is not ours.
+  void TidyUnmarked() const;
   Status OpenMarks();
+  // The numbers of all that is named like a generation.
+  std::vector<uint32_t> Numbers() const;
+  bool IsMarked(uint32_t generation) const;
 
   const std::string path_;
   rocksdb::Env* const env_;
@@ -92,6 +117,9 @@ class DiskWatch final : public rocksdb::EventListener {
   void OnCompactionBegin(rocksdb::DB* db, const rocksdb::CompactionJobInfo& info) override;
   void OnCompactionCompleted(rocksdb::DB* db, const rocksdb::CompactionJobInfo& info) override;
   void OnBackgroundError(rocksdb::BackgroundErrorReason reason, rocksdb::Status* error) override;
+  // RocksDB does not try again: the tier is off after an error.
+  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason reason, rocksdb::Status error,
+                            bool* auto_recovery) override;
 
  private:
   void Begin(DiskDirectory::Work work);

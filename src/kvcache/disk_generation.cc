@@ -47,13 +47,15 @@ Key KeyOf(char kind, const core::BlockName& name) {
 
 rocksdb::Slice SliceOf(const Key& key) { return {key.data(), key.size()}; }
 
+// A file that is missing is damage, not the device's failure.
 Status DiskError(const rocksdb::Status& status) {
   if (status.ok()) return {};
-  return {status.IsCorruption() ? StatusCode::kDataLoss : StatusCode::kUnavailable,
-          status.ToString()};
+  const bool device = status.IsIOError() && status.subcode() != rocksdb::Status::kPathNotFound;
+  return {device ? StatusCode::kUnavailable : StatusCode::kDataLoss, status.ToString()};
 }
 
-// RocksDB's own log is discarded.
+// RocksDB's own log is discarded. Where the disk is full, it would write to a file that has failed,
+// which aborts the process.
 class NoLog final : public rocksdb::Logger {
  public:
   void Logv(const char*, va_list) override {}

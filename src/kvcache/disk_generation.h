@@ -46,7 +46,7 @@ class WriteBatch;
 namespace ropeway::kvcache {
 
 // Of the header and of the directory's layout. Goes up with any change of either.
-inline constexpr uint32_t kDiskFormat = 1;
+inline constexpr uint32_t kDiskFormat = 2;
 inline constexpr size_t kDiskHeaderBytes = 56;
 // The disk space of a block besides its bytes, at most: its header, the blob's, two keys and their
 // table entries.
@@ -78,7 +78,8 @@ class DiskGeneration {
     std::shared_ptr<rocksdb::EventListener> listener;
   };
 
-  // Fails where damage prevents listing the names. Throws std::bad_alloc.
+  // kDataLoss where damage prevents listing the names, kUnavailable where the device fails or is
+  // full. Throws std::bad_alloc.
   static StatusOr<std::unique_ptr<DiskGeneration>> Open(const Config& config);
 
   // Closes the database; writes that were not flushed are lost.

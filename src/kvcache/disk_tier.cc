@@ -54,8 +54,14 @@ StatusOr<std::unique_ptr<DiskTier>> DiskTier::Open(const DiskTierOptions& given)
   }
   try {
     std::unique_ptr<DiskTier> tier(new DiskTier(options));
-    if (Status status = tier->OpenDirectory(); !status.ok()) return status;
-    tier->StartThreads();
+    const Status status = tier->OpenDirectory();
+    if (status.ok()) {
+      tier->StartThreads();
+    } else if (status.code() == StatusCode::kUnavailable) {
+      tier->StayOff(status.message());
+    } else {
+      return status;
+    }
     return tier;
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResourceExhausted, "not enough memory to open the disk tier",
@@ -75,20 +81,16 @@ Status DiskTier::OpenDirectory() {
     const std::lock_guard<std::mutex> lock(mutex_);
     writer_wakes_.notify_all();
   });
-  for (const uint32_t number : directory_->Generations()) {
-    Status status = OpenGeneration(number);
-    if (status.ok()) continue;
-    base::Log().warn("{}: KV blocks that cannot be read are removed: {}",
-                     directory_->PathOf(number), status.message());
-    if (status = directory_->Remove(number); !status.ok()) return status;
-  }
+  if (Status status = OpenGenerations(); !status.ok()) return status;
   Lock lock(mutex_);
   while (generations_.size() > 1 && UsedBytes() > static_cast<uint64_t>(options_.capacity_bytes)) {
     if (Status status = DropOldest(&lock); !status.ok()) return status;
   }
   evicted_ = 0;
   if (generations_.empty()) {
-    if (const Status status = StartGeneration(&lock); !status.ok()) {
+    const Status status = StartGeneration(&lock);
+    if (status.code() == StatusCode::kUnavailable) return status;
+    if (!status.ok()) {
       return InvalidArgument(
           fmt::format("kv_disk_path (--kv-disk-path): '{}': {}", options_.path, status.message()),
           "kv_disk_path");
@@ -101,6 +103,19 @@ Status DiskTier::OpenDirectory() {
       stopped_in.empty()
           ? ""
           : fmt::format("; the last process was stopped in the middle of {}", stopped_in));
+  return {};
+}
+
+Status DiskTier::OpenGenerations() {
+  for (const uint32_t number : directory_->Generations()) {
+    Status status = OpenGeneration(number);
+    if (status.ok()) continue;
+    // A device that is full or fails damages nothing: the blocks are there at the next start.
+    if (status.code() == StatusCode::kUnavailable) return status;
+    base::Log().warn("{}: KV blocks that cannot be read are removed: {}",
+                     directory_->PathOf(number), status.message());
+    if (status = directory_->Remove(number); !status.ok()) return status;
+  }
   return {};
 }
 
@@ -117,6 +132,16 @@ Status DiskTier::OpenGeneration(uint32_t number) {
   generation.blocks = *std::move(opened);
   generations_[number] = std::move(generation);
   return {};
+}
+
+void DiskTier::StayOff(const std::string& reason) {
+  std::map<uint32_t, Generation> generations;
+  {
+    Lock lock(mutex_);
+    TurnOff(reason, &lock);
+    generations.swap(generations_);
+  }
+  generations.clear();  // Closes them, which calls the watch.
 }
 
 void DiskTier::StartThreads() {
@@ -255,7 +280,7 @@ KvTierUsage DiskTier::Usage() const {
   usage.read_bytes = read_bytes_;
   usage.rejected_blocks = rejected_;
   usage.evicted_blocks = evicted_;
-  usage.cpu_seconds = writer_cpu_ + reader_cpu_ + watch_->cpu_seconds();
+  usage.cpu_seconds = writer_cpu_ + reader_cpu_ + (watch_ ? watch_->cpu_seconds() : 0);
   return usage;
 }
 

@@ -63,7 +63,8 @@ struct DiskTierOptions {
 //
 // A write error of the device, a full disk included, turns the tier off until the next start, with
 // one line in the log: it stores and finds nothing any more. So do kMaxDeviceErrors failed reads in
-// a row. The files stay for the next start.
+// a row. The files stay for the next start. A tier whose disk is full when it opens is off from
+// then on.
 class DiskTier final : public KvTier {
  public:
   static constexpr int kGenerations = 12;
@@ -72,9 +73,10 @@ class DiskTier final : public KvTier {
   // The least capacity for blocks of this size.
   static int64_t MinCapacity(size_t block_bytes);
 
-  // Opens the directory in whatever state it is; unreadable parts are removed. Fails, naming the
-  // option, where it cannot be used at all: not writable, in use by another process, a capacity
-  // below MinCapacity.
+  // Opens the directory; generations that are damaged are removed. Fails, naming the option, where
+  // it cannot be used at all: not writable, in use by another process, not made by Ropeway or
+  // damaged as a whole (then it is left as it was), a capacity below MinCapacity. Where the device
+  // is full or fails, it succeeds with a tier that is off.
   static StatusOr<std::unique_ptr<DiskTier>> Open(const DiskTierOptions& options);
 
   ~DiskTier() override;
@@ -109,8 +111,10 @@ class DiskTier final : public KvTier {
   };
 
   explicit DiskTier(const DiskTierOptions& options);
-  Status OpenDirectory();
+  Status OpenDirectory();  // kUnavailable: the device is full or fails.
+  Status OpenGenerations();
   Status OpenGeneration(uint32_t number);
+  void StayOff(const std::string& reason);
   void StartThreads();
 
   // The writing thread.
@@ -148,7 +152,7 @@ class DiskTier final : public KvTier {
   const size_t read_limit_;
   const uint64_t generation_limit_;  // Bytes of disk.
   std::unique_ptr<DiskDirectory> directory_;
-  std::shared_ptr<DiskWatch> watch_;
+  std::shared_ptr<DiskWatch> watch_;  // Null in a tier that is off for want of its directory.
 
   mutable std::mutex mutex_;  // Guards all below, unless noted. Never held during disk work.
   std::condition_variable writer_wakes_;

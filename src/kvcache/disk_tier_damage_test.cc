@@ -29,12 +29,14 @@ void MakeTier(const std::string& path) {
   }
 }
 
-// Of each kind the first and the last.
+// Of each kind the first and the last. Not FORMAT: if it is damaged, the tier does not open
+// (disk_directory_test.cc).
 std::vector<fs::path> FilesBelow(const std::string& path) {
   std::map<std::string, std::vector<fs::path>> by_kind;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path)) {
     if (!entry.is_regular_file()) continue;
     const std::string name = entry.path().filename().string();
+    if (name == "FORMAT") continue;
     const std::string kind = name.substr(0, name.find('-')) + entry.path().extension().string();
     by_kind[isdigit(name[0]) != 0 ? entry.path().extension().string() : kind].push_back(
         fs::relative(entry.path(), path));

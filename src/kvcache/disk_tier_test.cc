@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
-#include <spdlog/spdlog.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +11,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <random>
-#include <sstream>
 #include <thread>
 
 #include "kvcache/disk_directory.h"
@@ -34,27 +31,6 @@ std::vector<core::BlockName> TestNames(uint64_t first, uint64_t last) {
   for (uint64_t i = first; i < last; ++i) names.push_back(TestName(i));
   return names;
 }
-
-// The program's log while it lives.
-class LogText {
- public:
-  LogText() : before_(spdlog::default_logger()) {
-    spdlog::set_default_logger(std::make_shared<spdlog::logger>(
-        "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)));
-  }
-  ~LogText() { spdlog::set_default_logger(before_); }
-  std::string text() const { return text_.str(); }
-  int64_t CountOf(const std::string& word) const {
-    const std::string all = text();
-    int64_t count = 0;
-    for (size_t at = 0; (at = all.find(word, at)) != std::string::npos; ++at) ++count;
-    return count;
-  }
-
- private:
-  std::shared_ptr<spdlog::logger> before_;
-  std::ostringstream text_;
-};
 
 TEST(DiskTier, GivesBackWhatWasPut) {
   const TestFolder folder;

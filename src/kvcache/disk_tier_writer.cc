@@ -201,15 +201,15 @@ Status DiskTier::MakeRoom(size_t bytes, Lock* lock) {
 }
 
 Status DiskTier::StartGeneration(Lock* lock) {
-  const uint32_t number = generations_.empty() ? 1 : generations_.rbegin()->first + 1;
+  lock->unlock();
+  const uint32_t number = directory_->NextNumber();
   const DiskGeneration::Config config{.path = directory_->PathOf(number),
                                       .create = true,
                                       .memtable_bytes = options_.memtable_bytes,
                                       .env = options_.env,
                                       .listener = watch_};
-  lock->unlock();
   Generation generation;
-  Status status = directory_->Remove(number);  // What a killed process may have left.
+  Status status = directory_->Create(number);
   if (status.ok()) {
     StatusOr<std::unique_ptr<DiskGeneration>> opened = DiskGeneration::Open(config);
     status = opened.status();

@@ -7,6 +7,8 @@
 
 #include <chrono>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <thread>
 #include <utility>
@@ -15,6 +17,11 @@ namespace ropeway::kvcache {
 namespace {
 
 const base::RealClock kClock;
+
+rocksdb::IOStatus TakeWrite(FaultyDisk* disk) {
+  if (disk->writes_left.fetch_sub(1) > 0) return rocksdb::IOStatus::OK();
+  return rocksdb::IOStatus::NoSpace("a test's disk is full");
+}
 
 class FaultyWriter final : public rocksdb::FSWritableFileOwnerWrapper {
  public:
@@ -36,6 +43,7 @@ class FaultyWriter final : public rocksdb::FSWritableFileOwnerWrapper {
  private:
   rocksdb::IOStatus Reject(const rocksdb::Slice& data) {
     if (disk_->fail_writes) return rocksdb::IOStatus::IOError("a test's device fails to write");
+    if (rocksdb::IOStatus status = TakeWrite(disk_); !status.ok()) return status;
     if (disk_->free_bytes.fetch_sub(static_cast<int64_t>(data.size())) >=
         static_cast<int64_t>(data.size())) {
       return rocksdb::IOStatus::OK();
@@ -78,9 +86,21 @@ class FaultyFiles final : public rocksdb::FileSystemWrapper {
   rocksdb::IOStatus NewWritableFile(const std::string& name, const rocksdb::FileOptions& options,
                                     std::unique_ptr<rocksdb::FSWritableFile>* file,
                                     rocksdb::IODebugContext* context) override {
-    rocksdb::IOStatus status = FileSystemWrapper::NewWritableFile(name, options, file, context);
+    rocksdb::IOStatus status = TakeWrite(disk_);
+    if (status.ok()) status = FileSystemWrapper::NewWritableFile(name, options, file, context);
     if (status.ok()) *file = std::make_unique<FaultyWriter>(std::move(*file), disk_);
     return status;
+  }
+  rocksdb::IOStatus CreateDir(const std::string& name, const rocksdb::IOOptions& options,
+                              rocksdb::IODebugContext* context) override {
+    if (rocksdb::IOStatus status = TakeWrite(disk_); !status.ok()) return status;
+    return FileSystemWrapper::CreateDir(name, options, context);
+  }
+  rocksdb::IOStatus RenameFile(const std::string& from, const std::string& to,
+                               const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* context) override {
+    if (rocksdb::IOStatus status = TakeWrite(disk_); !status.ok()) return status;
+    return FileSystemWrapper::RenameFile(from, to, options, context);
   }
   rocksdb::IOStatus NewRandomAccessFile(const std::string& name,
                                         const rocksdb::FileOptions& options,
@@ -190,6 +210,19 @@ int CountRight(DiskTier* tier, uint64_t first, uint64_t last, size_t bytes) {
     ++right;
   }
   return right;
+}
+
+std::map<std::string, std::string> TreeOf(const std::string& path) {
+  std::map<std::string, std::string> tree;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+    std::string contents = "/";
+    if (entry.is_regular_file()) {
+      std::ifstream file(entry.path(), std::ios::binary);
+      contents.assign(std::istreambuf_iterator<char>(file), {});
+    }
+    tree[std::filesystem::relative(entry.path(), path).string()] = contents;
+  }
+  return tree;
 }
 
 uint64_t DiskUsage(const std::string& path) {

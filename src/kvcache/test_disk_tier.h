@@ -3,13 +3,17 @@
 #define ROPEWAY_KVCACHE_TEST_DISK_TIER_H_
 
 #include <rocksdb/env.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -27,6 +31,27 @@ class TestFolder {
 
  private:
   std::filesystem::path path_;
+};
+
+// The program's log while it lives.
+class LogText {
+ public:
+  LogText() : before_(spdlog::default_logger()) {
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+        "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)));
+  }
+  ~LogText() { spdlog::set_default_logger(before_); }
+  std::string text() const { return text_.str(); }
+  int64_t CountOf(const std::string& word) const {
+    const std::string all = text();
+    int64_t count = 0;
+    for (size_t at = 0; (at = all.find(word, at)) != std::string::npos; ++at) ++count;
+    return count;
+  }
+
+ private:
+  std::shared_ptr<spdlog::logger> before_;
+  std::ostringstream text_;
 };
 
 inline constexpr size_t kTestBlockBytes = 20'000;
@@ -50,6 +75,8 @@ std::vector<KvRead> ReadMany(DiskTier* tier, const std::vector<core::BlockName>&
 // How many of the blocks first .. last-1 can be read. The test fails for wrong bytes.
 int CountRight(DiskTier* tier, uint64_t first, uint64_t last, size_t bytes = kTestBlockBytes);
 
+// All files below it with their contents, by their paths; of a folder "/".
+std::map<std::string, std::string> TreeOf(const std::string& path);
 // The disk space of all files below it.
 uint64_t DiskUsage(const std::string& path);
 
@@ -61,9 +88,11 @@ class FaultyDisk {
   rocksdb::Env* env() { return env_.get(); }
 
   std::atomic<int64_t> free_bytes{int64_t{1} << 60};  // Writes beyond fail: the disk is full.
-  std::atomic<bool> fail_writes{false};               // With an error of the device.
-  std::atomic<bool> fail_reads{false};                // Of blobs, likewise.
-  std::atomic<bool> flip_reads{false};                // A bit of each blob is wrong.
+  // What takes space (a new file, a folder, a name, bytes) succeeds this many times more: then too.
+  std::atomic<int64_t> writes_left{int64_t{1} << 60};
+  std::atomic<bool> fail_writes{false};  // With an error of the device.
+  std::atomic<bool> fail_reads{false};   // Of blobs, likewise.
+  std::atomic<bool> flip_reads{false};   // A bit of each blob is wrong.
 
  private:
   std::unique_ptr<rocksdb::Env> env_;

@@ -172,8 +172,8 @@ class LiveRun {
     ReplyReader reader(record, plan_.keep_text || needs_text);
     const net::HttpCall::OnHead on_head = [&](const net::ReplyHead& head) {
       outcome->answered_at = Elapsed();
-      if (head.status == 429 || head.status == 503)
-        outcome->retry_after = Seconds(head.retry_after);
+      const bool rejected = head.status == 429 || head.status == 503;
+      if (rejected) outcome->retry_after = Seconds(head.retry_after);
       reader.OnHead(head.status, head.content_type);
     };
     const net::HttpCall::OnBody on_body = [&](std::string_view bytes) {

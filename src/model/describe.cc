@@ -130,10 +130,10 @@ void AppendTensors(const GgufFile& file, Buffer out) {
     const bool known = FindGgmlType(tensor.type) != nullptr;
     fmt::format_to(out, "  {:<{}}  {:<7}  {:<16}  {}\n", tensor.name, width, type,
                    fmt::format("[{}]", fmt::join(tensor.shape, ", ")),
-                   known ? fmt::format("{}", tensor.data.size()) : "unknown");
+                   known ? fmt::format("{}", tensor.bytes) : "unknown");
     Total& total = totals[type];
     ++total.tensors;
-    total.bytes += tensor.data.size();
+    total.bytes += tensor.bytes;
   }
   fmt::format_to(out, "\nTotals\n");
   for (const auto& [type, total] : totals) {

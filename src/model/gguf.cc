@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,52 +15,7 @@
 namespace ropeway::model {
 namespace {
 
-// A file descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 std::string ErrnoMessage() { return std::generic_category().message(errno); }
-
-StatusOr<std::span<const std::byte>> MapFile(const std::string& path) {
-  // Without O_NONBLOCK, opening a FIFO would wait for a writer.
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) {
-    return Status(StatusCode::kNotFound,
-                  fmt::format("{}: cannot be opened: {}", path, ErrnoMessage()));
-  }
-  struct stat info {};
-  if (fstat(file.get(), &info) != 0) {
-    return Status(StatusCode::kNotFound,
-                  fmt::format("{}: cannot be read: {}", path, ErrnoMessage()));
-  }
-  if (S_ISDIR(info.st_mode)) {
-    return Status(StatusCode::kNotFound, fmt::format("{}: is a directory, not a GGUF file", path));
-  }
-  if (!S_ISREG(info.st_mode)) {
-    return Status(StatusCode::kNotFound, fmt::format("{}: is not a regular file", path));
-  }
-  if (info.st_size == 0) {
-    return Status(StatusCode::kDataLoss, fmt::format("{}: the file is empty", path));
-  }
-  const auto bytes = static_cast<size_t>(info.st_size);
-  void* map = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (map == MAP_FAILED) {
-    return Status(StatusCode::kNotFound,
-                  fmt::format("{}: cannot be mapped: {}", path, ErrnoMessage()));
-  }
-  return std::span<const std::byte>(static_cast<const std::byte*>(map), bytes);
-}
 
 Status WrongType(const GgufFile& file, std::string_view key, const std::string& expected,
                  GgufType type) {
@@ -142,11 +96,9 @@ std::string MetadataField(std::string_view key) { return fmt::format("metadata \
 std::string TensorField(std::string_view name) { return fmt::format("tensor \"{}\"", name); }
 
 StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
-  StatusOr<std::span<const std::byte>> map = MapFile(path);
-  if (!map.ok()) return map.status();
   std::unique_ptr<GgufFile> file(new GgufFile());
   file->path_ = path;
-  file->map_ = *map;
+  if (Status status = file->OpenFile(); !status.ok()) return status;
   try {
     if (Status status = file->Parse(); !status.ok()) return status;
   } catch (const std::bad_alloc&) {
@@ -155,9 +107,70 @@ StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
   return file;
 }
 
+Status GgufFile::OpenFile() {
+  // Without O_NONBLOCK, opening a FIFO would wait for a writer.
+  file_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file_ < 0) {
+    return {StatusCode::kNotFound, fmt::format("{}: cannot be opened: {}", path_, ErrnoMessage())};
+  }
+  struct stat info {};
+  if (fstat(file_, &info) != 0) {
+    return {StatusCode::kNotFound, fmt::format("{}: cannot be read: {}", path_, ErrnoMessage())};
+  }
+  if (S_ISDIR(info.st_mode)) {
+    return {StatusCode::kNotFound, fmt::format("{}: is a directory, not a GGUF file", path_)};
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return {StatusCode::kNotFound, fmt::format("{}: is not a regular file", path_)};
+  }
+  if (info.st_size == 0) {
+    return {StatusCode::kDataLoss, fmt::format("{}: the file is empty", path_)};
+  }
+  StatusOr<Stamp> stamp = ReadStamp();
+  if (!stamp.ok()) return stamp.status();
+  stamp_ = *stamp;
+  file_bytes_ = stamp_.bytes;
+  return {};
+}
+
 GgufFile::~GgufFile() {
-  // munmap takes a pointer to mutable memory, though it writes none.
-  if (!map_.empty()) munmap(const_cast<std::byte*>(map_.data()), map_.size());
+  if (file_ >= 0) close(file_);
+}
+
+StatusOr<GgufFile::Stamp> GgufFile::ReadStamp() const {
+  struct stat info {};
+  if (fstat(file_, &info) != 0) {
+    return Status(StatusCode::kUnavailable,
+                  fmt::format("{}: cannot be read: {}", path_, ErrnoMessage()));
+  }
+  return Stamp{static_cast<uint64_t>(info.st_size), info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+}
+
+Status GgufFile::CheckUnchanged() const {
+  const StatusOr<Stamp> now = ReadStamp();
+  if (!now.ok()) return now.status();
+  if (*now == stamp_) return {};
+  return {StatusCode::kDataLoss, fmt::format("{}: the file was changed while it was read", path_)};
+}
+
+Status GgufFile::Read(uint64_t begin, std::span<std::byte> to) const {
+  while (!to.empty()) {
+    const ssize_t got = pread(file_, to.data(), to.size(), static_cast<off_t>(begin));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      return {StatusCode::kUnavailable,
+              fmt::format("{}: byte {} cannot be read: {}", path_, begin, ErrnoMessage())};
+    }
+    if (got == 0) {
+      return {StatusCode::kDataLoss,
+              fmt::format("{}: the file was changed while it was read: it had {} bytes and ends at "
+                          "byte {} now",
+                          path_, file_bytes_, begin)};
+    }
+    begin += static_cast<uint64_t>(got);
+    to = to.subspan(static_cast<size_t>(got));
+  }
+  return {};
 }
 
 const GgufTensor* GgufFile::FindTensor(std::string_view name) const {
@@ -220,15 +233,6 @@ StatusOr<const GgufArray*> GgufFile::GetArray(std::string_view key, GgufType ele
 
 Status GgufFile::Error(StatusCode code, const std::string& field, const std::string& what) const {
   return {code, fmt::format("{}: {}: {}", path_, field, what), field};
-}
-
-void GgufFile::Release(std::span<const std::byte> data) const {
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto address = reinterpret_cast<uintptr_t>(data.data());
-  // Only whole pages: those at the ends may hold bytes of a neighbour.
-  const uintptr_t begin = (address + page - 1) / page * page;
-  const uintptr_t end = (address + data.size()) / page * page;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 }  // namespace ropeway::model

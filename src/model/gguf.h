@@ -1,4 +1,5 @@
-// Reads GGUF v2 and v3 files by mmap. Every offset, count, length and string is checked before use.
+// Reads GGUF v2 and v3 files. Every offset, count, length and string is checked before use. Nothing
+// is mapped: a mapped file that another process cuts off ends this one by SIGBUS.
 #ifndef ROPEWAY_MODEL_GGUF_H_
 #define ROPEWAY_MODEL_GGUF_H_
 
@@ -47,7 +48,7 @@ const char* GgufTypeName(GgufType type);
 // Bytes of one number or bool; 0 for strings and arrays, whose length varies.
 size_t GgufTypeBytes(GgufType type);
 
-// A metadata array. Views point into the mapped file.
+// A metadata array. Views point into the GgufFile.
 struct GgufArray {
   GgufType type = GgufType::kUint8;
   uint64_t count = 0;
@@ -60,9 +61,10 @@ using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string_view
 
 struct GgufTensor {
   std::string_view name;
-  std::vector<uint64_t> shape;      // GGUF order: shape[0] is contiguous (input features).
-  uint32_t type = 0;                // ggml type number; GgmlTypeName gives its name.
-  std::span<const std::byte> data;  // Within the file; empty if the type's size is unknown.
+  std::vector<uint64_t> shape;  // GGUF order: shape[0] is contiguous (input features).
+  uint32_t type = 0;            // ggml type number; GgmlTypeName gives its name.
+  uint64_t begin = 0;           // Where its data begins in the file, which has all of it.
+  uint64_t bytes = 0;           // Of its data; 0 if the type's size is unknown.
 };
 
 // The field of an error that concerns a metadata key or a tensor: metadata "KEY", tensor "NAME".
@@ -72,18 +74,15 @@ std::string TensorField(std::string_view name);
 // An open file. Immutable and thread-safe; views into it are valid as long as the object lives.
 class GgufFile {
  public:
-  // Maps the file and parses its header. Returns kNotFound if the file cannot be opened or is not a
+  // Reads and parses the file's header. Returns kNotFound if the file cannot be opened or is not a
   // regular file, kDataLoss with one sentence that names the field if it is not a valid GGUF file.
-  // Truncating a file while it is open kills the process (SIGBUS): replace model files, do not
-  // rewrite them in place.
   static StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
   ~GgufFile();
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
 
   uint32_t version() const { return version_; }
-  uint64_t file_bytes() const { return map_.size(); }
-  std::span<const std::byte> bytes() const { return map_; }  // The whole file.
+  uint64_t file_bytes() const { return file_bytes_; }  // When it was opened.
   const std::string& path() const { return path_; }
 
   // Metadata in file order.
@@ -112,17 +111,34 @@ class GgufFile {
   // An error about this file: its message is "PATH: FIELD: WHAT".
   Status Error(StatusCode code, const std::string& field, const std::string& what) const;
 
-  // Releases the resident pages of `data`, a range of bytes(); later reads load them again.
-  void Release(std::span<const std::byte> data) const;
+  // Reads the file's bytes from `begin` on into all of `to`. kDataLoss if the file has become
+  // shorter, kUnavailable if the device fails. Allocates nothing where it succeeds.
+  Status Read(uint64_t begin, std::span<std::byte> to) const;
+  // kDataLoss if the file was changed since Open: what was read may be of two files.
+  Status CheckUnchanged() const;
 
  private:
   class Parser;  // gguf_parser.cc
 
+  // The state of a file that a write changes.
+  struct Stamp {
+    uint64_t bytes = 0;
+    int64_t seconds = 0;  // Of the last change.
+    int64_t nanoseconds = 0;
+    bool operator==(const Stamp&) const = default;
+  };
+
   GgufFile() = default;
-  Status Parse();  // Fills everything below map_.
+  Status OpenFile();  // Sets file_, stamp_ and file_bytes_.
+  StatusOr<Stamp> ReadStamp() const;
+  Status Parse();  // Fills everything below header_.
+  Status ReadHeader(uint64_t bytes);
 
   std::string path_;
-  std::span<const std::byte> map_;
+  int file_ = -1;  // An open descriptor.
+  Stamp stamp_;    // At Open.
+  uint64_t file_bytes_ = 0;
+  std::vector<std::byte> header_;  // The file's first bytes, with all metadata.
   uint32_t version_ = 0;
   uint64_t data_offset_ = 0;
   std::vector<Entry> metadata_;

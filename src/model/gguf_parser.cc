@@ -21,6 +21,11 @@ constexpr uint32_t kMaxDims = 4;
 constexpr uint64_t kMaxAlignment = 1 << 20;
 constexpr uint64_t kMaxEntries = UINT32_MAX;  // The order tables hold 32-bit indices.
 
+// Read at first; each further attempt doubles it. The metadata of models with large vocabularies
+// have some 10 MB.
+constexpr uint64_t kFirstHeaderBytes = uint64_t{4} << 20;
+constexpr uint64_t kMaxHeaderBytes = uint64_t{1} << 30;
+
 // The fewest bytes that one of them takes in a file, whatever it holds.
 constexpr uint64_t kMinEntryBytes = 8 + 1 + 4 + 1;
 constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
@@ -43,15 +48,17 @@ std::string_view SortByName(const std::vector<Item>& items, std::string_view Ite
 
 class GgufFile::Parser {
  public:
-  explicit Parser(GgufFile* file) : file_(file), map_(file->map_) {}
+  explicit Parser(GgufFile* file) : file_(file), header_(file->header_) {}
 
   Status Parse() {
     ParseHeader() && ParseMetadata() && ParseAlignment() && ParseTensors() && LocateTensors();
     return status_;
   }
+  // The header goes on in the file behind what was read of it: nothing is known yet.
+  bool needs_more() const { return needs_more_; }
 
  private:
-  // Each returns false after it has set status_.
+  // Each returns false after it has set status_ or needs_more_.
   bool ParseHeader();
   bool ParseMetadata();
   bool ParseEntry(uint64_t index);
@@ -89,11 +96,12 @@ class GgufFile::Parser {
     return false;
   }
 
-  uint64_t remaining() const { return map_.size() - pos_; }
+  uint64_t remaining() const { return file_->file_bytes_ - pos_; }
 
   GgufFile* file_;
-  std::span<const std::byte> map_;
-  uint64_t pos_ = 0;
+  std::span<const std::byte> header_;
+  uint64_t pos_ = 0;  // At most header_.size().
+  bool needs_more_ = false;
   uint64_t tensor_count_ = 0;
   uint64_t metadata_count_ = 0;
   uint64_t alignment_ = 32;
@@ -101,15 +109,36 @@ class GgufFile::Parser {
   Status status_;
 };
 
-Status GgufFile::Parse() { return Parser(this).Parse(); }
+Status GgufFile::Parse() {
+  for (uint64_t bytes = kFirstHeaderBytes; bytes <= kMaxHeaderBytes; bytes *= 2) {
+    if (Status status = ReadHeader(std::min(bytes, file_bytes_)); !status.ok()) return status;
+    metadata_.clear();
+    tensors_.clear();
+    Parser parser(this);
+    Status status = parser.Parse();
+    if (!parser.needs_more()) return status;
+  }
+  return Error(StatusCode::kDataLoss, "metadata",
+               fmt::format("they take more than {} bytes", kMaxHeaderBytes));
+}
+
+Status GgufFile::ReadHeader(uint64_t bytes) {
+  const size_t known = header_.size();
+  header_.resize(bytes);
+  return Read(known, std::span(header_).subspan(known));
+}
 
 bool GgufFile::Parser::TakeBytes(const std::string& field, uint64_t count,
                                  std::span<const std::byte>* bytes) {
   if (count > remaining()) {
     return Fail(field, fmt::format("{} bytes at byte {} are needed, but the file has {} bytes",
-                                   count, pos_, map_.size()));
+                                   count, pos_, file_->file_bytes_));
   }
-  *bytes = map_.subspan(pos_, count);
+  if (count > header_.size() - pos_) {
+    needs_more_ = true;
+    return false;
+  }
+  *bytes = header_.subspan(pos_, count);
   pos_ += count;
   return true;
 }
@@ -176,8 +205,8 @@ bool GgufFile::Parser::ParseHeader() {
   }
   const auto check = [&](const char* field, uint64_t count, uint64_t min_bytes) {
     if (count <= remaining() / min_bytes && count <= kMaxEntries) return true;
-    return Fail(field,
-                fmt::format("{} is more than a file of {} bytes can hold", count, map_.size()));
+    return Fail(field, fmt::format("{} is more than a file of {} bytes can hold", count,
+                                   file_->file_bytes_));
   };
   return check("tensor count", tensor_count_, kMinTensorBytes) &&
          check("metadata count", metadata_count_, kMinEntryBytes);
@@ -253,7 +282,7 @@ bool GgufFile::Parser::ParseArray(const std::string& field, GgufArray* array) {
   if (array->count > remaining() / min_bytes) {
     return Fail(field,
                 fmt::format("{} elements at byte {} are more than the file's {} bytes can hold",
-                            array->count, pos_, map_.size()));
+                            array->count, pos_, file_->file_bytes_));
   }
   if (!strings) return TakeBytes(field, array->count * min_bytes, &array->data);
   array->strings.reserve(array->count);
@@ -326,7 +355,7 @@ bool GgufFile::Parser::ParseShape(const std::string& field, GgufTensor* tensor) 
 }
 
 bool GgufFile::Parser::LocateTensors() {
-  // Cannot overflow: pos_ is within a mapped file, and the alignment is at most kMaxAlignment.
+  // Cannot overflow: pos_ is within the header, and the alignment is at most kMaxAlignment.
   file_->data_offset_ = (pos_ + alignment_ - 1) & ~(alignment_ - 1);
   for (size_t i = 0; i < offsets_.size(); ++i) {
     if (!LocateTensor(&file_->tensors_[i], offsets_[i])) return false;
@@ -336,7 +365,7 @@ bool GgufFile::Parser::LocateTensors() {
 
 bool GgufFile::Parser::LocateTensor(GgufTensor* tensor, uint64_t offset) {
   const std::string field = TensorField(tensor->name);
-  const uint64_t file_bytes = map_.size();
+  const uint64_t file_bytes = file_->file_bytes_;
   uint64_t begin = 0;
   if (__builtin_add_overflow(file_->data_offset_, offset, &begin) || begin > file_bytes) {
     return Fail(field, fmt::format("offset {} is beyond the end of the file, which has {} bytes",
@@ -361,7 +390,8 @@ bool GgufFile::Parser::LocateTensor(GgufTensor* tensor, uint64_t offset) {
     return Fail(field,
                 fmt::format("data ends at byte {}, but the file has {} bytes", end, file_bytes));
   }
-  tensor->data = map_.subspan(begin, bytes);
+  tensor->begin = begin;
+  tensor->bytes = bytes;
   return true;
 }
 
@@ -369,12 +399,11 @@ bool GgufFile::Parser::LocateTensor(GgufTensor* tensor, uint64_t offset) {
 bool GgufFile::Parser::CheckOverlaps() {
   std::vector<const GgufTensor*> located;
   for (const GgufTensor& tensor : file_->tensors_) {
-    if (!tensor.data.empty()) located.push_back(&tensor);
+    if (tensor.bytes > 0) located.push_back(&tensor);
   }
-  const auto begin = [](const GgufTensor* tensor) { return tensor->data.data(); };
-  std::ranges::sort(located, {}, begin);
+  std::ranges::sort(located, {}, [](const GgufTensor* tensor) { return tensor->begin; });
   for (size_t i = 1; i < located.size(); ++i) {
-    if (begin(located[i - 1]) + located[i - 1]->data.size() > begin(located[i])) {
+    if (located[i - 1]->begin + located[i - 1]->bytes > located[i]->begin) {
       return Fail(TensorField(located[i]->name),
                   fmt::format("its data overlaps that of \"{}\"", located[i - 1]->name));
     }

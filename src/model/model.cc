@@ -6,6 +6,9 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -15,8 +18,8 @@
 namespace ropeway::model {
 namespace {
 
-// Source bytes of one job: few enough to keep the threads evenly busy and the file's resident pages
-// few.
+// Source bytes of one job: few enough to keep the threads evenly busy, and the bytes in their
+// caches from when they are read until they are repacked.
 constexpr size_t kJobBytes = size_t{256} << 10;
 constexpr int kPositionsPerJob = 256;
 constexpr size_t kDigestChunkBytes = size_t{4} << 20;
@@ -54,19 +57,54 @@ size_t StoredBytes(const GgufTensor& tensor) {
   return base::PageArena::Padded(kernels::MatrixBytes(matrix.type, matrix.n, matrix.k));
 }
 
-void CopyNorm(const GgufTensor& tensor, std::byte* to) {
+// `data`: of the tensor, as in the file.
+void CopyNorm(const GgufTensor& tensor, const std::byte* data, std::byte* to) {
   const size_t count = tensor.shape[0];
   if (WeightTypeOf(tensor.type) == kernels::WeightType::kF32) {
-    std::memcpy(to, tensor.data.data(), count * sizeof(float));
+    std::memcpy(to, data, count * sizeof(float));
     return;
   }
   for (size_t i = 0; i < count; ++i) {
     uint16_t half = 0;
-    std::memcpy(&half, tensor.data.data() + i * sizeof half, sizeof half);
+    std::memcpy(&half, data + i * sizeof half, sizeof half);
     const float value = kernels::HalfToFloat(half);
     std::memcpy(to + i * sizeof value, &value, sizeof value);
   }
 }
+
+// The first failure of many jobs. Thread-safe.
+class FirstFailure {
+ public:
+  void Note(const Status& status) {
+    if (status.ok()) return;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (status_.ok()) status_ = status;
+    failed_ = true;
+  }
+  bool failed() const { return failed_; }
+  // REQUIRES: all jobs have ended.
+  const Status& status() const { return status_; }
+
+ private:
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  Status status_;
+};
+
+// Part of a file in memory of its own.
+class FilePart {
+ public:
+  // kResourceExhausted without memory for it; else as GgufFile::Read.
+  Status Read(const GgufFile& file, uint64_t begin, size_t bytes) {
+    bytes_.reset(new (std::nothrow) std::byte[bytes]);
+    if (bytes_ == nullptr) return {StatusCode::kResourceExhausted, "out of memory"};
+    return file.Read(begin, {bytes_.get(), bytes});
+  }
+  const std::byte* data() const { return bytes_.get(); }
+
+ private:
+  std::unique_ptr<std::byte[]> bytes_;
+};
 
 }  // namespace
 
@@ -92,7 +130,7 @@ class Model::Loader {
   std::byte* Allocate(const GgufTensor& tensor);
   kernels::Matrix AddMatrix(const GgufTensor& tensor);
   const float* AddNorm(const GgufTensor& tensor);
-  void RunJob(const Job& job) const;
+  Status RunJob(const Job& job) const;
   Status FillRope(const ModelTensors& tensors, int threads, int32_t max_positions);
 
   const GgufFile& file_;
@@ -108,9 +146,12 @@ StatusOr<std::unique_ptr<Model>> Model::Loader::Load(int threads, int32_t max_po
   if (Status status = FillRope(*tensors, threads, max_positions); !status.ok()) return status;
   if (Status status = MakeArena(*tensors); !status.ok()) return status;
   AddTensors(*tensors);
-  ParallelFor(jobs_.size(), threads, [&](size_t i) { RunJob(jobs_[i]); });
-  // The pages at the edges of jobs, which held bytes of two.
-  for (const GgufTensor* tensor : tensors->all) file_.Release(tensor->data);
+  FirstFailure failure;
+  ParallelFor(jobs_.size(), threads, [&](size_t i) {
+    if (!failure.failed()) failure.Note(RunJob(jobs_[i]));
+  });
+  if (failure.failed()) return failure.status();
+  if (Status status = file_.CheckUnchanged(); !status.ok()) return status;
   return std::move(model_);
 }
 
@@ -168,19 +209,30 @@ const float* Model::Loader::AddNorm(const GgufTensor& tensor) {
   return reinterpret_cast<const float*>(to);
 }
 
-void Model::Loader::RunJob(const Job& job) const {
-  if (IsNorm(*job.tensor)) {
-    CopyNorm(*job.tensor, job.to);
-    return;
+Status Model::Loader::RunJob(const Job& job) const {
+  const GgufTensor& tensor = *job.tensor;
+  FilePart part;
+  if (IsNorm(tensor)) {
+    if (Status status = part.Read(file_, tensor.begin, tensor.bytes); !status.ok()) return status;
+    CopyNorm(tensor, part.data(), job.to);
+    return {};
   }
-  const kernels::Matrix matrix = MatrixOf(*job.tensor);
-  const std::span<const std::byte> rows = job.tensor->data;
-  kernels::PackPanels(matrix.type, matrix.n, matrix.k, rows.data(), job.panel_begin, job.panel_end,
-                      job.to);
-  const size_t panel_source = kernels::WeightRowBytes(matrix.type, matrix.k) * kernels::kPanelCols;
-  const size_t begin = static_cast<size_t>(job.panel_begin) * panel_source;
-  const size_t end = std::min(rows.size(), static_cast<size_t>(job.panel_end) * panel_source);
-  file_.Release(rows.subspan(begin, end - begin));
+  const kernels::Matrix matrix = MatrixOf(tensor);
+  const size_t row_bytes = kernels::WeightRowBytes(matrix.type, matrix.k);
+  const int row_begin = job.panel_begin * kernels::kPanelCols;
+  const int row_end = std::min(job.panel_end * kernels::kPanelCols, matrix.n);
+  const int rows = row_end - row_begin;
+  if (Status status = part.Read(file_, tensor.begin + static_cast<uint64_t>(row_begin) * row_bytes,
+                                static_cast<size_t>(rows) * row_bytes);
+      !status.ok()) {
+    return status;
+  }
+  // These panels are those of the matrix of these rows.
+  std::byte* const to =
+      job.to + static_cast<size_t>(job.panel_begin) * kernels::PanelBytes(matrix.type, matrix.k);
+  kernels::PackPanels(matrix.type, rows, matrix.k, part.data(), 0, job.panel_end - job.panel_begin,
+                      to);
+  return {};
 }
 
 Status Model::Loader::FillRope(const ModelTensors& tensors, int threads, int32_t max_positions) {
@@ -223,19 +275,25 @@ StatusOr<std::unique_ptr<Model>> Model::Load(const GgufFile& file, int threads,
   }
 }
 
-std::string FileDigest(const GgufFile& file, int threads) {
-  const std::span<const std::byte> bytes = file.bytes();
-  std::vector<base::Sha256Digest> sums((bytes.size() + kDigestChunkBytes - 1) / kDigestChunkBytes);
+StatusOr<std::string> FileDigest(const GgufFile& file, int threads) {
+  const uint64_t bytes = file.file_bytes();
+  std::vector<base::Sha256Digest> sums((bytes + kDigestChunkBytes - 1) / kDigestChunkBytes);
+  FirstFailure failure;
   ParallelFor(sums.size(), threads, [&](size_t i) {
-    const size_t first = i * kDigestChunkBytes;
-    const auto chunk = bytes.subspan(first, std::min(kDigestChunkBytes, bytes.size() - first));
-    sums[i] = base::Sha256(chunk.data(), chunk.size());
-    file.Release(chunk);
+    if (failure.failed()) return;
+    const uint64_t first = i * kDigestChunkBytes;
+    const auto size = static_cast<size_t>(std::min<uint64_t>(kDigestChunkBytes, bytes - first));
+    FilePart chunk;
+    const Status status = chunk.Read(file, first, size);
+    failure.Note(status);
+    if (status.ok()) sums[i] = base::Sha256(chunk.data(), size);
   });
+  if (failure.failed()) return failure.status();
+  if (Status status = file.CheckUnchanged(); !status.ok()) return status;
   std::vector<uint8_t> message(sums.size() * sizeof(base::Sha256Digest));
   std::memcpy(message.data(), sums.data(), message.size());
   for (int shift = 0; shift < 64; shift += 8) {
-    message.push_back(static_cast<uint8_t>(uint64_t{bytes.size()} >> shift));
+    message.push_back(static_cast<uint8_t>(bytes >> shift));
   }
   std::string hex;
   for (const uint8_t byte : base::Sha256(message.data(), message.size())) {

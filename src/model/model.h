@@ -31,7 +31,7 @@ struct LayerWeights {
 class Model {
  public:
   // Repacks the weights of an open GGUF file with `threads` >= 1 threads (any number gives the same
-  // bytes), and releases the file's mapped pages as it goes. The file is not needed afterwards.
+  // bytes). The file is not needed afterwards; if it changes meanwhile the load fails (kDataLoss).
   // `max_positions`: rows of the RoPE table, at most the model's context length; 0: the context
   // length. Errors as for BindTensors, or kResourceExhausted if memory or threads are short.
   static StatusOr<std::unique_ptr<Model>> Load(const GgufFile& file, int threads,
@@ -72,8 +72,8 @@ class Model {
 
 // A model file's identity, to which KV blocks that outlive the process are bound: SHA-256, in
 // hexadecimal, over the SHA-256 of each 4 MiB of the file in order (the last may be shorter) and
-// the file's length. Reads the whole file with `threads` threads and releases its pages again.
-std::string FileDigest(const GgufFile& file, int threads);
+// the file's length. Reads the whole file with `threads` threads; errors as for GgufFile::Read.
+StatusOr<std::string> FileDigest(const GgufFile& file, int threads);
 
 }  // namespace ropeway::model
 

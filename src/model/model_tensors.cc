@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -179,7 +179,8 @@ void TensorBinder::BindRopeDivisors() {
   if (!CheckShape(*tensor, {result_.config.rope.dim / 2})) return;
   std::vector<float>& divisors = result_.rope_divisors;
   divisors.resize(tensor->shape[0]);
-  std::memcpy(divisors.data(), tensor->data.data(), tensor->data.size());
+  Keep(file_.Read(tensor->begin, std::as_writable_bytes(std::span(divisors))));
+  if (!status_.ok()) return;
   for (size_t i = 0; i < divisors.size(); ++i) {
     if (divisors[i] >= kMinDivisor && divisors[i] <= kMaxDivisor) continue;
     Fail(StatusCode::kDataLoss, name,

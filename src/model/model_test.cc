@@ -5,14 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <openssl/sha.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "model/test_gguf_writer.h"
@@ -29,12 +32,19 @@ uint16_t HalfAt(const std::byte* at) {
   return bits;
 }
 
+// The tensor's bytes in the file.
+std::vector<std::byte> DataOf(const GgufFile& file, const GgufTensor& tensor) {
+  std::vector<std::byte> data(tensor.bytes);
+  EXPECT_TRUE(file.Read(tensor.begin, data).ok());
+  return data;
+}
+
 // Element i of row `row`, straight from the file's bytes: an own reading of the formats, so that
 // the panels are held against something else than their own inverse.
-float FileElement(const GgufTensor& tensor, int row, int i) {
+float FileElement(const GgufTensor& tensor, const std::vector<std::byte>& data, int row, int i) {
   const kernels::WeightType type = *WeightTypeOf(tensor.type);
   const size_t row_bytes = kernels::WeightRowBytes(type, static_cast<int>(tensor.shape[0]));
-  const std::byte* at = tensor.data.data() + static_cast<size_t>(row) * row_bytes;
+  const std::byte* at = data.data() + static_cast<size_t>(row) * row_bytes;
   const auto block = static_cast<size_t>(i / 32);
   const auto in = static_cast<size_t>(i % 32);
   const auto nibble = [&](const std::byte* bytes) {
@@ -71,11 +81,12 @@ void ExpectSameRows(const kernels::Matrix& matrix, const GgufFile& file, const s
   ASSERT_EQ(static_cast<uint64_t>(matrix.k), tensor->shape[0]);
   ASSERT_EQ(static_cast<uint64_t>(matrix.n), tensor->shape[1]);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(matrix.panels) % 64, 0U);
+  const std::vector<std::byte> data = DataOf(file, *tensor);
   std::vector<float> row(static_cast<size_t>(matrix.k));
   for (int r = 0; r < matrix.n; ++r) {
     kernels::UnpackRow(matrix, r, row.data());
     for (int i = 0; i < matrix.k; ++i) {
-      ASSERT_EQ(row[static_cast<size_t>(i)], FileElement(*tensor, r, i)) << r << " " << i;
+      ASSERT_EQ(row[static_cast<size_t>(i)], FileElement(*tensor, data, r, i)) << r << " " << i;
     }
   }
 }
@@ -83,8 +94,9 @@ void ExpectSameRows(const kernels::Matrix& matrix, const GgufFile& file, const s
 void ExpectSameNorm(const float* norm, const GgufFile& file, const std::string& name) {
   const GgufTensor* tensor = file.FindTensor(name);
   ASSERT_NE(tensor, nullptr) << name;
+  const std::vector<std::byte> data = DataOf(file, *tensor);
   for (int i = 0; i < static_cast<int>(tensor->shape[0]); ++i) {
-    EXPECT_EQ(norm[i], FileElement(*tensor, 0, i)) << name;
+    EXPECT_EQ(norm[i], FileElement(*tensor, data, 0, i)) << name;
   }
 }
 
@@ -285,7 +297,10 @@ std::string DigestOf(const std::string& bytes, int threads) {
   const TempFile temp(bytes);
   const auto file = GgufFile::Open(temp.path());
   EXPECT_TRUE(file.ok());
-  return file.ok() ? FileDigest(**file, threads) : "";
+  if (!file.ok()) return "";
+  const StatusOr<std::string> digest = FileDigest(**file, threads);
+  EXPECT_TRUE(digest.ok());
+  return digest.ok() ? *digest : "";
 }
 
 TEST(FileDigestTest, IsTheSameOnAnyNumberOfThreads) {
@@ -320,7 +335,62 @@ TEST(FileDigestTest, IsTheDocumentedOne) {
   EXPECT_EQ(DigestOf(bytes, 2), hex);
 }
 
-// The real file: read through the map before, and after the load dropped its pages.
+// A mapped file would end the process here, by SIGBUS.
+TEST(ModelTest, AFileThatIsCutOffWhileItIsReadIsAnError) {
+  const std::string whole = TinyLlama().Bytes();
+  for (size_t i = 0; i < 40; ++i) {
+    const TempFile temp(whole);
+    const auto file = GgufFile::Open(temp.path());
+    ASSERT_TRUE(file.ok());
+    ASSERT_EQ(truncate(temp.path().c_str(), static_cast<off_t>(whole.size() * i / 40)), 0);
+    const auto model = Model::Load(**file, 2);
+    ASSERT_FALSE(model.ok());
+    EXPECT_EQ(model.status().code(), StatusCode::kDataLoss);
+    EXPECT_THAT(model.status().message(), HasSubstr(temp.path() + ": the file was changed"));
+    EXPECT_EQ(FileDigest(**file, 2).status().code(), StatusCode::kDataLoss);
+    EXPECT_FALSE((*file)->metadata().empty());  // They are our own.
+  }
+}
+
+TEST(ModelTest, AFileThatIsCutOffAtAnyMomentIsAnErrorOrAModel) {
+  TinyLlamaOptions options;
+  options.hidden = 256;
+  options.ffn = 1024;
+  const std::string whole = TinyLlama(options).Bytes();
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 40; ++i) {
+    const TempFile temp(whole);
+    const auto size = static_cast<off_t>(random() % whole.size());
+    const std::chrono::microseconds wait(random() % 3000);
+    std::thread cutter([&] {
+      std::this_thread::sleep_for(wait);
+      EXPECT_EQ(truncate(temp.path().c_str(), size), 0);
+    });
+    const auto file = GgufFile::Open(temp.path());
+    if (file.ok()) {
+      const auto model = Model::Load(**file, 2);
+      if (!model.ok()) {
+        EXPECT_THAT(model.status().message(), HasSubstr(temp.path()));
+      }
+    }
+    cutter.join();
+  }
+}
+
+TEST(ModelTest, AFileThatIsRewrittenWhileItLoadsIsNotAModel) {
+  const std::string whole = TinyLlama().Bytes();
+  const TempFile temp(whole);
+  const auto file = GgufFile::Open(temp.path());
+  ASSERT_TRUE(file.ok());
+  EXPECT_TRUE((*file)->CheckUnchanged().ok());
+  const timespec times[2] = {{1, 0}, {1, 500}};  // As a write of the same length leaves it.
+  ASSERT_EQ(utimensat(AT_FDCWD, temp.path().c_str(), times, 0), 0);
+  const auto model = Model::Load(**file, 1);
+  EXPECT_EQ(model.status().code(), StatusCode::kDataLoss);
+  EXPECT_THAT(model.status().message(), HasSubstr("was changed while it was read"));
+  EXPECT_FALSE(FileDigest(**file, 1).ok());
+}
+
 TEST(ModelTest, LoadsTheDefaultModel) {
   const char* path = std::getenv("ROPEWAY_TEST_MODEL");
   if (path == nullptr) GTEST_SKIP() << "ROPEWAY_TEST_MODEL is not set";

@@ -7,6 +7,9 @@
 
 namespace ropeway::policy {
 
+static_assert(kServiceOfDecode ==
+              static_cast<int64_t>(TenantCounters::kOutputToken * TenantCounters::kUnitsPerToken));
+
 bool TenantCounters::WasQueued(const core::Sequence& sequence) const {
   // A sequence preempted in the last step was not in the queue when that step began.
   if (sequence.state == core::SequenceState::kPreempted)
@@ -57,11 +60,12 @@ int64_t TenantCounters::Of(const core::Sequence& sequence) const {
   return it != tenants_.end() ? it->second.counter : 0;
 }
 
-void TenantCounters::Charge(const core::Sequence& sequence, int32_t prompt_tokens,
-                            int32_t output_tokens) {
-  const double tokens = kPromptToken * prompt_tokens + kOutputToken * output_tokens;
+void TenantCounters::Charge(const core::Sequence& sequence, const ScheduledWork& work) {
+  if (work.prompt_tokens == 0 && work.output_tokens == 0) return;
+  const double tokens = kPromptToken * work.prompt_tokens + kOutputToken * work.output_tokens;
+  const double service = std::max(tokens + work.extra, kOutputToken * work.held);
   tenants_[sequence.request.tenant].counter +=
-      std::llround(tokens * kUnitsPerToken / sequence.request.tenant_weight);
+      std::llround(service * kUnitsPerToken / sequence.request.tenant_weight);
 }
 
 void TenantCounters::Sweep() {

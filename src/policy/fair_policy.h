@@ -17,12 +17,15 @@ namespace ropeway::policy {
 // The virtual token counters of Sheng et al., "Fairness in Serving Large Language Models"
 // (OSDI 2024), weighted: a tenant's counter grows by
 //
-//     (kPromptToken x prompt tokens + kOutputToken x output tokens) / its weight
+//     max(kPromptToken x prompt tokens + kOutputToken x output tokens + extra,
+//         kOutputToken x held) / its weight
 //
-// of what is computed for it. The tenant with the least is served first. A tenant that returns to
-// the queue is lifted (section 4 of the paper) to the least counter of the tenants queued before,
-// or, if there were none, to the counter of the last one that left the queue: time without requests
-// earns no credit. A counter is never lowered.
+// of what is computed for it: `extra` is what attention and sampling cost beside the tokens
+// themselves, and `held` the slots' worth of KV blocks that the sequence holds meanwhile, so that
+// one that fills half the pool is charged as if it held half the slots. The tenant with the least
+// is served first. A tenant that returns to the queue is lifted (section 4 of the paper) to the
+// least counter of the tenants queued before, or, if there were none, to the counter of the last
+// one that left the queue: time without requests earns no credit. A counter is never lowered.
 //
 // Memory is bounded: a sweep forgets each idle tenant (no sequence waits or runs) that would be
 // lifted anyway, and keeps the kMaxIdleTenants other idle ones with the most service. A sweep runs
@@ -44,8 +47,8 @@ class TenantCounters {
   // The counter of the sequence's tenant; 0 for a tenant that no BeginStep has seen.
   int64_t Of(const core::Sequence& sequence) const;
 
-  // Charges tokens that are computed for the sequence.
-  void Charge(const core::Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens);
+  // Charges what is computed for the sequence; nothing where that is computed again.
+  void Charge(const core::Sequence& sequence, const ScheduledWork& work);
 
   size_t size() const { return tenants_.size(); }
 
@@ -85,8 +88,12 @@ class FairPolicy final : public SchedulingPolicy {
   }
   Rank RankOf(const core::Sequence& sequence) const override { return {{counters_.Of(sequence)}}; }
   size_t PickVictim(std::span<const core::Sequence* const> candidates) const override;
+  bool is_fair() const override { return true; }
+  int64_t ServiceOf(const core::Sequence& sequence) const override {
+    return counters_.Of(sequence);
+  }
   void OnScheduled(const core::Sequence& sequence, const ScheduledWork& work) override {
-    counters_.Charge(sequence, work.prompt_tokens, work.output_tokens);
+    counters_.Charge(sequence, work);
   }
 
  private:

@@ -28,6 +28,9 @@ class TenantCountersTest : public testing::Test {
     now_ += seconds(1);
     counters_.BeginStep(queue, running, now_);
   }
+  void Charge(const core::Sequence& sequence, int32_t prompt, int32_t output) {
+    counters_.Charge(sequence, {.prompt_tokens = prompt, .output_tokens = output});
+  }
   double Tokens(const core::Sequence& sequence) const {
     return static_cast<double>(counters_.Of(sequence)) / TenantCounters::kUnitsPerToken;
   }
@@ -43,26 +46,38 @@ TEST_F(TenantCountersTest, CountsPromptAndOutputByWeight) {
   core::Sequence tiny = Of("c", 2);
   tiny.request.tenant_weight = 100.0;
   Step({&a, &b, &tiny});
-  counters_.Charge(a, 10, 3);
-  counters_.Charge(b, 10, 3);
+  Charge(a, 10, 3);
+  Charge(b, 10, 3);
   EXPECT_DOUBLE_EQ(Tokens(a), 16.0);
   EXPECT_DOUBLE_EQ(Tokens(b), 4.0);
-  counters_.Charge(tiny, 1, 0);
+  Charge(tiny, 1, 0);
   EXPECT_GT(counters_.Of(tiny), 0) << "the smallest charge is not lost";
+}
+
+TEST_F(TenantCountersTest, CountsAttentionSamplingAndTheBlocksThatAreHeld) {
+  core::Sequence a = Of("a", 0);
+  a.request.tenant_weight = 2.0;
+  Step({&a});
+  counters_.Charge(a, {.prompt_tokens = 0, .output_tokens = 1, .cost = 4, .extra = 3, .held = 0.5});
+  EXPECT_DOUBLE_EQ(Tokens(a), 2.5);
+  counters_.Charge(a, {.prompt_tokens = 0, .output_tokens = 1, .cost = 4, .extra = 3, .held = 32});
+  EXPECT_DOUBLE_EQ(Tokens(a), 34.5) << "half of 64 slots' worth of blocks";
+  counters_.Charge(a, {.prompt_tokens = 0, .output_tokens = 0, .cost = 100, .held = 32});
+  EXPECT_DOUBLE_EQ(Tokens(a), 34.5) << "what is computed again is not charged";
 }
 
 TEST_F(TenantCountersTest, OneThatComesIsLiftedToTheLeastOfThoseThatWait) {
   core::Sequence a = Of("a", 0);
   core::Sequence b = Of("b", 1);
   Step({&a, &b});
-  counters_.Charge(a, 1000, 0);
-  counters_.Charge(b, 600, 0);
+  Charge(a, 1000, 0);
+  Charge(b, 600, 0);
   core::Sequence c = Of("c", 2);
   Step({&a, &b, &c});
   EXPECT_DOUBLE_EQ(Tokens(c), 600.0);
   // While it waits it keeps what it has.
-  counters_.Charge(a, 100, 0);
-  counters_.Charge(b, 900, 0);
+  Charge(a, 100, 0);
+  Charge(b, 900, 0);
   Step({&a, &b, &c});
   EXPECT_DOUBLE_EQ(Tokens(c), 600.0);
 }
@@ -85,8 +100,8 @@ TEST_F(TenantCountersTest, AReturningTenantIsNeverLowered) {
   core::Sequence a = Of("a", 0);
   core::Sequence b = Of("b", 1);
   Step({&a, &b});
-  counters_.Charge(b, 5000, 0);
-  counters_.Charge(a, 10, 0);
+  Charge(b, 5000, 0);
+  Charge(a, 10, 0);
   Step({&a});
   core::Sequence b2 = Of("b", 2);
   Step({&a, &b2});
@@ -100,8 +115,8 @@ TEST_F(TenantCountersTest, ATenantThatStartsInEachStepIsNotWaiting) {
   for (uint64_t i = 1; i <= 50; ++i) {
     core::Sequence light = Of("light", i);
     Step({&heavy, &light});
-    counters_.Charge(light, 5, 0);
-    counters_.Charge(heavy, 500, 0);
+    Charge(light, 5, 0);
+    Charge(heavy, 500, 0);
   }
   core::Sequence light = Of("light", 51);
   Step({&heavy, &light});
@@ -112,11 +127,11 @@ TEST_F(TenantCountersTest, AfterAnEmptyQueueATenantIsLiftedToTheLastThatLeft) {
   core::Sequence a = Of("a", 0);
   core::Sequence b = Of("b", 1);
   Step({&a, &b});
-  counters_.Charge(a, 100, 0);
-  counters_.Charge(b, 300, 0);
+  Charge(a, 100, 0);
+  Charge(b, 300, 0);
   a.state = b.state = core::SequenceState::kDecoding;
   Step({}, {&a, &b});
-  counters_.Charge(b, 0, 50);  // It runs on.
+  Charge(b, 0, 50);  // It runs on.
   Step({}, {&a, &b});
   core::Sequence c = Of("c", 2);
   Step({&c}, {&a, &b});
@@ -130,12 +145,12 @@ TEST_F(TenantCountersTest, OneThatIsPreemptedComesBackToo) {
   Step({&a, &b});
   b.state = core::SequenceState::kDecoding;
   Step({&a}, {&b});
-  counters_.Charge(a, 1000, 0);
+  Charge(a, 1000, 0);
   b.state = core::SequenceState::kPreempted;
   b.sched.queued_since = now_;  // In that step.
   Step({&a, &b});
   EXPECT_DOUBLE_EQ(Tokens(b), 1000.0);
-  counters_.Charge(a, 1000, 0);
+  Charge(a, 1000, 0);
   Step({&a, &b});
   EXPECT_DOUBLE_EQ(Tokens(b), 1000.0) << "by now it waits";
 }
@@ -146,8 +161,8 @@ TEST_F(TenantCountersTest, ForgetsThoseThatWouldBeLiftedAnyway) {
   for (uint64_t i = 1; i <= 5000; ++i) {
     core::Sequence other = Of(("t" + std::to_string(i)).c_str(), i);
     Step({&stays, &other});
-    counters_.Charge(other, 1, 0);
-    counters_.Charge(stays, 2, 0);
+    Charge(other, 1, 0);
+    Charge(stays, 2, 0);
   }
   EXPECT_LE(counters_.size(), 200U);
 }
@@ -157,17 +172,29 @@ TEST_F(TenantCountersTest, KeepsALimitedNumberOfOthersAndTheHeaviest) {
   Step({&stays});
   core::Sequence heavy = Of("heavy", 1);
   Step({&stays, &heavy});
-  counters_.Charge(heavy, 100'000'000, 0);
+  Charge(heavy, 100'000'000, 0);
   constexpr uint64_t kTenants = 3 * TenantCounters::kMaxIdleTenants;
   for (uint64_t i = 2; i < kTenants; ++i) {
     core::Sequence other = Of(("t" + std::to_string(i)).c_str(), i);
     Step({&stays, &other});
-    counters_.Charge(other, 1000, 0);  // All above "stays", which is charged nothing.
+    Charge(other, 1000, 0);  // All above "stays", which is charged nothing.
   }
   EXPECT_LE(counters_.size(), TenantCounters::kMaxIdleTenants * 3 / 2 + 100);
   EXPECT_GE(counters_.size(), TenantCounters::kMaxIdleTenants);
   EXPECT_DOUBLE_EQ(Tokens(heavy), 1e8);
   EXPECT_DOUBLE_EQ(Tokens(stays), 0.0);
+}
+
+TEST(FairPolicyTest, TellsTheServiceOfATenant) {
+  FairPolicy policy;
+  EXPECT_TRUE(policy.is_fair());
+  core::Sequence a = Of("a", 0);
+  core::Sequence b = Of("b", 1);
+  const std::vector<core::Sequence*> queue = {&a, &b};
+  policy.BeginStep(queue, {}, base::TimePoint{1});
+  for (int i = 0; i < kQuantumSteps; ++i) policy.OnScheduled(a, {.output_tokens = 1, .cost = 1});
+  EXPECT_EQ(policy.ServiceOf(a) - policy.ServiceOf(b), kServiceQuantum);
+  EXPECT_EQ(policy.ClassOrderOf(a), 0);
 }
 
 TEST(FairPolicyTest, TheTenantWithLeastGoesFirstAndTheNewestOfTheHeaviestIsPreempted) {

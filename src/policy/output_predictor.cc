@@ -24,6 +24,7 @@ int32_t OutputPredictor::Remaining(const core::Sequence& sequence) const {
   const int32_t generated = sequence.generated();
   const int32_t left = sequence.request.max_tokens - generated;
   if (left <= 0) return 0;
+  if (RunsToItsLimit(sequence)) return left;
   const Mean& bucket = buckets_[BucketOf(sequence.request.max_tokens)];
   double total = kFirstGuess;
   if (bucket.count >= kMinLengths) {

@@ -29,8 +29,13 @@ class OutputPredictor {
 
   // Returns the predicted number of tokens that the sequence has still to generate: at least 1 and
   // at most what max_tokens leaves, or 0 if that leaves none. A sequence that has outgrown its
-  // prediction is predicted twice what it has generated: lengths have a long tail.
+  // prediction is predicted twice what it has generated: lengths have a long tail. One that no
+  // token ends is predicted all that max_tokens leaves.
   int32_t Remaining(const core::Sequence& sequence) const;
+  // Whether only max_tokens ends it, as far as the core knows: stop strings are found outside.
+  static bool RunsToItsLimit(const core::Sequence& sequence) {
+    return sequence.request.ignore_eos && sequence.request.stop_ids.empty();
+  }
 
  private:
   struct Mean {

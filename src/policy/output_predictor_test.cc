@@ -48,5 +48,15 @@ TEST(OutputPredictorTest, OneThatOutgrewItsPredictionWillDoubleAtLeast) {
   EXPECT_EQ(predictor.Remaining(RunningSequence(0, 8, 4000, 3990)), 10);
 }
 
+TEST(OutputPredictorTest, OneThatNoTokenEndsRunsToItsLimit) {
+  OutputPredictor predictor;
+  for (int i = 0; i < 8; ++i) predictor.Learn(4000, 100);
+  core::Sequence sequence = RunningSequence(0, 8, 4000, 10);
+  sequence.request.ignore_eos = true;
+  EXPECT_EQ(predictor.Remaining(sequence), 3990);
+  sequence.request.stop_ids = {7};
+  EXPECT_EQ(predictor.Remaining(sequence), 90) << "a stop token may end it";
+}
+
 }  // namespace
 }  // namespace ropeway::policy

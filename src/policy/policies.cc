@@ -135,6 +135,7 @@ CombinedPolicy::CombinedPolicy(std::vector<std::unique_ptr<SchedulingPolicy>> pa
   for (const auto& part : parts_) {
     if (!name_.empty()) name_ += '+';
     name_ += part->name();
+    if (part->is_fair()) fair_ = part.get();
   }
 }
 

@@ -101,8 +101,9 @@ class CacheAwarePolicy final : public SchedulingPolicy {
 };
 
 // Several policies as one. The first part decides, the next ones break its ties, then the arrival
-// does: key i is the first key of part i. The first part decides about preemption and victims; all
-// parts receive OnScheduled and OnFinished.
+// does: key i is the first key of part i. The first part decides about preemption and victims, and
+// whether classes have an order; service is that of the part that divides it. All parts receive
+// OnScheduled and OnFinished.
 class CombinedPolicy final : public SchedulingPolicy {
  public:
   static constexpr size_t kMaxParts = std::tuple_size_v<decltype(Rank::keys)>;
@@ -120,11 +121,19 @@ class CombinedPolicy final : public SchedulingPolicy {
   size_t PickVictim(std::span<const core::Sequence* const> candidates) const override {
     return parts_[0]->PickVictim(candidates);
   }
+  bool is_fair() const override { return fair_ != nullptr; }
+  int64_t ServiceOf(const core::Sequence& sequence) const override {
+    return fair_ != nullptr ? fair_->ServiceOf(sequence) : 0;
+  }
+  int ClassOrderOf(const core::Sequence& sequence) const override {
+    return parts_[0]->ClassOrderOf(sequence);
+  }
   void OnScheduled(const core::Sequence& sequence, const ScheduledWork& work) override;
   void OnFinished(const core::Sequence& sequence, bool completed) override;
 
  private:
   const std::vector<std::unique_ptr<SchedulingPolicy>> parts_;
+  const SchedulingPolicy* fair_ = nullptr;  // The part that divides service; null: none.
   std::string name_;
 };
 

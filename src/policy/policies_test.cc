@@ -100,6 +100,33 @@ TEST(CombinedPolicyTest, TheFirstPartDecidesAndTheNextBreaksItsTies) {
   EXPECT_EQ(other->PickVictim(candidates), 0U) << "fair's rule: the newest of a";
 }
 
+TEST(CombinedPolicyTest, ServiceIsThatOfThePartThatDividesItAndTheFirstOrdersClasses) {
+  core::Sequence high = WaitingSequence(0);
+  high.request.priority = Priority::kHigh;
+  high.request.tenant = "a";
+  core::Sequence low = WaitingSequence(1);
+  low.request.priority = Priority::kLow;
+  low.request.tenant = "b";
+  std::vector<core::Sequence*> queue = {&high, &low};
+  for (const char* name : {"priority+fair", "fair+priority", "sjf+fair", "fair"}) {
+    const auto policy = Make(name);
+    EXPECT_TRUE(policy->is_fair()) << name;
+    policy->BeginStep(queue, {}, base::TimePoint{1});
+    policy->OnScheduled(high, {.prompt_tokens = 2, .output_tokens = 0, .cost = 2});
+    EXPECT_EQ(policy->ServiceOf(high), kServiceOfDecode) << name;
+    EXPECT_EQ(policy->ServiceOf(low), 0) << name;
+    const bool ordered = std::string(name) == "priority+fair";
+    EXPECT_EQ(policy->ClassOrderOf(low) > policy->ClassOrderOf(high), ordered) << name;
+  }
+  for (const char* name : {"priority", "fcfs", "priority+sjf"}) {
+    const auto policy = Make(name);
+    EXPECT_FALSE(policy->is_fair()) << name;
+    policy->BeginStep(queue, {}, base::TimePoint{1});
+    policy->OnScheduled(high, {.prompt_tokens = 2, .output_tokens = 0, .cost = 2});
+    EXPECT_EQ(policy->ServiceOf(high), 0) << name;
+  }
+}
+
 TEST(CombinedPolicyTest, AllPartsReceiveAnEnd) {
   const auto policy = Make("priority+sjf");
   const core::Sequence asks = WaitingSequence(0, 10, 1000);

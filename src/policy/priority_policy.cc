@@ -135,8 +135,8 @@ size_t PriorityPolicy::PickVictim(std::span<const core::Sequence* const> candida
   size_t victim = last;  // If it is alone.
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (i == last) continue;
-    const bool capped = candidates[i]->preemptions >= kMaxPreemptions;
-    const bool victim_capped = candidates[victim]->preemptions >= kMaxPreemptions;
+    const bool capped = PreemptedOften(*candidates[i]);
+    const bool victim_capped = PreemptedOften(*candidates[victim]);
     const bool better = capped != victim_capped
                             ? victim_capped
                             : IsBetterVictim(*candidates[i], *candidates[victim]);

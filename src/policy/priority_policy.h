@@ -105,6 +105,10 @@ class PriorityPolicy final : public SchedulingPolicy {
   // while there is another, so one sequence of the highest class always runs to its end.
   size_t PickVictim(std::span<const core::Sequence* const> candidates) const override;
 
+  int ClassOrderOf(const core::Sequence& sequence) const override {
+    return shares_.OrderOf(sequence.request.priority);
+  }
+
   void OnScheduled(const core::Sequence& sequence, const ScheduledWork& work) override {
     if (!sequence.sched.aged) shares_.Charge(sequence.request.priority, work.cost);
   }

@@ -421,6 +421,9 @@ TEST(PriorityPolicyTest, OftenPreemptedOnesArePreemptedOnlyIfAllWere) {
   low.preemptions = kMaxPreemptions - 1;
   medium.preemptions = 0;
   EXPECT_EQ(policy.PickVictim(all), 0U);
+  low.preemptions = kMaxPreemptions + 5;
+  low.sched.turns_given = 6;
+  EXPECT_EQ(policy.PickVictim(all), 0U) << "turns given to other tenants do not count";
 }
 
 TEST(PriorityPolicyTest, TheMostWorkOfTheHighestClassIsNeverTheVictim) {

@@ -26,8 +26,20 @@ struct Rank {
 struct ScheduledWork {
   int32_t prompt_tokens = 0;  // Of its prompt, computed for the first time.
   int32_t output_tokens = 0;  // 1 if its next token is sampled.
-  double cost = 0.0;          // In units of StepCost, recomputed tokens included.
+  // In units of StepCost, recomputed tokens and sampling included.
+  double cost = 0.0;
+  // Of it, what attention and sampling add to the tokens above.
+  double extra = 0.0;
+  // Slots' worth of the KV pool that the sequence holds: its part of the blocks, times the slots.
+  double held = 0.0;
 };
+
+// What a tenant may have above another one's service before it gives up a slot to it: what a slot
+// decodes in kQuantumSteps steps, in the units of SchedulingPolicy::ServiceOf. 64 steps are 1 to 3
+// seconds of a lone slot; a tenant that holds all of 64 slots is as far above after one step.
+inline constexpr int kQuantumSteps = 64;
+inline constexpr int64_t kServiceOfDecode = 2 * 65536;
+inline constexpr int64_t kServiceQuantum = kQuantumSteps * kServiceOfDecode;
 
 // Thread rule: the engine thread.
 class SchedulingPolicy {
@@ -50,6 +62,15 @@ class SchedulingPolicy {
                           const core::Sequence& /*victim*/) const {
     return false;
   }
+
+  // Whether service is divided between tenants. If not, ServiceOf is 0.
+  virtual bool is_fair() const { return false; }
+  // The weighted service of the sequence's tenant so far; a token decoded at weight 1 is
+  // kServiceOfDecode.
+  virtual int64_t ServiceOf(const core::Sequence& /*sequence*/) const { return 0; }
+  // The position of the sequence's class in this step's order, if classes go first; else 0. Between
+  // tenants, a sequence gives way only to those of its own class and of earlier ones.
+  virtual int ClassOrderOf(const core::Sequence& /*sequence*/) const { return 0; }
 
   // Returns the index of the candidate to preempt, by default the newest. Candidates run, have no
   // work yet in this step, and are in rank order. REQUIRES: not empty.
@@ -79,6 +100,13 @@ class SchedulingPolicy {
 // others were preempted as often. Each preemption costs at least a turn in the queue; eight are
 // more than a burst of urgent requests causes, and few enough to guarantee an end.
 inline constexpr int32_t kMaxPreemptions = 8;
+
+// Whether the sequence was preempted so often. Turns that it gave to other tenants, and to requests
+// past max_wait, do not count: what bounds those is the tenants' service, and that each request is
+// past max_wait once.
+inline bool PreemptedOften(const core::Sequence& sequence) {
+  return sequence.preemptions - sequence.sched.turns_given >= kMaxPreemptions;
+}
 
 }  // namespace ropeway::policy
 

@@ -1,6 +1,7 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
+#include <new>
 
 namespace ropeway::scheduler {
 namespace {
@@ -36,7 +37,12 @@ Scheduler::Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* 
       kv_(kv),
       mover_(mover),
       cost_(options.attention_weight),
-      load_(&cost_, options.has_classes, options.class_parts),
+      tenants_(policy->is_fair()),
+      load_(&cost_, &sampling_,
+            {.has_classes = options.has_classes,
+             .has_tenants = policy->is_fair(),
+             .preempts = options.batching.kind == BatchFormerOptions::Kind::kContinuous,
+             .parts = options.class_parts}),
       former_(options.batching),
       padding_(static_cast<size_t>(max_running_)),
       budget_({.all = static_cast<double>(options.max_num_batched_tokens),
@@ -50,6 +56,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* 
   // Sequences preempted in a step stay in it beside those that take their slots.
   ranked_.reserve(2 * slots);
   candidates_.reserve(2 * slots);
+  costly_.reserve(2 * slots);
   output_.Reserve(slots);
 }
 
@@ -64,6 +71,16 @@ void Scheduler::Add(core::Sequence* sequence, base::TimePoint now) {
   line_.Reserve(most);
   aging_.Reserve(most);
   if (passed_.capacity() < most) passed_.reserve(2 * most);
+  if (due_.capacity() < most) due_.reserve(2 * most);
+  const size_t tenants = tenants_.all().size() + 1;
+  if (turns_.capacity() < tenants) turns_.reserve(2 * tenants);
+  load_.Add(*sequence);
+  try {
+    tenants_.Enter(sequence);
+  } catch (const std::bad_alloc&) {
+    load_.Remove(*sequence);
+    throw;
+  }
   queue_.push_back(sequence);
   sequence->sched.queued_since = now;
   UpdateHint(sequence);
@@ -80,20 +97,13 @@ void Scheduler::Remove(core::Sequence* sequence, core::SequenceEvent event, bool
   mover_->Move(sequence->id(), &sequence->state, event);
   if (completed) load_.OnFinished(*sequence);
   policy_->OnFinished(*sequence, completed);
+  load_.Remove(*sequence);
+  tenants_.Leave(*sequence);
 }
 
 void Scheduler::FetchDone(core::Sequence* sequence) {
   --num_fetching_;
   mover_->Move(sequence->id(), &sequence->state, core::SequenceEvent::kFetched);
-}
-
-void Scheduler::OnStep(base::Duration took) {
-  // Padding does not count as work.
-  if (!options_.learn_cost || output_.num_tokens == 0 || output_.num_padding_tokens > 0) return;
-  // Few decodes are bound by memory: their speed does not tell how fast a queue is served.
-  const bool busy = output_.num_tokens >= StepCost::kMinRows ||
-                    2 * static_cast<int>(output_.items.size()) >= limit_;
-  cost_.OnStep(output_.num_tokens, positions_, took, busy);
 }
 
 const SchedulerOutput& Scheduler::Schedule(base::TimePoint now) {
@@ -104,6 +114,8 @@ const SchedulerOutput& Scheduler::Schedule(base::TimePoint now) {
   FormBatch();
   if (continuous()) {
     StartUrgent();
+    if (tenants_.several()) StartBelowShare();
+    StartDue();
     urgent_.Choose(ranked_, line_.empty() ? nullptr : &line_.front());
   }
   ScheduleDecodes();
@@ -114,15 +126,19 @@ const SchedulerOutput& Scheduler::Schedule(base::TimePoint now) {
 }
 
 void Scheduler::BeginStep(base::TimePoint now) {
+  const base::TimePoint last_step = now_;
   output_.Clear();
   now_ = now;
+  ++step_;
   decode_cost_ = 0;
   short_of_blocks_ = false;
   positions_ = 0;
   passed_.clear();
   RefreshHints();
+  NoteAboveShare(last_step);
   aging_.Update(now, limit_, running_, queue_);
   policy_->BeginStep(queue_, running_, now);
+  CountTenants();
 }
 
 void Scheduler::RefreshHints() {
@@ -169,7 +185,11 @@ void Scheduler::UpdateFollowers() {
 void Scheduler::RankQueue() {
   line_.Clear();
   for (core::Sequence* sequence : queue_) {
-    if (sequence->sched.follows == 0) line_.Add(RankedOf(sequence));
+    if (sequence->sched.follows != 0) continue;
+    const Ranked ranked = RankedOf(sequence);
+    line_.Add(ranked);
+    Ranked& first = tenants_.Of(*sequence).first;
+    if (first.sequence == nullptr || Before(ranked, first)) first = ranked;
   }
   line_.Sort();
 }
@@ -221,11 +241,12 @@ void Scheduler::ScheduleDecodes() {
   const bool prefills = std::any_of(running_.begin(), running_.end(), member_prefills);
   // Classic static batches compute all their prompts before anything else.
   if (options_.padding && (prefills || padding_.prefilling())) return;
+  if (continuous()) RestCostly();
   for (size_t i = 0; i < ranked_.size(); ++i) {
     core::Sequence* sequence = ranked_[i].sequence;
     // Skips sequences preempted in this step too.
     if (sequence->state != core::SequenceState::kDecoding) continue;
-    if (urgent_.IsLeftBy(ranked_[i]) || !ExtendOrPreempt(i)) continue;
+    if (ranked_[i].rests || urgent_.IsLeftBy(ranked_[i]) || !ExtendOrPreempt(i)) continue;
     decode_cost_ += cost_.Cost(sequence->kv.computed, 1);
     AddItem(sequence, 1);
   }
@@ -357,7 +378,11 @@ void Scheduler::Start(const Ranked& ranked, kvcache::CachedPrefix* prefix) {
   Erase(&queue_, sequence);
   running_.push_back(sequence);
   sequence->sched.run_steps = 0;
+  sequence->sched.started_step = step_;
+  sequence->sched.again_steps = 0;
   sequence->sched.aged = ranked.aged;
+  sequence->sched.held_blocks = HeldBlocks(*sequence);
+  tenants_.Hold(*sequence, IsBusy(*sequence));
   sequence->sched.long_prefill = IsLong(*sequence, sequence->kv.computed);
   const bool first_time = sequence->state == core::SequenceState::kWaiting;
   if (first_time) {
@@ -385,12 +410,14 @@ void Scheduler::AddChunk(core::Sequence* sequence) {
   if (options_.max_prefill_chunk > 0) most = std::min(most, options_.max_prefill_chunk);
   if (most <= 0) return;
   const double budget = budget_.For(urgent_.IsHigh(*sequence), sequence->sched.long_prefill);
-  int32_t chunk = cost_.ChunkFor(sequence->kv.computed, most, budget);
+  const double scoring = ScoringCostOf(*sequence);
+  int32_t chunk = cost_.ChunkFor(sequence->kv.computed, most, budget, scoring);
   if (chunk == 0) {
     if (output_.num_prefill_tokens > 0) return;
     chunk = 1;
   }
-  budget_.Spend(cost_.Cost(sequence->kv.computed, chunk), sequence->sched.long_prefill);
+  budget_.Spend(cost_.Cost(sequence->kv.computed, chunk) + scoring * chunk,
+                sequence->sched.long_prefill);
   output_.num_prefill_tokens += chunk;
   AddItem(sequence, chunk);
 }
@@ -401,11 +428,20 @@ void Scheduler::AddItem(core::Sequence* sequence, int32_t num_tokens) {
   output_.items.push_back({sequence, start, num_tokens, sample});
   output_.num_tokens += num_tokens;
   positions_ += StepCost::Positions(start, num_tokens);
-  const int32_t fresh =
-      std::min(sequence->prompt_len, start + num_tokens) - std::max(start, sequence->kv.high_water);
-  policy_->OnScheduled(*sequence, {.prompt_tokens = std::max(0, fresh),
-                                   .output_tokens = sample ? 1 : 0,
-                                   .cost = cost_.Cost(start, num_tokens)});
+  const int32_t fresh = std::max(0, std::min(sequence->prompt_len, start + num_tokens) -
+                                        std::max(start, sequence->kv.high_water));
+  const int32_t first_time = std::max(fresh, sample ? 1 : 0);
+  if (first_time == 0) ++sequence->sched.again_steps;
+  const double cost = cost_.Cost(start, num_tokens);
+  const double sampling =
+      (sample ? SamplingCostOf(*sequence) : 0.0) + ScoringCostOf(*sequence) * fresh;
+  policy_->OnScheduled(
+      *sequence,
+      {.prompt_tokens = fresh,
+       .output_tokens = sample ? 1 : 0,
+       .cost = cost + sampling,
+       .extra = (cost - num_tokens) * first_time / num_tokens + sampling,
+       .held = sequence->sched.held_blocks * limit_ / std::max(1, kv_->pool().num_blocks())});
   sequence->sched.queued_since = now_;
   const bool decodes = sequence->state == core::SequenceState::kDecoding;
   if (++sequence->sched.run_steps >= kMinRunSteps && decodes) sequence->sched.aged = false;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -16,9 +17,12 @@
 #include "ropeway/status.h"
 #include "scheduler/batch_former.h"
 #include "scheduler/prefill_budget.h"
+#include "scheduler/queue_load.h"
+#include "scheduler/sampling_cost.h"
 #include "scheduler/scheduler_options.h"
 #include "scheduler/scheduler_output.h"
 #include "scheduler/step_cost.h"
+#include "scheduler/tenant_table.h"
 #include "scheduler/waiting_queue.h"
 
 namespace ropeway::scheduler {
@@ -34,10 +38,20 @@ namespace ropeway::scheduler {
 //    preempted if all of them together could not make the room. An aged sequence that may preempt
 //    none is passed by the next ones while at least half the slots are left to earlier arrivals.
 //    The first sequence starts here too if there is room for it and its prompt would be urgent.
+//    Then, with several tenants and a policy that divides service between them, the first sequence
+//    of each waiting tenant that is below another one (IsBelow) starts, in the order of the
+//    tenants' classes and service, whoever stands before it in the queue; sequences of tenants
+//    that it is below give way: the latest class, the most service and the newest first. None is
+//    exempt but those that do not give way yet (MayGiveWay). A tenant passes one that could not
+//    start only if it holds less. Last, each tenant's first sequence that must start now to be
+//    within max_wait (NoteDue) starts, at the expense of its own tenant or of one with at least as
+//    much service; half of the tenant's slots are left to those that ran longer.
 // 2. Each decoding sequence gets one token, in rank order. Decodes that may be preempted for an
-//    urgent prompt (UrgentSteps) leave the step to it, but not more than four steps in a row. If a
-//    block is missing, the policy's victims among the running sequences without work in this step
-//    are preempted, until there is a block or the sequence itself was the victim.
+//    urgent prompt (UrgentSteps) leave the step to it, but not more than four steps in a row. If
+//    sampling would cost too much of the step, some whose sampling is costly wait for the next one
+//    (RestCostly). If a block is missing, the policy's victims among the running sequences without
+//    work in this step are preempted, until there is a block or the sequence itself was the victim;
+//    with several tenants, of the lowest class those of the tenant that holds the most.
 // 3. In rank order, prefilling sequences get a chunk of the rest of the step's budget
 //    (PrefillBudget; the first at least one token), and sequences of the queue start while the
 //    batch former, a slot, a token, and blocks for all their ids and one more allow it. The first
@@ -58,11 +72,14 @@ namespace ropeway::scheduler {
 //    and leads the others.
 //
 // Every sequence makes progress. There are at most max_num_batched_tokens slots, so each decoding
-// sequence gets its token (after at most four urgent steps), and the first prefilling one at least
-// one. A sequence that waits (in the queue, or running without a chunk) is aged after max_wait and
-// goes before all later arrivals, in up to half the slots (rounded up). An aged sequence is
-// preempted only for memory, and only if all others are aged too, until it decodes and has run for
-// kMinRunSteps.
+// sequence gets its token (after at most four urgent steps, and as its turn to be sampled comes),
+// and the first prefilling one at least one. A sequence that waits (in the queue, or running
+// without a chunk) is aged after max_wait and goes before all later arrivals, in up to half the
+// slots (rounded up). An aged sequence is preempted only for memory, and only if all others are
+// aged too, until it decodes and has run for kMinRunSteps; but to another tenant it gives way as
+// all do, and while its tenant is above another one's share it does not age: aging is an order
+// within a tenant and between classes. Turns between tenants have an end because each moves their
+// service towards each other: who has the least never gives way.
 //
 // Thread rule: the engine thread. Sequences belong to the caller and must outlive their stay.
 class Scheduler {
@@ -87,17 +104,17 @@ class Scheduler {
   void FetchDone(core::Sequence* sequence);
 
   static constexpr int32_t kMinFollowTokens = 4 * base::kBlockTokens;
-  // Long enough that the cost of a start (its blocks, its reads) is small against what it computes;
-  // short against a wait.
-  static constexpr int32_t kMinRunSteps = 8;
+  static constexpr int32_t kMinRunSteps = scheduler::kMinRunSteps;
 
   // Schedules the next step: moves states and allocates blocks accordingly. The reply is valid
   // until the next call. It has no items only if there is no sequence, a batch fills (next_look),
   // all running sequences fetch, or a block was leaked.
   const SchedulerOutput& Schedule(base::TimePoint now);
 
-  // The last scheduled step took `took`.
-  void OnStep(base::Duration took);
+  // The last scheduled step took `took`. With its result, before that changes any sequence: what
+  // sampling took of it is learned too.
+  void OnStep(base::Duration took, const core::StepResult& result);
+  void OnStep(base::Duration took) { OnStep(took, core::StepResult{}); }
 
   // Limits the sequences that run at once from now on, to at least one; running ones go on.
   void set_limit(int limit) { limit_ = std::clamp(limit, 1, max_running_); }
@@ -119,10 +136,15 @@ class Scheduler {
   std::span<core::Sequence* const> queue() const { return queue_; }
   std::span<core::Sequence* const> running() const { return running_; }
   int64_t queued_tokens() const { return load_.tokens(); }
-  // See QueueLoad.
-  double WaitSeconds(Priority priority) const {
-    return load_.WaitSeconds(priority, running_, limit_ - num_running());
-  }
+  // A request that comes now starts with the next step.
+  bool has_free_slot() const { return queue_.empty() && num_running() < limit_; }
+  // The load, which predicts waits. Throws std::bad_alloc.
+  void View(LoadView* view) const;
+  // See LoadView: of a new request of this tenant; without one, of the tenant that would wait
+  // longest. Throws std::bad_alloc.
+  double WaitSeconds(Priority priority, const std::string& tenant, double weight) const;
+  double WaitSeconds(Priority priority) const;
+  Work WorkOf(const core::CoreRequest& request) const { return load_.WorkOf(request); }
   const StepCost& step_cost() const { return cost_; }
   int max_running() const { return max_running_; }
 
@@ -151,6 +173,9 @@ class Scheduler {
   void RankQueue();
   void FormBatch();
   void StartUrgent();
+  void StartBelowShare();
+  void StartDue();
+  void RestCostly();
   void ScheduleDecodes();
   void SchedulePrefills();
   void NumberBatch();
@@ -160,12 +185,48 @@ class Scheduler {
   void RefreshHints();
   void UpdateHint(core::Sequence* sequence);
 
+  // Tenants (scheduler_tenants.cc).
+  // Notes whose tenants are above another one's share, as of the end of the last step.
+  void NoteAboveShare(base::TimePoint last_step);
+  // Notes what each tenant holds.
+  void CountTenants();
+  int64_t ServiceOf(const core::Sequence& sequence);
+  double HeldBlocks(const core::Sequence& sequence) const;
+  // Whether the running sequence is there for kMinRunSteps, and twice as many as it computed again
+  // what was lost: so turns cost at most half the work even where the pool is too small to keep it.
+  bool MayGiveWay(const core::Sequence& sequence) const;
+  bool IsBusy(const core::Sequence& sequence) const {
+    return sequence.sched.aged || !MayGiveWay(sequence);
+  }
+  // Whether the running sequence's tenant has had a quantum more service than the waiting one's,
+  // and holds more, and its class does not go first.
+  bool IsBelow(const core::Sequence& waiting, const core::Sequence& running);
+  // Preempts candidates_ until `urgent` can start; none if all of them do not make the room.
+  bool GiveWayTo(const Ranked& urgent, int slots);
+  void StartNow(const Ranked& ranked);
+  // Fills due_ with the first sequence of each tenant that must start now so that all that wait
+  // start within max_wait of their arrival.
+  void NoteDue();
+  bool MustStart(std::span<core::Sequence* const> of_one_tenant);
+  // Of candidates_ for memory, leaves those of the lowest class that belong to the tenant that
+  // holds the most, and of these the ones that may give way, if there are any.
+  void KeepLargestHolder();
+
+  // Sampling (scheduler_sampling.cc): units of cost.
+  double SamplingCostOf(const core::Sequence& sequence) const {
+    return sampling_.Sampling(sequence) * cost_.speed();
+  }
+  double ScoringCostOf(const core::Sequence& sequence) const {
+    return sampling_.Scoring(sequence) * cost_.speed();
+  }
+
   // Preemption for a sequence of the queue.
-  bool MayBeVictim(const Ranked& victim, const Ranked& urgent) const;
+  bool MayBeVictim(const Ranked& victim, const Ranked& urgent);
   // Fills candidates_ with the running sequences that may be preempted for it.
   void FindVictims(const Ranked& urgent);
   // Preempts candidates_ until `urgent` can start; false if all of them do not make the room.
-  bool PreemptFor(const Ranked& urgent, int slots);
+  // `due`: it is past max_wait, or will be.
+  bool PreemptFor(const Ranked& urgent, int slots, bool due);
   // The number of running sequences that arrived after it.
   int LaterRunning(const core::Sequence& sequence) const;
   // Whether half the slots are left to arrivals before each aged sequence that was passed.
@@ -206,6 +267,8 @@ class Scheduler {
   kvcache::KvCacheManager* const kv_;
   core::SequenceMover* const mover_;
   StepCost cost_;
+  SamplingCost sampling_;
+  TenantTable tenants_;
   QueueLoad load_;
   BatchFormer former_;
   StaticPadding padding_;
@@ -229,10 +292,16 @@ class Scheduler {
   WaitingQueue line_;           // The queue without followers.
   std::vector<const core::Sequence*> candidates_;
   std::vector<Ranked> passed_;  // Aged sequences that others may pass.
+  std::vector<Ranked> turns_;   // The first of each waiting tenant.
+  std::vector<core::Sequence*> due_;
+  std::vector<Ranked*> costly_;  // Decodes whose sampling is costly.
   base::TimePoint now_{};
-  size_t next_hint_ = 0;      // Index in the queue.
-  int new_slots_ = 0;         // Sequences that may start for the first time in this step.
-  double decode_cost_ = 0.0;  // Of the step's decodes; 0: there are none.
+  uint64_t step_ = 0;
+  uint64_t as_of_ = 0;         // Changes whenever the tenants' service may have.
+  double step_seconds_ = 0.0;  // Smoothed.
+  size_t next_hint_ = 0;       // Index in the queue.
+  int new_slots_ = 0;          // Sequences that may start for the first time in this step.
+  double decode_cost_ = 0.0;   // Of the step's decodes; 0: there are none.
   bool short_of_blocks_ = false;
   double positions_ = 0.0;  // Attended by the step's rows.
 };

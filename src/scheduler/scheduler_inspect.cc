@@ -1,4 +1,4 @@
-// The parts of Scheduler that only look: the order of the queue and the integrity check.
+// The parts of Scheduler that only look: the order of the queue, the load and the integrity check.
 
 #include <fmt/format.h>
 
@@ -55,6 +55,27 @@ std::vector<uint64_t> Scheduler::QueueOrder() const {
   return ids;
 }
 
+void Scheduler::View(LoadView* view) const {
+  // While blocks are what is short, there are no more slots than sequences that run.
+  const bool blocks = output_.head_blocked_by == BlockedBy::kBlocks && num_running() > 0;
+  load_.View({.sequences = running_,
+              .slots = blocks ? std::min(limit_, num_running()) : limit_,
+              .step_seconds = step_seconds_},
+             view);
+}
+
+double Scheduler::WaitSeconds(Priority priority, const std::string& tenant, double weight) const {
+  LoadView view;
+  View(&view);
+  return view.Wait({tenant, weight, priority});
+}
+
+double Scheduler::WaitSeconds(Priority priority) const {
+  LoadView view;
+  View(&view);
+  return view.LongestWait(priority);
+}
+
 Status Scheduler::CheckIntegrity() const {
   std::unordered_set<const core::Sequence*> seen;
   const auto check = [&seen](std::span<core::Sequence* const> list,
@@ -72,6 +93,14 @@ Status Scheduler::CheckIntegrity() const {
   Status counts = CheckCount(running_, core::SequenceState::kFetching, num_fetching_);
   if (counts.ok()) counts = CheckCount(queue_, core::SequenceState::kPreempted, num_preempted_);
   if (!counts.ok()) return counts;
+  size_t of_tenants = 0;
+  for (const TenantTable::Tenant& tenant : tenants_.all()) {
+    of_tenants += static_cast<size_t>(tenant.sequences);
+  }
+  if (of_tenants != queue_.size() + running_.size()) {
+    return {StatusCode::kInternal, fmt::format("the tenants have {} sequences, {} are listed",
+                                               of_tenants, queue_.size() + running_.size())};
+  }
   if (num_running() <= max_running_) return {};
   return {StatusCode::kInternal,
           fmt::format("{} sequences run, more than {}", num_running(), max_running_)};

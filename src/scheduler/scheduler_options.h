@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "ropeway/status.h"
 #include "scheduler/batch_former.h"
-#include "scheduler/waiting_queue.h"
+#include "scheduler/queue_load.h"
 
 namespace ropeway::scheduler {
 

@@ -20,7 +20,7 @@ const BlockedByNames& NamesOf(BlockedBy rule) {
 }
 
 const char* PreemptReasonName(PreemptReason reason) {
-  static constexpr const char* kNames[] = {"memory", "priority", "blocks", "aging"};
+  static constexpr const char* kNames[] = {"memory", "priority", "blocks", "aging", "fairness"};
   return kNames[static_cast<size_t>(reason)];
 }
 

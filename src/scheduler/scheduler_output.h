@@ -49,8 +49,9 @@ enum class PreemptReason {
   kPriority,  // A higher class needed its slot.
   kBlocks,    // A higher class needed its blocks.
   kAging,     // A request past max_wait needed its slot or blocks.
+  kFairness,  // A tenant below its share needed its slot or blocks.
 };
-inline constexpr int kNumPreemptReasons = 4;
+inline constexpr int kNumPreemptReasons = 5;
 const char* PreemptReasonName(PreemptReason reason);
 
 // One step. Block tables already cover it.

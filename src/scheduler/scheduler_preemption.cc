@@ -26,7 +26,7 @@ void Scheduler::StartUrgent() {
     if (!MayPassAged()) break;
     kvcache::CachedPrefix prefix = kv_->Lookup(first.sequence);
     if (!Follow(first.sequence, &prefix)) {
-      if (!PreemptFor(first, slots)) break;
+      if (!PreemptFor(first, slots, first.aged)) break;
       // The preempted sequences may have computed what it would have found.
       prefix = kv_->Lookup(first.sequence);
       Start(first, &prefix);
@@ -47,13 +47,17 @@ void Scheduler::FindVictims(const Ranked& urgent) {
   }
 }
 
-bool Scheduler::MayBeVictim(const Ranked& victim, const Ranked& urgent) const {
+bool Scheduler::MayBeVictim(const Ranked& victim, const Ranked& urgent) {
   const core::Sequence& its = *victim.sequence;
   if (!its.running() || its.sched.aged || victim.leads) return false;
-  if (its.sched.run_steps < kMinRunSteps || its.preemptions >= policy::kMaxPreemptions)
-    return false;
+  if (its.sched.run_steps < kMinRunSteps || policy::PreemptedOften(its)) return false;
   if (its.generated() >= options_.preempt_max_generated) return false;
-  if (urgent.aged && its.order > urgent.sequence->order) return true;
+  // Between tenants, not from one with less service.
+  const bool its_turn = urgent.aged && its.order > urgent.sequence->order;
+  if (its_turn && (its.sched.tenant == urgent.sequence->sched.tenant ||
+                   ServiceOf(its) >= ServiceOf(*urgent.sequence))) {
+    return true;
+  }
   return policy_->MayPreempt(*urgent.sequence, its);
 }
 
@@ -69,7 +73,7 @@ int Scheduler::LaterRunning(const core::Sequence& sequence) const {
                     [&](const core::Sequence* other) { return other->order > sequence.order; }));
 }
 
-bool Scheduler::PreemptFor(const Ranked& urgent, int slots) {
+bool Scheduler::PreemptFor(const Ranked& urgent, int slots, bool due) {
   const core::Sequence& its = *urgent.sequence;
   const int32_t positions = PositionsToStart(its);
   kvcache::CachedPrefix prefix = kv_->Lookup(urgent.sequence);
@@ -84,9 +88,9 @@ bool Scheduler::PreemptFor(const Ranked& urgent, int slots) {
     const size_t pick = policy_->PickVictim(candidates_);
     const core::Sequence* victim = candidates_[pick];
     candidates_.erase(candidates_.begin() + static_cast<ptrdiff_t>(pick));
-    Preempt(victim, urgent.aged ? PreemptReason::kAging
-                    : for_slot  ? PreemptReason::kPriority
-                                : PreemptReason::kBlocks);
+    Preempt(victim, due        ? PreemptReason::kAging
+                    : for_slot ? PreemptReason::kPriority
+                               : PreemptReason::kBlocks);
     prefix = kv_->Lookup(urgent.sequence);  // The victim may have been about to compute some of it.
   }
   return true;
@@ -101,9 +105,13 @@ void Scheduler::Preempt(const core::Sequence* victim, PreemptReason reason) {
       return fetch.sequence == sequence;
     });
   }
+  tenants_.Release(*sequence, IsBusy(*sequence));
   kv_->Park(sequence);
   mover_->Move(sequence->id(), &sequence->state, core::SequenceEvent::kPreempt);
   ++sequence->preemptions;
+  if (reason == PreemptReason::kAging || reason == PreemptReason::kFairness) {
+    ++sequence->sched.turns_given;
+  }
   sequence->sched.queued_since = aging_.QueuedSince(*sequence, now_);
   Erase(&running_, sequence);
   queue_.push_back(sequence);
@@ -125,6 +133,7 @@ bool Scheduler::ExtendOrPreempt(size_t index) {
       if (other->running() && pending && !other->sched.aged) candidates_.push_back(other);
     }
     if (candidates_.empty()) candidates_.push_back(sequence);
+    if (tenants_.several()) KeepLargestHolder();
     const core::Sequence* victim = candidates_[policy_->PickVictim(candidates_)];
     Preempt(victim, PreemptReason::kMemory);
     short_of_blocks_ = true;

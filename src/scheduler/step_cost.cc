@@ -5,15 +5,16 @@
 
 namespace ropeway::scheduler {
 
-int32_t StepCost::ChunkFor(int32_t start, int32_t wanted, double budget) const {
-  if (wanted <= 0 || Cost(start, 1) > budget) return 0;
+int32_t StepCost::ChunkFor(int32_t start, int32_t wanted, double budget, double extra) const {
+  const auto cost = [&](int32_t tokens) { return Cost(start, tokens) + extra * tokens; };
+  if (wanted <= 0 || cost(1) > budget) return 0;
   // n + w (n start + n (n + 1) / 2) = budget, solved for n without a difference of near numbers.
-  const double linear = 1.0 + weight_ * (start + 0.5);
+  const double linear = 1.0 + extra + weight_ * (start + 0.5);
   const double n = 2.0 * budget / (linear + std::sqrt(linear * linear + 2.0 * weight_ * budget));
   auto chunk = static_cast<int32_t>(std::clamp<double>(n, 1.0, wanted));
   // Corrects rounding.
-  while (chunk < wanted && Cost(start, chunk + 1) <= budget) ++chunk;
-  while (chunk > 1 && Cost(start, chunk) > budget) --chunk;
+  while (chunk < wanted && cost(chunk + 1) <= budget) ++chunk;
+  while (chunk > 1 && cost(chunk) > budget) --chunk;
   return chunk;
 }
 

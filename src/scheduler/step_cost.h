@@ -58,8 +58,8 @@ class StepCost {
   }
 
   // Returns the most tokens, at most `wanted`, whose cost from `start` on is within `budget`; 0 if
-  // not even one is.
-  int32_t ChunkFor(int32_t start, int32_t wanted, double budget) const;
+  // not even one is. `extra`: what each costs besides.
+  int32_t ChunkFor(int32_t start, int32_t wanted, double budget, double extra = 0.0) const;
 
   // A step of `rows` tokens took `took`. Steps that computed nothing are ignored. `busy`: it counts
   // in speed(), the speed under load.

@@ -64,6 +64,8 @@ TEST(StepCostTest, AChunkIsTheMostThatFits) {
     ASSERT_TRUE(chunk == wanted || cost.Cost(start, chunk + 1) > budget);
   }
   EXPECT_EQ(cost.ChunkFor(0, 10, -1.0), 0);
+  EXPECT_EQ(StepCost(0.0).ChunkFor(0, 100, 50.0, 1.0), 25) << "each costs one more";
+  EXPECT_EQ(StepCost(0.0).ChunkFor(0, 100, 1.5, 1.0), 0);
   EXPECT_GT(cost.ChunkFor(0, 512, 512.0), cost.ChunkFor(3500, 512, 512.0));
 }
 

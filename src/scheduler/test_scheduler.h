@@ -38,6 +38,8 @@ class SchedulerTest : public testing::Test {
     sequence->request.max_tokens = max_tokens;
     sequence->request.priority = priority_;
     sequence->request.tenant = tenant_;
+    sequence->request.tenant_weight = weight_;
+    sequence->request.ignore_eos = ignore_eos_;
     scheduler_->Add(sequence.get(), now_);
     sequences_.push_back(std::move(sequence));
     return sequences_.back().get();
@@ -107,6 +109,8 @@ class SchedulerTest : public testing::Test {
   // Of the next ones that are added, and of the next step.
   Priority priority_ = Priority::kMedium;
   std::string tenant_;
+  double weight_ = 1.0;
+  bool ignore_eos_ = false;
   base::TimePoint now_{0};
   static constexpr base::Duration kStep = std::chrono::milliseconds(10);
 };

@@ -1,8 +1,7 @@
-// The order of the waiting sequences: ranks, aging, and the wait that a new request can expect.
+// The order of the waiting sequences: ranks and aging.
 #ifndef ROPEWAY_SCHEDULER_WAITING_QUEUE_H_
 #define ROPEWAY_SCHEDULER_WAITING_QUEUE_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -10,11 +9,13 @@
 
 #include "base/clock.h"
 #include "core/sequence.h"
-#include "policy/output_predictor.h"
 #include "policy/scheduling_policy.h"
-#include "scheduler/step_cost.h"
 
 namespace ropeway::scheduler {
+
+// Long enough that the cost of a start (its blocks, its reads) is small against what it computes;
+// short against a wait.
+inline constexpr int32_t kMinRunSteps = 8;
 
 // A sequence with its position in the order of one step.
 struct Ranked {
@@ -22,6 +23,7 @@ struct Ranked {
   policy::Rank rank;
   bool aged = false;   // Goes before all that are not.
   bool leads = false;  // Other sequences wait for the prefix that it computes.
+  bool rests = false;  // It does not decode in this step: sampling costs too much.
 };
 
 // The order of a step: aged sequences by arrival, then the policy's rank, then arrival.
@@ -42,6 +44,8 @@ class WaitingQueue {
   // The first sequence. REQUIRES: not empty.
   const Ranked& front() const { return heap_.front(); }
   void Pop();
+  // Removes the sequence, if it is there. O(n).
+  void Remove(const core::Sequence* sequence);
 
   // Scheduled work may have raised ranks (under fairness, the next start belongs to another
   // tenant). Moves sequences from the front back to their present rank, until the first one's rank
@@ -61,8 +65,9 @@ class Aging {
   void Reserve(size_t count);
 
   // Sets SchedulingState::aged: for running sequences whose prompt has had no chunk for max_wait,
-  // and in the queue for the oldest of those past max_wait, as many as half of `limit` slots
-  // (rounded up) leave beside the aged ones that run. REQUIRES: reserved.
+  // and in the queue for the oldest of those past max_wait whose tenant is not above its share, as
+  // many as half of `limit` slots (rounded up) leave beside the aged ones that run. REQUIRES:
+  // reserved.
   void Update(base::TimePoint now, int limit, std::span<core::Sequence* const> running,
               std::span<core::Sequence* const> queue);
 
@@ -75,48 +80,6 @@ class Aging {
  private:
   const base::Duration max_wait_;
   std::vector<core::Sequence*> overdue_;  // Those of the queue past max_wait.
-};
-
-// The guaranteed part of the work of each class, of 1; all 0: no shares.
-using ClassParts = std::array<double, kNumPriorities>;
-
-// The waiting work in units of cost, and the predicted wait. Outputs are predicted from completed
-// requests. Thread rule: the scheduler's.
-class QueueLoad {
- public:
-  // `has_classes`: a higher class goes first, within its part if there are parts.
-  QueueLoad(const StepCost* cost, bool has_classes, const ClassParts& parts)
-      : cost_(cost), has_classes_(has_classes), parts_(parts) {}
-
-  void Enter(core::Sequence* sequence);
-  void Leave(core::Sequence* sequence);
-  void OnFinished(const core::Sequence& sequence) {
-    predictor_.Learn(sequence.request.max_tokens, sequence.generated());
-  }
-
-  // Ids of all waiting sequences together.
-  int64_t tokens() const { return tokens_; }
-
-  // Predicted queueing delay of a new request of the class, at the measured speed: the work of all
-  // that goes before it, and the time until a slot is free. Of R running sequences the first ends
-  // when 2 / R of their work is done; if a lower class runs, a slot is available by preemption.
-  // With class parts, at most what its class takes with its part alone. 0 while no speed is
-  // measured, or if fewer sequences wait before it than slots are free.
-  double WaitSeconds(Priority priority, std::span<core::Sequence* const> running,
-                     int free_slots) const;
-
- private:
-  // Cost of the work that is left for the sequence.
-  double Remaining(const core::Sequence& sequence) const;
-  bool Ahead(Priority other, Priority own) const { return !has_classes_ || other <= own; }
-
-  const StepCost* const cost_;
-  const bool has_classes_;
-  const ClassParts parts_;
-  policy::OutputPredictor predictor_;
-  std::array<double, kNumPriorities> waiting_{};  // Cost, by class.
-  std::array<int, kNumPriorities> count_{};
-  int64_t tokens_ = 0;
 };
 
 }  // namespace ropeway::scheduler

@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "base/system.h"
+#include "base/toml_bounds.h"
+#include "base/utf8.h"
 
 namespace ropeway::server {
 namespace {
@@ -101,9 +103,14 @@ void WarnIfReadable(const std::string& path) {
   }
 }
 
+Status FaultAtLine(const std::string& path, size_t line, const std::string& fault) {
+  // It may quote a name of the file.
+  return InvalidArgument(fmt::format("{}, line {}: {}.", path, line, base::PrintableText(fault)));
+}
+
 Status FaultAt(const std::string& path, const toml::source_region& source,
                const std::string& fault) {
-  return InvalidArgument(fmt::format("{}, line {}: {}.", path, source.begin.line, fault));
+  return FaultAtLine(path, source.begin.line, fault);
 }
 
 // These read one field's value. They return what is wrong with it, "" if nothing is.
@@ -217,6 +224,9 @@ StatusOr<std::vector<ApiKey>> ReadApiKeys(const std::string& path) {
         fmt::format("The API key file {} is larger than {} bytes.", path, kMaxFileBytes));
   }
   WarnIfReadable(path);
+  if (const std::optional<base::TomlFault> fault = base::FindTomlFault(*text)) {
+    return FaultAtLine(path, fault->line, fault->what);
+  }
   try {
     return ReadEntries(path, toml::parse(*text, path));
   } catch (const toml::parse_error& error) {

@@ -148,6 +148,17 @@ TEST_F(ApiKeysTest, AnEmptyFileIsRejected) {
   ExpectRejected("keys = [1]\n", 1, "[[keys]]");
 }
 
+// Each would end the process in toml++, which destroys tables within tables by recursion.
+TEST_F(ApiKeysTest, DeepTablesAreRejectedBeforeTheyAreParsed) {
+  std::string parts = "a";
+  for (int i = 1; i < 100'000; ++i) parts += ".a";
+  for (const std::string& text : {parts + " = 1", "[" + parts + "]", "[[" + parts + "]]",
+                                  "[[keys]]\nname = {" + parts + " = 1}"}) {
+    ExpectRejected(text, text[2] == 'k' ? 2 : 1, "a key has more than 16 parts");
+  }
+  ExpectRejected("keys = " + std::string(100'000, '['), 1, "more than 32 brackets are open");
+}
+
 TEST_F(ApiKeysTest, MissingFilesAndFoldersAreNamed) {
   for (const std::string& path : {std::string("no/such/keys.toml"), testing::TempDir()}) {
     const auto keys = ReadApiKeys(path);

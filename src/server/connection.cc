@@ -173,7 +173,7 @@ asio::awaitable<bool> Connection::Send(HttpReply reply, Framing framing, RouteMa
                                        std::string tenant) {
   base::SharedBudget::Hold hold;
   if (!context_->ChargeAnswer(tenant, reply.body.capacity(), &hold)) {
-    reply = RejectionReply(TooManyAnswers(), *context_->backend);
+    reply = RejectionReply(TooManyAnswers(), *context_->backend, tenant);
   }
   context_->metrics.CountRequest(match.name, reply.status, tenant);
   spdlog::debug("{} -> {}", match.name, reply.status);

@@ -121,13 +121,14 @@ HttpReply AboveCeiling(const ApiRequest& api, Priority ceiling) {
 HttpReply LimitReached(const KeyLimits::Grant& grant, const Caller& caller,
                        const ServerContext& context) {
   if (grant.status.code() != StatusCode::kResourceExhausted) {
-    return RejectionReply(grant.status, *context.backend);
+    return RejectionReply(grant.status, *context.backend, caller.tenant);
   }
   HttpReply reply =
       ErrorReply({429, grant.status.message(), grant.limit, "", "rate_limit_exceeded"});
   reply.headers = context.key_limits.Headers(caller.tenant);
-  const int seconds = grant.retry_after_seconds > 0 ? grant.retry_after_seconds
-                                                    : context.backend->RetryAfterSeconds();
+  const int seconds = grant.retry_after_seconds > 0
+                          ? grant.retry_after_seconds
+                          : context.backend->RetryAfterSeconds(caller.tenant);
   reply.headers.emplace_back("Retry-After", std::to_string(seconds));
   return reply;
 }
@@ -155,7 +156,7 @@ asio::awaitable<Sent> Generation::Run() {
   if (!failure.ok() && stream_began_) {
     sent = co_await SendStreamError(failure);
   } else if (!failure.ok()) {
-    HttpReply reply = RejectionReply(failure, *context_->backend);
+    HttpReply reply = RejectionReply(failure, *context_->backend, http_.caller.tenant);
     sent = co_await SendReply(std::move(reply));
   }
   co_return sent;
@@ -176,7 +177,7 @@ asio::awaitable<Sent> Generation::TryRun() {
     rejection = ApplyKey(&tickets);
     if (!rejection) status = Submit(std::move(tickets));
   }
-  if (!status.ok()) rejection = RejectionReply(status, *context_->backend);
+  if (!status.ok()) rejection = RejectionReply(status, *context_->backend, http_.caller.tenant);
   Sent sent;
   if (rejection) {
     sent = co_await SendReply(*std::move(rejection));

@@ -140,10 +140,11 @@ Json RequestJson(const engine::RequestInfo& request, bool with_tenant) {
   return json;
 }
 
-// The numbers of all classes, and the requests of the caller's tenant; for an admin those of all,
-// with their tenants. No prompts.
+// The numbers by class, waits and requests of the caller's tenant; for an admin those of all, with
+// their tenants, and the longest waits. No prompts.
 HttpReply AnswerQueue(const Caller& caller, const engine::Backend& backend) {
-  const engine::QueueInfo queue = backend.Queue();
+  const engine::QueueInfo queue =
+      backend.Queue(caller.admin ? nullptr : &caller.tenant, caller.weight);
   Json classes;
   for (int i = 0; i < kNumPriorities; ++i) {
     const engine::QueueInfo::Class& one = queue.classes[static_cast<size_t>(i)];
@@ -251,12 +252,13 @@ HttpReply AnswerPlain(const RouteMatch& match, const Caller& caller, ServerConte
   return ErrorReply({404, "There is nothing at this path.", "invalid_request_error", "", ""});
 }
 
-HttpReply RejectionReply(const Status& status, const engine::Backend& backend) {
+HttpReply RejectionReply(const Status& status, const engine::Backend& backend,
+                         const std::string& tenant) {
   HttpReply reply = ErrorReply(ToApiError(status));
   if (reply.status == 429 || reply.status == 503) {
     const int known = status.retry_after_seconds();
-    reply.headers.emplace_back("Retry-After",
-                               std::to_string(known > 0 ? known : backend.RetryAfterSeconds()));
+    const int seconds = known > 0 ? known : backend.RetryAfterSeconds(tenant);
+    reply.headers.emplace_back("Retry-After", std::to_string(seconds));
   }
   // OpenAI's clients would send a request that ran out of its own time again.
   if (reply.status == 408) reply.headers.emplace_back("x-should-retry", "false");

@@ -20,9 +20,10 @@ HttpReply AnswerPlain(const RouteMatch& match, const Caller& caller, ServerConte
 // name that no model has.
 StatusOr<engine::ModelInfo> FindModel(const std::string& name, const engine::Backend& backend);
 
-// The reply to a request that failed with `status`, with the headers that say whether and when to
-// retry. REQUIRES: !status.ok().
-HttpReply RejectionReply(const Status& status, const engine::Backend& backend);
+// The reply to a tenant's request that failed with `status`, with the headers that say whether and
+// when to retry. REQUIRES: !status.ok().
+HttpReply RejectionReply(const Status& status, const engine::Backend& backend,
+                         const std::string& tenant);
 
 }  // namespace ropeway::server
 

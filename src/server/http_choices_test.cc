@@ -138,6 +138,7 @@ TEST_F(HttpChoicesTest, AllChoicesAreTakenOrNone) {
     EXPECT_EQ(reply.headers["retry-after"], "7");
     EXPECT_TRUE(backend_.WaitIdle());
     EXPECT_EQ(backend_.cancelled(), before + 2);
+    EXPECT_EQ(backend_.submissions().back(), 4U) << "they are one decision of the backend's";
   }
 }
 

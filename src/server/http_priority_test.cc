@@ -144,7 +144,11 @@ TEST_F(HttpPriorityTest, TheQueueShowsClassesAndTheCallersRequests) {
   request.erase("age_seconds");
   EXPECT_EQ(request, json::parse(R"({"priority":"high","state":"waiting","position":4})"));
 
-  request = json::parse(Get("/v1/queue", "key-low-1").body)["requests"][0];
+  // Another key's waits are its own.
+  queue = json::parse(Get("/v1/queue", "key-low-1").body);
+  EXPECT_EQ(queue["classes"]["low"]["wait_seconds"], 2.5 * 9.25);
+  EXPECT_EQ(queue["classes"]["low"]["waiting"], 3);
+  request = queue["requests"][0];
   EXPECT_EQ(request["priority"], "low");
   EXPECT_EQ(request["state"], "running");
   EXPECT_EQ(request["position"], nullptr);
@@ -153,6 +157,7 @@ TEST_F(HttpPriorityTest, TheQueueShowsClassesAndTheCallersRequests) {
   queue = json::parse(Get("/v1/queue", "admin-key-3").body);
   ASSERT_EQ(queue["requests"].size(), 2U);
   EXPECT_EQ(queue["requests"][0]["tenant"], "low");
+  EXPECT_EQ(queue["classes"]["low"]["wait_seconds"], 9.25) << "the longest";
   EXPECT_EQ(Get("/v1/queue", "unknown-key").status, 401);
 }
 
@@ -167,7 +172,7 @@ TEST_F(HttpPriorityTest, AKeysUnfinishedRequestsAreBounded) {
   EXPECT_EQ(error["code"], "rate_limit_exceeded");
   EXPECT_EQ(error["type"], "requests");
   EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("max_concurrent_requests"));
-  EXPECT_EQ(rejected.headers["retry-after"], "7");
+  EXPECT_EQ(rejected.headers["retry-after"], "9") << "until one of this key's own requests ends";
   EXPECT_EQ(Post("key-two-1", R"(,"n":3)").status, 400);  // Never.
   first.Close();
   ASSERT_TRUE(backend_.WaitIdle());

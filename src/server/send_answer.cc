@@ -80,7 +80,7 @@ size_t CountLogprobs(const std::vector<ChoiceOutput>& choices) {
 }  // namespace
 
 HttpReply Generation::FailureReply(const Status& failure) const {
-  HttpReply reply = RejectionReply(failure, *context_->backend);
+  HttpReply reply = RejectionReply(failure, *context_->backend, http_.caller.tenant);
   // OpenAI's clients retry after a 503, which is right of a server that stops, but would undo an
   // admin's cancel.
   if (failure.code() == StatusCode::kCancelled && context_->accepting) {
@@ -146,7 +146,7 @@ bool Generation::AppendOutput(std::string* bytes) {
 asio::awaitable<Sent> Generation::SendReply(HttpReply reply) {
   base::SharedBudget::Hold hold;
   if (!context_->ChargeAnswer(http_.caller.tenant, reply.body.capacity(), &hold)) {
-    reply = RejectionReply(TooManyAnswers(), *context_->backend);
+    reply = RejectionReply(TooManyAnswers(), *context_->backend, http_.caller.tenant);
   }
   if (reply.error) reply.body = format_->ErrorBody(*reply.error);
   Sent sent;

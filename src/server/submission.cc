@@ -191,18 +191,9 @@ void Submission::Cancel() {
   for (Choice& choice : choices_) {
     const bool under_way = !choice.ended || choice.sink->ended_early();
     choice.sink->Close();
-    if (under_way) backend_->Cancel(choice.id);
+    if (under_way && choice.id != 0) backend_->Cancel(choice.id);
   }
   choices_.clear();
-}
-
-Status Submission::SubmitOne(Request request, KeyTicket ticket, const SinkMaker& make_sink) {
-  std::shared_ptr<ServerSink> sink = make_sink();
-  sink->SetTicket(std::move(ticket));
-  StatusOr<RequestId> id = backend_->Submit(std::move(request), sink);
-  if (!id.ok()) return id.status();
-  choices_.push_back({*id, std::move(sink), false});
-  return {};
 }
 
 Status Submission::Submit(ApiRequest* api, std::vector<KeyTicket> tickets,
@@ -211,7 +202,9 @@ Status Submission::Submit(ApiRequest* api, std::vector<KeyTicket> tickets,
   if (api->choices() > 1 && !api->request.sampling.seed) {
     api->request.sampling.seed = base::SystemRandom().Next64();
   }
-  choices_.reserve(api->choices());  // Nothing may fail once the backend has a request.
+  std::vector<engine::SinkRequest> all;
+  all.reserve(api->choices());
+  choices_.reserve(api->choices());
   for (Prompt& prompt : api->prompts) {
     for (int32_t k = 0; k < api->n; ++k) {
       Request request = api->request;
@@ -222,12 +215,18 @@ Status Submission::Submit(ApiRequest* api, std::vector<KeyTicket> tickets,
       } else {
         request.prompt = std::move(prompt);
       }
-      Status status = SubmitOne(std::move(request), std::move(tickets[choices_.size()]), make_sink);
-      if (status.ok()) continue;
-      Cancel();
-      return status;
+      std::shared_ptr<ServerSink> sink = make_sink();
+      sink->SetTicket(std::move(tickets[choices_.size()]));
+      choices_.push_back({0, sink, false});
+      all.push_back({std::move(request), std::move(sink)});
     }
   }
+  const StatusOr<std::vector<RequestId>> ids = backend_->SubmitAll(std::move(all));
+  if (!ids.ok()) {
+    Cancel();
+    return ids.status();
+  }
+  for (size_t i = 0; i < choices_.size(); ++i) choices_[i].id = (*ids)[i];
   return {};
 }
 

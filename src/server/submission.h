@@ -157,9 +157,8 @@ class Submission {
   Submission(const Submission&) = delete;
   Submission& operator=(const Submission&) = delete;
 
-  // Submits all choices in order, with one seed for all; moves the prompts out of `api`. If one is
-  // rejected, cancels those before it and returns its status. `tickets`: one for each choice. Call
-  // once.
+  // Submits all choices in order, all or none, with one seed for all; moves the prompts out of
+  // `api`. `tickets`: one for each choice. Call once.
   Status Submit(ApiRequest* api, std::vector<KeyTicket> tickets, const SinkMaker& make_sink);
 
   // As the destructor.
@@ -178,12 +177,10 @@ class Submission {
 
  private:
   struct Choice {
-    RequestId id = 0;
+    RequestId id = 0;  // 0: the backend does not have it.
     std::shared_ptr<ServerSink> sink;
     bool ended = false;  // Its end was taken.
   };
-
-  Status SubmitOne(Request request, KeyTicket ticket, const SinkMaker& make_sink);
 
   engine::Backend* const backend_;
   std::vector<Choice> choices_;

@@ -119,6 +119,11 @@ std::vector<Request> FakeBackend::submitted() const {
   return submitted_;
 }
 
+std::vector<size_t> FakeBackend::submissions() const {
+  std::lock_guard lock(mutex_);
+  return submissions_;
+}
+
 int FakeBackend::active() const {
   std::lock_guard lock(mutex_);
   return static_cast<int>(running_.size());
@@ -151,7 +156,42 @@ bool FakeBackend::WaitDeltas(int64_t count) const {
   return WaitFor([this, count] { return deltas_ >= count; });
 }
 
-StatusOr<RequestId> FakeBackend::Submit(Request request, std::shared_ptr<engine::OutputSink> sink) {
+StatusOr<std::vector<RequestId>> FakeBackend::SubmitAll(std::vector<engine::SinkRequest> requests) {
+  {
+    std::lock_guard lock(mutex_);
+    submissions_.push_back(requests.size());
+  }
+  std::vector<RequestId> ids;
+  ids.reserve(requests.size());
+  const auto cancel = [&] {
+    for (const RequestId id : ids) Cancel(id);
+  };
+  for (engine::SinkRequest& request : requests) {
+    try {
+      StatusOr<RequestId> id = SubmitOne(std::move(request));
+      if (!id.ok()) {
+        cancel();
+        return id.status();
+      }
+      ids.push_back(*id);
+    } catch (...) {
+      cancel();
+      throw;
+    }
+  }
+  return ids;
+}
+
+engine::QueueInfo FakeBackend::Queue(const std::string* tenant, double weight) const {
+  engine::QueueInfo queue = queue_;
+  if (tenant == nullptr) return queue;
+  for (engine::QueueInfo::Class& one : queue.classes) one.wait_seconds *= weight;
+  return queue;
+}
+
+StatusOr<RequestId> FakeBackend::SubmitOne(engine::SinkRequest submitted) {
+  Request& request = submitted.request;
+  std::shared_ptr<engine::OutputSink>& sink = submitted.sink;
   std::lock_guard lock(mutex_);
   if (!rejection_.ok()) return rejection_;
   Running running;

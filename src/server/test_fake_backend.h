@@ -57,11 +57,12 @@ class FakeBackend final : public engine::Backend {
   void set_tokenize_hook(std::function<void()> hook);  // Runs in each Tokenize, on its thread.
   int tokenizations() const { return tokenizations_; }  // Texts that are being tokenized.
   void set_step_pause(std::chrono::microseconds pause);
-  // Both before the server starts.
+  // Both before the server starts. A tenant's wait is the queue's times its weight.
   void set_queue(engine::QueueInfo queue) { queue_ = std::move(queue); }
   void set_stats(EngineStats stats) { stats_ = std::move(stats); }
   void set_hold_failures(bool hold);  // Failures after admission wait while true.
   std::vector<Request> submitted() const;
+  std::vector<size_t> submissions() const;  // How many requests each SubmitAll had.
   int active() const;
   int cancelled() const;   // Requests that ended by Cancel or by an OnDelta that returned false.
   int64_t deltas() const;  // OnDelta calls in all.
@@ -70,14 +71,16 @@ class FakeBackend final : public engine::Backend {
   bool WaitActive(int count) const;
   bool WaitDeltas(int64_t count) const;
 
-  StatusOr<RequestId> Submit(Request request, std::shared_ptr<engine::OutputSink> sink) override;
+  StatusOr<std::vector<RequestId>> SubmitAll(std::vector<engine::SinkRequest> requests) override;
   void Cancel(RequestId id) override;
   std::vector<engine::ModelInfo> Models() const override;
   engine::Health GetHealth() const override;
   std::string MetricsText() const override { return "fake_metric 1\n"; }
-  int RetryAfterSeconds() const override { return 7; }
+  int RetryAfterSeconds(const std::string& tenant) const override {
+    return tenant == "two" ? 9 : 7;
+  }
   std::vector<engine::RequestInfo> Requests() const override;
-  engine::QueueInfo Queue() const override { return queue_; }
+  engine::QueueInfo Queue(const std::string* tenant, double weight) const override;
   EngineStats Stats() const override { return stats_; }
   StatusOr<std::unique_ptr<engine::Tokenization>> Tokenize(std::string, bool) const override;
   StatusOr<std::unique_ptr<engine::Tokenization>> TokenizeChat(const std::vector<ChatMessage>&,
@@ -97,6 +100,7 @@ class FakeBackend final : public engine::Backend {
     uint64_t text_bytes = 0;
   };
 
+  StatusOr<RequestId> SubmitOne(engine::SinkRequest request);
   void Run();
   // Advances one request; false where it ended.
   bool Step(RequestId id, Running* running);
@@ -114,6 +118,7 @@ class FakeBackend final : public engine::Backend {
   std::chrono::microseconds pause_{100};
   std::map<RequestId, Running> running_;
   std::vector<Request> submitted_;
+  std::vector<size_t> submissions_;
   RequestId next_id_ = 1;
   bool hold_failures_ = false;
   int cancelled_ = 0;

@@ -292,6 +292,7 @@ boost::asio::awaitable<HttpReply> AnswerTokenizer(ServerContext* context,
                                                   std::shared_ptr<SocketStream> stream,
                                                   HttpRequest request, bool detokenize) {
   HttpReply reply;
+  const std::string tenant = request.caller.tenant;
   StatusOr<std::string> answer = std::string();
   try {
     base::Flow flow = FlowOf(request.caller);
@@ -309,7 +310,7 @@ boost::asio::awaitable<HttpReply> AnswerTokenizer(ServerContext* context,
   if (answer.ok()) {
     reply.body = *std::move(answer);
   } else {
-    reply = RejectionReply(answer.status(), *context->backend);
+    reply = RejectionReply(answer.status(), *context->backend, tenant);
   }
   if (stream->gone()) reply.status = 499;
   co_return reply;

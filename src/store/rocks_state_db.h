@@ -11,6 +11,7 @@
 
 namespace rocksdb {
 class DB;
+class Env;
 }  // namespace rocksdb
 
 namespace ropeway::store {
@@ -23,9 +24,12 @@ class RocksStateDb final : public StateDb {
   // the directory's size; values may take kValueShare of it, the rest is for the log and for
   // overwritten or removed values that are not compacted yet. A torn end of the log, as after a
   // power cut, is cut off. Other damage, or another process that uses the directory, is an error
-  // that names the path.
+  // that names the path. On a full disk it succeeds with a database that is closed: each Write
+  // tries to open it, and until then everything is kUnavailable with the reason. `env`: for tests;
+  // null: the machine's.
   static StatusOr<std::unique_ptr<RocksStateDb>> Open(const std::string& path,
-                                                      uint64_t storage_bytes);
+                                                      uint64_t storage_bytes,
+                                                      rocksdb::Env* env = nullptr);
   static constexpr double kValueShare = 0.4;
 
   ~RocksStateDb() override;
@@ -36,16 +40,22 @@ class RocksStateDb final : public StateDb {
   bool durable() const override { return true; }
 
  private:
-  RocksStateDb(std::string path, uint64_t storage_bytes);
+  RocksStateDb(std::string path, uint64_t storage_bytes, rocksdb::Env* env);
 
+  // Opens the database; kUnavailable if the disk is full.
   Status OpenDb();
-  // Makes the database writable again after a failed write.
-  Status Recover();
+  // Opens it anew after a failed write, which is what makes it writable again.
+  Status Reopen();
+  // kUnavailable if the disk has no room to open it.
+  Status CheckRoom() const;
+  Status Closed() const;  // REQUIRES: mu_ is held, and db_ is null.
 
   const std::string path_;
   const uint64_t storage_bytes_;
+  rocksdb::Env* const env_;
   mutable std::shared_mutex mu_;     // Held exclusively while db_ is reopened.
-  std::unique_ptr<rocksdb::DB> db_;  // Guarded by mu_; null if reopening failed.
+  std::unique_ptr<rocksdb::DB> db_;  // Guarded by mu_; null if it could not be opened.
+  Status why_closed_;                // Guarded by mu_; set if db_ is null.
   bool failed_ = false;              // The last Write failed; used by the writing thread only.
 };
 

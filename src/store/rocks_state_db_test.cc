@@ -1,5 +1,6 @@
 #include "store/rocks_state_db.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -8,8 +9,13 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "store/test_full_disk.h"
 
 namespace ropeway::store {
 namespace {
@@ -37,6 +43,9 @@ class RocksStateDbTest : public testing::Test {
   static Status Put(StateDb* db, const std::string& key, const std::string& value) {
     return db->Write(std::vector<StateChange>{{key, value}});
   }
+
+  // Whether it can be written; the first attempt may meet an error from before.
+  static bool WritesAgain(StateDb* db) { return db->Write({}).ok() || db->Write({}).ok(); }
 
   uint64_t StorageBytes() const {
     uint64_t bytes = 0;
@@ -175,6 +184,125 @@ TEST_F(RocksStateDbTest, ADamagedTableIsNeverServed) {
   ASSERT_NE(db, nullptr);
   EXPECT_EQ(db->Read("key").status().code(), StatusCode::kDataLoss);
   EXPECT_EQ(db->Visit("", [](std::string_view, std::string_view) {}).code(), StatusCode::kDataLoss);
+}
+
+// What a key may hold after writes of which some failed: the value of the last one that did not, or
+// of one that failed later; and nothing, if all failed.
+struct Expected {
+  std::vector<std::string> values;
+  bool may_be_absent = true;
+};
+
+void ExpectAcknowledged(const StateDb& db, const std::map<std::string, Expected>& all) {
+  for (const auto& [key, expected] : all) {
+    const StatusOr<std::string> value = db.Read(key);
+    if (!value.ok()) {
+      EXPECT_EQ(value.status().code(), StatusCode::kNotFound) << value.status().message();
+      EXPECT_TRUE(expected.may_be_absent) << key;
+      continue;
+    }
+    EXPECT_THAT(expected.values, testing::Contains(*value)) << key;
+  }
+}
+
+// The disk is full from the n-th write on, for each n, and has room again later. RocksDB as Debian
+// builds it aborts the process where a failed file is written to again.
+TEST_F(RocksStateDbTest, ADiskThatIsFullFromAnyWriteOnIsAnErrorUntilItHasRoom) {
+  bool full = true;
+  for (int64_t n = 0; full; ++n) {
+    SCOPED_TRACE(n);
+    fs::remove_all(path_);
+    FullDisk disk;
+    disk.writes_left = n;
+    disk.tells = n % 2 == 0;
+    auto opened = RocksStateDb::Open(path_, 1 << 20, disk.env());
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    std::unique_ptr<RocksStateDb> db = *std::move(opened);
+    std::map<std::string, Expected> all;
+    int failed = 0;
+    // Some are written to tables meanwhile.
+    for (int i = 0; i < 14 && failed < 3; ++i) {
+      const std::string key = "key" + std::to_string(i % 5);
+      const std::string value(20000, static_cast<char>('a' + i));
+      const Status status = Put(db.get(), key, value);
+      if (status.ok()) all[key] = {};
+      all[key].values.push_back(value);
+      all[key].may_be_absent &= !status.ok();
+      if (status.ok()) continue;
+      ++failed;
+      EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+      EXPECT_THAT(status.message(), testing::HasSubstr(path_));
+    }
+    full = disk.is_full();
+    disk.writes_left = FullDisk::kEndless;
+    ASSERT_TRUE(WritesAgain(db.get()));
+    ASSERT_TRUE(Put(db.get(), "after", "it").ok());
+    ExpectAcknowledged(*db, all);
+    db.reset();
+    db = Open(1 << 20);
+    ASSERT_NE(db, nullptr);
+    ExpectAcknowledged(*db, all);
+    EXPECT_EQ(db->Read("after").value(), "it");
+    if (!full) {
+      EXPECT_GT(n, 30);  // Else the test no longer reaches the writes.
+    }
+  }
+}
+
+// A database that exists is opened on a disk that is full from the n-th write on.
+TEST_F(RocksStateDbTest, AStartOnAFullDiskSucceedsAndIsWholeOnceThereIsRoom) {
+  bool closed = true;
+  for (int64_t n = 0; closed; ++n) {
+    SCOPED_TRACE(n);
+    const std::string value = "value" + std::to_string(n);
+    {
+      auto db = Open();
+      ASSERT_NE(db, nullptr);
+      ASSERT_TRUE(Put(db.get(), "key", value).ok());
+    }
+    FullDisk disk;
+    disk.writes_left = n;
+    auto opened = RocksStateDb::Open(path_, kStorage, disk.env());
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    const std::unique_ptr<RocksStateDb> db = *std::move(opened);
+    const StatusOr<std::string> before = db->Read("key");
+    closed = !before.ok();
+    if (closed) {
+      EXPECT_EQ(before.status().code(), StatusCode::kUnavailable);
+      EXPECT_THAT(before.status().message(), testing::HasSubstr(path_ + "' is full"));
+      int visited = 0;
+      EXPECT_EQ(db->Visit("", [&](std::string_view, std::string_view) { ++visited; }).code(),
+                StatusCode::kUnavailable);
+      EXPECT_EQ(visited, 0);
+      EXPECT_EQ(db->Write({}).code(), StatusCode::kUnavailable);
+    }
+    disk.writes_left = FullDisk::kEndless;
+    ASSERT_TRUE(WritesAgain(db.get()));
+    EXPECT_EQ(db->Read("key").value(), value);
+    if (!closed) {
+      EXPECT_GT(n, 5);
+    }
+  }
+}
+
+// Attempts on a full disk leave no files behind.
+TEST_F(RocksStateDbTest, NothingIsTriedWhileTheDiskSaysThatItIsFull) {
+  FullDisk disk;
+  auto opened = RocksStateDb::Open(path_, kStorage, disk.env());
+  ASSERT_TRUE(opened.ok());
+  const std::unique_ptr<RocksStateDb> db = *std::move(opened);
+  ASSERT_TRUE(Put(db.get(), "key", "value").ok());
+  disk.writes_left = 0;
+  EXPECT_EQ(Put(db.get(), "key", "new").code(), StatusCode::kUnavailable);
+  const auto files = std::distance(fs::directory_iterator(path_), fs::directory_iterator());
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(db->Write({}).ok());
+  EXPECT_EQ(std::distance(fs::directory_iterator(path_), fs::directory_iterator()), files);
+  EXPECT_EQ(db->Read("key").value(), "value");  // What is open can be read meanwhile.
+}
+
+TEST_F(RocksStateDbTest, RocksDbWritesNoLogOfItsOwn) {
+  Open();
+  EXPECT_FALSE(fs::exists(path_ + "/LOG"));
 }
 
 // Values that fill their share, each overwritten many times.

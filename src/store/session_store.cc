@@ -66,20 +66,26 @@ SessionStore::~SessionStore() {
 
 int64_t SessionStore::Now() const { return options_.unix_ms ? options_.unix_ms() : SystemUnixMs(); }
 
-void SessionStore::ReadHeads() {
-  const Status status =
-      db_->Visit(kHeadPrefix, [this](std::string_view key, std::string_view value) {
-        ReadHead(key.substr(sizeof(kHeadPrefix) - 1), value);
-      });
-  if (status.ok()) return;
+Status SessionStore::ReadHeads() {
+  size_t visited = 0;
+  const std::lock_guard lock(mu_);
+  const Status status = db_->Visit(kHeadPrefix, [&](std::string_view key, std::string_view value) {
+    ++visited;
+    ReadHead(key.substr(sizeof(kHeadPrefix) - 1), value);
+  });
+  if (status.code() == StatusCode::kUnavailable && visited == 0) return status;
+  heads_read_ = true;
+  if (status.ok()) return {};
   incomplete_ = true;
   base::Log().error("some sessions cannot be read: {}", status.message());
+  return {};
 }
 
 void SessionStore::ReadHead(std::string_view key, std::string_view record) {
   auto entry = std::make_shared<Entry>();
   entry->key = key;
   if (!ParseSessionKey(key, &entry->tenant, &entry->id)) return;
+  if (index_.Find(entry->key) != nullptr) return;  // By an attempt that ran out of memory.
   StatusOr<SessionHead> head = UnpackHead(entry->key, record);
   if (head.ok()) {
     entry->head = *head;
@@ -97,6 +103,7 @@ StatusOr<SessionTurn> SessionStore::Begin(const std::string& tenant, const std::
   const std::string key = SessionKey(tenant, id);
   const int64_t now = Now();
   const std::lock_guard lock(mu_);
+  if (!failure_.ok()) return Unavailable();
   RemoveExpired(now);
   std::shared_ptr<Entry> entry = index_.Find(key);
   if (incomplete_ && entry == nullptr && !removed_.contains(key) && !removing_.contains(key)) {
@@ -132,6 +139,11 @@ StatusOr<SessionTurn> SessionStore::Begin(const std::string& tenant, const std::
   if (Status status = index_.CheckBounds(false); !status.ok()) return status;
   entry->turn = ++turns_;
   return SessionTurn(this, std::move(entry));
+}
+
+Status SessionStore::Unavailable() const {
+  return {StatusCode::kUnavailable,
+          fmt::format("sessions cannot be stored now: {}", failure_.message()), "session_id"};
 }
 
 void SessionStore::RemoveExpired(int64_t now) {
@@ -250,6 +262,7 @@ Status SessionStore::Close(const std::string& tenant, const std::string& id) {
   {
     const std::lock_guard lock(mu_);
     const std::shared_ptr<Entry> entry = index_.Find(key);
+    if (entry == nullptr && !failure_.ok()) return Unavailable();
     if (entry == nullptr || !entry->is_kept() ||
         (entry->turn == 0 && entry->head.expires_ms <= now)) {
       return {StatusCode::kNotFound, fmt::format("there is no session '{}'", id), "session_id"};
@@ -304,7 +317,7 @@ void SessionStore::Loop() {
       }
       if (NothingToWrite()) {
         if (stop_) return;
-        continue;
+        if (failure_.ok()) continue;  // Else a write without changes tells whether it still fails.
       }
       work.swap(work_);
     }
@@ -348,7 +361,8 @@ std::vector<StateChange> SessionStore::Collect(const std::list<Work>& work) {
 Status SessionStore::WriteAll(const std::list<Work>& work) {
   retried_.clear();
   try {
-    return db_->Write(Collect(work));
+    const Status status = db_->Write(Collect(work));
+    return status.ok() && !heads_read_ ? ReadHeads() : status;
   } catch (const std::exception& e) {
     return {StatusCode::kResourceExhausted, e.what()};
   }
@@ -356,6 +370,7 @@ Status SessionStore::WriteAll(const std::list<Work>& work) {
 
 void SessionStore::Settle(const std::list<Work>& work, const Status& status) {
   const std::lock_guard lock(mu_);
+  failure_ = status;
   if (status.ok()) {
     removing_.clear();
     for (const auto& [entry, records] : retried_) {
@@ -397,10 +412,10 @@ void SessionStore::Tell(const std::list<Work>& work, const Status& status) {
 void SessionStore::Note(const Status& status) {
   if (!status.ok() && !failing_) {
     base::TryLog(spdlog::level::err,
-                 "sessions cannot be written, and go on in memory until they can: {}",
+                 "sessions cannot be stored, and their new turns are rejected until they can: {}",
                  status.message());
   } else if (status.ok() && failing_) {
-    base::TryLog(spdlog::level::info, "sessions are written again");
+    base::TryLog(spdlog::level::info, "sessions are stored again");
   }
   failing_ = !status.ok();
 }
@@ -423,7 +438,8 @@ void SessionTurn::Abandon() noexcept {
 StatusOr<std::unique_ptr<SessionStore>> SessionStore::Open(SessionStoreOptions options,
                                                            std::unique_ptr<StateDb> db) {
   std::unique_ptr<SessionStore> store(new SessionStore(std::move(options), std::move(db)));
-  store->ReadHeads();
+  store->failure_ = store->ReadHeads();
+  store->Note(store->failure_);
   store->thread_ = std::thread([self = store.get()] { self->Loop(); });
   return store;
 }

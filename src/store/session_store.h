@@ -84,7 +84,8 @@ class SessionStore {
   // Called on the store's thread when a turn was written or could not be; must not block.
   using DoneFn = std::function<void(const Status&)>;
 
-  // Reads the sessions in `db`. Damaged records become lost sessions.
+  // Reads the sessions in `db`. Damaged records become lost sessions. A database that is closed for
+  // a full disk is tried again every period.
   static StatusOr<std::unique_ptr<SessionStore>> Open(SessionStoreOptions options,
                                                       std::unique_ptr<StateDb> db);
   // Writes pending turns. No DoneFn is called after it.
@@ -94,7 +95,8 @@ class SessionStore {
 
   // Begins the next turn of a session, which is created if there is none of this id. Does not
   // access the disk. kInvalidArgument: a turn is running; kDataLoss: the session is lost;
-  // kResourceExhausted: a bound is reached. Throws std::bad_alloc with nothing changed.
+  // kResourceExhausted: a bound is reached; kUnavailable: the last write failed (a full disk), and
+  // none has succeeded since. Throws std::bad_alloc with nothing changed.
   StatusOr<SessionTurn> Begin(const std::string& tenant, const std::string& id);
 
   // Whether the turn is a session's first.
@@ -107,15 +109,17 @@ class SessionStore {
 
   // Ends the turn; the session's next one continues from `next`. `done` is called when that is
   // durable, and then the next turn may begin. An abandoned turn is not kept. If writing fails, the
-  // session stays in memory and the write is retried until it succeeds. A session that was closed
-  // meanwhile stays closed. Never blocks; throws std::bad_alloc with nothing changed.
+  // turn stays in memory, the write is retried until it succeeds, and until then no turn begins. A
+  // session that was closed meanwhile stays closed. Never blocks; throws std::bad_alloc with
+  // nothing changed.
   void Commit(SessionTurn* turn, const SessionState& next, DoneFn done);
 
   // A tenant's sessions that have a completed turn, the least recently used first.
   std::vector<SessionInfo> List(const std::string& tenant) const;
 
   // Removes the session, and returns when that is written. A running turn goes on, but its result
-  // is not kept. kNotFound: the tenant has no session of this id.
+  // is not kept. kNotFound: the tenant has no session of this id. kUnavailable: it cannot be
+  // written (then it is closed, and its record removed later) or not yet be read.
   Status Close(const std::string& tenant, const std::string& id);
 
   // Returns when all earlier commits were written or failed, and their DoneFns were called.
@@ -137,13 +141,15 @@ class SessionStore {
   };
 
   SessionStore(SessionStoreOptions options, std::unique_ptr<StateDb> db);
-  void ReadHeads();
-  void ReadHead(std::string_view key, std::string_view record);
+  // Reads all heads. Not OK: the database is closed, and none was read.
+  Status ReadHeads();
+  void ReadHead(std::string_view key, std::string_view record);  // REQUIRES: mu_ is held.
   int64_t Now() const;
   void Abandon(Entry* entry, uint64_t turn) noexcept;
 
   // REQUIRE that mu_ is held.
   void RemoveExpired(int64_t now);
+  Status Unavailable() const;  // REQUIRES: !failure_.ok().
   bool NothingToWrite() const {
     return work_.empty() && removed_.empty() && index_.num_unwritten() == 0;
   }
@@ -155,6 +161,7 @@ class SessionStore {
   void Loop();
   // The changes to write now, oldest first. Throws std::bad_alloc.
   std::vector<StateChange> Collect(const std::list<Work>& work);
+  // Also reads the heads if that was not possible before.
   Status WriteAll(const std::list<Work>& work);
   // The outcome of WriteAll: for the entries, then for the callers.
   void Settle(const std::list<Work>& work, const Status& status);
@@ -177,10 +184,12 @@ class SessionStore {
   std::unordered_set<std::string> removing_;
   SessionStoreStats counts_;
   bool incomplete_ = false;  // Some records could not be read at start.
+  Status failure_;  // Of the last write; the store's thread tries again while it is not OK.
   bool stop_ = false;
 
-  // Used by the store's thread only.
+  // Used by the store's thread only, and before it starts.
   std::vector<std::pair<std::shared_ptr<Entry>, std::shared_ptr<const SessionRecords>>> retried_;
+  bool heads_read_ = false;
   bool failing_ = false;  // The last write failed, and this was logged.
   std::thread thread_;
 };

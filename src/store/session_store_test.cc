@@ -388,40 +388,83 @@ TEST_F(SessionStoreTest, AMissingStateIsALostSession) {
   EXPECT_EQ(store_->Load(Begin("a")).status().code(), StatusCode::kDataLoss);
 }
 
-TEST_F(SessionStoreTest, AFullDiskLosesNoTurn) {
+TEST_F(SessionStoreTest, AFullDiskLosesNoTurnAndNoneBeginsMeanwhile) {
   Open();
   ASSERT_TRUE(Turn("a", {1}).ok());
+  SessionTurn a = Begin("a");
+  SessionTurn b = Begin("b");
   control_->disk_full = true;
-  EXPECT_EQ(Turn("a", {1, 2}).code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(Turn("b", {5}).code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(IdsOf("a"), (std::vector<TokenId>{1, 2})) << "it goes on in memory";
+  Outcome outcomes[2];
+  store_->Commit(&a, StateOf({1, 2}), outcomes[0].Fn());
+  store_->Commit(&b, StateOf({5}), outcomes[1].Fn());
+  for (Outcome& outcome : outcomes) EXPECT_EQ(outcome.Wait().code(), StatusCode::kUnavailable);
   for (const SessionInfo& info : store_->List("")) EXPECT_FALSE(info.durable) << info.id;
   EXPECT_EQ(store_->stats().unwritten, 2U);
   EXPECT_EQ(store_->stats().failed_writes, 2U);
-  EXPECT_EQ(Turn("a", {1, 2, 3}).code(), StatusCode::kResourceExhausted);
+  for (const char* id : {"a", "b", "c"}) {
+    const Status status = store_->Begin("", id).status();
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable) << id;
+    EXPECT_EQ(status.message(), "sessions cannot be stored now: no space left on device");
+    EXPECT_EQ(status.field(), "session_id");
+  }
   control_->disk_full = false;
   EXPECT_TRUE(Eventually([this] { return store_->stats().unwritten == 0; }));
   for (const SessionInfo& info : store_->List("")) EXPECT_TRUE(info.durable) << info.id;
+  EXPECT_EQ(IdsOf("a"), (std::vector<TokenId>{1, 2}));
+  EXPECT_TRUE(Turn("c", {7}).ok());
   Open();
-  EXPECT_EQ(IdsOf("a"), (std::vector<TokenId>{1, 2, 3}));
+  EXPECT_EQ(IdsOf("a"), (std::vector<TokenId>{1, 2}));
   EXPECT_EQ(IdsOf("b"), (std::vector<TokenId>{5}));
 }
 
+// The first write that fails is a removal: afterwards there is nothing to write but for the test
+// whether it still fails.
 TEST_F(SessionStoreTest, ARemovalThatCouldNotBeWrittenIsDoneLater) {
   Open();
   ASSERT_TRUE(Turn("a", {1}).ok());
   ASSERT_TRUE(Turn("b", {2}).ok());
   control_->disk_full = true;
   const Status status = store_->Close("", "a");
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("still there"));
-  EXPECT_TRUE(store_->Close("", "b").code() == StatusCode::kResourceExhausted);
-  EXPECT_FALSE(Turn("b", {9}).ok());  // Started anew over a record that is to be removed.
+  EXPECT_EQ(store_->Close("", "b").code(), StatusCode::kUnavailable);
+  EXPECT_EQ(store_->Begin("", "b").status().code(), StatusCode::kUnavailable);
   control_->disk_full = false;
-  EXPECT_TRUE(Eventually([this] { return store_->stats().unwritten == 0 && Records() == 2; }));
+  EXPECT_TRUE(Eventually([this] { return Records() == 0; }));
+  EXPECT_TRUE(Eventually([this] { return store_->Begin("", "b").ok(); }));
   Open();
   EXPECT_TRUE(store_->IsNew(Begin("a")));
-  EXPECT_EQ(IdsOf("b"), (std::vector<TokenId>{9}));
+  EXPECT_TRUE(store_->IsNew(Begin("b")));
+}
+
+TEST_F(SessionStoreTest, AStartOnAFullDiskReadsTheSessionsOnceThereIsRoom) {
+  Open();
+  ASSERT_TRUE(Turn("a", {1, 2}).ok());
+  control_->closed = true;
+  Open();
+  EXPECT_EQ(store_->Begin("", "a").status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(store_->Close("", "a").code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(store_->List("").empty());
+  const int writes = control_->writes;
+  EXPECT_TRUE(Eventually([&] { return control_->writes > writes + 2; }));  // It keeps trying.
+  EXPECT_EQ(store_->Begin("", "a").status().code(), StatusCode::kUnavailable);
+  control_->closed = false;
+  EXPECT_TRUE(Eventually([this] { return store_->Begin("", "new").ok(); }));
+  EXPECT_EQ(IdsOf("a"), (std::vector<TokenId>{1, 2}));
+  EXPECT_EQ(store_->List("").size(), 1U);
+  EXPECT_TRUE(Turn("a", {1, 2, 3}).ok());
+  EXPECT_EQ(store_->stats().failed_writes, 0U);
+}
+
+// It ends though nothing can be written any more.
+TEST_F(SessionStoreTest, AFullDiskDoesNotHoldUpTheEnd) {
+  Open();
+  SessionTurn turn = Begin("a");
+  control_->disk_full = true;
+  Outcome outcome;
+  store_->Commit(&turn, StateOf({1}), outcome.Fn());
+  EXPECT_EQ(outcome.Wait().code(), StatusCode::kUnavailable);
+  store_.reset();
 }
 
 TEST_F(SessionStoreTest, TheDestructorWritesWhatWaits) {

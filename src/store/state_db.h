@@ -31,15 +31,17 @@ class StateDb {
   virtual ~StateDb() = default;
 
   // Makes all changes, in order, or none. After OK they survive the process and, if durable(), a
-  // power cut. After a failure (a full disk) it may be called again and works once the cause is
-  // gone; the failed changes may or may not be there after a restart.
+  // power cut. After a failure (kUnavailable: a full disk) it may be called again, without changes
+  // too, and works once the cause is gone; the failed changes may or may not be there after a
+  // restart.
   virtual Status Write(std::span<const StateChange> changes) = 0;
 
-  // The value at `key`. kNotFound: there is none; kDataLoss: it is unreadable.
+  // The value at `key`. kNotFound: there is none; kDataLoss: it is unreadable; kUnavailable: the
+  // database is closed.
   virtual StatusOr<std::string> Read(const std::string& key) const = 0;
 
   // Calls `visit` for each key that begins with `prefix`, in order. kDataLoss if some could not be
-  // read; those before them were visited.
+  // read; those before them were visited. kUnavailable with none visited: the database is closed.
   virtual Status Visit(const std::string& prefix, const VisitFn& visit) const = 0;
 
   // Whether writes survive the process.

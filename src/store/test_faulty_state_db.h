@@ -17,6 +17,7 @@ namespace ropeway::store {
 struct StateDbControl {
   MemoryStateDb contents;
   std::atomic<bool> disk_full{false};
+  std::atomic<bool> closed{false};  // It could not be opened: nothing can be read either.
   std::atomic<int> writes{0};
   std::atomic<int> reads{0};
 
@@ -48,19 +49,23 @@ class FaultyStateDb final : public StateDb {
       std::unique_lock lock(control_->mu);
       control_->opened.wait(lock, [this] { return control_->open; });
     }
-    if (control_->disk_full) return {StatusCode::kResourceExhausted, "no space left on device"};
+    if (control_->disk_full || control_->closed) return Full();
     return control_->contents.Write(changes);
   }
   StatusOr<std::string> Read(const std::string& key) const override {
     ++control_->reads;
+    if (control_->closed) return Full();
     return control_->contents.Read(key);
   }
   Status Visit(const std::string& prefix, const VisitFn& visit) const override {
+    if (control_->closed) return Full();
     return control_->contents.Visit(prefix, visit);
   }
   bool durable() const override { return true; }
 
  private:
+  static Status Full() { return {StatusCode::kUnavailable, "no space left on device"}; }
+
   const std::shared_ptr<StateDbControl> control_;
 };
 

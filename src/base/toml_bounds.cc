@@ -1,0 +1,99 @@
+#include "base/toml_bounds.h"
+
+#include <fmt/format.h>
+
+namespace ropeway::base {
+namespace {
+
+class TomlScanner {
+ public:
+  explicit TomlScanner(std::string_view text) : text_(text) {}
+
+  std::optional<TomlFault> Scan() {
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (c == '"' || c == '\'') {
+        word_ = 0;
+        SkipString(c);
+      } else if (c == '#') {
+        while (at_ < text_.size() && text_[at_] != '\n') ++at_;
+      } else {
+        ++at_;
+        if (std::optional<TomlFault> fault = Take(c)) return fault;
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<TomlFault> Take(char c) {
+    switch (c) {
+      case '.':
+        word_ = 0;
+        if (++dots_ < kMaxTomlKeyParts) return std::nullopt;
+        return TomlFault{line_, fmt::format("a key has more than {} parts", kMaxTomlKeyParts)};
+      case '[':
+      case '{':
+        dots_ = word_ = 0;
+        if (++depth_ <= kMaxTomlDepth) return std::nullopt;
+        return TomlFault{line_, fmt::format("more than {} brackets are open", kMaxTomlDepth)};
+      case ']':
+      case '}':
+        dots_ = word_ = 0;
+        if (depth_ > 0) --depth_;
+        return std::nullopt;
+      case '\n':
+        ++line_;
+        [[fallthrough]];
+      case '=':
+      case ',':
+        dots_ = word_ = 0;
+        return std::nullopt;
+      case ' ':
+      case '\t':
+        word_ = 0;  // The parts of a key may have space between them.
+        return std::nullopt;
+      default:
+        if (++word_ <= kMaxTomlWordBytes) return std::nullopt;
+        return TomlFault{line_, fmt::format("a word has more than {} bytes", kMaxTomlWordBytes)};
+    }
+  }
+
+  // REQUIRES: a string begins at at_ with `quote`.
+  void SkipString(char quote) {
+    const std::string three(3, quote);
+    const bool lines = text_.substr(at_, 3) == three;
+    at_ += lines ? 3 : 1;
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (c == '\n') {
+        if (!lines) return;  // It has no end: the parser stops here.
+        ++line_;
+      }
+      ++at_;
+      if (c == '\\' && quote == '"') {
+        if (at_ < text_.size() && text_[at_] != '\n') ++at_;
+      } else if (c == quote && !lines) {
+        return;
+      } else if (c == quote && text_.substr(at_ - 1, 3) == three) {
+        at_ += 2;
+        // Up to two quotes may end the text itself.
+        for (int i = 0; i < 2 && at_ < text_.size() && text_[at_] == quote; ++i) ++at_;
+        return;
+      }
+    }
+  }
+
+  const std::string_view text_;
+  size_t at_ = 0;
+  size_t line_ = 1;
+  size_t depth_ = 0;
+  size_t dots_ = 0;  // Of the key (or number) that is being read.
+  size_t word_ = 0;  // Bytes of the word that is being read.
+};
+
+}  // namespace
+
+std::optional<TomlFault> FindTomlFault(std::string_view text) { return TomlScanner(text).Scan(); }
+
+}  // namespace ropeway::base

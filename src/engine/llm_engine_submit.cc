@@ -1,0 +1,164 @@
+// The part of LlmEngine that takes requests: checks, places in the queue, the prompt pool.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "engine/admission.h"
+#include "engine/failure.h"
+#include "engine/llm_engine.h"
+#include "engine/request_check.h"
+
+namespace ropeway::engine {
+namespace {
+
+// A deadline beyond it would overflow the clock's count.
+constexpr std::chrono::nanoseconds kLongestTimeout = std::chrono::hours(24 * 365);
+
+// When the request fails: the smaller of what it asks and what the engine allows counts.
+base::TimePoint DeadlineOf(base::TimePoint arrival, const Request& request,
+                           const EngineOptions& options) {
+  using std::chrono::milliseconds;
+  const milliseconds most = options.request_timeout;
+  milliseconds timeout = most.count() > 0 ? most : milliseconds::max();
+  if (request.timeout) timeout = std::min(timeout, *request.timeout);
+  // Compared in milliseconds: more of them than this do not fit the clock's count.
+  if (timeout >= std::chrono::duration_cast<milliseconds>(kLongestTimeout))
+    return base::TimePoint::max();
+  return arrival + timeout;
+}
+
+}  // namespace
+
+Status LlmEngine::CheckModel(const std::string& model) const {
+  if (model.empty() || model == "default" || model == config_.served_name) return {};
+  return {StatusCode::kNotFound,
+          fmt::format("the model \"{}\" does not exist; this server has \"{}\"",
+                      model.substr(0, 100), config_.served_name),
+          "model"};
+}
+
+Status LlmEngine::CheckAccepting() const {
+  if (!accepting_) {
+    return {StatusCode::kUnavailable, "the engine is stopping and accepts no new requests"};
+  }
+  if (Status status = loop_.device_status(); !status.ok()) {
+    return {StatusCode::kUnavailable, "the engine has failed: " + status.message()};
+  }
+  return {};
+}
+
+Status LlmEngine::Reserve(LiveRequest* live) {
+  if (!places_.Take(live->tenant(), 1, &live->place)) {
+    Status status(StatusCode::kResourceExhausted,
+                  fmt::format("the queue is full: {} requests wait already, {} of them of the same "
+                              "sender (max_queued_requests {})",
+                              places_.used(), places_.held(live->tenant()),
+                              config_.options.scheduler.max_queued_requests));
+    const base::Duration max_wait = config_.options.scheduler.max_wait;
+    const scheduler::LoadView::Asker asker{live->tenant(), live->request.tenant_weight,
+                                           live->priority()};
+    status.set_retry_after_seconds(
+        RetryAfter(PredictedWait(loop_.load(), asker, max_wait), max_wait));
+    return status;
+  }
+  const int64_t bytes =
+      std::min(static_cast<int64_t>(BytesOf(live->request)), config_.max_request_bytes);
+  if (request_bytes_.Take(live->tenant(), bytes, &live->bytes)) return {};
+  return {StatusCode::kResourceExhausted,
+          fmt::format("the requests of this tenant under way leave it less than the {} bytes of "
+                      "this one, of {} for all tenants",
+                      bytes, config_.max_request_bytes)};
+}
+
+StatusOr<std::shared_ptr<LiveRequest>> LlmEngine::MakeLive(SinkRequest request) {
+  if (Status status = CheckModel(request.request.model); !status.ok()) return status;
+  if (Status status = CheckRequest(request.request); !status.ok()) return status;
+  auto live = std::make_shared<LiveRequest>();
+  live->request = std::move(request.request);
+  live->sink = std::move(request.sink);
+  live->arrival = config_.clock->Now();
+  live->deadline = DeadlineOf(live->arrival, live->request, config_.options);
+  if (!live->request.session_id.empty()) {
+    StatusOr<store::SessionTurn> turn = sessions_->Begin(live->tenant(), live->request.session_id);
+    if (!turn.ok()) return turn.status();
+    live->turn = std::make_unique<LiveTurn>();
+    live->turn->turn = *std::move(turn);
+  }
+  return live;
+}
+
+StatusOr<std::vector<RequestId>> LlmEngine::SubmitAll(std::vector<SinkRequest> requests) {
+  try {
+    std::shared_ptr<core::AdmissionGroup> group;
+    if (requests.size() > 1) {
+      group = std::make_shared<core::AdmissionGroup>(static_cast<int32_t>(requests.size()));
+    }
+    std::vector<std::shared_ptr<LiveRequest>> all;
+    all.reserve(requests.size());
+    for (SinkRequest& request : requests) {
+      StatusOr<std::shared_ptr<LiveRequest>> live = MakeLive(std::move(request));
+      if (!live.ok()) return live.status();
+      all.push_back(*std::move(live));
+      all.back()->group = group;
+    }
+    return EnqueueAll(all);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+}
+
+StatusOr<std::vector<RequestId>> LlmEngine::EnqueueAll(
+    const std::vector<std::shared_ptr<LiveRequest>>& all) {
+  std::vector<RequestId> ids;
+  ids.reserve(all.size());
+  Status status;
+  {
+    const std::lock_guard lock(mu_);
+    status = CheckAccepting();
+    for (size_t i = 0; i < all.size() && status.ok(); ++i) status = Reserve(all[i].get());
+    try {
+      for (size_t i = 0; i < all.size() && status.ok(); ++i) {
+        status = Enqueue(all[i]);
+        if (status.ok()) ids.push_back(all[i]->id);
+      }
+    } catch (const std::bad_alloc&) {
+      status = OutOfMemory();
+    }
+  }
+  if (status.ok()) return ids;
+  // The prompt pool has those before already, and may have ended them. Not under the lock: see
+  // CancelAll.
+  for (size_t i = 0; i < ids.size(); ++i) CancelLive(all[i]);
+  return status;
+}
+
+Status LlmEngine::Enqueue(const std::shared_ptr<LiveRequest>& live) {
+  const RequestId id = next_id_;
+  live->id = id;
+  const std::optional<uint64_t>& seed = live->request.sampling.seed;
+  live->seed = seed ? *seed : config_.random->Next64();
+  requests_.Add(live);
+  const auto forget = [&] {
+    live->End();
+    requests_.Erase(id);
+  };
+  try {
+    if (prompt_pool_.TryAdd(live)) {
+      ++next_id_;
+      return {};
+    }
+  } catch (const std::bad_alloc&) {
+    forget();
+    throw;
+  }
+  forget();
+  return {StatusCode::kResourceExhausted, "the queue of prompts to encode is full"};
+}
+
+}  // namespace ropeway::engine

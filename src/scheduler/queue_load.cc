@@ -1,0 +1,365 @@
+#include "scheduler/queue_load.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+#include "policy/scheduling_policy.h"
+#include "scheduler/waiting_queue.h"
+
+namespace ropeway::scheduler {
+namespace {
+
+constexpr double kNeverEnds = std::numeric_limits<double>::infinity();
+
+// Halvings of an interval; it ends before, once the interval is this part of its bound.
+constexpr int kHalvings = 40;
+constexpr double kPrecision = 1e-4;
+
+size_t ClassIndex(Priority priority) { return static_cast<size_t>(priority); }
+
+}  // namespace
+
+// --- Pace.
+
+void Pace::OnStep(const Work& work, base::Duration took) {
+  const double seconds = base::ToSeconds(took);
+  if (seconds <= 0.0 || work.prompt + work.output <= 0.0) return;
+  if (known() && seconds > kOutlier * Seconds(work)) {
+    if (++outliers_ < kMaxOutliers) return;
+    sums_ = {};
+  }
+  outliers_ = 0;
+  busy_seconds_ += seconds;
+  const double keep = std::exp(-seconds / kSeconds);
+  sums_.pp = keep * sums_.pp + work.prompt * work.prompt;
+  sums_.po = keep * sums_.po + work.prompt * work.output;
+  sums_.oo = keep * sums_.oo + work.output * work.output;
+  sums_.pt = keep * sums_.pt + work.prompt * seconds;
+  sums_.ot = keep * sums_.ot + work.output * seconds;
+  Fit();
+}
+
+// Minimises the squared errors of the steps plus prior x (output_seconds - kRatio x
+// prompt_seconds)^2.
+void Pace::Fit() {
+  const double prior = kPrior * (sums_.pp / (kRatio * kRatio) + sums_.oo);
+  const double pp = sums_.pp + prior * kRatio * kRatio;
+  const double po = sums_.po - prior * kRatio;
+  const double oo = sums_.oo + prior;
+  const double determinant = pp * oo - po * po;
+  if (determinant > 0.0) {
+    prompt_seconds_ = (sums_.pt * oo - sums_.ot * po) / determinant;
+    output_seconds_ = (sums_.ot * pp - sums_.pt * po) / determinant;
+    if (prompt_seconds_ > 0.0 && output_seconds_ > 0.0) return;
+  }
+  // Noise has made one of them negative: the steps are too alike to tell the two apart.
+  prompt_seconds_ = (sums_.pt + kRatio * sums_.ot) /
+                    (sums_.pp + 2.0 * kRatio * sums_.po + kRatio * kRatio * sums_.oo);
+  output_seconds_ = kRatio * prompt_seconds_;
+}
+
+// --- LoadView.
+
+struct LoadView::Ahead {
+  WaitingWork all;        // Of the class and the higher ones.
+  WaitingWork its_class;  // Of the class.
+  WaitingWork own;        // Of the class and the asker's tenant.
+  double higher = 0.0;    // Seconds of the higher classes' work.
+  double weights = 0.0;   // Of all tenants with work in the class, and the asker.
+  int class_running = 0;  // Sequences of the class that run,
+  int own_running = 0;    // and of these the asker's tenant's.
+  size_t tenant = kNobody;
+};
+
+size_t LoadView::Find(std::string_view tenant) const {
+  const auto sorted_end = tenants_.begin() + static_cast<std::ptrdiff_t>(num_sorted_);
+  const auto found =
+      std::lower_bound(tenants_.begin(), sorted_end, tenant,
+                       [](const Tenant& one, std::string_view name) { return one.name < name; });
+  if (found != sorted_end && found->name == tenant) {
+    return static_cast<size_t>(found - tenants_.begin());
+  }
+  for (size_t i = num_sorted_; i < tenants_.size(); ++i) {
+    if (tenants_[i].name == tenant) return i;
+  }
+  return kNobody;
+}
+
+void LoadView::Book(std::string_view tenant, double weight, Priority priority,
+                    const WaitingWork& work) {
+  size_t index = Find(tenant);
+  if (index == kNobody) {
+    index = tenants_.size();
+    Tenant added;
+    added.name = tenant;
+    added.weight = weight;
+    tenants_.push_back(std::move(added));
+  }
+  tenants_[index].booked[ClassIndex(priority)] += work;
+}
+
+WaitingWork LoadView::WorkOf(const Tenant& tenant, size_t its_class, bool own,
+                             const Counted& which) const {
+  WaitingWork work = tenant.waiting[its_class];
+  if (own && which.own != nullptr) {
+    work += *which.own;
+  } else if (which.booked) {
+    work += tenant.booked[its_class];
+  }
+  return work;
+}
+
+LoadView::Ahead LoadView::LookAhead(const Asker* asker, Priority priority,
+                                    const Counted& which) const {
+  Ahead ahead;
+  if (asker != nullptr) {
+    ahead.tenant = Find(asker->tenant);
+    ahead.weights = asker->weight;
+  }
+  for (size_t t = 0; t < tenants_.size(); ++t) {
+    const Tenant& tenant = tenants_[t];
+    bool active = false;
+    for (size_t c = 0; c < kNumPriorities; ++c) {
+      if (options_.has_classes && c > ClassIndex(priority)) continue;
+      const bool same = !options_.has_classes || c == ClassIndex(priority);
+      const WaitingWork work =
+          WorkOf(tenant, c, t == ahead.tenant && c == ClassIndex(priority), which);
+      ahead.all += work;
+      if (!same) {
+        ahead.higher += work.seconds;
+        continue;
+      }
+      ahead.its_class += work;
+      ahead.class_running += tenant.running[c];
+      if (t == ahead.tenant) {
+        ahead.own += work;
+        ahead.own_running += tenant.running[c];
+      }
+      active = active || work.count > 0 || tenant.running[c] > 0;
+    }
+    if (active && t != ahead.tenant) ahead.weights += tenant.weight;
+  }
+  return ahead;
+}
+
+double LoadView::PartOf(Priority priority) const {
+  const size_t its = ClassIndex(priority);
+  double active = 0.0;
+  for (size_t c = 0; c < kNumPriorities; ++c) {
+    const bool has_work = std::any_of(tenants_.begin(), tenants_.end(), [c](const Tenant& tenant) {
+      return tenant.waiting[c].count + tenant.booked[c].count + tenant.running[c] > 0;
+    });
+    if (has_work || c == its) active += options_.parts[c];
+  }
+  return active > 0.0 ? options_.parts[its] / active : 0.0;
+}
+
+int LoadView::SlotsOf(double part) const {
+  // Not one less for a product that is rounded down.
+  return std::max(1, static_cast<int>(part * slots_ + 1e-9));
+}
+
+double LoadView::UntilTurn(const Ahead& ahead, const Asker& asker) const {
+  double steps = kNeverEnds;
+  for (size_t t = 0; t < tenants_.size(); ++t) {
+    const Tenant& tenant = tenants_[t];
+    int running = 0;
+    for (size_t c = 0; c < kNumPriorities; ++c) {
+      if (!options_.has_classes || c == ClassIndex(asker.priority)) running += tenant.running[c];
+    }
+    const bool more = running * asker.weight > ahead.own_running * tenant.weight;
+    if (t == ahead.tenant || !more) continue;
+    // Until it has had a quantum more service than the one that waits.
+    steps = std::min(steps, kMinRunSteps + policy::kQuantumSteps * tenant.weight / running);
+  }
+  return steps < kNeverEnds ? steps * step_seconds_ : kNeverEnds;
+}
+
+template <typename Counts>
+double LoadView::UntilStart(const WaitingWork& waiting, int slots, Counts counts) const {
+  int running = 0;
+  double longest = 0.0;
+  for (const Running& one : running_) {
+    if (!counts(one)) continue;
+    ++running;
+    longest = std::max(longest, one.seconds);
+  }
+  if (running + waiting.count < slots) return 0.0;
+  // All that wait count as equally long. The first take the free slots at once, each end starts the
+  // next one, and the slots share the machine: `time` is what each of them has had.
+  const double each = waiting.count > 0 ? waiting.seconds / waiting.count : kNeverEnds;
+  const int at_once = std::clamp(slots - running, 0, waiting.count);
+  const double needed = std::max(running - slots, 0) + waiting.count - at_once + 1;
+  const auto ends = [&](double time) {
+    double count = at_once > 0 ? at_once * std::floor(time / each) : 0.0;
+    for (const Running& one : running_) {
+      if (!counts(one) || one.seconds > time) continue;
+      count += 1.0 + std::floor((time - one.seconds) / each);
+    }
+    return count;
+  };
+  double low = 0.0;
+  double high = longest + (waiting.count > 0 ? each * needed : 0.0);
+  for (int i = 0; i < kHalvings && high - low > kPrecision * high; ++i) {
+    const double middle = (low + high) / 2.0;
+    (ends(middle) >= needed ? high : low) = middle;
+  }
+  return std::max(running, slots) * high;
+}
+
+double LoadView::Predict(const Asker* asker, Priority priority, const Counted& which) const {
+  if (!known()) return 0.0;
+  const auto same_class = [&](const Running& one) {
+    return !options_.has_classes || one.priority == priority;
+  };
+  // A lower class gives way, where it can.
+  const auto stays = [&](const Running& one) {
+    return !options_.has_classes || !options_.preempts || one.priority <= priority;
+  };
+  Ahead ahead = LookAhead(asker, priority, which);
+  double wait = UntilStart(ahead.all, slots_, stays);
+  if (wait <= 0.0) return 0.0;
+  // Who has all the slots of its part gets the next one when one of its own sequences ends.
+  const double first_slot = UntilStart({}, slots_, stays);
+  double part = 1.0;
+  if (options_.has_classes && options_.parts[ClassIndex(priority)] > 0.0) {
+    part = PartOf(priority);
+    const double slot = ahead.class_running < SlotsOf(part) ? first_slot : 0.0;
+    wait = std::min(wait, slot + UntilStart(ahead.its_class, SlotsOf(part), same_class) / part);
+    ahead.higher = 0.0;  // Whatever they have to do, the class has its part.
+  }
+  if (asker == nullptr || !options_.has_tenants) return wait;
+  double slot = first_slot;
+  if (options_.preempts) slot = std::min(slot, UntilTurn(ahead, *asker));
+  part *= asker->weight / ahead.weights;
+  if (ahead.own_running >= SlotsOf(part)) slot = 0.0;
+  const auto own = [&](const Running& one) {
+    return one.tenant == ahead.tenant && same_class(one);
+  };
+  return std::min(wait, ahead.higher + slot + UntilStart(ahead.own, SlotsOf(part), own) / part);
+}
+
+double LoadView::SecondsToEnd(std::string_view tenant) const {
+  const size_t index = Find(tenant);
+  if (!known() || index == kNobody) return 0.0;
+  double first = kNeverEnds;
+  double own_first = kNeverEnds;
+  for (const Running& one : running_) {
+    first = std::min(first, one.seconds);
+    if (one.tenant == index) own_first = std::min(own_first, one.seconds);
+  }
+  const double sharing = std::max(1.0, static_cast<double>(running_.size()));
+  if (own_first < kNeverEnds) return own_first * sharing;
+  WaitingWork waiting;
+  for (const WaitingWork& work : tenants_[index].waiting) waiting += work;
+  if (waiting.count == 0) return 0.0;
+  if (running_.empty()) first = 0.0;
+  return (first + waiting.seconds / waiting.count) * sharing;
+}
+
+// --- QueueLoad.
+
+void QueueLoad::Add(const core::Sequence& sequence) {
+  Tenant& tenant = tenants_[sequence.request.tenant];
+  ++tenant.sequences;
+  tenant.weight = sequence.request.tenant_weight;
+}
+
+void QueueLoad::Remove(const core::Sequence& sequence) {
+  const auto found = tenants_.find(sequence.request.tenant);
+  if (--found->second.sequences == 0) tenants_.erase(found);
+}
+
+QueueLoad::Queued* QueueLoad::QueuedOf(const core::Sequence& sequence) {
+  Tenant& tenant = tenants_.find(sequence.request.tenant)->second;
+  return &tenant.queued[ClassIndex(sequence.request.priority)];
+}
+
+void QueueLoad::Enter(core::Sequence* sequence) {
+  const Work work = Remaining(*sequence);
+  sequence->sched.queued_prompt_cost = work.prompt;
+  sequence->sched.queued_output_cost = work.output;
+  sequence->sched.queued_sampling = work.sampling;
+  Queued* const queued = QueuedOf(*sequence);
+  queued->work += work;
+  ++queued->count;
+  tokens_ += sequence->num_ids();
+}
+
+void QueueLoad::Leave(core::Sequence* sequence) {
+  Queued* const queued = QueuedOf(*sequence);
+  queued->work -= Work{sequence->sched.queued_prompt_cost, sequence->sched.queued_output_cost,
+                       sequence->sched.queued_sampling};
+  if (--queued->count == 0) queued->work = {};  // Drop what rounding has left.
+  tokens_ -= sequence->num_ids();
+}
+
+void QueueLoad::OnFinished(const core::Sequence& sequence) {
+  // A length that was prescribed tells nothing about others.
+  if (policy::OutputPredictor::RunsToItsLimit(sequence)) return;
+  predictor_.Learn(sequence.request.max_tokens, sequence.generated());
+}
+
+int32_t QueueLoad::Outputs(const core::Sequence& sequence) const {
+  const core::CoreRequest& request = sequence.request;
+  const int32_t left = std::max(0, request.max_tokens - sequence.generated());
+  const int32_t least = request.spec.params.min_tokens - sequence.generated();
+  return std::max(predictor_.Remaining(sequence), std::min(least, left));
+}
+
+Work QueueLoad::Remaining(const core::Sequence& sequence) const {
+  const int32_t computed = sequence.running() ? sequence.kv.computed : sequence.sched.cached_hint;
+  const int32_t ids = std::max(0, sequence.num_ids() - computed);
+  const int32_t outputs = Outputs(sequence);
+  const double known = cost_->Cost(computed, ids);
+  const double coming = cost_->Cost(sequence.num_ids(), outputs);
+  const double sampling = outputs * sampling_->Sampling(sequence);
+  // A decode's last id is computed with the step that generates the next one.
+  if (sequence.state == core::SequenceState::kDecoding) return {0.0, known + coming, sampling};
+  return {known, coming, sampling};
+}
+
+Work QueueLoad::WorkOf(const core::CoreRequest& request) const {
+  core::Sequence alike;  // As far as its outputs are predicted.
+  alike.request.max_tokens = request.max_tokens;
+  alike.request.ignore_eos = request.ignore_eos;
+  alike.request.stop_ids = request.stop_ids;
+  alike.request.spec = request.spec;
+  const int32_t outputs = Outputs(alike);
+  const auto prompt = static_cast<int32_t>(request.prompt.size());
+  return {cost_->Cost(0, prompt), cost_->Cost(prompt, outputs),
+          outputs * sampling_->Sampling(alike)};
+}
+
+void QueueLoad::View(const Running& running, LoadView* view) const {
+  view->options_ = options_;
+  view->pace_ = pace_;
+  view->slots_ = std::max(1, running.slots);
+  view->step_seconds_ = running.step_seconds;
+  view->running_.clear();
+  view->tenants_.resize(tenants_.size());
+  view->num_sorted_ = tenants_.size();
+  size_t next = 0;
+  for (const auto& [name, tenant] : tenants_) {
+    LoadView::Tenant& its = view->tenants_[next++];
+    its.name = name;
+    its.weight = tenant.weight;
+    its.booked = {};
+    its.running = {};
+    for (size_t c = 0; c < kNumPriorities; ++c) {
+      its.waiting[c] = {tenant.queued[c].count, pace_.Seconds(tenant.queued[c].work)};
+    }
+  }
+  view->running_.reserve(running.sequences.size());
+  for (const core::Sequence* sequence : running.sequences) {
+    const Priority priority = sequence->request.priority;
+    const size_t tenant = view->Find(sequence->request.tenant);
+    ++view->tenants_[tenant].running[ClassIndex(priority)];
+    view->running_.push_back({pace_.Seconds(Remaining(*sequence)), tenant, priority});
+  }
+}
+
+}  // namespace ropeway::scheduler

@@ -1,0 +1,277 @@
+// The waiting and the running work of each tenant, and the waits that follow from it.
+#ifndef ROPEWAY_SCHEDULER_QUEUE_LOAD_H_
+#define ROPEWAY_SCHEDULER_QUEUE_LOAD_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "core/sequence.h"
+#include "policy/output_predictor.h"
+#include "ropeway/request.h"
+#include "scheduler/sampling_cost.h"
+#include "scheduler/step_cost.h"
+
+namespace ropeway::scheduler {
+
+// The guaranteed part of the work of each class, of 1; all 0: no shares.
+using ClassParts = std::array<double, kNumPriorities>;
+
+// Work by kind.
+struct Work {
+  // In units of cost (StepCost):
+  double prompt = 0.0;    // of ids that are computed in chunks,
+  double output = 0.0;    // of tokens that are generated one by one.
+  double sampling = 0.0;  // Seconds besides: the choice of these tokens.
+
+  Work& operator+=(const Work& other) {
+    prompt += other.prompt;
+    output += other.output;
+    sampling += other.sampling;
+    return *this;
+  }
+  Work& operator-=(const Work& other) {
+    prompt -= other.prompt;
+    output -= other.output;
+    sampling -= other.sampling;
+    return *this;
+  }
+};
+
+// How long work takes. A busy step takes
+//
+//     a x cost of its prompts' chunks + b x cost of its decodes
+//
+// by least squares over the busy steps, with exponential forgetting. A decode of a few dozen rows
+// is bound by memory and a large chunk is not, so b is some times a: one speed for both, measured
+// while a burst's prompts are computed, promises waits that are some times too short. While steps
+// of one kind only were seen, the other follows by kRatio.
+//
+// Thread rule: the scheduler's.
+class Pace {
+ public:
+  // Measured with SmolLM2-135M on 2 cores with AVX-512 VNNI: 224 us for a prompt's token, 650 us
+  // for a decode among 16.
+  static constexpr double kRatio = 3.0;
+  // The weight of that ratio against the steps. It decides only what these leave open.
+  static constexpr double kPrior = 0.001;
+  static constexpr double kSeconds = 10.0;  // Busy time that counts.
+  // Nothing is known before so much busy time: the first steps of a burst are small and cold.
+  static constexpr double kEvidence = 0.5;
+  // A step that took so many times what was expected is left out, unless kMaxOutliers of them come
+  // in a row: that is a change of the machine, and all begins anew.
+  static constexpr double kOutlier = 8.0;
+  static constexpr int kMaxOutliers = 8;
+
+  // `took`: without sampling.
+  void OnStep(const Work& work, base::Duration took);
+
+  bool known() const { return busy_seconds_ >= kEvidence; }
+  double Seconds(const Work& work) const {
+    return prompt_seconds_ * work.prompt + output_seconds_ * work.output + work.sampling;
+  }
+
+ private:
+  // Weighted sums over the steps; p, o: cost of the prompts and of the decodes, t: seconds.
+  struct Sums {
+    double pp = 0.0, po = 0.0, oo = 0.0, pt = 0.0, ot = 0.0;
+  };
+
+  void Fit();
+
+  Sums sums_;
+  double busy_seconds_ = 0.0;
+  double prompt_seconds_ = 0.0;  // Per unit of cost.
+  double output_seconds_ = 0.0;
+  int outliers_ = 0;
+};
+
+// What decides who goes before whom.
+struct LoadOptions {
+  bool has_classes = false;  // A higher class goes first, within its part if there are parts.
+  bool has_tenants = false;  // Tenants (of a class) have shares by their weights.
+  bool preempts = false;     // A sequence of the queue may take a running one's slot.
+  ClassParts parts{};
+};
+
+// Waiting sequences, and the time that they would take alone.
+struct WaitingWork {
+  int count = 0;
+  double seconds = 0.0;
+
+  WaitingWork& operator+=(const WaitingWork& other) {
+    count += other.count;
+    seconds += other.seconds;
+    return *this;
+  }
+};
+
+// The load at one moment, and what it predicts: a plain value, for any thread.
+//
+// A predicted wait is the time until a request that comes now has a slot. It is the least of
+//
+//   - what all that goes before it takes: every tenant's work of its class and the higher ones;
+//   - what its class's work takes with the class's part of slots and time alone;
+//   - what its tenant's work takes with the tenant's part of that, by the weights of the tenants
+//     that have work in the class, and until one that holds more gives it a slot.
+//
+// So another tenant's backlog delays nobody who is below its own share, and the request's own work
+// is no part of its wait. Slots share the machine's time evenly: the running sequences end in the
+// order of the work that they have left, and each end starts the next one of the queue.
+class LoadView {
+ public:
+  // Who asks.
+  struct Asker {
+    std::string_view tenant;
+    double weight = 1.0;
+    Priority priority = Priority::kMedium;
+  };
+
+  // Adds work that is not queued and that nobody else is to overtake: rejected requests that were
+  // told when to come again. Throws std::bad_alloc.
+  void Book(std::string_view tenant, double weight, Priority priority, const WaitingWork& work);
+
+  // The predicted wait in seconds; 0 while no pace is measured.
+  double Wait(const Asker& asker) const { return Predict(&asker, asker.priority, {true, nullptr}); }
+  // Likewise, if of its tenant and class nothing but `own` were booked.
+  double Wait(const Asker& asker, const WaitingWork& own) const {
+    return Predict(&asker, asker.priority, {true, &own});
+  }
+  // Likewise, if nothing at all were booked.
+  double WaitUnbooked(const Asker& asker) const {
+    return Predict(&asker, asker.priority, {false, nullptr});
+  }
+  // Of the tenant that would wait longest.
+  double LongestWait(Priority priority) const {
+    return Predict(nullptr, priority, {true, nullptr});
+  }
+
+  // The predicted time until the first of the tenant's requests ends; 0: it has none, or no pace is
+  // measured.
+  double SecondsToEnd(std::string_view tenant) const;
+
+  double Seconds(const Work& work) const { return pace_.Seconds(work); }
+  bool known() const { return pace_.known(); }
+
+ private:
+  friend class QueueLoad;
+  static constexpr size_t kNobody = static_cast<size_t>(-1);
+
+  struct Tenant {
+    std::string name;
+    double weight = 1.0;
+    std::array<WaitingWork, kNumPriorities> waiting;
+    std::array<WaitingWork, kNumPriorities> booked;
+    std::array<int, kNumPriorities> running{};
+  };
+  struct Running {
+    double seconds = 0.0;  // Of work that is left, if it had the machine alone.
+    size_t tenant = 0;
+    Priority priority = Priority::kMedium;
+  };
+  // Which booked work counts.
+  struct Counted {
+    bool booked = true;
+    const WaitingWork* own = nullptr;  // Of the asker's tenant and class, instead of all; or null.
+  };
+  // What a wait is predicted from, for one asker.
+  struct Ahead;
+
+  size_t Find(std::string_view tenant) const;
+  WaitingWork WorkOf(const Tenant& tenant, size_t its_class, bool own, const Counted& which) const;
+  Ahead LookAhead(const Asker* asker, Priority priority, const Counted& which) const;
+  double Predict(const Asker* asker, Priority priority, const Counted& which) const;
+  // The class's guaranteed part, of those that have work.
+  double PartOf(Priority priority) const;
+  // At least one.
+  int SlotsOf(double part) const;
+  // Seconds until a tenant of the class that holds more gives a slot in turn (Scheduler);
+  // infinite: none does.
+  double UntilTurn(const Ahead& ahead, const Asker& asker) const;
+  // The machine's time until a slot of `slots` is free for one more sequence, after `waiting` have
+  // had theirs. Of the running sequences those count for which `counts` is true.
+  template <typename Counts>
+  double UntilStart(const WaitingWork& waiting, int slots, Counts counts) const;
+
+  LoadOptions options_;
+  Pace pace_;
+  int slots_ = 1;
+  double step_seconds_ = 0.0;    // Of a step, about.
+  std::vector<Tenant> tenants_;  // Sorted by name, but for those that Book has added.
+  size_t num_sorted_ = 0;
+  std::vector<Running> running_;
+};
+
+// The waiting work in units of cost, by tenant and class. Outputs are predicted from completed
+// requests; a sequence that ignores end tokens generates all that it may.
+//
+// Thread rule: the scheduler's.
+class QueueLoad {
+ public:
+  QueueLoad(const StepCost* cost, const SamplingCost* sampling, const LoadOptions& options)
+      : cost_(cost), sampling_(sampling), options_(options) {}
+
+  // The sequence came; throws std::bad_alloc with nothing changed.
+  void Add(const core::Sequence& sequence);
+  // It ended. REQUIRES: it has left the queue.
+  void Remove(const core::Sequence& sequence);
+
+  // REQUIRES: it was added.
+  void Enter(core::Sequence* sequence);
+  void Leave(core::Sequence* sequence);
+
+  void OnFinished(const core::Sequence& sequence);
+  // A busy step.
+  void OnStep(const Work& work, base::Duration took) { pace_.OnStep(work, took); }
+
+  // Ids of all waiting sequences together.
+  int64_t tokens() const { return tokens_; }
+
+  // The predicted work of a request that is not queued.
+  Work WorkOf(const core::CoreRequest& request) const;
+
+  // What runs.
+  struct Running {
+    std::span<core::Sequence* const> sequences;
+    int slots = 1;              // How many may run at once.
+    double step_seconds = 0.0;  // Of a step, about.
+  };
+  // Fills in `view`. Throws std::bad_alloc.
+  void View(const Running& running, LoadView* view) const;
+
+ private:
+  // Of the sequences in the queue.
+  struct Queued {
+    int count = 0;
+    Work work;
+  };
+  struct Tenant {
+    int sequences = 0;  // In the queue and running.
+    double weight = 1.0;
+    std::array<Queued, kNumPriorities> queued;
+  };
+
+  // The work that is left for the sequence.
+  Work Remaining(const core::Sequence& sequence) const;
+  int32_t Outputs(const core::Sequence& sequence) const;
+  Queued* QueuedOf(const core::Sequence& sequence);
+
+  const StepCost* const cost_;
+  const SamplingCost* const sampling_;
+  const LoadOptions options_;
+  Pace pace_;
+  policy::OutputPredictor predictor_;
+  std::map<std::string, Tenant, std::less<>> tenants_;  // Those that have a sequence.
+  int64_t tokens_ = 0;
+};
+
+}  // namespace ropeway::scheduler
+
+#endif  // ROPEWAY_SCHEDULER_QUEUE_LOAD_H_

@@ -1,0 +1,141 @@
+#include "scheduler/sampling_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "policy/fair_policy.h"
+#include "scheduler/test_scheduler.h"
+
+namespace ropeway::scheduler {
+namespace {
+
+core::Sequence Wanting(float temperature, float top_p) {
+  core::Sequence sequence;
+  sequence.request.spec.params.temperature = temperature;
+  sequence.request.spec.params.top_p = top_p;
+  return sequence;
+}
+
+TEST(SamplingCostTest, KnowsKindsAndThenEachSequence) {
+  SamplingCost cost;
+  core::Sequence first = Wanting(1.0F, 0.9F);
+  core::Sequence second = Wanting(1.0F, 0.99F);
+  core::Sequence greedy = Wanting(0.0F, 1.0F);
+  EXPECT_EQ(cost.Sampling(first), 0.0) << "nothing is known yet";
+  cost.OnSampled(&first, 0.004);
+  EXPECT_DOUBLE_EQ(cost.Sampling(first), 0.004);
+  EXPECT_DOUBLE_EQ(cost.Sampling(second), 0.004) << "as others of its kind";
+  EXPECT_EQ(cost.Sampling(greedy), 0.0);
+  cost.OnSampled(&second, 0.0);
+  EXPECT_EQ(cost.Sampling(second), 0.0);
+  EXPECT_DOUBLE_EQ(cost.Sampling(first), 0.004);
+  cost.OnSampled(&first, 5.0);
+  EXPECT_LT(cost.Sampling(first), 0.03) << "a stall says little";
+  EXPECT_EQ(cost.Scoring(first), 0.0);
+  first.request.spec.num_prompt_logprobs = 2;
+  cost.OnScored(&first, 0.001);
+  EXPECT_DOUBLE_EQ(cost.Scoring(first), 0.001);
+}
+
+TEST(SamplingCostTest, Kinds) {
+  using Kind = SamplingCost::Kind;
+  core::SampleSpec spec;
+  spec.params.temperature = 0.0F;
+  EXPECT_EQ(SamplingCost::KindOf(spec), Kind::kLargest);
+  spec.params.top_p = 0.5F;
+  EXPECT_EQ(SamplingCost::KindOf(spec), Kind::kLargest) << "greedy";
+  spec.params.presence_penalty = 1.0F;
+  EXPECT_EQ(SamplingCost::KindOf(spec), Kind::kPlain);
+  spec.params.temperature = 1.0F;
+  EXPECT_EQ(SamplingCost::KindOf(spec), Kind::kOrdered);
+  spec.params.top_p = 1.0F;
+  EXPECT_EQ(SamplingCost::KindOf(spec), Kind::kPlain);
+  spec.num_logprobs = 3;
+  EXPECT_EQ(SamplingCost::KindOf(spec), Kind::kOrdered);
+}
+
+class SamplingTest : public SchedulerTest {
+ protected:
+  // Runs a step that takes a millisecond for each row, and `each` more for each token that a
+  // sequence of tenant `costly` samples.
+  std::string TimedStep(const std::string& costly, base::Duration each) {
+    std::string text = Step();
+    core::StepResult result;
+    base::Duration took{};
+    for (const auto& sequence : sequences_) {
+      if (!sequence->running() || text.find(Name(*sequence)) == std::string::npos) continue;
+      took += std::chrono::milliseconds(1);
+      result.sampled.emplace_back().sequence = sequence->id();
+      if (sequence->request.tenant != costly) continue;
+      result.sampled.back().took = each;
+      result.sampling += each;
+    }
+    scheduler_->OnStep(took + result.sampling, result);
+    return text;
+  }
+  static std::string Name(const core::Sequence& sequence) {
+    return std::to_string(sequence.id()) + ":";
+  }
+  static SchedulerOptions Learning() {
+    return {.max_num_seqs = 16, .max_num_batched_tokens = 512, .learn_cost = true};
+  }
+
+  policy::FairPolicy fair_;
+};
+
+TEST_F(SamplingTest, CostlySamplingIsSpreadOverSteps) {
+  Start(1000, Learning(), &fair_);
+  tenant_ = "a";
+  for (int i = 0; i < 9; ++i) Add(1);
+  TimedStep("a", std::chrono::milliseconds(10));
+  // 1,000 units a second: ten units each, and eight fit. One goes in any case.
+  for (int i = 1; i <= 9; ++i) {
+    EXPECT_EQ(TimedStep("a", std::chrono::milliseconds(10)), std::to_string(i) + ":1+1*");
+  }
+  EXPECT_EQ(TimedStep("a", std::chrono::milliseconds(10)), "1:2+1*") << "each in its turn";
+}
+
+TEST_F(SamplingTest, OthersDecodeInEachStep) {
+  Start(1000, Learning(), &fair_);
+  tenant_ = "a";
+  for (int i = 0; i < 9; ++i) Add(1);
+  TimedStep("a", std::chrono::milliseconds(10));
+  tenant_ = "b";
+  const core::Sequence* b = Add(1);
+  TimedStep("a", std::chrono::milliseconds(10));
+  const int32_t before = b->generated();
+  for (int i = 0; i < 20; ++i) TimedStep("a", std::chrono::milliseconds(10));
+  EXPECT_EQ(b->generated() - before, 20);
+}
+
+TEST_F(SamplingTest, CheapSamplingChangesNothing) {
+  Start(1000, Learning(), &fair_);
+  tenant_ = "a";
+  for (int i = 0; i < 9; ++i) Add(1);
+  TimedStep("a", std::chrono::microseconds(100));
+  for (int i = 0; i < 20; ++i) TimedStep("a", std::chrono::microseconds(100));
+  for (const auto& sequence : sequences_) EXPECT_EQ(sequence->generated(), 21);
+}
+
+TEST_F(SamplingTest, ItIsChargedToTheTenant) {
+  SchedulerOptions options = Learning();
+  options.max_num_seqs = 2;
+  Start(1000, options, &fair_);
+  tenant_ = "a";
+  const core::Sequence* a = Add(1);
+  tenant_ = "b";
+  const core::Sequence* b = Add(1);
+  TimedStep("a", std::chrono::milliseconds(4));
+  const int64_t a_before = fair_.ServiceOf(*a);
+  const int64_t b_before = fair_.ServiceOf(*b);
+  for (int i = 0; i < 10; ++i) TimedStep("a", std::chrono::milliseconds(4));
+  const auto per_token = static_cast<double>(policy::kServiceOfDecode) / 2;
+  EXPECT_NEAR(static_cast<double>(fair_.ServiceOf(*b) - b_before), 20 * per_token, per_token);
+  EXPECT_NEAR(static_cast<double>(fair_.ServiceOf(*a) - a_before), 60 * per_token, 3 * per_token)
+      << "two for the token and four for sampling it";
+}
+
+}  // namespace
+}  // namespace ropeway::scheduler

@@ -1,0 +1,246 @@
+// The part of Scheduler that divides slots and blocks between tenants, and starts in time what
+// waits.
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "scheduler/scheduler.h"
+
+namespace ropeway::scheduler {
+namespace {
+
+// Tokens of a prompt that a step computes at least beside decodes, about: for the time that starts
+// take.
+constexpr int32_t kChunkBesideDecodes = 32;
+
+}  // namespace
+
+int64_t Scheduler::ServiceOf(const core::Sequence& sequence) {
+  TenantTable::Tenant& tenant = tenants_.Of(sequence);
+  if (tenant.as_of != as_of_) {
+    tenant.as_of = as_of_;
+    tenant.service = policy_->ServiceOf(sequence);
+  }
+  return tenant.service;
+}
+
+void Scheduler::NoteAboveShare(base::TimePoint last_step) {
+  ++as_of_;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  if (tenants_.several()) {
+    for (const core::Sequence* sequence : queue_) {
+      // The policy has not seen those that came since: their tenant's service may still be lifted.
+      if (sequence->sched.queued_since < last_step) least = std::min(least, ServiceOf(*sequence));
+    }
+  }
+  const bool any = least != std::numeric_limits<int64_t>::max();
+  for (core::Sequence* sequence : queue_) {
+    sequence->sched.above_share = any && ServiceOf(*sequence) - least >= policy::kServiceQuantum;
+  }
+}
+
+void Scheduler::CountTenants() {
+  ++as_of_;
+  tenants_.BeginStep(limit_, kv_->pool().num_blocks());
+  for (core::Sequence* sequence : running_) {
+    sequence->sched.held_blocks = HeldBlocks(*sequence);
+    tenants_.Hold(*sequence, IsBusy(*sequence));
+  }
+}
+
+double Scheduler::HeldBlocks(const core::Sequence& sequence) const {
+  const std::vector<core::BlockId>& blocks = sequence.kv.blocks;
+  const kvcache::BlockPool& pool = kv_->pool();
+  // Sequences share beginnings: the number of references falls along the table.
+  size_t shared = 0;
+  for (size_t end = blocks.size(); shared < end;) {
+    const size_t middle = shared + (end - shared) / 2;
+    if (pool.references(blocks[middle]) > 1) {
+      shared = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  const auto alone = static_cast<double>(blocks.size() - shared);
+  if (shared == 0) return alone;
+  return alone + static_cast<double>(shared) / pool.references(blocks[shared - 1]);
+}
+
+bool Scheduler::MayGiveWay(const core::Sequence& sequence) const {
+  const auto steps = static_cast<int64_t>(step_ - sequence.sched.started_step);
+  return steps >= kMinRunSteps + 2 * int64_t{sequence.sched.again_steps};
+}
+
+bool Scheduler::IsBelow(const core::Sequence& waiting, const core::Sequence& running) {
+  return waiting.sched.tenant != running.sched.tenant &&
+         ServiceOf(running) - ServiceOf(waiting) >= policy::kServiceQuantum &&
+         policy_->ClassOrderOf(waiting) <= policy_->ClassOrderOf(running) &&
+         tenants_.ShareOf(running) > tenants_.ShareOf(waiting);
+}
+
+void Scheduler::StartBelowShare() {
+  turns_.clear();
+  for (const TenantTable::Tenant& tenant : tenants_.all()) {
+    if (tenant.first.sequence != nullptr) turns_.push_back(tenant.first);
+  }
+  std::sort(turns_.begin(), turns_.end(), [this](const Ranked& a, const Ranked& b) {
+    const auto key = [this](const core::Sequence& s) {
+      return std::tuple(policy_->ClassOrderOf(s), ServiceOf(s), s.order);
+    };
+    return key(*a.sequence) < key(*b.sequence);
+  });
+  // A lowered limit takes no slot from a running sequence.
+  const int slots = std::max(limit_, num_running());
+  double least_passed = std::numeric_limits<double>::infinity();
+  bool any = false;
+  for (const Ranked& first : turns_) {
+    core::Sequence* const sequence = first.sequence;
+    // It started, or follows another one, in this step.
+    if (sequence->running() || sequence->sched.follows > 0) continue;
+    const double share = tenants_.ShareOf(*sequence);
+    if (share >= least_passed) continue;
+    candidates_.clear();
+    bool below = false;
+    for (const Ranked& ranked : ranked_) {
+      if (!ranked.sequence->running() || !IsBelow(*sequence, *ranked.sequence)) continue;
+      below = true;
+      if (MayGiveWay(*ranked.sequence)) candidates_.push_back(ranked.sequence);
+    }
+    if (!below) continue;
+    kvcache::CachedPrefix prefix = kv_->Lookup(sequence);
+    if (Follow(sequence, &prefix)) {
+      line_.Remove(sequence);
+    } else if (GiveWayTo(first, slots)) {
+      StartNow(first);
+      any = true;
+    } else {
+      least_passed = share;
+    }
+  }
+  if (any) std::sort(ranked_.begin(), ranked_.end(), Before);
+}
+
+bool Scheduler::GiveWayTo(const Ranked& urgent, int slots) {
+  const core::Sequence& its = *urgent.sequence;
+  const int32_t positions = PositionsToStart(its);
+  kvcache::CachedPrefix prefix = kv_->Lookup(urgent.sequence);
+  std::sort(candidates_.begin(), candidates_.end(),
+            [this](const core::Sequence* a, const core::Sequence* b) {
+              const auto key = [this](const core::Sequence& s) {
+                return std::tuple(policy_->ClassOrderOf(s), ServiceOf(s), s.order);
+              };
+              return key(*a) > key(*b);
+            });
+  const double share = tenants_.ShareOf(its);
+  int free_slots = slots - num_running();
+  int32_t freed = 0;
+  const auto has_room = [&] { return free_slots > 0 && kv_->Fits(its, prefix, positions, freed); };
+  size_t chosen = 0;
+  for (size_t i = 0; i < candidates_.size() && !has_room(); ++i) {
+    const core::Sequence* const victim = candidates_[i];
+    if (tenants_.ShareOf(*victim) <= share) continue;  // It has given enough.
+    tenants_.Release(*victim, IsBusy(*victim));
+    ++free_slots;
+    freed += kv_->HeldAlone(*victim, its, prefix);
+    candidates_[chosen++] = victim;
+  }
+  const bool room = has_room();
+  candidates_.resize(chosen);
+  for (const core::Sequence* victim : candidates_) tenants_.Hold(*victim, IsBusy(*victim));
+  if (!room) return false;
+  for (const core::Sequence* victim : candidates_) Preempt(victim, PreemptReason::kFairness);
+  // The preempted sequences may have been about to compute some of it.
+  prefix = kv_->Lookup(urgent.sequence);
+  return kv_->Fits(its, prefix, positions);
+}
+
+void Scheduler::StartNow(const Ranked& ranked) {
+  kvcache::CachedPrefix prefix = kv_->Lookup(ranked.sequence);
+  line_.Remove(ranked.sequence);
+  Start(ranked, &prefix);
+  ranked_.push_back(ranked);
+}
+
+void Scheduler::StartDue() {
+  NoteDue();
+  const int slots = std::max(limit_, num_running());
+  bool any = false;
+  for (core::Sequence* sequence : due_) {
+    if (sequence->running() || sequence->sched.follows > 0) continue;
+    const TenantTable::Tenant& tenant = tenants_.Of(*sequence);
+    if (tenant.busy > 0 && tenant.busy >= (tenant.slots + 1) / 2) continue;
+    candidates_.clear();
+    for (const Ranked& ranked : ranked_) {
+      const core::Sequence& its = *ranked.sequence;
+      if (!its.running() || ranked.leads || IsBusy(its)) continue;
+      if (its.sched.tenant == sequence->sched.tenant || ServiceOf(its) >= ServiceOf(*sequence)) {
+        candidates_.push_back(ranked.sequence);
+      }
+    }
+    const Ranked first = RankedOf(sequence);
+    kvcache::CachedPrefix prefix = kv_->Lookup(sequence);
+    if (Follow(sequence, &prefix)) {
+      line_.Remove(sequence);
+    } else if (PreemptFor(first, slots, true)) {
+      StartNow(first);
+      any = true;
+    }
+  }
+  if (any) std::sort(ranked_.begin(), ranked_.end(), Before);
+}
+
+void Scheduler::NoteDue() {
+  due_.clear();
+  if (options_.max_wait == base::Duration::max()) return;
+  bool any = false;
+  for (core::Sequence* sequence : queue_) {
+    if (sequence->state != core::SequenceState::kWaiting || sequence->sched.follows > 0) continue;
+    due_.push_back(sequence);
+    any = any || now_ - sequence->sched.queued_since >= options_.max_wait / 2;
+  }
+  if (!any) due_.clear();
+  std::sort(due_.begin(), due_.end(), [](const core::Sequence* a, const core::Sequence* b) {
+    return std::tuple(a->sched.tenant, a->order) < std::tuple(b->sched.tenant, b->order);
+  });
+  size_t firsts = 0;
+  for (size_t begin = 0, end = 0; begin < due_.size(); begin = end) {
+    const int32_t tenant = due_[begin]->sched.tenant;
+    while (end < due_.size() && due_[end]->sched.tenant == tenant) ++end;
+    if (MustStart({due_.data() + begin, end - begin})) due_[firsts++] = due_[begin];
+  }
+  due_.resize(firsts);
+}
+
+bool Scheduler::MustStart(std::span<core::Sequence* const> of_one_tenant) {
+  // Its slots, of which half start others, each after kMinRunSteps and its prompt.
+  const double half = std::max(1, (tenants_.Of(*of_one_tenant[0]).slots + 1) / 2);
+  double steps = 1.0;  // Until the next one can start; the first one's start takes one.
+  for (const core::Sequence* sequence : of_one_tenant) {
+    const base::Duration left = options_.max_wait - (now_ - sequence->sched.queued_since);
+    if (base::ToSeconds(left) <= steps * step_seconds_) return true;
+    steps += (kMinRunSteps + sequence->num_ids() / kChunkBesideDecodes) / half;
+  }
+  return false;
+}
+
+void Scheduler::KeepLargestHolder() {
+  const auto keep = [this](auto is_kept) {
+    if (std::any_of(candidates_.begin(), candidates_.end(), is_kept))
+      std::erase_if(candidates_, [&](const core::Sequence* s) { return !is_kept(s); });
+  };
+  const auto of_one = [this](const core::Sequence* s) {
+    return s->sched.tenant == candidates_[0]->sched.tenant;
+  };
+  if (std::all_of(candidates_.begin(), candidates_.end(), of_one)) return;
+  if (options_.has_classes) {
+    Priority lowest = Priority::kHigh;
+    for (const core::Sequence* s : candidates_) lowest = std::max(lowest, s->request.priority);
+    keep([lowest](const core::Sequence* s) { return s->request.priority == lowest; });
+  }
+  double most = 0;
+  for (const core::Sequence* s : candidates_) most = std::max(most, tenants_.ShareOf(*s));
+  keep([this, most](const core::Sequence* s) { return tenants_.ShareOf(*s) >= most; });
+  keep([this](const core::Sequence* s) { return MayGiveWay(*s); });
+}
+
+}  // namespace ropeway::scheduler

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Hostile clients of a ropeway server, all in this process: as one attacker would run them.
+
+usage: attack.py --port N [--key KEY] [--metered-key KEY] [--seconds S] KIND...
+
+Prints "ready" once each kind has sent something, and at the end (--seconds, SIGTERM or SIGINT) one line of JSON:
+for each kind its answers by status, 0 for connections that ended without one. Without --key the clients are
+strangers. --metered-key: of a key with a limit of tokens per minute, which half of the senders of long prompts use.
+"""
+import argparse
+import asyncio
+import collections
+import json
+import random
+import resource
+import signal
+import socket
+import sys
+
+HOST = "127.0.0.1"
+PIECE = 256 << 10
+HOLD_SECONDS = 20
+ENDLESS = {"prompt": "Once upon a time", "max_tokens": 2000, "ignore_eos": True}
+
+
+class Attack:
+    """What all kinds share: the server, the keys, and what became of the requests."""
+
+    def __init__(self, args):
+        self.args = args
+        self.counts = collections.defaultdict(collections.Counter)
+        self.begun = set()  # Kinds that have sent something.
+        self.random = random.Random(1)
+
+    def head(self, kind, method, path, headers, key=None):
+        self.begun.add(kind)
+        key = self.args.key if key is None else key
+        lines = [f"{method} {path} HTTP/1.1", "Host: x", *headers]
+        if key:
+            lines.append(f"Authorization: Bearer {key}")
+        return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+    async def post(self, kind, path, body, key=None, receive_buffer=None, read=True):
+        """One request on a connection of its own; returns the status."""
+        head = self.head(kind, "POST", path, ["Content-Type: application/json", "Connection: close",
+                                              f"Content-Length: {len(body)}"], key)
+        return await self.exchange(kind, head, body, receive_buffer, read)
+
+    async def exchange(self, kind, head, body, receive_buffer=None, read=True):
+        status = 0
+        writer = None
+        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            made.setblocking(False)
+            if receive_buffer:
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+            await asyncio.get_running_loop().sock_connect(made, (HOST, self.args.port))
+            reader, writer = await asyncio.open_connection(sock=made, limit=PIECE)
+            try:
+                writer.write(head)
+                view = memoryview(body)
+                for at in range(0, len(view), PIECE):
+                    writer.write(view[at:at + PIECE])
+                    await writer.drain()
+                await writer.drain()
+            except OSError:
+                pass  # It may be answered before it is sent whole.
+            if not read:
+                await asyncio.sleep(HOLD_SECONDS)
+                return 0
+            first = await reader.read(64)
+            if first[9:12].isdigit():
+                status = int(first[9:12])
+            while await reader.read(PIECE):
+                pass
+        except OSError:
+            pass
+        finally:
+            if writer is not None:
+                writer.transport.abort()
+            else:
+                made.close()
+            self.counts[kind][status] += 1
+        return status
+
+    async def repeat(self, kind, path, body, pause=0.5, **more):
+        """The same request again and again; what is rejected waits `pause`, whatever the server asks for."""
+        while True:
+            if await self.post(kind, path, body, **more) != 200:
+                await asyncio.sleep(pause)
+
+    # The kinds: each a list of coroutines that go on until they are cancelled.
+
+    def slots(self):
+        """One request that fills every slot."""
+        body = json.dumps({**ENDLESS, "n": 64}).encode()
+        return [self.repeat("slots", "/v1/completions", body)]
+
+    def sampling(self):
+        """Streams whose tokens cost as much to draw as to compute."""
+        body = json.dumps({**ENDLESS, "max_tokens": 600, "n": 60, "stream": True, "temperature": 2, "top_p": 0.9999,
+                           "typical_p": 0.9999, "logprobs": 5, "repetition_penalty": 1.1, "presence_penalty": 1,
+                           "frequency_penalty": 1, "logit_bias": {str(i): 0.1 for i in range(1000)}}).encode()
+        return [self.repeat("sampling", "/v1/completions", body)]
+
+    def flood(self):
+        """Many clients with one request each, all the time."""
+        def body(i):
+            return json.dumps({"prompt": f"Tell a long story {i}", "max_tokens": 300, "ignore_eos": True}).encode()
+        return [self.repeat("flood", "/v1/completions", body(i)) for i in range(400)]
+
+    def encode(self):
+        """Prompts that take long to encode, and are too long at the end."""
+        text = "".join(self.random.choices("abcdefghijklmnopqrstuvwxyz", k=660_000))
+        body = json.dumps({"prompt": text, "max_tokens": 1}).encode()
+        keys = [self.args.key, self.args.metered_key or self.args.key]
+        return [self.repeat("encode", "/v1/completions", body, pause=0.05, key=keys[i % 2] or "") for i in range(150)]
+
+    def bodies(self):
+        """Chunked bodies that never come."""
+        async def hold(method, path):
+            while True:
+                head = self.head("bodies", method, path, ["Transfer-Encoding: chunked"])
+                await self.exchange("bodies", head, b"", read=False)
+        return [hold("GET", "/livez") for _ in range(64)] + [hold("POST", "/tokenize") for _ in range(64)]
+
+    def helper(self):
+        """Large texts for /tokenize; some clients do not read the answer."""
+        letters = 8 * "".join(self.random.choices("abcdefghijklmnopqrstuvwxyz", k=1_000_000))
+        body = json.dumps({"prompt": letters}).encode()
+        rare = ('{"prompt":"' + "\U0002A6D6" * 2_000_000 + '","return_token_strs":true}').encode()
+
+        async def deaf(delay):
+            await asyncio.sleep(delay)
+            while True:
+                await self.post("helper", "/tokenize", rare, receive_buffer=4096, read=False)
+        return ([self.repeat("helper", "/tokenize", body, pause=0.3) for _ in range(36)]
+                + [deaf(i) for i in range(16)])
+
+    def sockets(self):
+        """Connections that stay open, and ask for little now and then."""
+        async def idle(i):
+            await asyncio.sleep(i * 0.005)
+            while True:
+                writer = None
+                try:
+                    reader, writer = await asyncio.open_connection(HOST, self.args.port)
+                    while True:
+                        writer.write(self.head("sockets", "GET", "/livez", [], key=""))
+                        answer = await reader.read(4096)
+                        self.counts["sockets"][int(answer[9:12]) if answer[9:12].isdigit() else 0] += 1
+                        if not answer:
+                            break
+                        await asyncio.sleep(5)
+                except OSError:
+                    self.counts["sockets"][0] += 1
+                finally:
+                    if writer is not None:
+                        writer.transport.abort()
+                await asyncio.sleep(1)
+        return [idle(i) for i in range(800)]
+
+    async def run(self):
+        kinds = self.args.kinds
+        tasks = [asyncio.ensure_future(each) for kind in kinds for each in getattr(self, kind)()]
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        while not stop.is_set() and not self.begun.issuperset(kinds):
+            await asyncio.sleep(0.05)
+        print("ready", flush=True)
+        try:
+            await asyncio.wait_for(stop.wait(), self.args.seconds)
+        except asyncio.TimeoutError:
+            pass
+        for task in tasks:
+            task.cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        print(json.dumps({kind: dict(counts) for kind, counts in self.counts.items()}), flush=True)
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
+
+
+KINDS = ("slots", "sampling", "flood", "encode", "bodies", "helper", "sockets")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--key", default="")
+    parser.add_argument("--metered-key", default="")
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("kinds", nargs="+", choices=KINDS)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    asyncio.run(Attack(parser.parse_args()).run())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,266 @@
+"""What the tests of isolation share: the server, an honest client with its samples, and the attacker's process."""
+import http.client
+import json
+import math
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import child  # pylint: disable=wrong-import-position
+
+PATIENCE = 60
+MIB = 1 << 20
+KEYS = {"a": "key-aaaaaaaa", "b": "key-bbbbbbbb", "metered": "key-metered-m"}
+ADMIN_KEY = "key-of-the-admin"
+DRAIN_SECONDS = 5
+# The flags of the server, with those that the bound on memory names (docs/security.md#memory) at their defaults.
+KV_CACHE_BYTES = 512 * MIB
+FLAGS = ["--threads", "1", "--kv-cache-size", "512MiB", "--drain-timeout", f"{DRAIN_SECONDS}s"]
+
+
+def memory_bound(max_bodies=256 * MIB, max_body=8 * MIB, max_header=32 << 10, max_connections=4096,
+                 helper_threads=1, frontend_threads=1):
+    """What docs/security.md#memory says that requests may take above an idle server, in bytes."""
+    return (KV_CACHE_BYTES + 2 * max_bodies + 256 * MIB + 256 * MIB
+            + max_connections * (max_header + (128 << 10)) + 32 * (helper_threads + frontend_threads) * max_body)
+
+
+class Server:
+    """A running `ropeway serve` with the keys above, on a port of its own choice."""
+
+    def __init__(self, ropeway, model, *flags):
+        self.folder = tempfile.TemporaryDirectory(prefix="ropeway-isolation-")
+        keys = pathlib.Path(self.folder.name) / "keys.toml"
+        keys.touch(mode=0o600)
+        keys.write_text("".join(
+            f'[[keys]]\nname = "{name}"\nkey = "{key}"\n' + ("tokens_per_minute = 1\n" if name == "metered" else "")
+            for name, key in KEYS.items()), encoding="utf-8")
+        self.log = pathlib.Path(self.folder.name) / "log"
+        with self.log.open("w", encoding="utf-8") as log:
+            self.process = child.start([ropeway, "serve", "--model", model, "--port", "0", "--api-keys", keys,
+                                        "--admin-key", ADMIN_KEY, *FLAGS, *flags],
+                                       stdout=log, stderr=subprocess.STDOUT)
+        try:
+            self.port = self.wait_for_port()
+            eventually(lambda: self.get("/readyz")[0] == 200, "/readyz says 200")
+        except BaseException:
+            self.process.kill()
+            raise
+
+    def output(self):
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def wait_for_port(self):
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            found = re.search(r" on https?://\S+:(\d+)\n", self.output())
+            if found:
+                return int(found.group(1))
+            if self.process.poll() is not None:
+                raise RuntimeError(f"serve ended early: {self.output()}")
+            time.sleep(0.02)
+        raise RuntimeError(f"no address within {PATIENCE} s: {self.output()}")
+
+    def get(self, path, key=ADMIN_KEY):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        try:
+            connection.request("GET", path, headers={"Authorization": f"Bearer {key}"})
+            reply = connection.getresponse()
+            return reply.status, reply.read().decode()
+        finally:
+            connection.close()
+
+    def metric(self, name):
+        text = self.get("/metrics")[1]
+        found = re.findall(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+-]+)$", text, re.MULTILINE)
+        assert found, f"no metric {name}"
+        return sum(map(float, found))
+
+    def wait_until_idle(self):
+        def idle():
+            return self.metric("ropeway_num_requests_running") + self.metric("ropeway_num_requests_waiting") == 0
+        eventually(idle, "no request runs or waits")
+
+    def memory(self, name="VmHWM"):
+        """The peak of its resident memory, or with VmRSS what it is now, in bytes."""
+        text = pathlib.Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+        return int(re.search(rf"^{name}:\s+(\d+) kB$", text, re.MULTILINE).group(1)) << 10
+
+    def descriptors(self):
+        return len(list(pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+    def stop(self):
+        """Exit code, and seconds that the end took."""
+        begin = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        return code, time.monotonic() - begin
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.folder.cleanup()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.close()
+
+
+def eventually(holds, what, patience=PATIENCE):
+    deadline = time.monotonic() + patience
+    while not holds():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {patience} s: {what}")
+        time.sleep(0.05)
+
+
+def percentile(samples, percent):
+    """The nearest rank."""
+    ordered = sorted(samples)
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+class Honest:
+    """Key b: one short request after the other, streamed. Each fifth is followed by a large and by a chunked body."""
+
+    TOKENS = 8
+
+    def __init__(self, server, pause=0.02, probes=True):
+        self.server = server
+        self.pause = pause
+        self.probes = probes
+        self.ttft, self.gaps, self.probe_seconds = [], [], []
+        self.wrong = []  # What was not answered as it should be.
+        self.count = 0
+
+    def request(self, path, body, chunked=False):
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=PATIENCE)
+        data = json.dumps(body).encode()
+        connection.request("POST", path, iter([data]) if chunked else data,
+                           {"Content-Type": "application/json", "Authorization": f"Bearer {KEYS['b']}"},
+                           encode_chunked=chunked)
+        return connection, connection.getresponse()
+
+    def note(self, reply, what):
+        if reply.status != 200:
+            self.wrong.append(f"{what}: {reply.status} {reply.read()[:300]!r}")
+        return reply.status == 200
+
+    def sample(self):
+        self.count += 1
+        begin = time.monotonic()
+        body = {"prompt": f"The cat number {self.count} sat", "max_tokens": self.TOKENS, "ignore_eos": True,
+                "temperature": 0, "stream": True, "priority": "medium"}
+        connection, reply = self.request("/v1/completions", body)
+        try:
+            if not self.note(reply, "a completion"):
+                return
+            times = []
+            ended = False
+            while line := reply.readline():
+                if line.startswith(b"data: [DONE]"):
+                    ended = True
+                elif line.startswith(b"data: "):
+                    if b'"error"' in line:
+                        self.wrong.append(f"a stream: {line[:300]!r}")
+                    times.append(time.monotonic())
+            if not ended or not times:
+                self.wrong.append("a stream was cut off")
+                return
+            self.ttft.append(times[0] - begin)
+            self.gaps += [after - before for before, after in zip(times, times[1:])]
+        finally:
+            connection.close()
+
+    def probe(self):
+        """A body that is charged, and one without a length."""
+        for what, path, body, chunked in (
+                ("a large body", "/tokenize", {"prompt": "x " * 20_000}, False),
+                ("a chunked body", "/v1/completions", {"prompt": "Hi", "max_tokens": 2, "temperature": 0}, True)):
+            begin = time.monotonic()
+            connection, reply = self.request(path, body, chunked)
+            try:
+                if self.note(reply, what):
+                    reply.read()
+                    self.probe_seconds.append(time.monotonic() - begin)
+            finally:
+                connection.close()
+
+    def run(self, samples, seconds=None):
+        """Until there are `samples`, or for `seconds`, if that is sooner."""
+        deadline = time.monotonic() + (seconds or math.inf)
+        while len(self.ttft) < samples and time.monotonic() < deadline and len(self.wrong) < 20:
+            try:
+                self.sample()
+                if self.probes and self.count % 5 == 0:
+                    self.probe()
+            except (OSError, http.client.HTTPException) as error:
+                self.wrong.append(f"no answer: {error!r}")
+            time.sleep(self.pause)
+        return self
+
+
+class Attacker:
+    """attack.py, in a process of the lowest priority, so that it takes no processor from the server."""
+
+    def __init__(self, server, kinds, stranger=False):
+        self.kinds = kinds
+        keys = [] if stranger else ["--key", KEYS["a"], "--metered-key", KEYS["metered"]]
+        self.process = child.start(["nice", "-n", "19", sys.executable, HERE / "attack.py", "--port", server.port,
+                                    *keys, *kinds], stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        assert line == "ready\n", f"the attack did not begin: {line!r}"
+
+    def stop(self):
+        """What became of its requests: {kind: {status: number}}."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            output, _ = self.process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        assert self.process.returncode == 0, f"the attack failed: {output}"
+        return {kind: {int(status): number for status, number in counts.items()}
+                for kind, counts in json.loads(output.splitlines()[-1]).items()}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+
+class Background:
+    """An honest client in a thread of its own, for a time."""
+
+    def __init__(self, client):
+        self.client = client
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self.loop, daemon=True)
+        self.thread.start()
+
+    def loop(self):
+        while not self.stopping.is_set() and not self.client.wrong:
+            self.client.run(len(self.client.ttft) + 1, seconds=PATIENCE)
+
+    def stop(self):
+        self.stopping.set()
+        self.thread.join(timeout=PATIENCE)
+        return self.client
