@@ -101,7 +101,7 @@ class Tokenization {
   // they are, it is not called again.
   virtual StatusOr<bool> Step() = 0;
 
-  // The memory that its text and ids take by now.
+  // The memory that it takes by now: the text, the ids, and what encoding needs.
   virtual size_t bytes() const = 0;
 
   // The ids, once they are there. Call last.

@@ -44,9 +44,7 @@ class TextTokenization final : public Tokenization {
       return CurrentFailure("encoding the text");
     }
   }
-  size_t bytes() const override {
-    return text_.text.size() + encoding_->ids().capacity() * sizeof(TokenId);
-  }
+  size_t bytes() const override { return text_.text.size() + encoding_->bytes(); }
   std::vector<TokenId> Take() override { return encoding_->TakeIds(); }
 
  private:

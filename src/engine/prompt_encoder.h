@@ -74,6 +74,9 @@ class PromptEncoder {
     // the status says why they cannot be read, or used with this model and prompt.
     std::optional<StatusOr<core::CoreRequest>> Run(size_t work = kEncodingPiece);
 
+    // The memory that encoding takes by now, besides the text.
+    size_t bytes() const { return encoding_ == nullptr ? 0 : encoding_->bytes(); }
+
    private:
     const PromptEncoder* const encoder_;
     LiveRequest* const live_;

@@ -44,6 +44,8 @@ class BpeTokenizer::Pass final : public Encoding {
     return true;
   }
 
+  size_t bytes() const override { return Encoding::bytes() + (merging_ ? merging_->bytes() : 0); }
+
  private:
   enum class Stage {
     kCount,     // How many ids there must be, by the lengths of tokens alone.

@@ -126,6 +126,19 @@ TEST(BpeEncodingTest, ALongWordIsMergedInManyPieces) {
   EXPECT_EQ(encoding->ids(), tokenizer->Encode(text, {}));
 }
 
+// It is charged to whom the text is encoded for.
+TEST(BpeEncodingTest, TheMemoryOfALongWordIsTold) {
+  const auto tokenizer = MakeFor("gpt-2");
+  const std::string text(100'000, 'h');
+  const std::unique_ptr<Encoding> encoding = tokenizer->Begin(text, {});
+  size_t most = 0;
+  while (!encoding->Run(1000)) most = std::max(most, encoding->bytes());
+  EXPECT_GE(most, 20 * text.size());
+  EXPECT_LE(most, 30 * text.size());
+  // Once it is merged, the ids alone are left.
+  EXPECT_EQ(encoding->bytes(), encoding->ids().capacity() * sizeof(TokenId));
+}
+
 TEST(BpeEncodingTest, QuotedTextHasNoControlTokens) {
   const auto tokenizer = MakeFor("gpt-2");
   const auto ids = [&](std::string_view text, const Spans& quoted) {

@@ -195,6 +195,10 @@ bool MergeTable::LongMerge::Take(Work* work, std::vector<TokenId>* ids) {
   return true;
 }
 
+size_t MergeTable::LongMerge::bytes() const {
+  return nodes_.capacity() * sizeof(Node) + heap_.capacity() * sizeof(uint64_t);
+}
+
 SpecialTokens::SpecialTokens() : nodes_(1) {}
 
 uint32_t SpecialTokens::Child(uint32_t node, uint8_t byte) const {

@@ -60,6 +60,8 @@ class MergeTable {
     bool Run(Work* work);
     // Moves the merged ids to the end of `ids`. Whether all are there.
     bool Take(Work* work, std::vector<TokenId>* ids);
+    // The memory that it takes.
+    size_t bytes() const;
 
    private:
     // A token in a doubly linked list; a merge keeps the left one and unlinks the right one.

@@ -43,6 +43,8 @@ class Encoding {
   std::vector<TokenId> TakeIds() { return std::move(ids_); }
   // The whole text has at least so many, by what is known now.
   size_t least() const { return std::max(least_, ids_.size()); }
+  // The memory that it takes by now, besides the text.
+  virtual size_t bytes() const { return ids_.capacity() * sizeof(TokenId); }
 
  protected:
   std::vector<TokenId> ids_;
