@@ -1,5 +1,5 @@
-// A text: encoded and decoded with a small vocabulary and every kind of pre-tokenizer, detokenized
-// in pieces, and searched for a stop string.
+// A text: encoded, whole and in pieces, and decoded with a small vocabulary and every kind of
+// pre-tokenizer, detokenized in pieces, and searched for a stop string.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -50,6 +50,31 @@ void CheckRoundTrip(const tokenizer::Tokenizer& tokenizer, std::string_view text
   }
 }
 
+// Encoded in pieces the ids are the same, and a quotation in the middle has no control token.
+void CheckPieces(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
+  tokenizer::Spans quoted;
+  tokenizer::AddSpan(text.size() / 3, text.size() - text.size() / 3, &quoted);
+  const tokenizer::EncodeOptions options = {.add_special = false, .quoted = quoted};
+  const Ids whole = tokenizer.Encode(text, options);
+  size_t at = 0;
+  for (const TokenId id : whole) {
+    const size_t end = at + tokenizer.Bytes(id, /*with_special=*/true).size();
+    Require(!tokenizer.IsSpecial(id) || SpansWithin(quoted, at, end).empty(),
+            "a control token in a quotation");
+    at = end;
+  }
+  for (const size_t work : {size_t{1}, size_t{7}}) {
+    const auto encoding = tokenizer.Begin(text, options);
+    while (!encoding->Run(work)) {
+    }
+    Require(encoding->ids() == whole, "encoded in pieces the ids differ");
+  }
+  const auto bounded = tokenizer.Begin(text, options, whole.size());
+  while (!bounded->Run(7)) {
+  }
+  Require(bounded->ids() == whole, "the ids are more than they are known to be at least");
+}
+
 // However the bytes are split, the pieces are whole characters and make the same text.
 void CheckDetokenizer(std::string_view text) {
   const std::string whole = base::ReplaceInvalidUtf8(text);
@@ -87,8 +112,10 @@ void CheckStops(std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  for (const auto& tokenizer : ropeway::fuzz::Tokenizers())
+  for (const auto& tokenizer : ropeway::fuzz::Tokenizers()) {
     ropeway::fuzz::CheckRoundTrip(*tokenizer, text);
+    ropeway::fuzz::CheckPieces(*tokenizer, text);
+  }
   ropeway::fuzz::CheckDetokenizer(text);
   ropeway::fuzz::CheckStops(text);
   return 0;

@@ -16,6 +16,9 @@ struct ModelOptions {
   // what the KV pool holds.
   int max_model_len = 0;
   std::string chat_template;  // Jinja text to use instead of the model file's; "": the file's.
+  // Recognise control tokens, such as "<|im_end|>", also in what a chat's messages say. Whoever
+  // writes a message can then end it and speak in another role.
+  bool parse_special = false;
 };
 
 // How requests come together, and in which order they run (docs/scheduling.md).

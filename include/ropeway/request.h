@@ -72,7 +72,8 @@ const char* PriorityName(Priority priority);
 // One request for generation.
 struct Request {
   // The prompt: text (encoded with special tokens recognised), token ids (used as they are), or a
-  // chat (rendered by the model's chat template, with the generation prompt).
+  // chat (rendered by the model's chat template, with the generation prompt; special tokens that
+  // its messages hold are ordinary text, see ModelOptions::parse_special).
   std::variant<std::string, std::vector<TokenId>, std::vector<ChatMessage>> prompt;
 
   std::string model;  // The served name; "" or "default" for the default model.

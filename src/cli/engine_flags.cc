@@ -167,6 +167,9 @@ flags::FlagTable EngineTable(EngineFlags* flags) {
        {{"Model",
          {{"--chat-template", flags::TextValue(&flags->chat_template, "FILE"),
            "Jinja template for chats, instead of the model's own"},
+          {"--parse-special", flags::SwitchValue(&options.model.parse_special),
+           "Recognise control tokens such as <|im_end|> also in what chat messages say, which can "
+           "then speak in other roles"},
           {"--max-model-len",
            flags::IntValue(&options.model.max_model_len, 2, kMaxTokens)
                .Default("the model's context length"),

@@ -49,6 +49,9 @@ struct CoreRequest {
   bool ignore_eos = false;
   std::vector<TokenId> stop_ids;  // Each ends the sequence, as an end token does.
   base::TimePoint arrival{};      // When Submit was called.
+  // Its place in the order of Submit: prompts may be encoded in another order, and so come to the
+  // core in another. Absent: the order in which it comes. All requests of a core have one, or none.
+  std::optional<uint64_t> order;
   base::TimePoint deadline =
       base::TimePoint::max();  // The request fails with kDeadlineExceeded then.
   std::string tenant;
@@ -126,8 +129,11 @@ struct KvState {
 // bits. Its log-probs were emitted with their tokens and are never computed a second time.
 struct Sequence {
   Sequence() = default;
-  Sequence(CoreRequest core_request, uint64_t arrival_order)
-      : request(std::move(core_request)), ids(std::move(request.prompt)), order(arrival_order) {
+  Sequence(CoreRequest core_request, uint64_t sequences_before)
+      : request(std::move(core_request)),
+        ids(std::move(request.prompt)),
+        order(request.order.value_or(sequences_before)),
+        number(sequences_before) {
     kv.names = std::move(request.block_names);
     prompt_len = request.spec.prompt_len = static_cast<int32_t>(ids.size());
     std::sort(request.stop_ids.begin(), request.stop_ids.end());
@@ -139,7 +145,8 @@ struct Sequence {
 
   std::vector<TokenId> ids;  // The prompt, then what was generated.
   int32_t prompt_len = 0;    // At least 1.
-  uint64_t order = 0;        // Arrival order within the core: 0, 1, 2, ...
+  uint64_t order = 0;        // By which sequences come first, first served: see CoreRequest::order.
+  uint64_t number = 0;       // Sequences that came to the core before it.
   SequenceState state = SequenceState::kWaiting;
   // Ids of the prompt below it are scored, and their log-probs emitted: not computed again after a
   // preemption. Only with spec.num_prompt_logprobs >= 0.

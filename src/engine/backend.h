@@ -4,6 +4,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <new>
 #include <string>
@@ -90,6 +91,23 @@ struct Health {
   std::string reason;  // Why not, for a person; empty when both hold.
 };
 
+// A text on its way to token ids, in pieces, so that a long one keeps its thread from nothing else
+// for long. Thread rule: one thread at a time.
+class Tokenization {
+ public:
+  virtual ~Tokenization() = default;
+
+  // Goes on for about a millisecond. Returns whether all ids are there; after a failure, or once
+  // they are, it is not called again.
+  virtual StatusOr<bool> Step() = 0;
+
+  // The memory that it takes by now: the text, the ids, and what encoding needs.
+  virtual size_t bytes() const = 0;
+
+  // The ids, once they are there. Call last.
+  virtual std::vector<TokenId> Take() = 0;
+};
+
 // Thread rule: every method from any thread.
 class Backend {
  public:
@@ -140,13 +158,15 @@ class Backend {
 
   virtual EngineStats Stats() const = 0;
 
-  // These three may take milliseconds per megabyte: not for I/O threads.
-  virtual StatusOr<std::vector<TokenId>> Tokenize(const std::string& text,
-                                                  bool add_special) const = 0;
-  // The chat rendered by the model's template, encoded.
-  virtual StatusOr<std::vector<TokenId>> TokenizeChat(const std::vector<ChatMessage>& messages,
-                                                      bool add_generation_prompt,
-                                                      bool add_special) const = 0;
+  // Begins to encode a text. Not for I/O threads, as the next two: they may take milliseconds per
+  // megabyte. The backend must outlive what it returns.
+  virtual StatusOr<std::unique_ptr<Tokenization>> Tokenize(std::string text,
+                                                           bool add_special) const = 0;
+  // Likewise the chat as a request's would be: rendered by the model's template, which is done when
+  // this returns.
+  virtual StatusOr<std::unique_ptr<Tokenization>> TokenizeChat(
+      const std::vector<ChatMessage>& messages, bool add_generation_prompt,
+      bool add_special) const = 0;
   virtual StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const = 0;
 
   // Rejects new requests from now on; waits until all ended, or cancels the rest at `deadline`.

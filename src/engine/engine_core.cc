@@ -88,7 +88,7 @@ int32_t EngineCore::QueuePosition(RequestId id) const {
 void EngineCore::Insert(core::CoreRequest request) {
   const RequestId id = request.id;
   const base::TimePoint deadline = request.deadline;
-  auto sequence = std::make_unique<core::Sequence>(std::move(request), next_order_);
+  auto sequence = std::make_unique<core::Sequence>(std::move(request), next_number_);
   ReserveEvents(sequences_.size() + 1);
   if (batches_.capacity() <= sequences_.size()) batches_.reserve(2 * (sequences_.size() + 1));
   const auto it = sequences_.emplace(id, std::move(sequence)).first;
@@ -100,7 +100,7 @@ void EngineCore::Insert(core::CoreRequest request) {
     sequences_.erase(it);
     throw;
   }
-  ++next_order_;
+  ++next_number_;
 }
 
 void EngineCore::ReserveEvents(size_t sequences) {

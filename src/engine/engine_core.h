@@ -241,7 +241,7 @@ class EngineCore {
 
   Sequences sequences_;
   std::set<std::pair<base::TimePoint, RequestId>> deadlines_;  // Of those that have one.
-  uint64_t next_order_ = 0;
+  uint64_t next_number_ = 0;
   uint64_t step_ = 0;
   base::Duration last_took_{};  // By the newest step that computed.
   int memory_tries_ = 0;        // Steps in a row for which memory was short.

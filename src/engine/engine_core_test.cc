@@ -156,6 +156,25 @@ TEST_F(EngineCoreTest, RunsARequestToItsLastToken) {
   EXPECT_EQ(core_->stats().steps, 3U);
 }
 
+// Prompts are encoded in fair shares, so they come in another order than Submit's.
+TEST_F(EngineCoreTest, TheOrderIsThatOfSubmitHoweverTheyCome) {
+  EngineCoreOptions options;
+  options.scheduler.max_num_seqs = 1;
+  Start(8, options);
+  for (const RequestId id : std::vector<RequestId>{3, 1, 4, 2}) {
+    core::CoreRequest request = MakeRequest(id, 5, 2);
+    request.order = id;
+    ASSERT_TRUE(core_->Add(std::move(request)).ok());
+  }
+  EXPECT_EQ(core_->QueueOrder(), (std::vector<RequestId>{1, 2, 3, 4}));
+  RunToEnd();
+  std::vector<RequestId> started;
+  for (const CoreEvent& event : log_) {
+    if (event.kind == Kind::kStarted) started.push_back(event.id);
+  }
+  EXPECT_EQ(started, (std::vector<RequestId>{1, 2, 3, 4}));
+}
+
 TEST_F(EngineCoreTest, EndsAtAnEndTokenUnlessIgnored) {
   Start(8, {});
   ASSERT_TRUE(Add(1, 5, 10).ok());

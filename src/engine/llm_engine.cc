@@ -86,7 +86,7 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<executor::Executor>
             &output_, &requests_, trace_.get()),
       prompt_pool_(
           &encoder_, config_.clock, config_.options.frontend_threads,
-          static_cast<size_t>(places_.total()),
+          static_cast<size_t>(config_.options.scheduler.max_queued_requests),
           [this](core::CoreRequest request) { loop_.Add(std::move(request)); },
           [this](std::shared_ptr<LiveRequest> live, Status status) {
             output_.Reject(std::move(live), std::move(status));
@@ -363,25 +363,24 @@ std::vector<ModelInfo> LlmEngine::Models() const {
   return {{served_name(), max_model_len(), config_.created}};
 }
 
-StatusOr<std::vector<TokenId>> LlmEngine::Tokenize(const std::string& text,
-                                                   bool add_special) const {
+StatusOr<std::unique_ptr<Tokenization>> LlmEngine::Tokenize(std::string text,
+                                                            bool add_special) const {
   try {
-    return config_.tokenizer->Encode(text, {.add_special = add_special, .parse_special = true});
+    return BeginTokenization(config_.tokenizer, {std::move(text)}, add_special);
   } catch (const std::exception&) {
     return CurrentFailure("encoding the text");
   }
 }
 
-StatusOr<std::vector<TokenId>> LlmEngine::TokenizeChat(const std::vector<ChatMessage>& messages,
-                                                       bool add_generation_prompt,
-                                                       bool add_special) const {
+StatusOr<std::unique_ptr<Tokenization>> LlmEngine::TokenizeChat(
+    const std::vector<ChatMessage>& messages, bool add_generation_prompt, bool add_special) const {
   try {
     if (messages.empty()) return InvalidArgument("messages must not be empty", "messages");
     const ChatRenderer& render = config_.render_chat;
     if (!render) return NoChatTemplate();
-    StatusOr<std::string> text = render(messages, add_generation_prompt);
-    if (!text.ok()) return text.status();
-    return Tokenize(*text, add_special);
+    StatusOr<tokenizer::RenderedChat> chat = render(messages, add_generation_prompt);
+    if (!chat.ok()) return chat.status();
+    return BeginTokenization(config_.tokenizer, *std::move(chat), add_special);
   } catch (const std::exception&) {
     return CurrentFailure("rendering the chat");
   }

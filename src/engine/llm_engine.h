@@ -79,10 +79,11 @@ class LlmEngine final : public Backend {
   std::vector<RequestInfo> Requests() const override;
   QueueInfo Queue(const std::string* tenant, double weight) const override;
   EngineStats Stats() const override;
-  StatusOr<std::vector<TokenId>> Tokenize(const std::string& text, bool add_special) const override;
-  StatusOr<std::vector<TokenId>> TokenizeChat(const std::vector<ChatMessage>& messages,
-                                              bool add_generation_prompt,
-                                              bool add_special) const override;
+  StatusOr<std::unique_ptr<Tokenization>> Tokenize(std::string text,
+                                                   bool add_special) const override;
+  StatusOr<std::unique_ptr<Tokenization>> TokenizeChat(const std::vector<ChatMessage>& messages,
+                                                       bool add_generation_prompt,
+                                                       bool add_special) const override;
   StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const override;
   Status Drain(std::chrono::nanoseconds deadline) override;
   // See Engine::Flush.

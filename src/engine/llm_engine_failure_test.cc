@@ -50,6 +50,19 @@ std::vector<Case> Cases() {
   return cases;
 }
 
+StatusOr<tokenizer::RenderedChat> RenderInBrackets(const std::vector<ChatMessage>& messages, bool) {
+  return tokenizer::RenderedChat{"<" + messages[0].content + ">"};
+}
+
+// Encodes to the end.
+Status EncodeToTheEnd(StatusOr<std::unique_ptr<Tokenization>> tokenization) {
+  if (!tokenization.ok()) return tokenization.status();
+  while (true) {
+    const StatusOr<bool> done = (*tokenization)->Step();
+    if (!done.ok() || *done) return done.status();
+  }
+}
+
 // What became of one round; a request counts as failed where Submit or its end says so.
 struct Round {
   bool fired = false;
@@ -108,9 +121,7 @@ TEST_P(LlmEngineFailureTest, AFailedAllocationCostsAtMostItsRequest) {
   TestEngine test;
   test.check_integrity = true;
   test.options.cache.kv_bytes = EchoExecutor::PoolBytes(300);
-  test.render_chat = [](const std::vector<ChatMessage>& messages, bool) -> StatusOr<std::string> {
-    return "<" + messages[0].content + ">";
-  };
+  test.render_chat = RenderInBrackets;
   test.Start();
   int quiet = 0;
   int failed = 0;
@@ -147,9 +158,7 @@ TEST(LlmEngineLogTest, ALineThatFindsNoMemoryEndsNothing) {
 // What is asked of the tokenizer fails with a status, too: no exception leaves the backend.
 TEST(LlmEngineQuestionsTest, AFailedAllocationIsAStatus) {
   TestEngine test;
-  test.render_chat = [](const std::vector<ChatMessage>& messages, bool) -> StatusOr<std::string> {
-    return "<" + messages[0].content + ">";
-  };
+  test.render_chat = RenderInBrackets;
   test.Start();
   const std::string text = "a text of some length, longer than a small string";
   const std::vector<TokenId> ids(text.begin(), text.end());
@@ -159,12 +168,13 @@ TEST(LlmEngineQuestionsTest, AFailedAllocationIsAStatus) {
     SCOPED_TRACE("allocation " + std::to_string(n));
     Status statuses[3];
     {
+      std::string taken = text;
       const FailingNew failing(n);
-      statuses[0] = test.engine->Tokenize(text, true).status();
+      statuses[0] = EncodeToTheEnd(test.engine->Tokenize(std::move(taken), true));
     }
     {
       const FailingNew failing(n);
-      statuses[1] = test.engine->TokenizeChat(chat, true, false).status();
+      statuses[1] = EncodeToTheEnd(test.engine->TokenizeChat(chat, true, false));
     }
     {
       const FailingNew failing(n);

@@ -97,7 +97,7 @@ TEST_F(SessionEngineTest, ChatTurnsAreTheNewMessagesOnly) {
   test_.render_chat = [](const std::vector<ChatMessage>& messages, bool) {
     std::string text;
     for (const ChatMessage& message : messages) text += message.role + ":" + message.content + ";";
-    return StatusOr<std::string>(text + "assistant:");
+    return StatusOr(tokenizer::RenderedChat{text + "assistant:"});
   };
   Start();
   EXPECT_EQ(Run(ChatTurn("s", "hi", 3)).text, "use");
@@ -116,7 +116,7 @@ TEST_F(SessionEngineTest, AChatWhoseTemplateChangesItsHistoryIsEncodedAnew) {
     for (size_t i = messages.size() < 2 ? 0 : messages.size() - 2; i < messages.size(); ++i) {
       text += messages[i].content + ";";
     }
-    return StatusOr<std::string>(std::move(text));
+    return StatusOr(tokenizer::RenderedChat{std::move(text)});
   };
   Start();
   EXPECT_EQ(Run(ChatTurn("s", "hi", 2)).text, "hi");
@@ -271,7 +271,7 @@ TEST_F(SessionEngineTest, ATurnThatDoesNotFitSaysSoAndTheSessionStays) {
 
 TEST_F(SessionEngineTest, ChatAndTextDoNotMix) {
   test_.render_chat = [](const std::vector<ChatMessage>&, bool) {
-    return StatusOr<std::string>("chat");
+    return StatusOr(tokenizer::RenderedChat{"chat"});
   };
   Start();
   Run(Turn("text", "a", 1));

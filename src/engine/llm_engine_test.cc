@@ -16,6 +16,14 @@ using testing::HasSubstr;
 
 std::shared_ptr<TestSink> NewSink() { return std::make_shared<TestSink>(); }
 
+StatusOr<std::vector<TokenId>> AllIds(StatusOr<std::unique_ptr<Tokenization>> tokenization) {
+  if (!tokenization.ok()) return tokenization.status();
+  StatusOr<bool> done = false;
+  while (done.ok() && !*done) done = (*tokenization)->Step();
+  if (!done.ok()) return done.status();
+  return (*tokenization)->Take();
+}
+
 Request TextRequest(const std::string& text) {
   Request request;
   request.prompt = text;
@@ -360,9 +368,10 @@ TEST(LlmEngineTest, WhatCanNeverFitEndsAsAnError) {
 
 TEST(LlmEngineTest, ChatsGoThroughTheTemplate) {
   TestEngine test;
-  test.render_chat = [](const std::vector<ChatMessage>& messages, bool) -> StatusOr<std::string> {
+  test.render_chat = [](const std::vector<ChatMessage>& messages,
+                        bool) -> StatusOr<tokenizer::RenderedChat> {
     if (messages[0].role == "bad") return InvalidArgument("no such role", "messages");
-    return "<" + messages[0].content + ">";
+    return tokenizer::RenderedChat{"<" + messages[0].content + ">"};
   };
   test.Start();
   Request request;
@@ -380,7 +389,7 @@ TEST(LlmEngineTest, ChatsGoThroughTheTemplate) {
 TEST(LlmEngineTest, TokenizeAndDetokenize) {
   TestEngine test;
   test.Start();
-  EXPECT_EQ(*test.engine->Tokenize("ab", true), (std::vector<TokenId>{'a', 'b'}));
+  EXPECT_EQ(*AllIds(test.engine->Tokenize("ab", true)), (std::vector<TokenId>{'a', 'b'}));
   EXPECT_EQ(*test.engine->Detokenize({'a', ByteTokenizer::kEnd}), "a<end>");
   EXPECT_EQ(test.engine->Detokenize({300}).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(test.engine->Detokenize({-1}).status().code(), StatusCode::kInvalidArgument);
@@ -389,20 +398,20 @@ TEST(LlmEngineTest, TokenizeAndDetokenize) {
 TEST(LlmEngineTest, AChatIsTokenizedAsItWouldBeServed) {
   TestEngine test;
   test.render_chat = [](const std::vector<ChatMessage>& messages,
-                        bool add_generation_prompt) -> StatusOr<std::string> {
+                        bool add_generation_prompt) -> StatusOr<tokenizer::RenderedChat> {
     if (messages[0].role == "bad") return InvalidArgument("no such role", "messages");
-    return messages[0].content + (add_generation_prompt ? ">" : "");
+    return tokenizer::RenderedChat{messages[0].content + (add_generation_prompt ? ">" : "")};
   };
   test.Start();
-  EXPECT_EQ(*test.engine->TokenizeChat({{"user", "a"}}, true, false),
-            (std::vector<TokenId>{'a', '>'}));
-  EXPECT_EQ(*test.engine->TokenizeChat({{"user", "a"}}, false, false), (std::vector<TokenId>{'a'}));
-  EXPECT_EQ(test.engine->TokenizeChat({{"bad", "a"}}, true, false).status().message(),
-            "no such role");
+  const auto ids = [&](const ChatMessage& message, bool add_generation_prompt) {
+    return AllIds(test.engine->TokenizeChat({message}, add_generation_prompt, false));
+  };
+  EXPECT_EQ(*ids({"user", "a"}, true), (std::vector<TokenId>{'a', '>'}));
+  EXPECT_EQ(*ids({"user", "a"}, false), (std::vector<TokenId>{'a'}));
+  EXPECT_EQ(ids({"bad", "a"}, true).status().message(), "no such role");
   EXPECT_EQ(test.engine->TokenizeChat({}, true, false).status().field(), "messages");
-  EXPECT_EQ(
-      test.engine->TokenizeChat({{"user", ByteTokenizer::kPoison}}, true, false).status().code(),
-      StatusCode::kResourceExhausted);
+  EXPECT_EQ(ids({"user", ByteTokenizer::kPoison}, true).status().code(),
+            StatusCode::kResourceExhausted);
   TestEngine none;
   none.Start();
   EXPECT_EQ(none.engine->TokenizeChat({{"user", "a"}}, true, false).status().field(), "messages");

@@ -260,18 +260,31 @@ TEST(LlmEngineThreadsTest, AnExceptionInOneRequestFailsItAlone) {
   EXPECT_EQ(healthy->WaitEnd().text, "abc");
 }
 
+// Those that wait, whichever was encoded first.
 TEST(LlmEngineThreadsTest, RequestsStartInOrderOfSubmitWithSeveralFrontEndThreads) {
   TestEngine test;
   test.options.frontend_threads = 4;
   test.options.scheduler.max_num_seqs = 1;
+  test.options.scheduler.policy = "fcfs";
+  test.control->CloseGate();
   test.Start();
+  // It has the only slot until all others have come.
+  auto running = ThreadsSink();
+  std::vector<uint64_t> ids = {test.Submit("running", 100, running)};
+  ASSERT_TRUE(Eventually([&] { return test.control->step_gate.waiting() == 1; }));
   std::vector<std::shared_ptr<TestSink>> sinks;
-  std::vector<uint64_t> ids;
   for (int i = 0; i < 40; ++i) {
     sinks.push_back(ThreadsSink());
     // Every fifth takes far longer to encode than those after it.
     ids.push_back(test.Submit(i % 5 == 0 ? ByteTokenizer::kSlow : "quick", 1, sinks.back()));
   }
+  ASSERT_TRUE(Eventually([&] {
+    const std::vector<RequestInfo> all = test.engine->Requests();
+    return std::none_of(all.begin(), all.end(), [](const RequestInfo& info) {
+      return info.state == RequestInfo::State::kEncoding;
+    });
+  }));
+  test.control->OpenGate();
   for (const auto& sink : sinks) EXPECT_EQ(sink->WaitEnd().finish->reason, FinishReason::kLength);
   EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
   EXPECT_EQ(test.control->FirstSteps(), ids);

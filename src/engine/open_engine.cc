@@ -30,40 +30,47 @@ std::string ServedName(const EngineOptions& options) {
   return name.extension() == ".gguf" ? name.stem().string() : name.string();
 }
 
+// With `parse_special` the messages may write control tokens as the template does.
 ChatRenderer RenderWith(tokenizer::ChatTemplate chat_template,
-                        const tokenizer::Tokenizer& tokenizer) {
+                        const tokenizer::Tokenizer& tokenizer, bool parse_special) {
   const auto text_of = [&tokenizer](std::optional<TokenId> id) {
     return id ? std::string(tokenizer.Bytes(*id, true)) : std::string();
   };
   return [chat_template = std::move(chat_template), bos = text_of(tokenizer.bos()),
-          eos = text_of(tokenizer.eos())](const std::vector<ChatMessage>& messages,
-                                          bool add_generation_prompt) {
-    return chat_template.Render(messages, add_generation_prompt, bos, eos);
+          eos = text_of(tokenizer.eos()), parse_special](const std::vector<ChatMessage>& messages,
+                                                         bool add_generation_prompt) {
+    StatusOr<tokenizer::RenderedChat> chat =
+        chat_template.Render(messages, add_generation_prompt, bos, eos);
+    if (chat.ok() && parse_special) chat->quoted.clear();
+    return chat;
   };
 }
 
 // If Ropeway cannot read the model's chat template, completions are served all the same, and chats
 // are rejected with the template's error.
 ChatRenderer RenderAsTheModelSays(const std::string& source,
-                                  const tokenizer::Tokenizer& tokenizer) {
+                                  const tokenizer::Tokenizer& tokenizer, bool parse_special) {
   if (source.empty()) return nullptr;
   StatusOr<tokenizer::ChatTemplate> parsed = tokenizer::ChatTemplate::Parse(source);
-  if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer);
+  if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer, parse_special);
   base::Log().warn("chats are rejected: the model's chat template cannot be used: {}",
                    parsed.status().message());
-  return [status = parsed.status()](const auto&, bool) -> StatusOr<std::string> { return status; };
+  return [status = parsed.status()](const auto&, bool) -> StatusOr<tokenizer::RenderedChat> {
+    return status;
+  };
 }
 
 // With a template that the user gave and that cannot be used, the engine does not start.
 StatusOr<ChatRenderer> MakeChatRenderer(const EngineOptions& options,
                                         const tokenizer::Vocabulary& vocabulary,
                                         const tokenizer::Tokenizer& tokenizer) {
+  const bool parse_special = options.model.parse_special;
   if (options.model.chat_template.empty()) {
-    return RenderAsTheModelSays(vocabulary.chat_template, tokenizer);
+    return RenderAsTheModelSays(vocabulary.chat_template, tokenizer, parse_special);
   }
   StatusOr<tokenizer::ChatTemplate> parsed =
       tokenizer::ChatTemplate::Parse(options.model.chat_template);
-  if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer);
+  if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer, parse_special);
   return InvalidArgument(
       fmt::format("the given chat template cannot be used: {}", parsed.status().message()),
       "chat_template");

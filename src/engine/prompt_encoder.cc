@@ -3,21 +3,58 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <optional>
-#include <string_view>
 #include <utility>
 
+#include "engine/failure.h"
 #include "engine/session_text.h"
 
 namespace ropeway::engine {
 namespace {
 
-// The subject of an error about a request's length: "the prompt (1 token)".
+// The tokens of a text are counted up to an eighth beyond max_model_len, so that a client whose
+// text is a little too long is told its exact length.
+constexpr size_t kCountedBeyond = 8;
+
+// What an error about a request's length is about.
+std::string WhatIsLong(const Request& request) {
+  return request.session_id.empty()
+             ? "the prompt"
+             : fmt::format("the session '{}' with this turn", request.session_id);
+}
 std::string WhatIsLong(const Request& request, size_t tokens) {
-  const std::string what = request.session_id.empty()
-                               ? "the prompt"
-                               : fmt::format("the session '{}' with this turn", request.session_id);
-  return fmt::format("{} ({} token{})", what, tokens, tokens == 1 ? "" : "s");
+  return fmt::format("{} ({} token{})", WhatIsLong(request), tokens, tokens == 1 ? "" : "s");
+}
+
+class TextTokenization final : public Tokenization {
+ public:
+  TextTokenization(std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
+                   tokenizer::RenderedChat text, bool add_special)
+      : tokenizer_(std::move(tokenizer)),
+        text_(std::move(text)),
+        encoding_(tokenizer_->Begin(text_.text, {.add_special = add_special,
+                                                 .parse_special = true,
+                                                 .quoted = text_.quoted})) {}
+
+  StatusOr<bool> Step() override {
+    try {
+      return encoding_->Run(kEncodingPiece);
+    } catch (const std::exception&) {
+      return CurrentFailure("encoding the text");
+    }
+  }
+  size_t bytes() const override { return text_.text.size() + encoding_->bytes(); }
+  std::vector<TokenId> Take() override { return encoding_->TakeIds(); }
+
+ private:
+  const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
+  const tokenizer::RenderedChat text_;
+  const std::unique_ptr<tokenizer::Encoding> encoding_;
+};
+
+void Append(const std::vector<TokenId>& more, std::vector<TokenId>* ids) {
+  ids->insert(ids->end(), more.begin(), more.end());
 }
 
 }  // namespace
@@ -25,6 +62,12 @@ std::string WhatIsLong(const Request& request, size_t tokens) {
 Status NoChatTemplate() {
   return InvalidArgument("this model has no chat template; use a completion with a text prompt",
                          "messages");
+}
+
+std::unique_ptr<Tokenization> BeginTokenization(
+    std::shared_ptr<const tokenizer::Tokenizer> tokenizer, tokenizer::RenderedChat text,
+    bool add_special) {
+  return std::make_unique<TextTokenization>(std::move(tokenizer), std::move(text), add_special);
 }
 
 PromptEncoder::PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
@@ -39,22 +82,65 @@ PromptEncoder::PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokeniz
       metrics_(metrics),
       vocabulary_(VocabularyDigest(*tokenizer_)) {
   for (TokenId id = 0; id < tokenizer_->vocab_size(); ++id) {
-    longest_token_ = std::max(longest_token_, tokenizer_->Bytes(id, true).size());
     if (tokenizer_->IsEnd(id)) end_ids_.push_back(id);
   }
 }
 
-StatusOr<core::CoreRequest> PromptEncoder::Encode(LiveRequest* live) const {
-  Request& request = live->request;
-  if (Status status = CheckIds(request); !status.ok()) return status;
-  StatusOr<std::vector<TokenId>> ids =
-      live->turn == nullptr ? EncodePrompt(&request) : EncodeTurn(&request, live->turn.get());
-  if (!ids.ok()) return ids.status();
-  const StatusOr<int32_t> max_tokens = ResolveMaxTokens(request, ids->size());
+std::optional<StatusOr<core::CoreRequest>> PromptEncoder::Job::Run(size_t work) {
+  if (!prepared_) {
+    prepared_ = true;
+    if (Status status = encoder_->Prepare(live_, &parts_); !status.ok()) return status;
+    if (parts_.text) {
+      encoding_ = encoder_->tokenizer_->Begin(*parts_.text,
+                                              {.add_special = parts_.add_special,
+                                               .parse_special = true,
+                                               .quoted = parts_.quoted},
+                                              encoder_->MostIds(parts_));
+    }
+  }
+  if (encoding_ != nullptr) {
+    if (!encoding_->Run(work)) return std::nullopt;
+    if (encoding_->least() > encoder_->MostIds(parts_)) {
+      return encoder_->TooLong(live_->request, parts_, encoding_->least());
+    }
+  }
+  std::vector<TokenId> ids = std::move(parts_.before);
+  if (encoding_ != nullptr && ids.empty()) {
+    ids = encoding_->TakeIds();
+  } else if (encoding_ != nullptr) {
+    Append(encoding_->ids(), &ids);
+  }
+  Append(parts_.after, &ids);
+  return encoder_->Finish(live_, std::move(ids));
+}
+
+size_t PromptEncoder::MostIds(const Parts& parts) const {
+  const auto limit = static_cast<size_t>(max_model_len_);
+  const size_t most = limit + limit / kCountedBeyond;
+  return most - std::min(most, parts.before.size() + parts.after.size());
+}
+
+Status PromptEncoder::TooLong(const Request& request, const Parts& parts, size_t least) const {
+  return InvalidArgument(
+      fmt::format("{} ({} bytes, at least {} tokens) exceeds the model's limit of {} tokens",
+                  WhatIsLong(request), parts.text->size(),
+                  parts.before.size() + least + parts.after.size(), max_model_len_),
+      "prompt");
+}
+
+StatusOr<core::CoreRequest> PromptEncoder::Finish(LiveRequest* live,
+                                                  std::vector<TokenId> ids) const {
+  const Request& request = live->request;
+  if (LiveTurn* const turn = live->turn.get(); turn != nullptr) {
+    turn->next.ids = ids;
+    turn->prompt_ids = ids.size();
+  }
+  const StatusOr<int32_t> max_tokens = ResolveMaxTokens(request, ids.size());
   if (!max_tokens.ok()) return max_tokens.status();
   core::CoreRequest core;
   core.id = live->id;
-  core.prompt = *std::move(ids);
+  core.order = live->id;
+  core.prompt = std::move(ids);
   core.max_tokens = *max_tokens;
   core.spec.params = request.sampling;
   core.spec.seed = live->seed;
@@ -88,26 +174,39 @@ core::BlockName PromptEncoder::RootOf(const Request& request) const {
   return core::RootName(root);
 }
 
-StatusOr<std::vector<TokenId>> PromptEncoder::EncodePrompt(Request* request) const {
-  if (auto* ids = std::get_if<std::vector<TokenId>>(&request->prompt)) {
-    for (const TokenId id : *ids) {
-      if (Status status = CheckId(id, "the prompt", "prompt"); !status.ok()) return status;
-    }
-    return std::move(*ids);
-  }
-  if (auto* text = std::get_if<std::string>(&request->prompt)) {
-    const std::string taken = std::move(*text);
-    return EncodeText(taken, true);
-  }
-  const auto messages = std::move(std::get<std::vector<ChatMessage>>(request->prompt));
-  if (!render_chat_) return NoChatTemplate();
-  StatusOr<std::string> text = render_chat_(messages, true);
-  if (!text.ok()) return text.status();
-  // The template writes the beginning-of-text token itself.
-  return EncodeText(*text, false);
+Status PromptEncoder::Prepare(LiveRequest* live, Parts* parts) const {
+  Request& request = live->request;
+  if (Status status = CheckIds(request); !status.ok()) return status;
+  return live->turn == nullptr ? PreparePrompt(&request, parts)
+                               : PrepareTurn(&request, live->turn.get(), parts);
 }
 
-StatusOr<std::vector<TokenId>> PromptEncoder::EncodeTurn(Request* request, LiveTurn* turn) const {
+Status PromptEncoder::PreparePrompt(Request* request, Parts* parts) const {
+  if (auto* ids = std::get_if<std::vector<TokenId>>(&request->prompt)) {
+    parts->before = std::move(*ids);
+    return CheckPromptIds(parts->before);
+  }
+  if (auto* text = std::get_if<std::string>(&request->prompt)) {
+    parts->text = std::move(*text);
+    parts->add_special = true;
+    return {};
+  }
+  const auto messages = std::move(std::get<std::vector<ChatMessage>>(request->prompt));
+  return Render(messages, parts);
+}
+
+Status PromptEncoder::Render(const std::vector<ChatMessage>& messages, Parts* parts) const {
+  if (!render_chat_) return NoChatTemplate();
+  StatusOr<tokenizer::RenderedChat> chat = render_chat_(messages, true);
+  if (!chat.ok()) return chat.status();
+  // The template writes the beginning-of-text token itself.
+  parts->add_special = false;
+  parts->text = std::move(chat->text);
+  parts->quoted = std::move(chat->quoted);
+  return {};
+}
+
+Status PromptEncoder::PrepareTurn(Request* request, LiveTurn* turn, Parts* parts) const {
   std::optional<store::SessionState> before;
   if (!sessions_->IsNew(turn->turn)) {
     StatusOr<store::SessionState> loaded = sessions_->Load(turn->turn);
@@ -123,11 +222,8 @@ StatusOr<std::vector<TokenId>> PromptEncoder::EncodeTurn(Request* request, LiveT
     turn->session_ids = static_cast<int32_t>(before->ids.size());
   }
   const store::SessionState* const history = before ? &*before : nullptr;
-  const Status status =
-      chat ? EncodeChatTurn(request, history, next) : EncodeTextTurn(request, history, next);
-  if (!status.ok()) return status;
-  turn->prompt_ids = next->ids.size();
-  return next->ids;
+  return chat ? PrepareChatTurn(request, history, next, parts)
+              : PrepareTextTurn(request, history, parts);
 }
 
 Status PromptEncoder::CheckHistory(const Request& request, const store::SessionState& before,
@@ -147,68 +243,51 @@ Status PromptEncoder::CheckHistory(const Request& request, const store::SessionS
       "prompt");
 }
 
-Status PromptEncoder::EncodeChatTurn(Request* request, const store::SessionState* before,
-                                     store::SessionState* next) const {
+Status PromptEncoder::PrepareChatTurn(Request* request, const store::SessionState* before,
+                                      store::SessionState* next, Parts* parts) const {
   if (!render_chat_) return NoChatTemplate();
   if (before != nullptr) next->messages = before->messages;
   for (ChatMessage& message : std::get<std::vector<ChatMessage>>(request->prompt)) {
     next->messages.push_back(std::move(message));
   }
-  StatusOr<std::string> text = render_chat_(next->messages, true);
-  if (!text.ok()) return text.status();
-  KeptHistory kept;
-  if (before != nullptr) {
-    const std::optional<KeptHistory> found = FindHistory(*tokenizer_, *before, *text);
-    (found ? metrics_->continued : metrics_->reencoded)->Increment();
-    if (found) kept = *found;
-  } else {
+  if (Status status = Render(next->messages, parts); !status.ok()) return status;
+  if (before == nullptr) {
     metrics_->begun->Increment();
+    return {};
   }
-  StatusOr<std::vector<TokenId>> added = EncodeText(text->substr(kept.bytes), false);
-  if (!added.ok()) return added.status();
-  if (before != nullptr) {
-    const auto first = before->ids.begin();
-    next->ids.assign(first, first + static_cast<std::ptrdiff_t>(kept.ids));
-  }
-  next->ids.insert(next->ids.end(), added->begin(), added->end());
+  const std::optional<KeptHistory> kept = FindHistory(*tokenizer_, *before, *parts->text);
+  (kept ? metrics_->continued : metrics_->reencoded)->Increment();
+  if (!kept) return {};
+  const auto first = before->ids.begin();
+  parts->before.assign(first, first + static_cast<std::ptrdiff_t>(kept->ids));
+  parts->quoted = SpansWithin(parts->quoted, kept->bytes, parts->text->size());
+  parts->text->erase(0, kept->bytes);
   return {};
 }
 
-Status PromptEncoder::EncodeTextTurn(Request* request, const store::SessionState* before,
-                                     store::SessionState* next) const {
+Status PromptEncoder::PrepareTextTurn(Request* request, const store::SessionState* before,
+                                      Parts* parts) const {
   (before == nullptr ? metrics_->begun : metrics_->continued)->Increment();
   std::string text;
   if (before != nullptr) {
-    next->ids = before->ids;
+    parts->before = before->ids;
     text = before->tail;
   }
   const auto* const added = std::get_if<std::string>(&request->prompt);
   if (added != nullptr) text += *added;
-  if (added != nullptr || !text.empty()) {
-    // The beginning-of-text token comes before the first turn alone.
-    StatusOr<std::vector<TokenId>> ids = EncodeText(text, before == nullptr);
-    if (!ids.ok()) return ids.status();
-    next->ids.insert(next->ids.end(), ids->begin(), ids->end());
-  }
+  if (added != nullptr || !text.empty()) parts->text = std::move(text);
+  // The beginning-of-text token comes before the first turn alone.
+  parts->add_special = before == nullptr;
   if (added != nullptr) return {};
-  StatusOr<std::vector<TokenId>> ids = EncodePrompt(request);
-  if (!ids.ok()) return ids.status();
-  next->ids.insert(next->ids.end(), ids->begin(), ids->end());
-  return {};
+  parts->after = std::move(std::get<std::vector<TokenId>>(request->prompt));
+  return CheckPromptIds(parts->after);
 }
 
-StatusOr<std::vector<TokenId>> PromptEncoder::EncodeText(const std::string& text,
-                                                         bool add_special) const {
-  // A text that cannot fit, however it is encoded, is rejected before megabytes of it are encoded.
-  const size_t least = text.size() / longest_token_;
-  if (least > static_cast<size_t>(max_model_len_)) {
-    return InvalidArgument(
-        fmt::format(
-            "the prompt ({} bytes, at least {} tokens) exceeds the model's limit of {} tokens",
-            text.size(), least, max_model_len_),
-        "prompt");
+Status PromptEncoder::CheckPromptIds(const std::vector<TokenId>& ids) const {
+  for (const TokenId id : ids) {
+    if (Status status = CheckId(id, "the prompt", "prompt"); !status.ok()) return status;
   }
-  return tokenizer_->Encode(text, {.add_special = add_special, .parse_special = true});
+  return {};
 }
 
 Status PromptEncoder::CheckId(TokenId id, const char* what, const char* field) const {

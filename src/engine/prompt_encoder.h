@@ -6,27 +6,48 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/block_name.h"
+#include "engine/backend.h"
 #include "engine/engine_core.h"
 #include "engine/engine_metrics.h"
 #include "engine/live_request.h"
 #include "store/session_store.h"
+#include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
 namespace ropeway::engine {
 
 // Renders a chat, with the generation prompt where asked for; const and thread-safe.
-using ChatRenderer = std::function<StatusOr<std::string>(const std::vector<ChatMessage>&,
-                                                         bool add_generation_prompt)>;
+using ChatRenderer = std::function<StatusOr<tokenizer::RenderedChat>(
+    const std::vector<ChatMessage>&, bool add_generation_prompt)>;
 
 // The error for a chat without a template.
 Status NoChatTemplate();
 
+// What a text costs that is encoded in pieces, in units of tokenizer::Work: about a millisecond.
+inline constexpr size_t kEncodingPiece = 8192;
+
+// A text that is only to be encoded, not to be answered. Throws std::bad_alloc.
+std::unique_ptr<Tokenization> BeginTokenization(
+    std::shared_ptr<const tokenizer::Tokenizer> tokenizer, tokenizer::RenderedChat text,
+    bool add_special);
+
 // Thread rule: const and thread-safe.
 class PromptEncoder {
+ private:
+  // A prompt that is text between ids, any of which may be absent.
+  struct Parts {
+    std::vector<TokenId> before;
+    std::optional<std::string> text;
+    tokenizer::Spans quoted;  // Of the text: what messages said.
+    bool add_special = false;
+    std::vector<TokenId> after;
+  };
+
  public:
   // `render_chat` may be empty: then chats are rejected. `cache_root`: common to all requests,
   // except for scope and salt. `sessions` and `metrics`, used for turns of sessions alone, must
@@ -35,26 +56,56 @@ class PromptEncoder {
                 int32_t max_model_len, core::CacheRoot cache_root, store::SessionStore* sessions,
                 const TurnMetrics* metrics);
 
-  // Applies the chat template, encodes, and resolves max_tokens. kInvalidArgument with the field at
-  // fault for a prompt that is empty or too long, for min_tokens above the resolved max_tokens, and
-  // for ids that the model lacks, wherever they stand. Takes the prompt out of the request. A turn
-  // of a session goes on from the session's ids, which are read from the store; the status says why
-  // they cannot be read, or used with this model and prompt.
-  StatusOr<core::CoreRequest> Encode(LiveRequest* live) const;
+  // One request being encoded. Thread rule: one thread at a time.
+  class Job {
+   public:
+    // Both must outlive it.
+    Job(const PromptEncoder* encoder, LiveRequest* live) : encoder_(encoder), live_(live) {}
+    Job(const Job&) = delete;
+    Job& operator=(const Job&) = delete;
+
+    // Applies the chat template, encodes, and resolves max_tokens: one piece of that, about `work`
+    // units of tokenizer::Work long. Nullopt: there is more to do.
+    //
+    // kInvalidArgument with the field at fault for a prompt that is empty or too long, for
+    // min_tokens above the resolved max_tokens, and for ids that the model lacks, wherever they
+    // stand. A text that is far too long is not encoded to its end. Takes the prompt out of the
+    // request. A turn of a session goes on from the session's ids, which are read from the store;
+    // the status says why they cannot be read, or used with this model and prompt.
+    std::optional<StatusOr<core::CoreRequest>> Run(size_t work = kEncodingPiece);
+
+    // The memory that encoding takes by now, besides the text.
+    size_t bytes() const { return encoding_ == nullptr ? 0 : encoding_->bytes(); }
+
+   private:
+    const PromptEncoder* const encoder_;
+    LiveRequest* const live_;
+    bool prepared_ = false;
+    Parts parts_;
+    std::unique_ptr<tokenizer::Encoding> encoding_;  // Of the text, if there is one.
+  };
 
  private:
-  StatusOr<std::vector<TokenId>> EncodePrompt(Request* request) const;
+  // Reads what is to be encoded.
+  Status Prepare(LiveRequest* live, Parts* parts) const;
+  Status PreparePrompt(Request* request, Parts* parts) const;
   // Likewise for the next turn of a session, and sets its `next`.
-  StatusOr<std::vector<TokenId>> EncodeTurn(Request* request, LiveTurn* turn) const;
-  // Both append to next.ids; `before` is null for the session's first turn.
-  Status EncodeChatTurn(Request* request, const store::SessionState* before,
-                        store::SessionState* next) const;
-  Status EncodeTextTurn(Request* request, const store::SessionState* before,
-                        store::SessionState* next) const;
+  Status PrepareTurn(Request* request, LiveTurn* turn, Parts* parts) const;
+  // `before` is null for the session's first turn.
+  Status PrepareChatTurn(Request* request, const store::SessionState* before,
+                         store::SessionState* next, Parts* parts) const;
+  Status PrepareTextTurn(Request* request, const store::SessionState* before,
+                         Parts* parts) const;
   // OK if a turn of `kind` can go on from `before` with this model.
   Status CheckHistory(const Request& request, const store::SessionState& before,
                       store::SessionState::Kind kind) const;
-  StatusOr<std::vector<TokenId>> EncodeText(const std::string& text, bool add_special) const;
+  // Renders `messages` for the model to answer.
+  Status Render(const std::vector<ChatMessage>& messages, Parts* parts) const;
+  // The most ids that the text is encoded to; beyond, it cannot fit.
+  size_t MostIds(const Parts& parts) const;
+  Status TooLong(const Request& request, const Parts& parts, size_t least) const;
+  StatusOr<core::CoreRequest> Finish(LiveRequest* live, std::vector<TokenId> ids) const;
+  Status CheckPromptIds(const std::vector<TokenId>& ids) const;
   // `what` and `field` name the list that holds the id.
   Status CheckId(TokenId id, const char* what, const char* field) const;
   Status CheckIds(const Request& request) const;
@@ -72,7 +123,6 @@ class PromptEncoder {
   store::SessionStore* const sessions_;
   const TurnMetrics* const metrics_;
   const std::string vocabulary_;  // Its digest.
-  size_t longest_token_ = 1;      // In bytes of text.
   std::vector<TokenId> end_ids_;  // The model's end tokens.
 };
 

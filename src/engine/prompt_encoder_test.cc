@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/test_fakes.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/bpe_tables.h"
+#include "tokenizer/vocabulary.h"
 
 namespace ropeway::engine {
 namespace {
@@ -34,9 +38,10 @@ class PromptEncoderTest : public testing::Test {
                                 nullptr);
     LiveRequest live;
     live.request = std::move(request);
-    StatusOr<core::CoreRequest> core = encoder.Encode(&live);
-    EXPECT_TRUE(core.ok()) << core.status().message();
-    return core.ok() ? *std::move(core) : core::CoreRequest();
+    PromptEncoder::Job job(&encoder, &live);
+    std::optional<StatusOr<core::CoreRequest>> core = job.Run();
+    EXPECT_TRUE(core && core->ok());
+    return core && core->ok() ? **std::move(core) : core::CoreRequest();
   }
 };
 
@@ -90,6 +95,97 @@ TEST_F(PromptEncoderTest, NamesTheFullBlocksOfThePrompt) {
   const core::CoreRequest core = Encode(From("team-a", "", ""));
   EXPECT_EQ(core.block_names, core::ChainNames(core.cache_root, core.prompt));
   EXPECT_EQ(core.prompt.size(), 40U);
+}
+
+// With a real tokenizer, whose control token is "<e>".
+class PiecewiseEncoderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    tokenizer::Vocabulary vocabulary;
+    vocabulary.model = "gpt2";
+    vocabulary.pre = "smollm";
+    const auto add = [&](std::string text, tokenizer::TokenType type) {
+      vocabulary.tokens.push_back(std::move(text));
+      vocabulary.types.push_back(static_cast<int32_t>(type));
+    };
+    for (int byte = 0; byte < 256; ++byte) {
+      add(std::string(tokenizer::ByteToLetter(static_cast<uint8_t>(byte))),
+          tokenizer::TokenType::kNormal);
+    }
+    add("he", tokenizer::TokenType::kNormal);
+    add("<e>", tokenizer::TokenType::kControl);
+    vocabulary.merges = {"h e"};
+    auto made = tokenizer::BpeTokenizer::Create(std::move(vocabulary));
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    tokenizer_ = *std::move(made);
+  }
+
+  // Encodes in pieces of `work` units and counts them.
+  StatusOr<core::CoreRequest> Encode(const decltype(Request::prompt)& prompt, size_t work,
+                                     int32_t max_model_len = 4096) {
+    const ChatRenderer render = [](const std::vector<ChatMessage>& messages, bool) {
+      const std::string& said = messages[0].content;
+      tokenizer::RenderedChat chat{"he" + said + "<e>"};
+      tokenizer::AddSpan(2, 2 + said.size(), &chat.quoted);
+      return StatusOr<tokenizer::RenderedChat>(std::move(chat));
+    };
+    const PromptEncoder encoder(tokenizer_, render, max_model_len, {}, nullptr, nullptr);
+    LiveRequest live;
+    live.id = 7;
+    live.request.prompt = prompt;
+    live.request.max_tokens = 1;
+    PromptEncoder::Job job(&encoder, &live);
+    for (pieces_ = 1;; ++pieces_) {
+      std::optional<StatusOr<core::CoreRequest>> core = job.Run(work);
+      if (core) return *std::move(core);
+    }
+  }
+
+  std::shared_ptr<const tokenizer::BpeTokenizer> tokenizer_;
+  int pieces_ = 0;
+};
+
+TEST_F(PiecewiseEncoderTest, PiecesGiveTheIdsOfTheWhole) {
+  std::string text;
+  while (text.size() < 1500) text += "he said <e> 1\n";
+  const StatusOr<core::CoreRequest> whole = Encode(text, kEncodingPiece);
+  ASSERT_TRUE(whole.ok()) << whole.status().message();
+  EXPECT_EQ(pieces_, 1);
+  EXPECT_EQ(whole->prompt, tokenizer_->Encode(text, {}));
+  EXPECT_EQ(whole->order, 7U);
+  for (const size_t work : {size_t{1}, size_t{10}, size_t{333}}) {
+    const StatusOr<core::CoreRequest> core = Encode(text, work);
+    ASSERT_TRUE(core.ok());
+    EXPECT_EQ(core->prompt, whole->prompt);
+    EXPECT_EQ(core->block_names, whole->block_names);
+    EXPECT_GT(pieces_, static_cast<int>(300 / work) + 1);
+  }
+}
+
+TEST_F(PiecewiseEncoderTest, WhatAMessageSaysIsNoControlToken) {
+  const auto chat = Encode(std::vector<ChatMessage>{{"user", "<e>he"}}, kEncodingPiece);
+  ASSERT_TRUE(chat.ok());
+  EXPECT_EQ(chat->prompt, (std::vector<TokenId>{256, '<', 'e', '>', 256, 257}));
+  // A text is the client's as a whole.
+  EXPECT_EQ(Encode(std::string("<e>"), kEncodingPiece)->prompt, (std::vector<TokenId>{257}));
+}
+
+// What cannot fit is not encoded to its end: one piece of the size of a short prompt's tells it.
+TEST_F(PiecewiseEncoderTest, ATextThatIsFarTooLongEndsEarly) {
+  std::string words;
+  while (words.size() < 660'000) words += "hehe 12 ";
+  for (const std::string& text : {words, std::string(660'000, 'q')}) {
+    const StatusOr<core::CoreRequest> core = Encode(text, kEncodingPiece, 1000);
+    ASSERT_FALSE(core.ok());
+    EXPECT_LE(pieces_, 2);
+    EXPECT_EQ(core.status().field(), "prompt");
+    EXPECT_NE(core.status().message().find("at least"), std::string::npos);
+    EXPECT_NE(core.status().message().find("limit of 1000 tokens"), std::string::npos);
+  }
+  // One that is a little too long is told its length.
+  EXPECT_NE(Encode(std::string(1100, 'q'), kEncodingPiece, 1000).status().message().find(
+                "the prompt (1100 tokens)"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -1,11 +1,21 @@
 #include "engine/prompt_pool.h"
 
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "engine/failure.h"
 
 namespace ropeway::engine {
+namespace {
+
+// One tenant alone gets half of a FairPool's places. A job keeps its place for a moment after its
+// request has left the queue that `capacity` counts.
+int64_t PlacesFor(size_t capacity, int threads) {
+  return 2 * (static_cast<int64_t>(capacity) + threads + base::FairPool::kSpareThreads);
+}
+
+}  // namespace
 
 PromptPool::PromptPool(const PromptEncoder* encoder, const base::Clock* clock, int threads,
                        size_t capacity, ReadyFn ready, RejectedFn rejected)
@@ -13,50 +23,59 @@ PromptPool::PromptPool(const PromptEncoder* encoder, const base::Clock* clock, i
       clock_(clock),
       ready_(std::move(ready)),
       rejected_(std::move(rejected)),
-      pool_(threads, capacity, "ropeway-prompt") {}
+      pool_(threads, PlacesFor(capacity, threads), "ropeway-prompt") {}
 
 bool PromptPool::TryAdd(const std::shared_ptr<LiveRequest>& live) {
+  const auto job = std::make_shared<Job>(encoder_, live);
+  const base::Flow flow{.tenant = live->tenant(),
+                        .cls = static_cast<int>(live->priority()),
+                        .weight = live->request.tenant_weight};
+  std::function<bool()> piece = [this, job] { return Run(job.get()); };
   // Held to the end: a request that is not taken must not be rejected meanwhile.
   const std::lock_guard lock(mu_);
-  Slot* const slot = &slots_.emplace_back(Slot{live, std::nullopt, false});
-  const auto drop = [this, slot] {
-    deadlines_.erase({slot->live->deadline, slot});
-    slots_.pop_back();
-  };
+  const bool timed = live->deadline != base::TimePoint::max();
+  if (timed) deadlines_.emplace(Deadline(live->deadline, live->id), live);
   try {
-    if (live->deadline != base::TimePoint::max()) deadlines_.emplace(live->deadline, slot);
-    if (pool_.TryAdd([this, slot] { Prepare(slot); })) return true;
+    if (pool_.TryAdd(flow, std::move(piece))) return true;
   } catch (const std::bad_alloc&) {
-    drop();
+    deadlines_.erase({live->deadline, live->id});
     throw;
   }
-  drop();
+  deadlines_.erase({live->deadline, live->id});
   return false;
 }
 
 void PromptPool::Stop() { pool_.Stop(); }
 
-void PromptPool::Prepare(Slot* slot) {
+bool PromptPool::Run(Job* job) {
   RejectOverdue();
-  std::optional<core::CoreRequest> encoded = Encode(slot->live);
-  RejectOverdue();
-  Complete(slot, std::move(encoded));
+  if (!Encode(job)) {
+    RejectOverdue();
+    return false;
+  }
+  ForgetDeadline(*job->live);
+  return true;
 }
 
 // An error in one request (its template, its memory) ends that request alone.
-std::optional<core::CoreRequest> PromptPool::Encode(const std::shared_ptr<LiveRequest>& live) {
-  if (live->state() == LiveRequest::State::kEnded) return std::nullopt;
+bool PromptPool::Encode(Job* job) {
+  const std::shared_ptr<LiveRequest>& live = job->live;
+  if (live->state() == LiveRequest::State::kEnded) return true;
   try {
-    StatusOr<core::CoreRequest> core = encoder_->Encode(live.get());
-    if (core.ok()) {
-      core->context = live;
-      return *std::move(core);
+    std::optional<StatusOr<core::CoreRequest>> core = job->encoding.Run();
+    if (!core) return false;
+    // Also one whose time ran out in this piece.
+    RejectOverdue();
+    if (!core->ok()) {
+      Reject(live, core->status());
+    } else if (live->Move(LiveRequest::State::kEncoding, LiveRequest::State::kWaiting)) {
+      (*core)->context = live;
+      ready_(**std::move(core));
     }
-    Reject(live, core.status());
   } catch (const std::exception&) {
     Reject(live, CurrentFailure("encoding the prompt"));
   }
-  return std::nullopt;
+  return true;
 }
 
 void PromptPool::Reject(const std::shared_ptr<LiveRequest>& live, Status status) {
@@ -71,28 +90,18 @@ void PromptPool::RejectOverdue() {
     std::shared_ptr<LiveRequest> live;
     {
       const std::lock_guard lock(mu_);
-      if (deadlines_.empty() || deadlines_.begin()->first > now) return;
-      live = deadlines_.begin()->second->live;
+      if (deadlines_.empty() || deadlines_.begin()->first.first > now) return;
+      live = deadlines_.begin()->second;
       deadlines_.erase(deadlines_.begin());
     }
     Reject(live, RequestTimeout());
   }
 }
 
-void PromptPool::Complete(Slot* slot, std::optional<core::CoreRequest> encoded) {
+void PromptPool::ForgetDeadline(const LiveRequest& live) {
+  if (live.deadline == base::TimePoint::max()) return;
   const std::lock_guard lock(mu_);
-  slot->encoded = std::move(encoded);
-  slot->done = true;
-  while (!slots_.empty() && slots_.front().done) {
-    Slot& head = slots_.front();
-    // A cancel or a deadline may have ended the request while it waited for its turn.
-    if (head.encoded &&
-        head.live->Move(LiveRequest::State::kEncoding, LiveRequest::State::kWaiting)) {
-      ready_(*std::move(head.encoded));
-    }
-    deadlines_.erase({head.live->deadline, &head});
-    slots_.pop_front();
-  }
+  deadlines_.erase({live.deadline, live.id});
 }
 
 }  // namespace ropeway::engine

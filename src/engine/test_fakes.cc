@@ -26,6 +26,14 @@ const std::array<char, 256>& AllBytes() {
   return bytes;
 }
 
+class EndlessEncoding final : public tokenizer::Encoding {
+ public:
+  bool Run(size_t) override {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    return false;
+  }
+};
+
 }  // namespace
 
 namespace {
@@ -67,6 +75,13 @@ std::vector<TokenId> ByteTokenizer::Encode(std::string_view text,
   std::vector<TokenId> ids;
   for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
   return ids;
+}
+
+std::unique_ptr<tokenizer::Encoding> ByteTokenizer::Begin(std::string_view text,
+                                                          const tokenizer::EncodeOptions& options,
+                                                          size_t most) const {
+  if (text.starts_with(kEndless)) return std::make_unique<EndlessEncoding>();
+  return Tokenizer::Begin(text, options, most);
 }
 
 std::string_view ByteTokenizer::Bytes(TokenId id, bool with_special) const {

@@ -51,6 +51,9 @@ class ByteTokenizer final : public tokenizer::Tokenizer {
 
   std::vector<TokenId> Encode(std::string_view text,
                               const tokenizer::EncodeOptions&) const override;
+  std::unique_ptr<tokenizer::Encoding> Begin(std::string_view text,
+                                             const tokenizer::EncodeOptions& options,
+                                             size_t most) const override;
   std::string_view Bytes(TokenId id, bool with_special) const override;
   bool IsEnd(TokenId id) const override { return id == kEnd; }
   bool IsSpecial(TokenId id) const override { return id >= kEnd; }
@@ -65,6 +68,8 @@ class ByteTokenizer final : public tokenizer::Tokenizer {
   static constexpr const char* kSlow = "SLOW";
   // Text that begins so is encoded once the gate lets it pass.
   static constexpr const char* kHeld = "HELD";
+  // Text that begins so is encoded in pieces without an end.
+  static constexpr const char* kEndless = "ENDLESS";
 
  private:
   TestGate* const gate_;

@@ -14,7 +14,7 @@ bool TenantCounters::WasQueued(const core::Sequence& sequence) const {
   // A sequence preempted in the last step was not in the queue when that step began.
   if (sequence.state == core::SequenceState::kPreempted)
     return sequence.sched.queued_since < last_step_;
-  return sequence.order < next_order_;
+  return sequence.number < next_number_;
 }
 
 void TenantCounters::BeginStep(std::span<core::Sequence* const> queue,
@@ -23,13 +23,13 @@ void TenantCounters::BeginStep(std::span<core::Sequence* const> queue,
   were_queued_.swap(in_queue_);
   in_queue_.clear();
   int64_t least = std::numeric_limits<int64_t>::max();
-  uint64_t next_order = next_order_;
+  uint64_t next_number = next_number_;
   for (const core::Sequence* sequence : queue) {
     Tenant* tenant = &tenants_[sequence->request.tenant];
     tenant->active = step_;
     if (tenant->queued != step_) in_queue_.push_back(tenant);
     tenant->queued = step_;
-    next_order = std::max(next_order, sequence->order + 1);
+    next_number = std::max(next_number, sequence->number + 1);
     if (!WasQueued(*sequence)) continue;
     tenant->queued_before = step_;
     least = std::min(least, tenant->counter);
@@ -50,7 +50,7 @@ void TenantCounters::BeginStep(std::span<core::Sequence* const> queue,
   for (Tenant* tenant : in_queue_) {
     if (tenant->queued_before != step_) tenant->counter = std::max(tenant->counter, level_);
   }
-  next_order_ = next_order;
+  next_number_ = next_number;
   last_step_ = now;
   if (tenants_.size() > sweep_at_) Sweep();
 }

@@ -82,6 +82,20 @@ TEST_F(TenantCountersTest, OneThatComesIsLiftedToTheLeastOfThoseThatWait) {
   EXPECT_DOUBLE_EQ(Tokens(c), 600.0);
 }
 
+// A prompt that took long to encode comes after requests that were submitted later: it is new all
+// the same.
+TEST_F(TenantCountersTest, OneThatComesLateWithAnEarlierOrderIsLiftedToo) {
+  core::Sequence a = Of("a", 1);
+  core::Sequence b = Of("b", 2);
+  Step({&a, &b});
+  counters_.Charge(a, 1000, 0);
+  counters_.Charge(b, 600, 0);
+  core::Sequence c = Of("c", 3);
+  c.order = 0;
+  Step({&a, &b, &c});
+  EXPECT_DOUBLE_EQ(Tokens(c), 600.0);
+}
+
 TEST_F(TenantCountersTest, AReturningTenantIsNeverLowered) {
   core::Sequence a = Of("a", 0);
   core::Sequence b = Of("b", 1);

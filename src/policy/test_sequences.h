@@ -14,7 +14,7 @@ inline core::Sequence WaitingSequence(uint64_t order, int32_t prompt_len = 16,
                                       int32_t max_tokens = 64) {
   core::Sequence sequence;
   sequence.request.id = order + 1;
-  sequence.order = order;
+  sequence.order = sequence.number = order;
   sequence.prompt_len = prompt_len;
   sequence.ids.assign(static_cast<size_t>(prompt_len), 1);
   sequence.request.max_tokens = max_tokens;

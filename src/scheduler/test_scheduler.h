@@ -30,7 +30,7 @@ class SchedulerTest : public testing::Test {
   core::Sequence* Add(int32_t prompt_len, int32_t max_tokens = 1000, int32_t shared = 0) {
     auto sequence = std::make_unique<core::Sequence>();
     sequence->request.id = sequences_.size() + 1;
-    sequence->order = sequences_.size();
+    sequence->order = sequence->number = sequences_.size();
     // Its own ids, except for a prefix `shared` with the others.
     sequence->ids.assign(static_cast<size_t>(prompt_len), static_cast<TokenId>(sequence->id()));
     std::fill_n(sequence->ids.begin(), std::min(shared, prompt_len), 0);

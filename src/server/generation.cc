@@ -168,6 +168,8 @@ asio::awaitable<Sent> Generation::TryRun() {
     status = {StatusCode::kUnavailable, "The server is stopping; no new request is accepted."};
   } else {
     status = co_await ReadBody();
+    // A helper may still read the body.
+    if (stream_->gone()) co_return Sent{};
   }
   std::optional<HttpReply> rejection;
   if (status.ok()) {
@@ -192,14 +194,16 @@ asio::awaitable<Status> Generation::ReadBody() {
   if (http_.body.size() <= context_->limits().max_inline_body_bytes) {
     status = Prepare();
   } else {
-    std::function<StatusOr<std::string>()> work =
-        [self = shared_from_this()]() -> StatusOr<std::string> {
+    HelperWork work = [self = shared_from_this()]() -> StatusOr<std::string> {
       Status prepared = self->Prepare();
       if (!prepared.ok()) return prepared;
       return std::string();
     };
-    const StatusOr<std::string> done = co_await context_->RunOnHelper(stream_, std::move(work));
+    base::Flow flow = FlowOf(http_.caller);
+    const StatusOr<std::string> done =
+        co_await context_->RunOnHelper(std::move(flow), stream_, std::move(work));
     status = done.status();
+    if (stream_->gone()) co_return status;
   }
   http_.body = std::string();
   http_.body_hold.Release();

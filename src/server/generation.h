@@ -58,7 +58,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // error with its own status code.
   boost::asio::awaitable<Sent> SendStream();
   boost::asio::awaitable<Sent> SendStreamError(Status status);
-  boost::asio::awaitable<std::string> WriteWhole(
+  boost::asio::awaitable<StatusOr<std::string>> WriteWhole(
       std::shared_ptr<const std::vector<ChoiceOutput>> choices);
   // Whether all choices are admitted. Sets `*failure` if one of them failed by now.
   bool AllAdmitted(Status* failure);

@@ -53,6 +53,34 @@ class HttpTokenizeTest : public ServerTest {
     EXPECT_EQ(reply.status, 200) << reply.body;
     return json::parse(reply.body);
   }
+
+  // With keys for the tenants a and b.
+  void StartWithKeys() {
+    server_->Stop();
+    ServerOptions options;
+    options.api_keys = {{.name = "a", .key = "key-aaaaaaaa"}, {.name = "b", .key = "key-bbbbbbbb"}};
+    StartServer(options);
+  }
+
+  static ClientReply PostAs(TestClient* client, const std::string& tenant, const std::string& path,
+                            const std::string& body) {
+    const std::string key = tenant == "a" ? "key-aaaaaaaa" : "key-bbbbbbbb";
+    client->Send(PostBytes(path, body, Bearer(key)));
+    return client->Read();
+  }
+
+  // Clients of tenant a whose texts are tokenized without an end; returns once one of them is.
+  std::vector<std::unique_ptr<TestClient>> EndlessClients(int count, const std::string& headers) {
+    std::vector<std::unique_ptr<TestClient>> clients;
+    for (int i = 0; i < count; ++i) {
+      clients.push_back(std::make_unique<TestClient>(port()));
+      clients.back()->Send(PostBytes("/tokenize", kEndlessBody, headers));
+    }
+    EXPECT_TRUE(Eventually([this] { return backend_.tokenizations() > 0; }));
+    return clients;
+  }
+
+  static constexpr const char* kEndlessBody = R"({"prompt":"ENDLESS"})";
 };
 
 TEST_F(HttpTokenizeTest, Texts) {
@@ -128,7 +156,7 @@ TEST_F(HttpTokenizeTest, RejectsByName) {
 TEST_F(HttpTokenizeTest, NeverStallsStreams) {
   Gate gate;
   backend_.set_tokenize_hook([&] { gate.Wait(); });
-  const std::string large = R"({"prompt":")" + std::string(7 << 20, 'x') + "\"}";
+  const std::string large = R"({"prompt":")" + std::string(1 << 20, 'x') + "\"}";
   std::vector<std::thread> clients;
   std::atomic<int> good{0};
   for (int i = 0; i < 2; ++i) {
@@ -185,6 +213,100 @@ TEST_F(HttpTokenizeTest, VanishedClientsLeaveNothing) {
   gate.Open();
   backend_.set_tokenize_hook(nullptr);
   EXPECT_EQ(TestClient(port()).Post("/tokenize", R"({"prompt":"a"})").status, 200);
+}
+
+// Texts are tokenized in pieces and in fair shares: however many of one key's wait, another's is
+// next.
+TEST_F(HttpTokenizeTest, OneTenantHoldsUpNoOther) {
+  StartWithKeys();
+  const auto busy = EndlessClients(36, Bearer("key-aaaaaaaa"));
+  TestClient client(port());
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(PostAs(&client, "b", "/tokenize", R"({"prompt":"hi"})").status, 200);
+    EXPECT_EQ(PostAs(&client, "b", "/detokenize", R"({"tokens":[104]})").status, 200);
+  }
+  const std::string large = R"({"prompt":")" + std::string(40 << 10, 'x') + R"(","max_tokens":2})";
+  EXPECT_EQ(PostAs(&client, "b", "/v1/completions", large).status, 200);
+}
+
+// A piece that cannot be cut, such as one JSON text, holds up nobody else either.
+TEST_F(HttpTokenizeTest, OneLongPieceHoldsUpNoOtherTenant) {
+  StartWithKeys();
+  Gate gate;
+  backend_.set_tokenize_hook([&] { gate.Wait(); });
+  std::thread busy([&] {
+    TestClient client(port());
+    EXPECT_EQ(PostAs(&client, "a", "/tokenize", R"({"prompt":"a"})").status, 200);
+  });
+  ASSERT_TRUE(gate.WaitForOne());
+  TestClient client(port());
+  EXPECT_EQ(PostAs(&client, "b", "/detokenize", R"({"tokens":[104]})").status, 200);
+  gate.Open();
+  busy.join();
+}
+
+TEST_F(HttpTokenizeTest, PlacesAreEachTenantsOwn) {
+  server_->Stop();
+  ServerOptions options;
+  options.api_keys = {{.name = "a", .key = "key-aaaaaaaa"}, {.name = "b", .key = "key-bbbbbbbb"}};
+  options.limits.max_helper_jobs = 4;
+  StartServer(options);
+  std::atomic<int> rejected{0};
+  std::vector<std::thread> busy;
+  for (int i = 0; i < 5; ++i) {
+    busy.emplace_back([&] {
+      TestClient client(port());
+      if (PostAs(&client, "a", "/tokenize", kEndlessBody).status == 429) ++rejected;
+    });
+  }
+  EXPECT_TRUE(Eventually([&] { return rejected == 1; }));
+  TestClient client(port());
+  EXPECT_EQ(PostAs(&client, "b", "/detokenize", R"({"tokens":[104]})").status, 200);
+  server_->Stop();
+  for (std::thread& thread : busy) thread.join();
+  EXPECT_EQ(rejected, 1);
+}
+
+TEST_F(HttpTokenizeTest, NothingIsComputedForAClientThatLeft) {
+  auto busy = EndlessClients(5, "");
+  for (const auto& client : busy) client->Close();
+  EXPECT_TRUE(Eventually([this] { return backend_.tokenizations() == 0; }));
+  EXPECT_EQ(Good("/tokenize", R"({"prompt":"hi"})")["count"], 3);
+}
+
+TEST_F(HttpTokenizeTest, AStopEndsInTimeWhateverWaits) {
+  const auto busy = EndlessClients(36, "");
+  const auto begin = std::chrono::steady_clock::now();
+  server_->Stop(std::chrono::milliseconds(100));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+  EXPECT_EQ(backend_.tokenizations(), 0);
+}
+
+// Longer than any piece of it, and cut between characters.
+TEST_F(HttpTokenizeTest, LongAnswersAreWhole) {
+  std::string text;
+  while (text.size() < 300'000) text += "a\u00e9\u20ac\xF0\x9F\x98\x80";
+  const json body = Good("/tokenize", json{{"prompt", text}, {"return_token_strs", true}}.dump());
+  EXPECT_EQ(body["count"], text.size() + 1);
+  EXPECT_EQ(body["tokens"].size(), text.size() + 1);
+  EXPECT_EQ(body["token_strs"].size(), text.size() + 1);
+  EXPECT_EQ(body["token_strs"].back(), "bytes:\\x80");
+  std::vector<int> ids;
+  for (const char c : text) ids.push_back(static_cast<uint8_t>(c));
+  EXPECT_EQ(Good("/detokenize", json{{"tokens", ids}}.dump())["prompt"], text);
+}
+
+// What an answer takes is charged to its tenant while it is made.
+TEST_F(HttpTokenizeTest, AnswersThatTakeTooMuchMemoryAreRejected) {
+  server_->Stop();
+  ServerLimits limits;
+  limits.max_answers_bytes = 100'000;
+  StartServer(limits);
+  const std::string body = R"({"return_token_strs":true,"prompt":")" + std::string(30'000, 'x');
+  ClientReply large = TestClient(port()).Post("/tokenize", body + "\"}");
+  EXPECT_EQ(large.status, 503);
+  EXPECT_NE(large.body.find("too much memory"), std::string::npos);
+  EXPECT_EQ(Good("/tokenize", R"({"prompt":"hi"})")["count"], 3);
 }
 
 }  // namespace

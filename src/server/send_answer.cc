@@ -15,6 +15,9 @@ namespace asio = boost::asio;
 // About a millisecond of writing.
 constexpr size_t kMaxInlineLogprobs = 1000;
 
+// Between two looks for a place among the helpers' jobs.
+constexpr std::chrono::milliseconds kHelperPause{20};
+
 // How the request ended for its client: an end without an answer becomes an error.
 Status EndStatus(const ServerSink::Output::End& end) {
   if (!end.status.ok()) return end.status;
@@ -163,18 +166,21 @@ asio::awaitable<Sent> Generation::SendStreamError(Status status) {
   co_return Sent{.status = 200, .keep_alive = false};
 }
 
-// On a helper thread where it takes long.
-asio::awaitable<std::string> Generation::WriteWhole(
+// On a helper thread where it takes long. A client with too many jobs there waits for a place.
+asio::awaitable<StatusOr<std::string>> Generation::WriteWhole(
     std::shared_ptr<const std::vector<ChoiceOutput>> choices) {
-  if (CountLogprobs(*choices) > kMaxInlineLogprobs) {
-    std::function<StatusOr<std::string>()> work = [self = shared_from_this(),
-                                                   choices]() -> StatusOr<std::string> {
+  if (CountLogprobs(*choices) <= kMaxInlineLogprobs) co_return format_->Whole(*choices);
+  while (true) {
+    HelperWork work = [self = shared_from_this(), choices]() -> StatusOr<std::string> {
       return self->format_->Whole(*choices);
     };
-    StatusOr<std::string> written = co_await context_->RunOnHelper(stream_, std::move(work));
-    if (written.ok()) co_return *std::move(written);
+    base::Flow flow = FlowOf(http_.caller);
+    StatusOr<std::string> written =
+        co_await context_->RunOnHelper(std::move(flow), stream_, std::move(work));
+    const bool full = written.status().code() == StatusCode::kResourceExhausted;
+    if (!full || stream_->gone()) co_return written;
+    co_await stream_->Wait(std::chrono::steady_clock::now() + kHelperPause);
   }
-  co_return format_->Whole(*choices);
 }
 
 asio::awaitable<Sent> Generation::SendWhole() {
@@ -187,8 +193,13 @@ asio::awaitable<Sent> Generation::SendWhole() {
   }
   HttpReply reply;
   if (failure.ok()) {
-    reply.body = co_await WriteWhole(std::move(choices));
+    StatusOr<std::string> body = co_await WriteWhole(std::move(choices));
+    if (stream_->gone()) co_return Sent{};
     holds.clear();
+    failure = body.status();
+    if (failure.ok()) reply.body = *std::move(body);
+  }
+  if (failure.ok()) {
     reply.headers = AnswerHeaders();
   } else {
     reply = FailureReply(failure);

@@ -6,6 +6,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <mutex>
 #include <random>
 #include <utility>
 
@@ -139,9 +140,9 @@ ServerContext::ServerContext(const ServerOptions& options, engine::Backend* back
       answers(std::make_shared<base::SharedBudget>(
           static_cast<int64_t>(options.limits.max_answers_bytes))),
       run_(RandomName()),
+      // One tenant alone gets half of the places.
       helpers_(std::max(1, options.limits.helper_threads),
-               static_cast<size_t>(std::max(1, options.limits.max_helper_jobs)), "ropeway-helper") {
-}
+               2 * int64_t{std::max(1, options.limits.max_helper_jobs)}, "ropeway-helper") {}
 
 bool ServerContext::ChargeAnswer(const std::string& tenant, size_t bytes,
                                  base::SharedBudget::Hold* hold) {
@@ -154,44 +155,80 @@ bool ServerContext::ChargeAnswer(const std::string& tenant, size_t bytes,
 
 std::string ServerContext::NewId() { return fmt::format("{}{:08x}", run_, ++count_); }
 
-// Work on its way through the helpers.
-struct ServerContext::HelperJob {
-  explicit HelperJob(std::function<StatusOr<std::string>()> work) : work(std::move(work)) {}
+base::Flow FlowOf(const Caller& caller) {
+  return {.tenant = caller.tenant,
+          .cls = static_cast<int>(caller.priority),
+          .weight = caller.weight};
+}
 
-  void Run() noexcept {
+// Work on its way through the helpers.
+class ServerContext::HelperJob {
+ public:
+  explicit HelperJob(HelperWork work) : work_(std::move(work)) {}
+
+  // Does the next piece; whether the job is done. On a helper thread.
+  bool Run() noexcept {
+    const std::lock_guard lock(mutex_);
     try {
-      result = work();
+      if (work_ && !left_) {
+        std::optional<StatusOr<std::string>> ended = work_();
+        if (!ended) return false;
+        result_ = *std::move(ended);
+      }
     } catch (...) {
       try {
-        result = StatusFromException();
+        result_ = StatusFromException();
       } catch (...) {
-        // `result` says that there is no memory.
+        // `result_` says that there is no memory.
       }
     }
-    work = nullptr;  // What it owns belongs to the connection's thread.
-    done = true;
+    work_ = nullptr;
+    return true;
   }
 
-  std::function<StatusOr<std::string>()> work;
-  StatusOr<std::string> result =
+  // The job is over, also if it was dropped unrun.
+  void SetDone() { done_ = true; }
+
+  // The rest is the coroutine's.
+
+  bool done() const { return done_; }
+  // REQUIRES: done().
+  StatusOr<std::string> TakeResult() { return std::move(result_); }
+  // Nobody waits for it any more: what it holds is freed now, or after the piece that runs.
+  void Abandon() {
+    left_ = true;
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock.owns_lock()) work_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  HelperWork work_;  // Guarded by mutex_; null once it is done or nobody waits for it.
+  std::atomic<bool> left_{false};
+  StatusOr<std::string> result_ =
       Status(StatusCode::kUnavailable, "The server has too little memory left for this request.");
-  std::atomic<bool> done{false};
+  std::atomic<bool> done_{false};
 };
 
 boost::asio::awaitable<StatusOr<std::string>> ServerContext::RunOnHelper(
-    std::shared_ptr<SocketStream> stream, std::function<StatusOr<std::string>()> work) {
-  const CountScope jobs(&helper_jobs_);
+    base::Flow flow, std::shared_ptr<SocketStream> stream, HelperWork work) {
   auto job = std::make_shared<HelperJob>(std::move(work));
-  std::function<void()> run = [job, stream] {
-    job->Run();
-    stream->PostSignal();
-  };
-  if (jobs.value() > limits().max_helper_jobs || !helpers_.TryAdd(std::move(run))) {
+  // The pool destroys the job's function when the job is over and its place is free.
+  std::shared_ptr<void> over(nullptr, [job, weak = std::weak_ptr<SocketStream>(stream)](void*) {
+    job->SetDone();
+    if (const std::shared_ptr<SocketStream> alive = weak.lock()) alive->PostSignal();
+  });
+  std::function<bool()> piece = [job, over = std::move(over)] { return job->Run(); };
+  if (!helpers_.TryAdd(flow, std::move(piece))) {
     co_return Status(StatusCode::kResourceExhausted,
-                     "The server has too many large requests to read or to tokenize.");
+                     "This client has too many large requests to read or to tokenize.");
   }
-  while (!job->done) co_await stream->Wait(SocketStream::Deadline::max());
-  co_return std::move(job->result);
+  while (!job->done() && !stream->gone()) co_await stream->Wait(SocketStream::Deadline::max());
+  if (!job->done()) {
+    job->Abandon();
+    co_return Status(StatusCode::kCancelled, "The client left.");
+  }
+  co_return job->TakeResult();
 }
 
 }  // namespace ropeway::server

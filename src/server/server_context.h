@@ -10,12 +10,13 @@
 #include <boost/asio/awaitable.hpp>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/fair_pool.h"
 #include "base/shared_budget.h"
-#include "base/thread_pool.h"
 #include "engine/backend.h"
 #include "server/access.h"
 #include "server/client_address.h"
@@ -66,16 +67,22 @@ class ServerMetrics {
 // Counts in `*count` for the time of a scope.
 class CountScope {
  public:
-  explicit CountScope(std::atomic<int>* count) : count_(count), value_(++*count) {}
+  explicit CountScope(std::atomic<int>* count) : count_(count) { ++*count; }
   ~CountScope() { --*count_; }
   CountScope(const CountScope&) = delete;
   CountScope& operator=(const CountScope&) = delete;
-  int value() const { return value_; }
 
  private:
   std::atomic<int>* const count_;
-  const int value_;
 };
+
+// Whom the helpers' time for `caller` is charged to: its tenant, in the class of its key.
+base::Flow FlowOf(const Caller& caller);
+
+// Work for the helper threads, in pieces of a few milliseconds where it can be cut: does the next
+// one, and returns the result once there is one. It owns what it uses, as it may outlive whom it is
+// for.
+using HelperWork = std::function<std::optional<StatusOr<std::string>>()>;
 
 // Thread-safe: constant but for atomics and members with their own locks.
 class ServerContext {
@@ -108,22 +115,23 @@ class ServerContext {
   // A name for an answer that no other answer has, not even of an earlier run of the server.
   std::string NewId();
 
-  // Runs `work` on a helper thread and resumes the caller, which serves `stream`, with its result.
-  // kResourceExhausted if too many jobs run or wait; an exception of `work` becomes a status
-  // (StatusFromException). `work` must own what it uses: it may outlive the coroutine.
-  boost::asio::awaitable<StatusOr<std::string>> RunOnHelper(
-      std::shared_ptr<SocketStream> stream, std::function<StatusOr<std::string>()> work);
+  // Runs `work` on the helper threads, in fair shares of their time, and resumes the caller, which
+  // serves `stream`, with its result. kResourceExhausted if too many jobs of its tenant run or
+  // wait; an exception of `work` becomes a status (StatusFromException). kCancelled once the client
+  // has left: then a piece of `work` may still run, but no more begins.
+  boost::asio::awaitable<StatusOr<std::string>> RunOnHelper(base::Flow flow,
+                                                            std::shared_ptr<SocketStream> stream,
+                                                            HelperWork work);
 
-  // Waits for the helpers' jobs. Called when no connection is left.
+  // Waits for the pieces that run, and drops the rest. Called when no connection is left.
   void StopHelpers() { helpers_.Stop(); }
 
  private:
-  struct HelperJob;
+  class HelperJob;
 
   const std::string run_;  // Random.
   std::atomic<uint64_t> count_{0};
-  std::atomic<int> helper_jobs_{0};
-  base::ThreadPool helpers_;
+  base::FairPool helpers_;
 };
 
 }  // namespace ropeway::server

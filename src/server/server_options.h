@@ -49,7 +49,8 @@ struct ServerLimits {
   // Threads for work that would block an I/O thread: large bodies, /tokenize and /detokenize. At
   // least 1.
   int helper_threads = 1;
-  // Jobs that run or wait on helper threads; requests that need one more are rejected with 429.
+  // Jobs of one tenant alone that run or wait on helper threads, and half of those of several
+  // together (base::SharedBudget); requests that need one more are rejected with 429.
   int max_helper_jobs = 64;
   size_t max_inline_body_bytes = size_t{32} << 10;  // Larger bodies are parsed by a helper thread.
 

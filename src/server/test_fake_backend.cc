@@ -1,5 +1,6 @@
 #include "server/test_fake_backend.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -37,6 +38,36 @@ Delta PromptDelta(const Request& request, const std::string& begin) {
   for (const char c : PromptText(request)) add(std::string(1, c), static_cast<uint8_t>(c));
   return delta;
 }
+
+class FakeTokenization final : public engine::Tokenization {
+ public:
+  FakeTokenization(std::string text, bool add_special, std::atomic<int>* alive)
+      : text_(std::move(text)), alive_(alive) {
+    if (add_special) ids_.push_back(1);
+    ++*alive_;
+  }
+  ~FakeTokenization() override { --*alive_; }
+
+  StatusOr<bool> Step() override {
+    if (text_.starts_with(kFakeEndless)) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      return false;
+    }
+    const size_t end = std::min(text_.size(), at_ + kFakePiece);
+    for (; at_ < end; ++at_) ids_.push_back(static_cast<uint8_t>(text_[at_]));
+    return at_ == text_.size();
+  }
+  size_t bytes() const override { return text_.size() + ids_.capacity() * sizeof(TokenId); }
+  std::vector<TokenId> Take() override { return std::move(ids_); }
+
+ private:
+  static constexpr size_t kFakePiece = size_t{64} << 10;
+
+  const std::string text_;
+  std::atomic<int>* const alive_;
+  std::vector<TokenId> ids_;
+  size_t at_ = 0;
+};
 
 }  // namespace
 
@@ -201,27 +232,24 @@ engine::Health FakeBackend::GetHealth() const {
   return health_;
 }
 
-StatusOr<std::vector<TokenId>> FakeBackend::Tokenize(const std::string& text,
-                                                     bool add_special) const {
+StatusOr<std::unique_ptr<engine::Tokenization>> FakeBackend::Tokenize(std::string text,
+                                                                      bool add_special) const {
   std::function<void()> hook;
   {
     const std::lock_guard lock(mutex_);
     hook = tokenize_hook_;
   }
   if (hook) hook();
-  std::vector<TokenId> ids;
-  if (add_special) ids.push_back(1);
-  for (const char c : text) ids.push_back(static_cast<uint8_t>(c));
-  return ids;
+  return std::unique_ptr<engine::Tokenization>(
+      std::make_unique<FakeTokenization>(std::move(text), add_special, &tokenizations_));
 }
 
-StatusOr<std::vector<TokenId>> FakeBackend::TokenizeChat(const std::vector<ChatMessage>& messages,
-                                                         bool add_generation_prompt,
-                                                         bool add_special) const {
+StatusOr<std::unique_ptr<engine::Tokenization>> FakeBackend::TokenizeChat(
+    const std::vector<ChatMessage>& messages, bool add_generation_prompt, bool add_special) const {
   std::string text;
   for (const ChatMessage& message : messages) text += message.role + ":" + message.content + "\n";
   if (add_generation_prompt) text += "assistant:";
-  return Tokenize(text, add_special);
+  return Tokenize(std::move(text), add_special);
 }
 
 std::vector<engine::RequestInfo> FakeBackend::Requests() const {

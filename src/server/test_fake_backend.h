@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -39,6 +40,9 @@ struct FakeScript {
 // The fake's vocabulary: a token a byte, and token 1 begins a text.
 inline constexpr std::string_view kFakeBegin = "<s>";
 
+// A text that begins so is tokenized in pieces without an end.
+inline constexpr std::string_view kFakeEndless = "ENDLESS";
+
 class FakeBackend final : public engine::Backend {
  public:
   using ScriptFn = std::function<FakeScript(const Request&)>;
@@ -51,6 +55,7 @@ class FakeBackend final : public engine::Backend {
   void set_rejection(Status rejection);  // Submit fails with it, unless it is OK.
   void set_health(engine::Health health);
   void set_tokenize_hook(std::function<void()> hook);  // Runs in each Tokenize, on its thread.
+  int tokenizations() const { return tokenizations_; }  // Texts that are being tokenized.
   void set_step_pause(std::chrono::microseconds pause);
   // Both before the server starts. A tenant's wait is the queue's times its weight.
   void set_queue(engine::QueueInfo queue) { queue_ = std::move(queue); }
@@ -77,9 +82,9 @@ class FakeBackend final : public engine::Backend {
   std::vector<engine::RequestInfo> Requests() const override;
   engine::QueueInfo Queue(const std::string* tenant, double weight) const override;
   EngineStats Stats() const override { return stats_; }
-  StatusOr<std::vector<TokenId>> Tokenize(const std::string&, bool) const override;
-  StatusOr<std::vector<TokenId>> TokenizeChat(const std::vector<ChatMessage>&, bool,
-                                              bool) const override;
+  StatusOr<std::unique_ptr<engine::Tokenization>> Tokenize(std::string, bool) const override;
+  StatusOr<std::unique_ptr<engine::Tokenization>> TokenizeChat(const std::vector<ChatMessage>&,
+                                                               bool, bool) const override;
   StatusOr<std::string> Detokenize(const std::vector<TokenId>&) const override;
   Status Drain(std::chrono::nanoseconds deadline) override;
 
@@ -109,6 +114,7 @@ class FakeBackend final : public engine::Backend {
   engine::QueueInfo queue_;
   EngineStats stats_;
   std::function<void()> tokenize_hook_;
+  mutable std::atomic<int> tokenizations_{0};
   std::chrono::microseconds pause_{100};
   std::map<RequestId, Running> running_;
   std::vector<Request> submitted_;

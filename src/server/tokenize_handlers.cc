@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -69,79 +72,219 @@ StatusOr<TokenizerDraft> ReadDraft(std::string_view body, const JsonBounds& boun
   return draft;
 }
 
-StatusOr<std::vector<TokenId>> Encode(const TokenizerDraft& draft, const engine::Backend& backend) {
-  if (draft.messages) {
-    return backend.TokenizeChat(*draft.messages, draft.add_generation_prompt,
-                                draft.add_special_tokens.value_or(false));
-  }
-  return backend.Tokenize(*draft.prompt, draft.add_special_tokens.value_or(true));
+// An end of a part of `text` at about `at`, between two characters.
+size_t PartEnd(std::string_view text, size_t at) {
+  if (at >= text.size()) return text.size();
+  size_t end = at;
+  const auto continues = [&] { return (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U; };
+  while (at - end < 4 && continues()) --end;
+  // So many of them are no character.
+  return at - end < 4 ? end : at;
 }
 
-// Writes the numbers directly: as JSON values, millions of them would take ten times as long.
-void AppendIds(const std::vector<TokenId>& ids, std::string* out) {
-  out->push_back('[');
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (i > 0) out->push_back(',');
-    const fmt::format_int digits(ids[i]);
-    out->append(digits.data(), digits.size());
-  }
-  out->push_back(']');
-}
+// What one piece of an answer writes: about a millisecond's worth.
+constexpr size_t kIdsAtOnce = 16384;
+constexpr size_t kTokenStringsAtOnce = 2048;
+constexpr size_t kDecodedAtOnce = 8192;  // Ids.
+constexpr size_t kTextAtOnce = size_t{256} << 10;
 
-Status AppendTokenStrings(const std::vector<TokenId>& ids, const engine::Backend& backend,
-                          std::string* out) {
-  out->push_back('[');
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (i > 0) out->push_back(',');
-    StatusOr<std::string> bytes = backend.Detokenize({ids[i]});
-    if (!bytes.ok()) return bytes.status();
-    AppendJsonString(TokenKey(*bytes), out);
+// One request to either path on its way through the helper threads, in pieces. What it holds in
+// memory is charged to its tenant's answers as it grows.
+class TokenizerJob {
+ public:
+  using Answer = std::optional<StatusOr<std::string>>;
+
+  TokenizerJob(ServerContext* context, HttpRequest request)
+      : context_(context), request_(std::move(request)) {}
+  virtual ~TokenizerJob() = default;
+  TokenizerJob(const TokenizerJob&) = delete;
+  TokenizerJob& operator=(const TokenizerJob&) = delete;
+
+  // Does the next piece; the answer, or what is wrong, once it is there.
+  Answer Run() {
+    const StatusOr<bool> done = read_ ? Step() : ReadBody();
+    if (!done.ok()) return done.status();
+    if (Status status = Charge(); !status.ok()) return status;
+    if (!*done) return std::nullopt;
+    return std::move(text_);
   }
-  out->push_back(']');
-  return {};
-}
+
+ protected:
+  // Takes what the body says.
+  virtual Status Read(TokenizerDraft* draft, const engine::ModelInfo& model) = 0;
+  // Does a piece of the answer; whether that is complete.
+  virtual StatusOr<bool> Step() = 0;
+  // The memory of what it has made besides the answer's text.
+  virtual size_t bytes() const = 0;
+  virtual const TokenizerFields& fields() const = 0;
+
+  const engine::Backend& backend() const { return *context_->backend; }
+
+  std::string text_;  // The answer so far, JSON.
+
+ private:
+  StatusOr<bool> ReadBody() {
+    read_ = true;
+    StatusOr<TokenizerDraft> draft =
+        ReadDraft(request_.body, context_->limits().json, fields());
+    request_.body = std::string();
+    request_.body_hold.Release();
+    if (!draft.ok()) return draft.status();
+    StatusOr<engine::ModelInfo> model = FindModel(draft->model, backend());
+    if (!model.ok()) return model.status();
+    if (Status status = Read(&*draft, *model); !status.ok()) return status;
+    return false;
+  }
+
+  Status Charge() {
+    const size_t all = bytes() + text_.capacity();
+    if (all <= kFreeAnswerBytes) return {};
+    const auto more = static_cast<int64_t>(all) - hold_.amount();
+    if (more <= 0) return {};
+    const std::string& tenant = request_.caller.tenant;
+    const bool good =
+        hold_.taken() ? hold_.Grow(more) : context_->answers->Take(tenant, more, &hold_);
+    if (good) return {};
+    context_->metrics.CountCutAnswer();
+    return TooManyAnswers();
+  }
+
+  ServerContext* const context_;
+  HttpRequest request_;  // The body is released once it is read.
+  base::SharedBudget::Hold hold_;
+  bool read_ = false;
+};
 
 // {"model"?, "prompt" | "messages", "add_special_tokens"?, "add_generation_prompt"?,
-// "return_token_strs"?} -> {"count", "max_model_len", "tokens"[, "token_strs"]} as JSON texts.
-// Special tokens written in a text are recognised. A failed status names the field at fault.
-StatusOr<std::string> Tokenize(std::string_view body, const JsonBounds& bounds,
-                               const engine::Backend& backend) {
-  StatusOr<TokenizerDraft> draft = ReadDraft(body, bounds, TokenizeFields());
-  if (!draft.ok()) return draft.status();
-  if (draft->prompt.has_value() == draft->messages.has_value()) {
-    return InvalidArgument("Exactly one of 'prompt' and 'messages' is required.", "prompt");
+// "return_token_strs"?} -> {"count", "max_model_len", "tokens"[, "token_strs"]}. Special tokens
+// written in a prompt are recognised. A failed status names the field at fault.
+class TokenizeJob final : public TokenizerJob {
+ public:
+  using TokenizerJob::TokenizerJob;
+
+ private:
+  const TokenizerFields& fields() const override { return TokenizeFields(); }
+  size_t bytes() const override {
+    return encoding_ != nullptr ? encoding_->bytes() : ids_.capacity() * sizeof(TokenId);
   }
-  StatusOr<engine::ModelInfo> model = FindModel(draft->model, backend);
-  if (!model.ok()) return model.status();
-  StatusOr<std::vector<TokenId>> ids = Encode(*draft, backend);
-  if (!ids.ok()) return ids.status();
-  std::string answer = fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":", ids->size(),
-                                   model->max_model_len);
-  AppendIds(*ids, &answer);
-  if (draft->return_token_strs) {
-    answer += ",\"token_strs\":";
-    Status status = AppendTokenStrings(*ids, backend, &answer);
-    if (!status.ok()) return status;
+
+  Status Read(TokenizerDraft* draft, const engine::ModelInfo& model) override {
+    if (draft->prompt.has_value() == draft->messages.has_value()) {
+      return InvalidArgument("Exactly one of 'prompt' and 'messages' is required.", "prompt");
+    }
+    max_model_len_ = model.max_model_len;
+    strings_ = draft->return_token_strs;
+    StatusOr<std::unique_ptr<engine::Tokenization>> begun = Begin(draft);
+    if (!begun.ok()) return begun.status();
+    encoding_ = *std::move(begun);
+    return {};
   }
-  answer += '}';
-  return answer;
-}
+
+  StatusOr<std::unique_ptr<engine::Tokenization>> Begin(TokenizerDraft* draft) {
+    if (draft->prompt) {
+      return backend().Tokenize(*std::move(draft->prompt),
+                                draft->add_special_tokens.value_or(true));
+    }
+    return backend().TokenizeChat(*draft->messages, draft->add_generation_prompt,
+                                  draft->add_special_tokens.value_or(false));
+  }
+
+  StatusOr<bool> Step() override {
+    if (encoding_ != nullptr) {
+      const StatusOr<bool> done = encoding_->Step();
+      if (!done.ok()) return done.status();
+      if (!*done) return false;
+      ids_ = encoding_->Take();
+      encoding_.reset();
+      text_ = fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":[", ids_.size(),
+                          max_model_len_);
+      return false;
+    }
+    if (listed_ < ids_.size()) {
+      AppendIds();
+      return false;
+    }
+    if (strings_ && shown_ == 0) text_ += "],\"token_strs\":[";
+    if (strings_ && shown_ < ids_.size()) {
+      Status status = AppendTokenStrings();
+      if (!status.ok()) return status;
+      return false;
+    }
+    text_ += "]}";
+    return true;
+  }
+
+  // Writes the numbers directly: as JSON values, millions of them would take ten times as long.
+  void AppendIds() {
+    const size_t end = std::min(ids_.size(), listed_ + kIdsAtOnce);
+    for (; listed_ < end; ++listed_) {
+      if (listed_ > 0) text_.push_back(',');
+      const fmt::format_int digits(ids_[listed_]);
+      text_.append(digits.data(), digits.size());
+    }
+  }
+
+  Status AppendTokenStrings() {
+    const size_t end = std::min(ids_.size(), shown_ + kTokenStringsAtOnce);
+    for (; shown_ < end; ++shown_) {
+      if (shown_ > 0) text_.push_back(',');
+      StatusOr<std::string> bytes = backend().Detokenize({ids_[shown_]});
+      if (!bytes.ok()) return bytes.status();
+      AppendJsonString(TokenKey(*bytes), &text_);
+    }
+    return {};
+  }
+
+  int32_t max_model_len_ = 0;
+  bool strings_ = false;
+  std::unique_ptr<engine::Tokenization> encoding_;  // Until all ids are there.
+  std::vector<TokenId> ids_;
+  size_t listed_ = 0;  // Ids that are in "tokens",
+  size_t shown_ = 0;   // and in "token_strs".
+};
 
 // {"model"?, "tokens"} -> {"prompt"}, likewise.
-StatusOr<std::string> Detokenize(std::string_view body, const JsonBounds& bounds,
-                                 const engine::Backend& backend) {
-  StatusOr<TokenizerDraft> draft = ReadDraft(body, bounds, DetokenizeFields());
-  if (!draft.ok()) return draft.status();
-  if (!draft->tokens) return InvalidArgument("'tokens' is required.", "tokens");
-  StatusOr<engine::ModelInfo> model = FindModel(draft->model, backend);
-  if (!model.ok()) return model.status();
-  StatusOr<std::string> text = backend.Detokenize(*draft->tokens);
-  if (!text.ok()) return text.status();
-  std::string answer = "{\"prompt\":";
-  AppendJsonString(*text, &answer);
-  answer += '}';
-  return answer;
-}
+class DetokenizeJob final : public TokenizerJob {
+ public:
+  using TokenizerJob::TokenizerJob;
+
+ private:
+  const TokenizerFields& fields() const override { return DetokenizeFields(); }
+  size_t bytes() const override { return ids_.capacity() * sizeof(TokenId) + decoded_.capacity(); }
+
+  Status Read(TokenizerDraft* draft, const engine::ModelInfo& /*model*/) override {
+    if (!draft->tokens) return InvalidArgument("'tokens' is required.", "tokens");
+    ids_ = *std::move(draft->tokens);
+    return {};
+  }
+
+  StatusOr<bool> Step() override {
+    if (next_ < ids_.size()) {
+      const size_t end = std::min(ids_.size(), next_ + kDecodedAtOnce);
+      const auto at = [this](size_t i) { return ids_.begin() + static_cast<std::ptrdiff_t>(i); };
+      StatusOr<std::string> part = backend().Detokenize({at(next_), at(end)});
+      if (!part.ok()) return part.status();
+      decoded_ += *part;
+      next_ = end;
+      return false;
+    }
+    if (text_.empty()) text_ = "{\"prompt\":\"";
+    const size_t end = PartEnd(decoded_, written_ + kTextAtOnce);
+    // Without its quotation marks.
+    std::string part;
+    AppendJsonString(std::string_view(decoded_).substr(written_, end - written_), &part);
+    text_.append(part, 1, part.size() - 2);
+    written_ = end;
+    if (written_ < decoded_.size()) return false;
+    text_ += "\"}";
+    return true;
+  }
+
+  std::vector<TokenId> ids_;
+  size_t next_ = 0;       // Ids before it are decoded.
+  std::string decoded_;   // Their text; any bytes.
+  size_t written_ = 0;    // Bytes of it that are in the answer.
+};
 
 }  // namespace
 
@@ -152,12 +295,15 @@ boost::asio::awaitable<HttpReply> AnswerTokenizer(ServerContext* context,
   const std::string tenant = request.caller.tenant;
   StatusOr<std::string> answer = std::string();
   try {
-    auto shared = std::make_shared<HttpRequest>(std::move(request));
-    std::function<StatusOr<std::string>()> work = [=]() -> StatusOr<std::string> {
-      const auto handler = detokenize ? Detokenize : Tokenize;
-      return handler(shared->body, context->limits().json, *context->backend);
-    };
-    answer = co_await context->RunOnHelper(stream, std::move(work));
+    base::Flow flow = FlowOf(request.caller);
+    std::shared_ptr<TokenizerJob> job;
+    if (detokenize) {
+      job = std::make_shared<DetokenizeJob>(context, std::move(request));
+    } else {
+      job = std::make_shared<TokenizeJob>(context, std::move(request));
+    }
+    HelperWork work = [job = std::move(job)] { return job->Run(); };
+    answer = co_await context->RunOnHelper(std::move(flow), stream, std::move(work));
   } catch (...) {
     answer = StatusFromException();
   }
@@ -166,6 +312,7 @@ boost::asio::awaitable<HttpReply> AnswerTokenizer(ServerContext* context,
   } else {
     reply = RejectionReply(answer.status(), *context->backend, tenant);
   }
+  if (stream->gone()) reply.status = 499;
   co_return reply;
 }
 

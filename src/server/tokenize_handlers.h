@@ -12,7 +12,9 @@
 
 namespace ropeway::server {
 
-// Answers a request to one of the two paths on a helper thread; 429 if too many wait.
+// Answers a request to one of the two paths on the helper threads, in pieces; 429 if its tenant has
+// too many there, or its answers take too much memory. Its status is 499 if the client has left,
+// for whom nothing more is computed.
 boost::asio::awaitable<HttpReply> AnswerTokenizer(ServerContext* context,
                                                   std::shared_ptr<SocketStream> stream,
                                                   HttpRequest request, bool detokenize);

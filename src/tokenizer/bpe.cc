@@ -10,9 +10,6 @@
 namespace ropeway::tokenizer {
 namespace {
 
-// MergeTable counts in 32 bits; no real piece comes near.
-constexpr size_t kMaxPieceBytes = size_t{1} << 28U;
-
 constexpr size_t kMaxTokens = size_t{1} << 24U;
 constexpr size_t kMaxMerges = size_t{1} << 26U;
 
@@ -93,6 +90,7 @@ Status BpeTokenizer::Init() {
   if (Status status = InitTokens(); !status.ok()) return status;
   if (Status status = InitMerges(); !status.ok()) return status;
   InitEnds();
+  InitLongest();
   add_bos_ = vocabulary_.bos.has_value() && vocabulary_.add_bos.value_or(pre_tokenizer_.adds_bos());
   add_eos_ = vocabulary_.eos.has_value() && vocabulary_.add_eos.value_or(false);
   return {};
@@ -127,7 +125,7 @@ Status BpeTokenizer::InitTokens() {
     } else {
       is_special_[i] = type != static_cast<int32_t>(TokenType::kUserDefined);
       bytes_ += text;
-      if (!text.empty()) all_added_.Add(text, id);
+      if (!text.empty()) all_added_.Add(text, id, is_special_[i]);
       if (!text.empty() && !is_special_[i]) user_defined_.Add(text, id);
     }
     offsets_.push_back(bytes_.size());
@@ -180,6 +178,22 @@ void BpeTokenizer::InitEnds() {
   }
 }
 
+void BpeTokenizer::InitLongest() {
+  longest_from_.assign(size_t{1} << 16U, 1);
+  std::string kept;
+  for (TokenId id = 0; id < vocab_size(); ++id) {
+    kept.clear();
+    for (const char byte : Bytes(id, true)) {
+      if (HasByte(static_cast<uint8_t>(byte))) kept.push_back(byte);
+    }
+    if (kept.size() < 2) continue;
+    uint32_t& longest =
+        longest_from_[static_cast<size_t>(static_cast<uint8_t>(kept[0])) << 8U |
+                      static_cast<uint8_t>(kept[1])];
+    longest = std::max(longest, static_cast<uint32_t>(kept.size()));
+  }
+}
+
 std::optional<TokenId> BpeTokenizer::Find(std::string_view token) const {
   const auto found = ids_.find(token);
   if (found == ids_.end()) return std::nullopt;
@@ -192,68 +206,11 @@ std::string_view BpeTokenizer::Bytes(TokenId id, bool with_special) const {
   return std::string_view(bytes_).substr(offsets_[i], offsets_[i + 1] - offsets_[i]);
 }
 
-std::vector<TokenId> BpeTokenizer::Encode(std::string_view text,
-                                          const EncodeOptions& options) const {
-  std::vector<TokenId> ids;
-  if (options.add_special && add_bos_) ids.push_back(*vocabulary_.bos);
-  const SpecialTokens& added = options.parse_special ? all_added_ : user_defined_;
-  size_t at = 0;
-  while (const std::optional<SpecialTokens::Found> found = added.FindFirst(text, at)) {
-    EncodeOrdinary(text.substr(at, found->begin - at), ids);
-    ids.push_back(found->id);
-    at = found->begin + found->length;
-  }
-  EncodeOrdinary(text.substr(at), ids);
-  if (options.add_special && add_eos_) ids.push_back(*vocabulary_.eos);
-  return ids;
-}
-
-void BpeTokenizer::EncodeOrdinary(std::string_view text, std::vector<TokenId>& ids) const {
-  size_t valid_from = 0;
-  size_t at = 0;
-  while (at < text.size()) {
-    const base::Utf8Step step = base::StepUtf8(text, at);
-    if (step.kind != base::Utf8Kind::kValid) {
-      EncodeValid(text.substr(valid_from, at - valid_from), ids);
-      for (const char byte : text.substr(at, step.length)) {
-        const TokenId id = byte_ids_[static_cast<uint8_t>(byte)];
-        if (id >= 0) ids.push_back(id);
-      }
-      valid_from = at + step.length;
-    }
-    at += step.length;
-  }
-  EncodeValid(text.substr(valid_from), ids);
-}
-
-void BpeTokenizer::EncodeValid(std::string_view text, std::vector<TokenId>& ids) const {
-  if (text.empty()) return;
-  for (std::string_view piece : pre_tokenizer_.Split(text)) {
-    while (piece.size() > kMaxPieceBytes) {
-      EncodePiece(piece.substr(0, kMaxPieceBytes), ids);
-      piece.remove_prefix(kMaxPieceBytes);
-    }
-    EncodePiece(piece, ids);
-  }
-}
-
-void BpeTokenizer::EncodePiece(std::string_view piece, std::vector<TokenId>& ids) const {
-  if (pre_tokenizer_.ignore_merges() && piece.size() <= longest_token_) {
-    // The texts of added tokens are plain, not in the byte alphabet, and no merge makes them.
-    const std::optional<TokenId> whole = Find(ToByteLetters(piece));
-    if (whole && !IsAdded(*whole)) {
-      ids.push_back(*whole);
-      return;
-    }
-  }
-  std::vector<TokenId> piece_ids;
-  piece_ids.reserve(piece.size());
-  for (const char byte : piece) {
-    const TokenId id = byte_ids_[static_cast<uint8_t>(byte)];
-    if (id >= 0) piece_ids.push_back(id);
-  }
-  merges_.Apply(piece_ids);
-  ids.insert(ids.end(), piece_ids.begin(), piece_ids.end());
+TokenId BpeTokenizer::WholePiece(std::string_view piece) const {
+  if (!pre_tokenizer_.ignore_merges() || piece.size() > longest_token_) return -1;
+  // The texts of added tokens are plain, not in the byte alphabet, and no merge makes them.
+  const std::optional<TokenId> whole = Find(ToByteLetters(piece));
+  return whole && !IsAdded(*whole) ? *whole : -1;
 }
 
 }  // namespace ropeway::tokenizer

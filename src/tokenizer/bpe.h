@@ -3,6 +3,7 @@
 #define ROPEWAY_TOKENIZER_BPE_H_
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,6 +30,10 @@ class BpeTokenizer final : public Tokenizer {
   static StatusOr<std::unique_ptr<BpeTokenizer>> Create(Vocabulary vocabulary);
 
   std::vector<TokenId> Encode(std::string_view text, const EncodeOptions& options) const override;
+  // In pieces of any length. With `most` a text that is far too long is found out by the lengths of
+  // the vocabulary's tokens, at the cost of looking at a part of it.
+  std::unique_ptr<Encoding> Begin(std::string_view text, const EncodeOptions& options,
+                                  size_t most = Encoding::kNoLimit) const override;
   std::string_view Bytes(TokenId id, bool with_special = false) const override;
   bool IsEnd(TokenId id) const override { return is_end_[static_cast<size_t>(id)]; }
   bool IsSpecial(TokenId id) const override { return is_special_[static_cast<size_t>(id)]; }
@@ -43,16 +48,16 @@ class BpeTokenizer final : public Tokenizer {
  private:
   BpeTokenizer(Vocabulary vocabulary, PreTokenizer pre_tokenizer);
 
+  class Pass;  // bpe_encoding.cc
+
   Status Init();
   Status InitTokens();
   Status InitMerges();
   void InitEnds();
+  void InitLongest();
   bool IsAdded(TokenId id) const;
-
-  // Each appends to `ids`.
-  void EncodeOrdinary(std::string_view text, std::vector<TokenId>& ids) const;
-  void EncodeValid(std::string_view text, std::vector<TokenId>& ids) const;
-  void EncodePiece(std::string_view piece, std::vector<TokenId>& ids) const;
+  // The token that a piece becomes without merges; -1: it is merged.
+  TokenId WholePiece(std::string_view piece) const;
 
   Vocabulary vocabulary_;
   PreTokenizer pre_tokenizer_;
@@ -65,6 +70,9 @@ class BpeTokenizer final : public Tokenizer {
   SpecialTokens user_defined_;  // Always recognised.
   SpecialTokens all_added_;     // Those and the control tokens.
   size_t longest_token_ = 0;    // In bytes.
+  // By two bytes: the most bytes of a token that begins with them, at least 1. Bytes that have no
+  // token do not count.
+  std::vector<uint32_t> longest_from_;
 
   std::string bytes_;            // The bytes of all tokens, concatenated.
   std::vector<size_t> offsets_;  // [vocab_size + 1] into bytes_.

@@ -50,18 +50,7 @@ uint64_t PairOf(TokenId left, TokenId right) {
   return uint64_t{static_cast<uint32_t>(left)} << 32U | static_cast<uint32_t>(right);
 }
 
-// An adjacent pair that may merge, as one number: its rank, then the position of the left token.
-// The lowest is merged first. It is stale once one of the two has merged with another token: then
-// the pair at this position has another rank, since each pair has its own.
-uint64_t CandidateOf(uint32_t rank, uint32_t at) { return uint64_t{rank} << 32U | at; }
-
-// A token in a doubly linked list; a merge keeps the left one and unlinks the right one.
-struct Node {
-  TokenId id;
-  uint32_t previous;
-  uint32_t next;
-};
-
+// The id of a node that was merged into the one before it.
 constexpr TokenId kUnlinked = -1;
 
 }  // namespace
@@ -120,9 +109,14 @@ const MergeTable::Slot* MergeTable::Find(TokenId left, TokenId right) const {
 void MergeTable::Apply(std::vector<TokenId>& ids) const {
   if (ids.size() <= kShort) {
     ApplyShort(ids);
-  } else {
-    ApplyLong(ids);
+    return;
   }
+  LongMerge merging(this, ids.size());
+  for (const TokenId id : ids) merging.Add(id);
+  Work all(SIZE_MAX);
+  merging.Run(&all);
+  ids.clear();
+  merging.Take(&all, &ids);
 }
 
 void MergeTable::ApplyShort(std::vector<TokenId>& ids) const {
@@ -142,49 +136,67 @@ void MergeTable::ApplyShort(std::vector<TokenId>& ids) const {
   }
 }
 
-void MergeTable::ApplyLong(std::vector<TokenId>& ids) const {
-  const auto count = static_cast<uint32_t>(ids.size());
-  std::vector<Node> nodes(count);
-  std::vector<uint64_t> heap;  // The lowest candidate on top.
-  const auto add = [&](uint32_t at, TokenId left, TokenId right) {
-    const Slot* slot = Find(left, right);
-    if (slot != nullptr) heap.push_back(CandidateOf(slot->rank, at));
-    return slot != nullptr;
-  };
-  for (uint32_t i = 0; i < count; ++i) {
-    nodes[i] = {ids[i], i == 0 ? kNone : i - 1, i + 1 == count ? kNone : i + 1};
-    if (i + 1 < count) add(i, ids[i], ids[i + 1]);
-  }
-  std::make_heap(heap.begin(), heap.end(), std::greater<>());
+MergeTable::LongMerge::LongMerge(const MergeTable* table, size_t most) : table_(table) {
+  nodes_.reserve(most);
+  heap_.reserve(most);
+}
 
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
-    const auto rank = static_cast<uint32_t>(heap.back() >> 32U);
-    const auto at = static_cast<uint32_t>(heap.back());
-    heap.pop_back();
-    Node& left = nodes[at];
+void MergeTable::LongMerge::Offer(uint32_t at) {
+  const uint32_t next = nodes_[at].next;
+  if (next == kNone) return;
+  const Slot* const slot = table_->Find(nodes_[at].id, nodes_[next].id);
+  if (slot == nullptr) return;
+  heap_.push_back(uint64_t{slot->rank} << 32U | at);
+  std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+}
+
+void MergeTable::LongMerge::Add(TokenId id) {
+  const auto at = static_cast<uint32_t>(nodes_.size());
+  nodes_.push_back({id, at == 0 ? kNone : at - 1, kNone});
+  if (at == 0) return;
+  nodes_[at - 1].next = at;
+  Offer(at - 1);
+}
+
+bool MergeTable::LongMerge::Run(Work* work) {
+  while (!heap_.empty()) {
+    if (!work->left()) return false;
+    work->Spend(1);
+    std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+    const auto rank = static_cast<uint32_t>(heap_.back() >> 32U);
+    const auto at = static_cast<uint32_t>(heap_.back());
+    heap_.pop_back();
+    Node& left = nodes_[at];
     if (left.id == kUnlinked || left.next == kNone) continue;
-    Node& right = nodes[left.next];
-    const Slot* slot = Find(left.id, right.id);
+    Node& right = nodes_[left.next];
+    const Slot* const slot = table_->Find(left.id, right.id);
     if (slot == nullptr || slot->rank != rank) continue;
 
     left.id = slot->merged;
     right.id = kUnlinked;
     left.next = right.next;
-    if (right.next != kNone) nodes[right.next].previous = at;
-
-    const auto offer = [&](uint32_t node) {
-      if (node == kNone || nodes[node].next == kNone) return;
-      if (add(node, nodes[node].id, nodes[nodes[node].next].id)) {
-        std::push_heap(heap.begin(), heap.end(), std::greater<>());
-      }
-    };
-    offer(left.previous);
-    offer(at);
+    if (right.next != kNone) nodes_[right.next].previous = at;
+    if (left.previous != kNone) Offer(left.previous);
+    Offer(at);
   }
+  return true;
+}
 
-  ids.clear();
-  for (uint32_t i = 0; i != kNone; i = nodes[i].next) ids.push_back(nodes[i].id);
+bool MergeTable::LongMerge::Take(Work* work, std::vector<TokenId>* ids) {
+  while (taken_ != kNone && !nodes_.empty()) {
+    if (!work->left()) return false;
+    const size_t most = work->window();
+    work->SpendScan(most * sizeof(TokenId));
+    for (size_t i = 0; i < most && taken_ != kNone; ++i) {
+      ids->push_back(nodes_[taken_].id);
+      taken_ = nodes_[taken_].next;
+    }
+  }
+  return true;
+}
+
+size_t MergeTable::LongMerge::bytes() const {
+  return nodes_.capacity() * sizeof(Node) + heap_.capacity() * sizeof(uint64_t);
 }
 
 SpecialTokens::SpecialTokens() : nodes_(1) {}
@@ -195,7 +207,7 @@ uint32_t SpecialTokens::Child(uint32_t node, uint8_t byte) const {
   return child;
 }
 
-void SpecialTokens::Add(std::string_view text, TokenId id) {
+void SpecialTokens::Add(std::string_view text, TokenId id, bool control) {
   uint32_t node = 0;
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<uint8_t>(text[i]);
@@ -212,16 +224,23 @@ void SpecialTokens::Add(std::string_view text, TokenId id) {
     }
     node = child;
   }
-  if (nodes_[node].id < 0) nodes_[node].id = id;
+  if (nodes_[node].id >= 0) return;
+  nodes_[node].id = id;
+  nodes_[node].control = control;
 }
 
-std::optional<SpecialTokens::Found> SpecialTokens::FindFirst(std::string_view text,
-                                                             size_t from) const {
-  for (size_t begin = from; begin < text.size(); ++begin) {
+std::optional<SpecialTokens::Found> SpecialTokens::FindFirst(std::string_view text, size_t from,
+                                                             size_t to,
+                                                             size_t control_until) const {
+  to = std::min(to, text.size());
+  for (size_t begin = from; begin < to; ++begin) {
     uint32_t node = roots_[static_cast<uint8_t>(text[begin])];
     std::optional<Found> longest;
     for (size_t end = begin + 1; node != 0; ++end) {
-      if (nodes_[node].id >= 0) longest = Found{begin, end - begin, nodes_[node].id};
+      const Node& token = nodes_[node];
+      if (token.id >= 0 && (!token.control || end <= control_until)) {
+        longest = Found{begin, end - begin, token.id};
+      }
       if (end == text.size()) break;
       node = Child(node, static_cast<uint8_t>(text[end]));
     }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ropeway/request.h"
+#include "tokenizer/work.h"
 
 namespace ropeway::tokenizer {
 
@@ -47,6 +48,42 @@ class MergeTable {
   // pair of lowest rank, the leftmost of equals. O(n log n). REQUIRES: fewer than 2^31 ids.
   void Apply(std::vector<TokenId>& ids) const;
 
+  // The merging of one long piece, in parts: Add its ids, Run until it returns true, then Take
+  // until that does. Takes 20 bytes of memory per id.
+  class LongMerge {
+   public:
+    // `table` must outlive it. `most`: ids that will be added; fewer than 2^31.
+    LongMerge(const MergeTable* table, size_t most);
+
+    void Add(TokenId id);
+    // Whether nothing is left to merge.
+    bool Run(Work* work);
+    // Moves the merged ids to the end of `ids`. Whether all are there.
+    bool Take(Work* work, std::vector<TokenId>* ids);
+    // The memory that it takes.
+    size_t bytes() const;
+
+   private:
+    // A token in a doubly linked list; a merge keeps the left one and unlinks the right one.
+    struct Node {
+      TokenId id;
+      uint32_t previous;
+      uint32_t next;
+    };
+
+    // Notes that the pair at `at` may merge.
+    void Offer(uint32_t at);
+
+    const MergeTable* const table_;
+    std::vector<Node> nodes_;
+    // Adjacent pairs that may merge, each as one number: its rank, then the position of its left
+    // token. The lowest, which is on top, is merged first. It is stale once one of the two has
+    // merged with another token: then the pair at this position has another rank, since each pair
+    // has its own.
+    std::vector<uint64_t> heap_;
+    uint32_t taken_ = 0;  // The next one to Take.
+  };
+
  private:
   struct Slot {
     uint64_t pair = kEmpty;  // left << 32 | right
@@ -58,7 +95,6 @@ class MergeTable {
   const Slot* Find(TokenId left, TokenId right) const;
   size_t SlotOf(uint64_t pair) const;
   void ApplyShort(std::vector<TokenId>& ids) const;
-  void ApplyLong(std::vector<TokenId>& ids) const;
 
   std::vector<Slot> slots_;  // Open addressing, at most half full, a power of two of slots.
   unsigned shift_ = 0;
@@ -77,10 +113,13 @@ class SpecialTokens {
   SpecialTokens();
 
   // REQUIRES: `text` is not empty. Of equal texts the first one added counts.
-  void Add(std::string_view text, TokenId id);
+  void Add(std::string_view text, TokenId id, bool control = false);
 
-  // The first token in `text` at or after `from`; the longest of those at the same position.
-  std::optional<Found> FindFirst(std::string_view text, size_t from) const;
+  // The first token in `text` that begins in [from, to), the longest of those at the same position;
+  // of control tokens only those that end by `control_until`.
+  std::optional<Found> FindFirst(std::string_view text, size_t from,
+                                 size_t to = std::string_view::npos,
+                                 size_t control_until = std::string_view::npos) const;
 
  private:
   struct Node {
@@ -88,6 +127,7 @@ class SpecialTokens {
     uint32_t first_child = 0;  // 0: none (the root is no child).
     uint32_t next_sibling = 0;
     uint8_t byte = 0;
+    bool control = false;  // With `id`.
   };
 
   uint32_t Child(uint32_t node, uint8_t byte) const;

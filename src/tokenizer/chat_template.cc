@@ -1,5 +1,6 @@
 #include "tokenizer/chat_template.h"
 
+#include <algorithm>
 #include <ctime>
 #include <exception>
 #include <utility>
@@ -28,6 +29,8 @@ constexpr size_t kMaxBytesPerInputByte = 32;
 // Errors may quote the template or the messages: they are clipped and made printable.
 constexpr size_t kMaxErrorBytes = 1000;
 
+constexpr size_t kMaxRoleBytes = 64;
+
 std::string Clipped(std::string_view text) {
   if (text.size() <= kMaxErrorBytes) return std::string(text);
   return std::string(text.substr(0, kMaxErrorBytes)) + "...";
@@ -38,14 +41,34 @@ std::string At(const jinja::Error& error) {
          base::PrintableText(Clipped(error.what()));
 }
 
+// Text of a message.
+jinja::Value Said(const std::string& text) {
+  jinja::Str str{text};
+  AddSpan(0, text.size(), &str.quoted);
+  return jinja::Value::Of(std::move(str));
+}
+
+// A role is chosen from a few by whoever sends the chat, and some templates make a control token of
+// it ("<|" + role + "|>"), so a plain name counts as the template's own. No other text does: it
+// could close the token and write more.
+jinja::Value RoleValue(const std::string& role) {
+  const bool plain =
+      !role.empty() && role.size() <= kMaxRoleBytes &&
+      std::all_of(role.begin(), role.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               c == '_' || c == '-';
+      });
+  return plain ? jinja::Value::Of(role) : Said(role);
+}
+
 jinja::Value MessageValue(const ChatMessage& message) {
   using jinja::Value;
-  jinja::Dict entries = {{Value::Of("role"), Value::Of(message.role)},
-                         {Value::Of("content"), Value::Of(message.content)}};
+  jinja::Dict entries = {{Value::Of("role"), RoleValue(message.role)},
+                         {Value::Of("content"), Said(message.content)}};
   // Only if set: templates test whether they are defined.
-  if (!message.name.empty()) entries.emplace_back(Value::Of("name"), Value::Of(message.name));
+  if (!message.name.empty()) entries.emplace_back(Value::Of("name"), Said(message.name));
   if (!message.tool_call_id.empty()) {
-    entries.emplace_back(Value::Of("tool_call_id"), Value::Of(message.tool_call_id));
+    entries.emplace_back(Value::Of("tool_call_id"), Said(message.tool_call_id));
   }
   return Value::Of(std::move(entries));
 }
@@ -81,10 +104,10 @@ StatusOr<ChatTemplate> ChatTemplate::Parse(const std::string& source) {
   }
 }
 
-StatusOr<std::string> ChatTemplate::Render(const std::vector<ChatMessage>& messages,
-                                           bool add_generation_prompt, std::string_view bos_token,
-                                           std::string_view eos_token,
-                                           std::chrono::system_clock::time_point now) const {
+StatusOr<RenderedChat> ChatTemplate::Render(const std::vector<ChatMessage>& messages,
+                                            bool add_generation_prompt, std::string_view bos_token,
+                                            std::string_view eos_token,
+                                            std::chrono::system_clock::time_point now) const {
   using jinja::Value;
   size_t bytes = 0;
   jinja::List list;
@@ -105,7 +128,8 @@ StatusOr<std::string> ChatTemplate::Render(const std::vector<ChatMessage>& messa
   jinja::Context context(kMaxSteps + kMaxStepsPerMessage * static_cast<int64_t>(messages.size()),
                          kMaxBytes + kMaxBytesPerInputByte * bytes, UtcTime(now));
   try {
-    return jinja::Render(program_->body, globals, context);
+    jinja::Str str = jinja::Render(program_->body, globals, context);
+    return RenderedChat{std::move(str.text), std::move(str.quoted)};
   } catch (const jinja::Raised& raised) {
     return InvalidArgument(Clipped(raised.what()), "messages");
   } catch (const jinja::Error& error) {

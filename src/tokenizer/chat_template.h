@@ -10,8 +10,18 @@
 
 #include "ropeway/request.h"
 #include "ropeway/status.h"
+#include "tokenizer/spans.h"
 
 namespace ropeway::tokenizer {
+
+// A chat as a prompt.
+struct RenderedChat {
+  std::string text;
+  // What the messages said of it: contents, names, ids of tool calls, and roles that are no plain
+  // names. A control token of which a byte lies in these was written by whoever wrote the message,
+  // not by the template: EncodeOptions::quoted.
+  Spans quoted = {};
+};
 
 // Renders like Hugging Face's apply_chat_template: Jinja in its sandbox, with trim_blocks,
 // lstrip_blocks, break and continue, {% generation %}, tojson without HTML escapes, raise_exception
@@ -28,7 +38,7 @@ class ChatTemplate {
   // uses undefined values, or exceeds the bounds on steps and bytes. `bos_token` and `eos_token`
   // are the tokens' texts, "" for none. `now` is the time for strftime_now, in UTC so that every
   // machine renders the same.
-  StatusOr<std::string> Render(
+  StatusOr<RenderedChat> Render(
       const std::vector<ChatMessage>& messages, bool add_generation_prompt,
       std::string_view bos_token, std::string_view eos_token,
       std::chrono::system_clock::time_point now = std::chrono::system_clock::now()) const;

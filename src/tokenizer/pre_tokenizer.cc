@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <new>
 #include <utility>
 
@@ -28,11 +29,15 @@ using JitStackPtr = std::unique_ptr<pcre2_jit_stack, Deleter<pcre2_jit_stack_fre
 
 constexpr size_t kFirstJitStackBytes = size_t{32} << 10U;
 
+// The beginning of the first character at or after `at`.
+size_t NextCharacter(std::string_view text, size_t at) {
+  while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U) ++at;
+  return std::min(at, text.size());
+}
+
 // The end of the piece at `at` whose match exceeded the limits.
 size_t CutAfter(std::string_view text, size_t at) {
-  size_t end = std::min(text.size(), at + SplitPattern::kCutBytes);
-  while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) ++end;
-  return end;
+  return NextCharacter(text, at + SplitPattern::kCutBytes);
 }
 
 struct Family {
@@ -98,6 +103,18 @@ std::string WithUnicodeSpace(std::string_view expression) {
   return out;
 }
 
+// Appends all pieces to come.
+template <typename Walk>
+void WalkAll(Walk* walk, std::vector<std::string_view>* pieces) {
+  std::string_view piece;
+  SplitStep step = SplitStep::kPause;
+  while (step != SplitStep::kEnd) {
+    Work all(SIZE_MAX);
+    step = walk->Next(&all, &piece);
+    if (step == SplitStep::kPiece) pieces->push_back(piece);
+  }
+}
+
 Status NotSupported(const std::string& name) {
   std::string names;
   for (const Family& family : Families()) {
@@ -115,45 +132,80 @@ struct SplitPattern::Code {
   CodePtr pcre;
 };
 
-// PCRE2's match state must not be shared between threads, so each call of Split has its own; the
-// large JIT stack is only allocated when a match needs it.
+// PCRE2's match state must not be shared between threads, so each walk has its own; the large JIT
+// stack is only allocated when a match needs it.
 class SplitPattern::Matcher {
  public:
-  Matcher(const pcre2_code* code, const Limits& limits)
-      : code_(code),
+  Matcher(std::shared_ptr<const Code> code, const Limits& limits)
+      : code_(std::move(code)),
         limits_(limits),
-        data_(pcre2_match_data_create_from_pattern(code, nullptr)),
+        data_(pcre2_match_data_create_from_pattern(code_->pcre.get(), nullptr)),
         context_(pcre2_match_context_create(nullptr)) {
     if (data_ == nullptr || context_ == nullptr) throw std::bad_alloc();
     pcre2_set_heap_limit(context_.get(), limits.heap_limit_kib);
     pcre2_set_match_limit(context_.get(), limits.match_limit);
   }
 
-  void Split(std::string_view text, std::vector<std::string_view>& pieces) {
-    size_t at = 0;
-    while (at < text.size()) {
-      const int result = Match(text, at);
-      size_t begin = at;
-      size_t end = text.size();
-      if (result > 0) {
-        const size_t* const ends = pcre2_get_ovector_pointer(data_.get());
-        begin = ends[0];
-        end = ends[1];
-      } else if (result != PCRE2_ERROR_NOMATCH) {
-        ++detours_.cut;
-        end = CutAfter(text, at);
-      }
-      if (begin > at) pieces.push_back(text.substr(at, begin - at));
-      pieces.push_back(text.substr(begin, end - begin));
-      at = end;
+  void Begin(std::string_view text) {
+    text_ = text;
+    at_ = looked_ = 0;
+    found_ = false;
+  }
+
+  // The next match, or stretch between matches.
+  SplitStep Next(Work* work, std::string_view* piece) {
+    if (at_ == text_.size()) return SplitStep::kEnd;
+    while (!found_) {
+      if (!work->left()) return SplitStep::kPause;
+      Look(work);
     }
+    const bool stretch = begin_ > at_;
+    const size_t end = stretch ? begin_ : end_;
+    *piece = text_.substr(at_, end - at_);
+    at_ = end;
+    if (stretch && begin_ < end_) return SplitStep::kPiece;
+    looked_ = at_;
+    found_ = false;
+    return SplitStep::kPiece;
   }
 
   const Detours& detours() const { return detours_; }
 
  private:
-  int Match(std::string_view text, size_t at) {
-    int result = MatchOnce(text, at, 0);
+  // Looks for a match that begins in the next window.
+  void Look(Work* work) {
+    const size_t last = looked_ + work->window();
+    const int result = Match(looked_, std::min(last, text_.size()));
+    if (result > 0) {
+      const size_t* const ends = pcre2_get_ovector_pointer(data_.get());
+      begin_ = ends[0];
+      end_ = ends[1];
+      found_ = true;
+      work->SpendScan(end_ - looked_);
+      return;
+    }
+    if (result != PCRE2_ERROR_NOMATCH) {
+      ++detours_.cut;
+      begin_ = at_;
+      end_ = CutAfter(text_, at_);
+      found_ = true;
+      // As long as a match may take.
+      work->Spend(SIZE_MAX);
+      return;
+    }
+    work->SpendScan(std::min(last, text_.size()) - looked_);
+    if (last >= text_.size()) {
+      begin_ = end_ = text_.size();
+      found_ = true;
+      return;
+    }
+    looked_ = NextCharacter(text_, last + 1);
+  }
+
+  // A match that begins in [at, last].
+  int Match(size_t at, size_t last) {
+    pcre2_set_offset_limit(context_.get(), last);
+    int result = MatchOnce(at, 0);
     if (result == PCRE2_ERROR_JIT_STACKLIMIT && jit_stack_ == nullptr) {
       ++detours_.large_stack;
       jit_stack_.reset(
@@ -161,28 +213,36 @@ class SplitPattern::Matcher {
                                  limits_.jit_stack_bytes, nullptr));
       if (jit_stack_ != nullptr) {
         pcre2_jit_stack_assign(context_.get(), nullptr, jit_stack_.get());
-        result = MatchOnce(text, at, 0);
+        result = MatchOnce(at, 0);
       }
     }
     if (result == PCRE2_ERROR_JIT_STACKLIMIT) {
       ++detours_.interpreted;
-      result = MatchOnce(text, at, PCRE2_NO_JIT);
+      result = MatchOnce(at, PCRE2_NO_JIT);
     }
     return result;
   }
 
-  int MatchOnce(std::string_view text, size_t at, uint32_t options) {
+  int MatchOnce(size_t at, uint32_t options) {
     // Without NO_UTF_CHECK each match would check the whole text again: quadratic.
-    return pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
-                       options | PCRE2_NOTEMPTY | PCRE2_NO_UTF_CHECK, data_.get(), context_.get());
+    return pcre2_match(code_->pcre.get(), reinterpret_cast<PCRE2_SPTR>(text_.data()), text_.size(),
+                       at, options | PCRE2_NOTEMPTY | PCRE2_NO_UTF_CHECK, data_.get(),
+                       context_.get());
   }
 
-  const pcre2_code* code_;
-  Limits limits_;
+  const std::shared_ptr<const Code> code_;
+  const Limits limits_;
   MatchDataPtr data_;
   MatchContextPtr context_;
   JitStackPtr jit_stack_;
   Detours detours_;
+
+  std::string_view text_;
+  size_t at_ = 0;      // The end of what was given out.
+  size_t looked_ = 0;  // No match begins in [at_, looked_).
+  bool found_ = false;
+  size_t begin_ = 0;  // Of the next match, if found_,
+  size_t end_ = 0;    // and its end; both the text's end where there is none.
 };
 
 SplitPattern::SplitPattern(std::shared_ptr<const Code> code, Limits limits)
@@ -192,7 +252,8 @@ StatusOr<SplitPattern> SplitPattern::Create(const std::string& expression, Limit
   int error = 0;
   size_t where = 0;
   CodePtr pcre(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
-                             PCRE2_UTF | PCRE2_UCP, &error, &where, nullptr));
+                             PCRE2_UTF | PCRE2_UCP | PCRE2_USE_OFFSET_LIMIT, &error, &where,
+                             nullptr));
   if (pcre == nullptr) {
     std::array<PCRE2_UCHAR, 256> text{};
     pcre2_get_error_message(error, text.data(), text.size());
@@ -208,8 +269,11 @@ StatusOr<SplitPattern> SplitPattern::Create(const std::string& expression, Limit
 
 SplitPattern::Detours SplitPattern::Split(const std::vector<std::string_view>& texts,
                                           std::vector<std::string_view>& pieces) const {
-  Matcher matcher(code_->pcre.get(), limits_);
-  for (const std::string_view text : texts) matcher.Split(text, pieces);
+  Matcher matcher(code_, limits_);
+  for (const std::string_view text : texts) {
+    matcher.Begin(text);
+    WalkAll(&matcher, &pieces);
+  }
   return matcher.detours();
 }
 
@@ -233,13 +297,38 @@ StatusOr<PreTokenizer> PreTokenizer::Create(const std::string& name) {
   return NotSupported(name);
 }
 
-std::vector<std::string_view> PreTokenizer::Split(std::string_view text) const {
-  std::vector<std::string_view> pieces = {text};
-  for (const SplitPattern& pattern : patterns_) {
-    std::vector<std::string_view> finer;
-    pattern.Split(pieces, finer);
-    pieces = std::move(finer);
+PreTokenizer::Cursor::Cursor(const PreTokenizer* owner) {
+  for (const SplitPattern& pattern : owner->patterns_) {
+    levels_.push_back(std::make_unique<SplitPattern::Matcher>(pattern.code_, pattern.limits_));
   }
+}
+
+PreTokenizer::Cursor::~Cursor() = default;
+
+void PreTokenizer::Cursor::Begin(std::string_view text) {
+  level_ = 0;
+  levels_[0]->Begin(text);
+}
+
+SplitStep PreTokenizer::Cursor::Next(Work* work, std::string_view* piece) {
+  while (true) {
+    const SplitStep step = levels_[level_]->Next(work, piece);
+    if (step == SplitStep::kPause || (step == SplitStep::kEnd && level_ == 0)) return step;
+    if (step == SplitStep::kEnd) {
+      --level_;
+    } else if (level_ + 1 == levels_.size()) {
+      return step;
+    } else {
+      levels_[++level_]->Begin(*piece);
+    }
+  }
+}
+
+std::vector<std::string_view> PreTokenizer::Split(std::string_view text) const {
+  Cursor cursor(this);
+  cursor.Begin(text);
+  std::vector<std::string_view> pieces;
+  WalkAll(&cursor, &pieces);
   return pieces;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ropeway/status.h"
+#include "tokenizer/work.h"
 
 namespace ropeway::tokenizer {
 
@@ -44,13 +45,23 @@ class SplitPattern {
   Detours Split(const std::vector<std::string_view>& texts,
                 std::vector<std::string_view>& pieces) const;
 
+  // A walk through texts, of which each may be left for a while (pre_tokenizer.cc).
+  class Matcher;
+
  private:
-  struct Code;    // The compiled pattern.
-  class Matcher;  // The state of one call of Split.
+  friend class PreTokenizer;
+  struct Code;  // The compiled pattern.
   SplitPattern(std::shared_ptr<const Code> code, Limits limits);
 
   std::shared_ptr<const Code> code_;
   Limits limits_;
+};
+
+// What a walk through the pieces of a text came to.
+enum class SplitStep {
+  kPiece,  // The next piece.
+  kPause,  // No work is left for this call.
+  kEnd,    // There are no more.
 };
 
 // The split patterns of a family of models. Const and thread-safe after construction.
@@ -63,6 +74,25 @@ class PreTokenizer {
   // The pieces of `text` in order, which cover all of it. Views of `text`.
   // REQUIRES: `text` is valid UTF-8.
   std::vector<std::string_view> Split(std::string_view text) const;
+
+  // The same, piece by piece, of one text after the other. A single match is not cut: a word of a
+  // megabyte takes some milliseconds. One thread at a time.
+  class Cursor {
+   public:
+    // `owner` must outlive it. Throws std::bad_alloc.
+    explicit Cursor(const PreTokenizer* owner);
+    ~Cursor();
+    Cursor(const Cursor&) = delete;
+    Cursor& operator=(const Cursor&) = delete;
+
+    // REQUIRES: `text` is valid UTF-8; it must outlive the walk through it.
+    void Begin(std::string_view text);
+    SplitStep Next(Work* work, std::string_view* piece);
+
+   private:
+    std::vector<std::unique_ptr<SplitPattern::Matcher>> levels_;  // One for each pattern.
+    size_t level_ = 0;  // Of the newest piece; those above are within a piece too.
+  };
 
   // Whether a piece that is a token becomes that token, without merges.
   bool ignore_merges() const { return ignore_merges_; }

@@ -2,18 +2,53 @@
 #ifndef ROPEWAY_TOKENIZER_TOKENIZER_H_
 #define ROPEWAY_TOKENIZER_TOKENIZER_H_
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ropeway/request.h"
+#include "tokenizer/spans.h"
 
 namespace ropeway::tokenizer {
 
 struct EncodeOptions {
   bool add_special = true;    // Add the tokens that begin and end a text by the model's file (BOS).
   bool parse_special = true;  // Recognise special tokens in the text.
+  // With parse_special: a special token of which any byte lies in these is ordinary text all the
+  // same, for a message said it and not the template (ChatTemplate). Spans (spans.h).
+  std::span<const Span> quoted = {};
+};
+
+// A text on its way to ids, in pieces: a long text need not keep a thread from all others. Thread
+// rule: one thread at a time.
+class Encoding {
+ public:
+  static constexpr size_t kNoLimit = SIZE_MAX;
+
+  virtual ~Encoding() = default;
+
+  // Goes on for about `work` units (work.h), at least one. Returns whether it ended: all ids are
+  // there, or there are more than Tokenizer::Begin's `most`.
+  virtual bool Run(size_t work) = 0;
+
+  // The ids so far.
+  const std::vector<TokenId>& ids() const { return ids_; }
+  std::vector<TokenId> TakeIds() { return std::move(ids_); }
+  // The whole text has at least so many, by what is known now.
+  size_t least() const { return std::max(least_, ids_.size()); }
+  // The memory that it takes by now, besides the text.
+  virtual size_t bytes() const { return ids_.capacity() * sizeof(TokenId); }
+
+ protected:
+  std::vector<TokenId> ids_;
+  size_t least_ = 0;
 };
 
 // Const and thread-safe after construction.
@@ -24,6 +59,12 @@ class Tokenizer {
   // Any bytes are valid input; invalid UTF-8 round-trips too.
   virtual std::vector<TokenId> Encode(std::string_view text,
                                       const EncodeOptions& options) const = 0;
+
+  // Begins to encode `text`, to the same ids as Encode, in pieces. It ends early, with a part of
+  // the ids or none, once there are known to be more than `most`. The text, options.quoted and the
+  // tokenizer must outlive it. By default all of it is one piece.
+  virtual std::unique_ptr<Encoding> Begin(std::string_view text, const EncodeOptions& options,
+                                          size_t most = Encoding::kNoLimit) const;
 
   // The token's bytes; those of a special (control) token are empty unless `with_special`.
   // REQUIRES: 0 <= id < vocab_size(). Valid as long as the tokenizer.

@@ -179,7 +179,7 @@ using Globals = std::vector<std::pair<std::string, Value>>;
 
 // The text of `body` with the variables `globals`. Throws Raised where the template calls
 // raise_exception, and Error where it fails or exceeds the bounds of `context`.
-std::string Render(const Body& body, const Globals& globals, Context& context);
+Str Render(const Body& body, const Globals& globals, Context& context);
 
 }  // namespace ropeway::tokenizer::jinja
 

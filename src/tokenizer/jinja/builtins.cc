@@ -87,17 +87,18 @@ Value MakeDict(Context& context, const Value&, const Arguments& arguments) {
 Value MakeNamespace(Context& context, const Value&, const Arguments& arguments) {
   Namespace* const space = context.NewNamespace();
   for (auto& [name, value] : Entries(context, arguments)) {
-    space->variables.emplace_back(ToText(name, context), std::move(value));
+    space->variables.emplace_back(ToText(name, context).text, std::move(value));
   }
   return Value::Of(space);
 }
 
 Value RaiseException(Context& context, const Value&, const Arguments& arguments) {
-  throw Raised(0, ToText(arguments[0], context));
+  throw Raised(0, ToText(arguments[0], context).text);
 }
 
 Value StrftimeNow(Context& context, const Value&, const Arguments& arguments) {
-  return context.Copy(Strftime(arguments.String(0), context.now()));
+  const Str& format = arguments.StrAt(0);
+  return context.Copy(MadeFrom(Strftime(format.text, context.now()), format));
 }
 
 // --- Tests.
@@ -267,9 +268,9 @@ Arguments::Arguments(const Builtin& builtin, CallArguments call) : builtin_(buil
   }
 }
 
-const std::string& Arguments::String(size_t i) const {
+const Str& Arguments::StrAt(size_t i) const {
   if (!slots_[i]->is_string()) RejectValue(std::string(builtin_.name), *slots_[i]);
-  return slots_[i]->string();
+  return slots_[i]->str();
 }
 
 const std::string& Arguments::Text(size_t i) const {

@@ -35,7 +35,8 @@ class Arguments {
   const Value& operator[](size_t i) const { return *slots_[i]; }  // REQUIRES: Given(i).
 
   // The parameter as a string. REQUIRES: Given(i).
-  const std::string& String(size_t i) const;
+  const std::string& String(size_t i) const { return StrAt(i).text; }
+  const Str& StrAt(size_t i) const;
   // The parameter, or a default where it was not given.
   const std::string& Text(size_t i) const;  // "" by default.
   int64_t Integer(size_t i, int64_t otherwise) const;
@@ -96,7 +97,7 @@ std::string SignatureError(const Builtin& builtin, size_t positional,
 
 // format.format(...): {}, {0} and {name}, without conversions or format specifications. Throws
 // std::invalid_argument for those.
-std::string FormatBraces(const std::string& format, const Arguments& arguments, Context& context);
+Str FormatBraces(const Str& format, const Arguments& arguments, Context& context);
 
 }  // namespace ropeway::tokenizer::jinja
 

@@ -28,28 +28,32 @@ struct Conversion {
 
 class PercentFormat {
  public:
-  PercentFormat(const std::string& format, const Value& values, Context& context)
-      : format_(format), values_(values), context_(context) {}
+  PercentFormat(const Str& format, const Value& values, Context& context)
+      : whole_(format),
+        format_(format.text),
+        values_(values),
+        context_(context),
+        text_(&context) {}
 
-  std::string Run() {
+  Str Run() {
     context_.Charge(format_.size());
     while (at_ < format_.size()) {
-      if (format_[at_] != '%') {
-        text_ += format_[at_++];
-        continue;
-      }
+      const size_t percent = std::min(format_.find('%', at_), format_.size());
+      text_.AddPart(whole_, format_.substr(at_, percent - at_));
+      at_ = percent;
+      if (at_ == format_.size()) break;
       ++at_;
       const std::optional<Value> named = TakeName();
       const Conversion conversion = TakeConversion();
       if (conversion.kind == '%') {
-        text_ += '%';
+        text_.Add("%", AnyQuoted(whole_, format_.substr(percent, 1)));
       } else {
         Append(conversion, named ? *named : Next());
       }
     }
     const size_t count = values_.is_tuple() ? values_.list().size() : 1;
     if (next_ < count && !values_.is_dict()) Reject("not all arguments were used by %");
-    return std::move(text_);
+    return text_.Take();
   }
 
  private:
@@ -59,7 +63,7 @@ class PercentFormat {
     const size_t end = format_.find(')', at_);
     if (end == format_.npos || !values_.is_dict()) Reject("%(...) needs a dictionary");
     context_.Charge(values_.dict().size());
-    const Value* value = values_.Find(std::string_view(format_).substr(at_ + 1, end - at_ - 1));
+    const Value* value = values_.Find(format_.substr(at_ + 1, end - at_ - 1));
     if (value == nullptr) Reject("%(...) names a key that the dictionary lacks");
     at_ = end + 1;
     return *value;
@@ -153,36 +157,37 @@ class PercentFormat {
   void Append(Conversion conversion, const Value& value) {
     if (conversion.kind == 'i' || conversion.kind == 'u') conversion.kind = 'd';
     if (conversion.kind == 'F') conversion.kind = 'f';
-    std::string text;
+    Str text;
     if (conversion.kind == 's' || conversion.kind == 'r') {
       text = conversion.kind == 's' ? ToText(value, context_) : ToRepr(value, context_);
       if (conversion.precision >= 0) text = Shortened(text, conversion.precision);
     } else if (std::string_view("dfxX").find(conversion.kind) != std::string_view::npos) {
-      text = NumberText(conversion, value);
+      text.text = NumberText(conversion, value);
     } else {
       Reject(std::string("%") + conversion.kind + " is not supported");
     }
     const size_t width = static_cast<size_t>(conversion.width);
-    const size_t size = CountCharacters(text);
-    const size_t padding = size < width ? width - size : 0;
-    context_.Charge(text.size() + padding);
-    if (!conversion.left) text_.append(padding, ' ');
-    text_ += text;
-    if (conversion.left) text_.append(padding, ' ');
+    const size_t size = CountCharacters(text.text);
+    const std::string padding(size < width ? width - size : 0, ' ');
+    context_.Charge(text.text.size() + padding.size());
+    if (!conversion.left) text_.Add(padding);
+    text_.Add(text);
+    if (conversion.left) text_.Add(padding);
   }
 
-  static std::string Shortened(const std::string& text, int length) {
-    const std::vector<std::string_view> characters = Characters(text);
+  static Str Shortened(const Str& text, int length) {
+    const std::vector<std::string_view> characters = Characters(text.text);
     const size_t count = std::min(characters.size(), static_cast<size_t>(length));
     size_t bytes = 0;
     for (size_t i = 0; i < count; ++i) bytes += characters[i].size();
-    return text.substr(0, bytes);
+    return PartOf(text, std::string_view(text.text).substr(0, bytes));
   }
 
-  const std::string& format_;
+  const Str& whole_;
+  const std::string_view format_;  // Its text.
   const Value& values_;
   Context& context_;
-  std::string text_;
+  StrBuilder text_;
   size_t at_ = 0;
   size_t next_ = 0;
 };
@@ -211,30 +216,31 @@ constexpr std::string_view kTimeFields = "%AaBbhcDxdeFHIjMmpRSTXuwYy";
 
 }  // namespace
 
-std::string FormatPercent(const std::string& format, const Value& values, Context& context) {
+Str FormatPercent(const Str& format, const Value& values, Context& context) {
   return PercentFormat(format, values, context).Run();
 }
 
-std::string FormatBraces(const std::string& format, const Arguments& arguments, Context& context) {
+Str FormatBraces(const Str& whole, const Arguments& arguments, Context& context) {
+  const std::string_view format = whole.text;
   context.Charge(format.size());
-  std::string text;
+  StrBuilder text(&context);
   size_t next = 0;
   for (size_t at = 0; at < format.size(); ++at) {
     const char c = format[at];
     if (c != '{' && c != '}') {
-      text += c;
+      text.AddPart(whole, format.substr(at, 1));
     } else if (at + 1 < format.size() && format[at + 1] == c) {
-      text += c;
+      text.AddPart(whole, format.substr(at, 1));
       ++at;
     } else {
       const size_t end = c == '{' ? format.find('}', at) : format.npos;
       if (end == format.npos) Reject("a brace of a format stands alone");
-      const std::string_view name = std::string_view(format).substr(at + 1, end - at - 1);
-      text += ToText(FieldOf(name, arguments, next), context);
+      const std::string_view name = format.substr(at + 1, end - at - 1);
+      text.Add(ToText(FieldOf(name, arguments, next), context));
       at = end;
     }
   }
-  return text;
+  return text.Take();
 }
 
 std::string Strftime(std::string_view format, const std::tm& time) {

@@ -60,15 +60,15 @@ enum class Flow { kOn, kBreak, kContinue };
 
 class Interpreter {
  public:
-  explicit Interpreter(Context& context) : context_(context) {}
+  explicit Interpreter(Context& context) : context_(context), output_(&context) {}
 
-  std::string Run(const Body& body, const Globals& globals) {
+  Str Run(const Body& body, const Globals& globals) {
     // As in Jinja, the template's own variables hide the globals.
     Scope given(nullptr);
     for (const auto& [name, value] : globals) given.Assign(name, value, context_);
     Scope scope(&given);
     RunBody(body, scope);
-    return std::move(output_);
+    return output_.Take();
   }
 
  private:
@@ -103,10 +103,10 @@ class Interpreter {
   }
 
   // The output of `body`. `flow` is set to how it ended.
-  std::string Captured(const Body& body, Scope& scope, Flow* flow) {
-    std::string outer = std::exchange(output_, {});
+  Str Captured(const Body& body, Scope& scope, Flow* flow) {
+    StrBuilder outer = std::exchange(output_, StrBuilder(&context_));
     *flow = RunBody(body, scope);
-    return std::exchange(output_, std::move(outer));
+    return std::exchange(output_, std::move(outer)).Take();
   }
 
   Value Evaluate(const ExpressionPtr& expression, Scope& scope) {
@@ -197,9 +197,9 @@ class Interpreter {
   }
 
   Value Visit(const Concatenation& node, Scope& scope) {
-    std::string text;
-    for (const ExpressionPtr& part : node.parts) text += ToText(Evaluate(part, scope), context_);
-    return Value::Of(std::move(text));
+    StrBuilder text(&context_);
+    for (const ExpressionPtr& part : node.parts) text.Add(ToText(Evaluate(part, scope), context_));
+    return Value::Of(text.Take());
   }
 
   Value Visit(const Comparison& node, Scope& scope) {
@@ -237,11 +237,15 @@ class Interpreter {
     return builtin.apply(context_, callable.self, Arguments(builtin, std::move(arguments)));
   }
 
-  Flow RunNode(const Text& node, Scope&) { return Write(node.text); }
+  Flow RunNode(const Text& node, Scope&) {
+    context_.Charge(node.text.size());
+    output_.Add(node.text);
+    return Flow::kOn;
+  }
 
   Flow RunNode(const Output& node, Scope& scope) {
     const Value value = Evaluate(node.value, scope);
-    return value.is_string() ? Write(value.string()) : Write(ToText(value, context_));
+    return value.is_string() ? Write(value.str()) : Write(ToText(value, context_));
   }
 
   Flow RunNode(const If& node, Scope& scope) {
@@ -416,20 +420,20 @@ class Interpreter {
     }
   }
 
-  Flow Write(std::string_view text) {
-    context_.Charge(text.size());
-    output_ += text;
+  Flow Write(const Str& str) {
+    context_.Charge(str.text.size());
+    output_.Add(str);
     return Flow::kOn;
   }
 
   Context& context_;
-  std::string output_;
+  StrBuilder output_;
   std::list<Scope> scopes_;
 };
 
 }  // namespace
 
-std::string Render(const Body& body, const Globals& globals, Context& context) {
+Str Render(const Body& body, const Globals& globals, Context& context) {
   return Interpreter(context).Run(body, globals);
 }
 

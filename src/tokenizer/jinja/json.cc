@@ -15,22 +15,27 @@ namespace {
 
 class JsonWriter {
  public:
-  JsonWriter(const JsonStyle& style, Context& context) : style_(style), context_(context) {}
+  JsonWriter(const JsonStyle& style, Context& context)
+      : style_(style), context_(context), text_(&context) {}
 
-  std::string Run(const Value& value) {
+  Str Run(const Value& value) {
     Write(value, 0);
-    return std::move(text_);
+    return text_.Take();
   }
 
  private:
   void Append(std::string_view part) {
     context_.Charge(part.size());
-    text_ += part;
+    text_.Add(part);
+  }
+  void Append(const Str& str) {
+    context_.Charge(str.text.size());
+    text_.Add(str);
   }
 
   void Write(const Value& value, size_t level) {
     if (value.is_string()) {
-      WriteString(value.string());
+      WriteString(value.str());
     } else if (value.is_list()) {
       WriteList(value.list(), level);
     } else if (value.is_dict()) {
@@ -78,7 +83,7 @@ class JsonWriter {
       if (i > 0) Append(style_.item_separator);
       NewLine(level + 1);
       const Value& key = order[i]->first;
-      WriteString(key.is_string() ? key.string() : Scalar(key));
+      WriteString(key.is_string() ? key.str() : Str{Scalar(key)});
       Append(style_.key_separator);
       Write(order[i]->second, level + 1);
     }
@@ -97,13 +102,18 @@ class JsonWriter {
     });
   }
 
-  void AppendEscape(uint32_t unit) {
+  static void AppendEscape(uint32_t unit, std::string* text) {
     std::array<char, 8> buffer{};
     std::snprintf(buffer.data(), buffer.size(), "\\u%04x", unit & 0xFFFFU);
-    Append(buffer.data());
+    *text += buffer.data();
   }
 
-  void WriteString(const std::string& value) {
+  void WriteString(const Str& str) {
+    const std::string_view value = str.text;
+    const auto keep = [&](std::string_view part) {
+      context_.Charge(part.size());
+      text_.AddPart(str, part);
+    };
     Append("\"");
     size_t plain = 0;  // The beginning of the text that needs no escape.
     for (size_t at = 0; at < value.size();) {
@@ -113,34 +123,37 @@ class JsonWriter {
           step.kind == base::Utf8Kind::kValid &&
           (c < 0x20 || c == '"' || c == '\\' || (style_.ensure_ascii && c >= 0x7F));
       if (escapes) {
-        Append(std::string_view(value).substr(plain, at - plain));
-        WriteEscape(c);
+        keep(value.substr(plain, at - plain));
+        const std::string escape = EscapeOf(c);
+        context_.Charge(escape.size());
+        text_.Add(escape, AnyQuoted(str, value.substr(at, step.length)));
         plain = at + step.length;
       }
       at += step.length;
     }
-    Append(std::string_view(value).substr(plain));
+    keep(value.substr(plain));
     Append("\"");
   }
 
-  void WriteEscape(char32_t c) {
+  static std::string EscapeOf(char32_t c) {
     constexpr std::string_view kPlain = "\"\\\n\r\t\f\b";
     constexpr std::string_view kLetters = "\"\\nrtfb";
     const size_t known = c < 0x80 ? kPlain.find(static_cast<char>(c)) : kPlain.npos;
+    std::string escape;
     if (known != kPlain.npos) {
-      const std::array<char, 2> escape = {'\\', kLetters[known]};
-      Append({escape.data(), 2});
+      escape = {'\\', kLetters[known]};
     } else if (c > 0xFFFF) {
-      AppendEscape(0xD800U + ((c - 0x10000U) >> 10U));
-      AppendEscape(0xDC00U + ((c - 0x10000U) & 0x3FFU));
+      AppendEscape(0xD800U + ((c - 0x10000U) >> 10U), &escape);
+      AppendEscape(0xDC00U + ((c - 0x10000U) & 0x3FFU), &escape);
     } else {
-      AppendEscape(c);
+      AppendEscape(c, &escape);
     }
+    return escape;
   }
 
   const JsonStyle& style_;
   Context& context_;
-  std::string text_;
+  StrBuilder text_;
 };
 
 // The memory of a parsed value per byte of its text, at most.
@@ -150,6 +163,9 @@ constexpr size_t kBytesPerJsonByte = 32;
 // takes the later value.
 class JsonReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
+  // `quoted`: what its strings are.
+  explicit JsonReader(bool quoted) : quoted_(quoted) {}
+
   Value Take() { return std::move(result_); }
 
   bool null() override { return Add(Value()); }
@@ -162,14 +178,14 @@ class JsonReader final : public nlohmann::json_sax<nlohmann::json> {
     return Add(Value::Of(static_cast<int64_t>(value)));
   }
   bool number_float(double value, const std::string&) override { return Add(Value::Of(value)); }
-  bool string(std::string& value) override { return Add(Value::Of(std::move(value))); }
+  bool string(std::string& value) override { return Add(StringValue(std::move(value))); }
   bool binary(nlohmann::json::binary_t&) override { return false; }
 
   bool start_object(size_t) override { return Open(); }
   bool key(std::string& name) override {
     Level& level = levels_.back();
     const auto [position, is_new] = level.positions.try_emplace(name, level.entries.size());
-    if (is_new) level.entries.emplace_back(Value::Of(std::move(name)), Value());
+    if (is_new) level.entries.emplace_back(StringValue(std::move(name)), Value());
     level.at = position->second;
     return true;
   }
@@ -208,6 +224,12 @@ class JsonReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
+  Value StringValue(std::string text) const {
+    Str str{std::move(text)};
+    if (quoted_) AddSpan(0, str.text.size(), &str.quoted);
+    return Value::Of(std::move(str));
+  }
+
   bool Add(Value value) {
     if (levels_.empty()) {
       result_ = std::move(value);
@@ -219,22 +241,23 @@ class JsonReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
+  const bool quoted_;
   Value result_;
   std::vector<Level> levels_;
 };
 
 }  // namespace
 
-Value FromJson(const std::string& text, Context& context) {
-  context.Charge(text.size() * kBytesPerJsonByte);
-  JsonReader reader;
-  if (!nlohmann::json::sax_parse(text, &reader)) {
+Value FromJson(const Str& text, Context& context) {
+  context.Charge(text.text.size() * kBytesPerJsonByte);
+  JsonReader reader(!text.quoted.empty());
+  if (!nlohmann::json::sax_parse(text.text, &reader)) {
     Reject("from_json: the text is not JSON");
   }
   return reader.Take();
 }
 
-std::string ToJson(const Value& value, const JsonStyle& style, Context& context) {
+Str ToJson(const Value& value, const JsonStyle& style, Context& context) {
   return JsonWriter(style, context).Run(value);
 }
 

@@ -323,6 +323,31 @@ std::string TitleCase(std::string_view text) {
   return Recased(text, [](bool after_letter, bool) { return !after_letter; });
 }
 
+std::string JinjaTitle(std::string_view text) {
+  std::string result;
+  size_t begin = 0;
+  const auto add_word = [&](size_t end) {
+    const std::string_view word = text.substr(begin, end - begin);
+    const size_t first = word.empty() ? 0 : Characters(word.substr(0, 4))[0].size();
+    result += Uppercase(word.substr(0, first)) + Lowercase(word.substr(first));
+  };
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = Characters(text.substr(at, 4))[0].size();
+    const std::string_view character = text.substr(at, length);
+    const bool splits =
+        StripLeft(character).empty() ||
+        (length == 1 && std::string_view("-({[<").find(character[0]) != std::string_view::npos);
+    if (splits) {
+      add_word(at);
+      result += character;
+      begin = at + length;
+    }
+    at += length;
+  }
+  add_word(text.size());
+  return result;
+}
+
 bool IsUppercase(std::string_view text) { return IsInCase(text, kUpper, kLower); }
 bool IsLowercase(std::string_view text) { return IsInCase(text, kLower, kUpper); }
 

@@ -63,9 +63,9 @@ Value Reverse(Context& context, const Value& operand, const Arguments&) {
   List items = ToList(operand, context);
   std::reverse(items.begin(), items.end());
   if (!operand.is_string()) return Value::Of(std::move(items));
-  std::string text;
-  for (const Value& character : items) text += character.string();
-  return context.Copy(text);
+  StrBuilder text(&context);
+  for (const Value& character : items) text.Add(character.str());
+  return context.Copy(text.Take());
 }
 
 // The key by which items are ordered and compared; text is case-insensitive unless asked otherwise.

@@ -84,7 +84,7 @@ std::optional<Value> PythonItem(const Value& object, const Value& key, Context& 
     if constexpr (std::is_same_v<decltype(items), const List&>) {
       return items[static_cast<size_t>(index)];
     } else {
-      return Value::Of(items[static_cast<size_t>(index)]);
+      return Value::Of(PartOf(object.str(), items[static_cast<size_t>(index)]));
     }
   };
   if (object.is_list()) return at(object.list());
@@ -239,10 +239,9 @@ Value Repeat(const Value& sequence, int64_t count, Context& context) {
   context.Charge(total);
   if (size == 0) count = 0;
   if (sequence.is_string()) {
-    std::string text;
-    text.reserve(total);
-    for (int64_t i = 0; i < count; ++i) text += sequence.string();
-    return Value::Of(std::move(text));
+    StrBuilder text(&context);
+    for (int64_t i = 0; i < count; ++i) text.Add(sequence.str());
+    return Value::Of(text.Take());
   }
   List items;
   for (int64_t i = 0; i < count; ++i) {
@@ -258,7 +257,10 @@ std::optional<Value> Sequences(ArithmeticOperator op, const Value& left, const V
                                Context& context) {
   if (op == ArithmeticOperator::kAdd && left.is_string() && right.is_string()) {
     context.Charge(left.string().size() + right.string().size());
-    return Value::Of(left.string() + right.string());
+    StrBuilder text(&context);
+    text.Add(left.str());
+    text.Add(right.str());
+    return Value::Of(text.Take());
   }
   if (op == ArithmeticOperator::kAdd && left.is_list() && right.is_list() &&
       left.is_tuple() == right.is_tuple()) {
@@ -274,7 +276,7 @@ std::optional<Value> Sequences(ArithmeticOperator op, const Value& left, const V
     return Repeat(right, left.integer(), context);
   }
   if (op == ArithmeticOperator::kModulo && left.is_string()) {
-    return Value::Of(FormatPercent(left.string(), right, context));
+    return Value::Of(FormatPercent(left.str(), right, context));
   }
   return std::nullopt;
 }
@@ -378,7 +380,9 @@ List ToList(const Value& value, Context& context) {
     context.Charge(value.dict().size() * sizeof(Value));
     for (const auto& entry : value.dict()) items.push_back(entry.first);
   } else if (value.is_string()) {
-    for (const std::string_view c : Characters(value.string())) items.push_back(context.Copy(c));
+    for (const std::string_view c : Characters(value.string())) {
+      items.push_back(context.Copy(value.str(), c));
+    }
   } else {
     Reject(std::string("a loop over ") + value.TypeName() + " is not possible");
   }
@@ -454,11 +458,11 @@ Value SliceOf(const Value& object, std::optional<int64_t> from, std::optional<in
   if (object.is_string() && !object.is_safe()) {
     context.Charge(object.string().size());
     const std::vector<std::string_view> characters = Characters(object.string());
-    std::string text;
+    StrBuilder text(&context);
     for (const size_t i : SliceIndices(from, to, step, static_cast<int64_t>(characters.size()))) {
-      text += characters[i];
+      text.AddPart(object.str(), characters[i]);
     }
-    return context.Copy(text);
+    return context.Copy(text.Take());
   }
   if (!object.is_list())
     Reject(std::string("a slice of ") + object.TypeName() + " is not possible");

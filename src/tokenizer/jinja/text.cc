@@ -49,61 +49,70 @@ bool IsPrintable(char32_t c) {
   return !format && !space && !none;
 }
 
-void AppendQuoted(const std::string& value, std::string& text) {
-  const bool has_single = value.find('\'') != std::string::npos;
-  const char quote = has_single && value.find('"') == std::string::npos ? '"' : '\'';
-  text += quote;
-  for (size_t at = 0; at < value.size();) {
-    const base::Utf8Step step = base::StepUtf8(value, at);
-    const std::string_view bytes = std::string_view(value).substr(at, step.length);
-    at += step.length;
+void AppendStringRepr(const Str& value, StrBuilder& text) {
+  const bool has_single = value.text.find('\'') != std::string::npos;
+  const bool is_double = has_single && value.text.find('"') == std::string::npos;
+  const char quote = is_double ? '"' : '\'';
+  const std::string_view mark = is_double ? "\"" : "'";
+  text.Add(mark);
+  const std::string_view whole = value.text;
+  size_t plain = 0;  // The beginning of the text that needs no escape.
+  for (size_t at = 0; at < whole.size();) {
+    const base::Utf8Step step = base::StepUtf8(whole, at);
+    const std::string_view bytes = whole.substr(at, step.length);
     const char32_t c = step.code_point;
     const bool is_plain = step.kind != base::Utf8Kind::kValid ||
                           (c != static_cast<char32_t>(quote) && c != '\\' && IsPrintable(c));
-    if (is_plain) {
-      text += bytes;
-    } else if (c == static_cast<char32_t>(quote) || c == '\\') {
-      (text += '\\') += bytes;
+    at += step.length;
+    if (is_plain) continue;
+    std::string escape;
+    if (c == static_cast<char32_t>(quote) || c == '\\') {
+      (escape = '\\') += bytes;
     } else if (c == '\n' || c == '\r' || c == '\t') {
-      text += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
+      escape = c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
     } else {
-      AppendHex(c <= 0xFF ? "\\x%02x" : c <= 0xFFFF ? "\\u%04x" : "\\U%08x", c, text);
+      AppendHex(c <= 0xFF ? "\\x%02x" : c <= 0xFFFF ? "\\u%04x" : "\\U%08x", c, escape);
     }
+    const size_t begin = at - step.length;
+    text.AddPart(value, whole.substr(plain, begin - plain));
+    text.Add(escape, AnyQuoted(value, bytes));
+    plain = at;
   }
-  text += quote;
+  text.AddPart(value, whole.substr(plain));
+  text.Add(mark);
 }
 
-void AppendRepr(const Value& value, Context& context, std::string& text) {
+void AppendRepr(const Value& value, Context& context, StrBuilder& text) {
   if (value.is_string()) {
     // An escape takes ten bytes for one at worst.
     context.Charge(4 * value.string().size() + 2);
     if (value.is_safe()) Reject("a safe text within a list is not supported");
-    AppendQuoted(value.string(), text);
+    AppendStringRepr(value.str(), text);
   } else if (value.is_list()) {
     context.Charge(2 + 2 * value.list().size());
-    text += value.is_tuple() ? '(' : '[';
+    text.Add(value.is_tuple() ? "(" : "[");
     for (size_t i = 0; i < value.list().size(); ++i) {
-      if (i > 0) text += ", ";
+      if (i > 0) text.Add(", ");
       AppendRepr(value.list()[i], context, text);
     }
-    if (value.is_tuple() && value.list().size() == 1) text += ',';
-    text += value.is_tuple() ? ')' : ']';
+    if (value.is_tuple() && value.list().size() == 1) text.Add(",");
+    text.Add(value.is_tuple() ? ")" : "]");
   } else if (value.is_dict()) {
     context.Charge(2 + 4 * value.dict().size());
-    text += '{';
+    text.Add("{");
     bool first = true;
     for (const auto& [key, item] : value.dict()) {
-      if (!first) text += ", ";
+      if (!first) text.Add(", ");
       first = false;
       AppendRepr(key, context, text);
-      text += ": ";
+      text.Add(": ");
       AppendRepr(item, context, text);
     }
-    text += '}';
+    text.Add("}");
   } else {
     const std::string scalar = value.is_undefined() ? "Undefined" : ScalarText(value);
     context.Charge(scalar.size());
-    text += scalar;
+    text.Add(scalar);
   }
 }
 
@@ -167,19 +176,19 @@ size_t FindLastText(std::string_view text, std::string_view part) {
   return found == std::string_view::npos ? found : text.size() - found - part.size();
 }
 
-std::string ToText(const Value& value, Context& context) {
+Str ToText(const Value& value, Context& context) {
   if (value.is_string()) {
-    context.Charge(value.string().size());
-    return value.string();
+    context.Charge(value.string().size() + value.str().quoted.size() * sizeof(Span));
+    return value.str();
   }
   if (value.is_list() || value.is_dict()) return ToRepr(value, context);
-  return ScalarText(value);
+  return {ScalarText(value)};
 }
 
-std::string ToRepr(const Value& value, Context& context) {
-  std::string text;
+Str ToRepr(const Value& value, Context& context) {
+  StrBuilder text(&context);
   AppendRepr(value, context, text);
-  return text;
+  return text.Take();
 }
 
 std::string FloatText(double value) {

@@ -38,6 +38,8 @@ std::string Uppercase(std::string_view text);
 std::string Lowercase(std::string_view text);
 std::string Capitalized(std::string_view text);
 std::string TitleCase(std::string_view text);
+// Jinja's filter title: a word begins after white space or an opening bracket.
+std::string JinjaTitle(std::string_view text);
 
 // str.isupper() and str.islower(), for letters that have two cases.
 bool IsUppercase(std::string_view text);
@@ -45,15 +47,15 @@ bool IsLowercase(std::string_view text);
 
 // str(value): what {{ value }} and ~ write. Throws std::invalid_argument for values whose text
 // would differ from Python's.
-std::string ToText(const Value& value, Context& context);
+Str ToText(const Value& value, Context& context);
 // repr(value): how a list writes its items.
-std::string ToRepr(const Value& value, Context& context);
+Str ToRepr(const Value& value, Context& context);
 // repr(float): the shortest digits that read back as the same number.
 std::string FloatText(double value);
 
 // format % values: %s %r %d %i %f %x %X %%, with flags, width and precision. Throws
 // std::invalid_argument for other conversions.
-std::string FormatPercent(const std::string& format, const Value& values, Context& context);
+Str FormatPercent(const Str& format, const Value& values, Context& context);
 
 // The C library's strftime in the C locale. Throws std::invalid_argument for conversions that are
 // not in ISO C, and for those of a time zone.
@@ -62,16 +64,17 @@ std::string Strftime(std::string_view format, const std::tm& time);
 // The options of Python's json.dumps.
 struct JsonStyle {
   bool ensure_ascii = false;
-  std::optional<std::string> indent;  // Of one level.
-  std::string item_separator = ", ";
-  std::string key_separator = ": ";
+  std::optional<Str> indent;  // Of one level.
+  Str item_separator = {", "};
+  Str key_separator = {": "};
   bool sort_keys = false;
 };
 
 // Throws std::invalid_argument for values that JSON cannot represent.
-std::string ToJson(const Value& value, const JsonStyle& style, Context& context);
-// The value of a JSON text. Throws std::invalid_argument for any other text.
-Value FromJson(const std::string& text, Context& context);
+Str ToJson(const Value& value, const JsonStyle& style, Context& context);
+// The value of a JSON text, whose strings are all quoted if a part of the text is. Throws
+// std::invalid_argument for any other text.
+Value FromJson(const Str& text, Context& context);
 
 }  // namespace ropeway::tokenizer::jinja
 

@@ -43,53 +43,27 @@ std::string_view StripSet(std::string_view text, std::string_view set, bool left
 
 template <bool kLeft, bool kRight>
 Value Strip(Context& context, const Value& operand, const Arguments& arguments) {
-  const std::string whole = ToText(operand, context);
-  std::string_view text = whole;
+  const Str whole = ToText(operand, context);
+  std::string_view text = whole.text;
   if (arguments.Has(0)) {
     text = StripSet(text, arguments.Text(0), kLeft, kRight, context);
   } else {
     if (kLeft) text = StripLeft(text);
     if (kRight) text = StripRight(text);
   }
-  return context.Copy(text);
+  return context.Copy(whole, text);
 }
 
 template <std::string (*kRecase)(std::string_view)>
 Value Recase(Context& context, const Value& operand, const Arguments&) {
-  const std::string text = ToText(operand, context);
-  context.Charge(kMaxCaseGrowth * text.size());
-  return Value::Of(kRecase(text));
+  const Str text = ToText(operand, context);
+  context.Charge(kMaxCaseGrowth * text.text.size());
+  return Value::Of(MadeFrom(kRecase(text.text), text));
 }
 
 template <bool (*kHolds)(std::string_view)>
 Value HasCase(Context& context, const Value& operand, const Arguments&) {
-  return Value::Of(kHolds(ToText(operand, context)));
-}
-
-// Jinja's own: a word begins after white space or an opening bracket.
-std::string JinjaTitle(std::string_view text) {
-  std::string result;
-  size_t begin = 0;
-  const auto add_word = [&](size_t end) {
-    const std::string_view word = text.substr(begin, end - begin);
-    const size_t first = word.empty() ? 0 : Characters(word.substr(0, 4))[0].size();
-    result += Uppercase(word.substr(0, first)) + Lowercase(word.substr(first));
-  };
-  for (size_t at = 0; at < text.size();) {
-    const size_t length = Characters(text.substr(at, 4))[0].size();
-    const std::string_view character = text.substr(at, length);
-    const bool splits =
-        StripLeft(character).empty() ||
-        (length == 1 && std::string_view("-({[<").find(character[0]) != std::string_view::npos);
-    if (splits) {
-      add_word(at);
-      result += character;
-      begin = at + length;
-    }
-    at += length;
-  }
-  add_word(text.size());
-  return result;
+  return Value::Of(kHolds(ToText(operand, context).text));
 }
 
 // The words of `text`; the rest after `limit` of them is one piece.
@@ -174,7 +148,7 @@ Value Split(Context& context, const Value& operand, const Arguments& arguments) 
         kFromRight ? SplitAtFromRight(text, separator, limit) : SplitAt(text, separator, limit);
   }
   List items;
-  for (const std::string_view piece : pieces) items.push_back(context.Copy(piece));
+  for (const std::string_view piece : pieces) items.push_back(context.Copy(operand.str(), piece));
   return Value::Of(std::move(items));
 }
 
@@ -191,11 +165,12 @@ Value SplitLines(Context& context, const Value& operand, const Arguments& argume
       ++at;
       continue;
     }
-    lines.push_back(context.Copy(text.substr(begin, at - begin + (keep_ends ? end->size() : 0))));
+    const size_t size = at - begin + (keep_ends ? end->size() : 0);
+    lines.push_back(context.Copy(operand.str(), text.substr(begin, size)));
     at += end->size();
     begin = at;
   }
-  if (begin < text.size()) lines.push_back(context.Copy(text.substr(begin)));
+  if (begin < text.size()) lines.push_back(context.Copy(operand.str(), text.substr(begin)));
   return Value::Of(std::move(lines));
 }
 
@@ -211,8 +186,12 @@ Value Partition(Context& context, const Value& operand, const Arguments& argumen
     return kFromRight ? Value::Tuple({empty, empty, operand})
                       : Value::Tuple({operand, empty, empty});
   }
-  return Value::Tuple({context.Copy(text.substr(0, found)), Value::Of(mark),
-                       context.Copy(text.substr(found + mark.size()))});
+  const auto part = [&](size_t begin, size_t size) {
+    return context.Copy(operand.str(), text.substr(begin, size));
+  };
+  // The mark too is the text's own: what a message said, the template has not written.
+  return Value::Tuple(
+      {part(0, found), part(found, mark.size()), part(found + mark.size(), text.npos)});
 }
 
 // startswith and endswith: of a string, or of any of a tuple.
@@ -236,42 +215,42 @@ Value RemoveEnd(Context& context, const Value& operand, const Arguments& argumen
   context.Charge(std::min(part.size(), text.size()));
   if (kStart && text.starts_with(part)) text.remove_prefix(part.size());
   if (!kStart && text.ends_with(part)) text.remove_suffix(part.size());
-  return context.Copy(text);
+  return context.Copy(operand.str(), text);
 }
 
 // The filter takes any values, the method strings.
 template <bool kIsFilter>
 Value Replace(Context& context, const Value& operand, const Arguments& arguments) {
   const auto argument = [&](size_t i) {
-    return kIsFilter ? ToText(arguments[i], context) : arguments.String(i);
+    return kIsFilter ? ToText(arguments[i], context) : arguments.StrAt(i);
   };
-  const std::string from = argument(0);
-  const std::string to = argument(1);
-  const std::string text = ToText(operand, context);
+  const std::string from = argument(0).text;
+  const Str to = argument(1);
+  const Str text = ToText(operand, context);
   const int64_t count = arguments.Integer(2, -1);
-  std::string result;
-  const auto add = [&](std::string_view part) {
+  StrBuilder result(&context);
+  const auto add = [&](const Str& whole, std::string_view part) {
     context.Charge(part.size());
-    result += part;
+    result.AddPart(whole, part);
   };
-  context.Charge(text.size());
+  context.Charge(text.text.size());
   if (!from.empty()) {
-    const Pieces pieces = SplitAt(text, from, count);
+    const Pieces pieces = SplitAt(text.text, from, count);
     for (size_t i = 0; i < pieces.size(); ++i) {
-      if (i > 0) add(to);
-      add(pieces[i]);
+      if (i > 0) add(to, to.text);
+      add(text, pieces[i]);
     }
-    return Value::Of(std::move(result));
+    return Value::Of(result.Take());
   }
   // Without `from`, `to` goes before each character and to the end.
-  const Pieces pieces = Characters(text);
+  const Pieces pieces = Characters(text.text);
   int64_t left = count < 0 ? static_cast<int64_t>(pieces.size()) + 1 : count;
   for (const std::string_view piece : pieces) {
-    if (left-- > 0) add(to);
-    add(piece);
+    if (left-- > 0) add(to, to.text);
+    add(text, piece);
   }
-  if (left > 0) add(to);
-  return Value::Of(std::move(result));
+  if (left > 0) add(to, to.text);
+  return Value::Of(result.Take());
 }
 
 // find, rfind, index and rindex: the position in characters; if there is none, -1 or an error.
@@ -307,39 +286,39 @@ Value CountText(Context& context, const Value& operand, const Arguments& argumen
 }
 
 // Appends `part`, after `separator` unless it is the first.
-void AppendPart(std::string_view part, std::string_view separator, bool* first, Context& context,
-                std::string* text) {
-  context.Charge(part.size() + separator.size());
-  if (!std::exchange(*first, false)) *text += separator;
-  *text += part;
+void AppendPart(const Str& part, const Str& separator, bool* first, Context& context,
+                StrBuilder* text) {
+  context.Charge(part.text.size() + separator.text.size());
+  if (!std::exchange(*first, false)) text->Add(separator);
+  text->Add(part);
 }
 
 Value JoinMethod(Context& context, const Value& operand, const Arguments& arguments) {
-  std::string text;
+  StrBuilder text(&context);
   bool first = true;
   for (const Value& item : ToList(arguments[0], context)) {
-    AppendPart(StringOf("join", item), operand.string(), &first, context, &text);
+    AppendPart(StrOf("join", item), operand.str(), &first, context, &text);
   }
-  return Value::Of(std::move(text));
+  return Value::Of(text.Take());
 }
 
 Value JoinFilter(Context& context, const Value& operand, const Arguments& arguments) {
-  const std::string separator = arguments.Given(0) ? ToText(arguments[0], context) : "";
-  std::string text;
+  const Str separator = arguments.Given(0) ? ToText(arguments[0], context) : Str();
+  StrBuilder text(&context);
   bool first = true;
   for (const Value& item : ToList(operand, context)) {
     const Value part = arguments.Has(1) ? AtPath(item, arguments[1], context) : item;
     AppendPart(ToText(part, context), separator, &first, context, &text);
   }
-  return Value::Of(std::move(text));
+  return Value::Of(text.Take());
 }
 
 Value FormatMethod(Context& context, const Value& operand, const Arguments& arguments) {
-  return Value::Of(FormatBraces(operand.string(), arguments, context));
+  return Value::Of(FormatBraces(operand.str(), arguments, context));
 }
 
 Value FormatFilter(Context& context, const Value& operand, const Arguments& arguments) {
-  const std::string format = ToText(operand, context);
+  const Str format = ToText(operand, context);
   return Value::Of(FormatPercent(format, Value::Tuple(arguments.rest()), context));
 }
 
@@ -364,15 +343,17 @@ bool IsBlank(std::string_view text) { return !text.empty() && StripLeft(text).em
 template <bool kLeft>
 Value Justify(Context& context, const Value& operand, const Arguments& arguments) {
   const int64_t width = arguments.Integer(0, 0);
-  const std::string fill = arguments.Has(1) ? arguments.Text(1) : " ";
+  const Str fill = arguments.Has(1) ? arguments.StrAt(1) : Str{" "};
   if (width > kMaxJustifyWidth) Reject("a width is too large");
-  if (CountCharacters(fill) != 1) Reject("ljust fills with one character");
+  if (CountCharacters(fill.text) != 1) Reject("ljust fills with one character");
   context.Charge(operand.string().size());
   const auto size = static_cast<int64_t>(CountCharacters(operand.string()));
-  std::string padding;
-  context.Charge(static_cast<size_t>(std::max(width - size, int64_t{0})) * fill.size());
-  for (int64_t i = size; i < width; ++i) padding += fill;
-  return context.Copy(kLeft ? operand.string() + padding : padding + operand.string());
+  context.Charge(static_cast<size_t>(std::max(width - size, int64_t{0})) * fill.text.size());
+  StrBuilder text(&context);
+  if (kLeft) text.Add(operand.str());
+  for (int64_t i = size; i < width; ++i) text.Add(fill);
+  if (!kLeft) text.Add(operand.str());
+  return context.Copy(text.Take());
 }
 
 Value String(Context& context, const Value& operand, const Arguments&) {
@@ -383,37 +364,39 @@ Value Safe(Context& context, const Value& operand, const Arguments&) {
   return Value::Safe(ToText(operand, context));
 }
 
-std::string IndentText(const Arguments& arguments, size_t i, int64_t otherwise) {
-  if (arguments.Has(i) && arguments[i].is_string()) return arguments[i].string();
+Str IndentText(const Arguments& arguments, size_t i, int64_t otherwise) {
+  if (arguments.Has(i) && arguments[i].is_string()) return arguments[i].str();
   const int64_t width = arguments.Integer(i, otherwise);
   if (width > kMaxIndent) Reject("an indentation is too wide");
-  return std::string(static_cast<size_t>(std::max(width, int64_t{0})), ' ');
+  return {std::string(static_cast<size_t>(std::max(width, int64_t{0})), ' ')};
 }
 
 Value Indent(Context& context, const Value& operand, const Arguments& arguments) {
-  const std::string indentation = IndentText(arguments, 0, 4);
+  const Str indentation = IndentText(arguments, 0, 4);
   const bool first = arguments.Flag(1);
   const bool blank = arguments.Flag(2);
-  const std::string text = StringOf("indent", operand) + "\n";
+  const Str& whole = StrOf("indent", operand);
+  const std::string_view text = whole.text;
   for (const std::string_view end : kLineEnds) {
     if (end != "\n" && FindText(text, end) != std::string::npos) {
       Reject("indent of text with unusual line ends is not supported");
     }
   }
-  std::string result = first ? indentation : "";
-  context.Charge(text.size());
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = text.find('\n', at);
-    const std::string_view line = std::string_view(text).substr(at, end - at);
+  StrBuilder result(&context);
+  if (first) result.Add(indentation);
+  context.Charge(text.size() + 1);
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
     if (at > 0) {
-      context.Charge(indentation.size());
-      result += '\n';
-      if (blank || !line.empty()) result += indentation;
+      context.Charge(indentation.text.size());
+      result.Add("\n");
+      if (blank || !line.empty()) result.Add(indentation);
     }
-    result += line;
+    result.AddPart(whole, line);
     at = end + 1;
   }
-  return context.Copy(result);
+  return context.Copy(result.Take());
 }
 
 Value Json(Context& context, const Value& operand, const Arguments& arguments) {
@@ -421,15 +404,15 @@ Value Json(Context& context, const Value& operand, const Arguments& arguments) {
   style.ensure_ascii = arguments.Flag(0);
   if (arguments.Has(1)) {
     style.indent = IndentText(arguments, 1, 0);
-    style.item_separator = ",";
+    style.item_separator = {","};
   }
   if (arguments.Has(2)) {
     const Value& separators = arguments[2];
     if (!separators.is_list() || separators.list().size() != 2) {
       Reject("the separators of tojson are not two");
     }
-    style.item_separator = StringOf("tojson", separators.list()[0]);
-    style.key_separator = StringOf("tojson", separators.list()[1]);
+    style.item_separator = StrOf("tojson", separators.list()[0]);
+    style.key_separator = StrOf("tojson", separators.list()[1]);
   }
   style.sort_keys = arguments.Flag(3);
   return Value::Of(ToJson(operand, style, context));
@@ -437,7 +420,7 @@ Value Json(Context& context, const Value& operand, const Arguments& arguments) {
 
 // Jinja has no such filter, but templates that use it expect this one.
 Value ParseJson(Context& context, const Value& operand, const Arguments&) {
-  return FromJson(StringOf("from_json", operand), context);
+  return FromJson(StrOf("from_json", operand), context);
 }
 
 constexpr Builtin kTextBuiltins[] = {

@@ -35,8 +35,31 @@ void RejectValue(const std::string& what, const Value& value) {
 }
 
 const std::string& StringOf(const char* what, const Value& value) {
+  return StrOf(what, value).text;
+}
+
+const Str& StrOf(const char* what, const Value& value) {
   if (!value.is_string()) RejectValue(what, value);
-  return value.string();
+  return value.str();
+}
+
+Str PartOf(const Str& whole, std::string_view part) {
+  if (part.empty()) return {};
+  const auto begin = static_cast<size_t>(part.data() - whole.text.data());
+  return {std::string(part), SpansWithin(whole.quoted, begin, begin + part.size())};
+}
+
+bool AnyQuoted(const Str& whole, std::string_view part) {
+  if (part.empty()) return false;
+  const auto begin = static_cast<size_t>(part.data() - whole.text.data());
+  const auto it = FirstSpanAfter(whole.quoted, begin);
+  return it != whole.quoted.end() && it->begin < begin + part.size();
+}
+
+Str MadeFrom(std::string text, const Str& source) {
+  Str made{std::move(text)};
+  if (!source.quoted.empty()) AddSpan(0, made.text.size(), &made.quoted);
+  return made;
 }
 
 Value::Value(const Value& other) = default;
@@ -50,11 +73,11 @@ Value Value::Absent(std::string why) {
   return Value(Data(Undefined{std::move(why)}));
 }
 
-Value Value::Of(std::string value) {
+Value Value::Of(Str value) {
   return Value(Data(std::make_shared<const StringData>(StringData{std::move(value)})));
 }
 
-Value Value::Safe(std::string value) {
+Value Value::Safe(Str value) {
   return Value(Data(std::make_shared<const StringData>(StringData{std::move(value), true})));
 }
 
@@ -150,9 +173,44 @@ Value Context::Copy(std::string_view text) {
   return Value::Of(text);
 }
 
+Value Context::Copy(Str made) {
+  Charge(made.text.size() + made.quoted.size() * sizeof(Span) + kValueBytes);
+  return Value::Of(std::move(made));
+}
+
+Value Context::Copy(const Str& whole, std::string_view part) {
+  Charge(part.size() + kValueBytes);
+  Str made = PartOf(whole, part);
+  Charge(made.quoted.size() * sizeof(Span));
+  return Value::Of(std::move(made));
+}
+
 Namespace* Context::NewNamespace() {
   Charge(kValueBytes);
   return &namespaces_.emplace_back();
+}
+
+void StrBuilder::Add(std::string_view text, bool quoted) {
+  if (quoted) {
+    const size_t spans = quoted_.size();
+    AddSpan(text_.size(), text_.size() + text.size(), &quoted_);
+    context_->Charge((quoted_.size() - spans) * sizeof(Span));
+  }
+  text_ += text;
+}
+
+void StrBuilder::AddPart(const Str& whole, std::string_view part) {
+  if (part.empty()) return;
+  const auto begin = static_cast<size_t>(part.data() - whole.text.data());
+  const size_t end = begin + part.size();
+  const size_t spans = quoted_.size();
+  for (auto it = FirstSpanAfter(whole.quoted, begin); it != whole.quoted.end() && it->begin < end;
+       ++it) {
+    AddSpan(text_.size() + std::max(it->begin, begin) - begin,
+            text_.size() + std::min(it->end, end) - begin, &quoted_);
+  }
+  context_->Charge((quoted_.size() - spans) * sizeof(Span));
+  text_ += part;
 }
 
 }  // namespace ropeway::tokenizer::jinja

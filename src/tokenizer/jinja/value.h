@@ -15,6 +15,8 @@
 #include <variant>
 #include <vector>
 
+#include "tokenizer/spans.h"
+
 namespace ropeway::tokenizer::jinja {
 
 // Thrown within the interpreter only; ChatTemplate turns it into a Status.
@@ -35,6 +37,21 @@ class Value;
 struct Callable;
 struct Loop;
 struct Namespace;
+
+// A string, and which of its bytes a chat's messages said: `quoted`. The rest is the template's.
+// Whatever makes a string of others keeps account of it, byte for byte; only what has a letter's
+// case changed in a mixed string counts as quoted as a whole.
+struct Str {
+  std::string text;
+  Spans quoted = {};
+};
+
+// `part` of `whole`. REQUIRES: `part` is a view of whole.text.
+Str PartOf(const Str& whole, std::string_view part);
+// Whether a byte of it is quoted.
+bool AnyQuoted(const Str& whole, std::string_view part);
+// `text`, which was made from `source`: all of it is quoted if any byte of that is.
+Str MadeFrom(std::string text, const Str& source);
 
 using List = std::vector<Value>;
 // In order of insertion. Keys are strings, numbers or none. Templates' dictionaries are small.
@@ -68,7 +85,8 @@ class Value {
   static Value Of(bool value) { return Value(Data(value)); }
   static Value Of(int64_t value) { return Value(Data(value)); }
   static Value Of(double value) { return Value(Data(value)); }
-  static Value Of(std::string value);
+  static Value Of(std::string value) { return Of(Str{std::move(value)}); }
+  static Value Of(Str value);
   static Value Of(std::string_view value) { return Of(std::string(value)); }
   static Value Of(const char* value) { return Of(std::string(value)); }
   static Value Of(List items);
@@ -79,7 +97,7 @@ class Value {
   // The rendering owns the namespace.
   static Value Of(Namespace* space) { return Value(Data(space)); }
   // As the filter "safe" marks it.
-  static Value Safe(std::string value);
+  static Value Safe(Str value);
 
   bool is_undefined() const { return Holds<Undefined>(); }
   bool is_none() const { return Holds<None>(); }
@@ -102,7 +120,8 @@ class Value {
   double number() const;    // REQUIRES: is_number().
 
   // REQUIRES: the value is of that type. Valid as long as a copy of *this.
-  const std::string& string() const { return std::get<StringPtr>(data_)->text; }
+  const std::string& string() const { return str().text; }
+  const Str& str() const { return std::get<StringPtr>(data_)->str; }
   const List& list() const { return std::get<ListPtr>(data_)->items; }
   const Dict& dict() const { return std::get<DictPtr>(data_)->entries; }
   const std::string& why() const { return std::get<Undefined>(data_).why; }
@@ -122,7 +141,7 @@ class Value {
 
  private:
   struct StringData {
-    std::string text;
+    Str str;
     bool is_safe = false;
   };
   struct ListData {
@@ -182,6 +201,7 @@ struct Callable {
 
 // `value` as a string, or RejectValue.
 const std::string& StringOf(const char* what, const Value& value);
+const Str& StrOf(const char* what, const Value& value);
 
 // The budget of one rendering and what its parts share.
 class Context {
@@ -199,8 +219,10 @@ class Context {
   // Comparing with `count` names.
   void ChargeLookups(size_t count);
 
-  // A new string value, charged.
+  // A new string value, charged: the template's own, one made before, or PartOf.
   Value Copy(std::string_view text);
+  Value Copy(Str made);
+  Value Copy(const Str& whole, std::string_view part);
   Namespace* NewNamespace();
   const std::tm& now() const { return now_; }
 
@@ -222,6 +244,29 @@ class Context {
   const std::tm now_;
   int depth_ = 0;
   std::deque<Namespace> namespaces_;
+};
+
+// Builds a string from parts. The caller charges the text; the account of what is quoted is charged
+// here.
+class StrBuilder {
+ public:
+  // `context` must outlive it.
+  explicit StrBuilder(Context* context) : context_(context) {}
+
+  // The template's own.
+  void Add(std::string_view text) { text_ += text; }
+  void Add(std::string_view text, bool quoted);
+  void Add(const Str& str) { AddPart(str, str.text); }
+  // REQUIRES: `part` is a view of whole.text.
+  void AddPart(const Str& whole, std::string_view part);
+
+  size_t size() const { return text_.size(); }
+  Str Take() { return {std::move(text_), std::move(quoted_)}; }
+
+ private:
+  Context* context_;
+  std::string text_;
+  Spans quoted_;
 };
 
 }  // namespace ropeway::tokenizer::jinja

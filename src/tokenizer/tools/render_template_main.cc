@@ -38,7 +38,7 @@ json Rendered(const json& job) {
   const auto text = parsed->Render(MessagesOf(job.at("messages")), job.at("add_generation_prompt"),
                                    bos, eos, now);
   if (!text.ok()) return {{"parsed", true}, {"error", text.status().message()}};
-  return {{"parsed", true}, {"text", *text}};
+  return {{"parsed", true}, {"text", text->text}};
 }
 
 }  // namespace

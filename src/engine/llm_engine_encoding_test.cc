@@ -1,0 +1,82 @@
+// Prompts are encoded in pieces and in fair shares, in a whole engine of fakes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/llm_engine.h"
+#include "engine/test_fakes.h"
+
+namespace ropeway::engine {
+namespace {
+
+std::shared_ptr<TestSink> EncodingSink() { return std::make_shared<TestSink>(); }
+
+Request EncodingRequest(const std::string& text) {
+  Request request;
+  request.prompt = text;
+  return request;
+}
+
+TEST(LlmEngineEncodingTest, ATextThatTakesLongToEncodeHoldsUpNoneThatCameLater) {
+  TestEngine test;
+  test.Start();
+  auto endless = EncodingSink();
+  Request request = EncodingRequest(ByteTokenizer::kEndless);
+  request.priority = Priority::kLow;
+  const StatusOr<RequestId> id = test.engine->Submit(request, endless);
+  ASSERT_TRUE(id.ok());
+  auto later = EncodingSink();
+  test.Submit("abc", 3, later);
+  EXPECT_EQ(later->WaitEnd().text, "abc");
+  EXPECT_EQ(endless->Get().ends, 0);
+  // Once it is cancelled no piece of it is encoded any more.
+  test.engine->Cancel(*id);
+  EXPECT_EQ(endless->WaitEnd().error.code(), StatusCode::kCancelled);
+  EXPECT_LT(IdleCpuShare(), 0.1);
+}
+
+// Prompts are encoded in fair shares between tenants: not even a higher class shuts another out.
+TEST(LlmEngineEncodingTest, OneTenantsPromptsHoldUpNoOthers) {
+  TestEngine test;
+  test.Start();
+  std::vector<std::shared_ptr<TestSink>> sinks;
+  for (int i = 0; i < 150; ++i) {
+    sinks.push_back(EncodingSink());
+    Request request = EncodingRequest(ByteTokenizer::kEndless);
+    request.tenant = "greedy";
+    request.tenant_weight = 100;
+    request.priority = Priority::kHigh;
+    ASSERT_TRUE(test.engine->Submit(request, sinks.back()).ok());
+  }
+  for (int i = 0; i < 20; ++i) {
+    auto sink = EncodingSink();
+    Request request = EncodingRequest("Hi");
+    request.tenant = "modest";
+    request.priority = Priority::kLow;
+    request.max_tokens = 2;
+    ASSERT_TRUE(test.engine->Submit(request, sink).ok());
+    EXPECT_EQ(sink->WaitEnd().text, "Hi");
+  }
+}
+
+TEST(LlmEngineEncodingTest, DrainCutsTextsThatAreBeingEncoded) {
+  TestEngine test;
+  test.Start();
+  std::vector<std::shared_ptr<TestSink>> sinks;
+  for (int i = 0; i < 5; ++i) {
+    sinks.push_back(EncodingSink());
+    test.Submit(ByteTokenizer::kEndless, 1, sinks.back());
+  }
+  EXPECT_THAT(test.engine->Drain(std::chrono::milliseconds(20)).message(),
+              testing::HasSubstr("5 requests"));
+  for (const auto& sink : sinks) EXPECT_EQ(sink->Get().error.code(), StatusCode::kCancelled);
+  test.engine.reset();
+  for (const auto& sink : sinks) EXPECT_EQ(sink.use_count(), 1);
+}
+
+}  // namespace
+}  // namespace ropeway::engine

@@ -1,0 +1,105 @@
+#include "engine/prompt_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/test_fakes.h"
+
+namespace ropeway::engine {
+namespace {
+
+class PromptPoolTest : public testing::Test {
+ protected:
+  void Start(size_t capacity) {
+    pool_ = std::make_unique<PromptPool>(
+        &encoder_, &clock_, 1, capacity,
+        [this](core::CoreRequest request) {
+          const std::lock_guard lock(mu_);
+          ready_.push_back(request.id);
+        },
+        [this](const std::shared_ptr<LiveRequest>& live, const Status& status) {
+          const std::lock_guard lock(mu_);
+          rejected_.emplace_back(live->id, status.code());
+        });
+  }
+
+  void TearDown() override { gate_.Open(); }
+
+  std::shared_ptr<LiveRequest> Live(const std::string& tenant, const std::string& text) {
+    auto live = std::make_shared<LiveRequest>();
+    live->id = ++id_;
+    live->request.prompt = text;
+    live->request.tenant = tenant;
+    live->request.max_tokens = 1;
+    return live;
+  }
+  bool Add(const std::string& tenant, const std::string& text) {
+    return pool_->TryAdd(Live(tenant, text));
+  }
+
+  bool IsReady(RequestId id) {
+    const std::lock_guard lock(mu_);
+    return std::find(ready_.begin(), ready_.end(), id) != ready_.end();
+  }
+
+  TestGate gate_;
+  SkippingClock clock_;
+  PromptEncoder encoder_{std::make_shared<ByteTokenizer>(&gate_), {}, 4096, {}, nullptr, nullptr};
+  std::mutex mu_;
+  std::vector<RequestId> ready_;
+  std::vector<std::pair<RequestId, StatusCode>> rejected_;
+  RequestId id_ = 0;
+  std::unique_ptr<PromptPool> pool_;  // Last: its threads use the others.
+};
+
+TEST_F(PromptPoolTest, EachTenantHasPlacesWhateverTheOthersHave) {
+  gate_.Close();
+  Start(4);
+  ASSERT_TRUE(Add("greedy", ByteTokenizer::kHeld));
+  int taken = 1;
+  while (Add("greedy", "x")) ++taken;
+  EXPECT_GE(taken, 4);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(Add("modest", "x")) << i;
+  const RequestId modest = id_;
+  // While the piece of one cannot be cut, another's is encoded beside it.
+  EXPECT_TRUE(Eventually([&] { return IsReady(modest); }));
+  EXPECT_FALSE(IsReady(2)) << "the greedy one's second";
+  gate_.Open();
+  EXPECT_TRUE(Eventually([&] { return IsReady(static_cast<RequestId>(taken)); }));
+}
+
+TEST_F(PromptPoolTest, OneThatCannotFitOrIsOverdueIsRejected) {
+  Start(10);
+  ASSERT_TRUE(Add("", std::string(5000, 'x')));
+  const std::shared_ptr<LiveRequest> late = Live("", ByteTokenizer::kEndless);
+  late->deadline = clock_.Now() + std::chrono::seconds(100);
+  ASSERT_TRUE(pool_->TryAdd(late));
+  clock_.skipped += 200;
+  EXPECT_TRUE(Eventually([&] {
+    const std::lock_guard lock(mu_);
+    return rejected_.size() == 2;
+  }));
+  EXPECT_EQ(rejected_[0], std::pair(RequestId{1}, StatusCode::kInvalidArgument));
+  EXPECT_EQ(rejected_[1], std::pair(RequestId{2}, StatusCode::kDeadlineExceeded));
+  EXPECT_EQ(late->state(), LiveRequest::State::kEnded);
+}
+
+TEST_F(PromptPoolTest, StopDropsWhatIsNotReady) {
+  Start(10);
+  const std::shared_ptr<LiveRequest> endless = Live("", ByteTokenizer::kEndless);
+  ASSERT_TRUE(pool_->TryAdd(endless));
+  ASSERT_TRUE(Add("", "behind it"));
+  pool_->Stop();
+  EXPECT_EQ(endless.use_count(), 1) << "the pool holds it";
+  EXPECT_TRUE(ready_.empty());
+  EXPECT_FALSE(Add("", "x"));
+}
+
+}  // namespace
+}  // namespace ropeway::engine
