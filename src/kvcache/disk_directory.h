@@ -2,10 +2,9 @@
 // in.
 //
 //   LOCK                  held by the process that uses the directory
-//   FORMAT                what its blocks are: format, bytes of a block, byte order; with a
-//   checksum UNDER_WAY             the work of the process that uses it; only a kill leaves it
-//   behind generation-00000001/  a RocksDB database (disk_generation.h) beside a file
-//   MADE_BY_ROPEWAY,
+//   FORMAT                what its blocks are (format, bytes of a block, byte order), checksummed
+//   UNDER_WAY             the work of the process that uses it; only a kill leaves it behind
+//   generation-00000001/  a RocksDB database (disk_generation.h) beside a file MADE_BY_ROPEWAY,
 //                         which says so with its number; larger numbers are newer
 //
 // Nothing else is ever changed or removed: not other files in it, not a generation without its

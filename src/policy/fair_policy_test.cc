@@ -88,8 +88,8 @@ TEST_F(TenantCountersTest, OneThatComesLateWithAnEarlierOrderIsLiftedToo) {
   core::Sequence a = Of("a", 1);
   core::Sequence b = Of("b", 2);
   Step({&a, &b});
-  counters_.Charge(a, 1000, 0);
-  counters_.Charge(b, 600, 0);
+  Charge(a, 1000, 0);
+  Charge(b, 600, 0);
   core::Sequence c = Of("c", 3);
   c.order = 0;
   Step({&a, &b, &c});
