@@ -45,6 +45,8 @@ ClassMetrics::ClassMetrics(base::Metrics* metrics, Priority priority, const Limi
           metrics->AddHistogram("ropeway_inter_token_latency_seconds",
                                 "Between two generated tokens of one request, by class.",
                                 base::ShortLatencyBuckets(), LabelsOf(priority))),
+      encoding_time(Latency(metrics, priority, "ropeway_request_encoding_time_seconds",
+                            "From the request's arrival until its prompt was encoded, by class.")),
       queue_time(Latency(metrics, priority, "ropeway_request_queue_time_seconds",
                          "From the request's arrival to its first step, by class.")),
       formation_time(

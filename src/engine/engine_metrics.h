@@ -42,6 +42,7 @@ class ClassMetrics {
 
   base::Histogram* const time_to_first_token;
   base::Histogram* const inter_token_latency;
+  base::Histogram* const encoding_time;
   base::Histogram* const queue_time;
   base::Histogram* const formation_time;
   base::Histogram* const prefill_time;

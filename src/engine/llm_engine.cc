@@ -85,9 +85,14 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<executor::Executor>
       loop_(core_options, layout, std::move(executor), std::move(policy), config_.clock, &metrics_,
             &output_, &requests_, trace_.get()),
       prompt_pool_(
-          &encoder_, config_.clock, config_.options.frontend_threads,
-          static_cast<size_t>(config_.options.scheduler.max_queued_requests),
-          [this](core::CoreRequest request) { loop_.Add(std::move(request)); },
+          &encoder_, config_.clock, &request_bytes_, config_.options.frontend_threads,
+          // A request that was cancelled leaves the queue at once, and the pool at its next turn.
+          static_cast<size_t>(places_.total()),
+          [this](core::CoreRequest request) {
+            const base::Duration took = config_.clock->Now() - request.arrival;
+            metrics_.of(request.priority)->encoding_time->Observe(base::ToSeconds(took));
+            loop_.Add(std::move(request));
+          },
           [this](std::shared_ptr<LiveRequest> live, Status status) {
             output_.Reject(std::move(live), std::move(status));
           }),

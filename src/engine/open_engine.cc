@@ -19,18 +19,7 @@
 #include "tokenizer/chat_template.h"
 
 namespace ropeway::engine {
-namespace {
 
-constexpr int64_t kMaxDefaultKvBytes = int64_t{4} << 30;
-constexpr int64_t kUnknownMemoryBytes = int64_t{1} << 30;
-
-std::string ServedName(const EngineOptions& options) {
-  if (!options.model.served_name.empty()) return options.model.served_name;
-  const std::filesystem::path name = std::filesystem::path(options.model.path).filename();
-  return name.extension() == ".gguf" ? name.stem().string() : name.string();
-}
-
-// With `parse_special` the messages may write control tokens as the template does.
 ChatRenderer RenderWith(tokenizer::ChatTemplate chat_template,
                         const tokenizer::Tokenizer& tokenizer, bool parse_special) {
   const auto text_of = [&tokenizer](std::optional<TokenId> id) {
@@ -44,6 +33,17 @@ ChatRenderer RenderWith(tokenizer::ChatTemplate chat_template,
     if (chat.ok() && parse_special) chat->quoted.clear();
     return chat;
   };
+}
+
+namespace {
+
+constexpr int64_t kMaxDefaultKvBytes = int64_t{4} << 30;
+constexpr int64_t kUnknownMemoryBytes = int64_t{1} << 30;
+
+std::string ServedName(const EngineOptions& options) {
+  if (!options.model.served_name.empty()) return options.model.served_name;
+  const std::filesystem::path name = std::filesystem::path(options.model.path).filename();
+  return name.extension() == ".gguf" ? name.stem().string() : name.string();
 }
 
 // If Ropeway cannot read the model's chat template, completions are served all the same, and chats

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/machine.h"
 #include "engine/test_fakes.h"
@@ -158,6 +160,22 @@ TEST_F(DiskTierOptionsTest, WhatIsWrongNamesTheOption) {
   options = Options();
   options.cache.preempt_checkpoint = "never";
   EXPECT_EQ(StatusOf(options).field(), "preempt_checkpoint");
+}
+
+TEST(ParseSpecialTest, MessagesAreQuotedUnlessItIsAskedFor) {
+  const ByteTokenizer bytes;
+  const std::vector<ChatMessage> messages = {{"user", "<end>"}};
+  const tokenizer::Spans said = {{0, 5}};
+  for (const bool parse_special : {false, true}) {
+    StatusOr<tokenizer::ChatTemplate> parsed =
+        tokenizer::ChatTemplate::Parse("{{ messages[0].content }}{{ eos_token }}");
+    ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+    const ChatRenderer render = RenderWith(*std::move(parsed), bytes, parse_special);
+    const StatusOr<tokenizer::RenderedChat> chat = render(messages, true);
+    ASSERT_TRUE(chat.ok()) << chat.status().message();
+    EXPECT_EQ(chat->text, "<end><end>");
+    EXPECT_EQ(chat->quoted, parse_special ? tokenizer::Spans() : said);
+  }
 }
 
 TEST(MachineTest, ReadsWhatTheSystemSays) {

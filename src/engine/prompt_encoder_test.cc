@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/fair_pool.h"
 #include "engine/test_fakes.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/bpe_tables.h"
@@ -168,6 +170,49 @@ TEST_F(PiecewiseEncoderTest, WhatAMessageSaysIsNoControlToken) {
   EXPECT_EQ(chat->prompt, (std::vector<TokenId>{256, '<', 'e', '>', 256, 257}));
   // A text is the client's as a whole.
   EXPECT_EQ(Encode(std::string("<e>"), kEncodingPiece)->prompt, (std::vector<TokenId>{257}));
+}
+
+// In the order of the prompt pool: a short text waits for the piece of another tenant's long ones
+// that is being encoded, and for no further one.
+TEST_F(PiecewiseEncoderTest, ALongTextDelaysAnotherTenantsByOnePiece) {
+  const PromptEncoder encoder(tokenizer_, {}, 10'000'000, {}, nullptr, nullptr);
+  std::string words;
+  while (words.size() < 660'000) words += "hehe 12 ";
+  std::list<LiveRequest> requests;
+  std::list<PromptEncoder::Job> jobs;
+  base::FairQueue queue;
+  std::vector<std::string> ended;
+  const auto add = [&](const std::string& tenant, Priority priority, double weight,
+                       const std::string& text) {
+    LiveRequest& live = requests.emplace_back();
+    live.request.prompt = text;
+    live.request.max_tokens = 1;
+    PromptEncoder::Job& job = jobs.emplace_back(&encoder, &live);
+    queue.Add({tenant, static_cast<int>(priority), weight},
+              [&job, &ended, tenant] {
+                const bool done = job.Run().has_value();
+                if (done) ended.push_back(tenant);
+                return done;
+              },
+              {});
+  };
+  const auto run = [&queue](base::FairQueue::Handle job) {
+    const bool done = job.front().piece();
+    queue.Return(&job, base::FairQueue::kExpectedPiece, done);
+  };
+  for (int i = 0; i < 3; ++i) add("greedy", Priority::kHigh, 100, words);
+  base::FairQueue::Handle running = queue.Take();
+  add("modest", Priority::kLow, 0.5, "he said");
+  run(std::move(running));
+  base::FairQueue::Handle next = queue.Take();
+  ASSERT_EQ(next.front().tenant(), "modest");
+  run(std::move(next));
+  EXPECT_EQ(ended, std::vector<std::string>{"modest"});
+  int pieces = 1;
+  for (; !queue.empty(); ++pieces) run(queue.Take());
+  EXPECT_EQ(ended.size(), 4U);
+  // Each piece does a part of a long text, of bounded work.
+  EXPECT_GT(pieces, static_cast<int>(3 * words.size() / (2 * kEncodingPiece)));
 }
 
 // What cannot fit is not encoded to its end: one piece of the size of a short prompt's tells it.

@@ -1,5 +1,6 @@
 #include "engine/prompt_pool.h"
 
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -17,10 +18,12 @@ int64_t PlacesFor(size_t capacity, int threads) {
 
 }  // namespace
 
-PromptPool::PromptPool(const PromptEncoder* encoder, const base::Clock* clock, int threads,
-                       size_t capacity, ReadyFn ready, RejectedFn rejected)
+PromptPool::PromptPool(const PromptEncoder* encoder, const base::Clock* clock,
+                       base::SharedBudget* bytes, int threads, size_t capacity, ReadyFn ready,
+                       RejectedFn rejected)
     : encoder_(encoder),
       clock_(clock),
+      bytes_(bytes),
       ready_(std::move(ready)),
       rejected_(std::move(rejected)),
       pool_(threads, PlacesFor(capacity, threads), "ropeway-prompt") {}
@@ -51,7 +54,8 @@ bool PromptPool::Run(Job* job) {
   RejectOverdue();
   if (!Encode(job)) {
     RejectOverdue();
-    return false;
+    // One that ended in this piece frees its memory now, not in its next turn.
+    if (job->live->state() != LiveRequest::State::kEnded) return false;
   }
   ForgetDeadline(*job->live);
   return true;
@@ -63,7 +67,12 @@ bool PromptPool::Encode(Job* job) {
   if (live->state() == LiveRequest::State::kEnded) return true;
   try {
     std::optional<StatusOr<core::CoreRequest>> core = job->encoding.Run();
-    if (!core) return false;
+    if (!core && Charge(job)) return false;
+    if (!core) {
+      core = Status(StatusCode::kResourceExhausted,
+                    "the requests of this tenant under way leave too little memory to encode its "
+                    "prompt");
+    }
     // Also one whose time ran out in this piece.
     RejectOverdue();
     if (!core->ok()) {
@@ -76,6 +85,14 @@ bool PromptPool::Encode(Job* job) {
     Reject(live, CurrentFailure("encoding the prompt"));
   }
   return true;
+}
+
+bool PromptPool::Charge(Job* job) {
+  const auto all = static_cast<int64_t>(job->encoding.bytes());
+  const int64_t more = all - job->bytes.amount();
+  if (all <= kFreeBytes || more <= 0) return true;
+  if (job->bytes.taken()) return job->bytes.Grow(more);
+  return bytes_->Take(job->live->tenant(), more, &job->bytes);
 }
 
 void PromptPool::Reject(const std::shared_ptr<LiveRequest>& live, Status status) {

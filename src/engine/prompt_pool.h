@@ -3,6 +3,7 @@
 #define ROPEWAY_ENGINE_PROMPT_POOL_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/fair_pool.h"
+#include "base/shared_budget.h"
 #include "core/sequence.h"
 #include "engine/live_request.h"
 #include "engine/prompt_encoder.h"
@@ -28,10 +30,13 @@ class PromptPool {
   using ReadyFn = std::function<void(core::CoreRequest)>;
   using RejectedFn = std::function<void(std::shared_ptr<LiveRequest>, Status)>;
 
-  // `encoder` and `clock` must outlive it. A tenant alone may have `capacity` requests in it,
-  // several tenants twice as many together.
-  PromptPool(const PromptEncoder* encoder, const base::Clock* clock, int threads, size_t capacity,
-             ReadyFn ready, RejectedFn rejected);
+  // What encoding takes in memory beyond it is charged to the request's tenant while it lasts.
+  static constexpr int64_t kFreeBytes = int64_t{1} << 20;
+
+  // `encoder`, `clock` and `bytes`, of which encoding takes its memory, must outlive it. A tenant
+  // alone may have `capacity` requests in it, several tenants twice as many together.
+  PromptPool(const PromptEncoder* encoder, const base::Clock* clock, base::SharedBudget* bytes,
+             int threads, size_t capacity, ReadyFn ready, RejectedFn rejected);
 
   // Adds `live`. False if there is no place for it or after Stop; throws std::bad_alloc; either
   // with nothing changed. A request past its deadline is rejected with kDeadlineExceeded, at the
@@ -49,12 +54,15 @@ class PromptPool {
         : live(its_live), encoding(encoder, live.get()) {}
     const std::shared_ptr<LiveRequest> live;
     PromptEncoder::Job encoding;
+    base::SharedBudget::Hold bytes;  // For what `encoding` takes.
   };
   using Deadline = std::pair<base::TimePoint, RequestId>;
 
   // Does a piece of it; whether it is done.
   bool Run(Job* job);
   bool Encode(Job* job);
+  // Charges what encoding takes by now; false: that is too much.
+  bool Charge(Job* job);
   void Reject(const std::shared_ptr<LiveRequest>& live, Status status);
   // Rejects all that are past their deadlines.
   void RejectOverdue();
@@ -62,6 +70,7 @@ class PromptPool {
 
   const PromptEncoder* const encoder_;
   const base::Clock* const clock_;
+  base::SharedBudget* const bytes_;
   const ReadyFn ready_;
   const RejectedFn rejected_;
   std::mutex mu_;

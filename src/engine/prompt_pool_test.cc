@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/shared_budget.h"
 #include "engine/test_fakes.h"
 
 namespace ropeway::engine {
@@ -18,7 +19,7 @@ class PromptPoolTest : public testing::Test {
  protected:
   void Start(size_t capacity) {
     pool_ = std::make_unique<PromptPool>(
-        &encoder_, &clock_, 1, capacity,
+        &encoder_, &clock_, &bytes_, 1, capacity,
         [this](core::CoreRequest request) {
           const std::lock_guard lock(mu_);
           ready_.push_back(request.id);
@@ -50,6 +51,7 @@ class PromptPoolTest : public testing::Test {
 
   TestGate gate_;
   SkippingClock clock_;
+  base::SharedBudget bytes_{int64_t{64} << 20};
   PromptEncoder encoder_{std::make_shared<ByteTokenizer>(&gate_), {}, 4096, {}, nullptr, nullptr};
   std::mutex mu_;
   std::vector<RequestId> ready_;
@@ -88,6 +90,36 @@ TEST_F(PromptPoolTest, OneThatCannotFitOrIsOverdueIsRejected) {
   EXPECT_EQ(rejected_[0], std::pair(RequestId{1}, StatusCode::kInvalidArgument));
   EXPECT_EQ(rejected_[1], std::pair(RequestId{2}, StatusCode::kDeadlineExceeded));
   EXPECT_EQ(late->state(), LiveRequest::State::kEnded);
+}
+
+TEST_F(PromptPoolTest, WhatEncodingTakesIsChargedToItsTenant) {
+  Start(10);
+  base::SharedBudget::Hold prompts;
+  ASSERT_TRUE(bytes_.Take("greedy", int64_t{4} << 20, &prompts));
+  ASSERT_TRUE(Add("greedy", ByteTokenizer::kGrowing));
+  const RequestId growing = id_;
+  // Until it takes as much as it leaves free; others go on meanwhile and afterwards.
+  ASSERT_TRUE(Add("modest", "x"));
+  const RequestId modest = id_;
+  const auto is_rejected = [&] {
+    const std::lock_guard lock(mu_);
+    return rejected_ == std::vector{std::pair(growing, StatusCode::kResourceExhausted)};
+  };
+  EXPECT_TRUE(Eventually(is_rejected));
+  EXPECT_TRUE(Eventually([&] { return IsReady(modest); }));
+  EXPECT_TRUE(Eventually([&] { return bytes_.used() == prompts.amount(); }));
+}
+
+// A request that ended while a piece of it ran has no further turn.
+TEST_F(PromptPoolTest, WhatEndsWhileItIsEncodedIsFreed) {
+  Start(10);
+  const std::shared_ptr<LiveRequest> endless = Live("", ByteTokenizer::kEndless);
+  ASSERT_TRUE(pool_->TryAdd(endless));
+  EXPECT_TRUE(endless->Move(LiveRequest::State::kEncoding, LiveRequest::State::kEnded));
+  EXPECT_TRUE(Eventually([&] { return endless.use_count() == 1; }));
+  const std::lock_guard lock(mu_);
+  EXPECT_TRUE(ready_.empty());
+  EXPECT_TRUE(rejected_.empty());
 }
 
 TEST_F(PromptPoolTest, StopDropsWhatIsNotReady) {

@@ -28,15 +28,19 @@ const std::array<char, 256>& AllBytes() {
 
 class EndlessEncoding final : public tokenizer::Encoding {
  public:
+  explicit EndlessEncoding(size_t bytes_each = 0) : bytes_each_(bytes_each) {}
+
   bool Run(size_t) override {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
+    bytes_ += bytes_each_;
     return false;
   }
+  size_t bytes() const override { return bytes_; }
+
+ private:
+  const size_t bytes_each_;
+  size_t bytes_ = 0;
 };
-
-}  // namespace
-
-namespace {
 
 std::vector<TokenLogprob> TopLogprobs(int32_t count) {
   std::vector<TokenLogprob> top;
@@ -81,6 +85,7 @@ std::unique_ptr<tokenizer::Encoding> ByteTokenizer::Begin(std::string_view text,
                                                           const tokenizer::EncodeOptions& options,
                                                           size_t most) const {
   if (text.starts_with(kEndless)) return std::make_unique<EndlessEncoding>();
+  if (text.starts_with(kGrowing)) return std::make_unique<EndlessEncoding>(size_t{1} << 20);
   return Tokenizer::Begin(text, options, most);
 }
 

@@ -68,8 +68,10 @@ class ByteTokenizer final : public tokenizer::Tokenizer {
   static constexpr const char* kSlow = "SLOW";
   // Text that begins so is encoded once the gate lets it pass.
   static constexpr const char* kHeld = "HELD";
-  // Text that begins so is encoded in pieces without an end.
+  // Text that begins so is encoded in pieces without an end,
   static constexpr const char* kEndless = "ENDLESS";
+  // and with each of which it takes another MiB of memory.
+  static constexpr const char* kGrowing = "GROWING";
 
  private:
   TestGate* const gate_;

@@ -223,12 +223,15 @@ Status Generation::Prepare() {
   if (!status.ok()) return status;
   head_.model = model->id;
   if (!api.shows_prompts) return {};
+  size_t bytes = 0;
   for (const Prompt& prompt : api.prompts) {
     StatusOr<std::string> text = PromptText(prompt, backend);
     if (!text.ok()) return text.status();
+    bytes += text->size();
     head_.prompt_texts.push_back(*std::move(text));
   }
-  return {};
+  const bool good = context_->ChargeAnswer(http_.caller.tenant, bytes, &prompt_texts_);
+  return good ? Status() : TooManyAnswers();
 }
 
 std::optional<HttpReply> Generation::ApplyKey(std::vector<KeyTicket>* tickets) {

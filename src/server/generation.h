@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/shared_budget.h"
 #include "server/api_format.h"
 #include "server/http_reply.h"
 #include "server/request_reader.h"
@@ -76,6 +77,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Framing framing_;
   const std::unique_ptr<ApiFormat> format_;
   AnswerHead head_;  // Until the format has it.
+  base::SharedBudget::Hold prompt_texts_;  // For the memory of the prompts that the answer shows.
   Submission submission_;
   bool stream_began_ = false;  // The headers may have left.
 };

@@ -118,5 +118,26 @@ TEST_F(HttpAnswersTest, AWholeAnswerThatGrowsTooLargeIs503) {
   EXPECT_TRUE(backend_.WaitIdle());
 }
 
+// Token ids become longer as text: what an answer is to show of the prompts counts before it is
+// submitted.
+TEST_F(HttpAnswersTest, PromptsThatAreShownAreCharged) {
+  ServerLimits limits;
+  limits.max_answers_bytes = 100'000;
+  Start(limits);
+  std::string ids = "1";  // The fake's longest token.
+  for (int i = 1; i < 40'000; ++i) ids += ",1";
+  const auto post = [&](const std::string& prompt) {
+    TestClient client(port());
+    client.Send(PostBytes("/v1/completions",
+                          R"({"max_tokens":1,"echo":true,"prompt":[)" + prompt + "]}", Bearer(kA)));
+    return client.Read();
+  };
+  const ClientReply large = post(ids);
+  EXPECT_EQ(large.status, 503) << large.body;
+  EXPECT_NE(large.body.find("too much memory"), std::string::npos);
+  EXPECT_TRUE(backend_.submitted().empty());
+  EXPECT_EQ(post("1,104").status, 200);
+}
+
 }  // namespace
 }  // namespace ropeway::server

@@ -282,6 +282,30 @@ TEST_F(HttpPriorityTest, AKeysTokensPerMinuteAreBounded) {
   EXPECT_EQ(Post("key-open", "").headers.count("x-ratelimit-limit-tokens"), 0U);
 }
 
+// A prompt that takes all tokens that a key has is encoded. Further ones are rejected before that,
+// until it ends.
+TEST_F(HttpPriorityTest, WhatAKeyCannotPayIsNotEncoded) {
+  backend_.set_script([](const Request&) {
+    FakeScript script;
+    script.admit = false;  // It is being encoded.
+    return script;
+  });
+  const std::string body = R"({"prompt":")" + std::string(66'000, 'x') + "\"}";
+  TestClient first(port());
+  first.Send(PostBytes(kPath, body, Bearer("key-slow-1")));
+  ASSERT_TRUE(backend_.WaitActive(1));
+  for (int i = 0; i < 20; ++i) {
+    TestClient client(port());
+    client.Send(PostBytes(kPath, body, Bearer("key-slow-1")));
+    const ClientReply rejected = client.Read();
+    EXPECT_EQ(rejected.status, 429);
+    EXPECT_EQ(json::parse(rejected.body)["error"]["type"], "tokens");
+  }
+  EXPECT_EQ(backend_.submitted().size(), 1U);
+  first.Close();
+  EXPECT_TRUE(backend_.WaitIdle());
+}
+
 // Known only once it is encoded: the fake says three tokens of any prompt.
 TEST_F(HttpPriorityTest, APromptThatTheKeyCannotPayEnds) {
   const std::string twelve = R"({"prompt":")" + std::string(12, 'x') + R"(","max_tokens":4})";

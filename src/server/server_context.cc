@@ -172,8 +172,9 @@ class ServerContext::HelperJob {
     try {
       if (work_ && !left_) {
         std::optional<StatusOr<std::string>> ended = work_();
-        if (!ended) return false;
-        result_ = *std::move(ended);
+        // Nobody waits for it any more: what it holds is freed now, not in its next turn.
+        if (!ended && !left_) return false;
+        if (ended) result_ = *std::move(ended);
       }
     } catch (...) {
       try {
