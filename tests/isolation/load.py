@@ -25,11 +25,15 @@ KV_CACHE_BYTES = 512 * MIB
 FLAGS = ["--threads", "1", "--kv-cache-size", "512MiB", "--drain-timeout", f"{DRAIN_SECONDS}s"]
 
 
-def memory_bound(max_bodies=256 * MIB, max_body=8 * MIB, max_header=32 << 10, max_connections=4096,
+def memory_bound(max_connections=4096, max_bodies=256 * MIB, max_answers=256 * MIB, max_body=8 * MIB,
+                 max_queued_requests=1000, max_num_seqs=64, max_queued_tokens=4_000_000, io_threads=1,
                  helper_threads=1, frontend_threads=1):
     """What docs/security.md#memory says that requests may take above an idle server, in bytes."""
-    return (KV_CACHE_BYTES + 2 * max_bodies + 256 * MIB + 256 * MIB
-            + max_connections * (max_header + (128 << 10)) + 32 * (helper_threads + frontend_threads) * max_body)
+    kib = 1 << 10
+    return (KV_CACHE_BYTES + (max_connections + 192) * 192 * kib + max_bodies + max_answers + 256 * MIB
+            + (2 * max_queued_requests + max_num_seqs) * 32 * kib + 2 * max_queued_tokens * 40
+            + io_threads * 2 * max_body + (helper_threads + 2) * (128 * MIB + 4 * max_body)
+            + (helper_threads + frontend_threads + 4) * (MIB + 4 * max_body))
 
 
 class Server:
