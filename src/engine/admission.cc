@@ -53,6 +53,10 @@ int RetryAfter(double wait, base::Duration max_wait) {
   const double most = base::ToSeconds(max_wait);
   // A request may also be rejected for tokens that wait, behind a queue that is not long.
   const double seconds = wait > most ? wait - most / 2 : wait / 2;
+  return WholeSeconds(seconds);
+}
+
+int WholeSeconds(double seconds) {
   return static_cast<int>(std::clamp(std::ceil(seconds), 1.0, kLongestRetryAfter));
 }
 

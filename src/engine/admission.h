@@ -30,8 +30,11 @@ double PredictedWait(const scheduler::LoadView& load, const scheduler::LoadView:
                      base::Duration max_wait);
 
 // When to retry (Retry-After) after a predicted wait of `wait`, both in seconds: half of max_wait
-// before the turn comes (see AdmissionTickets). From 1 second to an hour.
+// before the turn comes (see AdmissionTickets), as WholeSeconds.
 int RetryAfter(double wait, base::Duration max_wait);
+
+// Seconds as Retry-After says them: whole ones, from 1 to an hour's.
+int WholeSeconds(double seconds);
 
 // The queue alone is short if it takes at most this part of max_wait. Then it admits also those
 // whose turn has not come, so that no slot is idle because others do not come again.

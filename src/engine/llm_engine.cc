@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -15,9 +14,6 @@
 
 namespace ropeway::engine {
 namespace {
-
-// Seconds; no client waits longer.
-constexpr double kMaxRetryAfterSeconds = 3600;
 
 // How long Drain waits for what it cancelled: a step takes far less.
 constexpr auto kCancelGrace = std::chrono::seconds(10);
@@ -250,8 +246,7 @@ std::string LlmEngine::MetricsText() const {
 
 int LlmEngine::RetryAfterSeconds(const std::string& tenant) const {
   try {
-    const double seconds = loop_.load().SecondsToEnd(tenant);
-    return static_cast<int>(std::clamp(std::ceil(seconds), 1.0, kMaxRetryAfterSeconds));
+    return WholeSeconds(loop_.load().SecondsToEnd(tenant));
   } catch (const std::bad_alloc&) {
     return 1;
   }
