@@ -22,9 +22,8 @@ namespace ropeway::sim {
 //                  below its share
 //   shares         the classes' parts of the work were not their shares, over 30 s in which all of
 //                  them always had requests waiting
-//   ping_pong      a request was preempted (not for memory) before it had run kMinRunSteps, or for
-//   a
-//                  higher class too often
+//   ping_pong      a request was preempted (not for memory) before it had run kMinRunSteps, or too
+//                  often for a higher class
 //   batch_whole    a request started while a batch ran (not continuous), and was not of class high
 //                  with urgent_joins
 // Aged requests are exempt from the classes' order and shares.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "engine/engine_core.h"
 #include "setup.h"
@@ -19,8 +20,7 @@ namespace ropeway::sim {
 //   tenant_turn      an honest tenant had a request and no work for more steps in a row than its
 //                    turn may take
 //   tenant_share     while both always had requests waiting, kBusy had less than kLeastShare of
-//   what
-//                    kHostile had: of each the largest of its parts of slots, blocks and time
+//                    what kHostile had: of each the largest of its parts of slots, blocks and time
 //   tenant_rejected  a request of kLight was rejected, for another tenant's backlog
 class TenantChecks {
  public:

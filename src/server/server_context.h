@@ -46,9 +46,8 @@ class ServerMetrics {
   void ConnectionOpened() { connections_->Increment(); }
   void ConnectionClosed() { connections_->Decrement(); }
 
-  // Both in the Prometheus text format. The series of all tenants, or of `tenant` alone if it is
-  // not
-  // "", are a text of their own.
+  // Both in the Prometheus text format. The series of all tenants, or of `tenant` alone if that is
+  // not "", are a text of their own.
   std::string Text() const;
   std::string TenantText(const std::vector<KeyUsage>& usage, const std::string& tenant) const;
 
