@@ -204,8 +204,8 @@ class Scheduler {
   // Preempts candidates_ until `urgent` can start; none if all of them do not make the room.
   bool GiveWayTo(const Ranked& urgent, int slots);
   void StartNow(const Ranked& ranked);
-  // Fills due_ with the first sequence of each tenant that must start now so that all that wait
-  // start within max_wait of their arrival.
+  // Fills due_ with the sequence of each tenant that waits longest and must start now so that all
+  // that wait start within max_wait since they came.
   void NoteDue();
   bool MustStart(std::span<core::Sequence* const> of_one_tenant);
   // Of candidates_ for memory, leaves those of the lowest class that belong to the tenant that

@@ -199,8 +199,12 @@ void Scheduler::NoteDue() {
     any = any || now_ - sequence->sched.queued_since >= options_.max_wait / 2;
   }
   if (!any) due_.clear();
+  // By the time that they wait: one whose prompt took long to encode came late for its order.
   std::sort(due_.begin(), due_.end(), [](const core::Sequence* a, const core::Sequence* b) {
-    return std::tuple(a->sched.tenant, a->order) < std::tuple(b->sched.tenant, b->order);
+    const auto key = [](const core::Sequence& s) {
+      return std::tuple(s.sched.tenant, s.sched.queued_since, s.order);
+    };
+    return key(*a) < key(*b);
   });
   size_t firsts = 0;
   for (size_t begin = 0, end = 0; begin < due_.size(); begin = end) {

@@ -323,6 +323,26 @@ TEST_F(DueTest, WhatWaitsStartsWithinMaxWaitAndAStep) {
   }
 }
 
+// Its prompt took long to encode, so its order is an earlier one.
+TEST_F(DueTest, OneThatCameLateDelaysNoneThatWaitsLonger) {
+  constexpr base::Duration kMaxWait = std::chrono::seconds(1);
+  StartFair(1000, {.max_num_seqs = 1, .max_num_batched_tokens = 64, .max_wait = kMaxWait}, "fcfs");
+  AddOf("a", 4);
+  const auto step = [this] {
+    Step();
+    scheduler_->OnStep(kStep);
+  };
+  step();
+  const core::Sequence* const first = AddOf("a", 4);
+  const base::TimePoint came = now_;
+  while (now_ - came < kMaxWait / 2) step();
+  core::Sequence* const late = AddOf("a", 4);
+  late->order = 0;
+  while (!first->running() && now_ - came < 2 * kMaxWait) step();
+  EXPECT_LE(now_ - came, kMaxWait + 2 * kStep);
+  EXPECT_EQ(late->state, core::SequenceState::kWaiting);
+}
+
 TEST_F(DueTest, TheOldestHalfRunsOn) {
   StartFair(
       1000,
