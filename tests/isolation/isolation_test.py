@@ -10,16 +10,21 @@ And nothing is wasted on b (case "share"): a flood of key a gets at least 90 % o
 
 The long form has 200 samples of b, beside 200 in quiet, three times, and holds the median of the three p99s against the
 bound. The short form takes what a few seconds give, beside one run in quiet; it holds the median against the bound, and
-the longest against twice the bound. It has the case "share" only where that is named.
+the longest against twice the bound. What is too slow there is measured once more, since others may use the machine too.
+It has the case "share" only where that is named.
 
-usage: isolation_test.py --ropeway PROGRAM --model FILE.gguf [--long] [CASE...]
+At the end there is a table of all figures; --out writes it to a file too.
+
+usage: isolation_test.py --ropeway PROGRAM --model FILE.gguf [--long] [--out FILE.json|FILE.csv] [CASE...]
 """
 import argparse
+import collections
 import statistics
 import sys
 import time
 
-from load import DRAIN_SECONDS, MIB, Attacker, Background, Honest, Server, memory_bound, percentile
+from load import (DRAIN_SECONDS, MIB, Attacker, Background, Honest, Server, memory_bound, percentile, print_table,
+                  write_figures)
 
 # What runs at once, and whether without a key.
 CASES = {
@@ -34,6 +39,18 @@ CASES = {
 }
 SHARE = "share"  # The case of a's own throughput.
 SETTLE_SECONDS = 1  # From the first requests of an attack to the first sample.
+# Attacks that take slots have so many at least, else they prove nothing.
+TAKES_SLOTS = {"slots", "flood", "sampling"}
+LEAST_RUNNING = 16
+OPEN_TO_STRANGERS = {"bodies", "sockets"}  # They ask for /livez.
+# The columns of the table: b's times to the first token, its median gap and its longest request with a large or chunked
+# body, in ms; sequences that run; tokens/s of a; answers to b that were wrong.
+COLUMNS = ("case", "round", "quiet_samples", "quiet_p50", "quiet_p99", "quiet_longest", "samples", "p50", "p99",
+           "longest", "gap", "quiet_bodies", "bodies", "running", "a_alone", "a_beside", "ratio", "idle_mib",
+           "peak_mib", "bound", "holds", "wrong")
+
+# `is_time`: it may be another's doing on the same machine.
+Failure = collections.namedtuple("Failure", "case what is_time")
 
 
 class Form:
@@ -49,127 +66,170 @@ class Form:
         self.checks = [(99, 1)] if is_long else [(50, 1), (100, 2)]  # Percentiles, times the bound.
 
 
+class Results:
+    """What was measured, and what is wrong with it."""
+
+    def __init__(self):
+        self.rows = []
+        self.failures = []
+
+    def check(self, holds, case, what, is_time=False):
+        if not holds:
+            self.failures.append(Failure(case, what, is_time))
+            print(f"    FAILED: {case}: {what}", flush=True)
+
+    def add_row(self, **figures):
+        self.rows.append(figures)
+        print("  " + ", ".join(f"{name} {figure}" for name, figure in figures.items()), flush=True)
+
+    def too_slow(self):
+        return {failure.case for failure in self.failures if failure.is_time}
+
+    def drop(self, cases):
+        """All of these cases that a second measurement replaces: not what was answered wrongly."""
+        self.rows = [row for row in self.rows if row["case"] not in cases]
+        self.failures = [failure for failure in self.failures if failure.case not in cases or not failure.is_time]
+
+
 def bound(quiet):
     return 3 * quiet + 0.2
 
 
-def milliseconds(seconds):
-    return f"{seconds * 1e3:.0f} ms"
-
-
-class Failures(list):
-    def check(self, holds, what):
-        if not holds:
-            self.append(what)
-            print(f"    FAILED: {what}", flush=True)
+def ms(seconds):
+    return round(seconds * 1e3, 1)
 
 
 def measure(server, form):
-    return Honest(server).run(form.samples, form.seconds)
+    return Honest(server).run(form.samples, form.seconds, form.least_samples)
 
 
-def check_samples(client, name, form, failures):
-    failures.check(not client.wrong, f"b, {name}: {client.wrong[:3]}")
-    failures.check(len(client.ttft) >= form.least_samples, f"b, {name}: {len(client.ttft)} samples")
+def check_samples(client, case, what, form, results):
+    results.check(not client.wrong, case, f"b, {what}: {client.wrong[:3]}")
+    results.check(len(client.ttft) >= form.least_samples, case, f"b, {what}: {len(client.ttft)} samples")
 
 
-def under_attack(server, case, form, failures):
-    """b's samples of one round."""
+def check_attack(case, counts, running, results):
+    """Whether it was one."""
+    kinds, stranger = CASES[case]
+    for kind in kinds:
+        results.check(sum(counts.get(kind, {}).values()) > 0, case, f"the attack {kind} did nothing")
+        if stranger and kind not in OPEN_TO_STRANGERS:
+            results.check(200 not in counts.get(kind, {}), case, f"{kind}: served without a key: {counts}")
+    if not stranger and TAKES_SLOTS.intersection(kinds):
+        results.check(running >= LEAST_RUNNING, case, f"the attack has {running} slots")
+
+
+def under_attack(server, case, form, results):
+    """b in one round, how many sequences ran, and the attack's answers."""
     kinds, stranger = CASES[case]
     with Attacker(server, kinds, stranger) as attacker:
         time.sleep(SETTLE_SECONDS)
+        running = server.running()
         client = measure(server, form)
+        running = max(running, server.running())
         counts = attacker.stop()
-    check_samples(client, f"under {case}", form, failures)
-    for kind in kinds:
-        failures.check(sum(counts.get(kind, {}).values()) > 0, f"the attack {kind} did nothing")
-    if client.ttft:
-        gap = statistics.median(client.gaps) if client.gaps else 0
-        print(f"  {case}: b's TTFT {milliseconds(statistics.median(client.ttft))}, p99 "
-              f"{milliseconds(percentile(client.ttft, 99))}, {len(client.ttft)} samples; gap {milliseconds(gap)}; "
-              f"large and chunked bodies at most {milliseconds(max(client.probe_seconds, default=0))}; peak "
-              f"{server.memory() / MIB:.0f} MiB; attack {counts}", flush=True)
+    check_samples(client, case, "under attack", form, results)
+    check_attack(case, counts, running, results)
     server.wait_until_idle()
-    return client.ttft
+    return client, running, counts
 
 
-def in_quiet(server, form, failures):
+def in_quiet(server, form, results):
     client = measure(server, form)
-    check_samples(client, "in quiet", form, failures)
-    print(f"  quiet: b's TTFT {milliseconds(statistics.median(client.ttft))}, p99 "
-          f"{milliseconds(percentile(client.ttft, 99))}, {len(client.ttft)} samples", flush=True)
-    return client.ttft
+    check_samples(client, "quiet", "alone", form, results)
+    if not client.ttft:
+        raise RuntimeError(f"b has no answer on a quiet server: {client.wrong}")
+    return client
 
 
-def run_case(server, case, form, failures, quiet):
-    """`quiet`: b's samples in quiet; None: measured before each round."""
+def figures_of(client):
+    return {"samples": len(client.ttft), "p50": ms(percentile(client.ttft, 50)), "p99": ms(percentile(client.ttft, 99)),
+            "longest": ms(max(client.ttft))}
+
+
+def run_case(server, case, form, results, quiet):
+    """`quiet`: b in quiet; None: measured before each round."""
     rounds = []
-    for _ in range(form.rounds):
-        samples = quiet or in_quiet(server, form, failures)
-        attacked = under_attack(server, case, form, failures)
-        if attacked:
-            rounds.append((samples, attacked))
-    failures.check(len(rounds) == form.rounds, f"{case}: no samples")
+    for number in range(1, form.rounds + 1):
+        before = quiet or in_quiet(server, form, results)
+        client, running, counts = under_attack(server, case, form, results)
+        if not client.ttft:
+            continue
+        rounds.append((before.ttft, client.ttft))
+        quiet_figures = {f"quiet_{name}": figure for name, figure in figures_of(before).items()}
+        results.add_row(case=case, round=number, **quiet_figures, **figures_of(client),
+                        gap=ms(statistics.median(client.gaps or [0])),
+                        quiet_bodies=ms(max(before.probe_seconds, default=0)),
+                        bodies=ms(max(client.probe_seconds, default=0)), running=running,
+                        peak_mib=server.memory() // MIB, wrong=len(client.wrong), attack=counts)
+    results.check(len(rounds) == form.rounds, case, "no samples")
     for percent, factor in form.checks if rounds else ():
         before = statistics.median(percentile(samples, percent) for samples, _ in rounds)
         after = statistics.median(percentile(attacked, percent) for _, attacked in rounds)
-        failures.check(after <= factor * bound(before),
-                       f"{case}: p{percent} of b's TTFT is {milliseconds(after)}, in quiet {milliseconds(before)}: "
-                       f"more than {milliseconds(factor * bound(before))}")
+        most = factor * bound(before)
+        what = f"p{percent} of b's TTFT is {ms(after)} ms, in quiet {ms(before)}: more than {ms(most)}"
+        results.check(after <= most, case, what, is_time=True)
+        name = "longest" if percent == 100 else f"p{percent}"
+        figures = {f"quiet_{name}": ms(before), name: ms(after)}
+        results.add_row(case=case, round="median", **figures, bound=ms(most), holds=after <= most)
 
 
 def tokens_per_second(server, seconds, client=None):
-    """Of key a, in a flood, while `client` sends what it sends."""
+    """Of key a, in a flood, while `client` sends what it sends; and the sequences that run, its included."""
     with Attacker(server, ["flood"]) as attacker:
         time.sleep(SETTLE_SECONDS + 1)  # All slots are taken.
         background = Background(client) if client else None
-        begin, before = time.monotonic(), server.metric("ropeway_generation_tokens_total")
-        done = client.count if client else 0
-        time.sleep(seconds)
-        tokens = server.metric("ropeway_generation_tokens_total") - before
+        begin, before = time.monotonic(), server.metric("ropeway_tenant_generation_tokens_total", "a")
+        running = []
+        while time.monotonic() < begin + seconds:
+            time.sleep(min(0.5, seconds))
+            running.append(server.running())
+        tokens = server.metric("ropeway_tenant_generation_tokens_total", "a") - before
         elapsed = time.monotonic() - begin
         if background:
-            tokens -= (background.stop().count - done) * Honest.TOKENS
+            background.stop()
         attacker.stop()
     server.wait_until_idle()
-    return tokens / elapsed
+    return tokens / elapsed, statistics.median(running)
 
 
-def run_share(server, form, failures):
+def run_share(server, form, results):
     """What b takes is what b computes, and no more."""
     ratios = []
-    for _ in range(form.rounds):
-        alone = tokens_per_second(server, form.share_seconds)
+    for number in range(1, form.rounds + 1):
+        alone, running = tokens_per_second(server, form.share_seconds)
         client = Honest(server, pause=0.5, probes=False)
-        beside = tokens_per_second(server, form.share_seconds, client)
-        failures.check(not client.wrong, f"b, beside a flood: {client.wrong[:3]}")
-        ratios.append(beside / alone)
-        print(f"  share: a gets {alone:.0f} tokens/s, beside b {beside:.0f} ({ratios[-1]:.2f})", flush=True)
-    failures.check(statistics.median(ratios) >= 0.9, f"a gets {statistics.median(ratios):.2f} of what it gets alone")
+        beside, _ = tokens_per_second(server, form.share_seconds, client)
+        results.check(not client.wrong, SHARE, f"b, beside a flood: {client.wrong[:3]}")
+        results.check(alone > 0, SHARE, "the flood gets no tokens")
+        ratios.append(beside / max(alone, 1e-9))
+        results.add_row(case=SHARE, round=number, samples=len(client.ttft), running=running, a_alone=round(alone, 1),
+                        a_beside=round(beside, 1), ratio=round(ratios[-1], 3), wrong=len(client.wrong))
+    ratio = statistics.median(ratios)
+    results.check(ratio >= 0.9, SHARE, f"a gets {ratio:.2f} of what it gets alone", is_time=True)
+    results.add_row(case=SHARE, round="median", ratio=round(ratio, 3), bound=0.9, holds=ratio >= 0.9)
 
 
-def run(args, cases, form):
-    failures = Failures()
+def run(args, cases, form, results):
     with Server(args.ropeway, args.model) as server:
         Honest(server).run(5)  # The first requests touch memory.
         idle = server.memory("VmRSS")
-        quiet = None if form.is_long else in_quiet(server, form, failures)
+        quiet = None if form.is_long else in_quiet(server, form, results)
         for case in cases:
             if case == SHARE:
-                run_share(server, form, failures)
+                run_share(server, form, results)
             else:
-                run_case(server, case, form, failures, quiet)
+                run_case(server, case, form, results, quiet)
         peak = server.memory()
-        failures.check(peak - idle <= memory_bound(),
-                       f"the peak of memory is {(peak - idle) / MIB:.0f} MiB above the idle server's; the bound is "
-                       f"{memory_bound() / MIB:.0f}")
-        failures.check(server.get("/livez")[0] == 200, "/livez")
+        results.check(peak - idle <= memory_bound(), "memory",
+                      f"the peak is {(peak - idle) // MIB} MiB above the idle server's; the bound is "
+                      f"{memory_bound() // MIB}")
+        results.check(server.get("/livez")[0] == 200, "end", "/livez")
         code, seconds = server.stop()
-        failures.check(code == 0, f"the server ended with {code}: {server.output()[-1000:]}")
-        failures.check(seconds <= DRAIN_SECONDS + 5, f"SIGTERM took {seconds:.1f} s")
-        print(f"  peak {peak / MIB:.0f} MiB, idle {idle / MIB:.0f}, bound {(idle + memory_bound()) / MIB:.0f}; "
-              f"ended in {seconds:.1f} s", flush=True)
-    return failures
+        results.check(code == 0, "end", f"the server ended with {code}: {server.output()[-1000:]}")
+        results.check(seconds <= DRAIN_SECONDS + 5, "end", f"SIGTERM took {seconds:.1f} s")
+        results.add_row(case="memory", idle_mib=idle // MIB, peak_mib=peak // MIB, bound=(idle + memory_bound()) // MIB,
+                        holds=peak - idle <= memory_bound(), seconds_to_end=round(seconds, 1))
 
 
 def main():
@@ -177,6 +237,7 @@ def main():
     parser.add_argument("--ropeway", required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--long", action="store_true")
+    parser.add_argument("--out", help="a file for the figures: .json, or .csv")
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join([*CASES, SHARE])}")
     args = parser.parse_args()
     unknown = set(args.cases) - {*CASES, SHARE}
@@ -184,14 +245,22 @@ def main():
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     form = Form(args.long)
     cases = args.cases or [*CASES, *([SHARE] if args.long else [])]
-    failures = run(args, cases, form)
-    if failures and not args.long:
-        # A machine that others use at that moment is no failure of isolation; what fails twice is one.
-        print("  again:", flush=True)
-        failures = run(args, [case for case in cases if any(case in failure for failure in failures)] or cases, form)
-    for failure in failures:
-        print(f"FAILED: {failure}")
-    return 1 if failures else 0
+    results = Results()
+    try:
+        run(args, cases, form, results)
+        slow = [case for case in cases if case in results.too_slow()]
+        if slow and not args.long:
+            print(f"  again: {', '.join(slow)}", flush=True)
+            results.drop({*slow, "memory"})
+            run(args, slow, form, results)
+    finally:
+        print_table(results.rows, COLUMNS)
+        if args.out:
+            write_figures(args.out, results.rows, [f"{each.case}: {each.what}" for each in results.failures],
+                          {"form": "long" if args.long else "short", "cases": cases, "times": "ms"})
+    for failure in results.failures:
+        print(f"FAILED: {failure.case}: {failure.what}")
+    return 1 if results.failures else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""What the tests of isolation share: the server, an honest client with its samples, and the attacker's process."""
+"""What the tests of isolation share: the server, an honest client, the attacker's process, and the table of figures."""
+import csv
 import http.client
 import json
 import math
@@ -81,11 +82,17 @@ class Server:
         finally:
             connection.close()
 
-    def metric(self, name):
+    def metric(self, name, tenant=None):
+        """The sum over its series, or the series of a tenant."""
         text = self.get("/metrics")[1]
-        found = re.findall(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+-]+)$", text, re.MULTILINE)
+        labels = r"(?:\{[^}]*\})?" if tenant is None else re.escape(f'{{tenant="{tenant}"}}')
+        found = re.findall(rf"^{name}{labels} ([0-9.e+-]+)$", text, re.MULTILINE)
         assert found, f"no metric {name}"
         return sum(map(float, found))
+
+    def running(self):
+        """Sequences that have a slot."""
+        return int(self.metric("ropeway_num_requests_running"))
 
     def wait_until_idle(self):
         def idle():
@@ -204,10 +211,13 @@ class Honest:
             finally:
                 connection.close()
 
-    def run(self, samples, seconds=None):
-        """Until there are `samples`, or for `seconds`, if that is sooner."""
+    def run(self, samples, seconds=None, least=0):
+        """Until there are `samples`, or for `seconds`, if that is sooner and there are `least` by then."""
         deadline = time.monotonic() + (seconds or math.inf)
-        while len(self.ttft) < samples and time.monotonic() < deadline and len(self.wrong) < 20:
+        while len(self.ttft) < samples and len(self.wrong) < 20:
+            late = time.monotonic() - deadline
+            if late > (PATIENCE if len(self.ttft) < least else 0):
+                break
             try:
                 self.sample()
                 if self.probes and self.count % 5 == 0:
@@ -268,3 +278,25 @@ class Background:
         self.stopping.set()
         self.thread.join(timeout=PATIENCE)
         return self.client
+
+
+def print_table(rows, columns):
+    """Those of the columns that any row has."""
+    shown = [name for name in columns if any(name in row for row in rows)]
+    lines = [shown] + [[str(row.get(name, "")) for name in shown] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    for line in lines:
+        print("  ".join(text.rjust(width) for text, width in zip(line, widths)).rstrip(), flush=True)
+
+
+def write_figures(path, rows, failures, about):
+    """All figures: as JSON with the failures, or as CSV if the name ends so."""
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        if not str(path).endswith(".csv"):
+            json.dump({**about, "rows": rows, "failures": failures}, file, indent=1)
+            file.write("\n")
+            return
+        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
+        writer.writeheader()
+        writer.writerows({name: json.dumps(figure) if isinstance(figure, dict) else figure
+                          for name, figure in row.items()} for row in rows)

@@ -7,7 +7,9 @@ take the place of those before; in between, the server is idle for a moment. The
 - memory and descriptors, looked at while it is idle, are in the last third what they were in the first;
 - the server ends in time with exit code 0.
 
-usage: soak_test.py --ropeway PROGRAM --model FILE.gguf [--minutes N] [--seed N]
+With fewer than 10 minutes the attacks are shorter: there are about 12 of them. --out: the figures of each attack.
+
+usage: soak_test.py --ropeway PROGRAM --model FILE.gguf [--minutes N] [--seed N] [--out FILE.json|FILE.csv]
 """
 import argparse
 import random
@@ -16,53 +18,70 @@ import sys
 import time
 
 from attack import KINDS
-from load import DRAIN_SECONDS, MIB, Attacker, Honest, Server, memory_bound, percentile
+from load import (DRAIN_SECONDS, MIB, Attacker, Honest, Server, memory_bound, percentile, print_table,
+                  write_figures)
 
 ATTACK_SECONDS = 50
+ATTACKS = 12  # At least, in a short run.
 PAUSE_SECONDS = 3
+COLUMNS = ("minute", "attack", "samples", "p50", "p99", "longest", "memory_mib", "descriptors")
 # What may be more at the end than at the beginning: malloc's free lists, and connections that are being closed.
 MEMORY_FACTOR, MEMORY_MARGIN = 1.05, 48 * MIB
 DESCRIPTOR_MARGIN = 8
 
 
-def soak(server, args):
-    """What is wrong, as sentences."""
-    wrong = []
+def figures_of(samples):
+    """Times in ms."""
+    return {"samples": len(samples), **{name: round(percentile(samples or [0], percent) * 1e3, 1)
+                                        for name, percent in (("p50", 50), ("p99", 99), ("longest", 100))}}
+
+
+def soak(server, args, rows, wrong):
+    """Adds the figures of each attack to `rows`, and to `wrong` what is, as sentences."""
     numbers = random.Random(args.seed)
     quiet = Honest(server).run(200)
     wrong += quiet.wrong
+    if not quiet.ttft:
+        return
+    rows.append({"minute": 0, "attack": "none", **figures_of(quiet.ttft)})
     idle = server.memory("VmRSS")
     client = Honest(server)
     memory, descriptors = [], []
-    deadline = time.monotonic() + args.minutes * 60
-    while time.monotonic() < deadline and not client.wrong:
+    seconds = max(1, min(ATTACK_SECONDS, args.minutes * 60 / ATTACKS - PAUSE_SECONDS))
+    begin = time.monotonic()
+    while time.monotonic() < begin + args.minutes * 60 and not client.wrong:
         kinds = numbers.sample(KINDS, numbers.randint(1, 3))
         stranger = numbers.random() < 0.3
         samples = len(client.ttft)
         with Attacker(server, kinds, stranger) as attacker:
-            client.run(sys.maxsize, ATTACK_SECONDS)
+            client.run(sys.maxsize, seconds)
             attacker.stop()
         server.wait_until_idle()
         time.sleep(PAUSE_SECONDS)
         memory.append(server.memory("VmRSS"))
         descriptors.append(server.descriptors())
-        print(f"  {' + '.join(kinds)}{' of strangers' if stranger else ''}: b's p99 "
-              f"{percentile(client.ttft[samples:] or [0], 99) * 1e3:.0f} ms of {len(client.ttft) - samples}; "
-              f"{memory[-1] / MIB:.0f} MiB, {descriptors[-1]} descriptors", flush=True)
+        rows.append({"minute": round((time.monotonic() - begin) / 60, 1),
+                     "attack": " + ".join(kinds) + (" of strangers" if stranger else ""),
+                     **figures_of(client.ttft[samples:]), "memory_mib": memory[-1] // MIB,
+                     "descriptors": descriptors[-1]})
+        print("  " + ", ".join(f"{name} {figure}" for name, figure in rows[-1].items()), flush=True)
     wrong += client.wrong
+    if not client.ttft:
+        wrong.append("b has no answer under attack")
+        return
+    rows.append({"attack": "all", **figures_of(client.ttft)})
     before, after = percentile(quiet.ttft, 99), percentile(client.ttft, 99)
-    print(f"  b's p99: {before * 1e3:.0f} ms in quiet, {after * 1e3:.0f} ms in {len(client.ttft)} samples", flush=True)
     if after > 3 * before + 0.2:
-        wrong.append("b's p99 is more than 3 times that in quiet and 200 ms")
+        wrong.append(f"b's p99 is {after * 1e3:.0f} ms, in quiet {before * 1e3:.0f}: more than 3 times that and 200 ms")
     third = max(1, len(memory) // 3)
     first, last = statistics.median(memory[:third]), statistics.median(memory[-third:])
     if last > MEMORY_FACTOR * first + MEMORY_MARGIN:
         wrong.append(f"memory grows: {first / MIB:.0f} MiB in the first third, {last / MIB:.0f} in the last")
     if max(descriptors[-third:]) > max(descriptors[:third]) + DESCRIPTOR_MARGIN:
         wrong.append(f"descriptors grow: {descriptors}")
-    if server.memory() - idle > memory_bound():
-        wrong.append(f"the peak of memory is {(server.memory() - idle) / MIB:.0f} MiB above the idle server's")
-    return wrong
+    peak = server.memory() - idle
+    if peak > memory_bound():
+        wrong.append(f"the peak is {peak // MIB} MiB above the idle server's; the bound is {memory_bound() // MIB}")
 
 
 def main():
@@ -71,14 +90,21 @@ def main():
     parser.add_argument("--model", required=True)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", help="a file for the figures: .json, or .csv")
     args = parser.parse_args()
-    with Server(args.ropeway, args.model) as server:
-        wrong = soak(server, args)
-        code, seconds = server.stop()
-        if code != 0:
-            wrong.append(f"the server ended with {code}: {server.output()[-1000:]}")
-        if seconds > DRAIN_SECONDS + 5:
-            wrong.append(f"SIGTERM took {seconds:.1f} s")
+    rows, wrong = [], []
+    try:
+        with Server(args.ropeway, args.model) as server:
+            soak(server, args, rows, wrong)
+            code, seconds = server.stop()
+            if code != 0:
+                wrong.append(f"the server ended with {code}: {server.output()[-1000:]}")
+            if seconds > DRAIN_SECONDS + 5:
+                wrong.append(f"SIGTERM took {seconds:.1f} s")
+    finally:
+        print_table(rows, COLUMNS)
+        if args.out:
+            write_figures(args.out, rows, wrong, {"minutes": args.minutes, "seed": args.seed, "times": "ms"})
     for each in wrong:
         print(f"FAILED: {each}")
     return 1 if wrong else 0
