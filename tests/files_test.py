@@ -144,7 +144,8 @@ class FullDiskTest(unittest.TestCase):
                     self.serves(server)
                     on = server.metric("ropeway_kv_disk_on")
                     output = self.ends(server)
-                    self.assertEqual(output.count("is off until the next start"), 1 - on, output)
+                    # Blocks that fit no more when they are flushed, later, turn it off too.
+                    self.assertIn(output.count("is off until the next start"), (1,) if on == 0 else (0, 1), output)
                     self.assertNotIn("are removed", output)
         return None
 
