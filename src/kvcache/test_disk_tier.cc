@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <fstream>
@@ -121,9 +122,10 @@ class FaultyFiles final : public rocksdb::FileSystemWrapper {
 
 TestFolder::TestFolder() {
   const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
-  path_ = std::filesystem::temp_directory_path() /
-          (std::string("ropeway-") + test->test_suite_name() + "-" + test->name() + "-" +
-           std::to_string(getpid()));
+  std::string name = std::string("ropeway-") + test->test_suite_name() + "-" + test->name() + "-" +
+                     std::to_string(getpid());
+  std::replace(name.begin(), name.end(), '/', '-');  // Of a test with parameters.
+  path_ = std::filesystem::temp_directory_path() / name;
   std::filesystem::remove_all(path_);
   std::filesystem::create_directories(path_);
 }
