@@ -141,7 +141,8 @@ Json RequestJson(const engine::RequestInfo& request, bool with_tenant) {
 }
 
 // The numbers by class, waits and requests of the caller's tenant; for an admin those of all, with
-// their tenants, and the longest waits. No prompts.
+// their tenants, and the longest waits. No prompts. What the first request waits for is told to
+// whose it is, and to who sees all.
 HttpReply AnswerQueue(const Caller& caller, const engine::Backend& backend) {
   const engine::QueueInfo queue =
       backend.Queue(caller.admin ? nullptr : &caller.tenant, caller.weight);
@@ -152,13 +153,16 @@ HttpReply AnswerQueue(const Caller& caller, const engine::Backend& backend) {
         {"waiting", one.waiting}, {"running", one.running}, {"wait_seconds", one.wait_seconds}};
   }
   Json requests = Json::array();
+  bool shows_rule = caller.sees_all;
   for (const engine::RequestInfo& request : backend.Requests()) {
     if (!caller.admin && request.tenant != caller.tenant) continue;
     requests.push_back(RequestJson(request, caller.admin));
+    if (request.waits() && request.queue_position == 0) shows_rule = true;
   }
+  shows_rule = shows_rule && !queue.blocked_by.empty();
   const Json body = {
       {"object", "queue"},
-      {"blocked_by", queue.blocked_by.empty() ? Json(nullptr) : Json(queue.blocked_by)},
+      {"blocked_by", shows_rule ? Json(queue.blocked_by) : Json(nullptr)},
       {"classes", std::move(classes)},
       {"requests", std::move(requests)}};
   return JsonReply(body);

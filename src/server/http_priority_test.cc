@@ -116,7 +116,7 @@ TEST_F(HttpPriorityTest, TheQueueShowsClassesAndTheCallersRequests) {
     FakeScript script;
     script.endless = true;
     script.admit = request.tenant == "low";
-    script.queue_position = request.tenant == "low" ? 0 : 4;
+    script.queue_position = request.tenant == "open" ? 4 : 0;
     return script;
   });
   TestClient low(port());
@@ -131,7 +131,7 @@ TEST_F(HttpPriorityTest, TheQueueShowsClassesAndTheCallersRequests) {
   EXPECT_THAT(reply.body, testing::Not(HasSubstr("secret")));
   json queue = json::parse(reply.body);
   EXPECT_EQ(queue["object"], "queue");
-  EXPECT_EQ(queue["blocked_by"], "sequences");
+  EXPECT_EQ(queue["blocked_by"], nullptr) << "another key's request is the first";
   EXPECT_EQ(queue["classes"]["high"],
             json::parse(R"({"waiting":1,"running":2,"wait_seconds":0.5})"));
   EXPECT_EQ(queue["classes"]["medium"]["waiting"], 0);
@@ -158,7 +158,14 @@ TEST_F(HttpPriorityTest, TheQueueShowsClassesAndTheCallersRequests) {
   ASSERT_EQ(queue["requests"].size(), 2U);
   EXPECT_EQ(queue["requests"][0]["tenant"], "low");
   EXPECT_EQ(queue["classes"]["low"]["wait_seconds"], 9.25) << "the longest";
+  EXPECT_EQ(queue["blocked_by"], "sequences");
   EXPECT_EQ(Get("/v1/queue", "unknown-key").status, 401);
+
+  TestClient two(port());
+  two.Send(PostBytes(kPath, R"({"prompt":"a"})", Bearer("key-two-1")));
+  ASSERT_TRUE(backend_.WaitActive(3));
+  EXPECT_EQ(json::parse(Get("/v1/queue", "key-two-1").body)["blocked_by"], "sequences");
+  EXPECT_EQ(json::parse(Get("/v1/queue", "key-open").body)["blocked_by"], nullptr);
 }
 
 TEST_F(HttpPriorityTest, AKeysUnfinishedRequestsAreBounded) {
