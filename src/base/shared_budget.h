@@ -73,12 +73,14 @@ class SharedBudget {
   };
 
   // Takes `amount`, which may be 0, for `tenant`; false, with nothing taken, if that is too much.
-  // Throws std::bad_alloc, with nothing taken. REQUIRES: `hold` is empty, amount >= 0.
-  bool Take(std::string_view tenant, int64_t amount, Hold* hold) {
+  // `spare`: what others hold and would give way to this tenant. It counts as free for how much the
+  // tenant may hold, but room must be there. Throws std::bad_alloc, with nothing taken. REQUIRES:
+  // `hold` is empty, amount >= 0, spare >= 0.
+  bool Take(std::string_view tenant, int64_t amount, Hold* hold, int64_t spare = 0) {
     const std::lock_guard lock(mutex_);
     auto account = accounts_.find(tenant);
     const int64_t held = account == accounts_.end() ? 0 : account->second.held;
-    if (!Fits(held, 0, amount)) return false;
+    if (!Fits(held, 0, amount, spare)) return false;
     if (account == accounts_.end()) account = accounts_.emplace(tenant, Account()).first;
     account->second.held += amount;
     ++account->second.holds;
@@ -109,15 +111,15 @@ class SharedBudget {
  private:
   // Whether a hold of `own` of a tenant that has `held` (with `own`) may take `more`. REQUIRES:
   // mutex_ is held.
-  bool Fits(int64_t held, int64_t own, int64_t more) const {
+  bool Fits(int64_t held, int64_t own, int64_t more, int64_t spare) const {
     if (more > total_ - used_) return false;
-    return used_ == own || held + more <= total_ - used_ - more;
+    return used_ == own || held + more <= total_ - used_ - more + spare;
   }
 
   bool Grow(Hold* hold, int64_t more) {
     const std::lock_guard lock(mutex_);
     Account& account = hold->account_->second;
-    if (!Fits(account.held, hold->amount_, more)) return false;
+    if (!Fits(account.held, hold->amount_, more, 0)) return false;
     account.held += more;
     used_ += more;
     hold->amount_ += more;

@@ -143,6 +143,21 @@ TEST_F(ConnectionTableTest, ATenantThatHoldsLittleAlwaysFindsAPlace) {
   EXPECT_EQ(CountClosed(greedy), 0);
 }
 
+// They may fill all that is free after each connection of a tenant: it gets its half nevertheless.
+TEST_F(ConnectionTableTest, StrangersTakeNothingOfATenantsPart) {
+  std::vector<Peer> tenants;
+  std::vector<Peer> strangers;
+  for (int i = 0; i < 50; ++i) {
+    strangers = OpenMany(100, "", "");
+    EXPECT_EQ(table_.size(), 100U);
+    tenants.push_back(Open(""));
+    ASSERT_FALSE(tenants.back().place->probe_only()) << i;
+    ASSERT_TRUE(tenants.back().place->Protect("b")) << i;
+  }
+  EXPECT_EQ(CountClosed(tenants), 0);
+  EXPECT_FALSE(Open("").place->Protect("b")) << "it has half of all";
+}
+
 TEST_F(ConnectionTableTest, EvictsForDescriptorsToo) {
   EXPECT_FALSE(table_.EvictOldest());
   std::vector<Peer> peers = OpenMany(3, "", "");
