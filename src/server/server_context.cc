@@ -164,7 +164,8 @@ base::Flow FlowOf(const Caller& caller) {
 // Work on its way through the helpers.
 class ServerContext::HelperJob {
  public:
-  explicit HelperJob(HelperWork work) : work_(std::move(work)) {}
+  HelperJob(HelperWork work, const std::shared_ptr<SocketStream>& stream)
+      : work_(std::move(work)), stream_(stream) {}
 
   // Does the next piece; whether the job is done. On a helper thread.
   bool Run() noexcept {
@@ -187,11 +188,18 @@ class ServerContext::HelperJob {
     return true;
   }
 
-  // The job is over, also if it was dropped unrun.
-  void SetDone() { done_ = true; }
+  // The job is over, also if it was dropped unrun. Wakes the coroutine if it may wait.
+  void SetDone() {
+    done_ = true;
+    if (!awaited_) return;
+    if (const std::shared_ptr<SocketStream> alive = stream_.lock()) alive->PostSignal();
+  }
 
   // The rest is the coroutine's.
 
+  // Before it waits: what was never queued wakes nobody, so that who waits for a place does so.
+  void Await() { awaited_ = true; }
+  // To be looked at after Await: one of the two sees the other.
   bool done() const { return done_; }
   // REQUIRES: done().
   StatusOr<std::string> TakeResult() { return std::move(result_); }
@@ -205,6 +213,8 @@ class ServerContext::HelperJob {
  private:
   std::mutex mutex_;
   HelperWork work_;  // Guarded by mutex_; null once it is done or nobody waits for it.
+  const std::weak_ptr<SocketStream> stream_;
+  std::atomic<bool> awaited_{false};
   std::atomic<bool> left_{false};
   StatusOr<std::string> result_ =
       Status(StatusCode::kUnavailable, "The server has too little memory left for this request.");
@@ -213,17 +223,15 @@ class ServerContext::HelperJob {
 
 boost::asio::awaitable<StatusOr<std::string>> ServerContext::RunOnHelper(
     base::Flow flow, std::shared_ptr<SocketStream> stream, HelperWork work) {
-  auto job = std::make_shared<HelperJob>(std::move(work));
+  auto job = std::make_shared<HelperJob>(std::move(work), stream);
   // The pool destroys the job's function when the job is over and its place is free.
-  std::shared_ptr<void> over(nullptr, [job, weak = std::weak_ptr<SocketStream>(stream)](void*) {
-    job->SetDone();
-    if (const std::shared_ptr<SocketStream> alive = weak.lock()) alive->PostSignal();
-  });
+  std::shared_ptr<void> over(nullptr, [job](void*) { job->SetDone(); });
   std::function<bool()> piece = [job, over = std::move(over)] { return job->Run(); };
   if (!helpers_.TryAdd(flow, std::move(piece))) {
     co_return Status(StatusCode::kResourceExhausted,
                      "This client has too many large requests to read or to tokenize.");
   }
+  job->Await();
   while (!job->done() && !stream->gone()) co_await stream->Wait(SocketStream::Deadline::max());
   if (!job->done()) {
     job->Abandon();
