@@ -104,6 +104,8 @@ std::optional<HttpReply> RequestReader::ChargeBody() {
   const size_t bytes = parser_.body_bytes();
   if (bytes <= limits_.max_inline_body_bytes) return std::nullopt;
   const auto amount = static_cast<int64_t>(bytes);
+  // What is held stays held, also when others have left less for its tenant since.
+  if (amount <= hold_.amount()) return std::nullopt;
   const bool fits = hold_.taken() ? hold_.Grow(amount - hold_.amount())
                                   : context_->bodies.Take(verdict_.caller.tenant, amount, &hold_);
   if (!fits) return TooManyBodies();

@@ -92,7 +92,8 @@ bool ServerSink::Charge(size_t bytes) {
   const auto all = static_cast<int64_t>(pending_bytes_);
   base::SharedBudget::Hold& held = pending_.held;
   if (!held.taken()) return answers_->Take(tenant_, all, &held);
-  return held.Grow(all - held.amount());
+  // A delta may be empty, and what is held stays held, whatever others have taken since.
+  return all <= held.amount() || held.Grow(all - held.amount());
 }
 
 std::optional<int32_t> ServerSink::queue_position() {
