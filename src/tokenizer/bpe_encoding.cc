@@ -199,7 +199,7 @@ class BpeTokenizer::Pass final : public Encoding {
   }
 
   void Fill(Work* work) {
-    const std::string_view part = long_piece_.substr(0, work->window());
+    const std::string_view part = long_piece_.substr(0, work->window() / Work::kScanned);
     work->Spend(part.size());
     for (const char byte : part) {
       const TokenId id = its_.byte_ids_[static_cast<uint8_t>(byte)];
