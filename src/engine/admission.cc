@@ -103,6 +103,7 @@ Status AdmissionControl::Decide(const core::CoreRequest& request, base::TimePoin
     scheduler::Work work = scheduler_->WorkOf(request);
     work.prompt *= requests;  // The others are like the first one, as far as it is known.
     work.output *= requests;
+    work.sampling *= requests;
     tickets_.Add(flow, request.tenant_weight,
                  {.key = key, .requests = requests, .work = work, .seconds = seconds}, now);
   }
