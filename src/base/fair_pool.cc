@@ -165,7 +165,9 @@ FairQueue::Handle FairPool::Next(std::unique_lock<std::mutex>* lock) {
       changed_.wait(*lock);
     } else {
       // The next look is when the oldest piece has become a long one.
+      ++watching_;
       changed_.wait_for(*lock, oldest + kLongPiece - now);
+      --watching_;
     }
   }
   return {};
@@ -179,6 +181,8 @@ void FairPool::Loop() {
     running_.splice(running_.end(), job);
     const auto at = std::prev(running_.end());
     at->began = clock_->Now();
+    // If it was this thread that watched, another one has to for what still waits.
+    if (watching_ == 0 && !queue_.empty()) changed_.notify_one();
     lock.unlock();
     const bool done = at->piece();
     lock.lock();

@@ -147,9 +147,10 @@ class FairPool {
   SharedBudget places_;  // Outlives the jobs.
   mutable std::mutex mu_;
   std::condition_variable changed_;
-  FairQueue queue_;            // Guarded by mu_, as are the next two.
+  FairQueue queue_;            // Guarded by mu_, as are the next three.
   FairQueue::Handle running_;  // All jobs of which a piece runs.
   bool stopping_ = false;
+  int watching_ = 0;  // Threads that look again when the oldest piece has become a long one.
   std::vector<std::thread> threads_;
 };
 

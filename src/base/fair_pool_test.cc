@@ -265,6 +265,26 @@ TEST(FairPoolTest, ALongPieceHoldsUpNoOtherTenant) {
   while (!same_ran) std::this_thread::yield();
 }
 
+// The thread that takes the place of the first long piece is held by a second one.
+TEST(FairPoolTest, TwoLongPiecesHoldUpNoThirdTenant) {
+  for (int i = 0; i < 10; ++i) {
+    HeldPiece a;
+    HeldPiece b;
+    std::promise<void> other_ran;
+    FairPool pool(1, 100, "test");
+    ASSERT_TRUE(pool.TryAdd({.tenant = "a"}, a.Piece()));
+    a.began.get_future().wait();
+    ASSERT_TRUE(pool.TryAdd({.tenant = "b"}, b.Piece()));
+    ASSERT_TRUE(pool.TryAdd({.tenant = "c"}, [&] {
+      other_ran.set_value();
+      return true;
+    }));
+    other_ran.get_future().wait();
+    a.go_on.set_value();
+    b.go_on.set_value();
+  }
+}
+
 TEST(FairPoolTest, JobsRunAtTheSameTimeOnSeveralThreads) {
   std::promise<void> first;
   std::promise<void> second;
