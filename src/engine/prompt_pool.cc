@@ -24,6 +24,7 @@ PromptPool::PromptPool(const PromptEncoder* encoder, const base::Clock* clock,
     : encoder_(encoder),
       clock_(clock),
       bytes_(bytes),
+      free_(threads + base::FairPool::kSpareThreads),
       ready_(std::move(ready)),
       rejected_(std::move(rejected)),
       pool_(threads, PlacesFor(capacity, threads), "ropeway-prompt") {}
@@ -88,9 +89,10 @@ bool PromptPool::Encode(Job* job) {
 }
 
 bool PromptPool::Charge(Job* job) {
-  const auto all = static_cast<int64_t>(job->encoding.bytes());
-  const int64_t more = all - job->bytes.amount();
-  if (all <= kFreeBytes || more <= 0) return true;
+  if (!job->free.taken()) (void)free_.Take(job->live->tenant(), 1, &job->free);
+  const int64_t free = job->free.taken() ? kFreeBytes : 0;
+  const int64_t more = static_cast<int64_t>(job->encoding.bytes()) - free - job->bytes.amount();
+  if (more <= 0) return true;
   if (job->bytes.taken()) return job->bytes.Grow(more);
   return bytes_->Take(job->live->tenant(), more, &job->bytes);
 }

@@ -30,7 +30,8 @@ class PromptPool {
   using ReadyFn = std::function<void(core::CoreRequest)>;
   using RejectedFn = std::function<void(std::shared_ptr<LiveRequest>, Status)>;
 
-  // What encoding takes in memory beyond it is charged to the request's tenant while it lasts.
+  // The memory that encoding takes is charged to the request's tenant while it lasts, but for so
+  // much of one text for each thread.
   static constexpr int64_t kFreeBytes = int64_t{1} << 20;
 
   // `encoder`, `clock` and `bytes`, of which encoding takes its memory, must outlive it. A tenant
@@ -54,7 +55,8 @@ class PromptPool {
         : live(its_live), encoding(encoder, live.get()) {}
     const std::shared_ptr<LiveRequest> live;
     PromptEncoder::Job encoding;
-    base::SharedBudget::Hold bytes;  // For what `encoding` takes.
+    base::SharedBudget::Hold bytes;  // For what `encoding` takes,
+    base::SharedBudget::Hold free;   // but for kFreeBytes with this, one of free_.
   };
   using Deadline = std::pair<base::TimePoint, RequestId>;
 
@@ -71,6 +73,7 @@ class PromptPool {
   const PromptEncoder* const encoder_;
   const base::Clock* const clock_;
   base::SharedBudget* const bytes_;
+  base::SharedBudget free_;  // Texts that have kFreeBytes.
   const ReadyFn ready_;
   const RejectedFn rejected_;
   std::mutex mu_;
