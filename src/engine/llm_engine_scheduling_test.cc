@@ -192,8 +192,9 @@ TEST(LlmEngineSchedulingTest, TooManyTokensInTheQueueAreRejected) {
   EXPECT_FALSE(rejected.admitted);
 }
 
-// The engine's speed is known after half a second of steps.
-constexpr int kStepsToKnowThePace = 300;
+// The engine's speed is known after half a second of steps; of each step of 2 ms, sampling, which is
+// a quarter, does not count.
+constexpr int kStepsToKnowThePace = 400;
 
 TEST(LlmEngineSchedulingTest, ARequestThatWouldWaitTooLongIsRejected) {
   TestEngine test;

@@ -78,15 +78,17 @@ TEST_F(PromptPoolTest, EachTenantHasPlacesWhateverTheOthersHave) {
 
 TEST_F(PromptPoolTest, OneThatCannotFitOrIsOverdueIsRejected) {
   Start(10);
+  const auto rejections = [&] {
+    const std::lock_guard lock(mu_);
+    return rejected_.size();
+  };
   ASSERT_TRUE(Add("", std::string(5000, 'x')));
+  EXPECT_TRUE(Eventually([&] { return rejections() == 1; }));
   const std::shared_ptr<LiveRequest> late = Live("", ByteTokenizer::kEndless);
   late->deadline = clock_.Now() + std::chrono::seconds(100);
   ASSERT_TRUE(pool_->TryAdd(late));
   clock_.skipped += 200;
-  EXPECT_TRUE(Eventually([&] {
-    const std::lock_guard lock(mu_);
-    return rejected_.size() == 2;
-  }));
+  ASSERT_TRUE(Eventually([&] { return rejections() == 2; }));
   EXPECT_EQ(rejected_[0], std::pair(RequestId{1}, StatusCode::kInvalidArgument));
   EXPECT_EQ(rejected_[1], std::pair(RequestId{2}, StatusCode::kDeadlineExceeded));
   EXPECT_EQ(late->state(), LiveRequest::State::kEnded);
