@@ -185,10 +185,11 @@ void MakeHostile(Hostile kind, Setup* setup) {
   options.max_wait = kind == Hostile::kFlood ? base::Duration(std::chrono::milliseconds(500))
                                              : base::Duration(std::chrono::seconds(5));
   options.learn_cost = true;
-  setup->core.max_model_len = kind == Hostile::kMany ? 600 : 160;
+  const bool long_ones = kind == Hostile::kMany || kind == Hostile::kLong;
+  setup->core.max_model_len = long_ones ? 600 : 160;
   setup->core.check_integrity = false;
   const int32_t longest = kvcache::BlocksFor(setup->core.max_model_len);
-  setup->blocks = kind == Hostile::kLong ? 4 * longest : 16 * longest;
+  setup->blocks = kind == Hostile::kLong ? 2 * longest : 16 * longest;
   setup->users = 0;
   setup->num_requests = 0;
   setup->cancel_share = setup->stop_share = setup->huge_share = setup->deadline_share = 0;
@@ -221,7 +222,7 @@ void ShapeForTenant(const Setup& setup, base::Random& random, core::CoreRequest*
   }
   if (setup.hostile == Hostile::kMany) request->max_tokens = 500;
   if (setup.hostile == Hostile::kLong) {
-    request->max_tokens = static_cast<int32_t>(random.Between(120, 138));
+    request->max_tokens = static_cast<int32_t>(random.Between(450, 560));
   }
   if (setup.hostile == Hostile::kSampling) request->spec.params.top_p = 0.9999F;
 }

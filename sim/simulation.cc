@@ -244,7 +244,9 @@ Report Simulation::Run() {
     for (int i = 0; i < std::max(setup_.users, 1); ++i) ScheduleArrival();
   }
   for (int tenant = 0; tenant < kNumSimTenants; ++tenant) {
-    for (int i = 0; i < setup_.users_of[static_cast<size_t>(tenant)]; ++i) ScheduleOf(tenant, {});
+    // The hostile one has all slots when the others come.
+    const auto after = std::chrono::milliseconds(tenant == kHostile ? 0 : 200);
+    for (int i = 0; i < setup_.users_of[static_cast<size_t>(tenant)]; ++i) ScheduleOf(tenant, after);
   }
   while (!Hopeless()) {
     DeliverDue();

@@ -26,7 +26,7 @@ class TenantChecks {
  public:
   using ViolateFn = std::function<void(const std::string& check, const std::string& message)>;
 
-  static constexpr double kLeastShare = 0.6;
+  static constexpr double kLeastShare = 0.7;
 
   // `time_of`: what the device took for this part of a step.
   TenantChecks(const Setup& setup, ViolateFn violate,
