@@ -12,7 +12,7 @@
 namespace ropeway::sim {
 namespace {
 
-constexpr std::array<std::pair<Plant, const char*>, 23> kNames = {{
+constexpr std::array<std::pair<Plant, const char*>, 24> kNames = {{
     {Plant::kNone, "none"},
     {Plant::kLeak, "leak"},
     {Plant::kLost, "lost"},
@@ -36,6 +36,7 @@ constexpr std::array<std::pair<Plant, const char*>, 23> kNames = {{
     {Plant::kTurnsForgotten, "turns_forgotten"},
     {Plant::kBlocksUncharged, "blocks_uncharged"},
     {Plant::kSamplingUncharged, "sampling_uncharged"},
+    {Plant::kEncodingUncharged, "encoding_uncharged"},
 }};
 
 class PlantedPolicy final : public policy::SchedulingPolicy {

@@ -261,6 +261,12 @@ base::Duration SamplingTime(const SamplingParams& params) {
   return params.top_p < 1.0F ? std::chrono::milliseconds(5) : std::chrono::milliseconds(0);
 }
 
+base::Duration EncodingTime(const Setup& setup, RequestId id) {
+  const int tenant = TenantOf(setup, id);
+  if (setup.hostile != Hostile::kEncoding || tenant == kLight) return std::chrono::microseconds(100);
+  return std::chrono::milliseconds(tenant == kHostile ? 40 : 20);
+}
+
 int TenantOf(const Setup& setup, RequestId id) {
   return static_cast<int>((id - 1) % static_cast<uint64_t>(setup.tenants));
 }
@@ -325,6 +331,7 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   if (plant == Plant::kTurnsForgotten) MakeHostile(Hostile::kMany, &setup);
   if (plant == Plant::kBlocksUncharged) MakeHostile(Hostile::kLong, &setup);
   if (plant == Plant::kSamplingUncharged) MakeHostile(Hostile::kSampling, &setup);
+  if (plant == Plant::kEncodingUncharged) MakeHostile(Hostile::kEncoding, &setup);
   if (plant == Plant::kNone && seed % 50 == 25) {
     MakeHostile(static_cast<Hostile>(1 + seed / 50 % (kNumHostile - 1)), &setup);
   }

@@ -3,6 +3,7 @@
 #define ROPEWAY_SIM_SETUP_H_
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -49,8 +50,9 @@ enum class Hostile {
   kLong,      // Sequences that fill the pool, not the slots.
   kSampling,  // Sampling that takes longer than all else.
   kFlood,     // Many short requests, sent again at once where they are rejected.
+  kEncoding,  // Texts that take long to encode.
 };
-inline constexpr int kNumHostile = 5;
+inline constexpr int kNumHostile = 6;
 // The tenants of such a setup.
 inline constexpr int kHostile = 0;
 inline constexpr int kLight = 1;
@@ -110,6 +112,10 @@ inline bool IsEnd(TokenId token) { return token % 101 == 7; }
 
 // What sampling a token of such a request takes.
 base::Duration SamplingTime(const SamplingParams& params);
+
+// With a hostile tenant: what encoding the request's text takes, and a piece of that, at most.
+base::Duration EncodingTime(const Setup& setup, RequestId id);
+inline constexpr base::Duration kSimEncodingPiece = std::chrono::milliseconds(1);
 
 // A request as the seed has it. Request k is the same whatever happened before it.
 struct SimRequest {

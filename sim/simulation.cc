@@ -257,8 +257,8 @@ Report Simulation::Run() {
     checks_.OnIntegrity(core_->CheckIntegrity());
     while (core_->has_background() && core_->Background()) {
     }
-    if (inbox_.empty()) break;
-    clock_.AdvanceTo(inbox_.begin()->first);
+    if (NextInput() == base::TimePoint::max()) break;
+    clock_.AdvanceTo(NextInput());
   }
   // A run that was broken off leaves others without an end, which is not what is wrong with it.
   if (!Hopeless()) {
@@ -320,7 +320,7 @@ void Simulation::ScheduleOf(int tenant, base::Duration after) {
       kNumSimTenants * next_of_[static_cast<size_t>(tenant)]++ + tenant;  // See TenantOf.
   SimRequest made = MakeRequest(setup_, index, {});
   made.at = clock_.Now() + after;
-  inbox_.emplace(made.at, Input{.kind = Input::Kind::kArrival, .id = 0, .made = std::move(made)});
+  inbox_.emplace(made.at, Input{.kind = Input::Kind::kText, .id = 0, .made = std::move(made)});
 }
 
 void Simulation::ScheduleAgain(SimRequest made, const Status& answer) {
@@ -330,20 +330,25 @@ void Simulation::ScheduleAgain(SimRequest made, const Status& answer) {
                                    ? std::chrono::seconds(std::max(1, answer.retry_after_seconds()))
                                    : base::Duration(std::chrono::milliseconds(100));
   made.at = clock_.Now() + after;
-  inbox_.emplace(made.at, Input{.kind = Input::Kind::kArrival, .id = 0, .made = std::move(made)});
+  inbox_.emplace(made.at, Input{.kind = Input::Kind::kText, .id = 0, .made = std::move(made)});
 }
 
 void Simulation::DeliverDue() {
   if (!core_->idle() && faults_.Fires("delayed_inbox")) return;
+  RunEncoder();
   while (!inbox_.empty() && inbox_.begin()->first <= clock_.Now()) {
     Input input = std::move(inbox_.begin()->second);
     inbox_.erase(inbox_.begin());
     Deliver(std::move(input));
   }
+  RunEncoder();
 }
 
 void Simulation::Deliver(Input input) {
   switch (input.kind) {
+    case Input::Kind::kText:
+      Encode(std::move(input.made));
+      break;
     case Input::Kind::kArrival:
       Arrive(std::move(input.made), false);
       break;
@@ -355,6 +360,54 @@ void Simulation::Deliver(Input input) {
       if (faults_.Fires("cancel_twice")) Finish(input.id, FinishReason::kCancelled);
       break;
   }
+}
+
+void Simulation::Encode(SimRequest made) {
+  const core::CoreRequest& request = made.request;
+  const RequestId id = request.id;
+  const base::Flow flow{.tenant = request.tenant,
+                        .cls = static_cast<int>(request.priority),
+                        .weight = request.tenant_weight};
+  const auto text = std::make_shared<Text>(
+      Text{.made = std::move(made), .came = clock_.Now(), .left = EncodingTime(setup_, id)});
+  tenants_.OnText(id);
+  texts_.Add(flow, [this, text] { return EncodePiece(text.get()); }, {});
+}
+
+bool Simulation::EncodePiece(Text* text) {
+  const RequestId id = text->made.request.id;
+  const base::Duration took = std::min(text->left, kSimEncodingPiece);
+  text->left -= took;
+  piece_end_ = piece_begin_ + took;
+  tenants_.OnPiece(id, took);
+  if (text->left > base::Duration{}) return false;
+  tenants_.OnEncoded(id, piece_end_ - text->came);
+  inbox_.emplace(piece_end_,
+                 Input{.kind = Input::Kind::kArrival, .id = 0, .made = std::move(text->made)});
+  return true;
+}
+
+void Simulation::RunEncoder() {
+  base::TimePoint begin = clock_.Now();
+  while (true) {
+    if (!piece_.empty()) {
+      if (piece_end_ > clock_.Now()) return;
+      const bool charged = setup_.plant != Plant::kEncodingUncharged;
+      const base::Duration took = charged ? piece_end_ - piece_begin_ : base::Duration{};
+      texts_.Return(&piece_, took, piece_done_);
+      piece_.clear();
+      begin = piece_end_;
+    }
+    piece_ = texts_.Take();
+    if (piece_.empty()) return;
+    piece_begin_ = begin;
+    piece_done_ = piece_.front().piece();
+  }
+}
+
+base::TimePoint Simulation::NextInput() const {
+  const base::TimePoint input = inbox_.empty() ? base::TimePoint::max() : inbox_.begin()->first;
+  return piece_.empty() ? input : std::min(input, piece_end_);
 }
 
 void Simulation::Arrive(SimRequest made, bool again) {

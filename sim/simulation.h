@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fair_pool.h"
 #include "base/random.h"
 #include "checks.h"
 #include "core/sequence_state.h"
@@ -50,10 +51,16 @@ class Simulation {
 
  private:
   struct Input {
-    enum class Kind { kArrival, kCancel, kStop };
+    enum class Kind { kText, kArrival, kCancel, kStop };
     Kind kind = Kind::kArrival;
     RequestId id = 0;  // kCancel, kStop.
-    SimRequest made;   // kArrival.
+    SimRequest made;   // kText: it is to be encoded before it arrives; kArrival.
+  };
+  // A text that is being encoded.
+  struct Text {
+    SimRequest made;
+    base::TimePoint came{};
+    base::Duration left{};
   };
 
   // Makes the core: at the start, and again after a kill.
@@ -70,6 +77,15 @@ class Simulation {
   void ScheduleAgain(SimRequest made, const Status& answer);
   void DeliverDue();
   void Deliver(Input input);
+  // With a hostile tenant: texts are encoded in the order of the prompt pool, by a thread beside
+  // the steps.
+  void Encode(SimRequest made);
+  // Does a piece of it, from `piece_begin_` on; whether it is done.
+  bool EncodePiece(Text* text);
+  // Begins the pieces that begin by now.
+  void RunEncoder();
+  // When something comes next; max: nothing will.
+  base::TimePoint NextInput() const;
   // `again`: its first try was cut by a kill.
   void Arrive(SimRequest made, bool again);
   void Finish(RequestId id, FinishReason reason);
@@ -100,6 +116,11 @@ class Simulation {
   std::multimap<base::TimePoint, Input> inbox_;  // Equal times keep their order.
   int next_request_ = 0;
   std::array<int, kNumSimTenants> next_of_{};  // With a hostile tenant, by tenant.
+  base::FairQueue texts_;
+  base::FairQueue::Handle piece_;  // Whose piece runs; empty: none.
+  base::TimePoint piece_begin_{0};
+  base::TimePoint piece_end_{0};
+  bool piece_done_ = false;  // It is the last one of its text.
   base::TimePoint last_arrival_{0};
   int burst_left_ = 0;
   uint64_t digest_ = 0;

@@ -10,8 +10,24 @@ namespace {
 // Speeds are learned, and queues form.
 constexpr base::Duration kTenantsWarmUp = std::chrono::seconds(2);
 constexpr int64_t kLeastMeasured = 500;
+constexpr base::Duration kLeastEncoding = std::chrono::seconds(5);
 
 }  // namespace
+
+void TenantChecks::OnText(RequestId id) { ++texts_[static_cast<size_t>(TenantOf(setup_, id))]; }
+
+void TenantChecks::OnPiece(RequestId id, base::Duration took) {
+  if (texts_[kHostile] == 0 || texts_[kBusy] == 0) return;
+  encoding_[static_cast<size_t>(TenantOf(setup_, id))] += took;
+}
+
+void TenantChecks::OnEncoded(RequestId id, base::Duration waited) {
+  const int tenant = TenantOf(setup_, id);
+  --texts_[static_cast<size_t>(tenant)];
+  if (tenant != kLight || waited <= kMostPieces * kSimEncodingPiece) return;
+  violate_("encoding_turn", "the text of request " + std::to_string(id) + " was encoded after " +
+                                std::to_string(base::ToSeconds(waited)) + " s");
+}
 
 void TenantChecks::OnAdd(const SimRequest& made, const Status& answer) {
   if (setup_.hostile == Hostile::kNone) return;
@@ -81,6 +97,14 @@ void TenantChecks::AfterStep(const engine::CoreStats& stats, const core::StepCon
 
 void TenantChecks::AtEnd() {
   if (setup_.hostile == Hostile::kNone) return;
+  if (setup_.hostile == Hostile::kEncoding) {
+    const double hostile = base::ToSeconds(encoding_[kHostile]);
+    const double busy = base::ToSeconds(encoding_[kBusy]);
+    if (busy >= kLeastShare * hostile && busy + hostile >= base::ToSeconds(kLeastEncoding)) return;
+    violate_("encoding_share", "the busy tenant's texts were encoded for " + std::to_string(busy) +
+                                   " s, the hostile one's for " + std::to_string(hostile) + " s");
+    return;
+  }
   if (measured_ < kLeastMeasured) {
     violate_("tenant_share", "only " + std::to_string(measured_) + " steps had both backlogs");
     return;

@@ -22,6 +22,9 @@ namespace ropeway::sim {
 //   tenant_share     while both always had requests waiting, kBusy had less than kLeastShare of
 //                    what kHostile had: of each the largest of its parts of slots, blocks and time
 //   tenant_rejected  a request of kLight was rejected, for another tenant's backlog
+//   encoding_turn    a short text of kLight waited for more pieces of others than its turn may take
+//   encoding_share   with Hostile::kEncoding, in place of tenant_share: while both always had texts
+//                    waiting, kBusy had less than kLeastShare of kHostile's time
 class TenantChecks {
  public:
   using ViolateFn = std::function<void(const std::string& check, const std::string& message)>;
@@ -33,6 +36,10 @@ class TenantChecks {
                std::function<base::Duration(const core::StepContent::Item&)> time_of)
       : setup_(setup), violate_(std::move(violate)), time_of_(std::move(time_of)) {}
 
+  // A text came to be encoded; a piece of it took so long; it is encoded, `waited` after it came.
+  void OnText(RequestId id);
+  void OnPiece(RequestId id, base::Duration took);
+  void OnEncoded(RequestId id, base::Duration waited);
   void OnAdd(const SimRequest& made, const Status& answer);
   void OnEvent(const engine::CoreEvent& event);
   void AfterStep(const engine::CoreStats& stats, const core::StepContent& content,
@@ -42,6 +49,9 @@ class TenantChecks {
   // The steps in a row that a tenant may go without work: kMinRunSteps, a quantum in which another
   // one holds a single slot, and four urgent steps; and again what is computed again.
   static constexpr int kMostSteps = 8 + 64 + 4 + 16;
+  // The pieces until a text of one piece is encoded: the one that runs, its own, and two of each
+  // other tenant, as the last one of its own tenant counts.
+  static constexpr int kMostPieces = 1 + 1 + 2 * (kNumSimTenants - 1);
 
  private:
   struct Request {
@@ -62,6 +72,8 @@ class TenantChecks {
   std::array<int, kNumSimTenants> idle_{};
   std::array<Usage, kNumSimTenants> usage_{};
   int64_t measured_ = 0;  // Steps.
+  std::array<int, kNumSimTenants> texts_{};                // That are not encoded.
+  std::array<base::Duration, kNumSimTenants> encoding_{};  // While kHostile and kBusy have some.
 };
 
 }  // namespace ropeway::sim
