@@ -42,6 +42,15 @@ base::Duration SimExecutor::TimeOf(int32_t start, int32_t tokens) {
          std::chrono::nanoseconds(100 * rows * (start + rows));
 }
 
+base::Duration SimExecutor::TimeOf(const core::StepContent::Item& item,
+                                   const core::CoreRequest& request) {
+  const base::Duration time = TimeOf(item.start, item.tokens);
+  const auto ids = static_cast<int32_t>(request.prompt.size());
+  const bool samples =
+      item.kind == core::StepContent::Kind::kDecode || item.start + item.tokens >= ids;
+  return samples ? time + SamplingTime(request.spec.params) : time;
+}
+
 Status SimExecutor::BeforeStep(const core::Batch& batch) {
   base::Duration cost = std::chrono::milliseconds(1);
   for (const core::BatchItem& item : batch.items) {

@@ -39,6 +39,9 @@ class SimExecutor final : public engine::TestExecutor {
 
   // What a step takes for so many positions of a sequence from `start` on, sampling aside.
   static base::Duration TimeOf(int32_t start, int32_t tokens);
+  // Likewise, for this part of a step of `request`, with what sampling takes.
+  static base::Duration TimeOf(const core::StepContent::Item& item,
+                               const core::CoreRequest& request);
 
   // The next step fails.
   void LoseDevice() { lost_ = true; }

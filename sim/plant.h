@@ -42,7 +42,7 @@ enum class Plant {
   kTurnsForgotten,     // nothing is, once a sequence runs, so none gives way to another tenant.
   kBlocksUncharged,    // The blocks that it holds.
   kSamplingUncharged,  // What its sampling costs.
-  kEncodingUncharged,  // What encoding its texts takes (in Simulation).
+  kEncodingUncharged,  // What encoding its texts takes (in SimEncoder).
 };
 
 const char* PlantName(Plant plant);

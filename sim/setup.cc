@@ -263,7 +263,8 @@ base::Duration SamplingTime(const SamplingParams& params) {
 
 base::Duration EncodingTime(const Setup& setup, RequestId id) {
   const int tenant = TenantOf(setup, id);
-  if (setup.hostile != Hostile::kEncoding || tenant == kLight) return std::chrono::microseconds(100);
+  const bool is_long = setup.hostile == Hostile::kEncoding && tenant != kLight;
+  if (!is_long) return std::chrono::microseconds(100);
   return std::chrono::milliseconds(tenant == kHostile ? 40 : 20);
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
-#include <string_view>
 #include <utility>
 
 #include "kvcache/kv_cache_manager.h"
@@ -137,7 +136,13 @@ Simulation::Simulation(const Setup& setup, bool verbose)
           [this](const std::string& check, const std::string& message) {
             checks_.Violate(check, message);
           },
-          [this](const core::StepContent::Item& item) { return TimeOf(item); }) {
+          [this](const core::StepContent::Item& item) {
+            return SimExecutor::TimeOf(item, checks_.records().at(item.sequence).made.request);
+          }),
+      encoder_(setup_, &clock_, &tenants_, [this](SimRequest made, base::TimePoint at) {
+        inbox_.emplace(at,
+                       Input{.kind = Input::Kind::kArrival, .id = 0, .made = std::move(made)});
+      }) {
   executor_.scope_of = [this](uint64_t id) { return TenantOf(setup_, id); };
   for (const auto& [name, p] : setup.faults) faults_.Enable(name, p);
   StartEngine();
@@ -245,8 +250,8 @@ Report Simulation::Run() {
   }
   for (int tenant = 0; tenant < kNumSimTenants; ++tenant) {
     // The hostile one has all slots when the others come.
-    const auto after = std::chrono::milliseconds(tenant == kHostile ? 0 : 200);
-    for (int i = 0; i < setup_.users_of[static_cast<size_t>(tenant)]; ++i) ScheduleOf(tenant, after);
+    const auto late = std::chrono::milliseconds(tenant == kHostile ? 0 : 200);
+    for (int i = setup_.users_of[static_cast<size_t>(tenant)]; i > 0; --i) ScheduleOf(tenant, late);
   }
   while (!Hopeless()) {
     DeliverDue();
@@ -257,8 +262,10 @@ Report Simulation::Run() {
     checks_.OnIntegrity(core_->CheckIntegrity());
     while (core_->has_background() && core_->Background()) {
     }
-    if (NextInput() == base::TimePoint::max()) break;
-    clock_.AdvanceTo(NextInput());
+    const base::TimePoint input = inbox_.empty() ? base::TimePoint::max() : inbox_.begin()->first;
+    const base::TimePoint next = std::min(input, encoder_.next());
+    if (next == base::TimePoint::max()) break;
+    clock_.AdvanceTo(next);
   }
   // A run that was broken off leaves others without an end, which is not what is wrong with it.
   if (!Hopeless()) {
@@ -305,15 +312,6 @@ void Simulation::ScheduleArrival(std::optional<Priority> priority) {
   inbox_.emplace(made.at, Input{.kind = Input::Kind::kArrival, .id = 0, .made = std::move(made)});
 }
 
-base::Duration Simulation::TimeOf(const core::StepContent::Item& item) const {
-  const base::Duration time = SimExecutor::TimeOf(item.start, item.tokens);
-  const SimRequest& made = checks_.records().at(item.sequence).made;
-  const auto ids = static_cast<int32_t>(made.request.prompt.size());
-  const bool samples =
-      item.kind == core::StepContent::Kind::kDecode || item.start + item.tokens >= ids;
-  return samples ? time + SamplingTime(made.request.spec.params) : time;
-}
-
 void Simulation::ScheduleOf(int tenant, base::Duration after) {
   if (clock_.Now() > kHostileTime) return;
   const int index =
@@ -326,28 +324,27 @@ void Simulation::ScheduleOf(int tenant, base::Duration after) {
 void Simulation::ScheduleAgain(SimRequest made, const Status& answer) {
   if (clock_.Now() > kHostileTime) return;
   const bool obeys = setup_.obeys || TenantOf(setup_, made.request.id) != kHostile;
-  const base::Duration after = obeys
-                                   ? std::chrono::seconds(std::max(1, answer.retry_after_seconds()))
-                                   : base::Duration(std::chrono::milliseconds(100));
+  base::Duration after = std::chrono::milliseconds(100);
+  if (obeys) after = std::chrono::seconds(std::max(1, answer.retry_after_seconds()));
   made.at = clock_.Now() + after;
   inbox_.emplace(made.at, Input{.kind = Input::Kind::kText, .id = 0, .made = std::move(made)});
 }
 
 void Simulation::DeliverDue() {
   if (!core_->idle() && faults_.Fires("delayed_inbox")) return;
-  RunEncoder();
+  encoder_.Run();
   while (!inbox_.empty() && inbox_.begin()->first <= clock_.Now()) {
     Input input = std::move(inbox_.begin()->second);
     inbox_.erase(inbox_.begin());
     Deliver(std::move(input));
   }
-  RunEncoder();
+  encoder_.Run();
 }
 
 void Simulation::Deliver(Input input) {
   switch (input.kind) {
     case Input::Kind::kText:
-      Encode(std::move(input.made));
+      encoder_.Add(std::move(input.made));
       break;
     case Input::Kind::kArrival:
       Arrive(std::move(input.made), false);
@@ -360,54 +357,6 @@ void Simulation::Deliver(Input input) {
       if (faults_.Fires("cancel_twice")) Finish(input.id, FinishReason::kCancelled);
       break;
   }
-}
-
-void Simulation::Encode(SimRequest made) {
-  const core::CoreRequest& request = made.request;
-  const RequestId id = request.id;
-  const base::Flow flow{.tenant = request.tenant,
-                        .cls = static_cast<int>(request.priority),
-                        .weight = request.tenant_weight};
-  const auto text = std::make_shared<Text>(
-      Text{.made = std::move(made), .came = clock_.Now(), .left = EncodingTime(setup_, id)});
-  tenants_.OnText(id);
-  texts_.Add(flow, [this, text] { return EncodePiece(text.get()); }, {});
-}
-
-bool Simulation::EncodePiece(Text* text) {
-  const RequestId id = text->made.request.id;
-  const base::Duration took = std::min(text->left, kSimEncodingPiece);
-  text->left -= took;
-  piece_end_ = piece_begin_ + took;
-  tenants_.OnPiece(id, took);
-  if (text->left > base::Duration{}) return false;
-  tenants_.OnEncoded(id, piece_end_ - text->came);
-  inbox_.emplace(piece_end_,
-                 Input{.kind = Input::Kind::kArrival, .id = 0, .made = std::move(text->made)});
-  return true;
-}
-
-void Simulation::RunEncoder() {
-  base::TimePoint begin = clock_.Now();
-  while (true) {
-    if (!piece_.empty()) {
-      if (piece_end_ > clock_.Now()) return;
-      const bool charged = setup_.plant != Plant::kEncodingUncharged;
-      const base::Duration took = charged ? piece_end_ - piece_begin_ : base::Duration{};
-      texts_.Return(&piece_, took, piece_done_);
-      piece_.clear();
-      begin = piece_end_;
-    }
-    piece_ = texts_.Take();
-    if (piece_.empty()) return;
-    piece_begin_ = begin;
-    piece_done_ = piece_.front().piece();
-  }
-}
-
-base::TimePoint Simulation::NextInput() const {
-  const base::TimePoint input = inbox_.empty() ? base::TimePoint::max() : inbox_.begin()->first;
-  return piece_.empty() ? input : std::min(input, piece_end_);
 }
 
 void Simulation::Arrive(SimRequest made, bool again) {

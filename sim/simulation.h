@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/fair_pool.h"
 #include "base/random.h"
 #include "checks.h"
 #include "core/sequence_state.h"
 #include "doubles.h"
+#include "encoder.h"
 #include "engine/engine_core.h"
 #include "scheduling_checks.h"
 #include "setup.h"
@@ -54,13 +54,7 @@ class Simulation {
     enum class Kind { kText, kArrival, kCancel, kStop };
     Kind kind = Kind::kArrival;
     RequestId id = 0;  // kCancel, kStop.
-    SimRequest made;   // kText: it is to be encoded before it arrives; kArrival.
-  };
-  // A text that is being encoded.
-  struct Text {
-    SimRequest made;
-    base::TimePoint came{};
-    base::Duration left{};
+    SimRequest made;   // kText: its text is to be encoded first; kArrival.
   };
 
   // Makes the core: at the start, and again after a kill.
@@ -77,20 +71,9 @@ class Simulation {
   void ScheduleAgain(SimRequest made, const Status& answer);
   void DeliverDue();
   void Deliver(Input input);
-  // With a hostile tenant: texts are encoded in the order of the prompt pool, by a thread beside
-  // the steps.
-  void Encode(SimRequest made);
-  // Does a piece of it, from `piece_begin_` on; whether it is done.
-  bool EncodePiece(Text* text);
-  // Begins the pieces that begin by now.
-  void RunEncoder();
-  // When something comes next; max: nothing will.
-  base::TimePoint NextInput() const;
   // `again`: its first try was cut by a kill.
   void Arrive(SimRequest made, bool again);
   void Finish(RequestId id, FinishReason reason);
-  // What the device takes for this part of a step.
-  base::Duration TimeOf(const core::StepContent::Item& item) const;
   void Step();
   void DisturbFetching();
   void Receive(std::vector<engine::CoreEvent> events);
@@ -113,14 +96,10 @@ class Simulation {
   Checks checks_;
   SchedulingChecks scheduling_;
   TenantChecks tenants_;
+  SimEncoder encoder_;  // With a hostile tenant: of all requests.
   std::multimap<base::TimePoint, Input> inbox_;  // Equal times keep their order.
   int next_request_ = 0;
   std::array<int, kNumSimTenants> next_of_{};  // With a hostile tenant, by tenant.
-  base::FairQueue texts_;
-  base::FairQueue::Handle piece_;  // Whose piece runs; empty: none.
-  base::TimePoint piece_begin_{0};
-  base::TimePoint piece_end_{0};
-  bool piece_done_ = false;  // It is the last one of its text.
   base::TimePoint last_arrival_{0};
   int burst_left_ = 0;
   uint64_t digest_ = 0;
