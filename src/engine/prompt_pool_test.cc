@@ -112,6 +112,19 @@ TEST_F(PromptPoolTest, WhatEncodingTakesIsChargedToItsTenant) {
   EXPECT_TRUE(Eventually([&] { return bytes_.used() == prompts.amount(); }));
 }
 
+// However many tenants there are: what is not charged is bounded by the threads.
+TEST_F(PromptPoolTest, FewTextsAreFreeOfCharge) {
+  Start(10);
+  constexpr int kTenants = 8;
+  for (int i = 0; i < kTenants; ++i) {
+    ASSERT_TRUE(Add(std::to_string(i), ByteTokenizer::kLarge));
+  }
+  constexpr int64_t kMostFree = 1 + base::FairPool::kSpareThreads;
+  EXPECT_TRUE(Eventually(
+      [&] { return bytes_.used() >= (kTenants - kMostFree) * PromptPool::kFreeBytes; }));
+  EXPECT_LT(bytes_.used(), kTenants * PromptPool::kFreeBytes);
+}
+
 // A request that ended while a piece of it ran has no further turn.
 TEST_F(PromptPoolTest, WhatEndsWhileItIsEncodedIsFreed) {
   Start(10);

@@ -28,7 +28,8 @@ const std::array<char, 256>& AllBytes() {
 
 class EndlessEncoding final : public tokenizer::Encoding {
  public:
-  explicit EndlessEncoding(size_t bytes_each = 0) : bytes_each_(bytes_each) {}
+  explicit EndlessEncoding(size_t bytes = 0, size_t bytes_each = 0)
+      : bytes_each_(bytes_each), bytes_(bytes) {}
 
   bool Run(size_t) override {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -39,7 +40,7 @@ class EndlessEncoding final : public tokenizer::Encoding {
 
  private:
   const size_t bytes_each_;
-  size_t bytes_ = 0;
+  size_t bytes_;
 };
 
 std::vector<TokenLogprob> TopLogprobs(int32_t count) {
@@ -85,7 +86,9 @@ std::unique_ptr<tokenizer::Encoding> ByteTokenizer::Begin(std::string_view text,
                                                           const tokenizer::EncodeOptions& options,
                                                           size_t most) const {
   if (text.starts_with(kEndless)) return std::make_unique<EndlessEncoding>();
-  if (text.starts_with(kGrowing)) return std::make_unique<EndlessEncoding>(size_t{1} << 20);
+  constexpr size_t kMiB = size_t{1} << 20;
+  if (text.starts_with(kGrowing)) return std::make_unique<EndlessEncoding>(0, kMiB);
+  if (text.starts_with(kLarge)) return std::make_unique<EndlessEncoding>(kMiB);
   return Tokenizer::Begin(text, options, most);
 }
 

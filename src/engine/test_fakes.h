@@ -72,6 +72,8 @@ class ByteTokenizer final : public tokenizer::Tokenizer {
   static constexpr const char* kEndless = "ENDLESS";
   // and with each of which it takes another MiB of memory.
   static constexpr const char* kGrowing = "GROWING";
+  // or one that takes a MiB from the first piece on.
+  static constexpr const char* kLarge = "LARGE";
 
  private:
   TestGate* const gate_;
