@@ -140,8 +140,7 @@ Simulation::Simulation(const Setup& setup, bool verbose)
             return SimExecutor::TimeOf(item, checks_.records().at(item.sequence).made.request);
           }),
       encoder_(setup_, &clock_, &tenants_, [this](SimRequest made, base::TimePoint at) {
-        inbox_.emplace(at,
-                       Input{.kind = Input::Kind::kArrival, .id = 0, .made = std::move(made)});
+        inbox_.emplace(at, Input{.kind = Input::Kind::kArrival, .id = 0, .made = std::move(made)});
       }) {
   executor_.scope_of = [this](uint64_t id) { return TenantOf(setup_, id); };
   for (const auto& [name, p] : setup.faults) faults_.Enable(name, p);

@@ -96,7 +96,7 @@ class Simulation {
   Checks checks_;
   SchedulingChecks scheduling_;
   TenantChecks tenants_;
-  SimEncoder encoder_;  // With a hostile tenant: of all requests.
+  SimEncoder encoder_;                           // With a hostile tenant: of all requests.
   std::multimap<base::TimePoint, Input> inbox_;  // Equal times keep their order.
   int next_request_ = 0;
   std::array<int, kNumSimTenants> next_of_{};  // With a hostile tenant, by tenant.

@@ -71,7 +71,7 @@ class TenantChecks {
   std::map<RequestId, Request> requests_;  // Those that have not ended.
   std::array<int, kNumSimTenants> idle_{};
   std::array<Usage, kNumSimTenants> usage_{};
-  int64_t measured_ = 0;  // Steps.
+  int64_t measured_ = 0;                                   // Steps.
   std::array<int, kNumSimTenants> texts_{};                // That are not encoded.
   std::array<base::Duration, kNumSimTenants> encoding_{};  // While kHostile and kBusy have some.
 };

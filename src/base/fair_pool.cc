@@ -91,9 +91,7 @@ FairQueue::Handle FairQueue::TakeAll() {
 }
 
 FairPool::FairPool(int threads, int64_t places, const std::string& name, const Clock* clock)
-    : threads_wanted_(threads),
-      clock_(clock != nullptr ? clock : &real_clock_),
-      places_(places) {
+    : threads_wanted_(threads), clock_(clock != nullptr ? clock : &real_clock_), places_(places) {
   try {
     for (int i = 0; i < threads + kSpareThreads; ++i) {
       threads_.emplace_back([this] { Loop(); });

@@ -47,7 +47,7 @@ class FairQueue {
     // Declared before `place`: it is destroyed after the place was given back.
     std::function<bool()> piece;
     SharedBudget::Hold place;
-    TimePoint began{};  // Of the piece that runs; the caller's.
+    TimePoint began{};    // Of the piece that runs; the caller's.
     uint64_t number = 0;  // In order of Add.
     const std::string& tenant() const { return account->tenant; }
 

@@ -28,15 +28,14 @@ class FairQueueTest : public testing::Test {
   void Add(const Flow& flow, int pieces, Duration each) {
     const std::string name = flow.tenant + std::to_string(flow.cls);
     auto left = std::make_shared<int>(pieces);
-    queue_.Add(
-        flow,
-        [this, name, left, each] {
-          ran_.push_back(name);
-          used_[name] += ToSeconds(each);
-          took_ = each;
-          return --*left == 0;
-        },
-        {});
+    queue_.Add(flow,
+               [this, name, left, each] {
+                 ran_.push_back(name);
+                 used_[name] += ToSeconds(each);
+                 took_ = each;
+                 return --*left == 0;
+               },
+               {});
   }
 
   // Runs the next piece; false: there is none.
@@ -107,11 +106,13 @@ TEST_F(FairQueueTest, JobsOfOneFlowEndInTheOrderTheyWereAdded) {
   std::vector<int> ended;
   for (int i = 0; i < 5; ++i) {
     auto left = std::make_shared<int>(3);
-    queue_.Add({}, [&ended, left, i] {
-      if (--*left > 0) return false;
-      ended.push_back(i);
-      return true;
-    }, {});
+    queue_.Add({},
+               [&ended, left, i] {
+                 if (--*left > 0) return false;
+                 ended.push_back(i);
+                 return true;
+               },
+               {});
   }
   while (RunOne()) {
   }

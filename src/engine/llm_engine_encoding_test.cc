@@ -36,12 +36,12 @@ TEST(LlmEngineEncodingTest, ATextThatTakesLongToEncodeHoldsUpNoneThatCameLater) 
   // Once it is cancelled no piece of it is encoded any more.
   test.engine->Cancel(*id);
   EXPECT_EQ(endless->WaitEnd().error.code(), StatusCode::kCancelled);
-  EXPECT_THAT(test.engine->MetricsText(),
-              testing::AllOf(
-                  testing::HasSubstr(
-                      "ropeway_request_encoding_time_seconds_count{priority=\"medium\"} 1\n"),
-                  testing::HasSubstr(
-                      "ropeway_request_encoding_time_seconds_count{priority=\"low\"} 0\n")));
+  EXPECT_THAT(
+      test.engine->MetricsText(),
+      testing::AllOf(
+          testing::HasSubstr(
+              "ropeway_request_encoding_time_seconds_count{priority=\"medium\"} 1\n"),
+          testing::HasSubstr("ropeway_request_encoding_time_seconds_count{priority=\"low\"} 0\n")));
   EXPECT_LT(IdleCpuShare(), 0.1);
 }
 

@@ -192,8 +192,8 @@ TEST(LlmEngineSchedulingTest, TooManyTokensInTheQueueAreRejected) {
   EXPECT_FALSE(rejected.admitted);
 }
 
-// The engine's speed is known after half a second of steps; of each step of 2 ms, sampling, which is
-// a quarter, does not count.
+// The engine's speed is known after half a second of steps; of each step of 2 ms, sampling, which
+// is a quarter, does not count.
 constexpr int kStepsToKnowThePace = 400;
 
 TEST(LlmEngineSchedulingTest, ARequestThatWouldWaitTooLongIsRejected) {

@@ -26,8 +26,8 @@ ChatRenderer RenderWith(tokenizer::ChatTemplate chat_template,
     return id ? std::string(tokenizer.Bytes(*id, true)) : std::string();
   };
   return [chat_template = std::move(chat_template), bos = text_of(tokenizer.bos()),
-          eos = text_of(tokenizer.eos()), parse_special](const std::vector<ChatMessage>& messages,
-                                                         bool add_generation_prompt) {
+          eos = text_of(tokenizer.eos()),
+          parse_special](const std::vector<ChatMessage>& messages, bool add_generation_prompt) {
     StatusOr<tokenizer::RenderedChat> chat =
         chat_template.Render(messages, add_generation_prompt, bos, eos);
     if (chat.ok() && parse_special) chat->quoted.clear();
@@ -48,8 +48,8 @@ std::string ServedName(const EngineOptions& options) {
 
 // If Ropeway cannot read the model's chat template, completions are served all the same, and chats
 // are rejected with the template's error.
-ChatRenderer RenderAsTheModelSays(const std::string& source,
-                                  const tokenizer::Tokenizer& tokenizer, bool parse_special) {
+ChatRenderer RenderAsTheModelSays(const std::string& source, const tokenizer::Tokenizer& tokenizer,
+                                  bool parse_special) {
   if (source.empty()) return nullptr;
   StatusOr<tokenizer::ChatTemplate> parsed = tokenizer::ChatTemplate::Parse(source);
   if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer, parse_special);

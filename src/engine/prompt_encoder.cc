@@ -33,9 +33,9 @@ class TextTokenization final : public Tokenization {
                    tokenizer::RenderedChat text, bool add_special)
       : tokenizer_(std::move(tokenizer)),
         text_(std::move(text)),
-        encoding_(tokenizer_->Begin(text_.text, {.add_special = add_special,
-                                                 .parse_special = true,
-                                                 .quoted = text_.quoted})) {}
+        encoding_(tokenizer_->Begin(
+            text_.text,
+            {.add_special = add_special, .parse_special = true, .quoted = text_.quoted})) {}
 
   StatusOr<bool> Step() override {
     try {
@@ -91,11 +91,10 @@ std::optional<StatusOr<core::CoreRequest>> PromptEncoder::Job::Run(size_t work) 
     prepared_ = true;
     if (Status status = encoder_->Prepare(live_, &parts_); !status.ok()) return status;
     if (parts_.text) {
-      encoding_ = encoder_->tokenizer_->Begin(*parts_.text,
-                                              {.add_special = parts_.add_special,
-                                               .parse_special = true,
-                                               .quoted = parts_.quoted},
-                                              encoder_->MostIds(parts_));
+      encoding_ = encoder_->tokenizer_->Begin(
+          *parts_.text,
+          {.add_special = parts_.add_special, .parse_special = true, .quoted = parts_.quoted},
+          encoder_->MostIds(parts_));
     }
   }
   if (encoding_ != nullptr) {

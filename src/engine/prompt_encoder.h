@@ -94,8 +94,7 @@ class PromptEncoder {
   // `before` is null for the session's first turn.
   Status PrepareChatTurn(Request* request, const store::SessionState* before,
                          store::SessionState* next, Parts* parts) const;
-  Status PrepareTextTurn(Request* request, const store::SessionState* before,
-                         Parts* parts) const;
+  Status PrepareTextTurn(Request* request, const store::SessionState* before, Parts* parts) const;
   // OK if a turn of `kind` can go on from `before` with this model.
   Status CheckHistory(const Request& request, const store::SessionState& before,
                       store::SessionState::Kind kind) const;

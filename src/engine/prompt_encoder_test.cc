@@ -228,8 +228,10 @@ TEST_F(PiecewiseEncoderTest, ATextThatIsFarTooLongEndsEarly) {
     EXPECT_NE(core.status().message().find("limit of 1000 tokens"), std::string::npos);
   }
   // One that is a little too long is told its length.
-  EXPECT_NE(Encode(std::string(1100, 'q'), kEncodingPiece, 1000).status().message().find(
-                "the prompt (1100 tokens)"),
+  EXPECT_NE(Encode(std::string(1100, 'q'), kEncodingPiece, 1000)
+                .status()
+                .message()
+                .find("the prompt (1100 tokens)"),
             std::string::npos);
 }
 

@@ -120,8 +120,8 @@ TEST_F(PromptPoolTest, FewTextsAreFreeOfCharge) {
     ASSERT_TRUE(Add(std::to_string(i), ByteTokenizer::kLarge));
   }
   constexpr int64_t kMostFree = 1 + base::FairPool::kSpareThreads;
-  EXPECT_TRUE(Eventually(
-      [&] { return bytes_.used() >= (kTenants - kMostFree) * PromptPool::kFreeBytes; }));
+  EXPECT_TRUE(
+      Eventually([&] { return bytes_.used() >= (kTenants - kMostFree) * PromptPool::kFreeBytes; }));
   EXPECT_LT(bytes_.used(), kTenants * PromptPool::kFreeBytes);
 }
 

@@ -174,10 +174,10 @@ TEST_F(ConfigFileTest, DeepTablesAreRejectedBeforeTheyAreParsed) {
   for (int i = 1; i < 100'000; ++i) parts += ".a";
   for (const std::string& text : {"\n" + parts + " = 1\n", "\n[" + parts + "]\n",
                                   "\n[[" + parts + "]]\n", "\nx = {" + parts + " = 1}\n"}) {
-    EXPECT_EQ(Parse(text), file_ + ":2: a key has more than 16 parts");
+    EXPECT_EQ(Parse(text), file_ + ":2: a key has more than 16 parts (see program serve --help)");
   }
   EXPECT_EQ(Parse("\nx = " + std::string(100'000, '[')),
-            file_ + ":2: more than 32 brackets are open");
+            file_ + ":2: more than 32 brackets are open (see program serve --help)");
 }
 
 TEST_F(ConfigFileTest, NamesAreQuotedWithoutTheirControlCharacters) {

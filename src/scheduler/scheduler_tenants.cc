@@ -9,9 +9,13 @@
 namespace ropeway::scheduler {
 namespace {
 
-// Tokens of a prompt that a step computes at least beside decodes, about: for the time that starts
-// take.
+// Tokens of a prompt that a step computes at least beside decodes, about.
 constexpr int32_t kChunkBesideDecodes = 32;
+
+// The steps from a sequence's start until its slot can start another one, about.
+double StepsToStart(const core::Sequence& sequence) {
+  return Scheduler::kMinRunSteps + sequence.num_ids() / kChunkBesideDecodes;
+}
 
 }  // namespace
 
@@ -192,13 +196,16 @@ void Scheduler::StartDue() {
 void Scheduler::NoteDue() {
   due_.clear();
   if (options_.max_wait == base::Duration::max()) return;
-  bool any = false;
+  base::Duration longest{};
+  double steps = 1.0;  // To start them all, if they were one tenant's with one slot.
   for (core::Sequence* sequence : queue_) {
     if (sequence->state != core::SequenceState::kWaiting || sequence->sched.follows > 0) continue;
     due_.push_back(sequence);
-    any = any || now_ - sequence->sched.queued_since >= options_.max_wait / 2;
+    longest = std::max(longest, now_ - sequence->sched.queued_since);
+    steps += StepsToStart(*sequence);
   }
-  if (!any) due_.clear();
+  // Most queues are far from max_wait: then there is nothing to sort.
+  if (base::ToSeconds(options_.max_wait - longest) > steps * step_seconds_) due_.clear();
   // By the time that they wait: one whose prompt took long to encode came late for its order.
   std::sort(due_.begin(), due_.end(), [](const core::Sequence* a, const core::Sequence* b) {
     const auto key = [](const core::Sequence& s) {
@@ -222,7 +229,7 @@ bool Scheduler::MustStart(std::span<core::Sequence* const> of_one_tenant) {
   for (const core::Sequence* sequence : of_one_tenant) {
     const base::Duration left = options_.max_wait - (now_ - sequence->sched.queued_since);
     if (base::ToSeconds(left) <= steps * step_seconds_) return true;
-    steps += (kMinRunSteps + sequence->num_ids() / kChunkBesideDecodes) / half;
+    steps += StepsToStart(*sequence) / half;
   }
   return false;
 }

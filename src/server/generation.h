@@ -76,7 +76,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   HttpRequest http_;  // The body is released once it is parsed.
   Framing framing_;
   const std::unique_ptr<ApiFormat> format_;
-  AnswerHead head_;  // Until the format has it.
+  AnswerHead head_;                        // Until the format has it.
   base::SharedBudget::Hold prompt_texts_;  // For the memory of the prompts that the answer shows.
   Submission submission_;
   bool stream_began_ = false;  // The headers may have left.

@@ -160,11 +160,10 @@ HttpReply AnswerQueue(const Caller& caller, const engine::Backend& backend) {
     if (request.waits() && request.queue_position == 0) shows_rule = true;
   }
   shows_rule = shows_rule && !queue.blocked_by.empty();
-  const Json body = {
-      {"object", "queue"},
-      {"blocked_by", shows_rule ? Json(queue.blocked_by) : Json(nullptr)},
-      {"classes", std::move(classes)},
-      {"requests", std::move(requests)}};
+  const Json body = {{"object", "queue"},
+                     {"blocked_by", shows_rule ? Json(queue.blocked_by) : Json(nullptr)},
+                     {"classes", std::move(classes)},
+                     {"requests", std::move(requests)}};
   return JsonReply(body);
 }
 

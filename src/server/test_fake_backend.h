@@ -54,7 +54,7 @@ class FakeBackend final : public engine::Backend {
   void set_script(ScriptFn script);
   void set_rejection(Status rejection);  // Submit fails with it, unless it is OK.
   void set_health(engine::Health health);
-  void set_tokenize_hook(std::function<void()> hook);  // Runs in each Tokenize, on its thread.
+  void set_tokenize_hook(std::function<void()> hook);   // Runs in each Tokenize, on its thread.
   int tokenizations() const { return tokenizations_; }  // Texts that are being tokenized.
   void set_step_pause(std::chrono::microseconds pause);
   // Both before the server starts. A tenant's wait is the queue's times its weight.

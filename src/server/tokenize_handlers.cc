@@ -125,8 +125,7 @@ class TokenizerJob {
  private:
   StatusOr<bool> ReadBody() {
     read_ = true;
-    StatusOr<TokenizerDraft> draft =
-        ReadDraft(request_.body, context_->limits().json, fields());
+    StatusOr<TokenizerDraft> draft = ReadDraft(request_.body, context_->limits().json, fields());
     request_.body = std::string();
     request_.body_hold.Release();
     if (!draft.ok()) return draft.status();
@@ -281,9 +280,9 @@ class DetokenizeJob final : public TokenizerJob {
   }
 
   std::vector<TokenId> ids_;
-  size_t next_ = 0;       // Ids before it are decoded.
-  std::string decoded_;   // Their text; any bytes.
-  size_t written_ = 0;    // Bytes of it that are in the answer.
+  size_t next_ = 0;      // Ids before it are decoded.
+  std::string decoded_;  // Their text; any bytes.
+  size_t written_ = 0;   // Bytes of it that are in the answer.
 };
 
 }  // namespace

@@ -187,9 +187,8 @@ void BpeTokenizer::InitLongest() {
       if (HasByte(static_cast<uint8_t>(byte))) kept.push_back(byte);
     }
     if (kept.size() < 2) continue;
-    uint32_t& longest =
-        longest_from_[static_cast<size_t>(static_cast<uint8_t>(kept[0])) << 8U |
-                      static_cast<uint8_t>(kept[1])];
+    uint32_t& longest = longest_from_[static_cast<size_t>(static_cast<uint8_t>(kept[0])) << 8U |
+                                      static_cast<uint8_t>(kept[1])];
     longest = std::max(longest, static_cast<uint32_t>(kept.size()));
   }
 }

@@ -224,8 +224,8 @@ class BpeTokenizer::Pass final : public Encoding {
   Stage stage_;
 
   // kCount. Positions are those of bytes that have a token.
-  size_t counted_ = 0;   // Bytes of the text that were looked at.
-  int before_ = -1;      // The byte at position_; -1: none was found yet.
+  size_t counted_ = 0;  // Bytes of the text that were looked at.
+  int before_ = -1;     // The byte at position_; -1: none was found yet.
   size_t position_ = 0;
   size_t reach_ = 0;     // What least_ tokens can cover, at most.
   size_t furthest_ = 0;  // What one more could.

@@ -25,8 +25,8 @@ const std::vector<std::string> kPieceControl = {"<x>", "<x>>", "<|im_end|>"};
 const std::vector<std::string> kPieceUserDefined = {"<u>", "\n\n", "!<"};
 
 std::unique_ptr<BpeTokenizer> MakeFor(const char* pre) {
-  auto tokenizer = BpeTokenizer::Create(
-      MakeVocabulary(pre, kPieceMerges, kPieceControl, kPieceUserDefined));
+  auto tokenizer =
+      BpeTokenizer::Create(MakeVocabulary(pre, kPieceMerges, kPieceControl, kPieceUserDefined));
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
   return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
 }
@@ -68,9 +68,8 @@ TEST(BpeEncodingTest, PiecesGiveTheIdsOfTheWhole) {
     for (int round = 0; round < 400; ++round) {
       const std::string text = RandomText(random);
       const Spans spans = RandomSpans(random, text.size());
-      const EncodeOptions options = {.add_special = random() % 2 == 0,
-                                     .parse_special = random() % 4 != 0,
-                                     .quoted = spans};
+      const EncodeOptions options = {
+          .add_special = random() % 2 == 0, .parse_special = random() % 4 != 0, .quoted = spans};
       const PieceIds whole = tokenizer->Encode(text, options);
       ASSERT_EQ(InPieces(*tokenizer, text, options, random), whole)
           << pre << " " << base::PrintableText(text);

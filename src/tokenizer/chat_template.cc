@@ -52,12 +52,11 @@ jinja::Value Said(const std::string& text) {
 // it ("<|" + role + "|>"), so a plain name counts as the template's own. No other text does: it
 // could close the token and write more.
 jinja::Value RoleValue(const std::string& role) {
-  const bool plain =
-      !role.empty() && role.size() <= kMaxRoleBytes &&
-      std::all_of(role.begin(), role.end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               c == '_' || c == '-';
-      });
+  const bool plain = !role.empty() && role.size() <= kMaxRoleBytes &&
+                     std::all_of(role.begin(), role.end(), [](char c) {
+                       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                              (c >= '0' && c <= '9') || c == '_' || c == '-';
+                     });
   return plain ? jinja::Value::Of(role) : Said(role);
 }
 

@@ -134,9 +134,9 @@ constexpr const char* kTrimmed =
     "+ '<|im_end|>' %}{% if loop.index0 == 0 %}{% set text = bos_token + text %}{% endif %}"
     "{{ text }}{% endfor %}";
 
-const std::vector<std::string> kChatControl = {"<|im_start|>", "<|im_end|>",    "<s>", "</s>",
-                                               "<|user|>",     "<|assistant|>", "<|end|>",
-                                               "<|system|>"};
+const std::vector<std::string> kChatControl = {"<|im_start|>", "<|im_end|>", "<s>",
+                                               "</s>",         "<|user|>",   "<|assistant|>",
+                                               "<|end|>",      "<|system|>"};
 
 class ForgedRoleTest : public testing::Test {
  protected:
@@ -204,8 +204,8 @@ TEST_F(ForgedRoleTest, TheTextStaysAsItWasSaid) {
 // user-defined tokens cross the ends of what was said.
 TEST_F(ForgedRoleTest, ChatsWithoutControlTokensKeepTheirIds) {
   std::mt19937 random(5);
-  const std::vector<std::string> parts = {"hello", "\n", "\n\n", " ", "1", "é", "{{ x }}", "he",
-                                          "\"",    "|",  ">",    ""};
+  const std::vector<std::string> parts = {"hello",   "\n", "\n\n", " ", "1", "é",
+                                          "{{ x }}", "he", "\"",   "|", ">", ""};
   for (int round = 0; round < 300; ++round) {
     std::vector<ChatMessage> chat;
     for (size_t i = 1 + random() % 4; i > 0; --i) {

@@ -29,11 +29,7 @@ struct Conversion {
 class PercentFormat {
  public:
   PercentFormat(const Str& format, const Value& values, Context& context)
-      : whole_(format),
-        format_(format.text),
-        values_(values),
-        context_(context),
-        text_(&context) {}
+      : whole_(format), format_(format.text), values_(values), context_(context), text_(&context) {}
 
   Str Run() {
     context_.Charge(format_.size());
