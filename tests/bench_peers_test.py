@@ -205,10 +205,14 @@ class RunTest(unittest.TestCase):
         self.assertEqual((self.kept(bench), bench.missing), ([("a", 1), ("b", 1)], []))
 
     def test_a_piece_that_stays_at_another_placement_is_missing(self):
-        bench = self.run_rounds([70, 9000, 9000, 211, 210, 70], rounds=2)
+        bench = self.run_rounds([70, 9000, 9000, 1001, 2100, 700], rounds=2)
         self.assertEqual(self.pieces, [("b", 1)] + [("a", 1)] * 3 + [("b", 2), ("a", 2)])
         self.assertEqual((self.kept(bench), bench.missing),
-                         ([("b", 1), ("b", 2), ("a", 2)], ["http, a, round 1"]))  # 210 is 3 times 70, not more.
+                         ([("b", 1), ("b", 2), ("a", 2)], ["http, a, round 1"]))  # 2100 is 3 times 700, not more.
+
+    def test_a_short_barrier_is_at_the_same_placement_whatever_the_ratio(self):
+        bench = self.run_rounds([70, 1000])
+        self.assertEqual((self.pieces, self.kept(bench)), ([("b", 1), ("a", 1)], [("b", 1), ("a", 1)]))
 
     def test_metrics_of_unequal_placements_are_named(self):
         metrics = http_metrics()

@@ -29,7 +29,7 @@ def add_flags(parser):
     parser.add_argument("--light", type=real(0.01, 10), default=0.25,
                         help="requests offered over the capacity of continuous batching, light load")
     parser.add_argument("--heavy", type=real(0.01, 10), default=0.6, help="likewise, heavy load")
-    parser.add_argument("--overload", type=real(0.01, 100), default=1.2, help="likewise, classes")
+    parser.add_argument("--overload", type=real(0.01, 100), default=2.0, help="likewise, classes")
     parser.add_argument("--prefix-tokens", type=whole(1, 100000), default=512, help="shared by a group of requests")
 
 
