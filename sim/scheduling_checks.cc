@@ -49,12 +49,13 @@ void SchedulingChecks::OnKill() {
 void SchedulingChecks::AfterStep(const engine::CoreStats& stats, const core::StepContent& content,
                                  base::TimePoint begin, base::TimePoint end) {
   ++steps_;
+  longest_step_ = std::max(longest_step_, end - begin);
   if (stats.last_rows > 0) ++busy_steps_;
   for (auto& [id, request] : requests_) {
     request.started_now = false;
     const bool overdue = begin - request.since >= setup_.core.scheduler.max_wait;
     request.overdue = request.waits && overdue;
-    request.waited_long = begin - request.since >= setup_.core.scheduler.max_wait / 2;
+    request.waited_long = begin - request.since >= BeginOfDue();
     request.aged = request.aged || (!request.waits && overdue);
   }
   for (const engine::CoreEvent& event : events_) {
@@ -76,7 +77,11 @@ void SchedulingChecks::AfterStep(const engine::CoreStats& stats, const core::Ste
       // In a turn, a sequence that had its slot and no work counts as one that ran.
       const int64_t ran = turn ? steps_ - request.turned_step : int64_t{request.run_steps};
       const bool often = !turn && request.preemptions - request.turns >= policy::kMaxPreemptions;
-      if (!memory && (ran < scheduler::Scheduler::kMinRunSteps || often)) {
+      // A tenant without a slot gets one from a sequence that has just begun, too: its blocks stay.
+      const bool first_slot =
+          event.preempt_reason == scheduler::PreemptReason::kFairness && setup_.core.cache.caching;
+      const int64_t least = first_slot ? 1 : int64_t{scheduler::Scheduler::kMinRunSteps};
+      if (!memory && (ran < least || often)) {
         violate_("ping_pong", RequestName(event.id) + " was preempted for " +
                                   scheduler::PreemptReasonName(event.preempt_reason) + " after " +
                                   std::to_string(ran) + " steps, the " +
@@ -162,6 +167,16 @@ void SchedulingChecks::CheckWaiting(const engine::CoreStats& stats) {
                                   " has waited for longer than max_wait, and for more steps "
                                   "than all before it need");
   }
+}
+
+base::Duration SchedulingChecks::BeginOfDue() const {
+  const base::Duration max_wait = setup_.core.scheduler.max_wait;
+  if (max_wait == base::Duration::max()) return max_wait;
+  // As if each start took a slot for itself, and a step the longest so far.
+  const auto waiting = std::count_if(requests_.begin(), requests_.end(),
+                                     [](const auto& each) { return each.second.waits; });
+  constexpr int kStepsToStart = scheduler::Scheduler::kMinRunSteps + 8;
+  return std::min(max_wait / 2, max_wait - (1 + waiting * kStepsToStart) * longest_step_);
 }
 
 void SchedulingChecks::CheckOrder(RequestId started, const Request& its, int64_t limit,

@@ -22,8 +22,9 @@ namespace ropeway::sim {
 //                  below its share
 //   shares         the classes' parts of the work were not their shares, over 30 s in which all of
 //                  them always had requests waiting
-//   ping_pong      a request was preempted (not for memory) before it had run kMinRunSteps, or too
-//                  often for a higher class
+//   ping_pong      a request was preempted (not for memory, nor for a tenant's first slot) before
+//   it
+//                  had run kMinRunSteps, or too often for a higher class
 //   batch_whole    a request started while a batch ran (not continuous), and was not of class high
 //                  with urgent_joins
 // Aged requests are exempt from the classes' order and shares.
@@ -56,7 +57,7 @@ class SchedulingChecks {
     bool overdue = false;        // At the beginning of this step, while it waited.
     uint64_t batch = 0;          // Number of the batch in which it started.
     bool aged = false;           // It was overdue when it started or resumed, or since.
-    bool waited_long = false;    // Half of max_wait when it started, or more: it may have been due.
+    bool waited_long = false;    // BeginOfDue when it started, or more.
     base::TimePoint since{};     // Since when it waits, in the queue or for a chunk.
     bool is_long = false;        // Others may pass it while the long ones' budget is spent.
     int64_t must_start_by = -1;  // In busy steps; negative: it is not overdue.
@@ -78,6 +79,8 @@ class SchedulingChecks {
   void CheckBatch(RequestId id, Request* request, uint64_t batch);
   void NoteWork(const core::StepContent& content, base::TimePoint begin);
   void CheckWaiting(const engine::CoreStats& stats);
+  // How long a request has waited, at least, that starts because it is due.
+  base::Duration BeginOfDue() const;
   void CheckOrder(RequestId started, const Request& its, int64_t limit, int64_t aged);
   void CountShares(const core::StepContent& content, base::TimePoint end);
 
@@ -87,8 +90,9 @@ class SchedulingChecks {
   std::map<RequestId, Request> requests_;  // Those that have not ended.
   std::vector<engine::CoreEvent> events_;  // Of this step.
   int64_t steps_ = 0;                      // Of this engine's life.
-  int64_t busy_steps_ = 0;                 // Steps that computed something.
-  uint64_t batch_ = 0;                     // The running batch; 0: none has begun.
+  base::Duration longest_step_{};
+  int64_t busy_steps_ = 0;  // Steps that computed something.
+  uint64_t batch_ = 0;      // The running batch; 0: none has begun.
   uint64_t joined_ = 0;
   // By class: busy steps in a row in which it was there and got nothing.
   std::array<int64_t, kNumPriorities> starved_{};

@@ -24,6 +24,7 @@ class Server:
     """A running `ropeway serve` on a port of its own choice."""
 
     key = "any"
+    admin_key = ""  # Of --admin-key: sees the numbers of all tenants.
 
     def __init__(self, *flags, model=None):
         # A file, not a pipe, which would fill up: the log is read at the end.
@@ -57,13 +58,13 @@ class Server:
         return openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key="any",
                                   max_retries=0, timeout=120)
 
-    def plain(self, method, path, body=None):
+    def plain(self, method, path, body=None, key=""):
         """A request without the client, which has no call for it."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             data = None if body is None else json.dumps(body)
             connection.request(method, path, data, {"Content-Type": "application/json",
-                                                    "Authorization": f"Bearer {self.key}"})
+                                                    "Authorization": f"Bearer {key or self.key}"})
             reply = connection.getresponse()
             return reply.status, reply.read().decode()
         finally:
@@ -75,7 +76,7 @@ class Server:
         return json.loads(reply)["tokens"]
 
     def metric(self, name):
-        text = self.plain("GET", "/metrics")[1]
+        text = self.plain("GET", "/metrics", key=self.admin_key)[1]
         found = re.findall(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+-]+)$", text, re.MULTILINE)
         assert found, f"no metric {name} in:\n{text}"
         return sum(map(float, found))

@@ -124,8 +124,8 @@ class PrefixCacheTest(TimedCase):
             file.write(f'[[keys]]\nname = "{name}"\nkey = "secret-key-{name}"\n')
             file.write(f'cache_scope = "{scope}"\n' if scope else "")
         file.flush()
-        self.server = Server("--api-keys", file.name, *flags, model=model or ARGS.tiny)
-        self.server.key = "secret-key-a"
+        self.server = Server("--api-keys", file.name, "--admin-key", "secret-admin", *flags, model=model or ARGS.tiny)
+        self.server.key, self.server.admin_key = "secret-key-a", "secret-admin"
         self.addCleanup(self.stop)
 
     def stop(self):

@@ -100,6 +100,7 @@ class Record:
     begin; seconds."""
     run: int = 1
     seq: int = 0
+    tries: int = 1
     status: int = 200
     error_kind: str = ""
     error: str = ""

@@ -84,6 +84,9 @@ struct SchedulingState {
   int32_t tenant = 0;         // Index of its tenant (TenantTable).
   uint64_t started_step = 0;  // The scheduler's step in which it started or resumed.
   int32_t again_steps = 0;    // Steps since then that only computed again what was lost.
+  // It started while its tenant held no slot, in a turn between tenants, with a short prompt: this
+  // is computed as if it were of class high, before decodes of other tenants.
+  bool first_turn = false;
   // Of Sequence::preemptions, those that gave a turn to another tenant or to one past max_wait.
   int32_t turns_given = 0;
   // While it waits: its tenant is a quantum of service above another one that waits.

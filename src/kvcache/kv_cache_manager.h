@@ -83,6 +83,10 @@ class KvCacheManager {
   // Start, Extend or OnComputed. Throws std::bad_alloc with nothing lost.
   static void Reserve(core::Sequence* sequence, int32_t positions);
 
+  // Whether a preempted sequence finds what it computed, as long as its blocks are there.
+  bool KeepsBlocksOf(const core::Sequence& sequence) const {
+    return options_.caching && sequence.request.spec.num_prompt_logprobs < 0;
+  }
   // The cached prefix of a sequence that is to start or resume: at most all ids but one. A sequence
   // with prompt log-probs has no hits, and when it resumes only those before the rows that are not
   // scored yet.

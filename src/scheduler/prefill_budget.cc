@@ -52,8 +52,11 @@ UrgentSteps::UrgentSteps(const policy::SchedulingPolicy* policy, bool has_classe
       longest_(max_chunk > 0 ? std::min(kMaxPrompt, max_chunk) : kMaxPrompt) {}
 
 bool UrgentSteps::Leaves(const Ranked& decode, const core::Sequence& urgent) const {
-  return decode.sequence->state == core::SequenceState::kDecoding && !decode.aged &&
-         !decode.leads && policy_->MayPreempt(urgent, *decode.sequence);
+  const core::Sequence& its = *decode.sequence;
+  if (its.state != core::SequenceState::kDecoding || decode.aged || decode.leads) return false;
+  if (policy_->MayPreempt(urgent, its)) return true;
+  return urgent.sched.first_turn && its.sched.tenant != urgent.sched.tenant &&
+         policy_->ClassOrderOf(urgent) <= policy_->ClassOrderOf(its);
 }
 
 bool UrgentSteps::AnyLeaves(std::span<const Ranked> running, const core::Sequence& urgent) const {
@@ -64,7 +67,8 @@ bool UrgentSteps::AnyLeaves(std::span<const Ranked> running, const core::Sequenc
 bool UrgentSteps::StartsFirst(const Ranked& first, std::span<const Ranked> running) const {
   if (first.aged || !IsUrgent(*first.sequence, first.sequence->sched.cached_hint)) return false;
   const bool another = std::any_of(running.begin(), running.end(), [this](const Ranked& ranked) {
-    return ranked.sequence->state == core::SequenceState::kPrefilling && IsHigh(*ranked.sequence);
+    return ranked.sequence->state == core::SequenceState::kPrefilling &&
+           GoesFirst(*ranked.sequence);
   });
   return !another && AnyLeaves(running, *first.sequence);
 }
@@ -76,11 +80,18 @@ void UrgentSteps::Choose(std::span<const Ranked> running, const Ranked* next) {
     steps_ = 0;
     return;
   }
-  const auto first = std::find_if(running.begin(), running.end(), [](const Ranked& ranked) {
-    return ranked.sequence->state == core::SequenceState::kPrefilling;
-  });
+  const auto find = [running](auto is_it) {
+    return std::find_if(running.begin(), running.end(), [is_it](const Ranked& ranked) {
+      return ranked.sequence->state == core::SequenceState::kPrefilling && is_it(ranked);
+    });
+  };
+  auto first = find([](const Ranked& ranked) { return ranked.sequence->sched.first_turn; });
+  if (first == running.end()) {
+    first = find([](const Ranked&) { return true; });
+    if (first != running.end() && next != nullptr && Before(*next, *first)) first = running.end();
+  }
   if (first != running.end() && IsUrgent(*first->sequence, first->sequence->kv.computed) &&
-      (next == nullptr || !Before(*next, *first)) && AnyLeaves(running, *first->sequence)) {
+      AnyLeaves(running, *first->sequence)) {
     owner_ = first->sequence;
   }
   steps_ = owner_ == nullptr ? 0 : steps_ + 1;

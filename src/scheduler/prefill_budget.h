@@ -43,9 +43,10 @@ class PrefillBudget {
   double long_ = 0;
 };
 
-// A prompt of class high with little left to compute is urgent. A step with an urgent prompt
-// belongs to it: with the decodes of lower classes beside it, the step would take up to twice as
-// long. After kMaxSteps such steps in a row all decode again. Thread rule: the scheduler's.
+// A prompt with little left to compute is urgent if it is of class high or its tenant's first turn.
+// A step with an urgent prompt belongs to it: with the decodes of lower classes, or of the other
+// tenants, beside it, the step would take several times as long. After kMaxSteps such steps in a
+// row all decode again. Thread rule: the scheduler's.
 class UrgentSteps {
  public:
   // Tokens left of the prompt, at most: a longer rest would delay the decodes by more than it
@@ -53,12 +54,14 @@ class UrgentSteps {
   static constexpr int32_t kMaxPrompt = 128;
   static constexpr int kMaxSteps = 4;
 
-  // `has_classes`: without classes no prompt is urgent. `max_chunk`: tokens of one prompt in one
-  // step; 0: no such limit. The policy must outlive it.
+  // `has_classes`: without classes no prompt is of class high. `max_chunk`: tokens of one prompt in
+  // one step; 0: no such limit. The policy must outlive it.
   UrgentSteps(const policy::SchedulingPolicy* policy, bool has_classes, int max_chunk);
 
-  bool IsHigh(const core::Sequence& sequence) const {
-    return has_classes_ && sequence.request.priority == Priority::kHigh;
+  // Whether its prompt goes before those of others: class high, or a tenant's first turn.
+  bool GoesFirst(const core::Sequence& sequence) const {
+    return sequence.sched.first_turn ||
+           (has_classes_ && sequence.request.priority == Priority::kHigh);
   }
 
   // Whether the first of the queue starts before a step's decodes are scheduled although it
@@ -71,7 +74,7 @@ class UrgentSteps {
   void Choose(std::span<const Ranked> running, const Ranked* next);
 
   // The urgent sequence that owns this step, or null.
-  const core::Sequence* owner() const { return owner_; }
+  core::Sequence* owner() const { return owner_; }
   // Whether this sequence's decode is left out of the step.
   bool IsLeftBy(const Ranked& decode) const { return owner_ != nullptr && Leaves(decode, *owner_); }
   // Whether all decode in this step because kMaxSteps before it were urgent.
@@ -80,7 +83,7 @@ class UrgentSteps {
  private:
   // Whether the sequence's prompt is urgent once `computed` positions of it are computed.
   bool IsUrgent(const core::Sequence& sequence, int32_t computed) const {
-    return IsHigh(sequence) && sequence.num_ids() - computed <= longest_;
+    return GoesFirst(sequence) && sequence.num_ids() - computed <= longest_;
   }
   bool Leaves(const Ranked& decode, const core::Sequence& urgent) const;
   bool AnyLeaves(std::span<const Ranked> running, const core::Sequence& urgent) const;
@@ -88,7 +91,7 @@ class UrgentSteps {
   const policy::SchedulingPolicy* const policy_;
   const bool has_classes_;
   const int32_t longest_;
-  const core::Sequence* owner_ = nullptr;
+  core::Sequence* owner_ = nullptr;
   int steps_ = 0;  // Urgent steps in a row.
   bool paused_ = false;
 };

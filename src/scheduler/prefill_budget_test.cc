@@ -116,10 +116,10 @@ TEST_F(UrgentStepsTest, NotWithoutALowerDecode) {
 TEST_F(UrgentStepsTest, OnlyOfClassHigh) {
   prompt_.request.priority = Priority::kMedium;
   EXPECT_EQ(Choose(), nullptr);
-  EXPECT_FALSE(steps_.IsHigh(prompt_));
+  EXPECT_FALSE(steps_.GoesFirst(prompt_));
   const UrgentSteps no_classes(&policy_, false, 0);
   prompt_.request.priority = Priority::kHigh;
-  EXPECT_FALSE(no_classes.IsHigh(prompt_));
+  EXPECT_FALSE(no_classes.GoesFirst(prompt_));
 }
 
 TEST_F(UrgentStepsTest, OnlyWhereLittleIsLeft) {

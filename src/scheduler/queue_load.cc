@@ -172,6 +172,8 @@ double LoadView::UntilTurn(const Ahead& ahead, const Asker& asker) const {
     }
     const bool more = running * asker.weight > ahead.own_running * tenant.weight;
     if (t == ahead.tenant || !more) continue;
+    // One that keeps another slot gives one at once to a tenant without any.
+    if (ahead.own_running == 0 && ahead.own.count == 0 && running > 1) return step_seconds_;
     // Until it has had a quantum more service than the one that waits.
     steps = std::min(steps, kMinRunSteps + policy::kQuantumSteps * tenant.weight / running);
   }

@@ -170,7 +170,7 @@ TEST_F(QueueLoadTest, AnotherTenantsBacklogDelaysNobodyBelowItsShare) {
   for (int i = 0; i < 4; ++i) Run("a", 1000);
   Queue("a", 100);
   EXPECT_GT(Wait("a", 4), 20.0);
-  EXPECT_NEAR(Wait("b", 4), kTurn, 0.005);
+  EXPECT_NEAR(Wait("b", 4), 0.01, 0.001) << "the next step: it has no slot";
   Queue("b", 1);
   EXPECT_NEAR(Wait("b", 4), kTurn, 0.005) << "two of the four slots are its own";
   // Two of the four have a slot, the others follow: half of the slots, half of the time.
@@ -342,7 +342,7 @@ TEST_F(LoadTest, AnotherTenantWaitsForItsTurnAlone) {
   Busy(200);
   EXPECT_NEAR(Wait("a"), 8.0, 0.4);
   const double promised = Wait("b");
-  EXPECT_NEAR(promised, 0.01 * (kMinRunSteps + policy::kQuantumSteps / 4), 0.01);
+  EXPECT_NEAR(promised, 0.01, 0.001) << "the next step";
   EXPECT_NEAR(scheduler_->WaitSeconds(Priority::kMedium), 8.0, 0.4) << "the longest of all";
   for (int i = 0; i < 50; ++i) AddLimited("a", 4, 1000);
   EXPECT_NEAR(Wait("b"), promised, 0.01) << "whatever waits of others";
@@ -351,8 +351,7 @@ TEST_F(LoadTest, AnotherTenantWaitsForItsTurnAlone) {
   const core::Sequence* b = AddLimited("b", 4, 8);
   while (!b->running()) Busy(1);
   const double waited = base::ToSeconds(now_ - came);
-  EXPECT_LE(waited, promised);
-  EXPECT_GE(waited, promised / 2);
+  EXPECT_NEAR(waited, promised, 0.001);
 }
 
 TEST_F(LoadTest, TheBacklogsOfTwoTenantsAreServedSideBySide) {

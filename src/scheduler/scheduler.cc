@@ -259,6 +259,9 @@ void Scheduler::SchedulePrefills() {
   } else {
     budget_.Begin(decode_cost_, urgent_.paused());
   }
+  // In a turn between tenants others may rank before it.
+  const bool first_turn = urgent_.owner() != nullptr && urgent_.owner()->sched.first_turn;
+  if (first_turn) AddChunk(urgent_.owner());
   bool starting = true;
   const size_t running = ranked_.size();
   for (size_t next = 0; true;) {
@@ -268,7 +271,8 @@ void Scheduler::SchedulePrefills() {
     if (start && (next == running || Before(line_.front(), ranked_[next]))) {
       starting = StartFirst();
     } else if (next < running) {
-      AddChunk(ranked_[next++].sequence);
+      core::Sequence* const sequence = ranked_[next++].sequence;
+      if (!first_turn || sequence != urgent_.owner()) AddChunk(sequence);
     } else {
       break;
     }
@@ -346,7 +350,7 @@ bool Scheduler::HasBudget(const core::Sequence& sequence,
                           const kvcache::CachedPrefix& prefix) const {
   if (rows_left() == 0) return false;
   if (output_.num_prefill_tokens == 0) return true;  // The first gets a token in any case.
-  const double budget = budget_.For(urgent_.IsHigh(sequence), IsLong(sequence, prefix.tokens));
+  const double budget = budget_.For(urgent_.GoesFirst(sequence), IsLong(sequence, prefix.tokens));
   return cost_.ChunkFor(prefix.tokens, 1, budget) > 0;
 }
 
@@ -380,6 +384,7 @@ void Scheduler::Start(const Ranked& ranked, kvcache::CachedPrefix* prefix) {
   sequence->sched.run_steps = 0;
   sequence->sched.started_step = step_;
   sequence->sched.again_steps = 0;
+  sequence->sched.first_turn = false;
   sequence->sched.aged = ranked.aged;
   sequence->sched.held_blocks = HeldBlocks(*sequence);
   tenants_.Hold(*sequence, IsBusy(*sequence));
@@ -409,7 +414,7 @@ void Scheduler::AddChunk(core::Sequence* sequence) {
   int32_t most = std::min(sequence->num_ids() - sequence->kv.computed, rows_left());
   if (options_.max_prefill_chunk > 0) most = std::min(most, options_.max_prefill_chunk);
   if (most <= 0) return;
-  const double budget = budget_.For(urgent_.IsHigh(*sequence), sequence->sched.long_prefill);
+  const double budget = budget_.For(urgent_.GoesFirst(*sequence), sequence->sched.long_prefill);
   const double scoring = ScoringCostOf(*sequence);
   int32_t chunk = cost_.ChunkFor(sequence->kv.computed, most, budget, scoring);
   if (chunk == 0) {

@@ -195,6 +195,9 @@ class Scheduler {
   // Whether the running sequence is there for kMinRunSteps, and twice as many as it computed again
   // what was lost: so turns cost at most half the work even where the pool is too small to keep it.
   bool MayGiveWay(const core::Sequence& sequence) const;
+  // Whether a running sequence may give its slot to one that has waited for long: of the same
+  // tenant, or of one without more service.
+  bool GivesInTurn(const core::Sequence& running, const core::Sequence& waiting);
   bool IsBusy(const core::Sequence& sequence) const {
     return sequence.sched.aged || !MayGiveWay(sequence);
   }

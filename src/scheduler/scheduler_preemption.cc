@@ -52,10 +52,7 @@ bool Scheduler::MayBeVictim(const Ranked& victim, const Ranked& urgent) {
   if (!its.running() || its.sched.aged || victim.leads) return false;
   if (its.sched.run_steps < kMinRunSteps || policy::PreemptedOften(its)) return false;
   if (its.generated() >= options_.preempt_max_generated) return false;
-  // Between tenants, not from one with less service.
-  const bool its_turn = urgent.aged && its.order > urgent.sequence->order;
-  if (its_turn && (its.sched.tenant == urgent.sequence->sched.tenant ||
-                   ServiceOf(its) >= ServiceOf(*urgent.sequence))) {
+  if (urgent.aged && its.order > urgent.sequence->order && GivesInTurn(its, *urgent.sequence)) {
     return true;
   }
   return policy_->MayPreempt(*urgent.sequence, its);

@@ -76,10 +76,19 @@ bool Scheduler::MayGiveWay(const core::Sequence& sequence) const {
 }
 
 bool Scheduler::IsBelow(const core::Sequence& waiting, const core::Sequence& running) {
+  // A tenant without a slot takes its first one from a tenant that keeps another.
+  const bool first = tenants_.Of(waiting).slots == 0 && tenants_.Of(running).slots > 1;
   return waiting.sched.tenant != running.sched.tenant &&
-         ServiceOf(running) - ServiceOf(waiting) >= policy::kServiceQuantum &&
+         ServiceOf(running) - ServiceOf(waiting) >= (first ? 0 : policy::kServiceQuantum) &&
          policy_->ClassOrderOf(waiting) <= policy_->ClassOrderOf(running) &&
          tenants_.ShareOf(running) > tenants_.ShareOf(waiting);
+}
+
+bool Scheduler::GivesInTurn(const core::Sequence& running, const core::Sequence& waiting) {
+  if (running.sched.tenant == waiting.sched.tenant) return true;
+  // Its tenant would take the last slot back at once.
+  if (tenants_.Of(running).slots == 1 && tenants_.Of(waiting).slots > 0) return false;
+  return ServiceOf(running) >= ServiceOf(waiting);
 }
 
 void Scheduler::StartBelowShare() {
@@ -103,12 +112,16 @@ void Scheduler::StartBelowShare() {
     if (sequence->running() || sequence->sched.follows > 0) continue;
     const double share = tenants_.ShareOf(*sequence);
     if (share >= least_passed) continue;
+    const bool has_none = tenants_.Of(*sequence).slots == 0;
     candidates_.clear();
     bool below = false;
     for (const Ranked& ranked : ranked_) {
       if (!ranked.sequence->running() || !IsBelow(*sequence, *ranked.sequence)) continue;
       below = true;
-      if (MayGiveWay(*ranked.sequence)) candidates_.push_back(ranked.sequence);
+      // What is kept in the cache costs little to resume, also if it has just begun.
+      const bool costs_little = has_none && tenants_.Of(*ranked.sequence).slots > 1 &&
+                                kv_->KeepsBlocksOf(*ranked.sequence);
+      if (costs_little || MayGiveWay(*ranked.sequence)) candidates_.push_back(ranked.sequence);
     }
     if (!below) continue;
     kvcache::CachedPrefix prefix = kv_->Lookup(sequence);
@@ -116,6 +129,8 @@ void Scheduler::StartBelowShare() {
       line_.Remove(sequence);
     } else if (GiveWayTo(first, slots)) {
       StartNow(first);
+      sequence->sched.first_turn =
+          has_none && sequence->num_ids() - sequence->kv.computed <= UrgentSteps::kMaxPrompt;
       any = true;
     } else {
       least_passed = share;
@@ -177,9 +192,7 @@ void Scheduler::StartDue() {
     for (const Ranked& ranked : ranked_) {
       const core::Sequence& its = *ranked.sequence;
       if (!its.running() || ranked.leads || IsBusy(its)) continue;
-      if (its.sched.tenant == sequence->sched.tenant || ServiceOf(its) >= ServiceOf(*sequence)) {
-        candidates_.push_back(ranked.sequence);
-      }
+      if (GivesInTurn(its, *sequence)) candidates_.push_back(ranked.sequence);
     }
     const Ranked first = RankedOf(sequence);
     kvcache::CachedPrefix prefix = kv_->Lookup(sequence);

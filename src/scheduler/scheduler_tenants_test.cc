@@ -71,6 +71,27 @@ TEST_F(TenantsTest, ATenantThatHoldsAllSlotsGivesOneUpWithinItsQuantum) {
   }
 }
 
+// Its short prompt has a step of its own, without the decodes of the tenant that gave the slot.
+TEST_F(TenantsTest, ATenantWithoutASlotGetsOneAtOnceFromOneThatKeepsAnother) {
+  for (const char* policy : {"priority+fair", "fair", "fair+sjf"}) {
+    sequences_.clear();
+    now_ = base::TimePoint{0};
+    StartFair(1000, {.max_num_seqs = 4, .max_num_batched_tokens = 64}, policy);
+    for (int i = 0; i < 7; ++i) AddOf("a", 10);
+    RunSteps(3);
+    AddOf("b", 10);
+    EXPECT_EQ(Step(), "8:0+10*") << policy;
+    EXPECT_EQ(reasons_, "fairness") << policy;
+    EXPECT_EQ(RunningOf("a"), 3) << policy;
+    Step();
+    EXPECT_EQ(scheduler_->num_running(), 4) << policy;
+    // A second one waits for its tenant's turn.
+    const core::Sequence* second = AddOf("b", 10);
+    Step();
+    EXPECT_FALSE(second->running()) << policy;
+  }
+}
+
 TEST_F(TenantsTest, AllOfSixtyFourSlotsAreAQuantumAfterAStep) {
   StartFair(1000, {.max_num_seqs = 64, .max_num_batched_tokens = 512});
   for (int i = 0; i < 64; ++i) AddOf("a", 4);
@@ -103,11 +124,9 @@ TEST_F(TenantsTest, TheBlocksOfAFullPoolAreGivenUp) {
   AddOf("a", 80);
   AddOf("a", 80);
   Step();
-  core::Sequence* b = AddOf("b", 40);
-  Step();
-  EXPECT_EQ(scheduler_->num_running(), 2);
   EXPECT_EQ(kv_->pool().num_free(), 0);
-  EXPECT_LE(StepsUntilRunning(*b, 50), Scheduler::kMinRunSteps);
+  const core::Sequence* b = AddOf("b", 40);
+  EXPECT_EQ(StepsUntilRunning(*b, 50), 1);
   EXPECT_EQ(preempted_, "2");
   EXPECT_EQ(reasons_, "fairness");
 }
