@@ -82,7 +82,8 @@ class PlantedPolicy final : public policy::SchedulingPolicy {
 
   bool is_fair() const override { return policy_->is_fair(); }
   int64_t ServiceOf(const core::Sequence& sequence) const override {
-    return plant_ == Plant::kTurnsForgotten ? 0 : policy_->ServiceOf(sequence);
+    if (plant_ != Plant::kTurnsForgotten) return policy_->ServiceOf(sequence);
+    return (sequence.id() - 1) % kNumSimTenants == kHostile ? 0 : 1;
   }
   int ClassOrderOf(const core::Sequence& sequence) const override {
     return policy_->ClassOrderOf(sequence);

@@ -39,7 +39,7 @@ enum class Plant {
   kBatchJoined,     // Urgent requests join a running batch without the option.
   kVictimTwice,     // A preempted sequence is the next victim at once.
   // Of what a tenant uses, something is not charged:
-  kTurnsForgotten,     // nothing is, once a sequence runs, so none gives way to another tenant.
+  kTurnsForgotten,     // Nothing of kHostile's, so that it never gives way to another tenant.
   kBlocksUncharged,    // The blocks that it holds.
   kSamplingUncharged,  // What its sampling costs.
   kEncodingUncharged,  // What encoding its texts takes (in SimEncoder).

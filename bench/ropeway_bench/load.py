@@ -100,7 +100,6 @@ class Record:
     begin; seconds."""
     run: int = 1
     seq: int = 0
-    tries: int = 1
     status: int = 200
     error_kind: str = ""
     error: str = ""
@@ -120,6 +119,9 @@ class Record:
     prompt: object = None
     output: str = ""
     times: dict = dataclasses.field(default_factory=dict)  # Of the server: queue, formation, ... seconds.
+    tries: int = 1                 # With --retries; of these:
+    promised: float | None = None  # the first Retry-After,
+    waited: float = 0              # and the time from the first rejection to the last answer.
 
     @property
     def ok(self):
