@@ -88,7 +88,7 @@ Status DiskTier::OpenDirectory() {
   }
   evicted_ = 0;
   if (generations_.empty()) {
-    const Status status = StartGeneration(&lock);
+    Status status = StartGeneration(&lock);
     if (status.code() == StatusCode::kUnavailable) return status;
     if (!status.ok()) {
       return InvalidArgument(

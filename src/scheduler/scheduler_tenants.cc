@@ -13,7 +13,7 @@ namespace {
 constexpr int32_t kChunkBesideDecodes = 32;
 
 // The steps from a sequence's start until its slot can start another one, about.
-double StepsToStart(const core::Sequence& sequence) {
+int32_t StepsToStart(const core::Sequence& sequence) {
   return Scheduler::kMinRunSteps + sequence.num_ids() / kChunkBesideDecodes;
 }
 
