@@ -384,7 +384,6 @@ void Scheduler::Start(const Ranked& ranked, kvcache::CachedPrefix* prefix) {
   sequence->sched.run_steps = 0;
   sequence->sched.started_step = step_;
   sequence->sched.again_steps = 0;
-  sequence->sched.first_turn = false;
   sequence->sched.aged = ranked.aged;
   sequence->sched.held_blocks = HeldBlocks(*sequence);
   tenants_.Hold(*sequence, IsBusy(*sequence));
