@@ -1,6 +1,7 @@
 #include "server/test_failing_new.h"
 
 #include <pthread.h>
+#include <spdlog/spdlog.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -8,6 +9,10 @@
 #include <new>
 
 namespace {
+
+// Made before there are threads: ThreadSanitizer does not see the lock with which spdlog's library,
+// which is not instrumented, makes it when it is first used.
+[[maybe_unused]] const auto* const kLogger = spdlog::default_logger_raw();
 
 std::atomic<const char*> failing_thread{nullptr};
 std::atomic<int> made{0};
