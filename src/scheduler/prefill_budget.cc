@@ -15,8 +15,9 @@ constexpr double kMixedPart = 2;
 
 }  // namespace
 
-void PrefillBudget::Begin(double decode_cost, bool after_urgent) {
+void PrefillBudget::Begin(double decode_cost, bool after_urgent, double alone) {
   high_ = std::max(options_.all - decode_cost, kLeastPart * options_.all);
+  if (decode_cost == 0) high_ = std::min(high_, alone);
   others_ = high_;
   if (after_urgent) high_ = std::min(high_, std::max(kUrgent, kMixedPart * decode_cost));
   if (options_.mixed > 0 && decode_cost > 0) {

@@ -3,6 +3,7 @@
 #define ROPEWAY_SCHEDULER_PREFILL_BUDGET_H_
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "core/sequence.h"
@@ -28,8 +29,10 @@ class PrefillBudget {
   explicit PrefillBudget(const PrefillBudgetOptions& options) : options_(options) {}
 
   // Begins a step with decodes of the given cost; 0: there are none. `after_urgent`: decodes were
-  // left out of the steps before it, so prompts of class high are limited too.
-  void Begin(double decode_cost, bool after_urgent = false);
+  // left out of the steps before it, so prompts of class high are limited too. `alone`: the limit
+  // of a step without decodes, if that is less than options.all.
+  void Begin(double decode_cost, bool after_urgent = false,
+             double alone = std::numeric_limits<double>::infinity());
   // Begins a step that belongs to urgent prompts; the first needs `first_need`.
   void BeginUrgent(double decode_cost, double first_need);
 

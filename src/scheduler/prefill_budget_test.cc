@@ -23,6 +23,17 @@ TEST(PrefillBudget, AloneAPromptGetsTheWholeStep) {
   EXPECT_EQ(budget.For(false, true), 412);
 }
 
+TEST(PrefillBudget, AStepOfPromptsAloneMayHaveALimit) {
+  PrefillBudget budget(kOptions);
+  budget.Begin(0, false, 100);
+  EXPECT_EQ(budget.For(true, false), 100);
+  EXPECT_EQ(budget.For(false, true), 100);
+  budget.Begin(4, false, 20);
+  EXPECT_EQ(budget.For(false, false), 32) << "decodes have limits of their own";
+  budget.Begin(0, false, 10'000);
+  EXPECT_EQ(budget.For(false, false), 512);
+}
+
 TEST(PrefillBudget, BesideDecodesOnlyClassHighGetsIt) {
   PrefillBudget budget(kOptions);
   budget.Begin(4);

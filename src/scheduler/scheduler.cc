@@ -1,6 +1,7 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 
 namespace ropeway::scheduler {
@@ -252,12 +253,17 @@ void Scheduler::ScheduleDecodes() {
   }
 }
 
+double Scheduler::PrefillsAlone() const {
+  if (!tenants_.named() || cost_.speed() <= 0.0) return std::numeric_limits<double>::infinity();
+  return std::max(kLeastAlone, cost_.speed() * base::ToSeconds(kMostAlone));
+}
+
 void Scheduler::SchedulePrefills() {
   if (const core::Sequence* urgent = urgent_.owner(); urgent != nullptr) {
     const int32_t left = urgent->num_ids() - urgent->kv.computed;
     budget_.BeginUrgent(decode_cost_, cost_.Cost(urgent->kv.computed, left));
   } else {
-    budget_.Begin(decode_cost_, urgent_.paused());
+    budget_.Begin(decode_cost_, urgent_.paused(), PrefillsAlone());
   }
   // In a turn between tenants others may rank before it.
   const bool first_turn = urgent_.owner() != nullptr && urgent_.owner()->sched.first_turn;

@@ -45,6 +45,8 @@ class TenantTable {
   std::vector<Tenant>& all() { return tenants_; }
   const std::vector<Tenant>& all() const { return tenants_; }
   bool several() const { return index_.size() > 1; }
+  // Whether any has a name: then requests of others may come.
+  bool named() const { return index_.size() > index_.count(std::string()); }
 
   // Begins a step with so many slots and KV blocks, of which none is held yet.
   void BeginStep(int slots, int32_t blocks);

@@ -161,10 +161,12 @@ TEST_F(HttpPlacesTest, ProxiesThatAreNoAddressesAreRejectedAtStart) {
 
 // One line with a count, not one for each attempt; and it goes on once there are descriptors.
 TEST_F(HttpPlacesTest, OutOfDescriptorsIsSaidOnceInAWhile) {
+  server_->Stop();  // No thread may use the logger meanwhile.
   std::ostringstream lines;
   const auto before = spdlog::default_logger();
   spdlog::set_default_logger(std::make_shared<spdlog::logger>(
       "places", std::make_shared<spdlog::sinks::ostream_sink_mt>(lines)));
+  StartServer();
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
