@@ -10,7 +10,7 @@ And nothing is wasted on b (case "share"): a flood of key a gets at least 90 % o
 
 The long form has 200 samples of b, beside 200 in quiet, three times, and holds the median of the three p99s against the
 bound. The short form takes what a few seconds give, beside one run in quiet; it holds the median against the bound, and
-the longest against four times the bound. What is too slow there is measured once more, since others may use the machine too.
+the longest against four times the bound. What is too slow there is measured once more: others may use the machine too.
 It has the case "share" only where that is named.
 
 At the end there is a table of all figures; --out writes it to a file too.
