@@ -56,16 +56,30 @@ size_t StoredBytes(const GgufTensor& tensor) {
 
 void CopyNorm(const GgufTensor& tensor, std::byte* to) {
   const size_t count = tensor.shape[0];
-  if (WeightTypeOf(tensor.type) == kernels::WeightType::kF32) {
+  const auto type = WeightTypeOf(tensor.type);
+  if (type == kernels::WeightType::kF32) {
     std::memcpy(to, tensor.data.data(), count * sizeof(float));
     return;
   }
   for (size_t i = 0; i < count; ++i) {
     uint16_t half = 0;
     std::memcpy(&half, tensor.data.data() + i * sizeof half, sizeof half);
-    const float value = kernels::HalfToFloat(half);
+    const float value = type == kernels::WeightType::kBF16 ? kernels::BFloatToFloat(half)
+                                                           : kernels::HalfToFloat(half);
     std::memcpy(to + i * sizeof value, &value, sizeof value);
   }
+}
+
+// kDataLoss, naming the tensor, for a scale that is infinite or no number: every token would be.
+Status CheckScales(const GgufFile& file, const GgufTensor& tensor) {
+  const kernels::Matrix matrix = MatrixOf(tensor);
+  const auto row_blocks = matrix.k / kernels::WeightBlockElements(matrix.type);
+  const int64_t block =
+      kernels::FindBadScale(matrix.type, tensor.data.data(), int64_t{row_blocks} * matrix.n);
+  if (block < 0) return {};
+  return file.Error(StatusCode::kDataLoss, TensorField(tensor.name),
+                    fmt::format("the scale of block {} of row {} is no finite number",
+                                block % row_blocks, block / row_blocks));
 }
 
 }  // namespace
@@ -92,13 +106,14 @@ class Model::Loader {
   std::byte* Allocate(const GgufTensor& tensor);
   kernels::Matrix AddMatrix(const GgufTensor& tensor);
   const float* AddNorm(const GgufTensor& tensor);
-  void RunJob(const Job& job) const;
+  void RunJob(const Job& job);
   Status FillRope(const ModelTensors& tensors, int threads, int32_t max_positions);
 
   const GgufFile& file_;
   std::unique_ptr<Model> model_{new Model()};
   std::byte* next_ = nullptr;  // The first free byte of the arena.
   std::vector<Job> jobs_;
+  std::atomic<bool> bad_scales_ = false;  // A job found one.
 };
 
 StatusOr<std::unique_ptr<Model>> Model::Loader::Load(int threads, int32_t max_positions) {
@@ -109,6 +124,11 @@ StatusOr<std::unique_ptr<Model>> Model::Loader::Load(int threads, int32_t max_po
   if (Status status = MakeArena(*tensors); !status.ok()) return status;
   AddTensors(*tensors);
   ParallelFor(jobs_.size(), threads, [&](size_t i) { RunJob(jobs_[i]); });
+  for (const GgufTensor* tensor : tensors->all) {
+    if (!bad_scales_) break;
+    if (IsNorm(*tensor)) continue;
+    if (Status status = CheckScales(file_, *tensor); !status.ok()) return status;
+  }
   // The pages at the edges of jobs, which held bytes of two.
   for (const GgufTensor* tensor : tensors->all) file_.Release(tensor->data);
   return std::move(model_);
@@ -168,7 +188,7 @@ const float* Model::Loader::AddNorm(const GgufTensor& tensor) {
   return reinterpret_cast<const float*>(to);
 }
 
-void Model::Loader::RunJob(const Job& job) const {
+void Model::Loader::RunJob(const Job& job) {
   if (IsNorm(*job.tensor)) {
     CopyNorm(*job.tensor, job.to);
     return;
@@ -180,6 +200,10 @@ void Model::Loader::RunJob(const Job& job) const {
   const size_t panel_source = kernels::WeightRowBytes(matrix.type, matrix.k) * kernels::kPanelCols;
   const size_t begin = static_cast<size_t>(job.panel_begin) * panel_source;
   const size_t end = std::min(rows.size(), static_cast<size_t>(job.panel_end) * panel_source);
+  const size_t block_bytes =
+      kernels::WeightRowBytes(matrix.type, kernels::WeightBlockElements(matrix.type));
+  const auto blocks = static_cast<int64_t>((end - begin) / block_bytes);
+  if (kernels::FindBadScale(matrix.type, rows.data() + begin, blocks) >= 0) bad_scales_ = true;
   file_.Release(rows.subspan(begin, end - begin));
 }
 
