@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/output.h"
@@ -28,6 +30,7 @@ struct KernelsFlags : BenchFlags {
   std::string isa;   // "": ROPEWAY_ISA, or the best.
   std::string only;  // "": everything.
   std::string rows = "1,2,3,4,6,8,12,16,32,64,128,512";
+  std::string types = "Q4_K,Q6_K";
   bool quick = false;
   bool progress = true;
 };
@@ -38,6 +41,26 @@ StatusOr<ModelShapes> ReadShapes(const KernelsFlags& flags) {
   const StatusOr<model::ModelTensors> tensors = model::BindTensors(**file);
   if (!tensors.ok()) return tensors.status();
   return ShapesOf(*tensors, std::filesystem::path(flags.model).stem().string());
+}
+
+// Names of types with commas between; "" is none.
+StatusOr<std::vector<kernels::WeightType>> ParseTypes(const std::string& text) {
+  std::vector<kernels::WeightType> types;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string_view name = rest.substr(0, rest.find(','));
+    const auto* const type =
+        std::ranges::find(kernels::kWeightTypes, name, [](kernels::WeightType t) {
+          return std::string_view(kernels::WeightTypeName(t));
+        });
+    if (type == std::end(kernels::kWeightTypes)) {
+      return InvalidArgument(
+          fmt::format("--types: '{}' is no type of weights, such as Q4_K", name));
+    }
+    types.push_back(*type);
+    rest.remove_prefix(std::min(name.size() + 1, rest.size()));
+  }
+  return types;
 }
 
 // One line that is written over, on a terminal only.
@@ -53,6 +76,9 @@ int RunKernels(const KernelsFlags& flags) {
   const StatusOr<std::vector<int>> row_counts = ParseCounts("--rows", flags.rows, kMostRows);
   if (!row_counts.ok()) return base::Fail(row_counts.status());
   options.rows = *row_counts;
+  StatusOr<std::vector<kernels::WeightType>> types = ParseTypes(flags.types);
+  if (!types.ok()) return base::Fail(types.status());
+  options.types = *std::move(types);
   StatusOr<ModelShapes> shapes = ReadShapes(flags);
   if (!shapes.ok()) return base::Fail(shapes.status());
   options.model = *std::move(shapes);
@@ -105,6 +131,8 @@ flags::Command KernelsCommand() {
               "Beside the limits only this: matmul, attention, lm-head, or peaks for nothing else"},
              {"--rows", flags::TextValue(&flags->rows, "LIST"),
               "Numbers of rows that are multiplied together"},
+             {"--types", flags::TextValue(&flags->types, "LIST"),
+              "Types of weights in which products of the 1B class are measured too"},
              {"--quick", flags::SwitchValue(&flags->quick),
               "Few and short cases: shows what the output looks like, measures nothing"},
              {"--progress,!--no-progress", flags::SwitchValue(&flags->progress),

@@ -101,6 +101,7 @@ class BenchKernelsTest(unittest.TestCase):
         for flags, expected in ((("--only", "everything"), "--only"), (("--isa", "sse9"), "--isa"),
                                 (("--rows", "1,x"), "--rows"), (("--rows", "4,2"), "--rows"),
                                 (("--rows", "1,,2"), "--rows"), (("--rows", ""), "--rows"), (("--rows", "0"), "--rows"),
+                                (("--types", "Q4_K,Q9"), "--types"),
                                 (("--threads", "0"), "--threads"), (("--seconds", "0"), "--seconds"),
                                 (("--model", "no-such-model"), "no-such-model"),
                                 (("--jsn", "x"), "--jsn")):

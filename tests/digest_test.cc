@@ -1,8 +1,8 @@
 // The bits themselves, checked in: a prompt's KV bytes, tokens and log-probabilities have the same
-// SHA-256 under every instruction set and on every machine; a short prompt on the default model,
-// and a long one, beyond one softmax group and one split, on a tiny model with all weight types. A
-// change of bits needs a new kNumericsVersion (kernels.h) and with it new lines in
-// tests/data/digest.txt.
+// SHA-256 under every instruction set and on every machine; a short prompt on the default model, a
+// long one, beyond one softmax group and one split, on a tiny model with the first five weight
+// types, and a short one on a tiny model with the others. A change of bits needs a new
+// kNumericsVersion (kernels.h) and with it new lines in tests/data/digest.txt.
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
 
@@ -62,7 +62,16 @@ std::string CheckedInDigest(const std::string& context, kernels::KvType kv_type)
   return "(none for this kNumericsVersion)";
 }
 
-// Layers of each type of weights. Its heads are no power of two and its groups of three.
+std::shared_ptr<const model::Model> LoadTinyModel(const model::TinyLlamaOptions& options) {
+  const model::TempFile file(model::TinyLlama(options).Bytes());
+  auto gguf = model::GgufFile::Open(file.path());
+  if (!gguf.ok()) throw std::runtime_error(gguf.status().message());
+  auto model = model::Model::Load(**gguf, 1);
+  if (!model.ok()) throw std::runtime_error(model.status().message());
+  return std::move(*model);
+}
+
+// Layers of five types of weights. Its heads are no power of two and its groups of three.
 std::shared_ptr<const model::Model> MixedModel() {
   model::TinyLlamaOptions options;
   options.mixed = true;
@@ -72,12 +81,24 @@ std::shared_ptr<const model::Model> MixedModel() {
   options.head_dim = 48;
   options.layers = 3;
   options.context_length = 2304;
-  const model::TempFile file(model::TinyLlama(options).Bytes());
-  auto gguf = model::GgufFile::Open(file.path());
-  if (!gguf.ok()) throw std::runtime_error(gguf.status().message());
-  auto model = model::Model::Load(**gguf, 1);
-  if (!model.ok()) throw std::runtime_error(model.status().message());
-  return std::move(*model);
+  return LoadTinyModel(options);
+}
+
+// Layers of all other types.
+std::shared_ptr<const model::Model> OtherTypesModel() {
+  model::TinyLlamaOptions options;
+  options.tied = false;
+  options.hidden = 256;
+  options.head_dim = 64;
+  options.ffn = 512;
+  options.embedding = kernels::WeightType::kQ6_K;
+  options.types = {kernels::WeightType::kQ4_K,   kernels::WeightType::kQ5_K,
+                   kernels::WeightType::kQ6_K,   kernels::WeightType::kQ2_K,
+                   kernels::WeightType::kQ3_K,   kernels::WeightType::kQ5_0,
+                   kernels::WeightType::kQ5_1,   kernels::WeightType::kIQ4_NL,
+                   kernels::WeightType::kIQ4_XS, kernels::WeightType::kMXFP4,
+                   kernels::WeightType::kBF16};
+  return LoadTinyModel(options);
 }
 
 // What is computed. `tokens` are whole blocks: no byte of them is left unwritten.
@@ -90,6 +111,7 @@ struct Work {
 
 Work WorkOf(const std::string& context) {
   if (context == "short") return {TestModel(), 33, 33, 48};
+  if (context == "types") return {OtherTypesModel(), 33, 20, 48};
   return {MixedModel(), 1100, 150, 1120};
 }
 
@@ -161,7 +183,7 @@ TEST_P(Digest, EqualsTheCheckedInOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(InstructionSets, Digest,
-                         ::testing::Combine(::testing::Values("short", "long"),
+                         ::testing::Combine(::testing::Values("short", "long", "types"),
                                             ::testing::Values("reference", "avx2", "avx512vnni"),
                                             ::testing::Values(kernels::KvType::kF16,
                                                               kernels::KvType::kQ8_0)),

@@ -64,28 +64,27 @@ std::vector<std::byte> RandomRows(kernels::WeightType type, int n, int k) {
   std::mt19937 random(1);
   const size_t row_bytes = kernels::WeightRowBytes(type, k);
   std::vector<std::byte> rows(row_bytes * static_cast<size_t>(n));
-  const auto put_half = [&](size_t at, float value) {
+  const auto put_half = [](std::byte* to, float value) {
     const uint16_t half = kernels::FloatToHalf(value);
-    std::memcpy(&rows[at], &half, sizeof half);
+    std::memcpy(to, &half, sizeof half);
   };
   std::uniform_real_distribution<float> uniform(-0.1F, 0.1F);
-  if (type == kernels::WeightType::kF32 || type == kernels::WeightType::kF16) {
-    const size_t width = type == kernels::WeightType::kF32 ? 4 : 2;
-    for (size_t at = 0; at < rows.size(); at += width) {
-      const float value = uniform(random);
-      if (width == 2) {
-        put_half(at, value);
-      } else {
-        std::memcpy(&rows[at], &value, sizeof value);
-      }
-    }
-    return rows;
-  }
-  for (std::byte& byte : rows) byte = static_cast<std::byte>(random());
   const size_t blocks = static_cast<size_t>(k / kernels::WeightBlockElements(type));
+  const kernels::StoredScales stored = kernels::StoredScalesOf(type);
+  for (std::byte& byte : rows) byte = static_cast<std::byte>(random());
   for (size_t at = 0; at < rows.size(); at += row_bytes / blocks) {
-    put_half(at, uniform(random));
-    if (type == kernels::WeightType::kQ4_1) put_half(at + 2, uniform(random));
+    const float value = uniform(random);
+    if (type == kernels::WeightType::kF32) {
+      std::memcpy(&rows[at], &value, sizeof value);
+    } else if (type == kernels::WeightType::kF16) {
+      put_half(&rows[at], value);
+    } else if (type == kernels::WeightType::kBF16) {
+      std::memcpy(&rows[at], reinterpret_cast<const std::byte*>(&value) + 2, 2);
+    } else if (type == kernels::WeightType::kMXFP4) {
+      rows[at] = static_cast<std::byte>(120 + random() % 8);
+    }
+    if (stored.scale >= 0) put_half(&rows[at] + stored.scale, value);
+    if (stored.min >= 0) put_half(&rows[at] + stored.min, uniform(random));
   }
   return rows;
 }
@@ -232,8 +231,7 @@ void MatMulBench::FindLargest(Buffers* buffers, const kernels::Matrix& matrix, i
 Work MatMulBench::WorkOf(const MatMulShape& shape, int rows) {
   Work work;
   const double ops = shape.ops_per_row() * rows;
-  const bool floats =
-      shape.type == kernels::WeightType::kF32 || shape.type == kernels::WeightType::kF16;
+  const bool floats = kernels::WeightBlockElements(shape.type) == 1;
   (floats ? work.f32_ops : work.int8_ops) = ops;
   work.bytes = static_cast<double>(shape.weight_bytes());
   return work;

@@ -111,10 +111,16 @@ void KernelsBench::Plan() {
   const ModelShapes& model = options_.model;
   const ModelShapes billion = OneBillionShapes(model.main_type(), model.output.type);
   if (options_.matmul) {
-    for (const ModelShapes* shapes : {&model, &billion}) {
-      for (const MatMulShape& shape : shapes->layers) products_.emplace_back(shapes->name, shape);
-      products_.emplace_back(shapes->name, shapes->output);
-      if (options_.quick) break;
+    std::vector<ModelShapes> all = {model};
+    if (!options_.quick) {
+      all.push_back(billion);
+      for (const kernels::WeightType type : options_.types) {
+        if (type != model.main_type()) all.push_back(OneBillionShapes(type, type));
+      }
+    }
+    for (const ModelShapes& shapes : all) {
+      for (const MatMulShape& shape : shapes.layers) products_.emplace_back(shapes.name, shape);
+      products_.emplace_back(shapes.name, shapes.output);
     }
   }
   if (options_.lm_head) {

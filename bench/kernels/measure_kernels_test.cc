@@ -18,10 +18,15 @@ using ::testing::HasSubstr;
 // `heads` KV heads of 16, shared by two queries each.
 ModelShapes TinyShapes(kernels::WeightType type, int heads) {
   ModelShapes shapes;
+  // Whole stored blocks.
+  const bool wide = kernels::WeightBlockElements(type) == 256;
+  const int hidden = wide ? 256 : 64;
+  const int ffn = wide ? 512 : 96;
   shapes.name = "tiny";
-  shapes.hidden_size = 64;
-  shapes.layers = {{"q/k/v", type, 64, {64, 40, 24}, 2, false}, {"down", type, 96, {64}, 2, false}};
-  shapes.output = {"output", type, 64, {267}, 1, true};
+  shapes.hidden_size = hidden;
+  shapes.layers = {{"q/k/v", type, hidden, {64, 40, 24}, 2, false},
+                   {"down", type, ffn, {64}, 2, false}};
+  shapes.output = {"output", type, hidden, {267}, 1, true};
   shapes.attention = {heads, 2, 16, 2, kernels::KvType::kF16};
   return shapes;
 }
@@ -111,8 +116,7 @@ TEST_P(KernelsTest, MeasuresEveryCaseWithAnyNumberOfThreads) {
       EXPECT_GT(stod(metrics.at("median_us")), 0);
       EXPECT_GT(stod(metrics.at("bytes")), 0);
       EXPECT_GT(stod(metrics.at("sweep_bytes_per_s")), 0);
-      const bool floats =
-          GetParam() == kernels::WeightType::kF32 || GetParam() == kernels::WeightType::kF16;
+      const bool floats = kernels::WeightBlockElements(GetParam()) == 1;
       EXPECT_EQ(metrics.contains("f32_ops"), floats);
       EXPECT_EQ(metrics.contains("int8_ops"), !floats);
     }
@@ -126,7 +130,9 @@ TEST_P(KernelsTest, MeasuresEveryCaseWithAnyNumberOfThreads) {
 INSTANTIATE_TEST_SUITE_P(Types, KernelsTest,
                          ::testing::Values(kernels::WeightType::kF32, kernels::WeightType::kF16,
                                            kernels::WeightType::kQ4_0, kernels::WeightType::kQ4_1,
-                                           kernels::WeightType::kQ8_0),
+                                           kernels::WeightType::kQ8_0, kernels::WeightType::kBF16,
+                                           kernels::WeightType::kQ4_K, kernels::WeightType::kQ6_K,
+                                           kernels::WeightType::kMXFP4),
                          [](const auto& type) { return kernels::WeightTypeName(type.param); });
 
 TEST(KernelsOptionsTest, OnlyWhatIsAskedForIsMeasuredAndWithThatTable) {

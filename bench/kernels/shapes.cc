@@ -100,7 +100,8 @@ ModelShapes OneBillionShapes(kernels::WeightType type, kernels::WeightType outpu
   constexpr int kLayers = 16;
   constexpr int kVocabulary = 128256;
   ModelShapes shapes;
-  shapes.name = "1B class (shapes of Llama-3.2-1B, random weights)";
+  shapes.name = fmt::format("1B class in {} (shapes of Llama-3.2-1B, random weights)",
+                            kernels::WeightTypeName(type));
   shapes.hidden_size = kHidden;
   shapes.layers = {{"q/k/v", type, kHidden, {kHidden, kKvSize, kKvSize}, kLayers, false},
                    {"o", type, kHidden, {kHidden}, kLayers, false},

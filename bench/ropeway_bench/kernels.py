@@ -25,6 +25,8 @@ def add_flags(parser):
     parser.add_argument("--only", choices=[MATMUL, ATTENTION, LM_HEAD, "peaks"],
                         help="beside the limits only this; peaks: nothing else")
     parser.add_argument("--rows", metavar="LIST", help="numbers of rows that are multiplied together, such as 1,16,128")
+    parser.add_argument("--types", metavar="LIST", help="types of weights in which products of the 1B class are "
+                        "measured too, such as Q4_K,Q6_K (the default)")
     parser.add_argument("--kv-cache-dtype", choices=["f16", "q8_0"], default="f16")
     parser.add_argument("--seconds", type=real(0.001, 60), default=0.2, help="for each case, about")
 
@@ -36,7 +38,7 @@ def make_quick(_args):
 def measure(suite):
     args, metrics = suite.args, suite.metrics
     flags = ["--model", resolve_model(args.model), "--seconds", args.seconds, "--kv-cache-dtype", args.kv_cache_dtype]
-    for name in ("isa", "only", "rows"):
+    for name in ("isa", "only", "rows", "types"):
         flags += [f"--{name}", getattr(args, name)] if getattr(args, name) else []
     flags += ["--threads", args.threads] if args.threads else []
     flags += ["--quick"] if args.quick else []

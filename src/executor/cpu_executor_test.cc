@@ -30,6 +30,19 @@ std::vector<double> Distribution(const std::shared_ptr<const model::Model>& mode
   return by_id;
 }
 
+// Each matrix of another type of weights, all of them in three layers.
+model::TinyLlamaOptions EveryWeightType() {
+  model::TinyLlamaOptions options;
+  options.types.assign(std::begin(kernels::kWeightTypes), std::end(kernels::kWeightTypes));
+  options.embedding = kernels::WeightType::kQ6_K;
+  options.tied = false;
+  options.layers = 3;
+  options.hidden = 256;  // A whole stored block of the K types.
+  options.head_dim = 64;
+  options.ffn = 256;
+  return options;
+}
+
 TEST(CpuExecutorTest, AgreesWithTheOracle) {
   model::TinyLlamaOptions untied;
   untied.tied = false;
@@ -38,7 +51,8 @@ TEST(CpuExecutorTest, AgreesWithTheOracle) {
   model::TinyLlamaOptions exact;
   exact.weights = kernels::WeightType::kF32;
   exact.embedding = kernels::WeightType::kF16;
-  for (const model::TinyLlamaOptions& options : {model::TinyLlamaOptions{}, untied, exact}) {
+  for (const model::TinyLlamaOptions& options :
+       {model::TinyLlamaOptions{}, untied, exact, EveryWeightType()}) {
     const auto model = LoadTiny(options);
     const Sequence s = MakeSequence(70, 1, 3, 0.0F);
     const auto oracle = OracleLogits(*model, s.ids);
@@ -124,11 +138,7 @@ TEST_P(EachKvType, SmallStepBudgetsChangeNothing) {
 }
 
 TEST_P(EachKvType, MixedWeightTypesAreInvariantToo) {
-  model::TinyLlamaOptions options;
-  options.mixed = true;
-  options.tied = false;
-  options.layers = 3;
-  const auto model = LoadTiny(options);
+  const auto model = LoadTiny(EveryWeightType());
   const auto crowd = Crowd();
   How how = how_;
   how.threads = 2;

@@ -30,17 +30,42 @@ inline constexpr int kRowGroup = 4;    // Rows that are packed together.
 // nearest even, beyond the range to infinity. NaN stays NaN (made quiet).
 float HalfToFloat(uint16_t half);
 uint16_t FloatToHalf(float value);
+// bfloat16 (the type BF16) to binary32: exact.
+float BFloatToFloat(uint16_t bits);
 
-// How weights are stored in the file and kept in memory.
-enum class WeightType : uint8_t { kF32, kF16, kQ4_0, kQ4_1, kQ8_0 };
-const char* WeightTypeName(WeightType type);
+// How weights are stored in the file and kept in memory: types of GGUF, by their names there.
+// clang-format off
+enum class WeightType : uint8_t {
+  kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K, kIQ4_NL,
+  kIQ4_XS, kMXFP4,
+};
+inline constexpr WeightType kWeightTypes[] = {
+    WeightType::kF32,  WeightType::kF16,  WeightType::kBF16, WeightType::kQ4_0,
+    WeightType::kQ4_1, WeightType::kQ5_0, WeightType::kQ5_1, WeightType::kQ8_0,
+    WeightType::kQ2_K, WeightType::kQ3_K, WeightType::kQ4_K, WeightType::kQ5_K,
+    WeightType::kQ6_K, WeightType::kIQ4_NL, WeightType::kIQ4_XS, WeightType::kMXFP4};
+// clang-format on
+const char* WeightTypeName(WeightType type);  // "F32", "Q4_K", ...
 
-// Elements of one quantisation block: 32, or 1 for kF32 and kF16.
+// Consecutive elements that are stored together: 32 or 256; 1 for kF32, kF16 and kBF16, the types
+// that are not quantised.
 int WeightBlockElements(WeightType type);
 // Bytes of one row of k elements as GGUF stores it. REQUIRES: k % WeightBlockElements(type) == 0.
 size_t WeightRowBytes(WeightType type, int k);
 
-// A weight matrix [n, k] repacked into panels of 16 output features each, in the file's bit width.
+// Offsets in a stored block of the f16 scale and of the f16 minimum (or what it is a multiple of);
+// -1: the type has none.
+struct StoredScales {
+  int scale = -1;
+  int min = -1;
+};
+StoredScales StoredScalesOf(WeightType type);
+// The index of the first of `count` stored blocks with a scale or minimum that is no finite number
+// (of MXFP4: the exponent 255, which stands for NaN); -1 if there is none.
+int64_t FindBadScale(WeightType type, const std::byte* blocks, int64_t count);
+
+// A weight matrix [n, k] repacked into panels of 16 output features each, in about the file's bit
+// width (docs/numerics.md says by how much more).
 struct Matrix {
   WeightType type = WeightType::kF32;
   int32_t n = 0;  // Output features; the last panel is padded with zero weights.
@@ -62,6 +87,21 @@ void PackPanels(WeightType type, int n, int k, const std::byte* rows, int panel_
 
 // Dequantises row `row` of the matrix: out[k]. The embedding look-up.
 void UnpackRow(const Matrix& matrix, int row, float* out);
+
+// How activations are packed (docs/numerics.md): not at all, or in blocks of 32 as int8 with a
+// scale and, for the block or for each half of it ("parts"), its sum times the scale or times minus
+// an offset. Rows that are packed for one type of weights serve every type of the same packing.
+enum class RowPacking : uint8_t {
+  kFloats,
+  kScaledSum,
+  kOffset8,
+  kOffset16,
+  kOffset128,
+  kPartsScaledSum,
+  kPartsOffset4,
+  kPartsOffset32,
+};
+RowPacking RowPackingOf(WeightType type);
 
 // Bytes that pack_rows needs for `rows` rows of k elements to be multiplied with weights of `type`.
 size_t PackedRowsBytes(WeightType type, int rows, int k);
@@ -110,7 +150,7 @@ struct Kernels {
   const char* name;  // "reference", "avx2", "avx512vnni"
 
   // Packs rows [row_begin, row_end) of x ([rows][x_stride] f32, k used) for multiplication with
-  // weights of `type`; quantised types: blocks of 32 as int8 with one f32 scale and their sum.
+  // weights of `type`, as RowPackingOf says. k may be any multiple of 32 for quantised types.
   // REQUIRES: row_begin % kRowGroup == 0; row_end % kRowGroup == 0 or row_end is the last row.
   void (*pack_rows)(WeightType type, const float* x, int64_t x_stride, int row_begin, int row_end,
                     int k, std::byte* packed);

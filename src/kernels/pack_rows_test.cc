@@ -2,6 +2,8 @@
 // of values, in parts and whole.
 #include <algorithm>
 #include <cstring>
+#include <set>
+#include <span>
 
 #include "kernels/layout.h"
 #include "kernels/test_util.h"
@@ -9,16 +11,29 @@
 namespace ropeway::kernels::testing {
 namespace {
 
+// A type for each packing.
+constexpr WeightType kTypesByPacking[] = {
+    WeightType::kF32,  WeightType::kQ4_1, WeightType::kQ4_0, WeightType::kQ5_0,
+    WeightType::kQ8_0, WeightType::kQ2_K, WeightType::kQ3_K, WeightType::kQ6_K};
+
+bool HasFloatSums(RowPacking packing) {
+  return packing == RowPacking::kScaledSum || packing == RowPacking::kPartsScaledSum;
+}
+
+size_t BlockBytes(RowPacking packing) {
+  return packing >= RowPacking::kPartsScaledSum ? kPackedPartsBytes : kPackedBlockBytes;
+}
+
 // NaN's sign and payload have no meaning: every NaN among the scales and sums becomes the same one.
 void MakeNanAlike(WeightType type, AlignedBytes* packed, size_t size) {
-  const bool floats = type == WeightType::kF32 || type == WeightType::kF16;
+  const RowPacking packing = RowPackingOf(type);
+  const bool floats = packing == RowPacking::kFloats;
   for (size_t at = 0; at + 4 <= size; at += 4) {
-    const size_t in_block = at % kPackedBlockBytes;
+    const size_t in_block = at % BlockBytes(packing);
     if (!floats && in_block < kPackedScaleOffset) continue;
-    // Q4_0's and Q8_0's sums are integers, and no pattern of theirs is a NaN's: they are small.
+    if (!floats && in_block >= kPackedAuxOffset && !HasFloatSums(packing)) continue;
     float value;
     std::memcpy(&value, packed->get() + at, 4);
-    if (!floats && in_block >= kPackedAuxOffset && type != WeightType::kQ4_1) continue;
     if (!std::isnan(value)) continue;
     value = std::nanf("");
     std::memcpy(packed->get() + at, &value, 4);
@@ -29,7 +44,7 @@ class PackRowsTest : public TableTest {};
 
 TEST_P(PackRowsTest, GivesTheReferencesBytes) {
   uint32_t seed = 1;
-  for (const WeightType type : kAllWeightTypes) {
+  for (const WeightType type : kTypesByPacking) {
     for (const Values values : {Values::kNormal, Values::kExtreme, Values::kHostile,
                                 Values::kCancelling, Values::kAnyBits}) {
       for (const int k : {32, 64, 96, 576, 1536}) {
@@ -61,7 +76,7 @@ TEST_P(PackRowsTest, GivesTheReferencesBytes) {
 
 // The rounding of each element, and what is left of a block that is nearly nothing.
 TEST_P(PackRowsTest, TiesAndLimitsOfQuantising) {
-  for (const WeightType type : {WeightType::kQ4_0, WeightType::kQ4_1, WeightType::kQ8_0}) {
+  for (const WeightType type : std::span(kTypesByPacking).subspan(1)) {
     for (const float largest : {127.0F, 1.0F, 0x1p-100F, 0x1.fffffep-101F, 0x1p-126F, 0x1p-149F,
                                 0x1.fffffep+127F, 3.0F * 0x1p-99F}) {
       std::vector<float> x(32 * 4);
@@ -80,6 +95,27 @@ TEST_P(PackRowsTest, TiesAndLimitsOfQuantising) {
       ASSERT_EQ(std::memcmp(expected.get(), actual.get(), size), 0)
           << WeightTypeName(type) << " " << largest;
     }
+  }
+}
+
+// Every packing is tested above, and each type's rows are packed like those of one tested type.
+TEST(RowPackingTest, EqualPackingsGiveEqualBytes) {
+  std::set<RowPacking> tested;
+  for (const WeightType type : kTypesByPacking) tested.insert(RowPackingOf(type));
+  EXPECT_EQ(tested.size(), std::size(kTypesByPacking));
+  Rng rng(3);
+  std::vector<float> x(7 * 512);
+  for (float& value : x) value = Activation(Values::kNormal, rng);
+  for (const WeightType type : kWeightTypes) {
+    const WeightType* like = std::ranges::find(kTypesByPacking, RowPackingOf(type), RowPackingOf);
+    ASSERT_NE(like, std::end(kTypesByPacking)) << WeightTypeName(type);
+    const size_t size = PackedRowsBytes(type, 7, 512);
+    ASSERT_EQ(size, PackedRowsBytes(*like, 7, 512)) << WeightTypeName(type);
+    std::vector<std::byte> a(size);
+    std::vector<std::byte> b(size);
+    kReferenceKernels.pack_rows(type, x.data(), 512, 0, 7, 512, a.data());
+    kReferenceKernels.pack_rows(*like, x.data(), 512, 0, 7, 512, b.data());
+    EXPECT_EQ(a, b) << WeightTypeName(type);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "kernels/layout.h"
 #include "kernels/math_constants.h"
 #include "kernels/reference.h"
+#include "kernels/weight_format.h"
 
 namespace ropeway::kernels::reference {
 namespace {
@@ -24,97 +25,84 @@ void PackBlock(const WeightFormat& format, const float* x, int row, std::byte* t
   const float d = Quantise(x, kBlock, q);
   for (int j = 0; j < kBlock / 4; ++j) std::memcpy(to + j * 16 + row * 4, q + 4 * j, 4);
   std::memcpy(to + kPackedScaleOffset + row * 4, &d, 4);
-  int32_t sum = 0;
-  for (const int8_t value : q) sum += value;
-  const float scaled_sum = d * static_cast<float>(sum);
-  const int32_t offset = -format.offset * sum;
-  std::byte* aux = to + kPackedAuxOffset + row * 4;
-  if (format.has_min) {
-    std::memcpy(aux, &scaled_sum, 4);
-  } else {
-    std::memcpy(aux, &offset, 4);
-  }
-}
-
-// One block of one panel: integer weights [16 columns][32] as stored, and their scales.
-struct WeightBlock {
-  int16_t q[kPanelCols][kBlock];
-  float d[kPanelCols];
-  float m[kPanelCols];
-};
-
-void LoadScales(const std::byte* from, float (&scales)[kPanelCols]) {
-  for (int c = 0; c < kPanelCols; ++c) {
-    uint16_t bits = 0;
-    std::memcpy(&bits, from + 2 * c, 2);
-    scales[c] = HalfToFloat(bits);
-  }
-}
-
-void LoadBlock(const WeightFormat& format, const std::byte* panel, size_t b, WeightBlock* block) {
-  LoadScales(panel + format.ScaleOffset(b), block->d);
-  if (format.has_min) LoadScales(panel + format.ScaleOffset(b) + 32, block->m);
-  const std::byte* lines = panel + format.LinesOffset(b);
-  for (int c = 0; c < kPanelCols; ++c) {
-    for (int i = 0; i < static_cast<int>(format.lines) * 4; ++i) {
-      const int byte = static_cast<int>(lines[i / 4 * 64 + c * 4 + i % 4]);
-      if (format.lines == 8) {
-        block->q[c][i] = static_cast<int16_t>(byte);
-      } else {
-        block->q[c][i] = static_cast<int16_t>(byte & 15);
-        block->q[c][i + kBlock / 2] = static_cast<int16_t>(byte >> 4);
-      }
+  const int parts = format.of_parts() ? 2 : 1;
+  for (int part = 0; part < parts; ++part) {
+    int32_t sum = 0;
+    for (int i = kBlock / parts * part; i < kBlock / parts * (part + 1); ++i) sum += q[i];
+    const float scaled_sum = d * static_cast<float>(sum);
+    const int32_t offset = -format.offset() * sum;
+    std::byte* aux = to + kPackedAuxOffset + part * 16 + row * 4;
+    if (format.has_min()) {
+      std::memcpy(aux, &scaled_sum, 4);
+    } else {
+      std::memcpy(aux, &offset, 4);
     }
   }
 }
 
-int32_t Dot(const int16_t* a, const int16_t* b) {
+int32_t Dot(const int16_t* a, const int16_t* b, int n) {
   int32_t sum = 0;
-  for (int i = 0; i < kBlock; ++i) sum += a[i] * b[i];
+  for (int i = 0; i < n; ++i) sum += a[i] * b[i];
   return sum;
 }
 
-// acc[c] += the block's contribution for one row; `packed` is the block of the row's group.
-void MultiplyBlock(bool has_min, const WeightBlock& w, const std::byte* packed, int row,
-                   float (&acc)[kPanelCols]) {
-  int16_t x[kBlock];
+// One block of one row, as packed.
+struct RowBlock {
+  int16_t q[kBlock];
+  float d = 0.0F;
+  int32_t offset[2] = {};    // Of types without a minimum, of each part.
+  float scaled_sum[2] = {};  // Of types with one.
+};
+
+// `packed`: the block of the row's group.
+RowBlock LoadRow(const WeightFormat& format, const std::byte* packed, int row) {
+  RowBlock block;
   for (int i = 0; i < kBlock; ++i) {
-    x[i] = static_cast<int8_t>(packed[i / 4 * 16 + row * 4 + i % 4]);
+    block.q[i] = static_cast<int8_t>(packed[i / 4 * 16 + row * 4 + i % 4]);
   }
-  float dx = 0.0F;
-  std::memcpy(&dx, packed + kPackedScaleOffset + row * 4, 4);
-  const std::byte* aux = packed + kPackedAuxOffset + row * 4;
-  int32_t offset = 0;
-  float scaled_sum = 0.0F;
-  if (has_min) {
-    std::memcpy(&scaled_sum, aux, 4);
-  } else {
-    std::memcpy(&offset, aux, 4);
+  std::memcpy(&block.d, packed + kPackedScaleOffset + row * 4, 4);
+  for (int part = 0; part < (format.of_parts() ? 2 : 1); ++part) {
+    const std::byte* aux = packed + kPackedAuxOffset + part * 16 + row * 4;
+    if (format.has_min()) {
+      std::memcpy(&block.scaled_sum[part], aux, 4);
+    } else {
+      std::memcpy(&block.offset[part], aux, 4);
+    }
   }
-  for (int c = 0; c < kPanelCols; ++c) {
-    const int32_t dot = Dot(w.q[c], x) + offset;
-    acc[c] = std::fma(w.d[c] * dx, static_cast<float>(dot), acc[c]);
-    if (has_min) acc[c] = std::fma(w.m[c], scaled_sum, acc[c]);
-  }
+  return block;
 }
 
-// One panel of F32 (width 4) or F16 (width 2) weights for one row.
-void MultiplyFloats(size_t width, const std::byte* panel, const std::byte* group, int row, int k,
+// acc += the product of a row's block and a column's.
+float MultiplyBlock(const WeightFormat& format, const ColumnBlock& w, const RowBlock& x,
+                    float acc) {
+  if (format.of_parts()) {
+    constexpr int kPart = kBlock / 2;
+    const int32_t dot0 = Dot(w.q, x.q, kPart) + x.offset[0];
+    const int32_t dot1 = Dot(w.q + kPart, x.q + kPart, kPart) + x.offset[1];
+    float u = w.scale[0] * static_cast<float>(dot0);
+    u = std::fma(w.scale[1], static_cast<float>(dot1), u);
+    acc = std::fma(u, x.d, acc);
+  } else {
+    const int32_t dot = Dot(w.q, x.q, kBlock) + x.offset[0];
+    acc = std::fma(w.scale[0] * x.d, static_cast<float>(dot), acc);
+  }
+  if (format.has_min()) {
+    acc = std::fma(w.min[0], x.scaled_sum[0], acc);
+    if (format.of_parts()) acc = std::fma(w.min[1], x.scaled_sum[1], acc);
+  }
+  return acc;
+}
+
+// One panel of weights that are not quantised for one row.
+void MultiplyFloats(WeightType type, const std::byte* panel, const std::byte* group, int row, int k,
                     float (&acc)[kPanelCols]) {
+  const size_t width = FormatOf(type).block_bytes;
   for (int i = 0; i < k; ++i) {
     float x = 0.0F;
     std::memcpy(&x, group + (static_cast<size_t>(i) * kRowGroup + static_cast<size_t>(row)) * 4, 4);
     for (int c = 0; c < kPanelCols; ++c) {
       const size_t at = static_cast<size_t>(i) * kPanelCols + static_cast<size_t>(c);
-      float w = 0.0F;
-      if (width == 4) {
-        std::memcpy(&w, panel + at * 4, 4);
-      } else {
-        uint16_t bits = 0;
-        std::memcpy(&bits, panel + at * 2, 2);
-        w = HalfToFloat(bits);
-      }
-      acc[c] = std::fma(w, x, acc[c]);
+      acc[c] = std::fma(FloatElement(type, panel + at * width), x, acc[c]);
     }
   }
 }
@@ -149,7 +137,7 @@ void PackRows(WeightType type, const float* x, int64_t x_stride, int row_begin, 
     if (format.quantised()) {
       for (int b = 0; b < k / kBlock; ++b) {
         PackBlock(format, from + b * kBlock, in_group,
-                  group + static_cast<size_t>(b) * kPackedBlockBytes);
+                  group + static_cast<size_t>(b) * format.packed_block_bytes());
       }
     } else {
       for (int i = 0; i < k; ++i) {
@@ -177,18 +165,22 @@ void MatMul(const Matrix& w, const std::byte* packed, int rows, int panel_begin,
         return packed + static_cast<size_t>((first + r) / kRowGroup) * group_bytes;
       };
       if (format.quantised()) {
-        WeightBlock block;
+        ColumnBlock columns[kPanelCols];
         for (size_t b = 0; b < static_cast<size_t>(w.k) / kQuantBlock; ++b) {
-          LoadBlock(format, panel, b, &block);
+          for (int c = 0; c < kPanelCols; ++c) {
+            LoadColumn(format, panel, b, static_cast<size_t>(c), &columns[c]);
+          }
           for (int r = 0; r < tile; ++r) {
-            MultiplyBlock(format.has_min, block, group_of(r) + b * kPackedBlockBytes,
-                          (first + r) % kRowGroup, acc[r]);
+            const RowBlock x = LoadRow(format, group_of(r) + b * format.packed_block_bytes(),
+                                       (first + r) % kRowGroup);
+            for (int c = 0; c < kPanelCols; ++c) {
+              acc[r][c] = MultiplyBlock(format, columns[c], x, acc[r][c]);
+            }
           }
         }
       } else {
         for (int r = 0; r < tile; ++r) {
-          MultiplyFloats(format.block_bytes, panel, group_of(r), (first + r) % kRowGroup, w.k,
-                         acc[r]);
+          MultiplyFloats(w.type, panel, group_of(r), (first + r) % kRowGroup, w.k, acc[r]);
         }
       }
       for (int r = 0; r < tile; ++r) {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
@@ -111,35 +112,56 @@ inline float Activation(Values values, Rng& rng) {
   }
 }
 
+// k, or as many elements more as make whole stored blocks.
+inline int WholeBlocks(WeightType type, int k) {
+  const int block = WeightBlockElements(type);
+  return (k + block - 1) / block * block;
+}
+
+// One element as GGUF stores it. REQUIRES: the type is not quantised.
+inline void PutElement(WeightType type, float value, std::byte* to) {
+  const uint16_t half = type == WeightType::kF16
+                            ? FloatToHalf(value)
+                            : static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+  if (type == WeightType::kF32) {
+    std::memcpy(to, &value, sizeof value);
+  } else {
+    std::memcpy(to, &half, sizeof half);
+  }
+}
+
 // Rows of a matrix as GGUF stores them. kExtreme: the integers that sum up highest.
 inline std::vector<std::byte> RandomRows(WeightType type, int n, int k, Values values, Rng& rng) {
   const size_t row_bytes = WeightRowBytes(type, k);
   std::vector<std::byte> rows(row_bytes * static_cast<size_t>(n));
-  const auto put_half = [&](size_t at, float value) {
-    uint16_t half = FloatToHalf(value);
-    if (values == Values::kHostile && rng() % 50 == 0) half = static_cast<uint16_t>(rng());
-    std::memcpy(&rows[at], &half, 2);
-  };
-  if (type == WeightType::kF32 || type == WeightType::kF16) {
-    for (size_t i = 0; i < static_cast<size_t>(n) * static_cast<size_t>(k); ++i) {
+  const int block = WeightBlockElements(type);
+  const size_t block_bytes = row_bytes / static_cast<size_t>(k / block);
+  if (block == 1) {
+    for (size_t at = 0; at < rows.size(); at += block_bytes) {
       const float value = values == Values::kHostile ? Activation(values, rng) : Normal(rng);
-      if (type == WeightType::kF32) {
-        std::memcpy(&rows[4 * i], &value, 4);
-      } else {
-        put_half(2 * i, value);
-      }
+      PutElement(type, value, &rows[at]);
     }
     return rows;
   }
-  const size_t block_bytes = row_bytes / static_cast<size_t>(k / 32);
+  const auto put_half = [&](std::byte* to, float value) {
+    uint16_t half = FloatToHalf(value);
+    if (values == Values::kHostile && rng() % 50 == 0) half = static_cast<uint16_t>(rng());
+    std::memcpy(to, &half, sizeof half);
+  };
+  const StoredScales stored = StoredScalesOf(type);
   const std::byte highest = type == WeightType::kQ8_0 ? std::byte{0x80} : std::byte{0xFF};
   for (size_t at = 0; at < rows.size(); at += block_bytes) {
     for (size_t i = 0; i < block_bytes; ++i) {
       rows[at + i] =
           values == Values::kExtreme && rng() % 8 != 0 ? highest : static_cast<std::byte>(rng());
     }
-    put_half(at, 0.05F * Normal(rng));
-    if (type == WeightType::kQ4_1) put_half(at + 2, 0.3F * Normal(rng));
+    // Of K types, what is multiplied with integers up to 127.
+    const float size = block == 256 ? 0.01F : 1.0F;
+    if (stored.scale >= 0) put_half(&rows[at] + stored.scale, size * 0.05F * Normal(rng));
+    if (stored.min >= 0) put_half(&rows[at] + stored.min, size * 0.3F * Normal(rng));
+    if (type == WeightType::kMXFP4 && (values != Values::kHostile || rng() % 50 != 0)) {
+      rows[at] = static_cast<std::byte>(120 + rng() % 8);
+    }
   }
   return rows;
 }
@@ -150,9 +172,6 @@ inline Matrix Pack(WeightType type, int n, int k, const std::vector<std::byte>& 
   PackPanels(type, n, k, rows.data(), 0, matrix.num_panels(), panels->get());
   return matrix;
 }
-
-inline constexpr WeightType kAllWeightTypes[] = {
-    WeightType::kF32, WeightType::kF16, WeightType::kQ4_0, WeightType::kQ4_1, WeightType::kQ8_0};
 
 }  // namespace ropeway::kernels::testing
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,17 +38,25 @@ constexpr auto kGgmlTypes = std::to_array<GgmlTypeInfo>({
     {1, "F16", 1, 2, kernels::WeightType::kF16},
     {2, "Q4_0", 32, 18, kernels::WeightType::kQ4_0},
     {3, "Q4_1", 32, 20, kernels::WeightType::kQ4_1},
+    {6, "Q5_0", 32, 22, kernels::WeightType::kQ5_0},
+    {7, "Q5_1", 32, 24, kernels::WeightType::kQ5_1},
     {8, "Q8_0", 32, 34, kernels::WeightType::kQ8_0},
+    {10, "Q2_K", 256, 84, kernels::WeightType::kQ2_K},
+    {11, "Q3_K", 256, 110, kernels::WeightType::kQ3_K},
+    {12, "Q4_K", 256, 144, kernels::WeightType::kQ4_K},
+    {13, "Q5_K", 256, 176, kernels::WeightType::kQ5_K},
+    {14, "Q6_K", 256, 210, kernels::WeightType::kQ6_K},
+    {20, "IQ4_NL", 32, 18, kernels::WeightType::kIQ4_NL},
+    {23, "IQ4_XS", 256, 136, kernels::WeightType::kIQ4_XS},
+    {30, "BF16", 1, 2, kernels::WeightType::kBF16},
+    {39, "MXFP4", 32, 17, kernels::WeightType::kMXFP4},
     // clang-format off
-    {6, "Q5_0", 32, 22},      {7, "Q5_1", 32, 24},      {9, "Q8_1", 32, 36},
-    {10, "Q2_K", 256, 84},    {11, "Q3_K", 256, 110},   {12, "Q4_K", 256, 144},
-    {13, "Q5_K", 256, 176},   {14, "Q6_K", 256, 210},   {15, "Q8_K", 256, 292},
-    {16, "IQ2_XXS", 256, 66}, {17, "IQ2_XS", 256, 74},  {18, "IQ3_XXS", 256, 98},
-    {19, "IQ1_S", 256, 50},   {20, "IQ4_NL", 32, 18},   {21, "IQ3_S", 256, 110},
-    {22, "IQ2_S", 256, 82},   {23, "IQ4_XS", 256, 136}, {24, "I8", 1, 1},
-    {25, "I16", 1, 2},        {26, "I32", 1, 4},        {27, "I64", 1, 8},
-    {28, "F64", 1, 8},        {29, "IQ1_M", 256, 56},   {30, "BF16", 1, 2},
-    {34, "TQ1_0", 256, 54},   {35, "TQ2_0", 256, 66},   {39, "MXFP4", 32, 17},
+    {9, "Q8_1", 32, 36},      {15, "Q8_K", 256, 292},  {16, "IQ2_XXS", 256, 66},
+    {17, "IQ2_XS", 256, 74},  {18, "IQ3_XXS", 256, 98}, {19, "IQ1_S", 256, 50},
+    {21, "IQ3_S", 256, 110},  {22, "IQ2_S", 256, 82},  {24, "I8", 1, 1},
+    {25, "I16", 1, 2},        {26, "I32", 1, 4},       {27, "I64", 1, 8},
+    {28, "F64", 1, 8},        {29, "IQ1_M", 256, 56},  {34, "TQ1_0", 256, 54},
+    {35, "TQ2_0", 256, 66},   {40, "NVFP4", 64, 36},
     // clang-format on
 });
 
@@ -85,6 +94,21 @@ std::string GgmlTypeName(uint32_t number) {
 std::optional<kernels::WeightType> WeightTypeOf(uint32_t number) {
   const GgmlTypeInfo* info = FindGgmlType(number);
   return info != nullptr ? info->weight_type : std::nullopt;
+}
+
+std::optional<std::string> UnsupportedType(uint32_t number, TensorUse use) {
+  std::vector<std::string_view> supported;
+  for (const kernels::WeightType type : kernels::kWeightTypes) {
+    if (use == TensorUse::kVector && kernels::WeightBlockElements(type) > 1) continue;
+    if (WeightTypeOf(number) == type) return std::nullopt;
+    supported.emplace_back(kernels::WeightTypeName(type));
+  }
+  const std::string_view last = supported.back();
+  supported.pop_back();
+  const GgmlTypeInfo* info = FindGgmlType(number);
+  return fmt::format("type {} is not supported{}; {} and {} are",
+                     info != nullptr ? info->name : std::to_string(number),
+                     use == TensorUse::kVector ? " here" : "", fmt::join(supported, ", "), last);
 }
 
 const char* GgufTypeName(GgufType type) { return kGgufTypes.at(static_cast<size_t>(type)).name; }

@@ -35,6 +35,14 @@ std::string GgmlTypeName(uint32_t number);
 // nullopt for a type that the kernels do not compute with, or an unknown number.
 std::optional<kernels::WeightType> WeightTypeOf(uint32_t number);
 
+// What a model computes with a tensor: products, and rows looked up (embeddings), for which every
+// WeightType serves, each matrix of its own; or numbers one by one (norms, biases), which are not
+// quantised.
+enum class TensorUse { kMatrix, kVector };
+// What is wrong with a type for that use, as the end of an error that names the tensor: "type IQ1_S
+// is not supported; F32, ... and MXFP4 are". nullopt: nothing. The one place that knows.
+std::optional<std::string> UnsupportedType(uint32_t number, TensorUse use);
+
 // The GGUF metadata value types, by the file's numbers.
 // clang-format off
 enum class GgufType : uint32_t {

@@ -299,6 +299,27 @@ TEST(GgufTest, HostileTensorsAreNamed) {
   EXPECT_THAT(ErrorOf(twice), HasSubstr("tensor \"t.f32\": the name occurs twice"));
 }
 
+TEST(GgufTest, TypesOfWeightsAreTheKernels) {
+  int found = 0;
+  for (uint32_t number = 0; number < 100; ++number) {
+    const auto type = WeightTypeOf(number);
+    if (!type.has_value()) continue;
+    ++found;
+    const GgmlTypeInfo* info = FindGgmlType(number);
+    EXPECT_STREQ(info->name, kernels::WeightTypeName(*type));
+    const auto elements = static_cast<int>(info->block_elements);
+    EXPECT_EQ(elements, kernels::WeightBlockElements(*type)) << info->name;
+    EXPECT_EQ(info->block_bytes, kernels::WeightRowBytes(*type, elements)) << info->name;
+    EXPECT_EQ(UnsupportedType(number, TensorUse::kMatrix), std::nullopt) << info->name;
+    EXPECT_EQ(UnsupportedType(number, TensorUse::kVector).has_value(), elements > 1) << info->name;
+  }
+  EXPECT_EQ(found, static_cast<int>(std::size(kernels::kWeightTypes)));
+  EXPECT_THAT(UnsupportedType(17, TensorUse::kMatrix).value(),
+              HasSubstr("type IQ2_XS is not supported; F32, "));
+  EXPECT_EQ(UnsupportedType(99, TensorUse::kVector),
+            "type 99 is not supported here; F32, F16 and BF16 are");
+}
+
 TEST(GgufTest, AlignmentIsAPowerOfTwoAndHeeded) {
   GgufWriter wide = SmallFile();
   wide.SetAlignment(256);

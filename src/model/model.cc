@@ -60,14 +60,16 @@ size_t StoredBytes(const GgufTensor& tensor) {
 // `data`: of the tensor, as in the file.
 void CopyNorm(const GgufTensor& tensor, const std::byte* data, std::byte* to) {
   const size_t count = tensor.shape[0];
-  if (WeightTypeOf(tensor.type) == kernels::WeightType::kF32) {
+  const auto type = WeightTypeOf(tensor.type);
+  if (type == kernels::WeightType::kF32) {
     std::memcpy(to, data, count * sizeof(float));
     return;
   }
   for (size_t i = 0; i < count; ++i) {
     uint16_t half = 0;
     std::memcpy(&half, data + i * sizeof half, sizeof half);
-    const float value = kernels::HalfToFloat(half);
+    const float value = type == kernels::WeightType::kBF16 ? kernels::BFloatToFloat(half)
+                                                           : kernels::HalfToFloat(half);
     std::memcpy(to + i * sizeof value, &value, sizeof value);
   }
 }
@@ -226,6 +228,15 @@ Status Model::Loader::RunJob(const Job& job) const {
                                 static_cast<size_t>(rows) * row_bytes);
       !status.ok()) {
     return status;
+  }
+  const int row_blocks = matrix.k / kernels::WeightBlockElements(matrix.type);
+  // With a scale that is infinite or no number, every token would be.
+  if (const int64_t bad =
+          kernels::FindBadScale(matrix.type, part.data(), int64_t{row_blocks} * rows);
+      bad >= 0) {
+    return file_.Error(StatusCode::kDataLoss, TensorField(tensor.name),
+                       fmt::format("the scale of block {} of row {} is no finite number",
+                                   bad % row_blocks, row_begin + bad / row_blocks));
   }
   // These panels are those of the matrix of these rows.
   std::byte* const to =

@@ -100,15 +100,9 @@ const GgufTensor* TensorBinder::Find(const std::string& name, const std::vector<
     Fail(StatusCode::kDataLoss, name, "the tensor is missing");
     return nullptr;
   }
-  const auto type = WeightTypeOf(tensor->type);
-  if (shape.size() > 1 && !type.has_value()) {
-    Fail(StatusCode::kUnimplemented, name,
-         fmt::format("type {} is not supported; F32, F16, Q4_0, Q4_1 and Q8_0 are",
-                     GgmlTypeName(tensor->type)));
-  }
-  if (shape.size() == 1 && type != kernels::WeightType::kF32 && type != kernels::WeightType::kF16) {
-    Fail(StatusCode::kUnimplemented, name,
-         fmt::format("type {} is not supported here; F32 and F16 are", GgmlTypeName(tensor->type)));
+  const TensorUse use = shape.size() > 1 ? TensorUse::kMatrix : TensorUse::kVector;
+  if (const auto problem = UnsupportedType(tensor->type, use)) {
+    Fail(StatusCode::kUnimplemented, name, *problem);
   }
   CheckShape(*tensor, shape);
   result_.all.push_back(tensor);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -42,50 +41,6 @@ std::string PackedArray(GgufType type, const std::vector<T>& values) {
   return out;
 }
 
-// The element of largest magnitude, with its sign.
-float Extreme(const float* x) {
-  float extreme = 0.0F;
-  for (int i = 0; i < 32; ++i) {
-    if (std::fabs(x[i]) > std::fabs(extreme)) extreme = x[i];
-  }
-  return extreme;
-}
-
-int Level(float value, int lowest, int highest) {
-  return std::clamp(static_cast<int>(std::nearbyint(value)), lowest, highest);
-}
-
-// One block of 32 elements each. The inverse of the scale as stored (rounded to f16) is used, so
-// that the levels are the nearest ones.
-void PutQ80(const float* x, std::string* out) {
-  const uint16_t scale = kernels::FloatToHalf(std::fabs(Extreme(x)) / 127.0F);
-  const float d = kernels::HalfToFloat(scale);
-  Put(out, scale);
-  for (int i = 0; i < 32; ++i) {
-    Put(out, static_cast<int8_t>(d == 0.0F ? 0 : Level(x[i] / d, -127, 127)));
-  }
-}
-
-void PutQ40(const float* x, std::string* out) {
-  const uint16_t scale = kernels::FloatToHalf(Extreme(x) / -8.0F);
-  const float d = kernels::HalfToFloat(scale);
-  Put(out, scale);
-  auto level = [&](int i) { return d == 0.0F ? 8 : Level(x[i] / d, -8, 7) + 8; };
-  for (int i = 0; i < 16; ++i) Put(out, static_cast<uint8_t>(level(i) | level(i + 16) << 4));
-}
-
-void PutQ41(const float* x, std::string* out) {
-  const auto [lowest, highest] = std::minmax_element(x, x + 32);
-  const uint16_t scale = kernels::FloatToHalf((*highest - *lowest) / 15.0F);
-  const uint16_t minimum = kernels::FloatToHalf(*lowest);
-  const float d = kernels::HalfToFloat(scale);
-  const float m = kernels::HalfToFloat(minimum);
-  Put(out, scale);
-  Put(out, minimum);
-  auto level = [&](int i) { return d == 0.0F ? 0 : Level((x[i] - m) / d, 0, 15); };
-  for (int i = 0; i < 16; ++i) Put(out, static_cast<uint8_t>(level(i) | level(i + 16) << 4));
-}
-
 uint32_t GgmlTypeOf(kernels::WeightType type) {
   uint32_t number = 0;
   while (WeightTypeOf(number) != type) ++number;
@@ -93,32 +48,6 @@ uint32_t GgmlTypeOf(kernels::WeightType type) {
 }
 
 }  // namespace
-
-std::string QuantiseForGguf(kernels::WeightType type, std::span<const float> values) {
-  std::string out;
-  const auto step = static_cast<size_t>(kernels::WeightBlockElements(type));
-  for (size_t i = 0; i < values.size(); i += step) {
-    const float* x = values.data() + i;
-    switch (type) {
-      case kernels::WeightType::kF32:
-        Put(&out, *x);
-        break;
-      case kernels::WeightType::kF16:
-        Put(&out, kernels::FloatToHalf(*x));
-        break;
-      case kernels::WeightType::kQ4_0:
-        PutQ40(x, &out);
-        break;
-      case kernels::WeightType::kQ4_1:
-        PutQ41(x, &out);
-        break;
-      case kernels::WeightType::kQ8_0:
-        PutQ80(x, &out);
-        break;
-    }
-  }
-  return out;
-}
 
 void GgufWriter::Set(std::string_view key, GgufType type, std::string bytes) {
   Entry entry{std::string(key), static_cast<uint32_t>(type), std::move(bytes)};

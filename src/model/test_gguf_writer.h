@@ -14,7 +14,8 @@
 
 namespace ropeway::model {
 
-// `values` as GGUF stores them in `type`, block after block. REQUIRES: whole blocks.
+// `values` as GGUF stores them in `type`, block after block (test_quantise.cc). Throws
+// std::runtime_error unless they are whole blocks.
 std::string QuantiseForGguf(kernels::WeightType type, std::span<const float> values);
 
 // Collects metadata and tensors, then writes them. The Set functions replace an entry of the same
@@ -97,7 +98,8 @@ struct TinyLlamaOptions {
   kernels::WeightType embedding =
       kernels::WeightType::kQ8_0;  // token_embd.weight, and output.weight where untied.
   kernels::WeightType weights = kernels::WeightType::kQ4_1;  // All other matrices ...
-  bool mixed = false;  // ... or each next one of the next type.
+  bool mixed = false;  // ... or each next one of the next type of five ...
+  std::vector<kernels::WeightType> types = {};  // ... or, unless empty, of these.
 };
 
 // A random llama model, the same on every machine. Byte-level BPE: ids 0 <|endoftext|>,

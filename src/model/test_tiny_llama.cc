@@ -136,7 +136,11 @@ class TensorMaker {
                                    kernels::WeightType::kQ4_0, kernels::WeightType::kQ8_0,
                                    kernels::WeightType::kF32};
     kernels::WeightType type = options_.weights;
-    if (options_.mixed) type = kTypes[next_type_++ % kTypes.size()];
+    if (!options_.types.empty()) {
+      type = options_.types[next_type_++ % options_.types.size()];
+    } else if (options_.mixed) {
+      type = kTypes[next_type_++ % kTypes.size()];
+    }
     Add(name, in, out, type, gain / std::sqrt(static_cast<double>(in)));
   }
 

@@ -1,5 +1,5 @@
 // How a matrix product is divided into tiles. Included by one file per instruction set, after the
-// header that defines its kMaxRows, its weight types and TilesOf.
+// header that defines its kMaxRows and TilesOf.
 #ifndef ROPEWAY_KERNELS_CPU_MATMUL_INL_H_
 #define ROPEWAY_KERNELS_CPU_MATMUL_INL_H_
 
@@ -24,15 +24,37 @@ constexpr TileFunctions kTiles = TilesOf<Type>();
 static const TileFunctions& TilesFor(WeightType type) {
   switch (type) {
     case WeightType::kF32:
-      return kTiles<Floats<false>>;
+      return kTiles<F32>;
     case WeightType::kF16:
-      return kTiles<Floats<true>>;
+      return kTiles<F16>;
+    case WeightType::kBF16:
+      return kTiles<BF16>;
     case WeightType::kQ4_0:
       return kTiles<Q40>;
     case WeightType::kQ4_1:
       return kTiles<Q41>;
+    case WeightType::kQ5_0:
+      return kTiles<Q50>;
+    case WeightType::kQ5_1:
+      return kTiles<Q51>;
     case WeightType::kQ8_0:
       return kTiles<Q80>;
+    case WeightType::kQ2_K:
+      return kTiles<Q2K>;
+    case WeightType::kQ3_K:
+      return kTiles<Q3K>;
+    case WeightType::kQ4_K:
+      return kTiles<Q4K>;
+    case WeightType::kQ5_K:
+      return kTiles<Q5K>;
+    case WeightType::kQ6_K:
+      return kTiles<Q6K>;
+    case WeightType::kIQ4_NL:
+      return kTiles<Iq4Nl>;
+    case WeightType::kIQ4_XS:
+      return kTiles<Iq4Xs>;
+    case WeightType::kMXFP4:
+      return kTiles<Mxfp4>;
   }
   __builtin_trap();
 }
@@ -96,7 +118,7 @@ static void MatMul(const Matrix& w, const std::byte* packed, int rows, int panel
   const TileFunctions& functions = TilesFor(w.type);
   const size_t panel_bytes = PanelBytes(w.type, w.k);
   const size_t group_bytes = PackedRowsBytes(w.type, kRowGroup, w.k);
-  const size_t steps = static_cast<size_t>(w.k / WeightBlockElements(w.type));
+  const size_t steps = static_cast<size_t>(w.k / functions.elements);
   const uint8_t* panels = reinterpret_cast<const uint8_t*>(w.panels);
   const uint8_t* groups = reinterpret_cast<const uint8_t*>(packed);
   // Blocks of about equal height, each a multiple of kRowGroup rows but the last.

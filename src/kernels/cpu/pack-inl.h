@@ -9,22 +9,48 @@
 namespace ropeway::kernels {
 namespace {
 
-// How the aux of a packed row is made from the sum of its integers (layout.h): -(sum << shift) for
-// a result >= 0.
-enum { kScaledSum = -1, kNotQuantised = -2 };
-RW_INLINE int AuxShift(WeightType type) {
-  switch (type) {
-    case WeightType::kF32:
-    case WeightType::kF16:
-      return kNotQuantised;
-    case WeightType::kQ4_0:
-      return 3;
-    case WeightType::kQ4_1:
-      return kScaledSum;
-    case WeightType::kQ8_0:
-      return 7;
+// How the aux of a packed row is made from the sums of its integers (layout.h): the scale times the
+// sum for kScaled, else -(sum << shift); for each part, or for the whole block.
+enum { kScaled = -1 };
+struct AuxRule {
+  int shift;
+  bool of_parts;
+};
+
+RW_INLINE AuxRule AuxRuleOf(RowPacking packing) {
+  switch (packing) {
+    case RowPacking::kFloats:
+      break;
+    case RowPacking::kScaledSum:
+      return {kScaled, false};
+    case RowPacking::kOffset8:
+      return {3, false};
+    case RowPacking::kOffset16:
+      return {4, false};
+    case RowPacking::kOffset128:
+      return {7, false};
+    case RowPacking::kPartsScaledSum:
+      return {kScaled, true};
+    case RowPacking::kPartsOffset4:
+      return {2, true};
+    case RowPacking::kPartsOffset32:
+      return {5, true};
   }
   __builtin_trap();
+}
+
+// sum16: sums of two of a row's integers each, in both halves; scales: of the four rows.
+RW_INLINE void StoreAux(int shift, __m256i sum16, __m128 scales, uint8_t* to) {
+  const __m256i sum32 = _mm256_madd_epi16(sum16, _mm256_set1_epi16(1));
+  const __m128i sum =
+      _mm_add_epi32(_mm256_castsi256_si128(sum32), _mm256_extracti128_si256(sum32, 1));
+  __m128i aux;
+  if (shift == kScaled) {
+    aux = _mm_castps_si128(_mm_mul_ps(scales, _mm_cvtepi32_ps(sum)));
+  } else {
+    aux = _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32(sum, shift));
+  }
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), aux);
 }
 
 // The largest magnitude's bits of each row's 32 elements, in four lanes. As unsigned or signed
@@ -81,7 +107,7 @@ RW_INLINE __m256i QuantiseRow(const __m256 (&x)[4], __m256 inverse, __m256 count
 
 // The first N rows of x to one packed block; the other rows become zero.
 template <int N>
-RW_INLINE void PackBlock(int aux_shift, const __m256 (&x)[4][4], uint8_t* to) {
+RW_INLINE void PackBlock(const AuxRule& rule, const __m256 (&x)[4][4], uint8_t* to) {
   const Scales scales = ScalesOf(MaxMagnitudes(x));
   __m256i q[4];
   for (int r = 0; r < 4; ++r) {
@@ -96,26 +122,26 @@ RW_INLINE void PackBlock(int aux_shift, const __m256 (&x)[4][4], uint8_t* to) {
   const __m256i hi23 = _mm256_unpackhi_epi32(q[2], q[3]);
   const __m256i lines[4] = {_mm256_unpacklo_epi64(lo01, lo23), _mm256_unpackhi_epi64(lo01, lo23),
                             _mm256_unpacklo_epi64(hi01, hi23), _mm256_unpackhi_epi64(hi01, hi23)};
-  __m256i sum16 = _mm256_setzero_si256();
+  __m256i sum16[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};  // Of both parts.
   for (int i = 0; i < 4; ++i) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 32 * i), lines[i]);
-    sum16 = _mm256_add_epi16(sum16, _mm256_maddubs_epi16(_mm256_set1_epi8(1), lines[i]));
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), lines[i]);
+    sum16[i / 2] = _mm256_add_epi16(sum16[i / 2], pairs);
   }
-  const __m256i sum32 = _mm256_madd_epi16(sum16, _mm256_set1_epi16(1));
-  const __m128i sum =
-      _mm_add_epi32(_mm256_castsi256_si128(sum32), _mm256_extracti128_si256(sum32, 1));
   _mm_storeu_ps(reinterpret_cast<float*>(to + kPackedScaleOffset), scales.d);
-  __m128i aux;
-  if (aux_shift == kScaledSum) {
-    aux = _mm_castps_si128(_mm_mul_ps(scales.d, _mm_cvtepi32_ps(sum)));
+  if (rule.of_parts) {
+    StoreAux(rule.shift, sum16[0], scales.d, to + kPackedAuxOffset);
+    StoreAux(rule.shift, sum16[1], scales.d, to + kPackedAuxOffset + 16);
   } else {
-    aux = _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32(sum, aux_shift));
+    const __m256i both = _mm256_add_epi16(sum16[0], sum16[1]);
+    StoreAux(rule.shift, both, scales.d, to + kPackedAuxOffset);
   }
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to + kPackedAuxOffset), aux);
 }
 
 template <int N>
-static void PackGroup(int aux_shift, const float* x, int64_t x_stride, int k, uint8_t* group) {
+static void PackGroup(const AuxRule& rule, const float* x, int64_t x_stride, int k,
+                      uint8_t* group) {
+  const size_t block_bytes = rule.of_parts ? kPackedPartsBytes : kPackedBlockBytes;
   for (int b = 0; b < k / static_cast<int>(kQuantBlock); ++b) {
     __m256 block[4][4];
     for (int r = 0; r < 4; ++r) {
@@ -123,7 +149,7 @@ static void PackGroup(int aux_shift, const float* x, int64_t x_stride, int k, ui
         block[r][i] = r < N ? _mm256_loadu_ps(x + r * x_stride + 8 * i) : _mm256_setzero_ps();
       }
     }
-    PackBlock<N>(aux_shift, block, group + static_cast<size_t>(b) * kPackedBlockBytes);
+    PackBlock<N>(rule, block, group + static_cast<size_t>(b) * block_bytes);
     x += kQuantBlock;
   }
 }
@@ -138,29 +164,30 @@ static void PackFloats(const float* x, int64_t x_stride, int rows, int k, float*
 
 static void PackRows(WeightType type, const float* x, int64_t x_stride, int row_begin, int row_end,
                      int k, std::byte* packed) {
-  const int aux_shift = AuxShift(type);
+  const RowPacking packing = RowPackingOf(type);
   const size_t group_bytes = PackedRowsBytes(type, kRowGroup, k);
   for (int first = row_begin; first < row_end; first += kRowGroup) {
     std::byte* group = packed + static_cast<size_t>(first / kRowGroup) * group_bytes;
     const int count = row_end - first < kRowGroup ? row_end - first : kRowGroup;
     const float* from = x + first * x_stride;
-    if (aux_shift == kNotQuantised) {
+    if (packing == RowPacking::kFloats) {
       PackFloats(from, x_stride, count, k, reinterpret_cast<float*>(group));
       continue;
     }
+    const AuxRule rule = AuxRuleOf(packing);
     uint8_t* to = reinterpret_cast<uint8_t*>(group);
     switch (count) {
       case 1:
-        PackGroup<1>(aux_shift, from, x_stride, k, to);
+        PackGroup<1>(rule, from, x_stride, k, to);
         break;
       case 2:
-        PackGroup<2>(aux_shift, from, x_stride, k, to);
+        PackGroup<2>(rule, from, x_stride, k, to);
         break;
       case 3:
-        PackGroup<3>(aux_shift, from, x_stride, k, to);
+        PackGroup<3>(rule, from, x_stride, k, to);
         break;
       default:
-        PackGroup<4>(aux_shift, from, x_stride, k, to);
+        PackGroup<4>(rule, from, x_stride, k, to);
     }
   }
 }

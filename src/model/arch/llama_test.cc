@@ -228,13 +228,16 @@ TEST(ModelTensorsTest, TensorsAreCheckedAgainstTheMetadata) {
                 w->SetTensor("output_norm.weight", {64}, kernels::WeightType::kQ8_0,
                              std::vector<float>(64));
               }),
-              HasSubstr("tensor \"output_norm.weight\": type Q8_0 is not supported here"));
+              HasSubstr("tensor \"output_norm.weight\": type Q8_0 is not supported here; F32, F16 "
+                        "and BF16 are"));
   EXPECT_THAT(
       UnsupportedWith([](GgufWriter* w) {
         w->RemoveTensor("blk.0.ffn_up.weight");
-        w->AddRawTensor("blk.0.ffn_up.weight", {64, 96}, 30, std::string(64 * 96 * 2, '\0'));
+        w->AddRawTensor("blk.0.ffn_up.weight", {64, 96}, 24, std::string(64 * 96, '\0'));
       }),
-      HasSubstr("tensor \"blk.0.ffn_up.weight\": type BF16 is not supported"));
+      HasSubstr("tensor \"blk.0.ffn_up.weight\": type I8 is not supported; F32, F16, BF16, Q4_0, "
+                "Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS and MXFP4 "
+                "are"));
 }
 
 TEST(ModelTensorsTest, RopeDivisorsAreReadAndChecked) {
