@@ -8,7 +8,7 @@
 
 #include "base/utf8.h"
 #include "fuzz/fuzz_target.h"
-#include "tokenizer/bpe.h"
+#include "tokenizer/make_tokenizer.h"
 #include "tokenizer/detokenizer.h"
 #include "tokenizer/test_vocabulary.h"
 
@@ -21,7 +21,7 @@ std::unique_ptr<tokenizer::Tokenizer> Make(const char* pre) {
   tokenizer::Vocabulary vocabulary =
       tokenizer::MakeVocabulary(pre, {"h e", "l l", "he ll", "Ġ w", "a a", "aa aa", "Ċ Ċ", "1 2"},
                                 {"<|im_start|>", "<|im_end|>", "<|im"}, {"[user]", "Ã©"});
-  auto tokenizer = tokenizer::BpeTokenizer::Create(std::move(vocabulary));
+  auto tokenizer = tokenizer::MakeTokenizer(std::move(vocabulary));
   Require(tokenizer.ok(), pre);
   return *std::move(tokenizer);
 }
