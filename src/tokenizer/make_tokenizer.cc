@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "tokenizer/byte_level_bpe.h"
 #include "tokenizer/characters.h"
+#include "tokenizer/sentencepiece_bpe.h"
 #include "tokenizer/text_encoding.h"
 #include "tokenizer/text_model.h"
 #include "tokenizer/token_table.h"
@@ -25,8 +26,10 @@ struct Kind {
   StatusOr<std::unique_ptr<const TextModel>> (*make)(const Vocabulary&, const TokenTable*);
 };
 
-constexpr std::array<Kind, 1> kKinds = {{
+constexpr std::array<Kind, 3> kKinds = {{
     {"gpt2", "byte-level BPE", Spelling::kByteLetters, MakeByteLevelBpe},
+    {"llama", "SentencePiece BPE", Spelling::kSpaceSymbols, MakeSentencePieceBpe},
+    {"gemma4", "BPE of characters", Spelling::kSpaceSymbols, MakeSentencePieceBpe},
 }};
 
 Status UnknownKind(const std::string& model) {
