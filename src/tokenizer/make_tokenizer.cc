@@ -15,6 +15,7 @@
 #include "tokenizer/text_encoding.h"
 #include "tokenizer/text_model.h"
 #include "tokenizer/token_table.h"
+#include "tokenizer/unigram.h"
 
 namespace ropeway::tokenizer {
 namespace {
@@ -26,10 +27,11 @@ struct Kind {
   StatusOr<std::unique_ptr<const TextModel>> (*make)(const Vocabulary&, const TokenTable*);
 };
 
-constexpr std::array<Kind, 3> kKinds = {{
+constexpr std::array<Kind, 4> kKinds = {{
     {"gpt2", "byte-level BPE", Spelling::kByteLetters, MakeByteLevelBpe},
     {"llama", "SentencePiece BPE", Spelling::kSpaceSymbols, MakeSentencePieceBpe},
     {"gemma4", "BPE of characters", Spelling::kSpaceSymbols, MakeSentencePieceBpe},
+    {"t5", "SentencePiece unigram", Spelling::kSpaceSymbols, MakeUnigram},
 }};
 
 Status UnknownKind(const std::string& model) {
