@@ -16,6 +16,7 @@
 #include "tokenizer/text_model.h"
 #include "tokenizer/token_table.h"
 #include "tokenizer/unigram.h"
+#include "tokenizer/word_piece.h"
 
 namespace ropeway::tokenizer {
 namespace {
@@ -27,11 +28,12 @@ struct Kind {
   StatusOr<std::unique_ptr<const TextModel>> (*make)(const Vocabulary&, const TokenTable*);
 };
 
-constexpr std::array<Kind, 4> kKinds = {{
+constexpr std::array<Kind, 5> kKinds = {{
     {"gpt2", "byte-level BPE", Spelling::kByteLetters, MakeByteLevelBpe},
     {"llama", "SentencePiece BPE", Spelling::kSpaceSymbols, MakeSentencePieceBpe},
     {"gemma4", "BPE of characters", Spelling::kSpaceSymbols, MakeSentencePieceBpe},
     {"t5", "SentencePiece unigram", Spelling::kSpaceSymbols, MakeUnigram},
+    {"bert", "WordPiece", Spelling::kSpaceSymbols, MakeWordPiece},
 }};
 
 Status UnknownKind(const std::string& model) {
