@@ -53,6 +53,10 @@ class TextTokenization final : public Tokenization {
   const std::unique_ptr<tokenizer::Encoding> encoding_;
 };
 
+std::optional<TokenId> LastOf(const std::vector<TokenId>& ids) {
+  return ids.empty() ? std::nullopt : std::optional<TokenId>(ids.back());
+}
+
 void Append(const std::vector<TokenId>& more, std::vector<TokenId>* ids) {
   ids->insert(ids->end(), more.begin(), more.end());
 }
@@ -94,7 +98,8 @@ std::optional<StatusOr<core::CoreRequest>> PromptEncoder::Job::Run(size_t work) 
       encoding_ = encoder_->tokenizer_->Begin(*parts_.text,
                                               {.add_special = parts_.add_special,
                                                .parse_special = true,
-                                               .quoted = parts_.quoted},
+                                               .quoted = parts_.quoted,
+                                               .after = LastOf(parts_.before)},
                                               encoder_->MostIds(parts_));
     }
   }
