@@ -14,6 +14,7 @@
 #include "model/model.h"
 #include "model/model_tensors.h"
 #include "tokenizer/chat_template.h"
+#include "tokenizer/make_tokenizer.h"
 
 namespace ropeway::fuzz {
 namespace {
@@ -50,7 +51,7 @@ void CheckVocabulary(const model::GgufFile& file) {
   if (const auto parsed = tokenizer::ChatTemplate::Parse(vocabulary->chat_template); !parsed.ok()) {
     RequirePrintableError(parsed.status());
   }
-  const auto tokenizer = engine::MakeTokenizer(*vocabulary);
+  const auto tokenizer = tokenizer::MakeTokenizer(*vocabulary);
   if (!tokenizer.ok()) {
     RequirePrintableError(tokenizer.status());
     return;

@@ -195,6 +195,36 @@ void AddVocabularies(Corpus& corpus) {
          [](model::GgufWriter& w) { w.SetString("tokenizer.ggml.pre", "\x1B[2J\xFF"); });
   change("model_hostile",
          [](model::GgufWriter& w) { w.SetString("tokenizer.ggml.model", "\n\xFF"); });
+  for (const char* model : {"llama", "gemma4", "t5", "bert"}) {
+    const auto with = [&](const std::string& name,
+                          const std::function<void(model::GgufWriter&)>& how) {
+      change(std::string(model) + "_" + name, [&](model::GgufWriter& w) {
+        w.SetString("tokenizer.ggml.model", model);
+        w.SetFloat32s("tokenizer.ggml.scores", std::vector<float>(267, -1.0F));
+        how(w);
+      });
+    };
+    with("sound", [](model::GgufWriter&) {});
+    with("scores_short", [](model::GgufWriter& w) { w.SetFloat32s("tokenizer.ggml.scores", {1}); });
+    with("scores_nan", [](model::GgufWriter& w) {
+      w.SetFloat32s("tokenizer.ggml.scores", std::vector<float>(267, NAN));
+    });
+    with("scores_text", [](model::GgufWriter& w) { w.SetString("tokenizer.ggml.scores", "\xFF"); });
+    with("all_bytes", [](model::GgufWriter& w) {
+      w.SetInt32s("tokenizer.ggml.token_type", std::vector<int32_t>(267, 6));
+    });
+    with("long_tokens", [](model::GgufWriter& w) {
+      w.SetStrings("tokenizer.ggml.tokens", std::vector<std::string>(267, std::string(9000, 'a')));
+      w.SetInt32s("tokenizer.ggml.token_type", std::vector<int32_t>(267, 1));
+    });
+    for (const uint32_t size : {0U, 3U, 4U, 400U, ~0U}) {
+      with("char_map_" + std::to_string(size), [&](model::GgufWriter& w) {
+        const std::string map = Packed(size) + std::string(500, '\x81') + '\0';
+        w.AddRaw("tokenizer.ggml.precompiled_charsmap", kArray,
+                 Packed<uint32_t>(0) + Packed<uint64_t>(map.size()) + map);
+      });
+    }
+  }
   change("template_nested", [](model::GgufWriter& w) {
     w.SetString("tokenizer.chat_template", "{{" + std::string(20'000, '(') + "}}");
   });

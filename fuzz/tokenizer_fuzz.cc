@@ -1,5 +1,5 @@
-// A text: encoded, whole and in pieces, and decoded with a small vocabulary and every kind of
-// pre-tokenizer, detokenized in pieces, and searched for a stop string.
+// A text: encoded, whole and in pieces, and decoded with a small vocabulary of every kind and
+// several families of split patterns, detokenized in pieces, and searched for a stop string.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -8,8 +8,9 @@
 
 #include "base/utf8.h"
 #include "fuzz/fuzz_target.h"
-#include "tokenizer/bpe.h"
 #include "tokenizer/detokenizer.h"
+#include "tokenizer/make_tokenizer.h"
+#include "tokenizer/test_char_map.h"
 #include "tokenizer/test_vocabulary.h"
 
 namespace ropeway::fuzz {
@@ -17,19 +18,53 @@ namespace {
 
 using Ids = std::vector<TokenId>;
 
-std::unique_ptr<tokenizer::Tokenizer> Make(const char* pre) {
-  tokenizer::Vocabulary vocabulary =
-      tokenizer::MakeVocabulary(pre, {"h e", "l l", "he ll", "Ġ w", "a a", "aa aa", "Ċ Ċ", "1 2"},
-                                {"<|im_start|>", "<|im_end|>", "<|im"}, {"[user]", "Ã©"});
-  auto tokenizer = tokenizer::BpeTokenizer::Create(std::move(vocabulary));
-  Require(tokenizer.ok(), pre);
+using Tokenizers = std::vector<std::unique_ptr<tokenizer::Tokenizer>>;
+
+std::unique_ptr<tokenizer::Tokenizer> Make(tokenizer::Vocabulary vocabulary) {
+  const std::string name = vocabulary.model + " " + vocabulary.pre;
+  auto tokenizer = tokenizer::MakeTokenizer(std::move(vocabulary));
+  Require(tokenizer.ok(), name);
   return *std::move(tokenizer);
 }
 
-const std::vector<std::unique_ptr<tokenizer::Tokenizer>>& Tokenizers() {
+// Those that keep all bytes.
+const Tokenizers& ByteTokenizers() {
   static const auto all = [] {
-    std::vector<std::unique_ptr<tokenizer::Tokenizer>> made;
-    for (const char* pre : {"gpt-2", "llama-bpe", "qwen2", "smollm"}) made.push_back(Make(pre));
+    Tokenizers made;
+    for (const char* pre : {"gpt-2", "llama-bpe", "qwen2", "smollm", "gpt-4o", "tekken", "falcon",
+                            "deepseek-llm", "deepseek-v3"}) {
+      made.push_back(Make(tokenizer::MakeVocabulary(
+          pre, {"h e", "l l", "he ll", "Ġ w", "a a", "aa aa", "Ċ Ċ", "1 2"},
+          {"<|im_start|>", "<|im_end|>", "<|im"}, {"[user]", "Ã©"})));
+    }
+    return made;
+  }();
+  return all;
+}
+
+// Those that may change the text.
+const Tokenizers& OtherTokenizers() {
+  static const auto all = [] {
+    Tokenizers made;
+    const std::vector<std::string> pieces = {"▁",  "a",  "e",  "h",    "l", "é",  "he", "ll",
+                                             "▁a", "aa", "▁▁", "hell", "o", "▁w", "a▁", "1"};
+    for (const char* model : {"llama", "t5"}) {
+      for (const bool bytes : {true, false}) {
+        tokenizer::Vocabulary vocabulary = tokenizer::MakeSentencePieceVocabulary(
+            model, pieces, bytes, {"<|im_start|>", "<|im"}, {"[user]"});
+        vocabulary.space_prefix = tokenizer::SpacePrefix::kEach;
+        vocabulary.remove_extra_spaces = bytes;
+        vocabulary.char_map =
+            tokenizer::WriteCharMap({{"\t", " "}, {"e\u0301", "é"}, {"\x01", ""}});
+        vocabulary.strip_right = {static_cast<TokenId>(vocabulary.tokens.size() - 1)};
+        vocabulary.strip_left = {static_cast<TokenId>(vocabulary.tokens.size() - 2)};
+        made.push_back(Make(std::move(vocabulary)));
+      }
+    }
+    made.push_back(Make(tokenizer::MakeWordPieceVocabulary({"▁a", "a", "▁he", "ll", "▁1", "▁!"})));
+    tokenizer::Vocabulary composed = tokenizer::MakeVocabulary("gpt-2", {"a a", "Ã ©"});
+    composed.form = tokenizer::TextForm::kNfc;
+    made.push_back(Make(std::move(composed)));
     return made;
   }();
   return all;
@@ -75,6 +110,25 @@ void CheckPieces(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
   Require(bounded->ids() == whole, "the ids are more than they are known to be at least");
 }
 
+// The ids are tokens, and the same however many pieces they are encoded in.
+void CheckOther(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
+  const Ids whole = tokenizer.Encode(text, {});
+  for (const TokenId id : whole) {
+    Require(id >= 0 && id < tokenizer.vocab_size(), "an id outside the vocabulary");
+  }
+  for (const TokenId id : tokenizer.Encode(text, {.parse_special = false})) {
+    const std::string_view bytes = tokenizer.Bytes(id, /*with_special=*/true);
+    const bool unknown = bytes == "<unk>" || bytes == "[UNK]";
+    Require(unknown || !tokenizer.IsSpecial(id), "a control token in ordinary text");
+  }
+  for (const size_t work : {size_t{1}, size_t{7}}) {
+    const auto encoding = tokenizer.Begin(text, {}, whole.size());
+    while (!encoding->Run(work)) {
+    }
+    Require(encoding->ids() == whole, "encoded in pieces the ids differ");
+  }
+}
+
 // However the bytes are split, the pieces are whole characters and make the same text.
 void CheckDetokenizer(std::string_view text) {
   const std::string whole = base::ReplaceInvalidUtf8(text);
@@ -112,9 +166,12 @@ void CheckStops(std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  for (const auto& tokenizer : ropeway::fuzz::Tokenizers()) {
+  for (const auto& tokenizer : ropeway::fuzz::ByteTokenizers()) {
     ropeway::fuzz::CheckRoundTrip(*tokenizer, text);
     ropeway::fuzz::CheckPieces(*tokenizer, text);
+  }
+  for (const auto& tokenizer : ropeway::fuzz::OtherTokenizers()) {
+    ropeway::fuzz::CheckOther(*tokenizer, text);
   }
   ropeway::fuzz::CheckDetokenizer(text);
   ropeway::fuzz::CheckStops(text);

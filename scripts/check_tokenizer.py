@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Checks `ropeway tokenize` against Hugging Face `tokenizers`.
+"""Checks `ropeway tokenize` against tokenizers that are not ours, made of the GGUF file's own vocabulary
+(tokenizer_references.py): Hugging Face `tokenizers` for every kind; sentencepiece where it has a model of the kind;
+BERT's definition for WordPiece. Where llama.cpp's source has a file FILE.inp of texts beside the model, FILE.out is
+what the model's own tokenizer made of them.
 
-The Hugging Face model is built from the GGUF file's own vocabulary and merges. Compared are the ids
-of every text (multilingual, code, emoji, whitespace runs, contractions, digits, special tokens, 2,000
-seeded random strings); text that is not UTF-8, which `tokenizers` does not take, is checked for its
-round trip only. Ends with exit status 1 at any difference.
+Compared are the ids of every text (multilingual, code, emoji, whitespace runs, contractions, digits, special tokens,
+2,000 seeded random strings). Text that is not UTF-8, which the others do not take, is checked for its round trip
+only, where the kind keeps all bytes. Ends with exit status 1 at any difference.
 
-    check_tokenizer.py --ropeway PATH --model FILE.gguf [--model FILE.gguf ...]
+    check_tokenizer.py --ropeway PATH --model FILE.gguf [--model FILE.gguf ...] [--pre NAME ...]
+
+With --pre the first model's vocabulary is checked with those split patterns instead of its own.
 """
 
 import argparse
@@ -16,41 +20,11 @@ import pathlib
 import random
 import subprocess
 import sys
+import tempfile
 import unicodedata
 
+import tokenizer_references as references
 from gguf_metadata import GgufReader
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
-
-LLAMA3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
-
-UNKNOWN, CONTROL, USER_DEFINED = 2, 3, 4
-
-
-def split_then_bytes(pattern):
-    return pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(pattern), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-
-
-def gpt2():
-    return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-
-
-PRE_TOKENIZERS = {
-    "gpt-2": gpt2,
-    "smollm": lambda: pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), gpt2()]
-    ),
-    "llama-bpe": lambda: split_then_bytes(LLAMA3),
-    "qwen2": lambda: split_then_bytes(QWEN2),
-}
 
 TEXTS = [
     "",
@@ -93,6 +67,9 @@ TEXTS = [
     "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>",
     "<|im_end", "<|<|im_end|>|>", "a<|endoftext|><|endoftext|>  b <|endoftext|>",
     "[PAD151646] x [PAD15164",
+    "<s>[INST] Hi [/INST] Hello</s> <s> [INST]", "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n",
+    "<|user|>\n  Hi<|end|> \n<|assistant|>\n\n x<|end|>", "[CLS] a [MASK] b[SEP]", "a <mask>  b <mask><mask> c",
+    "<0x0A><0x41>", "\u2581\u2581a\u2581 b", "<|start|>user<|message|>Hi<|end|>", "<unk> x <unk>",
 ]
 
 INVALID = [
@@ -133,55 +110,6 @@ def random_bytes(count):
     ]
 
 
-class Reference:
-    """The Hugging Face tokenizer of one GGUF file."""
-
-    def __init__(self, path):
-        fields = GgufReader(pathlib.Path(path).read_bytes()).metadata()
-
-        def get(key, default=None):
-            return fields.get(key, (default,))[0]
-
-        self.tokens = get("tokenizer.ggml.tokens")
-        pre = get("tokenizer.ggml.pre")
-        if pre not in PRE_TOKENIZERS:
-            sys.exit(f"{path}: no reference for tokenizer.ggml.pre {pre!r}")
-        types = get("tokenizer.ggml.token_type")
-        merges = [tuple(merge.split(" ")) for merge in get("tokenizer.ggml.merges")]
-        vocabulary = {}
-        for i, token in enumerate(self.tokens):
-            vocabulary.setdefault(token, i)
-        self.tokenizer = Tokenizer(
-            models.BPE(vocabulary, merges, ignore_merges=pre == "llama-bpe", fuse_unk=False)
-        )
-        self.tokenizer.pre_tokenizer = PRE_TOKENIZERS[pre]()
-        self.tokenizer.decoder = decoders.ByteLevel()
-        self.tokenizer.add_special_tokens(
-            [
-                AddedToken(token, special=True, normalized=False)
-                for token, kind in zip(self.tokens, types)
-                if kind in (UNKNOWN, CONTROL, USER_DEFINED)
-            ]
-        )
-        self.prefix = []
-        if get("tokenizer.ggml.add_bos_token", pre == "llama-bpe"):
-            self.prefix = [get("tokenizer.ggml.bos_token_id")]
-        # Bytes that the vocabulary has no token for cannot be encoded at all.
-        self.lacks = sorted(byte for byte in range(256)
-                            if byte_letter(byte) not in vocabulary)
-
-    def encode(self, text):
-        return self.prefix + self.tokenizer.encode(text, add_special_tokens=False).ids
-
-
-def byte_letter(byte):
-    """The character for `byte` in byte-level BPE."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    if byte in printable:
-        return chr(byte)
-    return chr(0x100 + [b for b in range(256) if b not in printable].index(byte))
-
-
 def run(ropeway, model, lines):
     process = subprocess.run(
         [ropeway, "tokenize", "--model", model, "--batch"],
@@ -197,43 +125,139 @@ def run(ropeway, model, lines):
     return answers
 
 
-def check(ropeway, model, texts, raw):
-    """Returns the number of differences."""
-    reference = Reference(model)
-    lines = [{"text": text} for text in texts]
-    lines += [{"base64": base64.b64encode(data).decode(), "add_special": False} for data in raw]
-    answers = run(ropeway, model, lines)
+class Check:
+    """One model's texts, Ropeway's ids of them, and what others say."""
 
-    wrong = 0
-    for text, answer in zip(texts, answers):
-        expected = reference.encode(text)
-        if answer["ids"] != expected:
-            wrong += 1
-            if wrong <= 10:
-                print(f"  {text!r}\n    tokenizers: {expected}\n    ropeway:    {answer['ids']}")
-    lacks = bytes(reference.lacks)
-    prefix = "".join(reference.tokens[i] for i in reference.prefix).encode()
-    wanted = [prefix + text.encode() for text in texts] + raw
-    for data, answer in zip(wanted, answers):
-        got = base64.b64decode(answer["text_base64"])
-        if got != data.translate(None, lacks):
-            wrong += 1
-            if wrong <= 10:
-                print(f"  round trip: {data!r} came back as {got!r}")
-    name = model.rsplit("/", 1)[-1]
-    lacking = f", {len(lacks)} bytes without a token" if lacks else ""
-    print(f"{name}: {len(texts)} texts, {len(raw)} byte strings{lacking}: {wrong} differences")
-    return wrong
+    def __init__(self, ropeway, model, name, texts, raw):
+        self.ropeway, self.model, self.name, self.texts, self.raw = ropeway, model, name, texts, raw
+        self.fields = references.Fields(GgufReader(pathlib.Path(model).read_bytes()).metadata())
+        self.wrong = 0
+        self.notes = []
+
+    def tokenize(self, texts, **options):
+        return run(self.ropeway, self.model, [{"text": text, **options} for text in texts])
+
+    def differs(self, what, text, expected, got):
+        self.wrong += 1
+        if self.wrong <= 10:
+            print(f"  {what}: {text!r}\n    expected: {expected}\n    ropeway:  {got}")
+
+    def compare(self, what, encode, around=True, skip=lambda text: False, same=None, **options):
+        """Compares the ids of all texts but those to be skipped. `same`: whether two lists of ids are as good."""
+        skipped = ties = 0
+        for text, answer in zip(self.texts, self.tokenize(self.texts, **options)):
+            if skip(text):
+                skipped += 1
+                continue
+            expected = encode(text)
+            expected = self.fields.around(expected) if around else expected
+            if answer["ids"] == expected:
+                continue
+            if same is not None and same(answer["ids"], expected):
+                ties += 1
+            else:
+                self.differs(what, text, expected, answer["ids"])
+        note = f"{what} on {len(self.texts) - skipped} texts"
+        self.notes.append(note + (f", {ties} ties" if ties else ""))
+
+    def round_trip(self, lacks):
+        """All bytes that have a token come back."""
+        lines = [{"text": text, "add_special": False} for text in self.texts]
+        lines += [{"base64": base64.b64encode(data).decode(), "add_special": False} for data in self.raw]
+        wanted = [text.encode() for text in self.texts] + self.raw
+        for data, answer in zip(wanted, run(self.ropeway, self.model, lines)):
+            got = base64.b64decode(answer["text_base64"])
+            if got != data.translate(None, lacks):
+                self.differs("round trip", data, data.translate(None, lacks), got)
+        note = f" but {len(lacks)} bytes without a token" if lacks else ""
+        self.notes.append(f"round trip of {len(wanted)}{note}")
+
+    def goldens(self):
+        path = pathlib.Path(str(self.model) + ".inp")
+        if not path.exists():
+            return
+        wanted = [[int(i) for i in line.split()]
+                  for line in path.with_suffix(".out").read_text().split("\n")]
+        texts = path.read_bytes().decode().split("\n__ggml_vocab_test__\n")
+        count = min(len(texts), len(wanted))
+        answers = self.tokenize(texts[:count], add_special=False, parse_special=False)
+        for text, expected, answer in zip(texts, wanted, answers):
+            if answer["ids"] != expected:
+                self.differs("the model's own tokenizer", text, expected, answer["ids"])
+        self.notes.append(f"the model's own tokenizer on {count} texts")
+
+    def byte_level(self):
+        encode, lacks = references.byte_level(self.fields)
+        self.compare("tokenizers", encode)
+        self.round_trip(lacks)
+
+    def sentencepiece_bpe(self):
+        fields = self.fields
+        self.compare("tokenizers", references.sentencepiece_bpe(fields))
+        if fields.model != "llama":
+            return
+        # In front of text behind a user-defined token sentencepiece writes no space.
+        user_defined = [t for t, kind in zip(fields.tokens, fields.types)
+                        if kind == references.USER_DEFINED and fields.space]
+        self.compare("sentencepiece", references.sentencepiece_model(fields), around=False,
+                     skip=lambda text: any(token in text for token in user_defined),
+                     add_special=False, parse_special=False)
+
+    def unigram(self):
+        fields = self.fields
+        worst = min(score for score, kind in zip(fields.scores, fields.types) if kind == references.NORMAL)
+
+        def total(ids):
+            return sum(fields.scores[i] if i != fields.unk else worst - 10 for i in ids)
+
+        # sentencepiece adds the scores up in single precision, over the whole text.
+        self.compare("sentencepiece", references.sentencepiece_model(fields), around=False,
+                     same=lambda a, b: abs(total(a) - total(b)) < 1e-5 * abs(total(a)) + 1e-4,
+                     add_special=False, parse_special=False)
+        encode, alike = references.unigram(fields)
+        self.compare("tokenizers", encode, skip=lambda text: not alike(text))
+
+    def word_piece(self):
+        encode, by_definition, alike = references.word_piece(self.fields)
+        self.compare("tokenizers", encode, skip=lambda text: not alike(text))
+        self.compare("BERT's definition", by_definition, around=False, add_special=False, parse_special=False)
+
+    def run(self):
+        kinds = {"gpt2": self.byte_level, "llama": self.sentencepiece_bpe, "gemma4": self.sentencepiece_bpe,
+                 "t5": self.unigram, "bert": self.word_piece}
+        kinds[self.fields.model]()
+        self.goldens()
+        print(f"{self.name}: {'; '.join(self.notes)}: {self.wrong} differences")
+        return self.wrong
+
+
+def with_pre(model, pre):
+    """The bytes of a vocabulary-only file with another value of tokenizer.ggml.pre."""
+    data = pathlib.Path(model).read_bytes()
+    value, end = GgufReader(data).metadata()["tokenizer.ggml.pre"]
+    begin = end - len(value.encode()) - 8
+    name = pre.encode()
+    return data[:begin] + len(name).to_bytes(8, "little") + name + data[end:]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ropeway", required=True, help="the program")
     parser.add_argument("--model", required=True, action="append", help="a GGUF file; repeatable")
+    parser.add_argument("--pre", action="append", default=[], help="split patterns for the first model; repeatable")
     arguments = parser.parse_args()
     texts = TEXTS + random_texts(2000)
     raw = INVALID + random_bytes(500)
-    wrong = sum(check(arguments.ropeway, model, texts, raw) for model in arguments.model)
+    wrong = 0
+    if arguments.pre:
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "vocabulary.gguf"
+            for pre in arguments.pre:
+                path.write_bytes(with_pre(arguments.model[0], pre))
+                wrong += Check(arguments.ropeway, str(path), f"split patterns {pre}", texts, raw).run()
+    else:
+        for model in arguments.model:
+            wrong += Check(arguments.ropeway, model, model.rsplit("/", 1)[-1], texts, raw).run()
     sys.exit(1 if wrong else 0)
 
 

@@ -12,7 +12,7 @@ class GgufReader:
     def __init__(self, data):
         self.data, self.at = data, 0
         magic, version, self.num_tensors, self.num_entries = self.numbers("4sIQQ")
-        assert (magic, version) == (b"GGUF", 3), (magic, version)
+        assert magic == b"GGUF" and version in (2, 3), (magic, version)
 
     def numbers(self, form):
         found = struct.unpack_from("<" + form, self.data, self.at)

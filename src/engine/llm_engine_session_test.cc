@@ -15,6 +15,8 @@
 #include "store/record.h"
 #include "store/session.h"
 #include "store/test_faulty_state_db.h"
+#include "tokenizer/make_tokenizer.h"
+#include "tokenizer/vocabulary.h"
 
 namespace ropeway::engine {
 namespace {
@@ -84,6 +86,23 @@ TEST_F(SessionEngineTest, TextTurnsGoOnFromAllThatWasSaidAlsoAfterARestart) {
   ids.prompt = std::vector<TokenId>{'-', '!'};
   EXPECT_EQ(Run(ids).text, "ababaXababaX-!");
   EXPECT_EQ(Run(Turn("other", "q", 1)).finish->session_tokens, 0);
+}
+
+// A tokenizer of words writes a space before a text's beginning, which a later turn is not.
+TEST_F(SessionEngineTest, NoSpaceIsWrittenBeforeALaterTurnsText) {
+  tokenizer::Vocabulary vocabulary;
+  vocabulary.model = "llama";
+  vocabulary.tokens = {"<unk>", "<s>", "</s>", "\u2581", "a", "\u2581a"};
+  vocabulary.types = {2, 3, 3, 1, 1, 1};
+  vocabulary.scores = {0, 0, 0, -2, -2, -1};
+  vocabulary.eos = 2;
+  vocabulary.space_prefix = tokenizer::SpacePrefix::kEach;
+  auto made = tokenizer::MakeTokenizer(vocabulary);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  test_.tokenizer = *std::move(made);
+  Start();
+  EXPECT_EQ(Run(Turn("s", "a", 1)).text, " a");
+  EXPECT_EQ(Run(Turn("s", "a", 3)).text, " a aa");
 }
 
 TEST_F(SessionEngineTest, ATurnWithoutNewTextGoesOnWhereTheAnswerWasCut) {

@@ -1,10 +1,13 @@
 #include "engine/model_vocabulary.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <utility>
+#include <variant>
 
-#include "tokenizer/bpe.h"
+#include "tokenizer/make_tokenizer.h"
 
 namespace ropeway::engine {
 namespace {
@@ -42,11 +45,22 @@ class Reader {
   }
 
   std::vector<int32_t> Ints(std::string_view key) {
-    const model::GgufArray* array = KeepArray(file_.GetArray(key, model::GgufType::kInt32));
+    return Numbers<int32_t>(key, model::GgufType::kInt32);
+  }
+  std::vector<float> Floats(std::string_view key) {
+    return Numbers<float>(key, model::GgufType::kFloat32);
+  }
+
+  // An array of bytes, signed or not.
+  std::string Bytes(std::string_view key) {
+    const model::GgufFile::Entry* const entry = file_.Find(key);
+    const auto* const found =
+        entry == nullptr ? nullptr : std::get_if<model::GgufArray>(&entry->value);
+    const bool is_signed = found != nullptr && found->type == model::GgufType::kInt8;
+    const model::GgufArray* const array = KeepArray(
+        file_.GetArray(key, is_signed ? model::GgufType::kInt8 : model::GgufType::kUint8));
     if (array == nullptr) return {};
-    std::vector<int32_t> values(array->count);
-    std::memcpy(values.data(), array->data.data(), values.size() * sizeof(int32_t));
-    return values;
+    return {reinterpret_cast<const char*>(array->data.data()), array->count};
   }
 
  private:
@@ -55,6 +69,15 @@ class Reader {
     if (value.ok()) return *std::move(value);
     if (status_.ok()) status_ = value.status();
     return std::nullopt;
+  }
+
+  template <typename T>
+  std::vector<T> Numbers(std::string_view key, model::GgufType type) {
+    const model::GgufArray* array = KeepArray(file_.GetArray(key, type));
+    if (array == nullptr || array->count == 0) return {};
+    std::vector<T> values(array->count);
+    std::memcpy(values.data(), array->data.data(), values.size() * sizeof(T));
+    return values;
   }
 
   const model::GgufArray* KeepArray(StatusOr<const model::GgufArray*> value) {
@@ -67,6 +90,72 @@ class Reader {
   Status status_;
 };
 
+// What converters leave out because their kind of vocabulary always has it.
+struct KindDefaults {
+  std::string_view model;
+  std::optional<TokenId> bos;
+  std::optional<TokenId> eos;
+  std::optional<TokenId> unk;
+  std::optional<bool> add_bos;
+  std::optional<bool> add_eos;
+  bool space_prefix = false;
+};
+
+constexpr std::array<KindDefaults, 4> kKindDefaults = {{
+    {"llama", 1, 2, 0, true, false, true},
+    {"gemma4", std::nullopt, std::nullopt, std::nullopt, true, false, false},
+    {"t5", std::nullopt, 1, 2, false, true, false},
+    // [CLS] and [SEP].
+    {"bert", 101, 102, 100, true, true, false},
+}};
+
+void SetDefault(const std::optional<TokenId>& value, size_t tokens, std::optional<TokenId>* id) {
+  if (id->has_value() || !value || static_cast<size_t>(*value) >= tokens) return;
+  *id = value;
+}
+
+void SetDefaults(std::optional<bool> add_space_prefix, tokenizer::Vocabulary* vocabulary) {
+  const auto* const kind =
+      std::find_if(kKindDefaults.begin(), kKindDefaults.end(),
+                   [&](const KindDefaults& each) { return each.model == vocabulary->model; });
+  if (kind == kKindDefaults.end()) return;
+  const size_t tokens = vocabulary->tokens.size();
+  SetDefault(kind->bos, tokens, &vocabulary->bos);
+  SetDefault(kind->eos, tokens, &vocabulary->eos);
+  SetDefault(kind->unk, tokens, &vocabulary->unk);
+  if (!vocabulary->add_bos) vocabulary->add_bos = kind->add_bos;
+  if (!vocabulary->add_eos) vocabulary->add_eos = kind->add_eos;
+  if (add_space_prefix.value_or(kind->space_prefix)) {
+    vocabulary->space_prefix = tokenizer::SpacePrefix::kEach;
+  }
+}
+
+// GGUF does not say which added tokens take white space along; what their families' files say.
+void SetStrips(const std::string& architecture, tokenizer::Vocabulary* vocabulary) {
+  const bool phi3 = vocabulary->model == "llama" && architecture == "phi3";
+  const bool roberta = vocabulary->model == "t5";
+  const size_t typed = std::min(vocabulary->types.size(), vocabulary->tokens.size());
+  for (size_t i = 0; i < typed; ++i) {
+    const auto type = static_cast<tokenizer::TokenType>(vocabulary->types[i]);
+    const std::string& text = vocabulary->tokens[i];
+    const auto id = static_cast<TokenId>(i);
+    if (type != tokenizer::TokenType::kControl && type != tokenizer::TokenType::kUserDefined) {
+      continue;
+    }
+    if (phi3 && text != "<unk>" && text != "<s>" && text != "<|endoftext|>") {
+      vocabulary->strip_right.push_back(id);
+    }
+    if (roberta && text == "<mask>") vocabulary->strip_left.push_back(id);
+  }
+}
+
+// BERT's files have names of their own for the tokens around a text.
+void ReadBertEnds(Reader* read, tokenizer::Vocabulary* vocabulary) {
+  if (!vocabulary->bos) vocabulary->bos = read->Id("tokenizer.ggml.cls_token_id");
+  // So the key is spelled.
+  vocabulary->eos = read->Id("tokenizer.ggml.seperator_token_id");
+}
+
 }  // namespace
 
 StatusOr<tokenizer::Vocabulary> ReadVocabulary(const model::GgufFile& file) {
@@ -76,6 +165,7 @@ StatusOr<tokenizer::Vocabulary> ReadVocabulary(const model::GgufFile& file) {
   vocabulary.pre = read.String("tokenizer.ggml.pre", false);
   vocabulary.tokens = read.Strings("tokenizer.ggml.tokens");
   vocabulary.types = read.Ints("tokenizer.ggml.token_type");
+  vocabulary.scores = read.Floats("tokenizer.ggml.scores");
   vocabulary.merges = read.Strings("tokenizer.ggml.merges");
   vocabulary.bos = read.Id("tokenizer.ggml.bos_token_id");
   vocabulary.eos = read.Id("tokenizer.ggml.eos_token_id");
@@ -84,22 +174,26 @@ StatusOr<tokenizer::Vocabulary> ReadVocabulary(const model::GgufFile& file) {
   vocabulary.unk = read.Id("tokenizer.ggml.unknown_token_id");
   vocabulary.add_bos = read.Bool("tokenizer.ggml.add_bos_token");
   vocabulary.add_eos = read.Bool("tokenizer.ggml.add_eos_token");
-  vocabulary.add_space_prefix = read.Bool("tokenizer.ggml.add_space_prefix").value_or(false);
+  const std::optional<bool> add_space_prefix = read.Bool("tokenizer.ggml.add_space_prefix");
+  vocabulary.remove_extra_spaces =
+      read.Bool("tokenizer.ggml.remove_extra_whitespaces").value_or(false);
+  vocabulary.char_map = read.Bytes("tokenizer.ggml.precompiled_charsmap");
+  vocabulary.lowercase = read.Bool("tokenizer.ggml.normalizer.lowercase").value_or(true);
+  vocabulary.strip_accents =
+      read.Bool("tokenizer.ggml.normalizer.strip_accents").value_or(vocabulary.lowercase);
   vocabulary.chat_template = read.String("tokenizer.chat_template", false);
+  const std::string architecture = read.String("general.architecture", false);
+  if (vocabulary.model == "bert") ReadBertEnds(&read, &vocabulary);
   if (!read.status().ok()) return read.status();
+  SetDefaults(add_space_prefix, &vocabulary);
+  SetStrips(architecture, &vocabulary);
   return vocabulary;
-}
-
-StatusOr<std::unique_ptr<tokenizer::Tokenizer>> MakeTokenizer(tokenizer::Vocabulary vocabulary) {
-  auto tokenizer = tokenizer::BpeTokenizer::Create(std::move(vocabulary));
-  if (!tokenizer.ok()) return tokenizer.status();
-  return std::unique_ptr<tokenizer::Tokenizer>(*std::move(tokenizer));
 }
 
 StatusOr<std::unique_ptr<tokenizer::Tokenizer>> LoadTokenizer(const model::GgufFile& file) {
   StatusOr<tokenizer::Vocabulary> vocabulary = ReadVocabulary(file);
   if (!vocabulary.ok()) return vocabulary.status();
-  return MakeTokenizer(*std::move(vocabulary));
+  return tokenizer::MakeTokenizer(*std::move(vocabulary));
 }
 
 }  // namespace ropeway::engine

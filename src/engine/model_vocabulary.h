@@ -12,12 +12,10 @@
 
 namespace ropeway::engine {
 
-// Copies the tokenizer.* metadata out of the file, which is not needed afterwards. Fails with one
-// sentence that names a key of the wrong type, or one that is missing.
+// Copies the tokenizer.* metadata out of the file, which is not needed afterwards, and adds what
+// files of its kind leave out. Fails with one sentence that names a key of the wrong type, or one
+// that is missing.
 StatusOr<tokenizer::Vocabulary> ReadVocabulary(const model::GgufFile& file);
-
-// The tokenizer that the vocabulary asks for; the only function that knows all of them.
-StatusOr<std::unique_ptr<tokenizer::Tokenizer>> MakeTokenizer(tokenizer::Vocabulary vocabulary);
 
 // The tokenizer of a model file (or of one that holds a vocabulary only).
 StatusOr<std::unique_ptr<tokenizer::Tokenizer>> LoadTokenizer(const model::GgufFile& file);

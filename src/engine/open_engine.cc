@@ -17,6 +17,7 @@
 #include "model/gguf.h"
 #include "model/model.h"
 #include "tokenizer/chat_template.h"
+#include "tokenizer/make_tokenizer.h"
 
 namespace ropeway::engine {
 
@@ -79,9 +80,9 @@ StatusOr<ChatRenderer> MakeChatRenderer(const EngineOptions& options,
 Status AddTokenizer(const model::GgufFile& file, LlmEngineConfig* config) {
   StatusOr<tokenizer::Vocabulary> vocabulary = ReadVocabulary(file);
   if (!vocabulary.ok()) return vocabulary.status();
-  StatusOr<std::unique_ptr<tokenizer::Tokenizer>> tokenizer = MakeTokenizer(*vocabulary);
-  if (!tokenizer.ok()) return tokenizer.status();
-  config->tokenizer = *std::move(tokenizer);
+  StatusOr<std::unique_ptr<tokenizer::Tokenizer>> made = tokenizer::MakeTokenizer(*vocabulary);
+  if (!made.ok()) return made.status();
+  config->tokenizer = *std::move(made);
   StatusOr<ChatRenderer> render =
       MakeChatRenderer(config->options, *vocabulary, *config->tokenizer);
   if (!render.ok()) return render.status();

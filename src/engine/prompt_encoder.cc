@@ -53,6 +53,10 @@ class TextTokenization final : public Tokenization {
   const std::unique_ptr<tokenizer::Encoding> encoding_;
 };
 
+std::optional<TokenId> LastOf(const std::vector<TokenId>& ids) {
+  return ids.empty() ? std::nullopt : std::optional<TokenId>(ids.back());
+}
+
 void Append(const std::vector<TokenId>& more, std::vector<TokenId>* ids) {
   ids->insert(ids->end(), more.begin(), more.end());
 }
@@ -91,10 +95,12 @@ std::optional<StatusOr<core::CoreRequest>> PromptEncoder::Job::Run(size_t work) 
     prepared_ = true;
     if (Status status = encoder_->Prepare(live_, &parts_); !status.ok()) return status;
     if (parts_.text) {
-      encoding_ = encoder_->tokenizer_->Begin(
-          *parts_.text,
-          {.add_special = parts_.add_special, .parse_special = true, .quoted = parts_.quoted},
-          encoder_->MostIds(parts_));
+      encoding_ = encoder_->tokenizer_->Begin(*parts_.text,
+                                              {.add_special = parts_.add_special,
+                                               .parse_special = true,
+                                               .quoted = parts_.quoted,
+                                               .after = LastOf(parts_.before)},
+                                              encoder_->MostIds(parts_));
     }
   }
   if (encoding_ != nullptr) {

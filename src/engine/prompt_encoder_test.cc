@@ -11,8 +11,8 @@
 
 #include "base/fair_pool.h"
 #include "engine/test_fakes.h"
-#include "tokenizer/bpe.h"
 #include "tokenizer/bpe_tables.h"
+#include "tokenizer/make_tokenizer.h"
 #include "tokenizer/vocabulary.h"
 
 namespace ropeway::engine {
@@ -117,7 +117,7 @@ class PiecewiseEncoderTest : public testing::Test {
     add("he", tokenizer::TokenType::kNormal);
     add("<e>", tokenizer::TokenType::kControl);
     vocabulary.merges = {"h e"};
-    auto made = tokenizer::BpeTokenizer::Create(std::move(vocabulary));
+    auto made = tokenizer::MakeTokenizer(std::move(vocabulary));
     ASSERT_TRUE(made.ok()) << made.status().message();
     tokenizer_ = *std::move(made);
   }
@@ -143,7 +143,7 @@ class PiecewiseEncoderTest : public testing::Test {
     }
   }
 
-  std::shared_ptr<const tokenizer::BpeTokenizer> tokenizer_;
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
   int pieces_ = 0;
 };
 

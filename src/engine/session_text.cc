@@ -11,15 +11,15 @@ std::optional<KeptHistory> FindHistory(const tokenizer::Tokenizer& tokenizer,
   KeptHistory kept;
   const size_t all = session.ids.size();
   const size_t without_end = all - static_cast<size_t>(session.end_ids);
+  std::optional<KeptHistory> before_end;
+  std::optional<TokenId> last;
   for (; kept.ids < all; ++kept.ids) {
-    const std::string_view bytes = tokenizer.Bytes(session.ids[kept.ids], true);
-    if (text.substr(kept.bytes, bytes.size()) != bytes) break;
-    kept.bytes += bytes.size();
-  }
-  if (kept.ids == all) return kept;
-  if (kept.ids < without_end) return std::nullopt;
-  for (; kept.ids > without_end; --kept.ids) {
-    kept.bytes -= tokenizer.Bytes(session.ids[kept.ids - 1], true).size();
+    if (kept.ids == without_end) before_end = kept;
+    const TokenId id = session.ids[kept.ids];
+    const std::optional<size_t> bytes = tokenizer.Covers(text.substr(kept.bytes), id, last);
+    if (!bytes) return before_end;
+    kept.bytes += *bytes;
+    last = id;
   }
   return kept;
 }

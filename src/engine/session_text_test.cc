@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "tokenizer/make_tokenizer.h"
+#include "tokenizer/vocabulary.h"
+
 namespace ropeway::engine {
 namespace {
 
@@ -83,6 +86,27 @@ TEST(FindHistory, AChangedHistoryIsNotKept) {
        {"<user>Hello ", "<user>hello wor<end>", "", "<user>", "Hello wor<end>"}) {
     EXPECT_FALSE(FindHistory(T(), state, text)) << text;
   }
+}
+
+// Spaces that the tokenizer writes and those that its added tokens take along.
+TEST(FindHistory, KnowsWhatWhiteSpaceATokenizerOfWordsChanges) {
+  tokenizer::Vocabulary vocabulary;
+  vocabulary.model = "llama";
+  vocabulary.tokens = {"<unk>", "<s>", "<u>", "\u2581", "H", "i", "\u2581Hi", "Hi"};
+  vocabulary.types = {2, 3, 3, 1, 1, 1, 1, 1};
+  vocabulary.scores = {0, 0, 0, -4, -3, -3, -2, -1};
+  vocabulary.space_prefix = tokenizer::SpacePrefix::kEach;
+  vocabulary.strip_right = {2};
+  const auto made = tokenizer::MakeTokenizer(vocabulary);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  const std::string history = "<s>Hi<u>\nHi Hi";
+  const Ids ids = (*made)->Encode(history, {.add_special = false});
+  EXPECT_EQ(ids, (Ids{1, 6, 2, 6, 6}));
+  const auto kept = FindHistory(**made, ChatState(ids, 0), history + "<u> more");
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->ids, ids.size());
+  EXPECT_EQ(kept->bytes, history.size());
+  EXPECT_FALSE(FindHistory(**made, ChatState(ids, 0), "<s>Hi<u>Hi-Hi"));
 }
 
 store::SessionState Kept(store::SessionState::Kind kind, Ids generated, const std::string& answer) {

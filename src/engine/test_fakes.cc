@@ -290,7 +290,10 @@ void TestEngine::Start() {
   config.created = 1;
   config.watchdog_period = watchdog_period;
   if (check_integrity) config.check_integrity = true;
-  config.tokenizer = std::make_shared<ByteTokenizer>(&control->encoding_gate);
+  config.tokenizer = tokenizer;
+  if (tokenizer == nullptr) {
+    config.tokenizer = std::make_shared<ByteTokenizer>(&control->encoding_gate);
+  }
   config.render_chat = render_chat;
   config.executor = std::make_unique<EchoExecutor>(control);
   config.state = std::move(state);

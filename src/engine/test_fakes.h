@@ -209,6 +209,7 @@ struct TestEngine {
   base::SeededRandom random{1};
   EngineOptions options;
   ChatRenderer render_chat;
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;  // Null: a ByteTokenizer.
   int32_t context_length = 4096;
   int64_t max_request_bytes = int64_t{1} << 30;
   bool check_integrity = false;

@@ -82,14 +82,25 @@ std::optional<std::string> FromByteLetters(std::string_view letters) {
   return bytes;
 }
 
-MergeTable::MergeTable(const std::vector<Merge>& merges) {
-  const size_t size = std::bit_ceil(std::max<size_t>(2, merges.size() * 2));
+void MergeTable::MakeRoom(size_t merges) {
+  const size_t size = std::bit_ceil(std::max<size_t>(2, merges * 2));
   shift_ = 64U - static_cast<unsigned>(std::countr_zero(size));
   slots_.resize(size);
-  for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const uint64_t pair = PairOf(merges[rank].left, merges[rank].right);
-    slots_[SlotOf(pair)] = {pair, static_cast<uint32_t>(rank), merges[rank].merged};
-  }
+}
+
+MergeTable::MergeTable(const std::vector<Merge>& merges) {
+  MakeRoom(merges.size());
+  for (size_t i = 0; i < merges.size(); ++i) Add(merges[i], static_cast<uint32_t>(i));
+}
+
+MergeTable::MergeTable(const std::vector<Merge>& merges, const std::vector<uint32_t>& ranks) {
+  MakeRoom(merges.size());
+  for (size_t i = 0; i < merges.size(); ++i) Add(merges[i], ranks[i]);
+}
+
+void MergeTable::Add(const Merge& merge, uint32_t rank) {
+  const uint64_t pair = PairOf(merge.left, merge.right);
+  slots_[SlotOf(pair)] = {pair, rank, merge.merged};
 }
 
 size_t MergeTable::SlotOf(uint64_t pair) const {
@@ -197,56 +208,6 @@ bool MergeTable::LongMerge::Take(Work* work, std::vector<TokenId>* ids) {
 
 size_t MergeTable::LongMerge::bytes() const {
   return nodes_.capacity() * sizeof(Node) + heap_.capacity() * sizeof(uint64_t);
-}
-
-SpecialTokens::SpecialTokens() : nodes_(1) {}
-
-uint32_t SpecialTokens::Child(uint32_t node, uint8_t byte) const {
-  uint32_t child = nodes_[node].first_child;
-  while (child != 0 && nodes_[child].byte != byte) child = nodes_[child].next_sibling;
-  return child;
-}
-
-void SpecialTokens::Add(std::string_view text, TokenId id, bool control) {
-  uint32_t node = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<uint8_t>(text[i]);
-    uint32_t child = i == 0 ? roots_[byte] : Child(node, byte);
-    if (child == 0) {
-      child = static_cast<uint32_t>(nodes_.size());
-      nodes_.push_back({.byte = byte});
-      if (i == 0) {
-        roots_[byte] = child;
-      } else {
-        nodes_[child].next_sibling = nodes_[node].first_child;
-        nodes_[node].first_child = child;
-      }
-    }
-    node = child;
-  }
-  if (nodes_[node].id >= 0) return;
-  nodes_[node].id = id;
-  nodes_[node].control = control;
-}
-
-std::optional<SpecialTokens::Found> SpecialTokens::FindFirst(std::string_view text, size_t from,
-                                                             size_t to,
-                                                             size_t control_until) const {
-  to = std::min(to, text.size());
-  for (size_t begin = from; begin < to; ++begin) {
-    uint32_t node = roots_[static_cast<uint8_t>(text[begin])];
-    std::optional<Found> longest;
-    for (size_t end = begin + 1; node != 0; ++end) {
-      const Node& token = nodes_[node];
-      if (token.id >= 0 && (!token.control || end <= control_until)) {
-        longest = Found{begin, end - begin, token.id};
-      }
-      if (end == text.size()) break;
-      node = Child(node, static_cast<uint8_t>(text[end]));
-    }
-    if (longest.has_value()) return longest;
-  }
-  return std::nullopt;
 }
 
 }  // namespace ropeway::tokenizer

@@ -1,9 +1,7 @@
-// The parts of byte-level BPE: its alphabet, the table of merges, and the tokens that are written
-// out in a text.
+// The parts of BPE: the alphabet of byte-level BPE, and the table of merges.
 #ifndef ROPEWAY_TOKENIZER_BPE_TABLES_H_
 #define ROPEWAY_TOKENIZER_BPE_TABLES_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -43,9 +41,12 @@ class MergeTable {
   // `merges` in order of rank; of two equal pairs the later one counts. REQUIRES: ids >= 0; fewer
   // than 2^31 merges.
   explicit MergeTable(const std::vector<Merge>& merges);
+  // With a rank below 2^31 for each of them; several may have the same.
+  MergeTable(const std::vector<Merge>& merges, const std::vector<uint32_t>& ranks);
 
-  // Merges `ids` (a piece, one token per byte) until no adjacent pair is in the table: always the
-  // pair of lowest rank, the leftmost of equals. O(n log n). REQUIRES: fewer than 2^31 ids.
+  // Merges `ids` (a piece, one token per byte or character) until no adjacent pair is in the table:
+  // always the pair of lowest rank, the leftmost of equals. O(n log n). REQUIRES: fewer than 2^31
+  // ids.
   void Apply(std::vector<TokenId>& ids) const;
 
   // The merging of one long piece, in parts: Add its ids, Run until it returns true, then Take
@@ -78,8 +79,8 @@ class MergeTable {
     std::vector<Node> nodes_;
     // Adjacent pairs that may merge, each as one number: its rank, then the position of its left
     // token. The lowest, which is on top, is merged first. It is stale once one of the two has
-    // merged with another token: then the pair at this position has another rank, since each pair
-    // has its own.
+    // merged with another token: then the pair at this position has another rank, or one of the
+    // same rank that may merge as well.
     std::vector<uint64_t> heap_;
     uint32_t taken_ = 0;  // The next one to Take.
   };
@@ -92,48 +93,14 @@ class MergeTable {
   };
   static constexpr uint64_t kEmpty = ~uint64_t{0};
 
+  void MakeRoom(size_t merges);
+  void Add(const Merge& merge, uint32_t rank);
   const Slot* Find(TokenId left, TokenId right) const;
   size_t SlotOf(uint64_t pair) const;
   void ApplyShort(std::vector<TokenId>& ids) const;
 
   std::vector<Slot> slots_;  // Open addressing, at most half full, a power of two of slots.
   unsigned shift_ = 0;
-};
-
-// A set of token texts, such as "<|im_end|>", that are recognised in a text. Const and thread-safe
-// once filled.
-class SpecialTokens {
- public:
-  struct Found {
-    size_t begin = 0;
-    size_t length = 0;
-    TokenId id = 0;
-  };
-
-  SpecialTokens();
-
-  // REQUIRES: `text` is not empty. Of equal texts the first one added counts.
-  void Add(std::string_view text, TokenId id, bool control = false);
-
-  // The first token in `text` that begins in [from, to), the longest of those at the same position;
-  // of control tokens only those that end by `control_until`.
-  std::optional<Found> FindFirst(std::string_view text, size_t from,
-                                 size_t to = std::string_view::npos,
-                                 size_t control_until = std::string_view::npos) const;
-
- private:
-  struct Node {
-    TokenId id = -1;           // The token whose text ends here; -1: none.
-    uint32_t first_child = 0;  // 0: none (the root is no child).
-    uint32_t next_sibling = 0;
-    uint8_t byte = 0;
-    bool control = false;  // With `id`.
-  };
-
-  uint32_t Child(uint32_t node, uint8_t byte) const;
-
-  std::array<uint32_t, 256> roots_{};  // By the text's first byte; 0: none.
-  std::vector<Node> nodes_;
 };
 
 }  // namespace ropeway::tokenizer

@@ -40,42 +40,6 @@ size_t CutAfter(std::string_view text, size_t at) {
   return NextCharacter(text, at + SplitPattern::kCutBytes);
 }
 
-struct Family {
-  std::string_view name;
-  std::vector<std::string_view> expressions;  // As in Hugging Face's tokenizer files.
-  bool ignore_merges = false;
-  bool adds_bos = false;
-};
-
-constexpr std::string_view kDigit = R"(\p{N})";
-
-constexpr std::string_view kGpt2 =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
-constexpr std::string_view kLlama3 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
-    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-constexpr std::string_view kQwen2 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
-    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-const std::vector<Family>& Families() {
-  static const std::vector<Family> families = {
-      {"gpt-2", {kGpt2}},
-      {"smollm", {kDigit, kGpt2}},
-      {"llama-bpe", {kLlama3}, /*ignore_merges=*/true, /*adds_bos=*/true},
-      {"qwen2", {kQwen2}},
-  };
-  return families;
-}
-
-// Other names that converters have used.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kAliases = {{
-    {"llama3", "llama-bpe"},
-    {"llama-v3", "llama-bpe"},
-}};
-
 // Replaces \s and \S: PCRE2's \s includes U+180E, which Unicode removed from White_Space in 6.3,
 // and the engine that the patterns were written for follows Unicode.
 std::string WithUnicodeSpace(std::string_view expression) {
@@ -84,11 +48,13 @@ std::string WithUnicodeSpace(std::string_view expression) {
   bool in_class = false;
   for (size_t i = 0; i < expression.size(); ++i) {
     const char c = expression[i];
-    if (c == '\\') {
+    if (c == '\\' && i + 1 < expression.size()) {
       const char escaped = expression[++i];
       const std::string open = escaped == 'S' ? "[^" : "[";
       if (escaped == 's' && in_class) {
         out += kSpace;
+      } else if (escaped == 'S' && in_class) {
+        out += R"(\S)";
       } else if (escaped == 's' || escaped == 'S') {
         out.append(open).append(kSpace).append("]");
       } else {
@@ -115,21 +81,11 @@ void WalkAll(Walk* walk, std::vector<std::string_view>* pieces) {
   }
 }
 
-Status NotSupported(const std::string& name) {
-  std::string names;
-  for (const Family& family : Families()) {
-    names.append(names.empty() ? "" : ", ").append(family.name);
-  }
-  return {StatusCode::kUnimplemented,
-          "tokenizer.ggml.pre: \"" + base::PrintableText(name.substr(0, 64)) +
-              "\" is not supported; supported: " + names,
-          "tokenizer.ggml.pre"};
-}
-
 }  // namespace
 
 struct SplitPattern::Code {
   CodePtr pcre;
+  SplitUnit unit = SplitUnit::kCharacters;
 };
 
 // PCRE2's match state must not be shared between threads, so each walk has its own; the large JIT
@@ -199,7 +155,7 @@ class SplitPattern::Matcher {
       found_ = true;
       return;
     }
-    looked_ = NextCharacter(text_, last + 1);
+    looked_ = code_->unit == SplitUnit::kBytes ? last + 1 : NextCharacter(text_, last + 1);
   }
 
   // A match that begins in [at, last].
@@ -248,12 +204,15 @@ class SplitPattern::Matcher {
 SplitPattern::SplitPattern(std::shared_ptr<const Code> code, Limits limits)
     : code_(std::move(code)), limits_(limits) {}
 
-StatusOr<SplitPattern> SplitPattern::Create(const std::string& expression, Limits limits) {
+StatusOr<SplitPattern> SplitPattern::Create(const std::string& expression, Limits limits,
+                                            SplitUnit unit) {
   int error = 0;
   size_t where = 0;
+  // \C would cut characters, and what comes after believes in whole ones.
+  const uint32_t options = PCRE2_USE_OFFSET_LIMIT | PCRE2_NEVER_BACKSLASH_C |
+                           (unit == SplitUnit::kCharacters ? PCRE2_UTF | PCRE2_UCP : 0U);
   CodePtr pcre(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
-                             PCRE2_UTF | PCRE2_UCP | PCRE2_USE_OFFSET_LIMIT, &error, &where,
-                             nullptr));
+                             options, &error, &where, nullptr));
   if (pcre == nullptr) {
     std::array<PCRE2_UCHAR, 256> text{};
     pcre2_get_error_message(error, text.data(), text.size());
@@ -264,6 +223,7 @@ StatusOr<SplitPattern> SplitPattern::Create(const std::string& expression, Limit
   pcre2_jit_compile(pcre.get(), PCRE2_JIT_COMPLETE);
   auto code = std::make_shared<Code>();
   code->pcre = std::move(pcre);
+  code->unit = unit;
   return SplitPattern(std::move(code), limits);
 }
 
@@ -278,23 +238,40 @@ SplitPattern::Detours SplitPattern::Split(const std::vector<std::string_view>& t
 }
 
 StatusOr<PreTokenizer> PreTokenizer::Create(const std::string& name) {
-  std::string_view canonical = name;
-  for (const auto& [alias, meant] : kAliases) {
-    if (name == alias) canonical = meant;
+  const SplitFamily* const family = FindSplitFamily(name);
+  if (family == nullptr) {
+    return Status(StatusCode::kUnimplemented,
+                  "tokenizer.ggml.pre: \"" + base::PrintableText(name.substr(0, 64)) +
+                      "\" is not supported; supported: " + SplitFamilyNames(),
+                  "tokenizer.ggml.pre");
   }
-  for (const Family& family : Families()) {
-    if (family.name != canonical) continue;
-    PreTokenizer result;
-    for (const std::string_view expression : family.expressions) {
-      StatusOr<SplitPattern> pattern = SplitPattern::Create(WithUnicodeSpace(expression));
-      if (!pattern.ok()) return Status(StatusCode::kInternal, pattern.status().message());
-      result.patterns_.push_back(*std::move(pattern));
-    }
-    result.ignore_merges_ = family.ignore_merges;
-    result.adds_bos_ = family.adds_bos;
-    return result;
+  PreTokenizer result;
+  for (const SplitExpression& expression : family->expressions) {
+    const Status status = result.Add(expression.text, expression.unit);
+    if (!status.ok()) return Status(StatusCode::kInternal, status.message());
   }
-  return NotSupported(name);
+  result.ignore_merges_ = family->ignore_merges;
+  result.adds_bos_ = family->adds_bos;
+  return result;
+}
+
+StatusOr<PreTokenizer> PreTokenizer::Create(const std::vector<std::string>& patterns,
+                                            bool ignore_merges) {
+  PreTokenizer result;
+  for (const std::string& pattern : patterns) {
+    Status status = result.Add(pattern, SplitUnit::kCharacters);
+    if (!status.ok()) return status;
+  }
+  result.ignore_merges_ = ignore_merges;
+  return result;
+}
+
+Status PreTokenizer::Add(std::string_view expression, SplitUnit unit) {
+  StatusOr<SplitPattern> pattern =
+      SplitPattern::Create(WithUnicodeSpace(expression), SplitPattern::Limits(), unit);
+  if (!pattern.ok()) return pattern.status();
+  patterns_.push_back(*std::move(pattern));
+  return {};
 }
 
 PreTokenizer::Cursor::Cursor(const PreTokenizer* owner) {

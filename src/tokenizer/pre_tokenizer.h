@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ropeway/status.h"
+#include "tokenizer/split_patterns.h"
 #include "tokenizer/work.h"
 
 namespace ropeway::tokenizer {
@@ -33,15 +34,18 @@ class SplitPattern {
   // The length of a piece whose match exceeds the limits (rounded up to whole characters).
   static constexpr size_t kCutBytes = 4096;
 
-  // Fails if `expression` is not a valid pattern (PCRE2 syntax, UTF-8 and Unicode properties).
-  static StatusOr<SplitPattern> Create(const std::string& expression, Limits limits);
+  // Fails if `expression` is not a valid pattern (PCRE2 syntax; of characters: UTF-8 and Unicode
+  // properties).
+  static StatusOr<SplitPattern> Create(const std::string& expression, Limits limits,
+                                       SplitUnit unit = SplitUnit::kCharacters);
   static StatusOr<SplitPattern> Create(const std::string& expression) {
     return Create(expression, Limits());
   }
 
   // Appends to `pieces` the pieces of each of `texts`, in order: each match, and each stretch
   // between matches. They are views of `texts` and cover all of it. Each text is matched
-  // separately: a lookahead sees nothing beyond its end. REQUIRES: each of `texts` is valid UTF-8.
+  // separately: a lookahead sees nothing beyond its end. REQUIRES: a pattern of bytes, or each of
+  // `texts` is valid UTF-8.
   Detours Split(const std::vector<std::string_view>& texts,
                 std::vector<std::string_view>& pieces) const;
 
@@ -64,12 +68,16 @@ enum class SplitStep {
   kEnd,    // There are no more.
 };
 
-// The split patterns of a family of models. Const and thread-safe after construction.
+// The split patterns of a model. Const and thread-safe after construction.
 class PreTokenizer {
  public:
   // By the value of tokenizer.ggml.pre. The error for an unknown one lists those that are
   // supported.
   static StatusOr<PreTokenizer> Create(const std::string& name);
+
+  // Of patterns from a tokenizer.json, at least one.
+  static StatusOr<PreTokenizer> Create(const std::vector<std::string>& patterns,
+                                       bool ignore_merges);
 
   // The pieces of `text` in order, which cover all of it. Views of `text`.
   // REQUIRES: `text` is valid UTF-8.
@@ -102,6 +110,7 @@ class PreTokenizer {
 
  private:
   PreTokenizer() = default;
+  Status Add(std::string_view expression, SplitUnit unit);
 
   std::vector<SplitPattern> patterns_;  // Each splits the pieces of the previous one.
   bool ignore_merges_ = false;

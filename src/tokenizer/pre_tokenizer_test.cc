@@ -29,6 +29,45 @@ TEST(PreTokenizerTest, EachFamilyHasItsOwnPieces) {
             (Pieces{"We", "'LL", " see", " ", "123", "4", " ", " x", "!!\n\n", " y"}));
   EXPECT_EQ(Split("qwen2", kText),
             (Pieces{"We", "'LL", " see", " ", "1", "2", "3", "4", " ", " x", "!!\n\n", " y"}));
+  EXPECT_EQ(Split("gpt-4o", kText),
+            (Pieces{"We'LL", " see", " ", "123", "4", " ", " x", "!!\n\n", " y"}));
+  EXPECT_EQ(Split("tekken", kText),
+            (Pieces{"We", "'LL", " see", " ", "1", "2", "3", "4", " ", " x", "!!\n\n", " y"}));
+  EXPECT_EQ(Split("deepseek-v3", kText),
+            (Pieces{"We", "'LL", " see", " ", "123", "4", " ", " x", "!!\n\n", " y"}));
+  EXPECT_EQ(Split("deepseek-coder", kText),
+            (Pieces{"We", "'", "LL", " see", " ", "1", "2", "3", "4", " ", " x", "!!", "\n", "\n",
+                    " y"}));
+  EXPECT_EQ(Split("falcon", kText), (Pieces{"We", "'", "LL", " see", " ", "123", "4", " ", " x",
+                                            "!!", "\n\n", " y"}));
+}
+
+TEST(PreTokenizerTest, FamiliesDifferInLetters) {
+  EXPECT_EQ(Split("gpt-4o", "HTTPServer camelCase ABC"),
+            (Pieces{"HTTPServer", " camel", "Case", " ABC"}));
+  // Of a letter with marks, and of digits that a byte's letter is.
+  EXPECT_EQ(Split("qwen2", "n\u0303a"), (Pieces{"n", "\u0303a"}));
+  EXPECT_EQ(Split("qwen35", "n\u0303a"), (Pieces{"n\u0303a"}));
+  EXPECT_EQ(Split("falcon", "\u00F2"), (Pieces{"\xC3", "\xB2"}));
+  EXPECT_EQ(Split("falcon", "a$!\u061Db"), (Pieces{"a", "$!", "\u061D", "b"}))
+      << "U+061D was no punctuation in Unicode 8";
+  EXPECT_EQ(Split("deepseek-llm", "ab 12  \u4E00\u4E8C c  "),
+            (Pieces{"ab", " ", "1", "2", "  ", "\u4E00\u4E8C", " c", "  "}));
+}
+
+TEST(PreTokenizerTest, FilesWithoutANameHaveGpt2s) {
+  EXPECT_EQ(Split("", "I'LL 1234"), Split("gpt-2", "I'LL 1234"));
+  EXPECT_EQ(Split("default", "I'LL 1234"), Split("gpt-2", "I'LL 1234"));
+}
+
+TEST(PreTokenizerTest, PatternsOfAFileSplitOneAfterTheOther) {
+  const StatusOr<PreTokenizer> made = PreTokenizer::Create({R"([0-9]+)", R"(\s)"}, true);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ(made->Split("a 12b\u00A0c"), (Pieces{"a", " ", "12", "b", "\u00A0", "c"}));
+  EXPECT_TRUE(made->ignore_merges());
+  EXPECT_FALSE(PreTokenizer::Create({"a", "(b"}, true).ok());
+  // It would cut characters.
+  EXPECT_FALSE(PreTokenizer::Create({R"(\C)"}, true).ok());
 }
 
 TEST(PreTokenizerTest, SmollmSeesNothingBeyondADigit) {
@@ -52,7 +91,8 @@ TEST(PreTokenizerTest, OthersAreRejectedByName) {
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.status().message(),
             "tokenizer.ggml.pre: \"viking\" is not supported; supported: gpt-2, smollm, llama-bpe, "
-            "qwen2");
+            "dbrx, glm4, qwen2, qwen35, gpt-4o, tekken, falcon, deepseek-llm, deepseek-coder, "
+            "deepseek-v3");
 }
 
 // A repeated group: compiled code pushes a frame per repetition, so long text fills its stack.

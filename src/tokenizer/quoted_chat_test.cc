@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tokenizer/bpe.h"
 #include "tokenizer/chat_template.h"
+#include "tokenizer/make_tokenizer.h"
 #include "tokenizer/test_vocabulary.h"
 
 namespace ropeway::tokenizer {
@@ -141,8 +141,8 @@ const std::vector<std::string> kChatControl = {"<|im_start|>", "<|im_end|>", "<s
 class ForgedRoleTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto made = BpeTokenizer::Create(
-        MakeVocabulary("smollm", {"h e", "l l", "he ll"}, kChatControl, {"\n\n"}));
+    auto made =
+        MakeTokenizer(MakeVocabulary("smollm", {"h e", "l l", "he ll"}, kChatControl, {"\n\n"}));
     ASSERT_TRUE(made.ok());
     tokenizer_ = *std::move(made);
   }
@@ -159,7 +159,7 @@ class ForgedRoleTest : public testing::Test {
     return found;
   }
 
-  std::unique_ptr<BpeTokenizer> tokenizer_;
+  std::unique_ptr<Tokenizer> tokenizer_;
 };
 
 TEST_F(ForgedRoleTest, NoMessageWritesAControlToken) {

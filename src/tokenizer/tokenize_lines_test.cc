@@ -5,7 +5,7 @@
 #include <sstream>
 #include <string>
 
-#include "tokenizer/bpe.h"
+#include "tokenizer/make_tokenizer.h"
 #include "tokenizer/test_vocabulary.h"
 
 namespace ropeway::tokenizer {
@@ -17,7 +17,7 @@ class TokenizeLinesTest : public testing::Test {
     Vocabulary vocabulary = MakeVocabulary("gpt-2", {"h i"}, {"<s>"});
     vocabulary.bos = 257;
     vocabulary.add_bos = true;
-    tokenizer_ = *BpeTokenizer::Create(std::move(vocabulary));
+    tokenizer_ = *MakeTokenizer(std::move(vocabulary));
   }
 
   Status Run(const std::string& input) {
@@ -28,7 +28,7 @@ class TokenizeLinesTest : public testing::Test {
     return status;
   }
 
-  std::unique_ptr<BpeTokenizer> tokenizer_;
+  std::unique_ptr<Tokenizer> tokenizer_;
   std::string output_;
 };
 

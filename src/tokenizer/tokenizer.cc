@@ -27,4 +27,11 @@ std::unique_ptr<Encoding> Tokenizer::Begin(std::string_view text, const EncodeOp
   return std::make_unique<WholeEncoding>(this, text, options);
 }
 
+std::optional<size_t> Tokenizer::Covers(std::string_view text, TokenId id,
+                                        std::optional<TokenId> /*before*/) const {
+  const std::string_view bytes = Bytes(id, true);
+  if (!text.starts_with(bytes)) return std::nullopt;
+  return bytes.size();
+}
+
 }  // namespace ropeway::tokenizer

@@ -24,6 +24,9 @@ struct EncodeOptions {
   // With parse_special: a special token of which any byte lies in these is ordinary text all the
   // same, for a message said it and not the template (ChatTemplate). Spans (spans.h).
   std::span<const Span> quoted = {};
+  // The last of the ids that the text goes on from; none: it begins a text. What a tokenizer does
+  // at the beginning of a text, such as writing a space before it, it does not do behind others.
+  std::optional<TokenId> after = {};
 };
 
 // A text on its way to ids, in pieces: a long text need not keep a thread from all others. Thread
@@ -56,7 +59,8 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Any bytes are valid input; invalid UTF-8 round-trips too.
+  // Any bytes are valid input. Byte-level BPE keeps them all; other kinds may normalize the text,
+  // and have no token for a part of it.
   virtual std::vector<TokenId> Encode(std::string_view text,
                                       const EncodeOptions& options) const = 0;
 
@@ -69,6 +73,12 @@ class Tokenizer {
   // The token's bytes; those of a special (control) token are empty unless `with_special`.
   // REQUIRES: 0 <= id < vocab_size(). Valid as long as the tokenizer.
   virtual std::string_view Bytes(TokenId id, bool with_special = false) const = 0;
+
+  // How many of the first bytes of `text` `id` stands for where it follows `before` (none: where it
+  // begins a text): its bytes, unless Encode adds or takes white space there. Nullopt if the text
+  // does not begin so.
+  virtual std::optional<size_t> Covers(std::string_view text, TokenId id,
+                                       std::optional<TokenId> before) const;
 
   // Whether generation ends at `id` (end of sequence, of turn, of text).
   virtual bool IsEnd(TokenId id) const = 0;

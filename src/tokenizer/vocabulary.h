@@ -1,5 +1,6 @@
-// A model file's tokenizer metadata as plain values. The engine fills it from the file; the
-// tokenizer's factory validates it.
+// A model's tokenizer data as plain values: from a GGUF file's metadata, or from a Hugging Face
+// folder's tokenizer.json. Whoever reads the file fills it; MakeTokenizer (make_tokenizer.h)
+// validates it.
 #ifndef ROPEWAY_TOKENIZER_VOCABULARY_H_
 #define ROPEWAY_TOKENIZER_VOCABULARY_H_
 
@@ -22,24 +23,71 @@ enum class TokenType : int32_t {
   kByte = 6,
 };
 
-// Each field's comment names its GGUF key.
+// Where a tokenizer of words (SentencePiece) writes a space that the text does not have, so that
+// its first word is the token of any other word.
+enum class SpacePrefix {
+  kNone,
+  kEach,           // Before each part of a text: at its beginning and behind each added token.
+  kEachIfNone,     // The same, unless the part begins with a space.
+  kBeginningOnly,  // At the text's beginning, unless that is a space.
+};
+
+// How a text is normalized before it is split.
+enum class TextForm {
+  kAsIs,
+  kNfc,  // Unicode's composed form.
+};
+
+// Each field's comment names its GGUF key, and what of tokenizer.json it stands for.
 struct Vocabulary {
-  std::string model;                // tokenizer.ggml.model, e.g. "gpt2" for byte-level BPE.
-  std::string pre;                  // tokenizer.ggml.pre: the pre-tokenizer.
+  // tokenizer.ggml.model:
+  //   "gpt2"    byte-level BPE;
+  //   "llama"   SentencePiece BPE: by `scores`, or, where there are none, by `merges`
+  //             (tokenizer.json's BPE with byte_fallback, whose spaces are "▁");
+  //   "gemma4"  the same, by merges;
+  //   "t5"      SentencePiece unigram, by `scores`;
+  //   "bert"    WordPiece. Tokens are as in GGUF: "▁word" begins a word, "ing" (tokenizer.json's
+  //             "##ing") continues one.
+  std::string model;
+  std::string pre;                  // tokenizer.ggml.pre: the split patterns of "gpt2".
   std::vector<std::string> tokens;  // tokenizer.ggml.tokens, by id, as in the file.
   std::vector<int32_t> types;  // tokenizer.ggml.token_type, one per token, or none: all normal.
+  std::vector<float> scores;   // tokenizer.ggml.scores, one per token, or none.
   std::vector<std::string> merges;  // tokenizer.ggml.merges, "left right", best first.
 
-  std::optional<TokenId> bos;  // tokenizer.ggml.bos_token_id
-  std::optional<TokenId> eos;  // tokenizer.ggml.eos_token_id
+  std::optional<TokenId> bos;  // tokenizer.ggml.bos_token_id; "bert": [CLS].
+  std::optional<TokenId> eos;  // tokenizer.ggml.eos_token_id; "bert": [SEP].
   std::optional<TokenId> eot;  // tokenizer.ggml.eot_token_id
   std::optional<TokenId> eom;  // tokenizer.ggml.eom_token_id
   std::optional<TokenId> unk;  // tokenizer.ggml.unknown_token_id
+  // Other tokens that end generation: generation_config.json's list of eos_token_id.
+  std::vector<TokenId> ends;
 
-  // Whether a text begins with bos or ends with eos; absent: the default of the pre-tokenizer.
-  std::optional<bool> add_bos;    // tokenizer.ggml.add_bos_token
-  std::optional<bool> add_eos;    // tokenizer.ggml.add_eos_token
-  bool add_space_prefix = false;  // tokenizer.ggml.add_space_prefix; unused by byte-level BPE.
+  // Whether a text begins with bos or ends with eos; absent: bos if the split patterns of `pre` are
+  // of a family that does, never eos.
+  std::optional<bool> add_bos;  // tokenizer.ggml.add_bos_token
+  std::optional<bool> add_eos;  // tokenizer.ggml.add_eos_token
+
+  // Added tokens that take the white space beside them along (lstrip and rstrip of tokenizer.json).
+  // GGUF does not say: by the model's family.
+  std::vector<TokenId> strip_left;
+  std::vector<TokenId> strip_right;
+
+  // "llama", "gemma4" and "t5".
+  SpacePrefix space_prefix = SpacePrefix::kNone;  // tokenizer.ggml.add_space_prefix: kEach.
+  bool remove_extra_spaces = false;  // tokenizer.ggml.remove_extra_whitespaces; "t5" only.
+  std::string char_map;              // tokenizer.ggml.precompiled_charsmap; "t5" only.
+
+  // "bert": tokenizer.ggml.normalizer.lowercase and .strip_accents.
+  bool lowercase = true;
+  bool strip_accents = true;
+
+  // "gpt2" from tokenizer.json; GGUF has no such keys. Split patterns, of which each splits the
+  // pieces of the one before, instead of those that `pre` names; whether a piece that is a token is
+  // taken whole; and the normalizer.
+  std::vector<std::string> patterns;
+  std::optional<bool> ignore_merges;
+  TextForm form = TextForm::kAsIs;
 
   std::string chat_template;  // tokenizer.chat_template; "" if absent.
 };

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/utf8.h"
-#include "tokenizer/bpe.h"
 #include "tokenizer/bpe_tables.h"
+#include "tokenizer/make_tokenizer.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/spans.h"
 #include "tokenizer/test_vocabulary.h"
@@ -24,9 +24,9 @@ const std::vector<std::string> kPieceMerges = {"h e", "l l", "he ll", "Ġ w", "a
 const std::vector<std::string> kPieceControl = {"<x>", "<x>>", "<|im_end|>"};
 const std::vector<std::string> kPieceUserDefined = {"<u>", "\n\n", "!<"};
 
-std::unique_ptr<BpeTokenizer> MakeFor(const char* pre) {
+std::unique_ptr<Tokenizer> MakeFor(const char* pre) {
   auto tokenizer =
-      BpeTokenizer::Create(MakeVocabulary(pre, kPieceMerges, kPieceControl, kPieceUserDefined));
+      MakeTokenizer(MakeVocabulary(pre, kPieceMerges, kPieceControl, kPieceUserDefined));
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
   return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
 }
@@ -53,7 +53,7 @@ Spans RandomSpans(std::mt19937& random, size_t size) {
   return spans;
 }
 
-PieceIds InPieces(const BpeTokenizer& tokenizer, std::string_view text,
+PieceIds InPieces(const Tokenizer& tokenizer, std::string_view text,
                   const EncodeOptions& options, std::mt19937& random) {
   const std::unique_ptr<Encoding> encoding = tokenizer.Begin(text, options);
   while (!encoding->Run(1 + random() % 60)) {
@@ -61,7 +61,7 @@ PieceIds InPieces(const BpeTokenizer& tokenizer, std::string_view text,
   return encoding->TakeIds();
 }
 
-TEST(BpeEncodingTest, PiecesGiveTheIdsOfTheWhole) {
+TEST(TextEncodingTest, PiecesGiveTheIdsOfTheWhole) {
   std::mt19937 random(11);
   for (const char* pre : {"gpt-2", "smollm", "llama-bpe", "qwen2"}) {
     const auto tokenizer = MakeFor(pre);
@@ -81,7 +81,7 @@ TEST(BpeEncodingTest, PiecesGiveTheIdsOfTheWhole) {
 }
 
 // What the stages do, written down in one go: the same ids, for text without added tokens.
-TEST(BpeEncodingTest, OrdinaryTextIsWhatItsPiecesMergeTo) {
+TEST(TextEncodingTest, OrdinaryTextIsWhatItsPiecesMergeTo) {
   std::mt19937 random(12);
   for (const char* pre : {"gpt-2", "smollm", "qwen2"}) {
     const auto tokenizer = MakeFor(pre);
@@ -113,7 +113,7 @@ TEST(BpeEncodingTest, OrdinaryTextIsWhatItsPiecesMergeTo) {
   }
 }
 
-TEST(BpeEncodingTest, ALongWordIsMergedInManyPieces) {
+TEST(TextEncodingTest, ALongWordIsMergedInManyPieces) {
   const auto tokenizer = MakeFor("gpt-2");
   std::mt19937 random(13);
   std::string text;
@@ -126,7 +126,7 @@ TEST(BpeEncodingTest, ALongWordIsMergedInManyPieces) {
 }
 
 // It is charged to whom the text is encoded for.
-TEST(BpeEncodingTest, TheMemoryOfALongWordIsTold) {
+TEST(TextEncodingTest, TheMemoryOfALongWordIsTold) {
   const auto tokenizer = MakeFor("gpt-2");
   const std::string text(100'000, 'h');
   const std::unique_ptr<Encoding> encoding = tokenizer->Begin(text, {});
@@ -138,7 +138,7 @@ TEST(BpeEncodingTest, TheMemoryOfALongWordIsTold) {
   EXPECT_EQ(encoding->bytes(), encoding->ids().capacity() * sizeof(TokenId));
 }
 
-TEST(BpeEncodingTest, QuotedTextHasNoControlTokens) {
+TEST(TextEncodingTest, QuotedTextHasNoControlTokens) {
   const auto tokenizer = MakeFor("gpt-2");
   const auto ids = [&](std::string_view text, const Spans& quoted) {
     return tokenizer->Encode(text, {.add_special = false, .quoted = quoted});
@@ -164,7 +164,7 @@ TEST(BpeEncodingTest, QuotedTextHasNoControlTokens) {
 
 // Without control tokens in it, a quotation changes no id, also where words and user-defined tokens
 // cross its ends.
-TEST(BpeEncodingTest, QuotationsWithoutControlTokensChangeNothing) {
+TEST(TextEncodingTest, QuotationsWithoutControlTokensChangeNothing) {
   std::mt19937 random(14);
   for (const char* pre : {"gpt-2", "smollm", "llama-bpe", "qwen2"}) {
     const auto tokenizer = MakeFor(pre);
@@ -181,7 +181,7 @@ TEST(BpeEncodingTest, QuotationsWithoutControlTokensChangeNothing) {
 }
 
 // All of it quoted is the same as not looked at for special tokens.
-TEST(BpeEncodingTest, AllQuotedIsPlain) {
+TEST(TextEncodingTest, AllQuotedIsPlain) {
   std::mt19937 random(15);
   const auto tokenizer = MakeFor("smollm");
   for (int round = 0; round < 300; ++round) {
@@ -193,7 +193,7 @@ TEST(BpeEncodingTest, AllQuotedIsPlain) {
   }
 }
 
-TEST(BpeEncodingTest, LeastIsALowerBoundAtEveryMoment) {
+TEST(TextEncodingTest, LeastIsALowerBoundAtEveryMoment) {
   std::mt19937 random(16);
   for (const char* pre : {"gpt-2", "llama-bpe"}) {
     const auto tokenizer = MakeFor(pre);
@@ -215,10 +215,10 @@ TEST(BpeEncodingTest, LeastIsALowerBoundAtEveryMoment) {
   }
 }
 
-TEST(BpeEncodingTest, BytesWithoutATokenDoNotCount) {
+TEST(TextEncodingTest, BytesWithoutATokenDoNotCount) {
   Vocabulary vocabulary = MakeVocabulary("gpt-2", {"! ?"});
   vocabulary.tokens[0x04] = "lost";
-  const auto tokenizer = BpeTokenizer::Create(vocabulary);
+  const auto tokenizer = MakeTokenizer(vocabulary);
   ASSERT_TRUE(tokenizer.ok());
   // Merges join what stands around them, so a token may cover any number of them.
   const std::string text = "!" + std::string(1000, '\x04') + "?";
@@ -230,7 +230,7 @@ TEST(BpeEncodingTest, BytesWithoutATokenDoNotCount) {
 }
 
 // A text that cannot fit is found out from a part of it, words or not.
-TEST(BpeEncodingTest, FarTooLongIsSeenAtOnce) {
+TEST(TextEncodingTest, FarTooLongIsSeenAtOnce) {
   const auto tokenizer = MakeFor("gpt-2");
   std::mt19937 random(17);
   std::string letters;

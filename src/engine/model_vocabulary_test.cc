@@ -1,0 +1,132 @@
+#include "engine/model_vocabulary.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "model/test_gguf_writer.h"
+
+namespace ropeway::engine {
+namespace {
+
+using Change = std::function<void(model::GgufWriter&)>;
+
+// The tiny model's vocabulary, its kind `model`, after `change`.
+StatusOr<tokenizer::Vocabulary> ReadAs(const std::string& model, const Change& change = nullptr) {
+  model::GgufWriter writer = model::TinyLlama();
+  writer.SetString("tokenizer.ggml.model", model);
+  for (const char* key : {"bos_token_id", "eos_token_id", "unknown_token_id", "add_bos_token",
+                          "add_space_prefix", "merges"}) {
+    writer.Remove("tokenizer.ggml." + std::string(key));
+  }
+  writer.SetFloat32s("tokenizer.ggml.scores", std::vector<float>(model::kTinyVocab, -1.5F));
+  if (change) change(writer);
+  const model::TempFile file(writer.Bytes());
+  const auto opened = model::GgufFile::Open(file.path());
+  EXPECT_TRUE(opened.ok()) << opened.status().message();
+  return ReadVocabulary(**opened);
+}
+
+tokenizer::Vocabulary MustRead(const std::string& model, const Change& change = nullptr) {
+  StatusOr<tokenizer::Vocabulary> vocabulary = ReadAs(model, change);
+  EXPECT_TRUE(vocabulary.ok()) << vocabulary.status().message();
+  return vocabulary.ok() ? *std::move(vocabulary) : tokenizer::Vocabulary();
+}
+
+TEST(ModelVocabularyTest, KnowsWhatFilesOfItsKindLeaveOut) {
+  const tokenizer::Vocabulary llama = MustRead("llama");
+  EXPECT_EQ(llama.scores, std::vector<float>(model::kTinyVocab, -1.5F));
+  EXPECT_EQ(llama.bos, 1);
+  EXPECT_EQ(llama.eos, 2);
+  EXPECT_EQ(llama.unk, 0);
+  EXPECT_EQ(llama.add_bos, true);
+  EXPECT_EQ(llama.add_eos, false);
+  EXPECT_EQ(llama.space_prefix, tokenizer::SpacePrefix::kEach);
+
+  const tokenizer::Vocabulary t5 = MustRead("t5");
+  EXPECT_EQ(t5.bos, std::nullopt);
+  EXPECT_EQ(t5.eos, 1);
+  EXPECT_EQ(t5.unk, 2);
+  EXPECT_EQ(t5.add_eos, true);
+  EXPECT_EQ(t5.space_prefix, tokenizer::SpacePrefix::kNone);
+
+  const tokenizer::Vocabulary bert = MustRead("bert");
+  EXPECT_EQ(bert.bos, 101);
+  EXPECT_EQ(bert.eos, 102);
+  EXPECT_EQ(bert.add_bos, true);
+  EXPECT_EQ(bert.add_eos, true);
+  EXPECT_TRUE(bert.lowercase && bert.strip_accents);
+
+  const tokenizer::Vocabulary gpt2 = MustRead("gpt2");
+  EXPECT_EQ(gpt2.bos, std::nullopt);
+  EXPECT_EQ(gpt2.add_bos, std::nullopt);
+}
+
+TEST(ModelVocabularyTest, TheFileHasTheLastWord) {
+  const tokenizer::Vocabulary llama = MustRead("llama", [](model::GgufWriter& w) {
+    w.SetUint32("tokenizer.ggml.bos_token_id", 5);
+    w.SetBool("tokenizer.ggml.add_bos_token", false);
+    w.SetBool("tokenizer.ggml.add_space_prefix", false);
+  });
+  EXPECT_EQ(llama.bos, 5);
+  EXPECT_EQ(llama.add_bos, false);
+  EXPECT_EQ(llama.space_prefix, tokenizer::SpacePrefix::kNone);
+
+  const tokenizer::Vocabulary bert = MustRead("bert", [](model::GgufWriter& w) {
+    w.SetUint32("tokenizer.ggml.cls_token_id", 7);
+    w.SetUint32("tokenizer.ggml.seperator_token_id", 8);
+    w.SetBool("tokenizer.ggml.normalizer.lowercase", false);
+  });
+  EXPECT_EQ(bert.bos, 7);
+  EXPECT_EQ(bert.eos, 8);
+  EXPECT_FALSE(bert.lowercase || bert.strip_accents);
+}
+
+TEST(ModelVocabularyTest, ReadsACharacterMapOfBytesOfEitherSign) {
+  constexpr uint32_t kArrayType = 9;
+  for (const auto type : {model::GgufType::kUint8, model::GgufType::kInt8}) {
+    const tokenizer::Vocabulary t5 = MustRead("t5", [&](model::GgufWriter& w) {
+      const std::string head = {static_cast<char>(type), 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0};
+      w.AddRaw("tokenizer.ggml.precompiled_charsmap", kArrayType, head + "a\xFF!");
+      w.SetBool("tokenizer.ggml.remove_extra_whitespaces", true);
+    });
+    EXPECT_EQ(t5.char_map, "a\xFF!");
+    EXPECT_TRUE(t5.remove_extra_spaces);
+  }
+}
+
+// What Phi-3's own tokenizer file says of its added tokens, and XLM-RoBERTa's of <mask>.
+TEST(ModelVocabularyTest, KnowsWhichTokensTakeWhiteSpaceAlong) {
+  const auto set = [](const char* first, const char* second, const char* architecture) {
+    return [=](model::GgufWriter& w) {
+      w.SetStrings("tokenizer.ggml.tokens", {first, second, "a"});
+      w.SetInt32s("tokenizer.ggml.token_type", {3, 3, 1});
+      w.SetFloat32s("tokenizer.ggml.scores", {0, 0, 0});
+      w.SetString("general.architecture", architecture);
+    };
+  };
+  const tokenizer::Vocabulary phi = MustRead("llama", set("<s>", "<|end|>", "phi3"));
+  EXPECT_EQ(phi.strip_right, std::vector<TokenId>{1});
+  EXPECT_TRUE(phi.strip_left.empty());
+  EXPECT_TRUE(MustRead("gpt2", set("<s>", "<|end|>", "phi3")).strip_right.empty());
+  EXPECT_TRUE(MustRead("llama", set("<s>", "<|end|>", "llama")).strip_right.empty());
+  const tokenizer::Vocabulary roberta = MustRead("t5", set("<s>", "<mask>", "nomic-bert-moe"));
+  EXPECT_EQ(roberta.strip_left, std::vector<TokenId>{1});
+  EXPECT_TRUE(roberta.strip_right.empty());
+}
+
+TEST(ModelVocabularyTest, AKeyOfTheWrongTypeIsNamed) {
+  for (const char* key : {"tokenizer.ggml.scores", "tokenizer.ggml.precompiled_charsmap",
+                          "tokenizer.ggml.add_space_prefix",
+                          "tokenizer.ggml.normalizer.lowercase"}) {
+    const auto vocabulary =
+        ReadAs("llama", [&](model::GgufWriter& w) { w.SetString(key, "text"); });
+    ASSERT_FALSE(vocabulary.ok()) << key;
+    EXPECT_NE(vocabulary.status().message().find(key), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace ropeway::engine

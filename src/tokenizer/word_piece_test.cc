@@ -1,0 +1,97 @@
+#include "tokenizer/word_piece.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/utf8.h"
+#include "tokenizer/make_tokenizer.h"
+#include "tokenizer/test_vocabulary.h"
+
+namespace ropeway::tokenizer {
+namespace {
+
+std::unique_ptr<Tokenizer> MakeWp(Vocabulary vocabulary) {
+  StatusOr<std::unique_ptr<Tokenizer>> tokenizer = MakeTokenizer(std::move(vocabulary));
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
+}
+
+const std::vector<std::string> kWpPieces = {
+    "▁un", "able", "aff", "s", "▁a", "▁e", "▁\u00E9", "▁\u0130", "▁!", "▁?", "▁$", "▁日", "▁\u1112",
+    "\u1161"};
+
+std::string WpTokens(const Tokenizer& tokenizer, std::string_view text, bool add_special = false) {
+  std::string tokens;
+  for (const TokenId id : tokenizer.Encode(text, {.add_special = add_special})) {
+    tokens += "|";
+    tokens += tokenizer.Bytes(id, /*with_special=*/true);
+  }
+  return tokens;
+}
+
+TEST(WordPieceTest, TakesTheLongestBeginning) {
+  const auto tokenizer = MakeWp(MakeWordPieceVocabulary(kWpPieces));
+  EXPECT_EQ(WpTokens(*tokenizer, "unaffable"), "| un|aff|able");
+  EXPECT_EQ(WpTokens(*tokenizer, "un able"), "| un|[UNK]");
+  EXPECT_EQ(WpTokens(*tokenizer, "unx a"), "|[UNK]| a");
+  EXPECT_EQ(WpTokens(*tokenizer, " \n\t"), "");
+  EXPECT_EQ(WpTokens(*tokenizer, "as", true), "|[CLS]| a|s|[SEP]");
+}
+
+TEST(WordPieceTest, PunctuationAndIdeographsAreWords) {
+  const auto tokenizer = MakeWp(MakeWordPieceVocabulary(kWpPieces));
+  EXPECT_EQ(WpTokens(*tokenizer, "a!?a$"), "| a| !| ?| a| $");
+  EXPECT_EQ(WpTokens(*tokenizer, "a日日a"), "| a| 日| 日| a");
+  // The Greek question mark is a semicolon.
+  EXPECT_EQ(WpTokens(*tokenizer, "a\u037Ea"), "| a|[UNK]| a");
+}
+
+TEST(WordPieceTest, ControlCharactersAreDroppedAndSpacesEndWords) {
+  const auto tokenizer = MakeWp(MakeWordPieceVocabulary(kWpPieces));
+  EXPECT_EQ(WpTokens(*tokenizer, std::string_view("u\0n\x07\u200B\uFFFD\xFF", 11)), "| un");
+  EXPECT_EQ(WpTokens(*tokenizer, "a\u00A0a\u3000a\u2028a\ra"), "| a| a| a| a| a");
+}
+
+TEST(WordPieceTest, CaseAndAccentsAreDroppedAsTheVocabularySays) {
+  Vocabulary vocabulary = MakeWordPieceVocabulary(kWpPieces);
+  EXPECT_EQ(WpTokens(*MakeWp(vocabulary), "UN \u00C9 e\u0301"), "| un| e| e");
+  // Hangul is decomposed too.
+  EXPECT_EQ(WpTokens(*MakeWp(vocabulary), "\uD558"), "| \u1112|\u1161");
+  vocabulary.strip_accents = false;
+  EXPECT_EQ(WpTokens(*MakeWp(vocabulary), "UN \u00C9"), "| un| \u00E9");
+  vocabulary.lowercase = false;
+  EXPECT_EQ(WpTokens(*MakeWp(vocabulary), "UN un \u00E9 \u0130"), "|[UNK]| un| \u00E9| \u0130");
+}
+
+TEST(WordPieceTest, AWordOfMoreThanAHundredCharactersIsUnknown) {
+  const auto tokenizer = MakeWp(MakeWordPieceVocabulary(kWpPieces));
+  std::string expected = "| a";
+  for (int i = 0; i < 99; ++i) expected += "|s";
+  EXPECT_EQ(WpTokens(*tokenizer, "a" + std::string(99, 's')), expected);
+  EXPECT_EQ(WpTokens(*tokenizer, "a" + std::string(100, 's')), "|[UNK]");
+  EXPECT_EQ(WpTokens(*tokenizer, "a" + std::string(1'000'000, 's') + " a"), "|[UNK]| a");
+}
+
+TEST(WordPieceTest, PiecesGiveTheIdsOfTheWhole) {
+  const auto tokenizer = MakeWp(MakeWordPieceVocabulary(kWpPieces));
+  std::mt19937 random(41);
+  const std::vector<std::string> parts = {"un", "aff",   "able", "a",      " ", "!", "日",
+                                          "\u00C9",  "[SEP]", "\xFF", "\u0301", "s", "▁"};
+  for (int round = 0; round < 300; ++round) {
+    std::string text;
+    for (size_t i = random() % 40; i > 0; --i) text += parts[random() % parts.size()];
+    const std::vector<TokenId> whole = tokenizer->Encode(text, {});
+    const std::unique_ptr<Encoding> encoding = tokenizer->Begin(text, {});
+    while (!encoding->Run(1 + random() % 20)) {
+    }
+    ASSERT_EQ(encoding->ids(), whole) << base::PrintableText(text);
+  }
+}
+
+}  // namespace
+}  // namespace ropeway::tokenizer
