@@ -225,14 +225,14 @@ TEST_P(AttentionTest, EqualsReferenceForEveryHeadSize) {
 
 // Windows that begin and end anywhere in a block, a group and a split, and such that see all.
 TEST_P(AttentionTest, EqualsReferenceForEveryWindow) {
-  for (const int window : {1, 2, 15, 16, 17, 48, 63, 64, 65, 100, 512, 1024, 1100, 5000}) {
-    for (const int start : {0, 10, 63, 64, 127, 500, 1023, 1030, 2047, 2100}) {
-      for (const int rows : {1, 3, 16}) {
-        Check({.rows = rows, .start = start, .group = 2, .head_dim = 32, .window = window});
+  for (const int window : {1, 16, 17, 63, 64, 65, 100, 1024, 5000}) {
+    for (const int start : {0, 10, 63, 500, 1030, 2100}) {
+      for (const int rows : {1, 16}) {
+        Check({.rows = rows, .start = start, .group = 2, .head_dim = 16, .window = window});
       }
     }
   }
-  for (int start = 180; start < 260; ++start) {
+  for (int start = 180; start < 245; ++start) {
     Check({.rows = 9, .start = start, .group = 3, .head_dim = 16, .window = 70});
   }
 }

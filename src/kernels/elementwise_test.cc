@@ -398,7 +398,7 @@ TEST(ReferenceMath, OtherFormulasAreFollowed) {
     EXPECT_NEAR(y[i], (x[i] - mean) / std::sqrt(variance + 1e-5) * w[i] + b[i], 3e-6);
   }
   const auto gelu = [](double z) {
-    return 0.5 * z * (1 + std::tanh(std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z)));
+    return 0.5 * z * (1 + std::tanh(std::sqrt(2 / 3.141592653589793) * (z + 0.044715 * z * z * z)));
   };
   kReferenceKernels.gelu(x.data(), 100, y.data());
   for (size_t i = 0; i < 100; ++i) EXPECT_NEAR(y[i], gelu(x[i]), 1e-6);
