@@ -43,8 +43,14 @@ std::vector<double> RopeFrequencies(const RopeParams& p, std::span<const float> 
   double first = 0.0;
   double last = 0.0;
   if (p.scaling == RopeScaling::kYarn) {
-    first = std::max(0.0, std::floor(PairThatTurns(p, p.beta_fast)));
-    last = std::min(p.dim - 1.0, std::ceil(PairThatTurns(p, p.beta_slow)));
+    first = PairThatTurns(p, p.beta_fast);
+    last = PairThatTurns(p, p.beta_slow);
+    if (p.yarn_whole_pairs) {
+      first = std::floor(first);
+      last = std::ceil(last);
+    }
+    first = std::max(0.0, first);
+    last = std::min(p.dim - 1.0, last);
   }
   for (int i = 0; i < pairs; ++i) {
     const auto at = static_cast<size_t>(i);
@@ -62,6 +68,19 @@ std::vector<double> RopeFrequencies(const RopeParams& p, std::span<const float> 
     frequencies[at] = frequency;
   }
   return frequencies;
+}
+
+std::vector<float> Llama3Divisors(const RopeParams& p, double factor, double low_turns,
+                                  double high_turns) {
+  constexpr double kTwoPi = 6.283185307179586;
+  std::vector<float> divisors;
+  for (int i = 0; i < p.dim / 2; ++i) {
+    const double frequency = PortablePow(p.freq_base, -2.0 * i / p.dim);
+    const double turns = p.original_context_length * frequency / kTwoPi;
+    const double kept = std::clamp((turns - low_turns) / (high_turns - low_turns), 0.0, 1.0);
+    divisors.push_back(static_cast<float>(1.0 / ((1.0 - kept) / factor + kept)));
+  }
+  return divisors;
 }
 
 double RopeMagnitude(const RopeParams& p) {

@@ -8,22 +8,33 @@
 
 namespace ropeway::model {
 
-enum class RopeScaling { kNone, kLinear, kYarn };
+// kLongRope: frequencies are divided by factors of the file, of which it has one list for contexts
+// up to the original length and one for longer ones (LongRoPE, Ding et al. 2024).
+enum class RopeScaling { kNone, kLinear, kYarn, kLongRope };
 
 struct RopeParams {
   int32_t dim = 0;  // Even: dim / 2 pairs of each head are rotated.
   double freq_base = 10000.0;
   RopeScaling scaling = RopeScaling::kNone;
   double factor = 1.0;                  // Contexts are stretched by so much; at least 1.
-  int32_t original_context_length = 0;  // Before stretching; kYarn only.
+  int32_t original_context_length = 0;  // Before stretching; kYarn and kLongRope.
   double attention_factor = 1.0;        // Multiplies cosine and sine.
   double beta_fast = 32.0;              // kYarn: pairs that turn more often are not stretched.
   double beta_slow = 1.0;               // kYarn: pairs that turn less often are stretched in full.
+  bool yarn_whole_pairs = true;         // kYarn: these bounds are rounded to whole pairs.
+  bool long_factors = false;            // kLongRope: the list for longer contexts is used.
 };
 
 // Radians per position of each of the dim / 2 pairs. `divisors`: one per pair, or empty
 // (Llama 3.1's scaling, which its files carry ready-made as the tensor rope_freqs.weight).
 std::vector<double> RopeFrequencies(const RopeParams& params, std::span<const float> divisors);
+
+// Llama 3.1's scaling as divisors, where a file names its parameters instead: pairs that turn fewer
+// than `low_turns` times within the original context are stretched by `factor`, those that turn more
+// than `high_turns` times are not, and those between in part.
+// REQUIRES: 0 < low_turns < high_turns.
+std::vector<float> Llama3Divisors(const RopeParams& params, double factor, double low_turns,
+                                  double high_turns);
 
 // The factor on cosine and sine.
 double RopeMagnitude(const RopeParams& params);
