@@ -1,6 +1,6 @@
 // Attention: every table against the reference by bits, at the edges of blocks, softmax groups,
-// splits and windows, for both types of the KV cache, with garbage in the slots that no row may see;
-// the reference against double precision.
+// splits and windows, for both types of the KV cache, with garbage in the slots that no row may
+// see; the reference against double precision.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

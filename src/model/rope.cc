@@ -70,19 +70,6 @@ std::vector<double> RopeFrequencies(const RopeParams& p, std::span<const float> 
   return frequencies;
 }
 
-std::vector<float> Llama3Divisors(const RopeParams& p, double factor, double low_turns,
-                                  double high_turns) {
-  constexpr double kTwoPi = 6.283185307179586;
-  std::vector<float> divisors;
-  for (int i = 0; i < p.dim / 2; ++i) {
-    const double frequency = PortablePow(p.freq_base, -2.0 * i / p.dim);
-    const double turns = p.original_context_length * frequency / kTwoPi;
-    const double kept = std::clamp((turns - low_turns) / (high_turns - low_turns), 0.0, 1.0);
-    divisors.push_back(static_cast<float>(1.0 / ((1.0 - kept) / factor + kept)));
-  }
-  return divisors;
-}
-
 double RopeMagnitude(const RopeParams& p) {
   // YaRN, section 3.3: both queries and keys are multiplied with sqrt(1 / t) = 0.1 ln(s) + 1.
   const double yarn = p.scaling == RopeScaling::kYarn ? 0.1 * PortableLog(p.factor) + 1.0 : 1.0;

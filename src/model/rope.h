@@ -29,13 +29,6 @@ struct RopeParams {
 // (Llama 3.1's scaling, which its files carry ready-made as the tensor rope_freqs.weight).
 std::vector<double> RopeFrequencies(const RopeParams& params, std::span<const float> divisors);
 
-// Llama 3.1's scaling as divisors, where a file names its parameters instead: pairs that turn fewer
-// than `low_turns` times within the original context are stretched by `factor`, those that turn more
-// than `high_turns` times are not, and those between in part.
-// REQUIRES: 0 < low_turns < high_turns.
-std::vector<float> Llama3Divisors(const RopeParams& params, double factor, double low_turns,
-                                  double high_turns);
-
 // The factor on cosine and sine.
 double RopeMagnitude(const RopeParams& params);
 

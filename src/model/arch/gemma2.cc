@@ -23,8 +23,8 @@ ModelConfig ReadGemma2(MetadataReader* reader) {
   c.logit_soft_cap = static_cast<float>(reader->Float("final_logit_softcapping", 0, 1e6, 30.0));
   if (!reader->status().ok()) return c;
   c.embedding_scale = std::sqrt(static_cast<float>(c.hidden_size));
-  // No key tells: the largest of the family has another scale.
-  if (c.num_layers == kGemma2LayersOf27B) {
+  // Most files do not tell that the largest of the family has another scale.
+  if (!reader->Has("attention.scale") && c.num_layers == kGemma2LayersOf27B) {
     const int32_t part = c.hidden_size / c.num_heads;
     c.attention_scale = 1.0F / std::sqrt(static_cast<float>(part));
   }

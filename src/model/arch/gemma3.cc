@@ -29,8 +29,8 @@ ModelConfig ReadGemma3(MetadataReader* reader) {
     near.freq_base = reader->Float("rope.freq_base_swa", 2.0, 1e15, kGemma3WindowFreqBase);
     c.window_rope = near;
   }
-  // No key tells: the largest of the family has another scale.
-  if (c.num_layers == kGemma3LayersOf27B) {
+  // Most files do not tell that the largest of the family has another scale.
+  if (!reader->Has("attention.scale") && c.num_layers == kGemma3LayersOf27B) {
     const int32_t part = c.hidden_size / c.num_heads;
     c.attention_scale = 1.0F / std::sqrt(static_cast<float>(part));
   }

@@ -11,6 +11,7 @@ ModelConfig ReadQwen3(MetadataReader* reader) {
   ReadRmsNorm(reader, &c);
   ReadAttentionScale(reader, &c);
   ReadRope(reader, &c);
+  ReadWindows(reader, 0, 0, &c);
   c.position = PositionKind::kRopeNeox;
   c.activation = Activation::kSwiGlu;
   return c;

@@ -11,6 +11,7 @@ ModelConfig ReadQwen3Moe(MetadataReader* reader) {
   ReadRmsNorm(reader, &c);
   ReadAttentionScale(reader, &c);
   ReadRope(reader, &c);
+  ReadWindows(reader, 0, 0, &c);
   c.position = PositionKind::kRopeNeox;
   c.activation = Activation::kSwiGlu;
   const int32_t used = reader->Uint("expert_used_count", 1, 1 << 20);

@@ -248,12 +248,11 @@ void ReadAttentionScale(MetadataReader* reader, ModelConfig* config) {
   if (!reader->status().ok()) return;
   const double usual = 1.0 / std::sqrt(static_cast<double>(config->head_dim));
   const double scale = reader->Float("attention.scale", 0.0, 1e3, usual);  // 0: the usual.
-  if (scale != 0.0 && std::fabs(scale - usual) > 1e-6 * usual) {
-    reader->Fail(StatusCode::kUnimplemented, "attention.scale",
-                 fmt::format("{} is not supported; only 1 / sqrt(key length) is", scale));
-  }
   // In float throughout: the double's rounding may differ in the last bit.
   config->attention_scale = 1.0F / std::sqrt(static_cast<float>(config->head_dim));
+  if (scale != 0.0 && std::fabs(scale - usual) > 1e-6 * usual) {
+    config->attention_scale = static_cast<float>(scale);
+  }
 }
 
 void ReadWindows(MetadataReader* reader, int32_t window, int32_t pattern, ModelConfig* config) {

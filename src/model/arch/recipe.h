@@ -66,7 +66,7 @@ class MetadataReader {
 // Sizes and heads.
 void ReadSizes(MetadataReader* reader, ModelConfig* config);
 void ReadRmsNorm(MetadataReader* reader, ModelConfig* config);
-// The usual scale of scores, 1 / sqrt(head_dim); any other is rejected.
+// The scale of scores, 1 / sqrt(head_dim) where the file names no other.
 void ReadAttentionScale(MetadataReader* reader, ModelConfig* config);
 // RoPE with its scaling.
 void ReadRope(MetadataReader* reader, ModelConfig* config);
