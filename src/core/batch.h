@@ -16,7 +16,7 @@ namespace ropeway::core {
 // A KV block: an index into the executor's pool.
 using BlockId = int32_t;
 
-// In a block table: no block. Of layers with a window, those that no row sees any more.
+// In a block table: no block, where no row needs one.
 inline constexpr BlockId kNoBlock = -1;
 
 // The sampler's input beside the logits; see SamplingParams.
@@ -41,7 +41,7 @@ struct BatchItem {
   std::span<const TokenId> tokens{};  // The ids at positions [start, start + tokens.size()).
   // [block][group of layers] (KvLayout). Block i holds positions [i * kBlockTokens,
   // (i + 1) * kBlockTokens); covers at least start + tokens.size() positions. Positions before
-  // `start` are already written. Of groups with a window, blocks that no row sees may be missing.
+  // `start` are already written. Blocks that no row of the item sees may be missing.
   std::span<const BlockId> blocks{};
   bool sample = false;  // Sample the token after the last of `tokens`.
   // Padding of a static batch: costs what another item does, and writes nothing.

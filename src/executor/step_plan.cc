@@ -69,11 +69,10 @@ Status StepPlan::CheckBlocks(const core::BatchItem& item, int64_t end) const {
   }
   for (size_t i = 0; i < item.blocks.size(); ++i) {
     if (item.blocks[i] >= 0 && item.blocks[i] < limits_.num_blocks) continue;
-    const int window = limits_.windows[i % groups];
+    const int seen = FirstSeen(limits_.windows[i % groups], item.start);
     const auto first = static_cast<int64_t>(i / groups) * base::kBlockTokens;
-    const bool seen =
-        first < end && first + base::kBlockTokens > FirstSeen(window, item.start);
-    if (window == 0 || seen) return Broken("no such block");
+    const bool unseen = first >= end || first + base::kBlockTokens <= seen;
+    if (item.blocks[i] != core::kNoBlock || !unseen) return Broken("no such block");
   }
   return {};
 }

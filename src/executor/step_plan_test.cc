@@ -90,7 +90,7 @@ TEST(StepPlanTest, RowsAreTheBatchInOrder) {
   EXPECT_EQ(plan.outputs().item, std::vector<int32_t>({0, 2, 3}));
 }
 
-// Of layers with a window, only what a row of the item sees must be there.
+// Only what a row of the item sees must be there.
 TEST(StepPlanTest, BlocksThatNoRowSeesMayBeMissing) {
   PlanLimits limits = Limits(1);
   limits.windows = {0, 20};
@@ -116,7 +116,9 @@ TEST(StepPlanTest, BlocksThatNoRowSeesMayBeMissing) {
   EXPECT_FALSE(ok(99)) << "too few";
   blocks.assign(12, 0);
   EXPECT_TRUE(ok(11)) << "behind the last row";
-  EXPECT_FALSE(ok(10)) << "a table without a window has no holes";
+  EXPECT_TRUE(ok(10)) << "likewise, of the group without a window";
+  blocks[11] = 1 << 20;
+  EXPECT_FALSE(ok(99)) << "not missing, but no block of the pool";
   EXPECT_EQ(FirstSeen(20, 50), 31);
   EXPECT_EQ(FirstSeen(20, 19), 0);
   EXPECT_EQ(FirstSeen(0, 50), 0);
