@@ -47,7 +47,8 @@ EngineCore::EngineCore(const EngineCoreOptions& options, const executor::KvLayou
       transfers_(options.cache.caching ? options.tier : nullptr, executor, &kv_, clock,
                  layout.block_bytes, options.scheduler.max_num_seqs,
                  [this](core::Sequence* sequence) { scheduler_.FetchDone(sequence); }),
-      builder_(std::min(options.scheduler.max_num_seqs, options.scheduler.max_num_batched_tokens)) {
+      builder_(std::min(options.scheduler.max_num_seqs, options.scheduler.max_num_batched_tokens),
+               kv_.windows().groups()) {
   UpdateStats();
 }
 

@@ -11,13 +11,6 @@
 namespace ropeway::kvcache {
 namespace {
 
-TEST(KvCacheManagerTest, BlocksForPositions) {
-  EXPECT_EQ(BlocksFor(0), 0);
-  EXPECT_EQ(BlocksFor(1), 1);
-  EXPECT_EQ(BlocksFor(16), 1);
-  EXPECT_EQ(BlocksFor(17), 2);
-}
-
 class KvCacheTest : public testing::Test {
  protected:
   void Make(int32_t blocks, KvCacheOptions options = {}) {

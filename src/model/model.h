@@ -74,7 +74,8 @@ class Model {
   // Repacks the weights of an open GGUF file with `threads` >= 1 threads (any number gives the same
   // bytes). The file is not needed afterwards; if it changes meanwhile the load fails (kDataLoss).
   // `max_positions`: rows of the RoPE table, at most the model's context length; 0: the context
-  // length. They decide which of its factors a kLongRope model uses. Errors as for BindTensors, or kResourceExhausted if memory or threads are short.
+  // length. They decide which of its factors a kLongRope model uses. Errors as for BindTensors, or
+  // kResourceExhausted if memory or threads are short.
   static StatusOr<std::unique_ptr<Model>> Load(const GgufFile& file, int threads,
                                                int32_t max_positions = 0);
   Model(const Model&) = delete;
