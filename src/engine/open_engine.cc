@@ -177,7 +177,7 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   const kernels::KvType kv_type = *kernels::KvTypeByName(options.cache.kv_dtype.c_str());
   const size_t block_bytes = shape.kv_block_bytes(kv_type);
   const model::KvGroups groups = shape.kv_groups();
-  const size_t least_bytes = block_bytes * static_cast<size_t>(groups.count());
+  const size_t least_bytes = shape.kv_bytes_of_all_groups(kv_type);
   if (options.cache.kv_bytes == 0) {
     config.options.cache.kv_bytes =
         DefaultKvCacheBytes(AvailableMemoryBytes(), options.scheduler.max_num_seqs,

@@ -89,6 +89,10 @@ struct ModelConfig {
     return kernels::KvHeadBlockBytes(type, head_dim) * static_cast<size_t>(num_kv_heads) *
            static_cast<size_t>(kv_groups().layers);
   }
+  // Of the blocks of all groups for the same positions.
+  size_t kv_bytes_of_all_groups(kernels::KvType type) const {
+    return kv_block_bytes(type) * kv_groups().windows.size();
+  }
 };
 
 }  // namespace ropeway::model
