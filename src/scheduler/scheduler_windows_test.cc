@@ -35,7 +35,7 @@ TEST_F(SchedulerWindowsTest, AChunkEndsWhereBlocksDo) {
 }
 
 TEST_F(SchedulerWindowsTest, OnlyWhatASequenceTakesAtOnceMustFit) {
-  Start(20, {.max_num_seqs = 2, .max_num_batched_tokens = 200});
+  Start(20, {.max_num_seqs = 2, .max_num_batched_tokens = 96, .max_prefill_chunk = 48});
   Add(100, 1);
   Add(100, 1);
   EXPECT_EQ(Step(), "1:0+48 2:0+48");
