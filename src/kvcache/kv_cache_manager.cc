@@ -314,26 +314,32 @@ void KvCacheManager::Park(core::Sequence* sequence) {
 }
 
 void KvCacheManager::Release(core::Sequence* sequence) {
-  if (sequence->state == core::SequenceState::kPreempted) {
-    // Stored as if the sequence had ended while it ran.
-    for (int32_t i = 0; i < sequence->kv.parked / base::kBlockTokens; ++i) {
-      for (int32_t group = 0; group < windows_.groups(); ++group) {
-        const core::BlockId block = pool_.Find(NameOf(*sequence, i, group));
-        if (block >= 0 && !pool_.pending(block)) StoreIfMissing(block);
-      }
+  // One that is preempted is stored as if it had ended while it ran.
+  const bool runs = sequence->state != core::SequenceState::kPreempted;
+  const int32_t computed = runs ? sequence->kv.computed : sequence->kv.parked;
+  const int32_t full = runs ? sequence->kv.published : computed / base::kBlockTokens;
+  if (runs) ForgetPending(sequence);
+  for (int32_t i = 0; i < full; ++i) {
+    for (int32_t group = 0; group < windows_.groups(); ++group) {
+      if (runs) PublishLate(sequence, i, group);
+      if (!IsWorthStoring(*sequence, computed, i, group)) continue;
+      const core::BlockId block = pool_.Find(NameOf(*sequence, i, group));
+      if (block >= 0 && !pool_.pending(block)) StoreIfMissing(block);
     }
+  }
+  if (runs) {
+    DropReferences(sequence);
+  } else {
     DropClaims(sequence);
     ForgetTail(*sequence);
-    return;
   }
-  ForgetPending(sequence);
-  for (int32_t i = 0; i < sequence->kv.published; ++i) {
-    for (int32_t group = 0; group < windows_.groups(); ++group) {
-      const core::BlockId block = PublishLate(sequence, i, group);
-      if (block >= 0) StoreIfMissing(block);
-    }
-  }
-  DropReferences(sequence);
+}
+
+bool KvCacheManager::IsWorthStoring(const core::Sequence& sequence, int32_t computed, int32_t index,
+                                    int32_t group) const {
+  const int32_t prompt = sequence.prompt_len - 1;
+  return index >= windows_.FirstKept(group, computed) ||
+         (index >= windows_.FirstKept(group, prompt) && index < prompt / base::kBlockTokens);
 }
 
 void KvCacheManager::StoreIfMissing(core::BlockId block) {

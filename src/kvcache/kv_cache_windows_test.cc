@@ -340,20 +340,31 @@ TEST_F(KvCacheWindowsTest, AParkedTailComesFromTheTierInAllGroups) {
   Release(a);
 }
 
-TEST_F(KvCacheWindowsTest, WhatEndedIsStoredWithItsWindow) {
+// Of the window: what a sequence sees that goes on from the end, or comes with the same prompt.
+TEST_F(KvCacheWindowsTest, WhatEndedIsStoredWithTwoWindows) {
   MakeWindows(40, {.tier = &tier_});
-  core::Sequence* a = RunSteps(New(100));
-  Release(a);
-  int whole = 0;
-  int window = 0;
+  core::Sequence* a = New(100);
+  a->prompt_len = 62;
+  Release(RunSteps(a));
+  std::vector<core::BlockName> stored;
   for (core::BlockId block = -1; kv_->NextToStore(&block);) {
-    const core::BlockName name = kv_->pool().name(block);
-    const bool is_whole =
-        std::find(a->kv.names.begin(), a->kv.names.end(), name) != a->kv.names.end();
-    ++(is_whole ? whole : window);
+    stored.push_back(kv_->pool().name(block));
   }
-  EXPECT_EQ(whole, 6);
-  EXPECT_EQ(window, 2) << "what a sequence that goes on from its end sees";
+  std::vector<core::BlockName> expected = a->kv.names;
+  ASSERT_EQ(expected.size(), 6U);
+  for (const size_t i : {1, 2, 4, 5}) {
+    expected.push_back(core::GroupName(a->kv.names[i], 1));
+  }
+  EXPECT_EQ(stored.size(), expected.size());
+  for (const core::BlockName& name : expected) {
+    EXPECT_NE(std::find(stored.begin(), stored.end(), name), stored.end());
+    tier_.blocks[name] = {};
+  }
+  MakeWindows(40, {.tier = &tier_});
+  sequences_.clear();
+  EXPECT_EQ(LookupAll(New(62)).tier_tokens, 48);
+  EXPECT_EQ(LookupAll(New(110)).tier_tokens, 96);
+  EXPECT_EQ(LookupAll(New(80)).tier_tokens, 48) << "as far as there is a whole window";
 }
 
 TEST_F(KvCacheWindowsTest, HeldBlocksAreCountedInPart) {
