@@ -1,5 +1,5 @@
-// Runs requests through EngineCore and CpuExecutor, on the default model or another one, alone or in
-// a crowd, and records what the batches really looked like.
+// Runs requests through EngineCore and CpuExecutor, on the default model or another one, alone or
+// in a crowd, and records what the batches really looked like.
 #ifndef ROPEWAY_TESTS_DETERMINISM_HARNESS_H_
 #define ROPEWAY_TESTS_DETERMINISM_HARNESS_H_
 

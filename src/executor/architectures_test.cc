@@ -1,5 +1,6 @@
-// Each architecture on a tiny random model: the forward pass agrees with plain double precision, and
-// nothing around a sequence changes a bit of it. Against transformers: tests/architectures_test.cc.
+// Each architecture on a tiny random model: the forward pass agrees with plain double precision,
+// and nothing around a sequence changes a bit of it. Against transformers:
+// tests/architectures_golden_test.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -83,7 +84,7 @@ TEST_P(Architecture, NothingAroundASequenceChangesIt) {
 }
 
 TEST_P(Architecture, EveryInstructionSetGivesTheSameBits) {
-  for (const kernels::WeightType weights : {kernels::WeightType::kF32, kernels::WeightType::kQ8_0}) {
+  for (const auto weights : {kernels::WeightType::kF32, kernels::WeightType::kQ8_0}) {
     const auto model = LoadGguf(model::TinyModel(GetParam(), weights));
     const auto crowd = SmallCrowd();
     How how;

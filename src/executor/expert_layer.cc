@@ -26,7 +26,8 @@ int NumBlocks(const model::FfnWeights& ffn) {
 
 // Bytes of the hidden features of `rows` rows, from a cache line on.
 size_t FeatureBytes(const model::FfnWeights& ffn, int rows) {
-  return (kernels::PackedRowsBytes(ffn.down.type, rows, ffn.down.k) + kLineBytes - 1) / kLineBytes * kLineBytes;
+  const size_t bytes = kernels::PackedRowsBytes(ffn.down.type, rows, ffn.down.k);
+  return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
 }
 
 // Of all experts of a layer for `rows` rows: each use of an expert is a row, and an expert's last
@@ -177,9 +178,9 @@ void ExpertLayer::RouteTile(const model::LayerWeights& layer, int row, int rows,
   }
   if (!HasMatrix(layer.shared_gate)) return;
   float* shared = shared_.data() + row;
-  kernels_.matmul(layer.shared_gate,
-                  w->packer.Pack(layer.shared_gate.type, normed, hidden_, rows, hidden_), rows, 0, 1,
-                  shared, 1);
+  const std::byte* packed =
+      w->packer.Pack(layer.shared_gate.type, normed, hidden_, rows, hidden_);
+  kernels_.matmul(layer.shared_gate, packed, rows, 0, 1, shared, 1);
   // The sigmoid, 1 / (1 + e^-x).
   for (int r = 0; r < rows; ++r) {
     const float minus = -shared[r];

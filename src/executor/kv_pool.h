@@ -1,5 +1,5 @@
-// The memory of the KV cache: [block][layer of a group][KV head], each as KvHeadBlockBytes describes
-// it.
+// The memory of the KV cache: [block][layer of a group][KV head], each as KvHeadBlockBytes
+// describes it.
 #ifndef ROPEWAY_EXECUTOR_KV_POOL_H_
 #define ROPEWAY_EXECUTOR_KV_POOL_H_
 
@@ -35,9 +35,8 @@ class KvPool {
   // K and V of (layer, head) in block 0; those of block b, which must be one of the layer's group,
   // are b * block_bytes() further.
   std::byte* At(int layer, int kv_head) const {
-    const auto index = static_cast<size_t>(groups_.places[static_cast<size_t>(layer)].index);
-    return memory_.data() +
-           (index * static_cast<size_t>(num_kv_heads_) + static_cast<size_t>(kv_head)) * head_bytes_;
+    const int32_t index = groups_.places[static_cast<size_t>(layer)].index;
+    return memory_.data() + static_cast<size_t>(index * num_kv_heads_ + kv_head) * head_bytes_;
   }
 
   std::span<std::byte> Block(core::BlockId block) const {

@@ -229,8 +229,8 @@ class KvCacheManager {
   void DropReferences(core::Sequence* sequence);
   void ClaimBlock(core::Sequence* sequence, core::BlockId block);
   void StoreIfMissing(core::BlockId block);
-  // Whether block `index` of a sequence that ended is for the tier. Of a window, only what those see
-  // that go on from its end, or come with the same prompt.
+  // Whether block `index` of a sequence that ended is for the tier. Of a window, only what those
+  // see that go on from its end, or come with the same prompt.
   bool IsWorthStoring(const core::Sequence& sequence, int32_t computed, int32_t index,
                       int32_t group) const;
   Status CheckCounts(std::span<const core::Sequence* const> sequences) const;

@@ -38,9 +38,9 @@ struct ExpertsConfig {
   bool normalized = true;
 };
 
-// How K and V of the layers lie in KV blocks. The layers that see equally many positions are divided
-// into groups of one size, and each group has blocks of its own: those of layers with a window can
-// be given back as soon as no row sees them, and all blocks have one size.
+// How K and V of the layers lie in KV blocks. The layers that see equally many positions are
+// divided into groups of one size, and each group has blocks of its own: those of layers with a
+// window can be given back as soon as no row sees them, and all blocks have one size.
 struct KvGroups {
   struct Place {
     int32_t group = 0;

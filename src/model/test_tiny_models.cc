@@ -118,7 +118,9 @@ class TinyModelMaker {
   }
 
  private:
-  bool Is(const char* architecture) const { return spec_.architecture == std::string(architecture); }
+  bool Is(const char* architecture) const {
+    return spec_.architecture == std::string(architecture);
+  }
   bool Named(const char* name) const { return spec_.name == std::string(name); }
   std::string Key(const char* key) const { return std::string(spec_.architecture) + "." + key; }
   void Uint(const char* key, int value) {

@@ -1,5 +1,5 @@
-// Architecture "gemma3", the text model. Its files hold the norms' weights with the 1 that the model
-// adds to them.
+// Architecture "gemma3", the text model. Its files hold the norms' weights with the 1 that the
+// model adds to them.
 #include <cmath>
 
 #include "model/arch/recipe.h"

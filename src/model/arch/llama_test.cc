@@ -191,9 +191,8 @@ TEST(ModelConfigTest, ReadsWindowsAndScales) {
                 w->SetBools("llama.attention.sliding_window_pattern", {false});
               }),
               HasSubstr("sliding_window_pattern\": 2 flags are expected"));
-  EXPECT_EQ(
-      ConfigWith([](GgufWriter* w) { w->SetFloat32("llama.attention.scale", 0.5F); }).attention_scale,
-      0.5F);
+  const auto scale = [](GgufWriter* w) { w->SetFloat32("llama.attention.scale", 0.5F); };
+  EXPECT_EQ(ConfigWith(scale).attention_scale, 0.5F);
 }
 
 TEST(ModelConfigTest, ReadsRopeScaling) {
