@@ -147,7 +147,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Architectures, ::testing::ValuesIn(model::TinyM
                          [](const auto& info) { return info.param; });
 
 TEST_P(Architectures, CompanyAndPreemptionsChangeNoBit) {
-  RunAndCompare({.chunk = 100, .threads = 2});
+  const RunResult run = RunAndCompare({.chunk = 100, .threads = 2});
+  EXPECT_EQ(run.stats.experts_read > 0, model_->config().experts.count > 0);
   const RunResult tight =
       RunAndCompare({.chunk = 7, .threads = 2, .pool_blocks = TightPool(), .arrival_seed = 3});
   EXPECT_GT(tight.shape.preemptions, 0U);

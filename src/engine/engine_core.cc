@@ -283,6 +283,7 @@ void EngineCore::Compute() {
   scheduler_.OnStep(took, *result);
   control_->OnStep(took, static_cast<double>(kv_.pool().num_free() + kv_.pool().num_cached()) /
                              kv_.pool().num_blocks());
+  stats_.experts_read += static_cast<uint64_t>(result->experts_read);
   stats_.last_forward = result->forward;
   stats_.last_sampling = result->sampling;
   CountRows();
