@@ -146,8 +146,8 @@ class KvCacheManager {
   // The sequence ends: its table and claims are cleared; its computed blocks stay cached.
   void Release(core::Sequence* sequence);
 
-  // The blocks that Start, Extend and Cover evicted since the last ClearEvicted and that should be stored
-  // in the tier. Their bytes are in the pool until the next step computes.
+  // The blocks that Start, Extend and Cover evicted since the last ClearEvicted, and that should be
+  // stored in the tier. Their bytes are in the pool until the next step computes.
   std::span<const BlockPool::Evicted> evicted() const { return evicted_; }
   void ClearEvicted() { evicted_.clear(); }
 
