@@ -120,8 +120,10 @@ class Crowd {
     core.scheduler.max_prefill_chunk = settings.max_prefill_chunk;
     core.cache.caching = settings.prefix_caching;
     core.max_model_len = DeterminismEngine::LongestRequest(options_);
-    const auto block_bytes = static_cast<int64_t>(model_.config().kv_block_bytes(options_.kv_type));
-    auto layout = executor_.Init(settings.num_blocks * block_bytes, settings.max_num_batched_tokens,
+    // `num_blocks` of each group of layers.
+    const auto bytes =
+        static_cast<int64_t>(model_.config().kv_bytes_of_all_groups(options_.kv_type));
+    auto layout = executor_.Init(settings.num_blocks * bytes, settings.max_num_batched_tokens,
                                  settings.max_num_seqs);
     if (!layout.ok()) return layout.status();
     if (Status status = core.Validate(*layout); !status.ok()) return status;

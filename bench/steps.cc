@@ -72,12 +72,13 @@ std::vector<NamedShape> ChooseShapes(const StepsFlags& flags) {
 
 // Adds the rows of all shapes. kInvalidArgument where one does not fit the pool.
 Status AddShapes(const std::vector<NamedShape>& shapes, const StepsFlags& flags, const char* isa,
-                 int num_blocks, StepTimer* timer, Rows* rows) {
+                 const executor::KvLayout& layout, StepTimer* timer, Rows* rows) {
   for (const auto& [name, shape] : shapes) {
-    if (shape.blocks() > num_blocks) {
+    const int needed = shape.blocks() * static_cast<int>(layout.windows.size());
+    if (needed > layout.num_blocks) {
       return InvalidArgument(
           fmt::format("--kv-cache-mb: {} sequences of {} tokens need {} blocks, not {}",
-                      shape.sequences, shape.context + shape.tokens, shape.blocks(), num_blocks));
+                      shape.sequences, shape.context + shape.tokens, needed, layout.num_blocks));
     }
     const Timing timing = timer->Measure(shape, flags.seconds);
     rows->SetCell("steps", isa,
@@ -117,8 +118,7 @@ int RunSteps(const StepsFlags& flags) {
   rows.Add("threads", threads);
   rows.Add("kv_cache_dtype", flags.kv_cache_dtype);
   rows.Add("barrier_ns", base::BarrierNanoseconds(threads));
-  const Status status =
-      AddShapes(shapes, flags, (*kernels)->name, layout->num_blocks, &timer, &rows);
+  const Status status = AddShapes(shapes, flags, (*kernels)->name, *layout, &timer, &rows);
   return status.ok() ? output.End() : base::Fail(status);
 }
 
@@ -138,7 +138,8 @@ core::Batch StepTimer::MakeBatch(const StepShape& shape) {
     return spec;
   }();
   const auto tokens = static_cast<size_t>(shape.tokens);
-  const auto blocks = static_cast<size_t>(shape.blocks() / shape.sequences);
+  const size_t blocks =
+      static_cast<size_t>(shape.blocks() / shape.sequences) * layout_.windows.size();
   const auto sequences = static_cast<size_t>(shape.sequences);
   std::mt19937 random(1);
   tokens_.resize(sequences * tokens);

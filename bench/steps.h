@@ -16,6 +16,7 @@ struct StepShape {
   int tokens;   // Of each, per step: 1 is a decode.
   int context;  // Positions before.
 
+  // In each group of layers (executor::KvLayout).
   int blocks() const {
     return sequences * ((context + tokens + base::kBlockTokens - 1) / base::kBlockTokens);
   }

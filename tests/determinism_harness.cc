@@ -209,7 +209,8 @@ void RunSteps(const std::vector<core::CoreRequest>& requests, const CrowdOptions
 RunResult RunCrowd(const std::vector<core::CoreRequest>& requests, const CrowdOptions& options,
                    const kernels::Kernels* kernels) {
   RunResult result;
-  const std::shared_ptr<const model::Model> model = TestModel();
+  const std::shared_ptr<const model::Model> model =
+      options.model != nullptr ? options.model : TestModel();
   executor::CpuExecutor cpu(model, kernels, options.threads, options.kv_type);
   RecordingExecutor executor(&cpu, options, &result.shape);
   engine::EngineCoreOptions core_options;
@@ -244,10 +245,12 @@ RunResult RunCrowd(const std::vector<core::CoreRequest>& requests, const CrowdOp
 }
 
 std::map<RequestId, Output> RunAlone(const std::vector<core::CoreRequest>& requests,
-                                     const kernels::Kernels* kernels, kernels::KvType kv_type) {
+                                     const kernels::Kernels* kernels, kernels::KvType kv_type,
+                                     const std::shared_ptr<const model::Model>& model) {
   std::map<RequestId, Output> outputs;
   for (const core::CoreRequest& request : requests) {
-    RunResult result = RunCrowd({request}, {.kv_type = kv_type, .prefix_caching = false}, kernels);
+    RunResult result = RunCrowd(
+        {request}, {.model = model, .kv_type = kv_type, .prefix_caching = false}, kernels);
     outputs.merge(result.outputs);
   }
   return outputs;

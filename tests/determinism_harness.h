@@ -1,5 +1,5 @@
-// Runs requests through EngineCore and CpuExecutor on the default model, alone or in a crowd, and
-// records what the batches really looked like.
+// Runs requests through EngineCore and CpuExecutor, on the default model or another one, alone or
+// in a crowd, and records what the batches really looked like.
 #ifndef ROPEWAY_TESTS_DETERMINISM_HARNESS_H_
 #define ROPEWAY_TESTS_DETERMINISM_HARNESS_H_
 
@@ -34,6 +34,7 @@ struct Output {
 inline constexpr int kMaxModelLen = 768;
 
 struct CrowdOptions {
+  std::shared_ptr<const model::Model> model = nullptr;  // Null: TestModel().
   int chunk = 512;  // Largest prefill chunk.
   int threads = 1;
   int pool_blocks = 1024;
@@ -90,10 +91,11 @@ std::vector<core::CoreRequest> ChoicesOf(core::CoreRequest request, uint32_t n);
 RunResult RunCrowd(const std::vector<core::CoreRequest>& requests, const CrowdOptions& options,
                    const kernels::Kernels* kernels);
 
-// Runs each request in an engine of its own, which caches nothing.
+// Runs each request in an engine of its own, which caches nothing. `model`: as in CrowdOptions.
 std::map<RequestId, Output> RunAlone(const std::vector<core::CoreRequest>& requests,
                                      const kernels::Kernels* kernels,
-                                     kernels::KvType kv_type = kernels::KvType::kF16);
+                                     kernels::KvType kv_type = kernels::KvType::kF16,
+                                     const std::shared_ptr<const model::Model>& model = nullptr);
 
 }  // namespace ropeway::test::testing
 

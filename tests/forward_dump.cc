@@ -97,9 +97,9 @@ int Dump(const char* path, size_t full, const char* out_path) {
 
   executor::CpuExecutor executor(shared, kernels::ChooseKernels(nullptr), 2);
   const auto blocks = static_cast<int64_t>(ids.size() / base::kBlockTokens + 1);
-  const auto block_bytes =
-      static_cast<int64_t>(shared->config().kv_block_bytes(kernels::KvType::kF16));
-  auto layout = executor.Init(blocks * block_bytes, kChunk, 1);
+  const auto bytes =
+      static_cast<int64_t>(shared->config().kv_bytes_of_all_groups(kernels::KvType::kF16));
+  auto layout = executor.Init(blocks * bytes, kChunk, 1);
   if (!layout.ok()) return Fail(layout.status().message());
 
   std::ofstream out(out_path, std::ios::binary);

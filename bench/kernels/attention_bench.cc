@@ -234,7 +234,7 @@ void AttentionBench::Merge(const Unit& unit, int splits, const float* partials) 
         (unit.sequence * problem_.rows + unit.row + row) * heads + unit.head * shape_.group;
     for (int h = 0; h < shape_.group; ++h) {
       kernels_.attention_merge(partials + executor::Product(row * shape_.group + h, partial),
-                               splits, split_floats, shape_.head_dim,
+                               splits, split_floats, shape_.head_dim, nullptr,
                                out_.data() + executor::Product(first_head + h, shape_.head_dim));
     }
   }

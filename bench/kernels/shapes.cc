@@ -11,25 +11,26 @@ namespace ropeway::bench {
 namespace {
 
 // A type that is not supported does not get through BindTensors.
-kernels::WeightType TypeOf(const model::GgufTensor& tensor) {
-  return model::WeightTypeOf(tensor.type).value_or(kernels::WeightType::kF32);
+kernels::WeightType TypeOf(const model::TensorPart& part) {
+  return model::WeightTypeOf(part.tensor->type).value_or(kernels::WeightType::kF32);
 }
 
-// Adds to `shapes` the products of `tensors`, which have their input in common: one for all that
-// are of one type. One that is there already counts once more.
-void AddProducts(const std::vector<std::pair<std::string, const model::GgufTensor*>>& tensors,
+// Adds to `shapes` the products of `parts`, which have their input in common: one for all that are
+// of one type. One that is there already counts once more.
+void AddProducts(const std::vector<std::pair<std::string, model::TensorPart>>& parts,
                  std::vector<MatMulShape>* shapes) {
   std::vector<MatMulShape> products;
-  for (const auto& [label, tensor] : tensors) {
-    const kernels::WeightType type = TypeOf(*tensor);
+  for (const auto& [label, part] : parts) {
+    if (!part) continue;
+    const kernels::WeightType type = TypeOf(part);
     auto same = std::ranges::find(products, type, &MatMulShape::type);
     if (same == products.end()) {
-      products.push_back({label, type, static_cast<int>(tensor->shape[0]), {}, 1, false});
+      products.push_back({label, type, part.k, {}, 1, false});
       same = products.end() - 1;
     } else {
       same->label += "/" + label;
     }
-    same->n.push_back(static_cast<int>(tensor->shape[1]));
+    same->n.push_back(part.n);
   }
   for (const MatMulShape& product : products) {
     const auto same = std::ranges::find_if(*shapes, [&product](const MatMulShape& other) {
@@ -84,10 +85,15 @@ ModelShapes ShapesOf(const model::ModelTensors& tensors, const std::string& name
     AddProducts({{"o", layer.o}}, &shapes.layers);
     AddProducts({{"gate", layer.gate}, {"up", layer.up}}, &shapes.layers);
     AddProducts({{"down", layer.down}}, &shapes.layers);
+    // As many experts as a row goes through.
+    for (size_t i = 0; i < static_cast<size_t>(config.experts.used); ++i) {
+      const model::FfnTensors& expert = layer.experts[i];
+      AddProducts({{"expert gate", expert.gate}, {"expert up", expert.up}}, &shapes.layers);
+      AddProducts({{"expert down", expert.down}}, &shapes.layers);
+    }
   }
-  const model::GgufTensor* output =
-      tensors.output != nullptr ? tensors.output : tensors.token_embedding;
-  shapes.output = {"output", TypeOf(*output), config.hidden_size, {config.vocab_size}, 1, true};
+  const model::TensorPart& output = tensors.output ? tensors.output : tensors.token_embedding;
+  shapes.output = {"output", TypeOf(output), config.hidden_size, {config.vocab_size}, 1, true};
   shapes.attention = {config.num_kv_heads, config.num_heads / config.num_kv_heads, config.head_dim,
                       config.num_layers, kernels::KvType::kF16};
   return shapes;

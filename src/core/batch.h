@@ -16,6 +16,9 @@ namespace ropeway::core {
 // A KV block: an index into the executor's pool.
 using BlockId = int32_t;
 
+// In a block table: no block, where no row needs one.
+inline constexpr BlockId kNoBlock = -1;
+
 // The sampler's input beside the logits; see SamplingParams.
 struct SampleSpec {
   SamplingParams params;
@@ -36,8 +39,9 @@ struct BatchItem {
   uint64_t sequence = 0;              // The engine's name of the sequence; only echoed back.
   int32_t start = 0;                  // Absolute position of tokens[0].
   std::span<const TokenId> tokens{};  // The ids at positions [start, start + tokens.size()).
-  // Block i holds positions [i * kBlockTokens, (i + 1) * kBlockTokens); covers at least
-  // start + tokens.size() positions. Positions before `start` are already written.
+  // [block][group of layers] (KvLayout). Block i holds positions [i * kBlockTokens,
+  // (i + 1) * kBlockTokens); covers at least start + tokens.size() positions. Positions before
+  // `start` are already written. Blocks that no row of the item sees may be missing.
   std::span<const BlockId> blocks{};
   bool sample = false;  // Sample the token after the last of `tokens`.
   // Padding of a static batch: costs what another item does, and writes nothing.
@@ -91,6 +95,9 @@ struct Scored {
 struct StepResult {
   std::vector<Sampled> sampled;  // In the order of the batch's items that sample.
   std::vector<Scored> scored;    // In the order of the batch's items, then of positions.
+  // Of a mixture of experts: those that some row went through, summed over the layers. Each one's
+  // weights were read once.
+  int64_t experts_read = 0;
   // The forward pass's part of the step's time, and of that, the sampling's.
   base::Duration forward{};
   base::Duration sampling{};

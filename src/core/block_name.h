@@ -3,7 +3,10 @@
 //   root  = SHA-256(what every block of a request depends on beside its ids; see CacheRoot)
 //   block = SHA-256(name of the block before it (the root for the first), number of ids, ids)
 //
-// Since compute is batch-invariant (docs/numerics.md), a name determines the block's bytes.
+// Since compute is batch-invariant (docs/numerics.md), a name determines the block's bytes. Layers
+// may be divided into groups with blocks of their own, whose names differ in the group's number
+// (GroupName).
+//
 // SHA-256, because with a weak hash an attacker who finds a collision reads another conversation's
 // cache.
 #ifndef ROPEWAY_CORE_BLOCK_NAME_H_
@@ -54,6 +57,16 @@ BlockName RootName(const CacheRoot& root);
 // The name of the block after `parent` that holds `ids`: a full or a partial one; the number of ids
 // is part of the name. REQUIRES: 1 <= ids.size() <= kBlockTokens.
 BlockName ChildName(const BlockName& parent, std::span<const TokenId> ids);
+
+// Of the block called `name`, the part of one group of layers: the group's number is added to the
+// first two bytes, without carry, so group 0 keeps the name. Names stay distinct: two hashes that
+// agree in the other 240 bits are as hard to find as a collision of these.
+// REQUIRES: 0 <= group < 65536.
+inline BlockName GroupName(BlockName name, int32_t group) {
+  name.bytes[0] = static_cast<uint8_t>(name.bytes[0] ^ (group & 0xFF));
+  name.bytes[1] = static_cast<uint8_t>(name.bytes[1] ^ (group >> 8));
+  return name;
+}
 
 // The names of the full blocks of `ids`, in order.
 std::vector<BlockName> ChainNames(const BlockName& root, std::span<const TokenId> ids);

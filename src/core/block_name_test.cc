@@ -58,6 +58,19 @@ TEST(BlockName, DependsOnParentIdsOrderAndNumber) {
   EXPECT_NE(name, ChildName(root, std::vector<TokenId>{1, 2, 3, 0}));
 }
 
+TEST(BlockName, GroupsOfLayersHaveTheirOwnNames) {
+  const BlockName name = RootName(Root());
+  EXPECT_EQ(GroupName(name, 0), name);
+  std::set<std::string> names;
+  for (int32_t group = 0; group < 1000; ++group) {
+    const BlockName other = GroupName(name, group);
+    names.insert(Hex(other));
+    EXPECT_EQ(Hex(other).substr(4), Hex(name).substr(4));
+    EXPECT_EQ(GroupName(other, group), name);
+  }
+  EXPECT_EQ(names.size(), 1000U);
+}
+
 // The blocks that older runs of Ropeway stored are found by these names.
 TEST(BlockName, IsWhatItWas) {
   const BlockName root = RootName(Root());

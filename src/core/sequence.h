@@ -111,11 +111,15 @@ struct SchedulingState {
 
 // The KV cache manager's part of a sequence.
 struct KvState {
-  int32_t computed = 0;          // Positions [0, computed) have their K/V in `blocks`.
-  std::vector<BlockId> blocks;   // The block table; empty unless the sequence runs.
+  int32_t computed = 0;  // Positions [0, computed) have their K/V in `blocks`, or had them.
+  // The block table, [block][group of layers]; empty unless the sequence runs. kNoBlock: of a group
+  // with a window, what no row sees any more or yet.
+  std::vector<BlockId> blocks;
   std::vector<BlockName> names;  // Of its first full blocks, as far as they were asked for.
   // Blocks [0, published) of the table are full and computed, and others may use them.
   int32_t published = 0;
+  // Of groups with a window, what the rows from here on do not see was given back.
+  int32_t window_at = 0;
   std::vector<BlockClaim> claims;  // While preempted.
   int32_t parked = 0;              // While preempted: positions that were computed.
   // Positions of the prompt that were there when it first began to compute; -1: it has not.

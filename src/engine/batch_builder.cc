@@ -29,7 +29,7 @@ void SetScoreRange(const scheduler::ScheduledItem& planned, core::BatchItem* ite
 
 }  // namespace
 
-BatchBuilder::BatchBuilder(int max_items) {
+BatchBuilder::BatchBuilder(int max_items, int32_t groups) : groups_(groups) {
   batch_.items.reserve(static_cast<size_t>(max_items));
   work_.reserve(static_cast<size_t>(max_items));
 }
@@ -54,7 +54,8 @@ void BatchBuilder::Add(const scheduler::ScheduledItem& planned) {
       sequence.ids.reserve(2 * sequence.ids.size());
     }
     // The next schedule extends its table, or parks its blocks with the token sampled here.
-    kvcache::KvCacheManager::Reserve(&sequence, sequence.num_ids() + 2 * base::kBlockTokens);
+    kvcache::KvCacheManager::Reserve(&sequence, sequence.num_ids() + 2 * base::kBlockTokens,
+                                     groups_);
   }
   // Only now, as reserving moves what the item refers to. Nothing below throws.
   item.ids = sequence.ids;
@@ -75,7 +76,8 @@ void BatchBuilder::AddPadding(std::span<const scheduler::PaddingItem> planned,
   }();
   for (const scheduler::PaddingItem& item : planned) {
     const auto tokens = static_cast<size_t>(item.num_tokens);
-    const auto blocks = static_cast<size_t>(kvcache::BlocksFor(item.start + item.num_tokens));
+    const auto blocks =
+        static_cast<size_t>(groups_ * kvcache::BlocksFor(item.start + item.num_tokens));
     padding_tokens_.resize(std::max(padding_tokens_.size(), tokens));
     padding_blocks_.resize(std::max(padding_blocks_.size(), blocks), scratch);
   }

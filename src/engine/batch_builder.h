@@ -26,7 +26,8 @@ class BatchBuilder {
     std::vector<core::Scored> scored;
   };
 
-  explicit BatchBuilder(int max_items);
+  // `groups`: of layers, with blocks of their own (KvLayout).
+  explicit BatchBuilder(int max_items, int32_t groups = 1);
 
   // Begins the batch of step `step`.
   void Begin(uint64_t step);
@@ -50,6 +51,7 @@ class BatchBuilder {
   Status CheckSampled(const core::StepResult& result) const;
   Status CheckScored(const core::StepResult& result) const;
 
+  const int32_t groups_;
   core::Batch batch_;
   std::vector<Work> work_;  // One for each of the batch's items but padding.
   std::vector<TokenId> padding_tokens_;

@@ -47,7 +47,8 @@ EngineCore::EngineCore(const EngineCoreOptions& options, const executor::KvLayou
       transfers_(options.cache.caching ? options.tier : nullptr, executor, &kv_, clock,
                  layout.block_bytes, options.scheduler.max_num_seqs,
                  [this](core::Sequence* sequence) { scheduler_.FetchDone(sequence); }),
-      builder_(std::min(options.scheduler.max_num_seqs, options.scheduler.max_num_batched_tokens)) {
+      builder_(std::min(options.scheduler.max_num_seqs, options.scheduler.max_num_batched_tokens),
+               kv_.windows().groups()) {
   UpdateStats();
 }
 
@@ -282,6 +283,7 @@ void EngineCore::Compute() {
   scheduler_.OnStep(took, *result);
   control_->OnStep(took, static_cast<double>(kv_.pool().num_free() + kv_.pool().num_cached()) /
                              kv_.pool().num_blocks());
+  stats_.experts_read += static_cast<uint64_t>(result->experts_read);
   stats_.last_forward = result->forward;
   stats_.last_sampling = result->sampling;
   CountRows();

@@ -96,6 +96,7 @@ struct CoreStats {
   uint64_t rows = 0;            // their rows without padding,
   uint64_t items = 0;           // and their sequences, summed.
   uint64_t generated_tokens = 0;
+  uint64_t experts_read = 0;  // StepResult::experts_read, summed.
   std::array<uint64_t, scheduler::kNumPreemptReasons> preemptions_by{};  // By PreemptReason.
   std::array<int, kNumPriorities> waiting_by{};  // By class, preempted ones too.
   std::array<int, kNumPriorities> running_by{};

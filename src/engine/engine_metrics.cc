@@ -232,6 +232,9 @@ void EngineMetrics::SampleBatching() {
          [](const S& s) { return s.engine.max_batch_wait_ms / 1e3; });
   Sample("ropeway_step_rows_avg", "Rows of a step without padding, on average.",
          [](const S& s) { return s.engine.avg_step_rows; });
+  Sample("ropeway_experts_read_total",
+         "Experts whose weights steps read, summed over layers; 0: the model has none.",
+         [](const S& s) { return s.core.experts_read; });
   Sample("ropeway_utilization_ratio", "Share of the last 10 seconds in which a step ran.",
          [](const S& s) { return s.engine.utilization; });
   Sample("ropeway_prompt_tokens_per_second",

@@ -160,10 +160,10 @@ Status ValidateCache(const CacheOptions& cache) {
 
 // `asked` (0: all of the model's context), lowered to what the model and the usable blocks of the
 // pool hold.
-int32_t ResolveMaxModelLen(int64_t asked, int64_t model, int32_t blocks) {
+int32_t ResolveMaxModelLen(int64_t asked, int64_t model, int32_t blocks,
+                           const kvcache::KvWindows& windows) {
   const int64_t wanted = asked == 0 ? model : std::min(asked, model);
-  const int64_t pool = int64_t{blocks} * base::kBlockTokens;
-  const int64_t resolved = std::min(wanted, pool);
+  const int64_t resolved = std::min(wanted, windows.MostPositions(blocks));
   if (asked > model) {
     base::Log().warn("--max-model-len {} exceeds the model's context of {}; {} is used", asked,
                      model, resolved);
@@ -182,9 +182,10 @@ Status EngineCoreOptions::Validate(const executor::KvLayout& layout) const {
   if (Status status = batch_control.Validate(); !status.ok()) return status;
   if (max_model_len < 2) return Invalid("max_model_len", "must be at least 2");
   const int32_t blocks = UsableBlocks(layout);
-  if (kvcache::BlocksFor(max_model_len) <= blocks) return {};
+  const int64_t needed = kvcache::KvWindows(layout.windows).BlocksForAlone(max_model_len);
+  if (needed <= blocks) return {};
   return InvalidArgument(fmt::format("max_model_len {} needs {} KV blocks, the pool holds {}",
-                                     max_model_len, kvcache::BlocksFor(max_model_len), blocks),
+                                     max_model_len, needed, blocks),
                          "max_model_len");
 }
 
@@ -192,6 +193,7 @@ kvcache::KvCacheOptions EngineCoreOptions::CacheOf(const executor::KvLayout& lay
   kvcache::KvCacheOptions all = cache;
   all.num_blocks = UsableBlocks(layout);
   all.block_bytes = layout.block_bytes;
+  all.windows = layout.windows;
   all.tier = tier;
   return all;
 }
@@ -223,8 +225,9 @@ EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_cont
   core.batch_control = BatchControlOf(options.scheduler);
   core.cache.caching = cache.prefix_caching;
   core.cache.checkpoint_always = cache.preempt_checkpoint == "always";
-  core.max_model_len = ResolveMaxModelLen(options.model.max_model_len, model_context_length,
-                                          core.UsableBlocks(layout));
+  core.max_model_len =
+      ResolveMaxModelLen(options.model.max_model_len, model_context_length,
+                         core.UsableBlocks(layout), kvcache::KvWindows(layout.windows));
   core.max_queued_tokens = options.scheduler.max_queued_tokens;
   core.note_steps = !options.trace_file.empty();
   return core;

@@ -22,7 +22,7 @@ namespace ropeway::engine {
 struct EngineCoreOptions {
   scheduler::SchedulerOptions scheduler{.max_num_seqs = 64, .max_num_batched_tokens = 512};
   scheduler::BatchSizeOptions batch_control{};
-  kvcache::KvCacheOptions cache{};  // Without num_blocks, block_bytes and tier; see CacheOf().
+  kvcache::KvCacheOptions cache{};  // Without what the layout tells, and the tier; see CacheOf().
   kvcache::KvTier* tier = nullptr;  // Null: none. Must outlive the core.
   int32_t max_model_len = 0;        // Already lowered to what the pool holds.
   std::function<bool(TokenId)> is_end = nullptr;  // Empty: no token ends a sequence.

@@ -1,6 +1,7 @@
 #include "engine/open_engine.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <ctime>
@@ -14,6 +15,7 @@
 #include "executor/cpu_executor.h"
 #include "kernels/kernels.h"
 #include "kvcache/disk_tier.h"
+#include "kvcache/kv_windows.h"
 #include "model/gguf.h"
 #include "model/model.h"
 #include "tokenizer/chat_template.h"
@@ -90,11 +92,28 @@ Status AddTokenizer(const model::GgufFile& file, LlmEngineConfig* config) {
   return {};
 }
 
-// All parameters of the cosines and sines that are not in the file.
+// All parameters of the cosines and sines that are not in the file. What few models have is named
+// only where they have it, so that the others' blocks keep their names.
 std::string DescribeRope(const model::RopeParams& rope) {
-  return fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(rope.scaling), rope.dim,
-                     rope.freq_base, rope.factor, rope.original_context_length,
-                     rope.attention_factor, rope.beta_fast, rope.beta_slow);
+  std::string text = fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(rope.scaling),
+                                 rope.dim, rope.freq_base, rope.factor,
+                                 rope.original_context_length, rope.attention_factor,
+                                 rope.beta_fast, rope.beta_slow);
+  if (!rope.yarn_whole_pairs) text += " exact bounds";
+  if (rope.long_factors) text += " long factors";
+  return text;
+}
+
+// The same of all layers, and how they are divided into groups: a block holds a group's layers.
+std::string DescribePositions(const model::ModelConfig& config) {
+  std::string text = DescribeRope(config.rope);
+  if (config.window_rope.has_value()) text += "; " + DescribeRope(*config.window_rope);
+  const model::KvGroups groups = config.kv_groups();
+  if (groups.windows != std::vector<int32_t>{0}) {
+    text += fmt::format("; {} layers a group, windows {}", groups.layers,
+                        fmt::join(groups.windows, " "));
+  }
+  return text;
 }
 
 // Opens the disk tier, if the options ask for one.
@@ -139,7 +158,8 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
     if (!digest.ok()) return digest.status();
     config.cache_root.model_digest = *std::move(digest);
   }
-  StatusOr<std::unique_ptr<model::Model>> loaded = model::Model::Load(**file, threads);
+  StatusOr<std::unique_ptr<model::Model>> loaded =
+      model::Model::Load(**file, threads, options.model.max_model_len);
   if (!loaded.ok()) return loaded.status();
   const std::shared_ptr<const model::Model> model = *std::move(loaded);
   file->reset();
@@ -150,29 +170,28 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
                               shape.vocab_size, config.tokenizer->vocab_size()),
                   "tokenizer.ggml.tokens");
   }
-  config.model_context_length = model->max_positions();
+  config.model_context_length = shape.context_length;
   config.served_name = ServedName(options);
   config.created = static_cast<int64_t>(std::time(nullptr));
   config.clock = clock;
   config.random = random;
   const kernels::KvType kv_type = *kernels::KvTypeByName(options.cache.kv_dtype.c_str());
   const size_t block_bytes = shape.kv_block_bytes(kv_type);
+  const model::KvGroups groups = shape.kv_groups();
+  const size_t least_bytes = shape.kv_bytes_of_all_groups(kv_type);
   if (options.cache.kv_bytes == 0) {
-    const int32_t longest =
-        options.model.max_model_len == 0
-            ? config.model_context_length
-            : std::min(options.model.max_model_len, config.model_context_length);
-    config.options.cache.kv_bytes = DefaultKvCacheBytes(
-        AvailableMemoryBytes(), options.scheduler.max_num_seqs, longest, block_bytes);
-  } else if (options.cache.kv_bytes < static_cast<int64_t>(block_bytes)) {
+    config.options.cache.kv_bytes =
+        DefaultKvCacheBytes(AvailableMemoryBytes(), options.scheduler.max_num_seqs,
+                            model->max_positions(), block_bytes, groups.windows);
+  } else if (options.cache.kv_bytes < static_cast<int64_t>(least_bytes)) {
     return InvalidArgument(
         fmt::format("--kv-cache-size: {} byte{} is too small, one block takes {} bytes",
-                    options.cache.kv_bytes, options.cache.kv_bytes == 1 ? "" : "s", block_bytes),
+                    options.cache.kv_bytes, options.cache.kv_bytes == 1 ? "" : "s", least_bytes),
         "kv_cache_bytes");
   }
   config.cache_root.numerics_version = kernels::kNumericsVersion;
   config.cache_root.kv_dtype = options.cache.kv_dtype;
-  config.cache_root.rope_scaling = DescribeRope(shape.rope);
+  config.cache_root.rope_scaling = DescribePositions(shape);
   if (Status status = AddDiskTier(block_bytes, &config); !status.ok()) return status;
   config.executor = std::make_unique<executor::CpuExecutor>(model, kernels, threads, kv_type);
   config.kernels_name = kernels->name;
@@ -186,14 +205,13 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
 }  // namespace
 
 int64_t DefaultKvCacheBytes(int64_t available_bytes, int max_num_seqs, int32_t max_model_len,
-                            size_t block_bytes) {
+                            size_t block_bytes, const std::vector<int32_t>& windows) {
   const int64_t available = available_bytes > 0 ? available_bytes : kUnknownMemoryBytes;
   const auto block = static_cast<int64_t>(block_bytes);
-  const int64_t blocks_each =
-      (int64_t{max_model_len} + base::kBlockTokens - 1) / base::kBlockTokens;
-  const int64_t usable_blocks = blocks_each * max_num_seqs;
+  const kvcache::KvWindows groups(windows);
+  const int64_t usable_blocks = groups.BlocksForAlone(max_model_len) * max_num_seqs;
   const int64_t blocks = std::min(available / 4, kMaxDefaultKvBytes) / block;
-  return std::max<int64_t>(1, std::min(blocks, usable_blocks)) * block;
+  return std::max<int64_t>(groups.groups(), std::min(blocks, usable_blocks)) * block;
 }
 
 StatusOr<std::unique_ptr<LlmEngine>> OpenEngine(const EngineOptions& options,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "engine/llm_engine.h"
 #include "engine/prompt_encoder.h"
@@ -26,8 +27,9 @@ ChatRenderer RenderWith(tokenizer::ChatTemplate chat_template,
 
 // The KV pool's default size: a quarter of `available_bytes` (0: unknown, taken as 1 GiB), at most
 // 4 GiB, at most what max_num_seqs sequences of max_model_len tokens can fill, at least one block.
+// `windows`: of the groups of layers that have blocks of their own (KvWindows).
 int64_t DefaultKvCacheBytes(int64_t available_bytes, int max_num_seqs, int32_t max_model_len,
-                            size_t block_bytes);
+                            size_t block_bytes, const std::vector<int32_t>& windows = {0});
 
 }  // namespace ropeway::engine
 

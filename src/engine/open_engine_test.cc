@@ -33,6 +33,9 @@ TEST(DefaultKvCacheBytesTest, TakesAQuarterWithinItsBounds) {
   EXPECT_EQ(DefaultKvCacheBytes(1, 64, 100, kBlock), int64_t{kBlock});
   EXPECT_EQ(DefaultKvCacheBytes(0, 1000, 8192, kBlock), kGiB / 4);
   EXPECT_EQ(DefaultKvCacheBytes(kGiB, 1000, 8192, 3000) % 3000, 0);
+  // A sequence of 100 tokens has 7 blocks of all layers that see all, and 5 of those that see 20.
+  EXPECT_EQ(DefaultKvCacheBytes(8 * kGiB, 2, 100, kBlock, {0, 20}), 24 * int64_t{kBlock});
+  EXPECT_EQ(DefaultKvCacheBytes(1, 64, 100, kBlock, {0, 20}), 2 * int64_t{kBlock});
 }
 
 class KvCacheDtypeTest : public testing::Test {

@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_ENGINE_TEST_EXECUTOR_H_
 #define ROPEWAY_ENGINE_TEST_EXECUTOR_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -29,10 +30,10 @@ class TestExecutor : public executor::Executor {
   static constexpr int kVocabSize = 1000;
   static constexpr TokenId kFirstGenerated = 1 << 20;
 
-  // The "K/V" of one position.
+  // The "K/V" of one position in one group of layers.
   struct Slot {
     TokenId token = -1;
-    int32_t position = -1;
+    int32_t place = -1;  // See PlaceOf.
     int32_t scope = 0;
   };
   static constexpr size_t kBytesPerToken = sizeof(Slot);
@@ -51,7 +52,7 @@ class TestExecutor : public executor::Executor {
     max_tokens_ = max_num_batched_tokens;
     max_seqs_ = max_num_seqs;
     if (kv_ == Kv::kBlocks) slots_.assign(static_cast<size_t>(blocks) * base::kBlockTokens, Slot{});
-    return executor::KvLayout{blocks, block_bytes};
+    return executor::KvLayout{blocks, block_bytes, windows};
   }
 
   // Bytes of a pool of `blocks` blocks.
@@ -89,6 +90,10 @@ class TestExecutor : public executor::Executor {
                 bytes.size());
   }
 
+  // Of the groups of layers, set before Init: see KvLayout. The tokens depend on what the first one
+  // sees; scored ids need one without a window.
+  std::vector<int32_t> windows = {0};
+
   // Changes what is computed.
   std::function<void(core::Batch* batch)> change_batch;
   // Called by Wait before the step is computed; an error is the step's result.
@@ -105,8 +110,8 @@ class TestExecutor : public executor::Executor {
   // The first read of a block that another scope wrote; empty: none.
   const std::string& foreign_read() const { return foreign_read_; }
 
-  // The first thing a batch asked that no executor can do, or a slot whose position is not that of
-  // the context read through it; empty: none.
+  // The first thing a batch asked that no executor can do, or a slot whose place is not that of the
+  // context read through it; empty: none.
   const std::string& violation() const { return violation_; }
 
  private:
@@ -133,8 +138,10 @@ class TestExecutor : public executor::Executor {
       if (item.padding) continue;
       for (size_t i = 0; i < item.tokens.size(); ++i) {
         const auto position = item.start + static_cast<int32_t>(i);
-        if (Slot* slot = Find(item, position))
-          *slot = {item.tokens[i], position, ScopeOf(item.sequence)};
+        for (int32_t group = 0; group < groups(); ++group) {
+          if (Slot* slot = Find(item, position, group))
+            *slot = {item.tokens[i], PlaceOf(position, group), ScopeOf(item.sequence)};
+        }
       }
     }
     core::StepResult result;
@@ -160,6 +167,16 @@ class TestExecutor : public executor::Executor {
 
   static float LogprobOf(uint64_t hash) { return -static_cast<float>(hash >> 40) * 0x1p-24F; }
 
+  int32_t groups() const { return static_cast<int32_t>(windows.size()); }
+
+  static int32_t PlaceOf(int32_t position, int32_t group) { return position + (group << 24); }
+
+  // The first position that the row at `position` sees.
+  int32_t FirstSeen(int32_t group, int32_t position) const {
+    const int32_t window = windows[static_cast<size_t>(group)];
+    return window == 0 ? 0 : std::max(0, position + 1 - window);
+  }
+
   int32_t ScopeOf(uint64_t sequence) const { return scope_of ? scope_of(sequence) : 0; }
 
   void Violate(const core::BatchItem& item, const std::string& what) {
@@ -179,7 +196,8 @@ class TestExecutor : public executor::Executor {
       if (!names.insert(item.sequence).second) Violate(item, "is in the batch twice");
       if (item.tokens.empty()) Violate(item, "has no token in the batch");
       const int32_t end = item.start + static_cast<int32_t>(item.tokens.size());
-      for (int32_t b = item.start / base::kBlockTokens; b * base::kBlockTokens < end; ++b) {
+      const int32_t first = item.start / base::kBlockTokens * groups();
+      for (int32_t b = first; b / groups() * base::kBlockTokens < end; ++b) {
         if (static_cast<size_t>(b) >= item.blocks.size()) break;
         if (!written.insert(item.blocks[static_cast<size_t>(b)]).second) {
           Violate(item, "writes a block that another one of the batch writes");
@@ -192,8 +210,8 @@ class TestExecutor : public executor::Executor {
     }
   }
 
-  Slot* Find(const core::BatchItem& item, int32_t position) {
-    const auto index = static_cast<size_t>(position / base::kBlockTokens);
+  Slot* Find(const core::BatchItem& item, int32_t position, int32_t group = 0) {
+    const auto index = static_cast<size_t>(position / base::kBlockTokens * groups() + group);
     if (index >= item.blocks.size()) {
       Violate(item, "no block for position " + std::to_string(position));
       return nullptr;
@@ -239,28 +257,39 @@ class TestExecutor : public executor::Executor {
 
   uint64_t ContextHash(const core::BatchItem& item, int32_t length) {
     uint64_t hash = item.spec->seed;
-    for (int32_t position = 0; position < length; ++position) {
-      const Slot* slot = Find(item, position);
-      if (slot == nullptr) return 0;
-      // The ids tell what the slot must hold, wherever its block came from.
-      const auto at = static_cast<size_t>(position);
-      if (at < item.ids.size() && slot->token != item.ids[at]) {
-        Violate(item, "position " + std::to_string(position) + " reads the K/V of token " +
-                          std::to_string(slot->token) + ", not of its own " +
-                          std::to_string(item.ids[at]));
+    for (int32_t group = 0; group < groups(); ++group) {
+      for (int32_t position = FirstSeen(group, item.start); position < length; ++position) {
+        const Slot* slot = Check(item, position, group);
+        if (slot == nullptr) return 0;
+        if (group > 0 || position < FirstSeen(group, length - 1)) continue;
+        hash = base::Mix64(hash, static_cast<uint64_t>(slot->token) + 1);
       }
-      if (slot->scope != ScopeOf(item.sequence) && foreign_read_.empty()) {
-        foreign_read_ = "sequence " + std::to_string(item.sequence) + " of scope " +
-                        std::to_string(ScopeOf(item.sequence)) + " reads a block of scope " +
-                        std::to_string(slot->scope);
-      }
-      if (slot->position != position) {
-        Violate(item, "position " + std::to_string(position) + " reads the K/V of position " +
-                          std::to_string(slot->position));
-      }
-      hash = base::Mix64(hash, static_cast<uint64_t>(slot->token) + 1);
     }
     return hash;
+  }
+
+  // What a row of the item reads at `position`; null: nothing can be read.
+  const Slot* Check(const core::BatchItem& item, int32_t position, int32_t group) {
+    const Slot* slot = Find(item, position, group);
+    if (slot == nullptr) return nullptr;
+    const int32_t place = PlaceOf(position, group);
+    // The ids tell what the slot must hold, wherever its block came from.
+    const auto at = static_cast<size_t>(position);
+    if (at < item.ids.size() && slot->token != item.ids[at]) {
+      Violate(item, "position " + std::to_string(position) + " reads the K/V of token " +
+                        std::to_string(slot->token) + ", not of its own " +
+                        std::to_string(item.ids[at]));
+    }
+    if (slot->scope != ScopeOf(item.sequence) && foreign_read_.empty()) {
+      foreign_read_ = "sequence " + std::to_string(item.sequence) + " of scope " +
+                      std::to_string(ScopeOf(item.sequence)) + " reads a block of scope " +
+                      std::to_string(slot->scope);
+    }
+    if (slot->place != place) {
+      Violate(item, "position " + std::to_string(place) + " reads the K/V of position " +
+                        std::to_string(slot->place));
+    }
+    return slot;
   }
 
   const Kv kv_;

@@ -59,28 +59,24 @@ void TierTransfers::StoreEvicted() {
 }
 
 void TierTransfers::Begin(core::Sequence* sequence, int32_t blocks, bool tail) {
-  const int64_t bytes =
-      (blocks + (tail ? 1 : 0)) * static_cast<int64_t>(kv_->options().block_bytes);
   try {
+    std::vector<kvcache::KvPage> pages = kv_->PagesToRead(*sequence, blocks, tail);
     std::vector<core::BlockName> names;
-    names.reserve(static_cast<size_t>(blocks) + 1);
-    const auto first = sequence->kv.names.begin() + sequence->kv.computed / base::kBlockTokens;
-    names.assign(first, first + blocks);
-    if (tail) names.push_back(kv_->PartialName(*sequence));
+    names.reserve(pages.size());
+    for (const kvcache::KvPage& page : pages) names.push_back(page.name);
     if (reads_.size() < reads_.capacity() && tier_->Get(next_ticket_, std::move(names))) {
       sequence->kv.read_ticket = next_ticket_++;
-      const base::TimePoint now = clock_->Now();
+      const auto bytes = static_cast<int64_t>(pages.size() * kv_->options().block_bytes);
       reads_.push_back({.sequence = sequence,
-                        .blocks = blocks,
-                        .tail = tail,
-                        .begun = now,
+                        .pages = std::move(pages),
+                        .begun = clock_->Now(),
                         .limit = kv_->read_cost().ReadLimit(bytes)});
       return;
     }
   } catch (const std::bad_alloc&) {  // The blocks are computed instead.
   }
   ++counts_.failed_reads;
-  done_(sequence);
+  Done(sequence);
 }
 
 std::vector<TierTransfers::Read>::iterator TierTransfers::Find(uint64_t ticket) {
@@ -94,9 +90,17 @@ void TierTransfers::Cancel(core::Sequence* sequence) {
   const auto read = Find(sequence->kv.read_ticket);
   tier_->Cancel(sequence->kv.read_ticket);
   sequence->kv.read_ticket = 0;
-  if (read == reads_.end()) return;
-  *read = reads_.back();
+  if (read != reads_.end()) Drop(read);
+}
+
+void TierTransfers::Drop(std::vector<Read>::iterator read) {
+  if (read != reads_.end() - 1) *read = std::move(reads_.back());
   reads_.pop_back();
+}
+
+void TierTransfers::Done(core::Sequence* sequence) {
+  kv_->ReadEnded(sequence);
+  done_(sequence);
 }
 
 const core::Sequence* TierTransfers::oldest() const {
@@ -139,28 +143,21 @@ void TierTransfers::Take(const kvcache::KvRead& block) {
     End(read);
     return;
   }
-  const auto index = static_cast<size_t>(sequence->kv.computed / base::kBlockTokens);
-  executor_->WriteBlock(sequence->kv.blocks[index], block.bytes);
-  if (read->blocks > 0) {
-    --read->blocks;
-    sequence->kv.computed += base::kBlockTokens;
-  } else {
-    read->tail = false;
-    sequence->kv.computed = sequence->kv.parked;
-    // No other sequence can use it.
-    tier_->Erase(kvcache::KvCacheManager::PartialName(*sequence));
-  }
+  const kvcache::KvPage& page = read->pages[read->next++];
+  executor_->WriteBlock(page.block, block.bytes);
+  sequence->kv.computed = page.computed;
+  if (page.tail) tier_->Erase(page.name);
   read->bytes += static_cast<int64_t>(block.bytes.size());
   read->took += block.took;
   ++counts_.fetched_blocks;
   kv_->OnComputed(sequence);
-  if (read->blocks == 0 && !read->tail) End(read);
+  if (read->next == read->pages.size()) End(read);
 }
 
 void TierTransfers::End(std::vector<Read>::iterator read) {
   const base::TimePoint now = clock_->Now();
   counts_.fetch_time += now - read->begun;
-  if (read->blocks > 0 || read->tail) ++counts_.failed_reads;
+  if (read->next < read->pages.size()) ++counts_.failed_reads;
   // The tier's work counts, not the time in which a block waited for a step to take it. If the tier
   // does not report it: it reads in order, and its work for other reads is not this one's.
   const base::Duration waited = now - std::max(read->begun, last_end_);
@@ -168,9 +165,8 @@ void TierTransfers::End(std::vector<Read>::iterator read) {
   last_end_ = now;
   core::Sequence* sequence = read->sequence;
   sequence->kv.read_ticket = 0;
-  *read = reads_.back();
-  reads_.pop_back();
-  done_(sequence);
+  Drop(read);
+  Done(sequence);
 }
 
 bool TierTransfers::StoreSome(int max_blocks) {

@@ -69,8 +69,8 @@ class TierTransfers {
  private:
   struct Read {
     core::Sequence* sequence = nullptr;
-    int32_t blocks = 0;  // Full ones that are still to come.
-    bool tail = false;   // Still to come.
+    std::vector<kvcache::KvPage> pages;
+    size_t next = 0;  // Of `pages`, the first that is still to come.
     base::TimePoint begun{};
     base::Duration limit{};
     int64_t bytes = 0;      // Arrived so far,
@@ -83,6 +83,8 @@ class TierTransfers {
   bool HasTime(uint64_t most_pending) const;
   void Take(const kvcache::KvRead& block);
   void End(std::vector<Read>::iterator read);
+  void Drop(std::vector<Read>::iterator read);
+  void Done(core::Sequence* sequence);
   std::vector<Read>::iterator Find(uint64_t ticket);
 
   kvcache::KvTier* const tier_;

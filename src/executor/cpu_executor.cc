@@ -23,7 +23,6 @@ StatusOr<KvLayout> CpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
     return InvalidArgument("must be at least 1", "max_num_batched_tokens");
   }
   if (max_num_seqs < 1) return InvalidArgument("must be at least 1", "max_num_seqs");
-  if (Status status = ForwardPass::CheckSupported(model_->config()); !status.ok()) return status;
   auto pool = KvPool::Create(model_->config(), kv_type_, kv_cache_bytes);
   if (!pool.ok()) return pool.status();
   try {
@@ -35,6 +34,7 @@ StatusOr<KvLayout> CpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
     limits.max_positions = model_->max_positions();
     limits.num_blocks = (*pool)->num_blocks();
     limits.num_kv_heads = model_->config().num_kv_heads;
+    limits.windows = (*pool)->groups().windows;
     pool_ = std::move(*pool);
     team_ = std::make_unique<base::WorkerTeam>(threads_);
     plan_ = std::make_unique<StepPlan>(limits);
@@ -43,7 +43,7 @@ StatusOr<KvLayout> CpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
     return Status(StatusCode::kResourceExhausted,
                   std::string("cannot set up the executor: ") + e.what());
   }
-  return KvLayout{pool_->num_blocks(), pool_->block_bytes()};
+  return KvLayout{pool_->num_blocks(), pool_->block_bytes(), pool_->groups().windows};
 }
 
 void CpuExecutor::Launch(const core::Batch& batch) { batch_ = &batch; }

@@ -24,8 +24,7 @@ class CpuExecutor final : public Executor {
               int threads, kernels::KvType kv_type = kernels::KvType::kF16);
   ~CpuExecutor() override;
 
-  // kInvalidArgument for a limit below 1, kUnimplemented for a model that needs an operation which
-  // ForwardPass lacks, kResourceExhausted if memory or threads are short.
+  // kInvalidArgument for a limit below 1, kResourceExhausted if memory or threads are short.
   StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                           int max_num_seqs) override;
   void Launch(const core::Batch& batch) override;  // Wait does the computing.

@@ -265,31 +265,6 @@ TEST(CpuExecutorTest, InitChecksItsArgumentsAndFillsTheBudget) {
   EXPECT_EQ(layout.value().block_bytes, block_bytes);
 }
 
-TEST(CpuExecutorTest, WhatTheForwardPassLacksIsNamed) {
-  const auto error = [](auto edit) {
-    model::ModelConfig config = TinyModel()->config();
-    edit(&config);
-    const Status status = ForwardPass::CheckSupported(config);
-    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
-    return status.message();
-  };
-  using C = model::ModelConfig;
-  EXPECT_TRUE(ForwardPass::CheckSupported(TinyModel()->config()).ok());
-  EXPECT_EQ(error([](C* c) { c->norm = model::NormKind::kLayer; }),
-            "architecture llama: LayerNorm is not supported; supported: RMSNorm");
-  const auto names = [&](auto edit, const char* feature) {
-    EXPECT_NE(error(edit).find(std::string(feature)), std::string::npos) << feature;
-  };
-  names([](C* c) { c->position = model::PositionKind::kRopeNeox; }, "NeoX");
-  names([](C* c) { c->position = model::PositionKind::kLearned; }, "learned position embeddings");
-  names([](C* c) { c->activation = model::Activation::kGeGlu; }, "GeGLU");
-  names([](C* c) { c->activation = model::Activation::kGelu; }, "GELU");
-  names([](C* c) { c->qkv_bias = true; }, "biases");
-  names([](C* c) { c->qk_norm = true; }, "normalized q and k");
-  names([](C* c) { c->post_norm = true; }, "norms after a block");
-  names([](C* c) { c->windows = {0, 4096}; }, "sliding window");
-}
-
 TEST(CpuExecutorTest, APoolThatDoesNotFitIsRejected) {
   int overcommit = 0;
   std::ifstream("/proc/sys/vm/overcommit_memory") >> overcommit;

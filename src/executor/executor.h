@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "core/batch.h"
 #include "ropeway/status.h"
@@ -15,7 +16,10 @@ namespace ropeway::executor {
 // The KV pool that the executor allocated.
 struct KvLayout {
   int32_t num_blocks = 0;  // Blocks in the pool: ids 0 .. num_blocks - 1.
-  size_t block_bytes = 0;  // Of one block over all layers and heads; also the unit of a tier.
+  size_t block_bytes = 0;  // Of one block over a group's layers and heads; also the unit of a tier.
+  // Of each group of layers, which has blocks of its own: the positions that its layers see; 0:
+  // all. Ascending; most models have one group.
+  std::vector<int32_t> windows = {0};
 };
 
 // Thread rule: all calls from the engine thread, which may compute inside Wait.

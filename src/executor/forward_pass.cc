@@ -1,20 +1,12 @@
 #include "executor/forward_pass.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <span>
-#include <string>
+
+#include "executor/feed_forward.h"
 
 namespace ropeway::executor {
 namespace {
-
-// Panels of gate and up that are multiplied before SwiGLU combines them: a tile's rows by so many
-// panels stay in the first two caches. Fewer rows than kFewRows are bound by memory: they stream
-// all of gate, then all of up, which is 5 to 11 % faster than alternating.
-constexpr int kFfnPanels = 8;
-constexpr int kFewRows = 8;
-constexpr int kBlockPanels = 2;  // Panels whose features make one quantisation block.
 
 // Bytes of `rows` packed rows for any layer's down matrix.
 size_t MaxFfnBytes(const model::Model& model, int rows) {
@@ -25,63 +17,7 @@ size_t MaxFfnBytes(const model::Model& model, int rows) {
   return bytes;
 }
 
-// What ForwardPass lacks to compute a kind, or nullptr. A new kind that is missing here is a
-// compiler warning.
-const char* Missing(model::NormKind kind) {
-  switch (kind) {
-    case model::NormKind::kRms:
-      return nullptr;
-    case model::NormKind::kLayer:
-      return "LayerNorm is not supported; supported: RMSNorm";
-  }
-  std::abort();
-}
-
-const char* Missing(model::PositionKind kind) {
-  switch (kind) {
-    case model::PositionKind::kRopeInterleaved:
-      return nullptr;
-    case model::PositionKind::kRopeNeox:
-      return "RoPE of halves (NeoX) is not supported; supported: RoPE of neighbours";
-    case model::PositionKind::kLearned:
-      return "learned position embeddings are not supported; supported: RoPE of neighbours";
-  }
-  std::abort();
-}
-
-const char* Missing(model::Activation activation) {
-  switch (activation) {
-    case model::Activation::kSwiGlu:
-      return nullptr;
-    case model::Activation::kGeGlu:
-      return "GeGLU is not supported; supported: SwiGLU";
-    case model::Activation::kGelu:
-      return "GELU without a gate is not supported; supported: SwiGLU";
-  }
-  std::abort();
-}
-
-const char* Missing(const model::ModelConfig& c) {
-  if (const char* missing = Missing(c.norm)) return missing;
-  if (const char* missing = Missing(c.position)) return missing;
-  if (const char* missing = Missing(c.activation)) return missing;
-  if (c.qkv_bias) return "biases of q, k and v are not supported; supported: no biases";
-  if (c.qk_norm) return "normalized q and k are not supported; supported: no norm";
-  if (c.post_norm) return "norms after a block are not supported; supported: norms before it";
-  if (std::ranges::any_of(c.windows, [](int32_t window) { return window != 0; })) {
-    return "sliding window attention is not supported; supported: full attention";
-  }
-  return nullptr;
-}
-
 }  // namespace
-
-Status ForwardPass::CheckSupported(const model::ModelConfig& config) {
-  const char* missing = Missing(config);
-  if (missing == nullptr) return {};
-  return {StatusCode::kUnimplemented,
-          "architecture " + std::string(config.architecture) + ": " + missing, "model_path"};
-}
 
 ForwardPass::ForwardPass(const model::Model& model, const kernels::Kernels& kernels,
                          const KvPool& pool, base::WorkerTeam* team, const base::Clock& clock,
@@ -122,12 +58,16 @@ ForwardPass::ForwardPass(const model::Model& model, const kernels::Kernels& kern
     w.y = AlignedArray<float>(Product(tile_rows_, config_.hidden_size));
     w.partial = AlignedArray<float>(Product(max_splits_, kAttentionTileRows * partial));
   }
+  if (config_.experts.count > 0) {
+    experts_ = std::make_unique<ExpertLayer>(model, kernels, team, rows);
+  }
 }
 
 void ForwardPass::Run(const core::Batch& batch, StepPlan* plan, core::StepResult* result) {
   const Step step = {&batch, plan, result};
   team_->Run([&](int worker) { RunWorker(step, &workers_[static_cast<size_t>(worker)]); });
   result->sampling = output_.TakeSamplingTime();
+  result->experts_read = experts_ != nullptr ? experts_->TakeExpertsRead() : 0;
 }
 
 void ForwardPass::RunWorker(const Step& step, Worker* w) {
@@ -164,9 +104,17 @@ void ForwardPass::Embed(const Context& c, Worker* w) {
   for (int row = c.slice.row_begin; row < c.slice.row_end; ++row) {
     const size_t r = static_cast<size_t>(row);
     const core::BatchItem& item = c.step->batch->items[static_cast<size_t>(c.set->item[r])];
-    const TokenId token = item.tokens[static_cast<size_t>(c.set->position[r] - item.start)];
-    kernels::UnpackRow(model_.token_embedding(), token,
-                       w->x.data() + Product(row - c.slice.row_begin, config_.hidden_size));
+    const int position = c.set->position[r];
+    float* x = w->x.data() + Product(row - c.slice.row_begin, config_.hidden_size);
+    kernels::UnpackRow(model_.token_embedding(),
+                       item.tokens[static_cast<size_t>(position - item.start)], x);
+    if (config_.embedding_scale != 1.0F) {
+      kernels_.scale(x, config_.embedding_scale, config_.hidden_size);
+    }
+    if (config_.position == model::PositionKind::kLearned) {
+      kernels::UnpackRow(model_.position_embedding(), position, w->y.data());
+      kernels_.add(x, w->y.data(), config_.hidden_size);
+    }
   }
 }
 
@@ -177,11 +125,16 @@ void ForwardPass::ForEachTile(const Slice& slice, Fn fn) {
   }
 }
 
-void ForwardPass::Multiply(const kernels::Matrix& m, const Slice& slice, const std::byte* packed,
-                           int rows, float* y, int64_t stride) {
+void ForwardPass::Multiply(const kernels::Matrix& m, const float* bias, const Slice& slice,
+                           const std::byte* packed, int rows, float* y, int64_t stride) {
   const int panels = m.num_panels();
-  kernels_.matmul(m, packed, rows, ShareBegin(panels, slice.part, slice.parts),
-                  ShareBegin(panels, slice.part + 1, slice.parts), y, stride);
+  const int begin = ShareBegin(panels, slice.part, slice.parts);
+  const int end = ShareBegin(panels, slice.part + 1, slice.parts);
+  kernels_.matmul(m, packed, rows, begin, end, y, stride);
+  if (bias == nullptr) return;
+  const int col = begin * kernels::kPanelCols;
+  AddBias(kernels_, bias + col, rows, std::min(end * kernels::kPanelCols, m.n) - col, y + col,
+          stride);
 }
 
 void ForwardPass::ComputeQkv(const Context& c, int projections, Worker* w) {
@@ -190,17 +143,19 @@ void ForwardPass::ComputeQkv(const Context& c, int projections, Worker* w) {
     const float* x = w->x.data() + Product(tile.x, config_.hidden_size);
     const std::byte* packed = nullptr;
     kernels::WeightType packed_type = kernels::WeightType::kF32;
-    const auto project = [&](const kernels::Matrix& m, const AlignedArray<float>& to) {
+    const auto project = [&](const kernels::Matrix& m, const float* bias,
+                             const AlignedArray<float>& to) {
       if (packed == nullptr || packed_type != m.type) {
-        packed = w->packer.NormAndPack(m.type, x, tile.rows, layer.attention_norm);
+        packed = w->packer.NormAndPack(m.type, x, tile.rows, layer.attention_norm,
+                                       layer.attention_norm_bias);
         packed_type = m.type;
       }
-      Multiply(m, c.slice, packed, tile.rows, to.data() + Product(tile.row, m.n), m.n);
+      Multiply(m, bias, c.slice, packed, tile.rows, to.data() + Product(tile.row, m.n), m.n);
     };
-    if ((projections & kQ) != 0) project(layer.q, q_);
+    if ((projections & kQ) != 0) project(layer.q, layer.q_bias, q_);
     if ((projections & kKv) != 0) {
-      project(layer.k, k_);
-      project(layer.v, v_);
+      project(layer.k, layer.k_bias, k_);
+      project(layer.v, layer.v_bias, v_);
     }
     if (c.slice.parts == 1) {
       for (int row = tile.row; row < tile.row + tile.rows; ++row) {
@@ -219,24 +174,44 @@ void ForwardPass::ComputeQkv(const Context& c, int projections, Worker* w) {
   }
 }
 
-void ForwardPass::RopeAndStore(const Context& c, int row, int kv_head, int projections) {
+void ForwardPass::PrepareHeads(const Context& c, int row, int heads, const float* norm, float* x) {
   const int head_dim = config_.head_dim;
-  const int position = c.set->position[static_cast<size_t>(row)];
-  const float* cos_sin = model_.rope_row(position);
+  for (int h = 0; h < heads && norm != nullptr; ++h) {
+    float* head = x + Product(h, head_dim);
+    kernels_.rms_norm(head, norm, head_dim, config_.norm_eps, head);
+  }
+  const float* cos_sin = model_.rope_row(c.layer, c.set->position[static_cast<size_t>(row)]);
+  switch (config_.position) {
+    case model::PositionKind::kRopeInterleaved:
+      return kernels_.rope(x, heads, head_dim, config_.rope.dim, cos_sin);
+    case model::PositionKind::kRopeNeox:
+      return kernels_.rope_halves(x, heads, head_dim, config_.rope.dim, cos_sin);
+    case model::PositionKind::kLearned:
+      return;
+  }
+}
+
+void ForwardPass::RopeAndStore(const Context& c, int row, int kv_head, int projections) {
+  const model::LayerWeights& layer = model_.layers()[static_cast<size_t>(c.layer)];
+  const int head_dim = config_.head_dim;
   if ((projections & kQ) != 0) {
-    kernels_.rope(q_.data() + Product(row, config_.q_size()) + Product(kv_head, group_ * head_dim),
-                  group_, head_dim, config_.rope.dim, cos_sin);
+    PrepareHeads(
+        c, row, group_, layer.q_norm,
+        q_.data() + Product(row, config_.q_size()) + Product(kv_head, group_ * head_dim));
   }
   if ((projections & kKv) == 0) return;
   const size_t offset = Product(row, config_.kv_size()) + Product(kv_head, head_dim);
-  kernels_.rope(k_.data() + offset, 1, head_dim, config_.rope.dim, cos_sin);
+  PrepareHeads(c, row, 1, layer.k_norm, k_.data() + offset);
+  const int position = c.set->position[static_cast<size_t>(row)];
   const core::BatchItem& item =
       c.step->batch->items[static_cast<size_t>(c.set->item[static_cast<size_t>(row)])];
   if (item.padding) return;
-  const core::BlockId block = item.blocks[static_cast<size_t>(position / base::kBlockTokens)];
+  const size_t index = Product(position / base::kBlockTokens, pool_.groups().count()) +
+                       static_cast<size_t>(pool_.group(c.layer));
   kernels_.store_kv(pool_.type(), k_.data() + offset, v_.data() + offset, head_dim,
                     position % base::kBlockTokens,
-                    pool_.At(c.layer, kv_head) + static_cast<size_t>(block) * pool_.block_bytes());
+                    pool_.At(c.layer, kv_head) +
+                        static_cast<size_t>(item.blocks[index]) * pool_.block_bytes());
 }
 
 void ForwardPass::Attend(const Context& c, Worker* w) {
@@ -258,10 +233,17 @@ void ForwardPass::Attend(const Context& c, Worker* w) {
   if (c.set->deferred_merge) MergeDeferred(c, *w);
 }
 
+const float* ForwardPass::SinkOf(const Context& c, int kv_head, int head) const {
+  const float* sinks = model_.layers()[static_cast<size_t>(c.layer)].sinks;
+  return sinks != nullptr ? sinks + kv_head * group_ + head : nullptr;
+}
+
 void ForwardPass::AttendUnit(const Context& c, const AttentionUnit& unit, const AttentionUnit* next,
                              Worker* w) {
   const int head_dim = config_.head_dim;
   const int q_size = config_.q_size();
+  const int groups = pool_.groups().count();
+  const int window = config_.window(c.layer);
   const size_t row = static_cast<size_t>(unit.row);
   const core::BatchItem& item = c.step->batch->items[static_cast<size_t>(c.set->item[row])];
   const size_t offset = Product(unit.row, q_size) + Product(unit.kv_head, group_ * head_dim);
@@ -269,21 +251,28 @@ void ForwardPass::AttendUnit(const Context& c, const AttentionUnit& unit, const 
   args.q = q_.data() + offset;
   args.q_stride = q_size;
   args.scale = config_.attention_scale;
+  args.soft_cap = config_.attention_soft_cap;
   args.rows = unit.rows;
   args.start = c.set->position[row];
+  args.window = window;
   args.group = group_;
   args.head_dim = head_dim;
   args.kv_type = pool_.type();
   args.kv = pool_.At(c.layer, unit.kv_head);
   args.block_stride = pool_.block_bytes();
-  args.blocks = item.blocks.data();
+  args.blocks = item.blocks.data() + pool_.group(c.layer);
+  args.block_step = groups;
   if (next != nullptr) {
     const size_t next_row = static_cast<size_t>(next->row);
-    const int first = next->split_begin * kernels::kSplitTokens / base::kBlockTokens;
+    const int position = c.set->position[next_row];
+    const int first = std::max(next->split_begin * kernels::kSplitTokens,
+                               FirstSeen(window, position)) /
+                      base::kBlockTokens;
     const auto next_item = static_cast<size_t>(c.set->item[next_row]);
     args.next_kv = pool_.At(c.layer, next->kv_head);
-    args.next_blocks = c.step->batch->items[next_item].blocks.data() + first;
-    args.next_count = (c.set->position[next_row] + next->rows - 1) / base::kBlockTokens + 1 - first;
+    args.next_blocks = c.step->batch->items[next_item].blocks.data() + Product(first, groups) +
+                       pool_.group(c.layer);
+    args.next_count = (position + next->rows - 1) / base::kBlockTokens + 1 - first;
   }
 
   const int partial = kernels::PartialFloats(head_dim);
@@ -293,15 +282,19 @@ void ForwardPass::AttendUnit(const Context& c, const AttentionUnit& unit, const 
     const int pair = unit.row * config_.num_kv_heads + unit.kv_head;
     to = deferred_.data() + Product(pair, max_splits_) * static_cast<size_t>(split_stride);
   }
-  for (int split = unit.split_begin; split < unit.split_end; ++split) {
+  // No row of the unit sees what is before its first one's window.
+  const int first_split = FirstSeen(window, args.start) / kernels::kSplitTokens;
+  for (int split = std::max(unit.split_begin, first_split); split < unit.split_end; ++split) {
     kernels_.attention(args, split, to + split * split_stride);
   }
   if (c.set->deferred_merge) return;
+  to += first_split * split_stride;
   for (int r = 0; r < unit.rows; ++r) {
     float* out = attention_.data() + offset + Product(r, q_size);
     for (int h = 0; h < group_; ++h) {
-      kernels_.attention_merge(to + Product(r * group_ + h, partial), unit.split_end, split_stride,
-                               head_dim, out + Product(h, head_dim));
+      kernels_.attention_merge(to + Product(r * group_ + h, partial), unit.split_end - first_split,
+                               split_stride, head_dim, SinkOf(c, unit.kv_head, h),
+                               out + Product(h, head_dim));
     }
   }
 }
@@ -311,26 +304,38 @@ void ForwardPass::MergeDeferred(const Context& c, const Worker& w) {
   const int64_t split_stride = int64_t{group_} * partial;
   const int pairs = c.set->size() * config_.num_kv_heads;
   for (int pair = w.id; pair < pairs; pair += team_->size()) {
-    const int row = pair / config_.num_kv_heads;
-    const int splits = c.set->position[static_cast<size_t>(row)] / kernels::kSplitTokens + 1;
-    const float* from =
-        deferred_.data() + Product(pair, max_splits_) * static_cast<size_t>(split_stride);
+    const int kv_head = pair % config_.num_kv_heads;
+    const int position = c.set->position[static_cast<size_t>(pair / config_.num_kv_heads)];
+    const int first = FirstSeen(config_.window(c.layer), position) / kernels::kSplitTokens;
+    const int splits = position / kernels::kSplitTokens + 1 - first;
+    const float* from = deferred_.data() +
+                        Product(pair, max_splits_) * static_cast<size_t>(split_stride) +
+                        first * split_stride;
     float* out = attention_.data() + Product(pair, group_ * config_.head_dim);
     for (int h = 0; h < group_; ++h) {
       kernels_.attention_merge(from + Product(h, partial), splits, split_stride, config_.head_dim,
-                               out + Product(h, config_.head_dim));
+                               SinkOf(c, kv_head, h), out + Product(h, config_.head_dim));
     }
   }
   team_->Barrier();
 }
 
-void ForwardPass::MultiplyAndAdd(const kernels::Matrix& m, const Slice& slice, const Tile& tile,
+void ForwardPass::MultiplyAndAdd(const Addend& addend, const Slice& slice, const Tile& tile,
                                  const std::byte* packed, Worker* w) {
   const int hidden = config_.hidden_size;
+  float* x = w->x.data() + Product(tile.x, hidden);
   float* y = slice.parts > 1 ? y_.data() : w->y.data();
-  Multiply(m, slice, packed, tile.rows, y, hidden);
+  Multiply(addend.matrix, addend.bias, slice, packed, tile.rows, y, hidden);
   SyncParts(slice);
-  kernels_.add(w->x.data() + Product(tile.x, hidden), y, tile.rows * hidden);
+  if (addend.post_norm != nullptr) {
+    // Shared rows stay as they are: other workers read them too.
+    for (int r = 0; r < tile.rows; ++r) {
+      w->packer.Norm(y + Product(r, hidden), addend.post_norm, nullptr,
+                     w->y.data() + Product(r, hidden));
+    }
+    y = w->y.data();
+  }
+  kernels_.add(x, y, tile.rows * hidden);
 }
 
 void ForwardPass::ComputeOutputAndFfn(const Context& c, Worker* w) {
@@ -338,10 +343,14 @@ void ForwardPass::ComputeOutputAndFfn(const Context& c, Worker* w) {
   const int q_size = config_.q_size();
   ForEachTile(c.slice, [&](const Tile& tile) {
     const float* attention = attention_.data() + Product(tile.row, q_size);
-    MultiplyAndAdd(layer.o, c.slice, tile,
+    MultiplyAndAdd({layer.o, layer.o_bias, layer.attention_post_norm}, c.slice, tile,
                    w->packer.Pack(layer.o.type, attention, q_size, tile.rows, q_size), w);
-    MultiplyAndAdd(layer.down, c.slice, tile, ComputeFfn(c, tile, w), w);
+    if (experts_ != nullptr) return;
+    MultiplyAndAdd({layer.down, layer.down_bias, layer.ffn_post_norm}, c.slice, tile,
+                   ComputeFfn(c, tile, w), w);
   });
+  if (experts_ == nullptr) return;
+  experts_->Compute(layer, c.slice, c.set->size(), w->id, w->x.data());
 }
 
 // Computes a few panels of gate and up at a time, combines and packs them while they are in the
@@ -350,47 +359,36 @@ const std::byte* ForwardPass::ComputeFfn(const Context& c, const Tile& tile, Wor
   const model::LayerWeights& layer = model_.layers()[static_cast<size_t>(c.layer)];
   const float* x = w->x.data() + Product(tile.x, config_.hidden_size);
   std::byte* out = c.slice.parts > 1 ? ffn_.data() : w->ffn.data();
-  const int panels = layer.gate.num_panels();
+  const int panels = layer.up.num_panels();
   const int blocks = (panels + kBlockPanels - 1) / kBlockPanels;
   const int own_begin = ShareBegin(blocks, c.slice.part, c.slice.parts) * kBlockPanels;
   const int own_end =
       std::min(ShareBegin(blocks, c.slice.part + 1, c.slice.parts) * kBlockPanels, panels);
   const int at_once = tile.rows < kFewRows ? std::max(own_end - own_begin, 1) : kFfnPanels;
   const int64_t stride = OddLines(int64_t{at_once} * kernels::kPanelCols);
-  const bool one_type = layer.gate.type == layer.up.type;
+  const bool has_gate = layer.gate.panels != nullptr;
+  const bool one_type = !has_gate || layer.gate.type == layer.up.type;
   const std::byte* packed = nullptr;
-  const auto multiply = [&](const kernels::Matrix& m, int begin, int end, float* y) {
+  const auto multiply = [&](const kernels::Matrix& m, const float* bias, int begin, int end,
+                            float* y) {
     if (packed == nullptr || !one_type) {
-      packed = w->packer.NormAndPack(m.type, x, tile.rows, layer.ffn_norm);
+      packed =
+          w->packer.NormAndPack(m.type, x, tile.rows, layer.ffn_norm, layer.ffn_norm_bias);
     }
-    kernels_.matmul(m.PanelRange(begin, end), packed, tile.rows, 0, end - begin, y, stride);
+    MultiplyPanels(kernels_, m, bias, packed, tile.rows, begin, end, y, stride);
   };
   for (int begin = own_begin; begin < own_end; begin += at_once) {
     const int end = std::min(begin + at_once, own_end);
-    multiply(layer.gate, begin, end, w->gate.data());
-    multiply(layer.up, begin, end, w->up.data());
+    if (has_gate) multiply(layer.gate, layer.gate_bias, begin, end, w->gate.data());
+    multiply(layer.up, layer.up_bias, begin, end, w->up.data());
     const int col = begin * kernels::kPanelCols;
     const int cols = std::min(end * kernels::kPanelCols, config_.intermediate_size) - col;
-    for (int r = 0; r < tile.rows; ++r) {
-      float* gate = w->gate.data() + r * stride;
-      kernels_.swiglu(gate, w->up.data() + r * stride, cols, gate);
-    }
-    PackColumns(layer.down, w->gate.data(), stride, tile.rows, col, cols, out);
+    ActivateRows(kernels_, config_.activation, tile.rows, cols, w->gate.data(), w->up.data(),
+                 stride);
+    PackColumns(kernels_, layer.down, w->gate.data(), stride, tile.rows, col, cols, out);
   }
   SyncParts(c.slice);
   return out;
-}
-
-// Packs columns [col, col + cols) of the rows that `m` will be multiplied with.
-void ForwardPass::PackColumns(const kernels::Matrix& m, const float* x, int64_t stride, int rows,
-                              int col, int cols, std::byte* packed) const {
-  const size_t group_bytes = kernels::PackedRowsBytes(m.type, kernels::kRowGroup, m.k);
-  for (int r = 0; r < rows; r += kernels::kRowGroup) {
-    kernels_.pack_rows(m.type, x + r * stride, stride, 0, std::min(kernels::kRowGroup, rows - r),
-                       cols,
-                       packed + static_cast<size_t>(r / kernels::kRowGroup) * group_bytes +
-                           kernels::PackedRowsBytes(m.type, kernels::kRowGroup, col));
-  }
 }
 
 // Copies the rows whose logits are wanted to the memory that all workers share.

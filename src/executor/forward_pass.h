@@ -5,14 +5,17 @@
 //    computes its part of each matrix's panels, with a barrier after each matrix;
 //  - by rows (many): every worker takes its own rows through all matrices, with barriers around
 //    attention only.
+// Layers with experts share all rows' work among all workers in either case (ExpertLayer).
 #ifndef ROPEWAY_EXECUTOR_FORWARD_PASS_H_
 #define ROPEWAY_EXECUTOR_FORWARD_PASS_H_
 
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/worker_team.h"
 #include "core/batch.h"
+#include "executor/expert_layer.h"
 #include "executor/kv_pool.h"
 #include "executor/output_layer.h"
 #include "executor/row_packer.h"
@@ -32,9 +35,6 @@ class ForwardPass {
   // Allocates everything that a step needs (throws std::bad_alloc). The arguments must outlive it.
   ForwardPass(const model::Model& model, const kernels::Kernels& kernels, const KvPool& pool,
               base::WorkerTeam* team, const base::Clock& clock, const PlanLimits& limits);
-
-  // kUnimplemented, naming the feature, if the model needs one that this class does not compute.
-  static Status CheckSupported(const model::ModelConfig& config);
 
   // Computes K, V, the sampled tokens and the scores. `result` has an entry per output row, whose
   // `top_logprobs` has its final size and, if scored, whose id is set. Allocates nothing.
@@ -80,28 +80,36 @@ class ForwardPass {
 
   enum Projections { kQ = 1, kKv = 2 };
 
+  // A matrix whose products are added to the residual stream.
+  struct Addend {
+    const kernels::Matrix& matrix;
+    const float* bias;
+    const float* post_norm;  // Of the products first; nullptr: none.
+  };
+
   void RunWorker(const Step& step, Worker* w);
   void Embed(const Context& c, Worker* w);
   void ComputeQkv(const Context& c, int projections, Worker* w);
   void RopeAndStore(const Context& c, int row, int kv_head, int projections);
+  // The norm of each head, where the layer has one, then RoPE.
+  void PrepareHeads(const Context& c, int row, int heads, const float* norm, float* x);
   void Attend(const Context& c, Worker* w);
   // `next`: the unit that is likely computed next, for prefetching; may be nullptr.
   void AttendUnit(const Context& c, const AttentionUnit& unit, const AttentionUnit* next,
                   Worker* w);
   void MergeDeferred(const Context& c, const Worker& w);
   void ComputeOutputAndFfn(const Context& c, Worker* w);
-  // Returns SwiGLU of the tile's rows, packed for the down matrix.
+  // Returns the hidden features of the tile's rows, packed for the down matrix.
   const std::byte* ComputeFfn(const Context& c, const Tile& tile, Worker* w);
-  void PackColumns(const kernels::Matrix& m, const float* x, int64_t stride, int rows, int col,
-                   int cols, std::byte* packed) const;
   void KeepOutputRows(const Context& all, const Worker& w);
 
-  // y[rows][stride] = packed * m, for the panels of `m` that belong to the slice.
-  void Multiply(const kernels::Matrix& m, const Slice& slice, const std::byte* packed, int rows,
-                float* y, int64_t stride);
-  // x rows += packed * m.
-  void MultiplyAndAdd(const kernels::Matrix& m, const Slice& slice, const Tile& tile,
+  // y[rows][stride] = packed * m + bias, for the panels of `m` that belong to the slice.
+  void Multiply(const kernels::Matrix& m, const float* bias, const Slice& slice,
+                const std::byte* packed, int rows, float* y, int64_t stride);
+  // x rows += packed * matrix.
+  void MultiplyAndAdd(const Addend& addend, const Slice& slice, const Tile& tile,
                       const std::byte* packed, Worker* w);
+  const float* SinkOf(const Context& c, int kv_head, int head) const;
 
   template <typename Fn>
   void ForEachTile(const Slice& slice, Fn fn);
@@ -128,6 +136,7 @@ class ForwardPass {
   AlignedArray<float> y_;          // [shared rows][hidden], the same
   AlignedArray<float> deferred_;   // [pairs][splits][group][PartialFloats]
   std::vector<Worker> workers_;
+  std::unique_ptr<ExpertLayer> experts_;  // Null: the model has none.
   OutputLayer output_;
 };
 

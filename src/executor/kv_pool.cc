@@ -11,6 +11,7 @@ StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const model::ModelConfig& confi
                                                  kernels::KvType type, int64_t bytes) {
   std::unique_ptr<KvPool> pool(new KvPool);
   pool->type_ = type;
+  pool->groups_ = config.kv_groups();
   pool->block_bytes_ = config.kv_block_bytes(type);
   pool->head_bytes_ = kernels::KvHeadBlockBytes(type, config.head_dim);
   pool->num_kv_heads_ = config.num_kv_heads;

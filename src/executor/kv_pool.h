@@ -1,4 +1,5 @@
-// The memory of the KV cache: [block][layer][KV head], each as KvHeadBlockBytes describes it.
+// The memory of the KV cache: [block][layer of a group][KV head], each as KvHeadBlockBytes
+// describes it.
 #ifndef ROPEWAY_EXECUTOR_KV_POOL_H_
 #define ROPEWAY_EXECUTOR_KV_POOL_H_
 
@@ -27,11 +28,15 @@ class KvPool {
   int32_t num_blocks() const { return num_blocks_; }
   size_t block_bytes() const { return block_bytes_; }
 
-  // K and V of (layer, head) in block 0; those of block b are b * block_bytes() further.
+  // The groups of layers that have blocks of their own.
+  const model::KvGroups& groups() const { return groups_; }
+  int group(int layer) const { return groups_.places[static_cast<size_t>(layer)].group; }
+
+  // K and V of (layer, head) in block 0; those of block b, which must be one of the layer's group,
+  // are b * block_bytes() further.
   std::byte* At(int layer, int kv_head) const {
-    return memory_.data() + (static_cast<size_t>(layer) * static_cast<size_t>(num_kv_heads_) +
-                             static_cast<size_t>(kv_head)) *
-                                head_bytes_;
+    const int32_t index = groups_.places[static_cast<size_t>(layer)].index;
+    return memory_.data() + static_cast<size_t>(index * num_kv_heads_ + kv_head) * head_bytes_;
   }
 
   std::span<std::byte> Block(core::BlockId block) const {
@@ -42,6 +47,7 @@ class KvPool {
   KvPool() = default;
 
   kernels::KvType type_ = kernels::KvType::kF16;
+  model::KvGroups groups_;
   base::PageArena memory_;
   size_t block_bytes_ = 0;
   size_t head_bytes_ = 0;

@@ -76,13 +76,17 @@ void OutputLayer::Compute(const core::Batch& batch, const StepPlan& plan, int wo
     team_->Barrier();  // hidden_ is complete, and the logits of the last chunk are used up.
     const float* x = hidden_.data() + Product(chunk.begin, output.k);
     const std::byte* packed =
-        w.packer.NormAndPack(output.type, x, chunk.rows, model_.output_norm());
+        w.packer.NormAndPack(output.type, x, chunk.rows, model_.output_norm(),
+                             model_.output_norm_bias());
     const bool only_largest = OnlyLargestWanted(chunk);
     if (only_largest) {
       FindLargest(chunk, packed, worker);
     } else {
       kernels_.matmul(output, packed, chunk.rows, own.begin, own.end, logits_.data(),
                       logits_stride_);
+      const int begin = own.begin * kernels::kPanelCols;
+      const int end = std::min(own.end * kernels::kPanelCols, output.n);
+      CapLogits(chunk.rows, end - begin, logits_.data() + begin, logits_stride_);
     }
     team_->Barrier();
     const base::TimePoint begin = clock_.Now();
@@ -107,6 +111,7 @@ void OutputLayer::FindLargest(const Chunk& chunk, const std::byte* packed, int w
     const int end = std::min(begin + at_once, own.end);
     const kernels::Matrix part = model_.output().PanelRange(begin, end);
     kernels_.matmul(part, packed, chunk.rows, 0, end - begin, w.part.data(), stride);
+    CapLogits(chunk.rows, part.n, w.part.data(), stride);
     const base::TimePoint searched_from = clock_.Now();
     for (int row = 0; row < chunk.rows; ++row) {
       const float* logits = w.part.data() + row * stride;
@@ -118,6 +123,13 @@ void OutputLayer::FindLargest(const Chunk& chunk, const std::byte* packed, int w
     }
     w.sampling += clock_.Now() - searched_from;
   }
+}
+
+// Also where only the largest is wanted: capping may make equals of two.
+void OutputLayer::CapLogits(int rows, int cols, float* logits, int64_t stride) const {
+  const float cap = model_.config().logit_soft_cap;
+  if (cap <= 0.0F) return;
+  for (int row = 0; row < rows; ++row) kernels_.soft_cap(logits + row * stride, cap, cols);
 }
 
 void OutputLayer::ReportLargest(const Chunk& chunk, int row) const {

@@ -79,6 +79,7 @@ class OutputLayer {
   const core::SampleSpec& SpecOf(const Chunk& chunk, int row) const;
   bool OnlyLargestWanted(const Chunk& chunk) const;
   void FindLargest(const Chunk& chunk, const std::byte* packed, int worker);
+  void CapLogits(int rows, int cols, float* logits, int64_t stride) const;
   void ReportLargest(const Chunk& chunk, int row) const;
   void SampleOrScore(const Chunk& chunk, int row, Worker* w);
 

@@ -9,10 +9,9 @@ namespace {
 size_t MaxPackedBytes(const model::Model& model, int rows) {
   size_t bytes = kernels::PackedRowsBytes(model.output().type, rows, model.output().k);
   for (const model::LayerWeights& layer : model.layers()) {
-    for (const kernels::Matrix* m :
-         {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
-      bytes = std::max(bytes, kernels::PackedRowsBytes(m->type, rows, m->k));
-    }
+    model::ForEachMatrix(layer, [&](const kernels::Matrix& m) {
+      bytes = std::max(bytes, kernels::PackedRowsBytes(m.type, rows, m.k));
+    });
   }
   return bytes;
 }
@@ -21,6 +20,7 @@ size_t MaxPackedBytes(const model::Model& model, int rows) {
 
 RowPacker::RowPacker(const model::Model& model, const kernels::Kernels& kernels, int max_rows)
     : kernels_(kernels),
+      kind_(model.config().norm),
       hidden_(model.config().hidden_size),
       eps_(model.config().norm_eps),
       norm_(static_cast<size_t>(kernels::kRowGroup) * static_cast<size_t>(hidden_)),
@@ -32,15 +32,24 @@ const std::byte* RowPacker::Pack(kernels::WeightType type, const float* x, int64
   return packed_.data();
 }
 
+void RowPacker::Norm(const float* x, const float* weight, const float* bias, float* y) const {
+  switch (kind_) {
+    case model::NormKind::kRms:
+      return kernels_.rms_norm(x, weight, hidden_, eps_, y);
+    case model::NormKind::kLayer:
+      return kernels_.layer_norm(x, weight, bias, hidden_, eps_, y);
+  }
+}
+
 // One group at a time, so that its normalized rows are still in the first-level cache when packed.
 const std::byte* RowPacker::NormAndPack(kernels::WeightType type, const float* x, int rows,
-                                        const float* weight) {
+                                        const float* weight, const float* bias) {
   const size_t group_bytes = kernels::PackedRowsBytes(type, kernels::kRowGroup, hidden_);
   for (int r = 0; r < rows; r += kernels::kRowGroup) {
     const int count = std::min(kernels::kRowGroup, rows - r);
     for (int i = 0; i < count; ++i) {
-      kernels_.rms_norm(x + static_cast<int64_t>(r + i) * hidden_, weight, hidden_, eps_,
-                        norm_.data() + static_cast<int64_t>(i) * hidden_);
+      Norm(x + static_cast<int64_t>(r + i) * hidden_, weight, bias,
+           norm_.data() + static_cast<int64_t>(i) * hidden_);
     }
     kernels_.pack_rows(type, norm_.data(), hidden_, 0, count, hidden_,
                        packed_.data() + static_cast<size_t>(r / kernels::kRowGroup) * group_bytes);

@@ -56,12 +56,16 @@ class RowPacker {
   // x: [rows][stride], k elements of each used.
   const std::byte* Pack(kernels::WeightType type, const float* x, int64_t stride, int rows, int k);
 
-  // RMSNorm of each row first. x: [rows][hidden], weight: [hidden].
+  // The model's norm of one row of [hidden]. `bias`: of LayerNorm only.
+  void Norm(const float* x, const float* weight, const float* bias, float* y) const;
+
+  // The norm of each row first. x: [rows][hidden].
   const std::byte* NormAndPack(kernels::WeightType type, const float* x, int rows,
-                               const float* weight);
+                               const float* weight, const float* bias = nullptr);
 
  private:
   const kernels::Kernels& kernels_;
+  const model::NormKind kind_;
   const int hidden_;
   const float eps_;
   AlignedArray<float> norm_;  // [kRowGroup][hidden]

@@ -57,15 +57,24 @@ Status StepPlan::CheckItem(const core::BatchItem& item) const {
   if (item.tokens.empty()) return Broken("an item without tokens");
   const int64_t end = int64_t{item.start} + static_cast<int64_t>(item.tokens.size());
   if (item.start < 0 || end > limits_.max_positions) return Broken("position out of range");
-  if (static_cast<int64_t>(item.blocks.size()) * base::kBlockTokens < end) {
-    return Broken("too few blocks");
-  }
-  if (std::any_of(item.blocks.begin(), item.blocks.end(),
-                  [this](core::BlockId b) { return b < 0 || b >= limits_.num_blocks; })) {
-    return Broken("no such block");
-  }
+  if (Status status = CheckBlocks(item, end); !status.ok()) return status;
   if (!AreTokens(item.tokens, limits_.vocab_size)) return Broken("no such token");
   return CheckIds(item);
+}
+
+Status StepPlan::CheckBlocks(const core::BatchItem& item, int64_t end) const {
+  const size_t groups = limits_.windows.size();
+  if (static_cast<int64_t>(item.blocks.size() / groups) * base::kBlockTokens < end) {
+    return Broken("too few blocks");
+  }
+  for (size_t i = 0; i < item.blocks.size(); ++i) {
+    if (item.blocks[i] >= 0 && item.blocks[i] < limits_.num_blocks) continue;
+    const int seen = FirstSeen(limits_.windows[i % groups], item.start);
+    const auto first = static_cast<int64_t>(i / groups) * base::kBlockTokens;
+    const bool unseen = first >= end || first + base::kBlockTokens <= seen;
+    if (item.blocks[i] != core::kNoBlock || !unseen) return Broken("no such block");
+  }
+  return {};
 }
 
 // Checks the ids beyond the item's own tokens, if penalties or scores need them.

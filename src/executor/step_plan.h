@@ -29,7 +29,13 @@ struct PlanLimits {
   int max_positions = 0;
   int num_blocks = 0;
   int num_kv_heads = 1;
+  std::vector<int32_t> windows = {0};  // Of each group of layers: see KvLayout.
 };
+
+// The first position that the row at `position` sees in layers with this window (0: none).
+constexpr int FirstSeen(int window, int position) {
+  return window > 0 && position >= window ? position + 1 - window : 0;
+}
 
 // Rows [row, row + rows) of a RowSet, consecutive positions of one item, against one KV head, over
 // the splits [split_begin, split_end) of the context.
@@ -108,6 +114,7 @@ class StepPlan {
  private:
   Status Check(const core::Batch& batch) const;
   Status CheckItem(const core::BatchItem& item) const;
+  Status CheckBlocks(const core::BatchItem& item, int64_t end) const;
   Status CheckIds(const core::BatchItem& item) const;
   void AddOutputs(size_t index, const core::BatchItem& item, int first_row);
   void AddUnits(int first_row, int rows, int start, RowSet* set) const;

@@ -90,6 +90,40 @@ TEST(StepPlanTest, RowsAreTheBatchInOrder) {
   EXPECT_EQ(plan.outputs().item, std::vector<int32_t>({0, 2, 3}));
 }
 
+// Only what a row of the item sees must be there.
+TEST(StepPlanTest, BlocksThatNoRowSeesMayBeMissing) {
+  PlanLimits limits = Limits(1);
+  limits.windows = {0, 20};
+  StepPlan plan(limits);
+  const std::vector<TokenId> tokens(4, 1);
+  core::Batch batch;
+  core::BatchItem& item = batch.items.emplace_back();
+  item.start = 50;  // Its window begins at 31, in block 1.
+  item.tokens = tokens;
+  std::vector<core::BlockId> blocks(8, 0);
+  const auto ok = [&](size_t missing) {
+    std::vector<core::BlockId> table = blocks;
+    if (missing < table.size()) table[missing] = core::kNoBlock;
+    item.blocks = table;
+    return plan.Build(batch).ok();
+  };
+  EXPECT_TRUE(ok(99));
+  EXPECT_TRUE(ok(1));   // Block 0 of the group with a window.
+  EXPECT_FALSE(ok(0));  // Of the other one.
+  EXPECT_FALSE(ok(3));
+  EXPECT_FALSE(ok(7));
+  blocks.resize(7);
+  EXPECT_FALSE(ok(99)) << "too few";
+  blocks.assign(12, 0);
+  EXPECT_TRUE(ok(11)) << "behind the last row";
+  EXPECT_TRUE(ok(10)) << "likewise, of the group without a window";
+  blocks[11] = 1 << 20;
+  EXPECT_FALSE(ok(99)) << "not missing, but no block of the pool";
+  EXPECT_EQ(FirstSeen(20, 50), 31);
+  EXPECT_EQ(FirstSeen(20, 19), 0);
+  EXPECT_EQ(FirstSeen(0, 50), 0);
+}
+
 TEST(StepPlanTest, AttentionIsDividedOnceForAnyNumberOfWorkers) {
   for (int workers : {1, 2, 3, 16}) {
     StepPlan plan(Limits(workers));

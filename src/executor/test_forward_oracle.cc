@@ -1,7 +1,10 @@
 #include "executor/test_forward_oracle.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
+#include <utility>
 
 namespace ropeway::executor {
 namespace {
@@ -15,8 +18,10 @@ Vector WeightRow(const kernels::Matrix& m, int row) {
   return {floats.begin(), floats.end()};
 }
 
+// None of a matrix that the model does not have.
 Rows OracleWeights(const kernels::Matrix& m) {
   Rows rows;
+  if (m.panels == nullptr) return rows;
   for (int row = 0; row < m.n; ++row) rows.push_back(WeightRow(m, row));
   return rows;
 }
@@ -29,21 +34,37 @@ Vector Times(const Rows& m, const Vector& x) {
   return y;
 }
 
-Vector Norm(const Vector& x, const float* weight, double eps) {
-  const double squares = std::inner_product(x.begin(), x.end(), x.begin(), 0.0);
-  const double scale = 1 / std::sqrt(squares / static_cast<double>(x.size()) + eps);
+// RMSNorm, or LayerNorm where the model has it.
+Vector Norm(const model::ModelConfig& config, const Vector& x, const float* weight,
+            const float* bias) {
+  const auto n = static_cast<double>(x.size());
+  const bool layer_norm = config.norm == model::NormKind::kLayer && bias != nullptr;
+  const double mean = layer_norm ? std::accumulate(x.begin(), x.end(), 0.0) / n : 0.0;
+  double squares = 0;
+  for (const double value : x) squares += (value - mean) * (value - mean);
+  const double scale = 1 / std::sqrt(squares / n + double{config.norm_eps});
   Vector y(x.size());
-  for (size_t i = 0; i < x.size(); ++i) y[i] = x[i] * scale * double{weight[i]};
+  for (size_t i = 0; i < x.size(); ++i) {
+    y[i] = (x[i] - mean) * scale * double{weight[i]} + (layer_norm ? double{bias[i]} : 0.0);
+  }
   return y;
 }
 
-void Rotate(Vector* heads, size_t head_dim, size_t rope_dim, const float* cos_sin) {
-  for (size_t begin = 0; begin < heads->size(); begin += head_dim) {
-    for (size_t i = 0; i < rope_dim / 2; ++i) {
+Vector Add(Vector x, const float* bias) {
+  for (size_t i = 0; i < x.size() && bias != nullptr; ++i) x[i] += double{bias[i]};
+  return x;
+}
+
+void Rotate(const model::ModelConfig& config, const float* cos_sin, Vector* heads) {
+  if (config.position == model::PositionKind::kLearned) return;
+  const auto pairs = static_cast<size_t>(config.rope.dim / 2);
+  const bool halves = config.position == model::PositionKind::kRopeNeox;
+  for (size_t begin = 0; begin < heads->size(); begin += static_cast<size_t>(config.head_dim)) {
+    for (size_t i = 0; i < pairs; ++i) {
       const double c = cos_sin[i];
-      const double s = cos_sin[rope_dim / 2 + i];
-      double& a = (*heads)[begin + 2 * i];
-      double& b = (*heads)[begin + 2 * i + 1];
+      const double s = cos_sin[pairs + i];
+      double& a = (*heads)[begin + (halves ? i : 2 * i)];
+      double& b = (*heads)[begin + (halves ? pairs + i : 2 * i + 1)];
       const double rotated = a * c - b * s;
       b = a * s + b * c;
       a = rotated;
@@ -51,66 +72,142 @@ void Rotate(Vector* heads, size_t head_dim, size_t rope_dim, const float* cos_si
   }
 }
 
-// One query head over all keys and values so far.
-Vector Attend(const double* q, const Rows& keys, const Rows& values, size_t offset, size_t dim) {
-  Vector p;
-  for (const Vector& key : keys) {
-    double score = 0;
-    for (size_t d = 0; d < dim; ++d) score += q[d] * key[offset + d];
-    p.push_back(std::exp(score / std::sqrt(static_cast<double>(dim))));
-  }
-  const double sum = std::accumulate(p.begin(), p.end(), 0.0);
-  Vector out(dim);
-  for (size_t t = 0; t < p.size(); ++t) {
-    for (size_t d = 0; d < dim; ++d) out[d] += p[t] / sum * values[t][offset + d];
-  }
-  return out;
+double Gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
 }
 
-struct Layer {
-  explicit Layer(const model::LayerWeights& l)
-      : q(OracleWeights(l.q)),
-        k(OracleWeights(l.k)),
-        v(OracleWeights(l.v)),
-        o(OracleWeights(l.o)),
-        gate(OracleWeights(l.gate)),
-        up(OracleWeights(l.up)),
-        down(OracleWeights(l.down)),
-        attention_norm(l.attention_norm),
-        ffn_norm(l.ffn_norm) {}
+double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-  // x after the layer, at the position behind the keys so far.
-  void Apply(const model::ModelConfig& config, const float* cos_sin, Vector* x) {
-    const auto dim = static_cast<size_t>(config.head_dim);
-    const auto rope_dim = static_cast<size_t>(config.rope.dim);
-    const auto group = static_cast<size_t>(config.num_heads / config.num_kv_heads);
-    const Vector in = Norm(*x, attention_norm, double{config.norm_eps});
-    Vector queries = Times(q, in);
-    Vector key = Times(k, in);
-    Rotate(&queries, dim, rope_dim, cos_sin);
-    Rotate(&key, dim, rope_dim, cos_sin);
-    keys.push_back(key);
-    values.push_back(Times(v, in));
-    Vector heads;
-    for (size_t h = 0; h < static_cast<size_t>(config.num_heads); ++h) {
-      const Vector head = Attend(queries.data() + h * dim, keys, values, h / group * dim, dim);
-      heads.insert(heads.end(), head.begin(), head.end());
+double Activated(model::Activation activation, double gate, double up) {
+  switch (activation) {
+    case model::Activation::kSwiGlu:
+      return gate * Sigmoid(gate) * up;
+    case model::Activation::kGeGlu:
+      return Gelu(gate) * up;
+    case model::Activation::kGelu:
+      return Gelu(up);
+    case model::Activation::kSwiGluClamped:
+      gate = std::min(gate, 7.0);
+      return (std::clamp(up, -7.0, 7.0) + 1) * gate * Sigmoid(1.702 * gate);
+  }
+  return 0;
+}
+
+struct Network {
+  explicit Network(const model::FfnWeights& w)
+      : weights(&w), gate(OracleWeights(w.gate)), up(OracleWeights(w.up)),
+        down(OracleWeights(w.down)) {}
+
+  Vector Apply(model::Activation activation, const Vector& in) const {
+    Vector hidden = Add(Times(up, in), weights->up_bias);
+    const Vector gates = gate.empty() ? hidden : Add(Times(gate, in), weights->gate_bias);
+    for (size_t i = 0; i < hidden.size(); ++i) {
+      hidden[i] = Activated(activation, gates[i], hidden[i]);
     }
-    const Vector attended = Times(o, heads);
-    for (size_t i = 0; i < x->size(); ++i) (*x)[i] += attended[i];
-    const Vector ffn_in = Norm(*x, ffn_norm, double{config.norm_eps});
-    Vector hidden = Times(gate, ffn_in);
-    const Vector ups = Times(up, ffn_in);
-    for (size_t i = 0; i < ups.size(); ++i) {
-      hidden[i] = hidden[i] / (1 + std::exp(-hidden[i])) * ups[i];
-    }
-    const Vector out = Times(down, hidden);
-    for (size_t i = 0; i < x->size(); ++i) (*x)[i] += out[i];
+    return Add(Times(down, hidden), weights->down_bias);
   }
 
-  Rows q, k, v, o, gate, up, down;
-  const float* attention_norm;
-  const float* ffn_norm;
+  const model::FfnWeights* weights;
+  Rows gate, up, down;
+};
+
+struct Layer {
+  Layer(const model::ModelConfig& c, const model::LayerWeights& l, int number)
+      : config(c), weights(l), index(number), q(OracleWeights(l.q)), k(OracleWeights(l.k)),
+        v(OracleWeights(l.v)), o(OracleWeights(l.o)), ffn(l), router(OracleWeights(l.router)),
+        shared_gate(OracleWeights(l.shared_gate)), shared(l.shared) {
+    for (const model::FfnWeights& expert : l.experts) experts.emplace_back(expert);
+  }
+
+  // One query head over the keys and values that it sees.
+  Vector Attend(const double* query, size_t head) const {
+    const auto dim = static_cast<size_t>(config.head_dim);
+    const auto group = static_cast<size_t>(config.num_heads / config.num_kv_heads);
+    const size_t offset = head / group * dim;
+    const auto window = static_cast<size_t>(config.window(index));
+    const size_t first = window > 0 && keys.size() > window ? keys.size() - window : 0;
+    Vector p;
+    double sum = weights.sinks != nullptr ? std::exp(double{weights.sinks[head]}) : 0.0;
+    for (size_t t = first; t < keys.size(); ++t) {
+      double score = 0;
+      for (size_t d = 0; d < dim; ++d) score += query[d] * keys[t][offset + d];
+      score *= double{config.attention_scale};
+      const double cap = config.attention_soft_cap;
+      if (cap > 0) score = cap * std::tanh(score / cap);
+      p.push_back(std::exp(score));
+      sum += p.back();
+    }
+    Vector out(dim);
+    for (size_t t = first; t < keys.size(); ++t) {
+      for (size_t d = 0; d < dim; ++d) out[d] += p[t - first] / sum * values[t][offset + d];
+    }
+    return out;
+  }
+
+  void PrepareHeads(const float* norm, const float* cos_sin, Vector* heads) const {
+    const auto dim = static_cast<int64_t>(config.head_dim);
+    for (auto at = heads->begin(); norm != nullptr && at != heads->end(); at += dim) {
+      const Vector head = Norm(config, Vector(at, at + dim), norm, nullptr);
+      std::copy(head.begin(), head.end(), at);
+    }
+    Rotate(config, cos_sin, heads);
+  }
+
+  // What the experts add for this row.
+  Vector Mix(const Vector& in) const {
+    const Vector logits = Add(Times(router, in), weights.router_bias);
+    std::vector<size_t> order(logits.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return logits[a] > logits[b]; });
+    const auto used = static_cast<size_t>(config.experts.used);
+    double sum = 0;
+    for (size_t i = 0; i < (config.experts.normalized ? used : logits.size()); ++i) {
+      sum += std::exp(logits[order[i]]);
+    }
+    Vector out(in.size());
+    const auto add = [&](const Network& expert, double weight) {
+      const Vector its = expert.Apply(config.activation, in);
+      for (size_t i = 0; i < out.size(); ++i) out[i] += weight * its[i];
+    };
+    for (size_t i = 0; i < used; ++i) add(experts[order[i]], std::exp(logits[order[i]]) / sum);
+    if (!shared_gate.empty()) add(shared, Sigmoid(Times(shared_gate, in)[0]));
+    return out;
+  }
+
+  void AddTo(Vector* x, Vector y, const float* post_norm) const {
+    if (post_norm != nullptr) y = Norm(config, y, post_norm, nullptr);
+    for (size_t i = 0; i < x->size(); ++i) (*x)[i] += y[i];
+  }
+
+  // x after the layer, at the position behind the keys so far.
+  void Apply(const float* cos_sin, Vector* x) {
+    const Vector in = Norm(config, *x, weights.attention_norm, weights.attention_norm_bias);
+    Vector queries = Add(Times(q, in), weights.q_bias);
+    Vector key = Add(Times(k, in), weights.k_bias);
+    PrepareHeads(weights.q_norm, cos_sin, &queries);
+    PrepareHeads(weights.k_norm, cos_sin, &key);
+    keys.push_back(key);
+    values.push_back(Add(Times(v, in), weights.v_bias));
+    Vector heads;
+    for (size_t h = 0; h < static_cast<size_t>(config.num_heads); ++h) {
+      const Vector head = Attend(queries.data() + h * static_cast<size_t>(config.head_dim), h);
+      heads.insert(heads.end(), head.begin(), head.end());
+    }
+    AddTo(x, Add(Times(o, heads), weights.o_bias), weights.attention_post_norm);
+    const Vector ffn_in = Norm(config, *x, weights.ffn_norm, weights.ffn_norm_bias);
+    AddTo(x, experts.empty() ? ffn.Apply(config.activation, ffn_in) : Mix(ffn_in),
+          weights.ffn_post_norm);
+  }
+
+  const model::ModelConfig& config;
+  const model::LayerWeights& weights;
+  int index;
+  Rows q, k, v, o;
+  Network ffn;
+  Rows router, shared_gate;
+  Network shared;
+  std::vector<Network> experts;
   Rows keys, values;
 };
 
@@ -119,15 +216,26 @@ struct Layer {
 std::vector<std::vector<double>> OracleLogits(const model::Model& model,
                                               const std::vector<TokenId>& tokens) {
   const model::ModelConfig& config = model.config();
-  std::vector<Layer> layers(model.layers().begin(), model.layers().end());
+  std::vector<Layer> layers;
+  for (const model::LayerWeights& layer : model.layers()) {
+    layers.emplace_back(config, layer, static_cast<int>(layers.size()));
+  }
   const Rows output = OracleWeights(model.output());
   Rows logits;
   for (size_t position = 0; position < tokens.size(); ++position) {
     Vector x = WeightRow(model.token_embedding(), tokens[position]);
-    for (Layer& layer : layers) {
-      layer.Apply(config, model.rope_row(static_cast<int32_t>(position)), &x);
+    for (double& value : x) value *= double{config.embedding_scale};
+    if (config.position == model::PositionKind::kLearned) {
+      const Vector at = WeightRow(model.position_embedding(), static_cast<int>(position));
+      for (size_t i = 0; i < x.size(); ++i) x[i] += at[i];
     }
-    logits.push_back(Times(output, Norm(x, model.output_norm(), double{config.norm_eps})));
+    for (Layer& layer : layers) {
+      layer.Apply(model.rope_row(layer.index, static_cast<int32_t>(position)), &x);
+    }
+    Vector row = Times(output, Norm(config, x, model.output_norm(), model.output_norm_bias()));
+    const double cap = config.logit_soft_cap;
+    for (double& logit : row) logit = cap > 0 ? cap * std::tanh(logit / cap) : logit;
+    logits.push_back(std::move(row));
   }
   return logits;
 }

@@ -11,7 +11,11 @@
 namespace ropeway::executor::testing {
 
 std::shared_ptr<const model::Model> LoadTiny(const model::TinyLlamaOptions& options) {
-  const model::TempFile file(model::TinyLlama(options).Bytes());
+  return LoadGguf(model::TinyLlama(options));
+}
+
+std::shared_ptr<const model::Model> LoadGguf(const model::GgufWriter& writer) {
+  const model::TempFile file(writer.Bytes());
   auto gguf = model::GgufFile::Open(file.path());
   if (!gguf.ok()) throw std::runtime_error(gguf.status().message());
   auto model = model::Model::Load(**gguf, 1);
@@ -116,25 +120,44 @@ void Runner::Take(const core::StepResult& result, const std::vector<Sequence*>& 
 
 std::vector<std::byte> Runner::KvBytes(const Sequence& s) {
   std::vector<std::byte> all;
+  const size_t groups = layout_.windows.size();
   for (int b = 0; b < s.computed / base::kBlockTokens; ++b) {
-    std::vector<std::byte> bytes(layout_.block_bytes);
-    executor_.ReadBlock(s.blocks[static_cast<size_t>(b)], bytes);
-    all.insert(all.end(), bytes.begin(), bytes.end());
+    for (size_t g = 0; g < groups; ++g) {
+      if (b < FirstBlock(g, s.computed)) continue;
+      std::vector<std::byte> bytes(layout_.block_bytes);
+      executor_.ReadBlock(s.blocks[static_cast<size_t>(b) * groups + g], bytes);
+      all.insert(all.end(), bytes.begin(), bytes.end());
+    }
   }
   return all;
+}
+
+void Runner::DropUnseen(Sequence* s) {
+  const size_t groups = layout_.windows.size();
+  const std::vector<std::byte> nan(layout_.block_bytes, std::byte{0xFF});
+  for (size_t g = 0; g < groups; ++g) {
+    for (int b = 0; b < FirstBlock(g, s->computed); ++b) {
+      core::BlockId& block = s->blocks[static_cast<size_t>(b) * groups + g];
+      if (block == core::kNoBlock) continue;
+      executor_.WriteBlock(block, nan);
+      block = core::kNoBlock;
+    }
+  }
 }
 
 void Runner::AddItem(Sequence* s, int* budget, core::Batch* batch) {
   const auto left = static_cast<int32_t>(s->ids.size()) - s->computed;
   const int32_t count = std::min({left, how_.chunk, *budget});
   *budget -= count;
+  if (how_.drop_unseen) DropUnseen(s);
   core::BatchItem item;
   item.start = s->computed;
   item.tokens = std::span<const TokenId>(s->ids).subspan(static_cast<size_t>(s->computed),
                                                          static_cast<size_t>(count));
   s->computed += count;
-  while (static_cast<int32_t>(s->blocks.size()) * base::kBlockTokens < s->computed) {
-    s->blocks.push_back(free_.at(next_free_++));
+  const size_t groups = layout_.windows.size();
+  while (static_cast<int32_t>(s->blocks.size() / groups) * base::kBlockTokens < s->computed) {
+    for (size_t g = 0; g < groups; ++g) s->blocks.push_back(free_.at(next_free_++));
   }
   item.blocks = s->blocks;
   item.sample = count == left && s->generate > 0;

@@ -18,6 +18,7 @@ inline constexpr int64_t kPoolBytes = int64_t{4} << 20;
 
 // Loads a model that TinyLlama makes; TinyModel is that of the default options, loaded once.
 std::shared_ptr<const model::Model> LoadTiny(const model::TinyLlamaOptions& options = {});
+std::shared_ptr<const model::Model> LoadGguf(const model::GgufWriter& writer);
 const std::shared_ptr<const model::Model>& TinyModel();
 
 // The best kernels of this machine.
@@ -31,7 +32,7 @@ struct Sequence {
   int32_t computed = 0;  // Positions whose K and V are written.
   int32_t joins = 0;     // At this step.
   core::SampleSpec spec;
-  std::vector<core::BlockId> blocks;
+  std::vector<core::BlockId> blocks;  // [block][group of layers]
   std::vector<core::Sampled> sampled;
   std::vector<core::Scored>
       scored;  // With spec.num_prompt_logprobs >= 0: of the prompt from position 1.
@@ -56,6 +57,7 @@ struct How {
   int max_rows = 64;
   uint32_t shuffle = 0;                             // Seed of the order of block ids.
   bool poison = false;                              // The pool is full of NaN first.
+  bool drop_unseen = false;  // Blocks that no row sees leave the table, and are full of NaN then.
   kernels::KvType kv_type = kernels::KvType::kF16;  // This one may.
 };
 
@@ -68,7 +70,7 @@ class Runner {
   // Returns the mean rows per step.
   double Run(std::vector<Sequence>* sequences);
 
-  // The bytes of a sequence's full blocks, in the order of its positions.
+  // The bytes of a sequence's full blocks that its next row sees, in the order of its positions.
   std::vector<std::byte> KvBytes(const Sequence& s);
 
   CpuExecutor& executor() { return executor_; }
@@ -76,6 +78,11 @@ class Runner {
 
  private:
   void AddItem(Sequence* s, int* budget, core::Batch* batch);
+  void DropUnseen(Sequence* s);
+  // The first block that a row at `position` sees in the group's layers.
+  int FirstBlock(size_t group, int position) const {
+    return FirstSeen(layout_.windows[group], position) / base::kBlockTokens;
+  }
   void Take(const core::StepResult& result, const std::vector<Sequence*>& in_batch,
             const core::Batch& batch);
 

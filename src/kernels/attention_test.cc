@@ -1,6 +1,8 @@
-// Attention: every table against the reference by bits, at the edges of blocks, softmax groups and
-// splits, for both types of the KV cache, with garbage in the slots that no row may see; the
-// reference against double precision.
+// Attention: every table against the reference by bits, at the edges of blocks, softmax groups,
+// splits and windows, for both types of the KV cache, with garbage in the slots that no row may
+// see; the reference against double precision.
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <tuple>
 
@@ -15,6 +17,12 @@ struct Problem {
   int group;
   int head_dim;
   KvType type = KvType::kF16;
+  int window = 0;
+  float soft_cap = 0.0F;
+  int block_step = 1;
+
+  // The first position that the row sees.
+  int first(int row) const { return window > 0 ? std::max(start + row + 1 - window, 0) : 0; }
 };
 
 // A paged KV cache of one head in shuffled blocks. Slots behind the last position are NaN, and so
@@ -30,6 +38,11 @@ class Cache {
         bytes_(stride_ * blocks_.size()) {
     for (size_t b = 0; b < blocks_.size(); ++b) blocks_[b] = static_cast<int32_t>(b);
     std::shuffle(blocks_.begin(), blocks_.end(), rng);
+    table_.assign(blocks_.size() * static_cast<size_t>(problem.block_step), kNoBlock);
+    const auto freed = static_cast<size_t>(problem.first(0) / base::kBlockTokens);
+    for (size_t b = freed; b < blocks_.size(); ++b) {
+      table_[b * static_cast<size_t>(problem.block_step)] = blocks_[b];
+    }
     for (int t = 0; t < positions_; ++t) {
       for (std::vector<float>* row : {&k_, &v_}) {
         for (int d = 0; d < head_dim_; ++d) row->push_back(Activation(values, rng));
@@ -55,18 +68,21 @@ class Cache {
     return {.q = q.data(),
             .q_stride = problem.group * problem.head_dim + 5,
             .scale = 1.0F / std::sqrt(static_cast<float>(problem.head_dim)),
+            .soft_cap = problem.soft_cap,
             .rows = problem.rows,
             .start = problem.start,
+            .window = problem.window,
             .group = problem.group,
             .head_dim = problem.head_dim,
             .kv_type = type_,
             .kv = bytes_.get(),
             .block_stride = stride_,
-            .blocks = blocks_.data(),
+            .blocks = table_.data(),
+            .block_step = problem.block_step,
             // A hint may name anything that is there.
             .next_kv = bytes_.get() + 64,
             .next_blocks = blocks_.data(),
-            .next_count = static_cast<int32_t>(blocks_.size())};
+            .next_count = static_cast<int32_t>(blocks_.size()) / problem.block_step};
   }
 
   float k(int t, int d) const { return Rounded(k_, t, d); }
@@ -82,11 +98,15 @@ class Cache {
     return std::nearbyint(row[d] * (127.0F / largest)) * scale;
   }
 
+  // Of a block that no row sees: whoever reads it leaves the memory.
+  static constexpr int32_t kNoBlock = 1 << 28;
+
   int positions_;
   int head_dim_;
   KvType type_;
   size_t stride_;
   std::vector<int32_t> blocks_;
+  std::vector<int32_t> table_;  // [block][step], of which the first is used.
   std::vector<float> k_;
   std::vector<float> v_;
   AlignedBytes bytes_;
@@ -118,14 +138,16 @@ std::vector<float> Partials(const Kernels& kernels, const Problem& problem,
   return partial;
 }
 
+// `sinks`: one per head of the group, or nullptr.
 std::vector<float> Merge(const Kernels& kernels, const Problem& problem,
-                         const std::vector<float>& partials) {
+                         const std::vector<float>& partials, const float* sinks = nullptr) {
   const int entries = problem.rows * problem.group;
   const int entry = PartialFloats(problem.head_dim);
   std::vector<float> out(static_cast<size_t>(entries * problem.head_dim));
   for (int i = 0; i < entries; ++i) {
     kernels.attention_merge(partials.data() + i * entry, Splits(problem),
                             static_cast<int64_t>(entries) * entry, problem.head_dim,
+                            sinks != nullptr ? sinks + i % problem.group : nullptr,
                             out.data() + i * problem.head_dim);
   }
   return out;
@@ -134,7 +156,8 @@ std::vector<float> Merge(const Kernels& kernels, const Problem& problem,
 std::string Describe(const Problem& p) {
   return "rows " + std::to_string(p.rows) + " start " + std::to_string(p.start) + " group " +
          std::to_string(p.group) + " head_dim " + std::to_string(p.head_dim) + " " +
-         KvTypeName(p.type);
+         KvTypeName(p.type) + " window " + std::to_string(p.window) + " soft cap " +
+         std::to_string(p.soft_cap);
 }
 
 // Each table with each type.
@@ -164,6 +187,10 @@ class AttentionTest : public ::testing::TestWithParam<std::tuple<const char*, Kv
     ASSERT_TRUE(AllSameBits(expected, actual));
     const std::vector<float> merged = Merge(*kernels_, problem, actual);
     ASSERT_TRUE(AllSameBits(Merge(reference_, problem, expected), merged));
+    std::vector<float> sinks(static_cast<size_t>(problem.group));
+    for (float& sink : sinks) sink = 4.0F * Normal(rng);
+    ASSERT_TRUE(AllSameBits(Merge(reference_, problem, expected, sinks.data()),
+                            Merge(*kernels_, problem, actual, sinks.data())));
     if (values != Values::kNormal) return;
     for (const float value : merged) ASSERT_TRUE(std::isfinite(value));
   }
@@ -193,6 +220,49 @@ TEST_P(AttentionTest, EqualsReferenceAtEveryEdge) {
 TEST_P(AttentionTest, EqualsReferenceForEveryHeadSize) {
   for (int head_dim = 16; head_dim <= 256; head_dim += 16) {
     for (const int rows : {1, 6}) Check({rows, 90, 3, head_dim});
+  }
+}
+
+// Windows that begin and end anywhere in a block, a group and a split, and such that see all.
+TEST_P(AttentionTest, EqualsReferenceForEveryWindow) {
+  for (const int window : {1, 16, 17, 63, 64, 65, 100, 1024, 5000}) {
+    for (const int start : {0, 10, 63, 500, 1030, 2100}) {
+      for (const int rows : {1, 16}) {
+        Check({.rows = rows, .start = start, .group = 2, .head_dim = 16, .window = window});
+      }
+    }
+  }
+  for (int start = 180; start < 245; ++start) {
+    Check({.rows = 9, .start = start, .group = 3, .head_dim = 16, .window = 70});
+  }
+}
+
+TEST_P(AttentionTest, EqualsReferenceForTablesOfSeveralGroups) {
+  for (const int step : {2, 3, 7}) {
+    for (const int window : {0, 40}) {
+      Check({.rows = 5,
+             .start = 1020,
+             .group = 2,
+             .head_dim = 32,
+             .window = window,
+             .block_step = step});
+    }
+  }
+}
+
+TEST_P(AttentionTest, EqualsReferenceForCappedScores) {
+  for (const float cap : {0.5F, 30.0F, 50.0F}) {
+    for (const int window : {0, 33}) {
+      for (const Values values : {Values::kNormal, Values::kExtreme, Values::kHostile}) {
+        Check({.rows = 7,
+               .start = 100,
+               .group = 2,
+               .head_dim = 32,
+               .window = window,
+               .soft_cap = cap},
+              values);
+      }
+    }
   }
 }
 
@@ -241,6 +311,51 @@ TEST_P(AttentionTest, RowsAreAlone) {
     ASSERT_TRUE(
         AllSameBits({row, row + width}, Merge(*kernels_, alone, Partials(*kernels_, alone, one))))
         << "row " << r;
+  }
+}
+
+// Nor does the window of the rows beside it change a row: neither the split in which it begins, nor
+// what is left of blocks that the row does not see.
+TEST_P(AttentionTest, RowsWithWindowsAreAlone) {
+  const Problem problem = {.rows = 80,
+                           .start = 1060,
+                           .group = 3,
+                           .head_dim = 32,
+                           .type = type_,
+                           .window = 77};
+  Rng rng(5);
+  Cache cache(problem, rng);
+  const std::vector<float> q = Queries(problem, rng);
+  const AttentionArgs args = cache.Args(problem, q);
+  const std::vector<float> sinks = {0.5F, -3.0F, 6.0F};
+  const std::vector<float> together =
+      Merge(*kernels_, problem, Partials(*kernels_, problem, args), sinks.data());
+  for (int r = 0; r < problem.rows; ++r) {
+    Problem alone = problem;
+    alone.rows = 1;
+    alone.start = problem.start + r;
+    AttentionArgs one = args;
+    one.q += r * args.q_stride;
+    one.rows = 1;
+    one.start = alone.start;
+    // As if all before the window were one split's, which a caller may leave out.
+    const int skipped = alone.first(0) / kSplitTokens;
+    std::vector<float> partials = Partials(*kernels_, alone, one);
+    const int width = problem.group * problem.head_dim;
+    const auto row = together.begin() + r * width;
+    const std::vector<float> expected(row, row + width);
+    ASSERT_TRUE(AllSameBits(expected, Merge(*kernels_, alone, partials, sinks.data()))) << r;
+    partials.erase(partials.begin(), partials.begin() + skipped * problem.group *
+                                                            PartialFloats(problem.head_dim));
+    std::vector<float> out(static_cast<size_t>(width));
+    for (int h = 0; h < problem.group; ++h) {
+      const int entry = PartialFloats(problem.head_dim);
+      kernels_->attention_merge(partials.data() + h * entry, Splits(alone) - skipped,
+                                int64_t{problem.group} * entry, problem.head_dim,
+                                &sinks[static_cast<size_t>(h)],
+                                out.data() + h * problem.head_dim);
+    }
+    ASSERT_TRUE(AllSameBits(expected, out)) << r;
   }
 }
 
@@ -334,6 +449,43 @@ TEST_P(ReferenceAttention, IsCloseToDoublePrecision) {
         double score = 0;
         for (int d = 0; d < problem.head_dim; ++d) score += double{query[d]} * cache.k(t, d);
         const double p = std::exp(score * args.scale);
+        l += p;
+        for (int d = 0; d < problem.head_dim; ++d) o[static_cast<size_t>(d)] += p * cache.v(t, d);
+      }
+      for (int d = 0; d < problem.head_dim; ++d) {
+        const size_t at = static_cast<size_t>((r * problem.group + h) * problem.head_dim + d);
+        EXPECT_NEAR(out[at], o[static_cast<size_t>(d)] / l, 2e-5) << r << ' ' << h << ' ' << d;
+      }
+    }
+  }
+}
+
+// A window, a cap and a sink at once.
+TEST_P(ReferenceAttention, VariantsAreCloseToDoublePrecision) {
+  const Problem problem = {.rows = 3,
+                           .start = 1100,
+                           .group = 2,
+                           .head_dim = 64,
+                           .type = GetParam(),
+                           .window = 90,
+                           .soft_cap = 2.5F};
+  Rng rng(12);
+  Cache cache(problem, rng);
+  const std::vector<float> q = Queries(problem, rng);
+  const AttentionArgs args = cache.Args(problem, q);
+  const std::vector<float> sinks = {1.5F, -2.0F};
+  const std::vector<float> out = Merge(kReferenceKernels, problem,
+                                       Partials(kReferenceKernels, problem, args), sinks.data());
+  for (int r = 0; r < problem.rows; ++r) {
+    for (int h = 0; h < problem.group; ++h) {
+      const float* query = q.data() + r * args.q_stride + h * problem.head_dim;
+      std::vector<double> o(static_cast<size_t>(problem.head_dim), 0.0);
+      double l = std::exp(double{sinks[static_cast<size_t>(h)]});
+      for (int t = problem.first(r); t <= problem.start + r; ++t) {
+        double score = 0;
+        for (int d = 0; d < problem.head_dim; ++d) score += double{query[d]} * cache.k(t, d);
+        const double cap = problem.soft_cap;
+        const double p = std::exp(cap * std::tanh(score * args.scale / cap));
         l += p;
         for (int d = 0; d < problem.head_dim; ++d) o[static_cast<size_t>(d)] += p * cache.v(t, d);
       }

@@ -106,6 +106,87 @@ TEST_P(ElementwiseTest, Rope) {
   }
 }
 
+TEST_P(ElementwiseTest, LayerNorm) {
+  ForLengths([&](int n, Values values, uint32_t seed) {
+    const auto x = Vector(n, values, seed);
+    const auto weight = Vector(n, seed % 3 == 0 ? values : Values::kNormal, seed + 1000);
+    const auto bias = Vector(n, seed % 5 == 0 ? values : Values::kNormal, seed + 2000);
+    const float eps = seed % 4 == 0 ? 0.0F : 1e-5F;
+    std::vector<float> expected(x.size());
+    reference_.layer_norm(x.data(), weight.data(), bias.data(), n, eps, expected.data());
+    Guarded in(x, static_cast<int>(seed % 16));
+    Guarded out(n, static_cast<int>(seed % 7));
+    kernels_->layer_norm(in.data(), weight.data(), bias.data(), n, eps, out.data());
+    ASSERT_TRUE(AllSameBits(expected, out.values())) << n;
+    ASSERT_TRUE(out.intact() && in.intact()) << n;
+  });
+}
+
+TEST_P(ElementwiseTest, RopeOfHalves) {
+  uint32_t seed = 1;
+  for (const int rope_dim : {2, 4, 6, 8, 10, 14, 16, 30, 32, 62, 64, 96, 100, 128}) {
+    for (const int head_dim : {64, 128}) {
+      if (rope_dim > head_dim) continue;
+      for (const int heads : {1, 3, 9}) {
+        for (const Values values : kAllValues) {
+          seed += 2;
+          const Values angles = seed % 5 == 0 ? values : Values::kNormal;
+          const auto cos_sin = Vector(rope_dim, angles, seed);
+          auto expected = Vector(heads * head_dim, values, seed + 1);
+          Guarded actual(expected, static_cast<int>(seed % 16));
+          reference_.rope_halves(expected.data(), heads, head_dim, rope_dim, cos_sin.data());
+          kernels_->rope_halves(actual.data(), heads, head_dim, rope_dim, cos_sin.data());
+          ASSERT_TRUE(AllSameBits(expected, actual.values())) << rope_dim << " " << heads;
+          ASSERT_TRUE(actual.intact()) << rope_dim;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, OtherActivations) {
+  ForLengths([&](int n, Values values, uint32_t seed) {
+    const auto gate = Vector(n, values, seed);
+    const auto up = Vector(n, values, seed + 1000);
+    std::vector<float> expected(gate.size());
+    for (const auto function : {&Kernels::geglu, &Kernels::swiglu_clamped}) {
+      (reference_.*function)(gate.data(), up.data(), n, expected.data());
+      Guarded into_gate(gate, static_cast<int>(seed % 16));
+      (kernels_->*function)(into_gate.data(), up.data(), n, into_gate.data());
+      ASSERT_TRUE(AllSameBits(expected, into_gate.values())) << n;
+      Guarded into_up(up, static_cast<int>(seed % 5));
+      (kernels_->*function)(gate.data(), into_up.data(), n, into_up.data());
+      ASSERT_TRUE(AllSameBits(expected, into_up.values())) << n;
+      ASSERT_TRUE(into_gate.intact() && into_up.intact()) << n;
+    }
+    reference_.gelu(gate.data(), n, expected.data());
+    Guarded in_place(gate, static_cast<int>(seed % 11));
+    kernels_->gelu(in_place.data(), n, in_place.data());
+    ASSERT_TRUE(AllSameBits(expected, in_place.values())) << n;
+    ASSERT_TRUE(in_place.intact()) << n;
+  });
+}
+
+TEST_P(ElementwiseTest, ScaledSumsAndCaps) {
+  ForLengths([&](int n, Values values, uint32_t seed) {
+    auto expected = Vector(n, values, seed);
+    const auto y = Vector(n, values, seed + 1000);
+    const float factor = Vector(1, seed % 3 == 0 ? values : Values::kNormal, seed + 2000)[0];
+    Guarded actual(expected, static_cast<int>(seed % 16));
+    reference_.add_scaled(expected.data(), y.data(), factor, n);
+    kernels_->add_scaled(actual.data(), y.data(), factor, n);
+    ASSERT_TRUE(AllSameBits(expected, actual.values())) << n;
+    reference_.scale(expected.data(), factor, n);
+    kernels_->scale(actual.data(), factor, n);
+    ASSERT_TRUE(AllSameBits(expected, actual.values())) << n;
+    const float cap = seed % 2 == 0 ? 30.0F : 0.7F;
+    reference_.soft_cap(expected.data(), cap, n);
+    kernels_->soft_cap(actual.data(), cap, n);
+    ASSERT_TRUE(AllSameBits(expected, actual.values())) << n;
+    ASSERT_TRUE(actual.intact()) << n;
+  });
+}
+
 TEST_P(ElementwiseTest, SwiGluAndAdd) {
   ForLengths([&](int n, Values values, uint32_t seed) {
     const auto gate = Vector(n, values, seed);
@@ -294,6 +375,50 @@ TEST(ReferenceMath, RopeTurnsNeighbours) {
   const std::vector<float> cos_sin = {0.0F, 1.0F, 1.0F, 0.0F};
   kReferenceKernels.rope(x.data(), 1, 6, 4, cos_sin.data());
   EXPECT_EQ(x, (std::vector<float>{-2.0F, 1.0F, 3.0F, 4.0F, 5.0F, 6.0F}));
+}
+
+TEST(ReferenceMath, RopeOfHalvesTurnsElementsHalfAHeadApart) {
+  std::vector<float> x = {1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F};
+  const std::vector<float> cos_sin = {0.0F, 1.0F, 1.0F, 0.0F};
+  kReferenceKernels.rope_halves(x.data(), 1, 6, 4, cos_sin.data());
+  EXPECT_EQ(x, (std::vector<float>{-3.0F, 2.0F, 1.0F, 4.0F, 5.0F, 6.0F}));
+}
+
+TEST(ReferenceMath, OtherFormulasAreFollowed) {
+  const auto x = Vector(100, Values::kNormal, 21);
+  const auto w = Vector(100, Values::kNormal, 22);
+  const auto b = Vector(100, Values::kNormal, 23);
+  std::vector<float> y(100);
+  kReferenceKernels.layer_norm(x.data(), w.data(), b.data(), 100, 1e-5F, y.data());
+  double mean = 0;
+  double variance = 0;
+  for (const float value : x) mean += double{value} / 100;
+  for (const float value : x) variance += (value - mean) * (value - mean) / 100;
+  for (size_t i = 0; i < 100; ++i) {
+    EXPECT_NEAR(y[i], (x[i] - mean) / std::sqrt(variance + 1e-5) * w[i] + b[i], 3e-6);
+  }
+  const auto gelu = [](double z) {
+    return 0.5 * z * (1 + std::tanh(std::sqrt(2 / 3.141592653589793) * (z + 0.044715 * z * z * z)));
+  };
+  kReferenceKernels.gelu(x.data(), 100, y.data());
+  for (size_t i = 0; i < 100; ++i) EXPECT_NEAR(y[i], gelu(x[i]), 1e-6);
+  kReferenceKernels.geglu(x.data(), w.data(), 100, y.data());
+  for (size_t i = 0; i < 100; ++i) EXPECT_NEAR(y[i], gelu(x[i]) * w[i], 3e-6);
+  std::vector<float> wide = x;
+  for (float& value : wide) value *= 5;
+  kReferenceKernels.swiglu_clamped(wide.data(), w.data(), 100, y.data());
+  for (size_t i = 0; i < 100; ++i) {
+    const double g = std::min(double{wide[i]}, 7.0);
+    const double u = std::clamp(double{w[i]}, -7.0, 7.0);
+    EXPECT_NEAR(y[i], (u + 1) * g / (1 + std::exp(-1.702 * g)), 1e-5);
+  }
+  y = wide;
+  kReferenceKernels.soft_cap(y.data(), 3.0F, 100);
+  for (size_t i = 0; i < 100; ++i) EXPECT_NEAR(y[i], 3 * std::tanh(wide[i] / 3.0), 1e-6);
+  kReferenceKernels.swiglu_clamped(std::vector<float>{100.0F, -100.0F}.data(),
+                                   std::vector<float>{100.0F, -100.0F}.data(), 2, y.data());
+  EXPECT_NEAR(y[0], 8 * 7 / (1 + std::exp(-1.702 * 7)), 1e-5);
+  EXPECT_NEAR(y[1], 0.0, 1e-6);  // (-7 + 1) * -100 * sigmoid(-170).
 }
 
 TEST(ReferenceMath, LogSumExpIsStable) {

@@ -123,21 +123,26 @@ struct AttentionArgs {
   // Query row r, head h of the group: q + r * q_stride + h * head_dim (not yet scaled).
   const float* q = nullptr;
   int64_t q_stride = 0;
-  float scale = 1.0F;  // Multiplies each element of q first (one rounding).
+  float scale = 1.0F;     // Multiplies each element of q first (one rounding).
+  float soft_cap = 0.0F;  // Above 0, a score s counts as soft_cap * tanh(s / soft_cap) (Gemma 2).
   int32_t rows = 0;
-  int32_t start = 0;     // Absolute position of row 0; row r sees positions 0 .. start + r.
+  int32_t start = 0;     // Absolute position of row 0; row r sees positions 0 .. start + r, ...
+  int32_t window = 0;    // ... or, above 0, only the last `window` of these.
   int32_t group = 1;     // Query heads that share this KV head.
   int32_t head_dim = 0;  // A multiple of 16, at most 256.
 
-  // Block b of the sequence, as KvHeadBlockBytes describes it, is at kv + blocks[b] * block_stride;
-  // `kv` is that of the layer and KV head.
+  // Block b of the sequence, as KvHeadBlockBytes describes it, is at
+  // kv + blocks[b * block_step] * block_stride; `kv` is that of the layer and KV head. Entries of
+  // blocks that no row sees are not read.
   KvType kv_type = KvType::kF16;
   const std::byte* kv = nullptr;  // 64-byte aligned.
   size_t block_stride = 0;        // A multiple of 64.
   const int32_t* blocks = nullptr;
+  int32_t block_step = 1;
 
   // A hint that does not affect results: the `next_count` blocks, of the same type, head_dim and
   // stride, that the caller will most likely ask for next. The kernel prefetches the first of them.
+  // Block i is next_blocks[i * block_step].
   const std::byte* next_kv = nullptr;
   const int32_t* next_blocks = nullptr;
   int32_t next_count = 0;
@@ -163,15 +168,34 @@ struct Kernels {
   // y = x / sqrt(mean(x^2) + eps) * weight, n elements (RMSNorm, Zhang & Sennrich 2019, eq. 4).
   void (*rms_norm)(const float* x, const float* weight, int n, float eps, float* y);
 
+  // y = (x - mean) / sqrt(variance + eps) * weight + bias, n elements (LayerNorm, Ba et al. 2016).
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, int n, float eps,
+                     float* y);
+
   // Rotates pairs (2i, 2i+1), i < rope_dim / 2, of each of `heads` heads in place (RoFormer, Su et
   // al. 2021, eq. 34). cos_sin: cos[rope_dim / 2], then sin[rope_dim / 2], of the row's position.
   void (*rope)(float* x, int heads, int head_dim, int rope_dim, const float* cos_sin);
+  // The same for the pairs (i, i + rope_dim / 2), as GPT-NeoX has them.
+  void (*rope_halves)(float* x, int heads, int head_dim, int rope_dim, const float* cos_sin);
 
-  // y = silu(gate) * up (SwiGLU, Shazeer 2020, eq. 6). y may be gate or up.
+  // y = silu(gate) * up (SwiGLU, Shazeer 2020, eq. 6). y may be gate or up, here and below.
   void (*swiglu)(const float* gate, const float* up, int n, float* y);
+  // y = gelu(gate) * up, with GELU's approximation by tanh (Hendrycks and Gimpel 2016).
+  void (*geglu)(const float* gate, const float* up, int n, float* y);
+  // y = (u + 1) * g * sigmoid(1.702 * g), g = gate but at most 7, u = up but within -7 .. 7
+  // (gpt-oss).
+  void (*swiglu_clamped)(const float* gate, const float* up, int n, float* y);
+  // y = gelu(x). y may be x.
+  void (*gelu)(const float* x, int n, float* y);
 
   // x += y.
   void (*add)(float* x, const float* y, int n);
+  // x += factor * y, rounded once.
+  void (*add_scaled)(float* x, const float* y, float factor, int n);
+  // x *= factor.
+  void (*scale)(float* x, float factor, int n);
+  // x = cap * tanh(x / cap). REQUIRES: cap > 0 and finite.
+  void (*soft_cap)(float* x, float cap, int n);
 
   // Writes one token's K and V of one head into slot 0..15 of a block, rounded to nearest even, and
   // leaves the other slots alone.
@@ -185,9 +209,10 @@ struct Kernels {
   void (*attention)(const AttentionArgs& args, int split, float* partial);
 
   // Merges `splits` partials of one (row, head) in order, and normalises: out[head_dim]. Partial s
-  // begins at partials + s * split_stride.
+  // begins at partials + s * split_stride. `sink`, unless nullptr: the score of one more position,
+  // whose V is zero (Xiao et al. 2023).
   void (*attention_merge)(const float* partials, int splits, int64_t split_stride, int head_dim,
-                          float* out);
+                          const float* sink, float* out);
 
   // The index of the largest element; ties go to the lowest index. NaN is never the largest; 0 if
   // all are NaN. REQUIRES: n >= 1.

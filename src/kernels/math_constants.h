@@ -33,6 +33,14 @@
 #define RW_LOG_C6 0x1.dea282p-4F
 #define RW_LOG_C7 (-0x1.d635bcp-4F)
 #define RW_LOG_C8 0x1.1d8ea6p-4F
+// GELU: x / (1 + exp(-x * (linear + cubic * x^2))), linear = 2 sqrt(2 / pi), cubic = 0.044715 times
+// that.
+#define RW_GELU_LINEAR 0x1.988454p+0F
+#define RW_GELU_CUBIC 0x1.2444f2p-4F
+// gpt-oss's SwiGLU.
+#define RW_CLAMPED_LIMIT 7.0F
+#define RW_CLAMPED_ALPHA 1.702F
+
 // The bits of sqrt(1/2), rounded down: x = 2^e * z with z in [sqrt(1/2), sqrt(2)).
 #define RW_SQRT_HALF_BITS 0x3F3504F3U
 

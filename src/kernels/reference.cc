@@ -80,9 +80,21 @@ float Log(float x) {
   return std::fma(exponent, RW_LN2_HI, f + low);
 }
 
+float SoftCap(float x, float cap) {
+  // tanh(z) = 1 - 2 / (e^(2z) + 1).
+  const float e = Exp(x * (2.0F / cap));
+  return cap - (cap + cap) / (e + 1.0F);
+}
+
 namespace {
 
 float Silu(float x) { return x / (1.0F + Exp(-x)); }
+
+// 0.5 * x * (1 + tanh(z)) = x / (1 + e^(-2z)).
+float GeluOf(float x) {
+  const float slope = std::fma(x * x, RW_GELU_CUBIC, RW_GELU_LINEAR);
+  return x / (1.0F + Exp(-(x * slope)));
+}
 
 void RmsNorm(const float* x, const float* weight, int n, float eps, float* y) {
   float lanes[kLanes] = {};
@@ -90,6 +102,20 @@ void RmsNorm(const float* x, const float* weight, int n, float eps, float* y) {
   const float mean = SumLanes(lanes) / static_cast<float>(n);
   const float scale = 1.0F / std::sqrt(mean + eps);
   for (int i = 0; i < n; ++i) y[i] = (x[i] * scale) * weight[i];
+}
+
+void LayerNorm(const float* x, const float* weight, const float* bias, int n, float eps, float* y) {
+  float sums[kLanes] = {};
+  for (int i = 0; i < n; ++i) sums[i % kLanes] = sums[i % kLanes] + x[i];
+  const float mean = SumLanes(sums) / static_cast<float>(n);
+  float squares[kLanes] = {};
+  for (int i = 0; i < n; ++i) {
+    const float d = x[i] - mean;
+    squares[i % kLanes] = std::fma(d, d, squares[i % kLanes]);
+  }
+  const float variance = SumLanes(squares) / static_cast<float>(n);
+  const float scale = 1.0F / std::sqrt(variance + eps);
+  for (int i = 0; i < n; ++i) y[i] = std::fma((x[i] - mean) * scale, weight[i], bias[i]);
 }
 
 void Rope(float* x, int heads, int head_dim, int rope_dim, const float* cos_sin) {
@@ -107,12 +133,57 @@ void Rope(float* x, int heads, int head_dim, int rope_dim, const float* cos_sin)
   }
 }
 
+void RopeHalves(float* x, int heads, int head_dim, int rope_dim, const float* cos_sin) {
+  const int pairs = rope_dim / 2;
+  for (int h = 0; h < heads; ++h) {
+    float* head = x + static_cast<int64_t>(h) * head_dim;
+    for (int i = 0; i < pairs; ++i) {
+      const float c = cos_sin[i];
+      const float s = cos_sin[pairs + i];
+      const float x0 = head[i];
+      const float x1 = head[pairs + i];
+      head[i] = std::fma(x0, c, -(x1 * s));
+      head[pairs + i] = std::fma(x0, s, x1 * c);
+    }
+  }
+}
+
 void SwiGlu(const float* gate, const float* up, int n, float* y) {
   for (int i = 0; i < n; ++i) y[i] = Silu(gate[i]) * up[i];
 }
 
+void GeGlu(const float* gate, const float* up, int n, float* y) {
+  for (int i = 0; i < n; ++i) y[i] = GeluOf(gate[i]) * up[i];
+}
+
+void SwiGluClamped(const float* gate, const float* up, int n, float* y) {
+  for (int i = 0; i < n; ++i) {
+    // Written so that NaN stays NaN.
+    const float g = RW_CLAMPED_LIMIT < gate[i] ? RW_CLAMPED_LIMIT : gate[i];
+    const float most = RW_CLAMPED_LIMIT < up[i] ? RW_CLAMPED_LIMIT : up[i];
+    const float u = -RW_CLAMPED_LIMIT > most ? -RW_CLAMPED_LIMIT : most;
+    y[i] = (u + 1.0F) * (g / (1.0F + Exp(-(g * RW_CLAMPED_ALPHA))));
+  }
+}
+
+void Gelu(const float* x, int n, float* y) {
+  for (int i = 0; i < n; ++i) y[i] = GeluOf(x[i]);
+}
+
 void Add(float* x, const float* y, int n) {
   for (int i = 0; i < n; ++i) x[i] = x[i] + y[i];
+}
+
+void AddScaled(float* x, const float* y, float factor, int n) {
+  for (int i = 0; i < n; ++i) x[i] = std::fma(factor, y[i], x[i]);
+}
+
+void ScaleBy(float* x, float factor, int n) {
+  for (int i = 0; i < n; ++i) x[i] = x[i] * factor;
+}
+
+void SoftCapAll(float* x, float cap, int n) {
+  for (int i = 0; i < n; ++i) x[i] = SoftCap(x[i], cap);
 }
 
 int32_t ArgMax(const float* x, int n) {
@@ -147,9 +218,17 @@ const Kernels kReferenceKernels = {
     .pack_rows = reference::PackRows,
     .matmul = reference::MatMul,
     .rms_norm = reference::RmsNorm,
+    .layer_norm = reference::LayerNorm,
     .rope = reference::Rope,
+    .rope_halves = reference::RopeHalves,
     .swiglu = reference::SwiGlu,
+    .geglu = reference::GeGlu,
+    .swiglu_clamped = reference::SwiGluClamped,
+    .gelu = reference::Gelu,
     .add = reference::Add,
+    .add_scaled = reference::AddScaled,
+    .scale = reference::ScaleBy,
+    .soft_cap = reference::SoftCapAll,
     .store_kv = reference::StoreKv,
     .attention = reference::Attention,
     .attention_merge = reference::AttentionMerge,

@@ -14,6 +14,8 @@ inline constexpr int kLanes = 16;  // Virtual lanes of every sum over elements.
 float SumLanes(const float (&lanes)[kLanes]);
 float Exp(float x);
 float Log(float x);
+// cap * tanh(x / cap).
+float SoftCap(float x, float cap);
 // The larger one; a NaN never wins.
 float MaxIgnoringNan(float a, float b);
 // Quantises n elements that share one scale to q; returns the scale.
@@ -26,7 +28,7 @@ void MatMul(const Matrix& w, const std::byte* packed, int rows, int panel_begin,
 void StoreKv(KvType type, const float* k, const float* v, int head_dim, int slot, std::byte* block);
 void Attention(const AttentionArgs& args, int split, float* partial);
 void AttentionMerge(const float* partials, int splits, int64_t split_stride, int head_dim,
-                    float* out);
+                    const float* sink, float* out);
 
 }  // namespace ropeway::kernels::reference
 

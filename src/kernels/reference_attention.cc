@@ -23,7 +23,8 @@ class BlockView {
  public:
   BlockView(const AttentionArgs& args, int position)
       : block_(args.kv +
-               static_cast<size_t>(args.blocks[position / base::kBlockTokens]) * args.block_stride),
+               static_cast<size_t>(args.blocks[position / base::kBlockTokens * args.block_step]) *
+                   args.block_stride),
         slot_(static_cast<size_t>(position % base::kBlockTokens)),
         head_dim_(static_cast<size_t>(args.head_dim)),
         type_(args.kv_type) {}
@@ -62,7 +63,8 @@ float Score(const AttentionArgs& args, const float* q, int position) {
   const BlockView block(args, position);
   float score = 0.0F;
   for (int d = 0; d < args.head_dim; ++d) score = std::fma(q[d], block.k(d), score);
-  return args.kv_type == KvType::kQ8_0 ? score * block.k_scale() : score;
+  if (args.kv_type == KvType::kQ8_0) score = score * block.k_scale();
+  return args.soft_cap > 0.0F ? SoftCap(score, args.soft_cap) : score;
 }
 
 // The state after some positions: the weighted sum of V, the largest score, the sum of weights.
@@ -72,19 +74,20 @@ struct Partial {
   float l;
 };
 
-// Positions [begin, end) of one softmax group; end - begin <= kSoftmaxTokens.
-void AddGroup(const AttentionArgs& args, const float* q, int begin, int end, bool first,
+// Positions [begin, end) of the softmax group that begins at `group`. `first`: the first group of
+// the split in which the row sees a position.
+void AddGroup(const AttentionArgs& args, const float* q, int group, int begin, int end, bool first,
               Partial* partial) {
   float score[kSoftmaxTokens];
   float m_new = partial->m;
   for (int t = begin; t < end; ++t) {
-    score[t - begin] = Score(args, q, t);
-    m_new = MaxIgnoringNan(m_new, score[t - begin]);
+    score[t - group] = Score(args, q, t);
+    m_new = MaxIgnoringNan(m_new, score[t - group]);
   }
   m_new = m_new + 0.0F;  // -0 becomes +0, whichever of the two was met first.
   const float alpha = first ? 0.0F : Exp(partial->m - m_new);
   float lanes[kLanes] = {};
-  for (int t = 0; t < end - begin; ++t) {
+  for (int t = begin - group; t < end - group; ++t) {
     score[t] = Exp(score[t] - m_new);
     lanes[t % kLanes] = lanes[t % kLanes] + score[t];
   }
@@ -93,7 +96,7 @@ void AddGroup(const AttentionArgs& args, const float* q, int begin, int end, boo
   for (int d = 0; d < args.head_dim; ++d) partial->o[d] = partial->o[d] * alpha;
   for (int t = begin; t < end; ++t) {
     const BlockView block(args, t);
-    float p = score[t - begin];
+    float p = score[t - group];
     if (args.kv_type == KvType::kQ8_0) p = p * block.v_scale();
     for (int d = 0; d < args.head_dim; ++d) partial->o[d] = std::fma(p, block.v(d), partial->o[d]);
   }
@@ -130,7 +133,10 @@ void StoreKv(KvType type, const float* k, const float* v, int head_dim, int slot
 void Attention(const AttentionArgs& args, int split, float* partial) {
   const int split_begin = split * kSplitTokens;
   for (int r = 0; r < args.rows; ++r) {
-    const int end = std::min(args.start + r + 1, split_begin + kSplitTokens);
+    const int after = args.start + r + 1;
+    const int first = args.window > 0 ? std::max(after - args.window, 0) : 0;
+    const int begin = std::max(first, split_begin);
+    const int end = std::min(after, split_begin + kSplitTokens);
     for (int h = 0; h < args.group; ++h) {
       float* out =
           partial + (static_cast<int64_t>(r) * args.group + h) * PartialFloats(args.head_dim);
@@ -139,8 +145,11 @@ void Attention(const AttentionArgs& args, int split, float* partial) {
       float q[kMaxHeadDim];
       const float* from = args.q + r * args.q_stride + static_cast<int64_t>(h) * args.head_dim;
       for (int d = 0; d < args.head_dim; ++d) q[d] = from[d] * args.scale;
-      for (int t = split_begin; t < end; t += kSoftmaxTokens) {
-        AddGroup(args, q, t, std::min(end, t + kSoftmaxTokens), t == split_begin, &state);
+      for (int t = begin; t < end;) {
+        const int group = t / kSoftmaxTokens * kSoftmaxTokens;
+        const int group_end = std::min(end, group + kSoftmaxTokens);
+        AddGroup(args, q, group, t, group_end, t == begin, &state);
+        t = group_end;
       }
       out[args.head_dim] = state.m;
       out[args.head_dim + 1] = state.l;
@@ -149,11 +158,14 @@ void Attention(const AttentionArgs& args, int split, float* partial) {
 }
 
 void AttentionMerge(const float* partials, int splits, int64_t split_stride, int head_dim,
-                    float* out) {
+                    const float* sink, float* out) {
+  int first = 0;  // The first split that saw a position.
+  while (first + 1 < splits && partials[first * split_stride + head_dim + 1] == 0.0F) ++first;
+  partials += first * split_stride;
   std::memcpy(out, partials, static_cast<size_t>(head_dim) * sizeof(float));
   float m_all = partials[head_dim];
   float l_all = partials[head_dim + 1];
-  for (int s = 1; s < splits; ++s) {
+  for (int s = 1; s < splits - first; ++s) {
     const float* o = partials + s * split_stride;
     const float m = o[head_dim];
     const float l = o[head_dim + 1];
@@ -164,6 +176,12 @@ void AttentionMerge(const float* partials, int splits, int64_t split_stride, int
     l_all = std::fma(l_all, a, l * b);
     for (int d = 0; d < head_dim; ++d) out[d] = std::fma(out[d], a, o[d] * b);
     m_all = m_new;
+  }
+  if (sink != nullptr) {
+    const float m_new = MaxIgnoringNan(m_all, *sink);
+    const float a = Exp(m_all - m_new);
+    l_all = std::fma(l_all, a, Exp(*sink - m_new));
+    for (int d = 0; d < head_dim; ++d) out[d] = out[d] * a;
   }
   for (int d = 0; d < head_dim; ++d) out[d] = out[d] / l_all;
 }

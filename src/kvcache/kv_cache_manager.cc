@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <string>
 
 #include "base/check.h"
 
@@ -20,10 +18,6 @@ BlockWorth WorthOf(const core::Sequence& sequence) {
   return {.chain_tokens = sequence.kv.computed,
           .reused = false,
           .retention = sequence.request.retention};
-}
-
-Status Broken(const core::Sequence& sequence, const std::string& what) {
-  return {StatusCode::kInternal, fmt::format("sequence {} {}", sequence.id(), what)};
 }
 
 }  // namespace
@@ -49,18 +43,21 @@ bool WriteBackQueue::Next(const BlockPool& pool, const KvTier* tier, core::Block
 }
 
 KvCacheManager::KvCacheManager(const KvCacheOptions& options)
-    : options_(options), pool_(options.num_blocks, options.eviction), store_(options.num_blocks) {
+    : options_(options),
+      windows_(options.windows),
+      pool_(options.num_blocks, options.eviction),
+      store_(options.num_blocks) {
   evicted_.reserve(static_cast<size_t>(options.num_blocks));
 }
 
-void KvCacheManager::Reserve(core::Sequence* sequence, int32_t positions) {
+void KvCacheManager::Reserve(core::Sequence* sequence, int32_t positions, int32_t groups) {
   const auto blocks = static_cast<size_t>(BlocksFor(positions));
-  const auto reserve = [blocks](auto* list) {
-    if (list->capacity() < blocks) list->reserve(std::max(blocks, 2 * list->capacity()));
+  const auto reserve = [](auto* list, size_t size) {
+    if (list->capacity() < size) list->reserve(std::max(size, 2 * list->capacity()));
   };
-  reserve(&sequence->kv.blocks);
-  reserve(&sequence->kv.names);
-  reserve(&sequence->kv.claims);
+  reserve(&sequence->kv.blocks, blocks * static_cast<size_t>(groups));
+  reserve(&sequence->kv.names, blocks);
+  reserve(&sequence->kv.claims, blocks * static_cast<size_t>(groups));
 }
 
 void KvCacheManager::NameUpTo(core::Sequence* sequence, int32_t blocks) const {
@@ -69,92 +66,6 @@ void KvCacheManager::NameUpTo(core::Sequence* sequence, int32_t blocks) const {
         i == 0 ? sequence->request.cache_root : sequence->kv.names.back();
     sequence->kv.names.push_back(core::ChildName(parent, BlockIds(*sequence, i)));
   }
-}
-
-core::BlockName KvCacheManager::PartialName(const core::Sequence& sequence) {
-  const auto full = static_cast<size_t>(sequence.kv.parked / base::kBlockTokens);
-  const auto tail = static_cast<size_t>(sequence.kv.parked % base::kBlockTokens);
-  const core::BlockName& parent =
-      full == 0 ? sequence.request.cache_root : sequence.kv.names[full - 1];
-  const auto ids = std::span(sequence.ids).subspan(full * base::kBlockTokens, tail);
-  const std::array<TokenId, 2> owner = {static_cast<TokenId>(sequence.id()),
-                                        static_cast<TokenId>(sequence.id() >> 32)};
-  return core::ChildName(core::ChildName(parent, ids), owner);
-}
-
-int32_t KvCacheManager::MostHits(const core::Sequence& sequence) const {
-  // The next token is sampled from the last id's row, which must be computed.
-  const int32_t most = sequence.num_ids() - 1;
-  if (sequence.request.spec.num_prompt_logprobs < 0) return most;
-  if (sequence.preemptions == 0) return 0;
-  // The row before the first id that is not scored must be computed.
-  if (sequence.scored >= sequence.prompt_len) return most;
-  return std::max(0, sequence.scored - 1);
-}
-
-CachedPrefix KvCacheManager::Lookup(core::Sequence* sequence) const {
-  CachedPrefix prefix;
-  if (!options_.caching) return prefix;
-  const int32_t most = MostHits(*sequence);
-  const int32_t full = most / base::kBlockTokens;
-  NameUpTo(sequence, full);
-  core::BlockId block = -1;
-  while (prefix.blocks < full) {
-    block = pool_.Find(sequence->kv.names[static_cast<size_t>(prefix.blocks)]);
-    if (block < 0 || pool_.pending(block)) break;
-    ++prefix.blocks;
-  }
-  prefix.tokens = prefix.blocks * base::kBlockTokens;
-  if (prefix.blocks < full && block >= 0) {
-    const uint64_t writer = pool_.writer(block);
-    prefix.pending_end = prefix.blocks;
-    while (prefix.pending_end < full) {
-      block = pool_.Find(sequence->kv.names[static_cast<size_t>(prefix.pending_end)]);
-      if (block < 0 || !pool_.pending(block) || pool_.writer(block) != writer) break;
-      ++prefix.pending_end;
-    }
-    return prefix;
-  }
-  if (HasTail(*sequence) && prefix.blocks == sequence->kv.parked / base::kBlockTokens) {
-    prefix.partial = pool_.Find(PartialName(*sequence));
-    if (prefix.partial >= 0) prefix.tokens = sequence->kv.parked;
-  }
-  return prefix;
-}
-
-bool KvCacheManager::HasTail(const core::Sequence& sequence) const {
-  return sequence.state == core::SequenceState::kPreempted &&
-         sequence.kv.parked % base::kBlockTokens != 0 && sequence.kv.parked <= MostHits(sequence);
-}
-
-void KvCacheManager::LookInTier(const core::Sequence& sequence, CachedPrefix* prefix) const {
-  prefix->tier_blocks = prefix->tier_tokens = 0;
-  prefix->tier_partial = false;
-  if (options_.tier == nullptr || !options_.caching || prefix->partial >= 0) return;
-  const int32_t full = MostHits(sequence) / base::kBlockTokens;
-  const int32_t begin = std::max(prefix->blocks, prefix->pending_end);
-  int32_t end = begin;
-  while (end < full) {
-    const core::BlockName& name = sequence.kv.names[static_cast<size_t>(end)];
-    // SkipAhead takes blocks that are in the pool when the read has ended.
-    if (!options_.tier->Contains(name) || pool_.Find(name) >= 0) break;
-    ++end;
-  }
-  prefix->tier_blocks = end - begin;
-  prefix->tier_tokens = prefix->tier_blocks * base::kBlockTokens;
-  if (HasTail(sequence) && end == sequence.kv.parked / base::kBlockTokens &&
-      options_.tier->Contains(PartialName(sequence))) {
-    prefix->tier_partial = true;
-    prefix->tier_tokens += sequence.kv.parked % base::kBlockTokens;
-  }
-}
-
-bool KvCacheManager::StillPending(const core::Sequence& sequence, uint64_t* writer) const {
-  const core::BlockId block =
-      pool_.Find(sequence.kv.names[static_cast<size_t>(sequence.sched.follows) - 1]);
-  if (block < 0 || !pool_.pending(block)) return false;
-  *writer = pool_.writer(block);
-  return true;
 }
 
 core::BlockId KvCacheManager::Take() {
@@ -167,74 +78,122 @@ core::BlockId KvCacheManager::Take() {
   return block;
 }
 
-bool KvCacheManager::Fits(const core::Sequence& sequence, const CachedPrefix& prefix,
-                          int32_t positions, int32_t more) const {
-  int32_t revived = 0;  // Cached hits, which can no longer be evicted.
-  for (int32_t i = 0; i < prefix.blocks; ++i) {
-    const core::BlockId block = pool_.Find(sequence.kv.names[static_cast<size_t>(i)]);
-    if (pool_.references(block) == 0) ++revived;
-  }
-  return Has(BlocksFor(positions) - prefix.blocks + revived - more);
-}
-
-int32_t KvCacheManager::HeldAlone(const core::Sequence& sequence, const core::Sequence& urgent,
-                                  const CachedPrefix& prefix) const {
-  int32_t count = 0;
-  for (size_t i = 0; i < sequence.kv.blocks.size(); ++i) {
-    const core::BlockId block = sequence.kv.blocks[i];
-    // A block that two chains share has the same index in both.
-    const bool hit =
-        i < static_cast<size_t>(prefix.blocks) && pool_.Find(urgent.kv.names[i]) == block;
-    if (!hit && pool_.references(block) == 1) ++count;
-  }
-  return count;
-}
-
 void KvCacheManager::Start(core::Sequence* sequence, const CachedPrefix& prefix,
                            int32_t positions) {
   const bool resumed = sequence->state == core::SequenceState::kPreempted;
-  for (int32_t i = 0; i < prefix.blocks; ++i) {
-    const core::BlockId block = pool_.Find(sequence->kv.names[static_cast<size_t>(i)]);
-    pool_.Ref(block);
-    if (!resumed) pool_.SetReused(block);
-    sequence->kv.blocks.push_back(block);
-  }
+  core::KvState& kv = sequence->kv;
+  const int32_t blocks = BlocksFor(positions);
+  kv.blocks.assign(Entry(blocks, 0), core::kNoBlock);
+  MapHits(sequence, prefix);
   DropClaims(sequence);
-  if (resumed && prefix.partial < 0) ForgetTail(*sequence);
-  if (prefix.partial >= 0) {
-    // The tail is private and will be written again, so it leaves the cache. Take returns it, since
-    // it is the last block on the free list.
-    store_.Remove(prefix.partial);
-    pool_.ForgetName(prefix.partial);
-    sequence->kv.blocks.push_back(Take());
-    if (sequence->kv.blocks.back() != prefix.partial)
-      base::Check(Broken(*sequence, "lost its parked tail"));
+  if (resumed && !prefix.partial) ForgetTail(*sequence);
+  if (prefix.partial) TakeTails(sequence, prefix.blocks);
+  const int32_t read_end = (prefix.blocks + prefix.tier_blocks) * base::kBlockTokens;
+  for (int32_t i = prefix.blocks; i < blocks; ++i) {
+    for (int32_t group = 0; group < windows_.groups(); ++group) {
+      const int32_t begin = std::max(prefix.blocks, windows_.FirstKept(group, read_end));
+      if (i < begin || i >= begin + windows_.MostTaken(group, begin, positions)) continue;
+      core::BlockId& block = At(sequence, i, group);
+      if (block == core::kNoBlock) block = Take();
+    }
   }
-  while (static_cast<int32_t>(sequence->kv.blocks.size()) < BlocksFor(positions)) {
-    sequence->kv.blocks.push_back(Take());
-  }
-  sequence->kv.computed = prefix.tokens;
-  sequence->kv.published = prefix.blocks;
+  kv.computed = kv.window_at = prefix.tokens;
+  kv.published = prefix.blocks;
   if (!options_.caching) return;
   const int32_t full = sequence->num_ids() / base::kBlockTokens;
   NameUpTo(sequence, full);
-  for (int32_t i = prefix.blocks; i < full; ++i) {
-    const core::BlockName& name = sequence->kv.names[static_cast<size_t>(i)];
-    if (pool_.Find(name) >= 0) continue;
-    pool_.SetName(sequence->kv.blocks[static_cast<size_t>(i)], name, sequence->id());
+  NamePending(sequence, prefix.blocks, full);
+}
+
+// Those behind the prefix, which only a model with windows has, stay where they are while the rest
+// is read.
+void KvCacheManager::MapHits(core::Sequence* sequence, const CachedPrefix& prefix) {
+  const bool resumed = sequence->state == core::SequenceState::kPreempted;
+  const int32_t end = prefix.blocks + prefix.tier_blocks;
+  for (int32_t i = 0; i < end; ++i) {
+    const int32_t of = i < prefix.blocks ? prefix.blocks : end;
+    for (int32_t group = 0; group < windows_.groups(); ++group) {
+      if (i < windows_.FirstKept(group, of * base::kBlockTokens)) continue;
+      const core::BlockId block = pool_.Find(NameOf(*sequence, i, group));
+      if (block < 0 || pool_.pending(block)) continue;
+      pool_.Ref(block);
+      if (!resumed) pool_.SetReused(block);
+      At(sequence, i, group) = block;
+    }
+  }
+}
+
+// A tail is private and will be written again, so it leaves the cache. Take returns it, since it is
+// the last block on the free list.
+void KvCacheManager::TakeTails(core::Sequence* sequence, int32_t index) {
+  for (int32_t group = 0; group < windows_.groups(); ++group) {
+    const core::BlockId tail = pool_.Find(core::GroupName(PartialName(*sequence), group));
+    store_.Remove(tail);
+    pool_.ForgetName(tail);
+    At(sequence, index, group) = Take();
+    if (At(sequence, index, group) == tail) continue;
+    base::Check({StatusCode::kInternal,
+                 fmt::format("sequence {} lost its parked tail", sequence->id())});
+  }
+}
+
+void KvCacheManager::NamePending(core::Sequence* sequence, int32_t begin, int32_t end) {
+  for (int32_t i = begin; i < end; ++i) {
+    for (int32_t group = 0; group < windows_.groups(); ++group) {
+      const core::BlockId block = At(sequence, i, group);
+      if (block == core::kNoBlock || pool_.named(block)) continue;
+      const core::BlockName name = NameOf(*sequence, i, group);
+      if (pool_.Find(name) < 0) pool_.SetName(block, name, sequence->id());
+    }
+  }
+}
+
+int32_t KvCacheManager::NumMissing(const core::Sequence& sequence, int32_t begin,
+                                   int32_t end) const {
+  const std::vector<core::BlockId>& blocks = sequence.kv.blocks;
+  int32_t missing = 0;
+  for (size_t entry = Entry(begin, 0); entry < Entry(end, 0); ++entry) {
+    if (entry >= blocks.size() || blocks[entry] == core::kNoBlock) ++missing;
+  }
+  return missing;
+}
+
+void KvCacheManager::Fill(core::Sequence* sequence, int32_t begin, int32_t end) {
+  std::vector<core::BlockId>& blocks = sequence->kv.blocks;
+  if (blocks.size() < Entry(end, 0)) blocks.resize(Entry(end, 0), core::kNoBlock);
+  for (size_t entry = Entry(begin, 0); entry < Entry(end, 0); ++entry) {
+    if (blocks[entry] == core::kNoBlock) blocks[entry] = Take();
   }
 }
 
 bool KvCacheManager::Extend(core::Sequence* sequence, int32_t positions) {
-  const int32_t missing = BlocksFor(positions) - static_cast<int32_t>(sequence->kv.blocks.size());
-  if (!Has(missing)) return false;
-  for (int32_t i = 0; i < missing; ++i) sequence->kv.blocks.push_back(Take());
+  const int32_t begin = sequence->kv.computed / base::kBlockTokens;
+  const int32_t end = BlocksFor(positions);
+  if (!Has(NumMissing(*sequence, begin, end))) return false;
+  Fill(sequence, begin, end);
   return true;
 }
 
-void KvCacheManager::Publish(core::Sequence* sequence, int32_t index) {
-  const core::BlockName& name = sequence->kv.names[static_cast<size_t>(index)];
-  core::BlockId& block = sequence->kv.blocks[static_cast<size_t>(index)];
+int32_t KvCacheManager::Cover(core::Sequence* sequence, int32_t tokens) {
+  if (!windows_.any()) return tokens;
+  const int32_t computed = sequence->kv.computed;
+  const int32_t begin = computed / base::kBlockTokens;
+  const int32_t most = BlocksFor(computed + tokens);
+  int32_t end = begin;
+  while (end < most && Has(NumMissing(*sequence, end, end + 1))) {
+    Fill(sequence, end, end + 1);
+    ++end;
+  }
+  if (options_.caching) {
+    NamePending(sequence, begin, std::min(end, sequence->num_ids() / base::kBlockTokens));
+  }
+  return std::clamp(end * base::kBlockTokens - computed, 0, tokens);
+}
+
+void KvCacheManager::Publish(core::Sequence* sequence, int32_t index, int32_t group) {
+  core::BlockId& block = At(sequence, index, group);
+  if (block == core::kNoBlock) return;
+  const core::BlockName name = NameOf(*sequence, index, group);
   const core::BlockId known = pool_.Find(name);
   if (known == block) {
     pool_.SetComputed(block);
@@ -251,20 +210,39 @@ void KvCacheManager::Publish(core::Sequence* sequence, int32_t index) {
   // Else the other sequence will publish it, and this block stays private.
 }
 
-core::BlockId KvCacheManager::PublishLate(core::Sequence* sequence, int32_t index) {
-  const core::BlockId& block = sequence->kv.blocks[static_cast<size_t>(index)];
-  if (!pool_.named(block)) Publish(sequence, index);
+core::BlockId KvCacheManager::PublishLate(core::Sequence* sequence, int32_t index, int32_t group) {
+  const core::BlockId& block = At(sequence, index, group);
+  if (block == core::kNoBlock) return -1;
+  if (!pool_.named(block)) Publish(sequence, index, group);
   return pool_.named(block) && !pool_.pending(block) ? block : -1;
 }
 
 void KvCacheManager::OnComputed(core::Sequence* sequence) {
-  sequence->kv.high_water = std::max(sequence->kv.high_water, sequence->kv.computed);
-  if (!options_.caching) return;
-  const int32_t full = sequence->kv.computed / base::kBlockTokens;
-  NameUpTo(sequence, full);
-  for (; sequence->kv.published < full; ++sequence->kv.published) {
-    Publish(sequence, sequence->kv.published);
+  core::KvState& kv = sequence->kv;
+  kv.high_water = std::max(kv.high_water, kv.computed);
+  if (options_.caching) {
+    const int32_t full = kv.computed / base::kBlockTokens;
+    NameUpTo(sequence, full);
+    for (; kv.published < full; ++kv.published) {
+      for (int32_t group = 0; group < windows_.groups(); ++group) {
+        Publish(sequence, kv.published, group);
+      }
+    }
   }
+  GiveBackUnseen(sequence);
+}
+
+void KvCacheManager::GiveBackUnseen(core::Sequence* sequence) {
+  core::KvState& kv = sequence->kv;
+  for (int32_t group = 0; group < windows_.groups(); ++group) {
+    const int32_t kept = windows_.FirstKept(group, kv.computed);
+    for (int32_t i = windows_.FirstKept(group, kv.window_at); i < kept; ++i) {
+      core::BlockId& block = At(sequence, i, group);
+      if (block != core::kNoBlock) pool_.Unref(block, WorthOf(*sequence));
+      block = core::kNoBlock;
+    }
+  }
+  kv.window_at = kv.computed;
 }
 
 void KvCacheManager::SkipAhead(core::Sequence* sequence) {
@@ -272,24 +250,41 @@ void KvCacheManager::SkipAhead(core::Sequence* sequence) {
   const int32_t full = (sequence->num_ids() - 1) / base::kBlockTokens;
   while (sequence->kv.computed % base::kBlockTokens == 0 &&
          sequence->kv.computed / base::kBlockTokens < full) {
-    const auto index = static_cast<size_t>(sequence->kv.computed / base::kBlockTokens);
-    NameUpTo(sequence, static_cast<int32_t>(index) + 1);
-    const core::BlockId known = pool_.Find(sequence->kv.names[index]);
-    if (known < 0 || known == sequence->kv.blocks[index] || pool_.pending(known)) return;
-    pool_.Ref(known);
-    pool_.SetReused(known);
-    pool_.Unref(sequence->kv.blocks[index], {});
-    sequence->kv.blocks[index] = known;
+    const int32_t index = sequence->kv.computed / base::kBlockTokens;
+    NameUpTo(sequence, index + 1);
+    for (int32_t group = 0; group < windows_.groups(); ++group) {
+      const core::BlockId known = pool_.Find(NameOf(*sequence, index, group));
+      if (known < 0 || known == At(sequence, index, group) || pool_.pending(known)) return;
+    }
+    for (int32_t group = 0; group < windows_.groups(); ++group) {
+      const core::BlockId known = pool_.Find(NameOf(*sequence, index, group));
+      core::BlockId& block = At(sequence, index, group);
+      pool_.Ref(known);
+      pool_.SetReused(known);
+      if (block != core::kNoBlock) pool_.Unref(block, {});
+      block = known;
+    }
     sequence->kv.computed += base::kBlockTokens;
     OnComputed(sequence);
   }
 }
 
 void KvCacheManager::ForgetPending(core::Sequence* sequence) {
-  for (size_t i = static_cast<size_t>(sequence->kv.published); i < sequence->kv.blocks.size();
-       ++i) {
+  for (size_t i = Entry(sequence->kv.published, 0); i < sequence->kv.blocks.size(); ++i) {
     const core::BlockId block = sequence->kv.blocks[i];
+    if (block == core::kNoBlock) continue;
     if (pool_.pending(block) && pool_.writer(block) == sequence->id()) pool_.ForgetName(block);
+  }
+}
+
+void KvCacheManager::ReadEnded(core::Sequence* sequence) {
+  // Without windows the table has only its own blocks there.
+  if (!windows_.any()) return;
+  core::KvState& kv = sequence->kv;
+  for (size_t i = Entry(kv.computed / base::kBlockTokens, 0); i < kv.blocks.size(); ++i) {
+    if (kv.blocks[i] == core::kNoBlock || !IsShared(*sequence, kv.blocks[i])) continue;
+    pool_.Unref(kv.blocks[i], WorthOf(*sequence));
+    kv.blocks[i] = core::kNoBlock;
   }
 }
 
@@ -301,38 +296,50 @@ void KvCacheManager::ClaimBlock(core::Sequence* sequence, core::BlockId block) {
 
 void KvCacheManager::Park(core::Sequence* sequence) {
   ForgetPending(sequence);
-  sequence->kv.parked = options_.caching ? sequence->kv.computed : 0;
-  if (options_.caching) {
-    for (int32_t i = 0; i < sequence->kv.published; ++i) {
-      if (const core::BlockId block = PublishLate(sequence, i); block >= 0)
-        ClaimBlock(sequence, block);
+  core::KvState& kv = sequence->kv;
+  kv.parked = options_.caching ? kv.computed : 0;
+  for (int32_t i = 0; options_.caching && i < kv.published; ++i) {
+    for (int32_t group = 0; group < windows_.groups(); ++group) {
+      const core::BlockId block = PublishLate(sequence, i, group);
+      if (block >= 0) ClaimBlock(sequence, block);
     }
-    if (sequence->kv.parked % base::kBlockTokens != 0) {
-      const core::BlockId tail = sequence->kv.blocks[static_cast<size_t>(sequence->kv.published)];
-      pool_.SetName(tail, PartialName(*sequence), sequence->id());
-      pool_.SetComputed(tail);
-      ClaimBlock(sequence, tail);
-    }
+  }
+  for (int32_t group = 0; HasParkedTail(*sequence) && group < windows_.groups(); ++group) {
+    const core::BlockId tail = At(sequence, kv.published, group);
+    pool_.SetName(tail, core::GroupName(PartialName(*sequence), group), sequence->id());
+    pool_.SetComputed(tail);
+    ClaimBlock(sequence, tail);
   }
   DropReferences(sequence);
 }
 
 void KvCacheManager::Release(core::Sequence* sequence) {
-  if (sequence->state == core::SequenceState::kPreempted) {
-    // Stored as if the sequence had ended while it ran.
-    for (int32_t i = 0; i < sequence->kv.parked / base::kBlockTokens; ++i) {
-      const core::BlockId block = pool_.Find(sequence->kv.names[static_cast<size_t>(i)]);
+  // One that is preempted is stored as if it had ended while it ran.
+  const bool runs = sequence->state != core::SequenceState::kPreempted;
+  const int32_t computed = runs ? sequence->kv.computed : sequence->kv.parked;
+  const int32_t full = runs ? sequence->kv.published : computed / base::kBlockTokens;
+  if (runs) ForgetPending(sequence);
+  for (int32_t i = 0; i < full; ++i) {
+    for (int32_t group = 0; group < windows_.groups(); ++group) {
+      if (runs) PublishLate(sequence, i, group);
+      if (!IsWorthStoring(*sequence, computed, i, group)) continue;
+      const core::BlockId block = pool_.Find(NameOf(*sequence, i, group));
       if (block >= 0 && !pool_.pending(block)) StoreIfMissing(block);
     }
+  }
+  if (runs) {
+    DropReferences(sequence);
+  } else {
     DropClaims(sequence);
     ForgetTail(*sequence);
-    return;
   }
-  ForgetPending(sequence);
-  for (int32_t i = 0; i < sequence->kv.published; ++i) {
-    if (const core::BlockId block = PublishLate(sequence, i); block >= 0) StoreIfMissing(block);
-  }
-  DropReferences(sequence);
+}
+
+bool KvCacheManager::IsWorthStoring(const core::Sequence& sequence, int32_t computed, int32_t index,
+                                    int32_t group) const {
+  const int32_t prompt = sequence.prompt_len - 1;
+  return index >= windows_.FirstKept(group, computed) ||
+         (index >= windows_.FirstKept(group, prompt) && index < prompt / base::kBlockTokens);
 }
 
 void KvCacheManager::StoreIfMissing(core::BlockId block) {
@@ -349,89 +356,27 @@ void KvCacheManager::DropClaims(core::Sequence* sequence) {
 }
 
 void KvCacheManager::ForgetTail(const core::Sequence& sequence) {
-  if (sequence.kv.parked % base::kBlockTokens == 0) return;
-  const core::BlockId block = pool_.Find(PartialName(sequence));
-  if (block < 0) return;
-  store_.Remove(block);
-  pool_.ForgetName(block);
+  if (!HasParkedTail(sequence)) return;
+  for (int32_t group = 0; group < windows_.groups(); ++group) {
+    const core::BlockId block = pool_.Find(core::GroupName(PartialName(sequence), group));
+    if (block < 0) continue;
+    store_.Remove(block);
+    pool_.ForgetName(block);
+  }
 }
 
 void KvCacheManager::DropReferences(core::Sequence* sequence) {
+  core::KvState& kv = sequence->kv;
   const BlockWorth worth = WorthOf(*sequence);
   // Backwards: of one chain the last block is evicted first, since a block is useless without those
   // before it.
-  for (auto it = sequence->kv.blocks.rbegin(); it != sequence->kv.blocks.rend(); ++it) {
-    pool_.Unref(*it, worth);
+  for (auto it = kv.blocks.rbegin(); it != kv.blocks.rend(); ++it) {
+    if (*it != core::kNoBlock) pool_.Unref(*it, worth);
   }
-  sequence->kv.blocks.clear();
-  sequence->kv.computed = 0;
-  sequence->kv.published = 0;
-}
-
-bool KvCacheManager::ReadIsCheaper(const CachedPrefix& prefix) {
-  if (prefix.tier_tokens == 0) return false;
-  const int64_t blocks = prefix.tier_blocks + (prefix.tier_partial ? 1 : 0);
-  return read_cost_.ReadIsCheaper(blocks * static_cast<int64_t>(options_.block_bytes),
-                                  prefix.tier_tokens);
-}
-
-Status KvCacheManager::CheckIntegrity(std::span<const core::Sequence* const> sequences) const {
-  if (Status status = pool_.CheckIntegrity(); !status.ok()) return status;
-  if (Status status = CheckCounts(sequences); !status.ok()) return status;
-  for (const core::Sequence* sequence : sequences) {
-    if (Status status = CheckWritable(*sequence); !status.ok()) return status;
-  }
-  return {};
-}
-
-Status KvCacheManager::CheckCounts(std::span<const core::Sequence* const> sequences) const {
-  const auto n = static_cast<size_t>(pool_.num_blocks());
-  std::vector<int32_t> references(n, 0);
-  std::vector<int32_t> claims(n, 0);
-  for (const core::Sequence* sequence : sequences) {
-    for (const core::BlockId block : sequence->kv.blocks) {
-      if (block < 0 || static_cast<size_t>(block) >= n) {
-        return Broken(*sequence, fmt::format("has block {}, which does not exist", block));
-      }
-      ++references[static_cast<size_t>(block)];
-    }
-    for (const core::BlockClaim& claim : sequence->kv.claims) {
-      if (pool_.epoch(claim.block) == claim.epoch) ++claims[static_cast<size_t>(claim.block)];
-    }
-  }
-  for (core::BlockId block = 0; block < pool_.num_blocks(); ++block) {
-    const auto index = static_cast<size_t>(block);
-    if (pool_.references(block) != references[index]) {
-      return {StatusCode::kInternal,
-              fmt::format("KV block {} has {} references, {} block tables name it", block,
-                          pool_.references(block), references[index])};
-    }
-    if (pool_.claims(block) != claims[index]) {
-      return {StatusCode::kInternal,
-              fmt::format("KV block {} has {} claims, {} preempted sequences have one", block,
-                          pool_.claims(block), claims[index])};
-    }
-  }
-  return {};
-}
-
-Status KvCacheManager::CheckWritable(const core::Sequence& sequence) const {
-  const auto first = static_cast<size_t>(sequence.kv.computed / base::kBlockTokens);
-  for (size_t i = first; i < sequence.kv.blocks.size(); ++i) {
-    const core::BlockId block = sequence.kv.blocks[i];
-    const bool own =
-        !pool_.named(block) || (pool_.pending(block) && pool_.writer(block) == sequence.id());
-    if (pool_.references(block) != 1 || !own) {
-      return Broken(sequence, fmt::format("would write block {}, which is shared", block));
-    }
-  }
-  for (size_t i = 0; i < static_cast<size_t>(sequence.kv.published); ++i) {
-    const core::BlockId block = sequence.kv.blocks[i];
-    if (pool_.named(block) && pool_.name(block) != sequence.kv.names[i]) {
-      return Broken(sequence, fmt::format("has block {} of another name", block));
-    }
-  }
-  return {};
+  kv.blocks.clear();
+  kv.computed = 0;
+  kv.window_at = 0;
+  kv.published = 0;
 }
 
 }  // namespace ropeway::kvcache

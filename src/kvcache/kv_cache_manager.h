@@ -11,6 +11,7 @@
 #include "core/sequence.h"
 #include "kvcache/block_pool.h"
 #include "kvcache/kv_tier.h"
+#include "kvcache/kv_windows.h"
 #include "kvcache/tier_cost.h"
 #include "ropeway/status.h"
 
@@ -39,14 +40,10 @@ class WriteBackQueue {
   EvictionQueue blocks_;  // Of one class, so first in, first out.
 };
 
-// The number of blocks for `positions` positions.
-inline int32_t BlocksFor(int64_t positions) {
-  return static_cast<int32_t>((positions + base::kBlockTokens - 1) / base::kBlockTokens);
-}
-
 struct KvCacheOptions {
   int32_t num_blocks = 0;
   size_t block_bytes = 0;
+  std::vector<int32_t> windows = {0};  // Of each group of layers: see KvWindows.
   // False: no block is kept or shared; a preempted sequence is recomputed.
   bool caching = true;
   EvictionPolicy eviction = EvictionPolicy::kCost;
@@ -55,18 +52,33 @@ struct KvCacheOptions {
   const KvTier* tier = nullptr;  // Null: none. Must outlive the manager.
 };
 
-// The cached part of a sequence's context when it starts.
+// The cached part of a sequence's context when it starts. A block counts if those of all groups
+// are there; of groups with a window, if what the rows behind the prefix see is there.
 struct CachedPrefix {
-  int32_t blocks = 0;          // Full ones, in the pool.
-  core::BlockId partial = -1;  // The parked tail, in the pool; -1: not cached.
-  int32_t tokens = 0;          // Positions of both.
+  int32_t blocks = 0;    // Full ones, in the pool.
+  bool partial = false;  // The parked tail is in the pool too.
+  int32_t tokens = 0;    // Positions of both.
   // Set by LookInTier: the following blocks that the tier has (after the pending ones, if any), and
   // whether it has the parked tail after them.
   int32_t tier_blocks = 0;
   bool tier_partial = false;
   int32_t tier_tokens = 0;
+  int32_t tier_reads = 0;  // What is to be read for them: of each group, what is not in the pool.
   // Another sequence is computing or reading blocks [blocks, pending_end).
   int32_t pending_end = 0;
+
+  void ForgetTier() {
+    tier_blocks = tier_tokens = tier_reads = 0;
+    tier_partial = false;
+  }
+};
+
+// What a read from the tier brings: a block of one group.
+struct KvPage {
+  core::BlockName name;
+  core::BlockId block = 0;  // Where it goes.
+  int32_t computed = 0;     // The sequence's, once this page and those before it have arrived.
+  bool tail = false;        // Of the parked tail, which no other sequence can use.
 };
 
 // A full block of a running sequence is named when the sequence starts (pending, if its ids are
@@ -79,9 +91,10 @@ class KvCacheManager {
  public:
   explicit KvCacheManager(const KvCacheOptions& options);
 
-  // Allocates all memory that `sequence` needs for `positions` positions; to be called before
-  // Start, Extend or OnComputed. Throws std::bad_alloc with nothing lost.
-  static void Reserve(core::Sequence* sequence, int32_t positions);
+  // Allocates all memory that `sequence` needs for `positions` positions, in `groups` groups of
+  // layers; to be called before Start, Extend or OnComputed. Throws std::bad_alloc with nothing
+  // lost.
+  static void Reserve(core::Sequence* sequence, int32_t positions, int32_t groups = 1);
 
   // Whether a preempted sequence finds what it computed, as long as its blocks are there.
   bool KeepsBlocksOf(const core::Sequence& sequence) const {
@@ -106,15 +119,21 @@ class KvCacheManager {
   int32_t HeldAlone(const core::Sequence& sequence, const core::Sequence& urgent,
                     const CachedPrefix& prefix) const;
   // Fills a starting sequence's block table for `positions` positions, with the blocks of `prefix`,
-  // and sets `computed` to the positions that the pool has. REQUIRES: Fits; `prefix` is what Lookup
-  // just returned.
+  // and sets `computed` to the positions that the pool has. Of groups with a window it takes
+  // KvWindows::MostTaken blocks, see Cover. REQUIRES: Fits; `prefix` is what Lookup just returned,
+  // with what LookInTier set if it is read.
   void Start(core::Sequence* sequence, const CachedPrefix& prefix, int32_t positions);
 
   // Extends the table to hold `positions` positions. All or nothing.
   bool Extend(core::Sequence* sequence, int32_t positions);
 
+  // Of the sequence's next `tokens` positions, within its table, the number that have their blocks;
+  // those that are missing are taken, as far as the pool has them. Without windows all have them
+  // since Start.
+  int32_t Cover(core::Sequence* sequence, int32_t tokens);
+
   // `sequence->kv.computed` has grown (by a step, or by blocks that were read): publishes full
-  // blocks.
+  // blocks, and gives back those that no row of it sees any more.
   void OnComputed(core::Sequence* sequence);
 
   // Takes over the blocks that this sequence would compute next and another one has published. To
@@ -127,8 +146,8 @@ class KvCacheManager {
   // The sequence ends: its table and claims are cleared; its computed blocks stay cached.
   void Release(core::Sequence* sequence);
 
-  // The blocks that Start and Extend evicted since the last ClearEvicted and that should be stored
-  // in the tier. Their bytes are in the pool until the next step computes.
+  // The blocks that Start, Extend and Cover evicted since the last ClearEvicted, and that should be
+  // stored in the tier. Their bytes are in the pool until the next step computes.
   std::span<const BlockPool::Evicted> evicted() const { return evicted_; }
   void ClearEvicted() { evicted_.clear(); }
 
@@ -146,8 +165,17 @@ class KvCacheManager {
 
   // Whether to read the tier's blocks of `prefix`, and not to recompute them.
   bool ReadIsCheaper(const CachedPrefix& prefix);
+  // What to read for a fetching sequence: for `blocks` full blocks behind those that it has
+  // computed, then its parked tail if `tail`. Throws std::bad_alloc.
+  std::vector<KvPage> PagesToRead(const core::Sequence& sequence, int32_t blocks, bool tail) const;
+  // The sequence's read is over. If it brought less than all, what was shared for it is given back.
+  void ReadEnded(core::Sequence* sequence);
+
+  // The blocks of the sequence's table; of those that it shares its part.
+  double HeldBlocks(const core::Sequence& sequence) const;
 
   ReadCost& read_cost() { return read_cost_; }
+  const KvWindows& windows() const { return windows_; }
   const BlockPool& pool() const { return pool_; }
   const KvCacheOptions& options() const { return options_; }
 
@@ -158,14 +186,42 @@ class KvCacheManager {
  private:
   void NameUpTo(core::Sequence* sequence, int32_t blocks) const;
   int32_t MostHits(const core::Sequence& sequence) const;
+  // The end of the blocks from `begin` on that one other sequence computes or reads; 0: none does.
+  int32_t PendingEnd(const core::Sequence& sequence, int32_t begin, int32_t full) const;
+  static bool HasParkedTail(const core::Sequence& sequence) {
+    return sequence.kv.parked % base::kBlockTokens != 0;
+  }
   // Whether the sequence parked a tail that it may use.
   bool HasTail(const core::Sequence& sequence) const;
+  // REQUIRES: the name of block `index` is known.
+  static core::BlockName NameOf(const core::Sequence& sequence, int32_t index, int32_t group) {
+    return core::GroupName(sequence.kv.names[static_cast<size_t>(index)], group);
+  }
+  size_t Entry(int32_t index, int32_t group) const {
+    return static_cast<size_t>(index) * static_cast<size_t>(windows_.groups()) +
+           static_cast<size_t>(group);
+  }
+  core::BlockId& At(core::Sequence* sequence, int32_t index, int32_t group) const {
+    return sequence->kv.blocks[Entry(index, group)];
+  }
+  // Whether the block of the sequence's table is not its own to write.
+  bool IsShared(const core::Sequence& sequence, core::BlockId block) const {
+    return pool_.named(block) && !(pool_.pending(block) && pool_.writer(block) == sequence.id());
+  }
   core::BlockId Take();
   bool Has(int32_t blocks) const { return blocks <= pool_.num_free() + pool_.num_cached(); }
-  void Publish(core::Sequence* sequence, int32_t index);
-  // Block `index` of a sequence that stops, published if it was private because another sequence
-  // had its name when it was computed. -1: it stays private.
-  core::BlockId PublishLate(core::Sequence* sequence, int32_t index);
+  void MapHits(core::Sequence* sequence, const CachedPrefix& prefix);
+  void TakeTails(core::Sequence* sequence, int32_t index);
+  // Takes what is missing of blocks [begin, end) of the table, which grows if it is shorter.
+  void Fill(core::Sequence* sequence, int32_t begin, int32_t end);
+  int32_t NumMissing(const core::Sequence& sequence, int32_t begin, int32_t end) const;
+  // Names the sequence's own blocks of [begin, end), whose ids are known, as pending ones.
+  void NamePending(core::Sequence* sequence, int32_t begin, int32_t end);
+  void GiveBackUnseen(core::Sequence* sequence);
+  void Publish(core::Sequence* sequence, int32_t index, int32_t group);
+  // The block of a sequence that stops, published if it was private because another sequence had
+  // its name when it was computed. -1: it stays private, or it was given back.
+  core::BlockId PublishLate(core::Sequence* sequence, int32_t index, int32_t group);
   void ForgetPending(core::Sequence* sequence);
   void DropClaims(core::Sequence* sequence);
   // Frees the parked tail, which no other sequence can use. REQUIRES: the sequence has no claims.
@@ -173,10 +229,16 @@ class KvCacheManager {
   void DropReferences(core::Sequence* sequence);
   void ClaimBlock(core::Sequence* sequence, core::BlockId block);
   void StoreIfMissing(core::BlockId block);
+  // Whether block `index` of a sequence that ended is for the tier. Of a window, only what those
+  // see that go on from its end, or come with the same prompt.
+  bool IsWorthStoring(const core::Sequence& sequence, int32_t computed, int32_t index,
+                      int32_t group) const;
   Status CheckCounts(std::span<const core::Sequence* const> sequences) const;
   Status CheckWritable(const core::Sequence& sequence) const;
+  Status CheckKept(const core::Sequence& sequence) const;
 
   const KvCacheOptions options_;
+  const KvWindows windows_;
   BlockPool pool_;
   ReadCost read_cost_;
   WriteBackQueue store_;

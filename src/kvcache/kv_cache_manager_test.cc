@@ -2,103 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
-#include <numeric>
-#include <string>
-
-#include "kvcache/test_tier.h"
+#include "kvcache/test_kv_cache.h"
 
 namespace ropeway::kvcache {
 namespace {
-
-TEST(KvCacheManagerTest, BlocksForPositions) {
-  EXPECT_EQ(BlocksFor(0), 0);
-  EXPECT_EQ(BlocksFor(1), 1);
-  EXPECT_EQ(BlocksFor(16), 1);
-  EXPECT_EQ(BlocksFor(17), 2);
-}
-
-class KvCacheTest : public testing::Test {
- protected:
-  void Make(int32_t blocks, KvCacheOptions options = {}) {
-    options.num_blocks = blocks;
-    options.block_bytes = 4;
-    kv_ = std::make_unique<KvCacheManager>(options);
-  }
-
-  // A sequence with the ids 0 .. n - 1, of which those from `from` on are its own.
-  core::Sequence* New(int32_t ids, int32_t from = 1 << 20) {
-    auto sequence = std::make_unique<core::Sequence>();
-    sequence->request.id = sequences_.size() + 1;
-    sequence->ids.resize(static_cast<size_t>(ids));
-    std::iota(sequence->ids.begin(), sequence->ids.end(), 0);
-    for (int32_t i = from; i < ids; ++i) {
-      sequence->ids[static_cast<size_t>(i)] += static_cast<TokenId>(1000 * sequence->id());
-    }
-    sequence->prompt_len = ids;
-    KvCacheManager::Reserve(sequence.get(), 10 * (ids + 16));
-    sequences_.push_back(std::move(sequence));
-    return sequences_.back().get();
-  }
-
-  bool Start(core::Sequence* sequence) {
-    const CachedPrefix prefix = kv_->Lookup(sequence);
-    const bool started = kv_->Fits(*sequence, prefix, sequence->num_ids() + 1);
-    if (started) {
-      kv_->Start(sequence, prefix, sequence->num_ids() + 1);
-      sequence->state = core::SequenceState::kPrefilling;
-    }
-    CheckSound();
-    return started;
-  }
-
-  CachedPrefix LookupAll(core::Sequence* sequence) {
-    CachedPrefix prefix = kv_->Lookup(sequence);
-    kv_->LookInTier(*sequence, &prefix);
-    return prefix;
-  }
-
-  void Compute(core::Sequence* sequence, int32_t to) {
-    sequence->kv.computed = to;
-    kv_->OnComputed(sequence);
-    CheckSound();
-  }
-
-  // Starts it, computes all its ids.
-  core::Sequence* Run(core::Sequence* sequence) {
-    EXPECT_TRUE(Start(sequence));
-    Compute(sequence, sequence->num_ids());
-    return sequence;
-  }
-
-  void Park(core::Sequence* sequence) {
-    kv_->Park(sequence);
-    sequence->state = core::SequenceState::kPreempted;
-    ++sequence->preemptions;
-    CheckSound();
-  }
-
-  void Release(core::Sequence* sequence) {
-    kv_->Release(sequence);
-    sequence->state = core::SequenceState::kFinished;
-    CheckSound();
-  }
-
-  void CheckSound() {
-    const Status status = kv_->CheckIntegrity(All());
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
-
-  std::vector<const core::Sequence*> All() const {
-    std::vector<const core::Sequence*> all;
-    for (const auto& sequence : sequences_) all.push_back(sequence.get());
-    return all;
-  }
-
-  TestTier tier_;
-  std::unique_ptr<KvCacheManager> kv_;
-  std::vector<std::unique_ptr<core::Sequence>> sequences_;
-};
 
 TEST_F(KvCacheTest, AllocatesAllOrNothing) {
   Make(3);

@@ -159,8 +159,8 @@ void AppendVerdict(const GgufFile& file, Buffer out) {
       "q8_0)\n",
       c.architecture, c.num_layers, c.hidden_size, c.num_heads, c.num_kv_heads, c.head_dim,
       c.vocab_size, c.context_length, c.tied_output ? "tied" : "separate",
-      c.kv_block_bytes(kernels::KvType::kF16) / base::kBlockTokens,
-      c.kv_block_bytes(kernels::KvType::kQ8_0) / base::kBlockTokens);
+      c.kv_bytes_of_all_groups(kernels::KvType::kF16) / base::kBlockTokens,
+      c.kv_bytes_of_all_groups(kernels::KvType::kQ8_0) / base::kBlockTokens);
 }
 
 }  // namespace

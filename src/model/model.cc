@@ -40,27 +40,34 @@ void ParallelFor(size_t count, int threads, const Run& run) {
   work();
 }
 
-bool IsNorm(const GgufTensor& tensor) { return tensor.shape.size() == 1; }
+// BindTensors has checked types and shapes.
+kernels::WeightType TypeOf(const TensorPart& part) {
+  return WeightTypeOf(part.tensor->type).value_or(kernels::WeightType::kF32);
+}
 
-// The matrix that a tensor becomes, its panels not yet set. BindTensors has checked type and shape.
-kernels::Matrix MatrixOf(const GgufTensor& tensor) {
+bool IsVector(const TensorPart& part) { return part.k == 0; }
+
+// The matrix that a part becomes, its panels not yet set.
+kernels::Matrix MatrixOf(const TensorPart& part) {
   kernels::Matrix matrix;
-  matrix.type = WeightTypeOf(tensor.type).value_or(kernels::WeightType::kF32);
-  matrix.k = static_cast<int32_t>(tensor.shape[0]);
-  matrix.n = static_cast<int32_t>(tensor.shape[1]);
+  matrix.type = TypeOf(part);
+  matrix.k = part.k;
+  matrix.n = part.n;
   return matrix;
 }
 
-size_t StoredBytes(const GgufTensor& tensor) {
-  if (IsNorm(tensor)) return base::PageArena::Padded(tensor.shape[0] * sizeof(float));
-  const kernels::Matrix matrix = MatrixOf(tensor);
+size_t StoredBytes(const TensorPart& part) {
+  if (IsVector(part)) {
+    return base::PageArena::Padded(static_cast<size_t>(part.n) * sizeof(float));
+  }
+  const kernels::Matrix matrix = MatrixOf(part);
   return base::PageArena::Padded(kernels::MatrixBytes(matrix.type, matrix.n, matrix.k));
 }
 
-// `data`: of the tensor, as in the file.
-void CopyNorm(const GgufTensor& tensor, const std::byte* data, std::byte* to) {
-  const size_t count = tensor.shape[0];
-  const auto type = WeightTypeOf(tensor.type);
+// `data`: of the part, as in the file.
+void CopyVector(const TensorPart& part, const std::byte* data, std::byte* to) {
+  const auto count = static_cast<size_t>(part.n);
+  const kernels::WeightType type = TypeOf(part);
   if (type == kernels::WeightType::kF32) {
     std::memcpy(to, data, count * sizeof(float));
     return;
@@ -119,21 +126,27 @@ class Model::Loader {
   StatusOr<std::unique_ptr<Model>> Load(int threads, int32_t max_positions);
 
  private:
-  // Some panels of a matrix, or all of a norm.
+  // Some panels of a matrix, or all of a vector.
   struct Job {
-    const GgufTensor* tensor;
+    TensorPart part;
     int panel_begin;
     int panel_end;
-    std::byte* to;  // Start of the whole tensor in the arena.
+    std::byte* to;  // Start of the whole part in the arena.
   };
 
   Status MakeArena(const ModelTensors& tensors);
   void AddTensors(const ModelTensors& tensors);
-  std::byte* Allocate(const GgufTensor& tensor);
-  kernels::Matrix AddMatrix(const GgufTensor& tensor);
-  const float* AddNorm(const GgufTensor& tensor);
+  FfnWeights AddFfn(const FfnTensors& tensors);
+  LayerWeights AddLayer(const LayerTensors& tensors);
+  std::byte* Allocate(const TensorPart& part);
+  // Of no tensor: no matrix, and nullptr.
+  kernels::Matrix AddMatrix(const TensorPart& part);
+  const float* AddVector(const TensorPart& part);
   Status RunJob(const Job& job) const;
+  Status RunMatrixJob(const Job& job) const;
   Status FillRope(const ModelTensors& tensors, int threads, int32_t max_positions);
+  void FillRopeTable(const RopeParams& params, const std::vector<float>& divisors, int threads,
+                     std::vector<float>* table) const;
 
   const GgufFile& file_;
   std::unique_ptr<Model> model_{new Model()};
@@ -159,7 +172,7 @@ StatusOr<std::unique_ptr<Model>> Model::Loader::Load(int threads, int32_t max_po
 
 Status Model::Loader::MakeArena(const ModelTensors& tensors) {
   size_t bytes = 0;
-  for (const GgufTensor* tensor : tensors.all) bytes += StoredBytes(*tensor);
+  for (const TensorPart& part : tensors.parts) bytes += StoredBytes(part);
   StatusOr<base::PageArena> arena = base::PageArena::Make(bytes);
   if (!arena.ok()) {
     return {arena.status().code(), fmt::format("no memory for {} bytes of weights", bytes)};
@@ -171,60 +184,99 @@ Status Model::Loader::MakeArena(const ModelTensors& tensors) {
 
 void Model::Loader::AddTensors(const ModelTensors& tensors) {
   Model& m = *model_;
-  m.token_embedding_ = AddMatrix(*tensors.token_embedding);
-  m.output_norm_ = AddNorm(*tensors.output_norm);
-  for (const LayerTensors& t : tensors.layers) {
-    LayerWeights layer;
-    layer.attention_norm = AddNorm(*t.attention_norm);
-    layer.q = AddMatrix(*t.q);
-    layer.k = AddMatrix(*t.k);
-    layer.v = AddMatrix(*t.v);
-    layer.o = AddMatrix(*t.o);
-    layer.ffn_norm = AddNorm(*t.ffn_norm);
-    layer.gate = AddMatrix(*t.gate);
-    layer.up = AddMatrix(*t.up);
-    layer.down = AddMatrix(*t.down);
-    m.layers_.push_back(layer);
-  }
-  m.output_ = tensors.output != nullptr ? AddMatrix(*tensors.output) : m.token_embedding_;
+  m.token_embedding_ = AddMatrix(tensors.token_embedding);
+  m.position_embedding_ = AddMatrix(tensors.position_embedding);
+  m.output_norm_ = AddVector(tensors.output_norm);
+  m.output_norm_bias_ = AddVector(tensors.output_norm_bias);
+  for (const LayerTensors& layer : tensors.layers) m.layers_.push_back(AddLayer(layer));
+  m.output_ = tensors.output ? AddMatrix(tensors.output) : m.token_embedding_;
 }
 
-std::byte* Model::Loader::Allocate(const GgufTensor& tensor) {
-  return std::exchange(next_, next_ + StoredBytes(tensor));
+LayerWeights Model::Loader::AddLayer(const LayerTensors& t) {
+  LayerWeights layer;
+  layer.attention_norm = AddVector(t.attention_norm);
+  layer.attention_norm_bias = AddVector(t.attention_norm_bias);
+  layer.q = AddMatrix(t.q);
+  layer.k = AddMatrix(t.k);
+  layer.v = AddMatrix(t.v);
+  layer.o = AddMatrix(t.o);
+  layer.q_bias = AddVector(t.q_bias);
+  layer.k_bias = AddVector(t.k_bias);
+  layer.v_bias = AddVector(t.v_bias);
+  layer.o_bias = AddVector(t.o_bias);
+  layer.q_norm = AddVector(t.q_norm);
+  layer.k_norm = AddVector(t.k_norm);
+  layer.sinks = AddVector(t.sinks);
+  layer.attention_post_norm = AddVector(t.attention_post_norm);
+  layer.ffn_norm = AddVector(t.ffn_norm);
+  layer.ffn_norm_bias = AddVector(t.ffn_norm_bias);
+  layer.ffn_post_norm = AddVector(t.ffn_post_norm);
+  static_cast<FfnWeights&>(layer) = AddFfn(t);
+  layer.router = AddMatrix(t.router);
+  layer.router_bias = AddVector(t.router_bias);
+  for (const FfnTensors& expert : t.experts) layer.experts.push_back(AddFfn(expert));
+  layer.shared_gate = AddMatrix(t.shared_gate);
+  layer.shared = AddFfn(t.shared);
+  return layer;
 }
 
-kernels::Matrix Model::Loader::AddMatrix(const GgufTensor& tensor) {
-  kernels::Matrix matrix = MatrixOf(tensor);
-  std::byte* to = Allocate(tensor);
+FfnWeights Model::Loader::AddFfn(const FfnTensors& t) {
+  FfnWeights ffn;
+  ffn.gate = AddMatrix(t.gate);
+  ffn.up = AddMatrix(t.up);
+  ffn.down = AddMatrix(t.down);
+  ffn.gate_bias = AddVector(t.gate_bias);
+  ffn.up_bias = AddVector(t.up_bias);
+  ffn.down_bias = AddVector(t.down_bias);
+  return ffn;
+}
+
+std::byte* Model::Loader::Allocate(const TensorPart& part) {
+  return std::exchange(next_, next_ + StoredBytes(part));
+}
+
+kernels::Matrix Model::Loader::AddMatrix(const TensorPart& part) {
+  if (!part) return {};
+  kernels::Matrix matrix = MatrixOf(part);
+  std::byte* to = Allocate(part);
   matrix.panels = to;
   const size_t panel_source = kernels::WeightRowBytes(matrix.type, matrix.k) * kernels::kPanelCols;
   const int step = static_cast<int>(std::max<size_t>(1, kJobBytes / panel_source));
   for (int begin = 0; begin < matrix.num_panels(); begin += step) {
-    jobs_.push_back({&tensor, begin, std::min(begin + step, matrix.num_panels()), to});
+    jobs_.push_back({part, begin, std::min(begin + step, matrix.num_panels()), to});
   }
   return matrix;
 }
 
-const float* Model::Loader::AddNorm(const GgufTensor& tensor) {
-  std::byte* to = Allocate(tensor);
-  jobs_.push_back({&tensor, 0, 0, to});
+const float* Model::Loader::AddVector(const TensorPart& part) {
+  if (!part) return nullptr;
+  std::byte* to = Allocate(part);
+  jobs_.push_back({part, 0, 0, to});
   return reinterpret_cast<const float*>(to);
 }
 
 Status Model::Loader::RunJob(const Job& job) const {
-  const GgufTensor& tensor = *job.tensor;
-  FilePart part;
-  if (IsNorm(tensor)) {
-    if (Status status = part.Read(file_, tensor.begin, tensor.bytes); !status.ok()) return status;
-    CopyNorm(tensor, part.data(), job.to);
-    return {};
+  if (!IsVector(job.part)) return RunMatrixJob(job);
+  const size_t element = kernels::WeightRowBytes(TypeOf(job.part), 1);
+  FilePart data;
+  if (Status status = data.Read(file_, job.part.tensor->begin + job.part.begin * element,
+                                static_cast<size_t>(job.part.n) * element);
+      !status.ok()) {
+    return status;
   }
-  const kernels::Matrix matrix = MatrixOf(tensor);
+  CopyVector(job.part, data.data(), job.to);
+  return {};
+}
+
+Status Model::Loader::RunMatrixJob(const Job& job) const {
+  const kernels::Matrix matrix = MatrixOf(job.part);
   const size_t row_bytes = kernels::WeightRowBytes(matrix.type, matrix.k);
   const int row_begin = job.panel_begin * kernels::kPanelCols;
   const int row_end = std::min(job.panel_end * kernels::kPanelCols, matrix.n);
   const int rows = row_end - row_begin;
-  if (Status status = part.Read(file_, tensor.begin + static_cast<uint64_t>(row_begin) * row_bytes,
+  const uint64_t first_row = job.part.begin + static_cast<uint64_t>(row_begin);
+  FilePart data;
+  if (Status status = data.Read(file_, job.part.tensor->begin + first_row * row_bytes,
                                 static_cast<size_t>(rows) * row_bytes);
       !status.ok()) {
     return status;
@@ -232,22 +284,23 @@ Status Model::Loader::RunJob(const Job& job) const {
   const int row_blocks = matrix.k / kernels::WeightBlockElements(matrix.type);
   // With a scale that is infinite or no number, every token would be.
   if (const int64_t bad =
-          kernels::FindBadScale(matrix.type, part.data(), int64_t{row_blocks} * rows);
+          kernels::FindBadScale(matrix.type, data.data(), int64_t{row_blocks} * rows);
       bad >= 0) {
-    return file_.Error(StatusCode::kDataLoss, TensorField(tensor.name),
+    const uint64_t bad_row = first_row + static_cast<uint64_t>(bad / row_blocks);
+    return file_.Error(StatusCode::kDataLoss, TensorField(job.part.tensor->name),
                        fmt::format("the scale of block {} of row {} is no finite number",
-                                   bad % row_blocks, row_begin + bad / row_blocks));
+                                   bad % row_blocks, bad_row));
   }
   // These panels are those of the matrix of these rows.
   std::byte* const to =
       job.to + static_cast<size_t>(job.panel_begin) * kernels::PanelBytes(matrix.type, matrix.k);
-  kernels::PackPanels(matrix.type, rows, matrix.k, part.data(), 0, job.panel_end - job.panel_begin,
+  kernels::PackPanels(matrix.type, rows, matrix.k, data.data(), 0, job.panel_end - job.panel_begin,
                       to);
   return {};
 }
 
 Status Model::Loader::FillRope(const ModelTensors& tensors, int threads, int32_t max_positions) {
-  const ModelConfig& config = tensors.config;
+  ModelConfig& config = model_->config_;
   int32_t positions = config.context_length;
   if (max_positions > 0) positions = std::min(positions, max_positions);
   const size_t row = static_cast<size_t>(config.rope.dim);
@@ -260,20 +313,34 @@ Status Model::Loader::FillRope(const ModelTensors& tensors, int threads, int32_t
                     "smaller maximum length",
                     positions, bytes));
   }
-  const std::vector<double> frequencies = RopeFrequencies(config.rope, tensors.rope_divisors);
-  const double magnitude = RopeMagnitude(config.rope);
   model_->max_positions_ = positions;
-  model_->rope_.resize(static_cast<size_t>(positions) * row);
+  config.rope.long_factors = config.rope.scaling == RopeScaling::kLongRope &&
+                             positions > config.rope.original_context_length;
+  FillRopeTable(config.rope,
+                config.rope.long_factors ? tensors.long_rope_divisors : tensors.rope_divisors,
+                threads, &model_->rope_);
+  if (config.window_rope.has_value()) {
+    FillRopeTable(*config.window_rope, {}, threads, &model_->window_rope_);
+  }
+  return {};
+}
+
+void Model::Loader::FillRopeTable(const RopeParams& params, const std::vector<float>& divisors,
+                                  int threads, std::vector<float>* table) const {
+  const int32_t positions = model_->max_positions_;
+  const size_t row = static_cast<size_t>(params.dim);
+  const std::vector<double> frequencies = RopeFrequencies(params, divisors);
+  const double magnitude = RopeMagnitude(params);
+  table->resize(static_cast<size_t>(positions) * row);
   const int32_t jobs = (positions + kPositionsPerJob - 1) / kPositionsPerJob;
   ParallelFor(static_cast<size_t>(jobs), threads, [&](size_t job) {
     const auto begin = static_cast<int32_t>(job) * kPositionsPerJob;
     const int32_t end = std::min(begin + kPositionsPerJob, positions);
     for (int32_t position = begin; position < end; ++position) {
-      float* to = model_->rope_.data() + static_cast<size_t>(position) * row;
+      float* to = table->data() + static_cast<size_t>(position) * row;
       FillRopeRow(frequencies, magnitude, position, to);
     }
   });
-  return {};
 }
 
 StatusOr<std::unique_ptr<Model>> Model::Load(const GgufFile& file, int threads,

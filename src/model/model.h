@@ -3,6 +3,7 @@
 #define ROPEWAY_MODEL_MODEL_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,17 +16,57 @@
 
 namespace ropeway::model {
 
-struct LayerWeights {
-  const float* attention_norm = nullptr;  // [hidden_size]
-  kernels::Matrix q;                      // [num_heads * head_dim, hidden_size]
-  kernels::Matrix k;                      // [num_kv_heads * head_dim, hidden_size]
-  kernels::Matrix v;                      // as k
-  kernels::Matrix o;                      // [hidden_size, num_heads * head_dim]
-  const float* ffn_norm = nullptr;        // [hidden_size]
-  kernels::Matrix gate;                   // [intermediate_size, hidden_size]
-  kernels::Matrix up;                     // as gate
-  kernels::Matrix down;                   // [hidden_size, intermediate_size]
+// A matrix without panels, or a null pointer, is one that the model does not have; a bias has an
+// element for each output feature of its matrix.
+
+// A feed-forward network, or one expert.
+struct FfnWeights {
+  kernels::Matrix gate;  // [intermediate size, hidden_size]
+  kernels::Matrix up;    // as gate
+  kernels::Matrix down;  // [hidden_size, intermediate size]
+  const float* gate_bias = nullptr;
+  const float* up_bias = nullptr;
+  const float* down_bias = nullptr;
 };
+
+// Either the layer has a network of its own, or a router and experts.
+struct LayerWeights : FfnWeights {
+  const float* attention_norm = nullptr;       // [hidden_size]
+  const float* attention_norm_bias = nullptr;  // Of LayerNorm.
+  kernels::Matrix q;                           // [num_heads * head_dim, hidden_size]
+  kernels::Matrix k;                           // [num_kv_heads * head_dim, hidden_size]
+  kernels::Matrix v;                           // as k
+  kernels::Matrix o;                           // [hidden_size, num_heads * head_dim]
+  const float* q_bias = nullptr;
+  const float* k_bias = nullptr;
+  const float* v_bias = nullptr;
+  const float* o_bias = nullptr;
+  const float* q_norm = nullptr;               // [head_dim], of each head before RoPE.
+  const float* k_norm = nullptr;               // as q_norm
+  const float* sinks = nullptr;                // [num_heads]: see Kernels::attention_merge.
+  const float* attention_post_norm = nullptr;  // [hidden_size], of what attention adds.
+  const float* ffn_norm = nullptr;             // [hidden_size]
+  const float* ffn_norm_bias = nullptr;        // Of LayerNorm.
+  const float* ffn_post_norm = nullptr;        // [hidden_size], of what the network adds.
+  kernels::Matrix router;                      // [experts, hidden_size]
+  const float* router_bias = nullptr;
+  std::vector<FfnWeights> experts;
+  kernels::Matrix shared_gate;  // [1, hidden_size]
+  FfnWeights shared;            // The expert of all rows.
+};
+
+// Calls fn(matrix) for each matrix that the layer has.
+template <typename Fn>
+void ForEachMatrix(const LayerWeights& layer, const Fn& fn) {
+  const auto of = [&fn](std::initializer_list<const kernels::Matrix*> matrices) {
+    for (const kernels::Matrix* matrix : matrices) {
+      if (matrix->panels != nullptr) fn(*matrix);
+    }
+  };
+  of({&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down, &layer.router,
+      &layer.shared_gate, &layer.shared.gate, &layer.shared.up, &layer.shared.down});
+  for (const FfnWeights& expert : layer.experts) of({&expert.gate, &expert.up, &expert.down});
+}
 
 // Thread rule: immutable after Load; shared freely.
 class Model {
@@ -33,7 +74,8 @@ class Model {
   // Repacks the weights of an open GGUF file with `threads` >= 1 threads (any number gives the same
   // bytes). The file is not needed afterwards; if it changes meanwhile the load fails (kDataLoss).
   // `max_positions`: rows of the RoPE table, at most the model's context length; 0: the context
-  // length. Errors as for BindTensors, or kResourceExhausted if memory or threads are short.
+  // length. They decide which of its factors a kLongRope model uses. Errors as for BindTensors, or
+  // kResourceExhausted if memory or threads are short.
   static StatusOr<std::unique_ptr<Model>> Load(const GgufFile& file, int threads,
                                                int32_t max_positions = 0);
   Model(const Model&) = delete;
@@ -44,7 +86,10 @@ class Model {
     return token_embedding_;
   }  // [vocab_size, hidden_size]
   const std::vector<LayerWeights>& layers() const { return layers_; }
-  const float* output_norm() const { return output_norm_; }  // [hidden_size]
+  // [context_length, hidden_size], of PositionKind::kLearned.
+  const kernels::Matrix& position_embedding() const { return position_embedding_; }
+  const float* output_norm() const { return output_norm_; }            // [hidden_size]
+  const float* output_norm_bias() const { return output_norm_bias_; }  // Of LayerNorm.
   const kernels::Matrix& output() const {
     return output_;
   }  // [vocab_size, hidden_size]; may be tied.
@@ -52,6 +97,12 @@ class Model {
   // cos[rope.dim / 2], then sin[rope.dim / 2] for `position`; scaling included.
   const float* rope_row(int32_t position) const {
     return rope_.data() + static_cast<size_t>(position) * static_cast<size_t>(config_.rope.dim);
+  }
+  // The same, as the layer's kind has it.
+  const float* rope_row(int layer, int32_t position) const {
+    if (window_rope_.empty() || config_.window(layer) == 0) return rope_row(position);
+    return window_rope_.data() +
+           static_cast<size_t>(position) * static_cast<size_t>(config_.window_rope->dim);
   }
   int32_t max_positions() const { return max_positions_; }
 
@@ -62,10 +113,13 @@ class Model {
 
   ModelConfig config_;
   kernels::Matrix token_embedding_;
+  kernels::Matrix position_embedding_;
   kernels::Matrix output_;
   const float* output_norm_ = nullptr;
+  const float* output_norm_bias_ = nullptr;
   std::vector<LayerWeights> layers_;
   std::vector<float> rope_;
+  std::vector<float> window_rope_;
   int32_t max_positions_ = 0;
   base::PageArena arena_;  // Owns all matrices and norms.
 };

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -20,11 +21,38 @@ enum class NormKind { kRms, kLayer };
 // and i + dim / 2 (qwen, gemma, phi); kLearned adds an embedding of the position (gpt2).
 enum class PositionKind { kRopeInterleaved, kRopeNeox, kLearned };
 
-// Of the feed-forward network. kSwiGlu: silu(gate) * up; kGeGlu: gelu(gate) * up; kGelu: no gate.
-enum class Activation { kSwiGlu, kGeGlu, kGelu };
+// Of the feed-forward network. kSwiGlu: silu(gate) * up; kGeGlu: gelu(gate) * up; kGelu: no gate;
+// kSwiGluClamped: gpt-oss's.
+enum class Activation { kSwiGlu, kGeGlu, kGelu, kSwiGluClamped };
 
-// A new architecture may ask for what no executor computes yet; an executor checks the values of
-// the second group and rejects those by name (ForwardPass::CheckSupported).
+// A mixture of experts in place of one feed-forward network (Shazeer et al. 2017): a router's
+// logits choose, for each row, the experts that it goes through, and weight what they give.
+struct ExpertsConfig {
+  int32_t count = 0;  // 0: the layers have one feed-forward network.
+  int32_t used = 0;   // Of each row: 1 .. count.
+  int32_t intermediate_size = 0;
+  // Of one more, which each row goes through; 0: there is none. Its weight is the sigmoid of a
+  // product of the row.
+  int32_t shared_intermediate_size = 0;
+  // The weights are the softmax over the chosen experts' logits; else over those of all.
+  bool normalized = true;
+};
+
+// How K and V of the layers lie in KV blocks. The layers that see equally many positions are
+// divided into groups of one size, and each group has blocks of its own: those of layers with a
+// window can be given back as soon as no row sees them, and all blocks have one size.
+struct KvGroups {
+  struct Place {
+    int32_t group = 0;
+    int32_t index = 0;  // In the group: 0 .. layers - 1.
+  };
+  int32_t layers = 0;            // Of each group. A group may have fewer, and room for so many.
+  std::vector<int32_t> windows;  // Of each group, ascending; 0: all positions.
+  std::vector<Place> places;     // Of each layer.
+
+  int count() const { return static_cast<int>(windows.size()); }
+};
+
 struct ModelConfig {
   std::string_view architecture;  // As in general.architecture; refers to the recipe's constant.
   int32_t num_layers = 0;
@@ -37,23 +65,33 @@ struct ModelConfig {
   int32_t context_length = 0;  // Positions.
   bool tied_output = false;    // The output matrix is the token embedding.
   float norm_eps = 0.0F;
-  float attention_scale = 0.0F;  // Multiplies each query element.
-  RopeParams rope;               // rope.dim <= head_dim.
+  float attention_scale = 0.0F;           // Multiplies each query element.
+  RopeParams rope;                        // rope.dim <= head_dim.
+  std::optional<RopeParams> window_rope;  // Of layers with a window, where theirs is another.
 
   NormKind norm = NormKind::kRms;
   PositionKind position = PositionKind::kRopeInterleaved;
   Activation activation = Activation::kSwiGlu;
-  bool qkv_bias = false;         // q, k and v add a bias.
-  bool qk_norm = false;          // Each head of q and k is normalized before RoPE.
-  bool post_norm = false;        // Attention and feed-forward outputs are normalized too.
+  float embedding_scale = 1.0F;     // Multiplies each element of a token's embedding.
+  float attention_soft_cap = 0.0F;  // Above 0: bounds the scores (kernels::AttentionArgs).
+  float logit_soft_cap = 0.0F;      // Likewise, the logits.
   std::vector<int32_t> windows;  // Positions that each layer attends to, 0: all; empty: all in all.
+  ExpertsConfig experts;
 
   int32_t q_size() const { return num_heads * head_dim; }
   int32_t kv_size() const { return num_kv_heads * head_dim; }
-  // Bytes of one KV block over all layers and heads: [layer][KV head][KvHeadBlockBytes].
+  int32_t window(int layer) const {
+    return windows.empty() ? 0 : windows[static_cast<size_t>(layer)];
+  }
+  KvGroups kv_groups() const;
+  // Bytes of one KV block: [layer of the group][KV head][KvHeadBlockBytes].
   size_t kv_block_bytes(kernels::KvType type) const {
     return kernels::KvHeadBlockBytes(type, head_dim) * static_cast<size_t>(num_kv_heads) *
-           static_cast<size_t>(num_layers);
+           static_cast<size_t>(kv_groups().layers);
+  }
+  // Of the blocks of all groups for the same positions.
+  size_t kv_bytes_of_all_groups(kernels::KvType type) const {
+    return kv_block_bytes(type) * kv_groups().windows.size();
   }
 };
 

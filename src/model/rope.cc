@@ -43,8 +43,14 @@ std::vector<double> RopeFrequencies(const RopeParams& p, std::span<const float> 
   double first = 0.0;
   double last = 0.0;
   if (p.scaling == RopeScaling::kYarn) {
-    first = std::max(0.0, std::floor(PairThatTurns(p, p.beta_fast)));
-    last = std::min(p.dim - 1.0, std::ceil(PairThatTurns(p, p.beta_slow)));
+    first = PairThatTurns(p, p.beta_fast);
+    last = PairThatTurns(p, p.beta_slow);
+    if (p.yarn_whole_pairs) {
+      first = std::floor(first);
+      last = std::ceil(last);
+    }
+    first = std::max(0.0, first);
+    last = std::min(p.dim - 1.0, last);
   }
   for (int i = 0; i < pairs; ++i) {
     const auto at = static_cast<size_t>(i);

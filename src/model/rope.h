@@ -8,17 +8,21 @@
 
 namespace ropeway::model {
 
-enum class RopeScaling { kNone, kLinear, kYarn };
+// kLongRope: frequencies are divided by factors of the file, of which it has one list for contexts
+// up to the original length and one for longer ones (LongRoPE, Ding et al. 2024).
+enum class RopeScaling { kNone, kLinear, kYarn, kLongRope };
 
 struct RopeParams {
   int32_t dim = 0;  // Even: dim / 2 pairs of each head are rotated.
   double freq_base = 10000.0;
   RopeScaling scaling = RopeScaling::kNone;
   double factor = 1.0;                  // Contexts are stretched by so much; at least 1.
-  int32_t original_context_length = 0;  // Before stretching; kYarn only.
+  int32_t original_context_length = 0;  // Before stretching; kYarn and kLongRope.
   double attention_factor = 1.0;        // Multiplies cosine and sine.
   double beta_fast = 32.0;              // kYarn: pairs that turn more often are not stretched.
   double beta_slow = 1.0;               // kYarn: pairs that turn less often are stretched in full.
+  bool yarn_whole_pairs = true;         // kYarn: these bounds are rounded to whole pairs.
+  bool long_factors = false;            // kLongRope: the list for longer contexts is used.
 };
 
 // Radians per position of each of the dim / 2 pairs. `divisors`: one per pair, or empty

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -46,6 +47,48 @@ RopeParams Params(int dim) {
   RopeParams params;
   params.dim = dim;
   return params;
+}
+
+TEST(RopeTest, LongRopeDividesByItsFactorsAlone) {
+  RopeParams params = Params(16);
+  params.scaling = RopeScaling::kLongRope;
+  params.original_context_length = 64;
+  params.factor = 4.0;  // Of no meaning here.
+  params.attention_factor = 1.25;
+  const std::vector<float> factors = {1, 1.5, 2, 3, 4, 8, 16, 32};
+  const std::vector<double> frequencies = RopeFrequencies(params, factors);
+  for (int i = 0; i < 8; ++i) {
+    const auto at = static_cast<size_t>(i);
+    EXPECT_LT(RelativeError(frequencies[at], std::pow(10000.0, -2.0 * i / 16) / factors[at]),
+              1e-13);
+  }
+  EXPECT_EQ(RopeMagnitude(params), 1.25);
+}
+
+// The ramp of YaRN begins and ends between pairs where the model says so.
+TEST(RopeTest, YarnRampsMayEndWithinAPair) {
+  RopeParams params = Params(64);
+  params.scaling = RopeScaling::kYarn;
+  params.factor = 32.0;
+  params.freq_base = 150000.0;
+  params.original_context_length = 4096;
+  const std::vector<double> rounded = RopeFrequencies(params, {});
+  params.yarn_whole_pairs = false;
+  const std::vector<double> exact = RopeFrequencies(params, {});
+  const auto pair = [](double turns) {
+    return 64 * std::log(4096 / (turns * 2 * 3.141592653589793)) / (2 * std::log(150000.0));
+  };
+  const double first = pair(32.0);
+  const double last = pair(1.0);
+  bool differ = false;
+  for (int i = 0; i < 32; ++i) {
+    const double plain = std::pow(150000.0, -2.0 * i / 64);
+    const double ramp = std::min(1.0, std::max(0.0, (i - first) / (last - first)));
+    const auto at = static_cast<size_t>(i);
+    EXPECT_LT(RelativeError(exact[at], plain / 32 * ramp + plain * (1 - ramp)), 1e-12) << i;
+    differ = differ || exact[at] != rounded[at];
+  }
+  EXPECT_TRUE(differ);
 }
 
 TEST(RopeTest, PlainTableIsTheFormulaRoundedOnce) {

@@ -93,6 +93,11 @@ void GgufWriter::SetFloat32s(std::string_view key, const std::vector<float>& val
   Set(key, GgufType::kArray, PackedArray(GgufType::kFloat32, values));
 }
 
+void GgufWriter::SetBools(std::string_view key, const std::vector<bool>& values) {
+  Set(key, GgufType::kArray,
+      PackedArray(GgufType::kBool, std::vector<uint8_t>(values.begin(), values.end())));
+}
+
 void GgufWriter::Remove(std::string_view key) {
   std::erase_if(entries_, [&](const Entry& entry) { return entry.key == key; });
 }

@@ -33,6 +33,7 @@ class GgufWriter {
   void SetStrings(std::string_view key, const std::vector<std::string>& values);
   void SetInt32s(std::string_view key, const std::vector<int32_t>& values);
   void SetFloat32s(std::string_view key, const std::vector<float>& values);
+  void SetBools(std::string_view key, const std::vector<bool>& values);
   void Remove(std::string_view key);
 
   // Appends an entry of any type with the bytes of its value in the file.
@@ -106,6 +107,13 @@ struct TinyLlamaOptions {
 // 1 <|im_start|> (BOS), 2 <|im_end|> (EOS), 3 + b the byte b, then kTinyMerges merged tokens; so
 // the vocabulary is no multiple of a panel. Different prompts have different greedy continuations.
 GgufWriter TinyLlama(const TinyLlamaOptions& options = {});
+
+// The same vocabulary for other tiny models.
+void AddTinyTokenizer(GgufWriter* file);
+
+// As many numbers about normal, mean 0 and deviation 1, the same on every machine: sums of four
+// uniform ones from SplitMix64 (Steele, Lea & Flood 2014).
+std::vector<double> TinyNormals(uint64_t seed, size_t count);
 
 inline constexpr int kTinyMerges = 8;
 inline constexpr int kTinyVocab = 3 + 256 + kTinyMerges;

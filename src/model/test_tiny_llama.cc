@@ -25,17 +25,19 @@ class TinyRandom {
   }
 
   // About normal, mean 0 and deviation 1: a sum of four uniform numbers.
-  float Normal() {
+  double Normal() {
     const uint64_t bits = Next();
     int64_t sum = 0;
     for (int i = 0; i < 4; ++i) sum += static_cast<int64_t>((bits >> (16 * i)) & 0xFFFF);
     // The deviation of the sum is 65536 * sqrt(4 / 12).
-    return static_cast<float>(static_cast<double>(sum - 2 * 65535) / 37837.0);
+    return static_cast<double>(sum - 2 * 65535) / 37837.0;
   }
 
   std::vector<float> Normals(size_t count, double deviation) {
     std::vector<float> values(count);
-    for (float& value : values) value = static_cast<float>(Normal() * deviation);
+    for (float& value : values) {
+      value = static_cast<float>(static_cast<float>(Normal()) * deviation);
+    }
     return values;
   }
 
@@ -60,7 +62,9 @@ std::array<std::string, 256> ByteTokens() {
   return tokens;
 }
 
-void AddTokenizer(GgufWriter* file) {
+}  // namespace
+
+void AddTinyTokenizer(GgufWriter* file) {
   constexpr int kNormal = 1;
   constexpr int kControl = 3;
   std::vector<std::string> tokens = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
@@ -102,6 +106,15 @@ void AddTokenizer(GgufWriter* file) {
                   "+ '\n'}}{% endfor %}"
                   "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}");
 }
+
+std::vector<double> TinyNormals(uint64_t seed, size_t count) {
+  TinyRandom random(seed);
+  std::vector<double> values(count);
+  for (double& value : values) value = random.Normal();
+  return values;
+}
+
+namespace {
 
 void AddConfig(const TinyLlamaOptions& o, GgufWriter* file) {
   file->SetString("general.architecture", "llama");
@@ -168,7 +181,7 @@ class TensorMaker {
 GgufWriter TinyLlama(const TinyLlamaOptions& o) {
   GgufWriter file;
   AddConfig(o, &file);
-  AddTokenizer(&file);
+  AddTinyTokenizer(&file);
   TensorMaker make(o, &file);
   make.Embedding("token_embd.weight");
   for (int i = 0; i < o.layers; ++i) {

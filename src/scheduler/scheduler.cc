@@ -65,7 +65,8 @@ void Scheduler::Add(core::Sequence* sequence, base::TimePoint now) {
   // The batch builder reserves more step by step: a limit of 100,000 tokens would take 300 KB for
   // each waiting sequence.
   kvcache::KvCacheManager::Reserve(
-      sequence, std::min(LongestTable(*sequence), sequence->num_ids() + kReservedTokens) + 1);
+      sequence, std::min(LongestTable(*sequence), sequence->num_ids() + kReservedTokens) + 1,
+      kv_->windows().groups());
   // All running sequences may return to the queue.
   const size_t most = queue_.size() + running_.size() + 1;
   if (queue_.capacity() < most) queue_.reserve(2 * most);
@@ -283,6 +284,7 @@ void Scheduler::SchedulePrefills() {
       break;
     }
   }
+  if (output_.items.empty() && kv_->windows().any()) PreemptForChunk();
   if (output_.head != nullptr || queue_.empty() || !line_.empty()) return;
   // All waiting sequences follow another one, or were preempted in this step.
   core::Sequence* const first = *std::min_element(
@@ -383,6 +385,8 @@ void Scheduler::Start(const Ranked& ranked, kvcache::CachedPrefix* prefix) {
   core::Sequence* const sequence = ranked.sequence;
   prefix->pending_end = 0;  // It follows none, and computes itself what is not cached.
   kv_->LookInTier(*sequence, prefix);
+  const bool reads = kv_->ReadIsCheaper(*prefix);
+  if (!reads) prefix->ForgetTier();
   kv_->Start(sequence, *prefix, PositionsToStart(*sequence));
   load_.Leave(sequence);
   Erase(&queue_, sequence);
@@ -391,7 +395,7 @@ void Scheduler::Start(const Ranked& ranked, kvcache::CachedPrefix* prefix) {
   sequence->sched.started_step = step_;
   sequence->sched.again_steps = 0;
   sequence->sched.aged = ranked.aged;
-  sequence->sched.held_blocks = HeldBlocks(*sequence);
+  sequence->sched.held_blocks = kv_->HeldBlocks(*sequence);
   tenants_.Hold(*sequence, IsBusy(*sequence));
   sequence->sched.long_prefill = IsLong(*sequence, sequence->kv.computed);
   const bool first_time = sequence->state == core::SequenceState::kWaiting;
@@ -404,7 +408,7 @@ void Scheduler::Start(const Ranked& ranked, kvcache::CachedPrefix* prefix) {
     --num_preempted_;
   }
   sequence->sched.queued_since = now_;
-  if (kv_->ReadIsCheaper(*prefix)) {
+  if (reads) {
     ++num_fetching_;
     mover_->Move(sequence->id(), &sequence->state, core::SequenceEvent::kFetch);
     output_.fetches.push_back({sequence, prefix->tier_blocks, prefix->tier_partial});
@@ -426,6 +430,8 @@ void Scheduler::AddChunk(core::Sequence* sequence) {
     if (output_.num_prefill_tokens > 0) return;
     chunk = 1;
   }
+  chunk = kv_->Cover(sequence, chunk);
+  if (chunk == 0) return;
   budget_.Spend(cost_.Cost(sequence->kv.computed, chunk) + scoring * chunk,
                 sequence->sched.long_prefill);
   output_.num_prefill_tokens += chunk;

@@ -195,7 +195,6 @@ class Scheduler {
   // Notes what each tenant holds.
   void CountTenants();
   int64_t ServiceOf(const core::Sequence& sequence);
-  double HeldBlocks(const core::Sequence& sequence) const;
   // Whether the running sequence is there for kMinRunSteps, and twice as many as it computed again
   // what was lost: so turns cost at most half the work even where the pool is too small to keep it.
   bool MayGiveWay(const core::Sequence& sequence) const;
@@ -245,6 +244,9 @@ class Scheduler {
   // Preemption for memory. Gives ranked_[index] blocks for its next position; false: it was
   // preempted itself.
   bool ExtendOrPreempt(size_t index);
+  // Nothing is computed in this step since no prompt has the blocks of its layers with windows for
+  // a token more: gives the first one a chunk.
+  void PreemptForChunk();
   void Preempt(const core::Sequence* victim, PreemptReason reason);
 
   // Starting sequences.

@@ -19,10 +19,10 @@ const char* WhatIsBrokenInQueue(const core::Sequence& s) {
   return s.kv.blocks.empty() && s.kv.computed == 0 ? nullptr : "holds blocks";
 }
 
-const char* WhatIsBrokenRunning(const core::Sequence& s) {
+const char* WhatIsBrokenRunning(const core::Sequence& s, int32_t groups) {
   if (!s.running()) return "is on the running list";
   if (s.kv.computed >= s.num_ids()) return "has computed all its ids and not ended";
-  return static_cast<int32_t>(s.kv.blocks.size()) >= kvcache::BlocksFor(s.kv.computed)
+  return static_cast<int32_t>(s.kv.blocks.size()) >= groups * kvcache::BlocksFor(s.kv.computed)
              ? nullptr
              : "has more positions computed than its blocks hold";
 }
@@ -79,7 +79,7 @@ double Scheduler::WaitSeconds(Priority priority) const {
 Status Scheduler::CheckIntegrity() const {
   std::unordered_set<const core::Sequence*> seen;
   const auto check = [&seen](std::span<core::Sequence* const> list,
-                             auto* what_is_broken) -> Status {
+                             const auto& what_is_broken) -> Status {
     for (const core::Sequence* s : list) {
       const char* const what = seen.insert(s).second ? what_is_broken(*s) : "is listed twice";
       if (what == nullptr) continue;
@@ -88,7 +88,10 @@ Status Scheduler::CheckIntegrity() const {
     }
     return {};
   };
-  if (Status s = check(running_, WhatIsBrokenRunning); !s.ok()) return s;
+  const auto running = [this](const core::Sequence& s) {
+    return WhatIsBrokenRunning(s, kv_->windows().groups());
+  };
+  if (Status s = check(running_, running); !s.ok()) return s;
   if (Status s = check(queue_, WhatIsBrokenInQueue); !s.ok()) return s;
   Status counts = CheckCount(running_, core::SequenceState::kFetching, num_fetching_);
   if (counts.ok()) counts = CheckCount(queue_, core::SequenceState::kPreempted, num_preempted_);

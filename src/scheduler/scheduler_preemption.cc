@@ -119,6 +119,27 @@ void Scheduler::Preempt(const core::Sequence* victim, PreemptReason reason) {
   output_.preempted.push_back({sequence, reason});
 }
 
+void Scheduler::PreemptForChunk() {
+  const auto first = std::find_if(ranked_.begin(), ranked_.end(), [](const Ranked& ranked) {
+    return ranked.sequence->state == core::SequenceState::kPrefilling;
+  });
+  if (first == ranked_.end()) return;
+  core::Sequence* const sequence = first->sequence;
+  while (kv_->Cover(sequence, 1) == 0) {
+    candidates_.clear();
+    for (const bool aged : {false, true}) {
+      for (const core::Sequence* other : running_) {
+        if (other != sequence && other->sched.aged == aged) candidates_.push_back(other);
+      }
+      if (!candidates_.empty()) break;
+    }
+    if (candidates_.empty()) return;
+    if (tenants_.several()) KeepLargestHolder();
+    Preempt(candidates_[policy_->PickVictim(candidates_)], PreemptReason::kMemory);
+  }
+  AddChunk(sequence);
+}
+
 bool Scheduler::ExtendOrPreempt(size_t index) {
   core::Sequence* sequence = ranked_[index].sequence;
   while (!kv_->Extend(sequence, sequence->kv.computed + 1)) {

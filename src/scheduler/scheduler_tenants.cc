@@ -47,27 +47,9 @@ void Scheduler::CountTenants() {
   ++as_of_;
   tenants_.BeginStep(limit_, kv_->pool().num_blocks());
   for (core::Sequence* sequence : running_) {
-    sequence->sched.held_blocks = HeldBlocks(*sequence);
+    sequence->sched.held_blocks = kv_->HeldBlocks(*sequence);
     tenants_.Hold(*sequence, IsBusy(*sequence));
   }
-}
-
-double Scheduler::HeldBlocks(const core::Sequence& sequence) const {
-  const std::vector<core::BlockId>& blocks = sequence.kv.blocks;
-  const kvcache::BlockPool& pool = kv_->pool();
-  // Sequences share beginnings: the number of references falls along the table.
-  size_t shared = 0;
-  for (size_t end = blocks.size(); shared < end;) {
-    const size_t middle = shared + (end - shared) / 2;
-    if (pool.references(blocks[middle]) > 1) {
-      shared = middle + 1;
-    } else {
-      end = middle;
-    }
-  }
-  const auto alone = static_cast<double>(blocks.size() - shared);
-  if (shared == 0) return alone;
-  return alone + static_cast<double>(shared) / pool.references(blocks[shared - 1]);
 }
 
 bool Scheduler::MayGiveWay(const core::Sequence& sequence) const {

@@ -22,7 +22,11 @@ class SchedulerTest : public testing::Test {
   void Start(int32_t blocks, const SchedulerOptions& options,
              policy::SchedulingPolicy* policy = nullptr) {
     kv_ = std::make_unique<kvcache::KvCacheManager>(kvcache::KvCacheOptions{
-        .num_blocks = blocks, .block_bytes = 1, .caching = caching_, .tier = tier_});
+        .num_blocks = blocks,
+        .block_bytes = 1,
+        .windows = windows_,
+        .caching = caching_,
+        .tier = tier_});
     scheduler_ = std::make_unique<Scheduler>(options, policy != nullptr ? policy : &fcfs_,
                                              kv_.get(), &mover_);
   }
@@ -58,7 +62,8 @@ class SchedulerTest : public testing::Test {
       kv_->OnComputed(item.sequence);
       tokens += item.num_tokens;
       EXPECT_GE(item.sequence->kv.blocks.size(),
-                static_cast<size_t>(kvcache::BlocksFor(item.sequence->kv.computed)));
+                windows_.size() *
+                    static_cast<size_t>(kvcache::BlocksFor(item.sequence->kv.computed)));
       if (!item.sample) continue;
       item.sequence->ids.push_back(0);
       if (item.sequence->state == core::SequenceState::kPrefilling) {
@@ -94,6 +99,7 @@ class SchedulerTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status.message();
   }
 
+  std::vector<int32_t> windows_ = {0};
   bool caching_ = true;
   kvcache::KvTier* tier_ = nullptr;
   policy::FcfsPolicy fcfs_;

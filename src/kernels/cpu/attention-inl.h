@@ -2,7 +2,7 @@
 // after elementwise-inl.h.
 //
 // A tile is up to kTileQueries (row, head) pairs that share each read of K and V. Its pairs are in
-// order of rows, so the number of positions of a softmax group that they see never decreases.
+// order of rows, so that the first one is the first to see a position, and to see it no more.
 #ifndef ROPEWAY_KERNELS_CPU_ATTENTION_INL_H_
 #define ROPEWAY_KERNELS_CPU_ATTENTION_INL_H_
 
@@ -43,14 +43,17 @@ struct AttentionTile {
   float alpha[16];                                    // The old sums' factor.
   float* out[kTileQueries];                           // Entries of the partial result.
   int row[kTileQueries];
-  int seen[kTileQueries];              // Positions of the current group that the query sees.
+  // Of the current group, the query sees the positions [from, seen); none: both are 0.
+  int from[kTileQueries];
+  int seen[kTileQueries];
+  bool begun[kTileQueries];            // The query saw a position of the split before.
   const uint8_t* block[kGroupBlocks];  // Of the current group.
   const uint8_t* ahead[kGroupBlocks];  // What to prefetch while each of them is read.
 };
 
 RW_INLINE const uint8_t* BlockAt(const AttentionArgs& args, int block) {
   return reinterpret_cast<const uint8_t*>(args.kv) +
-         static_cast<size_t>(args.blocks[block]) * args.block_stride;
+         static_cast<size_t>(args.blocks[block * args.block_step]) * args.block_stride;
 }
 
 RW_INLINE void Prefetch(const uint8_t* at) {
@@ -130,11 +133,25 @@ static inline void Scores(int head_dim, int blocks, AttentionTile* tile) {
   for (; b < blocks; ++b) ScoreBlocks<Kv, T, 1>(head_dim, b, tile);
 }
 
+static inline void CapScores(int queries, int blocks, float cap, AttentionTile* tile) {
+  for (int t = 0; t < queries; ++t) {
+    for (int i = 0; i < blocks * base::kBlockTokens; i += 16) {
+      Store(&tile->p[t][i], SoftCap(Load(&tile->p[t][i]), cap));
+    }
+  }
+}
+
+// Lanes [from, seen) of a; `fill` in the others.
+RW_INLINE Vec KeepSeen(Vec a, int from, int seen, Vec fill) {
+  const Vec kept = KeepFirst(a, seen, fill);
+  return from > 0 ? KeepFirst(fill, from, kept) : kept;
+}
+
 // Turns the scores of each query that sees a position into weights, and updates m, l and alpha.
 // Slots that a query does not see may hold anything: they are replaced, never multiplied. If V has
 // scales, the weights are multiplied by them.
 template <class Kv>
-static inline void Softmax(int queries, int head_dim, bool first, AttentionTile* tile) {
+static inline void Softmax(int queries, int head_dim, AttentionTile* tile) {
   const Vec nothing = Set1(NegativeInfinity());
   float m_new[16];
   float change[16];
@@ -142,24 +159,28 @@ static inline void Softmax(int queries, int head_dim, bool first, AttentionTile*
   Store(change, Zero());
   for (int t = 0; t < queries; ++t) {
     const int seen = tile->seen[t];
+    const int from = tile->from[t];
     if (seen <= 0) continue;
     Vec best = nothing;
-    for (int i = 0; i < seen; i += 16) {
-      best = MaxNum(KeepFirst(Load(&tile->p[t][i]), seen - i, nothing), best);
+    for (int i = from / 16 * 16; i < seen; i += 16) {
+      best = MaxNum(KeepSeen(Load(&tile->p[t][i]), from - i, seen - i, nothing), best);
     }
     const float m_old = tile->out[t][head_dim];
     const float m = MaxLanes(best);
     m_new[t] = (m > m_old ? m : m_old) + 0.0F;
     change[t] = m_old - m_new[t];
   }
-  Store(tile->alpha, first ? Zero() : Exp(Load(change)));
+  Store(tile->alpha, Exp(Load(change)));
   for (int t = 0; t < queries; ++t) {
     const int seen = tile->seen[t];
+    const int from = tile->from[t];
     if (seen <= 0) continue;
+    if (!tile->begun[t]) tile->alpha[t] = 0.0F;
+    tile->begun[t] = true;
     Vec lanes = Zero();
-    for (int i = 0; i < seen; i += 16) {
+    for (int i = from / 16 * 16; i < seen; i += 16) {
       Vec p = Exp(Sub(Load(&tile->p[t][i]), Set1(m_new[t])));
-      lanes = Add(lanes, KeepFirst(p, seen - i, Zero()));
+      lanes = Add(lanes, KeepSeen(p, from - i, seen - i, Zero()));
       if (Kv::kScaled) {
         const float* scales = ScalesAt<Kv>(tile->block[i / base::kBlockTokens], head_dim);
         p = Mul(p, Load(scales + base::kBlockTokens));
@@ -173,10 +194,10 @@ static inline void Softmax(int queries, int head_dim, bool first, AttentionTile*
 }
 
 // o += p * V for T queries from `query` on, C vectors of dimensions from `dim` on and the group's
-// positions [begin, end). At begin == 0 the old o is scaled first.
+// positions [begin, end). `rescale`: the old o is scaled first.
 template <class Kv, int T, int C>
 static __attribute__((noinline)) void AddValues(int head_dim, int begin, int end, int query,
-                                                int dim, AttentionTile* tile) {
+                                                bool rescale, int dim, AttentionTile* tile) {
   enum { kStep = 16 * Kv::kBytes, kVecsPerLine = 64 / kStep };
   Vec o[T][C];
   RW_UNROLL
@@ -184,7 +205,7 @@ static __attribute__((noinline)) void AddValues(int head_dim, int begin, int end
     RW_UNROLL
     for (int c = 0; c < C; ++c) {
       o[t][c] = Load(tile->out[query + t] + dim + 16 * c);
-      if (begin == 0) o[t][c] = Mul(o[t][c], Set1(tile->alpha[query + t]));
+      if (rescale) o[t][c] = Mul(o[t][c], Set1(tile->alpha[query + t]));
     }
   }
   const size_t row_bytes = static_cast<size_t>(head_dim) * Kv::kBytes;
@@ -218,60 +239,98 @@ static __attribute__((noinline)) void AddValues(int head_dim, int begin, int end
 }
 
 template <class Kv, int T>
-static inline void Values(int head_dim, int begin, int end, int query, AttentionTile* tile) {
+static inline void Values(int head_dim, int begin, int end, int query, bool rescale,
+                          AttentionTile* tile) {
   constexpr int kMost = kValueAccumulators / T;
   constexpr int kAtOnce = kMost >= 4 ? 4 : (kMost >= 2 ? 2 : 1);
   int dim = 0;
   for (; dim + 16 * kAtOnce <= head_dim; dim += 16 * kAtOnce) {
-    AddValues<Kv, T, kAtOnce>(head_dim, begin, end, query, dim, tile);
+    AddValues<Kv, T, kAtOnce>(head_dim, begin, end, query, rescale, dim, tile);
   }
-  for (; dim < head_dim; dim += 16) AddValues<Kv, T, 1>(head_dim, begin, end, query, dim, tile);
+  for (; dim < head_dim; dim += 16) {
+    AddValues<Kv, T, 1>(head_dim, begin, end, query, rescale, dim, tile);
+  }
+}
+
+// The values of all queries that see a position of the group: of all together where all see it, and
+// of each alone before and after, so that each adds up its positions in order.
+template <class Kv, int T>
+static inline void GroupValues(int head_dim, AttentionTile* tile) {
+  int low = 0;
+  int high = kSoftmaxTokens;
+  for (int t = 0; t < T; ++t) {
+    if (tile->from[t] > low) low = tile->from[t];
+    if (tile->seen[t] < high) high = tile->seen[t];
+  }
+  const bool together = low < high;
+  // Where windows begin within the group, each query has a part of its own to begin with.
+  for (int t = 0; t < T && (!together || low > 0); ++t) {
+    const int end = together ? low : tile->seen[t];
+    if (tile->seen[t] > 0) Values<Kv, 1>(head_dim, tile->from[t], end, t, true, tile);
+  }
+  if (!together) return;
+  Values<Kv, T>(head_dim, low, high, 0, low == 0, tile);
+  for (int t = 0; t < T; ++t) {
+    if (tile->seen[t] > high) Values<Kv, 1>(head_dim, high, tile->seen[t], t, false, tile);
+  }
 }
 
 // Finds the addresses of the group's blocks [block, block + count), and what to prefetch with each:
 // the block kBlocksAhead later, in this problem or, after its end, in the next one; the block
-// itself if there is none, or if `far` is false because an earlier tile did it.
-static inline void FindBlocks(const AttentionArgs& args, int block, int count, bool far,
+// itself if there is none, or if `far` is false because an earlier tile did it. The first `hidden`
+// blocks are seen by no query and need not exist: another one stands for them.
+static inline void FindBlocks(const AttentionArgs& args, int block, int hidden, int count, bool far,
                               AttentionTile* tile) {
   const int own = (args.start + args.rows + base::kBlockTokens - 1) / base::kBlockTokens;
   const int distance = own < kBlocksAhead ? own : kBlocksAhead;
   for (int b = 0; b < count; ++b) {
     const int later = block + b + distance;
-    tile->block[b] = BlockAt(args, block + b);
+    tile->block[b] = BlockAt(args, block + (b < hidden ? hidden : b));
     tile->ahead[b] = tile->block[b];
     if (!far) continue;
     if (later < own) {
       tile->ahead[b] = BlockAt(args, later);
     } else if (later - own < args.next_count) {
       tile->ahead[b] = reinterpret_cast<const uint8_t*>(args.next_kv) +
-                       static_cast<size_t>(args.next_blocks[later - own]) * args.block_stride;
+                       static_cast<size_t>(args.next_blocks[(later - own) * args.block_step]) *
+                           args.block_stride;
     }
   }
 }
 
-// All groups of the split for one tile of T queries.
+// The first position that the row sees.
+RW_INLINE int FirstSeen(const AttentionArgs& args, int row) {
+  const int first = args.start + row + 1 - args.window;
+  return args.window > 0 && first > 0 ? first : 0;
+}
+
+// All groups of the split in which one of the tile's T queries sees a position.
 template <class Kv, int T>
 static void AttendTile(const AttentionArgs& args, int split_begin, bool far, AttentionTile* tile) {
   const int head_dim = args.head_dim;
   const int split_end = split_begin + kSplitTokens;
   const int last = args.start + tile->row[T - 1] + 1;
   const int end = last < split_end ? last : split_end;
-  for (int begin = split_begin; begin < end; begin += kSoftmaxTokens) {
+  const int first = FirstSeen(args, tile->row[0]);
+  int begin = first > split_begin ? first / kSoftmaxTokens * kSoftmaxTokens : split_begin;
+  for (int t = 0; t < T; ++t) tile->begun[t] = false;
+  for (; begin < end; begin += kSoftmaxTokens) {
     const int most = end - begin < kSoftmaxTokens ? end - begin : kSoftmaxTokens;
     const int blocks = (most + base::kBlockTokens - 1) / base::kBlockTokens;
     for (int t = 0; t < T; ++t) {
-      const int seen = args.start + tile->row[t] + 1 - begin;
-      tile->seen[t] = seen < most ? seen : most;
+      const int position = args.start + tile->row[t];
+      const int seen = position + 1 - begin < most ? position + 1 - begin : most;
+      const int hidden = FirstSeen(args, tile->row[t]) - begin;
+      const int from = hidden > 0 ? hidden : 0;
+      tile->from[t] = from < seen ? from : 0;
+      tile->seen[t] = from < seen ? seen : 0;
     }
-    FindBlocks(args, begin / base::kBlockTokens, blocks, far, tile);
+    const int hidden_blocks = first > begin ? (first - begin) / base::kBlockTokens : 0;
+    FindBlocks(args, begin / base::kBlockTokens, hidden_blocks, blocks, far, tile);
     Scores<Kv, T>(head_dim, blocks, tile);
-    Softmax<Kv>(T, head_dim, begin == split_begin, tile);
-    // All queries together up to the last position that the first of them sees, then each alone.
-    const int common = tile->seen[0] > 0 ? tile->seen[0] : 0;
-    if (common > 0) Values<Kv, T>(head_dim, 0, common, 0, tile);
-    for (int t = 0; t < T; ++t) {
-      if (tile->seen[t] > common) Values<Kv, 1>(head_dim, common, tile->seen[t], t, tile);
-    }
+    if (args.soft_cap > 0.0F) CapScores(T, blocks, args.soft_cap, tile);
+    Softmax<Kv>(T, head_dim, tile);
+    GroupValues<Kv, T>(head_dim, tile);
   }
 }
 
@@ -334,11 +393,14 @@ static void Attention(const AttentionArgs& args, int split, float* partial) {
 }
 
 static void AttentionMerge(const float* partials, int splits, int64_t split_stride, int head_dim,
-                           float* out) {
+                           const float* sink, float* out) {
+  int first = 0;  // The first split that saw a position.
+  while (first + 1 < splits && partials[first * split_stride + head_dim + 1] == 0.0F) ++first;
+  partials += first * split_stride;
   for (int d = 0; d < head_dim; d += 16) Store(out + d, Load(partials + d));
   float m_all = partials[head_dim];
   float l_all = partials[head_dim + 1];
-  for (int s = 1; s < splits; ++s) {
+  for (int s = 1; s < splits - first; ++s) {
     const float* o = partials + s * split_stride;
     const float m = o[head_dim];
     const float l = o[head_dim + 1];
@@ -351,6 +413,12 @@ static void AttentionMerge(const float* partials, int splits, int64_t split_stri
       Store(out + d, Fma(Load(out + d), Set1(a), Mul(Load(o + d), Set1(b))));
     }
     m_all = m_new;
+  }
+  if (sink != nullptr) {
+    const float m_new = *sink > m_all ? *sink : m_all;
+    const float a = ScalarExp(m_all - m_new);
+    l_all = __builtin_fmaf(l_all, a, ScalarExp(*sink - m_new));
+    for (int d = 0; d < head_dim; d += 16) Store(out + d, Mul(Load(out + d), Set1(a)));
   }
   for (int d = 0; d < head_dim; d += 16) Store(out + d, Div(Load(out + d), Set1(l_all)));
 }

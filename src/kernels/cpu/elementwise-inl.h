@@ -102,6 +102,25 @@ static void RmsNorm(const float* x, const float* weight, int n, float eps, float
   }
 }
 
+static void LayerNorm(const float* x, const float* weight, const float* bias, int n, float eps,
+                      float* y) {
+  Vec sums = Zero();
+  for (int i = 0; i < n; i += 16) sums = Add(sums, LoadN(x + i, n - i));
+  const Vec mean = Set1(SumLanes(sums) / static_cast<float>(n));
+  Vec squares = Zero();
+  for (int i = 0; i < n; i += 16) {
+    const Vec d = KeepFirst(Sub(LoadN(x + i, n - i), mean), n - i, Zero());
+    squares = Fma(d, d, squares);
+  }
+  const float variance = SumLanes(squares) / static_cast<float>(n);
+  const __m128 root = _mm_sqrt_ss(_mm_set_ss(variance + eps));
+  const Vec scale = Set1(1.0F / _mm_cvtss_f32(root));
+  for (int i = 0; i < n; i += 16) {
+    const Vec d = Mul(Sub(LoadN(x + i, n - i), mean), scale);
+    StoreN(y + i, n - i, Fma(d, LoadN(weight + i, n - i), LoadN(bias + i, n - i)));
+  }
+}
+
 // Four pairs at a time: y = fma(x0, (c, s), (-(x1 * s), x1 * c)).
 static void Rope(float* x, int heads, int head_dim, int rope_dim, const float* cos_sin) {
   const int pairs = rope_dim / 2;
@@ -130,6 +149,47 @@ static void Rope(float* x, int heads, int head_dim, int rope_dim, const float* c
   }
 }
 
+static void RopeHalves(float* x, int heads, int head_dim, int rope_dim, const float* cos_sin) {
+  const int pairs = rope_dim / 2;
+  for (int h = 0; h < heads; ++h) {
+    float* first = x + static_cast<int64_t>(h) * head_dim;
+    float* second = first + pairs;
+    int i = 0;
+    for (; i + 8 <= pairs; i += 8) {
+      const __m256 c = _mm256_loadu_ps(cos_sin + i);
+      const __m256 s = _mm256_loadu_ps(cos_sin + pairs + i);
+      const __m256 x0 = _mm256_loadu_ps(first + i);
+      const __m256 x1 = _mm256_loadu_ps(second + i);
+      _mm256_storeu_ps(first + i, _mm256_fmsub_ps(x0, c, _mm256_mul_ps(x1, s)));
+      _mm256_storeu_ps(second + i, _mm256_fmadd_ps(x0, s, _mm256_mul_ps(x1, c)));
+    }
+    for (; i < pairs; ++i) {
+      const float c = cos_sin[i];
+      const float s = cos_sin[pairs + i];
+      const float x0 = first[i];
+      const float x1 = second[i];
+      first[i] = __builtin_fmaf(x0, c, -(x1 * s));
+      second[i] = __builtin_fmaf(x0, s, x1 * c);
+    }
+  }
+}
+
+// x / (1 + e^-slope).
+RW_INLINE Vec OverOnePlusExp(Vec x, Vec slope) {
+  return Div(x, Add(Set1(1.0F), Exp(Sub(Zero(), slope))));
+}
+
+RW_INLINE Vec GeluOf(Vec x) {
+  const Vec slope = Fma(Mul(x, x), Set1(RW_GELU_CUBIC), Set1(RW_GELU_LINEAR));
+  return OverOnePlusExp(x, Mul(x, slope));
+}
+
+// cap * tanh(x / cap).
+RW_INLINE Vec SoftCap(Vec x, float cap) {
+  const Vec e = Exp(Mul(x, Set1(2.0F / cap)));
+  return Sub(Set1(cap), Div(Set1(cap + cap), Add(e, Set1(1.0F))));
+}
+
 static void SwiGlu(const float* gate, const float* up, int n, float* y) {
   for (int i = 0; i < n; i += 16) {
     const Vec g = LoadN(gate + i, n - i);
@@ -138,10 +198,46 @@ static void SwiGlu(const float* gate, const float* up, int n, float* y) {
   }
 }
 
+static void GeGlu(const float* gate, const float* up, int n, float* y) {
+  for (int i = 0; i < n; i += 16) {
+    StoreN(y + i, n - i, Mul(GeluOf(LoadN(gate + i, n - i)), LoadN(up + i, n - i)));
+  }
+}
+
+static void SwiGluClamped(const float* gate, const float* up, int n, float* y) {
+  const Vec limit = Set1(RW_CLAMPED_LIMIT);
+  for (int i = 0; i < n; i += 16) {
+    const Vec g = MinNum(limit, LoadN(gate + i, n - i));
+    const Vec u = MaxNum(Set1(-RW_CLAMPED_LIMIT), MinNum(limit, LoadN(up + i, n - i)));
+    const Vec glu = OverOnePlusExp(g, Mul(g, Set1(RW_CLAMPED_ALPHA)));
+    StoreN(y + i, n - i, Mul(Add(u, Set1(1.0F)), glu));
+  }
+}
+
+static void Gelu(const float* x, int n, float* y) {
+  for (int i = 0; i < n; i += 16) StoreN(y + i, n - i, GeluOf(LoadN(x + i, n - i)));
+}
+
 static void AddTo(float* x, const float* y, int n) {
   for (int i = 0; i < n; i += 16) {
     StoreN(x + i, n - i, Add(LoadN(x + i, n - i), LoadN(y + i, n - i)));
   }
+}
+
+static void AddScaled(float* x, const float* y, float factor, int n) {
+  for (int i = 0; i < n; i += 16) {
+    StoreN(x + i, n - i, Fma(Set1(factor), LoadN(y + i, n - i), LoadN(x + i, n - i)));
+  }
+}
+
+static void ScaleBy(float* x, float factor, int n) {
+  for (int i = 0; i < n; i += 16) {
+    StoreN(x + i, n - i, Mul(LoadN(x + i, n - i), Set1(factor)));
+  }
+}
+
+static void SoftCapAll(float* x, float cap, int n) {
+  for (int i = 0; i < n; i += 16) StoreN(x + i, n - i, SoftCap(LoadN(x + i, n - i), cap));
 }
 
 static int32_t ArgMax(const float* x, int n) {

@@ -63,6 +63,10 @@ RW_INLINE Vec Fma(Vec a, Vec b, Vec c) {
 RW_INLINE Vec MaxNum(Vec x, Vec best) {
   return {_mm256_max_ps(x.lo, best.lo), _mm256_max_ps(x.hi, best.hi)};
 }
+// The smaller of x and y; y where one of them is NaN.
+RW_INLINE Vec MinNum(Vec x, Vec y) {
+  return {_mm256_min_ps(x.lo, y.lo), _mm256_min_ps(x.hi, y.hi)};
+}
 // The first n lanes of a; `fill` in the others.
 RW_INLINE Vec KeepFirst(Vec a, int n, Vec fill) {
   return {_mm256_blendv_ps(fill.lo, a.lo, _mm256_castsi256_ps(LanesBelow(n, 0))),

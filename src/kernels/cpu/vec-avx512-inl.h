@@ -46,6 +46,8 @@ RW_INLINE Vec Div(Vec a, Vec b) { return {_mm512_div_ps(a.v, b.v)}; }
 RW_INLINE Vec Fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 // The larger of x and best; best where x is NaN (the instruction's rule for its second operand).
 RW_INLINE Vec MaxNum(Vec x, Vec best) { return {_mm512_max_ps(x.v, best.v)}; }
+// The smaller of x and y; y where one of them is NaN.
+RW_INLINE Vec MinNum(Vec x, Vec y) { return {_mm512_min_ps(x.v, y.v)}; }
 // The first n lanes of a; `fill` in the others.
 RW_INLINE Vec KeepFirst(Vec a, int n, Vec fill) {
   return {_mm512_mask_mov_ps(fill.v, FirstLanes(n), a.v)};

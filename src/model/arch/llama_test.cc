@@ -147,28 +147,52 @@ TEST(ModelConfigTest, KeysThatWouldChangeResultsAreRejectedByName) {
   const auto number = [](const char* key, uint32_t value) {
     return UnsupportedWith([&](GgufWriter* w) { w->SetUint32(key, value); });
   };
-  EXPECT_THAT(number("llama.expert_count", 8),
-              HasSubstr("llama.expert_count\": 8 is not supported"));
-  EXPECT_THAT(number("llama.attention.sliding_window", 4096), HasSubstr("sliding_window"));
+  EXPECT_THAT(number("llama.expert_group_count", 8),
+              HasSubstr("llama.expert_group_count\": 8 is not supported"));
+  EXPECT_THAT(number("llama.expert_gating_func", 2), HasSubstr("expert_gating_func"));
   EXPECT_THAT(UnsupportedWith([](GgufWriter* w) { w->SetBool("llama.attention.causal", false); }),
               HasSubstr("llama.attention.causal"));
   EXPECT_THAT(UnsupportedWith([](GgufWriter* w) { w->SetFloat32("llama.logit_scale", 2.0F); }),
               HasSubstr("llama.logit_scale"));
-  EXPECT_THAT(UnsupportedWith([](GgufWriter* w) { w->SetFloat32("llama.attention.scale", 0.5F); }),
-              HasSubstr("llama.attention.scale"));
   EXPECT_THAT(UnsupportedWith([](GgufWriter* w) {
-                w->SetInt32s("llama.attention.sliding_window", {1, 2});
+                w->SetInt32s("llama.attention.clamp_kqv", {1, 2});
               }),
               HasSubstr("only a single number"));
-  EXPECT_THAT(UnsupportedWith([](GgufWriter* w) { w->SetString("general.architecture", "qwen2"); }),
-              HasSubstr("\"qwen2\" is not supported; \"llama\" is"));
+  EXPECT_THAT(UnsupportedWith([](GgufWriter* w) { w->SetString("general.architecture", "bloom"); }),
+              HasSubstr("\"bloom\" is not supported; \"gemma2\", \"gemma3\", \"gpt2\", "
+                        "\"gpt-oss\", \"llama\", \"phi3\", \"qwen2\", \"qwen2moe\", "
+                        "\"qwen3\", \"qwen3moe\" are"));
   // The values at which they change nothing.
   ConfigWith([](GgufWriter* w) {
     w->SetUint32("llama.expert_count", 0);
     w->SetBool("llama.attention.causal", true);
     w->SetFloat32("llama.logit_scale", 1.0F);
     w->SetFloat32("llama.attention.scale", 0.25F);
+    w->SetUint32("llama.attention.sliding_window", 0);
   });
+}
+
+TEST(ModelConfigTest, ReadsWindowsAndScales) {
+  const ModelConfig all = ConfigWith(
+      [](GgufWriter* w) { w->SetUint32("llama.attention.sliding_window", 100); });
+  EXPECT_EQ(all.windows, (std::vector<int32_t>{100, 100}));
+  EXPECT_EQ(ConfigWith([](GgufWriter* w) {
+              w->SetUint32("llama.attention.sliding_window", 100);
+              w->SetUint32("llama.attention.sliding_window_pattern", 2);
+            }).windows,
+            (std::vector<int32_t>{100, 0}));
+  EXPECT_EQ(ConfigWith([](GgufWriter* w) {
+              w->SetUint32("llama.attention.sliding_window", 100);
+              w->SetBools("llama.attention.sliding_window_pattern", {false, true});
+            }).windows,
+            (std::vector<int32_t>{0, 100}));
+  EXPECT_THAT(ErrorWith([](GgufWriter* w) {
+                w->SetUint32("llama.attention.sliding_window", 100);
+                w->SetBools("llama.attention.sliding_window_pattern", {false});
+              }),
+              HasSubstr("sliding_window_pattern\": 2 flags are expected"));
+  const auto scale = [](GgufWriter* w) { w->SetFloat32("llama.attention.scale", 0.5F); };
+  EXPECT_EQ(ConfigWith(scale).attention_scale, 0.5F);
 }
 
 TEST(ModelConfigTest, ReadsRopeScaling) {

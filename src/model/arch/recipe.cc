@@ -4,12 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <variant>
 
 namespace ropeway::model {
 namespace {
 
+// By name.
 constexpr const Recipe* kRecipes[] = {
-    &kLlamaRecipe,
+    &kGemma2Recipe, &kGemma3Recipe, &kGpt2Recipe,  &kGptOssRecipe,   &kLlamaRecipe,
+    &kPhi3Recipe,   &kQwen2Recipe,  &kQwen2MoeRecipe, &kQwen3Recipe, &kQwen3MoeRecipe,
 };
 
 // Far above any model's; they keep every product of two within 63 bits.
@@ -18,6 +23,7 @@ constexpr uint64_t kMaxWidth = 1 << 20;
 constexpr uint64_t kMaxHeads = 4096;
 constexpr uint64_t kMaxHeadDim = 256;
 constexpr uint64_t kMaxContext = 1 << 24;
+constexpr uint64_t kMaxExperts = 4096;
 
 // Keys that change what some architecture computes, with the value that changes nothing.
 struct NeutralValue {
@@ -27,6 +33,12 @@ struct NeutralValue {
 constexpr NeutralValue kNeutralValues[] = {
     {"expert_count", 0},
     {"expert_used_count", 0},
+    {"expert_shared_count", 0},
+    {"expert_group_count", 1},
+    {"expert_gating_func", 1},  // Softmax.
+    {"expert_weights_scale", 1},
+    {"leading_dense_block_count", 0},
+    {"nextn_predict_layers", 0},
     {"attention.sliding_window", 0},
     {"attention.clamp_kqv", 0},
     {"attention.max_alibi_bias", 0},
@@ -76,6 +88,8 @@ void ReadScaling(MetadataReader* reader, ModelConfig* config) {
     rope.scaling = RopeScaling::kLinear;
   } else if (type == "yarn") {
     rope.scaling = RopeScaling::kYarn;
+  } else if (type == "longrope" && reader->HasTensor("rope_factors_long.weight")) {
+    return;  // ReadRope knows by the tensor.
   } else {
     reader->Fail(StatusCode::kUnimplemented, "rope.scaling.type",
                  fmt::format("\"{:.64}\" is not supported; none, linear and yarn are", type));
@@ -133,6 +147,29 @@ void MetadataReader::Fail(const Status& status) {
 
 void MetadataReader::Fail(StatusCode code, std::string_view key, const std::string& what) {
   Fail(file_.Error(code, MetadataField(Key(key)), what));
+}
+
+bool MetadataReader::Bool(std::string_view key, bool absent) {
+  const std::string& full = Read(key);
+  return Keep<bool>(file_.GetBool(full), full, absent);
+}
+
+std::vector<bool> MetadataReader::Flags(std::string_view key, int32_t count) {
+  const GgufFile::Entry* entry = file_.Find(Read(key));
+  const auto* array = entry != nullptr ? std::get_if<GgufArray>(&entry->value) : nullptr;
+  if (array == nullptr) return {};
+  const size_t bytes = GgufTypeBytes(array->type);  // 0: strings.
+  const bool whole = array->type != GgufType::kFloat32 && array->type != GgufType::kFloat64;
+  if (bytes == 0 || !whole || array->count != static_cast<uint64_t>(count)) {
+    Fail(StatusCode::kDataLoss, key, fmt::format("{} flags are expected, one per layer", count));
+    return {};
+  }
+  std::vector<bool> flags;
+  for (uint64_t i = 0; i < array->count; ++i) {
+    const auto number = array->data.subspan(i * bytes, bytes);
+    flags.push_back(std::ranges::any_of(number, [](std::byte b) { return b != std::byte{0}; }));
+  }
+  return flags;
 }
 
 template <typename T>
@@ -201,6 +238,50 @@ void ReadSizes(MetadataReader* reader, ModelConfig* config) {
   ReadHeads(reader, config);
 }
 
+void ReadRmsNorm(MetadataReader* reader, ModelConfig* config) {
+  config->norm = NormKind::kRms;
+  config->norm_eps =
+      static_cast<float>(reader->Float("attention.layer_norm_rms_epsilon", 1e-12, 0.1));
+}
+
+void ReadAttentionScale(MetadataReader* reader, ModelConfig* config) {
+  if (!reader->status().ok()) return;
+  const double usual = 1.0 / std::sqrt(static_cast<double>(config->head_dim));
+  const double scale = reader->Float("attention.scale", 0.0, 1e3, usual);  // 0: the usual.
+  // In float throughout: the double's rounding may differ in the last bit.
+  config->attention_scale = 1.0F / std::sqrt(static_cast<float>(config->head_dim));
+  if (scale != 0.0 && std::fabs(scale - usual) > 1e-6 * usual) {
+    config->attention_scale = static_cast<float>(scale);
+  }
+}
+
+void ReadWindows(MetadataReader* reader, int32_t window, int32_t pattern, ModelConfig* config) {
+  constexpr const char* kPattern = "attention.sliding_window_pattern";
+  const int32_t length = reader->Uint("attention.sliding_window", 0, kMaxContext, window);
+  std::vector<bool> has_window = reader->Flags(kPattern, config->num_layers);
+  if (!reader->status().ok() || length == 0) return;
+  if (has_window.empty()) {
+    const int32_t every = reader->Uint(kPattern, 0, kMaxLayers, pattern);
+    for (int32_t layer = 0; layer < config->num_layers; ++layer) {
+      has_window.push_back(every == 0 || layer % every != every - 1);
+    }
+  }
+  for (const bool has : has_window) config->windows.push_back(has ? length : 0);
+}
+
+void ReadExperts(MetadataReader* reader, int32_t intermediate_size, ModelConfig* config) {
+  if (!reader->status().ok()) return;
+  ExpertsConfig& experts = config->experts;
+  experts.count = reader->Uint("expert_count", 1, kMaxExperts);
+  experts.used = reader->Uint("expert_used_count", 1, static_cast<uint64_t>(experts.count));
+  constexpr const char* kSize = "expert_feed_forward_length";
+  experts.intermediate_size = reader->Uint(kSize, 32, kMaxWidth, intermediate_size);
+  if (experts.intermediate_size % 32 != 0) {
+    reader->Fail(StatusCode::kUnimplemented, kSize,
+                 fmt::format("{} is no multiple of 32", experts.intermediate_size));
+  }
+}
+
 void ReadRope(MetadataReader* reader, ModelConfig* config) {
   if (!reader->status().ok()) return;
   constexpr const char* kDim = "rope.dimension_count";
@@ -212,6 +293,110 @@ void ReadRope(MetadataReader* reader, ModelConfig* config) {
   rope.freq_base = reader->Float("rope.freq_base", 2.0, 1e15, 10000.0);
   rope.attention_factor = reader->Float("rope.scaling.attn_factor", 1e-3, 1e3, 1.0);
   ReadScaling(reader, config);
+  if (reader->HasTensor("rope_factors_long.weight")) {
+    rope.scaling = RopeScaling::kLongRope;
+    rope.original_context_length = reader->Uint("rope.scaling.original_context_length", 1,
+                                                kMaxContext, config->context_length);
+  }
+}
+
+TensorSpec MatrixSpec(TensorPart LayerTensors::*role, std::string_view name, int32_t inputs,
+                      int32_t outputs) {
+  return MatrixRowsSpec(role, name, inputs, outputs, 0, outputs);
+}
+
+TensorSpec VectorSpec(TensorPart LayerTensors::*role, std::string_view name, int32_t elements) {
+  return VectorPartSpec(role, name, elements, 0, elements);
+}
+
+TensorSpec MatrixRowsSpec(TensorPart LayerTensors::*role, std::string_view name, int32_t inputs,
+                          int32_t outputs, int32_t begin, int32_t n) {
+  TensorSpec spec;
+  spec.name = name;
+  spec.shape = {inputs, outputs};
+  spec.role = role;
+  spec.begin = begin;
+  spec.n = n;
+  return spec;
+}
+
+TensorSpec VectorPartSpec(TensorPart LayerTensors::*role, std::string_view name, int32_t elements,
+                          int32_t begin, int32_t n) {
+  TensorSpec spec;
+  spec.name = name;
+  spec.shape = {elements};
+  spec.role = role;
+  spec.vector = true;
+  spec.begin = begin;
+  spec.n = n;
+  return spec;
+}
+
+TensorSpec ExpertMatrixSpec(TensorPart FfnTensors::*role, std::string_view name, int32_t inputs,
+                            int32_t outputs, int32_t experts) {
+  TensorSpec spec;
+  spec.name = name;
+  spec.shape = {inputs, outputs, experts};
+  spec.ffn_role = role;
+  spec.of = TensorSpec::Of::kEachExpert;
+  spec.n = outputs;
+  return spec;
+}
+
+TensorSpec ExpertVectorSpec(TensorPart FfnTensors::*role, std::string_view name, int32_t elements,
+                            int32_t experts) {
+  TensorSpec spec;
+  spec.name = name;
+  spec.shape = {elements, experts};
+  spec.ffn_role = role;
+  spec.of = TensorSpec::Of::kEachExpert;
+  spec.vector = true;
+  spec.n = elements;
+  return spec;
+}
+
+TensorSpec SharedExpertSpec(TensorPart FfnTensors::*role, std::string_view name, int32_t inputs,
+                            int32_t outputs) {
+  TensorSpec spec;
+  spec.name = name;
+  spec.shape = {inputs, outputs};
+  spec.ffn_role = role;
+  spec.of = TensorSpec::Of::kSharedExpert;
+  spec.n = outputs;
+  return spec;
+}
+
+TensorSpecs AttentionSpecs(const ModelConfig& c) {
+  using L = LayerTensors;
+  return {VectorSpec(&L::attention_norm, "attn_norm.weight", c.hidden_size),
+          MatrixSpec(&L::q, "attn_q.weight", c.hidden_size, c.q_size()),
+          MatrixSpec(&L::k, "attn_k.weight", c.hidden_size, c.kv_size()),
+          MatrixSpec(&L::v, "attn_v.weight", c.hidden_size, c.kv_size()),
+          MatrixSpec(&L::o, "attn_output.weight", c.q_size(), c.hidden_size)};
+}
+
+TensorSpecs GatedFfnSpecs(const ModelConfig& c) {
+  using L = LayerTensors;
+  return {VectorSpec(&L::ffn_norm, "ffn_norm.weight", c.hidden_size),
+          MatrixSpec(&L::gate, "ffn_gate.weight", c.hidden_size, c.intermediate_size),
+          MatrixSpec(&L::up, "ffn_up.weight", c.hidden_size, c.intermediate_size),
+          MatrixSpec(&L::down, "ffn_down.weight", c.intermediate_size, c.hidden_size)};
+}
+
+TensorSpecs ExpertSpecs(const ModelConfig& c) {
+  using F = FfnTensors;
+  const int32_t ffn = c.experts.intermediate_size;
+  const int32_t count = c.experts.count;
+  return {MatrixSpec(&LayerTensors::router, "ffn_gate_inp.weight", c.hidden_size, count),
+          ExpertMatrixSpec(&F::gate, "ffn_gate_exps.weight", c.hidden_size, ffn, count),
+          ExpertMatrixSpec(&F::up, "ffn_up_exps.weight", c.hidden_size, ffn, count),
+          ExpertMatrixSpec(&F::down, "ffn_down_exps.weight", ffn, c.hidden_size, count)};
+}
+
+TensorSpecs Join(std::initializer_list<TensorSpecs> parts) {
+  TensorSpecs all;
+  for (const TensorSpecs& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
 }
 
 const Recipe* FindRecipe(std::string_view architecture) {

@@ -4,6 +4,7 @@
 #define ROPEWAY_MODEL_ARCH_RECIPE_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,13 +29,18 @@ class MetadataReader {
   const Status& status() const { return status_; }
   std::string Key(std::string_view key) const;  // With the prefix.
   bool Has(std::string_view key) const { return file_.Find(Key(key)) != nullptr; }
+  bool HasTensor(std::string_view name) const { return file_.FindTensor(name) != nullptr; }
 
   // The key's value. A key that is absent yields `absent`, or fails if that is nullopt.
   // kDataLoss for a value of another type or outside [min, max].
   int32_t Uint(std::string_view key, uint64_t min, uint64_t max,
                std::optional<int32_t> absent = {});
   double Float(std::string_view key, double min, double max, std::optional<double> absent = {});
+  bool Bool(std::string_view key, bool absent);
   std::string_view String(std::string_view key, std::string_view absent);
+  // The flags of an array of bools or integers, which must have `count` elements. Empty if the key
+  // is absent, or no array.
+  std::vector<bool> Flags(std::string_view key, int32_t count);
 
   // Records a failure that concerns the key, unless there is one already.
   void Fail(StatusCode code, std::string_view key, const std::string& what);
@@ -55,31 +61,84 @@ class MetadataReader {
   Status status_;
 };
 
-// What most architectures have in common: sizes, heads, and the vocabulary's bound.
-void ReadSizes(MetadataReader* reader, ModelConfig* config);
-// RoPE with its scaling. REQUIRES: ReadSizes was called.
-void ReadRope(MetadataReader* reader, ModelConfig* config);
+// What most architectures have in common. Each reads its keys and sets its fields; ReadSizes first.
 
+// Sizes and heads.
+void ReadSizes(MetadataReader* reader, ModelConfig* config);
+void ReadRmsNorm(MetadataReader* reader, ModelConfig* config);
+// The scale of scores, 1 / sqrt(head_dim) where the file names no other.
+void ReadAttentionScale(MetadataReader* reader, ModelConfig* config);
+// RoPE with its scaling.
+void ReadRope(MetadataReader* reader, ModelConfig* config);
+// Windows: of `window` positions where the file names no other length (0: none), in all layers but
+// each `pattern`-th, or in all layers if `pattern` is 0.
+void ReadWindows(MetadataReader* reader, int32_t window, int32_t pattern, ModelConfig* config);
+// A mixture of experts; `intermediate_size` of each where the file names no other.
+void ReadExperts(MetadataReader* reader, int32_t intermediate_size, ModelConfig* config);
+
+// A tensor that each layer has, and what it, or part of it, is.
 struct TensorSpec {
-  const GgufTensor* LayerTensors::*tensor;
+  enum class Of { kLayer, kEachExpert, kSharedExpert };
+
   std::string_view name;       // In the file, without the prefix "blk.N.".
-  std::vector<int32_t> shape;  // GGUF order: {inputs, outputs} of a matrix, {elements} of a norm.
+  std::vector<int32_t> shape;  // GGUF order: {inputs, outputs} of a matrix, {elements} of a vector;
+                               // of kEachExpert with their number behind it.
+  TensorPart LayerTensors::*role = nullptr;    // Of kLayer, ...
+  TensorPart FfnTensors::*ffn_role = nullptr;  // ... of the others.
+  Of of = Of::kLayer;
+  bool vector = false;
+  int32_t begin = 0;  // The first row or element that has the role,
+  int32_t n = 0;      // and their number.
 };
+
+TensorSpec MatrixSpec(TensorPart LayerTensors::*role, std::string_view name, int32_t inputs,
+                      int32_t outputs);
+TensorSpec VectorSpec(TensorPart LayerTensors::*role, std::string_view name, int32_t elements);
+// Rows [begin, begin + n) of a matrix that has `outputs` of them.
+TensorSpec MatrixRowsSpec(TensorPart LayerTensors::*role, std::string_view name, int32_t inputs,
+                          int32_t outputs, int32_t begin, int32_t n);
+TensorSpec VectorPartSpec(TensorPart LayerTensors::*role, std::string_view name, int32_t elements,
+                          int32_t begin, int32_t n);
+TensorSpec ExpertMatrixSpec(TensorPart FfnTensors::*role, std::string_view name, int32_t inputs,
+                            int32_t outputs, int32_t experts);
+TensorSpec ExpertVectorSpec(TensorPart FfnTensors::*role, std::string_view name, int32_t elements,
+                            int32_t experts);
+TensorSpec SharedExpertSpec(TensorPart FfnTensors::*role, std::string_view name, int32_t inputs,
+                            int32_t outputs);
+
+using TensorSpecs = std::vector<TensorSpec>;
+
+// What most layers consist of: the norm, q, k, v and o; the norm and a network with a gate; the
+// router and experts with a gate.
+TensorSpecs AttentionSpecs(const ModelConfig& config);
+TensorSpecs GatedFfnSpecs(const ModelConfig& config);
+TensorSpecs ExpertSpecs(const ModelConfig& config);
+// Of all, one after another.
+TensorSpecs Join(std::initializer_list<TensorSpecs> parts);
 
 struct Recipe {
   std::string_view architecture;
   // Sets every field but vocab_size and tied_output, which the tensors give.
   ModelConfig (*read_config)(MetadataReader* reader);
   // The tensors of each layer.
-  std::vector<TensorSpec> (*layer_tensors)(const ModelConfig& config);
+  TensorSpecs (*layer_tensors)(const ModelConfig& config);
 };
 
 // nullptr if there is none for this architecture.
 const Recipe* FindRecipe(std::string_view architecture);
-// The architectures that have a recipe: "llama", in quotes and with commas between.
+// The architectures that have a recipe: "gemma2", "llama", in quotes and with commas between.
 std::string SupportedArchitectures();
 
+extern const Recipe kGemma2Recipe;
+extern const Recipe kGemma3Recipe;
+extern const Recipe kGpt2Recipe;
+extern const Recipe kGptOssRecipe;
 extern const Recipe kLlamaRecipe;
+extern const Recipe kPhi3Recipe;
+extern const Recipe kQwen2Recipe;
+extern const Recipe kQwen2MoeRecipe;
+extern const Recipe kQwen3Recipe;
+extern const Recipe kQwen3MoeRecipe;
 
 }  // namespace ropeway::model
 

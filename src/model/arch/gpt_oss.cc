@@ -1,0 +1,46 @@
+// Architecture "gpt-oss": experts, attention sinks, windows in every second layer.
+#include "model/arch/recipe.h"
+
+namespace ropeway::model {
+namespace {
+
+ModelConfig ReadGptOss(MetadataReader* reader) {
+  ModelConfig c;
+  c.architecture = kGptOssRecipe.architecture;
+  ReadSizes(reader, &c);
+  ReadRmsNorm(reader, &c);
+  ReadAttentionScale(reader, &c);
+  ReadRope(reader, &c);
+  c.rope.yarn_whole_pairs = false;
+  reader->Uint("attention.sliding_window", 1, 1 << 24);  // Not to be absent.
+  ReadWindows(reader, 0, 2, &c);
+  c.position = PositionKind::kRopeNeox;
+  c.activation = Activation::kSwiGluClamped;
+  ReadExperts(reader, c.intermediate_size, &c);
+  return c;
+}
+
+TensorSpecs GptOssLayer(const ModelConfig& c) {
+  using L = LayerTensors;
+  using F = FfnTensors;
+  const int32_t ffn = c.experts.intermediate_size;
+  const int32_t count = c.experts.count;
+  return Join({AttentionSpecs(c),
+               {VectorSpec(&L::q_bias, "attn_q.bias", c.q_size()),
+                VectorSpec(&L::k_bias, "attn_k.bias", c.kv_size()),
+                VectorSpec(&L::v_bias, "attn_v.bias", c.kv_size()),
+                VectorSpec(&L::o_bias, "attn_output.bias", c.hidden_size),
+                VectorSpec(&L::sinks, "attn_sinks.weight", c.num_heads),
+                VectorSpec(&L::ffn_norm, "post_attention_norm.weight", c.hidden_size)},
+               ExpertSpecs(c),
+               {VectorSpec(&L::router_bias, "ffn_gate_inp.bias", count),
+                ExpertVectorSpec(&F::gate_bias, "ffn_gate_exps.bias", ffn, count),
+                ExpertVectorSpec(&F::up_bias, "ffn_up_exps.bias", ffn, count),
+                ExpertVectorSpec(&F::down_bias, "ffn_down_exps.bias", c.hidden_size, count)}});
+}
+
+}  // namespace
+
+const Recipe kGptOssRecipe = {"gpt-oss", ReadGptOss, GptOssLayer};
+
+}  // namespace ropeway::model

@@ -1,0 +1,49 @@
+// Architecture "qwen2moe": Qwen 1.5 and 2 with experts, and one expert for all rows.
+#include "model/arch/recipe.h"
+
+namespace ropeway::model {
+namespace {
+
+ModelConfig ReadQwen2Moe(MetadataReader* reader) {
+  ModelConfig c;
+  c.architecture = kQwen2MoeRecipe.architecture;
+  ReadSizes(reader, &c);
+  ReadRmsNorm(reader, &c);
+  ReadAttentionScale(reader, &c);
+  ReadRope(reader, &c);
+  ReadWindows(reader, 0, 0, &c);
+  c.position = PositionKind::kRopeNeox;
+  c.activation = Activation::kSwiGlu;
+  const int32_t used = reader->Uint("expert_used_count", 1, 1 << 20);
+  if (!reader->status().ok()) return c;
+  ReadExperts(reader, c.intermediate_size / used, &c);
+  c.experts.normalized = reader->Bool("expert_weights_norm", false);
+  constexpr const char* kShared = "expert_shared_feed_forward_length";
+  c.experts.shared_intermediate_size = reader->Uint(kShared, 32, 1 << 20, c.intermediate_size);
+  if (c.experts.shared_intermediate_size % 32 != 0) {
+    reader->Fail(StatusCode::kUnimplemented, kShared, "it is no multiple of 32");
+  }
+  return c;
+}
+
+TensorSpecs Qwen2MoeLayer(const ModelConfig& c) {
+  using L = LayerTensors;
+  using F = FfnTensors;
+  const int32_t shared = c.experts.shared_intermediate_size;
+  return Join({AttentionSpecs(c),
+               {VectorSpec(&L::q_bias, "attn_q.bias", c.q_size()),
+                VectorSpec(&L::k_bias, "attn_k.bias", c.kv_size()),
+                VectorSpec(&L::v_bias, "attn_v.bias", c.kv_size()),
+                VectorSpec(&L::ffn_norm, "ffn_norm.weight", c.hidden_size)},
+               ExpertSpecs(c),
+               {MatrixSpec(&L::shared_gate, "ffn_gate_inp_shexp.weight", c.hidden_size, 1),
+                SharedExpertSpec(&F::gate, "ffn_gate_shexp.weight", c.hidden_size, shared),
+                SharedExpertSpec(&F::up, "ffn_up_shexp.weight", c.hidden_size, shared),
+                SharedExpertSpec(&F::down, "ffn_down_shexp.weight", shared, c.hidden_size)}});
+}
+
+}  // namespace
+
+const Recipe kQwen2MoeRecipe = {"qwen2moe", ReadQwen2Moe, Qwen2MoeLayer};
+
+}  // namespace ropeway::model

@@ -1,0 +1,213 @@
+// All architectures: what their recipes read, and how broken files of theirs are named.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "model/describe.h"
+#include "model/model.h"
+#include "model/model_tensors.h"
+#include "model/test_tiny_models.h"
+
+namespace ropeway::model {
+namespace {
+
+using ::testing::HasSubstr;
+
+using TinyEdit = std::function<void(GgufWriter*)>;
+
+StatusOr<ModelTensors> BindTiny(const std::string& name, const TinyEdit& edit = nullptr) {
+  GgufWriter writer = TinyModel(name);
+  if (edit) edit(&writer);
+  const TempFile temp(writer.Bytes());
+  const auto file = GgufFile::Open(temp.path());
+  if (!file.ok()) return file.status();
+  return BindTensors(**file);  // Its pointers end with the file.
+}
+
+ModelConfig TinyConfig(const std::string& name, const TinyEdit& edit = nullptr) {
+  const auto tensors = BindTiny(name, edit);
+  EXPECT_TRUE(tensors.ok()) << name << ": " << tensors.status().message();
+  return tensors.ok() ? tensors->config : ModelConfig();
+}
+
+std::string TinyError(const std::string& name, const TinyEdit& edit) {
+  const auto tensors = BindTiny(name, edit);
+  if (tensors.ok()) return "accepted";
+  EXPECT_FALSE(tensors.status().field().empty());
+  return tensors.status().message();
+}
+
+class EachTinyModel : public ::testing::TestWithParam<std::string> {};
+
+INSTANTIATE_TEST_SUITE_P(Recipes, EachTinyModel, ::testing::ValuesIn(TinyModelNames()),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(EachTinyModel, LoadsWithTheWeightsOfItsFile) {
+  const TempFile temp(TinyModel(GetParam()).Bytes());
+  const auto file = GgufFile::Open(temp.path()).value();
+  const auto model = Model::Load(*file, 2);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  const ModelConfig& c = (*model)->config();
+  EXPECT_EQ(c.num_layers, static_cast<int32_t>((*model)->layers().size()));
+  for (const LayerWeights& layer : (*model)->layers()) {
+    EXPECT_EQ(layer.q.n, c.q_size());
+    EXPECT_EQ(layer.k.n, c.kv_size());
+    EXPECT_EQ(layer.v.n, c.kv_size());
+    EXPECT_EQ(layer.o.k, c.q_size());
+    EXPECT_EQ(static_cast<int32_t>(layer.experts.size()), c.experts.count);
+    EXPECT_EQ(layer.up.panels == nullptr, c.experts.count > 0);
+    ForEachMatrix(layer, [](const kernels::Matrix& m) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(m.panels) % 64, 0U);
+    });
+  }
+}
+
+// One fewer of its tensors each time, or one of another shape: the message names it.
+TEST_P(EachTinyModel, EveryTensorIsNeededAndChecked) {
+  const TempFile temp(TinyModel(GetParam()).Bytes());
+  const auto file = GgufFile::Open(temp.path()).value();
+  int checked = 0;
+  for (const GgufTensor& tensor : file->tensors()) {
+    const std::string name(tensor.name);
+    // Later layers are like the first; these two may be absent.
+    if (name.starts_with("blk.") && !name.starts_with("blk.0.")) continue;
+    if (name == "output.weight" || name == "rope_freqs.weight") continue;
+    ++checked;
+    const std::string error =
+        TinyError(GetParam(), [&](GgufWriter* w) { w->RemoveTensor(name); });
+    // Without the long factors of RoPE, the short ones are too many.
+    const std::string named = name == "rope_factors_long.weight" ? "rope_factors_short" : name;
+    EXPECT_THAT(error, HasSubstr("tensor \"" + named));
+    EXPECT_THAT(TinyError(GetParam(),
+                          [&](GgufWriter* w) {
+                            const std::vector<uint64_t> shape = {32, 7};
+                            w->SetTensor(name, shape, kernels::WeightType::kF32,
+                                         std::vector<float>(32 * 7));
+                          }),
+                HasSubstr("tensor \"" + name));
+  }
+  EXPECT_GT(checked, 8);
+}
+
+TEST_P(EachTinyModel, AnUnknownTensorIsNamed) {
+  EXPECT_THAT(TinyError(GetParam(),
+                        [](GgufWriter* w) {
+                          w->SetTensor("blk.0.strange.weight", {1}, kernels::WeightType::kF32,
+                                       std::vector<float>{1});
+                        }),
+              HasSubstr("tensor \"blk.0.strange.weight\""));
+}
+
+TEST_P(EachTinyModel, IsDescribedAsOneThatRuns) {
+  const TempFile temp(TinyModel(GetParam()).Bytes());
+  EXPECT_THAT(DescribeGguf(*GgufFile::Open(temp.path()).value()),
+              HasSubstr("Ropeway can run this model"));
+}
+
+TEST(RecipesTest, VariantsAreRead) {
+  EXPECT_EQ(TinyConfig("mistral").windows, (std::vector<int32_t>{20, 20, 20}));
+  const ModelConfig mixtral = TinyConfig("mixtral");
+  EXPECT_EQ(mixtral.experts.count, 4);
+  EXPECT_EQ(mixtral.experts.used, 2);
+  EXPECT_EQ(mixtral.experts.intermediate_size, 96);
+  EXPECT_TRUE(mixtral.experts.normalized);
+  EXPECT_EQ(TinyConfig("qwen2").position, PositionKind::kRopeNeox);
+  EXPECT_EQ(TinyConfig("qwen3").head_dim, 32);
+  const ModelConfig gemma2 = TinyConfig("gemma2");
+  EXPECT_EQ(gemma2.windows, (std::vector<int32_t>{24, 0, 24, 0}));
+  EXPECT_EQ(gemma2.activation, Activation::kGeGlu);
+  EXPECT_EQ(gemma2.attention_soft_cap, 5.0F);
+  EXPECT_EQ(gemma2.logit_soft_cap, 10.0F);
+  EXPECT_EQ(gemma2.embedding_scale, 8.0F);
+  EXPECT_FALSE(gemma2.window_rope.has_value());
+  const ModelConfig gemma3 = TinyConfig("gemma3");
+  EXPECT_EQ(gemma3.windows, (std::vector<int32_t>{24, 24, 24, 24, 24, 0, 24}));
+  ASSERT_TRUE(gemma3.window_rope.has_value());
+  EXPECT_EQ(gemma3.window_rope->freq_base, 10000.0);
+  EXPECT_EQ(gemma3.rope.freq_base, 1e6);
+  const ModelConfig gpt2 = TinyConfig("gpt2");
+  EXPECT_EQ(gpt2.norm, NormKind::kLayer);
+  EXPECT_EQ(gpt2.position, PositionKind::kLearned);
+  EXPECT_EQ(gpt2.rope.dim, 0);
+  const ModelConfig moe = TinyConfig("qwen2moe");
+  EXPECT_FALSE(moe.experts.normalized);
+  EXPECT_EQ(moe.experts.shared_intermediate_size, 64);
+  EXPECT_EQ(TinyConfig("phi3long").rope.scaling, RopeScaling::kLongRope);
+  const ModelConfig gptoss = TinyConfig("gptoss");
+  EXPECT_EQ(gptoss.windows, (std::vector<int32_t>{24, 0, 24, 0}));
+  EXPECT_EQ(gptoss.activation, Activation::kSwiGluClamped);
+  EXPECT_FALSE(gptoss.rope.yarn_whole_pairs);
+}
+
+TEST(RecipesTest, TheLargestGemmasScaleOtherwise) {
+  const auto with_layers = [](uint32_t layers, bool named) {
+    const TempFile temp([&] {
+      GgufWriter w = TinyModel("gemma3");
+      w.SetUint32("gemma3.block_count", layers);
+      if (named) w.SetFloat32("gemma3.attention.scale", 0.5F);
+      return w.Bytes();
+    }());
+    return ReadModelConfig(*GgufFile::Open(temp.path()).value())->attention_scale;
+  };
+  EXPECT_EQ(with_layers(26, false), 1.0F / std::sqrt(32.0F));
+  EXPECT_EQ(with_layers(62, false), 1.0F / std::sqrt(16.0F));
+  EXPECT_EQ(with_layers(62, true), 0.5F);
+}
+
+TEST(RecipesTest, AbsurdExpertsAreNamed) {
+  const auto with = [](const char* model, const char* key, uint32_t value) {
+    return TinyError(model, [&](GgufWriter* w) { w->SetUint32(key, value); });
+  };
+  EXPECT_THAT(with("qwen3moe", "qwen3moe.expert_count", 0), HasSubstr("expert_count\": 0"));
+  EXPECT_THAT(with("qwen3moe", "qwen3moe.expert_used_count", 0), HasSubstr("expert_used_count"));
+  EXPECT_THAT(with("qwen3moe", "qwen3moe.expert_used_count", 9), HasSubstr("expert_used_count"));
+  EXPECT_THAT(with("qwen3moe", "qwen3moe.expert_count", 7), HasSubstr("ffn_gate_inp.weight"));
+  EXPECT_THAT(with("qwen3moe", "qwen3moe.expert_feed_forward_length", 48),
+              HasSubstr("48 is no multiple of 32"));
+  EXPECT_THAT(with("qwen3moe", "qwen3moe.expert_count", 1U << 31), HasSubstr("expert_count"));
+  EXPECT_THAT(with("mixtral", "llama.expert_count", 0), HasSubstr("no experts to use"));
+  EXPECT_THAT(with("gptoss", "gpt-oss.attention.sliding_window", 0), HasSubstr("sliding_window"));
+  EXPECT_THAT(with("qwen2", "qwen2.expert_count", 8), HasSubstr("qwen2.expert_count\": 8"));
+}
+
+std::vector<int32_t> GroupWindows(const std::vector<int32_t>& windows) {
+  ModelConfig c;
+  c.num_layers = static_cast<int32_t>(windows.size());
+  c.windows = windows;
+  return c.kv_groups().windows;
+}
+
+TEST(KvGroupsTest, LayersOfOneWindowShareGroupsOfOneSize) {
+  EXPECT_EQ(GroupWindows({0, 0, 0}), (std::vector<int32_t>{0}));
+  EXPECT_EQ(GroupWindows({8, 8}), (std::vector<int32_t>{8}));
+  EXPECT_EQ(GroupWindows({8, 0, 8, 0}), (std::vector<int32_t>{0, 8}));
+  // Gemma 3 270M: three layers a group.
+  std::vector<int32_t> windows;
+  for (int i = 0; i < 18; ++i) windows.push_back(i % 6 == 5 ? 0 : 512);
+  EXPECT_EQ(GroupWindows(windows), (std::vector<int32_t>{0, 512, 512, 512, 512, 512}));
+  // 1B: four full layers and 22 others; 2 of 28 places are empty.
+  windows.clear();
+  for (int i = 0; i < 26; ++i) windows.push_back(i % 6 == 5 ? 0 : 512);
+  EXPECT_EQ(GroupWindows(windows).size(), 7U);
+  ModelConfig c;
+  c.num_layers = 26;
+  c.windows = windows;
+  const KvGroups groups = c.kv_groups();
+  EXPECT_EQ(groups.layers, 4);
+  std::vector<int> seen(static_cast<size_t>(groups.count() * groups.layers));
+  for (size_t layer = 0; layer < groups.places.size(); ++layer) {
+    const KvGroups::Place& place = groups.places[layer];
+    EXPECT_EQ(groups.windows[static_cast<size_t>(place.group)], windows[layer]);
+    EXPECT_LT(place.index, groups.layers);
+    ++seen[static_cast<size_t>(place.group * groups.layers + place.index)];
+  }
+  for (const int count : seen) EXPECT_LE(count, 1);
+}
+
+}  // namespace
+}  // namespace ropeway::model

@@ -1,0 +1,323 @@
+#include "model/test_tiny_models.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <stdexcept>
+#include <utility>
+
+#include "model/rope.h"
+
+namespace ropeway::model {
+namespace {
+
+// What make_goldens.py has as CASES. 0: the model has no such thing.
+struct TinySpec {
+  const char* name;
+  const char* architecture;
+  int layers = 3;
+  int kv_heads = 2;
+  int head_dim = 16;
+  bool tied = false;
+  double eps = 1e-5;
+  double rope_base = 10000.0;
+  int window = 0;
+  int experts = 0;
+  int experts_used = 0;
+  int expert_ffn = 0;
+  int shared_ffn = 0;
+  bool qkv_bias = false;
+  bool qk_norm = false;
+};
+
+constexpr int kHidden = 64;
+constexpr int kHeads = 4;
+constexpr int kFfn = 96;
+constexpr int kLongRopeOriginal = 32;
+
+const std::vector<TinySpec>& TinySpecs() {
+  static const std::vector<TinySpec> specs = {
+      {.name = "llama", .architecture = "llama"},
+      {.name = "llama3", .architecture = "llama", .tied = true, .rope_base = 500000.0},
+      {.name = "mistral", .architecture = "llama", .window = 20},
+      {.name = "mixtral", .architecture = "llama", .experts = 4, .experts_used = 2,
+       .expert_ffn = kFfn},
+      {.name = "qwen2", .architecture = "qwen2", .tied = true, .qkv_bias = true},
+      {.name = "qwen3", .architecture = "qwen3", .head_dim = 32, .tied = true, .qk_norm = true},
+      {.name = "gemma2", .architecture = "gemma2", .layers = 4, .head_dim = 32, .tied = true,
+       .eps = 1e-6, .window = 24},
+      {.name = "gemma3", .architecture = "gemma3", .layers = 7, .kv_heads = 1, .head_dim = 32,
+       .tied = true, .eps = 1e-6, .rope_base = 1e6, .window = 24, .qk_norm = true},
+      {.name = "gpt2", .architecture = "gpt2", .kv_heads = 4, .tied = true},
+      {.name = "phi3", .architecture = "phi3", .window = 40},
+      {.name = "phi3long", .architecture = "phi3"},
+      {.name = "qwen2moe", .architecture = "qwen2moe", .experts = 6, .experts_used = 2,
+       .expert_ffn = 32, .shared_ffn = 64, .qkv_bias = true},
+      {.name = "qwen3moe", .architecture = "qwen3moe", .head_dim = 32, .experts = 8,
+       .experts_used = 3, .expert_ffn = 32, .qk_norm = true},
+      {.name = "gptoss", .architecture = "gpt-oss", .layers = 4, .rope_base = 150000.0,
+       .window = 24, .experts = 4, .experts_used = 2, .expert_ffn = 64, .qkv_bias = true},
+  };
+  return specs;
+}
+
+// FNV-1a (Fowler, Noll and Vo).
+uint64_t SeedOf(const std::string& name) {
+  uint64_t hash = 0xCBF29CE484222325U;
+  for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3U;
+  return hash;
+}
+
+bool Contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Mean and deviation of a tensor's elements: outputs are about as large as inputs, and attention
+// is sharper than average, so that the text before matters.
+std::pair<double, double> RuleOf(const std::string& name, uint64_t inputs) {
+  if (name.ends_with(".bias")) return {0.0, 0.1};
+  if (name.ends_with("norm.weight")) return {1.0, 0.1};
+  if (Contains(name, "attn_sinks")) return {0.0, 1.0};
+  if (name == "token_embd.weight" || name == "position_embd.weight" || name == "output.weight") {
+    return {0.0, 0.125};
+  }
+  static constexpr std::pair<const char*, double> kGains[] = {{"attn_q.", 2.0},
+                                                              {"attn_qkv.", 1.5},
+                                                              {"attn_output.", 1.5},
+                                                              {"ffn_gate", 1.5},
+                                                              {"ffn_down", 1.5}};
+  double gain = 1.0;
+  for (const auto& [part, its_gain] : kGains) {
+    if (Contains(name, part)) gain = its_gain;
+  }
+  return {0.0, gain / std::sqrt(static_cast<double>(inputs))};
+}
+
+class TinyModelMaker {
+ public:
+  TinyModelMaker(const TinySpec& spec, kernels::WeightType weights)
+      : spec_(spec), weights_(weights) {}
+
+  GgufWriter Make() {
+    AddMetadata();
+    AddTinyTokenizer(&file_);
+    Add("token_embd.weight", {kHidden, kTinyVocab});
+    Add("output_norm.weight", {kHidden});
+    if (!spec_.tied) Add("output.weight", {kHidden, kTinyVocab});
+    if (Is("gpt2")) {
+      Add("output_norm.bias", {kHidden});
+      Add("position_embd.weight", {kHidden, kTinyModelContext});
+    }
+    for (int layer = 0; layer < spec_.layers; ++layer) {
+      prefix_ = "blk." + std::to_string(layer) + ".";
+      AddAttention();
+      AddFfn();
+    }
+    AddRopeFactors();
+    return std::move(file_);
+  }
+
+ private:
+  bool Is(const char* architecture) const {
+    return spec_.architecture == std::string(architecture);
+  }
+  bool Named(const char* name) const { return spec_.name == std::string(name); }
+  std::string Key(const char* key) const { return std::string(spec_.architecture) + "." + key; }
+  void Uint(const char* key, int value) {
+    file_.SetUint32(Key(key), static_cast<uint32_t>(value));
+  }
+  void Float(const char* key, double value) {
+    file_.SetFloat32(Key(key), static_cast<float>(value));
+  }
+
+  void AddMetadata();
+  void AddVariants();
+  void AddAttention();
+  void AddFfn();
+  void AddExperts();
+  void AddRopeFactors();
+  // Of the model, and of the layer whose prefix is set.
+  void Add(const std::string& name, const std::vector<int>& shape);
+  void AddOfLayer(const std::string& name, const std::vector<int>& shape) {
+    Add(prefix_ + name, shape);
+  }
+
+  const TinySpec& spec_;
+  const kernels::WeightType weights_;
+  GgufWriter file_;
+  std::string prefix_;
+};
+
+void TinyModelMaker::Add(const std::string& name, const std::vector<int>& shape) {
+  size_t count = 1;
+  std::vector<uint64_t> dims;
+  for (const int dim : shape) {
+    count *= static_cast<size_t>(dim);
+    dims.push_back(static_cast<uint64_t>(dim));
+  }
+  const auto [mean, deviation] = RuleOf(name, dims[0]);
+  std::vector<float> values;
+  for (const double normal : TinyNormals(SeedOf(name), count)) {
+    values.push_back(static_cast<float>(mean + deviation * normal));
+  }
+  const bool exact = dims.size() == 1 || name.ends_with(".bias") || Contains(name, "ffn_gate_inp");
+  file_.SetTensor(name, dims, exact ? kernels::WeightType::kF32 : weights_, values);
+}
+
+void TinyModelMaker::AddMetadata() {
+  file_.SetString("general.architecture", spec_.architecture);
+  file_.SetString("general.name", std::string("Tiny random ") + spec_.name);
+  Uint("block_count", spec_.layers);
+  Uint("context_length", kTinyModelContext);
+  Uint("embedding_length", kHidden);
+  Uint("feed_forward_length", kFfn);
+  Uint("attention.head_count", kHeads);
+  if (Is("gpt2")) {
+    Float("attention.layer_norm_epsilon", spec_.eps);
+    return;
+  }
+  Uint("attention.head_count_kv", spec_.kv_heads);
+  Float("attention.layer_norm_rms_epsilon", spec_.eps);
+  Float("rope.freq_base", spec_.rope_base);
+  if (!Is("phi3")) {
+    Uint("attention.key_length", spec_.head_dim);
+    Uint("attention.value_length", spec_.head_dim);
+  }
+  if (spec_.window > 0) Uint("attention.sliding_window", spec_.window);
+  AddVariants();
+}
+
+void TinyModelMaker::AddVariants() {
+  if (spec_.experts > 0) {
+    Uint("expert_count", spec_.experts);
+    Uint("expert_used_count", spec_.experts_used);
+    if (!Named("mixtral")) Uint("expert_feed_forward_length", spec_.expert_ffn);
+  }
+  if (spec_.shared_ffn > 0) Uint("expert_shared_feed_forward_length", spec_.shared_ffn);
+  if (Is("gemma2")) {
+    Float("attn_logit_softcapping", 5.0);
+    Float("final_logit_softcapping", 10.0);
+  }
+  if (Named("phi3long")) {
+    Uint("rope.scaling.original_context_length", kLongRopeOriginal);
+    const double scale = static_cast<double>(kTinyModelContext) / kLongRopeOriginal;
+    Float("rope.scaling.attn_factor",
+          std::sqrt(1.0 + std::log(scale) / std::log(static_cast<double>(kLongRopeOriginal))));
+  }
+  if (Is("gpt-oss")) {
+    file_.SetString(Key("rope.scaling.type"), "yarn");
+    Float("rope.scaling.factor", 8.0);
+    Uint("rope.scaling.original_context_length", 128);
+    Float("rope.scaling.yarn_beta_fast", 32.0);
+    Float("rope.scaling.yarn_beta_slow", 1.0);
+  }
+}
+
+void TinyModelMaker::AddAttention() {
+  const int q = kHeads * spec_.head_dim;
+  const int kv = spec_.kv_heads * spec_.head_dim;
+  AddOfLayer("attn_norm.weight", {kHidden});
+  if (Is("gpt2")) AddOfLayer("attn_norm.bias", {kHidden});
+  if (Is("gpt2") || Is("phi3")) {
+    AddOfLayer("attn_qkv.weight", {kHidden, q + 2 * kv});
+    if (Is("gpt2")) AddOfLayer("attn_qkv.bias", {q + 2 * kv});
+  } else {
+    AddOfLayer("attn_q.weight", {kHidden, q});
+    AddOfLayer("attn_k.weight", {kHidden, kv});
+    AddOfLayer("attn_v.weight", {kHidden, kv});
+  }
+  if (spec_.qkv_bias) {
+    AddOfLayer("attn_q.bias", {q});
+    AddOfLayer("attn_k.bias", {kv});
+    AddOfLayer("attn_v.bias", {kv});
+  }
+  if (spec_.qk_norm) {
+    AddOfLayer("attn_q_norm.weight", {spec_.head_dim});
+    AddOfLayer("attn_k_norm.weight", {spec_.head_dim});
+  }
+  AddOfLayer("attn_output.weight", {q, kHidden});
+  if (Is("gpt2") || Is("gpt-oss")) AddOfLayer("attn_output.bias", {kHidden});
+  if (Is("gpt-oss")) AddOfLayer("attn_sinks.weight", {kHeads});
+  if (Is("gemma2") || Is("gemma3") || Is("gpt-oss")) {
+    AddOfLayer("post_attention_norm.weight", {kHidden});
+  }
+}
+
+void TinyModelMaker::AddFfn() {
+  if (!Is("gpt-oss")) AddOfLayer("ffn_norm.weight", {kHidden});
+  if (Is("gpt2")) AddOfLayer("ffn_norm.bias", {kHidden});
+  if (Is("gemma2") || Is("gemma3")) AddOfLayer("post_ffw_norm.weight", {kHidden});
+  if (spec_.experts > 0) return AddExperts();
+  if (!Is("gpt2") && !Is("phi3")) AddOfLayer("ffn_gate.weight", {kHidden, kFfn});
+  AddOfLayer("ffn_up.weight", {kHidden, Is("phi3") ? 2 * kFfn : kFfn});
+  AddOfLayer("ffn_down.weight", {kFfn, kHidden});
+  if (Is("gpt2")) {
+    AddOfLayer("ffn_up.bias", {kFfn});
+    AddOfLayer("ffn_down.bias", {kHidden});
+  }
+}
+
+void TinyModelMaker::AddExperts() {
+  const int count = spec_.experts;
+  const int ffn = spec_.expert_ffn;
+  AddOfLayer("ffn_gate_inp.weight", {kHidden, count});
+  AddOfLayer("ffn_gate_exps.weight", {kHidden, ffn, count});
+  AddOfLayer("ffn_up_exps.weight", {kHidden, ffn, count});
+  AddOfLayer("ffn_down_exps.weight", {ffn, kHidden, count});
+  if (Is("gpt-oss")) {
+    AddOfLayer("ffn_gate_inp.bias", {count});
+    AddOfLayer("ffn_gate_exps.bias", {ffn, count});
+    AddOfLayer("ffn_up_exps.bias", {ffn, count});
+    AddOfLayer("ffn_down_exps.bias", {kHidden, count});
+  }
+  if (spec_.shared_ffn > 0) {
+    AddOfLayer("ffn_gate_inp_shexp.weight", {kHidden});
+    AddOfLayer("ffn_gate_shexp.weight", {kHidden, spec_.shared_ffn});
+    AddOfLayer("ffn_up_shexp.weight", {kHidden, spec_.shared_ffn});
+    AddOfLayer("ffn_down_shexp.weight", {spec_.shared_ffn, kHidden});
+  }
+}
+
+void TinyModelMaker::AddRopeFactors() {
+  const auto pairs = static_cast<size_t>(spec_.head_dim / 2);
+  const auto set = [&](const char* name, const std::vector<float>& factors) {
+    file_.SetTensor(name, {pairs}, kernels::WeightType::kF32, factors);
+  };
+  std::vector<float> factors;
+  if (Named("llama3")) {
+    // Llama 3.1's scaling: factor 8, 1 and 4 turns within 64 positions.
+    for (size_t i = 0; i < pairs; ++i) {
+      const double exponent = -2.0 * static_cast<double>(i) / spec_.head_dim;
+      const double turns = 64 * PortablePow(spec_.rope_base, exponent) / 6.283185307179586;
+      const double kept = std::clamp((turns - 1.0) / (4.0 - 1.0), 0.0, 1.0);
+      factors.push_back(static_cast<float>(1.0 / ((1.0 - kept) / 8.0 + kept)));
+    }
+    set("rope_freqs.weight", factors);
+  }
+  if (Named("phi3long")) {
+    for (size_t i = 0; i < pairs; ++i) factors.push_back(1.0F + 0.5F * static_cast<float>(i));
+    set("rope_factors_long.weight", factors);
+    for (float& factor : factors) factor = 1.0F + (factor - 1.0F) / 8.0F;
+    set("rope_factors_short.weight", factors);
+  }
+}
+
+}  // namespace
+
+const std::vector<std::string>& TinyModelNames() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const TinySpec& spec : TinySpecs()) all.emplace_back(spec.name);
+    return all;
+  }();
+  return names;
+}
+
+GgufWriter TinyModel(const std::string& name, kernels::WeightType weights) {
+  for (const TinySpec& spec : TinySpecs()) {
+    if (spec.name == name) return TinyModelMaker(spec, weights).Make();
+  }
+  throw std::runtime_error("there is no tiny model " + name);
+}
+
+}  // namespace ropeway::model

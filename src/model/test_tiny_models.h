@@ -1,0 +1,26 @@
+// For tests: a tiny random model of each architecture. Weights follow from the names of their
+// tensors alone, so that tests/architectures/make_goldens.py gives the same ones to transformers'
+// models.
+#ifndef ROPEWAY_MODEL_TEST_TINY_MODELS_H_
+#define ROPEWAY_MODEL_TEST_TINY_MODELS_H_
+
+#include <string>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "model/test_gguf_writer.h"
+
+namespace ropeway::model {
+
+// "llama", "llama3" (with RoPE scaling), "mistral", "mixtral", "qwen2", ...
+const std::vector<std::string>& TinyModelNames();
+
+// The model of that name; `weights`: the type of its matrices but the routers', which are F32.
+GgufWriter TinyModel(const std::string& name,
+                     kernels::WeightType weights = kernels::WeightType::kF32);
+
+inline constexpr int kTinyModelContext = 1024;
+
+}  // namespace ropeway::model
+
+#endif  // ROPEWAY_MODEL_TEST_TINY_MODELS_H_

@@ -1,0 +1,399 @@
+#!/usr/bin/env python3
+"""Makes the golden files of architectures_golden_test: what Hugging Face transformers computes, in float32 on the CPU,
+with the tiny random models of src/model/test_tiny_models.cc.
+
+    python -m pip install -r tests/architectures/requirements.txt
+    python tests/architectures/make_goldens.py [NAME...]
+
+Each file tests/architectures/NAME.txt has lines of these kinds:
+
+    weights SHA-256                      of the tensors (tiny_weights.Weights.checksum)
+    ids COUNT                            of the prompt: tiny_weights.token_ids(COUNT)
+    row POSITION LOGPROB (ID LOGPROB)x3  of the id behind POSITION, and the three most likely ones
+    near POSITION MARGIN                 a router's logits of a chosen and of another expert differ by less than
+                                         1e-4 there: the row is not compared
+    greedy COUNT ID...                   what follows the first COUNT ids
+    tie STEP GAP                         the two best log-probs of that step differ by less than 2e-3
+"""
+import argparse
+import dataclasses
+import pathlib
+
+import numpy
+import torch
+import transformers
+
+from tiny_weights import VOCABULARY, Weights, token_ids
+
+HERE = pathlib.Path(__file__).parent
+HIDDEN = 64
+HEADS = 4
+FFN = 96
+CONTEXT = 1024
+LONG_ROPE_ORIGINAL = 32
+NEAR = 1e-4
+TIE = 2e-3
+GREEDY_PROMPT = 40
+GREEDY_TOKENS = 48
+# Around the edges of blocks, of windows (20, 24, 40), of RoPE's first contexts (32, 64, 128), of the softmax's groups
+# (64), of chunks of 100, and of the context.
+DENSE_ROWS = [*range(0, 80), *range(120, 136), *range(196, 204), *range(250, 262), *range(1008, 1023)]
+# Of experts fewer, so that no position's router is too near a tie to be computed alike.
+MOE_ROWS = [*range(0, 80), *range(120, 136), *range(150, 159)]
+
+
+@dataclasses.dataclass
+class Case:
+    """As TinySpec of test_tiny_models.cc."""
+
+    name: str
+    layers: int = 3
+    kv_heads: int = 2
+    head_dim: int = 16
+    tied: bool = False
+    eps: float = 1e-5
+    rope_base: float = 10000.0
+    window: int = 0
+    experts: int = 0
+    experts_used: int = 0
+    expert_ffn: int = 0
+    shared_ffn: int = 0
+    qkv_bias: bool = False
+    qk_norm: bool = False
+
+
+CASES = [
+    Case("llama"),
+    Case("llama3", tied=True, rope_base=500000.0),
+    Case("mistral", window=20),
+    Case("mixtral", experts=4, experts_used=2, expert_ffn=FFN),
+    Case("qwen2", tied=True, qkv_bias=True),
+    Case("qwen3", head_dim=32, tied=True, qk_norm=True),
+    Case("gemma2", layers=4, head_dim=32, tied=True, eps=1e-6, window=24),
+    Case("gemma3", layers=7, kv_heads=1, head_dim=32, tied=True, eps=1e-6, rope_base=1e6, window=24, qk_norm=True),
+    Case("gpt2", kv_heads=4, tied=True),
+    Case("phi3", window=40),
+    Case("phi3long"),
+    Case("qwen2moe", experts=6, experts_used=2, expert_ffn=32, shared_ffn=64, qkv_bias=True),
+    Case("qwen3moe", head_dim=32, experts=8, experts_used=3, expert_ffn=32, qk_norm=True),
+    Case("gptoss", layers=4, rope_base=150000.0, window=24, experts=4, experts_used=2, expert_ffn=64, qkv_bias=True),
+]
+
+
+def common_config(case):
+    return {
+        "vocab_size": VOCABULARY,
+        "hidden_size": HIDDEN,
+        "intermediate_size": FFN,
+        "num_hidden_layers": case.layers,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": case.kv_heads,
+        "head_dim": case.head_dim,
+        "max_position_embeddings": CONTEXT,
+        "rms_norm_eps": case.eps,
+        "rope_theta": case.rope_base,
+        "tie_word_embeddings": case.tied,
+        "attn_implementation": "eager",
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+
+
+def long_rope():
+    long = [1.0 + 0.5 * i for i in range(HIDDEN // HEADS // 2)]
+    return {"type": "longrope", "long_factor": long, "short_factor": [1.0 + (f - 1.0) / 8.0 for f in long]}
+
+
+def make_model(case):
+    """A transformers model of the case, its weights not set."""
+    c = common_config(case)
+    t = transformers
+    if case.name == "gpt2":
+        return t.GPT2LMHeadModel(t.GPT2Config(
+            vocab_size=VOCABULARY, n_positions=CONTEXT, n_embd=HIDDEN, n_layer=case.layers, n_head=HEADS, n_inner=FFN,
+            activation_function="gelu_new", layer_norm_epsilon=case.eps, attn_implementation="eager",
+            bos_token_id=1, eos_token_id=2))
+    experts = {"num_experts": case.experts, "num_experts_per_tok": case.experts_used,
+               "moe_intermediate_size": case.expert_ffn, "decoder_sparse_step": 1, "mlp_only_layers": []}
+    softcaps = {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 10.0}
+    scales = {"query_pre_attn_scalar": case.head_dim, "hidden_activation": "gelu_pytorch_tanh",
+              "sliding_window": case.window}
+    makers = {
+        "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**c)),
+        "llama3": lambda: t.LlamaForCausalLM(t.LlamaConfig(**c, rope_scaling={
+            "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64})),
+        "mistral": lambda: t.MistralForCausalLM(t.MistralConfig(**c, sliding_window=case.window)),
+        "mixtral": lambda: t.MixtralForCausalLM(t.MixtralConfig(
+            **c, sliding_window=None, num_local_experts=case.experts, num_experts_per_tok=case.experts_used)),
+        "qwen2": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**c, use_sliding_window=False)),
+        "qwen3": lambda: t.Qwen3ForCausalLM(t.Qwen3Config(**c, use_sliding_window=False)),
+        "gemma2": lambda: t.Gemma2ForCausalLM(t.Gemma2Config(**c, **scales, **softcaps)),
+        "gemma3": lambda: t.Gemma3ForCausalLM(t.Gemma3TextConfig(**c, **scales, rope_local_base_freq=10000.0)),
+        "phi3": lambda: t.Phi3ForCausalLM(t.Phi3Config(**c, sliding_window=case.window)),
+        "phi3long": lambda: t.Phi3ForCausalLM(t.Phi3Config(
+            **c, sliding_window=None, rope_scaling=long_rope(),
+            original_max_position_embeddings=LONG_ROPE_ORIGINAL)),
+        "qwen2moe": lambda: t.Qwen2MoeForCausalLM(t.Qwen2MoeConfig(
+            **c, **experts, shared_expert_intermediate_size=case.shared_ffn, norm_topk_prob=False,
+            use_sliding_window=False)),
+        "qwen3moe": lambda: t.Qwen3MoeForCausalLM(t.Qwen3MoeConfig(
+            **c, **experts, norm_topk_prob=True, use_sliding_window=False)),
+        "gptoss": lambda: t.GptOssForCausalLM(t.GptOssConfig(
+            **{**c, "intermediate_size": case.expert_ffn}, sliding_window=case.window,
+            num_local_experts=case.experts, num_experts_per_tok=case.experts_used,
+            layer_types=["full_attention" if i % 2 else "sliding_attention" for i in range(case.layers)],
+            rope_scaling={"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+                          "original_max_position_embeddings": 128})),
+    }
+    return makers[case.name]()
+
+
+class State:
+    """The state dict of a case's model, filled from the GGUF tensors."""
+
+    def __init__(self, case, known):
+        self.case = case
+        self.known = known  # The keys that this version of transformers has.
+        self.weights = Weights()
+        self.values = {}
+
+    def set(self, key, values):
+        self.values[key] = torch.tensor(values)
+
+    def of(self, name, *shape):
+        return self.weights.get(name, *shape)
+
+    def norm(self, key, name, size=HIDDEN):
+        """GGUF adds gemma's 1 to the weights."""
+        values = self.of(name, size)
+        self.set(key, values - 1 if self.case.name.startswith("gemma") else values)
+
+    def rotated(self, values, heads):
+        """GGUF has llama's rows in the order of interleaved pairs, transformers in that of halves."""
+        if self.case.name not in ("llama", "llama3", "mistral", "mixtral"):
+            return values
+        inputs = values.shape[-1]
+        return values.reshape(heads, -1, 2, inputs).swapaxes(1, 2).reshape(-1, inputs)
+
+
+def fill_gpt2(state):
+    case = state.case
+    top = "transformer."
+    state.set(top + "wte.weight", state.of("token_embd.weight", VOCABULARY, HIDDEN))
+    state.set("lm_head.weight", state.of("token_embd.weight", VOCABULARY, HIDDEN))
+    state.set(top + "wpe.weight", state.of("position_embd.weight", CONTEXT, HIDDEN))
+
+    def norm(key, name):
+        state.set(key + ".weight", state.of(name + ".weight", HIDDEN))
+        state.set(key + ".bias", state.of(name + ".bias", HIDDEN))
+
+    def conv(key, name, inputs, outputs):
+        state.set(key + ".weight", state.of(name + ".weight", outputs, inputs).T.copy())
+        state.set(key + ".bias", state.of(name + ".bias", outputs))
+
+    norm(top + "ln_f", "output_norm")
+    for i in range(case.layers):
+        to, of = f"{top}h.{i}.", f"blk.{i}."
+        norm(to + "ln_1", of + "attn_norm")
+        norm(to + "ln_2", of + "ffn_norm")
+        conv(to + "attn.c_attn", of + "attn_qkv", HIDDEN, 3 * HIDDEN)
+        conv(to + "attn.c_proj", of + "attn_output", HIDDEN, HIDDEN)
+        conv(to + "mlp.c_fc", of + "ffn_up", HIDDEN, FFN)
+        conv(to + "mlp.c_proj", of + "ffn_down", FFN, HIDDEN)
+
+
+def fill_attention(state, to, of):
+    case = state.case
+    q, kv = HEADS * case.head_dim, case.kv_heads * case.head_dim
+    to += "self_attn."
+    state.set(to + "o_proj.weight", state.of(of + "attn_output.weight", HIDDEN, q))
+    if case.name.startswith("phi3"):
+        state.set(to + "qkv_proj.weight", state.of(of + "attn_qkv.weight", q + 2 * kv, HIDDEN))
+        return
+    for letter, outputs, heads in (("q", q, HEADS), ("k", kv, case.kv_heads), ("v", kv, 0)):
+        values = state.of(f"{of}attn_{letter}.weight", outputs, HIDDEN)
+        state.set(f"{to}{letter}_proj.weight", state.rotated(values, heads) if heads else values)
+        if case.qkv_bias:
+            state.set(f"{to}{letter}_proj.bias", state.of(f"{of}attn_{letter}.bias", outputs))
+    if case.qk_norm:
+        state.norm(to + "q_norm.weight", of + "attn_q_norm.weight", case.head_dim)
+        state.norm(to + "k_norm.weight", of + "attn_k_norm.weight", case.head_dim)
+    if case.name == "gptoss":
+        state.set(to + "o_proj.bias", state.of(of + "attn_output.bias", HIDDEN))
+        state.set(to + "sinks", state.of(of + "attn_sinks.weight", HEADS))
+
+
+def fill_experts(state, to, of):
+    case = state.case
+    count, ffn = case.experts, case.expert_ffn
+    gate = state.of(of + "ffn_gate_exps.weight", count, ffn, HIDDEN)
+    up = state.of(of + "ffn_up_exps.weight", count, ffn, HIDDEN)
+    down = state.of(of + "ffn_down_exps.weight", count, HIDDEN, ffn)
+    router = state.of(of + "ffn_gate_inp.weight", count, HIDDEN)
+    if case.name == "gptoss":
+        fill_gpt_oss_experts(state, to + "mlp.", of, (gate, up, down), router)
+        return
+    block = "block_sparse_moe." if to + "block_sparse_moe.gate.weight" in state.known else "mlp."
+    state.set(to + block + "gate.weight", router)
+    names = ("w1", "w3", "w2") if block == "block_sparse_moe." else ("gate_proj", "up_proj", "down_proj")
+    if to + "mlp.experts.gate_up_proj" in state.known:  # transformers 5.
+        state.set(to + "mlp.experts.gate_up_proj", numpy.concatenate([gate, up], axis=1))
+        state.set(to + "mlp.experts.down_proj", down)
+    else:
+        for name, values in zip(names, (gate, up, down)):
+            for e in range(count):
+                state.set(f"{to}{block}experts.{e}.{name}.weight", values[e])
+    if case.shared_ffn:
+        shared = to + "mlp.shared_expert"
+        state.set(shared + "_gate.weight", state.of(of + "ffn_gate_inp_shexp.weight", HIDDEN).reshape(1, HIDDEN))
+        for name, short, rows, inputs in (("gate_proj", "gate", case.shared_ffn, HIDDEN),
+                                          ("up_proj", "up", case.shared_ffn, HIDDEN),
+                                          ("down_proj", "down", HIDDEN, case.shared_ffn)):
+            state.set(f"{shared}.{name}.weight", state.of(f"{of}ffn_{short}_shexp.weight", rows, inputs))
+
+
+def fill_gpt_oss_experts(state, to, of, matrices, router):
+    """Its gate and up lie interleaved, and inputs come first."""
+    case = state.case
+    count, ffn = case.experts, case.expert_ffn
+    gate, up, down = matrices
+    gate_bias = state.of(of + "ffn_gate_exps.bias", count, ffn)
+    up_bias = state.of(of + "ffn_up_exps.bias", count, ffn)
+    fused = numpy.stack([gate, up], axis=2).reshape(count, 2 * ffn, HIDDEN)
+    state.set(to + "router.weight", router)
+    state.set(to + "router.bias", state.of(of + "ffn_gate_inp.bias", count))
+    state.set(to + "experts.gate_up_proj", fused.swapaxes(1, 2).copy())
+    state.set(to + "experts.gate_up_proj_bias", numpy.stack([gate_bias, up_bias], axis=2).reshape(count, -1))
+    state.set(to + "experts.down_proj", down.swapaxes(1, 2).copy())
+    state.set(to + "experts.down_proj_bias", state.of(of + "ffn_down_exps.bias", count, HIDDEN))
+
+
+def fill_ffn(state, to, of):
+    case = state.case
+    if case.experts:
+        fill_experts(state, to, of)
+        return
+    fused = case.name.startswith("phi3")
+    up = state.of(of + "ffn_up.weight", 2 * FFN if fused else FFN, HIDDEN)
+    state.set(to + ("mlp.gate_up_proj.weight" if fused else "mlp.up_proj.weight"), up)
+    if not fused:
+        state.set(to + "mlp.gate_proj.weight", state.of(of + "ffn_gate.weight", FFN, HIDDEN))
+    state.set(to + "mlp.down_proj.weight", state.of(of + "ffn_down.weight", HIDDEN, FFN))
+
+
+def fill_others(state):
+    case = state.case
+    embedding = state.of("token_embd.weight", VOCABULARY, HIDDEN)
+    state.set("model.embed_tokens.weight", embedding)
+    state.set("lm_head.weight", embedding if case.tied else state.of("output.weight", VOCABULARY, HIDDEN))
+    state.norm("model.norm.weight", "output_norm.weight")
+    for i in range(case.layers):
+        to, of = f"model.layers.{i}.", f"blk.{i}."
+        state.norm(to + "input_layernorm.weight", of + "attn_norm.weight")
+        if case.name.startswith("gemma"):
+            state.norm(to + "post_attention_layernorm.weight", of + "post_attention_norm.weight")
+            state.norm(to + "pre_feedforward_layernorm.weight", of + "ffn_norm.weight")
+            state.norm(to + "post_feedforward_layernorm.weight", of + "post_ffw_norm.weight")
+        elif case.name == "gptoss":
+            state.norm(to + "post_attention_layernorm.weight", of + "post_attention_norm.weight")
+        else:
+            state.norm(to + "post_attention_layernorm.weight", of + "ffn_norm.weight")
+        fill_attention(state, to, of)
+        fill_ffn(state, to, of)
+
+
+def load(case):
+    """The model with its weights, and their checksum."""
+    model = make_model(case).float().eval()
+    state = State(case, set(model.state_dict()))
+    (fill_gpt2 if case.name == "gpt2" else fill_others)(state)
+    missing, unexpected = model.load_state_dict(state.values, strict=False)
+    missing = [key for key in missing if not key.endswith((".attn.bias", ".attn.masked_bias", "inv_freq"))]
+    if missing or unexpected:
+        raise SystemExit(f"{case.name}: missing {missing}, unexpected {unexpected}")
+    return model, state.weights.checksum()
+
+
+class Routers:
+    """Notes at each position the least margin of any layer's router."""
+
+    def __init__(self, model, case):
+        self.used = case.experts_used
+        self.margins = None
+        self.hooks = [module.register_forward_pre_hook(self.note) for name, module in model.named_modules()
+                      if name.endswith(("block_sparse_moe.gate", "mlp.gate", "mlp.router"))]
+
+    def stop(self):
+        for hook in self.hooks:
+            hook.remove()
+
+    def note(self, module, inputs):
+        rows = inputs[0].detach().reshape(-1, HIDDEN)
+        logits = torch.nn.functional.linear(rows, module.weight, getattr(module, "bias", None))
+        best = torch.sort(logits, dim=-1, descending=True).values
+        margins = best[:, self.used - 1] - best[:, self.used]
+        self.margins = margins if self.margins is None else torch.minimum(self.margins, margins)
+
+
+def logprobs_of(model, ids):
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
+    return torch.log_softmax(logits.double(), dim=-1)
+
+
+def greedy_lines(model, ids):
+    ids = list(ids)
+    chosen, ties = [], []
+    for step in range(GREEDY_TOKENS):
+        best = torch.topk(logprobs_of(model, ids)[-1], 2)
+        gap = (best.values[0] - best.values[1]).item()
+        if gap < TIE:
+            ties.append(f"tie {step} {gap:.2e}")
+        chosen.append(int(best.indices[0]))
+        ids.append(chosen[-1])
+    return [f"greedy {GREEDY_PROMPT} " + " ".join(map(str, chosen)), *ties]
+
+
+def lines_of(case):
+    model, checksum = load(case)
+    rows = MOE_ROWS if case.experts else DENSE_ROWS
+    ids = token_ids(rows[-1] + 2)
+    routers = Routers(model, case) if case.experts else None
+    logprobs = logprobs_of(model, ids)
+    if routers is not None:
+        routers.stop()
+    lines = [f"weights {checksum}", f"ids {len(ids)}"]
+    for position in rows:
+        row = logprobs[position]
+        best = torch.topk(row, 3)
+        text = " ".join(f"{int(i)} {v:.6f}" for i, v in zip(best.indices, best.values.tolist()))
+        lines.append(f"row {position} {row[ids[position + 1]].item():.6f} {text}")
+    if routers is not None:
+        for position, margin in enumerate(routers.margins.tolist()):
+            if margin < NEAR:
+                lines.append(f"near {position} {margin:.2e}")
+    return lines + greedy_lines(model, ids[:GREEDY_PROMPT])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of a model; all without one")
+    names = parser.parse_args().names
+    known = [case.name for case in CASES]
+    for name in names:
+        if name not in known:
+            parser.error(f"no such model: '{name}'; there are {', '.join(known)}")
+    torch.manual_seed(0)
+    made_by = f"# Made by make_goldens.py with transformers {transformers.__version__} and torch {torch.__version__}."
+    for case in CASES:
+        if names and case.name not in names:
+            continue
+        path = HERE / f"{case.name}.txt"
+        path.write_text("\n".join([made_by, *lines_of(case)]) + "\n", encoding="utf-8")
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

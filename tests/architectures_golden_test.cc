@@ -1,0 +1,225 @@
+// Each architecture against Hugging Face transformers: log-probs and greedy tokens of tiny random
+// models equal those of tests/architectures/NAME.txt, which make_goldens.py there makes.
+#include <gtest/gtest.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "determinism_harness.h"
+#include "model/gguf.h"
+#include "model/test_gguf_writer.h"
+#include "model/test_tiny_models.h"
+
+namespace ropeway::test::testing {
+namespace {
+
+constexpr double kMostDifference = 1e-3;
+constexpr double kTieGap = 2e-3;  // As in make_goldens.py.
+constexpr int kTopsOfRow = 3;
+
+struct GoldenRow {
+  int position = 0;
+  double logprob = 0;  // Of the id behind it.
+  std::vector<std::pair<TokenId, double>> tops;
+};
+
+// A golden file: its lines are explained in make_goldens.py.
+struct Golden {
+  std::string weights;
+  int ids = 0;
+  std::vector<GoldenRow> rows;
+  std::map<int, double> near;  // Router margins by position.
+  int greedy_prompt = 0;
+  std::vector<TokenId> greedy;
+  std::map<int, double> ties;  // Gaps by step.
+};
+
+Golden ReadGolden(const std::string& name) {
+  const std::string path = std::string(ROPEWAY_GOLDEN_FOLDER) + "/" + name + ".txt";
+  std::ifstream file(path);
+  if (!file) {
+    throw std::runtime_error(path + " is missing: tests/architectures/make_goldens.py makes it");
+  }
+  Golden golden;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string kind;
+    words >> kind;
+    int at = 0;
+    double value = 0;
+    if (kind == "weights") {
+      words >> golden.weights;
+    } else if (kind == "ids") {
+      words >> golden.ids;
+    } else if (kind == "row") {
+      GoldenRow& row = golden.rows.emplace_back();
+      words >> row.position >> row.logprob;
+      while (words >> at >> value) row.tops.push_back({at, value});
+    } else if (kind == "near" && words >> at >> value) {
+      golden.near[at] = value;
+    } else if (kind == "tie" && words >> at >> value) {
+      golden.ties[at] = value;
+    } else if (kind == "greedy") {
+      words >> golden.greedy_prompt;
+      while (words >> at) golden.greedy.push_back(at);
+    }
+  }
+  return golden;
+}
+
+// SHA-256 of the names and bytes of all tensors, in the order of the names; those of RoPE's factors
+// aside, which transformers computes from its configuration.
+std::string ChecksumOf(const model::GgufFile& file) {
+  std::map<std::string, const model::GgufTensor*> tensors;
+  for (const model::GgufTensor& tensor : file.tensors()) {
+    if (!tensor.name.starts_with("rope_")) tensors[std::string(tensor.name)] = &tensor;
+  }
+  EVP_MD_CTX* const context = EVP_MD_CTX_new();
+  EVP_DigestInit_ex(context, EVP_sha256(), nullptr);
+  for (const auto& [name, tensor] : tensors) {
+    std::vector<std::byte> bytes(tensor->bytes);
+    const Status read = file.Read(tensor->begin, bytes);
+    EXPECT_TRUE(read.ok()) << read.message();
+    EVP_DigestUpdate(context, name.data(), name.size());
+    EVP_DigestUpdate(context, bytes.data(), bytes.size());
+  }
+  unsigned char digest[32];
+  EVP_DigestFinal_ex(context, digest, nullptr);
+  EVP_MD_CTX_free(context);
+  std::string hex;
+  for (const unsigned char byte : digest) {
+    hex += "0123456789abcdef"[byte >> 4];
+    hex += "0123456789abcdef"[byte & 15];
+  }
+  return hex;
+}
+
+// As token_ids of tiny_weights.py.
+std::vector<TokenId> GoldenIds(int count) {
+  base::SeededRandom random(7);
+  std::vector<TokenId> ids;
+  for (int i = 0; i < count; ++i) {
+    ids.push_back(static_cast<TokenId>(random.Next64() % uint64_t{model::kTinyVocab}));
+  }
+  return ids;
+}
+
+// The log-prob of each position's id, and the best ones there.
+struct ScoredRow {
+  double logprob = 0;
+  std::vector<std::pair<TokenId, double>> tops;
+};
+
+std::vector<ScoredRow> RowsOf(const Output& output) {
+  std::vector<ScoredRow> rows;
+  size_t next = 1;  // The first position has no log-prob.
+  const auto take = [&] { return output.scored_bits.at(next++); };
+  while (next < output.scored_bits.size()) {
+    ScoredRow& row = rows.emplace_back();
+    row.logprob = std::bit_cast<float>(take());
+    for (int i = 0; i < kTopsOfRow; ++i) {
+      const auto id = static_cast<TokenId>(take());
+      row.tops.push_back({id, std::bit_cast<float>(take())});
+    }
+  }
+  return rows;
+}
+
+class ArchitectureGolden : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    golden_ = ReadGolden(GetParam());
+    const model::TempFile temp(model::TinyModel(GetParam()).Bytes());
+    auto file = model::GgufFile::Open(temp.path());
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    checksum_ = ChecksumOf(**file);
+    auto loaded = model::Model::Load(**file, 1);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    model_ = *std::move(loaded);
+  }
+
+  // Runs one request in an engine of its own.
+  Output Run(core::CoreRequest request, int chunk) const {
+    request.id = 1;
+    request.ignore_eos = true;
+    request.spec.params.temperature = 0;
+    CrowdOptions options;
+    options.model = model_;
+    options.chunk = chunk;
+    options.max_model_len = model::kTinyModelContext;
+    return RunCrowd({std::move(request)}, options, kernels::ChooseKernels(nullptr)).outputs.at(1);
+  }
+
+  Golden golden_;
+  std::string checksum_;
+  std::shared_ptr<const model::Model> model_;
+};
+
+TEST_P(ArchitectureGolden, TheWeightsAreThose) { EXPECT_EQ(checksum_, golden_.weights); }
+
+TEST_P(ArchitectureGolden, LogProbsAreThoseOfTransformers) {
+  core::CoreRequest request;
+  request.prompt = GoldenIds(golden_.ids);
+  request.max_tokens = 0;
+  request.spec.num_prompt_logprobs = kTopsOfRow;
+  const std::vector<ScoredRow> rows = RowsOf(Run(request, 100));
+  ASSERT_EQ(static_cast<int>(rows.size()), golden_.ids - 1);
+  double worst = 0;
+  int counted = 0;
+  for (const GoldenRow& golden : golden_.rows) {
+    const ScoredRow& row = rows[static_cast<size_t>(golden.position)];
+    double difference = std::fabs(row.logprob - golden.logprob);
+    ASSERT_EQ(golden.tops.size(), row.tops.size());
+    for (size_t i = 0; i < row.tops.size(); ++i) {
+      difference = std::max(difference, std::fabs(row.tops[i].second - golden.tops[i].second));
+    }
+    if (golden_.near.contains(golden.position)) {
+      std::printf("position %d: a router's margin is %.1e, the difference %.1e\n", golden.position,
+                  golden_.near.at(golden.position), difference);
+      continue;
+    }
+    ++counted;
+    worst = std::max(worst, difference);
+    EXPECT_LE(difference, kMostDifference) << "position " << golden.position;
+    const double gap = golden.tops[0].second - golden.tops[1].second;
+    if (gap > kTieGap) {
+      EXPECT_EQ(row.tops[0].first, golden.tops[0].first) << "position " << golden.position;
+    }
+  }
+  EXPECT_GE(counted, 64);
+  RecordProperty("worst_difference", std::to_string(worst));
+}
+
+TEST_P(ArchitectureGolden, GreedyTokensAreThoseOfTransformersUpToTies) {
+  core::CoreRequest request;
+  request.prompt = GoldenIds(golden_.greedy_prompt);
+  request.max_tokens = static_cast<int32_t>(golden_.greedy.size());
+  const std::vector<TokenId> tokens = Run(request, 16).tokens;
+  ASSERT_EQ(tokens.size(), golden_.greedy.size());
+  const auto [ours, theirs] = std::mismatch(tokens.begin(), tokens.end(), golden_.greedy.begin());
+  if (ours == tokens.end()) return;
+  const int step = static_cast<int>(ours - tokens.begin());
+  ASSERT_TRUE(golden_.ties.contains(step))
+      << "step " << step << ": " << *ours << ", and " << *theirs << " by transformers";
+  std::printf("a tie at step %d: %d and %d are %.1e apart\n", step, *ours, *theirs,
+              golden_.ties.at(step));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ArchitectureGolden, ::testing::ValuesIn(model::TinyModelNames()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace ropeway::test::testing
