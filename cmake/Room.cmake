@@ -31,7 +31,7 @@ function(ropeway_room NAME)
                                              $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
   # Said to the users of the installed library too: the public headers need it.
   target_compile_features(${lib} ${scope} cxx_std_20)
-  if(ROPEWAY_SANITIZE AND sources AND NAME MATCHES "^(net|server|loadgen|cli|lab)$")
+  if(ROPEWAY_SANITIZE AND sources AND NAME MATCHES "^(net|server|loadgen|hub|cli|lab)$")
     # Much template code and little to compute: a third of the build's time.
     target_compile_options(${lib} PRIVATE -O0)
   endif()

@@ -29,8 +29,9 @@ ALLOWED = {
     "server": ["base", "core", "net", "engine/backend.h"],
     "flags": ["base"],
     "loadgen": ["base", "flags", "net"],
+    "hub": ["base", "net"],
     "cli": ["base", "core", "tokenizer", "kernels", "model", "kvcache", "policy", "scheduler",
-            "executor", "store", "engine", "net", "server", "flags", "loadgen"],
+            "executor", "store", "engine", "net", "server", "flags", "loadgen", "hub"],
 }
 PUBLIC = "include"  # include/ropeway: open to every room, includes none.
 WIRING = "main"  # src/main.cc: the only program file that may include every room.

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# fuzz.sh [--seconds N] [--seed N] [TARGET...]: runs the fuzz targets (gguf, http, json, tokenizer,
-# toml, template; all of them unless named) under libFuzzer, AddressSanitizer and UBSan, N seconds each (30),
-# as many at a time as there are cores. With a seed each run on an empty build/fuzz/corpus tries the
+# fuzz.sh [--seconds N] [--seed N] [TARGET...]: runs the fuzz targets (gguf, http, json, safetensors,
+# tokenizer, tokenizer_json, toml, template; all of them unless named) under libFuzzer, AddressSanitizer and
+# UBSan, N seconds each (30), as many at a time as there are cores. With a seed each run on an empty build/fuzz/corpus tries the
 # same inputs, as far as it gets; without one they are new. What it learns is kept in build/fuzz/corpus. An input that breaks a target
 # is kept in build/fuzz/found and printed; once it is mended, copy it to tests/data/fuzz/TARGET, which
 # every ./test replays.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
+all="gguf http json safetensors tokenizer tokenizer_json toml template"
 seconds=30
 seed=0
 targets=()
@@ -20,14 +21,14 @@ while [ $# -gt 0 ]; do
       seed=${2:?--seed wants a number}
       shift
       ;;
-    gguf | http | json | tokenizer | toml | template) targets+=("$1") ;;
-    *) die "usage: fuzz.sh [--seconds N] [--seed N] [gguf|http|json|tokenizer|toml|template...]" ;;
+    gguf | http | json | safetensors | tokenizer | tokenizer_json | toml | template) targets+=("$1") ;;
+    *) die "usage: fuzz.sh [--seconds N] [--seed N] [${all// /|}...]" ;;
   esac
   shift
 done
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "--seconds wants a whole number above 0, not '$seconds'"
 [[ $seed =~ ^[0-9]+$ ]] || die "--seed wants a whole number, not '$seed'"
-[ ${#targets[@]} -gt 0 ] || targets=(gguf http json tokenizer toml template)
+[ ${#targets[@]} -gt 0 ] || read -ra targets <<<"$all"
 
 "$root/scripts/setup.sh" test
 "$root/scripts/build.sh" fuzz --target fuzz_targets

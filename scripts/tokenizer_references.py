@@ -153,16 +153,21 @@ def encoder(tokenizer):
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
 
 
-def byte_level(fields):
-    """`tokenizers` for byte-level BPE, and the bytes that the vocabulary lacks."""
+def byte_level_tokenizer(fields):
+    """`tokenizers` for byte-level BPE."""
     pre = SAME.get(fields.pre, fields.pre)
-    vocabulary = fields.vocabulary()
     merges = [tuple(merge.split(" ")) for merge in fields.merges]
-    tokenizer = Tokenizer(models.BPE(vocabulary, merges, ignore_merges=pre in IGNORE_MERGES, fuse_unk=False))
+    tokenizer = Tokenizer(models.BPE(fields.vocabulary(), merges, ignore_merges=pre in IGNORE_MERGES, fuse_unk=False))
     tokenizer.pre_tokenizer = PRE_TOKENIZERS[pre]()
     tokenizer.add_special_tokens(fields.added())
+    return tokenizer
+
+
+def byte_level(fields):
+    """The same, and the bytes that the vocabulary lacks."""
+    vocabulary = fields.vocabulary()
     lacks = bytes(byte for byte in range(256) if byte_letter(byte) not in vocabulary)
-    return encoder(tokenizer), lacks
+    return encoder(byte_level_tokenizer(fields)), lacks
 
 
 def merges_of_scores(fields):
@@ -178,7 +183,7 @@ def merges_of_scores(fields):
     return [merge[3:] for merge in merges]
 
 
-def sentencepiece_bpe(fields):
+def sentencepiece_bpe_tokenizer(fields):
     """`tokenizers` for SentencePiece's BPE."""
     by_scores = fields.model == "llama" and fields.scores
     merges = merges_of_scores(fields) if by_scores else [tuple(merge.split(" ")) for merge in fields.merges]
@@ -189,7 +194,11 @@ def sentencepiece_bpe(fields):
     steps = [normalizers.Prepend(SPACE)] if fields.space else []
     tokenizer.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE)])
     tokenizer.add_special_tokens(fields.added())
-    return encoder(tokenizer)
+    return tokenizer
+
+
+def sentencepiece_bpe(fields):
+    return encoder(sentencepiece_bpe_tokenizer(fields))
 
 
 def message(number, value):
@@ -212,8 +221,8 @@ def varint(value):
     return bytes(out + bytes([value]))
 
 
-def sentencepiece_model(fields):
-    """sentencepiece itself, with a model file made of the vocabulary. It knows no special tokens in a text."""
+def sentencepiece_file(fields):
+    """The bytes of a tokenizer.model that is made of the vocabulary."""
     has_bytes = BYTE in fields.types
     parts = []
     for i, (token, score, kind) in enumerate(zip(fields.tokens, fields.scores, fields.types)):
@@ -227,7 +236,12 @@ def sentencepiece_model(fields):
     normalizer = message(1, "from a GGUF file") + message(2, fields.char_map) + message(3, bool(fields.space))
     normalizer += message(4, bool(fields.remove_spaces)) + message(5, True)
     parts += [message(2, trainer), message(3, normalizer)]
-    processor = sentencepiece.SentencePieceProcessor(model_proto=b"".join(parts))
+    return b"".join(parts)
+
+
+def sentencepiece_model(fields):
+    """sentencepiece itself, with such a file. It knows no special tokens in a text."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=sentencepiece_file(fields))
     return lambda text: processor.encode(text, out_type=int)
 
 

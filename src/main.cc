@@ -9,6 +9,7 @@
 #include "base/output.h"
 #include "cli/bench_program.h"
 #include "cli/inspect.h"
+#include "cli/models.h"
 #include "cli/perplexity.h"
 #include "cli/run.h"
 #include "cli/serve.h"
@@ -28,6 +29,7 @@ int Main(int argc, char** argv) {
   cli::RunFlags run;
   loadgen::BenchServeFlags bench_serve;
   cli::PerplexityFlags perplexity;
+  cli::ModelsFlags models;
   cli::InspectFlags inspect;
   cli::TokenizeFlags tokenize;
   std::string shell;
@@ -49,6 +51,7 @@ int Main(int argc, char** argv) {
                        "order-price, replay",
                        nullptr,
                        {loadgen::BenchServeCommand(&bench_serve)}},
+                      cli::ModelsCommand(&models),
                       cli::PerplexityCommand(&perplexity),
                       cli::InspectCommand(&inspect),
                       cli::TokenizeCommand(&tokenize),

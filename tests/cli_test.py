@@ -343,21 +343,21 @@ class ConfigTest(InTempFolder):
 
 
 class CompletionTest(unittest.TestCase):
-    def complete(self, *words):
+    def complete(self, *words, program="ropeway", **variables):
         """What bash offers for the last word of the line."""
-        line = " ".join(f"'{word}'" for word in ("ropeway", *words))
+        line = " ".join(f"'{word}'" for word in (program, *words))
         script = (f'source <("{ARGS.ropeway}" completion bash)\n'
                   f'COMP_WORDS=({line}); COMP_CWORD={len(words)}\n'
                   'complete -p ropeway >/dev/null || exit 3\n'
                   '_ropeway; printf "%s\\n" "${COMPREPLY[@]}"')
         reply = subprocess.run(["bash", "-uc", script], capture_output=True, text=True, check=True,
-                               timeout=60)
+                               timeout=60, env={**os.environ, **variables})
         self.assertEqual(reply.stderr, "")
         return [word for word in reply.stdout.split("\n") if word]
 
     def test_bash_offers_commands_flags_values_and_files(self):
         commands = self.complete("")
-        for command in ("serve", "run", "bench", "perplexity", "inspect", "tokenize", "completion"):
+        for command in ("serve", "run", "bench", "models", "perplexity", "inspect", "tokenize", "completion"):
             self.assertIn(command, commands)
         self.assertEqual(self.complete("ser"), ["serve"])
         self.assertEqual(self.complete("serve", "--max-num-b"), ["--max-num-batched-tokens"])
@@ -376,10 +376,24 @@ class CompletionTest(unittest.TestCase):
                 line for line in call(*path, "--help").stdout.splitlines()
                 if re.match(r"  (    |-\w, )--", line))))
         for path in ((), ("serve",), ("run",), ("perplexity",), ("bench",), ("bench", "serve"),
-                     ("inspect",), ("tokenize",), ("completion",)):
+                     ("models",), ("models", "list"), ("models", "pull"), ("models", "show"),
+                     ("models", "rm"), ("inspect",), ("tokenize",), ("completion",)):
             with self.subTest(path=path):
                 self.assertTrue(flags(path))
                 self.assertEqual(flags(path), set(self.complete(*path, "--")))
+
+    def test_names_of_models_are_offered(self):
+        with tempfile.TemporaryDirectory() as cache:
+            models = pathlib.Path(cache, "ropeway", "models")
+            models.mkdir(parents=True)
+            (models / "my-model.gguf").write_bytes(b"")
+            for words in (("serve", "--model"), ("run",), ("inspect",), ("models", "show"), ("models", "rm"),
+                          ("models", "pull")):
+                with self.subTest(words=words):
+                    self.assertIn("my-model", self.complete(*words, "my-", program=ARGS.ropeway,
+                                                            XDG_CACHE_HOME=cache))
+            self.assertIn("smollm2-135m", self.complete("models", "pull", "smol", program=ARGS.ropeway,
+                                                        XDG_CACHE_HOME=cache))
 
     def test_fish_offers_commands_flags_and_values(self):
         def complete(line):

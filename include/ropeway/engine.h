@@ -121,6 +121,9 @@ class Engine {
   // The resolved limit on prompt plus output tokens of one request.
   int max_model_len() const;
   const std::string& model_name() const;
+  // What ModelOptions::sampling and the model say about requests that do not. A Request says all:
+  // sampling_defaults().Params() is one that does not.
+  const SamplingDefaults& sampling_defaults() const;
 
  private:
   class Impl;

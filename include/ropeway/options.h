@@ -5,17 +5,54 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "ropeway/request.h"
 
 namespace ropeway {
 
+// Sampling parameters for requests that do not say; those that are absent are SamplingParams' own.
+struct SamplingDefaults {
+  std::optional<float> temperature;
+  std::optional<int32_t> top_k;
+  std::optional<float> top_p;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
+
+  // These, and those of `other` where these are absent.
+  SamplingDefaults Or(const SamplingDefaults& other) const {
+    return {temperature ? temperature : other.temperature, top_k ? top_k : other.top_k,
+            top_p ? top_p : other.top_p, min_p ? min_p : other.min_p,
+            repetition_penalty ? repetition_penalty : other.repetition_penalty};
+  }
+
+  // What a request gets that says nothing.
+  SamplingParams Params() const {
+    SamplingParams params;
+    params.temperature = temperature.value_or(params.temperature);
+    params.top_k = top_k.value_or(params.top_k);
+    params.top_p = top_p.value_or(params.top_p);
+    params.min_p = min_p.value_or(params.min_p);
+    params.repetition_penalty = repetition_penalty.value_or(params.repetition_penalty);
+    return params;
+  }
+};
+
 struct ModelOptions {
-  std::string path;         // A GGUF file.
+  // A GGUF file (of a split one the first part), a folder in Hugging Face's format, or a folder
+  // with one GGUF model.
+  std::string path;
   std::string served_name;  // "": the file's name without ".gguf".
+  // "q8_0" or "q4_0": weights in F32, F16 and BF16 are quantised when they are loaded; "": as the
+  // file has them.
+  std::string quantize;
   // Prompt plus output tokens of one request; 0: the model's context length. Lowered at start to
   // what the KV pool holds.
   int max_model_len = 0;
   std::string chat_template;  // Jinja text to use instead of the model file's; "": the file's.
+  // Go before those that come with the model (generation_config.json, general.sampling in GGUF).
+  SamplingDefaults sampling;
   // Recognise control tokens, such as "<|im_end|>", also in what a chat's messages say. Whoever
   // writes a message can then end it and speak in another role.
   bool parse_special = false;

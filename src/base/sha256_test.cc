@@ -3,19 +3,13 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <string>
 
 namespace ropeway::base {
 namespace {
 
-std::string Hex(const std::string& text) {
-  std::string hex;
-  for (const uint8_t byte : Sha256(text.data(), text.size())) {
-    hex += "0123456789abcdef"[byte >> 4];
-    hex += "0123456789abcdef"[byte & 15];
-  }
-  return hex;
-}
+std::string Hex(const std::string& text) { return HexText(Sha256(text.data(), text.size())); }
 
 // FIPS 180-4's examples.
 TEST(Sha256Test, KnownAnswers) {
@@ -23,6 +17,18 @@ TEST(Sha256Test, KnownAnswers) {
   EXPECT_EQ(Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(Hex(std::string(1000000, 'a')),
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(Sha256Test, PiecesHaveTheSumOfTheWhole) {
+  const std::string text(1000, 'x');
+  for (const size_t piece : {1, 63, 64, 65, 1000}) {
+    Sha256Stream stream;
+    for (size_t at = 0; at < text.size(); at += piece) {
+      stream.Add(text.data() + at, std::min(piece, text.size() - at));
+    }
+    EXPECT_EQ(HexText(stream.End()), Hex(text)) << piece;
+  }
+  EXPECT_EQ(HexText(Sha256Stream().End()), Hex(""));
 }
 
 // A machine whose OpenSSL is set up without its default provider: SHA256() fails there.

@@ -16,6 +16,10 @@
 
 #include "base/system.h"
 #include "flags/units.h"
+#include "hub/model_store.h"
+#include "hub/names.h"
+#include "hub/pull.h"
+#include "hub/registry.h"
 
 namespace ropeway::cli {
 namespace {
@@ -26,15 +30,7 @@ constexpr size_t kMaxTemplateBytes = 1 << 20;
 constexpr milliseconds kAuto(-1);
 constexpr milliseconds kLeast(1);  // A target of 0 can never be met.
 constexpr int kMaxTokens = 1 << 24;
-
-std::filesystem::path ModelFolder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  const std::filesystem::path base = cache != nullptr && *cache != '\0'
-                                         ? cache
-                                         : std::filesystem::path(home ? home : ".") / ".cache";
-  return base / "ropeway" / "models";
-}
+constexpr char kModelWords[] = "models list --names";
 
 StatusOr<std::string> ReadTemplate(const std::string& path) {
   std::optional<std::string> text = base::ReadFile(path, kMaxTemplateBytes);
@@ -155,9 +151,26 @@ bool InBatches(const std::string& scheduler) {
 
 flags::FlagTable ModelTable(std::string* model) {
   return {{"Model",
-           {{"--model,-m", flags::TextValue(model, "FILE"),
-             "GGUF file, or the name of a .gguf file in ~/.cache/ropeway/models (./run puts the "
-             "default one there)"}}}};
+           {{"--model,-m", flags::TextValue(model, "FILE").Words(kModelWords),
+             "GGUF file (of a split one the first part), folder in Hugging Face's format, or the "
+             "name of a fetched model: `ropeway models list` shows them"}}}};
+}
+
+flags::FlagTable SamplingDefaultsTable(SamplingDefaults* sampling, const char* temperature) {
+  return {{"Sampling",
+           {{"--temperature", flags::NumberValue(&sampling->temperature, 0, 2).Default(temperature),
+             "0 always takes the most probable token; more is more varied"},
+            {"--top-k",
+             flags::IntValue(&sampling->top_k, -1, INT32_MAX).Default("the model's, or 0"),
+             "Choose among the k most probable tokens; 0: all"},
+            {"--top-p", flags::AboveZeroValue(&sampling->top_p, 1).Default("the model's, or 1"),
+             "Choose among the most probable tokens that together reach this probability"},
+            {"--min-p", flags::NumberValue(&sampling->min_p, 0, 1).Default("the model's, or 0"),
+             "Leave out tokens below this part of the most probable one's probability"},
+            {"--repetition-penalty",
+             flags::NumberValue(&sampling->repetition_penalty, 0.01, 10)
+                 .Default("the model's, or 1"),
+             "Above 1: makes all tokens seen before less probable, the prompt's too"}}}};
 }
 
 flags::FlagTable EngineTable(EngineFlags* flags) {
@@ -167,6 +180,9 @@ flags::FlagTable EngineTable(EngineFlags* flags) {
        {{"Model",
          {{"--chat-template", flags::TextValue(&flags->chat_template, "FILE"),
            "Jinja template for chats, instead of the model's own"},
+          {"--quantize", flags::ChoiceValue(&options.model.quantize, {"q8_0", "q4_0"}),
+           "Quantise weights in F32, F16 and BF16 when they are loaded: q8_0, or q4_0 (with the "
+           "embedding and the output in q8_0)"},
           {"--parse-special", flags::SwitchValue(&options.model.parse_special),
            "Recognise control tokens such as <|im_end|> also in what chat messages say, which can "
            "then speak in other roles"},
@@ -300,16 +316,28 @@ flags::FlagTable SchedulingTable(EngineFlags* flags) {
 }
 
 StatusOr<std::string> ResolveModel(const std::string& model) {
+  const bool remote = model.starts_with("hf:") || model.starts_with("http://") ||
+                      model.starts_with("https://");
   std::error_code error;
-  if (std::filesystem::exists(model, error) || model.find('/') != std::string::npos) return model;
-  for (const char* ending : {"", ".gguf"}) {
-    const std::filesystem::path path = ModelFolder() / (model + ending);
-    if (!model.empty() && std::filesystem::exists(path, error)) return path.string();
+  const bool path = model.find('/') != std::string::npos || std::filesystem::exists(model, error);
+  if (path && !remote) return model;
+  const hub::ModelStore store;
+  if (const auto found = store.Find(model)) return found->path.string();
+  const StatusOr<hub::Source> source = hub::ParseSource(model);
+  if (source.ok()) {
+    const auto found = hub::FindPulled(*source, hub::BuiltInRegistry(), store);
+    if (found) return found->path.string();
+  }
+  const bool known = hub::FindModel(hub::BuiltInRegistry(), model) != nullptr;
+  if (known || (remote && source.ok())) {
+    return Status(StatusCode::kNotFound,
+                  fmt::format("the model '{}' is not fetched yet: ropeway models pull {}", model,
+                              model));
   }
   return Status(StatusCode::kNotFound,
                 fmt::format("no model '{}': it is neither a file nor one of the fetched models in "
-                            "{} (./run fetches the default one)",
-                            model, ModelFolder().string()));
+                            "{} (`ropeway models list` shows them, and what can be fetched)",
+                            model, store.folder().string()));
 }
 
 Status ResolveBatching(const BatchingFlags& flags, SchedulingOptions* options) {

@@ -32,15 +32,19 @@ struct EngineFlags {
 
 // --model.
 flags::FlagTable ModelTable(std::string* model);
-// --model and what sets up an engine.
+// --model, --quantize and what sets up an engine.
 flags::FlagTable EngineTable(EngineFlags* flags);
 // --scheduler, --max-batch-size and --policy: scheduling of one program's own prompts.
 flags::FlagTable BatchingTable(EngineFlags* flags);
 // All other flags of scheduling, for a server that many clients share.
 flags::FlagTable SchedulingTable(EngineFlags* flags);
 
-// The path that --model means: a file, or the bare name of a fetched model. kNotFound for a name
-// that is neither.
+// Sampling parameters that go before the model's own. `temperature`: the default that the help
+// shows.
+flags::FlagTable SamplingDefaultsTable(SamplingDefaults* sampling, const char* temperature);
+
+// The path that --model means: a file or folder, the name of a fetched model, or a source that one
+// was fetched from. kNotFound for what is none; the message says how to fetch it, if it can be.
 StatusOr<std::string> ResolveModel(const std::string& model);
 
 // Applies the preset, and over it the values given beside it, to `options`. kInvalidArgument for a

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -71,6 +72,30 @@ TEST_F(EngineFlagsTest, TheDefaultsAreTheEngines) {
   for (const char* shown : {"priority+fair", "70,20,10", "100ms,300ms,500ms", "continuous"}) {
     EXPECT_THAT(help, HasSubstr(shown));
   }
+}
+
+TEST_F(EngineFlagsTest, WhatTheModelSaysIsLeftToIt) {
+  const ModelOptions own = Serve({}).model;
+  EXPECT_EQ(own.quantize, "");
+  EXPECT_EQ(own.sampling.temperature, std::nullopt);
+  EXPECT_EQ(own.sampling.top_k, std::nullopt);
+  EXPECT_EQ(own.sampling.top_p, std::nullopt);
+  EXPECT_EQ(own.sampling.min_p, std::nullopt);
+  EXPECT_EQ(own.sampling.repetition_penalty, std::nullopt);
+  const ModelOptions given =
+      Serve({"--quantize", "q4_0", "--temperature", "0", "--top-k", "40", "--top-p", "0.9",
+             "--min-p", "0.05", "--repetition-penalty", "1.1"})
+          .model;
+  EXPECT_EQ(given.quantize, "q4_0");
+  EXPECT_EQ(given.sampling.temperature, 0.0F);
+  EXPECT_EQ(given.sampling.top_k, 40);
+  EXPECT_EQ(given.sampling.top_p, 0.9F);
+  EXPECT_EQ(given.sampling.min_p, 0.05F);
+  EXPECT_EQ(given.sampling.repetition_penalty, 1.1F);
+  EXPECT_THAT(Parse({"serve", "--quantize", "q5_k"}), HasSubstr("q8_0"));
+  EXPECT_THAT(Parse({"serve", "--top-p", "0"}), HasSubstr("above 0"));
+  const std::string help = flags::HelpText(program_, {&program_.commands[0]});
+  EXPECT_THAT(help, HasSubstr("the model's, or 1"));
 }
 
 TEST_F(EngineFlagsTest, EveryFlagReachesItsOption) {

@@ -6,6 +6,8 @@
 #include <iostream>
 
 #include "base/output.h"
+#include "engine/machine.h"
+#include "engine/model_check.h"
 #include "engine/model_vocabulary.h"
 #include "model/describe.h"
 #include "model/gguf.h"
@@ -17,11 +19,14 @@ namespace {
 int Inspect(const InspectFlags& flags) {
   const StatusOr<std::string> path = ResolveModel(flags.file);
   if (!path.ok()) return base::Fail(path.status());
-  auto file = model::GgufFile::Open(*path);
+  auto file = model::GgufFile::Open(*path, flags.quantize);
   if (!file.ok()) return base::Fail(file.status());
+  const engine::ModelCheck check =
+      engine::CheckModel(**file, EngineOptions(), engine::AvailableMemoryBytes());
   base::Output output;
-  output.Write(model::DescribeGguf(**file));
-  return output.End();
+  output.Write(model::DescribeGguf(**file) + "\n" + engine::VerdictText(check));
+  const int code = output.End();
+  return check.ok() ? code : 1;
 }
 
 int Tokenize(const TokenizeFlags& flags) {
@@ -45,10 +50,15 @@ int Tokenize(const TokenizeFlags& flags) {
 
 flags::Command InspectCommand(InspectFlags* flags) {
   return {"inspect",
-          "Show the content of a GGUF file",
+          "Show the content of a model file, and whether it can be run",
           {{"",
-            {{"FILE", flags::TextValue(&flags->file, "FILE").Required(),
-              "GGUF file, or the name of a fetched model"}}}},
+            {{"FILE",
+              flags::TextValue(&flags->file, "FILE").Required().Words("models list --names"),
+              "GGUF file, folder in Hugging Face's format, or the name of a fetched model"}}},
+           {"Model",
+            {{"--quantize", flags::ChoiceValue(&flags->quantize, {"q8_0", "q4_0"}),
+              "As `serve --quantize` would load it"}}}},
+          "Exit code 1 where the model cannot be run.\n\n"
           "Example:\n  ropeway inspect SmolLM2-135M-Instruct.Q4_1",
           [flags] { return Inspect(*flags); }};
 }

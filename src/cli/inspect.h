@@ -11,9 +11,10 @@ namespace ropeway::cli {
 
 struct InspectFlags {
   std::string file;
+  std::string quantize;
 };
 
-// Prints a description of a GGUF file. `flags` must outlive the command.
+// Prints a description of a model file. `flags` must outlive the command.
 flags::Command InspectCommand(InspectFlags* flags);
 
 struct TokenizeFlags {

@@ -13,6 +13,7 @@
 #include "base/output.h"
 #include "base/system.h"
 #include "cli/chat.h"
+#include "cli/models.h"
 #include "cli/prompts.h"
 #include "cli/terminal.h"
 #include "ropeway/engine.h"
@@ -22,7 +23,8 @@ namespace {
 
 constexpr size_t kMaxPrompt = size_t{16} << 20;
 
-// More varied than greedy, steadier than the raw distribution.
+// More varied than greedy, steadier than the raw distribution: where neither the flags nor the
+// model say.
 constexpr float kTemperature = 0.7F;
 
 // A chat is kept until its directory is removed.
@@ -53,7 +55,12 @@ constexpr char kFooter[] =
     "Example:\n  ropeway run --max-tokens 40 'What is a ropeway?'";
 
 flags::FlagTable PromptRows(RunFlags* flags) {
-  return {{"", {{"PROMPT", flags::TextValue(&flags->prompt, "TEXT"), "The prompt"}}},
+  return {{"",
+           {{"MODEL", flags::TextValue(&flags->first_word, "FILE").Words("models list --names"),
+             "A model, as --model takes it; one that is not fetched yet is pulled, after a "
+             "question"},
+            {"PROMPT", flags::TextValue(&flags->prompt, "TEXT"),
+             "The prompt; it may stand alone"}}},
           {"Prompt",
            {{"--system", flags::TextValue(&flags->system, "TEXT"),
              "System message: how the model shall behave"},
@@ -72,31 +79,26 @@ flags::FlagTable PromptRows(RunFlags* flags) {
 
 flags::FlagTable SamplingRows(RunFlags* flags) {
   SamplingParams& sampling = flags->sampling;
-  return {{"Sampling",
-           {{"--max-tokens,-n",
-             flags::IntValue(&flags->max_tokens, 1, 1 << 24).Default("the rest of the context"),
-             "Tokens of an answer, at most"},
-            {"--temperature", flags::NumberValue(&sampling.temperature, 0, 2),
-             "0 always takes the most probable token; more is more varied"},
-            {"--top-k", flags::IntValue(&sampling.top_k, -1, INT32_MAX),
-             "Choose among the k most probable tokens; 0: all"},
-            {"--top-p", flags::AboveZeroValue(&sampling.top_p, 1),
-             "Choose among the most probable tokens that together reach this probability"},
-            {"--min-p", flags::NumberValue(&sampling.min_p, 0, 1),
-             "Leave out tokens below this part of the most probable one's probability"},
-            {"--typical-p", flags::AboveZeroValue(&sampling.typical_p, 1),
-             "Locally typical sampling up to this probability"},
-            {"--presence-penalty", flags::NumberValue(&sampling.presence_penalty, -2, 2),
-             "Makes tokens that were generated before less probable"},
-            {"--frequency-penalty", flags::NumberValue(&sampling.frequency_penalty, -2, 2),
-             "Likewise, once for each time"},
-            {"--repetition-penalty", flags::NumberValue(&sampling.repetition_penalty, 0.01, 10),
-             "Above 1: makes all tokens seen before less probable, the prompt's too"},
-            {"--seed", flags::SeedValue(&sampling.seed),
-             "The same seed and prompt give the same answer"},
-            {"--stop", flags::TextsValue(&flags->stop, "TEXT"), "The answer ends before this text"},
-            {"--ignore-eos", flags::SwitchValue(&flags->ignore_eos),
-             "Continue where the model would end its answer"}}}};
+  const flags::FlagTable length = {
+      {"Sampling",
+       {{"--max-tokens,-n",
+         flags::IntValue(&flags->max_tokens, 1, 1 << 24).Default("the rest of the context"),
+         "Tokens of an answer, at most"}}}};
+  const flags::FlagTable other = {
+      {"Sampling",
+       {{"--typical-p", flags::AboveZeroValue(&sampling.typical_p, 1),
+         "Locally typical sampling up to this probability"},
+        {"--presence-penalty", flags::NumberValue(&sampling.presence_penalty, -2, 2),
+         "Makes tokens that were generated before less probable"},
+        {"--frequency-penalty", flags::NumberValue(&sampling.frequency_penalty, -2, 2),
+         "Likewise, once for each time"},
+        {"--seed", flags::SeedValue(&sampling.seed),
+         "The same seed and prompt give the same answer"},
+        {"--stop", flags::TextsValue(&flags->stop, "TEXT"), "The answer ends before this text"},
+        {"--ignore-eos", flags::SwitchValue(&flags->ignore_eos),
+         "Continue where the model would end its answer"}}}};
+  SamplingDefaults* const defaults = &flags->engine.options.model.sampling;
+  return flags::Join({length, SamplingDefaultsTable(defaults, "the model's, or 0.7"), other});
 }
 
 // Keeps --session in its directory, with the KV blocks beside it (unless the disk tier has a
@@ -119,7 +121,39 @@ Status KeepSession(const RunFlags& flags, EngineOptions* options) {
   return {};
 }
 
-int Run(const RunFlags& flags) {
+// Which of the two words on the command line is what: "PROMPT", "MODEL" or "MODEL PROMPT".
+Status ResolveWords(RunFlags* flags) {
+  if (flags->first_word.empty()) return {};
+  const bool free = flags->engine.model == kDefaultModel;  // --model was not given.
+  const bool model = free && IsModelWord(flags->first_word);
+  if (!flags->prompt.empty() && !model) {
+    return InvalidArgument(fmt::format(
+        "one argument too many: '{}' (see ropeway run --help): '{}' is {}", flags->prompt,
+        flags->first_word, free ? "no model" : "beside --model"));
+  }
+  (model ? flags->engine.model : flags->prompt) = flags->first_word;
+  return {};
+}
+
+// The engine, and in flags->sampling what the model says where the flags do not.
+StatusOr<std::unique_ptr<Engine>> StartEngine(const EngineOptions& options, RunFlags* flags) {
+  StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(options);
+  if (!engine.ok()) return engine;
+  SamplingDefaults defaults;
+  defaults.temperature = kTemperature;
+  const SamplingParams params = (*engine)->sampling_defaults().Or(defaults).Params();
+  SamplingParams& sampling = flags->sampling;
+  sampling.temperature = params.temperature;
+  sampling.top_k = params.top_k;
+  sampling.top_p = params.top_p;
+  sampling.min_p = params.min_p;
+  sampling.repetition_penalty = params.repetition_penalty;
+  return engine;
+}
+
+int Run(const RunFlags& given) {
+  RunFlags flags = given;
+  if (Status status = ResolveWords(&flags); !status.ok()) return base::Fail(status);
   const bool many = !flags.prompts_file.empty();
   if (many && !flags.prompt.empty()) return base::Fail("give either a PROMPT or --prompts");
   if (!many && !flags.output_file.empty()) return base::Fail("--output needs --prompts");
@@ -128,12 +162,13 @@ int Run(const RunFlags& flags) {
   if (many && !flags.session.empty()) {
     return base::Fail("--session is one conversation, and --prompts are many: give one of them");
   }
+  if (Status status = OfferPull(flags.engine.model); !status.ok()) return base::Fail(status);
   StatusOr<EngineOptions> options = ResolveEngine(flags.engine);
   if (!options.ok()) return base::Fail(options.status());
   if (Status status = KeepSession(flags, &*options); !status.ok()) return base::Fail(status);
   if (chat) {
     Interrupts interrupts;
-    auto engine = Engine::Create(*options);
+    auto engine = StartEngine(*options, &flags);
     if (!engine.ok()) return base::Fail(engine.status());
     interrupts.Unblock();
     if (Interrupts::Take()) return 1;  // While the model was loaded.
@@ -148,7 +183,7 @@ int Run(const RunFlags& flags) {
     }
     if (prompt.empty()) return base::Fail("no prompt: standard input is empty");
   }
-  auto engine = Engine::Create(*options);
+  auto engine = StartEngine(*options, &flags);
   if (!engine.ok()) return base::Fail(engine.status());
   return many ? RunPrompts(flags, engine->get())
               : AnswerOne(flags, std::move(prompt), engine->get());
@@ -159,7 +194,6 @@ int Run(const RunFlags& flags) {
 RunFlags::RunFlags() {
   engine.log_level = "warn";
   engine.options.scheduler.max_wait = kMaxWait;
-  sampling.temperature = kTemperature;
 }
 
 flags::Command RunCommand(RunFlags* flags) {

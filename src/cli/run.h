@@ -18,6 +18,7 @@ struct RunFlags {
   RunFlags();  // Sets what differs from the engine's defaults.
 
   EngineFlags engine;
+  std::string first_word;  // A model or, where no second word follows, the prompt.
   std::string prompt;
   std::string prompts_file;  // "": none.
   std::string output_file;   // "": none.
@@ -25,6 +26,7 @@ struct RunFlags {
   std::string session;       // The value of --session; "": no session.
   bool raw = false;          // No chat template.
   bool stats = false;
+  // What engine.options.model.sampling and the model say about it goes before these.
   SamplingParams sampling;
   std::optional<int32_t> max_tokens;
   std::vector<std::string> stop;

@@ -242,9 +242,11 @@ flags::Command ServeCommand(ServeFlags* flags) {
   EngineOptions* const options = &flags->engine.options;
   return {
       "serve", "Serve a model over an OpenAI-compatible HTTP API",
-      flags::Join({EngineTable(&flags->engine), EngineRows(flags), BatchingTable(&flags->engine),
-                   SchedulingTable(&flags->engine), StateRows(options), ServerRows(flags),
-                   LimitRows(&flags->server.limits), SecurityRows(flags)}),
+      flags::Join({EngineTable(&flags->engine), EngineRows(flags),
+                   SamplingDefaultsTable(&options->model.sampling, "the model's, or 1"),
+                   BatchingTable(&flags->engine), SchedulingTable(&flags->engine),
+                   StateRows(options), ServerRows(flags), LimitRows(&flags->server.limits),
+                   SecurityRows(flags)}),
       "Example:\n  ropeway serve --port 9000 --kv-cache-size 1GiB --max-num-seqs 32",
       [flags] { return Serve(*flags); }};
 }

@@ -238,5 +238,8 @@ Status Engine::Drain(std::chrono::nanoseconds deadline) { return impl_->engine->
 EngineStats Engine::Stats() const { return impl_->engine->Stats(); }
 int Engine::max_model_len() const { return impl_->engine->max_model_len(); }
 const std::string& Engine::model_name() const { return impl_->engine->served_name(); }
+const SamplingDefaults& Engine::sampling_defaults() const {
+  return impl_->engine->sampling_defaults();
+}
 
 }  // namespace ropeway

@@ -360,7 +360,10 @@ Status LlmEngine::CloseSession(const std::string& id, const std::string& tenant)
 }
 
 std::vector<ModelInfo> LlmEngine::Models() const {
-  return {{served_name(), max_model_len(), config_.created}};
+  return {{.id = served_name(),
+           .max_model_len = max_model_len(),
+           .created = config_.created,
+           .sampling = config_.sampling.Params()}};
 }
 
 StatusOr<std::unique_ptr<Tokenization>> LlmEngine::Tokenize(std::string text,

@@ -42,6 +42,7 @@ struct LlmEngineConfig {
   std::string served_name;
   int32_t model_context_length = 0;
   int64_t created = 0;  // Unix seconds, for Models().
+  SamplingDefaults sampling;  // The options' and the model's.
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
   ChatRenderer render_chat;  // Empty: chats are rejected.
   std::unique_ptr<executor::Executor> executor;
@@ -98,6 +99,7 @@ class LlmEngine final : public Backend {
 
   int32_t max_model_len() const { return max_model_len_; }
   const std::string& served_name() const { return config_.served_name; }
+  const SamplingDefaults& sampling_defaults() const { return config_.sampling; }
 
  private:
   LlmEngine(LlmEngineConfig config, std::unique_ptr<executor::Executor> executor,

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <utility>
 #include <variant>
 
+#include "base/random_access_file.h"
+#include "tokenizer/hf_vocabulary.h"
 #include "tokenizer/make_tokenizer.h"
 
 namespace ropeway::engine {
@@ -156,9 +159,48 @@ void ReadBertEnds(Reader* read, tokenizer::Vocabulary* vocabulary) {
   vocabulary->eos = read->Id("tokenizer.ggml.seperator_token_id");
 }
 
+// The largest published tokenizer.json has 34 MB.
+constexpr uint64_t kMaxTokenizerBytes = uint64_t{128} << 20;
+
+// Reads a file of the folder whole; what is absent is "", and what is empty too.
+Status ReadIfThere(const std::string& folder, const char* name, std::string* text) {
+  const std::string path = folder + "/" + name;
+  std::error_code error;
+  const uintmax_t bytes = std::filesystem::file_size(path, error);
+  if (error || bytes == 0) return {};
+  StatusOr<std::string> read = base::ReadWholeFile(path, kMaxTokenizerBytes);
+  if (!read.ok()) return read.status();
+  *text = *std::move(read);
+  return {};
+}
+
+StatusOr<tokenizer::Vocabulary> ReadFolder(const model::GgufFile& file) {
+  tokenizer::HfTokenizerFiles texts;
+  const std::array<std::pair<const char*, std::string*>, 6> names = {{
+      {"tokenizer.json", &texts.tokenizer_json},
+      {"tokenizer.model", &texts.tokenizer_model},
+      {"tokenizer_config.json", &texts.tokenizer_config},
+      {"config.json", &texts.config},
+      {"generation_config.json", &texts.generation_config},
+      {"chat_template.jinja", &texts.chat_template},
+  }};
+  for (const auto& [name, text] : names) {
+    if (Status status = ReadIfThere(file.path(), name, text); !status.ok()) return status;
+  }
+  const model::GgufTensor* const embedding = file.FindTensor("token_embd.weight");
+  if (embedding != nullptr && embedding->shape.size() == 2) {
+    texts.rows = static_cast<size_t>(embedding->shape[1]);
+  }
+  StatusOr<tokenizer::Vocabulary> vocabulary = tokenizer::ReadHfVocabulary(texts);
+  if (vocabulary.ok()) return vocabulary;
+  const Status& status = vocabulary.status();
+  return Status(status.code(), file.path() + "/" + status.message(), status.field());
+}
+
 }  // namespace
 
 StatusOr<tokenizer::Vocabulary> ReadVocabulary(const model::GgufFile& file) {
+  if (file.version() == 0) return ReadFolder(file);
   Reader read(file);
   tokenizer::Vocabulary vocabulary;
   vocabulary.model = read.String("tokenizer.ggml.model", true);

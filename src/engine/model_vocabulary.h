@@ -1,5 +1,5 @@
-// From a model file's metadata to a tokenizer and a chat template: the glue between two rooms that
-// do not know each other.
+// From a model file's metadata, or the files in a folder of Hugging Face's, to a tokenizer and a
+// chat template: the glue between two rooms that do not know each other.
 #ifndef ROPEWAY_ENGINE_MODEL_VOCABULARY_H_
 #define ROPEWAY_ENGINE_MODEL_VOCABULARY_H_
 

@@ -9,9 +9,10 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/split_name.h"
 #include "engine/engine_options.h"
 #include "engine/machine.h"
-#include "engine/model_vocabulary.h"
+#include "engine/model_check.h"
 #include "executor/cpu_executor.h"
 #include "kernels/kernels.h"
 #include "kvcache/disk_tier.h"
@@ -45,19 +46,20 @@ constexpr int64_t kUnknownMemoryBytes = int64_t{1} << 30;
 
 std::string ServedName(const EngineOptions& options) {
   if (!options.model.served_name.empty()) return options.model.served_name;
-  const std::filesystem::path name = std::filesystem::path(options.model.path).filename();
+  std::filesystem::path path = options.model.path;
+  if (const auto split = base::ParseSplitName(path.string())) path = split->prefix + ".gguf";
+  if (path.filename().empty()) path = path.parent_path();  // "folder/"
+  const std::filesystem::path name = path.filename();
   return name.extension() == ".gguf" ? name.stem().string() : name.string();
 }
 
 // If Ropeway cannot read the model's chat template, completions are served all the same, and chats
-// are rejected with the template's error.
+// are rejected with the template's error. (ModelCheck's warning says it.)
 ChatRenderer RenderAsTheModelSays(const std::string& source, const tokenizer::Tokenizer& tokenizer,
                                   bool parse_special) {
   if (source.empty()) return nullptr;
   StatusOr<tokenizer::ChatTemplate> parsed = tokenizer::ChatTemplate::Parse(source);
   if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer, parse_special);
-  base::Log().warn("chats are rejected: the model's chat template cannot be used: {}",
-                   parsed.status().message());
   return [status = parsed.status()](const auto&, bool) -> StatusOr<tokenizer::RenderedChat> {
     return status;
   };
@@ -65,11 +67,11 @@ ChatRenderer RenderAsTheModelSays(const std::string& source, const tokenizer::To
 
 // With a template that the user gave and that cannot be used, the engine does not start.
 StatusOr<ChatRenderer> MakeChatRenderer(const EngineOptions& options,
-                                        const tokenizer::Vocabulary& vocabulary,
+                                        const std::string& own_template,
                                         const tokenizer::Tokenizer& tokenizer) {
   const bool parse_special = options.model.parse_special;
   if (options.model.chat_template.empty()) {
-    return RenderAsTheModelSays(vocabulary.chat_template, tokenizer, parse_special);
+    return RenderAsTheModelSays(own_template, tokenizer, parse_special);
   }
   StatusOr<tokenizer::ChatTemplate> parsed =
       tokenizer::ChatTemplate::Parse(options.model.chat_template);
@@ -79,14 +81,20 @@ StatusOr<ChatRenderer> MakeChatRenderer(const EngineOptions& options,
       "chat_template");
 }
 
-Status AddTokenizer(const model::GgufFile& file, LlmEngineConfig* config) {
-  StatusOr<tokenizer::Vocabulary> vocabulary = ReadVocabulary(file);
-  if (!vocabulary.ok()) return vocabulary.status();
-  StatusOr<std::unique_ptr<tokenizer::Tokenizer>> made = tokenizer::MakeTokenizer(*vocabulary);
-  if (!made.ok()) return made.status();
-  config->tokenizer = *std::move(made);
+// Says what the model needs and what else is to know about it, before it is loaded.
+void LogCheck(const ModelCheck& check, const std::string& name) {
+  const MemoryForecast& memory = check.memory;
+  base::Log().info("{}: {} of weights and {} for the KV cache, of {} that are free", name,
+                   MemoryText(memory.weights), MemoryText(memory.kv_cache),
+                   memory.available > 0 ? MemoryText(static_cast<uint64_t>(memory.available))
+                                        : "unknown memory");
+  for (const std::string& warning : check.warnings) base::Log().warn("the model {}", warning);
+}
+
+Status AddTokenizer(ModelCheck* check, LlmEngineConfig* config) {
+  config->tokenizer = std::move(check->tokenizer);
   StatusOr<ChatRenderer> render =
-      MakeChatRenderer(config->options, *vocabulary, *config->tokenizer);
+      MakeChatRenderer(config->options, check->chat_template, *config->tokenizer);
   if (!render.ok()) return render.status();
   config->render_chat = *std::move(render);
   return {};
@@ -149,9 +157,15 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
         "core wait for each other in every step",
         threads, PhysicalCores());
   }
-  StatusOr<std::unique_ptr<model::GgufFile>> file = model::GgufFile::Open(options.model.path);
+  StatusOr<std::unique_ptr<model::GgufFile>> file =
+      model::GgufFile::Open(options.model.path, options.model.quantize);
   if (!file.ok()) return file.status();
-  if (Status status = AddTokenizer(**file, &config); !status.ok()) return status;
+  ModelCheck check = CheckModel(**file, options, AvailableMemoryBytes());
+  if (!check.ok()) return check.status();
+  config.served_name = ServedName(options);
+  LogCheck(check, config.served_name);
+  if (Status status = AddTokenizer(&check, &config); !status.ok()) return status;
+  config.sampling = options.model.sampling.Or(check.sampling);
   // Only blocks on disk can meet another model file.
   if (!options.cache.disk_path.empty()) {
     StatusOr<std::string> digest = model::FileDigest(**file, threads);
@@ -164,14 +178,7 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   const std::shared_ptr<const model::Model> model = *std::move(loaded);
   file->reset();
   const model::ModelConfig& shape = model->config();
-  if (shape.vocab_size != config.tokenizer->vocab_size()) {
-    return Status(StatusCode::kDataLoss,
-                  fmt::format("the model's embedding has {} tokens, its tokenizer {}",
-                              shape.vocab_size, config.tokenizer->vocab_size()),
-                  "tokenizer.ggml.tokens");
-  }
   config.model_context_length = shape.context_length;
-  config.served_name = ServedName(options);
   config.created = static_cast<int64_t>(std::time(nullptr));
   config.clock = clock;
   config.random = random;

@@ -21,6 +21,7 @@ struct CommandEntry {
   std::vector<WordEntry> words;  // The commands below it, or what its argument may be.
   std::vector<Flag> flags;
   bool takes_file = false;  // Its argument is a file.
+  std::string command;      // FlagValue::words of its argument.
 };
 
 bool TakesPath(const Flag& flag) {
@@ -51,6 +52,7 @@ void Walk(const std::string& path, const FlagTable& flags, const std::vector<Com
         continue;
       }
       entry.takes_file = entry.takes_file || TakesPath(flag);
+      if (!flag.value.words.empty()) entry.command = flag.value.words;
       for (const std::string& choice : flag.value.choices) entry.words.push_back({choice, ""});
     }
   }
@@ -105,7 +107,17 @@ std::string ValueCases(const std::vector<CommandEntry>& entries, OfferFn offer) 
   return text;
 }
 
+// What the program itself prints; it is called as in the line that is completed.
+std::string PrintedInBash(const std::string& command) {
+  return fmt::format("$(\"${{COMP_WORDS[0]}}\" {} 2>/dev/null)", command);
+}
+
 std::string OfferInBash(const Flag& flag) {
+  if (!flag.value.words.empty()) {
+    const std::string files = TakesPath(flag) ? "; compgen -f -- \"$cur\"" : "";
+    return fmt::format("mapfile -t COMPREPLY < <(compgen -W \"{}\" -- \"$cur\"{})\n      ",
+                       PrintedInBash(flag.value.words), files);
+  }
   if (TakesPath(flag)) return "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n      ";
   if (flag.value.choices.empty()) return "";
   return fmt::format("mapfile -t COMPREPLY < <(compgen -W {} -- \"$cur\")\n      ",
@@ -120,8 +132,10 @@ std::string Bash(const std::vector<CommandEntry>& entries) {
     for (const Flag& flag : entry.flags) {
       for (const std::string& name : LongNames(flag)) words.push_back(name);
     }
-    commands += fmt::format("    {}) words={}{} ;;\n", ForSh(entry.path),
-                            ForSh(fmt::format("{}", fmt::join(words, " "))),
+    const std::string printed =
+        entry.command.empty() ? "" : fmt::format("; words+=\" {}\"", PrintedInBash(entry.command));
+    commands += fmt::format("    {}) words={}{}{} ;;\n", ForSh(entry.path),
+                            ForSh(fmt::format("{}", fmt::join(words, " "))), printed,
                             entry.takes_file ? "; files=1" : "");
   }
   return fmt::format(
@@ -148,7 +162,15 @@ complete -o filenames -F _ropeway ropeway
       Paths(entries, " | "), ValueCases(entries, OfferInBash), commands);
 }
 
+std::string PrintedInZsh(const std::string& command) {
+  return fmt::format("${{(f)\"$($words[1] {} 2>/dev/null)\"}}", command);
+}
+
 std::string OfferInZsh(const Flag& flag) {
+  if (!flag.value.words.empty()) {
+    return fmt::format("offers=({})\n      (( $#offers )) && compadd -- $offers\n      {}",
+                       PrintedInZsh(flag.value.words), TakesPath(flag) ? "_files\n      " : "");
+  }
   if (TakesPath(flag)) return "_files\n      ";
   if (flag.value.choices.empty()) return "";
   return fmt::format("compadd -- {}\n      ", fmt::join(flag.value.choices, " "));
@@ -166,7 +188,11 @@ std::string Zsh(const std::vector<CommandEntry>& entries) {
         commands += fmt::format("        {}\n", ForSh(name + ":" + flag.help));
       }
     }
-    commands += fmt::format("      )\n{}      ;;\n", entry.takes_file ? "      _files\n" : "");
+    commands += "      )\n";
+    if (!entry.command.empty()) {
+      commands += fmt::format("      offers+=({})\n", PrintedInZsh(entry.command));
+    }
+    commands += fmt::format("{}      ;;\n", entry.takes_file ? "      _files\n" : "");
   }
   return fmt::format(
       R"(#compdef ropeway
@@ -196,6 +222,10 @@ fi
 
 std::string ForFish(std::string_view text) { return Quoted(text, "\\'"); }
 
+std::string PrintedInFish(const std::string& command) {
+  return fmt::format("(ropeway {} 2>/dev/null)", command);
+}
+
 std::string FishFlag(const std::string& condition, const Flag& flag) {
   std::string line = "complete -c ropeway -n " + condition;
   for (const FlagName& name : NamesOf(flag)) {
@@ -203,7 +233,10 @@ std::string FishFlag(const std::string& condition, const Flag& flag) {
     line += is_long ? " -l " + name.text.substr(2) : " -s " + name.text.substr(1);
   }
   const std::vector<std::string>& choices = flag.value.choices;
-  if (TakesPath(flag)) {
+  if (!flag.value.words.empty()) {
+    line += TakesPath(flag) ? " -r -F" : " -x";
+    line += " -a " + ForFish(PrintedInFish(flag.value.words));
+  } else if (TakesPath(flag)) {
     line += " -r -F";
   } else if (TakesValue(flag)) {
     line += " -x";
@@ -235,6 +268,10 @@ complete -c ropeway -f
                           ForFish(word.description));
     }
     if (entry.takes_file) text += fmt::format("complete -c ropeway -n {} -F\n", condition);
+    if (!entry.command.empty()) {
+      text += fmt::format("complete -c ropeway -n {} -a {}\n", condition,
+                          ForFish(PrintedInFish(entry.command)));
+    }
     for (const Flag& flag : entry.flags) text += FishFlag(condition, flag);
   }
   return text;

@@ -66,6 +66,12 @@ FlagValue Between(ValueKind kind, const char* placeholder, const char* what,
   return value;
 }
 
+FlagValue AboveZero(double most, std::function<void(double)> store) {
+  // What is less than the least float is 0 as a float.
+  return Between<double>(ValueKind::kNumber, "X", "a number", fmt::format("above 0, to {:g}", most),
+                         std::numeric_limits<float>::denorm_min(), most, std::move(store));
+}
+
 // What `parse` makes of a text with a unit, at least `least`.
 template <typename T>
 FlagValue AtLeast(ValueKind kind, const char* placeholder, StatusOr<T> (*parse)(std::string_view),
@@ -143,6 +149,12 @@ FlagValue FlagValue::Required() const {
   return copy;
 }
 
+FlagValue FlagValue::Words(std::string command) const {
+  FlagValue copy = *this;
+  copy.words = std::move(command);
+  return copy;
+}
+
 FlagValue FlagValue::NotEmpty() const {
   FlagValue copy = *this;
   copy.set = [set = set](const std::vector<std::string>& texts) {
@@ -181,11 +193,12 @@ FlagValue SeedValue(std::optional<uint64_t>* target) {
 }
 
 FlagValue AboveZeroValue(float* target, double most) {
-  // What is less than the least float is 0 as a float.
-  return Between<double>(ValueKind::kNumber, "X", "a number", fmt::format("above 0, to {:g}", most),
-                         std::numeric_limits<float>::denorm_min(), most,
-                         [target](double number) { *target = static_cast<float>(number); })
+  return AboveZero(most, [target](double number) { *target = static_cast<float>(number); })
       .Default(internal::NumberText(*target));
+}
+
+FlagValue AboveZeroValue(std::optional<float>* target, double most) {
+  return AboveZero(most, [target](double number) { *target = static_cast<float>(number); });
 }
 
 FlagValue RateValue(int64_t* target) {

@@ -34,6 +34,9 @@ struct FlagValue {
   std::string bounds;                // As the help shows them, such as "1 to 64"; "": none.
   std::vector<std::string> choices;  // The only words it takes; empty: no such list.
   std::string default_text;          // As the help shows it; "": none.
+  // The program's own words that print, a line each, what it may be, such as "models list --names":
+  // shells offer that too. "": none.
+  std::string words;
   std::string environment;  // The variable that gives it where the command line does not; "": none.
   bool required = false;
   bool repeated = false;  // May be given several times; otherwise the last one counts.
@@ -47,6 +50,7 @@ struct FlagValue {
   FlagValue Environment(std::string variable) const;
   FlagValue Required() const;
   FlagValue NotEmpty() const;  // Rejects "", such as a shell variable that is not set.
+  FlagValue Words(std::string command) const;
 };
 
 struct Flag {
@@ -131,6 +135,7 @@ FlagValue SeedValue(std::optional<uint64_t>* target);
 
 // A number above 0 and at most `most`.
 FlagValue AboveZeroValue(float* target, double most);
+FlagValue AboveZeroValue(std::optional<float>* target, double most);
 
 // A time with its unit, at least `least`. T: a std::chrono::duration, or an optional of one; times
 // that it cannot hold exactly are rounded up.

@@ -246,9 +246,12 @@ TEST_F(ProgramTest, TheCommandThatIsNamedRuns) {
 }
 
 TEST_F(ProgramTest, CompletionOffersCommandsFlagsAndChoices) {
+  program_.commands[0].flags[0].flags[0].value =
+      TextValue(&file_, "FILE").Words("models list --names");
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const std::string script = CompletionScript(program_, shell);
     EXPECT_THAT(script, HasSubstr("bench")) << shell;
+    EXPECT_THAT(script, HasSubstr("models list --names 2>/dev/null")) << shell;
     EXPECT_THAT(script, HasSubstr("port")) << shell;
     EXPECT_THAT(script, HasSubstr("low high")) << shell;
     EXPECT_THAT(script, Not(HasSubstr("FILE "))) << shell;

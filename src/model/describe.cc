@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/utf8.h"
-#include "model/model_tensors.h"
 
 namespace ropeway::model {
 namespace {
@@ -142,27 +141,6 @@ void AppendTensors(const GgufFile& file, Buffer out) {
   }
 }
 
-void AppendVerdict(const GgufFile& file, Buffer out) {
-  const StatusOr<ModelTensors> tensors = BindTensors(file);
-  if (!tensors.ok()) {
-    // The message begins with the path, which stands at the top already.
-    std::string_view reason = tensors.status().message();
-    if (reason.starts_with(file.path())) reason.remove_prefix(file.path().size() + 2);
-    fmt::format_to(out, "\nRopeway cannot run this model: {}\n", reason);
-    return;
-  }
-  const ModelConfig& c = tensors->config;
-  fmt::format_to(
-      out,
-      "\nRopeway can run this model: {}, {} layers, hidden size {}, {} heads ({} for "
-      "keys and values) of {}, vocabulary {}, context {}, {} output; {} KV bytes per token ({} in "
-      "q8_0)\n",
-      c.architecture, c.num_layers, c.hidden_size, c.num_heads, c.num_kv_heads, c.head_dim,
-      c.vocab_size, c.context_length, c.tied_output ? "tied" : "separate",
-      c.kv_bytes_of_all_groups(kernels::KvType::kF16) / base::kBlockTokens,
-      c.kv_bytes_of_all_groups(kernels::KvType::kQ8_0) / base::kBlockTokens);
-}
-
 }  // namespace
 
 std::string QuoteForTerminal(std::string_view text, size_t max_bytes) {
@@ -191,12 +169,14 @@ std::string QuoteForTerminal(std::string_view text, size_t max_bytes) {
 std::string DescribeGguf(const GgufFile& file) {
   std::string text;
   const Buffer out(text);
-  fmt::format_to(out, "{}: GGUF version {}, {} bytes, {} metadata entries, {} tensors\n",
-                 file.path(), file.version(), file.file_bytes(), file.metadata().size(),
-                 file.tensors().size());
+  const std::string format = file.version() == 0 ? std::string("folder of Hugging Face")
+                                                 : fmt::format("GGUF version {}", file.version());
+  const size_t files = file.files().size();
+  fmt::format_to(out, "{}: {}, {} bytes{}, {} metadata entries, {} tensors\n", file.path(), format,
+                 file.file_bytes(), files == 1 ? "" : fmt::format(" in {} files", files),
+                 file.metadata().size(), file.tensors().size());
   AppendMetadata(file, out);
   AppendTensors(file, out);
-  AppendVerdict(file, out);
   return text;
 }
 

@@ -1,4 +1,4 @@
-// What `ropeway inspect FILE` prints.
+// What `ropeway inspect FILE` shows of a model's tables.
 #ifndef ROPEWAY_MODEL_DESCRIBE_H_
 #define ROPEWAY_MODEL_DESCRIBE_H_
 
@@ -10,9 +10,9 @@
 
 namespace ropeway::model {
 
-// A report in several lines: version and size, metadata (long values abbreviated), the table of
-// tensors, totals per type, and whether Ropeway can run the model, or why not. The text is valid
-// UTF-8 without control characters other than line feeds, whatever the file holds.
+// A report in several lines: format and size, metadata (long values abbreviated), the table of
+// tensors and totals per type. The text is valid UTF-8 without control characters other than line
+// feeds, whatever the file holds. Whether the model can be run: engine::CheckModel.
 std::string DescribeGguf(const GgufFile& file);
 
 // Returns at most about `max_bytes` of `text` in quotes, with control characters and invalid UTF-8

@@ -1,22 +1,22 @@
 #include "model/gguf.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
+#include <filesystem>
 #include <limits>
 #include <new>
 #include <system_error>
+#include <utility>
+
+#include "base/split_name.h"
+#include "base/utf8.h"
+#include "model/hf_folder.h"
 
 namespace ropeway::model {
 namespace {
-
-std::string ErrnoMessage() { return std::generic_category().message(errno); }
 
 Status WrongType(const GgufFile& file, std::string_view key, const std::string& expected,
                  GgufType type) {
@@ -119,82 +119,147 @@ std::string MetadataField(std::string_view key) { return fmt::format("metadata \
 
 std::string TensorField(std::string_view name) { return fmt::format("tensor \"{}\"", name); }
 
-StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
-  std::unique_ptr<GgufFile> file(new GgufFile());
-  file->path_ = path;
-  if (Status status = file->OpenFile(); !status.ok()) return status;
+StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path,
+                                                    std::string_view quantize) {
+  if (!quantize.empty() && quantize != "q8_0" && quantize != "q4_0") {
+    return InvalidArgument(fmt::format("quantize must be q8_0 or q4_0, not '{:.64}'", quantize),
+                           "quantize");
+  }
   try {
-    if (Status status = file->Parse(); !status.ok()) return status;
+    std::error_code error;
+    StatusOr<std::unique_ptr<GgufFile>> file =
+        std::filesystem::is_directory(path, error) ? OpenFolder(path) : OpenSplit(path);
+    if (!file.ok() || quantize.empty()) return file;
+    if (Status status = (*file)->Quantize(quantize); !status.ok()) return status;
+    return file;
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResourceExhausted, path + ": no memory for the file's tables");
+  } catch (const std::exception& e) {  // Of the file system.
+    return Status(StatusCode::kUnavailable, fmt::format("{}: {}", path, e.what()));
   }
+}
+
+StatusOr<std::unique_ptr<GgufFile>> GgufFile::OpenOne(const std::string& path) {
+  StatusOr<base::RandomAccessFile> source = base::RandomAccessFile::Open(path);
+  if (!source.ok()) return source.status();
+  std::unique_ptr<GgufFile> file(new GgufFile());
+  file->path_ = path;
+  const uint64_t bytes = source->bytes();
+  file->bytes_.AddRange(file->bytes_.AddFile(*std::move(source)), 0, bytes);
+  file->headers_.emplace_back();
+  if (Status status = file->Parse(); !status.ok()) return status;
   return file;
 }
 
-Status GgufFile::OpenFile() {
-  // Without O_NONBLOCK, opening a FIFO would wait for a writer.
-  file_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file_ < 0) {
-    return {StatusCode::kNotFound, fmt::format("{}: cannot be opened: {}", path_, ErrnoMessage())};
+// The folder's one model in GGUF.
+StatusOr<std::unique_ptr<GgufFile>> GgufFile::OpenFolder(const std::string& path) {
+  if (IsHfFolder(path)) return OpenHfFolder(path);
+  std::vector<std::string> models;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    const std::string name = entry.path().filename().string();
+    const std::optional<base::SplitName> split = base::ParseSplitName(name);
+    if (name.ends_with(".gguf") && (!split || split->number == 1)) models.push_back(name);
   }
-  struct stat info {};
-  if (fstat(file_, &info) != 0) {
-    return {StatusCode::kNotFound, fmt::format("{}: cannot be read: {}", path_, ErrnoMessage())};
+  if (models.size() == 1) return OpenSplit((std::filesystem::path(path) / models[0]).string());
+  if (models.empty()) {
+    return Status(StatusCode::kNotFound,
+                  fmt::format("{}: is a directory without a model: it has neither a .gguf file nor "
+                              "a config.json with .safetensors files",
+                              path));
   }
-  if (S_ISDIR(info.st_mode)) {
-    return {StatusCode::kNotFound, fmt::format("{}: is a directory, not a GGUF file", path_)};
-  }
-  if (!S_ISREG(info.st_mode)) {
-    return {StatusCode::kNotFound, fmt::format("{}: is not a regular file", path_)};
-  }
-  if (info.st_size == 0) {
-    return {StatusCode::kDataLoss, fmt::format("{}: the file is empty", path_)};
-  }
-  StatusOr<Stamp> stamp = ReadStamp();
-  if (!stamp.ok()) return stamp.status();
-  stamp_ = *stamp;
-  file_bytes_ = stamp_.bytes;
-  return {};
+  std::ranges::sort(models);
+  const std::string names = fmt::format("{}", fmt::join(models, ", ")).substr(0, 500);
+  return Status(StatusCode::kNotFound,
+                fmt::format("{}: is a directory with {} models; name one of them: {}", path,
+                            models.size(), base::PrintableText(names)));
 }
 
-GgufFile::~GgufFile() {
-  if (file_ >= 0) close(file_);
-}
-
-StatusOr<GgufFile::Stamp> GgufFile::ReadStamp() const {
-  struct stat info {};
-  if (fstat(file_, &info) != 0) {
-    return Status(StatusCode::kUnavailable,
-                  fmt::format("{}: cannot be read: {}", path_, ErrnoMessage()));
+// A file that is not split has no key split.count.
+StatusOr<std::unique_ptr<GgufFile>> GgufFile::OpenSplit(const std::string& path) {
+  constexpr const char* kCount = "split.count";
+  constexpr uint64_t kMaxParts = 10'000;
+  StatusOr<std::unique_ptr<GgufFile>> opened = OpenOne(path);
+  if (!opened.ok()) return opened;
+  GgufFile& file = **opened;
+  const StatusOr<std::optional<uint64_t>> count = file.GetUint(kCount, 0, kMaxParts);
+  if (!count.ok()) return count.status();
+  if (count->value_or(1) <= 1) return opened;
+  const std::optional<base::SplitName> name = base::ParseSplitName(path);
+  if (!name || name->count != **count) {
+    return file.Error(StatusCode::kDataLoss, MetadataField(kCount),
+                      fmt::format("the model is split in {} files, so that this one's name must "
+                                  "end in -00001-of-{:05}.gguf for the others to be found",
+                                  **count, **count));
   }
-  return Stamp{static_cast<uint64_t>(info.st_size), info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
-}
-
-Status GgufFile::CheckUnchanged() const {
-  const StatusOr<Stamp> now = ReadStamp();
-  if (!now.ok()) return now.status();
-  if (*now == stamp_) return {};
-  return {StatusCode::kDataLoss, fmt::format("{}: the file was changed while it was read", path_)};
-}
-
-Status GgufFile::Read(uint64_t begin, std::span<std::byte> to) const {
-  while (!to.empty()) {
-    const ssize_t got = pread(file_, to.data(), to.size(), static_cast<off_t>(begin));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      return {StatusCode::kUnavailable,
-              fmt::format("{}: byte {} cannot be read: {}", path_, begin, ErrnoMessage())};
+  if (name->number != 1) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("{}: is part {} of {} of a model; name the first one, {}", path,
+                              name->number, name->count, name->Part(1)));
+  }
+  for (uint32_t part = 2; part <= name->count; ++part) {
+    if (Status status = file.AddPart(name->Part(part), part - 1, **count); !status.ok()) {
+      return status;
     }
-    if (got == 0) {
-      return {StatusCode::kDataLoss,
-              fmt::format("{}: the file was changed while it was read: it had {} bytes and ends at "
-                          "byte {} now",
-                          path_, file_bytes_, begin)};
-    }
-    begin += static_cast<uint64_t>(got);
-    to = to.subspan(static_cast<size_t>(got));
   }
-  return {};
+  if (Status status = file.CheckSplit(); !status.ok()) return status;
+  return opened;
+}
+
+Status GgufFile::AddPart(const std::string& path, uint64_t number, uint64_t count) {
+  StatusOr<std::unique_ptr<GgufFile>> opened = OpenOne(path);
+  if (!opened.ok()) return opened.status();
+  GgufFile& part = **opened;
+  const std::array<std::pair<const char*, uint64_t>, 2> expected = {
+      {{"split.no", number}, {"split.count", count}}};
+  for (const auto& [key, value] : expected) {
+    const StatusOr<std::optional<uint64_t>> found = part.GetUint(key, value, value);
+    if (!found.ok()) return found.status();
+    if (!found->has_value()) {
+      return part.Error(StatusCode::kDataLoss, MetadataField(key), "the key is missing");
+    }
+  }
+  const uint64_t begin = bytes_.Append(std::move(part.bytes_));
+  headers_.push_back(std::move(part.headers_.front()));  // Its names stay where they are.
+  for (GgufTensor& tensor : part.tensors_) {
+    if (tensor.bytes > 0) tensor.begin += begin;
+    tensors_.push_back(std::move(tensor));
+  }
+  return IndexTensors();
+}
+
+Status GgufFile::CheckSplit() const {
+  constexpr const char* kTensors = "split.tensors.count";
+  const StatusOr<std::optional<uint64_t>> tensors = GetUint(kTensors, 0, UINT64_MAX);
+  if (!tensors.ok()) return tensors.status();
+  if (!tensors->has_value() || **tensors == tensors_.size()) return {};
+  return Error(StatusCode::kDataLoss, MetadataField(kTensors),
+               fmt::format("{} tensors are announced, the parts have {}", **tensors,
+                           tensors_.size()));
+}
+
+Status GgufFile::Quantize(std::string_view quantize) {
+  bool changed = false;
+  for (GgufTensor& tensor : tensors_) {
+    const uint32_t type = QuantizedType(quantize, tensor.name, tensor.type, tensor.shape);
+    if (type == tensor.type) continue;
+    const uint64_t columns = tensor.shape[0];
+    uint64_t rows = 1;
+    for (size_t i = 1; i < tensor.shape.size(); ++i) rows *= tensor.shape[i];
+    tensor.begin = bytes_.AddConverted({.from = tensor.begin,
+                                        .rows = rows,
+                                        .columns = columns,
+                                        .stored = tensor.type,
+                                        .type = type});
+    tensor.bytes = bytes_.size() - tensor.begin;
+    tensor.type = type;
+    changed = true;
+  }
+  quantize_ = quantize;
+  if (changed) return {};
+  return InvalidArgument(
+      fmt::format("{}: has no weights in F32, F16 or BF16 that could be quantised to {}", path_,
+                  quantize),
+      "quantize");
 }
 
 const GgufTensor* GgufFile::FindTensor(std::string_view name) const {
@@ -256,7 +321,9 @@ StatusOr<const GgufArray*> GgufFile::GetArray(std::string_view key, GgufType ele
 }
 
 Status GgufFile::Error(StatusCode code, const std::string& field, const std::string& what) const {
-  return {code, fmt::format("{}: {}: {}", path_, field, what), field};
+  const auto at = fields_.find(field);
+  const std::string& shown = at == fields_.end() ? field : at->second;
+  return {code, fmt::format("{}: {}: {}", path_, shown, what), shown};
 }
 
 }  // namespace ropeway::model

@@ -1,10 +1,14 @@
-// Reads GGUF v2 and v3 files. Every offset, count, length and string is checked before use. Nothing
-// is mapped: a mapped file that another process cuts off ends this one by SIGBUS.
+// A model as the tables of GGUF: its metadata, and its tensors. They come from a GGUF file (v2 and
+// v3), from the parts of one that is split, or from a folder in Hugging Face's format, which is
+// presented as the GGUF file that llama.cpp's converter would make of it. So the rest of the
+// program knows one format. Every offset, count, length and string is checked before use.
 #ifndef ROPEWAY_MODEL_GGUF_H_
 #define ROPEWAY_MODEL_GGUF_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,6 +18,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "model/model_bytes.h"
 #include "ropeway/status.h"
 
 namespace ropeway::model {
@@ -71,7 +76,7 @@ struct GgufTensor {
   std::string_view name;
   std::vector<uint64_t> shape;  // GGUF order: shape[0] is contiguous (input features).
   uint32_t type = 0;            // ggml type number; GgmlTypeName gives its name.
-  uint64_t begin = 0;           // Where its data begins in the file, which has all of it.
+  uint64_t begin = 0;           // Where its data begins for GgufFile::Read, which has all of it.
   uint64_t bytes = 0;           // Of its data; 0 if the type's size is unknown.
 };
 
@@ -79,19 +84,26 @@ struct GgufTensor {
 std::string MetadataField(std::string_view key);
 std::string TensorField(std::string_view name);
 
-// An open file. Immutable and thread-safe; views into it are valid as long as the object lives.
+// An open model. Immutable and thread-safe; views into it are valid as long as the object lives.
 class GgufFile {
  public:
-  // Reads and parses the file's header. Returns kNotFound if the file cannot be opened or is not a
-  // regular file, kDataLoss with one sentence that names the field if it is not a valid GGUF file.
-  static StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
-  ~GgufFile();
+  // Opens the model at `path` and reads its tables: a GGUF file, the first part of a split one
+  // (NAME-00001-of-00003.gguf; the others lie beside it), a folder in Hugging Face's format, or a
+  // folder with one of the former. `quantize`: "", or "q8_0" or "q4_0" for matrices in F32, F16 and
+  // BF16 to be presented in that type (QuantizedType). Returns kNotFound if there is no such file,
+  // kDataLoss with one sentence that names the field if it is not valid, kUnimplemented for what a
+  // folder asks for and Ropeway lacks, kInvalidArgument for an unknown `quantize`.
+  static StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path,
+                                                  std::string_view quantize = {});
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
 
-  uint32_t version() const { return version_; }
-  uint64_t file_bytes() const { return file_bytes_; }  // When it was opened.
-  const std::string& path() const { return path_; }
+  uint32_t version() const { return version_; }  // Of the format; 0: a folder of Hugging Face.
+  uint64_t file_bytes() const { return bytes_.file_bytes(); }  // Of all files when opened.
+  const std::string& path() const { return path_; }            // As it was given to Open.
+  const std::string& quantize() const { return quantize_; }
+  // The files that decide what the model computes.
+  const std::vector<base::RandomAccessFile>& files() const { return bytes_.files(); }
 
   // Metadata in file order.
   struct Entry {
@@ -105,7 +117,7 @@ class GgufFile {
   const GgufTensor* FindTensor(std::string_view name) const;
   const Entry* Find(std::string_view key) const;
 
-  // Offset in the file of the tensor data section.
+  // Offset in the (first) file of the tensor data section.
   uint64_t data_offset() const { return data_offset_; }
 
   // Typed look-ups. They return nullopt (GetArray: nullptr) if the key is absent, and kDataLoss
@@ -116,37 +128,41 @@ class GgufFile {
   StatusOr<std::optional<std::string_view>> GetString(std::string_view key) const;
   StatusOr<const GgufArray*> GetArray(std::string_view key, GgufType element) const;
 
-  // An error about this file: its message is "PATH: FIELD: WHAT".
+  // An error about this model: its message is "PATH: FIELD: WHAT". A field of a folder's is called
+  // as in the folder.
   Status Error(StatusCode code, const std::string& field, const std::string& what) const;
 
-  // Reads the file's bytes from `begin` on into all of `to`. kDataLoss if the file has become
-  // shorter, kUnavailable if the device fails. Allocates nothing where it succeeds.
-  Status Read(uint64_t begin, std::span<std::byte> to) const;
-  // kDataLoss if the file was changed since Open: what was read may be of two files.
-  Status CheckUnchanged() const;
+  // Reads the model's bytes from `begin` on, as a tensor names it, into all of `to`. Errors as for
+  // ModelBytes::Read. Allocates nothing where it reads a GGUF file as it is.
+  Status Read(uint64_t begin, std::span<std::byte> to) const { return bytes_.Read(begin, to); }
+  // kDataLoss if a file was changed since Open: what was read may be of two models.
+  Status CheckUnchanged() const { return bytes_.CheckUnchanged(); }
+
+  class Builder;  // gguf_builder.h: makes one from what is no GGUF file.
 
  private:
   class Parser;  // gguf_parser.cc
 
-  // The state of a file that a write changes.
-  struct Stamp {
-    uint64_t bytes = 0;
-    int64_t seconds = 0;  // Of the last change.
-    int64_t nanoseconds = 0;
-    bool operator==(const Stamp&) const = default;
-  };
-
   GgufFile() = default;
-  Status OpenFile();  // Sets file_, stamp_ and file_bytes_.
-  StatusOr<Stamp> ReadStamp() const;
-  Status Parse();  // Fills everything below header_.
+  static StatusOr<std::unique_ptr<GgufFile>> OpenFolder(const std::string& path);
+  static StatusOr<std::unique_ptr<GgufFile>> OpenSplit(const std::string& path);
+  static StatusOr<std::unique_ptr<GgufFile>> OpenOne(const std::string& path);
+  Status AddPart(const std::string& path, uint64_t number, uint64_t count);
+  Status CheckSplit() const;
+  Status Quantize(std::string_view quantize);
+  Status Parse();  // Fills everything below headers_.
   Status ReadHeader(uint64_t bytes);
+  // Sort the tables for look-ups. kDataLoss, naming it, if a name occurs twice.
+  Status IndexMetadata();
+  Status IndexTensors();
 
   std::string path_;
-  int file_ = -1;  // An open descriptor.
-  Stamp stamp_;    // At Open.
-  uint64_t file_bytes_ = 0;
-  std::vector<std::byte> header_;  // The file's first bytes, with all metadata.
+  std::string quantize_;
+  ModelBytes bytes_;
+  // The first bytes of each file, with all metadata.
+  std::deque<std::vector<std::byte>> headers_;
+  std::deque<std::string> texts_;              // What views of a folder's tables refer to.
+  std::map<std::string, std::string> fields_;  // A folder's names of fields.
   uint32_t version_ = 0;
   uint64_t data_offset_ = 0;
   std::vector<Entry> metadata_;

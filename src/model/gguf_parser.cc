@@ -48,7 +48,8 @@ std::string_view SortByName(const std::vector<Item>& items, std::string_view Ite
 
 class GgufFile::Parser {
  public:
-  explicit Parser(GgufFile* file) : file_(file), header_(file->header_) {}
+  explicit Parser(GgufFile* file)
+      : file_(file), header_(file->headers_.front()), file_bytes_(file->file_bytes()) {}
 
   Status Parse() {
     ParseHeader() && ParseMetadata() && ParseAlignment() && ParseTensors() && LocateTensors();
@@ -96,10 +97,11 @@ class GgufFile::Parser {
     return false;
   }
 
-  uint64_t remaining() const { return file_->file_bytes_ - pos_; }
+  uint64_t remaining() const { return file_bytes_ - pos_; }
 
   GgufFile* file_;
   std::span<const std::byte> header_;
+  const uint64_t file_bytes_;
   uint64_t pos_ = 0;  // At most header_.size().
   bool needs_more_ = false;
   uint64_t tensor_count_ = 0;
@@ -111,7 +113,7 @@ class GgufFile::Parser {
 
 Status GgufFile::Parse() {
   for (uint64_t bytes = kFirstHeaderBytes; bytes <= kMaxHeaderBytes; bytes *= 2) {
-    if (Status status = ReadHeader(std::min(bytes, file_bytes_)); !status.ok()) return status;
+    if (Status status = ReadHeader(std::min(bytes, file_bytes())); !status.ok()) return status;
     metadata_.clear();
     tensors_.clear();
     Parser parser(this);
@@ -123,16 +125,29 @@ Status GgufFile::Parse() {
 }
 
 Status GgufFile::ReadHeader(uint64_t bytes) {
-  const size_t known = header_.size();
-  header_.resize(bytes);
-  return Read(known, std::span(header_).subspan(known));
+  std::vector<std::byte>& header = headers_.front();
+  const size_t known = header.size();
+  header.resize(bytes);
+  return Read(known, std::span(header).subspan(known));
+}
+
+Status GgufFile::IndexMetadata() {
+  const std::string_view twice = SortByName(metadata_, &Entry::key, &metadata_order_);
+  if (twice.empty()) return {};
+  return Error(StatusCode::kDataLoss, MetadataField(twice), "the key occurs twice");
+}
+
+Status GgufFile::IndexTensors() {
+  const std::string_view twice = SortByName(tensors_, &GgufTensor::name, &tensor_order_);
+  if (twice.empty()) return {};
+  return Error(StatusCode::kDataLoss, TensorField(twice), "the name occurs twice");
 }
 
 bool GgufFile::Parser::TakeBytes(const std::string& field, uint64_t count,
                                  std::span<const std::byte>* bytes) {
   if (count > remaining()) {
     return Fail(field, fmt::format("{} bytes at byte {} are needed, but the file has {} bytes",
-                                   count, pos_, file_->file_bytes_));
+                                   count, pos_, file_bytes_));
   }
   if (count > header_.size() - pos_) {
     needs_more_ = true;
@@ -206,7 +221,7 @@ bool GgufFile::Parser::ParseHeader() {
   const auto check = [&](const char* field, uint64_t count, uint64_t min_bytes) {
     if (count <= remaining() / min_bytes && count <= kMaxEntries) return true;
     return Fail(field, fmt::format("{} is more than a file of {} bytes can hold", count,
-                                   file_->file_bytes_));
+                                   file_bytes_));
   };
   return check("tensor count", tensor_count_, kMinTensorBytes) &&
          check("metadata count", metadata_count_, kMinEntryBytes);
@@ -216,9 +231,8 @@ bool GgufFile::Parser::ParseMetadata() {
   for (uint64_t i = 0; i < metadata_count_; ++i) {
     if (!ParseEntry(i)) return false;
   }
-  const std::string_view twice =
-      SortByName(file_->metadata_, &GgufFile::Entry::key, &file_->metadata_order_);
-  return twice.empty() || Fail(MetadataField(twice), "the key occurs twice");
+  status_ = file_->IndexMetadata();
+  return status_.ok();
 }
 
 bool GgufFile::Parser::ParseEntry(uint64_t index) {
@@ -282,7 +296,7 @@ bool GgufFile::Parser::ParseArray(const std::string& field, GgufArray* array) {
   if (array->count > remaining() / min_bytes) {
     return Fail(field,
                 fmt::format("{} elements at byte {} are more than the file's {} bytes can hold",
-                            array->count, pos_, file_->file_bytes_));
+                            array->count, pos_, file_bytes_));
   }
   if (!strings) return TakeBytes(field, array->count * min_bytes, &array->data);
   array->strings.reserve(array->count);
@@ -312,9 +326,8 @@ bool GgufFile::Parser::ParseTensors() {
   for (uint64_t i = 0; i < tensor_count_; ++i) {
     if (!ParseTensorInfo(i)) return false;
   }
-  const std::string_view twice =
-      SortByName(file_->tensors_, &GgufTensor::name, &file_->tensor_order_);
-  return twice.empty() || Fail(TensorField(twice), "the name occurs twice");
+  status_ = file_->IndexTensors();
+  return status_.ok();
 }
 
 bool GgufFile::Parser::ParseTensorInfo(uint64_t index) {
@@ -365,11 +378,10 @@ bool GgufFile::Parser::LocateTensors() {
 
 bool GgufFile::Parser::LocateTensor(GgufTensor* tensor, uint64_t offset) {
   const std::string field = TensorField(tensor->name);
-  const uint64_t file_bytes = file_->file_bytes_;
   uint64_t begin = 0;
-  if (__builtin_add_overflow(file_->data_offset_, offset, &begin) || begin > file_bytes) {
+  if (__builtin_add_overflow(file_->data_offset_, offset, &begin) || begin > file_bytes_) {
     return Fail(field, fmt::format("offset {} is beyond the end of the file, which has {} bytes",
-                                   offset, file_bytes));
+                                   offset, file_bytes_));
   }
   const GgmlTypeInfo* type = FindGgmlType(tensor->type);
   if (type == nullptr) return true;  // Reported when the tensor is used; its size is unknown.
@@ -386,9 +398,9 @@ bool GgufFile::Parser::LocateTensor(GgufTensor* tensor, uint64_t offset) {
       __builtin_add_overflow(begin, bytes, &end)) {
     return Fail(field, "the data's size does not fit in 64 bits");
   }
-  if (end > file_bytes) {
+  if (end > file_bytes_) {
     return Fail(field,
-                fmt::format("data ends at byte {}, but the file has {} bytes", end, file_bytes));
+                fmt::format("data ends at byte {}, but the file has {} bytes", end, file_bytes_));
   }
   tensor->begin = begin;
   tensor->bytes = bytes;

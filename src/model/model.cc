@@ -64,6 +64,12 @@ size_t StoredBytes(const TensorPart& part) {
   return base::PageArena::Padded(kernels::MatrixBytes(matrix.type, matrix.n, matrix.k));
 }
 
+size_t ArenaBytes(const ModelTensors& tensors) {
+  size_t bytes = 0;
+  for (const TensorPart& part : tensors.parts) bytes += StoredBytes(part);
+  return bytes;
+}
+
 // `data`: of the part, as in the file.
 void CopyVector(const TensorPart& part, const std::byte* data, std::byte* to) {
   const auto count = static_cast<size_t>(part.n);
@@ -103,8 +109,9 @@ class FirstFailure {
 // Part of a file in memory of its own.
 class FilePart {
  public:
-  // kResourceExhausted without memory for it; else as GgufFile::Read.
-  Status Read(const GgufFile& file, uint64_t begin, size_t bytes) {
+  // kResourceExhausted without memory for it; else as the file's Read.
+  template <typename File>
+  Status Read(const File& file, uint64_t begin, size_t bytes) {
     bytes_.reset(new (std::nothrow) std::byte[bytes]);
     if (bytes_ == nullptr) return {StatusCode::kResourceExhausted, "out of memory"};
     return file.Read(begin, {bytes_.get(), bytes});
@@ -171,8 +178,7 @@ StatusOr<std::unique_ptr<Model>> Model::Loader::Load(int threads, int32_t max_po
 }
 
 Status Model::Loader::MakeArena(const ModelTensors& tensors) {
-  size_t bytes = 0;
-  for (const TensorPart& part : tensors.parts) bytes += StoredBytes(part);
+  const size_t bytes = ArenaBytes(tensors);
   StatusOr<base::PageArena> arena = base::PageArena::Make(bytes);
   if (!arena.ok()) {
     return {arena.status().code(), fmt::format("no memory for {} bytes of weights", bytes)};
@@ -353,31 +359,45 @@ StatusOr<std::unique_ptr<Model>> Model::Load(const GgufFile& file, int threads,
   }
 }
 
+uint64_t LoadedBytes(const ModelTensors& tensors) {
+  const ModelConfig& config = tensors.config;
+  return ArenaBytes(tensors) + static_cast<uint64_t>(config.context_length) *
+                                   static_cast<uint64_t>(config.rope.dim) * sizeof(float);
+}
+
 StatusOr<std::string> FileDigest(const GgufFile& file, int threads) {
-  const uint64_t bytes = file.file_bytes();
-  std::vector<base::Sha256Digest> sums((bytes + kDigestChunkBytes - 1) / kDigestChunkBytes);
+  struct Chunk {
+    const base::RandomAccessFile* file;
+    uint64_t begin;
+    size_t bytes;
+  };
+  std::vector<Chunk> chunks;
+  for (const base::RandomAccessFile& source : file.files()) {
+    for (uint64_t begin = 0; begin < source.bytes(); begin += kDigestChunkBytes) {
+      const uint64_t bytes = std::min<uint64_t>(kDigestChunkBytes, source.bytes() - begin);
+      chunks.push_back({&source, begin, static_cast<size_t>(bytes)});
+    }
+  }
+  std::vector<base::Sha256Digest> sums(chunks.size());
   FirstFailure failure;
   ParallelFor(sums.size(), threads, [&](size_t i) {
     if (failure.failed()) return;
-    const uint64_t first = i * kDigestChunkBytes;
-    const auto size = static_cast<size_t>(std::min<uint64_t>(kDigestChunkBytes, bytes - first));
     FilePart chunk;
-    const Status status = chunk.Read(file, first, size);
+    const Status status = chunk.Read(*chunks[i].file, chunks[i].begin, chunks[i].bytes);
     failure.Note(status);
-    if (status.ok()) sums[i] = base::Sha256(chunk.data(), size);
+    if (status.ok()) sums[i] = base::Sha256(chunk.data(), chunks[i].bytes);
   });
   if (failure.failed()) return failure.status();
   if (Status status = file.CheckUnchanged(); !status.ok()) return status;
   std::vector<uint8_t> message(sums.size() * sizeof(base::Sha256Digest));
   std::memcpy(message.data(), sums.data(), message.size());
-  for (int shift = 0; shift < 64; shift += 8) {
-    message.push_back(static_cast<uint8_t>(bytes >> shift));
+  for (const base::RandomAccessFile& source : file.files()) {
+    for (int shift = 0; shift < 64; shift += 8) {
+      message.push_back(static_cast<uint8_t>(source.bytes() >> shift));
+    }
   }
-  std::string hex;
-  for (const uint8_t byte : base::Sha256(message.data(), message.size())) {
-    hex += fmt::format("{:02x}", byte);
-  }
-  return hex;
+  message.insert(message.end(), file.quantize().begin(), file.quantize().end());
+  return base::HexText(base::Sha256(message.data(), message.size()));
 }
 
 }  // namespace ropeway::model

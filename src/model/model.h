@@ -16,6 +16,8 @@
 
 namespace ropeway::model {
 
+struct ModelTensors;  // model_tensors.h
+
 // A matrix without panels, or a null pointer, is one that the model does not have; a bias has an
 // element for each output feature of its matrix.
 
@@ -124,9 +126,14 @@ class Model {
   base::PageArena arena_;  // Owns all matrices and norms.
 };
 
-// A model file's identity, to which KV blocks that outlive the process are bound: SHA-256, in
-// hexadecimal, over the SHA-256 of each 4 MiB of the file in order (the last may be shorter) and
-// the file's length. Reads the whole file with `threads` threads; errors as for GgufFile::Read.
+// Bytes that the tensors take in memory once they are loaded, and the RoPE table of all positions.
+uint64_t LoadedBytes(const ModelTensors& tensors);
+
+// A model's identity, to which KV blocks that outlive the process are bound: SHA-256, in
+// hexadecimal, over the SHA-256 of each 4 MiB of its files in order (the last of a file may be
+// shorter), the files' lengths, and the type in which its weights are quantised when they are
+// loaded.
+// Reads all files with `threads` threads; errors as for GgufFile::Read.
 StatusOr<std::string> FileDigest(const GgufFile& file, int threads);
 
 }  // namespace ropeway::model

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <string_view>
 
+#include "base/utf8.h"
+
 namespace ropeway::net {
 namespace {
 
@@ -30,21 +32,9 @@ bool ParsePort(std::string_view text, uint16_t* port) {
   return error == std::errc() && end == text.data() + text.size() && *port != 0;
 }
 
-}  // namespace
-
-std::string BaseUrl::Authority() const {
-  const std::string name = host.find(':') == std::string::npos ? host : "[" + host + "]";
-  return port == (tls ? 443 : 80) ? name : fmt::format("{}:{}", name, port);
-}
-
-std::string BaseUrl::Text() const {
-  return fmt::format("{}://{}{}", tls ? "https" : "http", Authority(), path);
-}
-
-StatusOr<BaseUrl> ParseBaseUrl(const std::string& url, std::string_view name) {
-  const Wrong wrong{name, url};
+// Scheme, host and port; `path` is all behind them.
+StatusOr<BaseUrl> ParseUrl(std::string_view rest, const Wrong& wrong) {
   BaseUrl result;
-  std::string_view rest = url;
   if (TakePrefix(&rest, "https://")) {
     result.tls = true;
     result.port = 443;
@@ -53,15 +43,10 @@ StatusOr<BaseUrl> ParseBaseUrl(const std::string& url, std::string_view name) {
   }
   const auto graphic = [](char c) { return c > ' ' && c < 0x7F; };
   if (!std::all_of(rest.begin(), rest.end(), graphic)) return wrong("has odd characters");
-  if (rest.find_first_of("@?#") != std::string_view::npos) {
-    return wrong("has a user name, a query or a fragment");
-  }
-
-  const size_t slash = std::min(rest.find('/'), rest.size());
-  std::string_view authority = rest.substr(0, slash);
-  result.path = rest.substr(slash);
-  while (result.path.ends_with('/')) result.path.pop_back();
-  if (!result.path.ends_with("/v1")) result.path += "/v1";
+  const size_t end = std::min(rest.find_first_of("/?"), rest.size());
+  std::string_view authority = rest.substr(0, end);
+  result.path = rest.substr(end);
+  if (authority.find('@') != std::string_view::npos) return wrong("has a user name");
 
   size_t colon = authority.rfind(':');
   if (authority.starts_with('[')) {
@@ -82,6 +67,47 @@ StatusOr<BaseUrl> ParseBaseUrl(const std::string& url, std::string_view name) {
     return wrong("has no port from 1 to 65535");
   }
   return result;
+}
+
+}  // namespace
+
+std::string BaseUrl::Authority() const {
+  const std::string name = host.find(':') == std::string::npos ? host : "[" + host + "]";
+  return port == (tls ? 443 : 80) ? name : fmt::format("{}:{}", name, port);
+}
+
+std::string BaseUrl::Text() const {
+  return fmt::format("{}://{}{}", tls ? "https" : "http", Authority(), path);
+}
+
+StatusOr<BaseUrl> ParseBaseUrl(const std::string& url, std::string_view name) {
+  const Wrong wrong{name, url};
+  if (url.find_first_of("@?#") != std::string::npos) {
+    return wrong("has a user name, a query or a fragment");
+  }
+  StatusOr<BaseUrl> read = ParseUrl(url, wrong);
+  if (!read.ok()) return read;
+  while (read->path.ends_with('/')) read->path.pop_back();
+  if (!read->path.ends_with("/v1")) read->path += "/v1";
+  return read;
+}
+
+StatusOr<BaseUrl> ParseFileUrl(const std::string& url) {
+  const std::string shown = base::PrintableText(url);
+  const std::string without = url.substr(0, url.find('#'));
+  StatusOr<BaseUrl> read = ParseUrl(without, Wrong{"The URL", shown});
+  if (read.ok() && !read->path.starts_with('/')) read->path.insert(0, "/");
+  return read;
+}
+
+StatusOr<BaseUrl> ParseLocation(const BaseUrl& from, const std::string& location) {
+  if (!location.starts_with('/') || location.starts_with("//")) {
+    return ParseFileUrl(location.starts_with("//") ? (from.tls ? "https:" : "http:") + location
+                                                   : location);
+  }
+  BaseUrl to = from;
+  to.path.clear();
+  return ParseFileUrl(to.Text() + location);
 }
 
 }  // namespace ropeway::net

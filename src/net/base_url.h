@@ -1,4 +1,4 @@
-// The base URL of an OpenAI-compatible API.
+// URLs: the base URL of an OpenAI-compatible API, and those of files.
 #ifndef ROPEWAY_NET_BASE_URL_H_
 #define ROPEWAY_NET_BASE_URL_H_
 
@@ -26,6 +26,13 @@ struct BaseUrl {
 // Fails with kInvalidArgument on everything else, user names and queries included; the message
 // calls the value `name`.
 StatusOr<BaseUrl> ParseBaseUrl(const std::string& url, std::string_view name = "The base URL");
+
+// Reads the URL of a file, http://HOST[:PORT]/PATH[?QUERY] or https://...: `path` is what goes into
+// the request line, with the query. A fragment is left out. kInvalidArgument on everything else.
+StatusOr<BaseUrl> ParseFileUrl(const std::string& url);
+
+// Where a redirect's Location leads from `from`: a URL, or a path on the same host.
+StatusOr<BaseUrl> ParseLocation(const BaseUrl& from, const std::string& location);
 
 }  // namespace ropeway::net
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace ropeway::net {
 namespace {
 
@@ -49,6 +51,28 @@ TEST(BaseUrl, RejectsTheRestWithOneSentence) {
     EXPECT_EQ(parsed.status().message().find("--base-url must be http://HOST:PORT"), 0);
     EXPECT_EQ(ParseBaseUrl(url).status().message().find("The base URL must be"), 0);
   }
+}
+
+TEST(FileUrl, KeepsPathAndQuery) {
+  auto url = ParseFileUrl("https://host:8443/a/b%20c.gguf?download=true#sha256=00");
+  ASSERT_TRUE(url.ok());
+  EXPECT_EQ(url->Authority(), "host:8443");
+  EXPECT_EQ(url->path, "/a/b%20c.gguf?download=true");
+  EXPECT_EQ(ParseFileUrl("http://host")->path, "/");
+  EXPECT_EQ(ParseFileUrl("http://host?x=1")->path, "/?x=1");
+  EXPECT_FALSE(ParseFileUrl("http://user@host/a").ok());
+  EXPECT_FALSE(ParseFileUrl("http://host/a b").ok());
+  const std::string message = ParseFileUrl("ftp://a\x1b[31m").status().message();
+  EXPECT_EQ(message.find('\x1b'), std::string::npos);
+}
+
+TEST(FileUrl, ARedirectLeadsToAnotherHostOrPath) {
+  const BaseUrl from = *ParseFileUrl("https://host:8443/a/b?c=d");
+  EXPECT_EQ(ParseLocation(from, "/x/y?z")->Text(), "https://host:8443/x/y?z");
+  EXPECT_EQ(ParseLocation(from, "http://other/x")->Text(), "http://other/x");
+  EXPECT_EQ(ParseLocation(from, "//other/x")->Text(), "https://other/x");
+  EXPECT_FALSE(ParseLocation(from, "file:///etc/passwd").ok());
+  EXPECT_FALSE(ParseLocation(from, "").ok());
 }
 
 }  // namespace

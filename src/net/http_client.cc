@@ -92,6 +92,14 @@ void HttpCall::Break(const char* kind) {
   socket_.close(ignored);
 }
 
+void HttpCall::StartTimer() {
+  timer_.expires_after(Nanoseconds(timeout_));
+  timer_.async_wait([weak = weak_from_this()](const error_code& cancelled) {
+    const auto call = weak.lock();
+    if (!cancelled && call) call->Break(http_error::kTimeout);
+  });
+}
+
 HttpEnd HttpCall::End(const char* stage, const error_code& error) const {
   if (broken_ == http_error::kTimeout) {
     return {broken_, fmt::format("not complete within {} s, while {}", timeout_, stage)};
@@ -116,12 +124,7 @@ asio::awaitable<HttpEnd> HttpCall::Run(const std::string& path, const std::strin
                                        double timeout, const OnHead& on_head,
                                        const OnBody& on_body) {
   timeout_ = timeout;
-  timer_.expires_after(Nanoseconds(timeout));
-  timer_.async_wait([weak = weak_from_this()](const error_code& cancelled) {
-    const auto call = weak.lock();
-    if (!cancelled && call) call->Break(http_error::kTimeout);
-  });
-
+  StartTimer();
   error_code error;
   auto token = asio::redirect_error(asio::use_awaitable, error);
   co_await asio::async_connect(socket_, client_.endpoints_, token);
@@ -168,6 +171,7 @@ asio::awaitable<HttpEnd> HttpCall::Talk(Stream* stream, const std::string& path,
     request.set(http::field::authorization, client_.authorization_);
   }
   if (!body.empty()) request.set(http::field::content_type, "application/json");
+  for (const auto& [name, value] : fields_) request.set(name, value);
   request.body() = {body.data(), body.size()};
   request.prepare_payload();
   co_await http::async_write(*stream, request, token);
@@ -187,6 +191,10 @@ asio::awaitable<HttpEnd> HttpCall::Talk(Stream* stream, const std::string& path,
   head.status = parser.get().result_int();
   head.content_type = std::string_view(type.data(), type.size());
   head.retry_after = std::string_view(retry.data(), retry.size());
+  head.field = [&parser](std::string_view name) {
+    const auto value = parser.get()[boost::beast::string_view(name.data(), name.size())];
+    return std::string_view(value.data(), value.size());
+  };
   on_head(head);
 
   std::array<char, kReadBytes> bytes;
@@ -195,6 +203,7 @@ asio::awaitable<HttpEnd> HttpCall::Talk(Stream* stream, const std::string& path,
     parser.get().body().size = bytes.size();
     co_await http::async_read_some(*stream, buffer, parser, token);
     const size_t got = bytes.size() - parser.get().body().size;
+    if (got > 0 && timeout_when_idle_) StartTimer();
     if (got > 0 && !on_body(std::string_view(bytes.data(), got))) co_return HttpEnd{};
     if (error && error != http::error::need_buffer) co_return End("reading the answer", error);
   }

@@ -12,6 +12,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "net/base_url.h"
 #include "ropeway/status.h"
@@ -64,6 +66,8 @@ struct ReplyHead {
   int status = 0;
   std::string_view content_type;  // "" where there is none, as for the next.
   std::string_view retry_after;
+  // Any other field by its name; "" where there is none.
+  std::function<std::string_view(std::string_view name)> field;
 };
 
 // How an exchange ended.
@@ -83,6 +87,15 @@ class HttpCall : public std::enable_shared_from_this<HttpCall> {
   HttpCall(const HttpClient* client, boost::asio::io_context* io)
       : client_(*client), socket_(*io), timer_(*io) {}
 
+  // A field of the request's head. Call before Run.
+  void AddField(std::string name, std::string value) {
+    fields_.emplace_back(std::move(name), std::move(value));
+  }
+
+  // The timeout of Run counts from the last byte that came, not from the beginning: for replies
+  // that take as long as they take. Call before Run.
+  void set_timeout_when_idle() { timeout_when_idle_ = true; }
+
   // Sends the request (see HttpClient::Fetch) and passes on the reply as it arrives. Call once. The
   // arguments must outlive the coroutine.
   boost::asio::awaitable<HttpEnd> Run(const std::string& path, const std::string& body,
@@ -93,6 +106,7 @@ class HttpCall : public std::enable_shared_from_this<HttpCall> {
 
  private:
   void Break(const char* kind);
+  void StartTimer();
   HttpEnd End(const char* stage, const boost::system::error_code& error) const;
   boost::asio::awaitable<HttpEnd> Secure(const std::string& path, const std::string& body,
                                          const OnHead& on_head, const OnBody& on_body);
@@ -104,7 +118,9 @@ class HttpCall : public std::enable_shared_from_this<HttpCall> {
   const HttpClient& client_;
   boost::asio::ip::tcp::socket socket_;
   boost::asio::steady_timer timer_;
+  std::vector<std::pair<std::string, std::string>> fields_;
   double timeout_ = 0;
+  bool timeout_when_idle_ = false;
   const char* broken_ = nullptr;  // Set when this side ended the exchange: one of http_error.
 };
 

@@ -3,6 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <boost/asio/co_spawn.hpp>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "net/base_url.h"
 #include "net/test_fake_server.h"
 
@@ -41,6 +49,59 @@ TEST(HttpClient, SpeaksTlsAndRejectsACertificateThatNoAuthoritySigned) {
   const HttpClient::Reply strict = Fetch(server.url(), "");
   EXPECT_EQ(strict.status, 0);
   EXPECT_THAT(strict.why, HasSubstr("certificate verify failed"));
+}
+
+// One exchange with a call of its own.
+struct Exchange {
+  HttpEnd end;
+  std::string location;
+  std::string body;
+};
+Exchange Get(const std::string& url, const std::vector<std::pair<std::string, std::string>>& fields,
+             double timeout, bool when_idle) {
+  auto client = HttpClient::Open(*ParseFileUrl(url), "", false);
+  EXPECT_TRUE(client.ok());
+  Exchange exchange;
+  boost::asio::io_context io(1);
+  const auto call = std::make_shared<HttpCall>(client->get(), &io);
+  for (const auto& [name, value] : fields) call->AddField(name, value);
+  if (when_idle) call->set_timeout_when_idle();
+  const HttpCall::OnHead on_head = [&](const ReplyHead& head) {
+    exchange.location = head.field("Location");
+    EXPECT_EQ(head.field("X-None"), "");
+  };
+  const HttpCall::OnBody on_body = [&](std::string_view bytes) {
+    exchange.body += bytes;
+    return true;
+  };
+  const std::string none;
+  boost::asio::co_spawn(io, call->Run(none, none, timeout, on_head, on_body),
+                        [&](const std::exception_ptr&, HttpEnd end) { exchange.end = end; });
+  io.run();
+  return exchange;
+}
+
+TEST(HttpCall, SendsFieldsAndPassesThemOn) {
+  const FakeServer server([](const FakeRequest&) {
+    return FakeReply{{"HTTP/1.1 302 X\r\nlocation: /else?where\r\nContent-Length: 0\r\n\r\n"}};
+  });
+  const Exchange exchange = Get(server.url() + "/a?b", {{"Range", "bytes=5-"}}, 10, false);
+  EXPECT_EQ(exchange.end.kind, nullptr);
+  EXPECT_EQ(exchange.location, "/else?where");
+  ASSERT_EQ(server.requests().size(), 1u);
+  EXPECT_EQ(server.requests()[0].path, "/a?b");
+  EXPECT_THAT(server.requests()[0].headers, HasSubstr("\r\nRange: bytes=5-"));
+}
+
+TEST(HttpCall, AReplyMayTakeLongerThanItsPauses) {
+  const FakeServer server([](const FakeRequest&) {
+    FakeReply reply{{"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n"}};
+    for (int i = 0; i < 8; ++i) reply.writes.emplace_back("x");
+    reply.pause = std::chrono::milliseconds(100);
+    return reply;
+  });
+  EXPECT_EQ(Get(server.url(), {}, 0.5, true).body, "xxxxxxxx");
+  EXPECT_STREQ(Get(server.url(), {}, 0.5, false).end.kind, http_error::kTimeout);
 }
 
 TEST(HttpClient, SaysWhyThereIsNoReply) {

@@ -69,13 +69,14 @@ class ApiFormat {
  public:
   virtual ~ApiFormat() = default;
 
-  // Reads a request body. A failed status names the field at fault: kInvalidArgument if it is
-  // malformed or unknown, or asks for more than limits.max_choices; kUnimplemented if it is
-  // understood, not supported, and would change the answer.
+  // Reads a request body; what it does not have stays as request() has it. A failed status names
+  // the field at fault: kInvalidArgument if it is malformed or unknown, or asks for more than
+  // limits.max_choices; kUnimplemented if it is understood, not supported, and would change the
+  // answer.
   virtual Status Parse(std::string_view body, const ServerLimits& limits) = 0;
 
-  // What the body asks for. The server completes it (tenant, priority) and moves the prompts out.
-  // REQUIRES: Parse succeeded.
+  // What the body asks for. Before Parse the server puts the model's defaults in; after it, it
+  // completes the request (tenant, priority) and moves the prompts out.
   virtual ApiRequest* request() = 0;
 
   // Called once, before any part of the answer is written.

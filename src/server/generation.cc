@@ -211,6 +211,7 @@ asio::awaitable<Status> Generation::ReadBody() {
 }
 
 Status Generation::Prepare() {
+  format_->request()->request.sampling = context_->sampling;
   Status status = format_->Parse(http_.body, context_->limits());
   if (!status.ok()) return status;
   const ApiRequest& api = *format_->request();

@@ -13,16 +13,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 #include "server/server_options.h"
 
 namespace ropeway::server {
 
-// Parses `text`, at a cost in stack and memory that `bounds` limit. kInvalidArgument, with the byte
-// at fault, for anything that is not one JSON document in valid UTF-8, for a key given twice in one
-// object, for a number outside a double's range, and for what exceeds `bounds`.
-StatusOr<nlohmann::json> ReadJson(std::string_view text, const JsonBounds& bounds);
+// base::ReadJson of a request's body.
+StatusOr<nlohmann::json> ReadJson(std::string_view text, const base::JsonBounds& bounds);
 
 // --- One value of a named field. A failed status names `field`.
 

@@ -83,7 +83,7 @@ TEST(JsonReader, RejectsADuplicateKeyAtAnyDepth) {
 }
 
 TEST(JsonReader, BoundsTheDepth) {
-  const JsonBounds bounds{.max_depth = 3};
+  const base::JsonBounds bounds{.max_depth = 3};
   EXPECT_TRUE(ReadJson("[[[1]]]", bounds).ok());
   EXPECT_FALSE(ReadJson("[[[[1]]]]", bounds).ok());
   EXPECT_FALSE(ReadJson(R"({"a":{"b":[{}]}})", bounds).ok());
@@ -95,7 +95,7 @@ TEST(JsonReader, BoundsTheDepth) {
 }
 
 TEST(JsonReader, BoundsTheValues) {
-  const JsonBounds bounds{.max_values = 4};
+  const base::JsonBounds bounds{.max_values = 4};
   EXPECT_TRUE(ReadJson("[1,2,3]", bounds).ok());
   EXPECT_FALSE(ReadJson("[1,2,3,4]", bounds).ok());
   EXPECT_FALSE(ReadJson(R"({"a":1,"b":2})", bounds).ok());

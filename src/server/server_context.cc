@@ -21,6 +21,11 @@ std::string RandomName() {
   return fmt::format("{:08x}{:08x}", device(), device());
 }
 
+SamplingParams SamplingOf(const engine::Backend& backend) {
+  const std::vector<engine::ModelInfo> models = backend.Models();
+  return models.empty() ? SamplingParams() : models.front().sampling;
+}
+
 // A family with one series for each tenant.
 prometheus::MetricFamily TenantFamily(const char* name, const char* help,
                                       const std::vector<KeyUsage>& usage,
@@ -133,6 +138,7 @@ ServerContext::ServerContext(const ServerOptions& options, engine::Backend* back
       access(options.api_keys, options.admin_key),
       open(options.api_keys.empty()),
       backend(backend),
+      sampling(SamplingOf(*backend)),
       proxies(ProxiesOf(options)),
       key_limits(options.api_keys, std::make_shared<base::RealClock>()),
       connections(options.limits.max_connections),

@@ -96,6 +96,7 @@ class ServerContext {
   const ServerLimits& limits() const { return options.limits; }
   const bool open;  // There are no keys: who has none is a user, not a stranger.
   engine::Backend* const backend;
+  const SamplingParams sampling;  // Of a request that does not say: the model's.
   const TrustedProxies proxies;
   KeyLimits key_limits;
   ServerMetrics metrics;

@@ -9,16 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
 namespace ropeway::server {
-
-// Bounds on one JSON body.
-struct JsonBounds {
-  int max_depth = 32;
-  size_t max_values = 1'000'000;  // Values and keys together.
-};
 
 // An answer, or what waits of a stream, may take so much without being counted.
 inline constexpr size_t kFreeAnswerBytes = size_t{16} << 10;
@@ -44,7 +39,7 @@ struct ServerLimits {
   int send_buffer_bytes = 256 << 10;  // The kernel's send buffer per connection; 0: its default.
   // Connections; see ConnectionTable for who gives way to whom beyond it.
   int max_connections = 4096;
-  JsonBounds json = {};
+  base::JsonBounds json = {};
   int max_choices = 128;  // Prompts times `n` of one request.
   // Threads for work that would block an I/O thread: large bodies, /tokenize and /detokenize. At
   // least 1.

@@ -224,6 +224,7 @@ std::vector<engine::ModelInfo> FakeBackend::Models() const {
   model.id = "fake-model";
   model.max_model_len = 2048;
   model.created = 1700000000;
+  model.sampling = sampling_;
   return {model};
 }
 

@@ -57,9 +57,10 @@ class FakeBackend final : public engine::Backend {
   void set_tokenize_hook(std::function<void()> hook);   // Runs in each Tokenize, on its thread.
   int tokenizations() const { return tokenizations_; }  // Texts that are being tokenized.
   void set_step_pause(std::chrono::microseconds pause);
-  // Both before the server starts. A tenant's wait is the queue's times its weight.
+  // These before the server starts. A tenant's wait is the queue's times its weight.
   void set_queue(engine::QueueInfo queue) { queue_ = std::move(queue); }
   void set_stats(EngineStats stats) { stats_ = std::move(stats); }
+  void set_sampling(SamplingParams sampling) { sampling_ = std::move(sampling); }
   void set_hold_failures(bool hold);  // Failures after admission wait while true.
   std::vector<Request> submitted() const;
   std::vector<size_t> submissions() const;  // How many requests each SubmitAll had.
@@ -113,6 +114,7 @@ class FakeBackend final : public engine::Backend {
   engine::Health health_;
   engine::QueueInfo queue_;
   EngineStats stats_;
+  SamplingParams sampling_;
   std::function<void()> tokenize_hook_;
   mutable std::atomic<int> tokenizations_{0};
   std::chrono::microseconds pause_{100};

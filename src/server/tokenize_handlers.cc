@@ -62,7 +62,7 @@ const TokenizerFields& DetokenizeFields() {
   return table;
 }
 
-StatusOr<TokenizerDraft> ReadDraft(std::string_view body, const JsonBounds& bounds,
+StatusOr<TokenizerDraft> ReadDraft(std::string_view body, const base::JsonBounds& bounds,
                                    const TokenizerFields& fields) {
   StatusOr<json> document = ReadJson(body, bounds);
   if (!document.ok()) return document.status();

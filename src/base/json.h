@@ -1,0 +1,28 @@
+// JSON that others wrote, read under bounds. Only .cc files include the library's large header.
+#ifndef ROPEWAY_BASE_JSON_H_
+#define ROPEWAY_BASE_JSON_H_
+
+#include <cstddef>
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+#include "ropeway/status.h"
+
+namespace ropeway::base {
+
+// Bounds on one JSON document.
+struct JsonBounds {
+  int max_depth = 32;
+  size_t max_values = 1'000'000;  // Values and keys together.
+};
+
+// Parses `text`, at a cost in stack and memory that `bounds` limit. kInvalidArgument, with the byte
+// at fault, for anything that is not one JSON document in valid UTF-8, for a key given twice in one
+// object, for a number outside a double's range, and for what exceeds `bounds`; the message calls
+// the document `what`.
+StatusOr<nlohmann::json> ReadJson(std::string_view text, const JsonBounds& bounds,
+                                  std::string_view what);
+
+}  // namespace ropeway::base
+
+#endif  // ROPEWAY_BASE_JSON_H_

@@ -1,0 +1,33 @@
+#include "base/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace ropeway::base {
+namespace {
+
+using ::testing::HasSubstr;
+
+// What JSON is and is not: src/server/json_test.cc.
+TEST(JsonTest, MessagesNameTheDocument) {
+  const auto error = [](const std::string& text, const JsonBounds& bounds) {
+    return ReadJson(text, bounds, "config.json").status().message();
+  };
+  EXPECT_EQ(error(R"({"a": [1, 2.5, "x"]})", {}), "");
+  EXPECT_THAT(error("{", {}), HasSubstr("config.json is not valid JSON at byte 2: "));
+  EXPECT_THAT(error(std::string("{\0}", 3), {}), HasSubstr("config.json is not valid JSON at byte"));
+  EXPECT_EQ(error("[[[1]]]", {.max_depth = 2}), "config.json is nested deeper than 2 levels");
+  EXPECT_EQ(error("[1, 2, 3]", {.max_values = 3}), "config.json holds more than 3 JSON values");
+  EXPECT_EQ(error(R"({"a": 1, "a": 2})", {}), "The key 'a' is given twice in one object");
+}
+
+TEST(JsonTest, DeepNestingCostsNoStack) {
+  const std::string deep(1 << 20, '[');
+  EXPECT_THAT(ReadJson(deep, {}, "It").status().message(), HasSubstr("nested deeper than 32"));
+}
+
+}  // namespace
+}  // namespace ropeway::base

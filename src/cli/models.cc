@@ -1,0 +1,252 @@
+#include "cli/models.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/output.h"
+#include "base/random_access_file.h"
+#include "cli/engine_flags.h"
+#include "cli/terminal.h"
+#include "engine/machine.h"
+#include "engine/model_check.h"
+#include "hub/model_store.h"
+#include "hub/names.h"
+#include "hub/progress.h"
+#include "hub/pull.h"
+#include "hub/registry.h"
+#include "model/gguf.h"
+
+namespace ropeway::cli {
+namespace {
+
+constexpr uint64_t kMaxRegistryBytes = uint64_t{4} << 20;
+
+StatusOr<std::vector<hub::RegistryModel>> RegistryOf(const ModelsFlags& flags) {
+  if (flags.registry.empty()) return hub::BuiltInRegistry();
+  const StatusOr<std::string> text = base::ReadWholeFile(flags.registry, kMaxRegistryBytes);
+  if (!text.ok()) return text.status();
+  StatusOr<std::vector<hub::RegistryModel>> read = hub::ReadRegistry(*text);
+  if (read.ok()) return read;
+  return Status(read.status().code(),
+                fmt::format("{}: {}", flags.registry, read.status().message()));
+}
+
+// --- list
+
+// What of the registry is not here, under its short names.
+std::vector<const hub::RegistryModel*> NotHere(const std::vector<hub::RegistryModel>& registry,
+                                               const hub::ModelStore& store) {
+  std::vector<const hub::RegistryModel*> models;
+  for (const hub::RegistryModel& model : registry) {
+    if (!store.Find(model.file)) models.push_back(&model);
+  }
+  return models;
+}
+
+std::string ListText(const std::vector<hub::RegistryModel>& registry,
+                     const hub::ModelStore& store) {
+  const std::vector<hub::ModelStore::Model> here = store.List();
+  const std::vector<const hub::RegistryModel*> others = NotHere(registry, store);
+  size_t width = 0;
+  for (const auto& model : here) width = std::max(width, model.name.size());
+  for (const auto* model : others) width = std::max(width, model->name.size());
+  std::string text = fmt::format("In {}:\n", store.folder().string());
+  for (const auto& model : here) {
+    text += fmt::format("  {:<{}}  {:>9}{}\n", model.name, width, hub::FileSizeText(model.bytes),
+                        model.source.empty() ? "" : "  from " + model.source);
+  }
+  if (here.empty()) text += "  no model\n";
+  if (others.empty()) return text;
+  text += "To be pulled (ropeway models pull NAME):\n";
+  for (const auto* model : others) {
+    text += fmt::format("  {:<{}}  {:>9}  {}\n", model->name, width,
+                        hub::FileSizeText(model->bytes), model->description);
+  }
+  return text;
+}
+
+// For shells that complete a name: what is here, and the registry's.
+std::string NamesText(const std::vector<hub::RegistryModel>& registry,
+                      const hub::ModelStore& store) {
+  std::string text;
+  for (const auto& model : store.List()) text += model.name + "\n";
+  for (const hub::RegistryModel& model : registry) text += model.name + "\n";
+  return text;
+}
+
+int List(const ModelsFlags& flags) {
+  const auto registry = RegistryOf(flags);
+  if (!registry.ok()) return base::Fail(registry.status());
+  const hub::ModelStore store;
+  base::Output output;
+  output.Write(flags.names ? NamesText(*registry, store) : ListText(*registry, store));
+  return output.End();
+}
+
+// --- pull
+
+StatusOr<hub::ModelStore::Model> PullModel(const ModelsFlags& flags) {
+  auto registry = RegistryOf(flags);
+  if (!registry.ok()) return registry.status();
+  const StatusOr<hub::Source> source = hub::ParseSource(flags.model);
+  if (!source.ok()) return source.status();
+  hub::PullOptions options;
+  options.registry = *std::move(registry);
+  options.name = flags.name;
+  options.sha256 = flags.sha256;
+  options.terminal = isatty(STDERR_FILENO) != 0;
+  options.write = [](std::string_view text) { base::Note(text); };
+  hub::ModelStore store;
+  return hub::Pull(*source, options, &store);
+}
+
+// The one answer of all commands about a model, or why the model cannot be opened.
+StatusOr<engine::ModelCheck> CheckAt(const std::string& path) {
+  const auto file = model::GgufFile::Open(path);
+  if (!file.ok()) return file.status();
+  return engine::CheckModel(**file, EngineOptions(), engine::AvailableMemoryBytes());
+}
+
+int Pull(const ModelsFlags& flags) {
+  const StatusOr<hub::ModelStore::Model> model = PullModel(flags);
+  if (!model.ok()) return base::Fail(model.status());
+  base::Output output;
+  output.Write(model->path.string() + "\n");
+  const StatusOr<engine::ModelCheck> check = CheckAt(model->path.string());
+  if (!check.ok()) return base::Fail(check.status());
+  base::Note(engine::VerdictText(*check));
+  return output.End();
+}
+
+// --- show
+
+int Show(const ModelsFlags& flags) {
+  const StatusOr<std::string> path = ResolveModel(flags.model);
+  if (!path.ok()) return base::Fail(path.status());
+  const StatusOr<engine::ModelCheck> check = CheckAt(*path);
+  if (!check.ok()) return base::Fail(check.status());
+  const hub::ModelStore store;
+  std::string head = *path;
+  for (const auto& model : store.List()) {
+    if (model.path != *path) continue;
+    head += fmt::format(", {}{}", hub::FileSizeText(model.bytes),
+                        model.source.empty() ? "" : ", from " + model.source);
+  }
+  base::Output output;
+  output.Write(head + "\n" + engine::VerdictText(*check));
+  const int code = output.End();
+  return check->ok() ? code : 1;
+}
+
+// --- rm
+
+int Remove(const ModelsFlags& flags) {
+  hub::ModelStore store;
+  std::string name = flags.model;
+  if (!store.Find(name)) {
+    if (const auto* known = hub::FindModel(hub::BuiltInRegistry(), name)) name = known->file;
+  }
+  const auto model = store.Find(name);
+  if (Status status = store.Remove(name); !status.ok()) return base::Fail(status);
+  base::Output output;
+  output.Write(fmt::format("removed {} ({})\n", model->path.string(),
+                           hub::FileSizeText(model->bytes)));
+  return output.End();
+}
+
+flags::FlagTable ModelArgument(ModelsFlags* flags, const char* help) {
+  return {{"",
+           {{"MODEL",
+             flags::TextValue(&flags->model, "FILE").Required().Words("models list --names"),
+             help}}}};
+}
+
+flags::FlagTable RegistryRow(ModelsFlags* flags) {
+  return {{"Registry",
+           {{"--registry", flags::TextValue(&flags->registry, "FILE").Default("the program's own"),
+             "JSON list of models to pull by name (docs/models.md)"}}}};
+}
+
+}  // namespace
+
+flags::Command ModelsCommand(ModelsFlags* flags) {
+  const flags::FlagTable pull = {
+      {"Pull",
+       {{"--name", flags::TextValue(&flags->name, "NAME").Default("as its file or repository"),
+         "What the model shall be called here"},
+        {"--sha256", flags::TextValue(&flags->sha256, "SUM").Default("as the source says"),
+         "SHA-256 sum that its file must have"}}}};
+  const flags::FlagTable list = {
+      {"List",
+       {{"--names", flags::SwitchValue(&flags->names), "Only the names, a line each"}}}};
+  return {"models",
+          "List, fetch and remove models",
+          {},
+          "Models are kept in ~/.cache/ropeway/models (docs/models.md).",
+          nullptr,
+          {{"list", "List the fetched models, and what can be pulled by name",
+            flags::Join({list, RegistryRow(flags)}), "Example:\n  ropeway models list",
+            [flags] { return List(*flags); }},
+           {"pull", "Fetch a model: with progress, resumed where it was left, checked",
+            flags::Join({ModelArgument(flags, "NAME of `ropeway models list`, "
+                                              "hf:OWNER/REPO[@REVISION][:FILE], the URL of a "
+                                              ".gguf file, or a path"),
+                         pull, RegistryRow(flags)}),
+            "HF_TOKEN is the token for repositories of the Hugging Face hub that want one.\n\n"
+            "For instance:\n  ropeway models pull gemma3-270m",
+            [flags] { return Pull(*flags); }},
+           {"show", "Show what a model is, what it takes, and whether it can be run",
+            ModelArgument(flags, "Name of a fetched model, or a file or folder"),
+            "Exit code 1 where the model cannot be run.\n\n"
+            "Example:\n  ropeway models show SmolLM2-135M-Instruct.Q4_1",
+            [flags] { return Show(*flags); }},
+           {"rm", "Delete a fetched model", ModelArgument(flags, "Name of a fetched model"),
+            "For instance:\n  ropeway models rm gemma3-270m", [flags] { return Remove(*flags); }}}};
+}
+
+bool IsModelWord(const std::string& word) {
+  if (word.find_first_of(" \t\n") != std::string::npos) return false;
+  const StatusOr<hub::Source> source = hub::ParseSource(word);
+  if (!source.ok()) return false;
+  std::error_code error;
+  switch (source->kind) {
+    case hub::Source::Kind::kRepo:
+    case hub::Source::Kind::kUrl:
+      return true;
+    case hub::Source::Kind::kPath:
+      return word.ends_with(".gguf") || std::filesystem::is_directory(word, error);
+    case hub::Source::Kind::kRegistry:
+      return hub::FindModel(hub::BuiltInRegistry(), word) != nullptr ||
+             hub::ModelStore().Find(word).has_value();
+  }
+  return false;
+}
+
+Status OfferPull(const std::string& model) {
+  if (ResolveModel(model).ok()) return {};
+  const StatusOr<hub::Source> source = hub::ParseSource(model);
+  if (!source.ok() || source->kind == hub::Source::Kind::kPath) return {};
+  std::string size;
+  if (source->kind == hub::Source::Kind::kRegistry) {
+    const auto* known = hub::FindModel(hub::BuiltInRegistry(), model);
+    if (known == nullptr) return {};
+    size = fmt::format(" ({})", hub::FileSizeText(known->bytes));
+  }
+  if (isatty(STDIN_FILENO) == 0 || isatty(STDERR_FILENO) == 0) return {};
+  base::Note(fmt::format("{} is not fetched yet. Pull it{}? [Y/n] ", model, size));
+  std::string answer;
+  if (LineReader(STDIN_FILENO).Read(&answer) != LineReader::Event::kLine) return {};
+  if (!answer.empty() && answer.front() != 'y' && answer.front() != 'Y') return {};
+  ModelsFlags flags;
+  flags.model = model;
+  return PullModel(flags).status();
+}
+
+}  // namespace ropeway::cli

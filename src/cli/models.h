@@ -1,0 +1,33 @@
+// `ropeway models`: the fetched models, and how to get others.
+#ifndef ROPEWAY_CLI_MODELS_H_
+#define ROPEWAY_CLI_MODELS_H_
+
+#include <string>
+
+#include "flags/flag.h"
+#include "ropeway/status.h"
+
+namespace ropeway::cli {
+
+struct ModelsFlags {
+  std::string model;     // A name or a source.
+  std::string name;      // pull: what it shall be called; "": as the source is.
+  std::string sha256;    // pull: "": as the source says.
+  std::string registry;  // A file; "": the registry in the program.
+  bool names = false;    // list: nothing else.
+};
+
+// models list, pull, show and rm. `flags` must outlive the command.
+flags::Command ModelsCommand(ModelsFlags* flags);
+
+// Whether a word of a command line can only be meant as a model: a name of the registry or of a
+// fetched model, a source (hf:..., a URL), a .gguf file or a folder.
+bool IsModelWord(const std::string& word);
+
+// If `model` is not fetched, but could be, and a person sits at the terminal: asks and pulls it. OK
+// also where there is nothing to do or to ask: ResolveModel says what is missing.
+Status OfferPull(const std::string& model);
+
+}  // namespace ropeway::cli
+
+#endif  // ROPEWAY_CLI_MODELS_H_

@@ -1,0 +1,323 @@
+#include "engine/model_check.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "base/kv_block.h"
+#include "engine/model_vocabulary.h"
+#include "engine/open_engine.h"
+#include "executor/forward_pass.h"
+#include "kernels/kernels.h"
+#include "model/model.h"
+#include "model/model_tensors.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/make_tokenizer.h"
+
+namespace ropeway::engine {
+namespace {
+
+constexpr uint32_t kMaxTypeNumber = 64;  // Above ggml's highest.
+
+constexpr char kTakeAnother[] =
+    "take the same model as a GGUF file in a supported type (Q8_0 is always one), or its original "
+    "folder with --quantize q8_0";
+constexpr char kFetchAgain[] =
+    "fetch the model again (`ropeway models pull`) and compare its SHA-256: the file is damaged, "
+    "or was made by another program than its keys say";
+constexpr char kTryTested[] = "`ropeway models list` names models that run";
+constexpr char kLessMemory[] =
+    "take a smaller model or type (--quantize), a smaller --kv-cache-size, or free memory";
+
+// The types that the kernels compute with: "F32, F16 and Q8_0".
+std::string ComputedTypes() {
+  std::vector<std::string> names;
+  for (uint32_t number = 0; number < kMaxTypeNumber; ++number) {
+    if (model::WeightTypeOf(number).has_value()) names.push_back(model::GgmlTypeName(number));
+  }
+  if (names.size() < 2) return fmt::format("{}", fmt::join(names, ", "));
+  const std::string last = names.back();
+  names.pop_back();
+  return fmt::format("{} and {}", fmt::join(names, ", "), last);
+}
+
+// Finds the reasons of one model.
+class Checker {
+ public:
+  Checker(const model::GgufFile& file, const EngineOptions& options, int64_t available)
+      : file_(file), options_(options) {
+    check_.path = file.path();
+    check_.memory.available = available;
+  }
+
+  ModelCheck Run() {
+    CheckTypes();
+    CheckTensors();
+    CheckVocabulary();
+    check_.sampling = ReadSamplingDefaults(file_, &check_.warnings);
+    return std::move(check_);
+  }
+
+ private:
+  void Add(const Status& status, const char* advice) {
+    check_.reasons.push_back(status);
+    if (std::ranges::find(check_.advice, advice) == check_.advice.end()) {
+      check_.advice.emplace_back(advice);
+    }
+  }
+
+  void CheckTypes();
+  void CheckTensors();
+  void CheckMemory(const model::ModelTensors& tensors);
+  void CheckVocabulary();
+  void CheckChatTemplate();
+
+  const model::GgufFile& file_;
+  const EngineOptions& options_;
+  std::vector<std::string> named_;  // Fields of reasons.
+  ModelCheck check_;
+};
+
+// One reason for each type, not for each tensor.
+void Checker::CheckTypes() {
+  struct Use {
+    const model::GgufTensor* first;
+    size_t count;
+  };
+  std::map<uint32_t, Use> uses;
+  for (const model::GgufTensor& tensor : file_.tensors()) {
+    if (model::WeightTypeOf(tensor.type).has_value()) continue;
+    ++uses.try_emplace(tensor.type, Use{&tensor, 0}).first->second.count;
+  }
+  for (const auto& [type, use] : uses) {
+    const std::string more = use.count == 1 ? "" : fmt::format(" and {} more", use.count - 1);
+    const std::string field = model::TensorField(use.first->name);
+    Add(file_.Error(StatusCode::kUnimplemented, field,
+                    fmt::format("type {} of this tensor{} is not supported; {} are",
+                                model::GgmlTypeName(type), more, ComputedTypes())),
+        kTakeAnother);
+  }
+  for (const Status& reason : check_.reasons) named_.push_back(reason.field());
+}
+
+void Checker::CheckTensors() {
+  const StatusOr<model::ModelTensors> tensors = model::BindTensors(file_);
+  if (!tensors.ok()) {
+    const Status& status = tensors.status();
+    if (const auto config = model::ReadModelConfig(file_); config.ok()) check_.config = *config;
+    // The first tensor of an unsupported type is where binding stops: that is said already.
+    const bool type_alone = !named_.empty() && status.code() == StatusCode::kUnimplemented &&
+                            status.message().find(": type ") != std::string::npos;
+    if (!type_alone) {
+      Add(status, status.code() == StatusCode::kUnimplemented ? kTryTested : kFetchAgain);
+    }
+    return;
+  }
+  check_.config = tensors->config;
+  if (Status status = executor::ForwardPass::CheckSupported(tensors->config); !status.ok()) {
+    Add(status, kTryTested);
+  }
+  CheckMemory(*tensors);
+}
+
+void Checker::CheckMemory(const model::ModelTensors& tensors) {
+  const kernels::KvType* type = kernels::KvTypeByName(options_.cache.kv_dtype.c_str());
+  if (type == nullptr) return;  // ValidateEngineOptions names it.
+  MemoryForecast& memory = check_.memory;
+  const size_t block = tensors.config.kv_block_bytes(*type);
+  memory.weights = model::LoadedBytes(tensors);
+  memory.kv_per_token = block / base::kBlockTokens;
+  const int64_t left =
+      std::max<int64_t>(0, memory.available - static_cast<int64_t>(memory.weights));
+  const int32_t context = tensors.config.context_length;
+  const int32_t longest = options_.model.max_model_len == 0
+                              ? context
+                              : std::min(options_.model.max_model_len, context);
+  const int64_t pool =
+      options_.cache.kv_bytes > 0
+          ? options_.cache.kv_bytes
+          : DefaultKvCacheBytes(left, options_.scheduler.max_num_seqs, longest, block);
+  memory.kv_cache = static_cast<uint64_t>(pool);
+  const uint64_t needed = memory.weights + memory.kv_cache;
+  if (memory.available <= 0 || needed <= static_cast<uint64_t>(memory.available)) return;
+  Add(Status(StatusCode::kResourceExhausted,
+             fmt::format("{}: needs {} of memory, {} for weights and {} for the KV cache; {} are "
+                         "free on this machine",
+                         file_.path(), MemoryText(needed), MemoryText(memory.weights),
+                         MemoryText(memory.kv_cache),
+                         MemoryText(static_cast<uint64_t>(memory.available))),
+             "model_path"),
+      kLessMemory);
+}
+
+void Checker::CheckVocabulary() {
+  StatusOr<tokenizer::Vocabulary> vocabulary = ReadVocabulary(file_);
+  if (!vocabulary.ok()) {
+    return Add(vocabulary.status(), vocabulary.status().code() == StatusCode::kUnimplemented
+                                        ? kTryTested
+                                        : kFetchAgain);
+  }
+  check_.chat_template = vocabulary->chat_template;
+  StatusOr<std::unique_ptr<tokenizer::Tokenizer>> made =
+      tokenizer::MakeTokenizer(*std::move(vocabulary));
+  if (!made.ok()) {
+    return Add(made.status(),
+               made.status().code() == StatusCode::kUnimplemented ? kTryTested : kFetchAgain);
+  }
+  check_.tokenizer = *std::move(made);
+  const int32_t tokens = check_.tokenizer->vocab_size();
+  const bool bound = check_.config && check_.config->vocab_size > 0;
+  if (bound && check_.config->vocab_size != tokens) {
+    Add(Status(StatusCode::kDataLoss,
+               fmt::format("the model's embedding has {} tokens, its tokenizer {}",
+                           check_.config->vocab_size, tokens),
+               "tokenizer.ggml.tokens"),
+        kFetchAgain);
+  }
+  CheckChatTemplate();
+}
+
+// Completions are served without a template too.
+void Checker::CheckChatTemplate() {
+  const std::string& source = check_.chat_template;
+  if (source.empty() || !options_.model.chat_template.empty()) return;
+  const auto parsed = tokenizer::ChatTemplate::Parse(source);
+  if (parsed.ok()) return;
+  check_.warnings.push_back(
+      fmt::format("has a chat template that cannot be used, so that chats are rejected: {}",
+                  parsed.status().message()));
+}
+
+// A reason without the path, which stands before it already.
+std::string_view WithoutPath(const Status& reason, const std::string& path) {
+  std::string_view text = reason.message();
+  const std::string prefix = path + ": ";
+  if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
+  return text;
+}
+
+std::string AdviceText(const ModelCheck& check) {
+  return fmt::format("What to do: {}.", fmt::join(check.advice, "; or "));
+}
+
+// KV cache of `users` whose sequences have `tokens` each.
+std::string UsersText(const ModelCheck& check, uint64_t users, uint64_t tokens) {
+  return fmt::format("{} for {} user{} of {} tokens",
+                     MemoryText(check.memory.kv_per_token * users * tokens), users,
+                     users == 1 ? "" : "s", tokens);
+}
+
+std::string SamplingText(const SamplingDefaults& s) {
+  std::vector<std::string> parts;
+  if (s.temperature) parts.push_back(fmt::format("temperature {}", *s.temperature));
+  if (s.top_k) parts.push_back(fmt::format("top_k {}", *s.top_k));
+  if (s.top_p) parts.push_back(fmt::format("top_p {}", *s.top_p));
+  if (s.min_p) parts.push_back(fmt::format("min_p {}", *s.min_p));
+  if (s.repetition_penalty) {
+    parts.push_back(fmt::format("repetition_penalty {}", *s.repetition_penalty));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string ModelText(const model::ModelConfig& c) {
+  return fmt::format(
+      "{}, {} layers, hidden size {}, {} heads ({} for keys and values) of {}, vocabulary {}, "
+      "context {}, {} output; {} KV bytes per token ({} in q8_0)",
+      c.architecture, c.num_layers, c.hidden_size, c.num_heads, c.num_kv_heads, c.head_dim,
+      c.vocab_size, c.context_length, c.tied_output ? "tied" : "separate",
+      c.kv_block_bytes(kernels::KvType::kF16) / base::kBlockTokens,
+      c.kv_block_bytes(kernels::KvType::kQ8_0) / base::kBlockTokens);
+}
+
+}  // namespace
+
+Status ModelCheck::status() const {
+  if (ok()) return {};
+  const Status& first = reasons.front();
+  if (reasons.size() == 1) {
+    return {first.code(),
+            fmt::format("{}: {}. {}", path, WithoutPath(first, path), AdviceText(*this)),
+            first.field()};
+  }
+  std::string text =
+      fmt::format("{}: cannot be run, for {} reasons:", path, reasons.size());
+  for (const Status& reason : reasons) {
+    text += fmt::format("\n  - {}", WithoutPath(reason, path));
+  }
+  return {first.code(), text + "\n" + AdviceText(*this), first.field()};
+}
+
+ModelCheck CheckModel(const model::GgufFile& file, const EngineOptions& options,
+                      int64_t available) {
+  return Checker(file, options, available).Run();
+}
+
+std::string VerdictText(const ModelCheck& check) {
+  std::string text;
+  if (!check.ok()) {
+    text = "Ropeway cannot run this model:\n";
+    for (const Status& reason : check.reasons) {
+      text += fmt::format("  - {}\n", WithoutPath(reason, check.path));
+    }
+    return text + AdviceText(check) + "\n";
+  }
+  const uint64_t tokens = static_cast<uint64_t>(std::min(check.config->context_length, 2048));
+  const MemoryForecast& memory = check.memory;
+  text = fmt::format("Ropeway can run this model: {}\n", ModelText(*check.config));
+  text += fmt::format("Memory: {} of weights; KV cache {}, {}{}\n", MemoryText(memory.weights),
+                      UsersText(check, 1, tokens), UsersText(check, 16, tokens),
+                      memory.available > 0
+                          ? fmt::format("; {} are free here",
+                                        MemoryText(static_cast<uint64_t>(memory.available)))
+                          : "");
+  if (const std::string sampling = SamplingText(check.sampling); !sampling.empty()) {
+    text += fmt::format("Sampling defaults that come with it: {}\n", sampling);
+  }
+  if (check.chat_template.empty()) text += "It has no chat template: chats are rejected\n";
+  for (const std::string& warning : check.warnings) text += fmt::format("It {}\n", warning);
+  return text;
+}
+
+SamplingDefaults ReadSamplingDefaults(const model::GgufFile& file,
+                                      std::vector<std::string>* warnings) {
+  const auto number = [&](const char* name, double least, double most) -> std::optional<float> {
+    const std::string key = std::string("general.sampling.") + name;
+    const auto* entry = file.Find(key);
+    if (entry == nullptr) return std::nullopt;
+    double value = least - 1.0;
+    if (const auto* d = std::get_if<double>(&entry->value)) value = *d;
+    if (const auto* u = std::get_if<uint64_t>(&entry->value)) value = static_cast<double>(*u);
+    if (const auto* i = std::get_if<int64_t>(&entry->value)) value = static_cast<double>(*i);
+    // Also true for NaN.
+    if (!(value >= least && value <= most)) {
+      warnings->push_back(fmt::format("has a {} that is not a number from {} to {}: it is not used",
+                                      key, least, most));
+      return std::nullopt;
+    }
+    return static_cast<float>(value);
+  };
+  SamplingDefaults defaults;
+  defaults.temperature = number("temp", 0.0, 2.0);
+  defaults.top_p = number("top_p", 1e-6, 1.0);
+  defaults.min_p = number("min_p", 0.0, 1.0);
+  defaults.repetition_penalty = number("penalty_repeat", 0.01, 10.0);
+  if (const auto top_k = number("top_k", -1.0, 1 << 24)) {
+    defaults.top_k = static_cast<int32_t>(*top_k);
+  }
+  return defaults;
+}
+
+std::string MemoryText(uint64_t bytes) {
+  const auto of = [bytes](int shift) {
+    return static_cast<double>(bytes) / static_cast<double>(uint64_t{1} << shift);
+  };
+  if (bytes >= uint64_t{1} << 30) return fmt::format("{:.1f} GiB", of(30));
+  if (bytes >= uint64_t{1} << 20) return fmt::format("{:.1f} MiB", of(20));
+  return fmt::format("{:.0f} KiB", std::max(1.0, of(10)));
+}
+
+}  // namespace ropeway::engine

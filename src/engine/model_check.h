@@ -1,0 +1,62 @@
+// Whether a model can be run here, and what that takes: the one answer of `inspect`, `serve`, `run`
+// and `models show`.
+#ifndef ROPEWAY_ENGINE_MODEL_CHECK_H_
+#define ROPEWAY_ENGINE_MODEL_CHECK_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/gguf.h"
+#include "model/model_config.h"
+#include "ropeway/options.h"
+#include "ropeway/status.h"
+#include "tokenizer/tokenizer.h"
+
+namespace ropeway::engine {
+
+// Memory that an engine takes, foreseen from the tables alone; in bytes.
+struct MemoryForecast {
+  uint64_t weights = 0;       // As the kernels keep them, with the table of RoPE.
+  uint64_t kv_per_token = 0;  // In the type that the options ask for; windows may need less.
+  uint64_t kv_cache = 0;      // The whole pool.
+  int64_t available = 0;      // What this machine has free; 0: unknown.
+};
+
+struct ModelCheck {
+  std::string path;
+  std::vector<Status> reasons;        // Why it cannot be run; empty: it can.
+  std::vector<std::string> advice;    // What to do about them.
+  std::vector<std::string> warnings;  // It can be run, but ...
+  // What could be read of it, also where it cannot be run.
+  std::optional<model::ModelConfig> config;
+  MemoryForecast memory;
+  SamplingDefaults sampling;  // The model's own, too.
+  std::string chat_template;  // The model's own.
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+
+  bool ok() const { return reasons.empty(); }
+  // OK; or the only reason; or all of them, a line each. Names the file and what to do.
+  Status status() const;
+};
+
+// Looks at all of architecture, types, tensors, vocabulary and memory, and does not stop at the
+// first thing that is missing. `available`: memory of this machine, 0 if that is unknown.
+ModelCheck CheckModel(const model::GgufFile& file, const EngineOptions& options, int64_t available);
+
+// What `inspect` ends with: that the model can be run, what it is and what memory it takes, or why
+// not and what to do. Ends in a line feed.
+std::string VerdictText(const ModelCheck& check);
+
+// general.sampling.* of a model. What is out of range is left out, and named in `warnings`.
+SamplingDefaults ReadSamplingDefaults(const model::GgufFile& file,
+                                      std::vector<std::string>* warnings);
+
+// "3.5 GiB", "253.0 MiB", "12 KiB".
+std::string MemoryText(uint64_t bytes);
+
+}  // namespace ropeway::engine
+
+#endif  // ROPEWAY_ENGINE_MODEL_CHECK_H_

@@ -1,0 +1,141 @@
+#include "engine/model_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "model/test_gguf_writer.h"
+
+namespace ropeway::engine {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+constexpr int64_t kPlenty = int64_t{1} << 40;
+
+ModelCheck CheckOf(const model::GgufWriter& writer, int64_t available = kPlenty,
+                   const EngineOptions& options = {}) {
+  const model::TempFile temp(writer.Bytes());
+  const auto file = model::GgufFile::Open(temp.path());
+  EXPECT_TRUE(file.ok()) << file.status().message();
+  ModelCheck check = CheckModel(**file, options, available);
+  EXPECT_EQ(check.path, temp.path());
+  return check;
+}
+
+TEST(ModelCheckTest, SaysWhatARunnableModelIsAndTakes) {
+  const ModelCheck check = CheckOf(model::TinyLlama());
+  EXPECT_THAT(check.reasons, IsEmpty());
+  EXPECT_TRUE(check.status().ok());
+  EXPECT_NE(check.tokenizer, nullptr);
+  // 2 layers x 2 KV heads x (K and V) x 16 elements of 2 bytes.
+  EXPECT_EQ(check.memory.kv_per_token, 256U);
+  EXPECT_GT(check.memory.weights, 50'000U);
+  EXPECT_GT(check.memory.kv_cache, 0U);
+  const std::string text = VerdictText(check);
+  EXPECT_THAT(text, HasSubstr("Ropeway can run this model: llama, 2 layers"));
+  EXPECT_THAT(text, HasSubstr("256 KV bytes per token (160 in q8_0)"));
+  EXPECT_THAT(text,
+              HasSubstr("KV cache 128 KiB for 1 user of 512 tokens, 2.0 MiB for 16 users of"));
+  EXPECT_THAT(text, HasSubstr("1024.0 GiB are free here"));
+  EXPECT_THAT(text, Not(HasSubstr("Sampling")));
+}
+
+TEST(ModelCheckTest, NamesAllReasonsAtOnce) {
+  model::GgufWriter writer = model::TinyLlama();
+  for (const char* name : {"blk.0.attn_q.weight", "blk.1.attn_q.weight"}) {
+    writer.RemoveTensor(name);
+    writer.AddRawTensor(name, {256, 16}, 16, std::string(66 * 16, '\0'));  // IQ2_XXS.
+  }
+  writer.SetString("tokenizer.ggml.pre", "no-such-split");
+  const ModelCheck check = CheckOf(writer);
+  ASSERT_THAT(check.reasons, SizeIs(2));
+  const std::string message = check.status().message();
+  EXPECT_THAT(message, HasSubstr(check.path + ": cannot be run, for 2 reasons:\n"));
+  EXPECT_THAT(message, HasSubstr("\n  - tensor \"blk.0.attn_q.weight\": type IQ2_XXS of this "
+                                 "tensor and 1 more is not supported; F32, F16,"));
+  EXPECT_THAT(message, HasSubstr("\n  - tokenizer.ggml.pre: \"no-such-split\""));
+  EXPECT_THAT(message, HasSubstr("What to do: take the same model as a GGUF file in"));
+  const std::string verdict = VerdictText(check);
+  EXPECT_THAT(verdict, HasSubstr("Ropeway cannot run this model:\n  - tensor"));
+  EXPECT_THAT(verdict, Not(HasSubstr(check.path)));
+}
+
+TEST(ModelCheckTest, OneReasonIsOneLine) {
+  model::GgufWriter writer = model::TinyLlama();
+  writer.SetString("general.architecture", "mamba");
+  const ModelCheck check = CheckOf(writer);
+  const std::string message = check.status().message();
+  EXPECT_THAT(message, AllOf(HasSubstr(check.path + ": metadata \"general.architecture\": "
+                                                    "\"mamba\" is not supported"),
+                             HasSubstr(". What to do: `ropeway models list`")));
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+}
+
+TEST(ModelCheckTest, AModelWithoutAVocabularyIsNamed) {
+  model::GgufWriter writer = model::TinyLlama();
+  writer.Remove("tokenizer.ggml.model");
+  EXPECT_THAT(CheckOf(writer).status().message(), HasSubstr("the file has no tokenizer"));
+}
+
+TEST(ModelCheckTest, ForeseesMemoryThatIsNotThere) {
+  EngineOptions options;
+  options.cache.kv_bytes = 100 << 20;
+  EXPECT_TRUE(CheckOf(model::TinyLlama(), 110 << 20, options).ok());
+  const ModelCheck check = CheckOf(model::TinyLlama(), 99 << 20, options);
+  EXPECT_EQ(check.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(check.status().message(),
+              HasSubstr("100.0 MiB for the KV cache; 99.0 MiB are free on this machine. What to "
+                        "do: take a smaller model or type"));
+  EXPECT_EQ(check.memory.kv_cache, uint64_t{100} << 20);
+  // Unknown is not too little; a pool of no given size fits what is left.
+  EXPECT_TRUE(CheckOf(model::TinyLlama(), 0, options).ok());
+  EXPECT_TRUE(CheckOf(model::TinyLlama(), 4 << 20).ok());
+}
+
+TEST(ModelCheckTest, ReadsSamplingDefaults) {
+  model::GgufWriter writer = model::TinyLlama();
+  writer.SetFloat32("general.sampling.temp", 0.6F);
+  writer.SetInt32("general.sampling.top_k", 40);
+  writer.SetFloat32("general.sampling.min_p", 7.0F);
+  writer.SetString("general.sampling.top_p", "high");
+  const ModelCheck check = CheckOf(writer);
+  ASSERT_TRUE(check.ok()) << check.status().message();
+  EXPECT_EQ(check.sampling.temperature, 0.6F);
+  EXPECT_EQ(check.sampling.top_k, 40);
+  EXPECT_EQ(check.sampling.min_p, std::nullopt);
+  EXPECT_EQ(check.sampling.top_p, std::nullopt);
+  EXPECT_THAT(check.warnings, SizeIs(2));
+  const std::string verdict = VerdictText(check);
+  EXPECT_THAT(verdict, HasSubstr("come with it: temperature 0.6, top_k 40\n"));
+  EXPECT_THAT(verdict,
+              HasSubstr("It has a general.sampling.min_p that is not a number from 0 to 1"));
+}
+
+TEST(SamplingDefaultsTest, EachGoesBeforeTheNext) {
+  SamplingDefaults flags;
+  flags.temperature = 0.2F;
+  SamplingDefaults model;
+  model.temperature = 0.6F;
+  model.top_p = 0.9F;
+  const SamplingParams params = flags.Or(model).Params();
+  EXPECT_EQ(params.temperature, 0.2F);
+  EXPECT_EQ(params.top_p, 0.9F);
+  EXPECT_EQ(params.top_k, SamplingParams().top_k);
+}
+
+TEST(MemoryTextTest, UsesTheUnitThatReadsBest) {
+  EXPECT_EQ(MemoryText(1), "1 KiB");
+  EXPECT_EQ(MemoryText(12 << 10), "12 KiB");
+  EXPECT_EQ(MemoryText(253 << 20), "253.0 MiB");
+  EXPECT_EQ(MemoryText(uint64_t{7} << 29), "3.5 GiB");
+}
+
+}  // namespace
+}  // namespace ropeway::engine

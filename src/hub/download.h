@@ -1,0 +1,51 @@
+// One file over HTTP: resumed where it was left, checked, and in place only when it is whole.
+#ifndef ROPEWAY_HUB_DOWNLOAD_H_
+#define ROPEWAY_HUB_DOWNLOAD_H_
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "hub/progress.h"
+#include "ropeway/status.h"
+
+namespace ropeway::hub {
+
+struct DownloadRequest {
+  std::string url;
+  std::string token;           // Sent to the URL's own host alone; "": none.
+  std::filesystem::path to;    // Where the whole file goes,
+  std::filesystem::path part;  // and what has arrived until then. On one file system.
+  uint64_t bytes = 0;          // Expected; 0: not known.
+  std::string sha256;          // Expected; "": not known.
+};
+
+struct DownloadOptions {
+  // The connection is given up when nothing has come for so long.
+  std::chrono::milliseconds idle_timeout{60'000};
+  // Attempts in a row that bring nothing, before it is given up; between them a pause that grows.
+  int attempts = 5;
+  std::chrono::milliseconds pause{500};
+};
+
+// Fetches the file. Follows redirects (not from https to http). What arrived stays in `part`, and a
+// later call asks for the rest alone (Range), if the server says that it is the same file: by its
+// entity tag, or by the sum that is expected. The sum of the whole is checked, the space on disk
+// before it is needed, and the file renamed when it is safe on disk. A sentence that names the URL,
+// kNotFound, kUnavailable (no connection, no space, a server's error), kDataLoss (another sum).
+Status Download(const DownloadRequest& request, const DownloadOptions& options,
+                Progress* progress);
+
+// The SHA-256 sum of a file in hexadecimal.
+StatusOr<std::string> FileSha256(const std::filesystem::path& path);
+
+// OK if `bytes` more fit on the disk of `folder`.
+Status CheckSpace(const std::filesystem::path& folder, uint64_t bytes);
+
+// Makes what was written to the file (or folder) outlive a loss of power.
+Status SyncPath(const std::filesystem::path& path);
+
+}  // namespace ropeway::hub
+
+#endif  // ROPEWAY_HUB_DOWNLOAD_H_

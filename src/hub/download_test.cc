@@ -1,0 +1,256 @@
+#include "hub/download.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "hub/test_file_server.h"
+
+namespace ropeway::hub {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// Downloads of one file into one folder.
+class DownloadTest : public testing::Test {
+ protected:
+  Status Fetch(const std::string& path, int attempts = 1) {
+    request_.url = server_.url(path);
+    request_.to = folder_.path() / "models" / "model.gguf";
+    request_.part = folder_.path() / "parts" / "model.gguf";
+    Progress progress("model.gguf", false, [](std::string_view) {});
+    return Download(request_, {.idle_timeout = idle_timeout_, .attempts = attempts, .pause = {}},
+                    &progress);
+  }
+  // What is in its place; "" if nothing is.
+  std::string Whole() const { return folder_.Read("models/model.gguf"); }
+  std::string Part() const { return folder_.Read("parts/model.gguf"); }
+
+  TestFileServer server_;
+  ScratchFolder folder_;
+  DownloadRequest request_;
+  std::chrono::milliseconds idle_timeout_{20'000};
+  const std::string bytes_ = SomeBytes(300'000);
+};
+
+TEST_F(DownloadTest, PutsTheWholeFileInPlace) {
+  server_.Put("/a", {.bytes = bytes_});
+  request_.bytes = bytes_.size();
+  request_.sha256 = SumOf(bytes_);
+  const Status status = Fetch("/a");
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(Whole(), bytes_);
+  EXPECT_FALSE(folder_.Has("parts/model.gguf"));
+  EXPECT_FALSE(folder_.Has("parts/model.gguf.tag"));
+  EXPECT_THAT(server_.fields("Range"), ElementsAre(""));
+  EXPECT_THAT(server_.fields("Authorization"), ElementsAre(""));
+}
+
+TEST_F(DownloadTest, TakesAFileWhoseLengthIsNotSaid) {
+  server_.Put("/a", {.bytes = bytes_, .length = false});
+  ASSERT_TRUE(Fetch("/a").ok());
+  EXPECT_EQ(Whole(), bytes_);
+}
+
+TEST_F(DownloadTest, AsksForTheRestAfterAConnectionBreaks) {
+  server_.Put("/a", {.bytes = bytes_, .cut = 100'000});
+  const Status status = Fetch("/a", 2);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(Whole(), bytes_);
+  EXPECT_THAT(server_.fields("Range"), ElementsAre("", "bytes=100000-", "bytes=200000-"));
+  EXPECT_THAT(server_.fields("If-Range"), ElementsAre("", "\"one\"", "\"one\""));
+}
+
+TEST_F(DownloadTest, ALaterCallGoesOnWhereItWas) {
+  server_.Put("/a", {.bytes = bytes_, .cut = 123'456});
+  const Status status = Fetch("/a");
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), StartsWith(server_.url("/a") + ": "));
+  EXPECT_EQ(Part(), bytes_.substr(0, 123'456));
+  EXPECT_FALSE(folder_.Has("models/model.gguf"));
+
+  server_.Put("/a", {.bytes = bytes_});
+  ASSERT_TRUE(Fetch("/a").ok());
+  EXPECT_EQ(Whole(), bytes_);
+  EXPECT_THAT(server_.fields("Range"), ElementsAre("", "bytes=123456-"));
+}
+
+TEST_F(DownloadTest, ASumIsEnoughToGoOn) {
+  // No entity tag; the whole is checked by its sum.
+  server_.Put("/a", {.bytes = bytes_, .tag = "", .cut = 100'000});
+  request_.sha256 = SumOf(bytes_);
+  ASSERT_TRUE(Fetch("/a", 2).ok());
+  EXPECT_EQ(Whole(), bytes_);
+  EXPECT_THAT(server_.fields("Range"), ElementsAre("", "bytes=100000-", "bytes=200000-"));
+}
+
+TEST_F(DownloadTest, BeginsAnewWhereNothingSaysThatItIsTheSameFile) {
+  for (const char* tag : {"", "W/\"weak\""}) {
+    server_.Put("/a", {.bytes = bytes_, .tag = tag, .cut = 100'000});
+    EXPECT_EQ(Fetch("/a").code(), StatusCode::kUnavailable);
+    server_.Put("/a", {.bytes = bytes_, .tag = tag});
+    ASSERT_TRUE(Fetch("/a").ok());
+    EXPECT_EQ(Whole(), bytes_);
+    EXPECT_THAT(server_.fields("Range"), testing::Each(""));
+  }
+}
+
+TEST_F(DownloadTest, BeginsAnewWhereTheServerHasAnotherFileOrKnowsNoParts) {
+  server_.Put("/a", {.bytes = SomeBytes(200'000), .tag = "\"old\"", .cut = 150'000});
+  EXPECT_EQ(Fetch("/a").code(), StatusCode::kUnavailable);
+  server_.Put("/a", {.bytes = bytes_, .tag = "\"new\""});
+  ASSERT_TRUE(Fetch("/a").ok());
+  EXPECT_EQ(Whole(), bytes_);
+
+  server_.Put("/b", {.bytes = bytes_, .ranges = false, .cut = 100'000, .cuts = 1});
+  ASSERT_TRUE(Fetch("/b", 2).ok());
+  EXPECT_EQ(Whole(), bytes_);
+}
+
+TEST_F(DownloadTest, BeginsAnewWhereMoreIsThereThanTheFileHas) {
+  folder_.Write("parts/model.gguf", bytes_ + "more");
+  folder_.Write("parts/model.gguf.tag", "\"one\"");
+  server_.Put("/a", {.bytes = bytes_});
+  ASSERT_TRUE(Fetch("/a", 2).ok());
+  EXPECT_EQ(Whole(), bytes_);
+  EXPECT_THAT(server_.fields("Range"), ElementsAre("bytes=300004-", ""));
+}
+
+TEST_F(DownloadTest, AWrongSumLeavesNothing) {
+  server_.Put("/a", {.bytes = bytes_});
+  request_.sha256 = SumOf("other");
+  const Status status = Fetch("/a");
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_THAT(status.message(), HasSubstr("the SHA-256 sum of what was fetched is " +
+                                          SumOf(bytes_) + ", " + SumOf("other") + " is expected"));
+  EXPECT_FALSE(folder_.Has("models/model.gguf"));
+  EXPECT_FALSE(folder_.Has("parts/model.gguf"));
+}
+
+TEST_F(DownloadTest, AnotherLengthIsFoundBeforeTheFileIsFetched) {
+  server_.Put("/a", {.bytes = bytes_});
+  request_.bytes = 5;
+  const Status status = Fetch("/a", 5);
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_THAT(status.message(), HasSubstr("has 300000 bytes, 5 are expected"));
+  EXPECT_EQ(server_.requests().size(), 1u);
+
+  server_.Put("/b", {.bytes = bytes_, .tag = "", .length = false});
+  EXPECT_THAT(Fetch("/b").message(), HasSubstr("has more than the 5 bytes that are expected"));
+  EXPECT_FALSE(folder_.Has("parts/model.gguf"));
+}
+
+TEST_F(DownloadTest, OnlyTheUrlsOwnHostGetsTheToken) {
+  TestFileServer other;
+  other.Put("/blob?signed=1", {.bytes = bytes_});
+  server_.Put("/a", {.location = "/moved", .token = "secret"});
+  server_.Put("/moved", {.location = other.url("/blob?signed=1"), .token = "secret"});
+  request_.token = "secret";
+  const Status status = Fetch("/a");
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(Whole(), bytes_);
+  EXPECT_THAT(server_.fields("Authorization"), ElementsAre("Bearer secret", "Bearer secret"));
+  EXPECT_THAT(other.fields("Authorization"), ElementsAre(""));
+}
+
+TEST_F(DownloadTest, FollowsNoCircle) {
+  server_.Put("/a", {.location = "/b"});
+  server_.Put("/b", {.location = "/a"});
+  EXPECT_THAT(Fetch("/a").message(), HasSubstr("leads elsewhere more than 10 times"));
+  server_.Put("/c", {.location = "file:///etc/passwd"});
+  EXPECT_THAT(Fetch("/c").message(), HasSubstr("leads to no URL"));
+}
+
+TEST_F(DownloadTest, SaysWhyAServerRefuses) {
+  server_.Put("/gated", {.bytes = bytes_, .token = "secret"});
+  EXPECT_THAT(Fetch("/gated").message(), HasSubstr("(401): who are you?"));
+  EXPECT_THAT(Fetch("/gated").message(), HasSubstr("set HF_TOKEN"));
+  request_.token = "wrong";
+  EXPECT_THAT(Fetch("/gated").message(), HasSubstr("the token may not read it"));
+  EXPECT_THAT(Fetch("/gated").message(), testing::Not(HasSubstr("wrong")));
+  EXPECT_EQ(Fetch("/none").code(), StatusCode::kNotFound);
+  const size_t before = server_.requests().size();
+  server_.Put("/busy", {.status = 503});
+  const Status status = Fetch("/busy", 3);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("127.0.0.1 answers 503: something is wrong"));
+  EXPECT_EQ(server_.requests().size(), before + 3);
+  EXPECT_FALSE(folder_.Has("models/model.gguf"));
+}
+
+TEST_F(DownloadTest, GivesUpOnASilentServer) {
+  idle_timeout_ = std::chrono::milliseconds(100);
+  server_.Put("/a", {.bytes = bytes_, .hang = true});
+  const Status status = Fetch("/a", 2);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("not complete within 0.1 s"));
+  EXPECT_EQ(server_.requests().size(), 2u);
+}
+
+TEST_F(DownloadTest, OneProcessAtATime) {
+  folder_.Write("parts/model.gguf", "");
+  const int other = open((folder_.path() / "parts/model.gguf").c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_EQ(flock(other, LOCK_EX), 0);
+  server_.Put("/a", {.bytes = bytes_});
+  EXPECT_THAT(Fetch("/a").message(), HasSubstr("another process is fetching it"));
+  close(other);
+  EXPECT_TRUE(Fetch("/a").ok());
+}
+
+TEST_F(DownloadTest, AnEmptyFileIsAFile) {
+  server_.Put("/a", {.bytes = ""});
+  const Status status = Fetch("/a");
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(folder_.Has("models/model.gguf"));
+  EXPECT_EQ(Whole(), "");
+}
+
+TEST(CheckSpaceTest, NamesWhatIsNeededAndWhatIsFree) {
+  const ScratchFolder folder;
+  EXPECT_TRUE(CheckSpace(folder.path(), 1).ok());
+  const Status status = CheckSpace(folder.path(), uint64_t{1} << 60);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), StartsWith("1152921504.67 GB are needed on the disk of " +
+                                           folder.path().string() + ", "));
+}
+
+TEST(FileSha256Test, IsTheSumOfAllItsBytes) {
+  const ScratchFolder folder;
+  const std::string bytes = SomeBytes((size_t{1} << 20) + 17);
+  folder.Write("a", bytes);
+  EXPECT_EQ(*FileSha256(folder.path() / "a"), SumOf(bytes));
+  EXPECT_EQ(FileSha256(folder.path() / "b").status().code(), StatusCode::kNotFound);
+}
+
+TEST(ProgressTest, ALineForEachTenth) {
+  std::string text;
+  Progress progress("model.gguf", false, [&](std::string_view part) { text += part; });
+  progress.Start(0, 2'000'000);
+  for (uint64_t done = 0; done <= 2'000'000; done += 100'000) progress.Set(done);
+  progress.End();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 10);
+  EXPECT_THAT(text, HasSubstr("model.gguf  1.0 MB of 2.0 MB  50 %  "));
+}
+
+TEST(ProgressTest, OnATerminalOneLineThatEnds) {
+  std::string text;
+  Progress progress("model.gguf", true, [&](std::string_view part) { text += part; });
+  progress.Start(500'000, 1'000'000);
+  progress.Set(1'000'000);
+  progress.End();
+  EXPECT_THAT(text, StartsWith("\rmodel.gguf  1.0 MB of 1.0 MB  100 %  "));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+}
+
+}  // namespace
+}  // namespace ropeway::hub

@@ -1,0 +1,219 @@
+#include "hub/hf_repo.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/json.h"
+#include "base/split_name.h"
+#include "base/system.h"
+#include "base/utf8.h"
+#include "net/base_url.h"
+#include "net/http_client.h"
+
+namespace ropeway::hub {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kDefaultEndpoint[] = "https://huggingface.co";
+constexpr double kListTimeout = 60;  // Seconds.
+constexpr size_t kMaxToken = 4096;
+constexpr size_t kShownFiles = 20;
+
+// What belongs to a model in safetensors, where the repository has it.
+constexpr std::array<std::string_view, 7> kSideFiles = {
+    "config.json",     "generation_config.json", "tokenizer.json",
+    "tokenizer.model", "tokenizer_config.json",  "chat_template.jinja",
+    "model.safetensors.index.json"};
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == path.npos ? "" : path.substr(0, slash);
+}
+
+std::string FileOf(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0.
+}
+
+std::string WithoutExtension(const std::string& name) {
+  return name.ends_with(".gguf") ? name.substr(0, name.size() - 5) : name;
+}
+
+Status RepoError(const Source& source, StatusCode code, const std::string& what) {
+  return {code, fmt::format("hf:{}: {}", source.name, what)};
+}
+
+// Why a listing was not given.
+Status Refusal(const Source& source, const HubAccess& access,
+               const net::HttpClient::Reply& reply) {
+  if (reply.status == 0) return RepoError(source, StatusCode::kUnavailable, reply.why);
+  // The hub says 401 also for repositories that do not exist.
+  if (reply.status == 401 || reply.status == 403) {
+    return RepoError(source, StatusCode::kUnavailable,
+                     access.token.empty()
+                         ? "there is no such repository, or it wants a token: set HF_TOKEN"
+                         : "the token may not read it: have you accepted its terms?");
+  }
+  if (reply.status == 404) {
+    return RepoError(source, StatusCode::kNotFound,
+                     fmt::format("there is no such repository or revision '{}'", source.revision));
+  }
+  return RepoError(source, StatusCode::kUnavailable,
+                   fmt::format("the hub answers {}: {}", reply.status,
+                               base::PrintableText(reply.body.substr(0, 200))));
+}
+
+// One entry of a listing; nullopt for a folder, and for names that no model has.
+std::optional<RepoFile> FileOfEntry(const json& entry) {
+  if (!entry.is_object() || entry.value("type", json()) != "file") return std::nullopt;
+  const json path = entry.value("path", json());
+  const json size = entry.value("size", json());
+  if (!path.is_string() || !IsRepoPath(path.get<std::string>())) return std::nullopt;
+  RepoFile file;
+  file.path = path.get<std::string>();
+  if (size.is_number_unsigned()) file.bytes = size.get<uint64_t>();
+  const json lfs = entry.value("lfs", json());
+  if (lfs.is_object()) {
+    const json oid = lfs.value("oid", json());
+    if (oid.is_string() && IsSha256(oid.get<std::string>())) file.sha256 = oid.get<std::string>();
+    const json bytes = lfs.value("size", json());
+    if (bytes.is_number_unsigned()) file.bytes = bytes.get<uint64_t>();
+  }
+  return file;
+}
+
+const RepoFile* FindFile(const std::vector<RepoFile>& files, std::string_view path) {
+  const auto at = std::ranges::find(files, path, &RepoFile::path);
+  return at == files.end() ? nullptr : &*at;
+}
+
+// The model of one .gguf file, with its other parts.
+StatusOr<RepoModel> GgufModel(const Source& source, const std::vector<RepoFile>& files,
+                              const RepoFile& first) {
+  RepoModel model;
+  const std::optional<base::SplitName> split = base::ParseSplitName(first.path);
+  if (!split) {
+    model.name = WithoutExtension(FileOf(first.path));
+    model.files = {first};
+    return model;
+  }
+  model.name = FileOf(split->prefix);
+  model.folder = true;
+  for (uint32_t part = 1; part <= split->count; ++part) {
+    const RepoFile* file = FindFile(files, split->Part(part));
+    if (file == nullptr) {
+      return RepoError(source, StatusCode::kNotFound,
+                       fmt::format("the part {} is missing", split->Part(part)));
+    }
+    model.files.push_back(*file);
+  }
+  return model;
+}
+
+RepoModel SafetensorsModel(const Source& source, const std::vector<RepoFile>& files) {
+  RepoModel model;
+  model.name = FileOf(source.name);
+  model.folder = true;
+  for (const std::string_view side : kSideFiles) {
+    if (const RepoFile* file = FindFile(files, side)) model.files.push_back(*file);
+  }
+  for (const RepoFile& file : files) {
+    if (file.path.starts_with("model") && file.path.ends_with(".safetensors")) {
+      model.files.push_back(file);
+    }
+  }
+  return model;
+}
+
+}  // namespace
+
+HubAccess HubAccessFromEnvironment() {
+  HubAccess access;
+  access.endpoint = Variable("HF_ENDPOINT");
+  if (access.endpoint.empty()) access.endpoint = kDefaultEndpoint;
+  while (access.endpoint.ends_with('/')) access.endpoint.pop_back();
+  access.token = Variable("HF_TOKEN");
+  if (!access.token.empty()) return access;
+  std::string path = Variable("HF_TOKEN_PATH");
+  if (path.empty()) {
+    const std::string home = Variable("HF_HOME");
+    path = home.empty() ? Variable("HOME") + "/.cache/huggingface/token" : home + "/token";
+  }
+  std::string token = base::ReadFile(path, kMaxToken).value_or("");
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  const auto graphic = [](char c) { return c > ' ' && c < 0x7F; };
+  if (token.size() <= kMaxToken && std::ranges::all_of(token, graphic)) access.token = token;
+  return access;
+}
+
+StatusOr<std::vector<RepoFile>> ListRepo(const HubAccess& access, const Source& source) {
+  const StatusOr<net::BaseUrl> url = net::ParseFileUrl(access.endpoint);
+  if (!url.ok()) return url.status();
+  net::BaseUrl root = *url;
+  while (root.path.ends_with('/')) root.path.pop_back();
+  const std::string folder = FolderOf(source.file);
+  const std::string path = fmt::format("/api/models/{}/tree/{}{}{}", source.name, source.revision,
+                                       folder.empty() ? "" : "/", folder);
+  auto client = net::HttpClient::Open(root, access.token, false);
+  if (!client.ok()) return client.status();
+  const net::HttpClient::Reply reply = (*client)->Fetch(path, "", kListTimeout);
+  if (reply.status != 200) return Refusal(source, access, reply);
+  const StatusOr<json> list = base::ReadJson(reply.body, {}, "the hub's list");
+  if (!list.ok() || !list->is_array()) {
+    return RepoError(source, StatusCode::kDataLoss, "the hub's list of files is no JSON list");
+  }
+  std::vector<RepoFile> files;
+  for (const json& entry : *list) {
+    if (auto file = FileOfEntry(entry)) files.push_back(*std::move(file));
+  }
+  std::ranges::sort(files, {}, &RepoFile::path);
+  return files;
+}
+
+StatusOr<RepoModel> ChooseFiles(const Source& source, const std::vector<RepoFile>& files) {
+  if (!source.file.empty()) {
+    const RepoFile* file = FindFile(files, source.file);
+    if (file != nullptr && source.file.ends_with(".gguf")) return GgufModel(source, files, *file);
+  } else if (FindFile(files, "config.json") != nullptr &&
+             (FindFile(files, "model.safetensors") != nullptr ||
+              FindFile(files, "model.safetensors.index.json") != nullptr)) {
+    return SafetensorsModel(source, files);
+  }
+  std::vector<const RepoFile*> ggufs;
+  for (const RepoFile& file : files) {
+    const std::optional<base::SplitName> split = base::ParseSplitName(file.path);
+    if (file.path.ends_with(".gguf") && (!split || split->number == 1)) ggufs.push_back(&file);
+  }
+  if (source.file.empty() && ggufs.size() == 1) return GgufModel(source, files, *ggufs[0]);
+  std::vector<std::string> names;
+  for (const RepoFile* file : ggufs) {
+    if (names.size() < kShownFiles) names.push_back(file->path);
+  }
+  const std::string there = names.empty() ? "it has no .gguf files, and no config.json with "
+                                            "model.safetensors"
+                                          : fmt::format("there are: {}", fmt::join(names, ", "));
+  return RepoError(source, StatusCode::kNotFound,
+                   source.file.empty()
+                       ? fmt::format("name one file, as hf:{}:FILE; {}", source.name, there)
+                       : fmt::format("there is no model '{}'; {}", source.file, there));
+}
+
+std::string RepoUrl(const HubAccess& access, const Source& source, const std::string& path) {
+  return fmt::format("{}/{}/resolve/{}/{}", access.endpoint, source.name, source.revision, path);
+}
+
+}  // namespace ropeway::hub

@@ -1,0 +1,51 @@
+// Repositories of the Hugging Face hub, by its documented URLs.
+#ifndef ROPEWAY_HUB_HF_REPO_H_
+#define ROPEWAY_HUB_HF_REPO_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hub/names.h"
+#include "ropeway/status.h"
+
+namespace ropeway::hub {
+
+// Where the hub is, and who asks.
+struct HubAccess {
+  std::string endpoint;  // Without a trailing slash.
+  std::string token;     // "": none.
+};
+
+// From HF_ENDPOINT, HF_TOKEN and the file that `huggingface-cli login` writes ($HF_TOKEN_PATH, or
+// "token" in $HF_HOME or ~/.cache/huggingface).
+HubAccess HubAccessFromEnvironment();
+
+struct RepoFile {
+  std::string path;      // In the repository.
+  uint64_t bytes = 0;
+  std::string sha256;    // "": the hub does not say (of small files).
+};
+
+// What a source stands for.
+struct RepoModel {
+  std::string name;             // What it is called in the folder of models.
+  bool folder = false;          // It takes a folder of its own: more files than one.
+  std::vector<RepoFile> files;  // In the order in which they are fetched.
+};
+
+// The files at the top of the repository (or in the folder of source.file). kNotFound, kUnavailable
+// or kDataLoss with a sentence.
+StatusOr<std::vector<RepoFile>> ListRepo(const HubAccess& access, const Source& source);
+
+// Which of the files are the model: the file that is named, with all its parts if it is split; or
+// else the safetensors with what belongs to them; or else the one GGUF model. kNotFound, which
+// lists what there is, if that is none or several.
+StatusOr<RepoModel> ChooseFiles(const Source& source, const std::vector<RepoFile>& files);
+
+// The URL of a file.
+std::string RepoUrl(const HubAccess& access, const Source& source, const std::string& path);
+
+}  // namespace ropeway::hub
+
+#endif  // ROPEWAY_HUB_HF_REPO_H_

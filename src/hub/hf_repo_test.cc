@@ -1,0 +1,161 @@
+#include "hub/hf_repo.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "hub/test_file_server.h"
+
+namespace ropeway::hub {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> Paths(const std::vector<RepoFile>& files) {
+  std::vector<std::string> paths;
+  for (const RepoFile& file : files) paths.push_back(file.path);
+  return paths;
+}
+
+Source Repo(const std::string& file = "") {
+  Source source;
+  source.kind = Source::Kind::kRepo;
+  source.name = "owner/repo";
+  source.file = file;
+  return source;
+}
+
+StatusOr<RepoModel> Choose(const std::vector<std::string>& paths, const std::string& file = "") {
+  std::vector<RepoFile> files;
+  for (const std::string& path : paths) files.push_back({path, 1, ""});
+  return ChooseFiles(Repo(file), files);
+}
+
+TEST(ListRepoTest, ReadsNamesSizesAndSums) {
+  TestFileServer server;
+  const std::string sum = SumOf("x");
+  server.Put("/api/models/owner/repo/tree/main",
+             {.bytes = R"([
+    {"type": "file", "path": "model.gguf", "size": 130, "oid": "abc",
+     "lfs": {"oid": ")" + sum + R"(", "size": 5000000, "pointerSize": 130}},
+    {"type": "file", "path": "config.json", "size": 700, "oid": "def"},
+    {"type": "directory", "path": "onnx", "size": 0},
+    {"type": "file", "path": "../../evil.gguf", "size": 1},
+    {"type": "file", "path": ".gitattributes", "size": 1}, 7])",
+              .token = "secret"});
+  const HubAccess access = {.endpoint = server.url(""), .token = "secret"};
+  const auto files = ListRepo(access, Repo());
+  ASSERT_TRUE(files.ok()) << files.status().message();
+  EXPECT_THAT(Paths(*files), ElementsAre("config.json", "model.gguf"));
+  EXPECT_EQ((*files)[0].bytes, 700u);
+  EXPECT_EQ((*files)[0].sha256, "");
+  EXPECT_EQ((*files)[1].bytes, 5'000'000u);
+  EXPECT_EQ((*files)[1].sha256, sum);
+  EXPECT_THAT(server.fields("Authorization"), ElementsAre("Bearer secret"));
+}
+
+TEST(ListRepoTest, ListsTheFolderOfTheFileAtItsRevision) {
+  TestFileServer server;
+  server.Put("/mirror/api/models/owner/repo/tree/v2/Q8_0",
+             {.bytes = R"([{"type": "file", "path": "Q8_0/model.gguf", "size": 3}])"});
+  Source source = Repo("Q8_0/model.gguf");
+  source.revision = "v2";
+  const HubAccess access = {.endpoint = server.url("/mirror"), .token = ""};
+  const auto files = ListRepo(access, source);
+  ASSERT_TRUE(files.ok()) << files.status().message();
+  EXPECT_THAT(Paths(*files), ElementsAre("Q8_0/model.gguf"));
+  EXPECT_EQ(RepoUrl(access, source, "Q8_0/model.gguf"),
+            server.url("/mirror/owner/repo/resolve/v2/Q8_0/model.gguf"));
+}
+
+TEST(ListRepoTest, SaysWhyThereIsNoList) {
+  TestFileServer server;
+  HubAccess access = {.endpoint = server.url(""), .token = ""};
+  const std::string path = "/api/models/owner/repo/tree/main";
+  const auto error = [&] { return ListRepo(access, Repo()).status(); };
+  EXPECT_EQ(error().code(), StatusCode::kNotFound);
+  EXPECT_THAT(error().message(), HasSubstr("hf:owner/repo: there is no such repository"));
+  server.Put(path, {.token = "secret"});
+  EXPECT_THAT(error().message(), HasSubstr("set HF_TOKEN"));
+  access.token = "wrong";
+  EXPECT_THAT(error().message(), HasSubstr("accepted its terms"));
+  access.token = "";
+  server.Put(path, {.status = 500});
+  EXPECT_THAT(error().message(), HasSubstr("the hub answers 500: something is wrong"));
+  for (const char* body : {"<html>", "{}", ""}) {
+    server.Put(path, {.bytes = body});
+    EXPECT_EQ(error().code(), StatusCode::kDataLoss) << body;
+  }
+  const net::ClosedPort closed;
+  access.endpoint = closed.url();
+  EXPECT_EQ(error().code(), StatusCode::kUnavailable);
+}
+
+TEST(ChooseFilesTest, TheFileThatIsNamed) {
+  const auto model = Choose({"a.gguf", "b.gguf", "config.json"}, "b.gguf");
+  ASSERT_TRUE(model.ok());
+  EXPECT_EQ(model->name, "b");
+  EXPECT_FALSE(model->folder);
+  EXPECT_THAT(Paths(model->files), ElementsAre("b.gguf"));
+  EXPECT_THAT(Choose({"a.gguf", "b.gguf"}, "c.gguf").status().message(),
+              HasSubstr("there is no model 'c.gguf'; there are: a.gguf, b.gguf"));
+}
+
+TEST(ChooseFilesTest, AllPartsOfASplitModel) {
+  const std::vector<std::string> files = {"Q8/m-00001-of-00002.gguf", "Q8/m-00002-of-00002.gguf",
+                                          "Q8/n.gguf"};
+  const auto model = Choose(files, "Q8/m-00001-of-00002.gguf");
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(model->name, "m");
+  EXPECT_TRUE(model->folder);
+  EXPECT_THAT(Paths(model->files), ElementsAre(files[0], files[1]));
+  EXPECT_THAT(Choose({files[0]}, files[0]).status().message(),
+              HasSubstr("the part Q8/m-00002-of-00002.gguf is missing"));
+}
+
+TEST(ChooseFilesTest, SafetensorsWithWhatBelongsToThem) {
+  const auto model = Choose({"README.md", "config.json", "generation_config.json", "merges.txt",
+                             "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+                             "model.safetensors.index.json", "pytorch_model.bin",
+                             "tokenizer.json", "tokenizer_config.json", "training_args.bin"});
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(model->name, "repo");
+  EXPECT_TRUE(model->folder);
+  EXPECT_THAT(Paths(model->files),
+              ElementsAre("config.json", "generation_config.json", "tokenizer.json",
+                          "tokenizer_config.json", "model.safetensors.index.json",
+                          "model-00001-of-00002.safetensors",
+                          "model-00002-of-00002.safetensors"));
+}
+
+TEST(ChooseFilesTest, TheOneGgufOrAQuestion) {
+  EXPECT_EQ(Choose({"README.md", "m-Q8_0.gguf"})->name, "m-Q8_0");
+  EXPECT_EQ(Choose({"m-00001-of-00002.gguf", "m-00002-of-00002.gguf"})->name, "m");
+  EXPECT_THAT(Choose({"a.gguf", "b.gguf"}).status().message(),
+              HasSubstr("name one file, as hf:owner/repo:FILE; there are: a.gguf, b.gguf"));
+  EXPECT_THAT(Choose({"pytorch_model.bin"}).status().message(), HasSubstr("it has no .gguf files"));
+}
+
+TEST(HubAccessTest, TakesTheTokenOfTheEnvironmentOrTheLoginsFile) {
+  const ScratchFolder scratch;
+  scratch.Write("token", "from-file\n");
+  for (const char* name : {"HF_ENDPOINT", "HF_TOKEN", "HF_TOKEN_PATH"}) unsetenv(name);
+  setenv("HF_HOME", scratch.path().c_str(), 1);
+  EXPECT_EQ(HubAccessFromEnvironment().endpoint, "https://huggingface.co");
+  EXPECT_EQ(HubAccessFromEnvironment().token, "from-file");
+  scratch.Write("other", "bad token\r\nX: y\n");
+  setenv("HF_TOKEN_PATH", (scratch.path() / "other").c_str(), 1);
+  EXPECT_EQ(HubAccessFromEnvironment().token, "");
+  setenv("HF_TOKEN", "from-variable", 1);
+  setenv("HF_ENDPOINT", "http://127.0.0.1:9/", 1);
+  EXPECT_EQ(HubAccessFromEnvironment().token, "from-variable");
+  EXPECT_EQ(HubAccessFromEnvironment().endpoint, "http://127.0.0.1:9");
+  for (const char* name : {"HF_ENDPOINT", "HF_TOKEN", "HF_TOKEN_PATH", "HF_HOME"}) unsetenv(name);
+}
+
+}  // namespace
+}  // namespace ropeway::hub

@@ -1,0 +1,48 @@
+// How far a download is, on standard error.
+#ifndef ROPEWAY_HUB_PROGRESS_H_
+#define ROPEWAY_HUB_PROGRESS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace ropeway::hub {
+
+// On a terminal one line that is overwritten, a few times a second; otherwise a line for each
+// tenth.
+class Progress {
+ public:
+  using Write = std::function<void(std::string_view text)>;
+
+  // `what`: the name in the line.
+  Progress(std::string what, bool terminal, Write write);
+
+  // `total`: bytes; 0 if that is not known.
+  void Start(uint64_t done, uint64_t total);
+  void Set(uint64_t done);
+  // Ends the line.
+  void End();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string Line(Clock::time_point now) const;
+
+  const std::string what_;
+  const bool terminal_;
+  const Write write_;
+  uint64_t total_ = 0;
+  uint64_t first_ = 0;  // Done at Start.
+  uint64_t done_ = 0;
+  uint64_t shown_tenth_ = 0;
+  Clock::time_point start_;
+  Clock::time_point shown_at_;
+};
+
+// Decimal units, as files are measured: "253.0 MB".
+std::string FileSizeText(uint64_t bytes);
+
+}  // namespace ropeway::hub
+
+#endif  // ROPEWAY_HUB_PROGRESS_H_

@@ -1,0 +1,378 @@
+#include "hub/pull.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "base/random_access_file.h"
+#include "base/split_name.h"
+#include "base/utf8.h"
+#include "hub/python_packages.h"
+#include "net/base_url.h"
+
+namespace ropeway::hub {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kCopyChunk = size_t{4} << 20;
+
+// One file of a model.
+struct Item {
+  std::string file;  // Its name in the model's folder.
+  uint64_t bytes = 0;
+  std::string sha256 = {};
+  std::string url = {};  // Where it is; or, where that is "", ...
+  fs::path path = {};    // ... a file of this machine.
+};
+
+// What is to be fetched.
+struct Plan {
+  std::string name;  // Of the model.
+  bool folder = false;
+  std::vector<Item> items;
+  const RegistryModel* packages = nullptr;  // Its packages have the one item.
+};
+
+std::string SourceText(const Source& source) {
+  switch (source.kind) {
+    case Source::Kind::kRepo:
+      return fmt::format("hf:{}@{}{}{}", source.name, source.revision,
+                         source.file.empty() ? "" : ":", source.file);
+    case Source::Kind::kPath: {
+      std::error_code error;
+      const fs::path whole = fs::absolute(source.name, error);
+      return error ? source.name : whole.string();
+    }
+    case Source::Kind::kRegistry:
+    case Source::Kind::kUrl:
+      break;
+  }
+  return source.name;
+}
+
+class Puller {
+ public:
+  Puller(const Source& source, const PullOptions& options, ModelStore* store)
+      : source_(source), options_(options), store_(*store) {}
+
+  StatusOr<ModelStore::Model> Run();
+
+ private:
+  Status MakePlan(const Source& source);
+  Status PlanRegistry(const Source& source);
+  Status PlanRepo(const Source& source);
+  Status PlanUrl(const Source& source);
+  Status PlanPath(const Source& source);
+  Status PlanName();
+  Status CheckAllSpace() const;
+  Status FetchAll();
+  Status Fetch(const Item& item, const fs::path& to);
+  Status Copy(const Item& item, const fs::path& part, Progress* progress);
+
+  // Where the model is in the end.
+  fs::path Place() const {
+    return store_.folder() / (plan_.folder ? plan_.name : plan_.items.front().file);
+  }
+  fs::path Parts() const { return store_.PartsOf(plan_.name); }
+
+  const Source& source_;
+  const PullOptions& options_;
+  ModelStore& store_;
+  Plan plan_;
+};
+
+StatusOr<ModelStore::Model> Puller::Run() {
+  if (Status status = MakePlan(source_); !status.ok()) return status;
+  if (Status status = PlanName(); !status.ok()) return status;
+  const std::string from = SourceText(source_);
+  if (const auto there = store_.Find(plan_.name)) {
+    // The scripts that came before left no notes.
+    if (there->source == from || there->source.empty()) return *there;
+    return InvalidArgument(fmt::format("there is a model '{}' already, from {}: remove it "
+                                       "(ropeway models rm {}) or give this one another --name",
+                                       plan_.name, there->source, plan_.name));
+  }
+  if (Status status = CheckAllSpace(); !status.ok()) return status;
+  if (Status status = FetchAll(); !status.ok()) return status;
+  store_.Note(Place(), from);
+  std::error_code error;
+  fs::remove_all(Parts(), error);
+  const std::optional<ModelStore::Model> model = store_.Find(plan_.name);
+  if (model) return *model;
+  return Status(StatusCode::kInternal, fmt::format("{}: is not there", Place().string()));
+}
+
+Status Puller::MakePlan(const Source& source) {
+  switch (source.kind) {
+    case Source::Kind::kRegistry:
+      return PlanRegistry(source);
+    case Source::Kind::kRepo:
+      return PlanRepo(source);
+    case Source::Kind::kUrl:
+      return PlanUrl(source);
+    case Source::Kind::kPath:
+      return PlanPath(source);
+  }
+  return {};
+}
+
+Status Puller::PlanRegistry(const Source& source) {
+  const RegistryModel* model = FindModel(options_.registry, source.name);
+  if (model == nullptr) {
+    std::vector<std::string_view> names;
+    for (const RegistryModel& known : options_.registry) names.push_back(known.name);
+    return {StatusCode::kNotFound,
+            fmt::format("there is no model '{}' in the registry; there are: {}. Others: "
+                        "hf:OWNER/REPO[:FILE], a URL or a path",
+                        source.name, fmt::join(names, ", "))};
+  }
+  if (!model->source.empty()) {
+    const StatusOr<Source> elsewhere = ParseSource(model->source);
+    if (!elsewhere.ok()) return elsewhere.status();
+    if (elsewhere->kind == Source::Kind::kRegistry) {
+      return {StatusCode::kDataLoss,
+              fmt::format("the registry's source of '{}' is another name", source.name)};
+    }
+    if (Status status = MakePlan(*elsewhere); !status.ok()) return status;
+    if (!plan_.folder) {
+      plan_.items.front().file = model->file;
+      if (!model->sha256.empty()) plan_.items.front().sha256 = model->sha256;
+    }
+  } else {
+    plan_.packages = model;
+    plan_.items.push_back({.file = model->file,
+                           .bytes = model->sha256.empty() ? 0 : model->bytes,
+                           .sha256 = model->sha256});
+  }
+  plan_.name = plan_.folder ? model->name : fs::path(model->file).stem().string();
+  return {};
+}
+
+Status Puller::PlanRepo(const Source& source) {
+  const StatusOr<std::vector<RepoFile>> files = ListRepo(options_.access, source);
+  if (!files.ok()) return files.status();
+  const StatusOr<RepoModel> model = ChooseFiles(source, *files);
+  if (!model.ok()) return model.status();
+  plan_.name = model->name;
+  plan_.folder = model->folder;
+  for (const RepoFile& file : model->files) {
+    plan_.items.push_back({.file = fs::path(file.path).filename().string(),
+                           .bytes = file.bytes,
+                           .sha256 = file.sha256,
+                           .url = RepoUrl(options_.access, source, file.path)});
+  }
+  return {};
+}
+
+Status Puller::PlanUrl(const Source& source) {
+  const StatusOr<net::BaseUrl> url = net::ParseFileUrl(source.name);
+  if (!url.ok()) return url.status();
+  const std::string path = url->path.substr(0, url->path.find('?'));
+  const std::string query = url->path.substr(path.size());
+  const std::string file = fs::path(path).filename().string();
+  if (!IsModelName(file) || !file.ends_with(".gguf")) {
+    return InvalidArgument(fmt::format("{}: the URL does not end in the name of a .gguf file",
+                                       base::PrintableText(source.name)));
+  }
+  plan_.name = fs::path(file).stem().string();
+  net::BaseUrl root = *url;
+  root.path.clear();
+  const std::optional<base::SplitName> split = base::ParseSplitName(path);
+  if (!split) {
+    plan_.items.push_back({.file = file, .sha256 = source.sha256, .url = source.name});
+    return {};
+  }
+  plan_.folder = true;
+  plan_.name = fs::path(split->prefix).filename().string();
+  for (uint32_t part = 1; part <= split->count; ++part) {
+    plan_.items.push_back({.file = fs::path(split->Part(part)).filename().string(),
+                           .url = root.Text() + split->Part(part) + query});
+  }
+  return {};
+}
+
+Status Puller::PlanPath(const Source& source) {
+  const fs::path path = source.name;
+  std::error_code error;
+  const auto add = [&](const fs::path& from) {
+    plan_.items.push_back({.file = from.filename().string(), .path = from});
+  };
+  if (fs::is_directory(path, error)) {
+    plan_.folder = true;
+    plan_.name = (path.filename().empty() ? path.parent_path() : path).filename().string();
+    for (const auto& entry : fs::directory_iterator(path, error)) {
+      const std::string file = entry.path().filename().string();
+      const bool wanted = file.ends_with(".safetensors") || file.ends_with(".gguf") ||
+                          file.ends_with(".json") || file == "tokenizer.model" ||
+                          file == "chat_template.jinja";
+      if (wanted && IsModelName(file) && entry.is_regular_file(error)) add(entry.path());
+    }
+    std::ranges::sort(plan_.items, {}, &Item::file);
+  } else if (const auto split = base::ParseSplitName(path.string())) {
+    plan_.folder = true;
+    plan_.name = fs::path(split->prefix).filename().string();
+    for (uint32_t part = 1; part <= split->count; ++part) add(split->Part(part));
+  } else {
+    plan_.name = path.stem().string();
+    add(path);
+  }
+  if (plan_.items.empty()) {
+    return {StatusCode::kNotFound, fmt::format("{}: has no model in it", source.name)};
+  }
+  for (Item& item : plan_.items) {
+    const StatusOr<base::RandomAccessFile> file = base::RandomAccessFile::Open(item.path.string());
+    if (!file.ok()) return file.status();
+    item.bytes = file->bytes();
+  }
+  return {};
+}
+
+// The name that was asked for, and a file of that name.
+Status Puller::PlanName() {
+  if (!options_.name.empty()) {
+    plan_.name = options_.name;
+    if (plan_.name.ends_with(".gguf")) plan_.name.resize(plan_.name.size() - 5);
+    if (!plan_.folder) plan_.items.front().file = plan_.name + ".gguf";
+  }
+  if (!IsModelName(plan_.name)) {
+    return InvalidArgument(
+        fmt::format("'{}' is no name of a model: give it one of letters, digits, dots, dashes and "
+                    "underscores (--name)",
+                    base::PrintableText(plan_.name.substr(0, 200))));
+  }
+  if (options_.sha256.empty()) return {};
+  if (plan_.items.size() != 1) return InvalidArgument("--sha256 is for models of one file");
+  if (!IsSha256(options_.sha256)) {
+    return InvalidArgument("--sha256: expected 64 hexadecimal digits");
+  }
+  plan_.items.front().sha256 = options_.sha256;
+  return {};
+}
+
+Status Puller::CheckAllSpace() const {
+  uint64_t bytes = 0;
+  for (const Item& item : plan_.items) {
+    std::error_code error;
+    const uint64_t here = fs::file_size(Parts() / item.file, error);
+    const uint64_t arrived = error ? 0 : std::min<uint64_t>(here, item.bytes);
+    bytes += item.bytes - arrived;
+  }
+  // Packages are there beside the model until it is whole.
+  if (plan_.packages != nullptr) bytes = 2 * plan_.packages->bytes;
+  std::error_code error;
+  fs::create_directories(Parts(), error);
+  if (error) {
+    return {StatusCode::kUnavailable,
+            fmt::format("{}: cannot be made: {}", Parts().string(), error.message())};
+  }
+  return CheckSpace(Parts(), bytes);
+}
+
+Status Puller::FetchAll() {
+  if (!plan_.folder) return Fetch(plan_.items.front(), Place());
+  const fs::path whole = Parts() / "whole";
+  for (const Item& item : plan_.items) {
+    std::error_code error;
+    if (fs::exists(whole / item.file, error)) continue;  // Of an earlier attempt.
+    if (Status status = Fetch(item, whole / item.file); !status.ok()) return status;
+  }
+  std::error_code error;
+  fs::rename(whole, Place(), error);
+  if (error) {
+    return {StatusCode::kUnavailable,
+            fmt::format("{}: {}", Place().string(), error.message())};
+  }
+  return SyncPath(store_.folder());
+}
+
+Status Puller::Fetch(const Item& item, const fs::path& to) {
+  Progress progress(item.file, options_.terminal, options_.write);
+  const fs::path part = Parts() / item.file;
+  if (!item.url.empty()) {
+    const bool of_hub = item.url.starts_with(options_.access.endpoint + "/");
+    return Download({.url = item.url,
+                     .token = of_hub ? options_.access.token : "",
+                     .to = to,
+                     .part = part,
+                     .bytes = item.bytes,
+                     .sha256 = item.sha256},
+                    options_.download, &progress);
+  }
+  Status status = plan_.packages != nullptr
+                      ? FetchPackages(plan_.packages->packages, Parts() / "packages", part)
+                      : Copy(item, part, &progress);
+  if (!status.ok()) return status;
+  if (!item.sha256.empty()) {
+    const StatusOr<std::string> sum = FileSha256(part);
+    if (!sum.ok()) return sum.status();
+    if (*sum != item.sha256) {
+      std::error_code error;
+      fs::remove(part, error);
+      return {StatusCode::kDataLoss,
+              fmt::format("{}: the SHA-256 sum is {}, {} is expected", item.file, *sum,
+                          item.sha256)};
+    }
+  }
+  if (status = SyncPath(part); !status.ok()) return status;
+  std::error_code error;
+  fs::create_directories(to.parent_path(), error);
+  fs::rename(part, to, error);
+  if (error) {
+    return {StatusCode::kUnavailable, fmt::format("{}: {}", to.string(), error.message())};
+  }
+  return SyncPath(to.parent_path());
+}
+
+Status Puller::Copy(const Item& item, const fs::path& part, Progress* progress) {
+  const StatusOr<base::RandomAccessFile> from = base::RandomAccessFile::Open(item.path.string());
+  if (!from.ok()) return from.status();
+  std::ofstream to(part, std::ios::binary | std::ios::trunc);
+  std::vector<char> chunk(kCopyChunk);
+  progress->Start(0, from->bytes());
+  for (uint64_t at = 0; at < from->bytes();) {
+    const uint64_t bytes = std::min<uint64_t>(chunk.size(), from->bytes() - at);
+    const auto span = std::span(chunk).first(static_cast<size_t>(bytes));
+    if (Status status = from->Read(at, std::as_writable_bytes(span)); !status.ok()) return status;
+    to.write(span.data(), static_cast<std::streamsize>(bytes));
+    if (!to) {
+      return {StatusCode::kUnavailable, fmt::format("{}: cannot be written", part.string())};
+    }
+    at += bytes;
+    progress->Set(at);
+  }
+  to.close();
+  progress->End();
+  if (!to) return {StatusCode::kUnavailable, fmt::format("{}: cannot be written", part.string())};
+  return from->CheckUnchanged();
+}
+
+}  // namespace
+
+StatusOr<ModelStore::Model> Pull(const Source& source, const PullOptions& options,
+                                 ModelStore* store) {
+  return Puller(source, options, store).Run();
+}
+
+std::optional<ModelStore::Model> FindPulled(const Source& source,
+                                            const std::vector<RegistryModel>& registry,
+                                            const ModelStore& store) {
+  if (source.kind == Source::Kind::kPath) return std::nullopt;
+  if (source.kind == Source::Kind::kRegistry) {
+    const RegistryModel* model = FindModel(registry, source.name);
+    if (model == nullptr) return std::nullopt;
+    if (auto found = store.Find(model->file)) return found;
+  }
+  const std::string text = SourceText(source);
+  const std::vector<ModelStore::Model> models = store.List();
+  const auto at = std::ranges::find(models, text, &ModelStore::Model::source);
+  return at == models.end() ? std::nullopt : std::optional<ModelStore::Model>(*at);
+}
+
+}  // namespace ropeway::hub

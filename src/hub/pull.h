@@ -1,0 +1,45 @@
+// Gets a model from wherever it is into the folder of models.
+#ifndef ROPEWAY_HUB_PULL_H_
+#define ROPEWAY_HUB_PULL_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hub/download.h"
+#include "hub/hf_repo.h"
+#include "hub/model_store.h"
+#include "hub/names.h"
+#include "hub/progress.h"
+#include "hub/registry.h"
+#include "ropeway/status.h"
+
+namespace ropeway::hub {
+
+struct PullOptions {
+  std::vector<RegistryModel> registry = BuiltInRegistry();
+  HubAccess access = HubAccessFromEnvironment();
+  DownloadOptions download = {};
+  std::string name;    // What it shall be called; "": as its file, or the repository.
+  std::string sha256;  // Of a model of one file; "": as the source says.
+  bool terminal = false;
+  Progress::Write write = [](std::string_view) {};  // Of progress.
+};
+
+// Fetches the model, and returns it as it is in the folder then; also where it was there before.
+// What is interrupted goes on where it was when it is called again. Nothing that is not whole and
+// checked comes into the folder. Fails with one sentence; kInvalidArgument if another model has the
+// name.
+StatusOr<ModelStore::Model> Pull(const Source& source, const PullOptions& options,
+                                 ModelStore* store);
+
+// The model that an earlier pull of this source has left; nullopt if there is none. (A path is no
+// such source: it is there itself.)
+std::optional<ModelStore::Model> FindPulled(const Source& source,
+                                            const std::vector<RegistryModel>& registry,
+                                            const ModelStore& store);
+
+}  // namespace ropeway::hub
+
+#endif  // ROPEWAY_HUB_PULL_H_

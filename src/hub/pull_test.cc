@@ -1,0 +1,215 @@
+#include "hub/pull.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hub/test_file_server.h"
+
+namespace ropeway::hub {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// A hub with one repository, and a folder for what is pulled.
+class PullTest : public testing::Test {
+ protected:
+  PullTest() : store_(scratch_.path() / "models") {
+    options_.access = {.endpoint = server_.url(""), .token = ""};
+    options_.download.attempts = 1;
+    options_.download.pause = {};
+    options_.registry.clear();
+  }
+
+  StatusOr<ModelStore::Model> PullFrom(const std::string& source) {
+    const StatusOr<Source> parsed = ParseSource(source);
+    EXPECT_TRUE(parsed.ok()) << parsed.status().message();
+    return Pull(*parsed, options_, &store_);
+  }
+  std::string ErrorFrom(const std::string& source) {
+    return std::string(PullFrom(source).status().message());
+  }
+
+  // Puts a repository's files on the server, each with a sum if it is large.
+  using NamesAndBytes = std::vector<std::pair<std::string, std::string>>;
+  void PutRepo(const std::string& repo, const NamesAndBytes& files,
+               const std::string& token = "") {
+    std::string list;
+    for (const auto& [path, bytes] : files) {
+      list += fmt::format("{}{{\"type\": \"file\", \"path\": \"{}\", \"size\": {}",
+                          list.empty() ? "[" : ", ", path, bytes.size());
+      if (bytes.size() > 1000) {
+        list += fmt::format(", \"lfs\": {{\"oid\": \"{}\", \"size\": {}}}", SumOf(bytes),
+                            bytes.size());
+      }
+      list += "}";
+      server_.Put(fmt::format("/{}/resolve/main/{}", repo, path),
+                  {.bytes = bytes, .token = token});
+    }
+    server_.Put(fmt::format("/api/models/{}/tree/main", repo),
+                {.bytes = list + "]", .token = token});
+  }
+
+  TestFileServer server_;
+  ScratchFolder scratch_;
+  ModelStore store_;
+  PullOptions options_;
+  const std::string bytes_ = SomeBytes(50'000);
+};
+
+TEST_F(PullTest, AFileOfARepository) {
+  PutRepo("owner/repo", {{"m.gguf", bytes_}, {"n.gguf", "x"}}, "secret");
+  EXPECT_THAT(ErrorFrom("hf:owner/repo:m.gguf"), HasSubstr("set HF_TOKEN"));
+  options_.access.token = "secret";
+  const auto model = PullFrom("hf:owner/repo:m.gguf");
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(model->name, "m");
+  EXPECT_EQ(model->path, scratch_.path() / "models" / "m.gguf");
+  EXPECT_EQ(model->source, "hf:owner/repo@main:m.gguf");
+  EXPECT_EQ(scratch_.Read("models/m.gguf"), bytes_);
+  EXPECT_FALSE(scratch_.Has("models/.pulls/m"));
+  // Again: nothing is fetched.
+  const size_t before = server_.requests().size();
+  EXPECT_TRUE(PullFrom("hf:owner/repo:m.gguf").ok());
+  EXPECT_EQ(server_.requests().size(), before + 1);  // The list.
+}
+
+TEST_F(PullTest, AFolderComesWhole) {
+  const std::string shard = SomeBytes(5'000);
+  PutRepo("owner/repo", {{"config.json", "{}"},
+                         {"model-00001-of-00002.safetensors", bytes_},
+                         {"model-00002-of-00002.safetensors", shard},
+                         {"model.safetensors.index.json", "{}"},
+                         {"tokenizer.json", "{}"}});
+  server_.Put("/owner/repo/resolve/main/model-00002-of-00002.safetensors",
+              {.bytes = shard, .cut = 3'000});
+  EXPECT_FALSE(PullFrom("hf:owner/repo").ok());
+  EXPECT_TRUE(store_.List().empty());
+  // The next time only what is missing is fetched.
+  server_.Put("/owner/repo/resolve/main/model-00002-of-00002.safetensors", {.bytes = shard});
+  const size_t before = server_.requests().size();
+  const auto model = PullFrom("hf:owner/repo");
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(model->name, "repo");
+  EXPECT_EQ(model->path, scratch_.path() / "models" / "repo");
+  EXPECT_EQ(scratch_.Read("models/repo/model-00001-of-00002.safetensors"), bytes_);
+  EXPECT_EQ(scratch_.Read("models/repo/model-00002-of-00002.safetensors"), shard);
+  EXPECT_EQ(server_.requests().size(), before + 2);
+  EXPECT_EQ(server_.fields("Range").back(), "bytes=3000-");
+  EXPECT_FALSE(scratch_.Has("models/.pulls/repo"));
+}
+
+TEST_F(PullTest, AnotherSumThanTheHubsIsNoModel) {
+  PutRepo("owner/repo", {{"m.gguf", bytes_}});
+  server_.Put("/owner/repo/resolve/main/m.gguf", {.bytes = SomeBytes(49'999) + "x"});
+  EXPECT_THAT(ErrorFrom("hf:owner/repo"), HasSubstr("SHA-256"));
+  EXPECT_TRUE(store_.List().empty());
+}
+
+TEST_F(PullTest, AUrlAndASplitOne) {
+  server_.Put("/files/m.gguf", {.bytes = bytes_});
+  const auto model = PullFrom(server_.url("/files/m.gguf") + "#sha256=" + SumOf(bytes_));
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(model->source, server_.url("/files/m.gguf"));
+  EXPECT_EQ(scratch_.Read("models/m.gguf"), bytes_);
+
+  server_.Put("/files/s-00001-of-00002.gguf?x=1", {.bytes = "one"});
+  server_.Put("/files/s-00002-of-00002.gguf?x=1", {.bytes = "two"});
+  const auto split = PullFrom(server_.url("/files/s-00001-of-00002.gguf?x=1"));
+  ASSERT_TRUE(split.ok()) << split.status().message();
+  EXPECT_EQ(split->name, "s");
+  EXPECT_EQ(scratch_.Read("models/s/s-00002-of-00002.gguf"), "two");
+
+  EXPECT_THAT(ErrorFrom(server_.url("/files/page.html")), HasSubstr("name of a .gguf file"));
+  EXPECT_THAT(ErrorFrom(server_.url("/files/none.gguf")), HasSubstr("no such file (404)"));
+}
+
+TEST_F(PullTest, OptionsNameAndCheckIt) {
+  server_.Put("/m.gguf", {.bytes = bytes_});
+  options_.name = "mine";
+  options_.sha256 = SumOf("other");
+  EXPECT_THAT(ErrorFrom(server_.url("/m.gguf")), HasSubstr("SHA-256"));
+  options_.sha256 = SumOf(bytes_);
+  EXPECT_EQ(PullFrom(server_.url("/m.gguf"))->path, scratch_.path() / "models" / "mine.gguf");
+  options_.sha256 = "abc";
+  options_.name = "other";
+  EXPECT_THAT(ErrorFrom(server_.url("/m.gguf")), HasSubstr("64 hexadecimal digits"));
+  options_.sha256 = "";
+  options_.name = "../m";
+  EXPECT_THAT(ErrorFrom(server_.url("/m.gguf")), HasSubstr("no name of a model"));
+  EXPECT_FALSE(scratch_.Has("m.gguf"));
+}
+
+TEST_F(PullTest, ANameIsOfOneModel) {
+  server_.Put("/a/m.gguf", {.bytes = bytes_});
+  server_.Put("/b/m.gguf", {.bytes = "another"});
+  ASSERT_TRUE(PullFrom(server_.url("/a/m.gguf")).ok());
+  EXPECT_THAT(ErrorFrom(server_.url("/b/m.gguf")),
+              HasSubstr("there is a model 'm' already, from " + server_.url("/a/m.gguf")));
+  EXPECT_EQ(scratch_.Read("models/m.gguf"), bytes_);
+}
+
+TEST_F(PullTest, PathsAreCopied) {
+  scratch_.Write("here/m.gguf", bytes_);
+  const std::string file = (scratch_.path() / "here/m.gguf").string();
+  ASSERT_TRUE(PullFrom(file).ok());
+  EXPECT_EQ(scratch_.Read("models/m.gguf"), bytes_);
+  EXPECT_EQ(store_.Find("m")->source, file);
+
+  scratch_.Write("folder/config.json", "{}");
+  scratch_.Write("folder/model.safetensors", "12");
+  scratch_.Write("folder/README.md", "x");
+  const auto folder = PullFrom((scratch_.path() / "folder").string() + "/");
+  ASSERT_TRUE(folder.ok()) << folder.status().message();
+  EXPECT_EQ(folder->name, "folder");
+  EXPECT_EQ(scratch_.Read("models/folder/model.safetensors"), "12");
+  EXPECT_FALSE(scratch_.Has("models/folder/README.md"));
+
+  scratch_.Write("here/s-00001-of-00002.gguf", "1");
+  EXPECT_THAT(ErrorFrom((scratch_.path() / "here/s-00001-of-00002.gguf").string()),
+              HasSubstr("s-00002-of-00002.gguf"));
+  EXPECT_FALSE(PullFrom((scratch_.path() / "none.gguf").string()).ok());
+}
+
+TEST_F(PullTest, NamesOfARegistry) {
+  PutRepo("owner/repo", {{"M-Q8_0.gguf", bytes_}});
+  options_.registry = *ReadRegistry(
+      fmt::format(R"([{{"name": "m", "file": "M-Q8_0.gguf", "source": "hf:owner/repo:M-Q8_0.gguf",
+                        "sha256": "{}"}},
+                      {{"name": "n", "file": "N.gguf", "source": "m"}}])",
+                  SumOf(bytes_)));
+  EXPECT_FALSE(FindPulled(*ParseSource("m"), options_.registry, store_).has_value());
+  const auto model = PullFrom("m");
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(model->name, "M-Q8_0");
+  EXPECT_EQ(FindPulled(*ParseSource("m"), options_.registry, store_)->path, model->path);
+  EXPECT_THAT(ErrorFrom("other"), HasSubstr("there are: m, n."));
+  EXPECT_THAT(ErrorFrom("n"), HasSubstr("is another name"));
+}
+
+TEST_F(PullTest, AnEarlierPullIsFoundByItsSource) {
+  PutRepo("owner/repo", {{"m.gguf", bytes_}});
+  options_.name = "mine";
+  ASSERT_TRUE(PullFrom("hf:owner/repo").ok());
+  const auto found = [&](const char* text) {
+    return FindPulled(*ParseSource(text), options_.registry, store_);
+  };
+  ASSERT_TRUE(found("hf:owner/repo").has_value());
+  EXPECT_EQ(found("hf:owner/repo")->name, "mine");
+  EXPECT_FALSE(found("hf:owner/other").has_value());
+  EXPECT_FALSE(found("./m.gguf").has_value());
+}
+
+TEST_F(PullTest, TheFolderMustBeWritable) {
+  scratch_.Write("models", "a file");
+  server_.Put("/m.gguf", {.bytes = bytes_});
+  EXPECT_THAT(ErrorFrom(server_.url("/m.gguf")), HasSubstr("cannot be made"));
+}
+
+}  // namespace
+}  // namespace ropeway::hub

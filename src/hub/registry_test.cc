@@ -1,0 +1,78 @@
+#include "hub/registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "hub/names.h"
+
+namespace ropeway::hub {
+namespace {
+
+using testing::HasSubstr;
+
+std::string ErrorOf(const std::string& json) {
+  const auto models = ReadRegistry(json);
+  return models.ok() ? "" : models.status().message();
+}
+
+TEST(RegistryTest, TheProgramsOwnIsValid) {
+  const auto& models = BuiltInRegistry();
+  ASSERT_FALSE(models.empty());
+  for (const RegistryModel& model : models) {
+    EXPECT_EQ(FindModel(models, model.name), &model);
+    EXPECT_GT(model.bytes, 0u) << model.name;
+    EXPECT_FALSE(model.description.empty()) << model.name;
+    // One that came over the network is checked.
+    EXPECT_TRUE(IsSha256(model.sha256)) << model.name;
+  }
+  EXPECT_EQ(FindModel(models, "no-such"), nullptr);
+}
+
+TEST(RegistryTest, ReadsPackagesAndSources) {
+  const auto models = ReadRegistry(R"([
+    {"name": "a", "file": "A.gguf", "packages": [{"name": "p", "version": "1.0"},
+                                                 {"name": "q", "version": "2.0"}]},
+    {"name": "b", "file": "B.gguf", "bytes": 17, "source": "hf:owner/repo:B.gguf",
+     "description": "The second"}])");
+  ASSERT_TRUE(models.ok()) << models.status().message();
+  ASSERT_EQ(models->size(), 2u);
+  EXPECT_EQ((*models)[0].packages.size(), 2u);
+  EXPECT_EQ((*models)[0].packages[1].version, "2.0");
+  EXPECT_EQ((*models)[1].source, "hf:owner/repo:B.gguf");
+  EXPECT_EQ((*models)[1].bytes, 17u);
+  EXPECT_TRUE(ReadRegistry("[]")->empty());
+}
+
+TEST(RegistryTest, NamesTheEntryAndTheField) {
+  EXPECT_THAT(ErrorOf("{}"), HasSubstr("the registry is no list"));
+  EXPECT_THAT(ErrorOf("["), HasSubstr("the registry is not valid JSON"));
+  EXPECT_THAT(ErrorOf("[1]"), HasSubstr("the registry's model 1: \"\" is no object"));
+  EXPECT_THAT(ErrorOf(R"([{"file": "A.gguf", "source": "x"}])"), HasSubstr("\"name\" is missing"));
+  EXPECT_THAT(ErrorOf(R"([{"name": "../a", "file": "A.gguf", "source": "x"}])"),
+              HasSubstr("\"name\" is no name of a model"));
+  EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "a/../b.gguf", "source": "x"}])"),
+              HasSubstr("\"file\" is no name of a .gguf file"));
+  EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "A.gguf"}])"), HasSubstr("\"packages\" or"));
+  EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "A.gguf", "source": "x",
+                           "packages": [{"name": "p", "version": "1"}]}])"),
+              HasSubstr("one of them only"));
+  EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "A.gguf", "source": "x", "sha256": "1"}])"),
+              HasSubstr("\"sha256\" is no SHA-256 sum"));
+  EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "A.gguf", "source": "x", "bytes": -1}])"),
+              HasSubstr("\"bytes\" is no size"));
+  for (const char* packages : {R"([{"name": "--index-url=x", "version": "1"}])",
+                               R"([{"name": "p", "version": "1; rm"}])", R"([7])", R"("p")"}) {
+    EXPECT_NE(ErrorOf(std::string(R"([{"name": "a", "file": "A.gguf", "packages": )") + packages +
+                      "}]"),
+              "")
+        << packages;
+  }
+  EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "A.gguf", "source": "x"},
+                          {"name": "a", "file": "B.gguf", "source": "y"}])"),
+              HasSubstr("two models \"a\""));
+}
+
+}  // namespace
+}  // namespace ropeway::hub

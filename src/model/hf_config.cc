@@ -1,0 +1,462 @@
+#include "model/hf_config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/utf8.h"
+#include "model/rope.h"
+
+namespace ropeway::model {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint32_t kMaxLayersOfAFolder = 4096;
+constexpr uint32_t kMaxExperts = 1024;
+
+constexpr char kSilu[] = "silu";
+constexpr char kGelu[] = "gelu_pytorch_tanh";
+
+constexpr auto kArchitectures = std::to_array<HfArchitecture>(
+    {{"LlamaForCausalLM", "llama", kSilu, 1e4, /*rope_pairs=*/true},
+     {"MistralForCausalLM", "llama", kSilu, 1e4, /*rope_pairs=*/true},
+     {"MixtralForCausalLM", "llama", kSilu, 1e6, /*rope_pairs=*/true},
+     {"Qwen2ForCausalLM", "qwen2", kSilu, 1e4},
+     {"Qwen3ForCausalLM", "qwen3", kSilu, 1e4},
+     {"Qwen2MoeForCausalLM", "qwen2moe", kSilu, 1e4},
+     {"Qwen3MoeForCausalLM", "qwen3moe", kSilu, 1e4},
+     {"Gemma2ForCausalLM", "gemma2", kGelu, 1e4, false, /*norm_plus_one=*/true},
+     {"Gemma3ForCausalLM", "gemma3", kGelu, 1e6, false, /*norm_plus_one=*/true},
+     {"Gemma3ForConditionalGeneration", "gemma3", kGelu, 1e6, false, /*norm_plus_one=*/true},
+     {"GPT2LMHeadModel", "gpt2", kGelu, 0.0, false, false, /*transposed=*/true},
+     {"Phi3ForCausalLM", "phi3", kSilu, 1e4},
+     {"GptOssForCausalLM", "gpt-oss", kSilu, 150000.0}});
+
+// Reads one configuration and sets its metadata.
+class ConfigReader {
+ public:
+  ConfigReader(HfFields* config, GgufFile::Builder* builder) : in_(*config), out_(*builder) {}
+
+  HfModel Read() {
+    if (!ReadArchitecture()) return model_;
+    RejectWhatChangesAnswers();
+    ReadSizes();
+    ReadHeads();
+    ReadNorms();
+    if (!Is("gpt2")) ReadRope();
+    ReadWindows();
+    ReadExperts();
+    ReadSoftCaps();
+    return model_;
+  }
+
+ private:
+  bool Is(std::string_view gguf) const { return model_.architecture->gguf == gguf; }
+  bool IsGemma() const { return Is("gemma2") || Is("gemma3"); }
+  std::string Key(std::string_view key) const {
+    return fmt::format("{}.{}", model_.architecture->gguf, key);
+  }
+  void Lacks(std::string_view key, const std::string& what) {
+    in_.Fail(StatusCode::kUnimplemented, key, what);
+  }
+  // Sets a number of the model to that of the first field that there is; returns it.
+  uint32_t Put(std::string_view key, std::initializer_list<std::string_view> fields,
+               std::optional<uint32_t> absent = {}) {
+    const std::string_view field = in_.Name(fields);
+    const uint32_t value = in_.Uint(field, absent);
+    out_.SetUint32(Key(key), value, in_.Field(field));
+    return value;
+  }
+  void PutFloat(std::string_view key, double value, std::string_view field) {
+    out_.SetFloat32(Key(key), static_cast<float>(value), in_.Field(field));
+  }
+
+  bool ReadArchitecture();
+  void RejectWhatChangesAnswers();
+  void ReadSizes();
+  void ReadHeads();
+  void ReadNorms();
+  void ReadRope();
+  void ReadRopeScaling(HfFields* rope, std::string_view type);
+  void ReadYarnScaling(HfFields* rope);
+  void ReadLongRope(HfFields* rope);
+  void ReadLlama3Scaling(HfFields* rope, double theta);
+  void ReadWindows();
+  std::vector<bool> WindowLayers();
+  bool UsualWindow(uint32_t layer, uint32_t pattern) const;
+  void ReadExperts();
+  void ReadSoftCaps();
+
+  HfFields& in_;
+  GgufFile::Builder& out_;
+  HfModel model_;
+  uint32_t context_ = 0;
+};
+
+bool ConfigReader::ReadArchitecture() {
+  constexpr const char* kField = "architectures";
+  const std::vector<std::string> names = in_.Texts(kField);
+  if (in_.ok() && names.empty()) in_.Fail(StatusCode::kDataLoss, kField, "the field is missing");
+  if (!in_.ok()) return false;
+  const auto name_of = [](const HfArchitecture& a) { return std::string_view(a.name); };
+  const auto* at = std::ranges::find(kArchitectures, std::string_view(names[0]), name_of);
+  if (at == kArchitectures.end()) {
+    std::vector<std::string_view> known;
+    for (const HfArchitecture& architecture : kArchitectures) known.push_back(architecture.name);
+    Lacks(kField, fmt::format("\"{}\" is not supported; {} are",
+                              base::PrintableText(names[0].substr(0, 64)),
+                              fmt::join(known, ", ")));
+    return false;
+  }
+  model_.architecture = at;
+  out_.SetString("general.architecture", at->gguf, in_.Field(kField));
+  return true;
+}
+
+void ConfigReader::RejectWhatChangesAnswers() {
+  if (const json* quantised = in_.Object("quantization_config")) {
+    const auto method = quantised->find("quant_method");
+    const bool mxfp4 = method != quantised->end() && *method == "mxfp4" && Is("gpt-oss");
+    if (!mxfp4) {
+      Lacks("quantization_config",
+            "weights that are quantised in the folder are not supported; those in BF16, F16 and "
+            "F32 are, and MXFP4 for gpt-oss");
+    }
+  }
+  const std::string_view field =
+      in_.Name({"hidden_activation", "hidden_act", "activation_function"});
+  const std::string expected = model_.architecture->activation;
+  const std::string activation = in_.Text(field, expected);
+  if (activation != expected && !(expected == kGelu && activation == "gelu_new")) {
+    Lacks(field, fmt::format("\"{}\" is not supported; \"{}\" is",
+                             base::PrintableText(activation.substr(0, 64)), expected));
+  }
+  const auto only = [&](const char* key, bool value) {
+    if (in_.Bool(key, value) == value) return;
+    Lacks(key, fmt::format("only {} is supported", value));
+  };
+  if (Is("gpt2")) {
+    only("scale_attn_weights", true);
+    only("scale_attn_by_inverse_layer_idx", false);
+    only("add_cross_attention", false);
+  }
+  const bool tied = IsGemma() || Is("gpt2");
+  if (tied || in_.Has("tie_word_embeddings")) {
+    model_.tied = in_.Bool("tie_word_embeddings", tied);
+  }
+}
+
+void ConfigReader::ReadSizes() {
+  model_.layers = Put("block_count", {"num_hidden_layers", "n_layer"});
+  if (model_.layers > kMaxLayersOfAFolder) {
+    in_.Fail(StatusCode::kDataLoss, in_.Name({"num_hidden_layers", "n_layer"}),
+             fmt::format("{} is more than {}", model_.layers, kMaxLayersOfAFolder));
+  }
+  std::optional<uint32_t> context;
+  if (Is("gemma3")) context = 131072;
+  context_ = Put("context_length", {"max_position_embeddings", "n_ctx", "n_positions"}, context);
+  const uint32_t hidden = Put("embedding_length", {"hidden_size", "n_embd"});
+  if (Is("gpt2") && !in_.Has("n_inner")) {
+    out_.SetUint32(Key("feed_forward_length"), 4 * hidden, in_.Field("n_inner"));
+  } else {
+    Put("feed_forward_length", {"intermediate_size", "n_inner"});
+  }
+  if (in_.Has("vocab_size")) Put("vocab_size", {"vocab_size"});
+}
+
+void ConfigReader::ReadHeads() {
+  std::optional<uint32_t> heads;
+  std::optional<uint32_t> kv_heads;
+  std::optional<uint32_t> head_dim;
+  if (Is("gemma3")) {  // What transformers takes for its larger models, which do not say.
+    heads = 8;
+    kv_heads = 4;
+    head_dim = 256;
+  }
+  model_.heads = Put("attention.head_count", {"num_attention_heads", "n_head"}, heads);
+  if (!kv_heads) kv_heads = model_.heads;
+  model_.kv_heads = Put("attention.head_count_kv", {"num_key_value_heads"}, kv_heads);
+  if (in_.Has("head_dim") || head_dim) {
+    model_.head_dim = in_.Uint("head_dim", head_dim);
+  } else if (model_.heads > 0) {
+    model_.head_dim = in_.Uint(in_.Name({"hidden_size", "n_embd"}), 0) / model_.heads;
+  }
+  if (Is("gpt2")) return;  // Its files have no such keys.
+  out_.SetUint32(Key("attention.key_length"), model_.head_dim, in_.Field("head_dim"));
+  out_.SetUint32(Key("attention.value_length"), model_.head_dim, in_.Field("head_dim"));
+  if (!in_.Has("query_pre_attn_scalar")) return;
+  const double scalar = in_.Number("query_pre_attn_scalar");
+  if (scalar > 0.0 && scalar != model_.head_dim) {
+    PutFloat("attention.scale", 1.0 / std::sqrt(scalar), "query_pre_attn_scalar");
+  }
+}
+
+void ConfigReader::ReadNorms() {
+  if (Is("gpt2")) {
+    PutFloat("attention.layer_norm_epsilon", in_.Number("layer_norm_epsilon", 1e-5),
+             "layer_norm_epsilon");
+  } else {
+    PutFloat("attention.layer_norm_rms_epsilon", in_.Number("rms_norm_eps", 1e-6), "rms_norm_eps");
+  }
+}
+
+// transformers 5 has one object "rope_parameters", by kinds of layers or not; before that
+// "rope_scaling" holds what is beside rope_theta.
+void ConfigReader::ReadRope() {
+  const json none = json::object();
+  const std::string_view field = in_.Name({"rope_parameters", "rope_scaling"});
+  const json* all = in_.Object(field);
+  if (all == nullptr) all = &none;
+  const json* global = all;
+  const json* local = &none;
+  if (all->contains("full_attention") && (*all)["full_attention"].is_object()) {
+    global = &(*all)["full_attention"];
+    const auto at = all->find("sliding_attention");
+    if (at != all->end() && at->is_object()) local = &*at;
+  }
+  HfFields rope(in_.path(), in_.Field(field), *global);
+  HfFields rope_local(in_.path(), in_.Field(field), *local);
+  const double theta =
+      rope.Number("rope_theta", in_.Number("rope_theta", model_.architecture->rope_theta));
+  PutFloat("rope.freq_base", theta, "rope_theta");
+  if (Is("gemma3")) {
+    PutFloat("rope.freq_base_swa",
+             rope_local.Number("rope_theta", in_.Number("rope_local_base_freq", 1e4)),
+             "rope_local_base_freq");
+  }
+  const double part =
+      rope.Number("partial_rotary_factor", in_.Number("partial_rotary_factor", 1.0));
+  if (part != 1.0 && !Is("phi3")) {
+    Lacks("partial_rotary_factor", fmt::format("{} is not supported; only 1 is", part));
+  }
+  const double dims = std::floor(std::clamp(part, 0.0, 1.0) * model_.head_dim);
+  out_.SetUint32(Key("rope.dimension_count"), static_cast<uint32_t>(dims),
+                 in_.Field("partial_rotary_factor"));
+  const std::string type = rope.Text("rope_type", rope.Text("type", "default"));
+  if (type == "llama3") {
+    ReadLlama3Scaling(&rope, theta);
+  } else {
+    ReadRopeScaling(&rope, type);
+  }
+  in_.Keep(rope.status());
+  in_.Keep(rope_local.status());
+}
+
+void ConfigReader::ReadRopeScaling(HfFields* rope, std::string_view type) {
+  if (type == "default") return;
+  const bool longrope = type == "longrope" || type == "su";
+  if (type != "linear" && type != "yarn" && !longrope) {
+    rope->Fail(StatusCode::kUnimplemented, "rope_type",
+               fmt::format("\"{}\" is not supported; default, linear, yarn, llama3 and longrope "
+                           "are",
+                           base::PrintableText(type.substr(0, 64))));
+    return;
+  }
+  out_.SetString(Key("rope.scaling.type"), longrope ? "longrope" : type, rope->Field("rope_type"));
+  if (longrope) return ReadLongRope(rope);
+  out_.SetFloat32(Key("rope.scaling.factor"), static_cast<float>(rope->Number("factor")),
+                  rope->Field("factor"));
+  if (type == "yarn") ReadYarnScaling(rope);
+}
+
+void ConfigReader::ReadYarnScaling(HfFields* rope) {
+  const auto put = [&](std::string_view key, double value, std::string_view field) {
+    out_.SetFloat32(Key(key), static_cast<float>(value), rope->Field(field));
+  };
+  out_.SetUint32(Key("rope.scaling.original_context_length"),
+                 rope->Uint("original_max_position_embeddings", context_),
+                 rope->Field("original_max_position_embeddings"));
+  put("rope.scaling.yarn_beta_fast", rope->Number("beta_fast", 32.0), "beta_fast");
+  put("rope.scaling.yarn_beta_slow", rope->Number("beta_slow", 1.0), "beta_slow");
+  const double factor = rope->Number("factor");
+  const double usual = 0.1 * PortableLog(std::max(factor, 1.0)) + 1.0;
+  if (rope->Has("attention_factor")) {
+    // GGUF's is beside YaRN's own.
+    put("rope.scaling.attn_factor", rope->Number("attention_factor") / usual, "attention_factor");
+  }
+  for (const char* key : {"mscale", "mscale_all_dim"}) {
+    if (rope->Has(key)) rope->Fail(StatusCode::kUnimplemented, key, "is not supported");
+  }
+  // gpt-oss has the ramp's ends as they are, others rounded to whole pairs: each recipe knows.
+  if (rope->Bool("truncate", !Is("gpt-oss")) == Is("gpt-oss")) {
+    rope->Fail(StatusCode::kUnimplemented, "truncate",
+               fmt::format("only {} is supported", !Is("gpt-oss")));
+  }
+}
+
+void ConfigReader::ReadLongRope(HfFields* rope) {
+  const uint32_t original =
+      rope->Uint("original_max_position_embeddings",
+                 in_.Uint("original_max_position_embeddings", context_));
+  out_.SetUint32(Key("rope.scaling.original_context_length"), original,
+                 in_.Field("original_max_position_embeddings"));
+  model_.rope_long = rope->Numbers("long_factor");
+  model_.rope_short = rope->Numbers("short_factor");
+  for (const char* key : {"long_factor", "short_factor"}) {
+    if (!rope->Has(key)) rope->Fail(StatusCode::kDataLoss, key, "the field is missing");
+  }
+  const double scale = original > 0 ? static_cast<double>(context_) / original : 0.0;
+  double attention = 1.0;
+  if (scale > 1.0 && original > 1) {
+    attention = std::sqrt(1.0 + PortableLog(scale) / PortableLog(original));
+  }
+  out_.SetFloat32(Key("rope.scaling.attn_factor"),
+                  static_cast<float>(rope->Number("attention_factor", attention)),
+                  rope->Field("attention_factor"));
+}
+
+// Pairs that turn often within the original context stay, slow ones are stretched by `factor`, and
+// between the two wave lengths the divisor goes from one to the other (Llama 3.1's description).
+void ConfigReader::ReadLlama3Scaling(HfFields* rope, double theta) {
+  constexpr double kTwoPi = 6.283185307179586;
+  const double factor = rope->Number("factor");
+  const double low = rope->Number("low_freq_factor", 1.0);
+  const double high = rope->Number("high_freq_factor", 4.0);
+  const double original = rope->Uint("original_max_position_embeddings", 8192);
+  if (!rope->ok()) return;
+  if (!(factor >= 1.0 && low > 0.0 && high > low && original >= 1.0 && theta > 1.0)) {
+    rope->Fail(StatusCode::kDataLoss, "factor",
+               "the scaling of llama3 needs a factor of at least 1 and 0 < low_freq_factor < "
+               "high_freq_factor");
+    return;
+  }
+  for (uint32_t i = 0; i < model_.head_dim / 2; ++i) {
+    const double frequency = PortablePow(theta, -2.0 * i / model_.head_dim);
+    const double wave = kTwoPi / frequency;
+    double divisor = factor;
+    if (wave < original / high) {
+      divisor = 1.0;
+    } else if (wave <= original / low) {
+      const double smooth = (original / wave - low) / (high - low);
+      divisor = 1.0 / ((1.0 - smooth) / factor + smooth);
+    }
+    model_.rope_freqs.push_back(static_cast<float>(divisor));
+  }
+}
+
+// Whether the layer attends to a window in the models that GGUF's recipes know.
+bool ConfigReader::UsualWindow(uint32_t layer, uint32_t pattern) const {
+  if (Is("gemma2") || Is("gpt-oss")) return layer % 2 == 0;
+  if (Is("gemma3")) return (layer + 1) % pattern != 0;
+  return Is("llama") || Is("phi3");
+}
+
+std::vector<bool> ConfigReader::WindowLayers() {
+  std::vector<bool> windows(model_.layers);
+  const std::vector<std::string> types = in_.Texts("layer_types");
+  if (!types.empty()) {
+    if (types.size() != windows.size()) {
+      in_.Fail(StatusCode::kDataLoss, "layer_types",
+               fmt::format("{} entries for {} layers", types.size(), windows.size()));
+      return {};
+    }
+    for (size_t i = 0; i < types.size(); ++i) {
+      windows[i] = types[i] == "sliding_attention";
+      if (!windows[i] && types[i] != "full_attention") {
+        Lacks("layer_types", fmt::format("\"{}\" is not supported; full_attention and "
+                                         "sliding_attention are",
+                                         base::PrintableText(types[i].substr(0, 64))));
+      }
+    }
+    return windows;
+  }
+  const bool qwen = std::string_view(model_.architecture->gguf).starts_with("qwen");
+  const uint32_t first =
+      qwen && in_.Bool("use_sliding_window", false) ? in_.Uint("max_window_layers", 0) : UINT32_MAX;
+  const uint32_t pattern = std::max(1U, in_.Uint("sliding_window_pattern", 6));
+  for (uint32_t i = 0; i < windows.size(); ++i) {
+    windows[i] = qwen ? i >= first : UsualWindow(i, pattern);
+  }
+  return windows;
+}
+
+void ConfigReader::ReadWindows() {
+  if (!in_.ok()) return;
+  const uint32_t window = in_.Uint("sliding_window", 0);
+  const std::vector<bool> windows = WindowLayers();
+  const bool any = window > 0 && std::ranges::find(windows, true) != windows.end();
+  if (any || Is("phi3")) {
+    out_.SetUint32(Key("attention.sliding_window"), any ? window : 0, in_.Field("sliding_window"));
+  }
+  if (!any) return;
+  bool usual = true;
+  for (uint32_t i = 0; i < windows.size(); ++i) usual = usual && windows[i] == UsualWindow(i, 6);
+  if (!usual) out_.SetBools(Key("attention.sliding_window_pattern"), windows);
+}
+
+void ConfigReader::ReadExperts() {
+  const std::string_view count = in_.Name({"num_local_experts", "num_experts"});
+  if (!in_.Has(count)) return;
+  model_.experts = Put("expert_count", {count});
+  if (model_.experts < 1 || model_.experts > kMaxExperts) {
+    in_.Fail(StatusCode::kDataLoss, count,
+             fmt::format("{} is out of range; it must be from 1 to {}", model_.experts,
+                         kMaxExperts));
+  }
+  Put("expert_used_count", {"num_experts_per_tok", "experts_per_token"});
+  if (in_.Has("moe_intermediate_size")) {
+    Put("expert_feed_forward_length", {"moe_intermediate_size"});
+  } else if (Is("gpt-oss")) {
+    Put("expert_feed_forward_length", {"intermediate_size"});
+  }
+  if (in_.Has("shared_expert_intermediate_size")) {
+    Put("expert_shared_feed_forward_length", {"shared_expert_intermediate_size"});
+  }
+  if (Is("qwen2moe") || Is("qwen3moe")) {
+    const bool usual = Is("qwen3moe");  // Whether the chosen experts' weights add up to 1.
+    const bool norm = in_.Bool("norm_topk_prob", false);
+    if (norm != usual) {
+      out_.SetBool(Key("expert_weights_norm"), norm, in_.Field("norm_topk_prob"));
+    }
+    if (in_.Uint("decoder_sparse_step", 1) != 1) {
+      Lacks("decoder_sparse_step", "only 1 is supported");
+    }
+    if (!in_.Numbers("mlp_only_layers").empty()) {
+      Lacks("mlp_only_layers", "layers without experts are not supported");
+    }
+  }
+}
+
+void ConfigReader::ReadSoftCaps() {
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    if (in_.Has(key)) PutFloat(key, in_.Number(key), key);
+  }
+}
+
+}  // namespace
+
+void FlattenTextConfig(json* config) {
+  if (!config->is_object() || !config->contains("text_config")) return;
+  const json text = (*config)["text_config"];
+  if (!text.is_object()) return;
+  for (const auto& [key, value] : text.items()) {
+    if (key != "architectures") (*config)[key] = value;
+  }
+}
+
+HfModel ReadHfConfig(HfFields* config, GgufFile::Builder* builder) {
+  return ConfigReader(config, builder).Read();
+}
+
+void ReadHfGeneration(HfFields* generation, GgufFile::Builder* builder) {
+  const auto put = [&](const char* key, const char* field) {
+    if (!generation->Has(field)) return;
+    builder->SetFloat32(key, static_cast<float>(generation->Number(field)),
+                        generation->Field(field));
+  };
+  put("general.sampling.temp", "temperature");
+  put("general.sampling.top_p", "top_p");
+  put("general.sampling.min_p", "min_p");
+  put("general.sampling.penalty_repeat", "repetition_penalty");
+  if (!generation->Has("top_k")) return;
+  builder->SetUint32("general.sampling.top_k", generation->Uint("top_k"),
+                     generation->Field("top_k"));
+}
+
+}  // namespace ropeway::model

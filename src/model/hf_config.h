@@ -1,0 +1,57 @@
+// config.json and generation_config.json of a folder in Hugging Face's format, in GGUF's terms.
+#ifndef ROPEWAY_MODEL_HF_CONFIG_H_
+#define ROPEWAY_MODEL_HF_CONFIG_H_
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/gguf_builder.h"
+#include "model/hf_json.h"
+#include "ropeway/status.h"
+
+namespace ropeway::model {
+
+// An architecture of transformers, and how its weights differ from those of GGUF.
+struct HfArchitecture {
+  const char* name;  // In config.json's "architectures".
+  const char* gguf;  // The architecture in GGUF.
+  const char* activation;
+  double rope_theta;       // Where the configuration has none.
+  bool rope_pairs = false;   // GGUF keeps the rows of q and k so that RoPE turns neighbours.
+  bool norm_plus_one = false;  // GGUF keeps the weights of norms plus 1.
+  bool transposed = false;     // Matrices are [inputs, outputs].
+};
+
+// What the weights' names and shapes are read by.
+struct HfModel {
+  const HfArchitecture* architecture = nullptr;
+  uint32_t layers = 0;
+  uint32_t heads = 0;
+  uint32_t kv_heads = 0;
+  uint32_t head_dim = 0;
+  uint32_t experts = 0;      // 0: none.
+  std::optional<bool> tied;  // The output matrix is the embedding; absent: the weights decide.
+  // Divisors of RoPE's frequencies, as the tensors rope_freqs, rope_factors_long and
+  // rope_factors_short; empty: none.
+  std::vector<float> rope_freqs;
+  std::vector<float> rope_long;
+  std::vector<float> rope_short;
+};
+
+// Reads config.json, whose fields `config` has, and sets the metadata of the model. A failure is in
+// config->status(): kDataLoss for a field that is missing or impossible, kUnimplemented for one
+// that Ropeway lacks; what GGUF's recipes check is left to them.
+HfModel ReadHfConfig(HfFields* config, GgufFile::Builder* builder);
+
+// Moves the fields of "text_config", where there is one (models that also see images), to the top.
+void FlattenTextConfig(nlohmann::json* config);
+
+// Sets general.sampling.* from the fields of generation_config.json. Failures as above.
+void ReadHfGeneration(HfFields* generation, GgufFile::Builder* builder);
+
+}  // namespace ropeway::model
+
+#endif  // ROPEWAY_MODEL_HF_CONFIG_H_

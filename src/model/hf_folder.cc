@@ -1,0 +1,176 @@
+#include "model/hf_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/random_access_file.h"
+#include "base/utf8.h"
+#include "model/gguf_builder.h"
+#include "model/hf_config.h"
+#include "model/hf_json.h"
+#include "model/hf_tensors.h"
+#include "model/safetensors.h"
+
+namespace ropeway::model {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kConfig[] = "config.json";
+constexpr char kGeneration[] = "generation_config.json";
+constexpr char kWeights[] = "model.safetensors";
+constexpr char kIndex[] = "model.safetensors.index.json";
+
+constexpr size_t kMaxConfigBytes = size_t{4} << 20;
+constexpr base::JsonBounds kConfigBounds = {.max_depth = 16, .max_values = 200'000};
+constexpr size_t kMaxIndexBytes = size_t{64} << 20;
+constexpr base::JsonBounds kIndexBounds = {.max_depth = 4, .max_values = 1'000'000};
+constexpr size_t kMaxShards = 10'000;
+
+bool Exists(const std::string& folder, const char* name) {
+  std::error_code error;
+  return std::filesystem::exists(folder + "/" + name, error);
+}
+
+// A file's own name, which leads out of no folder.
+bool IsPlainName(std::string_view name) {
+  const auto plain = [](char c) { return c > 0x20 && c < 0x7F && c != '/' && c != '\\'; };
+  return !name.empty() && name.size() <= 255 && name.front() != '.' &&
+         std::ranges::all_of(name, plain) && name.ends_with(".safetensors");
+}
+
+class FolderReader {
+ public:
+  explicit FolderReader(const std::string& path) : path_(path), builder_(path) {}
+
+  StatusOr<std::unique_ptr<GgufFile>> Read();
+
+ private:
+  // The files with weights and, where an index says so, the file of each tensor.
+  Status ReadIndex();
+  Status ReadWeights();
+  Status ReadFile(const std::string& name);
+  Status CheckIndex() const;
+
+  Status Error(const std::string& file, const std::string& what) const {
+    return {StatusCode::kDataLoss, fmt::format("{}/{}: {}", path_, file, what), file};
+  }
+
+  const std::string path_;
+  GgufFile::Builder builder_;
+  std::set<std::string> files_;                   // With weights.
+  std::map<std::string, std::string> file_of_;    // By the tensor; empty without an index.
+  std::vector<HfTensor> tensors_;
+};
+
+StatusOr<std::unique_ptr<GgufFile>> FolderReader::Read() {
+  StatusOr<base::RandomAccessFile> file =
+      base::RandomAccessFile::Open(fmt::format("{}/{}", path_, kConfig));
+  if (!file.ok()) return file.status();
+  StatusOr<json> config = ReadHfFile(path_, kConfig, kMaxConfigBytes, kConfigBounds);
+  if (!config.ok()) return config.status();
+  builder_.bytes()->AddFile(*std::move(file));  // It decides the answers too.
+  FlattenTextConfig(&*config);
+  HfFields fields(path_, kConfig, *config);
+  const HfModel model = ReadHfConfig(&fields, &builder_);
+  if (!fields.ok()) return fields.status();
+  builder_.SetString("general.name", base::PrintableText(
+                                         std::filesystem::path(path_).filename().string()));
+  if (Exists(path_, kGeneration)) {
+    const StatusOr<json> generation =
+        ReadHfFile(path_, kGeneration, kMaxConfigBytes, kConfigBounds);
+    if (!generation.ok()) return generation.status();
+    HfFields values(path_, kGeneration, *generation);
+    ReadHfGeneration(&values, &builder_);
+    if (!values.ok()) return values.status();
+  }
+  if (Status status = ReadIndex(); !status.ok()) return status;
+  if (Status status = ReadWeights(); !status.ok()) return status;
+  if (Status status = AddHfTensors(model, tensors_, &builder_); !status.ok()) return status;
+  return builder_.Build();
+}
+
+Status FolderReader::ReadIndex() {
+  if (!Exists(path_, kIndex)) {
+    files_.insert(kWeights);
+    return {};
+  }
+  const StatusOr<json> index = ReadHfFile(path_, kIndex, kMaxIndexBytes, kIndexBounds);
+  if (!index.ok()) return index.status();
+  const json empty = json::object();
+  const json* map = &empty;
+  if (index->is_object() && index->contains("weight_map")) map = &(*index)["weight_map"];
+  if (!map->is_object() || map->empty()) return Error(kIndex, "weight_map is no object of tensors");
+  for (const auto& [tensor, name] : map->items()) {
+    const std::string shown = base::PrintableText(tensor.substr(0, 64));
+    if (!name.is_string() || !IsPlainName(name.get_ref<const std::string&>())) {
+      return Error(kIndex, fmt::format("the file of tensor \"{}\" is not the name of a "
+                                       ".safetensors file in this folder",
+                                       shown));
+    }
+    files_.insert(name.get<std::string>());
+    file_of_.emplace(tensor, name.get<std::string>());
+  }
+  if (files_.size() > kMaxShards) {
+    return Error(kIndex, fmt::format("names {} files; at most {} are read", files_.size(),
+                                     kMaxShards));
+  }
+  return {};
+}
+
+Status FolderReader::ReadWeights() {
+  for (const std::string& name : files_) {
+    if (Status status = ReadFile(name); !status.ok()) return status;
+  }
+  return CheckIndex();
+}
+
+Status FolderReader::ReadFile(const std::string& name) {
+  StatusOr<base::RandomAccessFile> file =
+      base::RandomAccessFile::Open(fmt::format("{}/{}", path_, name));
+  if (!file.ok()) return file.status();
+  StatusOr<std::vector<SafeTensor>> tensors = ReadSafetensors(*file);
+  if (!tensors.ok()) return tensors.status();
+  const size_t number = builder_.bytes()->AddFile(*std::move(file));
+  for (SafeTensor& tensor : *tensors) {
+    const auto expected = file_of_.find(tensor.name);
+    if (!file_of_.empty() && (expected == file_of_.end() || expected->second != name)) {
+      return Error(name, fmt::format("tensor \"{}\": {} names another file for it, or none",
+                                     tensor.name, kIndex));
+    }
+    tensors_.push_back({std::move(tensor), number});
+  }
+  return {};
+}
+
+Status FolderReader::CheckIndex() const {
+  if (file_of_.empty() || tensors_.size() == file_of_.size()) return {};
+  std::set<std::string_view> found;
+  for (const HfTensor& t : tensors_) found.insert(t.tensor.name);
+  for (const auto& [tensor, name] : file_of_) {
+    if (found.count(tensor) > 0) continue;
+    return Error(kIndex, fmt::format("{} has no tensor \"{}\"", name,
+                                     base::PrintableText(tensor.substr(0, 64))));
+  }
+  return {};
+}
+
+}  // namespace
+
+bool IsHfFolder(const std::string& path) {
+  return Exists(path, kConfig) && (Exists(path, kWeights) || Exists(path, kIndex));
+}
+
+StatusOr<std::unique_ptr<GgufFile>> OpenHfFolder(const std::string& path) {
+  return FolderReader(path).Read();
+}
+
+}  // namespace ropeway::model

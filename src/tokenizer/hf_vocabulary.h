@@ -1,0 +1,32 @@
+// The vocabulary of a folder in Hugging Face's format.
+#ifndef ROPEWAY_TOKENIZER_HF_VOCABULARY_H_
+#define ROPEWAY_TOKENIZER_HF_VOCABULARY_H_
+
+#include <cstddef>
+#include <string>
+
+#include "ropeway/status.h"
+#include "tokenizer/vocabulary.h"
+
+namespace ropeway::tokenizer {
+
+// The files' contents; "" where the folder has none.
+struct HfTokenizerFiles {
+  std::string tokenizer_json = {};
+  std::string tokenizer_model = {};  // SentencePiece's; read where there is no tokenizer.json.
+  std::string tokenizer_config = {};
+  std::string config = {};
+  std::string generation_config = {};
+  std::string chat_template = {};  // chat_template.jinja: goes before that of tokenizer_config.
+  size_t rows = 0;  // Of the embedding; ids without a token get one of type kUnused.
+};
+
+// Reads tokenizer.json (byte-level BPE, and the BPE that was made from SentencePiece's), or
+// tokenizer.model (BPE or unigram), with what the other files say of special tokens. kDataLoss for
+// what is not valid, kUnimplemented for what would encode otherwise than `tokenizers` does; one
+// sentence that names the file and the field.
+StatusOr<Vocabulary> ReadHfVocabulary(const HfTokenizerFiles& files);
+
+}  // namespace ropeway::tokenizer
+
+#endif  // ROPEWAY_TOKENIZER_HF_VOCABULARY_H_

@@ -1,0 +1,332 @@
+#include "tokenizer/hf_vocabulary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tokenizer/make_tokenizer.h"
+#include "tokenizer/split_patterns.h"
+#include "tokenizer/test_vocabulary.h"
+
+namespace ropeway::tokenizer {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+const std::vector<std::string> kFolderTexts = {
+    "",       "hello hello",      "  h e\n\nhello 12345 it's", "héllo <x>hello</x><x>",
+    "<x> a",  "a  b\tab  ",       "日本語 0x1F",               "<s>ab</s>",
+    "ab ab",  " ab",              "\xF0\x9F\x98\x80 e\u0301",   "HELLO'S",
+};
+
+// The folder's file for a vocabulary that was made for a GGUF file.
+json TokenizerJson(const Vocabulary& vocabulary) {
+  json vocab = json::object();
+  json added = json::array();
+  for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    const auto type = static_cast<TokenType>(vocabulary.types[i]);
+    vocab[vocabulary.tokens[i]] = i;
+    if (type != TokenType::kNormal && type != TokenType::kByte) {
+      added.push_back({{"id", i},
+                       {"content", vocabulary.tokens[i]},
+                       {"special", type != TokenType::kUserDefined}});
+    }
+  }
+  return {{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", vocabulary.merges}}},
+          {"added_tokens", added}};
+}
+
+json ByteLevel(bool use_regex) {
+  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", use_regex}};
+}
+
+json Steps(const char* name, const json& list) { return {{"type", "Sequence"}, {name, list}}; }
+
+StatusOr<Vocabulary> ReadJsonFile(const json& tokenizer, const json& config = json::object()) {
+  return ReadHfVocabulary(
+      {.tokenizer_json = tokenizer.dump(), .tokenizer_config = config.dump()});
+}
+
+Vocabulary MustReadJson(const json& tokenizer, const json& config = json::object()) {
+  StatusOr<Vocabulary> read = ReadJsonFile(tokenizer, config);
+  EXPECT_TRUE(read.ok()) << read.status().message();
+  return read.ok() ? *std::move(read) : Vocabulary();
+}
+
+// Both make the same ids of all texts.
+void ExpectSame(const Vocabulary& folder, const Vocabulary& gguf) {
+  const auto a = MakeTokenizer(folder);
+  const auto b = MakeTokenizer(gguf);
+  ASSERT_TRUE(a.ok()) << a.status().message();
+  ASSERT_TRUE(b.ok()) << b.status().message();
+  ASSERT_EQ((*a)->vocab_size(), (*b)->vocab_size());
+  for (const std::string& text : kFolderTexts) {
+    for (const bool special : {false, true}) {
+      const EncodeOptions options = {.add_special = special, .parse_special = special};
+      EXPECT_EQ((*a)->Encode(text, options), (*b)->Encode(text, options)) << text;
+    }
+  }
+}
+
+const std::vector<std::string> kFolderMerges = {"h e", "l l", "he ll", "hell o", "1 2", "12 3"};
+
+TEST(HfVocabularyTest, ByteLevelBpeWithDigits) {
+  const Vocabulary gguf = MakeVocabulary("smollm", kFolderMerges, {"<x>"}, {"</x>"});
+  json document = TokenizerJson(gguf);
+  document["pre_tokenizer"] =
+      Steps("pretokenizers", {{{"type", "Digits"}, {"individual_digits", true}}, ByteLevel(true)});
+  const Vocabulary folder = MustReadJson(document);
+  EXPECT_EQ(folder.model, "gpt2");
+  EXPECT_EQ(folder.tokens, gguf.tokens);
+  EXPECT_EQ(folder.types, gguf.types);
+  EXPECT_EQ(folder.merges, gguf.merges);
+  ExpectSame(folder, gguf);
+}
+
+TEST(HfVocabularyTest, ByteLevelBpeWithARegexOfItsOwn) {
+  Vocabulary gguf = MakeVocabulary("llama-bpe", kFolderMerges, {"<x>"});
+  gguf.bos = static_cast<TokenId>(gguf.tokens.size() - 1);
+  json document = TokenizerJson(gguf);
+  const std::string regex(FindSplitFamily("llama-bpe")->expressions.front().text);
+  document["pre_tokenizer"] =
+      Steps("pretokenizers", {{{"type", "Split"},
+                               {"pattern", {{"Regex", regex}}},
+                               {"behavior", "Isolated"},
+                               {"invert", false}},
+                              ByteLevel(false)});
+  document["model"]["ignore_merges"] = true;
+  document["post_processor"] =
+      Steps("processors", {ByteLevel(true),
+                           {{"type", "TemplateProcessing"},
+                            {"single", {{{"SpecialToken", {{"id", "<x>"}, {"type_id", 0}}}},
+                                        {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}}}});
+  const Vocabulary folder = MustReadJson(document);
+  EXPECT_EQ(folder.add_bos, true);
+  EXPECT_EQ(folder.bos, gguf.bos);
+  ExpectSame(folder, gguf);
+  // The same split, said the other way round.
+  json& split = document["pre_tokenizer"]["pretokenizers"][0];
+  split["behavior"] = "Removed";
+  split["invert"] = true;
+  ExpectSame(MustReadJson(document), gguf);
+}
+
+TEST(HfVocabularyTest, MergesMayBePairs) {
+  const Vocabulary gguf = MakeVocabulary("gpt-2", kFolderMerges);
+  json document = TokenizerJson(gguf);
+  document["pre_tokenizer"] = ByteLevel(true);
+  ExpectSame(MustReadJson(document), gguf);
+  json pairs = json::array();
+  for (const std::string& merge : gguf.merges) {
+    const size_t space = merge.find(' ');
+    pairs.push_back({merge.substr(0, space), merge.substr(space + 1)});
+  }
+  document["model"]["merges"] = pairs;
+  ExpectSame(MustReadJson(document), gguf);
+}
+
+TEST(HfVocabularyTest, ComposesCharactersWhereItSaysSo) {
+  Vocabulary gguf = MakeVocabulary("gpt-2", kFolderMerges);
+  json document = TokenizerJson(gguf);
+  document["pre_tokenizer"] = ByteLevel(true);
+  document["normalizer"] = {{"type", "NFC"}};
+  gguf.form = TextForm::kNfc;
+  ExpectSame(MustReadJson(document), gguf);
+}
+
+// As of Llama 2: pieces with "▁" for spaces, bytes where there is no piece.
+json SpacedJson(const Vocabulary& gguf) {
+  json document = TokenizerJson(gguf);
+  document["model"]["byte_fallback"] = true;
+  document["model"]["unk_token"] = "<unk>";
+  return document;
+}
+
+Vocabulary SpacedVocabulary() {
+  const std::vector<std::string> pieces = {"▁", "a", "b", "ab", "▁a", "▁ab"};
+  Vocabulary gguf = MakeSentencePieceVocabulary("llama", pieces, true, {"<x>"}, {"</x>"});
+  gguf.scores.clear();
+  gguf.merges = {"a b", "▁ a", "▁a b", "▁ ab"};
+  gguf.space_prefix = SpacePrefix::kEach;
+  gguf.add_bos = true;
+  return gguf;
+}
+
+TEST(HfVocabularyTest, SentencePiecesBpe) {
+  const Vocabulary gguf = SpacedVocabulary();
+  json document = SpacedJson(gguf);
+  const json replace = {
+      {"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}};
+  document["normalizer"] =
+      Steps("normalizers", {{{"type", "Prepend"}, {"prepend", "▁"}}, replace});
+  const json config = {{"bos_token", {{"content", "<s>"}}}, {"eos_token", "</s>"}};
+  const Vocabulary folder = MustReadJson(document, config);
+  EXPECT_EQ(folder.model, "llama");
+  EXPECT_EQ(folder.types, gguf.types);
+  EXPECT_EQ(folder.unk, gguf.unk);
+  EXPECT_EQ(folder.bos, gguf.bos);
+  EXPECT_EQ(folder.eos, gguf.eos);
+  EXPECT_EQ(folder.add_bos, true);
+  EXPECT_EQ(folder.space_prefix, SpacePrefix::kEach);
+  ExpectSame(folder, gguf);
+}
+
+TEST(HfVocabularyTest, MetaspacesPrefix) {
+  const auto prefix = [](const json& fields) {
+    json document = SpacedJson(SpacedVocabulary());
+    document["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "▁"}};
+    document["pre_tokenizer"].update(fields);
+    return MustReadJson(document).space_prefix;
+  };
+  EXPECT_EQ(prefix({{"prepend_scheme", "never"}}), SpacePrefix::kNone);
+  EXPECT_EQ(prefix({{"prepend_scheme", "first"}}), SpacePrefix::kBeginningOnly);
+  EXPECT_EQ(prefix({{"prepend_scheme", "always"}}), SpacePrefix::kEachIfNone);
+  EXPECT_EQ(prefix({{"add_prefix_space", true}}), SpacePrefix::kEachIfNone);
+  EXPECT_EQ(prefix({{"add_prefix_space", false}}), SpacePrefix::kNone);
+}
+
+TEST(HfVocabularyTest, AddedTokensBeyondTheVocabularyAndRowsWithoutOne) {
+  json document = TokenizerJson(MakeVocabulary("gpt-2", {"h e"}));
+  document["pre_tokenizer"] = ByteLevel(true);
+  document["added_tokens"] = {
+      {{"id", 258}, {"content", "<|end|>"}, {"special", true}, {"rstrip", true}},
+      {{"id", 260}, {"content", "<tool>"}, {"special", false}, {"lstrip", true}}};
+  const StatusOr<Vocabulary> read =
+      ReadHfVocabulary({.tokenizer_json = document.dump(), .rows = 300});
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  ASSERT_EQ(read->tokens.size(), 300u);
+  ASSERT_EQ(read->types.size(), 300u);
+  EXPECT_EQ(read->tokens[257], "[PAD257]");
+  EXPECT_EQ(read->tokens[258], "<|end|>");
+  EXPECT_EQ(read->tokens[260], "<tool>");
+  const auto type = [&](size_t i) { return static_cast<TokenType>(read->types[i]); };
+  EXPECT_EQ(type(257), TokenType::kUnused);
+  EXPECT_EQ(type(258), TokenType::kControl);
+  EXPECT_EQ(type(260), TokenType::kUserDefined);
+  EXPECT_EQ(type(299), TokenType::kUnused);
+  EXPECT_EQ(read->strip_right, std::vector<TokenId>{258});
+  EXPECT_EQ(read->strip_left, std::vector<TokenId>{260});
+  EXPECT_TRUE(MakeTokenizer(*read).ok());
+}
+
+TEST(HfVocabularyTest, TokensThatEndTexts) {
+  json document = TokenizerJson(MakeVocabulary("gpt-2", {}, {"<a>", "<b>", "<c>"}));
+  document["pre_tokenizer"] = ByteLevel(true);
+  const auto read = [&](const std::string& config, const std::string& generation) {
+    return ReadHfVocabulary({.tokenizer_json = document.dump(),
+                             .tokenizer_config = R"({"eos_token": "<a>", "bos_token": null})",
+                             .config = config,
+                             .generation_config = generation});
+  };
+  EXPECT_EQ(read("", "")->eos, 256);
+  const auto both = read(R"({"eos_token_id": 256, "bos_token_id": 258})",
+                         R"({"eos_token_id": [257, 256]})");
+  ASSERT_TRUE(both.ok()) << both.status().message();
+  EXPECT_EQ(both->ends, (std::vector<TokenId>{257, 256}));
+  EXPECT_EQ(both->bos, 258);
+  EXPECT_EQ(both->add_bos, false);
+  EXPECT_THAT(read("", R"({"eos_token_id": 259})").status().message(),
+              HasSubstr("generation_config.json \"eos_token_id\": is no number of the "
+                        "vocabulary's 259 tokens"));
+  EXPECT_FALSE(read(R"({"eos_token_id": [[1]]})", "").ok());
+}
+
+TEST(HfVocabularyTest, TheChatTemplate) {
+  json document = TokenizerJson(MakeVocabulary("gpt-2", {}));
+  document["pre_tokenizer"] = ByteLevel(true);
+  const auto chat_template = [&](const json& config, const std::string& file) {
+    return ReadHfVocabulary({.tokenizer_json = document.dump(),
+                             .tokenizer_config = config.dump(),
+                             .chat_template = file})
+        ->chat_template;
+  };
+  EXPECT_EQ(chat_template({{"chat_template", "{{ a }}"}}, ""), "{{ a }}");
+  EXPECT_EQ(chat_template({{"chat_template", "{{ a }}"}}, "{{ b }}"), "{{ b }}");
+  const json named = {{{"name", "tool_use"}, {"template", "t"}},
+                      {{"name", "default"}, {"template", "d"}},
+                      {{"name", "rag"}, {"template", "r"}}};
+  EXPECT_EQ(chat_template({{"chat_template", named}}, ""), "d");
+  EXPECT_EQ(chat_template(json::object(), ""), "");
+}
+
+// What is wrong with a document that `change` made of a good one.
+template <typename Change>
+Status FolderError(const Change& change) {
+  json document = TokenizerJson(MakeVocabulary("gpt-2", {"h e"}));
+  document["pre_tokenizer"] = ByteLevel(true);
+  change(document);
+  return ReadJsonFile(document).status();
+}
+
+TEST(HfVocabularyTest, NamesTheFieldThatIsBroken) {
+  const auto error = [](const std::string& text) {
+    return ReadHfVocabulary({.tokenizer_json = text}).status().message();
+  };
+  EXPECT_THAT(error(""), HasSubstr("tokenizer.json: is missing, and there is no tokenizer.model"));
+  EXPECT_THAT(error("{"), HasSubstr("tokenizer.json: the file is not valid JSON at byte"));
+  EXPECT_THAT(error("[]"), HasSubstr("tokenizer.json: is no JSON object"));
+  EXPECT_THAT(error("{}"), HasSubstr("tokenizer.json \"model\": is no object"));
+  const auto config = ReadHfVocabulary({.tokenizer_json = "{}", .tokenizer_config = "1"});
+  EXPECT_THAT(config.status().message(), HasSubstr("tokenizer_config.json: is no JSON object"));
+
+  const Status twice = FolderError([](json& d) { d["model"]["vocab"]["zz"] = 5; });
+  EXPECT_EQ(twice.code(), StatusCode::kDataLoss);
+  EXPECT_EQ(twice.field(), "tokenizer.json \"model.vocab\"");
+  EXPECT_THAT(twice.message(), HasSubstr("the id 5 is given twice"));
+  for (const json& id : {json(1000000000000000000U), json(-1), json(1.5), json("1"), json()}) {
+    EXPECT_THAT(FolderError([&](json& d) { d["model"]["vocab"]["zz"] = id; }).message(),
+                HasSubstr("the id of \"zz\" is not one from 0 to "));
+  }
+  EXPECT_THAT(FolderError([](json& d) { d["model"]["vocab"] = json::array(); }).message(),
+              HasSubstr("model.vocab"));
+  for (const json& merges : {json(1), json::array({1}), json::array({json::array({"a"})})}) {
+    EXPECT_THAT(FolderError([&](json& d) { d["model"]["merges"] = merges; }).message(),
+                HasSubstr("tokenizer.json \"model.merges"));
+  }
+  for (const json& added : {json(1), json::array({1}), json::array({{{"id", -1}}}),
+                            json::array({{{"id", 1}}}),
+                            json::array({{{"id", 9'000'000}, {"content", "x"}}})}) {
+    EXPECT_THAT(FolderError([&](json& d) { d["added_tokens"] = added; }).message(),
+                HasSubstr("tokenizer.json \"added_tokens"));
+  }
+}
+
+TEST(HfVocabularyTest, NamesWhatItCannotEncodeWith) {
+  const auto lacks = [](const char* field, const json& value) {
+    const Status status =
+        FolderError([&](json& d) { d[json::json_pointer(field)] = value; });
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented) << field << " " << value;
+    EXPECT_THAT(status.message(), HasSubstr("is not supported"));
+    return status.message();
+  };
+  EXPECT_THAT(lacks("/model/type", "Unigram"), HasSubstr("\"model\": type \"Unigram\""));
+  lacks("/model/end_of_word_suffix", "</w>");
+  lacks("/model/dropout", 0.1);
+  lacks("/model/merges", json::array({{"a b", "c"}}));
+  EXPECT_THAT(lacks("/pre_tokenizer", {{"type", "Whitespace"}}),
+              HasSubstr("\"pre_tokenizer\": type \"Whitespace\""));
+  lacks("/pre_tokenizer/add_prefix_space", true);
+  lacks("/pre_tokenizer", nullptr);  // Neither bytes' letters nor byte_fallback.
+  lacks("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "a"}}},
+                           {"behavior", "MergedWithNext"}});
+  lacks("/normalizer", {{"type", "Lowercase"}});
+  lacks("/added_tokens", json::array({{{"id", 1}, {"content", "x"}, {"single_word", true}}}));
+}
+
+TEST(HfVocabularyTest, BoundsWhatItReads) {
+  const std::string deep = std::string(40, '[') + std::string(40, ']');
+  EXPECT_THAT(ReadHfVocabulary({.tokenizer_json = "{\"a\": " + deep + "}"}).status().message(),
+              HasSubstr("nested deeper than 32 levels"));
+  // A control character never reaches a terminal.
+  const Status status = FolderError([](json& d) { d["model"]["vocab"]["\x1B[2J"] = -1; });
+  EXPECT_EQ(status.message().find('\x1B'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ropeway::tokenizer

@@ -1,0 +1,156 @@
+#include "tokenizer/sentencepiece_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tokenizer/hf_vocabulary.h"
+#include "tokenizer/make_tokenizer.h"
+#include "tokenizer/test_vocabulary.h"
+
+namespace ropeway::tokenizer {
+namespace {
+
+using testing::HasSubstr;
+
+// --- A message of protocol buffers, by the format's definition.
+
+std::string Varint(uint64_t value) {
+  std::string bytes;
+  for (; value > 0x7F; value >>= 7) bytes.push_back(static_cast<char>((value & 0x7F) | 0x80));
+  bytes.push_back(static_cast<char>(value));
+  return bytes;
+}
+
+std::string NumberField(uint32_t number, uint64_t value) {
+  return Varint(uint64_t{number} << 3) + Varint(value);
+}
+
+std::string FloatField(uint32_t number, float value) {
+  std::string bytes(4, '\0');
+  std::memcpy(bytes.data(), &value, 4);
+  return Varint(uint64_t{number} << 3 | 5) + bytes;
+}
+
+std::string BytesField(uint32_t number, const std::string& bytes) {
+  return Varint(uint64_t{number} << 3 | 2) + Varint(bytes.size()) + bytes;
+}
+
+std::string PieceField(const std::string& text, float score, uint64_t type) {
+  return BytesField(1, BytesField(1, text) + FloatField(2, score) + NumberField(3, type));
+}
+
+// The file of a vocabulary that was made for a GGUF file.
+std::string ModelBytes(const Vocabulary& vocabulary, uint64_t model_type) {
+  std::string bytes;
+  for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    bytes += PieceField(vocabulary.tokens[i], vocabulary.scores[i],
+                        static_cast<uint64_t>(vocabulary.types[i]));
+  }
+  bytes += BytesField(2, NumberField(3, model_type));
+  return bytes + BytesField(3, BytesField(2, "the map") + NumberField(3, 1) + NumberField(4, 0));
+}
+
+std::string SpError(const std::string& bytes) {
+  const auto read = ReadSentencePieceModel(bytes);
+  EXPECT_FALSE(read.ok());
+  return read.status().message();
+}
+
+TEST(SentencePieceModelTest, ReadsPiecesScoresAndTypes) {
+  const Vocabulary made =
+      MakeSentencePieceVocabulary("llama", {"▁", "a", "b", "ab"}, true, {"<x>"}, {"<y>"});
+  const auto read = ReadSentencePieceModel(ModelBytes(made, 2));
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->model, "llama");
+  EXPECT_EQ(read->tokens, made.tokens);
+  EXPECT_EQ(read->scores, made.scores);
+  EXPECT_EQ(read->types, made.types);
+  EXPECT_EQ(read->unk, made.unk);
+  EXPECT_EQ(read->char_map, "the map");
+  EXPECT_EQ(read->space_prefix, SpacePrefix::kEach);
+  EXPECT_FALSE(read->remove_extra_spaces);
+  EXPECT_EQ(ReadSentencePieceModel(ModelBytes(made, 1))->model, "t5");
+}
+
+TEST(SentencePieceModelTest, KnowsTheFormatsDefaults) {
+  // A piece without a type or a score is an ordinary one; a model without specs a unigram model.
+  const auto read = ReadSentencePieceModel(BytesField(1, BytesField(1, "a")));
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->model, "t5");
+  EXPECT_EQ(read->types, std::vector<int32_t>{1});
+  EXPECT_EQ(read->scores, std::vector<float>{0.0F});
+  EXPECT_EQ(read->space_prefix, SpacePrefix::kEach);
+  EXPECT_TRUE(read->remove_extra_spaces);
+  const std::string prefix = BytesField(3, NumberField(3, 0));
+  EXPECT_EQ(ReadSentencePieceModel(BytesField(1, BytesField(1, "a")) + prefix)->space_prefix,
+            SpacePrefix::kNone);
+}
+
+TEST(SentencePieceModelTest, SkipsFieldsThatItDoesNotKnow) {
+  const std::string unknown = NumberField(9, 7) + FloatField(10, 1.0F) + BytesField(11, "xyz") +
+                              Varint(12 << 3 | 1) + std::string(8, 'x');
+  const auto read = ReadSentencePieceModel(unknown + PieceField("a", -1.0F, 1) + unknown);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->tokens, std::vector<std::string>{"a"});
+}
+
+TEST(SentencePieceModelTest, RejectsWhatIsNoModel) {
+  const std::string good = PieceField("a", -1.0F, 1);
+  EXPECT_THAT(SpError(""), HasSubstr("tokenizer.model: is no model of SentencePiece"));
+  for (const std::string& bytes :
+       {std::string("GGUF"), good.substr(0, good.size() - 1), good + "\x08", good + "\x0A\x7F",
+        std::string(11, '\xFF'), good + std::string(1, '\0'), good + "\x0B"}) {
+    EXPECT_THAT(SpError(bytes), HasSubstr("tokenizer.model: "));
+  }
+  // Lengths beyond the end, to 2^64.
+  EXPECT_THAT(SpError("\x0A" + Varint(UINT64_MAX) + "a"), HasSubstr("no model"));
+  EXPECT_THAT(SpError(good + PieceField("b", std::nanf(""), 1)), HasSubstr("piece 1 is not valid"));
+  EXPECT_THAT(SpError(PieceField("b", 0, 0)), HasSubstr("piece 0 is not valid"));
+  EXPECT_THAT(SpError(PieceField("b", 0, 7)), HasSubstr("piece 0 is not valid"));
+  EXPECT_THAT(SpError(good + BytesField(2, "\x08")), HasSubstr("trainer_spec"));
+  EXPECT_THAT(SpError(good + BytesField(3, "\x08")), HasSubstr("normalizer_spec"));
+  EXPECT_EQ(ReadSentencePieceModel(good + BytesField(2, NumberField(3, 4))).status().code(),
+            StatusCode::kUnimplemented);
+}
+
+TEST(SentencePieceModelTest, AFolderWithoutTokenizerJsonUsesIt) {
+  Vocabulary gguf = MakeSentencePieceVocabulary("llama", {"▁", "a", "b", "ab", "▁a"});
+  const std::string config = R"({"bos_token": "<s>", "eos_token": {"content": "</s>"},
+      "added_tokens_decoder": {"264": {"content": "<|end|>", "special": true, "rstrip": true},
+                               "1": {"content": "<s>", "special": true}}})";
+  std::string model = ModelBytes(gguf, 2);
+  const auto folder = ReadHfVocabulary(
+      {.tokenizer_model = model, .tokenizer_config = config, .rows = 300});
+  ASSERT_TRUE(folder.ok()) << folder.status().message();
+  EXPECT_EQ(folder->tokens.size(), 300u);
+  EXPECT_EQ(folder->scores.size(), 300u);
+  EXPECT_EQ(folder->tokens[264], "<|end|>");
+  EXPECT_EQ(folder->strip_right, std::vector<TokenId>{264});
+  EXPECT_EQ(folder->bos, kBosToken);
+  EXPECT_EQ(folder->eos, kEosToken);
+  EXPECT_EQ(folder->add_bos, true);
+  const auto a = MakeTokenizer(*folder);
+  ASSERT_TRUE(a.ok()) << a.status().message();
+  gguf.space_prefix = SpacePrefix::kEach;
+  gguf.add_bos = true;
+  const auto b = MakeTokenizer(gguf);
+  ASSERT_TRUE(b.ok()) << b.status().message();
+  for (const char* text : {"", "ab", "a b  ab", "é<s>a"}) {
+    EXPECT_EQ((*a)->Encode(text, {}), (*b)->Encode(text, {})) << text;
+  }
+  EXPECT_EQ((*a)->Encode("<|end|>", {}), (std::vector<TokenId>{kBosToken, 264}));
+  EXPECT_THAT(ReadHfVocabulary({.tokenizer_model = model,
+                                .tokenizer_config = R"({"added_tokens_decoder": {"x": {}}})"})
+                  .status()
+                  .message(),
+              HasSubstr("tokenizer_config.json \"added_tokens_decoder\" \"x\""));
+}
+
+}  // namespace
+}  // namespace ropeway::tokenizer
