@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/kv_block.h"
 #include "engine/model_vocabulary.h"
 #include "engine/open_engine.h"
-#include "executor/forward_pass.h"
 #include "kernels/kernels.h"
+#include "kvcache/kv_windows.h"
 #include "model/model.h"
 #include "model/model_tensors.h"
 #include "tokenizer/chat_template.h"
@@ -20,8 +21,6 @@
 
 namespace ropeway::engine {
 namespace {
-
-constexpr uint32_t kMaxTypeNumber = 64;  // Above ggml's highest.
 
 constexpr char kTakeAnother[] =
     "take the same model as a GGUF file in a supported type (Q8_0 is always one), or its original "
@@ -32,18 +31,6 @@ constexpr char kFetchAgain[] =
 constexpr char kTryTested[] = "`ropeway models list` names models that run";
 constexpr char kLessMemory[] =
     "take a smaller model or type (--quantize), a smaller --kv-cache-size, or free memory";
-
-// The types that the kernels compute with: "F32, F16 and Q8_0".
-std::string ComputedTypes() {
-  std::vector<std::string> names;
-  for (uint32_t number = 0; number < kMaxTypeNumber; ++number) {
-    if (model::WeightTypeOf(number).has_value()) names.push_back(model::GgmlTypeName(number));
-  }
-  if (names.size() < 2) return fmt::format("{}", fmt::join(names, ", "));
-  const std::string last = names.back();
-  names.pop_back();
-  return fmt::format("{} and {}", fmt::join(names, ", "), last);
-}
 
 // Finds the reasons of one model.
 class Checker {
@@ -86,19 +73,22 @@ class Checker {
 void Checker::CheckTypes() {
   struct Use {
     const model::GgufTensor* first;
-    size_t count;
+    std::string problem;
+    size_t more;
   };
   std::map<uint32_t, Use> uses;
   for (const model::GgufTensor& tensor : file_.tensors()) {
-    if (model::WeightTypeOf(tensor.type).has_value()) continue;
-    ++uses.try_emplace(tensor.type, Use{&tensor, 0}).first->second.count;
+    // Which tensors are vectors, BindTensors knows.
+    std::optional<std::string> problem =
+        model::UnsupportedType(tensor.type, model::TensorUse::kMatrix);
+    if (!problem) continue;
+    const auto [at, is_new] = uses.try_emplace(tensor.type, Use{&tensor, *std::move(problem), 0});
+    if (!is_new) ++at->second.more;
   }
   for (const auto& [type, use] : uses) {
-    const std::string more = use.count == 1 ? "" : fmt::format(" and {} more", use.count - 1);
-    const std::string field = model::TensorField(use.first->name);
-    Add(file_.Error(StatusCode::kUnimplemented, field,
-                    fmt::format("type {} of this tensor{} is not supported; {} are",
-                                model::GgmlTypeName(type), more, ComputedTypes())),
+    const std::string more = use.more == 0 ? "" : fmt::format(" ({} more of it)", use.more);
+    Add(file_.Error(StatusCode::kUnimplemented, model::TensorField(use.first->name),
+                    use.problem + more),
         kTakeAnother);
   }
   for (const Status& reason : check_.reasons) named_.push_back(reason.field());
@@ -118,9 +108,6 @@ void Checker::CheckTensors() {
     return;
   }
   check_.config = tensors->config;
-  if (Status status = executor::ForwardPass::CheckSupported(tensors->config); !status.ok()) {
-    Add(status, kTryTested);
-  }
   CheckMemory(*tensors);
 }
 
@@ -128,9 +115,8 @@ void Checker::CheckMemory(const model::ModelTensors& tensors) {
   const kernels::KvType* type = kernels::KvTypeByName(options_.cache.kv_dtype.c_str());
   if (type == nullptr) return;  // ValidateEngineOptions names it.
   MemoryForecast& memory = check_.memory;
-  const size_t block = tensors.config.kv_block_bytes(*type);
-  memory.weights = model::LoadedBytes(tensors);
-  memory.kv_per_token = block / base::kBlockTokens;
+  memory.weights = model::LoadedBytes(tensors, options_.model.max_model_len);
+  memory.kv_per_token = tensors.config.kv_bytes_of_all_groups(*type) / base::kBlockTokens;
   const int64_t left =
       std::max<int64_t>(0, memory.available - static_cast<int64_t>(memory.weights));
   const int32_t context = tensors.config.context_length;
@@ -140,7 +126,9 @@ void Checker::CheckMemory(const model::ModelTensors& tensors) {
   const int64_t pool =
       options_.cache.kv_bytes > 0
           ? options_.cache.kv_bytes
-          : DefaultKvCacheBytes(left, options_.scheduler.max_num_seqs, longest, block);
+          : DefaultKvCacheBytes(left, options_.scheduler.max_num_seqs, longest,
+                                tensors.config.kv_block_bytes(*type),
+                                tensors.config.kv_groups().windows);
   memory.kv_cache = static_cast<uint64_t>(pool);
   const uint64_t needed = memory.weights + memory.kv_cache;
   if (memory.available <= 0 || needed <= static_cast<uint64_t>(memory.available)) return;
@@ -205,9 +193,12 @@ std::string AdviceText(const ModelCheck& check) {
 }
 
 // KV cache of `users` whose sequences have `tokens` each.
-std::string UsersText(const ModelCheck& check, uint64_t users, uint64_t tokens) {
-  return fmt::format("{} for {} user{} of {} tokens",
-                     MemoryText(check.memory.kv_per_token * users * tokens), users,
+std::string UsersText(const ModelCheck& check, uint64_t users, int32_t tokens) {
+  const kvcache::KvWindows windows(check.config->kv_groups().windows);
+  const uint64_t block = check.memory.kv_per_token * base::kBlockTokens /
+                         static_cast<uint64_t>(windows.groups());
+  const auto blocks = static_cast<uint64_t>(windows.BlocksForAlone(tokens));
+  return fmt::format("{} for {} user{} of {} tokens", MemoryText(users * blocks * block), users,
                      users == 1 ? "" : "s", tokens);
 }
 
@@ -229,8 +220,8 @@ std::string ModelText(const model::ModelConfig& c) {
       "context {}, {} output; {} KV bytes per token ({} in q8_0)",
       c.architecture, c.num_layers, c.hidden_size, c.num_heads, c.num_kv_heads, c.head_dim,
       c.vocab_size, c.context_length, c.tied_output ? "tied" : "separate",
-      c.kv_block_bytes(kernels::KvType::kF16) / base::kBlockTokens,
-      c.kv_block_bytes(kernels::KvType::kQ8_0) / base::kBlockTokens);
+      c.kv_bytes_of_all_groups(kernels::KvType::kF16) / base::kBlockTokens,
+      c.kv_bytes_of_all_groups(kernels::KvType::kQ8_0) / base::kBlockTokens);
 }
 
 }  // namespace
@@ -265,7 +256,7 @@ std::string VerdictText(const ModelCheck& check) {
     }
     return text + AdviceText(check) + "\n";
   }
-  const uint64_t tokens = static_cast<uint64_t>(std::min(check.config->context_length, 2048));
+  const int32_t tokens = std::min(check.config->context_length, 2048);
   const MemoryForecast& memory = check.memory;
   text = fmt::format("Ropeway can run this model: {}\n", ModelText(*check.config));
   text += fmt::format("Memory: {} of weights; KV cache {}, {}{}\n", MemoryText(memory.weights),

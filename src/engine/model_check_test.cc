@@ -58,8 +58,9 @@ TEST(ModelCheckTest, NamesAllReasonsAtOnce) {
   ASSERT_THAT(check.reasons, SizeIs(2));
   const std::string message = check.status().message();
   EXPECT_THAT(message, HasSubstr(check.path + ": cannot be run, for 2 reasons:\n"));
-  EXPECT_THAT(message, HasSubstr("\n  - tensor \"blk.0.attn_q.weight\": type IQ2_XXS of this "
-                                 "tensor and 1 more is not supported; F32, F16,"));
+  EXPECT_THAT(message, HasSubstr("\n  - tensor \"blk.0.attn_q.weight\": type IQ2_XXS is not "
+                                 "supported; F32, F16,"));
+  EXPECT_THAT(message, HasSubstr(" and MXFP4 are (1 more of it)\n"));
   EXPECT_THAT(message, HasSubstr("\n  - tokenizer.ggml.pre: \"no-such-split\""));
   EXPECT_THAT(message, HasSubstr("What to do: take the same model as a GGUF file in"));
   const std::string verdict = VerdictText(check);

@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 
 constexpr uint32_t kMaxLayersOfAFolder = 4096;
-constexpr uint32_t kMaxExperts = 1024;
+constexpr uint32_t kMaxExpertsOfAFolder = 1024;
 
 constexpr char kSilu[] = "silu";
 constexpr char kGelu[] = "gelu_pytorch_tanh";
@@ -394,10 +394,10 @@ void ConfigReader::ReadExperts() {
   const std::string_view count = in_.Name({"num_local_experts", "num_experts"});
   if (!in_.Has(count)) return;
   model_.experts = Put("expert_count", {count});
-  if (model_.experts < 1 || model_.experts > kMaxExperts) {
+  if (model_.experts < 1 || model_.experts > kMaxExpertsOfAFolder) {
     in_.Fail(StatusCode::kDataLoss, count,
              fmt::format("{} is out of range; it must be from 1 to {}", model_.experts,
-                         kMaxExperts));
+                         kMaxExpertsOfAFolder));
   }
   Put("expert_used_count", {"num_experts_per_tok", "experts_per_token"});
   if (in_.Has("moe_intermediate_size")) {

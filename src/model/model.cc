@@ -70,6 +70,11 @@ size_t ArenaBytes(const ModelTensors& tensors) {
   return bytes;
 }
 
+// Rows of a RoPE table.
+int32_t PositionsOf(const ModelConfig& config, int32_t max_positions) {
+  return max_positions > 0 ? std::min(config.context_length, max_positions) : config.context_length;
+}
+
 // `data`: of the part, as in the file.
 void CopyVector(const TensorPart& part, const std::byte* data, std::byte* to) {
   const auto count = static_cast<size_t>(part.n);
@@ -307,8 +312,7 @@ Status Model::Loader::RunMatrixJob(const Job& job) const {
 
 Status Model::Loader::FillRope(const ModelTensors& tensors, int threads, int32_t max_positions) {
   ModelConfig& config = model_->config_;
-  int32_t positions = config.context_length;
-  if (max_positions > 0) positions = std::min(positions, max_positions);
+  const int32_t positions = PositionsOf(config, max_positions);
   const size_t row = static_cast<size_t>(config.rope.dim);
   const uint64_t bytes = static_cast<uint64_t>(positions) * row * sizeof(float);
   if (bytes > std::max(kMaxFreeRopeBytes, file_.file_bytes())) {
@@ -359,10 +363,12 @@ StatusOr<std::unique_ptr<Model>> Model::Load(const GgufFile& file, int threads,
   }
 }
 
-uint64_t LoadedBytes(const ModelTensors& tensors) {
+uint64_t LoadedBytes(const ModelTensors& tensors, int32_t max_positions) {
   const ModelConfig& config = tensors.config;
-  return ArenaBytes(tensors) + static_cast<uint64_t>(config.context_length) *
-                                   static_cast<uint64_t>(config.rope.dim) * sizeof(float);
+  int32_t row = config.rope.dim;
+  if (config.window_rope.has_value()) row += config.window_rope->dim;
+  return ArenaBytes(tensors) + static_cast<uint64_t>(PositionsOf(config, max_positions)) *
+                                   static_cast<uint64_t>(row) * sizeof(float);
 }
 
 StatusOr<std::string> FileDigest(const GgufFile& file, int threads) {

@@ -126,8 +126,9 @@ class Model {
   base::PageArena arena_;  // Owns all matrices and norms.
 };
 
-// Bytes that the tensors take in memory once they are loaded, and the RoPE table of all positions.
-uint64_t LoadedBytes(const ModelTensors& tensors);
+// Bytes that the tensors take in memory once they are loaded with `max_positions` as for
+// Model::Load, and the tables of RoPE.
+uint64_t LoadedBytes(const ModelTensors& tensors, int32_t max_positions);
 
 // A model's identity, to which KV blocks that outlive the process are bound: SHA-256, in
 // hexadecimal, over the SHA-256 of each 4 MiB of its files in order (the last of a file may be
