@@ -270,18 +270,18 @@ const std::byte* ExpertLayer::PackUses(kernels::WeightType type, const Group& gr
 void ExpertLayer::ComputeBlocks(const model::FfnWeights& ffn, const Group& group, int panel_begin,
                                 int panel_end, Worker* w) {
   const int rows = group.rows();
-  const bool one_type = !HasMatrix(ffn.gate) || ffn.gate.type == ffn.up.type;
+  const bool one_packing = !HasMatrix(ffn.gate) || SamePacking(ffn.gate, ffn.up);
   const int most = rows < kFewRows ? panel_end - panel_begin : kFfnPanels;
   const int64_t stride = OddLines(int64_t{most} * kernels::kPanelCols);
   const std::byte* packed = nullptr;
   for (int begin = panel_begin; begin < panel_end; begin += most) {
     const int end = std::min(begin + most, panel_end);
     if (HasMatrix(ffn.gate)) {
-      if (packed == nullptr || !one_type) packed = PackUses(ffn.gate.type, group, w);
+      if (packed == nullptr || !one_packing) packed = PackUses(ffn.gate.type, group, w);
       MultiplyPanels(kernels_, ffn.gate, ffn.gate_bias, packed, rows, begin, end, w->gate.data(),
                      stride);
     }
-    if (packed == nullptr || !one_type) packed = PackUses(ffn.up.type, group, w);
+    if (packed == nullptr || !one_packing) packed = PackUses(ffn.up.type, group, w);
     MultiplyPanels(kernels_, ffn.up, ffn.up_bias, packed, rows, begin, end, w->up.data(), stride);
     const int col = begin * kernels::kPanelCols;
     const int cols = std::min(end * kernels::kPanelCols, ffn.up.n) - col;

@@ -17,6 +17,11 @@ inline constexpr int kFfnPanels = 8;
 inline constexpr int kFewRows = 8;
 inline constexpr int kBlockPanels = 2;  // Panels whose features make one quantisation block.
 
+// Whether rows that are packed for one of the matrices serve the other.
+inline bool SamePacking(const kernels::Matrix& a, const kernels::Matrix& b) {
+  return kernels::RowPackingOf(a.type) == kernels::RowPackingOf(b.type);
+}
+
 // y[rows][stride] += bias, of `cols` elements; nullptr: none.
 void AddBias(const kernels::Kernels& kernels, const float* bias, int rows, int cols, float* y,
              int64_t stride);

@@ -142,13 +142,13 @@ void ForwardPass::ComputeQkv(const Context& c, int projections, Worker* w) {
   ForEachTile(c.slice, [&](const Tile& tile) {
     const float* x = w->x.data() + Product(tile.x, config_.hidden_size);
     const std::byte* packed = nullptr;
-    kernels::WeightType packed_type = kernels::WeightType::kF32;
+    kernels::RowPacking packing = kernels::RowPacking::kFloats;
     const auto project = [&](const kernels::Matrix& m, const float* bias,
                              const AlignedArray<float>& to) {
-      if (packed == nullptr || packed_type != m.type) {
+      if (packed == nullptr || packing != kernels::RowPackingOf(m.type)) {
         packed = w->packer.NormAndPack(m.type, x, tile.rows, layer.attention_norm,
                                        layer.attention_norm_bias);
-        packed_type = m.type;
+        packing = kernels::RowPackingOf(m.type);
       }
       Multiply(m, bias, c.slice, packed, tile.rows, to.data() + Product(tile.row, m.n), m.n);
     };
@@ -367,11 +367,11 @@ const std::byte* ForwardPass::ComputeFfn(const Context& c, const Tile& tile, Wor
   const int at_once = tile.rows < kFewRows ? std::max(own_end - own_begin, 1) : kFfnPanels;
   const int64_t stride = OddLines(int64_t{at_once} * kernels::kPanelCols);
   const bool has_gate = layer.gate.panels != nullptr;
-  const bool one_type = !has_gate || layer.gate.type == layer.up.type;
+  const bool one_packing = !has_gate || SamePacking(layer.gate, layer.up);
   const std::byte* packed = nullptr;
   const auto multiply = [&](const kernels::Matrix& m, const float* bias, int begin, int end,
                             float* y) {
-    if (packed == nullptr || !one_type) {
+    if (packed == nullptr || !one_packing) {
       packed =
           w->packer.NormAndPack(m.type, x, tile.rows, layer.ffn_norm, layer.ffn_norm_bias);
     }
