@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/test_gguf_writer.h"
+#include "model/test_tiny_models.h"
 
 namespace ropeway::engine {
 namespace {
@@ -45,6 +46,14 @@ TEST(ModelCheckTest, SaysWhatARunnableModelIsAndTakes) {
               HasSubstr("KV cache 128 KiB for 1 user of 512 tokens, 2.0 MiB for 16 users of"));
   EXPECT_THAT(text, HasSubstr("1024.0 GiB are free here"));
   EXPECT_THAT(text, Not(HasSubstr("Sampling")));
+}
+
+TEST(ModelCheckTest, ModelsOfAllArchitecturesRun) {
+  for (const std::string& name : model::TinyModelNames()) {
+    const ModelCheck check = CheckOf(model::TinyModel(name));
+    EXPECT_TRUE(check.ok()) << name << ": " << check.status().message();
+    if (check.ok()) EXPECT_THAT(VerdictText(check), HasSubstr("Ropeway can run this model"));
+  }
 }
 
 TEST(ModelCheckTest, NamesAllReasonsAtOnce) {

@@ -194,8 +194,8 @@ TEST_F(ModelBytesTest, ReordersTheNibblesOfMxfp4) {
   EXPECT_EQ(read[0], 0x7F);
   EXPECT_EQ(read[17], 0x80);
   for (size_t i = 0; i < 16; ++i) {
-    EXPECT_EQ(read[1 + i] & 15, i % 16);          // Element i.
-    EXPECT_EQ(read[1 + i] >> 4, (i + 16) % 16);   // Element i + 16.
+    EXPECT_EQ(size_t{read[1 + i]} & 15, i % 16);         // Element i.
+    EXPECT_EQ(size_t{read[1 + i]} >> 4, (i + 16) % 16);  // Element i + 16.
   }
 }
 

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "model/describe.h"
 #include "model/model.h"
 #include "model/model_tensors.h"
 #include "model/test_tiny_models.h"
@@ -101,12 +100,6 @@ TEST_P(EachTinyModel, AnUnknownTensorIsNamed) {
                                        std::vector<float>{1});
                         }),
               HasSubstr("tensor \"blk.0.strange.weight\""));
-}
-
-TEST_P(EachTinyModel, IsDescribedAsOneThatRuns) {
-  const TempFile temp(TinyModel(GetParam()).Bytes());
-  EXPECT_THAT(DescribeGguf(*GgufFile::Open(temp.path()).value()),
-              HasSubstr("Ropeway can run this model"));
 }
 
 TEST(RecipesTest, VariantsAreRead) {
