@@ -209,18 +209,19 @@ class Downloader {
 Status Downloader::Run() {
   if (Status status = part_.Open(); !status.ok()) return status;
   total_ = request_.bytes;
-  int idle = 0;  // Attempts in a row that brought nothing.
+  uint64_t most = part_.bytes();  // That were ever there: what begins anew gets no further.
+  int tries = 0;                  // From the last on that got further.
   while (true) {
     if (part_.bytes() > 0 && !CanResume()) {
       if (Status status = part_.Clear(); !status.ok()) return status;
     }
     if (total_ > 0 && part_.bytes() == total_) break;
-    const uint64_t before = part_.bytes();
     const Attempt attempt = Try();
     if (attempt.status.ok()) break;
-    idle = part_.bytes() > before ? 0 : idle + 1;
-    if (!attempt.again || idle >= options_.attempts) return attempt.status;
-    std::this_thread::sleep_for(options_.pause * (1 << std::min(idle, 4)));
+    tries = part_.bytes() > most ? 1 : tries + 1;
+    most = std::max(most, part_.bytes());
+    if (!attempt.again || tries >= options_.attempts) return attempt.status;
+    std::this_thread::sleep_for(options_.pause * (1 << std::min(tries - 1, 4)));
   }
   progress_.End();
   if (Status status = Check(); !status.ok()) return status;

@@ -24,7 +24,8 @@ struct DownloadRequest {
 struct DownloadOptions {
   // The connection is given up when nothing has come for so long.
   std::chrono::milliseconds idle_timeout{60'000};
-  // Attempts in a row that bring nothing, before it is given up; between them a pause that grows.
+  // It is given up after so many attempts of which none but the first got further than any before;
+  // between them a pause that grows.
   int attempts = 5;
   std::chrono::milliseconds pause{500};
 };

@@ -105,6 +105,12 @@ TEST_F(DownloadTest, BeginsAnewWhereNothingSaysThatItIsTheSameFile) {
   }
 }
 
+TEST_F(DownloadTest, GivesUpWhereItNeverGetsFurther) {
+  server_.Put("/a", {.bytes = bytes_, .tag = "", .cut = 100'000});
+  EXPECT_EQ(Fetch("/a", 3).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(server_.requests().size(), 3u);
+}
+
 TEST_F(DownloadTest, BeginsAnewWhereTheServerHasAnotherFileOrKnowsNoParts) {
   server_.Put("/a", {.bytes = SomeBytes(200'000), .tag = "\"old\"", .cut = 150'000});
   EXPECT_EQ(Fetch("/a").code(), StatusCode::kUnavailable);
