@@ -127,7 +127,7 @@ class FolderTest(TinyModels):
         self.assertEqual(reply.returncode, 1)
         self.assertIn("Ropeway cannot run this model:\n  - ", reply.stdout)
         self.assertIn('type "Unigram" is not supported', reply.stdout)
-        for words in (["serve", "--port", "0"], ["run"]):
+        for words in (["serve", "--port", "0"], ["run", "Hello"]):
             reply = run(*words, "--model", broken)
             self.assertEqual(reply.returncode, 1)
             self.assertIn('type "Unigram" is not supported', reply.stderr)
