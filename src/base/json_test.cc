@@ -18,7 +18,8 @@ TEST(JsonTest, MessagesNameTheDocument) {
   };
   EXPECT_EQ(error(R"({"a": [1, 2.5, "x"]})", {}), "");
   EXPECT_THAT(error("{", {}), HasSubstr("config.json is not valid JSON at byte 2: "));
-  EXPECT_THAT(error(std::string("{\0}", 3), {}), HasSubstr("config.json is not valid JSON at byte"));
+  EXPECT_THAT(error(std::string("{\0}", 3), {}),
+              HasSubstr("config.json is not valid JSON at byte"));
   EXPECT_EQ(error("[[[1]]]", {.max_depth = 2}), "config.json is nested deeper than 2 levels");
   EXPECT_EQ(error("[1, 2, 3]", {.max_values = 3}), "config.json holds more than 3 JSON values");
   EXPECT_EQ(error(R"({"a": 1, "a": 2})", {}), "The key 'a' is given twice in one object");

@@ -83,7 +83,8 @@ std::vector<float> FileRow(const GgufTensor& tensor, const std::vector<std::byte
   for (int i = 0; i < k; ++i) values[static_cast<size_t>(i)] = FileElement(tensor, data, row, i);
   if (!std::isnan(values[0])) return values;
   std::vector<std::byte> panel(kernels::PanelBytes(type, k));
-  const std::byte* stored = data.data() + static_cast<size_t>(row) * kernels::WeightRowBytes(type, k);
+  const std::byte* stored =
+      data.data() + static_cast<size_t>(row) * kernels::WeightRowBytes(type, k);
   kernels::PackPanels(type, 1, k, stored, 0, 1, panel.data());
   kernels::UnpackRow({.type = type, .n = 1, .k = k, .panels = panel.data()}, 0, values.data());
   return values;
