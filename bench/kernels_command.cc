@@ -49,10 +49,9 @@ StatusOr<std::vector<kernels::WeightType>> ParseTypes(const std::string& text) {
   std::string_view rest = text;
   while (!rest.empty()) {
     const std::string_view name = rest.substr(0, rest.find(','));
-    const auto* const type =
-        std::ranges::find(kernels::kWeightTypes, name, [](kernels::WeightType t) {
-          return std::string_view(kernels::WeightTypeName(t));
-        });
+    const auto* const type = std::ranges::find(
+        kernels::kWeightTypes, name,
+        [](kernels::WeightType t) { return std::string_view(kernels::WeightTypeName(t)); });
     if (type == std::end(kernels::kWeightTypes)) {
       return InvalidArgument(
           fmt::format("--types: '{}' is no type of weights, such as Q4_K", name));

@@ -88,7 +88,6 @@ void CheckFiles(const tokenizer::HfTokenizerFiles& files) {
 }  // namespace ropeway::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  ropeway::fuzz::CheckFiles(
-      ropeway::fuzz::FilesOf({reinterpret_cast<const char*>(data), size}));
+  ropeway::fuzz::CheckFiles(ropeway::fuzz::FilesOf({reinterpret_cast<const char*>(data), size}));
   return 0;
 }

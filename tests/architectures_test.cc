@@ -63,9 +63,9 @@ std::vector<core::CoreRequest> TinyRequests() {
     return ids;
   };
   const std::vector<std::vector<TokenId>> prompts = {
-      prompt(150, 5), prompt(150, 0), prompt(96, 40), prompt(33, 30), prompt(150, 120),
-      prompt(0, 170), prompt(16, 1),  prompt(15, 0),  prompt(150, 0), prompt(17, 64),
-      prompt(0, 1),   prompt(0, 24)};
+      prompt(150, 5),   prompt(150, 0), prompt(96, 40), prompt(33, 30),
+      prompt(150, 120), prompt(0, 170), prompt(16, 1),  prompt(15, 0),
+      prompt(150, 0),   prompt(17, 64), prompt(0, 1),   prompt(0, 24)};
   std::vector<core::CoreRequest> requests;
   for (const std::vector<TokenId>& ids : prompts) {
     core::CoreRequest request;

@@ -249,8 +249,8 @@ std::map<RequestId, Output> RunAlone(const std::vector<core::CoreRequest>& reque
                                      const std::shared_ptr<const model::Model>& model) {
   std::map<RequestId, Output> outputs;
   for (const core::CoreRequest& request : requests) {
-    RunResult result = RunCrowd(
-        {request}, {.model = model, .kv_type = kv_type, .prefix_caching = false}, kernels);
+    RunResult result =
+        RunCrowd({request}, {.model = model, .kv_type = kv_type, .prefix_caching = false}, kernels);
     outputs.merge(result.outputs);
   }
   return outputs;

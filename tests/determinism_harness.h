@@ -35,7 +35,7 @@ inline constexpr int kMaxModelLen = 768;
 
 struct CrowdOptions {
   std::shared_ptr<const model::Model> model = nullptr;  // Null: TestModel().
-  int chunk = 512;  // Largest prefill chunk.
+  int chunk = 512;                                      // Largest prefill chunk.
   int threads = 1;
   int pool_blocks = 1024;
   int max_num_seqs = 30;

@@ -92,12 +92,11 @@ std::shared_ptr<const model::Model> OtherTypesModel() {
   options.head_dim = 64;
   options.ffn = 512;
   options.embedding = kernels::WeightType::kQ6_K;
-  options.types = {kernels::WeightType::kQ4_K,   kernels::WeightType::kQ5_K,
-                   kernels::WeightType::kQ6_K,   kernels::WeightType::kQ2_K,
-                   kernels::WeightType::kQ3_K,   kernels::WeightType::kQ5_0,
-                   kernels::WeightType::kQ5_1,   kernels::WeightType::kIQ4_NL,
-                   kernels::WeightType::kIQ4_XS, kernels::WeightType::kMXFP4,
-                   kernels::WeightType::kBF16};
+  options.types = {
+      kernels::WeightType::kQ4_K,  kernels::WeightType::kQ5_K,   kernels::WeightType::kQ6_K,
+      kernels::WeightType::kQ2_K,  kernels::WeightType::kQ3_K,   kernels::WeightType::kQ5_0,
+      kernels::WeightType::kQ5_1,  kernels::WeightType::kIQ4_NL, kernels::WeightType::kIQ4_XS,
+      kernels::WeightType::kMXFP4, kernels::WeightType::kBF16};
   return LoadTinyModel(options);
 }
 

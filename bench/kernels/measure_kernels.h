@@ -26,8 +26,8 @@ struct KernelsOptions {
   std::vector<int> rows = {1};  // Rising, at least one.
   // Products of the 1B class are measured in each of these types too, unless quick.
   std::vector<kernels::WeightType> types;
-  double seconds = 0.2;         // Of each case, about.
-  bool quick = false;           // Few cases, short, and not cold: to try it, not to measure.
+  double seconds = 0.2;  // Of each case, about.
+  bool quick = false;    // Few cases, short, and not cold: to try it, not to measure.
   // Weights or KV of one case, and the memory that the sweep reads, take at most so much.
   size_t memory = size_t{1} << 30;
 };

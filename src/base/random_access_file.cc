@@ -50,9 +50,7 @@ RandomAccessFile::~RandomAccessFile() {
 }
 
 RandomAccessFile::RandomAccessFile(RandomAccessFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      file_(std::exchange(other.file_, -1)),
-      stamp_(other.stamp_) {}
+    : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)), stamp_(other.stamp_) {}
 
 RandomAccessFile& RandomAccessFile::operator=(RandomAccessFile&& other) noexcept {
   std::swap(path_, other.path_);
@@ -101,8 +99,8 @@ StatusOr<std::string> ReadWholeFile(const std::string& path, uint64_t most) {
   const StatusOr<RandomAccessFile> file = RandomAccessFile::Open(path);
   if (!file.ok()) return file.status();
   if (file->bytes() > most) {
-    return Status(StatusCode::kDataLoss, fmt::format("{}: has {} bytes; at most {} are read", path,
-                                                     file->bytes(), most));
+    return Status(StatusCode::kDataLoss,
+                  fmt::format("{}: has {} bytes; at most {} are read", path, file->bytes(), most));
   }
   std::string text(static_cast<size_t>(file->bytes()), '\0');
   if (Status status = file->Read(0, std::as_writable_bytes(std::span(text))); !status.ok()) {

@@ -157,20 +157,19 @@ flags::FlagTable ModelTable(std::string* model) {
 }
 
 flags::FlagTable SamplingDefaultsTable(SamplingDefaults* sampling, const char* temperature) {
-  return {{"Sampling",
-           {{"--temperature", flags::NumberValue(&sampling->temperature, 0, 2).Default(temperature),
-             "0 always takes the most probable token; more is more varied"},
-            {"--top-k",
-             flags::IntValue(&sampling->top_k, -1, INT32_MAX).Default("the model's, or 0"),
-             "Choose among the k most probable tokens; 0: all"},
-            {"--top-p", flags::AboveZeroValue(&sampling->top_p, 1).Default("the model's, or 1"),
-             "Choose among the most probable tokens that together reach this probability"},
-            {"--min-p", flags::NumberValue(&sampling->min_p, 0, 1).Default("the model's, or 0"),
-             "Leave out tokens below this part of the most probable one's probability"},
-            {"--repetition-penalty",
-             flags::NumberValue(&sampling->repetition_penalty, 0.01, 10)
-                 .Default("the model's, or 1"),
-             "Above 1: makes all tokens seen before less probable, the prompt's too"}}}};
+  return {
+      {"Sampling",
+       {{"--temperature", flags::NumberValue(&sampling->temperature, 0, 2).Default(temperature),
+         "0 always takes the most probable token; more is more varied"},
+        {"--top-k", flags::IntValue(&sampling->top_k, -1, INT32_MAX).Default("the model's, or 0"),
+         "Choose among the k most probable tokens; 0: all"},
+        {"--top-p", flags::AboveZeroValue(&sampling->top_p, 1).Default("the model's, or 1"),
+         "Choose among the most probable tokens that together reach this probability"},
+        {"--min-p", flags::NumberValue(&sampling->min_p, 0, 1).Default("the model's, or 0"),
+         "Leave out tokens below this part of the most probable one's probability"},
+        {"--repetition-penalty",
+         flags::NumberValue(&sampling->repetition_penalty, 0.01, 10).Default("the model's, or 1"),
+         "Above 1: makes all tokens seen before less probable, the prompt's too"}}}};
 }
 
 flags::FlagTable EngineTable(EngineFlags* flags) {
@@ -316,8 +315,8 @@ flags::FlagTable SchedulingTable(EngineFlags* flags) {
 }
 
 StatusOr<std::string> ResolveModel(const std::string& model) {
-  const bool remote = model.starts_with("hf:") || model.starts_with("http://") ||
-                      model.starts_with("https://");
+  const bool remote =
+      model.starts_with("hf:") || model.starts_with("http://") || model.starts_with("https://");
   std::error_code error;
   const bool path = model.find('/') != std::string::npos || std::filesystem::exists(model, error);
   if (path && !remote) return model;
@@ -330,9 +329,9 @@ StatusOr<std::string> ResolveModel(const std::string& model) {
   }
   const bool known = hub::FindModel(hub::BuiltInRegistry(), model) != nullptr;
   if (known || (remote && source.ok())) {
-    return Status(StatusCode::kNotFound,
-                  fmt::format("the model '{}' is not fetched yet: ropeway models pull {}", model,
-                              model));
+    return Status(
+        StatusCode::kNotFound,
+        fmt::format("the model '{}' is not fetched yet: ropeway models pull {}", model, model));
   }
   return Status(StatusCode::kNotFound,
                 fmt::format("no model '{}': it is neither a file nor one of the fetched models in "

@@ -49,18 +49,18 @@ int Tokenize(const TokenizeFlags& flags) {
 }  // namespace
 
 flags::Command InspectCommand(InspectFlags* flags) {
-  return {"inspect",
-          "Show the content of a model file, and whether it can be run",
-          {{"",
-            {{"FILE",
-              flags::TextValue(&flags->file, "FILE").Required().Words("models list --names"),
-              "GGUF file, folder in Hugging Face's format, or the name of a fetched model"}}},
-           {"Model",
-            {{"--quantize", flags::ChoiceValue(&flags->quantize, {"q8_0", "q4_0"}),
-              "As `serve --quantize` would load it"}}}},
-          "Exit code 1 where the model cannot be run.\n\n"
-          "Example:\n  ropeway inspect SmolLM2-135M-Instruct.Q4_1",
-          [flags] { return Inspect(*flags); }};
+  return {
+      "inspect",
+      "Show the content of a model file, and whether it can be run",
+      {{"",
+        {{"FILE", flags::TextValue(&flags->file, "FILE").Required().Words("models list --names"),
+          "GGUF file, folder in Hugging Face's format, or the name of a fetched model"}}},
+       {"Model",
+        {{"--quantize", flags::ChoiceValue(&flags->quantize, {"q8_0", "q4_0"}),
+          "As `serve --quantize` would load it"}}}},
+      "Exit code 1 where the model cannot be run.\n\n"
+      "Example:\n  ropeway inspect SmolLM2-135M-Instruct.Q4_1",
+      [flags] { return Inspect(*flags); }};
 }
 
 flags::Command TokenizeCommand(TokenizeFlags* flags) {

@@ -156,16 +156,16 @@ int Remove(const ModelsFlags& flags) {
   const auto model = store.Find(name);
   if (Status status = store.Remove(name); !status.ok()) return base::Fail(status);
   base::Output output;
-  output.Write(fmt::format("removed {} ({})\n", model->path.string(),
-                           hub::FileSizeText(model->bytes)));
+  output.Write(
+      fmt::format("removed {} ({})\n", model->path.string(), hub::FileSizeText(model->bytes)));
   return output.End();
 }
 
 flags::FlagTable ModelArgument(ModelsFlags* flags, const char* help) {
-  return {{"",
-           {{"MODEL",
-             flags::TextValue(&flags->model, "FILE").Required().Words("models list --names"),
-             help}}}};
+  return {
+      {"",
+       {{"MODEL", flags::TextValue(&flags->model, "FILE").Required().Words("models list --names"),
+         help}}}};
 }
 
 flags::FlagTable RegistryRow(ModelsFlags* flags) {
@@ -184,8 +184,7 @@ flags::Command ModelsCommand(ModelsFlags* flags) {
         {"--sha256", flags::TextValue(&flags->sha256, "SUM").Default("as the source says"),
          "SHA-256 sum that its file must have"}}}};
   const flags::FlagTable list = {
-      {"List",
-       {{"--names", flags::SwitchValue(&flags->names), "Only the names, a line each"}}}};
+      {"List", {{"--names", flags::SwitchValue(&flags->names), "Only the names, a line each"}}}};
   return {"models",
           "List, fetch and remove models",
           {},
@@ -195,9 +194,10 @@ flags::Command ModelsCommand(ModelsFlags* flags) {
             flags::Join({list, RegistryRow(flags)}), "Example:\n  ropeway models list",
             [flags] { return List(*flags); }},
            {"pull", "Fetch a model: with progress, resumed where it was left, checked",
-            flags::Join({ModelArgument(flags, "NAME of `ropeway models list`, "
-                                              "hf:OWNER/REPO[@REVISION][:FILE], the URL of a "
-                                              ".gguf file, or a path"),
+            flags::Join({ModelArgument(flags,
+                                       "NAME of `ropeway models list`, "
+                                       "hf:OWNER/REPO[@REVISION][:FILE], the URL of a "
+                                       ".gguf file, or a path"),
                          pull, RegistryRow(flags)}),
             "HF_TOKEN is the token for repositories of the Hugging Face hub that want one.\n\n"
             "For instance:\n  ropeway models pull gemma3-270m",

@@ -84,8 +84,8 @@ TEST_F(ModelNamesTest, SourcesAreFoundByWhereTheyCameFrom) {
   EXPECT_THAT(Missing("https://host/x.gguf"), HasSubstr("ropeway models pull https://host/x.gguf"));
   std::ofstream(models_ / ".m.gguf.source") << "hf:owner/repo@main\n";
   EXPECT_EQ(Found("hf:owner/repo"), "m.gguf");
-  EXPECT_THAT(Missing("other"), HasSubstr("neither a file nor one of the fetched models in " +
-                                          models_.string()));
+  EXPECT_THAT(Missing("other"),
+              HasSubstr("neither a file nor one of the fetched models in " + models_.string()));
 }
 
 TEST_F(ModelNamesTest, AWordThatCanOnlyBeAModel) {

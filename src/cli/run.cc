@@ -55,26 +55,26 @@ constexpr char kFooter[] =
     "Example:\n  ropeway run --max-tokens 40 'What is a ropeway?'";
 
 flags::FlagTable PromptRows(RunFlags* flags) {
-  return {{"",
-           {{"MODEL", flags::TextValue(&flags->first_word, "FILE").Words("models list --names"),
-             "A model, as --model takes it; one that is not fetched yet is pulled, after a "
-             "question"},
-            {"PROMPT", flags::TextValue(&flags->prompt, "TEXT"),
-             "The prompt; it may stand alone"}}},
-          {"Prompt",
-           {{"--system", flags::TextValue(&flags->system, "TEXT"),
-             "System message: how the model shall behave"},
-            {"--raw", flags::SwitchValue(&flags->raw),
-             "Continue the text as it is, without the model's chat template"},
-            {"--session", flags::TextValue(&flags->session, "FILE|NAME"),
-             "Keep the conversation, and continue it the next time: in the directory FILE (with a "
-             "slash, or ending in .session), or under a NAME in ~/.local/state/ropeway"},
-            {"--prompts", flags::TextValue(&flags->prompts_file, "FILE"),
-             "Answer all prompts of a file at once, and print each batch as it ends: the requests "
-             "that started together"},
-            {"--output", flags::TextValue(&flags->output_file, "FILE"),
-             "With --prompts: also write the answers with their batch numbers and times to this "
-             "file, as JSON lines, or as CSV where its name ends in .csv"}}}};
+  return {
+      {"",
+       {{"MODEL", flags::TextValue(&flags->first_word, "FILE").Words("models list --names"),
+         "A model, as --model takes it; one that is not fetched yet is pulled, after a "
+         "question"},
+        {"PROMPT", flags::TextValue(&flags->prompt, "TEXT"), "The prompt; it may stand alone"}}},
+      {"Prompt",
+       {{"--system", flags::TextValue(&flags->system, "TEXT"),
+         "System message: how the model shall behave"},
+        {"--raw", flags::SwitchValue(&flags->raw),
+         "Continue the text as it is, without the model's chat template"},
+        {"--session", flags::TextValue(&flags->session, "FILE|NAME"),
+         "Keep the conversation, and continue it the next time: in the directory FILE (with a "
+         "slash, or ending in .session), or under a NAME in ~/.local/state/ropeway"},
+        {"--prompts", flags::TextValue(&flags->prompts_file, "FILE"),
+         "Answer all prompts of a file at once, and print each batch as it ends: the requests "
+         "that started together"},
+        {"--output", flags::TextValue(&flags->output_file, "FILE"),
+         "With --prompts: also write the answers with their batch numbers and times to this "
+         "file, as JSON lines, or as CSV where its name ends in .csv"}}}};
 }
 
 flags::FlagTable SamplingRows(RunFlags* flags) {
@@ -127,9 +127,9 @@ Status ResolveWords(RunFlags* flags) {
   const bool free = flags->engine.model == kDefaultModel;  // --model was not given.
   const bool model = free && IsModelWord(flags->first_word);
   if (!flags->prompt.empty() && !model) {
-    return InvalidArgument(fmt::format(
-        "one argument too many: '{}' (see ropeway run --help): '{}' is {}", flags->prompt,
-        flags->first_word, free ? "no model" : "beside --model"));
+    return InvalidArgument(
+        fmt::format("one argument too many: '{}' (see ropeway run --help): '{}' is {}",
+                    flags->prompt, flags->first_word, free ? "no model" : "beside --model"));
   }
   (model ? flags->engine.model : flags->prompt) = flags->first_word;
   return {};

@@ -240,15 +240,14 @@ int Serve(const ServeFlags& flags) {
 
 flags::Command ServeCommand(ServeFlags* flags) {
   EngineOptions* const options = &flags->engine.options;
-  return {
-      "serve", "Serve a model over an OpenAI-compatible HTTP API",
-      flags::Join({EngineTable(&flags->engine), EngineRows(flags),
-                   SamplingDefaultsTable(&options->model.sampling, "the model's, or 1"),
-                   BatchingTable(&flags->engine), SchedulingTable(&flags->engine),
-                   StateRows(options), ServerRows(flags), LimitRows(&flags->server.limits),
-                   SecurityRows(flags)}),
-      "Example:\n  ropeway serve --port 9000 --kv-cache-size 1GiB --max-num-seqs 32",
-      [flags] { return Serve(*flags); }};
+  return {"serve", "Serve a model over an OpenAI-compatible HTTP API",
+          flags::Join({EngineTable(&flags->engine), EngineRows(flags),
+                       SamplingDefaultsTable(&options->model.sampling, "the model's, or 1"),
+                       BatchingTable(&flags->engine), SchedulingTable(&flags->engine),
+                       StateRows(options), ServerRows(flags), LimitRows(&flags->server.limits),
+                       SecurityRows(flags)}),
+          "Example:\n  ropeway serve --port 9000 --kv-cache-size 1GiB --max-num-seqs 32",
+          [flags] { return Serve(*flags); }};
 }
 
 StatusOr<server::ServerOptions> ResolveServer(const ServeFlags& flags) {

@@ -55,7 +55,7 @@ struct SinkRequest {
 struct ModelInfo {
   std::string id;  // The served name.
   int32_t max_model_len = 0;
-  int64_t created = 0;          // Unix seconds.
+  int64_t created = 0;           // Unix seconds.
   SamplingParams sampling = {};  // Of a request that does not say.
 };
 

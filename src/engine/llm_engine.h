@@ -41,7 +41,7 @@ struct LlmEngineConfig {
   EngineOptions options;
   std::string served_name;
   int32_t model_context_length = 0;
-  int64_t created = 0;  // Unix seconds, for Models().
+  int64_t created = 0;        // Unix seconds, for Models().
   SamplingDefaults sampling;  // The options' and the model's.
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
   ChatRenderer render_chat;  // Empty: chats are rejected.

@@ -120,15 +120,13 @@ void Checker::CheckMemory(const model::ModelTensors& tensors) {
   const int64_t left =
       std::max<int64_t>(0, memory.available - static_cast<int64_t>(memory.weights));
   const int32_t context = tensors.config.context_length;
-  const int32_t longest = options_.model.max_model_len == 0
-                              ? context
-                              : std::min(options_.model.max_model_len, context);
-  const int64_t pool =
-      options_.cache.kv_bytes > 0
-          ? options_.cache.kv_bytes
-          : DefaultKvCacheBytes(left, options_.scheduler.max_num_seqs, longest,
-                                tensors.config.kv_block_bytes(*type),
-                                tensors.config.kv_groups().windows);
+  const int32_t longest =
+      options_.model.max_model_len == 0 ? context : std::min(options_.model.max_model_len, context);
+  const int64_t pool = options_.cache.kv_bytes > 0
+                           ? options_.cache.kv_bytes
+                           : DefaultKvCacheBytes(left, options_.scheduler.max_num_seqs, longest,
+                                                 tensors.config.kv_block_bytes(*type),
+                                                 tensors.config.kv_groups().windows);
   memory.kv_cache = static_cast<uint64_t>(pool);
   const uint64_t needed = memory.weights + memory.kv_cache;
   if (memory.available <= 0 || needed <= static_cast<uint64_t>(memory.available)) return;
@@ -145,9 +143,8 @@ void Checker::CheckMemory(const model::ModelTensors& tensors) {
 void Checker::CheckVocabulary() {
   StatusOr<tokenizer::Vocabulary> vocabulary = ReadVocabulary(file_);
   if (!vocabulary.ok()) {
-    return Add(vocabulary.status(), vocabulary.status().code() == StatusCode::kUnimplemented
-                                        ? kTryTested
-                                        : kFetchAgain);
+    return Add(vocabulary.status(),
+               vocabulary.status().code() == StatusCode::kUnimplemented ? kTryTested : kFetchAgain);
   }
   check_.chat_template = vocabulary->chat_template;
   StatusOr<std::unique_ptr<tokenizer::Tokenizer>> made =
@@ -195,8 +192,8 @@ std::string AdviceText(const ModelCheck& check) {
 // KV cache of `users` whose sequences have `tokens` each.
 std::string UsersText(const ModelCheck& check, uint64_t users, int32_t tokens) {
   const kvcache::KvWindows windows(check.config->kv_groups().windows);
-  const uint64_t block = check.memory.kv_per_token * base::kBlockTokens /
-                         static_cast<uint64_t>(windows.groups());
+  const uint64_t block =
+      check.memory.kv_per_token * base::kBlockTokens / static_cast<uint64_t>(windows.groups());
   const auto blocks = static_cast<uint64_t>(windows.BlocksForAlone(tokens));
   return fmt::format("{} for {} user{} of {} tokens", MemoryText(users * blocks * block), users,
                      users == 1 ? "" : "s", tokens);
@@ -234,8 +231,7 @@ Status ModelCheck::status() const {
             fmt::format("{}: {}. {}", path, WithoutPath(first, path), AdviceText(*this)),
             first.field()};
   }
-  std::string text =
-      fmt::format("{}: cannot be run, for {} reasons:", path, reasons.size());
+  std::string text = fmt::format("{}: cannot be run, for {} reasons:", path, reasons.size());
   for (const Status& reason : reasons) {
     text += fmt::format("\n  - {}", WithoutPath(reason, path));
   }
@@ -259,12 +255,12 @@ std::string VerdictText(const ModelCheck& check) {
   const int32_t tokens = std::min(check.config->context_length, 2048);
   const MemoryForecast& memory = check.memory;
   text = fmt::format("Ropeway can run this model: {}\n", ModelText(*check.config));
-  text += fmt::format("Memory: {} of weights; KV cache {}, {}{}\n", MemoryText(memory.weights),
-                      UsersText(check, 1, tokens), UsersText(check, 16, tokens),
-                      memory.available > 0
-                          ? fmt::format("; {} are free here",
-                                        MemoryText(static_cast<uint64_t>(memory.available)))
-                          : "");
+  text += fmt::format(
+      "Memory: {} of weights; KV cache {}, {}{}\n", MemoryText(memory.weights),
+      UsersText(check, 1, tokens), UsersText(check, 16, tokens),
+      memory.available > 0
+          ? fmt::format("; {} are free here", MemoryText(static_cast<uint64_t>(memory.available)))
+          : "");
   if (const std::string sampling = SamplingText(check.sampling); !sampling.empty()) {
     text += fmt::format("Sampling defaults that come with it: {}\n", sampling);
   }

@@ -118,9 +118,9 @@ TEST(ModelVocabularyTest, KnowsWhichTokensTakeWhiteSpaceAlong) {
 }
 
 TEST(ModelVocabularyTest, AKeyOfTheWrongTypeIsNamed) {
-  for (const char* key : {"tokenizer.ggml.scores", "tokenizer.ggml.precompiled_charsmap",
-                          "tokenizer.ggml.add_space_prefix",
-                          "tokenizer.ggml.normalizer.lowercase"}) {
+  for (const char* key :
+       {"tokenizer.ggml.scores", "tokenizer.ggml.precompiled_charsmap",
+        "tokenizer.ggml.add_space_prefix", "tokenizer.ggml.normalizer.lowercase"}) {
     const auto vocabulary =
         ReadAs("llama", [&](model::GgufWriter& w) { w.SetString(key, "text"); });
     ASSERT_FALSE(vocabulary.ok()) << key;

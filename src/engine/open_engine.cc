@@ -103,10 +103,10 @@ Status AddTokenizer(ModelCheck* check, LlmEngineConfig* config) {
 // All parameters of the cosines and sines that are not in the file. What few models have is named
 // only where they have it, so that the others' blocks keep their names.
 std::string DescribeRope(const model::RopeParams& rope) {
-  std::string text = fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(rope.scaling),
-                                 rope.dim, rope.freq_base, rope.factor,
-                                 rope.original_context_length, rope.attention_factor,
-                                 rope.beta_fast, rope.beta_slow);
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(rope.scaling), rope.dim,
+                  rope.freq_base, rope.factor, rope.original_context_length, rope.attention_factor,
+                  rope.beta_fast, rope.beta_slow);
   if (!rope.yarn_whole_pairs) text += " exact bounds";
   if (rope.long_factors) text += " long factors";
   return text;

@@ -40,8 +40,7 @@ class Architecture : public ::testing::TestWithParam<std::string> {
   const std::shared_ptr<const model::Model>& model_ = ModelNamed(GetParam());
 };
 
-INSTANTIATE_TEST_SUITE_P(ExecutorTest, Architecture,
-                         ::testing::ValuesIn(model::TinyModelNames()),
+INSTANTIATE_TEST_SUITE_P(ExecutorTest, Architecture, ::testing::ValuesIn(model::TinyModelNames()),
                          [](const auto& info) { return info.param; });
 
 TEST_P(Architecture, AgreesWithTheOracle) {

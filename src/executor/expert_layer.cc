@@ -82,8 +82,8 @@ void ChooseExperts(const kernels::Kernels& kernels, const model::ExpertsConfig& 
   }
   const float largest = logits[ids[0]];
   std::sort(ids, ids + config.used);
-  kernels.exp_weights(logits, config.count, largest, 1.0F,
-                      -std::numeric_limits<float>::infinity(), scratch);
+  kernels.exp_weights(logits, config.count, largest, 1.0F, -std::numeric_limits<float>::infinity(),
+                      scratch);
   float sum = 0.0F;
   if (config.normalized) {
     for (int32_t i = 0; i < config.used; ++i) sum = sum + scratch[ids[i]];
@@ -107,8 +107,8 @@ ExpertLayer::ExpertLayer(const model::Model& model, const kernels::Kernels& kern
       shared_(static_cast<size_t>(max_rows)),
       features_(MaxFeatureBytes(model, max_rows)),
       sums_(Product(max_rows, hidden_)) {
-  const int widest = std::max({config_.experts.intermediate_size,
-                               config_.experts.shared_intermediate_size, hidden_});
+  const int widest = std::max(
+      {config_.experts.intermediate_size, config_.experts.shared_intermediate_size, hidden_});
   const size_t floats = std::max(Product(max_rows, OddLines(kFfnPanels * kernels::kPanelCols)),
                                  Product(kFewRows - 1, OddLines(widest)));
   const size_t groups = static_cast<size_t>(config_.experts.count) + 1;
@@ -157,8 +157,8 @@ void ExpertLayer::Route(const model::LayerWeights& layer, const Slice& slice, in
   for (int row = begin; row < end; row += kRouteRows) {
     const int tile = std::min(kRouteRows, end - row);
     for (int r = row; r < row + tile; ++r) {
-      w->packer.Norm(x + Product(r - slice.row_begin, hidden_), layer.ffn_norm,
-                     layer.ffn_norm_bias, normed_.data() + Product(r, hidden_));
+      w->packer.Norm(x + Product(r - slice.row_begin, hidden_), layer.ffn_norm, layer.ffn_norm_bias,
+                     normed_.data() + Product(r, hidden_));
     }
     RouteTile(layer, row, tile, w);
   }
@@ -178,8 +178,7 @@ void ExpertLayer::RouteTile(const model::LayerWeights& layer, int row, int rows,
   }
   if (!HasMatrix(layer.shared_gate)) return;
   float* shared = shared_.data() + row;
-  const std::byte* packed =
-      w->packer.Pack(layer.shared_gate.type, normed, hidden_, rows, hidden_);
+  const std::byte* packed = w->packer.Pack(layer.shared_gate.type, normed, hidden_, rows, hidden_);
   kernels_.matmul(layer.shared_gate, packed, rows, 0, 1, shared, 1);
   // The sigmoid, 1 / (1 + e^-x).
   for (int r = 0; r < rows; ++r) {
@@ -260,9 +259,9 @@ const std::byte* ExpertLayer::PackUses(kernels::WeightType type, const Group& gr
                   normed_.data() + Product(uses[r + i].row, hidden_),
                   Product(hidden_, sizeof(float)));
     }
-    kernels_.pack_rows(type, w->rows.data(), hidden_, 0, count, hidden_,
-                       w->packed.data() +
-                           static_cast<size_t>(r / kernels::kRowGroup) * group_bytes);
+    kernels_.pack_rows(
+        type, w->rows.data(), hidden_, 0, count, hidden_,
+        w->packed.data() + static_cast<size_t>(r / kernels::kRowGroup) * group_bytes);
   }
   return w->packed.data();
 }

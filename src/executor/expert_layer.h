@@ -95,11 +95,11 @@ class ExpertLayer {
   const int64_t logits_stride_;
 
   // Shared by all workers, indexed by row.
-  AlignedArray<float> normed_;    // [rows][hidden]
-  AlignedArray<float> logits_;    // [rows][logits_stride_]
-  AlignedArray<int32_t> chosen_;  // [rows][used]
-  AlignedArray<float> weights_;   // [rows][used]
-  AlignedArray<float> shared_;    // [rows]: the weight of the expert of all rows.
+  AlignedArray<float> normed_;        // [rows][hidden]
+  AlignedArray<float> logits_;        // [rows][logits_stride_]
+  AlignedArray<int32_t> chosen_;      // [rows][used]
+  AlignedArray<float> weights_;       // [rows][used]
+  AlignedArray<float> shared_;        // [rows]: the weight of the expert of all rows.
   AlignedArray<std::byte> features_;  // Of each expert's rows, packed for its down matrix.
   AlignedArray<float> sums_;          // [rows][hidden]
   std::vector<Worker> workers_;

@@ -195,9 +195,8 @@ void ForwardPass::RopeAndStore(const Context& c, int row, int kv_head, int proje
   const model::LayerWeights& layer = model_.layers()[static_cast<size_t>(c.layer)];
   const int head_dim = config_.head_dim;
   if ((projections & kQ) != 0) {
-    PrepareHeads(
-        c, row, group_, layer.q_norm,
-        q_.data() + Product(row, config_.q_size()) + Product(kv_head, group_ * head_dim));
+    PrepareHeads(c, row, group_, layer.q_norm,
+                 q_.data() + Product(row, config_.q_size()) + Product(kv_head, group_ * head_dim));
   }
   if ((projections & kKv) == 0) return;
   const size_t offset = Product(row, config_.kv_size()) + Product(kv_head, head_dim);
@@ -208,10 +207,9 @@ void ForwardPass::RopeAndStore(const Context& c, int row, int kv_head, int proje
   if (item.padding) return;
   const size_t index = Product(position / base::kBlockTokens, pool_.groups().count()) +
                        static_cast<size_t>(pool_.group(c.layer));
-  kernels_.store_kv(pool_.type(), k_.data() + offset, v_.data() + offset, head_dim,
-                    position % base::kBlockTokens,
-                    pool_.At(c.layer, kv_head) +
-                        static_cast<size_t>(item.blocks[index]) * pool_.block_bytes());
+  kernels_.store_kv(
+      pool_.type(), k_.data() + offset, v_.data() + offset, head_dim, position % base::kBlockTokens,
+      pool_.At(c.layer, kv_head) + static_cast<size_t>(item.blocks[index]) * pool_.block_bytes());
 }
 
 void ForwardPass::Attend(const Context& c, Worker* w) {
@@ -265,9 +263,9 @@ void ForwardPass::AttendUnit(const Context& c, const AttentionUnit& unit, const 
   if (next != nullptr) {
     const size_t next_row = static_cast<size_t>(next->row);
     const int position = c.set->position[next_row];
-    const int first = std::max(next->split_begin * kernels::kSplitTokens,
-                               FirstSeen(window, position)) /
-                      base::kBlockTokens;
+    const int first =
+        std::max(next->split_begin * kernels::kSplitTokens, FirstSeen(window, position)) /
+        base::kBlockTokens;
     const auto next_item = static_cast<size_t>(c.set->item[next_row]);
     args.next_kv = pool_.At(c.layer, next->kv_head);
     args.next_blocks = c.step->batch->items[next_item].blocks.data() + Product(first, groups) +
@@ -372,8 +370,7 @@ const std::byte* ForwardPass::ComputeFfn(const Context& c, const Tile& tile, Wor
   const auto multiply = [&](const kernels::Matrix& m, const float* bias, int begin, int end,
                             float* y) {
     if (packed == nullptr || !one_packing) {
-      packed =
-          w->packer.NormAndPack(m.type, x, tile.rows, layer.ffn_norm, layer.ffn_norm_bias);
+      packed = w->packer.NormAndPack(m.type, x, tile.rows, layer.ffn_norm, layer.ffn_norm_bias);
     }
     MultiplyPanels(kernels_, m, bias, packed, tile.rows, begin, end, y, stride);
   };

@@ -75,9 +75,8 @@ void OutputLayer::Compute(const core::Batch& batch, const StepPlan& plan, int wo
     chunk.rows = std::min(logits_rows_, plan.outputs().size() - chunk.begin);
     team_->Barrier();  // hidden_ is complete, and the logits of the last chunk are used up.
     const float* x = hidden_.data() + Product(chunk.begin, output.k);
-    const std::byte* packed =
-        w.packer.NormAndPack(output.type, x, chunk.rows, model_.output_norm(),
-                             model_.output_norm_bias());
+    const std::byte* packed = w.packer.NormAndPack(output.type, x, chunk.rows, model_.output_norm(),
+                                                   model_.output_norm_bias());
     const bool only_largest = OnlyLargestWanted(chunk);
     if (only_largest) {
       FindLargest(chunk, packed, worker);

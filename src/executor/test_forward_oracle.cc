@@ -95,7 +95,9 @@ double Activated(model::Activation activation, double gate, double up) {
 
 struct Network {
   explicit Network(const model::FfnWeights& w)
-      : weights(&w), gate(OracleWeights(w.gate)), up(OracleWeights(w.up)),
+      : weights(&w),
+        gate(OracleWeights(w.gate)),
+        up(OracleWeights(w.up)),
         down(OracleWeights(w.down)) {}
 
   Vector Apply(model::Activation activation, const Vector& in) const {
@@ -113,9 +115,17 @@ struct Network {
 
 struct Layer {
   Layer(const model::ModelConfig& c, const model::LayerWeights& l, int number)
-      : config(c), weights(l), index(number), q(OracleWeights(l.q)), k(OracleWeights(l.k)),
-        v(OracleWeights(l.v)), o(OracleWeights(l.o)), ffn(l), router(OracleWeights(l.router)),
-        shared_gate(OracleWeights(l.shared_gate)), shared(l.shared) {
+      : config(c),
+        weights(l),
+        index(number),
+        q(OracleWeights(l.q)),
+        k(OracleWeights(l.k)),
+        v(OracleWeights(l.v)),
+        o(OracleWeights(l.o)),
+        ffn(l),
+        router(OracleWeights(l.router)),
+        shared_gate(OracleWeights(l.shared_gate)),
+        shared(l.shared) {
     for (const model::FfnWeights& expert : l.experts) experts.emplace_back(expert);
   }
 

@@ -55,8 +55,8 @@ struct How {
   int threads = 1;
   int chunk = 1024;
   int max_rows = 64;
-  uint32_t shuffle = 0;                             // Seed of the order of block ids.
-  bool poison = false;                              // The pool is full of NaN first.
+  uint32_t shuffle = 0;      // Seed of the order of block ids.
+  bool poison = false;       // The pool is full of NaN first.
   bool drop_unseen = false;  // Blocks that no row sees leave the table, and are full of NaN then.
   kernels::KvType kv_type = kernels::KvType::kF16;  // This one may.
 };

@@ -326,9 +326,9 @@ bool Downloader::TakeHead(const net::ReplyHead& reply, Head* head, Attempt* atte
   }
   if (!attempt->status.ok()) return false;
   if (request_.bytes > 0 && total > 0 && total != request_.bytes) {
-    attempt->status = Status(
-        StatusCode::kDataLoss,
-        Named(fmt::format("has {} bytes, {} are expected", total, request_.bytes)));
+    attempt->status =
+        Status(StatusCode::kDataLoss,
+               Named(fmt::format("has {} bytes, {} are expected", total, request_.bytes)));
     return false;
   }
   if (total > 0) total_ = total;

@@ -35,8 +35,7 @@ struct DownloadOptions {
 // entity tag, or by the sum that is expected. The sum of the whole is checked, the space on disk
 // before it is needed, and the file renamed when it is safe on disk. A sentence that names the URL,
 // kNotFound, kUnavailable (no connection, no space, a server's error), kDataLoss (another sum).
-Status Download(const DownloadRequest& request, const DownloadOptions& options,
-                Progress* progress);
+Status Download(const DownloadRequest& request, const DownloadOptions& options, Progress* progress);
 
 // The SHA-256 sum of a file in hexadecimal.
 StatusOr<std::string> FileSha256(const std::filesystem::path& path);

@@ -30,10 +30,13 @@ constexpr size_t kMaxToken = 4096;
 constexpr size_t kShownFiles = 20;
 
 // What belongs to a model in safetensors, where the repository has it.
-constexpr std::array<std::string_view, 7> kSideFiles = {
-    "config.json",     "generation_config.json", "tokenizer.json",
-    "tokenizer.model", "tokenizer_config.json",  "chat_template.jinja",
-    "model.safetensors.index.json"};
+constexpr std::array<std::string_view, 7> kSideFiles = {"config.json",
+                                                        "generation_config.json",
+                                                        "tokenizer.json",
+                                                        "tokenizer.model",
+                                                        "tokenizer_config.json",
+                                                        "chat_template.jinja",
+                                                        "model.safetensors.index.json"};
 
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
@@ -58,8 +61,7 @@ Status RepoError(const Source& source, StatusCode code, const std::string& what)
 }
 
 // Why a listing was not given.
-Status Refusal(const Source& source, const HubAccess& access,
-               const net::HttpClient::Reply& reply) {
+Status Refusal(const Source& source, const HubAccess& access, const net::HttpClient::Reply& reply) {
   if (reply.status == 0) return RepoError(source, StatusCode::kUnavailable, reply.why);
   // The hub says 401 also for repositories that do not exist.
   if (reply.status == 401 || reply.status == 403) {

@@ -22,9 +22,9 @@ struct HubAccess {
 HubAccess HubAccessFromEnvironment();
 
 struct RepoFile {
-  std::string path;      // In the repository.
+  std::string path;  // In the repository.
   uint64_t bytes = 0;
-  std::string sha256;    // "": the hub does not say (of small files).
+  std::string sha256;  // "": the hub does not say (of small files).
 };
 
 // What a source stands for.

@@ -38,15 +38,14 @@ StatusOr<RepoModel> Choose(const std::vector<std::string>& paths, const std::str
 TEST(ListRepoTest, ReadsNamesSizesAndSums) {
   TestFileServer server;
   const std::string sum = SumOf("x");
-  server.Put("/api/models/owner/repo/tree/main",
-             {.bytes = R"([
+  server.Put("/api/models/owner/repo/tree/main", {.bytes = R"([
     {"type": "file", "path": "model.gguf", "size": 130, "oid": "abc",
      "lfs": {"oid": ")" + sum + R"(", "size": 5000000, "pointerSize": 130}},
     {"type": "file", "path": "config.json", "size": 700, "oid": "def"},
     {"type": "directory", "path": "onnx", "size": 0},
     {"type": "file", "path": "../../evil.gguf", "size": 1},
     {"type": "file", "path": ".gitattributes", "size": 1}, 7])",
-              .token = "secret"});
+                                                  .token = "secret"});
   const HubAccess access = {.endpoint = server.url(""), .token = "secret"};
   const auto files = ListRepo(access, Repo());
   ASSERT_TRUE(files.ok()) << files.status().message();
@@ -120,16 +119,15 @@ TEST(ChooseFilesTest, AllPartsOfASplitModel) {
 TEST(ChooseFilesTest, SafetensorsWithWhatBelongsToThem) {
   const auto model = Choose({"README.md", "config.json", "generation_config.json", "merges.txt",
                              "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
-                             "model.safetensors.index.json", "pytorch_model.bin",
-                             "tokenizer.json", "tokenizer_config.json", "training_args.bin"});
+                             "model.safetensors.index.json", "pytorch_model.bin", "tokenizer.json",
+                             "tokenizer_config.json", "training_args.bin"});
   ASSERT_TRUE(model.ok()) << model.status().message();
   EXPECT_EQ(model->name, "repo");
   EXPECT_TRUE(model->folder);
   EXPECT_THAT(Paths(model->files),
               ElementsAre("config.json", "generation_config.json", "tokenizer.json",
                           "tokenizer_config.json", "model.safetensors.index.json",
-                          "model-00001-of-00002.safetensors",
-                          "model-00002-of-00002.safetensors"));
+                          "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"));
 }
 
 TEST(ChooseFilesTest, TheOneGgufOrAQuestion) {

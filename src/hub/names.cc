@@ -51,9 +51,7 @@ StatusOr<Source> ParseRepo(const std::string& text, std::string_view rest) {
 }  // namespace
 
 bool IsModelName(std::string_view name) {
-  const auto allowed = [](char c) {
-    return IsAlphanumeric(c) || c == '.' || c == '-' || c == '_';
-  };
+  const auto allowed = [](char c) { return IsAlphanumeric(c) || c == '.' || c == '-' || c == '_'; };
   return !name.empty() && name.size() <= kMaxName && IsAlphanumeric(name.front()) &&
          std::ranges::all_of(name, allowed);
 }

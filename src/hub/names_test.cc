@@ -17,8 +17,7 @@ TEST(NamesTest, NamesLeadNowhereElse) {
   for (const char* good : {"a", "SmolLM2-135M.Q4_1", "7b", "gemma-3_it.v1"}) {
     EXPECT_TRUE(IsModelName(good)) << good;
   }
-  for (const char* bad :
-       {"", ".", "..", ".hidden", "-x", "a/b", "a b", "a\n", "ü", "a;b", "a'b"}) {
+  for (const char* bad : {"", ".", "..", ".hidden", "-x", "a/b", "a b", "a\n", "ü", "a;b", "a'b"}) {
     EXPECT_FALSE(IsModelName(bad)) << bad;
   }
   EXPECT_TRUE(IsModelName(std::string(200, 'a')));

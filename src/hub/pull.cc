@@ -95,9 +95,10 @@ StatusOr<ModelStore::Model> Puller::Run() {
   if (const auto there = store_.Find(plan_.name)) {
     // The scripts that came before left no notes.
     if (there->source == from || there->source.empty()) return *there;
-    return InvalidArgument(fmt::format("there is a model '{}' already, from {}: remove it "
-                                       "(ropeway models rm {}) or give this one another --name",
-                                       plan_.name, there->source, plan_.name));
+    return InvalidArgument(
+        fmt::format("there is a model '{}' already, from {}: remove it "
+                    "(ropeway models rm {}) or give this one another --name",
+                    plan_.name, there->source, plan_.name));
   }
   if (Status status = CheckAllSpace(); !status.ok()) return status;
   if (Status status = FetchAll(); !status.ok()) return status;
@@ -286,8 +287,7 @@ Status Puller::FetchAll() {
   std::error_code error;
   fs::rename(whole, Place(), error);
   if (error) {
-    return {StatusCode::kUnavailable,
-            fmt::format("{}: {}", Place().string(), error.message())};
+    return {StatusCode::kUnavailable, fmt::format("{}: {}", Place().string(), error.message())};
   }
   return SyncPath(store_.folder());
 }
@@ -315,9 +315,8 @@ Status Puller::Fetch(const Item& item, const fs::path& to) {
     if (*sum != item.sha256) {
       std::error_code error;
       fs::remove(part, error);
-      return {StatusCode::kDataLoss,
-              fmt::format("{}: the SHA-256 sum is {}, {} is expected", item.file, *sum,
-                          item.sha256)};
+      return {StatusCode::kDataLoss, fmt::format("{}: the SHA-256 sum is {}, {} is expected",
+                                                 item.file, *sum, item.sha256)};
     }
   }
   if (status = SyncPath(part); !status.ok()) return status;

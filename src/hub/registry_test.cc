@@ -64,9 +64,9 @@ TEST(RegistryTest, NamesTheEntryAndTheField) {
               HasSubstr("\"bytes\" is no size"));
   for (const char* packages : {R"([{"name": "--index-url=x", "version": "1"}])",
                                R"([{"name": "p", "version": "1; rm"}])", R"([7])", R"("p")"}) {
-    EXPECT_NE(ErrorOf(std::string(R"([{"name": "a", "file": "A.gguf", "packages": )") + packages +
-                      "}]"),
-              "")
+    EXPECT_NE(
+        ErrorOf(std::string(R"([{"name": "a", "file": "A.gguf", "packages": )") + packages + "}]"),
+        "")
         << packages;
   }
   EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "A.gguf", "source": "x"},

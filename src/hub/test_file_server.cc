@@ -23,8 +23,8 @@ std::string FieldOf(const net::FakeRequest& request, const std::string& name) {
 
 net::FakeReply Reply(int status, const std::string& fields, const std::string& body) {
   net::FakeReply reply;
-  reply.writes = {
-      fmt::format("HTTP/1.1 {} X\r\n{}Connection: close\r\n\r\n", status, fields), body};
+  reply.writes = {fmt::format("HTTP/1.1 {} X\r\n{}Connection: close\r\n\r\n", status, fields),
+                  body};
   return reply;
 }
 

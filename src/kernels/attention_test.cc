@@ -317,12 +317,8 @@ TEST_P(AttentionTest, RowsAreAlone) {
 // Nor does the window of the rows beside it change a row: neither the split in which it begins, nor
 // what is left of blocks that the row does not see.
 TEST_P(AttentionTest, RowsWithWindowsAreAlone) {
-  const Problem problem = {.rows = 80,
-                           .start = 1060,
-                           .group = 3,
-                           .head_dim = 32,
-                           .type = type_,
-                           .window = 77};
+  const Problem problem = {
+      .rows = 80, .start = 1060, .group = 3, .head_dim = 32, .type = type_, .window = 77};
   Rng rng(5);
   Cache cache(problem, rng);
   const std::vector<float> q = Queries(problem, rng);
@@ -345,15 +341,14 @@ TEST_P(AttentionTest, RowsWithWindowsAreAlone) {
     const auto row = together.begin() + r * width;
     const std::vector<float> expected(row, row + width);
     ASSERT_TRUE(AllSameBits(expected, Merge(*kernels_, alone, partials, sinks.data()))) << r;
-    partials.erase(partials.begin(), partials.begin() + skipped * problem.group *
-                                                            PartialFloats(problem.head_dim));
+    partials.erase(partials.begin(),
+                   partials.begin() + skipped * problem.group * PartialFloats(problem.head_dim));
     std::vector<float> out(static_cast<size_t>(width));
     for (int h = 0; h < problem.group; ++h) {
       const int entry = PartialFloats(problem.head_dim);
       kernels_->attention_merge(partials.data() + h * entry, Splits(alone) - skipped,
                                 int64_t{problem.group} * entry, problem.head_dim,
-                                &sinks[static_cast<size_t>(h)],
-                                out.data() + h * problem.head_dim);
+                                &sinks[static_cast<size_t>(h)], out.data() + h * problem.head_dim);
     }
     ASSERT_TRUE(AllSameBits(expected, out)) << r;
   }
@@ -474,8 +469,8 @@ TEST_P(ReferenceAttention, VariantsAreCloseToDoublePrecision) {
   const std::vector<float> q = Queries(problem, rng);
   const AttentionArgs args = cache.Args(problem, q);
   const std::vector<float> sinks = {1.5F, -2.0F};
-  const std::vector<float> out = Merge(kReferenceKernels, problem,
-                                       Partials(kReferenceKernels, problem, args), sinks.data());
+  const std::vector<float> out =
+      Merge(kReferenceKernels, problem, Partials(kReferenceKernels, problem, args), sinks.data());
   for (int r = 0; r < problem.rows; ++r) {
     for (int h = 0; h < problem.group; ++h) {
       const float* query = q.data() + r * args.q_stride + h * problem.head_dim;

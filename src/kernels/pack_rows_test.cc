@@ -12,9 +12,9 @@ namespace ropeway::kernels::testing {
 namespace {
 
 // A type for each packing.
-constexpr WeightType kTypesByPacking[] = {
-    WeightType::kF32,  WeightType::kQ4_1, WeightType::kQ4_0, WeightType::kQ5_0,
-    WeightType::kQ8_0, WeightType::kQ2_K, WeightType::kQ3_K, WeightType::kQ6_K};
+constexpr WeightType kTypesByPacking[] = {WeightType::kF32,  WeightType::kQ4_1, WeightType::kQ4_0,
+                                          WeightType::kQ5_0, WeightType::kQ8_0, WeightType::kQ2_K,
+                                          WeightType::kQ3_K, WeightType::kQ6_K};
 
 bool HasFloatSums(RowPacking packing) {
   return packing == RowPacking::kScaledSum || packing == RowPacking::kPartsScaledSum;

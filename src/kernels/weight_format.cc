@@ -226,10 +226,10 @@ int64_t FindBadScale(WeightType type, const std::byte* blocks, int64_t count) {
   const StoredScales at = format.stored;
   for (int64_t i = 0; i < count; ++i) {
     const std::byte* block = blocks + static_cast<size_t>(i) * format.block_bytes;
-    const bool good = format.scales == ScaleKind::kExponent
-                          ? block[0] != std::byte{255}
-                          : IsFiniteHalf(block + at.scale) &&
-                                (at.min < 0 || IsFiniteHalf(block + at.min));
+    const bool good =
+        format.scales == ScaleKind::kExponent
+            ? block[0] != std::byte{255}
+            : IsFiniteHalf(block + at.scale) && (at.min < 0 || IsFiniteHalf(block + at.min));
     if (!good) return i;
   }
   return -1;

@@ -11,7 +11,7 @@ namespace ropeway::kernels {
 
 // A stored block of one row, taken apart into what a panel holds of it.
 struct StoredBlock {
-  uint8_t levels[256];  // As many as the type stores together, as the panel's lines hold them.
+  uint8_t levels[256];       // As many as the type stores together, as the panel's lines hold them.
   uint8_t codes[8][2] = {};  // Of each block of 32.
   uint16_t d = 0;            // f16, as m.
   uint16_t m = 0;

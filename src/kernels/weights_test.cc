@@ -248,10 +248,10 @@ TEST(Weights, PackingIsCompleteAndInPlace) {
 
 TEST(Weights, TypesHaveTheNamesAndSizesOfTheFormat) {
   const std::vector<std::tuple<std::string, int, size_t>> expected = {
-      {"F32", 1, 4},      {"F16", 1, 2},       {"BF16", 1, 2},      {"Q4_0", 32, 18},
-      {"Q4_1", 32, 20},   {"Q5_0", 32, 22},    {"Q5_1", 32, 24},    {"Q8_0", 32, 34},
-      {"Q2_K", 256, 84},  {"Q3_K", 256, 110},  {"Q4_K", 256, 144},  {"Q5_K", 256, 176},
-      {"Q6_K", 256, 210}, {"IQ4_NL", 32, 18},  {"IQ4_XS", 256, 136}, {"MXFP4", 32, 17}};
+      {"F32", 1, 4},      {"F16", 1, 2},      {"BF16", 1, 2},       {"Q4_0", 32, 18},
+      {"Q4_1", 32, 20},   {"Q5_0", 32, 22},   {"Q5_1", 32, 24},     {"Q8_0", 32, 34},
+      {"Q2_K", 256, 84},  {"Q3_K", 256, 110}, {"Q4_K", 256, 144},   {"Q5_K", 256, 176},
+      {"Q6_K", 256, 210}, {"IQ4_NL", 32, 18}, {"IQ4_XS", 256, 136}, {"MXFP4", 32, 17}};
   ASSERT_EQ(std::size(kWeightTypes), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     const WeightType type = kWeightTypes[i];

@@ -132,8 +132,8 @@ void KvCacheManager::TakeTails(core::Sequence* sequence, int32_t index) {
     pool_.ForgetName(tail);
     At(sequence, index, group) = Take();
     if (At(sequence, index, group) == tail) continue;
-    base::Check({StatusCode::kInternal,
-                 fmt::format("sequence {} lost its parked tail", sequence->id())});
+    base::Check(
+        {StatusCode::kInternal, fmt::format("sequence {} lost its parked tail", sequence->id())});
   }
 }
 

@@ -120,7 +120,7 @@ std::string MetadataField(std::string_view key) { return fmt::format("metadata \
 std::string TensorField(std::string_view name) { return fmt::format("tensor \"{}\"", name); }
 
 StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path,
-                                                    std::string_view quantize) {
+                                                   std::string_view quantize) {
   if (!quantize.empty() && quantize != "q8_0" && quantize != "q4_0") {
     return InvalidArgument(fmt::format("quantize must be q8_0 or q4_0, not '{:.64}'", quantize),
                            "quantize");
@@ -232,9 +232,9 @@ Status GgufFile::CheckSplit() const {
   const StatusOr<std::optional<uint64_t>> tensors = GetUint(kTensors, 0, UINT64_MAX);
   if (!tensors.ok()) return tensors.status();
   if (!tensors->has_value() || **tensors == tensors_.size()) return {};
-  return Error(StatusCode::kDataLoss, MetadataField(kTensors),
-               fmt::format("{} tensors are announced, the parts have {}", **tensors,
-                           tensors_.size()));
+  return Error(
+      StatusCode::kDataLoss, MetadataField(kTensors),
+      fmt::format("{} tensors are announced, the parts have {}", **tensors, tensors_.size()));
 }
 
 Status GgufFile::Quantize(std::string_view quantize) {

@@ -220,8 +220,8 @@ bool GgufFile::Parser::ParseHeader() {
   }
   const auto check = [&](const char* field, uint64_t count, uint64_t min_bytes) {
     if (count <= remaining() / min_bytes && count <= kMaxEntries) return true;
-    return Fail(field, fmt::format("{} is more than a file of {} bytes can hold", count,
-                                   file_bytes_));
+    return Fail(field,
+                fmt::format("{} is more than a file of {} bytes can hold", count, file_bytes_));
   };
   return check("tensor count", tensor_count_, kMinTensorBytes) &&
          check("metadata count", metadata_count_, kMinEntryBytes);

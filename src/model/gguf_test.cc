@@ -386,8 +386,8 @@ TEST_F(SplitTest, PartsAreOneModel) {
     EXPECT_EQ(file.GetString("general.architecture").value(), "llama");
     EXPECT_EQ(file.files().size(), 3U);
     ASSERT_EQ(file.tensors().size(), 6U);
-    for (const auto& [name, value] : {std::pair{"t00", 0.0F}, std::pair{"t11", 11.0F},
-                                      std::pair{"t22", 22.0F}}) {
+    for (const auto& [name, value] :
+         {std::pair{"t00", 0.0F}, std::pair{"t11", 11.0F}, std::pair{"t22", 22.0F}}) {
       const GgufTensor* tensor = file.FindTensor(name);
       ASSERT_NE(tensor, nullptr) << name;
       std::vector<float> read(2);
@@ -403,8 +403,8 @@ TEST_F(SplitTest, PartsAreOneModel) {
 
 TEST_F(SplitTest, WhatDoesNotBelongTogetherIsNamed) {
   WriteAll();
-  EXPECT_THAT(Error(PathOf(2)), HasSubstr("is part 2 of 3 of a model; name the first one, " +
-                                          PathOf(1)));
+  EXPECT_THAT(Error(PathOf(2)),
+              HasSubstr("is part 2 of 3 of a model; name the first one, " + PathOf(1)));
   Write(folder_ + "/other.gguf", Part(0, 3, 6));
   EXPECT_THAT(Error(folder_ + "/other.gguf"),
               HasSubstr("metadata \"split.count\": the model is split in 3 files"));
@@ -439,8 +439,7 @@ TEST(GgufTest, QuantisesWhenItIsAsked) {
   EXPECT_EQ(GgmlTypeName(tensor.type), "Q8_0");
   ASSERT_EQ(tensor.bytes, 102U);
   std::vector<uint8_t> read(34);
-  ASSERT_TRUE(
-      (*file)->Read(tensor.begin + 34, std::as_writable_bytes(std::span(read))).ok());
+  ASSERT_TRUE((*file)->Read(tensor.begin + 34, std::as_writable_bytes(std::span(read))).ok());
   EXPECT_EQ(read[2], 127);
   EXPECT_EQ(GgmlTypeName((*file)->FindTensor("t.f32")->type), "F32");
   EXPECT_THAT(GgufFile::Open(temp.path(), "q3_k").status().message(),

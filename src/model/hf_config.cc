@@ -110,8 +110,7 @@ bool ConfigReader::ReadArchitecture() {
     std::vector<std::string_view> known;
     for (const HfArchitecture& architecture : kArchitectures) known.push_back(architecture.name);
     Lacks(kField, fmt::format("\"{}\" is not supported; {} are",
-                              base::PrintableText(names[0].substr(0, 64)),
-                              fmt::join(known, ", ")));
+                              base::PrintableText(names[0].substr(0, 64)), fmt::join(known, ", ")));
     return false;
   }
   model_.architecture = at;
@@ -291,9 +290,8 @@ void ConfigReader::ReadYarnScaling(HfFields* rope) {
 }
 
 void ConfigReader::ReadLongRope(HfFields* rope) {
-  const uint32_t original =
-      rope->Uint("original_max_position_embeddings",
-                 in_.Uint("original_max_position_embeddings", context_));
+  const uint32_t original = rope->Uint("original_max_position_embeddings",
+                                       in_.Uint("original_max_position_embeddings", context_));
   out_.SetUint32(Key("rope.scaling.original_context_length"), original,
                  in_.Field("original_max_position_embeddings"));
   model_.rope_long = rope->Numbers("long_factor");

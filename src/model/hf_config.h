@@ -19,8 +19,8 @@ struct HfArchitecture {
   const char* name;  // In config.json's "architectures".
   const char* gguf;  // The architecture in GGUF.
   const char* activation;
-  double rope_theta;       // Where the configuration has none.
-  bool rope_pairs = false;   // GGUF keeps the rows of q and k so that RoPE turns neighbours.
+  double rope_theta;           // Where the configuration has none.
+  bool rope_pairs = false;     // GGUF keeps the rows of q and k so that RoPE turns neighbours.
   bool norm_plus_one = false;  // GGUF keeps the weights of norms plus 1.
   bool transposed = false;     // Matrices are [inputs, outputs].
 };

@@ -66,8 +66,8 @@ class FolderReader {
 
   const std::string path_;
   GgufFile::Builder builder_;
-  std::set<std::string> files_;                   // With weights.
-  std::map<std::string, std::string> file_of_;    // By the tensor; empty without an index.
+  std::set<std::string> files_;                 // With weights.
+  std::map<std::string, std::string> file_of_;  // By the tensor; empty without an index.
   std::vector<HfTensor> tensors_;
 };
 
@@ -82,8 +82,8 @@ StatusOr<std::unique_ptr<GgufFile>> FolderReader::Read() {
   HfFields fields(path_, kConfig, *config);
   const HfModel model = ReadHfConfig(&fields, &builder_);
   if (!fields.ok()) return fields.status();
-  builder_.SetString("general.name", base::PrintableText(
-                                         std::filesystem::path(path_).filename().string()));
+  builder_.SetString("general.name",
+                     base::PrintableText(std::filesystem::path(path_).filename().string()));
   if (Exists(path_, kGeneration)) {
     const StatusOr<json> generation =
         ReadHfFile(path_, kGeneration, kMaxConfigBytes, kConfigBounds);
@@ -120,8 +120,8 @@ Status FolderReader::ReadIndex() {
     file_of_.emplace(tensor, name.get<std::string>());
   }
   if (files_.size() > kMaxShards) {
-    return Error(kIndex, fmt::format("names {} files; at most {} are read", files_.size(),
-                                     kMaxShards));
+    return Error(kIndex,
+                 fmt::format("names {} files; at most {} are read", files_.size(), kMaxShards));
   }
   return {};
 }

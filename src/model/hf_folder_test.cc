@@ -224,11 +224,11 @@ TEST(HfFolderTest, GemmasNormsCountFromOne) {
   writer.Add("model.layers.1.post_attention_layernorm.weight", {4}, "BF16", {0, 0.5, -1, 2});
   writer.Add("model.layers.1.pre_feedforward_layernorm.weight", {4}, "F32", {1, 1, 1, 1});
   writer.Add("model.layers.1.self_attn.q_norm.weight", {2}, "F32", {0, 3});
-  const auto file = OpenWith(
-      ConfigOf("Gemma3ForCausalLM",
-               R"(, "sliding_window": 512, "hidden_activation": "gelu_pytorch_tanh",
+  const auto file =
+      OpenWith(ConfigOf("Gemma3ForCausalLM",
+                        R"(, "sliding_window": 512, "hidden_activation": "gelu_pytorch_tanh",
                   "query_pre_attn_scalar": 16)"),
-      writer);
+               writer);
   ASSERT_NE(file, nullptr);
   EXPECT_THAT(FloatsOf(*file, "blk.1.post_attention_norm.weight"), ElementsAre(1, 1.5, 0, 3));
   EXPECT_THAT(FloatsOf(*file, "blk.1.ffn_norm.weight"), ElementsAre(2, 2, 2, 2));
@@ -295,10 +295,10 @@ TEST(HfFolderTest, FusedExpertsAreTakenApart) {
   // [2 experts, gate and up of 1 row each, 2]
   writer.Add("model.layers.0.mlp.experts.gate_up_proj", {2, 2, 2}, "F32", {1, 2, 3, 4, 5, 6, 7, 8});
   writer.Add("model.layers.0.mlp.experts.down_proj", {2, 2, 1}, "F32", {1, 2, 3, 4});
-  const auto file = OpenWith(
-      ConfigOf("Qwen3MoeForCausalLM", R"(, "num_experts": 2, "num_experts_per_tok": 1,
+  const auto file =
+      OpenWith(ConfigOf("Qwen3MoeForCausalLM", R"(, "num_experts": 2, "num_experts_per_tok": 1,
                "moe_intermediate_size": 1, "norm_topk_prob": true)"),
-      writer);
+               writer);
   ASSERT_NE(file, nullptr);
   EXPECT_THAT(FloatsOf(*file, "blk.0.ffn_gate_exps.weight"), ElementsAre(1, 2, 5, 6));
   EXPECT_THAT(FloatsOf(*file, "blk.0.ffn_up_exps.weight"), ElementsAre(3, 4, 7, 8));
@@ -442,11 +442,10 @@ TEST(HfFolderTest, AMissingExpertIsNamed) {
   folder.Write("model.safetensors", writer.Bytes());
   EXPECT_THAT(FolderError(folder), HasSubstr("expert 0 has no such tensor"));
   for (const char* count : {"0", "2000000000"}) {
-    folder.Write("config.json",
-                 ConfigOf("MixtralForCausalLM",
-                          fmt::format(R"(, "num_local_experts": {})", count)));
-    EXPECT_THAT(FolderError(folder), HasSubstr("\"num_local_experts\": " + std::string(count) +
-                                               " is out of range"));
+    folder.Write("config.json", ConfigOf("MixtralForCausalLM",
+                                         fmt::format(R"(, "num_local_experts": {})", count)));
+    EXPECT_THAT(FolderError(folder),
+                HasSubstr("\"num_local_experts\": " + std::string(count) + " is out of range"));
   }
 }
 

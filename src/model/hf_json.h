@@ -45,8 +45,8 @@ class HfFields {
   double Number(std::string_view key, std::optional<double> absent = {});  // Finite.
   bool Bool(std::string_view key, bool absent);
   std::string Text(std::string_view key, std::optional<std::string> absent = {});
-  std::vector<std::string> Texts(std::string_view key);      // Empty where absent.
-  std::vector<float> Numbers(std::string_view key);          // Likewise.
+  std::vector<std::string> Texts(std::string_view key);  // Empty where absent.
+  std::vector<float> Numbers(std::string_view key);      // Likewise.
   // An object; null where absent.
   const nlohmann::json* Object(std::string_view key);
 

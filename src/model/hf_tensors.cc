@@ -238,9 +238,9 @@ Status FolderTensors::AddNamed(const std::string& prefix, std::string_view gguf,
 std::optional<uint32_t> FolderTensors::TypeOf(const HfTensor& t, Status* status) const {
   const std::optional<uint32_t> type = FloatTypeOf(t.tensor.dtype);
   if (!type) {
-    *status = Error(
-        t, fmt::format("type {} is not supported; BF16, F16 and F32 are", t.tensor.dtype),
-        StatusCode::kUnimplemented);
+    *status =
+        Error(t, fmt::format("type {} is not supported; BF16, F16 and F32 are", t.tensor.dtype),
+              StatusCode::kUnimplemented);
   }
   return type;
 }

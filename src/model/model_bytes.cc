@@ -207,8 +207,8 @@ Status ModelBytes::ReadRows(const StoredMxfp4& matrix, uint64_t row,
   std::vector<std::byte> scales(static_cast<size_t>(blocks));
   for (uint64_t done = 0; done < to.size(); done += row_bytes, ++row) {
     const uint64_t first = row * matrix.row_stride * blocks;  // Its first block.
-    Status status = files_[matrix.blocks_file].Read(matrix.blocks_at + first * kMxfp4Nibbles,
-                                                    nibbles);
+    Status status =
+        files_[matrix.blocks_file].Read(matrix.blocks_at + first * kMxfp4Nibbles, nibbles);
     if (status.ok()) status = files_[matrix.scales_file].Read(matrix.scales_at + first, scales);
     if (!status.ok()) return status;
     std::byte* out = to.data() + done;

@@ -23,8 +23,8 @@ namespace ropeway::model {
 // A matrix of a file whose elements are not stored one row after the other. Row i of what is read
 // has elements (i, 0), (i, 1), ...
 struct StoredMatrix {
-  size_t file = 0;             // Its index.
-  uint64_t at = 0;             // Where element (0, 0) begins in it.
+  size_t file = 0;  // Its index.
+  uint64_t at = 0;  // Where element (0, 0) begins in it.
   uint64_t element_bytes = 4;
   uint64_t rows = 0;
   uint64_t columns = 0;

@@ -79,8 +79,13 @@ TEST_F(ModelBytesTest, AppendedBytesKeepTheirFiles) {
   ModelBytes other;
   const size_t file = other.AddFile(*base::RandomAccessFile::Open(more.path()));
   other.AddRange(file, 4, 2);
-  other.AddMatrix({.file = file, .at = 0, .element_bytes = 2, .rows = 2, .columns = 2,
-                   .row_stride = 1, .column_stride = 2});
+  other.AddMatrix({.file = file,
+                   .at = 0,
+                   .element_bytes = 2,
+                   .rows = 2,
+                   .columns = 2,
+                   .row_stride = 1,
+                   .column_stride = 2});
   EXPECT_EQ(bytes_.Append(std::move(other)), 4U);
   const std::vector<char> all = Read<char>(2, 12);
   EXPECT_EQ(std::string(all.begin(), all.end()), "23efabefcdgh");
@@ -94,11 +99,11 @@ TEST_F(ModelBytesTest, TransposesAndTakesEverySecondRow) {
   EXPECT_THAT(Read<float>(transposed, 12), ElementsAre(0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11));
   EXPECT_THAT(Read<float>(transposed + 12, 3), ElementsAre(1, 5, 9));  // One row.
   EXPECT_THAT(Read<float>(transposed + 8, 3), ElementsAre(8, 1, 5));   // Parts of two.
-  const uint64_t odd = bytes_.AddMatrix(
-      {.at = 4, .rows = 2, .columns = 3, .row_stride = 2, .column_stride = 4});
+  const uint64_t odd =
+      bytes_.AddMatrix({.at = 4, .rows = 2, .columns = 3, .row_stride = 2, .column_stride = 4});
   EXPECT_THAT(Read<float>(odd, 6), ElementsAre(1, 5, 9, 3, 7, 11));
-  const uint64_t even = bytes_.AddMatrix(
-      {.rows = 3, .columns = 2, .row_stride = 4, .column_stride = 2});
+  const uint64_t even =
+      bytes_.AddMatrix({.rows = 3, .columns = 2, .row_stride = 4, .column_stride = 2});
   EXPECT_THAT(Read<float>(even, 6), ElementsAre(0, 2, 4, 6, 8, 10));
 }
 
@@ -154,10 +159,10 @@ TEST_F(ModelBytesTest, QuantisesAsGgufPyDoes) {
   const std::vector<uint8_t> q4 = Read<uint8_t>(converted(ggml_type::kQ40), 18);
   const uint16_t scale = kernels::FloatToHalf(-15.875F);
   EXPECT_EQ(std::memcmp(q4.data(), &scale, 2), 0);
-  EXPECT_EQ(q4[2] & 15, 0);      // 127: -8.
-  EXPECT_EQ(q4[3] & 15, 8);      // 0.5: 0.
-  EXPECT_EQ(q4[6] & 15, 15);     // -127: 8, which becomes 7.
-  EXPECT_EQ(q4[2] >> 4, 8);      // Element 16.
+  EXPECT_EQ(q4[2] & 15, 0);   // 127: -8.
+  EXPECT_EQ(q4[3] & 15, 8);   // 0.5: 0.
+  EXPECT_EQ(q4[6] & 15, 15);  // -127: 8, which becomes 7.
+  EXPECT_EQ(q4[2] >> 4, 8);   // Element 16.
 }
 
 TEST_F(ModelBytesTest, WhatIsNotFiniteIsNotQuantised) {
@@ -187,9 +192,12 @@ TEST_F(ModelBytesTest, ReordersTheNibblesOfMxfp4) {
     }
   }
   Open(blocks + "\x7F\x80");
-  const uint64_t begin = bytes_.AddMxfp4(
-      {.blocks_file = 0, .blocks_at = 0, .scales_file = 0, .scales_at = 32, .rows = 2,
-       .columns = 32});
+  const uint64_t begin = bytes_.AddMxfp4({.blocks_file = 0,
+                                          .blocks_at = 0,
+                                          .scales_file = 0,
+                                          .scales_at = 32,
+                                          .rows = 2,
+                                          .columns = 32});
   const std::vector<uint8_t> read = Read<uint8_t>(begin, 34);
   EXPECT_EQ(read[0], 0x7F);
   EXPECT_EQ(read[17], 0x80);

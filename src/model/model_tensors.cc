@@ -203,8 +203,7 @@ void TensorBinder::BindLayers() {
   }
 }
 
-void TensorBinder::BindSpec(const TensorSpec& spec, const GgufTensor* tensor,
-                            LayerTensors* layer) {
+void TensorBinder::BindSpec(const TensorSpec& spec, const GgufTensor* tensor, LayerTensors* layer) {
   const int32_t k = spec.vector ? 0 : spec.shape[0];
   TensorPart part = {tensor, static_cast<uint64_t>(spec.begin), spec.n, k};
   switch (spec.of) {

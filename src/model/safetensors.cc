@@ -88,9 +88,10 @@ bool HeaderReader::ReadText(json* header) {
   status_ = file_.Read(0, std::as_writable_bytes(std::span(&length, 1)));
   if (!status_.ok()) return false;
   if (length > kMaxHeaderBytes64 || length > file_.bytes() - kLengthBytes) {
-    return Fail(fmt::format("the header's length, {}, is more than the file's {} bytes hold, or "
-                            "than {}; it is no safetensors file",
-                            length, file_.bytes(), kMaxHeaderBytes64));
+    return Fail(
+        fmt::format("the header's length, {}, is more than the file's {} bytes hold, or "
+                    "than {}; it is no safetensors file",
+                    length, file_.bytes(), kMaxHeaderBytes64));
   }
   std::string text(static_cast<size_t>(length), '\0');
   status_ = file_.Read(kLengthBytes, std::as_writable_bytes(std::span(text)));
@@ -181,17 +182,16 @@ bool HeaderReader::ReadOffsets(const json& value, SafeTensor* tensor) {
 
 // Tensors that share bytes would let a small file request any amount of memory at load.
 bool HeaderReader::CheckOrder() {
-  std::ranges::stable_sort(tensors_, {}, [](const SafeTensor& tensor) {
-    return std::pair(tensor.begin, tensor.bytes);
-  });
+  std::ranges::stable_sort(
+      tensors_, {}, [](const SafeTensor& tensor) { return std::pair(tensor.begin, tensor.bytes); });
   uint64_t end = data_;
   for (const SafeTensor& tensor : tensors_) {
     if (tensor.begin < end) {
       return Fail(tensor, "its data overlap those of the tensor before it in the file");
     }
     if (tensor.begin > end) {
-      return Fail(tensor, fmt::format("{} bytes before its data belong to no tensor",
-                                      tensor.begin - end));
+      return Fail(tensor,
+                  fmt::format("{} bytes before its data belong to no tensor", tensor.begin - end));
     }
     end = tensor.begin + tensor.bytes;
   }

@@ -117,12 +117,11 @@ TEST(SafetensorsTest, HostileTensorsAreNamed) {
               HasSubstr("1 bytes at the file's end belong to no tensor"));
   EXPECT_THAT(TensorError(R"("dtype":"F32","shape":[2],"data_offsets":[4,12])", 12),
               HasSubstr("4 bytes before its data belong to no tensor"));
-  EXPECT_THAT(
-      HeaderError(SafetensorsWriter::WithHeader(
-          R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
-          R"("b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})",
-          "abcdef")),
-      HasSubstr("tensor \"b\": its data overlap"));
+  EXPECT_THAT(HeaderError(SafetensorsWriter::WithHeader(
+                  R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+                  R"("b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})",
+                  "abcdef")),
+              HasSubstr("tensor \"b\": its data overlap"));
 }
 
 TEST(SafetensorsTest, EveryTruncationIsAnError) {

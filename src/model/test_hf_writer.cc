@@ -76,8 +76,6 @@ void TempFolder::Write(std::string_view name, std::string_view bytes) const {
   if (!file) throw std::runtime_error("cannot write " + PathOf(name));
 }
 
-void TempFolder::Remove(std::string_view name) const {
-  std::filesystem::remove_all(PathOf(name));
-}
+void TempFolder::Remove(std::string_view name) const { std::filesystem::remove_all(PathOf(name)); }
 
 }  // namespace ropeway::model

@@ -142,8 +142,7 @@ SuperBlock WithMinima(const float* x, int part, int highest, int highest_code) {
     const auto [least, most] = std::minmax_element(x + p * part, x + (p + 1) * part);
     const float low = std::min(*least, 0.0F);
     minima.at(static_cast<size_t>(p)) = -low;
-    scales.at(static_cast<size_t>(p)) =
-        (std::max(*most, 0.0F) - low) / static_cast<float>(highest);
+    scales.at(static_cast<size_t>(p)) = (std::max(*most, 0.0F) - low) / static_cast<float>(highest);
   }
   const float codes = static_cast<float>(highest_code);
   block.d = kernels::FloatToHalf(*std::ranges::max_element(scales) / codes);

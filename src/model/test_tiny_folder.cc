@@ -83,10 +83,10 @@ std::string HfNameOf(std::string_view gguf) {
   }();
   if (!fixed.empty()) return fixed;
   static const std::vector<std::pair<std::string, std::string>> kParts = {
-      {"attn_norm", "input_layernorm"},      {"attn_q", "self_attn.q_proj"},
-      {"attn_k", "self_attn.k_proj"},        {"attn_v", "self_attn.v_proj"},
-      {"attn_output", "self_attn.o_proj"},   {"ffn_norm", "post_attention_layernorm"},
-      {"ffn_gate", "mlp.gate_proj"},         {"ffn_up", "mlp.up_proj"},
+      {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},
+      {"attn_k", "self_attn.k_proj"},      {"attn_v", "self_attn.v_proj"},
+      {"attn_output", "self_attn.o_proj"}, {"ffn_norm", "post_attention_layernorm"},
+      {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
       {"ffn_down", "mlp.down_proj"},
   };
   const std::string name(gguf);
@@ -106,8 +106,7 @@ std::string HalvesApart(const std::string& rows, size_t row_bytes, size_t head_d
   for (size_t row = 0; row < rows.size() / row_bytes; ++row) {
     const size_t within = row % head_dim;
     const size_t half = head_dim / 2;
-    const size_t from =
-        row - within + (within < half ? 2 * within : 2 * (within - half) + 1);
+    const size_t from = row - within + (within < half ? 2 * within : 2 * (within - half) + 1);
     halves += rows.substr(from * row_bytes, row_bytes);
   }
   return halves;
@@ -135,8 +134,8 @@ void WriteTinyFolder(const TinyLlamaOptions& options, const std::string& folder)
     if (!status.ok()) throw std::runtime_error(status.message());
     const std::string name = HfNameOf(tensor.name);
     if (name.ends_with("q_proj.weight") || name.ends_with("k_proj.weight")) {
-      bytes = HalvesApart(bytes, tensor.bytes / tensor.shape[1],
-                          static_cast<size_t>(options.head_dim));
+      bytes =
+          HalvesApart(bytes, tensor.bytes / tensor.shape[1], static_cast<size_t>(options.head_dim));
     }
     const std::vector<uint64_t> shape(tensor.shape.rbegin(), tensor.shape.rend());
     writer.AddBytes(name, shape, is_f32 ? "F32" : "F16", bytes);

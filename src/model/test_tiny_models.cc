@@ -40,23 +40,56 @@ const std::vector<TinySpec>& TinySpecs() {
       {.name = "llama", .architecture = "llama"},
       {.name = "llama3", .architecture = "llama", .tied = true, .rope_base = 500000.0},
       {.name = "mistral", .architecture = "llama", .window = 20},
-      {.name = "mixtral", .architecture = "llama", .experts = 4, .experts_used = 2,
+      {.name = "mixtral",
+       .architecture = "llama",
+       .experts = 4,
+       .experts_used = 2,
        .expert_ffn = kFfn},
       {.name = "qwen2", .architecture = "qwen2", .tied = true, .qkv_bias = true},
       {.name = "qwen3", .architecture = "qwen3", .head_dim = 32, .tied = true, .qk_norm = true},
-      {.name = "gemma2", .architecture = "gemma2", .layers = 4, .head_dim = 32, .tied = true,
-       .eps = 1e-6, .window = 24},
-      {.name = "gemma3", .architecture = "gemma3", .layers = 7, .kv_heads = 1, .head_dim = 32,
-       .tied = true, .eps = 1e-6, .rope_base = 1e6, .window = 24, .qk_norm = true},
+      {.name = "gemma2",
+       .architecture = "gemma2",
+       .layers = 4,
+       .head_dim = 32,
+       .tied = true,
+       .eps = 1e-6,
+       .window = 24},
+      {.name = "gemma3",
+       .architecture = "gemma3",
+       .layers = 7,
+       .kv_heads = 1,
+       .head_dim = 32,
+       .tied = true,
+       .eps = 1e-6,
+       .rope_base = 1e6,
+       .window = 24,
+       .qk_norm = true},
       {.name = "gpt2", .architecture = "gpt2", .kv_heads = 4, .tied = true},
       {.name = "phi3", .architecture = "phi3", .window = 40},
       {.name = "phi3long", .architecture = "phi3"},
-      {.name = "qwen2moe", .architecture = "qwen2moe", .experts = 6, .experts_used = 2,
-       .expert_ffn = 32, .shared_ffn = 64, .qkv_bias = true},
-      {.name = "qwen3moe", .architecture = "qwen3moe", .head_dim = 32, .experts = 8,
-       .experts_used = 3, .expert_ffn = 32, .qk_norm = true},
-      {.name = "gptoss", .architecture = "gpt-oss", .layers = 4, .rope_base = 150000.0,
-       .window = 24, .experts = 4, .experts_used = 2, .expert_ffn = 64, .qkv_bias = true},
+      {.name = "qwen2moe",
+       .architecture = "qwen2moe",
+       .experts = 6,
+       .experts_used = 2,
+       .expert_ffn = 32,
+       .shared_ffn = 64,
+       .qkv_bias = true},
+      {.name = "qwen3moe",
+       .architecture = "qwen3moe",
+       .head_dim = 32,
+       .experts = 8,
+       .experts_used = 3,
+       .expert_ffn = 32,
+       .qk_norm = true},
+      {.name = "gptoss",
+       .architecture = "gpt-oss",
+       .layers = 4,
+       .rope_base = 150000.0,
+       .window = 24,
+       .experts = 4,
+       .experts_used = 2,
+       .expert_ffn = 64,
+       .qkv_bias = true},
   };
   return specs;
 }
@@ -123,9 +156,7 @@ class TinyModelMaker {
   }
   bool Named(const char* name) const { return spec_.name == std::string(name); }
   std::string Key(const char* key) const { return std::string(spec_.architecture) + "." + key; }
-  void Uint(const char* key, int value) {
-    file_.SetUint32(Key(key), static_cast<uint32_t>(value));
-  }
+  void Uint(const char* key, int value) { file_.SetUint32(Key(key), static_cast<uint32_t>(value)); }
   void Float(const char* key, double value) {
     file_.SetFloat32(Key(key), static_cast<float>(value));
   }

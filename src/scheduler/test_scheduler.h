@@ -21,12 +21,11 @@ class SchedulerTest : public testing::Test {
  protected:
   void Start(int32_t blocks, const SchedulerOptions& options,
              policy::SchedulingPolicy* policy = nullptr) {
-    kv_ = std::make_unique<kvcache::KvCacheManager>(kvcache::KvCacheOptions{
-        .num_blocks = blocks,
-        .block_bytes = 1,
-        .windows = windows_,
-        .caching = caching_,
-        .tier = tier_});
+    kv_ = std::make_unique<kvcache::KvCacheManager>(kvcache::KvCacheOptions{.num_blocks = blocks,
+                                                                            .block_bytes = 1,
+                                                                            .windows = windows_,
+                                                                            .caching = caching_,
+                                                                            .tier = tier_});
     scheduler_ = std::make_unique<Scheduler>(options, policy != nullptr ? policy : &fcfs_,
                                              kv_.get(), &mover_);
   }
@@ -61,9 +60,9 @@ class SchedulerTest : public testing::Test {
       item.sequence->kv.computed += item.num_tokens;
       kv_->OnComputed(item.sequence);
       tokens += item.num_tokens;
-      EXPECT_GE(item.sequence->kv.blocks.size(),
-                windows_.size() *
-                    static_cast<size_t>(kvcache::BlocksFor(item.sequence->kv.computed)));
+      EXPECT_GE(
+          item.sequence->kv.blocks.size(),
+          windows_.size() * static_cast<size_t>(kvcache::BlocksFor(item.sequence->kv.computed)));
       if (!item.sample) continue;
       item.sequence->ids.push_back(0);
       if (item.sequence->state == core::SequenceState::kPrefilling) {

@@ -33,8 +33,8 @@ class SamplingDefaultsTest : public ServerTest {
 TEST_F(SamplingDefaultsTest, TheBodyGoesBeforeTheModel) {
   const std::string chat = R"({"messages": [{"role": "user", "content": "x"}], "max_tokens": 1)";
   const std::string completion = R"({"prompt": "x", "max_tokens": 1)";
-  for (const auto& [path, body] : {std::pair{"/v1/chat/completions", chat},
-                                   std::pair{"/v1/completions", completion}}) {
+  for (const auto& [path, body] :
+       {std::pair{"/v1/chat/completions", chat}, std::pair{"/v1/completions", completion}}) {
     const SamplingParams silent = Post(path, body + "}");
     EXPECT_EQ(silent.temperature, 0.6F);
     EXPECT_EQ(silent.top_k, 40);

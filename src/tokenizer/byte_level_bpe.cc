@@ -219,10 +219,9 @@ StatusOr<PreTokenizer> MakePreTokenizer(const Vocabulary& vocabulary) {
   size_t bytes = 0;
   for (const std::string& pattern : vocabulary.patterns) bytes += pattern.size();
   if (vocabulary.patterns.size() > kMaxPatterns || bytes > kMaxPatternBytes) {
-    return VocabularyError("pre_tokenizer", "there must be at most " +
-                                                std::to_string(kMaxPatterns) + " patterns of " +
-                                                std::to_string(kMaxPatternBytes) +
-                                                " bytes together");
+    return VocabularyError(
+        "pre_tokenizer", "there must be at most " + std::to_string(kMaxPatterns) + " patterns of " +
+                             std::to_string(kMaxPatternBytes) + " bytes together");
   }
   StatusOr<PreTokenizer> made =
       PreTokenizer::Create(vocabulary.patterns, vocabulary.ignore_merges.value_or(false));
@@ -238,8 +237,8 @@ StatusOr<std::unique_ptr<const TextModel>> MakeByteLevelBpe(const Vocabulary& vo
   if (!pre_tokenizer.ok()) return pre_tokenizer.status();
   const StatusOr<RankedMerges> merges = MergesOfList(vocabulary.merges, *table);
   if (!merges.ok()) return merges.status();
-  return std::unique_ptr<const TextModel>(std::make_unique<ByteLevelBpe>(
-      table, *std::move(pre_tokenizer), vocabulary.form, *merges));
+  return std::unique_ptr<const TextModel>(
+      std::make_unique<ByteLevelBpe>(table, *std::move(pre_tokenizer), vocabulary.form, *merges));
 }
 
 }  // namespace ropeway::tokenizer

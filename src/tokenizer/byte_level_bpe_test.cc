@@ -55,8 +55,8 @@ double SecondsSince(std::clock_t start) {
 
 // One name of each family of split patterns.
 const std::vector<const char*> kFamilies = {
-    "gpt-2", "smollm", "llama-bpe", "dbrx",         "glm4",           "qwen2",      "qwen35",
-    "gpt-4o", "tekken", "falcon",   "deepseek-llm", "deepseek-coder", "deepseek-v3"};
+    "gpt-2",  "smollm", "llama-bpe", "dbrx",         "glm4",           "qwen2",      "qwen35",
+    "gpt-4o", "tekken", "falcon",    "deepseek-llm", "deepseek-coder", "deepseek-v3"};
 
 // Ids 256.. are: he, ll, hell, "Ġw", aa, aaaa.
 const std::vector<std::string> kMerges = {"h e", "l l", "he ll", "Ġ w", "a a", "aa aa"};

@@ -27,9 +27,8 @@ std::string Mapped(const CharMap& map, std::string_view text) {
 }
 
 TEST(CharMapTest, TheLongestBeginningIsMapped) {
-  const CharMap map = MakeCharMap(
-      WriteCharMap({{"ﬁ", "fi"}, {"e\u0301", "é"}, {"\t", " "}, {"ab", "X"}, {"abcd", "Y"},
-                    {"\x07", ""}}));
+  const CharMap map = MakeCharMap(WriteCharMap(
+      {{"ﬁ", "fi"}, {"e\u0301", "é"}, {"\t", " "}, {"ab", "X"}, {"abcd", "Y"}, {"\x07", ""}}));
   EXPECT_EQ(Mapped(map, "ﬁn e\u0301\te"), "fin é e");
   EXPECT_EQ(Mapped(map, "abab abcd abce abc"), "XX Y Xce Xc");
   EXPECT_EQ(Mapped(map, "a\x07z"), "az");
@@ -37,9 +36,7 @@ TEST(CharMapTest, TheLongestBeginningIsMapped) {
   EXPECT_EQ(map.Find("ab", 0).to, "X");
 }
 
-TEST(CharMapTest, WithoutATableNothingIs) {
-  EXPECT_EQ(Mapped(MakeCharMap(""), "abc"), "abc");
-}
+TEST(CharMapTest, WithoutATableNothingIs) { EXPECT_EQ(Mapped(MakeCharMap(""), "abc"), "abc"); }
 
 TEST(CharMapTest, WhatIsNoTableIsRejectedByName) {
   const std::string good = WriteCharMap({{"a", "b"}});

@@ -28,8 +28,8 @@ bool IsContinuation(char byte) { return (static_cast<uint8_t>(byte) & 0xC0U) == 
 
 bool IsWhiteSpace(char32_t c) {
   return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-         c == 0x205F || c == kLastSpace;
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+         c == kLastSpace;
 }
 
 size_t LeadingSpace(std::string_view text) {

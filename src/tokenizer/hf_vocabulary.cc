@@ -201,8 +201,8 @@ bool FolderVocabulary::ReadVocab(const json& model) {
     const auto at = static_cast<size_t>(id.get<uint64_t>());
     if (at >= seen.size()) seen.resize(at + 1);
     if (seen[at]) {
-      return Broken("model.vocab", "the id " + std::to_string(at) + " is given twice, also to " +
-                                       Quoted(token));
+      return Broken("model.vocab",
+                    "the id " + std::to_string(at) + " is given twice, also to " + Quoted(token));
     }
     seen[at] = true;
     if (at >= v_.tokens.size()) v_.tokens.resize(at + 1);
@@ -259,9 +259,9 @@ bool FolderVocabulary::AddToken(const std::string& where, TokenId id, const json
   const auto at = static_cast<size_t>(id);
   if (!content.is_string()) return Fail(StatusCode::kDataLoss, where, "content is no text");
   if (id < 0 || at >= most) {
-    return Fail(StatusCode::kDataLoss, where, "the id " + std::to_string(id) +
-                                                  " is far beyond the vocabulary's " +
-                                                  std::to_string(v_.tokens.size()) + " tokens");
+    return Fail(StatusCode::kDataLoss, where,
+                "the id " + std::to_string(id) + " is far beyond the vocabulary's " +
+                    std::to_string(v_.tokens.size()) + " tokens");
   }
   const bool known = at < v_.tokens.size();
   while (at >= v_.tokens.size()) {
@@ -307,8 +307,8 @@ bool FolderVocabulary::ReadAddedDecoder() {
   if (!tokens.is_object()) return true;
   for (const auto& [key, token] : tokens.items()) {
     const std::string field = "tokenizer_config.json \"added_tokens_decoder\" " + Quoted(key);
-    const bool digits = !key.empty() && key.size() <= 8 &&
-                        key.find_first_not_of("0123456789") == std::string::npos;
+    const bool digits =
+        !key.empty() && key.size() <= 8 && key.find_first_not_of("0123456789") == std::string::npos;
     if (!digits) return Fail(StatusCode::kDataLoss, field, "is no number of a token");
     if (!AddToken(field, static_cast<TokenId>(std::stol(key)), token)) return false;
   }
@@ -328,13 +328,11 @@ bool FolderVocabulary::ReadNormalizer(const json& normalizer) {
     v_.form = TextForm::kNfc;
     return true;
   }
-  if (!byte_level_ && type == "Prepend" &&
-      TextOf(Member(normalizer, "prepend")) == kSpaceLetter) {
+  if (!byte_level_ && type == "Prepend" && TextOf(Member(normalizer, "prepend")) == kSpaceLetter) {
     v_.space_prefix = SpacePrefix::kEach;
     return true;
   }
-  if (!byte_level_ && type == "Replace" &&
-      TextOf(Member(normalizer, "content")) == kSpaceLetter &&
+  if (!byte_level_ && type == "Replace" && TextOf(Member(normalizer, "content")) == kSpaceLetter &&
       TextOf(Member(Member(normalizer, "pattern"), "String")) == " ") {
     return true;
   }
@@ -454,9 +452,9 @@ bool FolderVocabulary::ReadEnds(const json& document, const char* name) {
   const json one = json::array({ids});
   for (const json& id : ids.is_array() ? ids : one) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= v_.tokens.size()) {
-      return Fail(StatusCode::kDataLoss, std::string(name) + " \"eos_token_id\"",
-                  "is no number of the vocabulary's " + std::to_string(v_.tokens.size()) +
-                      " tokens");
+      return Fail(
+          StatusCode::kDataLoss, std::string(name) + " \"eos_token_id\"",
+          "is no number of the vocabulary's " + std::to_string(v_.tokens.size()) + " tokens");
     }
     const auto end = static_cast<TokenId>(id.get<uint64_t>());
     if (std::find(v_.ends.begin(), v_.ends.end(), end) == v_.ends.end()) v_.ends.push_back(end);

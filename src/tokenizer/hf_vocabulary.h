@@ -18,7 +18,7 @@ struct HfTokenizerFiles {
   std::string config = {};
   std::string generation_config = {};
   std::string chat_template = {};  // chat_template.jinja: goes before that of tokenizer_config.
-  size_t rows = 0;  // Of the embedding; ids without a token get one of type kUnused.
+  size_t rows = 0;                 // Of the embedding; ids without a token get one of type kUnused.
 };
 
 // Reads tokenizer.json (byte-level BPE, and the BPE that was made from SentencePiece's), or

@@ -20,9 +20,18 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 const std::vector<std::string> kFolderTexts = {
-    "",       "hello hello",      "  h e\n\nhello 12345 it's", "héllo <x>hello</x><x>",
-    "<x> a",  "a  b\tab  ",       "日本語 0x1F",               "<s>ab</s>",
-    "ab ab",  " ab",              "\xF0\x9F\x98\x80 e\u0301",   "HELLO'S",
+    "",
+    "hello hello",
+    "  h e\n\nhello 12345 it's",
+    "héllo <x>hello</x><x>",
+    "<x> a",
+    "a  b\tab  ",
+    "日本語 0x1F",
+    "<s>ab</s>",
+    "ab ab",
+    " ab",
+    "\xF0\x9F\x98\x80 e\u0301",
+    "HELLO'S",
 };
 
 // The folder's file for a vocabulary that was made for a GGUF file.
@@ -49,8 +58,7 @@ json ByteLevel(bool use_regex) {
 json Steps(const char* name, const json& list) { return {{"type", "Sequence"}, {name, list}}; }
 
 StatusOr<Vocabulary> ReadJsonFile(const json& tokenizer, const json& config = json::object()) {
-  return ReadHfVocabulary(
-      {.tokenizer_json = tokenizer.dump(), .tokenizer_config = config.dump()});
+  return ReadHfVocabulary({.tokenizer_json = tokenizer.dump(), .tokenizer_config = config.dump()});
 }
 
 Vocabulary MustReadJson(const json& tokenizer, const json& config = json::object()) {
@@ -94,18 +102,18 @@ TEST(HfVocabularyTest, ByteLevelBpeWithARegexOfItsOwn) {
   gguf.bos = static_cast<TokenId>(gguf.tokens.size() - 1);
   json document = TokenizerJson(gguf);
   const std::string regex(FindSplitFamily("llama-bpe")->expressions.front().text);
-  document["pre_tokenizer"] =
-      Steps("pretokenizers", {{{"type", "Split"},
-                               {"pattern", {{"Regex", regex}}},
-                               {"behavior", "Isolated"},
-                               {"invert", false}},
-                              ByteLevel(false)});
+  document["pre_tokenizer"] = Steps("pretokenizers", {{{"type", "Split"},
+                                                       {"pattern", {{"Regex", regex}}},
+                                                       {"behavior", "Isolated"},
+                                                       {"invert", false}},
+                                                      ByteLevel(false)});
   document["model"]["ignore_merges"] = true;
   document["post_processor"] =
       Steps("processors", {ByteLevel(true),
                            {{"type", "TemplateProcessing"},
-                            {"single", {{{"SpecialToken", {{"id", "<x>"}, {"type_id", 0}}}},
-                                        {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}}}});
+                            {"single",
+                             {{{"SpecialToken", {{"id", "<x>"}, {"type_id", 0}}}},
+                              {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}}}});
   const Vocabulary folder = MustReadJson(document);
   EXPECT_EQ(folder.add_bos, true);
   EXPECT_EQ(folder.bos, gguf.bos);
@@ -161,10 +169,8 @@ Vocabulary SpacedVocabulary() {
 TEST(HfVocabularyTest, SentencePiecesBpe) {
   const Vocabulary gguf = SpacedVocabulary();
   json document = SpacedJson(gguf);
-  const json replace = {
-      {"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}};
-  document["normalizer"] =
-      Steps("normalizers", {{{"type", "Prepend"}, {"prepend", "▁"}}, replace});
+  const json replace = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}};
+  document["normalizer"] = Steps("normalizers", {{{"type", "Prepend"}, {"prepend", "▁"}}, replace});
   const json config = {{"bos_token", {{"content", "<s>"}}}, {"eos_token", "</s>"}};
   const Vocabulary folder = MustReadJson(document, config);
   EXPECT_EQ(folder.model, "llama");
@@ -225,8 +231,8 @@ TEST(HfVocabularyTest, TokensThatEndTexts) {
                              .generation_config = generation});
   };
   EXPECT_EQ(read("", "")->eos, 256);
-  const auto both = read(R"({"eos_token_id": 256, "bos_token_id": 258})",
-                         R"({"eos_token_id": [257, 256]})");
+  const auto both =
+      read(R"({"eos_token_id": 256, "bos_token_id": 258})", R"({"eos_token_id": [257, 256]})");
   ASSERT_TRUE(both.ok()) << both.status().message();
   EXPECT_EQ(both->ends, (std::vector<TokenId>{257, 256}));
   EXPECT_EQ(both->bos, 258);
@@ -289,9 +295,9 @@ TEST(HfVocabularyTest, NamesTheFieldThatIsBroken) {
     EXPECT_THAT(FolderError([&](json& d) { d["model"]["merges"] = merges; }).message(),
                 HasSubstr("tokenizer.json \"model.merges"));
   }
-  for (const json& added : {json(1), json::array({1}), json::array({{{"id", -1}}}),
-                            json::array({{{"id", 1}}}),
-                            json::array({{{"id", 9'000'000}, {"content", "x"}}})}) {
+  for (const json& added :
+       {json(1), json::array({1}), json::array({{{"id", -1}}}), json::array({{{"id", 1}}}),
+        json::array({{{"id", 9'000'000}, {"content", "x"}}})}) {
     EXPECT_THAT(FolderError([&](json& d) { d["added_tokens"] = added; }).message(),
                 HasSubstr("tokenizer.json \"added_tokens"));
   }
@@ -299,8 +305,7 @@ TEST(HfVocabularyTest, NamesTheFieldThatIsBroken) {
 
 TEST(HfVocabularyTest, NamesWhatItCannotEncodeWith) {
   const auto lacks = [](const char* field, const json& value) {
-    const Status status =
-        FolderError([&](json& d) { d[json::json_pointer(field)] = value; });
+    const Status status = FolderError([&](json& d) { d[json::json_pointer(field)] = value; });
     EXPECT_EQ(status.code(), StatusCode::kUnimplemented) << field << " " << value;
     EXPECT_THAT(status.message(), HasSubstr("is not supported"));
     return status.message();
@@ -313,8 +318,8 @@ TEST(HfVocabularyTest, NamesWhatItCannotEncodeWith) {
               HasSubstr("\"pre_tokenizer\": type \"Whitespace\""));
   lacks("/pre_tokenizer/add_prefix_space", true);
   lacks("/pre_tokenizer", nullptr);  // Neither bytes' letters nor byte_fallback.
-  lacks("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "a"}}},
-                           {"behavior", "MergedWithNext"}});
+  lacks("/pre_tokenizer",
+        {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "MergedWithNext"}});
   lacks("/normalizer", {{"type", "Lowercase"}});
   lacks("/added_tokens", json::array({{{"id", 1}, {"content", "x"}, {"single_word", true}}}));
 }

@@ -101,7 +101,7 @@ std::optional<size_t> VocabularyTokenizer::Covers(std::string_view text, TokenId
   }
   const std::string_view bytes = table.Bytes(id, true);
   const bool exact = text.starts_with(bytes);
-  const Before comes_after = !before                   ? Before::kNothing
+  const Before comes_after = !before                  ? Before::kNothing
                              : table.IsAdded(*before) ? Before::kAddedToken
                                                       : Before::kText;
   const bool ordinary = !table.IsAdded(id) && bytes.starts_with(' ');
@@ -128,8 +128,8 @@ StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(Vocabulary vocabulary) {
   if (!table.ok()) return table.status();
   StatusOr<std::unique_ptr<const TextModel>> model = kind->make(vocabulary, table->get());
   if (!model.ok()) return model.status();
-  return std::unique_ptr<Tokenizer>(std::make_unique<VocabularyTokenizer>(
-      vocabulary, *std::move(table), *std::move(model)));
+  return std::unique_ptr<Tokenizer>(
+      std::make_unique<VocabularyTokenizer>(vocabulary, *std::move(table), *std::move(model)));
 }
 
 }  // namespace ropeway::tokenizer

@@ -51,8 +51,8 @@ TEST(MakeTokenizerTest, KnowsTheEndsOfEveryKind) {
 
 // gpt-oss ends its messages with <|end|> and goes on.
 TEST(MakeTokenizerTest, AnEndOfAMessageIsNoEndOfATurn) {
-  const auto tokenizer = MakeAny(
-      MakeVocabulary("gpt-4o", {}, {"<|end|>", "<|return|>", "<|call|>", "<|message|>"}));
+  const auto tokenizer =
+      MakeAny(MakeVocabulary("gpt-4o", {}, {"<|end|>", "<|return|>", "<|call|>", "<|message|>"}));
   EXPECT_FALSE(tokenizer->IsEnd(256));
   EXPECT_TRUE(tokenizer->IsEnd(257));
   EXPECT_TRUE(tokenizer->IsEnd(258));
@@ -78,7 +78,10 @@ TEST(MakeTokenizerTest, ATokenizerFileMayBringItsOwnPatternsAndForm) {
   EXPECT_EQ(MakeAny(vocabulary)->Encode("ab e\u0301", {}),
             (std::vector<TokenId>{256, ' ', 'e', 0xCC, 0x81}));
   vocabulary.form = TextForm::kNfc;
-  EXPECT_EQ(MakeAny(vocabulary)->Encode("ab e\u0301\xFF" "e\u0301", {}),
+  EXPECT_EQ(MakeAny(vocabulary)
+                ->Encode("ab e\u0301\xFF"
+                         "e\u0301",
+                         {}),
             (std::vector<TokenId>{256, ' ', 257, 0xFF, 257}));
   vocabulary.patterns = {"("};
   EXPECT_EQ(MakeTokenizer(vocabulary).status().field(), "pre_tokenizer");

@@ -65,9 +65,8 @@ StatusOr<RankedMerges> MergesOfList(const std::vector<std::string>& list, const 
 
 Status CheckScores(const std::vector<float>& scores, const TokenTable& table) {
   if (scores.size() != table.size()) {
-    return VocabularyError("tokenizer.ggml.scores",
-                           std::to_string(scores.size()) + " scores for " +
-                               std::to_string(table.size()) + " tokens");
+    return VocabularyError("tokenizer.ggml.scores", std::to_string(scores.size()) + " scores for " +
+                                                        std::to_string(table.size()) + " tokens");
   }
   for (size_t i = 0; i < scores.size(); ++i) {
     if (std::isfinite(scores[i])) continue;
@@ -87,16 +86,15 @@ StatusOr<RankedMerges> MergesOfScores(const std::vector<float>& scores, const To
     const auto index = static_cast<size_t>(id);
     if (table.Text(id).size() > kMaxMergedBytes) {
       return VocabularyError(IndexedField("tokenizer.ggml.tokens", index),
-                             "a token has more than " + std::to_string(kMaxMergedBytes) +
-                                 " bytes");
+                             "a token has more than " + std::to_string(kMaxMergedBytes) + " bytes");
     }
     AddDivisions(id, table, &result.merges);
     if (result.merges.size() > kMaxMerges) {
       return TooManyMerges("tokenizer.ggml.tokens", result.merges.size());
     }
-    const auto rank = std::lower_bound(best_first.begin(), best_first.end(), scores[index],
-                                       std::greater<>()) -
-                      best_first.begin();
+    const auto rank =
+        std::lower_bound(best_first.begin(), best_first.end(), scores[index], std::greater<>()) -
+        best_first.begin();
     result.ranks.resize(result.merges.size(), static_cast<uint32_t>(rank));
   }
   return result;

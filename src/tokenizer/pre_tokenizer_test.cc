@@ -35,11 +35,10 @@ TEST(PreTokenizerTest, EachFamilyHasItsOwnPieces) {
             (Pieces{"We", "'LL", " see", " ", "1", "2", "3", "4", " ", " x", "!!\n\n", " y"}));
   EXPECT_EQ(Split("deepseek-v3", kText),
             (Pieces{"We", "'LL", " see", " ", "123", "4", " ", " x", "!!\n\n", " y"}));
-  EXPECT_EQ(Split("deepseek-coder", kText),
-            (Pieces{"We", "'", "LL", " see", " ", "1", "2", "3", "4", " ", " x", "!!", "\n", "\n",
-                    " y"}));
-  EXPECT_EQ(Split("falcon", kText), (Pieces{"We", "'", "LL", " see", " ", "123", "4", " ", " x",
-                                            "!!", "\n\n", " y"}));
+  EXPECT_EQ(Split("deepseek-coder", kText), (Pieces{"We", "'", "LL", " see", " ", "1", "2", "3",
+                                                    "4", " ", " x", "!!", "\n", "\n", " y"}));
+  EXPECT_EQ(Split("falcon", kText),
+            (Pieces{"We", "'", "LL", " see", " ", "123", "4", " ", " x", "!!", "\n\n", " y"}));
 }
 
 TEST(PreTokenizerTest, FamiliesDifferInLetters) {

@@ -51,8 +51,7 @@ TEST(SentencePieceBpeTest, MergesTheBestScoreFirst) {
   const auto id = [&](const char* piece) { return *tokenizer->Find(piece); };
   EXPECT_EQ(tokenizer->Encode("abc", kNoSpecial), (SpIds{id("ab"), id("c")}));
   // "ab" is better than "▁a".
-  EXPECT_EQ(tokenizer->Encode("b ab c", kNoSpecial),
-            (SpIds{id("b"), id("▁ab"), id("▁"), id("c")}));
+  EXPECT_EQ(tokenizer->Encode("b ab c", kNoSpecial), (SpIds{id("b"), id("▁ab"), id("▁"), id("c")}));
   EXPECT_EQ(tokenizer->Encode("", kNoSpecial), SpIds{});
   EXPECT_EQ(tokenizer->Bytes(id("▁ab")), " ab");
 }
@@ -196,7 +195,7 @@ SpIds NaiveSentencePiece(const std::map<std::string, std::pair<float, TokenId>>&
 }
 
 std::string RandomSpText(std::mt19937& random, size_t most) {
-  static const std::vector<std::string> letters = {"a", "b", "a", "b", "c", " ",  " ",
+  static const std::vector<std::string> letters = {"a", "b", "a", "b",  "c",    " ", " ",
                                                    "é", "▁", "ü", "\n", "\xFF", "日"};
   std::string text;
   for (size_t i = random() % most; i > 0; --i) text += letters[random() % letters.size()];
@@ -209,8 +208,7 @@ TEST(SentencePieceBpeTest, AgreesWithTheDefinition) {
   for (int round = 0; round < 200; ++round) {
     std::vector<std::string> pieces = {"▁", "a", "b", "c", "é"};
     for (size_t i = random() % 24; i > 0; --i) {
-      const std::string piece =
-          pieces[random() % pieces.size()] + pieces[random() % pieces.size()];
+      const std::string piece = pieces[random() % pieces.size()] + pieces[random() % pieces.size()];
       if (std::find(pieces.begin(), pieces.end(), piece) == pieces.end() && piece.size() < 40) {
         pieces.push_back(piece);
       }

@@ -13,16 +13,16 @@ namespace {
 constexpr size_t kMaxPieces = size_t{1} << 24;
 
 // The numbers of fields, from sentencepiece_model.proto.
-constexpr uint32_t kPieces = 1;           // ModelProto: repeated SentencePiece,
-constexpr uint32_t kTrainerSpec = 2;      // TrainerSpec,
-constexpr uint32_t kNormalizerSpec = 3;   // NormalizerSpec.
-constexpr uint32_t kPiece = 1;            // SentencePiece: string,
-constexpr uint32_t kScore = 2;            // float,
-constexpr uint32_t kType = 3;             // enum, whose values are those of TokenType.
-constexpr uint32_t kModelType = 3;        // TrainerSpec: enum.
-constexpr uint32_t kCharsMap = 2;         // NormalizerSpec: bytes,
-constexpr uint32_t kAddDummyPrefix = 3;   // bool,
-constexpr uint32_t kRemoveExtra = 4;      // bool.
+constexpr uint32_t kPieces = 1;          // ModelProto: repeated SentencePiece,
+constexpr uint32_t kTrainerSpec = 2;     // TrainerSpec,
+constexpr uint32_t kNormalizerSpec = 3;  // NormalizerSpec.
+constexpr uint32_t kPiece = 1;           // SentencePiece: string,
+constexpr uint32_t kScore = 2;           // float,
+constexpr uint32_t kType = 3;            // enum, whose values are those of TokenType.
+constexpr uint32_t kModelType = 3;       // TrainerSpec: enum.
+constexpr uint32_t kCharsMap = 2;        // NormalizerSpec: bytes,
+constexpr uint32_t kAddDummyPrefix = 3;  // bool,
+constexpr uint32_t kRemoveExtra = 4;     // bool.
 
 constexpr uint64_t kUnigramModel = 1;
 constexpr uint64_t kBpeModel = 2;

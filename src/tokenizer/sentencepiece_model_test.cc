@@ -125,8 +125,8 @@ TEST(SentencePieceModelTest, AFolderWithoutTokenizerJsonUsesIt) {
       "added_tokens_decoder": {"264": {"content": "<|end|>", "special": true, "rstrip": true},
                                "1": {"content": "<s>", "special": true}}})";
   std::string model = ModelBytes(gguf, 2);
-  const auto folder = ReadHfVocabulary(
-      {.tokenizer_model = model, .tokenizer_config = config, .rows = 300});
+  const auto folder =
+      ReadHfVocabulary({.tokenizer_model = model, .tokenizer_config = config, .rows = 300});
   ASSERT_TRUE(folder.ok()) << folder.status().message();
   EXPECT_EQ(folder->tokens.size(), 300u);
   EXPECT_EQ(folder->scores.size(), 300u);

@@ -19,8 +19,7 @@ bool MayHaveSpacePrefix(SpacePrefix prefix, Before before) {
 
 bool HasSpacePrefix(SpacePrefix prefix, Before before, std::string_view text) {
   if (!MayHaveSpacePrefix(prefix, before)) return false;
-  return prefix == SpacePrefix::kEach ||
-         !(text.starts_with(' ') || text.starts_with(kSpaceSymbol));
+  return prefix == SpacePrefix::kEach || !(text.starts_with(' ') || text.starts_with(kSpaceSymbol));
 }
 
 void WordBounds::Add(std::string_view token) {

@@ -22,8 +22,8 @@ struct SplitExpression {
 struct SplitFamily {
   std::string_view name;
   std::vector<SplitExpression> expressions;  // Each splits the pieces of the one before.
-  bool ignore_merges = false;  // Whether a piece that is a token becomes that token.
-  bool adds_bos = false;       // Whether texts begin with the bos token if the file does not say.
+  bool ignore_merges = false;                // Whether a piece that is a token becomes that token.
+  bool adds_bos = false;  // Whether texts begin with the bos token if the file does not say.
 };
 
 // The family that converters have called so; nullptr: an unknown name. Files without a name are

@@ -53,8 +53,8 @@ Spans RandomSpans(std::mt19937& random, size_t size) {
   return spans;
 }
 
-PieceIds InPieces(const Tokenizer& tokenizer, std::string_view text,
-                  const EncodeOptions& options, std::mt19937& random) {
+PieceIds InPieces(const Tokenizer& tokenizer, std::string_view text, const EncodeOptions& options,
+                  std::mt19937& random) {
   const std::unique_ptr<Encoding> encoding = tokenizer.Begin(text, options);
   while (!encoding->Run(1 + random() % 60)) {
   }

@@ -12,21 +12,9 @@ constexpr size_t kMaxTokens = size_t{1} << 24U;
 
 // Special tokens that end a turn or a text in common models, for files that do not declare them.
 constexpr std::array<std::string_view, 15> kEndTexts = {
-    "<|im_end|>",
-    "<|endoftext|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end_of_text|>",
-    "<end_of_turn>",
-    "<turn|>",
-    "<end_of_utterance>",
-    "</s>",
-    "<eos>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<EOT>",
-    "<｜end▁of▁sentence｜>",
+    "<|im_end|>",    "<|endoftext|>", "<|eot_id|>",         "<|eom_id|>", "<|end_of_text|>",
+    "<end_of_turn>", "<turn|>",       "<end_of_utterance>", "</s>",       "<eos>",
+    "<|end|>",       "<|return|>",    "<|call|>",           "<EOT>",      "<｜end▁of▁sentence｜>",
 };
 
 // In gpt-oss's format (which has these two tokens) a message ends with it and a turn goes on.
@@ -48,9 +36,9 @@ constexpr std::array<NamedId, 5> kNamedIds = {{
 
 Status CheckTokenId(const char* field, TokenId id, size_t tokens) {
   if (id >= 0 && static_cast<size_t>(id) < tokens) return {};
-  return VocabularyError(field, "id " + std::to_string(id) +
-                                    " is not below the number of tokens, " +
-                                    std::to_string(tokens));
+  return VocabularyError(
+      field,
+      "id " + std::to_string(id) + " is not below the number of tokens, " + std::to_string(tokens));
 }
 
 // The value of a token of type kByte, "<0x0A>".
@@ -120,9 +108,9 @@ Status TokenTable::Init(Spelling spelling, Vocabulary* vocabulary) {
 Status TokenTable::InitTypes(const Vocabulary& vocabulary) {
   const std::vector<int32_t>& types = vocabulary.types;
   if (!types.empty() && types.size() != texts_.size()) {
-    return VocabularyError("tokenizer.ggml.token_type",
-                           std::to_string(types.size()) + " types for " +
-                               std::to_string(texts_.size()) + " tokens");
+    return VocabularyError(
+        "tokenizer.ggml.token_type",
+        std::to_string(types.size()) + " types for " + std::to_string(texts_.size()) + " tokens");
   }
   types_.assign(texts_.size(), TokenType::kNormal);
   for (size_t i = 0; i < types.size(); ++i) {

@@ -67,10 +67,9 @@ void AppendLowercase(char32_t c, std::u32string* text) {
 
 void AppendDecomposed(char32_t c, std::u32string* text) {
   std::array<utf8proc_int32_t, 2 * kMostDecomposed> to{};
-  const utf8proc_ssize_t count =
-      utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), to.data(),
-                              static_cast<utf8proc_ssize_t>(to.size()), UTF8PROC_DECOMPOSE,
-                              nullptr);
+  const utf8proc_ssize_t count = utf8proc_decompose_char(
+      static_cast<utf8proc_int32_t>(c), to.data(), static_cast<utf8proc_ssize_t>(to.size()),
+      UTF8PROC_DECOMPOSE, nullptr);
   if (count <= 0 || static_cast<size_t>(count) > to.size()) {
     text->push_back(c);
     return;
@@ -130,9 +129,9 @@ void Composer::ComposeBlock(std::string_view block, size_t characters, std::stri
     out->append(block);
     return;
   }
-  const utf8proc_ssize_t composed = utf8proc_normalize_utf32(
-      code_points_.data(), decomposed,
-      static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+  const utf8proc_ssize_t composed =
+      utf8proc_normalize_utf32(code_points_.data(), decomposed,
+                               static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
   for (utf8proc_ssize_t i = 0; i < composed; ++i) {
     base::AppendUtf8(static_cast<char32_t>(code_points_[static_cast<size_t>(i)]), *out);
   }

@@ -121,8 +121,7 @@ TEST(UnigramTest, NoDivisionIsBetter) {
   for (int round = 0; round < 100; ++round) {
     std::vector<std::string> pieces = {"a", "b", "é", "▁"};
     for (size_t i = random() % 20; i > 0; --i) {
-      const std::string piece =
-          pieces[random() % pieces.size()] + pieces[random() % pieces.size()];
+      const std::string piece = pieces[random() % pieces.size()] + pieces[random() % pieces.size()];
       if (std::find(pieces.begin(), pieces.end(), piece) == pieces.end()) pieces.push_back(piece);
     }
     // Bytes keep what is unknown apart.
@@ -163,8 +162,8 @@ TEST(UnigramTest, PiecesGiveTheIdsOfTheWhole) {
   vocabulary.remove_extra_spaces = true;
   vocabulary.char_map = WriteCharMap({{"\n", " "}, {"ﬁ", "ab"}});
   const auto tokenizer = MakeUni(vocabulary);
-  const std::vector<std::string> parts = {"a", "b", "c", "d", "abcd", " ", "  ", "\n",
-                                          "ﬁ", "é", "▁", "<s>", "\xFF", "x"};
+  const std::vector<std::string> parts = {"a",  "b", "c", "d", "abcd", " ",    "  ",
+                                          "\n", "ﬁ", "é", "▁", "<s>",  "\xFF", "x"};
   for (int round = 0; round < 300; ++round) {
     std::string text;
     for (size_t i = random() % 60; i > 0; --i) text += parts[random() % parts.size()];

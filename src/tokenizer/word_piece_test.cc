@@ -21,9 +21,9 @@ std::unique_ptr<Tokenizer> MakeWp(Vocabulary vocabulary) {
   return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
 }
 
-const std::vector<std::string> kWpPieces = {
-    "▁un", "able", "aff", "s", "▁a", "▁e", "▁\u00E9", "▁\u0130", "▁!", "▁?", "▁$", "▁日", "▁\u1112",
-    "\u1161"};
+const std::vector<std::string> kWpPieces = {"▁un", "able",    "aff",     "s",     "▁a",
+                                            "▁e",  "▁\u00E9", "▁\u0130", "▁!",    "▁?",
+                                            "▁$",  "▁日",     "▁\u1112", "\u1161"};
 
 std::string WpTokens(const Tokenizer& tokenizer, std::string_view text, bool add_special = false) {
   std::string tokens;
@@ -80,8 +80,8 @@ TEST(WordPieceTest, AWordOfMoreThanAHundredCharactersIsUnknown) {
 TEST(WordPieceTest, PiecesGiveTheIdsOfTheWhole) {
   const auto tokenizer = MakeWp(MakeWordPieceVocabulary(kWpPieces));
   std::mt19937 random(41);
-  const std::vector<std::string> parts = {"un", "aff",   "able", "a",      " ", "!", "日",
-                                          "\u00C9",  "[SEP]", "\xFF", "\u0301", "s", "▁"};
+  const std::vector<std::string> parts = {"un",     "aff",   "able", "a",      " ", "!", "日",
+                                          "\u00C9", "[SEP]", "\xFF", "\u0301", "s", "▁"};
   for (int round = 0; round < 300; ++round) {
     std::string text;
     for (size_t i = random() % 40; i > 0; --i) text += parts[random() % parts.size()];

@@ -172,11 +172,10 @@ RW_INLINE void BlockStep(const uint8_t* panel, size_t b, const TileRows& rows, _
 template <typename Type, int R>
 RW_INLINE void PartsStep(const uint8_t* panel, size_t b, const TileRows& rows, __m512 (&acc)[R]) {
   const BlockAddress block = AddressOf<Type>(panel, b);
-  const Levels w[8] = {
-      Type::template Line<0>(block.lines), Type::template Line<1>(block.lines),
-      Type::template Line<2>(block.lines), Type::template Line<3>(block.lines),
-      Type::template Line<4>(block.lines), Type::template Line<5>(block.lines),
-      Type::template Line<6>(block.lines), Type::template Line<7>(block.lines)};
+  const Levels w[8] = {Type::template Line<0>(block.lines), Type::template Line<1>(block.lines),
+                       Type::template Line<2>(block.lines), Type::template Line<3>(block.lines),
+                       Type::template Line<4>(block.lines), Type::template Line<5>(block.lines),
+                       Type::template Line<6>(block.lines), Type::template Line<7>(block.lines)};
   const __m512 d0 = Type::Scale(block, 0);
   const __m512 d1 = Type::Scale(block, 1);
 #pragma GCC unroll 12

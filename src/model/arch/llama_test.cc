@@ -173,8 +173,8 @@ TEST(ModelConfigTest, KeysThatWouldChangeResultsAreRejectedByName) {
 }
 
 TEST(ModelConfigTest, ReadsWindowsAndScales) {
-  const ModelConfig all = ConfigWith(
-      [](GgufWriter* w) { w->SetUint32("llama.attention.sliding_window", 100); });
+  const ModelConfig all =
+      ConfigWith([](GgufWriter* w) { w->SetUint32("llama.attention.sliding_window", 100); });
   EXPECT_EQ(all.windows, (std::vector<int32_t>{100, 100}));
   EXPECT_EQ(ConfigWith([](GgufWriter* w) {
               w->SetUint32("llama.attention.sliding_window", 100);

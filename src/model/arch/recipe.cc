@@ -13,8 +13,8 @@ namespace {
 
 // By name.
 constexpr const Recipe* kRecipes[] = {
-    &kGemma2Recipe, &kGemma3Recipe, &kGpt2Recipe,  &kGptOssRecipe,   &kLlamaRecipe,
-    &kPhi3Recipe,   &kQwen2Recipe,  &kQwen2MoeRecipe, &kQwen3Recipe, &kQwen3MoeRecipe,
+    &kGemma2Recipe, &kGemma3Recipe, &kGpt2Recipe,     &kGptOssRecipe, &kLlamaRecipe,
+    &kPhi3Recipe,   &kQwen2Recipe,  &kQwen2MoeRecipe, &kQwen3Recipe,  &kQwen3MoeRecipe,
 };
 
 // Far above any model's; they keep every product of two within 63 bits.

@@ -77,8 +77,7 @@ TEST_P(EachTinyModel, EveryTensorIsNeededAndChecked) {
     if (name.starts_with("blk.") && !name.starts_with("blk.0.")) continue;
     if (name == "output.weight" || name == "rope_freqs.weight") continue;
     ++checked;
-    const std::string error =
-        TinyError(GetParam(), [&](GgufWriter* w) { w->RemoveTensor(name); });
+    const std::string error = TinyError(GetParam(), [&](GgufWriter* w) { w->RemoveTensor(name); });
     // Without the long factors of RoPE, the short ones are too many.
     const std::string named = name == "rope_factors_long.weight" ? "rope_factors_short" : name;
     EXPECT_THAT(error, HasSubstr("tensor \"" + named));

@@ -46,7 +46,7 @@ int Write(const char* path, std::string_view kind) {
     return 0;
   }
   if (kind != "" && kind != "--long" && kind != "--f32") return 2;
-  const TinyLlamaOptions options = kind == "--long" ? LongModel()
+  const TinyLlamaOptions options = kind == "--long"  ? LongModel()
                                    : kind == "--f32" ? F32Model()
                                                      : TinyLlamaOptions();
   return WriteGguf(options, path) ? 0 : 1;
