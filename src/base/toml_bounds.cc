@@ -10,10 +10,13 @@ class TomlScanner {
   explicit TomlScanner(std::string_view text) : text_(text) {}
 
   std::optional<TomlFault> Scan() {
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+    if (text_.substr(0, kByteOrderMark.size()) == kByteOrderMark) at_ = kByteOrderMark.size();
     while (at_ < text_.size()) {
       const char c = text_[at_];
       if (c == '"' || c == '\'') {
         word_ = 0;
+        line_begins_ = false;
         SkipString(c);
       } else if (c == '#') {
         while (at_ < text_.size() && text_[at_] != '\n') ++at_;
@@ -27,6 +30,8 @@ class TomlScanner {
 
  private:
   std::optional<TomlFault> Take(char c) {
+    const bool first = line_begins_;
+    line_begins_ = c == '\n' || (first && (c == ' ' || c == '\t'));
     switch (c) {
       case '.':
         word_ = 0;
@@ -35,6 +40,9 @@ class TomlScanner {
       case '[':
       case '{':
         dots_ = word_ = 0;
+        if (first && depth_ == 0 && c == '[' && !NameFollows()) {
+          return TomlFault{line_, "the header of a table has no name"};
+        }
         if (++depth_ <= kMaxTomlDepth) return std::nullopt;
         return TomlFault{line_, fmt::format("more than {} brackets are open", kMaxTomlDepth)};
       case ']':
@@ -57,6 +65,20 @@ class TomlScanner {
         if (++word_ <= kMaxTomlWordBytes) return std::nullopt;
         return TomlFault{line_, fmt::format("a word has more than {} bytes", kMaxTomlWordBytes)};
     }
+  }
+
+  // Whether a table's name begins behind the header's '[', which was taken, or behind its "[[".
+  bool NameFollows() const {
+    size_t at = at_;
+    for (int brackets = 1;; ++brackets) {
+      at = text_.find_first_not_of(" \t", at);
+      if (at == std::string_view::npos) return false;
+      if (brackets == 2 || text_[at] != '[') break;
+      ++at;
+    }
+    const char c = text_[at];
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '"' || c == '\'';
   }
 
   // REQUIRES: a string begins at at_ with `quote`.
@@ -87,6 +109,7 @@ class TomlScanner {
   const std::string_view text_;
   size_t at_ = 0;
   size_t line_ = 1;
+  bool line_begins_ = true;  // Only spaces stand before at_ in its line.
   size_t depth_ = 0;
   size_t dots_ = 0;  // Of the key (or number) that is being read.
   size_t word_ = 0;  // Bytes of the word that is being read.

@@ -21,8 +21,9 @@ struct TomlFault {
 
 // The first place of `text` that is beyond these bounds; nullopt: there is none. toml++ makes a
 // table of each part of a dotted key and destroys tables within tables by recursion, so that 200 kB
-// of "a.a.a" end the process. The text is read as a parser reads it up to the first syntax error,
-// where the parser stops.
+// of "a.a.a" end the process; and it takes for granted that a table's header has a name, so that
+// what it does with "[=" is undefined. The text is read as a parser reads it up to the first syntax
+// error, where the parser stops.
 std::optional<TomlFault> FindTomlFault(std::string_view text);
 
 }  // namespace ropeway::base

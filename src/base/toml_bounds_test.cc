@@ -46,6 +46,20 @@ TEST(TomlBounds, AKeyOfManyPartsIsNot) {
   EXPECT_EQ(TomlFaultOf("a" + Repeated(".a", 100'000) + " = 1"), "1: " + expected);
 }
 
+TEST(TomlBounds, AHeaderWithoutANameIsNot) {
+  const std::string expected = "the header of a table has no name";
+  for (const char* text : {"[=serve]", "[", "[]", "[[", "[[]]", " [ .a]", "[#a]", "[\na]",
+                           "[ [[a]]]", "[\xC3\xA9]", "\xEF\xBB\xBF[=", "[{", "[,]"}) {
+    EXPECT_EQ(TomlFaultOf(text), "1: " + expected) << text;
+  }
+  EXPECT_EQ(TomlFaultOf("a = 1 # [\r\n\t[=serve]"), "2: " + expected);
+  for (const char* text :
+       {"[a]", "[ a ]", "[[ a ]]", "['=']", "[\"\"]", "[-]", "[_1]", "a = [\n[1],\n[=\n",
+        "a = [=", "\xEF\xBB\xBF[a]\n", "'a' [=", "a = '''\n[=\n'''"}) {
+    EXPECT_EQ(TomlFaultOf(text), "") << text;
+  }
+}
+
 TEST(TomlBounds, DeepNestingIsNot) {
   const std::string expected = "more than 32 brackets are open";
   EXPECT_EQ(TomlFaultOf("a = " + Repeated("[", 32) + Repeated("]", 32)), "");
@@ -65,7 +79,7 @@ TEST(TomlBounds, ALongWordIsNot) {
 // What a string or a comment holds counts for nothing, and their ends are found.
 TEST(TomlBounds, StringsAndCommentsAreSkipped) {
   const std::string dots = Repeated(".", 40) + Repeated("[", 40);
-  const std::string after = "\n" + Repeated("[", 33);
+  const std::string after = "\nx = " + Repeated("[", 33);
   const std::string fault = ": more than 32 brackets are open";
   for (const std::string& text : std::vector<std::string>{
            "# " + dots,
