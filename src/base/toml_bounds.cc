@@ -17,7 +17,7 @@ class TomlScanner {
       if (c == '"' || c == '\'') {
         word_ = 0;
         line_begins_ = false;
-        SkipString(c);
+        if (std::optional<TomlFault> fault = SkipString(c)) return fault;
       } else if (c == '#') {
         while (at_ < text_.size() && text_[at_] != '\n') ++at_;
       } else {
@@ -62,6 +62,9 @@ class TomlScanner {
         word_ = 0;  // The parts of a key may have space between them.
         return std::nullopt;
       default:
+        if (!IsAscii(c)) {
+          return TomlFault{line_, "a letter beyond ASCII stands outside of strings and comments"};
+        }
         if (++word_ <= kMaxTomlWordBytes) return std::nullopt;
         return TomlFault{line_, fmt::format("a word has more than {} bytes", kMaxTomlWordBytes)};
     }
@@ -81,29 +84,37 @@ class TomlScanner {
            c == '-' || c == '"' || c == '\'';
   }
 
+  static bool IsAscii(char c) { return static_cast<unsigned char>(c) < 0x80; }
+
   // REQUIRES: a string begins at at_ with `quote`.
-  void SkipString(char quote) {
+  std::optional<TomlFault> SkipString(char quote) {
     const std::string three(3, quote);
     const bool lines = text_.substr(at_, 3) == three;
     at_ += lines ? 3 : 1;
     while (at_ < text_.size()) {
       const char c = text_[at_];
       if (c == '\n') {
-        if (!lines) return;  // It has no end: the parser stops here.
+        if (!lines) return std::nullopt;  // It has no end: the parser stops here.
         ++line_;
       }
       ++at_;
       if (c == '\\' && quote == '"') {
+        // The space between a line that ends so and the rest of the text is skipped.
+        const size_t next = text_.find_first_not_of(" \t\r\n", at_);
+        if (lines && next != std::string_view::npos && !IsAscii(text_[next])) {
+          return TomlFault{line_, "a letter beyond ASCII follows a backslash"};
+        }
         if (at_ < text_.size() && text_[at_] != '\n') ++at_;
       } else if (c == quote && !lines) {
-        return;
+        return std::nullopt;
       } else if (c == quote && text_.substr(at_ - 1, 3) == three) {
         at_ += 2;
         // Up to two quotes may end the text itself.
         for (int i = 0; i < 2 && at_ < text_.size() && text_[at_] == quote; ++i) ++at_;
-        return;
+        return std::nullopt;
       }
     }
+    return std::nullopt;
   }
 
   const std::string_view text_;
