@@ -18,13 +18,12 @@ At the end there is a table of all figures; --out writes it to a file too.
 usage: isolation_test.py --ropeway PROGRAM --model FILE.gguf [--long] [--out FILE.json|FILE.csv] [CASE...]
 """
 import argparse
-import collections
 import statistics
 import sys
 import time
 
-from load import (DRAIN_SECONDS, MIB, Attacker, Background, Honest, Server, memory_bound, percentile, print_table,
-                  write_figures)
+from load import (DRAIN_SECONDS, MIB, Attacker, Background, Honest, Results, Server, memory_bound, ms, percentile,
+                  print_table, write_figures)
 
 # What runs at once, and whether without a key.
 CASES = {
@@ -49,9 +48,6 @@ COLUMNS = ("case", "round", "quiet_samples", "quiet_p50", "quiet_p99", "quiet_lo
            "longest", "gap", "quiet_bodies", "bodies", "running", "a_alone", "a_beside", "ratio", "idle_mib",
            "peak_mib", "bound", "holds", "wrong")
 
-# `is_time`: it may be another's doing on the same machine.
-Failure = collections.namedtuple("Failure", "case what is_time")
-
 
 class Form:
     """How much is measured, and what of it must be within the bound."""
@@ -66,37 +62,8 @@ class Form:
         self.checks = [(99, 1)] if is_long else [(50, 1), (100, 4)]  # Percentiles, times the bound.
 
 
-class Results:
-    """What was measured, and what is wrong with it."""
-
-    def __init__(self):
-        self.rows = []
-        self.failures = []
-
-    def check(self, holds, case, what, is_time=False):
-        if not holds:
-            self.failures.append(Failure(case, what, is_time))
-            print(f"    FAILED: {case}: {what}", flush=True)
-
-    def add_row(self, **figures):
-        self.rows.append(figures)
-        print("  " + ", ".join(f"{name} {figure}" for name, figure in figures.items()), flush=True)
-
-    def too_slow(self):
-        return {failure.case for failure in self.failures if failure.is_time}
-
-    def drop(self, cases):
-        """All of these cases that a second measurement replaces: not what was answered wrongly."""
-        self.rows = [row for row in self.rows if row["case"] not in cases]
-        self.failures = [failure for failure in self.failures if failure.case not in cases or not failure.is_time]
-
-
 def bound(quiet):
     return 3 * quiet + 0.2
-
-
-def ms(seconds):
-    return round(seconds * 1e3, 1)
 
 
 def measure(server, form):
@@ -256,10 +223,10 @@ def main():
     finally:
         print_table(results.rows, COLUMNS)
         if args.out:
-            write_figures(args.out, results.rows, [f"{each.case}: {each.what}" for each in results.failures],
+            write_figures(args.out, results.rows, results.sentences(),
                           {"form": "long" if args.long else "short", "cases": cases, "times": "ms"})
-    for failure in results.failures:
-        print(f"FAILED: {failure.case}: {failure.what}")
+    for sentence in results.sentences():
+        print(f"FAILED: {sentence}")
     return 1 if results.failures else 0
 
 

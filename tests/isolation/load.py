@@ -1,4 +1,5 @@
 """What the tests of isolation share: the server, an honest client, the attacker's process, and the table of figures."""
+import collections
 import csv
 import http.client
 import json
@@ -35,6 +36,14 @@ def memory_bound(max_connections=4096, max_bodies=256 * MIB, max_answers=256 * M
             + (2 * max_queued_requests + max_num_seqs) * 32 * kib + 2 * max_queued_tokens * 40
             + io_threads * 2 * max_body + (helper_threads + 2) * (128 * MIB + 4 * max_body)
             + (helper_threads + frontend_threads + 4) * (MIB + 4 * max_body))
+
+
+def metric(text, name, labels=None):
+    """Of the text of /metrics: the sum over the series of that name, or the one series with exactly these labels."""
+    which = r"(?:\{[^}]*\})?" if labels is None else re.escape(f"{{{labels}}}")
+    found = re.findall(rf"^{name}{which} ([0-9.e+-]+)$", text, re.MULTILINE)
+    assert found, f"no metric {name}"
+    return sum(map(float, found))
 
 
 class Server:
@@ -84,11 +93,7 @@ class Server:
 
     def metric(self, name, tenant=None):
         """The sum over its series, or the series of a tenant."""
-        text = self.get("/metrics")[1]
-        labels = r"(?:\{[^}]*\})?" if tenant is None else re.escape(f'{{tenant="{tenant}"}}')
-        found = re.findall(rf"^{name}{labels} ([0-9.e+-]+)$", text, re.MULTILINE)
-        assert found, f"no metric {name}"
-        return sum(map(float, found))
+        return metric(self.get("/metrics")[1], name, tenant and f'tenant="{tenant}"')
 
     def running(self):
         """Sequences that have a slot."""
@@ -228,14 +233,19 @@ class Honest:
         return self
 
 
+def start_clients(script, *arguments):
+    """A script of this folder, in a process of the lowest priority, so that it takes no processor from the server."""
+    return child.start(["nice", "-n", "19", sys.executable, HERE / script, *arguments], stdout=subprocess.PIPE,
+                       text=True)
+
+
 class Attacker:
-    """attack.py, in a process of the lowest priority, so that it takes no processor from the server."""
+    """attack.py in a process of its own."""
 
     def __init__(self, server, kinds, stranger=False):
         self.kinds = kinds
         keys = [] if stranger else ["--key", KEYS["a"], "--metered-key", KEYS["metered"]]
-        self.process = child.start(["nice", "-n", "19", sys.executable, HERE / "attack.py", "--port", server.port,
-                                    *keys, *kinds], stdout=subprocess.PIPE, text=True)
+        self.process = start_clients("attack.py", "--port", server.port, *keys, *kinds)
         line = self.process.stdout.readline()
         assert line == "ready\n", f"the attack did not begin: {line!r}"
 
@@ -278,6 +288,42 @@ class Background:
         self.stopping.set()
         self.thread.join(timeout=PATIENCE)
         return self.client
+
+
+def ms(seconds):
+    return round(seconds * 1e3, 1)
+
+
+# `is_time`: it may be another's doing on the same machine.
+Failure = collections.namedtuple("Failure", "case what is_time")
+
+
+class Results:
+    """What was measured, and what is wrong with it."""
+
+    def __init__(self):
+        self.rows = []
+        self.failures = []
+
+    def check(self, holds, case, what, is_time=False):
+        if not holds:
+            self.failures.append(Failure(case, what, is_time))
+            print(f"    FAILED: {case}: {what}", flush=True)
+
+    def add_row(self, **figures):
+        self.rows.append(figures)
+        print("  " + ", ".join(f"{name} {figure}" for name, figure in figures.items()), flush=True)
+
+    def too_slow(self):
+        return {failure.case for failure in self.failures if failure.is_time}
+
+    def drop(self, cases):
+        """All of these cases that a second measurement replaces: not what was answered wrongly."""
+        self.rows = [row for row in self.rows if row["case"] not in cases]
+        self.failures = [failure for failure in self.failures if failure.case not in cases or not failure.is_time]
+
+    def sentences(self):
+        return [f"{failure.case}: {failure.what}" for failure in self.failures]
 
 
 def print_table(rows, columns):
