@@ -86,12 +86,7 @@ TEST_F(HttpAnswersTest, StreamsThatAreNotReadAreCut) {
   limits.max_stream_bytes = size_t{1} << 30;
   limits.max_stream_events = size_t{1} << 30;
   Start(limits);
-  backend_.set_script([](const Request&) {
-    FakeScript script;
-    script.endless = true;
-    script.text = [](int) { return std::string(4096, 'x'); };
-    return script;
-  });
+  backend_.set_script(EndlessTexts(4096));
   TestClient slow(port(), 8 << 10);
   slow.Send(PostBytes("/v1/completions", R"({"prompt":"a","stream":true})", Bearer(kA)));
   ASSERT_TRUE(backend_.WaitDeltas(1));
@@ -105,12 +100,7 @@ TEST_F(HttpAnswersTest, AWholeAnswerThatGrowsTooLargeIs503) {
   ServerLimits limits;
   limits.max_answers_bytes = size_t{2} << 20;
   Start(limits);
-  backend_.set_script([](const Request&) {
-    FakeScript script;
-    script.endless = true;
-    script.text = [](int) { return std::string(4096, 'x'); };
-    return script;
-  });
+  backend_.set_script(EndlessTexts(4096));
   TestClient client(port());
   client.Send(PostBytes("/v1/completions", R"({"prompt":"a"})", Bearer(kA)));
   ClientReply reply = client.Read();

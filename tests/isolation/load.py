@@ -15,7 +15,9 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-import child  # pylint: disable=wrong-import-position
+# pylint: disable=wrong-import-position
+import child
+from ropeway_server import RopewayServer, eventually, metric  # metric: for burst.py
 
 PATIENCE = 60
 MIB = 1 << 20
@@ -38,16 +40,11 @@ def memory_bound(max_connections=4096, max_bodies=256 * MIB, max_answers=256 * M
             + (helper_threads + frontend_threads + 4) * (MIB + 4 * max_body))
 
 
-def metric(text, name, labels=None):
-    """Of the text of /metrics: the sum over the series of that name, or the one series with exactly these labels."""
-    which = r"(?:\{[^}]*\})?" if labels is None else re.escape(f"{{{labels}}}")
-    found = re.findall(rf"^{name}{which} ([0-9.e+-]+)$", text, re.MULTILINE)
-    assert found, f"no metric {name}"
-    return sum(map(float, found))
+class Server(RopewayServer):
+    """With the keys above."""
 
-
-class Server:
-    """A running `ropeway serve` with the keys above, on a port of its own choice."""
+    key = admin_key = ADMIN_KEY
+    patience = PATIENCE
 
     def __init__(self, ropeway, model, *flags):
         self.folder = tempfile.TemporaryDirectory(prefix="ropeway-isolation-")
@@ -56,44 +53,7 @@ class Server:
         keys.write_text("".join(
             f'[[keys]]\nname = "{name}"\nkey = "{key}"\n' + ("tokens_per_minute = 1\n" if name == "metered" else "")
             for name, key in KEYS.items()), encoding="utf-8")
-        self.log = pathlib.Path(self.folder.name) / "log"
-        with self.log.open("w", encoding="utf-8") as log:
-            self.process = child.start([ropeway, "serve", "--model", model, "--port", "0", "--api-keys", keys,
-                                        "--admin-key", ADMIN_KEY, *FLAGS, *flags],
-                                       stdout=log, stderr=subprocess.STDOUT)
-        try:
-            self.port = self.wait_for_port()
-            eventually(lambda: self.get("/readyz")[0] == 200, "/readyz says 200")
-        except BaseException:
-            self.process.kill()
-            raise
-
-    def output(self):
-        return self.log.read_text(encoding="utf-8", errors="replace")
-
-    def wait_for_port(self):
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            found = re.search(r" on https?://\S+:(\d+)\n", self.output())
-            if found:
-                return int(found.group(1))
-            if self.process.poll() is not None:
-                raise RuntimeError(f"serve ended early: {self.output()}")
-            time.sleep(0.02)
-        raise RuntimeError(f"no address within {PATIENCE} s: {self.output()}")
-
-    def get(self, path, key=ADMIN_KEY):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        try:
-            connection.request("GET", path, headers={"Authorization": f"Bearer {key}"})
-            reply = connection.getresponse()
-            return reply.status, reply.read().decode()
-        finally:
-            connection.close()
-
-    def metric(self, name, tenant=None):
-        """The sum over its series, or the series of a tenant."""
-        return metric(self.get("/metrics")[1], name, tenant and f'tenant="{tenant}"')
+        super().__init__(ropeway, model, "--api-keys", keys, "--admin-key", ADMIN_KEY, *FLAGS, *flags)
 
     def running(self):
         """Sequences that have a slot."""
@@ -102,7 +62,7 @@ class Server:
     def wait_until_idle(self):
         def idle():
             return self.metric("ropeway_num_requests_running") + self.metric("ropeway_num_requests_waiting") == 0
-        eventually(idle, "no request runs or waits")
+        eventually(idle, "no request runs or waits", PATIENCE, pause=0.05)
 
     def memory(self, name="VmHWM"):
         """The peak of its resident memory, or with VmRSS what it is now, in bytes."""
@@ -134,14 +94,6 @@ class Server:
 
     def __exit__(self, *unused):
         self.close()
-
-
-def eventually(holds, what, patience=PATIENCE):
-    deadline = time.monotonic() + patience
-    while not holds():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {patience} s: {what}")
-        time.sleep(0.05)
 
 
 def percentile(samples, percent):
