@@ -206,6 +206,7 @@ asio::awaitable<Sent> Generation::SendWhole() {
     if (stream_->gone()) co_return Sent{};
     co_await stream_->Wait(Never());
   }
+  if (submission_.cut()) context_->metrics.CountCutAnswer();
   HttpReply reply;
   if (failure.ok()) {
     StatusOr<std::string> body = co_await WriteWhole(std::move(choices));
