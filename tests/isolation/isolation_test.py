@@ -42,6 +42,7 @@ SETTLE_SECONDS = 1  # From the first requests of an attack to the first sample.
 TAKES_SLOTS = {"slots", "flood", "sampling"}
 LEAST_RUNNING = 16
 OPEN_TO_STRANGERS = {"bodies", "sockets"}  # They ask for /livez.
+REJECTED_AT_THE_DOOR = {401, 403, 404, 405}  # Such an attack would cost nothing.
 # The columns of the table: b's times to the first token, its median gap and its longest request with a large or chunked
 # body, in ms; sequences that run; tokens/s of a; answers to b that were wrong.
 COLUMNS = ("case", "round", "quiet_samples", "quiet_p50", "quiet_p99", "quiet_longest", "samples", "p50", "p99",
@@ -80,6 +81,9 @@ def check_attack(case, counts, running, results):
     kinds, stranger = CASES[case]
     for kind in kinds:
         results.check(sum(counts.get(kind, {}).values()) > 0, case, f"the attack {kind} did nothing")
+        if not stranger:
+            results.check(not REJECTED_AT_THE_DOOR.intersection(counts.get(kind, {})), case,
+                          f"the attack {kind} did not come in: {counts}")
         if stranger and kind not in OPEN_TO_STRANGERS:
             results.check(200 not in counts.get(kind, {}), case, f"{kind}: served without a key: {counts}")
     if not stranger and TAKES_SLOTS.intersection(kinds):
