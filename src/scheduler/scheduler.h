@@ -211,6 +211,9 @@ class Scheduler {
   // Whether the running sequence's tenant has had a quantum more service than the waiting one's,
   // and holds more, and its class does not go first.
   bool IsBelow(const core::Sequence& waiting, const core::Sequence& running);
+  // Whether the running sequence gives its slot and blocks in that turn, as far as its tenant has
+  // not given others: it may give way, or has just begun, where its tenant keeps another slot.
+  bool GivesTurn(const core::Sequence& running, const core::Sequence& waiting);
   // Preempts candidates_ until `urgent` can start; none if all of them do not make the room.
   bool GiveWayTo(const Ranked& urgent, int slots);
   void StartNow(const Ranked& ranked);

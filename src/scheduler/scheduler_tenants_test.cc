@@ -92,6 +92,21 @@ TEST_F(TenantsTest, ATenantWithoutASlotGetsOneAtOnceFromOneThatKeepsAnother) {
   }
 }
 
+// However many blocks it wants: the last slot goes after a quantum alone.
+TEST_F(TenantsTest, TheFirstSlotLeavesTheOtherTenantOne) {
+  StartFair(12, {.max_num_seqs = 8, .max_num_batched_tokens = 200});
+  AddOf("a", 70);
+  AddOf("a", 70);
+  Step();
+  const core::Sequence* b = AddOf("b", 150);  // The blocks of both.
+  for (int i = 0; i < Scheduler::kMinRunSteps; ++i) {
+    Step();
+    EXPECT_EQ(RunningOf("a"), 2) << "after " << i << " steps";
+  }
+  EXPECT_LE(StepsUntilRunning(*b, 20), 5) << "each holds three slots' worth of blocks";
+  EXPECT_EQ(RunningOf("a"), 0);
+}
+
 TEST_F(TenantsTest, AllOfSixtyFourSlotsAreAQuantumAfterAStep) {
   StartFair(1000, {.max_num_seqs = 64, .max_num_batched_tokens = 512});
   for (int i = 0; i < 64; ++i) AddOf("a", 4);
