@@ -212,7 +212,7 @@ class Scheduler {
   // and holds more, and its class does not go first.
   bool IsBelow(const core::Sequence& waiting, const core::Sequence& running);
   // Whether the running sequence gives its slot and blocks in that turn, as far as its tenant has
-  // not given others: it may give way, or has just begun, where its tenant keeps another slot.
+  // not given others: it may give way, or began in an earlier step and its tenant keeps another.
   bool GivesTurn(const core::Sequence& running, const core::Sequence& waiting);
   // Preempts candidates_ until `urgent` can start; none if all of them do not make the room.
   bool GiveWayTo(const Ranked& urgent, int slots);

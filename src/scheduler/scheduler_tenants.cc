@@ -87,10 +87,10 @@ bool Scheduler::IsBelow(const core::Sequence& waiting, const core::Sequence& run
 bool Scheduler::GivesTurn(const core::Sequence& running, const core::Sequence& waiting) {
   if (!IsBelow(waiting, running)) return false;
   if (MayGiveWay(running)) return true;
-  // For a tenant's first slot also one that has just begun: what is kept in the cache costs little
-  // to resume.
+  // For a tenant's first slot also one that has begun a step before: what is kept in the cache
+  // costs little to resume.
   return tenants_.Of(waiting).slots == 0 && tenants_.Of(running).slots > 1 &&
-         kv_->KeepsBlocksOf(running);
+         running.sched.started_step < step_ && kv_->KeepsBlocksOf(running);
 }
 
 bool Scheduler::GivesInTurn(const core::Sequence& running, const core::Sequence& waiting) {

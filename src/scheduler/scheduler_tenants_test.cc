@@ -107,6 +107,27 @@ TEST_F(TenantsTest, TheFirstSlotLeavesTheOtherTenantOne) {
   EXPECT_EQ(RunningOf("a"), 0);
 }
 
+// Else one that is past max_wait would start in vain.
+TEST_F(TenantsTest, WhatStartsInAStepGivesNoTurnInIt) {
+  StartFair(
+      1000,
+      {.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(50)},
+      "fair");
+  const core::Sequence* first = AddOf("a", 4);
+  AddOf("a", 4)->order = 5;
+  RunSteps(10);
+  const core::Sequence* aged = AddOf("a", 4);
+  RunSteps(5);
+  EXPECT_FALSE(aged->running());
+  const core::Sequence* b = AddOf("b", 4);
+  Step();
+  EXPECT_EQ(preempted_, "21") << "the newest for the aged one, and the other for b";
+  EXPECT_EQ(reasons_, "aging fairness");
+  EXPECT_FALSE(first->running());
+  EXPECT_TRUE(aged->running());
+  EXPECT_TRUE(b->running());
+}
+
 TEST_F(TenantsTest, AllOfSixtyFourSlotsAreAQuantumAfterAStep) {
   StartFair(1000, {.max_num_seqs = 64, .max_num_batched_tokens = 512});
   for (int i = 0; i < 64; ++i) AddOf("a", 4);
