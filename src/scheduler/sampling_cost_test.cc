@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "policy/fair_policy.h"
 #include "scheduler/test_scheduler.h"
@@ -108,6 +110,36 @@ TEST_F(SamplingTest, OthersDecodeInEachStep) {
   const int32_t before = b->generated();
   for (int i = 0; i < 20; ++i) TimedStep("a", std::chrono::milliseconds(10));
   EXPECT_EQ(b->generated() - before, 20);
+}
+
+// Else many requests for one token each would make every step a long one.
+TEST_F(SamplingTest, FirstTokensAreSpreadToo) {
+  SchedulerOptions options = Learning();
+  options.mixed_prefill_budget = 32;
+  Start(1000, options, &fair_);
+  tenant_ = "a";
+  std::vector<core::Sequence*> first;
+  for (int i = 0; i < 9; ++i) first.push_back(Add(1));
+  TimedStep("a", std::chrono::milliseconds(10));
+  for (core::Sequence* sequence : first) {
+    scheduler_->Remove(sequence, core::SequenceEvent::kEnd);
+  }
+  tenant_ = "b";
+  core::Sequence* const b = Add(1);
+  b->request.spec.params.temperature = 0.0F;
+  TimedStep("a", std::chrono::milliseconds(10));
+  tenant_ = "a";
+  std::vector<const core::Sequence*> more;
+  for (int i = 0; i < 5; ++i) more.push_back(Add(1));
+  const auto started = [&more] {
+    return std::count_if(more.begin(), more.end(),
+                         [](const core::Sequence* s) { return s->generated() > 0; });
+  };
+  TimedStep("a", std::chrono::milliseconds(10));
+  EXPECT_EQ(started(), 2) << "eleven units each, of 32";
+  EXPECT_EQ(b->generated(), 2);
+  for (int i = 0; i < 2; ++i) TimedStep("a", std::chrono::milliseconds(10));
+  EXPECT_EQ(started(), 5);
 }
 
 TEST_F(SamplingTest, CheapSamplingChangesNothing) {
