@@ -99,6 +99,21 @@ TEST_F(SamplingTest, CostlySamplingIsSpreadOverSteps) {
   EXPECT_EQ(TimedStep("a", std::chrono::milliseconds(10)), "1:2+1*") << "each in its turn";
 }
 
+// Whatever the policy ranks by: else the first arrivals would have every step until they end.
+TEST_F(SamplingTest, EachHasItsTurnUnderEveryPolicy) {
+  for (const char* policy : {"fcfs", "sjf", "priority", "cache-aware"}) {
+    sequences_.clear();
+    now_ = base::TimePoint{0};
+    const auto its = *policy::MakePolicy({.name = policy});
+    Start(1000, Learning(), its.get());
+    tenant_ = "a";
+    for (int i = 0; i < 9; ++i) Add(1);
+    for (int i = 0; i < 28; ++i) TimedStep("a", std::chrono::milliseconds(10));
+    for (const auto& sequence : sequences_) EXPECT_EQ(sequence->generated(), 4) << policy;
+    scheduler_.reset();
+  }
+}
+
 TEST_F(SamplingTest, OthersDecodeInEachStep) {
   Start(1000, Learning(), &fair_);
   tenant_ = "a";

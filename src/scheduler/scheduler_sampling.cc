@@ -78,9 +78,11 @@ void Scheduler::RestCostly() {
     }
   }
   // In the order of classes and of tenants' service, and within a tenant in turn.
-  std::sort(costly_.begin(), costly_.end(), [](const Ranked* a, const Ranked* b) {
-    const auto key = [](const Ranked& r) {
-      return std::tuple(!r.aged, r.rank, r.sequence->sched.queued_since, r.sequence->order);
+  std::sort(costly_.begin(), costly_.end(), [this](const Ranked* a, const Ranked* b) {
+    const auto key = [this](const Ranked& r) {
+      const core::Sequence& its = *r.sequence;
+      return std::tuple(!r.aged, policy_->ClassOrderOf(its), ServiceOf(its), its.sched.queued_since,
+                        its.order);
     };
     return key(*a) < key(*b);
   });
