@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "policy/fair_policy.h"
+#include "policy/policies.h"
+#include "policy/priority_policy.h"
 #include "scheduler/test_scheduler.h"
 
 namespace ropeway::scheduler {
@@ -112,6 +114,40 @@ TEST_F(SamplingTest, EachHasItsTurnUnderEveryPolicy) {
     for (const auto& sequence : sequences_) EXPECT_EQ(sequence->generated(), 4) << policy;
     scheduler_.reset();
   }
+}
+
+// A class that goes first has its share of the sampling, and no more.
+TEST_F(SamplingTest, AClassThatRestsHasItsShare) {
+  SchedulerOptions options = Learning();
+  options.has_classes = true;
+  policy::PriorityPolicy priority({70, 20, 10}, /*strict=*/false, /*kv_is_kept=*/true);
+  Start(1000, options, &priority);
+  tenant_ = "a";
+  priority_ = Priority::kLow;
+  const core::Sequence* const low = Add(1);
+  priority_ = Priority::kHigh;
+  for (int i = 0; i < 8; ++i) Add(1);
+  for (int i = 0; i < 400; ++i) TimedStep("a", std::chrono::milliseconds(10));
+  // An eighth of the steps, once class high is above its share.
+  EXPECT_GE(low->generated(), 20);
+  EXPECT_LE(low->generated(), 60);
+  scheduler_.reset();
+}
+
+TEST_F(SamplingTest, OneThatRestsForMaxWaitGoesFirst) {
+  SchedulerOptions options = Learning();
+  options.has_classes = true;
+  options.max_wait = std::chrono::milliseconds(100);
+  policy::PriorityPolicy strict({70, 20, 10}, /*strict=*/true, /*kv_is_kept=*/true);
+  Start(1000, options, &strict);
+  tenant_ = "a";
+  priority_ = Priority::kLow;
+  const core::Sequence* const low = Add(1);
+  priority_ = Priority::kHigh;
+  for (int i = 0; i < 8; ++i) Add(1);
+  for (int i = 0; i < 60; ++i) TimedStep("a", std::chrono::milliseconds(10));
+  EXPECT_GE(low->generated(), 4);
+  scheduler_.reset();
 }
 
 TEST_F(SamplingTest, OthersDecodeInEachStep) {

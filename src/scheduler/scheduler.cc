@@ -250,7 +250,9 @@ void Scheduler::ScheduleDecodes() {
     core::Sequence* sequence = ranked_[i].sequence;
     // Skips sequences preempted in this step too.
     if (sequence->state != core::SequenceState::kDecoding) continue;
-    if (ranked_[i].rests || urgent_.IsLeftBy(ranked_[i]) || !ExtendOrPreempt(i)) continue;
+    if (urgent_.IsLeftBy(ranked_[i])) continue;
+    sequence->sched.rested = ranked_[i].rests;
+    if (ranked_[i].rests || !ExtendOrPreempt(i)) continue;
     decode_cost_ += cost_.Cost(sequence->kv.computed, 1);
     AddItem(sequence, 1);
   }

@@ -49,9 +49,10 @@ namespace ropeway::scheduler {
 // 2. Each decoding sequence gets one token, in rank order. Decodes that may be preempted for an
 //    urgent prompt (UrgentSteps) leave the step to it, but not more than four steps in a row. If
 //    sampling would cost too much of the step, some whose sampling is costly wait for the next one
-//    (RestCostly). If a block is missing, the policy's victims among the running sequences without
-//    work in this step are preempted, until there is a block or the sequence itself was the victim;
-//    with several tenants, of the lowest class those of the tenant that holds the most.
+//    (RestCostly): their class has a backlog then, and past max_wait they are aged. If a block is
+//    missing, the policy's victims among the running sequences without work in this step are
+//    preempted, until there is a block or the sequence itself was the victim; with several tenants,
+//    of the lowest class those of the tenant that holds the most.
 // 3. In rank order, prefilling sequences get a chunk of the rest of the step's budget
 //    (PrefillBudget; the first at least one token), and sequences of the queue start while the
 //    batch former, a slot, a token, and blocks for all their ids and one more allow it. The first
