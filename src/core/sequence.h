@@ -77,7 +77,8 @@ struct StartedBatch {
 struct SchedulingState {
   // Since when it waits, in the queue or running without work.
   base::TimePoint queued_since{};
-  int32_t run_steps = 0;  // Steps with work for it since it started or resumed.
+  // Steps since it started or resumed in which it had work, or rested.
+  int32_t run_steps = 0;
   // It is past max_wait: it goes before later arrivals, and its work is charged to no class, until
   // it has run for kMinRunSteps.
   bool aged = false;

@@ -150,6 +150,28 @@ TEST_F(SamplingTest, OneThatRestsForMaxWaitGoesFirst) {
   scheduler_.reset();
 }
 
+// Else costly sampling would keep a slot from a higher class for eight turns.
+TEST_F(SamplingTest, AHigherClassTakesTheSlotOfOneThatRests) {
+  SchedulerOptions options = Learning();
+  options.max_num_seqs = 9;
+  options.has_classes = true;
+  policy::PriorityPolicy strict({70, 20, 10}, /*strict=*/true, /*kv_is_kept=*/true);
+  Start(1000, options, &strict);
+  tenant_ = "a";
+  priority_ = Priority::kLow;
+  for (int i = 0; i < 9; ++i) Add(1);
+  for (int i = 0; i < Scheduler::kMinRunSteps; ++i) {
+    TimedStep("a", std::chrono::milliseconds(10));
+  }
+  tenant_ = "b";
+  priority_ = Priority::kHigh;
+  const core::Sequence* const high = Add(1);
+  TimedStep("a", std::chrono::milliseconds(10));
+  EXPECT_TRUE(high->running());
+  EXPECT_EQ(reasons_, "priority");
+  scheduler_.reset();
+}
+
 TEST_F(SamplingTest, OthersDecodeInEachStep) {
   Start(1000, Learning(), &fair_);
   tenant_ = "a";

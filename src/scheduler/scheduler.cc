@@ -252,7 +252,11 @@ void Scheduler::ScheduleDecodes() {
     if (sequence->state != core::SequenceState::kDecoding) continue;
     if (urgent_.IsLeftBy(ranked_[i])) continue;
     sequence->sched.rested = ranked_[i].rests;
-    if (ranked_[i].rests || !ExtendOrPreempt(i)) continue;
+    if (ranked_[i].rests) {
+      ++sequence->sched.run_steps;
+      continue;
+    }
+    if (!ExtendOrPreempt(i)) continue;
     decode_cost_ += cost_.Cost(sequence->kv.computed, 1);
     AddItem(sequence, 1);
   }
