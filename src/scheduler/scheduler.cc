@@ -253,6 +253,7 @@ void Scheduler::ScheduleDecodes() {
     if (urgent_.IsLeftBy(ranked_[i])) continue;
     sequence->sched.rested = ranked_[i].rests;
     if (ranked_[i].rests) {
+      policy_->OnScheduled(*sequence, {.held = HeldSlots(*sequence), .rests = true});
       ++sequence->sched.run_steps;
       continue;
     }
@@ -470,7 +471,7 @@ void Scheduler::AddItem(core::Sequence* sequence, int32_t num_tokens) {
        .output_tokens = sample ? 1 : 0,
        .cost = cost + sampling,
        .extra = (cost - num_tokens) * first_time / num_tokens + sampling,
-       .held = sequence->sched.held_blocks * limit_ / std::max(1, kv_->pool().num_blocks())});
+       .held = HeldSlots(*sequence)});
   sequence->sched.queued_since = now_;
   const bool decodes = sequence->state == core::SequenceState::kDecoding;
   if (++sequence->sched.run_steps >= kMinRunSteps && decodes) sequence->sched.aged = false;

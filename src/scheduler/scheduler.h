@@ -197,6 +197,10 @@ class Scheduler {
   void CountTenants();
   int64_t ServiceOf(const core::Sequence& sequence);
   double HeldBlocks(const core::Sequence& sequence) const;
+  // The slots' worth of the blocks that the running sequence holds.
+  double HeldSlots(const core::Sequence& sequence) const {
+    return sequence.sched.held_blocks * limit_ / std::max(1, kv_->pool().num_blocks());
+  }
   // Whether the running sequence is there for kMinRunSteps, and twice as many as it computed again
   // what was lost: so turns cost at most half the work even where the pool is too small to keep it.
   bool MayGiveWay(const core::Sequence& sequence) const;
