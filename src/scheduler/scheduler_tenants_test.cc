@@ -92,6 +92,27 @@ TEST_F(TenantsTest, ATenantWithoutASlotGetsOneAtOnceFromOneThatKeepsAnother) {
   }
 }
 
+// Where none keeps another slot it takes a quantum: 64 steps for each unit of their weight.
+TEST_F(TenantsTest, ASlotOfThoseThatHoldOneIsGivenUpWithinTheBound) {
+  for (const char* policy : {"priority+fair", "fair", "fair+priority", "fair+sjf", "sjf+fair",
+                             "length-balance+fair", "cache-aware+fair"}) {
+    for (const int weight : {1, 3}) {
+      sequences_.clear();
+      now_ = base::TimePoint{0};
+      StartFair(1000, {.max_num_seqs = 4, .max_num_batched_tokens = 64}, policy);
+      weight_ = weight;
+      for (const char* tenant : {"a", "b", "c", "d"}) AddOf(tenant, 10);
+      RunSteps(20);
+      weight_ = 1.0;
+      const core::Sequence* e = AddOf("e", 10);
+      const int steps = StepsUntilRunning(*e, 300);
+      EXPECT_LE(steps, Scheduler::kMinRunSteps + policy::kQuantumSteps * weight) << policy;
+      EXPECT_GE(steps, policy::kQuantumSteps * weight) << policy << ": not sooner";
+      EXPECT_EQ(reasons_, "fairness") << policy;
+    }
+  }
+}
+
 // However many blocks it wants: the last slot goes after a quantum alone.
 TEST_F(TenantsTest, TheFirstSlotLeavesTheOtherTenantOne) {
   StartFair(12, {.max_num_seqs = 8, .max_num_batched_tokens = 200});
