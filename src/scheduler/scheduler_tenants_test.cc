@@ -349,6 +349,21 @@ TEST_F(TenantsTest, WithoutPrefixCachingTurnsCostAtMostHalfTheWork) {
   EXPECT_LE(std::abs(a->generated() - 400 / 2 - b->generated()), 2 * policy::kQuantumSteps);
 }
 
+// Another tenant's request may come meanwhile, and waits for the end of the step.
+TEST_F(TenantsTest, PromptsAloneTakeShortStepsWhereTenantsHaveNames) {
+  for (const bool named : {false, true}) {
+    sequences_.clear();
+    now_ = base::TimePoint{0};
+    StartFair(1000, {.max_num_seqs = 4, .max_num_batched_tokens = 512, .learn_cost = true});
+    AddOf(named ? "a" : "", 2000);
+    EXPECT_EQ(Step(), "1:0+512") << "no speed is known yet";
+    scheduler_->OnStep(std::chrono::milliseconds(500));
+    EXPECT_EQ(Step(), named ? "1:512+102" : "1:512+512") << "a tenth of a second's 1,024 tokens";
+    scheduler_->OnStep(std::chrono::seconds(2));
+    EXPECT_EQ(Step(), named ? "1:614+64" : "1:1024+512") << "on a slow machine too";
+  }
+}
+
 TEST_F(TenantsTest, OneTenantIsScheduledAsBefore) {
   StartFair(1000, {.max_num_seqs = 2, .max_num_batched_tokens = 64});
   for (int i = 0; i < 6; ++i) AddOf("", 4);
