@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -145,10 +144,6 @@ class Scheduler {
   bool has_free_slot() const { return queue_.empty() && num_running() < limit_; }
   // The load, which predicts waits. Throws std::bad_alloc.
   void View(LoadView* view) const;
-  // See LoadView: of a new request of this tenant; without one, of the tenant that would wait
-  // longest. Throws std::bad_alloc.
-  double WaitSeconds(Priority priority, const std::string& tenant, double weight) const;
-  double WaitSeconds(Priority priority) const;
   Work WorkOf(const core::CoreRequest& request) const { return load_.WorkOf(request); }
   const StepCost& step_cost() const { return cost_; }
   int max_running() const { return max_running_; }
