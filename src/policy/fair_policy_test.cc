@@ -72,6 +72,10 @@ TEST_F(TenantCountersTest, CountsAttentionSamplingAndTheBlocksThatAreHeld) {
   EXPECT_DOUBLE_EQ(Tokens(a), 34.5) << "half of 64 slots' worth of blocks";
   counters_.Charge(a, {.prompt_tokens = 0, .output_tokens = 0, .cost = 100, .held = 32});
   EXPECT_DOUBLE_EQ(Tokens(a), 34.5) << "what is computed again is not charged";
+  counters_.Charge(a, {.held = 0.5, .rests = true});
+  EXPECT_DOUBLE_EQ(Tokens(a), 35.5) << "a slot is held as if it decoded";
+  counters_.Charge(a, {.held = 32, .rests = true});
+  EXPECT_DOUBLE_EQ(Tokens(a), 67.5);
 }
 
 TEST_F(TenantCountersTest, OneThatComesIsLiftedToTheLeastOfThoseThatWait) {

@@ -13,7 +13,8 @@ namespace ropeway::policy {
 // no class.
 struct ClassLoad {
   bool active = false;   // Some sequence of the class waits or runs.
-  bool backlog = false;  // Some sequence waits or prefills: the class could use more work.
+  // Some sequence waits, prefills or has rested: the class could use more work.
+  bool backlog = false;
 };
 
 // Deficit accounting in units of cost (StepCost). Each step's cost is divided among the active

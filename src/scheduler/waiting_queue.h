@@ -65,9 +65,9 @@ class Aging {
   void Reserve(size_t count);
 
   // Sets SchedulingState::aged: for running sequences whose prompt has had no chunk for max_wait,
-  // and in the queue for the oldest of those past max_wait whose tenant is not above its share, as
-  // many as half of `limit` slots (rounded up) leave beside the aged ones that run. REQUIRES:
-  // reserved.
+  // or whose decode has rested so long, and in the queue for the oldest of those past max_wait
+  // whose tenant is not above its share, as many as half of `limit` slots (rounded up) leave beside
+  // the aged ones that run. REQUIRES: reserved.
   void Update(base::TimePoint now, int limit, std::span<core::Sequence* const> running,
               std::span<core::Sequence* const> queue);
 
