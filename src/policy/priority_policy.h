@@ -12,7 +12,7 @@ namespace ropeway::policy {
 // The state of one class when a step begins. Aged sequences are left out: their work is charged to
 // no class.
 struct ClassLoad {
-  bool active = false;   // Some sequence of the class waits or runs.
+  bool active = false;  // Some sequence of the class waits or runs.
   // Some sequence waits, prefills or has rested: the class could use more work.
   bool backlog = false;
 };

@@ -465,13 +465,12 @@ void Scheduler::AddItem(core::Sequence* sequence, int32_t num_tokens) {
   const double cost = cost_.Cost(start, num_tokens);
   const double sampling =
       (sample ? SamplingCostOf(*sequence) : 0.0) + ScoringCostOf(*sequence) * fresh;
-  policy_->OnScheduled(
-      *sequence,
-      {.prompt_tokens = fresh,
-       .output_tokens = sample ? 1 : 0,
-       .cost = cost + sampling,
-       .extra = (cost - num_tokens) * first_time / num_tokens + sampling,
-       .held = HeldSlots(*sequence)});
+  policy_->OnScheduled(*sequence,
+                       {.prompt_tokens = fresh,
+                        .output_tokens = sample ? 1 : 0,
+                        .cost = cost + sampling,
+                        .extra = (cost - num_tokens) * first_time / num_tokens + sampling,
+                        .held = HeldSlots(*sequence)});
   sequence->sched.queued_since = now_;
   const bool decodes = sequence->state == core::SequenceState::kDecoding;
   if (++sequence->sched.run_steps >= kMinRunSteps && decodes) sequence->sched.aged = false;
