@@ -88,8 +88,9 @@ struct SchedulingState {
   // It started while its tenant held no slot, in a turn between tenants, with a short prompt: this
   // is computed as if it were of class high, before decodes of other tenants.
   bool first_turn = false;
-  // It decodes, and had to wait in the last step because sampling would have cost too much.
-  bool rested = false;
+  // It decodes, and in the last step it and others would have sampled at too great a cost together:
+  // some of them, it perhaps, had to wait.
+  bool contends = false;
   // Of Sequence::preemptions, those that gave a turn to another tenant or to one past max_wait.
   int32_t turns_given = 0;
   // While it waits: its tenant is a quantum of service above another one that waits.

@@ -109,7 +109,7 @@ void PriorityPolicy::BeginStep(std::span<core::Sequence* const> queue,
   };
   for (const core::Sequence* sequence : queue) count(*sequence, true);
   for (const core::Sequence* sequence : running) {
-    count(*sequence, sequence->state == core::SequenceState::kPrefilling || sequence->sched.rested);
+    count(*sequence, sequence->state == core::SequenceState::kPrefilling || sequence->sched.contends);
   }
   shares_.BeginStep(loads);
 }

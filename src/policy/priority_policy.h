@@ -13,7 +13,7 @@ namespace ropeway::policy {
 // no class.
 struct ClassLoad {
   bool active = false;  // Some sequence of the class waits or runs.
-  // Some sequence waits, prefills or has rested: the class could use more work.
+  // Some sequence waits, prefills or contends for sampling: the class could use more work.
   bool backlog = false;
 };
 

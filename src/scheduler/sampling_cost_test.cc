@@ -128,7 +128,8 @@ TEST_F(SamplingTest, AClassThatRestsHasItsShare) {
   priority_ = Priority::kHigh;
   for (int i = 0; i < 8; ++i) Add(1);
   for (int i = 0; i < 400; ++i) TimedStep("a", std::chrono::milliseconds(10));
-  // An eighth of the steps, once class high is above its share.
+  // One fits a step. An eighth of the steps is the share of class low, once class high is above its
+  // own, after 128 steps.
   EXPECT_GE(low->generated(), 20);
   EXPECT_LE(low->generated(), 60);
   scheduler_.reset();

@@ -251,7 +251,7 @@ void Scheduler::ScheduleDecodes() {
     // Skips sequences preempted in this step too.
     if (sequence->state != core::SequenceState::kDecoding) continue;
     if (urgent_.IsLeftBy(ranked_[i])) continue;
-    sequence->sched.rested = ranked_[i].rests;
+    sequence->sched.contends = ranked_[i].contends;
     if (ranked_[i].rests) {
       policy_->OnScheduled(*sequence, {.held = HeldSlots(*sequence), .rests = true});
       ++sequence->sched.run_steps;

@@ -89,6 +89,7 @@ void Scheduler::RestCostly() {
   });
   for (size_t i = 0; i < costly_.size(); ++i) {
     left -= SamplingCostOf(*costly_[i]->sequence);
+    costly_[i]->contends = true;
     costly_[i]->rests = left < 0 && i > 0;
   }
 }

@@ -55,7 +55,7 @@ void Aging::Update(base::TimePoint now, int limit, std::span<core::Sequence* con
   for (core::Sequence* sequence : running) {
     // A prompt without a chunk, or a decode without its token: others had all of the budget.
     const bool waits =
-        sequence->state == core::SequenceState::kPrefilling || sequence->sched.rested;
+        sequence->state == core::SequenceState::kPrefilling || sequence->sched.contends;
     if (waits && overdue(*sequence)) sequence->sched.aged = true;
     if (sequence->sched.aged) --left;
   }

@@ -21,9 +21,10 @@ inline constexpr int32_t kMinRunSteps = 8;
 struct Ranked {
   core::Sequence* sequence = nullptr;
   policy::Rank rank;
-  bool aged = false;   // Goes before all that are not.
-  bool leads = false;  // Other sequences wait for the prefix that it computes.
-  bool rests = false;  // It does not decode in this step: sampling costs too much.
+  bool aged = false;      // Goes before all that are not.
+  bool leads = false;     // Other sequences wait for the prefix that it computes.
+  bool contends = false;  // It decodes, and of the costly samplings like its own some must rest.
+  bool rests = false;     // It is one that rests: it does not decode in this step.
 };
 
 // The order of a step: aged sequences by arrival, then the policy's rank, then arrival.
