@@ -414,6 +414,21 @@ TEST_F(DueTest, WhatWaitsStartsWithinMaxWaitAndAStep) {
   }
 }
 
+// Half of 64 slots start four in a step: one in a step would bring the last ones two seconds late.
+TEST_F(DueTest, AsManyStartInAStepAsMust) {
+  constexpr base::Duration kMaxWait = std::chrono::seconds(1);
+  StartFair(10'000, {.max_num_seqs = 64, .max_num_batched_tokens = 128, .max_wait = kMaxWait},
+            "fcfs");
+  for (int i = 0; i < 64; ++i) AddOf("a", 4);
+  for (int i = 0; i < 20; ++i) {
+    Step();
+    scheduler_->OnStep(kStep);
+  }
+  std::vector<core::Sequence*> waiting;
+  for (int i = 0; i < 300; ++i) waiting.push_back(AddOf("a", 4));
+  EXPECT_LE(LongestWait(waiting, std::chrono::seconds(2)), kMaxWait + kStep);
+}
+
 // Its prompt took long to encode, so its order is an earlier one.
 TEST_F(DueTest, OneThatCameLateDelaysNoneThatWaitsLonger) {
   constexpr base::Duration kMaxWait = std::chrono::seconds(1);
