@@ -42,9 +42,9 @@ namespace ropeway::scheduler {
 //    tenants' classes and service, whoever stands before it in the queue; sequences of tenants
 //    that it is below give way: the latest class, the most service and the newest first. None is
 //    exempt but those that do not give way yet (MayGiveWay). A tenant passes one that could not
-//    start only if it holds less. Last, each tenant's first sequence that must start now to be
-//    within max_wait (NoteDue) starts, at the expense of its own tenant or of one with at least as
-//    much service; half of the tenant's slots are left to those that ran longer.
+//    start only if it holds less. Last, each tenant's sequences that must start now for all that
+//    wait to be within max_wait (NoteDue) start, at the expense of their own tenant or of one with
+//    at least as much service; half of the tenant's slots are left to those that ran longer.
 // 2. Each decoding sequence gets one token, in rank order. Decodes that may be preempted for an
 //    urgent prompt (UrgentSteps) leave the step to it, but not more than four steps in a row. If
 //    sampling would cost too much of the step, some whose sampling is costly wait for the next one
@@ -217,7 +217,7 @@ class Scheduler {
   // Preempts candidates_ until `urgent` can start; none if all of them do not make the room.
   bool GiveWayTo(const Ranked& urgent, int slots);
   void StartNow(const Ranked& ranked);
-  // Fills due_ with the sequence of each tenant that waits longest and must start now so that all
+  // Fills due_ with the sequences of each tenant that wait longest and must start now so that all
   // that wait start within max_wait since they came.
   void NoteDue();
   bool MustStart(std::span<core::Sequence* const> of_one_tenant);

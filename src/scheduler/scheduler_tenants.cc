@@ -190,8 +190,10 @@ void Scheduler::StartDue() {
   NoteDue();
   const int slots = std::max(limit_, num_running());
   bool any = false;
+  int32_t stuck = -1;  // The tenant whose longest waiting found no room: none of it passes that.
   for (core::Sequence* sequence : due_) {
     if (sequence->running() || sequence->sched.follows > 0) continue;
+    if (sequence->sched.tenant == stuck) continue;
     const TenantTable::Tenant& tenant = tenants_.Of(*sequence);
     if (tenant.busy > 0 && tenant.busy >= (tenant.slots + 1) / 2) continue;
     candidates_.clear();
@@ -207,6 +209,8 @@ void Scheduler::StartDue() {
     } else if (PreemptFor(first, slots, true)) {
       StartNow(first);
       any = true;
+    } else {
+      stuck = sequence->sched.tenant;
     }
   }
   if (any) std::sort(ranked_.begin(), ranked_.end(), Before);
@@ -236,7 +240,12 @@ void Scheduler::NoteDue() {
   for (size_t begin = 0, end = 0; begin < due_.size(); begin = end) {
     const int32_t tenant = due_[begin]->sched.tenant;
     while (end < due_.size() && due_[end]->sched.tenant == tenant) ++end;
-    if (MustStart({due_.data() + begin, end - begin})) due_[firsts++] = due_[begin];
+    const TenantTable::Tenant& its = tenants_.Of(*due_[begin]);
+    // With many slots several start in a step: as many as leave the others in time, and find room.
+    for (int32_t left = std::max(1, (its.slots + 1) / 2 - its.busy); left > 0; --left) {
+      if (begin == end || !MustStart({due_.data() + begin, end - begin})) break;
+      due_[firsts++] = due_[begin++];
+    }
   }
   due_.resize(firsts);
 }
