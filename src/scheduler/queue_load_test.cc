@@ -360,6 +360,20 @@ TEST_F(LoadTest, AnotherTenantWaitsForItsTurnAlone) {
   EXPECT_NEAR(waited, promised, 0.001);
 }
 
+TEST_F(LoadTest, BehindTenantsWithASlotEachItWaitsForAQuantum) {
+  StartLoad("priority+fair", 4);
+  for (const char* tenant : {"a", "b", "c", "d"}) AddLimited(tenant, 4, 1000);
+  Busy(200);
+  const double promised = Wait("e");
+  EXPECT_NEAR(promised, 0.72, 0.01) << "8 steps and 64";
+  const base::TimePoint came = now_;
+  const core::Sequence* e = AddLimited("e", 4, 8);
+  while (!e->running() && now_ - came < seconds(8)) Busy(1);
+  const double waited = base::ToSeconds(now_ - came);
+  EXPECT_LE(waited, promised + 0.01);
+  EXPECT_GE(waited, 0.8 * promised);
+}
+
 TEST_F(LoadTest, TheBacklogsOfTwoTenantsAreServedSideBySide) {
   StartLoad("priority+fair", 4);
   for (int i = 0; i < 4; ++i) AddLimited("a", 4, 1000);

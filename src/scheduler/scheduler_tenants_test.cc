@@ -322,6 +322,47 @@ TEST_F(TenantsTest, AnAgedOneTakesNoSlotFromATenantWithLessService) {
   EXPECT_GT(third->generated(), 0) << "its own tenant's slots are divided";
 }
 
+// Its tenant would take it back at once.
+TEST_F(TenantsTest, WhatIsDueOrAgedTakesNoLastSlotForATenantThatHasAnother) {
+  StartFair(
+      1000,
+      {.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(50)},
+      "fair");
+  const core::Sequence* first = AddOf("a", 4);
+  weight_ = 0.5;
+  const core::Sequence* b = AddOf("b", 4);
+  weight_ = 1.0;
+  Step();
+  const core::Sequence* second = AddOf("a", 4);
+  for (int i = 0; i < 50; ++i) {
+    Step();
+    EXPECT_TRUE(b->running()) << i;
+    EXPECT_GT(policy_->ServiceOf(*b), policy_->ServiceOf(*second)) << "else none takes it anyway";
+  }
+  EXPECT_GT(second->generated(), 0);
+  EXPECT_GT(first->preemptions, 0) << "the two take turns in the slot of their own tenant";
+}
+
+// A batch is not broken up.
+TEST_F(TenantsTest, ATenantsTurnIsTheNextBatch) {
+  SchedulerOptions options{.max_num_seqs = 4, .max_num_batched_tokens = 64};
+  options.batching = {
+      .kind = BatchFormerOptions::Kind::kStatic, .max_batch_size = 2, .timeout = base::Duration{}};
+  StartFair(1000, options);
+  std::vector<core::Sequence*> of_a;
+  for (int i = 0; i < 4; ++i) of_a.push_back(AddOf("a", 4));
+  Step();
+  const core::Sequence* b = AddOf("b", 4);
+  RunSteps(2 * policy::kQuantumSteps);
+  EXPECT_EQ(preemptions_, 0);
+  EXPECT_FALSE(b->running());
+  scheduler_->Remove(of_a[0], core::SequenceEvent::kEnd);
+  scheduler_->Remove(of_a[1], core::SequenceEvent::kEnd);
+  Step();
+  EXPECT_TRUE(b->running()) << "it comes first in it";
+  EXPECT_EQ(RunningOf("a"), 1);
+}
+
 TEST_F(TenantsTest, MemoryIsTakenFromTheTenantThatHoldsTheMost) {
   StartFair(7, {.max_num_seqs = 4, .max_num_batched_tokens = 200});
   AddOf("a", 60);
