@@ -145,7 +145,7 @@ TEST_F(HttpSecurityTest, NoKeyAndNoTextIsLoggedOrShown) {
   logger->set_level(spdlog::level::debug);
   spdlog::set_default_logger(logger);
   SetUp();
-  backend_.set_script([](const Request& request) {
+  backend_.set_script([](const ropeway::Request& request) {
     FakeScript script;
     script.endless = !request.max_tokens;
     script.text = [](int) { return std::string("secret answer "); };
