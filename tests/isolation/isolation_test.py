@@ -15,7 +15,8 @@ It has the case "share" only where that is named.
 
 At the end there is a table of all figures; --out writes it to a file too.
 
-usage: isolation_test.py --ropeway PROGRAM --model FILE.gguf [--long] [--out FILE.json|FILE.csv] [CASE...]
+usage: isolation_test.py --ropeway PROGRAM --model FILE.gguf [--long] [--rounds N] [--out FILE.json|FILE.csv]
+                         [CASE...]
 """
 import argparse
 import statistics
@@ -53,9 +54,9 @@ COLUMNS = ("case", "round", "quiet_samples", "quiet_p50", "quiet_p99", "quiet_lo
 class Form:
     """How much is measured, and what of it must be within the bound."""
 
-    def __init__(self, is_long):
+    def __init__(self, is_long, rounds=None):
         self.is_long = is_long
-        self.rounds = 3 if is_long else 1
+        self.rounds = rounds or (3 if is_long else 1)
         self.samples = 200 if is_long else 20
         self.least_samples = 200 if is_long else 3
         self.seconds = None if is_long else 2.5  # At most; the long form takes what it takes.
@@ -208,13 +209,14 @@ def main():
     parser.add_argument("--ropeway", required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--long", action="store_true")
+    parser.add_argument("--rounds", type=int, help="in place of 3 (long) or 1 (short)")
     parser.add_argument("--out", help="a file for the figures: .json, or .csv")
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join([*CASES, SHARE])}")
     args = parser.parse_args()
     unknown = set(args.cases) - {*CASES, SHARE}
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
-    form = Form(args.long)
+    form = Form(args.long, args.rounds)
     cases = args.cases or [*CASES, *([SHARE] if args.long else [])]
     results = Results()
     try:
