@@ -1,5 +1,9 @@
 #include "fuzz/fuzz_target.h"
 
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -29,5 +33,13 @@ void RequirePrintableError(const Status& status) {
   Require(std::none_of(message.begin(), message.end(), is_control),
           "the message holds control characters: " + message);
 }
+
+MemoryFile::MemoryFile(const uint8_t* data, size_t size) : fd_(memfd_create("fuzz", MFD_CLOEXEC)) {
+  Require(
+      fd_ >= 0 && fchmod(fd_, 0600) == 0 && write(fd_, data, size) == static_cast<ssize_t>(size),
+      "no memory file");
+}
+
+MemoryFile::~MemoryFile() { close(fd_); }
 
 }  // namespace ropeway::fuzz

@@ -1,4 +1,4 @@
-// Shared by all fuzz targets: libFuzzer's entry point, and checks of properties.
+// Shared by all fuzz targets: libFuzzer's entry point, checks of properties, and files in memory.
 #ifndef ROPEWAY_FUZZ_FUZZ_TARGET_H_
 #define ROPEWAY_FUZZ_FUZZ_TARGET_H_
 
@@ -24,6 +24,19 @@ void RequireError(const Status& status);
 // Also checks that the message has no control characters: an error about a file goes to a terminal
 // or a log as it is.
 void RequirePrintableError(const Status& status);
+
+// A file in memory that has a path, for what opens paths only, and that only its owner may read.
+class MemoryFile {
+ public:
+  MemoryFile(const uint8_t* data, size_t size);
+  ~MemoryFile();
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
+
+ private:
+  int fd_;
+};
 
 }  // namespace ropeway::fuzz
 

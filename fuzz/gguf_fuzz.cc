@@ -1,9 +1,6 @@
 // A model file: the parser, `inspect`'s report, the vocabulary with its tokenizer and chat
 // template, the configuration, and the whole load where the file is small and sound enough to come
 // so far.
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <string>
 
 #include "base/utf8.h"
@@ -18,21 +15,6 @@
 
 namespace ropeway::fuzz {
 namespace {
-
-// A file in memory that has a path, for the parser opens paths only.
-class MemoryFile {
- public:
-  MemoryFile(const uint8_t* data, size_t size) : fd_(memfd_create("gguf", MFD_CLOEXEC)) {
-    Require(fd_ >= 0 && write(fd_, data, size) == static_cast<ssize_t>(size), "no memory file");
-  }
-  ~MemoryFile() { close(fd_); }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
-
- private:
-  int fd_;
-};
 
 void CheckDescription(const std::string& text) {
   Require(base::IsValidUtf8(text), "the description is not UTF-8");

@@ -1,8 +1,4 @@
 // A TOML file: as --config, for a program with a flag of each kind, and as --api-keys.
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdint>
 #include <set>
@@ -15,23 +11,6 @@
 
 namespace ropeway::fuzz {
 namespace {
-
-// A file in memory that has a path, and that only its owner may read.
-class TomlFile {
- public:
-  TomlFile(const uint8_t* data, size_t size) : fd_(memfd_create("toml", MFD_CLOEXEC)) {
-    Require(
-        fd_ >= 0 && fchmod(fd_, 0600) == 0 && write(fd_, data, size) == static_cast<ssize_t>(size),
-        "no memory file");
-  }
-  ~TomlFile() { close(fd_); }
-  TomlFile(const TomlFile&) = delete;
-  TomlFile& operator=(const TomlFile&) = delete;
-  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
-
- private:
-  int fd_;
-};
 
 struct Values {
   int port = 1;
@@ -96,7 +75,7 @@ void CheckKeys(const std::string& path) {
 }  // namespace ropeway::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const ropeway::fuzz::TomlFile file(data, size);
+  const ropeway::fuzz::MemoryFile file(data, size);
   ropeway::fuzz::CheckConfig(file.path());
   ropeway::fuzz::CheckKeys(file.path());
   return 0;

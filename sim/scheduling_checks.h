@@ -23,8 +23,7 @@ namespace ropeway::sim {
 //   shares         the classes' parts of the work were not their shares, over 30 s in which all of
 //                  them always had requests waiting
 //   ping_pong      a request was preempted (not for memory, nor for a tenant's first slot) before
-//   it
-//                  had run kMinRunSteps, or too often for a higher class
+//                  it had run kMinRunSteps, or too often for a higher class
 //   batch_whole    a request started while a batch ran (not continuous), and was not of class high
 //                  with urgent_joins
 // Aged requests are exempt from the classes' order and shares.

@@ -22,17 +22,15 @@ import os
 import pathlib
 import random
 import re
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 
-import child
+from ropeway_server import PATIENCE, RopewayServer
 
 STATES = ("queued", "prefill", "decode", "writing", "compacting")
 ADMIN_KEY = "kill-test"
-PATIENCE = 120
 CLIENTS = 6
 # A pool for about two of the longest requests: blocks are evicted, requests are preempted.
 SERVE = ("--threads", "2", "--max-num-seqs", "4", "--kv-cache-size", "8MiB", "--max-num-batched-tokens", "128",
@@ -43,43 +41,13 @@ class Wrong(Exception):
     """What the test is there to find."""
 
 
-class Server:
+class Server(RopewayServer):
+    key = ADMIN_KEY
+    failure = Wrong
+
     def __init__(self, args, *flags):
-        # A file, not a pipe, which would fill up: the log is read at the end.
-        self.log = tempfile.NamedTemporaryFile("w+", prefix="ropeway-kill-")
         environment = {**os.environ, **({"ROPEWAY_PLANT": args.plant} if args.plant else {})}
-        self.process = child.start(
-            [args.ropeway, "serve", "--model", args.model, "--port", "0", *SERVE, *flags],
-            stdout=self.log, stderr=subprocess.STDOUT, env=environment)
-        try:
-            self.port = self.wait_for_port()
-        except BaseException:
-            self.kill()
-            raise
-
-    def wait_for_port(self):
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            found = re.search(r" on https?://\S+:(\d+)\n", self.output())
-            if found:
-                return int(found.group(1))
-            if self.process.poll() is not None:
-                raise Wrong(f"the server does not start: {self.output()}")
-            if time.monotonic() > deadline:
-                raise Wrong(f"the server does not start in {PATIENCE} s")
-            time.sleep(0.005)
-
-    def output(self):
-        return pathlib.Path(self.log.name).read_text(encoding="utf-8")
-
-    def get(self, path):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        try:
-            connection.request("GET", path, headers={"Authorization": f"Bearer {ADMIN_KEY}"})
-            reply = connection.getresponse()
-            return reply.status, reply.read().decode()
-        finally:
-            connection.close()
+        super().__init__(args.ropeway, args.model, *SERVE, *flags, environment=environment)
 
     def metrics(self):
         text = self.get("/metrics")[1]
@@ -257,7 +225,7 @@ class Killer:
         now = server.metrics()
         if now["ropeway_kv_disk_on"] != 1 or now["ropeway_kv_disk_rejected_blocks_total"] != 0:
             raise Wrong(f"the tier is not whole: {now}\n{server.output()}")
-        status, text = server.get("/livez")
+        status, text, _ = server.get("/livez")
         if status != 200:
             raise Wrong(f"/livez: {status} {text}")
         return now

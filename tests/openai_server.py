@@ -3,52 +3,26 @@
 Their flags: --ropeway PROGRAM --model FILE.gguf [--tiny TINY.gguf] [unittest flags]
 """
 import argparse
-import http.client
 import json
-import pathlib
-import re
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 import openai
 
-import child
+from ropeway_server import RopewayServer
 
 ARGS = argparse.Namespace()
 
 
-class Server:
-    """A running `ropeway serve` on a port of its own choice."""
+class Server(RopewayServer):
+    """With ARGS.model unless another is given."""
 
     key = "any"
-    admin_key = ""  # Of --admin-key: sees the numbers of all tenants.
 
     def __init__(self, *flags, model=None):
-        # A file, not a pipe, which would fill up: the log is read at the end.
-        self.log = tempfile.NamedTemporaryFile("w+", prefix="ropeway-serve-")
-        self.process = child.start(
-            [ARGS.ropeway, "serve", "--model", model or ARGS.model, "--port", "0", *flags],
-            stdout=self.log, stderr=subprocess.STDOUT)
-        self.port = self.wait_for_port()
-
-    def wait_for_port(self):
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            text = self.output()
-            found = re.search(r"\bon http://127\.0\.0\.1:(\d+)\n", text)
-            if found:
-                return int(found.group(1))
-            if self.process.poll() is not None:
-                raise RuntimeError(f"serve ended early: {text}")
-            time.sleep(0.02)
-        self.process.kill()
-        raise RuntimeError(f"no address within 120 s: {self.output()}")
-
-    def output(self):
-        return pathlib.Path(self.log.name).read_text(encoding="utf-8")
+        super().__init__(ARGS.ropeway, model or ARGS.model, *flags)
 
     def client(self, **more):
         options = {"api_key": "any", "max_retries": 0, "timeout": 120, **more}
@@ -60,26 +34,12 @@ class Server:
 
     def plain(self, method, path, body=None, key=""):
         """A request without the client, which has no call for it."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        try:
-            data = None if body is None else json.dumps(body)
-            connection.request(method, path, data, {"Content-Type": "application/json",
-                                                    "Authorization": f"Bearer {key or self.key}"})
-            reply = connection.getresponse()
-            return reply.status, reply.read().decode()
-        finally:
-            connection.close()
+        return self.request(method, path, body, key)[:2]
 
     def tokenize(self, text):
         status, reply = self.plain("POST", "/tokenize", {"prompt": text, "add_special_tokens": False})
         assert status == 200, reply
         return json.loads(reply)["tokens"]
-
-    def metric(self, name):
-        text = self.plain("GET", "/metrics", key=self.admin_key)[1]
-        found = re.findall(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+-]+)$", text, re.MULTILINE)
-        assert found, f"no metric {name} in:\n{text}"
-        return sum(map(float, found))
 
     def wait_for(self, name, condition):
         deadline = time.monotonic() + 120

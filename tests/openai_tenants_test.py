@@ -12,6 +12,7 @@ import time
 import openai
 
 from openai_server import ARGS, ENDLESS, GREEDY, MODEL, QUESTIONS, Server, TimedCase, ask, main
+from ropeway_server import eventually
 
 
 class FullServerTest(TimedCase):
@@ -42,7 +43,7 @@ class FullServerTest(TimedCase):
 
 class KeyTest(TimedCase):
     def test_api_keys(self):
-        server = Server("--api-key", "sk-right")
+        server = Server("--api-key", "sk-right", "--log-level", "debug")
         self.addCleanup(server.stop)
         for key in ("sk-wrong", "sk-righ", "sk-right2", "x" * 5000):
             with self.subTest(key=key[:10]), self.assertRaises(openai.AuthenticationError) as caught:
@@ -50,11 +51,14 @@ class KeyTest(TimedCase):
             self.assertEqual(caught.exception.code, "invalid_api_key")
         with self.assertRaises(openai.AuthenticationError):
             server.client(api_key="sk-wrong").models.list()
-        reply = server.client(api_key="sk-right").completions.create(model=MODEL, prompt="x", max_tokens=1)
+        reply = server.client(api_key="sk-right").completions.create(model=MODEL, prompt="a secret prompt",
+                                                                     max_tokens=1)
         self.assertEqual(reply.usage.completion_tokens, 1)
         for path in ("/livez", "/readyz"):
             self.assertEqual(server.plain("GET", path)[0], 200)
-        self.assertNotIn("sk-right", server.output())
+        eventually(lambda: "/v1/completions -> 200" in server.output(), "the answer is logged")
+        for secret in ("sk-right", "sk-wrong", "secret prompt"):
+            self.assertNotIn(secret, server.output())
 
     def test_what_a_key_may_use(self):
         """Classes by OpenAI's names, a ceiling, requests under way, and tokens per minute."""

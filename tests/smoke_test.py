@@ -9,7 +9,6 @@ usage: smoke_test.py --ropeway PROGRAM --model FILE.gguf
 import argparse
 import concurrent.futures
 import contextlib
-import http.client
 import json
 import os
 import pathlib
@@ -18,26 +17,12 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
-import child
+from ropeway_server import PATIENCE, RopewayServer, eventually
 
 ARGS = argparse.Namespace()
-
-
-# A bound for what hangs: no machine is so busy.
-PATIENCE = 120
-
-
-def eventually(holds, what, patience=PATIENCE):
-    """Waits until holds()."""
-    deadline = time.monotonic() + patience
-    while not holds():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {patience} s: {what}")
-        time.sleep(0.01)
 
 
 def counts(usage):
@@ -45,45 +30,12 @@ def counts(usage):
     return {name: usage[name] for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
 
 
-class Server:
-    """A running `ropeway serve`, on a port of its own choice and with ARGS.model unless others are given."""
+class Server(RopewayServer):
+    """With ARGS.model unless another is given."""
 
     def __init__(self, *flags, port=0, model=None):
-        # A file, not a pipe, which would fill up: the log is read at the end.
-        self.log = tempfile.NamedTemporaryFile("w+", prefix="ropeway-serve-")
-        self.process = child.start(
-            [ARGS.ropeway, "serve", "--model", model or ARGS.model, "--port", str(port), *flags],
-            stdout=self.log, stderr=subprocess.STDOUT)
-        try:
-            eventually(self.has_address, "an address")
-            eventually(lambda: self.get("/readyz")[0] == 200, "/readyz says 200")
-        except BaseException:
-            self.process.kill()
-            raise
+        super().__init__(ARGS.ropeway, model or ARGS.model, *flags, port=port)
         self.ready_cpu_seconds = self.cpu_seconds()
-
-    def output(self):
-        return pathlib.Path(self.log.name).read_text(encoding="utf-8")
-
-    def has_address(self):
-        found = re.search(r" on https?://\S+:(\d+)\n", self.output())
-        if not found and self.process.poll() is not None:
-            raise RuntimeError(f"serve ended early: {self.output()}")
-        self.port = int(found.group(1)) if found else None
-        return bool(found)
-
-    def request(self, method, path, body=None, timeout=120):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
-        try:
-            data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
-            connection.request(method, path, data, {"Content-Type": "application/json"})
-            reply = connection.getresponse()
-            return reply.status, reply.read().decode(), reply.headers
-        finally:
-            connection.close()
-
-    def get(self, path):
-        return self.request("GET", path)
 
     def post(self, path, body):
         status, text, _ = self.request("POST", path, body)
@@ -96,12 +48,6 @@ class Server:
         events = [e[len("data: "):] for e in text.split("\n\n") if e.startswith("data: ")]
         assert events[-1] == "[DONE]", events[-1]
         return [json.loads(e) for e in events[:-1]]
-
-    def metric(self, name):
-        text = self.get("/metrics")[1]
-        found = re.findall(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+-]+)$", text, re.MULTILINE)
-        assert found, f"no metric {name} in:\n{text}"
-        return sum(map(float, found))
 
     def cpu_seconds(self):
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")")[1].split()

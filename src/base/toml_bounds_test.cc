@@ -42,8 +42,37 @@ TEST(TomlBounds, AKeyOfManyPartsIsNot) {
   EXPECT_EQ(TomlFaultOf("\n\n[a" + Repeated(" .\ta", 16) + "]"), "3: " + expected);
   EXPECT_EQ(TomlFaultOf("x = {a" + Repeated(".\"a.b\"", 16) + " = 1}"), "1: " + expected);
   EXPECT_EQ(TomlFaultOf("x = {a" + Repeated(".'\\'", 16) + " = 1}"), "1: " + expected);
-  EXPECT_EQ(TomlFaultOf("a" + Repeated(".\xC3\xA9", 16) + " = 1"), "1: " + expected);
   EXPECT_EQ(TomlFaultOf("a" + Repeated(".a", 100'000) + " = 1"), "1: " + expected);
+}
+
+TEST(TomlBounds, AHeaderWithoutANameIsNot) {
+  const std::string expected = "the header of a table has no name";
+  for (const char* text : {"[=serve]", "[", "[]", "[[", "[[]]", " [ .a]", "[#a]", "[\na]",
+                           "[ [[a]]]", "[\xC3\xA9]", "\xEF\xBB\xBF[=", "[{", "[,]"}) {
+    EXPECT_EQ(TomlFaultOf(text), "1: " + expected) << text;
+  }
+  EXPECT_EQ(TomlFaultOf("a = 1 # [\r\n\t[=serve]"), "2: " + expected);
+  for (const char* text :
+       {"[a]", "[ a ]", "[[ a ]]", "['=']", "[\"\"]", "[-]", "[_1]", "a = [\n[1],\n[=\n",
+        "a = [=", "\xEF\xBB\xBF[a]\n", "'a' [=", "a = '''\n[=\n'''"}) {
+    EXPECT_EQ(TomlFaultOf(text), "") << text;
+  }
+}
+
+TEST(TomlBounds, LettersBeyondAsciiStandInStringsAndComments) {
+  const std::string outside = "a letter beyond ASCII stands outside of strings and comments";
+  for (const char* text :
+       {"\xD1\x88 = 1", "a = ''\xD1\x88", "a = 1\xC2\xA0", "[a\xC3\xA9]", "a.\xC3\xA9 = 1"}) {
+    EXPECT_EQ(TomlFaultOf(text), "1: " + outside) << text;
+  }
+  const std::string behind = "a letter beyond ASCII follows a backslash";
+  EXPECT_EQ(TomlFaultOf("a = \"\"\"x\\\xD1\x88\"\"\""), "1: " + behind);
+  EXPECT_EQ(TomlFaultOf("a = \"\"\"\nx\\ \n\t\xD1\x88\"\"\""), "2: " + behind);
+  for (const char* text :
+       {"a = '\xD1\x88'", "a = \"\xD1\x88\" # \xD1\x88", "\"\xD1\x88\" = 1",
+        "a = \"\"\"\xD1\x88\\n\xD1\x88 \\\n x\xD1\x88\"\"\"", "a = '''\\\xD1\x88'''"}) {
+    EXPECT_EQ(TomlFaultOf(text), "") << text;
+  }
 }
 
 TEST(TomlBounds, DeepNestingIsNot) {
@@ -65,7 +94,7 @@ TEST(TomlBounds, ALongWordIsNot) {
 // What a string or a comment holds counts for nothing, and their ends are found.
 TEST(TomlBounds, StringsAndCommentsAreSkipped) {
   const std::string dots = Repeated(".", 40) + Repeated("[", 40);
-  const std::string after = "\n" + Repeated("[", 33);
+  const std::string after = "\nx = " + Repeated("[", 33);
   const std::string fault = ": more than 32 brackets are open";
   for (const std::string& text : std::vector<std::string>{
            "# " + dots,

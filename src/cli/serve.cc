@@ -31,9 +31,10 @@ constexpr milliseconds kLeastTimeout(1);  // A timeout of 0 would reject every c
 constexpr char kApiKeyVariable[] = "ROPEWAY_API_KEY";
 // For what is left in the connections' buffers when all requests have ended.
 constexpr std::chrono::seconds kFlushTime(2);
-// Of descriptors: for the model, logs, event loops; for RocksDB's files of the disk tier and of the
-// sessions, which have bounds of their own.
+// Of descriptors: for the model, logs and the like; for each event loop (epoll, its event and its
+// timer); for RocksDB's files of the disk tier and of the sessions, which have bounds of their own.
 constexpr int64_t kOwnDescriptors = 96;
+constexpr int64_t kLoopDescriptors = 3;
 constexpr int64_t kDiskTierDescriptors = 448;
 constexpr int64_t kStateDescriptors = 96;
 constexpr int64_t kLeastConnections = 16;
@@ -209,7 +210,7 @@ int Serve(const ServeFlags& flags) {
   if (!engine_options.ok()) return base::Fail(engine_options.status());
   StatusOr<server::ServerOptions> options = ResolveServer(flags);
   if (!options.ok()) return base::Fail(options.status());
-  const Status fits = FitDescriptors(base::DescriptorLimit(), *engine_options, &options->limits);
+  const Status fits = FitDescriptors(base::DescriptorLimit(), *engine_options, &*options);
   if (!fits.ok()) return base::Fail(fits);
   for (const std::string& file : SecretsOthersCanRead(flags)) {
     spdlog::warn("all users of this machine can read the keys in {}: chmod 600 it", file);
@@ -290,8 +291,10 @@ StatusOr<server::ServerOptions> ResolveServer(const ServeFlags& flags) {
 }
 
 Status FitDescriptors(int64_t descriptors, const EngineOptions& engine,
-                      server::ServerLimits* limits) {
+                      server::ServerOptions* options) {
+  server::ServerLimits* const limits = &options->limits;
   const int64_t besides = server::MostOpen(*limits) - limits->max_connections + kOwnDescriptors +
+                          kLoopDescriptors * options->io_threads +
                           (engine.cache.disk_path.empty() ? 0 : kDiskTierDescriptors) +
                           (engine.sessions.state_path.empty() ? 0 : kStateDescriptors);
   const int64_t left = descriptors - besides;

@@ -40,10 +40,10 @@ StatusOr<server::ServerOptions> ResolveServer(const ServeFlags& flags);
 // The files with keys (--api-keys, --tls-key) that all users of this machine can read.
 std::vector<std::string> SecretsOthersCanRead(const ServeFlags& flags);
 
-// Lowers limits->max_connections to what `descriptors`, the most that may be open, leave for
+// Lowers the server's max_connections to what `descriptors`, the most that may be open, leave for
 // connections, with a line in the log. kResourceExhausted if that is next to nothing.
 Status FitDescriptors(int64_t descriptors, const EngineOptions& engine,
-                      server::ServerLimits* limits);
+                      server::ServerOptions* options);
 
 // Whether only this machine can reach `host`.
 bool IsLoopback(const std::string& host);

@@ -233,25 +233,31 @@ TEST_F(ServeTest, ProxiesAreAddressesOrNetworks) {
 
 TEST_F(ServeTest, ConnectionsAreLoweredToTheDescriptors) {
   EngineOptions engine;
-  server::ServerLimits limits;
-  EXPECT_TRUE(FitDescriptors(1 << 20, engine, &limits).ok());
+  server::ServerOptions options;
+  server::ServerLimits& limits = options.limits;
+  EXPECT_TRUE(FitDescriptors(1 << 20, engine, &options).ok());
   EXPECT_EQ(limits.max_connections, 4096);
-  EXPECT_TRUE(FitDescriptors(1024, engine, &limits).ok());
+  EXPECT_TRUE(FitDescriptors(1024, engine, &options).ok());
   const int alone = limits.max_connections;
   EXPECT_LT(alone, 1024 - 64);
   EXPECT_GT(alone, 512);
+  options.io_threads = 64;
+  limits = {};
+  EXPECT_TRUE(FitDescriptors(1024, engine, &options).ok());
+  EXPECT_LE(limits.max_connections, alone - 63 * 3) << "each event loop has three";
+  options.io_threads = 1;
   engine.cache.disk_path = "d";
   engine.sessions.state_path = "s";
   limits = {};
-  EXPECT_TRUE(FitDescriptors(1024, engine, &limits).ok());
+  EXPECT_TRUE(FitDescriptors(1024, engine, &options).ok());
   EXPECT_LT(limits.max_connections, alone) << "RocksDB needs some";
   limits = {};
-  const Status few = FitDescriptors(64, engine, &limits);
+  const Status few = FitDescriptors(64, engine, &options);
   EXPECT_EQ(few.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(few.message(), HasSubstr("64 open files"));
   EXPECT_THAT(few.message(), HasSubstr("ulimit -Hn"));
   limits.max_connections = 2;  // Who needs few is not asked for more.
-  EXPECT_TRUE(FitDescriptors(900, engine, &limits).ok());
+  EXPECT_TRUE(FitDescriptors(900, engine, &options).ok());
   EXPECT_EQ(limits.max_connections, 2);
 }
 

@@ -77,7 +77,8 @@ struct StartedBatch {
 struct SchedulingState {
   // Since when it waits, in the queue or running without work.
   base::TimePoint queued_since{};
-  int32_t run_steps = 0;  // Steps with work for it since it started or resumed.
+  // Steps since it started or resumed in which it had work, or rested.
+  int32_t run_steps = 0;
   // It is past max_wait: it goes before later arrivals, and its work is charged to no class, until
   // it has run for kMinRunSteps.
   bool aged = false;
@@ -87,6 +88,9 @@ struct SchedulingState {
   // It started while its tenant held no slot, in a turn between tenants, with a short prompt: this
   // is computed as if it were of class high, before decodes of other tenants.
   bool first_turn = false;
+  // It decodes, and in the last step it and others would have sampled at too great a cost together:
+  // some of them, it perhaps, had to wait.
+  bool contends = false;
   // Of Sequence::preemptions, those that gave a turn to another tenant or to one past max_wait.
   int32_t turns_given = 0;
   // While it waits: its tenant is a quantum of service above another one that waits.

@@ -2,24 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <map>
+#include <chrono>
+#include <span>
+#include <utility>
+#include <vector>
 
-#include "engine/test_executor.h"
-#include "engine/test_failing_executor.h"
+#include "engine/test_engine_core.h"
 #include "policy/policies.h"
 
 namespace ropeway::engine {
 namespace {
-
-using Kind = CoreEvent::Kind;
-
-class FixedClock final : public base::Clock {
- public:
-  base::TimePoint Now() const override { return now; }
-  base::TimePoint now{1};
-};
 
 // Each step takes `took` of the clock's time.
 class SlowExecutor final : public executor::Executor {
@@ -41,104 +33,6 @@ class SlowExecutor final : public executor::Executor {
   TestExecutor* const inner_;
   FixedClock* const clock_;
   const base::Duration took_;
-};
-
-class EngineCoreTest : public testing::Test {
- protected:
-  void Start(int32_t blocks, EngineCoreOptions options, executor::Executor* executor = nullptr) {
-    if (executor == nullptr) executor = &executor_;
-    executor::KvLayout layout =
-        *executor->Init(TestExecutor::PoolBytes(blocks), options.scheduler.max_num_batched_tokens,
-                        options.scheduler.max_num_seqs);
-    if (options.max_model_len == 0) options.max_model_len = blocks * base::kBlockTokens;
-    options.check_integrity = true;
-    policy::SchedulingPolicy* its_policy = other_policy_ ? other_policy_.get() : &policy_;
-    core_ = std::make_unique<EngineCore>(options, layout, executor, its_policy, &clock_,
-                                         [this](std::vector<CoreEvent> events) {
-                                           for (CoreEvent& event : events) Receive(event);
-                                         });
-  }
-
-  void Receive(const CoreEvent& event) {
-    log_.push_back(event);
-    EXPECT_FALSE(ended_.contains(event.id)) << "an event after the end of " << event.id;
-    if (event.kind == Kind::kToken) tokens_[event.id].push_back(event.sampled.token);
-    for (const core::Scored& scored : event.scored) scored_[event.id].push_back(scored);
-    if (event.kind == Kind::kFinished || event.kind == Kind::kFailed) ended_[event.id] = event;
-  }
-
-  static core::CoreRequest MakeRequest(RequestId id, int32_t prompt_len, int32_t max_tokens) {
-    core::CoreRequest request;
-    request.id = id;
-    for (int32_t i = 0; i < prompt_len; ++i) {
-      request.prompt.push_back(static_cast<TokenId>(id * 100) + i);
-    }
-    request.max_tokens = max_tokens;
-    request.spec.seed = id;
-    return request;
-  }
-
-  Status Add(RequestId id, int32_t prompt_len, int32_t max_tokens, bool ignore_eos = false) {
-    core::CoreRequest request = MakeRequest(id, prompt_len, max_tokens);
-    request.ignore_eos = ignore_eos;
-    return core_->Add(std::move(request));
-  }
-
-  // Each id of the prompt once, in order, with the log-prob that it must have.
-  void ExpectScored(const core::CoreRequest& request) {
-    const std::vector<core::Scored>& scored = scored_[request.id];
-    ASSERT_EQ(scored.size(), request.prompt.size());
-    EXPECT_TRUE(std::isnan(scored[0].logprob));
-    for (size_t i = 0; i < scored.size(); ++i) {
-      EXPECT_EQ(scored[i].position, static_cast<int32_t>(i));
-      EXPECT_EQ(scored[i].token, request.prompt[i]);
-      if (i == 0) continue;
-      EXPECT_EQ(scored[i].logprob,
-                TestExecutor::ScoreOf({request.prompt.data(), i}, request.prompt[i]));
-    }
-  }
-
-  void StepChecked() {
-    ASSERT_TRUE(core_->Step());
-    ASSERT_GT(core_->stats().last_rows, 0);
-    Status status = core_->CheckIntegrity();
-    ASSERT_TRUE(status.ok()) << status.message();
-    ASSERT_EQ(executor_.violation(), "");
-  }
-
-  void RunToEnd() {
-    int steps = 0;
-    while (!core_->idle()) {
-      ASSERT_LT(++steps, 10000) << "no end in sight";
-      StepChecked();
-    }
-    EXPECT_FALSE(core_->Step());
-    EXPECT_EQ(core_->stats().held_blocks, 0);
-  }
-
-  std::vector<Kind> KindsOf(RequestId id) const {
-    std::vector<Kind> kinds;
-    for (const CoreEvent& event : log_) {
-      if (event.id == id) kinds.push_back(event.kind);
-    }
-    return kinds;
-  }
-
-  int64_t CountOf(RequestId id, Kind kind) const {
-    return std::count_if(log_.begin(), log_.end(), [=](const CoreEvent& event) {
-      return event.id == id && event.kind == kind;
-    });
-  }
-
-  TestExecutor executor_;
-  policy::FcfsPolicy policy_;
-  std::unique_ptr<policy::SchedulingPolicy> other_policy_;  // If set, for the next Start.
-  FixedClock clock_;
-  std::unique_ptr<EngineCore> core_;
-  std::vector<CoreEvent> log_;
-  std::map<RequestId, std::vector<TokenId>> tokens_;
-  std::map<RequestId, std::vector<core::Scored>> scored_;
-  std::map<RequestId, CoreEvent> ended_;
 };
 
 TEST_F(EngineCoreTest, RunsARequestToItsLastToken) {
@@ -304,92 +198,6 @@ TEST_F(EngineCoreTest, AStartIsReportedBeforeAPreemptionInTheSameStep) {
   EXPECT_EQ(ended_.at(3).completion_tokens, 2);
 }
 
-TEST_F(EngineCoreTest, DeadlinesEndRequestsInEveryState) {
-  Start(4, {.scheduler = {.max_num_seqs = 2, .max_num_batched_tokens = 512}});
-  const auto add = [this](RequestId id, int32_t prompt, int64_t deadline) {
-    core::CoreRequest request = MakeRequest(id, prompt, 40);
-    request.deadline = base::TimePoint{deadline};
-    ASSERT_TRUE(core_->Add(request).ok());
-  };
-  add(1, 16, 1000);
-  add(2, 16, 30);
-  add(3, 4, 20);
-  while (core_->stats().preempted == 0) StepChecked();
-  EXPECT_TRUE(ended_.empty());
-  clock_.now = base::TimePoint{20};
-  StepChecked();
-  EXPECT_EQ(ended_.size(), 1U) << "the waiting one";
-  EXPECT_EQ(ended_.at(3).kind, Kind::kFailed);
-  EXPECT_EQ(ended_.at(3).status.code(), StatusCode::kDeadlineExceeded);
-  clock_.now = base::TimePoint{999};
-  StepChecked();
-  EXPECT_EQ(ended_.size(), 2U) << "the preempted one";
-  EXPECT_EQ(ended_.at(2).preemptions, 1);
-  EXPECT_GT(ended_.at(2).completion_tokens, 0);
-  clock_.now = base::TimePoint{1000};
-  ASSERT_TRUE(core_->Step());
-  EXPECT_EQ(ended_.at(1).status.code(), StatusCode::kDeadlineExceeded);
-  EXPECT_TRUE(core_->idle());
-  EXPECT_TRUE(core_->device_status().ok());
-  EXPECT_EQ(core_->stats().held_blocks, 0);
-}
-
-TEST_F(EngineCoreTest, ARowWithoutLogitsFailsItsRequestAlone) {
-  FailingExecutor failing(&executor_, 2, Fault::kHasNoLogit, 1);
-  Start(8, {}, &failing);
-  ASSERT_TRUE(Add(1, 4, 5).ok());
-  ASSERT_TRUE(Add(2, 4, 5).ok());
-  RunToEnd();
-  EXPECT_EQ(ended_.at(1).kind, Kind::kFailed);
-  EXPECT_EQ(ended_.at(1).status.code(), StatusCode::kInternal);
-  EXPECT_EQ(ended_.at(1).status.message(), "the model produced no finite logit");
-  EXPECT_EQ(ended_.at(1).completion_tokens, 1);
-  EXPECT_EQ(ended_.at(2).completion_tokens, 5);
-  EXPECT_TRUE(core_->device_status().ok());
-}
-
-TEST_F(EngineCoreTest, AnExecutorThatScoresWhatNobodyAskedIsLost) {
-  FailingExecutor failing(&executor_, 1, Fault::kScoresOthers);
-  Start(8, {}, &failing);
-  core::CoreRequest request = MakeRequest(1, 9, 5);
-  request.spec.num_prompt_logprobs = 0;
-  ASSERT_TRUE(core_->Add(request).ok());
-  ASSERT_TRUE(core_->Step());
-  EXPECT_NE(ended_.at(1).status.message().find("did not score position 1 of sequence 1"),
-            std::string::npos);
-}
-
-TEST_F(EngineCoreTest, AStepShortOfMemoryIsTriedAgain) {
-  Start(8, {});
-  ASSERT_TRUE(Add(1, 20, 5).ok());
-  RunToEnd();
-  const std::vector<TokenId> expected = tokens_.at(1);
-  tokens_.clear();
-  ended_.clear();
-  FailingExecutor failing(&executor_, 2, Fault::kIsShortOfMemory, EngineCore::kMaxMemoryTries - 1);
-  Start(8, {}, &failing);
-  ASSERT_TRUE(Add(1, 20, 5).ok());
-  while (!core_->idle()) {
-    ASSERT_TRUE(core_->Step());
-    const bool short_of_memory = core_->stats().last_rows == 0;
-    EXPECT_EQ(std::string(core_->stats().blocked_by) == "memory", short_of_memory);
-    EXPECT_TRUE(core_->CheckIntegrity().ok());
-  }
-  EXPECT_EQ(tokens_.at(1), expected);
-  EXPECT_EQ(failing.steps(), 5 + EngineCore::kMaxMemoryTries - 1);
-}
-
-TEST_F(EngineCoreTest, MemoryThatStaysShortEndsTheNewestOnesInTurn) {
-  FailingExecutor failing(&executor_, 2, Fault::kIsShortOfMemory, 2 * EngineCore::kMaxMemoryTries);
-  Start(8, {.scheduler = {.max_num_seqs = 2, .max_num_batched_tokens = 512}}, &failing);
-  for (const RequestId id : {1, 2, 3}) ASSERT_TRUE(Add(id, 4, 5).ok());
-  while (!core_->idle()) ASSERT_TRUE(core_->Step());
-  EXPECT_EQ(ended_.at(2).status.code(), StatusCode::kResourceExhausted) << "the newest that runs";
-  EXPECT_EQ(ended_.at(3).status.code(), StatusCode::kResourceExhausted) << "then the newest";
-  EXPECT_EQ(ended_.at(1).completion_tokens, 5);
-  EXPECT_TRUE(core_->device_status().ok());
-}
-
 TEST_F(EngineCoreTest, RefusesWhatCanNeverFitAndNamesTheField) {
   Start(4, {.max_model_len = 60});
   EXPECT_EQ(Add(1, 0, 5).field(), "prompt");
@@ -452,59 +260,6 @@ TEST_F(EngineCoreTest, ReportsPreemptionsAndKeepsTheTokens) {
   EXPECT_EQ(tokens_.at(2).size(), 40U);
   EXPECT_EQ(CountOf(2, Kind::kPreempted), 1);
   EXPECT_EQ(CountOf(2, Kind::kStarted), 1) << "a resume is not a start";
-}
-
-TEST_F(EngineCoreTest, FinishGivesBlocksBackAtOnceInEveryState) {
-  Start(4, {.scheduler = {.max_num_seqs = 2, .max_num_batched_tokens = 8}});
-  ASSERT_TRUE(Add(1, 20, 5).ok());  // Prefilling after one step of 8 tokens.
-  ASSERT_TRUE(Add(2, 4, 5).ok());   // Waiting.
-  StepChecked();
-  core_->Abort(2, FinishReason::kCancelled);
-  core_->Abort(2, FinishReason::kCancelled);  // Twice is as once.
-  EXPECT_EQ(core_->stats().waiting, 0);
-  EXPECT_FALSE(ended_.contains(2)) << "the core is not idle: emitted with the next step";
-  StepChecked();
-  EXPECT_EQ(ended_.at(2).reason, FinishReason::kCancelled);
-  core_->Abort(1, FinishReason::kStop);
-  EXPECT_EQ(ended_.at(1).reason, FinishReason::kStop) << "the core is idle: emitted at once";
-  EXPECT_EQ(core_->stats().held_blocks, 0);
-  EXPECT_TRUE(core_->idle());
-  core_->Abort(1, FinishReason::kCancelled);
-  core_->Abort(99, FinishReason::kCancelled);
-  EXPECT_EQ(ended_.size(), 2U);
-}
-
-TEST_F(EngineCoreTest, FinishWhilePreempted) {
-  Start(4, {});
-  ASSERT_TRUE(Add(1, 16, 40).ok());
-  ASSERT_TRUE(Add(2, 16, 40).ok());
-  while (core_->stats().preempted == 0) StepChecked();
-  core_->Abort(2, FinishReason::kCancelled);
-  RunToEnd();
-  EXPECT_EQ(ended_.at(2).reason, FinishReason::kCancelled);
-  EXPECT_GT(ended_.at(2).completion_tokens, 0);
-  EXPECT_EQ(ended_.at(1).completion_tokens, 40);
-}
-
-TEST_F(EngineCoreTest, ALostDeviceFailsAllWithTheReason) {
-  for (const bool wrong_answer : {false, true}) {
-    ended_.clear();
-    FailingExecutor failing(&executor_, 2, wrong_answer ? Fault::kAnswersForOthers : Fault::kFails);
-    Start(8, {.scheduler = {.max_num_seqs = 1, .max_num_batched_tokens = 512}}, &failing);
-    ASSERT_TRUE(Add(1, 4, 5).ok());
-    ASSERT_TRUE(Add(2, 4, 5).ok());
-    ASSERT_TRUE(core_->Step());
-    ASSERT_TRUE(core_->Step());
-    EXPECT_TRUE(core_->idle());
-    for (RequestId id : {1, 2}) {
-      EXPECT_EQ(ended_.at(id).kind, Kind::kFailed);
-      EXPECT_NE(ended_.at(id).status.message().find(wrong_answer ? "sampled no token" : "the bus"),
-                std::string::npos);
-    }
-    EXPECT_EQ(core_->stats().held_blocks, 0);
-    EXPECT_EQ(Add(3, 4, 5).code(), StatusCode::kUnavailable);
-    EXPECT_FALSE(core_->device_status().ok());
-  }
 }
 
 TEST_F(EngineCoreTest, CountsRowsAndNamesWhoIsBlocked) {

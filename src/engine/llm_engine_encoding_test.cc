@@ -13,23 +13,15 @@
 namespace ropeway::engine {
 namespace {
 
-std::shared_ptr<TestSink> EncodingSink() { return std::make_shared<TestSink>(); }
-
-Request EncodingRequest(const std::string& text) {
-  Request request;
-  request.prompt = text;
-  return request;
-}
-
 TEST(LlmEngineEncodingTest, ATextThatTakesLongToEncodeHoldsUpNoneThatCameLater) {
   TestEngine test;
   test.Start();
-  auto endless = EncodingSink();
-  Request request = EncodingRequest(ByteTokenizer::kEndless);
+  auto endless = NewSink();
+  Request request = TextRequest(ByteTokenizer::kEndless);
   request.priority = Priority::kLow;
   const StatusOr<RequestId> id = test.engine->Submit(request, endless);
   ASSERT_TRUE(id.ok());
-  auto later = EncodingSink();
+  auto later = NewSink();
   test.Submit("abc", 3, later);
   EXPECT_EQ(later->WaitEnd().text, "abc");
   EXPECT_EQ(endless->Get().ends, 0);
@@ -51,16 +43,16 @@ TEST(LlmEngineEncodingTest, OneTenantsPromptsHoldUpNoOthers) {
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
   for (int i = 0; i < 150; ++i) {
-    sinks.push_back(EncodingSink());
-    Request request = EncodingRequest(ByteTokenizer::kEndless);
+    sinks.push_back(NewSink());
+    Request request = TextRequest(ByteTokenizer::kEndless);
     request.tenant = "greedy";
     request.tenant_weight = 100;
     request.priority = Priority::kHigh;
     ASSERT_TRUE(test.engine->Submit(request, sinks.back()).ok());
   }
   for (int i = 0; i < 20; ++i) {
-    auto sink = EncodingSink();
-    Request request = EncodingRequest("Hi");
+    auto sink = NewSink();
+    Request request = TextRequest("Hi");
     request.tenant = "modest";
     request.priority = Priority::kLow;
     request.max_tokens = 2;
@@ -74,7 +66,7 @@ TEST(LlmEngineEncodingTest, DrainCutsTextsThatAreBeingEncoded) {
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
   for (int i = 0; i < 5; ++i) {
-    sinks.push_back(EncodingSink());
+    sinks.push_back(NewSink());
     test.Submit(ByteTokenizer::kEndless, 1, sinks.back());
   }
   EXPECT_THAT(test.engine->Drain(std::chrono::milliseconds(20)).message(),

@@ -71,13 +71,17 @@ TEST(LlmEngineMetricsTest, MetricsTellWhatHappened) {
 TEST(LlmEngineMetricsTest, LateRequestsAreCountedByClass) {
   TestEngine test;
   test.control->step_micros = 4000;
+  test.options.scheduler.ttft_limits[1] = std::chrono::milliseconds(2);
   test.options.scheduler.latency_limits[1] = std::chrono::milliseconds(5);
   test.Start();
   auto sink = std::make_shared<TestSink>();
   test.Submit("abcd", 3, sink);
   sink->WaitEnd();
   const std::string text = test.engine->MetricsText();
-  for (const char* line : {"ropeway_e2e_limit_seconds{priority=\"high\"} 10\n",
+  for (const char* line : {"ropeway_ttft_limit_seconds{priority=\"medium\"} 0.002\n",
+                           "ropeway_ttft_limit_violations_total{priority=\"medium\"} 1\n",
+                           "ropeway_ttft_limit_violations_total{priority=\"high\"} 0\n",
+                           "ropeway_e2e_limit_seconds{priority=\"high\"} 10\n",
                            "ropeway_e2e_limit_seconds{priority=\"medium\"} 0.005\n",
                            "ropeway_e2e_limit_violations_total{priority=\"medium\"} 1\n",
                            "ropeway_e2e_limit_violations_total{priority=\"high\"} 0\n"}) {

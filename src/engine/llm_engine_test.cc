@@ -14,20 +14,12 @@ namespace {
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-std::shared_ptr<TestSink> NewSink() { return std::make_shared<TestSink>(); }
-
 StatusOr<std::vector<TokenId>> AllIds(StatusOr<std::unique_ptr<Tokenization>> tokenization) {
   if (!tokenization.ok()) return tokenization.status();
   StatusOr<bool> done = false;
   while (done.ok() && !*done) done = (*tokenization)->Step();
   if (!done.ok()) return done.status();
   return (*tokenization)->Take();
-}
-
-Request TextRequest(const std::string& text) {
-  Request request;
-  request.prompt = text;
-  return request;
 }
 
 TEST(LlmEngineTest, StreamsTokenByTokenAndReportsHowItEnded) {

@@ -19,14 +19,6 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 using Does = TestSink::OnDeltaDoes;
 
-std::shared_ptr<TestSink> ThreadsSink() { return std::make_shared<TestSink>(); }
-
-Request ThreadsRequest(const std::string& text) {
-  Request request;
-  request.prompt = text;
-  return request;
-}
-
 TEST(LlmEngineThreadsTest, AFullQueueRefusesAndTakesMoreLater) {
   TestEngine test;
   test.options.scheduler.max_queued_requests = 3;
@@ -34,8 +26,8 @@ TEST(LlmEngineThreadsTest, AFullQueueRefusesAndTakesMoreLater) {
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
   const auto submit = [&] {
-    sinks.push_back(ThreadsSink());
-    Request request = ThreadsRequest("abc");
+    sinks.push_back(NewSink());
+    Request request = TextRequest("abc");
     request.max_tokens = 3;
     const StatusOr<RequestId> id = test.engine->Submit(request, sinks.back());
     if (!id.ok()) sinks.pop_back();
@@ -64,18 +56,18 @@ TEST(LlmEngineThreadsTest, TheTextOfAllRequestsIsBounded) {
   test.control->CloseGate();
   test.Start();
   const std::string text(3500, 'x');
-  std::vector<std::shared_ptr<TestSink>> sinks = {ThreadsSink(), ThreadsSink()};
+  std::vector<std::shared_ptr<TestSink>> sinks = {NewSink(), NewSink()};
   for (const auto& sink : sinks) test.Submit(text, 2, sink);
-  Request third = ThreadsRequest(text);
+  Request third = TextRequest(text);
   third.max_tokens = 2;
-  const Status rejected = test.engine->Submit(third, ThreadsSink()).status();
+  const Status rejected = test.engine->Submit(third, NewSink()).status();
   EXPECT_EQ(rejected.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(rejected.message(), HasSubstr("bytes"));
-  sinks.push_back(ThreadsSink());
+  sinks.push_back(NewSink());
   test.Submit("a small one still has room", 2, sinks.back());
   test.control->OpenGate();
   for (const auto& sink : sinks) EXPECT_EQ(sink->WaitEnd().finish->reason, FinishReason::kLength);
-  EXPECT_TRUE(test.engine->Submit(third, ThreadsSink()).ok())
+  EXPECT_TRUE(test.engine->Submit(third, NewSink()).ok())
       << "what ended gave its bytes back before its sink was told";
 }
 
@@ -85,10 +77,10 @@ TEST(LlmEngineThreadsTest, TheTextsOfOneTenantLeaveRoomForAnothers) {
   test.control->CloseGate();
   test.Start();
   const auto submit = [&](const std::string& tenant) {
-    Request request = ThreadsRequest(std::string(900, 'x'));
+    Request request = TextRequest(std::string(900, 'x'));
     request.tenant = tenant;
     request.max_tokens = 1;
-    return test.engine->Submit(request, ThreadsSink()).status();
+    return test.engine->Submit(request, NewSink()).status();
   };
   int taken = 0;
   while (submit("greedy").ok()) ++taken;
@@ -103,21 +95,20 @@ TEST(LlmEngineThreadsTest, TheTextOfACancelledRequestCountsUntilThePoolLetsItGo)
   test.max_request_bytes = 20000;  // One tenant gets half.
   test.control->encoding_gate.Close();
   test.Start();
-  auto held = ThreadsSink();
+  auto held = NewSink();
   test.Submit(ByteTokenizer::kHeld, 1, held);
-  const Request request = ThreadsRequest(std::string(3500, 'x'));
+  const Request request = TextRequest(std::string(3500, 'x'));
   for (int i = 0; i < 2; ++i) {
-    auto sink = ThreadsSink();
+    auto sink = NewSink();
     const StatusOr<RequestId> id = test.engine->Submit(request, sink);
     ASSERT_TRUE(id.ok());
     test.engine->Cancel(*id);
     EXPECT_EQ(sink->WaitEnd().error.code(), StatusCode::kCancelled);
   }
-  EXPECT_EQ(test.engine->Submit(request, ThreadsSink()).status().code(),
-            StatusCode::kResourceExhausted)
+  EXPECT_EQ(test.engine->Submit(request, NewSink()).status().code(), StatusCode::kResourceExhausted)
       << "the pool still holds the text of both";
   test.control->encoding_gate.Open();
-  EXPECT_TRUE(Eventually([&] { return test.engine->Submit(request, ThreadsSink()).ok(); }));
+  EXPECT_TRUE(Eventually([&] { return test.engine->Submit(request, NewSink()).ok(); }));
 }
 
 // Submits a request when it is told of an error.
@@ -130,7 +121,7 @@ class ResubmittingSink final : public OutputSink {
   bool OnDelta(RequestId, Delta) override { return true; }
   void OnFinish(RequestId, const Finish&) override { outcome_.set_value(Status()); }
   void OnError(RequestId, const Status&) override {
-    outcome_.set_value(engine_->Submit(request_, ThreadsSink()).status());
+    outcome_.set_value(engine_->Submit(request_, NewSink()).status());
   }
   bool told() const {
     return future_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
@@ -151,9 +142,9 @@ TEST(LlmEngineThreadsTest, ARejectedRequestGivesItsBytesBackBeforeItsSinkIsTold)
   test.options.scheduler.max_num_seqs = 1;
   test.control->CloseGate();
   test.Start();
-  test.Submit("runs", 4000, ThreadsSink());
-  const Request request = ThreadsRequest(std::string(3500, 'x'));
-  ASSERT_TRUE(test.engine->Submit(request, ThreadsSink()).ok()) << "waits";
+  test.Submit("runs", 4000, NewSink());
+  const Request request = TextRequest(std::string(3500, 'x'));
+  ASSERT_TRUE(test.engine->Submit(request, NewSink()).ok()) << "waits";
   auto rejected = std::make_shared<ResubmittingSink>(test.engine.get(), request);
   ASSERT_TRUE(test.engine->Submit(request, rejected).ok());
   ASSERT_TRUE(Eventually([&] {
@@ -168,7 +159,7 @@ TEST(LlmEngineThreadsTest, ARequestLargerThanTheBoundIsTakenAlone) {
   TestEngine test;
   test.max_request_bytes = 100;
   test.Start();
-  auto sink = ThreadsSink();
+  auto sink = NewSink();
   test.Submit(std::string(200, 'x'), 2, sink);
   EXPECT_EQ(sink->WaitEnd().text, "xx");
 }
@@ -178,7 +169,7 @@ TEST(LlmEngineThreadsTest, CancelEndsARunningRequest) {
   test.control->CloseGate();
   test.control->step_gate.Admit(3);
   test.Start();
-  auto sink = ThreadsSink();
+  auto sink = NewSink();
   const RequestId id = test.Submit("abc", 4000, sink);
   ASSERT_TRUE(sink->WaitDeltas(3));
   ASSERT_TRUE(Eventually([&] { return test.control->step_gate.waiting() == 1; }));
@@ -197,13 +188,13 @@ TEST(LlmEngineThreadsTest, CancelEndsAQueuedRequestBeforeItsFirstStep) {
   TestEngine test;
   test.options.scheduler.max_num_seqs = 1;
   test.Start();
-  auto first = ThreadsSink();
+  auto first = NewSink();
   test.Submit("a", 2, first);
   first->WaitEnd();
   test.control->CloseGate();
-  auto running = ThreadsSink();
+  auto running = NewSink();
   test.Submit("abc", 3, running);
-  auto queued = ThreadsSink();
+  auto queued = NewSink();
   const RequestId id = test.Submit("def", 3, queued);
   test.engine->Cancel(id);
   test.control->OpenGate();
@@ -221,9 +212,9 @@ TEST(LlmEngineThreadsTest, CancelEndsARequestBeforeItsTurnToBeEncoded) {
   TestEngine test;
   test.control->encoding_gate.Close();
   test.Start();
-  auto held = ThreadsSink();
+  auto held = NewSink();
   test.Submit(ByteTokenizer::kHeld, 1, held);
-  auto sink = ThreadsSink();
+  auto sink = NewSink();
   const RequestId id = test.Submit("abc", 1, sink);
   test.engine->Cancel(id);
   const TestSink::Seen seen = sink->WaitEnd();
@@ -244,7 +235,7 @@ TEST(LlmEngineThreadsTest, ASinkThatWantsNoMoreIsACancel) {
     EXPECT_EQ(seen.deltas, 3);
     EXPECT_EQ(seen.finish->usage.completion_tokens, 3);
   }
-  auto sink = ThreadsSink();
+  auto sink = NewSink();
   test.Submit("abc", 3, sink);
   EXPECT_EQ(sink->WaitEnd().text, "abc");
 }
@@ -252,8 +243,8 @@ TEST(LlmEngineThreadsTest, ASinkThatWantsNoMoreIsACancel) {
 TEST(LlmEngineThreadsTest, AnExceptionInOneRequestFailsItAlone) {
   TestEngine test;
   test.Start();
-  auto poisoned = ThreadsSink();
-  auto healthy = ThreadsSink();
+  auto poisoned = NewSink();
+  auto healthy = NewSink();
   test.Submit(ByteTokenizer::kPoison, 3, poisoned);
   test.Submit("abc", 3, healthy);
   EXPECT_EQ(poisoned->WaitEnd().error.code(), StatusCode::kResourceExhausted);
@@ -269,12 +260,12 @@ TEST(LlmEngineThreadsTest, RequestsStartInOrderOfSubmitWithSeveralFrontEndThread
   test.control->CloseGate();
   test.Start();
   // It has the only slot until all others have come.
-  auto running = ThreadsSink();
+  auto running = NewSink();
   std::vector<uint64_t> ids = {test.Submit("running", 100, running)};
   ASSERT_TRUE(Eventually([&] { return test.control->step_gate.waiting() == 1; }));
   std::vector<std::shared_ptr<TestSink>> sinks;
   for (int i = 0; i < 40; ++i) {
-    sinks.push_back(ThreadsSink());
+    sinks.push_back(NewSink());
     // Every fifth takes far longer to encode than those after it.
     ids.push_back(test.Submit(i % 5 == 0 ? ByteTokenizer::kSlow : "quick", 1, sinks.back()));
   }
@@ -300,11 +291,11 @@ TEST(LlmEngineThreadsTest, NobodyFailsWhenBlocksRunOut) {
   std::vector<std::shared_ptr<TestSink>> sinks;
   const auto prompt = [](size_t i) { return std::to_string(i) + "123456789"; };
   for (size_t i = 0; i < 6; ++i) {
-    sinks.push_back(ThreadsSink());
+    sinks.push_back(NewSink());
     test.Submit(prompt(i), 60, sinks.back());
   }
   // All six are encoded once the next one's turn has come, and 8 blocks do not hold them together.
-  auto last = ThreadsSink();
+  auto last = NewSink();
   test.Submit(ByteTokenizer::kHeld, 1, last);
   ASSERT_TRUE(Eventually([&] { return test.control->encoding_gate.waiting() == 1; }));
   test.control->OpenGate();
@@ -335,12 +326,12 @@ TEST(LlmEngineThreadsTest, DrainWaitsForWhatRuns) {
   TestEngine test;
   test.control->step_micros = 500;
   test.Start();
-  auto sink = ThreadsSink();
+  auto sink = NewSink();
   test.Submit("abc", 60, sink);
   EXPECT_TRUE(test.engine->Drain(seconds(60)).ok());
   EXPECT_EQ(sink->Get().ends, 1);
   EXPECT_EQ(sink->Get().finish->reason, FinishReason::kLength);
-  EXPECT_EQ(test.engine->Submit(ThreadsRequest("x"), ThreadsSink()).status().code(),
+  EXPECT_EQ(test.engine->Submit(TextRequest("x"), NewSink()).status().code(),
             StatusCode::kUnavailable);
   EXPECT_FALSE(test.engine->GetHealth().ready);
   EXPECT_TRUE(test.engine->GetHealth().live);
@@ -350,7 +341,7 @@ TEST(LlmEngineThreadsTest, DrainCancelsAtItsDeadline) {
   TestEngine test;
   test.control->step_micros = 5000;
   test.Start();
-  auto sink = ThreadsSink();
+  auto sink = NewSink();
   test.Submit("abc", 4000, sink);
   ASSERT_TRUE(sink->WaitDeltas(1));
   const Status status = test.engine->Drain(milliseconds(20));
@@ -365,7 +356,7 @@ TEST(LlmEngineThreadsTest, DrainSaysHowManyItCancelled) {
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
   for (int i = 0; i < 30; ++i) {
-    sinks.push_back(ThreadsSink());
+    sinks.push_back(NewSink());
     test.Submit(ByteTokenizer::kSlow, 4000, sinks.back());
   }
   EXPECT_THAT(test.engine->Drain(milliseconds(0)).message(), HasSubstr("30 requests"));
@@ -382,7 +373,7 @@ TEST(LlmEngineThreadsTest, DrainEndsWhatRunsWaitsAndIsEncodedAtItsDeadline) {
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
   for (int i = 0; i < 40; ++i) {
-    sinks.push_back(ThreadsSink());
+    sinks.push_back(NewSink());
     test.Submit(i < 20 ? "a text of some length" : ByteTokenizer::kSlow, 100, sinks.back());
   }
   ASSERT_TRUE(sinks[0]->WaitDeltas(20));
@@ -401,7 +392,7 @@ TEST(LlmEngineThreadsTest, TheDestructorEndsEveryRequest) {
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
   for (int i = 0; i < 10; ++i) {
-    sinks.push_back(ThreadsSink());
+    sinks.push_back(NewSink());
     test.Submit(i % 3 == 0 ? ByteTokenizer::kSlow : "abc", 4000, sinks.back());
   }
   ASSERT_TRUE(sinks[0]->WaitDeltas(1));
@@ -431,8 +422,8 @@ TEST(LlmEngineThreadsTest, EverySinkHasOneEndUnderRandomCancels) {
       for (int i = 0; i < kRequests; ++i) {
         mine.push_back(random.Chance(0.2) ? std::make_shared<TestSink>(
                                                 Does::kStop, static_cast<int>(random.Below(20)))
-                                          : ThreadsSink());
-        Request request = ThreadsRequest("some text to echo");
+                                          : NewSink());
+        Request request = TextRequest("some text to echo");
         request.max_tokens = static_cast<int32_t>(random.Between(1, 60));
         if (random.Chance(0.3)) request.stop = {"text"};
         const StatusOr<RequestId> id = test.engine->Submit(request, mine.back());
@@ -472,7 +463,7 @@ TEST(LlmEngineThreadsTest, AFailedDeviceFailsAllAndRefusesMore) {
     std::vector<std::shared_ptr<TestSink>> sinks;
     test.control->CloseGate();
     for (int i = 0; i < 5; ++i) {
-      sinks.push_back(ThreadsSink());
+      sinks.push_back(NewSink());
       test.Submit("abc", 100, sinks.back());
     }
     test.control->OpenGate();
@@ -481,7 +472,7 @@ TEST(LlmEngineThreadsTest, AFailedDeviceFailsAllAndRefusesMore) {
       EXPECT_FALSE(seen.error.ok());
       EXPECT_THAT(seen.error.message(), HasSubstr(throws ? "out of luck" : "fell off the bus"));
     }
-    EXPECT_EQ(test.engine->Submit(ThreadsRequest("x"), ThreadsSink()).status().code(),
+    EXPECT_EQ(test.engine->Submit(TextRequest("x"), NewSink()).status().code(),
               StatusCode::kUnavailable);
     const Health health = test.engine->GetHealth();
     EXPECT_FALSE(health.live);
@@ -495,7 +486,7 @@ TEST(LlmEngineThreadsTest, AStepThatDoesNotEndIsSeen) {
   TestEngine test;
   test.watchdog_period = milliseconds(2);
   test.Start();
-  auto sink = ThreadsSink();
+  auto sink = NewSink();
   test.Submit("abc", 3, sink);
   sink->WaitEnd();
   // The sink's end comes out of the step, a moment before the loop says that it is idle.
@@ -505,7 +496,7 @@ TEST(LlmEngineThreadsTest, AStepThatDoesNotEndIsSeen) {
   test.clock.skipped += 100;
   EXPECT_TRUE(test.engine->GetHealth().live) << "an idle engine is no stalled one";
   test.control->CloseGate();
-  sink = ThreadsSink();
+  sink = NewSink();
   test.Submit("abc", 3, sink);
   // The step begins at some moment after Submit; from then on time is skipped until it is seen.
   EXPECT_TRUE(Eventually([&] {
@@ -523,7 +514,7 @@ TEST(LlmEngineThreadsTest, AStepThatDoesNotEndIsSeen) {
 TEST(LlmEngineThreadsTest, AnIdleEngineUsesNoCpu) {
   TestEngine test;
   test.Start();
-  auto sink = ThreadsSink();
+  auto sink = NewSink();
   test.Submit("abc", 3, sink);
   sink->WaitEnd();
   EXPECT_LT(IdleCpuShare(), 0.1);
@@ -535,7 +526,7 @@ TEST(LlmEngineThreadsTest, SubmitReturnsAtOnceHoweverLongThePrompt) {
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
   for (int i = 0; i < 10; ++i) {
-    sinks.push_back(ThreadsSink());
+    sinks.push_back(NewSink());
     test.Submit(ByteTokenizer::kHeld, 1, sinks.back());
   }
   for (const auto& sink : sinks) EXPECT_FALSE(sink->Get().admitted);

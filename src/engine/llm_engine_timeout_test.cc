@@ -18,8 +18,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-std::shared_ptr<TestSink> TimeoutSink() { return std::make_shared<TestSink>(); }
-
 std::shared_ptr<TestSink> SubmitWithTimeout(TestEngine* test, const std::string& text,
                                             int32_t max_tokens,
                                             std::optional<milliseconds> timeout) {
@@ -27,7 +25,7 @@ std::shared_ptr<TestSink> SubmitWithTimeout(TestEngine* test, const std::string&
   request.prompt = text;
   request.max_tokens = max_tokens;
   request.timeout = timeout;
-  auto sink = TimeoutSink();
+  auto sink = NewSink();
   EXPECT_TRUE(test->engine->Submit(std::move(request), sink).ok());
   return sink;
 }

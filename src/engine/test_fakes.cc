@@ -249,6 +249,14 @@ bool TestSink::WaitDeltas(int count) const {
   return changed_.wait_for(lock, kPatience, [&] { return seen_.deltas >= count; });
 }
 
+std::shared_ptr<TestSink> NewSink() { return std::make_shared<TestSink>(); }
+
+Request TextRequest(const std::string& text) {
+  Request request;
+  request.prompt = text;
+  return request;
+}
+
 bool Eventually(const std::function<bool()>& holds) {
   const auto patience = std::chrono::steady_clock::now() + kPatience;
   while (!holds()) {

@@ -176,6 +176,10 @@ class TestSink final : public OutputSink {
   RequestId id_ = 0;
 };
 
+std::shared_ptr<TestSink> NewSink();
+// To go on with `text`.
+Request TextRequest(const std::string& text);
+
 // Waits until `holds`, for at most a minute; whether it does.
 bool Eventually(const std::function<bool()>& holds);
 

@@ -212,13 +212,7 @@ TEST_P(FullDiskAtTheStart, TurnsTheTierOffAndCostsNoBlocks) {
       if (!on) {
         EXPECT_THAT(log.text(), HasSubstr("is full"));
         EXPECT_EQ(log.CountOf("\n"), 1) << log.text();
-        EXPECT_FALSE(tier->Put(TestName(50), TestBlock(50)));
-        EXPECT_FALSE(tier->Contains(TestName(1)));
-        EXPECT_FALSE(tier->Get(1, {TestName(1)}));
-        EXPECT_EQ(tier->Usage().blocks, 0U);
-        EXPECT_EQ(tier->Usage().pending_bytes, 0U);
-        tier->Flush();
-        tier->Erase(TestName(1));
+        ExpectOff(tier.get());
         tier->Cancel(1);
         EXPECT_TRUE(tier->TakeReads(10).empty());
       }

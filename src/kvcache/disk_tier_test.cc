@@ -367,13 +367,7 @@ TEST_P(DiskTierError, TurnsItOffWithOneLineAndKeepsWhatWasFlushed) {
     EXPECT_TRUE(tier->Put(TestName(10), TestBlock(10)));
     FlushAll(tier.get());
     while (tier->Usage().on || wakes == 0) Sleep(1);
-    EXPECT_FALSE(tier->Put(TestName(11), TestBlock(11)));
-    EXPECT_FALSE(tier->Contains(TestName(1)));
-    EXPECT_FALSE(tier->Get(1, {TestName(1)}));
-    EXPECT_EQ(tier->Usage().pending_bytes, 0U);
-    EXPECT_EQ(tier->Usage().blocks, 0U);
-    tier->Flush();
-    tier->Erase(TestName(1));
+    ExpectOff(tier.get());
     tier->SetWake(nullptr);
     EXPECT_EQ(log.CountOf("is off until the next start"), 1) << log.text();
     EXPECT_THAT(log.text(), HasSubstr("a test's"));

@@ -214,6 +214,16 @@ int CountRight(DiskTier* tier, uint64_t first, uint64_t last, size_t bytes) {
   return right;
 }
 
+void ExpectOff(DiskTier* tier) {
+  EXPECT_FALSE(tier->Put(TestName(50), TestBlock(50)));
+  EXPECT_FALSE(tier->Contains(TestName(1)));
+  EXPECT_FALSE(tier->Get(1, {TestName(1)}));
+  EXPECT_EQ(tier->Usage().blocks, 0U);
+  EXPECT_EQ(tier->Usage().pending_bytes, 0U);
+  tier->Flush();
+  tier->Erase(TestName(1));
+}
+
 std::map<std::string, std::string> TreeOf(const std::string& path) {
   std::map<std::string, std::string> tree;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {

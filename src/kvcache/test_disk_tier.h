@@ -74,6 +74,8 @@ std::optional<std::vector<std::byte>> ReadOne(DiskTier* tier, const core::BlockN
 std::vector<KvRead> ReadMany(DiskTier* tier, const std::vector<core::BlockName>& names);
 // How many of the blocks first .. last-1 can be read. The test fails for wrong bytes.
 int CountRight(DiskTier* tier, uint64_t first, uint64_t last, size_t bytes = kTestBlockBytes);
+// A tier that is off takes no block, finds none, and can be called all the same.
+void ExpectOff(DiskTier* tier);
 
 // All files below it with their contents, by their paths; of a folder "/".
 std::map<std::string, std::string> TreeOf(const std::string& path);

@@ -61,8 +61,9 @@ int64_t TenantCounters::Of(const core::Sequence& sequence) const {
 }
 
 void TenantCounters::Charge(const core::Sequence& sequence, const ScheduledWork& work) {
-  if (work.prompt_tokens == 0 && work.output_tokens == 0) return;
-  const double tokens = kPromptToken * work.prompt_tokens + kOutputToken * work.output_tokens;
+  if (work.prompt_tokens == 0 && work.output_tokens == 0 && !work.rests) return;
+  const double slots = work.rests ? 1.0 : work.output_tokens;
+  const double tokens = kPromptToken * work.prompt_tokens + kOutputToken * slots;
   const double service = std::max(tokens + work.extra, kOutputToken * work.held);
   tenants_[sequence.request.tenant].counter +=
       std::llround(service * kUnitsPerToken / sequence.request.tenant_weight);

@@ -34,7 +34,15 @@ class TenantCountersTest : public testing::Test {
   double Tokens(const core::Sequence& sequence) const {
     return static_cast<double>(counters_.Of(sequence)) / TenantCounters::kUnitsPerToken;
   }
+  // `a_` and `b_` come, and are charged for prompts of so many tokens.
+  void BeginWithTwo(int32_t prompt_of_a, int32_t prompt_of_b) {
+    Step({&a_, &b_});
+    Charge(a_, prompt_of_a, 0);
+    Charge(b_, prompt_of_b, 0);
+  }
 
+  core::Sequence a_ = Of("a", 1);
+  core::Sequence b_ = Of("b", 2);
   TenantCounters counters_;
   base::TimePoint now_{};
 };
@@ -64,47 +72,39 @@ TEST_F(TenantCountersTest, CountsAttentionSamplingAndTheBlocksThatAreHeld) {
   EXPECT_DOUBLE_EQ(Tokens(a), 34.5) << "half of 64 slots' worth of blocks";
   counters_.Charge(a, {.prompt_tokens = 0, .output_tokens = 0, .cost = 100, .held = 32});
   EXPECT_DOUBLE_EQ(Tokens(a), 34.5) << "what is computed again is not charged";
+  counters_.Charge(a, {.held = 0.5, .rests = true});
+  EXPECT_DOUBLE_EQ(Tokens(a), 35.5) << "a slot is held as if it decoded";
+  counters_.Charge(a, {.held = 32, .rests = true});
+  EXPECT_DOUBLE_EQ(Tokens(a), 67.5);
 }
 
 TEST_F(TenantCountersTest, OneThatComesIsLiftedToTheLeastOfThoseThatWait) {
-  core::Sequence a = Of("a", 0);
-  core::Sequence b = Of("b", 1);
-  Step({&a, &b});
-  Charge(a, 1000, 0);
-  Charge(b, 600, 0);
-  core::Sequence c = Of("c", 2);
-  Step({&a, &b, &c});
+  BeginWithTwo(1000, 600);
+  core::Sequence c = Of("c", 3);
+  Step({&a_, &b_, &c});
   EXPECT_DOUBLE_EQ(Tokens(c), 600.0);
   // While it waits it keeps what it has.
-  Charge(a, 100, 0);
-  Charge(b, 900, 0);
-  Step({&a, &b, &c});
+  Charge(a_, 100, 0);
+  Charge(b_, 900, 0);
+  Step({&a_, &b_, &c});
   EXPECT_DOUBLE_EQ(Tokens(c), 600.0);
 }
 
 // A prompt that took long to encode comes after requests that were submitted later: it is new all
 // the same.
 TEST_F(TenantCountersTest, OneThatComesLateWithAnEarlierOrderIsLiftedToo) {
-  core::Sequence a = Of("a", 1);
-  core::Sequence b = Of("b", 2);
-  Step({&a, &b});
-  Charge(a, 1000, 0);
-  Charge(b, 600, 0);
+  BeginWithTwo(1000, 600);
   core::Sequence c = Of("c", 3);
   c.order = 0;
-  Step({&a, &b, &c});
+  Step({&a_, &b_, &c});
   EXPECT_DOUBLE_EQ(Tokens(c), 600.0);
 }
 
 TEST_F(TenantCountersTest, AReturningTenantIsNeverLowered) {
-  core::Sequence a = Of("a", 0);
-  core::Sequence b = Of("b", 1);
-  Step({&a, &b});
-  Charge(b, 5000, 0);
-  Charge(a, 10, 0);
-  Step({&a});
-  core::Sequence b2 = Of("b", 2);
-  Step({&a, &b2});
+  BeginWithTwo(10, 5000);
+  Step({&a_});
+  core::Sequence b2 = Of("b", 3);
+  Step({&a_, &b2});
   EXPECT_DOUBLE_EQ(Tokens(b2), 5000.0);
 }
 
@@ -124,19 +124,15 @@ TEST_F(TenantCountersTest, ATenantThatStartsInEachStepIsNotWaiting) {
 }
 
 TEST_F(TenantCountersTest, AfterAnEmptyQueueATenantIsLiftedToTheLastThatLeft) {
-  core::Sequence a = Of("a", 0);
-  core::Sequence b = Of("b", 1);
-  Step({&a, &b});
-  Charge(a, 100, 0);
-  Charge(b, 300, 0);
-  a.state = b.state = core::SequenceState::kDecoding;
-  Step({}, {&a, &b});
-  Charge(b, 0, 50);  // It runs on.
-  Step({}, {&a, &b});
-  core::Sequence c = Of("c", 2);
-  Step({&c}, {&a, &b});
+  BeginWithTwo(100, 300);
+  a_.state = b_.state = core::SequenceState::kDecoding;
+  Step({}, {&a_, &b_});
+  Charge(b_, 0, 50);  // It runs on.
+  Step({}, {&a_, &b_});
+  core::Sequence c = Of("c", 3);
+  Step({&c}, {&a_, &b_});
   EXPECT_DOUBLE_EQ(Tokens(c), 400.0);
-  EXPECT_DOUBLE_EQ(Tokens(a), 100.0) << "it runs, but has not come back";
+  EXPECT_DOUBLE_EQ(Tokens(a_), 100.0) << "it runs, but has not come back";
 }
 
 TEST_F(TenantCountersTest, OneThatIsPreemptedComesBackToo) {

@@ -109,7 +109,8 @@ void PriorityPolicy::BeginStep(std::span<core::Sequence* const> queue,
   };
   for (const core::Sequence* sequence : queue) count(*sequence, true);
   for (const core::Sequence* sequence : running) {
-    count(*sequence, sequence->state == core::SequenceState::kPrefilling);
+    count(*sequence,
+          sequence->state == core::SequenceState::kPrefilling || sequence->sched.contends);
   }
   shares_.BeginStep(loads);
 }

@@ -12,8 +12,9 @@ namespace ropeway::policy {
 // The state of one class when a step begins. Aged sequences are left out: their work is charged to
 // no class.
 struct ClassLoad {
-  bool active = false;   // Some sequence of the class waits or runs.
-  bool backlog = false;  // Some sequence waits or prefills: the class could use more work.
+  bool active = false;  // Some sequence of the class waits or runs.
+  // Some sequence waits, prefills or contends for sampling: the class could use more work.
+  bool backlog = false;
 };
 
 // Deficit accounting in units of cost (StepCost). Each step's cost is divided among the active

@@ -32,6 +32,9 @@ struct ScheduledWork {
   double extra = 0.0;
   // Slots' worth of the KV pool that the sequence holds: its part of the blocks, times the slots.
   double held = 0.0;
+  // It computes nothing, and keeps its slot and blocks all the same: others' tokens are sampled in
+  // this step.
+  bool rests = false;
 };
 
 // What a tenant may have above another one's service before it gives up a slot to it: what a slot

@@ -315,9 +315,15 @@ class LoadTest : public SchedulerTest {
       scheduler_->OnStep(kStep);
     }
   }
-  double Wait(const char* tenant, Priority priority = Priority::kMedium) const {
-    return scheduler_->WaitSeconds(priority, tenant, 1.0);
+  LoadView View() const {
+    LoadView view;
+    scheduler_->View(&view);
+    return view;
   }
+  double Wait(const char* tenant, Priority priority = Priority::kMedium) const {
+    return View().Wait({tenant, 1.0, priority});
+  }
+  double LongestWait() const { return View().LongestWait(Priority::kMedium); }
 
   std::unique_ptr<policy::SchedulingPolicy> policy_;
 };
@@ -332,7 +338,7 @@ TEST_F(LoadTest, EqualRequestsThatRunToTheirLimitEndTogether) {
     Busy(200);
     // 200 of 1,000 steps are over: 8 s are left.
     EXPECT_NEAR(Wait("b"), 8.0, 0.4) << policy;
-    EXPECT_NEAR(scheduler_->WaitSeconds(Priority::kMedium), 8.0, 0.4) << policy;
+    EXPECT_NEAR(LongestWait(), 8.0, 0.4) << policy;
   }
 }
 
@@ -343,7 +349,7 @@ TEST_F(LoadTest, AnotherTenantWaitsForItsTurnAlone) {
   EXPECT_NEAR(Wait("a"), 8.0, 0.4);
   const double promised = Wait("b");
   EXPECT_NEAR(promised, 0.01, 0.001) << "the next step";
-  EXPECT_NEAR(scheduler_->WaitSeconds(Priority::kMedium), 8.0, 0.4) << "the longest of all";
+  EXPECT_NEAR(LongestWait(), 8.0, 0.4) << "the longest of all";
   for (int i = 0; i < 50; ++i) AddLimited("a", 4, 1000);
   EXPECT_NEAR(Wait("b"), promised, 0.01) << "whatever waits of others";
   EXPECT_GT(Wait("a"), 100);
@@ -352,6 +358,20 @@ TEST_F(LoadTest, AnotherTenantWaitsForItsTurnAlone) {
   while (!b->running()) Busy(1);
   const double waited = base::ToSeconds(now_ - came);
   EXPECT_NEAR(waited, promised, 0.001);
+}
+
+TEST_F(LoadTest, BehindTenantsWithASlotEachItWaitsForAQuantum) {
+  StartLoad("priority+fair", 4);
+  for (const char* tenant : {"a", "b", "c", "d"}) AddLimited(tenant, 4, 1000);
+  Busy(200);
+  const double promised = Wait("e");
+  EXPECT_NEAR(promised, 0.72, 0.01) << "8 steps and 64";
+  const base::TimePoint came = now_;
+  const core::Sequence* e = AddLimited("e", 4, 8);
+  while (!e->running() && now_ - came < seconds(8)) Busy(1);
+  const double waited = base::ToSeconds(now_ - came);
+  EXPECT_LE(waited, promised + 0.01);
+  EXPECT_GE(waited, 0.8 * promised);
 }
 
 TEST_F(LoadTest, TheBacklogsOfTwoTenantsAreServedSideBySide) {

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "policy/fair_policy.h"
+#include "policy/policies.h"
+#include "policy/priority_policy.h"
 #include "scheduler/test_scheduler.h"
 
 namespace ropeway::scheduler {
@@ -59,16 +63,16 @@ TEST(SamplingCostTest, Kinds) {
 class SamplingTest : public SchedulerTest {
  protected:
   // Runs a step that takes a millisecond for each row, and `each` more for each token that a
-  // sequence of tenant `costly` samples.
+  // sequence of a tenant samples whose name begins with `costly`.
   std::string TimedStep(const std::string& costly, base::Duration each) {
     std::string text = Step();
     core::StepResult result;
     base::Duration took{};
     for (const auto& sequence : sequences_) {
-      if (!sequence->running() || text.find(Name(*sequence)) == std::string::npos) continue;
+      if (!sequence->running() || (" " + text).find(Name(*sequence)) == std::string::npos) continue;
       took += std::chrono::milliseconds(1);
       result.sampled.emplace_back().sequence = sequence->id();
-      if (sequence->request.tenant != costly) continue;
+      if (!sequence->request.tenant.starts_with(costly)) continue;
       result.sampled.back().took = each;
       result.sampling += each;
     }
@@ -76,7 +80,7 @@ class SamplingTest : public SchedulerTest {
     return text;
   }
   static std::string Name(const core::Sequence& sequence) {
-    return std::to_string(sequence.id()) + ":";
+    return " " + std::to_string(sequence.id()) + ":";
   }
   static SchedulerOptions Learning() {
     return {.max_num_seqs = 16, .max_num_batched_tokens = 512, .learn_cost = true};
@@ -97,6 +101,96 @@ TEST_F(SamplingTest, CostlySamplingIsSpreadOverSteps) {
   EXPECT_EQ(TimedStep("a", std::chrono::milliseconds(10)), "1:2+1*") << "each in its turn";
 }
 
+// Whatever the policy ranks by: else the first arrivals would have every step until they end.
+TEST_F(SamplingTest, EachHasItsTurnUnderEveryPolicy) {
+  for (const char* policy : {"fcfs", "sjf", "priority", "cache-aware"}) {
+    sequences_.clear();
+    now_ = base::TimePoint{0};
+    const auto its = *policy::MakePolicy({.name = policy});
+    Start(1000, Learning(), its.get());
+    tenant_ = "a";
+    for (int i = 0; i < 9; ++i) Add(1);
+    for (int i = 0; i < 28; ++i) TimedStep("a", std::chrono::milliseconds(10));
+    for (const auto& sequence : sequences_) EXPECT_EQ(sequence->generated(), 4) << policy;
+    scheduler_.reset();
+  }
+}
+
+// A class that goes first has its share of the sampling, and no more.
+TEST_F(SamplingTest, AClassThatRestsHasItsShare) {
+  SchedulerOptions options = Learning();
+  options.has_classes = true;
+  policy::PriorityPolicy priority({70, 20, 10}, /*strict=*/false, /*kv_is_kept=*/true);
+  Start(1000, options, &priority);
+  tenant_ = "a";
+  priority_ = Priority::kLow;
+  const core::Sequence* const low = Add(1);
+  priority_ = Priority::kHigh;
+  for (int i = 0; i < 8; ++i) Add(1);
+  for (int i = 0; i < 400; ++i) TimedStep("a", std::chrono::milliseconds(10));
+  // One fits a step. An eighth of the steps is the share of class low, once class high is above its
+  // own, after 128 steps.
+  EXPECT_GE(low->generated(), 20);
+  EXPECT_LE(low->generated(), 60);
+  scheduler_.reset();
+}
+
+TEST_F(SamplingTest, OneThatRestsForMaxWaitGoesFirst) {
+  SchedulerOptions options = Learning();
+  options.has_classes = true;
+  options.max_wait = std::chrono::milliseconds(100);
+  policy::PriorityPolicy strict({70, 20, 10}, /*strict=*/true, /*kv_is_kept=*/true);
+  Start(1000, options, &strict);
+  tenant_ = "a";
+  priority_ = Priority::kLow;
+  const core::Sequence* const low = Add(1);
+  priority_ = Priority::kHigh;
+  for (int i = 0; i < 8; ++i) Add(1);
+  for (int i = 0; i < 60; ++i) TimedStep("a", std::chrono::milliseconds(10));
+  EXPECT_GE(low->generated(), 4);
+  scheduler_.reset();
+}
+
+// So the bound of a turn between tenants holds, in steps: with what is sampled alone it took 290.
+TEST_F(SamplingTest, ASlotIsChargedWhileItsSequenceRests) {
+  Start(1000, Learning(), &fair_);
+  for (int i = 0; i < 16; ++i) {
+    tenant_ = "a" + std::to_string(i);
+    Add(1);
+  }
+  for (int i = 0; i < 10; ++i) TimedStep("a", std::chrono::milliseconds(5));
+  tenant_ = "b";
+  const core::Sequence* const b = Add(1);
+  int steps = 0;
+  while (!b->running() && steps < 500) {
+    TimedStep("a", std::chrono::milliseconds(5));
+    ++steps;
+  }
+  EXPECT_LE(steps, Scheduler::kMinRunSteps + policy::kQuantumSteps);
+}
+
+// Else costly sampling would keep a slot from a higher class for eight turns.
+TEST_F(SamplingTest, AHigherClassTakesTheSlotOfOneThatRests) {
+  SchedulerOptions options = Learning();
+  options.max_num_seqs = 9;
+  options.has_classes = true;
+  policy::PriorityPolicy strict({70, 20, 10}, /*strict=*/true, /*kv_is_kept=*/true);
+  Start(1000, options, &strict);
+  tenant_ = "a";
+  priority_ = Priority::kLow;
+  for (int i = 0; i < 9; ++i) Add(1);
+  for (int i = 0; i < Scheduler::kMinRunSteps; ++i) {
+    TimedStep("a", std::chrono::milliseconds(10));
+  }
+  tenant_ = "b";
+  priority_ = Priority::kHigh;
+  const core::Sequence* const high = Add(1);
+  TimedStep("a", std::chrono::milliseconds(10));
+  EXPECT_TRUE(high->running());
+  EXPECT_EQ(reasons_, "priority");
+  scheduler_.reset();
+}
+
 TEST_F(SamplingTest, OthersDecodeInEachStep) {
   Start(1000, Learning(), &fair_);
   tenant_ = "a";
@@ -108,6 +202,36 @@ TEST_F(SamplingTest, OthersDecodeInEachStep) {
   const int32_t before = b->generated();
   for (int i = 0; i < 20; ++i) TimedStep("a", std::chrono::milliseconds(10));
   EXPECT_EQ(b->generated() - before, 20);
+}
+
+// Else many requests for one token each would make every step a long one.
+TEST_F(SamplingTest, FirstTokensAreSpreadToo) {
+  SchedulerOptions options = Learning();
+  options.mixed_prefill_budget = 32;
+  Start(1000, options, &fair_);
+  tenant_ = "a";
+  std::vector<core::Sequence*> first;
+  for (int i = 0; i < 9; ++i) first.push_back(Add(1));
+  TimedStep("a", std::chrono::milliseconds(10));
+  for (core::Sequence* sequence : first) {
+    scheduler_->Remove(sequence, core::SequenceEvent::kEnd);
+  }
+  tenant_ = "b";
+  core::Sequence* const b = Add(1);
+  b->request.spec.params.temperature = 0.0F;
+  TimedStep("a", std::chrono::milliseconds(10));
+  tenant_ = "a";
+  std::vector<const core::Sequence*> more;
+  for (int i = 0; i < 5; ++i) more.push_back(Add(1));
+  const auto started = [&more] {
+    return std::count_if(more.begin(), more.end(),
+                         [](const core::Sequence* s) { return s->generated() > 0; });
+  };
+  TimedStep("a", std::chrono::milliseconds(10));
+  EXPECT_EQ(started(), 2) << "eleven units each, of 32";
+  EXPECT_EQ(b->generated(), 2);
+  for (int i = 0; i < 2; ++i) TimedStep("a", std::chrono::milliseconds(10));
+  EXPECT_EQ(started(), 5);
 }
 
 TEST_F(SamplingTest, CheapSamplingChangesNothing) {

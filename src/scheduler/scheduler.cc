@@ -13,6 +13,9 @@ constexpr int32_t kReservedTokens = 1024;
 // Queued sequences whose cached prefix is looked up anew in a step.
 constexpr size_t kHintsPerStep = 2;
 
+// Units of cost. A first token whose sampling costs no more waits for no other step.
+constexpr double kCheapFirstToken = 1;
+
 }  // namespace
 
 int32_t Scheduler::LongestTable(const core::Sequence& sequence) {
@@ -248,7 +251,14 @@ void Scheduler::ScheduleDecodes() {
     core::Sequence* sequence = ranked_[i].sequence;
     // Skips sequences preempted in this step too.
     if (sequence->state != core::SequenceState::kDecoding) continue;
-    if (ranked_[i].rests || urgent_.IsLeftBy(ranked_[i]) || !ExtendOrPreempt(i)) continue;
+    if (urgent_.IsLeftBy(ranked_[i])) continue;
+    sequence->sched.contends = ranked_[i].contends;
+    if (ranked_[i].rests) {
+      policy_->OnScheduled(*sequence, {.held = HeldSlots(*sequence), .rests = true});
+      ++sequence->sched.run_steps;
+      continue;
+    }
+    if (!ExtendOrPreempt(i)) continue;
     decode_cost_ += cost_.Cost(sequence->kv.computed, 1);
     AddItem(sequence, 1);
   }
@@ -420,7 +430,8 @@ void Scheduler::Start(const Ranked& ranked, kvcache::CachedPrefix* prefix) {
 
 void Scheduler::AddChunk(core::Sequence* sequence) {
   kv_->SkipAhead(sequence);
-  int32_t most = std::min(sequence->num_ids() - sequence->kv.computed, rows_left());
+  const int32_t left = sequence->num_ids() - sequence->kv.computed;
+  int32_t most = std::min(left, rows_left());
   if (options_.max_prefill_chunk > 0) most = std::min(most, options_.max_prefill_chunk);
   if (most <= 0) return;
   const double budget = budget_.For(urgent_.GoesFirst(*sequence), sequence->sched.long_prefill);
@@ -430,10 +441,20 @@ void Scheduler::AddChunk(core::Sequence* sequence) {
     if (output_.num_prefill_tokens > 0) return;
     chunk = 1;
   }
+  const auto cost = [&] { return cost_.Cost(sequence->kv.computed, chunk) + scoring * chunk; };
+  const bool samples = chunk == left && sequence->request.max_tokens > 0;
+  double sampling = samples ? SamplingCostOf(*sequence) : 0.0;
+  // The last id waits for a step that has room for the choice of its token too, or in which it is
+  // the first.
+  if (continuous() && sampling > kCheapFirstToken && output_.num_prefill_tokens > 0 &&
+      cost() + sampling > budget) {
+    sampling = 0.0;
+    if (--chunk == 0) return;
+  }
   chunk = kv_->Cover(sequence, chunk);
   if (chunk == 0) return;
-  budget_.Spend(cost_.Cost(sequence->kv.computed, chunk) + scoring * chunk,
-                sequence->sched.long_prefill);
+  if (chunk < left) sampling = 0.0;
+  budget_.Spend(cost() + sampling, sequence->sched.long_prefill);
   output_.num_prefill_tokens += chunk;
   AddItem(sequence, chunk);
 }
@@ -451,13 +472,12 @@ void Scheduler::AddItem(core::Sequence* sequence, int32_t num_tokens) {
   const double cost = cost_.Cost(start, num_tokens);
   const double sampling =
       (sample ? SamplingCostOf(*sequence) : 0.0) + ScoringCostOf(*sequence) * fresh;
-  policy_->OnScheduled(
-      *sequence,
-      {.prompt_tokens = fresh,
-       .output_tokens = sample ? 1 : 0,
-       .cost = cost + sampling,
-       .extra = (cost - num_tokens) * first_time / num_tokens + sampling,
-       .held = sequence->sched.held_blocks * limit_ / std::max(1, kv_->pool().num_blocks())});
+  policy_->OnScheduled(*sequence,
+                       {.prompt_tokens = fresh,
+                        .output_tokens = sample ? 1 : 0,
+                        .cost = cost + sampling,
+                        .extra = (cost - num_tokens) * first_time / num_tokens + sampling,
+                        .held = HeldSlots(*sequence)});
   sequence->sched.queued_since = now_;
   const bool decodes = sequence->state == core::SequenceState::kDecoding;
   if (++sequence->sched.run_steps >= kMinRunSteps && decodes) sequence->sched.aged = false;

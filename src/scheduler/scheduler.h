@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -43,15 +42,16 @@ namespace ropeway::scheduler {
 //    tenants' classes and service, whoever stands before it in the queue; sequences of tenants
 //    that it is below give way: the latest class, the most service and the newest first. None is
 //    exempt but those that do not give way yet (MayGiveWay). A tenant passes one that could not
-//    start only if it holds less. Last, each tenant's first sequence that must start now to be
-//    within max_wait (NoteDue) starts, at the expense of its own tenant or of one with at least as
-//    much service; half of the tenant's slots are left to those that ran longer.
+//    start only if it holds less. Last, each tenant's sequences that must start now for all that
+//    wait to be within max_wait (NoteDue) start, at the expense of their own tenant or of one with
+//    at least as much service; half of the tenant's slots are left to those that ran longer.
 // 2. Each decoding sequence gets one token, in rank order. Decodes that may be preempted for an
 //    urgent prompt (UrgentSteps) leave the step to it, but not more than four steps in a row. If
 //    sampling would cost too much of the step, some whose sampling is costly wait for the next one
-//    (RestCostly). If a block is missing, the policy's victims among the running sequences without
-//    work in this step are preempted, until there is a block or the sequence itself was the victim;
-//    with several tenants, of the lowest class those of the tenant that holds the most.
+//    (RestCostly): their class has a backlog then, and past max_wait they are aged. If a block is
+//    missing, the policy's victims among the running sequences without work in this step are
+//    preempted, until there is a block or the sequence itself was the victim; with several tenants,
+//    of the lowest class those of the tenant that holds the most.
 // 3. In rank order, prefilling sequences get a chunk of the rest of the step's budget
 //    (PrefillBudget; the first at least one token), and sequences of the queue start while the
 //    batch former, a slot, a token, and blocks for all their ids and one more allow it. The first
@@ -144,10 +144,6 @@ class Scheduler {
   bool has_free_slot() const { return queue_.empty() && num_running() < limit_; }
   // The load, which predicts waits. Throws std::bad_alloc.
   void View(LoadView* view) const;
-  // See LoadView: of a new request of this tenant; without one, of the tenant that would wait
-  // longest. Throws std::bad_alloc.
-  double WaitSeconds(Priority priority, const std::string& tenant, double weight) const;
-  double WaitSeconds(Priority priority) const;
   Work WorkOf(const core::CoreRequest& request) const { return load_.WorkOf(request); }
   const StepCost& step_cost() const { return cost_; }
   int max_running() const { return max_running_; }
@@ -195,6 +191,10 @@ class Scheduler {
   // Notes what each tenant holds.
   void CountTenants();
   int64_t ServiceOf(const core::Sequence& sequence);
+  // The slots' worth of the blocks that the running sequence holds.
+  double HeldSlots(const core::Sequence& sequence) const {
+    return sequence.sched.held_blocks * limit_ / std::max(1, kv_->pool().num_blocks());
+  }
   // Whether the running sequence is there for kMinRunSteps, and twice as many as it computed again
   // what was lost: so turns cost at most half the work even where the pool is too small to keep it.
   bool MayGiveWay(const core::Sequence& sequence) const;
@@ -210,10 +210,13 @@ class Scheduler {
   // Whether the running sequence's tenant has had a quantum more service than the waiting one's,
   // and holds more, and its class does not go first.
   bool IsBelow(const core::Sequence& waiting, const core::Sequence& running);
+  // Whether the running sequence gives its slot and blocks in that turn, as far as its tenant has
+  // not given others: it may give way, or began in an earlier step and its tenant keeps another.
+  bool GivesTurn(const core::Sequence& running, const core::Sequence& waiting);
   // Preempts candidates_ until `urgent` can start; none if all of them do not make the room.
   bool GiveWayTo(const Ranked& urgent, int slots);
   void StartNow(const Ranked& ranked);
-  // Fills due_ with the sequence of each tenant that waits longest and must start now so that all
+  // Fills due_ with the sequences of each tenant that wait longest and must start now so that all
   // that wait start within max_wait since they came.
   void NoteDue();
   bool MustStart(std::span<core::Sequence* const> of_one_tenant);

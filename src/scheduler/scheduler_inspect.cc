@@ -64,18 +64,6 @@ void Scheduler::View(LoadView* view) const {
              view);
 }
 
-double Scheduler::WaitSeconds(Priority priority, const std::string& tenant, double weight) const {
-  LoadView view;
-  View(&view);
-  return view.Wait({tenant, weight, priority});
-}
-
-double Scheduler::WaitSeconds(Priority priority) const {
-  LoadView view;
-  View(&view);
-  return view.LongestWait(priority);
-}
-
 Status Scheduler::CheckIntegrity() const {
   std::unordered_set<const core::Sequence*> seen;
   const auto check = [&seen](std::span<core::Sequence* const> list,

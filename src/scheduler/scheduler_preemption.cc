@@ -105,6 +105,7 @@ void Scheduler::Preempt(const core::Sequence* victim, PreemptReason reason) {
   tenants_.Release(*sequence, IsBusy(*sequence));
   kv_->Park(sequence);
   sequence->sched.first_turn = false;
+  sequence->sched.contends = false;
   mover_->Move(sequence->id(), &sequence->state, core::SequenceEvent::kPreempt);
   ++sequence->preemptions;
   if (reason == PreemptReason::kAging || reason == PreemptReason::kFairness) {

@@ -77,15 +77,19 @@ void Scheduler::RestCostly() {
       costly_.push_back(&ranked);
     }
   }
-  // In the order of classes and of tenants' service, and within a tenant in turn.
-  std::sort(costly_.begin(), costly_.end(), [](const Ranked* a, const Ranked* b) {
-    const auto key = [](const Ranked& r) {
-      return std::tuple(!r.aged, r.rank, r.sequence->sched.queued_since, r.sequence->order);
+  // In the order of classes and of tenants' service, and within a tenant in turn; before all, in
+  // turn too, those that have rested for max_wait.
+  std::sort(costly_.begin(), costly_.end(), [this](const Ranked* a, const Ranked* b) {
+    const auto key = [this](const Ranked& r) {
+      const core::Sequence& its = *r.sequence;
+      return std::tuple(!r.aged, r.aged ? 0 : policy_->ClassOrderOf(its),
+                        r.aged ? int64_t{0} : ServiceOf(its), its.sched.queued_since, its.order);
     };
     return key(*a) < key(*b);
   });
   for (size_t i = 0; i < costly_.size(); ++i) {
     left -= SamplingCostOf(*costly_[i]->sequence);
+    costly_[i]->contends = true;
     costly_[i]->rests = left < 0 && i > 0;
   }
 }

@@ -66,6 +66,15 @@ bool Scheduler::IsBelow(const core::Sequence& waiting, const core::Sequence& run
          tenants_.ShareOf(running) > tenants_.ShareOf(waiting);
 }
 
+bool Scheduler::GivesTurn(const core::Sequence& running, const core::Sequence& waiting) {
+  if (!IsBelow(waiting, running)) return false;
+  if (MayGiveWay(running)) return true;
+  // For a tenant's first slot also one that has begun a step before: what is kept in the cache
+  // costs little to resume.
+  return tenants_.Of(waiting).slots == 0 && tenants_.Of(running).slots > 1 &&
+         running.sched.started_step < step_ && kv_->KeepsBlocksOf(running);
+}
+
 bool Scheduler::GivesInTurn(const core::Sequence& running, const core::Sequence& waiting) {
   if (running.sched.tenant == waiting.sched.tenant) return true;
   // Its tenant would take the last slot back at once.
@@ -100,10 +109,7 @@ void Scheduler::StartBelowShare() {
     for (const Ranked& ranked : ranked_) {
       if (!ranked.sequence->running() || !IsBelow(*sequence, *ranked.sequence)) continue;
       below = true;
-      // What is kept in the cache costs little to resume, also if it has just begun.
-      const bool costs_little = has_none && tenants_.Of(*ranked.sequence).slots > 1 &&
-                                kv_->KeepsBlocksOf(*ranked.sequence);
-      if (costs_little || MayGiveWay(*ranked.sequence)) candidates_.push_back(ranked.sequence);
+      if (GivesTurn(*ranked.sequence, *sequence)) candidates_.push_back(ranked.sequence);
     }
     if (!below) continue;
     kvcache::CachedPrefix prefix = kv_->Lookup(sequence);
@@ -132,14 +138,14 @@ bool Scheduler::GiveWayTo(const Ranked& urgent, int slots) {
               };
               return key(*a) > key(*b);
             });
-  const double share = tenants_.ShareOf(its);
   int free_slots = slots - num_running();
   int32_t freed = 0;
   const auto has_room = [&] { return free_slots > 0 && kv_->Fits(its, prefix, positions, freed); };
   size_t chosen = 0;
   for (size_t i = 0; i < candidates_.size() && !has_room(); ++i) {
     const core::Sequence* const victim = candidates_[i];
-    if (tenants_.ShareOf(*victim) <= share) continue;  // It has given enough.
+    // With those before it, its tenant may have given enough, or keep no other slot.
+    if (!GivesTurn(*victim, its)) continue;
     tenants_.Release(*victim, IsBusy(*victim));
     ++free_slots;
     freed += kv_->HeldAlone(*victim, its, prefix);
@@ -166,8 +172,10 @@ void Scheduler::StartDue() {
   NoteDue();
   const int slots = std::max(limit_, num_running());
   bool any = false;
+  int32_t stuck = -1;  // The tenant whose longest waiting found no room: none of it passes that.
   for (core::Sequence* sequence : due_) {
     if (sequence->running() || sequence->sched.follows > 0) continue;
+    if (sequence->sched.tenant == stuck) continue;
     const TenantTable::Tenant& tenant = tenants_.Of(*sequence);
     if (tenant.busy > 0 && tenant.busy >= (tenant.slots + 1) / 2) continue;
     candidates_.clear();
@@ -183,6 +191,8 @@ void Scheduler::StartDue() {
     } else if (PreemptFor(first, slots, true)) {
       StartNow(first);
       any = true;
+    } else {
+      stuck = sequence->sched.tenant;
     }
   }
   if (any) std::sort(ranked_.begin(), ranked_.end(), Before);
@@ -212,7 +222,12 @@ void Scheduler::NoteDue() {
   for (size_t begin = 0, end = 0; begin < due_.size(); begin = end) {
     const int32_t tenant = due_[begin]->sched.tenant;
     while (end < due_.size() && due_[end]->sched.tenant == tenant) ++end;
-    if (MustStart({due_.data() + begin, end - begin})) due_[firsts++] = due_[begin];
+    const TenantTable::Tenant& its = tenants_.Of(*due_[begin]);
+    // With many slots several start in a step: as many as leave the others in time, and find room.
+    for (int32_t left = std::max(1, (its.slots + 1) / 2 - its.busy); left > 0; --left) {
+      if (begin == end || !MustStart({due_.data() + begin, end - begin})) break;
+      due_[firsts++] = due_[begin++];
+    }
   }
   due_.resize(firsts);
 }

@@ -92,6 +92,63 @@ TEST_F(TenantsTest, ATenantWithoutASlotGetsOneAtOnceFromOneThatKeepsAnother) {
   }
 }
 
+// Where none keeps another slot it takes a quantum: 64 steps for each unit of their weight.
+TEST_F(TenantsTest, ASlotOfThoseThatHoldOneIsGivenUpWithinTheBound) {
+  for (const char* policy : {"priority+fair", "fair", "fair+priority", "fair+sjf", "sjf+fair",
+                             "length-balance+fair", "cache-aware+fair"}) {
+    for (const int weight : {1, 3}) {
+      sequences_.clear();
+      now_ = base::TimePoint{0};
+      StartFair(1000, {.max_num_seqs = 4, .max_num_batched_tokens = 64}, policy);
+      weight_ = weight;
+      for (const char* tenant : {"a", "b", "c", "d"}) AddOf(tenant, 10);
+      RunSteps(20);
+      weight_ = 1.0;
+      const core::Sequence* e = AddOf("e", 10);
+      const int steps = StepsUntilRunning(*e, 300);
+      EXPECT_LE(steps, Scheduler::kMinRunSteps + policy::kQuantumSteps * weight) << policy;
+      EXPECT_GE(steps, policy::kQuantumSteps * weight) << policy << ": not sooner";
+      EXPECT_EQ(reasons_, "fairness") << policy;
+    }
+  }
+}
+
+// However many blocks it wants: the last slot goes after a quantum alone.
+TEST_F(TenantsTest, TheFirstSlotLeavesTheOtherTenantOne) {
+  StartFair(12, {.max_num_seqs = 8, .max_num_batched_tokens = 200});
+  AddOf("a", 70);
+  AddOf("a", 70);
+  Step();
+  const core::Sequence* b = AddOf("b", 150);  // The blocks of both.
+  for (int i = 0; i < Scheduler::kMinRunSteps; ++i) {
+    Step();
+    EXPECT_EQ(RunningOf("a"), 2) << "after " << i << " steps";
+  }
+  EXPECT_LE(StepsUntilRunning(*b, 20), 5) << "each holds three slots' worth of blocks";
+  EXPECT_EQ(RunningOf("a"), 0);
+}
+
+// Else one that is past max_wait would start in vain.
+TEST_F(TenantsTest, WhatStartsInAStepGivesNoTurnInIt) {
+  StartFair(
+      1000,
+      {.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(50)},
+      "fair");
+  const core::Sequence* first = AddOf("a", 4);
+  AddOf("a", 4)->order = 5;
+  RunSteps(10);
+  const core::Sequence* aged = AddOf("a", 4);
+  RunSteps(5);
+  EXPECT_FALSE(aged->running());
+  const core::Sequence* b = AddOf("b", 4);
+  Step();
+  EXPECT_EQ(preempted_, "21") << "the newest for the aged one, and the other for b";
+  EXPECT_EQ(reasons_, "aging fairness");
+  EXPECT_FALSE(first->running());
+  EXPECT_TRUE(aged->running());
+  EXPECT_TRUE(b->running());
+}
+
 TEST_F(TenantsTest, AllOfSixtyFourSlotsAreAQuantumAfterAStep) {
   StartFair(1000, {.max_num_seqs = 64, .max_num_batched_tokens = 512});
   for (int i = 0; i < 64; ++i) AddOf("a", 4);
@@ -265,6 +322,47 @@ TEST_F(TenantsTest, AnAgedOneTakesNoSlotFromATenantWithLessService) {
   EXPECT_GT(third->generated(), 0) << "its own tenant's slots are divided";
 }
 
+// Its tenant would take it back at once.
+TEST_F(TenantsTest, WhatIsDueOrAgedTakesNoLastSlotForATenantThatHasAnother) {
+  StartFair(
+      1000,
+      {.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(50)},
+      "fair");
+  const core::Sequence* first = AddOf("a", 4);
+  weight_ = 0.5;
+  const core::Sequence* b = AddOf("b", 4);
+  weight_ = 1.0;
+  Step();
+  const core::Sequence* second = AddOf("a", 4);
+  for (int i = 0; i < 50; ++i) {
+    Step();
+    EXPECT_TRUE(b->running()) << i;
+    EXPECT_GT(policy_->ServiceOf(*b), policy_->ServiceOf(*second)) << "else none takes it anyway";
+  }
+  EXPECT_GT(second->generated(), 0);
+  EXPECT_GT(first->preemptions, 0) << "the two take turns in the slot of their own tenant";
+}
+
+// A batch is not broken up.
+TEST_F(TenantsTest, ATenantsTurnIsTheNextBatch) {
+  SchedulerOptions options{.max_num_seqs = 4, .max_num_batched_tokens = 64};
+  options.batching = {
+      .kind = BatchFormerOptions::Kind::kStatic, .max_batch_size = 2, .timeout = base::Duration{}};
+  StartFair(1000, options);
+  std::vector<core::Sequence*> of_a;
+  for (int i = 0; i < 4; ++i) of_a.push_back(AddOf("a", 4));
+  Step();
+  const core::Sequence* b = AddOf("b", 4);
+  RunSteps(2 * policy::kQuantumSteps);
+  EXPECT_EQ(preemptions_, 0);
+  EXPECT_FALSE(b->running());
+  scheduler_->Remove(of_a[0], core::SequenceEvent::kEnd);
+  scheduler_->Remove(of_a[1], core::SequenceEvent::kEnd);
+  Step();
+  EXPECT_TRUE(b->running()) << "it comes first in it";
+  EXPECT_EQ(RunningOf("a"), 1);
+}
+
 TEST_F(TenantsTest, MemoryIsTakenFromTheTenantThatHoldsTheMost) {
   StartFair(7, {.max_num_seqs = 4, .max_num_batched_tokens = 200});
   AddOf("a", 60);
@@ -290,6 +388,21 @@ TEST_F(TenantsTest, WithoutPrefixCachingTurnsCostAtMostHalfTheWork) {
   EXPECT_GT(a->generated() + b->generated() - before, kSteps / 2 - 50);
   // b's prompt was computed since it came, a's before.
   EXPECT_LE(std::abs(a->generated() - 400 / 2 - b->generated()), 2 * policy::kQuantumSteps);
+}
+
+// Another tenant's request may come meanwhile, and waits for the end of the step.
+TEST_F(TenantsTest, PromptsAloneTakeShortStepsWhereTenantsHaveNames) {
+  for (const bool named : {false, true}) {
+    sequences_.clear();
+    now_ = base::TimePoint{0};
+    StartFair(1000, {.max_num_seqs = 4, .max_num_batched_tokens = 512, .learn_cost = true});
+    AddOf(named ? "a" : "", 2000);
+    EXPECT_EQ(Step(), "1:0+512") << "no speed is known yet";
+    scheduler_->OnStep(std::chrono::milliseconds(500));
+    EXPECT_EQ(Step(), named ? "1:512+102" : "1:512+512") << "a tenth of a second's 1,024 tokens";
+    scheduler_->OnStep(std::chrono::seconds(2));
+    EXPECT_EQ(Step(), named ? "1:614+64" : "1:1024+512") << "on a slow machine too";
+  }
 }
 
 TEST_F(TenantsTest, OneTenantIsScheduledAsBefore) {
@@ -340,6 +453,21 @@ TEST_F(DueTest, WhatWaitsStartsWithinMaxWaitAndAStep) {
       EXPECT_GE(longest, kMaxWait - 20 * kStep) << "not sooner than needed";
     }
   }
+}
+
+// Half of 64 slots start four in a step: one in a step would bring the last ones two seconds late.
+TEST_F(DueTest, AsManyStartInAStepAsMust) {
+  constexpr base::Duration kMaxWait = std::chrono::seconds(1);
+  StartFair(10'000, {.max_num_seqs = 64, .max_num_batched_tokens = 128, .max_wait = kMaxWait},
+            "fcfs");
+  for (int i = 0; i < 64; ++i) AddOf("a", 4);
+  for (int i = 0; i < 20; ++i) {
+    Step();
+    scheduler_->OnStep(kStep);
+  }
+  std::vector<core::Sequence*> waiting;
+  for (int i = 0; i < 300; ++i) waiting.push_back(AddOf("a", 4));
+  EXPECT_LE(LongestWait(waiting, std::chrono::seconds(2)), kMaxWait + kStep);
 }
 
 // Its prompt took long to encode, so its order is an earlier one.

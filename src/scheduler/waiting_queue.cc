@@ -53,9 +53,10 @@ void Aging::Update(base::TimePoint now, int limit, std::span<core::Sequence* con
   };
   auto left = static_cast<ptrdiff_t>((limit + 1) / 2);
   for (core::Sequence* sequence : running) {
-    // A prompt without a chunk: other sequences had all of the budget.
-    if (sequence->state == core::SequenceState::kPrefilling && overdue(*sequence))
-      sequence->sched.aged = true;
+    // A prompt without a chunk, or a decode without its token: others had all of the budget.
+    const bool waits =
+        sequence->state == core::SequenceState::kPrefilling || sequence->sched.contends;
+    if (waits && overdue(*sequence)) sequence->sched.aged = true;
     if (sequence->sched.aged) --left;
   }
   overdue_.clear();

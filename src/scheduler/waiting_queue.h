@@ -21,9 +21,10 @@ inline constexpr int32_t kMinRunSteps = 8;
 struct Ranked {
   core::Sequence* sequence = nullptr;
   policy::Rank rank;
-  bool aged = false;   // Goes before all that are not.
-  bool leads = false;  // Other sequences wait for the prefix that it computes.
-  bool rests = false;  // It does not decode in this step: sampling costs too much.
+  bool aged = false;      // Goes before all that are not.
+  bool leads = false;     // Other sequences wait for the prefix that it computes.
+  bool contends = false;  // It decodes, and of the costly samplings like its own some must rest.
+  bool rests = false;     // It is one that rests: it does not decode in this step.
 };
 
 // The order of a step: aged sequences by arrival, then the policy's rank, then arrival.
@@ -65,9 +66,9 @@ class Aging {
   void Reserve(size_t count);
 
   // Sets SchedulingState::aged: for running sequences whose prompt has had no chunk for max_wait,
-  // and in the queue for the oldest of those past max_wait whose tenant is not above its share, as
-  // many as half of `limit` slots (rounded up) leave beside the aged ones that run. REQUIRES:
-  // reserved.
+  // or whose decode has rested so long, and in the queue for the oldest of those past max_wait
+  // whose tenant is not above its share, as many as half of `limit` slots (rounded up) leave beside
+  // the aged ones that run. REQUIRES: reserved.
   void Update(base::TimePoint now, int limit, std::span<core::Sequence* const> running,
               std::span<core::Sequence* const> queue);
 

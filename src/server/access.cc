@@ -49,6 +49,11 @@ HttpReply Forbidden(const char* message) {
 
 }  // namespace
 
+base::Flow FlowOf(const Caller& caller) {
+  return {
+      .tenant = caller.tenant, .cls = static_cast<int>(caller.priority), .weight = caller.weight};
+}
+
 Access::Access(const std::vector<ApiKey>& keys, const std::string& admin_key) {
   for (const ApiKey& key : keys) {
     owners_.push_back({key.name, key.cache_scope, key.priority, key.priority_ceiling, key.weight,

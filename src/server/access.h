@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fair_pool.h"
 #include "ropeway/request.h"
 #include "server/http_reply.h"
 #include "server/router.h"
@@ -28,6 +29,9 @@ struct Caller {
   // a sum and its own numbers a tenant would learn another's.
   bool sees_all = true;
 };
+
+// Whom the helpers' time for `caller` is charged to: its tenant, in the class of its key.
+base::Flow FlowOf(const Caller& caller);
 
 // Keeps digests, not keys. Immutable, so thread-safe.
 class Access {

@@ -56,6 +56,19 @@ TEST(Access, TheKeysClassAndWeightGoWithIt) {
   EXPECT_EQ(anyone.weight, 1.0);
 }
 
+// Its body, which may name another class, is not read yet.
+TEST(Access, AHelpersJobHasTheKeysClassAndWeight) {
+  ApiKey key = {"team-c", "sk-team-c-3"};
+  key.priority = Priority::kLow;
+  key.weight = 2.5;
+  const Access access({key}, "");
+  const base::Flow flow = FlowOf(access.Check(Route::kTokenize, "Bearer sk-team-c-3").caller);
+  EXPECT_EQ(flow.tenant, "team-c");
+  EXPECT_EQ(flow.cls, 2);
+  EXPECT_EQ(flow.weight, 2.5);
+  EXPECT_EQ(FlowOf(Caller{}).cls, 1);
+}
+
 TEST(Access, TheQueueOpensToKeysAndToTheAdmin) {
   const Access access(kKeys, "admin-key-3");
   EXPECT_EQ(StatusOf(access, Route::kQueue, ""), 401);

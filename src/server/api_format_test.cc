@@ -3,10 +3,13 @@
 #include "server/api_format.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/test_server.h"
@@ -16,8 +19,15 @@ namespace {
 
 using nlohmann::json;
 
+std::string ThisThread() {
+  std::array<char, 16> name{};
+  pthread_getname_np(pthread_self(), name.data(), name.size());
+  return name.data();
+}
+
 // {"ask": text, "lines": bool} -> {"said": text}, or a line {"more": text} for each delta and
-// {"over": true} at the end. Errors are {"oops": message}.
+// {"over": true} at the end. Errors are {"oops": message}. With "again" the answer begins with the
+// text that was asked, and says by which thread it was written: in "by", or in a line.
 class ToyFormat final : public ApiFormat {
  public:
   Status Parse(std::string_view body, const ServerLimits&) override {
@@ -28,18 +38,24 @@ class ToyFormat final : public ApiFormat {
     request_.prompts = {document["ask"].get<std::string>()};
     request_.request.max_tokens = 3;
     request_.stream = document.value("lines", false);
+    request_.shows_prompts = document.value("again", false);
     return {};
   }
 
   ApiRequest* request() override { return &request_; }
-  void Start(AnswerHead head) override { model_ = head.model; }
+  void Start(AnswerHead head) override { head_ = std::move(head); }
 
   std::string Whole(const std::vector<ChoiceOutput>& choices) const override {
-    return json{{"said", choices[0].text}, {"by", model_}}.dump();
+    if (!request_.shows_prompts) {
+      return json{{"said", choices[0].text}, {"by", head_.model}}.dump();
+    }
+    return json{{"said", head_.prompt_texts.at(0) + choices[0].text}, {"by", ThisThread()}}.dump();
   }
 
   std::string_view stream_content_type() const override { return "application/x-ndjson"; }
-  std::string Begin() override { return ""; }
+  std::string Begin() override {
+    return request_.shows_prompts ? Line({{"by", ThisThread()}}) : "";
+  }
   std::string OnDelta(size_t, Delta delta) override { return Line({{"more", delta.text}}); }
   std::string OnEnd(size_t, const Finish&) override { return Line({{"over", true}}); }
   std::string Done() override { return ""; }
@@ -51,7 +67,7 @@ class ToyFormat final : public ApiFormat {
   static std::string Line(const json& object) { return object.dump() + "\n"; }
 
   ApiRequest request_;
-  std::string model_;
+  AnswerHead head_;
 };
 
 std::unique_ptr<ApiFormat> MakeToy() { return std::make_unique<ToyFormat>(); }
@@ -88,6 +104,28 @@ TEST_F(ApiFormatTest, AStreamOfLines) {
   EXPECT_EQ(Lines(reply.body),
             (std::vector<json>{
                 {{"more", "w0 "}}, {{"more", "w1 "}}, {{"more", "w2 "}}, {{"over", true}}}));
+}
+
+// A long text is written by a helper thread, so that no stream waits for it.
+TEST_F(ApiFormatTest, LongTextsHoldUpNoIoThread) {
+  TestClient client(port());
+  const auto ask = [&](size_t bytes, bool lines) {
+    const json body = {{"ask", std::string(bytes, 'x')}, {"again", true}, {"lines", lines}};
+    const ClientReply reply = client.Post("/toy", body.dump());
+    EXPECT_EQ(reply.status, 200);
+    return lines ? Lines(reply.body).at(0) : json::parse(reply.body);
+  };
+  for (const bool lines : {false, true}) {
+    EXPECT_EQ(ask(10, lines)["by"], "ropeway-io");
+    EXPECT_EQ(ask(300'000, lines)["by"], "ropeway-helper");
+  }
+  // Of what was generated, likewise.
+  backend_.set_script([](const Request&) {
+    FakeScript script;
+    script.text = [](int) { return std::string(100'000, 'y'); };
+    return script;
+  });
+  EXPECT_EQ(ask(10, false)["by"], "ropeway-helper");
 }
 
 TEST_F(ApiFormatTest, ErrorsHaveItsShape) {

@@ -80,6 +80,8 @@ TEST_F(ApiKeysTest, NamesTheLineAtFault) {
   ExpectRejected(good + "[[keys]]\nname = \"b\"\nkey = \"secret-0001\"\n", 4, "the same key");
   ExpectRejected(good + "[[keys]]\nname = \"b\"\nkey = \"\"\n", 4, "at least 8");
   ExpectRejected(good + "[[keys]]\nname = \"b\"\nkey = \"secret\"\n", 4, "at least 8");
+  ExpectRejected(good + "[[keys]]\nname = \"b\"\nkey = \"" + std::string(513, 'k') + "\"\n", 4,
+                 "more than 512");
   ExpectRejected(good + "[[keys]]\nname = \"b\"\nkey = \"secret with space\"\n", 4,
                  "visible ASCII");
   ExpectRejected(good + "[[keys]]\nname = \"b\"\nkey = \"secret-\u00e9\u00e9\"\n", 4, "visible");
@@ -133,6 +135,7 @@ TEST_F(ApiKeysTest, AClassAWeightOrALimitOutOfRangeIsRejectedByItsLine) {
         {"max_concurrent_requests = 1.5", "'max_concurrent_requests' must be"},
         {"max_concurrent_requests = 1000001", "'max_concurrent_requests' must be"},
         {"tokens_per_minute = 0", "'tokens_per_minute' must be a whole number, 1 to"},
+        {"tokens_per_minute = 1000000000001", "'tokens_per_minute' must be"},
         {"tokens_per_minute = \"many\"", "'tokens_per_minute' must be"}}) {
     ExpectRejected(begin + line + "\n", 4, says);
   }

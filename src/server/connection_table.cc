@@ -49,16 +49,18 @@ bool ConnectionTable::Place::Protect(const std::string& account) {
   protected_ = true;
   if (account.empty() || account == account_->first) return true;
   table_->Exit(this);
-  return table_->Enter(this, account);
+  if (table_->Enter(this, account)) return true;
+  table_->EnterProbes(this);
+  return false;
 }
 
 void ConnectionTable::Place::Unprotect(bool forget) {
   const std::lock_guard lock(table_->mutex_);
   if (evicted_ || !std::exchange(protected_, false)) return;
-  if (account_ == table_->accounts_.end()) return;  // Protect failed: it ends.
+  if (account_ == table_->accounts_.end()) return;  // Protect threw: it ends.
   if (forget && account_->first != stranger_) {
     table_->Exit(this);
-    if (!table_->Enter(this, stranger_)) return;
+    if (!table_->Enter(this, stranger_)) return table_->EnterProbes(this);
   }
   table_->AddIdle(this);
 }
@@ -79,9 +81,7 @@ std::unique_ptr<ConnectionTable::Place> ConnectionTable::Open(std::string accoun
     AddIdle(place.get());
     return place;
   }
-  place->probe_only_ = true;
-  while (probes_.size() >= kProbePlaces) Evict(probes_.front());
-  probes_.splice(probes_.end(), place->stranger_node_);
+  EnterProbes(place.get());
   return place;
 }
 
@@ -103,6 +103,14 @@ bool ConnectionTable::Enter(Place* place, const std::string& name) {
   place->hold_ = std::move(oldest->hold_);
   Evict(oldest);
   return true;
+}
+
+// REQUIRES: it has no place, and is in no list.
+void ConnectionTable::EnterProbes(Place* place) {
+  place->probe_only_ = true;
+  place->protected_ = false;
+  while (probes_.size() >= kProbePlaces) Evict(probes_.front());
+  probes_.splice(probes_.end(), place->stranger_node_);
 }
 
 // Strangers can come again; but not for an account that has many already.

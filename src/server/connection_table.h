@@ -19,7 +19,7 @@ namespace ropeway::server {
 // address's until its client authenticates, then the tenant's. Where a new one finds no place, the
 // oldest of those that nobody authenticated on and that wait for nothing is evicted. Where there is
 // none, it gets one of a few places beyond the limit, which serve health probes and the admin
-// alone.
+// alone. So does one that has no place for its request, until its client was told so.
 //
 // Thread rule: any thread; a Place from one thread at a time. Must outlive its Places.
 class ConnectionTable {
@@ -43,12 +43,13 @@ class ConnectionTable {
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
 
-    // The server is full: the connection may ask for health, or as the admin, and for nothing else.
+    // There is no place for it: the connection may ask for health, or as the admin, and for nothing
+    // else.
     bool probe_only() const { return probe_only_; }
 
     // The connection is `account`'s from now on, or if that is "" whose it was, and is not evicted
     // before Unprotect. False: the account has too many, of which each has a request under way, or
-    // this one was evicted by now. It must end then.
+    // this one was evicted by now. It must end then; while it does, it is probe_only().
     bool Protect(const std::string& account);
     // The request is answered. `forget`: the next one may be anybody's, as behind a proxy; else the
     // connection stays whose it is.
@@ -68,8 +69,8 @@ class ConnectionTable {
     ConnectionTable* const table_;
     const std::string stranger_;  // The account before anybody authenticated.
     const CloseFn close_;
-    bool probe_only_ = false;  // Constant once it is open.
-    // Under the table's lock.
+    // Changes on the Place's thread alone, and under the table's lock, as all that follows.
+    bool probe_only_ = false;
     bool evicted_ = false;
     bool protected_ = false;
     Accounts::iterator account_;  // end(): none.
@@ -97,6 +98,7 @@ class ConnectionTable {
 
   // REQUIRES, of all of these: mutex_ is held.
   bool Enter(Place* place, const std::string& name);
+  void EnterProbes(Place* place);
   bool EvictStrangersFor(const std::string& name);
   void Exit(Place* place);
   void AddIdle(Place* place);

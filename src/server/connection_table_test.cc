@@ -158,6 +158,24 @@ TEST_F(ConnectionTableTest, StrangersTakeNothingOfATenantsPart) {
   EXPECT_FALSE(Open("").place->Protect("b")) << "it has half of all";
 }
 
+// A connection that found no place for its request tells its client so, which takes a moment: it is
+// one of the few beyond the limit meanwhile, and gives way as they do.
+TEST_F(ConnectionTableTest, WhoFoundNoPlaceGivesWay) {
+  const std::vector<Peer> busy = OpenMany(200, "", "a");
+  ASSERT_EQ(busy.size(), 50U);
+  std::vector<Peer> rejected;
+  for (int i = 0; i < 200; ++i) {
+    rejected.push_back(Open(""));
+    EXPECT_FALSE(rejected.back().place->Protect("a"));
+    EXPECT_FALSE(*rejected.back().closed);
+  }
+  EXPECT_EQ(CountClosed(rejected), 200 - static_cast<int>(ConnectionTable::kProbePlaces));
+  EXPECT_EQ(CountClosed(busy), 0);
+  EXPECT_EQ(table_.size(), 50U);
+  rejected.clear();
+  EXPECT_TRUE(Open("").place->Protect("b"));
+}
+
 TEST_F(ConnectionTableTest, EvictsForDescriptorsToo) {
   EXPECT_FALSE(table_.EvictOldest());
   std::vector<Peer> peers = OpenMany(3, "", "");

@@ -231,7 +231,13 @@ Status Generation::Prepare() {
     bytes += text->size();
     head_.prompt_texts.push_back(*std::move(text));
   }
-  const bool good = context_->ChargeAnswer(http_.caller.tenant, bytes, &prompt_texts_);
+  // Each choice shows its prompt, and while the answer is written it is copied. A small answer is
+  // free.
+  shown_bytes_ = bytes * static_cast<size_t>(api.n);
+  const size_t written = shown_bytes_ > kFreeAnswerBytes ? 2 * shown_bytes_ : 0;
+  const std::string& tenant = http_.caller.tenant;
+  const bool good = context_->ChargeAnswer(tenant, bytes, &prompt_texts_) &&
+                    context_->ChargeAnswer(tenant, written, &shown_);
   return good ? Status() : TooManyAnswers();
 }
 

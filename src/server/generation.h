@@ -3,8 +3,11 @@
 #define ROPEWAY_SERVER_GENERATION_H_
 
 #include <boost/asio/awaitable.hpp>
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/shared_budget.h"
@@ -61,6 +64,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   boost::asio::awaitable<Sent> SendStreamError(Status status);
   boost::asio::awaitable<StatusOr<std::string>> WriteWhole(
       std::shared_ptr<const std::vector<ChoiceOutput>> choices);
+  // Runs `write`, which may use this object, on a helper thread. A client with too many jobs there
+  // waits for a place.
+  boost::asio::awaitable<StatusOr<std::string>> OnHelper(std::function<std::string()> write);
   // Whether all choices are admitted. Sets `*failure` if one of them failed by now.
   bool AllAdmitted(Status* failure);
   // Appends the output that arrived, each choice's as one chunk. True if the answer is complete:
@@ -77,7 +83,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Framing framing_;
   const std::unique_ptr<ApiFormat> format_;
   AnswerHead head_;                        // Until the format has it.
-  base::SharedBudget::Hold prompt_texts_;  // For the memory of the prompts that the answer shows.
+  base::SharedBudget::Hold prompt_texts_;  // For the memory of the prompts that the answer shows,
+  base::SharedBudget::Hold shown_;         // and for showing them, until they are written.
+  size_t shown_bytes_ = 0;                 // Of all choices' prompts in the answer.
   Submission submission_;
   bool stream_began_ = false;  // The headers may have left.
 };

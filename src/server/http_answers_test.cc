@@ -86,12 +86,7 @@ TEST_F(HttpAnswersTest, StreamsThatAreNotReadAreCut) {
   limits.max_stream_bytes = size_t{1} << 30;
   limits.max_stream_events = size_t{1} << 30;
   Start(limits);
-  backend_.set_script([](const Request&) {
-    FakeScript script;
-    script.endless = true;
-    script.text = [](int) { return std::string(4096, 'x'); };
-    return script;
-  });
+  backend_.set_script(EndlessTexts(4096));
   TestClient slow(port(), 8 << 10);
   slow.Send(PostBytes("/v1/completions", R"({"prompt":"a","stream":true})", Bearer(kA)));
   ASSERT_TRUE(backend_.WaitDeltas(1));
@@ -105,12 +100,7 @@ TEST_F(HttpAnswersTest, AWholeAnswerThatGrowsTooLargeIs503) {
   ServerLimits limits;
   limits.max_answers_bytes = size_t{2} << 20;
   Start(limits);
-  backend_.set_script([](const Request&) {
-    FakeScript script;
-    script.endless = true;
-    script.text = [](int) { return std::string(4096, 'x'); };
-    return script;
-  });
+  backend_.set_script(EndlessTexts(4096));
   TestClient client(port());
   client.Send(PostBytes("/v1/completions", R"({"prompt":"a"})", Bearer(kA)));
   ClientReply reply = client.Read();
@@ -118,6 +108,7 @@ TEST_F(HttpAnswersTest, AWholeAnswerThatGrowsTooLargeIs503) {
   EXPECT_NE(reply.headers["retry-after"], "");
   EXPECT_EQ(json::parse(reply.body)["error"]["type"], "service_unavailable_error");
   EXPECT_TRUE(backend_.WaitIdle());
+  EXPECT_THAT(Metrics(), testing::HasSubstr("ropeway_http_cut_answers_total 1\n"));
 }
 
 // Token ids become longer as text: what an answer is to show of the prompts counts before it is
@@ -139,6 +130,30 @@ TEST_F(HttpAnswersTest, PromptsThatAreShownAreCharged) {
   EXPECT_NE(large.body.find("too much memory"), std::string::npos);
   EXPECT_TRUE(backend_.submitted().empty());
   EXPECT_EQ(post("1,104").status, 200);
+}
+
+// Each choice shows the prompt, so an answer is as many times as long: known before it is computed.
+TEST_F(HttpAnswersTest, PromptsAreChargedForEachChoiceThatShowsThem) {
+  ServerLimits limits;
+  limits.max_answers_bytes = 1'000'000;
+  Start(limits);
+  const auto post = [&](int n, const char* fields) {
+    TestClient client(port());
+    client.Send(PostBytes("/v1/completions",
+                          fmt::format(R"({{"max_tokens":1,"echo":true,"n":{}{},"prompt":"{}"}})", n,
+                                      fields, std::string(20'000, 'x')),
+                          Bearer(kA)));
+    return client.Read();
+  };
+  for (const char* fields : {"", R"(,"stream":true)"}) {
+    const ClientReply large = post(32, fields);
+    EXPECT_EQ(large.status, 503) << fields;
+    EXPECT_THAT(large.body, testing::HasSubstr("too much memory"));
+    EXPECT_TRUE(backend_.submitted().empty());
+  }
+  EXPECT_EQ(post(2, "").status, 200);
+  EXPECT_EQ(post(2, R"(,"stream":true)").status, 200);
+  EXPECT_EQ(backend_.submitted().size(), 4U);
 }
 
 }  // namespace

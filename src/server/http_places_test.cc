@@ -121,6 +121,19 @@ TEST_F(HttpPlacesTest, ATenantsConnectionsLeaveRoomForAnothers) {
   EXPECT_TRUE(Eventually([&] { return Begin(Bearer(kA)) == 200; }));
 }
 
+// As many as come, and none hangs up when it is rejected.
+TEST_F(HttpPlacesTest, ATenantThatIsRejectedLocksNobodyOut) {
+  Start(4, true);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(Begin(Bearer(kA)), 200) << i;
+  for (int i = 0; i < 250; ++i) {
+    clients_.push_back(std::make_unique<TestClient>(port()));
+    clients_.back()->Send(PostBytes("/v1/completions", R"({"prompt":"a"})", Bearer(kA)));
+  }
+  EXPECT_EQ(Get("/livez").status, 200);
+  EXPECT_EQ(Begin(Bearer(kB)), 200);
+  EXPECT_EQ(backend_.active(), 3);
+}
+
 // A connection that a tenant leaves idle is the first to go for its next one.
 TEST_F(HttpPlacesTest, ATenantsOldestIdleConnectionGivesWayToItsOwn) {
   Start(4, true);

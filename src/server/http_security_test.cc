@@ -2,9 +2,13 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -129,6 +133,50 @@ TEST_F(HttpSecurityTest, AKeyAloneSeesAllNumbers) {
   StartServer(options);
   EXPECT_THAT(Request("GET", "/metrics", Bearer("sk-only-1")).body, HasSubstr("fake_metric 1"));
   EXPECT_THAT(Request("GET", "/health").body, HasSubstr("batching"));
+}
+
+// Not even in a log for debugging, nor to the admin.
+TEST_F(HttpSecurityTest, NoKeyAndNoTextIsLoggedOrShown) {
+  server_->Stop();  // No thread may use the logger meanwhile.
+  std::ostringstream lines;
+  const auto before = spdlog::default_logger();
+  const auto logger = std::make_shared<spdlog::logger>(
+      "security", std::make_shared<spdlog::sinks::ostream_sink_mt>(lines));
+  logger->set_level(spdlog::level::debug);
+  spdlog::set_default_logger(logger);
+  SetUp();
+  backend_.set_script([](const ropeway::Request& request) {
+    FakeScript script;
+    script.endless = !request.max_tokens;
+    script.text = [](int) { return std::string("secret answer "); };
+    return script;
+  });
+  for (const char* key : {"sk-team-a-1", "a-wrong-secret"}) {
+    for (const char* max_tokens : {"2", "-1"}) {
+      Request("POST", "/v1/completions", Bearer(key),
+              fmt::format(R"({{"prompt":"secret prompt","max_tokens":{}}})", max_tokens));
+    }
+  }
+  TestClient running(port());
+  running.Send(PostBytes("/v1/completions", R"({"prompt":"secret prompt","stream":true})",
+                         Bearer("sk-team-b-2")));
+  EXPECT_EQ(running.ReadHead().status, 200);
+  std::string shown;
+  for (const char* path : {"/metrics", "/admin/requests", "/v1/queue", "/health", "/version"}) {
+    ClientReply reply = Request("GET", path, Bearer("admin-key-3"));
+    EXPECT_EQ(reply.status, 200) << path;
+    shown += reply.body;
+  }
+  running.Close();
+  server_->Stop();
+  spdlog::set_default_logger(before);
+  EXPECT_THAT(lines.str(), HasSubstr("/v1/completions -> 200"));
+  EXPECT_THAT(lines.str(), HasSubstr("/v1/completions -> 401"));
+  EXPECT_THAT(shown, HasSubstr("team-b"));
+  shown += lines.str();
+  for (const char* secret : {"sk-team", "admin-key", "secret"}) {
+    EXPECT_THAT(shown, Not(HasSubstr(secret)));
+  }
 }
 
 // No byte of the body was sent when the rejection is there.

@@ -70,12 +70,7 @@ TEST_F(HttpStreamTest, ChatChunksWithUsage) {
 }
 
 TEST_F(HttpStreamTest, HeadersLeaveAtAdmission) {
-  backend_.set_script([](const Request&) {
-    FakeScript script;
-    script.endless = true;
-    script.text = [](int) { return std::string(); };  // Admitted, without any text.
-    return script;
-  });
+  backend_.set_script(EndlessTexts(0));  // Admitted, without any text.
   TestClient client(server_->port());
   client.Send(PostBytes("/v1/completions", R"({"prompt":"a","stream":true})"));
   EXPECT_EQ(client.ReadHead().status, 200);
@@ -174,12 +169,7 @@ TEST_F(HttpStreamTest, SlowReaderIsCancelledWithinItsBounds) {
   limits.max_stream_bytes = 64 << 10;
   limits.send_buffer_bytes = 16 << 10;
   StartServer(limits);
-  backend_.set_script([](const Request&) {
-    FakeScript script;
-    script.endless = true;
-    script.text = [](int) { return std::string(1024, 'x'); };
-    return script;
-  });
+  backend_.set_script(EndlessTexts(1024));
   TestClient slow(server_->port(), 8 << 10);
   slow.Send(PostBytes("/v1/completions", R"({"prompt":"a","stream":true})"));
   ASSERT_TRUE(backend_.WaitDeltas(1));
@@ -201,12 +191,7 @@ TEST_F(HttpStreamTest, ClientThatTakesNothingIsClosedAfterTheWriteTimeout) {
   limits.send_buffer_bytes = 16 << 10;
   limits.write_timeout = std::chrono::milliseconds(200);
   StartServer(limits);
-  backend_.set_script([](const Request&) {
-    FakeScript script;
-    script.endless = true;
-    script.text = [](int) { return std::string(1024, 'x'); };
-    return script;
-  });
+  backend_.set_script(EndlessTexts(1024));
   TestClient slow(server_->port(), 8 << 10);
   slow.Send(PostBytes("/v1/completions", R"({"prompt":"a","stream":true})"));
   ASSERT_TRUE(backend_.WaitDeltas(1));

@@ -166,12 +166,7 @@ TEST_F(HttpTlsTest, SlowReadersAreCutOff) {
   limits.max_stream_bytes = 64 << 10;
   limits.send_buffer_bytes = 16 << 10;
   Start(limits);
-  backend_.set_script([](const Request&) {
-    FakeScript script;
-    script.endless = true;
-    script.text = [](int) { return std::string(64 << 10, 'x'); };
-    return script;
-  });
+  backend_.set_script(EndlessTexts(64 << 10));
   TlsClient slow(port());
   slow.Send(PostBytes("/v1/completions", R"({"prompt":"a","stream":true})"));
   ASSERT_TRUE(backend_.WaitDeltas(1));

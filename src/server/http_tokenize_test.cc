@@ -309,5 +309,19 @@ TEST_F(HttpTokenizeTest, AnswersThatTakeTooMuchMemoryAreRejected) {
   EXPECT_EQ(Good("/tokenize", R"({"prompt":"hi"})")["count"], 3);
 }
 
+// So is what encoding takes before there is an answer.
+TEST_F(HttpTokenizeTest, WhatEncodingTakesIsCharged) {
+  server_->Stop();
+  ServerLimits limits;
+  limits.max_answers_bytes = size_t{20} << 20;
+  StartServer(limits);
+  ClientReply growing = TestClient(port()).Post("/tokenize", R"({"prompt":"GROWING"})");
+  EXPECT_EQ(growing.status, 503);
+  EXPECT_NE(growing.headers["retry-after"], "");
+  EXPECT_NE(growing.body.find("too much memory"), std::string::npos);
+  EXPECT_TRUE(Eventually([this] { return backend_.tokenizations() == 0; }));
+  EXPECT_EQ(Good("/tokenize", R"({"prompt":"hi"})")["count"], 3);
+}
+
 }  // namespace
 }  // namespace ropeway::server

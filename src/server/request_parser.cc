@@ -173,6 +173,13 @@ RequestHead HeadOf(const Message& message) {
   return head;
 }
 
+// Whether `received`, of a chunked body, may be the begin of its shortest end, "0\r\n\r\n". Beast's
+// parser must not be asked about a part of it: it asserts that it has all of these bytes once it
+// has seen the first three.
+bool BeginsLastChunk(std::string_view received) {
+  return received.size() < 5 && received.front() == '0';
+}
+
 // Finds headers that are folded over lines, which the parser would join (RFC 9112, section 5.2
 // rejects them).
 class FoldFinder {
@@ -202,6 +209,7 @@ class RequestParser::Impl {
   size_t Parse(std::string_view received, bool full) {
     if (received.empty() || rejection || parser.is_done()) return 0;
     const bool in_head = !parser.is_header_done();
+    if (!in_head && parser.chunked() && BeginsLastChunk(received) && !full) return 0;
     error_code error;
     const size_t used = parser.put(asio::buffer(received.data(), received.size()), error);
     // The parser waits for the end of something that does not fit.

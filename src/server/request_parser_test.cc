@@ -80,6 +80,20 @@ TEST(RequestParserTest, TrailersChangeNothing) {
   }
 }
 
+// Beast asserts that it is not asked about "0\r\n" and one more byte.
+TEST(RequestParserTest, AnEmptyChunkedBodyIsReadHoweverItIsCut) {
+  const std::string head = "POST /x HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const std::string end : {"0\r\n\r\n", "0\r\nA: b\r\n\r\n", "000\r\n\r\n", "0;a=b\r\n\r\n"}) {
+    const std::string bytes = head + end;
+    for (size_t step = 1; step <= bytes.size(); ++step) {
+      Parsed parsed(bytes + "GET /", step);
+      ASSERT_TRUE(parsed.parser.done()) << end << step << " " << parsed.rejected();
+      EXPECT_EQ(parsed.parser.TakeBody(), "");
+      EXPECT_EQ(parsed.rest, "GET /");
+    }
+  }
+}
+
 TEST(RequestParserTest, TheWholeHeadIsBounded) {
   ServerLimits limits;
   limits.max_header_bytes = 2000;

@@ -14,6 +14,7 @@ namespace asio = boost::asio;
 
 // About a millisecond of writing.
 constexpr size_t kMaxInlineLogprobs = 1000;
+constexpr size_t kMaxInlineText = size_t{128} << 10;  // Bytes.
 
 // Between two looks for a place among the helpers' jobs.
 constexpr std::chrono::milliseconds kHelperPause{20};
@@ -75,6 +76,13 @@ size_t CountLogprobs(const std::vector<ChoiceOutput>& choices) {
     for (const OutputToken& token : choice.prompt_tokens) count += 1 + token.top_logprobs.size();
   }
   return count;
+}
+
+// The bytes of the texts that were generated.
+size_t CountText(const std::vector<ChoiceOutput>& choices) {
+  size_t bytes = 0;
+  for (const ChoiceOutput& choice : choices) bytes += choice.text.size();
+  return bytes;
 }
 
 }  // namespace
@@ -166,13 +174,20 @@ asio::awaitable<Sent> Generation::SendStreamError(Status status) {
   co_return Sent{.status = 200, .keep_alive = false};
 }
 
-// On a helper thread where it takes long. A client with too many jobs there waits for a place.
 asio::awaitable<StatusOr<std::string>> Generation::WriteWhole(
     std::shared_ptr<const std::vector<ChoiceOutput>> choices) {
-  if (CountLogprobs(*choices) <= kMaxInlineLogprobs) co_return format_->Whole(*choices);
+  const bool is_short = CountLogprobs(*choices) <= kMaxInlineLogprobs &&
+                        CountText(*choices) + shown_bytes_ <= kMaxInlineText;
+  if (is_short) co_return format_->Whole(*choices);
+  std::function<std::string()> write = [this, choices] { return format_->Whole(*choices); };
+  StatusOr<std::string> written = co_await OnHelper(std::move(write));
+  co_return written;
+}
+
+asio::awaitable<StatusOr<std::string>> Generation::OnHelper(std::function<std::string()> write) {
   while (true) {
-    HelperWork work = [self = shared_from_this(), choices]() -> StatusOr<std::string> {
-      return self->format_->Whole(*choices);
+    HelperWork work = [self = shared_from_this(), write]() -> StatusOr<std::string> {
+      return write();
     };
     base::Flow flow = FlowOf(http_.caller);
     StatusOr<std::string> written =
@@ -191,11 +206,13 @@ asio::awaitable<Sent> Generation::SendWhole() {
     if (stream_->gone()) co_return Sent{};
     co_await stream_->Wait(Never());
   }
+  if (submission_.cut()) context_->metrics.CountCutAnswer();
   HttpReply reply;
   if (failure.ok()) {
     StatusOr<std::string> body = co_await WriteWhole(std::move(choices));
     if (stream_->gone()) co_return Sent{};
     holds.clear();
+    shown_.Release();
     failure = body.status();
     if (failure.ok()) reply.body = *std::move(body);
   }
@@ -221,8 +238,23 @@ asio::awaitable<Sent> Generation::SendStream() {
     if (stream_->gone()) co_return Sent{};
     co_await stream_->Wait(Never());
   }
+  StatusOr<std::string> begin = std::string();
+  if (shown_bytes_ <= kMaxInlineText) {
+    begin = format_->Begin();
+  } else {
+    std::function<std::string()> write = [this] { return format_->Begin(); };
+    begin = co_await OnHelper(std::move(write));
+  }
+  if (stream_->gone()) co_return Sent{};
+  if (!begin.ok()) {
+    HttpReply reply = FailureReply(begin.status());
+    sent = co_await SendReply(std::move(reply));
+    co_return sent;
+  }
   std::string bytes = StreamHead(format_->stream_content_type(), framing_, AnswerHeaders());
-  AppendChunk(format_->Begin(), framing_, &bytes);
+  AppendChunk(*begin, framing_, &bytes);
+  begin = std::string();
+  shown_.Release();
   stream_began_ = true;
   SocketStream::Deadline deadline = Never();  // For the next bytes; set by the first write.
   sent.status = 200;

@@ -161,11 +161,6 @@ bool ServerContext::ChargeAnswer(const std::string& tenant, size_t bytes,
 
 std::string ServerContext::NewId() { return fmt::format("{}{:08x}", run_, ++count_); }
 
-base::Flow FlowOf(const Caller& caller) {
-  return {
-      .tenant = caller.tenant, .cls = static_cast<int>(caller.priority), .weight = caller.weight};
-}
-
 // Work on its way through the helpers.
 class ServerContext::HelperJob {
  public:

@@ -75,9 +75,6 @@ class CountScope {
   std::atomic<int>* const count_;
 };
 
-// Whom the helpers' time for `caller` is charged to: its tenant, in the class of its key.
-base::Flow FlowOf(const Caller& caller);
-
 // Work for the helper threads, in pieces of a few milliseconds where it can be cut: does the next
 // one, and returns the result once there is one. It owns what it uses, as it may outlive whom it is
 // for.

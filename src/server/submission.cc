@@ -81,6 +81,11 @@ bool ServerSink::ended_early() {
   return ended_early_;
 }
 
+bool ServerSink::cut() {
+  std::lock_guard lock(mutex_);
+  return cut_;
+}
+
 void ServerSink::SetBudget(std::shared_ptr<base::SharedBudget> answers, std::string tenant) {
   answers_ = std::move(answers);
   tenant_ = std::move(tenant);
@@ -128,6 +133,7 @@ bool ServerSink::OnDelta(RequestId, Delta delta) {
     return !limited_;
   }
   if (kept == Kept::kTooMuchMemory && is_whole()) {
+    cut_ = true;
     EndEarly(TooManyAnswers());
     return false;
   }
@@ -229,6 +235,11 @@ Status Submission::Submit(ApiRequest* api, std::vector<KeyTicket> tickets,
   }
   for (size_t i = 0; i < choices_.size(); ++i) choices_[i].id = (*ids)[i];
   return {};
+}
+
+bool Submission::cut() const {
+  return std::any_of(choices_.begin(), choices_.end(),
+                     [](const Choice& choice) { return choice.sink->cut(); });
 }
 
 ServerSink::Output Submission::Take(size_t choice) {

@@ -62,6 +62,8 @@ class ServerSink : public engine::OutputSink {
 
   // The request ended for its client, but not for the backend, which is to cancel it.
   bool ended_early();
+  // It did because its tenant's answers take too much memory.
+  bool cut();
 
   // The connection's last call. `wake` is not called once this has returned, and further deltas ask
   // the backend to cancel.
@@ -104,6 +106,7 @@ class ServerSink : public engine::OutputSink {
   Output pending_;
   size_t pending_bytes_ = 0;  // What pending_'s deltas take.
   bool ended_early_ = false;
+  bool cut_ = false;
   std::optional<int32_t> queue_position_;
   bool signalled_ = false;  // The connection was woken and has not taken yet.
 };
@@ -169,6 +172,8 @@ class Submission {
 
   size_t size() const { return choices_.size(); }
   bool ended(size_t choice) const { return choices_[choice].ended; }
+  // Whether a choice was cut; see ServerSink.
+  bool cut() const;
 
   // See ServerSink.
   ServerSink::Progress Look(size_t choice) { return choices_[choice].sink->Look(); }

@@ -53,11 +53,17 @@ class FakeTokenization final : public engine::Tokenization {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
       return false;
     }
+    if (text_.starts_with(kFakeGrowing)) {
+      grown_ += size_t{1} << 20;
+      return false;
+    }
     const size_t end = std::min(text_.size(), at_ + kFakePiece);
     for (; at_ < end; ++at_) ids_.push_back(static_cast<uint8_t>(text_[at_]));
     return at_ == text_.size();
   }
-  size_t bytes() const override { return text_.size() + ids_.capacity() * sizeof(TokenId); }
+  size_t bytes() const override {
+    return text_.size() + ids_.capacity() * sizeof(TokenId) + grown_;
+  }
   std::vector<TokenId> Take() override { return std::move(ids_); }
 
  private:
@@ -67,6 +73,7 @@ class FakeTokenization final : public engine::Tokenization {
   std::atomic<int>* const alive_;
   std::vector<TokenId> ids_;
   size_t at_ = 0;
+  size_t grown_ = 0;  // Of kFakeGrowing.
 };
 
 }  // namespace

@@ -42,6 +42,8 @@ inline constexpr std::string_view kFakeBegin = "<s>";
 
 // A text that begins so is tokenized in pieces without an end.
 inline constexpr std::string_view kFakeEndless = "ENDLESS";
+// Likewise, and with each piece it takes another MiB of memory.
+inline constexpr std::string_view kFakeGrowing = "GROWING";
 
 class FakeBackend final : public engine::Backend {
  public:

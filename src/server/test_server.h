@@ -25,6 +25,15 @@ inline FakeScript EndlessScript(const Request&) {
   return script;
 }
 
+// Likewise, with so many bytes of text in each delta.
+inline FakeBackend::ScriptFn EndlessTexts(size_t bytes) {
+  return [bytes](const Request& request) {
+    FakeScript script = EndlessScript(request);
+    script.text = [bytes](int) { return std::string(bytes, 'x'); };
+    return script;
+  };
+}
+
 // Waits for `holds` for at most a minute. Returns whether it held.
 inline bool Eventually(const std::function<bool()>& holds) {
   const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);

@@ -15,16 +15,16 @@ It has the case "share" only where that is named.
 
 At the end there is a table of all figures; --out writes it to a file too.
 
-usage: isolation_test.py --ropeway PROGRAM --model FILE.gguf [--long] [--out FILE.json|FILE.csv] [CASE...]
+usage: isolation_test.py --ropeway PROGRAM --model FILE.gguf [--long] [--rounds N] [--out FILE.json|FILE.csv]
+                         [CASE...]
 """
 import argparse
-import collections
 import statistics
 import sys
 import time
 
-from load import (DRAIN_SECONDS, MIB, Attacker, Background, Honest, Server, memory_bound, percentile, print_table,
-                  write_figures)
+from load import (DRAIN_SECONDS, MIB, Attacker, Background, Honest, Results, Server, memory_bound, ms, percentile,
+                  print_table, write_figures)
 
 # What runs at once, and whether without a key.
 CASES = {
@@ -43,22 +43,20 @@ SETTLE_SECONDS = 1  # From the first requests of an attack to the first sample.
 TAKES_SLOTS = {"slots", "flood", "sampling"}
 LEAST_RUNNING = 16
 OPEN_TO_STRANGERS = {"bodies", "sockets"}  # They ask for /livez.
+REJECTED_AT_THE_DOOR = {401, 403, 404, 405}  # Such an attack would cost nothing.
 # The columns of the table: b's times to the first token, its median gap and its longest request with a large or chunked
 # body, in ms; sequences that run; tokens/s of a; answers to b that were wrong.
 COLUMNS = ("case", "round", "quiet_samples", "quiet_p50", "quiet_p99", "quiet_longest", "samples", "p50", "p99",
            "longest", "gap", "quiet_bodies", "bodies", "running", "a_alone", "a_beside", "ratio", "idle_mib",
            "peak_mib", "bound", "holds", "wrong")
 
-# `is_time`: it may be another's doing on the same machine.
-Failure = collections.namedtuple("Failure", "case what is_time")
-
 
 class Form:
     """How much is measured, and what of it must be within the bound."""
 
-    def __init__(self, is_long):
+    def __init__(self, is_long, rounds=None):
         self.is_long = is_long
-        self.rounds = 3 if is_long else 1
+        self.rounds = rounds or (3 if is_long else 1)
         self.samples = 200 if is_long else 20
         self.least_samples = 200 if is_long else 3
         self.seconds = None if is_long else 2.5  # At most; the long form takes what it takes.
@@ -66,37 +64,8 @@ class Form:
         self.checks = [(99, 1)] if is_long else [(50, 1), (100, 4)]  # Percentiles, times the bound.
 
 
-class Results:
-    """What was measured, and what is wrong with it."""
-
-    def __init__(self):
-        self.rows = []
-        self.failures = []
-
-    def check(self, holds, case, what, is_time=False):
-        if not holds:
-            self.failures.append(Failure(case, what, is_time))
-            print(f"    FAILED: {case}: {what}", flush=True)
-
-    def add_row(self, **figures):
-        self.rows.append(figures)
-        print("  " + ", ".join(f"{name} {figure}" for name, figure in figures.items()), flush=True)
-
-    def too_slow(self):
-        return {failure.case for failure in self.failures if failure.is_time}
-
-    def drop(self, cases):
-        """All of these cases that a second measurement replaces: not what was answered wrongly."""
-        self.rows = [row for row in self.rows if row["case"] not in cases]
-        self.failures = [failure for failure in self.failures if failure.case not in cases or not failure.is_time]
-
-
 def bound(quiet):
     return 3 * quiet + 0.2
-
-
-def ms(seconds):
-    return round(seconds * 1e3, 1)
 
 
 def measure(server, form):
@@ -113,6 +82,9 @@ def check_attack(case, counts, running, results):
     kinds, stranger = CASES[case]
     for kind in kinds:
         results.check(sum(counts.get(kind, {}).values()) > 0, case, f"the attack {kind} did nothing")
+        if not stranger:
+            results.check(not REJECTED_AT_THE_DOOR.intersection(counts.get(kind, {})), case,
+                          f"the attack {kind} did not come in: {counts}")
         if stranger and kind not in OPEN_TO_STRANGERS:
             results.check(200 not in counts.get(kind, {}), case, f"{kind}: served without a key: {counts}")
     if not stranger and TAKES_SLOTS.intersection(kinds):
@@ -237,13 +209,14 @@ def main():
     parser.add_argument("--ropeway", required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--long", action="store_true")
+    parser.add_argument("--rounds", type=int, help="in place of 3 (long) or 1 (short)")
     parser.add_argument("--out", help="a file for the figures: .json, or .csv")
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join([*CASES, SHARE])}")
     args = parser.parse_args()
     unknown = set(args.cases) - {*CASES, SHARE}
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
-    form = Form(args.long)
+    form = Form(args.long, args.rounds)
     cases = args.cases or [*CASES, *([SHARE] if args.long else [])]
     results = Results()
     try:
@@ -256,10 +229,10 @@ def main():
     finally:
         print_table(results.rows, COLUMNS)
         if args.out:
-            write_figures(args.out, results.rows, [f"{each.case}: {each.what}" for each in results.failures],
+            write_figures(args.out, results.rows, results.sentences(),
                           {"form": "long" if args.long else "short", "cases": cases, "times": "ms"})
-    for failure in results.failures:
-        print(f"FAILED: {failure.case}: {failure.what}")
+    for sentence in results.sentences():
+        print(f"FAILED: {sentence}")
     return 1 if results.failures else 0
 
 

@@ -1,4 +1,5 @@
 """What the tests of isolation share: the server, an honest client, the attacker's process, and the table of figures."""
+import collections
 import csv
 import http.client
 import json
@@ -14,7 +15,9 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-import child  # pylint: disable=wrong-import-position
+# pylint: disable=wrong-import-position
+import child
+from ropeway_server import RopewayServer, eventually, metric  # metric: for burst.py
 
 PATIENCE = 60
 MIB = 1 << 20
@@ -37,8 +40,11 @@ def memory_bound(max_connections=4096, max_bodies=256 * MIB, max_answers=256 * M
             + (helper_threads + frontend_threads + 4) * (MIB + 4 * max_body))
 
 
-class Server:
-    """A running `ropeway serve` with the keys above, on a port of its own choice."""
+class Server(RopewayServer):
+    """With the keys above."""
+
+    key = admin_key = ADMIN_KEY
+    patience = PATIENCE
 
     def __init__(self, ropeway, model, *flags):
         self.folder = tempfile.TemporaryDirectory(prefix="ropeway-isolation-")
@@ -47,48 +53,7 @@ class Server:
         keys.write_text("".join(
             f'[[keys]]\nname = "{name}"\nkey = "{key}"\n' + ("tokens_per_minute = 1\n" if name == "metered" else "")
             for name, key in KEYS.items()), encoding="utf-8")
-        self.log = pathlib.Path(self.folder.name) / "log"
-        with self.log.open("w", encoding="utf-8") as log:
-            self.process = child.start([ropeway, "serve", "--model", model, "--port", "0", "--api-keys", keys,
-                                        "--admin-key", ADMIN_KEY, *FLAGS, *flags],
-                                       stdout=log, stderr=subprocess.STDOUT)
-        try:
-            self.port = self.wait_for_port()
-            eventually(lambda: self.get("/readyz")[0] == 200, "/readyz says 200")
-        except BaseException:
-            self.process.kill()
-            raise
-
-    def output(self):
-        return self.log.read_text(encoding="utf-8", errors="replace")
-
-    def wait_for_port(self):
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            found = re.search(r" on https?://\S+:(\d+)\n", self.output())
-            if found:
-                return int(found.group(1))
-            if self.process.poll() is not None:
-                raise RuntimeError(f"serve ended early: {self.output()}")
-            time.sleep(0.02)
-        raise RuntimeError(f"no address within {PATIENCE} s: {self.output()}")
-
-    def get(self, path, key=ADMIN_KEY):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        try:
-            connection.request("GET", path, headers={"Authorization": f"Bearer {key}"})
-            reply = connection.getresponse()
-            return reply.status, reply.read().decode()
-        finally:
-            connection.close()
-
-    def metric(self, name, tenant=None):
-        """The sum over its series, or the series of a tenant."""
-        text = self.get("/metrics")[1]
-        labels = r"(?:\{[^}]*\})?" if tenant is None else re.escape(f'{{tenant="{tenant}"}}')
-        found = re.findall(rf"^{name}{labels} ([0-9.e+-]+)$", text, re.MULTILINE)
-        assert found, f"no metric {name}"
-        return sum(map(float, found))
+        super().__init__(ropeway, model, "--api-keys", keys, "--admin-key", ADMIN_KEY, *FLAGS, *flags)
 
     def running(self):
         """Sequences that have a slot."""
@@ -97,7 +62,7 @@ class Server:
     def wait_until_idle(self):
         def idle():
             return self.metric("ropeway_num_requests_running") + self.metric("ropeway_num_requests_waiting") == 0
-        eventually(idle, "no request runs or waits")
+        eventually(idle, "no request runs or waits", PATIENCE, pause=0.05)
 
     def memory(self, name="VmHWM"):
         """The peak of its resident memory, or with VmRSS what it is now, in bytes."""
@@ -129,14 +94,6 @@ class Server:
 
     def __exit__(self, *unused):
         self.close()
-
-
-def eventually(holds, what, patience=PATIENCE):
-    deadline = time.monotonic() + patience
-    while not holds():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {patience} s: {what}")
-        time.sleep(0.05)
 
 
 def percentile(samples, percent):
@@ -228,14 +185,19 @@ class Honest:
         return self
 
 
+def start_clients(script, *arguments):
+    """A script of this folder, in a process of the lowest priority, so that it takes no processor from the server."""
+    return child.start(["nice", "-n", "19", sys.executable, HERE / script, *arguments], stdout=subprocess.PIPE,
+                       text=True)
+
+
 class Attacker:
-    """attack.py, in a process of the lowest priority, so that it takes no processor from the server."""
+    """attack.py in a process of its own."""
 
     def __init__(self, server, kinds, stranger=False):
         self.kinds = kinds
         keys = [] if stranger else ["--key", KEYS["a"], "--metered-key", KEYS["metered"]]
-        self.process = child.start(["nice", "-n", "19", sys.executable, HERE / "attack.py", "--port", server.port,
-                                    *keys, *kinds], stdout=subprocess.PIPE, text=True)
+        self.process = start_clients("attack.py", "--port", server.port, *keys, *kinds)
         line = self.process.stdout.readline()
         assert line == "ready\n", f"the attack did not begin: {line!r}"
 
@@ -278,6 +240,42 @@ class Background:
         self.stopping.set()
         self.thread.join(timeout=PATIENCE)
         return self.client
+
+
+def ms(seconds):
+    return round(seconds * 1e3, 1)
+
+
+# `is_time`: it may be another's doing on the same machine.
+Failure = collections.namedtuple("Failure", "case what is_time")
+
+
+class Results:
+    """What was measured, and what is wrong with it."""
+
+    def __init__(self):
+        self.rows = []
+        self.failures = []
+
+    def check(self, holds, case, what, is_time=False):
+        if not holds:
+            self.failures.append(Failure(case, what, is_time))
+            print(f"    FAILED: {case}: {what}", flush=True)
+
+    def add_row(self, **figures):
+        self.rows.append(figures)
+        print("  " + ", ".join(f"{name} {figure}" for name, figure in figures.items()), flush=True)
+
+    def too_slow(self):
+        return {failure.case for failure in self.failures if failure.is_time}
+
+    def drop(self, cases):
+        """All of these cases that a second measurement replaces: not what was answered wrongly."""
+        self.rows = [row for row in self.rows if row["case"] not in cases]
+        self.failures = [failure for failure in self.failures if failure.case not in cases or not failure.is_time]
+
+    def sentences(self):
+        return [f"{failure.case}: {failure.what}" for failure in self.failures]
 
 
 def print_table(rows, columns):
