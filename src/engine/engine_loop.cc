@@ -113,14 +113,35 @@ void EngineLoop::AbortAll() {
   }
 }
 
+void EngineLoop::Sort(std::list<Message> messages) {
+  while (!messages.empty()) {
+    std::list<Message> one;
+    one.splice(one.end(), messages, messages.begin());
+    if (const auto* arrival = std::get_if<core::CoreRequest>(&one.front())) {
+      RetryUntilMemory([&] { arrivals_.Push(arrival->tenant, &one); });
+    } else if (std::holds_alternative<FlushAsk>(one.front())) {
+      flush_ = true;
+    } else {
+      aborts_.splice(aborts_.end(), one);
+    }
+  }
+}
+
 void EngineLoop::HandleSome() {
   const base::TimePoint end = clock_->Now() + kMessageTime;
-  do {
-    if (backlog_.empty()) return;
+  while (has_messages()) {
     std::list<Message> one;  // Handled once, also if that throws.
-    one.splice(one.end(), backlog_, backlog_.begin());
+    if (!aborts_.empty()) {
+      one.splice(one.end(), aborts_, aborts_.begin());
+    } else if (!arrivals_.empty()) {
+      one = arrivals_.Pop();
+    } else {
+      flush_ = false;
+      one.emplace_back(FlushAsk{});
+    }
     std::visit([this](auto& kind) { Handle(kind); }, one.front());
-  } while (clock_->Now() < end);
+    if (clock_->Now() >= end) return;
+  }
 }
 
 void EngineLoop::RunUntilClosed() {
@@ -129,8 +150,8 @@ void EngineLoop::RunUntilClosed() {
     if (idle && !lost_) Publish(clock_->Now(), true);
     // Asked before the pop: what is pushed between a pop and the close must still be handled.
     const bool closed = inbox_.closed();
-    if (backlog_.empty()) backlog_ = idle ? WaitForMessages() : inbox_.PopAll();
-    if (backlog_.empty() && closed) return;
+    Sort(idle && !has_messages() ? WaitForMessages() : inbox_.PopAll());
+    if (!has_messages() && closed) return;
     HandleSome();
     if (!lost_ && !core_.idle()) Step();
   }
@@ -215,7 +236,7 @@ void EngineLoop::Step() {
   Publish(end, progress);
   if (!core_.device_status().ok()) {
     Lose(core_.device_status());
-  } else if (!backlog_.empty()) {
+  } else if (has_messages()) {
     return;  // There is something to do.
   } else if (fills && !core_.idle()) {
     inbox_.WaitForWork(std::clamp(stats.next_look - end, base::Duration{}, kLongestFill));

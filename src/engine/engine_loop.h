@@ -13,6 +13,7 @@
 
 #include "base/bounded_queue.h"
 #include "base/clock.h"
+#include "base/turn_queue.h"
 #include "engine/backend.h"
 #include "engine/engine_core.h"
 #include "engine/engine_metrics.h"
@@ -89,7 +90,12 @@ class EngineLoop {
 
   void Run();
   void RunUntilClosed();
-  // As many as fit between two steps, and at least one.
+  // Puts what came from the inbox where HandleSome takes it.
+  void Sort(std::list<Message> messages);
+  bool has_messages() const { return !aborts_.empty() || !arrivals_.empty() || flush_; }
+  // As many as fit between two steps, and at least one: cancels first, which make room; then
+  // arrivals, of which tenants take turns, for to reject one takes time too; then the flush, which
+  // is for all that came before it.
   void HandleSome();
   void AbortAll();
   void Push(Message message);
@@ -133,7 +139,10 @@ class EngineLoop {
   scheduler::LoadView next_load_;
   bool untraced_ = false;  // A step is under way that is not in the trace yet.
   base::BoundedQueue<Message> inbox_;
-  std::list<Message> backlog_;  // The engine thread's: popped from the inbox, not handled yet.
+  // The engine thread's: popped from the inbox, not handled yet.
+  std::list<Message> aborts_;
+  base::TurnQueue<Message> arrivals_;
+  bool flush_ = false;
 
   mutable std::mutex mu_;
   CoreStats stats_;  // Guarded by mu_, as is all that follows but the thread.

@@ -76,5 +76,33 @@ TEST(LlmEngineEncodingTest, DrainCutsTextsThatAreBeingEncoded) {
   for (const auto& sink : sinks) EXPECT_EQ(sink.use_count(), 1);
 }
 
+// Nor does a crowd of one tenant's arrivals between two steps hold up another's.
+TEST(LlmEngineArrivalsTest, TenantsTakeTurns) {
+  TestEngine test;
+  test.Start();
+  test.control->CloseGate();
+  std::vector<std::shared_ptr<TestSink>> sinks;
+  const auto submit = [&](const std::string& tenant) {
+    sinks.push_back(NewSink());
+    Request request = TextRequest("Hi");
+    request.tenant = tenant;
+    request.max_tokens = 2;
+    ASSERT_TRUE(test.engine->Submit(request, sinks.back()).ok());
+  };
+  submit("first");
+  // In the step that the gate holds.
+  ASSERT_TRUE(Eventually([&] { return sinks[0]->Get().admitted; }));
+  for (int i = 0; i < 200; ++i) submit("greedy");
+  submit("modest");
+  ASSERT_TRUE(Eventually([&] {
+    return test.engine->MetricsText().find(
+               "ropeway_request_encoding_time_seconds_count{priority=\"medium\"} 202\n") !=
+           std::string::npos;
+  }));
+  test.control->OpenGate();
+  for (const auto& sink : sinks) EXPECT_EQ(sink->WaitEnd().text, "Hi");
+  EXPECT_LE(sinks.back()->Get().queue_position, 2);
+}
+
 }  // namespace
 }  // namespace ropeway::engine
