@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,33 +34,61 @@ struct ReplayFlags {
   std::string records;
   bool work_only = false;
   double step_ms = 0;  // 0: by the cost formula.
+  double decode_ms = 0;
+  double prefill_ms = 0;
+  bool as_served = false;
+  int users = 1;
 };
 
 struct FileRequest {
-  double arrival = 0;
+  size_t seq = 0;                 // Counts the file's requests.
+  std::optional<double> arrival;  // Absent: of the closed loop.
   int input_tokens = 1;
   int output_tokens = 1;
   std::vector<uint64_t> hash_ids;
   std::string tenant;
+  Priority priority = Priority::kMedium;
 };
 
+// Nothing if no class has this name.
+std::optional<Priority> PriorityOfName(const std::string& name) {
+  for (const Priority priority : {Priority::kHigh, Priority::kMedium, Priority::kLow}) {
+    if (name == PriorityName(priority)) return priority;
+  }
+  return std::nullopt;
+}
+
+// The requests of the closed loop come last.
+void MoveLoopBack(std::vector<FileRequest>* requests) {
+  std::stable_partition(requests->begin(), requests->end(),
+                        [](const FileRequest& request) { return request.arrival.has_value(); });
+}
+
 // One request a line: {"arrival": seconds, "input_tokens": n, "output_tokens": n, "hash_ids":
-// [...], "tenant": text}, of which the last two may be left out.
+// [...], "tenant": text, "priority": text}. hash_ids, tenant and priority may be left out; without
+// an arrival a request is one of the closed loop.
 StatusOr<std::vector<FileRequest>> ReadRequests(const ReplayFlags& flags) {
   std::ifstream file(flags.file);
   if (!file) return InvalidArgument(fmt::format("cannot read '{}'", flags.file));
   std::vector<FileRequest> requests;
+  double last_arrival = -std::numeric_limits<double>::infinity();
   for (std::string line; std::getline(file, line);) {
+    const size_t number = requests.size() + 1;
     const auto wrong = [&](const std::string& what) {
-      return InvalidArgument(fmt::format("{}:{}: {}", flags.file, requests.size() + 1, what));
+      return InvalidArgument(fmt::format("{}:{}: {}", flags.file, number, what));
     };
     const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object()) return wrong("expected a JSON object");
     FileRequest& request = requests.emplace_back();
+    request.seq = requests.size() - 1;
+    std::optional<Priority> priority;
     try {
-      request = {json.at("arrival"), json.at("input_tokens"), json.at("output_tokens"),
-                 json.value("hash_ids", std::vector<uint64_t>()),
-                 json.value("tenant", std::string())};
+      if (json.contains("arrival")) request.arrival = json.at("arrival").get<double>();
+      request.input_tokens = json.at("input_tokens");
+      request.output_tokens = json.at("output_tokens");
+      request.hash_ids = json.value("hash_ids", std::vector<uint64_t>());
+      request.tenant = json.value("tenant", std::string());
+      priority = PriorityOfName(json.value("priority", std::string("medium")));
     } catch (const nlohmann::json::exception& e) {
       return wrong(e.what());
     }
@@ -68,16 +98,19 @@ StatusOr<std::vector<FileRequest>> ReadRequests(const ReplayFlags& flags) {
     if (!request.hash_ids.empty() && request.hash_ids.size() != blocks) {
       return wrong(fmt::format("expected {} hash_ids", blocks));
     }
-    if (requests.size() > 1 && request.arrival < requests[requests.size() - 2].arrival) {
-      return wrong("arrives before the request above");
-    }
+    if (!priority) return wrong("expected the priority high, medium or low");
+    request.priority = *priority;
+    if (!request.arrival) continue;
+    if (*request.arrival < last_arrival) return wrong("arrives before a request above");
+    last_arrival = *request.arrival;
   }
+  MoveLoopBack(&requests);
   return requests;
 }
 
 // block_tokens ids for each of hash_ids, made of its value alone, so that prompts agree exactly as
 // far as the file says; without hash_ids no two prompts agree.
-std::vector<TokenId> ReplayPromptIds(const FileRequest& request, size_t number, int block_tokens) {
+std::vector<TokenId> ReplayPromptIds(const FileRequest& request, int block_tokens) {
   constexpr TokenId kFirstId = 1000;
   constexpr uint64_t kIds = 29000;
   std::vector<TokenId> ids;
@@ -85,7 +118,7 @@ std::vector<TokenId> ReplayPromptIds(const FileRequest& request, size_t number, 
   for (int i = 0; i < request.input_tokens; ++i) {
     const auto block = static_cast<size_t>(i / block_tokens);
     const uint64_t hash =
-        request.hash_ids.empty() ? base::Mix64(number, block + 1) : request.hash_ids[block];
+        request.hash_ids.empty() ? base::Mix64(request.seq, block + 1) : request.hash_ids[block];
     const uint64_t drawn = base::Mix64(hash, static_cast<uint64_t>(i % block_tokens));
     ids.push_back(kFirstId + static_cast<TokenId>(drawn % kIds));
   }
@@ -94,6 +127,8 @@ std::vector<TokenId> ReplayPromptIds(const FileRequest& request, size_t number, 
 
 // The times of one request's answer, in seconds since its arrival.
 struct ReplayRecord {
+  bool sent = false;  // The closed loop may have ended before.
+  double due = 0;     // Its arrival, in seconds since the start.
   double ttft = -1;
   double latency = 0;
   std::vector<double> gaps;
@@ -103,8 +138,9 @@ Status WriteRecords(const std::string& path, const std::vector<FileRequest>& req
                     const std::vector<ReplayRecord>& records) {
   std::ofstream file(path, std::ios::trunc);
   for (size_t i = 0; i < records.size(); ++i) {
-    const nlohmann::ordered_json json = {{"seq", i},
-                                         {"due", requests[i].arrival},
+    if (!records[i].sent) continue;
+    const nlohmann::ordered_json json = {{"seq", requests[i].seq},
+                                         {"due", records[i].due},
                                          {"latency", records[i].latency},
                                          {"ttft", records[i].ttft},
                                          {"gaps", records[i].gaps},
@@ -117,6 +153,15 @@ Status WriteRecords(const std::string& path, const std::vector<FileRequest>& req
   return {};
 }
 
+StepTime StepTimeOf(const ReplayFlags& flags) {
+  const auto time = [](double ms) { return base::Duration(static_cast<int64_t>(ms * 1e6)); };
+  return {.step = time(flags.step_ms),
+          .decode = time(flags.decode_ms),
+          .decode_position = {},
+          .prefill = time(flags.prefill_ms),
+          .prefill_position = {}};
+}
+
 int RunReplay(const ReplayFlags& flags) {
   const auto requests = ReadRequests(flags);
   if (!requests.ok()) return base::Fail(requests.status());
@@ -125,19 +170,15 @@ int RunReplay(const ReplayFlags& flags) {
   const auto policy = policy::MakePolicy(policy_options);
   if (!policy.ok()) return base::Fail(policy.status());
   ReplayOptions options;
+  size_t with_arrival = 0;
   int longest = 1;
   base::Duration work{};
   for (const FileRequest& request : *requests) {
+    if (request.arrival) ++with_arrival;
     longest = std::max(longest, request.input_tokens + request.output_tokens);
     work += options.cost.OfRequest(request.input_tokens, 0, request.output_tokens);
   }
-  if (flags.step_ms > 0) {
-    options.cost = {.step = base::Duration(static_cast<int64_t>(flags.step_ms * 1e6)),
-                    .decode = {},
-                    .decode_position = {},
-                    .prefill = {},
-                    .prefill_position = {}};
-  }
+  if (flags.step_ms > 0) options.cost = StepTimeOf(flags);
   base::Output output;
   Rows rows([&output](const std::string& text) { output.Write(text); });
   rows.SetCell("replay", "ropeway", "");
@@ -154,11 +195,18 @@ int RunReplay(const ReplayFlags& flags) {
   options.caching = flags.caching;
   options.max_num_seqs = flags.max_num_seqs;
   options.policy = policy->get();
+  options.as_served = flags.as_served;
+  options.users = flags.users;
+  options.loop_count = requests->size() - with_arrival;
   std::vector<ReplayRecord> records(requests->size());
   if (!flags.records.empty()) {
+    options.on_arrival = [&](size_t i, base::TimePoint at) {
+      records[i].sent = true;
+      records[i].due = (*requests)[i].arrival.value_or(base::ToSeconds(at));
+    };
     options.on_token = [&](size_t i, base::TimePoint at) {
       ReplayRecord& record = records[i];
-      const double now = base::ToSeconds(at) - (*requests)[i].arrival;
+      const double now = base::ToSeconds(at) - record.due;
       if (record.ttft < 0) {
         record.ttft = now;
       } else {
@@ -167,11 +215,11 @@ int RunReplay(const ReplayFlags& flags) {
       record.latency = now;
     };
   }
-  const auto result = Replay(options, requests->size(), [&](size_t i) {
+  const auto result = Replay(options, with_arrival, [&](size_t i) {
     const FileRequest& request = (*requests)[i];
-    return ReplayRequest{base::TimePoint(static_cast<int64_t>(request.arrival * 1e9)),
-                         ReplayPromptIds(request, i, flags.block_tokens), request.output_tokens,
-                         request.tenant};
+    return ReplayRequest{base::TimePoint(static_cast<int64_t>(request.arrival.value_or(0) * 1e9)),
+                         ReplayPromptIds(request, flags.block_tokens), request.output_tokens,
+                         request.tenant, request.priority};
   });
   if (!result.ok()) return base::Fail(result.status());
   rows.Add("requests", static_cast<double>(result->requests));
@@ -202,8 +250,8 @@ flags::Command ReplayCommand() {
       "Run the requests of a file through the engine core in virtual time",
       {{"",
         {{"FILE", flags::TextValue(&flags->file, "FILE").Required(),
-          "JSON lines with arrival (seconds), input_tokens, output_tokens, and perhaps hash_ids "
-          "and tenant"}}},
+          "JSON lines with arrival (seconds), input_tokens, output_tokens, and perhaps hash_ids, "
+          "tenant and priority; without an arrival: of a closed loop"}}},
        {"Flags",
         {{"--block-tokens", flags::IntValue(&flags->block_tokens, 1, 100000),
           "Tokens for each of hash_ids"},
@@ -219,15 +267,23 @@ flags::Command ReplayCommand() {
          {"--max-num-seqs", flags::IntValue(&flags->max_num_seqs, 1, 4096),
           "Sequences that run at once"},
          {"--policy", flags::TextValue(&flags->policy, "NAME"), "The scheduling policy"},
+         {"--as-served", flags::SwitchValue(&flags->as_served),
+          "Budgets, shares, aging and learned costs as ropeway serve has them by default"},
+         {"--users", flags::IntValue(&flags->users, 1, 100000),
+          "Requests of the closed loop in flight, until the last one with an arrival came"},
          {"--step-ms",
           flags::NumberValue(&flags->step_ms, 0, 1e6)
               .Default("a cost formula by its rows and context"),
           "What each step of the virtual device takes, whatever is in it"},
+         {"--decode-ms", flags::NumberValue(&flags->decode_ms, 0, 1e6),
+          "What each sequence that decodes adds to --step-ms"},
+         {"--prefill-ms", flags::NumberValue(&flags->prefill_ms, 0, 1e6),
+          "What each token of a prompt's chunk adds to --step-ms"},
          {"--records", flags::TextValue(&flags->records, "FILE"),
           "Write each request's times to this file, one JSON object a line"},
          {"--work-only", flags::SwitchValue(&flags->work_only),
           "Print only the time that the requests cost on the virtual device"}}}},
-      "bench/run.py prefixes draws hit ratios from it, bench/run.py fairness simulates tenants.",
+      "bench/run.py prefixes draws hit ratios from it; fairness and priorities simulate with it.",
       [flags] { return RunReplay(*flags); }};
 }
 

@@ -60,6 +60,26 @@ class HttpBenchTest(bench_runner.BenchTest):
         self.assertIn("overload: longest wait of accepted requests, s", report)
         self.assertIn("3 samples *", report)
 
+    def test_priorities_in_virtual_time(self):
+        small = ("priorities", "--part", "simulated", "--rounds", "2", "--capacity-requests", "200", "--open-requests", "150",
+                 "--urgent-requests", "70", "--alone-seconds", "5")
+        report = self.run_bench(*small)
+        rows = self.metrics.rows
+        self.assertAlmostEqual(self.value("simulated capacity", "ropeway", "capacity_per_s"), 10.9, delta=0.5)
+        for name in CLASSES:
+            self.assertEqual(self.value("simulated open loop", "ropeway", "requests", name), 50)
+        self.assertEqual(self.value("simulated low and urgent", "ropeway", "requests", "high"), 40)
+        self.assertGreater(self.value("simulated low and urgent", "ropeway", "requests", "low"), 100)
+        # Each round has arrivals of its own.
+        self.assertEqual(len(set(self.metrics.values("simulated open loop", "ropeway", "ttft_p99_s", "high"))), 2)
+        self.assertIn("simulated low and urgent: high ITL p99 over low's p50", report)
+        self.assertIn("a step takes 2.87 ms, 0.927 more per decode and 0.424 per token of a prompt", report)
+        self.run_bench(*small)
+        virtual = [[row for row in of if row["part"].startswith("simulated") and row["metric"] != "others_cpu_share"]
+                   for of in (rows, self.metrics.rows)]
+        self.assertEqual(*virtual)
+        self.expect_sentence(bench("priorities", "--step-times", "1,2"), "three numbers of milliseconds")
+
     def test_fairness(self):
         report = self.run_bench("fairness", "--trace", TRACE, "--pairs", "2", "--length-divisor", "4", "--slots", "2",
                                 "--capacity-part", "1")

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "core/block_name.h"
 #include "engine/engine_core.h"
+#include "engine/engine_options.h"
 #include "engine/test_executor.h"
 #include "kvcache/kv_cache_manager.h"
 #include "kvcache/test_tier.h"
@@ -37,8 +38,8 @@ class Replayer {
   StatusOr<ReplayResult> Run() {
     if (Status status = Open(); !status.ok()) return status;
     if (count_ > 0) next_ = request_of_(0);
-    while (asked_ < count_ || !core_->idle()) {
-      if (core_->idle()) {
+    while (asked_ < count_ || loop_goes_on() || !core_->idle()) {
+      if (core_->idle() && !loop_goes_on()) {
         // What the engine's loop does meanwhile.
         while (core_->Background()) {
         }
@@ -60,37 +61,65 @@ class Replayer {
                                  options_.max_num_seqs);
     if (!layout.ok()) return layout.status();
     engine::EngineCoreOptions core;
+    core.max_model_len = options_.pool_blocks * base::kBlockTokens;
+    if (options_.as_served) {
+      EngineOptions served;
+      served.scheduler.policy = ranking()->name();
+      served.cache.prefix_caching = options_.caching;
+      core = engine::CoreOptionsOf(served, core.max_model_len, *layout);
+    }
     core.scheduler.max_num_seqs = options_.max_num_seqs;
     core.scheduler.max_num_batched_tokens = options_.max_num_batched_tokens;
-    core.max_model_len = options_.pool_blocks * base::kBlockTokens;
     core.cache.caching = options_.caching;
     core.cache.eviction = options_.eviction;
     core.tier = options_.tier_blocks > 0 ? &tier_ : nullptr;
     core.check_integrity = false;  // In the end, not whenever it is idle.
     if (Status status = core.Validate(*layout); !status.ok()) return status;
-    core_ = std::make_unique<engine::EngineCore>(
-        core, *layout, &executor_, options_.policy != nullptr ? options_.policy : &fcfs_, &clock_,
-        [this](std::vector<engine::CoreEvent> events) {
-          for (const engine::CoreEvent& event : events) Note(event);
-        });
+    core_ = std::make_unique<engine::EngineCore>(core, *layout, &executor_, ranking(), &clock_,
+                                                 [this](std::vector<engine::CoreEvent> events) {
+                                                   for (const engine::CoreEvent& event : events)
+                                                     Note(event);
+                                                 });
     return {};
+  }
+
+  policy::SchedulingPolicy* ranking() {
+    return options_.policy != nullptr ? options_.policy : &fcfs_;
+  }
+
+  // Whether the closed loop sends more requests.
+  bool loop_goes_on() const {
+    return options_.users > 0 && looped_ < options_.loop_count && (count_ == 0 || asked_ < count_);
   }
 
   Status AddWhatArrived() {
     while (asked_ < count_ && next_.arrival <= clock_.Now()) {
-      core::CoreRequest request;
-      request.id = ++asked_;
-      request.prompt = std::move(next_.prompt);
-      request.max_tokens = next_.output_tokens;
-      request.ignore_eos = true;
-      request.spec.params.temperature = 0;
-      request.arrival = next_.arrival;
-      request.cache_root = root_;
-      request.tenant = std::move(next_.tenant);
-      if (Status status = core_->Add(std::move(request)); !status.ok()) return status;
+      if (Status status = Add(asked_++, std::move(next_)); !status.ok()) return status;
       if (asked_ < count_) next_ = request_of_(asked_);
     }
+    while (in_loop_ < options_.users && loop_goes_on()) {
+      ++in_loop_;
+      const size_t number = count_ + looped_++;
+      ReplayRequest request = request_of_(number);
+      request.arrival = clock_.Now();
+      if (Status status = Add(number, std::move(request)); !status.ok()) return status;
+    }
     return {};
+  }
+
+  Status Add(size_t number, ReplayRequest asked) {
+    core::CoreRequest request;
+    request.id = number + 1;
+    request.prompt = std::move(asked.prompt);
+    request.max_tokens = asked.output_tokens;
+    request.ignore_eos = true;
+    request.spec.params.temperature = 0;
+    request.arrival = asked.arrival;
+    request.cache_root = root_;
+    request.tenant = std::move(asked.tenant);
+    request.priority = asked.priority;
+    if (options_.on_arrival) options_.on_arrival(number, asked.arrival);
+    return core_->Add(std::move(request));
   }
 
   void Note(const engine::CoreEvent& event) {
@@ -99,6 +128,7 @@ class Replayer {
     }
     if (event.kind == engine::CoreEvent::Kind::kFailed && failure_.ok()) failure_ = event.status;
     if (event.kind != engine::CoreEvent::Kind::kFinished) return;
+    if (event.id > count_) --in_loop_;
     ++result_.requests;
     result_.prompt_tokens += event.prompt_tokens;
     result_.cached_tokens += event.cached_tokens;
@@ -127,6 +157,8 @@ class Replayer {
   std::unique_ptr<engine::EngineCore> core_;
   ReplayRequest next_;  // The first that did not arrive yet.
   size_t asked_ = 0;
+  size_t looped_ = 0;  // Requests of the closed loop that were sent,
+  int in_loop_ = 0;    // and of these the ones in flight.
   Status failure_;
   ReplayResult result_;
 };

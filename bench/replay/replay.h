@@ -47,6 +47,7 @@ struct ReplayRequest {
   std::vector<TokenId> prompt;
   int32_t output_tokens = 1;
   std::string tenant = {};
+  Priority priority = Priority::kMedium;
 };
 
 struct ReplayOptions {
@@ -56,10 +57,19 @@ struct ReplayOptions {
   size_t tier_blocks = 0;  // Of a tier that reads at once and evicts the LRU block; 0: none.
   int max_num_seqs = 64;
   int max_num_batched_tokens = 512;
+  // Budgets, shares of classes, aging and learned costs as `ropeway serve` has them by default.
+  // Otherwise none of these.
+  bool as_served = false;
+  // A closed loop beside the requests with an arrival: `users` of its `loop_count` requests are in
+  // flight at any time, until the last one with an arrival came, if there are any.
+  int users = 0;
+  size_t loop_count = 0;
   StepTime cost;
   policy::SchedulingPolicy* policy =
       nullptr;  // Null: first come, first served. Must outlive the replay.
-  // Called with each token of an answer: of which request, counted from 0, and when. Empty: not.
+  // Called when a request arrives, and with each token of its answer: of which one, counted from 0,
+  // and when. Empty: not.
+  std::function<void(size_t request, base::TimePoint at)> on_arrival = nullptr;
   std::function<void(size_t request, base::TimePoint at)> on_token = nullptr;
 };
 
@@ -85,8 +95,9 @@ struct ReplayResult {
 };
 
 // Asks `request_of(0)`, `request_of(1)`, ... `count` of them, each when it arrives, and runs until
-// all have ended. No KV bytes are kept. Fails where a request cannot fit the pool, and where the
-// core's integrity check fails in the end.
+// all have ended. The requests of the closed loop are `request_of(count)` and the next ones; their
+// arrival is when the loop sends them. No KV bytes are kept. Fails where a request cannot fit the
+// pool or is rejected, and where the core's integrity check fails in the end.
 // REQUIRES: arrivals do not fall; prompts have ids below kFirstGeneratedId.
 StatusOr<ReplayResult> Replay(const ReplayOptions& options, size_t count,
                               const std::function<ReplayRequest(size_t)>& request_of);

@@ -3,11 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "engine/test_executor.h"
 #include "kvcache/test_tier.h"
+#include "policy/policies.h"
 
 namespace ropeway::bench {
 namespace {
@@ -153,6 +157,84 @@ TEST(Replay, TellsTokensAndAsksThePolicyOfTenants) {
   MustReplay(options, requests);
   EXPECT_EQ(order[0], 5U);
   EXPECT_EQ(order[3], 0U);
+}
+
+TEST(Replay, AClosedLoopGoesOnUntilTheLastArrival) {
+  constexpr int kOutput = 5;
+  std::vector<ReplayRequest> requests = {Ask(0.3, Ids(0, 20), kOutput),
+                                         Ask(1, Ids(50, 20), kOutput)};
+  for (int i = 2; i < 1000; ++i) requests.push_back(Ask(0, Ids(100 * i, 20), kOutput));
+  ReplayOptions options = Pool(100);
+  options.users = 3;
+  options.loop_count = 998;
+  std::map<size_t, base::TimePoint> sent;
+  std::map<size_t, int> tokens;
+  size_t most = 0;
+  const auto in_flight = [&] {
+    return static_cast<size_t>(std::count_if(sent.begin(), sent.end(), [&](const auto& one) {
+      return one.first >= 2 && tokens[one.first] < kOutput;
+    }));
+  };
+  options.on_arrival = [&](size_t request, base::TimePoint at) {
+    sent[request] = at;
+    most = std::max(most, in_flight());
+  };
+  options.on_token = [&](size_t request, base::TimePoint) { ++tokens[request]; };
+  const auto result = Replay(options, 2, [&](size_t i) { return requests[i]; });
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(most, 3U);
+  EXPECT_EQ(in_flight(), 0U);
+  EXPECT_EQ(static_cast<size_t>(result->requests), sent.size());
+  EXPECT_GT(sent.size(), 50U);
+  EXPECT_LT(sent.size(), 1000U);
+  for (const auto& [request, at] : sent)
+    EXPECT_LE(at, requests[1].arrival + options.cost.step * 100);
+  // Without arrivals all of the loop's are sent.
+  options.loop_count = 40;
+  sent.clear();
+  const auto all = Replay(options, 0, [&](size_t i) { return requests[i + 2]; });
+  ASSERT_TRUE(all.ok());
+  EXPECT_EQ(all->requests, 40);
+}
+
+// The longest time to the first token of class high beside a saturating class low, in seconds.
+double LongestHighTtft(const std::string& policy_name, int64_t* preemptions) {
+  std::vector<ReplayRequest> requests;
+  for (int i = 0; i < 20; ++i) {
+    requests.push_back(Ask(3 + 0.37 * i, Ids(100 * i, 64), 64));
+    requests.back().priority = Priority::kHigh;
+  }
+  for (int i = 20; i < 400; ++i) {
+    requests.push_back(Ask(0, Ids(100 * i, 64), 64));
+    requests.back().priority = Priority::kLow;
+  }
+  const auto policy = policy::MakePolicy({.name = policy_name});
+  EXPECT_TRUE(policy.ok());
+  ReplayOptions options = Pool(2000);
+  options.max_num_seqs = 16;
+  options.users = 32;
+  options.loop_count = 380;
+  options.as_served = true;
+  options.policy = policy->get();
+  std::map<size_t, base::TimePoint> first;
+  options.on_token = [&](size_t request, base::TimePoint at) { first.emplace(request, at); };
+  const auto result = Replay(options, 20, [&](size_t i) { return requests[i]; });
+  EXPECT_TRUE(result.ok()) << result.status().message();
+  if (!result.ok()) return 0;
+  *preemptions = result->preemptions;
+  double longest = 0;
+  for (size_t i = 0; i < 20; ++i) {
+    longest = std::max(longest, base::ToSeconds(first[i] - requests[i].arrival));
+  }
+  return longest;
+}
+
+TEST(Replay, AsServedClassesGoFirst) {
+  int64_t preemptions = 0;
+  EXPECT_LT(LongestHighTtft("priority+fair", &preemptions), 0.1);
+  EXPECT_GT(preemptions, 0);
+  EXPECT_GT(LongestHighTtft("fcfs", &preemptions), 0.3);
+  EXPECT_EQ(preemptions, 0);
 }
 
 TEST(Replay, ARequestThatCannotFitIsAnError) {

@@ -1,11 +1,15 @@
 """Classes of priority: how long urgent requests wait beside others, and what that costs the others.
 
-Starts the servers itself, one after the other, on a machine that should do nothing else.
+Starts the servers itself, one after the other, on a machine that should do nothing else. The simulated part needs no
+such machine: the same scheduler in virtual time.
 """
+import argparse
 import dataclasses
+import pathlib
+import tempfile
 
 from ropeway_bench import BenchError, load, plot, report, servers
-from ropeway_bench.metrics import Where, ratio
+from ropeway_bench.metrics import Where, cells, ratio
 from ropeway_bench.report import Column, Verdict, few
 from ropeway_bench.service import Trail, steady_rate
 from ropeway_bench.suite import real, timing, whole
@@ -15,9 +19,14 @@ CLASSES = ("high", "medium", "low")
 ROPEWAY, LLAMA, SERVER = "ropeway", "llama-server", "server"
 CAPACITY, UNLOADED, OPEN, OVERLOAD = "capacity", "unloaded", "open loop", "overload"
 ALONE, URGENT = "low alone", "low and urgent"
-PARTS = (CAPACITY, UNLOADED, OPEN, OVERLOAD, ALONE, URGENT)
+MEASURED, SIMULATED = "measured", "simulated"
+SIMULATED_PARTS = tuple(f"{SIMULATED} {part}" for part in (CAPACITY, OPEN, ALONE, URGENT))
+PARTS = (CAPACITY, UNLOADED, OPEN, OVERLOAD, ALONE, URGENT, *SIMULATED_PARTS)
 OPEN_LIMITS = (80.0, 250.0, 450.0)  # TTFT p99 of each class at 0.8 of the capacity, ms.
 URGENT_LIMIT, URGENT_MEDIUM_LIMIT = 100.0, 300.0
+URGENT_GAPS = 2.0  # Simulated: ITL p99 of high over the median of low beside it.
+DEFAULT_SLOTS = 64  # Of `ropeway serve`.
+SIMULATED_BLOCKS = 8192  # Of the KV pool: memory is not short.
 DEFAULT_MAX_WAIT = 30.0  # Of `ropeway serve`, seconds.
 UNLOADED_OUTPUT = 8
 LEAD_SECONDS = 3.0  # Until the background is at full work.
@@ -30,7 +39,24 @@ COLUMNS = [Column("requests", "requests"), Column("rejected", "rejected"), *repo
            Column("different", "texts_different"), Column("mean step ms", "mean_step_s", 1000, 1), *report.OTHERS]
 
 
+def step_times(text):
+    """Of 2.87,0.927,0.424."""
+    try:
+        values = [float(word) for word in text.split(",")]
+    except ValueError:
+        values = []
+    if len(values) != 3 or not all(0 < value < 1e6 for value in values):
+        raise argparse.ArgumentTypeError(f"expected three numbers of milliseconds with commas between, not '{text}'")
+    return values
+
+
 def add_flags(parser):
+    parser.add_argument("--part", choices=(MEASURED, SIMULATED, "all"), default=MEASURED,
+                        help="measured: on servers; simulated: the same scheduler in virtual time, with other arrivals in "
+                        "each round")
+    parser.add_argument("--step-times", type=step_times, default=[2.87, 0.927, 0.424], metavar="STEP,DECODE,PREFILL",
+                        help="simulated: milliseconds of a step, of each sequence that decodes in it, and of each token of "
+                        "a prompt's chunk")
     parser.add_argument("--prompt-tokens", type=whole(8, 100000), default=64, help="of each prompt")
     parser.add_argument("--output-tokens", type=whole(2, 100000), default=64, help="of each answer")
     parser.add_argument("--slots", type=whole(1, 1000), default=16, help="--max-num-seqs of the saturated parts")
@@ -110,9 +136,9 @@ class Bench:
         return self.suite.load(requests, seed=self.args.seed * 1000 + number, temperature=self.args.temperature,
                                **fields)
 
-    def open_load(self, number, count, rate, classes):
+    def open_load(self, number, count, rate, classes, seed=None):
         """Random classes in the parts of `classes`, {class: share}, at random times."""
-        rng = load.random_of("priorities", self.args.seed, number)
+        rng = load.random_of("priorities", self.args.seed if seed is None else seed, number)
         kinds = load.deal(rng, count, list(classes.values()))
         requests = [dataclasses.replace(self.requests(1)[0], priority=list(classes)[kind]) for kind in kinds]
         return self.load(number, load.poisson(rng, requests, rate))
@@ -220,6 +246,89 @@ def longest_gap(record):
 
 
 def measure(suite):
+    if suite.args.part != SIMULATED:
+        measure_servers(suite)
+    if suite.args.part != MEASURED:
+        Simulation(suite).run()
+
+
+class Simulation:
+    """The parts that a model of the machine can stand for: ropeway's scheduler in virtual time, on a device whose steps
+    take what --step-times says."""
+
+    def __init__(self, suite):
+        self.suite, self.args, self.metrics = suite, suite.args, suite.metrics
+        self.bench = Bench(suite, ROPEWAY, 0.0)
+
+    def replay(self, requests, slots):
+        """(records, {metric: value}). Requests without an arrival are a closed loop of as many users as for a server."""
+        step, decode, prefill = self.args.step_times
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            lines = [{"input_tokens": r.input_tokens, "output_tokens": r.output_tokens, "priority": r.priority}
+                     | ({} if r.arrival is None else {"arrival": r.arrival}) for r in requests]
+            path = load.write_lines(folder / "requests.jsonl", lines)
+            text = self.suite.worker("replay", path, "--as-served", "--policy", "priority+fair", "--max-num-seqs", slots,
+                                     "--users", 2 * self.args.slots, "--pool-blocks", SIMULATED_BLOCKS, "--step-ms", step,
+                                     "--decode-ms", decode, "--prefill-ms", prefill, "--records", folder / "records.jsonl")
+            return load.read_records(folder / "records.jsonl").records, cells(text)[0][3]
+
+    def measuring(self, part):
+        """Yields (Where, seed)."""
+        for where in self.suite.measuring(f"{SIMULATED} {part}", ROPEWAY, virtual=True):
+            yield where, self.args.seed + where.round - 1
+
+    def add(self, where, requests, records, values, text):
+        """The metrics of all together, and of each class."""
+        load.add_times(self.metrics, where, records)
+        for name in CLASSES:
+            of_class = [r for r in records if requests[r.seq].priority == name]
+            if of_class:
+                load.add_times(self.metrics, where.at(name), of_class)
+        self.metrics.add(where, load=text, preemptions=float(values["preemptions"]))
+
+    def run(self):
+        args, capacity = self.args, 0.0
+        for where, _ in self.measuring(CAPACITY):
+            requests = self.bench.requests(args.capacity_requests)
+            records, values = self.replay(requests, DEFAULT_SLOTS)
+            work = steady_rate(records, 1, 1)
+            capacity = work / (args.prompt_tokens + args.output_tokens)
+            self.add(where, requests, records, values, f"{len(requests)} requests, {2 * args.slots} in flight; a step "
+                     "takes {:g} ms, {:g} more per decode and {:g} per token of a prompt".format(*args.step_times))
+            self.metrics.add(where, work_per_s=work, capacity_per_s=capacity)
+        for where, seed in self.measuring(OPEN):
+            rate = args.open_load * capacity
+            requests = self.bench.open_load(3, args.open_requests, rate, dict.fromkeys(CLASSES, 1), seed).requests
+            self.add(where, requests, *self.replay(requests, DEFAULT_SLOTS),
+                     f"Poisson, {rate:.2f} requests/s, a third of each class")
+        for where, _ in self.measuring(ALONE):
+            requests = self.low(args.alone_seconds * capacity)
+            records, values = self.replay(requests, args.slots)
+            self.add(where, requests, records, values, f"class low in a closed loop, {2 * args.slots} in flight")
+            self.metrics.add(where, work_per_s=steady_rate(records, 1, 1))
+        for where, seed in self.measuring(URGENT):
+            self.simulate_urgent(where, seed, capacity)
+
+    def low(self, count):
+        return self.bench.requests(int(count) + 2 * self.args.slots, "low")
+
+    def simulate_urgent(self, where, seed, capacity):
+        args = self.args
+        rate = (args.high_load + args.medium_load) * capacity
+        urgent = self.bench.open_load(6, args.urgent_requests, rate,
+                                      {"high": args.high_load, "medium": args.medium_load}, seed).requests
+        urgent = [dataclasses.replace(r, arrival=LEAD_SECONDS + r.arrival) for r in urgent]
+        span = urgent[-1].arrival
+        requests = urgent + self.low(span * capacity)
+        records, values = self.replay(requests, args.slots)
+        self.add(where, requests, records, values, f"class low in a closed loop, {2 * args.slots} in flight; Poisson, "
+                 f"{args.high_load:g} of the capacity of class high and {args.medium_load:g} of medium")
+        work = Trail(records, 1, 1).between(LEAD_SECONDS, span)
+        self.metrics.add(where, work_per_s=ratio(work, span - LEAD_SECONDS))
+
+
+def measure_servers(suite):
     systems = [SERVER] if suite.args.base_url else [ROPEWAY] + ([LLAMA] if suite.has_llama else [])
     capacity = 0.0
     for system in systems:
@@ -272,6 +381,7 @@ def verdicts(metrics, factor=1.0):
         found.append(Verdict(f"{OVERLOAD}: longest wait of accepted requests, s",
                              metrics.median(OVERLOAD, system, "ttft_max_s"), DEFAULT_MAX_WAIT,
                              report.shown("{:.0f} rejected; limit: the default --max-wait", rejected), at_most=True))
+    found += simulated_verdicts(metrics, factor)
     if not metrics.systems(URGENT):
         return found
 
@@ -291,6 +401,24 @@ def verdicts(metrics, factor=1.0):
                 urgent("texts_different"), 0, report.shown(
                     "the {:.0f} with the longest pauses between tokens: {:.2f} to {:.2f} s", urgent("texts_compared"),
                     urgent("least_longest_gap_s"), urgent("longest_gap_s")), at_most=True)]
+
+
+def simulated_verdicts(metrics, factor):
+    _, opened, alone, urgent = SIMULATED_PARTS
+    found = []
+    if metrics.systems(opened):
+        found += [ttft(metrics, opened, name, limit * factor) for name, limit in zip(CLASSES, OPEN_LIMITS)]
+    if metrics.systems(urgent):
+        high, low = (metrics.median(urgent, ROPEWAY, metric, name)
+                     for metric, name in (("itl_p99_s", "high"), ("itl_p50_s", "low")))
+        both, before = (metrics.median(part, ROPEWAY, "work_per_s") for part in (urgent, alone))
+        found += [ttft(metrics, urgent, "high", URGENT_LIMIT * factor),
+                  ttft(metrics, urgent, "medium", URGENT_MEDIUM_LIMIT * factor),
+                  Verdict(f"{urgent}: high ITL p99 over low's p50", ratio(high, low), URGENT_GAPS,
+                          "" if None in (high, low) else f"{1000 * high:.1f} / {1000 * low:.1f} ms", at_most=True),
+                  Verdict(f"{urgent}: work (1 x prompt + 1 x output tokens) over low alone", ratio(both, before), 0.95,
+                          report.shown("{:.0f} / {:.0f} tokens/s", both, before))]
+    return found
 
 
 def report_text(metrics, args):
