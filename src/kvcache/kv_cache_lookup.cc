@@ -199,16 +199,20 @@ double KvCacheManager::HeldBlocks(const core::Sequence& sequence) const {
   double held = 0;
   for (int32_t group = 0; group < windows_.groups(); ++group) {
     const auto block = [&](int32_t i) { return sequence.kv.blocks[Entry(i, group)]; };
-    const int32_t begin = windows_.FirstKept(group, sequence.kv.computed);
-    const int32_t end =
-        FirstWithout(begin, blocks, [&](int32_t i) { return block(i) != core::kNoBlock; });
-    // Sequences share beginnings: the number of references falls along the table.
-    const int32_t alone =
-        FirstWithout(begin, end, [&](int32_t i) { return pool_.references(block(i)) > 1; });
-    held += end - alone;
-    if (alone > begin) {
-      held += static_cast<double>(alone - begin) / pool_.references(block(alone - 1));
+    if (windows_.window(group) > 0) {
+      // They are few, but what a read brings lies behind a gap, and may be far from its beginning.
+      for (int32_t i = windows_.FirstKept(group, sequence.kv.computed); i < blocks; ++i) {
+        if (block(i) != core::kNoBlock) held += 1.0 / pool_.references(block(i));
+      }
+      continue;
     }
+    // Sequences share beginnings: the number of references falls along the table. What a read that
+    // failed leaves missing counts as the sequence's own: it takes that next.
+    const int32_t alone = FirstWithout(0, blocks, [&](int32_t i) {
+      return block(i) != core::kNoBlock && pool_.references(block(i)) > 1;
+    });
+    held += blocks - alone;
+    if (alone > 0) held += static_cast<double>(alone) / pool_.references(block(alone - 1));
   }
   return held;
 }

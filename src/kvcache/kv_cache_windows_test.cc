@@ -380,6 +380,21 @@ TEST_F(KvCacheWindowsTest, HeldBlocksAreCountedInPart) {
   Release(b);
 }
 
+// What is to be read of the window lies in the middle of the table.
+TEST_F(KvCacheWindowsTest, HeldBlocksAreCountedBehindAGap) {
+  MakeWindows(40, {.tier = &tier_});
+  core::Sequence* a = New(200);
+  const std::vector<core::BlockName> names = core::ChainNames({}, a->ids);
+  StoreInTier(names, 0, 8, 0);
+  StoreInTier(names, 6, 8, 1);
+  ASSERT_EQ(StartReading(a).tier_blocks, 8);
+  EXPECT_EQ(Kept(a), "678");
+  EXPECT_EQ(kv_->HeldBlocks(*a), 13 + 3);
+  kv_->ReadEnded(a);
+  EXPECT_EQ(kv_->HeldBlocks(*a), 13 + 3);
+  Release(a);
+}
+
 TEST_F(KvCacheWindowsTest, AModelMayHaveWindowsInAllLayers) {
   KvCacheOptions options;
   options.windows = {20};
