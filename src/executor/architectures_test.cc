@@ -60,8 +60,8 @@ TEST_P(Architecture, AgreesWithTheOracle) {
       worst = std::max(worst, std::fabs(double{top.logprob} - expected));
     }
   }
-  // What the cache's f16 costs.
-  EXPECT_LT(worst, 1e-3);
+  // Where float and double round a K or V to different numbers in f16.
+  EXPECT_LT(worst, 2e-3);
 }
 
 TEST_P(Architecture, NothingAroundASequenceChangesIt) {

@@ -116,7 +116,7 @@ TEST(ScoringTest, ScoresAreWhatGenerationReportsForTheSameTokens) {
 }
 
 TEST(ScoringTest, AgreesWithTheOracle) {
-  model::TinyLlamaOptions exact;  // No rounding of activations to 8 bits, only of K and V.
+  model::TinyLlamaOptions exact;  // No rounding of activations to 8 bits.
   exact.weights = kernels::WeightType::kF32;
   exact.embedding = kernels::WeightType::kF16;
   const auto model = LoadTiny(exact);

@@ -55,6 +55,14 @@ Vector Add(Vector x, const float* bias) {
   return x;
 }
 
+// As the KV cache keeps them, in f16.
+Vector Cached(Vector x) {
+  for (double& value : x) {
+    value = double{kernels::HalfToFloat(kernels::FloatToHalf(static_cast<float>(value)))};
+  }
+  return x;
+}
+
 void Rotate(const model::ModelConfig& config, const float* cos_sin, Vector* heads) {
   if (config.position == model::PositionKind::kLearned) return;
   const auto pairs = static_cast<size_t>(config.rope.dim / 2);
@@ -197,8 +205,8 @@ struct Layer {
     Vector key = Add(Times(k, in), weights.k_bias);
     PrepareHeads(weights.q_norm, cos_sin, &queries);
     PrepareHeads(weights.k_norm, cos_sin, &key);
-    keys.push_back(key);
-    values.push_back(Add(Times(v, in), weights.v_bias));
+    keys.push_back(Cached(key));
+    values.push_back(Cached(Add(Times(v, in), weights.v_bias)));
     Vector heads;
     for (size_t h = 0; h < static_cast<size_t>(config.num_heads); ++h) {
       const Vector head = Attend(queries.data() + h * static_cast<size_t>(config.head_dim), h);
