@@ -9,7 +9,7 @@ GAMMA = 0x9E3779B97F4A7C15
 MASK = (1 << 64) - 1
 VOCABULARY = 3 + 256 + 8
 # By what a matrix's name has in it; else 1.
-GAINS = (("attn_q.", 2.0), ("attn_qkv.", 1.5), ("attn_output.", 1.5), ("ffn_gate", 1.5), ("ffn_down", 1.5))
+GAINS = (("attn_output.", 0.5), ("ffn_gate_inp", 1.5), ("ffn_down", 0.5))
 EMBEDDINGS = ("token_embd.weight", "position_embd.weight", "output.weight")
 
 
