@@ -25,8 +25,8 @@ ModelConfig ReadGemma2(MetadataReader* reader) {
   c.embedding_scale = std::sqrt(static_cast<float>(c.hidden_size));
   // Most files do not tell that the largest of the family has another scale.
   if (!reader->Has("attention.scale") && c.num_layers == kGemma2LayersOf27B) {
-    const int32_t part = c.hidden_size / c.num_heads;
-    c.attention_scale = 1.0F / std::sqrt(static_cast<float>(part));
+    const float part = static_cast<float>(c.hidden_size) / static_cast<float>(c.num_heads);
+    c.attention_scale = 1.0F / std::sqrt(part);
   }
   return c;
 }

@@ -31,8 +31,8 @@ ModelConfig ReadGemma3(MetadataReader* reader) {
   }
   // Most files do not tell that the largest of the family has another scale.
   if (!reader->Has("attention.scale") && c.num_layers == kGemma3LayersOf27B) {
-    const int32_t part = c.hidden_size / c.num_heads;
-    c.attention_scale = 1.0F / std::sqrt(static_cast<float>(part));
+    const float part = static_cast<float>(c.hidden_size) / static_cast<float>(c.num_heads);
+    c.attention_scale = 1.0F / std::sqrt(part);
   }
   return c;
 }
