@@ -154,6 +154,9 @@ class Model::Loader {
   // Of no tensor: no matrix, and nullptr.
   kernels::Matrix AddMatrix(const TensorPart& part);
   const float* AddVector(const TensorPart& part);
+  // Reads `count` rows or elements, of `size` bytes each, from the part's `first` on.
+  Status Read(const TensorPart& part, uint64_t first, size_t count, size_t size,
+              FilePart* data) const;
   Status RunJob(const Job& job) const;
   Status RunMatrixJob(const Job& job) const;
   Status FillRope(const ModelTensors& tensors, int threads, int32_t max_positions);
@@ -266,12 +269,19 @@ const float* Model::Loader::AddVector(const TensorPart& part) {
   return reinterpret_cast<const float*>(to);
 }
 
+Status Model::Loader::Read(const TensorPart& part, uint64_t first, size_t count, size_t size,
+                           FilePart* data) const {
+  const uint64_t begin = part.tensor->begin + (part.begin + first) * size;
+  Status status = data->Read(file_, begin, count * size);
+  if (status.field() != kWeightsField) return status;
+  return file_.Error(status.code(), TensorField(part.tensor->name), status.message());
+}
+
 Status Model::Loader::RunJob(const Job& job) const {
   if (!IsVector(job.part)) return RunMatrixJob(job);
   const size_t element = kernels::WeightRowBytes(TypeOf(job.part), 1);
   FilePart data;
-  if (Status status = data.Read(file_, job.part.tensor->begin + job.part.begin * element,
-                                static_cast<size_t>(job.part.n) * element);
+  if (Status status = Read(job.part, 0, static_cast<size_t>(job.part.n), element, &data);
       !status.ok()) {
     return status;
   }
@@ -285,10 +295,9 @@ Status Model::Loader::RunMatrixJob(const Job& job) const {
   const int row_begin = job.panel_begin * kernels::kPanelCols;
   const int row_end = std::min(job.panel_end * kernels::kPanelCols, matrix.n);
   const int rows = row_end - row_begin;
-  const uint64_t first_row = job.part.begin + static_cast<uint64_t>(row_begin);
+  const auto first_row = static_cast<uint64_t>(row_begin);
   FilePart data;
-  if (Status status = data.Read(file_, job.part.tensor->begin + first_row * row_bytes,
-                                static_cast<size_t>(rows) * row_bytes);
+  if (Status status = Read(job.part, first_row, static_cast<size_t>(rows), row_bytes, &data);
       !status.ok()) {
     return status;
   }
@@ -297,7 +306,7 @@ Status Model::Loader::RunMatrixJob(const Job& job) const {
   if (const int64_t bad =
           kernels::FindBadScale(matrix.type, data.data(), int64_t{row_blocks} * rows);
       bad >= 0) {
-    const uint64_t bad_row = first_row + static_cast<uint64_t>(bad / row_blocks);
+    const uint64_t bad_row = job.part.begin + first_row + static_cast<uint64_t>(bad / row_blocks);
     return file_.Error(StatusCode::kDataLoss, TensorField(job.part.tensor->name),
                        fmt::format("the scale of block {} of row {} is no finite number",
                                    bad % row_blocks, bad_row));

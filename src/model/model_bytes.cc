@@ -189,10 +189,10 @@ Status ModelBytes::ReadRows(const ConvertedMatrix& matrix, uint64_t row,
         std::memcpy(out, floats.data(), static_cast<size_t>(row_bytes));
       } else if (!QuantizeRow(matrix.type, floats, out)) {
         return {StatusCode::kDataLoss,
-                fmt::format("{}: a weight that is to be quantised is not finite, or too large: in "
-                            "row {} of a matrix of {} times {}",
-                            files_.empty() ? "" : files_.front().path(), row + done + i,
-                            matrix.rows, matrix.columns)};
+                fmt::format("a weight that is to be quantised is not finite, or too large: in row "
+                            "{} of a matrix of {} times {}",
+                            row + done + i, matrix.rows, matrix.columns),
+                kWeightsField};
       }
     }
   }

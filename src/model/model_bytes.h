@@ -56,6 +56,9 @@ struct ConvertedMatrix {
   uint32_t type = ggml_type::kQ80;    // F32, Q8_0 or Q4_0.
 };
 
+// The field of an error that concerns a tensor's weights, whose name the reader knows.
+inline constexpr char kWeightsField[] = "weights";
+
 // Thread rule: const after the last Add; may be shared.
 class ModelBytes {
  public:
@@ -75,9 +78,9 @@ class ModelBytes {
   const std::vector<base::RandomAccessFile>& files() const { return files_; }
   uint64_t file_bytes() const;  // Of all files.
 
-  // Reads the bytes from `begin` on into all of `to`. kDataLoss if a file has become shorter, or a
-  // weight that is quantised is not finite; kUnavailable if a device fails. Costs least for whole
-  // rows of a matrix. A range of a file is read without an allocation.
+  // Reads the bytes from `begin` on into all of `to`. kDataLoss if a file has become shorter, or,
+  // of the field kWeightsField, a weight that is quantised is not finite; kUnavailable if a device
+  // fails. Costs least for whole rows of a matrix. A range of a file is read without an allocation.
   Status Read(uint64_t begin, std::span<std::byte> to) const;
 
   // kDataLoss if a file was changed since it was opened.

@@ -249,6 +249,27 @@ TEST(ModelTest, ScalesThatAreNoNumbersAreNamed) {
   }
 }
 
+TEST(ModelTest, WeightsThatCannotBeQuantisedAreNamed) {
+  TinyLlamaOptions options;
+  options.weights = kernels::WeightType::kF16;
+  std::string bytes = TinyLlama(options).Bytes();
+  const TempFile good(bytes);
+  const auto file = GgufFile::Open(good.path());
+  ASSERT_TRUE(file.ok());
+  const GgufTensor* tensor = (*file)->FindTensor("blk.1.ffn_up.weight");
+  const uint16_t nan = 0x7E00;
+  std::memcpy(&bytes[tensor->begin + 2 * 64 * 95], &nan, 2);  // The first of the last row.
+  const TempFile bad(bytes);
+  const auto bad_file = GgufFile::Open(bad.path(), "q8_0");
+  ASSERT_TRUE(bad_file.ok()) << bad_file.status().message();
+  const Status status = Model::Load(**bad_file, 2).status();
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_EQ(status.field(), "tensor \"blk.1.ffn_up.weight\"");
+  EXPECT_THAT(status.message(),
+              HasSubstr(bad.path() + ": tensor \"blk.1.ffn_up.weight\": a weight that is to be "
+                                     "quantised is not finite, or too large: in row 95"));
+}
+
 // Bytes of every matrix of the model, padding included.
 std::string AllPanels(const Model& model) {
   std::string bytes;
