@@ -12,6 +12,7 @@
 #include <boost/asio/io_context.hpp>
 #include <cerrno>
 #include <charconv>
+#include <cstdint>
 #include <exception>
 #include <fstream>
 #include <memory>
@@ -185,6 +186,8 @@ class Downloader {
     uint64_t length = 0;  // 0: not said.
   };
 
+  // Fetches what is missing.
+  Status Fetch();
   Attempt Try();
   // One exchange with one host. OK with a Head whose status is a redirect's, or once the body is
   // in the part file.
@@ -208,6 +211,17 @@ class Downloader {
 
 Status Downloader::Run() {
   if (Status status = part_.Open(); !status.ok()) return status;
+  const Status fetched = Fetch();
+  progress_.End();
+  if (!fetched.ok()) {
+    if (part_.bytes() == 0) part_.Remove();
+    return fetched;
+  }
+  if (Status status = Check(); !status.ok()) return status;
+  return part_.MoveTo(request_.to);
+}
+
+Status Downloader::Fetch() {
   total_ = request_.bytes;
   uint64_t most = part_.bytes();  // That were ever there: what begins anew gets no further.
   int tries = 0;                  // From the last on that got further.
@@ -215,17 +229,14 @@ Status Downloader::Run() {
     if (part_.bytes() > 0 && !CanResume()) {
       if (Status status = part_.Clear(); !status.ok()) return status;
     }
-    if (total_ > 0 && part_.bytes() == total_) break;
+    if (total_ > 0 && part_.bytes() == total_) return {};
     const Attempt attempt = Try();
-    if (attempt.status.ok()) break;
+    if (attempt.status.ok()) return {};
     tries = part_.bytes() > most ? 1 : tries + 1;
     most = std::max(most, part_.bytes());
     if (!attempt.again || tries >= options_.attempts) return attempt.status;
     std::this_thread::sleep_for(options_.pause * (1 << std::min(tries - 1, 4)));
   }
-  progress_.End();
-  if (Status status = Check(); !status.ok()) return status;
-  return part_.MoveTo(request_.to);
 }
 
 Attempt Downloader::Try() {
@@ -233,10 +244,8 @@ Attempt Downloader::Try() {
   if (!first.ok()) return {first.status()};
   net::BaseUrl url = *first;
   for (int redirects = 0; redirects <= kMaxRedirects; ++redirects) {
-    const bool same_host =
-        url.tls == first->tls && url.host == first->host && url.port == first->port;
     Head head;
-    Attempt attempt = Ask(url, same_host, &head);
+    Attempt attempt = Ask(url, net::SameServer(url, *first), &head);
     if (!attempt.status.ok() || head.status < 300) return attempt;
     StatusOr<net::BaseUrl> next = net::ParseLocation(url, head.location);
     if (!next.ok()) {
@@ -331,7 +340,7 @@ bool Downloader::TakeHead(const net::ReplyHead& reply, Head* head, Attempt* atte
                Named(fmt::format("has {} bytes, {} are expected", total, request_.bytes)));
     return false;
   }
-  if (total > 0) total_ = total;
+  if (total > 0 || reply.status == 200) total_ = total > 0 ? total : request_.bytes;
   // A weak tag may stand for other bytes.
   part_.SetTag(head->tag.starts_with("W/") || head->tag.size() > kMaxTag ? "" : head->tag);
   if (total_ > part_.bytes()) {
@@ -391,14 +400,16 @@ StatusOr<std::string> FileSha256(const fs::path& path) {
   return base::HexText(sum.End());
 }
 
+uint64_t AddSizes(uint64_t a, uint64_t b) { return b <= UINT64_MAX - a ? a + b : UINT64_MAX; }
+
 Status CheckSpace(const fs::path& folder, uint64_t bytes) {
   struct statvfs info {};
   if (statvfs(folder.c_str(), &info) != 0) return {};  // Writing will tell.
   const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize;
-  if (bytes + kSpareBytes <= free) return {};
+  const uint64_t needed = AddSizes(bytes, kSpareBytes);
+  if (needed <= free) return {};
   return Unavailable(fmt::format("{} are needed on the disk of {}, {} are free",
-                                 FileSizeText(bytes + kSpareBytes), folder.string(),
-                                 FileSizeText(free)));
+                                 FileSizeText(needed), folder.string(), FileSizeText(free)));
 }
 
 Status SyncPath(const fs::path& path) {

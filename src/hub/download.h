@@ -40,6 +40,9 @@ Status Download(const DownloadRequest& request, const DownloadOptions& options, 
 // The SHA-256 sum of a file in hexadecimal.
 StatusOr<std::string> FileSha256(const std::filesystem::path& path);
 
+// The sum of two sizes that others have said; at most the largest number.
+uint64_t AddSizes(uint64_t a, uint64_t b);
+
 // OK if `bytes` more fit on the disk of `folder`.
 Status CheckSpace(const std::filesystem::path& folder, uint64_t bytes);
 

@@ -26,6 +26,7 @@ using nlohmann::json;
 
 constexpr char kDefaultEndpoint[] = "https://huggingface.co";
 constexpr double kListTimeout = 60;  // Seconds.
+constexpr int kMaxListRedirects = 5;
 constexpr size_t kMaxToken = 4096;
 constexpr size_t kShownFiles = 20;
 
@@ -41,6 +42,14 @@ constexpr std::array<std::string_view, 7> kSideFiles = {"config.json",
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
+}
+
+// Without the end of its line; "" for a text that can be no token, and would be another field of
+// the request's head.
+std::string TokenOf(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  const auto graphic = [](char c) { return c > ' ' && c < 0x7F; };
+  return text.size() <= kMaxToken && std::ranges::all_of(text, graphic) ? text : "";
 }
 
 std::string FolderOf(const std::string& path) {
@@ -77,6 +86,22 @@ Status Refusal(const Source& source, const HubAccess& access, const net::HttpCli
   return RepoError(source, StatusCode::kUnavailable,
                    fmt::format("the hub answers {}: {}", reply.status,
                                base::PrintableText(reply.body.substr(0, 200))));
+}
+
+// A listing. That of a repository which was renamed is behind a redirect; the token goes to the
+// hub alone, and from https nobody is led to http.
+StatusOr<net::HttpClient::Reply> FetchList(const HubAccess& access, const net::BaseUrl& list) {
+  net::BaseUrl url = list;
+  for (int redirects = 0;; ++redirects) {
+    const auto client =
+        net::HttpClient::Open(url, net::SameServer(url, list) ? access.token : "", false);
+    if (!client.ok()) return client.status();
+    net::HttpClient::Reply reply = (*client)->Fetch("", "", kListTimeout);
+    if (reply.status < 300 || reply.status >= 400 || redirects == kMaxListRedirects) return reply;
+    StatusOr<net::BaseUrl> next = net::ParseLocation(url, reply.location);
+    if (!next.ok() || (url.tls && !next->tls)) return reply;
+    url = *std::move(next);
+  }
 }
 
 // One entry of a listing; nullopt for a folder, and for names that no model has.
@@ -148,17 +173,14 @@ HubAccess HubAccessFromEnvironment() {
   access.endpoint = Variable("HF_ENDPOINT");
   if (access.endpoint.empty()) access.endpoint = kDefaultEndpoint;
   while (access.endpoint.ends_with('/')) access.endpoint.pop_back();
-  access.token = Variable("HF_TOKEN");
+  access.token = TokenOf(Variable("HF_TOKEN"));
   if (!access.token.empty()) return access;
   std::string path = Variable("HF_TOKEN_PATH");
   if (path.empty()) {
     const std::string home = Variable("HF_HOME");
     path = home.empty() ? Variable("HOME") + "/.cache/huggingface/token" : home + "/token";
   }
-  std::string token = base::ReadFile(path, kMaxToken).value_or("");
-  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
-  const auto graphic = [](char c) { return c > ' ' && c < 0x7F; };
-  if (token.size() <= kMaxToken && std::ranges::all_of(token, graphic)) access.token = token;
+  access.token = TokenOf(base::ReadFile(path, kMaxToken).value_or(""));
   return access;
 }
 
@@ -168,13 +190,12 @@ StatusOr<std::vector<RepoFile>> ListRepo(const HubAccess& access, const Source& 
   net::BaseUrl root = *url;
   while (root.path.ends_with('/')) root.path.pop_back();
   const std::string folder = FolderOf(source.file);
-  const std::string path = fmt::format("/api/models/{}/tree/{}{}{}", source.name, source.revision,
-                                       folder.empty() ? "" : "/", folder);
-  auto client = net::HttpClient::Open(root, access.token, false);
-  if (!client.ok()) return client.status();
-  const net::HttpClient::Reply reply = (*client)->Fetch(path, "", kListTimeout);
-  if (reply.status != 200) return Refusal(source, access, reply);
-  const StatusOr<json> list = base::ReadJson(reply.body, {}, "the hub's list");
+  root.path += fmt::format("/api/models/{}/tree/{}{}{}", source.name, source.revision,
+                           folder.empty() ? "" : "/", folder);
+  const StatusOr<net::HttpClient::Reply> reply = FetchList(access, root);
+  if (!reply.ok()) return reply.status();
+  if (reply->status != 200) return Refusal(source, access, *reply);
+  const StatusOr<json> list = base::ReadJson(reply->body, {}, "the hub's list");
   if (!list.ok() || !list->is_array()) {
     return RepoError(source, StatusCode::kDataLoss, "the hub's list of files is no JSON list");
   }

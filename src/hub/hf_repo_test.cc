@@ -71,6 +71,24 @@ TEST(ListRepoTest, ListsTheFolderOfTheFileAtItsRevision) {
             server.url("/mirror/owner/repo/resolve/v2/Q8_0/model.gguf"));
 }
 
+TEST(ListRepoTest, FollowsARepositoryToItsNewNameWithoutGivingTheTokenAway) {
+  TestFileServer server;
+  TestFileServer other;
+  const std::string list = R"([{"type": "file", "path": "model.gguf", "size": 3}])";
+  server.Put("/api/models/owner/repo/tree/main", {.location = "/api/models/new/repo/tree/main"});
+  server.Put("/api/models/new/repo/tree/main", {.location = other.url("/list"), .token = "secret"});
+  other.Put("/list", {.bytes = list});
+  const HubAccess access = {.endpoint = server.url(""), .token = "secret"};
+  const auto files = ListRepo(access, Repo());
+  ASSERT_TRUE(files.ok()) << files.status().message();
+  EXPECT_THAT(Paths(*files), ElementsAre("model.gguf"));
+  EXPECT_THAT(server.fields("Authorization"), ElementsAre("Bearer secret", "Bearer secret"));
+  EXPECT_THAT(other.fields("Authorization"), ElementsAre(""));
+  // In a circle.
+  other.Put("/list", {.location = "/list"});
+  EXPECT_THAT(ListRepo(access, Repo()).status().message(), HasSubstr("the hub answers 302"));
+}
+
 TEST(ListRepoTest, SaysWhyThereIsNoList) {
   TestFileServer server;
   HubAccess access = {.endpoint = server.url(""), .token = ""};
@@ -150,6 +168,10 @@ TEST(HubAccessTest, TakesTheTokenOfTheEnvironmentOrTheLoginsFile) {
   EXPECT_EQ(HubAccessFromEnvironment().token, "");
   setenv("HF_TOKEN", "from-variable", 1);
   setenv("HF_ENDPOINT", "http://127.0.0.1:9/", 1);
+  EXPECT_EQ(HubAccessFromEnvironment().token, "from-variable");
+  setenv("HF_TOKEN", "from-variable\r\nX: y", 1);
+  EXPECT_EQ(HubAccessFromEnvironment().token, "");
+  setenv("HF_TOKEN", "from-variable\n", 1);
   EXPECT_EQ(HubAccessFromEnvironment().token, "from-variable");
   EXPECT_EQ(HubAccessFromEnvironment().endpoint, "http://127.0.0.1:9");
   for (const char* name : {"HF_ENDPOINT", "HF_TOKEN", "HF_TOKEN_PATH", "HF_HOME"}) unsetenv(name);

@@ -18,6 +18,7 @@ Progress::Progress(std::string what, bool terminal, Write write)
     : what_(std::move(what)), terminal_(terminal), write_(std::move(write)) {}
 
 void Progress::Start(uint64_t done, uint64_t total) {
+  started_ = true;
   first_ = done_ = done;
   total_ = total;
   start_ = shown_at_ = Clock::now();
@@ -40,7 +41,8 @@ void Progress::Set(uint64_t done) {
 }
 
 void Progress::End() {
-  if (terminal_) write_(fmt::format("\r{:<{}}\n", Line(Clock::now()), kLineWidth));
+  if (terminal_ && started_) write_(fmt::format("\r{:<{}}\n", Line(Clock::now()), kLineWidth));
+  started_ = false;
 }
 
 std::string Progress::Line(Clock::time_point now) const {

@@ -22,7 +22,7 @@ class Progress {
   // `total`: bytes; 0 if that is not known.
   void Start(uint64_t done, uint64_t total);
   void Set(uint64_t done);
-  // Ends the line.
+  // Ends the line, if there is one. Start may follow.
   void End();
 
  private:
@@ -32,6 +32,7 @@ class Progress {
   const std::string what_;
   const bool terminal_;
   const Write write_;
+  bool started_ = false;
   uint64_t total_ = 0;
   uint64_t first_ = 0;  // Done at Start.
   uint64_t done_ = 0;

@@ -72,6 +72,7 @@ class Puller {
   Status PlanPath(const Source& source);
   Status PlanName();
   Status CheckAllSpace() const;
+  bool IsWhole(const Item& item) const;
   Status FetchAll();
   Status Fetch(const Item& item, const fs::path& to);
   Status Copy(const Item& item, const fs::path& part, Progress* progress);
@@ -81,6 +82,8 @@ class Puller {
     return store_.folder() / (plan_.folder ? plan_.name : plan_.items.front().file);
   }
   fs::path Parts() const { return store_.PartsOf(plan_.name); }
+  // Where a folder's file is until all of them are there.
+  fs::path Whole(const Item& item) const { return Parts() / "whole" / item.file; }
 
   const Source& source_;
   const PullOptions& options_;
@@ -101,9 +104,12 @@ StatusOr<ModelStore::Model> Puller::Run() {
                     plan_.name, there->source, plan_.name));
   }
   if (Status status = CheckAllSpace(); !status.ok()) return status;
-  if (Status status = FetchAll(); !status.ok()) return status;
-  store_.Note(Place(), from);
   std::error_code error;
+  if (Status status = FetchAll(); !status.ok()) {
+    fs::remove(Parts(), error);  // If nothing has come.
+    return status;
+  }
+  store_.Note(Place(), from);
   fs::remove_all(Parts(), error);
   const std::optional<ModelStore::Model> model = store_.Find(plan_.name);
   if (model) return *model;
@@ -190,6 +196,7 @@ Status Puller::PlanUrl(const Source& source) {
     plan_.items.push_back({.file = file, .sha256 = source.sha256, .url = source.name});
     return {};
   }
+  if (!source.sha256.empty()) return InvalidArgument("#sha256= is for models of one file");
   plan_.folder = true;
   plan_.name = fs::path(split->prefix).filename().string();
   for (uint32_t part = 1; part <= split->count; ++part) {
@@ -261,12 +268,13 @@ Status Puller::CheckAllSpace() const {
   uint64_t bytes = 0;
   for (const Item& item : plan_.items) {
     std::error_code error;
+    if (fs::exists(Whole(item), error)) continue;
     const uint64_t here = fs::file_size(Parts() / item.file, error);
     const uint64_t arrived = error ? 0 : std::min<uint64_t>(here, item.bytes);
-    bytes += item.bytes - arrived;
+    bytes = AddSizes(bytes, item.bytes - arrived);
   }
   // Packages are there beside the model until it is whole.
-  if (plan_.packages != nullptr) bytes = 2 * plan_.packages->bytes;
+  if (plan_.packages != nullptr) bytes = AddSizes(plan_.packages->bytes, plan_.packages->bytes);
   std::error_code error;
   fs::create_directories(Parts(), error);
   if (error) {
@@ -276,16 +284,24 @@ Status Puller::CheckAllSpace() const {
   return CheckSpace(Parts(), bytes);
 }
 
+// Whether an earlier attempt has left the file. What the source has now may be another one.
+bool Puller::IsWhole(const Item& item) const {
+  std::error_code error;
+  const uint64_t bytes = fs::file_size(Whole(item), error);
+  if (error || (item.bytes > 0 && item.bytes != bytes)) return false;
+  if (item.sha256.empty()) return true;
+  const StatusOr<std::string> sum = FileSha256(Whole(item));
+  return sum.ok() && *sum == item.sha256;
+}
+
 Status Puller::FetchAll() {
   if (!plan_.folder) return Fetch(plan_.items.front(), Place());
-  const fs::path whole = Parts() / "whole";
   for (const Item& item : plan_.items) {
-    std::error_code error;
-    if (fs::exists(whole / item.file, error)) continue;  // Of an earlier attempt.
-    if (Status status = Fetch(item, whole / item.file); !status.ok()) return status;
+    if (IsWhole(item)) continue;
+    if (Status status = Fetch(item, Whole(item)); !status.ok()) return status;
   }
   std::error_code error;
-  fs::rename(whole, Place(), error);
+  fs::rename(Parts() / "whole", Place(), error);
   if (error) {
     return {StatusCode::kUnavailable, fmt::format("{}: {}", Place().string(), error.message())};
   }
@@ -308,6 +324,7 @@ Status Puller::Fetch(const Item& item, const fs::path& to) {
   Status status = plan_.packages != nullptr
                       ? FetchPackages(plan_.packages->packages, Parts() / "packages", part)
                       : Copy(item, part, &progress);
+  progress.End();
   if (!status.ok()) return status;
   if (!item.sha256.empty()) {
     const StatusOr<std::string> sum = FileSha256(part);
@@ -347,7 +364,6 @@ Status Puller::Copy(const Item& item, const fs::path& part, Progress* progress) 
     progress->Set(at);
   }
   to.close();
-  progress->End();
   if (!to) return {StatusCode::kUnavailable, fmt::format("{}: cannot be written", part.string())};
   return from->CheckUnchanged();
 }

@@ -102,6 +102,22 @@ TEST_F(PullTest, AFolderComesWhole) {
   EXPECT_FALSE(scratch_.Has("models/.pulls/repo"));
 }
 
+TEST_F(PullTest, AFolderIsOfOneStateOfItsRepository) {
+  const std::string shard = SomeBytes(5'000);
+  PutRepo("owner/repo", {{"config.json", "{}"}, {"model.safetensors", shard}});
+  server_.Put("/owner/repo/resolve/main/model.safetensors", {.bytes = shard, .cut = 3'000});
+  EXPECT_FALSE(PullFrom("hf:owner/repo").ok());
+  EXPECT_TRUE(scratch_.Has("models/.pulls/repo/whole/config.json"));
+  // It changes before the rest is fetched.
+  const std::string other = "x" + shard;
+  PutRepo("owner/repo", {{"config.json", R"({"a": 1})"}, {"model.safetensors", other}});
+  EXPECT_THAT(ErrorFrom("hf:owner/repo"), HasSubstr("SHA-256"));
+  const auto model = PullFrom("hf:owner/repo");
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(scratch_.Read("models/repo/config.json"), R"({"a": 1})");
+  EXPECT_EQ(scratch_.Read("models/repo/model.safetensors"), other);
+}
+
 TEST_F(PullTest, AnotherSumThanTheHubsIsNoModel) {
   PutRepo("owner/repo", {{"m.gguf", bytes_}});
   server_.Put("/owner/repo/resolve/main/m.gguf", {.bytes = SomeBytes(49'999) + "x"});
@@ -123,8 +139,12 @@ TEST_F(PullTest, AUrlAndASplitOne) {
   EXPECT_EQ(split->name, "s");
   EXPECT_EQ(scratch_.Read("models/s/s-00002-of-00002.gguf"), "two");
 
+  EXPECT_THAT(ErrorFrom(server_.url("/files/t-00001-of-00002.gguf#sha256=") + SumOf("one")),
+              HasSubstr("models of one file"));
+
   EXPECT_THAT(ErrorFrom(server_.url("/files/page.html")), HasSubstr("name of a .gguf file"));
   EXPECT_THAT(ErrorFrom(server_.url("/files/none.gguf")), HasSubstr("no such file (404)"));
+  EXPECT_FALSE(scratch_.Has("models/.pulls/none")) << "nothing has come";
 }
 
 TEST_F(PullTest, OptionsNameAndCheckIt) {

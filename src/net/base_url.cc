@@ -110,4 +110,8 @@ StatusOr<BaseUrl> ParseLocation(const BaseUrl& from, const std::string& location
   return ParseFileUrl(to.Text() + location);
 }
 
+bool SameServer(const BaseUrl& a, const BaseUrl& b) {
+  return a.tls == b.tls && a.host == b.host && a.port == b.port;
+}
+
 }  // namespace ropeway::net

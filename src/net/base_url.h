@@ -34,6 +34,9 @@ StatusOr<BaseUrl> ParseFileUrl(const std::string& url);
 // Where a redirect's Location leads from `from`: a URL, or a path on the same host.
 StatusOr<BaseUrl> ParseLocation(const BaseUrl& from, const std::string& location);
 
+// Whether both name one server, and so may see the same secrets: scheme, host and port are equal.
+bool SameServer(const BaseUrl& a, const BaseUrl& b);
+
 }  // namespace ropeway::net
 
 #endif  // ROPEWAY_NET_BASE_URL_H_

@@ -75,5 +75,13 @@ TEST(FileUrl, ARedirectLeadsToAnotherHostOrPath) {
   EXPECT_FALSE(ParseLocation(from, "").ok());
 }
 
+TEST(FileUrl, OneServerIsOneSchemeHostAndPort) {
+  const BaseUrl hub = *ParseFileUrl("https://host/a");
+  EXPECT_TRUE(SameServer(hub, *ParseFileUrl("https://host:443/b?c")));
+  for (const char* other : {"http://host/a", "https://host:8443/a", "https://host.other/a"}) {
+    EXPECT_FALSE(SameServer(hub, *ParseFileUrl(other))) << other;
+  }
+}
+
 }  // namespace
 }  // namespace ropeway::net

@@ -67,7 +67,10 @@ HttpClient::Reply HttpClient::Fetch(const std::string& path, const std::string& 
   asio::io_context io(1);
   Reply reply;
   const auto call = std::make_shared<HttpCall>(this, &io);
-  const HttpCall::OnHead on_head = [&](const ReplyHead& head) { reply.status = head.status; };
+  const HttpCall::OnHead on_head = [&](const ReplyHead& head) {
+    reply.status = head.status;
+    reply.location = head.field("Location");
+  };
   const HttpCall::OnBody on_body = [&](std::string_view bytes) {
     reply.body += bytes;
     return reply.body.size() <= kMaxFetchBytes;
@@ -102,7 +105,8 @@ void HttpCall::StartTimer() {
 
 HttpEnd HttpCall::End(const char* stage, const error_code& error) const {
   if (broken_ == http_error::kTimeout) {
-    return {broken_, fmt::format("not complete within {} s, while {}", timeout_, stage)};
+    const char* const what = timeout_when_idle_ ? "nothing came for" : "not complete within";
+    return {broken_, fmt::format("{} {} s, while {}", what, timeout_, stage)};
   }
   if (broken_ != nullptr) return {broken_, "interrupted"};
   if (stage == std::string_view("connecting")) return {http_error::kConnect, error.message()};

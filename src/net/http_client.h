@@ -44,7 +44,8 @@ class HttpClient {
     int status = 0;  // 0: no answer arrived; `why` says why.
     std::string body;
     std::string why;
-    std::string error_kind;  // Of http_error; "" where an answer arrived.
+    std::string error_kind;     // Of http_error; "" where an answer arrived.
+    std::string location = {};  // Where a redirect leads; they are not followed.
   };
   // Sends one request and returns the whole reply; blocks at most `timeout` seconds. An empty body
   // makes it a GET. `path` is appended to the base URL's path: "/models".

@@ -81,6 +81,16 @@ Exchange Get(const std::string& url, const std::vector<std::pair<std::string, st
   return exchange;
 }
 
+TEST(HttpClient, SaysWhereARedirectLeads) {
+  const FakeServer server([](const FakeRequest&) {
+    return FakeReply{{"HTTP/1.1 307 X\r\nLocation: /v2/models\r\nContent-Length: 0\r\n\r\n"}};
+  });
+  const HttpClient::Reply reply = Fetch(server.url(), "");
+  EXPECT_EQ(reply.status, 307);
+  EXPECT_EQ(reply.location, "/v2/models");
+  EXPECT_EQ(server.requests().size(), 1u);
+}
+
 TEST(HttpCall, SendsFieldsAndPassesThemOn) {
   const FakeServer server([](const FakeRequest&) {
     return FakeReply{{"HTTP/1.1 302 X\r\nlocation: /else?where\r\nContent-Length: 0\r\n\r\n"}};
