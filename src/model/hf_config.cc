@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "base/utf8.h"
-#include "model/rope.h"
+#include "model/hf_rope.h"
 
 namespace ropeway::model {
 namespace {
@@ -49,7 +49,7 @@ class ConfigReader {
     ReadSizes();
     ReadHeads();
     ReadNorms();
-    if (!Is("gpt2")) ReadRope();
+    if (!Is("gpt2")) ReadHfRope(&in_, context_, &out_, &model_);
     ReadWindows();
     ReadExperts();
     ReadSoftCaps();
@@ -82,11 +82,6 @@ class ConfigReader {
   void ReadSizes();
   void ReadHeads();
   void ReadNorms();
-  void ReadRope();
-  void ReadRopeScaling(HfFields* rope, std::string_view type);
-  void ReadYarnScaling(HfFields* rope);
-  void ReadLongRope(HfFields* rope);
-  void ReadLlama3Scaling(HfFields* rope, double theta);
   void ReadWindows();
   std::vector<bool> WindowLayers();
   bool UsualWindow(uint32_t layer, uint32_t pattern) const;
@@ -202,139 +197,6 @@ void ConfigReader::ReadNorms() {
              "layer_norm_epsilon");
   } else {
     PutFloat("attention.layer_norm_rms_epsilon", in_.Number("rms_norm_eps", 1e-6), "rms_norm_eps");
-  }
-}
-
-// transformers 5 has one object "rope_parameters", by kinds of layers or not; before that
-// "rope_scaling" holds what is beside rope_theta.
-void ConfigReader::ReadRope() {
-  const json none = json::object();
-  const std::string_view field = in_.Name({"rope_parameters", "rope_scaling"});
-  const json* all = in_.Object(field);
-  if (all == nullptr) all = &none;
-  const json* global = all;
-  const json* local = &none;
-  if (all->contains("full_attention") && (*all)["full_attention"].is_object()) {
-    global = &(*all)["full_attention"];
-    const auto at = all->find("sliding_attention");
-    if (at != all->end() && at->is_object()) local = &*at;
-  }
-  HfFields rope(in_.path(), in_.Field(field), *global);
-  HfFields rope_local(in_.path(), in_.Field(field), *local);
-  const double theta =
-      rope.Number("rope_theta", in_.Number("rope_theta", model_.architecture->rope_theta));
-  PutFloat("rope.freq_base", theta, "rope_theta");
-  if (Is("gemma3")) {
-    PutFloat("rope.freq_base_swa",
-             rope_local.Number("rope_theta", in_.Number("rope_local_base_freq", 1e4)),
-             "rope_local_base_freq");
-  }
-  const double part =
-      rope.Number("partial_rotary_factor", in_.Number("partial_rotary_factor", 1.0));
-  if (part != 1.0 && !Is("phi3")) {
-    Lacks("partial_rotary_factor", fmt::format("{} is not supported; only 1 is", part));
-  }
-  const double dims = std::floor(std::clamp(part, 0.0, 1.0) * model_.head_dim);
-  out_.SetUint32(Key("rope.dimension_count"), static_cast<uint32_t>(dims),
-                 in_.Field("partial_rotary_factor"));
-  const std::string type = rope.Text("rope_type", rope.Text("type", "default"));
-  if (type == "llama3") {
-    ReadLlama3Scaling(&rope, theta);
-  } else {
-    ReadRopeScaling(&rope, type);
-  }
-  in_.Keep(rope.status());
-  in_.Keep(rope_local.status());
-}
-
-void ConfigReader::ReadRopeScaling(HfFields* rope, std::string_view type) {
-  if (type == "default") return;
-  const bool longrope = type == "longrope" || type == "su";
-  if (type != "linear" && type != "yarn" && !longrope) {
-    rope->Fail(StatusCode::kUnimplemented, "rope_type",
-               fmt::format("\"{}\" is not supported; default, linear, yarn, llama3 and longrope "
-                           "are",
-                           base::PrintableText(type.substr(0, 64))));
-    return;
-  }
-  out_.SetString(Key("rope.scaling.type"), longrope ? "longrope" : type, rope->Field("rope_type"));
-  if (longrope) return ReadLongRope(rope);
-  out_.SetFloat32(Key("rope.scaling.factor"), static_cast<float>(rope->Number("factor")),
-                  rope->Field("factor"));
-  if (type == "yarn") ReadYarnScaling(rope);
-}
-
-void ConfigReader::ReadYarnScaling(HfFields* rope) {
-  const auto put = [&](std::string_view key, double value, std::string_view field) {
-    out_.SetFloat32(Key(key), static_cast<float>(value), rope->Field(field));
-  };
-  out_.SetUint32(Key("rope.scaling.original_context_length"),
-                 rope->Uint("original_max_position_embeddings", context_),
-                 rope->Field("original_max_position_embeddings"));
-  put("rope.scaling.yarn_beta_fast", rope->Number("beta_fast", 32.0), "beta_fast");
-  put("rope.scaling.yarn_beta_slow", rope->Number("beta_slow", 1.0), "beta_slow");
-  const double factor = rope->Number("factor");
-  const double usual = 0.1 * PortableLog(std::max(factor, 1.0)) + 1.0;
-  if (rope->Has("attention_factor")) {
-    // GGUF's is beside YaRN's own.
-    put("rope.scaling.attn_factor", rope->Number("attention_factor") / usual, "attention_factor");
-  }
-  for (const char* key : {"mscale", "mscale_all_dim"}) {
-    if (rope->Has(key)) rope->Fail(StatusCode::kUnimplemented, key, "is not supported");
-  }
-  // gpt-oss has the ramp's ends as they are, others rounded to whole pairs: each recipe knows.
-  if (rope->Bool("truncate", !Is("gpt-oss")) == Is("gpt-oss")) {
-    rope->Fail(StatusCode::kUnimplemented, "truncate",
-               fmt::format("only {} is supported", !Is("gpt-oss")));
-  }
-}
-
-void ConfigReader::ReadLongRope(HfFields* rope) {
-  const uint32_t original = rope->Uint("original_max_position_embeddings",
-                                       in_.Uint("original_max_position_embeddings", context_));
-  out_.SetUint32(Key("rope.scaling.original_context_length"), original,
-                 in_.Field("original_max_position_embeddings"));
-  model_.rope_long = rope->Numbers("long_factor");
-  model_.rope_short = rope->Numbers("short_factor");
-  for (const char* key : {"long_factor", "short_factor"}) {
-    if (!rope->Has(key)) rope->Fail(StatusCode::kDataLoss, key, "the field is missing");
-  }
-  const double scale = original > 0 ? static_cast<double>(context_) / original : 0.0;
-  double attention = 1.0;
-  if (scale > 1.0 && original > 1) {
-    attention = std::sqrt(1.0 + PortableLog(scale) / PortableLog(original));
-  }
-  out_.SetFloat32(Key("rope.scaling.attn_factor"),
-                  static_cast<float>(rope->Number("attention_factor", attention)),
-                  rope->Field("attention_factor"));
-}
-
-// Pairs that turn often within the original context stay, slow ones are stretched by `factor`, and
-// between the two wave lengths the divisor goes from one to the other (Llama 3.1's description).
-void ConfigReader::ReadLlama3Scaling(HfFields* rope, double theta) {
-  constexpr double kTwoPi = 6.283185307179586;
-  const double factor = rope->Number("factor");
-  const double low = rope->Number("low_freq_factor", 1.0);
-  const double high = rope->Number("high_freq_factor", 4.0);
-  const double original = rope->Uint("original_max_position_embeddings", 8192);
-  if (!rope->ok()) return;
-  if (!(factor >= 1.0 && low > 0.0 && high > low && original >= 1.0 && theta > 1.0)) {
-    rope->Fail(StatusCode::kDataLoss, "factor",
-               "the scaling of llama3 needs a factor of at least 1 and 0 < low_freq_factor < "
-               "high_freq_factor");
-    return;
-  }
-  for (uint32_t i = 0; i < model_.head_dim / 2; ++i) {
-    const double frequency = PortablePow(theta, -2.0 * i / model_.head_dim);
-    const double wave = kTwoPi / frequency;
-    double divisor = factor;
-    if (wave < original / high) {
-      divisor = 1.0;
-    } else if (wave <= original / low) {
-      const double smooth = (original / wave - low) / (high - low);
-      divisor = 1.0 / ((1.0 - smooth) / factor + smooth);
-    }
-    model_.rope_freqs.push_back(static_cast<float>(divisor));
   }
 }
 
