@@ -150,10 +150,19 @@ void ConfigReader::RejectWhatChangesAnswers() {
     if (in_.Bool(key, value) == value) return;
     Lacks(key, fmt::format("only {} is supported", value));
   };
+  const auto only_number = [&](const char* key, double value) {
+    if (in_.Number(key, value) == value) return;
+    Lacks(key, fmt::format("only {} is supported", value));
+  };
   if (Is("gpt2")) {
     only("scale_attn_weights", true);
     only("scale_attn_by_inverse_layer_idx", false);
     only("add_cross_attention", false);
+  }
+  if (IsGemma()) only("use_bidirectional_attention", false);
+  if (Is("gpt-oss")) {
+    only_number("swiglu_alpha", 1.702);
+    only_number("swiglu_limit", 7.0);
   }
   const bool tied = IsGemma() || Is("gpt2");
   if (tied || in_.Has("tie_word_embeddings")) {
@@ -169,7 +178,7 @@ void ConfigReader::ReadSizes() {
   }
   std::optional<uint32_t> context;
   if (Is("gemma3")) context = 131072;
-  context_ = Put("context_length", {"max_position_embeddings", "n_ctx", "n_positions"}, context);
+  context_ = Put("context_length", {"max_position_embeddings", "n_positions", "n_ctx"}, context);
   const uint32_t hidden = Put("embedding_length", {"hidden_size", "n_embd"});
   if (Is("gpt2") && !in_.Has("n_inner")) {
     out_.SetUint32(Key("feed_forward_length"), 4 * hidden, in_.Field("n_inner"));
