@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "base/utf8.h"
-#include "model/rope.h"
+#include "model/hf_rope.h"
 
 namespace ropeway::model {
 namespace {
@@ -23,20 +23,34 @@ constexpr uint32_t kMaxExpertsOfAFolder = 1024;
 constexpr char kSilu[] = "silu";
 constexpr char kGelu[] = "gelu_pytorch_tanh";
 
-constexpr auto kArchitectures = std::to_array<HfArchitecture>(
-    {{"LlamaForCausalLM", "llama", kSilu, 1e4, /*rope_pairs=*/true},
-     {"MistralForCausalLM", "llama", kSilu, 1e4, /*rope_pairs=*/true},
-     {"MixtralForCausalLM", "llama", kSilu, 1e6, /*rope_pairs=*/true},
-     {"Qwen2ForCausalLM", "qwen2", kSilu, 1e4},
-     {"Qwen3ForCausalLM", "qwen3", kSilu, 1e4},
-     {"Qwen2MoeForCausalLM", "qwen2moe", kSilu, 1e4},
-     {"Qwen3MoeForCausalLM", "qwen3moe", kSilu, 1e4},
-     {"Gemma2ForCausalLM", "gemma2", kGelu, 1e4, false, /*norm_plus_one=*/true},
-     {"Gemma3ForCausalLM", "gemma3", kGelu, 1e6, false, /*norm_plus_one=*/true},
-     {"Gemma3ForConditionalGeneration", "gemma3", kGelu, 1e6, false, /*norm_plus_one=*/true},
-     {"GPT2LMHeadModel", "gpt2", kGelu, 0.0, false, false, /*transposed=*/true},
-     {"Phi3ForCausalLM", "phi3", kSilu, 1e4},
-     {"GptOssForCausalLM", "gpt-oss", kSilu, 150000.0}});
+// clang-format off
+constexpr auto kArchitectures = std::to_array<HfArchitecture>({
+    {.name = "LlamaForCausalLM", .gguf = "llama", .activation = kSilu, .rope_pairs = true},
+    {.name = "MistralForCausalLM", .gguf = "llama", .activation = kSilu,
+     .kv_heads = 8, .window = 4096, .rope_pairs = true},
+    {.name = "MixtralForCausalLM", .gguf = "llama", .activation = kSilu,
+     .rope_theta = 1e6, .norm_eps = 1e-5, .kv_heads = 8, .window = 0, .rope_pairs = true},
+    {.name = "Qwen2ForCausalLM", .gguf = "qwen2", .activation = kSilu,
+     .kv_heads = 32, .window = 4096},
+    {.name = "Qwen3ForCausalLM", .gguf = "qwen3", .activation = kSilu,
+     .kv_heads = 32, .head_dim = 128, .window = 4096},
+    {.name = "Qwen2MoeForCausalLM", .gguf = "qwen2moe", .activation = kSilu,
+     .kv_heads = 16, .window = 4096},
+    {.name = "Qwen3MoeForCausalLM", .gguf = "qwen3moe", .activation = kSilu,
+     .kv_heads = 4, .window = 4096},
+    {.name = "Gemma2ForCausalLM", .gguf = "gemma2", .activation = kGelu,
+     .kv_heads = 4, .head_dim = 256, .window = 4096, .norm_plus_one = true},
+    {.name = "Gemma3ForCausalLM", .gguf = "gemma3", .activation = kGelu,
+     .rope_theta = 1e6, .kv_heads = 4, .head_dim = 256, .window = 4096, .norm_plus_one = true},
+    {.name = "Gemma3ForConditionalGeneration", .gguf = "gemma3", .activation = kGelu,
+     .rope_theta = 1e6, .kv_heads = 4, .head_dim = 256, .window = 4096, .norm_plus_one = true},
+    {.name = "GPT2LMHeadModel", .gguf = "gpt2", .activation = kGelu, .transposed = true},
+    {.name = "Phi3ForCausalLM", .gguf = "phi3", .activation = kSilu,
+     .norm_eps = 1e-5, .window = 0},
+    {.name = "GptOssForCausalLM", .gguf = "gpt-oss", .activation = kSilu,
+     .rope_theta = 150000.0, .norm_eps = 1e-5, .kv_heads = 8, .head_dim = 64, .window = 128},
+});
+// clang-format on
 
 // Reads one configuration and sets its metadata.
 class ConfigReader {
@@ -49,7 +63,7 @@ class ConfigReader {
     ReadSizes();
     ReadHeads();
     ReadNorms();
-    if (!Is("gpt2")) ReadRope();
+    if (!Is("gpt2")) ReadHfRope(&in_, context_, &out_, &model_);
     ReadWindows();
     ReadExperts();
     ReadSoftCaps();
@@ -82,13 +96,9 @@ class ConfigReader {
   void ReadSizes();
   void ReadHeads();
   void ReadNorms();
-  void ReadRope();
-  void ReadRopeScaling(HfFields* rope, std::string_view type);
-  void ReadYarnScaling(HfFields* rope);
-  void ReadLongRope(HfFields* rope);
-  void ReadLlama3Scaling(HfFields* rope, double theta);
   void ReadWindows();
   std::vector<bool> WindowLayers();
+  std::vector<bool> ListedWindows();
   bool UsualWindow(uint32_t layer, uint32_t pattern) const;
   void ReadExperts();
   void ReadSoftCaps();
@@ -140,10 +150,19 @@ void ConfigReader::RejectWhatChangesAnswers() {
     if (in_.Bool(key, value) == value) return;
     Lacks(key, fmt::format("only {} is supported", value));
   };
+  const auto only_number = [&](const char* key, double value) {
+    if (in_.Number(key, value) == value) return;
+    Lacks(key, fmt::format("only {} is supported", value));
+  };
   if (Is("gpt2")) {
     only("scale_attn_weights", true);
     only("scale_attn_by_inverse_layer_idx", false);
     only("add_cross_attention", false);
+  }
+  if (IsGemma()) only("use_bidirectional_attention", false);
+  if (Is("gpt-oss")) {
+    only_number("swiglu_alpha", 1.702);
+    only_number("swiglu_limit", 7.0);
   }
   const bool tied = IsGemma() || Is("gpt2");
   if (tied || in_.Has("tie_word_embeddings")) {
@@ -159,7 +178,7 @@ void ConfigReader::ReadSizes() {
   }
   std::optional<uint32_t> context;
   if (Is("gemma3")) context = 131072;
-  context_ = Put("context_length", {"max_position_embeddings", "n_ctx", "n_positions"}, context);
+  context_ = Put("context_length", {"max_position_embeddings", "n_positions", "n_ctx"}, context);
   const uint32_t hidden = Put("embedding_length", {"hidden_size", "n_embd"});
   if (Is("gpt2") && !in_.Has("n_inner")) {
     out_.SetUint32(Key("feed_forward_length"), 4 * hidden, in_.Field("n_inner"));
@@ -170,30 +189,30 @@ void ConfigReader::ReadSizes() {
 }
 
 void ConfigReader::ReadHeads() {
+  const HfArchitecture& usual = *model_.architecture;
+  constexpr const char* kKvHeads = "num_key_value_heads";
   std::optional<uint32_t> heads;
-  std::optional<uint32_t> kv_heads;
-  std::optional<uint32_t> head_dim;
-  if (Is("gemma3")) {  // What transformers takes for its larger models, which do not say.
-    heads = 8;
-    kv_heads = 4;
-    head_dim = 256;
-  }
+  if (IsGemma()) heads = 8;  // The larger ones do not say.
   model_.heads = Put("attention.head_count", {"num_attention_heads", "n_head"}, heads);
-  if (!kv_heads) kv_heads = model_.heads;
-  model_.kv_heads = Put("attention.head_count_kv", {"num_key_value_heads"}, kv_heads);
-  if (in_.Has("head_dim") || head_dim) {
-    model_.head_dim = in_.Uint("head_dim", head_dim);
+  const bool as_heads = usual.kv_heads == 0 || in_.IsNull(kKvHeads);
+  model_.kv_heads =
+      Put("attention.head_count_kv", {kKvHeads}, as_heads ? model_.heads : usual.kv_heads);
+  if (in_.Has("head_dim")) {
+    model_.head_dim = in_.Uint("head_dim");
+  } else if (usual.head_dim > 0 && !in_.IsNull("head_dim")) {
+    model_.head_dim = usual.head_dim;
   } else if (model_.heads > 0) {
     model_.head_dim = in_.Uint(in_.Name({"hidden_size", "n_embd"}), 0) / model_.heads;
   }
   if (Is("gpt2")) return;  // Its files have no such keys.
   out_.SetUint32(Key("attention.key_length"), model_.head_dim, in_.Field("head_dim"));
   out_.SetUint32(Key("attention.value_length"), model_.head_dim, in_.Field("head_dim"));
-  if (!in_.Has("query_pre_attn_scalar")) return;
-  const double scalar = in_.Number("query_pre_attn_scalar");
-  if (scalar > 0.0 && scalar != model_.head_dim) {
-    PutFloat("attention.scale", 1.0 / std::sqrt(scalar), "query_pre_attn_scalar");
-  }
+  if (!IsGemma()) return;
+  // Said where it is the usual one too: the recipes know another of the largest models.
+  constexpr const char* kScalar = "query_pre_attn_scalar";
+  const double scalar = in_.Number(kScalar, 256.0);
+  if (scalar > 0.0) return PutFloat("attention.scale", 1.0 / std::sqrt(scalar), kScalar);
+  in_.Fail(StatusCode::kDataLoss, kScalar, fmt::format("{} is not above 0", scalar));
 }
 
 void ConfigReader::ReadNorms() {
@@ -201,140 +220,8 @@ void ConfigReader::ReadNorms() {
     PutFloat("attention.layer_norm_epsilon", in_.Number("layer_norm_epsilon", 1e-5),
              "layer_norm_epsilon");
   } else {
-    PutFloat("attention.layer_norm_rms_epsilon", in_.Number("rms_norm_eps", 1e-6), "rms_norm_eps");
-  }
-}
-
-// transformers 5 has one object "rope_parameters", by kinds of layers or not; before that
-// "rope_scaling" holds what is beside rope_theta.
-void ConfigReader::ReadRope() {
-  const json none = json::object();
-  const std::string_view field = in_.Name({"rope_parameters", "rope_scaling"});
-  const json* all = in_.Object(field);
-  if (all == nullptr) all = &none;
-  const json* global = all;
-  const json* local = &none;
-  if (all->contains("full_attention") && (*all)["full_attention"].is_object()) {
-    global = &(*all)["full_attention"];
-    const auto at = all->find("sliding_attention");
-    if (at != all->end() && at->is_object()) local = &*at;
-  }
-  HfFields rope(in_.path(), in_.Field(field), *global);
-  HfFields rope_local(in_.path(), in_.Field(field), *local);
-  const double theta =
-      rope.Number("rope_theta", in_.Number("rope_theta", model_.architecture->rope_theta));
-  PutFloat("rope.freq_base", theta, "rope_theta");
-  if (Is("gemma3")) {
-    PutFloat("rope.freq_base_swa",
-             rope_local.Number("rope_theta", in_.Number("rope_local_base_freq", 1e4)),
-             "rope_local_base_freq");
-  }
-  const double part =
-      rope.Number("partial_rotary_factor", in_.Number("partial_rotary_factor", 1.0));
-  if (part != 1.0 && !Is("phi3")) {
-    Lacks("partial_rotary_factor", fmt::format("{} is not supported; only 1 is", part));
-  }
-  const double dims = std::floor(std::clamp(part, 0.0, 1.0) * model_.head_dim);
-  out_.SetUint32(Key("rope.dimension_count"), static_cast<uint32_t>(dims),
-                 in_.Field("partial_rotary_factor"));
-  const std::string type = rope.Text("rope_type", rope.Text("type", "default"));
-  if (type == "llama3") {
-    ReadLlama3Scaling(&rope, theta);
-  } else {
-    ReadRopeScaling(&rope, type);
-  }
-  in_.Keep(rope.status());
-  in_.Keep(rope_local.status());
-}
-
-void ConfigReader::ReadRopeScaling(HfFields* rope, std::string_view type) {
-  if (type == "default") return;
-  const bool longrope = type == "longrope" || type == "su";
-  if (type != "linear" && type != "yarn" && !longrope) {
-    rope->Fail(StatusCode::kUnimplemented, "rope_type",
-               fmt::format("\"{}\" is not supported; default, linear, yarn, llama3 and longrope "
-                           "are",
-                           base::PrintableText(type.substr(0, 64))));
-    return;
-  }
-  out_.SetString(Key("rope.scaling.type"), longrope ? "longrope" : type, rope->Field("rope_type"));
-  if (longrope) return ReadLongRope(rope);
-  out_.SetFloat32(Key("rope.scaling.factor"), static_cast<float>(rope->Number("factor")),
-                  rope->Field("factor"));
-  if (type == "yarn") ReadYarnScaling(rope);
-}
-
-void ConfigReader::ReadYarnScaling(HfFields* rope) {
-  const auto put = [&](std::string_view key, double value, std::string_view field) {
-    out_.SetFloat32(Key(key), static_cast<float>(value), rope->Field(field));
-  };
-  out_.SetUint32(Key("rope.scaling.original_context_length"),
-                 rope->Uint("original_max_position_embeddings", context_),
-                 rope->Field("original_max_position_embeddings"));
-  put("rope.scaling.yarn_beta_fast", rope->Number("beta_fast", 32.0), "beta_fast");
-  put("rope.scaling.yarn_beta_slow", rope->Number("beta_slow", 1.0), "beta_slow");
-  const double factor = rope->Number("factor");
-  const double usual = 0.1 * PortableLog(std::max(factor, 1.0)) + 1.0;
-  if (rope->Has("attention_factor")) {
-    // GGUF's is beside YaRN's own.
-    put("rope.scaling.attn_factor", rope->Number("attention_factor") / usual, "attention_factor");
-  }
-  for (const char* key : {"mscale", "mscale_all_dim"}) {
-    if (rope->Has(key)) rope->Fail(StatusCode::kUnimplemented, key, "is not supported");
-  }
-  // gpt-oss has the ramp's ends as they are, others rounded to whole pairs: each recipe knows.
-  if (rope->Bool("truncate", !Is("gpt-oss")) == Is("gpt-oss")) {
-    rope->Fail(StatusCode::kUnimplemented, "truncate",
-               fmt::format("only {} is supported", !Is("gpt-oss")));
-  }
-}
-
-void ConfigReader::ReadLongRope(HfFields* rope) {
-  const uint32_t original = rope->Uint("original_max_position_embeddings",
-                                       in_.Uint("original_max_position_embeddings", context_));
-  out_.SetUint32(Key("rope.scaling.original_context_length"), original,
-                 in_.Field("original_max_position_embeddings"));
-  model_.rope_long = rope->Numbers("long_factor");
-  model_.rope_short = rope->Numbers("short_factor");
-  for (const char* key : {"long_factor", "short_factor"}) {
-    if (!rope->Has(key)) rope->Fail(StatusCode::kDataLoss, key, "the field is missing");
-  }
-  const double scale = original > 0 ? static_cast<double>(context_) / original : 0.0;
-  double attention = 1.0;
-  if (scale > 1.0 && original > 1) {
-    attention = std::sqrt(1.0 + PortableLog(scale) / PortableLog(original));
-  }
-  out_.SetFloat32(Key("rope.scaling.attn_factor"),
-                  static_cast<float>(rope->Number("attention_factor", attention)),
-                  rope->Field("attention_factor"));
-}
-
-// Pairs that turn often within the original context stay, slow ones are stretched by `factor`, and
-// between the two wave lengths the divisor goes from one to the other (Llama 3.1's description).
-void ConfigReader::ReadLlama3Scaling(HfFields* rope, double theta) {
-  constexpr double kTwoPi = 6.283185307179586;
-  const double factor = rope->Number("factor");
-  const double low = rope->Number("low_freq_factor", 1.0);
-  const double high = rope->Number("high_freq_factor", 4.0);
-  const double original = rope->Uint("original_max_position_embeddings", 8192);
-  if (!rope->ok()) return;
-  if (!(factor >= 1.0 && low > 0.0 && high > low && original >= 1.0 && theta > 1.0)) {
-    rope->Fail(StatusCode::kDataLoss, "factor",
-               "the scaling of llama3 needs a factor of at least 1 and 0 < low_freq_factor < "
-               "high_freq_factor");
-    return;
-  }
-  for (uint32_t i = 0; i < model_.head_dim / 2; ++i) {
-    const double frequency = PortablePow(theta, -2.0 * i / model_.head_dim);
-    const double wave = kTwoPi / frequency;
-    double divisor = factor;
-    if (wave < original / high) {
-      divisor = 1.0;
-    } else if (wave <= original / low) {
-      const double smooth = (original / wave - low) / (high - low);
-      divisor = 1.0 / ((1.0 - smooth) / factor + smooth);
-    }
-    model_.rope_freqs.push_back(static_cast<float>(divisor));
+    PutFloat("attention.layer_norm_rms_epsilon",
+             in_.Number("rms_norm_eps", model_.architecture->norm_eps), "rms_norm_eps");
   }
 }
 
@@ -345,28 +232,19 @@ bool ConfigReader::UsualWindow(uint32_t layer, uint32_t pattern) const {
   return Is("llama") || Is("phi3");
 }
 
+// Empty after a failure.
 std::vector<bool> ConfigReader::WindowLayers() {
+  constexpr const char* kUsed = "use_sliding_window";
+  const std::string_view gguf = model_.architecture->gguf;
+  const bool qwen = gguf.starts_with("qwen");
   std::vector<bool> windows(model_.layers);
-  const std::vector<std::string> types = in_.Texts("layer_types");
-  if (!types.empty()) {
-    if (types.size() != windows.size()) {
-      in_.Fail(StatusCode::kDataLoss, "layer_types",
-               fmt::format("{} entries for {} layers", types.size(), windows.size()));
-      return {};
-    }
-    for (size_t i = 0; i < types.size(); ++i) {
-      windows[i] = types[i] == "sliding_attention";
-      if (!windows[i] && types[i] != "full_attention") {
-        Lacks("layer_types", fmt::format("\"{}\" is not supported; full_attention and "
-                                         "sliding_attention are",
-                                         base::PrintableText(types[i].substr(0, 64))));
-      }
-    }
-    return windows;
+  if (qwen && !in_.Bool(kUsed, false)) return windows;
+  if (in_.Has("layer_types")) return ListedWindows();
+  if (qwen && gguf.ends_with("moe")) {  // Versions of transformers differ in which layers.
+    Lacks(kUsed, "true is not supported without layer_types");
+    return {};
   }
-  const bool qwen = std::string_view(model_.architecture->gguf).starts_with("qwen");
-  const uint32_t first =
-      qwen && in_.Bool("use_sliding_window", false) ? in_.Uint("max_window_layers", 0) : UINT32_MAX;
+  const uint32_t first = qwen ? in_.Uint("max_window_layers", 28) : 0;
   const uint32_t pattern = std::max(1U, in_.Uint("sliding_window_pattern", 6));
   for (uint32_t i = 0; i < windows.size(); ++i) {
     windows[i] = qwen ? i >= first : UsualWindow(i, pattern);
@@ -374,13 +252,31 @@ std::vector<bool> ConfigReader::WindowLayers() {
   return windows;
 }
 
+std::vector<bool> ConfigReader::ListedWindows() {
+  constexpr const char* kTypes = "layer_types";
+  std::vector<bool> windows;
+  for (const std::string& type : in_.Texts(kTypes)) {
+    windows.push_back(type == "sliding_attention");
+    if (windows.back() || type == "full_attention") continue;
+    Lacks(kTypes, fmt::format("\"{}\" is not supported; full_attention and sliding_attention are",
+                              base::PrintableText(type.substr(0, 64))));
+  }
+  if (windows.size() == model_.layers) return windows;
+  in_.Fail(StatusCode::kDataLoss, kTypes,
+           fmt::format("{} entries for {} layers", windows.size(), model_.layers));
+  return {};
+}
+
 void ConfigReader::ReadWindows() {
-  if (!in_.ok()) return;
-  const uint32_t window = in_.Uint("sliding_window", 0);
+  constexpr const char* kField = "sliding_window";
+  const std::optional<uint32_t> absent = model_.architecture->window;
+  if (!in_.ok() || !absent) return;
+  const uint32_t window = in_.IsNull(kField) ? 0 : in_.Uint(kField, absent);
   const std::vector<bool> windows = WindowLayers();
   const bool any = window > 0 && std::ranges::find(windows, true) != windows.end();
-  if (any || Is("phi3")) {
-    out_.SetUint32(Key("attention.sliding_window"), any ? window : 0, in_.Field("sliding_window"));
+  // GGUF's recipe of gemma2 has windows where the key is absent.
+  if (any || Is("phi3") || Is("gemma2")) {
+    out_.SetUint32(Key("attention.sliding_window"), any ? window : 0, in_.Field(kField));
   }
   if (!any) return;
   bool usual = true;
@@ -423,7 +319,8 @@ void ConfigReader::ReadExperts() {
 
 void ConfigReader::ReadSoftCaps() {
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
-    if (in_.Has(key)) PutFloat(key, in_.Number(key), key);
+    // null is no cap, where GGUF's recipe of gemma2 has one for an absent key.
+    if (in_.Has(key) || (Is("gemma2") && in_.IsNull(key))) PutFloat(key, in_.Number(key, 0.0), key);
   }
 }
 

@@ -14,12 +14,18 @@
 
 namespace ropeway::model {
 
-// An architecture of transformers, and how its weights differ from those of GGUF.
+// An architecture of transformers: what it takes where config.json has no such field, and how its
+// weights differ from those of GGUF.
 struct HfArchitecture {
   const char* name;  // In config.json's "architectures".
   const char* gguf;  // The architecture in GGUF.
   const char* activation;
-  double rope_theta;           // Where the configuration has none.
+  double rope_theta = 1e4;
+  double norm_eps = 1e-6;
+  uint32_t kv_heads = 0;  // 0: as many as heads.
+  uint32_t head_dim = 0;  // 0: the heads share the hidden size.
+  // Positions of its windows, 0: none. Absent: it has no windows, whatever config.json says.
+  std::optional<uint32_t> window = std::nullopt;
   bool rope_pairs = false;     // GGUF keeps the rows of q and k so that RoPE turns neighbours.
   bool norm_plus_one = false;  // GGUF keeps the weights of norms plus 1.
   bool transposed = false;     // Matrices are [inputs, outputs].

@@ -295,8 +295,9 @@ TEST(HfFolderTest, FusedExpertsAreTakenApart) {
   // [2 experts, gate and up of 1 row each, 2]
   writer.Add("model.layers.0.mlp.experts.gate_up_proj", {2, 2, 2}, "F32", {1, 2, 3, 4, 5, 6, 7, 8});
   writer.Add("model.layers.0.mlp.experts.down_proj", {2, 2, 1}, "F32", {1, 2, 3, 4});
+  writer.Add("model.layers.0.mlp.shared_expert_gate.weight", {1, 2}, "BF16", {5, 6});
   const auto file =
-      OpenWith(ConfigOf("Qwen3MoeForCausalLM", R"(, "num_experts": 2, "num_experts_per_tok": 1,
+      OpenWith(ConfigOf("Qwen2MoeForCausalLM", R"(, "num_experts": 2, "num_experts_per_tok": 1,
                "moe_intermediate_size": 1, "norm_topk_prob": true)"),
                writer);
   ASSERT_NE(file, nullptr);
@@ -304,6 +305,9 @@ TEST(HfFolderTest, FusedExpertsAreTakenApart) {
   EXPECT_THAT(FloatsOf(*file, "blk.0.ffn_up_exps.weight"), ElementsAre(3, 4, 7, 8));
   EXPECT_THAT(file->FindTensor("blk.0.ffn_down_exps.weight")->shape, ElementsAre(1U, 2U, 2U));
   EXPECT_THAT(FloatsOf(*file, "blk.0.ffn_down_exps.weight"), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(file->FindTensor("blk.0.ffn_gate_inp_shexp.weight")->shape, ElementsAre(2U, 1U));
+  EXPECT_EQ(GgmlTypeName(file->FindTensor("blk.0.ffn_gate_inp_shexp.weight")->type), "F32");
+  EXPECT_THAT(FloatsOf(*file, "blk.0.ffn_gate_inp_shexp.weight"), ElementsAre(5, 6));
 }
 
 TEST(HfFolderTest, GptOssAlternatesBetweenGateAndUp) {

@@ -45,6 +45,12 @@ const json* HfFields::Find(std::string_view key) const {
   return at == object_.end() || at->is_null() ? nullptr : &*at;
 }
 
+bool HfFields::IsNull(std::string_view key) const {
+  if (!object_.is_object()) return false;
+  const auto at = object_.find(std::string(key));
+  return at != object_.end() && at->is_null();
+}
+
 std::string_view HfFields::Name(std::initializer_list<std::string_view> keys) const {
   for (const std::string_view key : keys) {
     if (Has(key)) return key;

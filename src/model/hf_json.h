@@ -37,6 +37,8 @@ class HfFields {
   std::string Field(std::string_view key) const { return HfField(file_, key); }
 
   bool Has(std::string_view key) const { return Find(key) != nullptr; }
+  // Whether the field is there, and null.
+  bool IsNull(std::string_view key) const;
   // The first of the keys that there is; the first where there is none.
   std::string_view Name(std::initializer_list<std::string_view> keys) const;
 

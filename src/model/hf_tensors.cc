@@ -99,7 +99,7 @@ std::optional<uint32_t> FloatTypeOf(const std::string& dtype) {
 // Kept as F32 in GGUF, where routing and positions are exact.
 bool IsAlwaysF32(std::string_view name) {
   return !name.ends_with(".weight") || name.ends_with("ffn_gate_inp.weight") ||
-         name == "position_embd.weight";
+         name.ends_with("ffn_gate_inp_shexp.weight") || name == "position_embd.weight";
 }
 
 class FolderTensors {
@@ -229,8 +229,7 @@ Status FolderTensors::AddNamed(const std::string& prefix, std::string_view gguf,
   }
   const std::string name = prefix + std::string(gguf) + std::string(ending);
   const size_t rank = t.tensor.shape.size();
-  // A gate of one output is a vector.
-  if (rank == 1 || (rank == 2 && gguf == "ffn_gate_inp_shexp")) return AddVector(name, t);
+  if (rank == 1) return AddVector(name, t);
   if (rank == 2) return AddMatrix(name, transposed, t);
   return ShapeError(t, "a vector or a matrix");
 }

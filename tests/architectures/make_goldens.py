@@ -111,10 +111,11 @@ def make_model(case):
     c = common_config(case)
     t = transformers
     if case.name == "gpt2":
+        # n_ctx is for llama.cpp's converter alone (tests/folders).
         return t.GPT2LMHeadModel(t.GPT2Config(
-            vocab_size=VOCABULARY, n_positions=CONTEXT, n_embd=HIDDEN, n_layer=case.layers, n_head=HEADS, n_inner=FFN,
-            activation_function="gelu_new", layer_norm_epsilon=case.eps, attn_implementation="eager",
-            bos_token_id=1, eos_token_id=2))
+            vocab_size=VOCABULARY, n_positions=CONTEXT, n_ctx=CONTEXT, n_embd=HIDDEN, n_layer=case.layers,
+            n_head=HEADS, n_inner=FFN, activation_function="gelu_new", layer_norm_epsilon=case.eps,
+            attn_implementation="eager", bos_token_id=1, eos_token_id=2))
     experts = {"num_experts": case.experts, "num_experts_per_tok": case.experts_used,
                "moe_intermediate_size": case.expert_ffn, "decoder_sparse_step": 1, "mlp_only_layers": []}
     softcaps = {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 10.0}

@@ -17,6 +17,7 @@ ModelConfig ReadGemma2(MetadataReader* reader) {
   ReadAttentionScale(reader, &c);
   ReadRope(reader, &c);
   ReadWindows(reader, kGemma2Window, 2, &c);  // In every layer with an even number.
+  ReadWindowRope(reader, &c);
   c.position = PositionKind::kRopeNeox;
   c.activation = Activation::kGeGlu;
   c.attention_soft_cap = static_cast<float>(reader->Float("attn_logit_softcapping", 0, 1e6, 50.0));

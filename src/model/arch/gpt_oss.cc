@@ -14,6 +14,7 @@ ModelConfig ReadGptOss(MetadataReader* reader) {
   c.rope.yarn_whole_pairs = false;
   reader->Uint("attention.sliding_window", 1, 1 << 24);  // Not to be absent.
   ReadWindows(reader, 0, 2, &c);
+  ReadWindowRope(reader, &c);
   c.position = PositionKind::kRopeNeox;
   c.activation = Activation::kSwiGluClamped;
   ReadExperts(reader, c.intermediate_size, &c);

@@ -300,6 +300,14 @@ void ReadRope(MetadataReader* reader, ModelConfig* config) {
   }
 }
 
+void ReadWindowRope(MetadataReader* reader, ModelConfig* config) {
+  constexpr const char* kBase = "rope.freq_base_swa";
+  if (!reader->status().ok() || config->windows.empty() || !reader->Has(kBase)) return;
+  RopeParams rope = config->rope;
+  rope.freq_base = reader->Float(kBase, 2.0, 1e15);
+  if (rope.freq_base != config->rope.freq_base) config->window_rope = rope;
+}
+
 TensorSpec MatrixSpec(TensorPart LayerTensors::*role, std::string_view name, int32_t inputs,
                       int32_t outputs) {
   return MatrixRowsSpec(role, name, inputs, outputs, 0, outputs);

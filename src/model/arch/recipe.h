@@ -73,6 +73,9 @@ void ReadRope(MetadataReader* reader, ModelConfig* config);
 // Windows: of `window` positions where the file names no other length (0: none), in all layers but
 // each `pattern`-th, or in all layers if `pattern` is 0.
 void ReadWindows(MetadataReader* reader, int32_t window, int32_t pattern, ModelConfig* config);
+// RoPE of the layers with a window, where the file names another base for them. After ReadRope and
+// ReadWindows.
+void ReadWindowRope(MetadataReader* reader, ModelConfig* config);
 // A mixture of experts; `intermediate_size` of each where the file names no other.
 void ReadExperts(MetadataReader* reader, int32_t intermediate_size, ModelConfig* config);
 

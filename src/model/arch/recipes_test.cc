@@ -136,6 +136,23 @@ TEST(RecipesTest, VariantsAreRead) {
   EXPECT_FALSE(gptoss.rope.yarn_whole_pairs);
 }
 
+TEST(RecipesTest, WindowLayersMayHaveABaseOfTheirOwn) {
+  const auto base = [](const char* architecture, float value) {
+    return [=](GgufWriter* w) {
+      w->SetFloat32(std::string(architecture) + ".rope.freq_base_swa", value);
+    };
+  };
+  EXPECT_FALSE(TinyConfig("gemma2", base("gemma2", 10000.0F)).window_rope.has_value());
+  const ModelConfig gemma2 = TinyConfig("gemma2", base("gemma2", 20000.0F));
+  ASSERT_TRUE(gemma2.window_rope.has_value());
+  EXPECT_EQ(gemma2.window_rope->freq_base, 20000.0);
+  EXPECT_EQ(gemma2.window_rope->dim, gemma2.rope.dim);
+  const ModelConfig gptoss = TinyConfig("gptoss", base("gpt-oss", 20000.0F));
+  ASSERT_TRUE(gptoss.window_rope.has_value());
+  EXPECT_EQ(gptoss.window_rope->scaling, RopeScaling::kYarn);
+  EXPECT_FALSE(gptoss.window_rope->yarn_whole_pairs);
+}
+
 TEST(RecipesTest, TheLargestGemmasScaleOtherwise) {
   const auto with_layers = [](uint32_t layers, bool named) {
     const TempFile temp([&] {
