@@ -31,7 +31,7 @@ TEST(PrefillBudget, AStepMayHaveALimit) {
   budget.Begin(40, false, 100);
   EXPECT_EQ(budget.For(false, false), 60);
   EXPECT_EQ(budget.For(false, true), 60);
-  EXPECT_EQ(budget.For(true, false), 472) << "class high is not bound by it";
+  EXPECT_EQ(budget.For(true, false), PrefillBudget::kUrgent) << "class high goes on faster";
   budget.Begin(80, false, 100);
   EXPECT_EQ(budget.For(false, false), 32) << "prompts go on beside many decodes";
   budget.Begin(4, false, 20);
