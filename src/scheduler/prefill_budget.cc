@@ -17,7 +17,7 @@ constexpr double kMixedPart = 2;
 
 void PrefillBudget::Begin(double decode_cost, bool after_urgent, double step) {
   high_ = std::max(options_.all - decode_cost, kLeastPart * options_.all);
-  if (decode_cost == 0) high_ = std::min(high_, step);
+  high_ = std::min(high_, std::max(kUrgent, step - decode_cost));
   others_ = high_;
   if (after_urgent) high_ = std::min(high_, std::max(kUrgent, kMixedPart * decode_cost));
   if (options_.mixed > 0 && decode_cost > 0) {

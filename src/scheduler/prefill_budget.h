@@ -30,7 +30,8 @@ class PrefillBudget {
 
   // Begins a step with decodes of the given cost; 0: there are none. `after_urgent`: decodes were
   // left out of the steps before it, so prompts of class high are limited too. `step`: what the
-  // step may cost with its decodes; beside these, prompts get options.mixed whatever they cost.
+  // step may cost with its decodes; whatever these cost, prompts of class high get kUrgent, and
+  // the others beside decodes options.mixed.
   void Begin(double decode_cost, bool after_urgent = false,
              double step = std::numeric_limits<double>::infinity());
   // Begins a step that belongs to urgent prompts; the first needs `first_need`.
