@@ -135,8 +135,8 @@ HttpReply LimitReached(const KeyLimits::Grant& grant, const Caller& caller,
 
 }  // namespace
 
-Generation::Generation(std::shared_ptr<SocketStream> stream, ServerContext* context,
-                       IoTurns* turns, HttpRequest request, ApiFormatMaker make_format)
+Generation::Generation(std::shared_ptr<SocketStream> stream, ServerContext* context, IoTurns* turns,
+                       HttpRequest request, ApiFormatMaker make_format)
     : stream_(std::move(stream)),
       context_(context),
       turns_(turns),
