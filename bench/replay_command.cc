@@ -50,14 +50,6 @@ struct FileRequest {
   Priority priority = Priority::kMedium;
 };
 
-// Nothing if no class has this name.
-std::optional<Priority> PriorityOfName(const std::string& name) {
-  for (const Priority priority : {Priority::kHigh, Priority::kMedium, Priority::kLow}) {
-    if (name == PriorityName(priority)) return priority;
-  }
-  return std::nullopt;
-}
-
 // The requests of the closed loop come last.
 void MoveLoopBack(std::vector<FileRequest>* requests) {
   std::stable_partition(requests->begin(), requests->end(),
@@ -88,7 +80,7 @@ StatusOr<std::vector<FileRequest>> ReadRequests(const ReplayFlags& flags) {
       request.output_tokens = json.at("output_tokens");
       request.hash_ids = json.value("hash_ids", std::vector<uint64_t>());
       request.tenant = json.value("tenant", std::string());
-      priority = PriorityOfName(json.value("priority", std::string("medium")));
+      priority = PriorityOf(json.value("priority", std::string("medium")));
     } catch (const nlohmann::json::exception& e) {
       return wrong(e.what());
     }

@@ -5,7 +5,6 @@ Starts the servers itself, one after the other, on a machine that should do noth
 import contextlib
 import csv
 import dataclasses
-import pathlib
 import secrets
 import tempfile
 
@@ -172,14 +171,10 @@ def measure_servers(suite, requests, path, keys):
 
 def replay(suite, requests, policy):
     """The records of the requests in the real scheduler, in virtual time."""
-    with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
-        lines = [{"arrival": r.arrival, "input_tokens": r.input_tokens, "output_tokens": r.output_tokens,
-                  "tenant": str(r.client)} for r in requests]
-        path = load.write_lines(folder / "requests.jsonl", lines)
-        suite.worker("replay", path, "--policy", policy, "--max-num-seqs", suite.args.slots, "--prefix-caching", "off",
-                     "--records", folder / "records.jsonl")
-        return load.read_records(folder / "records.jsonl").records
+    lines = [{"arrival": r.arrival, "input_tokens": r.input_tokens, "output_tokens": r.output_tokens,
+              "tenant": str(r.client)} for r in requests]
+    return suite.replay(lines, "--policy", policy, "--max-num-seqs", suite.args.slots, "--prefix-caching",
+                        "off")[0].records
 
 
 def simulate(suite, requests):

@@ -5,8 +5,6 @@ such machine: the same scheduler in virtual time.
 """
 import argparse
 import dataclasses
-import pathlib
-import tempfile
 
 from ropeway_bench import BenchError, load, plot, report, servers
 from ropeway_bench.metrics import Where, cells, ratio
@@ -263,15 +261,12 @@ class Simulation:
     def replay(self, requests, slots):
         """(records, {metric: value}). Requests without an arrival are a closed loop of as many users as for a server."""
         step, decode, prefill = self.args.step_times
-        with tempfile.TemporaryDirectory() as folder:
-            folder = pathlib.Path(folder)
-            lines = [{"input_tokens": r.input_tokens, "output_tokens": r.output_tokens, "priority": r.priority}
-                     | ({} if r.arrival is None else {"arrival": r.arrival}) for r in requests]
-            path = load.write_lines(folder / "requests.jsonl", lines)
-            text = self.suite.worker("replay", path, "--as-served", "--policy", "priority+fair", "--max-num-seqs", slots,
-                                     "--users", 2 * self.args.slots, "--pool-blocks", SIMULATED_BLOCKS, "--step-ms", step,
-                                     "--decode-ms", decode, "--prefill-ms", prefill, "--records", folder / "records.jsonl")
-            return load.read_records(folder / "records.jsonl").records, cells(text)[0][3]
+        lines = [{"input_tokens": r.input_tokens, "output_tokens": r.output_tokens, "priority": r.priority}
+                 | ({} if r.arrival is None else {"arrival": r.arrival}) for r in requests]
+        run, text = self.suite.replay(lines, "--as-served", "--policy", "priority+fair", "--max-num-seqs", slots,
+                                      "--users", 2 * self.args.slots, "--pool-blocks", SIMULATED_BLOCKS, "--step-ms", step,
+                                      "--decode-ms", decode, "--prefill-ms", prefill)
+        return run.records, cells(text)[0][3]
 
     def measuring(self, part):
         """Yields (Where, seed)."""

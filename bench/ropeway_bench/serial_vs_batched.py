@@ -4,8 +4,6 @@ Parts: engine, on `ropeway serve`; simulated, the same engine core over a backen
 is in it, in virtual time. Starts the servers itself, on a machine that should do nothing else.
 """
 import math
-import pathlib
-import tempfile
 
 from ropeway_bench import load, plot, report, schedulers
 from ropeway_bench.metrics import ratio
@@ -91,13 +89,9 @@ def measure_ceiling(suite):
 def simulate(suite, name, size):
     args = suite.args
     for where in suite.measuring(SIMULATED, name, virtual=True):
-        with tempfile.TemporaryDirectory() as folder:
-            line = {"arrival": 0, "input_tokens": SIMULATED_PROMPT, "output_tokens": 1}
-            path = load.write_lines(pathlib.Path(folder) / "requests.jsonl", [line] * args.requests)
-            records = pathlib.Path(folder) / "records.jsonl"
-            suite.worker("replay", path, "--step-ms", args.call_ms, "--max-num-seqs", size, "--prefix-caching", "off",
-                         "--records", records)
-            run = load.read_records(records)
+        line = {"arrival": 0, "input_tokens": SIMULATED_PROMPT, "output_tokens": 1}
+        run, _ = suite.replay([line] * args.requests, "--step-ms", args.call_ms, "--max-num-seqs", size,
+                              "--prefix-caching", "off")
         run.wall_s = max(r.end for r in run.records)
         load.add_load(suite.metrics, where, run)
         suite.metrics.add(where, calls=round(run.wall_s * 1000 / args.call_ms), call_s=args.call_ms / 1000,

@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 
 from ropeway_bench import BenchError, load, plot, report, servers
@@ -168,6 +169,14 @@ class Suite:
     def worker(self, *words):
         """What `ropeway-bench` with these words prints."""
         return output_of(program("ropeway-bench", self.args.ropeway_bench), *words)
+
+    def replay(self, lines, *flags):
+        """(the run, what is printed) of `ropeway-bench replay` over requests, a dict each."""
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            path = load.write_lines(folder / "requests.jsonl", lines)
+            text = self.worker("replay", path, *flags, "--records", folder / "records.jsonl")
+            return load.read_records(folder / "records.jsonl"), text
 
     def ropeway(self, *flags, key=""):
         """Starts `ropeway serve`. `key`: one of the API keys that the flags name."""

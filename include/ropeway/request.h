@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -68,6 +69,8 @@ inline constexpr int kNumPriorities = 3;
 
 // "high", "medium", "low".
 const char* PriorityName(Priority priority);
+// The class of this name, or nothing.
+std::optional<Priority> PriorityOf(std::string_view name);
 
 // One request for generation.
 struct Request {

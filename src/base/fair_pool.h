@@ -111,6 +111,9 @@ class FairPool {
  public:
   static constexpr Duration kLongPiece = std::chrono::milliseconds(10);
   static constexpr int kSpareThreads = 2;
+  // What is added to the nice value of its threads: jobs must not slow the steps of the engine,
+  // which all streams wait for.
+  static constexpr int kNice = 10;
 
   // `places`: for jobs that wait or run, shared between tenants by SharedBudget: one tenant alone
   // gets half of them. `name`: of its threads, as tools like top show them; at most 15 bytes.

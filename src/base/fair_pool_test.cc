@@ -1,6 +1,8 @@
 #include "base/fair_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -304,6 +306,17 @@ TEST(FairPoolTest, JobsRunAtTheSameTimeOnSeveralThreads) {
     return true;
   }));
   done.get_future().wait();
+}
+
+TEST(FairPoolTest, ItsThreadsYieldToOthers) {
+  const auto nice = [] { return getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())); };
+  std::promise<int> its;
+  FairPool pool(1, 1, "test");
+  ASSERT_TRUE(pool.TryAdd({}, [&] {
+    its.set_value(nice());
+    return true;
+  }));
+  EXPECT_EQ(its.get_future().get(), std::min(nice() + FairPool::kNice, 19));
 }
 
 // Adds a job that says when its function is destroyed.

@@ -28,4 +28,11 @@ const char* PriorityName(Priority priority) {
   return "unknown";
 }
 
+std::optional<Priority> PriorityOf(std::string_view name) {
+  for (const Priority priority : {Priority::kHigh, Priority::kMedium, Priority::kLow}) {
+    if (name == PriorityName(priority)) return priority;
+  }
+  return std::nullopt;
+}
+
 }  // namespace ropeway

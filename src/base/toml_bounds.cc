@@ -72,13 +72,9 @@ class TomlScanner {
 
   // Whether a table's name begins behind the header's '[', which was taken, or behind its "[[".
   bool NameFollows() const {
-    size_t at = at_;
-    for (int brackets = 1;; ++brackets) {
-      at = text_.find_first_not_of(" \t", at);
-      if (at == std::string_view::npos) return false;
-      if (brackets == 2 || text_[at] != '[') break;
-      ++at;
-    }
+    size_t at = text_.find_first_not_of(" \t", at_);
+    if (at < text_.size() && text_[at] == '[') at = text_.find_first_not_of(" \t", at + 1);
+    if (at == std::string_view::npos) return false;
     const char c = text_[at];
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
            c == '-' || c == '"' || c == '\'';

@@ -120,7 +120,7 @@ void EngineLoop::Sort(std::list<Message> messages) {
     if (const auto* arrival = std::get_if<core::CoreRequest>(&one.front())) {
       RetryUntilMemory([&] { arrivals_.Push(arrival->tenant, &one); });
     } else if (std::holds_alternative<FlushAsk>(one.front())) {
-      flush_ = true;
+      flushes_.splice(flushes_.end(), one);
     } else {
       aborts_.splice(aborts_.end(), one);
     }
@@ -136,8 +136,7 @@ void EngineLoop::HandleSome() {
     } else if (!arrivals_.empty()) {
       one = arrivals_.Pop();
     } else {
-      flush_ = false;
-      one.emplace_back(FlushAsk{});
+      one.splice(one.end(), flushes_, flushes_.begin());
     }
     std::visit([this](auto& kind) { Handle(kind); }, one.front());
     if (clock_->Now() >= end) return;

@@ -92,10 +92,10 @@ class EngineLoop {
   void RunUntilClosed();
   // Puts what came from the inbox where HandleSome takes it.
   void Sort(std::list<Message> messages);
-  bool has_messages() const { return !aborts_.empty() || !arrivals_.empty() || flush_; }
+  bool has_messages() const { return !aborts_.empty() || !arrivals_.empty() || !flushes_.empty(); }
   // As many as fit between two steps, and at least one: cancels first, which make room; then
-  // arrivals, of which tenants take turns, for to reject one takes time too; then the flush, which
-  // is for all that came before it.
+  // arrivals, of which tenants take turns, for to reject one takes time too; then the flushes,
+  // which are for all that came before them.
   void HandleSome();
   void AbortAll();
   void Push(Message message);
@@ -142,7 +142,7 @@ class EngineLoop {
   // The engine thread's: popped from the inbox, not handled yet.
   std::list<Message> aborts_;
   base::TurnQueue<Message> arrivals_;
-  bool flush_ = false;
+  std::list<Message> flushes_;
 
   mutable std::mutex mu_;
   CoreStats stats_;  // Guarded by mu_, as is all that follows but the thread.

@@ -66,9 +66,7 @@ StatusOr<LoadOptions> CheckFlags(const BenchServeFlags& flags) {
   if (options.chat) options.prompt_ids = false;
   options.ignore_eos =
       flags.ignore_eos == "auto" ? flags.dataset.empty() : flags.ignore_eos == "on";
-  for (const Priority priority : {Priority::kHigh, Priority::kMedium, Priority::kLow}) {
-    if (flags.priority == PriorityName(priority)) options.priority = priority;
-  }
+  options.priority = PriorityOf(flags.priority);
   auto goodput = ParseGoodput(flags.goodput);
   if (!goodput.ok()) return goodput.status();
   options.goodput = *goodput;

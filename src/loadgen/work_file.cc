@@ -143,13 +143,6 @@ std::string_view ReadPrompt(const Json& line, bool chat, Prompt* prompt) {
   return chat ? "token ids need --endpoint completions" : std::string_view();
 }
 
-std::optional<Priority> PriorityOf(const std::string& name) {
-  for (const Priority priority : {Priority::kHigh, Priority::kMedium, Priority::kLow}) {
-    if (name == PriorityName(priority)) return priority;
-  }
-  return std::nullopt;
-}
-
 struct Column {
   const char* name;
   enum Meaning { kInput, kOutput, kSeconds, kMilliseconds, kDate, kClient, kPriority } meaning;

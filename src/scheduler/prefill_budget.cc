@@ -15,13 +15,14 @@ constexpr double kMixedPart = 2;
 
 }  // namespace
 
-void PrefillBudget::Begin(double decode_cost, bool after_urgent, double alone) {
+void PrefillBudget::Begin(double decode_cost, bool after_urgent, double step) {
   high_ = std::max(options_.all - decode_cost, kLeastPart * options_.all);
-  if (decode_cost == 0) high_ = std::min(high_, alone);
+  high_ = std::min(high_, std::max(kUrgent, step - decode_cost));
   others_ = high_;
   if (after_urgent) high_ = std::min(high_, std::max(kUrgent, kMixedPart * decode_cost));
   if (options_.mixed > 0 && decode_cost > 0) {
-    others_ = std::min(others_, std::max(options_.mixed, kMixedPart * decode_cost));
+    const double beside = std::min(kMixedPart * decode_cost, step - decode_cost);
+    others_ = std::min(others_, std::max(options_.mixed, beside));
   }
   long_ = others_;
   if (decode_cost > 0) {

@@ -29,10 +29,11 @@ class PrefillBudget {
   explicit PrefillBudget(const PrefillBudgetOptions& options) : options_(options) {}
 
   // Begins a step with decodes of the given cost; 0: there are none. `after_urgent`: decodes were
-  // left out of the steps before it, so prompts of class high are limited too. `alone`: the limit
-  // of a step without decodes, if that is less than options.all.
+  // left out of the steps before it, so prompts of class high are limited too. `step`: what the
+  // step may cost with its decodes; whatever these cost, prompts of class high get kUrgent, and
+  // the others beside decodes options.mixed.
   void Begin(double decode_cost, bool after_urgent = false,
-             double alone = std::numeric_limits<double>::infinity());
+             double step = std::numeric_limits<double>::infinity());
   // Begins a step that belongs to urgent prompts; the first needs `first_need`.
   void BeginUrgent(double decode_cost, double first_need);
 

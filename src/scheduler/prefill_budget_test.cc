@@ -23,13 +23,19 @@ TEST(PrefillBudget, AloneAPromptGetsTheWholeStep) {
   EXPECT_EQ(budget.For(false, true), 412);
 }
 
-TEST(PrefillBudget, AStepOfPromptsAloneMayHaveALimit) {
+TEST(PrefillBudget, AStepMayHaveALimit) {
   PrefillBudget budget(kOptions);
   budget.Begin(0, false, 100);
   EXPECT_EQ(budget.For(true, false), 100);
   EXPECT_EQ(budget.For(false, true), 100);
+  budget.Begin(40, false, 100);
+  EXPECT_EQ(budget.For(false, false), 60);
+  EXPECT_EQ(budget.For(false, true), 60);
+  EXPECT_EQ(budget.For(true, false), PrefillBudget::kUrgent) << "class high goes on faster";
+  budget.Begin(80, false, 100);
+  EXPECT_EQ(budget.For(false, false), 32) << "prompts go on beside many decodes";
   budget.Begin(4, false, 20);
-  EXPECT_EQ(budget.For(false, false), 32) << "decodes have limits of their own";
+  EXPECT_EQ(budget.For(false, false), 32);
   budget.Begin(0, false, 10'000);
   EXPECT_EQ(budget.For(false, false), 512);
 }

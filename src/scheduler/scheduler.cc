@@ -264,9 +264,9 @@ void Scheduler::ScheduleDecodes() {
   }
 }
 
-double Scheduler::PrefillsAlone() const {
+double Scheduler::StepLimit() const {
   if (!tenants_.named() || cost_.speed() <= 0.0) return std::numeric_limits<double>::infinity();
-  return std::max(kLeastAlone, cost_.speed() * base::ToSeconds(kMostAlone));
+  return std::max(kLeastStep, cost_.speed() * base::ToSeconds(kLongestStep));
 }
 
 void Scheduler::SchedulePrefills() {
@@ -274,7 +274,7 @@ void Scheduler::SchedulePrefills() {
     const int32_t left = urgent->num_ids() - urgent->kv.computed;
     budget_.BeginUrgent(decode_cost_, cost_.Cost(urgent->kv.computed, left));
   } else {
-    budget_.Begin(decode_cost_, urgent_.paused(), PrefillsAlone());
+    budget_.Begin(decode_cost_, urgent_.paused(), StepLimit());
   }
   // In a turn between tenants others may rank before it.
   const bool first_turn = urgent_.owner() != nullptr && urgent_.owner()->sched.first_turn;

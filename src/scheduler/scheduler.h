@@ -105,10 +105,10 @@ class Scheduler {
 
   static constexpr int32_t kMinFollowTokens = 4 * base::kBlockTokens;
   static constexpr int32_t kMinRunSteps = scheduler::kMinRunSteps;
-  // Where tenants have names, a step without decodes takes about this long, but has at least
-  // kLeastAlone units: with fewer rows the kernels are slower (docs/performance.md).
-  static constexpr base::Duration kMostAlone = std::chrono::milliseconds(100);
-  static constexpr double kLeastAlone = 64;
+  // Where tenants have names, prompts make a step about this long at most, but it has at least
+  // kLeastStep units: with fewer rows the kernels are slower (docs/performance.md).
+  static constexpr base::Duration kLongestStep = std::chrono::milliseconds(100);
+  static constexpr double kLeastStep = 64;
 
   // Schedules the next step: moves states and allocates blocks accordingly. The reply is valid
   // until the next call. It has no items only if there is no sequence, a batch fills (next_look),
@@ -198,9 +198,9 @@ class Scheduler {
   // Whether the running sequence is there for kMinRunSteps, and twice as many as it computed again
   // what was lost: so turns cost at most half the work even where the pool is too small to keep it.
   bool MayGiveWay(const core::Sequence& sequence) const;
-  // What the prompts of a step without decodes may cost: another tenant's request may come
-  // meanwhile, and waits for its end.
-  double PrefillsAlone() const;
+  // What a step may cost as far as prompts decide: another tenant's request may come meanwhile,
+  // and waits for its end.
+  double StepLimit() const;
   // Whether a running sequence may give its slot to one that has waited for long: of the same
   // tenant, or of one without more service.
   bool GivesInTurn(const core::Sequence& running, const core::Sequence& waiting);

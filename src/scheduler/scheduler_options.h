@@ -17,7 +17,8 @@ struct SchedulerOptions {
   int max_num_batched_tokens = 1;  // Rows of one step, and the limit of its cost (StepCost).
   int max_prefill_chunk = 0;       // Tokens of one sequence in one step; 0: no such limit.
   // Cost of all chunks in a step in which others decode: this, or twice the decodes' cost if that
-  // is more; 0: no such limit. It does not bind class high.
+  // is more and the step is short enough (Scheduler::kLongestStep); 0: no such limit. It does not
+  // bind class high.
   int mixed_prefill_budget = 0;
   // A sequence with more tokens to compute when it starts is a long one; 0: none is.
   int long_prefill_threshold = 0;

@@ -405,6 +405,29 @@ TEST_F(TenantsTest, PromptsAloneTakeShortStepsWhereTenantsHaveNames) {
   }
 }
 
+TEST_F(TenantsTest, PromptsMakeStepsOfDecodesShortToo) {
+  for (const Priority priority : {Priority::kMedium, Priority::kHigh}) {
+    for (const bool named : {false, true}) {
+      sequences_.clear();
+      now_ = base::TimePoint{0};
+      priority_ = Priority::kMedium;
+      StartFair(1000, {.max_num_seqs = 41,
+                       .max_num_batched_tokens = 512,
+                       .mixed_prefill_budget = 32,
+                       .learn_cost = true});
+      for (int i = 0; i < 40; ++i) AddOf(named ? "a" : "", 1);
+      Step();
+      scheduler_->OnStep(std::chrono::milliseconds(80));
+      priority_ = priority;
+      AddOf(named ? "a" : "", 400);
+      const std::string text = Step();
+      const char* chunk = named ? " 41:0+32" : " 41:0+80";
+      if (priority == Priority::kHigh) chunk = named ? " 41:0+64" : " 41:0+400*";
+      EXPECT_TRUE(text.ends_with(chunk)) << text;
+    }
+  }
+}
+
 TEST_F(TenantsTest, OneTenantIsScheduledAsBefore) {
   StartFair(1000, {.max_num_seqs = 2, .max_num_batched_tokens = 64});
   for (int i = 0; i < 6; ++i) AddOf("", 4);

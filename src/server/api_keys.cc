@@ -124,12 +124,10 @@ std::string ReadKeyText(const toml::node& node, std::string_view field, std::str
 
 std::string ReadKeyPriority(const toml::node& node, std::string_view field, Priority* out) {
   const auto* text = node.as_string();
-  for (const Priority priority : {Priority::kHigh, Priority::kMedium, Priority::kLow}) {
-    if (text == nullptr || text->get() != PriorityName(priority)) continue;
-    *out = priority;
-    return "";
-  }
-  return fmt::format("'{}' must be \"high\", \"medium\" or \"low\"", field);
+  const std::optional<Priority> priority = PriorityOf(text == nullptr ? "" : text->get());
+  if (!priority) return fmt::format("'{}' must be \"high\", \"medium\" or \"low\"", field);
+  *out = *priority;
+  return "";
 }
 
 std::string ReadKeyWeight(const toml::node& node, std::string_view field, double* out) {

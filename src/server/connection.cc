@@ -50,10 +50,11 @@ ConnectionTable::CloseFn Evictor(const std::shared_ptr<SocketStream>& stream,
 }  // namespace
 
 Connection::Connection(asio::ip::tcp::socket socket, const asio::ip::address& peer,
-                       ServerContext* context, asio::ssl::context* tls)
+                       ServerContext* context, IoTurns* turns, asio::ssl::context* tls)
     : stream_(std::make_shared<SocketStream>(std::move(socket), MaxReceived(context->limits()),
                                              context->limits().write_timeout, tls)),
       context_(context),
+      turns_(turns),
       proxied_(context->proxies.Contains(peer)),
       place_(
           context->connections.Open(StrangerAccount(peer, proxied_), Evictor(stream_, context))) {}
@@ -149,7 +150,13 @@ asio::awaitable<bool> Connection::Dispatch(HttpRequest request) {
     stream_->set_answering(false);
     keep_alive = co_await Send(std::move(reply), framing, match, tenant);
   } else {
+    IoTurns::Turn turn;
+    if (!IsHealth(match.route)) {
+      base::Flow flow = FlowOf(request.caller);
+      co_await turns_->Begin(std::move(flow), stream_, &turn);
+    }
     HttpReply reply = AnswerPlain(match, request.caller, context_);
+    turn.End();
     keep_alive = co_await Send(std::move(reply), framing, match, tenant);
   }
   co_return keep_alive;
@@ -159,8 +166,8 @@ asio::awaitable<bool> Connection::Generate(HttpRequest request, RouteMatch match
   const auto start = SteadyClock::now();
   const std::string tenant = request.caller.tenant;
   stream_->set_answering(true);
-  auto generation =
-      std::make_shared<Generation>(stream_, context_, std::move(request), match.make_format);
+  auto generation = std::make_shared<Generation>(stream_, context_, turns_, std::move(request),
+                                                 match.make_format);
   const Sent sent = co_await generation->Run();
   stream_->set_answering(false);
   context_->metrics.CountRequest(match.name, sent.status, tenant);

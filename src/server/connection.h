@@ -9,6 +9,7 @@
 #include <string>
 
 #include "server/http_reply.h"
+#include "server/io_turns.h"
 #include "server/request_reader.h"
 #include "server/router.h"
 #include "server/server_context.h"
@@ -18,11 +19,11 @@ namespace ropeway::server {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  // `socket`'s executor must run one handler at a time. `context` must outlive the connection.
-  // `tls`: null for plain HTTP; must outlive the connection too.
+  // `socket`'s executor must run one handler at a time; `turns`: of its event loop. `tls`: null for
+  // plain HTTP. `context`, `turns` and `tls` must outlive the connection.
   // `peer`: the address at its other end.
   Connection(boost::asio::ip::tcp::socket socket, const boost::asio::ip::address& peer,
-             ServerContext* context, boost::asio::ssl::context* tls);
+             ServerContext* context, IoTurns* turns, boost::asio::ssl::context* tls);
 
   ~Connection() { stream_->Close(); }
   Connection(const Connection&) = delete;
@@ -51,6 +52,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   const std::shared_ptr<SocketStream> stream_;
   ServerContext* const context_;
+  IoTurns* const turns_;
   const bool proxied_;  // By a trusted proxy.
   const std::unique_ptr<ConnectionTable::Place> place_;
   bool idle_ = true;  // Between requests. On the connection's thread.

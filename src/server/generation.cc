@@ -135,10 +135,11 @@ HttpReply LimitReached(const KeyLimits::Grant& grant, const Caller& caller,
 
 }  // namespace
 
-Generation::Generation(std::shared_ptr<SocketStream> stream, ServerContext* context,
+Generation::Generation(std::shared_ptr<SocketStream> stream, ServerContext* context, IoTurns* turns,
                        HttpRequest request, ApiFormatMaker make_format)
     : stream_(std::move(stream)),
       context_(context),
+      turns_(turns),
       http_(std::move(request)),
       framing_(http_.framing),
       format_(make_format()),
@@ -164,10 +165,11 @@ asio::awaitable<Sent> Generation::Run() {
 
 asio::awaitable<Sent> Generation::TryRun() {
   Status status;
+  IoTurns::Turn turn;
   if (!context_->accepting) {
     status = {StatusCode::kUnavailable, "The server is stopping; no new request is accepted."};
   } else {
-    status = co_await ReadBody();
+    status = co_await ReadBody(&turn);
     // A helper may still read the body.
     if (stream_->gone()) co_return Sent{};
   }
@@ -178,6 +180,7 @@ asio::awaitable<Sent> Generation::TryRun() {
     if (!rejection) status = Submit(std::move(tickets));
   }
   if (!status.ok()) rejection = RejectionReply(status, *context_->backend, http_.caller.tenant);
+  turn.End();
   Sent sent;
   if (rejection) {
     sent = co_await SendReply(*std::move(rejection));
@@ -189,11 +192,10 @@ asio::awaitable<Sent> Generation::TryRun() {
   co_return sent;
 }
 
-asio::awaitable<Status> Generation::ReadBody() {
+asio::awaitable<Status> Generation::ReadBody(IoTurns::Turn* turn) {
   Status status;
-  if (http_.body.size() <= context_->limits().max_inline_body_bytes) {
-    status = Prepare();
-  } else {
+  const bool is_small = http_.body.size() <= context_->limits().max_inline_body_bytes;
+  if (!is_small) {
     HelperWork work = [self = shared_from_this()]() -> StatusOr<std::string> {
       Status prepared = self->Prepare();
       if (!prepared.ok()) return prepared;
@@ -205,6 +207,11 @@ asio::awaitable<Status> Generation::ReadBody() {
     status = done.status();
     if (stream_->gone()) co_return status;
   }
+  // A large body too: its prompts are copied for each choice.
+  base::Flow flow = FlowOf(http_.caller);
+  co_await turns_->Begin(std::move(flow), stream_, turn);
+  if (stream_->gone()) co_return status;
+  if (is_small) status = Prepare();
   http_.body = std::string();
   http_.body_hold.Release();
   co_return status;

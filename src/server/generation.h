@@ -13,6 +13,7 @@
 #include "base/shared_budget.h"
 #include "server/api_format.h"
 #include "server/http_reply.h"
+#include "server/io_turns.h"
 #include "server/request_reader.h"
 #include "server/server_context.h"
 #include "server/socket_stream.h"
@@ -32,9 +33,9 @@ struct Sent {
 // connection.
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  // `context` must outlive it.
-  Generation(std::shared_ptr<SocketStream> stream, ServerContext* context, HttpRequest request,
-             ApiFormatMaker make_format);
+  // `context` and `turns`, those of the connection's event loop, must outlive it.
+  Generation(std::shared_ptr<SocketStream> stream, ServerContext* context, IoTurns* turns,
+             HttpRequest request, ApiFormatMaker make_format);
 
   // Runs to the end; no exception leaves it. Once it has returned, the backend holds no reference
   // to the connection. Call once.
@@ -44,7 +45,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // --- generation.cc: from the body to the backend.
 
   boost::asio::awaitable<Sent> TryRun();
-  boost::asio::awaitable<Status> ReadBody();
+  // Ends in a turn of the I/O thread, unless the client has left.
+  boost::asio::awaitable<Status> ReadBody(IoTurns::Turn* turn);
   // What the body alone decides. Any thread; may take milliseconds per megabyte.
   Status Prepare();
   // Gives the request its key's rights and takes tickets from the key's limits, or returns why not.
@@ -79,6 +81,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   const std::shared_ptr<SocketStream> stream_;
   ServerContext* const context_;
+  IoTurns* const turns_;
   HttpRequest http_;  // The body is released once it is parsed.
   Framing framing_;
   const std::unique_ptr<ApiFormat> format_;

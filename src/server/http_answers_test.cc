@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <semaphore>
 #include <string>
 #include <vector>
 
@@ -21,10 +23,11 @@ class HttpAnswersTest : public ServerTest {
   static constexpr const char* kA = "key-of-team-a";
   static constexpr const char* kB = "key-of-team-b";
 
-  void Start(const ServerLimits& limits) {
+  void Start(const ServerLimits& limits, int io_threads = 1) {
     server_->Stop();
     ServerOptions options;
     options.limits = limits;
+    options.io_threads = io_threads;
     options.limits.send_buffer_bytes = 16 << 10;
     options.api_keys = {{"team-a", kA}, {"team-b", kB}};
     options.admin_key = "key-of-the-admin";
@@ -77,6 +80,49 @@ TEST_F(HttpAnswersTest, WhatOneTenantDoesNotReadLeavesRoomForAnothers) {
               testing::HasSubstr(fmt::format("ropeway_http_cut_answers_total {}\n", rejected)));
   silent.clear();
   EXPECT_TRUE(Eventually([&] { return TokenizeAndRead(kA, 500'000) == 200; }));
+}
+
+// From the helper that made it until its I/O thread, which is busy, has sent it.
+TEST_F(HttpAnswersTest, WhatWaitsForItsIoThreadIsCharged) {
+  ServerLimits limits;
+  limits.max_answers_bytes = 2'000'000;
+  limits.helper_threads = 1;
+  Start(limits, 2);
+  std::atomic<bool> helper_works{false};
+  std::atomic<bool> thread_works{false};
+  std::binary_semaphore helper_goes_on(0);
+  std::binary_semaphore thread_goes_on(0);
+  backend_.set_tokenize_hook([&] {
+    helper_works = true;
+    helper_goes_on.acquire();
+  });
+  backend_.set_script([&](const Request&) {
+    thread_works = true;
+    thread_goes_on.acquire();
+    return FakeScript();
+  });
+  // The two threads get connections in turn.
+  TestClient waiting(port());
+  TestClient other(port());
+  TestClient busy(port());
+  for (TestClient* client : {&waiting, &other, &busy}) EXPECT_EQ(client->Get("/livez").status, 200);
+  waiting.Send(PostBytes("/tokenize", Tokenize(100'000), Bearer(kA)));
+  EXPECT_TRUE(Eventually([&] { return helper_works.load(); }));
+  busy.Send(PostBytes("/v1/completions", R"({"prompt":"x"})", Bearer(kA)));
+  EXPECT_TRUE(Eventually([&] { return thread_works.load(); }));
+  helper_goes_on.release();
+  const auto detokenize = [&other](int count) {
+    std::string ids = "104";
+    for (int i = 1; i < count; ++i) ids += ",104";
+    other.Send(PostBytes("/detokenize", R"({"tokens":[)" + ids + "]}", Bearer(kA)));
+    return other.Read().status;
+  };
+  EXPECT_EQ(detokenize(1), 200) << "after the tenant's job that came before it";
+  EXPECT_EQ(detokenize(100'000), 503) << "the answer that waits takes more than a megabyte";
+  thread_goes_on.release();
+  EXPECT_EQ(waiting.Read().status, 200);
+  EXPECT_EQ(busy.Read().status, 200);
+  EXPECT_TRUE(Eventually([&] { return detokenize(100'000) == 200; }));
 }
 
 // Streams of which much is gathered and nothing read.

@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "server/api_keys.h"
 #include "server/connection.h"
+#include "server/io_turns.h"
 #include "server/server_context.h"
 
 namespace ropeway::server {
@@ -187,6 +188,7 @@ class HttpServer::Impl {
   // Each thread has its own event loop, and a connection lives on one of them: without locks, and
   // without an allocation to continue after a wait.
   struct Loop {
+    IoTurns turns;  // Outlives the coroutines of `io`.
     asio::io_context io{1};
     asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(io);
     std::thread thread;
@@ -271,10 +273,10 @@ class HttpServer::Impl {
     if (!acceptor_.is_open()) return;
     try {
       error_code error;
-      asio::io_context& io = loops_[next_loop_++ % loops_.size()]->io;
-      tcp::socket socket = acceptor_.accept(io, error);
+      Loop* const loop = loops_[next_loop_++ % loops_.size()].get();
+      tcp::socket socket = acceptor_.accept(loop->io, error);
       if (!error) {
-        Serve(std::move(socket));
+        Serve(std::move(socket), &loop->turns);
       } else if (error != asio::error::would_block && error != asio::error::connection_aborted) {
         // Out of file descriptors, most likely: some come back as connections end.
         context_.connections.EvictOldest();
@@ -292,7 +294,7 @@ class HttpServer::Impl {
     AcceptNext();
   }
 
-  void Serve(tcp::socket socket) {
+  void Serve(tcp::socket socket, IoTurns* turns) {
     error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
     const ServerLimits& limits = context_.limits();
@@ -312,8 +314,8 @@ class HttpServer::Impl {
         context_.metrics.CountRejectedConnection();
         return;
       }
-      auto owned =
-          std::make_shared<Connection>(std::move(socket), peer.address(), &context_, tls_.get());
+      auto owned = std::make_shared<Connection>(std::move(socket), peer.address(), &context_, turns,
+                                                tls_.get());
       slot = std::make_shared<Slot>(this, owned);
       connection = owned.get();
       connections_.insert(std::move(owned));

@@ -202,14 +202,17 @@ Status IgnoreMetadata(const json& value, const std::string& field, OpenAiBody*) 
 }
 
 Status ReadPriority(const json& value, const std::string& field, OpenAiBody* body) {
+  std::optional<Priority> priority;
+  if (value.is_string()) priority = PriorityOf(value.get_ref<const std::string&>());
   for (int i = 0; i < kNumPriorities; ++i) {
-    const auto priority = static_cast<Priority>(i);
-    if (value != PriorityName(priority) && !(value.is_number_integer() && value == i)) continue;
-    body->priority = priority;
-    return {};
+    if (value.is_number_integer() && value == i) priority = static_cast<Priority>(i);
   }
-  return Mismatch(value, field,
-                  "\"high\", \"medium\" or \"low\", or 0, 1 or 2 (the lower, the earlier)");
+  if (!priority) {
+    return Mismatch(value, field,
+                    "\"high\", \"medium\" or \"low\", or 0, 1 or 2 (the lower, the earlier)");
+  }
+  body->priority = *priority;
+  return {};
 }
 
 // OpenAI's "scale" is a tier that was paid for in advance, and is served as its "priority" is.

@@ -293,15 +293,15 @@ boost::asio::awaitable<HttpReply> AnswerTokenizer(ServerContext* context,
   HttpReply reply;
   const std::string tenant = request.caller.tenant;
   StatusOr<std::string> answer = std::string();
+  std::shared_ptr<TokenizerJob> job;  // To the end: the answer's memory is charged by it.
   try {
     base::Flow flow = FlowOf(request.caller);
-    std::shared_ptr<TokenizerJob> job;
     if (detokenize) {
       job = std::make_shared<DetokenizeJob>(context, std::move(request));
     } else {
       job = std::make_shared<TokenizeJob>(context, std::move(request));
     }
-    HelperWork work = [job = std::move(job)] { return job->Run(); };
+    HelperWork work = [job] { return job->Run(); };
     answer = co_await context->RunOnHelper(std::move(flow), stream, std::move(work));
   } catch (...) {
     answer = StatusFromException();

@@ -137,6 +137,11 @@ class Attack:
         return ([self.repeat("helper", "/tokenize", body, pause=0.3) for _ in range(36)]
                 + [deaf(i) for i in range(16)])
 
+    def fields(self):
+        """Small bodies that take as long to read as small ones can, and are wrong at the end."""
+        body = json.dumps({"prompt": "Hi", "metadata": {str(i): "" for i in range(2400)}, "wrong": 1}).encode()
+        return [self.repeat("fields", "/v1/completions", body, pause=0) for _ in range(400)]
+
     def sockets(self):
         """Connections that stay open, and ask for little now and then."""
         async def idle(i):
@@ -182,7 +187,7 @@ class Attack:
                 raise end
 
 
-KINDS = ("slots", "sampling", "flood", "encode", "bodies", "helper", "sockets")
+KINDS = ("slots", "sampling", "flood", "encode", "bodies", "helper", "fields", "sockets")
 
 
 def main():

@@ -32,6 +32,7 @@ CASES = {
     "bodies": (["bodies"], False),
     "encode": (["encode"], False),
     "helper": (["helper"], False),
+    "fields": (["fields"], False),
     "flood": (["flood"], False),
     "sampling": (["sampling"], False),
     "all": (["slots", "bodies", "encode", "helper", "flood", "sampling"], False),
