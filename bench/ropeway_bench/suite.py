@@ -13,7 +13,8 @@ from ropeway_bench.metrics import ABOUT, Metrics, Where
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ATTEMPTS = 3  # To measure while other processes leave the machine alone.
-DEFAULT_MODEL = "SmolLM2-135M-Instruct.Q4_1"
+# The first model of the registry in the program.
+DEFAULT_MODEL = re.search(r'"file": "(.+?)\.gguf"', (ROOT / "src/hub/registry.cc").read_text(encoding="utf-8"))[1]
 
 
 class Parser(argparse.ArgumentParser):
