@@ -16,7 +16,7 @@
 namespace ropeway::bench {
 
 struct BenchFlags {
-  std::string model = cli::kDefaultModel;
+  std::string model = cli::DefaultModelName();
   int threads = 0;  // 0: the physical cores.
   double seconds = 0.5;
   std::string kv_cache_dtype = "f16";

@@ -6,6 +6,7 @@ batching. Prompts are token ids, greedy, end tokens ignored.
 usage: openvino_engine.py --model FILE.gguf [--threads N] [--sequences N...]
 """
 import argparse
+import resource
 import statistics
 import sys
 import time
@@ -75,18 +76,20 @@ def main():
                         default=[1, 8, 16, 32])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--warm-up", type=int, default=8, help="sequences of the run before the first measured one")
     parser.add_argument("--last-token-id", type=int, default=31999)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     bench = Bench(args)
     bench.measure(1, 8)
-    bench.measure(8, 4)
+    bench.measure(args.warm_up, 4)
     print("part,system,round,x,metric,value")
     for sequences in args.sequences:
         one, _, _ = bench.measure(sequences, 1)
         seconds, inputs, outputs = bench.measure(sequences, args.output_tokens)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         for metric, value in (("input_tokens", inputs), ("output_tokens", outputs), ("one_token_s", one),
-                              ("all_tokens_s", seconds)):
+                              ("all_tokens_s", seconds), ("peak_rss_mb", peak)):
             print(f"engine,OpenVINO GenAI,1,{sequences},{metric},{value:.9g}", flush=True)
     return 0
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench.sh [http|engine|steps...] [flags of bench/run.py...]: ropeway beside its peers, llama-server, llama.cpp
+# bench.sh [http|engine|steps|models...] [flags of bench/run.py...]: ropeway beside its peers, llama-server, llama.cpp
 # and OpenVINO GenAI; CSV, tables and plots in bench/results/.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -29,7 +29,7 @@ while [ $# -gt 0 ] && [ "${1#-}" = "$1" ]; do
   names+=("$1")
   shift
 done
-[ ${#names[@]} -gt 0 ] || names=(http engine steps)
+[ ${#names[@]} -gt 0 ] || names=(http engine steps models)
 code=0
 for name in "${names[@]}"; do
   "$venv/bin/python" bench/run.py "$name" --ropeway build/release/ropeway --ropeway-bench build/release/ropeway-bench \

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # build_llama_server.sh: prints the path of llama-server, the peer of `make bench`, built first
 # where it is missing (about 10 minutes on 2 cores, once): for this machine's CPU, optimised. Beside
-# it lie llama-quantize and llama-batched-bench of the same build.
+# it lie llama-quantize, llama-batched-bench and llama-perplexity of the same build.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 source=$("$root/scripts/fetch_llama_source.sh")
 model=$("$root/scripts/fetch_model.sh")
 build=$cache/llama/build
 server=$build/bin/llama-server
-programs=(llama-server llama-quantize llama-batched-bench)
+programs=(llama-server llama-quantize llama-batched-bench llama-perplexity)
 
 # Does it load the model and answer? A build that was killed halfway does not.
 works() {

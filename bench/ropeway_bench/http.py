@@ -93,8 +93,10 @@ def measure_piece(suite, start, where):
         suite.metrics.add(where, command=server.command)
 
 
-def put_load(suite, server, users, requests, seed):
-    what = suite.load(load.same(requests, INPUT_TOKENS, OUTPUT_TOKENS), users=users, seed=seed, prompt_format="auto")
+def put_load(suite, server, users, requests, seed, tokens=None):
+    """The Run of a closed loop of `users`. `tokens`: (in, out) of each request, if not those of this benchmark."""
+    what = suite.load(load.same(requests, *(tokens or (INPUT_TOKENS, OUTPUT_TOKENS))), users=users, seed=seed,
+                      prompt_format="auto")
     run = suite.put(server, what)
     if any(r.estimated for r in run.records):
         raise BenchError("the server does not count tokens")

@@ -17,6 +17,10 @@ SYSTEM = "kernels"
 # A faster sweep than this is no limit of two cores: some host placements have twice the bandwidth.
 MOST_BYTES_PER_S = 50e9
 QUIET_SPREAD = 0.25  # (max - min) / median of a case's repetitions on a machine that does nothing else.
+SWEEP = "the memory sweep"
+INT8 = "the int8 peak"
+# What a layer's products of a type should reach, together, on AVX-512 VNNI: (type, rows, share, of what).
+TARGETS = (("Q4_K", 64, 0.55, INT8), ("Q6_K", 64, 0.4, INT8), ("Q4_K", 1, 0.8, SWEEP), ("Q6_K", 1, 0.8, SWEEP))
 
 
 def add_flags(parser):
@@ -131,6 +135,28 @@ def weighted(parts, products):
     return ops / seconds, peak_seconds / seconds, bound_seconds / seconds
 
 
+def sweep_share(products):
+    """Of products together: the time in which their bytes can be read over the time taken."""
+    read = sum(int(c.of["count"]) * c["bytes"] / min(c["sweep_bytes_per_s"], MOST_BYTES_PER_S) for c in products)
+    return read / sum(int(c.of["count"]) * c.seconds for c in products)
+
+
+def verdicts(metrics):
+    """One for each target whose products were measured. AVX2 alone is to reach half of it, but all of the sweep."""
+    parts = cells_of(metrics)
+    found = []
+    for name, rows, target, of in TARGETS:
+        products = [c for c in parts[MATMUL] if "rows" in c.of
+                    and (c.of["type"], c.rows, c.of["logits"]) == (name, rows, "0")]
+        if not products or not peak(parts, products[0].isa, "int8"):
+            continue
+        halved = of == INT8 and products[0].isa != "avx512vnni"
+        measured = weighted(parts, products)[1] if of == INT8 else sweep_share(products)
+        found.append(report.Verdict(f"products of {name}, {rows} row{'s' if rows > 1 else ''}: share of {of}", measured,
+                                    target / 2 if halved else target, f"{len(products)} products"))
+    return found
+
+
 def spread(values):
     """(low, median, high): between what the middle eight tenths lie."""
     ordered = sorted(values)
@@ -154,7 +180,8 @@ def report_text(metrics, _args):
     parts = cells_of(metrics)
     if not parts[PEAK]:
         raise BenchError("the metrics hold no peaks")
-    text = about_text(metrics, parts) + report.section("The machine's limits", limits_text(parts))
+    text = about_text(metrics, parts) + report.section("Targets", report.verdict_table(verdicts(metrics)))
+    text += report.section("The machine's limits", limits_text(parts))
     for title, part, per_row in (("Matrix products", MATMUL, False), ("Logits by vocabulary", LM_HEAD, True)):
         for model in dict.fromkeys(c.of["model"] for c in parts[part]):
             products = [c for c in parts[part] if c.of["model"] == model]

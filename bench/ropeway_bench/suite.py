@@ -14,7 +14,8 @@ from ropeway_bench.metrics import ABOUT, Metrics, Where
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ATTEMPTS = 3  # To measure while other processes leave the machine alone.
-DEFAULT_MODEL = "SmolLM2-135M-Instruct.Q4_1"
+# The first model of the registry in the program.
+DEFAULT_MODEL = re.search(r'"file": "(.+?)\.gguf"', (ROOT / "src/hub/registry.cc").read_text(encoding="utf-8"))[1]
 
 
 class Parser(argparse.ArgumentParser):
@@ -130,7 +131,7 @@ def add_flags(parser):
 class Suite:
     """A run of one benchmark: starts servers, puts load on them, keeps metrics."""
 
-    def __init__(self, name, args):
+    def __init__(self, name, args, needs_model=True):
         self.args = args
         self.path = args.out / f"{name}.csv" if args.out else None
         self.known = set()  # Systems that could be measured.
@@ -148,7 +149,7 @@ class Suite:
                 self.path.with_suffix(".new").unlink()
             except OSError as error:
                 raise BenchError(f"--out: {error}") from error
-        self.model = "" if args.base_url else resolve_model(args.model)
+        self.model = "" if args.base_url or not needs_model else resolve_model(args.model)
         about = Where(ABOUT)
         self.metrics.add(about, date=servers.today(), machine=servers.machine_text(),
                          isa=servers.instruction_set(servers.cpuinfo(), os.environ))
@@ -178,18 +179,19 @@ class Suite:
             text = self.worker("replay", path, *flags, "--records", folder / "records.jsonl")
             return load.read_records(folder / "records.jsonl"), text
 
-    def ropeway(self, *flags, key=""):
-        """Starts `ropeway serve`. `key`: one of the API keys that the flags name."""
+    def ropeway(self, *flags, key="", model="", patience=servers.START_PATIENCE):
+        """Starts `ropeway serve`. `key`: one of the API keys that the flags name. `model`: another file. `patience`: seconds
+        that the start may take."""
         port = servers.free_port()
-        return servers.Server([self.program, "serve", "--model", self.model, "--threads",
-                               self.threads, "--port", port, *flags], port, key=key)
+        return servers.Server([self.program, "serve", "--model", model or self.model, "--threads",
+                               self.threads, "--port", port, *flags], port, key=key, patience=patience)
 
-    def llama(self, slots, slot_tokens, unit=256, flags=(), model=""):
-        """Starts llama-server; a slot's tokens are rounded up to a multiple of `unit`. `model`: another file."""
+    def llama(self, slots, slot_tokens, unit=256, flags=(), model="", patience=servers.START_PATIENCE):
+        """Starts llama-server; a slot's tokens are rounded up to a multiple of `unit`. `model`, `patience`: as above."""
         port = servers.free_port()
         context = slots * ((slot_tokens + unit - 1) // unit * unit)
         return servers.Server([self.args.llama_server, "-m", model or self.model, "-np", slots, "-c",
-                               context, "-t", self.threads, "--port", port, *flags], port)
+                               context, "-t", self.threads, "--port", port, *flags], port, patience=patience)
 
     def given(self):
         """The server of --base-url."""
@@ -270,7 +272,7 @@ def run(name, module, words):
     try:
         if args.quick:
             module.make_quick(args)
-        suite = Suite(name, args)
+        suite = Suite(name, args, getattr(module, "NEEDS_MODEL", True))
         if not args.report:
             if hasattr(module, "prepare"):
                 module.prepare(suite)

@@ -149,6 +149,11 @@ bool InBatches(const std::string& scheduler) {
 
 }  // namespace
 
+std::string DefaultModelName() {
+  const std::string& file = hub::DefaultModel().file;
+  return file.substr(0, file.rfind(".gguf"));
+}
+
 flags::FlagTable ModelTable(std::string* model) {
   return {{"Model",
            {{"--model,-m", flags::TextValue(model, "FILE").Words(kModelWords),
@@ -339,6 +344,14 @@ StatusOr<std::string> ResolveModel(const std::string& model) {
                             model, store.folder().string()));
 }
 
+SamplingDefaults KnownSampling(const std::string& path) {
+  const hub::ModelStore store;
+  for (const hub::RegistryModel& model : hub::BuiltInRegistry()) {
+    if (store.folder() / model.file == std::filesystem::path(path)) return model.sampling;
+  }
+  return {};
+}
+
 Status ResolveBatching(const BatchingFlags& flags, SchedulingOptions* options) {
   for (const Preset& preset : kPresets) {
     if (flags.preset != preset.name) continue;
@@ -368,6 +381,7 @@ StatusOr<EngineOptions> ResolveEngine(const EngineFlags& flags) {
   StatusOr<std::string> path = ResolveModel(flags.model);
   if (!path.ok()) return path.status();
   options.model.path = *std::move(path);
+  options.model.sampling = options.model.sampling.Or(KnownSampling(options.model.path));
   if (!flags.chat_template.empty()) {
     StatusOr<std::string> text = ReadTemplate(flags.chat_template);
     if (!text.ok()) return text.status();

@@ -12,7 +12,8 @@
 
 namespace ropeway::cli {
 
-inline constexpr char kDefaultModel[] = "SmolLM2-135M-Instruct.Q4_1";
+// What --model is where it is not given: the registry's default model, by its file.
+std::string DefaultModelName();
 
 // The batch settings that --preset decides too, as they were given.
 struct BatchingFlags {
@@ -23,7 +24,7 @@ struct BatchingFlags {
 };
 
 struct EngineFlags {
-  std::string model = kDefaultModel;
+  std::string model = DefaultModelName();
   std::string chat_template;  // A file; "": the model's own template.
   EngineOptions options;
   BatchingFlags batching;
@@ -46,6 +47,9 @@ flags::FlagTable SamplingDefaultsTable(SamplingDefaults* sampling, const char* t
 // The path that --model means: a file or folder, the name of a fetched model, or a source that one
 // was fetched from. kNotFound for what is none; the message says how to fetch it, if it can be.
 StatusOr<std::string> ResolveModel(const std::string& model);
+
+// Settings of sampling that the registry has for the fetched model at `path`.
+SamplingDefaults KnownSampling(const std::string& path);
 
 // Applies the preset, and over it the values given beside it, to `options`. kInvalidArgument for a
 // given batch size above max_num_seqs; a size that was not given is lowered to it.

@@ -21,8 +21,9 @@ int Inspect(const InspectFlags& flags) {
   if (!path.ok()) return base::Fail(path.status());
   auto file = model::GgufFile::Open(*path, flags.quantize);
   if (!file.ok()) return base::Fail(file.status());
-  const engine::ModelCheck check =
+  engine::ModelCheck check =
       engine::CheckModel(**file, EngineOptions(), engine::AvailableMemoryBytes());
+  check.sampling = KnownSampling(*path).Or(check.sampling);
   base::Output output;
   output.Write(model::DescribeGguf(**file) + "\n" + engine::VerdictText(check));
   const int code = output.End();

@@ -18,7 +18,7 @@ struct InspectFlags {
 flags::Command InspectCommand(InspectFlags* flags);
 
 struct TokenizeFlags {
-  std::string model = kDefaultModel;
+  std::string model = DefaultModelName();
   std::string text;
   bool batch = false;
 };

@@ -111,7 +111,10 @@ StatusOr<hub::ModelStore::Model> PullModel(const ModelsFlags& flags) {
 StatusOr<engine::ModelCheck> CheckAt(const std::string& path) {
   const auto file = model::GgufFile::Open(path);
   if (!file.ok()) return file.status();
-  return engine::CheckModel(**file, EngineOptions(), engine::AvailableMemoryBytes());
+  engine::ModelCheck check =
+      engine::CheckModel(**file, EngineOptions(), engine::AvailableMemoryBytes());
+  check.sampling = KnownSampling(path).Or(check.sampling);
+  return StatusOr<engine::ModelCheck>(std::move(check));
 }
 
 int Pull(const ModelsFlags& flags) {

@@ -6,11 +6,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "cli/engine_flags.h"
 #include "cli/run.h"
 #include "flags/program.h"
+#include "hub/registry.h"
 
 namespace ropeway::cli {
 namespace {
@@ -76,7 +78,25 @@ TEST_F(ModelNamesTest, TheRegistrysNamesAreThoseOfItsFiles) {
               HasSubstr("is not fetched yet: ropeway models pull smollm2-135m"));
   Write("SmolLM2-135M-Instruct.Q4_1.gguf");
   EXPECT_EQ(Found("smollm2-135m"), "SmolLM2-135M-Instruct.Q4_1.gguf");
-  EXPECT_EQ(Found(kDefaultModel), "SmolLM2-135M-Instruct.Q4_1.gguf");
+}
+
+TEST_F(ModelNamesTest, TheDefaultModelIsTheRegistrys) {
+  const hub::RegistryModel& model = hub::DefaultModel();
+  EXPECT_EQ(DefaultModelName() + ".gguf", model.file);
+  EXPECT_EQ(Found(DefaultModelName()), "");
+  Write(model.file);
+  EXPECT_EQ(Found(DefaultModelName()), model.file);
+  EXPECT_EQ(RunFlags().engine.model, DefaultModelName());
+}
+
+TEST_F(ModelNamesTest, SettingsOfTheRegistryAreForItsFilesAlone) {
+  for (const hub::RegistryModel& model : hub::BuiltInRegistry()) {
+    const SamplingDefaults known = KnownSampling((models_ / model.file).string());
+    EXPECT_EQ(known.temperature, model.sampling.temperature) << model.name;
+    EXPECT_EQ(known.top_p, model.sampling.top_p) << model.name;
+    EXPECT_EQ(KnownSampling("/elsewhere/" + model.file).temperature, std::nullopt) << model.name;
+  }
+  EXPECT_EQ(KnownSampling((models_ / "m.gguf").string()).temperature, std::nullopt);
 }
 
 TEST_F(ModelNamesTest, SourcesAreFoundByWhereTheyCameFrom) {

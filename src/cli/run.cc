@@ -124,7 +124,7 @@ Status KeepSession(const RunFlags& flags, EngineOptions* options) {
 // Which of the two words on the command line is what: "PROMPT", "MODEL" or "MODEL PROMPT".
 Status ResolveWords(RunFlags* flags) {
   if (flags->first_word.empty()) return {};
-  const bool free = flags->engine.model == kDefaultModel;  // --model was not given.
+  const bool free = flags->engine.model == DefaultModelName();  // --model was not given.
   const bool model = free && IsModelWord(flags->first_word);
   if (!flags->prompt.empty() && !model) {
     return InvalidArgument(

@@ -94,6 +94,18 @@ TEST(ModelCheckTest, AModelWithoutAVocabularyIsNamed) {
   EXPECT_THAT(CheckOf(writer).status().message(), HasSubstr("the file has no tokenizer"));
 }
 
+TEST(ModelCheckTest, AVocabularyThatIsNotTheEmbeddingsIsNamed) {
+  model::GgufWriter writer = model::TinyLlama();
+  writer.Remove("llama.vocab_size");
+  const std::vector<float> rows(size_t{64} * (model::kTinyVocab + 5), 0.5F);
+  writer.SetTensor("token_embd.weight", {64, model::kTinyVocab + 5}, kernels::WeightType::kQ8_0,
+                   rows);
+  const ModelCheck check = CheckOf(writer);
+  EXPECT_EQ(check.status().field(), "tokenizer.ggml.tokens");
+  EXPECT_THAT(check.status().message(),
+              HasSubstr("the model's embedding has 272 tokens, its tokenizer 267. What to do"));
+}
+
 TEST(ModelCheckTest, ForeseesMemoryThatIsNotThere) {
   EngineOptions options;
   options.cache.kv_bytes = 100 << 20;

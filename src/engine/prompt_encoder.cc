@@ -64,8 +64,9 @@ void Append(const std::vector<TokenId>& more, std::vector<TokenId>* ids) {
 }  // namespace
 
 Status NoChatTemplate() {
-  return InvalidArgument("this model has no chat template; use a completion with a text prompt",
-                         "messages");
+  return InvalidArgument(
+      "this model has no chat template; use a completion with a text prompt (ropeway run --raw)",
+      "messages");
 }
 
 std::unique_ptr<Tokenization> BeginTokenization(

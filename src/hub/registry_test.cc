@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 #include "hub/names.h"
@@ -43,6 +44,31 @@ TEST(RegistryTest, ReadsPackagesAndSources) {
   EXPECT_EQ((*models)[1].source, "hf:owner/repo:B.gguf");
   EXPECT_EQ((*models)[1].bytes, 17u);
   EXPECT_TRUE(ReadRegistry("[]")->empty());
+}
+
+TEST(RegistryTest, TheFirstIsTheDefault) {
+  EXPECT_EQ(&DefaultModel(), &BuiltInRegistry().front());
+  EXPECT_EQ(DefaultModel().packages.size(), 1U);  // scripts/fetch_model.sh fetches one.
+}
+
+TEST(RegistryTest, ReadsSettingsOfSampling) {
+  const auto models = ReadRegistry(R"([
+    {"name": "a", "file": "A.gguf", "source": "x", "sampling": {"temperature": 0.25, "top_k": 40,
+     "top_p": 0.5, "min_p": 0.125, "repetition_penalty": 1.5}},
+    {"name": "b", "file": "B.gguf", "source": "y"}])");
+  ASSERT_TRUE(models.ok()) << models.status().message();
+  const SamplingDefaults& sampling = models->front().sampling;
+  EXPECT_EQ(sampling.temperature, 0.25F);
+  EXPECT_EQ(sampling.top_k, 40);
+  EXPECT_EQ(sampling.top_p, 0.5F);
+  EXPECT_EQ(sampling.min_p, 0.125F);
+  EXPECT_EQ(sampling.repetition_penalty, 1.5F);
+  EXPECT_EQ(models->back().sampling.temperature, std::nullopt);
+  for (const char* wrong : {"7", R"({"temperature": 3})", R"({"top_p": 0})", R"({"top_k": "all"})",
+                            R"({"temprature": 1})"}) {
+    const std::string entry = R"([{"name": "a", "file": "A.gguf", "source": "x", "sampling": )";
+    EXPECT_THAT(ErrorOf(entry + wrong + "}]"), HasSubstr("\"sampling\" ")) << wrong;
+  }
 }
 
 TEST(RegistryTest, NamesTheEntryAndTheField) {
