@@ -124,6 +124,7 @@ const SchedulerOutput& Scheduler::Schedule(base::TimePoint now) {
   }
   ScheduleDecodes();
   SchedulePrefills();
+  ChargeIdle();
   NumberBatch();
   AddPadding();
   return output_;
@@ -448,6 +449,7 @@ void Scheduler::AddChunk(core::Sequence* sequence) {
     if (--chunk == 0) return;
   }
   budget_.Spend(cost() + sampling, sequence->sched.long_prefill);
+  tenants_.Of(*sequence).prefills = true;
   output_.num_prefill_tokens += chunk;
   AddItem(sequence, chunk);
 }
