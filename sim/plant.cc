@@ -12,7 +12,7 @@
 namespace ropeway::sim {
 namespace {
 
-constexpr std::array<std::pair<Plant, const char*>, 24> kNames = {{
+constexpr std::array<std::pair<Plant, const char*>, 25> kNames = {{
     {Plant::kNone, "none"},
     {Plant::kLeak, "leak"},
     {Plant::kLost, "lost"},
@@ -36,6 +36,7 @@ constexpr std::array<std::pair<Plant, const char*>, 24> kNames = {{
     {Plant::kTurnsForgotten, "turns_forgotten"},
     {Plant::kBlocksUncharged, "blocks_uncharged"},
     {Plant::kSamplingUncharged, "sampling_uncharged"},
+    {Plant::kPromptsUncharged, "prompts_uncharged"},
     {Plant::kEncodingUncharged, "encoding_uncharged"},
 }};
 
@@ -93,6 +94,10 @@ class PlantedPolicy final : public policy::SchedulingPolicy {
     policy::ScheduledWork charged = work;
     if (plant_ == Plant::kBlocksUncharged) charged.held = 0.0;
     if (plant_ == Plant::kSamplingUncharged) charged.extra = 0.0;
+    if (plant_ == Plant::kPromptsUncharged && work.prompt_tokens > 0) {
+      charged.prompt_tokens = 0;
+      charged.extra = 0.0;
+    }
     policy_->OnScheduled(sequence, charged);
     if (plant_ != Plant::kLeak) return;
     // Forget a block that holds nothing yet: its reference stays, no table names it, no text

@@ -42,6 +42,7 @@ enum class Plant {
   kTurnsForgotten,     // Nothing of kHostile's, so that it never gives way to another tenant.
   kBlocksUncharged,    // The blocks that it holds.
   kSamplingUncharged,  // What its sampling costs.
+  kPromptsUncharged,   // What computing its prompts costs.
   kEncodingUncharged,  // What encoding its texts takes (in SimEncoder).
 };
 

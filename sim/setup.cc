@@ -175,6 +175,14 @@ void MakeUrgent(Setup* setup) {
   setup->core.scheduler.preempt_max_generated = 1 << 30;
 }
 
+// The hostile tenant of a seed without a plant.
+Hostile HostileOf(uint64_t seed) {
+  if (seed % 200 == 100) return Hostile::kPrompts;
+  if (seed % 50 != 25) return Hostile::kNone;
+  constexpr auto kOthers = static_cast<uint64_t>(Hostile::kPrompts) - 1;
+  return static_cast<Hostile>(1 + seed / 50 % kOthers);
+}
+
 // Two honest tenants beside one that takes what it can get, undisturbed.
 void MakeHostile(Hostile kind, Setup* setup) {
   setup->core = {};
@@ -184,8 +192,12 @@ void MakeHostile(Hostile kind, Setup* setup) {
   options.mixed_prefill_budget = 32;
   options.max_wait = kind == Hostile::kFlood ? base::Duration(std::chrono::milliseconds(500))
                                              : base::Duration(std::chrono::seconds(5));
-  options.learn_cost = true;
-  const bool long_ones = kind == Hostile::kMany || kind == Hostile::kLong;
+  const bool prompts = kind == Hostile::kPrompts;
+  // Prompts are charged for attention as SimExecutor takes it: how well that is learned is not what
+  // TenantChecks measures.
+  options.learn_cost = !prompts;
+  options.attention_weight = prompts ? 0.002 : 0.0;
+  const bool long_ones = kind == Hostile::kMany || kind == Hostile::kLong || prompts;
   setup->core.max_model_len = long_ones ? 600 : 160;
   setup->core.check_integrity = false;
   const int32_t longest = kvcache::BlocksFor(setup->core.max_model_len);
@@ -194,8 +206,8 @@ void MakeHostile(Hostile kind, Setup* setup) {
   setup->num_requests = 0;
   setup->cancel_share = setup->stop_share = setup->huge_share = setup->deadline_share = 0;
   setup->score_share = setup->zero_share = setup->turn_share = 0;
-  setup->longest_prompt = 20;
-  setup->longest_output = 30;
+  setup->longest_prompt = prompts ? 400 : 20;
+  setup->longest_output = prompts ? 4 : 30;
   setup->tenants = kNumSimTenants;
   setup->tier.on = false;
   setup->faults.clear();
@@ -206,6 +218,12 @@ void MakeHostile(Hostile kind, Setup* setup) {
   setup->hostile = kind;
   setup->users_of = {kind == Hostile::kFlood ? 600 : 40, 1, 40};
   setup->obeys = kind != Hostile::kFlood;
+}
+
+// With Hostile::kPrompts: the length of a prompt of this tenant.
+int64_t PromptLength(const Setup& setup, int tenant, base::Random& random) {
+  if (tenant == kHostile) return random.Between(setup.longest_prompt / 2, setup.longest_prompt);
+  return tenant == kBusy ? random.Between(60, 120) : random.Between(1, 20);
 }
 
 // Makes a request of a setup with a hostile tenant what its tenant sends.
@@ -225,6 +243,7 @@ void ShapeForTenant(const Setup& setup, base::Random& random, core::CoreRequest*
     request->max_tokens = static_cast<int32_t>(random.Between(450, 560));
   }
   if (setup.hostile == Hostile::kSampling) request->spec.params.top_p = 0.9999F;
+  if (setup.hostile == Hostile::kPrompts) request->max_tokens = 2;
 }
 
 // As long as two requests may have in common without one waiting for the other.
@@ -333,8 +352,9 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   if (plant == Plant::kBlocksUncharged) MakeHostile(Hostile::kLong, &setup);
   if (plant == Plant::kSamplingUncharged) MakeHostile(Hostile::kSampling, &setup);
   if (plant == Plant::kEncodingUncharged) MakeHostile(Hostile::kEncoding, &setup);
-  if (plant == Plant::kNone && seed % 50 == 25) {
-    MakeHostile(static_cast<Hostile>(1 + seed / 50 % (kNumHostile - 1)), &setup);
+  if (plant == Plant::kPromptsUncharged) MakeHostile(Hostile::kPrompts, &setup);
+  if (plant == Plant::kNone && HostileOf(seed) != Hostile::kNone) {
+    MakeHostile(HostileOf(seed), &setup);
   }
   return setup;
 }
@@ -367,7 +387,9 @@ SimRequest MakeRequest(const Setup& setup, int index, base::TimePoint previous) 
   core::CoreRequest& request = made.request;
   request.id = static_cast<RequestId>(index) + 1;
   made.at = previous + std::chrono::microseconds(random.Between(0, 2 * setup.mean_gap_us));
+  const int tenant = TenantOf(setup, request.id);
   int64_t prompt = random.Between(1, setup.longest_prompt);
+  if (setup.hostile == Hostile::kPrompts) prompt = PromptLength(setup, tenant, random);
   int64_t output = random.Between(1, std::min<int64_t>(setup.longest_output, limit - prompt));
   if (random.Chance(setup.zero_share)) {
     output = 0;
@@ -376,7 +398,6 @@ SimRequest MakeRequest(const Setup& setup, int index, base::TimePoint previous) 
   made.can_fit = !random.Chance(setup.huge_share);
   if (!made.can_fit) (random.Chance(0.5) ? prompt : output) += limit + 1;
   made.request.prompt = Prompt(setup, index, prompt, random);
-  const int tenant = TenantOf(setup, request.id);
   request.tenant = "tenant " + std::to_string(tenant);
   request.cache_root = RootOf(tenant);
   request.priority = static_cast<Priority>(random.Below(kNumPriorities));

@@ -51,8 +51,8 @@ enum class Hostile {
   kSampling,  // Sampling that takes longer than all else.
   kFlood,     // Many short requests, sent again at once where they are rejected.
   kEncoding,  // Texts that take long to encode.
+  kPrompts,   // Long prompts with short outputs; kBusy's work is prompts too.
 };
-inline constexpr int kNumHostile = 6;
 // The tenants of such a setup.
 inline constexpr int kHostile = 0;
 inline constexpr int kLight = 1;

@@ -20,7 +20,8 @@ namespace ropeway::sim {
 //   tenant_turn      an honest tenant had a request and no work for more steps in a row than its
 //                    turn may take
 //   tenant_share     while both always had requests waiting, kBusy had less than kLeastShare of
-//                    what kHostile had: of each the largest of its parts of slots, blocks and time
+//                    what kHostile had: of each the largest of its parts of slots, blocks and
+//                    time; with Hostile::kPrompts, where both have prompts computed, of time
 //   tenant_rejected  a request of kLight was rejected, for another tenant's backlog
 //   encoding_turn    a short text of kLight waited for more pieces of others than its turn may take
 //   encoding_share   with Hostile::kEncoding, in place of tenant_share: while both always had texts

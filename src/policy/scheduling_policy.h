@@ -33,7 +33,7 @@ struct ScheduledWork {
   // Slots' worth of the KV pool that the sequence holds: its part of the blocks, times the slots.
   double held = 0.0;
   // It computes nothing, and keeps its slot and blocks all the same: others' tokens are sampled in
-  // this step.
+  // this step, or other prompts of its tenant computed, or it fetches.
   bool rests = false;
 };
 

@@ -125,6 +125,7 @@ const SchedulerOutput& Scheduler::Schedule(base::TimePoint now) {
   }
   ScheduleDecodes();
   SchedulePrefills();
+  ChargeIdle();
   NumberBatch();
   AddPadding();
   return output_;
@@ -455,6 +456,7 @@ void Scheduler::AddChunk(core::Sequence* sequence) {
   if (chunk == 0) return;
   if (chunk < left) sampling = 0.0;
   budget_.Spend(cost() + sampling, sequence->sched.long_prefill);
+  tenants_.Of(*sequence).prefills = true;
   output_.num_prefill_tokens += chunk;
   AddItem(sequence, chunk);
 }

@@ -178,6 +178,8 @@ class Scheduler {
   void RestCostly();
   void ScheduleDecodes();
   void SchedulePrefills();
+  // Charges slots of running sequences that have no work in this step.
+  void ChargeIdle();
   void NumberBatch();
   void AddPadding();
 

@@ -244,6 +244,21 @@ bool Scheduler::MustStart(std::span<core::Sequence* const> of_one_tenant) {
   return false;
 }
 
+void Scheduler::ChargeIdle() {
+  for (const core::Sequence* sequence : running_) {
+    const core::Sequence& its = *sequence;
+    // A decode without work rests, and is charged already, or leaves the step to an urgent prompt.
+    const bool decodes = its.state == core::SequenceState::kDecoding;
+    if (decodes || its.sched.queued_since == now_) continue;
+    // As computing again what was lost is not charged, nor is the wait for it.
+    if (its.kv.computed < its.kv.high_water) continue;
+    // One that waits for another tenant's prompts would be charged for these, and wait the longer.
+    const bool fetches = its.state == core::SequenceState::kFetching;
+    if (!fetches && !tenants_.Of(its).prefills) continue;
+    policy_->OnScheduled(its, {.held = HeldSlots(its), .rests = true});
+  }
+}
+
 void Scheduler::KeepLargestHolder() {
   const auto keep = [this](auto is_kept) {
     if (std::any_of(candidates_.begin(), candidates_.end(), is_kept))

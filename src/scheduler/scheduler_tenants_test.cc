@@ -149,6 +149,34 @@ TEST_F(TenantsTest, WhatStartsInAStepGivesNoTurnInIt) {
   EXPECT_TRUE(b->running());
 }
 
+// Else a tenant's prompts would keep more slots than it can use for nothing.
+TEST_F(TenantsTest, ASlotIsChargedWhileItsPromptWaitsForAnotherOfItsTenant) {
+  StartFair(1000, {.max_num_seqs = 2, .max_num_batched_tokens = 16}, "fair");
+  core::Sequence* const waits = AddOf("a", 1000);
+  waits->order = 5;
+  EXPECT_EQ(Step(), "1:0+16");
+  AddOf("a", 1000);
+  EXPECT_EQ(Step(), "2:0+16") << "the earlier one";
+  const int64_t before = policy_->ServiceOf(*waits);
+  EXPECT_EQ(Step(), "2:16+16");
+  EXPECT_EQ(policy_->ServiceOf(*waits) - before, (8 + 1) * policy::kServiceOfDecode)
+      << "16 tokens of a prompt, and a slot";
+}
+
+// Else it would be charged for what the other one does, and wait the longer.
+TEST_F(TenantsTest, WhoWaitsForAnotherTenantsPromptIsNotCharged) {
+  StartFair(1000, {.max_num_seqs = 2, .max_num_batched_tokens = 16}, "fair");
+  const core::Sequence* const waits = AddOf("a", 1000);
+  Step();
+  weight_ = 100.0;
+  AddOf("b", 1000);
+  Step();
+  EXPECT_EQ(Step(), "2:0+16") << "it has had less";
+  const int64_t before = policy_->ServiceOf(*waits);
+  EXPECT_EQ(Step(), "2:16+16");
+  EXPECT_EQ(policy_->ServiceOf(*waits), before);
+}
+
 TEST_F(TenantsTest, AllOfSixtyFourSlotsAreAQuantumAfterAStep) {
   StartFair(1000, {.max_num_seqs = 64, .max_num_batched_tokens = 512});
   for (int i = 0; i < 64; ++i) AddOf("a", 4);

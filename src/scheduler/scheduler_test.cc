@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "policy/fair_policy.h"
 #include "scheduler/test_scheduler.h"
 
 namespace ropeway::scheduler {
@@ -331,6 +332,18 @@ TEST_F(FetchingTest, FetchesAndThenComputesTheRest) {
   EXPECT_EQ(Step(), "2:20+1*");
   scheduler_->FetchDone(a);  // One block could not be had.
   EXPECT_EQ(Step(), "2:21+1* 1:48+22*");
+}
+
+TEST_F(FetchingTest, ASlotIsChargedWhileItFetches) {
+  policy::FairPolicy fair;
+  Start(100, {.max_num_seqs = 4, .max_num_batched_tokens = 100}, &fair);
+  core::Sequence* a = Add(70);
+  Store(*a, 4);
+  Step();
+  ASSERT_EQ(a->state, core::SequenceState::kFetching);
+  const int64_t before = fair.ServiceOf(*a);
+  Step();
+  EXPECT_EQ(fair.ServiceOf(*a) - before, policy::kServiceOfDecode);
 }
 
 TEST_F(FetchingTest, OthersFollowAFetchingOne) {

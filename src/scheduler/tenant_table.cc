@@ -39,6 +39,7 @@ void TenantTable::BeginStep(int slots, int32_t blocks) {
   for (Tenant& tenant : tenants_) {
     tenant.slots = tenant.busy = 0;
     tenant.blocks = 0.0;
+    tenant.prefills = false;
     tenant.first = {};
   }
 }

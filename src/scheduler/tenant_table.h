@@ -20,12 +20,13 @@ class TenantTable {
     double weight = 1.0;    // Of its newest sequence.
     int32_t sequences = 0;  // That wait or run.
     // Of the step, as far as it is scheduled:
-    int32_t slots = 0;    // its running sequences,
-    int32_t busy = 0;     // those of them that do not give way yet,
-    double blocks = 0.0;  // and their blocks, shared ones in part.
-    int64_t service = 0;  // SchedulingPolicy::ServiceOf,
-    uint64_t as_of = 0;   // as of this time (Scheduler::ServiceOf).
-    Ranked first;         // Of its sequences in the queue, without followers; null: none.
+    int32_t slots = 0;      // its running sequences,
+    int32_t busy = 0;       // those of them that do not give way yet,
+    double blocks = 0.0;    // their blocks, shared ones in part,
+    bool prefills = false;  // and whether one of them computes some of its prompt.
+    int64_t service = 0;    // SchedulingPolicy::ServiceOf,
+    uint64_t as_of = 0;     // as of this time (Scheduler::ServiceOf).
+    Ranked first;           // Of its sequences in the queue, without followers; null: none.
   };
 
   // `apart`: tenants are told apart; else all sequences belong to one.

@@ -37,6 +37,7 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr std::chrono::milliseconds kAcceptPause{50};
+constexpr int kAcceptsAtOnce = 32;
 constexpr std::chrono::seconds kAcceptLines{10};  // Between two lines about failures to accept.
 
 StatusOr<tcp::endpoint> Resolve(asio::io_context* io, const ServerOptions& options) {
@@ -269,29 +270,42 @@ class HttpServer::Impl {
     }
   }
 
+  // Accepts several: between two calls the loop may compute for a millisecond, and a newcomer waits
+  // behind all who came before it.
   void OnAcceptable() noexcept {
-    if (!acceptor_.is_open()) return;
-    try {
-      error_code error;
-      Loop* const loop = loops_[next_loop_++ % loops_.size()].get();
-      tcp::socket socket = acceptor_.accept(loop->io, error);
-      if (!error) {
-        Serve(std::move(socket), &loop->turns);
-      } else if (error != asio::error::would_block && error != asio::error::connection_aborted) {
-        // Out of file descriptors, most likely: some come back as connections end.
-        context_.connections.EvictOldest();
-        if (const int64_t times = failures_.Count(base::RealClock().Now()); times > 0) {
-          spdlog::warn("Cannot accept connections: {} ({} times since the last such line)",
-                       error.message(), times);
-        }
-        pause_.expires_after(kAcceptPause);
-        pause_.async_wait([this](error_code) { AcceptNext(); });
-        return;
+    error_code error;
+    for (int i = 0; i < kAcceptsAtOnce && !error && acceptor_.is_open(); ++i) {
+      try {
+        Loop* const loop = loops_[next_loop_++ % loops_.size()].get();
+        tcp::socket socket = acceptor_.accept(loop->io, error);
+        if (!error) Serve(std::move(socket), &loop->turns);
+        if (error == asio::error::connection_aborted) error.clear();
+      } catch (const std::exception& e) {
+        spdlog::error("Cannot serve a connection: {}", e.what());
       }
+    }
+    if (!acceptor_.is_open()) return;
+    if (!error || error == asio::error::would_block) {
+      AcceptNext();
+    } else {
+      PauseAccepting(error);
+    }
+  }
+
+  // Out of file descriptors, most likely: some come back as connections end.
+  void PauseAccepting(error_code error) noexcept {
+    try {
+      context_.connections.EvictOldest();
+      if (const int64_t times = failures_.Count(base::RealClock().Now()); times > 0) {
+        spdlog::warn("Cannot accept connections: {} ({} times since the last such line)",
+                     error.message(), times);
+      }
+      pause_.expires_after(kAcceptPause);
+      pause_.async_wait([this](error_code) { AcceptNext(); });
     } catch (const std::exception& e) {
       spdlog::error("Cannot serve a connection: {}", e.what());
+      AcceptNext();
     }
-    AcceptNext();
   }
 
   void Serve(tcp::socket socket, IoTurns* turns) {

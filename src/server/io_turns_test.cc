@@ -84,6 +84,19 @@ TEST_F(IoTurnsTest, ATenantsSmallRequestsHoldUpNoOther) {
   EXPECT_EQ(begun_, kClients);
 }
 
+TEST_F(IoTurnsTest, ANewcomerIsAcceptedBetweenFewTurns) {
+  const auto busy = BusyClients();
+  std::vector<std::unique_ptr<TestClient>> before;
+  for (int i = 0; i < 30; ++i) before.push_back(std::make_unique<TestClient>(port()));
+  TestClient client(port());
+  SendGet(&client, "/v1/queue", kB);
+  permits_.release(kFew);
+  EXPECT_EQ(client.Read().status, 200);
+  EXPECT_LE(begun_, kFew + 1) << "the others still wait";
+  permits_.release(kClients);
+  for (const auto& each : busy) EXPECT_EQ(each->Read().status, 429);
+}
+
 TEST_F(IoTurnsTest, WhoLeavesWhileItWaitsHasNoTurn) {
   const auto client = Connect(kB);
   BusyClients().clear();
