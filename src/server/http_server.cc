@@ -276,10 +276,14 @@ class HttpServer::Impl {
     error_code error;
     for (int i = 0; i < kAcceptsAtOnce && !error && acceptor_.is_open(); ++i) {
       try {
-        Loop* const loop = loops_[next_loop_++ % loops_.size()].get();
+        Loop* const loop = loops_[next_loop_ % loops_.size()].get();
         tcp::socket socket = acceptor_.accept(loop->io, error);
-        if (!error) Serve(std::move(socket), &loop->turns);
-        if (error == asio::error::connection_aborted) error.clear();
+        if (!error) {
+          ++next_loop_;
+          Serve(std::move(socket), &loop->turns);
+        } else if (error == asio::error::connection_aborted) {
+          error.clear();
+        }
       } catch (const std::exception& e) {
         spdlog::error("Cannot serve a connection: {}", e.what());
       }

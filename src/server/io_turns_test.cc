@@ -3,8 +3,11 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <semaphore>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "server/test_server.h"
@@ -95,6 +98,27 @@ TEST_F(IoTurnsTest, ANewcomerIsAcceptedBetweenFewTurns) {
   EXPECT_LE(begun_, kFew + 1) << "the others still wait";
   permits_.release(kClients);
   for (const auto& each : busy) EXPECT_EQ(each->Read().status, 429);
+}
+
+// Else one thread would do the work of all.
+TEST_F(IoTurnsTest, ConnectionsThatComeOneByOneGoToAllThreads) {
+  server_->Stop();
+  ServerOptions options;
+  options.io_threads = 2;
+  StartServer(options);
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  backend_.set_script([&](const Request&) {
+    const std::lock_guard lock(mutex);
+    threads.insert(std::this_thread::get_id());
+    return FakeScript();
+  });
+  for (int i = 0; i < 2; ++i) {
+    TestClient client(port());
+    client.Send(PostBytes(kPath, kSmall));
+    EXPECT_EQ(client.Read().status, 200);
+  }
+  EXPECT_EQ(threads.size(), 2);
 }
 
 TEST_F(IoTurnsTest, WhoLeavesWhileItWaitsHasNoTurn) {

@@ -204,8 +204,8 @@ Status IgnoreMetadata(const json& value, const std::string& field, OpenAiBody*) 
 Status ReadPriority(const json& value, const std::string& field, OpenAiBody* body) {
   std::optional<Priority> priority;
   if (value.is_string()) priority = PriorityOf(value.get_ref<const std::string&>());
-  for (int i = 0; i < kNumPriorities; ++i) {
-    if (value.is_number_integer() && value == i) priority = static_cast<Priority>(i);
+  if (value.is_number_integer() && value >= 0 && value < kNumPriorities) {
+    priority = static_cast<Priority>(value.get<int>());
   }
   if (!priority) {
     return Mismatch(value, field,
