@@ -52,7 +52,8 @@ TEST(ModelCheckTest, ModelsOfAllArchitecturesRun) {
   for (const std::string& name : model::TinyModelNames()) {
     const ModelCheck check = CheckOf(model::TinyModel(name));
     EXPECT_TRUE(check.ok()) << name << ": " << check.status().message();
-    if (check.ok()) EXPECT_THAT(VerdictText(check), HasSubstr("Ropeway can run this model"));
+    if (!check.ok()) continue;
+    EXPECT_THAT(VerdictText(check), HasSubstr("Ropeway can run this model"));
   }
 }
 
@@ -101,9 +102,9 @@ TEST(ModelCheckTest, AVocabularyThatIsNotTheEmbeddingsIsNamed) {
   writer.SetTensor("token_embd.weight", {64, model::kTinyVocab + 5}, kernels::WeightType::kQ8_0,
                    rows);
   const ModelCheck check = CheckOf(writer);
-  EXPECT_EQ(check.status().field(), "tokenizer.ggml.tokens");
+  EXPECT_EQ(check.status().field(), "metadata \"tokenizer.ggml.tokens\"");
   EXPECT_THAT(check.status().message(),
-              HasSubstr("the model's embedding has 272 tokens, its tokenizer 267. What to do"));
+              HasSubstr("267 tokens, but token_embd.weight has 272 rows. What to do"));
 }
 
 TEST(ModelCheckTest, ForeseesMemoryThatIsNotThere) {
