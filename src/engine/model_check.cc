@@ -115,10 +115,11 @@ void Checker::CheckMemory(const model::ModelTensors& tensors) {
   const kernels::KvType* type = kernels::KvTypeByName(options_.cache.kv_dtype.c_str());
   if (type == nullptr) return;  // ValidateEngineOptions names it.
   MemoryForecast& memory = check_.memory;
-  memory.weights = model::LoadedBytes(tensors, options_.model.max_model_len);
+  memory.weights = model::LoadedBytes(tensors);
+  memory.rope = model::RopeBytes(tensors.config, options_.model.max_model_len);
   memory.kv_per_token = tensors.config.kv_bytes_of_all_groups(*type) / base::kBlockTokens;
   const int64_t left =
-      std::max<int64_t>(0, memory.available - static_cast<int64_t>(memory.weights));
+      std::max<int64_t>(0, memory.available - static_cast<int64_t>(memory.weights + memory.rope));
   const int32_t context = tensors.config.context_length;
   const int32_t longest =
       options_.model.max_model_len == 0 ? context : std::min(options_.model.max_model_len, context);
@@ -128,13 +129,13 @@ void Checker::CheckMemory(const model::ModelTensors& tensors) {
                                                  tensors.config.kv_block_bytes(*type),
                                                  tensors.config.kv_groups().windows);
   memory.kv_cache = static_cast<uint64_t>(pool);
-  const uint64_t needed = memory.weights + memory.kv_cache;
+  const uint64_t needed = memory.weights + memory.rope + memory.kv_cache;
   if (memory.available <= 0 || needed <= static_cast<uint64_t>(memory.available)) return;
   Add(Status(StatusCode::kResourceExhausted,
-             fmt::format("{}: needs {} of memory, {} for weights and {} for the KV cache; {} are "
-                         "free on this machine",
+             fmt::format("{}: needs {} of memory, {} for weights, {} for RoPE at all positions and "
+                         "{} for the KV cache; {} are free on this machine",
                          file_.path(), MemoryText(needed), MemoryText(memory.weights),
-                         MemoryText(memory.kv_cache),
+                         MemoryText(memory.rope), MemoryText(memory.kv_cache),
                          MemoryText(static_cast<uint64_t>(memory.available))),
              "model_path"),
       kLessMemory);
@@ -256,8 +257,8 @@ std::string VerdictText(const ModelCheck& check) {
   const MemoryForecast& memory = check.memory;
   text = fmt::format("Ropeway can run this model: {}\n", ModelText(*check.config));
   text += fmt::format(
-      "Memory: {} of weights; KV cache {}, {}{}\n", MemoryText(memory.weights),
-      UsersText(check, 1, tokens), UsersText(check, 16, tokens),
+      "Memory: {} of weights; KV cache {}, {}; RoPE up to {}{}\n", MemoryText(memory.weights),
+      UsersText(check, 1, tokens), UsersText(check, 16, tokens), MemoryText(memory.rope),
       memory.available > 0
           ? fmt::format("; {} are free here", MemoryText(static_cast<uint64_t>(memory.available)))
           : "");

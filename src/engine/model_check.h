@@ -19,7 +19,8 @@ namespace ropeway::engine {
 
 // Memory that an engine takes, foreseen from the tables alone; in bytes.
 struct MemoryForecast {
-  uint64_t weights = 0;       // As the kernels keep them, with the table of RoPE.
+  uint64_t weights = 0;       // As the kernels keep them.
+  uint64_t rope = 0;          // The tables of RoPE once every position was used.
   uint64_t kv_per_token = 0;  // In the type that the options ask for; behind windows less is kept.
   uint64_t kv_cache = 0;      // The whole pool.
   int64_t available = 0;      // What this machine has free; 0: unknown.

@@ -102,11 +102,11 @@ TEST(HfConfigTest, GemmasDefaultsAreTheirOwn) {
   EXPECT_EQ(without.attention_soft_cap, 0.0F);
   EXPECT_EQ(without.logit_soft_cap, 0.0F);
   const std::string full = R"("full_attention")";
-  EXPECT_EQ(HfModelConfig("Gemma2ForCausalLM",
-                          heads + fmt::format(R"(, "layer_types": [{}, {}, {}, {}])", full, full,
-                                              full, full))
-                .windows,
-            Windows());
+  EXPECT_EQ(
+      HfModelConfig("Gemma2ForCausalLM", heads + fmt::format(R"(, "layer_types": [{}, {}, {}, {}])",
+                                                             full, full, full, full))
+          .windows,
+      Windows());
   EXPECT_EQ(HfModelConfig("Gemma3ForCausalLM", heads).windows, (Windows{4096, 4096, 4096, 4096}));
 }
 
@@ -116,9 +116,9 @@ TEST(HfConfigTest, GemmasScaleIsOfItsScalarWhateverItsSize) {
   const std::string equal = head + R"(, "query_pre_attn_scalar": 64)";
   EXPECT_EQ(HfModelConfig("Gemma3ForCausalLM", equal).attention_scale, 0.125F);
   // As many layers as the largest has, whose scale GGUF's recipe knows.
-  EXPECT_EQ(HfModelConfig("Gemma3ForCausalLM", equal + R"(, "num_hidden_layers": 62)")
-                .attention_scale,
-            0.125F);
+  EXPECT_EQ(
+      HfModelConfig("Gemma3ForCausalLM", equal + R"(, "num_hidden_layers": 62)").attention_scale,
+      0.125F);
   EXPECT_THAT(HfConfigError("Gemma3ForCausalLM", head + R"(, "query_pre_attn_scalar": 0)"),
               HasSubstr("\"query_pre_attn_scalar\": 0 is not above 0"));
 }
@@ -172,7 +172,8 @@ TEST(HfRopeTest, YarnsMagnitudeIsThatOfTransformers) {
   const std::string key = "llama.rope.scaling.attn_factor";
   const auto with = [](const std::string& more) {
     return HfMetadata("LlamaForCausalLM", R"(, "rope_scaling": {"rope_type": "yarn", "factor": 4,
-        "original_max_position_embeddings": 32)" + more + "}");
+        "original_max_position_embeddings": 32)" +
+                                              more + "}");
   };
   const double usual = 0.1 * std::log(4.0) + 1.0;
   EXPECT_EQ(with("")->Find(key), nullptr);
@@ -205,7 +206,8 @@ TEST(HfRopeTest, GptOssHasItsOwnYarn) {
 TEST(HfRopeTest, Phi3sYarnIsLongRope) {
   const auto with = [](const std::string& more) {
     return HfMetadata("Phi3ForCausalLM", R"(, "original_max_position_embeddings": 32,
-        "rope_scaling": {"long_factor": [2, 3], "short_factor": [1, 1])" + more + "}");
+        "rope_scaling": {"long_factor": [2, 3], "short_factor": [1, 1])" +
+                                             more + "}");
   };
   for (const char* type : {"yarn", "su", "longrope"}) {
     const auto file = with(fmt::format(R"(, "type": "{}")", type));

@@ -168,8 +168,7 @@ void RopeReader::ReadYarn(HfFields* rope) {
 void RopeReader::ReadLongRope(HfFields* rope) {
   // The configuration's own comes before that of the scaling.
   const uint32_t original = in_.Uint(
-      kOriginalContext,
-      rope->Uint(kOriginalContext, Is("phi3") ? kPhi3OriginalContext : context_));
+      kOriginalContext, rope->Uint(kOriginalContext, Is("phi3") ? kPhi3OriginalContext : context_));
   out_.SetUint32(Key("rope.scaling.original_context_length"), original,
                  in_.Field(kOriginalContext));
   model_.rope_long = rope->Numbers("long_factor");

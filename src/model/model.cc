@@ -21,7 +21,6 @@ namespace {
 // Source bytes of one job: few enough to keep the threads evenly busy, and the bytes in their
 // caches from when they are read until they are repacked.
 constexpr size_t kJobBytes = size_t{256} << 10;
-constexpr int kPositionsPerJob = 256;
 constexpr size_t kDigestChunkBytes = size_t{4} << 20;
 
 // A larger RoPE table is rejected unless the file is as large: a small hostile file must not make
@@ -159,9 +158,9 @@ class Model::Loader {
               FilePart* data) const;
   Status RunJob(const Job& job) const;
   Status RunMatrixJob(const Job& job) const;
-  Status FillRope(const ModelTensors& tensors, int threads, int32_t max_positions);
-  void FillRopeTable(const RopeParams& params, const std::vector<float>& divisors, int threads,
-                     std::vector<float>* table) const;
+  Status MakeRopeTables(const ModelTensors& tensors, int32_t max_positions);
+  Status MakeRopeTable(const RopeParams& params, const std::vector<float>& divisors,
+                       std::unique_ptr<RopeTable>* table) const;
 
   const GgufFile& file_;
   std::unique_ptr<Model> model_{new Model()};
@@ -173,7 +172,7 @@ StatusOr<std::unique_ptr<Model>> Model::Loader::Load(int threads, int32_t max_po
   const StatusOr<ModelTensors> tensors = BindTensors(file_);
   if (!tensors.ok()) return tensors.status();
   model_->config_ = tensors->config;
-  if (Status status = FillRope(*tensors, threads, max_positions); !status.ok()) return status;
+  if (Status status = MakeRopeTables(*tensors, max_positions); !status.ok()) return status;
   if (Status status = MakeArena(*tensors); !status.ok()) return status;
   AddTensors(*tensors);
   FirstFailure failure;
@@ -319,11 +318,10 @@ Status Model::Loader::RunMatrixJob(const Job& job) const {
   return {};
 }
 
-Status Model::Loader::FillRope(const ModelTensors& tensors, int threads, int32_t max_positions) {
+Status Model::Loader::MakeRopeTables(const ModelTensors& tensors, int32_t max_positions) {
   ModelConfig& config = model_->config_;
   const int32_t positions = PositionsOf(config, max_positions);
-  const size_t row = static_cast<size_t>(config.rope.dim);
-  const uint64_t bytes = static_cast<uint64_t>(positions) * row * sizeof(float);
+  const uint64_t bytes = RopeBytes(config, max_positions);
   if (bytes > std::max(kMaxFreeRopeBytes, file_.file_bytes())) {
     return file_.Error(
         StatusCode::kResourceExhausted,
@@ -335,31 +333,22 @@ Status Model::Loader::FillRope(const ModelTensors& tensors, int threads, int32_t
   model_->max_positions_ = positions;
   config.rope.long_factors = config.rope.scaling == RopeScaling::kLongRope &&
                              positions > config.rope.original_context_length;
-  FillRopeTable(config.rope,
-                config.rope.long_factors ? tensors.long_rope_divisors : tensors.rope_divisors,
-                threads, &model_->rope_);
-  if (config.window_rope.has_value()) {
-    FillRopeTable(*config.window_rope, {}, threads, &model_->window_rope_);
+  Status status = MakeRopeTable(
+      config.rope, config.rope.long_factors ? tensors.long_rope_divisors : tensors.rope_divisors,
+      &model_->rope_);
+  if (status.ok() && config.window_rope.has_value()) {
+    status = MakeRopeTable(*config.window_rope, {}, &model_->window_rope_);
   }
-  return {};
+  return status;
 }
 
-void Model::Loader::FillRopeTable(const RopeParams& params, const std::vector<float>& divisors,
-                                  int threads, std::vector<float>* table) const {
-  const int32_t positions = model_->max_positions_;
-  const size_t row = static_cast<size_t>(params.dim);
-  const std::vector<double> frequencies = RopeFrequencies(params, divisors);
-  const double magnitude = RopeMagnitude(params);
-  table->resize(static_cast<size_t>(positions) * row);
-  const int32_t jobs = (positions + kPositionsPerJob - 1) / kPositionsPerJob;
-  ParallelFor(static_cast<size_t>(jobs), threads, [&](size_t job) {
-    const auto begin = static_cast<int32_t>(job) * kPositionsPerJob;
-    const int32_t end = std::min(begin + kPositionsPerJob, positions);
-    for (int32_t position = begin; position < end; ++position) {
-      float* to = table->data() + static_cast<size_t>(position) * row;
-      FillRopeRow(frequencies, magnitude, position, to);
-    }
-  });
+Status Model::Loader::MakeRopeTable(const RopeParams& params, const std::vector<float>& divisors,
+                                    std::unique_ptr<RopeTable>* table) const {
+  StatusOr<std::unique_ptr<RopeTable>> made = RopeTable::Make(
+      RopeFrequencies(params, divisors), RopeMagnitude(params), model_->max_positions_);
+  if (!made.ok()) return made.status();
+  *table = *std::move(made);
+  return {};
 }
 
 StatusOr<std::unique_ptr<Model>> Model::Load(const GgufFile& file, int threads,
@@ -372,12 +361,12 @@ StatusOr<std::unique_ptr<Model>> Model::Load(const GgufFile& file, int threads,
   }
 }
 
-uint64_t LoadedBytes(const ModelTensors& tensors, int32_t max_positions) {
-  const ModelConfig& config = tensors.config;
-  int32_t row = config.rope.dim;
-  if (config.window_rope.has_value()) row += config.window_rope->dim;
-  return ArenaBytes(tensors) + static_cast<uint64_t>(PositionsOf(config, max_positions)) *
-                                   static_cast<uint64_t>(row) * sizeof(float);
+uint64_t LoadedBytes(const ModelTensors& tensors) { return ArenaBytes(tensors); }
+
+uint64_t RopeBytes(const ModelConfig& config, int32_t max_positions) {
+  const int32_t positions = PositionsOf(config, max_positions);
+  const int32_t windowed = config.window_rope.has_value() ? config.window_rope->dim : 0;
+  return RopeTable::Bytes(positions, config.rope.dim) + RopeTable::Bytes(positions, windowed);
 }
 
 StatusOr<std::string> FileDigest(const GgufFile& file, int threads) {

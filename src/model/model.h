@@ -1,4 +1,4 @@
-// A loaded model: configuration, repacked weights, RoPE table. Immutable after loading.
+// A loaded model: configuration, repacked weights, tables of RoPE.
 #ifndef ROPEWAY_MODEL_MODEL_H_
 #define ROPEWAY_MODEL_MODEL_H_
 
@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 #include "model/gguf.h"
 #include "model/model_config.h"
+#include "model/rope_table.h"
 #include "ropeway/status.h"
 
 namespace ropeway::model {
@@ -70,12 +71,12 @@ void ForEachMatrix(const LayerWeights& layer, const Fn& fn) {
   for (const FfnWeights& expert : layer.experts) of({&expert.gate, &expert.up, &expert.down});
 }
 
-// Thread rule: immutable after Load; shared freely.
+// Thread rule: all calls from any thread; nothing that they return changes.
 class Model {
  public:
   // Repacks the weights of an open GGUF file with `threads` >= 1 threads (any number gives the same
   // bytes). The file is not needed afterwards; if it changes meanwhile the load fails (kDataLoss).
-  // `max_positions`: rows of the RoPE table, at most the model's context length; 0: the context
+  // `max_positions`: rows of RoPE's tables, at most the model's context length; 0: the context
   // length. They decide which of its factors a kLongRope model uses. Errors as for BindTensors, or
   // kResourceExhausted if memory or threads are short.
   static StatusOr<std::unique_ptr<Model>> Load(const GgufFile& file, int threads,
@@ -97,14 +98,11 @@ class Model {
   }  // [vocab_size, hidden_size]; may be tied.
 
   // cos[rope.dim / 2], then sin[rope.dim / 2] for `position`; scaling included.
-  const float* rope_row(int32_t position) const {
-    return rope_.data() + static_cast<size_t>(position) * static_cast<size_t>(config_.rope.dim);
-  }
+  const float* rope_row(int32_t position) const { return rope_->row(position); }
   // The same, as the layer's kind has it.
   const float* rope_row(int layer, int32_t position) const {
-    if (window_rope_.empty() || config_.window(layer) == 0) return rope_row(position);
-    return window_rope_.data() +
-           static_cast<size_t>(position) * static_cast<size_t>(config_.window_rope->dim);
+    if (window_rope_ == nullptr || config_.window(layer) == 0) return rope_row(position);
+    return window_rope_->row(position);
   }
   int32_t max_positions() const { return max_positions_; }
 
@@ -120,15 +118,17 @@ class Model {
   const float* output_norm_ = nullptr;
   const float* output_norm_bias_ = nullptr;
   std::vector<LayerWeights> layers_;
-  std::vector<float> rope_;
-  std::vector<float> window_rope_;
+  std::unique_ptr<RopeTable> rope_;
+  std::unique_ptr<RopeTable> window_rope_;  // Null: as rope_.
   int32_t max_positions_ = 0;
   base::PageArena arena_;  // Owns all matrices and norms.
 };
 
-// Bytes that the tensors take in memory once they are loaded with `max_positions` as for
-// Model::Load, and the tables of RoPE.
-uint64_t LoadedBytes(const ModelTensors& tensors, int32_t max_positions);
+// Bytes that the tensors take in memory once they are loaded.
+uint64_t LoadedBytes(const ModelTensors& tensors);
+
+// Bytes of the tables of RoPE once every position was used; `max_positions` as for Model::Load.
+uint64_t RopeBytes(const ModelConfig& config, int32_t max_positions);
 
 // A model's identity, to which KV blocks that outlive the process are bound: SHA-256, in
 // hexadecimal, over the SHA-256 of each 4 MiB of its files in order (the last of a file may be

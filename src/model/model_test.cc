@@ -299,8 +299,6 @@ TEST(ModelTest, ThreadsDoNotChangeAByte) {
   ASSERT_NE(seven.model, nullptr) << seven.status.message();
   EXPECT_EQ(AllPanels(*one.model), AllPanels(*two.model));
   EXPECT_EQ(AllPanels(*one.model), AllPanels(*seven.model));
-  const size_t floats = static_cast<size_t>(512) * 16;
-  EXPECT_EQ(std::memcmp(one.model->rope_row(0), two.model->rope_row(0), floats * 4), 0);
 }
 
 TEST(ModelTest, RopeTableHoldsEveryPosition) {
