@@ -164,9 +164,14 @@ def byte_level_tokenizer(fields):
 
 
 def byte_level(fields):
-    """The same, and the bytes that the vocabulary lacks."""
+    """The same, and what bytes become that the vocabulary lacks: nothing; or the letter that stands for one, where
+    that is an added token (deepseek-coder's, for bytes that no UTF-8 text has)."""
     vocabulary = fields.vocabulary()
-    lacks = bytes(byte for byte in range(256) if byte_letter(byte) not in vocabulary)
+    lacks = {}
+    for byte in range(256):
+        found = vocabulary.get(byte_letter(byte))
+        if found is None or fields.types[found] != NORMAL:
+            lacks[byte] = b"" if found is None else byte_letter(byte).encode()
     return encoder(byte_level_tokenizer(fields)), lacks
 
 
@@ -286,7 +291,7 @@ class CharMap:
 
 def unigram(fields):
     """`tokenizers` for the unigram model, and whether it normalizes a text as sentencepiece does: it maps whole
-    graphemes, and the shortest beginning of one."""
+    graphemes, and the shortest beginning of one; and it strips other white space than spaces at the end."""
     # Tokens without a use are not in the file that the model came from.
     count = len(fields.tokens)
     while fields.types[count - 1] == UNUSED:
@@ -300,7 +305,12 @@ def unigram(fields):
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="always")
     tokenizer.add_special_tokens(fields.added())
     char_map = CharMap(fields.char_map)
-    return encoder(tokenizer), lambda text: precompiled.normalize_str(text) == char_map.normalize(text)
+
+    def alike(text):
+        normalized = precompiled.normalize_str(text)
+        return normalized == char_map.normalize(text) and normalized.rstrip() == normalized.rstrip(" ")
+
+    return encoder(tokenizer), alike
 
 
 def is_ideograph(code):

@@ -47,7 +47,8 @@ int Main(int argc, char** argv) {
                        "All other benchmarks are of ropeway-bench, which `ropeway bench NAME` runs "
                        "(docs/benchmarks.md):\n"
                        "schedulers, priorities, fairness, long-prompt, sessions, prefixes, knobs, "
-                       "serial-vs-batched, http,\ndeterminism, kernels, steps, engine, disk-tier, "
+                       "serial-vs-batched, http, models,\nfirst-answers, determinism, kernels, "
+                       "steps, engine, disk-tier, "
                        "order-price, replay",
                        nullptr,
                        {loadgen::BenchServeCommand(&bench_serve)}},
