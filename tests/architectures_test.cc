@@ -156,7 +156,6 @@ TEST_P(Architectures, CompanyAndPreemptionsChangeNoBit) {
     for (const int seed : {3, 4, 5, 6, 7, 8}) {
       const int pool = TightPool() + 2 * (seed - 3);
       const RunResult tight = RunAndCompare({.chunk = caching ? 7 : 512,
-                                             .threads = 2,
                                              .pool_blocks = pool,
                                              .arrival_seed = static_cast<uint64_t>(seed),
                                              .prefix_caching = caching});

@@ -102,7 +102,7 @@ class StreamsTest(unittest.TestCase):
 
     def test_a_thousand_waiting_streams_are_cheap(self):
         server = self.start("--max-num-seqs", "1", "--max-queued-requests", "2000", "--max-connections",
-                            "2000", "--max-wait", "1h", "--kv-cache-size", "64MiB")
+                            "2000", "--max-wait", "24h", "--kv-cache-size", "64MiB")
         text = self.probe(server)
         # A prompt that fills the pool, so that its memory is not counted below.
         longest = json.loads(server.get("/v1/models")[1])["data"][0]["max_model_len"]
