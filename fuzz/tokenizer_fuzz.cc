@@ -116,7 +116,7 @@ void CheckOther(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
   for (const TokenId id : whole) {
     Require(id >= 0 && id < tokenizer.vocab_size(), "an id outside the vocabulary");
   }
-  for (const TokenId id : tokenizer.Encode(text, {.parse_special = false})) {
+  for (const TokenId id : tokenizer.Encode(text, {.add_special = false, .parse_special = false})) {
     const std::string_view bytes = tokenizer.Bytes(id, /*with_special=*/true);
     const bool unknown = bytes == "<unk>" || bytes == "[UNK]";
     Require(unknown || !tokenizer.IsSpecial(id), "a control token in ordinary text");
