@@ -104,7 +104,7 @@ bool HfFields::Bool(std::string_view key, bool absent) {
   return absent;
 }
 
-std::string HfFields::Text(std::string_view key, std::optional<std::string> absent) {
+std::string HfFields::Text(std::string_view key, const std::optional<std::string>& absent) {
   const json* value = Find(key);
   if (value == nullptr) {
     if (!absent) Missing(key);

@@ -46,7 +46,7 @@ class HfFields {
   uint32_t Uint(std::string_view key, std::optional<uint32_t> absent = {});
   double Number(std::string_view key, std::optional<double> absent = {});  // Finite.
   bool Bool(std::string_view key, bool absent);
-  std::string Text(std::string_view key, std::optional<std::string> absent = {});
+  std::string Text(std::string_view key, const std::optional<std::string>& absent = {});
   std::vector<std::string> Texts(std::string_view key);  // Empty where absent.
   std::vector<float> Numbers(std::string_view key);      // Likewise.
   // An object; null where absent.

@@ -180,7 +180,7 @@ Status ModelBytes::ReadRows(const ConvertedMatrix& matrix, uint64_t row,
     const uint64_t now = std::min(step, rows - done);
     const std::span<std::byte> part =
         std::span(stored).first(static_cast<size_t>(now * stored_bytes));
-    const Status status = Read(matrix.from + (row + done) * stored_bytes, part);
+    Status status = Read(matrix.from + (row + done) * stored_bytes, part);
     if (!status.ok()) return status;
     for (uint64_t i = 0; i < now; ++i) {
       std::byte* const out = to.data() + (done + i) * row_bytes;
@@ -258,7 +258,7 @@ Status ModelBytes::GatherByColumns(const StoredMatrix& matrix, uint64_t row,
   std::vector<std::byte> line((rows - 1) * step + element);
   for (size_t j = 0; j < matrix.columns; ++j) {
     const uint64_t first = row * matrix.row_stride + j * matrix.column_stride;
-    const Status status = files_[matrix.file].Read(matrix.at + first * element, line);
+    Status status = files_[matrix.file].Read(matrix.at + first * element, line);
     if (!status.ok()) return status;
     for (size_t i = 0; i < rows; ++i) {
       std::memcpy(to.data() + i * row_bytes + j * element, line.data() + i * step, element);

@@ -236,7 +236,8 @@ bool FolderVocabulary::ReadMerges(const json& model) {
     if (left.find(' ') != std::string::npos || right.find(' ') != std::string::npos) {
       return Lacks("model.merges[" + std::to_string(i) + "]", "a token with a space");
     }
-    v_.merges.push_back(left + " " + right);
+    v_.merges.push_back(left);
+    v_.merges.back().append(" ").append(right);
   }
   return true;
 }

@@ -149,12 +149,10 @@ Status TokenTable::InitBytes(Spelling spelling) {
       }
       if (byte_tokens_[*byte] < 0) byte_tokens_[*byte] = id;
       bytes_.push_back(static_cast<char>(*byte));
-    } else if (IsSpecial(id)) {
+    } else if (IsSpecial(id) || (IsAdded(id) && spelling != Spelling::kSpaceSymbols)) {
       bytes_ += text;
     } else if (spelling == Spelling::kSpaceSymbols) {
       bytes_ += WithoutSpaceSymbols(text);
-    } else if (IsAdded(id)) {
-      bytes_ += text;
     } else {
       bytes_ += FromByteLetters(text).value_or(std::string(text));
     }
