@@ -350,6 +350,9 @@ void ReadHfGeneration(HfFields* generation, GgufFile::Builder* builder) {
   put("general.sampling.min_p", "min_p");
   put("general.sampling.penalty_repeat", "repetition_penalty");
   if (!generation->Has("top_k")) return;
+  // Files say -1 or 0 for "all tokens", which is what an absent key means.
+  const double top_k = generation->Number("top_k");
+  if (top_k == -1.0 || top_k == 0.0) return;
   builder->SetUint32("general.sampling.top_k", generation->Uint("top_k"),
                      generation->Field("top_k"));
 }

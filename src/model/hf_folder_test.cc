@@ -467,5 +467,23 @@ TEST(HfFolderTest, SamplingDefaultsComeAlong) {
               HasSubstr("generation_config.json \"temperature\": a number is expected"));
 }
 
+TEST(HfFolderTest, ATopKThatIsOffAndAGreedyTemperature) {
+  const LlamaFolder llama;
+  for (const char* off : {"-1", "0", "null"}) {
+    llama.folder.Write(
+        "generation_config.json",
+        fmt::format(R"({{"top_k": {}, "do_sample": false, "temperature": 0}})", off));
+    const auto file = GgufFile::Open(llama.folder.path());
+    ASSERT_TRUE(file.ok()) << off << ": " << file.status().message();
+    EXPECT_EQ((*file)->Find("general.sampling.top_k"), nullptr) << off;
+    // Greedy, and not the default of a key that is absent.
+    EXPECT_EQ((*file)->GetFloat("general.sampling.temp").value(), 0.0) << off;
+  }
+  for (const char* wrong : {"-2", "1.5", "\"all\""}) {
+    llama.folder.Write("generation_config.json", fmt::format(R"({{"top_k": {}}})", wrong));
+    EXPECT_THAT(FolderError(llama.folder), HasSubstr("generation_config.json \"top_k\": a "));
+  }
+}
+
 }  // namespace
 }  // namespace ropeway::model
