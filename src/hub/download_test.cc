@@ -177,6 +177,37 @@ TEST_F(DownloadTest, FollowsNoCircle) {
   EXPECT_THAT(Fetch("/c").message(), HasSubstr("leads to no URL"));
 }
 
+TEST(NextUrlTest, FromHttpsNobodyIsLedToHttp) {
+  const auto url = [](const std::string& text) { return *net::ParseFileUrl(text); };
+  const auto leads = [&](const std::string& from, const std::string& location) {
+    const StatusOr<net::BaseUrl> next = NextUrl(url(from), location);
+    return next.ok() ? next->Text() : next.status().message();
+  };
+  EXPECT_EQ(leads("https://hub/a", "https://storage/b?c"), "https://storage/b?c");
+  EXPECT_EQ(leads("https://hub/a", "/b"), "https://hub/b");
+  EXPECT_EQ(leads("https://hub/a", "//storage/b"), "https://storage/b");
+  EXPECT_EQ(leads("http://hub/a", "http://storage/b"), "http://storage/b");
+  EXPECT_EQ(leads("http://hub/a", "https://storage/b"), "https://storage/b");
+  EXPECT_EQ(leads("https://hub/a", "http://storage/b"), "leads from https to http://storage/b");
+  // Not even to the same host.
+  EXPECT_EQ(leads("https://hub/a", "http://hub/a"), "leads from https to http://hub/a");
+  EXPECT_EQ(NextUrl(url("https://hub/a"), "http://hub/a").status().code(),
+            StatusCode::kUnavailable);
+  for (const char* none : {"", "file:///etc/passwd", "HTTP://hub/b", "b"}) {
+    EXPECT_THAT(leads("https://hub/a", none), StartsWith("leads to no URL: ")) << none;
+  }
+}
+
+TEST_F(DownloadTest, AFileThatTheDiskCannotHoldIsNotFetched) {
+  server_.Put("/a", {.bytes = bytes_, .claims = 1'000'000'000'000'000'000});
+  const Status status = Fetch("/a", 5);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), StartsWith("1000000000.07 GB are needed on the disk of "));
+  EXPECT_EQ(server_.requests().size(), 1u);
+  EXPECT_FALSE(folder_.Has("parts/model.gguf"));
+  EXPECT_FALSE(folder_.Has("models/model.gguf"));
+}
+
 TEST_F(DownloadTest, SaysWhyAServerRefuses) {
   server_.Put("/gated", {.bytes = bytes_, .token = "secret"});
   EXPECT_THAT(Fetch("/gated").message(), HasSubstr("(401): who are you?"));

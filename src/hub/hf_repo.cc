@@ -16,6 +16,7 @@
 #include "base/split_name.h"
 #include "base/system.h"
 #include "base/utf8.h"
+#include "hub/download.h"
 #include "net/base_url.h"
 #include "net/http_client.h"
 
@@ -27,6 +28,8 @@ using nlohmann::json;
 constexpr char kDefaultEndpoint[] = "https://huggingface.co";
 constexpr double kListTimeout = 60;  // Seconds.
 constexpr int kMaxListRedirects = 5;
+// The hub puts 1,000 files on a page.
+constexpr int kMaxListPages = 50;
 constexpr size_t kMaxToken = 4096;
 constexpr size_t kShownFiles = 20;
 
@@ -88,18 +91,25 @@ Status Refusal(const Source& source, const HubAccess& access, const net::HttpCli
                                base::PrintableText(reply.body.substr(0, 200))));
 }
 
-// A listing. That of a repository which was renamed is behind a redirect; the token goes to the
-// hub alone, and from https nobody is led to http.
-StatusOr<net::HttpClient::Reply> FetchList(const HubAccess& access, const net::BaseUrl& list) {
-  net::BaseUrl url = list;
+// One page of a listing, and where it was in the end.
+struct ListPage {
+  net::BaseUrl url;
+  net::HttpClient::Reply reply;
+};
+
+// That of a repository which was renamed is behind a redirect; the token goes to the hub alone.
+StatusOr<ListPage> FetchPage(const HubAccess& access, const net::BaseUrl& hub, net::BaseUrl url) {
   for (int redirects = 0;; ++redirects) {
     const auto client =
-        net::HttpClient::Open(url, net::SameServer(url, list) ? access.token : "", false);
+        net::HttpClient::Open(url, net::SameServer(url, hub) ? access.token : "", false);
     if (!client.ok()) return client.status();
     net::HttpClient::Reply reply = (*client)->Fetch("", "", kListTimeout);
-    if (reply.status < 300 || reply.status >= 400 || redirects == kMaxListRedirects) return reply;
-    StatusOr<net::BaseUrl> next = net::ParseLocation(url, reply.location);
-    if (!next.ok() || (url.tls && !next->tls)) return reply;
+    const bool leads = reply.status >= 300 && reply.status < 400 && !reply.location.empty();
+    if (!leads || redirects == kMaxListRedirects) {
+      return ListPage{std::move(url), std::move(reply)};
+    }
+    StatusOr<net::BaseUrl> next = NextUrl(url, reply.location);
+    if (!next.ok()) return next.status();
     url = *std::move(next);
   }
 }
@@ -121,6 +131,18 @@ std::optional<RepoFile> FileOfEntry(const json& entry) {
     if (bytes.is_number_unsigned()) file.bytes = bytes.get<uint64_t>();
   }
   return file;
+}
+
+// Adds the files of a page's JSON.
+Status AddFiles(const Source& source, const std::string& body, std::vector<RepoFile>* files) {
+  const StatusOr<json> list = base::ReadJson(body, {}, "the hub's list");
+  if (!list.ok() || !list->is_array()) {
+    return RepoError(source, StatusCode::kDataLoss, "the hub's list of files is no JSON list");
+  }
+  for (const json& entry : *list) {
+    if (auto file = FileOfEntry(entry)) files->push_back(*std::move(file));
+  }
+  return {};
 }
 
 const RepoFile* FindFile(const std::vector<RepoFile>& files, std::string_view path) {
@@ -192,19 +214,48 @@ StatusOr<std::vector<RepoFile>> ListRepo(const HubAccess& access, const Source& 
   const std::string folder = FolderOf(source.file);
   root.path += fmt::format("/api/models/{}/tree/{}{}{}", source.name, source.revision,
                            folder.empty() ? "" : "/", folder);
-  const StatusOr<net::HttpClient::Reply> reply = FetchList(access, root);
-  if (!reply.ok()) return reply.status();
-  if (reply->status != 200) return Refusal(source, access, *reply);
-  const StatusOr<json> list = base::ReadJson(reply->body, {}, "the hub's list");
-  if (!list.ok() || !list->is_array()) {
-    return RepoError(source, StatusCode::kDataLoss, "the hub's list of files is no JSON list");
-  }
   std::vector<RepoFile> files;
-  for (const json& entry : *list) {
-    if (auto file = FileOfEntry(entry)) files.push_back(*std::move(file));
+  net::BaseUrl at = root;
+  for (int pages = 0; pages < kMaxListPages; ++pages) {
+    const StatusOr<ListPage> page = FetchPage(access, root, at);
+    if (!page.ok()) return RepoError(source, page.status().code(), page.status().message());
+    if (page->reply.status != 200) return Refusal(source, access, page->reply);
+    if (Status status = AddFiles(source, page->reply.body, &files); !status.ok()) return status;
+    const std::string next = NextPage(page->reply.link);
+    if (next.empty()) {
+      std::ranges::sort(files, {}, &RepoFile::path);
+      return files;
+    }
+    StatusOr<net::BaseUrl> url = net::ParseLocation(page->url, next);
+    if (!url.ok() || !net::SameServer(*url, page->url)) {
+      // Without the rest, a model could lack parts that are there.
+      return RepoError(source, StatusCode::kUnavailable,
+                       fmt::format("the next page of the hub's list of files is not on the hub: {}",
+                                   base::PrintableText(next.substr(0, 200))));
+    }
+    at = *std::move(url);
   }
-  std::ranges::sort(files, {}, &RepoFile::path);
-  return files;
+  return RepoError(source, StatusCode::kUnavailable,
+                   fmt::format("the hub's list of files has more than {} pages", kMaxListPages));
+}
+
+std::string NextPage(std::string_view link) {
+  while (true) {
+    const size_t begin = link.find('<');
+    const size_t end = link.find('>', begin);
+    if (begin == link.npos || end == link.npos) return "";
+    const std::string_view url = link.substr(begin + 1, end - begin - 1);
+    link.remove_prefix(end + 1);
+    std::string_view about = link.substr(0, link.find('<'));  // Its parameters, to the next URL.
+    link.remove_prefix(about.size());
+    while (!about.empty()) {
+      std::string_view part = about.substr(0, about.find(';'));
+      about.remove_prefix(std::min(about.size(), part.size() + 1));
+      while (!part.empty() && (part.front() == ' ' || part.front() == ',')) part.remove_prefix(1);
+      while (!part.empty() && (part.back() == ' ' || part.back() == ',')) part.remove_suffix(1);
+      if (part == "rel=\"next\"" || part == "rel=next") return std::string(url);
+    }
+  }
 }
 
 StatusOr<RepoModel> ChooseFiles(const Source& source, const std::vector<RepoFile>& files) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hub/names.h"
@@ -34,9 +35,12 @@ struct RepoModel {
   std::vector<RepoFile> files;  // In the order in which they are fetched.
 };
 
-// The files at the top of the repository (or in the folder of source.file). kNotFound, kUnavailable
-// or kDataLoss with a sentence.
+// The files at the top of the repository (or in the folder of source.file), from all pages of the
+// hub's list. kNotFound, kUnavailable or kDataLoss with a sentence.
 StatusOr<std::vector<RepoFile>> ListRepo(const HubAccess& access, const Source& source);
+
+// The URL that the field Link of a reply calls the next page, <URL>; rel="next"; "" if it has none.
+std::string NextPage(std::string_view link);
 
 // Which of the files are the model: the file that is named, with all its parts if it is split; or
 // else the safetensors with what belongs to them; or else the one GGUF model. kNotFound, which

@@ -1,5 +1,6 @@
 #include "hub/hf_repo.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,6 +88,53 @@ TEST(ListRepoTest, FollowsARepositoryToItsNewNameWithoutGivingTheTokenAway) {
   // In a circle.
   other.Put("/list", {.location = "/list"});
   EXPECT_THAT(ListRepo(access, Repo()).status().message(), HasSubstr("the hub answers 302"));
+}
+
+TEST(ListRepoTest, ReadsAllPages) {
+  TestFileServer server;
+  const std::string path = "/api/models/owner/repo/tree/main";
+  const auto file = [](const std::string& name) {
+    return fmt::format(R"([{{"type": "file", "path": "{}", "size": 3}}])", name);
+  };
+  const auto next = [](const std::string& url) { return "<" + url + ">; rel=\"next\""; };
+  server.Put(path, {.bytes = file("m-00002-of-00002.gguf"),
+                    .token = "secret",
+                    .link = next(server.url(path + "?limit=1&cursor=a,b"))});
+  // A path alone is on the same server.
+  server.Put(
+      path + "?limit=1&cursor=a,b",
+      {.bytes = file("config.json"), .token = "secret", .link = next(path + "?limit=1&cursor=c")});
+  server.Put(path + "?limit=1&cursor=c",
+             {.bytes = file("m-00001-of-00002.gguf"), .token = "secret"});
+  const HubAccess access = {.endpoint = server.url(""), .token = "secret"};
+  const auto files = ListRepo(access, Repo());
+  ASSERT_TRUE(files.ok()) << files.status().message();
+  EXPECT_THAT(Paths(*files),
+              ElementsAre("config.json", "m-00001-of-00002.gguf", "m-00002-of-00002.gguf"));
+  EXPECT_THAT(server.fields("Authorization"),
+              ElementsAre("Bearer secret", "Bearer secret", "Bearer secret"));
+
+  // Pages without an end, and one that is elsewhere.
+  server.Put(path, {.bytes = file("a.gguf"), .token = "secret", .link = next(path)});
+  EXPECT_THAT(ListRepo(access, Repo()).status().message(),
+              HasSubstr("hf:owner/repo: the hub's list of files has more than 50 pages"));
+  TestFileServer other;
+  server.Put(path, {.bytes = file("a.gguf"), .token = "secret", .link = next(other.url("/b"))});
+  EXPECT_THAT(ListRepo(access, Repo()).status().message(),
+              HasSubstr("the next page of the hub's list of files is not on the hub: http://"));
+  EXPECT_TRUE(other.requests().empty());
+}
+
+TEST(NextPageTest, ReadsTheFieldLink) {
+  EXPECT_EQ(NextPage(""), "");
+  EXPECT_EQ(NextPage("<https://hub/a?b=c,d;e>; rel=\"next\""), "https://hub/a?b=c,d;e");
+  EXPECT_EQ(NextPage("<https://hub/a>;rel=next"), "https://hub/a");
+  EXPECT_EQ(NextPage("</1>; rel=\"first\", </3>; title=\"x\"; rel=\"next\", </9>; rel=\"last\""),
+            "/3");
+  for (const char* none : {"</1>; rel=\"prev\"", "</1>", "</1", "rel=\"next\"", "<>; rel=\"next\"",
+                           "</1>; title=\"next\"", "</1>; rel=\"nextish\"", ";;,,<>;;"}) {
+    EXPECT_EQ(NextPage(none), "") << none;
+  }
 }
 
 TEST(ListRepoTest, SaysWhyThereIsNoList) {

@@ -70,7 +70,10 @@ net::FakeReply TestFileServer::Answer(const net::FakeRequest& request) {
   std::string body = file.bytes.substr(begin);
   std::string fields;
   if (!file.tag.empty()) fields += "ETag: " + file.tag + "\r\n";
-  if (file.length) fields += fmt::format("Content-Length: {}\r\n", body.size());
+  if (!file.link.empty()) fields += "Link: " + file.link + "\r\n";
+  if (file.length) {
+    fields += fmt::format("Content-Length: {}\r\n", file.claims > 0 ? file.claims : body.size());
+  }
   if (part) {
     fields += fmt::format("Content-Range: bytes {}-{}/{}\r\n", begin, file.bytes.size() - 1,
                           file.bytes.size());

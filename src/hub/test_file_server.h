@@ -4,6 +4,7 @@
 #define ROPEWAY_HUB_TEST_FILE_SERVER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -22,7 +23,9 @@ struct ServedFile {
   std::string token = {};          // Not empty: without it the answer is 401.
   int status = 200;                // Another: an error.
   bool ranges = true;              // Knows parts of files.
-  bool length = true;              // Says how long the file is.
+  bool length = true;              // Says how long the file is,
+  uint64_t claims = 0;             // or, where this is not 0, that it is so long.
+  std::string link = {};           // Not empty: the field Link.
   size_t cut = std::string::npos;  // The connection ends after so many bytes of a reply,
   int cuts = 1 << 30;              // so many times.
   bool hang = false;               // After the head, nothing comes.

@@ -70,6 +70,7 @@ HttpClient::Reply HttpClient::Fetch(const std::string& path, const std::string& 
   const HttpCall::OnHead on_head = [&](const ReplyHead& head) {
     reply.status = head.status;
     reply.location = head.field("Location");
+    reply.link = head.field("Link");
   };
   const HttpCall::OnBody on_body = [&](std::string_view bytes) {
     reply.body += bytes;

@@ -46,6 +46,7 @@ class HttpClient {
     std::string why;
     std::string error_kind;     // Of http_error; "" where an answer arrived.
     std::string location = {};  // Where a redirect leads; they are not followed.
+    std::string link = {};      // The field Link (RFC 8288): the next page of a list, for instance.
   };
   // Sends one request and returns the whole reply; blocks at most `timeout` seconds. An empty body
   // makes it a GET. `path` is appended to the base URL's path: "/models".
