@@ -158,6 +158,31 @@ class ModelsTest(unittest.TestCase):
                 self.assertEqual((self.models / f"{name}.gguf").read_bytes(), self.tiny)
                 self.assertEqual(self.double.fetched()[-1], (f"{name}.gguf", "bytes=5000-"))
 
+    def test_the_space_on_disk_is_checked_before_the_first_byte(self):
+        self.double.put("owner/repo", {"huge.gguf": self.tiny, "tiny.gguf": self.tiny})
+        self.double.sizes["huge.gguf"] = 10 ** 18
+        sentence = r"1000000000\.\d+ GB are needed on the disk of .*, [0-9.]+ [kMG]?B are free"
+        # The hub says the size: nothing of the file is asked for.
+        self.assertRegex(self.fails("models", "pull", "hf:owner/repo:huge.gguf"), sentence)
+        self.assertEqual(self.double.fetched(), [])
+        # Of a URL the head of the answer says it.
+        port = self.double.storage.server_address[1]
+        self.assertRegex(self.fails("models", "pull", f"http://127.0.0.1:{port}/owner/repo/huge.gguf"), sentence)
+        self.assertEqual(self.double.fetched(), [("huge.gguf", None)])
+        self.assertEqual([entry.name for entry in self.models.rglob("*")], [".pulls"])
+        self.good("models", "pull", "hf:owner/repo:tiny.gguf")
+
+    def test_a_list_in_pages(self):
+        shards = {f"m-0000{i}-of-00003.gguf": b"x" * i for i in (1, 2, 3)}
+        self.double.put("owner/paged", {**{f"a{i}.txt": b"x" for i in range(5)}, **shards}, token="secret-token")
+        self.double.page = 2
+        reply = self.call("models", "pull", "hf:owner/paged", HF_TOKEN="secret-token")
+        # They are no model, but they came, and from all pages.
+        self.assertEqual({path.name for path in (self.models / "m").iterdir()}, set(shards), reply.stderr)
+        lists = [(path, headers.get("Authorization")) for _, path, headers in self.double.requests if "/tree/" in path]
+        self.assertEqual([path.partition("?")[2] for path, _ in lists], ["", "cursor=2", "cursor=4", "cursor=6"])
+        self.assertEqual({token for _, token in lists}, {"Bearer secret-token"})
+
     def test_what_is_damaged_leaves_nothing(self):
         self.double.put("owner/repo", {"tiny.gguf": self.tiny})
         self.double.damaged.add("tiny.gguf")

@@ -103,9 +103,10 @@ StatusOr<ModelStore::Model> Puller::Run() {
                     "(ropeway models rm {}) or give this one another --name",
                     plan_.name, there->source, plan_.name));
   }
-  if (Status status = CheckAllSpace(); !status.ok()) return status;
+  Status status = CheckAllSpace();
+  if (status.ok()) status = FetchAll();
   std::error_code error;
-  if (Status status = FetchAll(); !status.ok()) {
+  if (!status.ok()) {
     fs::remove(Parts(), error);  // If nothing has come.
     return status;
   }

@@ -125,6 +125,16 @@ TEST_F(PullTest, AnotherSumThanTheHubsIsNoModel) {
   EXPECT_TRUE(store_.List().empty());
 }
 
+TEST_F(PullTest, WhatTheDiskCannotHoldIsNotAskedFor) {
+  PutRepo("owner/repo", {{"m.gguf", bytes_}});
+  server_.Put("/api/models/owner/repo/tree/main",
+              {.bytes = R"([{"type": "file", "path": "m.gguf", "size": 1000000000000000000}])"});
+  EXPECT_THAT(ErrorFrom("hf:owner/repo"), HasSubstr("1000000000.07 GB are needed on the disk of " +
+                                                    (scratch_.path() / "models").string()));
+  EXPECT_EQ(server_.requests().size(), 1u);  // The list.
+  EXPECT_FALSE(scratch_.Has("models/.pulls/m")) << "nothing has come";
+}
+
 TEST_F(PullTest, AUrlAndASplitOne) {
   server_.Put("/files/m.gguf", {.bytes = bytes_});
   const auto model = PullFrom(server_.url("/files/m.gguf") + "#sha256=" + SumOf(bytes_));
