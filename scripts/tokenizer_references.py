@@ -202,6 +202,20 @@ def sentencepiece_bpe_tokenizer(fields):
     return tokenizer
 
 
+def replace_and_split(tokenizer):
+    """Has it write spaces as Gemma's files do. The split finds none."""
+    tokenizer.normalizer = normalizers.Replace(" ", SPACE)
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+
+
+def metaspace(scheme, split):
+    """The same as newer files of Llama 2 and Mistral do; older ones split."""
+    def write(tokenizer):
+        tokenizer.normalizer = None
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prepend_scheme=scheme, split=split)
+    return write
+
+
 def sentencepiece_bpe(fields):
     return encoder(sentencepiece_bpe_tokenizer(fields))
 
@@ -248,6 +262,17 @@ def sentencepiece_model(fields):
     """sentencepiece itself, with such a file. It knows no special tokens in a text."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=sentencepiece_file(fields))
     return lambda text: processor.encode(text, out_type=int)
+
+
+def unigram_ties(fields):
+    """Whether two lists of a unigram model's ids are as good: sentencepiece adds the scores up in single precision,
+    over the whole text."""
+    worst = min(score for score, kind in zip(fields.scores, fields.types) if kind == NORMAL)
+
+    def total(ids):
+        return sum(fields.scores[i] if i != fields.unk else worst - 10 for i in ids)
+
+    return lambda a, b: abs(total(a) - total(b)) < 1e-5 * abs(total(a)) + 1e-4
 
 
 class CharMap:

@@ -80,6 +80,8 @@ class FolderVocabulary {
   bool ReadPreTokenizer(const json& pre);
   bool ReadSplit(const json& split);
   bool ReadMetaspace(const json& metaspace);
+  bool CheckSpaces();
+  void SplitMergesAtSpaces();
   void ReadPostProcessor(const json& processor);
   bool ReadSpecialTokens();
   bool ReadEnds(const json& document, const char* name);
@@ -111,6 +113,10 @@ class FolderVocabulary {
   json generation_;
   Vocabulary v_;
   bool byte_level_ = false;
+  bool replaces_spaces_ = false;             // The normalizer writes "▁".
+  bool metaspace_ = false;                   // The pre-tokenizer does,
+  bool splits_words_ = false;                // and splits before each.
+  bool splits_at_space_ = false;             // A Split by " ".
   std::optional<std::string> template_bos_;  // Of the post-processor.
   Status status_;
 };
@@ -152,12 +158,13 @@ bool FolderVocabulary::ReadTokens() {
     return false;
   }
   v_.model = byte_level_ ? "gpt2" : "llama";
-  if (byte_level_ && v_.patterns.empty()) v_.patterns.emplace_back(kAnything);
   if (!byte_level_ && Member(model, "byte_fallback") != true) {
     return Lacks("pre_tokenizer", "a BPE without ByteLevel and without byte_fallback");
   }
   v_.ignore_merges = Member(model, "ignore_merges") == true;
-  if (!ReadVocab(model) || !ReadMerges(model)) return false;
+  if (!CheckSpaces() || !ReadVocab(model) || !ReadMerges(model)) return false;
+  if (byte_level_ && v_.patterns.empty()) v_.patterns.emplace_back(kAnything);
+  if (splits_words_) SplitMergesAtSpaces();
   if (!byte_level_) SetSentencePieceTypes();
   if (const std::string unk = TextOf(Member(model, "unk_token")); !unk.empty()) {
     v_.unk = IdOf(unk);
@@ -240,6 +247,33 @@ bool FolderVocabulary::ReadMerges(const json& model) {
     v_.merges.back().append(" ").append(right);
   }
   return true;
+}
+
+// Byte-level BPE splits by patterns and spells spaces as bytes, the other kind writes "▁" and does
+// not split. What a file says besides must not change that.
+bool FolderVocabulary::CheckSpaces() {
+  if (byte_level_) {
+    if (metaspace_) return Lacks("pre_tokenizer", "Metaspace beside ByteLevel");
+    if (splits_at_space_) return Lacks("pre_tokenizer", "a Split by \" \" beside ByteLevel");
+    return true;
+  }
+  if (!v_.patterns.empty()) return Lacks("pre_tokenizer", "a split by patterns without ByteLevel");
+  if (v_.ignore_merges == true) return Lacks("model.ignore_merges", "true without ByteLevel");
+  // As in Gemma's files, whose normalizer leaves no space to split at.
+  if (splits_at_space_ && !replaces_spaces_) {
+    return Lacks("pre_tokenizer", "a Split by \" \" where the normalizer does not replace it");
+  }
+  if (metaspace_ || replaces_spaces_) return true;
+  return Lacks("normalizer", "a BPE with byte_fallback that does not write spaces as U+2581");
+}
+
+// Metaspace may split a text before each "▁". No piece has one behind its beginning then, so the
+// merges that would make such a token are never made, and the others do not reach across.
+void FolderVocabulary::SplitMergesAtSpaces() {
+  std::erase_if(v_.merges, [](const std::string& merge) {
+    const size_t at = merge.rfind(kSpaceLetter);
+    return at != std::string::npos && at > 0;
+  });
 }
 
 // "<0x0A>" stands for a byte.
@@ -335,6 +369,7 @@ bool FolderVocabulary::ReadNormalizer(const json& normalizer) {
   }
   if (!byte_level_ && type == "Replace" && TextOf(Member(normalizer, "content")) == kSpaceLetter &&
       TextOf(Member(Member(normalizer, "pattern"), "String")) == " ") {
+    replaces_spaces_ = true;
     return true;
   }
   return Lacks("normalizer", "type " + Quoted(type));
@@ -370,8 +405,10 @@ bool FolderVocabulary::ReadSplit(const json& split) {
   const json& pattern = Member(split, "pattern");
   const std::string behavior = TextOf(Member(split, "behavior"));
   const bool inverted = Member(split, "invert") == true;
-  // Gemma's: its normalizer leaves no space to split at.
-  if (TextOf(Member(pattern, "String")) == " ") return true;
+  if (TextOf(Member(pattern, "String")) == " " && !inverted) {
+    splits_at_space_ = true;
+    return true;
+  }
   const json& regex = Member(pattern, "Regex");
   // "Removed" of what lies between matches: patterns match all of a text.
   const bool pieces = (behavior == "Isolated" && !inverted) || (behavior == "Removed" && inverted);
@@ -396,6 +433,8 @@ bool FolderVocabulary::ReadMetaspace(const json& metaspace) {
   } else {
     return Lacks("pre_tokenizer", "prepend_scheme " + Quoted(scheme));
   }
+  metaspace_ = true;
+  if (Member(metaspace, "split") != false) splits_words_ = true;  // Older files do not say so.
   if (TextOf(Member(metaspace, "replacement")) == kSpaceLetter) return true;
   return Lacks("pre_tokenizer", "another replacement than U+2581");
 }

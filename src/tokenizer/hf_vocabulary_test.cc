@@ -166,11 +166,13 @@ Vocabulary SpacedVocabulary() {
   return gguf;
 }
 
+const json kReplaceSpaces = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}};
+
 TEST(HfVocabularyTest, SentencePiecesBpe) {
   const Vocabulary gguf = SpacedVocabulary();
   json document = SpacedJson(gguf);
-  const json replace = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}};
-  document["normalizer"] = Steps("normalizers", {{{"type", "Prepend"}, {"prepend", "▁"}}, replace});
+  document["normalizer"] =
+      Steps("normalizers", {{{"type", "Prepend"}, {"prepend", "▁"}}, kReplaceSpaces});
   const json config = {{"bos_token", {{"content", "<s>"}}}, {"eos_token", "</s>"}};
   const Vocabulary folder = MustReadJson(document, config);
   EXPECT_EQ(folder.model, "llama");
@@ -181,6 +183,67 @@ TEST(HfVocabularyTest, SentencePiecesBpe) {
   EXPECT_EQ(folder.add_bos, true);
   EXPECT_EQ(folder.space_prefix, SpacePrefix::kEach);
   ExpectSame(folder, gguf);
+}
+
+json SplitBy(const json& pattern, const char* behavior, bool invert = false) {
+  return {{"type", "Split"}, {"pattern", pattern}, {"behavior", behavior}, {"invert", invert}};
+}
+
+TEST(HfVocabularyTest, GemmasSplitFindsNoSpaces) {
+  Vocabulary gguf = SpacedVocabulary();
+  gguf.space_prefix = SpacePrefix::kNone;
+  json document = SpacedJson(gguf);
+  document["normalizer"] = kReplaceSpaces;
+  document["pre_tokenizer"] = SplitBy({{"String", " "}}, "MergedWithPrevious");
+  ExpectSame(MustReadJson(document, {{"bos_token", "<s>"}}), gguf);
+}
+
+TEST(HfVocabularyTest, MetaspaceMaySplitBeforeEachSpace) {
+  Vocabulary gguf = SpacedVocabulary();
+  gguf.merges = {"▁ ▁", "b ▁", "a b", "▁ a", "▁a b", "▁ ab", "▁▁ ab"};
+  json document = SpacedJson(gguf);
+  const auto merges = [&](const json& split) {
+    document["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "▁"}};
+    if (!split.is_null()) document["pre_tokenizer"]["split"] = split;
+    return MustReadJson(document).merges;
+  };
+  EXPECT_EQ(merges(false), gguf.merges);
+  // None that makes a token across a space.
+  const std::vector<std::string> within = {"a b", "▁ a", "▁a b", "▁ ab"};
+  EXPECT_EQ(merges(true), within);
+  EXPECT_EQ(merges(nullptr), within);
+}
+
+TEST(HfVocabularyTest, NamesSpacesThatItCannotWrite) {
+  const auto error = [](json document, const json& normalizer, const json& pre) {
+    document["normalizer"] = normalizer;
+    document["pre_tokenizer"] = pre;
+    const Status status = ReadJsonFile(document).status();
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    return status.message();
+  };
+  const json split = SplitBy({{"String", " "}}, "MergedWithPrevious");
+  const json metaspace = {{"type", "Metaspace"}, {"replacement", "▁"}};
+  const json bytes = TokenizerJson(MakeVocabulary("gpt-2", {"h e"}));
+  EXPECT_THAT(error(bytes, nullptr, Steps("pretokenizers", {split, ByteLevel(true)})),
+              HasSubstr("a Split by \" \" beside ByteLevel is not supported"));
+  EXPECT_THAT(error(bytes, nullptr, Steps("pretokenizers", {metaspace, ByteLevel(true)})),
+              HasSubstr("Metaspace beside ByteLevel is not supported"));
+
+  const json spaced = SpacedJson(SpacedVocabulary());
+  EXPECT_THAT(error(spaced, nullptr, split), HasSubstr("where the normalizer does not replace it"));
+  EXPECT_THAT(error(spaced, nullptr, Steps("pretokenizers", {split, metaspace})),
+              HasSubstr("where the normalizer does not replace it"));
+  // Inverted, it takes what is between the spaces for a match.
+  EXPECT_THAT(error(spaced, kReplaceSpaces, SplitBy({{"String", " "}}, "Removed", true)),
+              HasSubstr("a Split with behavior \"Removed\", inverted, by a text"));
+  EXPECT_THAT(error(spaced, nullptr, nullptr), HasSubstr("does not write spaces as U+2581"));
+  const json digits = {{"type", "Digits"}, {"individual_digits", true}};
+  EXPECT_THAT(error(spaced, nullptr, Steps("pretokenizers", {digits, metaspace})),
+              HasSubstr("a split by patterns without ByteLevel"));
+  json ignoring = spaced;
+  ignoring["model"]["ignore_merges"] = true;
+  EXPECT_THAT(error(ignoring, kReplaceSpaces, nullptr), HasSubstr("\"model.ignore_merges\""));
 }
 
 TEST(HfVocabularyTest, MetaspacesPrefix) {
