@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import subprocess
 import sys
 import tempfile
@@ -80,8 +81,8 @@ class ModelsTest(unittest.TestCase):
         return sentence
 
     def names(self):
-        return [line.split()[0] for line in self.good("models", "list").stdout.split("To be pulled")[0].splitlines()[1:]
-                if line.split() != ["no", "model"]]
+        here = re.split("Fetched in part|To be pulled", self.good("models", "list").stdout)[0]
+        return [line.split()[0] for line in here.splitlines()[1:] if line.split() != ["no", "model"]]
 
     def test_pull_list_show_run_and_rm(self):
         self.double.put("owner/repo", {"tiny.gguf": self.tiny, "README.md": b"x", "Q2/other.gguf": b"x"})
@@ -146,6 +147,30 @@ class ModelsTest(unittest.TestCase):
         self.good("models", "pull", "hf:owner/repo")
         self.assertEqual((self.models / "tiny.gguf").read_bytes(), self.tiny)
         self.assertEqual(self.double.fetched()[-1], ("tiny.gguf", f"bytes={half}-"))
+
+    def test_rm_deletes_what_was_fetched_in_part(self):
+        self.double.put("owner/repo", {"tiny.gguf": self.tiny})
+        half = len(self.tiny) // 2
+        self.double.hold["tiny.gguf"] = half
+        pulling = subprocess.Popen([ARGS.ropeway, "models", "pull", "hf:owner/repo"], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment)
+        part = self.models / ".pulls" / "tiny" / "tiny.gguf"
+        deadline = time.monotonic() + PATIENCE
+        while not (part.exists() and part.stat().st_size >= half):
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(pulling.poll())
+            time.sleep(0.02)
+        # Not while it comes.
+        self.assertIn("another process is fetching it", self.fails("models", "rm", "tiny"))
+        self.assertTrue(part.exists())
+        pulling.kill()
+        pulling.wait()
+        self.double.released.set()
+        self.assertRegex(self.good("models", "list").stdout, r"Fetched in part \(.*\):\n  tiny +[1-9]\d* kB\n")
+        self.assertRegex(self.good("models", "rm", "tiny").stdout, rf"^removed {part.parent} \([1-9]\d* kB\)\n$")
+        self.assertFalse(part.parent.exists())
+        self.assertNotIn("in part", self.good("models", "list").stdout)
+        self.assertIn("there is no model 'tiny'", self.fails("models", "rm", "tiny"))
 
     def test_a_connection_that_breaks_is_made_again(self):
         for ranges in (True, False):

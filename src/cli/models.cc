@@ -53,9 +53,11 @@ std::vector<const hub::RegistryModel*> NotHere(const std::vector<hub::RegistryMo
 std::string ListText(const std::vector<hub::RegistryModel>& registry,
                      const hub::ModelStore& store) {
   const std::vector<hub::ModelStore::Model> here = store.List();
+  const std::vector<hub::ModelStore::Partial> partials = store.ListPartial();
   const std::vector<const hub::RegistryModel*> others = NotHere(registry, store);
   size_t width = 0;
   for (const auto& model : here) width = std::max(width, model.name.size());
+  for (const auto& partial : partials) width = std::max(width, partial.name.size());
   for (const auto* model : others) width = std::max(width, model->name.size());
   std::string text = fmt::format("In {}:\n", store.folder().string());
   for (const auto& model : here) {
@@ -63,6 +65,12 @@ std::string ListText(const std::vector<hub::RegistryModel>& registry,
                         model.source.empty() ? "" : "  from " + model.source);
   }
   if (here.empty()) text += "  no model\n";
+  if (!partials.empty()) {
+    text += "Fetched in part (the same pull goes on, ropeway models rm NAME deletes it):\n";
+  }
+  for (const auto& partial : partials) {
+    text += fmt::format("  {:<{}}  {:>9}\n", partial.name, width, hub::FileSizeText(partial.bytes));
+  }
   if (others.empty()) return text;
   text += "To be pulled (ropeway models pull NAME):\n";
   for (const auto* model : others) {
@@ -153,14 +161,18 @@ int Show(const ModelsFlags& flags) {
 int Remove(const ModelsFlags& flags) {
   hub::ModelStore store;
   std::string name = flags.model;
-  if (!store.Find(name)) {
+  if (!store.Find(name) && !store.FindPartial(name)) {
     if (const auto* known = hub::FindModel(hub::BuiltInRegistry(), name)) name = known->file;
   }
   const auto model = store.Find(name);
+  const auto partial = store.FindPartial(name);
   if (Status status = store.Remove(name); !status.ok()) return base::Fail(status);
   base::Output output;
-  output.Write(
-      fmt::format("removed {} ({})\n", model->path.string(), hub::FileSizeText(model->bytes)));
+  const auto say = [&](const std::filesystem::path& path, uint64_t bytes) {
+    output.Write(fmt::format("removed {} ({})\n", path.string(), hub::FileSizeText(bytes)));
+  };
+  if (model) say(model->path, model->bytes);
+  if (partial) say(partial->path, partial->bytes);
   return output.End();
 }
 

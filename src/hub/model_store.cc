@@ -1,8 +1,13 @@
 #include "hub/model_store.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <system_error>
@@ -34,7 +39,55 @@ uint64_t FileBytes(const fs::path& path) {
   return error ? 0 : bytes;
 }
 
+constexpr char kPulls[] = ".pulls";
+
+// Of all files below; what vanishes meanwhile does not count.
+uint64_t BytesBelow(const fs::path& folder) {
+  uint64_t bytes = 0;
+  std::error_code error;
+  auto at = fs::recursive_directory_iterator(folder, error);
+  while (!error && at != fs::recursive_directory_iterator()) {
+    std::error_code of_file;
+    if (at->is_regular_file(of_file)) bytes += FileBytes(at->path());
+    at.increment(error);
+  }
+  return bytes;
+}
+
+Status CannotRemove(const fs::path& path, const std::string& why) {
+  return {StatusCode::kUnavailable, fmt::format("{}: cannot be removed: {}", path.string(), why)};
+}
+
 }  // namespace
+
+StatusOr<PartsLock> PartsLock::Take(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    return Status(StatusCode::kUnavailable,
+                  fmt::format("{}: cannot be made: {}", folder.string(), error.message()));
+  }
+  const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) {
+    return Status(StatusCode::kUnavailable,
+                  fmt::format("{}: {}", folder.string(), std::generic_category().message(errno)));
+  }
+  PartsLock lock(file);
+  // Some file systems know no locks of folders (NFS): there each file has its own alone.
+  const bool busy = flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  struct stat mine {};
+  struct stat there {};
+  // Whoever had it may have deleted it, or put the model in its place.
+  const bool gone =
+      fstat(file, &mine) != 0 || stat(folder.c_str(), &there) != 0 || mine.st_ino != there.st_ino;
+  if (!busy && !gone) return lock;
+  return Status(StatusCode::kUnavailable,
+                fmt::format("{}: another process is fetching it", folder.string()));
+}
+
+PartsLock::~PartsLock() {
+  if (folder_ >= 0) close(folder_);
+}
 
 fs::path ModelStore::DefaultFolder() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
@@ -98,26 +151,56 @@ std::optional<ModelStore::Model> ModelStore::Find(std::string_view name) const {
   return at == all.end() ? std::nullopt : std::optional<Model>(*at);
 }
 
+std::vector<ModelStore::Partial> ModelStore::ListPartial() const {
+  std::vector<Partial> partials;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder_ / kPulls, error)) {
+    if (auto partial = FindPartial(entry.path().filename().string())) {
+      partials.push_back(*std::move(partial));
+    }
+  }
+  std::ranges::sort(partials, {}, &Partial::name);
+  return partials;
+}
+
+std::optional<ModelStore::Partial> ModelStore::FindPartial(std::string_view name) const {
+  if (name.ends_with(kExtension)) name.remove_suffix(kExtension.size());
+  if (!IsModelName(name)) return std::nullopt;
+  const fs::path path = PartsOf(name);
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return std::nullopt;
+  return Partial{std::string(name), path, BytesBelow(path)};
+}
+
 Status ModelStore::Remove(std::string_view name) {
   const std::optional<Model> model = Find(name);
-  if (!model) {
+  const std::optional<Partial> partial = FindPartial(name);
+  if (!model && !partial) {
     return {StatusCode::kNotFound,
             fmt::format("there is no model '{}' in {}", base::PrintableText(name.substr(0, 200)),
                         folder_.string())};
   }
-  std::vector<fs::path> paths = {model->path, NoteOf(model->path)};
-  if (const auto split = base::ParseSplitName(model->path.filename().string())) {
-    for (uint32_t part = 2; part <= split->count; ++part) {
-      paths.push_back(folder_ / split->Part(part));
+  std::vector<fs::path> paths;
+  std::optional<PartsLock> lock;
+  if (partial) {
+    StatusOr<PartsLock> taken = PartsLock::Take(partial->path);
+    if (!taken.ok()) return taken.status();
+    lock.emplace(*std::move(taken));
+    paths.push_back(partial->path);
+  }
+  if (model) {
+    paths.push_back(model->path);
+    paths.push_back(NoteOf(model->path));
+    if (const auto split = base::ParseSplitName(model->path.filename().string())) {
+      for (uint32_t part = 2; part <= split->count; ++part) {
+        paths.push_back(folder_ / split->Part(part));
+      }
     }
   }
   for (const fs::path& path : paths) {
     std::error_code error;
     fs::remove_all(path, error);
-    if (error) {
-      return {StatusCode::kUnavailable,
-              fmt::format("{}: cannot be removed: {}", path.string(), error.message())};
-    }
+    if (error) return CannotRemove(path, error.message());
   }
   return {};
 }
@@ -127,7 +210,7 @@ void ModelStore::Note(const fs::path& path, const std::string& source) {
 }
 
 fs::path ModelStore::PartsOf(std::string_view name) const {
-  return folder_ / ".pulls" / std::string(name);
+  return folder_ / kPulls / std::string(name);
 }
 
 }  // namespace ropeway::hub

@@ -15,6 +15,23 @@
 
 namespace ropeway::hub {
 
+// What is under way to one model is one process's at a time: this is held by the one that fetches
+// it, or deletes what has come. It goes with the process, so a kill leaves no lock.
+class PartsLock {
+ public:
+  // Makes the folder if there is none. kUnavailable, naming it, if another process has it.
+  static StatusOr<PartsLock> Take(const std::filesystem::path& folder);
+
+  PartsLock(PartsLock&& other) noexcept : folder_(std::exchange(other.folder_, -1)) {}
+  PartsLock& operator=(PartsLock&&) = delete;
+  ~PartsLock();
+
+ private:
+  explicit PartsLock(int folder) : folder_(folder) {}
+
+  int folder_ = -1;  // Open; locked, where the file system has locks of folders.
+};
+
 // Thread rule: one thread at a time; processes may share the folder.
 class ModelStore {
  public:
@@ -37,7 +54,18 @@ class ModelStore {
   // A model by its name, with or without ".gguf".
   std::optional<Model> Find(std::string_view name) const;
 
-  // Deletes a model with its note; kNotFound if there is none.
+  // What an interrupted pull, or one that is running, has fetched so far.
+  struct Partial {
+    std::string name;
+    std::filesystem::path path;
+    uint64_t bytes = 0;
+  };
+  // By name.
+  std::vector<Partial> ListPartial() const;
+  std::optional<Partial> FindPartial(std::string_view name) const;
+
+  // Deletes a model with its note, and what an interrupted pull of that name has left; kNotFound if
+  // there is neither. kUnavailable if such a pull is running: nothing is deleted then.
   Status Remove(std::string_view name);
 
   // Writes down where the model at `path` came from. What cannot be written is no failure.

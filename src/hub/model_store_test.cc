@@ -80,6 +80,52 @@ TEST(ModelStoreTest, RemovesAllOfAModelAndNothingElse) {
   EXPECT_TRUE(scratch.Has("."));
 }
 
+TEST(ModelStoreTest, ListsAndRemovesWhatWasFetchedInPart) {
+  const ScratchFolder scratch;
+  scratch.Write("b.gguf", "12345");
+  scratch.Write(".pulls/b/b.gguf", "12");
+  scratch.Write(".pulls/c/c.safetensors", "123");
+  scratch.Write(".pulls/c/whole/config.json", "{}");
+  ModelStore store(scratch.path());
+  const std::vector<ModelStore::Partial> partials = store.ListPartial();
+  ASSERT_EQ(partials.size(), 2u);
+  EXPECT_EQ(partials[0].name, "b");
+  EXPECT_EQ(partials[0].bytes, 2u);
+  EXPECT_EQ(partials[1].name, "c");
+  EXPECT_EQ(partials[1].bytes, 5u);
+  EXPECT_EQ(NamesIn(store), std::vector<std::string>{"b"});
+  for (const char* none : {"", "x", ".", "..", "../b", "c/whole", ".gguf"}) {
+    EXPECT_FALSE(store.FindPartial(none).has_value()) << none;
+  }
+
+  EXPECT_TRUE(store.Remove("c").ok());
+  EXPECT_FALSE(scratch.Has(".pulls/c"));
+  // With the model of the name.
+  EXPECT_TRUE(store.Remove("b.gguf").ok());
+  EXPECT_FALSE(scratch.Has(".pulls/b"));
+  EXPECT_FALSE(scratch.Has("b.gguf"));
+  EXPECT_TRUE(store.ListPartial().empty());
+  EXPECT_EQ(store.Remove("c").code(), StatusCode::kNotFound);
+}
+
+TEST(ModelStoreTest, RemovesNothingOfAPullThatRuns) {
+  const ScratchFolder scratch;
+  scratch.Write("b.gguf", "12345");
+  scratch.Write(".pulls/b/b.gguf", "12");
+  ModelStore store(scratch.path());
+  {
+    const StatusOr<PartsLock> pull = PartsLock::Take(store.PartsOf("b"));
+    ASSERT_TRUE(pull.ok()) << pull.status().message();
+    const Status status = store.Remove("b");
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_EQ(status.message(), store.PartsOf("b").string() + ": another process is fetching it");
+    EXPECT_TRUE(scratch.Has("b.gguf"));
+    EXPECT_TRUE(scratch.Has(".pulls/b/b.gguf"));
+  }
+  EXPECT_TRUE(store.Remove("b").ok());
+  EXPECT_FALSE(scratch.Has(".pulls/b"));
+}
+
 TEST(ModelStoreTest, IsInTheUsersCache) {
   const char* const before = std::getenv("XDG_CACHE_HOME");
   const std::string saved = before == nullptr ? "" : before;

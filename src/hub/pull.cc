@@ -103,6 +103,8 @@ StatusOr<ModelStore::Model> Puller::Run() {
                     "(ropeway models rm {}) or give this one another --name",
                     plan_.name, there->source, plan_.name));
   }
+  const StatusOr<PartsLock> lock = PartsLock::Take(Parts());
+  if (!lock.ok()) return lock.status();
   Status status = CheckAllSpace();
   if (status.ok()) status = FetchAll();
   std::error_code error;
@@ -276,12 +278,6 @@ Status Puller::CheckAllSpace() const {
   }
   // Packages are there beside the model until it is whole.
   if (plan_.packages != nullptr) bytes = AddSizes(plan_.packages->bytes, plan_.packages->bytes);
-  std::error_code error;
-  fs::create_directories(Parts(), error);
-  if (error) {
-    return {StatusCode::kUnavailable,
-            fmt::format("{}: cannot be made: {}", Parts().string(), error.message())};
-  }
   return CheckSpace(Parts(), bytes);
 }
 
