@@ -182,7 +182,7 @@ void TensorBinder::BindEmbeddingAndOutput() {
     config.vocab_size = static_cast<int32_t>(vocab);
     result_.token_embedding = FindMatrix(kEmbedding, config.hidden_size, config.vocab_size);
   }
-  if (fits) CheckVocabulary(vocab);
+  if (result_.token_embedding) CheckVocabulary(vocab);
   if (config.position == PositionKind::kLearned) {
     result_.position_embedding =
         FindMatrix("position_embd.weight", config.hidden_size, config.context_length);
@@ -330,7 +330,10 @@ StatusOr<ModelTensors> BindTensors(const GgufFile& file, Failures* failures) {
   reader.RejectKeysNotRead();
   for (const Status& failure : reader.failures().all()) failures->Add(failure);
   // Which tensors there must be follows from the numbers of layers and experts.
-  if (config.num_layers == 0 || reader.Failed("expert_count")) return failures->first();
+  if (config.num_layers == 0 || reader.Failed("expert_count") ||
+      reader.Failed("expert_used_count")) {
+    return failures->first();
+  }
   return TensorBinder(file, **recipe, std::move(config), failures).Bind();
 }
 
