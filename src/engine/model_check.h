@@ -40,8 +40,8 @@ struct ModelCheck {
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
 
   bool ok() const { return reasons.empty(); }
-  // Adds a reason, and what to do about it: `advice`, or what goes with the reason's code if that
-  // is empty.
+  // Adds a reason, unless it is there already, and what to do about it: `advice`, or what goes with
+  // the reason's code if that is empty.
   void Add(const Status& reason, std::string_view advice = {});
 
   // OK; or the only reason; or all of them, a line each. Names the file and what to do.
