@@ -225,7 +225,8 @@ void TensorBinder::BindLayers() {
         tensor = Find(fmt::format("blk.{}.{}", i, spec.name), spec.shape, spec.vector);
         found = spec.name;
       }
-      if (tensor != nullptr) BindSpec(spec, tensor, &layer);
+      // After a failure sizes may be unknown, and the roles are not used.
+      if (tensor != nullptr && failures_->ok()) BindSpec(spec, tensor, &layer);
     }
   }
 }
