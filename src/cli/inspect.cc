@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <iostream>
+#include <memory>
 
 #include "base/output.h"
 #include "engine/machine.h"
@@ -19,13 +20,16 @@ namespace {
 int Inspect(const InspectFlags& flags) {
   const StatusOr<std::string> path = ResolveModel(flags.file);
   if (!path.ok()) return base::Fail(path.status());
-  auto file = model::GgufFile::Open(*path, flags.quantize);
-  if (!file.ok()) return base::Fail(file.status());
+  EngineOptions options;
+  options.model.path = *path;
+  options.model.quantize = flags.quantize;
+  std::unique_ptr<model::GgufFile> file;
   engine::ModelCheck check =
-      engine::CheckModel(**file, EngineOptions(), engine::AvailableMemoryBytes());
+      engine::OpenAndCheckModel(options, engine::AvailableMemoryBytes(), &file);
+  if (file == nullptr) return base::Fail(check.status());  // There is nothing to show.
   check.sampling = KnownSampling(*path).Or(check.sampling);
   base::Output output;
-  output.Write(model::DescribeGguf(**file) + "\n" + engine::VerdictText(check));
+  output.Write(model::DescribeGguf(*file) + "\n" + engine::VerdictText(check));
   const int code = output.End();
   return check.ok() ? code : 1;
 }

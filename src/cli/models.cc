@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -115,12 +116,14 @@ StatusOr<hub::ModelStore::Model> PullModel(const ModelsFlags& flags) {
   return hub::Pull(*source, options, &store);
 }
 
-// The one answer of all commands about a model, or why the model cannot be opened.
+// The one answer of all commands about a model; a failure if it cannot be opened.
 StatusOr<engine::ModelCheck> CheckAt(const std::string& path) {
-  const auto file = model::GgufFile::Open(path);
-  if (!file.ok()) return file.status();
+  EngineOptions options;
+  options.model.path = path;
+  std::unique_ptr<model::GgufFile> file;
   engine::ModelCheck check =
-      engine::CheckModel(**file, EngineOptions(), engine::AvailableMemoryBytes());
+      engine::OpenAndCheckModel(options, engine::AvailableMemoryBytes(), &file);
+  if (file == nullptr) return check.status();
   check.sampling = KnownSampling(path).Or(check.sampling);
   return StatusOr<engine::ModelCheck>(std::move(check));
 }

@@ -4,8 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -17,7 +15,6 @@
 #include "model/model.h"
 #include "model/model_tensors.h"
 #include "tokenizer/chat_template.h"
-#include "tokenizer/make_tokenizer.h"
 
 namespace ropeway::engine {
 namespace {
@@ -31,6 +28,29 @@ constexpr char kFetchAgain[] =
 constexpr char kTryTested[] = "`ropeway models list` names models that run";
 constexpr char kLessMemory[] =
     "take a smaller model or type (--quantize), a smaller --kv-cache-size, or free memory";
+constexpr char kShorter[] = "choose a smaller --max-model-len";
+constexpr char kNameModel[] =
+    "give the path of a GGUF file or of a folder with all files of a model, or a name of `ropeway "
+    "models list`";
+constexpr char kReadable[] = "see that the disk is sound and the files can be read";
+
+// nullptr: the reason itself says what was expected.
+const char* AdviceFor(StatusCode code) {
+  switch (code) {
+    case StatusCode::kUnimplemented:
+      return kTryTested;
+    case StatusCode::kDataLoss:
+      return kFetchAgain;
+    case StatusCode::kResourceExhausted:
+      return kLessMemory;
+    case StatusCode::kNotFound:
+      return kNameModel;
+    case StatusCode::kUnavailable:
+      return kReadable;
+    default:
+      return nullptr;
+  }
+}
 
 // Finds the reasons of one model.
 class Checker {
@@ -42,7 +62,6 @@ class Checker {
   }
 
   ModelCheck Run() {
-    CheckTypes();
     CheckTensors();
     CheckVocabulary();
     check_.sampling = ReadSamplingDefaults(file_, &check_.warnings);
@@ -50,14 +69,6 @@ class Checker {
   }
 
  private:
-  void Add(const Status& status, const char* advice) {
-    check_.reasons.push_back(status);
-    if (std::ranges::find(check_.advice, advice) == check_.advice.end()) {
-      check_.advice.emplace_back(advice);
-    }
-  }
-
-  void CheckTypes();
   void CheckTensors();
   void CheckMemory(const model::ModelTensors& tensors);
   void CheckVocabulary();
@@ -65,49 +76,30 @@ class Checker {
 
   const model::GgufFile& file_;
   const EngineOptions& options_;
-  std::vector<std::string> named_;  // Fields of reasons.
   ModelCheck check_;
 };
 
-// One reason for each type, not for each tensor.
-void Checker::CheckTypes() {
-  struct Use {
-    const model::GgufTensor* first;
-    std::string problem;
-    size_t more;
-  };
-  std::map<uint32_t, Use> uses;
-  for (const model::GgufTensor& tensor : file_.tensors()) {
-    // Which tensors are vectors, BindTensors knows.
-    std::optional<std::string> problem =
-        model::UnsupportedType(tensor.type, model::TensorUse::kMatrix);
-    if (!problem) continue;
-    const auto [at, is_new] = uses.try_emplace(tensor.type, Use{&tensor, *std::move(problem), 0});
-    if (!is_new) ++at->second.more;
-  }
-  for (const auto& [type, use] : uses) {
-    const std::string more = use.more == 0 ? "" : fmt::format(" ({} more of it)", use.more);
-    Add(file_.Error(StatusCode::kUnimplemented, model::TensorField(use.first->name),
-                    use.problem + more),
-        kTakeAnother);
-  }
-  for (const Status& reason : check_.reasons) named_.push_back(reason.field());
-}
-
 void Checker::CheckTensors() {
-  const StatusOr<model::ModelTensors> tensors = model::BindTensors(file_);
+  model::Failures failures;
+  const StatusOr<model::ModelTensors> tensors = model::BindTensors(file_, &failures);
+  for (const Status& failure : failures.all()) {
+    const bool is_type = failure.code() == StatusCode::kUnimplemented &&
+                         failure.message().find(": type ") != std::string::npos;
+    check_.Add(failure, is_type ? kTakeAnother : "");
+  }
+  if (failures.full()) {
+    check_.Add({failures.first().code(), "and maybe more: only so many are looked for"});
+  }
   if (!tensors.ok()) {
-    const Status& status = tensors.status();
     if (const auto config = model::ReadModelConfig(file_); config.ok()) check_.config = *config;
-    // The first tensor of an unsupported type is where binding stops: that is said already.
-    const bool type_alone = !named_.empty() && status.code() == StatusCode::kUnimplemented &&
-                            status.message().find(": type ") != std::string::npos;
-    if (!type_alone) {
-      Add(status, status.code() == StatusCode::kUnimplemented ? kTryTested : kFetchAgain);
-    }
     return;
   }
   check_.config = tensors->config;
+  if (const Status status =
+          model::CheckRopeBytes(file_, tensors->config, options_.model.max_model_len);
+      !status.ok()) {
+    return check_.Add(status, kShorter);
+  }
   CheckMemory(*tensors);
 }
 
@@ -131,38 +123,33 @@ void Checker::CheckMemory(const model::ModelTensors& tensors) {
   memory.kv_cache = static_cast<uint64_t>(pool);
   const uint64_t needed = memory.weights + memory.rope + memory.kv_cache;
   if (memory.available <= 0 || needed <= static_cast<uint64_t>(memory.available)) return;
-  Add(Status(StatusCode::kResourceExhausted,
+  check_.Add(
+      Status(StatusCode::kResourceExhausted,
              fmt::format("{}: needs {} of memory, {} for weights, {} for RoPE at all positions and "
                          "{} for the KV cache; {} are free on this machine",
                          file_.path(), MemoryText(needed), MemoryText(memory.weights),
                          MemoryText(memory.rope), MemoryText(memory.kv_cache),
                          MemoryText(static_cast<uint64_t>(memory.available))),
-             "model_path"),
-      kLessMemory);
+             "model_path"));
 }
 
 void Checker::CheckVocabulary() {
   StatusOr<tokenizer::Vocabulary> vocabulary = ReadVocabulary(file_);
-  if (!vocabulary.ok()) {
-    return Add(vocabulary.status(),
-               vocabulary.status().code() == StatusCode::kUnimplemented ? kTryTested : kFetchAgain);
-  }
+  if (!vocabulary.ok()) return check_.Add(vocabulary.status());
   check_.chat_template = vocabulary->chat_template;
   StatusOr<std::unique_ptr<tokenizer::Tokenizer>> made =
-      tokenizer::MakeTokenizer(*std::move(vocabulary));
-  if (!made.ok()) {
-    return Add(made.status(),
-               made.status().code() == StatusCode::kUnimplemented ? kTryTested : kFetchAgain);
-  }
+      MakeModelTokenizer(file_, *std::move(vocabulary));
+  if (!made.ok()) return check_.Add(made.status());
   check_.tokenizer = *std::move(made);
   const int32_t tokens = check_.tokenizer->vocab_size();
   const bool bound = check_.config && check_.config->vocab_size > 0;
+  // Of a GGUF file BindTensors has compared the two.
   if (bound && check_.config->vocab_size != tokens) {
-    Add(Status(StatusCode::kDataLoss,
-               fmt::format("the model's embedding has {} tokens, its tokenizer {}",
-                           check_.config->vocab_size, tokens),
-               "tokenizer.ggml.tokens"),
-        kFetchAgain);
+    const std::string field = VocabularyFile(file_);
+    check_.Add(Status(StatusCode::kDataLoss,
+                      fmt::format("{}/{}: {} tokens, but the model's embedding has {} rows",
+                                  file_.path(), field, tokens, check_.config->vocab_size),
+                      field));
   }
   CheckChatTemplate();
 }
@@ -178,16 +165,26 @@ void Checker::CheckChatTemplate() {
                   parsed.status().message()));
 }
 
-// A reason without the path, which stands before it already.
+// A reason without the path, which stands before it already. (Before a folder's files it has a
+// slash behind it.)
 std::string_view WithoutPath(const Status& reason, const std::string& path) {
   std::string_view text = reason.message();
-  const std::string prefix = path + ": ";
-  if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
+  for (const char* end : {": ", "/"}) {
+    if (text.starts_with(path + end)) return text.substr((path + end).size());
+  }
   return text;
 }
 
-std::string AdviceText(const ModelCheck& check) {
-  return fmt::format("What to do: {}.", fmt::join(check.advice, "; or "));
+// A reason with the path of the model, or of a file in it.
+std::string WithPath(const Status& reason, const std::string& path) {
+  if (reason.message().starts_with(path)) return reason.message();
+  return fmt::format("{}: {}", path, reason.message());
+}
+
+// With `before` in front of it, if there is any.
+std::string AdviceText(const ModelCheck& check, const char* before) {
+  if (check.advice.empty()) return "";
+  return fmt::format("{}What to do: {}.", before, fmt::join(check.advice, "; or "));
 }
 
 // KV cache of `users` whose sequences have `tokens` each.
@@ -224,24 +221,47 @@ std::string ModelText(const model::ModelConfig& c) {
 
 }  // namespace
 
+void ModelCheck::Add(const Status& reason, std::string_view given) {
+  // A key that both the tensors and the tokenizer need is one reason.
+  const auto same = [&](const Status& s) { return s.message() == reason.message(); };
+  if (std::ranges::any_of(reasons, same)) return;
+  reasons.push_back(reason);
+  const char* const usual = AdviceFor(reason.code());
+  if (given.empty() && usual != nullptr) given = usual;
+  if (given.empty() || std::ranges::find(advice, given) != advice.end()) return;
+  advice.emplace_back(given);
+}
+
 Status ModelCheck::status() const {
   if (ok()) return {};
   const Status& first = reasons.front();
   if (reasons.size() == 1) {
-    return {first.code(),
-            fmt::format("{}: {}. {}", path, WithoutPath(first, path), AdviceText(*this)),
-            first.field()};
+    return {first.code(), WithPath(first, path) + AdviceText(*this, ". "), first.field()};
   }
   std::string text = fmt::format("{}: cannot be run, for {} reasons:", path, reasons.size());
   for (const Status& reason : reasons) {
     text += fmt::format("\n  - {}", WithoutPath(reason, path));
   }
-  return {first.code(), text + "\n" + AdviceText(*this), first.field()};
+  return {first.code(), text + AdviceText(*this, "\n"), first.field()};
 }
 
 ModelCheck CheckModel(const model::GgufFile& file, const EngineOptions& options,
                       int64_t available) {
   return Checker(file, options, available).Run();
+}
+
+ModelCheck OpenAndCheckModel(const EngineOptions& options, int64_t available,
+                             std::unique_ptr<model::GgufFile>* file) {
+  StatusOr<std::unique_ptr<model::GgufFile>> opened =
+      model::GgufFile::Open(options.model.path, options.model.quantize);
+  if (opened.ok()) {
+    *file = *std::move(opened);
+    return CheckModel(**file, options, available);
+  }
+  ModelCheck check;
+  check.path = options.model.path;
+  check.Add(opened.status());
+  return check;
 }
 
 std::string VerdictText(const ModelCheck& check) {
@@ -251,7 +271,7 @@ std::string VerdictText(const ModelCheck& check) {
     for (const Status& reason : check.reasons) {
       text += fmt::format("  - {}\n", WithoutPath(reason, check.path));
     }
-    return text + AdviceText(check) + "\n";
+    return text + AdviceText(check, "") + (check.advice.empty() ? "" : "\n");
   }
   const int32_t tokens = std::min(check.config->context_length, 2048);
   const MemoryForecast& memory = check.memory;
@@ -262,6 +282,7 @@ std::string VerdictText(const ModelCheck& check) {
       memory.available > 0
           ? fmt::format("; {} are free here", MemoryText(static_cast<uint64_t>(memory.available)))
           : "");
+  text += "The numbers of its weights are checked when it is loaded\n";
   if (const std::string sampling = SamplingText(check.sampling); !sampling.empty()) {
     text += fmt::format("Sampling defaults that come with it: {}\n", sampling);
   }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/gguf.h"
@@ -39,13 +40,24 @@ struct ModelCheck {
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
 
   bool ok() const { return reasons.empty(); }
+  // Adds a reason, unless it is there already, and what to do about it: `advice`, or what goes with
+  // the reason's code if that is empty.
+  void Add(const Status& reason, std::string_view advice = {});
+
   // OK; or the only reason; or all of them, a line each. Names the file and what to do.
   Status status() const;
 };
 
 // Looks at all of architecture, types, tensors, vocabulary and memory, and does not stop at the
-// first thing that is missing. `available`: memory of this machine, 0 if that is unknown.
+// first thing that is missing. A model that passes it can be loaded, unless numbers in its weights
+// are not finite: these are read once, when it is loaded. `available`: memory of this machine, 0 if
+// that is unknown.
 ModelCheck CheckModel(const model::GgufFile& file, const EngineOptions& options, int64_t available);
+
+// Opens the model that the options name into `file`, and checks it. What cannot be opened is null
+// and the check's only reason.
+ModelCheck OpenAndCheckModel(const EngineOptions& options, int64_t available,
+                             std::unique_ptr<model::GgufFile>* file);
 
 // What `inspect` ends with: that the model can be run, what it is and what memory it takes, or why
 // not and what to do. Ends in a line feed.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/failures.h"
 #include "model/test_gguf_writer.h"
 #include "model/test_tiny_models.h"
 
@@ -19,6 +20,12 @@ using testing::Not;
 using testing::SizeIs;
 
 constexpr int64_t kPlenty = int64_t{1} << 40;
+
+std::string ArchitectureOf(const model::GgufWriter& writer) {
+  const model::TempFile temp(writer.Bytes());
+  const auto file = model::GgufFile::Open(temp.path());
+  return std::string((*file)->GetString("general.architecture").value().value_or(""));
+}
 
 ModelCheck CheckOf(const model::GgufWriter& writer, int64_t available = kPlenty,
                    const EngineOptions& options = {}) {
@@ -45,6 +52,7 @@ TEST(ModelCheckTest, SaysWhatARunnableModelIsAndTakes) {
   EXPECT_THAT(text,
               HasSubstr("KV cache 128 KiB for 1 user of 512 tokens, 2.0 MiB for 16 users of"));
   EXPECT_THAT(text, HasSubstr("1024.0 GiB are free here"));
+  EXPECT_THAT(text, HasSubstr("The numbers of its weights are checked when it is loaded\n"));
   EXPECT_THAT(text, Not(HasSubstr("Sampling")));
 }
 
@@ -70,12 +78,66 @@ TEST(ModelCheckTest, NamesAllReasonsAtOnce) {
   EXPECT_THAT(message, HasSubstr(check.path + ": cannot be run, for 2 reasons:\n"));
   EXPECT_THAT(message, HasSubstr("\n  - tensor \"blk.0.attn_q.weight\": type IQ2_XXS is not "
                                  "supported; F32, F16,"));
-  EXPECT_THAT(message, HasSubstr(" and MXFP4 are (1 more of it)\n"));
+  EXPECT_THAT(message, HasSubstr(" and MXFP4 are (and 1 more like it)\n"));
   EXPECT_THAT(message, HasSubstr("\n  - tokenizer.ggml.pre: \"no-such-split\""));
   EXPECT_THAT(message, HasSubstr("What to do: take the same model as a GGUF file in"));
   const std::string verdict = VerdictText(check);
   EXPECT_THAT(verdict, HasSubstr("Ropeway cannot run this model:\n  - tensor"));
   EXPECT_THAT(verdict, Not(HasSubstr(check.path)));
+}
+
+TEST(ModelCheckTest, NamesEachKeyAndTensorAtOnce) {
+  model::GgufWriter writer = model::TinyLlama();
+  writer.Remove("llama.context_length");
+  writer.SetFloat32("llama.attention.layer_norm_rms_epsilon", 7.0F);
+  writer.RemoveTensor("blk.0.attn_v.weight");
+  writer.RemoveTensor("output_norm.weight");
+  writer.SetString("tokenizer.ggml.pre", "no-such-split");
+  const std::string message = CheckOf(writer).status().message();
+  EXPECT_THAT(message, HasSubstr(": cannot be run, for 5 reasons:\n"));
+  EXPECT_THAT(message, HasSubstr("\n  - metadata \"llama.context_length\": the key is missing\n"));
+  EXPECT_THAT(message,
+              HasSubstr("\n  - metadata \"llama.attention.layer_norm_rms_epsilon\": 7 is"));
+  EXPECT_THAT(message, HasSubstr("\n  - tensor \"blk.0.attn_v.weight\": the tensor is missing\n"));
+  EXPECT_THAT(message, HasSubstr("\n  - tensor \"output_norm.weight\": the tensor is missing\n"));
+  EXPECT_THAT(message, HasSubstr("\n  - tokenizer.ggml.pre: "));
+}
+
+// What follows from a size that is missing is no reason of its own.
+TEST(ModelCheckTest, AMissingSizeIsOneReason) {
+  for (const char* key : {"llama.block_count", "llama.embedding_length",
+                          "llama.feed_forward_length", "llama.attention.head_count"}) {
+    model::GgufWriter writer = model::TinyLlama();
+    writer.Remove(key);
+    const ModelCheck check = CheckOf(writer);
+    EXPECT_THAT(check.reasons, SizeIs(1)) << check.status().message();
+    EXPECT_THAT(check.status().message(), HasSubstr(key));
+  }
+  for (const std::string& name : model::TinyModelNames()) {
+    for (const char* key :
+         {"block_count", "context_length", "embedding_length", "feed_forward_length",
+          "attention.head_count", "expert_count", "expert_used_count", "attention.key_length"}) {
+      model::GgufWriter writer = model::TinyModel(name);
+      const std::string full = ArchitectureOf(writer) + "." + key;
+      writer.SetUint64(full, uint64_t{1} << 40);
+      const ModelCheck check = CheckOf(writer);
+      EXPECT_THAT(check.reasons, SizeIs(1)) << name << ": " << check.status().message();
+      EXPECT_THAT(check.status().message(), HasSubstr(full)) << name;
+    }
+  }
+}
+
+TEST(ModelCheckTest, ManyReasonsAreBounded) {
+  model::GgufWriter writer = model::TinyLlama();
+  writer.SetUint32("llama.block_count", 4000);
+  const ModelCheck check = CheckOf(writer);
+  EXPECT_THAT(check.reasons, SizeIs(model::Failures::kMost + 1));
+  EXPECT_THAT(check.status().message(), HasSubstr("\n  - and maybe more"));
+  // Of tensors with the same fault one is named.
+  writer = model::TinyLlama();
+  writer.SetUint32("llama.embedding_length", 96);
+  EXPECT_THAT(CheckOf(writer).status().message(),
+              HasSubstr("[64, 267], but the metadata asks for [96, 267] (and 19 more like it)"));
 }
 
 TEST(ModelCheckTest, OneReasonIsOneLine) {
@@ -105,6 +167,19 @@ TEST(ModelCheckTest, AVocabularyThatIsNotTheEmbeddingsIsNamed) {
   EXPECT_EQ(check.status().field(), "metadata \"tokenizer.ggml.tokens\"");
   EXPECT_THAT(check.status().message(),
               HasSubstr("267 tokens, but token_embd.weight has 272 rows. What to do"));
+}
+
+TEST(ModelCheckTest, AContextOutOfAllProportionIsNamed) {
+  model::GgufWriter writer = model::TinyLlama();
+  writer.SetUint32("llama.context_length", 1 << 24);
+  const ModelCheck check = CheckOf(writer);
+  EXPECT_EQ(check.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(check.status().message(),
+              AllOf(HasSubstr("metadata \"llama.context_length\": 16777216 positions need"),
+                    HasSubstr("What to do: choose a smaller --max-model-len.")));
+  EngineOptions options;
+  options.model.max_model_len = 512;
+  EXPECT_TRUE(CheckOf(writer, kPlenty, options).ok());
 }
 
 TEST(ModelCheckTest, ForeseesMemoryThatIsNotThere) {

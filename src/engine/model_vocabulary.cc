@@ -1,5 +1,7 @@
 #include "engine/model_vocabulary.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -25,11 +27,8 @@ class Reader {
   std::string String(std::string_view key, bool required) {
     const auto value = Keep(file_.GetString(key));
     if (required && status_.ok() && !value) {
-      status_ = {StatusCode::kDataLoss,
-                 "metadata \"" + std::string(key) +
-                     "\" is missing: the file "
-                     "has no tokenizer",
-                 std::string(key)};
+      status_ = file_.Error(StatusCode::kDataLoss, model::MetadataField(key),
+                            "the key is missing: the file has no tokenizer");
     }
     return std::string(value.value_or(""));
   }
@@ -197,7 +196,58 @@ StatusOr<tokenizer::Vocabulary> ReadFolder(const model::GgufFile& file) {
   return Status(status.code(), file.path() + "/" + status.message(), status.field());
 }
 
+// The tokenizer calls fields by GGUF's keys. In a folder they are these.
+struct FolderField {
+  std::string_view key;
+  std::string_view file;
+  std::string_view field;
+};
+constexpr std::array<FolderField, 10> kFolderFields = {{
+    {"tokenizer.ggml.model", "tokenizer.json", "model.type"},
+    {"tokenizer.ggml.pre", "tokenizer.json", "pre_tokenizer"},
+    {"tokenizer.ggml.tokens", "tokenizer.json", "model.vocab"},
+    {"tokenizer.ggml.scores", "tokenizer.json", "model.vocab"},
+    {"tokenizer.ggml.merges", "tokenizer.json", "model.merges"},
+    {"tokenizer.ggml.token_type", "tokenizer.json", "added_tokens"},
+    {"tokenizer.ggml.precompiled_charsmap", "tokenizer.json", "normalizer"},
+    {"tokenizer.ggml.bos_token_id", "tokenizer_config.json", "bos_token"},
+    {"tokenizer.ggml.eos_token_id", "tokenizer_config.json", "eos_token"},
+    {"tokenizer.ggml.unknown_token_id", "tokenizer_config.json", "unk_token"},
+}};
+
+// "tokenizer.ggml.merges[7]" -> tokenizer.json "model.merges[7]". Of what is no table of fields,
+// the file alone.
+std::string FieldInFolder(const model::GgufFile& folder, std::string_view field) {
+  const size_t index = std::min(field.find('['), field.size());
+  const auto* const at =
+      std::ranges::find(kFolderFields, field.substr(0, index), &FolderField::key);
+  const std::string_view vocabulary = VocabularyFile(folder);
+  if (at == kFolderFields.end()) return std::string(vocabulary);
+  if (at->file == "tokenizer.json" && vocabulary != at->file) {
+    return fmt::format("{} \"pieces{}\"", vocabulary, field.substr(index));
+  }
+  return fmt::format("{} \"{}{}\"", at->file, at->field, field.substr(index));
+}
+
+// A failure of the tokenizer's, as one of the model's.
+Status OfModel(const model::GgufFile& file, const Status& failure) {
+  if (file.version() != 0) {
+    return {failure.code(), fmt::format("{}: {}", file.path(), failure.message()), failure.field()};
+  }
+  std::string_view what = failure.message();
+  const std::string head = failure.field() + ": ";
+  if (what.starts_with(head)) what.remove_prefix(head.size());
+  const std::string field = FieldInFolder(file, failure.field());
+  return {failure.code(), fmt::format("{}/{}: {}", file.path(), field, what), field};
+}
+
 }  // namespace
+
+const char* VocabularyFile(const model::GgufFile& folder) {
+  std::error_code error;
+  const bool json = std::filesystem::exists(folder.path() + "/tokenizer.json", error);
+  return json ? "tokenizer.json" : "tokenizer.model";
+}
 
 StatusOr<tokenizer::Vocabulary> ReadVocabulary(const model::GgufFile& file) {
   if (file.version() == 0) return ReadFolder(file);
@@ -232,10 +282,18 @@ StatusOr<tokenizer::Vocabulary> ReadVocabulary(const model::GgufFile& file) {
   return vocabulary;
 }
 
+StatusOr<std::unique_ptr<tokenizer::Tokenizer>> MakeModelTokenizer(
+    const model::GgufFile& file, tokenizer::Vocabulary vocabulary) {
+  StatusOr<std::unique_ptr<tokenizer::Tokenizer>> made =
+      tokenizer::MakeTokenizer(std::move(vocabulary));
+  if (!made.ok()) return OfModel(file, made.status());
+  return made;
+}
+
 StatusOr<std::unique_ptr<tokenizer::Tokenizer>> LoadTokenizer(const model::GgufFile& file) {
   StatusOr<tokenizer::Vocabulary> vocabulary = ReadVocabulary(file);
   if (!vocabulary.ok()) return vocabulary.status();
-  return tokenizer::MakeTokenizer(*std::move(vocabulary));
+  return MakeModelTokenizer(file, *std::move(vocabulary));
 }
 
 }  // namespace ropeway::engine

@@ -13,9 +13,17 @@
 namespace ropeway::engine {
 
 // Copies the tokenizer.* metadata out of the file, which is not needed afterwards, and adds what
-// files of its kind leave out. Fails with one sentence that names a key of the wrong type, or one
-// that is missing.
+// files of its kind leave out. Fails with one sentence that names the file, and a key of the wrong
+// type or one that is missing.
 StatusOr<tokenizer::Vocabulary> ReadVocabulary(const model::GgufFile& file);
+
+// The tokenizer of the vocabulary that ReadVocabulary has read from the model. Errors name the
+// file, and the key or field by its name there.
+StatusOr<std::unique_ptr<tokenizer::Tokenizer>> MakeModelTokenizer(
+    const model::GgufFile& file, tokenizer::Vocabulary vocabulary);
+
+// The name of the folder's file with the vocabulary.
+const char* VocabularyFile(const model::GgufFile& folder);
 
 // The tokenizer of a model file (or of one that holds a vocabulary only).
 StatusOr<std::unique_ptr<tokenizer::Tokenizer>> LoadTokenizer(const model::GgufFile& file);

@@ -91,6 +91,12 @@ void LogCheck(const ModelCheck& check, const std::string& name) {
   for (const std::string& warning : check.warnings) base::Log().warn("the model {}", warning);
 }
 
+// What only loading finds (numbers of weights), said as what the check finds.
+Status LoadFailure(ModelCheck* check, const Status& failure) {
+  check->Add(failure);
+  return check->status();
+}
+
 Status AddTokenizer(ModelCheck* check, LlmEngineConfig* config) {
   config->tokenizer = std::move(check->tokenizer);
   StatusOr<ChatRenderer> render =
@@ -157,10 +163,8 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
         "core wait for each other in every step",
         threads, PhysicalCores());
   }
-  StatusOr<std::unique_ptr<model::GgufFile>> file =
-      model::GgufFile::Open(options.model.path, options.model.quantize);
-  if (!file.ok()) return file.status();
-  ModelCheck check = CheckModel(**file, options, AvailableMemoryBytes());
+  std::unique_ptr<model::GgufFile> file;
+  ModelCheck check = OpenAndCheckModel(options, AvailableMemoryBytes(), &file);
   if (!check.ok()) return check.status();
   config.served_name = ServedName(options);
   LogCheck(check, config.served_name);
@@ -168,15 +172,15 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   config.sampling = options.model.sampling.Or(check.sampling);
   // Only blocks on disk can meet another model file.
   if (!options.cache.disk_path.empty()) {
-    StatusOr<std::string> digest = model::FileDigest(**file, threads);
-    if (!digest.ok()) return digest.status();
+    StatusOr<std::string> digest = model::FileDigest(*file, threads);
+    if (!digest.ok()) return LoadFailure(&check, digest.status());
     config.cache_root.model_digest = *std::move(digest);
   }
   StatusOr<std::unique_ptr<model::Model>> loaded =
-      model::Model::Load(**file, threads, options.model.max_model_len);
-  if (!loaded.ok()) return loaded.status();
+      model::Model::Load(*file, threads, options.model.max_model_len);
+  if (!loaded.ok()) return LoadFailure(&check, loaded.status());
   const std::shared_ptr<const model::Model> model = *std::move(loaded);
-  file->reset();
+  file.reset();
   const model::ModelConfig& shape = model->config();
   config.model_context_length = shape.context_length;
   config.created = static_cast<int64_t>(std::time(nullptr));

@@ -1,7 +1,9 @@
 // GGUF's tensor types: what the file stores of each, and the table of all of them.
 #include "kernels/weight_format.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
 
 namespace ropeway::kernels {
@@ -159,6 +161,28 @@ void TakeIq4Xs(const uint8_t* at, StoredBlock* to) {
 
 bool IsFiniteHalf(const std::byte* at) { return (LoadHalfBits(at) & 0x7C00) != 0x7C00; }
 
+// The index of the first of `count` numbers whose bits of `exponent` are all set: an infinity or
+// NaN; -1 if there is none. All weights of a file may come by here, so chunks are looked at whole.
+template <typename Bits>
+int64_t FindNotFinite(Bits exponent, const std::byte* numbers, int64_t count) {
+  constexpr int64_t kChunk = 64;
+  const auto bad = [=](int64_t i) {
+    Bits bits = 0;
+    std::memcpy(&bits, numbers + static_cast<size_t>(i) * sizeof bits, sizeof bits);
+    return (bits & exponent) == exponent;
+  };
+  for (int64_t begin = 0; begin < count; begin += kChunk) {
+    const int64_t end = std::min(begin + kChunk, count);
+    unsigned any = 0;
+    for (int64_t i = begin; i < end; ++i) any |= bad(i) ? 1U : 0U;
+    if (any == 0) continue;
+    for (int64_t i = begin; i < end; ++i) {
+      if (bad(i)) return i;
+    }
+  }
+  return -1;
+}
+
 }  // namespace
 
 int WeightFormat::offset() const {
@@ -221,8 +245,10 @@ RowPacking RowPackingOf(WeightType type) { return FormatOf(type).packing; }
 StoredScales StoredScalesOf(WeightType type) { return FormatOf(type).stored; }
 
 int64_t FindBadScale(WeightType type, const std::byte* blocks, int64_t count) {
+  if (type == WeightType::kF32) return FindNotFinite<uint32_t>(0x7F800000, blocks, count);
+  if (type == WeightType::kF16) return FindNotFinite<uint16_t>(0x7C00, blocks, count);
+  if (type == WeightType::kBF16) return FindNotFinite<uint16_t>(0x7F80, blocks, count);
   const WeightFormat& format = FormatOf(type);
-  if (!format.quantised()) return -1;
   const StoredScales at = format.stored;
   for (int64_t i = 0; i < count; ++i) {
     const std::byte* block = blocks + static_cast<size_t>(i) * format.block_bytes;

@@ -313,5 +313,26 @@ TEST(Weights, BadScalesAreFound) {
   }
 }
 
+// At all places of a few chunks of the search.
+TEST(Weights, NumbersThatAreNotFiniteAreFound) {
+  constexpr int64_t kCount = 150;
+  for (const WeightType type : {WeightType::kF32, WeightType::kF16, WeightType::kBF16}) {
+    const size_t bytes = WeightRowBytes(type, 1);
+    std::vector<std::byte> good(kCount * bytes, std::byte{0x3B});
+    EXPECT_EQ(FindBadScale(type, good.data(), kCount), -1) << WeightTypeName(type);
+    for (int64_t at = 0; at < kCount; ++at) {
+      // The highest two bytes of NaN, and of infinities of either sign.
+      const uint16_t infinity = type == WeightType::kF16 ? 0x7C00 : 0x7F80;
+      for (const int bits : {infinity | 0x40, int{infinity}, infinity | 0x8000}) {
+        const auto high = static_cast<uint16_t>(bits);
+        std::vector<std::byte> bad = good;
+        std::memcpy(&bad[static_cast<size_t>(at + 1) * bytes - 2], &high, 2);
+        ASSERT_EQ(FindBadScale(type, bad.data(), kCount), at) << WeightTypeName(type);
+        ASSERT_EQ(FindBadScale(type, bad.data(), at), -1) << WeightTypeName(type);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ropeway::kernels::testing

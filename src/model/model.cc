@@ -23,8 +23,7 @@ namespace {
 constexpr size_t kJobBytes = size_t{256} << 10;
 constexpr size_t kDigestChunkBytes = size_t{4} << 20;
 
-// A larger RoPE table is rejected unless the file is as large: a small hostile file must not make
-// us allocate gigabytes.
+// Larger tables of RoPE are rejected unless the file is as large.
 constexpr uint64_t kMaxFreeRopeBytes = uint64_t{256} << 20;
 
 // Calls run(i) once for each i in [0, count) on `threads` threads, one of them the caller's.
@@ -284,6 +283,12 @@ Status Model::Loader::RunJob(const Job& job) const {
       !status.ok()) {
     return status;
   }
+  const int64_t bad = kernels::FindBadScale(TypeOf(job.part), data.data(), job.part.n);
+  if (bad >= 0) {
+    return file_.Error(
+        StatusCode::kDataLoss, TensorField(job.part.tensor->name),
+        fmt::format("element {} is no finite number", job.part.begin + static_cast<uint64_t>(bad)));
+  }
   CopyVector(job.part, data.data(), job.to);
   return {};
 }
@@ -301,13 +306,15 @@ Status Model::Loader::RunMatrixJob(const Job& job) const {
     return status;
   }
   const int row_blocks = matrix.k / kernels::WeightBlockElements(matrix.type);
-  // With a scale that is infinite or no number, every token would be.
+  // With a number that is infinite or NaN, every token's logits would be. No model that is known
+  // has one: what masks with infinities is no weight.
   if (const int64_t bad =
           kernels::FindBadScale(matrix.type, data.data(), int64_t{row_blocks} * rows);
       bad >= 0) {
     const uint64_t bad_row = job.part.begin + first_row + static_cast<uint64_t>(bad / row_blocks);
     return file_.Error(StatusCode::kDataLoss, TensorField(job.part.tensor->name),
-                       fmt::format("the scale of block {} of row {} is no finite number",
+                       fmt::format("{} {} of row {} is no finite number",
+                                   row_blocks == matrix.k ? "element" : "the scale of block",
                                    bad % row_blocks, bad_row));
   }
   // These panels are those of the matrix of these rows.
@@ -321,15 +328,7 @@ Status Model::Loader::RunMatrixJob(const Job& job) const {
 Status Model::Loader::MakeRopeTables(const ModelTensors& tensors, int32_t max_positions) {
   ModelConfig& config = model_->config_;
   const int32_t positions = PositionsOf(config, max_positions);
-  const uint64_t bytes = RopeBytes(config, max_positions);
-  if (bytes > std::max(kMaxFreeRopeBytes, file_.file_bytes())) {
-    return file_.Error(
-        StatusCode::kResourceExhausted,
-        MetadataField(fmt::format("{}.context_length", config.architecture)),
-        fmt::format("{} positions need a RoPE table of {} bytes, more than the model; use a "
-                    "smaller maximum length",
-                    positions, bytes));
-  }
+  if (Status status = CheckRopeBytes(file_, config, max_positions); !status.ok()) return status;
   model_->max_positions_ = positions;
   config.rope.long_factors = config.rope.scaling == RopeScaling::kLongRope &&
                              positions > config.rope.original_context_length;
@@ -362,6 +361,17 @@ StatusOr<std::unique_ptr<Model>> Model::Load(const GgufFile& file, int threads,
 }
 
 uint64_t LoadedBytes(const ModelTensors& tensors) { return ArenaBytes(tensors); }
+
+Status CheckRopeBytes(const GgufFile& file, const ModelConfig& config, int32_t max_positions) {
+  const uint64_t bytes = RopeBytes(config, max_positions);
+  if (bytes <= std::max(kMaxFreeRopeBytes, file.file_bytes())) return {};
+  return file.Error(
+      StatusCode::kResourceExhausted,
+      MetadataField(fmt::format("{}.context_length", config.architecture)),
+      fmt::format("{} positions need a RoPE table of {} bytes, more than the model; use a "
+                  "smaller maximum length",
+                  PositionsOf(config, max_positions), bytes));
+}
 
 uint64_t RopeBytes(const ModelConfig& config, int32_t max_positions) {
   const int32_t positions = PositionsOf(config, max_positions);

@@ -75,7 +75,8 @@ void ForEachMatrix(const LayerWeights& layer, const Fn& fn) {
 class Model {
  public:
   // Repacks the weights of an open GGUF file with `threads` >= 1 threads (any number gives the same
-  // bytes). The file is not needed afterwards; if it changes meanwhile the load fails (kDataLoss).
+  // bytes). The file is not needed afterwards; if it changes meanwhile the load fails (kDataLoss),
+  // as it does where a weight, or the scale of a block of them, is no finite number.
   // `max_positions`: rows of RoPE's tables, at most the model's context length; 0: the context
   // length. They decide which of its factors a kLongRope model uses. Errors as for BindTensors, or
   // kResourceExhausted if memory or threads are short.
@@ -126,6 +127,11 @@ class Model {
 
 // Bytes that the tensors take in memory once they are loaded.
 uint64_t LoadedBytes(const ModelTensors& tensors);
+
+// kResourceExhausted, naming the key, if the tables of RoPE are out of all proportion to the file:
+// a small hostile file must not make us take gigabytes. `max_positions` as for Model::Load, which
+// fails with it.
+Status CheckRopeBytes(const GgufFile& file, const ModelConfig& config, int32_t max_positions);
 
 // Bytes of the tables of RoPE once every position was used; `max_positions` as for Model::Load.
 uint64_t RopeBytes(const ModelConfig& config, int32_t max_positions);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,28 +36,60 @@ StatusOr<const Recipe*> RecipeOf(const GgufFile& file) {
                   SupportedArchitectures()));
 }
 
-StatusOr<ModelConfig> ReadConfig(const GgufFile& file, const Recipe& recipe) {
-  MetadataReader reader(file, recipe.architecture);
-  ModelConfig config = recipe.read_config(&reader);
-  reader.RejectKeysNotRead();
-  if (!reader.status().ok()) return reader.status();
-  return config;
+// A fault that many tensors may have: one failure names the first of them.
+class Fault {
+ public:
+  void Add(const Status& status) {
+    if (first_.ok()) {
+      first_ = status;
+    } else {
+      ++more_;
+    }
+  }
+  Status status() const {
+    if (more_ == 0) return first_;
+    return {first_.code(), fmt::format("{} (and {} more like it)", first_.message(), more_),
+            first_.field()};
+  }
+
+ private:
+  Status first_;
+  size_t more_ = 0;
+};
+
+// Types that no tensor may have. Which tensors are vectors, TensorBinder knows.
+void CheckTypes(const GgufFile& file, Failures* failures) {
+  std::map<uint32_t, Fault> faults;
+  for (const GgufTensor& tensor : file.tensors()) {
+    const auto problem = UnsupportedType(tensor.type, TensorUse::kMatrix);
+    if (!problem) continue;
+    faults[tensor.type].Add(
+        file.Error(StatusCode::kUnimplemented, TensorField(tensor.name), *problem));
+  }
+  for (const auto& [type, fault] : faults) failures->Add(fault.status());
 }
 
-// Finds tensors one after another and keeps the first failure.
+// Finds tensors one after another. Sizes of the configuration that are 0 could not be read: they
+// fit any tensor, since the failure is that of their keys.
 class TensorBinder {
  public:
-  TensorBinder(const GgufFile& file, const Recipe& recipe, ModelConfig config)
-      : file_(file), recipe_(recipe) {
+  // `failures` may have some of the configuration.
+  TensorBinder(const GgufFile& file, const Recipe& recipe, ModelConfig config, Failures* failures)
+      : file_(file), recipe_(recipe), failures_(failures) {
     result_.config = std::move(config);
   }
 
   StatusOr<ModelTensors> Bind() {
+    if (file_.tensors().empty()) {
+      Fail(StatusCode::kDataLoss, kEmbedding, "the file has no tensors, only metadata");
+      return failures_->first();
+    }
     BindEmbeddingAndOutput();
     BindLayers();
     BindRopeDivisors();
+    failures_->Add(misfits_.status());
     RejectUnknownTensors();
-    if (!status_.ok()) return status_;
+    if (!failures_->ok()) return failures_->first();
     return std::move(result_);
   }
 
@@ -77,22 +110,22 @@ class TensorBinder {
   TensorPart Add(const TensorPart& part);
   std::vector<float> ReadDivisors(const std::string& name);
 
-  void Keep(const Status& status) {
-    if (status_.ok()) status_ = status;
-  }
   void Fail(StatusCode code, std::string_view tensor, const std::string& what) {
-    Keep(file_.Error(code, TensorField(tensor), what));
+    failures_->Add(file_.Error(code, TensorField(tensor), what));
   }
+
+  static constexpr const char* kEmbedding = "token_embd.weight";
 
   const GgufFile& file_;
   const Recipe& recipe_;
+  Failures* const failures_;
   ModelTensors result_;
   std::vector<const GgufTensor*> known_;
-  Status status_;
+  Fault misfits_;  // Shapes.
 };
 
 bool TensorBinder::CheckShape(const GgufTensor& tensor, const std::vector<int32_t>& shape) {
-  const auto same = [](uint64_t a, int32_t b) { return a == static_cast<uint64_t>(b); };
+  const auto same = [](uint64_t a, int32_t b) { return b == 0 || a == static_cast<uint64_t>(b); };
   // One row may have lost its number of rows.
   const auto rest = [](const auto& dims) {
     size_t size = dims.size();
@@ -100,27 +133,26 @@ bool TensorBinder::CheckShape(const GgufTensor& tensor, const std::vector<int32_
     return std::span(dims).first(size);
   };
   if (std::ranges::equal(rest(tensor.shape), rest(shape), same)) return true;
-  Fail(StatusCode::kDataLoss, tensor.name,
-       fmt::format("its shape is [{}], but the metadata asks for [{}]",
-                   fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
+  misfits_.Add(file_.Error(StatusCode::kDataLoss, TensorField(tensor.name),
+                           fmt::format("its shape is [{}], but the metadata asks for [{}]",
+                                       fmt::join(tensor.shape, ", "), fmt::join(shape, ", "))));
   return false;
 }
 
 const GgufTensor* TensorBinder::Find(const std::string& name, const std::vector<int32_t>& shape,
                                      bool vector) {
-  if (!status_.ok()) return nullptr;
   const GgufTensor* tensor = file_.FindTensor(name);
   if (tensor == nullptr) {
     Fail(StatusCode::kDataLoss, name, "the tensor is missing");
     return nullptr;
   }
-  const TensorUse use = vector ? TensorUse::kVector : TensorUse::kMatrix;
-  if (const auto problem = UnsupportedType(tensor->type, use)) {
-    Fail(StatusCode::kUnimplemented, name, *problem);
-  }
-  if (!CheckShape(*tensor, shape)) return nullptr;
   known_.push_back(tensor);
-  return status_.ok() ? tensor : nullptr;
+  // Matrices' types: CheckTypes.
+  if (vector && !UnsupportedType(tensor->type, TensorUse::kMatrix)) {
+    const auto problem = UnsupportedType(tensor->type, TensorUse::kVector);
+    if (problem) Fail(StatusCode::kUnimplemented, name, *problem);
+  }
+  return CheckShape(*tensor, shape) ? tensor : nullptr;
 }
 
 TensorPart TensorBinder::Add(const TensorPart& part) {
@@ -138,24 +170,19 @@ TensorPart TensorBinder::FindVector(const std::string& name, int32_t elements) {
 
 void TensorBinder::BindEmbeddingAndOutput() {
   ModelConfig& config = result_.config;
-  const std::string name = "token_embd.weight";
-  const GgufTensor* tensor = file_.FindTensor(name);
-  if (tensor == nullptr) {
-    Fail(StatusCode::kDataLoss, name,
-         file_.tensors().empty() ? "the file has no tensors, only metadata"
-                                 : "the tensor is missing");
-    return;
-  }
-  const uint64_t vocab = tensor->shape.size() == 2 ? tensor->shape[1] : 0;
-  if (vocab < 1 || vocab > kMaxVocab) {
-    Fail(StatusCode::kDataLoss, name,
+  const GgufTensor* tensor = file_.FindTensor(kEmbedding);
+  const uint64_t vocab = tensor != nullptr && tensor->shape.size() == 2 ? tensor->shape[1] : 0;
+  const bool fits = vocab >= 1 && vocab <= kMaxVocab;
+  if (tensor != nullptr && !fits) {
+    Fail(StatusCode::kDataLoss, kEmbedding,
          fmt::format("its shape is [{}]; [embedding length, vocabulary size] is expected",
                      fmt::join(tensor->shape, ", ")));
-    return;
+    known_.push_back(tensor);
+  } else {
+    config.vocab_size = static_cast<int32_t>(vocab);
+    result_.token_embedding = FindMatrix(kEmbedding, config.hidden_size, config.vocab_size);
   }
-  config.vocab_size = static_cast<int32_t>(vocab);
-  result_.token_embedding = FindMatrix(name, config.hidden_size, config.vocab_size);
-  CheckVocabulary(vocab);
+  if (result_.token_embedding) CheckVocabulary(vocab);
   if (config.position == PositionKind::kLearned) {
     result_.position_embedding =
         FindMatrix("position_embd.weight", config.hidden_size, config.context_length);
@@ -173,22 +200,23 @@ void TensorBinder::BindEmbeddingAndOutput() {
 void TensorBinder::CheckVocabulary(uint64_t vocab) {
   const auto check = [&](const std::string& key, uint64_t count) {
     if (count == vocab) return;
-    Keep(file_.Error(StatusCode::kDataLoss, MetadataField(key),
-                     fmt::format("{} tokens, but token_embd.weight has {} rows", count, vocab)));
+    failures_->Add(
+        file_.Error(StatusCode::kDataLoss, MetadataField(key),
+                    fmt::format("{} tokens, but token_embd.weight has {} rows", count, vocab)));
   };
   constexpr const char* kTokens = "tokenizer.ggml.tokens";
   const StatusOr<const GgufArray*> tokens = file_.GetArray(kTokens, GgufType::kString);
-  if (!tokens.ok()) return Keep(tokens.status());
-  if (*tokens != nullptr) check(kTokens, (*tokens)->count);
+  if (!tokens.ok()) failures_->Add(tokens.status());
+  if (tokens.ok() && *tokens != nullptr) check(kTokens, (*tokens)->count);
   const std::string size_key = fmt::format("{}.vocab_size", recipe_.architecture);
   const StatusOr<std::optional<uint64_t>> size = file_.GetUint(size_key, 1, kMaxVocab);
-  if (!size.ok()) return Keep(size.status());
+  if (!size.ok()) return failures_->Add(size.status());
   check(size_key, size->value_or(vocab));
 }
 
 void TensorBinder::BindLayers() {
   const TensorSpecs specs = recipe_.layer_tensors(result_.config);
-  for (int32_t i = 0; i < result_.config.num_layers && status_.ok(); ++i) {
+  for (int32_t i = 0; i < result_.config.num_layers && !failures_->full(); ++i) {
     LayerTensors& layer = result_.layers.emplace_back();
     const GgufTensor* tensor = nullptr;
     std::string_view found;  // What `tensor` is: of a tensor with several roles the specs follow.
@@ -197,8 +225,8 @@ void TensorBinder::BindLayers() {
         tensor = Find(fmt::format("blk.{}.{}", i, spec.name), spec.shape, spec.vector);
         found = spec.name;
       }
-      if (tensor == nullptr) break;
-      BindSpec(spec, tensor, &layer);
+      // After a failure sizes may be unknown, and the roles are not used.
+      if (tensor != nullptr && failures_->ok()) BindSpec(spec, tensor, &layer);
     }
   }
 }
@@ -236,7 +264,7 @@ void TensorBinder::BindRopeDivisors() {
 
 std::vector<float> TensorBinder::ReadDivisors(const std::string& name) {
   const GgufTensor* tensor = file_.FindTensor(name);
-  if (!status_.ok() || tensor == nullptr) return {};
+  if (tensor == nullptr) return {};
   known_.push_back(tensor);
   if (WeightTypeOf(tensor->type) != kernels::WeightType::kF32) {
     Fail(StatusCode::kUnimplemented, name,
@@ -245,29 +273,36 @@ std::vector<float> TensorBinder::ReadDivisors(const std::string& name) {
   }
   if (!CheckShape(*tensor, {result_.config.rope.dim / 2})) return {};
   std::vector<float> divisors(tensor->shape[0]);
-  Keep(file_.Read(tensor->begin, std::as_writable_bytes(std::span(divisors))));
-  if (!status_.ok()) return {};
+  const Status read = file_.Read(tensor->begin, std::as_writable_bytes(std::span(divisors)));
+  if (!read.ok()) {
+    failures_->Add(read);
+    return {};
+  }
   for (size_t i = 0; i < divisors.size(); ++i) {
     if (divisors[i] >= kMinDivisor && divisors[i] <= kMaxDivisor) continue;
     Fail(StatusCode::kDataLoss, name,
          fmt::format("element {} is {}; it must be from {} to {}", i, divisors[i], kMinDivisor,
                      kMaxDivisor));
+    return {};
   }
   return divisors;
 }
 
 void TensorBinder::RejectUnknownTensors() {
+  if (failures_->full()) return;  // Not all tensors were looked for.
   std::ranges::sort(known_);
+  Fault unknown;
   for (const GgufTensor& tensor : file_.tensors()) {
     // Old files repeat the plain RoPE frequencies in each layer.
     if (tensor.name == "rope_freqs.weight" || tensor.name.ends_with(".attn_rot_embd.weight")) {
       continue;
     }
     if (std::ranges::binary_search(known_, &tensor)) continue;
-    return Fail(
-        StatusCode::kUnimplemented, tensor.name,
-        fmt::format("the {} models that are supported have no such tensor", recipe_.architecture));
+    unknown.Add(file_.Error(
+        StatusCode::kUnimplemented, TensorField(tensor.name),
+        fmt::format("the {} models that are supported have no such tensor", recipe_.architecture)));
   }
+  failures_->Add(unknown.status());
 }
 
 }  // namespace
@@ -275,15 +310,32 @@ void TensorBinder::RejectUnknownTensors() {
 StatusOr<ModelConfig> ReadModelConfig(const GgufFile& file) {
   const StatusOr<const Recipe*> recipe = RecipeOf(file);
   if (!recipe.ok()) return recipe.status();
-  return ReadConfig(file, **recipe);
+  MetadataReader reader(file, (*recipe)->architecture);
+  ModelConfig config = (*recipe)->read_config(&reader);
+  reader.RejectKeysNotRead();
+  if (!reader.ok()) return reader.failures().first();
+  return config;
 }
 
-StatusOr<ModelTensors> BindTensors(const GgufFile& file) {
+StatusOr<ModelTensors> BindTensors(const GgufFile& file, Failures* failures) {
+  Failures own;
+  if (failures == nullptr) failures = &own;
+  CheckTypes(file, failures);
   const StatusOr<const Recipe*> recipe = RecipeOf(file);
-  if (!recipe.ok()) return recipe.status();
-  StatusOr<ModelConfig> config = ReadConfig(file, **recipe);
-  if (!config.ok()) return config.status();
-  return TensorBinder(file, **recipe, *std::move(config)).Bind();
+  if (!recipe.ok()) {
+    failures->Add(recipe.status());
+    return failures->first();
+  }
+  MetadataReader reader(file, (*recipe)->architecture);
+  ModelConfig config = (*recipe)->read_config(&reader);
+  reader.RejectKeysNotRead();
+  for (const Status& failure : reader.failures().all()) failures->Add(failure);
+  // Which tensors there must be follows from the numbers of layers and experts.
+  if (config.num_layers == 0 || reader.Failed("expert_count") ||
+      reader.Failed("expert_used_count")) {
+    return failures->first();
+  }
+  return TensorBinder(file, **recipe, std::move(config), failures).Bind();
 }
 
 }  // namespace ropeway::model

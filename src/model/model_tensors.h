@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/failures.h"
 #include "model/gguf.h"
 #include "model/model_config.h"
 #include "ropeway/status.h"
@@ -82,8 +83,9 @@ StatusOr<ModelConfig> ReadModelConfig(const GgufFile& file);
 // Reads the configuration, finds every tensor and checks its type and shape. Fails with
 // kUnimplemented, naming the tensor, if the file has one that the recipe does not know (a bias, an
 // expert): ignoring it would change the results. Other errors as for ReadModelConfig. What it
-// allocates is bounded by the file's size.
-StatusOr<ModelTensors> BindTensors(const GgufFile& file);
+// allocates is bounded by the file's size. `failures`, if given, gets all that is wrong; the result
+// is the first of them. Tensors whose types or shapes have the same fault are one failure.
+StatusOr<ModelTensors> BindTensors(const GgufFile& file, Failures* failures = nullptr);
 
 }  // namespace ropeway::model
 

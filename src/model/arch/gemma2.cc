@@ -22,7 +22,7 @@ ModelConfig ReadGemma2(MetadataReader* reader) {
   c.activation = Activation::kGeGlu;
   c.attention_soft_cap = static_cast<float>(reader->Float("attn_logit_softcapping", 0, 1e6, 50.0));
   c.logit_soft_cap = static_cast<float>(reader->Float("final_logit_softcapping", 0, 1e6, 30.0));
-  if (!reader->status().ok()) return c;
+  if (!reader->ok()) return c;
   c.embedding_scale = std::sqrt(static_cast<float>(c.hidden_size));
   // Most files do not tell that the largest of the family has another scale.
   if (!reader->Has("attention.scale") && c.num_layers == kGemma2LayersOf27B) {

@@ -21,7 +21,7 @@ ModelConfig ReadGemma3(MetadataReader* reader) {
   c.position = PositionKind::kRopeNeox;
   c.activation = Activation::kGeGlu;
   c.logit_soft_cap = static_cast<float>(reader->Float("final_logit_softcapping", 0, 1e6, 0.0));
-  if (!reader->status().ok()) return c;
+  if (!reader->ok()) return c;
   c.embedding_scale = std::sqrt(static_cast<float>(c.hidden_size));
   if (!c.windows.empty()) {
     RopeParams near;  // Not scaled: windows do not grow with the context.

@@ -17,7 +17,8 @@ ModelConfig ReadLlama(MetadataReader* reader) {
   c.activation = Activation::kSwiGlu;
   if (reader->Uint("expert_count", 0, 1 << 20, 0) > 0) {
     ReadExperts(reader, c.intermediate_size, &c);
-  } else if (reader->Uint("expert_used_count", 0, 1 << 20, 0) > 0) {
+  } else if (reader->Uint("expert_used_count", 0, 1 << 20, 0) > 0 &&
+             !reader->Failed("expert_count")) {
     reader->Fail(StatusCode::kDataLoss, "expert_used_count", "there are no experts to use");
   }
   return c;

@@ -15,8 +15,7 @@ ModelConfig ReadQwen2Moe(MetadataReader* reader) {
   c.position = PositionKind::kRopeNeox;
   c.activation = Activation::kSwiGlu;
   const int32_t used = reader->Uint("expert_used_count", 1, 1 << 20);
-  if (!reader->status().ok()) return c;
-  ReadExperts(reader, c.intermediate_size / used, &c);
+  ReadExperts(reader, used == 0 ? 0 : c.intermediate_size / used, &c);
   c.experts.normalized = reader->Bool("expert_weights_norm", false);
   constexpr const char* kShared = "expert_shared_feed_forward_length";
   c.experts.shared_intermediate_size = reader->Uint(kShared, 32, 1 << 20, c.intermediate_size);

@@ -15,8 +15,7 @@ ModelConfig ReadQwen3Moe(MetadataReader* reader) {
   c.position = PositionKind::kRopeNeox;
   c.activation = Activation::kSwiGlu;
   const int32_t used = reader->Uint("expert_used_count", 1, 1 << 20);
-  if (!reader->status().ok()) return c;
-  ReadExperts(reader, c.intermediate_size / used, &c);
+  ReadExperts(reader, used == 0 ? 0 : c.intermediate_size / used, &c);
   c.experts.normalized = reader->Bool("expert_weights_norm", true);
   return c;
 }

@@ -103,7 +103,7 @@ void ReadHeads(MetadataReader* reader, ModelConfig* config) {
   ModelConfig& c = *config;
   c.num_heads = reader->Uint("attention.head_count", 1, kMaxHeads);
   c.num_kv_heads = reader->Uint("attention.head_count_kv", 1, kMaxHeads, c.num_heads);
-  if (!reader->status().ok()) return;  // What follows divides by these.
+  if (c.num_heads == 0 || c.num_kv_heads == 0) return;  // What follows divides by these.
   if (c.num_heads % c.num_kv_heads != 0) {
     reader->Fail(StatusCode::kDataLoss, "attention.head_count_kv",
                  fmt::format("{} does not divide the head count {}", c.num_kv_heads, c.num_heads));
@@ -118,6 +118,7 @@ void ReadHeads(MetadataReader* reader, ModelConfig* config) {
   } else {
     c.head_dim = c.hidden_size / c.num_heads;
   }
+  if (c.head_dim == 0) return;
   const int32_t value_length = reader->Uint("attention.value_length", 1, kMaxHeadDim, c.head_dim);
   if (value_length != c.head_dim) {
     reader->Fail(StatusCode::kUnimplemented, "attention.value_length",
@@ -141,12 +142,13 @@ const std::string& MetadataReader::Read(std::string_view key) {
   return read_.emplace_back(Key(key));
 }
 
-void MetadataReader::Fail(const Status& status) {
-  if (status_.ok()) status_ = status;
+void MetadataReader::Fail(StatusCode code, std::string_view key, const std::string& what) {
+  failures_.Add(file_.Error(code, MetadataField(Key(key)), what));
 }
 
-void MetadataReader::Fail(StatusCode code, std::string_view key, const std::string& what) {
-  Fail(file_.Error(code, MetadataField(Key(key)), what));
+bool MetadataReader::Failed(std::string_view key) const {
+  // A folder calls the key's field as in the folder.
+  return failures_.Names(file_.Error(StatusCode::kDataLoss, MetadataField(Key(key)), "").field());
 }
 
 bool MetadataReader::Bool(std::string_view key, bool absent) {
@@ -176,11 +178,12 @@ template <typename T>
 T MetadataReader::Keep(StatusOr<std::optional<T>> value, const std::string& key,
                        std::optional<T> absent) {
   if (!value.ok()) {
-    Fail(value.status());
-  } else if (value->has_value()) {
-    return **value;
-  } else if (!absent.has_value()) {
-    Fail(file_.Error(StatusCode::kDataLoss, MetadataField(key), "the key is missing"));
+    failures_.Add(value.status());
+    return T();
+  }
+  if (value->has_value()) return **value;
+  if (!absent.has_value()) {
+    failures_.Add(file_.Error(StatusCode::kDataLoss, MetadataField(key), "the key is missing"));
   }
   return absent.value_or(T());
 }
@@ -209,6 +212,7 @@ std::string_view MetadataReader::String(std::string_view key, std::string_view a
 }
 
 void MetadataReader::RejectKeysNotRead() {
+  if (!ok()) return;
   for (const NeutralValue& neutral : kNeutralValues) {
     const std::string key = Key(neutral.key);
     const GgufFile::Entry* entry = file_.Find(key);
@@ -245,7 +249,7 @@ void ReadRmsNorm(MetadataReader* reader, ModelConfig* config) {
 }
 
 void ReadAttentionScale(MetadataReader* reader, ModelConfig* config) {
-  if (!reader->status().ok()) return;
+  if (config->head_dim == 0) return;
   const double usual = 1.0 / std::sqrt(static_cast<double>(config->head_dim));
   const double scale = reader->Float("attention.scale", 0.0, 1e3, usual);  // 0: the usual.
   // In float throughout: the double's rounding may differ in the last bit.
@@ -258,8 +262,9 @@ void ReadAttentionScale(MetadataReader* reader, ModelConfig* config) {
 void ReadWindows(MetadataReader* reader, int32_t window, int32_t pattern, ModelConfig* config) {
   constexpr const char* kPattern = "attention.sliding_window_pattern";
   const int32_t length = reader->Uint("attention.sliding_window", 0, kMaxContext, window);
+  if (config->num_layers == 0) return;
   std::vector<bool> has_window = reader->Flags(kPattern, config->num_layers);
-  if (!reader->status().ok() || length == 0) return;
+  if (length == 0) return;
   if (has_window.empty()) {
     const int32_t every = reader->Uint(kPattern, 0, kMaxLayers, pattern);
     for (int32_t layer = 0; layer < config->num_layers; ++layer) {
@@ -270,9 +275,9 @@ void ReadWindows(MetadataReader* reader, int32_t window, int32_t pattern, ModelC
 }
 
 void ReadExperts(MetadataReader* reader, int32_t intermediate_size, ModelConfig* config) {
-  if (!reader->status().ok()) return;
   ExpertsConfig& experts = config->experts;
   experts.count = reader->Uint("expert_count", 1, kMaxExperts);
+  if (experts.count == 0) return;
   experts.used = reader->Uint("expert_used_count", 1, static_cast<uint64_t>(experts.count));
   constexpr const char* kSize = "expert_feed_forward_length";
   experts.intermediate_size = reader->Uint(kSize, 32, kMaxWidth, intermediate_size);
@@ -283,10 +288,11 @@ void ReadExperts(MetadataReader* reader, int32_t intermediate_size, ModelConfig*
 }
 
 void ReadRope(MetadataReader* reader, ModelConfig* config) {
-  if (!reader->status().ok()) return;
   constexpr const char* kDim = "rope.dimension_count";
   RopeParams& rope = config->rope;
-  rope.dim = reader->Uint(kDim, 2, static_cast<uint64_t>(config->head_dim), config->head_dim);
+  if (config->head_dim > 0) {
+    rope.dim = reader->Uint(kDim, 2, static_cast<uint64_t>(config->head_dim), config->head_dim);
+  }
   if (rope.dim % 2 != 0) {
     reader->Fail(StatusCode::kDataLoss, kDim, fmt::format("{} is odd", rope.dim));
   }
@@ -302,7 +308,7 @@ void ReadRope(MetadataReader* reader, ModelConfig* config) {
 
 void ReadWindowRope(MetadataReader* reader, ModelConfig* config) {
   constexpr const char* kBase = "rope.freq_base_swa";
-  if (!reader->status().ok() || config->windows.empty() || !reader->Has(kBase)) return;
+  if (config->windows.empty() || !reader->Has(kBase)) return;
   RopeParams rope = config->rope;
   rope.freq_base = reader->Float(kBase, 2.0, 1e15);
   if (rope.freq_base != config->rope.freq_base) config->window_rope = rope;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/failures.h"
 #include "model/gguf.h"
 #include "model/model_config.h"
 #include "model/model_tensors.h"
@@ -17,16 +18,19 @@
 
 namespace ropeway::model {
 
-// Reads the metadata keys of a model. A key is given without the prefix "ARCHITECTURE.". The first
-// failure is kept in status(); later reads return values that are not used. Numbers are bounded, so
-// nothing that is computed or allocated from them overflows.
+// Reads the metadata keys of a model. A key is given without the prefix "ARCHITECTURE.". Failures
+// are kept, one of each key, and reading goes on, so that all can be told: a number that could not
+// be read is 0, and what depends on it is not to fail for that. Numbers are bounded, so nothing
+// that is computed or allocated from them overflows.
 class MetadataReader {
  public:
   // `architecture` must outlive the reader.
   MetadataReader(const GgufFile& file, std::string_view architecture)
       : file_(file), architecture_(architecture) {}
 
-  const Status& status() const { return status_; }
+  bool ok() const { return failures_.ok(); }
+  const Failures& failures() const { return failures_; }
+  bool Failed(std::string_view key) const;
   std::string Key(std::string_view key) const;  // With the prefix.
   bool Has(std::string_view key) const { return file_.Find(Key(key)) != nullptr; }
   bool HasTensor(std::string_view name) const { return file_.FindTensor(name) != nullptr; }
@@ -42,23 +46,23 @@ class MetadataReader {
   // is absent, or no array.
   std::vector<bool> Flags(std::string_view key, int32_t count);
 
-  // Records a failure that concerns the key, unless there is one already.
+  // Records a failure that concerns the key, unless there is one of it already.
   void Fail(StatusCode code, std::string_view key, const std::string& what);
 
   // Fails with kUnimplemented if the file sets a key that is known to change what some architecture
-  // computes, and the recipe has not read it.
+  // computes, and the recipe has not read it. After another failure it does nothing: recipes may
+  // have left keys out then.
   void RejectKeysNotRead();
 
  private:
   const std::string& Read(std::string_view key);
   template <typename T>
   T Keep(StatusOr<std::optional<T>> value, const std::string& key, std::optional<T> absent);
-  void Fail(const Status& status);
 
   const GgufFile& file_;
   const std::string_view architecture_;
   std::vector<std::string> read_;  // Keys with their prefix.
-  Status status_;
+  Failures failures_;
 };
 
 // What most architectures have in common. Each reads its keys and sets its fields; ReadSizes first.
