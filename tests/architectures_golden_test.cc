@@ -1,5 +1,6 @@
 // Each architecture against Hugging Face transformers: log-probs and greedy tokens of tiny random
-// models equal those of tests/architectures/NAME.txt, which make_goldens.py there makes.
+// models equal those of tests/architectures/NAME.txt, which make_goldens.py there makes. Its
+// docstring says what each of the two bounds proves.
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
 
@@ -26,7 +27,11 @@
 namespace ropeway::test::testing {
 namespace {
 
+// From the model with K and V in f16, as Ropeway's cache holds them, ...
 constexpr double kMostDifference = 1e-3;
+// ... and from the model as it is: what f16 changes in transformers' own log-probs (the most is
+// 7.43e-3, in mixtral.txt) comes on top.
+constexpr double kMostDifferenceFromExact = 8.5e-3;
 constexpr double kTieGap = 2e-3;  // As in make_goldens.py.
 constexpr int kTopsOfRow = 3;
 
@@ -41,7 +46,10 @@ struct Golden {
   std::string weights;
   int ids = 0;
   std::vector<GoldenRow> rows;
-  std::map<int, double> near;  // Router margins by position.
+  std::vector<GoldenRow> exact;
+  // Router margins by position.
+  std::map<int, double> near;
+  std::map<int, double> other;
   int greedy_prompt = 0;
   std::vector<TokenId> greedy;
   std::map<int, double> ties;  // Gaps by step.
@@ -64,12 +72,14 @@ Golden ReadGolden(const std::string& name) {
       words >> golden.weights;
     } else if (kind == "ids") {
       words >> golden.ids;
-    } else if (kind == "row") {
-      GoldenRow& row = golden.rows.emplace_back();
+    } else if (kind == "row" || kind == "exact") {
+      GoldenRow& row = (kind == "row" ? golden.rows : golden.exact).emplace_back();
       words >> row.position >> row.logprob;
       while (words >> at >> value) row.tops.push_back({at, value});
     } else if (kind == "near" && words >> at >> value) {
       golden.near[at] = value;
+    } else if (kind == "other" && words >> at >> value) {
+      golden.other[at] = value;
     } else if (kind == "tie" && words >> at >> value) {
       golden.ties[at] = value;
     } else if (kind == "greedy") {
@@ -138,6 +148,15 @@ std::vector<ScoredRow> RowsOf(const Output& output) {
   return rows;
 }
 
+double DifferenceOf(const ScoredRow& row, const GoldenRow& golden) {
+  EXPECT_EQ(golden.tops.size(), row.tops.size());
+  double difference = std::fabs(row.logprob - golden.logprob);
+  for (size_t i = 0; i < std::min(row.tops.size(), golden.tops.size()); ++i) {
+    difference = std::max(difference, std::fabs(row.tops[i].second - golden.tops[i].second));
+  }
+  return difference;
+}
+
 class ArchitectureGolden : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -163,6 +182,19 @@ class ArchitectureGolden : public ::testing::TestWithParam<std::string> {
     return RunCrowd({std::move(request)}, options, kernels::ChooseKernels(nullptr)).outputs.at(1);
   }
 
+  // The rows of the golden prompt.
+  std::vector<ScoredRow> Score() const {
+    core::CoreRequest request;
+    request.prompt = GoldenIds(golden_.ids);
+    request.max_tokens = 0;
+    request.spec.num_prompt_logprobs = kTopsOfRow;
+    return RowsOf(Run(request, 100));
+  }
+
+  // Holds all rows against golden ones, but those at positions where a router is near a tie.
+  void Compare(const std::vector<GoldenRow>& golden_rows, const std::map<int, double>& ties,
+               double most) const;
+
   Golden golden_;
   std::string checksum_;
   std::shared_ptr<const model::Model> model_;
@@ -170,37 +202,44 @@ class ArchitectureGolden : public ::testing::TestWithParam<std::string> {
 
 TEST_P(ArchitectureGolden, TheWeightsAreThose) { EXPECT_EQ(checksum_, golden_.weights); }
 
-TEST_P(ArchitectureGolden, LogProbsAreThoseOfTransformers) {
-  core::CoreRequest request;
-  request.prompt = GoldenIds(golden_.ids);
-  request.max_tokens = 0;
-  request.spec.num_prompt_logprobs = kTopsOfRow;
-  const std::vector<ScoredRow> rows = RowsOf(Run(request, 100));
+void ArchitectureGolden::Compare(const std::vector<GoldenRow>& golden_rows,
+                                 const std::map<int, double>& ties, double most) const {
+  const std::vector<ScoredRow> rows = Score();
   ASSERT_EQ(static_cast<int>(rows.size()), golden_.ids - 1);
   double worst = 0;
   int counted = 0;
-  for (const GoldenRow& golden : golden_.rows) {
-    const ScoredRow& row = rows[static_cast<size_t>(golden.position)];
-    double difference = std::fabs(row.logprob - golden.logprob);
-    ASSERT_EQ(golden.tops.size(), row.tops.size());
-    for (size_t i = 0; i < row.tops.size(); ++i) {
-      difference = std::max(difference, std::fabs(row.tops[i].second - golden.tops[i].second));
-    }
-    if (golden_.near.contains(golden.position)) {
+  int within = 0;
+  for (const GoldenRow& golden : golden_rows) {
+    const ScoredRow& row = rows.at(static_cast<size_t>(golden.position));
+    const double difference = DifferenceOf(row, golden);
+    if (const auto tie = ties.find(golden.position); tie != ties.end()) {
       std::printf("position %d: a router's margin is %.1e, the difference %.1e\n", golden.position,
-                  golden_.near.at(golden.position), difference);
+                  tie->second, difference);
       continue;
     }
     ++counted;
+    within += difference <= kMostDifference ? 1 : 0;
     worst = std::max(worst, difference);
-    EXPECT_LE(difference, kMostDifference) << "position " << golden.position;
-    const double gap = golden.tops[0].second - golden.tops[1].second;
-    if (gap > kTieGap) {
-      EXPECT_EQ(row.tops[0].first, golden.tops[0].first) << "position " << golden.position;
+    EXPECT_LE(difference, most) << "position " << golden.position;
+    const double gap = golden.tops.at(0).second - golden.tops.at(1).second;
+    // Two log-probs that may each be off by `most`.
+    if (gap > std::max(kTieGap, 2 * most)) {
+      EXPECT_EQ(row.tops.at(0).first, golden.tops.at(0).first) << "position " << golden.position;
     }
   }
   EXPECT_GE(counted, 64);
+  std::printf("%s: %d positions, the worst difference %.2e; %d within %.0e\n", GetParam().c_str(),
+              counted, worst, within, kMostDifference);
   RecordProperty("worst_difference", std::to_string(worst));
+}
+
+TEST_P(ArchitectureGolden, LogProbsAreThoseOfTransformersWithAnF16Cache) {
+  Compare(golden_.rows, golden_.near, kMostDifference);
+}
+
+TEST_P(ArchitectureGolden, LogProbsAreNearThoseOfUnmodifiedTransformers) {
+  ASSERT_EQ(golden_.exact.size(), golden_.rows.size());
+  Compare(golden_.exact, golden_.other, kMostDifferenceFromExact);
 }
 
 TEST_P(ArchitectureGolden, GreedyTokensAreThoseOfTransformersUpToTies) {

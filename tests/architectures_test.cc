@@ -195,11 +195,29 @@ TEST_P(Architectures, TheDiskGivesTheBitsBackAfterARestart) {
   EXPECT_EQ(tier->Usage().rejected_blocks, 0U);
 }
 
-// One turn of a chat; `cached`: tokens of its prompt that were not computed again.
+// One turn of a chat; `cached`: tokens of its prompt that were not computed again; `session`: those
+// that the session had before.
 struct TinyTurn {
   std::vector<TokenId> ids;
   int32_t cached = 0;
+  int32_t session = 0;
 };
+
+const std::vector<std::string>& TinyQuestions() {
+  static const std::vector<std::string> texts = {
+      "The quick brown fox jumps over the lazy dog, and over the other one too.",
+      "And then? Tell me what the dog did after the fox had jumped over it.", "Why?"};
+  return texts;
+}
+
+EngineOptions TinyEngineOptions(const std::string& path) {
+  EngineOptions options;
+  options.model.path = path;
+  options.model.max_model_len = 512;
+  options.threads = 1;
+  options.cache.kv_bytes = int64_t{8} << 20;
+  return options;
+}
 
 TinyTurn AskTiny(Engine* engine, const std::string& text) {
   Request request;
@@ -216,19 +234,14 @@ TinyTurn AskTiny(Engine* engine, const std::string& text) {
   EXPECT_TRUE(result.status.ok()) << result.status.message();
   TinyTurn turn;
   turn.cached = result.finish.usage.cached_tokens;
+  turn.session = result.finish.session_tokens;
   for (const OutputToken& token : result.tokens) turn.ids.push_back(token.id);
   return turn;
 }
 
 TEST_P(Architectures, SessionsGoOnWithTheBitsThatWereThere) {
-  const std::vector<std::string> texts = {
-      "The quick brown fox jumps over the lazy dog, and over the other one too.",
-      "And then? Tell me what the dog did after the fox had jumped over it.", "Why?"};
-  EngineOptions options;
-  options.model.path = file_.path();
-  options.model.max_model_len = 512;
-  options.threads = 1;
-  options.cache.kv_bytes = int64_t{8} << 20;
+  const std::vector<std::string>& texts = TinyQuestions();
+  EngineOptions options = TinyEngineOptions(file_.path());
   std::vector<std::vector<TinyTurn>> chats;
   for (const bool caching : {false, true}) {
     options.cache.prefix_caching = caching;
@@ -243,6 +256,28 @@ TEST_P(Architectures, SessionsGoOnWithTheBitsThatWereThere) {
     EXPECT_EQ(chats[0][i].cached, 0);
     if (i > 0) {
       EXPECT_GT(chats[1][i].cached, 64) << "turn " << i;
+    }
+  }
+}
+
+// An engine is closed after two turns; another one on the same state path takes the third.
+TEST_P(Architectures, SessionsGoOnInAnEngineThatIsOpenedAnew) {
+  EngineOptions options = TinyEngineOptions(file_.path());
+  auto kept = Engine::Create(options);
+  ASSERT_TRUE(kept.ok()) << kept.status().message();
+  options.sessions.state_path = folder_;
+  const std::vector<std::string>& texts = TinyQuestions();
+  size_t turn = 0;
+  for (const size_t end : {size_t{2}, texts.size()}) {
+    auto engine = Engine::Create(options);
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    for (; turn < end; ++turn) {
+      const TinyTurn expected = AskTiny(kept->get(), texts[turn]);
+      const TinyTurn actual = AskTiny(engine->get(), texts[turn]);
+      EXPECT_EQ(actual.ids.size(), 30U);
+      EXPECT_EQ(actual.ids, expected.ids) << "turn " << turn;
+      EXPECT_EQ(actual.session, expected.session) << "turn " << turn;
+      EXPECT_EQ(actual.session > 0, turn > 0) << "turn " << turn;
     }
   }
 }

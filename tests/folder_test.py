@@ -83,6 +83,16 @@ class FolderTest(TinyModels):
                 self.assertNotEqual(quantised, expected)
                 self.assertEqual(self.says(self.folder, "--quantize", kind), quantised)
 
+    def test_the_maker_takes_no_flag_for_a_path(self):
+        before = sorted(self.work.iterdir())
+        for words in (["--help"], ["--f32"], ["--folder", "--f32"], [self.work / "other.gguf", "--help"]):
+            with self.subTest(words=words):
+                reply = subprocess.run([ARGS.maker, *words], capture_output=True, text=True, check=False, timeout=120,
+                                       cwd=self.work)
+                self.assertEqual((reply.returncode, reply.stdout), (1, ""))
+                self.assertTrue(reply.stderr.startswith("usage: make_tiny_model "), reply.stderr)
+        self.assertEqual(sorted(self.work.iterdir()), before)
+
     def test_it_has_the_same_tensors_and_tokenizer(self):
         _, folder = dump(self.folder)
         _, file = dump(self.file)

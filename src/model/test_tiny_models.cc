@@ -11,6 +11,11 @@
 namespace ropeway::model {
 namespace {
 
+constexpr int kHidden = 64;
+constexpr int kHeads = 4;
+constexpr int kFfn = 96;
+constexpr int kLongRopeOriginal = 32;
+
 // What make_goldens.py has as CASES. 0: the model has no such thing.
 struct TinySpec {
   const char* name;
@@ -28,12 +33,8 @@ struct TinySpec {
   int shared_ffn = 0;
   bool qkv_bias = false;
   bool qk_norm = false;
+  int hidden = kHidden;
 };
-
-constexpr int kHidden = 64;
-constexpr int kHeads = 4;
-constexpr int kFfn = 96;
-constexpr int kLongRopeOriginal = 32;
 
 const std::vector<TinySpec>& TinySpecs() {
   static const std::vector<TinySpec> specs = {
@@ -126,18 +127,19 @@ std::pair<double, double> RuleOf(const std::string& name, uint64_t inputs) {
 
 class TinyModelMaker {
  public:
-  TinyModelMaker(const TinySpec& spec, kernels::WeightType weights)
-      : spec_(spec), weights_(weights) {}
+  // `down`: the type of the down matrices and of the output; `weights`: of the other matrices.
+  TinyModelMaker(const TinySpec& spec, kernels::WeightType weights, kernels::WeightType down)
+      : spec_(spec), weights_(weights), down_(down) {}
 
   GgufWriter Make() {
     AddMetadata();
     AddTinyTokenizer(&file_);
-    Add("token_embd.weight", {kHidden, kTinyVocab});
-    Add("output_norm.weight", {kHidden});
-    if (!spec_.tied) Add("output.weight", {kHidden, kTinyVocab});
+    Add("token_embd.weight", {spec_.hidden, kTinyVocab});
+    Add("output_norm.weight", {spec_.hidden});
+    if (!spec_.tied) Add("output.weight", {spec_.hidden, kTinyVocab});
     if (Is("gpt2")) {
-      Add("output_norm.bias", {kHidden});
-      Add("position_embd.weight", {kHidden, kTinyModelContext});
+      Add("output_norm.bias", {spec_.hidden});
+      Add("position_embd.weight", {spec_.hidden, kTinyModelContext});
     }
     for (int layer = 0; layer < spec_.layers; ++layer) {
       prefix_ = "blk." + std::to_string(layer) + ".";
@@ -173,6 +175,7 @@ class TinyModelMaker {
 
   const TinySpec& spec_;
   const kernels::WeightType weights_;
+  const kernels::WeightType down_;
   GgufWriter file_;
   std::string prefix_;
 };
@@ -190,7 +193,9 @@ void TinyModelMaker::Add(const std::string& name, const std::vector<int>& shape)
     values.push_back(static_cast<float>(mean + deviation * normal));
   }
   const bool exact = dims.size() == 1 || name.ends_with(".bias") || Contains(name, "ffn_gate_inp");
-  file_.SetTensor(name, dims, exact ? kernels::WeightType::kF32 : weights_, values);
+  const bool down = Contains(name, "ffn_down") || name == "output.weight";
+  const kernels::WeightType type = down ? down_ : weights_;
+  file_.SetTensor(name, dims, exact ? kernels::WeightType::kF32 : type, values);
 }
 
 void TinyModelMaker::AddMetadata() {
@@ -198,7 +203,7 @@ void TinyModelMaker::AddMetadata() {
   file_.SetString("general.name", std::string("Tiny random ") + spec_.name);
   Uint("block_count", spec_.layers);
   Uint("context_length", kTinyModelContext);
-  Uint("embedding_length", kHidden);
+  Uint("embedding_length", spec_.hidden);
   Uint("feed_forward_length", kFfn);
   Uint("attention.head_count", kHeads);
   if (Is("gpt2")) {
@@ -245,15 +250,15 @@ void TinyModelMaker::AddVariants() {
 void TinyModelMaker::AddAttention() {
   const int q = kHeads * spec_.head_dim;
   const int kv = spec_.kv_heads * spec_.head_dim;
-  AddOfLayer("attn_norm.weight", {kHidden});
-  if (Is("gpt2")) AddOfLayer("attn_norm.bias", {kHidden});
+  AddOfLayer("attn_norm.weight", {spec_.hidden});
+  if (Is("gpt2")) AddOfLayer("attn_norm.bias", {spec_.hidden});
   if (Is("gpt2") || Is("phi3")) {
-    AddOfLayer("attn_qkv.weight", {kHidden, q + 2 * kv});
+    AddOfLayer("attn_qkv.weight", {spec_.hidden, q + 2 * kv});
     if (Is("gpt2")) AddOfLayer("attn_qkv.bias", {q + 2 * kv});
   } else {
-    AddOfLayer("attn_q.weight", {kHidden, q});
-    AddOfLayer("attn_k.weight", {kHidden, kv});
-    AddOfLayer("attn_v.weight", {kHidden, kv});
+    AddOfLayer("attn_q.weight", {spec_.hidden, q});
+    AddOfLayer("attn_k.weight", {spec_.hidden, kv});
+    AddOfLayer("attn_v.weight", {spec_.hidden, kv});
   }
   if (spec_.qkv_bias) {
     AddOfLayer("attn_q.bias", {q});
@@ -264,46 +269,46 @@ void TinyModelMaker::AddAttention() {
     AddOfLayer("attn_q_norm.weight", {spec_.head_dim});
     AddOfLayer("attn_k_norm.weight", {spec_.head_dim});
   }
-  AddOfLayer("attn_output.weight", {q, kHidden});
-  if (Is("gpt2") || Is("gpt-oss")) AddOfLayer("attn_output.bias", {kHidden});
+  AddOfLayer("attn_output.weight", {q, spec_.hidden});
+  if (Is("gpt2") || Is("gpt-oss")) AddOfLayer("attn_output.bias", {spec_.hidden});
   if (Is("gpt-oss")) AddOfLayer("attn_sinks.weight", {kHeads});
   if (Is("gemma2") || Is("gemma3") || Is("gpt-oss")) {
-    AddOfLayer("post_attention_norm.weight", {kHidden});
+    AddOfLayer("post_attention_norm.weight", {spec_.hidden});
   }
 }
 
 void TinyModelMaker::AddFfn() {
-  if (!Is("gpt-oss")) AddOfLayer("ffn_norm.weight", {kHidden});
-  if (Is("gpt2")) AddOfLayer("ffn_norm.bias", {kHidden});
-  if (Is("gemma2") || Is("gemma3")) AddOfLayer("post_ffw_norm.weight", {kHidden});
+  if (!Is("gpt-oss")) AddOfLayer("ffn_norm.weight", {spec_.hidden});
+  if (Is("gpt2")) AddOfLayer("ffn_norm.bias", {spec_.hidden});
+  if (Is("gemma2") || Is("gemma3")) AddOfLayer("post_ffw_norm.weight", {spec_.hidden});
   if (spec_.experts > 0) return AddExperts();
-  if (!Is("gpt2") && !Is("phi3")) AddOfLayer("ffn_gate.weight", {kHidden, kFfn});
-  AddOfLayer("ffn_up.weight", {kHidden, Is("phi3") ? 2 * kFfn : kFfn});
-  AddOfLayer("ffn_down.weight", {kFfn, kHidden});
+  if (!Is("gpt2") && !Is("phi3")) AddOfLayer("ffn_gate.weight", {spec_.hidden, kFfn});
+  AddOfLayer("ffn_up.weight", {spec_.hidden, Is("phi3") ? 2 * kFfn : kFfn});
+  AddOfLayer("ffn_down.weight", {kFfn, spec_.hidden});
   if (Is("gpt2")) {
     AddOfLayer("ffn_up.bias", {kFfn});
-    AddOfLayer("ffn_down.bias", {kHidden});
+    AddOfLayer("ffn_down.bias", {spec_.hidden});
   }
 }
 
 void TinyModelMaker::AddExperts() {
   const int count = spec_.experts;
   const int ffn = spec_.expert_ffn;
-  AddOfLayer("ffn_gate_inp.weight", {kHidden, count});
-  AddOfLayer("ffn_gate_exps.weight", {kHidden, ffn, count});
-  AddOfLayer("ffn_up_exps.weight", {kHidden, ffn, count});
-  AddOfLayer("ffn_down_exps.weight", {ffn, kHidden, count});
+  AddOfLayer("ffn_gate_inp.weight", {spec_.hidden, count});
+  AddOfLayer("ffn_gate_exps.weight", {spec_.hidden, ffn, count});
+  AddOfLayer("ffn_up_exps.weight", {spec_.hidden, ffn, count});
+  AddOfLayer("ffn_down_exps.weight", {ffn, spec_.hidden, count});
   if (Is("gpt-oss")) {
     AddOfLayer("ffn_gate_inp.bias", {count});
     AddOfLayer("ffn_gate_exps.bias", {ffn, count});
     AddOfLayer("ffn_up_exps.bias", {ffn, count});
-    AddOfLayer("ffn_down_exps.bias", {kHidden, count});
+    AddOfLayer("ffn_down_exps.bias", {spec_.hidden, count});
   }
   if (spec_.shared_ffn > 0) {
-    AddOfLayer("ffn_gate_inp_shexp.weight", {kHidden});
-    AddOfLayer("ffn_gate_shexp.weight", {kHidden, spec_.shared_ffn});
-    AddOfLayer("ffn_up_shexp.weight", {kHidden, spec_.shared_ffn});
-    AddOfLayer("ffn_down_shexp.weight", {spec_.shared_ffn, kHidden});
+    AddOfLayer("ffn_gate_inp_shexp.weight", {spec_.hidden});
+    AddOfLayer("ffn_gate_shexp.weight", {spec_.hidden, spec_.shared_ffn});
+    AddOfLayer("ffn_up_shexp.weight", {spec_.hidden, spec_.shared_ffn});
+    AddOfLayer("ffn_down_shexp.weight", {spec_.shared_ffn, spec_.hidden});
   }
 }
 
@@ -344,9 +349,21 @@ const std::vector<std::string>& TinyModelNames() {
 
 GgufWriter TinyModel(const std::string& name, kernels::WeightType weights) {
   for (const TinySpec& spec : TinySpecs()) {
-    if (spec.name == name) return TinyModelMaker(spec, weights).Make();
+    if (spec.name == name) return TinyModelMaker(spec, weights, weights).Make();
   }
   throw std::runtime_error("there is no tiny model " + name);
+}
+
+GgufWriter WideTinyExperts(kernels::WeightType weights, kernels::WeightType down) {
+  const TinySpec spec = {.name = "wide",
+                         .architecture = "qwen3moe",
+                         .head_dim = 256 / kHeads,
+                         .experts = 8,
+                         .experts_used = 3,
+                         .expert_ffn = 256,
+                         .qk_norm = true,
+                         .hidden = 256};
+  return TinyModelMaker(spec, weights, down).Make();
 }
 
 }  // namespace ropeway::model

@@ -19,6 +19,11 @@ const std::vector<std::string>& TinyModelNames();
 GgufWriter TinyModel(const std::string& name,
                      kernels::WeightType weights = kernels::WeightType::kF32);
 
+// A mixture of experts ("qwen3moe") whose matrices all have 256 inputs, so that every type fits.
+// `down`: the type of the down matrices and of the output; `weights`: of the others but the
+// routers.
+GgufWriter WideTinyExperts(kernels::WeightType weights, kernels::WeightType down);
+
 inline constexpr int kTinyModelContext = 1024;
 
 }  // namespace ropeway::model

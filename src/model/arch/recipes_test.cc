@@ -5,7 +5,10 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "model/model.h"
@@ -19,13 +22,17 @@ using ::testing::HasSubstr;
 
 using TinyEdit = std::function<void(GgufWriter*)>;
 
-StatusOr<ModelTensors> BindTiny(const std::string& name, const TinyEdit& edit = nullptr) {
-  GgufWriter writer = TinyModel(name);
-  if (edit) edit(&writer);
+StatusOr<ModelTensors> BindWriter(const GgufWriter& writer) {
   const TempFile temp(writer.Bytes());
   const auto file = GgufFile::Open(temp.path());
   if (!file.ok()) return file.status();
   return BindTensors(**file);  // Its pointers end with the file.
+}
+
+StatusOr<ModelTensors> BindTiny(const std::string& name, const TinyEdit& edit = nullptr) {
+  GgufWriter writer = TinyModel(name);
+  if (edit) edit(&writer);
+  return BindWriter(writer);
 }
 
 ModelConfig TinyConfig(const std::string& name, const TinyEdit& edit = nullptr) {
@@ -99,6 +106,76 @@ TEST_P(EachTinyModel, AnUnknownTensorIsNamed) {
                                        std::vector<float>{1});
                         }),
               HasSubstr("tensor \"blk.0.strange.weight\""));
+}
+
+// The numbers that an architecture's recipe reads, by their keys without the prefix: what the tiny
+// file has, and what it leaves out.
+struct NumericKeys {
+  std::set<std::string> integers;
+  std::set<std::string> floats;
+};
+
+NumericKeys NumericKeysOf(const GgufFile& file, const std::string& architecture) {
+  NumericKeys keys = {
+      {"vocab_size", "attention.head_count_kv", "attention.key_length", "attention.value_length"},
+      {"attention.scale"}};
+  if (architecture != "gpt2") {
+    keys.integers.insert({"rope.dimension_count", "attention.sliding_window"});
+    keys.floats.insert({"rope.freq_base", "rope.scaling.factor", "rope.scaling.attn_factor"});
+  }
+  if (architecture.starts_with("gemma")) keys.floats.insert("final_logit_softcapping");
+  if (architecture.starts_with("gemma") || architecture == "gpt-oss") {
+    keys.floats.insert("rope.freq_base_swa");
+  }
+  const std::string prefix = architecture + ".";
+  for (const GgufFile::Entry& entry : file.metadata()) {
+    if (!entry.key.starts_with(prefix)) continue;
+    const std::string key(entry.key.substr(prefix.size()));
+    if (std::holds_alternative<uint64_t>(entry.value)) keys.integers.insert(key);
+    if (std::holds_alternative<double>(entry.value)) keys.floats.insert(key);
+  }
+  return keys;
+}
+
+// Whatever number a file has under any of its recipe's keys, the message names that key.
+TEST_P(EachTinyModel, AbsurdNumbersAreNamed) {
+  const GgufWriter good = TinyModel(GetParam());
+  const TempFile temp(good.Bytes());
+  const auto file = GgufFile::Open(temp.path()).value();
+  const std::string architecture(file->GetString("general.architecture").value().value());
+  const NumericKeys keys = NumericKeysOf(*file, architecture);
+  const auto expect_named = [&](const std::string& key, const std::string& what,
+                                const auto& set_value) {
+    GgufWriter bad = good;
+    const std::string full = architecture + "." + key;
+    set_value(&bad, full);
+    const auto tensors = BindWriter(bad);
+    ASSERT_FALSE(tensors.ok()) << full << " = " << what;
+    EXPECT_THAT(tensors.status().message(), HasSubstr("metadata \"" + full + "\"")) << what;
+  };
+  const auto set_text = [](GgufWriter* w, const std::string& key) { w->SetString(key, "8"); };
+  for (const std::string& key : keys.integers) {
+    expect_named(key, "a text", set_text);
+    expect_named(key, "-1", [](GgufWriter* w, const auto& at) { w->SetInt32(at, -1); });
+    for (const uint64_t value : {uint64_t{0xFFFFFFFFU}, uint64_t{1} << 32 | 64}) {
+      expect_named(key, std::to_string(value),
+                   [&](GgufWriter* w, const auto& at) { w->SetUint64(at, value); });
+    }
+    // Here 0 stands for none.
+    if (key == "attention.sliding_window" || (GetParam() == "mixtral" && key == "expert_count")) {
+      continue;
+    }
+    expect_named(key, "0", [](GgufWriter* w, const auto& at) { w->SetUint32(at, 0); });
+  }
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const std::string& key : keys.floats) {
+    expect_named(key, "a text", set_text);
+    for (const float value :
+         {-1.0F, 1e30F, kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+      expect_named(key, std::to_string(value),
+                   [&](GgufWriter* w, const auto& at) { w->SetFloat32(at, value); });
+    }
+  }
 }
 
 TEST(RecipesTest, VariantsAreRead) {

@@ -39,27 +39,33 @@ bool WriteGguf(const TinyLlamaOptions& options, const char* path) {
   return static_cast<bool>(out);
 }
 
-int Write(const char* path, std::string_view kind) {
+// Whether the words are a path, which does not look like a flag, and perhaps one of the kinds.
+bool IsUsage(int argc, char** argv) {
+  if (argc != 2 && argc != 3) return false;
+  const std::string_view kind = argc == 3 ? argv[2] : "--f32";
+  return !std::string_view(argv[1]).starts_with("--") &&
+         (kind == "--long" || kind == "--f32" || kind == "--folder");
+}
+
+bool Write(const char* path, std::string_view kind) {
   if (kind == "--folder") {
     std::filesystem::create_directories(path);
     WriteTinyFolder(F32Model(), path);
-    return 0;
+    return true;
   }
-  if (kind != "" && kind != "--long" && kind != "--f32") return 2;
   const TinyLlamaOptions options = kind == "--long"  ? LongModel()
                                    : kind == "--f32" ? F32Model()
                                                      : TinyLlamaOptions();
-  return WriteGguf(options, path) ? 0 : 1;
+  return WriteGguf(options, path);
 }
 
 }  // namespace
 }  // namespace ropeway::model
 
 int main(int argc, char** argv) {
-  const bool good = argc == 2 || argc == 3;
-  const int code = good ? ropeway::model::Write(argv[1], argc == 3 ? argv[2] : "") : 2;
-  if (code == 2) {
+  if (!ropeway::model::IsUsage(argc, argv)) {
     std::fprintf(stderr, "usage: make_tiny_model OUT.gguf [--long | --f32 | --folder]\n");
+    return 1;
   }
-  return code;
+  return ropeway::model::Write(argv[1], argc == 3 ? argv[2] : "") ? 0 : 1;
 }
