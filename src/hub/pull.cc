@@ -260,10 +260,11 @@ Status Puller::PlanName() {
   }
   if (options_.sha256.empty()) return {};
   if (plan_.items.size() != 1) return InvalidArgument("--sha256 is for models of one file");
-  if (!IsSha256(options_.sha256)) {
+  const std::optional<std::string> sum = ParseSha256(options_.sha256);
+  if (!sum) {
     return InvalidArgument("--sha256: expected 64 hexadecimal digits");
   }
-  plan_.items.front().sha256 = options_.sha256;
+  plan_.items.front().sha256 = *sum;
   return {};
 }
 
