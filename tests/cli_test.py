@@ -343,15 +343,15 @@ class ConfigTest(InTempFolder):
 
 
 class CompletionTest(unittest.TestCase):
-    def complete(self, *words, program="ropeway", **variables):
+    def complete(self, *words, program="ropeway", cwd=None, **variables):
         """What bash offers for the last word of the line."""
         line = " ".join(f"'{word}'" for word in (program, *words))
-        script = (f'source <("{ARGS.ropeway}" completion bash)\n'
+        script = (f'source <("{os.path.abspath(ARGS.ropeway)}" completion bash)\n'
                   f'COMP_WORDS=({line}); COMP_CWORD={len(words)}\n'
                   'complete -p ropeway >/dev/null || exit 3\n'
                   '_ropeway; printf "%s\\n" "${COMPREPLY[@]}"')
         reply = subprocess.run(["bash", "-uc", script], capture_output=True, text=True, check=True,
-                               timeout=60, env={**os.environ, **variables})
+                               timeout=60, cwd=cwd, env={**os.environ, **variables})
         self.assertEqual(reply.stderr, "")
         return [word for word in reply.stdout.split("\n") if word]
 
@@ -395,29 +395,69 @@ class CompletionTest(unittest.TestCase):
             self.assertIn("smollm2-135m", self.complete("models", "pull", "smol", program=ARGS.ropeway,
                                                         XDG_CACHE_HOME=cache))
 
+    def test_names_of_files_are_never_run(self):
+        with tempfile.TemporaryDirectory() as cache:
+            models = pathlib.Path(cache, "ropeway", "models")
+            models.mkdir(parents=True)
+            here = pathlib.Path(cache, "here")
+            here.mkdir()
+            program = os.path.abspath(ARGS.ropeway)
+            for name in ("a$(touch RUN)", "b`touch RUN`", "c;touch RUN", "two words", "d\n$(touch RUN)"):
+                (models / f"{name}.gguf").write_bytes(b"")
+            (models / "my-model.gguf").write_bytes(b"")
+            self.assertEqual(self.complete("models", "show", "two", program=program, cwd=here,
+                                           XDG_CACHE_HOME=cache), [])
+            for words in (("serve", "--model"), ("run",), ("models", "rm")):
+                with self.subTest(words=words):
+                    self.assertIn("my-model", self.complete(*words, "", program=program, cwd=here,
+                                                            XDG_CACHE_HOME=cache))
+            # Nor where the program itself prints such a name.
+            printer = here / "printer"
+            printer.write_text("#!/bin/sh\nprintf '%s\\n' 'a$(touch RUN)' 'two words'\n")
+            printer.chmod(0o755)
+            offers = self.complete("models", "show", "", program=printer, cwd=here)
+            self.assertIn("a$(touch RUN)", offers)
+            self.assertIn("two words", offers)
+            self.assertEqual(self.complete("serve", "--model", "two", program=printer, cwd=here), ["two words"])
+            bin_folder = here / "bin"
+            bin_folder.mkdir()
+            (bin_folder / "ropeway").symlink_to(printer)
+            path = {"PATH": f"{bin_folder}:{os.environ['PATH']}"}
+            if shutil.which("fish"):
+                self.assertIn("two words", self.complete_in_fish("ropeway models show ", cwd=here, **path))
+            if shutil.which("zsh"):
+                self.assertIn("two words", self.complete_in_zsh("models", "show", "", cwd=here, **path))
+            self.assertFalse((here / "RUN").exists())
+
+    def complete_in_fish(self, line, cwd=None, **variables):
+        reply = subprocess.run(
+            ["fish", "--no-config", "-c", '"$argv[1]" completion fish | source; complete -C "$argv[2]"',
+             os.path.abspath(ARGS.ropeway), line], capture_output=True, text=True, check=True, timeout=60, cwd=cwd,
+            env={**os.environ, **variables})
+        self.assertEqual(reply.stderr, "")
+        return [offer.split("\t")[0] for offer in reply.stdout.splitlines()]
+
     def test_fish_offers_commands_flags_and_values(self):
-        def complete(line):
-            reply = subprocess.run(
-                ["fish", "--no-config", "-c", '"$argv[1]" completion fish | source; complete -C "$argv[2]"',
-                 ARGS.ropeway, line], capture_output=True, text=True, check=True, timeout=60)
-            self.assertEqual(reply.stderr, "")
-            return [offer.split("\t")[0] for offer in reply.stdout.splitlines()]
+        complete = self.complete_in_fish
         self.assertIn("serve", complete("ropeway "))
         self.assertEqual(complete("ropeway serve --max-num-b"), ["--max-num-batched-tokens"])
         self.assertEqual(complete("ropeway bench serve --num-p"), ["--num-prompts"])
         self.assertEqual(complete("ropeway serve --log-level w"), ["warn"])
         self.assertEqual(complete("ropeway serve --port "), [])
 
-    def test_zsh_offers_commands_flags_and_values(self):
+    def complete_in_zsh(self, *words, cwd=None, **variables):
         # The functions of its completion system print what they are given.
         script = ('compdef() { : }\n_describe() { print -l -- ${(P)2} }\n_files() { print FILES }\n'
                   'compadd() { shift; print -l -- $@ }\nprogram=$1; shift\n'
                   'source =($program completion zsh)\nwords=(ropeway "$@"); CURRENT=$#words\n_ropeway\n')
-        def complete(*words):
-            reply = subprocess.run(["zsh", "-f", "-c", script, "zsh", ARGS.ropeway, *words],
-                                   capture_output=True, text=True, check=True, timeout=60)
-            self.assertEqual(reply.stderr, "")
-            return [offer.split(":")[0] for offer in reply.stdout.splitlines()]
+        reply = subprocess.run(["zsh", "-f", "-c", script, "zsh", os.path.abspath(ARGS.ropeway), *words],
+                               capture_output=True, text=True, check=True, timeout=60, cwd=cwd,
+                               env={**os.environ, **variables})
+        self.assertEqual(reply.stderr, "")
+        return [offer.split(":")[0] for offer in reply.stdout.splitlines()]
+
+    def test_zsh_offers_commands_flags_and_values(self):
+        complete = self.complete_in_zsh
         self.assertIn("serve", complete(""))
         self.assertIn("--max-num-batched-tokens", complete("serve", "--max"))
         self.assertEqual(complete("bench", ""), ["serve", "--help", "--config"])

@@ -33,6 +33,7 @@ class HubDouble:
         self.sizes = {}     # Path in a repository -> the bytes that it is said to have; none of them are sent.
         self.page = 1000    # Entries on a page of a list.
         self.damaged = set()  # Files that arrive with another byte.
+        self.halved = set()   # Files of which half comes, and nothing says how much it should be.
         self.hub = self.listen("hub")
         self.storage = self.listen("storage")
 
@@ -148,6 +149,12 @@ class HubDouble:
             self.send(request, 416, b"")
             return
         body = data[begin:]
+        if name in self.halved:
+            request.send_response(200)
+            request.end_headers()
+            request.wfile.write(data[:len(data) // 2])
+            request.close_connection = True
+            return
         if name in self.sizes:
             request.send_response(200)
             request.send_header("Content-Length", str(self.sizes[name]))

@@ -198,12 +198,12 @@ class ModelsTest(unittest.TestCase):
         self.good("models", "pull", "hf:owner/repo:tiny.gguf")
 
     def test_a_list_in_pages(self):
-        shards = {f"m-0000{i}-of-00003.gguf": b"x" * i for i in (1, 2, 3)}
-        self.double.put("owner/paged", {**{f"a{i}.txt": b"x" for i in range(5)}, **shards}, token="secret-token")
+        folder = {path.name: path.read_bytes() for path in (self.made / "folder").iterdir()}
+        self.double.put("owner/paged", {**folder, **{f"a{i}.txt": b"x" for i in range(7 - len(folder))}},
+                        token="secret-token")
         self.double.page = 2
-        reply = self.call("models", "pull", "hf:owner/paged", HF_TOKEN="secret-token")
-        # They are no model, but they came, and from all pages.
-        self.assertEqual({path.name for path in (self.models / "m").iterdir()}, set(shards), reply.stderr)
+        self.good("models", "pull", "hf:owner/paged", HF_TOKEN="secret-token")
+        self.assertEqual({path.name for path in (self.models / "paged").iterdir()}, set(folder))
         lists = [(path, headers.get("Authorization")) for _, path, headers in self.double.requests if "/tree/" in path]
         self.assertEqual([path.partition("?")[2] for path, _ in lists], ["", "cursor=2", "cursor=4", "cursor=6"])
         self.assertEqual({token for _, token in lists}, {"Bearer secret-token"})
@@ -216,6 +216,75 @@ class ModelsTest(unittest.TestCase):
         self.double.damaged.clear()
         self.good("models", "pull", "hf:owner/repo")
         self.assertEqual((self.models / "tiny.gguf").read_bytes(), self.tiny)
+
+    def test_what_is_no_model_leaves_nothing(self):
+        port = self.double.storage.server_address[1]
+        files = {"page.gguf": b"<html>Please log in</html>", "empty.gguf": b"", "half.gguf": self.tiny}
+        self.double.put("owner/repo", files)
+        self.double.halved.add("half.gguf")
+        for name in files:
+            with self.subTest(name=name):
+                url = f"http://127.0.0.1:{port}/owner/repo/{name}"
+                self.assertIn(f"ropeway: {url}: what was fetched is no model, and was deleted: {name}: ",
+                              self.fails("models", "pull", url))
+        other = self.work / "passwd"
+        other.write_text("root:x:0:0:root:/root:/bin/sh\n")
+        self.assertIn(f"ropeway: {other}: ", self.fails("models", "pull", other))
+        self.assertEqual([path.name for path in self.models.rglob("*")], [".pulls"])
+
+    def test_damage_is_mended_by_pulling_again(self):
+        self.double.put("owner/repo", {"tiny.gguf": self.tiny})
+        port = self.double.storage.server_address[1]
+        for source in ("hf:owner/repo", f"http://127.0.0.1:{port}/owner/repo/tiny.gguf", self.made / "tiny.gguf"):
+            with self.subTest(source=source):
+                self.good("models", "pull", source)
+                path = self.models / "tiny.gguf"
+                path.write_bytes(self.tiny[:len(self.tiny) // 2])
+                self.assertEqual(self.call("models", "show", "tiny").returncode, 1)
+                self.assertIn("tiny is fetched anew: ", self.good("models", "pull", source).stderr)
+                self.assertEqual(path.read_bytes(), self.tiny)
+                self.assertNotIn("anew", self.good("models", "pull", source).stderr)
+                self.good("models", "rm", "tiny")
+
+    def test_a_sum_is_compared_with_what_is_there(self):
+        self.double.put("owner/repo", {"tiny.gguf": self.tiny})
+        url = f"http://127.0.0.1:{self.double.storage.server_address[1]}/owner/repo/tiny.gguf"
+        digest = hashlib.sha256(self.tiny).hexdigest()
+        self.good("models", "pull", url)
+        self.assertIn("SHA-256", self.fails("models", "pull", url, "--sha256", "0" * 64))
+        self.assertIn("SHA-256", self.fails("models", "pull", f"{url}#sha256={'0' * 64}"))
+        self.assertEqual((self.models / "tiny.gguf").read_bytes(), self.tiny)
+        self.good("models", "pull", url, "--sha256", digest.upper())
+        self.good("models", "pull", f"{url}#sha256={digest.upper()}")
+        # Copied by hand.
+        (self.models / ".tiny.gguf.source").unlink()
+        self.assertIn("nothing says where it came from", self.fails("models", "pull", url))
+        self.assertIn("another size or SHA-256 sum", self.fails("models", "pull", url, "--sha256", "0" * 64))
+        self.good("models", "pull", url, "--sha256", digest)
+        self.assertIn(f"from {url}", self.good("models", "list").stdout)
+
+    def test_the_default_model_is_offered_by_its_name(self):
+        for words in (("serve", "--port", "0"), ("run", "Hello"), ("tokenize", "Hello"),
+                      ("models", "show", "SmolLM2-135M-Instruct.Q4_1")):
+            with self.subTest(words=words):
+                self.assertIn("is not fetched yet: ropeway models pull smollm2-135m", self.fails(*words))
+
+    def test_rm_and_show_take_what_pull_took(self):
+        self.double.put("owner/repo", {"tiny.gguf": self.tiny})
+        registry = self.work / "registry.json"
+        registry.write_text(json.dumps([{"name": "small", "file": "Small.gguf", "source": "hf:owner/repo"}]))
+        self.good("models", "pull", "hf:owner/repo")
+        self.good("models", "rm", "hf:owner/repo")
+        self.good("models", "pull", "small", "--registry", registry)
+        self.assertIn("Small.gguf", self.good("models", "show", "small", "--registry", registry).stdout)
+        self.good("models", "rm", "small", "--registry", registry)
+        self.assertEqual(self.names(), [])
+
+    def test_names_reach_no_terminal_as_they_are(self):
+        self.models.mkdir(parents=True)
+        (self.models / "a\x1b[2Jb.gguf").write_bytes(self.tiny)
+        self.assertNotIn("\x1b", self.good("models", "list").stdout)
+        self.assertNotIn("[2J", self.good("models", "list", "--names").stdout)
 
     def test_the_token_is_for_the_hub_alone(self):
         self.double.put("owner/gated", {"tiny.gguf": self.tiny}, token="secret-token")
@@ -329,6 +398,9 @@ class ModelsTest(unittest.TestCase):
                                 (("pull", "hf:owner/none"), "HF_TOKEN"),
                                 (("pull", "no/such/file.gguf"), "no/such/file.gguf"),
                                 (("pull",), "MODEL is required"),
+                                (("pull", "file:///models/x.gguf"), "http:// and https:// are"),
+                                (("pull", "ftp://host/x.gguf"), "http:// and https:// are"),
+                                (("pull", "http://127.0.0.1:1/m-00001-of-99999.gguf"), "at most 10000"),
                                 (("rm", ".."), "there is no model '..'"),
                                 (("rm", "../../etc"), "there is no model"),
                                 (("show", "no-such-model"), "no model 'no-such-model'"),

@@ -9,6 +9,9 @@
 
 namespace ropeway::base {
 
+// Files of one model that are read, at most.
+inline constexpr uint32_t kMaxSplitFiles = 10'000;
+
 struct SplitName {
   std::string prefix;     // All before "-00001-of-00003", with its folder.
   std::string extension;  // ".gguf"

@@ -332,11 +332,11 @@ StatusOr<std::string> ResolveModel(const std::string& model) {
     const auto found = hub::FindPulled(*source, hub::BuiltInRegistry(), store);
     if (found) return found->path.string();
   }
-  const bool known = hub::FindModel(hub::BuiltInRegistry(), model) != nullptr;
-  if (known || (remote && source.ok())) {
-    return Status(
-        StatusCode::kNotFound,
-        fmt::format("the model '{}' is not fetched yet: ropeway models pull {}", model, model));
+  const auto* known = hub::FindModel(hub::BuiltInRegistry(), model);
+  if (known != nullptr || (remote && source.ok())) {
+    return Status(StatusCode::kNotFound,
+                  fmt::format("the model '{}' is not fetched yet: ropeway models pull {}", model,
+                              known != nullptr ? known->name : model));
   }
   return Status(StatusCode::kNotFound,
                 fmt::format("no model '{}': it is neither a file nor one of the fetched models in "

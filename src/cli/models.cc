@@ -13,6 +13,7 @@
 
 #include "base/output.h"
 #include "base/random_access_file.h"
+#include "base/utf8.h"
 #include "cli/engine_flags.h"
 #include "cli/terminal.h"
 #include "engine/machine.h"
@@ -51,19 +52,25 @@ std::vector<const hub::RegistryModel*> NotHere(const std::vector<hub::RegistryMo
   return models;
 }
 
+// A name of the folder may be any that a file has.
+std::string ShownName(const hub::ModelStore::Model& model) {
+  return base::PrintableText(model.name);
+}
+
 std::string ListText(const std::vector<hub::RegistryModel>& registry,
                      const hub::ModelStore& store) {
   const std::vector<hub::ModelStore::Model> here = store.List();
   const std::vector<hub::ModelStore::Partial> partials = store.ListPartial();
   const std::vector<const hub::RegistryModel*> others = NotHere(registry, store);
   size_t width = 0;
-  for (const auto& model : here) width = std::max(width, model.name.size());
+  for (const auto& model : here) width = std::max(width, ShownName(model).size());
   for (const auto& partial : partials) width = std::max(width, partial.name.size());
   for (const auto* model : others) width = std::max(width, model->name.size());
   std::string text = fmt::format("In {}:\n", store.folder().string());
   for (const auto& model : here) {
-    text += fmt::format("  {:<{}}  {:>9}{}\n", model.name, width, hub::FileSizeText(model.bytes),
-                        model.source.empty() ? "" : "  from " + model.source);
+    text +=
+        fmt::format("  {:<{}}  {:>9}{}\n", ShownName(model), width, hub::FileSizeText(model.bytes),
+                    model.source.empty() ? "" : "  from " + model.source);
   }
   if (here.empty()) text += "  no model\n";
   if (!partials.empty()) {
@@ -81,11 +88,14 @@ std::string ListText(const std::vector<hub::RegistryModel>& registry,
   return text;
 }
 
-// For shells that complete a name: what is here, and the registry's.
+// For shells that complete a name: what is here, and the registry's. Of the former only names that
+// need no quotes.
 std::string NamesText(const std::vector<hub::RegistryModel>& registry,
                       const hub::ModelStore& store) {
   std::string text;
-  for (const auto& model : store.List()) text += model.name + "\n";
+  for (const auto& model : store.List()) {
+    if (hub::IsModelName(model.name)) text += model.name + "\n";
+  }
   for (const hub::RegistryModel& model : registry) text += model.name + "\n";
   return text;
 }
@@ -101,6 +111,16 @@ int List(const ModelsFlags& flags) {
 
 // --- pull
 
+// Whether what has come, or is there, can be opened; its data are not read. What Ropeway lacks, or
+// memory, is no damage: the check that follows says so.
+Status CheckOpens(const std::string& path) {
+  const auto file = model::GgufFile::Open(path);
+  const StatusCode code = file.status().code();
+  const bool damaged = code == StatusCode::kDataLoss || code == StatusCode::kNotFound ||
+                       code == StatusCode::kInvalidArgument;
+  return damaged ? file.status() : Status();
+}
+
 StatusOr<hub::ModelStore::Model> PullModel(const ModelsFlags& flags) {
   auto registry = RegistryOf(flags);
   if (!registry.ok()) return registry.status();
@@ -110,6 +130,7 @@ StatusOr<hub::ModelStore::Model> PullModel(const ModelsFlags& flags) {
   options.registry = *std::move(registry);
   options.name = flags.name;
   options.sha256 = flags.sha256;
+  options.check = CheckOpens;
   options.terminal = isatty(STDERR_FILENO) != 0;
   options.write = [](std::string_view text) { base::Note(text); };
   hub::ModelStore store;
@@ -141,8 +162,26 @@ int Pull(const ModelsFlags& flags) {
 
 // --- show
 
+// The fetched model that is meant, by its name, a name of the registry or the source that it was
+// pulled from.
+std::optional<hub::ModelStore::Model> FindFetched(const std::string& model,
+                                                  const std::vector<hub::RegistryModel>& registry,
+                                                  const hub::ModelStore& store) {
+  if (auto found = store.Find(model)) return found;
+  const StatusOr<hub::Source> source = hub::ParseSource(model);
+  return source.ok() ? hub::FindPulled(*source, registry, store) : std::nullopt;
+}
+
+StatusOr<std::string> PathToShow(const ModelsFlags& flags) {
+  if (flags.registry.empty()) return ResolveModel(flags.model);
+  const auto registry = RegistryOf(flags);
+  if (!registry.ok()) return registry.status();
+  const auto found = FindFetched(flags.model, *registry, hub::ModelStore());
+  return found ? found->path.string() : ResolveModel(flags.model);
+}
+
 int Show(const ModelsFlags& flags) {
-  const StatusOr<std::string> path = ResolveModel(flags.model);
+  const StatusOr<std::string> path = PathToShow(flags);
   if (!path.ok()) return base::Fail(path.status());
   const StatusOr<engine::ModelCheck> check = CheckAt(*path);
   if (!check.ok()) return base::Fail(check.status());
@@ -162,10 +201,16 @@ int Show(const ModelsFlags& flags) {
 // --- rm
 
 int Remove(const ModelsFlags& flags) {
+  const auto registry = RegistryOf(flags);
+  if (!registry.ok()) return base::Fail(registry.status());
   hub::ModelStore store;
   std::string name = flags.model;
   if (!store.Find(name) && !store.FindPartial(name)) {
-    if (const auto* known = hub::FindModel(hub::BuiltInRegistry(), name)) name = known->file;
+    if (const auto found = FindFetched(name, *registry, store)) {
+      name = found->name;
+    } else if (const auto* known = hub::FindModel(*registry, name)) {
+      name = known->file;  // Of which a part may have come.
+    }
   }
   const auto model = store.Find(name);
   const auto partial = store.FindPartial(name);
@@ -221,11 +266,14 @@ flags::Command ModelsCommand(ModelsFlags* flags) {
             "For instance:\n  ropeway models pull gemma3-270m",
             [flags] { return Pull(*flags); }},
            {"show", "Show what a model is, what it takes, and whether it can be run",
-            ModelArgument(flags, "Name of a fetched model, or a file or folder"),
+            flags::Join({ModelArgument(flags, "Name of a fetched model, or a file or folder"),
+                         RegistryRow(flags)}),
             "Exit code 1 where the model cannot be run.\n\n"
             "Example:\n  ropeway models show SmolLM2-135M-Instruct.Q4_1",
             [flags] { return Show(*flags); }},
-           {"rm", "Delete a fetched model", ModelArgument(flags, "Name of a fetched model"),
+           {"rm", "Delete a fetched model",
+            flags::Join({ModelArgument(flags, "Name of a fetched model, or where it came from"),
+                         RegistryRow(flags)}),
             "For instance:\n  ropeway models rm gemma3-270m", [flags] { return Remove(*flags); }}}};
 }
 

@@ -84,6 +84,8 @@ TEST_F(ModelNamesTest, TheDefaultModelIsTheRegistrys) {
   const hub::RegistryModel& model = hub::DefaultModel();
   EXPECT_EQ(DefaultModelName() + ".gguf", model.file);
   EXPECT_EQ(Found(DefaultModelName()), "");
+  EXPECT_THAT(Missing(DefaultModelName()),
+              HasSubstr("is not fetched yet: ropeway models pull " + model.name));
   Write(model.file);
   EXPECT_EQ(Found(DefaultModelName()), model.file);
   EXPECT_EQ(RunFlags().engine.model, DefaultModelName());
@@ -109,8 +111,9 @@ TEST_F(ModelNamesTest, SourcesAreFoundByWhereTheyCameFrom) {
 }
 
 TEST_F(ModelNamesTest, AWordThatCanOnlyBeAModel) {
-  for (const char* word : {"m", "folder", "smollm2-135m", "hf:owner/repo", "hf:owner/repo:x.gguf",
-                           "https://host/x.gguf", "./x.gguf", "x.gguf", "/"}) {
+  for (const char* word :
+       {"m", "folder", "smollm2-135m", "SmolLM2-135M-Instruct.Q4_1", "hf:owner/repo",
+        "hf:owner/repo:x.gguf", "https://host/x.gguf", "./x.gguf", "x.gguf", "/"}) {
     EXPECT_TRUE(IsModelWord(word)) << word;
   }
   for (const char* word : {"", "Hello", "hello world", "and/or", "m m", "hf:", "What?", "2"}) {

@@ -107,16 +107,15 @@ std::string ValueCases(const std::vector<CommandEntry>& entries, OfferFn offer) 
   return text;
 }
 
-// What the program itself prints; it is called as in the line that is completed.
-std::string PrintedInBash(const std::string& command) {
-  return fmt::format("$(\"${{COMP_WORDS[0]}}\" {} 2>/dev/null)", command);
-}
+// What the program itself prints; it is called as in the line that is completed. Never by `compgen
+// -W`, which expands its words: a name such as $(command) would be run.
+std::string PrintedInBash(const std::string& command) { return "_ropeway_printed " + command; }
 
 std::string OfferInBash(const Flag& flag) {
   if (!flag.value.words.empty()) {
     const std::string files = TakesPath(flag) ? "; compgen -f -- \"$cur\"" : "";
-    return fmt::format("mapfile -t COMPREPLY < <(compgen -W \"{}\" -- \"$cur\"{})\n      ",
-                       PrintedInBash(flag.value.words), files);
+    return fmt::format("mapfile -t COMPREPLY < <({}{})\n      ", PrintedInBash(flag.value.words),
+                       files);
   }
   if (TakesPath(flag)) return "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n      ";
   if (flag.value.choices.empty()) return "";
@@ -133,15 +132,22 @@ std::string Bash(const std::vector<CommandEntry>& entries) {
       for (const std::string& name : LongNames(flag)) words.push_back(name);
     }
     const std::string printed =
-        entry.command.empty() ? "" : fmt::format("; words+=\" {}\"", PrintedInBash(entry.command));
+        entry.command.empty() ? "" : "; printed=" + ForSh(PrintedInBash(entry.command));
     commands += fmt::format("    {}) words={}{}{} ;;\n", ForSh(entry.path),
                             ForSh(fmt::format("{}", fmt::join(words, " "))), printed,
                             entry.takes_file ? "; files=1" : "");
   }
   return fmt::format(
       R"(# bash completion for ropeway: source <(ropeway completion bash)
+_ropeway_printed() {{
+  local line
+  while IFS= read -r line; do
+    if [[ $line == "$cur"* ]]; then printf '%s\n' "$line"; fi
+  done < <("${{COMP_WORDS[0]}}" "$@" 2>/dev/null)
+}}
 _ropeway() {{
-  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}} at='' files='' words i
+  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}} at='' files='' i
+  local words='' printed=''
   COMPREPLY=()
   for ((i = 1; i < COMP_CWORD; i++)); do
     case "$at ${{COMP_WORDS[i]}}" in
@@ -154,6 +160,7 @@ _ropeway() {{
 {}  esac
   mapfile -t COMPREPLY < <(
     compgen -W "$words" -- "$cur"
+    $printed
     if [ -n "$files" ]; then compgen -f -- "$cur"; fi
   )
 }}

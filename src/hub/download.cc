@@ -73,10 +73,17 @@ std::optional<ContentRange> ParseContentRange(std::string_view text) {
   return ContentRange{*begin, ParseNumber(text.substr(slash + 1)).value_or(0)};
 }
 
-// What has arrived, with a lock that one process holds, and beside it the entity tag of the file.
+// What a server said of the file that a part is of.
+struct Origin {
+  std::string tag;     // Its entity tag; "": none that is good for this.
+  uint64_t total = 0;  // Its length; 0: not known.
+};
+
+// What has arrived, with a lock that one process holds, and beside it what is known of the file.
+// Tags of other URLs say nothing: two files may have the same.
 class PartFile {
  public:
-  explicit PartFile(fs::path path) : path_(std::move(path)) {}
+  PartFile(fs::path path, std::string url) : path_(std::move(path)), url_(std::move(url)) {}
   ~PartFile() {
     if (file_ >= 0) close(file_);
   }
@@ -125,11 +132,20 @@ class PartFile {
     return Seek();
   }
 
-  std::string Tag() const {
-    std::string tag = base::ReadFile(TagPath(), kMaxTag).value_or("");
-    return tag.size() > kMaxTag ? "" : tag;
+  // Lines: the URL, the length, the tag.
+  Origin ReadOrigin() const {
+    const std::string begin = url_ + '\n';
+    const std::string note = base::ReadFile(TagPath(), begin.size() + 2 * kMaxTag).value_or("");
+    const size_t end = note.find('\n', begin.size());
+    if (!note.starts_with(begin) || end == note.npos) return {};
+    const std::optional<uint64_t> total =
+        ParseNumber(std::string_view(note).substr(begin.size(), end - begin.size()));
+    if (!total) return {};
+    return {.tag = note.substr(end + 1), .total = *total};
   }
-  void SetTag(std::string_view tag) { std::ofstream(TagPath()) << tag; }
+  void NoteOrigin(const Origin& origin) {
+    std::ofstream(TagPath()) << url_ << '\n' << origin.total << '\n' << origin.tag;
+  }
 
   // Puts the whole file in its place.
   Status MoveTo(const fs::path& to) {
@@ -158,6 +174,7 @@ class PartFile {
   }
 
   const fs::path path_;
+  const std::string url_;
   int file_ = -1;
   uint64_t bytes_ = 0;
 };
@@ -172,7 +189,10 @@ struct Attempt {
 class Downloader {
  public:
   Downloader(const DownloadRequest& request, const DownloadOptions& options, Progress* progress)
-      : request_(request), options_(options), progress_(*progress), part_(request.part) {}
+      : request_(request),
+        options_(options),
+        progress_(*progress),
+        part_(request.part, request.url) {}
 
   Status Run();
 
@@ -196,7 +216,7 @@ class Downloader {
   Attempt Refused(const net::BaseUrl& url, int status, const std::string& body) const;
   Status Check();
   bool CanResume() const {
-    return part_.bytes() > 0 && (!request_.sha256.empty() || !part_.Tag().empty());
+    return part_.bytes() > 0 && (!request_.sha256.empty() || !part_.ReadOrigin().tag.empty());
   }
   std::string Named(const std::string& what) const {
     return fmt::format("{}: {}", base::PrintableText(request_.url), what);
@@ -263,7 +283,7 @@ Attempt Downloader::Ask(const net::BaseUrl& url, bool with_token, Head* head) {
   if (part_.bytes() > 0) {
     call->AddField("Range", fmt::format("bytes={}-", part_.bytes()));
     // By its sum the whole is checked anyway.
-    if (request_.sha256.empty()) call->AddField("If-Range", part_.Tag());
+    if (request_.sha256.empty()) call->AddField("If-Range", part_.ReadOrigin().tag);
   }
   Attempt attempt;
   std::string error_body;
@@ -312,8 +332,11 @@ bool Downloader::TakeHead(const net::ReplyHead& reply, Head* head, Attempt* atte
   head->range = ParseContentRange(reply.field("Content-Range"));
   head->length = ParseNumber(reply.field("Content-Length")).value_or(0);
   uint64_t total = 0;
-  if (reply.status == 206 && head->range && head->range->begin == part_.bytes()) {
-    total = head->range->total;
+  const uint64_t known = part_.ReadOrigin().total;
+  const bool same = head->range && head->range->begin == part_.bytes() &&
+                    (known == 0 || head->range->total == 0 || head->range->total == known);
+  if (reply.status == 206 && same) {
+    total = head->range->total > 0 ? head->range->total : known;
   } else if (reply.status == 200) {
     // The server knows no ranges, or has another file now.
     attempt->status = part_.Clear();
@@ -337,7 +360,8 @@ bool Downloader::TakeHead(const net::ReplyHead& reply, Head* head, Attempt* atte
   }
   if (total > 0 || reply.status == 200) total_ = total > 0 ? total : request_.bytes;
   // A weak tag may stand for other bytes.
-  part_.SetTag(head->tag.starts_with("W/") || head->tag.size() > kMaxTag ? "" : head->tag);
+  const bool strong = !head->tag.starts_with("W/") && head->tag.size() <= kMaxTag;
+  part_.NoteOrigin({.tag = strong ? head->tag : "", .total = total});
   if (total_ > part_.bytes()) {
     attempt->status = CheckSpace(request_.part.parent_path(), total_ - part_.bytes());
   }
@@ -348,9 +372,13 @@ bool Downloader::TakeHead(const net::ReplyHead& reply, Head* head, Attempt* atte
 Attempt Downloader::Refused(const net::BaseUrl& url, int status, const std::string& body) const {
   const std::string said = base::PrintableText(body.substr(0, 200));
   if (status == 401 || status == 403) {
-    const char* why = request_.token.empty()
-                          ? "the server wants a token: set HF_TOKEN to one that may read it"
-                          : "the token may not read it: has its owner accepted the model's terms?";
+    const char* why = "the token may not read it: has its owner accepted the model's terms?";
+    if (request_.token.empty()) {
+      why = request_.takes_token
+                ? "the server wants a token: set HF_TOKEN to one that may read it"
+                : "the server wants to know who asks, and a token is sent to the Hugging Face hub "
+                  "alone: fetch the file with another program, and pull its path";
+    }
     return {Status(StatusCode::kUnavailable, Named(fmt::format("{} ({}): {}", why, status, said)))};
   }
   if (status == 404 || status == 410) {

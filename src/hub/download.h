@@ -16,6 +16,7 @@ namespace ropeway::hub {
 struct DownloadRequest {
   std::string url;
   std::string token;           // Sent to the URL's own host alone; "": none.
+  bool takes_token = false;    // Whether one would be sent, if the user had one.
   std::filesystem::path to;    // Where the whole file goes,
   std::filesystem::path part;  // and what has arrived until then. On one file system.
   uint64_t bytes = 0;          // Expected; 0: not known.
@@ -32,10 +33,11 @@ struct DownloadOptions {
 };
 
 // Fetches the file. Follows redirects (not from https to http). What arrived stays in `part`, and a
-// later call asks for the rest alone (Range), if the server says that it is the same file: by its
-// entity tag, or by the sum that is expected. The sum of the whole is checked, the space on disk
-// before it is needed, and the file renamed when it is safe on disk. A sentence that names the URL,
-// kNotFound, kUnavailable (no connection, no space, a server's error), kDataLoss (another sum).
+// later call asks for the rest alone (Range), if the server says that it is the same file: at the
+// same URL by its entity tag and length, or by the sum that is expected. The sum of the whole is
+// checked, the space on disk before it is needed, and the file renamed when it is safe on disk. A
+// sentence that names the URL, kNotFound, kUnavailable (no connection, no space, a server's error),
+// kDataLoss (another sum).
 Status Download(const DownloadRequest& request, const DownloadOptions& options, Progress* progress);
 
 // Where a redirect at `from` leads: what Location says, if it is a URL, and not http behind https,

@@ -123,9 +123,29 @@ TEST_F(DownloadTest, BeginsAnewWhereTheServerHasAnotherFileOrKnowsNoParts) {
   EXPECT_EQ(Whole(), bytes_);
 }
 
+TEST_F(DownloadTest, ATagSaysNothingOfAnotherUrl) {
+  // Both have the same entity tag.
+  server_.Put("/a", {.bytes = SomeBytes(200'000) + "a", .cut = 150'000});
+  EXPECT_EQ(Fetch("/a").code(), StatusCode::kUnavailable);
+  const std::string other(200'001, 'b');
+  server_.Put("/b", {.bytes = other});
+  ASSERT_TRUE(Fetch("/b").ok());
+  EXPECT_EQ(Whole(), other);
+  EXPECT_THAT(server_.fields("Range"), ElementsAre("", ""));
+}
+
+TEST_F(DownloadTest, AnotherLengthIsAnotherFileWhateverItsTag) {
+  server_.Put("/a", {.bytes = std::string(200'000, 'a'), .cut = 150'000});
+  EXPECT_EQ(Fetch("/a").code(), StatusCode::kUnavailable);
+  server_.Put("/a", {.bytes = bytes_});
+  ASSERT_TRUE(Fetch("/a", 2).ok());
+  EXPECT_EQ(Whole(), bytes_);
+  EXPECT_THAT(server_.fields("Range"), ElementsAre("", "bytes=150000-", ""));
+}
+
 TEST_F(DownloadTest, BeginsAnewWhereMoreIsThereThanTheFileHas) {
   folder_.Write("parts/model.gguf", bytes_ + "more");
-  folder_.Write("parts/model.gguf.tag", "\"one\"");
+  folder_.Write("parts/model.gguf.tag", server_.url("/a") + "\n300000\n\"one\"");
   server_.Put("/a", {.bytes = bytes_});
   ASSERT_TRUE(Fetch("/a", 2).ok());
   EXPECT_EQ(Whole(), bytes_);
@@ -211,6 +231,9 @@ TEST_F(DownloadTest, AFileThatTheDiskCannotHoldIsNotFetched) {
 TEST_F(DownloadTest, SaysWhyAServerRefuses) {
   server_.Put("/gated", {.bytes = bytes_, .token = "secret"});
   EXPECT_THAT(Fetch("/gated").message(), HasSubstr("(401): who are you?"));
+  EXPECT_THAT(Fetch("/gated").message(), HasSubstr("fetch the file with another program"));
+  EXPECT_THAT(Fetch("/gated").message(), testing::Not(HasSubstr("HF_TOKEN")));
+  request_.takes_token = true;
   EXPECT_THAT(Fetch("/gated").message(), HasSubstr("set HF_TOKEN"));
   request_.token = "wrong";
   EXPECT_THAT(Fetch("/gated").message(), HasSubstr("the token may not read it"));

@@ -126,7 +126,7 @@ std::optional<RepoFile> FileOfEntry(const json& entry) {
   const json lfs = entry.value("lfs", json());
   if (lfs.is_object()) {
     const json oid = lfs.value("oid", json());
-    if (oid.is_string() && IsSha256(oid.get<std::string>())) file.sha256 = oid.get<std::string>();
+    if (oid.is_string()) file.sha256 = ParseSha256(oid.get<std::string>()).value_or("");
     const json bytes = lfs.value("size", json());
     if (bytes.is_number_unsigned()) file.bytes = bytes.get<uint64_t>();
   }
@@ -135,8 +135,11 @@ std::optional<RepoFile> FileOfEntry(const json& entry) {
 
 // Adds the files of a page's JSON.
 Status AddFiles(const Source& source, const std::string& body, std::vector<RepoFile>* files) {
-  const StatusOr<json> list = base::ReadJson(body, {}, "the hub's list");
-  if (!list.ok() || !list->is_array()) {
+  const StatusOr<json> list = base::ReadJson(body, {}, "the hub's list of files");
+  if (!list.ok()) {
+    return RepoError(source, StatusCode::kDataLoss, base::PrintableText(list.status().message()));
+  }
+  if (!list->is_array()) {
     return RepoError(source, StatusCode::kDataLoss, "the hub's list of files is no JSON list");
   }
   for (const json& entry : *list) {

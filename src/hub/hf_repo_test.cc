@@ -15,6 +15,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 std::vector<std::string> Paths(const std::vector<RepoFile>& files) {
   std::vector<std::string> paths;
@@ -154,7 +155,14 @@ TEST(ListRepoTest, SaysWhyThereIsNoList) {
   for (const char* body : {"<html>", "{}", ""}) {
     server.Put(path, {.bytes = body});
     EXPECT_EQ(error().code(), StatusCode::kDataLoss) << body;
+    EXPECT_THAT(error().message(), StartsWith("hf:owner/repo: the hub's list of files is no"))
+        << body;
   }
+  std::string many = "[0";
+  for (int i = 0; i < 1'000'000; ++i) many += ",0";
+  server.Put(path, {.bytes = many + "]"});
+  EXPECT_EQ(error().message(),
+            "hf:owner/repo: the hub's list of files holds more than 1000000 JSON values");
   const net::ClosedPort closed;
   access.endpoint = closed.url();
   EXPECT_EQ(error().code(), StatusCode::kUnavailable);

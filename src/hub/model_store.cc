@@ -125,8 +125,7 @@ std::optional<ModelStore::Model> ModelStore::ModelAt(const fs::path& path) const
       }
     }
   }
-  const std::string note = base::ReadFile(NoteOf(path).string(), kMaxNote).value_or("");
-  model.source = base::PrintableText(note.substr(0, note.find('\n')));
+  model.source = NoteAt(path);
   return model;
 }
 
@@ -207,6 +206,11 @@ Status ModelStore::Remove(std::string_view name) {
 
 void ModelStore::Note(const fs::path& path, const std::string& source) {
   std::ofstream(NoteOf(path)) << source << '\n';
+}
+
+std::string ModelStore::NoteAt(const fs::path& path) {
+  const std::string note = base::ReadFile(NoteOf(path).string(), kMaxNote).value_or("");
+  return base::PrintableText(note.substr(0, note.find('\n')));
 }
 
 fs::path ModelStore::PartsOf(std::string_view name) const {

@@ -70,6 +70,8 @@ class ModelStore {
 
   // Writes down where the model at `path` came from. What cannot be written is no failure.
   void Note(const std::filesystem::path& path, const std::string& source);
+  // What was written down so; "" if nothing was.
+  static std::string NoteAt(const std::filesystem::path& path);
 
   // A folder for what is under way to `name`: kept until it is complete, so that it can be resumed.
   std::filesystem::path PartsOf(std::string_view name) const;

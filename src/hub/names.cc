@@ -65,9 +65,15 @@ bool IsRepoPath(std::string_view path) {
   }
 }
 
-bool IsSha256(std::string_view text) {
-  const auto hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
-  return text.size() == 64 && std::ranges::all_of(text, hex);
+std::optional<std::string> ParseSha256(std::string_view text) {
+  constexpr size_t kDigits = 64;
+  if (text.size() != kDigits) return std::nullopt;
+  std::string sum(text);
+  for (char& c : sum) {
+    if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
+    if (!(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'f')) return std::nullopt;
+  }
+  return sum;
 }
 
 StatusOr<Source> ParseSource(const std::string& text) {
@@ -77,13 +83,17 @@ StatusOr<Source> ParseSource(const std::string& text) {
     source.kind = Source::Kind::kUrl;
     source.name = text;
     if (const size_t sum = text.find(kSum); sum != text.npos) {
-      source.sha256 = text.substr(sum + kSum.size());
+      const auto digits = ParseSha256(std::string_view(text).substr(sum + kSum.size()));
+      if (!digits) return NoSource(text, "has no SHA-256 sum behind #sha256=");
+      source.sha256 = *digits;
       source.name = text.substr(0, sum);
-      if (!IsSha256(source.sha256)) return NoSource(text, "has no SHA-256 sum behind #sha256=");
     }
     const StatusOr<net::BaseUrl> url = net::ParseFileUrl(source.name);
     if (!url.ok()) return url.status();
     return source;
+  }
+  if (text.find("://") != text.npos) {
+    return NoSource(text, "has a scheme that is not supported; http:// and https:// are");
   }
   if (text.find('/') != text.npos || text.ends_with(".gguf")) {
     source.kind = Source::Kind::kPath;

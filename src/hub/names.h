@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_HUB_NAMES_H_
 #define ROPEWAY_HUB_NAMES_H_
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,8 +17,9 @@ bool IsModelName(std::string_view name);
 // Such names with slashes between them: a file in a repository.
 bool IsRepoPath(std::string_view path);
 
-// 64 hexadecimal digits.
-bool IsSha256(std::string_view text);
+// A SHA-256 sum of 64 hexadecimal digits, in lower case as base::HexText writes it; nullopt if
+// `text` is none.
+std::optional<std::string> ParseSha256(std::string_view text);
 
 // Where a model is.
 struct Source {

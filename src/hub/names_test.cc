@@ -29,9 +29,11 @@ TEST(NamesTest, NamesLeadNowhereElse) {
     EXPECT_FALSE(IsRepoPath(bad)) << bad;
   }
 
-  EXPECT_TRUE(IsSha256(kSumText));
-  EXPECT_FALSE(IsSha256(std::string(kSumText).substr(1)));
-  EXPECT_FALSE(IsSha256(std::string(64, 'g')));
+  EXPECT_EQ(ParseSha256(kSumText), kSumText);
+  EXPECT_EQ(ParseSha256("B179C9523D0E6A0F98A330C7562B682750A6F8C8C15E5BC70EA373728110DB53"),
+            kSumText);
+  EXPECT_FALSE(ParseSha256(std::string(kSumText).substr(1)).has_value());
+  EXPECT_FALSE(ParseSha256(std::string(64, 'g')).has_value());
 }
 
 TEST(ParseSourceTest, Repositories) {
@@ -65,6 +67,11 @@ TEST(ParseSourceTest, UrlsPathsAndNames) {
   EXPECT_EQ(summed.sha256, kSumText);
   EXPECT_FALSE(ParseSource("http://host/model.gguf#sha256=abc").ok());
   EXPECT_FALSE(ParseSource("https://").ok());
+  for (const char* other : {"file:///models/x.gguf", "ftp://host/x.gguf", "HTTPS://host/x.gguf"}) {
+    EXPECT_THAT(ParseSource(other).status().message(),
+                HasSubstr("a scheme that is not supported; http:// and https:// are"))
+        << other;
+  }
 
   for (const char* path : {"model.gguf", "./folder", "/models/x", "../x.gguf"}) {
     EXPECT_EQ(ParseSource(path)->kind, Kind::kPath) << path;

@@ -1,9 +1,11 @@
 #include "hub/pull.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <optional>
 #include <span>
@@ -40,7 +42,8 @@ struct Plan {
   const RegistryModel* packages = nullptr;  // Its packages have the one item.
 };
 
-std::string SourceText(const Source& source) {
+// What is noted beside the model.
+std::string SourceText(const Source& source, const std::vector<RegistryModel>& registry) {
   switch (source.kind) {
     case Source::Kind::kRepo:
       return fmt::format("hf:{}@{}{}{}", source.name, source.revision,
@@ -51,16 +54,53 @@ std::string SourceText(const Source& source) {
       return error ? source.name : whole.string();
     }
     case Source::Kind::kRegistry:
+      if (const RegistryModel* model = FindModel(registry, source.name)) return model->name;
+      break;
     case Source::Kind::kUrl:
       break;
   }
   return source.name;
 }
 
+Status Failed(const fs::path& path, const std::error_code& error) {
+  return {StatusCode::kUnavailable, fmt::format("{}: {}", path.string(), error.message())};
+}
+
+// Gives `from` the name `to`, in place of what has it. Of a file that is one step, and of a folder
+// where the file system can exchange two names: then what was there is at `from`, else at `old`.
+Status Replace(const fs::path& from, const fs::path& to, const fs::path& old) {
+  std::error_code error;
+  if (fs::is_directory(to, error)) {
+    if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return {};
+    fs::rename(to, old, error);
+    if (error) return Failed(to, error);
+  }
+  fs::rename(from, to, error);
+  return error ? Failed(to, error) : Status();
+}
+
+// Whether the file is there, with the size and the sum that the item says.
+bool IsWhole(const Item& item, const fs::path& path) {
+  std::error_code error;
+  const uint64_t bytes = fs::file_size(path, error);
+  if (error || (item.bytes > 0 && item.bytes != bytes)) return false;
+  if (item.sha256.empty()) return true;
+  const StatusOr<std::string> sum = FileSha256(path);
+  return sum.ok() && *sum == item.sha256;
+}
+
+Status TooManyFiles(const std::string& path, const base::SplitName& split) {
+  return InvalidArgument(fmt::format("{}: the name says {} files; at most {} are read",
+                                     base::PrintableText(path), split.count, base::kMaxSplitFiles));
+}
+
 class Puller {
  public:
   Puller(const Source& source, const PullOptions& options, ModelStore* store)
-      : source_(source), options_(options), store_(*store) {}
+      : source_(source),
+        options_(options),
+        store_(*store),
+        from_(SourceText(source, options.registry)) {}
 
   StatusOr<ModelStore::Model> Run();
 
@@ -71,9 +111,13 @@ class Puller {
   Status PlanUrl(const Source& source);
   Status PlanPath(const Source& source);
   Status PlanName();
+  StatusOr<bool> Keeps(const ModelStore::Model& there);
+  Status OtherModel(const ModelStore::Model& there, const std::string& why) const;
+  bool HasSum() const { return !plan_.folder && !plan_.items.front().sha256.empty(); }
+  bool IsAsPlanned(const fs::path& model) const;
   Status CheckAllSpace() const;
-  bool IsWhole(const Item& item) const;
   Status FetchAll();
+  Status CheckWhole();
   Status Fetch(const Item& item, const fs::path& to);
   Status Copy(const Item& item, const fs::path& part, Progress* progress);
 
@@ -82,41 +126,87 @@ class Puller {
     return store_.folder() / (plan_.folder ? plan_.name : plan_.items.front().file);
   }
   fs::path Parts() const { return store_.PartsOf(plan_.name); }
-  // Where a folder's file is until all of them are there.
-  fs::path Whole(const Item& item) const { return Parts() / "whole" / item.file; }
+  // Where files are until all of them are there.
+  fs::path WholeFolder() const { return Parts() / "whole"; }
+  fs::path Whole(const Item& item) const { return WholeFolder() / item.file; }
+  // The model that they are then.
+  fs::path WholeModel() const { return plan_.folder ? WholeFolder() : Whole(plan_.items.front()); }
 
   const Source& source_;
   const PullOptions& options_;
   ModelStore& store_;
+  const std::string from_;
   Plan plan_;
 };
 
 StatusOr<ModelStore::Model> Puller::Run() {
   if (Status status = MakePlan(source_); !status.ok()) return status;
   if (Status status = PlanName(); !status.ok()) return status;
-  const std::string from = SourceText(source_);
   if (const auto there = store_.Find(plan_.name)) {
-    // The scripts that came before left no notes.
-    if (there->source == from || there->source.empty()) return *there;
-    return InvalidArgument(
-        fmt::format("there is a model '{}' already, from {}: remove it "
-                    "(ropeway models rm {}) or give this one another --name",
-                    plan_.name, there->source, plan_.name));
+    const StatusOr<bool> keeps = Keeps(*there);
+    if (!keeps.ok()) return keeps.status();
+    if (*keeps) return *there;
   }
   const StatusOr<PartsLock> lock = PartsLock::Take(Parts());
   if (!lock.ok()) return lock.status();
+  std::error_code error;
+  // What came from elsewhere for a model of this name is no part of this one.
+  if (ModelStore::NoteAt(WholeFolder()) != from_) fs::remove_all(WholeFolder(), error);
   Status status = CheckAllSpace();
   if (status.ok()) status = FetchAll();
-  std::error_code error;
   if (!status.ok()) {
     fs::remove(Parts(), error);  // If nothing has come.
     return status;
   }
-  store_.Note(Place(), from);
+  store_.Note(Place(), from_);
   fs::remove_all(Parts(), error);
   const std::optional<ModelStore::Model> model = store_.Find(plan_.name);
   if (model) return *model;
   return Status(StatusCode::kInternal, fmt::format("{}: is not there", Place().string()));
+}
+
+// Whether the model of the name that is there is the one that was asked for. If it was but is
+// damaged, the user is told that it is fetched anew.
+StatusOr<bool> Puller::Keeps(const ModelStore::Model& there) {
+  if (there.path != Place() || (!there.source.empty() && there.source != from_)) {
+    return OtherModel(there, there.source.empty() ? "" : "from " + there.source);
+  }
+  if (there.source.empty()) {
+    // Copied by hand, or by a script: without a sum nobody knows what it is.
+    if (!HasSum()) {
+      return OtherModel(there,
+                        "and nothing says where it came from, nor which SHA-256 sum the "
+                        "one that is asked for has");
+    }
+    if (!IsAsPlanned(there.path)) {
+      return OtherModel(there,
+                        "and it has another size or SHA-256 sum than the one that is "
+                        "asked for");
+    }
+    store_.Note(there.path, from_);
+    return true;
+  }
+  const Status opens = options_.check(there.path.string());
+  if (opens.ok() && IsAsPlanned(there.path)) return true;
+  options_.write(fmt::format(
+      "{} is fetched anew: {}\n", plan_.name,
+      opens.ok() ? "its size or SHA-256 sum is not the one that is expected" : opens.message()));
+  return false;
+}
+
+Status Puller::OtherModel(const ModelStore::Model& there, const std::string& why) const {
+  return InvalidArgument(fmt::format(
+      "there is a model '{}' already, {}: remove it (ropeway models rm {}) or give this "
+      "one another --name",
+      plan_.name, why.empty() ? there.path.string() : why, plan_.name));
+}
+
+// Whether the files of a model, in its place or about to come there, have the sizes and sums that
+// the source says. What it has now may be another model than before.
+bool Puller::IsAsPlanned(const fs::path& model) const {
+  return std::ranges::all_of(plan_.items, [&](const Item& item) {
+    return IsWhole(item, plan_.folder ? model / item.file : model);
+  });
 }
 
 Status Puller::MakePlan(const Source& source) {
@@ -195,6 +285,7 @@ Status Puller::PlanUrl(const Source& source) {
   net::BaseUrl root = *url;
   root.path.clear();
   const std::optional<base::SplitName> split = base::ParseSplitName(path);
+  if (split && split->count > base::kMaxSplitFiles) return TooManyFiles(path, *split);
   if (!split) {
     plan_.items.push_back({.file = file, .sha256 = source.sha256, .url = source.name});
     return {};
@@ -211,6 +302,7 @@ Status Puller::PlanUrl(const Source& source) {
 
 Status Puller::PlanPath(const Source& source) {
   const fs::path path = source.name;
+  fs::path to_check = path;
   std::error_code error;
   const auto add = [&](const fs::path& from) {
     plan_.items.push_back({.file = from.filename().string(), .path = from});
@@ -227,12 +319,17 @@ Status Puller::PlanPath(const Source& source) {
     }
     std::ranges::sort(plan_.items, {}, &Item::file);
   } else if (const auto split = base::ParseSplitName(path.string())) {
+    if (split->count > base::kMaxSplitFiles) return TooManyFiles(path.string(), *split);
     plan_.folder = true;
     plan_.name = fs::path(split->prefix).filename().string();
+    to_check = split->Part(1);
     for (uint32_t part = 1; part <= split->count; ++part) add(split->Part(part));
   } else {
-    plan_.name = path.stem().string();
+    // Models are found by their extension.
+    const std::string file = path.filename().string();
+    plan_.name = file.ends_with(".gguf") ? path.stem().string() : file;
     add(path);
+    plan_.items.front().file = plan_.name + ".gguf";
   }
   if (plan_.items.empty()) {
     return {StatusCode::kNotFound, fmt::format("{}: has no model in it", source.name)};
@@ -242,7 +339,7 @@ Status Puller::PlanPath(const Source& source) {
     if (!file.ok()) return file.status();
     item.bytes = file->bytes();
   }
-  return {};
+  return options_.check(to_check.string());
 }
 
 // The name that was asked for, and a file of that name.
@@ -251,6 +348,14 @@ Status Puller::PlanName() {
     plan_.name = options_.name;
     if (plan_.name.ends_with(".gguf")) plan_.name.resize(plan_.name.size() - 5);
     if (!plan_.folder) plan_.items.front().file = plan_.name + ".gguf";
+    for (const auto* registry : {&options_.registry, &BuiltInRegistry()}) {
+      const auto known = std::ranges::find(*registry, plan_.name, &RegistryModel::name);
+      if (known == registry->end() || from_ == known->name) continue;
+      return InvalidArgument(
+          fmt::format("--name: '{}' is the name of a model of the registry, which {} is not: give "
+                      "it another",
+                      plan_.name, base::PrintableText(source_.name)));
+    }
   }
   if (!IsModelName(plan_.name)) {
     return InvalidArgument(
@@ -260,10 +365,9 @@ Status Puller::PlanName() {
   }
   if (options_.sha256.empty()) return {};
   if (plan_.items.size() != 1) return InvalidArgument("--sha256 is for models of one file");
-  if (!IsSha256(options_.sha256)) {
-    return InvalidArgument("--sha256: expected 64 hexadecimal digits");
-  }
-  plan_.items.front().sha256 = options_.sha256;
+  const std::optional<std::string> sum = ParseSha256(options_.sha256);
+  if (!sum) return InvalidArgument("--sha256: expected 64 hexadecimal digits");
+  plan_.items.front().sha256 = *sum;
   return {};
 }
 
@@ -281,28 +385,29 @@ Status Puller::CheckAllSpace() const {
   return CheckSpace(Parts(), bytes);
 }
 
-// Whether an earlier attempt has left the file. What the source has now may be another one.
-bool Puller::IsWhole(const Item& item) const {
-  std::error_code error;
-  const uint64_t bytes = fs::file_size(Whole(item), error);
-  if (error || (item.bytes > 0 && item.bytes != bytes)) return false;
-  if (item.sha256.empty()) return true;
-  const StatusOr<std::string> sum = FileSha256(Whole(item));
-  return sum.ok() && *sum == item.sha256;
+Status Puller::FetchAll() {
+  for (const Item& item : plan_.items) {
+    // An earlier attempt may have left it.
+    if (IsWhole(item, Whole(item))) continue;
+    if (Status status = Fetch(item, Whole(item)); !status.ok()) return status;
+    store_.Note(WholeFolder(), from_);
+  }
+  if (Status status = CheckWhole(); !status.ok()) return status;
+  if (Status status = Replace(WholeModel(), Place(), Parts() / "old"); !status.ok()) return status;
+  return SyncPath(store_.folder());
 }
 
-Status Puller::FetchAll() {
-  if (!plan_.folder) return Fetch(plan_.items.front(), Place());
-  for (const Item& item : plan_.items) {
-    if (IsWhole(item)) continue;
-    if (Status status = Fetch(item, Whole(item)); !status.ok()) return status;
-  }
+// Some servers say "200" to an error, and not how long what they send is. What is no model goes.
+Status Puller::CheckWhole() {
+  const Status opens = options_.check(WholeModel().string());
+  if (opens.ok()) return {};
   std::error_code error;
-  fs::rename(Parts() / "whole", Place(), error);
-  if (error) {
-    return {StatusCode::kUnavailable, fmt::format("{}: {}", Place().string(), error.message())};
-  }
-  return SyncPath(store_.folder());
+  fs::remove_all(Parts(), error);
+  std::string why = opens.message();
+  const std::string folder = WholeFolder().string() + "/";
+  if (why.starts_with(folder)) why.erase(0, folder.size());
+  return {StatusCode::kDataLoss,
+          fmt::format("{}: what was fetched is no model, and was deleted: {}", from_, why)};
 }
 
 Status Puller::Fetch(const Item& item, const fs::path& to) {
@@ -312,6 +417,7 @@ Status Puller::Fetch(const Item& item, const fs::path& to) {
     const bool of_hub = item.url.starts_with(options_.access.endpoint + "/");
     return Download({.url = item.url,
                      .token = of_hub ? options_.access.token : "",
+                     .takes_token = of_hub,
                      .to = to,
                      .part = part,
                      .bytes = item.bytes,
@@ -337,10 +443,7 @@ Status Puller::Fetch(const Item& item, const fs::path& to) {
   std::error_code error;
   fs::create_directories(to.parent_path(), error);
   fs::rename(part, to, error);
-  if (error) {
-    return {StatusCode::kUnavailable, fmt::format("{}: {}", to.string(), error.message())};
-  }
-  return SyncPath(to.parent_path());
+  return error ? Failed(to, error) : SyncPath(to.parent_path());
 }
 
 Status Puller::Copy(const Item& item, const fs::path& part, Progress* progress) {
@@ -381,7 +484,7 @@ std::optional<ModelStore::Model> FindPulled(const Source& source,
     if (model == nullptr) return std::nullopt;
     if (auto found = store.Find(model->file)) return found;
   }
-  const std::string text = SourceText(source);
+  const std::string text = SourceText(source, registry);
   const std::vector<ModelStore::Model> models = store.List();
   const auto at = std::ranges::find(models, text, &ModelStore::Model::source);
   return at == models.end() ? std::nullopt : std::optional<ModelStore::Model>(*at);

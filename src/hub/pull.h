@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_HUB_PULL_H_
 #define ROPEWAY_HUB_PULL_H_
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,12 +26,16 @@ struct PullOptions {
   std::string sha256;  // Of a model of one file; "": as the source says.
   bool terminal = false;
   Progress::Write write = [](std::string_view) {};  // Of progress.
+  // Whether the file or folder is a model that can be opened. This room knows no formats.
+  using Check = std::function<Status(const std::string& path)>;
+  Check check = [](const std::string&) { return Status(); };
 };
 
-// Fetches the model, and returns it as it is in the folder then; also where it was there before.
-// What is interrupted goes on where it was when it is called again. Nothing that is not whole and
-// checked comes into the folder. Fails with one sentence; kInvalidArgument if another model has the
-// name.
+// Fetches the model, and returns it as it is in the folder then; also where it was there before,
+// unless it fails the check or its size or sum is not the source's: then it is fetched anew, and
+// replaced when that is whole. What is interrupted goes on where it was when it is called again.
+// Nothing that is not whole and checked comes into the folder. Fails with one sentence;
+// kInvalidArgument if another model has the name.
 StatusOr<ModelStore::Model> Pull(const Source& source, const PullOptions& options,
                                  ModelStore* store);
 

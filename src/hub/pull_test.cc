@@ -4,7 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cctype>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -163,6 +167,7 @@ TEST_F(PullTest, OptionsNameAndCheckIt) {
   options_.sha256 = SumOf("other");
   EXPECT_THAT(ErrorFrom(server_.url("/m.gguf")), HasSubstr("SHA-256"));
   options_.sha256 = SumOf(bytes_);
+  for (char& c : options_.sha256) c = static_cast<char>(std::toupper(c));
   EXPECT_EQ(PullFrom(server_.url("/m.gguf"))->path, scratch_.path() / "models" / "mine.gguf");
   options_.sha256 = "abc";
   options_.name = "other";
@@ -180,6 +185,134 @@ TEST_F(PullTest, ANameIsOfOneModel) {
   EXPECT_THAT(ErrorFrom(server_.url("/b/m.gguf")),
               HasSubstr("there is a model 'm' already, from " + server_.url("/a/m.gguf")));
   EXPECT_EQ(scratch_.Read("models/m.gguf"), bytes_);
+}
+
+// A file is a model here if it begins as one.
+Status CheckBegin(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string magic(4, '\0');
+  file.read(magic.data(), 4);
+  return magic == "GGUF" ? Status() : Status(StatusCode::kDataLoss, path + ": is no GGUF file");
+}
+
+TEST_F(PullTest, WhatIsNoModelLeavesASentence) {
+  options_.check = CheckBegin;
+  server_.Put("/a.gguf", {.bytes = "<html>Please log in</html>"});
+  server_.Put("/b.gguf", {.bytes = "", .length = false});
+  for (const char* file : {"/a.gguf", "/b.gguf"}) {
+    EXPECT_EQ(ErrorFrom(server_.url(file)),
+              fmt::format("{}: what was fetched is no model, and was deleted: {}: is no GGUF file",
+                          server_.url(file), file + 1));
+  }
+  scratch_.Write("passwd", "root:x:0:0");
+  EXPECT_EQ(ErrorFrom((scratch_.path() / "passwd").string()),
+            (scratch_.path() / "passwd").string() + ": is no GGUF file");
+  EXPECT_TRUE(store_.List().empty());
+  EXPECT_TRUE(!scratch_.Has("models/.pulls") ||
+              std::filesystem::is_empty(scratch_.path() / "models/.pulls"));
+  // A model needs no extension, and gets one.
+  scratch_.Write("blob", "GGUF...");
+  const auto model = PullFrom((scratch_.path() / "blob").string());
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(model->path, scratch_.path() / "models" / "blob.gguf");
+}
+
+TEST_F(PullTest, WhatIsDamagedIsFetchedAnew) {
+  options_.check = CheckBegin;
+  std::string said;
+  options_.write = [&](std::string_view text) { said += text; };
+  const std::string model = "GGUF" + bytes_;
+  const std::string url = server_.url("/m.gguf");
+  server_.Put("/m.gguf", {.bytes = model});
+  ASSERT_TRUE(PullFrom(url).ok());
+  scratch_.Write("models/m.gguf", "damaged");
+  said.clear();
+  ASSERT_TRUE(PullFrom(url).ok());
+  EXPECT_EQ(scratch_.Read("models/m.gguf"), model);
+  EXPECT_THAT(said, HasSubstr("m is fetched anew: " + (scratch_.path() / "models/m.gguf").string() +
+                              ": is no GGUF file\n"));
+  EXPECT_EQ(store_.Find("m")->source, url);
+  EXPECT_FALSE(scratch_.Has("models/.pulls/m"));
+
+  // A sum tells of damage that the check does not see, and is that of what comes then.
+  scratch_.Write("models/m.gguf", "GGUFdamaged");
+  ASSERT_TRUE(PullFrom(url).ok());
+  EXPECT_EQ(scratch_.Read("models/m.gguf"), "GGUFdamaged");
+  ASSERT_TRUE(PullFrom(url + "#sha256=" + SumOf(model)).ok());
+  EXPECT_EQ(scratch_.Read("models/m.gguf"), model);
+  options_.sha256 = SumOf("other");
+  EXPECT_THAT(ErrorFrom(url), HasSubstr("the SHA-256 sum of what was fetched is " + SumOf(model)));
+  EXPECT_EQ(scratch_.Read("models/m.gguf"), model) << "it was there, and is";
+}
+
+TEST_F(PullTest, ADamagedFolderIsReplaced) {
+  PutRepo("owner/repo", {{"config.json", "{}"}, {"model.safetensors", bytes_}});
+  ASSERT_TRUE(PullFrom("hf:owner/repo").ok());
+  scratch_.Write("models/repo/model.safetensors", "cut off");
+  scratch_.Write("models/repo/of-nobody", "x");
+  const auto model = PullFrom("hf:owner/repo");
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(scratch_.Read("models/repo/model.safetensors"), bytes_);
+  EXPECT_FALSE(scratch_.Has("models/repo/of-nobody"));
+  EXPECT_FALSE(scratch_.Has("models/.pulls/repo"));
+  EXPECT_EQ(store_.List().size(), 1u);
+}
+
+TEST_F(PullTest, AFileOfUnknownOriginIsKeptAsItIs) {
+  server_.Put("/m.gguf", {.bytes = bytes_});
+  const std::string url = server_.url("/m.gguf");
+  scratch_.Write("models/m.gguf", "by hand");
+  EXPECT_THAT(ErrorFrom(url),
+              HasSubstr("there is a model 'm' already, and nothing says where it came from"));
+  EXPECT_THAT(ErrorFrom(url), HasSubstr("(ropeway models rm m) or give this one another --name"));
+  options_.sha256 = SumOf(bytes_);
+  EXPECT_THAT(ErrorFrom(url), HasSubstr("another size or SHA-256 sum"));
+  EXPECT_EQ(scratch_.Read("models/m.gguf"), "by hand");
+  EXPECT_TRUE(server_.requests().empty());
+  options_.sha256 = SumOf("by hand");
+  EXPECT_TRUE(PullFrom(url).ok());
+  EXPECT_EQ(store_.Find("m")->source, url);
+  EXPECT_TRUE(server_.requests().empty());
+}
+
+TEST_F(PullTest, PartsOfOneSourceAreNotAnothers) {
+  for (const char* folder : {"/a", "/b"}) {
+    for (const char* file : {"/s-00001-of-00002.gguf", "/s-00002-of-00002.gguf"}) {
+      server_.Put(std::string(folder) + file, {.bytes = folder});
+    }
+  }
+  server_.Put("/a/s-00002-of-00002.gguf", {.status = 500});
+  EXPECT_FALSE(PullFrom(server_.url("/a/s-00001-of-00002.gguf")).ok());
+  EXPECT_EQ(scratch_.Read("models/.pulls/s/whole/s-00001-of-00002.gguf"), "/a");
+  ASSERT_TRUE(PullFrom(server_.url("/b/s-00001-of-00002.gguf")).ok());
+  EXPECT_EQ(scratch_.Read("models/s/s-00001-of-00002.gguf"), "/b");
+}
+
+TEST_F(PullTest, ANumberOfFilesHasABound) {
+  for (const std::string& source : {server_.url("/s-00001-of-10001.gguf"),
+                                    (scratch_.path() / "s-00001-of-10001.gguf").string()}) {
+    EXPECT_THAT(ErrorFrom(source), HasSubstr("the name says 10001 files; at most 10000 are read"));
+  }
+  EXPECT_TRUE(server_.requests().empty());
+}
+
+TEST_F(PullTest, ANameOfTheRegistryIsOfItsModel) {
+  server_.Put("/m.gguf", {.bytes = bytes_});
+  options_.registry = *ReadRegistry(fmt::format(
+      R"([{{"name": "known", "file": "K.gguf", "source": "{}"}}])", server_.url("/m.gguf")));
+  for (const char* name : {"known", "smollm2-135m"}) {
+    options_.name = name;
+    EXPECT_THAT(ErrorFrom(server_.url("/m.gguf")),
+                HasSubstr("is the name of a model of the registry, which " +
+                          server_.url("/m.gguf") + " is not"))
+        << name;
+  }
+  options_.name = "known";
+  EXPECT_TRUE(PullFrom("known").ok());
+  // By the name of its file it is the same model.
+  options_.name = "";
+  ASSERT_TRUE(PullFrom("K").ok());
+  EXPECT_EQ(store_.Find("K")->source, "known");
 }
 
 TEST_F(PullTest, PathsAreCopied) {

@@ -1,6 +1,7 @@
 #include "hub/registry.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +21,8 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxDescription = 200;
+constexpr std::array<std::string_view, 8> kKeys = {"name",   "description", "file",   "bytes",
+                                                   "sha256", "packages",    "source", "sampling"};
 constexpr std::array<std::string_view, 5> kSamplingKeys = {"temperature", "top_k", "top_p", "min_p",
                                                            "repetition_penalty"};
 
@@ -64,10 +67,11 @@ class EntryReader {
       Fail("", "is no object");
       return model;
     }
+    CheckKeys();
     model.name = Text(entry_, "name", true);
     model.description = Text(entry_, "description", false).substr(0, kMaxDescription);
     model.file = Text(entry_, "file", true);
-    model.sha256 = Text(entry_, "sha256", false);
+    model.sha256 = Sum();
     model.source = Text(entry_, "source", false);
     model.sampling = Sampling();
     const json bytes = entry_.value("bytes", json(0U));
@@ -84,9 +88,18 @@ class EntryReader {
   }
 
  private:
-  void Fail(const char* key, const char* what) {
+  void Fail(const std::string& key, const std::string& what) {
     if (!status_.ok()) return;
     status_ = {StatusCode::kDataLoss, fmt::format("{} \"{}\" {}", where_, key, what), key};
+  }
+
+  // A field with a slip in its name would be as if it were not there: no sum would be compared.
+  void CheckKeys() {
+    for (const auto& [key, value] : entry_.items()) {
+      if (std::ranges::find(kKeys, key) != kKeys.end()) continue;
+      Fail(base::PrintableText(key.substr(0, kMaxDescription)),
+           fmt::format("is no field of a model; there are: {}", fmt::join(kKeys, ", ")));
+    }
   }
 
   // A number of "sampling", if it has it.
@@ -97,6 +110,13 @@ class EntryReader {
     // Also true for NaN.
     if (!(value >= least && value <= most)) Fail("sampling", "has a value that is out of range");
     return static_cast<float>(value);
+  }
+
+  std::string Sum() {
+    const std::string text = Text(entry_, "sha256", false);
+    const std::optional<std::string> sum = ParseSha256(text);
+    if (!sum && !text.empty()) Fail("sha256", "is no SHA-256 sum");
+    return sum.value_or("");
   }
 
   SamplingDefaults Sampling() {
@@ -126,7 +146,7 @@ class EntryReader {
     if (!IsModelName(model.file) || !model.file.ends_with(".gguf")) {
       Fail("file", "is no name of a .gguf file");
     }
-    if (!model.sha256.empty() && !IsSha256(model.sha256)) Fail("sha256", "is no SHA-256 sum");
+    if (model.source == model.name) Fail("source", "is the model's own name");
     if (model.packages.empty() == model.source.empty()) {
       Fail("packages", "or \"source\" must be given, and one of them only");
     }
@@ -178,7 +198,10 @@ const RegistryModel& DefaultModel() { return BuiltInRegistry().front(); }
 
 const RegistryModel* FindModel(const std::vector<RegistryModel>& registry, std::string_view name) {
   const auto at = std::ranges::find(registry, name, &RegistryModel::name);
-  return at == registry.end() ? nullptr : &*at;
+  if (at != registry.end()) return &*at;
+  const std::string file = fmt::format("{}.gguf", name);
+  const auto of_file = std::ranges::find(registry, file, &RegistryModel::file);
+  return of_file == registry.end() ? nullptr : &*of_file;
 }
 
 }  // namespace ropeway::hub

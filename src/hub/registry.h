@@ -42,7 +42,8 @@ const RegistryModel& DefaultModel();
 // and the field at fault.
 StatusOr<std::vector<RegistryModel>> ReadRegistry(std::string_view json);
 
-// nullptr if the registry has no such name.
+// The model of that name, or whose file is called so (without ".gguf"), as it is in the folder of
+// models; nullptr if the registry has neither.
 const RegistryModel* FindModel(const std::vector<RegistryModel>& registry, std::string_view name);
 
 }  // namespace ropeway::hub

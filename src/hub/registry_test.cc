@@ -26,9 +26,12 @@ TEST(RegistryTest, TheProgramsOwnIsValid) {
     EXPECT_GT(model.bytes, 0u) << model.name;
     EXPECT_FALSE(model.description.empty()) << model.name;
     // One that came over the network is checked.
-    EXPECT_TRUE(IsSha256(model.sha256)) << model.name;
+    EXPECT_TRUE(ParseSha256(model.sha256).has_value()) << model.name;
+    // As it is called once it was fetched.
+    EXPECT_EQ(FindModel(models, model.file.substr(0, model.file.rfind('.'))), &model);
   }
   EXPECT_EQ(FindModel(models, "no-such"), nullptr);
+  EXPECT_EQ(FindModel(models, ""), nullptr);
 }
 
 TEST(RegistryTest, ReadsPackagesAndSources) {
@@ -88,6 +91,10 @@ TEST(RegistryTest, NamesTheEntryAndTheField) {
               HasSubstr("\"sha256\" is no SHA-256 sum"));
   EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "A.gguf", "source": "x", "bytes": -1}])"),
               HasSubstr("\"bytes\" is no size"));
+  EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "A.gguf", "source": "x", "sha265": "1"}])"),
+              HasSubstr("model 1: \"sha265\" is no field of a model; there are: name, "));
+  EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "A.gguf", "source": "a"}])"),
+              HasSubstr("\"source\" is the model's own name"));
   for (const char* packages : {R"([{"name": "--index-url=x", "version": "1"}])",
                                R"([{"name": "p", "version": "1; rm"}])", R"([7])", R"("p")"}) {
     EXPECT_NE(

@@ -177,11 +177,10 @@ StatusOr<std::unique_ptr<GgufFile>> GgufFile::OpenFolder(const std::string& path
 // A file that is not split has no key split.count.
 StatusOr<std::unique_ptr<GgufFile>> GgufFile::OpenSplit(const std::string& path) {
   constexpr const char* kCount = "split.count";
-  constexpr uint64_t kMaxParts = 10'000;
   StatusOr<std::unique_ptr<GgufFile>> opened = OpenOne(path);
   if (!opened.ok()) return opened;
   GgufFile& file = **opened;
-  const StatusOr<std::optional<uint64_t>> count = file.GetUint(kCount, 0, kMaxParts);
+  const StatusOr<std::optional<uint64_t>> count = file.GetUint(kCount, 0, base::kMaxSplitFiles);
   if (!count.ok()) return count.status();
   if (count->value_or(1) <= 1) return opened;
   const std::optional<base::SplitName> name = base::ParseSplitName(path);
