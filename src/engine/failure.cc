@@ -3,6 +3,8 @@
 #include <exception>
 #include <string>
 
+#include "tokenizer/tokenizer.h"
+
 namespace ropeway::engine {
 
 Status OutOfMemory() noexcept { return {StatusCode::kResourceExhausted, "out of memory"}; }
@@ -38,6 +40,8 @@ Status CurrentFailure(const char* doing) noexcept {
       throw;
     } catch (const std::bad_alloc&) {
       return OutOfMemory();
+    } catch (const tokenizer::EncodingError& e) {
+      return {StatusCode::kInvalidArgument, e.what(), "prompt"};
     } catch (const std::exception& e) {
       return {StatusCode::kInternal, std::string(doing) + " failed: " + e.what()};
     } catch (...) {

@@ -40,9 +40,18 @@ class Reader {
 
   std::optional<bool> Bool(std::string_view key) { return Keep(file_.GetBool(key)); }
 
-  std::vector<std::string> Strings(std::string_view key) {
+  std::vector<std::string> Strings(std::string_view key, size_t most) {
     const model::GgufArray* array = KeepArray(file_.GetArray(key, model::GgufType::kString));
     if (array == nullptr) return {};
+    if (array->strings.size() > most) {
+      if (!status_.ok()) return {};
+      status_ = {StatusCode::kDataLoss,
+                 "metadata \"" + std::string(key) + "\" has " +
+                     std::to_string(array->strings.size()) + " elements; at most " +
+                     std::to_string(most) + " are read",
+                 std::string(key)};
+      return {};
+    }
     return {array->strings.begin(), array->strings.end()};
   }
 
@@ -165,8 +174,12 @@ constexpr uint64_t kMaxTokenizerBytes = uint64_t{128} << 20;
 Status ReadIfThere(const std::string& folder, const char* name, std::string* text) {
   const std::string path = folder + "/" + name;
   std::error_code error;
-  const uintmax_t bytes = std::filesystem::file_size(path, error);
-  if (error || bytes == 0) return {};
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::not_found) return {};
+  // Reading a pipe would wait for its writer. What cannot be looked at cannot be opened either.
+  if (!error && !std::filesystem::is_regular_file(status)) {
+    return {StatusCode::kDataLoss, path + ": is not a regular file", name};
+  }
   StatusOr<std::string> read = base::ReadWholeFile(path, kMaxTokenizerBytes);
   if (!read.ok()) return read.status();
   *text = *std::move(read);
@@ -255,10 +268,10 @@ StatusOr<tokenizer::Vocabulary> ReadVocabulary(const model::GgufFile& file) {
   tokenizer::Vocabulary vocabulary;
   vocabulary.model = read.String("tokenizer.ggml.model", true);
   vocabulary.pre = read.String("tokenizer.ggml.pre", false);
-  vocabulary.tokens = read.Strings("tokenizer.ggml.tokens");
+  vocabulary.tokens = read.Strings("tokenizer.ggml.tokens", tokenizer::kMaxVocabularyTokens);
   vocabulary.types = read.Ints("tokenizer.ggml.token_type");
   vocabulary.scores = read.Floats("tokenizer.ggml.scores");
-  vocabulary.merges = read.Strings("tokenizer.ggml.merges");
+  vocabulary.merges = read.Strings("tokenizer.ggml.merges", tokenizer::kMaxVocabularyMerges);
   vocabulary.bos = read.Id("tokenizer.ggml.bos_token_id");
   vocabulary.eos = read.Id("tokenizer.ggml.eos_token_id");
   vocabulary.eot = read.Id("tokenizer.ggml.eot_token_id");

@@ -1,15 +1,21 @@
 #include "engine/model_vocabulary.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "model/test_gguf_writer.h"
+#include "model/test_hf_writer.h"
 
 namespace ropeway::engine {
 namespace {
+
+using testing::HasSubstr;
 
 using Change = std::function<void(model::GgufWriter&)>;
 
@@ -125,6 +131,39 @@ TEST(ModelVocabularyTest, AKeyOfTheWrongTypeIsNamed) {
         ReadAs("llama", [&](model::GgufWriter& w) { w.SetString(key, "text"); });
     ASSERT_FALSE(vocabulary.ok()) << key;
     EXPECT_NE(vocabulary.status().message().find(key), std::string::npos);
+  }
+}
+
+TEST(ModelVocabularyTest, MoreTokensThanAnyVocabularyHasAreNotCopied) {
+  const auto vocabulary = ReadAs("llama", [](model::GgufWriter& w) {
+    w.SetStrings("tokenizer.ggml.tokens",
+                 std::vector<std::string>(tokenizer::kMaxVocabularyTokens + 1));
+  });
+  EXPECT_EQ(vocabulary.status().code(), StatusCode::kDataLoss);
+  EXPECT_THAT(
+      vocabulary.status().message(),
+      HasSubstr("metadata \"tokenizer.ggml.tokens\" has 4194305 elements; at most 4194304"));
+}
+
+// To read a pipe would be to wait for its writer.
+TEST(ModelVocabularyTest, AFileOfAFolderIsARegularFile) {
+  const model::TempFolder folder;
+  model::WriteTinyFolder({}, folder.path());
+  const auto read = [&] {
+    const auto opened = model::GgufFile::Open(folder.path());
+    EXPECT_TRUE(opened.ok()) << opened.status().message();
+    return ReadVocabulary(**opened).status();
+  };
+  EXPECT_TRUE(read().ok()) << read().message();
+  for (const char* name : {"chat_template.jinja", "tokenizer.json"}) {
+    const std::string path = folder.PathOf(name);
+    std::filesystem::remove(path);
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    EXPECT_EQ(read().message(), path + ": is not a regular file");
+    std::filesystem::remove(path);
+    std::filesystem::create_directory(path);
+    EXPECT_EQ(read().message(), path + ": is not a regular file");
+    std::filesystem::remove(path);
   }
 }
 

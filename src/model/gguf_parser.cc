@@ -29,6 +29,8 @@ constexpr uint64_t kMaxHeaderBytes = uint64_t{1} << 30;
 // The fewest bytes that one of them takes in a file, whatever it holds.
 constexpr uint64_t kMinEntryBytes = 8 + 1 + 4 + 1;
 constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
+// Of an array. The largest known vocabularies have half a million merges.
+constexpr uint64_t kMaxStrings = uint64_t{1} << 23;
 constexpr uint64_t kMinStringBytes = 8;
 
 // Sets `*order` to the indices of `items` sorted by their member `name`. Returns a name that occurs
@@ -299,6 +301,10 @@ bool GgufFile::Parser::ParseArray(const std::string& field, GgufArray* array) {
                             array->count, pos_, file_bytes_));
   }
   if (!strings) return TakeBytes(field, array->count * min_bytes, &array->data);
+  if (array->count > kMaxStrings) {
+    return Fail(field, fmt::format("{} texts are too many; at most {} are read", array->count,
+                                   kMaxStrings));
+  }
   array->strings.reserve(array->count);
   for (uint64_t i = 0; i < array->count; ++i) {
     std::string_view text;

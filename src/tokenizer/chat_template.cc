@@ -130,7 +130,7 @@ StatusOr<RenderedChat> ChatTemplate::Render(const std::vector<ChatMessage>& mess
     jinja::Str str = jinja::Render(program_->body, globals, context);
     return RenderedChat{std::move(str.text), std::move(str.quoted)};
   } catch (const jinja::Raised& raised) {
-    return InvalidArgument(Clipped(raised.what()), "messages");
+    return InvalidArgument(base::PrintableText(Clipped(raised.what())), "messages");
   } catch (const jinja::Error& error) {
     return InvalidArgument(At(error), "messages");
   } catch (const std::exception& error) {

@@ -264,6 +264,8 @@ TEST(ChatTemplateTest, FailsWhereJinjaRaises) {
   EXPECT_EQ(Failure("{% macro f(x) %}{{ raise_exception(x) }}{% endmacro %}{{ "
                     "f('in it') }}"),
             "in it");
+  EXPECT_EQ(Failure("{{ raise_exception('\x1B[2J') }}").find('\x1B'), std::string::npos)
+      << "a control character never reaches a terminal";
   EXPECT_EQ(Failure("\n{{ missing.x }}"),
             "tokenizer.chat_template, line 2: 'missing' is undefined");
   EXPECT_EQ(Failure("{{ 'a' + missing }}"),

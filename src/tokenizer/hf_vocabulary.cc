@@ -12,7 +12,10 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
+#include "tokenizer/hf_fields.h"
+#include "tokenizer/hf_post_processor.h"
 #include "tokenizer/sentencepiece_model.h"
+#include "tokenizer/split_patterns.h"
 
 namespace ropeway::tokenizer {
 namespace {
@@ -21,7 +24,7 @@ using nlohmann::json;
 
 // The largest published vocabularies have 262,144 tokens and twice as many merges.
 constexpr base::JsonBounds kVocabularyBounds = {.max_depth = 32, .max_values = 4'000'000};
-constexpr size_t kMaxIds = size_t{1} << 24;
+constexpr size_t kMaxIds = kMaxVocabularyTokens;
 
 constexpr std::string_view kSpaceLetter = "\xE2\x96\x81";  // "▁", U+2581.
 
@@ -31,22 +34,6 @@ constexpr const char* kByteLevelPattern =
 constexpr const char* kOneDigit = R"(\p{N})";
 constexpr const char* kDigits = R"(\p{N}+)";
 constexpr const char* kAnything = R"([\s\S]+)";
-
-std::string Quoted(std::string_view text) {
-  return "\"" + base::PrintableText(text.substr(0, 64)) + "\"";
-}
-
-// The member, or null where `object` has none (or is none).
-const json& Member(const json& object, const char* key) {
-  static const json null;
-  if (!object.is_object()) return null;
-  const auto at = object.find(key);
-  return at == object.end() ? null : *at;
-}
-
-std::string TextOf(const json& value) {
-  return value.is_string() ? value.get<std::string>() : std::string();
-}
 
 // A token in tokenizer_config.json: a text, or an object with the text as "content".
 std::string TokenText(const json& value) {
@@ -82,7 +69,6 @@ class FolderVocabulary {
   bool ReadMetaspace(const json& metaspace);
   bool CheckSpaces();
   void SplitMergesAtSpaces();
-  void ReadPostProcessor(const json& processor);
   bool ReadSpecialTokens();
   bool ReadEnds(const json& document, const char* name);
   void ReadChatTemplate();
@@ -113,11 +99,11 @@ class FolderVocabulary {
   json generation_;
   Vocabulary v_;
   bool byte_level_ = false;
-  bool replaces_spaces_ = false;             // The normalizer writes "▁".
-  bool metaspace_ = false;                   // The pre-tokenizer does,
-  bool splits_words_ = false;                // and splits before each.
-  bool splits_at_space_ = false;             // A Split by " ".
-  std::optional<std::string> template_bos_;  // Of the post-processor.
+  bool replaces_spaces_ = false;  // The normalizer writes "▁".
+  bool metaspace_ = false;        // The pre-tokenizer does,
+  bool splits_words_ = false;     // and splits before each.
+  bool splits_at_space_ = false;  // A Split by " ".
+  TextEnds text_ends_;            // Of the post-processor.
   Status status_;
 };
 
@@ -173,7 +159,13 @@ bool FolderVocabulary::ReadTokens() {
     }
   }
   if (!ReadAdded(Member(tokenizer_, "added_tokens"), "added_tokens")) return false;
-  ReadPostProcessor(Member(tokenizer_, "post_processor"));
+  const StatusOr<TextEnds> ends =
+      ReadPostProcessor(Member(tokenizer_, "post_processor"), v_.tokens);
+  if (!ends.ok()) {
+    status_ = ends.status();
+    return false;
+  }
+  text_ends_ = *ends;
   return true;
 }
 
@@ -318,6 +310,11 @@ bool FolderVocabulary::AddToken(const std::string& where, TokenId id, const json
   if (Member(token, "single_word") == true) {
     return Fail(StatusCode::kUnimplemented, where, "single_word is not supported");
   }
+  // Added tokens are found in the text as it is.
+  if (v_.form != TextForm::kAsIs && Member(token, "normalized") == true) {
+    return Fail(StatusCode::kUnimplemented, where,
+                "normalized is not supported beside the normalizer NFC");
+  }
   return true;
 }
 
@@ -384,6 +381,8 @@ bool FolderVocabulary::ReadPreTokenizer(const json& pre) {
     }
     return true;
   }
+  // It would split the letters of bytes.
+  if (byte_level_) return Lacks("pre_tokenizer", "type " + Quoted(type) + " behind ByteLevel");
   if (type == "ByteLevel") {
     if (Member(pre, "add_prefix_space") == true) {
       return Lacks("pre_tokenizer", "add_prefix_space of ByteLevel");
@@ -410,8 +409,9 @@ bool FolderVocabulary::ReadSplit(const json& split) {
     return true;
   }
   const json& regex = Member(pattern, "Regex");
-  // "Removed" of what lies between matches: patterns match all of a text.
-  const bool pieces = (behavior == "Isolated" && !inverted) || (behavior == "Removed" && inverted);
+  // "Removed" of what lies between matches is nothing where they match all of a text.
+  const bool pieces = (behavior == "Isolated" && !inverted) ||
+                      (behavior == "Removed" && inverted && MatchesAllText(TextOf(regex)));
   if (!regex.is_string() || !pieces) {
     return Lacks("pre_tokenizer", "a Split with behavior " + Quoted(behavior) +
                                       (inverted ? ", inverted," : "") +
@@ -439,27 +439,11 @@ bool FolderVocabulary::ReadMetaspace(const json& metaspace) {
   return Lacks("pre_tokenizer", "another replacement than U+2581");
 }
 
-// Whether texts begin and end with a special token.
-void FolderVocabulary::ReadPostProcessor(const json& processor) {
-  const std::string type = TextOf(Member(processor, "type"));
-  if (type == "Sequence") {
-    for (const json& part : Member(processor, "processors")) ReadPostProcessor(part);
-  } else if (type == "ByteLevel") {
-    if (!v_.add_bos) v_.add_bos = false;
-  } else if (type == "TemplateProcessing") {
-    const json& single = Member(processor, "single");
-    if (!single.is_array() || single.empty()) return;
-    const std::string first = TextOf(Member(Member(single.front(), "SpecialToken"), "id"));
-    const std::string last = TextOf(Member(Member(single.back(), "SpecialToken"), "id"));
-    v_.add_bos = !first.empty();
-    v_.add_eos = single.size() > 1 && !last.empty();
-    if (!first.empty()) template_bos_ = first;
-  }
-}
-
 bool FolderVocabulary::ReadSpecialTokens() {
   const json& config = tokenizer_config_;
-  v_.bos = IdOf(template_bos_.value_or(TokenText(Member(config, "bos_token"))));
+  v_.add_bos = text_ends_.adds_first;
+  v_.add_eos = text_ends_.adds_last;
+  v_.bos = text_ends_.first ? text_ends_.first : IdOf(TokenText(Member(config, "bos_token")));
   v_.eos = IdOf(TokenText(Member(config, "eos_token")));
   if (!v_.unk) v_.unk = IdOf(TokenText(Member(config, "unk_token")));
   const auto flag = [&](const char* key) -> std::optional<bool> {
@@ -481,6 +465,10 @@ bool FolderVocabulary::ReadSpecialTokens() {
     return false;
   }
   if (!v_.eos && !v_.ends.empty()) v_.eos = v_.ends.front();
+  if (!v_.eos) v_.eos = text_ends_.last;
+  if (text_ends_.last && text_ends_.last != v_.eos) {
+    return Lacks("post_processor", "another last token than the eos_token");
+  }
   if (!v_.eos) v_.add_eos = false;
   return true;
 }

@@ -55,6 +55,8 @@ json ByteLevel(bool use_regex) {
   return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", use_regex}};
 }
 
+const json kDigits = {{"type", "Digits"}, {"individual_digits", true}};
+
 json Steps(const char* name, const json& list) { return {{"type", "Sequence"}, {name, list}}; }
 
 StatusOr<Vocabulary> ReadJsonFile(const json& tokenizer, const json& config = json::object()) {
@@ -383,8 +385,44 @@ TEST(HfVocabularyTest, NamesWhatItCannotEncodeWith) {
   lacks("/pre_tokenizer", nullptr);  // Neither bytes' letters nor byte_fallback.
   lacks("/pre_tokenizer",
         {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "MergedWithNext"}});
+  // It would leave out what no match has.
+  EXPECT_THAT(lacks("/pre_tokenizer", {{"type", "Split"},
+                                       {"pattern", {{"Regex", "\\w+"}}},
+                                       {"behavior", "Removed"},
+                                       {"invert", true}}),
+              HasSubstr("a Split with behavior \"Removed\", inverted,"));
+  EXPECT_THAT(lacks("/pre_tokenizer", Steps("pretokenizers", {ByteLevel(true), kDigits})),
+              HasSubstr("type \"Digits\" behind ByteLevel"));
+  lacks("/post_processor", {{"type", "BertProcessing"}});
   lacks("/normalizer", {{"type", "Lowercase"}});
   lacks("/added_tokens", json::array({{{"id", 1}, {"content", "x"}, {"single_word", true}}}));
+}
+
+TEST(HfVocabularyTest, ATemplatesLastTokenMustBeEos) {
+  json document = TokenizerJson(MakeVocabulary("gpt-2", {}, {"<a>", "<b>"}));
+  document["pre_tokenizer"] = ByteLevel(true);
+  document["post_processor"] = {{"type", "TemplateProcessing"},
+                                {"single",
+                                 {{{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+                                  {{"SpecialToken", {{"id", "<b>"}, {"type_id", 0}}}}}}};
+  const Vocabulary same = MustReadJson(document, {{"eos_token", "<b>"}});
+  EXPECT_EQ(same.eos, 257);
+  EXPECT_EQ(same.add_eos, true);
+  EXPECT_EQ(MustReadJson(document).eos, 257);
+  const Status other = ReadJsonFile(document, {{"eos_token", "<a>"}}).status();
+  EXPECT_EQ(other.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(other.message(), HasSubstr("another last token than the eos_token"));
+}
+
+// They would have to be found in the normalized text.
+TEST(HfVocabularyTest, NormalizedTokensBesideANormalizer) {
+  json document = TokenizerJson(MakeVocabulary("gpt-2", {}, {}, {"\u00e9"}));
+  document["pre_tokenizer"] = ByteLevel(true);
+  document["added_tokens"][0]["normalized"] = true;
+  EXPECT_TRUE(ReadJsonFile(document).ok());
+  document["normalizer"] = {{"type", "NFC"}};
+  EXPECT_THAT(ReadJsonFile(document).status().message(),
+              HasSubstr("\"added_tokens[0]\": normalized is not supported"));
 }
 
 TEST(HfVocabularyTest, BoundsWhatItReads) {

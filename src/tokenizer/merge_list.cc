@@ -10,14 +10,15 @@
 namespace ropeway::tokenizer {
 namespace {
 
-constexpr size_t kMaxMerges = size_t{1} << 26U;
+// Of tokens into two, for merges by scores: a token may have many.
+constexpr size_t kMaxDivisions = size_t{1} << 26U;
 
 // Trained pieces have up to about 100 bytes; each of a piece's bytes costs a look at the whole.
 constexpr size_t kMaxMergedBytes = 4096;
 
-Status TooManyMerges(const char* field, size_t count) {
-  return VocabularyError(field, "there must be at most " + std::to_string(kMaxMerges) +
-                                    " merges, not " + std::to_string(count));
+Status TooManyMerges(const char* field, size_t count, size_t most) {
+  return VocabularyError(field, "there must be at most " + std::to_string(most) + " merges, not " +
+                                    std::to_string(count));
 }
 
 // Appends the divisions of the token into two.
@@ -35,7 +36,9 @@ void AddDivisions(TokenId id, const TokenTable& table, std::vector<Merge>* merge
 }  // namespace
 
 StatusOr<RankedMerges> MergesOfList(const std::vector<std::string>& list, const TokenTable& table) {
-  if (list.size() > kMaxMerges) return TooManyMerges("tokenizer.ggml.merges", list.size());
+  if (list.size() > kMaxVocabularyMerges) {
+    return TooManyMerges("tokenizer.ggml.merges", list.size(), kMaxVocabularyMerges);
+  }
   RankedMerges result;
   result.merges.reserve(list.size());
   result.ranks.reserve(list.size());
@@ -89,8 +92,8 @@ StatusOr<RankedMerges> MergesOfScores(const std::vector<float>& scores, const To
                              "a token has more than " + std::to_string(kMaxMergedBytes) + " bytes");
     }
     AddDivisions(id, table, &result.merges);
-    if (result.merges.size() > kMaxMerges) {
-      return TooManyMerges("tokenizer.ggml.tokens", result.merges.size());
+    if (result.merges.size() > kMaxDivisions) {
+      return TooManyMerges("tokenizer.ggml.tokens", result.merges.size(), kMaxDivisions);
     }
     const auto rank =
         std::lower_bound(best_first.begin(), best_first.end(), scores[index], std::greater<>()) -

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "tokenizer/tokenizer.h"
 
 namespace ropeway::tokenizer {
 namespace {
@@ -35,9 +36,53 @@ size_t NextCharacter(std::string_view text, size_t at) {
   return std::min(at, text.size());
 }
 
-// The end of the piece at `at` whose match exceeded the limits.
-size_t CutAfter(std::string_view text, size_t at) {
-  return NextCharacter(text, at + SplitPattern::kCutBytes);
+// After so many steps a match is left, so that others have their turn: about a millisecond.
+constexpr size_t kStepsAtOnce = size_t{1} << 17U;
+
+// What one look for a match takes.
+struct StepCount {
+  size_t most = 0;     // That are left.
+  size_t from = 0;     // Where it began.
+  size_t reached = 0;  // Where it was left: no match begins in [from, reached).
+  size_t at = 0;       // Of the last step.
+  size_t steps = 0;
+};
+
+// Called before each item of a pattern that is tried, if its steps are counted. The bytes that lie
+// between two such places were passed.
+int CountStep(pcre2_callout_block* block, void* data) {
+  auto* const count = static_cast<StepCount*>(data);
+  const size_t at = block->current_position;
+  count->steps += 1 + std::max(at, count->at) - std::min(at, count->at);
+  count->at = at;
+  if (count->steps > count->most) return PCRE2_ERROR_CALLOUT;
+  if (count->steps <= kStepsAtOnce || block->start_match <= count->from) return 0;
+  count->reached = block->start_match;
+  return PCRE2_ERROR_CALLOUT;
+}
+
+// What no pattern may have, "" if `expression` has none of it: \K makes matches that begin before
+// the place where they were looked for, and the others are other rules than those of `tokenizers`.
+std::string_view ForbiddenIn(std::string_view expression) {
+  constexpr std::array<std::string_view, 3> kEscapes = {"\\K", "\\Q", "\\c"};
+  constexpr std::array<std::string_view, 2> kGroups = {"(*", "(?C"};
+  bool in_class = false;
+  for (size_t i = 0; i < expression.size(); ++i) {
+    const std::string_view rest = expression.substr(i);
+    if (rest.front() == '\\') {
+      for (const std::string_view escape : kEscapes) {
+        if (rest.starts_with(escape)) return escape;
+      }
+      ++i;
+      continue;
+    }
+    for (const std::string_view group : kGroups) {
+      if (!in_class && rest.starts_with(group)) return group;
+    }
+    if (rest.front() == '[') in_class = true;
+    if (rest.front() == ']') in_class = false;
+  }
+  return {};
 }
 
 // Replaces \s and \S: PCRE2's \s includes U+180E, which Unicode removed from White_Space in 6.3,
@@ -92,14 +137,18 @@ struct SplitPattern::Code {
 // stack is only allocated when a match needs it.
 class SplitPattern::Matcher {
  public:
-  Matcher(std::shared_ptr<const Code> code, const Limits& limits)
+  // `steps`: those that are left to all of its walk; it must outlive this.
+  Matcher(std::shared_ptr<const Code> code, const Limits& limits, size_t* steps)
       : code_(std::move(code)),
         limits_(limits),
+        steps_(*steps),
         data_(pcre2_match_data_create_from_pattern(code_->pcre.get(), nullptr)),
         context_(pcre2_match_context_create(nullptr)) {
     if (data_ == nullptr || context_ == nullptr) throw std::bad_alloc();
     pcre2_set_heap_limit(context_.get(), limits.heap_limit_kib);
     pcre2_set_match_limit(context_.get(), limits.match_limit);
+    pcre2_set_depth_limit(context_.get(), limits.match_limit);
+    if (limits.counts_steps) pcre2_set_callout(context_.get(), &CountStep, &count_);
   }
 
   void Begin(std::string_view text) {
@@ -131,31 +180,45 @@ class SplitPattern::Matcher {
   // Looks for a match that begins in the next window.
   void Look(Work* work) {
     const size_t last = looked_ + work->window();
+    count_ = {.most = steps_, .from = looked_, .reached = looked_, .at = looked_};
     const int result = Match(looked_, std::min(last, text_.size()));
+    steps_ -= std::min(count_.steps, steps_);
     if (result > 0) {
-      const size_t* const ends = pcre2_get_ovector_pointer(data_.get());
-      begin_ = ends[0];
-      end_ = ends[1];
-      found_ = true;
-      work->SpendScan(end_ - looked_);
+      TakeMatch();
+      work->SpendScan(std::max(count_.steps, end_ - looked_));
       return;
     }
+    if (result == PCRE2_ERROR_CALLOUT && count_.reached > looked_) {
+      looked_ = count_.reached;
+      work->SpendScan(count_.steps);
+      return;
+    }
+    if (result == PCRE2_ERROR_NOMEMORY) throw std::bad_alloc();
     if (result != PCRE2_ERROR_NOMATCH) {
-      ++detours_.cut;
-      begin_ = at_;
-      end_ = CutAfter(text_, at_);
-      found_ = true;
-      // As long as a match may take.
-      work->Spend(SIZE_MAX);
-      return;
+      throw EncodingError(
+          "the split patterns of the model's tokenizer take too many steps for this text of " +
+          std::to_string(text_.size()) + " bytes");
     }
-    work->SpendScan(std::min(last, text_.size()) - looked_);
+    work->SpendScan(std::max(count_.steps, std::min(last, text_.size()) - looked_));
     if (last >= text_.size()) {
       begin_ = end_ = text_.size();
       found_ = true;
       return;
     }
     looked_ = code_->unit == SplitUnit::kBytes ? last + 1 : NextCharacter(text_, last + 1);
+  }
+
+  void TakeMatch() {
+    const size_t* const ends = pcre2_get_ovector_pointer(data_.get());
+    // Else the walk would not go on.
+    if (ends[0] < looked_ || ends[1] <= ends[0] || ends[1] > text_.size()) {
+      throw EncodingError(
+          "a split pattern of the model's tokenizer has a match that begins outside of the text to "
+          "split, or is empty");
+    }
+    begin_ = ends[0];
+    end_ = ends[1];
+    found_ = true;
   }
 
   // A match that begins in [at, last].
@@ -188,6 +251,8 @@ class SplitPattern::Matcher {
 
   const std::shared_ptr<const Code> code_;
   const Limits limits_;
+  size_t& steps_;
+  StepCount count_;  // Of the last look.
   MatchDataPtr data_;
   MatchContextPtr context_;
   JitStackPtr jit_stack_;
@@ -206,10 +271,14 @@ SplitPattern::SplitPattern(std::shared_ptr<const Code> code, Limits limits)
 
 StatusOr<SplitPattern> SplitPattern::Create(const std::string& expression, Limits limits,
                                             SplitUnit unit) {
+  if (const std::string_view found = ForbiddenIn(expression); !found.empty()) {
+    return InvalidArgument("the pattern has " + std::string(found) + ", which is not supported");
+  }
   int error = 0;
   size_t where = 0;
   // \C would cut characters, and what comes after believes in whole ones.
   const uint32_t options = PCRE2_USE_OFFSET_LIMIT | PCRE2_NEVER_BACKSLASH_C |
+                           (limits.counts_steps ? PCRE2_AUTO_CALLOUT : 0U) |
                            (unit == SplitUnit::kCharacters ? PCRE2_UTF | PCRE2_UCP : 0U);
   CodePtr pcre(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
                              options, &error, &where, nullptr));
@@ -229,8 +298,10 @@ StatusOr<SplitPattern> SplitPattern::Create(const std::string& expression, Limit
 
 SplitPattern::Detours SplitPattern::Split(const std::vector<std::string_view>& texts,
                                           std::vector<std::string_view>& pieces) const {
-  Matcher matcher(code_, limits_);
+  size_t steps = kSteps;
+  Matcher matcher(code_, limits_, &steps);
   for (const std::string_view text : texts) {
+    steps += kStepsPerByte * text.size();
     matcher.Begin(text);
     WalkAll(&matcher, &pieces);
   }
@@ -247,7 +318,7 @@ StatusOr<PreTokenizer> PreTokenizer::Create(const std::string& name) {
   }
   PreTokenizer result;
   for (const SplitExpression& expression : family->expressions) {
-    const Status status = result.Add(expression.text, expression.unit);
+    const Status status = result.Add(expression.text, expression.unit, false);
     if (!status.ok()) return Status(StatusCode::kInternal, status.message());
   }
   result.ignore_merges_ = family->ignore_merges;
@@ -259,16 +330,18 @@ StatusOr<PreTokenizer> PreTokenizer::Create(const std::vector<std::string>& patt
                                             bool ignore_merges) {
   PreTokenizer result;
   for (const std::string& pattern : patterns) {
-    Status status = result.Add(pattern, SplitUnit::kCharacters);
+    // Those of the families pass each byte a few times.
+    const bool counts_steps = !IsFamilyExpression(pattern);
+    Status status = result.Add(pattern, SplitUnit::kCharacters, counts_steps);
     if (!status.ok()) return status;
   }
   result.ignore_merges_ = ignore_merges;
   return result;
 }
 
-Status PreTokenizer::Add(std::string_view expression, SplitUnit unit) {
+Status PreTokenizer::Add(std::string_view expression, SplitUnit unit, bool counts_steps) {
   StatusOr<SplitPattern> pattern =
-      SplitPattern::Create(WithUnicodeSpace(expression), SplitPattern::Limits(), unit);
+      SplitPattern::Create(WithUnicodeSpace(expression), {.counts_steps = counts_steps}, unit);
   if (!pattern.ok()) return pattern.status();
   patterns_.push_back(*std::move(pattern));
   return {};
@@ -276,7 +349,8 @@ Status PreTokenizer::Add(std::string_view expression, SplitUnit unit) {
 
 PreTokenizer::Cursor::Cursor(const PreTokenizer* owner) {
   for (const SplitPattern& pattern : owner->patterns_) {
-    levels_.push_back(std::make_unique<SplitPattern::Matcher>(pattern.code_, pattern.limits_));
+    levels_.push_back(
+        std::make_unique<SplitPattern::Matcher>(pattern.code_, pattern.limits_, &steps_));
   }
 }
 
@@ -284,6 +358,7 @@ PreTokenizer::Cursor::~Cursor() = default;
 
 void PreTokenizer::Cursor::Begin(std::string_view text) {
   level_ = 0;
+  steps_ += SplitPattern::kStepsPerByte * text.size();
   levels_[0]->Begin(text);
 }
 

@@ -15,27 +15,33 @@
 
 namespace ropeway::tokenizer {
 
-// A regular expression that splits text. Const and thread-safe after construction.
+// A regular expression that splits text. Const and thread-safe after construction. Where a match
+// exceeds the limits, there is no text left out and no piece made up: EncodingError (tokenizer.h)
+// is thrown.
 class SplitPattern {
  public:
   struct Limits {
     size_t jit_stack_bytes = size_t{1} << 20U;  // Of compiled code.
     uint32_t heap_limit_kib = 64 * 1024;        // Of the interpreting matcher.
-    uint32_t match_limit = 10'000'000;          // Steps of one match, in either matcher.
+    uint32_t match_limit = 10'000'000;          // Of one match at one place, in either matcher.
+    // Whether each step of a match is counted, which takes time: for patterns that may look at a
+    // text over and over. The others have no limit beside those above.
+    bool counts_steps = true;
   };
+
+  // Counted steps that a text may take, over all of its patterns: a byte that was passed or an item
+  // of the pattern that was tried. The patterns of known models take less than ten per byte.
+  static constexpr size_t kSteps = 1'000'000;
+  static constexpr size_t kStepsPerByte = 128;
 
   // How often a match took a fallback. None changes the pieces of a match within the limits.
   struct Detours {
     size_t large_stack = 0;  // Repeated with the large JIT stack.
     size_t interpreted = 0;  // Repeated by the interpreting matcher.
-    size_t cut = 0;          // Both matchers exceeded their limits: cut after kCutBytes.
   };
 
-  // The length of a piece whose match exceeds the limits (rounded up to whole characters).
-  static constexpr size_t kCutBytes = 4096;
-
   // Fails if `expression` is not a valid pattern (PCRE2 syntax; of characters: UTF-8 and Unicode
-  // properties).
+  // properties), or has what changes a match's beginning or PCRE2's rules: \K, \Q, \c, (*, (?C.
   static StatusOr<SplitPattern> Create(const std::string& expression, Limits limits,
                                        SplitUnit unit = SplitUnit::kCharacters);
   static StatusOr<SplitPattern> Create(const std::string& expression) {
@@ -83,8 +89,8 @@ class PreTokenizer {
   // REQUIRES: `text` is valid UTF-8.
   std::vector<std::string_view> Split(std::string_view text) const;
 
-  // The same, piece by piece, of one text after the other. A single match is not cut: a word of a
-  // megabyte takes some milliseconds. One thread at a time.
+  // The same, piece by piece, of one text after the other. A single match is not left before its
+  // end: a word of a megabyte takes some milliseconds. One thread at a time.
   class Cursor {
    public:
     // `owner` must outlive it. Throws std::bad_alloc.
@@ -95,11 +101,13 @@ class PreTokenizer {
 
     // REQUIRES: `text` is valid UTF-8; it must outlive the walk through it.
     void Begin(std::string_view text);
+    // A piece is never empty. Throws EncodingError; the cursor is of no use then.
     SplitStep Next(Work* work, std::string_view* piece);
 
    private:
     std::vector<std::unique_ptr<SplitPattern::Matcher>> levels_;  // One for each pattern.
     size_t level_ = 0;  // Of the newest piece; those above are within a piece too.
+    size_t steps_ = SplitPattern::kSteps;  // Left to all texts to come and those before.
   };
 
   // Whether a piece that is a token becomes that token, without merges.
@@ -110,7 +118,7 @@ class PreTokenizer {
 
  private:
   PreTokenizer() = default;
-  Status Add(std::string_view expression, SplitUnit unit);
+  Status Add(std::string_view expression, SplitUnit unit, bool counts_steps);
 
   std::vector<SplitPattern> patterns_;  // Each splits the pieces of the previous one.
   bool ignore_merges_ = false;

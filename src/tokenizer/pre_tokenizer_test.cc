@@ -6,6 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/split_patterns.h"
+#include "tokenizer/tokenizer.h"
+
 namespace ropeway::tokenizer {
 namespace {
 
@@ -67,6 +70,32 @@ TEST(PreTokenizerTest, PatternsOfAFileSplitOneAfterTheOther) {
   EXPECT_FALSE(PreTokenizer::Create({"a", "(b"}, true).ok());
   // It would cut characters.
   EXPECT_FALSE(PreTokenizer::Create({R"(\C)"}, true).ok());
+}
+
+TEST(PreTokenizerTest, ALongLookIsLeftBetweenItsPlaces) {
+  const StatusOr<PreTokenizer> made = PreTokenizer::Create({"a+[bc]"}, false);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  const std::string text(700, 'a');
+  PreTokenizer::Cursor cursor(&*made);
+  cursor.Begin(text);
+  std::string_view piece;
+  SplitStep step = SplitStep::kPause;
+  int calls = 0;
+  for (; step == SplitStep::kPause && calls < 1000; ++calls) {
+    Work work(4096);
+    step = cursor.Next(&work, &piece);
+  }
+  EXPECT_EQ(step, SplitStep::kPiece);
+  EXPECT_EQ(piece, text);
+  EXPECT_GE(calls, 3);
+}
+
+TEST(PreTokenizerTest, PatternsShareTheStepsOfAText) {
+  const std::string text(800, 'a');
+  const auto one = PreTokenizer::Create({"a+[bc]"}, false);
+  EXPECT_EQ(one->Split(text), Pieces{text});
+  const auto many = PreTokenizer::Create(std::vector<std::string>(31, "a+[bc]"), false);
+  EXPECT_THROW(many->Split(text), EncodingError);
 }
 
 TEST(PreTokenizerTest, SmollmSeesNothingBeyondADigit) {
@@ -149,10 +178,9 @@ TEST(SplitPatternTest, AStackThatCannotGrowIsFollowedByTheInterpreter) {
   const SplitPattern::Detours detours = pattern.Split({text}, pieces);
   EXPECT_EQ(pieces.size(), 1U);
   EXPECT_GT(detours.interpreted, 0U);
-  EXPECT_EQ(detours.cut, 0U);
 }
 
-TEST(SplitPatternTest, WhatNoMatcherCanEndIsCutAtWholeCharacters) {
+TEST(SplitPatternTest, WhatNoMatcherCanEndIsAnError) {
   const SplitPattern pattern = MakePattern(
       R"((?:(ä)|(b))+c|.)",
       {.jit_stack_bytes = size_t{32} << 10U, .heap_limit_kib = 64, .match_limit = 100'000});
@@ -160,23 +188,53 @@ TEST(SplitPatternTest, WhatNoMatcherCanEndIsCutAtWholeCharacters) {
   for (int i = 0; i < 20'000; ++i) text += "ä";
   text += "c";
   std::vector<std::string_view> pieces;
-  const SplitPattern::Detours detours = pattern.Split({text}, pieces);
-  EXPECT_GT(detours.cut, 0U);
-  EXPECT_EQ(Join(pieces), text);
-  // 1 byte and 4,095 more would end inside a character, so the first piece takes one byte more.
-  EXPECT_EQ(pieces.front().size(), SplitPattern::kCutBytes + 1);
-  std::vector<std::string_view> again;
-  pattern.Split({text}, again);
-  EXPECT_EQ(again, pieces);
+  EXPECT_THROW(pattern.Split({text}, pieces), EncodingError);
 }
 
-TEST(SplitPatternTest, AMatchThatTakesTooLongIsCut) {
-  const SplitPattern pattern = MakePattern("(?:(?:x+)+)+y|.", {.match_limit = 10'000});
+TEST(SplitPatternTest, AMatchThatTakesTooLongIsAnError) {
   const std::string text(5000, 'x');
+  for (const bool counts_steps : {false, true}) {
+    const SplitPattern pattern =
+        MakePattern("(?:(?:x+)+)+y|.", {.match_limit = 10'000, .counts_steps = counts_steps});
+    std::vector<std::string_view> pieces;
+    EXPECT_THROW(pattern.Split({text}, pieces), EncodingError);
+  }
+}
+
+// No match takes long here, but there is one to try at each place.
+TEST(SplitPatternTest, ManyMatchesThatTakeTooLongAreAnError) {
+  const SplitPattern pattern = MakePattern("a+[bc]");
   std::vector<std::string_view> pieces;
-  const SplitPattern::Detours detours = pattern.Split({text}, pieces);
-  EXPECT_GT(detours.cut, 0U);
-  EXPECT_EQ(Join(pieces), text);
+  EXPECT_THROW(pattern.Split({std::string(100'000, 'a')}, pieces), EncodingError);
+}
+
+TEST(SplitPatternTest, CountedStepsMakeTheSamePieces) {
+  const std::string expression(FindSplitFamily("llama-bpe")->expressions.front().text);
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += "We'LL see 1234  \u00e4x!!\n\n y\u3000";
+  std::vector<std::string_view> counted;
+  MakePattern(expression).Split({text}, counted);
+  std::vector<std::string_view> uncounted;
+  MakePattern(expression, {.counts_steps = false}).Split({text}, uncounted);
+  EXPECT_EQ(counted, uncounted);
+  EXPECT_EQ(Join(counted), text);
+}
+
+// Else it would begin before the place where it was looked for, and splitting would not go on.
+TEST(SplitPatternTest, AMatchCannotSetItsBeginning) {
+  const auto error = [](const std::string& expression) {
+    return SplitPattern::Create(expression).status().message();
+  };
+  EXPECT_EQ(error(R"((?<=(?&k))(?(DEFINE)(?<k>\Ka)))"),
+            R"(the pattern has \K, which is not supported)");
+  EXPECT_FALSE(SplitPattern::Create(R"(a\\\Kb)").ok());
+  EXPECT_FALSE(SplitPattern::Create(R"(\c\\Kb)").ok());
+  EXPECT_FALSE(SplitPattern::Create("\\Q\\\\E\\Ka").ok());
+  EXPECT_FALSE(SplitPattern::Create("(*UCP)a").ok());
+  EXPECT_FALSE(SplitPattern::Create("a(*SKIP)b").ok());
+  EXPECT_FALSE(SplitPattern::Create("(?C1)a").ok());
+  // These have none of it.
+  EXPECT_TRUE(SplitPattern::Create(R"(\\Ka|\(*|[(*]|(?:C))").ok());
 }
 
 }  // namespace

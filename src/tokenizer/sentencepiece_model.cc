@@ -10,8 +10,6 @@
 namespace ropeway::tokenizer {
 namespace {
 
-constexpr size_t kMaxPieces = size_t{1} << 24;
-
 // The numbers of fields, from sentencepiece_model.proto.
 constexpr uint32_t kPieces = 1;          // ModelProto: repeated SentencePiece,
 constexpr uint32_t kTrainerSpec = 2;     // TrainerSpec,
@@ -128,9 +126,23 @@ bool ReadPiece(std::string_view bytes, Vocabulary* vocabulary) {
   return true;
 }
 
+// The number of pieces, found without taking memory for them.
+size_t CountPieces(std::string_view bytes) {
+  size_t count = 0;
+  ProtoReader reader(bytes);
+  while (const std::optional<ProtoField> field = reader.Next()) {
+    if (field->number == kPieces) ++count;
+  }
+  return count;
+}
+
 }  // namespace
 
 StatusOr<Vocabulary> ReadSentencePieceModel(std::string_view bytes) {
+  if (const size_t count = CountPieces(bytes); count > kMaxVocabularyTokens) {
+    return BadModel("has " + std::to_string(count) + " pieces; at most " +
+                    std::to_string(kMaxVocabularyTokens) + " are read");
+  }
   Vocabulary vocabulary;
   vocabulary.space_prefix = SpacePrefix::kEach;  // The format's defaults.
   vocabulary.remove_extra_spaces = true;
@@ -138,7 +150,7 @@ StatusOr<Vocabulary> ReadSentencePieceModel(std::string_view bytes) {
   ProtoReader reader(bytes);
   while (const std::optional<ProtoField> field = reader.Next()) {
     if (field->number == kPieces) {
-      if (vocabulary.tokens.size() >= kMaxPieces || !ReadPiece(field->bytes, &vocabulary)) {
+      if (!ReadPiece(field->bytes, &vocabulary)) {
         return BadModel("piece " + std::to_string(vocabulary.tokens.size()) + " is not valid");
       }
     } else if (field->number == kTrainerSpec) {

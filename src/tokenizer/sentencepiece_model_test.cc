@@ -119,6 +119,13 @@ TEST(SentencePieceModelTest, RejectsWhatIsNoModel) {
             StatusCode::kUnimplemented);
 }
 
+TEST(SentencePieceModelTest, BoundsThePieces) {
+  std::string bytes;
+  for (size_t i = 0; i <= kMaxVocabularyTokens; ++i) bytes.append("\x0A\0", 2);
+  EXPECT_THAT(SpError(bytes),
+              HasSubstr("tokenizer.model: has 4194305 pieces; at most 4194304 are read"));
+}
+
 TEST(SentencePieceModelTest, AFolderWithoutTokenizerJsonUsesIt) {
   Vocabulary gguf = MakeSentencePieceVocabulary("llama", {"▁", "a", "b", "ab", "▁a"});
   const std::string config = R"({"bos_token": "<s>", "eos_token": {"content": "</s>"},

@@ -171,6 +171,22 @@ const SplitFamily* FindSplitFamily(std::string_view name) {
   return found == families.end() ? nullptr : &*found;
 }
 
+bool IsFamilyExpression(std::string_view expression) {
+  for (const SplitFamily& family : Families()) {
+    for (const SplitExpression& each : family.expressions) {
+      if (each.unit == SplitUnit::kCharacters && each.text == expression) return true;
+    }
+  }
+  return false;
+}
+
+bool MatchesAllText(std::string_view expression) {
+  const std::vector<SplitFamily>& families = Families();
+  return std::any_of(families.begin(), families.end(), [&](const SplitFamily& family) {
+    return family.expressions.size() == 1 && family.expressions.front().text == expression;
+  });
+}
+
 std::string SplitFamilyNames() {
   std::string names;
   for (const SplitFamily& family : Families()) {

@@ -30,6 +30,12 @@ struct SplitFamily {
 // older than the names, when there were GPT-2's patterns alone.
 const SplitFamily* FindSplitFamily(std::string_view name);
 
+// Whether a family splits characters by `expression`; none of those looks at a text over and over.
+bool IsFamilyExpression(std::string_view expression);
+
+// Whether all of any text is matched by `expression`, as those of families without another are.
+bool MatchesAllText(std::string_view expression);
+
 // The names of all families.
 std::string SplitFamilyNames();
 

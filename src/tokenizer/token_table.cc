@@ -8,8 +8,6 @@
 namespace ropeway::tokenizer {
 namespace {
 
-constexpr size_t kMaxTokens = size_t{1} << 24U;
-
 // Special tokens that end a turn or a text in common models, for files that do not declare them.
 constexpr std::array<std::string_view, 15> kEndTexts = {
     "<|im_end|>",    "<|endoftext|>", "<|eot_id|>",         "<|eom_id|>", "<|end_of_text|>",
@@ -88,9 +86,9 @@ StatusOr<std::unique_ptr<const TokenTable>> TokenTable::Create(Spelling spelling
 
 Status TokenTable::Init(Spelling spelling, Vocabulary* vocabulary) {
   const size_t count = vocabulary->tokens.size();
-  if (count == 0 || count > kMaxTokens) {
+  if (count == 0 || count > kMaxVocabularyTokens) {
     return VocabularyError("tokenizer.ggml.tokens", "there must be 1 to " +
-                                                        std::to_string(kMaxTokens) +
+                                                        std::to_string(kMaxVocabularyTokens) +
                                                         " tokens, not " + std::to_string(count));
   }
   for (const auto& [field, id] : kNamedIds) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,6 +30,12 @@ struct EncodeOptions {
   std::optional<TokenId> after = {};
 };
 
+// Thrown where a text cannot be encoded as the model's file says, such as by a split pattern that
+// takes too many steps for it: an error of the request, not of the program.
+struct EncodingError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 // A text on its way to ids, in pieces: a long text need not keep a thread from all others. Thread
 // rule: one thread at a time.
 class Encoding {
@@ -38,7 +45,7 @@ class Encoding {
   virtual ~Encoding() = default;
 
   // Goes on for about `work` units (work.h), at least one. Returns whether it ended: all ids are
-  // there, or there are more than Tokenizer::Begin's `most`.
+  // there, or there are more than Tokenizer::Begin's `most`. Throws EncodingError.
   virtual bool Run(size_t work) = 0;
 
   // The ids so far.
@@ -60,7 +67,7 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // Any bytes are valid input. Byte-level BPE keeps them all; other kinds may normalize the text,
-  // and have no token for a part of it.
+  // and have no token for a part of it. Throws EncodingError.
   virtual std::vector<TokenId> Encode(std::string_view text,
                                       const EncodeOptions& options) const = 0;
 

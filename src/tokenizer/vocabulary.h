@@ -4,6 +4,7 @@
 #ifndef ROPEWAY_TOKENIZER_VOCABULARY_H_
 #define ROPEWAY_TOKENIZER_VOCABULARY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,6 +23,11 @@ enum class TokenType : int32_t {
   kUnused = 5,
   kByte = 6,
 };
+
+// The most that is read of a file: the largest known vocabularies have 262,144 tokens and twice as
+// many merges.
+inline constexpr size_t kMaxVocabularyTokens = size_t{1} << 22;
+inline constexpr size_t kMaxVocabularyMerges = size_t{1} << 23;
 
 // Where a tokenizer of words (SentencePiece) writes a space that the text does not have, so that
 // its first word is the token of any other word.
