@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr char kField[] = "tokenizer.json \"post_processor\"";
+constexpr char kPostProcessorField[] = "tokenizer.json \"post_processor\"";
 
 class PostProcessorReader {
  public:
@@ -30,12 +30,14 @@ class PostProcessorReader {
   std::optional<TokenId> SpecialToken(const json& processor, const json& piece);
 
   bool Broken(const std::string& what) {
-    status_ = {StatusCode::kDataLoss, std::string(kField) + ": " + what, kField};
+    status_ = {StatusCode::kDataLoss, std::string(kPostProcessorField) + ": " + what,
+               kPostProcessorField};
     return false;
   }
   bool Lacks(const std::string& what) {
-    status_ = {StatusCode::kUnimplemented, std::string(kField) + ": " + what + " is not supported",
-               kField};
+    status_ = {StatusCode::kUnimplemented,
+               std::string(kPostProcessorField) + ": " + what + " is not supported",
+               kPostProcessorField};
     return false;
   }
 
@@ -109,13 +111,14 @@ std::optional<TokenId> PostProcessorReader::SpecialToken(const json& processor, 
     Lacks("the special token " + Quoted(name) + " of several ids");
     return std::nullopt;
   }
-  if (!ids.is_array() || ids.empty() || !ids[0].is_number_unsigned() ||
-      ids[0].get<uint64_t>() >= tokens_.size()) {
+  const int64_t id =
+      ids.is_array() && !ids.empty() && ids[0].is_number_integer() ? ids[0].get<int64_t>() : -1;
+  if (id < 0 || static_cast<uint64_t>(id) >= tokens_.size()) {
     Broken("the id of the special token " + Quoted(name) + " is none of the vocabulary's " +
            std::to_string(tokens_.size()) + " tokens");
     return std::nullopt;
   }
-  return static_cast<TokenId>(ids[0].get<uint64_t>());
+  return static_cast<TokenId>(id);
 }
 
 }  // namespace
