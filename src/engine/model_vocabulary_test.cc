@@ -148,7 +148,10 @@ TEST(ModelVocabularyTest, MoreTokensThanAnyVocabularyHasAreNotCopied) {
 // To read a pipe would be to wait for its writer.
 TEST(ModelVocabularyTest, AFileOfAFolderIsARegularFile) {
   const model::TempFolder folder;
-  model::WriteTinyFolder({}, folder.path());
+  model::TinyLlamaOptions options;
+  options.weights = kernels::WeightType::kF32;
+  options.embedding = kernels::WeightType::kF32;
+  model::WriteTinyFolder(options, folder.path());
   const auto read = [&] {
     const auto opened = model::GgufFile::Open(folder.path());
     EXPECT_TRUE(opened.ok()) << opened.status().message();
