@@ -139,6 +139,19 @@ Status ModelBytes::Read(uint64_t begin, std::span<std::byte> to) const {
   return {};
 }
 
+// Reads whole rows, also where only a part of one is asked for.
+template <typename Matrix>
+Status ModelBytes::ReadAnyBytes(const Matrix& matrix, uint64_t row_bytes, uint64_t offset,
+                                std::span<std::byte> to) const {
+  const uint64_t row = offset / row_bytes;
+  if (offset % row_bytes == 0 && to.size() % row_bytes == 0) return ReadRows(matrix, row, to);
+  const uint64_t end = (offset + to.size() + row_bytes - 1) / row_bytes;
+  std::vector<std::byte> rows(static_cast<size_t>((end - row) * row_bytes));
+  if (Status status = ReadRows(matrix, row, rows); !status.ok()) return status;
+  std::memcpy(to.data(), rows.data() + (offset - row * row_bytes), to.size());
+  return {};
+}
+
 Status ModelBytes::ReadExtent(const Extent& extent, uint64_t offset,
                               std::span<std::byte> to) const {
   return std::visit(
@@ -153,19 +166,6 @@ Status ModelBytes::ReadExtent(const Extent& extent, uint64_t offset,
         }
       },
       extent.source);
-}
-
-// Reads whole rows, also where only a part of one is asked for.
-template <typename Matrix>
-Status ModelBytes::ReadAnyBytes(const Matrix& matrix, uint64_t row_bytes, uint64_t offset,
-                                std::span<std::byte> to) const {
-  const uint64_t row = offset / row_bytes;
-  if (offset % row_bytes == 0 && to.size() % row_bytes == 0) return ReadRows(matrix, row, to);
-  const uint64_t end = (offset + to.size() + row_bytes - 1) / row_bytes;
-  std::vector<std::byte> rows(static_cast<size_t>((end - row) * row_bytes));
-  if (Status status = ReadRows(matrix, row, rows); !status.ok()) return status;
-  std::memcpy(to.data(), rows.data() + (offset - row * row_bytes), to.size());
-  return {};
 }
 
 Status ModelBytes::ReadRows(const ConvertedMatrix& matrix, uint64_t row,
