@@ -2,7 +2,6 @@
 // models equal those of tests/architectures/NAME.txt, which make_goldens.py there makes. Its
 // docstring says what each of the two bounds proves.
 #include <gtest/gtest.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
 #include <bit>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/sha256.h"
 #include "determinism_harness.h"
 #include "model/gguf.h"
 #include "model/test_gguf_writer.h"
@@ -97,24 +97,15 @@ std::string ChecksumOf(const model::GgufFile& file) {
   for (const model::GgufTensor& tensor : file.tensors()) {
     if (!tensor.name.starts_with("rope_")) tensors[std::string(tensor.name)] = &tensor;
   }
-  EVP_MD_CTX* const context = EVP_MD_CTX_new();
-  EVP_DigestInit_ex(context, EVP_sha256(), nullptr);
+  base::Sha256Stream sum;
   for (const auto& [name, tensor] : tensors) {
     std::vector<std::byte> bytes(tensor->bytes);
     const Status read = file.Read(tensor->begin, bytes);
     EXPECT_TRUE(read.ok()) << read.message();
-    EVP_DigestUpdate(context, name.data(), name.size());
-    EVP_DigestUpdate(context, bytes.data(), bytes.size());
+    sum.Add(name.data(), name.size());
+    sum.Add(bytes.data(), bytes.size());
   }
-  unsigned char digest[32];
-  EVP_DigestFinal_ex(context, digest, nullptr);
-  EVP_MD_CTX_free(context);
-  std::string hex;
-  for (const unsigned char byte : digest) {
-    hex += "0123456789abcdef"[byte >> 4];
-    hex += "0123456789abcdef"[byte & 15];
-  }
-  return hex;
+  return base::HexText(sum.End());
 }
 
 // As token_ids of tiny_weights.py.

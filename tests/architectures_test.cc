@@ -3,7 +3,6 @@
 // and in sessions; and the bits are the same under every instruction set. Against transformers:
 // architectures_golden_test.cc.
 #include <gtest/gtest.h>
-#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/sha256.h"
 #include "determinism_harness.h"
 #include "kernels/test_cpu_info.h"
 #include "kvcache/disk_tier.h"
@@ -294,25 +294,16 @@ std::string CheckedInTinyDigest(const std::string& wanted) {
 }
 
 std::string TinyDigest(const std::map<RequestId, Output>& outputs) {
-  EVP_MD_CTX* const context = EVP_MD_CTX_new();
-  EVP_DigestInit_ex(context, EVP_sha256(), nullptr);
-  const auto add = [context](const auto& values) {
-    EVP_DigestUpdate(context, values.data(), values.size() * sizeof values[0]);
+  base::Sha256Stream sum;
+  const auto add = [&sum](const auto& values) {
+    sum.Add(values.data(), values.size() * sizeof values[0]);
   };
   for (const auto& [id, output] : outputs) {
     add(output.tokens);
     add(output.logprob_bits);
     add(output.scored_bits);
   }
-  unsigned char digest[32];
-  EVP_DigestFinal_ex(context, digest, nullptr);
-  EVP_MD_CTX_free(context);
-  std::string hex;
-  for (const unsigned char byte : digest) {
-    hex += "0123456789abcdef"[byte >> 4];
-    hex += "0123456789abcdef"[byte & 15];
-  }
-  return hex;
+  return base::HexText(sum.End());
 }
 
 TEST_P(Architectures, BitsAreTheCheckedInOnesUnderEveryInstructionSet) {

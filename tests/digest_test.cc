@@ -4,7 +4,6 @@
 // types, and a short one on a tiny model with the others. A change of bits needs a new
 // kNumericsVersion (kernels.h) and with it new lines in tests/data/digest.txt.
 #include <gtest/gtest.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
 #include <fstream>
@@ -16,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/sha256.h"
 #include "determinism_harness.h"
 #include "executor/cpu_executor.h"
 #include "kernels/test_cpu_info.h"
@@ -23,30 +23,6 @@
 
 namespace ropeway::test::testing {
 namespace {
-
-class Sha256 {
- public:
-  Sha256() { EVP_DigestInit_ex(context_, EVP_sha256(), nullptr); }
-  ~Sha256() { EVP_MD_CTX_free(context_); }
-  Sha256(const Sha256&) = delete;
-  Sha256& operator=(const Sha256&) = delete;
-
-  void Add(const void* data, size_t size) { EVP_DigestUpdate(context_, data, size); }
-
-  std::string Hex() {
-    unsigned char bytes[32];
-    EVP_DigestFinal_ex(context_, bytes, nullptr);
-    std::string hex;
-    for (unsigned char byte : bytes) {
-      hex += "0123456789abcdef"[byte >> 4];
-      hex += "0123456789abcdef"[byte & 15];
-    }
-    return hex;
-  }
-
- private:
-  EVP_MD_CTX* context_ = EVP_MD_CTX_new();
-};
 
 // The line of tests/data/digest.txt: "VERSION CONTEXT KV-TYPE SHA-256".
 std::string CheckedInDigest(const std::string& context, kernels::KvType kv_type) {
@@ -137,7 +113,7 @@ std::string DigestOf(const Work& work, const kernels::Kernels* kernels, kernels:
   spec.num_logprobs = 5;
   item.spec = &spec;
 
-  Sha256 sha;
+  base::Sha256Stream sha;
   int computed = 0;
   while (computed < work.tokens) {
     const int count = std::min(work.chunk, static_cast<int>(ids.size()) - computed);
@@ -163,7 +139,7 @@ std::string DigestOf(const Work& work, const kernels::Kernels* kernels, kernels:
     executor.ReadBlock(item.blocks[static_cast<size_t>(i)], bytes);
     sha.Add(bytes.data(), bytes.size());
   }
-  return sha.Hex();
+  return base::HexText(sha.End());
 }
 
 class Digest

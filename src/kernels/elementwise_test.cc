@@ -84,9 +84,11 @@ TEST_P(ElementwiseTest, RmsNorm) {
   });
 }
 
-TEST_P(ElementwiseTest, Rope) {
+// `rope`: a rotation of heads by one row of cosines and sines.
+void ExpectSameRotations(const Kernels& reference, const Kernels& kernels,
+                         decltype(&Kernels::rope) rope) {
   uint32_t seed = 1;
-  for (const int rope_dim : {2, 4, 6, 8, 10, 14, 16, 30, 32, 62, 64, 100, 128}) {
+  for (const int rope_dim : {2, 4, 6, 8, 10, 14, 16, 30, 32, 62, 64, 96, 100, 128}) {
     for (const int head_dim : {64, 128}) {
       if (rope_dim > head_dim) continue;
       for (const int heads : {1, 3, 9}) {
@@ -96,8 +98,8 @@ TEST_P(ElementwiseTest, Rope) {
           const auto cos_sin = Vector(rope_dim, angles, seed);
           auto expected = Vector(heads * head_dim, values, seed + 1);
           Guarded actual(expected, static_cast<int>(seed % 16));
-          reference_.rope(expected.data(), heads, head_dim, rope_dim, cos_sin.data());
-          kernels_->rope(actual.data(), heads, head_dim, rope_dim, cos_sin.data());
+          (reference.*rope)(expected.data(), heads, head_dim, rope_dim, cos_sin.data());
+          (kernels.*rope)(actual.data(), heads, head_dim, rope_dim, cos_sin.data());
           ASSERT_TRUE(AllSameBits(expected, actual.values())) << rope_dim << " " << heads;
           ASSERT_TRUE(actual.intact()) << rope_dim;
         }
@@ -105,6 +107,8 @@ TEST_P(ElementwiseTest, Rope) {
     }
   }
 }
+
+TEST_P(ElementwiseTest, Rope) { ExpectSameRotations(reference_, *kernels_, &Kernels::rope); }
 
 TEST_P(ElementwiseTest, LayerNorm) {
   ForLengths([&](int n, Values values, uint32_t seed) {
@@ -123,25 +127,7 @@ TEST_P(ElementwiseTest, LayerNorm) {
 }
 
 TEST_P(ElementwiseTest, RopeOfHalves) {
-  uint32_t seed = 1;
-  for (const int rope_dim : {2, 4, 6, 8, 10, 14, 16, 30, 32, 62, 64, 96, 100, 128}) {
-    for (const int head_dim : {64, 128}) {
-      if (rope_dim > head_dim) continue;
-      for (const int heads : {1, 3, 9}) {
-        for (const Values values : kAllValues) {
-          seed += 2;
-          const Values angles = seed % 5 == 0 ? values : Values::kNormal;
-          const auto cos_sin = Vector(rope_dim, angles, seed);
-          auto expected = Vector(heads * head_dim, values, seed + 1);
-          Guarded actual(expected, static_cast<int>(seed % 16));
-          reference_.rope_halves(expected.data(), heads, head_dim, rope_dim, cos_sin.data());
-          kernels_->rope_halves(actual.data(), heads, head_dim, rope_dim, cos_sin.data());
-          ASSERT_TRUE(AllSameBits(expected, actual.values())) << rope_dim << " " << heads;
-          ASSERT_TRUE(actual.intact()) << rope_dim;
-        }
-      }
-    }
-  }
+  ExpectSameRotations(reference_, *kernels_, &Kernels::rope_halves);
 }
 
 TEST_P(ElementwiseTest, OtherActivations) {

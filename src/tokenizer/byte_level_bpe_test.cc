@@ -10,6 +10,7 @@
 
 #include "tokenizer/bpe_tables.h"
 #include "tokenizer/make_tokenizer.h"
+#include "tokenizer/test_tokenizer.h"
 #include "tokenizer/test_vocabulary.h"
 
 namespace ropeway::tokenizer {
@@ -20,12 +21,6 @@ using Ids = std::vector<TokenId>;
 // Neither bos nor special tokens.
 constexpr EncodeOptions kPlain = {.add_special = false, .parse_special = false};
 constexpr EncodeOptions kParse = {.add_special = false, .parse_special = true};
-
-std::unique_ptr<Tokenizer> Make(Vocabulary vocabulary) {
-  StatusOr<std::unique_ptr<Tokenizer>> tokenizer = MakeTokenizer(std::move(vocabulary));
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
-  return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
-}
 
 std::string ErrorField(Vocabulary vocabulary) {
   const auto tokenizer = MakeTokenizer(std::move(vocabulary));
@@ -62,7 +57,7 @@ const std::vector<const char*> kFamilies = {
 const std::vector<std::string> kMerges = {"h e", "l l", "he ll", "Ġ w", "a a", "aa aa"};
 
 TEST(ByteLevelBpeTest, MergesByRankWithinPieces) {
-  const auto tokenizer = Make(MakeVocabulary("gpt-2", kMerges));
+  const auto tokenizer = MustMakeTokenizer(MakeVocabulary("gpt-2", kMerges));
   EXPECT_EQ(tokenizer->Encode("hello w", kPlain), (Ids{258, 'o', 259}));
   EXPECT_EQ(tokenizer->Encode("aaaaaaa", kPlain), (Ids{261, 260, 'a'}));
   EXPECT_EQ(tokenizer->Encode("", kPlain), Ids{});
@@ -72,7 +67,7 @@ TEST(ByteLevelBpeTest, MergesByRankWithinPieces) {
 // Found by fuzzing: with ignore_merges, a piece whose byte letters spell an added token became that
 // token, even a control token without parse_special.
 TEST(ByteLevelBpeTest, APieceIsNeverTheAddedTokenThatItsLettersSpell) {
-  const auto tokenizer = Make(MakeVocabulary("llama-bpe", {}, {"stop"}, {"Ã©"}));
+  const auto tokenizer = MustMakeTokenizer(MakeVocabulary("llama-bpe", {}, {"stop"}, {"Ã©"}));
   EXPECT_EQ(tokenizer->Encode("stop", kPlain), (Ids{'s', 't', 'o', 'p'}));
   EXPECT_EQ(tokenizer->Encode("stop", kParse), Ids{256});
   EXPECT_EQ(tokenizer->Encode("é", kPlain), (Ids{0xC3, 0xA9}));
@@ -83,20 +78,20 @@ TEST(ByteLevelBpeTest, BeginsAndEndsTextsAsTheFileSays) {
   Vocabulary vocabulary = MakeVocabulary("gpt-2", {}, {"<s>", "</s>"});
   vocabulary.bos = 256;
   vocabulary.eos = 257;
-  EXPECT_EQ(Make(vocabulary)->Encode("a", {}), Ids{'a'});
+  EXPECT_EQ(MustMakeTokenizer(vocabulary)->Encode("a", {}), Ids{'a'});
   vocabulary.add_bos = true;
-  EXPECT_EQ(Make(vocabulary)->Encode("a", {}), (Ids{256, 'a'}));
-  EXPECT_EQ(Make(vocabulary)->Encode("a", kParse), Ids{'a'});
+  EXPECT_EQ(MustMakeTokenizer(vocabulary)->Encode("a", {}), (Ids{256, 'a'}));
+  EXPECT_EQ(MustMakeTokenizer(vocabulary)->Encode("a", kParse), Ids{'a'});
   vocabulary.add_eos = true;
-  EXPECT_EQ(Make(vocabulary)->Encode("a", {}), (Ids{256, 'a', 257}));
+  EXPECT_EQ(MustMakeTokenizer(vocabulary)->Encode("a", {}), (Ids{256, 'a', 257}));
   vocabulary.pre = "llama-bpe";
   vocabulary.add_bos.reset();
   vocabulary.add_eos.reset();
-  EXPECT_EQ(Make(vocabulary)->Encode("a", {}), (Ids{256, 'a'}));
+  EXPECT_EQ(MustMakeTokenizer(vocabulary)->Encode("a", {}), (Ids{256, 'a'}));
 }
 
 TEST(ByteLevelBpeTest, ControlTokensOnlyWhereAsked) {
-  const auto tokenizer = Make(MakeVocabulary("gpt-2", {}, {"<x>", "<x>>"}, {"<u>"}));
+  const auto tokenizer = MustMakeTokenizer(MakeVocabulary("gpt-2", {}, {"<x>", "<x>>"}, {"<u>"}));
   EXPECT_EQ(tokenizer->Encode("a<x>>b", kParse), (Ids{'a', 257, 'b'}));  // The longest.
   EXPECT_EQ(tokenizer->Encode("<<x><x", kParse), (Ids{'<', 256, '<', 'x'}));
   EXPECT_EQ(tokenizer->Encode("<x>", kPlain), (Ids{'<', 'x', '>'}));
@@ -115,7 +110,7 @@ TEST(ByteLevelBpeTest, KnowsTheEnds) {
       MakeVocabulary("gpt-2", {}, {"<|im_end|>", "<eos>", "<eom>", "<other>"}, {"<|eot_id|>"});
   vocabulary.eos = 257;
   vocabulary.eom = 258;
-  const auto tokenizer = Make(vocabulary);
+  const auto tokenizer = MustMakeTokenizer(vocabulary);
   EXPECT_TRUE(tokenizer->IsEnd(256));
   EXPECT_TRUE(tokenizer->IsEnd(257));
   EXPECT_TRUE(tokenizer->IsEnd(258));
@@ -129,13 +124,13 @@ TEST(ByteLevelBpeTest, LlamaTakesAWholePieceThatIsAToken) {
   Vocabulary vocabulary = MakeVocabulary("llama-bpe", {"b c"});
   vocabulary.tokens.emplace_back("abc");
   vocabulary.types.push_back(1);
-  EXPECT_EQ(Make(vocabulary)->Encode("abc", kPlain), (Ids{257}));
+  EXPECT_EQ(MustMakeTokenizer(vocabulary)->Encode("abc", kPlain), (Ids{257}));
   vocabulary.pre = "qwen2";
-  EXPECT_EQ(Make(vocabulary)->Encode("abc", kPlain), (Ids{'a', 256}));
+  EXPECT_EQ(MustMakeTokenizer(vocabulary)->Encode("abc", kPlain), (Ids{'a', 256}));
 }
 
 TEST(ByteLevelBpeTest, BytesThatAreNotUtf8StayAndTheirNeighboursMerge) {
-  const auto tokenizer = Make(MakeVocabulary("gpt-2", kMerges));
+  const auto tokenizer = MustMakeTokenizer(MakeVocabulary("gpt-2", kMerges));
   EXPECT_EQ(tokenizer->Encode("he\xFFhe\xE2\x82", kPlain), (Ids{256, 0xFF, 256, 0xE2, 0x82}));
 }
 
@@ -143,7 +138,7 @@ TEST(ByteLevelBpeTest, AnyBytesRoundTrip) {
   std::mt19937 random(3);
   const std::string favourites = "ahel w'1\n\t<x>\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80\xFF";
   for (const char* pre : kFamilies) {
-    const auto tokenizer = Make(MakeVocabulary(pre, kMerges, {"<x>"}));
+    const auto tokenizer = MustMakeTokenizer(MakeVocabulary(pre, kMerges, {"<x>"}));
     for (int round = 0; round < 300; ++round) {
       std::string bytes;
       for (size_t i = random() % 60; i > 0; --i) {
@@ -159,7 +154,7 @@ TEST(ByteLevelBpeTest, AnyBytesRoundTrip) {
 TEST(ByteLevelBpeTest, AByteWithoutATokenIsLeftOut) {
   Vocabulary vocabulary = MakeVocabulary("gpt-2", {"a b"});
   vocabulary.tokens[0x04] = "lost";
-  const auto tokenizer = Make(vocabulary);
+  const auto tokenizer = MustMakeTokenizer(vocabulary);
   EXPECT_EQ(tokenizer->Encode("x\x04y", kPlain), (Ids{'x', 'y'}));
 }
 
@@ -170,7 +165,7 @@ TEST(ByteLevelBpeTest, OneMegabyteOfOneLetterTakesUnderASecond) {
     merges.push_back(half + " " + half);
     half += half;
   }
-  const auto tokenizer = Make(MakeVocabulary("smollm", merges));
+  const auto tokenizer = MustMakeTokenizer(MakeVocabulary("smollm", merges));
   const std::string text(size_t{1} << 20U, 'a');
   const std::clock_t start = std::clock();
   const Ids ids = tokenizer->Encode(text, kPlain);
@@ -180,7 +175,7 @@ TEST(ByteLevelBpeTest, OneMegabyteOfOneLetterTakesUnderASecond) {
 
 TEST(ByteLevelBpeTest, LongRunsOfAnyKindTakeLinearTime) {
   for (const char* pre : kFamilies) {
-    const auto tokenizer = Make(MakeVocabulary(pre, kMerges, {"<|im_end|>"}));
+    const auto tokenizer = MustMakeTokenizer(MakeVocabulary(pre, kMerges, {"<|im_end|>"}));
     for (const std::string unit :
          {" ", "\n", "1", "!", "'", "<|im_", " \n", "\xFF", "ä", "A", "日", "!$", "\u0301"}) {
       std::string text;
@@ -193,7 +188,7 @@ TEST(ByteLevelBpeTest, LongRunsOfAnyKindTakeLinearTime) {
 }
 
 TEST(ByteLevelBpeTest, ManyThreadsMayEncodeAtOnce) {
-  const auto tokenizer = Make(MakeVocabulary("smollm", kMerges));
+  const auto tokenizer = MustMakeTokenizer(MakeVocabulary("smollm", kMerges));
   const std::string text = "hello w 123 aaaa aaaaaaa!  \n x";
   const Ids expected = tokenizer->Encode(text, kPlain);
   std::vector<int> wrong(4, 0);
@@ -232,7 +227,7 @@ TEST(ByteLevelBpeTest, RejectsWrongFieldsByName) {
 TEST(ByteLevelBpeTest, TypesMayBeAbsent) {
   Vocabulary vocabulary = MakeVocabulary("gpt-2", kMerges);
   vocabulary.types.clear();
-  EXPECT_EQ(Make(vocabulary)->Encode("he", kPlain), Ids{256});
+  EXPECT_EQ(MustMakeTokenizer(vocabulary)->Encode("he", kPlain), Ids{256});
 }
 
 TEST(ByteAlphabetTest, RoundTripsAndKnowsWhatIsNoLetter) {

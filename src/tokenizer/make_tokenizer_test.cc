@@ -8,16 +8,11 @@
 #include <vector>
 
 #include "tokenizer/spans.h"
+#include "tokenizer/test_tokenizer.h"
 #include "tokenizer/test_vocabulary.h"
 
 namespace ropeway::tokenizer {
 namespace {
-
-std::unique_ptr<Tokenizer> MakeAny(Vocabulary vocabulary) {
-  StatusOr<std::unique_ptr<Tokenizer>> tokenizer = MakeTokenizer(std::move(vocabulary));
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
-  return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
-}
 
 TEST(MakeTokenizerTest, OthersAreRejectedByName) {
   Vocabulary vocabulary = MakeVocabulary("gpt-2", {});
@@ -35,7 +30,7 @@ TEST(MakeTokenizerTest, KnowsTheEndsOfEveryKind) {
   Vocabulary vocabulary = MakeSentencePieceVocabulary(
       "llama", {"a"}, true, {"<end_of_turn>", "<eot>", "<|end|>"}, {"</q>"});
   const auto end = [&](const char* token) {
-    const auto tokenizer = MakeAny(vocabulary);
+    const auto tokenizer = MustMakeTokenizer(vocabulary);
     return tokenizer->IsEnd(*tokenizer->Find(token));
   };
   EXPECT_TRUE(end("</s>"));
@@ -51,8 +46,8 @@ TEST(MakeTokenizerTest, KnowsTheEndsOfEveryKind) {
 
 // gpt-oss ends its messages with <|end|> and goes on.
 TEST(MakeTokenizerTest, AnEndOfAMessageIsNoEndOfATurn) {
-  const auto tokenizer =
-      MakeAny(MakeVocabulary("gpt-4o", {}, {"<|end|>", "<|return|>", "<|call|>", "<|message|>"}));
+  const auto tokenizer = MustMakeTokenizer(
+      MakeVocabulary("gpt-4o", {}, {"<|end|>", "<|return|>", "<|call|>", "<|message|>"}));
   EXPECT_FALSE(tokenizer->IsEnd(256));
   EXPECT_TRUE(tokenizer->IsEnd(257));
   EXPECT_TRUE(tokenizer->IsEnd(258));
@@ -63,22 +58,22 @@ TEST(MakeTokenizerTest, AnEndOfAMessageIsNoEndOfATurn) {
 TEST(MakeTokenizerTest, TheFilesEndTokenIsAControlToken) {
   Vocabulary vocabulary = MakeVocabulary("gpt-2", {}, {}, {"<|endoftext|>"});
   vocabulary.eos = 256;
-  const auto tokenizer = MakeAny(vocabulary);
+  const auto tokenizer = MustMakeTokenizer(vocabulary);
   EXPECT_TRUE(tokenizer->IsSpecial(256));
   EXPECT_EQ(tokenizer->Encode("<|endoftext|>", {.parse_special = false}).size(), 13U);
   EXPECT_EQ(tokenizer->Encode("<|endoftext|>", {}), std::vector<TokenId>{256});
   // Unless it looks like text.
   vocabulary.eos = 'a';
-  EXPECT_FALSE(MakeAny(vocabulary)->IsSpecial('a'));
+  EXPECT_FALSE(MustMakeTokenizer(vocabulary)->IsSpecial('a'));
 }
 
 TEST(MakeTokenizerTest, ATokenizerFileMayBringItsOwnPatternsAndForm) {
   Vocabulary vocabulary = MakeVocabulary("no family", {"a b", "\u00C3 \u00A9"});
   vocabulary.patterns = {R"(\p{L}+)"};
-  EXPECT_EQ(MakeAny(vocabulary)->Encode("ab e\u0301", {}),
+  EXPECT_EQ(MustMakeTokenizer(vocabulary)->Encode("ab e\u0301", {}),
             (std::vector<TokenId>{256, ' ', 'e', 0xCC, 0x81}));
   vocabulary.form = TextForm::kNfc;
-  EXPECT_EQ(MakeAny(vocabulary)
+  EXPECT_EQ(MustMakeTokenizer(vocabulary)
                 ->Encode("ab e\u0301\xFF"
                          "e\u0301",
                          {}),
@@ -104,12 +99,12 @@ TEST(MakeTokenizerTest, QuotedTextHasNoControlTokensInAnyKind) {
   AddSpan(1, 4, &quoted);
   for (const char* model : {"llama", "t5"}) {
     Vocabulary vocabulary = MakeSentencePieceVocabulary(model, {"▁", "a"});
-    const auto tokenizer = MakeAny(vocabulary);
+    const auto tokenizer = MustMakeTokenizer(vocabulary);
     const std::vector<TokenId> ids = tokenizer->Encode("a<s>a<s>", {.quoted = quoted});
     EXPECT_EQ(std::count(ids.begin(), ids.end(), kBosToken), 1) << model;
     EXPECT_EQ(ids.size(), 1U + 3U + 1U + 1U) << model;
   }
-  const auto tokenizer = MakeAny(MakeWordPieceVocabulary({"▁a"}));
+  const auto tokenizer = MustMakeTokenizer(MakeWordPieceVocabulary({"▁a"}));
   AddSpan(4, 6, &quoted);
   const std::vector<TokenId> ids =
       tokenizer->Encode("a[SEP]a[SEP]", {.add_special = false, .quoted = quoted});

@@ -15,6 +15,7 @@
 #include "base/utf8.h"
 #include "tokenizer/characters.h"
 #include "tokenizer/make_tokenizer.h"
+#include "tokenizer/test_tokenizer.h"
 #include "tokenizer/test_vocabulary.h"
 
 namespace ropeway::tokenizer {
@@ -24,12 +25,6 @@ using SpIds = std::vector<TokenId>;
 
 constexpr EncodeOptions kNoSpecial = {.add_special = false};
 constexpr TokenId kFirstPiece = kByteTokens + 256;
-
-std::unique_ptr<Tokenizer> MakeSp(Vocabulary vocabulary) {
-  StatusOr<std::unique_ptr<Tokenizer>> tokenizer = MakeTokenizer(std::move(vocabulary));
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
-  return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
-}
 
 std::string SpDecoded(const Tokenizer& tokenizer, const SpIds& ids) {
   std::string bytes;
@@ -47,7 +42,7 @@ SpIds SpByteIds(std::string_view bytes) {
 const std::vector<std::string> kSpPieces = {"▁", "a", "b", "c", "é", "ab", "▁a", "▁ab", "bc", "▁▁"};
 
 TEST(SentencePieceBpeTest, MergesTheBestScoreFirst) {
-  const auto tokenizer = MakeSp(MakeSentencePieceVocabulary("llama", kSpPieces));
+  const auto tokenizer = MustMakeTokenizer(MakeSentencePieceVocabulary("llama", kSpPieces));
   const auto id = [&](const char* piece) { return *tokenizer->Find(piece); };
   EXPECT_EQ(tokenizer->Encode("abc", kNoSpecial), (SpIds{id("ab"), id("c")}));
   // "ab" is better than "▁a".
@@ -61,7 +56,7 @@ TEST(SentencePieceBpeTest, WritesASpaceInFront) {
   const auto ids = [&](SpacePrefix prefix, std::string_view text,
                        std::optional<TokenId> after = std::nullopt) {
     vocabulary.space_prefix = prefix;
-    const auto tokenizer = MakeSp(vocabulary);
+    const auto tokenizer = MustMakeTokenizer(vocabulary);
     return SpDecoded(*tokenizer, tokenizer->Encode(text, {.add_special = false, .after = after}));
   };
   EXPECT_EQ(ids(SpacePrefix::kNone, "a<x>b"), "a<x>b");
@@ -80,7 +75,7 @@ TEST(SentencePieceBpeTest, WritesASpaceInFront) {
 }
 
 TEST(SentencePieceBpeTest, ACharacterWithoutATokenBecomesItsBytes) {
-  const auto tokenizer = MakeSp(MakeSentencePieceVocabulary("llama", kSpPieces));
+  const auto tokenizer = MustMakeTokenizer(MakeSentencePieceVocabulary("llama", kSpPieces));
   EXPECT_EQ(tokenizer->Encode("é", kNoSpecial), SpIds{*tokenizer->Find("é")});
   EXPECT_EQ(tokenizer->Encode("ü", kNoSpecial), SpByteIds("ü"));
   EXPECT_EQ(tokenizer->Encode("\xFF\xE2\x82", kNoSpecial), SpByteIds("\xFF\xE2\x82"));
@@ -90,7 +85,7 @@ TEST(SentencePieceBpeTest, ACharacterWithoutATokenBecomesItsBytes) {
 }
 
 TEST(SentencePieceBpeTest, WithoutTokensOfBytesItIsUnknown) {
-  const auto tokenizer = MakeSp(MakeSentencePieceVocabulary("llama", kSpPieces, false));
+  const auto tokenizer = MustMakeTokenizer(MakeSentencePieceVocabulary("llama", kSpPieces, false));
   const TokenId a = *tokenizer->Find("a");
   EXPECT_EQ(tokenizer->Encode("aüüxa", kNoSpecial), (SpIds{a, kUnknownToken, a}));
   EXPECT_EQ(tokenizer->Encode("ü\xFF", kNoSpecial), SpIds{kUnknownToken});
@@ -101,15 +96,15 @@ TEST(SentencePieceBpeTest, WithoutTokensOfBytesItIsUnknown) {
 TEST(SentencePieceBpeTest, AMergeListCountsWhereThereAreNoScores) {
   Vocabulary vocabulary = MakeSentencePieceVocabulary("llama", kSpPieces);
   vocabulary.merges = {"b c", "a b"};
-  EXPECT_EQ(SpDecoded(*MakeSp(vocabulary), {kFirstPiece + 5}), "ab");
-  const SpIds by_scores = MakeSp(vocabulary)->Encode("abc", kNoSpecial);
+  EXPECT_EQ(SpDecoded(*MustMakeTokenizer(vocabulary), {kFirstPiece + 5}), "ab");
+  const SpIds by_scores = MustMakeTokenizer(vocabulary)->Encode("abc", kNoSpecial);
   EXPECT_EQ(by_scores, (SpIds{kFirstPiece + 5, kFirstPiece + 3}));
   vocabulary.scores.clear();
   const SpIds by_merges = {kFirstPiece + 1, kFirstPiece + 8};
-  EXPECT_EQ(MakeSp(vocabulary)->Encode("abc", kNoSpecial), by_merges);
+  EXPECT_EQ(MustMakeTokenizer(vocabulary)->Encode("abc", kNoSpecial), by_merges);
   vocabulary.model = "gemma4";
   vocabulary.scores.assign(vocabulary.tokens.size(), -1000.0F);
-  EXPECT_EQ(MakeSp(vocabulary)->Encode("abc", kNoSpecial), by_merges);
+  EXPECT_EQ(MustMakeTokenizer(vocabulary)->Encode("abc", kNoSpecial), by_merges);
 }
 
 TEST(SentencePieceBpeTest, AddedTokensTakeWhiteSpaceAlong) {
@@ -120,7 +115,7 @@ TEST(SentencePieceBpeTest, AddedTokensTakeWhiteSpaceAlong) {
   vocabulary.strip_left = {left};
   vocabulary.strip_right = {right};
   vocabulary.space_prefix = SpacePrefix::kEach;
-  const auto tokenizer = MakeSp(vocabulary);
+  const auto tokenizer = MustMakeTokenizer(vocabulary);
   const TokenId a = *tokenizer->Find("▁a");
   EXPECT_EQ(tokenizer->Encode("a \n<left> a", kNoSpecial),
             (SpIds{a, left, *tokenizer->Find("▁"), a}));
@@ -135,7 +130,7 @@ TEST(SentencePieceBpeTest, CoversTellsWhatOfATextAnIdStandsFor) {
   Vocabulary vocabulary = MakeSentencePieceVocabulary("llama", kSpPieces, true, {"<x>"});
   vocabulary.space_prefix = SpacePrefix::kEach;
   vocabulary.strip_right = {static_cast<TokenId>(vocabulary.tokens.size() - 1)};
-  const auto tokenizer = MakeSp(vocabulary);
+  const auto tokenizer = MustMakeTokenizer(vocabulary);
   for (const char* text : {"a", " a", "ab c<x>\n ab", "<x>  a  <x>b", "  ab", "<s>a", ""}) {
     const SpIds ids = tokenizer->Encode(text, kNoSpecial);
     std::string_view rest = text;
@@ -221,7 +216,7 @@ TEST(SentencePieceBpeTest, AgreesWithTheDefinition) {
     for (size_t i = kFirstPiece; i < vocabulary.tokens.size(); ++i) {
       by_text[vocabulary.tokens[i]] = {vocabulary.scores[i], static_cast<TokenId>(i)};
     }
-    const auto tokenizer = MakeSp(vocabulary);
+    const auto tokenizer = MustMakeTokenizer(vocabulary);
     for (int i = 0; i < 20; ++i) {
       std::string text = RandomSpText(random, 40);
       if (i == 0 && round % 20 == 0) {
@@ -240,7 +235,7 @@ TEST(SentencePieceBpeTest, PiecesGiveTheIdsOfTheWholeAndAllBytesComeBack) {
     Vocabulary vocabulary =
         MakeSentencePieceVocabulary("llama", kSpPieces, true, {"<x>"}, {"b\n", "aa"});
     vocabulary.space_prefix = prefix;
-    const auto tokenizer = MakeSp(vocabulary);
+    const auto tokenizer = MustMakeTokenizer(vocabulary);
     for (int round = 0; round < 300; ++round) {
       std::string text = RandomSpText(random, 60);
       if (random() % 4 == 0) text += std::string(700, "ab "[random() % 3]);
@@ -267,7 +262,7 @@ TEST(SentencePieceBpeTest, LongRunsTakeLinearTime) {
   std::vector<std::string> pieces = {"▁", "a", "b"};
   for (std::string run = "▁▁"; run.size() < 60; run += run) pieces.push_back(run);
   for (std::string run = "aa"; run.size() < 60; run += run) pieces.push_back(run);
-  const auto tokenizer = MakeSp(MakeSentencePieceVocabulary("llama", pieces));
+  const auto tokenizer = MustMakeTokenizer(MakeSentencePieceVocabulary("llama", pieces));
   for (const std::string unit : {" ", "a", "ab", " a", "日", "\xFF", "\n"}) {
     std::string text;
     while (text.size() < 200'000) text += unit;

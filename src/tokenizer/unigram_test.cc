@@ -14,6 +14,7 @@
 #include "tokenizer/characters.h"
 #include "tokenizer/make_tokenizer.h"
 #include "tokenizer/test_char_map.h"
+#include "tokenizer/test_tokenizer.h"
 #include "tokenizer/test_vocabulary.h"
 
 namespace ropeway::tokenizer {
@@ -23,12 +24,6 @@ using UniIds = std::vector<TokenId>;
 
 constexpr EncodeOptions kUniPlain = {.add_special = false};
 constexpr TokenId kUniFirst = kByteTokens + 256;
-
-std::unique_ptr<Tokenizer> MakeUni(Vocabulary vocabulary) {
-  StatusOr<std::unique_ptr<Tokenizer>> tokenizer = MakeTokenizer(std::move(vocabulary));
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
-  return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
-}
 
 // "a" to "d" score 0, longer ones more.
 Vocabulary UniVocabulary() {
@@ -55,7 +50,7 @@ std::string UniPieces(const Tokenizer& tokenizer, std::string_view text) {
 }
 
 TEST(UnigramTest, TakesTheBestDivision) {
-  const auto tokenizer = MakeUni(UniVocabulary());
+  const auto tokenizer = MustMakeTokenizer(UniVocabulary());
   EXPECT_EQ(UniPieces(*tokenizer, "abcdacdxx"), "|abcd|a|cd|<unk>");
   EXPECT_EQ(UniPieces(*tokenizer, "ab a xaay"), "|ab| a| |<unk>|a|a|<unk>");
   EXPECT_EQ(UniPieces(*tokenizer, ""), "");
@@ -63,7 +58,9 @@ TEST(UnigramTest, TakesTheBestDivision) {
 
 TEST(UnigramTest, SpacesAreAsTheVocabularySays) {
   Vocabulary vocabulary = UniVocabulary();
-  const auto pieces = [&](std::string_view text) { return UniPieces(*MakeUni(vocabulary), text); };
+  const auto pieces = [&](std::string_view text) {
+    return UniPieces(*MustMakeTokenizer(vocabulary), text);
+  };
   EXPECT_EQ(pieces(" a  b "), "| a| | |b| ");
   vocabulary.space_prefix = SpacePrefix::kEach;
   EXPECT_EQ(pieces("a"), "| a");
@@ -80,7 +77,7 @@ TEST(UnigramTest, TheTextIsNormalizedFirst) {
   Vocabulary vocabulary = UniVocabulary();
   vocabulary.char_map = WriteCharMap({{"Ａ", "a"}, {"\t", " "}, {"㎈", "cab d"}, {"\x01", ""}});
   vocabulary.remove_extra_spaces = true;
-  const auto tokenizer = MakeUni(vocabulary);
+  const auto tokenizer = MustMakeTokenizer(vocabulary);
   EXPECT_EQ(UniPieces(*tokenizer, "Ａ\t \tＡ"), "|a| a");
   EXPECT_EQ(UniPieces(*tokenizer, "㎈"), "|c|ab| |d");
   EXPECT_EQ(UniPieces(*tokenizer, "\x01"), "");
@@ -89,7 +86,7 @@ TEST(UnigramTest, TheTextIsNormalizedFirst) {
 
 TEST(UnigramTest, UnknownCharactersBecomeTheirBytes) {
   Vocabulary vocabulary = MakeSentencePieceVocabulary("t5", {"▁", "a"});
-  const auto tokenizer = MakeUni(vocabulary);
+  const auto tokenizer = MustMakeTokenizer(vocabulary);
   EXPECT_EQ(tokenizer->Encode("aé", kUniPlain),
             (UniIds{kUniFirst + 1, kByteTokens + 0xC3, kByteTokens + 0xA9}));
   EXPECT_EQ(UniDecoded(*tokenizer, tokenizer->Encode("aé日 x", kUniPlain)), "aé日 x");
@@ -134,7 +131,7 @@ TEST(UnigramTest, NoDivisionIsBetter) {
       scores[pieces[i]] = score;
       worst = std::min(worst, double{score});
     }
-    const auto tokenizer = MakeUni(vocabulary);
+    const auto tokenizer = MustMakeTokenizer(vocabulary);
     for (int i = 0; i < 20; ++i) {
       std::string text;
       for (size_t k = random() % 20; k > 0; --k) text += letters[random() % letters.size()];
@@ -161,7 +158,7 @@ TEST(UnigramTest, PiecesGiveTheIdsOfTheWhole) {
   vocabulary.space_prefix = SpacePrefix::kEach;
   vocabulary.remove_extra_spaces = true;
   vocabulary.char_map = WriteCharMap({{"\n", " "}, {"ﬁ", "ab"}});
-  const auto tokenizer = MakeUni(vocabulary);
+  const auto tokenizer = MustMakeTokenizer(vocabulary);
   const std::vector<std::string> parts = {"a",  "b", "c", "d", "abcd", " ",    "  ",
                                           "\n", "ﬁ", "é", "▁", "<s>",  "\xFF", "x"};
   for (int round = 0; round < 300; ++round) {
@@ -177,7 +174,7 @@ TEST(UnigramTest, PiecesGiveTheIdsOfTheWhole) {
 }
 
 TEST(UnigramTest, ALongWordTakesLinearTimeAndItsMemoryIsTold) {
-  const auto tokenizer = MakeUni(UniVocabulary());
+  const auto tokenizer = MustMakeTokenizer(UniVocabulary());
   const std::string text(200'000, 'a');
   const std::unique_ptr<Encoding> encoding = tokenizer->Begin(text, {});
   size_t most = 0;

@@ -9,17 +9,11 @@
 #include <vector>
 
 #include "base/utf8.h"
-#include "tokenizer/make_tokenizer.h"
+#include "tokenizer/test_tokenizer.h"
 #include "tokenizer/test_vocabulary.h"
 
 namespace ropeway::tokenizer {
 namespace {
-
-std::unique_ptr<Tokenizer> MakeWp(Vocabulary vocabulary) {
-  StatusOr<std::unique_ptr<Tokenizer>> tokenizer = MakeTokenizer(std::move(vocabulary));
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
-  return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
-}
 
 const std::vector<std::string> kWpPieces = {"▁un", "able",    "aff",     "s",     "▁a",
                                             "▁e",  "▁\u00E9", "▁\u0130", "▁!",    "▁?",
@@ -35,7 +29,7 @@ std::string WpTokens(const Tokenizer& tokenizer, std::string_view text, bool add
 }
 
 TEST(WordPieceTest, TakesTheLongestBeginning) {
-  const auto tokenizer = MakeWp(MakeWordPieceVocabulary(kWpPieces));
+  const auto tokenizer = MustMakeTokenizer(MakeWordPieceVocabulary(kWpPieces));
   EXPECT_EQ(WpTokens(*tokenizer, "unaffable"), "| un|aff|able");
   EXPECT_EQ(WpTokens(*tokenizer, "un able"), "| un|[UNK]");
   EXPECT_EQ(WpTokens(*tokenizer, "unx a"), "|[UNK]| a");
@@ -44,7 +38,7 @@ TEST(WordPieceTest, TakesTheLongestBeginning) {
 }
 
 TEST(WordPieceTest, PunctuationAndIdeographsAreWords) {
-  const auto tokenizer = MakeWp(MakeWordPieceVocabulary(kWpPieces));
+  const auto tokenizer = MustMakeTokenizer(MakeWordPieceVocabulary(kWpPieces));
   EXPECT_EQ(WpTokens(*tokenizer, "a!?a$"), "| a| !| ?| a| $");
   EXPECT_EQ(WpTokens(*tokenizer, "a日日a"), "| a| 日| 日| a");
   // The Greek question mark is a semicolon.
@@ -52,24 +46,25 @@ TEST(WordPieceTest, PunctuationAndIdeographsAreWords) {
 }
 
 TEST(WordPieceTest, ControlCharactersAreDroppedAndSpacesEndWords) {
-  const auto tokenizer = MakeWp(MakeWordPieceVocabulary(kWpPieces));
+  const auto tokenizer = MustMakeTokenizer(MakeWordPieceVocabulary(kWpPieces));
   EXPECT_EQ(WpTokens(*tokenizer, std::string_view("u\0n\x07\u200B\uFFFD\xFF", 11)), "| un");
   EXPECT_EQ(WpTokens(*tokenizer, "a\u00A0a\u3000a\u2028a\ra"), "| a| a| a| a| a");
 }
 
 TEST(WordPieceTest, CaseAndAccentsAreDroppedAsTheVocabularySays) {
   Vocabulary vocabulary = MakeWordPieceVocabulary(kWpPieces);
-  EXPECT_EQ(WpTokens(*MakeWp(vocabulary), "UN \u00C9 e\u0301"), "| un| e| e");
+  EXPECT_EQ(WpTokens(*MustMakeTokenizer(vocabulary), "UN \u00C9 e\u0301"), "| un| e| e");
   // Hangul is decomposed too.
-  EXPECT_EQ(WpTokens(*MakeWp(vocabulary), "\uD558"), "| \u1112|\u1161");
+  EXPECT_EQ(WpTokens(*MustMakeTokenizer(vocabulary), "\uD558"), "| \u1112|\u1161");
   vocabulary.strip_accents = false;
-  EXPECT_EQ(WpTokens(*MakeWp(vocabulary), "UN \u00C9"), "| un| \u00E9");
+  EXPECT_EQ(WpTokens(*MustMakeTokenizer(vocabulary), "UN \u00C9"), "| un| \u00E9");
   vocabulary.lowercase = false;
-  EXPECT_EQ(WpTokens(*MakeWp(vocabulary), "UN un \u00E9 \u0130"), "|[UNK]| un| \u00E9| \u0130");
+  EXPECT_EQ(WpTokens(*MustMakeTokenizer(vocabulary), "UN un \u00E9 \u0130"),
+            "|[UNK]| un| \u00E9| \u0130");
 }
 
 TEST(WordPieceTest, AWordOfMoreThanAHundredCharactersIsUnknown) {
-  const auto tokenizer = MakeWp(MakeWordPieceVocabulary(kWpPieces));
+  const auto tokenizer = MustMakeTokenizer(MakeWordPieceVocabulary(kWpPieces));
   std::string expected = "| a";
   for (int i = 0; i < 99; ++i) expected += "|s";
   EXPECT_EQ(WpTokens(*tokenizer, "a" + std::string(99, 's')), expected);
@@ -78,7 +73,7 @@ TEST(WordPieceTest, AWordOfMoreThanAHundredCharactersIsUnknown) {
 }
 
 TEST(WordPieceTest, PiecesGiveTheIdsOfTheWhole) {
-  const auto tokenizer = MakeWp(MakeWordPieceVocabulary(kWpPieces));
+  const auto tokenizer = MustMakeTokenizer(MakeWordPieceVocabulary(kWpPieces));
   std::mt19937 random(41);
   const std::vector<std::string> parts = {"un",     "aff",   "able", "a",      " ", "!", "日",
                                           "\u00C9", "[SEP]", "\xFF", "\u0301", "s", "▁"};

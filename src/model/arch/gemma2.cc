@@ -1,6 +1,4 @@
 // Architecture "gemma2". Its files hold the norms' weights with the 1 that the model adds to them.
-#include <cmath>
-
 #include "model/arch/recipe.h"
 
 namespace ropeway::model {
@@ -10,25 +8,13 @@ constexpr int32_t kGemma2Window = 4096;
 constexpr int32_t kGemma2LayersOf27B = 46;
 
 ModelConfig ReadGemma2(MetadataReader* reader) {
-  ModelConfig c;
-  c.architecture = kGemma2Recipe.architecture;
-  ReadSizes(reader, &c);
-  ReadRmsNorm(reader, &c);
-  ReadAttentionScale(reader, &c);
-  ReadRope(reader, &c);
+  ModelConfig c = ReadRopeDecoder(reader, PositionKind::kRopeNeox, Activation::kGeGlu);
   ReadWindows(reader, kGemma2Window, 2, &c);  // In every layer with an even number.
   ReadWindowRope(reader, &c);
-  c.position = PositionKind::kRopeNeox;
-  c.activation = Activation::kGeGlu;
   c.attention_soft_cap = static_cast<float>(reader->Float("attn_logit_softcapping", 0, 1e6, 50.0));
   c.logit_soft_cap = static_cast<float>(reader->Float("final_logit_softcapping", 0, 1e6, 30.0));
   if (!reader->ok()) return c;
-  c.embedding_scale = std::sqrt(static_cast<float>(c.hidden_size));
-  // Most files do not tell that the largest of the family has another scale.
-  if (!reader->Has("attention.scale") && c.num_layers == kGemma2LayersOf27B) {
-    const float part = static_cast<float>(c.hidden_size) / static_cast<float>(c.num_heads);
-    c.attention_scale = 1.0F / std::sqrt(part);
-  }
+  ReadGemmaScales(reader, kGemma2LayersOf27B, &c);
   return c;
 }
 

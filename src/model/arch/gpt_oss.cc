@@ -5,18 +5,11 @@ namespace ropeway::model {
 namespace {
 
 ModelConfig ReadGptOss(MetadataReader* reader) {
-  ModelConfig c;
-  c.architecture = kGptOssRecipe.architecture;
-  ReadSizes(reader, &c);
-  ReadRmsNorm(reader, &c);
-  ReadAttentionScale(reader, &c);
-  ReadRope(reader, &c);
+  ModelConfig c = ReadRopeDecoder(reader, PositionKind::kRopeNeox, Activation::kSwiGluClamped);
   c.rope.yarn_whole_pairs = false;
   reader->Uint("attention.sliding_window", 1, 1 << 24);  // Not to be absent.
   ReadWindows(reader, 0, 2, &c);
   ReadWindowRope(reader, &c);
-  c.position = PositionKind::kRopeNeox;
-  c.activation = Activation::kSwiGluClamped;
   ReadExperts(reader, c.intermediate_size, &c);
   return c;
 }
@@ -27,10 +20,8 @@ TensorSpecs GptOssLayer(const ModelConfig& c) {
   const int32_t ffn = c.experts.intermediate_size;
   const int32_t count = c.experts.count;
   return Join({AttentionSpecs(c),
-               {VectorSpec(&L::q_bias, "attn_q.bias", c.q_size()),
-                VectorSpec(&L::k_bias, "attn_k.bias", c.kv_size()),
-                VectorSpec(&L::v_bias, "attn_v.bias", c.kv_size()),
-                VectorSpec(&L::o_bias, "attn_output.bias", c.hidden_size),
+               QkvBiasSpecs(c),
+               {VectorSpec(&L::o_bias, "attn_output.bias", c.hidden_size),
                 VectorSpec(&L::sinks, "attn_sinks.weight", c.num_heads),
                 VectorSpec(&L::ffn_norm, "post_attention_norm.weight", c.hidden_size)},
                ExpertSpecs(c),

@@ -6,15 +6,8 @@ namespace ropeway::model {
 namespace {
 
 ModelConfig ReadLlama(MetadataReader* reader) {
-  ModelConfig c;
-  c.architecture = kLlamaRecipe.architecture;
-  ReadSizes(reader, &c);
-  ReadRmsNorm(reader, &c);
-  ReadAttentionScale(reader, &c);
-  ReadRope(reader, &c);
+  ModelConfig c = ReadRopeDecoder(reader, PositionKind::kRopeInterleaved, Activation::kSwiGlu);
   ReadWindows(reader, 0, 0, &c);
-  c.position = PositionKind::kRopeInterleaved;
-  c.activation = Activation::kSwiGlu;
   if (reader->Uint("expert_count", 0, 1 << 20, 0) > 0) {
     ReadExperts(reader, c.intermediate_size, &c);
   } else if (reader->Uint("expert_used_count", 0, 1 << 20, 0) > 0 &&

@@ -6,15 +6,8 @@ namespace ropeway::model {
 namespace {
 
 ModelConfig ReadPhi3(MetadataReader* reader) {
-  ModelConfig c;
-  c.architecture = kPhi3Recipe.architecture;
-  ReadSizes(reader, &c);
-  ReadRmsNorm(reader, &c);
-  ReadAttentionScale(reader, &c);
-  ReadRope(reader, &c);
+  ModelConfig c = ReadRopeDecoder(reader, PositionKind::kRopeNeox, Activation::kSwiGlu);
   ReadWindows(reader, 0, 0, &c);
-  c.position = PositionKind::kRopeNeox;
-  c.activation = Activation::kSwiGlu;
   return c;
 }
 

@@ -5,25 +5,13 @@ namespace ropeway::model {
 namespace {
 
 ModelConfig ReadQwen2(MetadataReader* reader) {
-  ModelConfig c;
-  c.architecture = kQwen2Recipe.architecture;
-  ReadSizes(reader, &c);
-  ReadRmsNorm(reader, &c);
-  ReadAttentionScale(reader, &c);
-  ReadRope(reader, &c);
+  ModelConfig c = ReadRopeDecoder(reader, PositionKind::kRopeNeox, Activation::kSwiGlu);
   ReadWindows(reader, 0, 0, &c);
-  c.position = PositionKind::kRopeNeox;
-  c.activation = Activation::kSwiGlu;
   return c;
 }
 
 TensorSpecs Qwen2Layer(const ModelConfig& c) {
-  using L = LayerTensors;
-  return Join({AttentionSpecs(c),
-               {VectorSpec(&L::q_bias, "attn_q.bias", c.q_size()),
-                VectorSpec(&L::k_bias, "attn_k.bias", c.kv_size()),
-                VectorSpec(&L::v_bias, "attn_v.bias", c.kv_size())},
-               GatedFfnSpecs(c)});
+  return Join({AttentionSpecs(c), QkvBiasSpecs(c), GatedFfnSpecs(c)});
 }
 
 }  // namespace

@@ -5,15 +5,8 @@ namespace ropeway::model {
 namespace {
 
 ModelConfig ReadQwen2Moe(MetadataReader* reader) {
-  ModelConfig c;
-  c.architecture = kQwen2MoeRecipe.architecture;
-  ReadSizes(reader, &c);
-  ReadRmsNorm(reader, &c);
-  ReadAttentionScale(reader, &c);
-  ReadRope(reader, &c);
+  ModelConfig c = ReadRopeDecoder(reader, PositionKind::kRopeNeox, Activation::kSwiGlu);
   ReadWindows(reader, 0, 0, &c);
-  c.position = PositionKind::kRopeNeox;
-  c.activation = Activation::kSwiGlu;
   const int32_t used = reader->Uint("expert_used_count", 1, 1 << 20);
   ReadExperts(reader, used == 0 ? 0 : c.intermediate_size / used, &c);
   c.experts.normalized = reader->Bool("expert_weights_norm", false);
@@ -30,10 +23,8 @@ TensorSpecs Qwen2MoeLayer(const ModelConfig& c) {
   using F = FfnTensors;
   const int32_t shared = c.experts.shared_intermediate_size;
   return Join({AttentionSpecs(c),
-               {VectorSpec(&L::q_bias, "attn_q.bias", c.q_size()),
-                VectorSpec(&L::k_bias, "attn_k.bias", c.kv_size()),
-                VectorSpec(&L::v_bias, "attn_v.bias", c.kv_size()),
-                VectorSpec(&L::ffn_norm, "ffn_norm.weight", c.hidden_size)},
+               QkvBiasSpecs(c),
+               {VectorSpec(&L::ffn_norm, "ffn_norm.weight", c.hidden_size)},
                ExpertSpecs(c),
                {MatrixSpec(&L::shared_gate, "ffn_gate_inp_shexp.weight", c.hidden_size, 1),
                 SharedExpertSpec(&F::gate, "ffn_gate_shexp.weight", c.hidden_size, shared),

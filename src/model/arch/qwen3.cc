@@ -5,24 +5,13 @@ namespace ropeway::model {
 namespace {
 
 ModelConfig ReadQwen3(MetadataReader* reader) {
-  ModelConfig c;
-  c.architecture = kQwen3Recipe.architecture;
-  ReadSizes(reader, &c);
-  ReadRmsNorm(reader, &c);
-  ReadAttentionScale(reader, &c);
-  ReadRope(reader, &c);
+  ModelConfig c = ReadRopeDecoder(reader, PositionKind::kRopeNeox, Activation::kSwiGlu);
   ReadWindows(reader, 0, 0, &c);
-  c.position = PositionKind::kRopeNeox;
-  c.activation = Activation::kSwiGlu;
   return c;
 }
 
 TensorSpecs Qwen3Layer(const ModelConfig& c) {
-  using L = LayerTensors;
-  return Join({AttentionSpecs(c),
-               {VectorSpec(&L::q_norm, "attn_q_norm.weight", c.head_dim),
-                VectorSpec(&L::k_norm, "attn_k_norm.weight", c.head_dim)},
-               GatedFfnSpecs(c)});
+  return Join({AttentionSpecs(c), HeadNormSpecs(c), GatedFfnSpecs(c)});
 }
 
 }  // namespace

@@ -5,15 +5,8 @@ namespace ropeway::model {
 namespace {
 
 ModelConfig ReadQwen3Moe(MetadataReader* reader) {
-  ModelConfig c;
-  c.architecture = kQwen3MoeRecipe.architecture;
-  ReadSizes(reader, &c);
-  ReadRmsNorm(reader, &c);
-  ReadAttentionScale(reader, &c);
-  ReadRope(reader, &c);
+  ModelConfig c = ReadRopeDecoder(reader, PositionKind::kRopeNeox, Activation::kSwiGlu);
   ReadWindows(reader, 0, 0, &c);
-  c.position = PositionKind::kRopeNeox;
-  c.activation = Activation::kSwiGlu;
   const int32_t used = reader->Uint("expert_used_count", 1, 1 << 20);
   ReadExperts(reader, used == 0 ? 0 : c.intermediate_size / used, &c);
   c.experts.normalized = reader->Bool("expert_weights_norm", true);
@@ -23,9 +16,8 @@ ModelConfig ReadQwen3Moe(MetadataReader* reader) {
 TensorSpecs Qwen3MoeLayer(const ModelConfig& c) {
   using L = LayerTensors;
   return Join({AttentionSpecs(c),
-               {VectorSpec(&L::q_norm, "attn_q_norm.weight", c.head_dim),
-                VectorSpec(&L::k_norm, "attn_k_norm.weight", c.head_dim),
-                VectorSpec(&L::ffn_norm, "ffn_norm.weight", c.hidden_size)},
+               HeadNormSpecs(c),
+               {VectorSpec(&L::ffn_norm, "ffn_norm.weight", c.hidden_size)},
                ExpertSpecs(c)});
 }
 

@@ -259,6 +259,26 @@ void ReadAttentionScale(MetadataReader* reader, ModelConfig* config) {
   }
 }
 
+ModelConfig ReadRopeDecoder(MetadataReader* reader, PositionKind position, Activation activation) {
+  ModelConfig c;
+  c.architecture = reader->architecture();
+  ReadSizes(reader, &c);
+  ReadRmsNorm(reader, &c);
+  ReadAttentionScale(reader, &c);
+  ReadRope(reader, &c);
+  c.position = position;
+  c.activation = activation;
+  return c;
+}
+
+void ReadGemmaScales(MetadataReader* reader, int32_t layers_of_largest, ModelConfig* config) {
+  config->embedding_scale = std::sqrt(static_cast<float>(config->hidden_size));
+  if (reader->Has("attention.scale") || config->num_layers != layers_of_largest) return;
+  const float part =
+      static_cast<float>(config->hidden_size) / static_cast<float>(config->num_heads);
+  config->attention_scale = 1.0F / std::sqrt(part);
+}
+
 void ReadWindows(MetadataReader* reader, int32_t window, int32_t pattern, ModelConfig* config) {
   constexpr const char* kPattern = "attention.sliding_window_pattern";
   const int32_t length = reader->Uint("attention.sliding_window", 0, kMaxContext, window);
@@ -378,6 +398,19 @@ TensorSpec SharedExpertSpec(TensorPart FfnTensors::*role, std::string_view name,
   spec.of = TensorSpec::Of::kSharedExpert;
   spec.n = outputs;
   return spec;
+}
+
+TensorSpecs QkvBiasSpecs(const ModelConfig& c) {
+  using L = LayerTensors;
+  return {VectorSpec(&L::q_bias, "attn_q.bias", c.q_size()),
+          VectorSpec(&L::k_bias, "attn_k.bias", c.kv_size()),
+          VectorSpec(&L::v_bias, "attn_v.bias", c.kv_size())};
+}
+
+TensorSpecs HeadNormSpecs(const ModelConfig& c) {
+  using L = LayerTensors;
+  return {VectorSpec(&L::q_norm, "attn_q_norm.weight", c.head_dim),
+          VectorSpec(&L::k_norm, "attn_k_norm.weight", c.head_dim)};
 }
 
 TensorSpecs AttentionSpecs(const ModelConfig& c) {

@@ -31,6 +31,7 @@ class MetadataReader {
   bool ok() const { return failures_.ok(); }
   const Failures& failures() const { return failures_; }
   bool Failed(std::string_view key) const;
+  std::string_view architecture() const { return architecture_; }
   std::string Key(std::string_view key) const;  // With the prefix.
   bool Has(std::string_view key) const { return file_.Find(Key(key)) != nullptr; }
   bool HasTensor(std::string_view name) const { return file_.FindTensor(name) != nullptr; }
@@ -80,8 +81,13 @@ void ReadWindows(MetadataReader* reader, int32_t window, int32_t pattern, ModelC
 // RoPE of the layers with a window, where the file names another base for them. After ReadRope and
 // ReadWindows.
 void ReadWindowRope(MetadataReader* reader, ModelConfig* config);
+// Of a decoder with RMSNorm and RoPE: its name, and all of the above but windows. Most begin so.
+ModelConfig ReadRopeDecoder(MetadataReader* reader, PositionKind position, Activation activation);
 // A mixture of experts; `intermediate_size` of each where the file names no other.
 void ReadExperts(MetadataReader* reader, int32_t intermediate_size, ModelConfig* config);
+// The scales of a Gemma: of embeddings; and of scores in the largest of the family, which has so
+// many layers and whose files mostly do not name it.
+void ReadGemmaScales(MetadataReader* reader, int32_t layers_of_largest, ModelConfig* config);
 
 // A tensor that each layer has, and what it, or part of it, is.
 struct TensorSpec {
@@ -116,10 +122,13 @@ TensorSpec SharedExpertSpec(TensorPart FfnTensors::*role, std::string_view name,
 using TensorSpecs = std::vector<TensorSpec>;
 
 // What most layers consist of: the norm, q, k, v and o; the norm and a network with a gate; the
-// router and experts with a gate.
+// router and experts with a gate. And what many add: biases of q, k and v; norms of q's and k's
+// heads.
 TensorSpecs AttentionSpecs(const ModelConfig& config);
 TensorSpecs GatedFfnSpecs(const ModelConfig& config);
 TensorSpecs ExpertSpecs(const ModelConfig& config);
+TensorSpecs QkvBiasSpecs(const ModelConfig& config);
+TensorSpecs HeadNormSpecs(const ModelConfig& config);
 // Of all, one after another.
 TensorSpecs Join(std::initializer_list<TensorSpecs> parts);
 
