@@ -179,12 +179,12 @@ class ReportTest(unittest.TestCase):
     def test_what_openvino_prints_is_read(self):
         text = "a warning\npart,system,round,x,metric,value\n" + "".join(
             f"engine,OpenVINO GenAI,1,{users},{metric},{value}\n" for users in (1, 16)
-            for metric, value in (("input_tokens", 512 * users), ("output_tokens", 128 * users), ("one_token_s", 2),
-                                  ("all_tokens_s", 8), ("peak_rss_mb", 900)))
+            for metric, value in (("input_tokens", 512 * users), ("output_tokens", 128 * users), ("all_tokens_s", 8),
+                                  ("peak_rss_mb", 900), *([("one_token_s", 2)] if users == 1 else [])))
         found = models.parse_openvino(text)
         self.assertEqual(found[16], {"prompt_tokens": 8192, "output_tokens": 2048, "output_tok_per_s": 256,
-                                     "ttft_p50_s": 2, "peak_rss_mb": 900})
-        self.assertEqual(found[1]["prefill_tok_per_s"], 256)
+                                     "peak_rss_mb": 900})
+        self.assertEqual((found[1]["prefill_tok_per_s"], found[1]["ttft_p50_s"]), (256, 2))
 
     def test_a_file_that_openvino_does_not_take_is_no_failure(self):
         run = suite.Suite.__new__(suite.Suite)
