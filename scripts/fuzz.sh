@@ -36,6 +36,8 @@ build=$root/build/fuzz
 found=$build/found
 "$build/fuzz/make_gguf_corpus" "$build/fuzz/gguf"
 
+# The kernels for AVX-512 are compiled without sanitizers (src/kernels/CMakeLists.txt).
+export ROPEWAY_ISA=avx2
 export ASAN_OPTIONS=halt_on_error=1:detect_leaks=1:allocator_may_return_null=0
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 

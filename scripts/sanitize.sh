@@ -28,7 +28,13 @@ fi
 "${without_aslr[@]}" "$root/scripts/build.sh" "$preset" --target "$target"
 # DeterminismEngine runs whole engines over the real model: a minute and more each here, and its parts
 # are tested by the rooms' own tests.
-tests() { "${without_aslr[@]}" "$root/scripts/ctest.sh" "$preset" -L "$labels" -E '^DeterminismEngine' "$@"; }
+skip='^DeterminismEngine'
+if [ "$preset" = tsan ]; then
+  # What compares numbers with others, on threads that other tests have too: 5 of 13 minutes of tests.
+  skip+='|AgreesWithTheOracle|QuantisedExperts|EveryInstructionSet|SamplerDefinition|SamplerWide|SplitTheSameWay/q8_0'
+  skip+='|ADamagedFormatIsRejected'
+fi
+tests() { "${without_aslr[@]}" "$root/scripts/ctest.sh" "$preset" -L "$labels" -E "$skip" "$@"; }
 log=$root/build/$preset/tests.log
 failures=$root/build/$preset/Testing/Temporary/LastTestsFailed.log
 rm -f "$failures"
