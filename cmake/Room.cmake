@@ -35,6 +35,12 @@ function(ropeway_room NAME)
     # Much template code and little to compute: a third of the build's time.
     target_compile_options(${lib} PRIVATE -O0)
   endif()
+  if(ROPEWAY_SANITIZE MATCHES undefined AND sources
+     AND NAME MATCHES "^(net|policy|scheduler|store|engine|server|flags|loadgen|hub|cli|lab)$")
+    # Half of their build's time. These rooms move no raw bytes, and AddressSanitizer says of an
+    # access to null as much.
+    target_compile_options(${lib} PRIVATE -fno-sanitize=null,alignment)
+  endif()
   list(TRANSFORM R_DEPS PREPEND ropeway_)
   target_link_libraries(${lib} ${scope} ${R_DEPS} ${R_LIBS})
   if(ROPEWAY_TESTS AND tests)
