@@ -252,15 +252,16 @@ ModelCheck CheckModel(const model::GgufFile& file, const EngineOptions& options,
 
 ModelCheck OpenAndCheckModel(const EngineOptions& options, int64_t available,
                              std::unique_ptr<model::GgufFile>* file) {
+  model::Failures failures;
   StatusOr<std::unique_ptr<model::GgufFile>> opened =
-      model::GgufFile::Open(options.model.path, options.model.quantize);
+      model::GgufFile::Open(options.model.path, options.model.quantize, &failures);
   if (opened.ok()) {
     *file = *std::move(opened);
     return CheckModel(**file, options, available);
   }
   ModelCheck check;
   check.path = options.model.path;
-  check.Add(opened.status());
+  for (const Status& failure : failures.all()) check.Add(failure);
   return check;
 }
 

@@ -54,8 +54,8 @@ struct ModelCheck {
 // that is unknown.
 ModelCheck CheckModel(const model::GgufFile& file, const EngineOptions& options, int64_t available);
 
-// Opens the model that the options name into `file`, and checks it. What cannot be opened is null
-// and the check's only reason.
+// Opens the model that the options name into `file`, and checks it. What cannot be opened is null,
+// and the reasons are those for that.
 ModelCheck OpenAndCheckModel(const EngineOptions& options, int64_t available,
                              std::unique_ptr<model::GgufFile>* file);
 

@@ -20,6 +20,10 @@ class Failures {
     if (!status.ok() && !full() && !Names(status.field())) all_.push_back(status);
   }
 
+  void Add(const Failures& others) {
+    for (const Status& status : others.all_) Add(status);
+  }
+
   bool ok() const { return all_.empty(); }
   bool full() const { return all_.size() >= kMost; }
   bool Names(std::string_view field) const {

@@ -120,7 +120,17 @@ std::string MetadataField(std::string_view key) { return fmt::format("metadata \
 std::string TensorField(std::string_view name) { return fmt::format("tensor \"{}\"", name); }
 
 StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path,
-                                                   std::string_view quantize) {
+                                                   std::string_view quantize, Failures* failures) {
+  Failures own;
+  if (failures == nullptr) failures = &own;
+  StatusOr<std::unique_ptr<GgufFile>> file = OpenAny(path, quantize, failures);
+  if (!file.ok() && failures->ok()) failures->Add(file.status());
+  return file;
+}
+
+StatusOr<std::unique_ptr<GgufFile>> GgufFile::OpenAny(const std::string& path,
+                                                      std::string_view quantize,
+                                                      Failures* failures) {
   if (!quantize.empty() && quantize != "q8_0" && quantize != "q4_0") {
     return InvalidArgument(fmt::format("quantize must be q8_0 or q4_0, not '{:.64}'", quantize),
                            "quantize");
@@ -128,7 +138,7 @@ StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path,
   try {
     std::error_code error;
     StatusOr<std::unique_ptr<GgufFile>> file =
-        std::filesystem::is_directory(path, error) ? OpenFolder(path) : OpenSplit(path);
+        std::filesystem::is_directory(path, error) ? OpenFolder(path, failures) : OpenSplit(path);
     if (!file.ok() || quantize.empty()) return file;
     if (Status status = (*file)->Quantize(quantize); !status.ok()) return status;
     return file;
@@ -152,8 +162,9 @@ StatusOr<std::unique_ptr<GgufFile>> GgufFile::OpenOne(const std::string& path) {
 }
 
 // The folder's one model in GGUF.
-StatusOr<std::unique_ptr<GgufFile>> GgufFile::OpenFolder(const std::string& path) {
-  if (IsHfFolder(path)) return OpenHfFolder(path);
+StatusOr<std::unique_ptr<GgufFile>> GgufFile::OpenFolder(const std::string& path,
+                                                         Failures* failures) {
+  if (IsHfFolder(path)) return OpenHfFolder(path, failures);
   std::vector<std::string> models;
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();

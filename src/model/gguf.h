@@ -85,6 +85,8 @@ std::string MetadataField(std::string_view key);
 std::string TensorField(std::string_view name);
 
 // An open model. Immutable and thread-safe; views into it are valid as long as the object lives.
+class Failures;  // failures.h
+
 class GgufFile {
  public:
   // Opens the model at `path` and reads its tables: a GGUF file, the first part of a split one
@@ -92,9 +94,11 @@ class GgufFile {
   // folder with one of the former. `quantize`: "", or "q8_0" or "q4_0" for matrices in F32, F16 and
   // BF16 to be presented in that type (QuantizedType). Returns kNotFound if there is no such file,
   // kDataLoss with one sentence that names the field if it is not valid, kUnimplemented for what a
-  // folder asks for and Ropeway lacks, kInvalidArgument for an unknown `quantize`.
+  // folder asks for and Ropeway lacks, kInvalidArgument for an unknown `quantize`. `failures`, if
+  // given: is added what is wrong, all that could be found; the first of it is returned.
   static StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path,
-                                                  std::string_view quantize = {});
+                                                  std::string_view quantize = {},
+                                                  Failures* failures = nullptr);
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
 
@@ -144,7 +148,10 @@ class GgufFile {
   class Parser;  // gguf_parser.cc
 
   GgufFile() = default;
-  static StatusOr<std::unique_ptr<GgufFile>> OpenFolder(const std::string& path);
+  static StatusOr<std::unique_ptr<GgufFile>> OpenAny(const std::string& path,
+                                                     std::string_view quantize, Failures* failures);
+  static StatusOr<std::unique_ptr<GgufFile>> OpenFolder(const std::string& path,
+                                                        Failures* failures);
   static StatusOr<std::unique_ptr<GgufFile>> OpenSplit(const std::string& path);
   static StatusOr<std::unique_ptr<GgufFile>> OpenOne(const std::string& path);
   Status AddPart(const std::string& path, uint64_t number, uint64_t count);

@@ -19,6 +19,7 @@ using nlohmann::json;
 
 constexpr uint32_t kMaxLayersOfAFolder = 4096;
 constexpr uint32_t kMaxExpertsOfAFolder = 1024;
+constexpr uint32_t kMaxHeadDimOfAFolder = 4096;
 
 constexpr char kSilu[] = "silu";
 constexpr char kGelu[] = "gelu_pytorch_tanh";
@@ -204,6 +205,12 @@ void ConfigReader::ReadHeads() {
   } else if (model_.heads > 0) {
     model_.head_dim = in_.Uint(in_.Name({"hidden_size", "n_embd"}), 0) / model_.heads;
   }
+  if (model_.head_dim > kMaxHeadDimOfAFolder) {  // RoPE's divisors are as many.
+    in_.Fail(StatusCode::kDataLoss, in_.Has("head_dim") ? "head_dim" : "hidden_size",
+             fmt::format("{} elements of a head are more than {}", model_.head_dim,
+                         kMaxHeadDimOfAFolder));
+    model_.head_dim = 0;
+  }
   if (Is("gpt2")) return;  // Its files have no such keys.
   out_.SetUint32(Key("attention.key_length"), model_.head_dim, in_.Field("head_dim"));
   out_.SetUint32(Key("attention.value_length"), model_.head_dim, in_.Field("head_dim"));
@@ -270,7 +277,7 @@ std::vector<bool> ConfigReader::ListedWindows() {
 void ConfigReader::ReadWindows() {
   constexpr const char* kField = "sliding_window";
   const std::optional<uint32_t> absent = model_.architecture->window;
-  if (!in_.ok() || !absent) return;
+  if (model_.layers < 1 || model_.layers > kMaxLayersOfAFolder || !absent) return;
   const uint32_t window = in_.IsNull(kField) ? 0 : in_.Uint(kField, absent);
   const std::vector<bool> windows = WindowLayers();
   const bool any = window > 0 && std::ranges::find(windows, true) != windows.end();

@@ -48,7 +48,7 @@ struct HfModel {
 };
 
 // Reads config.json, whose fields `config` has, and sets the metadata of the model. A failure is in
-// config->status(): kDataLoss for a field that is missing or impossible, kUnimplemented for one
+// config->failures(): kDataLoss for a field that is missing or impossible, kUnimplemented for one
 // that Ropeway lacks; what GGUF's recipes check is left to them.
 HfModel ReadHfConfig(HfFields* config, GgufFile::Builder* builder);
 

@@ -38,7 +38,7 @@ HfRead ReadHf(const std::string& architecture, const std::string& more = "") {
   GgufFile::Builder builder("folder");
   HfRead read;
   read.model = ReadHfConfig(&fields, &builder);
-  read.status = fields.status();
+  read.status = fields.failures().first();
   if (!fields.ok()) return read;
   auto file = builder.Build();
   if (file.ok()) {
@@ -153,6 +153,24 @@ TEST(HfConfigTest, WhatWouldChangeAnswersIsRejected) {
               HasSubstr("\"swiglu_limit\": only 7 is supported"));
   EXPECT_THAT(HfConfigError("GptOssForCausalLM", R"(, "swiglu_alpha": 1)"),
               HasSubstr("\"swiglu_alpha\": only 1.702 is supported"));
+}
+
+TEST(HfConfigTest, AllThatIsWrongIsSaid) {
+  const nlohmann::json config = nlohmann::json::parse(
+      R"({"architectures": ["MistralForCausalLM"], "hidden_size": 64, "intermediate_size": "wide",
+          "num_hidden_layers": 4, "num_attention_heads": 2, "head_dim": 1000000000,
+          "hidden_act": "relu", "layer_types": [], "sliding_window": 16,
+          "rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": "few"}})");
+  HfFields fields("folder", "config.json", config);
+  GgufFile::Builder builder("folder");
+  ReadHfConfig(&fields, &builder);
+  std::vector<std::string> names;
+  for (const Status& failure : fields.failures().all()) names.push_back(failure.field());
+  EXPECT_THAT(names, ::testing::ElementsAre(
+                         "config.json \"hidden_act\"", "config.json \"max_position_embeddings\"",
+                         "config.json \"intermediate_size\"", "config.json \"head_dim\"",
+                         "config.json \"rope_scaling\" \"low_freq_factor\"",
+                         "config.json \"layer_types\""));
 }
 
 TEST(HfConfigTest, Gpt2HasAsManyPositionsAsTransformersReads) {

@@ -49,11 +49,14 @@ bool IsPlainName(std::string_view name) {
 
 class FolderReader {
  public:
-  explicit FolderReader(const std::string& path) : path_(path), builder_(path) {}
+  FolderReader(const std::string& path, Failures* failures)
+      : path_(path), failures_(*failures), builder_(path) {}
 
   StatusOr<std::unique_ptr<GgufFile>> Read();
 
  private:
+  StatusOr<HfModel> ReadConfig();
+  Status ReadGeneration();
   // The files with weights and, where an index says so, the file of each tensor.
   Status ReadIndex();
   Status ReadWeights();
@@ -65,6 +68,7 @@ class FolderReader {
   }
 
   const std::string path_;
+  Failures& failures_;
   GgufFile::Builder builder_;
   std::set<std::string> files_;                 // With weights.
   std::map<std::string, std::string> file_of_;  // By the tensor; empty without an index.
@@ -72,6 +76,19 @@ class FolderReader {
 };
 
 StatusOr<std::unique_ptr<GgufFile>> FolderReader::Read() {
+  const StatusOr<HfModel> model = ReadConfig();
+  if (!model.ok()) failures_.Add(model.status());
+  failures_.Add(ReadGeneration());
+  Status weights = ReadIndex();
+  if (weights.ok()) weights = ReadWeights();
+  failures_.Add(weights);
+  // What the tensors have to be follows from the configuration.
+  if (failures_.ok()) failures_.Add(AddHfTensors(*model, tensors_, &builder_));
+  if (!failures_.ok()) return failures_.first();
+  return builder_.Build();
+}
+
+StatusOr<HfModel> FolderReader::ReadConfig() {
   StatusOr<base::RandomAccessFile> file =
       base::RandomAccessFile::Open(fmt::format("{}/{}", path_, kConfig));
   if (!file.ok()) return file.status();
@@ -81,21 +98,20 @@ StatusOr<std::unique_ptr<GgufFile>> FolderReader::Read() {
   FlattenTextConfig(&*config);
   HfFields fields(path_, kConfig, *config);
   const HfModel model = ReadHfConfig(&fields, &builder_);
-  if (!fields.ok()) return fields.status();
+  failures_.Add(fields.failures());
   builder_.SetString("general.name",
                      base::PrintableText(std::filesystem::path(path_).filename().string()));
-  if (Exists(path_, kGeneration)) {
-    const StatusOr<json> generation =
-        ReadHfFile(path_, kGeneration, kMaxConfigBytes, kConfigBounds);
-    if (!generation.ok()) return generation.status();
-    HfFields values(path_, kGeneration, *generation);
-    ReadHfGeneration(&values, &builder_);
-    if (!values.ok()) return values.status();
-  }
-  if (Status status = ReadIndex(); !status.ok()) return status;
-  if (Status status = ReadWeights(); !status.ok()) return status;
-  if (Status status = AddHfTensors(model, tensors_, &builder_); !status.ok()) return status;
-  return builder_.Build();
+  return model;
+}
+
+Status FolderReader::ReadGeneration() {
+  if (!Exists(path_, kGeneration)) return {};
+  const StatusOr<json> generation = ReadHfFile(path_, kGeneration, kMaxConfigBytes, kConfigBounds);
+  if (!generation.ok()) return generation.status();
+  HfFields values(path_, kGeneration, *generation);
+  ReadHfGeneration(&values, &builder_);
+  failures_.Add(values.failures());
+  return {};
 }
 
 Status FolderReader::ReadIndex() {
@@ -169,8 +185,8 @@ bool IsHfFolder(const std::string& path) {
   return Exists(path, kConfig) && (Exists(path, kWeights) || Exists(path, kIndex));
 }
 
-StatusOr<std::unique_ptr<GgufFile>> OpenHfFolder(const std::string& path) {
-  return FolderReader(path).Read();
+StatusOr<std::unique_ptr<GgufFile>> OpenHfFolder(const std::string& path, Failures* failures) {
+  return FolderReader(path, failures).Read();
 }
 
 }  // namespace ropeway::model

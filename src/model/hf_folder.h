@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "model/failures.h"
 #include "model/gguf.h"
 #include "ropeway/status.h"
 
@@ -14,8 +15,8 @@ namespace ropeway::model {
 bool IsHfFolder(const std::string& path);
 
 // Reads the tables of the model, as GgufFile::Open describes. The tokenizer's files are left to
-// tokenizer::ReadHfVocabulary.
-StatusOr<std::unique_ptr<GgufFile>> OpenHfFolder(const std::string& path);
+// tokenizer::ReadHfVocabulary. *failures is added what is wrong, all that could be found.
+StatusOr<std::unique_ptr<GgufFile>> OpenHfFolder(const std::string& path, Failures* failures);
 
 }  // namespace ropeway::model
 

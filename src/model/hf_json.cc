@@ -36,7 +36,7 @@ std::string HfField(std::string_view file, std::string_view key) {
 HfFields::HfFields(std::string_view path, std::string_view file, const json& object)
     : path_(path), file_(file), object_(object) {
   if (object.is_object()) return;
-  status_ = {StatusCode::kDataLoss, fmt::format("{}/{}: is no JSON object", path, file)};
+  failures_.Add({StatusCode::kDataLoss, fmt::format("{}/{}: is no JSON object", path, file)});
 }
 
 const json* HfFields::Find(std::string_view key) const {
@@ -59,9 +59,8 @@ std::string_view HfFields::Name(std::initializer_list<std::string_view> keys) co
 }
 
 void HfFields::Fail(StatusCode code, std::string_view key, const std::string& what) {
-  if (!status_.ok()) return;
   const std::string field = Field(key);
-  status_ = {code, fmt::format("{}: {}: {}", path_, field, what), field};
+  failures_.Add({code, fmt::format("{}: {}: {}", path_, field, what), field});
 }
 
 void HfFields::Mismatch(std::string_view key, const char* expected) {

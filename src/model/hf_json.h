@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "model/failures.h"
 #include "ropeway/status.h"
 
 namespace ropeway::model {
@@ -24,15 +25,15 @@ StatusOr<nlohmann::json> ReadHfFile(const std::string& folder, std::string_view 
 // What messages call a field: config.json "hidden_size".
 std::string HfField(std::string_view file, std::string_view key);
 
-// Reads the fields of one JSON object. The first failure is kept in status(); later reads return
-// values that are not used. null is the same as an absent field.
+// Reads the fields of one JSON object. Failures are kept, one of each field, and reading goes on: a
+// number that could not be read is 0. null is the same as an absent field.
 class HfFields {
  public:
   // `path`: of the folder; `file`: its file, as messages call it. `object` must outlive this.
   HfFields(std::string_view path, std::string_view file, const nlohmann::json& object);
 
-  const Status& status() const { return status_; }
-  bool ok() const { return status_.ok(); }
+  const Failures& failures() const { return failures_; }
+  bool ok() const { return failures_.ok(); }
   const std::string& path() const { return path_; }
   std::string Field(std::string_view key) const { return HfField(file_, key); }
 
@@ -52,12 +53,10 @@ class HfFields {
   // An object; null where absent.
   const nlohmann::json* Object(std::string_view key);
 
-  // Records a failure that concerns the key, unless there is one already.
+  // Records a failure that concerns the key, unless there is one of it already.
   void Fail(StatusCode code, std::string_view key, const std::string& what);
-  // Likewise one of other fields; OK is none.
-  void Keep(const Status& status) {
-    if (status_.ok()) status_ = status;
-  }
+  // Likewise those of other fields.
+  void Keep(const Failures& failures) { failures_.Add(failures); }
 
  private:
   const nlohmann::json* Find(std::string_view key) const;
@@ -67,7 +66,7 @@ class HfFields {
   const std::string path_;
   const std::string file_;
   const nlohmann::json& object_;
-  Status status_;
+  Failures failures_;
 };
 
 }  // namespace ropeway::model

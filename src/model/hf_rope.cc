@@ -92,8 +92,8 @@ void RopeReader::Read() {
   } else {
     ReadScaling(&rope, type);
   }
-  in_.Keep(rope.status());
-  in_.Keep(rope_local.status());
+  in_.Keep(rope.failures());
+  in_.Keep(rope_local.failures());
 }
 
 // Of layers with a window.
