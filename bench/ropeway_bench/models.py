@@ -249,7 +249,15 @@ def report_text(metrics, _args):
 
 
 def embeds(metrics):
-    return {"models": report.with_legend(report.verdict_table(verdicts(metrics)))}
+    return {"models": report.with_legend(report.verdict_table(verdicts(metrics))), "models-ran": rounds_text(metrics)}
+
+
+def rounds_text(metrics):
+    """A sentence: how many rounds of each model and system there are."""
+    def of(case):
+        return ", ".join(f"{system} {len(metrics.unique('round', part=case.name, system=system))}"
+                         for system in metrics.systems(case.name, metric=RATE))
+    return f"Rounds in the checked-in run: {'; '.join(f'{case.name}: {of(case)}' for case in measured(metrics))}.\n"
 
 
 def draw(axes, metrics):

@@ -123,7 +123,7 @@ class Comparison:
             if ours is None:
                 continue
             best = (min if target.less else max)((v for v in values if v is not None), default=None)
-            form, unit = ("{:.3f}", "s") if target.less else ("{:.0f}", "tok/s")
+            form, unit = ("{:.3f}", "s") if target.less else ("{:.0f}" if ours >= 10 else "{:.1f}", "tok/s")
             of = f"{form.format(ours)}{report.shown(f' / {form}', best)} {unit}"
             missing = ", ".join(peer for peer, value in zip(target.peers, values) if value is None)
             found.append(Verdict(target.title, ratio(ours, best), target.wanted(isa), of, target.less, missing))
