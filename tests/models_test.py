@@ -126,7 +126,8 @@ class ModelsTest(unittest.TestCase):
         self.good("models", "rm", "Tiny-HF")
         self.assertFalse((self.models / "Tiny-HF").exists())
 
-    def test_what_is_interrupted_goes_on(self):
+    def pull_half(self):
+        """The process that pulls tiny.gguf, of which half has come and no more does; and where that half lies."""
         self.double.put("owner/repo", {"tiny.gguf": self.tiny})
         half = len(self.tiny) // 2
         self.double.hold["tiny.gguf"] = half
@@ -138,6 +139,10 @@ class ModelsTest(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline)
             self.assertIsNone(pulling.poll())
             time.sleep(0.02)
+        return pulling, part, half
+
+    def test_what_is_interrupted_goes_on(self):
+        pulling, _, half = self.pull_half()
         # Another one at the same time is told so.
         self.assertIn("another process is fetching it", self.fails("models", "pull", "hf:owner/repo"))
         pulling.kill()
@@ -149,17 +154,7 @@ class ModelsTest(unittest.TestCase):
         self.assertEqual(self.double.fetched()[-1], ("tiny.gguf", f"bytes={half}-"))
 
     def test_rm_deletes_what_was_fetched_in_part(self):
-        self.double.put("owner/repo", {"tiny.gguf": self.tiny})
-        half = len(self.tiny) // 2
-        self.double.hold["tiny.gguf"] = half
-        pulling = subprocess.Popen([ARGS.ropeway, "models", "pull", "hf:owner/repo"], stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment)
-        part = self.models / ".pulls" / "tiny" / "tiny.gguf"
-        deadline = time.monotonic() + PATIENCE
-        while not (part.exists() and part.stat().st_size >= half):
-            self.assertLess(time.monotonic(), deadline)
-            self.assertIsNone(pulling.poll())
-            time.sleep(0.02)
+        pulling, part, _ = self.pull_half()
         # Not while it comes.
         self.assertIn("another process is fetching it", self.fails("models", "rm", "tiny"))
         self.assertTrue(part.exists())
