@@ -66,6 +66,7 @@ SAMPLING = {
     "greedy": ("--temperature", "0"),
     "greedy, penalty 1.1": ("--temperature", "0", "--repetition-penalty", "1.1"),
     "0.2, top_p 0.9": ("--temperature", "0.2", "--top-p", "0.9"),
+    "0.2, top_p 0.9, penalty 1.1": ("--temperature", "0.2", "--top-p", "0.9", "--repetition-penalty", "1.1"),
     "0.7, top_p 0.9, min_p 0.05": ("--temperature", "0.7", "--top-p", "0.9", "--min-p", "0.05"),
 }
 
