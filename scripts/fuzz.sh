@@ -37,7 +37,7 @@ found=$build/found
 "$build/fuzz/make_gguf_corpus" "$build/fuzz/gguf"
 
 # The kernels for AVX-512 are compiled without sanitizers (src/kernels/CMakeLists.txt).
-export ROPEWAY_ISA=avx2
+if grep -qw avx512_vnni /proc/cpuinfo; then export ROPEWAY_ISA=avx2; fi
 export ASAN_OPTIONS=halt_on_error=1:detect_leaks=1:allocator_may_return_null=0
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 

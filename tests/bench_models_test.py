@@ -175,7 +175,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn("- load: 16 in flight; the seed is another one each round\n", text)
         self.assertRegex(text, r"\| ropeway +\| 16 +\| 160.0 .*\| 3.5 ")
         self.assertIn("models", models.embeds(made_up()))
-        self.assertRegex(models.embeds(made_up())["models-ran"], r"^Rounds in the checked-in run: tiny Q4_K_M: ropeway \d")
+        self.assertRegex(models.embeds(made_up())["models-ran"], r"rounds of each: tiny Q4_K_M: ropeway \(\d")
 
     def test_what_openvino_prints_is_read(self):
         text = "a warning\npart,system,round,x,metric,value\n" + "".join(

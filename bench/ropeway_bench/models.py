@@ -249,15 +249,13 @@ def report_text(metrics, _args):
 
 
 def embeds(metrics):
-    return {"models": report.with_legend(report.verdict_table(verdicts(metrics))), "models-ran": rounds_text(metrics)}
+    return {"models": report.with_legend(report.verdict_table(verdicts(metrics))), "models-ran": what_ran(metrics)}
 
 
-def rounds_text(metrics):
+def what_ran(metrics):
     """A sentence: how many rounds of each model and system there are."""
-    def of(case):
-        return ", ".join(f"{system} {len(metrics.unique('round', part=case.name, system=system))}"
-                         for system in metrics.systems(case.name, metric=RATE))
-    return f"Rounds in the checked-in run: {'; '.join(f'{case.name}: {of(case)}' for case in measured(metrics))}.\n"
+    ran = "; ".join(f"{case.name}: {peers.rounds_text(metrics, case.name, metric=RATE)}" for case in measured(metrics))
+    return f"In the checked-in run, with the rounds of each: {ran}.\n"
 
 
 def draw(axes, metrics):

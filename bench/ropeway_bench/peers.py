@@ -101,6 +101,12 @@ def placement_text(metrics, part):
     return text + "\n"
 
 
+def rounds_text(metrics, part, **of):
+    """The systems that have metrics of this kind, each with the number of its rounds."""
+    return ", ".join(f"{system} ({len(metrics.unique('round', part=part, system=system))})"
+                     for system in metrics.systems(part, **of))
+
+
 @dataclasses.dataclass(frozen=True)
 class Comparison:
     """The report of a part whose x is a number of `unit`; its methods are a benchmark's functions."""
@@ -132,12 +138,10 @@ class Comparison:
     def what_ran(self, metrics):
         """A sentence: the rounds of each system, the peers that are missing, and how many targets are met."""
         found = self.verdicts(metrics)
-        ran = ", ".join(f"{system} ({len(metrics.unique('round', part=self.part, system=system))})"
-                        for system in metrics.systems(self.part))
         missing = ", ".join(dict.fromkeys(v.missing for v in found if v.missing))
         counts = [(sum(v.met is met for v in found), word)
                   for met, word in ((True, "met"), (False, "missed"), (None, "without a verdict"))]
-        return (f"In the checked-in run, with the rounds of each: {ran}. " + (f"Not run: {missing}. " if missing else "")
+        return (f"In the checked-in run, with the rounds of each: {rounds_text(metrics, self.part)}. " + (f"Not run: {missing}. " if missing else "")
                 + f"Of {len(found)} targets {', '.join(f'{count} {word}' for count, word in counts if count)}.\n")
 
     def embeds(self, metrics):
