@@ -14,8 +14,10 @@ namespace ropeway::net {
 // Thread rule: one thread at a time.
 class SseParser {
  public:
-  // A longer event fails the stream.
   static constexpr size_t kMaxEventBytes = size_t{8} << 20;
+
+  // A longer event fails the stream.
+  explicit SseParser(size_t max_event_bytes = kMaxEventBytes) : max_event_bytes_(max_event_bytes) {}
 
   // Takes the next bytes, cut anywhere, and calls on_data(std::string_view) for each event that
   // they complete. Returns false if an event is too long; nothing may be fed after that.
@@ -54,10 +56,11 @@ class SseParser {
   }
 
  private:
-  bool Fits() const { return line_.size() + data_.size() <= kMaxEventBytes; }
+  bool Fits() const { return line_.size() + data_.size() <= max_event_bytes_; }
   // Takes a whole line; returns true if it ends an event, whose text is data_.
   bool EndLine(std::string_view line);
 
+  const size_t max_event_bytes_;
   std::string line_;  // A line whose end has not arrived.
   std::string data_;
   bool has_data_ = false;

@@ -49,6 +49,10 @@ TEST(SseParser, RejectsAnEndlessEvent) {
     fits = many_lines.Feed("data: " + piece + "\n", [](std::string_view) {});
   }
   EXPECT_FALSE(fits);
+
+  SseParser small(16);
+  EXPECT_TRUE(small.Feed("data: 0123456789\n\n", [](std::string_view) {}));
+  EXPECT_FALSE(small.Feed("data: 0123456789 and more", [](std::string_view) {}));
 }
 
 }  // namespace

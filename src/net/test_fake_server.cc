@@ -16,26 +16,23 @@
 #include <nlohmann/json.hpp>
 
 namespace ropeway::net {
-namespace {
-
-using Json = nlohmann::json;
 
 // A socket, or TLS over one. Closes it.
-class Wire {
+class FakeWire {
  public:
   // Shakes hands first where `tls` is not null.
-  Wire(int fd, SSL_CTX* tls) : fd_(fd), tls_(tls == nullptr ? nullptr : SSL_new(tls)) {
+  FakeWire(int fd, SSL_CTX* tls) : fd_(fd), tls_(tls == nullptr ? nullptr : SSL_new(tls)) {
     if (tls_ == nullptr) return;
     SSL_set_fd(tls_, fd_);
     shaken_ = SSL_accept(tls_) == 1;
   }
-  ~Wire() {
+  ~FakeWire() {
     if (shaken_) SSL_shutdown(tls_);
     SSL_free(tls_);
     close(fd_);
   }
-  Wire(const Wire&) = delete;
-  Wire& operator=(const Wire&) = delete;
+  FakeWire(const FakeWire&) = delete;
+  FakeWire& operator=(const FakeWire&) = delete;
 
   ssize_t Receive(char* buffer, size_t size) {
     if (tls_ == nullptr) return recv(fd_, buffer, size, 0);
@@ -57,6 +54,10 @@ class Wire {
   SSL* const tls_;
   bool shaken_ = false;
 };
+
+namespace {
+
+using Json = nlohmann::json;
 
 // A context with a fresh key and a certificate for "localhost", signed by itself.
 std::shared_ptr<SSL_CTX> SelfSigned() {
@@ -81,7 +82,7 @@ std::shared_ptr<SSL_CTX> SelfSigned() {
   return context;
 }
 
-bool ReadRequest(Wire* wire, FakeRequest* request) {
+bool ReadRequest(FakeWire* wire, FakeRequest* request) {
   std::string bytes;
   size_t end = 0;
   size_t length = 0;
@@ -124,7 +125,7 @@ FakeServer::FakeServer(Script script, bool tls)
   signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to clients that have left.
   listener_ = socket(AF_INET, SOCK_STREAM, 0);
   port_ = BindToFreePort(listener_);
-  if (listen(listener_, 128) != 0) std::abort();
+  if (listen(listener_, 1024) != 0) std::abort();
   acceptor_ = std::jthread([this] { Accept(); });
 }
 
@@ -139,39 +140,60 @@ void FakeServer::Accept() {
     pollfd ready{listener_, POLLIN, 0};
     if (poll(&ready, 1, 20) <= 0) continue;
     const int fd = accept(listener_, nullptr, nullptr);
-    if (fd >= 0) connections_.emplace_back([this, fd] { Serve(fd); });
+    if (fd < 0) continue;
+    ++connection_count_;
+    connections_.emplace_back([this, fd] { Serve(fd); });
   }
   connections_.clear();  // Joins them.
 }
 
-void FakeServer::Serve(int fd) {
-  Wire wire(fd, tls_.get());
-  FakeRequest request;
-  if (ReadRequest(&wire, &request)) {
-    const bool counted = request.method == "POST";
-    const int now = counted ? ++in_flight_ : 0;
-    for (int most = most_in_flight_; most < now;) most_in_flight_.compare_exchange_weak(most, now);
-    {
-      const std::lock_guard lock(mutex_);
-      requests_.push_back(request);
-    }
-    const FakeReply reply = script_(request);
-    for (size_t i = 0; i < reply.writes.size(); ++i) {
-      if (i > 0) std::this_thread::sleep_for(reply.pause);
-      // Before the client can see the end and send its next request.
-      if (i + 1 == reply.writes.size() && counted) --in_flight_;
-      wire.SendAll(reply.writes[i]);
-    }
-    char byte = 0;
-    while (reply.hang && !stopping_ && recv(fd, &byte, 1, MSG_DONTWAIT) < 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    if (reply.reset) {
-      const linger now_and_hard{1, 0};
-      setsockopt(fd, SOL_SOCKET, SO_LINGER, &now_and_hard, sizeof now_and_hard);
-    }
-    if (reply.writes.empty() && counted) --in_flight_;
+bool FakeServer::AwaitClient(int fd, std::chrono::milliseconds patience) const {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  pollfd ready{fd, POLLIN, 0};
+  while (!stopping_ && std::chrono::steady_clock::now() < until) {
+    if (poll(&ready, 1, 20) > 0) return true;
   }
+  return false;
+}
+
+void FakeServer::Serve(int fd) {
+  ++open_count_;
+  {
+    FakeWire wire(fd, tls_.get());
+    FakeRequest request;
+    while (ReadRequest(&wire, &request)) {
+      const FakeReply reply = Answer(fd, &wire, request);
+      if (reply.reset) {
+        const linger now_and_hard{1, 0};
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &now_and_hard, sizeof now_and_hard);
+      }
+      if (!AwaitClient(fd, reply.keep)) break;
+    }
+  }
+  --open_count_;
+}
+
+FakeReply FakeServer::Answer(int fd, FakeWire* wire, const FakeRequest& request) {
+  const bool counted = request.method == "POST";
+  const int now = counted ? ++in_flight_ : 0;
+  for (int most = most_in_flight_; most < now;) most_in_flight_.compare_exchange_weak(most, now);
+  {
+    const std::lock_guard lock(mutex_);
+    requests_.push_back(request);
+  }
+  FakeReply reply = script_(request);
+  for (size_t i = 0; i < reply.writes.size(); ++i) {
+    if (i > 0) std::this_thread::sleep_for(reply.pause);
+    // Before the client can see the end and send its next request.
+    if (i + 1 == reply.writes.size() && counted) --in_flight_;
+    wire->SendAll(reply.writes[i]);
+  }
+  char byte = 0;
+  while (reply.hang && !stopping_ && recv(fd, &byte, 1, MSG_DONTWAIT) < 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  if (reply.writes.empty() && counted) --in_flight_;
+  return reply;
 }
 
 std::vector<FakeRequest> FakeServer::requests() const {
@@ -185,6 +207,11 @@ FakeReply JsonReply(const std::string& body, int status) {
       fmt::format("HTTP/1.1 {} X\r\nContent-Type: application/json\r\n"
                   "Content-Length: {}\r\n\r\n{}",
                   status, body.size(), body)};
+  return reply;
+}
+
+FakeReply Kept(FakeReply reply, std::chrono::milliseconds keep) {
+  reply.keep = keep;
   return reply;
 }
 

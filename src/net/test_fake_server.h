@@ -16,12 +16,16 @@ struct ssl_ctx_st;  // OpenSSL's SSL_CTX.
 
 namespace ropeway::net {
 
-// What the server sends back on one connection, in order.
+class FakeWire;  // A socket of the server's, perhaps with TLS.
+
+// What the server sends back to one request, in order.
 struct FakeReply {
   std::vector<std::string> writes;     // Each one send() of its own.
   std::chrono::milliseconds pause{0};  // Before each write but the first.
   bool reset = false;                  // Ends with a reset in place of an orderly close.
   bool hang = false;                   // Stays open and silent until the client leaves.
+  // How long the connection then stays open for another request; 0: it ends.
+  std::chrono::milliseconds keep{0};
 };
 
 // A request as it came.
@@ -51,10 +55,15 @@ class FakeServer {
   // The largest number of requests in flight at once, without GETs.
   int most_in_flight() const { return most_in_flight_; }
   std::vector<FakeRequest> requests() const;
+  int connections() const { return connection_count_; }  // Accepted so far.
+  int open_connections() const { return open_count_; }
 
  private:
   void Accept();
   void Serve(int fd);
+  FakeReply Answer(int fd, FakeWire* wire, const FakeRequest& request);
+  // Waits until the client sends something or leaves; false if neither happens for so long.
+  bool AwaitClient(int fd, std::chrono::milliseconds patience) const;
 
   const Script script_;
   const std::shared_ptr<ssl_ctx_st> tls_;  // Null: plain http.
@@ -63,6 +72,8 @@ class FakeServer {
   std::atomic<bool> stopping_ = false;
   std::atomic<int> in_flight_ = 0;
   std::atomic<int> most_in_flight_ = 0;
+  std::atomic<int> connection_count_ = 0;
+  std::atomic<int> open_count_ = 0;
   mutable std::mutex mutex_;
   std::vector<FakeRequest> requests_;
   std::vector<std::jthread> connections_;  // Of the accepting thread.
@@ -86,6 +97,8 @@ class ClosedPort {
 
 // A whole reply with Content-Length.
 FakeReply JsonReply(const std::string& body, int status = 200);
+// The same reply, after which the connection stays open so long for another request.
+FakeReply Kept(FakeReply reply, std::chrono::milliseconds keep = std::chrono::minutes(1));
 // An event stream of these payloads, ended by [DONE] unless told otherwise; chunked, or else up to
 // the end of the connection.
 std::string EventStream(const std::vector<std::string>& payloads, const std::string& newline = "\n",
